@@ -1,0 +1,167 @@
+//go:build linux && cgo
+
+package libbpf
+
+/*
+#include <errno.h>
+#include "libbpf.h"
+
+// perf_buffer_raw_opts holds pointers; filling it here keeps Go pointers out of Go memory handed to C.
+static struct perf_buffer *ringfold_new_raw(int map_fd, size_t pages, struct perf_event_attr *attr,
+                                            int cnt, int *cpus, int *keys)
+{
+	LIBBPF_OPTS(perf_buffer_raw_opts, opts, .cpu_cnt = cnt, .cpus = cpus, .map_keys = keys);
+
+	return perf_buffer__new_raw(map_fd, pages, attr, NULL, NULL, &opts);
+}
+
+// bpf_map_get_info_by_fd is newer than libbpf 1.0; this is the older name of the same call.
+static int ringfold_map_info(int fd, struct bpf_map_info *info)
+{
+	__u32 len = sizeof(*info);
+
+	return bpf_obj_get_info_by_fd(fd, info, &len);
+}
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// result turns what libbpf >= 1.0 returns, 0 or a negative errno, into an error.
+func result(call string, ret C.int) error {
+	if ret >= 0 {
+		return nil
+	}
+	return &Error{Call: call, Errno: syscall.Errno(-ret)}
+}
+
+// failed turns the errno that accompanies a NULL pointer into an error.
+func failed(call string, err error) error {
+	var errno syscall.Errno
+	errors.As(err, &errno)
+	return &Error{Call: call, Errno: errno}
+}
+
+// PerfBuffer is a struct perf_buffer. It is not safe for concurrent use, and
+// none of its methods may be called after Free.
+type PerfBuffer struct {
+	pb *C.struct_perf_buffer
+}
+
+// New calls perf_buffer__new: one ring of pages pages per online CPU, RAW
+// samples without a time, a wake-up on every event, and the ring's perf event
+// stored in the map under its CPU's number. libbpf keeps mapFD without
+// duplicating it: it must stay open until Free. pages must be a power of two.
+func New(mapFD, pages int) (*PerfBuffer, error) {
+	pb, err := C.perf_buffer__new(C.int(mapFD), C.size_t(pages), nil, nil, nil, nil)
+	if pb == nil {
+		return nil, failed("perf_buffer__new", err)
+	}
+	return &PerfBuffer{pb}, nil
+}
+
+// NewRaw calls perf_buffer__new_raw: one ring of pages pages for each CPU in
+// cpus, in that order, its perf event opened with attr and stored in the map
+// under the key of the same index. An offline CPU fails the whole call with
+// ENODEV. libbpf keeps mapFD without duplicating it: it must stay open until
+// Free. pages must be a power of two.
+func NewRaw(mapFD, pages int, attr *unix.PerfEventAttr, cpus, keys []int) (*PerfBuffer, error) {
+	if len(cpus) == 0 || len(cpus) != len(keys) {
+		return nil, fmt.Errorf("perf_buffer__new_raw: %d CPUs and %d map keys: want equally many, at least one", len(cpus), len(keys))
+	}
+	c, k := make([]C.int, len(cpus)), make([]C.int, len(keys))
+	for i := range cpus {
+		c[i], k[i] = C.int(cpus[i]), C.int(keys[i])
+	}
+	// unix.PerfEventAttr has the kernel's layout; libbpf copies it before it returns.
+	pb, err := C.ringfold_new_raw(C.int(mapFD), C.size_t(pages), (*C.struct_perf_event_attr)(unsafe.Pointer(attr)),
+		C.int(len(c)), &c[0], &k[0])
+	if pb == nil {
+		return nil, failed("perf_buffer__new_raw", err)
+	}
+	return &PerfBuffer{pb}, nil
+}
+
+// Free calls perf_buffer__free: it deletes the rings' entries from the map,
+// unmaps the rings and closes their file descriptors. Memory that Buffer
+// returned must not be touched from then on.
+func (p *PerfBuffer) Free() {
+	C.perf_buffer__free(p.pb)
+	p.pb = nil
+}
+
+// EpollFD calls perf_buffer__epoll_fd. The descriptor belongs to libbpf.
+func (p *PerfBuffer) EpollFD() int { return int(C.perf_buffer__epoll_fd(p.pb)) }
+
+// BufferCnt calls perf_buffer__buffer_cnt: the number of rings.
+func (p *PerfBuffer) BufferCnt() int { return int(C.perf_buffer__buffer_cnt(p.pb)) }
+
+// BufferFD calls perf_buffer__buffer_fd: the perf event of ring i, an index
+// below BufferCnt and not a CPU number. The descriptor belongs to libbpf.
+func (p *PerfBuffer) BufferFD(i int) (int, error) {
+	if err := p.check("perf_buffer__buffer_fd", i); err != nil {
+		return -1, err
+	}
+	fd := C.perf_buffer__buffer_fd(p.pb, C.size_t(i))
+	return int(fd), result("perf_buffer__buffer_fd", fd)
+}
+
+// Buffer calls perf_buffer__buffer: the memory of ring i, an index below
+// BufferCnt and not a CPU number. meta is the metadata page (struct
+// perf_event_mmap_page); data is the ring itself, which follows one page
+// later. Both are mapped read-write and shared with the kernel until Free.
+func (p *PerfBuffer) Buffer(i int) (meta unsafe.Pointer, data []byte, err error) {
+	if err := p.check("perf_buffer__buffer", i); err != nil {
+		return nil, nil, err
+	}
+	var size C.size_t
+	ret := C.perf_buffer__buffer(p.pb, C.int(i), &meta, &size)
+	if err := result("perf_buffer__buffer", ret); err != nil {
+		return nil, nil, err
+	}
+	// libbpf maps one metadata page and then size bytes; size leaves that page out.
+	return meta, unsafe.Slice((*byte)(unsafe.Add(meta, os.Getpagesize())), int(size)), nil
+}
+
+// check guards calls by index: libbpf takes a size_t but compares it with
+// care only from above, and perf_buffer__buffer(pb, -1) crashes.
+func (p *PerfBuffer) check(call string, i int) error {
+	if n := p.BufferCnt(); i < 0 || i >= n {
+		return fmt.Errorf("%s: ring %d of %d: %w", call, i, n, syscall.EINVAL)
+	}
+	return nil
+}
+
+// MapUpdate calls bpf_map_update_elem on a map with 4-byte keys and values,
+// as perf event arrays have: key is a CPU, value the file descriptor of a perf event.
+func MapUpdate(mapFD int, key, value uint32) error {
+	return result("bpf_map_update_elem",
+		C.bpf_map_update_elem(C.int(mapFD), unsafe.Pointer(&key), unsafe.Pointer(&value), C.BPF_ANY))
+}
+
+// MapDelete calls bpf_map_delete_elem on a map with 4-byte keys.
+func MapDelete(mapFD int, key uint32) error {
+	return result("bpf_map_delete_elem", C.bpf_map_delete_elem(C.int(mapFD), unsafe.Pointer(&key)))
+}
+
+// GetMapInfo calls bpf_obj_get_info_by_fd.
+func GetMapInfo(mapFD int) (MapInfo, error) {
+	var info C.struct_bpf_map_info
+	if err := result("bpf_obj_get_info_by_fd", C.ringfold_map_info(C.int(mapFD), &info)); err != nil {
+		return MapInfo{}, err
+	}
+	return MapInfo{
+		ID:         int(info.id),
+		Type:       int(info._type),
+		Name:       C.GoString(&info.name[0]),
+		MaxEntries: int(info.max_entries),
+	}, nil
+}

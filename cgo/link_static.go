@@ -1,0 +1,9 @@
+//go:build linux && cgo && static_build
+
+package libbpf
+
+// #cgo pkg-config: --static libbpf
+// #cgo LDFLAGS: -static
+import "C"
+
+const static = true

@@ -1,0 +1,20 @@
+package libbpf
+
+// MapTypePerfEventArray is BPF_MAP_TYPE_PERF_EVENT_ARRAY, the kernel's number for the one map type this project is about.
+const MapTypePerfEventArray = 4
+
+// MapInfo is the part of struct bpf_map_info that ringfold looks at.
+type MapInfo struct {
+	ID         int
+	Type       int // enum bpf_map_type
+	Name       string
+	MaxEntries int
+}
+
+// Info says which libbpf the program runs with.
+type Info struct {
+	Version string // libbpf_version_string, for example "v1.4"
+	Headers string // the version of the headers at build time, for example "v1.4"
+	Static  bool   // linked into the program rather than loaded
+	Path    string // the file of the shared library; empty if static
+}

@@ -1,0 +1,39 @@
+//go:build linux && cgo
+
+package libbpf
+
+/*
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include "libbpf.h"
+
+static char *ringfold_libbpf_path(void)
+{
+	Dl_info info;
+
+	if (!dladdr((void *)libbpf_version_string, &info) || !info.dli_fname)
+		return NULL;
+	return realpath(info.dli_fname, NULL);
+}
+*/
+import "C"
+
+import (
+	"fmt"
+	"unsafe"
+)
+
+// Version says which libbpf this is, and how it was linked.
+func Version() (Info, error) {
+	info := Info{
+		Version: C.GoString(C.libbpf_version_string()),
+		Headers: fmt.Sprintf("v%d.%d", C.LIBBPF_MAJOR_VERSION, C.LIBBPF_MINOR_VERSION),
+		Static:  static,
+	}
+	if path := C.ringfold_libbpf_path(); path != nil && !static {
+		info.Path = C.GoString(path)
+		C.free(unsafe.Pointer(path))
+	}
+	return info, nil
+}

@@ -1,0 +1,177 @@
+// Package kerneltest lets tests use the real kernel: it loads a BPF program
+// that outputs numbered, checkable events, runs it on any CPU, and checks what arrives. It is for tests only.
+package kerneltest
+
+import (
+	_ "embed"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"unsafe"
+
+	"github.com/aquasecurity/libbpfgo"
+)
+
+//go:embed emit.bpf.o
+var emitObject []byte
+
+// Bounds of what one Emit may ask for.
+const (
+	MinSize  = 24
+	MaxSize  = 4096
+	MaxCount = 512 // of one run; Emit splits larger counts
+)
+
+// Emitter is the loaded program.
+type Emitter struct {
+	t      testing.TB
+	module *libbpfgo.Module
+	prog   *libbpfgo.BPFProg
+	events *libbpfgo.BPFMap
+	states *libbpfgo.BPFMap
+}
+
+// state is struct state of emit.bpf.c, one per possible CPU.
+type state struct {
+	attempted, failed uint64
+	words             [2 * MaxSize / 8]uint64
+}
+
+// pattern is what payloads are pieces of.
+func pattern(i int) uint64 { return uint64(i+1) * 0x9E3779B97F4A7C15 }
+
+// Load loads the program and unloads it when the test ends. Without what that
+// takes, the test is skipped, or fails: see Require.
+func Load(t testing.TB) *Emitter {
+	t.Helper()
+	Require(t)
+	quiet()
+	// SkipMemlockBump: raising the limit needs CAP_SYS_RESOURCE, and kernels since 5.11 do not need it raised.
+	m, err := libbpfgo.NewModuleFromBufferArgs(libbpfgo.NewModuleArgs{BPFObjBuff: emitObject, BPFObjName: "emit", SkipMemlockBump: true})
+	if err != nil {
+		t.Fatalf("opening emit.bpf.o: %v", err)
+	}
+	t.Cleanup(m.Close)
+	if err := m.BPFLoadObject(); err != nil {
+		t.Fatalf("loading emit.bpf.o: %v", err)
+	}
+	e := &Emitter{t: t, module: m}
+	if e.prog, err = m.GetProgram("emit"); err != nil {
+		t.Fatal(err)
+	}
+	if e.events, err = m.GetMap("events"); err != nil {
+		t.Fatal(err)
+	}
+	if e.states, err = m.GetMap("states"); err != nil {
+		t.Fatal(err)
+	}
+	cpus, err := libbpfgo.NumPossibleCPUs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := make([]state, cpus)
+	for c := range all {
+		for i := range all[c].words {
+			all[c].words[i] = pattern(i)
+		}
+	}
+	key := uint32(0)
+	if err := e.states.Update(unsafe.Pointer(&key), unsafe.Pointer(unsafe.SliceData(all))); err != nil {
+		t.Fatalf("setting the payload pattern: %v", err)
+	}
+	return e
+}
+
+// quiet keeps libbpf's messages below warnings to itself.
+var quiet = sync.OnceFunc(func() {
+	libbpfgo.SetLoggerCbs(libbpfgo.Callbacks{Log: func(level int, msg string) {
+		if level <= libbpfgo.LibbpfWarnLevel {
+			fmt.Fprint(os.Stderr, msg)
+		}
+	}})
+})
+
+// MapFD is the perf event array.
+func (e *Emitter) MapFD() int { return e.events.FileDescriptor() }
+
+// ProgFD is the program, which is no map.
+func (e *Emitter) ProgFD() int { return e.prog.FileDescriptor() }
+
+// ArrayFD is a map of another type.
+func (e *Emitter) ArrayFD() int {
+	m, err := e.module.GetMap("array")
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return m.FileDescriptor()
+}
+
+// Emit outputs count events of size payload bytes on a CPU. It may be called
+// from any goroutine, but for different CPUs only at the same time.
+func (e *Emitter) Emit(cpu, count, size int) {
+	e.t.Helper()
+	if err := e.TryEmit(cpu, count, size); err != nil {
+		e.t.Error(err)
+	}
+}
+
+// TryEmit is Emit that returns what went wrong. That outputs are refused, for a full ring or none, is not an error.
+func (e *Emitter) TryEmit(cpu, count, size int) error {
+	for count > 0 {
+		n := min(count, MaxCount)
+		args := binary.NativeEndian.AppendUint64(nil, uint64(n))
+		args = binary.NativeEndian.AppendUint64(args, uint64(size))
+		opts := libbpfgo.RunOpts{CtxIn: args, CtxSizeIn: uint32(len(args)), Flags: libbpfgo.RunFlagRunOnCPU, CPU: uint32(cpu)}
+		if err := e.prog.Run(&opts); err != nil {
+			return fmt.Errorf("running emit on CPU %d: %w", cpu, err)
+		}
+		if opts.RetVal != 0 {
+			return fmt.Errorf("running emit on CPU %d: returned %d", cpu, int32(opts.RetVal))
+		}
+		count -= n
+	}
+	return nil
+}
+
+// Counts returns how many outputs a CPU has tried, and how many were refused.
+func (e *Emitter) Counts(cpu int) (attempted, failed uint64) {
+	e.t.Helper()
+	key := uint32(0)
+	b, err := e.states.GetValue(unsafe.Pointer(&key))
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	b = b[cpu*int(unsafe.Sizeof(state{})):]
+	return binary.NativeEndian.Uint64(b), binary.NativeEndian.Uint64(b[8:])
+}
+
+// Payload is what an emitted event says of itself.
+type Payload struct {
+	Seq    uint64 // number among those attempted on its CPU
+	CPU    int
+	Size   int
+	Global uint64 // number among those attempted on all CPUs
+}
+
+// Check decodes an emitted payload, padding included, and compares every byte of it with what was output.
+func Check(b []byte) (Payload, error) {
+	if len(b) < MinSize {
+		return Payload{}, fmt.Errorf("payload of %d bytes: too short", len(b))
+	}
+	word := func(i int) uint64 { return binary.NativeEndian.Uint64(b[8*i:]) }
+	p := Payload{Seq: word(0), CPU: int(word(1) >> 32), Size: int(uint32(word(1))), Global: word(2)}
+	if want := (p.Size+4+7)&^7 - 4; len(b) != want {
+		return p, fmt.Errorf("payload %+v has %d bytes, want %d", p, len(b), want)
+	}
+	var buf [8]byte
+	for i := 3; i*8 < p.Size; i++ {
+		binary.NativeEndian.PutUint64(buf[:], pattern(int(p.Seq%(MaxSize/8))+i))
+		n := min(8, p.Size-i*8)
+		if got := b[8*i : 8*i+n]; string(got) != string(buf[:n]) {
+			return p, fmt.Errorf("payload %+v: bytes at %d are %x, want %x", p, 8*i, got, buf[:n])
+		}
+	}
+	return p, nil
+}

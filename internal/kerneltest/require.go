@@ -1,0 +1,60 @@
+package kerneltest
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+// RequireEnv set to 1 turns the skip of a kernel test into a failure.
+const RequireEnv = "RINGFOLD_REQUIRE_KERNEL"
+
+// Require skips the test, naming every unmet need, if this machine or user
+// cannot run BPF programs and open perf events. With RINGFOLD_REQUIRE_KERNEL=1 it fails instead.
+func Require(t testing.TB) {
+	t.Helper()
+	if unmet := Unmet(); len(unmet) > 0 {
+		why := "needs the kernel, but: " + strings.Join(unmet, "; ")
+		if os.Getenv(RequireEnv) == "1" {
+			t.Fatalf("%s (%s=1)", why, RequireEnv)
+		}
+		t.Skip(why)
+	}
+}
+
+// capabilities by number, of include/uapi/linux/capability.h.
+const (
+	capSysAdmin = 21
+	capPerfmon  = 38
+	capBPF      = 39
+)
+
+// Unmet lists what is missing for kernel tests to run.
+func Unmet() (unmet []string) {
+	var caps uint64
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return []string{fmt.Sprintf("not Linux, or no /proc: %v", err)}
+	}
+	for line := range strings.Lines(string(status)) {
+		fmt.Sscanf(line, "CapEff: %x", &caps)
+	}
+	if caps>>capSysAdmin&1 == 0 {
+		for _, c := range []struct {
+			bit  int
+			name string
+		}{{capBPF, "CAP_BPF"}, {capPerfmon, "CAP_PERFMON"}} {
+			if caps>>c.bit&1 == 0 {
+				unmet = append(unmet, fmt.Sprintf("uid %d lacks %s", os.Geteuid(), c.name))
+			}
+		}
+	}
+	if _, err := os.Stat("/sys/kernel/btf/vmlinux"); err != nil {
+		unmet = append(unmet, "the kernel has no BTF: "+err.Error())
+	}
+	if _, err := os.Stat("/sys/devices/system/cpu/online"); err != nil {
+		unmet = append(unmet, "the list of online CPUs is missing: "+err.Error())
+	}
+	return unmet
+}

@@ -1,0 +1,139 @@
+package merge
+
+import (
+	"math"
+	"slices"
+
+	"github.com/ringfold/ringfold/internal/raw"
+)
+
+const never = math.MaxUint64
+
+// A ring is nearly sorted: interrupts nest, so about one record in 10^5 lies
+// behind one with a later time. The main run is the records whose time is not
+// below that of any before them, and it is read straight from the ring. The
+// others, the early ones, are few and kept aside in time order. An early record is
+// always delivered before the main run comes to it, because the main run's
+// records from its predecessor on have later times. So the main run's
+// position is at or below every undelivered record, and freeing may follow it.
+type ring struct {
+	raw *raw.Ring
+
+	freed uint64 // data_tail as published
+	pos   uint64 // the record in front, or scan; all below are delivered
+	scan  uint64 // all records below are checked; the next scan goes on here
+	max   uint64 // greatest time in the main run up to scan
+	prev  uint64 // greatest time in the main run up to pos: where a gap begins
+
+	early []early // of [pos, scan), by time, then offset
+	marks []mark  // of [pos, scan), by offset
+
+	front    raw.Record // of the main run, at pos, if frontKey is not never
+	frontKey uint64     // never: the main run has no more up to scan
+}
+
+// early is a record to deliver before the main run comes to it.
+type early struct{ time, off, end uint64 }
+
+// mark is a place where the main run does not simply take the next record.
+type mark struct {
+	off, end uint64
+	time     uint64 // the key of a corrupt stretch; never for an early record, which is skipped
+}
+
+// scanTo checks the records from scan to head, and sorts the early ones out.
+// A time later than ceiling, which is ahead of every honest clock, makes a record corrupt:
+// waiting for its turn would hold the ring back for ever.
+func (r *ring) scanTo(head, ceiling uint64) (found Found) {
+	for r.scan != head {
+		off := r.scan
+		rec := r.raw.Parse(off, head)
+		r.scan += rec.Size
+		switch {
+		case rec.Kind == raw.Corrupt, rec.Time > ceiling:
+			r.marks = append(r.marks, mark{off: off, end: r.scan, time: r.max})
+		case rec.Kind == raw.Unknown:
+			found.Unknown++
+		case rec.Kind == raw.Lost:
+			// Goes with the main run: a loss has the time of the sample that follows it.
+		case rec.Time >= r.max:
+			r.max = rec.Time
+		default:
+			found.Inversions++
+			r.insert(early{time: rec.Time, off: off, end: r.scan})
+			r.marks = append(r.marks, mark{off: off, end: r.scan, time: never})
+		}
+	}
+	return found
+}
+
+// insert keeps early sorted. The newest is nearly always the last.
+func (r *ring) insert(e early) {
+	i := len(r.early)
+	for i > 0 && r.early[i-1].time > e.time {
+		i--
+	}
+	r.early = slices.Insert(r.early, i, e)
+}
+
+// advance makes front the next record of the main run. What lies between and
+// is not delivered is passed over: unknown records, losses of nothing, and early records.
+func (r *ring) advance() {
+	for r.pos != r.scan {
+		if len(r.marks) > 0 && r.marks[0].off == r.pos {
+			if m := r.marks[0]; m.time != never {
+				r.front = r.raw.Parse(m.off, m.end)
+				if r.front.Fault == raw.FaultNone {
+					r.front.Fault = raw.FaultTime
+				}
+				r.front.Kind, r.front.Size, r.frontKey = raw.Corrupt, m.end-m.off, m.time
+				return
+			}
+			r.pos = r.marks[0].end
+			r.marks = slices.Delete(r.marks, 0, 1)
+			continue
+		}
+		rec := r.raw.Parse(r.pos, r.scan)
+		switch {
+		case rec.Kind == raw.Corrupt:
+			// It was well when scanned: something wrote over it since. All up to scan is in doubt.
+			r.early, r.marks = r.early[:0], r.marks[:0]
+		case rec.Kind == raw.Unknown, rec.Kind == raw.Lost && rec.Lost == 0:
+			r.pos += rec.Size
+			continue
+		}
+		// A sample lies within these bounds by construction. A loss or a corrupt stretch has no
+		// place of its own and is moved into them, as is a sample written over since the scan.
+		r.front, r.frontKey = rec, min(max(rec.Time, r.prev), r.max)
+		return
+	}
+	r.frontKey = never
+}
+
+// key is the time of the ring's earliest undelivered record, never if there is none.
+func (r *ring) key() uint64 {
+	if len(r.early) > 0 && r.early[0].time < r.frontKey {
+		return r.early[0].time
+	}
+	return r.frontKey
+}
+
+// take removes the ring's earliest record and makes the next one its front.
+func (r *ring) take() (it Item) {
+	// An early record's equal in the main run lies before it, and so goes first.
+	if len(r.early) > 0 && r.early[0].time < r.frontKey {
+		e := r.early[0]
+		r.early = slices.Delete(r.early, 0, 1)
+		rec := r.raw.Parse(e.off, e.end)
+		rec.Size = e.end - e.off
+		return Item{Record: rec, Off: e.off, Key: e.time}
+	}
+	it = Item{Record: r.front, Off: r.pos, Key: r.frontKey, After: r.prev}
+	if len(r.marks) > 0 && r.marks[0].off == r.pos {
+		r.marks = slices.Delete(r.marks, 0, 1)
+	}
+	r.prev = r.frontKey
+	r.pos += r.front.Size
+	r.advance()
+	return it
+}

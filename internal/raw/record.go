@@ -1,0 +1,143 @@
+package raw
+
+import "unsafe"
+
+// Record types of include/uapi/linux/perf_event.h.
+const (
+	typeLost   = 2 // PERF_RECORD_LOST
+	typeSample = 9 // PERF_RECORD_SAMPLE
+)
+
+// header is struct perf_event_header.
+type header struct {
+	typ  uint32
+	misc uint16
+	size uint16
+}
+
+// Kind tells what a Record is.
+type Kind uint8
+
+const (
+	// Corrupt is not a record but a stretch of bytes, up to the head, that cannot be read. Record.Fault says why.
+	Corrupt Kind = iota
+	// Sample is what a program handed to bpf_perf_event_output.
+	Sample
+	// Lost counts the outputs that failed for want of room since the previous record.
+	Lost
+	// Unknown is a valid record of a type that is not read here.
+	Unknown
+)
+
+// Fault says what is wrong with a corrupt record.
+type Fault uint8
+
+const (
+	// FaultNone is the fault of a record that is well.
+	FaultNone Fault = iota
+	// FaultHead is a head more than the ring's size ahead of the record.
+	FaultHead
+	// FaultZero is a header.size of 0.
+	FaultZero
+	// FaultSmall is a header.size below the header's own 8 bytes.
+	FaultSmall
+	// FaultUnaligned is a header.size that is not a multiple of 8.
+	FaultUnaligned
+	// FaultBeyondHead is a record that goes past the head.
+	FaultBeyondHead
+	// FaultShort is a record too short for the fields of its type.
+	FaultShort
+	// FaultRawSize is a sample whose payload goes past the record.
+	FaultRawSize
+	// FaultTime is a time that no clock can have shown yet. Parse does not know clocks; those who order records do.
+	FaultTime
+)
+
+func (f Fault) String() string {
+	return [...]string{
+		FaultNone:       "none",
+		FaultHead:       "data_head is further ahead than the ring is large",
+		FaultZero:       "header.size is 0",
+		FaultSmall:      "header.size is below 8",
+		FaultUnaligned:  "header.size is not a multiple of 8",
+		FaultBeyondHead: "record goes past data_head",
+		FaultShort:      "record is too short for its type",
+		FaultRawSize:    "payload goes past the record",
+		FaultTime:       "time lies in the future",
+	}[f]
+}
+
+// Record is one record of a ring. Data points into the ring.
+type Record struct {
+	Kind  Kind
+	Fault Fault          // why it is Corrupt
+	First uint32         // payload bytes at Data; the other Len-First are at the ring's Base
+	Len   uint32         // payload bytes of a Sample, trailing padding included
+	Data  unsafe.Pointer // payload of a Sample
+	Size  uint64         // bytes to the next record
+	Time  uint64         // ns of the event's clock; 0 if the layout has no time
+	Lost  uint64         // how many a Lost record counts; may be 0
+}
+
+// Parse reads the record at offset off, with head as loaded before, off < head
+// and off a multiple of 8. It always returns a Size that brings the caller forward: a
+// record that cannot be believed becomes a Corrupt one that spans everything
+// up to head, where the kernel's next record is sure to begin.
+func (r *Ring) Parse(off, head uint64) Record {
+	left := head - off
+	// Invariant: off is a multiple of 8 and so is the ring's size, so 8 bytes at any record's
+	// off, off+8, off+16 or off+24, masked, lie within the ring and are aligned.
+	hdr := (*header)(unsafe.Add(r.data, off&r.mask))
+	size := uint64(hdr.size)
+	if size < 8 || size&7 != 0 || size > left || left > r.mask+1 {
+		return Record{Kind: Corrupt, Fault: sizeFault(size, left, r.mask+1), Size: left}
+	}
+	switch hdr.typ {
+	case typeSample:
+		at := r.rawSize
+		if size < at+8 {
+			return Record{Kind: Corrupt, Fault: FaultShort, Size: left}
+		}
+		n := *(*uint32)(unsafe.Add(r.data, (off+at)&r.mask))
+		if uint64(n) > size-at-4 {
+			return Record{Kind: Corrupt, Fault: FaultRawSize, Size: left}
+		}
+		var time uint64
+		if at == 16 {
+			time = *(*uint64)(unsafe.Add(r.data, (off+8)&r.mask))
+		}
+		// Invariant: n bytes from here, wrapped once, are inside [off, off+size), and that is inside [off, head).
+		start := (off + at + 4) & r.mask
+		first := n
+		if room := r.mask + 1 - start; uint64(n) > room {
+			first = uint32(room)
+		}
+		return Record{Kind: Sample, First: first, Len: n, Data: unsafe.Add(r.data, start), Size: size, Time: time}
+	case typeLost:
+		if size < 24 { // header, id, lost
+			return Record{Kind: Corrupt, Fault: FaultShort, Size: left}
+		}
+		var time uint64
+		if r.rawSize == 16 && size >= 32 { // sample_id_all appends the time
+			time = *(*uint64)(unsafe.Add(r.data, (off+24)&r.mask))
+		}
+		return Record{Kind: Lost, Size: size, Time: time, Lost: *(*uint64)(unsafe.Add(r.data, (off+16)&r.mask))}
+	default:
+		return Record{Kind: Unknown, Size: size}
+	}
+}
+
+func sizeFault(size, left, ring uint64) Fault {
+	switch {
+	case left > ring:
+		return FaultHead
+	case size == 0:
+		return FaultZero
+	case size < 8:
+		return FaultSmall
+	case size&7 != 0:
+		return FaultUnaligned
+	default:
+		return FaultBeyondHead
+	}
+}

@@ -1,0 +1,64 @@
+package perfbuf
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Stop ends a pass, fold or run early without an error, when the user's
+// function returns it: the call stops after that event and returns nil.
+var Stop = errors.New("perfbuf: stop")
+
+// ErrBusy is returned when something is already reading what a call wants to
+// read: another goroutine, the very function that the events are handed to, or an [Ordered] stream,
+// which holds all rings until it is closed. The wrapping error says which.
+var ErrBusy = errors.New("perfbuf: ring is being read already")
+
+// errBreak is how iterators learn that their loop has ended.
+var errBreak = errors.New("perfbuf: break")
+
+var busyPass = fmt.Errorf("%w: by another goroutine or by the function that events are handed to: a Reader has one pass at a time", ErrBusy)
+
+// CorruptError describes ring memory that could not be read. Reading went on
+// at the end of what was published then, where the next record begins.
+//
+// The kernel itself writes such memory when a program outputs 65509 bytes or
+// more at once: a record's length has 16 bits and wraps. The fix is to output less at a time.
+type CorruptError struct {
+	CPU     int
+	Offset  uint64 // where in the ring's stream of bytes, counted from its setting up
+	Skipped uint64 // bytes given up
+	Reason  string
+}
+
+func (e *CorruptError) Error() string {
+	return fmt.Sprintf("perfbuf: corrupt ring of CPU %d at offset %d: %s; skipped %d bytes (outputs of 65509 bytes or more at once do this)",
+		e.CPU, e.Offset, e.Reason, e.Skipped)
+}
+
+// MapError says that the map cannot be read with this package.
+type MapError struct {
+	ID, Type, MaxEntries int // as bpftool map show has them; Type is enum bpf_map_type
+	Name                 string
+	Reason               string // what is wrong and what to do
+}
+
+func (e *MapError) Error() string {
+	return fmt.Sprintf("perfbuf: map %q (id %d): %s", e.Name, e.ID, e.Reason)
+}
+
+// PermissionError says that the kernel refused to set up rings, what the
+// process lacks, and how to get it. errors.Is(err, fs.ErrPermission) holds.
+type PermissionError struct {
+	UID      int
+	Missing  []string // capabilities, for example CAP_PERFMON
+	Paranoid int      // kernel.perf_event_paranoid, or -100 if unreadable
+	MlockKB  int      // kernel.perf_event_mlock_kb, or -1 if unreadable
+	Detail   string   // cause and fix in words
+	Err      error    // the failed call and its errno
+}
+
+func (e *PermissionError) Error() string { return fmt.Sprintf("%v: %s", e.Err, e.Detail) }
+
+// Unwrap returns the failed call's error.
+func (e *PermissionError) Unwrap() error { return e.Err }

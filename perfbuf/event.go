@@ -1,0 +1,152 @@
+package perfbuf
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/ringfold/ringfold/internal/raw"
+)
+
+// Kind tells what an [Event] is.
+type Kind uint8
+
+const (
+	// KindSample is a payload that a program handed to bpf_perf_event_output.
+	KindSample Kind = iota + 1
+	// KindLost says that outputs on a CPU failed because its ring was full.
+	KindLost
+	// KindCorrupt says that ring memory could not be read and was skipped.
+	KindCorrupt
+)
+
+func (k Kind) String() string {
+	switch k {
+	case KindSample:
+		return "sample"
+	case KindLost:
+		return "lost"
+	case KindCorrupt:
+		return "corrupt"
+	default:
+		return fmt.Sprintf("Kind(%d)", uint8(k))
+	}
+}
+
+// Event is one event as it lies in a ring, valid until the function that
+// received it returns (or until the loop body over an iterator ends): then its
+// bytes belong to the kernel again. The same holds for every slice it hands
+// out. Use [Event.Record] to keep one. Building with the tag perfbuf_poison finds who
+// keeps one all the same: slices then turn into 0xCC bytes when they die.
+//
+// An Event is a small value, passed by copy, and is not safe for concurrent use.
+type Event struct {
+	ring  *Ring
+	data  unsafe.Pointer // first payload byte, in the ring
+	time  uint64
+	off   uint64 // where the record lies in its ring, a free-running count of bytes
+	count uint64 // outputs lost, or corrupt bytes skipped
+	first uint32 // payload bytes before the ring's edge
+	n     uint32 // payload bytes
+	kind  Kind
+	fault raw.Fault
+	late  bool
+}
+
+// Kind tells samples from losses and from corrupt memory. A function that only
+// wants samples checks it first.
+func (e Event) Kind() Kind { return e.kind }
+
+// CPU is the CPU that the event happened on.
+func (e Event) CPU() int { return e.ring.cpu }
+
+// Time is when the event was output, in ns of CLOCK_MONOTONIC (as
+// bpf_ktime_get_ns), taken by the kernel as PERF_SAMPLE_TIME. A loss has the time of the
+// sample that reported it, which is just after. It is 0 under
+// [Options.NoTime], and the time of the event before for KindCorrupt.
+func (e Event) Time() uint64 { return e.time }
+
+// Late reports that an [Ordered] stream had already delivered an event with a
+// later time when this one turned up.
+func (e Event) Late() bool { return e.late }
+
+// Len is the length of the payload in bytes, as recorded: what the program
+// passed, and 0 to 7 bytes of padding up to the record's end. The kernel does not record
+// where the padding begins, and padding bytes are old ring memory.
+func (e Event) Len() int { return int(e.n) }
+
+// Head is the payload, or its first part if the record wraps around the edge
+// of the ring. It points into the ring and is aligned to 4 bytes. See [Event] for its life.
+func (e Event) Head() []byte {
+	return unsafe.Slice((*byte)(e.data), e.first) // invariant of raw.Record: First bytes at Data are in the ring
+}
+
+// Tail is the rest of the payload, empty unless the record wraps around the
+// edge of the ring. It points into the ring. See [Event] for its life.
+func (e Event) Tail() []byte {
+	if e.first == e.n {
+		return nil
+	}
+	return unsafe.Slice((*byte)(e.ring.base), e.n-e.first) // invariant of raw.Record: the rest is at the ring's base
+}
+
+// Bytes is the payload in one piece, trailing padding included (see
+// [Event.Len]). It points into the ring, or, for the rare record that
+// wraps around the edge, into a buffer that the ring's events share. See [Event] for its life.
+func (e Event) Bytes() []byte {
+	if e.first == e.n {
+		return e.Head()
+	}
+	return e.ring.join(e)
+}
+
+// Lost is how many outputs the kernel gave up, for KindLost; 0 otherwise.
+func (e Event) Lost() uint64 {
+	if e.kind != KindLost {
+		return 0
+	}
+	return e.count
+}
+
+// After bounds a loss from below: outputs failed after this time and not after
+// [Event.Time], both in ns of CLOCK_MONOTONIC. It is the time of the record before on the same ring,
+// 0 if the loss came first, and 0 for other kinds.
+func (e Event) After() uint64 {
+	if e.kind != KindLost {
+		return 0
+	}
+	return e.ring.after
+}
+
+// Err is nil for samples and losses, and a [*CorruptError] for KindCorrupt.
+func (e Event) Err() error {
+	if e.kind != KindCorrupt {
+		return nil
+	}
+	return &CorruptError{CPU: e.CPU(), Offset: e.off, Skipped: e.count, Reason: e.fault.String()}
+}
+
+// Record returns a copy that the caller may keep. It allocates.
+func (e Event) Record() Record {
+	rec := Record{Kind: e.kind, CPU: e.CPU(), Time: e.time, Late: e.late, Err: e.Err()}
+	switch e.kind {
+	case KindSample:
+		rec.Data = make([]byte, 0, e.n)
+		rec.Data = append(append(rec.Data, e.Head()...), e.Tail()...)
+	case KindLost:
+		rec.Lost, rec.After = e.count, e.ring.after
+	}
+	return rec
+}
+
+// Record is an event that belongs to whoever has it. Its fields are what the
+// methods of [Event] by these names return.
+type Record struct {
+	Kind  Kind
+	CPU   int
+	Time  uint64 // ns of CLOCK_MONOTONIC
+	Data  []byte // the payload of a sample, with 0 to 7 bytes of padding
+	Late  bool   // only in ordered streams
+	Lost  uint64 // of KindLost
+	After uint64 // of KindLost, ns of CLOCK_MONOTONIC
+	Err   error  // of KindCorrupt
+}

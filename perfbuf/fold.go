@@ -1,0 +1,104 @@
+package perfbuf
+
+import "iter"
+
+// TryFold folds f over the events that src holds now, without waiting: it
+// calls acc, err = f(acc, ev) for each, and returns the last acc. It is the primitive that all other
+// ways of reading are made of.
+//
+// Each ring's head is loaded once, when the fold comes to it; later events
+// wait for the next call. Over a [Reader] the fullest ring comes first. Each ring's tail is stored once,
+// when the fold is done with it; only a drain that began with a ring nearly full gives memory back
+// on the way. If f returns an error, panics or calls runtime.Goexit, the fold
+// ends there, with the tail stored: the event that f had counts as consumed, those after it wait for the next call.
+//
+// TryFold returns f's error, or nil if that is [Stop]; os.ErrClosed if the
+// reader was closed, before the call or during it; and [ErrBusy], having called f or not, where something else is reading
+// what it comes to, f itself included. No lock is held while f runs, and f may close the reader. It allocates nothing.
+func TryFold[A any](src Source, acc A, f func(acc A, ev Event) (A, error)) (A, error) {
+	var p pass
+	if err := begin(src, &p); err != nil {
+		return acc, err
+	}
+	defer p.end()
+	for {
+		ev, ok := p.next()
+		if !ok {
+			return acc, p.err
+		}
+		var err error
+		if acc, err = f(acc, ev); err != nil {
+			if err == Stop {
+				err = nil
+			}
+			return acc, err
+		}
+	}
+}
+
+// Fold is [TryFold] for a function that cannot fail.
+func Fold[A any](src Source, acc A, f func(acc A, ev Event) A) (A, error) {
+	var p pass
+	if err := begin(src, &p); err != nil {
+		return acc, err
+	}
+	defer p.end()
+	for {
+		ev, ok := p.next()
+		if !ok {
+			return acc, p.err
+		}
+		acc = f(acc, ev)
+	}
+}
+
+// begin is src.begin(p), spelled out by type so that p stays on the caller's stack.
+func begin(src Source, p *pass) error {
+	switch s := src.(type) {
+	case *Ring:
+		return s.begin(p)
+	case *Reader:
+		return s.begin(p)
+	default:
+		return src.(*Ordered).begin(p)
+	}
+}
+
+// forEach is [TryFold] without anything to carry along.
+func forEach(src Source, f func(Event) error) error {
+	var p pass
+	if err := begin(src, &p); err != nil {
+		return err
+	}
+	defer p.end()
+	return each(&p, f)
+}
+
+func each(p *pass, f func(Event) error) error {
+	for {
+		ev, ok := p.next()
+		if !ok {
+			return p.err
+		}
+		if err := f(ev); err == Stop {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+// events is forEach as an iterator.
+func events(src Source) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		err := forEach(src, func(ev Event) error {
+			if !yield(ev, nil) {
+				return errBreak
+			}
+			return nil
+		})
+		if err != nil && err != errBreak {
+			yield(Event{}, err)
+		}
+	}
+}

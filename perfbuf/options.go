@@ -1,0 +1,134 @@
+package perfbuf
+
+import (
+	"fmt"
+	"math/bits"
+	"os"
+	"slices"
+	"time"
+)
+
+// Options says how to set rings up. The zero value is good for most uses.
+// [Reader.Options] returns it with defaults filled in and sizes as they are.
+type Options struct {
+	// RingBytes is the size of each CPU's ring in bytes, rounded up to a power of two of pages.
+	// The default, 0, is 256 KiB; 512 KiB is what the kernel grants without privilege (perf_event_mlock_kb). The most is 1 GiB.
+	RingBytes int
+
+	// TotalBytes sets RingBytes from a budget for all rings together, rounding down. Set one of the two.
+	TotalBytes int
+
+	// CPUs are the CPUs to read. The default, nil, is all that are online at the time of Open.
+	// Naming one that is offline is an error.
+	CPUs []int
+
+	// Wakeup says when the kernel wakes a waiting reader.
+	Wakeup Wakeup
+
+	// NoTime does without kernel timestamps. It saves 8 bytes and some 60 ns per event, [Event.Time]
+	// is then 0, and [Reader.Ordered] is not to be had.
+	NoTime bool
+}
+
+// Wakeup says when the kernel wakes a waiting reader. Waking it costs the
+// traced workload some microseconds each time, on the CPU that outputs. The zero value wakes on each
+// event: the lowest latency, at the highest price for the workload.
+//
+// With Events above 1 or with Bytes, events fewer than that wake nobody, so Wait looks
+// for them itself every Linger: no event is stranded, and an idle reader wakes that often.
+type Wakeup struct {
+	// Events wakes the reader after so many events on a CPU (perf_event_attr.wakeup_events). 0 is 1.
+	Events int
+	// Bytes wakes it after so many bytes of records on a CPU (perf_event_attr.wakeup_watermark), at most half of the ring.
+	// Set one of the two.
+	Bytes int
+	// Linger is the longest that events wait unseen. 0 is 10 ms. Not used when every event wakes.
+	Linger time.Duration
+}
+
+const (
+	defaultRingBytes = 256 << 10
+	maxRingBytes     = 1 << 30
+	defaultLinger    = 10 * time.Millisecond
+)
+
+// effective checks the options and fills in all but CPUs, of which there are n.
+func (o Options) effective(n int) (Options, error) {
+	bad := func(format string, args ...any) (Options, error) {
+		return o, fmt.Errorf("perfbuf.Options: "+format, args...)
+	}
+	page := os.Getpagesize()
+	switch {
+	case o.RingBytes < 0:
+		return bad("RingBytes is %d: use 0 for the default of %d, or a size in bytes", o.RingBytes, defaultRingBytes)
+	case o.TotalBytes < 0:
+		return bad("TotalBytes is %d: use 0, or a size in bytes", o.TotalBytes)
+	case o.RingBytes > 0 && o.TotalBytes > 0:
+		return bad("both RingBytes and TotalBytes are set: set one")
+	case o.RingBytes > maxRingBytes:
+		return bad("RingBytes is %d: at most %d (1 GiB) per CPU", o.RingBytes, maxRingBytes)
+	case o.TotalBytes > 0:
+		if o.TotalBytes/n < page {
+			return bad("TotalBytes is %d: %d CPUs need at least a page of %d bytes each, %d in all", o.TotalBytes, n, page, n*page)
+		}
+		o.RingBytes = min(1<<(bits.Len(uint(o.TotalBytes/n))-1), maxRingBytes)
+	case o.RingBytes == 0:
+		o.RingBytes = defaultRingBytes
+	}
+	o.RingBytes = max(page, 1<<bits.Len(uint(o.RingBytes-1)))
+	o.TotalBytes = n * o.RingBytes
+
+	w := &o.Wakeup
+	switch {
+	case w.Events < 0 || w.Bytes < 0 || w.Linger < 0:
+		return bad("Wakeup is %+v: nothing in it may be negative", *w)
+	case w.Events > 0 && w.Bytes > 0:
+		return bad("both Wakeup.Events and Wakeup.Bytes are set: set one")
+	case int64(w.Events) > 1<<31:
+		return bad("Wakeup.Events is %d: at most 2^31", w.Events)
+	case w.Bytes > o.RingBytes/2:
+		return bad("Wakeup.Bytes is %d: at most half of the ring's %d bytes, so that there is room while the reader wakes up", w.Bytes, o.RingBytes)
+	}
+	if w.Events == 0 && w.Bytes == 0 {
+		w.Events = 1
+	}
+	if w.Events == 1 {
+		w.Linger = 0
+	} else if w.Linger == 0 {
+		w.Linger = defaultLinger
+	}
+	return o, nil
+}
+
+// threshold is how many bytes in one ring are enough not to wait at all.
+func (w Wakeup) threshold(ring int) uint64 {
+	switch {
+	case w.Bytes > 0:
+		return uint64(w.Bytes)
+	case w.Events > 1:
+		return uint64(ring) / 2 // events cannot be counted without reading them
+	default:
+		return 1
+	}
+}
+
+// pick returns the CPUs to read, in order, given those online and how many entries the map has.
+func (o Options) pick(online []int, m mapEntries) ([]int, error) {
+	cpus := online
+	if len(o.CPUs) > 0 {
+		cpus = slices.Clone(o.CPUs)
+		slices.Sort(cpus)
+		for i, c := range cpus {
+			if !slices.Contains(online, c) {
+				return nil, fmt.Errorf("perfbuf.Options: CPU %d is not online: online are %v", c, online)
+			}
+			if i > 0 && cpus[i-1] == c {
+				return nil, fmt.Errorf("perfbuf.Options: CPU %d is named twice", c)
+			}
+		}
+	}
+	if last := cpus[len(cpus)-1]; last >= m.MaxEntries {
+		return nil, m.tooSmall(last)
+	}
+	return cpus, nil
+}

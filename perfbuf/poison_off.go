@@ -1,0 +1,5 @@
+//go:build !perfbuf_poison
+
+package perfbuf
+
+const poison = false

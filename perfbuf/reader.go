@@ -1,0 +1,164 @@
+package perfbuf
+
+import (
+	"context"
+	"iter"
+	"os"
+	"sync/atomic"
+)
+
+// Reader reads the rings of a perf event array, one per CPU. Make one with [Open].
+//
+// What may run at the same time: passes over different [Ring]s; Wait, Stats and
+// Close with anything. A second pass over the same rings, or a second Wait, is refused with [ErrBusy].
+type Reader struct {
+	opts  Options
+	rings []*Ring
+	poll  poller
+	clock func() uint64 // CLOCK_MONOTONIC in ns, as the kernel stamps events
+	free  func()        // unmaps the rings and lets the map go
+
+	// refs counts who may touch ring memory: the open Reader itself, and
+	// everyone between enter and leave. At 0 the rings are unmapped.
+	refs   atomic.Int64
+	closed atomic.Bool
+	done   chan struct{} // closed by Close
+
+	waiting atomic.Bool // a goroutine is in Wait
+	wanted  wanted      // its business
+
+	passing atomic.Bool // a pass over all rings is running
+	visits  []visit     // its scratch
+	order   []*Ring
+
+	counts readerCounts
+}
+
+// newReader makes a Reader of rings. free is called once, when nobody touches them any more.
+func newReader(rings []*Ring, poll poller, clock func() uint64, opts Options, free func()) *Reader {
+	r := &Reader{opts: opts, rings: rings, poll: poll, clock: clock, free: free, done: make(chan struct{})}
+	r.refs.Store(1)
+	for _, ring := range rings {
+		ring.reader = r
+	}
+	return r
+}
+
+// enter allows the caller to touch ring memory until leave. It returns os.ErrClosed after Close.
+func (r *Reader) enter() error {
+	for {
+		n := r.refs.Load()
+		if n == 0 || r.closed.Load() {
+			return os.ErrClosed
+		}
+		if r.refs.CompareAndSwap(n, n+1) {
+			return nil
+		}
+	}
+}
+
+func (r *Reader) leave() {
+	if r.refs.Add(-1) == 0 {
+		r.free()
+	}
+}
+
+// Rings returns the rings, by CPU number. The slice is the caller's.
+func (r *Reader) Rings() []*Ring { return append([]*Ring(nil), r.rings...) }
+
+// Options returns the options in effect: defaults filled in, sizes rounded as they were.
+func (r *Reader) Options() Options {
+	o := r.opts
+	o.CPUs = append([]int(nil), o.CPUs...)
+	return o
+}
+
+// Close takes the rings out of the map, so that outputs fail with -ENOENT from
+// then on, and unmaps them. Events not yet read are dropped.
+//
+// It may be called from anywhere at any time, and more than once; later calls
+// do nothing. It does not block: a Wait returns os.ErrClosed at once, and a running pass ends with os.ErrClosed before
+// its next event; whoever is last to leave frees the rings, so an event in
+// use stays valid until its function returns. It calls perf_buffer__free. The error is always nil.
+func (r *Reader) Close() error {
+	if r.closed.CompareAndSwap(false, true) {
+		close(r.done)
+		r.poll.close()
+		r.leave()
+	}
+	return nil
+}
+
+// ForEach calls f for every event that the rings hold now, without waiting,
+// the fullest ring first. See [TryFold]. If f returns an error,
+// ForEach stops and returns it, or nil if it is [Stop].
+func (r *Reader) ForEach(f func(Event) error) error { return forEach(r, f) }
+
+// Run calls f for each event as it comes, ring by ring, until f returns an
+// error, ctx is done or the reader is closed. It returns f's error (nil if
+// that is [Stop]), context.Cause(ctx), os.ErrClosed or [ErrBusy], never nil otherwise.
+func (r *Reader) Run(ctx context.Context, f func(Event) error) error { return run(ctx, r, f) }
+
+// Events iterates over events as they come, ring by ring, waiting in between.
+// The error is nil with an event. What ends the iteration, other than the loop itself, comes alone and last:
+// context.Cause(ctx), os.ErrClosed or [ErrBusy].
+func (r *Reader) Events(ctx context.Context) iter.Seq2[Event, error] { return stream(ctx, r) }
+
+// Records iterates over copies of events as they come, ring by ring, waiting
+// in between. It is the simplest way to read: a [Record] may be kept. Losses and corrupt memory are records too; see [Record.Kind].
+// Errors are those of [Reader.Events].
+func (r *Reader) Records(ctx context.Context) iter.Seq2[Record, error] { return records(ctx, r) }
+
+// waiter is a Source that can be waited for.
+type waiter interface {
+	Source
+	Wait(context.Context) error
+}
+
+func run(ctx context.Context, src waiter, f func(Event) error) error {
+	stopped := false
+	for {
+		if err := src.Wait(ctx); err != nil {
+			return err
+		}
+		err := forEach(src, func(ev Event) error {
+			err := f(ev)
+			stopped = err == Stop
+			if err == nil && ctx.Err() != nil {
+				err = context.Cause(ctx)
+			}
+			return err
+		})
+		if err != nil || stopped {
+			return err
+		}
+	}
+}
+
+func stream(ctx context.Context, src waiter) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		err := run(ctx, src, func(ev Event) error {
+			if !yield(ev, nil) {
+				return errBreak
+			}
+			return nil
+		})
+		if err != nil && err != errBreak {
+			yield(Event{}, err)
+		}
+	}
+}
+
+func records(ctx context.Context, src waiter) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		for ev, err := range stream(ctx, src) {
+			var rec Record
+			if err == nil {
+				rec = ev.Record()
+			}
+			if !yield(rec, err) {
+				return
+			}
+		}
+	}
+}

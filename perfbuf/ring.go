@@ -1,0 +1,122 @@
+package perfbuf
+
+import (
+	"fmt"
+	"iter"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/ringfold/ringfold/internal/raw"
+)
+
+// Ring is the ring of one CPU, got from [Reader.Rings]. Rings may be read
+// concurrently with each other, one goroutine each; two reads of one ring at the same time
+// are refused with [ErrBusy].
+type Ring struct {
+	reader *Reader
+	cpu    int
+	raw    *raw.Ring
+	base   unsafe.Pointer // where the part of a record behind the ring's edge is; elsewhere in the poison build
+	owner  atomic.Uint32  // who reads: one of idle, folding, ordering
+
+	// For the owner only.
+	last    uint64 // time of the latest record read, unordered
+	after   uint64 // of the loss that is with the user: where its interval begins
+	scratch []byte // an event that wraps, in one piece
+	poison  []byte // poison build: the bytes of the event that is with the user
+
+	counts ringCounts
+}
+
+const (
+	idle uint32 = iota
+	folding
+	ordering
+)
+
+func newRing(cpu int, r *raw.Ring) *Ring {
+	return &Ring{cpu: cpu, raw: r, base: r.Base()}
+}
+
+// CPU is the number of the ring's CPU.
+func (r *Ring) CPU() int { return r.cpu }
+
+// Size is the number of the ring's data bytes.
+func (r *Ring) Size() int { return int(r.raw.Size()) }
+
+// Used returns how many bytes the ring holds that have not been given back to
+// the kernel, 0 after Close. It never blocks and is safe to call at any time.
+func (r *Ring) Used() int {
+	if r.reader.enter() != nil {
+		return 0
+	}
+	defer r.reader.leave()
+	return int(r.used(r.raw.Head()))
+}
+
+// used is never more than the ring's size: whatever is in the memory shared with the kernel, a size stays plausible.
+func (r *Ring) used(head uint64) uint64 { return min(head-r.raw.Tail(), r.raw.Size()) }
+
+// ForEach calls f for every event that the ring holds now, without waiting.
+// See [TryFold] for the order of things; if f returns an error, ForEach stops and
+// returns it, or nil if it is [Stop]. It returns os.ErrClosed after Close and [ErrBusy] if the ring is being read.
+func (r *Ring) ForEach(f func(Event) error) error { return forEach(r, f) }
+
+// Events iterates over every event that the ring holds now, without waiting,
+// and frees them when the loop ends, however it ends: break and panic free
+// what the loop body has seen. The error is nil with an event; os.ErrClosed or [ErrBusy] come alone and end the loop.
+func (r *Ring) Events() iter.Seq2[Event, error] { return events(r) }
+
+// claim makes the caller the ring's only reader.
+func (r *Ring) claim(as uint32) error {
+	if r.owner.CompareAndSwap(idle, as) {
+		return nil
+	}
+	if r.owner.Load() == ordering {
+		return fmt.Errorf("%w: CPU %d: an Ordered stream holds all rings: read through it, or close it first", ErrBusy, r.cpu)
+	}
+	return fmt.Errorf("%w: CPU %d: by another goroutine or by the function it hands events to: a ring has one reader at a time", ErrBusy, r.cpu)
+}
+
+func (r *Ring) disclaim() { r.owner.Store(idle) }
+
+// event makes an Event of a record, in place.
+func (r *Ring) event(rec *raw.Record, off uint64) Event {
+	e := Event{ring: r, time: rec.Time, off: off}
+	switch rec.Kind {
+	case raw.Sample:
+		e.kind, e.data, e.n, e.first = KindSample, rec.Data, rec.Len, rec.First
+		if poison {
+			r.divert(&e)
+		}
+	case raw.Lost:
+		e.kind, e.count = KindLost, rec.Lost
+	default:
+		e.kind, e.count, e.fault = KindCorrupt, rec.Size, rec.Fault
+	}
+	return e
+}
+
+// join copies an event that wraps into the ring's scratch buffer.
+func (r *Ring) join(e Event) []byte {
+	if poison {
+		return r.poison
+	}
+	r.scratch = append(append(r.scratch[:0], e.Head()...), e.Tail()...)
+	return r.scratch
+}
+
+// divert points an event at a copy of its bytes, for the poison build.
+func (r *Ring) divert(e *Event) {
+	r.poison = append(append(make([]byte, 0, e.n), unsafe.Slice((*byte)(e.data), e.first)...),
+		unsafe.Slice((*byte)(r.raw.Base()), e.n-e.first)...)
+	e.data = unsafe.Pointer(unsafe.SliceData(r.poison))
+	r.base = unsafe.Add(e.data, e.first)
+}
+
+// expire ends the life of the event that was with the user, for the poison build.
+func (r *Ring) expire() {
+	for i := range r.poison {
+		r.poison[i] = 0xCC
+	}
+}

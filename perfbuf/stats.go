@@ -1,0 +1,122 @@
+package perfbuf
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// Stats is what a [Reader] has counted since it was opened. Counters are
+// brought up to date at the end of each pass, and now and then within a long one.
+type Stats struct {
+	Rings []RingStats // by CPU
+
+	Wakes         uint64 // Wait was woken by the kernel
+	SpuriousWakes uint64 // of these, with nothing to read
+	Lingers       uint64 // Wait returned because events had waited for the linger time
+	Passes        uint64 // passes over all rings, rounds of an ordered stream included
+
+	// Of ordered streams.
+	Late        uint64        // events delivered after one with a later time
+	MaxLateness time.Duration // by how much at most
+	Inversions  uint64        // samples that lay in their ring behind one with a later time
+}
+
+// RingStats is what was counted of one ring.
+type RingStats struct {
+	CPU         int
+	Size        int    // data bytes
+	Used        int    // bytes not given back to the kernel at this moment
+	HighWater   int    // the greatest Used that a pass has found
+	Samples     uint64 // delivered
+	Bytes       uint64 // given back to the kernel, of records of all kinds
+	Lost        uint64 // outputs that failed for want of room, as far as the kernel has reported them
+	LostRecords uint64 // reports of that
+	Unknown     uint64 // records of other types, skipped
+	Corrupt     uint64 // stretches of memory that could not be read, skipped
+	Commits     uint64 // stores of data_tail
+}
+
+// Total sums the rings up. CPU, Size, Used and HighWater are those of the ring with the highest HighWater/Size.
+func (s Stats) Total() RingStats {
+	var t RingStats
+	for i, r := range s.Rings {
+		if i == 0 || r.HighWater*t.Size > t.HighWater*r.Size {
+			t.CPU, t.Size, t.Used, t.HighWater = r.CPU, r.Size, r.Used, r.HighWater
+		}
+		t.Samples += r.Samples
+		t.Bytes += r.Bytes
+		t.Lost += r.Lost
+		t.LostRecords += r.LostRecords
+		t.Unknown += r.Unknown
+		t.Corrupt += r.Corrupt
+		t.Commits += r.Commits
+	}
+	return t
+}
+
+// ringCounts is written by the ring's owner and read by anyone.
+type ringCounts struct {
+	highWater, samples, bytes, lost, lostRecords, unknown, corrupt, commits atomic.Uint64
+}
+
+// tally gathers counts within a pass, where atomics would cost too much.
+type tally struct {
+	samples, lost, lostRecords, unknown, corrupt uint64
+}
+
+func (t *tally) add(e *Event) {
+	switch e.kind {
+	case KindSample:
+		t.samples++
+	case KindLost:
+		t.lostRecords++
+		t.lost += e.count
+	case KindCorrupt:
+		t.corrupt++
+	}
+}
+
+// flush moves the tally to the ring's counts.
+func (t *tally) flush(c *ringCounts) {
+	c.samples.Add(t.samples)
+	c.lost.Add(t.lost)
+	c.lostRecords.Add(t.lostRecords)
+	c.unknown.Add(t.unknown)
+	c.corrupt.Add(t.corrupt)
+	*t = tally{}
+}
+
+// observe keeps the high-water mark. Only the ring's owner writes it.
+func (c *ringCounts) observe(used uint64) {
+	if used > c.highWater.Load() {
+		c.highWater.Store(used)
+	}
+}
+
+func (r *Ring) stats(used int) RingStats {
+	c := &r.counts
+	return RingStats{
+		CPU: r.cpu, Size: r.Size(), Used: used,
+		HighWater: int(c.highWater.Load()), Samples: c.samples.Load(), Bytes: c.bytes.Load(),
+		Lost: c.lost.Load(), LostRecords: c.lostRecords.Load(), Unknown: c.unknown.Load(),
+		Corrupt: c.corrupt.Load(), Commits: c.commits.Load(),
+	}
+}
+
+// Stats returns the counters. It never blocks, may be called from anywhere at
+// any time, and still answers after Close.
+func (r *Reader) Stats() Stats {
+	s := Stats{
+		Wakes: r.counts.wakes.Load(), SpuriousWakes: r.counts.spurious.Load(), Lingers: r.counts.lingers.Load(),
+		Passes: r.counts.passes.Load(), Late: r.counts.late.Load(), Inversions: r.counts.inversions.Load(),
+		MaxLateness: time.Duration(r.counts.maxLateness.Load()),
+	}
+	for _, ring := range r.rings {
+		s.Rings = append(s.Rings, ring.stats(ring.Used()))
+	}
+	return s
+}
+
+type readerCounts struct {
+	wakes, spurious, lingers, passes, late, inversions, maxLateness atomic.Uint64
+}
