@@ -1,0 +1,31 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+
+	bpf "github.com/aquasecurity/libbpfgo"
+	"github.com/ringfold/ringfold/perfbuf"
+)
+
+func main() {
+	module := must(bpf.NewModuleFromFileArgs(bpf.NewModuleArgs{BPFObjPath: os.Args[1], SkipMemlockBump: true}))
+	must(module, module.BPFLoadObject())
+	must(module, module.AttachPrograms())
+	events := must(module.GetMap("events"))
+	reader := must(perfbuf.Open(events.FileDescriptor(), perfbuf.Options{}))
+	stream := must(reader.Ordered(perfbuf.OrderOptions{}))
+	for ev, err := range stream.Events(context.Background()) {
+		must(ev, err)
+		fmt.Println(ev.Time(), ev.CPU(), ev.Kind(), ev.Bytes())
+	}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		log.Fatal(err)
+	}
+	return v
+}

@@ -1,0 +1,112 @@
+// Package lint holds the house rules that no ready-made linter knows, as tests.
+package lint
+
+import (
+	"bytes"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/ringfold/ringfold/"
+
+// root is the module's directory.
+const root = "../.."
+
+// mayImport says which packages beyond the standard library the code of a
+// directory may import, tests aside. Dependencies point one way: perfbuf -> cgo and
+// internal/merge -> internal/raw.
+var mayImport = map[string][]string{
+	"cgo":                 {"C", "golang.org/x/sys/unix"},
+	"internal/raw":        {},
+	"internal/merge":      {module + "internal/raw"},
+	"internal/ringtest":   {module + "internal/raw"},
+	"internal/kerneltest": {"github.com/aquasecurity/libbpfgo"},
+	"internal/lint":       {},
+	"perfbuf":             {module + "cgo", module + "internal/raw", module + "internal/merge", "golang.org/x/sys/unix"},
+}
+
+func TestDependencies(t *testing.T) {
+	for _, file := range goFiles(t) {
+		dir := filepath.ToSlash(filepath.Dir(file))
+		allowed, ruled := mayImport[dir]
+		if strings.HasSuffix(file, "_test.go") || strings.HasPrefix(dir, "examples/") || strings.HasPrefix(dir, "scripts/") {
+			continue
+		}
+		require.Truef(t, ruled, "%s: say in mayImport what package %s may import", file, dir)
+		f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, file), nil, parser.ImportsOnly)
+		require.NoError(t, err)
+		for _, spec := range f.Imports {
+			path, err := strconv.Unquote(spec.Path.Value)
+			require.NoError(t, err)
+			if first, _, _ := strings.Cut(path, "/"); path != "C" && !strings.Contains(first, ".") {
+				continue // standard library
+			}
+			require.Containsf(t, allowed, path, "%s imports what package %s may not", file, dir)
+		}
+	}
+}
+
+func TestDirectRequirements(t *testing.T) {
+	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	require.NoError(t, err)
+	allowed := map[string]bool{"github.com/aquasecurity/libbpfgo": true, "github.com/stretchr/testify": true, "golang.org/x/sys": true}
+	for line := range strings.Lines(string(mod)) {
+		fields := strings.Fields(strings.TrimPrefix(strings.TrimSpace(line), "require "))
+		if len(fields) < 2 || !strings.Contains(fields[0], ".") || strings.Contains(line, "// indirect") {
+			continue
+		}
+		require.Truef(t, allowed[fields[0]], "go.mod requires %s: what only examples or tools need lives in modules of their own", fields[0])
+	}
+}
+
+func TestFileLength(t *testing.T) {
+	for _, file := range goFiles(t) {
+		b, err := os.ReadFile(filepath.Join(root, file))
+		require.NoError(t, err)
+		require.LessOrEqualf(t, bytes.Count(b, []byte("\n")), 500, "%s: one idea per file, 500 lines at most", file)
+	}
+}
+
+// goFiles lists the module's Go files, as paths below root.
+func goFiles(t *testing.T) (files []string) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			switch rel {
+			case ".git", "build", "libbpf":
+				return filepath.SkipDir
+			}
+		} else if strings.HasSuffix(path, ".go") {
+			files = append(files, rel)
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	return files
+}
+
+// Whoever uses the library builds neither libbpfgo nor testify: only its tests and examples do.
+func TestLibraryWithoutLibbpfgo(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", module+"perfbuf").CombinedOutput()
+	require.NoErrorf(t, err, "%s", out)
+	require.Contains(t, string(out), module+"internal/raw\n")
+	require.NotContains(t, string(out), "libbpfgo")
+	require.NotContains(t, string(out), "testify")
+}
