@@ -40,15 +40,14 @@ func (k Kind) String() string {
 //
 // An Event is a small value, passed by copy, and is not safe for concurrent use.
 type Event struct {
+	// Eight words, and an accumulator is a ninth: what Go passes in registers on amd64.
 	ring  *Ring
 	data  unsafe.Pointer // first payload byte, in the ring
 	time  uint64
-	off   uint64 // where the record lies in its ring, a free-running count of bytes
-	count uint64 // outputs lost, or corrupt bytes skipped
-	first uint32 // payload bytes before the ring's edge
-	n     uint32 // payload bytes
+	aux   uint64 // lost: how many; corrupt: where in the ring's stream of bytes
+	first uint32 // payload bytes before the ring's edge; corrupt: the raw.Fault
+	n     uint32 // payload bytes; corrupt: bytes skipped, as far as that fits
 	kind  Kind
-	fault raw.Fault
 	late  bool
 }
 
@@ -72,18 +71,26 @@ func (e Event) Late() bool { return e.late }
 // Len is the length of the payload in bytes, as recorded: what the program
 // passed, and 0 to 7 bytes of padding up to the record's end. The kernel does not record
 // where the padding begins, and padding bytes are old ring memory.
-func (e Event) Len() int { return int(e.n) }
+func (e Event) Len() int {
+	if e.kind != KindSample {
+		return 0
+	}
+	return int(e.n)
+}
 
 // Head is the payload, or its first part if the record wraps around the edge
 // of the ring. It points into the ring and is aligned to 4 bytes. See [Event] for its life.
 func (e Event) Head() []byte {
+	if e.kind != KindSample {
+		return nil
+	}
 	return unsafe.Slice((*byte)(e.data), e.first) // invariant of raw.Record: First bytes at Data are in the ring
 }
 
 // Tail is the rest of the payload, empty unless the record wraps around the
 // edge of the ring. It points into the ring. See [Event] for its life.
 func (e Event) Tail() []byte {
-	if e.first == e.n {
+	if e.kind != KindSample || e.first == e.n {
 		return nil
 	}
 	return unsafe.Slice((*byte)(e.ring.base), e.n-e.first) // invariant of raw.Record: the rest is at the ring's base
@@ -93,7 +100,7 @@ func (e Event) Tail() []byte {
 // [Event.Len]). It points into the ring, or, for the rare record that
 // wraps around the edge, into a buffer that the ring's events share. See [Event] for its life.
 func (e Event) Bytes() []byte {
-	if e.first == e.n {
+	if e.kind != KindSample || e.first == e.n {
 		return e.Head()
 	}
 	return e.ring.join(e)
@@ -104,7 +111,7 @@ func (e Event) Lost() uint64 {
 	if e.kind != KindLost {
 		return 0
 	}
-	return e.count
+	return e.aux
 }
 
 // After bounds a loss from below: outputs failed after this time and not after
@@ -122,7 +129,7 @@ func (e Event) Err() error {
 	if e.kind != KindCorrupt {
 		return nil
 	}
-	return &CorruptError{CPU: e.CPU(), Offset: e.off, Skipped: e.count, Reason: e.fault.String()}
+	return &CorruptError{CPU: e.CPU(), Offset: e.aux, Skipped: uint64(e.n), Reason: raw.Fault(e.first).String()}
 }
 
 // Record returns a copy that the caller may keep. It allocates.
@@ -133,7 +140,7 @@ func (e Event) Record() Record {
 		rec.Data = make([]byte, 0, e.n)
 		rec.Data = append(append(rec.Data, e.Head()...), e.Tail()...)
 	case KindLost:
-		rec.Lost, rec.After = e.count, e.ring.after
+		rec.Lost, rec.After = e.aux, e.ring.after
 	}
 	return rec
 }

@@ -3,6 +3,7 @@ package perfbuf
 import (
 	"fmt"
 	"iter"
+	"math"
 	"sync/atomic"
 	"unsafe"
 
@@ -82,7 +83,7 @@ func (r *Ring) disclaim() { r.owner.Store(idle) }
 
 // event makes an Event of a record, in place.
 func (r *Ring) event(rec *raw.Record, off uint64) Event {
-	e := Event{ring: r, time: rec.Time, off: off}
+	e := Event{ring: r, time: rec.Time}
 	switch rec.Kind {
 	case raw.Sample:
 		e.kind, e.data, e.n, e.first = KindSample, rec.Data, rec.Len, rec.First
@@ -90,9 +91,9 @@ func (r *Ring) event(rec *raw.Record, off uint64) Event {
 			r.divert(&e)
 		}
 	case raw.Lost:
-		e.kind, e.count = KindLost, rec.Lost
+		e.kind, e.aux = KindLost, rec.Lost
 	default:
-		e.kind, e.count, e.fault = KindCorrupt, rec.Size, rec.Fault
+		e.kind, e.aux, e.first, e.n = KindCorrupt, off, uint32(rec.Fault), uint32(min(rec.Size, math.MaxUint32))
 	}
 	return e
 }

@@ -70,7 +70,7 @@ func (t *tally) add(e *Event) {
 		t.samples++
 	case KindLost:
 		t.lostRecords++
-		t.lost += e.count
+		t.lost += e.aux
 	case KindCorrupt:
 		t.corrupt++
 	}
