@@ -40,20 +40,18 @@ func (k Kind) String() string {
 //
 // An Event is a small value, passed by copy, and is not safe for concurrent use.
 type Event struct {
-	// Eight words, and an accumulator is a ninth: what Go passes in registers on amd64.
-	ring  *Ring
-	data  unsafe.Pointer // first payload byte, in the ring
-	time  uint64
-	aux   uint64 // lost: how many; corrupt: where in the ring's stream of bytes
-	first uint32 // payload bytes before the ring's edge; corrupt: the raw.Fault
-	n     uint32 // payload bytes; corrupt: bytes skipped, as far as that fits
-	kind  Kind
-	late  bool
+	// A handle on a record that the source owns. Two words travel in registers; the whole record would be
+	// copied through memory for every event.
+	ring *Ring
+	rec  *raw.Record
 }
 
 // Kind tells samples from losses and from corrupt memory. A function that only
 // wants samples checks it first.
-func (e Event) Kind() Kind { return e.kind }
+func (e Event) Kind() Kind { return kinds[e.rec.Kind] }
+
+// kinds translates; what is never delivered has no Kind.
+var kinds = [...]Kind{raw.Corrupt: KindCorrupt, raw.Sample: KindSample, raw.Lost: KindLost, raw.Unknown: 0}
 
 // CPU is the CPU that the event happened on.
 func (e Event) CPU() int { return e.ring.cpu }
@@ -62,45 +60,45 @@ func (e Event) CPU() int { return e.ring.cpu }
 // bpf_ktime_get_ns), taken by the kernel as PERF_SAMPLE_TIME. A loss has the time of the
 // sample that reported it, which is just after. It is 0 under
 // [Options.NoTime], and the time of the event before for KindCorrupt.
-func (e Event) Time() uint64 { return e.time }
+func (e Event) Time() uint64 { return e.rec.Time }
 
 // Late reports that an [Ordered] stream had already delivered an event with a
 // later time when this one turned up.
-func (e Event) Late() bool { return e.late }
+func (e Event) Late() bool { return e.ring.late }
 
 // Len is the length of the payload in bytes, as recorded: what the program
 // passed, and 0 to 7 bytes of padding up to the record's end. The kernel does not record
 // where the padding begins, and padding bytes are old ring memory.
 func (e Event) Len() int {
-	if e.kind != KindSample {
+	if e.rec.Kind != raw.Sample {
 		return 0
 	}
-	return int(e.n)
+	return int(e.rec.Len)
 }
 
 // Head is the payload, or its first part if the record wraps around the edge
 // of the ring. It points into the ring and is aligned to 4 bytes. See [Event] for its life.
 func (e Event) Head() []byte {
-	if e.kind != KindSample {
+	if e.rec.Kind != raw.Sample {
 		return nil
 	}
-	return unsafe.Slice((*byte)(e.data), e.first) // invariant of raw.Record: First bytes at Data are in the ring
+	return unsafe.Slice((*byte)(e.rec.Data), e.rec.First) // invariant of raw.Record: First bytes at Data are in the ring
 }
 
 // Tail is the rest of the payload, empty unless the record wraps around the
 // edge of the ring. It points into the ring. See [Event] for its life.
 func (e Event) Tail() []byte {
-	if e.kind != KindSample || e.first == e.n {
+	if e.rec.Kind != raw.Sample || e.rec.First == e.rec.Len {
 		return nil
 	}
-	return unsafe.Slice((*byte)(e.ring.base), e.n-e.first) // invariant of raw.Record: the rest is at the ring's base
+	return unsafe.Slice((*byte)(e.ring.base), e.rec.Len-e.rec.First) // invariant of raw.Record: the rest is at the ring's base
 }
 
 // Bytes is the payload in one piece, trailing padding included (see
 // [Event.Len]). It points into the ring, or, for the rare record that
 // wraps around the edge, into a buffer that the ring's events share. See [Event] for its life.
 func (e Event) Bytes() []byte {
-	if e.kind != KindSample || e.first == e.n {
+	if e.rec.Kind != raw.Sample || e.rec.First == e.rec.Len {
 		return e.Head()
 	}
 	return e.ring.join(e)
@@ -108,17 +106,17 @@ func (e Event) Bytes() []byte {
 
 // Lost is how many outputs the kernel gave up, for KindLost; 0 otherwise.
 func (e Event) Lost() uint64 {
-	if e.kind != KindLost {
+	if e.rec.Kind != raw.Lost {
 		return 0
 	}
-	return e.aux
+	return e.rec.Lost
 }
 
 // After bounds a loss from below: outputs failed after this time and not after
 // [Event.Time], both in ns of CLOCK_MONOTONIC. It is the time of the record before on the same ring,
 // 0 if the loss came first, and 0 for other kinds.
 func (e Event) After() uint64 {
-	if e.kind != KindLost {
+	if e.rec.Kind != raw.Lost {
 		return 0
 	}
 	return e.ring.after
@@ -126,21 +124,21 @@ func (e Event) After() uint64 {
 
 // Err is nil for samples and losses, and a [*CorruptError] for KindCorrupt.
 func (e Event) Err() error {
-	if e.kind != KindCorrupt {
+	if e.rec.Kind != raw.Corrupt {
 		return nil
 	}
-	return &CorruptError{CPU: e.CPU(), Offset: e.aux, Skipped: uint64(e.n), Reason: raw.Fault(e.first).String()}
+	return &CorruptError{CPU: e.CPU(), Offset: e.rec.Off, Skipped: e.rec.Size, Reason: e.rec.Fault.String()}
 }
 
 // Record returns a copy that the caller may keep. It allocates.
 func (e Event) Record() Record {
-	rec := Record{Kind: e.kind, CPU: e.CPU(), Time: e.time, Late: e.late, Err: e.Err()}
-	switch e.kind {
+	rec := Record{Kind: e.Kind(), CPU: e.CPU(), Time: e.Time(), Late: e.Late(), Err: e.Err()}
+	switch rec.Kind {
 	case KindSample:
-		rec.Data = make([]byte, 0, e.n)
+		rec.Data = make([]byte, 0, e.rec.Len)
 		rec.Data = append(append(rec.Data, e.Head()...), e.Tail()...)
 	case KindLost:
-		rec.Lost, rec.After = e.aux, e.ring.after
+		rec.Lost, rec.After = e.rec.Lost, e.ring.after
 	}
 	return rec
 }

@@ -117,6 +117,7 @@ func (s *Ordered) Close() error {
 
 func (s *Ordered) disband() {
 	for _, ring := range s.reader.rings {
+		ring.late = false // for reads without order
 		ring.disclaim()
 	}
 }
@@ -191,29 +192,32 @@ func (s *Ordered) next(p *pass) (Event, bool) {
 		p.err = os.ErrClosed
 		return Event{}, false
 	}
-	it, ok := s.merger.Next()
-	if !ok {
+	it := s.merger.Next()
+	if it == nil {
 		return Event{}, false
 	}
 	ring := s.reader.rings[it.Ring]
 	s.with = ring
-	e := ring.event(&it.Record, it.Off)
-	if e.kind != KindSample {
-		e.time = it.Key
+	if it.Kind == raw.Sample {
+		if poison {
+			ring.divert(&it.Record)
+		}
+	} else {
+		it.Time = it.Key
 		ring.after = it.After
 	}
-	if e.late = it.Late; it.Late {
-		s.countLate(&e)
+	if ring.late = it.Late; it.Late {
+		s.countLate(it.Time)
 	}
-	s.tallies[it.Ring].add(&e)
-	return e, true
+	s.tallies[it.Ring].add(&it.Record)
+	return Event{ring, &it.Record}, true
 }
 
-func (s *Ordered) countLate(e *Event) {
+func (s *Ordered) countLate(time uint64) {
 	c := &s.reader.counts
 	c.late.Add(1)
-	if last := s.merger.Last(); last > e.time && last-e.time > c.maxLateness.Load() {
-		c.maxLateness.Store(last - e.time)
+	if last := s.merger.Last(); last > time && last-time > c.maxLateness.Load() {
+		c.maxLateness.Store(last - time)
 	}
 }
 

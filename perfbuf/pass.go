@@ -129,37 +129,38 @@ func (p *pass) next() (Event, bool) {
 			p.commit()
 			p.commitAt += p.ring.raw.Size() / 8
 		}
-		off := p.off
-		rec := p.ring.raw.Parse(off, p.head)
-		p.off += rec.Size
-		if rec.Kind == raw.Sample {
+		r := p.ring
+		r.raw.Parse(p.off, p.head, &r.rec)
+		p.off += r.rec.Size
+		if r.rec.Kind == raw.Sample {
 			p.tally.samples++
-			p.ring.last = rec.Time
-			return p.ring.event(&rec, off), true
+			r.last = r.rec.Time
+			if poison {
+				r.divert(&r.rec)
+			}
+			return Event{r, &r.rec}, true
 		}
-		if e, ok := p.rare(&rec, off); ok {
-			return e, true
+		if p.rare(r) {
+			return Event{r, &r.rec}, true
 		}
 	}
 }
 
-// rare handles what is not a sample.
-func (p *pass) rare(rec *raw.Record, off uint64) (Event, bool) {
-	r := p.ring
+// rare handles what is not a sample, and reports whether to deliver it.
+func (p *pass) rare(r *Ring) bool {
 	switch {
-	case rec.Kind == raw.Unknown:
+	case r.rec.Kind == raw.Unknown:
 		p.tally.unknown++
-		return Event{}, false
-	case rec.Kind == raw.Lost && rec.Lost == 0:
-		return Event{}, false // the kernel found nothing to report after all: an interrupt reported it first
-	case rec.Kind == raw.Lost:
+		return false
+	case r.rec.Kind == raw.Lost && r.rec.Lost == 0:
+		return false // the kernel found nothing to report after all: an interrupt reported it first
+	case r.rec.Kind == raw.Lost:
 		r.after = r.last
-	case rec.Kind == raw.Corrupt:
-		rec.Time = r.last
+	case r.rec.Kind == raw.Corrupt:
+		r.rec.Time = r.last
 	}
-	e := r.event(rec, off)
-	p.tally.add(&e)
-	return e, true
+	p.tally.add(&r.rec)
+	return true
 }
 
 // nextRing leaves the present ring and goes on to the next that holds something.

@@ -3,7 +3,6 @@ package perfbuf
 import (
 	"fmt"
 	"iter"
-	"math"
 	"sync/atomic"
 	"unsafe"
 
@@ -21,10 +20,12 @@ type Ring struct {
 	owner  atomic.Uint32  // who reads: one of idle, folding, ordering
 
 	// For the owner only.
-	last    uint64 // time of the latest record read, unordered
-	after   uint64 // of the loss that is with the user: where its interval begins
-	scratch []byte // an event that wraps, in one piece
-	poison  []byte // poison build: the bytes of the event that is with the user
+	rec     raw.Record // the event that is with the user; ordered streams have records of their own
+	last    uint64     // time of the latest record read, unordered
+	after   uint64     // of the loss that is with the user: where its interval begins
+	late    bool       // of the event that is with the user
+	scratch []byte     // an event that wraps, in one piece
+	poison  []byte     // poison build: the bytes of the event that is with the user
 
 	counts ringCounts
 }
@@ -81,23 +82,6 @@ func (r *Ring) claim(as uint32) error {
 
 func (r *Ring) disclaim() { r.owner.Store(idle) }
 
-// event makes an Event of a record, in place.
-func (r *Ring) event(rec *raw.Record, off uint64) Event {
-	e := Event{ring: r, time: rec.Time}
-	switch rec.Kind {
-	case raw.Sample:
-		e.kind, e.data, e.n, e.first = KindSample, rec.Data, rec.Len, rec.First
-		if poison {
-			r.divert(&e)
-		}
-	case raw.Lost:
-		e.kind, e.aux = KindLost, rec.Lost
-	default:
-		e.kind, e.aux, e.first, e.n = KindCorrupt, off, uint32(rec.Fault), uint32(min(rec.Size, math.MaxUint32))
-	}
-	return e
-}
-
 // join copies an event that wraps into the ring's scratch buffer.
 func (r *Ring) join(e Event) []byte {
 	if poison {
@@ -107,12 +91,13 @@ func (r *Ring) join(e Event) []byte {
 	return r.scratch
 }
 
-// divert points an event at a copy of its bytes, for the poison build.
-func (r *Ring) divert(e *Event) {
-	r.poison = append(append(make([]byte, 0, e.n), unsafe.Slice((*byte)(e.data), e.first)...),
-		unsafe.Slice((*byte)(r.raw.Base()), e.n-e.first)...)
-	e.data = unsafe.Pointer(unsafe.SliceData(r.poison))
-	r.base = unsafe.Add(e.data, e.first)
+// divert points a sample at a copy of its bytes, for the poison build.
+func (r *Ring) divert(rec *raw.Record) {
+	head := unsafe.Slice((*byte)(rec.Data), rec.First)
+	tail := unsafe.Slice((*byte)(r.raw.Base()), rec.Len-rec.First)
+	r.poison = append(append(make([]byte, 0, rec.Len), head...), tail...)
+	rec.Data = unsafe.Pointer(unsafe.SliceData(r.poison))
+	r.base = unsafe.Add(rec.Data, rec.First)
 }
 
 // expire ends the life of the event that was with the user, for the poison build.

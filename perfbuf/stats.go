@@ -3,6 +3,8 @@ package perfbuf
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/ringfold/ringfold/internal/raw"
 )
 
 // Stats is what a [Reader] has counted since it was opened. Counters are
@@ -64,14 +66,14 @@ type tally struct {
 	samples, lost, lostRecords, unknown, corrupt uint64
 }
 
-func (t *tally) add(e *Event) {
-	switch e.kind {
-	case KindSample:
+func (t *tally) add(rec *raw.Record) {
+	switch rec.Kind {
+	case raw.Sample:
 		t.samples++
-	case KindLost:
+	case raw.Lost:
 		t.lostRecords++
-		t.lost += e.aux
-	case KindCorrupt:
+		t.lost += rec.Lost
+	case raw.Corrupt:
 		t.corrupt++
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"reflect"
 	"unsafe"
+
+	"github.com/ringfold/ringfold/internal/raw"
 )
 
 // View reads payloads as values of a fixed-size type T, such as the Go twin of
@@ -35,7 +37,7 @@ func (v View[T]) Load(e Event) (value T, ok bool) {
 	if !v.ok {
 		panic("perfbuf: zero View: make one with ViewOf")
 	}
-	if e.kind != KindSample || uint64(e.n) < uint64(unsafe.Sizeof(value)) {
+	if e.rec.Kind != raw.Sample || uint64(e.rec.Len) < uint64(unsafe.Sizeof(value)) {
 		return value, false
 	}
 	// T has no pointers, so its memory may be written as bytes.

@@ -19,7 +19,6 @@ import "github.com/ringfold/ringfold/internal/raw"
 type Item struct {
 	raw.Record
 	Ring  int    // index into the rings given to New
-	Off   uint64 // where in its ring the record lies, a free-running count of bytes
 	Key   uint64 // the time it is ordered by: Record.Time, and a place within its ring for what has no time
 	After uint64 // of a loss: the greatest time that its ring delivered before, 0 if none
 	Late  bool   // a later key has been delivered before
@@ -42,7 +41,7 @@ func New(rings []*raw.Ring, committed func(ring int, bytes uint64)) *Merger {
 	m := &Merger{rings: make([]ring, len(rings)), tree: newTree(len(rings)), out: -1, committed: committed}
 	for i, r := range rings {
 		t := r.Tail()
-		m.rings[i] = ring{raw: r, freed: t, pos: t, scan: t, frontKey: never}
+		m.rings[i] = ring{raw: r, freed: t, pos: t, scan: t, frontKey: never, items: [2]Item{{Ring: i}, {Ring: i}}}
 	}
 	return m
 }
@@ -91,21 +90,20 @@ func (m *Merger) due(i int) uint64 {
 	return never
 }
 
-// Next returns the next item, or false if the round is over. It ends the life
-// of the item before.
-func (m *Merger) Next() (it Item, ok bool) {
+// Next returns the next item, or nil if the round is over. It ends the life of
+// the item before.
+func (m *Merger) Next() *Item {
 	m.release()
 	if m.tree.win.key == never {
-		return Item{}, false
+		return nil
 	}
 	i := m.tree.win.ring
-	it = m.rings[i].take()
+	it := m.rings[i].take()
 	m.tree.replace(m.due(i))
 	m.out = i
-	it.Ring = i
 	it.Late = it.Key < m.last || it.Kind == raw.Sample && it.Time != it.Key
 	m.last = max(m.last, it.Key)
-	return it, true
+	return it
 }
 
 // release frees early what a ring has delivered, so that one long round does

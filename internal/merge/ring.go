@@ -28,8 +28,10 @@ type ring struct {
 	early []early // of [pos, scan), by time, then offset
 	marks []mark  // of [pos, scan), by offset
 
-	front    raw.Record // of the main run, at pos, if frontKey is not never
-	frontKey uint64     // never: the main run has no more up to scan
+	// One item is with the caller or dead, the other is the front: the main run's next record, at pos.
+	items    [2]Item
+	front    int    // index into items
+	frontKey uint64 // never: the main run has no more up to scan
 }
 
 // early is a record to deliver before the main run comes to it.
@@ -45,9 +47,10 @@ type mark struct {
 // A time later than ceiling, which is ahead of every honest clock, makes a record corrupt:
 // waiting for its turn would hold the ring back for ever.
 func (r *ring) scanTo(head, ceiling uint64) (found Found) {
+	var rec raw.Record
 	for r.scan != head {
 		off := r.scan
-		rec := r.raw.Parse(off, head)
+		r.raw.Parse(off, head, &rec)
 		r.scan += rec.Size
 		switch {
 		case rec.Kind == raw.Corrupt, rec.Time > ceiling:
@@ -76,35 +79,37 @@ func (r *ring) insert(e early) {
 	r.early = slices.Insert(r.early, i, e)
 }
 
-// advance makes front the next record of the main run. What lies between and
+// advance makes the next record of the main run the front. What lies between and
 // is not delivered is passed over: unknown records, losses of nothing, and early records.
 func (r *ring) advance() {
+	it := &r.items[r.front]
 	for r.pos != r.scan {
 		if len(r.marks) > 0 && r.marks[0].off == r.pos {
-			if m := r.marks[0]; m.time != never {
-				r.front = r.raw.Parse(m.off, m.end)
-				if r.front.Fault == raw.FaultNone {
-					r.front.Fault = raw.FaultTime
-				}
-				r.front.Kind, r.front.Size, r.frontKey = raw.Corrupt, m.end-m.off, m.time
-				return
-			}
-			r.pos = r.marks[0].end
+			m := r.marks[0]
 			r.marks = slices.Delete(r.marks, 0, 1)
-			continue
+			if m.time == never {
+				r.pos = m.end
+				continue
+			}
+			r.raw.Parse(m.off, m.end, &it.Record)
+			if it.Kind != raw.Corrupt {
+				it.Fault = raw.FaultTime
+			}
+			it.Kind, it.Size, r.frontKey = raw.Corrupt, m.end-m.off, m.time
+			return
 		}
-		rec := r.raw.Parse(r.pos, r.scan)
+		r.raw.Parse(r.pos, r.scan, &it.Record)
 		switch {
-		case rec.Kind == raw.Corrupt:
+		case it.Kind == raw.Corrupt:
 			// It was well when scanned: something wrote over it since. All up to scan is in doubt.
 			r.early, r.marks = r.early[:0], r.marks[:0]
-		case rec.Kind == raw.Unknown, rec.Kind == raw.Lost && rec.Lost == 0:
-			r.pos += rec.Size
+		case it.Kind == raw.Unknown, it.Kind == raw.Lost && it.Lost == 0:
+			r.pos += it.Size
 			continue
 		}
 		// A sample lies within these bounds by construction. A loss or a corrupt stretch has no
 		// place of its own and is moved into them, as is a sample written over since the scan.
-		r.front, r.frontKey = rec, min(max(rec.Time, r.prev), r.max)
+		r.frontKey = min(max(it.Time, r.prev), r.max)
 		return
 	}
 	r.frontKey = never
@@ -119,21 +124,21 @@ func (r *ring) key() uint64 {
 }
 
 // take removes the ring's earliest record and makes the next one its front.
-func (r *ring) take() (it Item) {
+// The item is good until the next take.
+func (r *ring) take() *Item {
 	// An early record's equal in the main run lies before it, and so goes first.
 	if len(r.early) > 0 && r.early[0].time < r.frontKey {
-		e := r.early[0]
+		it, e := &r.items[1-r.front], r.early[0]
 		r.early = slices.Delete(r.early, 0, 1)
-		rec := r.raw.Parse(e.off, e.end)
-		rec.Size = e.end - e.off
-		return Item{Record: rec, Off: e.off, Key: e.time}
+		r.raw.Parse(e.off, e.end, &it.Record)
+		it.Key = e.time
+		return it
 	}
-	it = Item{Record: r.front, Off: r.pos, Key: r.frontKey, After: r.prev}
-	if len(r.marks) > 0 && r.marks[0].off == r.pos {
-		r.marks = slices.Delete(r.marks, 0, 1)
-	}
+	it := &r.items[r.front]
+	it.Key, it.After = r.frontKey, r.prev
 	r.prev = r.frontKey
-	r.pos += r.front.Size
+	r.pos += it.Size
+	r.front = 1 - r.front
 	r.advance()
 	return it
 }

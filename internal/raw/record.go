@@ -67,44 +67,53 @@ func (f Fault) String() string {
 	}[f]
 }
 
-// Record is one record of a ring. Data points into the ring.
+// Record is one record of a ring. Data points into the ring. Fields that do
+// not belong to its Kind have no meaning.
 type Record struct {
 	Kind  Kind
-	Fault Fault          // why it is Corrupt
+	Fault Fault          // of a Corrupt one: why
 	First uint32         // payload bytes at Data; the other Len-First are at the ring's Base
 	Len   uint32         // payload bytes of a Sample, trailing padding included
 	Data  unsafe.Pointer // payload of a Sample
+	Off   uint64         // where it begins, a free-running count of bytes
 	Size  uint64         // bytes to the next record
-	Time  uint64         // ns of the event's clock; 0 if the layout has no time
+	Time  uint64         // ns of the event's clock; 0 if the layout has none
 	Lost  uint64         // how many a Lost record counts; may be 0
 }
 
-// Parse reads the record at offset off, with head as loaded before, off < head
-// and off a multiple of 8. It always returns a Size that brings the caller forward: a
+// Parse reads the record at offset off into rec, with head as loaded before,
+// off < head and off a multiple of 8. It always sets a Size that brings the caller forward: a
 // record that cannot be believed becomes a Corrupt one that spans everything
 // up to head, where the kernel's next record is sure to begin.
-func (r *Ring) Parse(off, head uint64) Record {
+//
+// rec is filled in field by field: a Record returned by value would be copied
+// with wide loads right behind narrow stores, which stalls the processor for longer than all the rest takes.
+func (r *Ring) Parse(off, head uint64, rec *Record) {
 	left := head - off
 	// Invariant: off is a multiple of 8 and so is the ring's size, so 8 bytes at any record's
 	// off, off+8, off+16 or off+24, masked, lie within the ring and are aligned.
 	hdr := (*header)(unsafe.Add(r.data, off&r.mask))
 	size := uint64(hdr.size)
+	rec.Off, rec.Size = off, size
 	if size < 8 || size&7 != 0 || size > left || left > r.mask+1 {
-		return Record{Kind: Corrupt, Fault: sizeFault(size, left, r.mask+1), Size: left}
+		rec.corrupt(sizeFault(size, left, r.mask+1), left)
+		return
 	}
 	switch hdr.typ {
 	case typeSample:
 		at := r.rawSize
 		if size < at+8 {
-			return Record{Kind: Corrupt, Fault: FaultShort, Size: left}
+			rec.corrupt(FaultShort, left)
+			return
 		}
 		n := *(*uint32)(unsafe.Add(r.data, (off+at)&r.mask))
 		if uint64(n) > size-at-4 {
-			return Record{Kind: Corrupt, Fault: FaultRawSize, Size: left}
+			rec.corrupt(FaultRawSize, left)
+			return
 		}
-		var time uint64
+		rec.Time = 0
 		if at == 16 {
-			time = *(*uint64)(unsafe.Add(r.data, (off+8)&r.mask))
+			rec.Time = *(*uint64)(unsafe.Add(r.data, (off+8)&r.mask))
 		}
 		// Invariant: n bytes from here, wrapped once, are inside [off, off+size), and that is inside [off, head).
 		start := (off + at + 4) & r.mask
@@ -112,19 +121,25 @@ func (r *Ring) Parse(off, head uint64) Record {
 		if room := r.mask + 1 - start; uint64(n) > room {
 			first = uint32(room)
 		}
-		return Record{Kind: Sample, First: first, Len: n, Data: unsafe.Add(r.data, start), Size: size, Time: time}
+		rec.Kind, rec.Data, rec.First, rec.Len = Sample, unsafe.Add(r.data, start), first, n
 	case typeLost:
 		if size < 24 { // header, id, lost
-			return Record{Kind: Corrupt, Fault: FaultShort, Size: left}
+			rec.corrupt(FaultShort, left)
+			return
 		}
-		var time uint64
+		rec.Time = 0
 		if r.rawSize == 16 && size >= 32 { // sample_id_all appends the time
-			time = *(*uint64)(unsafe.Add(r.data, (off+24)&r.mask))
+			rec.Time = *(*uint64)(unsafe.Add(r.data, (off+24)&r.mask))
 		}
-		return Record{Kind: Lost, Size: size, Time: time, Lost: *(*uint64)(unsafe.Add(r.data, (off+16)&r.mask))}
+		rec.Kind, rec.Lost = Lost, *(*uint64)(unsafe.Add(r.data, (off+16)&r.mask))
 	default:
-		return Record{Kind: Unknown, Size: size}
+		rec.Kind, rec.Time = Unknown, 0
 	}
+}
+
+// corrupt makes rec everything up to the head, left bytes.
+func (rec *Record) corrupt(f Fault, left uint64) {
+	rec.Kind, rec.Fault, rec.Size, rec.Time = Corrupt, f, left, 0
 }
 
 func sizeFault(size, left, ring uint64) Fault {
