@@ -242,8 +242,11 @@ func (s *Ordered) end(p *pass) {
 }
 
 // Wait blocks until a pass would deliver something, ctx is done, or the stream
-// or its reader is closed. Its errors are those of [Reader.Wait]. It
-// paces passes: the next one comes half the slack after the one before at the earliest (5 ms at most), so that a steady flow is read in batches.
+// or its reader is closed. Its errors are those of [Reader.Wait].
+//
+// It paces passes, so that a steady flow is read in batches: the next one comes half the slack after the one before
+// at the earliest (5 ms at most). With a wake-up policy that has a linger time ([Wakeup]), it comes
+// after that time, or when a ring holds as much as wakes the reader.
 func (s *Ordered) Wait(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
@@ -252,23 +255,34 @@ func (s *Ordered) Wait(ctx context.Context) error {
 		return err
 	}
 	defer s.release()
-	pause := uint64(min(s.mode.slack/2, 5*time.Millisecond))
+	linger := s.reader.opts.Wakeup.Linger
+	pace := max(min(s.mode.slack/2, 5*time.Millisecond), linger)
 	for {
 		now := s.scan()
 		first, held := s.merger.Earliest()
 		if !held {
-			if err := s.reader.wait(ctx, s); err != nil {
+			if err := s.reader.wait(ctx, s, 0); err != nil {
 				return err
 			}
 			continue
 		}
-		due := max(first+uint64(s.mode.slack), s.lastRound+pause)
+		due := first + uint64(s.mode.slack)
+		if next := s.lastRound + uint64(pace); next > due {
+			due = next
+		}
 		if due <= now {
 			return nil
 		}
-		if err := s.sleep(ctx, time.Duration(due-now)); err != nil {
+		if linger == 0 {
+			if err := s.sleep(ctx, time.Duration(due-now)); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := s.reader.wait(ctx, s, time.Duration(due-now)); err != nil {
 			return err
 		}
+		pace = 0 // woken before that time: a ring is filling up
 	}
 }
 

@@ -1,6 +1,7 @@
 package perfbuf
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,10 +27,14 @@ type poller interface {
 // before everything else, os.ErrClosed, and [ErrBusy] if another goroutine waits already.
 // No thread is blocked meanwhile: the goroutine is parked on libbpf's epoll
 // descriptor (perf_buffer__epoll_fd) in the Go runtime's poller.
-func (r *Reader) Wait(ctx context.Context) error { return r.wait(ctx, nil) }
+func (r *Reader) Wait(ctx context.Context) error { return r.wait(ctx, nil, 0) }
 
-// wait is Wait on behalf of an ordered stream, or of nobody in particular.
-func (r *Reader) wait(ctx context.Context, by *Ordered) error {
+// wait is Wait on behalf of an ordered stream, or of nobody in particular. It
+// returns nil after atMost, if that is not 0, whether there is something to read or not.
+func (r *Reader) wait(ctx context.Context, by *Ordered, atMost time.Duration) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	if err := r.enter(); err != nil {
 		return err
 	}
@@ -47,8 +52,8 @@ func (r *Reader) wait(ctx context.Context, by *Ordered) error {
 	defer func() { r.wanted = wanted{} }()
 	for {
 		var deadline time.Time
-		if r.opts.Wakeup.Linger > 0 {
-			deadline = time.Now().Add(r.opts.Wakeup.Linger)
+		if limit := cmp.Or(atMost, r.opts.Wakeup.Linger); limit > 0 {
+			deadline = time.Now().Add(limit)
 		}
 		err := r.poll.wait(deadline)
 		if over := r.wanted.over(); over != nil {
@@ -61,6 +66,8 @@ func (r *Reader) wait(ctx context.Context, by *Ordered) error {
 			return os.ErrClosed
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return err
+		case atMost > 0 && !time.Now().Before(deadline):
+			return nil
 		case r.unread() > 0:
 			r.counts.lingers.Add(1)
 			return nil
