@@ -1,0 +1,57 @@
+# The way in: `make` lists the targets. What one needs and the machine lacks is installed by scripts/setup.sh,
+# which says so first; SETUP=0 leaves that out.
+
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+# Go, in the environment in which it finds libbpf.
+GO := scripts/env.sh go
+
+# BPF needs root. Programs are built as the user and run through sudo, if there is one.
+AS_ROOT = $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
+
+# find, of our own files only. The nested modules are what `go test ./...` leaves out.
+FIND = find . \( -path ./build -o -path ./libbpf -o -path ./.git \) -prune -o
+NESTED = $(patsubst %/,%,$(dir $(shell $(FIND) -path './*/go.mod' -print)))
+
+.PHONY: help setup demo test lint generate check-generate fresh-check clean
+.DEFAULT_GOAL := help
+
+help:
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 24
+
+setup: ## install what is missing for a build (gcc, libbpf, ...)
+	@scripts/setup.sh
+
+demo: setup ## show a stream of kernel events from all CPUs, in order, for 5 seconds; ARGS='-json -duration 2s' is passed on
+	@$(GO) -C examples/ordered build -o "$(CURDIR)/build/ordered" .
+	@$(AS_ROOT) build/ordered -workload -duration 5s $(ARGS)
+
+test: setup ## run the tests: plainly, with the race detector, and poisoning what must not be kept
+	@for dir in $(NESTED) .; do for flags in "" -race "-tags perfbuf_poison"; do \
+		echo "go test$${flags:+ $$flags} ($$dir)"; \
+		$(GO) -C $$dir test -count=1 $$flags ./... || exit 1; \
+	done; done
+
+lint: setup ## check format, go vet (also where there is no cgo or no Linux) and staticcheck
+	@bad=$$(gofmt -l $$($(FIND) -name '*.go' -print)) && [ -z "$$bad" ] || { echo "gofmt -w needed: $$bad"; exit 1; }
+	@for dir in . $(NESTED); do \
+		$(GO) -C $$dir vet ./... || exit 1; \
+		$(GO) -C $$dir run $(STATICCHECK) ./... || exit 1; \
+	done
+	@CGO_ENABLED=0 go vet ./cgo/... ./internal/... ./perfbuf/...
+	@CGO_ENABLED=0 GOOS=darwin go vet ./cgo/... ./internal/... ./perfbuf/...
+
+generate: ## rebuild the BPF programs (*.bpf.o) from their C sources
+	@scripts/setup.sh generate
+	@scripts/generate.sh
+
+check-generate: ## tell whether the committed BPF programs are those of the C sources
+	@scripts/setup.sh generate
+	@scripts/generate.sh --check
+
+fresh-check: ## run `make test` and `make demo` in a new Debian 12, from nothing (root, some minutes)
+	@scripts/setup.sh fresh-check
+	@scripts/fresh-check.sh
+
+clean: ## remove build/
+	@rm -rf --one-file-system build

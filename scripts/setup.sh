@@ -1,0 +1,100 @@
+#!/usr/bin/env bash
+# Installs what a build of ringfold needs and this machine lacks; says what and why before it does.
+# Prints nothing when nothing is lacking.
+#
+#   scripts/setup.sh              for building, testing and running
+#   scripts/setup.sh generate     also clang and llvm-objcopy, for `make generate`
+#   scripts/setup.sh fresh-check  also debootstrap, for `make fresh-check`
+#   SETUP=0                       skips all of it
+set -euo pipefail
+[ "${SETUP:-1}" != 0 ] || exit 0
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+exec >&2 # standard output belongs to the program that make runs next
+
+go_needed=1.26
+libbpf_needed=1.4 # by libbpfgo, in tests and examples; the library alone builds with 1.0
+# The newest name that libbpfgo v0.10.0-libbpf-1.5.1 takes from linux/bpf.h: Linux 6.10.
+uapi_needed=BPF_TRACE_KPROBE_SESSION
+use_submodule='git submodule update --init libbpf' # libbpf's own sources bring new enough headers along
+
+have() { command -v "$1" >/dev/null; }
+die() { echo "setup: $*"; exit 1; }
+submodule() { [ -e libbpf/src/Makefile ]; }
+
+# compiles LINE... tells whether these lines of C do.
+compiles() {
+	# shellcheck disable=SC2046 # several flags
+	printf '%s\n' "$@" | ${CC:-gcc} -fsyntax-only $(pkg-config --cflags libbpf 2>/dev/null) -x c - 2>/dev/null
+}
+
+# lack WHY PACKAGE... notes Debian's names of what is missing.
+lack() {
+	packages+=("${@:2}")
+	why+="  ${*:2}: $1"$'\n'
+}
+
+# look finds out what is missing.
+look() {
+	packages=() why=''
+	compiles '#include <stdlib.h>' || lack 'the C compiler that cgo calls' gcc libc6-dev
+	have make || lack 'runs the targets' make
+	have pkg-config || lack 'tells where libbpf is' pkg-config
+	pkg-config --exists libelf 2>/dev/null || lack 'libbpf reads BPF objects with it' libelf-dev
+	pkg-config --exists zlib 2>/dev/null || lack 'used by libelf and libbpf' zlib1g-dev
+	if ! submodule; then
+		pkg-config --exists "libbpf >= $libbpf_needed" 2>/dev/null ||
+			lack "libbpf $libbpf_needed or newer" libbpf-dev
+		compiles '#include <linux/bpf.h>' "int x = $uapi_needed;" ||
+			lack 'kernel headers of 6.10 or newer, for libbpfgo' linux-libc-dev
+	fi
+	if [ "$1" = generate ]; then
+		have clang || lack 'compiles BPF programs' clang
+		have llvm-objcopy || lack "drops what the kernel does not read from them" llvm
+	elif [ "$1" = fresh-check ]; then
+		have debootstrap || lack 'makes a fresh Debian 12' debootstrap
+	fi
+}
+
+check_go() {
+	local version how="install Go $go_needed or newer: https://go.dev/doc/install"
+	have go || die "go is not in PATH: $how"
+	version=$(go env GOVERSION) || die "this Go is too old: $how"
+	version=${version#go}
+	printf '%s\n' "$go_needed" "${version%%[!0-9.]*}" | sort -CV || die "Go $version is too old: $how"
+}
+
+# by_hand prints what to install with the package managers that this script does not drive, this machine's first.
+by_hand() {
+	local manager more=''
+	[ "$1" != generate ] || more=' clang llvm'
+	[ "$1" != fresh-check ] || more=' debootstrap'
+	printf 'setup: lacking here, by their Debian names:\n%ssetup: install by hand, then try again:\n' "$why"
+	for manager in $(for m in dnf pacman apk; do ! have $m || echo $m; done) dnf pacman apk; do
+		case $manager in
+		dnf) echo "  dnf install gcc make pkgconf-pkg-config libbpf-devel elfutils-libelf-devel zlib-devel kernel-headers$more" ;;
+		pacman) echo "  pacman -S --needed gcc make pkgconf libbpf libelf zlib linux-api-headers$more" ;;
+		apk) echo "  apk add gcc musl-dev make pkgconf libbpf-dev elfutils-dev zlib-dev linux-headers$more" ;;
+		esac
+	done | awk '!seen[$0]++'
+	echo "  (if libbpf stays older than $libbpf_needed: $use_submodule)"
+	exit 1
+}
+
+case ${1:-} in '' | generate | fresh-check) ;; *) die "unknown argument $1" ;; esac
+check_go
+look "${1:-}"
+if [ ${#packages[@]} -gt 0 ]; then
+	have apt-get || by_hand "${1:-}"
+	printf 'setup: installing\n%s' "$why"
+	scripts/apt-install.sh "${packages[@]}" || exit 1
+	look "${1:-}"
+	case " ${packages[*]} " in
+	'  ') echo "setup: done" ;;
+	*' libbpf-dev '* | *' linux-libc-dev '*)
+		die "this system's libbpf ($(pkg-config --modversion libbpf 2>/dev/null || echo none)) or kernel headers are too old:" \
+			"libbpf $libbpf_needed and headers of Linux 6.10 are needed. Get the project's copy, then try again:
+  $use_submodule" ;;
+	*) die "still lacking: ${packages[*]}" ;;
+	esac
+fi
+scripts/libbpf.sh
