@@ -128,12 +128,13 @@ func (m *Merger) End() {
 
 func (m *Merger) commit(i int) {
 	r := &m.rings[i]
-	if r.pos == r.freed {
+	done := r.done()
+	if done == r.freed {
 		return
 	}
-	r.raw.SetTail(r.pos)
-	bytes := r.pos - r.freed
-	r.freed = r.pos
+	r.raw.SetTail(done)
+	bytes := done - r.freed
+	r.freed = done
 	m.committed(i, bytes)
 }
 

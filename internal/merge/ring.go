@@ -15,7 +15,8 @@ const never = math.MaxUint64
 // others, the early ones, are few and kept aside in time order. An early record is
 // always delivered before the main run comes to it, because the main run's
 // records from its predecessor on have later times. So the main run's
-// position is at or below every undelivered record, and freeing may follow it.
+// position is at or below every undelivered record, and freeing may follow it; only an
+// early record whose predecessor was delivered before it was scanned may lie below (see done).
 type ring struct {
 	raw *raw.Ring
 
@@ -84,9 +85,12 @@ func (r *ring) insert(e early) {
 func (r *ring) advance() {
 	it := &r.items[r.front]
 	for r.pos != r.scan {
-		if len(r.marks) > 0 && r.marks[0].off == r.pos {
+		if len(r.marks) > 0 && int64(r.marks[0].off-r.pos) <= 0 {
 			m := r.marks[0]
 			r.marks = slices.Delete(r.marks, 0, 1)
+			if m.off != r.pos {
+				continue // a record was written over since the scan and reached beyond the mark
+			}
 			if m.time == never {
 				r.pos = m.end
 				continue
@@ -113,6 +117,15 @@ func (r *ring) advance() {
 		return
 	}
 	r.frontKey = never
+}
+
+// done is where the ring's undelivered records begin.
+func (r *ring) done() uint64 {
+	n := r.pos - r.freed
+	for _, e := range r.early {
+		n = min(n, e.off-r.freed)
+	}
+	return r.freed + n
 }
 
 // key is the time of the ring's earliest undelivered record, never if there is none.

@@ -28,6 +28,7 @@ type Ring struct {
 
 	head uint64 // rb->head: what is written, published by Publish
 	lost uint64 // outputs that failed since the last that succeeded
+	buf  []byte // scratch of Output, which does not allocate
 
 	// Defer makes Output leave publishing to Publish, as in an interrupted writer.
 	Defer bool
@@ -84,7 +85,7 @@ func (r *Ring) Pending() uint64 { return r.lost }
 // It returns syscall.ENOSPC, and counts a loss, if the ring is too full. time is ignored if the layout has none.
 func (r *Ring) Output(time uint64, payload []byte) error {
 	rawSize := (len(payload)+4+7)&^7 - 4
-	sample := make([]byte, 8, 24+rawSize)
+	sample := append(r.buf[:0], 0, 0, 0, 0, 0, 0, 0, 0)
 	if r.layout == raw.LayoutRawTime {
 		sample = binary.NativeEndian.AppendUint64(sample, time)
 	}
@@ -93,6 +94,7 @@ func (r *Ring) Output(time uint64, payload []byte) error {
 	for len(sample)&7 != 0 {
 		sample = append(sample, 0x5A) // the kernel leaves stale bytes
 	}
+	r.buf = sample
 	var lost []byte
 	if r.lost > 0 {
 		lost = make([]byte, 16)
@@ -106,8 +108,8 @@ func (r *Ring) Output(time uint64, payload []byte) error {
 		r.lost++
 		return syscall.ENOSPC
 	}
-	if lost != nil {
-		r.write(TypeLost, lost)
+	if lost != nil { // in the same reservation: both are published together
+		r.copyIn(TypeLost, lost)
 		r.lost = 0
 	}
 	r.write(TypeSample, sample)
@@ -121,29 +123,37 @@ func (r *Ring) Put(typ uint32, body []byte) {
 
 // PutHeader writes a header that claims size bytes, and moves the head by advance bytes: damage.
 func (r *Ring) PutHeader(typ uint32, size uint16, advance uint64) {
-	rec := make([]byte, 8)
-	binary.NativeEndian.PutUint32(rec, typ)
-	binary.NativeEndian.PutUint16(rec[6:], size)
-	r.copyIn(rec)
+	r.place(typ, size, make([]byte, 8))
 	r.head += advance
 	if !r.Defer {
 		r.Publish()
 	}
 }
 
-// write fills in the header and publishes.
+// write copies a record in and publishes it.
 func (r *Ring) write(typ uint32, rec []byte) {
-	binary.NativeEndian.PutUint32(rec, typ)
-	binary.NativeEndian.PutUint16(rec[6:], uint16(len(rec)))
-	r.copyIn(rec)
-	r.head += uint64(len(rec))
+	r.copyIn(typ, rec)
 	if !r.Defer {
 		r.Publish()
 	}
 }
 
-func (r *Ring) copyIn(b []byte) {
+func (r *Ring) copyIn(typ uint32, rec []byte) {
+	r.place(typ, uint16(len(rec)), rec)
+	r.head += uint64(len(rec))
+}
+
+// place fills in the header and copies a record to the head, around the ring's edge if need be.
+func (r *Ring) place(typ uint32, size uint16, rec []byte) {
+	binary.NativeEndian.PutUint32(rec, typ)
+	binary.NativeEndian.PutUint16(rec[6:], size)
 	at := r.head & uint64(len(r.data)-1)
-	n := copy(r.data[at:], b)
-	copy(r.data, b[n:])
+	n := copy(r.data[at:], rec)
+	copy(r.data, rec[n:])
+}
+
+// Parse returns one record by value, for tests.
+func Parse(r *raw.Ring, off, head uint64) (rec raw.Record) {
+	r.Parse(off, head, &rec)
+	return rec
 }

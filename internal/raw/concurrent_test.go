@@ -1,0 +1,88 @@
+package raw_test
+
+import (
+	"errors"
+	"math/rand/v2"
+	"runtime"
+	"syscall"
+	"testing"
+
+	"github.com/ringfold/ringfold/internal/raw"
+	"github.com/ringfold/ringfold/internal/ringtest"
+	"github.com/stretchr/testify/require"
+)
+
+// One goroutine writes as the kernel does while another reads: every record
+// arrives whole, in order, and every failed output is accounted for.
+func TestReaderAndWriterAtTheSameTime(t *testing.T) {
+	const attempts = 200_000
+	w := ringtest.New(2048, raw.LayoutRawTime, 1<<32-4096)
+	r := w.Raw()
+	done := make(chan error, 1)
+	go func() {
+		rnd := rand.New(rand.NewPCG(1, 2))
+		for i := range uint64(attempts) {
+			if err := w.Output(i, ringtest.Payload(i, ringtest.MinPayload+rnd.IntN(100))); err != nil && !errors.Is(err, syscall.ENOSPC) {
+				done <- err
+				return
+			}
+			if rnd.IntN(32) == 0 {
+				runtime.Gosched()
+			}
+		}
+		done <- nil
+	}()
+
+	var got tally
+	running := true
+	for rnd := rand.New(rand.NewPCG(3, 4)); running; {
+		select {
+		case err := <-done:
+			require.NoError(t, err)
+			running = false // after a last look
+		default:
+		}
+		got.drain(t, r, r.Head())
+		if rnd.IntN(4) == 0 {
+			runtime.Gosched()
+		}
+	}
+	require.Equal(t, uint64(attempts), got.delivered+got.lost+w.Pending())
+	require.Equal(t, r.Head(), r.Tail())
+	require.NotZero(t, got.lost, "the ring was never full: the test shows too little")
+	require.Greater(t, got.delivered, uint64(attempts/100))
+}
+
+type tally struct {
+	delivered, lost uint64
+	next            uint64 // the least id that the next sample can have
+	report          uint64 // time of the loss before, +1
+	buf             []byte
+}
+
+func (c *tally) drain(t *testing.T, r *raw.Ring, head uint64) {
+	for off := r.Tail(); off != head; {
+		rec := ringtest.Parse(r, off, head)
+		switch rec.Kind {
+		case raw.Sample:
+			a, b := parts(r, rec)
+			c.buf = append(append(c.buf[:0], a...), b...)
+			id, err := ringtest.Check(c.buf)
+			if err != nil || id != rec.Time || id != c.next {
+				t.Fatalf("sample %d of time %d where %d was due: %v", id, rec.Time, c.next, err)
+			}
+			if c.report != 0 && rec.Time != c.report-1 {
+				t.Fatalf("loss of time %d before a sample of time %d", c.report-1, rec.Time)
+			}
+			c.delivered, c.next, c.report = c.delivered+1, id+1, 0
+		case raw.Lost:
+			c.lost += rec.Lost
+			c.next += rec.Lost // each failed output leaves out one id
+			c.report = rec.Time + 1
+		default:
+			t.Fatalf("%+v at %d", rec, off)
+		}
+		off += rec.Size
+		r.SetTail(off)
+	}
+}

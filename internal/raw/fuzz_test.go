@@ -1,0 +1,93 @@
+package raw_test
+
+import (
+	"encoding/binary"
+	"math"
+	"math/bits"
+	"runtime/debug"
+	"testing"
+	"unsafe"
+
+	"github.com/ringfold/ringfold/internal/raw"
+	"github.com/ringfold/ringfold/internal/ringtest"
+)
+
+// FuzzParse walks rings of arbitrary bytes from an arbitrary tail to an
+// arbitrary head. The walk must end within size/8 steps, come forward by each, and read nothing outside
+// the ring, which lies against unreadable memory, once on its left and once on its right.
+func FuzzParse(f *testing.F) {
+	room := guarded(f)
+	meta, _ := memory(8)
+
+	w := ringtest.New(256, raw.LayoutRawTime, 0)
+	for i := range uint64(5) {
+		w.Output(i, ringtest.Payload(i, 12+int(i)*9))
+	}
+	f.Add(w.Data(), uint64(0), w.Head(), true)
+	f.Add(w.Data(), uint64(0), w.Head(), false)
+	f.Add(w.Data(), uint64(math.MaxUint64-199), uint64(256), true)
+	header := func(size uint16) []byte {
+		b := binary.NativeEndian.AppendUint32(nil, ringtest.TypeSample)
+		return binary.NativeEndian.AppendUint16(append(b, 0, 0), size)
+	}
+	for _, size := range []uint16{0, 7, 8, 12, 16, 24, 64, 65528} {
+		f.Add(append(header(size), 255, 255, 255, 255, 0, 0, 0, 0), uint64(8), uint64(16), size%16 == 0)
+	}
+	f.Add(w.Data(), uint64(3), uint64(1<<40), true)
+	f.Add([]byte{9, 0, 0, 0, 0, 0, 8, 0}, uint64(0), uint64(8), true)
+
+	f.Fuzz(func(t *testing.T, b []byte, tail, ahead uint64, timed bool) {
+		if len(b) < 8 {
+			return
+		}
+		size := min(1<<(bits.Len(uint(len(b)))-1), len(room))
+		layout := raw.LayoutRaw
+		if timed {
+			layout = raw.LayoutRawTime
+		}
+		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+		for _, at := range []int{0, len(room) - size} {
+			data := room[at : at+size : at+size]
+			copy(data, b)
+			r, err := raw.New(meta, data, layout)
+			if err != nil {
+				t.Fatal(err)
+			}
+			walk(t, r, tail&^7, (tail+ahead)&^7)
+		}
+	})
+}
+
+var sink byte
+
+// walk reads everything from tail to head, and all that the records refer to.
+func walk(t *testing.T, r *raw.Ring, tail, head uint64) {
+	base := uintptr(r.Base())
+	var rec raw.Record // used again and again, as its users do
+	for steps := uint64(0); tail != head; steps++ {
+		if steps >= r.Size()/8 {
+			t.Fatalf("more than %d records", steps)
+		}
+		r.Parse(tail, head, &rec)
+		if rec.Size == 0 || rec.Size&7 != 0 || rec.Size > head-tail {
+			t.Fatalf("record of %d bytes, %d before the head", rec.Size, head-tail)
+		}
+		if rec.Off != tail || rec.Kind == raw.Corrupt && (rec.Fault == raw.FaultNone || rec.Size != head-tail) {
+			t.Fatalf("%+v, %d before the head", rec, head-tail)
+		}
+		if rec.Kind == raw.Sample {
+			at := uint64(uintptr(rec.Data) - base)
+			if at >= r.Size() || at+uint64(rec.First) > r.Size() || rec.First > rec.Len || uint64(rec.Len) > rec.Size ||
+				rec.First < rec.Len && at+uint64(rec.First) != r.Size() {
+				t.Fatalf("payload outside of the ring: %d bytes at %d, of %d", rec.First, at, rec.Len)
+			}
+			for _, c := range unsafe.Slice((*byte)(rec.Data), rec.First) {
+				sink += c
+			}
+			for _, c := range unsafe.Slice((*byte)(r.Base()), rec.Len-rec.First) {
+				sink += c
+			}
+		}
+		tail += rec.Size
+	}
+}
