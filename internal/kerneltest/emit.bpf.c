@@ -9,6 +9,7 @@
 
 #define MAX_SIZE 4096 // largest payload, bytes; a power of two
 #define MAX_COUNT 512 // most events per run
+#define MAX_HUGE (1 << 17) // largest payload of output_huge
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY);
@@ -26,8 +27,16 @@ struct {
 struct state {
 	__u64 attempted; // outputs tried on this CPU
 	__u64 failed;    // of these, refused
+	__s64 error;     // what the last output returned
 	__u64 words[2 * MAX_SIZE / 8]; // a fixed pattern, which user space sets
 };
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY); // for outputs larger than a record can be
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64[MAX_HUGE / 8]);
+} huge SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -64,13 +73,27 @@ int emit(struct bpf_raw_tracepoint_args *ctx)
 		w[0] = seq;
 		w[1] = (__u64)bpf_get_smp_processor_id() << 32 | size;
 		w[2] = __sync_fetch_and_add(&global_seq, 1);
-		if (bpf_perf_event_output(ctx, &events, BPF_F_CURRENT_CPU, w, size))
+		s->error = bpf_perf_event_output(ctx, &events, BPF_F_CURRENT_CPU, w, size);
+		if (s->error)
 			s->failed++;
 		w[0] = w0;
 		w[1] = w1;
 		w[2] = w2;
 	}
 	return 0;
+}
+
+// Outputs once, as many bytes as asked for, unnumbered.
+SEC("raw_tp")
+int output_huge(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u64 size = ctx->args[1];
+	__u32 zero = 0;
+	void *bytes = bpf_map_lookup_elem(&huge, &zero);
+
+	if (!bytes || size > MAX_HUGE)
+		return -22;
+	return bpf_perf_event_output(ctx, &events, BPF_F_CURRENT_CPU, bytes, size);
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

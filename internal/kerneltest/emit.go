@@ -1,5 +1,5 @@
-// Package kerneltest lets tests use the real kernel: it loads a BPF program
-// that outputs numbered, checkable events, runs it on any CPU, and checks what arrives. It is for tests only.
+//go:build linux && cgo
+
 package kerneltest
 
 import (
@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"syscall"
 	"testing"
 	"unsafe"
 
@@ -22,6 +23,7 @@ const (
 	MinSize  = 24
 	MaxSize  = 4096
 	MaxCount = 512 // of one run; Emit splits larger counts
+	MaxHuge  = 1 << 17
 )
 
 // Emitter is the loaded program.
@@ -29,6 +31,7 @@ type Emitter struct {
 	t      testing.TB
 	module *libbpfgo.Module
 	prog   *libbpfgo.BPFProg
+	huge   *libbpfgo.BPFProg
 	events *libbpfgo.BPFMap
 	states *libbpfgo.BPFMap
 }
@@ -36,6 +39,7 @@ type Emitter struct {
 // state is struct state of emit.bpf.c, one per possible CPU.
 type state struct {
 	attempted, failed uint64
+	err               int64
 	words             [2 * MaxSize / 8]uint64
 }
 
@@ -61,15 +65,24 @@ func Load(t testing.TB) *Emitter {
 	if e.prog, err = m.GetProgram("emit"); err != nil {
 		t.Fatal(err)
 	}
+	if e.huge, err = m.GetProgram("output_huge"); err != nil {
+		t.Fatal(err)
+	}
 	if e.events, err = m.GetMap("events"); err != nil {
 		t.Fatal(err)
 	}
 	if e.states, err = m.GetMap("states"); err != nil {
 		t.Fatal(err)
 	}
+	e.setPattern()
+	return e
+}
+
+// setPattern fills the maps that outputs are taken from.
+func (e *Emitter) setPattern() {
 	cpus, err := libbpfgo.NumPossibleCPUs()
 	if err != nil {
-		t.Fatal(err)
+		e.t.Fatal(err)
 	}
 	all := make([]state, cpus)
 	for c := range all {
@@ -77,11 +90,21 @@ func Load(t testing.TB) *Emitter {
 			all[c].words[i] = pattern(i)
 		}
 	}
+	bytes := make([]uint64, MaxHuge/8)
+	for i := range bytes {
+		bytes[i] = pattern(i)
+	}
 	key := uint32(0)
 	if err := e.states.Update(unsafe.Pointer(&key), unsafe.Pointer(unsafe.SliceData(all))); err != nil {
-		t.Fatalf("setting the payload pattern: %v", err)
+		e.t.Fatalf("setting the payload pattern: %v", err)
 	}
-	return e
+	huge, err := e.module.GetMap("huge")
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	if err := huge.Update(unsafe.Pointer(&key), unsafe.Pointer(unsafe.SliceData(bytes))); err != nil {
+		e.t.Fatalf("setting the bytes of huge outputs: %v", err)
+	}
 }
 
 // quiet keeps libbpf's messages below warnings to itself.
@@ -121,16 +144,39 @@ func (e *Emitter) Emit(cpu, count, size int) {
 func (e *Emitter) TryEmit(cpu, count, size int) error {
 	for count > 0 {
 		n := min(count, MaxCount)
-		args := binary.NativeEndian.AppendUint64(nil, uint64(n))
-		args = binary.NativeEndian.AppendUint64(args, uint64(size))
-		opts := libbpfgo.RunOpts{CtxIn: args, CtxSizeIn: uint32(len(args)), Flags: libbpfgo.RunFlagRunOnCPU, CPU: uint32(cpu)}
-		if err := e.prog.Run(&opts); err != nil {
+		ret, err := run(e.prog, cpu, n, size)
+		if err == nil && ret != 0 {
+			err = syscall.Errno(-ret)
+		}
+		if err != nil {
 			return fmt.Errorf("running emit on CPU %d: %w", cpu, err)
 		}
-		if opts.RetVal != 0 {
-			return fmt.Errorf("running emit on CPU %d: returned %d", cpu, int32(opts.RetVal))
-		}
 		count -= n
+	}
+	return nil
+}
+
+// EmitHuge outputs size bytes at once on a CPU, up to MaxHuge, which no Check knows. It returns what the output did, nil or an errno.
+func (e *Emitter) EmitHuge(cpu, size int) error {
+	e.t.Helper()
+	ret, err := run(e.huge, cpu, 0, size)
+	if err != nil {
+		e.t.Errorf("running output_huge on CPU %d: %v", cpu, err)
+	}
+	return errno(int64(ret))
+}
+
+func run(prog *libbpfgo.BPFProg, cpu, count, size int) (ret int32, err error) {
+	args := binary.NativeEndian.AppendUint64(nil, uint64(count))
+	args = binary.NativeEndian.AppendUint64(args, uint64(size))
+	opts := libbpfgo.RunOpts{CtxIn: args, CtxSizeIn: uint32(len(args)), Flags: libbpfgo.RunFlagRunOnCPU, CPU: uint32(cpu)}
+	err = prog.Run(&opts)
+	return int32(opts.RetVal), err
+}
+
+func errno(ret int64) error {
+	if ret < 0 {
+		return syscall.Errno(-ret)
 	}
 	return nil
 }
@@ -138,13 +184,26 @@ func (e *Emitter) TryEmit(cpu, count, size int) error {
 // Counts returns how many outputs a CPU has tried, and how many were refused.
 func (e *Emitter) Counts(cpu int) (attempted, failed uint64) {
 	e.t.Helper()
+	s := e.state(cpu)
+	return s.attempted, s.failed
+}
+
+// LastError returns what the last output on a CPU did: nil, ENOSPC if the ring was full, ENOENT if there was none.
+func (e *Emitter) LastError(cpu int) error {
+	e.t.Helper()
+	return errno(e.state(cpu).err)
+}
+
+func (e *Emitter) state(cpu int) state {
+	e.t.Helper()
 	key := uint32(0)
 	b, err := e.states.GetValue(unsafe.Pointer(&key))
 	if err != nil {
 		e.t.Fatal(err)
 	}
 	b = b[cpu*int(unsafe.Sizeof(state{})):]
-	return binary.NativeEndian.Uint64(b), binary.NativeEndian.Uint64(b[8:])
+	word := func(i int) uint64 { return binary.NativeEndian.Uint64(b[8*i:]) }
+	return state{attempted: word(0), failed: word(1), err: int64(word(2))}
 }
 
 // Payload is what an emitted event says of itself.
@@ -174,4 +233,14 @@ func Check(b []byte) (Payload, error) {
 		}
 	}
 	return p, nil
+}
+
+// CheckHuge compares the whole words of a payload with what EmitHuge output.
+func CheckHuge(b []byte) error {
+	for i := 0; i+8 <= len(b); i += 8 {
+		if got := binary.NativeEndian.Uint64(b[i:]); got != pattern(i/8) {
+			return fmt.Errorf("huge payload: bytes at %d are %x, want %x", i, got, pattern(i/8))
+		}
+	}
+	return nil
 }

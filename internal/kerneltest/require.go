@@ -1,3 +1,5 @@
+// Package kerneltest lets tests use the real kernel: it loads a BPF program
+// that outputs numbered, checkable events, runs it on any CPU, and checks what arrives. It is for tests only.
 package kerneltest
 
 import (
@@ -23,6 +25,19 @@ func Require(t testing.TB) {
 	}
 }
 
+// RequireRoot is Require for tests that also take on other users' identities, or mount.
+func RequireRoot(t testing.TB) {
+	t.Helper()
+	Require(t)
+	if uid := os.Geteuid(); uid != 0 {
+		why := fmt.Sprintf("needs root, but this is uid %d", uid)
+		if os.Getenv(RequireEnv) == "1" {
+			t.Fatalf("%s (%s=1)", why, RequireEnv)
+		}
+		t.Skip(why)
+	}
+}
+
 // capabilities by number, of include/uapi/linux/capability.h.
 const (
 	capSysAdmin = 21
@@ -33,7 +48,8 @@ const (
 // Unmet lists what is missing for kernel tests to run.
 func Unmet() (unmet []string) {
 	var caps uint64
-	status, err := os.ReadFile("/proc/self/status")
+	// Not /proc/self, the main thread: a test that gives up capabilities may do it on that one, and nobody uses it afterwards.
+	status, err := os.ReadFile("/proc/thread-self/status")
 	if err != nil {
 		return []string{fmt.Sprintf("not Linux, or no /proc: %v", err)}
 	}

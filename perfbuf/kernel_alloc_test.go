@@ -1,0 +1,103 @@
+//go:build linux && cgo
+
+package perfbuf_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/stretchr/testify/require"
+)
+
+// Reading allocates nothing: not per event, and most ways not per pass.
+func TestKernelAllocations(t *testing.T) {
+	const (
+		size   = 56
+		passes = 50
+		batch  = 30 // events of a pass
+	)
+	type reader = func(r *perfbuf.Reader, s *perfbuf.Ordered, f func(perfbuf.Event) error) error
+	iterate := func(events func(func(perfbuf.Event, error) bool), f func(perfbuf.Event) error) error {
+		for ev, err := range events {
+			if err != nil {
+				return err
+			}
+			if f(ev) != nil {
+				break
+			}
+		}
+		return nil
+	}
+	background := context.Background()
+	for name, c := range map[string]struct {
+		ordered bool
+		perPass float64
+		read    reader
+	}{
+		"TryFold(Reader)": {read: func(r *perfbuf.Reader, _ *perfbuf.Ordered, f func(perfbuf.Event) error) error { return forEach(r, f) }},
+		"Reader.ForEach":  {read: func(r *perfbuf.Reader, _ *perfbuf.Ordered, f func(perfbuf.Event) error) error { return r.ForEach(f) }},
+		"Ring.ForEach": {read: func(r *perfbuf.Reader, _ *perfbuf.Ordered, f func(perfbuf.Event) error) error {
+			return r.Rings()[0].ForEach(f)
+		}, perPass: 1},
+		"Ordered.ForEach":  {ordered: true, read: func(_ *perfbuf.Reader, s *perfbuf.Ordered, f func(perfbuf.Event) error) error { return s.ForEach(f) }},
+		"TryFold(Ordered)": {ordered: true, read: func(_ *perfbuf.Reader, s *perfbuf.Ordered, f func(perfbuf.Event) error) error { return forEach(s, f) }},
+		"Ordered.Flush":    {ordered: true, read: func(_ *perfbuf.Reader, s *perfbuf.Ordered, f func(perfbuf.Event) error) error { return s.Flush(f) }},
+		"Reader.Wait": {read: func(r *perfbuf.Reader, _ *perfbuf.Ordered, f func(perfbuf.Event) error) error {
+			if err := r.Wait(background); err != nil {
+				return err
+			}
+			return r.ForEach(f)
+		}},
+		"Ordered.Wait": {ordered: true, read: func(_ *perfbuf.Reader, s *perfbuf.Ordered, f func(perfbuf.Event) error) error {
+			if err := s.Wait(background); err != nil {
+				return err
+			}
+			return s.ForEach(f)
+		}},
+		"Ring.Events": {perPass: 10, read: func(r *perfbuf.Reader, _ *perfbuf.Ordered, f func(perfbuf.Event) error) error {
+			return iterate(r.Rings()[0].Events(), f)
+		}},
+		"Reader.Events": {perPass: 10, read: func(r *perfbuf.Reader, _ *perfbuf.Ordered, f func(perfbuf.Event) error) error {
+			return iterate(r.Events(background), f)
+		}},
+		"Reader.Run": {perPass: 10, read: func(r *perfbuf.Reader, _ *perfbuf.Ordered, f func(perfbuf.Event) error) error {
+			return r.Run(background, f)
+		}},
+		"Ordered.Events": {ordered: true, perPass: 10, read: func(_ *perfbuf.Reader, s *perfbuf.Ordered, f func(perfbuf.Event) error) error {
+			return iterate(s.Events(background), f)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := kerneltest.Load(t)
+			r := open(t, e, perfbuf.Options{RingBytes: 256 << 10})
+			var s *perfbuf.Ordered
+			if c.ordered {
+				s = ordered(t, r)
+			}
+			// AllocsPerRun makes one call more, to warm up. All CPUs have enough for all calls, as only one is read here and there.
+			for _, ring := range r.Rings() {
+				e.Emit(ring.CPU(), (passes+1)*batch, size)
+			}
+			n, sum := 0, uint64(0)
+			one := func(ev perfbuf.Event) error {
+				sum += ev.Time() + uint64(len(ev.Bytes())) + uint64(ev.CPU()) + ev.Lost()
+				if n++; n%batch == 0 {
+					return perfbuf.Stop
+				}
+				return nil
+			}
+			allocs := testing.AllocsPerRun(passes, func() {
+				if err := c.read(r, s, one); err != nil {
+					t.Fatal(err)
+				}
+			})
+			require.Equal(t, (passes+1)*batch, n)
+			require.NotZero(t, sum)
+			if !checked {
+				require.LessOrEqual(t, allocs, c.perPass, "per pass")
+			}
+		})
+	}
+}

@@ -1,0 +1,250 @@
+//go:build linux && cgo
+
+package perfbuf_test
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"github.com/aquasecurity/libbpfgo"
+	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// openFails requires that Open fails and leaves nothing behind.
+func openFails(t *testing.T, fd int, opts perfbuf.Options) error {
+	t.Helper()
+	before := belongings(t)
+	r, err := perfbuf.Open(fd, opts)
+	require.Nil(t, r)
+	require.Error(t, err)
+	require.Equal(t, before, belongings(t))
+	return err
+}
+
+func newMap(t *testing.T, typ libbpfgo.MapType, keySize, valueSize, maxEntries int) *libbpfgo.BPFMapLow {
+	t.Helper()
+	m, err := libbpfgo.CreateMap(typ, "made_by_a_test", keySize, valueSize, maxEntries, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { unix.Close(m.FileDescriptor()) })
+	return m
+}
+
+func TestKernelOpenWrongMap(t *testing.T) {
+	e := kerneltest.Load(t)
+	page := os.Getpagesize()
+	for _, c := range []struct {
+		fd   int
+		name string
+		text []string
+	}{
+		{e.ArrayFD(), "array", []string{"BPF_MAP_TYPE_ARRAY (2)", "BPF_MAP_TYPE_PERF_EVENT_ARRAY"}},
+		{newMap(t, libbpfgo.MapTypeHash, 4, 8, 1).FileDescriptor(), "made_by_a_test", []string{"BPF_MAP_TYPE_HASH (1)"}},
+		{newMap(t, libbpfgo.MapTypeLRUHash, 4, 8, 1).FileDescriptor(), "made_by_a_test", []string{"type 9"}},
+		{newMap(t, libbpfgo.MapTypeRingbuf, 0, 0, page).FileDescriptor(), "made_by_a_test", []string{"BPF_MAP_TYPE_RINGBUF (27)", "InitRingBuf"}},
+	} {
+		err := openFails(t, c.fd, perfbuf.Options{})
+		var m *perfbuf.MapError
+		require.ErrorAs(t, err, &m)
+		require.Equal(t, c.name, m.Name)
+		require.Positive(t, m.ID)
+		require.Contains(t, err.Error(), c.name)
+		for _, text := range c.text {
+			require.Contains(t, err.Error(), text)
+		}
+	}
+}
+
+func TestKernelOpenNoMap(t *testing.T) {
+	e := kerneltest.Load(t)
+	file, err := os.Create(filepath.Join(t.TempDir(), "file"))
+	require.NoError(t, err)
+	r := open(t, e, perfbuf.Options{})
+	closed, err := unix.Dup(int(file.Fd()))
+	require.NoError(t, err)
+	require.NoError(t, unix.Close(closed))
+
+	for name, c := range map[string]struct {
+		fd    int
+		errno syscall.Errno
+		text  string
+	}{
+		"program": {e.ProgFD(), syscall.EINVAL, "bpf-prog, not a BPF map"},
+		"file":    {int(file.Fd()), syscall.EINVAL, "not a BPF map"},
+		"-1":      {-1, syscall.EBADF, "-1 is not an open file descriptor"},
+		"closed":  {closed, syscall.EBADF, "not an open file descriptor"},
+		"absurd":  {math.MaxInt32, syscall.EBADF, "not an open file descriptor"},
+	} {
+		err := openFails(t, c.fd, perfbuf.Options{})
+		require.ErrorIs(t, err, c.errno, name)
+		require.ErrorContains(t, err, c.text, name)
+	}
+	file.Close()
+	e.Emit(r.Rings()[0].CPU(), 1, 24)
+	require.Len(t, collect(t, r), 1, "other readers are not concerned")
+}
+
+func TestKernelOpenCPUs(t *testing.T) {
+	e := kerneltest.Load(t)
+	cpu := open(t, e, perfbuf.Options{}).Options().CPUs[0]
+	for text, cpus := range map[string][]int{
+		"CPU 65535 is not online":   {cpu, 65535},
+		"CPU 1048576 is not online": {1 << 20},
+		"CPU -1 is not online":      {-1},
+		"named twice":               {cpu, cpu},
+	} {
+		require.ErrorContains(t, openFails(t, e.MapFD(), perfbuf.Options{CPUs: cpus}), text)
+	}
+}
+
+// A map with fewer entries than there are CPUs can be read for the CPUs that fit.
+func TestKernelOpenSmallMap(t *testing.T) {
+	e := kerneltest.Load(t)
+	cpus := open(t, e, perfbuf.Options{}).Options().CPUs
+	last := cpus[len(cpus)-1]
+	if last == 0 {
+		t.Log("with one CPU there is no map too small")
+		return
+	}
+	m := newMap(t, libbpfgo.MapTypePerfEventArray, 4, 4, last)
+	err := openFails(t, m.FileDescriptor(), perfbuf.Options{})
+	var me *perfbuf.MapError
+	require.ErrorAs(t, err, &me)
+	require.Equal(t, last, me.MaxEntries)
+	require.Equal(t, int(libbpfgo.MapTypePerfEventArray), me.Type)
+	require.Contains(t, err.Error(), "max_entries")
+
+	r, err := perfbuf.Open(m.FileDescriptor(), perfbuf.Options{CPUs: cpus[:1]})
+	require.NoError(t, err)
+	require.NoError(t, r.Close())
+}
+
+// The reader has a descriptor of its own.
+func TestKernelOpenCallerCloses(t *testing.T) {
+	e := kerneltest.Load(t)
+	fd, err := unix.FcntlInt(uintptr(e.MapFD()), unix.F_DUPFD_CLOEXEC, 0)
+	require.NoError(t, err)
+	r, err := perfbuf.Open(fd, perfbuf.Options{})
+	require.NoError(t, err)
+	require.NoError(t, unix.Close(fd))
+	requireReads(t, e, r)
+	require.NoError(t, r.Close())
+	e.Emit(r.Rings()[0].CPU(), 1, 24)
+	require.Equal(t, syscall.ENOENT, e.LastError(r.Rings()[0].CPU()), "Close takes the rings out of the map all the same")
+}
+
+// requireReads requires that outputs arrive.
+func requireReads(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader) {
+	t.Helper()
+	for _, ring := range r.Rings() {
+		e.Emit(ring.CPU(), 2, 24)
+		require.NoError(t, r.Wait(t.Context()))
+		require.Len(t, collect(t, r), 2)
+	}
+}
+
+// A map that somebody else has loaded, found by name and id.
+func TestKernelOpenByID(t *testing.T) {
+	e := kerneltest.Load(t)
+	own, err := libbpfgo.GetMapInfoByFD(e.MapFD())
+	require.NoError(t, err)
+	start := uint32(0)
+	ids, err := libbpfgo.GetMapsIDsByName("events", &start)
+	require.NoError(t, err)
+	require.Contains(t, ids, own.ID)
+	m, err := libbpfgo.GetMapByID(own.ID)
+	require.NoError(t, err)
+	require.NotEqual(t, e.MapFD(), m.FileDescriptor())
+	r, err := perfbuf.Open(m.FileDescriptor(), perfbuf.Options{})
+	require.NoError(t, err)
+	defer r.Close()
+	require.NoError(t, unix.Close(m.FileDescriptor()))
+	requireReads(t, e, r)
+}
+
+// A map that is pinned.
+func TestKernelOpenPinned(t *testing.T) {
+	kerneltest.RequireRoot(t)
+	e := kerneltest.Load(t)
+	dir := t.TempDir()
+	if err := unix.Mount("bpf", dir, "bpf", 0, ""); err != nil {
+		t.Logf("no bpffs to be had here, so no pin: %v", err)
+		return
+	}
+	defer unix.Unmount(dir, 0)
+	pin := filepath.Join(dir, "events")
+	own, err := libbpfgo.GetMapInfoByFD(e.MapFD())
+	require.NoError(t, err)
+	// BPF_OBJ_PIN and BPF_OBJ_GET take struct { __aligned_u64 pathname; __u32 bpf_fd; __u32 file_flags; }.
+	path, err := unix.BytePtrFromString(pin)
+	require.NoError(t, err)
+	obj := func(cmd uintptr, fd int) int {
+		attr := struct {
+			path      unsafe.Pointer
+			fd, flags uint32
+		}{unsafe.Pointer(path), uint32(fd), 0}
+		n, _, errno := unix.Syscall(unix.SYS_BPF, cmd, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))
+		require.Zero(t, errno)
+		return int(n)
+	}
+	obj(unix.BPF_OBJ_PIN, e.MapFD())
+	fd := obj(unix.BPF_OBJ_GET, 0)
+	pinned, err := libbpfgo.GetMapInfoByFD(fd)
+	require.NoError(t, err)
+	require.Equal(t, own.ID, pinned.ID)
+	r, err := perfbuf.Open(fd, perfbuf.Options{})
+	require.NoError(t, err)
+	defer r.Close()
+	require.NoError(t, unix.Close(fd))
+	requireReads(t, e, r)
+}
+
+// Whatever descriptor Open fails to get, what it had before is put back, and it says what to do.
+func TestKernelOpenOutOfDescriptors(t *testing.T) {
+	e := kerneltest.Load(t)
+	r := open(t, e, perfbuf.Options{}) // also makes the runtime open what it keeps open
+	cpu := r.Rings()[0].CPU()
+	require.NoError(t, r.Close())
+	var limit unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
+	// The limit is on numbers, not on how many: fill the gaps first.
+	var fill []int
+	defer func() {
+		for _, fd := range fill {
+			unix.Close(fd)
+		}
+	}()
+	for len(fill) == 0 || fill[len(fill)-1] < 100 {
+		fd, err := unix.Open(os.DevNull, unix.O_CLOEXEC, 0)
+		require.NoError(t, err)
+		fill = append(fill, fd)
+	}
+	next := fill[len(fill)-1] + 1
+	before := belongings(t)
+	explained := 0
+	for free := 0; ; free++ {
+		require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(next + free), Max: limit.Max}))
+		r, err := perfbuf.Open(e.MapFD(), perfbuf.Options{})
+		require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
+		if err == nil {
+			require.NoError(t, r.Close())
+			require.Greater(t, free, 3)
+			break
+		}
+		require.ErrorIs(t, err, syscall.EMFILE)
+		require.Equal(t, before, belongings(t), "%d free: %v", free, err)
+		e.Emit(cpu, 1, 24)
+		require.Equal(t, syscall.ENOENT, e.LastError(cpu), "a ring is still in the map")
+		if strings.Contains(err.Error(), "ulimit -n") {
+			explained++
+		}
+	}
+	require.Positive(t, explained)
+}

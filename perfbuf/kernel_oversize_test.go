@@ -1,0 +1,166 @@
+//go:build linux && cgo
+
+package perfbuf_test
+
+import (
+	"math/rand/v2"
+	"syscall"
+	"testing"
+
+	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/stretchr/testify/require"
+)
+
+// A record's length has 16 bits, and the kernel does not refuse what does not fit: it wraps.
+const (
+	largestSafe = 65508 // 8 + 8 + 4 + 65508 = 65528
+	sizeZero    = 65509 // a record of 65536 bytes: a length of 0, and data_head does not move
+)
+
+// eachSource runs a test with the rings read by a Reader and by an Ordered stream.
+func eachSource(t *testing.T, opts perfbuf.Options, f func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, src perfbuf.Source)) {
+	for _, name := range []string{"reader", "ordered"} {
+		t.Run(name, func(t *testing.T) {
+			e := kerneltest.Load(t)
+			r := open(t, e, opts)
+			if name == "reader" {
+				f(t, e, r, r)
+			} else {
+				f(t, e, r, ordered(t, r))
+			}
+		})
+	}
+}
+
+// The largest payload that is not too large, also around the ring's edge.
+func TestKernelLargest(t *testing.T) {
+	eachSource(t, perfbuf.Options{RingBytes: 256 << 10}, func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, src perfbuf.Source) {
+		cpu := r.Rings()[0].CPU()
+		for range 20 {
+			require.NoError(t, e.EmitHuge(cpu, largestSafe))
+			e.Emit(cpu, 1, 24)
+			recs := collect(t, src)
+			require.Len(t, recs, 2)
+			require.Len(t, recs[0].Data, largestSafe)
+			require.NoError(t, kerneltest.CheckHuge(recs[0].Data))
+			_, err := kerneltest.Check(recs[1].Data)
+			require.NoError(t, err)
+		}
+		require.Zero(t, r.Stats().Total().Corrupt)
+	})
+}
+
+// A record whose length wrapped is found out, skipped and reported, and reading goes on behind it.
+func TestKernelOversize(t *testing.T) {
+	eachSource(t, perfbuf.Options{RingBytes: 256 << 10}, func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, src perfbuf.Source) {
+		ring := r.Rings()[0]
+		offset := uint64(0)
+		for i := range uint64(8) {
+			e.Emit(ring.CPU(), 5, 56)
+			used := ring.Used()
+			require.NoError(t, e.EmitHuge(ring.CPU(), 70000))
+			skipped := ring.Used() - used
+			require.Equal(t, recordSize(70000)&0xffff, skipped)
+
+			recs := collect(t, src)
+			require.Len(t, recs, 6)
+			for _, rec := range recs[:5] {
+				_, err := kerneltest.Check(rec.Data)
+				require.NoError(t, err)
+			}
+			corrupt := recs[5]
+			require.Equal(t, perfbuf.KindCorrupt, corrupt.Kind)
+			require.Equal(t, recs[4].Time, corrupt.Time)
+			require.Equal(t, ring.CPU(), corrupt.CPU)
+			require.Empty(t, corrupt.Data)
+			var err *perfbuf.CorruptError
+			require.ErrorAs(t, corrupt.Err, &err)
+			require.Equal(t, ring.CPU(), err.CPU)
+			require.Equal(t, offset+uint64(used), err.Offset)
+			require.Equal(t, uint64(skipped), err.Skipped)
+			require.Contains(t, err.Error(), "65509")
+			require.Zero(t, ring.Used())
+			require.Equal(t, i+1, r.Stats().Rings[0].Corrupt)
+			offset += uint64(used + skipped)
+		}
+		e.Emit(ring.CPU(), 5, 56)
+		require.Len(t, collect(t, src), 5)
+	})
+}
+
+// A length of 0: data_head stays where it is, but 64 KiB are written behind it.
+func TestKernelOversizeZero(t *testing.T) {
+	eachSource(t, perfbuf.Options{RingBytes: 256 << 10}, func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, src perfbuf.Source) {
+		ring := r.Rings()[0]
+		l := newLedger(t)
+		for range 20 {
+			e.Emit(ring.CPU(), 5, 56)
+			used := ring.Used()
+			require.NoError(t, e.EmitHuge(ring.CPU(), sizeZero))
+			require.Equal(t, used, ring.Used(), "the output left no trace")
+			e.Emit(ring.CPU(), 5, 56)
+			require.NoError(t, forEach(src, l.add))
+		}
+		require.EqualValues(t, 200, l.delivered(), "nothing else was touched")
+	})
+}
+
+// The same where it goes once around a small ring and over everything unread in it.
+func TestKernelOversizeSmallRing(t *testing.T) {
+	eachSource(t, perfbuf.Options{RingBytes: 8 << 10}, func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, src perfbuf.Source) {
+		rnd := rand.New(rand.NewPCG(6, 7))
+		for range 200 {
+			for _, ring := range r.Rings() {
+				e.Emit(ring.CPU(), rnd.IntN(60), 24+rnd.IntN(100))
+				if err := e.EmitHuge(ring.CPU(), sizeZero+rnd.IntN(kerneltest.MaxHuge-sizeZero)); err != nil {
+					require.Equal(t, syscall.ENOSPC, err)
+				}
+				e.Emit(ring.CPU(), rnd.IntN(20), 24+rnd.IntN(100))
+			}
+			collect(t, src) // whatever it is, it ends
+			for _, ring := range r.Rings() {
+				require.Zero(t, ring.Used())
+			}
+		}
+		require.NotZero(t, r.Stats().Total().Corrupt)
+		for _, ring := range r.Rings() {
+			e.Emit(ring.CPU(), 1, 24) // reports what was lost
+		}
+		collect(t, src)
+		for _, ring := range r.Rings() {
+			e.Emit(ring.CPU(), 20, 24)
+			recs := collect(t, src)
+			require.Len(t, recs, 20)
+			for _, rec := range recs {
+				_, err := kerneltest.Check(rec.Data)
+				require.NoError(t, err)
+			}
+		}
+	})
+}
+
+// Outputs that write over what is being read. Nothing can be said of the bytes; but reads stay within the ring and come to an end.
+func TestKernelOversizeDuringPass(t *testing.T) {
+	eachSource(t, perfbuf.Options{RingBytes: 8 << 10}, func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, src perfbuf.Source) {
+		ring := r.Rings()[0]
+		rnd := rand.New(rand.NewPCG(8, 9))
+		for range 100 {
+			e.Emit(ring.CPU(), 40, 56)
+			require.NoError(t, forEach(src, func(ev perfbuf.Event) error {
+				if rnd.IntN(10) == 0 {
+					e.EmitHuge(ring.CPU(), sizeZero)
+				}
+				if got := len(ev.Bytes()); got > ring.Size() || got != ev.Len() {
+					t.Errorf("%d bytes, Len is %d", got, ev.Len())
+				}
+				ev.Record()
+				return nil
+			}))
+		}
+		collect(t, src)
+		require.Zero(t, ring.Used())
+		e.Emit(ring.CPU(), 5, 56)
+		require.Len(t, collect(t, src), 5)
+	})
+}

@@ -1,0 +1,229 @@
+//go:build linux && cgo
+
+package perfbuf_test
+
+import (
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"sort"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// open opens a reader that is closed when the test ends.
+func open(t testing.TB, e *kerneltest.Emitter, opts perfbuf.Options) *perfbuf.Reader {
+	t.Helper()
+	r, err := perfbuf.Open(e.MapFD(), opts)
+	require.NoError(t, err)
+	t.Cleanup(func() { r.Close() })
+	return r
+}
+
+// ordered makes an ordered stream with a slack of 0: what is in the rings is due.
+func ordered(t testing.TB, r *perfbuf.Reader) *perfbuf.Ordered {
+	t.Helper()
+	s, err := r.Ordered(perfbuf.OrderOptions{Mode: perfbuf.Slack(0)})
+	require.NoError(t, err)
+	return s
+}
+
+// forEach is a pass over a source.
+func forEach(src perfbuf.Source, f func(perfbuf.Event) error) error {
+	_, err := perfbuf.TryFold(src, 0, func(_ int, ev perfbuf.Event) (int, error) { return 0, f(ev) })
+	return err
+}
+
+// collect returns copies of what a pass delivers.
+func collect(t testing.TB, src perfbuf.Source) (recs []perfbuf.Record) {
+	t.Helper()
+	require.NoError(t, forEach(src, func(ev perfbuf.Event) error {
+		recs = append(recs, ev.Record())
+		return nil
+	}))
+	return recs
+}
+
+// recordSize is how many bytes of a ring an output of size bytes takes.
+func recordSize(size int) int { return 8 + 8 + (4+size+7)&^7 }
+
+// now is CLOCK_MONOTONIC.
+func now(t testing.TB) uint64 {
+	t.Helper()
+	var ts unix.Timespec
+	require.NoError(t, unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts))
+	return uint64(ts.Nano())
+}
+
+// ledger keeps account of one emitter's events: that each output of each CPU
+// arrives once, in the order of outputs, byte by byte, or is reported as lost, and
+// that losses are reported exactly where and how large they were.
+type ledger struct {
+	t    testing.TB
+	cpus map[int]*account
+}
+
+type account struct {
+	next      uint64 // number expected next
+	gap       uint64 // lost just before it
+	delivered uint64
+	lost      uint64
+	time      uint64 // of the latest event
+}
+
+func newLedger(t testing.TB) *ledger { return &ledger{t: t, cpus: map[int]*account{}} }
+
+// add takes an event into account. It may be used as a Run's function.
+func (l *ledger) add(ev perfbuf.Event) error {
+	a := l.cpus[ev.CPU()]
+	if a == nil {
+		a = &account{}
+		l.cpus[ev.CPU()] = a
+	}
+	a.add(l.t, ev)
+	return nil
+}
+
+func (a *account) add(t testing.TB, ev perfbuf.Event) {
+	if ev.Time() < a.time {
+		t.Errorf("CPU %d: time went back by %d ns", ev.CPU(), a.time-ev.Time())
+	}
+	switch ev.Kind() {
+	case perfbuf.KindLost:
+		if a.gap != 0 || ev.Lost() == 0 {
+			t.Errorf("CPU %d: loss of %d after a loss of %d", ev.CPU(), ev.Lost(), a.gap)
+		}
+		if ev.After() != a.time {
+			t.Errorf("CPU %d: loss after %d, but the event before has time %d", ev.CPU(), ev.After(), a.time)
+		}
+		a.gap = ev.Lost()
+		a.lost += ev.Lost()
+	case perfbuf.KindSample:
+		p, err := kerneltest.Check(ev.Bytes())
+		if err != nil {
+			t.Error(err)
+		}
+		if p.CPU != ev.CPU() || p.Seq != a.next+a.gap {
+			t.Errorf("CPU %d: got event %d of CPU %d, want %d after %d lost", ev.CPU(), p.Seq, p.CPU, a.next+a.gap, a.gap)
+		}
+		a.next, a.gap = p.Seq+1, 0
+		a.delivered++
+	default:
+		t.Errorf("CPU %d: %v: %v", ev.CPU(), ev.Kind(), ev.Err())
+	}
+	a.time = ev.Time()
+}
+
+// balance requires that everything attempted was delivered or reported as lost, and that refused and lost are the same.
+func (l *ledger) balance(e *kerneltest.Emitter, r *perfbuf.Reader) {
+	l.t.Helper()
+	stats := r.Stats()
+	for i, ring := range r.Rings() {
+		a := l.cpus[ring.CPU()]
+		require.NotNil(l.t, a, "nothing came of CPU %d", ring.CPU())
+		attempted, failed := e.Counts(ring.CPU())
+		require.Equal(l.t, attempted, a.delivered+a.lost, "CPU %d", ring.CPU())
+		require.Equal(l.t, failed, a.lost, "CPU %d", ring.CPU())
+		require.Equal(l.t, a.delivered, stats.Rings[i].Samples, "CPU %d", ring.CPU())
+		require.Equal(l.t, a.lost, stats.Rings[i].Lost, "CPU %d", ring.CPU())
+		require.Zero(l.t, stats.Rings[i].Corrupt)
+		require.Zero(l.t, stats.Rings[i].Unknown)
+	}
+}
+
+func (l *ledger) delivered() (n uint64) {
+	for _, a := range l.cpus {
+		n += a.delivered
+	}
+	return n
+}
+
+func (l *ledger) lost() (n uint64) {
+	for _, a := range l.cpus {
+		n += a.lost
+	}
+	return n
+}
+
+// background runs f in a goroutine, and has the test wait for its end. The channel is then closed.
+func background(t testing.TB, f func()) (done <-chan struct{}) {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		f()
+	}()
+	t.Cleanup(func() { <-ended })
+	return ended
+}
+
+// load emits on CPUs, one goroutine each, in bursts of random length and size with
+// pauses in between, until the function it returns is called.
+func load(t testing.TB, e *kerneltest.Emitter, cpus []int, maxSize int, pause time.Duration) (stop func()) {
+	var done atomic.Bool
+	var wg sync.WaitGroup
+	for _, cpu := range cpus {
+		wg.Go(func() {
+			rnd := rand.New(rand.NewPCG(uint64(cpu), 1))
+			for !done.Load() {
+				e.Emit(cpu, 1+rnd.IntN(200), kerneltest.MinSize+rnd.IntN(maxSize-kerneltest.MinSize+1))
+				if pause > 0 {
+					time.Sleep(pause)
+				}
+			}
+		})
+	}
+	stop = sync.OnceFunc(func() { done.Store(true); wg.Wait() })
+	t.Cleanup(stop)
+	return stop
+}
+
+// belongings lists what a reader would leave behind if it leaked: descriptors and mappings of rings.
+func belongings(t testing.TB) (all []string) {
+	t.Helper()
+	fds, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	for _, fd := range fds {
+		switch link, _ := os.Readlink("/proc/self/fd/" + fd.Name()); link {
+		case "anon_inode:[perf_event]", "anon_inode:[eventpoll]", "anon_inode:bpf-map":
+			all = append(all, link)
+		}
+	}
+	sort.Strings(all)
+	maps, err := os.ReadFile("/proc/self/maps")
+	require.NoError(t, err)
+	for line := range strings.Lines(string(maps)) {
+		if strings.Contains(line, "[perf_event]") {
+			all = append(all, "mapping of a ring")
+		}
+	}
+	return all
+}
+
+// parked waits until a goroutine is blocked in a state, such as "IO wait" ("": any), with all of these functions on its stack.
+func parked(state string, funcs ...string) {
+	buf := make([]byte, 1<<20)
+	for {
+	stacks:
+		for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+			first, _, _ := strings.Cut(stack, "\n")
+			if !strings.Contains(first, "["+state) {
+				continue
+			}
+			for _, f := range funcs {
+				if !strings.Contains(stack, f+"(") {
+					continue stacks
+				}
+			}
+			return
+		}
+		runtime.Gosched()
+	}
+}

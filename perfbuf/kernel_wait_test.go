@@ -1,0 +1,232 @@
+//go:build linux && cgo
+
+package perfbuf_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/stretchr/testify/require"
+)
+
+// waiter is a Reader or an Ordered stream.
+type waiter interface {
+	perfbuf.Source
+	Wait(context.Context) error
+}
+
+// inWait starts a Wait and returns when it is parked in the runtime's poller.
+func inWait(t *testing.T, w waiter, ctx context.Context) <-chan error {
+	t.Helper()
+	result := make(chan error, 1)
+	background(t, func() { result <- w.Wait(ctx) })
+	parked("IO wait", "perfbuf.(*Reader).wait")
+	return result
+}
+
+// eachWaiter runs a test with a Reader and with an Ordered stream.
+func eachWaiter(t *testing.T, opts perfbuf.Options, f func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, w waiter)) {
+	for _, name := range []string{"reader", "ordered"} {
+		t.Run(name, func(t *testing.T) {
+			e := kerneltest.Load(t)
+			r := open(t, e, opts)
+			if name == "reader" {
+				f(t, e, r, r)
+			} else {
+				f(t, e, r, ordered(t, r))
+			}
+		})
+	}
+}
+
+func TestKernelWaitForData(t *testing.T) {
+	eachWaiter(t, perfbuf.Options{}, func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, w waiter) {
+		for range 20 {
+			for _, ring := range r.Rings() {
+				done := inWait(t, w, t.Context())
+				e.Emit(ring.CPU(), 1, 24)
+				require.NoError(t, <-done)
+				require.NoError(t, w.Wait(t.Context()), "there is data: no need to wait")
+				require.Len(t, collect(t, w), 1)
+			}
+		}
+		stats := r.Stats()
+		require.GreaterOrEqual(t, stats.Wakes, uint64(20*len(r.Rings())))
+		require.Zero(t, stats.Lingers)
+	})
+}
+
+func TestKernelWaitContext(t *testing.T) {
+	cause := errors.New("enough")
+	eachWaiter(t, perfbuf.Options{}, func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, w waiter) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		require.Equal(t, context.DeadlineExceeded, w.Wait(ctx))
+
+		ctx, cancel = context.WithTimeoutCause(t.Context(), time.Millisecond, cause)
+		defer cancel()
+		require.Equal(t, cause, w.Wait(ctx))
+
+		ctx, cancelCause := context.WithCancelCause(t.Context())
+		done := inWait(t, w, ctx)
+		cancelCause(cause)
+		require.Equal(t, cause, <-done)
+		require.Equal(t, cause, w.Wait(ctx), "cancelled before")
+
+		e.Emit(r.Rings()[0].CPU(), 1, 24)
+		require.Equal(t, cause, w.Wait(ctx), "goes before data")
+		require.NoError(t, w.Wait(t.Context()), "a cancelled wait leaves nothing behind")
+		require.Len(t, collect(t, w), 1)
+	})
+}
+
+// The end of one Wait's context, coming late, must not end or disturb the next.
+func TestKernelWaitCancelRace(t *testing.T) {
+	eachWaiter(t, perfbuf.Options{}, func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, w waiter) {
+		cpu := r.Rings()[0].CPU()
+		canceled, got := 0, 0
+		for i := range 300 {
+			ctx, cancel := context.WithCancel(t.Context())
+			start := make(chan struct{})
+			ended := background(t, func() { <-start; cancel() })
+			close(start)
+			if err := w.Wait(ctx); err != nil {
+				require.Equal(t, context.Canceled, err)
+				canceled++
+			}
+			emitted := background(t, func() { e.Emit(cpu, 1, 24) })
+			require.NoError(t, w.Wait(t.Context()))
+			<-emitted
+			got += len(collect(t, w))
+			require.Equal(t, i+1, got)
+			<-ended
+		}
+		require.Equal(t, 300, canceled)
+	})
+}
+
+func TestKernelWaitClose(t *testing.T) {
+	eachWaiter(t, perfbuf.Options{}, func(t *testing.T, _ *kerneltest.Emitter, r *perfbuf.Reader, w waiter) {
+		done := inWait(t, w, t.Context())
+		require.NoError(t, r.Close())
+		require.Equal(t, os.ErrClosed, <-done)
+		require.Equal(t, os.ErrClosed, w.Wait(t.Context()))
+	})
+}
+
+// Closing a stream ends its Wait, but the reader goes on.
+func TestKernelWaitOrderedClose(t *testing.T) {
+	e := kerneltest.Load(t)
+	r := open(t, e, perfbuf.Options{})
+	s := ordered(t, r)
+	done := inWait(t, s, t.Context())
+	require.NoError(t, s.Close())
+	require.Equal(t, os.ErrClosed, <-done)
+
+	e.Emit(r.Rings()[0].CPU(), 1, 24)
+	require.NoError(t, r.Wait(t.Context()))
+	require.Len(t, collect(t, r), 1)
+	done = inWait(t, r, t.Context())
+	e.Emit(r.Rings()[0].CPU(), 1, 24)
+	require.NoError(t, <-done)
+}
+
+// A stream also waits for events to come of age, and that ends as well.
+func TestKernelWaitSlack(t *testing.T) {
+	for name, end := range map[string]func(*perfbuf.Reader, *perfbuf.Ordered, func()) error{
+		"stream": func(_ *perfbuf.Reader, s *perfbuf.Ordered, _ func()) error { s.Close(); return os.ErrClosed },
+		"reader": func(r *perfbuf.Reader, _ *perfbuf.Ordered, _ func()) error { r.Close(); return os.ErrClosed },
+		"cancel": func(_ *perfbuf.Reader, _ *perfbuf.Ordered, cancel func()) error { cancel(); return context.Canceled },
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := kerneltest.Load(t)
+			r := open(t, e, perfbuf.Options{})
+			s, err := r.Ordered(perfbuf.OrderOptions{Mode: perfbuf.Slack(time.Hour)})
+			require.NoError(t, err)
+			e.Emit(r.Rings()[0].CPU(), 1, 24)
+			ctx, cancel := context.WithCancel(t.Context())
+			result := make(chan error, 1)
+			background(t, func() { result <- s.Wait(ctx) })
+			parked("select", "perfbuf.(*Ordered).sleep")
+			require.Equal(t, end(r, s, cancel), <-result)
+		})
+	}
+}
+
+func TestKernelWaitBusy(t *testing.T) {
+	eachWaiter(t, perfbuf.Options{}, func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, w waiter) {
+		done := inWait(t, w, t.Context())
+		require.ErrorIs(t, w.Wait(t.Context()), perfbuf.ErrBusy)
+		require.ErrorIs(t, r.Wait(t.Context()), perfbuf.ErrBusy)
+		e.Emit(r.Rings()[0].CPU(), 1, 24)
+		require.NoError(t, <-done)
+	})
+}
+
+// The kernel's own wake-ups, with nobody looking before an hour has passed.
+func TestKernelWakeup(t *testing.T) {
+	for name, c := range map[string]struct {
+		wakeup perfbuf.Wakeup
+		events int // how many it takes
+	}{
+		"events": {perfbuf.Wakeup{Events: 5, Linger: time.Hour}, 5},
+		"bytes":  {perfbuf.Wakeup{Bytes: 5 * 48, Linger: time.Hour}, 6},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := kerneltest.Load(t)
+			r := open(t, e, perfbuf.Options{Wakeup: c.wakeup})
+			cpu := r.Rings()[0].CPU()
+			done := inWait(t, r, t.Context())
+			for range c.events - 1 {
+				e.Emit(cpu, 1, 24)
+			}
+			require.Empty(t, done, "woken too early")
+			e.Emit(cpu, 1, 24)
+			require.NoError(t, <-done)
+			require.Len(t, collect(t, r), c.events)
+			stats := r.Stats()
+			require.EqualValues(t, 1, stats.Wakes)
+			require.Zero(t, stats.SpuriousWakes)
+			require.Zero(t, stats.Lingers)
+		})
+	}
+}
+
+// One event is seen even where the kernel would only wake for many.
+func TestKernelTrickle(t *testing.T) {
+	for name, wakeup := range map[string]perfbuf.Wakeup{
+		"each":          {},
+		"events":        {Events: 1000},
+		"bytes":         {Bytes: 64 << 10},
+		"events, short": {Events: 1000, Linger: time.Microsecond},
+		"bytes, short":  {Bytes: 64 << 10, Linger: time.Microsecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachWaiter(t, perfbuf.Options{Wakeup: wakeup}, func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, w waiter) {
+				for i := range 6 {
+					ring := r.Rings()[i%len(r.Rings())]
+					// Before the wait, and in the middle of it.
+					if i%2 == 0 {
+						e.Emit(ring.CPU(), 1, 24)
+						require.NoError(t, w.Wait(t.Context()))
+					} else {
+						done := make(chan error, 1)
+						background(t, func() { done <- w.Wait(t.Context()) })
+						parked("", "perfbuf.(*Reader).wait")
+						e.Emit(ring.CPU(), 1, 24)
+						require.NoError(t, <-done)
+					}
+					require.Len(t, collect(t, w), 1)
+				}
+				if name != "each" {
+					require.NotZero(t, r.Stats().Lingers)
+				}
+			})
+		})
+	}
+}
