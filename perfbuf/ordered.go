@@ -256,7 +256,8 @@ func (s *Ordered) Wait(ctx context.Context) error {
 	}
 	defer s.release()
 	linger := s.reader.opts.Wakeup.Linger
-	pace := max(min(s.mode.slack/2, 5*time.Millisecond), linger)
+	least := min(s.mode.slack/2, 5*time.Millisecond)
+	pace := max(least, linger)
 	for {
 		now := s.scan()
 		first, held := s.merger.Earliest()
@@ -265,6 +266,9 @@ func (s *Ordered) Wait(ctx context.Context) error {
 				return err
 			}
 			continue
+		}
+		if s.filling() {
+			pace = min(pace, least)
 		}
 		due := first + uint64(s.mode.slack)
 		if next := s.lastRound + uint64(pace); next > due {
@@ -284,6 +288,18 @@ func (s *Ordered) Wait(ctx context.Context) error {
 		}
 		pace = 0 // woken before that time: a ring is filling up
 	}
+}
+
+// filling reports whether a ring held, when it was scanned, as much as wakes the reader.
+// The wake-up itself may have come during the last round, and is gone then.
+func (s *Ordered) filling() bool {
+	enough := s.reader.opts.Wakeup.threshold(s.reader.opts.RingBytes)
+	for i, ring := range s.reader.rings {
+		if ring.used(s.heads[i]) >= enough {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *Ordered) sleep(ctx context.Context, d time.Duration) error {

@@ -1,0 +1,71 @@
+//go:build !race && !perfbuf_poison
+
+package perfbuf
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Reading allocates nothing, neither per event nor per pass, wrapping records included.
+func TestReadingDoesNotAllocate(t *testing.T) {
+	for name, source := range sourceKinds {
+		var sum uint64
+		for how, read := range map[string]func(src Source) error{
+			"TryFold": func(src Source) error {
+				_, err := TryFold(src, uint64(0), func(acc uint64, ev Event) (uint64, error) { return acc + ev.Time(), nil })
+				return err
+			},
+			"Fold": func(src Source) error {
+				n, err := Fold(src, uint64(0), func(acc uint64, ev Event) uint64 { return acc + ev.Time() })
+				sum += n
+				return err
+			},
+			"ForEach": func(src Source) error {
+				f := func(ev Event) error { sum += ev.Time() + uint64(ev.Bytes()[0]) + uint64(ev.Head()[0]); return nil }
+				switch s := src.(type) {
+				case *Ring:
+					return s.ForEach(f)
+				case *Reader:
+					return s.ForEach(f)
+				default:
+					return s.(*Ordered).ForEach(f)
+				}
+			},
+		} {
+			t.Run(name+" "+how, func(t *testing.T) {
+				rings := 3
+				if name == "ring" {
+					rings = 1
+				}
+				k := newFake(t, rings, Options{})
+				src := source(k)
+				pass := func() {
+					if err := read(src); err != nil {
+						t.Fatal(err)
+					}
+				}
+				time, payload := uint64(100), make([]byte, 52) // records of 72 bytes: they come to lie across the edge
+				round := func() {
+					for _, w := range k.w {
+						for range 10 {
+							time++
+							if err := w.Output(time, payload); err != nil {
+								t.Fatal(err)
+							}
+						}
+						time -= 8 // some lie behind later ones of other rings, and of their own
+					}
+					pass()
+				}
+				for range 100 { // what is kept and used again grows to its size
+					round()
+				}
+				before := k.Stats().Total().Samples
+				require.Zero(t, testing.AllocsPerRun(100, round))
+				require.Equal(t, uint64(101*rings*10), k.Stats().Total().Samples-before)
+			})
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package perfbuf
+
+import (
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestEffectiveOptions(t *testing.T) {
+	page := os.Getpagesize()
+	each := Wakeup{Events: 1}
+	type o = Options
+	for name, c := range map[string]struct {
+		cpus int
+		in   Options
+		want Options
+	}{
+		"defaults":                {4, o{}, o{RingBytes: 256 << 10, TotalBytes: 1 << 20, Wakeup: each}},
+		"one byte is a page":      {2, o{RingBytes: 1}, o{RingBytes: page, TotalBytes: 2 * page, Wakeup: each}},
+		"a page":                  {1, o{RingBytes: page}, o{RingBytes: page, TotalBytes: page, Wakeup: each}},
+		"up to a power of two":    {1, o{RingBytes: page + 1}, o{RingBytes: 2 * page, TotalBytes: 2 * page, Wakeup: each}},
+		"three pages":             {3, o{RingBytes: 3 * page}, o{RingBytes: 4 * page, TotalBytes: 12 * page, Wakeup: each}},
+		"the largest":             {1, o{RingBytes: 1 << 30}, o{RingBytes: 1 << 30, TotalBytes: 1 << 30, Wakeup: each}},
+		"to the largest":          {1, o{RingBytes: 1<<30 - 1}, o{RingBytes: 1 << 30, TotalBytes: 1 << 30, Wakeup: each}},
+		"budget, rounded down":    {3, o{TotalBytes: 4 << 20}, o{RingBytes: 1 << 20, TotalBytes: 3 << 20, Wakeup: each}},
+		"budget of a page each":   {5, o{TotalBytes: 5 * page}, o{RingBytes: page, TotalBytes: 5 * page, Wakeup: each}},
+		"budget of nearly two":    {1, o{TotalBytes: 2*page - 1}, o{RingBytes: page, TotalBytes: page, Wakeup: each}},
+		"budget beyond all rings": {2, o{TotalBytes: 1 << 40}, o{RingBytes: 1 << 30, TotalBytes: 2 << 30, Wakeup: each}},
+		"no time, CPUs":           {1, o{NoTime: true, CPUs: []int{3}}, o{NoTime: true, CPUs: []int{3}, RingBytes: 256 << 10, TotalBytes: 256 << 10, Wakeup: each}},
+		"each event, no linger": {1, o{Wakeup: Wakeup{Events: 1, Linger: time.Hour}},
+			o{RingBytes: 256 << 10, TotalBytes: 256 << 10, Wakeup: each}},
+		"the default, no linger": {1, o{Wakeup: Wakeup{Linger: time.Hour}},
+			o{RingBytes: 256 << 10, TotalBytes: 256 << 10, Wakeup: each}},
+		"every 2nd event": {1, o{Wakeup: Wakeup{Events: 2}},
+			o{RingBytes: 256 << 10, TotalBytes: 256 << 10, Wakeup: Wakeup{Events: 2, Linger: 10 * time.Millisecond}}},
+		"bytes and linger": {1, o{Wakeup: Wakeup{Bytes: 4096, Linger: time.Second}},
+			o{RingBytes: 256 << 10, TotalBytes: 256 << 10, Wakeup: Wakeup{Bytes: 4096, Linger: time.Second}}},
+		"half of the ring": {1, o{RingBytes: 1 << 20, Wakeup: Wakeup{Bytes: 1 << 19}},
+			o{RingBytes: 1 << 20, TotalBytes: 1 << 20, Wakeup: Wakeup{Bytes: 1 << 19, Linger: 10 * time.Millisecond}}},
+		"2^31 events": {1, o{Wakeup: Wakeup{Events: 1 << 31}},
+			o{RingBytes: 256 << 10, TotalBytes: 256 << 10, Wakeup: Wakeup{Events: 1 << 31, Linger: 10 * time.Millisecond}}},
+	} {
+		got, err := c.in.effective(c.cpus)
+		require.NoError(t, err, name)
+		require.Equal(t, c.want, got, name)
+	}
+}
+
+func TestOptionsThatCannotBe(t *testing.T) {
+	for want, o := range map[string]Options{
+		"RingBytes is -1":                    {RingBytes: -1},
+		"TotalBytes is -4096":                {TotalBytes: -4096},
+		"both RingBytes and TotalBytes":      {RingBytes: 4096, TotalBytes: 4096},
+		"RingBytes is 1073741825: at most":   {RingBytes: 1<<30 + 1},
+		"RingBytes is 9223372036854775807":   {RingBytes: 1<<63 - 1},
+		"TotalBytes is 1: 3 CPUs need":       {TotalBytes: 1},
+		"TotalBytes is 2: 3 CPUs need":       {TotalBytes: 2},
+		"Wakeup is {Events:-1":               {Wakeup: Wakeup{Events: -1}},
+		"Bytes:-2":                           {Wakeup: Wakeup{Bytes: -2}},
+		"Linger:-3":                          {Wakeup: Wakeup{Linger: -3}},
+		"both Wakeup.Events and":             {Wakeup: Wakeup{Events: 1, Bytes: 1}},
+		"Wakeup.Events is 2147483649":        {Wakeup: Wakeup{Events: 1<<31 + 1}},
+		"Wakeup.Bytes is 131073: at most":    {Wakeup: Wakeup{Bytes: 128<<10 + 1}},
+		"half of the ring's 1048576 bytes":   {RingBytes: 1 << 20, Wakeup: Wakeup{Bytes: 1<<19 + 1}},
+		"half of the ring's 65536 bytes, so": {TotalBytes: 3 << 16, Wakeup: Wakeup{Bytes: 1 << 16}},
+	} {
+		_, err := o.effective(3)
+		require.ErrorContains(t, err, want)
+		require.ErrorContains(t, err, "perfbuf.Options: ")
+	}
+}
+
+func TestThreshold(t *testing.T) {
+	require.Equal(t, uint64(1), Wakeup{}.threshold(1<<20))
+	require.Equal(t, uint64(1), Wakeup{Events: 1}.threshold(1<<20))
+	require.Equal(t, uint64(1<<19), Wakeup{Events: 100}.threshold(1<<20))
+	require.Equal(t, uint64(777), Wakeup{Bytes: 777}.threshold(1<<20))
+}
+
+func TestPickCPUs(t *testing.T) {
+	online := []int{0, 1, 2, 5, 9}
+	for _, c := range []struct {
+		want []int
+		cpus []int
+	}{{online, nil}, {online, []int{}}, {[]int{2}, []int{2}}, {[]int{0, 1, 9}, []int{9, 0, 1}}} {
+		got, err := Options{CPUs: c.cpus}.pick(online, mapEntries{MaxEntries: 10})
+		require.NoError(t, err)
+		require.Equal(t, c.want, got)
+	}
+	mine := []int{9, 0, 1}
+	_, err := Options{CPUs: mine}.pick(online, mapEntries{MaxEntries: 10})
+	require.NoError(t, err)
+	require.Equal(t, []int{9, 0, 1}, mine, "the caller's slice is untouched")
+
+	for want, cpus := range map[string][]int{
+		"CPU 3 is not online: online are [0 1 2 5 9]": {0, 3},
+		"CPU -1 is not online":                        {-1},
+		"CPU 5 is named twice":                        {5, 0, 5},
+	} {
+		_, err := Options{CPUs: cpus}.pick(online, mapEntries{MaxEntries: 10})
+		require.ErrorContains(t, err, want)
+	}
+}
+
+func TestPickFromATooSmallMap(t *testing.T) {
+	m := mapEntries{ID: 3, Name: "events", Type: 4, MaxEntries: 9}
+	_, err := Options{}.pick([]int{0, 9}, m)
+	var mapErr *MapError
+	require.True(t, errors.As(err, &mapErr))
+	require.Equal(t, []any{3, 4, 9, "events"}, []any{mapErr.ID, mapErr.Type, mapErr.MaxEntries, mapErr.Name})
+	require.ErrorContains(t, err, `map "events" (id 3): it has 9 entries, but CPU 9 needs entry 9`)
+	got, err := Options{CPUs: []int{0}}.pick([]int{0, 9}, m)
+	require.NoError(t, err)
+	require.Equal(t, []int{0}, got)
+}
+
+func TestMapOfAnotherType(t *testing.T) {
+	require.NoError(t, mapEntries{Type: 4}.check())
+	require.ErrorContains(t, mapEntries{Type: 27}.check(), "BPF_MAP_TYPE_RINGBUF (27), but only BPF_MAP_TYPE_PERF_EVENT_ARRAY (4)")
+	require.ErrorContains(t, mapEntries{Type: 27}.check(), "libbpfgo's InitRingBuf")
+	require.ErrorContains(t, mapEntries{Type: 1}.check(), "BPF_MAP_TYPE_HASH (1)")
+	require.ErrorContains(t, mapEntries{Type: 99}.check(), "of type 99, but")
+}
+
+func TestOptionsInEffectAreACopy(t *testing.T) {
+	k := newFake(t, 1, Options{CPUs: []int{1, 2}})
+	k.Options().CPUs[0] = 99
+	require.Equal(t, []int{1, 2}, k.Options().CPUs)
+	k.Rings()[0] = nil
+	require.NotNil(t, k.Rings()[0])
+}

@@ -1,0 +1,238 @@
+package perfbuf
+
+import (
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/ringfold/ringfold/internal/ringtest"
+	"github.com/stretchr/testify/require"
+)
+
+// slack makes a stream with a slack of 100 ns, at a time of the test's choice.
+func (k *fake) slack(now uint64) *Ordered {
+	k.t.Helper()
+	k.clock.Store(now)
+	s, err := k.Ordered(OrderOptions{Mode: Slack(100)})
+	require.NoError(k.t, err)
+	return s
+}
+
+func TestOrderOverRings(t *testing.T) {
+	k := newFake(t, 3, Options{})
+	s := k.stream()
+	k.output(2, 10, 40, 70)
+	k.output(0, 20, 50, 45, 80) // 45 was interrupted by 50
+	k.output(1, 30, 60, 60)
+	k.output(2, 90, 60)
+	var got []uint64
+	var cpus []int
+	require.NoError(t, s.ForEach(func(ev Event) error {
+		require.False(t, ev.Late())
+		got, cpus = append(got, id(t, ev)), append(cpus, ev.CPU()-firstCPU)
+		return nil
+	}))
+	require.Equal(t, []uint64{10, 20, 30, 40, 45, 50, 60, 60, 60, 70, 80, 90}, got)
+	require.Equal(t, []int{2, 0, 1, 2, 0, 0, 1, 1, 2, 2, 0, 2}, cpus)
+	st := k.Stats()
+	require.Equal(t, uint64(2), st.Inversions)
+	require.Zero(t, st.Late)
+	require.Equal(t, uint64(1), st.Passes)
+	for i, w := range k.w {
+		require.Equal(t, w.Head(), w.Tail())
+		require.Equal(t, uint64(1), st.Rings[i].Commits)
+	}
+}
+
+// An event's turn comes when the clock is the slack past its time, not before.
+func TestNothingComesBeforeItsSlackHasPassed(t *testing.T) {
+	k := newFake(t, 2, Options{})
+	s := k.slack(0)
+	k.output(0, 500, 520)
+	k.output(1, 510)
+	for now, want := range map[uint64][]uint64{50: nil, 599: nil} {
+		k.clock.Store(now)
+		require.Equal(t, want, ids(t, s))
+	}
+	k.clock.Store(600)
+	require.Equal(t, []uint64{500}, ids(t, s))
+	require.Equal(t, uint64(recordSize), k.w[0].Tail(), "the rest is held in its ring")
+	k.output(1, 515)
+	k.clock.Store(616)
+	require.Equal(t, []uint64{510, 515}, ids(t, s))
+	k.clock.Store(619)
+	require.Empty(t, ids(t, s))
+	k.clock.Store(620)
+	require.Equal(t, []uint64{520}, ids(t, s))
+	require.Zero(t, k.Stats().Late)
+}
+
+func TestLateEventsAreFlaggedAndCounted(t *testing.T) {
+	k := newFake(t, 2, Options{})
+	s := k.slack(1000)
+	k.output(0, 700, 800)
+	require.Equal(t, []uint64{700, 800}, ids(t, s))
+	k.output(1, 650, 750, 800, 900) // 650 and 750 come after 800
+	var late []bool
+	require.NoError(t, s.ForEach(func(ev Event) error {
+		late = append(late, ev.Late())
+		require.Equal(t, ev.Late(), ev.Record().Late)
+		return nil
+	}))
+	require.Equal(t, []bool{true, true, false, false}, late)
+	st := k.Stats()
+	require.Equal(t, uint64(2), st.Late)
+	require.Equal(t, 150*time.Nanosecond, st.MaxLateness)
+
+	k.output(0, 890)
+	require.Equal(t, []uint64{890}, ids(t, s))
+	require.Equal(t, uint64(3), k.Stats().Late)
+	require.Equal(t, 150*time.Nanosecond, k.Stats().MaxLateness)
+
+	require.NoError(t, s.Close())
+	k.output(0, 1) // of the ring whose last was late
+	k.output(1, 1)
+	require.NoError(t, k.ForEach(func(ev Event) error {
+		require.False(t, ev.Late(), "what is not ordered is not late")
+		return nil
+	}))
+}
+
+func TestFlushDeliversEverything(t *testing.T) {
+	k := newFake(t, 2, Options{})
+	s := k.slack(1000)
+	k.output(0, 990, 995)
+	k.output(1, 991, 999)
+	require.Empty(t, ids(t, s))
+	var got []uint64
+	take := func(ev Event) error { got = append(got, id(t, ev)); return nil }
+	require.NoError(t, s.Flush(take))
+	require.Equal(t, []uint64{990, 991, 995, 999}, got)
+	require.NoError(t, s.Flush(never))
+
+	// An older one that comes then, behind its ring's last, is late and nothing worse: it waits in its
+	// ring, as the watermark has gone back, and nobody frees it meanwhile.
+	k.output(0, 993)
+	require.Empty(t, ids(t, s))
+	require.Equal(t, uint64(recordSize), k.w[0].Head()-k.w[0].Tail())
+	k.clock.Store(1093)
+	got = nil
+	require.NoError(t, s.ForEach(func(ev Event) error { require.True(t, ev.Late()); return take(ev) }))
+	require.Equal(t, []uint64{993}, got)
+
+	k.output(1, 1090)
+	require.Equal(t, errTest, s.Flush(func(Event) error { return errTest }))
+	require.NoError(t, s.Flush(never), "it was consumed")
+}
+
+func TestLossInAStream(t *testing.T) {
+	k := newFake(t, 2, Options{})
+	s := k.stream()
+	n := uint64(k.fill(0, 1000))
+	require.Len(t, ids(t, s), int(n))
+	k.output(1, 4000, 5000, 6000)
+	k.output(0, 5500) // reports the loss
+	var recs []Record
+	require.NoError(t, s.ForEach(func(ev Event) error { recs = append(recs, ev.Record()); return nil }))
+	require.Len(t, recs, 5)
+	require.Equal(t, Record{Kind: KindLost, CPU: firstCPU, Time: 5500, Lost: 1, After: 999 + n}, recs[2])
+	require.Equal(t, []uint64{4000, 5000, 5500, 5500, 6000},
+		[]uint64{recs[0].Time, recs[1].Time, recs[2].Time, recs[3].Time, recs[4].Time})
+	require.Equal(t, KindSample, recs[3].Kind)
+	require.Equal(t, uint64(1), k.Stats().Total().Lost)
+}
+
+// A time more than a second ahead of the clock cannot be: such an event would hold up all that follow.
+func TestTimeInTheFutureIsCorrupt(t *testing.T) {
+	const second = uint64(time.Second)
+	k := newFake(t, 1, Options{})
+	s := k.slack(5 * second)
+	k.output(0, second, 6*second, 6*second+1, 2*second)
+	var errs []error
+	require.NoError(t, s.Flush(func(ev Event) error { errs = append(errs, ev.Err()); return nil }))
+	require.Len(t, errs, 4)
+	var corrupt *CorruptError
+	require.True(t, errors.As(errs[3], &corrupt), "%v", errs)
+	require.Equal(t, CorruptError{CPU: firstCPU, Offset: 2 * recordSize, Skipped: recordSize, Reason: "time lies in the future"}, *corrupt)
+	require.Equal(t, k.w[0].Head(), k.w[0].Tail())
+}
+
+func TestOrderOptions(t *testing.T) {
+	k := newFake(t, 1, Options{})
+	_, err := k.Ordered(OrderOptions{Mode: Slack(-1)})
+	require.ErrorContains(t, err, "slack is -1ns: must not be negative")
+	s, err := k.Ordered(OrderOptions{})
+	require.NoError(t, err)
+	require.Equal(t, Slack(time.Millisecond), s.Mode())
+	require.Equal(t, "slack 1ms", s.Mode().String())
+	s.Close()
+	require.Equal(t, "slack 0s", k.stream().Mode().String())
+}
+
+// Closing a stream gives its rings back as they are, with what it has not delivered.
+func TestCloseOfAStream(t *testing.T) {
+	k := newFake(t, 2, Options{})
+	s := k.slack(1000)
+	k.output(0, 100, 950, 940)
+	k.output(1, 930)
+	require.Equal(t, []uint64{100}, ids(t, s))
+	require.NoError(t, s.Close())
+	require.NoError(t, s.Close())
+	require.Equal(t, os.ErrClosed, s.ForEach(never))
+	require.Equal(t, []uint64{950, 940, 930}, ids(t, k.Reader))
+	require.Zero(t, k.freed.Load())
+	next := k.stream()
+	k.output(0, 960)
+	require.Equal(t, []uint64{960}, ids(t, next))
+	require.NoError(t, s.Close(), "of the old one")
+	require.ErrorIs(t, k.rings[0].ForEach(never), ErrBusy, "the new one still holds the rings")
+}
+
+func TestCloseOfAStreamWithinItsPass(t *testing.T) {
+	k := newFake(t, 2, Options{})
+	s := k.stream()
+	k.output(0, 1, 3)
+	k.output(1, 2)
+	n := 0
+	require.Equal(t, os.ErrClosed, s.ForEach(func(ev Event) error {
+		n++
+		require.NoError(t, s.Close())
+		require.ErrorIs(t, k.ForEach(never), ErrBusy, "the pass has not ended")
+		require.Equal(t, uint64(1), id(t, ev))
+		return nil
+	}))
+	require.Equal(t, 1, n)
+	require.ElementsMatch(t, []uint64{2, 3}, ids(t, k.Reader), "nothing is lost")
+	require.NoError(t, k.stream().Close())
+}
+
+// An event that lies behind a later one of its ring, which is gone, is not
+// lost when the stream ends before it was delivered.
+func TestCloseOfAStreamKeepsAnEarlyEvent(t *testing.T) {
+	k := newFake(t, 2, Options{})
+	s := k.stream()
+	k.output(0, 100)
+	require.Equal(t, []uint64{100}, ids(t, s))
+	k.output(1, 40)
+	k.output(0, 50)
+	require.NoError(t, s.ForEach(func(ev Event) error {
+		require.Equal(t, uint64(40), id(t, ev))
+		return Stop
+	}))
+	require.NoError(t, s.Close())
+	require.Equal(t, []uint64{50}, ids(t, k.Reader))
+}
+
+// What a round leaves unread is read by the next, though corrupt memory came between.
+func TestStreamGoesOnBehindCorruptMemory(t *testing.T) {
+	k := newFake(t, 2, Options{})
+	s := k.stream()
+	k.output(0, 10)
+	k.output(1, 5, 20, 40)
+	k.w[0].PutHeader(ringtest.TypeSample, 4, 48)
+	require.Equal(t, []uint64{5, 10, ^uint64(10), 20, 40}, ids(t, s))
+	k.output(0, 50)
+	require.Equal(t, []uint64{50}, ids(t, s))
+	require.Equal(t, uint64(1), k.Stats().Total().Corrupt)
+}

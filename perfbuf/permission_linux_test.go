@@ -1,0 +1,105 @@
+package perfbuf
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"runtime"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// withCaps calls f with the effective capabilities that keep leaves over, on a thread that ends with it.
+func withCaps(t *testing.T, keep func(caps uint64) uint64, f func()) {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlock: the thread is not to be used again
+		hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+		var data [2]unix.CapUserData
+		err := unix.Capget(&hdr, &data[0])
+		if err == nil {
+			left := keep(uint64(data[1].Effective)<<32 | uint64(data[0].Effective))
+			data[0].Effective, data[1].Effective = uint32(left), uint32(left>>32)
+			err = unix.Capset(&hdr, &data[0])
+		}
+		if err == nil {
+			f()
+		}
+		done <- err
+	}()
+	require.NoError(t, <-done)
+}
+
+// explained calls explain with just these capabilities, of those that the test has.
+func explained(t *testing.T, ringBytes int, caps ...uint) (e *PermissionError, had uint64) {
+	want := uint64(0)
+	for _, c := range caps {
+		want |= 1 << c
+	}
+	withCaps(t, func(caps uint64) uint64 { had = caps & want; return had }, func() {
+		errors.As(explain(fmt.Errorf("perfbuf.Open: %w", syscall.EPERM), ringBytes), &e)
+	})
+	require.NotNil(t, e)
+	require.ErrorIs(t, e, fs.ErrPermission)
+	require.ErrorIs(t, e, syscall.EPERM)
+	require.Equal(t, os.Geteuid(), e.UID)
+	require.ErrorContains(t, e, fmt.Sprintf("perfbuf.Open: operation not permitted: uid %d ", e.UID))
+	return e, had
+}
+
+func TestPermissionWithoutCapabilities(t *testing.T) {
+	e, _ := explained(t, 1<<20)
+	require.Equal(t, []string{"CAP_BPF", "CAP_PERFMON"}, e.Missing)
+	require.ErrorContains(t, e, "lacks CAP_BPF and CAP_PERFMON")
+	require.ErrorContains(t, e, fmt.Sprintf("kernel.perf_event_paranoid is %d", e.Paranoid))
+	require.ErrorContains(t, e, "setcap cap_bpf,cap_perfmon+ep")
+	require.NotEqual(t, -100, e.Paranoid, "/proc is there")
+	require.NotEqual(t, -1, e.MlockKB)
+}
+
+func TestPermissionNamesWhatIsMissing(t *testing.T) {
+	e, had := explained(t, 1<<20, unix.CAP_BPF)
+	if had == 0 {
+		t.Skip("takes CAP_BPF")
+	}
+	require.Equal(t, []string{"CAP_PERFMON"}, e.Missing)
+	require.ErrorContains(t, e, "lacks CAP_PERFMON (")
+}
+
+func TestPermissionToLockMemory(t *testing.T) {
+	e, had := explained(t, 1<<20, unix.CAP_BPF, unix.CAP_PERFMON)
+	if had != 1<<unix.CAP_BPF|1<<unix.CAP_PERFMON {
+		t.Skip("takes CAP_BPF and CAP_PERFMON")
+	}
+	require.Equal(t, []string{"CAP_IPC_LOCK"}, e.Missing)
+	require.ErrorContains(t, e, "1024 KiB per CPU exceed")
+	require.ErrorContains(t, e, fmt.Sprintf("kernel.perf_event_mlock_kb is %d", e.MlockKB))
+}
+
+func TestPermissionWithAllCapabilities(t *testing.T) {
+	e, had := explained(t, 1<<20, unix.CAP_SYS_ADMIN, unix.CAP_IPC_LOCK)
+	if had != 1<<unix.CAP_SYS_ADMIN|1<<unix.CAP_IPC_LOCK {
+		t.Skip("takes CAP_SYS_ADMIN and CAP_IPC_LOCK")
+	}
+	require.Empty(t, e.Missing)
+	require.ErrorContains(t, e, "a sandbox forbids it")
+	e, _ = explained(t, 0, unix.CAP_SYS_ADMIN) // before any ring is mapped
+	require.Empty(t, e.Missing)
+}
+
+func TestOtherErrorsAreExplained(t *testing.T) {
+	for errno, want := range map[syscall.Errno]string{
+		syscall.EMFILE: "raise the limit", syscall.ENFILE: "raise the limit", syscall.ENOMEM: "4096 bytes per CPU: choose a smaller Options.RingBytes",
+		syscall.ENOSYS: "CONFIG_PERF_EVENTS", syscall.EOPNOTSUPP: "CONFIG_PERF_EVENTS",
+	} {
+		err := explain(fmt.Errorf("perfbuf.Open: %w", errno), 4096)
+		require.ErrorContains(t, err, want)
+		require.ErrorIs(t, err, errno)
+	}
+	plain := fmt.Errorf("perfbuf.Open: %w", syscall.EBADF)
+	require.Equal(t, plain, explain(plain, 4096))
+}

@@ -1,0 +1,164 @@
+package perfbuf
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// bell is an eventfd inside an epoll descriptor, as libbpf has perf events in one.
+type bell struct{ epoll, event int }
+
+func newBell(t *testing.T) bell {
+	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	require.NoError(t, err)
+	event, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	require.NoError(t, err)
+	t.Cleanup(func() { unix.Close(epoll); unix.Close(event) })
+	// Edge-triggered: like perf_poll, it reports each wake-up once.
+	require.NoError(t, unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, event, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: int32(event)}))
+	return bell{epoll, event}
+}
+
+func (b bell) ring() { unix.Write(b.event, []byte{1, 0, 0, 0, 0, 0, 0, 0}) }
+
+// asked tells a test what a poller asks, and answers.
+type asked struct {
+	p        *filePoller
+	question chan bool // woken
+	answer   chan bool
+	result   chan error
+}
+
+func (b bell) poller(t *testing.T) *asked {
+	p, err := newFilePoller(b.epoll)
+	require.NoError(t, err)
+	t.Cleanup(p.close)
+	a := &asked{p: p, question: make(chan bool), answer: make(chan bool), result: make(chan error, 1)}
+	p.ready = func(woken bool) bool { a.question <- woken; return <-a.answer }
+	return a
+}
+
+func (a *asked) wait(deadline time.Time) { go func() { a.result <- a.p.wait(deadline) }() }
+
+func TestFilePollerAsksBeforeItBlocks(t *testing.T) {
+	a := newBell(t).poller(t)
+	for range 2 {
+		a.wait(time.Time{})
+		require.False(t, <-a.question, "not woken yet")
+		a.answer <- true
+		require.NoError(t, <-a.result)
+	}
+}
+
+func TestFilePollerAsksAfterEachWakeUp(t *testing.T) {
+	b := newBell(t)
+	a := b.poller(t)
+	a.wait(time.Time{})
+	require.False(t, <-a.question)
+	a.answer <- false
+	for _, enough := range []bool{false, false, true} {
+		b.ring()
+		require.True(t, <-a.question)
+		a.answer <- enough
+	}
+	require.NoError(t, <-a.result)
+	a.wait(time.Time{})
+	require.False(t, <-a.question, "another wait begins anew")
+	a.answer <- true
+	require.NoError(t, <-a.result)
+}
+
+// A wake-up while the heads are being looked at must not be missed.
+func TestFilePollerRemembersAWakeUpDuringTheQuestion(t *testing.T) {
+	b := newBell(t)
+	a := b.poller(t)
+	a.wait(time.Time{})
+	require.False(t, <-a.question)
+	b.ring()
+	a.answer <- false
+	require.True(t, <-a.question)
+	a.answer <- true
+	require.NoError(t, <-a.result)
+}
+
+func TestFilePollerEnds(t *testing.T) {
+	for name, c := range map[string]struct {
+		end  func(*filePoller)
+		want error
+	}{
+		"interrupt": {(*filePoller).interrupt, os.ErrDeadlineExceeded},
+		"close":     {(*filePoller).close, os.ErrClosed},
+	} {
+		a := newBell(t).poller(t)
+		a.wait(time.Time{})
+		require.False(t, <-a.question)
+		a.answer <- false
+		c.end(a.p)
+		require.ErrorIs(t, <-a.result, c.want, name)
+	}
+	a := newBell(t).poller(t)
+	require.ErrorIs(t, a.p.wait(time.Unix(1, 0)), os.ErrDeadlineExceeded)
+	a.p.close()
+	require.Equal(t, os.ErrClosed, a.p.wait(time.Time{}))
+}
+
+// The poller's descriptor is its own: libbpf closes the one that it was made of.
+func TestFilePollerDuplicatesItsDescriptor(t *testing.T) {
+	b := newBell(t)
+	a := b.poller(t)
+	spare, err := unix.FcntlInt(uintptr(b.epoll), unix.F_DUPFD_CLOEXEC, 0)
+	require.NoError(t, err)
+	p, err := newFilePoller(spare)
+	require.NoError(t, err)
+	p.close()
+	_, err = unix.FcntlInt(uintptr(spare), unix.F_GETFD, 0)
+	require.NoError(t, err, "closed what is not its own")
+	require.NoError(t, unix.Close(spare))
+	a.p.close()
+
+	_, err = newFilePoller(-1)
+	require.ErrorIs(t, err, unix.EBADF)
+	plain, err := os.CreateTemp(t.TempDir(), "")
+	require.NoError(t, err)
+	defer plain.Close()
+	_, err = newFilePoller(int(plain.Fd()))
+	require.ErrorContains(t, err, "runtime poller")
+}
+
+// A Reader with the poller that it has in earnest.
+func TestReaderWaitsWithTheFilePoller(t *testing.T) {
+	b := newBell(t)
+	k := newFake(t, 1, Options{})
+	p, err := newFilePoller(b.epoll)
+	require.NoError(t, err)
+	p.ready = k.ready
+	k.Reader.poll = p
+	done := make(chan error, 1)
+	wait := func(ctx context.Context) { go func() { done <- k.Wait(ctx) }() }
+
+	wait(t.Context())
+	k.output(0, 1)
+	b.ring()
+	require.NoError(t, <-done)
+	require.Equal(t, []uint64{1}, ids(t, k.Reader))
+
+	ctx, cancel := context.WithCancelCause(t.Context())
+	wait(ctx)
+	cancel(errTest)
+	require.Equal(t, errTest, <-done)
+
+	wait(t.Context())
+	k.output(0, 2)
+	b.ring()
+	require.NoError(t, <-done, "the deadline of the cancelled context is gone")
+	ids(t, k.Reader)
+
+	wait(t.Context())
+	require.NoError(t, k.Close())
+	require.Equal(t, os.ErrClosed, <-done)
+}
