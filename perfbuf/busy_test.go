@@ -68,6 +68,9 @@ func never(Event) error { panic("called") }
 func TestOpenStreamHoldsItsRings(t *testing.T) {
 	k := newFake(t, 2, Options{})
 	s := k.stream()
+	require.ErrorIs(t, k.ForEach(never), ErrBusy, "said of empty rings too")
+	require.ErrorIs(t, k.Wait(t.Context()), ErrBusy)
+	require.ErrorIs(t, k.Run(t.Context(), never), ErrBusy)
 	k.output(1, 1)
 	require.ErrorContains(t, k.rings[1].ForEach(never), "Ordered stream holds all rings")
 	require.ErrorIs(t, k.ForEach(never), ErrBusy)

@@ -49,7 +49,7 @@ func TestCloseWithinAPass(t *testing.T) {
 
 // The result of f goes before the closing.
 func TestCloseAndStopWithinAPass(t *testing.T) {
-	for want, result := range map[error]error{nil: Stop, errTest: errTest} {
+	for want, result := range map[error]error{nil: ErrStop, errTest: errTest} {
 		k := newFake(t, 1, Options{})
 		k.output(0, 1, 2)
 		require.Equal(t, want, k.ForEach(func(Event) error {

@@ -81,7 +81,7 @@ func TestHighWaterAndUsed(t *testing.T) {
 	k.output(1, 1, 2, 3)
 	require.Equal(t, 3*recordSize, k.rings[1].Used())
 	require.Equal(t, 0, k.Stats().Rings[1].HighWater, "no pass has seen it")
-	require.NoError(t, k.ForEach(func(Event) error { return Stop }))
+	require.NoError(t, k.ForEach(func(Event) error { return ErrStop }))
 	k.output(1, 4)
 	s := k.Stats()
 	require.Equal(t, 3*recordSize, s.Rings[1].HighWater)

@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// Stop ends a pass, fold or run early without an error, when the user's
+// ErrStop ends a pass, fold or run early without an error, when the user's
 // function returns it: the call stops after that event and returns nil.
-var Stop = errors.New("perfbuf: stop")
+var ErrStop = errors.New("perfbuf: stop")
 
 // ErrBusy is returned when something is already reading what a call wants to
 // read: another goroutine, the very function that the events are handed to, or an [Ordered] stream,
@@ -17,7 +17,9 @@ var ErrBusy = errors.New("perfbuf: ring is being read already")
 // errBreak is how iterators learn that their loop has ended.
 var errBreak = errors.New("perfbuf: break")
 
-var busyPass = fmt.Errorf("%w: by another goroutine or by the function that events are handed to: a Reader has one pass at a time", ErrBusy)
+var errBusyPass = fmt.Errorf("%w: by another goroutine or by the function that events are handed to: a Reader has one pass at a time", ErrBusy)
+
+var errOrdering = fmt.Errorf("%w: an Ordered stream holds all rings: read through it, or close it first", ErrBusy)
 
 // CorruptError describes ring memory that could not be read. Reading went on
 // at the end of what was published then, where the next record begins.

@@ -59,7 +59,7 @@ func (e Event) CPU() int { return e.ring.cpu }
 // Time is when the event was output, in ns of CLOCK_MONOTONIC (as
 // bpf_ktime_get_ns), taken by the kernel as PERF_SAMPLE_TIME. A loss has the time of the
 // sample that reported it, which is just after. It is 0 under
-// [Options.NoTime], and the time of the event before for KindCorrupt.
+// [Options.NoTime]. For KindCorrupt it is the time of an event before.
 func (e Event) Time() uint64 { return e.rec.Time }
 
 // Late reports that an [Ordered] stream had already delivered an event with a

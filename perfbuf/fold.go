@@ -12,7 +12,7 @@ import "iter"
 // on the way. If f returns an error, panics or calls runtime.Goexit, the fold
 // ends there, with the tail stored: the event that f had counts as consumed, those after it wait for the next call.
 //
-// TryFold returns f's error, or nil if that is [Stop]; os.ErrClosed if the
+// TryFold returns f's error, or nil if that is [ErrStop]; os.ErrClosed if the
 // reader was closed, before the call or during it; and [ErrBusy], having called f or not, where something else is reading
 // what it comes to, f itself included. No lock is held while f runs, and f may close the reader. It allocates nothing.
 func TryFold[A any](src Source, acc A, f func(acc A, ev Event) (A, error)) (A, error) {
@@ -28,7 +28,7 @@ func TryFold[A any](src Source, acc A, f func(acc A, ev Event) (A, error)) (A, e
 		}
 		var err error
 		if acc, err = f(acc, ev); err != nil {
-			if err == Stop {
+			if err == ErrStop {
 				err = nil
 			}
 			return acc, err
@@ -80,7 +80,7 @@ func each(p *pass, f func(Event) error) error {
 		if !ok {
 			return p.err
 		}
-		if err := f(ev); err == Stop {
+		if err := f(ev); err == ErrStop {
 			return nil
 		} else if err != nil {
 			return err

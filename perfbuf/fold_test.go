@@ -10,10 +10,10 @@ import (
 // endings are the ways in which a pass ends. Each calls f, and gives up when
 // that returns false.
 var endings = map[string]func(t *testing.T, src Source, f func(Event) bool){
-	"Stop": func(t *testing.T, src Source, f func(Event) bool) {
+	"ErrStop": func(t *testing.T, src Source, f func(Event) bool) {
 		n, err := TryFold(src, 0, func(n int, ev Event) (int, error) {
 			if !f(ev) {
-				return n + 1, Stop
+				return n + 1, ErrStop
 			}
 			return n + 1, nil
 		})
@@ -30,10 +30,10 @@ var endings = map[string]func(t *testing.T, src Source, f func(Event) bool){
 		require.Equal(t, errTest, err)
 		require.Equal(t, 99, n, "what f returned with the error")
 	},
-	"ForEach and Stop": func(t *testing.T, src Source, f func(Event) bool) {
+	"ForEach and ErrStop": func(t *testing.T, src Source, f func(Event) bool) {
 		require.NoError(t, forEach(src, func(ev Event) error {
 			if !f(ev) {
-				return Stop
+				return ErrStop
 			}
 			return nil
 		}))

@@ -84,7 +84,7 @@ func TestKernelAllocations(t *testing.T) {
 			one := func(ev perfbuf.Event) error {
 				sum += ev.Time() + uint64(len(ev.Bytes())) + uint64(ev.CPU()) + ev.Lost()
 				if n++; n%batch == 0 {
-					return perfbuf.Stop
+					return perfbuf.ErrStop
 				}
 				return nil
 			}

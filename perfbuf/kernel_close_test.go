@@ -57,7 +57,7 @@ func TestKernelUseAfterClose(t *testing.T) {
 	ring := r.Rings()[0]
 	s := ordered(t, r)
 	e.Emit(ring.CPU(), 10, 24)
-	require.NoError(t, s.ForEach(func(perfbuf.Event) error { return perfbuf.Stop }))
+	require.NoError(t, s.ForEach(func(perfbuf.Event) error { return perfbuf.ErrStop }))
 	require.Equal(t, 9*recordSize(24), ring.Used())
 	require.NoError(t, r.Close())
 	require.NoError(t, r.Close())
@@ -98,7 +98,7 @@ func TestKernelUseAfterOrderedClose(t *testing.T) {
 		require.ErrorIs(t, err, perfbuf.ErrBusy)
 		require.ErrorIs(t, r.ForEach(nothing), perfbuf.ErrBusy)
 		require.ErrorIs(t, r.Rings()[0].ForEach(nothing), perfbuf.ErrBusy)
-		require.NoError(t, s.ForEach(func(ev perfbuf.Event) error { l.add(ev); return perfbuf.Stop }))
+		require.NoError(t, s.ForEach(func(ev perfbuf.Event) error { l.add(ev); return perfbuf.ErrStop }))
 		require.NoError(t, s.Close())
 		require.NoError(t, s.Close())
 		requireClosed(t, s)

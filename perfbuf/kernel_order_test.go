@@ -78,7 +78,7 @@ func TestKernelOrderBacklog(t *testing.T) {
 		require.NoError(t, s.ForEach(func(ev perfbuf.Event) error {
 			if n++; n == 50 {
 				check(ev)
-				return perfbuf.Stop
+				return perfbuf.ErrStop
 			}
 			return check(ev)
 		}))

@@ -38,7 +38,7 @@ func TestKernelPayloads(t *testing.T) {
 		},
 		"one by one": func(t *testing.T, r *perfbuf.Reader, _ *perfbuf.Ordered, l *ledger) {
 			for range r.Rings() {
-				require.NoError(t, r.ForEach(func(ev perfbuf.Event) error { l.add(ev); return perfbuf.Stop }))
+				require.NoError(t, r.ForEach(func(ev perfbuf.Event) error { l.add(ev); return perfbuf.ErrStop }))
 			}
 		},
 		"ring events": func(t *testing.T, r *perfbuf.Reader, _ *perfbuf.Ordered, l *ledger) {
@@ -120,7 +120,7 @@ func TestKernelStopEarly(t *testing.T) {
 		n, err := perfbuf.TryFold(r, 0, func(n int, ev perfbuf.Event) (int, error) {
 			l.add(ev)
 			if n == 6 {
-				return 7, perfbuf.Stop
+				return 7, perfbuf.ErrStop
 			}
 			return n + 1, nil
 		})

@@ -75,7 +75,7 @@ func TestKernelStreams(t *testing.T) {
 		require.NoError(t, src.Run(t.Context(), func(ev perfbuf.Event) error {
 			l.add(ev)
 			if got++; got == total {
-				return perfbuf.Stop
+				return perfbuf.ErrStop
 			}
 			return nil
 		}))

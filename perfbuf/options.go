@@ -16,6 +16,7 @@ type Options struct {
 	RingBytes int
 
 	// TotalBytes sets RingBytes from a budget for all rings together, rounding down. Set one of the two.
+	// Reader.Options has it as 0, and RingBytes as it came out.
 	TotalBytes int
 
 	// CPUs are the CPUs to read. The default, nil, is all that are online at the time of Open.
@@ -76,7 +77,7 @@ func (o Options) effective(n int) (Options, error) {
 		o.RingBytes = defaultRingBytes
 	}
 	o.RingBytes = max(page, 1<<bits.Len(uint(o.RingBytes-1)))
-	o.TotalBytes = n * o.RingBytes
+	o.TotalBytes = 0 // has done its work
 
 	w := &o.Wakeup
 	switch {

@@ -18,34 +18,37 @@ func TestEffectiveOptions(t *testing.T) {
 		in   Options
 		want Options
 	}{
-		"defaults":                {4, o{}, o{RingBytes: 256 << 10, TotalBytes: 1 << 20, Wakeup: each}},
-		"one byte is a page":      {2, o{RingBytes: 1}, o{RingBytes: page, TotalBytes: 2 * page, Wakeup: each}},
-		"a page":                  {1, o{RingBytes: page}, o{RingBytes: page, TotalBytes: page, Wakeup: each}},
-		"up to a power of two":    {1, o{RingBytes: page + 1}, o{RingBytes: 2 * page, TotalBytes: 2 * page, Wakeup: each}},
-		"three pages":             {3, o{RingBytes: 3 * page}, o{RingBytes: 4 * page, TotalBytes: 12 * page, Wakeup: each}},
-		"the largest":             {1, o{RingBytes: 1 << 30}, o{RingBytes: 1 << 30, TotalBytes: 1 << 30, Wakeup: each}},
-		"to the largest":          {1, o{RingBytes: 1<<30 - 1}, o{RingBytes: 1 << 30, TotalBytes: 1 << 30, Wakeup: each}},
-		"budget, rounded down":    {3, o{TotalBytes: 4 << 20}, o{RingBytes: 1 << 20, TotalBytes: 3 << 20, Wakeup: each}},
-		"budget of a page each":   {5, o{TotalBytes: 5 * page}, o{RingBytes: page, TotalBytes: 5 * page, Wakeup: each}},
-		"budget of nearly two":    {1, o{TotalBytes: 2*page - 1}, o{RingBytes: page, TotalBytes: page, Wakeup: each}},
-		"budget beyond all rings": {2, o{TotalBytes: 1 << 40}, o{RingBytes: 1 << 30, TotalBytes: 2 << 30, Wakeup: each}},
-		"no time, CPUs":           {1, o{NoTime: true, CPUs: []int{3}}, o{NoTime: true, CPUs: []int{3}, RingBytes: 256 << 10, TotalBytes: 256 << 10, Wakeup: each}},
+		"defaults":                {4, o{}, o{RingBytes: 256 << 10, Wakeup: each}},
+		"one byte is a page":      {2, o{RingBytes: 1}, o{RingBytes: page, Wakeup: each}},
+		"a page":                  {1, o{RingBytes: page}, o{RingBytes: page, Wakeup: each}},
+		"up to a power of two":    {1, o{RingBytes: page + 1}, o{RingBytes: 2 * page, Wakeup: each}},
+		"three pages":             {3, o{RingBytes: 3 * page}, o{RingBytes: 4 * page, Wakeup: each}},
+		"the largest":             {1, o{RingBytes: 1 << 30}, o{RingBytes: 1 << 30, Wakeup: each}},
+		"to the largest":          {1, o{RingBytes: 1<<30 - 1}, o{RingBytes: 1 << 30, Wakeup: each}},
+		"budget, rounded down":    {3, o{TotalBytes: 4 << 20}, o{RingBytes: 1 << 20, Wakeup: each}},
+		"budget of a page each":   {5, o{TotalBytes: 5 * page}, o{RingBytes: page, Wakeup: each}},
+		"budget of nearly two":    {1, o{TotalBytes: 2*page - 1}, o{RingBytes: page, Wakeup: each}},
+		"budget beyond all rings": {2, o{TotalBytes: 1 << 40}, o{RingBytes: 1 << 30, Wakeup: each}},
+		"no time, CPUs":           {1, o{NoTime: true, CPUs: []int{3}}, o{NoTime: true, CPUs: []int{3}, RingBytes: 256 << 10, Wakeup: each}},
 		"each event, no linger": {1, o{Wakeup: Wakeup{Events: 1, Linger: time.Hour}},
-			o{RingBytes: 256 << 10, TotalBytes: 256 << 10, Wakeup: each}},
+			o{RingBytes: 256 << 10, Wakeup: each}},
 		"the default, no linger": {1, o{Wakeup: Wakeup{Linger: time.Hour}},
-			o{RingBytes: 256 << 10, TotalBytes: 256 << 10, Wakeup: each}},
+			o{RingBytes: 256 << 10, Wakeup: each}},
 		"every 2nd event": {1, o{Wakeup: Wakeup{Events: 2}},
-			o{RingBytes: 256 << 10, TotalBytes: 256 << 10, Wakeup: Wakeup{Events: 2, Linger: 10 * time.Millisecond}}},
+			o{RingBytes: 256 << 10, Wakeup: Wakeup{Events: 2, Linger: 10 * time.Millisecond}}},
 		"bytes and linger": {1, o{Wakeup: Wakeup{Bytes: 4096, Linger: time.Second}},
-			o{RingBytes: 256 << 10, TotalBytes: 256 << 10, Wakeup: Wakeup{Bytes: 4096, Linger: time.Second}}},
+			o{RingBytes: 256 << 10, Wakeup: Wakeup{Bytes: 4096, Linger: time.Second}}},
 		"half of the ring": {1, o{RingBytes: 1 << 20, Wakeup: Wakeup{Bytes: 1 << 19}},
-			o{RingBytes: 1 << 20, TotalBytes: 1 << 20, Wakeup: Wakeup{Bytes: 1 << 19, Linger: 10 * time.Millisecond}}},
+			o{RingBytes: 1 << 20, Wakeup: Wakeup{Bytes: 1 << 19, Linger: 10 * time.Millisecond}}},
 		"2^31 events": {1, o{Wakeup: Wakeup{Events: 1 << 31}},
-			o{RingBytes: 256 << 10, TotalBytes: 256 << 10, Wakeup: Wakeup{Events: 1 << 31, Linger: 10 * time.Millisecond}}},
+			o{RingBytes: 256 << 10, Wakeup: Wakeup{Events: 1 << 31, Linger: 10 * time.Millisecond}}},
 	} {
 		got, err := c.in.effective(c.cpus)
 		require.NoError(t, err, name)
 		require.Equal(t, c.want, got, name)
+		again, err := got.effective(c.cpus)
+		require.NoError(t, err, name)
+		require.Equal(t, got, again, "%s: what came out can be used again", name)
 	}
 }
 

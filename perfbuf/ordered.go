@@ -102,8 +102,8 @@ func (r *Reader) Ordered(o OrderOptions) (*Ordered, error) {
 // Mode returns the mode in effect.
 func (s *Ordered) Mode() Mode { return s.mode }
 
-// Close ends the stream and lets the rings go, unread events included. The
-// Reader stays open. It does not block: a running Wait or pass ends with os.ErrClosed. The error is always nil.
+// Close ends the stream and lets the rings go, undelivered events included: the next to read the
+// rings gets those, and perhaps a second time one that came before them out of its ring's order. The Reader stays open. It does not block: a running Wait or pass ends with os.ErrClosed. The error is always nil.
 func (s *Ordered) Close() error {
 	if s.closing.CompareAndSwap(false, true) {
 		close(s.gone)

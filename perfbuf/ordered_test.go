@@ -218,7 +218,7 @@ func TestCloseOfAStreamKeepsAnEarlyEvent(t *testing.T) {
 	k.output(0, 50)
 	require.NoError(t, s.ForEach(func(ev Event) error {
 		require.Equal(t, uint64(40), id(t, ev))
-		return Stop
+		return ErrStop
 	}))
 	require.NoError(t, s.Close())
 	require.Equal(t, []uint64{50}, ids(t, k.Reader))
@@ -235,4 +235,22 @@ func TestStreamGoesOnBehindCorruptMemory(t *testing.T) {
 	k.output(0, 50)
 	require.Equal(t, []uint64{50}, ids(t, s))
 	require.Equal(t, uint64(1), k.Stats().Total().Corrupt)
+}
+
+// Corrupt memory has no time of its own. In a ring that was idle for long it takes the stream's, and is not late.
+func TestCorruptMemoryIsNotLate(t *testing.T) {
+	k := newFake(t, 2, Options{})
+	s := k.stream()
+	k.output(0, 10)
+	k.output(1, 20)
+	require.Equal(t, []uint64{10, 20}, ids(t, s))
+	k.w[0].PutHeader(ringtest.TypeSample, 4, 48)
+	require.NoError(t, s.ForEach(func(ev Event) error {
+		require.Equal(t, KindCorrupt, ev.Kind())
+		require.Equal(t, uint64(20), ev.Time())
+		require.False(t, ev.Late())
+		return nil
+	}))
+	require.Equal(t, uint64(1), k.Stats().Total().Corrupt)
+	require.Zero(t, k.Stats().Late)
 }

@@ -60,7 +60,7 @@ func TestStreamPacesItsPasses(t *testing.T) {
 				if k.Stats().Passes > 0 {
 					require.Equal(t, uint64(pause), clock()-before)
 				}
-				require.NoError(t, s.ForEach(func(Event) error { return Stop }))
+				require.NoError(t, s.ForEach(func(Event) error { return ErrStop }))
 			}
 		})
 	}

@@ -57,9 +57,13 @@ func (r *Reader) begin(p *pass) error {
 	if err := r.enter(); err != nil {
 		return err
 	}
+	if r.ordered() { // said even if the rings are empty
+		r.leave()
+		return errOrdering
+	}
 	if !r.passing.CompareAndSwap(false, true) {
 		r.leave()
-		return busyPass
+		return errBusyPass
 	}
 	p.reader, p.whole = r, true
 	p.rest = r.fullestFirst()

@@ -38,7 +38,7 @@ func TestKeptSlicesArePoisoned(t *testing.T) {
 						require.Equal(t, whole, ev.Record().Data)
 						kept = append(kept, head, tail, ev.Bytes())
 						if n++; stop && n == 2 {
-							return Stop
+							return ErrStop
 						}
 						return nil
 					}))

@@ -63,6 +63,9 @@ func (r *Reader) leave() {
 	}
 }
 
+// ordered reports whether an Ordered stream holds the rings: all of them, if any.
+func (r *Reader) ordered() bool { return r.rings[0].owner.Load() == ordering }
+
 // Rings returns the rings, by CPU number. The slice is the caller's.
 func (r *Reader) Rings() []*Ring { return append([]*Ring(nil), r.rings...) }
 
@@ -91,12 +94,12 @@ func (r *Reader) Close() error {
 
 // ForEach calls f for every event that the rings hold now, without waiting,
 // the fullest ring first. See [TryFold]. If f returns an error,
-// ForEach stops and returns it, or nil if it is [Stop].
+// ForEach stops and returns it, or nil if it is [ErrStop].
 func (r *Reader) ForEach(f func(Event) error) error { return forEach(r, f) }
 
 // Run calls f for each event as it comes, ring by ring, until f returns an
 // error, ctx is done or the reader is closed. It returns f's error (nil if
-// that is [Stop]), context.Cause(ctx), os.ErrClosed or [ErrBusy], never nil otherwise.
+// that is [ErrStop]), context.Cause(ctx), os.ErrClosed or [ErrBusy], never nil otherwise.
 func (r *Reader) Run(ctx context.Context, f func(Event) error) error { return run(ctx, r, f) }
 
 // Events iterates over events as they come, ring by ring, waiting in between.
@@ -123,7 +126,7 @@ func run(ctx context.Context, src waiter, f func(Event) error) error {
 		}
 		err := forEach(src, func(ev Event) error {
 			err := f(ev)
-			stopped = err == Stop
+			stopped = err == ErrStop
 			if err == nil && ctx.Err() != nil {
 				err = context.Cause(ctx)
 			}

@@ -61,7 +61,7 @@ func (r *Ring) used(head uint64) uint64 { return min(head-r.raw.Tail(), r.raw.Si
 
 // ForEach calls f for every event that the ring holds now, without waiting.
 // See [TryFold] for the order of things; if f returns an error, ForEach stops and
-// returns it, or nil if it is [Stop]. It returns os.ErrClosed after Close and [ErrBusy] if the ring is being read.
+// returns it, or nil if it is [ErrStop]. It returns os.ErrClosed after Close and [ErrBusy] if the ring is being read.
 func (r *Ring) ForEach(f func(Event) error) error { return forEach(r, f) }
 
 // Events iterates over every event that the ring holds now, without waiting,
@@ -75,7 +75,7 @@ func (r *Ring) claim(as uint32) error {
 		return nil
 	}
 	if r.owner.Load() == ordering {
-		return fmt.Errorf("%w: CPU %d: an Ordered stream holds all rings: read through it, or close it first", ErrBusy, r.cpu)
+		return errOrdering
 	}
 	return fmt.Errorf("%w: CPU %d: by another goroutine or by the function it hands events to: a ring has one reader at a time", ErrBusy, r.cpu)
 }
@@ -95,7 +95,7 @@ func (r *Ring) join(e Event) []byte {
 func (r *Ring) divert(rec *raw.Record) {
 	head := unsafe.Slice((*byte)(rec.Data), rec.First)
 	tail := unsafe.Slice((*byte)(r.raw.Base()), rec.Len-rec.First)
-	r.poison = append(append(make([]byte, 0, rec.Len), head...), tail...)
+	r.poison = append(append(make([]byte, 0, rec.Len+1), head...), tail...) // one more: base below stays inside
 	rec.Data = unsafe.Pointer(unsafe.SliceData(r.poison))
 	r.base = unsafe.Add(rec.Data, rec.First)
 }

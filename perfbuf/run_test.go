@@ -42,7 +42,7 @@ func TestRunReadsEventsAsTheyCome(t *testing.T) {
 		done := waitInBackground(func() error {
 			return r.Run(t.Context(), func(ev Event) error {
 				if got = append(got, id(t, ev)); len(got) == 5 {
-					return Stop
+					return ErrStop
 				}
 				return nil
 			})
@@ -54,7 +54,7 @@ func TestRunReadsEventsAsTheyCome(t *testing.T) {
 		require.Equal(t, seq(1, 3), got)
 		k.output(0, 4, 5, 6)
 		k.poll.wake()
-		require.NoError(t, <-done, "Stop is no error")
+		require.NoError(t, <-done, "ErrStop is no error")
 		require.Equal(t, seq(1, 5), got)
 		require.Equal(t, []uint64{6}, ids(t, r))
 	})

@@ -12,12 +12,12 @@ import (
 // the C struct that the program outputs. Its zero value is not usable: see [ViewOf].
 type View[T any] struct{ ok bool }
 
-// ViewOf makes a View of T. It fails if T holds pointers of any sort (slices,
-// strings, maps, interfaces), which bytes from a ring must never become. T is laid out by
-// Go's rules: a C struct with implicit padding needs the same padding fields in T.
+// ViewOf makes a View of T. It fails unless T is made of numbers, arrays and
+// structs alone: bytes from a ring must never become pointers (slices, strings, maps, interfaces), nor a bool other than
+// 0 and 1. T is laid out by Go's rules: a C struct with padding that Go would not have needs it as fields of T.
 func ViewOf[T any]() (View[T], error) {
 	if t := reflect.TypeFor[T](); !plain(t) {
-		return View[T]{}, fmt.Errorf("perfbuf.ViewOf: %v holds pointers: use fixed-size numbers, arrays and structs of them", t)
+		return View[T]{}, fmt.Errorf("perfbuf.ViewOf: %v is not made of numbers alone: use fixed-size numbers, arrays and structs of them", t)
 	}
 	return View[T]{ok: true}, nil
 }
@@ -48,10 +48,10 @@ func (v View[T]) Load(e Event) (value T, ok bool) {
 	return value, true
 }
 
-// plain reports whether values of t hold no pointers.
+// plain reports whether any bytes make a value of t: not so with pointers, nor with bool.
 func plain(t reflect.Type) bool {
 	switch t.Kind() {
-	case reflect.Bool, reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
 		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr,
 		reflect.Float32, reflect.Float64, reflect.Complex64, reflect.Complex128:
 		return true

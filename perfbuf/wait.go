@@ -24,7 +24,7 @@ type poller interface {
 // It returns nil at once if the rings hold as much as the wake-up policy wants
 // (see [Wakeup]: by default any event), and otherwise when the kernel wakes it
 // or events have waited for the linger time. Errors are context.Cause(ctx), which goes
-// before everything else, os.ErrClosed, and [ErrBusy] if another goroutine waits already.
+// before everything else, os.ErrClosed, and [ErrBusy] if another goroutine waits already or an [Ordered] stream holds the rings.
 // No thread is blocked meanwhile: the goroutine is parked on libbpf's epoll
 // descriptor (perf_buffer__epoll_fd) in the Go runtime's poller.
 func (r *Reader) Wait(ctx context.Context) error { return r.wait(ctx, nil, 0) }
@@ -39,6 +39,9 @@ func (r *Reader) wait(ctx context.Context, by *Ordered, atMost time.Duration) er
 		return err
 	}
 	defer r.leave()
+	if by == nil && r.ordered() {
+		return errOrdering
+	}
 	if !r.waiting.CompareAndSwap(false, true) {
 		return fmt.Errorf("%w: another goroutine waits for this Reader", ErrBusy)
 	}

@@ -22,6 +22,7 @@ remove_root() {
 if [ "${1:-}" != inside ]; then
 	[ "$(id -u)" = 0 ] || die "needs root"
 	mkdir -p "$fresh"
+	: >"$fresh/go.mod" # Go's ./... stops at a module: Debian brings Go files along
 	exec 9>"$fresh/lock"
 	flock -n 9 || die "another one is running"
 	trap remove_root EXIT

@@ -153,7 +153,7 @@ func (f *follower) event(ev perfbuf.Event) error {
 		return err
 	}
 	if f.full() {
-		return perfbuf.Stop
+		return perfbuf.ErrStop
 	}
 	return nil
 }

@@ -101,6 +101,9 @@ func (m *Merger) Next() *Item {
 	it := m.rings[i].take()
 	m.tree.replace(m.due(i))
 	m.out = i
+	if it.Kind == raw.Corrupt {
+		it.Key = max(it.Key, m.last) // it has no time of its own, so it cannot be late
+	}
 	it.Late = it.Key < m.last || it.Kind == raw.Sample && it.Time != it.Key
 	m.last = max(m.last, it.Key)
 	return it
