@@ -6,12 +6,12 @@ import (
 	"syscall"
 )
 
-// ErrUnsupported is returned by every call when the program was built without
-// cgo, or for another system than Linux.
+// ErrUnsupported is returned by every call when the program was built without cgo, or for another
+// system than Linux.
 var ErrUnsupported = fmt.Errorf("ringfold: perf_buffer needs Linux and a build with cgo (CGO_ENABLED=1): %w", errors.ErrUnsupported)
 
-// Error is a failed libbpf call. errors.Is sees through it to the errno, and
-// by way of that to fs.ErrPermission and its like.
+// Error is a failed libbpf call. errors.Is sees through it to the errno, and by way of that to
+// fs.ErrPermission and its like.
 type Error struct {
 	Call  string        // the libbpf function
 	Errno syscall.Errno // 0 if libbpf gave none

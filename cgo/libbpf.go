@@ -50,16 +50,16 @@ func failed(call string, err error) error {
 	return &Error{Call: call, Errno: errno}
 }
 
-// PerfBuffer is a struct perf_buffer. It is not safe for concurrent use, and
-// none of its methods may be called after Free.
+// PerfBuffer is a struct perf_buffer. It is not safe for concurrent use, and none of its methods
+// may be called after Free.
 type PerfBuffer struct {
 	pb *C.struct_perf_buffer
 }
 
-// New calls perf_buffer__new: one ring of pages pages per online CPU, RAW
-// samples without a time, a wake-up on every event, and the ring's perf event
-// stored in the map under its CPU's number. libbpf keeps mapFD without
-// duplicating it: it must stay open until Free. pages must be a power of two.
+// New calls perf_buffer__new: one ring of pages pages per online CPU, RAW samples without a time, a
+// wake-up on every event, and the ring's perf event stored in the map under its CPU's number.
+// libbpf keeps mapFD without duplicating it: it must stay open until Free. pages must be a power of
+// two.
 func New(mapFD, pages int) (*PerfBuffer, error) {
 	pb, err := C.perf_buffer__new(C.int(mapFD), C.size_t(pages), nil, nil, nil, nil)
 	if pb == nil {
@@ -68,11 +68,10 @@ func New(mapFD, pages int) (*PerfBuffer, error) {
 	return &PerfBuffer{pb}, nil
 }
 
-// NewRaw calls perf_buffer__new_raw: one ring of pages pages for each CPU in
-// cpus, in that order, its perf event opened with attr and stored in the map
-// under the key of the same index. An offline CPU fails the whole call with
-// ENODEV. libbpf keeps mapFD without duplicating it: it must stay open until
-// Free. pages must be a power of two.
+// NewRaw calls perf_buffer__new_raw: one ring of pages pages for each CPU in cpus, in that order,
+// its perf event opened with attr and stored in the map under the key of the same index. An offline
+// CPU fails the whole call with ENODEV. libbpf keeps mapFD without duplicating it: it must stay
+// open until Free. pages must be a power of two.
 func NewRaw(mapFD, pages int, attr *unix.PerfEventAttr, cpus, keys []int) (*PerfBuffer, error) {
 	if len(cpus) == 0 || len(cpus) != len(keys) {
 		return nil, fmt.Errorf("perf_buffer__new_raw: %d CPUs and %d map keys: want equally many, at least one", len(cpus), len(keys))
@@ -90,9 +89,8 @@ func NewRaw(mapFD, pages int, attr *unix.PerfEventAttr, cpus, keys []int) (*Perf
 	return &PerfBuffer{pb}, nil
 }
 
-// Free calls perf_buffer__free: it deletes the rings' entries from the map,
-// unmaps the rings and closes their file descriptors. Memory that Buffer
-// returned must not be touched from then on.
+// Free calls perf_buffer__free: it deletes the rings' entries from the map, unmaps the rings and
+// closes their file descriptors. Memory that Buffer returned must not be touched from then on.
 func (p *PerfBuffer) Free() {
 	C.perf_buffer__free(p.pb)
 	p.pb = nil
@@ -104,8 +102,8 @@ func (p *PerfBuffer) EpollFD() int { return int(C.perf_buffer__epoll_fd(p.pb)) }
 // BufferCnt calls perf_buffer__buffer_cnt: the number of rings.
 func (p *PerfBuffer) BufferCnt() int { return int(C.perf_buffer__buffer_cnt(p.pb)) }
 
-// BufferFD calls perf_buffer__buffer_fd: the perf event of ring i, an index
-// below BufferCnt and not a CPU number. The descriptor belongs to libbpf.
+// BufferFD calls perf_buffer__buffer_fd: the perf event of ring i, an index below BufferCnt and not
+// a CPU number. The descriptor belongs to libbpf.
 func (p *PerfBuffer) BufferFD(i int) (int, error) {
 	if err := p.check("perf_buffer__buffer_fd", i); err != nil {
 		return -1, err
@@ -114,10 +112,9 @@ func (p *PerfBuffer) BufferFD(i int) (int, error) {
 	return int(fd), result("perf_buffer__buffer_fd", fd)
 }
 
-// Buffer calls perf_buffer__buffer: the memory of ring i, an index below
-// BufferCnt and not a CPU number. meta is the metadata page (struct
-// perf_event_mmap_page); data is the ring itself, which follows one page
-// later. Both are mapped read-write and shared with the kernel until Free.
+// Buffer calls perf_buffer__buffer: the memory of ring i, an index below BufferCnt and not a CPU
+// number. meta is the metadata page (struct perf_event_mmap_page); data is the ring itself, which
+// follows one page later. Both are mapped read-write and shared with the kernel until Free.
 func (p *PerfBuffer) Buffer(i int) (meta unsafe.Pointer, data []byte, err error) {
 	if err := p.check("perf_buffer__buffer", i); err != nil {
 		return nil, nil, err
@@ -131,8 +128,8 @@ func (p *PerfBuffer) Buffer(i int) (meta unsafe.Pointer, data []byte, err error)
 	return meta, unsafe.Slice((*byte)(unsafe.Add(meta, os.Getpagesize())), int(size)), nil
 }
 
-// check guards calls by index: libbpf takes a size_t but compares it with
-// care only from above, and perf_buffer__buffer(pb, -1) crashes.
+// check guards calls by index: libbpf takes a size_t but compares it with care only from above, and
+// perf_buffer__buffer(pb, -1) crashes.
 func (p *PerfBuffer) check(call string, i int) error {
 	if n := p.BufferCnt(); i < 0 || i >= n {
 		return fmt.Errorf("%s: ring %d of %d: %w", call, i, n, syscall.EINVAL)
@@ -140,8 +137,8 @@ func (p *PerfBuffer) check(call string, i int) error {
 	return nil
 }
 
-// MapUpdate calls bpf_map_update_elem on a map with 4-byte keys and values,
-// as perf event arrays have: key is a CPU, value the file descriptor of a perf event.
+// MapUpdate calls bpf_map_update_elem on a map with 4-byte keys and values, as perf event arrays
+// have: key is a CPU, value the file descriptor of a perf event.
 func MapUpdate(mapFD int, key, value uint32) error {
 	return result("bpf_map_update_elem",
 		C.bpf_map_update_elem(C.int(mapFD), unsafe.Pointer(&key), unsafe.Pointer(&value), C.BPF_ANY))

@@ -1,6 +1,7 @@
 package libbpf
 
-// MapTypePerfEventArray is BPF_MAP_TYPE_PERF_EVENT_ARRAY, the kernel's number for the one map type this project is about.
+// MapTypePerfEventArray is BPF_MAP_TYPE_PERF_EVENT_ARRAY, the kernel's number for the one map type
+// this project is about.
 const MapTypePerfEventArray = 4
 
 // MapInfo is the part of struct bpf_map_info that ringfold looks at.

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kernelClock returns a function that reads CLOCK_MONOTONIC in ns as the
-// kernel has it, that is, as PERF_SAMPLE_TIME and bpf_ktime_get_ns do. In a time namespace the
-// clock that programs see is shifted; /proc says by how much.
+// kernelClock returns a function that reads CLOCK_MONOTONIC in ns as the kernel has it, that is, as
+// PERF_SAMPLE_TIME and bpf_ktime_get_ns do. In a time namespace the clock that programs see is
+// shifted; /proc says by how much.
 func kernelClock() func() uint64 {
 	shift := monotonicShift()
 	return func() uint64 {
@@ -20,8 +20,8 @@ func kernelClock() func() uint64 {
 	}
 }
 
-// monotonicShift is how many ns our time namespace adds to CLOCK_MONOTONIC: 0
-// for nearly everybody, and where the kernel is too old (5.6) to have them.
+// monotonicShift is how many ns our time namespace adds to CLOCK_MONOTONIC: 0 for nearly everybody,
+// and where the kernel is too old (5.6) to have them.
 func monotonicShift() int64 {
 	b, err := os.ReadFile("/proc/self/timens_offsets")
 	if err != nil {

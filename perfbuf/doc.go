@@ -1,9 +1,8 @@
-// Package perfbuf reads BPF perf event arrays
-// (BPF_MAP_TYPE_PERF_EVENT_ARRAY): one ring of memory per CPU, written by the kernel with
-// bpf_perf_event_output, and shared with this process.
+// Package perfbuf reads BPF perf event arrays (BPF_MAP_TYPE_PERF_EVENT_ARRAY): one ring of memory
+// per CPU, written by the kernel with bpf_perf_event_output, and shared with this process.
 //
-// libbpf's perf_buffer sets the rings up. Everything after that is Go: events
-// are read where they lie, without a C call, copy, allocation or channel per event.
+// libbpf's perf_buffer sets the rings up. Everything after that is Go: events are read where they
+// lie, without a C call, copy, allocation or channel per event.
 //
 //	r, err := perfbuf.Open(mapFD, perfbuf.Options{})
 //	if err != nil {
@@ -23,28 +22,29 @@
 //
 // # Ways to read
 //
-// A pass reads what is there now and does not wait: [TryFold], [Fold],
-// [Ring.ForEach], [Reader.ForEach], [Ordered.ForEach], [Ring.Events]. What takes a context waits for more:
+// A pass reads what is there now and does not wait: [TryFold], [Fold], [Ring.ForEach],
+// [Reader.ForEach], [Ordered.ForEach], [Ring.Events]. What takes a context waits for more:
 // [Reader.Run], [Reader.Events], [Reader.Records] and those of [Ordered]. [Reader.Wait] lets a
 // program put the two together its own way.
 //
-// A [Reader] and a [Ring] deliver ring by ring; an [Ordered] stream delivers all CPUs' events in the order of their times.
+// A [Reader] and a [Ring] deliver ring by ring; an [Ordered] stream delivers all CPUs' events in
+// the order of their times.
 //
 // # What comes out
 //
-// An [Event] is a sample, a loss, or a stretch of memory that was corrupt; see
-// [Event.Kind]. It is valid until the function that got it returns, since the kernel then
-// overwrites it. [Event.Record] copies it, [View] reads it as a struct.
+// An [Event] is a sample, a loss, or a stretch of memory that was corrupt; see [Event.Kind]. It is
+// valid until the function that got it returns, since the kernel then overwrites it. [Event.Record]
+// copies it, [View] reads it as a struct.
 //
 // # Losses
 //
-// When a ring is full, outputs fail (-ENOSPC in the BPF program) and the
-// kernel counts them. It reports the count with the next output that
-// succeeds: as an event of KindLost just before that one. A loss that nothing follows is not reported.
+// When a ring is full, outputs fail (-ENOSPC in the BPF program) and the kernel counts them. It
+// reports the count with the next output that succeeds: as an event of KindLost just before that
+// one. A loss that nothing follows is not reported.
 //
 // # One reader per map
 //
-// The map holds one ring per CPU. A second reader that opens the same map takes
-// the place of the first without a word, and whichever closes removes the
-// other's rings from the map. libbpf offers no way to notice.
+// The map holds one ring per CPU. A second reader that opens the same map takes the place of the
+// first without a word, and whichever closes removes the other's rings from the map. libbpf offers
+// no way to notice.
 package perfbuf

@@ -5,13 +5,13 @@ import (
 	"fmt"
 )
 
-// ErrStop ends a pass, fold or run early without an error, when the user's
-// function returns it: the call stops after that event and returns nil.
+// ErrStop ends a pass, fold or run early without an error, when the user's function returns it: the
+// call stops after that event and returns nil.
 var ErrStop = errors.New("perfbuf: stop")
 
-// ErrBusy is returned when something is already reading what a call wants to
-// read: another goroutine, the very function that the events are handed to, or an [Ordered] stream,
-// which holds all rings until it is closed. The wrapping error says which.
+// ErrBusy is returned when something is already reading what a call wants to read: another
+// goroutine, the very function that the events are handed to, or an [Ordered] stream, which holds
+// all rings until it is closed. The wrapping error says which.
 var ErrBusy = errors.New("perfbuf: ring is being read already")
 
 // errBreak is how iterators learn that their loop has ended.
@@ -21,11 +21,11 @@ var errBusyPass = fmt.Errorf("%w: by another goroutine or by the function that e
 
 var errOrdering = fmt.Errorf("%w: an Ordered stream holds all rings: read through it, or close it first", ErrBusy)
 
-// CorruptError describes ring memory that could not be read. Reading went on
-// at the end of what was published then, where the next record begins.
+// CorruptError describes ring memory that could not be read. Reading went on at the end of what was
+// published then, where the next record begins.
 //
-// The kernel itself writes such memory when a program outputs 65509 bytes or
-// more at once: a record's length has 16 bits and wraps. The fix is to output less at a time.
+// The kernel itself writes such memory when a program outputs 65509 bytes or more at once: a
+// record's length has 16 bits and wraps. The fix is to output less at a time.
 type CorruptError struct {
 	CPU     int
 	Offset  uint64 // where in the ring's stream of bytes, counted from its setting up
@@ -49,8 +49,8 @@ func (e *MapError) Error() string {
 	return fmt.Sprintf("perfbuf: map %q (id %d): %s", e.Name, e.ID, e.Reason)
 }
 
-// PermissionError says that the kernel refused to set up rings, what the
-// process lacks, and how to get it. errors.Is(err, fs.ErrPermission) holds.
+// PermissionError says that the kernel refused to set up rings, what the process lacks, and how to
+// get it. errors.Is(err, fs.ErrPermission) holds.
 type PermissionError struct {
 	UID      int
 	Missing  []string // capabilities, for example CAP_PERFMON

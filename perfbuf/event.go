@@ -32,22 +32,21 @@ func (k Kind) String() string {
 	}
 }
 
-// Event is one event as it lies in a ring, valid until the function that
-// received it returns (or until the loop body over an iterator ends): then its
-// bytes belong to the kernel again. The same holds for every slice it hands
-// out. Use [Event.Record] to keep one. Building with the tag perfbuf_poison finds who
-// keeps one all the same: slices then turn into 0xCC bytes when they die.
+// Event is one event as it lies in a ring, valid until the function that received it returns (or
+// until the loop body over an iterator ends): then its bytes belong to the kernel again. The same
+// holds for every slice it hands out. Use [Event.Record] to keep one. Building with the tag
+// perfbuf_poison finds who keeps one all the same: slices then turn into 0xCC bytes when they die.
 //
 // An Event is a small value, passed by copy, and is not safe for concurrent use.
 type Event struct {
-	// A handle on a record that the source owns. Two words travel in registers; the whole record would be
-	// copied through memory for every event.
+	// A handle on a record that the source owns. Two words travel in registers; the whole record
+	// would be copied through memory for every event.
 	ring *Ring
 	rec  *raw.Record
 }
 
-// Kind tells samples from losses and from corrupt memory. A function that only
-// wants samples checks it first.
+// Kind tells samples from losses and from corrupt memory. A function that only wants samples checks
+// it first.
 func (e Event) Kind() Kind { return kinds[e.rec.Kind] }
 
 // kinds translates; what is never delivered has no Kind.
@@ -56,19 +55,18 @@ var kinds = [...]Kind{raw.Corrupt: KindCorrupt, raw.Sample: KindSample, raw.Lost
 // CPU is the CPU that the event happened on.
 func (e Event) CPU() int { return e.ring.cpu }
 
-// Time is when the event was output, in ns of CLOCK_MONOTONIC (as
-// bpf_ktime_get_ns), taken by the kernel as PERF_SAMPLE_TIME. A loss has the time of the
-// sample that reported it, which is just after. It is 0 under
-// [Options.NoTime]. For KindCorrupt it is the time of an event before.
+// Time is when the event was output, in ns of CLOCK_MONOTONIC (as bpf_ktime_get_ns), taken by the
+// kernel as PERF_SAMPLE_TIME. A loss has the time of the sample that reported it, which is just
+// after. It is 0 under [Options.NoTime]. For KindCorrupt it is the time of an event before.
 func (e Event) Time() uint64 { return e.rec.Time }
 
-// Late reports that an [Ordered] stream had already delivered an event with a
-// later time when this one turned up.
+// Late reports that an [Ordered] stream had already delivered an event with a later time when this
+// one turned up.
 func (e Event) Late() bool { return e.ring.late }
 
-// Len is the length of the payload in bytes, as recorded: what the program
-// passed, and 0 to 7 bytes of padding up to the record's end. The kernel does not record
-// where the padding begins, and padding bytes are old ring memory.
+// Len is the length of the payload in bytes, as recorded: what the program passed, and 0 to 7 bytes
+// of padding up to the record's end. The kernel does not record where the padding begins, and
+// padding bytes are old ring memory.
 func (e Event) Len() int {
 	if e.rec.Kind != raw.Sample {
 		return 0
@@ -76,8 +74,8 @@ func (e Event) Len() int {
 	return int(e.rec.Len)
 }
 
-// Head is the payload, or its first part if the record wraps around the edge
-// of the ring. It points into the ring and is aligned to 4 bytes. See [Event] for its life.
+// Head is the payload, or its first part if the record wraps around the edge of the ring. It points
+// into the ring and is aligned to 4 bytes. See [Event] for its life.
 func (e Event) Head() []byte {
 	if e.rec.Kind != raw.Sample {
 		return nil
@@ -85,8 +83,8 @@ func (e Event) Head() []byte {
 	return unsafe.Slice((*byte)(e.rec.Data), e.rec.First) // invariant of raw.Record: First bytes at Data are in the ring
 }
 
-// Tail is the rest of the payload, empty unless the record wraps around the
-// edge of the ring. It points into the ring. See [Event] for its life.
+// Tail is the rest of the payload, empty unless the record wraps around the edge of the ring. It
+// points into the ring. See [Event] for its life.
 func (e Event) Tail() []byte {
 	if e.rec.Kind != raw.Sample || e.rec.First == e.rec.Len {
 		return nil
@@ -94,9 +92,9 @@ func (e Event) Tail() []byte {
 	return unsafe.Slice((*byte)(e.ring.base), e.rec.Len-e.rec.First) // invariant of raw.Record: the rest is at the ring's base
 }
 
-// Bytes is the payload in one piece, trailing padding included (see
-// [Event.Len]). It points into the ring, or, for the rare record that
-// wraps around the edge, into a buffer that the ring's events share. See [Event] for its life.
+// Bytes is the payload in one piece, trailing padding included (see [Event.Len]). It points into
+// the ring, or, for the rare record that wraps around the edge, into a buffer that the ring's
+// events share. See [Event] for its life.
 func (e Event) Bytes() []byte {
 	if e.rec.Kind != raw.Sample || e.rec.First == e.rec.Len {
 		return e.Head()
@@ -112,9 +110,9 @@ func (e Event) Lost() uint64 {
 	return e.rec.Lost
 }
 
-// After bounds a loss from below: outputs failed after this time and not after
-// [Event.Time], both in ns of CLOCK_MONOTONIC. It is the time of the record before on the same ring,
-// 0 if the loss came first, and 0 for other kinds.
+// After bounds a loss from below: outputs failed after this time and not after [Event.Time], both
+// in ns of CLOCK_MONOTONIC. It is the time of the record before on the same ring, 0 if the loss
+// came first, and 0 for other kinds.
 func (e Event) After() uint64 {
 	if e.rec.Kind != raw.Lost {
 		return 0
@@ -143,8 +141,8 @@ func (e Event) Record() Record {
 	return rec
 }
 
-// Record is an event that belongs to whoever has it. Its fields are what the
-// methods of [Event] by these names return.
+// Record is an event that belongs to whoever has it. Its fields are what the methods of [Event] by
+// these names return.
 type Record struct {
 	Kind  Kind
 	CPU   int

@@ -2,19 +2,20 @@ package perfbuf
 
 import "iter"
 
-// TryFold folds f over the events that src holds now, without waiting: it
-// calls acc, err = f(acc, ev) for each, and returns the last acc. It is the primitive that all other
-// ways of reading are made of.
+// TryFold folds f over the events that src holds now, without waiting: it calls acc, err = f(acc,
+// ev) for each, and returns the last acc. It is the primitive that all other ways of reading are
+// made of.
 //
-// Each ring's head is loaded once, when the fold comes to it; later events
-// wait for the next call. Over a [Reader] the fullest ring comes first. Each ring's tail is stored once,
-// when the fold is done with it; only a drain that began with a ring nearly full gives memory back
-// on the way. If f returns an error, panics or calls runtime.Goexit, the fold
-// ends there, with the tail stored: the event that f had counts as consumed, those after it wait for the next call.
+// Each ring's head is loaded once, when the fold comes to it; later events wait for the next call.
+// Over a [Reader] the fullest ring comes first. Each ring's tail is stored once, when the fold is
+// done with it; only a drain that began with a ring nearly full gives memory back on the way. If f
+// returns an error, panics or calls runtime.Goexit, the fold ends there, with the tail stored: the
+// event that f had counts as consumed, those after it wait for the next call.
 //
-// TryFold returns f's error, or nil if that is [ErrStop]; os.ErrClosed if the
-// reader was closed, before the call or during it; and [ErrBusy], having called f or not, where something else is reading
-// what it comes to, f itself included. No lock is held while f runs, and f may close the reader. It allocates nothing.
+// TryFold returns f's error, or nil if that is [ErrStop]; os.ErrClosed if the reader was closed,
+// before the call or during it; and [ErrBusy], having called f or not, where something else is
+// reading what it comes to, f itself included. No lock is held while f runs, and f may close the
+// reader. It allocates nothing.
 func TryFold[A any](src Source, acc A, f func(acc A, ev Event) (A, error)) (A, error) {
 	var p pass
 	if err := begin(src, &p); err != nil {

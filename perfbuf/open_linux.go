@@ -12,15 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Open sets up a ring for each CPU in the perf event array that mapFD refers
-// to, and returns a reader of them. From then on outputs to the map land in the rings.
+// Open sets up a ring for each CPU in the perf event array that mapFD refers to, and returns a
+// reader of them. From then on outputs to the map land in the rings.
 //
 // mapFD may come from libbpfgo, cilium/ebpf, a pin or an id. It is duplicated; the caller may close its own.
 //
-// Open does not block. It fails with a [*MapError] for a map that cannot be
-// read, a [*PermissionError] where privilege is lacking (CAP_BPF and CAP_PERFMON, or
-// CAP_SYS_ADMIN before Linux 5.8), and otherwise with an error that wraps the errno. Nothing is left behind then.
-// It calls perf_buffer__new_raw.
+// Open does not block. It fails with a [*MapError] for a map that cannot be read, a
+// [*PermissionError] where privilege is lacking (CAP_BPF and CAP_PERFMON, or CAP_SYS_ADMIN before
+// Linux 5.8), and otherwise with an error that wraps the errno. Nothing is left behind then. It
+// calls perf_buffer__new_raw.
 func Open(mapFD int, opts Options) (*Reader, error) {
 	fd, info, err := dupMap(mapFD)
 	if err != nil {
@@ -34,8 +34,8 @@ func Open(mapFD int, opts Options) (*Reader, error) {
 	return r, nil
 }
 
-// dupMap duplicates a map's descriptor and makes sure that the map is one to
-// read. libbpf keeps the descriptor it is given, so it must be one that stays open.
+// dupMap duplicates a map's descriptor and makes sure that the map is one to read. libbpf keeps the
+// descriptor it is given, so it must be one that stays open.
 func dupMap(mapFD int) (int, mapEntries, error) {
 	fail := func(err error) (int, mapEntries, error) { return -1, mapEntries{}, err }
 	fd, err := unix.FcntlInt(uintptr(mapFD), unix.F_DUPFD_CLOEXEC, 0)
@@ -117,7 +117,8 @@ func newPerfBuffer(fd int, m mapEntries, want Options) (*libbpf.PerfBuffer, Opti
 		case err == nil:
 			return pb, opts, nil
 		case errors.Is(err, syscall.ENODEV) && try < 5:
-			// A CPU has gone offline since the list was read; one named by the user is then found missing by pick.
+			// A CPU has gone offline since the list was read; one named by the user is then found
+			// missing by pick.
 		default:
 			return nil, opts, explain(fmt.Errorf("perfbuf.Open: %w", err), opts.RingBytes)
 		}

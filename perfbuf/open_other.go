@@ -4,5 +4,6 @@ package perfbuf
 
 import libbpf "github.com/ringfold/ringfold/cgo"
 
-// Open fails: perf event arrays are Linux's. This package builds elsewhere so that programs that use it can be vetted there.
+// Open fails: perf event arrays are Linux's. This package builds elsewhere so that programs that
+// use it can be vetted there.
 func Open(mapFD int, opts Options) (*Reader, error) { return nil, libbpf.ErrUnsupported }

@@ -8,15 +8,16 @@ import (
 	"time"
 )
 
-// Options says how to set rings up. The zero value is good for most uses.
-// [Reader.Options] returns it with defaults filled in and sizes as they are.
+// Options says how to set rings up. The zero value is good for most uses. [Reader.Options] returns
+// it with defaults filled in and sizes as they are.
 type Options struct {
-	// RingBytes is the size of each CPU's ring in bytes, rounded up to a power of two of pages.
-	// The default, 0, is 256 KiB; 512 KiB is what the kernel grants without privilege (perf_event_mlock_kb). The most is 1 GiB.
+	// RingBytes is the size of each CPU's ring in bytes, rounded up to a power of two of pages. The
+	// default, 0, is 256 KiB; 512 KiB is what the kernel grants without privilege
+	// (perf_event_mlock_kb). The most is 1 GiB.
 	RingBytes int
 
-	// TotalBytes sets RingBytes from a budget for all rings together, rounding down. Set one of the two.
-	// Reader.Options has it as 0, and RingBytes as it came out.
+	// TotalBytes sets RingBytes from a budget for all rings together, rounding down. Set one of the
+	// two. Reader.Options has it as 0, and RingBytes as it came out.
 	TotalBytes int
 
 	// CPUs are the CPUs to read. The default, nil, is all that are online at the time of Open.
@@ -26,22 +27,22 @@ type Options struct {
 	// Wakeup says when the kernel wakes a waiting reader.
 	Wakeup Wakeup
 
-	// NoTime does without kernel timestamps. It saves 8 bytes and some 60 ns per event, [Event.Time]
-	// is then 0, and [Reader.Ordered] is not to be had.
+	// NoTime does without kernel timestamps. It saves 8 bytes and some 60 ns per event,
+	// [Event.Time] is then 0, and [Reader.Ordered] is not to be had.
 	NoTime bool
 }
 
-// Wakeup says when the kernel wakes a waiting reader. Waking it costs the
-// traced workload some microseconds each time, on the CPU that outputs. The zero value wakes on each
-// event: the lowest latency, at the highest price for the workload.
+// Wakeup says when the kernel wakes a waiting reader. Waking it costs the traced workload some
+// microseconds each time, on the CPU that outputs. The zero value wakes on each event: the lowest
+// latency, at the highest price for the workload.
 //
-// With Events above 1 or with Bytes, events fewer than that wake nobody, so Wait looks
-// for them itself every Linger: no event is stranded, and an idle reader wakes that often.
+// With Events above 1 or with Bytes, events fewer than that wake nobody, so Wait looks for them
+// itself every Linger: no event is stranded, and an idle reader wakes that often.
 type Wakeup struct {
 	// Events wakes the reader after so many events on a CPU (perf_event_attr.wakeup_events). 0 is 1.
 	Events int
-	// Bytes wakes it after so many bytes of records on a CPU (perf_event_attr.wakeup_watermark), at most half of the ring.
-	// Set one of the two.
+	// Bytes wakes it after so many bytes of records on a CPU (perf_event_attr.wakeup_watermark), at
+	// most half of the ring. Set one of the two.
 	Bytes int
 	// Linger is the longest that events wait unseen. 0 is 10 ms. Not used when every event wakes.
 	Linger time.Duration

@@ -13,16 +13,17 @@ import (
 	"github.com/ringfold/ringfold/internal/raw"
 )
 
-// Mode is how an ordered stream decides that an event's turn has come. The zero value is Slack(time.Millisecond).
+// Mode is how an ordered stream decides that an event's turn has come. The zero value is
+// Slack(time.Millisecond).
 type Mode struct {
 	set   bool
 	slack time.Duration
 }
 
-// Slack holds each event back until d after its time, so that older ones on other CPUs can still come first. It is
-// a guess, as every fixed wait is: a CPU of a virtual machine may be stopped for
-// 100 ms between taking an event's time and publishing it. What comes too late is delivered as soon as it is seen and marked
-// [Event.Late], never hidden. Delivery lags by d to 1.5 d.
+// Slack holds each event back until d after its time, so that older ones on other CPUs can still
+// come first. It is a guess, as every fixed wait is: a CPU of a virtual machine may be stopped for
+// 100 ms between taking an event's time and publishing it. What comes too late is delivered as soon
+// as it is seen and marked [Event.Late], never hidden. Delivery lags by d to 1.5 d.
 func Slack(d time.Duration) Mode { return Mode{set: true, slack: d} }
 
 func (m Mode) String() string { return fmt.Sprintf("slack %v", m.slack) }
@@ -32,16 +33,16 @@ type OrderOptions struct {
 	Mode Mode
 }
 
-// Ordered is one stream of the events of all CPUs, in the order of their
-// times. Events stay in their rings until they are delivered; nothing is copied.
+// Ordered is one stream of the events of all CPUs, in the order of their times. Events stay in
+// their rings until they are delivered; nothing is copied.
 //
-// What is promised: events come in non-decreasing order of [Event.Time], those marked [Event.Late] excepted. Of equal
-// times the lower CPU comes first, then the one output first. Times of different CPUs are
-// comparable within the error of the kernel's clock; order in time is not causality.
+// What is promised: events come in non-decreasing order of [Event.Time], those marked [Event.Late]
+// excepted. Of equal times the lower CPU comes first, then the one output first. Times of different
+// CPUs are comparable within the error of the kernel's clock; order in time is not causality.
 // Losses have their place in the stream, before the sample that reported them.
 //
-// While it is open, a stream holds all rings: other reads of them return
-// [ErrBusy]. It is for one goroutine at a time, except for Close.
+// While it is open, a stream holds all rings: other reads of them return [ErrBusy]. It is for one
+// goroutine at a time, except for Close.
 type Ordered struct {
 	reader *Reader
 	merger *merge.Merger
@@ -60,8 +61,8 @@ type Ordered struct {
 	timer     *time.Timer
 }
 
-// Ordered makes a stream of the events that the rings hold and of those to
-// come. It fails if the rings have no times, with [ErrBusy] if they are being read, and with os.ErrClosed.
+// Ordered makes a stream of the events that the rings hold and of those to come. It fails if the
+// rings have no times, with [ErrBusy] if they are being read, and with os.ErrClosed.
 func (r *Reader) Ordered(o OrderOptions) (*Ordered, error) {
 	if !o.Mode.set {
 		o.Mode = Slack(time.Millisecond)
@@ -103,7 +104,9 @@ func (r *Reader) Ordered(o OrderOptions) (*Ordered, error) {
 func (s *Ordered) Mode() Mode { return s.mode }
 
 // Close ends the stream and lets the rings go, undelivered events included: the next to read the
-// rings gets those, and perhaps a second time one that came before them out of its ring's order. The Reader stays open. It does not block: a running Wait or pass ends with os.ErrClosed. The error is always nil.
+// rings gets those, and perhaps a second time one that came before them out of its ring's order.
+// The Reader stays open. It does not block: a running Wait or pass ends with os.ErrClosed. The
+// error is always nil.
 func (s *Ordered) Close() error {
 	if s.closing.CompareAndSwap(false, true) {
 		close(s.gone)
@@ -241,12 +244,12 @@ func (s *Ordered) end(p *pass) {
 	s.release()
 }
 
-// Wait blocks until a pass would deliver something, ctx is done, or the stream
-// or its reader is closed. Its errors are those of [Reader.Wait].
+// Wait blocks until a pass would deliver something, ctx is done, or the stream or its reader is
+// closed. Its errors are those of [Reader.Wait].
 //
-// It paces passes, so that a steady flow is read in batches: the next one comes half the slack after the one before
-// at the earliest (5 ms at most). With a wake-up policy that has a linger time ([Wakeup]), it comes
-// after that time, or when a ring holds as much as wakes the reader.
+// It paces passes, so that a steady flow is read in batches: the next one comes half the slack
+// after the one before at the earliest (5 ms at most). With a wake-up policy that has a linger time
+// ([Wakeup]), it comes after that time, or when a ring holds as much as wakes the reader.
 func (s *Ordered) Wait(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
@@ -290,8 +293,8 @@ func (s *Ordered) Wait(ctx context.Context) error {
 	}
 }
 
-// filling reports whether a ring held, when it was scanned, as much as wakes the reader.
-// The wake-up itself may have come during the last round, and is gone then.
+// filling reports whether a ring held, when it was scanned, as much as wakes the reader. The
+// wake-up itself may have come during the last round, and is gone then.
 func (s *Ordered) filling() bool {
 	enough := s.reader.opts.Wakeup.threshold(s.reader.opts.RingBytes)
 	for i, ring := range s.reader.rings {
@@ -316,13 +319,13 @@ func (s *Ordered) sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// ForEach calls f for every event whose turn has come, in order, without
-// waiting. See [TryFold]; what it says of a ring's tail holds of all tails together.
+// ForEach calls f for every event whose turn has come, in order, without waiting. See [TryFold];
+// what it says of a ring's tail holds of all tails together.
 func (s *Ordered) ForEach(f func(Event) error) error { return forEach(s, f) }
 
-// Flush calls f for every event that the rings hold, in order, without
-// waiting for any to come of age. It is for the end, when the programs are detached; events
-// that come after it with earlier times are late.
+// Flush calls f for every event that the rings hold, in order, without waiting for any to come of
+// age. It is for the end, when the programs are detached; events that come after it with earlier
+// times are late.
 func (s *Ordered) Flush(f func(Event) error) error {
 	var p pass
 	if err := s.round(&p, true); err != nil {
@@ -338,5 +341,6 @@ func (s *Ordered) Run(ctx context.Context, f func(Event) error) error { return r
 // Events iterates over events as their turns come, waiting in between. Errors are those of [Reader.Events].
 func (s *Ordered) Events(ctx context.Context) iter.Seq2[Event, error] { return stream(ctx, s) }
 
-// Records iterates over copies of events as their turns come, waiting in between. Errors are those of [Reader.Events].
+// Records iterates over copies of events as their turns come, waiting in between. Errors are those
+// of [Reader.Events].
 func (s *Ordered) Records(ctx context.Context) iter.Seq2[Record, error] { return records(ctx, s) }

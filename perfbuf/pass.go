@@ -9,19 +9,18 @@ import (
 	"github.com/ringfold/ringfold/internal/raw"
 )
 
-// Source is what a pass reads: one [Ring], a [Reader] (all rings), or an
-// [Ordered] stream (all rings, what is due in time order). No other type implements it.
+// Source is what a pass reads: one [Ring], a [Reader] (all rings), or an [Ordered] stream (all
+// rings, what is due in time order). No other type implements it.
 type Source interface {
 	// begin claims what the source reads and sets p up. If it fails, nothing is claimed.
 	begin(p *pass) error
 }
 
-// pass walks once over what a source holds at its begin. All ways of reading are
-// made of it: begin, next until it reports false, end.
+// pass walks once over what a source holds at its begin. All ways of reading are made of it: begin,
+// next until it reports false, end.
 //
-// A ring's head is loaded once, when the pass comes to it; its tail is stored
-// when the pass leaves it, and before that only in a drain that began with the
-// ring nearly full (see nearlyFull).
+// A ring's head is loaded once, when the pass comes to it; its tail is stored when the pass leaves
+// it, and before that only in a drain that began with the ring nearly full (see nearlyFull).
 type pass struct {
 	reader  *Reader  // which the pass entered
 	ring    *Ring    // being walked, nil between rings
@@ -37,8 +36,8 @@ type pass struct {
 	tally    tally
 }
 
-// nearlyFull is the share of a ring, in eighths, above which a long drain
-// commits early, an eighth of the ring at a time: outputs would fail for want of room that is long read.
+// nearlyFull is the share of a ring, in eighths, above which a long drain commits early, an eighth
+// of the ring at a time: outputs would fail for want of room that is long read.
 const nearlyFull = 6
 
 func (r *Ring) begin(p *pass) error {
@@ -205,8 +204,8 @@ func (p *pass) leaveRing() {
 	p.ring = nil
 }
 
-// end publishes what was consumed and gives everything back. It runs
-// deferred, so also when the user's function panics or exits its goroutine: the event it had then counts as consumed.
+// end publishes what was consumed and gives everything back. It runs deferred, so also when the
+// user's function panics or exits its goroutine: the event it had then counts as consumed.
 func (p *pass) end() {
 	if p.ordered != nil {
 		p.ordered.end(p)

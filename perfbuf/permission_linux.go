@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// explain adds to an error of Open what causes it and how to mend it. libbpf
-// says which errno, but not which of its steps failed.
+// explain adds to an error of Open what causes it and how to mend it. libbpf says which errno, but
+// not which of its steps failed.
 func explain(err error, ringBytes int) error {
 	switch {
 	case errors.Is(err, fs.ErrPermission): // EPERM, EACCES

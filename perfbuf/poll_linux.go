@@ -12,9 +12,9 @@ import (
 
 // filePoller waits on an epoll descriptor in Go's runtime poller.
 //
-// perf_poll (kernel/events/core.c) reports a wake-up once and forgets it, and
-// it is the runtime's own epoll that asks. So a wake-up is only a hint: the inner epoll
-// is never asked which ring it was for, and every data_head is looked at, before blocking too.
+// perf_poll (kernel/events/core.c) reports a wake-up once and forgets it, and it is the runtime's
+// own epoll that asks. So a wake-up is only a hint: the inner epoll is never asked which ring it
+// was for, and every data_head is looked at, before blocking too.
 type filePoller struct {
 	file  *os.File
 	conn  syscall.RawConn

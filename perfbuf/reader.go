@@ -9,8 +9,8 @@ import (
 
 // Reader reads the rings of a perf event array, one per CPU. Make one with [Open].
 //
-// What may run at the same time: passes over different [Ring]s; Wait, Stats and
-// Close with anything. A second pass over the same rings, or a second Wait, is refused with [ErrBusy].
+// What may run at the same time: passes over different [Ring]s; Wait, Stats and Close with
+// anything. A second pass over the same rings, or a second Wait, is refused with [ErrBusy].
 type Reader struct {
 	opts  Options
 	rings []*Ring
@@ -18,8 +18,8 @@ type Reader struct {
 	clock func() uint64 // CLOCK_MONOTONIC in ns, as the kernel stamps events
 	free  func()        // unmaps the rings and lets the map go
 
-	// refs counts who may touch ring memory: the open Reader itself, and
-	// everyone between enter and leave. At 0 the rings are unmapped.
+	// refs counts who may touch ring memory: the open Reader itself, and everyone between enter and
+	// leave. At 0 the rings are unmapped.
 	refs   atomic.Int64
 	closed atomic.Bool
 	done   chan struct{} // closed by Close
@@ -76,13 +76,13 @@ func (r *Reader) Options() Options {
 	return o
 }
 
-// Close takes the rings out of the map, so that outputs fail with -ENOENT from
-// then on, and unmaps them. Events not yet read are dropped.
+// Close takes the rings out of the map, so that outputs fail with -ENOENT from then on, and unmaps
+// them. Events not yet read are dropped.
 //
-// It may be called from anywhere at any time, and more than once; later calls
-// do nothing. It does not block: a Wait returns os.ErrClosed at once, and a running pass ends with os.ErrClosed before
-// its next event; whoever is last to leave frees the rings, so an event in
-// use stays valid until its function returns. It calls perf_buffer__free. The error is always nil.
+// It may be called from anywhere at any time, and more than once; later calls do nothing. It does
+// not block: a Wait returns os.ErrClosed at once, and a running pass ends with os.ErrClosed before
+// its next event; whoever is last to leave frees the rings, so an event in use stays valid until
+// its function returns. It calls perf_buffer__free. The error is always nil.
 func (r *Reader) Close() error {
 	if r.closed.CompareAndSwap(false, true) {
 		close(r.done)
@@ -92,24 +92,23 @@ func (r *Reader) Close() error {
 	return nil
 }
 
-// ForEach calls f for every event that the rings hold now, without waiting,
-// the fullest ring first. See [TryFold]. If f returns an error,
-// ForEach stops and returns it, or nil if it is [ErrStop].
+// ForEach calls f for every event that the rings hold now, without waiting, the fullest ring first.
+// See [TryFold]. If f returns an error, ForEach stops and returns it, or nil if it is [ErrStop].
 func (r *Reader) ForEach(f func(Event) error) error { return forEach(r, f) }
 
-// Run calls f for each event as it comes, ring by ring, until f returns an
-// error, ctx is done or the reader is closed. It returns f's error (nil if
-// that is [ErrStop]), context.Cause(ctx), os.ErrClosed or [ErrBusy], never nil otherwise.
+// Run calls f for each event as it comes, ring by ring, until f returns an error, ctx is done or
+// the reader is closed. It returns f's error (nil if that is [ErrStop]), context.Cause(ctx),
+// os.ErrClosed or [ErrBusy], never nil otherwise.
 func (r *Reader) Run(ctx context.Context, f func(Event) error) error { return run(ctx, r, f) }
 
-// Events iterates over events as they come, ring by ring, waiting in between.
-// The error is nil with an event. What ends the iteration, other than the loop itself, comes alone and last:
+// Events iterates over events as they come, ring by ring, waiting in between. The error is nil with
+// an event. What ends the iteration, other than the loop itself, comes alone and last:
 // context.Cause(ctx), os.ErrClosed or [ErrBusy].
 func (r *Reader) Events(ctx context.Context) iter.Seq2[Event, error] { return stream(ctx, r) }
 
-// Records iterates over copies of events as they come, ring by ring, waiting
-// in between. It is the simplest way to read: a [Record] may be kept. Losses and corrupt memory are records too; see [Record.Kind].
-// Errors are those of [Reader.Events].
+// Records iterates over copies of events as they come, ring by ring, waiting in between. It is the
+// simplest way to read: a [Record] may be kept. Losses and corrupt memory are records too; see
+// [Record.Kind]. Errors are those of [Reader.Events].
 func (r *Reader) Records(ctx context.Context) iter.Seq2[Record, error] { return records(ctx, r) }
 
 // waiter is a Source that can be waited for.

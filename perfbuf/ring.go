@@ -9,9 +9,8 @@ import (
 	"github.com/ringfold/ringfold/internal/raw"
 )
 
-// Ring is the ring of one CPU, got from [Reader.Rings]. Rings may be read
-// concurrently with each other, one goroutine each; two reads of one ring at the same time
-// are refused with [ErrBusy].
+// Ring is the ring of one CPU, got from [Reader.Rings]. Rings may be read concurrently with each
+// other, one goroutine each; two reads of one ring at the same time are refused with [ErrBusy].
 type Ring struct {
 	reader *Reader
 	cpu    int
@@ -46,8 +45,8 @@ func (r *Ring) CPU() int { return r.cpu }
 // Size is the number of the ring's data bytes.
 func (r *Ring) Size() int { return int(r.raw.Size()) }
 
-// Used returns how many bytes the ring holds that have not been given back to
-// the kernel, 0 after Close. It never blocks and is safe to call at any time.
+// Used returns how many bytes the ring holds that have not been given back to the kernel, 0 after
+// Close. It never blocks and is safe to call at any time.
 func (r *Ring) Used() int {
 	if r.reader.enter() != nil {
 		return 0
@@ -56,17 +55,18 @@ func (r *Ring) Used() int {
 	return int(r.used(r.raw.Head()))
 }
 
-// used is never more than the ring's size: whatever is in the memory shared with the kernel, a size stays plausible.
+// used is never more than the ring's size: whatever is in the memory shared with the kernel, a size
+// stays plausible.
 func (r *Ring) used(head uint64) uint64 { return min(head-r.raw.Tail(), r.raw.Size()) }
 
-// ForEach calls f for every event that the ring holds now, without waiting.
-// See [TryFold] for the order of things; if f returns an error, ForEach stops and
-// returns it, or nil if it is [ErrStop]. It returns os.ErrClosed after Close and [ErrBusy] if the ring is being read.
+// ForEach calls f for every event that the ring holds now, without waiting. See [TryFold] for the
+// order of things; if f returns an error, ForEach stops and returns it, or nil if it is [ErrStop].
+// It returns os.ErrClosed after Close and [ErrBusy] if the ring is being read.
 func (r *Ring) ForEach(f func(Event) error) error { return forEach(r, f) }
 
-// Events iterates over every event that the ring holds now, without waiting,
-// and frees them when the loop ends, however it ends: break and panic free
-// what the loop body has seen. The error is nil with an event; os.ErrClosed or [ErrBusy] come alone and end the loop.
+// Events iterates over every event that the ring holds now, without waiting, and frees them when
+// the loop ends, however it ends: break and panic free what the loop body has seen. The error is
+// nil with an event; os.ErrClosed or [ErrBusy] come alone and end the loop.
 func (r *Ring) Events() iter.Seq2[Event, error] { return events(r) }
 
 // claim makes the caller the ring's only reader.

@@ -7,8 +7,8 @@ import (
 	"github.com/ringfold/ringfold/internal/raw"
 )
 
-// Stats is what a [Reader] has counted since it was opened. Counters are
-// brought up to date at the end of each pass, and now and then within a long one.
+// Stats is what a [Reader] has counted since it was opened. Counters are brought up to date at the
+// end of each pass, and now and then within a long one.
 type Stats struct {
 	Rings []RingStats // by CPU
 
@@ -105,8 +105,8 @@ func (r *Ring) stats(used int) RingStats {
 	}
 }
 
-// Stats returns the counters. It never blocks, may be called from anywhere at
-// any time, and still answers after Close.
+// Stats returns the counters. It never blocks, may be called from anywhere at any time, and still
+// answers after Close.
 func (r *Reader) Stats() Stats {
 	s := Stats{
 		Wakes: r.counts.wakes.Load(), SpuriousWakes: r.counts.spurious.Load(), Lingers: r.counts.lingers.Load(),

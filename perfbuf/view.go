@@ -8,13 +8,14 @@ import (
 	"github.com/ringfold/ringfold/internal/raw"
 )
 
-// View reads payloads as values of a fixed-size type T, such as the Go twin of
-// the C struct that the program outputs. Its zero value is not usable: see [ViewOf].
+// View reads payloads as values of a fixed-size type T, such as the Go twin of the C struct that
+// the program outputs. Its zero value is not usable: see [ViewOf].
 type View[T any] struct{ ok bool }
 
-// ViewOf makes a View of T. It fails unless T is made of numbers, arrays and
-// structs alone: bytes from a ring must never become pointers (slices, strings, maps, interfaces), nor a bool other than
-// 0 and 1. T is laid out by Go's rules: a C struct with padding that Go would not have needs it as fields of T.
+// ViewOf makes a View of T. It fails unless T is made of numbers, arrays and structs alone: bytes
+// from a ring must never become pointers (slices, strings, maps, interfaces), nor a bool other than
+// 0 and 1. T is laid out by Go's rules: a C struct with padding that Go would not have needs it as
+// fields of T.
 func ViewOf[T any]() (View[T], error) {
 	if t := reflect.TypeFor[T](); !plain(t) {
 		return View[T]{}, fmt.Errorf("perfbuf.ViewOf: %v is not made of numbers alone: use fixed-size numbers, arrays and structs of them", t)
@@ -31,8 +32,8 @@ func MustView[T any]() View[T] {
 	return v
 }
 
-// Load copies the first bytes of a sample into a T. ok is false if the event
-// is no sample or is shorter than T; a longer one is fine, since padding cannot be told from payload.
+// Load copies the first bytes of a sample into a T. ok is false if the event is no sample or is
+// shorter than T; a longer one is fine, since padding cannot be told from payload.
 func (v View[T]) Load(e Event) (value T, ok bool) {
 	if !v.ok {
 		panic("perfbuf: zero View: make one with ViewOf")

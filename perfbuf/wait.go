@@ -11,26 +11,27 @@ import (
 
 // poller blocks until the kernel wakes us. There is one waiting goroutine at most.
 type poller interface {
-	// wait asks the reader's ready before it blocks, with woken false, and after each wake-up, with woken true, until that
-	// reports true. It returns os.ErrDeadlineExceeded after the deadline (zero: never) or interrupt, os.ErrClosed after close.
+	// wait asks the reader's ready before it blocks, with woken false, and after each wake-up, with
+	// woken true, until that reports true. It returns os.ErrDeadlineExceeded after the deadline
+	// (zero: never) or interrupt, os.ErrClosed after close.
 	wait(deadline time.Time) error
 	interrupt() // ends the present wait, if there is one
 	close()
 }
 
-// Wait blocks until there is something to read, ctx is done or the reader is
-// closed. Nil is a hint: the rings hold events, or did a moment ago; a pass says which.
+// Wait blocks until there is something to read, ctx is done or the reader is closed. Nil is a hint:
+// the rings hold events, or did a moment ago; a pass says which.
 //
-// It returns nil at once if the rings hold as much as the wake-up policy wants
-// (see [Wakeup]: by default any event), and otherwise when the kernel wakes it
-// or events have waited for the linger time. Errors are context.Cause(ctx), which goes
-// before everything else, os.ErrClosed, and [ErrBusy] if another goroutine waits already or an [Ordered] stream holds the rings.
-// No thread is blocked meanwhile: the goroutine is parked on libbpf's epoll
-// descriptor (perf_buffer__epoll_fd) in the Go runtime's poller.
+// It returns nil at once if the rings hold as much as the wake-up policy wants (see [Wakeup]: by
+// default any event), and otherwise when the kernel wakes it or events have waited for the linger
+// time. Errors are context.Cause(ctx), which goes before everything else, os.ErrClosed, and
+// [ErrBusy] if another goroutine waits already or an [Ordered] stream holds the rings. No thread is
+// blocked meanwhile: the goroutine is parked on libbpf's epoll descriptor (perf_buffer__epoll_fd)
+// in the Go runtime's poller.
 func (r *Reader) Wait(ctx context.Context) error { return r.wait(ctx, nil, 0) }
 
-// wait is Wait on behalf of an ordered stream, or of nobody in particular. It
-// returns nil after atMost, if that is not 0, whether there is something to read or not.
+// wait is Wait on behalf of an ordered stream, or of nobody in particular. It returns nil after
+// atMost, if that is not 0, whether there is something to read or not.
 func (r *Reader) wait(ctx context.Context, by *Ordered, atMost time.Duration) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -96,8 +97,8 @@ func (w *wanted) over() error {
 	return nil
 }
 
-// ready is the poller's question, whether to stop waiting. The deadline it
-// waits with may have replaced one that a context or Close has just set to interrupt it, so these are asked first.
+// ready is the poller's question, whether to stop waiting. The deadline it waits with may have
+// replaced one that a context or Close has just set to interrupt it, so these are asked first.
 func (r *Reader) ready(woken bool) bool {
 	if r.wanted.over() != nil {
 		return true

@@ -1,10 +1,10 @@
-// Package merge orders the records of several rings by time, in place: records
-// stay in the rings until they are delivered, and only those few that lie out
-// of order within their ring cost a word of memory.
+// Package merge orders the records of several rings by time, in place: records stay in the rings
+// until they are delivered, and only those few that lie out of order within their ring cost a word
+// of memory.
 //
-// A round is: Scan each ring up to a head loaded after the watermark was
-// chosen, Begin with that watermark, Next until it reports false, End. What is
-// later than the watermark is held in its ring for another round.
+// A round is: Scan each ring up to a head loaded after the watermark was chosen, Begin with that
+// watermark, Next until it reports false, End. What is later than the watermark is held in its ring
+// for another round.
 //
 // Invariants:
 //   - every byte of [freed, scan) of a ring is addressable and has been checked;
@@ -35,8 +35,8 @@ type Merger struct {
 	committed func(ring int, bytes uint64)
 }
 
-// New merges rings from their published tails on. committed is told of each
-// tail that is published, and how many bytes that freed.
+// New merges rings from their published tails on. committed is told of each tail that is published,
+// and how many bytes that freed.
 func New(rings []*raw.Ring, committed func(ring int, bytes uint64)) *Merger {
 	m := &Merger{rings: make([]ring, len(rings)), tree: newTree(len(rings)), out: -1, committed: committed}
 	for i, r := range rings {
@@ -90,8 +90,7 @@ func (m *Merger) due(i int) uint64 {
 	return never
 }
 
-// Next returns the next item, or nil if the round is over. It ends the life of
-// the item before.
+// Next returns the next item, or nil if the round is over. It ends the life of the item before.
 func (m *Merger) Next() *Item {
 	m.release()
 	if m.tree.win.key == never {
@@ -109,8 +108,8 @@ func (m *Merger) Next() *Item {
 	return it
 }
 
-// release frees early what a ring has delivered, so that one long round does
-// not keep a ring full: an eighth of the ring at a time.
+// release frees early what a ring has delivered, so that one long round does not keep a ring full:
+// an eighth of the ring at a time.
 func (m *Merger) release() {
 	if m.out < 0 {
 		return

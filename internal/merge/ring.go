@@ -9,14 +9,13 @@ import (
 
 const never = math.MaxUint64
 
-// A ring is nearly sorted: interrupts nest, so about one record in 10^5 lies
-// behind one with a later time. The main run is the records whose time is not
-// below that of any before them, and it is read straight from the ring. The
-// others, the early ones, are few and kept aside in time order. An early record is
-// always delivered before the main run comes to it, because the main run's
-// records from its predecessor on have later times. So the main run's
-// position is at or below every undelivered record, and freeing may follow it; only an
-// early record whose predecessor was delivered before it was scanned may lie below (see done).
+// A ring is nearly sorted: interrupts nest, so about one record in 10^5 lies behind one with a
+// later time. The main run is the records whose time is not below that of any before them, and it
+// is read straight from the ring. The others, the early ones, are few and kept aside in time order.
+// An early record is always delivered before the main run comes to it, because the main run's
+// records from its predecessor on have later times. So the main run's position is at or below every
+// undelivered record, and freeing may follow it; only an early record whose predecessor was
+// delivered before it was scanned may lie below (see done).
 type ring struct {
 	raw *raw.Ring
 
@@ -44,9 +43,9 @@ type mark struct {
 	time     uint64 // the key of a corrupt stretch; never for an early record, which is skipped
 }
 
-// scanTo checks the records from scan to head, and sorts the early ones out.
-// A time later than ceiling, which is ahead of every honest clock, makes a record corrupt:
-// waiting for its turn would hold the ring back for ever.
+// scanTo checks the records from scan to head, and sorts the early ones out. A time later than
+// ceiling, which is ahead of every honest clock, makes a record corrupt: waiting for its turn would
+// hold the ring back for ever.
 func (r *ring) scanTo(head, ceiling uint64) (found Found) {
 	var rec raw.Record
 	for r.scan != head {
@@ -80,8 +79,8 @@ func (r *ring) insert(e early) {
 	r.early = slices.Insert(r.early, i, e)
 }
 
-// advance makes the next record of the main run the front. What lies between and
-// is not delivered is passed over: unknown records, losses of nothing, and early records.
+// advance makes the next record of the main run the front. What lies between and is not delivered
+// is passed over: unknown records, losses of nothing, and early records.
 func (r *ring) advance() {
 	it := &r.items[r.front]
 	for r.pos != r.scan {
@@ -136,8 +135,8 @@ func (r *ring) key() uint64 {
 	return r.frontKey
 }
 
-// take removes the ring's earliest record and makes the next one its front.
-// The item is good until the next take.
+// take removes the ring's earliest record and makes the next one its front. The item is good until
+// the next take.
 func (r *ring) take() *Item {
 	// An early record's equal in the main run lies before it, and so goes first.
 	if len(r.early) > 0 && r.early[0].time < r.frontKey {

@@ -1,8 +1,8 @@
 package merge
 
-// tree is a loser tree over the rings' keys: the winner is the ring with the
-// smallest, and a new key for the winner is placed with one comparison per
-// level. Equal keys are won by the lower index.
+// tree is a loser tree over the rings' keys: the winner is the ring with the smallest, and a new
+// key for the winner is placed with one comparison per level. Equal keys are won by the lower
+// index.
 type tree struct {
 	loser []node // loser[1:] are the inner nodes; the leaf of ring i is at len(loser)+i
 	win   node

@@ -19,7 +19,8 @@ type header struct {
 type Kind uint8
 
 const (
-	// Corrupt is not a record but a stretch of bytes, up to the head, that cannot be read. Record.Fault says why.
+	// Corrupt is not a record but a stretch of bytes, up to the head, that cannot be read.
+	// Record.Fault says why.
 	Corrupt Kind = iota
 	// Sample is what a program handed to bpf_perf_event_output.
 	Sample
@@ -49,7 +50,8 @@ const (
 	FaultShort
 	// FaultRawSize is a sample whose payload goes past the record.
 	FaultRawSize
-	// FaultTime is a time that no clock can have shown yet. Parse does not know clocks; those who order records do.
+	// FaultTime is a time that no clock can have shown yet. Parse does not know clocks; those who
+	// order records do.
 	FaultTime
 )
 
@@ -67,8 +69,8 @@ func (f Fault) String() string {
 	}[f]
 }
 
-// Record is one record of a ring. Data points into the ring. Fields that do
-// not belong to its Kind have no meaning.
+// Record is one record of a ring. Data points into the ring. Fields that do not belong to its Kind
+// have no meaning.
 type Record struct {
 	Kind  Kind
 	Fault Fault          // of a Corrupt one: why
@@ -81,17 +83,17 @@ type Record struct {
 	Lost  uint64         // how many a Lost record counts; may be 0
 }
 
-// Parse reads the record at offset off into rec, with head as loaded before,
-// off < head and off a multiple of 8. It always sets a Size that brings the caller forward: a
-// record that cannot be believed becomes a Corrupt one that spans everything
-// up to head, where the kernel's next record is sure to begin.
+// Parse reads the record at offset off into rec, with head as loaded before, off < head and off a
+// multiple of 8. It always sets a Size that brings the caller forward: a record that cannot be
+// believed becomes a Corrupt one that spans everything up to head, where the kernel's next record
+// is sure to begin.
 //
-// rec is filled in field by field: a Record returned by value would be copied
-// with wide loads right behind narrow stores, which stalls the processor for longer than all the rest takes.
+// rec is filled in field by field: a Record returned by value would be copied with wide loads right
+// behind narrow stores, which stalls the processor for longer than all the rest takes.
 func (r *Ring) Parse(off, head uint64, rec *Record) {
 	left := head - off
-	// Invariant: off is a multiple of 8 and so is the ring's size, so 8 bytes at any record's
-	// off, off+8, off+16 or off+24, masked, lie within the ring and are aligned.
+	// Invariant: off is a multiple of 8 and so is the ring's size, so 8 bytes at any record's off,
+	// off+8, off+16 or off+24, masked, lie within the ring and are aligned.
 	hdr := (*header)(unsafe.Add(r.data, off&r.mask))
 	size := uint64(hdr.size)
 	rec.Off, rec.Size = off, size
@@ -115,7 +117,8 @@ func (r *Ring) Parse(off, head uint64, rec *Record) {
 		if at == 16 {
 			rec.Time = *(*uint64)(unsafe.Add(r.data, (off+8)&r.mask))
 		}
-		// Invariant: n bytes from here, wrapped once, are inside [off, off+size), and that is inside [off, head).
+		// Invariant: n bytes from here, wrapped once, are inside [off, off+size), and that is
+		// inside [off, head).
 		start := (off + at + 4) & r.mask
 		first := n
 		if room := r.mask + 1 - start; uint64(n) > room {

@@ -1,13 +1,12 @@
-// Package raw reads the memory of one perf ring buffer: a metadata page that
-// holds data_head and data_tail, and a power-of-two number of data bytes that
-// follow it. It makes no system call, starts no goroutine and allocates
-// nothing per record, and it works on any 8-byte aligned memory: on a ring
-// shared with the kernel and on plain Go memory alike.
+// Package raw reads the memory of one perf ring buffer: a metadata page that holds data_head and
+// data_tail, and a power-of-two number of data bytes that follow it. It makes no system call,
+// starts no goroutine and allocates nothing per record, and it works on any 8-byte aligned memory:
+// on a ring shared with the kernel and on plain Go memory alike.
 //
-// Trust: offsets come from the kernel, and so do all bytes, but a program that
-// outputs more than 64 KiB at once makes the kernel write nonsense into the
-// ring (header.size is 16 bits wide and wraps). So no byte is believed: each
-// header is checked before it is used, and nothing outside the ring is read.
+// Trust: offsets come from the kernel, and so do all bytes, but a program that outputs more than 64
+// KiB at once makes the kernel write nonsense into the ring (header.size is 16 bits wide and
+// wraps). So no byte is believed: each header is checked before it is used, and nothing outside the
+// ring is read.
 package raw
 
 import (
@@ -16,7 +15,8 @@ import (
 	"unsafe"
 )
 
-// Where struct perf_event_mmap_page (include/uapi/linux/perf_event.h) has the two words that ring and kernel share.
+// Where struct perf_event_mmap_page (include/uapi/linux/perf_event.h) has the two words that ring
+// and kernel share.
 const (
 	headOffset = 1024 // data_head
 	tailOffset = 1032 // data_tail
@@ -33,8 +33,8 @@ const (
 	LayoutRawTime
 )
 
-// Ring is the reading side of one perf ring buffer. It holds no position: that
-// is its user's, who may keep one of its own ahead of the published tail.
+// Ring is the reading side of one perf ring buffer. It holds no position: that is its user's, who
+// may keep one of its own ahead of the published tail.
 type Ring struct {
 	head, tail *uint64        // in the metadata page
 	data       unsafe.Pointer // the first data byte
@@ -42,9 +42,9 @@ type Ring struct {
 	rawSize    uint64         // where in a sample the u32 raw_size is: 8, or 16 behind a time
 }
 
-// New describes a ring: meta points to its metadata page, data is all of its
-// data bytes. Both must stay mapped, or reachable, for as long as the Ring is
-// used. len(data) must be a power of two and at least 8.
+// New describes a ring: meta points to its metadata page, data is all of its data bytes. Both must
+// stay mapped, or reachable, for as long as the Ring is used. len(data) must be a power of two and
+// at least 8.
 func New(meta unsafe.Pointer, data []byte, layout Layout) (*Ring, error) {
 	n := len(data)
 	if n < 8 || n&(n-1) != 0 {
@@ -74,15 +74,14 @@ func (r *Ring) Size() uint64 { return r.mask + 1 }
 // Base returns the first data byte: where a record that wraps goes on.
 func (r *Ring) Base() unsafe.Pointer { return r.data }
 
-// Head returns data_head: the free-running count of bytes that the kernel has
-// published. Every record below it is fully written.
+// Head returns data_head: the free-running count of bytes that the kernel has published. Every
+// record below it is fully written.
 //
-// The load has acquire semantics. It pairs with the smp_wmb in
-// perf_output_put_handle (kernel/events/ring_buffer.c), which orders the
-// record's bytes before the store of data_head.
+// The load has acquire semantics. It pairs with the smp_wmb in perf_output_put_handle
+// (kernel/events/ring_buffer.c), which orders the record's bytes before the store of data_head.
 //
-// Records are multiples of 8 bytes, so the kernel's value is too; a value that
-// is not is rounded down, which keeps every header within the ring.
+// Records are multiples of 8 bytes, so the kernel's value is too; a value that is not is rounded
+// down, which keeps every header within the ring.
 func (r *Ring) Head() uint64 { return atomic.LoadUint64(r.head) &^ 7 }
 
 // Tail returns data_tail as last published, rounded like Head.
@@ -90,7 +89,7 @@ func (r *Ring) Tail() uint64 { return atomic.LoadUint64(r.tail) &^ 7 }
 
 // SetTail publishes data_tail: the kernel may overwrite every byte below t.
 //
-// The store is a full barrier on amd64 and a release elsewhere, so no read of
-// the freed bytes moves below it. It pairs with the control dependency on the load of
-// data_tail in __perf_output_begin (kernel/events/ring_buffer.c).
+// The store is a full barrier on amd64 and a release elsewhere, so no read of the freed bytes moves
+// below it. It pairs with the control dependency on the load of data_tail in __perf_output_begin
+// (kernel/events/ring_buffer.c).
 func (r *Ring) SetTail(t uint64) { atomic.StoreUint64(r.tail, t) }

@@ -20,7 +20,8 @@ func Payload(id uint64, n int) []byte {
 
 func fill(id uint64, i int) byte { return byte(id*31 + uint64(i)*7 + id>>8) }
 
-// Check verifies a payload as it was recorded, that is, with up to 7 bytes of padding behind, and returns its id.
+// Check verifies a payload as it was recorded, that is, with up to 7 bytes of padding behind, and
+// returns its id.
 func Check(b []byte) (id uint64, err error) {
 	if len(b) < MinPayload {
 		return 0, fmt.Errorf("payload of %d bytes: too short", len(b))

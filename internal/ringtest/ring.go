@@ -1,5 +1,5 @@
-// Package ringtest is the kernel's side of a perf ring buffer, on Go memory:
-// it writes records by the rules of kernel/events/ring_buffer.c, so that readers can be tested without a kernel.
+// Package ringtest is the kernel's side of a perf ring buffer, on Go memory: it writes records by
+// the rules of kernel/events/ring_buffer.c, so that readers can be tested without a kernel.
 package ringtest
 
 import (
@@ -34,7 +34,8 @@ type Ring struct {
 	Defer bool
 }
 
-// New makes an empty ring of size data bytes whose counters start at start, a multiple of 8. The data is filled with garbage.
+// New makes an empty ring of size data bytes whose counters start at start, a multiple of 8. The
+// data is filled with garbage.
 func New(size int, layout raw.Layout, start uint64) *Ring {
 	words := make([]uint64, size/8)
 	r := &Ring{
@@ -81,8 +82,9 @@ func (r *Ring) Data() []byte { return r.data }
 // Pending is how many outputs failed that no record has reported yet.
 func (r *Ring) Pending() uint64 { return r.lost }
 
-// Output writes a sample as bpf_perf_event_output does, behind a LOST record if outputs failed before.
-// It returns syscall.ENOSPC, and counts a loss, if the ring is too full. time is ignored if the layout has none.
+// Output writes a sample as bpf_perf_event_output does, behind a LOST record if outputs failed
+// before. It returns syscall.ENOSPC, and counts a loss, if the ring is too full. time is ignored if
+// the layout has none.
 func (r *Ring) Output(time uint64, payload []byte) error {
 	rawSize := (len(payload)+4+7)&^7 - 4
 	sample := append(r.buf[:0], 0, 0, 0, 0, 0, 0, 0, 0)
