@@ -11,6 +11,8 @@ import (
 )
 
 func main() {
+	warnings := func(level int, _ string) (skip bool) { return level > bpf.LibbpfWarnLevel }
+	bpf.SetLoggerCbs(bpf.Callbacks{LogFilters: []func(int, string) bool{warnings}})
 	module := must(bpf.NewModuleFromFileArgs(bpf.NewModuleArgs{BPFObjPath: os.Args[1], SkipMemlockBump: true}))
 	must(module, module.BPFLoadObject())
 	must(module, module.AttachPrograms())
