@@ -23,7 +23,8 @@ type Mode struct {
 // Slack holds each event back until d after its time, so that older ones on other CPUs can still
 // come first. It is a guess, as every fixed wait is: a CPU of a virtual machine may be stopped for
 // 100 ms between taking an event's time and publishing it. What comes too late is delivered as soon
-// as it is seen and marked [Event.Late], never hidden. Delivery lags by d to 1.5 d.
+// as it is seen and marked [Event.Late], never hidden. Delivery lags by d to 1.5 d, and the rings
+// must be large enough for what arrives meanwhile.
 func Slack(d time.Duration) Mode { return Mode{set: true, slack: d} }
 
 func (m Mode) String() string { return fmt.Sprintf("slack %v", m.slack) }
