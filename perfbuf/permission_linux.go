@@ -17,7 +17,7 @@ import (
 func explain(err error, ringBytes int) error {
 	switch {
 	case errors.Is(err, fs.ErrPermission): // EPERM, EACCES
-		return permissionError(err, ringBytes)
+		return permissionError(err, ringBytes, sysctl("kernel/perf_event_paranoid", -100))
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
 		return fmt.Errorf("%w: a ring takes a file descriptor per CPU: raise the limit (ulimit -n, LimitNOFILE=)", err)
 	case errors.Is(err, syscall.ENOMEM):
@@ -28,8 +28,12 @@ func explain(err error, ringBytes int) error {
 	return err
 }
 
-func permissionError(err error, ringBytes int) error {
-	e := &PermissionError{UID: os.Geteuid(), Err: err, Paranoid: sysctl("kernel/perf_event_paranoid", -100), MlockKB: sysctl("kernel/perf_event_mlock_kb", -1)}
+// strict is a level of kernel.perf_event_paranoid that Linux does not know, but kernels of Debian (by default) and Ubuntu do:
+// at it and above, perf events take CAP_SYS_ADMIN, whoever has CAP_PERFMON.
+const strict = 3
+
+func permissionError(err error, ringBytes, paranoid int) error {
+	e := &PermissionError{UID: os.Geteuid(), Err: err, Paranoid: paranoid, MlockKB: sysctl("kernel/perf_event_mlock_kb", -1)}
 	caps := effectiveCaps()
 	has := func(c uint) bool { return caps>>c&1 != 0 }
 	if !has(unix.CAP_SYS_ADMIN) { // which stands for the other two
@@ -47,6 +51,13 @@ func permissionError(err error, ringBytes int) error {
 		e.Detail = fmt.Sprintf("uid %d lacks %s (kernel.perf_event_paranoid is %d): run as root, or grant them, for example with "+
 			"setcap cap_bpf,cap_perfmon+ep PROGRAM or AmbientCapabilities=CAP_BPF CAP_PERFMON in a systemd unit; before Linux 5.8 it takes CAP_SYS_ADMIN",
 			e.UID, strings.Join(e.Missing, " and "), e.Paranoid)
+		if paranoid >= strict {
+			e.Detail += ", and so it does while kernel.perf_event_paranoid is above 2"
+		}
+	case paranoid >= strict && !has(unix.CAP_SYS_ADMIN) && errors.Is(err, syscall.EACCES): // mmap's refusal is EPERM
+		e.Missing = []string{"CAP_SYS_ADMIN"}
+		e.Detail = fmt.Sprintf("kernel.perf_event_paranoid is %d: above 2, kernels of Debian and Ubuntu refuse perf events to all who lack CAP_SYS_ADMIN, "+
+			"CAP_PERFMON or not: set it to 2 (sysctl kernel.perf_event_paranoid=2), run as root, or grant CAP_SYS_ADMIN", e.Paranoid)
 	case ringBytes > 0 && !has(unix.CAP_IPC_LOCK):
 		e.Missing = []string{"CAP_IPC_LOCK"}
 		e.Detail = fmt.Sprintf("uid %d has no CAP_IPC_LOCK, and %d KiB per CPU exceed what it may lock in memory (kernel.perf_event_mlock_kb is %d per CPU, "+

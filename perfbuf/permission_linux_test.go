@@ -103,3 +103,33 @@ func TestOtherErrorsAreExplained(t *testing.T) {
 	plain := fmt.Errorf("perfbuf.Open: %w", syscall.EBADF)
 	require.Equal(t, plain, explain(plain, 4096))
 }
+
+// Debian and Ubuntu have levels of perf_event_paranoid at which CAP_PERFMON is not enough.
+func TestPermissionWhereParanoidIsStrict(t *testing.T) {
+	failed := func(errno syscall.Errno, paranoid int, caps ...uint) (e *PermissionError) {
+		withCaps(t, func(has uint64) uint64 {
+			want := uint64(0)
+			for _, c := range caps {
+				want |= 1 << c
+			}
+			require.Equal(t, want, has&want, "takes root")
+			return want
+		}, func() {
+			require.ErrorAs(t, permissionError(errno, 64<<10, paranoid), &e)
+		})
+		return e
+	}
+	e := failed(syscall.EACCES, 2)
+	require.NotContains(t, e.Detail, "above 2")
+	e = failed(syscall.EACCES, 3)
+	require.Equal(t, []string{"CAP_BPF", "CAP_PERFMON"}, e.Missing)
+	require.Contains(t, e.Detail, "while kernel.perf_event_paranoid is above 2")
+	if _, had := explained(t, 0, unix.CAP_BPF, unix.CAP_PERFMON); had == 0 {
+		t.Skip("takes CAP_BPF and CAP_PERFMON")
+	}
+	e = failed(syscall.EACCES, 3, unix.CAP_BPF, unix.CAP_PERFMON)
+	require.Equal(t, []string{"CAP_SYS_ADMIN"}, e.Missing)
+	require.Contains(t, e.Detail, "sysctl kernel.perf_event_paranoid=2")
+	e = failed(syscall.EPERM, 3, unix.CAP_BPF, unix.CAP_PERFMON)
+	require.Equal(t, []string{"CAP_IPC_LOCK"}, e.Missing, "that is mmap's error")
+}

@@ -80,7 +80,7 @@ const kernelBTF = "/sys/kernel/btf/vmlinux"
 // explain says what the user can do about a failure to load the programs.
 func explain(err error) error {
 	if missing := missingCaps(); len(missing) > 0 && errors.Is(err, fs.ErrPermission) {
-		return fmt.Errorf("%w: uid %d lacks %s.\nRun it as root (sudo), or grant that: setcap cap_bpf,cap_perfmon+ep %s (before Linux 5.8: cap_sys_admin+ep)",
+		return fmt.Errorf("%w: uid %d lacks %s.\nRun it as root (sudo), or grant that: setcap cap_bpf,cap_perfmon+ep %s (before Linux 5.8, or where kernel.perf_event_paranoid is above 2: cap_sys_admin+ep)",
 			err, os.Geteuid(), strings.Join(missing, " and "), os.Args[0])
 	}
 	if errors.Is(err, fs.ErrPermission) {

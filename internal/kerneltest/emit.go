@@ -211,7 +211,7 @@ type Payload struct {
 	Seq    uint64 // number among those attempted on its CPU
 	CPU    int
 	Size   int
-	Global uint64 // number among those attempted on all CPUs
+	Global uint64 // number among those attempted on all CPUs; unique if no two CPUs output at the same time
 }
 
 // Check decodes an emitted payload, padding included, and compares every byte of it with what was output.
