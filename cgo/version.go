@@ -31,7 +31,8 @@ func Version() (Info, error) {
 		Headers: fmt.Sprintf("v%d.%d", C.LIBBPF_MAJOR_VERSION, C.LIBBPF_MINOR_VERSION),
 		Static:  static,
 	}
-	if path := C.ringfold_libbpf_path(); path != nil && !static {
+	if !static {
+		path := C.ringfold_libbpf_path() // NULL, which is "", if it cannot be told
 		info.Path = C.GoString(path)
 		C.free(unsafe.Pointer(path))
 	}

@@ -60,8 +60,13 @@ func begin(src Source, p *pass) error {
 		return s.begin(p)
 	case *Reader:
 		return s.begin(p)
-	default:
-		return src.(*Ordered).begin(p)
+	case *Ordered:
+		return s.begin(p)
+	default: // a type that embeds one of them
+		heap := new(pass)
+		err := src.begin(heap)
+		*p = *heap
+		return err
 	}
 }
 

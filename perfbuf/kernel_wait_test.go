@@ -230,3 +230,24 @@ func TestKernelTrickle(t *testing.T) {
 		})
 	}
 }
+
+// A wake-up that came while nobody waited is not lost: enough is there, and the next Wait sees that.
+func TestKernelWakeupBeforeWait(t *testing.T) {
+	for name, opts := range map[string]perfbuf.Options{
+		"each":            {},
+		"events":          {Wakeup: perfbuf.Wakeup{Events: 5, Linger: time.Hour}},
+		"events, no time": {Wakeup: perfbuf.Wakeup{Events: 5, Linger: time.Hour}, NoTime: true},
+		"bytes":           {Wakeup: perfbuf.Wakeup{Bytes: 4 * 40, Linger: time.Hour}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := kerneltest.Load(t)
+			r := open(t, e, opts)
+			for _, ring := range r.Rings() {
+				e.Emit(ring.CPU(), 5, 24)
+				time.Sleep(20 * time.Millisecond) // the runtime's poller hears of it and, as nobody waits, forgets it
+				require.NoError(t, r.Wait(t.Context()))
+				require.Len(t, collect(t, r), 5)
+			}
+		})
+	}
+}

@@ -40,6 +40,8 @@ type Options struct {
 // itself every Linger: no event is stranded, and an idle reader wakes that often.
 type Wakeup struct {
 	// Events wakes the reader after so many events on a CPU (perf_event_attr.wakeup_events). 0 is 1.
+	// A Wait that begins later returns at once if a ring may hold that many, judging by its bytes:
+	// early, if events are large.
 	Events int
 	// Bytes wakes it after so many bytes of records on a CPU (perf_event_attr.wakeup_watermark), at
 	// most half of the ring. Set one of the two.
@@ -86,8 +88,8 @@ func (o Options) effective(n int) (Options, error) {
 		return bad("Wakeup is %+v: nothing in it may be negative", *w)
 	case w.Events > 0 && w.Bytes > 0:
 		return bad("both Wakeup.Events and Wakeup.Bytes are set: set one")
-	case int64(w.Events) > 1<<31:
-		return bad("Wakeup.Events is %d: at most 2^31", w.Events)
+	case int64(w.Events) >= 1<<31:
+		return bad("Wakeup.Events is %d: must be below 2^31", w.Events)
 	case w.Bytes > o.RingBytes/2:
 		return bad("Wakeup.Bytes is %d: at most half of the ring's %d bytes, so that there is room while the reader wakes up", w.Bytes, o.RingBytes)
 	}
@@ -102,13 +104,19 @@ func (o Options) effective(n int) (Options, error) {
 	return o, nil
 }
 
-// threshold is how many bytes in one ring are enough not to wait at all.
-func (w Wakeup) threshold(ring int) uint64 {
+// threshold is how many bytes in one ring are enough not to wait at all. It stands in for a wake-up
+// that came while nobody waited, so it must not be more than what causes one.
+func (o Options) threshold() uint64 {
 	switch {
-	case w.Bytes > 0:
-		return uint64(w.Bytes)
-	case w.Events > 1:
-		return uint64(ring) / 2 // events cannot be counted without reading them
+	case o.Wakeup.Bytes > 0:
+		return uint64(o.Wakeup.Bytes)
+	case o.Wakeup.Events > 1:
+		// Events cannot be counted without reading them. So many of the smallest may be fewer of larger ones.
+		smallest := 24 // header, time, raw_size and four bytes
+		if o.NoTime {
+			smallest = 16
+		}
+		return uint64(min(o.Wakeup.Events*smallest, o.RingBytes/2))
 	default:
 		return 1
 	}

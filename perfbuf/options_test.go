@@ -40,8 +40,8 @@ func TestEffectiveOptions(t *testing.T) {
 			o{RingBytes: 256 << 10, Wakeup: Wakeup{Bytes: 4096, Linger: time.Second}}},
 		"half of the ring": {1, o{RingBytes: 1 << 20, Wakeup: Wakeup{Bytes: 1 << 19}},
 			o{RingBytes: 1 << 20, Wakeup: Wakeup{Bytes: 1 << 19, Linger: 10 * time.Millisecond}}},
-		"2^31 events": {1, o{Wakeup: Wakeup{Events: 1 << 31}},
-			o{RingBytes: 256 << 10, Wakeup: Wakeup{Events: 1 << 31, Linger: 10 * time.Millisecond}}},
+		"many events": {1, o{Wakeup: Wakeup{Events: 1<<31 - 1}},
+			o{RingBytes: 256 << 10, Wakeup: Wakeup{Events: 1<<31 - 1, Linger: 10 * time.Millisecond}}},
 	} {
 		got, err := c.in.effective(c.cpus)
 		require.NoError(t, err, name)
@@ -77,10 +77,15 @@ func TestOptionsThatCannotBe(t *testing.T) {
 }
 
 func TestThreshold(t *testing.T) {
-	require.Equal(t, uint64(1), Wakeup{}.threshold(1<<20))
-	require.Equal(t, uint64(1), Wakeup{Events: 1}.threshold(1<<20))
-	require.Equal(t, uint64(1<<19), Wakeup{Events: 100}.threshold(1<<20))
-	require.Equal(t, uint64(777), Wakeup{Bytes: 777}.threshold(1<<20))
+	for want, o := range map[uint64]Options{
+		1:       {RingBytes: 1 << 20, Wakeup: Wakeup{Events: 1}},
+		2400:    {RingBytes: 1 << 20, Wakeup: Wakeup{Events: 100}}, // of the smallest records
+		1600:    {RingBytes: 1 << 20, Wakeup: Wakeup{Events: 100}, NoTime: true},
+		1 << 19: {RingBytes: 1 << 20, Wakeup: Wakeup{Events: 1<<31 - 1}},
+		777:     {RingBytes: 1 << 20, Wakeup: Wakeup{Bytes: 777}},
+	} {
+		require.Equal(t, want, o.threshold())
+	}
 }
 
 func TestPickCPUs(t *testing.T) {

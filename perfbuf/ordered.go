@@ -157,7 +157,7 @@ func (s *Ordered) scan() (now uint64) {
 	now = s.clock()
 	for i, ring := range s.reader.rings {
 		s.heads[i] = ring.raw.Head()
-		ring.counts.observe(ring.used(s.heads[i]))
+		ring.counts.observe(s.held(i))
 	}
 	// No event seen is later than the clock now. A second is for clocks that disagree, with room to spare.
 	ceiling := s.clock() + uint64(time.Second)
@@ -167,6 +167,12 @@ func (s *Ordered) scan() (now uint64) {
 		s.reader.counts.inversions.Add(uint64(found.Inversions))
 	}
 	return now
+}
+
+// held is how much a ring held when it was scanned. Its tail is ours alone to move.
+func (s *Ordered) held(i int) uint64 {
+	ring := s.reader.rings[i].raw
+	return min(s.heads[i]-ring.Tail(), ring.Size())
 }
 
 func (s *Ordered) begin(p *pass) error { return s.round(p, false) }
@@ -297,9 +303,9 @@ func (s *Ordered) Wait(ctx context.Context) error {
 // filling reports whether a ring held, when it was scanned, as much as wakes the reader. The
 // wake-up itself may have come during the last round, and is gone then.
 func (s *Ordered) filling() bool {
-	enough := s.reader.opts.Wakeup.threshold(s.reader.opts.RingBytes)
-	for i, ring := range s.reader.rings {
-		if ring.used(s.heads[i]) >= enough {
+	enough := s.reader.opts.threshold()
+	for i := range s.heads {
+		if s.held(i) >= enough {
 			return true
 		}
 	}

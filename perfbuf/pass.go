@@ -10,7 +10,7 @@ import (
 )
 
 // Source is what a pass reads: one [Ring], a [Reader] (all rings), or an [Ordered] stream (all
-// rings, what is due in time order). No other type implements it.
+// rings, what is due in time order). Only they, and types that embed them, implement it.
 type Source interface {
 	// begin claims what the source reads and sets p up. If it fails, nothing is claimed.
 	begin(p *pass) error
@@ -56,7 +56,7 @@ func (r *Reader) begin(p *pass) error {
 	if err := r.enter(); err != nil {
 		return err
 	}
-	if r.ordered() { // said even if the rings are empty
+	if r.heldByStream() { // said even if the rings are empty
 		r.leave()
 		return errOrdering
 	}
@@ -74,7 +74,7 @@ func (r *Reader) begin(p *pass) error {
 func (r *Reader) fullestFirst() []*Ring {
 	r.visits = r.visits[:0]
 	for _, ring := range r.rings {
-		if used := ring.used(ring.raw.Head()); used > 0 {
+		if used := ring.used(); used > 0 {
 			r.visits = append(r.visits, visit{ring, used})
 		}
 	}
@@ -158,7 +158,7 @@ func (p *pass) rare(r *Ring) bool {
 	case r.rec.Kind == raw.Lost && r.rec.Lost == 0:
 		return false // the kernel found nothing to report after all: an interrupt reported it first
 	case r.rec.Kind == raw.Lost:
-		r.after = r.last
+		r.after = min(r.last, r.rec.Time)
 	case r.rec.Kind == raw.Corrupt:
 		r.rec.Time = r.last
 	}

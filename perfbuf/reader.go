@@ -63,8 +63,8 @@ func (r *Reader) leave() {
 	}
 }
 
-// ordered reports whether an Ordered stream holds the rings: all of them, if any.
-func (r *Reader) ordered() bool { return r.rings[0].owner.Load() == ordering }
+// heldByStream reports whether an Ordered stream holds the rings: all of them, if any.
+func (r *Reader) heldByStream() bool { return r.rings[0].owner.Load() == ordering }
 
 // Rings returns the rings, by CPU number. The slice is the caller's.
 func (r *Reader) Rings() []*Ring { return append([]*Ring(nil), r.rings...) }

@@ -52,12 +52,21 @@ func (r *Ring) Used() int {
 		return 0
 	}
 	defer r.reader.leave()
-	return int(r.used(r.raw.Head()))
+	return int(r.used())
 }
 
-// used is never more than the ring's size: whatever is in the memory shared with the kernel, a size
-// stays plausible.
-func (r *Ring) used(head uint64) uint64 { return min(head-r.raw.Tail(), r.raw.Size()) }
+// used is how many bytes lie between tail and head, both of which may move meanwhile: a tail that has
+// passed the head it is compared with would make an empty ring look full. It is never more than the
+// ring's size, whatever is in the memory shared with the kernel.
+func (r *Ring) used() uint64 {
+	for {
+		tail := r.raw.Tail()
+		head := r.raw.Head()
+		if r.raw.Tail() == tail {
+			return min(head-tail, r.raw.Size())
+		}
+	}
+}
 
 // ForEach calls f for every event that the ring holds now, without waiting. See [TryFold] for the
 // order of things; if f returns an error, ForEach stops and returns it, or nil if it is [ErrStop].
@@ -93,6 +102,7 @@ func (r *Ring) join(e Event) []byte {
 
 // divert points a sample at a copy of its bytes, for the poison build.
 func (r *Ring) divert(rec *raw.Record) {
+	// Invariant of raw.Record: First of Len bytes are at Data, the rest at the ring's base.
 	head := unsafe.Slice((*byte)(rec.Data), rec.First)
 	tail := unsafe.Slice((*byte)(r.raw.Base()), rec.Len-rec.First)
 	r.poison = append(append(make([]byte, 0, rec.Len+1), head...), tail...) // one more: base below stays inside

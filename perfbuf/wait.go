@@ -40,7 +40,7 @@ func (r *Reader) wait(ctx context.Context, by *Ordered, atMost time.Duration) er
 		return err
 	}
 	defer r.leave()
-	if by == nil && r.ordered() {
+	if by == nil && r.heldByStream() {
 		return errOrdering
 	}
 	if !r.waiting.CompareAndSwap(false, true) {
@@ -105,7 +105,7 @@ func (r *Reader) ready(woken bool) bool {
 	}
 	unread := r.unread()
 	if !woken {
-		return unread >= r.opts.Wakeup.threshold(r.opts.RingBytes)
+		return unread >= r.opts.threshold()
 	}
 	r.counts.wakes.Add(1)
 	if unread == 0 {
@@ -117,11 +117,10 @@ func (r *Reader) ready(woken bool) bool {
 // unread returns how many bytes the ring with the most of them holds that its reader has not seen.
 func (r *Reader) unread() (most uint64) {
 	for i, ring := range r.rings {
-		head := ring.raw.Head()
 		if by := r.wanted.by; by != nil {
-			most = max(most, head-by.merger.Scanned(i))
+			most = max(most, ring.raw.Head()-by.merger.Scanned(i))
 		} else {
-			most = max(most, ring.used(head))
+			most = max(most, ring.used())
 		}
 	}
 	return most

@@ -96,3 +96,20 @@ func TestUnknownRecordsAreCountedAndPassedOver(t *testing.T) {
 	require.Equal(t, merge.Found{Unknown: 5}, b.found)
 	b.empty()
 }
+
+// An interrupt's record with a later time can lie before the loss and the sample that reports it. The
+// model wants them by time, and of equal times the loss first.
+func TestLossOutOfOrderComesBeforeItsSampleToo(t *testing.T) {
+	b := newBench(t, 1, 512, 0)
+	require.True(t, b.output(0, 1100, 12))
+	for b.output(0, 1200, 100) { // until one is lost
+	}
+	b.scanAll()
+	b.round(1200)
+	require.True(t, b.output(0, 1190, 12))
+	require.Len(t, b.lanes[0].pending, 2, "the loss and the sample")
+	b.scanAll()
+	b.round(all)
+	require.Equal(t, 1, b.lost)
+	b.over()
+}

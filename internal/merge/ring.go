@@ -2,7 +2,6 @@ package merge
 
 import (
 	"math"
-	"slices"
 
 	"github.com/ringfold/ringfold/internal/raw"
 )
@@ -25,8 +24,8 @@ type ring struct {
 	max   uint64 // greatest time in the main run up to scan
 	prev  uint64 // greatest time in the main run up to pos: where a gap begins
 
-	early []early // of [pos, scan), by time, then offset
-	marks []mark  // of [pos, scan), by offset
+	early queue[early] // undelivered, by time, then offset
+	marks queue[mark]  // of [pos, scan), by offset
 
 	// One item is with the caller or dead, the other is the front: the main run's next record, at pos.
 	items    [2]Item
@@ -54,17 +53,19 @@ func (r *ring) scanTo(head, ceiling uint64) (found Found) {
 		r.scan += rec.Size
 		switch {
 		case rec.Kind == raw.Corrupt, rec.Time > ceiling:
-			r.marks = append(r.marks, mark{off: off, end: r.scan, time: r.max})
+			r.marks.push(mark{off: off, end: r.scan, time: r.max})
 		case rec.Kind == raw.Unknown:
 			found.Unknown++
-		case rec.Kind == raw.Lost:
+		case rec.Kind == raw.Lost && (rec.Lost == 0 || rec.Time == 0 || rec.Time >= r.max):
 			// Goes with the main run: a loss has the time of the sample that follows it.
 		case rec.Time >= r.max:
 			r.max = rec.Time
 		default:
-			found.Inversions++
+			if rec.Kind == raw.Sample {
+				found.Inversions++
+			}
 			r.insert(early{time: rec.Time, off: off, end: r.scan})
-			r.marks = append(r.marks, mark{off: off, end: r.scan, time: never})
+			r.marks.push(mark{off: off, end: r.scan, time: never})
 		}
 	}
 	return found
@@ -72,11 +73,12 @@ func (r *ring) scanTo(head, ceiling uint64) (found Found) {
 
 // insert keeps early sorted. The newest is nearly always the last.
 func (r *ring) insert(e early) {
-	i := len(r.early)
-	for i > 0 && r.early[i-1].time > e.time {
+	all := r.early.all()
+	i := len(all)
+	for i > 0 && all[i-1].time > e.time {
 		i--
 	}
-	r.early = slices.Insert(r.early, i, e)
+	r.early.insert(i, e)
 }
 
 // advance makes the next record of the main run the front. What lies between and is not delivered
@@ -84,9 +86,9 @@ func (r *ring) insert(e early) {
 func (r *ring) advance() {
 	it := &r.items[r.front]
 	for r.pos != r.scan {
-		if len(r.marks) > 0 && int64(r.marks[0].off-r.pos) <= 0 {
-			m := r.marks[0]
-			r.marks = slices.Delete(r.marks, 0, 1)
+		if !r.marks.empty() && int64(r.marks.front().off-r.pos) <= 0 {
+			m := r.marks.front()
+			r.marks.pop()
 			if m.off != r.pos {
 				continue // a record was written over since the scan and reached beyond the mark
 			}
@@ -105,7 +107,8 @@ func (r *ring) advance() {
 		switch {
 		case it.Kind == raw.Corrupt:
 			// It was well when scanned: something wrote over it since. All up to scan is in doubt.
-			r.early, r.marks = r.early[:0], r.marks[:0]
+			r.early.clear()
+			r.marks.clear()
 		case it.Kind == raw.Unknown, it.Kind == raw.Lost && it.Lost == 0:
 			r.pos += it.Size
 			continue
@@ -121,7 +124,7 @@ func (r *ring) advance() {
 // done is where the ring's undelivered records begin.
 func (r *ring) done() uint64 {
 	n := r.pos - r.freed
-	for _, e := range r.early {
+	for _, e := range r.early.all() {
 		n = min(n, e.off-r.freed)
 	}
 	return r.freed + n
@@ -129,8 +132,8 @@ func (r *ring) done() uint64 {
 
 // key is the time of the ring's earliest undelivered record, never if there is none.
 func (r *ring) key() uint64 {
-	if len(r.early) > 0 && r.early[0].time < r.frontKey {
-		return r.early[0].time
+	if !r.early.empty() && r.early.front().time < r.frontKey {
+		return r.early.front().time
 	}
 	return r.frontKey
 }
@@ -139,11 +142,15 @@ func (r *ring) key() uint64 {
 // the next take.
 func (r *ring) take() *Item {
 	// An early record's equal in the main run lies before it, and so goes first.
-	if len(r.early) > 0 && r.early[0].time < r.frontKey {
-		it, e := &r.items[1-r.front], r.early[0]
-		r.early = slices.Delete(r.early, 0, 1)
+	if !r.early.empty() && r.early.front().time < r.frontKey {
+		it, e := &r.items[1-r.front], r.early.front()
+		r.early.pop()
 		r.raw.Parse(e.off, e.end, &it.Record)
-		it.Key = e.time
+		if it.Kind == raw.Unknown || it.Kind == raw.Lost && it.Lost == 0 {
+			it.Kind, it.Fault = raw.Corrupt, raw.FaultChanged
+		}
+		it.Size = e.end - e.off
+		it.Key, it.After = e.time, min(r.prev, e.time)
 		return it
 	}
 	it := &r.items[r.front]

@@ -53,6 +53,8 @@ const (
 	// FaultTime is a time that no clock can have shown yet. Parse does not know clocks; those who
 	// order records do.
 	FaultTime
+	// FaultChanged is a record that was another one when it was checked before.
+	FaultChanged
 )
 
 func (f Fault) String() string {
@@ -66,6 +68,7 @@ func (f Fault) String() string {
 		FaultShort:      "record is too short for its type",
 		FaultRawSize:    "payload goes past the record",
 		FaultTime:       "time lies in the future",
+		FaultChanged:    "record was written over while it was held",
 	}[f]
 }
 
