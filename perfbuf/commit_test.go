@@ -106,3 +106,29 @@ func TestUsedWithANonsensicalHead(t *testing.T) {
 		require.Equal(t, fakeRingSize, k.rings[0].Used())
 	}
 }
+
+// A reader that goes on between the looks at head and tail does not make its ring look full.
+func TestUsedWhileTheRingIsRead(t *testing.T) {
+	k := newFake(t, 1, Options{})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := range uint64(200_000) {
+			k.output(0, i+1)
+			if err := k.rings[0].ForEach(func(Event) error { return nil }); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	for {
+		select {
+		case <-done:
+			return
+		default:
+		}
+		if used := k.rings[0].Used(); used > recordSize {
+			<-done
+			require.LessOrEqual(t, used, recordSize, "there was never more than a record")
+		}
+	}
+}

@@ -2,7 +2,6 @@ package perfbuf
 
 import (
 	"errors"
-	"math"
 	"os"
 	"sync/atomic"
 	"testing"
@@ -151,18 +150,19 @@ func (p *fakePoller) wait(deadline time.Time) error {
 	if p.ready(false) {
 		return nil
 	}
-	late := time.NewTimer(math.MaxInt64)
+	var late <-chan time.Time // never, if there is no deadline: not even in a bubble whose time runs fast
 	if !deadline.IsZero() {
-		late.Reset(time.Until(deadline))
+		timer := time.NewTimer(time.Until(deadline))
+		defer timer.Stop()
+		late = timer.C
 	}
-	defer late.Stop()
 	for {
 		select {
 		case <-p.wakes:
 			if p.ready(true) {
 				return nil
 			}
-		case <-late.C:
+		case <-late:
 			return os.ErrDeadlineExceeded
 		case <-p.interrupts:
 			return os.ErrDeadlineExceeded

@@ -1,6 +1,7 @@
 package perfbuf
 
 import (
+	"os"
 	"runtime"
 	"testing"
 
@@ -210,4 +211,15 @@ func TestFullestRingComesFirst(t *testing.T) {
 	k.output(3, 9)
 	require.Equal(t, []uint64{9}, ids(t, k.Reader))
 	require.Equal(t, uint64(2), k.Stats().Passes)
+}
+
+// A type that embeds a source is one too.
+func TestFoldOfAnEmbeddedSource(t *testing.T) {
+	k := newFake(t, 2, Options{})
+	type mine struct{ *Reader }
+	k.output(1, 1, 2)
+	require.Equal(t, []uint64{1, 2}, ids(t, mine{k.Reader}))
+	require.NoError(t, k.Close())
+	_, err := Fold(mine{k.Reader}, 0, func(int, Event) int { return 0 })
+	require.ErrorIs(t, err, os.ErrClosed)
 }

@@ -254,3 +254,37 @@ func TestCorruptMemoryIsNotLate(t *testing.T) {
 	require.Equal(t, uint64(1), k.Stats().Total().Corrupt)
 	require.Zero(t, k.Stats().Late)
 }
+
+// The watermark is the clock as it was before the heads were looked at: what is output in between
+// comes in its place, however small the slack.
+func TestClockIsReadBeforeTheHeads(t *testing.T) {
+	k := newFake(t, 2, Options{})
+	k.output(0, 960)
+	reads := 0
+	k.Reader.clock = func() uint64 {
+		if reads++; reads == 1 {
+			k.output(1, 950)
+		}
+		return 1000
+	}
+	require.Equal(t, []uint64{950, 960}, ids(t, k.stream()))
+	require.Zero(t, k.Stats().Late)
+}
+
+// What bounds the times that can be honest is the clock as it is after the heads were looked at.
+func TestClockIsReadAfterTheHeadsToo(t *testing.T) {
+	k := newFake(t, 1, Options{})
+	const late = uint64(1000 + 5*time.Second) // we were stopped for that long
+	reads := 0
+	k.Reader.clock = func() uint64 {
+		if reads++; reads == 1 {
+			k.output(0, late)
+			return 1000
+		}
+		return late + 1
+	}
+	s := k.stream()
+	require.Empty(t, ids(t, s), "not due yet, as far as the round knows")
+	require.Equal(t, []uint64{late}, ids(t, s))
+	require.Zero(t, k.Stats().Total().Corrupt)
+}

@@ -183,3 +183,45 @@ func TestEachEventWakesWithoutLinger(t *testing.T) {
 		require.Equal(t, os.ErrClosed, <-done)
 	})
 }
+
+// hookedPoller does something just before each wait.
+type hookedPoller struct {
+	poller
+	before func()
+}
+
+func (p *hookedPoller) wait(deadline time.Time) error {
+	p.before()
+	return p.poller.wait(deadline)
+}
+
+// The context is done, or the stream closed, after Wait has looked and before the poller has its
+// deadline, which replaces the one that was to interrupt it.
+func TestInterruptJustBeforeTheDeadlineIsSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newFake(t, 1, Options{})
+		ctx, cancel := context.WithCancelCause(t.Context())
+		k.Reader.poll = &hookedPoller{k.poll, func() { cancel(errTest); synctest.Wait() }}
+		require.Equal(t, errTest, k.Wait(ctx))
+
+		s := k.stream()
+		k.Reader.poll = &hookedPoller{k.poll, func() { s.Close() }}
+		require.ErrorIs(t, s.Wait(t.Context()), os.ErrClosed)
+	})
+}
+
+// A wake-up that nobody waited for is gone. What it stood for is enough not to wait.
+func TestWakeupAfterEventsThatNobodyWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newFake(t, 1, Options{Wakeup: Wakeup{Events: 3, Linger: time.Hour}})
+		k.output(0, 1, 2)
+		done := waitInBackground(func() error { return k.Wait(t.Context()) })
+		blocked(t, done)
+		k.output(0, 3)
+		k.poll.wake()
+		require.NoError(t, <-done)
+		begin := time.Now()
+		require.NoError(t, k.Wait(t.Context()))
+		require.Equal(t, begin, time.Now())
+	})
+}
