@@ -42,6 +42,21 @@
 // reports the count with the next output that succeeds: as an event of KindLost just before that
 // one. A loss that nothing follows is not reported.
 //
+// Outputs that find no ring at all are not counted: on a CPU that came online after [Open], or that
+// went offline and came back. Attach programs after Open, not before.
+//
+// # Several goroutines
+//
+// Rings are independent: each may be drained by a goroutine of its own, while one goroutine waits.
+//
+//	for r.Wait(ctx) == nil {
+//		var all sync.WaitGroup
+//		for _, ring := range r.Rings() {
+//			all.Go(func() { ring.ForEach(handle) })
+//		}
+//		all.Wait()
+//	}
+//
 // # One reader per map
 //
 // The map holds one ring per CPU. A second reader that opens the same map takes the place of the

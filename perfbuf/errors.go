@@ -21,11 +21,12 @@ var errBusyPass = fmt.Errorf("%w: by another goroutine or by the function that e
 
 var errOrdering = fmt.Errorf("%w: an Ordered stream holds all rings: read through it, or close it first", ErrBusy)
 
-// CorruptError describes ring memory that could not be read. Reading went on at the end of what was
-// published then, where the next record begins.
+// CorruptError describes ring memory that could not be read. Reading went on behind it: as a rule at
+// the end of what was published then, where the next record is sure to begin.
 //
-// The kernel itself writes such memory when a program outputs 65509 bytes or more at once: a
-// record's length has 16 bits and wraps. The fix is to output less at a time.
+// The kernel itself writes such memory when a program outputs 65509 bytes or more at once (65517
+// under [Options.NoTime]): a record's length has 16 bits and wraps. The fix is to output less at a
+// time. Losses that were reported there are lost with it.
 type CorruptError struct {
 	CPU     int
 	Offset  uint64 // where in the ring's stream of bytes, counted from its setting up

@@ -36,6 +36,10 @@ func (k Kind) String() string {
 // until the loop body over an iterator ends): then its bytes belong to the kernel again. The same
 // holds for every slice it hands out. Use [Event.Record] to keep one. Building with the tag
 // perfbuf_poison finds who keeps one all the same: slices then turn into 0xCC bytes when they die.
+// After [Reader.Close] the memory is unmapped, and touching a slice is a fault that cannot be
+// recovered from.
+//
+// The zero Event, which iterators deliver along with an error, has no methods that work.
 //
 // An Event is a small value, passed by copy, and is not safe for concurrent use.
 type Event struct {
@@ -111,8 +115,8 @@ func (e Event) Lost() uint64 {
 }
 
 // After bounds a loss from below: outputs failed after this time and not after [Event.Time], both
-// in ns of CLOCK_MONOTONIC. It is the time of the record before on the same ring, 0 if the loss
-// came first, and 0 for other kinds.
+// in ns of CLOCK_MONOTONIC. It is the greatest time read from the same ring before, 0 if nothing
+// was, and 0 for other kinds.
 func (e Event) After() uint64 {
 	if e.rec.Kind != raw.Lost {
 		return 0

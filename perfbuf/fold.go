@@ -12,10 +12,10 @@ import "iter"
 // returns an error, panics or calls runtime.Goexit, the fold ends there, with the tail stored: the
 // event that f had counts as consumed, those after it wait for the next call.
 //
-// TryFold returns f's error, or nil if that is [ErrStop]; os.ErrClosed if the reader was closed,
-// before the call or during it; and [ErrBusy], having called f or not, where something else is
-// reading what it comes to, f itself included. No lock is held while f runs, and f may close the
-// reader. It allocates nothing.
+// TryFold returns f's error, or nil if that is [ErrStop]. It returns os.ErrClosed if the reader was
+// closed, before the call or during it. It returns [ErrBusy] if it comes to a ring that is being
+// read already, by another goroutine or because f calls for it; f may have been called for other
+// rings by then. No lock is held while f runs, and f may close the reader. It allocates nothing.
 func TryFold[A any](src Source, acc A, f func(acc A, ev Event) (A, error)) (A, error) {
 	var p pass
 	if err := begin(src, &p); err != nil {

@@ -28,7 +28,7 @@ type Options struct {
 	Wakeup Wakeup
 
 	// NoTime does without kernel timestamps. It saves 8 bytes and some 60 ns per event,
-	// [Event.Time] is then 0, and [Reader.Ordered] is not to be had.
+	// [Event.Time] is then 0, and [Reader.Ordered] fails.
 	NoTime bool
 }
 
@@ -39,9 +39,9 @@ type Options struct {
 // With Events above 1 or with Bytes, events fewer than that wake nobody, so Wait looks for them
 // itself every Linger: no event is stranded, and an idle reader wakes that often.
 type Wakeup struct {
-	// Events wakes the reader after so many events on a CPU (perf_event_attr.wakeup_events). 0 is 1.
-	// A Wait that begins later returns at once if a ring may hold that many, judging by its bytes:
-	// early, if events are large.
+	// Events wakes the reader after so many events on a CPU (perf_event_attr.wakeup_events). 0 is
+	// 1. A Wait that begins later returns at once if a ring may hold that many, judging by its
+	// bytes: early, if events are large.
 	Events int
 	// Bytes wakes it after so many bytes of records on a CPU (perf_event_attr.wakeup_watermark), at
 	// most half of the ring. Set one of the two.

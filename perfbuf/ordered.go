@@ -23,8 +23,9 @@ type Mode struct {
 // Slack holds each event back until d after its time, so that older ones on other CPUs can still
 // come first. It is a guess, as every fixed wait is: a CPU of a virtual machine may be stopped for
 // 100 ms between taking an event's time and publishing it. What comes too late is delivered as soon
-// as it is seen and marked [Event.Late], never hidden. Delivery lags by d to 1.5 d, and the rings
-// must be large enough for what arrives meanwhile.
+// as it is seen and marked [Event.Late], never hidden. Delivery lags by d to 1.5 d, more with a
+// linger time ([Wakeup]) or while a pass takes long, and the rings must be large enough for what
+// arrives meanwhile.
 func Slack(d time.Duration) Mode { return Mode{set: true, slack: d} }
 
 func (m Mode) String() string { return fmt.Sprintf("slack %v", m.slack) }
@@ -38,9 +39,9 @@ type OrderOptions struct {
 // their rings until they are delivered; nothing is copied.
 //
 // What is promised: events come in non-decreasing order of [Event.Time], those marked [Event.Late]
-// excepted. Of equal times the lower CPU comes first, then the one output first. Times of different
-// CPUs are comparable within the error of the kernel's clock; order in time is not causality.
-// Losses have their place in the stream, before the sample that reported them.
+// excepted. Times of different CPUs are comparable within the error of the kernel's clock; order in
+// time is not causality. Losses have their place in the stream, before the sample that reported
+// them. A record whose time lies more than a second in the future is corrupt: see [KindCorrupt].
 //
 // While it is open, a stream holds all rings: other reads of them return [ErrBusy]. It is for one
 // goroutine at a time, except for Close.
@@ -104,10 +105,10 @@ func (r *Reader) Ordered(o OrderOptions) (*Ordered, error) {
 // Mode returns the mode in effect.
 func (s *Ordered) Mode() Mode { return s.mode }
 
-// Close ends the stream and lets the rings go, undelivered events included: the next to read the
-// rings gets those, and perhaps a second time one that came before them out of its ring's order.
-// The Reader stays open. It does not block: a running Wait or pass ends with os.ErrClosed. The
-// error is always nil.
+// Close ends the stream. The Reader stays open, and the rings may be read by other means; events
+// not yet delivered are still in them. One that was delivered although an earlier one of its ring
+// is still held, because interrupts had put the two in the wrong order, is then read a second time.
+// It does not block: a running Wait or pass ends with os.ErrClosed. The error is always nil.
 func (s *Ordered) Close() error {
 	if s.closing.CompareAndSwap(false, true) {
 		close(s.gone)

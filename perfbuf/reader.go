@@ -76,8 +76,8 @@ func (r *Reader) Options() Options {
 	return o
 }
 
-// Close takes the rings out of the map, so that outputs fail with -ENOENT from then on, and unmaps
-// them. Events not yet read are dropped.
+// Close takes the rings out of the map, so that outputs fail with -ENOENT, and unmaps them, once the
+// last call that uses them has left. Events not yet read are dropped.
 //
 // It may be called from anywhere at any time, and more than once; later calls do nothing. It does
 // not block: a Wait returns os.ErrClosed at once, and a running pass ends with os.ErrClosed before

@@ -55,9 +55,9 @@ func (r *Ring) Used() int {
 	return int(r.used())
 }
 
-// used is how many bytes lie between tail and head, both of which may move meanwhile: a tail that has
-// passed the head it is compared with would make an empty ring look full. It is never more than the
-// ring's size, whatever is in the memory shared with the kernel.
+// used is how many bytes lie between tail and head, both of which may move meanwhile: a tail that
+// has passed the head it is compared with would make an empty ring look full. It is never more than
+// the ring's size, whatever is in the memory shared with the kernel.
 func (r *Ring) used() uint64 {
 	for {
 		tail := r.raw.Tail()

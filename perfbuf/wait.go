@@ -76,7 +76,7 @@ func (r *Reader) wait(ctx context.Context, by *Ordered, atMost time.Duration) er
 			r.counts.lingers.Add(1)
 			return nil
 		}
-		// The deadline was that of an earlier call's context, or nothing came for the linger time.
+		// Nothing came for the linger time, or the context of an earlier call was done only now. Wait on.
 	}
 }
 

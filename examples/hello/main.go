@@ -15,10 +15,10 @@ func main() {
 	bpf.SetLoggerCbs(bpf.Callbacks{LogFilters: []func(int, string) bool{warnings}})
 	module := must(bpf.NewModuleFromFileArgs(bpf.NewModuleArgs{BPFObjPath: os.Args[1], SkipMemlockBump: true}))
 	must(module, module.BPFLoadObject())
-	must(module, module.AttachPrograms())
 	events := must(module.GetMap("events"))
 	reader := must(perfbuf.Open(events.FileDescriptor(), perfbuf.Options{}))
 	stream := must(reader.Ordered(perfbuf.OrderOptions{}))
+	must(module, module.AttachPrograms()) // not before: without rings, outputs are gone without a trace
 	for ev, err := range stream.Events(context.Background()) {
 		must(ev, err)
 		fmt.Println(ev.Time(), ev.CPU(), ev.Kind(), ev.Bytes())
