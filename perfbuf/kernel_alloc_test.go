@@ -4,6 +4,7 @@ package perfbuf_test
 
 import (
 	"context"
+	"runtime"
 	"testing"
 
 	"github.com/ringfold/ringfold/internal/kerneltest"
@@ -100,4 +101,42 @@ func TestKernelAllocations(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Nor do records that wrap around the ring's edge, once there has been one.
+func TestKernelAllocationsOfWraps(t *testing.T) {
+	eachSource(t, perfbuf.Options{RingBytes: 8 << 10}, func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, src perfbuf.Source) {
+		wraps, sum := 0, 0
+		read := func() {
+			err := forEach(src, func(ev perfbuf.Event) error {
+				if len(ev.Tail()) > 0 {
+					wraps++
+				}
+				sum += len(ev.Bytes())
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		var before, after runtime.MemStats
+		allocs := uint64(0)
+		for i := range 300 {
+			for _, ring := range r.Rings() {
+				e.Emit(ring.CPU(), 2, 3000)
+			}
+			runtime.ReadMemStats(&before)
+			read()
+			runtime.ReadMemStats(&after)
+			if i == 20 { // everybody has grown what there is to grow
+				allocs, wraps = 0, 0
+			}
+			allocs += after.Mallocs - before.Mallocs
+		}
+		require.Greater(t, wraps, 100)
+		require.NotZero(t, sum)
+		if !checked {
+			require.Less(t, allocs, uint64(wraps/4), "of %d wraps", wraps) // the runtime itself may have some
+		}
+	})
 }

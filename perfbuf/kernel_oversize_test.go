@@ -106,9 +106,23 @@ func TestKernelOversizeZero(t *testing.T) {
 	})
 }
 
-// The same where it goes once around a small ring and over everything unread in it.
+// The same where it goes once around a small ring and over everything unread in it: with nonsense,
+// and with zeros, on which a reader that trusts a record's length never comes to an end.
 func TestKernelOversizeSmallRing(t *testing.T) {
+	for name, word := range map[string]func(int) uint64{
+		"nonsense": nil,
+		"zeros":    func(int) uint64 { return 0 },
+		"headers":  func(int) uint64 { return 8<<48 | 9 }, // each a sample of 8 bytes, without what a sample has
+	} {
+		t.Run(name, func(t *testing.T) { overwriteSmallRing(t, word) })
+	}
+}
+
+func overwriteSmallRing(t *testing.T, word func(int) uint64) {
 	eachSource(t, perfbuf.Options{RingBytes: 8 << 10}, func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, src perfbuf.Source) {
+		if word != nil {
+			e.SetHuge(word)
+		}
 		rnd := rand.New(rand.NewPCG(6, 7))
 		for range 200 {
 			for _, ring := range r.Rings() {

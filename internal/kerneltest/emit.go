@@ -90,19 +90,26 @@ func (e *Emitter) setPattern() {
 			all[c].words[i] = pattern(i)
 		}
 	}
-	bytes := make([]uint64, MaxHuge/8)
-	for i := range bytes {
-		bytes[i] = pattern(i)
-	}
 	key := uint32(0)
 	if err := e.states.Update(unsafe.Pointer(&key), unsafe.Pointer(unsafe.SliceData(all))); err != nil {
 		e.t.Fatalf("setting the payload pattern: %v", err)
+	}
+	e.SetHuge(pattern)
+}
+
+// SetHuge sets the words that EmitHuge outputs. Load sets those that CheckHuge knows.
+func (e *Emitter) SetHuge(word func(i int) uint64) {
+	e.t.Helper()
+	words := make([]uint64, MaxHuge/8)
+	for i := range words {
+		words[i] = word(i)
 	}
 	huge, err := e.module.GetMap("huge")
 	if err != nil {
 		e.t.Fatal(err)
 	}
-	if err := huge.Update(unsafe.Pointer(&key), unsafe.Pointer(unsafe.SliceData(bytes))); err != nil {
+	key := uint32(0)
+	if err := huge.Update(unsafe.Pointer(&key), unsafe.Pointer(unsafe.SliceData(words))); err != nil {
 		e.t.Fatalf("setting the bytes of huge outputs: %v", err)
 	}
 }
