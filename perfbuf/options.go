@@ -71,11 +71,13 @@ func (o Options) effective(n int) (Options, error) {
 		return bad("both RingBytes and TotalBytes are set: set one")
 	case o.RingBytes > maxRingBytes:
 		return bad("RingBytes is %d: at most %d (1 GiB) per CPU", o.RingBytes, maxRingBytes)
+	case o.TotalBytes/n > maxRingBytes:
+		return bad("TotalBytes is %d: at most %d (1 GiB) per CPU, %d in all", o.TotalBytes, maxRingBytes, n*maxRingBytes)
 	case o.TotalBytes > 0:
 		if o.TotalBytes/n < page {
 			return bad("TotalBytes is %d: %d CPUs need at least a page of %d bytes each, %d in all", o.TotalBytes, n, page, n*page)
 		}
-		o.RingBytes = min(1<<(bits.Len(uint(o.TotalBytes/n))-1), maxRingBytes)
+		o.RingBytes = 1 << (bits.Len(uint(o.TotalBytes/n)) - 1)
 	case o.RingBytes == 0:
 		o.RingBytes = defaultRingBytes
 	}

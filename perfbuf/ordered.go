@@ -28,7 +28,14 @@ type Mode struct {
 // arrives meanwhile.
 func Slack(d time.Duration) Mode { return Mode{set: true, slack: d} }
 
-func (m Mode) String() string { return fmt.Sprintf("slack %v", m.slack) }
+func (m Mode) String() string { return fmt.Sprintf("slack %v", m.effective().slack) }
+
+func (m Mode) effective() Mode {
+	if !m.set {
+		return Slack(time.Millisecond)
+	}
+	return m
+}
 
 // OrderOptions says how to order. The zero value is good.
 type OrderOptions struct {
@@ -66,9 +73,7 @@ type Ordered struct {
 // Ordered makes a stream of the events that the rings hold and of those to come. It fails if the
 // rings have no times, with [ErrBusy] if they are being read, and with os.ErrClosed.
 func (r *Reader) Ordered(o OrderOptions) (*Ordered, error) {
-	if !o.Mode.set {
-		o.Mode = Slack(time.Millisecond)
-	}
+	o.Mode = o.Mode.effective()
 	if o.Mode.slack < 0 {
 		return nil, fmt.Errorf("perfbuf.Ordered: slack is %v: must not be negative", o.Mode.slack)
 	}

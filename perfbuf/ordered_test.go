@@ -288,3 +288,8 @@ func TestClockIsReadAfterTheHeadsToo(t *testing.T) {
 	require.Equal(t, []uint64{late}, ids(t, s))
 	require.Zero(t, k.Stats().Total().Corrupt)
 }
+
+func TestModeSaysWhatItMeans(t *testing.T) {
+	require.Equal(t, "slack 1ms", Mode{}.String())
+	require.Equal(t, "slack 0s", Slack(0).String())
+}
