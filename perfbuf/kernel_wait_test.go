@@ -30,19 +30,11 @@ func inWait(t *testing.T, w waiter, ctx context.Context) <-chan error {
 	return result
 }
 
-// eachWaiter runs a test with a Reader and with an Ordered stream.
+// eachWaiter is eachSource for tests that wait.
 func eachWaiter(t *testing.T, opts perfbuf.Options, f func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, w waiter)) {
-	for _, name := range []string{"reader", "ordered"} {
-		t.Run(name, func(t *testing.T) {
-			e := kerneltest.Load(t)
-			r := open(t, e, opts)
-			if name == "reader" {
-				f(t, e, r, r)
-			} else {
-				f(t, e, r, ordered(t, r))
-			}
-		})
-	}
+	eachSource(t, opts, func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, src perfbuf.Source) {
+		f(t, e, r, src.(waiter))
+	})
 }
 
 func TestKernelWaitForData(t *testing.T) {
