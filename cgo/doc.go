@@ -1,8 +1,8 @@
 // Package libbpf holds the few libbpf calls that ringfold needs, one thin function each:
-// perf_buffer (set up, look into, free), map update and delete, map information, and which libbpf
-// this is. It has no policy, starts no goroutine, and C never calls into Go: all perf_buffer
-// callbacks are NULL and neither perf_buffer__poll nor perf_buffer__consume is ever called, because
-// the rings are read from Go.
+// perf_buffer (set up, look into, free), map creation, update and delete, map information, and
+// which libbpf this is. It has no policy, starts no goroutine, and C never calls into Go: all
+// perf_buffer callbacks are NULL and neither perf_buffer__poll nor perf_buffer__consume is ever
+// called, because the rings are read from Go.
 //
 // It is the only package of the module with import "C". Without cgo, or off Linux, every call
 // returns [ErrUnsupported], so that importing packages still build, vet and document.

@@ -4,6 +4,7 @@ package libbpf
 
 /*
 #include <errno.h>
+#include <stdlib.h>
 #include "libbpf.h"
 
 // perf_buffer_raw_opts holds pointers; filling it here keeps Go pointers out of Go memory handed to C.
@@ -21,6 +22,14 @@ static int ringfold_map_info(int fd, struct bpf_map_info *info)
 	__u32 len = sizeof(*info);
 
 	return bpf_obj_get_info_by_fd(fd, info, &len);
+}
+
+static int ringfold_map_create(int type, const char *name, __u32 key_size, __u32 value_size, __u32 max_entries,
+                               __u32 inner_map_fd)
+{
+	LIBBPF_OPTS(bpf_map_create_opts, opts, .inner_map_fd = inner_map_fd);
+
+	return bpf_map_create(type, name, key_size, value_size, max_entries, &opts);
 }
 */
 import "C"
@@ -137,8 +146,22 @@ func (p *PerfBuffer) check(call string, i int) error {
 	return nil
 }
 
-// MapUpdate calls bpf_map_update_elem on a map with 4-byte keys and values, as perf event arrays
-// have: key is a CPU, value the file descriptor of a perf event.
+// MapCreate calls bpf_map_create and returns the new map's descriptor, which is close-on-exec and
+// the caller's to close. mapType is enum bpf_map_type. innerFD is a map like those that a map of
+// maps is to hold, which keeps no reference to it; 0 for other types.
+func MapCreate(mapType int, name string, keySize, valueSize, maxEntries, innerFD int) (int, error) {
+	cname := C.CString(name)
+	defer C.free(unsafe.Pointer(cname))
+	fd := C.ringfold_map_create(C.int(mapType), cname, C.__u32(keySize), C.__u32(valueSize), C.__u32(maxEntries), C.__u32(innerFD))
+	if err := result("bpf_map_create", fd); err != nil {
+		return -1, err
+	}
+	return int(fd), nil
+}
+
+// MapUpdate calls bpf_map_update_elem on a map with 4-byte keys and values. In a perf event array,
+// key is a CPU and value the file descriptor of a perf event; in an array of maps, value is that of
+// a map, and the call returns after an RCU grace period.
 func MapUpdate(mapFD int, key, value uint32) error {
 	return result("bpf_map_update_elem",
 		C.bpf_map_update_elem(C.int(mapFD), unsafe.Pointer(&key), unsafe.Pointer(&value), C.BPF_ANY))

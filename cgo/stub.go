@@ -27,6 +27,11 @@ func (p *PerfBuffer) Buffer(i int) (meta unsafe.Pointer, data []byte, err error)
 	return nil, nil, ErrUnsupported
 }
 
+// MapCreate returns ErrUnsupported.
+func MapCreate(mapType int, name string, keySize, valueSize, maxEntries, innerFD int) (int, error) {
+	return -1, ErrUnsupported
+}
+
 // MapUpdate returns ErrUnsupported.
 func MapUpdate(mapFD int, key, value uint32) error { return ErrUnsupported }
 

@@ -4,6 +4,12 @@ package libbpf
 // this project is about.
 const MapTypePerfEventArray = 4
 
+// Map types that ringfold creates: enum bpf_map_type.
+const (
+	MapTypeArray       = 2
+	MapTypeArrayOfMaps = 12
+)
+
 // MapInfo is the part of struct bpf_map_info that ringfold looks at.
 type MapInfo struct {
 	ID         int

@@ -30,8 +30,11 @@ var mayImport = map[string][]string{
 	"internal/merge":      {module + "internal/raw"},
 	"internal/ringtest":   {module + "internal/raw"},
 	"internal/kerneltest": {"github.com/aquasecurity/libbpfgo"},
+	"internal/grace":      {module + "cgo", "golang.org/x/sys/unix"},
+	"internal/inject":     {module + "internal/grace", module + "internal/raw"},
 	"internal/lint":       {},
-	"perfbuf":             {module + "cgo", module + "internal/raw", module + "internal/merge", "golang.org/x/sys/unix"},
+	"perfbuf":             {module + "cgo", module + "internal/grace", module + "internal/inject", module + "internal/raw", module + "internal/merge", "golang.org/x/sys/unix"},
+	"perfbuf/perfbuftest": {module + "perfbuf", module + "internal/inject", module + "internal/ringtest"},
 }
 
 func TestDependencies(t *testing.T) {

@@ -1,0 +1,290 @@
+package grace_test
+
+import (
+	"errors"
+	"math"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ringfold/ringfold/internal/grace"
+	"github.com/stretchr/testify/require"
+)
+
+// A program that begins while the wait is under way is not waited for: the clock is read before.
+func TestClockIsReadBeforeTheWait(t *testing.T) {
+	var clock fakeClock
+	clock.now.Store(1_000_000)
+	b := grace.New(waiter(func() error { clock.now.Store(2_000_000); return nil }), clock.read, grace.BarrierOptions{})
+	require.Zero(t, b.Watermark())
+	require.NoError(t, b.Round())
+	require.EqualValues(t, 1_000_000-grace.DefaultGuard-1, b.Watermark())
+}
+
+// Nothing is published before the wait has ended.
+func TestWatermarkAfterTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newFake(t)
+		var clock fakeClock
+		clock.now.Store(500)
+		b := grace.New(p, clock.read, grace.BarrierOptions{Guard: 7})
+		defer b.Close()
+		go b.Round()
+		<-p.waiting
+		synctest.Wait()
+		require.Zero(t, b.Watermark())
+		require.Empty(t, b.Done())
+		p.end <- nil
+		<-b.Done()
+		require.EqualValues(t, 500-7-1, b.Watermark())
+	})
+}
+
+func TestWatermarkNeverGoesBack(t *testing.T) {
+	var clock fakeClock
+	b := grace.New(waiter(func() error { return nil }), clock.read, grace.BarrierOptions{Guard: 100})
+	for _, step := range []struct{ now, want uint64 }{
+		{0, 0}, {50, 0}, {100, 0}, {101, 0}, {102, 1}, {5000, 4899}, {3000, 4899}, {10, 4899}, {5001, 4900}, {math.MaxUint64, math.MaxUint64 - 101},
+	} {
+		clock.now.Store(step.now)
+		require.NoError(t, b.Round())
+		require.Equal(t, step.want, b.Watermark(), "at %d", step.now)
+	}
+}
+
+// Requests before a round are one; one during a round leads to another; none, to none.
+func TestRequestsCoalesce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newFake(t)
+		var clock fakeClock
+		b := grace.New(p, clock.read, grace.BarrierOptions{Guard: 1})
+		defer b.Close()
+		for range 3 {
+			b.Request()
+			require.True(t, b.Requested())
+		}
+		b.Start()
+		b.Start()
+		<-p.waiting
+		require.False(t, b.Requested(), "a round that has begun serves no later request")
+
+		for range 3 {
+			clock.now.Store(1000)
+			b.Request()
+			require.True(t, b.Requested())
+		}
+		p.end <- nil
+		<-p.waiting
+		p.end <- nil
+		synctest.Wait()
+		require.EqualValues(t, 998, b.Watermark())
+		require.False(t, b.Requested())
+		require.EqualValues(t, 2, b.Stats().Count)
+		require.Len(t, b.Done(), 1, "two rounds, one signal")
+		time.Sleep(time.Hour)
+		require.EqualValues(t, 2, b.Stats().Count, "a round that nobody asked for")
+	})
+}
+
+// Every request is followed by a round that reads the clock later, whoever requests at the same time.
+func TestNoRequestIsLost(t *testing.T) {
+	var clock atomic.Uint64
+	b := grace.New(waiter(func() error { runtime.Gosched(); return nil }), func() uint64 { return clock.Add(1) }, grace.BarrierOptions{Guard: 1})
+	b.Start()
+	defer b.Close()
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			for range 2000 {
+				now := clock.Add(1)
+				b.Request()
+				for b.Watermark()+2 <= now { // the round's t0 is the watermark + 2
+					runtime.Gosched()
+				}
+				if i == 0 {
+					b.Round() // beside the goroutine
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// A simulation makes the rounds itself.
+func TestRoundServesTheRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		waits := 0
+		b := grace.New(waiter(func() error { waits++; return nil }), func() uint64 { return 0 }, grace.BarrierOptions{Interval: time.Second})
+		defer b.Close()
+		b.Request()
+		require.NoError(t, b.Round())
+		require.False(t, b.Requested())
+		b.Start()
+		synctest.Wait()
+		require.Equal(t, 1, waits, "the goroutine served it again")
+		b.Request()
+		synctest.Wait()
+		require.Equal(t, 2, waits)
+	})
+}
+
+func TestInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var starts []time.Duration
+		begin := time.Now()
+		const interval, wait = 100 * time.Millisecond, 30 * time.Millisecond
+		b := grace.New(waiter(func() error {
+			starts = append(starts, time.Since(begin))
+			time.Sleep(wait)
+			return nil
+		}), func() uint64 { return 0 }, grace.BarrierOptions{Interval: interval})
+		b.Start()
+		for range 5 {
+			b.Request()
+			<-b.Done()
+		}
+		require.Equal(t, []time.Duration{0, interval, 2 * interval, 3 * interval, 4 * interval}, starts)
+
+		time.Sleep(time.Hour)
+		b.Request()
+		<-b.Done()
+		require.Equal(t, time.Since(begin)-wait, starts[5], "a request after a pause is served at once")
+
+		b.Request()
+		synctest.Wait()
+		b.Close() // the test ends only with all its goroutines, and time does not pass now
+		synctest.Wait()
+		require.Len(t, starts, 6)
+	})
+}
+
+func TestFailedWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var clock fakeClock
+		clock.now.Store(10)
+		var fail error
+		waits := 0
+		b := grace.New(waiter(func() error { waits++; return fail }), clock.read, grace.BarrierOptions{Guard: 1})
+		b.Start()
+		defer b.Close()
+		b.Request()
+		<-b.Done()
+		require.EqualValues(t, 8, b.Watermark())
+
+		clock.now.Store(1000)
+		fail = errors.New("no")
+		begin := time.Now()
+		for range 50 {
+			b.Request()
+			<-b.Done()
+			require.EqualValues(t, 8, b.Watermark(), "nothing was waited for")
+		}
+		require.GreaterOrEqual(t, time.Since(begin), 49*10*time.Millisecond, "spins")
+		require.Equal(t, 51, waits)
+		s := b.Stats()
+		require.EqualValues(t, 1, s.Count)
+		require.EqualValues(t, 50, s.Failed)
+		require.Equal(t, fail, s.Err)
+		require.Equal(t, fail, b.Round())
+
+		fail = nil
+		b.Request()
+		<-b.Done()
+		<-b.Done()
+		require.EqualValues(t, 998, b.Watermark())
+	})
+}
+
+// Close does not wait for a wait that is under way; the provider is closed after it.
+func TestCloseDuringWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newFake(t)
+		b := grace.New(p, func() uint64 { return 100 }, grace.BarrierOptions{Guard: 1})
+		b.Start()
+		b.Request()
+		<-p.waiting
+		b.Request()
+		b.Close()
+		b.Close()
+		require.Zero(t, p.closed.Load())
+		require.False(t, b.Requested())
+		p.end <- nil
+		synctest.Wait()
+		require.EqualValues(t, 1, p.closed.Load())
+		require.EqualValues(t, 98, b.Watermark(), "what was waited for holds")
+		b.Request()
+		require.False(t, b.Requested())
+		require.ErrorIs(t, b.Round(), os.ErrClosed)
+	})
+}
+
+func TestCloseIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, start := range []bool{false, true} {
+			p := newFake(t)
+			b := grace.New(p, func() uint64 { return 100 }, grace.BarrierOptions{})
+			if start {
+				b.Start()
+				synctest.Wait()
+			}
+			b.Close()
+			require.EqualValues(t, 1, p.closed.Load())
+			b.Start() // ends at once
+		}
+	})
+}
+
+func TestStats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newFake(t)
+		b := grace.New(p, func() uint64 { return 0 }, grace.BarrierOptions{})
+		defer b.Close()
+		require.Equal(t, grace.BarrierStats{Provider: "fake"}, b.Stats())
+		b.Start()
+		for i := range 100 {
+			b.Request()
+			<-p.waiting
+			time.Sleep(time.Duration(100-i) * time.Millisecond)
+			require.Zero(t, b.Stats().Stalled)
+			p.end <- nil
+			<-b.Done()
+		}
+		s := b.Stats()
+		require.EqualValues(t, 100, s.Count)
+		require.Zero(t, s.Failed)
+		require.InEpsilon(t, 51*time.Millisecond, s.P50, 0.07)
+		require.InEpsilon(t, 100*time.Millisecond, s.P99, 0.07)
+		require.Equal(t, 100*time.Millisecond, s.Max)
+		require.Equal(t, time.Millisecond, s.Last)
+
+		b.Request()
+		<-p.waiting
+		time.Sleep(time.Second)
+		require.Zero(t, b.Stats().Stalled)
+		time.Sleep(time.Minute)
+		require.Equal(t, time.Minute+time.Second, b.Stats().Stalled)
+		p.end <- nil
+		<-b.Done()
+		require.Zero(t, b.Stats().Stalled)
+		require.Equal(t, time.Minute+time.Second, b.Stats().Max)
+	})
+}
+
+// Rounds, requests and reads allocate nothing.
+func TestAllocations(t *testing.T) {
+	b := grace.New(waiter(func() error { return nil }), func() uint64 { return 1 << 40 }, grace.BarrierOptions{})
+	b.Start()
+	defer b.Close()
+	require.Zero(t, testing.AllocsPerRun(1000, func() {
+		b.Request()
+		<-b.Done()
+		_ = b.Stats()
+		if b.Watermark() == 0 {
+			t.Error("no watermark")
+		}
+	}))
+}

@@ -1,0 +1,151 @@
+package grace
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+const membarrierName = "membarrier"
+
+// Commands of include/uapi/linux/membarrier.h.
+const (
+	membarrierQuery  = 0
+	membarrierGlobal = 1 << 0
+)
+
+var errOneCPU = errors.New("with one CPU online the kernel does not wait")
+
+// membarrier waits with membarrier(MEMBARRIER_CMD_GLOBAL), which is synchronize_rcu in
+// kernel/sched/membarrier.c. The expedited commands are not: they send interrupts, and wait for no
+// program.
+//
+// With one CPU online the kernel skips the wait, which is right for what membarrier is about, and
+// wrong here: a program that was preempted may be anywhere. So each Wait makes sure that two CPUs
+// were online all the while.
+type membarrier struct {
+	dir  string // cpuDir
+	call func(cmd int) (int, error)
+}
+
+func openMembarrier() (Provider, error) {
+	return newMembarrier(cpuDir, membarrierCall)
+}
+
+func newMembarrier(dir string, call func(cmd int) (int, error)) (Provider, error) {
+	m := membarrier{dir, call}
+	commands, err := m.call(membarrierQuery)
+	if err != nil {
+		return nil, fmt.Errorf("membarrier(MEMBARRIER_CMD_QUERY): %w", err)
+	}
+	if commands&membarrierGlobal == 0 {
+		return nil, fmt.Errorf("this kernel has no MEMBARRIER_CMD_GLOBAL: %w", errors.ErrUnsupported)
+	}
+	return m, nil
+}
+
+func (membarrier) Name() string { return membarrierName }
+
+func (m membarrier) Wait() error {
+	for {
+		w, err := watch(m.dir)
+		if err != nil {
+			return err
+		}
+		_, err = m.call(membarrierGlobal)
+		gone := w.stayed()
+		w.stop()
+		switch {
+		case err == unix.EINVAL:
+			return fmt.Errorf("membarrier(MEMBARRIER_CMD_GLOBAL): the kernel cannot while a CPU is nohz_full: %w", err)
+		case err != nil:
+			return fmt.Errorf("membarrier(MEMBARRIER_CMD_GLOBAL): %w", err)
+		case gone == nil:
+			return nil
+		}
+		// One went offline meanwhile: the next watch takes another, or finds none.
+	}
+}
+
+func (membarrier) Close() error { return nil }
+
+func membarrierCall(cmd int) (int, error) {
+	n, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, uintptr(cmd), 0, 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(n), nil
+}
+
+// A pair watches two CPUs. Looking before and after which ones are online would not do: one may have
+// gone and come back in between. But its topology directory in sysfs is removed each time it goes
+// (drivers/base/topology.c), and a file that was open then can be read no more.
+//
+// All that takes some ten microseconds, where the wait takes milliseconds.
+type pair struct {
+	dir  string
+	cpus [2]int
+	fds  [2]int
+}
+
+// watch begins to watch two CPUs that are online, and goes on until stop.
+func watch(dir string) (*pair, error) {
+	for try := 1; ; try++ {
+		online, err := onlineCPUs(dir)
+		if err != nil {
+			return nil, err
+		}
+		if len(online) < 2 {
+			return nil, errOneCPU
+		}
+		w := &pair{dir: dir, cpus: [2]int(online), fds: [2]int{-1, -1}}
+		if err = w.open(); err == nil {
+			return w, nil
+		}
+		w.stop()
+		if try == 5 {
+			return nil, fmt.Errorf("cannot watch whether CPUs %v stay online: %w", w.cpus, err)
+		}
+		// One has gone offline since the list was read.
+	}
+}
+
+func (w *pair) open() (err error) {
+	for i, cpu := range w.cpus {
+		file := w.dir + "cpu" + strconv.Itoa(cpu) + "/topology/physical_package_id"
+		if w.fds[i], err = unix.Open(file, unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+			return &os.PathError{Op: "open", Path: file, Err: err}
+		}
+	}
+	return w.stayed()
+}
+
+// stayed returns nil if both CPUs have been online all the time since open's call of it.
+func (w *pair) stayed() error {
+	// In this order: a CPU that was away and is in the list again lost its directory before that.
+	online, err := onlineCPUs(w.dir)
+	if err != nil {
+		return err
+	}
+	for i, cpu := range w.cpus {
+		var b [16]byte
+		n, err := unix.Pread(w.fds[i], b[:], 0)
+		if n <= 0 || !slices.Contains(online, cpu) {
+			return fmt.Errorf("CPU %d went offline: %w", cpu, cmp.Or(err, error(unix.ENODEV)))
+		}
+	}
+	return nil
+}
+
+func (w *pair) stop() {
+	for _, fd := range w.fds {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
+	}
+}

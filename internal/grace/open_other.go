@@ -1,0 +1,6 @@
+//go:build !linux
+
+package grace
+
+// candidates lists none: BPF is Linux's.
+func candidates(Options) []candidate { return nil }

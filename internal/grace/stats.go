@@ -1,0 +1,80 @@
+package grace
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// stalledAfter is how long a round takes before it counts as stalled: a hundred times what it
+// takes on slow kernels.
+const stalledAfter = time.Second
+
+// BarrierStats say how a barrier's rounds have gone. Durations are those of the successful ones.
+type BarrierStats struct {
+	Provider string        // its name
+	Count    uint64        // rounds whose wait succeeded
+	Failed   uint64        // rounds whose wait failed
+	P50, P99 time.Duration // within 7 %
+	Max      time.Duration
+	Last     time.Duration
+	Stalled  time.Duration // how long the running round has been under way, if more than a second; else 0
+	Err      error         // of the last wait that failed; nil if none has
+}
+
+// durations keeps the numbers of Stats. Rounds write them one at a time; anybody may read.
+type durations struct {
+	base          time.Time // what running counts from
+	running       atomic.Int64
+	count, failed atomic.Uint64
+	last, max     atomic.Int64
+	err           atomic.Pointer[error]
+	histogram     histogram
+}
+
+// begin notes that a round has begun, and returns when, as a time since base.
+func (d *durations) begin() time.Duration {
+	now := time.Since(d.base)
+	d.running.Store(int64(now) + 1) // 0 is for none
+	return now
+}
+
+// end notes how the round that began at a time has ended.
+func (d *durations) end(began time.Duration, err error) {
+	took := time.Since(d.base) - began
+	d.running.Store(0)
+	if err != nil {
+		d.failed.Add(1)
+		failure := err // a copy, so that only failures allocate
+		d.err.Store(&failure)
+		return
+	}
+	d.histogram.add(took)
+	d.last.Store(int64(took))
+	d.max.Store(max(d.max.Load(), int64(took)))
+	d.count.Add(1)
+}
+
+// Stats returns numbers on the rounds so far. It does not block, and may run beside a round: the
+// numbers may then differ by that one.
+func (b *Barrier) Stats() BarrierStats {
+	d := &b.durations
+	s := BarrierStats{
+		Provider: b.provider.Name(),
+		Count:    d.count.Load(),
+		Failed:   d.failed.Load(),
+		Max:      time.Duration(d.max.Load()),
+		Last:     time.Duration(d.last.Load()),
+	}
+	// The middle of a bucket may be above all that is in it.
+	s.P50 = min(d.histogram.quantile(0.50), s.Max)
+	s.P99 = min(d.histogram.quantile(0.99), s.Max)
+	if began := d.running.Load(); began != 0 {
+		if t := time.Since(d.base) - time.Duration(began-1); t > stalledAfter {
+			s.Stalled = t
+		}
+	}
+	if err := d.err.Load(); err != nil {
+		s.Err = *err
+	}
+	return s
+}
