@@ -2,7 +2,6 @@ package perfbuf
 
 import (
 	"errors"
-	"os"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -48,7 +47,7 @@ func newFakeAt(t testing.TB, n int, start uint64, opts Options) *fake {
 		rings = append(rings, newRing(firstCPU+i, w.Raw()))
 	}
 	opts.RingBytes = fakeRingSize
-	k.Reader = newReader(rings, k.poll, k.clock.Load, opts, func() { k.freed.Add(1) })
+	k.Reader = newReader(rings, kernel{poll: k.poll, clock: k.clock.Load, free: func() { k.freed.Add(1) }}, opts)
 	k.poll.ready = k.ready
 	t.Cleanup(func() { k.Close() })
 	return k
@@ -73,7 +72,7 @@ func (k *fake) fill(ring int, from uint64) (n int) {
 // stream is an Ordered stream in which everything is due.
 func (k *fake) stream() *Ordered {
 	k.t.Helper()
-	s, err := k.Ordered(OrderOptions{Mode: Slack(0)})
+	s, err := k.Ordered(OrderOptions{Mode: Slack(0), Spill: Spill{Bytes: -1}})
 	require.NoError(k.t, err)
 	return s
 }
@@ -114,16 +113,16 @@ func seq(from, to uint64) (s []uint64) {
 	return s
 }
 
-// fakePoller keeps the contract of poller without a kernel.
+// fakePoller is a chanPoller that a test wakes.
 type fakePoller struct {
-	ready             func(woken bool) bool
-	wakes, interrupts chan struct{}
-	closed            chan struct{}
-	waits             atomic.Int32
+	*chanPoller
+	wakes chan struct{}
+	waits atomic.Int32
 }
 
 func newFakePoller() *fakePoller {
-	return &fakePoller{wakes: make(chan struct{}, 1), interrupts: make(chan struct{}, 1), closed: make(chan struct{})}
+	wakes := make(chan struct{}, 1)
+	return &fakePoller{chanPoller: newChanPoller(wakes), wakes: wakes}
 }
 
 // wake is the kernel's wake-up. Like perf's readiness, it is remembered once.
@@ -136,49 +135,7 @@ func (p *fakePoller) wake() {
 
 func (p *fakePoller) wait(deadline time.Time) error {
 	p.waits.Add(1)
-	for _, forget := range []chan struct{}{p.wakes, p.interrupts} { // an interrupt is a deadline, which this one replaces
-		select {
-		case <-forget:
-		default:
-		}
-	}
-	select {
-	case <-p.closed:
-		return os.ErrClosed
-	default:
-	}
-	if p.ready(false) {
-		return nil
-	}
-	var late <-chan time.Time // never, if there is no deadline: not even in a bubble whose time runs fast
-	if !deadline.IsZero() {
-		timer := time.NewTimer(time.Until(deadline))
-		defer timer.Stop()
-		late = timer.C
-	}
-	for {
-		select {
-		case <-p.wakes:
-			if p.ready(true) {
-				return nil
-			}
-		case <-late:
-			return os.ErrDeadlineExceeded
-		case <-p.interrupts:
-			return os.ErrDeadlineExceeded
-		case <-p.closed:
-			return os.ErrClosed
-		}
-	}
+	return p.chanPoller.wait(deadline)
 }
-
-func (p *fakePoller) interrupt() {
-	select {
-	case p.interrupts <- struct{}{}:
-	default:
-	}
-}
-
-func (p *fakePoller) close() { close(p.closed) }
 
 var errTest = errors.New("of the test")

@@ -31,7 +31,7 @@ func open(t testing.TB, e *kerneltest.Emitter, opts perfbuf.Options) *perfbuf.Re
 // ordered makes an ordered stream with a slack of 0: what is in the rings is due.
 func ordered(t testing.TB, r *perfbuf.Reader) *perfbuf.Ordered {
 	t.Helper()
-	s, err := r.Ordered(perfbuf.OrderOptions{Mode: perfbuf.Slack(0)})
+	s, err := r.Ordered(perfbuf.OrderOptions{Mode: perfbuf.Slack(0), Spill: perfbuf.Spill{Bytes: -1}})
 	require.NoError(t, err)
 	return s
 }

@@ -1,6 +1,7 @@
 package perfbuf
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"syscall"
 
 	libbpf "github.com/ringfold/ringfold/cgo"
+	"github.com/ringfold/ringfold/internal/grace"
 	"github.com/ringfold/ringfold/internal/raw"
 	"golang.org/x/sys/unix"
 )
@@ -88,10 +90,22 @@ func open(fd int, m mapEntries, opts Options) (*Reader, error) {
 		pb.Free()
 		return nil, fmt.Errorf("perfbuf.Open: %w", err)
 	}
-	r := newReader(rings, poll, kernelClock(), opts, func() {
-		pb.Free()
-		unix.Close(fd)
-	})
+	r := newReader(rings, kernel{
+		poll:  poll,
+		clock: kernelClock(),
+		grace: grace.Open,
+		lost:  func(ring int) (uint64, bool) { return lost(pb, ring) },
+		unhook: func() {
+			for _, cpu := range opts.CPUs {
+				libbpf.MapDelete(fd, uint32(cpu)) // fails if somebody else did it
+			}
+			letGo(fd)
+		},
+		free: func() {
+			pb.Free()
+			unix.Close(fd)
+		},
+	}, opts)
 	poll.ready = r.ready
 	return r, nil
 }
@@ -112,7 +126,12 @@ func newPerfBuffer(fd int, m mapEntries, want Options) (*libbpf.PerfBuffer, Opti
 			return nil, want, err
 		}
 		opts.CPUs = cpus
-		pb, err := libbpf.NewRaw(fd, opts.RingBytes/os.Getpagesize(), opts.attr(), cpus, cpus)
+		attr := opts.attr()
+		pb, err := libbpf.NewRaw(fd, opts.RingBytes/os.Getpagesize(), attr, cpus, cpus)
+		if errors.Is(err, syscall.EINVAL) { // before Linux 6.0
+			attr.Read_format = 0
+			pb, err = libbpf.NewRaw(fd, opts.RingBytes/os.Getpagesize(), attr, cpus, cpus)
+		}
 		switch {
 		case err == nil:
 			return pb, opts, nil
@@ -133,6 +152,7 @@ func (o Options) attr() *unix.PerfEventAttr {
 		Config:      unix.PERF_COUNT_SW_BPF_OUTPUT,
 		Sample:      1, // sample_period: every output is a sample
 		Sample_type: unix.PERF_SAMPLE_RAW,
+		Read_format: unix.PERF_FORMAT_LOST,
 		Wakeup:      uint32(o.Wakeup.Events),
 	}
 	if !o.NoTime {
@@ -146,6 +166,31 @@ func (o Options) attr() *unix.PerfEventAttr {
 		a.Wakeup = uint32(o.Wakeup.Bytes)
 	}
 	return a
+}
+
+// lost reads how many outputs to a ring have failed for want of room: read(2) of its perf event with
+// PERF_FORMAT_LOST (perf_read_one in kernel/events/core.c), Linux 6.0 or newer.
+func lost(pb *libbpf.PerfBuffer, ring int) (n uint64, ok bool) {
+	fd, err := pb.BufferFD(ring)
+	if err != nil {
+		return 0, false
+	}
+	var b [16]byte // the event's own count, which is always 0 here, and the losses
+	if got, err := unix.Read(fd, b[:]); err != nil || got != len(b) {
+		return 0, false // a kernel that does not count gives 8 bytes; an event whose CPU is gone may give none
+	}
+	return binary.NativeEndian.Uint64(b[8:]), true
+}
+
+// letGo makes fd refer to no map any more. perf_buffer__free deletes the rings' entries from its map
+// some time after Close has, when another reader may have put its own there.
+func letGo(fd int) {
+	null, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	unix.Dup3(null, fd, unix.O_CLOEXEC)
+	unix.Close(null)
 }
 
 // linkName says what a descriptor refers to, as /proc does.

@@ -75,7 +75,7 @@ func (r *Reader) fullestFirst() []*Ring {
 	r.visits = r.visits[:0]
 	for _, ring := range r.rings {
 		if used := ring.used(); used > 0 {
-			r.visits = append(r.visits, visit{ring, used})
+			r.visits = append(r.visits, visit{ring: ring, used: used})
 		}
 	}
 	// All rings are of one size.
@@ -87,9 +87,11 @@ func (r *Reader) fullestFirst() []*Ring {
 	return r.order
 }
 
+// visit is a ring that holds something.
 type visit struct {
-	ring *Ring
-	used uint64
+	index int // among the reader's rings; only ordered streams need it
+	ring  *Ring
+	used  uint64
 }
 
 // visit claims a ring and loads its head.
@@ -155,9 +157,12 @@ func (p *pass) rare(r *Ring) bool {
 	case r.rec.Kind == raw.Unknown:
 		p.tally.unknown++
 		return false
-	case r.rec.Kind == raw.Lost && r.rec.Lost == 0:
-		return false // the kernel found nothing to report after all: an interrupt reported it first
 	case r.rec.Kind == raw.Lost:
+		known := min(r.rec.Lost, r.advance)
+		r.advance -= known
+		if r.rec.Lost -= known; r.rec.Lost == 0 {
+			return false // or the kernel found nothing to report after all: an interrupt reported it first
+		}
 		r.after = min(r.last, r.rec.Time)
 	case r.rec.Kind == raw.Corrupt:
 		r.rec.Time = r.last

@@ -5,6 +5,8 @@ import (
 	"iter"
 	"os"
 	"sync/atomic"
+
+	"github.com/ringfold/ringfold/internal/grace"
 )
 
 // Reader reads the rings of a perf event array, one per CPU. Make one with [Open].
@@ -12,14 +14,12 @@ import (
 // What may run at the same time: passes over different [Ring]s; Wait, Stats and Close with
 // anything. A second pass over the same rings, or a second Wait, is refused with [ErrBusy].
 type Reader struct {
+	kernel
 	opts  Options
 	rings []*Ring
-	poll  poller
-	clock func() uint64 // CLOCK_MONOTONIC in ns, as the kernel stamps events
-	free  func()        // unmaps the rings and lets the map go
 
 	// refs counts who may touch ring memory: the open Reader itself, and everyone between enter and
-	// leave. At 0 the rings are unmapped.
+	// leave. At 0 the counts are made final and the rings are unmapped.
 	refs   atomic.Int64
 	closed atomic.Bool
 	done   chan struct{} // closed by Close
@@ -31,12 +31,21 @@ type Reader struct {
 	visits  []visit     // its scratch
 	order   []*Ring
 
+	stream  atomic.Pointer[Ordered]       // which holds the rings
+	barrier atomic.Pointer[grace.Barrier] // of the latest stream that had one
+
 	counts readerCounts
 }
 
-// newReader makes a Reader of rings. free is called once, when nobody touches them any more.
-func newReader(rings []*Ring, poll poller, clock func() uint64, opts Options, free func()) *Reader {
-	r := &Reader{opts: opts, rings: rings, poll: poll, clock: clock, free: free, done: make(chan struct{})}
+// newReader makes a Reader of rings. k.free is called once, when nobody touches them any more.
+func newReader(rings []*Ring, k kernel, opts Options) *Reader {
+	if k.grace == nil {
+		k.grace = func(grace.Options) (grace.Provider, error) { return nil, errNoGrace }
+	}
+	if k.lost == nil {
+		k.lost = func(int) (uint64, bool) { return 0, false }
+	}
+	r := &Reader{kernel: k, opts: opts, rings: rings, done: make(chan struct{})}
 	r.refs.Store(1)
 	for _, ring := range rings {
 		ring.reader = r
@@ -59,6 +68,7 @@ func (r *Reader) enter() error {
 
 func (r *Reader) leave() {
 	if r.refs.Add(-1) == 0 {
+		r.settle()
 		r.free()
 	}
 }
@@ -76,17 +86,22 @@ func (r *Reader) Options() Options {
 	return o
 }
 
-// Close takes the rings out of the map, so that outputs fail with -ENOENT, and unmaps them, once the
-// last call that uses them has left. Events not yet read are dropped.
+// Close takes the rings out of the map, so that outputs fail with -ENOENT, makes the counts of Stats
+// final, and unmaps the rings, once the last call that uses them has left. Events not yet read are
+// dropped, and counted as such.
 //
-// It may be called from anywhere at any time, and more than once; later calls do nothing. It does
-// not block: a Wait returns os.ErrClosed at once, and a running pass ends with os.ErrClosed before
-// its next event; whoever is last to leave frees the rings, so an event in use stays valid until
-// its function returns. It calls perf_buffer__free. The error is always nil.
+// It may be called from anywhere at any time, and more than once; later calls do nothing. A Wait
+// returns os.ErrClosed at once, and a running pass ends with os.ErrClosed before its next event. Close
+// does not wait for either: whoever is last to leave frees the rings, so an event in use stays valid
+// until its function returns. That takes an RCU grace period, as programs may still be running that
+// output: some ms, as a rule. It calls perf_buffer__free. The error is always nil.
 func (r *Reader) Close() error {
 	if r.closed.CompareAndSwap(false, true) {
 		close(r.done)
 		r.poll.close()
+		if r.unhook != nil {
+			r.unhook()
+		}
 		r.leave()
 	}
 	return nil

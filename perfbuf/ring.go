@@ -26,6 +26,13 @@ type Ring struct {
 	scratch []byte     // an event that wraps, in one piece
 	poison  []byte     // poison build: the bytes of the event that is with the user
 
+	// Of ordered streams, and of what they leave behind.
+	pressed      bool   // it was nearly full, and has not been asked about since
+	pressedAt    uint64 // head, when it was last seen to move after that
+	pressedSince uint64 // when that was
+	reported     uint64 // losses delivered before the stream began
+	advance      uint64 // losses delivered that no record has reported yet: the record that does is cut by them
+
 	counts ringCounts
 }
 

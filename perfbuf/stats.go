@@ -18,20 +18,42 @@ type Stats struct {
 	Passes        uint64 // passes over all rings, rounds of an ordered stream included
 
 	// Of ordered streams.
-	Late        uint64        // events delivered after one with a later time
-	MaxLateness time.Duration // by how much at most
-	Inversions  uint64        // samples that lay in their ring behind one with a later time
+	Late         uint64        // events that came after one with a later time was delivered
+	MaxLateness  time.Duration // by how much at most
+	Inversions   uint64        // samples that lay in their ring behind one with a later time
+	Untimed      uint64        // samples without a believable time in their payload: see PayloadTime
+	SpilledBytes uint64        // copied out of rings that filled up
+	SpillUsed    uint64        // bytes of memory that hold such copies now, as of the latest scan
+	SpillRefused uint64        // times that the budget for copies was used up
+	Barrier      BarrierStats  // of the latest stream in exact mode
 }
 
-// RingStats is what was counted of one ring.
+// BarrierStats is what the barriers of an exact stream have cost. Each waits for an RCU grace period.
+// Durations are those of barriers that succeeded.
+type BarrierStats struct {
+	Provider string        // what waits: "map-in-map", "membarrier" or "cpu-sweep"; empty without exact mode
+	Count    uint64        // barriers that succeeded
+	Failed   uint64        // barriers that did not
+	P50, P99 time.Duration // within 7 %
+	Max      time.Duration
+	Last     time.Duration
+	// Stalled is how long the present barrier has been under way, if that is more than a second, and
+	// else 0. The stream delivers nothing meanwhile: some program, or some virtual CPU, does not get on.
+	Stalled time.Duration
+	Err     error // why the latest that failed did
+}
+
+// RingStats is what was counted of one ring. After Close, Samples + Dropped + Lost is how many outputs
+// the ring took or was too full for: exactly, if the kernel is 6.0 or newer and no memory was corrupt.
 type RingStats struct {
 	CPU         int
 	Size        int    // data bytes
 	Used        int    // bytes not given back to the kernel at this moment
 	HighWater   int    // the greatest Used that a pass has found
 	Samples     uint64 // delivered
+	Dropped     uint64 // samples that were not: late ones by OrderOptions.DropLate, and those left at Close
 	Bytes       uint64 // given back to the kernel, of records of all kinds
-	Lost        uint64 // outputs that failed for want of room, as far as the kernel has reported them
+	Lost        uint64 // outputs that failed for want of room, as far as known; from Linux 6.0 on all of them after Close
 	LostRecords uint64 // reports of that
 	Unknown     uint64 // records of other types, skipped
 	Corrupt     uint64 // stretches of memory that could not be read, skipped
@@ -46,6 +68,7 @@ func (s Stats) Total() RingStats {
 			t.CPU, t.Size, t.Used, t.HighWater = r.CPU, r.Size, r.Used, r.HighWater
 		}
 		t.Samples += r.Samples
+		t.Dropped += r.Dropped
 		t.Bytes += r.Bytes
 		t.Lost += r.Lost
 		t.LostRecords += r.LostRecords
@@ -58,7 +81,7 @@ func (s Stats) Total() RingStats {
 
 // ringCounts is written by the ring's owner and read by anyone.
 type ringCounts struct {
-	highWater, samples, bytes, lost, lostRecords, unknown, corrupt, commits atomic.Uint64
+	highWater, samples, dropped, bytes, lost, lostRecords, unknown, corrupt, commits atomic.Uint64
 }
 
 // tally gathers counts within a pass, where atomics would cost too much.
@@ -80,6 +103,9 @@ func (t *tally) add(rec *raw.Record) {
 
 // flush moves the tally to the ring's counts.
 func (t *tally) flush(c *ringCounts) {
+	if *t == (tally{}) {
+		return
+	}
 	c.samples.Add(t.samples)
 	c.lost.Add(t.lost)
 	c.lostRecords.Add(t.lostRecords)
@@ -99,7 +125,7 @@ func (r *Ring) stats(used int) RingStats {
 	c := &r.counts
 	return RingStats{
 		CPU: r.cpu, Size: r.Size(), Used: used,
-		HighWater: int(c.highWater.Load()), Samples: c.samples.Load(), Bytes: c.bytes.Load(),
+		HighWater: int(c.highWater.Load()), Samples: c.samples.Load(), Dropped: c.dropped.Load(), Bytes: c.bytes.Load(),
 		Lost: c.lost.Load(), LostRecords: c.lostRecords.Load(), Unknown: c.unknown.Load(),
 		Corrupt: c.corrupt.Load(), Commits: c.commits.Load(),
 	}
@@ -111,7 +137,11 @@ func (r *Reader) Stats() Stats {
 	s := Stats{
 		Wakes: r.counts.wakes.Load(), SpuriousWakes: r.counts.spurious.Load(), Lingers: r.counts.lingers.Load(),
 		Passes: r.counts.passes.Load(), Late: r.counts.late.Load(), Inversions: r.counts.inversions.Load(),
-		MaxLateness: time.Duration(r.counts.maxLateness.Load()),
+		MaxLateness: time.Duration(r.counts.maxLateness.Load()), Untimed: r.counts.untimed.Load(),
+		SpilledBytes: r.counts.spilled.Load(), SpillUsed: r.counts.spillUsed.Load(), SpillRefused: r.counts.spillRefused.Load(),
+	}
+	if b := r.barrier.Load(); b != nil {
+		s.Barrier = BarrierStats(b.Stats())
 	}
 	for _, ring := range r.rings {
 		s.Rings = append(s.Rings, ring.stats(ring.Used()))
@@ -120,5 +150,5 @@ func (r *Reader) Stats() Stats {
 }
 
 type readerCounts struct {
-	wakes, spurious, lingers, passes, late, inversions, maxLateness atomic.Uint64
+	wakes, spurious, lingers, passes, late, inversions, maxLateness, untimed, spilled, spillUsed, spillRefused atomic.Uint64
 }

@@ -39,7 +39,7 @@ func unchecked(size int, rings ...uint64) (*merge.Merger, []*ringtest.Ring) {
 		w := ringtest.New(size, raw.LayoutRawTime, start)
 		ws, raws = append(ws, w), append(raws, w.Raw())
 	}
-	return merge.New(raws, func(int, uint64) {}), ws
+	return merge.New(raws, merge.Options{}, func(int, uint64) {}), ws
 }
 
 func TestCorruptStretchComesOnceInItsPlace(t *testing.T) {

@@ -38,7 +38,7 @@ func TestLossThatComesFirstHasNoBound(t *testing.T) {
 	}
 	b.lanes[0].SetTail(b.lanes[0].Head()) // read before the merger came
 	l := b.lanes[0]
-	m := merge.New([]*raw.Ring{l.raw}, func(int, uint64) {})
+	m := merge.New([]*raw.Ring{l.raw}, merge.Options{}, func(int, uint64) {})
 	require.NoError(t, l.Output(9, ringtest.Payload(1, 12)))
 	m.Scan(0, l.Head(), forever)
 	m.Begin(all)

@@ -1,120 +1,148 @@
-// Package merge orders the records of several rings by time, in place: records stay in the rings
-// until they are delivered, and only those few that lie out of order within their ring cost a word
-// of memory.
+// Package merge orders the records of several rings by time. Records stay in the rings until they
+// are delivered, unless a ring fills up and Relieve copies its oldest ones out; in between, a
+// record's time and place are kept, 16 bytes each.
 //
 // A round is: Scan each ring up to a head loaded after the watermark was chosen, Begin with that
-// watermark, Next until it reports false, End. What is later than the watermark is held in its ring
-// for another round.
+// watermark, Next until it reports nil, End. What is later than the watermark is held for another
+// round. Equal keys come by ring, then by offset.
 //
 // Invariants:
 //   - every byte of [freed, scan) of a ring is addressable and has been checked;
-//   - the published tail is at or below every undelivered record, and only grows;
+//   - the published tail is at or below every undelivered record that is not copied out, and only grows;
 //   - the keys of delivered items never decrease, except of those marked late;
+//   - bytes copied out are within the budget;
 //   - a delivered record's bytes stay valid until the next call of Next or End.
 package merge
 
-import "github.com/ringfold/ringfold/internal/raw"
+import (
+	"math"
+
+	"github.com/ringfold/ringfold/internal/raw"
+)
+
+const never = math.MaxUint64
 
 // Item is one record in its place in the stream.
 type Item struct {
 	raw.Record
 	Ring  int    // index into the rings given to New
-	Key   uint64 // the time it is ordered by: Record.Time, and a place within its ring for what has no time
-	After uint64 // of a loss: the greatest time that its ring delivered before, 0 if none
+	Key   uint64 // what it is ordered by: its time, as a rule
+	After uint64 // of a loss: the greatest time of the records that lie before it, 0 if there are none
 	Late  bool   // a later key has been delivered before
+}
+
+// Options says how to merge.
+type Options struct {
+	// Key finds a sample's key in its payload. The key is the record's time if it is nil, or if the
+	// payload has none.
+	Key func(payload Payload) (key uint64, ok bool)
+
+	Spill int // budget for bytes copied out, 0 for none
 }
 
 // Merger merges rings. It is not safe for concurrent use.
 type Merger struct {
 	rings []ring
-	tree  tree
+	arena arena
+	round round
 
-	watermark uint64
-	last      uint64 // the greatest key delivered
-	out       int    // ring of the item that is with the caller, -1 if none
+	item Item
+	out  int    // ring of the item that is with the caller, -1 if none
+	last uint64 // the greatest key delivered
+
 	committed func(ring int, bytes uint64)
 }
 
-// New merges rings from their published tails on. committed is told of each tail that is published,
-// and how many bytes that freed.
-func New(rings []*raw.Ring, committed func(ring int, bytes uint64)) *Merger {
-	m := &Merger{rings: make([]ring, len(rings)), tree: newTree(len(rings)), out: -1, committed: committed}
+// New merges rings, all of one size, from their published tails on. committed is told of each tail
+// that is published, and how many bytes that freed.
+func New(rings []*raw.Ring, o Options, committed func(ring int, bytes uint64)) *Merger {
+	m := &Merger{
+		rings:     make([]ring, len(rings)),
+		arena:     newArena(rings[0].Size(), o.Spill),
+		round:     newRound(len(rings)),
+		out:       -1,
+		committed: committed,
+	}
 	for i, r := range rings {
 		t := r.Tail()
-		m.rings[i] = ring{raw: r, freed: t, pos: t, scan: t, frontKey: never, items: [2]Item{{Ring: i}, {Ring: i}}}
+		m.rings[i] = ring{raw: r, key: o.Key, freed: t, scan: t, eighth: int64(r.Size() / 8)}
 	}
 	return m
 }
 
 // Found is what a Scan has counted.
 type Found struct {
-	Inversions int // samples that lie behind one with a later time
+	Inversions int // samples that lie behind one with a later key
 	Unknown    int // records of types that are not delivered
+	Keyless    int // samples without a key in their payload, if there should be one
 }
 
-// Scan takes the records of ring i up to head into account. No honest record is later than ceiling.
-func (m *Merger) Scan(i int, head, ceiling uint64) Found {
-	r := &m.rings[i]
-	found := r.scanTo(head, ceiling)
-	if r.frontKey == never {
-		r.advance()
-	}
-	return found
-}
+// Scan takes the records of ring i up to head into account. No honest key is above ceiling.
+func (m *Merger) Scan(i int, head, ceiling uint64) Found { return m.rings[i].scanTo(head, ceiling) }
 
 // Scanned returns the head that ring i was last scanned up to.
 func (m *Merger) Scanned(i int) uint64 { return m.rings[i].scan }
+
+// Freed returns the tail of ring i as last published.
+func (m *Merger) Freed(i int) uint64 { return m.rings[i].freed }
 
 // Earliest returns the smallest key that is held; ok is false if none is.
 func (m *Merger) Earliest() (key uint64, ok bool) {
 	key = never
 	for i := range m.rings {
-		key = min(key, m.rings[i].key())
+		key = min(key, m.rings[i].first())
 	}
 	return key, key != never
 }
 
+// Held returns how many samples of ring i are held.
+func (m *Merger) Held(i int) int { return m.rings[i].samples() }
+
+// Lose adds a loss of n that the kernel knows of and no record has reported yet, at a time after
+// all failures. The record that will report them is cut by as many.
+func (m *Merger) Lose(i int, n, time uint64) { m.rings[i].lose(n, time) }
+
+// Reported returns how many losses of ring i are known so far, by records or by Lose.
+func (m *Merger) Reported(i int) uint64 { return m.rings[i].reported }
+
 // Begin starts a round that delivers everything up to and including watermark.
 func (m *Merger) Begin(watermark uint64) {
-	m.watermark = watermark
-	m.tree.build(m.due)
-}
-
-// due is the key of a ring as the tree sees it: what is beyond the watermark does not take part.
-func (m *Merger) due(i int) uint64 {
-	if i < len(m.rings) {
-		if key := m.rings[i].key(); key <= m.watermark {
-			return key
-		}
-	}
-	return never
+	m.round.begin(watermark)
+	m.round.plan(m.rings)
 }
 
 // Next returns the next item, or nil if the round is over. It ends the life of the item before.
 func (m *Merger) Next() *Item {
 	m.release()
-	if m.tree.win.key == never {
-		return nil
+	i, ok := m.round.next()
+	if !ok {
+		if !m.round.plan(m.rings) {
+			return nil
+		}
+		i, _ = m.round.next()
 	}
-	i := m.tree.win.ring
-	it := m.rings[i].take()
-	m.tree.replace(m.due(i))
-	m.out = i
+	it := &m.item
+	it.Ring, m.out = i, i
+	m.rings[i].take(it)
 	if it.Kind == raw.Corrupt {
 		it.Key = max(it.Key, m.last) // it has no time of its own, so it cannot be late
 	}
-	it.Late = it.Key < m.last || it.Kind == raw.Sample && it.Time != it.Key
+	it.Late = it.Key < m.last
 	m.last = max(m.last, it.Key)
 	return it
 }
 
-// release frees early what a ring has delivered, so that one long round does not keep a ring full:
-// an eighth of the ring at a time.
+// release ends the life of the item that is with the caller, and frees early what its ring has
+// delivered, so that one long round does not keep a ring full: an eighth of the ring at a time.
 func (m *Merger) release() {
 	if m.out < 0 {
 		return
 	}
-	if r := &m.rings[m.out]; r.pos-r.freed >= r.raw.Size()/8 {
+	r := &m.rings[m.out]
+	if r.from != nil {
+		m.arena.leave(r)
+	}
+	if int64(m.item.Off+m.item.Size-r.freed) >= r.eighth {
 		m.commit(m.out)
 	}
 	m.out = -1
@@ -122,21 +150,24 @@ func (m *Merger) release() {
 
 // End publishes the tails of all rings from which something was delivered.
 func (m *Merger) End() {
+	m.release()
 	for i := range m.rings {
+		m.rings[i].endRound()
 		m.commit(i)
 	}
-	m.out = -1
 }
 
-func (m *Merger) commit(i int) {
+func (m *Merger) commit(i int) { m.free(i, m.rings[i].done()) }
+
+// free publishes a tail.
+func (m *Merger) free(i int, to uint64) {
 	r := &m.rings[i]
-	done := r.done()
-	if done == r.freed {
+	if to == r.freed {
 		return
 	}
-	r.raw.SetTail(done)
-	bytes := done - r.freed
-	r.freed = done
+	bytes := to - r.freed
+	r.freed = to
+	r.raw.SetTail(to)
 	m.committed(i, bytes)
 }
 

@@ -68,7 +68,7 @@ func newBench(t testing.TB, n, size int, start uint64) *bench {
 		l := &lane{Ring: w, raw: w.Raw(), tail: start, scanned: start}
 		b.lanes, raws = append(b.lanes, l), append(raws, l.raw)
 	}
-	b.m = merge.New(raws, b.committed)
+	b.m = merge.New(raws, merge.Options{}, b.committed)
 	return b
 }
 

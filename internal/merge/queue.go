@@ -17,21 +17,29 @@ func (q *queue[T]) empty() bool { return q.first == len(q.buf) }
 func (q *queue[T]) front() T { return q.buf[q.first] }
 
 // pop removes the oldest.
-func (q *queue[T]) pop() {
-	if q.first++; q.empty() {
-		q.clear()
+func (q *queue[T]) pop() { q.first++ }
+
+// compact makes room behind, moving no element more than once for each one popped.
+func (q *queue[T]) compact() {
+	if q.first > len(q.buf)/2 {
+		q.buf = q.buf[:copy(q.buf, q.buf[q.first:])]
+		q.first = 0
 	}
 }
 
 // insert adds an element before the i-th of all.
 func (q *queue[T]) insert(i int, v T) {
-	if q.first > len(q.buf)/2 { // move no element more than once for each one popped
-		q.buf = slices.Delete(q.buf, 0, q.first)
-		q.first = 0
-	}
+	q.compact()
 	q.buf = slices.Insert(q.buf, q.first+i, v)
 }
 
 func (q *queue[T]) push(v T) { q.insert(len(q.all()), v) }
 
-func (q *queue[T]) clear() { q.buf, q.first = q.buf[:0], 0 }
+// remove removes the i-th of all.
+func (q *queue[T]) remove(i int) {
+	if i == 0 {
+		q.pop()
+		return
+	}
+	q.buf = slices.Delete(q.buf, q.first+i, q.first+i+1)
+}

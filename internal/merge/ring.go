@@ -1,163 +1,262 @@
 package merge
 
 import (
-	"math"
+	"cmp"
+	"slices"
+	"sort"
 
 	"github.com/ringfold/ringfold/internal/raw"
 )
 
-const never = math.MaxUint64
-
-// A ring is nearly sorted: interrupts nest, so about one record in 10^5 lies behind one with a
-// later time. The main run is the records whose time is not below that of any before them, and it
-// is read straight from the ring. The others, the early ones, are few and kept aside in time order.
-// An early record is always delivered before the main run comes to it, because the main run's
-// records from its predecessor on have later times. So the main run's position is at or below every
-// undelivered record, and freeing may follow it; only an early record whose predecessor was
-// delivered before it was scanned may lie below (see done).
+// A ring is nearly sorted: interrupts nest, so about one record in 10^5 lies behind one with a later
+// time. The main run is the records whose key is not below that of any before them; the others, the
+// early ones, are few. Both are kept in order, so that a round begins with sorted runs.
 type ring struct {
-	raw *raw.Ring
+	raw    *raw.Ring
+	key    func(Payload) (uint64, bool)
+	eighth int64 // of the ring's size
 
 	freed uint64 // data_tail as published
-	pos   uint64 // the record in front, or scan; all below are delivered
 	scan  uint64 // all records below are checked; the next scan goes on here
-	max   uint64 // greatest time in the main run up to scan
-	prev  uint64 // greatest time in the main run up to pos: where a gap begins
+	max   uint64 // greatest key in the main run so far
 
-	early queue[early] // undelivered, by time, then offset
-	marks queue[mark]  // of [pos, scan), by offset
+	main  queue[raw.Mark] // undelivered, by key and by offset
+	early queue[raw.Mark] // undelivered, by key, then offset
+	odd   queue[odd]      // of those in main and early that are no samples, by offset
+	// How many of main and of early this round has still to deliver. What a scan adds meanwhile
+	// comes behind.
+	dueMain, dueEarly int
 
-	// One item is with the caller or dead, the other is the front: the main run's next record, at pos.
-	items    [2]Item
-	front    int    // index into items
-	frontKey uint64 // never: the main run has no more up to scan
+	reported uint64 // losses known
+	advance  uint64 // of these, how many no record has reported yet
+
+	chunks []*chunk // copied out and not delivered, oldest first
+	from   *chunk   // of the item that is with the caller, nil if it is in the ring
+
+	rec raw.Record // scratch of scanTo
 }
 
-// early is a record to deliver before the main run comes to it.
-type early struct{ time, off, end uint64 }
-
-// mark is a place where the main run does not simply take the next record.
-type mark struct {
-	off, end uint64
-	time     uint64 // the key of a corrupt stretch; never for an early record, which is skipped
+// odd is what is delivered and is no sample. It needs no memory of the ring.
+type odd struct {
+	off, size   uint64
+	kind        raw.Kind
+	fault       raw.Fault
+	lost, after uint64
 }
 
-// scanTo checks the records from scan to head, and sorts the early ones out. A time later than
-// ceiling, which is ahead of every honest clock, makes a record corrupt: waiting for its turn would
-// hold the ring back for ever.
+// Flags in a Mark's Off, as offsets are multiples of 8. isOdd sends to ring.odd; unreported is a
+// loss that is in no record. It lies between what was scanned before and after.
+const (
+	isOdd      = 1
+	unreported = 2
+	flags      = 7
+)
+
+// scanTo checks the records from scan to head. A time later than ceiling, which is ahead of every
+// honest clock, makes a record corrupt: waiting for its turn would hold the ring back for ever.
 func (r *ring) scanTo(head, ceiling uint64) (found Found) {
-	var rec raw.Record
+	r.main.compact()
+	var loss odd // waits for the sample that reports it, and goes before it
 	for r.scan != head {
-		off := r.scan
-		r.raw.Parse(off, head, &rec)
+		if r.key == nil && loss.lost == 0 {
+			n := len(r.main.buf)
+			r.main.buf, r.scan = r.raw.Samples(r.scan, head, r.max, ceiling, r.main.buf)
+			if all := r.main.buf; len(all) > n {
+				r.max = all[len(all)-1].Time
+			}
+			if r.scan == head {
+				break
+			}
+		}
+		rec, off := &r.rec, r.scan
+		r.raw.Parse(off, head, rec)
 		r.scan += rec.Size
-		switch {
-		case rec.Kind == raw.Corrupt, rec.Time > ceiling:
-			r.marks.push(mark{off: off, end: r.scan, time: r.max})
-		case rec.Kind == raw.Unknown:
+		if loss.lost != 0 && rec.Kind != raw.Sample {
+			r.addOdd(loss, r.max) // cut off from its sample: memory is damaged
+			loss.lost = 0
+		}
+		switch rec.Kind {
+		case raw.Corrupt:
+			r.addOdd(odd{off: off, size: rec.Size, kind: raw.Corrupt, fault: rec.Fault}, r.max)
+		case raw.Unknown:
 			found.Unknown++
-		case rec.Kind == raw.Lost && (rec.Lost == 0 || rec.Time == 0 || rec.Time >= r.max):
-			// Goes with the main run: a loss has the time of the sample that follows it.
-		case rec.Time >= r.max:
-			r.max = rec.Time
-		default:
-			if rec.Kind == raw.Sample {
+		case raw.Lost:
+			known := min(rec.Lost, r.advance)
+			r.advance -= known
+			r.reported += rec.Lost - known
+			loss = odd{off: off, size: rec.Size, kind: raw.Lost, lost: rec.Lost - known, after: r.max}
+		case raw.Sample:
+			key := r.keyOf(rec, ceiling, &found)
+			bad := key > ceiling
+			if bad {
+				key = r.max
+			}
+			if loss.lost != 0 {
+				r.addOdd(loss, key)
+				loss.lost = 0
+			}
+			if bad {
+				r.addOdd(odd{off: off, size: rec.Size, kind: raw.Corrupt, fault: raw.FaultTime}, key)
+				continue
+			}
+			if key < r.max {
 				found.Inversions++
 			}
-			r.insert(early{time: rec.Time, off: off, end: r.scan})
-			r.marks.push(mark{off: off, end: r.scan, time: never})
+			r.add(raw.Mark{Time: key, Off: off})
 		}
+	}
+	if loss.lost != 0 {
+		r.addOdd(loss, r.max)
 	}
 	return found
 }
 
-// insert keeps early sorted. The newest is nearly always the last.
-func (r *ring) insert(e early) {
-	all := r.early.all()
-	i := len(all)
-	for i > 0 && all[i-1].time > e.time {
-		i--
+// keyOf returns what a sample is ordered by, above ceiling if that cannot be believed.
+func (r *ring) keyOf(rec *raw.Record, ceiling uint64, found *Found) uint64 {
+	if r.key == nil {
+		return rec.Time
 	}
-	r.early.insert(i, e)
+	if key, ok := r.key(Payload{rec, r.raw}); ok && key <= ceiling {
+		return key
+	}
+	found.Keyless++
+	if rec.Time == 0 {
+		return r.max
+	}
+	return rec.Time
 }
 
-// advance makes the next record of the main run the front. What lies between and is not delivered
-// is passed over: unknown records, losses of nothing, and early records.
-func (r *ring) advance() {
-	it := &r.items[r.front]
-	for r.pos != r.scan {
-		if !r.marks.empty() && int64(r.marks.front().off-r.pos) <= 0 {
-			m := r.marks.front()
-			r.marks.pop()
-			if m.off != r.pos {
-				continue // a record was written over since the scan and reached beyond the mark
-			}
-			if m.time == never {
-				r.pos = m.end
-				continue
-			}
-			r.raw.Parse(m.off, m.end, &it.Record)
-			if it.Kind != raw.Corrupt {
-				it.Fault = raw.FaultTime
-			}
-			it.Kind, it.Size, r.frontKey = raw.Corrupt, m.end-m.off, m.time
-			return
-		}
-		r.raw.Parse(r.pos, r.scan, &it.Record)
-		switch {
-		case it.Kind == raw.Corrupt:
-			// It was well when scanned: something wrote over it since. All up to scan is in doubt.
-			r.early.clear()
-			r.marks.clear()
-		case it.Kind == raw.Unknown, it.Kind == raw.Lost && it.Lost == 0:
-			r.pos += it.Size
-			continue
-		}
-		// A sample lies within these bounds by construction. A loss or a corrupt stretch has no
-		// place of its own and is moved into them, as is a sample written over since the scan.
-		r.frontKey = min(max(it.Time, r.prev), r.max)
+func (r *ring) addOdd(o odd, key uint64) {
+	o.off |= isOdd
+	r.odd.push(o)
+	r.add(raw.Mark{Time: key, Off: o.off})
+}
+
+// add takes a record into the main run, or, if its key is below that of one before, to the early ones.
+func (r *ring) add(m raw.Mark) {
+	if m.Time >= r.max {
+		r.max = m.Time
+		r.main.push(m)
 		return
 	}
-	r.frontKey = never
+	r.addEarly(m)
 }
 
-// done is where the ring's undelivered records begin.
+// addEarly keeps the early ones in order. The newest is nearly always the last. It does not go
+// before those that this round delivers.
+func (r *ring) addEarly(m raw.Mark) {
+	all := r.early.all()[r.dueEarly:]
+	i := len(all)
+	if i > 0 && before(m, all[i-1]) {
+		i = sort.Search(i, func(j int) bool { return before(m, all[j]) })
+	}
+	r.early.insert(r.dueEarly+i, m)
+}
+
+// lose adds a loss that no record has reported. It is not in the ring, so it must not raise max.
+func (r *ring) lose(n, time uint64) {
+	r.reported += n
+	r.advance += n
+	o := odd{off: r.scan - 8 | isOdd | unreported, kind: raw.Lost, lost: n, after: r.max}
+	if all := r.odd.all(); len(all) > 0 && all[len(all)-1].off == o.off { // one more before the first was delivered
+		o.lost += all[len(all)-1].lost
+		r.odd.remove(len(all) - 1)
+		r.early.remove(slices.IndexFunc(r.early.all(), func(m raw.Mark) bool { return m.Off == o.off }))
+	}
+	r.odd.push(o)
+	r.addEarly(raw.Mark{Time: time, Off: o.off})
+}
+
+// first is the key of the ring's earliest undelivered record, never if there is none.
+func (r *ring) first() uint64 {
+	key := uint64(never)
+	if !r.main.empty() {
+		key = r.main.front().Time
+	}
+	if !r.early.empty() {
+		key = min(key, r.early.front().Time)
+	}
+	return key
+}
+
+// samples counts the undelivered ones.
+func (r *ring) samples() int { return len(r.main.all()) + len(r.early.all()) - len(r.odd.all()) }
+
+// done is where the ring's undelivered records begin, those copied out aside.
 func (r *ring) done() uint64 {
-	n := r.pos - r.freed
+	n := r.scan - r.freed
 	for _, e := range r.early.all() {
-		n = min(n, e.off-r.freed)
+		if at := e.Off&^flags - r.freed; e.Off&unreported == 0 && int64(at) >= 0 {
+			n = min(n, at)
+		}
+	}
+	if !r.main.empty() {
+		// One that is copied out lies below freed. What follows it is undelivered.
+		at := int64(r.main.front().Off&^flags - r.freed)
+		n = min(n, uint64(max(at, 0)))
 	}
 	return r.freed + n
 }
 
-// key is the time of the ring's earliest undelivered record, never if there is none.
-func (r *ring) key() uint64 {
-	if !r.early.empty() && r.early.front().time < r.frontKey {
-		return r.early.front().time
+// take moves the earliest record that is due into it.
+func (r *ring) take(it *Item) {
+	var e raw.Mark
+	if r.dueEarly > 0 && (r.dueMain == 0 || before(r.early.front(), r.main.front())) {
+		e = r.early.front()
+		r.early.pop()
+		r.dueEarly--
+	} else {
+		e = r.main.front()
+		r.main.pop()
+		r.dueMain--
 	}
-	return r.frontKey
+	it.Key = e.Time
+	if e.Off&isOdd != 0 {
+		r.takeOdd(e, it)
+		return
+	}
+	if len(r.chunks) > 0 && int64(e.Off-r.freed) < 0 {
+		r.from = r.chunkOf(e.Off)
+		r.from.parse(e.Off, &it.Record)
+	} else {
+		r.raw.Parse(e.Off, r.scan, &it.Record)
+	}
+	// It was a sample when it was scanned. Something may have written over it since.
+	switch {
+	case it.Kind != raw.Sample, r.key == nil && it.Time != e.Time:
+		it.Kind, it.Fault, it.Size = raw.Corrupt, raw.FaultChanged, 8
+	case r.key != nil:
+		it.Time = e.Time
+	}
 }
 
-// take removes the ring's earliest record and makes the next one its front. The item is good until
-// the next take.
-func (r *ring) take() *Item {
-	// An early record's equal in the main run lies before it, and so goes first.
-	if !r.early.empty() && r.early.front().time < r.frontKey {
-		it, e := &r.items[1-r.front], r.early.front()
-		r.early.pop()
-		r.raw.Parse(e.off, e.end, &it.Record)
-		if it.Kind == raw.Unknown || it.Kind == raw.Lost && it.Lost == 0 {
-			it.Kind, it.Fault = raw.Corrupt, raw.FaultChanged
-		}
-		it.Size = e.end - e.off
-		it.Key, it.After = e.time, min(r.prev, e.time)
-		return it
+// takeOdd fills in what is no sample.
+func (r *ring) takeOdd(e raw.Mark, it *Item) {
+	all := r.odd.all()
+	i, ok := slices.BinarySearchFunc(all, e.Off, func(o odd, off uint64) int { return cmp.Compare(int64(o.off-off), 0) })
+	if !ok {
+		panic("merge: a record is missing that was scanned") // not even damaged memory does that
 	}
-	it := &r.items[r.front]
-	it.Key, it.After = r.frontKey, r.prev
-	r.prev = r.frontKey
-	r.pos += it.Size
-	r.front = 1 - r.front
-	r.advance()
-	return it
+	o := all[i]
+	r.odd.remove(i)
+	it.Off, it.Size, it.Kind, it.Fault, it.Time = o.off&^flags, o.size, o.kind, o.fault, e.Time
+	it.Lost, it.After = o.lost, min(o.after, e.Time)
+}
+
+// endRound ends what is due. If the round ended before, what a scan has added since may belong
+// before it.
+func (r *ring) endRound() {
+	if r.dueEarly > 0 {
+		slices.SortFunc(r.early.all(), func(a, b raw.Mark) int {
+			if before(a, b) {
+				return -1
+			}
+			return 1 // no two have the same offset
+		})
+	}
+	r.dueMain, r.dueEarly = 0, 0
+}
+
+func before(a, b raw.Mark) bool {
+	return a.Time < b.Time || a.Time == b.Time && int64(a.Off-b.Off) < 0
 }

@@ -1,0 +1,150 @@
+package merge
+
+import (
+	"sort"
+
+	"github.com/ringfold/ringfold/internal/raw"
+)
+
+// A ring that fills up while its records wait for their turn has its oldest ones copied out, a chunk
+// at a time, and its tail moved: the kernel has room again, and the order does not change, as
+// records are found by their offsets all the same.
+
+// chunk is a stretch of a ring, from one record's beginning to another's, that was copied out.
+type chunk struct {
+	block      *raw.Ring // its bytes; offsets count from start
+	data       []byte
+	start, end uint64
+	left       int // undelivered samples in it
+}
+
+// arena is memory for chunks: blocks of one size, made when first needed and used again.
+type arena struct {
+	blockBytes uint64
+	budget     uint64
+	made       uint64 // bytes of all blocks
+	free       []*chunk
+	used       uint64 // bytes of the blocks in use
+}
+
+// maxRecord is above the size of any record: header.size has 16 bits.
+const maxRecord = 1 << 16
+
+func newArena(ringBytes uint64, budget int) arena {
+	return arena{blockBytes: min(ringBytes, max(ringBytes/4, maxRecord)), budget: uint64(budget)}
+}
+
+// get returns an unused block, nil if that would exceed the budget.
+func (a *arena) get(like *raw.Ring) *chunk {
+	var c *chunk
+	switch n := len(a.free); {
+	case n > 0:
+		c, a.free = a.free[n-1], a.free[:n-1]
+	case a.made+a.blockBytes <= a.budget:
+		words := make([]uint64, a.blockBytes/8) // aligned as records must be
+		data := bytesOf(words)
+		block, err := raw.NewCopy(data, like.Layout())
+		if err != nil {
+			panic(err) // a power of two, aligned
+		}
+		c = &chunk{block: block, data: data}
+		a.made += a.blockBytes
+	default:
+		return nil
+	}
+	a.used += a.blockBytes
+	return c
+}
+
+func (a *arena) put(c *chunk) {
+	a.used -= a.blockBytes
+	a.free = append(a.free, c)
+}
+
+// leave ends the life of the item that the ring's chunk from has.
+func (a *arena) leave(r *ring) {
+	c := r.from
+	r.from = nil
+	if c.left--; c.left > 0 {
+		return
+	}
+	for i := range r.chunks {
+		if r.chunks[i] == c {
+			r.chunks = append(r.chunks[:i], r.chunks[i+1:]...)
+			break
+		}
+	}
+	a.put(c)
+}
+
+// Spill copies the oldest held records of ring i out and publishes its tail behind them. It returns
+// how many bytes that freed, 0 if nothing is held there or the budget is used up. No item may be
+// with the caller: its bytes may be among them.
+func (m *Merger) Spill(i int) (bytes uint64) {
+	m.release()
+	r := &m.rings[i]
+	m.commit(i)
+	to := r.boundary(m.arena.blockBytes)
+	bytes = to - r.freed
+	if bytes == 0 {
+		return 0
+	}
+	if left := r.within(r.freed, to); left > 0 {
+		c := m.arena.get(r.raw)
+		if c == nil {
+			return 0
+		}
+		c.start, c.end, c.left = r.freed, to, left
+		r.raw.Copy(c.data[:bytes], r.freed)
+		r.chunks = append(r.chunks, c)
+	}
+	m.free(i, to)
+	return bytes
+}
+
+// Spilled returns how many bytes of memory hold records that were copied out.
+func (m *Merger) Spilled() uint64 { return m.arena.used }
+
+// boundary returns the last beginning of a record within n bytes from freed on, or scan.
+func (r *ring) boundary(n uint64) uint64 {
+	if r.scan-r.freed <= n {
+		return r.scan
+	}
+	all := r.main.all() // an early record lies between two of the main run, or behind its last
+	i := sort.Search(len(all), func(i int) bool { return int64(all[i].Off&^flags-r.freed) > int64(n) })
+	if i == 0 {
+		return r.freed
+	}
+	to := all[i-1].Off &^ isOdd
+	if int64(to-r.freed) <= 0 {
+		return r.freed
+	}
+	return to
+}
+
+// within counts the undelivered samples from one offset to another.
+func (r *ring) within(from, to uint64) (n int) {
+	for _, q := range [...]*queue[raw.Mark]{&r.main, &r.early} {
+		for _, e := range q.all() {
+			if e.Off&isOdd == 0 && e.Off-from < to-from {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// chunkOf finds the chunk that has a record. As a rule it is the first.
+func (r *ring) chunkOf(off uint64) *chunk {
+	for _, c := range r.chunks {
+		if off-c.start < c.end-c.start {
+			return c
+		}
+	}
+	panic("merge: a record is missing that was copied out") // its offset is below freed, so it is in a chunk
+}
+
+func (c *chunk) parse(off uint64, rec *raw.Record) {
+	c.block.Parse(off-c.start, c.end-c.start, rec)
+	rec.Off = off
+}

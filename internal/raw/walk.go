@@ -1,0 +1,60 @@
+package raw
+
+import "unsafe"
+
+// Mark is a record's place in its ring and in time.
+type Mark struct{ Time, Off uint64 }
+
+// Samples walks from off towards head, which was loaded before, and appends to marks every sample it
+// comes to. It stops in front of the first record that is not a sample as Parse would find one,
+// whose time is below that of the one before (or floor, for the first), or above ceiling. It returns
+// where it stopped. off is a multiple of 8, and the ring's records have times.
+//
+// It is Parse for those who only want times: a loop without calls, as most records are of this kind.
+func (r *Ring) Samples(off, head, floor, ceiling uint64, marks []Mark) ([]Mark, uint64) {
+	if head-off > r.mask+1 || r.rawSize != 16 {
+		return marks, off
+	}
+	for off != head {
+		// Invariant: as in Parse, 8 bytes at off, off+8 and off+16, masked, lie within the ring and are aligned.
+		hdr := (*header)(unsafe.Add(r.data, off&r.mask))
+		size := uint64(hdr.size)
+		if hdr.typ != typeSample || size < 24 || size&7 != 0 || size > head-off {
+			break
+		}
+		n := *(*uint32)(unsafe.Add(r.data, (off+16)&r.mask))
+		time := *(*uint64)(unsafe.Add(r.data, (off+8)&r.mask))
+		if uint64(n) > size-20 || time < floor || time > ceiling {
+			break
+		}
+		marks = append(marks, Mark{time, off})
+		floor = time
+		off += size
+	}
+	return marks, off
+}
+
+// NewCopy makes a Ring of bytes that were copied out of one with this layout, to Parse them. Offsets
+// count from the first byte. It has no head and no tail.
+func NewCopy(data []byte, layout Layout) (*Ring, error) {
+	return New(unsafe.Pointer(&noCounters), data, layout)
+}
+
+// noCounters stands in for the metadata page where there is none.
+var noCounters [metaSize / 8]uint64
+
+// Layout is how the ring's records are laid out.
+func (r *Ring) Layout() Layout {
+	if r.rawSize == 16 {
+		return LayoutRawTime
+	}
+	return LayoutRaw
+}
+
+// Copy copies the len(to) bytes from offset off on, which is at most the ring's size.
+func (r *Ring) Copy(to []byte, off uint64) {
+	// Invariant: the ring's memory is mask+1 bytes at data.
+	data := unsafe.Slice((*byte)(r.data), r.mask+1)
+	n := copy(to, data[off&r.mask:])
+	copy(to[n:], data)
+}

@@ -1,0 +1,121 @@
+package perfbuf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/ringfold/ringfold/internal/grace"
+	"github.com/ringfold/ringfold/internal/raw"
+)
+
+// kernel is what a Reader asks of the kernel, apart from the rings' memory.
+type kernel struct {
+	poll  poller
+	clock func() uint64 // CLOCK_MONOTONIC in ns, as the kernel stamps events
+
+	// grace opens a way to wait for running programs, and has then waited once.
+	grace func(grace.Options) (grace.Provider, error)
+	// lost is how many outputs to a ring have failed for want of room (PERF_FORMAT_LOST); ok is false
+	// if the kernel does not know. It interrupts the ring's CPU.
+	lost func(ring int) (n uint64, ok bool)
+
+	unhook func() // takes the rings out of the map
+	free   func() // unmaps them, and lets the map go
+
+	// For simulations; nil otherwise. See internal/inject.
+	yield func()
+	drive func(*grace.Barrier)
+}
+
+func (k *kernel) pause() {
+	if k.yield != nil {
+		k.yield()
+	}
+}
+
+// waitForPrograms opens a way to wait for running programs. All that were running have ended when it
+// returns.
+func (r *Reader) waitForPrograms(sweep bool) (grace.Provider, error) {
+	return r.grace(grace.Options{CPUs: r.opts.CPUs, Sweep: sweep})
+}
+
+// quiesce waits until every program that is running has ended.
+func (r *Reader) quiesce(ctx context.Context, sweep bool) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err := r.enter(); err != nil {
+		return err
+	}
+	defer r.leave()
+	done := make(chan error, 1)
+	go func() {
+		p, err := r.waitForPrograms(sweep)
+		if err == nil {
+			err = p.Close()
+		}
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if err != nil {
+			return fmt.Errorf("perfbuf.Drain: cannot wait for running programs, Flush does not: %w", err)
+		}
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-r.done:
+		return os.ErrClosed
+	}
+}
+
+// Drain is [Reader.ForEach] for the end: after the caller has detached its programs, it waits until
+// those that are still running have ended, and then calls f for all that the rings hold. So nothing
+// is missed. It blocks for an RCU grace period, some ms as a rule. Errors are those of ForEach,
+// context.Cause(ctx), and what keeps it from waiting.
+func (r *Reader) Drain(ctx context.Context, f func(Event) error) error {
+	if err := r.quiesce(ctx, false); err != nil {
+		return err
+	}
+	return r.ForEach(f)
+}
+
+// settle makes the counts final: nothing is written to the rings any more once the programs that
+// were running at the time of unhook have ended, nobody reads them, and they are still mapped.
+func (r *Reader) settle() {
+	if p, err := r.waitForPrograms(false); err == nil {
+		p.Close()
+	}
+	s := r.stream.Load() // was open when the reader was closed
+	for i, ring := range r.rings {
+		from, dropped := ring.raw.Tail(), 0
+		if s != nil {
+			from, dropped = s.merger.Scanned(i), s.merger.Held(i)
+		}
+		samples, lost := ring.count(from)
+		ring.counts.dropped.Add(uint64(dropped) + samples)
+		if total, ok := r.lost(i); ok {
+			ring.counts.lost.Store(total)
+		} else {
+			ring.counts.lost.Add(lost)
+		}
+	}
+}
+
+// count returns how many samples and reported losses a ring holds from an offset on.
+func (r *Ring) count(off uint64) (samples, lost uint64) {
+	var rec raw.Record
+	for head := r.raw.Head(); off != head; off += rec.Size {
+		switch r.raw.Parse(off, head, &rec); rec.Kind {
+		case raw.Sample:
+			samples++
+		case raw.Lost:
+			lost += rec.Lost
+		}
+	}
+	return samples, lost
+}
+
+var errNoGrace = errors.New("no way to wait for programs")

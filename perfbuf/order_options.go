@@ -1,0 +1,161 @@
+package perfbuf
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/ringfold/ringfold/internal/grace"
+	"github.com/ringfold/ringfold/internal/merge"
+)
+
+// Mode is how an ordered stream decides that an event's turn has come. The zero value is [Exact].
+type Mode struct {
+	guess bool
+	slack time.Duration
+}
+
+// Exact delivers an event once it is proved that no older one is still to come, on any CPU.
+//
+// The proof: every program that outputs to a perf event array runs inside an RCU read-side critical
+// section, from before the event's time is taken until after it is published. So the stream reads
+// the clock, waits for an RCU grace period (a barrier), and then loads all heads: an event older
+// than that reading is below those heads, because a program that was running has been waited for, and
+// one that began later took its time later. Clocks of different CPUs may disagree by 10 us without
+// harm. Nothing in this depends on how long a CPU was interrupted, or not run by its hypervisor.
+//
+// Delivery lags by one to two grace periods: see [OrderOptions].BarrierInterval for figures. While
+// no event is held there are no barriers: an idle system costs nothing.
+func Exact() Mode { return Mode{} }
+
+// Slack holds each event back until d after its time, so that older ones on other CPUs can still
+// come first. It is a guess, as every fixed wait is: a CPU of a virtual machine may be stopped for
+// 100 ms between taking an event's time and publishing it. What comes too late is delivered as soon
+// as it is seen and marked [Event.Late], never hidden, unless OrderOptions.DropLate says so.
+// Delivery lags by d to 1.5 d, more with a linger time ([Wakeup]) or while a pass takes long. It
+// needs no barriers, and so no provider of them.
+func Slack(d time.Duration) Mode { return Mode{guess: true, slack: d} }
+
+func (m Mode) String() string {
+	if m.guess {
+		return fmt.Sprintf("slack %v", m.slack)
+	}
+	return "exact"
+}
+
+// TimeSource says which time an ordered stream goes by. The zero value is the kernel's, taken when
+// the event is output (PERF_SAMPLE_TIME).
+type TimeSource struct {
+	payload bool
+	offset  int
+}
+
+// PayloadTime orders by a time that the program itself puts into the payload: a uint64 at this byte
+// offset, in ns of CLOCK_MONOTONIC, as bpf_ktime_get_ns returns it. [Event.Time] is then that time.
+// With it, rings may do without the kernel's times ([Options.NoTime]).
+//
+// Exact mode then proves completeness only for times that are taken in the same run of the program
+// as the output: a time that was kept in a map since an earlier run, such as the start of a call
+// that has now returned, is as old as that run, and its event will be late. The same holds for coarse
+// clocks (bpf_ktime_get_coarse_ns), which lag by milliseconds. A CPU sweep proves nothing here, as
+// programs may be preempted between the two, and is refused.
+//
+// A sample too short to have the time, or whose time lies more than a second in the future, is
+// ordered by the kernel's time, or, without that, goes with its predecessor; Stats.Untimed counts them.
+func PayloadTime(offset int) TimeSource { return TimeSource{payload: true, offset: offset} }
+
+func (t TimeSource) key() func(merge.Payload) (uint64, bool) {
+	if !t.payload {
+		return nil
+	}
+	return func(p merge.Payload) (uint64, bool) { return p.Uint64(t.offset) }
+}
+
+// Spill says what an ordered stream does when events that wait for their turn fill a ring: it copies
+// the ring's oldest bytes out and gives their room back to the kernel. What is delivered, and in
+// which order, does not change. The zero value is good.
+type Spill struct {
+	// Bytes is the most memory, for all rings together, that copies may take. It is allocated when
+	// first needed, and used again. 0 is as much as all rings have; below 0 is none. When it is used
+	// up, rings fill, the kernel drops events, and losses say so.
+	Bytes int
+	// Above is how full a ring must be, in percent, for its oldest bytes to be copied; 0 is 50. Until
+	// is how full it is after that; 0 is half of Above.
+	Above, Until int
+}
+
+// OrderOptions says how to order. The zero value is good.
+type OrderOptions struct {
+	Mode Mode
+	Time TimeSource
+
+	// BarrierInterval is the least time from the start of one barrier to the start of the next, in
+	// exact mode. A longer one costs less CPU time and delivers later: an event waits for the next
+	// barrier to start, and then for its grace period. 0 is 1 ms; below 0 is none.
+	BarrierInterval time.Duration
+
+	// Sweep allows, in exact mode and in Drain, a third way to wait for programs where the kernel
+	// offers neither of the others: to run for a moment on each CPU that has a ring. It interrupts
+	// isolated CPUs too, and it takes an affinity that covers all of those CPUs.
+	Sweep bool
+
+	// DropLate drops samples that come too late, instead of delivering them marked as Late.
+	// Stats.Late and RingStats.Dropped count them. Losses and corrupt memory are never dropped.
+	DropLate bool
+
+	Spill Spill
+}
+
+const defaultBarrierInterval = time.Millisecond
+
+// effective checks the options and fills in defaults, for n rings of ringBytes each.
+func (o OrderOptions) effective(n, ringBytes int, noTime bool) (OrderOptions, error) {
+	bad := func(format string, args ...any) (OrderOptions, error) {
+		return o, fmt.Errorf("perfbuf.Ordered: "+format, args...)
+	}
+	sp := &o.Spill
+	switch {
+	case o.Mode.slack < 0:
+		return bad("slack is %v: must not be negative", o.Mode.slack)
+	case o.Time.offset < 0:
+		return bad("PayloadTime is at offset %d: must not be negative", o.Time.offset)
+	case noTime && !o.Time.payload:
+		return bad("the rings were opened with Options.NoTime: ordering needs the kernel's times, or PayloadTime")
+	case o.Sweep && o.Time.payload:
+		return bad("Sweep with PayloadTime: a sweep waits for outputs, not for whole programs, which may be preempted after taking the time")
+	case sp.Above < 0 || sp.Above > 100 || sp.Until < 0 || sp.Until > 100:
+		return bad("Spill.Above is %d and Spill.Until %d: they are percentages of a ring", sp.Above, sp.Until)
+	}
+	if sp.Above == 0 {
+		sp.Above = 50
+	}
+	if sp.Until == 0 {
+		sp.Until = sp.Above / 2
+	}
+	if sp.Until > sp.Above {
+		return bad("Spill.Until is %d: must not be above Spill.Above, %d", sp.Until, sp.Above)
+	}
+	if sp.Bytes == 0 {
+		sp.Bytes = n * ringBytes
+	}
+	sp.Bytes = max(sp.Bytes, -1)
+	if o.BarrierInterval == 0 {
+		o.BarrierInterval = defaultBarrierInterval
+	}
+	o.BarrierInterval = max(o.BarrierInterval, -1)
+	return o, nil
+}
+
+// newBarrier makes the barrier that exact mode needs.
+func (r *Reader) newBarrier(o OrderOptions) (*grace.Barrier, error) {
+	p, err := r.waitForPrograms(o.Sweep)
+	if err != nil {
+		return nil, fmt.Errorf("perfbuf.Ordered: exact mode cannot prove completeness here; Slack(d) needs no proof and gives none: %w", err)
+	}
+	b := grace.New(p, r.clock, grace.BarrierOptions{Interval: max(o.BarrierInterval, 0)})
+	if r.drive != nil {
+		r.drive(b)
+	} else {
+		b.Start()
+	}
+	return b, nil
+}

@@ -1,0 +1,137 @@
+package perfbuf
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// A ring that was nearly full may have lost events. The record that says so comes with the CPU's next
+// output, and stands where they are missing; but if the CPU goes quiet, it never comes. So a ring
+// that is silent for a while after it was nearly full is asked about: that interrupts its CPU.
+const (
+	nearlyFullPercent = 80
+	silence           = 50 * time.Millisecond
+)
+
+// scan takes into account what the rings hold, and keeps them from filling up.
+func (s *Ordered) scan() {
+	s.load()
+	s.askSilent()
+	s.relieve()
+}
+
+func (s *Ordered) load() {
+	r := s.reader
+	began := r.clock()
+	s.elapsed, s.scanned = began-s.scanned, began
+	s.heads, s.before = s.before, s.heads
+	for i, ring := range r.rings {
+		r.pause()
+		s.heads[i] = ring.raw.Head()
+		ring.counts.observe(s.used(i))
+		s.press(ring, s.used(i))
+	}
+	// No event seen is later than the clock now. A second is for clocks that disagree, with room to spare.
+	ceiling := r.clock() + uint64(time.Second)
+	for i := range s.heads {
+		found := s.merger.Scan(i, s.heads[i], ceiling)
+		if found.Unknown|found.Inversions|found.Keyless != 0 {
+			s.tallies[i].unknown += uint64(found.Unknown)
+			r.counts.inversions.Add(uint64(found.Inversions))
+			r.counts.untimed.Add(uint64(found.Keyless))
+		}
+	}
+}
+
+// look is a scan in the middle of a round, for the sake of rings that fill up while the round's
+// events are with the user. What it finds is for the next round.
+func (s *Ordered) look() {
+	s.patience = patience
+	for i, ring := range s.reader.rings {
+		if percent(ring.raw.Head()-s.merger.Freed(i), ring.raw.Size()) > s.opts.Spill.Above {
+			s.load()
+			s.relieve()
+			return
+		}
+	}
+}
+
+// patience is how many events are delivered between looks.
+const patience = 1024
+
+// used is how many bytes a ring held when it was scanned.
+func (s *Ordered) used(i int) uint64 {
+	return min(s.heads[i]-s.merger.Freed(i), s.reader.rings[i].raw.Size())
+}
+
+func percent(part, whole uint64) int { return int(part * 100 / whole) }
+
+// relieve copies the oldest bytes of rings that are too full out, the fullest ring first.
+func (s *Ordered) relieve() {
+	s.visits = s.visits[:0]
+	for i, ring := range s.reader.rings {
+		if used := s.used(i); percent(used, ring.raw.Size()) > s.opts.Spill.Above {
+			s.visits = append(s.visits, visit{index: i, ring: ring, used: used})
+		}
+	}
+	if len(s.visits) == 0 || s.opts.Spill.Bytes < 0 {
+		return
+	}
+	c := &s.reader.counts
+	slices.SortStableFunc(s.visits, func(a, b visit) int { return cmp.Compare(b.used, a.used) }) // all are of one size
+	for _, v := range s.visits {
+		size := v.ring.raw.Size()
+		for percent(s.used(v.index), size) > s.opts.Spill.Until {
+			bytes := s.merger.Spill(v.index)
+			if bytes == 0 && percent(s.used(v.index), size) > s.opts.Spill.Until {
+				c.spillRefused.Add(1)
+				break
+			}
+			c.spilled.Add(bytes)
+		}
+	}
+	c.spillUsed.Store(s.merger.Spilled())
+}
+
+// press notes that a ring was found nearly full.
+func (s *Ordered) press(ring *Ring, used uint64) {
+	if percent(used, ring.raw.Size()) >= nearlyFullPercent {
+		ring.pressed = true
+	}
+}
+
+// askSilent asks the kernel for losses that no record has reported and none may ever report.
+func (s *Ordered) askSilent() {
+	s.silent = false
+	for i, ring := range s.reader.rings {
+		switch {
+		case !ring.pressed:
+		case s.heads[i] != ring.pressedAt:
+			ring.pressedAt, ring.pressedSince = s.heads[i], s.scanned
+			s.silent = true
+		case s.scanned-ring.pressedSince < uint64(silence):
+			s.silent = true
+		default:
+			s.ask(i)
+			// If it is still full, what it loses from now on is reported when it has room, or by Drain.
+			ring.pressed = false
+		}
+	}
+}
+
+func (s *Ordered) askAll() {
+	for i := range s.reader.rings {
+		s.ask(i)
+	}
+}
+
+// ask adds the losses of a ring that no record has reported.
+func (s *Ordered) ask(i int) {
+	// Those that a record below the head has reported are known to the merger. One that is written
+	// meanwhile is cut by what is added now.
+	total, ok := s.reader.lost(i)
+	if known := s.merger.Reported(i) + s.reader.rings[i].reported; ok && total > known {
+		s.merger.Lose(i, total-known, s.reader.clock())
+	}
+}

@@ -1,0 +1,154 @@
+package perfbuf
+
+import (
+	"context"
+	"math"
+	"os"
+	"time"
+)
+
+// Wait blocks until a pass would deliver something, ctx is done, or the stream or its reader is
+// closed. Its errors are those of [Reader.Wait]. Meanwhile it keeps rings from filling up: see [Spill].
+//
+// It paces passes, so that a steady flow is read in batches: in exact mode the barriers do that; in
+// slack mode the next pass comes half the slack after the one before at the earliest (5 ms at most).
+// With a wake-up policy that has a linger time ([Wakeup]), it comes after that time, or when a ring
+// holds as much as wakes the reader.
+func (s *Ordered) Wait(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	if err := s.acquire(); err != nil {
+		return err
+	}
+	defer s.release()
+	linger := s.reader.opts.Wakeup.Linger
+	least := min(s.opts.Mode.slack/2, 5*time.Millisecond)
+	pace := max(least, linger)
+	for {
+		watermark := s.watermark()
+		s.scan()
+		first, held := s.merger.Earliest()
+		if !held {
+			var atMost time.Duration // no limit
+			if s.silent {
+				atMost = silence
+			}
+			if err := s.reader.wait(ctx, s, atMost); err != nil {
+				return err
+			}
+			continue
+		}
+		if s.filling() {
+			pace = min(pace, least)
+		}
+		now := s.scanned
+		next := s.lastRound + uint64(pace)
+		if first <= watermark && next <= now {
+			return nil
+		}
+		until := s.turn(first, watermark, next)
+		switch {
+		case until > now:
+		case s.barrier == nil: // it has become due since the watermark was chosen
+			continue
+		default: // all that is missing is a barrier
+			s.want(first)
+			until = forever
+		}
+		d := time.Duration(min(until-now, s.lookAgain()))
+		if linger == 0 || until == forever {
+			if err := s.sleep(ctx, d); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := s.reader.wait(ctx, s, d); err != nil {
+			return err
+		}
+		if s.reader.clock() < now+uint64(d) {
+			pace = 0 // woken: a ring is filling up
+		}
+	}
+}
+
+const forever = math.MaxUint64
+
+// turn returns when to go on, given the earliest time that is held.
+func (s *Ordered) turn(first, watermark, next uint64) uint64 {
+	switch {
+	case s.barrier == nil:
+		return max(first+uint64(s.opts.Mode.slack), next)
+	case first <= watermark:
+		return next
+	default: // a barrier that begins before that would not cover it
+		return max(first+s.barrier.Guard()+2, next)
+	}
+}
+
+// want sees to it that a barrier covers a time.
+func (s *Ordered) want(time uint64) {
+	if s.barrier.Idle() {
+		s.asked = 0 // what was asked for has been done, or has failed
+	}
+	if time < s.asked {
+		return
+	}
+	// The barrier reads the clock after this, and covers what is older than that by more than the guard.
+	now := s.reader.clock()
+	if covers := now - min(now, s.barrier.Guard()+1); time < covers {
+		s.asked = covers
+		s.barrier.Request()
+	}
+}
+
+// filling reports whether a ring held, when it was scanned, as much as wakes the reader. The
+// wake-up itself may have come during the last round, and is gone then.
+func (s *Ordered) filling() bool {
+	enough := s.reader.opts.threshold()
+	for i := range s.heads {
+		if s.used(i) >= enough {
+			return true
+		}
+	}
+	return false
+}
+
+// Bounds of how long a Wait with events in hand does not look at the rings, in ns.
+const (
+	leastLook = uint64(200 * time.Microsecond)
+	mostLook  = uint64(10 * time.Millisecond)
+)
+
+// lookAgain returns in how many ns a ring may need relief, if all fill as fast as they did between
+// the latest two scans.
+func (s *Ordered) lookAgain() uint64 {
+	soonest := float64(mostLook)
+	for i, ring := range s.reader.rings {
+		if grown := s.heads[i] - s.before[i]; grown > 0 {
+			room := float64(ring.raw.Size())*float64(s.opts.Spill.Above)/100 - float64(s.used(i))
+			soonest = min(soonest, room*float64(s.elapsed)/float64(grown))
+		}
+	}
+	return max(leastLook, uint64(max(soonest, 0)))
+}
+
+func (s *Ordered) sleep(ctx context.Context, d time.Duration) error {
+	var barrier <-chan struct{}
+	if s.barrier != nil {
+		barrier = s.barrier.Done()
+	}
+	s.timer.Reset(d)
+	select {
+	case <-s.timer.C:
+		return nil
+	case <-barrier:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-s.gone:
+		return os.ErrClosed
+	case <-s.reader.done:
+		return os.ErrClosed
+	}
+}
