@@ -33,7 +33,7 @@ func simulated(k inject.Kernel, want Options) (*Reader, error) {
 	r := newReader(rings, kernel{
 		poll:   poll,
 		clock:  k.Clock,
-		grace:  func(grace.Options) (grace.Provider, error) { return simulatedGrace{k.Grace}, nil },
+		grace:  func(grace.Options) (grace.Provider, error) { return simulatedGrace{k.Grace}, k.Grace() },
 		lost:   func(ring int) (uint64, bool) { return lostOf(k, ring) },
 		unhook: k.Unhook,
 		free:   k.Free,

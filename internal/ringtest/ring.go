@@ -1,11 +1,11 @@
-// Package ringtest is the kernel's side of a perf ring buffer, on Go memory: it writes records by
-// the rules of kernel/events/ring_buffer.c, so that readers can be tested without a kernel.
+// Package ringtest is the kernel's side of perf event arrays, on Go memory: it writes records by
+// the rules of kernel/events/ring_buffer.c, so that readers can be tested without a kernel. A Ring
+// is one ring and its writer; a Kernel is CPUs that run programs, with a clock, a map and RCU.
 package ringtest
 
 import (
 	"encoding/binary"
 	"sync/atomic"
-	"syscall"
 	"unsafe"
 
 	"github.com/ringfold/ringfold/internal/raw"
@@ -26,27 +26,38 @@ type Ring struct {
 	data   []byte
 	layout raw.Layout
 
-	head uint64 // rb->head: what is written, published by Publish
-	lost uint64 // outputs that failed since the last that succeeded
-	buf  []byte // scratch of Output, which does not allocate
+	// Of struct perf_buffer.
+	head      uint64 // what is reserved, published by the outermost writer
+	nest      int    // outputs under way: an interrupt's comes within the one it interrupts
+	lost      uint64 // outputs that failed since the last that succeeded
+	wakeup    uint64 // changes when readers are to be woken
+	watermark uint64
+	events    int // since the last wake-up
 
-	// Defer makes Output leave publishing to Publish, as in an interrupted writer.
+	wakeupEvents int           // perf_event_attr.wakeup_events, 0 if watermark is set
+	total        atomic.Uint64 // outputs that ever failed for want of room, perf_event.lost_samples
+	poisoned     uint64        // see Poison
+
+	// Defer makes outputs leave publishing to Publish: they interrupt one that has not come to it.
 	Defer bool
 }
 
 // New makes an empty ring of size data bytes whose counters start at start, a multiple of 8. The
-// data is filled with garbage.
+// data is filled with garbage. Every output wakes readers.
 func New(size int, layout raw.Layout, start uint64) *Ring {
 	words := make([]uint64, size/8)
 	r := &Ring{
-		meta:   make([]uint64, pageSize/8),
-		data:   unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), size),
-		layout: layout,
-		head:   start,
+		meta:     make([]uint64, pageSize/8),
+		data:     unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), size),
+		layout:   layout,
+		head:     start,
+		wakeup:   start,
+		poisoned: start,
 	}
 	for i := range r.data {
 		r.data[i] = 0xA5
 	}
+	r.SetWakeup(1, 0)
 	r.SetTail(start)
 	r.Publish()
 	return r
@@ -67,7 +78,7 @@ func (r *Ring) Tail() uint64 { return atomic.LoadUint64(&r.meta[1032/8]) }
 // SetTail moves data_tail, as only a reader does.
 func (r *Ring) SetTail(t uint64) { atomic.StoreUint64(&r.meta[1032/8], t) }
 
-// Head is how far the ring is written.
+// Head is how far the ring is written, or reserved.
 func (r *Ring) Head() uint64 { return r.head }
 
 // SetHead moves the writer, as no kernel does.
@@ -82,76 +93,58 @@ func (r *Ring) Data() []byte { return r.data }
 // Pending is how many outputs failed that no record has reported yet.
 func (r *Ring) Pending() uint64 { return r.lost }
 
-// Output writes a sample as bpf_perf_event_output does, behind a LOST record if outputs failed
-// before. It returns syscall.ENOSPC, and counts a loss, if the ring is too full. time is ignored if
-// the layout has none.
-func (r *Ring) Output(time uint64, payload []byte) error {
-	rawSize := (len(payload)+4+7)&^7 - 4
-	sample := append(r.buf[:0], 0, 0, 0, 0, 0, 0, 0, 0)
-	if r.layout == raw.LayoutRawTime {
-		sample = binary.NativeEndian.AppendUint64(sample, time)
-	}
-	sample = binary.NativeEndian.AppendUint32(sample, uint32(rawSize))
-	sample = append(sample, payload...)
-	for len(sample)&7 != 0 {
-		sample = append(sample, 0x5A) // the kernel leaves stale bytes
-	}
-	r.buf = sample
-	var lost []byte
-	if r.lost > 0 {
-		lost = make([]byte, 16)
-		lost = binary.NativeEndian.AppendUint64(lost, r.lost)
-		if r.layout == raw.LayoutRawTime {
-			lost = binary.NativeEndian.AppendUint64(lost, time)
-		}
-	}
-	// CIRC_SPACE in __perf_output_begin: at least one byte stays free.
-	if room := uint64(len(r.data)) - 1 - (r.head - r.Tail()); room < uint64(len(lost)+len(sample)) {
-		r.lost++
-		return syscall.ENOSPC
-	}
-	if lost != nil { // in the same reservation: both are published together
-		r.copyIn(TypeLost, lost)
-		r.lost = 0
-	}
-	r.write(TypeSample, sample)
-	return nil
-}
+// Lost is how many outputs have failed for want of room, ever: what PERF_FORMAT_LOST counts. It may
+// be called at any time.
+func (r *Ring) Lost() uint64 { return r.total.Load() }
 
 // Put writes a record of any type, whatever the room: 8 bytes for the header come before body.
 func (r *Ring) Put(typ uint32, body []byte) {
-	r.write(typ, append(make([]byte, 8), body...))
+	rec := append(make([]byte, 8), body...)
+	r.place(typ, uint16(len(rec)), rec)
+	r.advance(uint64(len(rec)))
 }
 
 // PutHeader writes a header that claims size bytes, and moves the head by advance bytes: damage.
 func (r *Ring) PutHeader(typ uint32, size uint16, advance uint64) {
 	r.place(typ, size, make([]byte, 8))
-	r.head += advance
-	if !r.Defer {
-		r.Publish()
-	}
+	r.advance(advance)
 }
 
-// write copies a record in and publishes it.
-func (r *Ring) write(typ uint32, rec []byte) {
-	r.copyIn(typ, rec)
-	if !r.Defer {
-		r.Publish()
-	}
-}
-
-func (r *Ring) copyIn(typ uint32, rec []byte) {
-	r.place(typ, uint16(len(rec)), rec)
-	r.head += uint64(len(rec))
-}
-
-// place fills in the header and copies a record to the head, around the ring's edge if need be.
+// place fills in the header and copies a record to the head.
 func (r *Ring) place(typ uint32, size uint16, rec []byte) {
 	binary.NativeEndian.PutUint32(rec, typ)
 	binary.NativeEndian.PutUint16(rec[6:], size)
-	at := r.head & uint64(len(r.data)-1)
-	n := copy(r.data[at:], rec)
-	copy(r.data, rec[n:])
+	r.copyTo(r.head, rec)
+}
+
+func (r *Ring) advance(n uint64) {
+	r.head += n
+	if !r.Defer && r.nest == 0 {
+		r.Publish()
+	}
+}
+
+// copyTo copies b into the ring, around its edge as often as need be, and returns where it ends.
+func (r *Ring) copyTo(off uint64, b []byte) uint64 {
+	for len(b) > 0 {
+		n := copy(r.data[off&uint64(len(r.data)-1):], b)
+		b = b[n:]
+		off += uint64(n)
+	}
+	return off
+}
+
+// Poison fills what the reader has given back since the last call with 0xDD, so that a read of it
+// shows. It is for the writer's goroutine.
+func (r *Ring) Poison() {
+	size := uint64(len(r.data))
+	tail := r.Tail()
+	if r.head > r.poisoned+size {
+		r.poisoned = r.head - size // reserved anew
+	}
+	for ; r.poisoned < tail; r.poisoned++ {
+		r.data[r.poisoned&(size-1)] = 0xDD
+	}
 }
 
 // Parse returns one record by value, for tests.

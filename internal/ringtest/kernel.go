@@ -1,0 +1,127 @@
+package ringtest
+
+import (
+	"fmt"
+	"sync"
+)
+
+// Kernel is CPUs that run BPF programs, a clock, one perf event array, and RCU, which knows which
+// programs are running. Goroutines may use it at the same time, also for one CPU: there one thing
+// happens after the other, each whole.
+type Kernel struct {
+	// Settled, if not nil, is told how each output went as soon as that is certain: err is nil when
+	// it is in the ring, seen or not, and what the program gets otherwise. It runs on the output's
+	// CPU, which can do nothing else meanwhile.
+	Settled func(cpu int, time uint64, payload []byte, err error)
+
+	clock func(cpu int) uint64
+	cpus  []*cpu
+}
+
+// NewKernel makes a kernel with CPUs 0 to cpus-1. clock is what a CPU's clock shows in ns.
+func NewKernel(cpus int, clock func(cpu int) uint64) *Kernel {
+	k := &Kernel{clock: clock}
+	for i := range cpus {
+		k.cpus = append(k.cpus, &cpu{kernel: k, id: i})
+	}
+	return k
+}
+
+type cpu struct {
+	kernel *Kernel
+	id     int
+
+	mu        sync.Mutex
+	event     *event // the map's entry, nil if none
+	running   []*Program
+	preempted []*Program
+	outputs   int // between Prepare and Publish
+	counts    Counts
+}
+
+// Counts says what became of a CPU's outputs. Those that are neither are under way.
+type Counts struct {
+	Attempted uint64
+	Written   uint64 // to a ring, whether or not what was written makes sense (see Handle.Take)
+	Lost      uint64 // for want of room: -ENOSPC
+	Refused   uint64 // for other reasons, which rings do not count
+}
+
+// CPUs is how many there are.
+func (k *Kernel) CPUs() int { return len(k.cpus) }
+
+// Counts of a CPU.
+func (k *Kernel) Counts(cpu int) Counts {
+	c := k.cpu(cpu)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.counts
+}
+
+func (k *Kernel) cpu(i int) *cpu {
+	if i < 0 || i >= len(k.cpus) {
+		panic(fmt.Sprintf("simulated kernel: there is no CPU %d: it has CPUs 0 to %d", i, len(k.cpus)-1))
+	}
+	return k.cpus[i]
+}
+
+// Running returns the programs on a CPU: the last one runs, each of the others is interrupted by
+// the one after it.
+func (k *Kernel) Running(cpu int) []*Program {
+	c := k.cpu(cpu)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]*Program(nil), c.running...)
+}
+
+// Preempted returns the programs that have begun on a CPU and wait for it.
+func (k *Kernel) Preempted(cpu int) []*Program {
+	c := k.cpu(cpu)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]*Program(nil), c.preempted...)
+}
+
+// Period is an RCU grace period.
+type Period []<-chan struct{} // of programs: closed at their End
+
+// Grace begins a grace period: it is over when every program that is running now has ended.
+func (k *Kernel) Grace() (g Period) {
+	for _, c := range k.cpus {
+		c.mu.Lock()
+		for _, list := range [][]*Program{c.running, c.preempted} {
+			for _, p := range list {
+				if p.ended == nil {
+					p.ended = make(chan struct{})
+				}
+				g = append(g, p.ended)
+			}
+		}
+		c.mu.Unlock()
+	}
+	return g
+}
+
+// Over tells whether the grace period has ended.
+func (g Period) Over() bool {
+	for _, ended := range g {
+		select {
+		case <-ended:
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// Wait blocks until the grace period has ended, and returns true, or until stop is closed.
+func (g Period) Wait(stop <-chan struct{}) bool {
+	for _, ended := range g {
+		select {
+		case <-ended:
+		case <-stop:
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,397 @@
+package perfbuftest_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ringfold/ringfold/internal/ringtest"
+	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/ringfold/ringfold/perfbuf/perfbuftest"
+	"github.com/stretchr/testify/require"
+)
+
+func open(t *testing.T, k *perfbuftest.Kernel, o perfbuf.Options) *perfbuf.Reader {
+	t.Helper()
+	r, err := k.Open(o)
+	require.NoError(t, err)
+	t.Cleanup(func() { r.Close() })
+	return r
+}
+
+func collect(t *testing.T, src perfbuf.Source) (recs []perfbuf.Record) {
+	t.Helper()
+	_, err := perfbuf.Fold(src, 0, func(_ int, ev perfbuf.Event) int {
+		recs = append(recs, ev.Record())
+		return 0
+	})
+	require.NoError(t, err)
+	return recs
+}
+
+func payloads(recs []perfbuf.Record) (s []string) {
+	for _, rec := range recs {
+		s = append(s, string(rec.Data))
+	}
+	return s
+}
+
+func TestZeroOptions(t *testing.T) {
+	k := perfbuftest.New(perfbuftest.Options{})
+	require.EqualValues(t, time.Hour, k.Now())
+	r := open(t, k, perfbuf.Options{})
+	require.Len(t, r.Rings(), 2)
+	require.Equal(t, []int{0, 1}, r.Options().CPUs)
+	require.Equal(t, 256<<10, r.Options().RingBytes)
+	k.Advance(time.Second)
+	require.NoError(t, k.Output(1, []byte("1234")))
+	recs := collect(t, r)
+	require.Equal(t, []perfbuf.Record{{Kind: perfbuf.KindSample, CPU: 1, Time: uint64(time.Hour + time.Second), Data: []byte("1234")}}, recs)
+	require.Equal(t, perfbuftest.Counts{Attempted: 1, Written: 1}, k.Counts(1))
+}
+
+func TestOptions(t *testing.T) {
+	k := perfbuftest.New(perfbuftest.Options{CPUs: 3, Start: time.Minute})
+	require.EqualValues(t, time.Minute, k.Now())
+	for want, o := range map[string]perfbuf.Options{
+		"RingBytes is -1":        {RingBytes: -1},
+		"CPU 3 is not online":    {CPUs: []int{3}},
+		"CPU 1 is named twice":   {CPUs: []int{1, 1}},
+		"Wakeup.Bytes is 100000": {RingBytes: 4096, Wakeup: perfbuf.Wakeup{Bytes: 100_000}},
+	} {
+		_, err := k.Open(o)
+		require.ErrorContains(t, err, want)
+	}
+	require.Equal(t, syscall.ENOENT, k.Output(0, nil), "nothing was opened")
+
+	r := open(t, k, perfbuf.Options{CPUs: []int{2, 0}, NoTime: true})
+	require.Equal(t, []int{0, 2}, r.Options().CPUs)
+	require.Equal(t, syscall.ENOENT, k.Output(1, nil))
+	require.NoError(t, k.Output(2, nil))
+	require.Equal(t, []perfbuf.Record{{Kind: perfbuf.KindSample, CPU: 2, Data: []byte{0xA5, 0xA5, 0xA5, 0xA5}}}, collect(t, r))
+
+	require.Panics(t, func() { perfbuftest.New(perfbuftest.Options{CPUs: -1}) })
+	require.Panics(t, func() { k.Advance(-1) })
+}
+
+// A second reader has the array's entries from then on, and closing one removes the other's.
+func TestOneReaderPerMap(t *testing.T) {
+	k := perfbuftest.New(perfbuftest.Options{CPUs: 1})
+	first := open(t, k, perfbuf.Options{})
+	require.NoError(t, k.Output(0, []byte("1st.")))
+	second := open(t, k, perfbuf.Options{})
+	require.NoError(t, k.Output(0, []byte("2nd.")))
+	require.Equal(t, []string{"1st."}, payloads(collect(t, first)))
+	require.Equal(t, []string{"2nd."}, payloads(collect(t, second)))
+	require.NoError(t, first.Close())
+	require.Equal(t, syscall.ENOENT, k.Output(0, nil))
+	require.Equal(t, perfbuftest.Counts{Attempted: 3, Written: 2, Refused: 1}, k.Counts(0))
+}
+
+func TestLoss(t *testing.T) {
+	k := perfbuftest.New(perfbuftest.Options{CPUs: 1})
+	r := open(t, k, perfbuf.Options{RingBytes: 4096})
+	for range 200 {
+		k.Advance(1)
+		k.Output(0, make([]byte, 12))
+	}
+	last := k.Now() - (200 - 127)
+	require.Equal(t, perfbuftest.Counts{Attempted: 200, Written: 127, Lost: 73}, k.Counts(0))
+	require.Len(t, collect(t, r), 127)
+	k.Advance(1)
+	require.NoError(t, k.Output(0, []byte("back")))
+	require.Equal(t, []perfbuf.Record{
+		{Kind: perfbuf.KindLost, Time: k.Now(), Lost: 73, After: last},
+		{Kind: perfbuf.KindSample, Time: k.Now(), Data: []byte("back")},
+	}, collect(t, r))
+}
+
+// An event whose program has not come to its publication holds back later ones, for as long as it takes.
+func TestExactStreamWaitsForPrograms(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := perfbuftest.New(perfbuftest.Options{RealTime: true})
+		r, err := k.Open(perfbuf.Options{})
+		require.NoError(t, err)
+		defer r.Close()
+		stream, err := r.Ordered(perfbuf.OrderOptions{Mode: perfbuf.Exact()})
+		require.NoError(t, err)
+		defer stream.Close()
+
+		p := k.Begin(0)
+		p.Prepare([]byte("slow"))
+		time.Sleep(time.Second)
+		require.NoError(t, k.Output(1, []byte("fast")))
+
+		var got []string
+		var run sync.WaitGroup
+		run.Go(func() {
+			stream.Run(t.Context(), func(ev perfbuf.Event) error {
+				if got = append(got, string(ev.Bytes())); len(got) == 2 {
+					return perfbuf.ErrStop
+				}
+				return nil
+			})
+		})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Empty(t, got)
+		require.NoError(t, p.Reserve())
+		p.Copy()
+		p.Publish()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Empty(t, got, "the program is still running")
+		p.End()
+		run.Wait()
+		require.Equal(t, []string{"slow", "fast"}, got)
+		require.Zero(t, r.Stats().Late)
+	})
+}
+
+// Drain waits for the programs that are running, even if the clock stands still.
+func TestDrainWaitsForPrograms(t *testing.T) {
+	type drainer interface {
+		Drain(context.Context, func(perfbuf.Event) error) error
+	}
+	for name, source := range map[string]func(*perfbuf.Reader) (drainer, error){
+		"reader": func(r *perfbuf.Reader) (drainer, error) { return r, nil },
+		"exact":  func(r *perfbuf.Reader) (drainer, error) { return r.Ordered(perfbuf.OrderOptions{}) },
+		"slack": func(r *perfbuf.Reader) (drainer, error) {
+			return r.Ordered(perfbuf.OrderOptions{Mode: perfbuf.Slack(time.Hour)})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := perfbuftest.New(perfbuftest.Options{CPUs: 1})
+				r, err := k.Open(perfbuf.Options{})
+				require.NoError(t, err)
+				defer r.Close()
+				src, err := source(r)
+				require.NoError(t, err)
+				if stream, ok := src.(*perfbuf.Ordered); ok {
+					defer stream.Close()
+				}
+
+				p := k.Begin(0)
+				p.Prepare([]byte("last"))
+				var got []string
+				drained := make(chan error, 1)
+				go func() {
+					drained <- src.Drain(t.Context(), func(ev perfbuf.Event) error {
+						got = append(got, string(ev.Bytes()))
+						return nil
+					})
+				}()
+				synctest.Wait()
+				require.Empty(t, drained)
+				require.NoError(t, p.Reserve())
+				p.Copy()
+				p.Publish()
+				p.End()
+				require.NoError(t, <-drained)
+				require.Equal(t, []string{"last"}, got)
+			})
+		})
+	}
+}
+
+// Slack is a guess, and here it is wrong.
+func TestSlackStreamMarksLate(t *testing.T) {
+	k := perfbuftest.New(perfbuftest.Options{})
+	stream, err := open(t, k, perfbuf.Options{}).Ordered(perfbuf.OrderOptions{Mode: perfbuf.Slack(time.Millisecond)})
+	require.NoError(t, err)
+	defer stream.Close()
+	p := k.Begin(0)
+	p.Prepare([]byte("slow"))
+	k.Advance(time.Second)
+	require.NoError(t, k.Output(1, []byte("fast")))
+	require.Empty(t, collect(t, stream))
+	k.Advance(time.Millisecond)
+	require.Equal(t, []string{"fast"}, payloads(collect(t, stream)))
+	require.NoError(t, p.Reserve())
+	p.Copy()
+	p.Publish()
+	p.End()
+	recs := collect(t, stream)
+	require.Equal(t, []string{"slow"}, payloads(recs))
+	require.True(t, recs[0].Late)
+}
+
+// A reader is closed although a program that outputs to it has not ended.
+func TestCloseDoesNotWaitForPrograms(t *testing.T) {
+	k := perfbuftest.New(perfbuftest.Options{CPUs: 1})
+	r := open(t, k, perfbuf.Options{})
+	p := k.Begin(0)
+	p.Prepare([]byte("late"))
+	require.NoError(t, r.Close())
+	require.Equal(t, syscall.ENOSPC, p.Reserve(), "the ring is gone")
+	require.Equal(t, syscall.ENOENT, p.Output(nil))
+	p.End()
+	require.Equal(t, perfbuftest.Counts{Attempted: 2, Refused: 2}, k.Counts(0))
+}
+
+// Wake-ups are the kernel's: each event, each so many, or so many bytes.
+func TestWakeup(t *testing.T) {
+	for _, c := range []struct {
+		w      perfbuf.Wakeup
+		sleeps int // outputs of 32 bytes that do not wake
+	}{
+		{perfbuf.Wakeup{}, 0},
+		{perfbuf.Wakeup{Events: 3, Linger: time.Hour}, 2},
+		{perfbuf.Wakeup{Bytes: 100, Linger: time.Hour}, 3},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			k := perfbuftest.New(perfbuftest.Options{RealTime: true})
+			r, err := k.Open(perfbuf.Options{Wakeup: c.w})
+			require.NoError(t, err)
+			defer r.Close()
+			var woken bool
+			go func() { woken = r.Wait(t.Context()) == nil }()
+			synctest.Wait()
+			for range c.sleeps {
+				require.NoError(t, k.Output(1, make([]byte, 12)))
+				synctest.Wait()
+				require.False(t, woken)
+			}
+			require.NoError(t, k.Output(1, make([]byte, 12)))
+			synctest.Wait()
+			require.True(t, woken)
+			require.EqualValues(t, 1, r.Stats().Wakes)
+		})
+	}
+}
+
+// In a bubble the clock is the bubble's: what waits for it does not take long.
+func TestRealTimeInABubble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := perfbuftest.New(perfbuftest.Options{RealTime: true})
+		require.EqualValues(t, time.Hour, k.Now())
+		r, err := k.Open(perfbuf.Options{})
+		require.NoError(t, err)
+		defer r.Close()
+		stream, err := r.Ordered(perfbuf.OrderOptions{Mode: perfbuf.Slack(time.Minute)})
+		require.NoError(t, err)
+		defer stream.Close()
+		require.NoError(t, k.Output(0, []byte("1st.")))
+		time.Sleep(time.Second)
+		require.NoError(t, k.Output(1, []byte("2nd.")))
+		n := 0
+		for ev, err := range stream.Events(t.Context()) {
+			require.NoError(t, err)
+			require.EqualValues(t, time.Hour+time.Duration(n)*time.Second, ev.Time())
+			require.GreaterOrEqual(t, k.Now(), ev.Time()+uint64(time.Minute))
+			if n++; n == 2 {
+				break
+			}
+		}
+	})
+}
+
+// Programs run on all CPUs, interrupted at any step, while a stream is read: nothing is out of
+// order, and everything is accounted for.
+func TestConservation(t *testing.T) {
+	for name, mode := range map[string]perfbuf.Mode{"exact": perfbuf.Exact(), "slack": perfbuf.Slack(time.Millisecond)} {
+		t.Run(name, func(t *testing.T) {
+			const cpus = 4
+			k := perfbuftest.New(perfbuftest.Options{CPUs: cpus, RealTime: true})
+			r := open(t, k, perfbuf.Options{RingBytes: 4096})
+			stream, err := r.Ordered(perfbuf.OrderOptions{Mode: mode})
+			require.NoError(t, err)
+			defer stream.Close()
+			var samples, lost [cpus]uint64
+			last := uint64(0)
+			check := func(ev perfbuf.Event) error {
+				switch ev.Kind() {
+				case perfbuf.KindSample:
+					if _, err := ringtest.Check(ev.Bytes()); err != nil {
+						return err
+					}
+					samples[ev.CPU()]++
+				case perfbuf.KindLost:
+					lost[ev.CPU()] += ev.Lost()
+				default:
+					return ev.Err()
+				}
+				if ev.Late() != (ev.Time() < last) {
+					return errors.New("late, or not marked so")
+				}
+				last = max(last, ev.Time())
+				return nil
+			}
+			for cpu := range cpus {
+				for k.Output(cpu, ringtest.Payload(0, 12)) == nil {
+				}
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error)
+			go func() { done <- stream.Run(ctx, check) }()
+			var wg sync.WaitGroup
+			for cpu := range cpus {
+				wg.Go(func() { programs(k, cpu, 3000) })
+			}
+			wg.Wait()
+			cancel()
+			require.Equal(t, context.Canceled, <-done)
+			require.NoError(t, stream.Drain(t.Context(), check))
+			for cpu := range cpus { // reports what was lost last
+				require.NoError(t, k.Output(cpu, ringtest.Payload(0, 12)))
+			}
+			require.NoError(t, stream.Drain(t.Context(), check))
+
+			if mode == perfbuf.Exact() {
+				require.Zero(t, r.Stats().Late)
+			}
+			for cpu := range cpus {
+				c := k.Counts(cpu)
+				require.Equal(t, c.Written, samples[cpu])
+				require.Equal(t, c.Lost, lost[cpu])
+				require.Equal(t, c.Attempted, c.Written+c.Lost+c.Refused)
+				require.NotZero(t, c.Lost)
+				require.Greater(t, c.Written, uint64(127), "nothing but what filled the ring first")
+			}
+		})
+	}
+}
+
+// programs runs n programs on a CPU, each of which may be interrupted by others at every step.
+func programs(k *perfbuftest.Kernel, cpu, n int) {
+	rnd := rand.New(rand.NewPCG(uint64(cpu), 1))
+	var run func(depth int)
+	interrupts := func(depth int) {
+		for depth < 4 && rnd.IntN(8) == 0 {
+			run(depth + 1)
+		}
+	}
+	run = func(depth int) {
+		p := k.Begin(cpu)
+		defer p.End()
+		for range rnd.IntN(4) {
+			interrupts(depth)
+			p.Prepare(ringtest.Payload(rnd.Uint64(), 12+rnd.IntN(40)))
+			interrupts(depth)
+			if p.Reserve() != nil {
+				continue
+			}
+			interrupts(depth)
+			p.Copy()
+			interrupts(depth)
+			p.Publish()
+		}
+		if depth == 1 && rnd.IntN(4) == 0 {
+			p.Preempt()
+			run(1)
+			p.Resume()
+		}
+	}
+	for range n {
+		run(1)
+		if rnd.IntN(16) == 0 { // lets the reader catch up
+			time.Sleep(100 * time.Microsecond)
+		}
+	}
+}
