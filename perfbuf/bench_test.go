@@ -3,19 +3,21 @@ package perfbuf
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
+	"time"
 
-	"github.com/ringfold/ringfold/internal/merge"
 	"github.com/ringfold/ringfold/internal/raw"
 	"github.com/ringfold/ringfold/internal/ringtest"
 )
 
-// Rings are filled once and read again and again: the tails are set back before each drain.
+// For BenchmarkDrain and BenchmarkFold rings are filled once and read again and again: the tails are
+// set back before each drain.
 
 func BenchmarkDrain(b *testing.B) {
 	for _, size := range []int{16, 56, 256, 1024} {
 		b.Run(fmt.Sprintf("payload=%d", size), func(b *testing.B) {
-			r, fake, n := benchReader(b, 1, 1<<20, size, 1)
+			r, fake, n := benchReader(b, 1, 1<<20, size)
 			var sum uint64
 			perEvent(b, n, func() {
 				fake[0].SetTail(0)
@@ -28,7 +30,7 @@ func BenchmarkDrain(b *testing.B) {
 }
 
 func BenchmarkFold(b *testing.B) {
-	r, fake, n := benchReader(b, 1, 1<<20, 56, 1)
+	r, fake, n := benchReader(b, 1, 1<<20, 56)
 	perEvent(b, n, func() {
 		fake[0].SetTail(0)
 		if _, err := Fold(r, uint64(0), func(sum uint64, ev Event) uint64 { return sum + ev.Time() + uint64(ev.Head()[0]) }); err != nil {
@@ -37,56 +39,101 @@ func BenchmarkFold(b *testing.B) {
 	})
 }
 
-// BenchmarkOrdered merges rings whose events interleave perfectly (burst=1) or in runs.
+// BenchmarkOrdered merges rings whose events interleave perfectly (burst=1) or in runs. In between it
+// drains equal rings without order, and reports how many times longer order takes.
 func BenchmarkOrdered(b *testing.B) {
 	for _, burst := range []int{1, 32} {
 		for _, rings := range []int{1, 2, 8, 32, 128} {
 			b.Run(fmt.Sprintf("burst=%d/rings=%d", burst, rings), func(b *testing.B) {
-				r, fake, n := benchReader(b, rings, 1<<16, 56, burst)
-				s, err := r.Ordered(OrderOptions{Mode: Slack(0)})
+				ordered, unordered := newBenchRings(b, rings, 1<<16, burst), newBenchRings(b, rings, 1<<16, burst)
+				s, err := ordered.Ordered(OrderOptions{Mode: Slack(0), Spill: Spill{Bytes: -1}})
 				if err != nil {
 					b.Fatal(err)
 				}
-				var raws []*raw.Ring
-				for _, ring := range r.rings {
-					raws = append(raws, ring.raw)
+				var with, without []float64
+				for b.Loop() {
+					with, without = append(with, ordered.drain(s)), append(without, unordered.drain(unordered))
 				}
-				var sum uint64
-				perEvent(b, n, func() {
-					for _, k := range fake {
-						k.SetTail(0)
-					}
-					s.merger = merge.New(raws, merge.Options{}, s.committed)
-					if err := s.Flush(func(ev Event) error { sum += ev.Time() + uint64(ev.Head()[0]); return nil }); err != nil {
-						b.Fatal(err)
-					}
-				})
+				slices.Sort(with)
+				slices.Sort(without)
+				o, u := with[len(with)/2], without[len(without)/2]
+				b.ReportMetric(0, "ns/op") // which includes filling the rings
+				b.ReportMetric(o, "ns/event")
+				b.ReportMetric(u, "ns/event-unordered")
+				b.ReportMetric(o/u, "ratio")
 			})
 		}
 	}
 }
 
-// benchReader fills rings of ringBytes with samples whose times interleave at random, in bursts of so many per ring, and returns how many.
-func benchReader(b *testing.B, rings, ringBytes, payload, burst int) (*Reader, []*ringtest.Ring, int) {
-	rnd := rand.New(rand.NewPCG(1, 2))
-	fake := make([]*ringtest.Ring, rings)
+// benchRings is a Reader of rings that can be filled again and again, always in the same way.
+type benchRings struct {
+	*Reader
+	b     *testing.B
+	fake  []*ringtest.Ring
+	rnd   *rand.Rand
+	burst int
+	time  uint64
+}
+
+func newBenchRings(b *testing.B, rings, ringBytes, burst int) *benchRings {
+	r := &benchRings{b: b, rnd: rand.New(rand.NewPCG(1, 2)), burst: burst, time: 1}
 	readers := make([]*Ring, rings)
-	for i := range fake {
-		fake[i] = ringtest.New(ringBytes, raw.LayoutRawTime, 0)
-		readers[i] = newRing(i, fake[i].Raw())
+	for i := range readers {
+		r.fake = append(r.fake, ringtest.New(ringBytes, raw.LayoutRawTime, 0))
+		readers[i] = newRing(i, r.fake[i].Raw())
 	}
-	n, time, bytes := 0, uint64(1), make([]byte, payload)
-	for full := false; !full; {
-		k := fake[rnd.IntN(rings)]
-		for range 1 + rnd.IntN(2*burst-1) {
-			time += 1 + rnd.Uint64N(100)
-			if full = k.Output(time, bytes) != nil; full {
-				break
+	r.Reader = newReader(readers, kernel{poll: benchPoller{}, clock: func() uint64 { return r.time }, free: func() {}}, Options{RingBytes: ringBytes})
+	b.Cleanup(func() { r.Close() })
+	return r
+}
+
+// fill outputs until a ring is nearly full, and returns how many events that were.
+func (r *benchRings) fill() (n int) {
+	var payload [56]byte
+	for {
+		k := r.fake[r.rnd.IntN(len(r.fake))]
+		for range 1 + r.rnd.IntN(2*r.burst-1) {
+			if k.Head()-k.Tail() > uint64(len(k.Data())-100) {
+				return n
 			}
+			r.time += 1 + r.rnd.Uint64N(100)
+			k.Output(r.time, payload[:])
 			n++
 		}
 	}
-	r := newReader(readers, kernel{poll: benchPoller{}, clock: func() uint64 { return time }, free: func() {}}, Options{RingBytes: ringBytes})
+}
+
+// drain fills the rings, reads src and returns ns per event.
+func (r *benchRings) drain(src Source) float64 {
+	n := r.fill()
+	sum, got := uint64(0), 0
+	begin := time.Now()
+	err := forEach(src, func(ev Event) error {
+		sum += ev.Time() + uint64(ev.Head()[0])
+		got++
+		return nil
+	})
+	took := time.Since(begin)
+	if err != nil || got != n {
+		r.b.Fatalf("%d of %d events, %v", got, n, err)
+	}
+	return float64(took.Nanoseconds()) / float64(n)
+}
+
+// benchReader fills rings of ringBytes, and returns how many events that are.
+func benchReader(b *testing.B, rings, ringBytes, payload int) (*Reader, []*ringtest.Ring, int) {
+	fake := make([]*ringtest.Ring, rings)
+	readers := make([]*Ring, rings)
+	n := 0
+	for i := range fake {
+		fake[i] = ringtest.New(ringBytes, raw.LayoutRawTime, 0)
+		readers[i] = newRing(i, fake[i].Raw())
+		for fake[i].Output(uint64(n), make([]byte, payload)) == nil {
+			n++
+		}
+	}
+	r := newReader(readers, kernel{poll: benchPoller{}, clock: func() uint64 { return uint64(n) }, free: func() {}}, Options{RingBytes: ringBytes})
 	b.Cleanup(func() { r.Close() })
 	return r, fake, n
 }

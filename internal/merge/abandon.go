@@ -14,7 +14,7 @@ func (m *Merger) Abandon() {
 		r.endRound()
 		m.free(i, r.scan)
 	}
-	m.round.over, m.round.order = true, nil
+	m.round.end()
 }
 
 // Advance returns how many losses of ring i were added by Lose, or Expect, that no record has reported yet.

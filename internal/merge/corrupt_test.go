@@ -91,6 +91,7 @@ func TestTimeInTheFutureDoesNotHoldTheRingUp(t *testing.T) {
 	for _, time := range []uint64{10, ceiling, ceiling + 1, 20, ^uint64(0), 30} {
 		require.NoError(t, ws[0].Output(time, p))
 	}
+	// A loss's own time is of no use: it takes that of the sample behind it, and here there is none.
 	ws[0].Put(ringtest.TypeLost, append(make([]byte, 8), 1, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255))
 	found := m.Scan(0, ws[0].Head(), ceiling)
 	require.Equal(t, 2, found.Inversions, "20 and 30, behind 1000")
@@ -101,7 +102,7 @@ func TestTimeInTheFutureDoesNotHoldTheRingUp(t *testing.T) {
 		off  uint64
 	}{
 		{raw.Sample, 10, 0}, {raw.Sample, 20, 96}, {raw.Sample, 30, 160}, {raw.Sample, ceiling, 32},
-		{raw.Corrupt, ceiling, 64}, {raw.Corrupt, ceiling, 128}, {raw.Corrupt, ceiling, 192},
+		{raw.Corrupt, ceiling, 64}, {raw.Corrupt, ceiling, 128}, {raw.Lost, ceiling, 192},
 	} {
 		it := m.Next()
 		require.NotNil(t, it)
@@ -183,16 +184,23 @@ func TestRecordsWrittenOverAfterTheScan(t *testing.T) {
 	}
 }
 
-// A record that stands before one out of order is written over after the scan.
-func TestEarlyRecordBehindOneWrittenOver(t *testing.T) {
+// A record that stands before one out of order is written over after the scan. The others are where
+// they were.
+func TestRecordWrittenOverBeforeAnEarlyOne(t *testing.T) {
 	sample := func(key uint64) out { return out{0, raw.Sample, key, false} }
 	for name, c := range map[string]struct {
-		typ, size byte
-		want      []out
+		word  int // of the record
+		bytes []byte
+		still bool // a sample of its time
 	}{
-		"it seems to hold the early one too":  {77, 64, []out{sample(10), sample(15), sample(30), sample(40)}},
-		"it seems to hold more":               {77, 96, []out{sample(10), sample(15), sample(40)}},
-		"it is corrupt, and so is all behind": {9, 4, []out{sample(10), {0, raw.Corrupt, 10, false}}},
+		"another type": {0, []byte{77, 0, 0, 0, 0, 0, 32, 0}, false},
+		"of another type, it seems to hold the early one too": {0, []byte{77, 0, 0, 0, 0, 0, 64, 0}, false},
+		"a loss":                            {0, []byte{2, 0, 0, 0, 0, 0, 32, 0}, false},
+		"corrupt":                           {0, []byte{9, 0, 0, 0, 0, 0, 4, 0}, false},
+		"beyond the head":                   {0, []byte{9, 0, 0, 0, 0, 0, 136, 0}, false},
+		"another time":                      {1, []byte{21, 0, 0, 0, 0, 0, 0, 0}, false},
+		"raw_size too large":                {2, []byte{13, 0, 0, 0}, false},
+		"larger, but a sample of this time": {0, []byte{9, 0, 0, 0, 0, 0, 64, 0}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, ws := unchecked(512, 1<<32-64)
@@ -201,9 +209,12 @@ func TestEarlyRecordBehindOneWrittenOver(t *testing.T) {
 				require.NoError(t, w.Output(time, p))
 			}
 			m.Scan(0, w.Head(), forever)
-			second := w.Data()[512-32:]
-			second[0], second[6] = c.typ, c.size
-			require.Equal(t, c.want, drain(t, m, all, 9))
+			copy(w.Data()[512-32+8*c.word:], c.bytes)
+			second := sample(20)
+			if !c.still {
+				second.kind = raw.Corrupt
+			}
+			require.Equal(t, []out{sample(10), sample(15), second, sample(30), sample(40)}, drain(t, m, all, 9))
 			require.Equal(t, w.Head(), w.Tail())
 
 			for _, time := range []uint64{60, 50, 70} {
@@ -213,6 +224,52 @@ func TestEarlyRecordBehindOneWrittenOver(t *testing.T) {
 			require.Equal(t, []out{sample(50), sample(60), sample(70)}, drain(t, m, all, 9), "the ring is well again")
 		})
 	}
+}
+
+func TestRecordWrittenOverSaysSo(t *testing.T) {
+	for _, spill := range []int{0, 512} {
+		r := ringtest.New(512, raw.LayoutRawTime, 64)
+		m := merge.New([]*raw.Ring{r.Raw()}, merge.Options{Spill: spill}, func(int, uint64) {})
+		for _, time := range []uint64{10, 20} {
+			require.NoError(t, r.Output(time, ringtest.Payload(1, 12)))
+		}
+		m.Scan(0, r.Head(), forever)
+		r.Data()[64+32+8]++
+		if spill > 0 {
+			require.Equal(t, uint64(64), m.Spill(0))
+		}
+		m.Begin(all)
+		require.Equal(t, raw.Sample, m.Next().Kind)
+		it := m.Next()
+		require.Equal(t, raw.Corrupt, it.Kind)
+		require.Equal(t, raw.FaultChanged, it.Fault)
+		require.Equal(t, uint64(64+32), it.Off)
+		require.Equal(t, uint64(8), it.Size)
+		require.Equal(t, uint64(20), it.Key)
+		require.Nil(t, m.Next())
+		m.End()
+		require.Equal(t, r.Head(), r.Tail())
+		require.Zero(t, m.Spilled())
+	}
+}
+
+// No kernel's head does: something else has written to the metadata page, and the kernel's next
+// record puts it right.
+func TestHeadThatGoesBack(t *testing.T) {
+	m, ws := unchecked(512, 1<<32-64)
+	w, p := ws[0], ringtest.Payload(1, 12)
+	for _, time := range []uint64{10, 20, 15} {
+		require.NoError(t, w.Output(time, p))
+	}
+	m.Scan(0, w.Head(), forever)
+	for _, back := range []uint64{8, 96, 104, 1 << 20, 1 << 62, 1 << 63} {
+		require.Zero(t, m.Scan(0, w.Head()-back, forever))
+		require.Equal(t, w.Head(), m.Scanned(0))
+	}
+	require.NoError(t, w.Output(30, p))
+	m.Scan(0, w.Head(), forever)
+	require.Len(t, drain(t, m, all, 9), 4)
+	require.Equal(t, w.Head(), w.Tail())
 }
 
 // What is corrupt stays so, however often more is scanned before it is delivered.

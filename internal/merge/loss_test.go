@@ -49,8 +49,8 @@ func TestLossThatComesFirstHasNoBound(t *testing.T) {
 	require.Zero(t, it.After)
 }
 
-// A record without a time of its own keeps its place in the ring.
-func TestLossWithoutTimeKeepsItsPlace(t *testing.T) {
+// A loss without a time of its own comes with its sample all the same.
+func TestLossWithoutTimeComesBeforeItsSample(t *testing.T) {
 	b := newBench(t, 1, 512, 0)
 	lost := binary.NativeEndian.AppendUint64(make([]byte, 8), 3) // id, lost: as without sample_id_all
 	b.output(0, 10, 12)
@@ -62,7 +62,7 @@ func TestLossWithoutTimeKeepsItsPlace(t *testing.T) {
 	for _, want := range []struct {
 		kind raw.Kind
 		key  uint64
-	}{{raw.Sample, 10}, {raw.Lost, 10}, {raw.Sample, 20}} {
+	}{{raw.Sample, 10}, {raw.Lost, 20}, {raw.Sample, 20}} {
 		it := b.m.Next()
 		require.NotNil(t, it)
 		require.Equal(t, want.kind, it.Kind)

@@ -46,9 +46,9 @@ type Merger struct {
 	arena arena
 	round round
 
-	item Item
-	out  int    // ring of the item that is with the caller, -1 if none
-	last uint64 // the greatest key delivered
+	item   Item
+	attend bool   // there is something to do when the caller is done with the item
+	last   uint64 // the greatest key delivered
 
 	committed func(ring int, bytes uint64)
 }
@@ -60,7 +60,6 @@ func New(rings []*raw.Ring, o Options, committed func(ring int, bytes uint64)) *
 		rings:     make([]ring, len(rings)),
 		arena:     newArena(rings[0].Size(), o.Spill),
 		round:     newRound(len(rings)),
-		out:       -1,
 		committed: committed,
 	}
 	for i, r := range rings {
@@ -107,50 +106,78 @@ func (m *Merger) Reported(i int) uint64 { return m.rings[i].reported }
 
 // Begin starts a round that delivers everything up to and including watermark.
 func (m *Merger) Begin(watermark uint64) {
+	for i := range m.rings {
+		m.rings[i].roundEnd = m.rings[i].scan
+	}
 	m.round.begin(watermark)
 	m.round.plan(m.rings)
 }
 
 // Next returns the next item, or nil if the round is over. It ends the life of the item before.
 func (m *Merger) Next() *Item {
-	m.release()
-	i, ok := m.round.next()
-	if !ok {
-		if !m.round.plan(m.rings) {
-			return nil
-		}
-		i, _ = m.round.next()
+	it, _ := m.Take()
+	return it
+}
+
+// Take is Next that says whether the item is a sample in its place, as nearly all are.
+func (m *Merger) Take() (item *Item, usual bool) {
+	if m.attend {
+		m.release()
 	}
-	it := &m.item
-	it.Ring, m.out = i, i
-	m.rings[i].take(it)
-	if it.Kind == raw.Corrupt {
-		it.Key = max(it.Key, m.last) // it has no time of its own, so it cannot be late
+	d := &m.round
+	if d.next >= len(d.order) && !d.plan(m.rings) {
+		return nil, false
+	}
+	i := int(d.order[d.next] & d.mask)
+	d.next++
+	r, it := &m.rings[i], &m.item
+	it.Ring = i
+	if r.plain { // as nearly always; take does the same
+		e := r.main.buf[r.main.first]
+		r.main.first++
+		r.dueMain--
+		it.Key = e.Time
+		r.raw.Parse(e.Off, r.scan, &it.Record)
+		m.attend = int64(e.Off+it.Size-r.freed) >= r.eighth
+		if it.Kind == raw.Sample && it.Time == e.Time && e.Time >= m.last {
+			m.last, it.Late = e.Time, false
+			return it, true
+		}
+		if it.Kind != raw.Sample || it.Time != e.Time {
+			it.changed()
+		}
+	} else {
+		r.take(it)
+		m.attend = true
+		if it.Kind == raw.Corrupt {
+			it.Key = max(it.Key, m.last) // it has no time of its own, so it cannot be late
+		}
 	}
 	it.Late = it.Key < m.last
 	m.last = max(m.last, it.Key)
-	return it
+	return it, false
 }
 
 // release ends the life of the item that is with the caller, and frees early what its ring has
 // delivered, so that one long round does not keep a ring full: an eighth of the ring at a time.
 func (m *Merger) release() {
-	if m.out < 0 {
+	if !m.attend {
 		return
 	}
-	r := &m.rings[m.out]
+	m.attend = false
+	r := &m.rings[m.item.Ring]
 	if r.from != nil {
 		m.arena.leave(r)
 	}
 	if int64(m.item.Off+m.item.Size-r.freed) >= r.eighth {
-		m.commit(m.out)
+		m.commit(m.item.Ring)
 	}
-	m.out = -1
 }
 
 // End publishes the tails of all rings from which something was delivered.
 func (m *Merger) End() {
 	m.release()
+	m.round.end()
 	for i := range m.rings {
 		m.rings[i].endRound()
 		m.commit(i)

@@ -19,9 +19,6 @@ const forever = 1 << 62
 // all is a watermark that lets everything pass.
 const all = ^uint64(0) - 1
 
-// someBound stands for the lower bound of a loss that is out of order: any that is not above its time.
-const someBound = ^uint64(0)
-
 // expected is a record that was written and must be delivered.
 type expected struct {
 	kind  raw.Kind
@@ -31,96 +28,227 @@ type expected struct {
 	after uint64 // of a loss
 	lost  uint64 // of a loss
 	id    uint64 // of a sample's payload
+	size  uint64 // of a corrupt stretch
+
+	state struct {
+		unreported bool // a loss that is in no record
+		due        bool // in the round that is under way
+		spilled    bool
+	}
 }
 
 // lane is a ring, its writer, and the plainest description of what should come out of it.
 type lane struct {
 	*ringtest.Ring
 	raw     *raw.Ring
-	max     uint64 // greatest time written
+	max     uint64 // greatest key written
+	seen    uint64 // greatest key scanned
 	tail    uint64 // as published last
 	scanned uint64
-	pending []expected // written and not delivered, by offset
+	advance uint64            // losses that were added before a record has reported them
+	cuts    map[uint64]uint64 // by the offset of a record of losses: what is left of it
+	pending []expected        // written and not delivered, by offset
 }
 
 // bench is a Merger under test beside a model of it.
 type bench struct {
-	t     testing.TB
-	m     *merge.Merger
-	lanes []*lane
-	ids   uint64
-	last  uint64      // greatest key delivered
-	now   *merge.Item // with the user, nil if none is
-	id    uint64      // of its payload
+	t        testing.TB
+	m        *merge.Merger
+	lanes    []*lane
+	timed    bool
+	budget   int
+	keys     map[uint64]uint64 // of payloads, by id, for those that have one; nil if times are the keys
+	ids      uint64
+	last     uint64      // greatest key delivered
+	now      *merge.Item // with the user, nil if none is
+	id       uint64      // of its payload
+	spilling bool
 
 	written, failed, lost, delivered, late int
-	inversions, unknown                    int // written
+	corrupt, added, moved                  int // damaged; losses without a record; bytes spilled
+	inversions, unknown, keyless           int // written
 	found                                  merge.Found
 	commits                                int
 }
 
+// setup is what a bench is made of.
+type setup struct {
+	rings, size int
+	start       uint64 // of the rings' counters
+	noTime      bool
+	keyed       bool // by payload
+	spill       int
+}
+
 // newBench makes n rings of size bytes whose counters start at start.
 func newBench(t testing.TB, n, size int, start uint64) *bench {
-	b := &bench{t: t}
+	return setup{rings: n, size: size, start: start}.bench(t)
+}
+
+func (s setup) bench(t testing.TB) *bench {
+	b := &bench{t: t, budget: s.spill, timed: !s.noTime}
 	var raws []*raw.Ring
-	for range n {
-		w := ringtest.New(size, raw.LayoutRawTime, start)
-		l := &lane{Ring: w, raw: w.Raw(), tail: start, scanned: start}
+	layout := raw.LayoutRawTime
+	if s.noTime {
+		layout = raw.LayoutRaw
+	}
+	for range s.rings {
+		w := ringtest.New(s.size, layout, s.start)
+		l := &lane{Ring: w, raw: w.Raw(), tail: s.start, scanned: s.start, cuts: map[uint64]uint64{}}
 		b.lanes, raws = append(b.lanes, l), append(raws, l.raw)
 	}
-	b.m = merge.New(raws, merge.Options{}, b.committed)
+	o := merge.Options{Spill: s.spill}
+	if s.keyed {
+		b.keys = map[uint64]uint64{}
+		o.Key = func(p merge.Payload) (uint64, bool) {
+			id, ok := p.Uint64(0)
+			require.True(t, ok)
+			key, ok := b.keys[id]
+			return key, ok
+		}
+	}
+	b.m = merge.New(raws, o, b.committed)
 	return b
 }
 
 // output writes a sample of n payload bytes to ring i, if there is room.
 func (b *bench) output(i int, time uint64, n int) bool {
+	b.ids++
+	return b.outputID(i, b.ids, time, n)
+}
+
+// outputID writes the sample of this id. Its key is what keys has of it, and its time otherwise.
+func (b *bench) outputID(i int, id, time uint64, n int) bool {
 	l := b.lanes[i]
 	off, lost := l.Head(), l.Pending()
-	b.ids++
-	if err := l.Output(time, ringtest.Payload(b.ids, n)); err != nil {
+	if err := l.Output(time, ringtest.Payload(id, n)); err != nil {
 		require.Equal(b.t, syscall.ENOSPC, err)
 		b.failed++
 		return false
 	}
-	if lost > 0 {
-		after := l.max
-		if time < l.max {
-			after = someBound
-		}
-		l.pending = append(l.pending, expected{kind: raw.Lost, ring: i, off: off, key: time, after: after, lost: lost})
-		off += 32
+	key := time
+	if !b.timed {
+		key = 0
 	}
-	if time < l.max {
+	if b.keys != nil {
+		k, ok := b.keys[id]
+		switch {
+		case ok && k <= forever:
+			key = k
+		case !b.timed:
+			key = l.max
+			b.keyless++
+		default:
+			b.keyless++
+		}
+	}
+	if lost > 0 {
+		l.pending = append(l.pending, expected{kind: raw.Lost, ring: i, off: off, key: key, after: min(l.max, key), lost: lost})
+		off += 24
+		if b.timed {
+			off += 8
+		}
+	}
+	if key < l.max {
 		b.inversions++
 	}
-	l.pending = append(l.pending, expected{kind: raw.Sample, ring: i, off: off, key: time, id: b.ids})
-	l.max = max(l.max, time)
+	l.pending = append(l.pending, expected{kind: raw.Sample, ring: i, off: off, key: key, id: id})
+	l.max = max(l.max, key)
 	b.written++
 	return true
 }
 
+func (l *lane) room() int { return len(l.Data()) - 1 - int(l.Head()-l.Tail()) }
+
 // throttle writes a record that is not delivered.
 func (b *bench) throttle(i, body int) {
-	if l := b.lanes[i]; len(l.Data())-1-int(l.Head()-l.Tail()) >= 8+body {
+	if l := b.lanes[i]; l.room() >= 8+body {
 		l.Put(ringtest.TypeThrottle, make([]byte, body))
 		b.unknown++
 	}
 }
 
+// damage makes a stretch of n bytes that cannot be read, which must be scanned before more is
+// written.
+func (b *bench) damage(i, n int) {
+	l := b.lanes[i]
+	if l.Defer || l.room() < n {
+		return
+	}
+	b.scan(i)
+	l.pending = append(l.pending, expected{kind: raw.Corrupt, ring: i, off: l.Head(), key: l.max, size: uint64(n)})
+	l.PutHeader(ringtest.TypeSample, 0, uint64(n))
+	b.scan(i)
+	b.corrupt++
+}
+
 // scan takes all that ring i has published into account.
 func (b *bench) scan(i int) {
 	l := b.lanes[i]
+	from := l.scanned
 	l.scanned = l.raw.Head()
 	f := b.m.Scan(i, l.scanned, forever)
 	b.found.Inversions += f.Inversions
 	b.found.Unknown += f.Unknown
+	b.found.Keyless += f.Keyless
 	require.Equal(b.t, l.scanned, b.m.Scanned(i))
+	l.pending = slices.DeleteFunc(l.pending, func(e expected) bool { return b.see(l, e, from) })
+	for j := range l.pending {
+		if e := &l.pending[j]; e.off-from < l.scanned-from && e.kind == raw.Lost {
+			e.lost = l.cuts[e.off]
+		}
+	}
+	require.Equal(b.t, l.advance, b.m.Advance(i))
+}
+
+// see plays the scan of one record, if it is not below from. It reports whether the record is one of
+// losses that all have been added before.
+func (b *bench) see(l *lane, e expected, from uint64) bool {
+	if e.off-from >= l.scanned-from {
+		return false
+	}
+	l.seen = max(l.seen, e.key)
+	if e.kind != raw.Lost {
+		return false
+	}
+	known := min(e.lost, l.advance)
+	l.advance -= known
+	l.cuts[e.off] = e.lost - known
+	return e.lost == known
 }
 
 func (b *bench) scanAll() {
 	for i := range b.lanes {
 		b.scan(i)
 	}
+}
+
+// lose asks the kernel how many outputs of ring i have failed, and adds what is not known yet.
+func (b *bench) lose(i int, time uint64) {
+	l := b.lanes[i]
+	n := l.Lost() - b.m.Reported(i)
+	if n == 0 {
+		return
+	}
+	b.m.Lose(i, n, time)
+	b.added += int(n)
+	l.advance += n
+	require.Equal(b.t, l.Lost(), b.m.Reported(i))
+	require.Equal(b.t, l.advance, b.m.Advance(i))
+	e := expected{kind: raw.Lost, ring: i, off: l.scanned - 8, key: time, after: min(l.seen, time), lost: n}
+	e.state.unreported = true
+	at := slices.IndexFunc(l.pending, func(p expected) bool { return int64(p.off-l.scanned) >= 0 })
+	if at < 0 {
+		at = len(l.pending)
+	}
+	if at > 0 {
+		if p := l.pending[at-1]; p.state.unreported && p.off == e.off && !p.state.due {
+			e.lost += p.lost
+			l.pending[at-1] = e
+			return
+		}
+	}
+	l.pending = slices.Insert(l.pending, at, e)
 }
 
 // due is what a round up to watermark must deliver, in order.
@@ -136,20 +264,52 @@ func (b *bench) due(watermark uint64) (due []expected) {
 	return due
 }
 
+// begin starts a round. It returns what must come.
+func (b *bench) begin(watermark uint64) []expected {
+	due := b.due(watermark)
+	for _, l := range b.lanes {
+		for j := range l.pending {
+			if e := &l.pending[j]; int64(l.scanned-e.off) > 0 && e.key <= watermark {
+				e.state.due = true
+			}
+		}
+	}
+	b.m.Begin(watermark)
+	return due
+}
+
+// end ends a round, whether or not all has come.
+func (b *bench) end() {
+	b.finish()
+	b.m.End()
+	for _, l := range b.lanes {
+		for j := range l.pending {
+			l.pending[j].state.due = false
+		}
+	}
+}
+
 // next takes one item and compares it with the model. It leaves the item with the user.
 func (b *bench) next(want expected) {
 	b.finish()
 	it := b.m.Next()
-	require.NotNil(b.t, it, "nothing where %+v is due", want)
-	got := expected{kind: it.Kind, ring: it.Ring, off: it.Off, key: it.Key, id: want.id}
-	if it.Kind == raw.Lost {
-		got.after, got.lost = it.After, it.Lost
-		if want.after == someBound && it.After <= it.Time {
-			got.after = someBound
-		}
-		b.lost += int(it.Lost)
+	if it == nil {
+		b.t.Fatalf("nothing where %+v is due", want)
 	}
-	if want != got || it.Late != (want.key < b.last) { // not by require, which is slow
+	l := b.lanes[it.Ring]
+	at := slices.IndexFunc(l.pending, func(e expected) bool { return e.off == it.Off && e.kind == it.Kind && e.key == want.key })
+	if want.kind == raw.Corrupt {
+		want.key = max(want.key, b.last)
+	}
+	got := expected{kind: it.Kind, ring: it.Ring, off: it.Off, key: it.Key, id: want.id, state: want.state}
+	switch it.Kind {
+	case raw.Lost:
+		got.after, got.lost = it.After, it.Lost
+		b.lost += int(it.Lost)
+	case raw.Corrupt:
+		got.size = it.Size
+	}
+	if want != got || it.Late != (want.key < b.last) || it.Kind != raw.Corrupt && b.keys != nil && it.Time != it.Key { // not by require, which is slow
 		b.t.Fatalf("got %+v, late %v; want %+v; time %d was delivered before", got, it.Late, want, b.last)
 	}
 	if it.Late {
@@ -157,8 +317,6 @@ func (b *bench) next(want expected) {
 	}
 	b.last = max(b.last, it.Key)
 	b.delivered++
-	l := b.lanes[it.Ring]
-	at := slices.IndexFunc(l.pending, func(e expected) bool { return e.off == it.Off })
 	l.pending = slices.Delete(l.pending, at, at+1)
 	b.now, b.id = it, want.id
 	b.check(want.id)
@@ -167,13 +325,17 @@ func (b *bench) next(want expected) {
 // check verifies the payload of the item that is with the user, in place.
 func (b *bench) check(id uint64) {
 	if it := b.now; it.Kind == raw.Sample {
-		p := append([]byte(nil), unsafe.Slice((*byte)(it.Data), it.First)...)
-		p = append(p, unsafe.Slice((*byte)(b.lanes[it.Ring].raw.Base()), it.Len-it.First)...)
-		got, err := ringtest.Check(p)
+		got, err := ringtest.Check(payload(it, b.lanes[it.Ring].raw))
 		if err != nil || got != id {
 			b.t.Fatalf("payload %d is %d: %v", id, got, err)
 		}
 	}
+}
+
+// payload is a copy of a sample's.
+func payload(it *merge.Item, r *raw.Ring) []byte {
+	p := append([]byte(nil), unsafe.Slice((*byte)(it.Data), it.First)...)
+	return append(p, unsafe.Slice((*byte)(r.Base()), it.Len-it.First)...)
 }
 
 // finish is the end of the user's function: until then the item is its own.
@@ -189,19 +351,34 @@ func (b *bench) over() {
 	b.finish()
 	it := b.m.Next()
 	require.Nil(b.t, it, "unexpected item")
-	b.m.End()
+	b.end()
 }
 
 // round scans, and delivers everything up to watermark.
 func (b *bench) round(watermark uint64) {
 	b.scanAll()
-	due := b.due(watermark)
-	b.m.Begin(watermark)
-	for _, want := range due {
+	for _, want := range b.begin(watermark) {
 		b.next(want)
 	}
 	b.over()
 	require.Equal(b.t, b.last, b.m.Last())
+}
+
+// spill copies out the oldest bytes of ring i, if there is memory for it.
+func (b *bench) spill(i int) uint64 {
+	b.finish()
+	l := b.lanes[i]
+	b.spilling = true
+	bytes := b.m.Spill(i)
+	b.spilling = false
+	block := uint64(min(len(l.Data()), max(len(l.Data())/4, 1<<16)))
+	require.LessOrEqual(b.t, b.m.Spilled(), uint64(b.budget))
+	if bytes == 0 && b.m.Freed(i) != l.scanned {
+		require.Greater(b.t, b.m.Spilled()+block, uint64(b.budget), "there was memory for more")
+	}
+	require.Equal(b.t, l.tail, b.m.Freed(i))
+	b.moved += int(bytes)
+	return bytes
 }
 
 // committed plays a kernel that overwrites at once what it is given back.
@@ -212,9 +389,14 @@ func (b *bench) committed(i int, bytes uint64) {
 	require.NotZero(b.t, bytes)
 	require.Equal(b.t, bytes, tail-l.tail)
 	require.LessOrEqual(b.t, bytes, uint64(len(l.Data())), "the tail went back or beyond the head")
-	for _, e := range l.pending {
-		if int64(tail-e.off) > 0 {
-			b.t.Fatalf("tail %#x of ring %d passed %+v, which is undelivered", tail, i, e)
+	require.GreaterOrEqual(b.t, int64(l.scanned-tail), int64(0), "the tail is beyond what was scanned")
+	for j := range l.pending {
+		e := &l.pending[j]
+		if int64(tail-e.off) <= 0 || e.state.unreported {
+			continue
+		}
+		if e.state.spilled = e.state.spilled || b.spilling; !e.state.spilled {
+			b.t.Fatalf("tail %#x of ring %d passed %+v, which is undelivered", tail, i, *e)
 		}
 	}
 	for ; l.tail != tail; l.tail++ {
@@ -225,16 +407,18 @@ func (b *bench) committed(i int, bytes uint64) {
 
 // empty makes sure that everything written has come out and all room was given back.
 func (b *bench) empty() {
+	unknown := 0 // losses that nothing has reported
 	for i, l := range b.lanes {
 		require.Empty(b.t, l.pending)
 		require.Equal(b.t, l.Head(), l.Tail(), "ring %d", i)
+		require.Zero(b.t, b.m.Held(i))
+		require.LessOrEqual(b.t, b.m.Reported(i), l.Lost())
+		unknown += int(l.Lost() - b.m.Reported(i))
+		require.Equal(b.t, l.Pending(), l.Lost()-b.m.Reported(i)+b.m.Advance(i), "what the next record will report")
 	}
+	require.Zero(b.t, b.m.Spilled())
 	_, held := b.m.Earliest()
 	require.False(b.t, held)
-	pending := 0
-	for _, l := range b.lanes {
-		pending += int(l.Pending())
-	}
-	require.Equal(b.t, b.failed, b.lost+pending)
-	require.Equal(b.t, merge.Found{Inversions: b.inversions, Unknown: b.unknown}, b.found)
+	require.Equal(b.t, b.failed, b.lost+unknown)
+	require.Equal(b.t, merge.Found{Inversions: b.inversions, Unknown: b.unknown, Keyless: b.keyless}, b.found)
 }

@@ -26,6 +26,8 @@ type ring struct {
 	// How many of main and of early this round has still to deliver. What a scan adds meanwhile
 	// comes behind.
 	dueMain, dueEarly int
+	roundEnd          uint64 // scan, when the round began
+	plain             bool   // what is due is samples of the main run only, and in the ring
 
 	reported uint64 // losses known
 	advance  uint64 // of these, how many no record has reported yet
@@ -55,6 +57,9 @@ const (
 // scanTo checks the records from scan to head. A time later than ceiling, which is ahead of every
 // honest clock, makes a record corrupt: waiting for its turn would hold the ring back for ever.
 func (r *ring) scanTo(head, ceiling uint64) (found Found) {
+	if int64(head-r.scan) <= 0 {
+		return found // nothing new, or a head that went back: none of the kernel's does, and the next is right
+	}
 	r.main.compact()
 	var loss odd // waits for the sample that reports it, and goes before it
 	for r.scan != head {
@@ -159,9 +164,12 @@ func (r *ring) lose(n, time uint64) {
 	r.advance += n
 	o := odd{off: r.scan - 8 | isOdd | unreported, kind: raw.Lost, lost: n, after: r.max}
 	if all := r.odd.all(); len(all) > 0 && all[len(all)-1].off == o.off { // one more before the first was delivered
-		o.lost += all[len(all)-1].lost
-		r.odd.remove(len(all) - 1)
-		r.early.remove(slices.IndexFunc(r.early.all(), func(m raw.Mark) bool { return m.Off == o.off }))
+		held := r.early.all()[r.dueEarly:] // what this round delivers stays
+		if i := slices.IndexFunc(held, func(m raw.Mark) bool { return m.Off == o.off }); i >= 0 {
+			o.lost += all[len(all)-1].lost
+			r.odd.remove(len(all) - 1)
+			r.early.remove(r.dueEarly + i)
+		}
 	}
 	r.odd.push(o)
 	r.addEarly(raw.Mark{Time: time, Off: o.off})
@@ -190,10 +198,10 @@ func (r *ring) done() uint64 {
 			n = min(n, at)
 		}
 	}
-	if !r.main.empty() {
-		// One that is copied out lies below freed. What follows it is undelivered.
-		at := int64(r.main.front().Off&^flags - r.freed)
-		n = min(n, uint64(max(at, 0)))
+	all := r.main.all()
+	// Those that are copied out lie below freed. Their keys may be far ahead of what lies behind them.
+	if i := sort.Search(len(all), func(i int) bool { return int64(all[i].Off&^flags-r.freed) >= 0 }); i < len(all) {
+		n = min(n, all[i].Off&^flags-r.freed)
 	}
 	return r.freed + n
 }
@@ -217,6 +225,8 @@ func (r *ring) take(it *Item) {
 	}
 	if len(r.chunks) > 0 && int64(e.Off-r.freed) < 0 {
 		r.from = r.chunkOf(e.Off)
+	}
+	if r.from != nil {
 		r.from.parse(e.Off, &it.Record)
 	} else {
 		r.raw.Parse(e.Off, r.scan, &it.Record)
@@ -224,19 +234,20 @@ func (r *ring) take(it *Item) {
 	// It was a sample when it was scanned. Something may have written over it since.
 	switch {
 	case it.Kind != raw.Sample, r.key == nil && it.Time != e.Time:
-		it.Kind, it.Fault, it.Size = raw.Corrupt, raw.FaultChanged, 8
+		it.changed()
 	case r.key != nil:
 		it.Time = e.Time
 	}
 }
 
+// changed makes the item one that was written over while it was held.
+func (it *Item) changed() { it.Kind, it.Fault, it.Size = raw.Corrupt, raw.FaultChanged, 8 }
+
 // takeOdd fills in what is no sample.
 func (r *ring) takeOdd(e raw.Mark, it *Item) {
 	all := r.odd.all()
-	i, ok := slices.BinarySearchFunc(all, e.Off, func(o odd, off uint64) int { return cmp.Compare(int64(o.off-off), 0) })
-	if !ok {
-		panic("merge: a record is missing that was scanned") // not even damaged memory does that
-	}
+	// As a rule it is the first. No offset is relied on: a damaged head can make them wrap.
+	i := slices.IndexFunc(all, func(o odd) bool { return o.off == e.Off })
 	o := all[i]
 	r.odd.remove(i)
 	it.Off, it.Size, it.Kind, it.Fault, it.Time = o.off&^flags, o.size, o.kind, o.fault, e.Time
@@ -248,10 +259,7 @@ func (r *ring) takeOdd(e raw.Mark, it *Item) {
 func (r *ring) endRound() {
 	if r.dueEarly > 0 {
 		slices.SortFunc(r.early.all(), func(a, b raw.Mark) int {
-			if before(a, b) {
-				return -1
-			}
-			return 1 // no two have the same offset
+			return cmp.Or(cmp.Compare(a.Time, b.Time), cmp.Compare(int64(a.Off-b.Off), 0))
 		})
 	}
 	r.dueMain, r.dueEarly = 0, 0

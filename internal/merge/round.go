@@ -23,7 +23,8 @@ type round struct {
 
 	keys, spare []uint64
 	ends        []int
-	order       []uint64 // of what is still to deliver in this piece; the rings' indices count
+	order       []uint64 // of what this piece delivers; the rings' indices count
+	next        int      // of order
 	mask        uint64
 }
 
@@ -42,18 +43,12 @@ func newRound(rings int) round {
 }
 
 func (d *round) begin(watermark uint64) {
-	d.watermark, d.over, d.order = watermark, false, d.order[:0]
+	d.watermark, d.over, d.order = watermark, false, nil
+	d.next = 0
 }
 
-// next returns the ring whose record is next.
-func (d *round) next() (ring int, ok bool) {
-	if len(d.order) == 0 {
-		return 0, false
-	}
-	ring = int(d.order[0] & d.mask)
-	d.order = d.order[1:]
-	return ring, true
-}
+// end makes it have no more pieces.
+func (d *round) end() { d.over, d.order, d.next = true, nil, 0 }
 
 // plan puts the next piece in order. It reports whether there is one.
 func (d *round) plan(rings []ring) bool {
@@ -75,7 +70,7 @@ func (d *round) plan(rings []ring) bool {
 			d.ends = append(d.ends, at)
 		}
 	}
-	d.order = mergeRuns(d.keys, d.spare, d.ends)
+	d.order, d.next = mergeRuns(d.keys, d.spare, d.ends), 0
 	return true
 }
 
@@ -90,7 +85,7 @@ func (d *round) due(rings []ring) (base, limit uint64, n int) {
 	}
 	limit = min(d.watermark, base+min(uint64(never)>>d.bits, never-1-base))
 	for i := range rings {
-		if all := rings[i].main.all(); len(all) > d.share {
+		if all := rings[i].ofRound(); len(all) > d.share {
 			limit = min(limit, all[d.share-1].Time)
 		}
 	}
@@ -102,10 +97,21 @@ func (d *round) due(rings []ring) (base, limit uint64, n int) {
 	}
 	for i := range rings {
 		r := &rings[i]
-		r.dueMain, r.dueEarly = upTo(r.main.all()), upTo(r.early.all())
+		r.dueMain, r.dueEarly = upTo(r.ofRound()), upTo(r.early.all())
+		r.plain = r.dueEarly == 0 && r.odd.empty() && len(r.chunks) == 0 && r.key == nil
 		n += r.dueMain + r.dueEarly
 	}
 	return base, limit, n
+}
+
+// ofRound returns the main run as it was when the round began. What a scan has added since has to
+// wait, or a round without a watermark would have no end while the kernel goes on.
+func (r *ring) ofRound() []raw.Mark {
+	all := r.main.all()
+	if r.scan == r.roundEnd {
+		return all
+	}
+	return all[:sort.Search(len(all), func(i int) bool { return int64(all[i].Off-r.roundEnd) >= 0 })]
 }
 
 // run writes the keys of what is due in this ring.

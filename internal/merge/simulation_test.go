@@ -18,6 +18,8 @@ type sim struct {
 	rnd   *rand.Rand
 	clock uint64
 	cpus  []cpu
+
+	chooseKeys bool // of payloads
 }
 
 // cpu is what is under way on one.
@@ -29,8 +31,14 @@ type cpu struct {
 
 func newSim(t testing.TB, seed uint64, rings, size int) *sim {
 	starts := []uint64{0, 1<<32 - 512, math.MaxUint64 - 1023, 1<<63 - 64}
+	block := min(size, max(size/4, 1<<16))
 	return &sim{
-		bench: newBench(t, rings, size, starts[seed%4]),
+		bench: setup{
+			rings: rings,
+			size:  size,
+			start: starts[seed%4],
+			spill: []int{3 * block, 0, block, 100*block + 1, block - 1}[seed%5],
+		}.bench(t),
 		rnd:   rand.New(rand.NewPCG(seed, uint64(rings))),
 		clock: 1000,
 		cpus:  make([]cpu, rings),
@@ -72,12 +80,27 @@ func (s *sim) step() {
 		}
 	case 10, 11, 12:
 		s.publish(i)
+	case 13:
+		if s.now == nil && s.rnd.IntN(4) == 0 { // nobody scans while an event is with the user
+			s.damage(i, 8*(1+s.rnd.IntN(len(l.Data())/32)))
+		}
 	default:
 		s.write(i, s.clock, n)
 	}
 }
 
 func (s *sim) write(i int, time uint64, n int) {
+	if s.chooseKeys {
+		switch s.rnd.IntN(8) {
+		case 0: // it has none
+		case 1:
+			s.keys[s.ids+1] = forever + s.rnd.Uint64N(5)
+		case 2:
+			s.keys[s.ids+1] = time + s.rnd.Uint64N(100)
+		default:
+			s.keys[s.ids+1] = time - min(time, s.rnd.Uint64N(30))
+		}
+	}
 	if s.output(i, time, n) && s.lanes[i].Defer {
 		s.cpus[i].unseen = min(s.cpus[i].unseen, time)
 	}
@@ -118,6 +141,9 @@ func (s *sim) run(watermark func() uint64) {
 		if s.rnd.IntN(8) == 0 {
 			continue // a look at what is held, no round
 		}
+		for range s.rnd.IntN(3) {
+			s.disturb()
+		}
 		s.play(w)
 	}
 	for i := range s.lanes {
@@ -134,31 +160,53 @@ func (s *sim) play(w uint64) {
 	if s.rnd.IntN(4) == 0 {
 		stop = s.rnd.IntN(len(due) + 1)
 	}
-	s.m.Begin(w)
+	s.begin(w)
 	for _, want := range due[:stop] {
 		s.next(want)
 		if s.rnd.IntN(4) == 0 {
 			s.step()
 		}
+		s.disturb()
 	}
 	if stop == len(due) {
 		s.over()
 		return
 	}
-	s.finish()
-	s.m.End()
+	s.end()
+}
+
+// disturb does what a merger's user may do between two events, and between rounds.
+func (s *sim) disturb() {
+	i := s.rnd.IntN(len(s.lanes))
+	switch s.rnd.IntN(24) {
+	case 0, 1:
+		s.spill(i)
+	case 2:
+		s.finish()
+		s.scan(i)
+	case 3:
+		s.finish()
+		s.lose(i, s.clock)
+	}
 }
 
 func simulate(t *testing.T, play func(t *testing.T, s *sim)) {
 	for _, rings := range []int{1, 2, 3, 8, 33} {
-		for seed := range uint64(4) {
+		for seed := range uint64(6) {
+			size := []int{512, 1024, 4096}[seed%3]
+			if rings == 3 {
+				size = []int{128 << 10, 512 << 10}[seed%2] // larger than a block
+			}
 			t.Run(fmt.Sprintf("%d rings, seed %d", rings, seed), func(t *testing.T) {
-				s := newSim(t, seed, rings, []int{512, 1024, 4096}[seed%3])
+				s := newSim(t, seed, rings, size)
 				play(t, s)
-				t.Logf("%d delivered, %d late, %d lost, %d inversions, %d commits", s.delivered, s.late, s.lost, s.inversions, s.commits)
+				t.Logf("%d delivered, %d late, %d lost, of these %d without a record, %d inversions, %d corrupt, %d commits, %d bytes spilled",
+					s.delivered, s.late, s.lost, s.added, s.inversions, s.corrupt, s.commits, s.moved)
 				require.NotZero(t, s.inversions)
-				require.NotZero(t, s.failed)
 				require.NotZero(t, s.unknown)
+				if s.budget >= size {
+					require.NotZero(t, s.moved)
+				}
 			})
 		}
 	}
@@ -187,7 +235,7 @@ func TestWatermarkThatGoesBack(t *testing.T) {
 	simulate(t, func(t *testing.T, s *sim) {
 		s.run(func() uint64 {
 			if s.rnd.IntN(3) == 0 {
-				return all
+				return s.clock + 1000
 			}
 			return s.clock - min(s.clock, s.rnd.Uint64N(200))
 		})

@@ -1,10 +1,6 @@
 package merge
 
-import (
-	"sort"
-
-	"github.com/ringfold/ringfold/internal/raw"
-)
+import "github.com/ringfold/ringfold/internal/raw"
 
 // A ring that fills up while its records wait for their turn has its oldest ones copied out, a chunk
 // at a time, and its tail moved: the kernel has room again, and the order does not change, as
@@ -94,9 +90,11 @@ func (m *Merger) Spill(i int) (bytes uint64) {
 		if c == nil {
 			return 0
 		}
-		c.start, c.end, c.left = r.freed, to, left
-		r.raw.Copy(c.data[:bytes], r.freed)
+		n := min(bytes, m.arena.blockBytes)
+		c.start, c.end, c.left = r.freed, r.freed+n, left
+		r.raw.Copy(c.data[:n], r.freed)
 		r.chunks = append(r.chunks, c)
+		r.plain = false
 	}
 	m.free(i, to)
 	return bytes
@@ -105,21 +103,31 @@ func (m *Merger) Spill(i int) (bytes uint64) {
 // Spilled returns how many bytes of memory hold records that were copied out.
 func (m *Merger) Spilled() uint64 { return m.arena.used }
 
-// boundary returns the last beginning of a record within n bytes from freed on, or scan.
+// boundary returns the last beginning of an undelivered record within n bytes from freed on, where
+// one begins too. If there is none, all but that first record's bytes have been delivered, passed
+// over, or are damaged: it returns the next beginning then, be it scan.
 func (r *ring) boundary(n uint64) uint64 {
-	if r.scan-r.freed <= n {
+	all := r.scan - r.freed
+	if all <= n {
 		return r.scan
 	}
-	all := r.main.all() // an early record lies between two of the main run, or behind its last
-	i := sort.Search(len(all), func(i int) bool { return int64(all[i].Off&^flags-r.freed) > int64(n) })
-	if i == 0 {
-		return r.freed
+	last, next := uint64(0), all
+	for _, q := range [...]*queue[raw.Mark]{&r.main, &r.early} {
+		for _, e := range q.all() {
+			at := e.Off&^flags - r.freed
+			switch {
+			case int64(at) <= 0 || e.Off&unreported != 0:
+			case at <= n:
+				last = max(last, at)
+			default:
+				next = min(next, at)
+			}
+		}
 	}
-	to := all[i-1].Off &^ isOdd
-	if int64(to-r.freed) <= 0 {
-		return r.freed
+	if last == 0 {
+		last = next
 	}
-	return to
+	return r.freed + last
 }
 
 // within counts the undelivered samples from one offset to another.
@@ -134,14 +142,14 @@ func (r *ring) within(from, to uint64) (n int) {
 	return n
 }
 
-// chunkOf finds the chunk that has a record. As a rule it is the first.
+// chunkOf finds the chunk that has a record, nil if none has. As a rule it is the first.
 func (r *ring) chunkOf(off uint64) *chunk {
 	for _, c := range r.chunks {
 		if off-c.start < c.end-c.start {
 			return c
 		}
 	}
-	panic("merge: a record is missing that was copied out") // its offset is below freed, so it is in a chunk
+	return nil // a damaged head made offsets wrap
 }
 
 func (c *chunk) parse(off uint64, rec *raw.Record) {

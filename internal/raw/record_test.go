@@ -136,7 +136,7 @@ func TestHeadFurtherAheadThanTheRing(t *testing.T) {
 
 func TestEveryFaultHasItsWords(t *testing.T) {
 	seen := map[string]raw.Fault{}
-	for f := raw.FaultNone; f <= raw.FaultTime; f++ {
+	for f := raw.FaultNone; f <= raw.FaultChanged; f++ {
 		require.NotEmpty(t, f.String())
 		require.NotContains(t, seen, f.String())
 		seen[f.String()] = f

@@ -1,0 +1,106 @@
+package merge_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/ringfold/ringfold/internal/merge"
+	"github.com/ringfold/ringfold/internal/raw"
+	"github.com/ringfold/ringfold/internal/ringtest"
+	"github.com/stretchr/testify/require"
+)
+
+// Keys of payloads: out of order, missing, above the ceiling. The model knows which.
+func TestKeysOfPayloads(t *testing.T) {
+	for seed := range uint64(12) {
+		for _, noTime := range []bool{false, true} {
+			t.Run(fmt.Sprintf("seed %d, no time %v", seed, noTime), func(t *testing.T) {
+				s := newSim(t, seed, 1+int(seed%3), 1024)
+				s.bench = setup{
+					rings: 1 + int(seed%3), size: 1024, start: math.MaxUint64 - 1023,
+					keyed: true, noTime: noTime, spill: 2048 * int(seed%2),
+				}.bench(t)
+				s.chooseKeys = true
+				s.run(func() uint64 { return s.clock - min(s.clock, 20+s.rnd.Uint64N(100)) })
+				require.NotZero(t, s.inversions)
+				require.NotZero(t, s.keyless)
+				require.NotZero(t, s.lost)
+			})
+		}
+	}
+}
+
+// Without times and keys, rings come one after the other, each as it was written.
+func TestNoTimeAndNoKey(t *testing.T) {
+	b := setup{rings: 3, size: 512, noTime: true, spill: 512}.bench(t)
+	for i := range uint64(20) {
+		b.output(int(i*7%3), i, 12)
+	}
+	for b.output(1, 0, 12) {
+	}
+	b.scanAll()
+	b.spill(1)
+	b.lose(1, 5)
+	b.round(all)
+	b.output(1, 9, 12)
+	b.round(all)
+	b.empty()
+}
+
+func TestUint64OfPayloads(t *testing.T) {
+	const n = 36
+	for at := uint64(0); at < 128; at += 8 { // wraps at every word
+		r := ringtest.New(128, raw.LayoutRawTime, at)
+		body := make([]byte, n)
+		for i := range body {
+			body[i] = byte(i + 1)
+		}
+		require.NoError(t, r.Output(5, body))
+		calls := 0
+		m := merge.New([]*raw.Ring{r.Raw()}, merge.Options{Key: func(p merge.Payload) (uint64, bool) {
+			for i := -9; i < 60; i++ {
+				v, ok := p.Uint64(i)
+				require.Equal(t, i >= 0 && i+8 <= n, ok, "at %d", i)
+				if ok {
+					require.Equal(t, binary.NativeEndian.Uint64(body[i:]), v, "at %d", i)
+				}
+			}
+			for _, i := range []int{math.MaxInt, math.MaxInt - 7, math.MinInt, 1 << 32} {
+				_, ok := p.Uint64(i)
+				require.False(t, ok)
+			}
+			calls++
+			return 9, true
+		}}, func(int, uint64) {})
+		require.Zero(t, m.Scan(0, r.Head(), forever))
+		require.Equal(t, 1, calls)
+		require.Equal(t, []out{{0, raw.Sample, 9, false}}, drain(t, m, all, 2))
+	}
+}
+
+// Where a payload's key cannot be believed, the record's time is next, and if that cannot be either, the
+// record is corrupt.
+func TestKeysThatAreNotBelieved(t *testing.T) {
+	for _, c := range []struct {
+		key   uint64
+		ok    bool
+		time  uint64
+		want  out
+		found merge.Found
+	}{
+		{100, true, 7, out{0, raw.Sample, 100, false}, merge.Found{}},
+		{100, true, 101, out{0, raw.Sample, 100, false}, merge.Found{}},
+		{101, true, 7, out{0, raw.Sample, 7, false}, merge.Found{Keyless: 1}},
+		{101, true, 100, out{0, raw.Sample, 100, false}, merge.Found{Keyless: 1}},
+		{3, false, 7, out{0, raw.Sample, 7, false}, merge.Found{Keyless: 1}},
+		{3, false, 101, out{0, raw.Corrupt, 0, false}, merge.Found{Keyless: 1}},
+	} {
+		r := ringtest.New(128, raw.LayoutRawTime, 0)
+		m := merge.New([]*raw.Ring{r.Raw()}, merge.Options{Key: func(merge.Payload) (uint64, bool) { return c.key, c.ok }}, func(int, uint64) {})
+		require.NoError(t, r.Output(c.time, ringtest.Payload(1, 12)))
+		require.Equal(t, c.found, m.Scan(0, r.Head(), 100))
+		require.Equal(t, []out{c.want}, drain(t, m, all, 2))
+	}
+}
