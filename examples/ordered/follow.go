@@ -10,6 +10,20 @@ import (
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
+// source is where events come from: BPF programs, or a simulation of them.
+type source interface {
+	// open sets up rings for the events. None comes before attach.
+	open(perfbuf.Options) (*perfbuf.Reader, error)
+	// attach starts the flow of events.
+	attach() error
+	// detach ends it. A program may still be running on another CPU then.
+	detach() error
+	// now is the clock that the events' times are of.
+	now() uint64
+	// close gives everything back, whatever was called before.
+	close()
+}
+
 // printer turns events into bytes.
 type printer interface {
 	header(b []byte, cpus []int) []byte
@@ -18,36 +32,32 @@ type printer interface {
 }
 
 // follow prints events to w until ctx is done, or as long as the configuration says.
-func follow(ctx context.Context, c config, p printer, w io.Writer) error {
+func follow(ctx context.Context, c config, src source, p printer, w io.Writer) error {
 	load, err := newWorkload(c.workload)
 	if err != nil {
 		return err
 	}
-	probe, err := loadProbe(c.sched)
-	if err != nil {
-		return err
-	}
-	defer probe.close()
+	defer src.close()
 
 	// The rings are set up before anything is attached: events that find no ring would be gone without a trace.
-	r, err := perfbuf.Open(probe.events, options(c))
+	r, err := src.open(options(c))
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	s, err := r.Ordered(perfbuf.OrderOptions{Mode: perfbuf.Slack(c.slack)})
+	s, err := r.Ordered(perfbuf.OrderOptions{Mode: c.order()})
 	if err != nil {
 		return err
 	}
 	defer s.Close()
 
 	cpus := r.Options().CPUs
-	f := &follower{limit: c.limit, printer: p, out: bufio.NewWriterSize(w, 64<<10), sum: newSummary(cpus)}
+	f := &follower{limit: c.limit, printer: p, out: bufio.NewWriterSize(w, 64<<10), now: src.now, sum: newSummary(c, cpus)}
 	f.out.Write(p.header(nil, cpus))
 	if err := f.out.Flush(); err != nil {
 		return err
 	}
-	if err := probe.attach(); err != nil {
+	if err := src.attach(); err != nil {
 		return err
 	}
 	begin := time.Now()
@@ -66,27 +76,26 @@ func follow(ctx context.Context, c config, p printer, w io.Writer) error {
 	if err := load.stop(); err != nil {
 		return err
 	}
-	if err := probe.detach(); err != nil {
+	if err := src.detach(); err != nil {
 		return err
 	}
 	if err := f.rest(s); err != nil {
 		return err
 	}
-	f.sum.finish(c.slack, time.Since(begin), r.Stats())
+	elapsed := time.Since(begin)
+	r.Close() // makes the counts final
+	f.sum.finish(elapsed, r.Stats())
 	f.out.Write(p.summary(nil, f.sum))
 	if err := f.out.Flush(); err != nil {
 		return err
 	}
-	if n := f.sum.OutOfOrder; n > 0 {
-		return fmt.Errorf("%d events were out of order and not marked as late: this is a bug", n)
-	}
-	return nil
+	return f.sum.verdict()
 }
 
 // options sizes the rings, and says when the kernel is to wake us.
 func options(c config) perfbuf.Options {
 	o := perfbuf.Options{RingBytes: c.ringBytes}
-	if c.sched {
+	if c.sched && !c.simulate {
 		// If each event woke us, each wake-up would be an event, and so on.
 		o.Wakeup = perfbuf.Wakeup{Bytes: c.ringBytes / 8, Linger: 20 * time.Millisecond}
 	}
@@ -99,6 +108,7 @@ type follower struct {
 	printer printer
 	out     *bufio.Writer
 	line    []byte
+	now     func() uint64
 	sum     *summary
 }
 
@@ -123,13 +133,18 @@ func (f *follower) follow(ctx context.Context, s *perfbuf.Ordered) error {
 	return nil
 }
 
-// rest prints what the rings still hold when the programs are detached.
+// patience is far more than programs that were running when they were detached take to end.
+const patience = 30 * time.Second
+
+// rest prints what is left when the programs are detached.
 func (f *follower) rest(s *perfbuf.Ordered) error {
 	if f.full() {
 		return nil
 	}
-	time.Sleep(10 * time.Millisecond) // for a program that was running when it was detached
-	return f.round(s.Flush)
+	// Not the context of before, which is done. A second Ctrl-C ends this too.
+	ctx, cancel := context.WithTimeoutCause(context.Background(), patience, fmt.Errorf("programs still run %v after they were detached", patience))
+	defer cancel()
+	return f.round(func(event func(perfbuf.Event) error) error { return s.Drain(ctx, event) })
 }
 
 // round makes one pass over all rings.
@@ -147,7 +162,7 @@ func (f *follower) event(ev perfbuf.Event) error {
 	if err != nil {
 		return err
 	}
-	f.sum.add(&e)
+	f.sum.add(&e, f.now())
 	f.line = f.printer.event(f.line[:0], &e)
 	if _, err := f.out.Write(f.line); err != nil {
 		return err

@@ -64,26 +64,52 @@ type stream struct {
 	newest  uint64
 	late    uint64
 	lost    uint64
+	losses  uint64
 }
 
-// follows runs the program's core with -json, until it has printed enough.
+// follows runs the program's core on the real kernel, with -json, until it has printed enough.
 func follows(t *testing.T, c config, enough func(*stream) bool) *stream {
 	t.Helper()
 	kerneltest.Require(t)
+	return followsOn(t, &probe{sched: c.sched}, c, enough)
+}
+
+func followsOn(t *testing.T, src source, c config, enough func(*stream) bool) *stream {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	s := &stream{t: t, enough: enough, cancel: cancel, perCPU: map[int]uint64{}}
 	if c.ringBytes == 0 {
 		c.ringBytes = 1 << 20
 	}
-	require.NoError(t, follow(ctx, c, jsonLines{}, s))
+	if c.mode == "" {
+		c.mode = exact
+	}
+	require.NoError(t, follow(ctx, c, src, jsonLines{}, s))
 
 	require.Empty(t, s.partial)
 	require.NotNil(t, s.summary)
 	sum := s.summary
 	require.EqualValues(t, len(s.lines), sum.Events)
-	require.Equal(t, "slack", sum.Mode)
-	require.EqualValues(t, []uint64{0, s.late, s.lost}, []uint64{sum.OutOfOrder, sum.Late, sum.Lost})
+	require.Equal(t, c.mode, sum.Mode)
+	require.Equal(t, []uint64{0, s.late}, []uint64{sum.OutOfOrder, sum.Late})
+	require.Equal(t, sum.Events-s.losses, sum.Samples)
+	require.Equal(t, sum.Samples+sum.Lost+sum.Unread, sum.Outputs)
+	if c.limit == 0 {
+		require.Zero(t, sum.Unread)
+		require.Equal(t, s.lost, sum.Lost)
+	}
+	require.LessOrEqual(t, sum.LatencyP50NS, sum.LatencyP99NS)
+	if c.mode == exact {
+		require.Zero(t, sum.Late)
+		require.Zero(t, sum.SlackNS)
+		require.NotEmpty(t, sum.Barriers.Provider)
+		require.Zero(t, sum.Barriers.Failed)
+		require.LessOrEqual(t, sum.Barriers.P50NS, sum.Barriers.MaxNS)
+	} else {
+		require.EqualValues(t, c.slack, sum.SlackNS)
+		require.Nil(t, sum.Barriers)
+	}
 	require.Len(t, sum.PerCPU, sum.CPUs)
 	for _, c := range sum.PerCPU {
 		require.Equal(t, s.perCPU[c.CPU], c.Events, "CPU %d", c.CPU)
@@ -112,7 +138,7 @@ func (s *stream) add(text []byte) {
 	require.Nil(t, s.summary, "after the summary: %s", text)
 	if l.Summary != nil {
 		s.summary = l.Summary
-		require.Regexp(t, `^{"summary":{"events":\d+,"cpus":\d+,"mode":"slack","reordered":\d+,"late":\d+,"lost":\d+,"out_of_order":0,`, string(text))
+		require.Regexp(t, `^{"summary":{"events":\d+,"cpus":\d+,"mode":"(exact|slack)","reordered":\d+,"late":\d+,"lost":\d+,"out_of_order":0,`, string(text))
 		return
 	}
 	require.NotNil(t, l.TimeNS, "%s", text)
@@ -129,6 +155,9 @@ func (s *stream) add(text []byte) {
 	require.True(t, l.Late || *l.TimeNS >= s.newest, "back in time from %d: %s", s.newest, text)
 	if l.Late {
 		s.late++
+	}
+	if l.Event == "lost" {
+		s.losses++
 	}
 	s.lost += l.Lost
 	s.newest = max(s.newest, *l.TimeNS)
@@ -164,24 +193,36 @@ func usableCPUs(t *testing.T) (cpus []int) {
 
 func TestStream(t *testing.T) {
 	cpus := usableCPUs(t)
-	s := follows(t, config{workload: true, slack: time.Millisecond}, func(s *stream) bool {
-		for _, cpu := range cpus {
-			if s.perCPU[cpu] < 20 {
-				return false
+	for _, c := range []config{{mode: exact}, {mode: slack, slack: time.Millisecond}, {mode: slack}} {
+		t.Run(c.order().String(), func(t *testing.T) {
+			c.workload = true
+			s := follows(t, c, func(s *stream) bool {
+				for _, cpu := range cpus {
+					if s.perCPU[cpu] < 20 {
+						return false
+					}
+				}
+				return true
+			})
+			// The life of the workload's processes.
+			require.True(t, s.has(func(l line) bool { return l.Event == "fork" }))
+			require.True(t, s.has(func(l line) bool {
+				return l.Event == "exec" && *l.Comm == "true" && strings.HasSuffix(l.Filename, "/true")
+			}))
+			require.True(t, s.has(func(l line) bool {
+				return l.Event == "exit" && *l.Comm == "true" && l.ExitCode != nil && *l.ExitCode == 0
+			}))
+			_, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
+			require.ErrorIs(t, err, unix.ECHILD, "the workload left processes behind")
+			if c.mode == exact {
+				require.NotZero(t, s.summary.Barriers.Count)
+				require.NotZero(t, s.summary.Barriers.MaxNS)
 			}
-		}
-		return true
-	})
-	// The life of the workload's processes.
-	require.True(t, s.has(func(l line) bool { return l.Event == "fork" }))
-	require.True(t, s.has(func(l line) bool {
-		return l.Event == "exec" && *l.Comm == "true" && strings.HasSuffix(l.Filename, "/true")
-	}))
-	require.True(t, s.has(func(l line) bool {
-		return l.Event == "exit" && *l.Comm == "true" && l.ExitCode != nil && *l.ExitCode == 0
-	}))
-	_, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
-	require.ErrorIs(t, err, unix.ECHILD, "the workload left processes behind")
+			// The times are by the clock that we read, or the latency would be hours.
+			require.NotZero(t, s.summary.LatencyP50NS)
+			require.Less(t, s.summary.LatencyP50NS, uint64(time.Hour))
+		})
+	}
 }
 
 func TestExitStatus(t *testing.T) {
@@ -197,14 +238,14 @@ func TestExitStatus(t *testing.T) {
 
 func TestScheduler(t *testing.T) {
 	seen := map[string]bool{}
-	follows(t, config{sched: true, slack: time.Millisecond}, func(s *stream) bool {
+	follows(t, config{sched: true}, func(s *stream) bool {
 		seen[s.lines[len(s.lines)-1].Event] = true
 		return seen["switch"] && seen["wakeup"] && len(s.lines) > 1000
 	})
 }
 
 func TestLimit(t *testing.T) {
-	s := follows(t, config{workload: true, limit: 10, slack: time.Millisecond}, never)
+	s := follows(t, config{workload: true, limit: 10}, never)
 	require.Len(t, s.lines, 10)
 }
 
@@ -217,7 +258,7 @@ func TestCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var out bytes.Buffer
-	require.NoError(t, follow(ctx, config{ringBytes: 4096}, jsonLines{}, &out))
+	require.NoError(t, follow(ctx, config{ringBytes: 4096}, &probe{}, jsonLines{}, &out))
 	require.Contains(t, out.String(), `{"summary":`)
 }
 
@@ -246,14 +287,49 @@ func TestUsage(t *testing.T) {
 	require.Equal(t, usage, string(out))
 	require.Empty(t, stderr.String())
 
-	for _, args := range [][]string{{"surprise"}, {"-nonsense"}, {"-n", "-1"}, {"-slack", "-1s"}} {
+	for want, args := range map[string][]string{
+		`unknown argument "surprise"`:            {"surprise"},
+		"-nonsense":                              {"-nonsense"},
+		"invalid value \"-1\" for flag -n":       {"-n", "-1"},
+		"must not be negative":                   {"-slack", "-1s"},
+		`-mode is exact or slack, not "guess"`:   {"-mode", "guess"},
+		`-mode is exact or slack, not ""`:        {"-mode", ""},
+		"-slack is for -mode slack: exact mode ": {"-mode", "exact", "-slack", "1ms"},
+		"-seed is for -simulate":                 {"-seed", "3"},
+	} {
 		cmd, stderr := program(t, args...)
 		out, err := cmd.Output()
 		var exit *exec.ExitError
 		require.ErrorAs(t, err, &exit)
 		require.Equal(t, 2, exit.ExitCode())
 		require.Empty(t, out)
+		require.Contains(t, stderr.String(), want)
 		require.Contains(t, stderr.String(), "\n"+usage)
+	}
+}
+
+func TestParse(t *testing.T) {
+	for _, c := range []struct {
+		args string
+		want config
+	}{
+		{"", config{mode: exact, ringBytes: 512 << 10}},
+		{"-mode exact -sched", config{mode: exact, sched: true, ringBytes: 4 << 20}},
+		{"-mode slack", config{mode: slack, slack: time.Millisecond, ringBytes: 512 << 10}},
+		{"-slack 0", config{mode: slack, ringBytes: 512 << 10}},
+		{"-slack 2ms -mode slack", config{mode: slack, slack: 2 * time.Millisecond, ringBytes: 512 << 10}},
+		{"-simulate -workload -sched", config{mode: exact, simulate: true, sched: true, ringBytes: 4 << 10}},
+		{"-simulate -seed 7 -ring-bytes 8192", config{mode: exact, simulate: true, seed: 7, ringBytes: 8192}},
+	} {
+		got, err := parse(strings.Fields(c.args))
+		require.NoError(t, err)
+		if c.want.seed == 0 {
+			c.want.seed = 1
+		}
+		if c.want.mode == exact {
+			got.slack = 0 // not used
+		}
+		require.Equal(t, c.want, got, c.args)
 	}
 }
 
@@ -270,7 +346,8 @@ func TestNoPrivilege(t *testing.T) {
 	require.Equal(t, 1, exit.ExitCode())
 	require.Empty(t, out)
 	require.Contains(t, stderr.String(), "uid 65534 lacks CAP_BPF and CAP_PERFMON.\nRun it as root")
-	require.Equal(t, 2, strings.Count(stderr.String(), "\n"), stderr.String())
+	require.Contains(t, stderr.String(), "ordered -simulate.\n")
+	require.Equal(t, 3, strings.Count(stderr.String(), "\n"), stderr.String())
 }
 
 func TestClosedPipe(t *testing.T) {

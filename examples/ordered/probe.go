@@ -10,58 +10,58 @@ import (
 	"sync"
 
 	"github.com/aquasecurity/libbpfgo"
+	"github.com/ringfold/ringfold/perfbuf"
 	"golang.org/x/sys/unix"
 )
 
 //go:embed ordered.bpf.o
 var object []byte
 
-// probe is the BPF programs of ordered.bpf.c, in the kernel.
+// probe is the source of real events: the BPF programs of ordered.bpf.c, in the kernel.
 type probe struct {
+	sched  bool
 	module *libbpfgo.Module
-	events int // descriptor of the perf event array
+	clock  func() uint64
 }
 
-// loadProbe loads the programs, but does not attach them yet.
-func loadProbe(sched bool) (*probe, error) {
+// open loads the programs, and opens their map.
+func (p *probe) open(o perfbuf.Options) (*perfbuf.Reader, error) {
+	p.clock = newClock()
 	warnings.reset()
 	libbpfgo.SetLoggerCbs(libbpfgo.Callbacks{Log: warnings.log})
-
-	// Raising the limit on locked memory takes CAP_SYS_RESOURCE, and is not needed since Linux 5.11: libbpf knows.
-	m, err := libbpfgo.NewModuleFromBufferArgs(libbpfgo.NewModuleArgs{BPFObjBuff: object, BPFObjName: "ordered", SkipMemlockBump: true})
+	events, err := p.load()
 	if err != nil {
 		return nil, explain(err)
 	}
-	p := &probe{module: m}
-	if err := p.load(sched); err != nil {
-		m.Close()
-		return nil, explain(err)
+	r, err := perfbuf.Open(events.FileDescriptor(), o)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, fmt.Errorf("%w.%s", err, instead)
 	}
-	return p, nil
+	return r, err
 }
 
-func (p *probe) load(sched bool) error {
+// load returns the perf event array.
+func (p *probe) load() (events *libbpfgo.BPFMap, err error) {
+	// Raising the limit on locked memory takes CAP_SYS_RESOURCE, and is not needed since Linux 5.11: libbpf knows.
+	p.module, err = libbpfgo.NewModuleFromBufferArgs(libbpfgo.NewModuleArgs{BPFObjBuff: object, BPFObjName: "ordered", SkipMemlockBump: true})
+	if err != nil {
+		return nil, err
+	}
 	for _, name := range []string{"on_wakeup", "on_switch"} {
 		prog, err := p.module.GetProgram(name)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if err := prog.SetAutoload(sched); err != nil {
-			return err
+		if err := prog.SetAutoload(p.sched); err != nil {
+			return nil, err
 		}
 	}
 	if err := p.module.BPFLoadObject(); err != nil {
-		return err
+		return nil, err
 	}
-	events, err := p.module.GetMap("events")
-	if err != nil {
-		return err
-	}
-	p.events = events.FileDescriptor()
-	return nil
+	return p.module.GetMap("events")
 }
 
-// attach starts the flow of events.
 func (p *probe) attach() error {
 	if err := p.module.AttachPrograms(); err != nil {
 		return explain(err)
@@ -69,22 +69,30 @@ func (p *probe) attach() error {
 	return nil
 }
 
-// detach ends it. A program may still be running on another CPU then.
 func (p *probe) detach() error { return p.module.DetachPrograms() }
 
+func (p *probe) now() uint64 { return p.clock() }
+
 // close detaches and unloads the programs.
-func (p *probe) close() { p.module.Close() }
+func (p *probe) close() {
+	if p.module != nil {
+		p.module.Close()
+	}
+}
+
+// instead is for those who may not load BPF programs.
+const instead = "\nTo see it without: ordered -simulate."
 
 const kernelBTF = "/sys/kernel/btf/vmlinux"
 
 // explain says what the user can do about a failure to load the programs.
 func explain(err error) error {
 	if missing := missingCaps(); len(missing) > 0 && errors.Is(err, fs.ErrPermission) {
-		return fmt.Errorf("%w: uid %d lacks %s.\nRun it as root (sudo), or grant that: setcap cap_bpf,cap_perfmon+ep %s (before Linux 5.8, or where kernel.perf_event_paranoid is above 2: cap_sys_admin+ep)",
-			err, os.Geteuid(), strings.Join(missing, " and "), os.Args[0])
+		return fmt.Errorf("%w: uid %d lacks %s.\nRun it as root (sudo), or grant that: setcap cap_bpf,cap_perfmon+ep %s (before Linux 5.8, or where kernel.perf_event_paranoid is above 2: cap_sys_admin+ep).%s",
+			err, os.Geteuid(), strings.Join(missing, " and "), os.Args[0], instead)
 	}
 	if errors.Is(err, fs.ErrPermission) {
-		return fmt.Errorf("%w, though uid %d has the capabilities: a sandbox forbids it, such as seccomp or a container.%s", err, os.Geteuid(), &warnings)
+		return fmt.Errorf("%w, though uid %d has the capabilities: a sandbox forbids it, such as seccomp or a container.%s%s", err, os.Geteuid(), &warnings, instead)
 	}
 	if _, none := os.Stat(kernelBTF); none != nil {
 		return fmt.Errorf("the kernel has no BTF, the description of its types (%w).\nIt takes one built with CONFIG_DEBUG_INFO_BTF=y, as those of most distributions are", none)

@@ -5,7 +5,6 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -76,12 +75,24 @@ func (t *text) header(b []byte, cpus []int) []byte {
 	if t.cfg.sched {
 		what = "fork, exec, exit, wake-ups and switches"
 	}
+	if t.cfg.simulate {
+		b = t.on(b, bold)
+		b = append(b, "SIMULATED: these processes and CPUs are made up, and no BPF runs."...)
+		b = append(t.off(b), '\n')
+	}
 	b = t.on(b, dim)
-	b = fmt.Appendf(b, "Following %s on %s. Ctrl-C ends it.", what, count(len(cpus), "CPU"))
+	b = fmt.Appendf(b, "Following %s on %s. Ctrl-C ends it.", what, t.countCPUs(len(cpus)))
 	b = append(t.off(b), '\n')
 	b = t.on(b, bold)
 	b = fmt.Appendf(b, "%11s %8s  %-*s  %-7s %7s  %-15s  %s", "TIME", "DELTA", t.cpuWidth, "CPU", "EVENT", "PID", "COMM", "DETAILS")
 	return append(t.off(b), '\n')
+}
+
+func (t *text) countCPUs(n int) string {
+	if t.cfg.simulate {
+		return count(n, "simulated CPU")
+	}
+	return count(n, "CPU")
 }
 
 func (t *text) event(b []byte, e *event) []byte {
@@ -252,44 +263,6 @@ func signalName(s unix.Signal) string {
 		return name
 	}
 	return "signal " + strconv.Itoa(int(s)) // the real-time ones
-}
-
-func (t *text) summary(b []byte, s *summary) []byte {
-	b = fmt.Appendf(b, "\n%s from %s in %.1f s", count(int(s.Events), "event"), count(s.CPUs, "CPU"), s.elapsed.Seconds())
-	for i, c := range s.PerCPU {
-		if s.CPUs > 8 {
-			break // -json has them
-		}
-		b = fmt.Appendf(b, "%s %d on CPU %d", []string{":", ","}[min(i, 1)], c.Events, c.CPU)
-	}
-	b = append(b, ".\n"...)
-
-	switch {
-	case s.OutOfOrder > 0:
-		b = t.on(b, red)
-		b = fmt.Appendf(b, "OUT OF ORDER: %d of them came after a later one, without a word.", s.OutOfOrder)
-		b = append(t.off(b), '\n')
-	case s.Late > 0:
-		b = fmt.Appendf(b, "In the order of time, but for %d that came too late for it and are marked LATE: by %s at most.\n"+
-			"A longer -slack makes that rarer (it was %v).\n", s.Late, span(int64(s.LatenessNS)), time.Duration(s.SlackNS))
-	default:
-		b = append(b, "All in the order of time, none late.\n"...)
-	}
-	if s.Displaced > 0 {
-		b = fmt.Appendf(b, "Read one ring after the other, %d of them (%.0f %%) would have come after a later one.\n",
-			s.Displaced, 100*float64(s.Displaced)/float64(s.Events))
-	}
-	if s.Lost > 0 {
-		b = t.on(b, red)
-		b = fmt.Appendf(b, "LOST: %s found their ring full. A larger -ring-bytes holds more (it was %d).", count(int(s.Lost), "event"), t.cfg.ringBytes)
-		b = append(t.off(b), '\n')
-	} else {
-		b = fmt.Appendf(b, "None lost: the fullest ring was %.1f %% full at most.\n", s.RingUse)
-	}
-	if s.Corrupt > 0 {
-		b = fmt.Appendf(b, "Corrupt memory was skipped: %s.\n", count(int(s.Corrupt), "time"))
-	}
-	return b
 }
 
 // Bits of text.

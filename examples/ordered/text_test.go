@@ -49,25 +49,45 @@ func TestTextLines(t *testing.T) {
 
 func TestTextSummary(t *testing.T) {
 	p := &text{cfg: config{ringBytes: 4096}}
-	s := newSummary([]int{0, 1})
+	s := newSummary(config{mode: exact}, []int{0, 1})
 	s.Events, s.PerCPU[0].Events, s.PerCPU[1].Events = 10, 7, 3
-	s.Displaced, s.RingUse, s.elapsed, s.SlackNS = 4, 1.25, 5*time.Second, 1e6
+	s.Displaced, s.RingUse, s.elapsed = 4, 1.25, 5*time.Second
+	s.Samples, s.Unread, s.Outputs = 10, 2, 12
+	s.LatencyP50NS, s.LatencyP99NS = 1_500_000, 3_000_000
+	s.Barriers = &barriers{Provider: "map-in-map", Count: 3, P50NS: 1000, P99NS: 2000, MaxNS: 3000}
 	require.Equal(t, `
 10 events from 2 CPUs in 5.0 s: 7 on CPU 0, 3 on CPU 1.
-All in the order of time, none late.
+Mode exact: all in the order of time, none late.
+Barriers: 3 (map-in-map), each in 1.00us (p50), 2.00us (p99), 3.00us (max).
 Read one ring after the other, 4 of them (40 %) would have come after a later one.
+From event to line: 1.50ms (p50), 3.00ms (p99).
 None lost: the fullest ring was 1.2 % full at most.
+12 outputs = 10 printed + 0 lost + 2 left unread at the end.
 `, string(p.summary(nil, s)))
 
-	s.Displaced, s.Late, s.LatenessNS, s.Lost, s.Corrupt = 0, 2, 12_300_000, 8, 1
+	s.Barriers = &barriers{Provider: "membarrier", Failed: 1}
+	s.Late, s.LatenessNS = 2, 12_300_000
+	require.Contains(t, string(p.summary(nil, s)), `
+LATE: 2 of them came after a later one, by 12.3ms at most. Exact mode rules that out.
+Barriers: 0 (membarrier); 1 more failed.
+`)
+
+	s.Mode, s.Barriers, s.SlackNS = slack, nil, 1e6
+	s.Displaced, s.Lost, s.Corrupt, s.SpilledBytes = 0, 8, 1, 4096
+	s.Samples, s.Unread, s.Outputs = 9, 0, 17
 	require.Equal(t, `
 10 events from 2 CPUs in 5.0 s: 7 on CPU 0, 3 on CPU 1.
-In the order of time, but for 2 that came too late for it and are marked LATE: by 12.3ms at most.
-A longer -slack makes that rarer (it was 1ms).
+Mode slack: in the order of time, but for 2 that came too late for it and are marked LATE: by 12.3ms at most.
+A longer -slack makes that rarer (it was 1ms); -mode exact rules it out.
+From event to line: 1.50ms (p50), 3.00ms (p99).
 LOST: 8 events found their ring full. A larger -ring-bytes holds more (it was 4096).
+4096 bytes of waiting events were copied out of rings that filled up.
 Corrupt memory was skipped: 1 time.
+17 outputs = 9 printed + 8 lost.
 `, string(p.summary(nil, s)))
 
+	s.Late = 0
+	require.Contains(t, string(p.summary(nil, s)), "\nMode slack: all in the order of time, none late. 1ms happened to be enough.\n")
 	s.OutOfOrder = 1
 	require.Contains(t, string(p.summary(nil, s)), "OUT OF ORDER: 1 ")
 }

@@ -1,7 +1,8 @@
 // Checkstream reads what "ordered -json" printed and fails unless it is one
 // ordered stream of all CPUs: each line parses, times never decrease except on
-// lines that say they are late, every online CPU is there, and the summary on
-// the last line agrees with the lines before it.
+// lines that say they are late, which in exact mode none does, every online CPU is there, and the
+// summary on the last line agrees with the lines before it. A simulated stream fails too: it says
+// nothing about this kernel.
 package main
 
 import (
@@ -17,14 +18,56 @@ import (
 
 // A line is an event, or the summary.
 type line struct {
-	TimeNS  *uint64 `json:"time_ns"`
-	CPU     *int    `json:"cpu"`
-	Event   *string `json:"event"`
-	Late    bool    `json:"late"`
-	Summary *struct {
-		Events     *int `json:"events"`
-		OutOfOrder *int `json:"out_of_order"`
-	} `json:"summary"`
+	TimeNS *uint64 `json:"time_ns"`
+	CPU    *int    `json:"cpu"`
+	Event  *string `json:"event"`
+	Late   bool    `json:"late"`
+	Lost   uint64  `json:"lost"`
+
+	Summary *summary `json:"summary"`
+}
+
+type summary struct {
+	Events     *int    `json:"events"`
+	Mode       string  `json:"mode"`
+	Late       *int    `json:"late"`
+	Lost       *uint64 `json:"lost"`
+	OutOfOrder *int    `json:"out_of_order"`
+	Samples    *uint64 `json:"samples"`
+	Unread     *uint64 `json:"unread"`
+	Outputs    *uint64 `json:"outputs"`
+	Simulated  bool    `json:"simulated"`
+}
+
+// counts are those of the lines before the summary.
+type counts struct {
+	events, late  int
+	samples, lost uint64
+}
+
+// disagrees says what is wrong with a summary of these lines, or nothing.
+func (s *summary) disagrees(c counts) string {
+	switch {
+	case s.Simulated:
+		return "simulated"
+	case s.Events == nil || *s.Events != c.events:
+		return fmt.Sprintf("there are %d events", c.events)
+	case s.OutOfOrder == nil || *s.OutOfOrder != 0:
+		return "out of order"
+	case s.Late == nil || *s.Late != c.late:
+		return fmt.Sprintf("%d lines are late", c.late)
+	case s.Mode != "exact" && s.Mode != "slack":
+		return "no such mode"
+	case s.Mode == "exact" && c.late > 0:
+		return "late in exact mode"
+	case s.Samples == nil || *s.Samples != c.samples:
+		return fmt.Sprintf("there are %d samples", c.samples)
+	case s.Lost == nil || *s.Lost < c.lost:
+		return fmt.Sprintf("%d events were lost", c.lost)
+	case s.Unread == nil || s.Outputs == nil || *s.Outputs != *s.Samples+*s.Lost+*s.Unread:
+		return "outputs are not samples + lost + unread"
+	}
+	return ""
 }
 
 func main() {
@@ -44,10 +87,11 @@ func check(r io.Reader, online string) error {
 		return err
 	}
 	var (
-		events, n int
-		last      uint64
-		seen      = map[int]bool{}
-		done      bool
+		c    counts
+		n    int
+		last uint64
+		seen = map[int]bool{}
+		done bool
 	)
 	in := bufio.NewScanner(r)
 	in.Buffer(nil, 1<<20)
@@ -62,11 +106,8 @@ func check(r io.Reader, online string) error {
 			return fmt.Errorf("line %d comes after the summary", n)
 		case l.Summary != nil:
 			done = true
-			if l.Summary.Events == nil || *l.Summary.Events != events {
-				return fmt.Errorf("%d events, but the summary is %s", events, in.Bytes())
-			}
-			if l.Summary.OutOfOrder == nil || *l.Summary.OutOfOrder != 0 {
-				return fmt.Errorf("out of order: %s", in.Bytes())
+			if wrong := l.Summary.disagrees(c); wrong != "" {
+				return fmt.Errorf("%s: the summary is %s", wrong, in.Bytes())
 			}
 			continue
 		case l.TimeNS == nil || l.CPU == nil || l.Event == nil:
@@ -74,7 +115,14 @@ func check(r io.Reader, online string) error {
 		case *l.TimeNS < last && !l.Late:
 			return fmt.Errorf("line %d goes back in time, from %d, and does not say late: %s", n, last, in.Bytes())
 		}
-		events++
+		c.events++
+		c.lost += l.Lost
+		if l.Late {
+			c.late++
+		}
+		if *l.Event != "lost" && *l.Event != "corrupt" {
+			c.samples++
+		}
 		last = max(last, *l.TimeNS)
 		seen[*l.CPU] = true
 	}
@@ -89,7 +137,7 @@ func check(r io.Reader, online string) error {
 			return fmt.Errorf("no event of CPU %d", cpu)
 		}
 	}
-	fmt.Printf("%d events of %d CPUs, in order\n", events, len(seen))
+	fmt.Printf("%d events of %d CPUs, in order\n", c.events, len(seen))
 	return nil
 }
 
