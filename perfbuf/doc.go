@@ -36,11 +36,23 @@
 // valid until the function that got it returns, since the kernel then overwrites it. [Event.Record]
 // copies it, [View] reads it as a struct.
 //
+// # Order
+//
+// An [Ordered] stream is exact by default ([Exact]): it delivers an event once a barrier, an RCU
+// grace period, has proved that no older one is still to come. [Slack] guesses instead, with less
+// delay. At the end, detach the programs and call [Ordered.Drain]: the stream then ends complete.
+//
 // # Losses
 //
 // When a ring is full, outputs fail (-ENOSPC in the BPF program) and the kernel counts them. It
 // reports the count with the next output that succeeds: as an event of KindLost just before that
-// one. A loss that nothing follows is not reported.
+// one. If nothing follows, Linux 6.0 and newer can be asked: an Ordered stream does so when a CPU
+// falls silent after its ring was nearly full, and in Drain and Flush. After [Reader.Close], [Stats]
+// has final counts: Samples + Dropped + Lost of a ring is what programs tried to output there.
+//
+// A stream that holds events back while they come in fast copies the oldest ones out of rings that
+// fill up ([Spill]). Rings need room only for what comes between two looks, which are 2 ms apart at
+// most while a stream waits with events in hand.
 //
 // Outputs that find no ring at all are not counted: on a CPU that came online after [Open], or that
 // went offline and came back. Attach programs after Open, not before.

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringfold/ringfold/internal/grace"
 	"github.com/ringfold/ringfold/internal/raw"
 	"github.com/ringfold/ringfold/internal/ringtest"
 	"github.com/stretchr/testify/require"
@@ -25,6 +26,11 @@ type fake struct {
 	poll  *fakePoller
 	clock atomic.Uint64
 	freed atomic.Int32
+
+	programs *fakePrograms // nil: no way to wait for them
+	counts   bool          // the kernel tells how many outputs were lost
+	asked    atomic.Int32  // how often it was asked
+	unhooked atomic.Int32
 }
 
 // newFake makes a Reader of n empty rings. Its clock stands still at a time far above those of the tests.
@@ -47,7 +53,13 @@ func newFakeAt(t testing.TB, n int, start uint64, opts Options) *fake {
 		rings = append(rings, newRing(firstCPU+i, w.Raw()))
 	}
 	opts.RingBytes = fakeRingSize
-	k.Reader = newReader(rings, kernel{poll: k.poll, clock: k.clock.Load, free: func() { k.freed.Add(1) }}, opts)
+	k.Reader = newReader(rings, kernel{
+		poll: k.poll, clock: k.clock.Load,
+		grace:  func(o grace.Options) (grace.Provider, error) { return k.programs.open(o) },
+		lost:   k.kernelLost,
+		unhook: func() { k.unhooked.Add(1) },
+		free:   func() { k.freed.Add(1) },
+	}, opts)
 	k.poll.ready = k.ready
 	t.Cleanup(func() { k.Close() })
 	return k

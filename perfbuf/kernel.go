@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/ringfold/ringfold/internal/grace"
 	"github.com/ringfold/ringfold/internal/raw"
@@ -50,16 +51,8 @@ func (r *Reader) quiesce(ctx context.Context, sweep bool) error {
 		return err
 	}
 	defer r.leave()
-	done := make(chan error, 1)
-	go func() {
-		p, err := r.waitForPrograms(sweep)
-		if err == nil {
-			err = p.Close()
-		}
-		done <- err
-	}()
 	select {
-	case err := <-done:
+	case err := <-r.programsEnded(sweep):
 		if err != nil {
 			return fmt.Errorf("perfbuf.Drain: cannot wait for running programs, Flush does not: %w", err)
 		}
@@ -71,10 +64,24 @@ func (r *Reader) quiesce(ctx context.Context, sweep bool) error {
 	}
 }
 
+// programsEnded says when every program that is running has ended, or why it cannot.
+func (r *Reader) programsEnded(sweep bool) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		p, err := r.waitForPrograms(sweep)
+		if err == nil {
+			err = p.Close()
+		}
+		done <- err
+	}()
+	return done
+}
+
 // Drain is [Reader.ForEach] for the end: after the caller has detached its programs, it waits until
-// those that are still running have ended, and then calls f for all that the rings hold. So nothing
-// is missed. It blocks for an RCU grace period, some ms as a rule. Errors are those of ForEach,
-// context.Cause(ctx), and what keeps it from waiting.
+// those that are still running have ended, and then calls f for all that the rings hold. Losses that
+// no record has reported are not among that, but in Stats, after Close. It blocks for an RCU grace
+// period, some ms as a rule. Errors are those of ForEach, context.Cause(ctx), and what keeps it from
+// waiting.
 func (r *Reader) Drain(ctx context.Context, f func(Event) error) error {
 	if err := r.quiesce(ctx, false); err != nil {
 		return err
@@ -82,25 +89,30 @@ func (r *Reader) Drain(ctx context.Context, f func(Event) error) error {
 	return r.ForEach(f)
 }
 
+// mostSettling bounds how long Close takes where a program, or a virtual CPU, does not get on: it
+// takes a grace period a hundred times as long as usual.
+const mostSettling = time.Second
+
 // settle makes the counts final: nothing is written to the rings any more once the programs that
 // were running at the time of unhook have ended, nobody reads them, and they are still mapped.
 func (r *Reader) settle() {
-	if p, err := r.waitForPrograms(false); err == nil {
-		p.Close()
+	select {
+	case <-r.programsEnded(false):
+	case <-time.After(mostSettling):
 	}
 	s := r.stream.Load() // was open when the reader was closed
 	for i, ring := range r.rings {
-		from, dropped := ring.raw.Tail(), 0
+		from, held, known, advance := ring.raw.Tail(), 0, ring.counts.lost.Load(), ring.advance
 		if s != nil {
-			from, dropped = s.merger.Scanned(i), s.merger.Held(i)
+			from, held, known, advance = s.merger.Scanned(i), s.merger.Held(i), s.known(i), s.merger.Advance(i)
 		}
 		samples, lost := ring.count(from)
-		ring.counts.dropped.Add(uint64(dropped) + samples)
-		if total, ok := r.lost(i); ok {
-			ring.counts.lost.Store(total)
-		} else {
-			ring.counts.lost.Add(lost)
+		ring.counts.dropped.Add(uint64(held) + samples)
+		total, ok := r.lost(i)
+		if !ok {
+			total = known + lost - min(lost, advance)
 		}
+		ring.counts.lost.Store(total)
 	}
 }
 

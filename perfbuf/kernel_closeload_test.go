@@ -66,7 +66,7 @@ func TestKernelCloseUnderLoad(t *testing.T) {
 	for name, read := range read {
 		for _, from := range []string{"outside", "inside"} {
 			t.Run(name+"/"+from, func(t *testing.T) {
-				for i := range 15 {
+				for i := range 8 {
 					r := open(t, e, perfbuf.Options{RingBytes: 32 << 10})
 					var n atomic.Int64
 					reached := make(chan struct{}) // so many events
@@ -81,7 +81,7 @@ func TestKernelCloseUnderLoad(t *testing.T) {
 						}
 					})
 					err := read(t, r, func(kind perfbuf.Kind, payload []byte) error {
-						if n.Add(1) >= int64(i*50+1) {
+						if n.Add(1) >= int64(i*100+1) {
 							reach()
 						}
 						if kind != perfbuf.KindSample {

@@ -41,7 +41,7 @@ type Ordered struct {
 	scanned   uint64   // when the latest scan was, by the clock
 	elapsed   uint64   // ns between the two
 	tallies   []tally
-	with      *Ring // ring of the event that is with the user
+	with      *Ring // poison build: ring of the event that is with the user
 	lastRound uint64
 	asked     uint64 // barriers asked for cover every time below it
 	patience  int    // events until next looks how full the rings are
@@ -135,9 +135,11 @@ func (s *Ordered) disband() {
 	defer r.leave()
 	for i, ring := range r.rings {
 		ring.counts.dropped.Add(uint64(s.merger.Held(i)))
+		ring.counts.lost.Store(s.known(i)) // those whose loss events are dropped too
 		ring.advance = s.merger.Advance(i)
 	}
 	s.merger.Abandon()
+	r.counts.spillUsed.Store(s.merger.Spilled())
 	r.stream.Store(nil)
 	r.disclaim(r.rings)
 }
@@ -210,20 +212,22 @@ func (s *Ordered) next(p *pass) (Event, bool) {
 		if s.patience--; s.patience < 0 {
 			s.look()
 		}
-		it := s.merger.Next()
+		it, usual := s.merger.Take()
 		if it == nil {
 			return Event{}, false
 		}
 		ring := s.reader.rings[it.Ring]
-		if it.Kind == raw.Sample && !it.Late {
+		if usual {
 			s.tallies[it.Ring].samples++
 			ring.late = false
 		} else if !s.rare(ring, it) {
 			continue
 		}
-		s.with = ring
-		if poison && it.Kind == raw.Sample {
-			ring.divert(&it.Record)
+		if poison {
+			s.with = ring
+			if it.Kind == raw.Sample {
+				ring.divert(&it.Record)
+			}
 		}
 		return Event{ring, &it.Record}, true
 	}
@@ -269,6 +273,7 @@ func (s *Ordered) end(p *pass) {
 	}
 	s.with = nil
 	s.merger.End()
+	s.reader.counts.spillUsed.Store(s.merger.Spilled())
 	for i := range s.tallies {
 		s.tallies[i].flush(&s.reader.rings[i].counts)
 	}

@@ -75,7 +75,7 @@ func (s *Ordered) relieve() {
 			s.visits = append(s.visits, visit{index: i, ring: ring, used: used})
 		}
 	}
-	if len(s.visits) == 0 || s.opts.Spill.Bytes < 0 {
+	if s.opts.Spill.Bytes < 0 {
 		return
 	}
 	c := &s.reader.counts
@@ -114,8 +114,8 @@ func (s *Ordered) askSilent() {
 			s.silent = true
 		default:
 			s.ask(i)
-			// If it is still full, what it loses from now on is reported when it has room, or by Drain.
-			ring.pressed = false
+			// If it is still full, it is asked again after as long.
+			ring.pressed, ring.pressedSince = false, s.scanned
 		}
 	}
 }
@@ -131,7 +131,10 @@ func (s *Ordered) ask(i int) {
 	// Those that a record below the head has reported are known to the merger. One that is written
 	// meanwhile is cut by what is added now.
 	total, ok := s.reader.lost(i)
-	if known := s.merger.Reported(i) + s.reader.rings[i].reported; ok && total > known {
+	if known := s.known(i); ok && total > known {
 		s.merger.Lose(i, total-known, s.reader.clock())
 	}
 }
+
+// known is how many losses of a ring have been delivered, by whomever, or are held.
+func (s *Ordered) known(i int) uint64 { return s.reader.rings[i].reported + s.merger.Reported(i) }

@@ -158,18 +158,6 @@ func TestTimeInTheFutureIsCorrupt(t *testing.T) {
 	require.Equal(t, k.w[0].Head(), k.w[0].Tail())
 }
 
-func TestOrderOptions(t *testing.T) {
-	k := newFake(t, 1, Options{})
-	_, err := k.Ordered(OrderOptions{Mode: Slack(-1)})
-	require.ErrorContains(t, err, "slack is -1ns: must not be negative")
-	s, err := k.Ordered(OrderOptions{Mode: Slack(time.Second)})
-	require.NoError(t, err)
-	require.Equal(t, OrderOptions{
-		Mode: Slack(time.Second), BarrierInterval: time.Millisecond,
-		Spill: Spill{Bytes: fakeRingSize, Above: 50, Until: 25},
-	}, s.Options())
-}
-
 // Closing a stream gives its rings back. What it had seen and not delivered is dropped, and counted.
 func TestCloseOfAStream(t *testing.T) {
 	k := newFake(t, 2, Options{})

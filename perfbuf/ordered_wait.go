@@ -33,6 +33,9 @@ func (s *Ordered) Wait(ctx context.Context) error {
 			var atMost time.Duration // no limit
 			if s.silent {
 				atMost = silence
+				if linger > 0 {
+					atMost = min(linger, silence)
+				}
 			}
 			if err := s.reader.wait(ctx, s, atMost); err != nil {
 				return err
@@ -66,9 +69,6 @@ func (s *Ordered) Wait(ctx context.Context) error {
 		if err := s.reader.wait(ctx, s, d); err != nil {
 			return err
 		}
-		if s.reader.clock() < now+uint64(d) {
-			pace = 0 // woken: a ring is filling up
-		}
 	}
 }
 
@@ -88,6 +88,9 @@ func (s *Ordered) turn(first, watermark, next uint64) uint64 {
 
 // want sees to it that a barrier covers a time.
 func (s *Ordered) want(time uint64) {
+	if time <= s.barrier.Watermark() {
+		return // it is due: a round that ended early has left it
+	}
 	if s.barrier.Idle() {
 		s.asked = 0 // what was asked for has been done, or has failed
 	}
@@ -117,7 +120,7 @@ func (s *Ordered) filling() bool {
 // Bounds of how long a Wait with events in hand does not look at the rings, in ns.
 const (
 	leastLook = uint64(200 * time.Microsecond)
-	mostLook  = uint64(10 * time.Millisecond)
+	mostLook  = uint64(2 * time.Millisecond)
 )
 
 // lookAgain returns in how many ns a ring may need relief, if all fill as fast as they did between

@@ -68,6 +68,9 @@ func (r *Reader) enter() error {
 
 func (r *Reader) leave() {
 	if r.refs.Add(-1) == 0 {
+		if b := r.barrier.Load(); b != nil {
+			b.Close() // its stream may still be open
+		}
 		r.settle()
 		r.free()
 	}
@@ -94,7 +97,7 @@ func (r *Reader) Options() Options {
 // returns os.ErrClosed at once, and a running pass ends with os.ErrClosed before its next event. Close
 // does not wait for either: whoever is last to leave frees the rings, so an event in use stays valid
 // until its function returns. That takes an RCU grace period, as programs may still be running that
-// output: some ms, as a rule. It calls perf_buffer__free. The error is always nil.
+// output: some ms as a rule, a second at most. It calls perf_buffer__free. The error is always nil.
 func (r *Reader) Close() error {
 	if r.closed.CompareAndSwap(false, true) {
 		close(r.done)

@@ -23,7 +23,7 @@ type Stats struct {
 	Inversions   uint64        // samples that lay in their ring behind one with a later time
 	Untimed      uint64        // samples without a believable time in their payload: see PayloadTime
 	SpilledBytes uint64        // copied out of rings that filled up
-	SpillUsed    uint64        // bytes of memory that hold such copies now, as of the latest scan
+	SpillUsed    uint64        // bytes of memory that hold such copies now, as of the latest pass or look
 	SpillRefused uint64        // times that the budget for copies was used up
 	Barrier      BarrierStats  // of the latest stream in exact mode
 }
@@ -44,7 +44,8 @@ type BarrierStats struct {
 }
 
 // RingStats is what was counted of one ring. After Close, Samples + Dropped + Lost is how many outputs
-// the ring took or was too full for: exactly, if the kernel is 6.0 or newer and no memory was corrupt.
+// the ring took or was too full for: exactly, if the kernel is 6.0 or newer, no memory was corrupt, and
+// Close did not give up waiting for programs.
 type RingStats struct {
 	CPU         int
 	Size        int    // data bytes

@@ -1,0 +1,213 @@
+package perfbuf
+
+import (
+	"os"
+	"testing"
+
+	"github.com/ringfold/ringfold/internal/grace"
+	"github.com/stretchr/testify/require"
+)
+
+const guard = grace.DefaultGuard
+
+// Nothing is delivered before a barrier has ended that began after it.
+func TestExactDeliversBehindABarrierOnly(t *testing.T) {
+	k := newFake(t, 2, Options{})
+	k.programs = &fakePrograms{}
+	s, b := k.stepped(0, OrderOptions{})
+	k.output(0, 1_000_000)
+	k.clock.Store(10_000_000)
+	require.Empty(t, ids(t, s), "however old it is")
+	require.True(t, b.Requested())
+
+	// What is output during the grace period, be it older, is not covered by it.
+	k.programs.wait = func() error {
+		k.output(1, 10_000_000-guard-1, 10_000_000-guard)
+		k.output(0, 10_500_000)
+		k.clock.Store(12_000_000)
+		require.Zero(t, b.Watermark())
+		return nil
+	}
+	require.NoError(t, b.Round())
+	require.Equal(t, []uint64{1_000_000, 10_000_000 - guard - 1}, ids(t, s))
+	k.programs.wait = nil
+	require.NoError(t, b.Round())
+	require.Equal(t, []uint64{10_000_000 - guard, 10_500_000}, ids(t, s))
+	require.Zero(t, k.Stats().Late)
+}
+
+// The watermark is loaded before the heads: a barrier that ends in between covers nothing of what was
+// loaded, and what it covers is not delivered out of order.
+func TestExactWatermarkIsLoadedBeforeTheHeads(t *testing.T) {
+	k := newFake(t, 2, Options{})
+	s, b := k.stepped(5_000_000, OrderOptions{})
+	k.output(1, 2_000_000)
+	once := true
+	k.Reader.yield = func() { // before ring 0's head is loaded, or, the second time, ring 1's
+		if once = !once; once {
+			k.output(0, 1_000_000) // its head has been loaded: the round does not have it
+			require.NoError(t, b.Round())
+		}
+	}
+	require.Empty(t, ids(t, s), "1000000 would be late")
+	k.Reader.yield = nil
+	require.Equal(t, []uint64{1_000_000, 2_000_000}, ids(t, s))
+	require.Zero(t, k.Stats().Late)
+}
+
+// What becomes visible after the barrier has ended and before the heads are loaded is in its place.
+func TestExactTakesWhatIsVisible(t *testing.T) {
+	k := newFake(t, 2, Options{})
+	s, b := k.stepped(5_000_000, OrderOptions{})
+	k.output(1, 2_000_000, 4_000_000)
+	require.NoError(t, b.Round())
+	k.Reader.yield = func() {
+		k.Reader.yield = nil
+		k.output(0, 1_000_000, 3_000_000)
+	}
+	require.Equal(t, []uint64{1_000_000, 2_000_000, 3_000_000, 4_000_000}, ids(t, s))
+}
+
+// A barrier is asked for only if it will cover something, and not if one asked for before will.
+func TestExactRequests(t *testing.T) {
+	k := newFake(t, 1, Options{})
+	const at = 1_000_000
+	s, b := k.stepped(at, OrderOptions{})
+	for range 3 {
+		require.Empty(t, ids(t, s))
+		require.False(t, b.Requested(), "nothing is held")
+	}
+	k.output(0, at)
+	for _, now := range []uint64{at, at + guard, at + guard + 1} {
+		k.clock.Store(now)
+		require.Empty(t, ids(t, s))
+		require.False(t, b.Requested(), "at %d: it would not be covered", now)
+	}
+	k.clock.Store(at + guard + 2)
+	require.Empty(t, ids(t, s))
+	require.True(t, b.Requested())
+	k.programs.wait = func() error {
+		k.clock.Store(2 * at)
+		require.Empty(t, ids(t, s))
+		require.False(t, b.Requested(), "the one under way covers it")
+		k.output(0, 2*at-2*guard)
+		return nil
+	}
+	require.NoError(t, b.Round())
+	require.Equal(t, []uint64{at}, ids(t, s), "one that began %d ns after it suffices", guard+2)
+	require.True(t, b.Requested(), "for the other")
+	k.programs.wait = nil
+	require.NoError(t, b.Round())
+	require.Equal(t, []uint64{2*at - 2*guard}, ids(t, s))
+	require.False(t, b.Requested())
+	require.EqualValues(t, 2, k.programs.waits.Load())
+}
+
+// What is due already needs no barrier, though a round left it.
+func TestExactRequestsNothingForWhatIsDue(t *testing.T) {
+	k := newFake(t, 1, Options{})
+	s, b := k.stepped(5_000_000, OrderOptions{})
+	k.output(0, 1_000_000, 2_000_000)
+	require.NoError(t, b.Round())
+	require.NoError(t, s.ForEach(func(Event) error { return ErrStop }))
+	require.False(t, b.Requested())
+	require.Equal(t, []uint64{2_000_000}, ids(t, s))
+}
+
+// A barrier that failed is asked for anew.
+func TestExactRequestsAgainAfterAFailure(t *testing.T) {
+	k := newFake(t, 1, Options{})
+	s, b := k.stepped(5_000_000, OrderOptions{})
+	k.output(0, 1_000_000)
+	require.Empty(t, ids(t, s))
+	k.programs.wait = func() error { return errTest }
+	for range 3 {
+		require.True(t, b.Requested())
+		require.Equal(t, errTest, b.Round())
+		require.False(t, b.Requested())
+		require.Empty(t, ids(t, s), "the time has not moved on since the request")
+	}
+	st := k.Stats().Barrier
+	require.Equal(t, BarrierStats{Provider: "fake", Failed: 3, Err: errTest}, st)
+	k.programs.wait = nil
+	require.NoError(t, b.Round())
+	require.Equal(t, []uint64{1_000_000}, ids(t, s))
+	require.EqualValues(t, 1, k.Stats().Barrier.Count)
+}
+
+// Without a way to wait there is no exact mode, never a weaker one; a slack needs none.
+func TestExactNeedsAProvider(t *testing.T) {
+	k := newFake(t, 2, Options{CPUs: []int{10, 11}})
+	_, err := k.Ordered(OrderOptions{})
+	require.ErrorIs(t, err, errNoGrace)
+	require.ErrorContains(t, err, "exact mode cannot prove completeness here; Slack(d)")
+	k.output(1, 1)
+	require.Equal(t, []uint64{1}, ids(t, k.rings[1]), "all rings are given back")
+	require.Empty(t, k.Stats().Barrier)
+	require.NoError(t, k.slack(1).Close())
+
+	k.programs = &fakePrograms{opened: func() error { return errTest }}
+	_, err = k.Ordered(OrderOptions{Mode: Exact(), Sweep: true})
+	require.ErrorIs(t, err, errTest)
+	require.Equal(t, grace.Options{CPUs: []int{10, 11}, Sweep: true}, k.programs.options)
+	require.ErrorIs(t, k.slack(1).Drain(t.Context(), never), errTest)
+}
+
+// Rings stay claimed while a provider is opened, which takes a grace period; Close may come meanwhile.
+func TestCloseWhileAnExactStreamIsMade(t *testing.T) {
+	k := newFake(t, 2, Options{})
+	k.programs = &fakePrograms{}
+	k.programs.opened = func() error {
+		k.programs.opened = nil
+		require.ErrorIs(t, k.rings[1].ForEach(never), ErrBusy)
+		require.NoError(t, k.Close())
+		require.Zero(t, k.freed.Load())
+		return nil
+	}
+	s, err := k.Ordered(OrderOptions{})
+	if err == nil {
+		require.Equal(t, os.ErrClosed, s.ForEach(never))
+	} else {
+		require.Equal(t, os.ErrClosed, err)
+	}
+	require.EqualValues(t, 1, k.freed.Load())
+	require.Equal(t, k.programs.opens.Load(), k.programs.closes.Load(), "a barrier outlived its reader")
+}
+
+// Closing the stream, or just the reader, lets go of the barrier's provider.
+func TestExactCloseLetsGoOfTheProvider(t *testing.T) {
+	for name, end := range map[string]func(*fake, *Ordered){
+		"stream": func(_ *fake, s *Ordered) { s.Close(); s.Close() },
+		"reader": func(k *fake, _ *Ordered) { k.Close() },
+		"both":   func(k *fake, s *Ordered) { k.Close(); s.Close() },
+		"inside": func(k *fake, s *Ordered) {
+			require.Equal(k.t, os.ErrClosed, s.ForEach(func(Event) error { return k.Close() }))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := newFake(t, 1, Options{})
+			s, b := k.stepped(1_000_000, OrderOptions{})
+			k.output(0, 1, 2)
+			require.NoError(t, b.Round())
+			end(k, s)
+			require.Equal(t, k.programs.opens.Load(), k.programs.closes.Load())
+			require.ErrorIs(t, b.Round(), os.ErrClosed)
+			require.Equal(t, "fake", k.Stats().Barrier.Provider, "still told")
+		})
+	}
+}
+
+// Only a stream that asked for barriers has them, and the latest such is told of.
+func TestBarrierStatsAreOfTheLatestExactStream(t *testing.T) {
+	k := newFake(t, 1, Options{})
+	s, b := k.stepped(1_000_000, OrderOptions{})
+	require.NoError(t, b.Round())
+	require.EqualValues(t, 1, k.Stats().Barrier.Count)
+	require.NoError(t, s.Close())
+	require.NoError(t, k.slack(1).Close())
+	require.EqualValues(t, 1, k.Stats().Barrier.Count)
+	s, b = k.stepped(1_000_000, OrderOptions{Mode: Exact()})
+	require.Zero(t, k.Stats().Barrier.Count)
+	require.NoError(t, b.Round())
+	require.NoError(t, s.Close())
+}

@@ -1,0 +1,135 @@
+//go:build linux && cgo
+
+package perfbuf_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/stretchr/testify/require"
+)
+
+// orderly is a ledger of a stream that must have nothing late.
+type orderly struct {
+	*ledger
+	last uint64
+}
+
+func (o *orderly) add(ev perfbuf.Event) error {
+	if ev.Late() || ev.Time() < o.last {
+		o.t.Errorf("%v of CPU %d is %d ns before the event before, late: %v", ev.Kind(), ev.CPU(), o.last-ev.Time(), ev.Late())
+	}
+	o.last = max(o.last, ev.Time())
+	return o.ledger.add(ev)
+}
+
+var errOver = errors.New("over")
+
+// runFor runs a stream for a while.
+func runFor(t *testing.T, s reading, d time.Duration, f func(perfbuf.Event) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeoutCause(t.Context(), d, errOver)
+	defer cancel()
+	require.ErrorIs(t, s.Run(ctx, f), errOver)
+}
+
+// finish ends a stream whose emitters have stopped: Drain, and then, for kernels that do not count,
+// an output that reports what was lost.
+func finish(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, s *perfbuf.Ordered, f func(perfbuf.Event) error) {
+	t.Helper()
+	require.NoError(t, s.Drain(t.Context(), f))
+	if !kernelCounts(t) {
+		for _, ring := range r.Rings() {
+			e.Emit(ring.CPU(), 1, 24)
+		}
+		require.NoError(t, s.Flush(f))
+	}
+}
+
+// All CPUs at once, as fast as they can and in bursts, into rings large and small: nothing is late,
+// everything is in order, and all comes exactly once or is reported as lost.
+func TestKernelExact(t *testing.T) {
+	for name, c := range map[string]struct {
+		opts  perfbuf.Options
+		order perfbuf.OrderOptions
+		pause time.Duration
+	}{
+		"fast":        {perfbuf.Options{RingBytes: 512 << 10}, perfbuf.OrderOptions{}, 0},
+		"small rings": {perfbuf.Options{RingBytes: 8 << 10}, perfbuf.OrderOptions{}, 0},
+		"paced":       {perfbuf.Options{}, perfbuf.OrderOptions{}, 500 * time.Microsecond},
+		"no interval": {perfbuf.Options{}, perfbuf.OrderOptions{BarrierInterval: -1}, 100 * time.Microsecond},
+		"lingering": {perfbuf.Options{Wakeup: perfbuf.Wakeup{Bytes: 64 << 10, Linger: 20 * time.Millisecond}},
+			perfbuf.OrderOptions{}, time.Millisecond},
+		"sweep allowed": {perfbuf.Options{}, perfbuf.OrderOptions{Sweep: true}, time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := kerneltest.Load(t)
+			r := open(t, e, c.opts)
+			s, err := r.Ordered(c.order)
+			require.NoError(t, err)
+			l := &orderly{ledger: newLedger(t)}
+			stop := load(t, e, r.Options().CPUs, 300, c.pause)
+			runFor(t, s, 200*time.Millisecond, l.add)
+			stop()
+			finish(t, e, r, s, l.add)
+			l.balance(e, r)
+			require.NoError(t, s.Close())
+			require.NoError(t, r.Close())
+			l.balance(e, r)
+			st := r.Stats()
+			require.Zero(t, st.Late)
+			require.Zero(t, st.Total().Dropped)
+			require.Positive(t, st.Barrier.Count)
+			require.NoError(t, st.Barrier.Err)
+			t.Logf("%d delivered, %d lost, %d bytes spilled; %+v", l.delivered(), l.lost(), st.SpilledBytes, st.Barrier)
+		})
+	}
+}
+
+// While nothing is output there are no barriers.
+func TestKernelExactIdle(t *testing.T) {
+	e := kerneltest.Load(t)
+	r := open(t, e, perfbuf.Options{})
+	s, err := r.Ordered(perfbuf.OrderOptions{})
+	require.NoError(t, err)
+	runFor(t, s, 100*time.Millisecond, nothing)
+	require.Zero(t, r.Stats().Barrier.Count)
+	cpu := r.Rings()[0].CPU()
+	for n := range 5 {
+		e.Emit(cpu, 1, 24)
+		require.NoError(t, s.Wait(t.Context()))
+		require.Len(t, collect(t, s), 1)
+		require.LessOrEqual(t, r.Stats().Barrier.Count, uint64(2*n+2))
+	}
+}
+
+// The order by times in the payload is the program's. Here a number over all CPUs stands for them.
+func TestKernelPayloadTime(t *testing.T) {
+	for name, opts := range map[string]perfbuf.Options{"with the kernel's times": {}, "without": {NoTime: true}} {
+		t.Run(name, func(t *testing.T) {
+			e := kerneltest.Load(t)
+			r := open(t, e, opts)
+			s, err := r.Ordered(perfbuf.OrderOptions{Time: perfbuf.PayloadTime(16)})
+			require.NoError(t, err)
+			const bursts = 500
+			for i := range bursts {
+				e.Emit(r.Rings()[i%len(r.Rings())].CPU(), 1+i%3, 24+i%50)
+			}
+			n := uint64(0)
+			require.NoError(t, s.Drain(t.Context(), func(ev perfbuf.Event) error {
+				p, err := kerneltest.Check(ev.Bytes())
+				require.NoError(t, err)
+				require.Equal(t, n, p.Global)
+				require.Equal(t, n, ev.Time())
+				n++
+				return nil
+			}))
+			require.Greater(t, n, uint64(bursts))
+			require.Zero(t, r.Stats().Untimed)
+		})
+	}
+}

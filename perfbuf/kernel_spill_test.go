@@ -1,0 +1,44 @@
+//go:build linux && cgo
+
+package perfbuf_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/stretchr/testify/require"
+)
+
+// Events that are held for longer than the rings can hold them are copied out: every byte arrives,
+// in order, and what does not fit into the budget is lost and told.
+func TestKernelSpill(t *testing.T) {
+	for name, c := range map[string]struct {
+		order perfbuf.OrderOptions
+		all   bool
+	}{
+		"exact":       {perfbuf.OrderOptions{BarrierInterval: 200 * time.Millisecond, Spill: perfbuf.Spill{Bytes: 64 << 20}}, true},
+		"slack":       {perfbuf.OrderOptions{Mode: perfbuf.Slack(200 * time.Millisecond), Spill: perfbuf.Spill{Bytes: 64 << 20}}, true},
+		"over budget": {perfbuf.OrderOptions{BarrierInterval: 200 * time.Millisecond, Spill: perfbuf.Spill{Bytes: 512 << 10}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := kerneltest.Load(t)
+			r := open(t, e, perfbuf.Options{RingBytes: 256 << 10})
+			s, err := r.Ordered(c.order)
+			require.NoError(t, err)
+			l := &orderly{ledger: newLedger(t)}
+			stop := load(t, e, r.Options().CPUs, 500, time.Millisecond)
+			runFor(t, s, 400*time.Millisecond, l.add)
+			stop()
+			finish(t, e, r, s, l.add)
+			l.balance(e, r)
+			st := r.Stats()
+			t.Logf("%d delivered, %d lost, %d bytes spilled, %d times refused", l.delivered(), l.lost(), st.SpilledBytes, st.SpillRefused)
+			require.Greater(t, st.SpilledBytes, uint64(256<<10))
+			require.Equal(t, c.all, st.SpillRefused == 0)
+			require.Zero(t, st.SpillUsed)
+			require.Zero(t, st.Late)
+		})
+	}
+}

@@ -1,0 +1,93 @@
+package perfbuf
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestEffectiveOrderOptions(t *testing.T) {
+	const ms = time.Millisecond
+	type o = OrderOptions
+	half := func(bytes int) Spill { return Spill{Bytes: bytes, Above: 50, Until: 25} }
+	for name, c := range map[string]struct {
+		in, want OrderOptions
+		noTime   bool
+	}{
+		"defaults":           {in: o{}, want: o{BarrierInterval: ms, Spill: half(3 << 16)}},
+		"exact, by name":     {in: o{Mode: Exact()}, want: o{BarrierInterval: ms, Spill: half(3 << 16)}},
+		"slack":              {in: o{Mode: Slack(2 * ms)}, want: o{Mode: Slack(2 * ms), BarrierInterval: ms, Spill: half(3 << 16)}},
+		"no slack":           {in: o{Mode: Slack(0)}, want: o{Mode: Slack(0), BarrierInterval: ms, Spill: half(3 << 16)}},
+		"interval":           {in: o{BarrierInterval: time.Second}, want: o{BarrierInterval: time.Second, Spill: half(3 << 16)}},
+		"no interval":        {in: o{BarrierInterval: -time.Second}, want: o{BarrierInterval: -1, Spill: half(3 << 16)}},
+		"budget":             {in: o{Spill: Spill{Bytes: 7}}, want: o{BarrierInterval: ms, Spill: half(7)}},
+		"no budget":          {in: o{Spill: Spill{Bytes: -7}}, want: o{BarrierInterval: ms, Spill: half(-1)}},
+		"until half of that": {in: o{Spill: Spill{Bytes: 1, Above: 81}}, want: o{BarrierInterval: ms, Spill: Spill{1, 81, 40}}},
+		"percentages":        {in: o{Spill: Spill{1, 100, 100}}, want: o{BarrierInterval: ms, Spill: Spill{1, 100, 100}}},
+		"until, alone":       {in: o{Spill: Spill{Bytes: 1, Until: 50}}, want: o{BarrierInterval: ms, Spill: Spill{1, 50, 50}}},
+		"sweep, drop":        {in: o{Sweep: true, DropLate: true}, want: o{Sweep: true, DropLate: true, BarrierInterval: ms, Spill: half(3 << 16)}},
+		"payload time":       {in: o{Time: PayloadTime(8)}, want: o{Time: PayloadTime(8), BarrierInterval: ms, Spill: half(3 << 16)}},
+		"no other time": {in: o{Time: PayloadTime(0)}, noTime: true,
+			want: o{Time: PayloadTime(0), BarrierInterval: ms, Spill: half(3 << 16)}},
+	} {
+		got, err := c.in.effective(3, 1<<16, c.noTime)
+		require.NoError(t, err, name)
+		require.Equal(t, c.want, got, name)
+		again, err := got.effective(3, 1<<16, c.noTime)
+		require.NoError(t, err, name)
+		require.Equal(t, got, again, "%s: what came out can be used again", name)
+	}
+}
+
+func TestOrderOptionsThatCannotBe(t *testing.T) {
+	for want, c := range map[string]struct {
+		o      OrderOptions
+		noTime bool
+	}{
+		"slack is -1ns: must not be negative":                     {o: OrderOptions{Mode: Slack(-1)}},
+		"PayloadTime is at offset -1: must not be negative":       {o: OrderOptions{Time: PayloadTime(-1)}},
+		"Options.NoTime: ordering needs the kernel's times, or P": {noTime: true},
+		"NoTime: ordering needs the kernel's times":               {noTime: true, o: OrderOptions{Mode: Slack(time.Second)}},
+		"Sweep with PayloadTime: a sweep waits for outputs":       {o: OrderOptions{Sweep: true, Time: PayloadTime(8)}},
+		"Spill.Above is -1 and Spill.Until 0: they are percent":   {o: OrderOptions{Spill: Spill{Above: -1}}},
+		"Spill.Above is 101 and Spill.Until 0":                    {o: OrderOptions{Spill: Spill{Above: 101}}},
+		"Spill.Above is 0 and Spill.Until -1":                     {o: OrderOptions{Spill: Spill{Until: -1}}},
+		"Spill.Above is 0 and Spill.Until 101":                    {o: OrderOptions{Spill: Spill{Until: 101}}},
+		"Spill.Until is 51: must not be above Spill.Above, 50":    {o: OrderOptions{Spill: Spill{Until: 51}}},
+		"Spill.Until is 31: must not be above Spill.Above, 30":    {o: OrderOptions{Spill: Spill{Above: 30, Until: 31}}},
+	} {
+		k := newFake(t, 2, Options{NoTime: c.noTime})
+		k.programs = &fakePrograms{}
+		_, err := k.Ordered(c.o)
+		require.ErrorContains(t, err, want)
+		require.ErrorContains(t, err, "perfbuf.Ordered: ")
+		require.NoError(t, k.ForEach(never), "nothing is left claimed")
+		require.Zero(t, k.programs.opens.Load())
+	}
+}
+
+func TestOptionsOfAStream(t *testing.T) {
+	k := newFake(t, 2, Options{})
+	s, err := k.Ordered(OrderOptions{Mode: Slack(time.Second)})
+	require.NoError(t, err)
+	require.Equal(t, OrderOptions{
+		Mode: Slack(time.Second), BarrierInterval: time.Millisecond,
+		Spill: Spill{Bytes: 2 * fakeRingSize, Above: 50, Until: 25},
+	}, s.Options())
+}
+
+// A sweep is allowed to a stream only if its options say so, in Drain too; never in a reader's.
+func TestSweepIsPassedOn(t *testing.T) {
+	k := newFake(t, 2, Options{CPUs: []int{10, 11}})
+	for _, sweep := range []bool{true, false} {
+		s, _ := k.stepped(1, OrderOptions{Sweep: sweep})
+		require.Equal(t, sweep, k.programs.options.Sweep)
+		k.programs.options.Sweep = !sweep
+		require.NoError(t, s.Drain(t.Context(), never))
+		require.Equal(t, sweep, k.programs.options.Sweep)
+		require.NoError(t, s.Close())
+	}
+	require.NoError(t, k.Drain(t.Context(), never))
+	require.False(t, k.programs.options.Sweep)
+}
