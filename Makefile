@@ -13,7 +13,7 @@ AS_ROOT = $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 FIND = find . \( -path ./build -o -path ./libbpf -o -path ./.git \) -prune -o
 NESTED = $(patsubst %/,%,$(dir $(shell $(FIND) -path './*/go.mod' -print)))
 
-.PHONY: help setup demo test lint generate check-generate fresh-check clean
+.PHONY: help setup demo test soak simulate lint generate check-generate fresh-check clean
 .DEFAULT_GOAL := help
 
 help:
@@ -31,6 +31,17 @@ test: setup ## run the tests: plainly, with the race detector, and poisoning wha
 		echo "go test$${flags:+ $$flags} ($$dir)"; \
 		$(GO) -C $$dir test -count=1 $$flags ./... || exit 1; \
 	done; done
+
+# How long, and the order asked for: exact or slack.
+DURATION ?= 30s
+MODE ?= exact
+
+soak: setup ## check every event of real programs on all CPUs, DURATION=10m MODE=exact|slack; ARGS=-h lists more
+	@$(GO) build -o build/soak ./internal/soak
+	@$(AS_ROOT) build/soak -mode $(MODE) -duration $(DURATION) $(ARGS)
+
+simulate: setup ## run the simulation of ordered streams for longer; SEEDS=1000 is how many runs of each set-up
+	@$(GO) test ./internal/simulate -count=1 -v -run TestStream -timeout 0 -seeds $(or $(SEEDS),100)
 
 lint: setup ## check format, go vet (also where there is no cgo or no Linux) and staticcheck
 	@bad=$$(gofmt -l $$($(FIND) -name '*.go' -print)) && [ -z "$$bad" ] || { echo "gofmt -w needed: $$bad"; exit 1; }

@@ -75,7 +75,7 @@ func (t TimeSource) key() func(merge.Payload) (uint64, bool) {
 // which order, does not change. The zero value is good.
 type Spill struct {
 	// Bytes is the most memory, for all rings together, that copies may take. It is allocated when
-	// first needed, and used again. 0 is as much as all rings have; below 0 is none. When it is used
+	// first needed, and used again. 0 is 16 MiB, or as much as all rings have if that is more; below 0 is none. When it is used
 	// up, rings fill, the kernel drops events, and losses say so.
 	Bytes int
 	// Above is how full a ring must be, in percent, for its oldest bytes to be copied; 0 is 50. Until
@@ -105,7 +105,10 @@ type OrderOptions struct {
 	Spill Spill
 }
 
-const defaultBarrierInterval = time.Millisecond
+const (
+	defaultBarrierInterval = time.Millisecond
+	leastSpill             = 16 << 20
+)
 
 // effective checks the options and fills in defaults, for n rings of ringBytes each.
 func (o OrderOptions) effective(n, ringBytes int, noTime bool) (OrderOptions, error) {
@@ -135,7 +138,7 @@ func (o OrderOptions) effective(n, ringBytes int, noTime bool) (OrderOptions, er
 		return bad("Spill.Until is %d: must not be above Spill.Above, %d", sp.Until, sp.Above)
 	}
 	if sp.Bytes == 0 {
-		sp.Bytes = n * ringBytes
+		sp.Bytes = max(n*ringBytes, leastSpill)
 	}
 	sp.Bytes = max(sp.Bytes, -1)
 	if o.BarrierInterval == 0 {

@@ -15,21 +15,21 @@ func TestEffectiveOrderOptions(t *testing.T) {
 		in, want OrderOptions
 		noTime   bool
 	}{
-		"defaults":           {in: o{}, want: o{BarrierInterval: ms, Spill: half(3 << 16)}},
-		"exact, by name":     {in: o{Mode: Exact()}, want: o{BarrierInterval: ms, Spill: half(3 << 16)}},
-		"slack":              {in: o{Mode: Slack(2 * ms)}, want: o{Mode: Slack(2 * ms), BarrierInterval: ms, Spill: half(3 << 16)}},
-		"no slack":           {in: o{Mode: Slack(0)}, want: o{Mode: Slack(0), BarrierInterval: ms, Spill: half(3 << 16)}},
-		"interval":           {in: o{BarrierInterval: time.Second}, want: o{BarrierInterval: time.Second, Spill: half(3 << 16)}},
-		"no interval":        {in: o{BarrierInterval: -time.Second}, want: o{BarrierInterval: -1, Spill: half(3 << 16)}},
+		"defaults":           {in: o{}, want: o{BarrierInterval: ms, Spill: half(16 << 20)}},
+		"exact, by name":     {in: o{Mode: Exact()}, want: o{BarrierInterval: ms, Spill: half(16 << 20)}},
+		"slack":              {in: o{Mode: Slack(2 * ms)}, want: o{Mode: Slack(2 * ms), BarrierInterval: ms, Spill: half(16 << 20)}},
+		"no slack":           {in: o{Mode: Slack(0)}, want: o{Mode: Slack(0), BarrierInterval: ms, Spill: half(16 << 20)}},
+		"interval":           {in: o{BarrierInterval: time.Second}, want: o{BarrierInterval: time.Second, Spill: half(16 << 20)}},
+		"no interval":        {in: o{BarrierInterval: -time.Second}, want: o{BarrierInterval: -1, Spill: half(16 << 20)}},
 		"budget":             {in: o{Spill: Spill{Bytes: 7}}, want: o{BarrierInterval: ms, Spill: half(7)}},
 		"no budget":          {in: o{Spill: Spill{Bytes: -7}}, want: o{BarrierInterval: ms, Spill: half(-1)}},
 		"until half of that": {in: o{Spill: Spill{Bytes: 1, Above: 81}}, want: o{BarrierInterval: ms, Spill: Spill{1, 81, 40}}},
 		"percentages":        {in: o{Spill: Spill{1, 100, 100}}, want: o{BarrierInterval: ms, Spill: Spill{1, 100, 100}}},
 		"until, alone":       {in: o{Spill: Spill{Bytes: 1, Until: 50}}, want: o{BarrierInterval: ms, Spill: Spill{1, 50, 50}}},
-		"sweep, drop":        {in: o{Sweep: true, DropLate: true}, want: o{Sweep: true, DropLate: true, BarrierInterval: ms, Spill: half(3 << 16)}},
-		"payload time":       {in: o{Time: PayloadTime(8)}, want: o{Time: PayloadTime(8), BarrierInterval: ms, Spill: half(3 << 16)}},
+		"sweep, drop":        {in: o{Sweep: true, DropLate: true}, want: o{Sweep: true, DropLate: true, BarrierInterval: ms, Spill: half(16 << 20)}},
+		"payload time":       {in: o{Time: PayloadTime(8)}, want: o{Time: PayloadTime(8), BarrierInterval: ms, Spill: half(16 << 20)}},
 		"no other time": {in: o{Time: PayloadTime(0)}, noTime: true,
-			want: o{Time: PayloadTime(0), BarrierInterval: ms, Spill: half(3 << 16)}},
+			want: o{Time: PayloadTime(0), BarrierInterval: ms, Spill: half(16 << 20)}},
 	} {
 		got, err := c.in.effective(3, 1<<16, c.noTime)
 		require.NoError(t, err, name)
@@ -73,7 +73,7 @@ func TestOptionsOfAStream(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, OrderOptions{
 		Mode: Slack(time.Second), BarrierInterval: time.Millisecond,
-		Spill: Spill{Bytes: 2 * fakeRingSize, Above: 50, Until: 25},
+		Spill: Spill{Bytes: 16 << 20, Above: 50, Until: 25},
 	}, s.Options())
 }
 

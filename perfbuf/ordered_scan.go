@@ -126,12 +126,14 @@ func (s *Ordered) askAll() {
 	}
 }
 
-// ask adds the losses of a ring that no record has reported.
+// ask adds the losses of a ring that no record has reported, if that ring has been silent since its
+// head was loaded. If not, a record reports them, or it is asked again: added now, they would stand
+// behind events that came after them.
 func (s *Ordered) ask(i int) {
-	// Those that a record below the head has reported are known to the merger. One that is written
-	// meanwhile is cut by what is added now.
 	total, ok := s.reader.lost(i)
-	if known := s.known(i); ok && total > known {
+	ring := s.reader.rings[i]
+	if known := s.known(i); ok && total > known && ring.raw.Head() == s.heads[i] {
+		// One that is being written meanwhile reports the same, and is cut by what is added now.
 		s.merger.Lose(i, total-known, s.reader.clock())
 	}
 }

@@ -345,3 +345,25 @@ func TestLingerWhileACPUIsSilent(t *testing.T) {
 		require.Equal(t, []uint64{at}, ids(t, s))
 	})
 }
+
+// A loss that a record reports while the kernel is asked stands before that record's sample.
+func TestLossIsLeftToTheRecordThatReportsIt(t *testing.T) {
+	k := newFake(t, 1, Options{})
+	s := k.stream()
+	n := k.overflow(0, 1, 2)
+	require.Len(t, ids(t, s), n)
+	k.Reader.lost = func(int) (uint64, bool) {
+		if k.w[0].Pending() > 0 {
+			k.output(0, 500)
+		}
+		return k.w[0].Lost(), true
+	}
+	var got []Record
+	keep := func(ev Event) error { got = append(got, ev.Record()); return nil }
+	require.NoError(t, s.Flush(keep))
+	require.NoError(t, s.Flush(keep))
+	require.Len(t, got, 2)
+	require.Equal(t, KindLost, got[0].Kind)
+	require.EqualValues(t, 2, got[0].Lost)
+	require.Equal(t, KindSample, got[1].Kind)
+}

@@ -33,6 +33,8 @@ var mayImport = map[string][]string{
 	"internal/grace":      {module + "cgo", "golang.org/x/sys/unix"},
 	"internal/inject":     {module + "internal/grace", module + "internal/raw"},
 	"internal/lint":       {},
+	"internal/simulate":   {module + "perfbuf", module + "internal/grace", module + "internal/inject", module + "internal/raw", module + "internal/ringtest"},
+	"internal/soak":       {module + "perfbuf", module + "internal/kerneltest", "github.com/aquasecurity/libbpfgo", "golang.org/x/sys/unix"},
 	"perfbuf":             {module + "cgo", module + "internal/grace", module + "internal/inject", module + "internal/raw", module + "internal/merge", "golang.org/x/sys/unix"},
 	"perfbuf/perfbuftest": {module + "perfbuf", module + "internal/inject", module + "internal/ringtest"},
 }
