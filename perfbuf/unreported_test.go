@@ -366,4 +366,5 @@ func TestLossIsLeftToTheRecordThatReportsIt(t *testing.T) {
 	require.Equal(t, KindLost, got[0].Kind)
 	require.EqualValues(t, 2, got[0].Lost)
 	require.Equal(t, KindSample, got[1].Kind)
+	require.Equal(t, got[1].Time, got[0].Time)
 }
