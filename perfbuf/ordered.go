@@ -212,7 +212,7 @@ func (s *Ordered) next(p *pass) (Event, bool) {
 		if s.patience--; s.patience < 0 {
 			s.look()
 		}
-		it, usual := s.merger.Take()
+		it, usual := s.merger.Next()
 		if it == nil {
 			return Event{}, false
 		}

@@ -158,12 +158,15 @@ func (p *pass) rare(r *Ring) bool {
 		p.tally.unknown++
 		return false
 	case r.rec.Kind == raw.Lost:
+		if r.rec.Time > r.last { // else an interrupt reports what the record before had seen
+			r.unlost = r.last
+		}
 		known := min(r.rec.Lost, r.advance)
 		r.advance -= known
 		if r.rec.Lost -= known; r.rec.Lost == 0 {
 			return false // or the kernel found nothing to report after all: an interrupt reported it first
 		}
-		r.after = min(r.last, r.rec.Time)
+		r.after = min(r.unlost, r.rec.Time)
 	case r.rec.Kind == raw.Corrupt:
 		r.rec.Time = r.last
 	}

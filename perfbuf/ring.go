@@ -21,6 +21,7 @@ type Ring struct {
 	// For the owner only.
 	rec     raw.Record // the event that is with the user; ordered streams have records of their own
 	last    uint64     // time of the latest record read, unordered
+	unlost  uint64     // no loss of the latest report is from before this time, unordered
 	after   uint64     // of the loss that is with the user: where its interval begins
 	late    bool       // of the event that is with the user
 	scratch []byte     // an event that wraps, in one piece

@@ -100,7 +100,7 @@ func TestRoundGivenUpGoesOnWithTheNext(t *testing.T) {
 		}
 		b.finish()
 		b.m.End()
-		require.Nil(t, b.m.Next(), "the round is over")
+		require.Nil(t, next(b.m), "the round is over")
 		b.round(all)
 		b.empty()
 		require.Equal(t, 12, b.delivered)

@@ -21,7 +21,7 @@ type out struct {
 // drain delivers everything up to watermark, for rings of which there is no model.
 func drain(t testing.TB, m *merge.Merger, watermark uint64, limit int) (got []out) {
 	m.Begin(watermark)
-	for it := m.Next(); it != nil; it = m.Next() {
+	for it := next(m); it != nil; it = next(m) {
 		got = append(got, out{it.Ring, it.Kind, it.Key, it.Late})
 		if len(got) > limit {
 			t.Fatalf("more than %d items", limit)
@@ -75,12 +75,12 @@ func TestCorruptItemSaysWhereAndWhy(t *testing.T) {
 	m.Scan(0, ws[0].Head(), forever)
 	m.Begin(all)
 	m.Next()
-	it := m.Next()
+	it := next(m)
 	require.Equal(t, raw.Corrupt, it.Kind)
 	require.Equal(t, raw.FaultUnaligned, it.Fault)
 	require.Equal(t, uint64(1<<32-32), it.Off)
 	require.Equal(t, uint64(80), it.Size)
-	require.Nil(t, m.Next())
+	require.Nil(t, next(m))
 }
 
 // Nothing could wait for such a time to come.
@@ -104,7 +104,7 @@ func TestTimeInTheFutureDoesNotHoldTheRingUp(t *testing.T) {
 		{raw.Sample, 10, 0}, {raw.Sample, 20, 96}, {raw.Sample, 30, 160}, {raw.Sample, ceiling, 32},
 		{raw.Corrupt, ceiling, 64}, {raw.Corrupt, ceiling, 128}, {raw.Lost, ceiling, 192},
 	} {
-		it := m.Next()
+		it := next(m)
 		require.NotNil(t, it)
 		require.Equal(t, want.kind, it.Kind)
 		require.Equal(t, want.key, it.Key)
@@ -115,7 +115,7 @@ func TestTimeInTheFutureDoesNotHoldTheRingUp(t *testing.T) {
 			require.Equal(t, raw.FaultTime, it.Fault)
 		}
 	}
-	require.Nil(t, m.Next())
+	require.Nil(t, next(m))
 	m.End()
 	require.Equal(t, ws[0].Head(), ws[0].Tail())
 }
@@ -239,14 +239,14 @@ func TestRecordWrittenOverSaysSo(t *testing.T) {
 			require.Equal(t, uint64(64), m.Spill(0))
 		}
 		m.Begin(all)
-		require.Equal(t, raw.Sample, m.Next().Kind)
-		it := m.Next()
+		require.Equal(t, raw.Sample, next(m).Kind)
+		it := next(m)
 		require.Equal(t, raw.Corrupt, it.Kind)
 		require.Equal(t, raw.FaultChanged, it.Fault)
 		require.Equal(t, uint64(64+32), it.Off)
 		require.Equal(t, uint64(8), it.Size)
 		require.Equal(t, uint64(20), it.Key)
-		require.Nil(t, m.Next())
+		require.Nil(t, next(m))
 		m.End()
 		require.Equal(t, r.Head(), r.Tail())
 		require.Zero(t, m.Spilled())
@@ -282,7 +282,7 @@ func TestCorruptFrontAndMoreScans(t *testing.T) {
 	m.Scan(0, w.Head(), 1000)
 	require.Equal(t, []out{{0, raw.Sample, 10, false}}, func() []out {
 		m.Begin(all)
-		it := m.Next()
+		it := next(m)
 		m.End()
 		return []out{{it.Ring, it.Kind, it.Key, it.Late}}
 	}())

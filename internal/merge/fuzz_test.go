@@ -108,7 +108,7 @@ func FuzzSpill(f *testing.F) {
 		last, items, bound := uint64(0), 0, 0
 		take := func(limit int) {
 			for ; limit > 0; limit-- {
-				it := m.Next()
+				it := next(m)
 				if it == nil {
 					return
 				}

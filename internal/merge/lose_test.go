@@ -133,7 +133,7 @@ func TestRoundGivenUpBeforeAnAddedLoss(t *testing.T) {
 	b.lanes[0].pending = nil // the model does not say into how many they are put together
 	b.m.Begin(all)
 	last := uint64(0)
-	for it := b.m.Next(); it != nil; it = b.m.Next() {
+	for it := next(b.m); it != nil; it = next(b.m) {
 		require.GreaterOrEqual(t, it.Key, last)
 		last = it.Key
 		if it.Kind == raw.Lost {

@@ -42,7 +42,7 @@ func TestLossThatComesFirstHasNoBound(t *testing.T) {
 	require.NoError(t, l.Output(9, ringtest.Payload(1, 12)))
 	m.Scan(0, l.Head(), forever)
 	m.Begin(all)
-	it := m.Next()
+	it := next(m)
 	require.Equal(t, raw.Lost, it.Kind)
 	require.Equal(t, uint64(1), it.Lost)
 	require.Equal(t, uint64(9), it.Key)
@@ -63,13 +63,13 @@ func TestLossWithoutTimeComesBeforeItsSample(t *testing.T) {
 		kind raw.Kind
 		key  uint64
 	}{{raw.Sample, 10}, {raw.Lost, 20}, {raw.Sample, 20}} {
-		it := b.m.Next()
+		it := next(b.m)
 		require.NotNil(t, it)
 		require.Equal(t, want.kind, it.Kind)
 		require.Equal(t, want.key, it.Key)
 		require.False(t, it.Late)
 	}
-	require.Nil(t, b.m.Next())
+	require.Nil(t, next(b.m))
 }
 
 // The kernel writes these when an interrupt has reported the losses meanwhile.

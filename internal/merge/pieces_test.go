@@ -79,7 +79,7 @@ func TestRoundsOfManyPieces(t *testing.T) {
 			}{{watermark, stop}, {watermark, len(want)}, {all, len(want)}} {
 				m.Begin(round.watermark)
 				for range round.limit {
-					it := m.Next()
+					it := next(m)
 					if it == nil {
 						require.True(t, len(want) == 0 || want[0].key > round.watermark, "the round ends too early")
 						break
@@ -132,7 +132,7 @@ func TestScansWithinARoundOfManyPieces(t *testing.T) {
 			}
 			last, delivered := uint64(0), 0
 			take := func() bool {
-				it := m.Next()
+				it := next(m)
 				if it == nil {
 					return false
 				}
@@ -216,11 +216,11 @@ func TestRoundsDoNotAllocate(t *testing.T) {
 					m.Lose(i, 1, time)
 				}
 				m.Begin(time - 50)
-				for m.Next() != nil {
+				for next(m) != nil {
 				}
 				m.End()
 				m.Begin(all)
-				for m.Next() != nil {
+				for next(m) != nil {
 				}
 				m.End()
 			}

@@ -31,6 +31,7 @@ type ring struct {
 
 	reported uint64 // losses known
 	advance  uint64 // of these, how many no record has reported yet
+	unlost   uint64 // no loss of the latest report is from before this time
 
 	chunks []*chunk // copied out and not delivered, oldest first
 	from   *chunk   // of the item that is with the caller, nil if it is in the ring
@@ -89,7 +90,12 @@ func (r *ring) scanTo(head, ceiling uint64) (found Found) {
 			known := min(rec.Lost, r.advance)
 			r.advance -= known
 			r.reported += rec.Lost - known
-			loss = odd{off: off, size: rec.Size, kind: raw.Lost, lost: rec.Lost - known, after: r.max}
+			// An output that has looked for losses and not reported them can be interrupted by one that
+			// does. That lies behind it with an earlier time, and its losses are from before both.
+			if r.key != nil || rec.Time > r.max {
+				r.unlost = r.max
+			}
+			loss = odd{off: off, size: rec.Size, kind: raw.Lost, lost: rec.Lost - known, after: r.unlost}
 		case raw.Sample:
 			key := r.keyOf(rec, ceiling, &found)
 			bad := key > ceiling

@@ -171,15 +171,15 @@ func TestSpillEndsAnItemsLife(t *testing.T) {
 	}
 	m.Scan(0, r.Head(), forever)
 	m.Begin(all)
-	require.Equal(t, uint64(1), m.Next().Key)
+	require.Equal(t, uint64(1), next(m).Key)
 	require.Equal(t, uint64(64), m.Spill(0), "the first one's bytes are freed, not copied")
 	require.Equal(t, r.Head(), r.Tail())
-	require.Equal(t, uint64(2), m.Next().Key)
+	require.Equal(t, uint64(2), next(m).Key)
 	require.Zero(t, m.Spill(0), "nothing is left")
 	require.Equal(t, uint64(512), m.Spilled())
-	require.Equal(t, uint64(3), m.Next().Key)
+	require.Equal(t, uint64(3), next(m).Key)
 	require.Equal(t, uint64(512), m.Spilled(), "the last one is with the user")
-	require.Nil(t, m.Next())
+	require.Nil(t, next(m))
 	require.Zero(t, m.Spilled())
 	m.End()
 }
@@ -203,7 +203,7 @@ func TestAbandon(t *testing.T) {
 			l.pending = nil
 		}
 		b.m.Abandon()
-		require.Nil(t, b.m.Next())
+		require.Nil(t, next(b.m))
 		b.m.End()
 		require.Zero(t, b.m.Spilled())
 		b.output(0, 50, 12)

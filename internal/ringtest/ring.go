@@ -139,10 +139,10 @@ func (r *Ring) copyTo(off uint64, b []byte) uint64 {
 func (r *Ring) Poison() {
 	size := uint64(len(r.data))
 	tail := r.Tail()
-	if r.head > r.poisoned+size {
+	if r.head-r.poisoned > size {
 		r.poisoned = r.head - size // reserved anew
 	}
-	for ; r.poisoned < tail; r.poisoned++ {
+	for ; int64(tail-r.poisoned) > 0; r.poisoned++ { // counters wrap
 		r.data[r.poisoned&(size-1)] = 0xDD
 	}
 }

@@ -1,0 +1,237 @@
+package simulate
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"syscall"
+
+	"github.com/ringfold/ringfold/internal/ringtest"
+)
+
+// kernel makes the CPUs of a ringtest.Kernel do things, step by step. All that it does follows from
+// its own random numbers and, where a ring overflows, from the tails: with rings that are large
+// enough, the same seed makes the same records whatever their reader does.
+type kernel struct {
+	*ringtest.Kernel
+	rnd    *rand.Rand
+	clock  uint64 // the true time, in ns
+	skew   uint64 // by how much a CPU's reading of it is behind at most
+	cpus   []*cpu
+	buffer *ringtest.Buffer
+	truth  *truth
+	steps  int
+	last   int  // step before the programs are detached
+	stop   bool // begin and output nothing more
+	nextID uint64
+
+	// Of this seed's workload.
+	interrupts int // one step in so many begins an interrupt, if it can
+	preempts   int // the same of preemptions
+	largest    int // payload
+	burst      int // outputs of a program
+	stalls     int // steps in 65536 that take tens of ms
+}
+
+// cpu is a CPU and what it is at.
+type cpu struct {
+	id        int
+	stack     []*program // the last one runs
+	preempted []*program
+	mood      mood
+	lasts     int // for so many more of its steps
+	dead      bool
+}
+
+type mood int
+
+const (
+	idle mood = iota
+	trickling
+	busy
+	bursting
+	moods
+)
+
+type program struct {
+	*ringtest.Program
+	time   uint64  // the latest reading of its own
+	read   bool    // there is one
+	left   int     // outputs to come
+	record *record // being output
+}
+
+func newKernel(s Setup, rnd *rand.Rand) *kernel {
+	k := &kernel{
+		rnd: rnd, clock: 1 << 40, skew: s.Skew,
+		interrupts: 4 + rnd.IntN(40),
+		preempts:   3 + rnd.IntN(20),
+		largest:    1 + rnd.IntN(200),
+		burst:      4 << rnd.IntN(5),
+		stalls:     1 << rnd.IntN(8),
+	}
+	if !s.Abandon {
+		k.last = s.Steps
+	}
+	k.truth = newTruth(s, k)
+	k.Kernel = ringtest.NewKernel(s.CPUs, func(int) uint64 { return k.read() })
+	k.Settled = k.settled
+	for i := range s.CPUs {
+		// A CPU that never does anything must not matter.
+		c := &cpu{id: i, mood: busy, dead: i > 0 && rnd.IntN(6) == 0 || i >= s.CPUs-s.Idle}
+		k.cpus = append(k.cpus, c)
+	}
+	return k
+}
+
+// read is a reading of the clock by a CPU. No two of them agree.
+func (k *kernel) read() uint64 { return k.clock - k.rnd.Uint64N(k.skew+1) }
+
+// step lets time pass, and one CPU make one step.
+func (k *kernel) step() {
+	if k.steps++; k.steps == k.last {
+		k.stop = true
+	}
+	k.clock += k.elapse()
+	c := k.cpus[k.rnd.IntN(len(k.cpus))]
+	if c.lasts--; c.lasts < 0 {
+		c.mood = mood(k.rnd.IntN(int(moods)))
+		c.lasts = k.rnd.IntN(1 << (4 + k.rnd.IntN(8)))
+	}
+	if len(c.stack) == 0 {
+		k.wake(c)
+		return
+	}
+	p := c.stack[len(c.stack)-1]
+	switch {
+	case !k.stop && p.Context() < ringtest.NMI && k.rnd.IntN(k.interrupts) == 0:
+		in := p.Context() + 1 + ringtest.Context(k.rnd.IntN(int(ringtest.NMI-p.Context())))
+		k.begin(c, k.BeginIn(c.id, in))
+	case p.record != nil:
+		k.output(c, p)
+	case !p.read: // a program takes its time at its beginning, if at all
+		p.time, p.read = k.read(), true
+	case p.Context() == ringtest.Task && k.rnd.IntN(k.preempts) == 0:
+		p.Preempt()
+		c.stack = c.stack[:0]
+		c.preempted = append(c.preempted, p)
+	case p.left == 0 || k.stop:
+		p.End()
+		c.stack = c.stack[:len(c.stack)-1]
+	default:
+		if k.rnd.IntN(2) == 0 {
+			p.time = k.read()
+		}
+		p.left--
+		k.prepare(c, p)
+	}
+}
+
+// elapse is how long a step takes: often nothing, so that times are equal, and now and then as long
+// as a hypervisor does not run us.
+func (k *kernel) elapse() uint64 {
+	switch r := k.rnd.IntN(1 << 16); {
+	case r < k.stalls:
+		return k.rnd.Uint64N(80_000_000)
+	case r < 1<<14:
+		return 0
+	case r < 1<<14+1<<8:
+		return k.rnd.Uint64N(50_000)
+	default:
+		return k.rnd.Uint64N(150)
+	}
+}
+
+// wake lets an idle CPU do what it has, or something new if it is in the mood.
+func (k *kernel) wake(c *cpu) {
+	if n := len(c.preempted); n > 0 && (k.stop || k.rnd.IntN(3) > 0) {
+		i := k.rnd.IntN(n)
+		p := c.preempted[i]
+		c.preempted = append(c.preempted[:i], c.preempted[i+1:]...)
+		p.Resume()
+		c.stack = append(c.stack, p)
+		return
+	}
+	if k.stop || c.dead || c.mood == idle || c.mood == trickling && k.rnd.IntN(20) > 0 {
+		return
+	}
+	k.begin(c, k.BeginIn(c.id, ringtest.Context(max(0, k.rnd.IntN(8)-4))))
+}
+
+func (k *kernel) begin(c *cpu, p *ringtest.Program) {
+	left := k.rnd.IntN(3)
+	if c.mood == bursting {
+		left = k.rnd.IntN(k.burst)
+	}
+	c.stack = append(c.stack, &program{Program: p, left: left})
+}
+
+// A payload is an id, the program's time, and bytes that follow from both.
+const (
+	timeOffset  = 8
+	payloadHead = 16
+)
+
+func (k *kernel) prepare(c *cpu, p *program) {
+	n := payloadHead + k.rnd.IntN(k.largest)
+	if k.rnd.IntN(256) == 0 {
+		n += k.rnd.IntN(1500)
+	}
+	k.nextID++
+	r := k.truth.record()
+	r.id, r.cpu, r.own = k.nextID, c.id, p.time
+	b := binary.NativeEndian.AppendUint64(r.payload[:0], r.id)
+	b = binary.NativeEndian.AppendUint64(b, p.time)
+	fill := (r.id + p.time) * 0x9E3779B97F4A7C15
+	for len(b) < n {
+		b = binary.NativeEndian.AppendUint64(b, fill)
+		fill = fill*0xD1342543DE82EF95 + 1
+	}
+	r.payload = b[:n]
+	p.record = r
+	p.Prepare(r.payload)
+}
+
+// output does the next step of an output, and sees where it reserves, and whether it reports within
+// another one.
+func (k *kernel) output(c *cpu, p *program) {
+	ring := k.buffer.Ring(c.id)
+	head, pending := ring.Head(), ring.Pending()
+	more := p.Step()
+	if now := ring.Head(); now != head {
+		p.record.off = head - k.buffer.Start
+	}
+	if ring.Pending() < pending {
+		for _, outer := range c.stack[:len(c.stack)-1] {
+			if outer.record != nil {
+				k.truth.losses[c.id].nested()
+			}
+		}
+	}
+	if !more {
+		p.record = nil
+	}
+}
+
+// settled is told how an output went: one of the program that runs on the CPU.
+func (k *kernel) settled(i int, time uint64, _ []byte, err error) {
+	p := k.cpus[i].stack[len(k.cpus[i].stack)-1]
+	switch err {
+	case nil:
+		k.truth.written(p.record, time)
+	case syscall.ENOSPC:
+		k.truth.failed(i)
+		k.truth.reuse(p.record)
+	default:
+		k.truth.reuse(p.record)
+	}
+}
+
+// running tells whether any program is.
+func (k *kernel) running() bool {
+	for _, c := range k.cpus {
+		if len(c.stack)+len(c.preempted) > 0 {
+			return true
+		}
+	}
+	return false
+}

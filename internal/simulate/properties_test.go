@@ -1,0 +1,98 @@
+package simulate_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/ringfold/ringfold/internal/simulate"
+	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/stretchr/testify/require"
+)
+
+// event is what of one does not depend on where it was delivered from.
+type event struct {
+	kind        perfbuf.Kind
+	cpu         int
+	time        uint64
+	lost, after uint64
+	bytes       string
+}
+
+func delivered(t *testing.T, s simulate.Setup, seed uint64) (all []event, res simulate.Result) {
+	t.Helper()
+	s.Delivered = func(ev perfbuf.Event) {
+		b := ev.Bytes()
+		b = b[:max(0, len(b)-7)] // padding is what was there before
+		all = append(all, event{ev.Kind(), ev.CPU(), ev.Time(), ev.Lost(), ev.After(), string(b)})
+	}
+	res, err := simulate.Run(s, seed)
+	require.NoError(t, err)
+	return all, res
+}
+
+// Rings that do not overflow hold the same records whatever their reader does. Then a stream is the
+// same too, wherever its records wait, and however its passes and barriers fall.
+func TestSpillChangesNothing(t *testing.T) {
+	for name, s := range map[string]simulate.Setup{
+		"kernel time":  {CPUs: 4, Skew: skew},
+		"payload time": {CPUs: 4, Skew: skew, Payload: true, Start: near64},
+		"8 CPUs":       {CPUs: 8, Start: near32},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s.Steps, s.RingBytes = steps, 64<<10
+			spilled := 0
+			runs(4, func(seed uint64) {
+				s.Stream.Spill = perfbuf.Spill{Bytes: -1}
+				want, res := delivered(t, s, seed)
+				require.Zero(t, res.Lost, "seed %d", seed)
+				require.Zero(t, res.Spilled)
+				for _, spill := range []perfbuf.Spill{{Above: 1, Until: 1}, {Above: 2, Until: 1, Bytes: 64 << 10}} {
+					s.Stream.Spill = spill
+					got, res := delivered(t, s, seed)
+					require.Equal(t, want, got, "seed %d", seed)
+					if res.Spilled > 0 {
+						spilled++
+					}
+				}
+			})
+			require.NotZero(t, spilled)
+		})
+	}
+}
+
+// A seed says everything: a failure can be repeated.
+func TestSameSeedSameTrace(t *testing.T) {
+	for name, s := range map[string]simulate.Setup{
+		"exact":     {CPUs: 4, RingBytes: small, Skew: skew},
+		"payload":   {CPUs: 2, RingBytes: small, Skew: skew, Payload: true},
+		"slack":     {CPUs: 4, RingBytes: small, Slack: 50 * time.Microsecond},
+		"abandoned": {CPUs: 4, RingBytes: small, Skew: skew, Abandon: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s.Steps = steps
+			seen := map[uint64]bool{}
+			n := 0
+			runs(2, func(seed uint64) {
+				first, err := simulate.Run(s, seed)
+				require.NoError(t, err)
+				second, err := simulate.Run(s, seed)
+				require.NoError(t, err)
+				require.Equal(t, first, second, "seed %d", seed)
+				seen[first.Hash] = true
+				n++
+			})
+			require.Len(t, seen, n, "seeds differ")
+		})
+	}
+}
+
+// A CPU that never does anything delays nobody: with all but one idle for ever, each event is
+// delivered by the first pass after its barrier. (In TestStream, idle CPUs come and go.)
+func TestIdleCPUsDelayNothing(t *testing.T) {
+	runs(4, func(seed uint64) {
+		res, err := simulate.Run(simulate.Setup{CPUs: 4, RingBytes: large, Steps: steps, Skew: skew, Idle: 3}, seed)
+		require.NoError(t, err)
+		require.NotZero(t, res.Barriers, "seed %d", seed)
+		require.Less(t, res.Rest, res.Events/2, "seed %d: most do not wait for the end", seed)
+	})
+}

@@ -1,0 +1,106 @@
+package simulate_test
+
+import (
+	"flag"
+	"testing"
+	"time"
+
+	"github.com/ringfold/ringfold/internal/grace"
+	"github.com/ringfold/ringfold/internal/simulate"
+	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/stretchr/testify/require"
+)
+
+var seeds = flag.Int("seeds", 0, "how many seeds to simulate of each set-up; 0 is a few")
+
+// Ring sizes: one that overflows, and one that does not in so many steps.
+const (
+	small = 4 << 10
+	large = 1 << 20
+	steps = 20_000
+)
+
+// Where rings' counters begin: 0, and so that they pass 2^32 and 2^64.
+const (
+	near32 = 1<<32 - 4096
+	near64 = 1<<64 - 4096
+)
+
+const skew = grace.DefaultGuard
+
+// setups are what the properties are checked on.
+func setups() map[string]simulate.Setup {
+	most := perfbuf.Spill{Above: 1, Until: 1}
+	tiny := perfbuf.Spill{Bytes: 8 << 10, Above: 10, Until: 5}
+	none := perfbuf.Spill{Bytes: -1}
+	with := func(s perfbuf.Spill) perfbuf.OrderOptions { return perfbuf.OrderOptions{Spill: s} }
+	return map[string]simulate.Setup{
+		"exact, 1 CPU":                   {CPUs: 1, RingBytes: small, Start: near64},
+		"exact, 1 CPU, skew":             {CPUs: 1, RingBytes: large, Skew: skew},
+		"exact, 2 CPUs":                  {CPUs: 2, RingBytes: large},
+		"exact, 2 CPUs, skew":            {CPUs: 2, RingBytes: small, Skew: skew, Start: near32},
+		"exact, 4 CPUs":                  {CPUs: 4, RingBytes: small},
+		"exact, 4 CPUs, skew":            {CPUs: 4, RingBytes: large, Skew: skew, Start: near64},
+		"exact, 4 CPUs, no spill":        {CPUs: 4, RingBytes: small, Skew: skew, Stream: with(none)},
+		"exact, 4 CPUs, tiny spill":      {CPUs: 4, RingBytes: small, Skew: skew, Start: near64, Stream: with(tiny)},
+		"exact, 4 CPUs, most spilled":    {CPUs: 4, RingBytes: small, Skew: skew, Start: near32, Stream: with(most)},
+		"exact, 4 CPUs, no counter":      {CPUs: 4, RingBytes: small, Skew: skew, NoCounter: true},
+		"exact, 2 CPUs, no counter":      {CPUs: 2, RingBytes: small, NoCounter: true, Start: near64},
+		"exact, 8 CPUs":                  {CPUs: 8, RingBytes: small, Start: near32},
+		"exact, 8 CPUs, skew":            {CPUs: 8, RingBytes: large, Skew: skew, Start: near32},
+		"exact, 33 CPUs":                 {CPUs: 33, RingBytes: small, Skew: skew},
+		"payload, 1 CPU":                 {CPUs: 1, RingBytes: small, Payload: true, Skew: skew},
+		"payload, 4 CPUs":                {CPUs: 4, RingBytes: large, Payload: true, Start: near64},
+		"payload, 4 CPUs, skew":          {CPUs: 4, RingBytes: small, Payload: true, Skew: skew, Start: near32},
+		"payload, 4 CPUs, most spilled":  {CPUs: 4, RingBytes: small, Payload: true, Skew: skew, Stream: with(most)},
+		"payload, 4 CPUs, no time":       {CPUs: 4, RingBytes: small, Payload: true, NoTime: true, Skew: skew, NoCounter: true},
+		"payload, 8 CPUs, tiny spill":    {CPUs: 8, RingBytes: small, Payload: true, NoTime: true, Stream: with(tiny)},
+		"slack 1 ns, 4 CPUs":             {CPUs: 4, RingBytes: large, Slack: 1},
+		"slack 5 us, 4 CPUs, skew":       {CPUs: 4, RingBytes: small, Slack: 5 * time.Microsecond, Skew: skew},
+		"slack 50 us, 8 CPUs, drop":      {CPUs: 8, RingBytes: small, Slack: 50 * time.Microsecond, Skew: skew, Stream: perfbuf.OrderOptions{DropLate: true}},
+		"slack 50 us, 2 CPUs, spill":     {CPUs: 2, RingBytes: small, Slack: 50 * time.Microsecond, Stream: with(most), Start: near64},
+		"slack 50 us, payload, 4 CPUs":   {CPUs: 4, RingBytes: small, Slack: 50 * time.Microsecond, Payload: true, Skew: skew},
+		"slack 1 ms, 4 CPUs, no counter": {CPUs: 4, RingBytes: small, Slack: time.Millisecond, Skew: skew, NoCounter: true, Start: near32},
+		"exact, abandoned":               {CPUs: 4, RingBytes: small, Skew: skew, Abandon: true},
+		"exact, abandoned, no counter":   {CPUs: 2, RingBytes: small, Skew: skew, Abandon: true, NoCounter: true},
+		"payload, abandoned, spilled":    {CPUs: 4, RingBytes: small, Payload: true, Skew: skew, Abandon: true, Stream: with(most)},
+		"slack 50 us, abandoned":         {CPUs: 4, RingBytes: small, Slack: 50 * time.Microsecond, Skew: skew, Abandon: true},
+	}
+}
+
+// runs calls f for each seed: few where that has to be quick.
+func runs(few int, f func(seed uint64)) {
+	switch {
+	case *seeds > 0:
+		few = *seeds
+	case race:
+		few = (few + 7) / 8
+	}
+	for seed := range few {
+		f(uint64(seed))
+	}
+}
+
+// All that is promised of a stream holds in all set-ups. Run checks it, see its errors.
+func TestStream(t *testing.T) {
+	for name, s := range setups() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s.Steps = steps
+			if race {
+				s.Steps /= 4
+			}
+			var sum simulate.Result
+			runs(8, func(seed uint64) {
+				res, err := simulate.Run(s, seed)
+				require.NoError(t, err)
+				sum.Add(res)
+			})
+			t.Log(sum) // what make simulate is read for
+			require.NotZero(t, sum.Events)
+			if s.Slack == 0 {
+				require.Zero(t, sum.Late)
+			}
+		})
+	}
+}
