@@ -14,6 +14,10 @@ var ErrStop = errors.New("perfbuf: stop")
 // all rings until it is closed. The wrapping error says which.
 var ErrBusy = errors.New("perfbuf: ring is being read already")
 
+// ErrBarriers is returned by an exact stream that has waited for a second and more while every barrier
+// failed; the wrapping error says why. Nothing is lost, and the stream may be waited for again.
+var ErrBarriers = errors.New("perfbuf: barriers fail")
+
 // errBreak is how iterators learn that their loop has ended.
 var errBreak = errors.New("perfbuf: break")
 

@@ -28,7 +28,7 @@ type Options struct {
 	Wakeup Wakeup
 
 	// NoTime does without kernel timestamps. It saves 8 bytes and some 60 ns per event,
-	// [Event.Time] is then 0, and [Reader.Ordered] fails.
+	// [Event.Time] is then 0, and [Reader.Ordered] takes a [PayloadTime].
 	NoTime bool
 }
 

@@ -24,7 +24,8 @@ type Mode struct {
 // harm. Nothing in this depends on how long a CPU was interrupted, or not run by its hypervisor.
 //
 // Delivery lags by one to two grace periods: see [OrderOptions].BarrierInterval for figures. While
-// no event is held there are no barriers: an idle system costs nothing.
+// no event is held there are no barriers: an idle system costs nothing. If barriers fail, Wait says
+// so with [ErrBarriers]; if one hangs, Stats does. Nothing is delivered meanwhile.
 func Exact() Mode { return Mode{} }
 
 // Slack holds each event back until d after its time, so that older ones on other CPUs can still
@@ -75,8 +76,9 @@ func (t TimeSource) key() func(merge.Payload) (uint64, bool) {
 // which order, does not change. The zero value is good.
 type Spill struct {
 	// Bytes is the most memory, for all rings together, that copies may take. It is allocated when
-	// first needed, and used again. 0 is 16 MiB, or as much as all rings have if that is more; below 0 is none. When it is used
-	// up, rings fill, the kernel drops events, and losses say so.
+	// first needed, in blocks of 64 KiB to 1 MiB, and used again. 0 is 16 MiB, or as much as all rings
+	// have if that is more; below 0 is none. When it is used up, rings fill, the kernel drops events,
+	// and losses say so. Besides, a stream keeps 16 bytes for each record that it holds.
 	Bytes int
 	// Above is how full a ring must be, in percent, for its oldest bytes to be copied; 0 is 50. Until
 	// is how full it is after that; 0 is half of Above.
@@ -95,7 +97,11 @@ type OrderOptions struct {
 
 	// Sweep allows, in exact mode and in Drain, a third way to wait for programs where the kernel
 	// offers neither of the others: to run for a moment on each CPU that has a ring. It interrupts
-	// isolated CPUs too, and it takes an affinity that covers all of those CPUs.
+	// isolated CPUs too, and it takes an affinity that covers all of those CPUs. It waits for outputs
+	// only, not for programs that are preempted before theirs: Drain may then miss one's event. And on
+	// preemptible kernels from 5.11 on, fentry and uprobe programs may also be preempted within an
+	// output, until 6.5 or a stable kernel with "bpf: Disable preemption in bpf_perf_event_output":
+	// allow no sweep there.
 	Sweep bool
 
 	// DropLate drops samples that come too late, instead of delivering them marked as Late.

@@ -137,6 +137,7 @@ func (s *Ordered) disband() {
 		ring.counts.dropped.Add(uint64(s.merger.Held(i)))
 		ring.counts.lost.Store(s.known(i)) // those whose loss events are dropped too
 		ring.advance = s.merger.Advance(i)
+		s.tallies[i].flush(&ring.counts)
 	}
 	s.merger.Abandon()
 	r.counts.spillUsed.Store(s.merger.Spilled())
@@ -285,13 +286,14 @@ func (s *Ordered) end(p *pass) {
 	s.release()
 }
 
-// ForEach calls f for every event whose turn has come, in order, without waiting. See [TryFold];
-// what it says of a ring's tail holds of all tails together.
+// ForEach calls f for every event whose turn has come, in order, without waiting. See [TryFold] for
+// what ends it. Tails are stored at its end, and by eighths of a ring on the way.
 func (s *Ordered) ForEach(f func(Event) error) error { return forEach(s, f) }
 
 // Flush calls f for every event that the rings hold, in order, without waiting for any to come of
-// age, and for every loss that the kernel knows of: from Linux 6.0 on also those that no record has
-// reported yet. Events that come after it with earlier times are late: to miss none, see [Ordered.Drain].
+// age, and for the losses that the kernel knows of: from Linux 6.0 on also those of rings at rest that
+// no record has reported yet, for which it interrupts each CPU. Events that come after it with earlier
+// times are late, in exact mode too: to miss none, see [Ordered.Drain].
 func (s *Ordered) Flush(f func(Event) error) error {
 	var p pass
 	if err := s.round(&p, true); err != nil {
@@ -301,11 +303,11 @@ func (s *Ordered) Flush(f func(Event) error) error {
 	return each(&p, f)
 }
 
-// Drain is Flush for the end: after the caller has detached its programs, it waits until those that
-// are still running have ended, and then calls f for all that is left. So the stream ends complete,
-// in either mode, and none is late in exact mode. It blocks for an RCU grace period, some ms as a
-// rule, and then for as long as f takes. Errors are those of ForEach, context.Cause(ctx), and what keeps it from
-// waiting; nothing is lost then, and Flush is still possible.
+// Drain is Flush for the end: after the caller has detached its programs and ended its Run, it waits
+// until programs that had begun have ended, and then calls f for all that is left. So the stream ends
+// complete, in either mode, and none is late in exact mode. It blocks for an RCU grace period, some
+// ms as a rule, and then for as long as f takes. Errors are those of ForEach, context.Cause(ctx), and
+// what keeps it from waiting; nothing is lost then, and Flush is still possible.
 func (s *Ordered) Drain(ctx context.Context, f func(Event) error) error {
 	if s.closing.Load() {
 		return os.ErrClosed

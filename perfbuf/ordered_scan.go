@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// A ring that was nearly full may have lost events. The record that says so comes with the CPU's next
+// A ring that was rather full may have lost events. The record that says so comes with the CPU's next
 // output, and stands where they are missing; but if the CPU goes quiet, it never comes. So a ring
-// that is silent for a while after it was nearly full is asked about: that interrupts its CPU.
+// that is silent for a while after that is asked about: that interrupts its CPU.
 const (
-	nearlyFullPercent = 80
-	silence           = 50 * time.Millisecond
+	pressedPercent = 50 // records may be large
+	silence        = 50 * time.Millisecond
 )
 
 // scan takes into account what the rings hold, and keeps them from filling up.
@@ -94,9 +94,9 @@ func (s *Ordered) relieve() {
 	c.spillUsed.Store(s.merger.Spilled())
 }
 
-// press notes that a ring was found nearly full.
+// press notes that a ring was found half full or more.
 func (s *Ordered) press(ring *Ring, used uint64) {
-	if percent(used, ring.raw.Size()) >= nearlyFullPercent {
+	if percent(used, ring.raw.Size()) >= pressedPercent {
 		ring.pressed = true
 	}
 }

@@ -2,13 +2,15 @@ package perfbuf
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"os"
 	"time"
 )
 
 // Wait blocks until a pass would deliver something, ctx is done, or the stream or its reader is
-// closed. Its errors are those of [Reader.Wait]. Meanwhile it keeps rings from filling up: see [Spill].
+// closed. Its errors are those of [Reader.Wait], and, in exact mode, [ErrBarriers]. Meanwhile it keeps
+// rings from filling up: see [Spill].
 //
 // It paces passes, so that a steady flow is read in batches: in exact mode the barriers do that; in
 // slack mode the next pass comes half the slack after the one before at the earliest (5 ms at most).
@@ -25,6 +27,7 @@ func (s *Ordered) Wait(ctx context.Context) error {
 	linger := s.reader.opts.Wakeup.Linger
 	least := min(s.opts.Mode.slack/2, 5*time.Millisecond)
 	pace := max(least, linger)
+	began := s.reader.clock()
 	for {
 		watermark := s.watermark()
 		s.scan()
@@ -56,6 +59,11 @@ func (s *Ordered) Wait(ctx context.Context) error {
 		case s.barrier == nil: // it has become due since the watermark was chosen
 			continue
 		default: // all that is missing is a barrier
+			if now-began > uint64(mostFailing) {
+				if err := s.stuck(); err != nil {
+					return err
+				}
+			}
 			s.want(first)
 			until = forever
 		}
@@ -84,6 +92,17 @@ func (s *Ordered) turn(first, watermark, next uint64) uint64 {
 	default: // a barrier that begins before that would not cover it
 		return max(first+s.barrier.Guard()+2, next)
 	}
+}
+
+// mostFailing is how long barriers may fail before a Wait gives up.
+const mostFailing = time.Second
+
+// stuck says why nothing gets on, if all barriers have failed for long.
+func (s *Ordered) stuck() error {
+	if d, err := s.barrier.Failing(); d > mostFailing {
+		return fmt.Errorf("%w: for %v, events are held back: %w", ErrBarriers, d.Round(time.Second), err)
+	}
+	return nil
 }
 
 // want sees to it that a barrier covers a time.

@@ -68,12 +68,24 @@ func (r *Reader) enter() error {
 
 func (r *Reader) leave() {
 	if r.refs.Add(-1) == 0 {
-		if b := r.barrier.Load(); b != nil {
-			b.Close() // its stream may still be open
-		}
-		r.settle()
-		r.free()
+		r.finish()
 	}
+}
+
+// leaveAtOnce is leave for those who must not block.
+func (r *Reader) leaveAtOnce() {
+	if r.refs.Add(-1) == 0 {
+		go r.finish()
+	}
+}
+
+// finish is for who leaves last.
+func (r *Reader) finish() {
+	r.settle()
+	if b := r.barrier.Load(); b != nil {
+		b.Close() // its stream may still be open
+	}
+	r.free()
 }
 
 // heldByStream reports whether an Ordered stream holds the rings: all of them, if any.
@@ -94,8 +106,8 @@ func (r *Reader) Options() Options {
 // dropped, and counted as such.
 //
 // It may be called from anywhere at any time, and more than once; later calls do nothing. A Wait
-// returns os.ErrClosed at once, and a running pass ends with os.ErrClosed before its next event. Close
-// does not wait for either: whoever is last to leave frees the rings, so an event in use stays valid
+// ends with os.ErrClosed at once, and a running pass before its next event. Close
+// does not wait for either: whoever is last to leave settles the counts and frees the rings, so an event in use stays valid
 // until its function returns. That takes an RCU grace period, as programs may still be running that
 // output: some ms as a rule, a second at most. It calls perf_buffer__free. The error is always nil.
 func (r *Reader) Close() error {

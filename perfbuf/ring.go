@@ -59,7 +59,7 @@ func (r *Ring) Used() int {
 	if r.reader.enter() != nil {
 		return 0
 	}
-	defer r.reader.leave()
+	defer r.reader.leaveAtOnce()
 	return int(r.used())
 }
 

@@ -45,7 +45,7 @@ type BarrierStats struct {
 
 // RingStats is what was counted of one ring. After Close, Samples + Dropped + Lost is how many outputs
 // the ring took or was too full for: exactly, if the kernel is 6.0 or newer, no memory was corrupt, and
-// Close did not give up waiting for programs.
+// programs could be waited for (Close gives up after a second).
 type RingStats struct {
 	CPU         int
 	Size        int    // data bytes

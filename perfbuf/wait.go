@@ -118,7 +118,9 @@ func (r *Reader) ready(woken bool) bool {
 func (r *Reader) unread() (most uint64) {
 	for i, ring := range r.rings {
 		if by := r.wanted.by; by != nil {
-			most = max(most, ring.raw.Head()-by.merger.Scanned(i))
+			if n := ring.raw.Head() - by.merger.Scanned(i); int64(n) > 0 { // not a head that went back
+				most = max(most, n)
+			}
 		} else {
 			most = max(most, ring.used())
 		}

@@ -1,5 +1,7 @@
 package grace
 
+import "time"
+
 // Idle tells that no round is requested and none is under way. After a request it becomes true
 // again only when the requested round has ended.
 func (b *Barrier) Idle() bool {
@@ -10,6 +12,15 @@ func (b *Barrier) Idle() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return !b.inUse
+}
+
+// Failing returns for how long all waits have failed, and why the last did: 0 and nil if it succeeded.
+func (b *Barrier) Failing() (time.Duration, error) {
+	since, err := b.failing.Load(), b.err.Load()
+	if since == 0 || err == nil {
+		return 0, nil
+	}
+	return time.Since(b.base) - time.Duration(since-1), *err
 }
 
 // Guard is the guard in effect, in ns.

@@ -25,6 +25,7 @@ type BarrierStats struct {
 type durations struct {
 	base          time.Time // what running counts from
 	running       atomic.Int64
+	failing       atomic.Int64 // since when no wait has succeeded, 0 if the last one did; else plus 1
 	count, failed atomic.Uint64
 	last, max     atomic.Int64
 	err           atomic.Pointer[error]
@@ -44,10 +45,12 @@ func (d *durations) end(began time.Duration, err error) {
 	d.running.Store(0)
 	if err != nil {
 		d.failed.Add(1)
+		d.failing.CompareAndSwap(0, int64(began)+1)
 		failure := err // a copy, so that only failures allocate
 		d.err.Store(&failure)
 		return
 	}
+	d.failing.Store(0)
 	d.histogram.add(took)
 	d.last.Store(int64(took))
 	d.max.Store(max(d.max.Load(), int64(took)))

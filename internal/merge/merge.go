@@ -68,7 +68,7 @@ func New(rings []*raw.Ring, o Options, committed func(ring int, bytes uint64)) *
 	}
 	for i, r := range rings {
 		t := r.Tail()
-		m.rings[i] = ring{raw: r, key: o.Key, freed: t, scan: t, eighth: int64(r.Size() / 8)}
+		m.rings[i] = ring{raw: r, key: o.Key, freed: t, scan: t, eighth: r.Size() / 8, tryAt: t + r.Size()/8}
 	}
 	return m
 }
@@ -140,7 +140,7 @@ func (m *Merger) Next() (item *Item, usual bool) {
 		r.dueMain--
 		it.Key = e.Time
 		r.raw.Parse(e.Off, r.scan, &it.Record)
-		m.attend = int64(e.Off+it.Size-r.freed) >= r.eighth
+		m.attend = int64(e.Off+it.Size-r.tryAt) >= 0
 		if it.Kind == raw.Sample && it.Time == e.Time && e.Time >= m.last {
 			m.last, it.Late = e.Time, false
 			return it, true
@@ -149,11 +149,8 @@ func (m *Merger) Next() (item *Item, usual bool) {
 			it.changed()
 		}
 	} else {
-		r.take(it)
+		r.take(it, m.last)
 		m.attend = true
-		if it.Kind == raw.Corrupt {
-			it.Key = max(it.Key, m.last) // it has no time of its own, so it cannot be late
-		}
 	}
 	it.Late = it.Key < m.last
 	m.last = max(m.last, it.Key)
@@ -191,8 +188,9 @@ func (m *Merger) release() {
 	if r.from != nil {
 		m.arena.leave(r)
 	}
-	if int64(m.item.Off+m.item.Size-r.freed) >= r.eighth {
+	if end := m.item.Off + m.item.Size; int64(end-r.tryAt) >= 0 {
 		m.commit(m.item.Ring)
+		r.tryAt = end + r.eighth // also if something older is still to come, and nothing was freed
 	}
 }
 
@@ -215,7 +213,7 @@ func (m *Merger) free(i int, to uint64) {
 		return
 	}
 	bytes := to - r.freed
-	r.freed = to
+	r.freed, r.tryAt = to, to+r.eighth
 	r.raw.SetTail(to)
 	m.committed(i, bytes)
 }

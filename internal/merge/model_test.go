@@ -34,6 +34,7 @@ type expected struct {
 		unreported bool // a loss that is in no record
 		due        bool // in the round that is under way
 		spilled    bool
+		placed     bool // without a key: it goes with those before it
 	}
 }
 
@@ -127,6 +128,7 @@ func (b *bench) outputID(i int, id, time uint64, n int) bool {
 		b.failed++
 		return false
 	}
+	placed := false
 	key := time
 	if !b.timed {
 		key = 0
@@ -137,7 +139,7 @@ func (b *bench) outputID(i int, id, time uint64, n int) bool {
 		case ok && k <= forever:
 			key = k
 		case !b.timed:
-			key = l.max
+			key, placed = l.max, true
 			b.keyless++
 		default:
 			b.keyless++
@@ -147,7 +149,9 @@ func (b *bench) outputID(i int, id, time uint64, n int) bool {
 		if b.keys != nil || !b.timed || time > l.max {
 			l.unlost = l.max
 		}
-		l.pending = append(l.pending, expected{kind: raw.Lost, ring: i, off: off, key: key, after: min(l.unlost, key), lost: lost})
+		e := expected{kind: raw.Lost, ring: i, off: off, key: key, after: min(l.unlost, key), lost: lost}
+		e.state.placed = placed
+		l.pending = append(l.pending, e)
 		off += 24
 		if b.timed {
 			off += 8
@@ -156,7 +160,9 @@ func (b *bench) outputID(i int, id, time uint64, n int) bool {
 	if key < l.max {
 		b.inversions++
 	}
-	l.pending = append(l.pending, expected{kind: raw.Sample, ring: i, off: off, key: key, id: id})
+	e := expected{kind: raw.Sample, ring: i, off: off, key: key, id: id}
+	e.state.placed = placed
+	l.pending = append(l.pending, e)
 	l.max = max(l.max, key)
 	b.written++
 	return true
@@ -302,7 +308,7 @@ func (b *bench) next(want expected) {
 	}
 	l := b.lanes[it.Ring]
 	at := slices.IndexFunc(l.pending, func(e expected) bool { return e.off == it.Off && e.kind == it.Kind && e.key == want.key })
-	if want.kind == raw.Corrupt {
+	if want.kind == raw.Corrupt || want.state.placed {
 		want.key = max(want.key, b.last)
 	}
 	got := expected{kind: it.Kind, ring: it.Ring, off: it.Off, key: it.Key, id: want.id, state: want.state}

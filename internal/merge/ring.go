@@ -14,9 +14,10 @@ import (
 type ring struct {
 	raw    *raw.Ring
 	key    func(Payload) (uint64, bool)
-	eighth int64 // of the ring's size
+	eighth uint64 // of the ring's size
 
 	freed uint64 // data_tail as published
+	tryAt uint64 // free what was delivered when the delivery comes to this offset
 	scan  uint64 // all records below are checked; the next scan goes on here
 	max   uint64 // greatest key in the main run so far
 
@@ -48,10 +49,12 @@ type odd struct {
 }
 
 // Flags in a Mark's Off, as offsets are multiples of 8. isOdd sends to ring.odd; unreported is a
-// loss that is in no record. It lies between what was scanned before and after.
+// loss that is in no record. It lies between what was scanned before and after. placed is what has no
+// key of its own and goes with the records before it: it cannot be late.
 const (
 	isOdd      = 1
 	unreported = 2
+	placed     = 4
 	flags      = 7
 )
 
@@ -78,12 +81,12 @@ func (r *ring) scanTo(head, ceiling uint64) (found Found) {
 		r.raw.Parse(off, head, rec)
 		r.scan += rec.Size
 		if loss.lost != 0 && rec.Kind != raw.Sample {
-			r.addOdd(loss, r.max) // cut off from its sample: memory is damaged
+			r.addPlaced(loss) // cut off from its sample: memory is damaged
 			loss.lost = 0
 		}
 		switch rec.Kind {
 		case raw.Corrupt:
-			r.addOdd(odd{off: off, size: rec.Size, kind: raw.Corrupt, fault: rec.Fault}, r.max)
+			r.addPlaced(odd{off: off, size: rec.Size, kind: raw.Corrupt, fault: rec.Fault})
 		case raw.Unknown:
 			found.Unknown++
 		case raw.Lost:
@@ -97,48 +100,51 @@ func (r *ring) scanTo(head, ceiling uint64) (found Found) {
 			}
 			loss = odd{off: off, size: rec.Size, kind: raw.Lost, lost: rec.Lost - known, after: r.unlost}
 		case raw.Sample:
-			key := r.keyOf(rec, ceiling, &found)
+			key, flag := r.keyOf(rec, ceiling, &found)
 			bad := key > ceiling
 			if bad {
-				key = r.max
+				key, flag = r.max, placed
 			}
 			if loss.lost != 0 {
-				r.addOdd(loss, key)
+				r.addOdd(loss, key, flag)
 				loss.lost = 0
 			}
 			if bad {
-				r.addOdd(odd{off: off, size: rec.Size, kind: raw.Corrupt, fault: raw.FaultTime}, key)
+				r.addPlaced(odd{off: off, size: rec.Size, kind: raw.Corrupt, fault: raw.FaultTime})
 				continue
 			}
 			if key < r.max {
 				found.Inversions++
 			}
-			r.add(raw.Mark{Time: key, Off: off})
+			r.add(raw.Mark{Time: key, Off: off | flag})
 		}
 	}
 	if loss.lost != 0 {
-		r.addOdd(loss, r.max)
+		r.addPlaced(loss)
 	}
 	return found
 }
 
-// keyOf returns what a sample is ordered by, above ceiling if that cannot be believed.
-func (r *ring) keyOf(rec *raw.Record, ceiling uint64, found *Found) uint64 {
+// keyOf returns what a sample is ordered by, above ceiling if that cannot be believed, and the flag
+// of those that have no key.
+func (r *ring) keyOf(rec *raw.Record, ceiling uint64, found *Found) (key, flag uint64) {
 	if r.key == nil {
-		return rec.Time
+		return rec.Time, 0
 	}
 	if key, ok := r.key(Payload{rec, r.raw}); ok && key <= ceiling {
-		return key
+		return key, 0
 	}
 	found.Keyless++
 	if rec.Time == 0 {
-		return r.max
+		return r.max, placed
 	}
-	return rec.Time
+	return rec.Time, 0
 }
 
-func (r *ring) addOdd(o odd, key uint64) {
-	o.off |= isOdd
+func (r *ring) addPlaced(o odd) { r.addOdd(o, r.max, placed) }
+
+func (r *ring) addOdd(o odd, key, flag uint64) {
+	o.off |= isOdd | flag
 	r.odd.push(o)
 	r.add(raw.Mark{Time: key, Off: o.off})
 }
@@ -212,8 +218,8 @@ func (r *ring) done() uint64 {
 	return r.freed + n
 }
 
-// take moves the earliest record that is due into it.
-func (r *ring) take(it *Item) {
+// take moves the earliest record that is due into it, given the greatest key delivered.
+func (r *ring) take(it *Item, last uint64) {
 	var e raw.Mark
 	if r.dueEarly > 0 && (r.dueMain == 0 || before(r.early.front(), r.main.front())) {
 		e = r.early.front()
@@ -224,25 +230,31 @@ func (r *ring) take(it *Item) {
 		r.main.pop()
 		r.dueMain--
 	}
-	it.Key = e.Time
+	time := e.Time
+	if e.Off&placed != 0 {
+		time = max(time, last)
+	}
+	it.Key = time
 	if e.Off&isOdd != 0 {
 		r.takeOdd(e, it)
+		it.Time = time
 		return
 	}
-	if len(r.chunks) > 0 && int64(e.Off-r.freed) < 0 {
-		r.from = r.chunkOf(e.Off)
+	off := e.Off &^ flags
+	if len(r.chunks) > 0 && int64(off-r.freed) < 0 {
+		r.from = r.chunkOf(off)
 	}
 	if r.from != nil {
-		r.from.parse(e.Off, &it.Record)
+		r.from.parse(off, &it.Record)
 	} else {
-		r.raw.Parse(e.Off, r.scan, &it.Record)
+		r.raw.Parse(off, r.scan, &it.Record)
 	}
 	// It was a sample when it was scanned. Something may have written over it since.
 	switch {
-	case it.Kind != raw.Sample, r.key == nil && it.Time != e.Time:
+	case it.Kind != raw.Sample, r.key == nil && it.Time != time:
 		it.changed()
 	case r.key != nil:
-		it.Time = e.Time
+		it.Time = time
 	}
 }
 
@@ -256,7 +268,7 @@ func (r *ring) takeOdd(e raw.Mark, it *Item) {
 	i := slices.IndexFunc(all, func(o odd) bool { return o.off == e.Off })
 	o := all[i]
 	r.odd.remove(i)
-	it.Off, it.Size, it.Kind, it.Fault, it.Time = o.off&^flags, o.size, o.kind, o.fault, e.Time
+	it.Off, it.Size, it.Kind, it.Fault = o.off&^flags, o.size, o.kind, o.fault
 	it.Lost, it.After = o.lost, min(o.after, e.Time)
 }
 

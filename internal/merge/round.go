@@ -78,7 +78,13 @@ func (d *round) plan(rings []ring) bool {
 func (d *round) due(rings []ring) (base, limit uint64, n int) {
 	base = never
 	for i := range rings {
-		base = min(base, rings[i].first())
+		r := &rings[i]
+		if all := r.ofRound(); len(all) > 0 {
+			base = min(base, all[0].Time)
+		}
+		if !r.early.empty() {
+			base = min(base, r.early.front().Time)
+		}
 	}
 	if base > d.watermark {
 		return base, d.watermark, 0

@@ -1,6 +1,10 @@
 package merge
 
-import "github.com/ringfold/ringfold/internal/raw"
+import (
+	"sort"
+
+	"github.com/ringfold/ringfold/internal/raw"
+)
 
 // A ring that fills up while its records wait for their turn has its oldest ones copied out, a chunk
 // at a time, and its tail moved: the kernel has room again, and the order does not change, as
@@ -23,11 +27,15 @@ type arena struct {
 	used       uint64 // bytes of the blocks in use
 }
 
-// maxRecord is above the size of any record: header.size has 16 bits.
-const maxRecord = 1 << 16
+// maxRecord is above the size of any record, as header.size has 16 bits. maxBlock keeps one copy
+// short: other rings wait for it.
+const (
+	maxRecord = 1 << 16
+	maxBlock  = 1 << 20
+)
 
 func newArena(ringBytes uint64, budget int) arena {
-	return arena{blockBytes: min(ringBytes, max(ringBytes/4, maxRecord)), budget: uint64(budget)}
+	return arena{blockBytes: min(ringBytes, max(min(ringBytes/4, maxBlock), maxRecord)), budget: uint64(budget)}
 }
 
 // get returns an unused block, nil if that would exceed the budget.
@@ -112,17 +120,26 @@ func (r *ring) boundary(n uint64) uint64 {
 		return r.scan
 	}
 	last, next := uint64(0), all
-	for _, q := range [...]*queue[raw.Mark]{&r.main, &r.early} {
-		for _, e := range q.all() {
-			at := e.Off&^flags - r.freed
-			switch {
-			case int64(at) <= 0 || e.Off&unreported != 0:
-			case at <= n:
-				last = max(last, at)
-			default:
-				next = min(next, at)
-			}
+	consider := func(e raw.Mark) {
+		at := e.Off&^flags - r.freed
+		switch {
+		case int64(at) <= 0 || e.Off&unreported != 0:
+		case at <= n:
+			last = max(last, at)
+		default:
+			next = min(next, at)
 		}
+	}
+	main := r.main.all()
+	if i := r.mainFrom(r.freed + n + 1); i > 0 {
+		consider(main[i-1])
+		main = main[i:]
+	}
+	if len(main) > 0 {
+		consider(main[0])
+	}
+	for _, e := range r.early.all() {
+		consider(e)
 	}
 	if last == 0 {
 		last = next
@@ -132,14 +149,20 @@ func (r *ring) boundary(n uint64) uint64 {
 
 // within counts the undelivered samples from one offset to another.
 func (r *ring) within(from, to uint64) (n int) {
-	for _, q := range [...]*queue[raw.Mark]{&r.main, &r.early} {
-		for _, e := range q.all() {
+	for _, marks := range [...][]raw.Mark{r.main.all()[r.mainFrom(from):r.mainFrom(to)], r.early.all()} {
+		for _, e := range marks {
 			if e.Off&isOdd == 0 && e.Off-from < to-from {
 				n++
 			}
 		}
 	}
 	return n
+}
+
+// mainFrom returns how many of the main run lie before an offset.
+func (r *ring) mainFrom(off uint64) int {
+	all := r.main.all()
+	return sort.Search(len(all), func(i int) bool { return int64(all[i].Off&^flags-off) >= 0 })
 }
 
 // chunkOf finds the chunk that has a record, nil if none has. As a rule it is the first.
