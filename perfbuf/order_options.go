@@ -93,6 +93,11 @@ type OrderOptions struct {
 	// BarrierInterval is the least time from the start of one barrier to the start of the next, in
 	// exact mode. A longer one costs less CPU time and delivers later: an event waits for the next
 	// barrier to start, and then for its grace period. 0 is 1 ms; below 0 is none.
+	//
+	// Measured delays, p50 / p99, with intervals of none, 1 ms and 10 ms: Linux 6.18 on 2 CPUs: 12 / 23,
+	// 12 / 24, 12 / 21 ms (50 ms: 32 / 57 ms). On 4 emulated CPUs: 7.2: 2.2 / 13, 2.1 / 13, 8.5 / 20 ms,
+	// with 490, 480 and 90 barriers a second; 6.12: 29 / 51, 28 / 46, 28 / 48 ms; 5.10: 46 / 102,
+	// 46 / 89, 48 / 93 ms.
 	BarrierInterval time.Duration
 
 	// Sweep allows, in exact mode and in Drain, a third way to wait for programs where the kernel
