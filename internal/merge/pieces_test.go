@@ -102,7 +102,7 @@ func TestRoundsOfManyPieces(t *testing.T) {
 // Rings get more records in the middle of a round of many pieces, early ones too. Each comes once, in
 // order or marked, and what was there at the beginning comes in this round.
 func TestScansWithinARoundOfManyPieces(t *testing.T) {
-	for seed := range uint64(6) {
+	for seed := range uint64(seeds) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 1))
 			const rings = 33

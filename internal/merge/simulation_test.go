@@ -192,7 +192,7 @@ func (s *sim) disturb() {
 
 func simulate(t *testing.T, play func(t *testing.T, s *sim)) {
 	for _, rings := range []int{1, 2, 3, 8, 33} {
-		for seed := range uint64(6) {
+		for seed := range uint64(seeds) {
 			size := []int{512, 1024, 4096}[seed%3]
 			if rings == 3 {
 				size = []int{128 << 10, 512 << 10}[seed%2] // larger than a block

@@ -65,7 +65,7 @@ func prefilled(t *testing.T, seed uint64, spill int) (got []copied, moved uint64
 }
 
 func TestSpillingChangesNothing(t *testing.T) {
-	for seed := range uint64(6) {
+	for seed := range uint64(seeds) {
 		want, _ := prefilled(t, seed, 0)
 		for _, budget := range []int{block, 2*block + 1, 100 * block} {
 			got, moved := prefilled(t, seed, budget)
