@@ -69,7 +69,7 @@ func TestCountsAfterClose(t *testing.T) {
 				more()
 				require.Empty(k.t, ids(k.t, s))
 				more()
-				require.NoError(k.t, s.Flush(func(Event) error { return ErrStop }))
+				require.NoError(k.t, s.Rest(func(Event) error { return ErrStop }))
 				more()
 				s.Close()
 				require.NoError(k.t, k.ForEach(func(Event) error { return ErrStop }))
@@ -91,7 +91,7 @@ func TestCountsAfterClose(t *testing.T) {
 		"flushed": func(k *fake, more func()) {
 			s := k.slow(Spill{})
 			more()
-			require.NoError(k.t, s.Flush(func(Event) error { return nil }))
+			require.NoError(k.t, s.Rest(func(Event) error { return nil }))
 			k.Close()
 		},
 	}
@@ -165,7 +165,7 @@ func TestCountsIfTheKernelStopsCounting(t *testing.T) {
 			k.counts = true
 			s := k.stream()
 			n := k.overflow(0, 1000, 5)
-			require.NoError(t, s.Flush(func(Event) error { return nil }))
+			require.NoError(t, s.Rest(func(Event) error { return nil }))
 			require.EqualValues(t, 5, k.Stats().Total().Lost)
 			k.counts = false
 			if closed {

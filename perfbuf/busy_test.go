@@ -27,7 +27,7 @@ func TestBusy(t *testing.T) {
 	run := func(k *fake, _ *Ordered) error { return k.Run(k.t.Context(), never) }
 	order := func(k *fake, _ *Ordered) error { _, err := k.Ordered(OrderOptions{}); return err }
 	stream := func(k *fake, s *Ordered) error { return s.ForEach(never) }
-	flush := func(k *fake, s *Ordered) error { return s.Flush(never) }
+	flush := func(k *fake, s *Ordered) error { return s.Rest(never) }
 	wait := func(k *fake, s *Ordered) error { return s.Wait(k.t.Context()) }
 
 	for name, c := range map[string]struct {

@@ -87,7 +87,7 @@ func TestEverythingAfterCloseIsErrClosed(t *testing.T) {
 		"Reader.Wait":             func() error { return k.Wait(t.Context()) },
 		"Reader.Ordered":          func() error { _, err := k.Ordered(OrderOptions{}); return err },
 		"Ordered.ForEach":         func() error { return stream.ForEach(never) },
-		"Ordered.Flush":           func() error { return stream.Flush(never) },
+		"Ordered.Rest":            func() error { return stream.Rest(never) },
 		"Ordered.Run":             func() error { return stream.Run(t.Context(), never) },
 		"Ordered.Events":          func() error { return only(t, stream.Events(t.Context())) },
 		"Ordered.Records":         func() error { return only(t, stream.Records(t.Context())) },

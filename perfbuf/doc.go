@@ -47,7 +47,7 @@
 // When a ring is full, outputs fail (-ENOSPC in the BPF program) and the kernel counts them. It
 // reports the count with the next output that succeeds: as an event of KindLost just before that
 // one. If nothing follows, Linux 6.0 and newer can be asked: an Ordered stream does so when a CPU
-// falls silent after its ring was nearly full, and in Drain and Flush. After [Reader.Close], [Stats]
+// falls silent after its ring was nearly full, and in Drain and Rest. After [Reader.Close], [Stats]
 // has final counts: Samples + Dropped + Lost of a ring is what programs tried to output there.
 //
 // A stream that holds events back while they come in fast copies the oldest ones out of rings that

@@ -17,6 +17,9 @@ const (
 	KindLost
 	// KindCorrupt says that ring memory could not be read and was skipped.
 	KindCorrupt
+	// KindFlushed answers [Reader.Flush]: all that had been output by the time of the call has been
+	// delivered. Its CPU is -1.
+	KindFlushed
 )
 
 func (k Kind) String() string {
@@ -27,6 +30,8 @@ func (k Kind) String() string {
 		return "lost"
 	case KindCorrupt:
 		return "corrupt"
+	case KindFlushed:
+		return "flushed"
 	default:
 		return fmt.Sprintf("Kind(%d)", uint8(k))
 	}
@@ -54,15 +59,15 @@ type Event struct {
 func (e Event) Kind() Kind { return kinds[e.rec.Kind] }
 
 // kinds translates; what is never delivered has no Kind.
-var kinds = [...]Kind{raw.Corrupt: KindCorrupt, raw.Sample: KindSample, raw.Lost: KindLost, raw.Unknown: 0}
+var kinds = [...]Kind{raw.Corrupt: KindCorrupt, raw.Sample: KindSample, raw.Lost: KindLost, raw.Unknown: 0, raw.Flushed: KindFlushed}
 
-// CPU is the CPU that the event happened on.
+// CPU is the CPU that the event happened on, -1 for KindFlushed.
 func (e Event) CPU() int { return e.ring.cpu }
 
 // Time is when the event was output, in ns of CLOCK_MONOTONIC (as bpf_ktime_get_ns), taken by the
 // kernel as PERF_SAMPLE_TIME, or by the program under [PayloadTime]; 0 where there is neither. A loss
 // has the time of the sample that reported it, which is just after, or that of asking the kernel, if
-// none did. For KindCorrupt it is the time of an event before.
+// none did. For KindCorrupt it is the time of an event before, for KindFlushed that of the call, or of the event before if that is later.
 func (e Event) Time() uint64 { return e.rec.Time }
 
 // Late reports that an [Ordered] stream had already delivered an event with a later time when this

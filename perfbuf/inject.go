@@ -35,6 +35,7 @@ func simulated(k inject.Kernel, want Options) (*Reader, error) {
 		clock:  k.Clock,
 		grace:  func(grace.Options) (grace.Provider, error) { return simulatedGrace{k.Grace}, k.Grace() },
 		lost:   func(ring int) (uint64, bool) { return lostOf(k, ring) },
+		slot:   k.Slot,
 		unhook: k.Unhook,
 		free:   k.Free,
 		yield:  k.Yield,

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ringfold/ringfold/internal/grace"
+	"github.com/ringfold/ringfold/internal/inject"
 	"github.com/ringfold/ringfold/internal/raw"
 )
 
@@ -22,8 +23,9 @@ type kernel struct {
 	// if the kernel does not know. It interrupts the ring's CPU.
 	lost func(ring int) (n uint64, ok bool)
 
-	unhook func() // takes the rings out of the map
-	free   func() // unmaps them, and lets the map go
+	slot   func(ring int, to inject.Slot) error // sets a ring's entry in the map; nil: it cannot be changed
+	unhook func()                               // takes the rings out of the map, for good
+	free   func()                               // unmaps them, and lets the map go
 
 	// For simulations; nil otherwise. See internal/inject.
 	yield func()
@@ -54,7 +56,7 @@ func (r *Reader) quiesce(ctx context.Context, sweep bool) error {
 	select {
 	case err := <-r.programsEnded(sweep):
 		if err != nil {
-			return fmt.Errorf("perfbuf.Drain: cannot wait for running programs, Flush does not: %w", err)
+			return fmt.Errorf("perfbuf.Drain: cannot wait for running programs, Rest does not: %w", err)
 		}
 		return nil
 	case <-ctx.Done():

@@ -44,7 +44,7 @@ func TestKernelAllocations(t *testing.T) {
 		}, perPass: 1},
 		"Ordered.ForEach":  {ordered: true, read: func(_ *perfbuf.Reader, s *perfbuf.Ordered, f func(perfbuf.Event) error) error { return s.ForEach(f) }},
 		"TryFold(Ordered)": {ordered: true, read: func(_ *perfbuf.Reader, s *perfbuf.Ordered, f func(perfbuf.Event) error) error { return forEach(s, f) }},
-		"Ordered.Flush":    {ordered: true, read: func(_ *perfbuf.Reader, s *perfbuf.Ordered, f func(perfbuf.Event) error) error { return s.Flush(f) }},
+		"Ordered.Rest":     {ordered: true, read: func(_ *perfbuf.Reader, s *perfbuf.Ordered, f func(perfbuf.Event) error) error { return s.Rest(f) }},
 		"Reader.Wait": {read: func(r *perfbuf.Reader, _ *perfbuf.Ordered, f func(perfbuf.Event) error) error {
 			if err := r.Wait(background); err != nil {
 				return err

@@ -68,7 +68,7 @@ func TestKernelUseAfterClose(t *testing.T) {
 	require.Len(t, r.Rings(), len(r.Options().CPUs))
 
 	requireClosed(t, s)
-	require.Equal(t, os.ErrClosed, s.Flush(nothing))
+	require.Equal(t, os.ErrClosed, s.Rest(nothing))
 	require.NoError(t, s.Close())
 	require.NoError(t, s.Close())
 
@@ -102,7 +102,7 @@ func TestKernelUseAfterOrderedClose(t *testing.T) {
 		require.NoError(t, s.Close())
 		require.NoError(t, s.Close())
 		requireClosed(t, s)
-		require.Equal(t, os.ErrClosed, s.Flush(nothing))
+		require.Equal(t, os.ErrClosed, s.Rest(nothing))
 	}
 	for _, ring := range r.Rings() {
 		e.Emit(ring.CPU(), 10, 24)

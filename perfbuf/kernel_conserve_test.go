@@ -169,7 +169,7 @@ func TestKernelUnreportedLosses(t *testing.T) {
 		"flush": func(t *testing.T, r *perfbuf.Reader, l *ledger) {
 			s, err := r.Ordered(perfbuf.OrderOptions{Mode: perfbuf.Slack(time.Hour)})
 			require.NoError(t, err)
-			require.NoError(t, s.Flush(l.add))
+			require.NoError(t, s.Rest(l.add))
 		},
 		"silence": func(t *testing.T, r *perfbuf.Reader, l *ledger) {
 			s, err := r.Ordered(perfbuf.OrderOptions{})

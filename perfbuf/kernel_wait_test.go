@@ -38,7 +38,7 @@ func eachWaiter(t *testing.T, opts perfbuf.Options, f func(t *testing.T, e *kern
 }
 
 func TestKernelWaitForData(t *testing.T) {
-	eachWaiter(t, perfbuf.Options{}, func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, w waiter) {
+	eachWaiter(t, perfbuf.Options{Wakeup: perfbuf.Wakeup{Events: 1}}, func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, w waiter) {
 		for range 20 {
 			for _, ring := range r.Rings() {
 				done := inWait(t, w, t.Context())

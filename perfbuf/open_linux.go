@@ -10,6 +10,7 @@ import (
 
 	libbpf "github.com/ringfold/ringfold/cgo"
 	"github.com/ringfold/ringfold/internal/grace"
+	"github.com/ringfold/ringfold/internal/inject"
 	"github.com/ringfold/ringfold/internal/raw"
 	"golang.org/x/sys/unix"
 )
@@ -67,6 +68,13 @@ func open(fd int, m mapEntries, opts Options) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
+	var bells []int
+	var noBells error
+	if opts.Wakeup.doorbell() {
+		if bells, noBells = openBells(pb, opts); noBells != nil {
+			opts.Wakeup = Wakeup{Bytes: opts.watermark(), Linger: max(opts.Wakeup.Linger, defaultLinger)}
+		}
+	}
 	layout := raw.LayoutRawTime
 	if opts.NoTime {
 		layout = raw.LayoutRaw
@@ -80,6 +88,7 @@ func open(fd int, m mapEntries, opts Options) (*Reader, error) {
 			r, err = raw.New(meta, data, layout)
 		}
 		if err != nil {
+			closeAll(bells)
 			pb.Free()
 			return nil, fmt.Errorf("perfbuf.Open: ring of CPU %d: %w", cpu, err)
 		}
@@ -87,6 +96,7 @@ func open(fd int, m mapEntries, opts Options) (*Reader, error) {
 	}
 	poll, err := newFilePoller(pb.EpollFD())
 	if err != nil {
+		closeAll(bells)
 		pb.Free()
 		return nil, fmt.Errorf("perfbuf.Open: %w", err)
 	}
@@ -94,7 +104,8 @@ func open(fd int, m mapEntries, opts Options) (*Reader, error) {
 		poll:  poll,
 		clock: kernelClock(),
 		grace: grace.Open,
-		lost:  func(ring int) (uint64, bool) { return lost(pb, ring) },
+		lost:  func(ring int) (uint64, bool) { return lost(pb, bells, ring) },
+		slot:  func(ring int, to inject.Slot) error { return setSlot(fd, pb, bells, opts.CPUs[ring], ring, to) },
 		unhook: func() {
 			for _, cpu := range opts.CPUs {
 				libbpf.MapDelete(fd, uint32(cpu)) // fails if somebody else did it
@@ -102,10 +113,14 @@ func open(fd int, m mapEntries, opts Options) (*Reader, error) {
 			letGo(fd)
 		},
 		free: func() {
+			closeAll(bells)
 			pb.Free()
 			unix.Close(fd)
 		},
 	}, opts)
+	if noBells != nil {
+		r.slots.failure.Store(&noBells)
+	}
 	poll.ready = r.ready
 	return r, nil
 }
@@ -161,20 +176,31 @@ func (o Options) attr() *unix.PerfEventAttr {
 		a.Bits |= unix.PerfBitSampleIDAll | unix.PerfBitUseClockID
 		a.Clockid = unix.CLOCK_MONOTONIC
 	}
-	if o.Wakeup.Bytes > 0 {
+	if bytes := o.watermark(); bytes > 0 {
 		a.Bits |= unix.PerfBitWatermark
-		a.Wakeup = uint32(o.Wakeup.Bytes)
+		a.Wakeup = uint32(bytes)
 	}
 	return a
 }
 
-// lost reads how many outputs to a ring have failed for want of room: read(2) of its perf event with
-// PERF_FORMAT_LOST (perf_read_one in kernel/events/core.c), Linux 6.0 or newer.
-func lost(pb *libbpf.PerfBuffer, ring int) (n uint64, ok bool) {
+// lost reads how many outputs to a ring have failed for want of room: those of its perf event and
+// those of its doorbell, if there is one.
+func lost(pb *libbpf.PerfBuffer, bells []int, ring int) (n uint64, ok bool) {
 	fd, err := pb.BufferFD(ring)
 	if err != nil {
 		return 0, false
 	}
+	if n, ok = lostOfEvent(fd); ok && bells != nil {
+		var more uint64
+		more, ok = lostOfEvent(bells[ring])
+		n += more
+	}
+	return n, ok
+}
+
+// lostOfEvent is read(2) of a perf event with PERF_FORMAT_LOST (perf_read_one in
+// kernel/events/core.c), Linux 6.0 or newer.
+func lostOfEvent(fd int) (n uint64, ok bool) {
 	var b [16]byte // the event's own count, which is always 0 here, and the losses
 	if got, err := unix.Read(fd, b[:]); err != nil || got != len(b) {
 		return 0, false // a kernel that does not count gives 8 bytes; an event whose CPU is gone may give none

@@ -27,33 +27,47 @@ type Options struct {
 	// Wakeup says when the kernel wakes a waiting reader.
 	Wakeup Wakeup
 
+	// Schedule says which ring is read first by passes over all of them. nil is [FullestFirst].
+	Schedule Schedule
+
 	// NoTime does without kernel timestamps. It saves 8 bytes and some 60 ns per event,
 	// [Event.Time] is then 0, and [Reader.Ordered] takes a [PayloadTime].
 	NoTime bool
 }
 
 // Wakeup says when the kernel wakes a waiting reader. Waking it costs the traced workload some
-// microseconds each time, on the CPU that outputs. The zero value wakes on each event: the lowest
-// latency, at the highest price for the workload.
+// microseconds each time, on the CPU that outputs.
 //
-// With Events above 1 or with Bytes, events fewer than that wake nobody, so Wait looks for them
-// itself every Linger: no event is stranded, and an idle reader wakes that often.
+// The zero value is the doorbell, for each CPU on its own: after a while without events (four linger
+// times), the first one wakes the reader at once. While events flow, none does: the reader looks every linger time by itself,
+// and is woken early only by a ring a quarter full. Nothing polls while no events come. It takes a second perf
+// event per CPU, and map updates as CPUs begin and cease to be busy. Where the former cannot be opened, Open falls back to
+// Bytes of a quarter of the ring; [Reader.Options] and [Stats].Doorbell say so.
+//
+// The other policies are plain. Events of 1 wakes on each event, and Wait never looks by itself. With
+// Events above 1 or with Bytes, events fewer than that wake nobody, so Wait looks for them every Linger:
+// no event is stranded, and an idle reader wakes that often.
 type Wakeup struct {
-	// Events wakes the reader after so many events on a CPU (perf_event_attr.wakeup_events). 0 is
-	// 1. A Wait that begins later returns at once if a ring may hold that many, judging by its
-	// bytes: early, if events are large.
+	// Events wakes the reader after so many events on a CPU (perf_event_attr.wakeup_events). A Wait that
+	// begins later returns at once if a ring may hold that many, judging by its bytes: early, if
+	// events are large.
 	Events int
 	// Bytes wakes it after so many bytes of records on a CPU (perf_event_attr.wakeup_watermark), at
-	// most half of the ring. Set one of the two.
+	// most half of the ring. Set one of the two, or none.
 	Bytes int
-	// Linger is the longest that events wait unseen. 0 is 10 ms. Not used when every event wakes.
+	// Linger is the longest that events wait unseen: more exactly, the time between two looks. 0 is 1
+	// ms with the doorbell and 10 ms otherwise. Not used when every event wakes. Go's timers are no
+	// finer than a millisecond in an idle process.
 	Linger time.Duration
 }
+
+func (w Wakeup) doorbell() bool { return w.Events == 0 && w.Bytes == 0 }
 
 const (
 	defaultRingBytes = 256 << 10
 	maxRingBytes     = 1 << 30
 	defaultLinger    = 10 * time.Millisecond
+	bellLinger       = time.Millisecond
 )
 
 // effective checks the options and fills in all but CPUs, of which there are n.
@@ -95,23 +109,32 @@ func (o Options) effective(n int) (Options, error) {
 	case w.Bytes > o.RingBytes/2:
 		return bad("Wakeup.Bytes is %d: at most half of the ring's %d bytes, so that there is room while the reader wakes up", w.Bytes, o.RingBytes)
 	}
-	if w.Events == 0 && w.Bytes == 0 {
-		w.Events = 1
-	}
-	if w.Events == 1 {
+	switch {
+	case w.Events == 1:
 		w.Linger = 0
-	} else if w.Linger == 0 {
+	case w.Linger > 0:
+	case w.doorbell():
+		w.Linger = bellLinger
+	default:
 		w.Linger = defaultLinger
 	}
 	return o, nil
+}
+
+// watermark is the bytes of records that wake the reader, 0 if events are counted.
+func (o Options) watermark() int {
+	if o.Wakeup.doorbell() {
+		return o.RingBytes / 4
+	}
+	return o.Wakeup.Bytes
 }
 
 // threshold is how many bytes in one ring are enough not to wait at all. It stands in for a wake-up
 // that came while nobody waited, so it must not be more than what causes one.
 func (o Options) threshold() uint64 {
 	switch {
-	case o.Wakeup.Bytes > 0:
-		return uint64(o.Wakeup.Bytes)
+	case o.watermark() > 0:
+		return uint64(o.watermark())
 	case o.Wakeup.Events > 1:
 		// Events cannot be counted without reading them. So many of the smallest may be fewer of larger ones.
 		smallest := 24 // header, time, raw_size and four bytes

@@ -11,29 +11,29 @@ import (
 
 func TestEffectiveOptions(t *testing.T) {
 	page := os.Getpagesize()
-	each := Wakeup{Events: 1}
+	bell := Wakeup{Linger: time.Millisecond}
 	type o = Options
 	for name, c := range map[string]struct {
 		cpus int
 		in   Options
 		want Options
 	}{
-		"defaults":              {4, o{}, o{RingBytes: 256 << 10, Wakeup: each}},
-		"one byte is a page":    {2, o{RingBytes: 1}, o{RingBytes: page, Wakeup: each}},
-		"a page":                {1, o{RingBytes: page}, o{RingBytes: page, Wakeup: each}},
-		"up to a power of two":  {1, o{RingBytes: page + 1}, o{RingBytes: 2 * page, Wakeup: each}},
-		"three pages":           {3, o{RingBytes: 3 * page}, o{RingBytes: 4 * page, Wakeup: each}},
-		"the largest":           {1, o{RingBytes: 1 << 30}, o{RingBytes: 1 << 30, Wakeup: each}},
-		"to the largest":        {1, o{RingBytes: 1<<30 - 1}, o{RingBytes: 1 << 30, Wakeup: each}},
-		"budget, rounded down":  {3, o{TotalBytes: 4 << 20}, o{RingBytes: 1 << 20, Wakeup: each}},
-		"budget of a page each": {5, o{TotalBytes: 5 * page}, o{RingBytes: page, Wakeup: each}},
-		"budget of nearly two":  {1, o{TotalBytes: 2*page - 1}, o{RingBytes: page, Wakeup: each}},
-		"the largest budget":    {2, o{TotalBytes: 2 << 30}, o{RingBytes: 1 << 30, Wakeup: each}},
-		"no time, CPUs":         {1, o{NoTime: true, CPUs: []int{3}}, o{NoTime: true, CPUs: []int{3}, RingBytes: 256 << 10, Wakeup: each}},
+		"defaults":              {4, o{}, o{RingBytes: 256 << 10, Wakeup: bell}},
+		"one byte is a page":    {2, o{RingBytes: 1}, o{RingBytes: page, Wakeup: bell}},
+		"a page":                {1, o{RingBytes: page}, o{RingBytes: page, Wakeup: bell}},
+		"up to a power of two":  {1, o{RingBytes: page + 1}, o{RingBytes: 2 * page, Wakeup: bell}},
+		"three pages":           {3, o{RingBytes: 3 * page}, o{RingBytes: 4 * page, Wakeup: bell}},
+		"the largest":           {1, o{RingBytes: 1 << 30}, o{RingBytes: 1 << 30, Wakeup: bell}},
+		"to the largest":        {1, o{RingBytes: 1<<30 - 1}, o{RingBytes: 1 << 30, Wakeup: bell}},
+		"budget, rounded down":  {3, o{TotalBytes: 4 << 20}, o{RingBytes: 1 << 20, Wakeup: bell}},
+		"budget of a page each": {5, o{TotalBytes: 5 * page}, o{RingBytes: page, Wakeup: bell}},
+		"budget of nearly two":  {1, o{TotalBytes: 2*page - 1}, o{RingBytes: page, Wakeup: bell}},
+		"the largest budget":    {2, o{TotalBytes: 2 << 30}, o{RingBytes: 1 << 30, Wakeup: bell}},
+		"no time, CPUs":         {1, o{NoTime: true, CPUs: []int{3}}, o{NoTime: true, CPUs: []int{3}, RingBytes: 256 << 10, Wakeup: bell}},
 		"each event, no linger": {1, o{Wakeup: Wakeup{Events: 1, Linger: time.Hour}},
-			o{RingBytes: 256 << 10, Wakeup: each}},
-		"the default, no linger": {1, o{Wakeup: Wakeup{Linger: time.Hour}},
-			o{RingBytes: 256 << 10, Wakeup: each}},
+			o{RingBytes: 256 << 10, Wakeup: Wakeup{Events: 1}}},
+		"the doorbell, with linger": {1, o{Wakeup: Wakeup{Linger: time.Hour}},
+			o{RingBytes: 256 << 10, Wakeup: Wakeup{Linger: time.Hour}}},
 		"every 2nd event": {1, o{Wakeup: Wakeup{Events: 2}},
 			o{RingBytes: 256 << 10, Wakeup: Wakeup{Events: 2, Linger: 10 * time.Millisecond}}},
 		"bytes and linger": {1, o{Wakeup: Wakeup{Bytes: 4096, Linger: time.Second}},

@@ -34,6 +34,7 @@ type Ordered struct {
 	busy    atomic.Bool // a pass or a wait is running
 	closing atomic.Bool
 	gone    chan struct{}
+	nudged  chan struct{} // of capacity 1: somebody has called Flush
 
 	// For whoever is busy.
 	heads     []uint64 // as of the latest scan
@@ -43,6 +44,7 @@ type Ordered struct {
 	tallies   []tally
 	with      *Ring // poison build: ring of the event that is with the user
 	lastRound uint64
+	due       uint64 // the watermark of the round
 	asked     uint64 // barriers asked for cover every time below it
 	patience  int    // events until next looks how full the rings are
 	visits    []visit
@@ -76,6 +78,7 @@ func (r *Reader) Ordered(o OrderOptions) (*Ordered, error) {
 		reader:   r,
 		opts:     o,
 		gone:     make(chan struct{}),
+		nudged:   make(chan struct{}, 1),
 		heads:    make([]uint64, len(r.rings)),
 		before:   make([]uint64, len(r.rings)),
 		tallies:  make([]tally, len(r.rings)),
@@ -110,7 +113,7 @@ func (r *Reader) disclaim(rings []*Ring) {
 func (s *Ordered) Options() OrderOptions { return s.opts }
 
 // Close ends the stream. Events that it has seen and not delivered are dropped, and counted as such
-// in Stats: [Ordered.Drain] or [Ordered.Flush] has them first. The Reader stays open, and the rings
+// in Stats: [Ordered.Drain] or [Ordered.Rest] has them first. The Reader stays open, and the rings
 // may be read by other means. Close does not block: a running Wait or pass ends with os.ErrClosed.
 // The error is always nil.
 func (s *Ordered) Close() error {
@@ -181,6 +184,15 @@ func (s *Ordered) watermark() uint64 {
 	return now - min(uint64(s.opts.Mode.slack), now)
 }
 
+// earliest is the time that is to be covered next: of an event that is held, or of a Flush.
+func (s *Ordered) earliest() (time uint64, ok bool) {
+	time, ok = s.merger.Earliest()
+	if f := s.reader.flush.Load(); f != nil && (!ok || f.time < time) {
+		return f.time, true
+	}
+	return time, ok
+}
+
 func (s *Ordered) begin(p *pass) error { return s.round(p, false) }
 
 // round starts the delivery of what is due, or of all that the rings hold.
@@ -194,7 +206,7 @@ func (s *Ordered) round(p *pass, all bool) error {
 		s.askAll()
 		watermark = math.MaxUint64 - 1
 	}
-	s.lastRound = s.scanned
+	s.lastRound, s.due = s.scanned, watermark
 	s.merger.Begin(watermark)
 	s.reader.counts.passes.Add(1)
 	p.reader, p.ordered = s.reader, s
@@ -215,7 +227,7 @@ func (s *Ordered) next(p *pass) (Event, bool) {
 		}
 		it, usual := s.merger.Next()
 		if it == nil {
-			return Event{}, false
+			return s.marker()
 		}
 		ring := s.reader.rings[it.Ring]
 		if usual {
@@ -232,6 +244,18 @@ func (s *Ordered) next(p *pass) (Event, bool) {
 		}
 		return Event{ring, &it.Record}, true
 	}
+}
+
+// marker returns the event that answers a Flush, if all that it asked for has been delivered.
+func (s *Ordered) marker() (Event, bool) {
+	f := s.reader.flush.Load()
+	if f == nil || f.time > s.due {
+		return Event{}, false
+	}
+	if first, held := s.merger.Earliest(); held && first <= f.time {
+		return Event{}, false // the round has ended early
+	}
+	return s.reader.flushed(f, max(f.time, s.merger.Last()))
 }
 
 // rare handles what is late or no sample, and reports whether to deliver it.
@@ -279,7 +303,7 @@ func (s *Ordered) end(p *pass) {
 		s.tallies[i].flush(&s.reader.rings[i].counts)
 	}
 	if s.barrier != nil {
-		if first, held := s.merger.Earliest(); held {
+		if first, held := s.earliest(); held {
 			s.want(first)
 		}
 	}
@@ -290,11 +314,11 @@ func (s *Ordered) end(p *pass) {
 // what ends it. Tails are stored at its end, and by eighths of a ring on the way.
 func (s *Ordered) ForEach(f func(Event) error) error { return forEach(s, f) }
 
-// Flush calls f for every event that the rings hold, in order, without waiting for any to come of
+// Rest calls f for every event that the rings hold, in order, without waiting for any to come of
 // age, and for the losses that the kernel knows of: from Linux 6.0 on also those of rings at rest that
 // no record has reported yet, for which it interrupts each CPU. Events that come after it with earlier
 // times are late, in exact mode too: to miss none, see [Ordered.Drain].
-func (s *Ordered) Flush(f func(Event) error) error {
+func (s *Ordered) Rest(f func(Event) error) error {
 	var p pass
 	if err := s.round(&p, true); err != nil {
 		return err
@@ -303,11 +327,11 @@ func (s *Ordered) Flush(f func(Event) error) error {
 	return each(&p, f)
 }
 
-// Drain is Flush for the end: after the caller has detached its programs and ended its Run, it waits
+// Drain is Rest for the end: after the caller has detached its programs and ended its Run, it waits
 // until programs that had begun have ended, and then calls f for all that is left. So the stream ends
 // complete, in either mode, and none is late in exact mode. It blocks for an RCU grace period, some
 // ms as a rule, and then for as long as f takes. Errors are those of ForEach, context.Cause(ctx), and
-// what keeps it from waiting; nothing is lost then, and Flush is still possible.
+// what keeps it from waiting; nothing is lost then, and Rest is still possible.
 func (s *Ordered) Drain(ctx context.Context, f func(Event) error) error {
 	if s.closing.Load() {
 		return os.ErrClosed
@@ -315,7 +339,7 @@ func (s *Ordered) Drain(ctx context.Context, f func(Event) error) error {
 	if err := s.reader.quiesce(ctx, s.opts.Sweep); err != nil {
 		return err
 	}
-	return s.Flush(f)
+	return s.Rest(f)
 }
 
 // Run calls f for each event as its turn comes. It returns what [Reader.Run] does.

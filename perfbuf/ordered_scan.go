@@ -29,6 +29,9 @@ func (s *Ordered) load() {
 	for i, ring := range r.rings {
 		r.pause()
 		s.heads[i] = ring.raw.Head()
+		if s.heads[i] != s.before[i] {
+			r.slots.disarm(i)
+		}
 		ring.counts.observe(s.used(i))
 		s.press(ring, s.used(i))
 	}
@@ -66,6 +69,13 @@ func (s *Ordered) used(i int) uint64 {
 }
 
 func percent(part, whole uint64) int { return int(part * 100 / whole) }
+
+// visit is a ring that is too full.
+type visit struct {
+	index int // among the reader's rings
+	ring  *Ring
+	used  uint64
+}
 
 // relieve copies the oldest bytes of rings that are too full out, the fullest ring first.
 func (s *Ordered) relieve() {

@@ -99,7 +99,7 @@ func TestLateEventsAreFlaggedAndCounted(t *testing.T) {
 	}))
 }
 
-func TestFlushDeliversEverything(t *testing.T) {
+func TestRestDeliversEverything(t *testing.T) {
 	k := newFake(t, 2, Options{})
 	s := k.slack(1000)
 	k.output(0, 990, 995)
@@ -107,9 +107,9 @@ func TestFlushDeliversEverything(t *testing.T) {
 	require.Empty(t, ids(t, s))
 	var got []uint64
 	take := func(ev Event) error { got = append(got, id(t, ev)); return nil }
-	require.NoError(t, s.Flush(take))
+	require.NoError(t, s.Rest(take))
 	require.Equal(t, []uint64{990, 991, 995, 999}, got)
-	require.NoError(t, s.Flush(never))
+	require.NoError(t, s.Rest(never))
 
 	// An older one that comes then, behind its ring's last, is late and nothing worse: it waits in its
 	// ring, as the watermark has gone back, and nobody frees it meanwhile.
@@ -122,8 +122,8 @@ func TestFlushDeliversEverything(t *testing.T) {
 	require.Equal(t, []uint64{993}, got)
 
 	k.output(1, 1090)
-	require.Equal(t, errTest, s.Flush(func(Event) error { return errTest }))
-	require.NoError(t, s.Flush(never), "it was consumed")
+	require.Equal(t, errTest, s.Rest(func(Event) error { return errTest }))
+	require.NoError(t, s.Rest(never), "it was consumed")
 }
 
 func TestLossInAStream(t *testing.T) {
@@ -150,7 +150,7 @@ func TestTimeInTheFutureIsCorrupt(t *testing.T) {
 	s := k.slack(5 * second)
 	k.output(0, second, 6*second, 6*second+1, 2*second)
 	var errs []error
-	require.NoError(t, s.Flush(func(ev Event) error { errs = append(errs, ev.Err()); return nil }))
+	require.NoError(t, s.Rest(func(ev Event) error { errs = append(errs, ev.Err()); return nil }))
 	require.Len(t, errs, 4)
 	var corrupt *CorruptError
 	require.True(t, errors.As(errs[3], &corrupt), "%v", errs)

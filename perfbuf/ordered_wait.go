@@ -25,13 +25,16 @@ func (s *Ordered) Wait(ctx context.Context) error {
 	}
 	defer s.release()
 	linger := s.reader.opts.Wakeup.Linger
+	if s.reader.bell != nil {
+		linger = 0 // while events are held, their coming of age sets the pace
+	}
 	least := min(s.opts.Mode.slack/2, 5*time.Millisecond)
 	pace := max(least, linger)
 	began := s.reader.clock()
 	for {
 		watermark := s.watermark()
 		s.scan()
-		first, held := s.merger.Earliest()
+		first, held := s.earliest()
 		if !held {
 			var atMost time.Duration // no limit
 			if s.silent {
@@ -50,6 +53,9 @@ func (s *Ordered) Wait(ctx context.Context) error {
 		}
 		now := s.scanned
 		next := s.lastRound + uint64(pace)
+		if s.reader.flush.Load() != nil {
+			next = 0
+		}
 		if first <= watermark && next <= now {
 			return nil
 		}
@@ -155,6 +161,14 @@ func (s *Ordered) lookAgain() uint64 {
 	return max(leastLook, uint64(max(soonest, 0)))
 }
 
+// nudge ends the present sleep, or the next.
+func (s *Ordered) nudge() {
+	select {
+	case s.nudged <- struct{}{}:
+	default:
+	}
+}
+
 func (s *Ordered) sleep(ctx context.Context, d time.Duration) error {
 	var barrier <-chan struct{}
 	if s.barrier != nil {
@@ -165,6 +179,8 @@ func (s *Ordered) sleep(ctx context.Context, d time.Duration) error {
 	case <-s.timer.C:
 		return nil
 	case <-barrier:
+		return nil
+	case <-s.nudged:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)

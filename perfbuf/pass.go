@@ -1,10 +1,8 @@
 package perfbuf
 
 import (
-	"cmp"
 	"math"
 	"os"
-	"slices"
 
 	"github.com/ringfold/ringfold/internal/raw"
 )
@@ -19,18 +17,21 @@ type Source interface {
 // pass walks once over what a source holds at its begin. All ways of reading are made of it: begin,
 // next until it reports false, end.
 //
-// A ring's head is loaded once, when the pass comes to it; its tail is stored when the pass leaves
-// it, and before that only in a drain that began with the ring nearly full (see nearlyFull).
+// A ring's head is loaded once, when the pass comes to it; its tail is stored when the pass leaves it.
+// A pass over one ring comes to it once, and stores the tail before only if it began with the ring nearly
+// full (see nearlyFull). A pass over all rings comes to one as often as its Schedule wants.
 type pass struct {
 	reader  *Reader  // which the pass entered
 	ring    *Ring    // being walked, nil between rings
-	rest    []*Ring  // still to visit
-	whole   bool     // over all rings: the reader's pass flag is ours
+	whole   bool     // over all rings, as the reader's plan says: the reader's pass flag is ours
+	flush   *flush   // whose marker is to come at the end
 	ordered *Ordered // the source, if it is one
 	err     error    // why next reported false, nil if all was read
 
 	off      uint64 // next record
+	upTo     uint64 // leave the ring when off gets there
 	head     uint64 // of ring, as loaded once
+	began    uint64 // where the visit began
 	tail     uint64 // of ring, as published
 	commitAt uint64 // publish when off gets here
 	tally    tally
@@ -49,6 +50,7 @@ func (r *Ring) begin(p *pass) error {
 		r.reader.leave()
 		return err
 	}
+	p.upTo = p.head
 	return nil
 }
 
@@ -65,33 +67,10 @@ func (r *Reader) begin(p *pass) error {
 		return errBusyPass
 	}
 	p.reader, p.whole = r, true
-	p.rest = r.fullestFirst()
+	p.flush = r.flush.Load() // before the heads
+	r.planPass()
 	r.counts.passes.Add(1)
 	return nil
-}
-
-// fullestFirst returns the rings that hold something, the fullest share first.
-func (r *Reader) fullestFirst() []*Ring {
-	r.visits = r.visits[:0]
-	for _, ring := range r.rings {
-		if used := ring.used(); used > 0 {
-			r.visits = append(r.visits, visit{ring: ring, used: used})
-		}
-	}
-	// All rings are of one size.
-	slices.SortStableFunc(r.visits, func(a, b visit) int { return cmp.Compare(b.used, a.used) })
-	r.order = r.order[:0]
-	for _, v := range r.visits {
-		r.order = append(r.order, v.ring)
-	}
-	return r.order
-}
-
-// visit is a ring that holds something.
-type visit struct {
-	index int // among the reader's rings; only ordered streams need it
-	ring  *Ring
-	used  uint64
 }
 
 // visit claims a ring and loads its head.
@@ -100,8 +79,9 @@ func (p *pass) visit(r *Ring) error {
 		return err
 	}
 	p.ring = r
+	r.reader.slots.disarm(r.index) // there are events: they need not wake anybody
 	p.tail = r.raw.Tail()
-	p.off, p.head = p.tail, r.raw.Head()
+	p.off, p.began, p.head = p.tail, p.tail, r.raw.Head()
 	used, size := p.head-p.tail, r.raw.Size()
 	p.commitAt = math.MaxUint64
 	if used >= size/8*nearlyFull {
@@ -124,9 +104,9 @@ func (p *pass) next() (Event, bool) {
 			p.err = os.ErrClosed
 			return Event{}, false
 		}
-		if p.ring == nil || p.off == p.head {
+		if p.ring == nil || int64(p.off-p.upTo) >= 0 {
 			if !p.nextRing() {
-				return Event{}, false
+				return p.marker()
 			}
 			continue
 		}
@@ -177,15 +157,31 @@ func (p *pass) rare(r *Ring) bool {
 // nextRing leaves the present ring and goes on to the next that holds something.
 func (p *pass) nextRing() bool {
 	p.leaveRing()
-	if len(p.rest) == 0 {
+	if !p.whole {
 		return false
 	}
-	r := p.rest[0]
-	p.rest = p.rest[1:]
+	r, upTo := p.reader.nextVisit()
+	if r == nil {
+		return false
+	}
 	if p.err = p.visit(r); p.err != nil {
 		return false
 	}
+	p.upTo = p.head
+	if p.head-upTo < r.raw.Size() { // else the head is not so far
+		p.upTo = upTo
+	}
 	return true
+}
+
+// marker returns the event that answers a Flush, if one is due.
+func (p *pass) marker() (Event, bool) {
+	f := p.flush
+	if f == nil || p.err != nil {
+		return Event{}, false
+	}
+	p.flush = nil
+	return p.reader.flushed(f, f.time)
 }
 
 // commit publishes the tail: everything before off has been consumed.
@@ -207,7 +203,11 @@ func (p *pass) leaveRing() {
 	if poison {
 		p.ring.expire()
 	}
+	begin := p.began
 	p.commit()
+	if p.whole {
+		p.reader.visited(p.ring, p.off-begin)
+	}
 	p.ring.disclaim()
 	p.ring = nil
 }

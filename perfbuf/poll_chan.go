@@ -5,6 +5,9 @@ import (
 	"time"
 )
 
+// past is a deadline that is over.
+var past = time.Unix(1, 0)
+
 // chanPoller waits for wake-ups that come over a channel: those of a simulated kernel.
 type chanPoller struct {
 	ready      func(woken bool) bool

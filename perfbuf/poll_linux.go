@@ -65,8 +65,6 @@ func (p *filePoller) wait(deadline time.Time) error {
 	return err
 }
 
-var past = time.Unix(1, 0)
-
 func (p *filePoller) interrupt() { p.file.SetReadDeadline(past) }
 
 func (p *filePoller) close() { p.file.Close() }

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"os"
 	"sync/atomic"
+	"time"
 
 	"github.com/ringfold/ringfold/internal/grace"
 )
@@ -24,12 +25,17 @@ type Reader struct {
 	closed atomic.Bool
 	done   chan struct{} // closed by Close
 
-	waiting atomic.Bool // a goroutine is in Wait
-	wanted  wanted      // its business
+	waiting   atomic.Bool // a goroutine is in Wait
+	wanted    wanted      // its business
+	lingerEnd time.Time   // when it looks, without a doorbell
+	lobby     lobby       // those who wait for one ring
+	slots     *slots
+	bell      *doorbell // nil: another policy
+	flush     atomic.Pointer[flush]
+	markers   *Ring // what markers say they are of
 
 	passing atomic.Bool // a pass over all rings is running
-	visits  []visit     // its scratch
-	order   []*Ring
+	plan    plan        // of it
 
 	stream  atomic.Pointer[Ordered]       // which holds the rings
 	barrier atomic.Pointer[grace.Barrier] // of the latest stream that had one
@@ -47,8 +53,20 @@ func newReader(rings []*Ring, k kernel, opts Options) *Reader {
 	}
 	r := &Reader{kernel: k, opts: opts, rings: rings, done: make(chan struct{})}
 	r.refs.Store(1)
-	for _, ring := range rings {
-		ring.reader = r
+	for i, ring := range rings {
+		ring.reader, ring.index = r, i
+	}
+	if r.opts.Schedule == nil {
+		r.opts.Schedule = FullestFirst()
+	}
+	r.markers = &Ring{reader: r, cpu: noCPU}
+	r.slots = newSlots(len(rings), k.slot)
+	switch {
+	case !opts.Wakeup.doorbell():
+	case k.slot != nil:
+		r.bell = newDoorbell(r.slots, opts.Wakeup.Linger, len(rings))
+	default: // a simulation in which every event wakes
+		r.opts.Wakeup = Wakeup{Events: 1}
 	}
 	return r
 }
@@ -114,6 +132,7 @@ func (r *Reader) Close() error {
 	if r.closed.CompareAndSwap(false, true) {
 		close(r.done)
 		r.poll.close()
+		r.slots.close()
 		if r.unhook != nil {
 			r.unhook()
 		}

@@ -14,9 +14,16 @@ import (
 type Ring struct {
 	reader *Reader
 	cpu    int
+	index  int // among the reader's rings
 	raw    *raw.Ring
 	base   unsafe.Pointer // where the part of a record behind the ring's edge is; elsewhere in the poison build
 	owner  atomic.Uint32  // who reads: one of idle, folding, ordering
+	waited atomic.Bool    // a goroutine is in Wait
+	served chan error     // what ends that
+
+	// For a pass over all rings.
+	target uint64 // head at its beginning
+	looked uint64 // head at its latest look
 
 	// For the owner only.
 	rec     raw.Record // the event that is with the user; ordered streams have records of their own
@@ -44,7 +51,7 @@ const (
 )
 
 func newRing(cpu int, r *raw.Ring) *Ring {
-	return &Ring{cpu: cpu, raw: r, base: r.Base()}
+	return &Ring{cpu: cpu, raw: r, base: r.Base(), served: make(chan error, 1)}
 }
 
 // CPU is the number of the ring's CPU.

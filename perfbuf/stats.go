@@ -15,6 +15,7 @@ type Stats struct {
 	Wakes         uint64 // Wait was woken by the kernel
 	SpuriousWakes uint64 // of these, with nothing to read
 	Lingers       uint64 // Wait returned because events had waited for the linger time
+	Doorbell      DoorbellStats
 	Passes        uint64 // passes over all rings, rounds of an ordered stream included
 
 	// Of ordered streams.
@@ -26,6 +27,17 @@ type Stats struct {
 	SpillUsed    uint64        // bytes of memory that hold such copies now, as of the latest pass or look
 	SpillRefused uint64        // times that the budget for copies was used up
 	Barrier      BarrierStats  // of the latest stream in exact mode
+}
+
+// DoorbellStats is how the default wake-up policy went: see [Wakeup].
+type DoorbellStats struct {
+	Arms    uint64 // a ring was quiet: its next event wakes the reader
+	Disarms uint64 // it is not any more
+	Armed   int    // rings that are armed now
+	Polls   uint64 // looks at the rings by the timer
+	// Err is why there is no doorbell, though the options ask for one, or why a ring could not be
+	// armed or disarmed any more (privileges that were dropped, perhaps): the reader polls then.
+	Err error
 }
 
 // BarrierStats is what the barriers of an exact stream have cost. Each waits for an RCU grace period.
@@ -141,6 +153,12 @@ func (r *Reader) Stats() Stats {
 		MaxLateness: time.Duration(r.counts.maxLateness.Load()), Untimed: r.counts.untimed.Load(),
 		SpilledBytes: r.counts.spilled.Load(), SpillUsed: r.counts.spillUsed.Load(), SpillRefused: r.counts.spillRefused.Load(),
 	}
+	s.Doorbell = DoorbellStats{Arms: r.slots.arms.Load(), Disarms: r.slots.disarms.Load(), Polls: r.counts.polls.Load(), Err: r.slots.err()}
+	for i := range r.slots.armed {
+		if r.slots.armed[i].Load() {
+			s.Doorbell.Armed++
+		}
+	}
 	if b := r.barrier.Load(); b != nil {
 		s.Barrier = BarrierStats(b.Stats())
 	}
@@ -151,5 +169,5 @@ func (r *Reader) Stats() Stats {
 }
 
 type readerCounts struct {
-	wakes, spurious, lingers, passes, late, inversions, maxLateness, untimed, spilled, spillUsed, spillRefused atomic.Uint64
+	wakes, spurious, lingers, polls, passes, late, inversions, maxLateness, untimed, spilled, spillUsed, spillRefused atomic.Uint64
 }

@@ -1,10 +1,8 @@
 package perfbuf
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"time"
 )
@@ -22,12 +20,12 @@ type poller interface {
 // Wait blocks until there is something to read, ctx is done or the reader is closed. Nil is a hint:
 // the rings hold events, or did a moment ago; a pass says which.
 //
-// It returns nil at once if the rings hold as much as the wake-up policy wants (see [Wakeup]: by
-// default any event), and otherwise when the kernel wakes it or events have waited for the linger
-// time. Errors are context.Cause(ctx), which goes before everything else, os.ErrClosed, and
-// [ErrBusy] if another goroutine waits already or an [Ordered] stream holds the rings. No thread is
-// blocked meanwhile: the goroutine is parked on libbpf's epoll descriptor (perf_buffer__epoll_fd)
-// in the Go runtime's poller.
+// It returns nil when the wake-up policy wants it (see [Wakeup]): by default, when an event comes after
+// a while without any, and while events flow, every linger time, or sooner when a ring fills up; and
+// at once after a [Reader.Flush]. Errors are context.Cause(ctx), which goes before everything else, os.ErrClosed, and
+// [ErrBusy] if another goroutine waits already, for the Reader or for one of its rings, or an [Ordered]
+// stream holds the rings. No thread is blocked meanwhile: the goroutine is parked on libbpf's epoll descriptor
+// (perf_buffer__epoll_fd) in the Go runtime's poller.
 func (r *Reader) Wait(ctx context.Context) error { return r.wait(ctx, nil, 0) }
 
 // wait is Wait on behalf of an ordered stream, or of nobody in particular. It returns nil after
@@ -44,7 +42,7 @@ func (r *Reader) wait(ctx context.Context, by *Ordered, atMost time.Duration) er
 		return errOrdering
 	}
 	if !r.waiting.CompareAndSwap(false, true) {
-		return fmt.Errorf("%w: another goroutine waits for this Reader", ErrBusy)
+		return errWaiting
 	}
 	defer r.waiting.Store(false)
 
@@ -52,38 +50,74 @@ func (r *Reader) wait(ctx context.Context, by *Ordered, atMost time.Duration) er
 		stop := context.AfterFunc(ctx, r.poll.interrupt)
 		defer stop()
 	}
-	r.wanted = wanted{ctx: ctx, by: by}
+	return r.block(wanted{ctx: ctx, by: by}, atMost)
+}
+
+// block waits for what is wanted. Only who has set waiting may call it.
+func (r *Reader) block(w wanted, atMost time.Duration) error {
+	r.wanted = w
 	defer func() { r.wanted = wanted{} }()
+	var limit time.Time
+	if atMost > 0 {
+		limit = time.Now().Add(atMost)
+	}
 	for {
-		var deadline time.Time
-		if limit := cmp.Or(atMost, r.opts.Wakeup.Linger); limit > 0 {
-			deadline = time.Now().Add(limit)
-		}
-		err := r.poll.wait(deadline)
+		err := r.poll.wait(r.deadline(limit))
 		if over := r.wanted.over(); over != nil {
 			return over
 		}
 		switch {
 		case err == nil:
+			if r.bell != nil {
+				r.bell.returned()
+			}
 			return nil
 		case r.closed.Load():
 			return os.ErrClosed
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return err
-		case atMost > 0 && !time.Now().Before(deadline):
+		case atMost > 0 && !time.Now().Before(limit):
 			return nil
-		case r.unread() > 0:
-			r.counts.lingers.Add(1)
-			return nil
+		case r.bell == nil:
+			if r.unread() > 0 {
+				r.counts.lingers.Add(1)
+				return nil
+			}
+		case !time.Now().Before(r.bell.next):
+			r.counts.polls.Add(1)
+			if r.bell.look(r.headOf, r.unreadOf) {
+				r.counts.lingers.Add(1)
+				return nil
+			}
 		}
 		// Nothing came for the linger time, or the context of an earlier call was done only now. Wait on.
 	}
 }
 
+// deadline is when to look whether there is something to read, limit at the latest, if that is not zero.
+func (r *Reader) deadline(limit time.Time) time.Time {
+	var look time.Time
+	switch linger := r.opts.Wakeup.Linger; {
+	case r.bell != nil:
+		look = r.bell.deadline()
+	case linger > 0:
+		// Those who come and go in a lobby do not put the look off.
+		if now := time.Now(); r.wanted.lobby == nil || r.lingerEnd.Before(now) {
+			r.lingerEnd = now.Add(linger)
+		}
+		look = r.lingerEnd
+	}
+	if look.IsZero() || !limit.IsZero() && limit.Before(look) {
+		return limit
+	}
+	return look
+}
+
 // wanted is what the waiting goroutine waits for.
 type wanted struct {
-	ctx context.Context
-	by  *Ordered // if not nil: who reads ahead of the tails, and may go away before the reader does
+	ctx   context.Context
+	by    *Ordered // if not nil: who reads ahead of the tails, and may go away before the reader does
+	lobby *lobby   // if not nil: those who wait for one ring each
 }
 
 // over says why to wait no more, nil if there is no reason.
@@ -91,6 +125,8 @@ func (w *wanted) over() error {
 	switch {
 	case w.by != nil && w.by.closing.Load():
 		return os.ErrClosed
+	case w.lobby != nil && w.lobby.changed.Load():
+		return errChanged
 	case w.ctx.Err() != nil:
 		return context.Cause(w.ctx)
 	}
@@ -98,32 +134,61 @@ func (w *wanted) over() error {
 }
 
 // ready is the poller's question, whether to stop waiting. The deadline it waits with may have
-// replaced one that a context or Close has just set to interrupt it, so these are asked first.
+// replaced one that a context, Flush or Close has just set to interrupt it, so these are asked first.
 func (r *Reader) ready(woken bool) bool {
-	if r.wanted.over() != nil {
+	if r.wanted.over() != nil || r.wanted.lobby == nil && r.flush.Load() != nil {
 		return true
 	}
 	unread := r.unread()
 	if !woken {
-		return unread >= r.opts.threshold()
+		return unread >= r.opts.threshold() || r.rang()
 	}
 	r.counts.wakes.Add(1)
 	if unread == 0 {
 		r.counts.spurious.Add(1)
 	}
+	if r.bell != nil {
+		// The bell of a ring that is being read, or of one that has become disarmed meanwhile, is old.
+		return unread >= r.opts.threshold() || r.rang()
+	}
 	return unread > 0
+}
+
+// rang reports whether an armed ring has something to read.
+func (r *Reader) rang() bool {
+	if r.bell == nil {
+		return false
+	}
+	for i := range r.rings {
+		if r.bell.armed[i].Load() && r.unreadOf(i) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // unread returns how many bytes the ring with the most of them holds that its reader has not seen.
 func (r *Reader) unread() (most uint64) {
-	for i, ring := range r.rings {
-		if by := r.wanted.by; by != nil {
-			if n := ring.raw.Head() - by.merger.Scanned(i); int64(n) > 0 { // not a head that went back
-				most = max(most, n)
-			}
-		} else {
-			most = max(most, ring.used())
-		}
+	for i := range r.rings {
+		most = max(most, r.unreadOf(i))
 	}
 	return most
+}
+
+func (r *Reader) headOf(i int) uint64 { return r.rings[i].raw.Head() }
+
+// unreadOf is how many bytes a ring holds that whoever waits for them has not seen.
+func (r *Reader) unreadOf(i int) uint64 {
+	ring := r.rings[i]
+	switch w := &r.wanted; {
+	case w.by != nil:
+		if n := ring.raw.Head() - w.by.merger.Scanned(i); int64(n) > 0 { // not a head that went back
+			return n
+		}
+		return 0
+	case w.lobby != nil && !ring.waited.Load():
+		return 0
+	default:
+		return ring.used()
+	}
 }

@@ -10,6 +10,18 @@ import (
 // NewReader makes a *perfbuf.Reader on k, given perfbuf.Options. Package perfbuf sets it.
 var NewReader func(k Kernel, options any) (reader any, err error)
 
+// Slot is what an entry of the map holds.
+type Slot uint8
+
+const (
+	// SlotEmpty is nothing: outputs fail with ENOENT.
+	SlotEmpty Slot = iota
+	// SlotPlain is the ring's perf event, which wakes readers as Options.Wakeup says.
+	SlotPlain
+	// SlotBell is the ring's other perf event, of which each output wakes readers.
+	SlotBell
+)
+
 // Kernel stands in for the kernel and for libbpf. Functions may be called from any goroutine, unless
 // Barrier is set: then everything happens where the user's calls and the simulation do.
 type Kernel struct {
@@ -31,7 +43,11 @@ type Kernel struct {
 	// a kernel before 6.0.
 	Lost func(ring int) uint64
 
-	// Unhook takes the rings out of the map: outputs fail with ENOENT from now on.
+	// Slot sets a ring's entry in the map, SlotPlain at first. Programs that have found the one before
+	// still use that. Without it, there is no doorbell and no Pause.
+	Slot func(ring int, to Slot) error
+
+	// Unhook takes the rings out of the map, for good: outputs fail with ENOENT from now on.
 	Unhook func()
 
 	// Free unmaps the rings.

@@ -28,6 +28,8 @@ const (
 	Lost
 	// Unknown is a valid record of a type that is not read here.
 	Unknown
+	// Flushed is never in a ring: readers make it.
+	Flushed
 )
 
 // Fault says what is wrong with a corrupt record.

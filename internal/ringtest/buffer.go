@@ -31,7 +31,7 @@ func (e *event) wake(really bool) {
 }
 
 // NewBuffer is a buffer of a ring for each of these CPUs that wakes its reader as Ring.SetWakeup
-// says. Map makes the rings.
+// says, or, if both are 0, when a ring is a quarter full. Map makes the rings.
 func (k *Kernel) NewBuffer(cpus []int, wakeupEvents, wakeupBytes int) *Buffer {
 	return &Buffer{kernel: k, cpus: cpus, events: wakeupEvents, bytes: wakeupBytes, wakes: make(chan struct{}, 1)}
 }
@@ -48,12 +48,16 @@ func (b *Buffer) Map(ringBytes int, noTime bool) (rings []*raw.Ring) {
 	}
 	for _, i := range b.cpus {
 		e := &event{Ring: New(ringBytes, layout, b.Start), wakes: b.wakes}
-		e.SetWakeup(b.events, b.bytes)
+		if b.events > 0 || b.bytes > 0 {
+			e.SetWakeup(b.events, b.bytes)
+		} else {
+			e.SetWakeup(0, ringBytes/4)
+		}
 		b.rings = append(b.rings, e)
 		rings = append(rings, e.Raw())
 		c := b.kernel.cpu(i)
 		c.mu.Lock()
-		c.event = e
+		c.event, c.bell = e, false
 		c.mu.Unlock()
 	}
 	return rings
@@ -72,6 +76,18 @@ func (b *Buffer) Lost(i int) uint64 { return b.rings[i].Lost() }
 // does. Outputs find no ring from then on; those that have found it write to it all the same.
 func (b *Buffer) Unhook() {
 	b.each(func(c *cpu, _ *event) { c.event = nil })
+}
+
+// Set stores the i-th ring in the map, in the place of what is there, or empties the entry. Of
+// outputs that find the ring with bell set, each wakes readers.
+func (b *Buffer) Set(i int, stored, bell bool) {
+	c := b.kernel.cpu(b.cpus[i])
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.event, c.bell = nil, bell
+	if stored {
+		c.event = b.rings[i]
+	}
 }
 
 // Free unmaps the rings, after Unhook.

@@ -18,6 +18,7 @@ type Handle struct {
 	off     uint64 // where the reservation begins
 	report  bool   // there are losses to report
 	wakeup  uint64
+	bell    bool // the output is to the ring's second perf event, with wakeup_events of 1
 }
 
 // Prepare begins an output whose time was taken: perf_prepare_sample. The time is ignored if the
@@ -124,7 +125,9 @@ func (h *Handle) Copy() {
 	binary.NativeEndian.PutUint32(head[fixed:], uint32(h.full)-uint32(fixed+4))
 	r.copyTo(r.copyTo(h.off, head[:fixed+4]), h.payload)
 
-	if r.wakeupEvents > 0 {
+	if h.bell {
+		r.wakeup++
+	} else if r.wakeupEvents > 0 {
 		if r.events++; r.events >= r.wakeupEvents {
 			r.events -= r.wakeupEvents
 			r.wakeup++

@@ -33,6 +33,7 @@ type cpu struct {
 
 	mu        sync.Mutex
 	event     *event // the map's entry, nil if none
+	bell      bool   // the entry is the ring's second perf event, of which each output wakes readers
 	running   []*Program
 	preempted []*Program
 	outputs   int // between Prepare and Publish

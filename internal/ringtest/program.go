@@ -158,6 +158,7 @@ func (p *Program) prepare(payload []byte) {
 		p.err = syscall.ENOENT
 	default:
 		p.h = p.event.Prepare(p.now(), payload)
+		p.h.bell = c.bell
 		p.at = prepared
 		c.outputs++
 		return

@@ -21,7 +21,7 @@ func (k *Kernel) Open(o perfbuf.Options) (*perfbuf.Reader, error) {
 	if len(o.CPUs) > 0 { // Map is called only if they are online
 		cpus = slices.Sorted(slices.Values(o.CPUs))
 	}
-	b := k.sim.NewBuffer(cpus, max(1, o.Wakeup.Events), o.Wakeup.Bytes)
+	b := k.sim.NewBuffer(cpus, o.Wakeup.Events, o.Wakeup.Bytes)
 	closed := make(chan struct{})
 	r, err := inject.NewReader(inject.Kernel{
 		CPUs:  online,
@@ -36,6 +36,10 @@ func (k *Kernel) Open(o perfbuf.Options) (*perfbuf.Reader, error) {
 			return nil
 		},
 		Lost: b.Lost,
+		Slot: func(ring int, to inject.Slot) error {
+			b.Set(ring, to != inject.SlotEmpty, to == inject.SlotBell)
+			return nil
+		},
 		Unhook: sync.OnceFunc(func() {
 			b.Unhook()
 			close(closed)

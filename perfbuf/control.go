@@ -1,0 +1,97 @@
+package perfbuf
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/ringfold/ringfold/internal/raw"
+)
+
+// flush is one or more calls of Flush whose marker has not been delivered.
+type flush struct {
+	time uint64 // of the latest call, by the clock
+}
+
+// Flush asks for everything that the rings hold now, without waiting for the wake-up policy: a
+// blocked Wait returns, and the next pass over the Reader or over its [Ordered] stream delivers it, followed by an event of
+// [KindFlushed]. In a stream the marker comes when all events up to the time of the call have come of
+// age, which a stream's mode takes its time for. One marker answers all calls that it follows.
+//
+// It does not block, and may be called from anywhere at any time. Passes over single rings deliver no
+// markers. It returns os.ErrClosed after Close.
+func (r *Reader) Flush() error {
+	if err := r.enter(); err != nil {
+		return err
+	}
+	defer r.leaveAtOnce()
+	r.flush.Store(&flush{time: r.clock()})
+	r.poll.interrupt()
+	if s := r.stream.Load(); s != nil {
+		s.nudge()
+	}
+	return nil
+}
+
+// flushed makes the marker that answers f, unless it has been answered.
+func (r *Reader) flushed(f *flush, time uint64) (Event, bool) {
+	if !r.flush.CompareAndSwap(f, nil) {
+		return Event{}, false // another call has come since: it has a marker of its own
+	}
+	r.markers.rec = raw.Record{Kind: raw.Flushed, Time: time}
+	return Event{r.markers, &r.markers.rec}, true
+}
+
+// noCPU is the CPU of what belongs to none.
+const noCPU = -1
+
+// Pause takes the rings out of the map: outputs fail with -ENOENT until Resume, which the kernel does not
+// count as lost. What the rings hold stays there to be read. Programs that are running may still
+// output what they have begun: [Reader.Drain] waits for them. Pause does not block, may be called at
+// any time from anywhere, and does nothing if the Reader is paused already, or closed.
+//
+// It calls bpf_map_delete_elem for each CPU. If one fails, for want of privilege perhaps, the error says why and some rings
+// may still be in the map; Resume puts the others back.
+func (r *Reader) Pause() error { return r.control("Pause", true) }
+
+// Resume puts the rings back into the map after [Reader.Pause], in the place of those of another reader
+// if there is one by now. It does nothing if the Reader is not paused, or is closed.
+func (r *Reader) Resume() error { return r.control("Resume", false) }
+
+func (r *Reader) control(call string, pause bool) error {
+	if err := r.enter(); err != nil {
+		return err
+	}
+	defer r.leaveAtOnce()
+	if err := r.slots.pause(pause); err != nil {
+		return fmt.Errorf("perfbuf.%s: %w", call, err)
+	}
+	return nil
+}
+
+// Shutdown ends reading and loses nothing that has been output: it takes the rings out of the map as [Reader.Pause] does,
+// waits until programs that are running have ended, calls f for all that the rings hold, and closes the
+// Reader. It blocks for an RCU grace period, some ms as a rule, and for as long as f takes. Programs
+// may stay attached.
+//
+// Errors are those of Pause and [Reader.Drain], after which the Reader is still open, and paused, and what f returns, after which it is
+// closed all the same.
+func (r *Reader) Shutdown(ctx context.Context, f func(Event) error) error {
+	return r.shutdown(ctx, false, func() error { return r.ForEach(f) })
+}
+
+// Shutdown is [Reader.Shutdown] for a stream: what the rings hold comes in order, and none of it is
+// late in exact mode. It closes the stream and its Reader.
+func (s *Ordered) Shutdown(ctx context.Context, f func(Event) error) error {
+	return s.reader.shutdown(ctx, s.opts.Sweep, func() error { return s.Rest(f) })
+}
+
+func (r *Reader) shutdown(ctx context.Context, sweep bool, rest func() error) error {
+	if err := r.Pause(); err != nil {
+		return err
+	}
+	if err := r.quiesce(ctx, sweep); err != nil {
+		return err
+	}
+	defer r.Close()
+	return rest()
+}

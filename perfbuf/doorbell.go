@@ -1,0 +1,105 @@
+package perfbuf
+
+import (
+	"time"
+)
+
+// doorbell decides when each output is to wake the reader: while there are none.
+//
+// Each ring has two perf events: one that wakes the reader when much has come since the last
+// wake-up, and one, the doorbell, of which each output does. Which of them a program outputs to is
+// what the map says (bpf_perf_event_output in kernel/trace/bpf_trace.c); both write to one ring
+// (PERF_EVENT_IOC_SET_OUTPUT), and the wake-up is the event's own matter (perf_output_sample in
+// kernel/events/core.c). So arming is one map update.
+//
+//	armed     the reader sleeps; the first output wakes it, and reading disarms the ring
+//	disarmed  the reader looks at the ring every linger time; quiet for some looks in a row, it is armed
+//
+// An output that came before arming is seen by looking at the head after it. An output whose program
+// had found the old entry, and writes only after that, rings no bell; it is found by looking again
+// after ever longer times, for a second in all, in which any program gets from the one to the other. After that
+// nothing polls.
+//
+// It is for whoever waits, one goroutine at a time.
+type doorbell struct {
+	*slots
+	linger time.Duration
+	rings  []quietness
+	next   time.Time     // of a look
+	again  time.Duration // time to the next look when all are armed; 0: no more looks
+}
+
+// quietness is how long nothing has come from a CPU.
+type quietness struct {
+	head  uint64 // at the last look
+	looks int    // that have found it unchanged
+}
+
+const (
+	quietLooks = 4           // until a ring is armed
+	lastLook   = time.Second // after arming
+)
+
+func newDoorbell(s *slots, linger time.Duration, rings int) *doorbell {
+	d := &doorbell{slots: s, linger: linger, rings: make([]quietness, rings), next: past}
+	for i := range d.rings {
+		d.rings[i].looks = quietLooks // arm at once if nothing is there
+	}
+	return d
+}
+
+// deadline is when to look, zero for never.
+func (d *doorbell) deadline() time.Time {
+	if d.again == 0 && d.allArmed() {
+		return time.Time{}
+	}
+	return d.next
+}
+
+func (d *doorbell) allArmed() bool {
+	for i := range d.armed {
+		if !d.armed[i].Load() {
+			return false
+		}
+	}
+	return true
+}
+
+// look arms the rings that have been quiet for long, and sets the time of the next look. head and
+// unread tell of a ring how far it is, and how many bytes are there to be read. It reports whether there
+// are any.
+func (d *doorbell) look(head, unread func(ring int) uint64) (found bool) {
+	rang := false
+	for i := range d.rings {
+		q := &d.rings[i]
+		now := head(i)
+		has := unread(i) > 0
+		found = found || has
+		switch {
+		case now != q.head || has:
+			*q = quietness{head: now}
+		case d.armed[i].Load():
+		case q.looks < quietLooks:
+			q.looks++
+		case d.err() == nil:
+			rang = d.arm(i, true) || rang
+			found = found || unread(i) > 0 // came before it was armed
+		}
+	}
+	switch {
+	case rang || !d.allArmed():
+		d.again = d.linger
+	case d.again > 0:
+		if d.again *= 2; d.again > lastLook {
+			d.again = 0
+		}
+	}
+	d.next = time.Now().Add(d.again)
+	return found
+}
+
+// returned notes that the reader has something to do, and looks again after the linger time.
+func (d *doorbell) returned() {
+	d.again = d.linger
+	d.next = time.Now().Add(d.linger)
+}

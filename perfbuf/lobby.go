@@ -1,0 +1,119 @@
+package perfbuf
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+)
+
+// lobby is where goroutines wait that read one ring each. A wake-up tells only one poller which ring
+// it was for (perf_poll consumes readiness), so one goroutine waits for all who are here.
+type lobby struct {
+	mu      sync.Mutex
+	guests  int // rings that are waited for
+	open    bool
+	changed atomic.Bool // somebody has come or gone
+}
+
+// Wait is [Reader.Wait] for one ring, for those who read each ring with a goroutine of its own. Any
+// number of rings may be waited for at the same time, each by one goroutine, but not the Reader too:
+// that is refused with [ErrBusy].
+func (r *Ring) Wait(ctx context.Context) error {
+	rd := r.reader
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err := rd.enter(); err != nil {
+		return err
+	}
+	defer rd.leave()
+	if rd.heldByStream() {
+		return errOrdering
+	}
+	if err := rd.comeIn(r); err != nil {
+		return err
+	}
+	select {
+	case err := <-r.served:
+		return err
+	case <-ctx.Done():
+		rd.goAway(r)
+		return context.Cause(ctx)
+	case <-rd.done:
+		rd.goAway(r)
+		return os.ErrClosed
+	}
+}
+
+// comeIn makes somebody wait for a ring too.
+func (r *Reader) comeIn(ring *Ring) error {
+	l := &r.lobby
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if ring.waited.Load() {
+		return fmt.Errorf("%w: another goroutine waits for the ring of CPU %d", ErrBusy, ring.cpu)
+	}
+	if !l.open {
+		if !r.waiting.CompareAndSwap(false, true) {
+			return errWaiting
+		}
+		r.refs.Add(1) // on behalf of wait, which leaves; the caller has entered
+		l.open = true
+		go r.serve()
+	}
+	l.guests++
+	ring.waited.Store(true)
+	l.changed.Store(true)
+	r.poll.interrupt()
+	return nil
+}
+
+// goAway undoes comeIn, unless the ring has been served meanwhile.
+func (r *Reader) goAway(ring *Ring) {
+	l := &r.lobby
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case <-ring.served:
+		return
+	default:
+	}
+	l.guests--
+	ring.waited.Store(false)
+	l.changed.Store(true)
+	r.poll.interrupt()
+}
+
+// serve waits on behalf of all in the lobby, until it is empty.
+func (r *Reader) serve() {
+	defer r.leave()
+	l := &r.lobby
+	for {
+		if r.dismiss(r.block(wanted{ctx: context.Background(), lobby: l}, 0)) {
+			return
+		}
+	}
+}
+
+// dismiss ends the waiting for rings that have something, if err, with which block has ended, is nil,
+// or for all if it is one that concerns all. It reports whether nobody is left.
+func (r *Reader) dismiss(err error) (empty bool) {
+	l := &r.lobby
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.changed.Store(false)
+	for _, ring := range r.rings {
+		if err != errChanged && ring.waited.Load() && (err != nil || ring.used() > 0) {
+			ring.waited.Store(false)
+			l.guests--
+			ring.served <- err // there is room: who waits has not been served
+		}
+	}
+	if l.guests == 0 {
+		l.open = false
+		r.waiting.Store(false)
+	}
+	return l.guests == 0
+}

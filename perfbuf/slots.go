@@ -1,0 +1,106 @@
+package perfbuf
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/ringfold/ringfold/internal/inject"
+)
+
+// slots is what the map's entries of the rings hold. Programs read them, and so each change counts
+// for those outputs that look an entry up afterwards.
+type slots struct {
+	set func(ring int, to inject.Slot) error // nil: they cannot be changed
+
+	mu     sync.Mutex // held while they are changed
+	paused bool
+	closed bool
+	armed  []atomic.Bool // the ring's entry is its doorbell, or will be when not paused
+
+	arms, disarms atomic.Uint64
+	failure       atomic.Pointer[error] // why an entry could not be changed
+}
+
+func newSlots(rings int, set func(ring int, to inject.Slot) error) *slots {
+	return &slots{set: set, armed: make([]atomic.Bool, rings)}
+}
+
+// arm makes each output to a ring wake the reader, or none until the watermark. It reports whether
+// that worked. Looking at the ring's head has to follow arming: see doorbell.
+func (s *slots) arm(ring int, on bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.armed[ring].Load() == on || s.closed {
+		return true
+	}
+	if !s.paused {
+		if err := s.set(ring, plainOrBell(on)); err != nil {
+			s.failure.Store(&err)
+			return false
+		}
+	}
+	s.armed[ring].Store(on)
+	if on {
+		s.arms.Add(1)
+	} else {
+		s.disarms.Add(1)
+	}
+	return true
+}
+
+func plainOrBell(armed bool) inject.Slot {
+	if armed {
+		return inject.SlotBell
+	}
+	return inject.SlotPlain
+}
+
+// disarm is arm(ring, false), for every event's sake quick when there is nothing to do.
+func (s *slots) disarm(ring int) {
+	if s.armed[ring].Load() {
+		s.arm(ring, false)
+	}
+}
+
+// err is why an entry could not be changed, nil if all could.
+func (s *slots) err() error {
+	if err := s.failure.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// pause empties the entries, or puts back what belongs there.
+func (s *slots) pause(on bool) error {
+	if s.set == nil {
+		return errNoPause
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || s.paused == on {
+		return nil
+	}
+	var failed error
+	for i := range s.armed {
+		to := inject.SlotEmpty
+		if !on {
+			to = plainOrBell(s.armed[i].Load())
+		}
+		if err := s.set(i, to); err != nil && failed == nil {
+			failed = err
+		}
+	}
+	s.paused = on || failed != nil // Resume again puts the others back
+	return failed
+}
+
+// close leaves the entries alone from now on.
+func (s *slots) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+}
+
+var errNoPause = fmt.Errorf("perfbuf: this simulated kernel has no Pause: %w", errors.ErrUnsupported)
