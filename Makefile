@@ -13,7 +13,7 @@ AS_ROOT = $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 FIND = find . \( -path ./build -o -path ./libbpf -o -path ./.git \) -prune -o
 NESTED = $(patsubst %/,%,$(dir $(shell $(FIND) -path './*/go.mod' -print)))
 
-.PHONY: help setup demo test soak simulate lint generate check-generate fresh-check clean
+.PHONY: help setup demo test soak simulate bench bench-docs lint generate check-generate fresh-check clean
 .DEFAULT_GOAL := help
 
 help:
@@ -42,6 +42,18 @@ soak: setup ## check every event of real programs on all CPUs, DURATION=10m MODE
 
 simulate: setup ## run the simulation of ordered streams for longer; SEEDS=1000 is how many runs of each set-up
 	@$(GO) test ./internal/simulate -count=1 -v -run TestStream -timeout 0 -seeds $(or $(SEEDS),100)
+
+# Which benchmarks, separated by commas; all by default.
+BENCH ?=
+
+bench: setup ## measure ringfold and its peers side by side (10 minutes); BENCH=drain,ordered selects
+	@mkdir -p build
+	@$(GO) -C bench build -o "$(CURDIR)/build/bench" .
+	@$(AS_ROOT) build/bench -bench "$(BENCH)" $(ARGS)
+
+bench-docs: setup ## render docs/benchmarks.md and its plots from build/bench.json
+	@$(GO) -C bench build -o "$(CURDIR)/build/bench-docs" ./plot
+	@build/bench-docs
 
 lint: setup ## check format, go vet (also where there is no cgo or no Linux) and staticcheck
 	@bad=$$(gofmt -l $$($(FIND) -name '*.go' -print)) && [ -z "$$bad" ] || { echo "gofmt -w needed: $$bad"; exit 1; }

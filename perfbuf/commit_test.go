@@ -7,8 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A drain of one ring that begins with at least 6/8 full gives it back by eighths. One of all rings
-// comes back to each for every eighth.
+// A drain that begins with a ring at least 6/8 full gives it back by eighths.
 func TestNearlyFullRingIsGivenBackOnTheWay(t *testing.T) {
 	const eighth = fakeRingSize / 8
 	for name, source := range map[string]func(*fake) Source{"ring": sourceKinds["ring"], "reader": sourceKinds["reader"]} {
@@ -17,14 +16,13 @@ func TestNearlyFullRingIsGivenBackOnTheWay(t *testing.T) {
 				records uint64
 				early   bool
 			}{{96, true}, {95, false}, {127, true}, {16, false}} {
-				early := c.early || name == "reader"
 				k := newFakeAt(t, 1, 1<<32-2048, Options{})
 				src, start := source(k), uint64(1<<32-2048)
 				k.output(0, seq(1, c.records)...)
 				read := uint64(0)
 				require.NoError(t, forEach(src, func(ev Event) error {
 					want := uint64(0)
-					if early {
+					if c.early {
 						want = read / eighth * eighth
 					}
 					require.Equal(t, want, k.w[0].Tail()-start, "%d records, %d bytes read", c.records, read)
@@ -33,7 +31,7 @@ func TestNearlyFullRingIsGivenBackOnTheWay(t *testing.T) {
 				}))
 				require.Equal(t, k.w[0].Head(), k.w[0].Tail())
 				commits := uint64(1)
-				if early {
+				if c.early {
 					commits = (c.records + 15) / 16
 				}
 				require.Equal(t, commits, k.Stats().Rings[0].Commits)

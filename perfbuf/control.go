@@ -2,6 +2,7 @@ package perfbuf
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/ringfold/ringfold/internal/raw"
@@ -18,13 +19,22 @@ type flush struct {
 // age, which a stream's mode takes its time for. One marker answers all calls that it follows.
 //
 // It does not block, and may be called from anywhere at any time. Passes over single rings deliver no
-// markers. It returns os.ErrClosed after Close.
+// markers, and leave Wait returning at once. It returns os.ErrClosed after Close.
 func (r *Reader) Flush() error {
 	if err := r.enter(); err != nil {
 		return err
 	}
 	defer r.leaveAtOnce()
-	r.flush.Store(&flush{time: r.clock()})
+	f := &flush{time: r.clock()}
+	for {
+		old := r.flush.Load()
+		if old != nil {
+			f.time = max(f.time, old.time)
+		}
+		if r.flush.CompareAndSwap(old, f) {
+			break
+		}
+	}
 	r.poll.interrupt()
 	if s := r.stream.Load(); s != nil {
 		s.nudge()
@@ -33,12 +43,14 @@ func (r *Reader) Flush() error {
 }
 
 // flushed makes the marker that answers f, unless it has been answered.
-func (r *Reader) flushed(f *flush, time uint64) (Event, bool) {
-	if !r.flush.CompareAndSwap(f, nil) {
-		return Event{}, false // another call has come since: it has a marker of its own
+func (p *pass) flushed(f *flush, time uint64) *Batch {
+	m := p.reader.markers
+	if !p.reader.flush.CompareAndSwap(f, nil) {
+		return nil // another call has come since: it has a marker of its own
 	}
-	r.markers.rec = raw.Record{Kind: raw.Flushed, Time: time}
-	return Event{r.markers, &r.markers.rec}, true
+	m.other[0] = raw.Record{Kind: raw.Flushed, Time: time}
+	m.batch = Batch{ring: m, recs: m.other[:]}
+	return &m.batch
 }
 
 // noCPU is the CPU of what belongs to none.
@@ -73,8 +85,8 @@ func (r *Reader) control(call string, pause bool) error {
 // Reader. It blocks for an RCU grace period, some ms as a rule, and for as long as f takes. Programs
 // may stay attached.
 //
-// Errors are those of Pause and [Reader.Drain], after which the Reader is still open, and paused, and what f returns, after which it is
-// closed all the same.
+// Errors are those of Pause and [Reader.Drain], and [ErrBusy] while another goroutine reads (end its Run first): the Reader is
+// still open then, and paused. After an error of f it is closed all the same.
 func (r *Reader) Shutdown(ctx context.Context, f func(Event) error) error {
 	return r.shutdown(ctx, false, func() error { return r.ForEach(f) })
 }
@@ -92,6 +104,13 @@ func (r *Reader) shutdown(ctx context.Context, sweep bool, rest func() error) er
 	if err := r.quiesce(ctx, sweep); err != nil {
 		return err
 	}
-	defer r.Close()
-	return rest()
+	busy := false
+	defer func() {
+		if !busy {
+			r.Close()
+		}
+	}()
+	err := rest()
+	busy = errors.Is(err, ErrBusy)
+	return err
 }

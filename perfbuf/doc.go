@@ -25,14 +25,27 @@
 // A pass reads what is there now and does not wait: [TryFold], [Fold], [Ring.ForEach],
 // [Reader.ForEach], [Ordered.ForEach], [Ring.Events]. What takes a context waits for more:
 // [Reader.Run], [Reader.Events], [Reader.Records] and those of [Ordered]. [Reader.Wait] lets a
-// program put the two together its own way.
+// program put the two together its own way. [Reader.ForEachBatch] and [Reader.RunBatches] hand over
+// many events with one call, for functions that do little with each.
 //
 // A [Reader] and a [Ring] deliver ring by ring; an [Ordered] stream delivers all CPUs' events in
 // the order of their times.
 //
+// # Waking up
+//
+// Waking a reader costs the program that outputs some microseconds, more than all else. By default only
+// the first event after a pause does; while events flow, the reader looks at the rings by itself, every
+// millisecond. See [Wakeup] for that and for other ways, and [Schedule] for which ring is read first.
+//
+// # Control
+//
+// [Reader.Flush] asks the running reader for all that there is, and for a marker behind it.
+// [Reader.Pause] stops outputs, [Reader.Resume] lets them go on, and [Reader.Shutdown] stops them,
+// delivers the rest and closes. All may be called from anywhere at any time.
+//
 // # What comes out
 //
-// An [Event] is a sample, a loss, or a stretch of memory that was corrupt; see [Event.Kind]. It is
+// An [Event] is a sample, a loss, a stretch of memory that was corrupt, or the answer to a Flush; see [Event.Kind]. It is
 // valid until the function that got it returns, since the kernel then overwrites it. [Event.Record]
 // copies it, [View] reads it as a struct.
 //
@@ -59,14 +72,10 @@
 //
 // # Several goroutines
 //
-// Rings are independent: each may be drained by a goroutine of its own, while one goroutine waits.
+// Rings are independent: each may be read by a goroutine of its own.
 //
-//	for r.Wait(ctx) == nil {
-//		var all sync.WaitGroup
-//		for _, ring := range r.Rings() {
-//			all.Go(func() { ring.ForEach(handle) })
-//		}
-//		all.Wait()
+//	for _, ring := range r.Rings() {
+//		go ring.Run(ctx, handle)
 //	}
 //
 // # One reader per map

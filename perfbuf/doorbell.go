@@ -1,6 +1,7 @@
 package perfbuf
 
 import (
+	"sync/atomic"
 	"time"
 )
 
@@ -27,6 +28,8 @@ type doorbell struct {
 	rings  []quietness
 	next   time.Time     // of a look
 	again  time.Duration // time to the next look when all are armed; 0: no more looks
+
+	changed atomic.Bool // a ring has been disarmed since the deadline was chosen
 }
 
 // quietness is how long nothing has come from a CPU.
@@ -50,6 +53,7 @@ func newDoorbell(s *slots, linger time.Duration, rings int) *doorbell {
 
 // deadline is when to look, zero for never.
 func (d *doorbell) deadline() time.Time {
+	d.changed.Store(false)
 	if d.again == 0 && d.allArmed() {
 		return time.Time{}
 	}

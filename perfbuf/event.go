@@ -12,14 +12,14 @@ type Kind uint8
 
 const (
 	// KindSample is a payload that a program handed to bpf_perf_event_output.
-	KindSample Kind = iota + 1
+	KindSample = Kind(raw.Sample)
 	// KindLost says that outputs on a CPU failed because its ring was full.
-	KindLost
+	KindLost = Kind(raw.Lost)
 	// KindCorrupt says that ring memory could not be read and was skipped.
-	KindCorrupt
+	KindCorrupt = Kind(raw.Corrupt)
 	// KindFlushed answers [Reader.Flush]: all that had been output by the time of the call has been
 	// delivered. Its CPU is -1.
-	KindFlushed
+	KindFlushed = Kind(raw.Flushed)
 )
 
 func (k Kind) String() string {
@@ -56,10 +56,7 @@ type Event struct {
 
 // Kind tells samples from losses and from corrupt memory. A function that only wants samples checks
 // it first.
-func (e Event) Kind() Kind { return kinds[e.rec.Kind] }
-
-// kinds translates; what is never delivered has no Kind.
-var kinds = [...]Kind{raw.Corrupt: KindCorrupt, raw.Sample: KindSample, raw.Lost: KindLost, raw.Unknown: 0, raw.Flushed: KindFlushed}
+func (e Event) Kind() Kind { return Kind(e.rec.Kind) }
 
 // CPU is the CPU that the event happened on, -1 for KindFlushed.
 func (e Event) CPU() int { return e.ring.cpu }
@@ -78,25 +75,19 @@ func (e Event) Late() bool { return e.ring.late }
 // of padding up to the record's end. The kernel does not record where the padding begins, and
 // padding bytes are old ring memory.
 func (e Event) Len() int {
-	if e.rec.Kind != raw.Sample {
-		return 0
-	}
 	return int(e.rec.Len)
 }
 
 // Head is the payload, or its first part if the record wraps around the edge of the ring. It points
 // into the ring and is aligned to 4 bytes. See [Event] for its life.
 func (e Event) Head() []byte {
-	if e.rec.Kind != raw.Sample {
-		return nil
-	}
 	return unsafe.Slice((*byte)(e.rec.Data), e.rec.First) // invariant of raw.Record: First bytes at Data are in the ring
 }
 
 // Tail is the rest of the payload, empty unless the record wraps around the edge of the ring. It
 // points into the ring. See [Event] for its life.
 func (e Event) Tail() []byte {
-	if e.rec.Kind != raw.Sample || e.rec.First == e.rec.Len {
+	if e.rec.First == e.rec.Len {
 		return nil
 	}
 	return unsafe.Slice((*byte)(e.ring.base), e.rec.Len-e.rec.First) // invariant of raw.Record: the rest is at the ring's base
@@ -106,10 +97,10 @@ func (e Event) Tail() []byte {
 // the ring, or, for the rare record that wraps around the edge, into a buffer that the ring's
 // events share. See [Event] for its life.
 func (e Event) Bytes() []byte {
-	if e.rec.Kind != raw.Sample || e.rec.First == e.rec.Len {
-		return e.Head()
+	if e.rec.First != e.rec.Len {
+		return e.join()
 	}
-	return e.ring.join(e)
+	return unsafe.Slice((*byte)(e.rec.Data), e.rec.First) // as Head
 }
 
 // Lost is how many outputs the kernel gave up, for KindLost; 0 otherwise.

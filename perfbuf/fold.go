@@ -1,14 +1,17 @@
 package perfbuf
 
-import "iter"
+import (
+	"iter"
+	"os"
+)
 
 // TryFold folds f over the events that src holds now, without waiting: it calls acc, err = f(acc,
 // ev) for each, and returns the last acc. It is the primitive that all other ways of reading are
 // made of.
 //
-// Each ring's head is loaded once, when the fold comes to it; later events wait for the next call.
-// Over a [Reader] the fullest ring comes first. Each ring's tail is stored once, when the fold is
-// done with it; only a drain that began with a ring nearly full gives memory back on the way. If f
+// A [Ring]'s head is loaded once, at the beginning; later events wait for the next call. Its tail is
+// stored once, at the end; only a drain that began with the ring nearly full gives memory back on the way.
+// Over a [Reader] the fullest ring comes first, and rings are read by quanta: see [Schedule]. If f
 // returns an error, panics or calls runtime.Goexit, the fold ends there, with the tail stored: the
 // event that f had counts as consumed, those after it wait for the next call.
 //
@@ -23,16 +26,22 @@ func TryFold[A any](src Source, acc A, f func(acc A, ev Event) (A, error)) (A, e
 	}
 	defer p.end()
 	for {
-		ev, ok := p.next()
-		if !ok {
+		b := p.more()
+		if b == nil {
 			return acc, p.err
 		}
-		var err error
-		if acc, err = f(acc, ev); err != nil {
-			if err == ErrStop {
-				err = nil
+		for i := range b.recs {
+			if p.halt.Load() {
+				return acc, os.ErrClosed
 			}
-			return acc, err
+			b.taken = i + 1
+			var err error
+			if acc, err = f(acc, b.event(i)); err != nil {
+				if err == ErrStop {
+					err = nil
+				}
+				return acc, err
+			}
 		}
 	}
 }
@@ -45,11 +54,17 @@ func Fold[A any](src Source, acc A, f func(acc A, ev Event) A) (A, error) {
 	}
 	defer p.end()
 	for {
-		ev, ok := p.next()
-		if !ok {
+		b := p.more()
+		if b == nil {
 			return acc, p.err
 		}
-		acc = f(acc, ev)
+		for i := range b.recs {
+			if p.halt.Load() {
+				return acc, os.ErrClosed
+			}
+			b.taken = i + 1
+			acc = f(acc, b.event(i))
+		}
 	}
 }
 
@@ -82,14 +97,20 @@ func forEach(src Source, f func(Event) error) error {
 
 func each(p *pass, f func(Event) error) error {
 	for {
-		ev, ok := p.next()
-		if !ok {
+		b := p.more()
+		if b == nil {
 			return p.err
 		}
-		if err := f(ev); err == ErrStop {
-			return nil
-		} else if err != nil {
-			return err
+		for i := range b.recs {
+			if p.halt.Load() {
+				return os.ErrClosed
+			}
+			b.taken = i + 1
+			if err := f(b.event(i)); err == ErrStop {
+				return nil
+			} else if err != nil {
+				return err
+			}
 		}
 	}
 }

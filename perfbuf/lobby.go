@@ -47,12 +47,15 @@ func (r *Ring) Wait(ctx context.Context) error {
 	}
 }
 
+// Run is [Reader.Run] for one ring, for a goroutine of its own: see [Ring.Wait].
+func (r *Ring) Run(ctx context.Context, f func(Event) error) error { return run(ctx, r, f) }
+
 // comeIn makes somebody wait for a ring too.
 func (r *Reader) comeIn(ring *Ring) error {
 	l := &r.lobby
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if ring.waited.Load() {
+	if ring.waited.Load() || len(ring.served) > 0 {
 		return fmt.Errorf("%w: another goroutine waits for the ring of CPU %d", ErrBusy, ring.cpu)
 	}
 	if !l.open {

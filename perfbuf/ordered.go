@@ -8,6 +8,7 @@ import (
 	"os"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/ringfold/ringfold/internal/grace"
 	"github.com/ringfold/ringfold/internal/merge"
@@ -33,6 +34,7 @@ type Ordered struct {
 
 	busy    atomic.Bool // a pass or a wait is running
 	closing atomic.Bool
+	halt    atomic.Bool // the same, or the reader is closed
 	gone    chan struct{}
 	nudged  chan struct{} // of capacity 1: somebody has called Flush
 
@@ -42,7 +44,12 @@ type Ordered struct {
 	scanned   uint64   // when the latest scan was, by the clock
 	elapsed   uint64   // ns between the two
 	tallies   []tally
-	with      *Ring // poison build: ring of the event that is with the user
+	with      *Ring        // poison build: ring of the event that is with the user
+	batch     Batch        // with the user
+	samples   []raw.Record // of the batch, if they are samples in their places
+	of        []*Ring      // whose they are
+	indices   []int        // of these among the reader's rings
+	late      *Ring        // of the batch, if it is late
 	lastRound uint64
 	due       uint64 // the watermark of the round
 	asked     uint64 // barriers asked for cover every time below it
@@ -84,6 +91,9 @@ func (r *Reader) Ordered(o OrderOptions) (*Ordered, error) {
 		tallies:  make([]tally, len(r.rings)),
 		timer:    time.NewTimer(time.Hour),
 		patience: patience,
+		samples:  raw.NewBatch(orderedBatch),
+		of:       make([]*Ring, orderedBatch),
+		indices:  make([]int, orderedBatch),
 	}
 	if !o.Mode.guess {
 		if s.barrier, err = r.newBarrier(o); err != nil {
@@ -99,6 +109,9 @@ func (r *Reader) Ordered(o OrderOptions) (*Ordered, error) {
 		ring.reported = ring.counts.lost.Load()
 	}
 	r.stream.Store(s)
+	if r.closed.Load() { // perhaps too early to know of the stream
+		s.halt.Store(true)
+	}
 	return s, nil
 }
 
@@ -118,6 +131,7 @@ func (s *Ordered) Options() OrderOptions { return s.opts }
 // The error is always nil.
 func (s *Ordered) Close() error {
 	if s.closing.CompareAndSwap(false, true) {
+		s.halt.Store(true)
 		close(s.gone)
 		s.reader.poll.interrupt()
 		if s.barrier != nil {
@@ -209,30 +223,46 @@ func (s *Ordered) round(p *pass, all bool) error {
 	s.lastRound, s.due = s.scanned, watermark
 	s.merger.Begin(watermark)
 	s.reader.counts.passes.Add(1)
-	p.reader, p.ordered = s.reader, s
+	p.reader, p.halt, p.ordered = s.reader, &s.halt, s
 	return nil
 }
 
-func (s *Ordered) next(p *pass) (Event, bool) {
+// orderedBatch is how many events are merged at a time: as many as the merger touches ahead.
+const orderedBatch = min(batchSize, 16)
+
+// more returns the next events, nil at the end of the round.
+func (s *Ordered) more(p *pass) *Batch {
+	s.settle()
 	if poison && s.with != nil {
 		s.with.expire()
 	}
 	for {
-		if s.closing.Load() || s.reader.closed.Load() {
+		if s.halt.Load() {
 			p.err = os.ErrClosed
-			return Event{}, false
+			return nil
 		}
-		if s.patience--; s.patience < 0 {
+		if s.patience < 0 {
 			s.look()
 		}
+		if n := s.merger.Batch(s.samples, s.indices); n > 0 {
+			for j, i := range s.indices[:n] {
+				s.of[j] = s.reader.rings[i]
+			}
+			if poison {
+				s.with = s.of[0]
+				s.with.divert(&s.samples[0])
+			}
+			s.batch = Batch{of: s.of[:n], recs: s.samples[:n]}
+			return &s.batch
+		}
+		s.patience--
 		it, usual := s.merger.Next()
 		if it == nil {
-			return s.marker()
+			return s.marker(p)
 		}
 		ring := s.reader.rings[it.Ring]
 		if usual {
 			s.tallies[it.Ring].samples++
-			ring.late = false
 		} else if !s.rare(ring, it) {
 			continue
 		}
@@ -242,20 +272,39 @@ func (s *Ordered) next(p *pass) (Event, bool) {
 				ring.divert(&it.Record)
 			}
 		}
-		return Event{ring, &it.Record}, true
+		s.batch = Batch{ring: ring, recs: unsafe.Slice(&it.Record, 1)} // invariant: a variable is an array of one
+		return &s.batch
 	}
 }
 
+// settle takes into account what has been taken of a batch, and gives the rest back to the merger.
+func (s *Ordered) settle() {
+	if s.late != nil {
+		s.late.late = false
+		s.late = nil
+	}
+	b := &s.batch
+	if b.of == nil {
+		return
+	}
+	for _, i := range s.indices[:b.taken] {
+		s.tallies[i].samples++
+	}
+	s.patience -= b.taken
+	s.merger.Undo(b.recs, s.indices, b.taken)
+	*b = Batch{}
+}
+
 // marker returns the event that answers a Flush, if all that it asked for has been delivered.
-func (s *Ordered) marker() (Event, bool) {
+func (s *Ordered) marker(p *pass) *Batch {
 	f := s.reader.flush.Load()
 	if f == nil || f.time > s.due {
-		return Event{}, false
+		return nil
 	}
 	if first, held := s.merger.Earliest(); held && first <= f.time {
-		return Event{}, false // the round has ended early
+		return nil // the round has ended early
 	}
-	return s.reader.flushed(f, max(f.time, s.merger.Last()))
+	return p.flushed(f, max(f.time, s.merger.Last()))
 }
 
 // rare handles what is late or no sample, and reports whether to deliver it.
@@ -271,7 +320,9 @@ func (s *Ordered) rare(ring *Ring, it *merge.Item) bool {
 			return false
 		}
 	}
-	ring.late = it.Late
+	if ring.late = it.Late; it.Late {
+		s.late = ring
+	}
 	if it.Kind != raw.Sample {
 		it.Time = it.Key
 		ring.after = it.After
@@ -293,6 +344,7 @@ func (s *Ordered) committed(i int, bytes uint64) {
 }
 
 func (s *Ordered) end(p *pass) {
+	s.settle()
 	if poison && s.with != nil {
 		s.with.expire()
 	}

@@ -3,6 +3,7 @@ package perfbuf
 import (
 	"math"
 	"os"
+	"sync/atomic"
 
 	"github.com/ringfold/ringfold/internal/raw"
 )
@@ -21,14 +22,19 @@ type Source interface {
 // A pass over one ring comes to it once, and stores the tail before only if it began with the ring nearly
 // full (see nearlyFull). A pass over all rings comes to one as often as its Schedule wants.
 type pass struct {
-	reader  *Reader  // which the pass entered
-	ring    *Ring    // being walked, nil between rings
-	whole   bool     // over all rings, as the reader's plan says: the reader's pass flag is ours
+	halt    *atomic.Bool // set when the source or its reader is closed
+	reader  *Reader      // which the pass entered
+	ring    *Ring        // being walked, nil between rings
+	whole   bool         // over all rings, as the reader's plan says: the reader's pass flag is ours
+	planned bool
 	flush   *flush   // whose marker is to come at the end
 	ordered *Ordered // the source, if it is one
 	err     error    // why next reported false, nil if all was read
 
-	off      uint64 // next record
+	batch    *Batch // with the user, if it is samples of ring from off on
+	batchEnd uint64 // where it ends
+
+	off      uint64 // next record, or the batch's first
 	upTo     uint64 // leave the ring when off gets there
 	head     uint64 // of ring, as loaded once
 	began    uint64 // where the visit began
@@ -45,7 +51,7 @@ func (r *Ring) begin(p *pass) error {
 	if err := r.reader.enter(); err != nil {
 		return err
 	}
-	p.reader = r.reader
+	p.reader, p.halt = r.reader, &r.reader.closed
 	if err := p.visit(r); err != nil {
 		r.reader.leave()
 		return err
@@ -66,9 +72,8 @@ func (r *Reader) begin(p *pass) error {
 		r.leave()
 		return errBusyPass
 	}
-	p.reader, p.whole = r, true
+	p.reader, p.halt, p.whole = r, &r.closed, true
 	p.flush = r.flush.Load() // before the heads
-	r.planPass()
 	r.counts.passes.Add(1)
 	return nil
 }
@@ -79,7 +84,6 @@ func (p *pass) visit(r *Ring) error {
 		return err
 	}
 	p.ring = r
-	r.reader.slots.disarm(r.index) // there are events: they need not wake anybody
 	p.tail = r.raw.Tail()
 	p.off, p.began, p.head = p.tail, p.tail, r.raw.Head()
 	used, size := p.head-p.tail, r.raw.Size()
@@ -91,18 +95,22 @@ func (p *pass) visit(r *Ring) error {
 	return nil
 }
 
-// next returns the next event. It ends the life of the one before.
-func (p *pass) next() (Event, bool) {
+// more returns the next events, nil at the end of the pass. It ends the life of those before.
+//
+// Events come in batches so that the loop that hands them out makes one call for each, the user's, or
+// one for many.
+func (p *pass) more() *Batch {
 	if p.ordered != nil {
-		return p.ordered.next(p)
+		return p.ordered.more(p)
 	}
+	p.settle()
 	for {
 		if poison && p.ring != nil {
 			p.ring.expire()
 		}
 		if p.reader.closed.Load() {
 			p.err = os.ErrClosed
-			return Event{}, false
+			return nil
 		}
 		if p.ring == nil || int64(p.off-p.upTo) >= 0 {
 			if !p.nextRing() {
@@ -115,42 +123,71 @@ func (p *pass) next() (Event, bool) {
 			p.commitAt += p.ring.raw.Size() / 8
 		}
 		r := p.ring
-		r.raw.Parse(p.off, p.head, &r.rec)
-		p.off += r.rec.Size
-		if r.rec.Kind == raw.Sample {
-			p.tally.samples++
-			r.last = r.rec.Time
+		n, end := r.raw.Batch(p.off, p.off+min(p.upTo-p.off, p.commitAt-p.off), p.head, r.samples)
+		if n > 0 {
 			if poison {
-				r.divert(&r.rec)
+				r.divert(&r.samples[0])
 			}
-			return Event{r, &r.rec}, true
+			r.batch = Batch{ring: r, recs: r.samples[:n]}
+			p.batch, p.batchEnd = &r.batch, end
+			return p.batch
 		}
-		if p.rare(r) {
-			return Event{r, &r.rec}, true
+		rec := &r.other[0]
+		r.raw.Parse(p.off, p.head, rec)
+		p.off += rec.Size
+		if rec.Kind == raw.Sample { // it wraps
+			r.last = rec.Time
+			if poison {
+				r.divert(rec)
+			}
+		}
+		if p.rare(r, rec) {
+			r.batch = Batch{ring: r, recs: r.other[:]}
+			return &r.batch
 		}
 	}
 }
 
-// rare handles what is not a sample, and reports whether to deliver it.
-func (p *pass) rare(r *Ring) bool {
-	switch {
-	case r.rec.Kind == raw.Unknown:
+// settle takes into account what has been taken of a batch of samples, and gives up the rest of it.
+func (p *pass) settle() {
+	b := p.batch
+	if b == nil {
+		return
+	}
+	p.batch = nil
+	switch b.taken {
+	case len(b.recs):
+		p.off = p.batchEnd
+	case 0:
+	default: // raw.Ring.Batch keeps no offsets, but none of these wraps
+		p.off += uint64(uintptr(b.recs[b.taken].Data) - uintptr(b.recs[0].Data))
+	}
+	if b.taken > 0 {
+		p.ring.last = b.recs[b.taken-1].Time
+		p.tally.samples += uint64(b.taken)
+	}
+}
+
+// rare handles what comes alone, and reports whether to deliver it.
+func (p *pass) rare(r *Ring, rec *raw.Record) bool {
+	switch rec.Kind {
+	case raw.Unknown:
 		p.tally.unknown++
 		return false
-	case r.rec.Kind == raw.Lost:
-		if r.rec.Time > r.last { // else an interrupt reports what the record before had seen
+	case raw.Lost:
+		if rec.Time > r.last { // else an interrupt reports what the record before had seen
 			r.unlost = r.last
 		}
-		known := min(r.rec.Lost, r.advance)
+		known := min(rec.Lost, r.advance)
 		r.advance -= known
-		if r.rec.Lost -= known; r.rec.Lost == 0 {
+		if rec.Lost -= known; rec.Lost == 0 {
 			return false // or the kernel found nothing to report after all: an interrupt reported it first
 		}
-		r.after = min(r.unlost, r.rec.Time)
-	case r.rec.Kind == raw.Corrupt:
-		r.rec.Time = r.last
+		r.after = min(r.unlost, rec.Time)
+	case raw.Corrupt:
+		rec.Time = r.last
 	}
-	p.tally.add(&r.rec)
+	p.tally.add(rec)
 	return true
 }
 
@@ -159,6 +196,10 @@ func (p *pass) nextRing() bool {
 	p.leaveRing()
 	if !p.whole {
 		return false
+	}
+	if !p.planned { // not before end is sure to run: a Schedule may panic
+		p.planned = true
+		p.reader.planPass()
 	}
 	r, upTo := p.reader.nextVisit()
 	if r == nil {
@@ -175,13 +216,13 @@ func (p *pass) nextRing() bool {
 }
 
 // marker returns the event that answers a Flush, if one is due.
-func (p *pass) marker() (Event, bool) {
+func (p *pass) marker() *Batch {
 	f := p.flush
 	if f == nil || p.err != nil {
-		return Event{}, false
+		return nil
 	}
 	p.flush = nil
-	return p.reader.flushed(f, f.time)
+	return p.flushed(f, f.time)
 }
 
 // commit publishes the tail: everything before off has been consumed.
@@ -204,6 +245,9 @@ func (p *pass) leaveRing() {
 		p.ring.expire()
 	}
 	begin := p.began
+	if p.off != begin {
+		p.reader.slots.disarm(p.ring.index) // events flow: they need not wake anybody. After the first: that was waited for
+	}
 	p.commit()
 	if p.whole {
 		p.reader.visited(p.ring, p.off-begin)
@@ -219,6 +263,7 @@ func (p *pass) end() {
 		p.ordered.end(p)
 		return
 	}
+	p.settle()
 	p.leaveRing()
 	if p.whole {
 		p.reader.passing.Store(false)

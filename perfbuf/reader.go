@@ -61,6 +61,7 @@ func newReader(rings []*Ring, k kernel, opts Options) *Reader {
 	}
 	r.markers = &Ring{reader: r, cpu: noCPU}
 	r.slots = newSlots(len(rings), k.slot)
+	r.slots.disarmed = r.disarmed
 	switch {
 	case !opts.Wakeup.doorbell():
 	case k.slot != nil:
@@ -69,6 +70,15 @@ func newReader(rings []*Ring, k kernel, opts Options) *Reader {
 		r.opts.Wakeup = Wakeup{Events: 1}
 	}
 	return r
+}
+
+// disarmed makes whoever waits look at the rings by the timer: a pass of another goroutine has
+// disarmed one, of which no output wakes any more.
+func (r *Reader) disarmed() {
+	if r.bell != nil && r.waiting.Load() {
+		r.bell.changed.Store(true)
+		r.poll.interrupt()
+	}
 }
 
 // enter allows the caller to touch ring memory until leave. It returns os.ErrClosed after Close.
@@ -130,6 +140,9 @@ func (r *Reader) Options() Options {
 // output: some ms as a rule, a second at most. It calls perf_buffer__free. The error is always nil.
 func (r *Reader) Close() error {
 	if r.closed.CompareAndSwap(false, true) {
+		if s := r.stream.Load(); s != nil {
+			s.halt.Store(true)
+		}
 		close(r.done)
 		r.poll.close()
 		r.slots.close()
@@ -164,26 +177,32 @@ func (r *Reader) Records(ctx context.Context) iter.Seq2[Record, error] { return 
 type waiter interface {
 	Source
 	Wait(context.Context) error
+	halted() *atomic.Bool // set when it is closed, or its reader
 }
 
+func (r *Reader) halted() *atomic.Bool  { return &r.closed }
+func (r *Ring) halted() *atomic.Bool    { return &r.reader.closed }
+func (s *Ordered) halted() *atomic.Bool { return &s.halt }
+
 func run(ctx context.Context, src waiter, f func(Event) error) error {
-	stopped := false
-	for {
-		if err := src.Wait(ctx); err != nil {
-			return err
-		}
-		err := forEach(src, func(ev Event) error {
-			err := f(ev)
-			stopped = err == ErrStop
-			if err == nil && ctx.Err() != nil {
-				err = context.Cause(ctx)
+	halt, done := src.halted(), ctx.Done()
+	return runBatches(ctx, src, func(b *Batch) error {
+		for i := range b.recs {
+			if halt.Load() {
+				return os.ErrClosed
 			}
-			return err
-		})
-		if err != nil || stopped {
-			return err
+			b.taken = i + 1
+			if err := f(b.event(i)); err != nil {
+				return err
+			}
+			select { // takes less time than ctx.Err
+			case <-done:
+				return context.Cause(ctx)
+			default:
+			}
 		}
-	}
+		return nil
+	})
 }
 
 func stream(ctx context.Context, src waiter) iter.Seq2[Event, error] {

@@ -26,13 +26,15 @@ type Ring struct {
 	looked uint64 // head at its latest look
 
 	// For the owner only.
-	rec     raw.Record // the event that is with the user; ordered streams have records of their own
-	last    uint64     // time of the latest record read, unordered
-	unlost  uint64     // no loss of the latest report is from before this time, unordered
-	after   uint64     // of the loss that is with the user: where its interval begins
-	late    bool       // of the event that is with the user
-	scratch []byte     // an event that wraps, in one piece
-	poison  []byte     // poison build: the bytes of the event that is with the user
+	batch   Batch         // with the user; ordered streams have one of their own
+	samples []raw.Record  // of the batch
+	other   [1]raw.Record // of a batch that is no sample
+	last    uint64        // time of the latest record read, unordered
+	unlost  uint64        // no loss of the latest report is from before this time, unordered
+	after   uint64        // of the loss that is with the user: where its interval begins
+	late    bool          // of the event that is with the user
+	scratch []byte        // an event that wraps, in one piece
+	poison  []byte        // poison build: the bytes of the event that is with the user
 
 	// Of ordered streams, and of what they leave behind.
 	pressed      bool   // it was nearly full, and has not been asked about since
@@ -51,7 +53,7 @@ const (
 )
 
 func newRing(cpu int, r *raw.Ring) *Ring {
-	return &Ring{cpu: cpu, raw: r, base: r.Base(), served: make(chan error, 1)}
+	return &Ring{cpu: cpu, raw: r, base: r.Base(), served: make(chan error, 1), samples: raw.NewBatch(batchSize)}
 }
 
 // CPU is the number of the ring's CPU.
@@ -107,7 +109,8 @@ func (r *Ring) claim(as uint32) error {
 func (r *Ring) disclaim() { r.owner.Store(idle) }
 
 // join copies an event that wraps into the ring's scratch buffer.
-func (r *Ring) join(e Event) []byte {
+func (e Event) join() []byte {
+	r := e.ring
 	if poison {
 		return r.poison
 	}

@@ -8,7 +8,7 @@ import (
 // Schedule chooses the order in which a pass over a [Reader] visits rings. [FullestFirst],
 // [SoonestFull], [RoundRobin] and [FixedOrder] make the usual ones.
 //
-// A pass looks at all rings, asks for the order, and reads from each in turn, an eighth of a ring at
+// A pass looks at all rings, asks for the order, and reads from each in turn, an eighth of a ring or 32 KiB at
 // most. When it has read enough for the picture to have changed, it looks again. It ends when all that was
 // there at its beginning has been read. Until then, rings more than half full are read beyond that, but in
 // all no more than as much again: so no fast producer holds a pass up for ever, and no ring starves,
@@ -90,17 +90,24 @@ type plan struct {
 	loads []Load // scratch
 	order []Load // still to be visited
 	extra uint64 // bytes that rings nearly full may still be read beyond what they held at the beginning
+	open  int    // rings of which something is still to be read that they held at the beginning
 	fresh uint64 // bytes that may still be read until the next look
 	read  uint64 // bytes since the latest look
 }
 
+// leastQuantum is how many bytes are worth a visit, which takes some hundred ns.
+const leastQuantum = 32 << 10
+
 // planPass sets out what each ring holds as what the pass has to read.
 func (r *Reader) planPass() {
 	p := &r.plan
-	p.extra = 0
+	p.extra, p.open = 0, 0
 	for _, ring := range r.rings {
 		ring.target = ring.raw.Head()
-		p.extra += min(ring.target-ring.raw.Tail(), ring.raw.Size())
+		if held := ring.target - ring.raw.Tail(); int64(held) > 0 { // not a head that went back
+			p.extra += min(held, ring.raw.Size())
+			p.open++
+		}
 	}
 	p.read = 1 // progress, so to say
 	r.replan()
@@ -110,22 +117,16 @@ func (r *Reader) planPass() {
 func (r *Reader) replan() {
 	p := &r.plan
 	p.loads = p.loads[:0]
-	over := true
 	for _, ring := range r.rings {
 		tail, head := ring.raw.Tail(), ring.raw.Head()
 		grown := head - ring.looked
 		ring.looked = head
 		used := min(head-tail, ring.raw.Size())
-		left := int64(ring.target-tail) > 0
-		over = over && !left
-		if left || p.extra > 0 && used > ring.raw.Size()/2 {
+		if int64(ring.target-tail) > 0 || p.extra > 0 && used > ring.raw.Size()/2 {
 			p.loads = append(p.loads, Load{CPU: ring.cpu, Size: ring.Size(), Used: int(used), Grown: int(min(grown, 1<<31)), ring: ring})
 		}
 	}
-	if over {
-		p.loads = p.loads[:0]
-	}
-	p.fresh = max(r.rings[0].raw.Size()/8, uint64(len(r.rings))<<10) // a look costs some ns per ring
+	p.fresh = max(r.rings[0].raw.Size()/8, leastQuantum, uint64(len(r.rings))<<10) // a look costs some ns per ring
 	p.order = p.loads
 	if len(p.loads) > 1 && p.read > 0 { // else the Schedule has lost a ring: visit all
 		r.opts.Schedule.Order(p.loads)
@@ -136,10 +137,10 @@ func (r *Reader) replan() {
 // nextVisit returns the ring to read next, and up to where, or nil if the pass is over.
 func (r *Reader) nextVisit() (ring *Ring, upTo uint64) {
 	p := &r.plan
-	for {
+	for p.open > 0 {
 		if len(p.order) == 0 || p.fresh == 0 {
 			if r.replan(); len(p.order) == 0 {
-				return nil, 0
+				break
 			}
 		}
 		ring = p.order[0].ring
@@ -147,14 +148,15 @@ func (r *Reader) nextVisit() (ring *Ring, upTo uint64) {
 		if ring == nil {
 			continue // a Schedule has put a Load of its own there
 		}
-		tail, quantum := ring.raw.Tail(), ring.raw.Size()/8
+		tail, quantum := ring.raw.Tail(), max(ring.raw.Size()/8, leastQuantum)
 		if left := ring.target - tail; int64(left) > 0 {
 			return ring, tail + min(left, quantum)
 		}
 		if p.extra > 0 {
-			return ring, tail + quantum
+			return ring, tail + min(p.extra, quantum)
 		}
 	}
+	return nil, 0
 }
 
 // visited takes into account that bytes of a ring have been read, up to its tail.
@@ -162,7 +164,15 @@ func (r *Reader) visited(ring *Ring, bytes uint64) {
 	p := &r.plan
 	p.read += bytes
 	p.fresh -= min(p.fresh, bytes)
-	if beyond := ring.raw.Tail() - ring.target; int64(beyond) > 0 {
-		p.extra -= min(p.extra, beyond, bytes)
+	beyond := ring.raw.Tail() - ring.target
+	switch {
+	case int64(beyond) >= int64(bytes): // what it held at the beginning had been read before
+		p.extra -= min(p.extra, bytes)
+	case int64(beyond) >= 0:
+		p.extra -= min(p.extra, beyond)
+		p.open--
+	case bytes == 0: // a head that went back: there is nothing
+		ring.target = ring.raw.Tail()
+		p.open--
 	}
 }

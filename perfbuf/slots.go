@@ -12,7 +12,8 @@ import (
 // slots is what the map's entries of the rings hold. Programs read them, and so each change counts
 // for those outputs that look an entry up afterwards.
 type slots struct {
-	set func(ring int, to inject.Slot) error // nil: they cannot be changed
+	set      func(ring int, to inject.Slot) error // nil: they cannot be changed
+	disarmed func()                               // is told when a ring has been disarmed, or that it cannot be
 
 	mu     sync.Mutex // held while they are changed
 	paused bool
@@ -24,7 +25,7 @@ type slots struct {
 }
 
 func newSlots(rings int, set func(ring int, to inject.Slot) error) *slots {
-	return &slots{set: set, armed: make([]atomic.Bool, rings)}
+	return &slots{set: set, disarmed: func() {}, armed: make([]atomic.Bool, rings)}
 }
 
 // arm makes each output to a ring wake the reader, or none until the watermark. It reports whether
@@ -34,6 +35,9 @@ func (s *slots) arm(ring int, on bool) bool {
 	defer s.mu.Unlock()
 	if s.armed[ring].Load() == on || s.closed {
 		return true
+	}
+	if !on {
+		defer s.disarmed()
 	}
 	if !s.paused {
 		if err := s.set(ring, plainOrBell(on)); err != nil {

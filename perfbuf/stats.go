@@ -116,15 +116,18 @@ func (t *tally) add(rec *raw.Record) {
 
 // flush moves the tally to the ring's counts.
 func (t *tally) flush(c *ringCounts) {
-	if *t == (tally{}) {
-		return
+	// Atomic additions take their time, and this is done for each visit to a ring.
+	if t.samples > 0 {
+		c.samples.Add(t.samples)
+		t.samples = 0
 	}
-	c.samples.Add(t.samples)
-	c.lost.Add(t.lost)
-	c.lostRecords.Add(t.lostRecords)
-	c.unknown.Add(t.unknown)
-	c.corrupt.Add(t.corrupt)
-	*t = tally{}
+	if t.lost|t.lostRecords|t.unknown|t.corrupt != 0 {
+		c.lost.Add(t.lost)
+		c.lostRecords.Add(t.lostRecords)
+		c.unknown.Add(t.unknown)
+		c.corrupt.Add(t.corrupt)
+		*t = tally{}
+	}
 }
 
 // observe keeps the high-water mark. Only the ring's owner writes it.

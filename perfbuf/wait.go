@@ -66,6 +66,9 @@ func (r *Reader) block(w wanted, atMost time.Duration) error {
 		if over := r.wanted.over(); over != nil {
 			return over
 		}
+		if r.bell != nil && r.bell.changed.Load() {
+			continue // with another deadline
+		}
 		switch {
 		case err == nil:
 			if r.bell != nil {
@@ -102,7 +105,7 @@ func (r *Reader) deadline(limit time.Time) time.Time {
 		look = r.bell.deadline()
 	case linger > 0:
 		// Those who come and go in a lobby do not put the look off.
-		if now := time.Now(); r.wanted.lobby == nil || r.lingerEnd.Before(now) {
+		if now := time.Now(); r.wanted.lobby == nil || !r.lingerEnd.After(now) {
 			r.lingerEnd = now.Add(linger)
 		}
 		look = r.lingerEnd
@@ -136,7 +139,7 @@ func (w *wanted) over() error {
 // ready is the poller's question, whether to stop waiting. The deadline it waits with may have
 // replaced one that a context, Flush or Close has just set to interrupt it, so these are asked first.
 func (r *Reader) ready(woken bool) bool {
-	if r.wanted.over() != nil || r.wanted.lobby == nil && r.flush.Load() != nil {
+	if r.wanted.over() != nil || r.wanted.lobby == nil && r.flush.Load() != nil || r.bell != nil && r.bell.changed.Load() {
 		return true
 	}
 	unread := r.unread()

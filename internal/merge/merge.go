@@ -49,6 +49,7 @@ type Merger struct {
 	item   Item
 	attend bool   // there is something to do when the caller is done with the item
 	last   uint64 // the greatest key delivered
+	before uint64 // what it was before the latest Batch
 
 	far     bool // the rings are more than a cache holds
 	touched uint32
@@ -155,6 +156,62 @@ func (m *Merger) Next() (item *Item, usual bool) {
 	it.Late = it.Key < m.last
 	m.last = max(m.last, it.Key)
 	return it, false
+}
+
+// Batch returns the next items at once, as far as they are samples in their places and recs is not full: their
+// records in recs, and in rings whose they are. If it returns 0, Next says what comes. It ends
+// the life of the items before.
+func (m *Merger) Batch(recs []raw.Record, rings []int) (n int) {
+	if m.attend {
+		m.release()
+	}
+	d := &m.round
+	if d.next >= len(d.order) && !d.plan(m.rings) {
+		return 0
+	}
+	m.before = m.last
+	if m.far {
+		m.touch() // of as many as ahead, which is what recs has room for
+	}
+	for n < len(recs) && d.next < len(d.order) && !m.attend {
+		i := int(d.order[d.next] & d.mask)
+		r, rec := &m.rings[i], &recs[n]
+		if !r.plain {
+			break
+		}
+		e := r.main.buf[r.main.first]
+		if r.raw.Parse(e.Off, r.scan, rec); rec.Kind != raw.Sample || rec.Time != e.Time || e.Time < m.last {
+			break
+		}
+		r.main.first++
+		r.dueMain--
+		d.next++
+		m.last = e.Time
+		if int64(e.Off+rec.Size-r.tryAt) >= 0 {
+			m.attend = true
+			m.item.Ring, m.item.Off, m.item.Size = i, rec.Off, rec.Size
+		}
+		rings[n] = i
+		n++
+	}
+	return n
+}
+
+// Undo takes back all but the first of what the latest Batch returned: they were not delivered.
+func (m *Merger) Undo(recs []raw.Record, rings []int, delivered int) {
+	if delivered == len(recs) {
+		return
+	}
+	m.attend = false // only the last can have set it
+	for _, i := range rings[delivered:len(recs)] {
+		m.rings[i].main.first--
+		m.rings[i].dueMain++
+		m.round.next--
+	}
+	m.last = m.before
+	if delivered > 0 {
+		m.last = recs[delivered-1].Time
+	}
 }
 
 // ahead is how many records are touched at once, and farBytes how many bytes of rings make it pay.

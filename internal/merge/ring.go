@@ -259,7 +259,9 @@ func (r *ring) take(it *Item, last uint64) {
 }
 
 // changed makes the item one that was written over while it was held.
-func (it *Item) changed() { it.Kind, it.Fault, it.Size = raw.Corrupt, raw.FaultChanged, 8 }
+func (it *Item) changed() {
+	it.Record = raw.Record{Kind: raw.Corrupt, Fault: raw.FaultChanged, Off: it.Off, Size: 8, Time: it.Time}
+}
 
 // takeOdd fills in what is no sample.
 func (r *ring) takeOdd(e raw.Mark, it *Item) {
@@ -268,8 +270,8 @@ func (r *ring) takeOdd(e raw.Mark, it *Item) {
 	i := slices.IndexFunc(all, func(o odd) bool { return o.off == e.Off })
 	o := all[i]
 	r.odd.remove(i)
-	it.Off, it.Size, it.Kind, it.Fault = o.off&^flags, o.size, o.kind, o.fault
-	it.Lost, it.After = o.lost, min(o.after, e.Time)
+	it.Record = raw.Record{Off: o.off &^ flags, Size: o.size, Kind: o.kind, Fault: o.fault, Lost: o.lost}
+	it.After = min(o.after, e.Time)
 }
 
 // endRound ends what is due. If the round ended before, what a scan has added since may belong

@@ -19,17 +19,17 @@ type header struct {
 type Kind uint8
 
 const (
-	// Corrupt is not a record but a stretch of bytes, up to the head, that cannot be read.
-	// Record.Fault says why.
-	Corrupt Kind = iota
 	// Sample is what a program handed to bpf_perf_event_output.
-	Sample
+	Sample Kind = iota + 1
 	// Lost counts the outputs that failed for want of room since the previous record.
 	Lost
-	// Unknown is a valid record of a type that is not read here.
-	Unknown
+	// Corrupt is not a record but a stretch of bytes, up to the head, that cannot be read.
+	// Record.Fault says why.
+	Corrupt
 	// Flushed is never in a ring: readers make it.
 	Flushed
+	// Unknown is a valid record of a type that is not read here.
+	Unknown
 )
 
 // Fault says what is wrong with a corrupt record.
@@ -80,8 +80,8 @@ type Record struct {
 	Kind  Kind
 	Fault Fault          // of a Corrupt one: why
 	First uint32         // payload bytes at Data; the other Len-First are at the ring's Base
-	Len   uint32         // payload bytes of a Sample, trailing padding included
-	Data  unsafe.Pointer // payload of a Sample
+	Len   uint32         // payload bytes of a Sample, trailing padding included; 0 of others
+	Data  unsafe.Pointer // payload of a Sample; nil of others
 	Off   uint64         // where it begins, a free-running count of bytes
 	Size  uint64         // bytes to the next record
 	Time  uint64         // ns of the event's clock; 0 if the layout has none
@@ -139,14 +139,20 @@ func (r *Ring) Parse(off, head uint64, rec *Record) {
 		if r.rawSize == 16 && size >= 32 { // sample_id_all appends the time
 			rec.Time = *(*uint64)(unsafe.Add(r.data, (off+24)&r.mask))
 		}
+		rec.none()
 		rec.Kind, rec.Lost = Lost, *(*uint64)(unsafe.Add(r.data, (off+16)&r.mask))
 	default:
+		rec.none()
 		rec.Kind, rec.Time = Unknown, 0
 	}
 }
 
+// none makes rec have no payload.
+func (rec *Record) none() { rec.Data, rec.First, rec.Len = nil, 0, 0 }
+
 // corrupt makes rec everything up to the head, left bytes.
 func (rec *Record) corrupt(f Fault, left uint64) {
+	rec.none()
 	rec.Kind, rec.Fault, rec.Size, rec.Time = Corrupt, f, left, 0
 }
 

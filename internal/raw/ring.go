@@ -11,6 +11,7 @@ package raw
 
 import (
 	"fmt"
+	"math"
 	"sync/atomic"
 	"unsafe"
 )
@@ -40,6 +41,7 @@ type Ring struct {
 	data       unsafe.Pointer // the first data byte
 	mask       uint64         // data bytes - 1
 	rawSize    uint64         // where in a sample the u32 raw_size is: 8, or 16 behind a time
+	timed      uint64         // all ones if records have a time, else 0
 }
 
 // New describes a ring: meta points to its metadata page, data is all of its data bytes. Both must
@@ -63,7 +65,7 @@ func New(meta unsafe.Pointer, data []byte, layout Layout) (*Ring, error) {
 		rawSize: 8,
 	}
 	if layout == LayoutRawTime {
-		r.rawSize = 16
+		r.rawSize, r.timed = 16, math.MaxUint64
 	}
 	return r, nil
 }

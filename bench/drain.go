@@ -1,0 +1,119 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"time"
+)
+
+// drain measures how long it takes to read full rings, in ns for each event. All rings are filled
+// first; filling is not timed. Rounds go over the readers in turn. Where rings hold few events, a
+// sample is of several drains, so what a drain costs beside its events is in it.
+func drain(r *run) error {
+	readers := []string{ringfold, ringfoldForEach, libbpfC, cLoop, cilium, ciliumWatermark, libbpfgoReader, ciliumRingbuf}
+	payloads, rounds := []int{16, 56, 256, 1024, 8192}, 31
+	if r.quick {
+		payloads, rounds = []int{56, 8192}, 2
+	}
+	// This goroutine stays free to move: for one that is locked to a thread, each turn with
+	// libbpfgo's goroutine would be a switch of threads.
+	for _, ringBytes := range []int{64 << 10, 4 << 20} {
+		if err := drainRings(r, readers, ringBytes, payloads, rounds); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func drainRings(r *run, readers []string, ringBytes int, payloads []int, rounds int) error {
+	all, closeAll, err := loadAll(readers, options{ringBytes: ringBytes})
+	if err != nil {
+		return err
+	}
+	defer closeAll()
+	for _, o := range all {
+		if err := o.open(); err != nil {
+			return err
+		}
+	}
+	for _, size := range payloads {
+		took, err := drainCase(all, size, rounds)
+		if err != nil {
+			return err
+		}
+		r.add(fmt.Sprintf("%dB/%s", size, bytesName(ringBytes)), "ns", took.medians(), readers...)
+	}
+	return nil
+}
+
+func bytesName(n int) string {
+	if n >= 1<<20 {
+		return fmt.Sprintf("%dMiB", n>>20)
+	}
+	return fmt.Sprintf("%dKiB", n>>10)
+}
+
+// fills is how many events fill a ring to fifteen sixteenths. Of 4 MiB rings and small payloads it
+// is less, as filling takes long: the wake-up of each event is paid even if nobody waits.
+func fills(ringBytes, size int) int {
+	record := (8 + 8 + 4 + size + 7) &^ 7 // header, time, raw_size: ringfold's, the largest of all
+	return min(ringBytes/16*15/record, 1<<14)
+}
+
+func drainCase(all []*opened, size, rounds int) (samples, error) {
+	took := samples{}
+	perCPU := fills(all[0].o.ringBytes, size)
+	events := perCPU * len(cpus)
+	times := (999 + events) / events
+	runtime.GC()
+	for round := range 1 + rounds { // the first warms up
+		for _, o := range rotated(all, round) {
+			var sum time.Duration
+			for range times {
+				d, err := o.fillAndDrain(perCPU, size)
+				if err != nil {
+					return nil, fmt.Errorf("%s, %d bytes: %w", o.name, size, err)
+				}
+				sum += d
+			}
+			if round > 0 {
+				took.add(o.name, float64(sum.Nanoseconds())/float64(times*events))
+			}
+		}
+	}
+	return took, nil
+}
+
+// fillAndDrain outputs so many events on each CPU and returns how long it took to read them.
+func (r *opened) fillAndDrain(perCPU, size int) (time.Duration, error) {
+	if err := r.fill(perCPU, size); err != nil {
+		return 0, err
+	}
+	begin := time.Now()
+	err := r.p.drain(perCPU * len(cpus))
+	return time.Since(begin), err
+}
+
+// fill outputs so many events on each CPU.
+func (r *opened) fill(perCPU, size int) error {
+	if err := r.p.prepare(); err != nil {
+		return err
+	}
+	before, err := r.c.outputs()
+	if err != nil {
+		return err
+	}
+	for _, c := range cpus {
+		if err := emit(r.c.prog, c, perCPU, size); err != nil {
+			return err
+		}
+	}
+	after, err := r.c.outputs()
+	if err != nil {
+		return err
+	}
+	if o := after.since(before); o.failed > 0 {
+		return fmt.Errorf("%d of %d outputs were refused", o.failed, o.attempted)
+	}
+	return nil
+}

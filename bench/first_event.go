@@ -1,0 +1,78 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// firstEvent measures how long an event takes to the user's function after the reader was idle: from
+// the program's clock read, which is in the payload, to a clock read in the function. The readers
+// take turns, 100 ms apart, so each has been idle for longer.
+//
+// cilium-watermark is left out: it would wait forever.
+func firstEvent(r *run) error {
+	readers := []string{ringfold, ringfoldEveryEvent, libbpfC, cilium, libbpfgoReader, ciliumRingbuf}
+	rounds, idle := 100, 100*time.Millisecond
+	if r.quick {
+		rounds, idle = 5, 20*time.Millisecond
+	}
+	unpin, err := pin(cpus[0])
+	if err != nil {
+		return err
+	}
+	defer unpin()
+	all, closeAll, err := loadAll(readers, options{ringBytes: 256 << 10, timed: true})
+	if err != nil {
+		return err
+	}
+	defer closeAll()
+	for _, o := range all {
+		if err := o.open(); err != nil {
+			return err
+		}
+		if err := o.p.start(); err != nil {
+			return fmt.Errorf("%s: %w", o.name, err)
+		}
+	}
+	took := samples{}
+	for round := range 1 + rounds { // the first warms up
+		for _, o := range rotated(all, round) {
+			nanosleep(idle)
+			d, err := o.firstEvent(cpus[round%len(cpus)])
+			if err != nil {
+				return err
+			}
+			if round > 0 {
+				took.add(o.name, float64(d.Nanoseconds())/1000)
+			}
+		}
+	}
+	r.add("p50", "us", took.percentiles(0.5), readers...)
+	r.add("p99", "us", took.percentiles(0.99), readers...)
+	for _, o := range all {
+		if err := o.close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// firstEvent outputs an event and returns how long it took.
+func (r *opened) firstEvent(cpu int) (time.Duration, error) {
+	before, _ := r.p.counts()
+	if err := emit(r.c.prog, cpu, 1, 56); err != nil {
+		return 0, err
+	}
+	for begin := time.Now(); ; {
+		nanosleep(time.Millisecond) // leaves the CPU to the reader
+		if events, _ := r.p.counts(); events > before {
+			return r.p.latency(), nil
+		}
+		if time.Since(begin) > 10*time.Second {
+			o, err := r.outputs()
+			return 0, errors.Join(err, fmt.Errorf("%s has not read an event on CPU %d in 10 s, after %d others: %d of %d outputs were refused",
+				r.name, cpu, before, o.failed, o.attempted))
+		}
+	}
+}

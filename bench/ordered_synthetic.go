@@ -1,0 +1,120 @@
+package main
+
+import (
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+
+	"github.com/ringfold/ringfold/internal/inject"
+	"github.com/ringfold/ringfold/internal/raw"
+	"github.com/ringfold/ringfold/internal/ringtest"
+	"github.com/ringfold/ringfold/perfbuf"
+)
+
+// synthetic is rings in Go memory, written as the kernel does, for more CPUs than this machine has.
+type synthetic struct {
+	fake  []*ringtest.Ring
+	rnd   *rand.Rand
+	burst int
+	time  uint64
+}
+
+// openSynthetic makes n rings and a reader of them. Each has the records that its attr asks the kernel
+// for: without a time for cilium/ebpf, with one for the others.
+func openSynthetic(reader string, n, burst int) (*rings, error) {
+	layout := raw.LayoutRawTime
+	if reader == ciliumHeap {
+		layout = raw.LayoutRaw
+	}
+	s := &synthetic{rnd: rand.New(rand.NewPCG(1, 2)), burst: burst, time: 1}
+	for range n {
+		s.fake = append(s.fake, ringtest.New(orderedRingBytes, layout, 0))
+	}
+	c := &rings{fill: s.fill, close: func() {}}
+	if reader == ciliumHeap {
+		records, h := newCiliumCopy(s.fake), &recordHeap{}
+		c.drain = func(f deliver) error { return heapOrder(records, errEmptied, h, f) }
+		return c, nil
+	}
+	r, err := simulatedReader(s.fake, func() uint64 { return s.time }, perfbuf.Options{RingBytes: orderedRingBytes})
+	if err != nil {
+		return nil, err
+	}
+	c.close = func() { r.Close() }
+	c.drain, err = ringfoldDrain(reader, r)
+	return c, err
+}
+
+// fill outputs until a ring is nearly full.
+func (s *synthetic) fill() (n int, err error) {
+	var payload [orderedPayload]byte
+	for {
+		k := s.fake[s.rnd.IntN(len(s.fake))]
+		for range 1 + s.rnd.IntN(2*s.burst-1) {
+			if k.Head()-k.Tail() > uint64(len(k.Data())-100) {
+				return n, nil
+			}
+			s.time += 1 + s.rnd.Uint64N(100)
+			binary.NativeEndian.PutUint64(payload[:], s.time)
+			if err := k.Output(s.time, payload[:]); err != nil {
+				return n, err
+			}
+			n++
+		}
+	}
+}
+
+// simulatedReader is perfbuf.Open on rings in Go memory, in a kernel without PERF_FORMAT_LOST.
+func simulatedReader(fake []*ringtest.Ring, clock func() uint64, o perfbuf.Options) (*perfbuf.Reader, error) {
+	k := inject.Kernel{
+		Map: func(int, bool) (all []*raw.Ring) {
+			for _, ring := range fake {
+				all = append(all, ring.Raw())
+			}
+			return all
+		},
+		Clock:  clock,
+		Wakes:  make(chan struct{}, 1),
+		Grace:  func() error { return nil }, // no program runs on
+		Unhook: func() {},
+		Free:   func() {},
+	}
+	for i := range fake {
+		k.CPUs = append(k.CPUs, i)
+	}
+	r, err := inject.NewReader(k, o)
+	if err != nil {
+		return nil, err
+	}
+	return r.(*perfbuf.Reader), nil
+}
+
+var errLoss = errors.New("an event that is no sample: the rings were to hold all that was output")
+
+// ringfoldDrain is what is made of perfbuf: in order, without, and without but sorted.
+func ringfoldDrain(reader string, r *perfbuf.Reader) (func(deliver) error, error) {
+	switch reader {
+	case ringfold:
+		// Everything that is there is due, as nothing is written meanwhile.
+		s, err := r.Ordered(perfbuf.OrderOptions{Mode: perfbuf.Slack(0), Spill: perfbuf.Spill{Bytes: -1}})
+		if err != nil {
+			return nil, err
+		}
+		return func(f deliver) error { return s.ForEach(handTo(f)) }, nil
+	case ringfoldUnordered:
+		return func(f deliver) error { return r.ForEach(handTo(f)) }, nil
+	default:
+		var c collector
+		return func(f deliver) error { return c.drain(r, f) }, nil
+	}
+}
+
+func handTo(f deliver) func(perfbuf.Event) error {
+	return func(ev perfbuf.Event) error {
+		if ev.Kind() != perfbuf.KindSample {
+			return errLoss
+		}
+		f(ev.Time(), ev.Bytes())
+		return nil
+	}
+}

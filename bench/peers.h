@@ -1,0 +1,27 @@
+// Readers in C: libbpf's own, and a plain loop over the rings that it has mapped.
+#pragma once
+#include <stdint.h>
+#include <bpf/libbpf.h>
+
+struct peer {
+	struct perf_buffer *pb;
+	int looping;               // counters are read at the same time
+	int timed, stop;
+	uint64_t events, lost, sum, latency;
+};
+
+struct peer *peer_open(int map_fd, int pages, int timed);
+void peer_close(struct peer *p);
+
+// Drain all rings once. They return 0 or a negative errno.
+int peer_consume(struct peer *p);
+int peer_walk(struct peer *p);
+
+// Polls until peer_stop is called. Returns 0 or a negative errno.
+int peer_poll(struct peer *p);
+void peer_stop(struct peer *p);
+
+uint64_t peer_load(uint64_t *counter);
+
+// Gives back to the kernel what malloc keeps for later.
+void peer_trim(void);

@@ -1,0 +1,67 @@
+package main
+
+type explanation struct{ title, body string }
+
+// explanations say what is measured, by benchmark.
+var explanations = map[string]explanation{
+	"drain": {"Reading full rings", `Rings are filled by a BPF program and then read at once, by a thread on one CPU. Only reading is timed, with what a drain costs
+beside its events: that shows where rings hold few. *56B/64KiB* is payloads of 56 bytes in rings of 64 KiB. Each reader has a map, a program and rings of its own,
+of the same size, and reads the first word of each event. *libbpf-c* calls a callback in C, *c-loop* is a plain loop in C over the mapped
+rings: neither comes back to Go for an event. *cilium* is ` + "`ReadInto`" + ` with one record that is used again; *cilium-watermark* is the same, woken less often.
+*libbpfgo* sends each event through a channel, a buffered one, which is kinder than one without. *cilium-ringbuf* reads another kind of map, a BPF ring buffer of as many bytes
+in all. ringfold's records have the kernel's timestamp, 8 bytes more than those of the others.`},
+
+	"producer": {"What an output costs the traced program", `The time of an output in the BPF program, a read of the clock and the interrupts that wake the reader included, while events flow and
+the reader keeps up: rings have 4 MiB, and no output is refused. Most of it is the price of waking the reader. libbpf, cilium/ebpf and libbpfgo wake it for each event,
+unless they are told to wait for more bytes: *cilium-watermark* is cilium/ebpf with half a ring, at which an event may wait forever. ringfold's variants
+are ` + "`Options.Wakeup`" + ` with one event, 64 events, or half a ring.`},
+
+	"first-event": {"Delay of a first event", `Nothing has happened for at least 100 ms; a program outputs one event, and a waiting reader gets it. The delay is the time from the program's read of the clock
+to one in the user's function: the median of 100, and what 99 of them stay below. All readers wake for the first event; cilium/ebpf with a watermark is left out, as it would wait forever.`},
+
+	"cpu": {"CPU time of the reader", `Another process outputs at a steady rate, and all CPU time of this one is counted, user and system, the Go runtime included. In seconds per million
+events; *idle* is what a reader takes that waits for events and gets none. Interrupts that wake the reader are charged to whoever runs at that moment: see the cost for the traced program.`},
+
+	"overload": {"More events than can be read", `Another process outputs as fast as it can on all CPUs, and competes with the reader for them; rings have 256 KiB. *delivered* and *lost* are shares of what was tried. A
+reader that wakes less often leaves programs more time to output, so more may be lost *of more*; how much CPU time the scheduler lets the reader have is in *cpu*. ringfold's events take 8 bytes
+more, for the time.`},
+
+	"ordered": {"One stream in the order of time", `Rings are filled, and then all events are read in the order of their times. They interleave perfectly (the two real CPUs take turns, of the simulated ones each event is on another,
+chosen at random), or come in runs of 32 per CPU (on simulated ones: of 32 on average). Payloads have 56 bytes, rings 64 KiB; only reading is timed. *ringfold* is an ` + "`Ordered`" + ` stream
+with ` + "`Slack(0)`" + `: everything that is there is due. *ringfold-unordered* delivers equal rings without order: the difference is the price of order.
+*cilium-heap* is what people write: ` + "`ReadInto`" + `, then container/heap by a time that the payload begins with; records are used again, so it allocates nothing, which is more than most
+programs do. *collect-sort* copies all events into one slice, by ringfold's reader without order, and sorts an index with ` + "`slices.SortFunc`" + `. Rings of more CPUs than the machine has lie in the
+process's own memory, written by the kernel's rules. cilium/ebpf's reader cannot be given those, so a copy of its loop stands in, without the system call per drain.`},
+
+	"skew": {"One hot ring among others", `One CPU outputs much more than the others, and the consumer, which takes a fixed time for each event, is barely fast enough, or
+not. The share of outputs that is lost may depend on the order in which rings are visited: *ringfold* is the default. On the real kernel there are two rings, one with ten times the other's rate, and the
+programs compete with the consumer for the CPUs, so figures vary by half from run to run. The 64 rings are a simulation, in virtual time, under a real ` + "`Reader`" + `: half of all outputs go to one ring
+(or a tenth, where it says so), at random times; a load of 1 is what the consumer can do. With *pauses* it also does something else now and then, a tenth of the time at most, for up to 1.2 times as long as the hot ring takes to
+fill up. Above a load of 1 no order can save everything: at 1.2 a sixth is lost, whatever the order. A variant of ringfold that does better than the default is listed as such.`},
+
+	"memory": {"Memory", `What a reader takes that is open and has been used, rings included: anonymous memory of the process, and the pages that the kernel has for rings of 64 KiB; the
+figures for 128 rings are reckoned from those for one. *allocs/event* is how often a reader in Go allocates for an event while it drains.`},
+}
+
+// unitTitles are what units are called, where it is not clear what they are units of.
+var unitTitles = map[string]string{
+	"drain ns":         "ns per event",
+	"producer ns":      "ns per output",
+	"first-event us":   "µs",
+	"cpu s/Mevent":     "CPU seconds per million events",
+	"cpu /s":           "outputs per second",
+	"cpu ms/s":         "ms of CPU time per second",
+	"cpu share":        "share of outputs",
+	"overload share":   "share of outputs",
+	"overload s/s":     "CPU seconds per second",
+	"ordered ns/event": "ns per event",
+	"skew share":       "share of outputs lost",
+	"memory ":          "per event",
+}
+
+func unitTitle(bench, unit string) string {
+	if title, ok := unitTitles[bench+" "+unit]; ok {
+		return title
+	}
+	return unit
+}

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/ringfold/ringfold/perfbuf"
+	"golang.org/x/sys/unix"
+)
+
+// Variants of readers.
+const (
+	ringfoldForEach    = "ringfold-foreach"     // a call for each event
+	ringfoldEveryEvent = "ringfold-every-event" // Options.Wakeup.Events is 1
+	ringfoldEvery64    = "ringfold-every-64"    // 64
+	ringfoldBytes      = "ringfold-bytes"       // Options.Wakeup.Bytes is half of the ring
+)
+
+// peer is one way to read, opened. It is used either for drains or for a loop.
+type peer interface {
+	// prepare makes the peer ready to be filled and drained.
+	prepare() error
+	// drain reads what the rings hold, which must be so many events: it touches the first word of each.
+	drain(want int) error
+
+	// start reads events as they come, in the way that the reader is meant to, beside the caller.
+	start() error
+	// counts says how many the loop has read, and how many it was told that it missed. It may be
+	// called at any time.
+	counts() (events, lost uint64)
+	// latency is the time from the latest event's clock read to its being read, if the peer is timed.
+	latency() time.Duration
+
+	// close stops the loop.
+	close() error
+}
+
+// flusher is a peer that leaves events unread until more come.
+type flusher interface{ flush() error }
+
+// options are of all peers alike.
+type options struct {
+	ringBytes int  // for each CPU
+	timed     bool // the loop reads the clock at each event
+}
+
+func open(reader string, c *collection, o options) (p peer, err error) {
+	half := o.ringBytes / 2
+	switch reader {
+	case ringfold:
+		p, err = openRingfold(c, o, perfbuf.Wakeup{})
+	case ringfoldForEach:
+		p, err := openRingfold(c, o, perfbuf.Wakeup{})
+		if err == nil {
+			p.(*ringfoldPeer).foreach = true
+		}
+		return p, err
+	case ringfoldEveryEvent:
+		p, err = openRingfold(c, o, perfbuf.Wakeup{Events: 1})
+	case ringfoldEvery64:
+		p, err = openRingfold(c, o, perfbuf.Wakeup{Events: 64})
+	case ringfoldBytes:
+		p, err = openRingfold(c, o, perfbuf.Wakeup{Bytes: half})
+	case libbpfC:
+		p, err = openLibbpfC(c, o, false)
+	case cLoop:
+		p, err = openLibbpfC(c, o, true)
+	case cilium:
+		p, err = openCilium(c, o, 0)
+	case ciliumWatermark:
+		p, err = openCilium(c, o, half)
+	case libbpfgoReader:
+		p, err = openLibbpfgo(c, o)
+	case ciliumRingbuf:
+		p, err = openRingbuf(c, o)
+	default:
+		err = fmt.Errorf("there is no such reader")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("opening %s: %w", reader, err)
+	}
+	return p, nil
+}
+
+// sink is what a loop in Go does with events. The one locked instruction for each is the
+// measurement's; loops in C have it too.
+type sink struct {
+	timed        bool
+	sum          uint64 // of first words, so that they are read
+	events, lost atomic.Uint64
+	late         atomic.Uint64 // ns, of the latest event
+}
+
+func (s *sink) event(payload []byte) {
+	word := binary.NativeEndian.Uint64(payload)
+	if s.timed {
+		s.late.Store(now() - word)
+	}
+	s.sum += word
+	s.events.Add(1)
+}
+
+func (s *sink) counts() (events, lost uint64) { return s.events.Load(), s.lost.Load() }
+func (s *sink) latency() time.Duration        { return time.Duration(s.late.Load()) }
+
+// now is CLOCK_MONOTONIC in ns, as bpf_ktime_get_ns is.
+func now() uint64 {
+	var ts unix.Timespec
+	unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
+	return uint64(ts.Nano())
+}
+
+// pages is a ring's size as libbpf wants it.
+func (o options) pages() int { return o.ringBytes / os.Getpagesize() }
+
+func expect(got, want int) error {
+	if got != want {
+		return fmt.Errorf("read %d events, and there were %d", got, want)
+	}
+	return nil
+}
+
+// opened is a reader of a collection of its own.
+type opened struct {
+	name string
+	c    *collection
+	o    options
+	p    peer
+	base outputs // when it was opened
+}
+
+// loadAll loads a collection for each reader. The peers are not opened.
+func loadAll(readers []string, o options) (all []*opened, closeAll func(), err error) {
+	closeAll = func() {
+		for _, r := range all {
+			r.close() // what could fail has been seen to work by now, or its error is on the way
+			r.c.close()
+		}
+	}
+	for _, name := range readers {
+		c, err := load(name, o.ringBytes)
+		if err != nil {
+			closeAll()
+			return nil, nil, fmt.Errorf("%s: %w", name, err)
+		}
+		all = append(all, &opened{name: name, c: c, o: o})
+	}
+	return all, closeAll, nil
+}
+
+func (r *opened) open() (err error) {
+	if r.base, err = r.c.outputs(); err != nil {
+		return err
+	}
+	r.p, err = open(r.name, r.c, r.o)
+	return err
+}
+
+func (r *opened) close() error {
+	if r.p == nil {
+		return nil
+	}
+	p := r.p
+	r.p = nil
+	if err := p.close(); err != nil {
+		return fmt.Errorf("closing %s: %w", r.name, err)
+	}
+	return nil
+}
+
+// outputs is what was output since the reader was opened.
+func (r *opened) outputs() (outputs, error) {
+	o, err := r.c.outputs()
+	return o.since(r.base), err
+}
+
+// settle waits, after the last output, until the loop has read all that were not refused.
+func (r *opened) settle() (outputs, error) {
+	o, err := r.outputs()
+	if err != nil {
+		return o, err
+	}
+	if f, ok := r.p.(flusher); ok {
+		if err := f.flush(); err != nil {
+			return o, fmt.Errorf("flushing %s: %w", r.name, err)
+		}
+	}
+	for begin := time.Now(); ; time.Sleep(time.Millisecond) {
+		events, _ := r.p.counts()
+		if events == o.attempted-o.failed {
+			return o, nil
+		}
+		if events > o.attempted-o.failed || time.Since(begin) > 10*time.Second {
+			return o, fmt.Errorf("%s has read %d events, and %d were output: %d of %d were refused",
+				r.name, events, o.attempted-o.failed, o.failed, o.attempted)
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/ringfold/ringfold/perfbuf"
+)
+
+// ringfoldPeer is this library: default options but for the ring size, and the wake-up policy where
+// its name says so. It loops over batches, as a program does that wants the most of it; ringfold-foreach
+// has its function called for each event. Records have the kernel's time, 8 bytes that no other peer has.
+type ringfoldPeer struct {
+	sink
+	r       *perfbuf.Reader
+	foreach bool // with a call for each event
+	sample  func(perfbuf.Event) error
+	batch   func(*perfbuf.Batch) error
+	drained int
+	stop    context.CancelFunc
+	done    chan error
+}
+
+func openRingfold(c *collection, o options, w perfbuf.Wakeup) (peer, error) {
+	r, err := perfbuf.Open(c.events.FileDescriptor(), perfbuf.Options{RingBytes: o.ringBytes, Wakeup: w})
+	if err != nil {
+		return nil, err
+	}
+	p := &ringfoldPeer{sink: sink{timed: o.timed}, r: r}
+	p.sample = func(ev perfbuf.Event) error {
+		if ev.Kind() != perfbuf.KindSample {
+			return notSample(ev)
+		}
+		p.sum += binary.NativeEndian.Uint64(ev.Bytes())
+		p.drained++
+		return nil
+	}
+	p.batch = func(b *perfbuf.Batch) error {
+		p.drained += b.Len()
+		sum := uint64(0)
+		for ev := range b.Events() {
+			if ev.Kind() != perfbuf.KindSample {
+				return notSample(ev)
+			}
+			sum += binary.NativeEndian.Uint64(ev.Bytes())
+		}
+		p.sum += sum
+		return nil
+	}
+	return p, nil
+}
+
+func notSample(ev perfbuf.Event) error {
+	return fmt.Errorf("an event that is no sample: %v", ev.Kind())
+}
+
+func (p *ringfoldPeer) prepare() error { return nil }
+
+func (p *ringfoldPeer) drain(want int) error {
+	p.drained = 0
+	var err error
+	if p.foreach {
+		err = p.r.ForEach(p.sample)
+	} else {
+		err = p.r.ForEachBatch(p.batch)
+	}
+	if err != nil {
+		return err
+	}
+	return expect(p.drained, want)
+}
+
+func (p *ringfoldPeer) start() error {
+	ctx, cancel := context.WithCancel(context.Background())
+	p.stop, p.done = cancel, make(chan error, 1)
+	go func() {
+		p.done <- p.r.RunBatches(ctx, func(b *perfbuf.Batch) error {
+			for ev := range b.Events() {
+				switch ev.Kind() {
+				case perfbuf.KindSample:
+					p.event(ev.Bytes())
+				case perfbuf.KindLost:
+					p.lost.Add(ev.Lost())
+				default:
+					return ev.Err()
+				}
+			}
+			return nil
+		})
+	}()
+	return nil
+}
+
+func (p *ringfoldPeer) close() error {
+	var err error
+	if p.stop != nil {
+		p.stop()
+		if err = <-p.done; errors.Is(err, context.Canceled) {
+			err = nil
+		}
+	}
+	return errors.Join(err, p.r.Close())
+}

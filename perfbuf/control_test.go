@@ -1,0 +1,360 @@
+package perfbuf
+
+import (
+	"context"
+	"errors"
+	"os"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ringfold/ringfold/internal/inject"
+	"github.com/stretchr/testify/require"
+)
+
+func TestPausePutsBackWhatWasThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newBelled(t, 3)
+		done := k.armed()
+		require.NoError(t, k.emit(2, 1))
+		require.NoError(t, <-done)
+		require.Equal(t, []uint64{1}, ids(t, k.Reader))
+		require.NoError(t, k.emit(1, 2)) // rings 0 and 1 are armed, and this stays in its ring
+
+		require.NoError(t, k.Pause())
+		k.requireEntries(noEntry, noEntry, noEntry)
+		_, sets := k.slotsNow()
+		require.NoError(t, k.Pause())
+		require.Equal(t, syscall.ENOENT, k.emit(0, 3))
+		require.Equal(t, []uint64{2}, ids(t, k.Reader), "what is there can be read, which disarms")
+		k.requireEntries(noEntry, noEntry, noEntry)
+		_, after := k.slotsNow()
+		require.Equal(t, sets, after)
+
+		require.NoError(t, k.Resume())
+		k.requireEntries(bellEntry, plainEntry, plainEntry)
+		require.NoError(t, k.Resume())
+		_, after = k.slotsNow()
+		require.Equal(t, sets+3, after)
+	})
+}
+
+// While it is paused, a reader that waits decides to arm, and does so by Resume.
+func TestPauseWhileWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newBelled(t, 2)
+		require.NoError(t, k.Pause())
+		done := k.armed()
+		k.requireEntries(noEntry, noEntry)
+		require.NoError(t, k.Resume())
+		k.requireEntries(bellEntry, bellEntry)
+		blocked(t, done)
+		require.NoError(t, k.Pause())
+		time.Sleep(time.Hour)
+		require.NoError(t, k.Resume())
+		start := time.Now()
+		require.NoError(t, k.emit(1, 1))
+		require.NoError(t, <-done)
+		require.Equal(t, start, time.Now())
+	})
+}
+
+func TestPauseFails(t *testing.T) {
+	k := newBelled(t, 3)
+	fail := func(i int, _ inject.Slot) error {
+		if i == 1 {
+			return errTest
+		}
+		return nil
+	}
+	k.set = fail
+	err := k.Pause()
+	require.ErrorIs(t, err, errTest)
+	require.ErrorContains(t, err, "perfbuf.Pause")
+	k.requireEntries(noEntry, plainEntry, noEntry)
+	err = k.Resume()
+	require.ErrorIs(t, err, errTest)
+	require.ErrorContains(t, err, "perfbuf.Resume")
+	k.requireEntries(plainEntry, plainEntry, plainEntry)
+	k.set = nil
+	require.NoError(t, k.Pause(), "as far as is known it is paused")
+	k.requireEntries(plainEntry, plainEntry, plainEntry)
+	require.NoError(t, k.Resume())
+	require.NoError(t, k.Pause())
+	k.requireEntries(noEntry, noEntry, noEntry)
+	k.set = fail
+	require.ErrorIs(t, k.Resume(), errTest)
+	k.requireEntries(plainEntry, noEntry, plainEntry)
+	k.set = nil
+	require.NoError(t, k.Resume(), "the rest")
+	k.requireEntries(plainEntry, plainEntry, plainEntry)
+	require.NoError(t, k.Stats().Doorbell.Err)
+
+	none := newFake(t, 1, Options{})
+	require.ErrorIs(t, none.Pause(), errors.ErrUnsupported)
+	require.ErrorIs(t, none.Shutdown(t.Context(), never), errors.ErrUnsupported)
+	require.Zero(t, none.freed.Load(), "still open")
+}
+
+// Shutdown takes the rings out, waits for programs that are running, and delivers all.
+func TestShutdown(t *testing.T) {
+	for name, shutdown := range map[string]func(k *belled, f func(Event) error) error{
+		"reader": func(k *belled, f func(Event) error) error { return k.Shutdown(k.t.Context(), f) },
+		"stream": func(k *belled, f func(Event) error) error {
+			s, err := k.Ordered(OrderOptions{Mode: Slack(time.Hour)})
+			require.NoError(k.t, err)
+			return s.Shutdown(k.t.Context(), f)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ready := func() *belled {
+				k := newBelled(t, 2)
+				k.output(0, 1, 3)
+				k.programs = &fakePrograms{opened: func() error {
+					if k.freed.Load() == 0 && !k.closed.Load() {
+						k.requireEntries(noEntry, noEntry)
+						k.output(0, 5) // of a program that had found the ring
+					}
+					return nil
+				}}
+				return k
+			}
+			k := ready()
+			var got []uint64
+			collect := func(ev Event) error {
+				got = append(got, id(t, ev))
+				return nil
+			}
+			require.NoError(t, shutdown(k, collect))
+			require.Equal(t, []uint64{1, 3, 5}, got)
+			require.Equal(t, int32(1), k.freed.Load())
+			require.Equal(t, os.ErrClosed, k.Shutdown(t.Context(), never))
+			require.Zero(t, k.Stats().Total().Dropped)
+
+			k = ready()
+			require.Equal(t, errTest, shutdown(k, func(Event) error { return errTest }))
+			require.Equal(t, int32(1), k.freed.Load(), "closed all the same")
+			require.Equal(t, uint64(2), k.Stats().Total().Dropped)
+
+			k = ready()
+			k.programs = &fakePrograms{opened: func() error { return errTest }}
+			require.ErrorIs(t, shutdown(k, never), errTest)
+			require.Zero(t, k.freed.Load())
+			k.requireEntries(noEntry, noEntry)
+			require.NoError(t, k.Resume())
+			require.NoError(t, k.emit(1, 7))
+		})
+	}
+	t.Run("context", func(t *testing.T) {
+		k := newBelled(t, 1)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(errTest)
+		require.Equal(t, errTest, k.Shutdown(ctx, never))
+		require.Zero(t, k.freed.Load())
+		require.NoError(t, k.Resume())
+	})
+}
+
+// waitersOf makes every kind of waiter of a fake with a doorbell. A stream's events are due after lag.
+func waitersOf(t *testing.T, f func(t *testing.T, k *belled, w waiter, clock func() uint64, lag time.Duration)) {
+	for name, c := range map[string]struct {
+		make func(k *belled) (waiter, error)
+		lag  time.Duration
+	}{
+		"reader": {func(k *belled) (waiter, error) { return k.Reader, nil }, 0},
+		"slack":  {func(k *belled) (waiter, error) { return k.Ordered(OrderOptions{Mode: Slack(time.Second)}) }, time.Second},
+		"exact":  {func(k *belled) (waiter, error) { return k.Ordered(OrderOptions{}) }, guard + 2 + period},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := newBelled(t, 2)
+				clock := k.clocked()
+				k.programs = &fakePrograms{wait: func() error { time.Sleep(period); return nil }}
+				w, err := c.make(k)
+				require.NoError(t, err)
+				f(t, k, w, clock, c.lag)
+				k.Close()
+			})
+		})
+	}
+}
+
+func marker(time uint64) Record { return Record{Kind: KindFlushed, CPU: -1, Time: time} }
+
+// With nothing in the rings, a Wait that has ceased to look ends, when what is asked for has come of
+// age: not before, and once.
+func TestFlushEndsAWait(t *testing.T) {
+	waitersOf(t, func(t *testing.T, k *belled, w waiter, clock func() uint64, lag time.Duration) {
+		for range 3 {
+			done := waitInBackground(func() error { return w.Wait(t.Context()) })
+			time.Sleep(time.Hour)
+			blocked(t, done)
+			at := clock()
+			require.NoError(t, k.Flush())
+			require.NoError(t, <-done)
+			require.Equal(t, lag, time.Duration(clock()-at))
+			require.Equal(t, []Record{marker(at)}, copies(t, w))
+			require.Empty(t, copies(t, w))
+		}
+		st := k.Stats()
+		require.Zero(t, st.Lingers)
+		require.Zero(t, st.Wakes)
+	})
+}
+
+// A marker comes behind all that was output before the call, and answers all calls before it.
+func TestFlushComesLast(t *testing.T) {
+	waitersOf(t, func(t *testing.T, k *belled, w waiter, clock func() uint64, lag time.Duration) {
+		var last uint64
+		for round := range 5 {
+			var want []Record
+			var times []uint64
+			for i := range 4 {
+				time.Sleep(100 * time.Microsecond)
+				last = clock()
+				k.output((i+round)%2, last)
+				times = append(times, last)
+				if i > 0 {
+					require.NoError(t, k.Flush())
+				}
+			}
+			var got []uint64
+			require.NoError(t, run(t.Context(), w, func(ev Event) error {
+				if ev.Kind() == KindFlushed {
+					want = append(want, ev.Record())
+					return ErrStop
+				}
+				got = append(got, id(t, ev))
+				return nil
+			}))
+			require.GreaterOrEqual(t, time.Duration(clock()-last), lag)
+			require.ElementsMatch(t, times, got)
+			require.Equal(t, []Record{marker(last)}, want)
+			require.Empty(t, copies(t, w), "one for all")
+		}
+	})
+}
+
+// Copies of markers come of Records too.
+func TestFlushRecords(t *testing.T) {
+	waitersOf(t, func(t *testing.T, k *belled, w waiter, clock func() uint64, _ time.Duration) {
+		at := clock()
+		require.NoError(t, k.Flush())
+		for rec, err := range records(t.Context(), w) {
+			require.NoError(t, err)
+			require.Equal(t, marker(at), rec)
+			break
+		}
+	})
+}
+
+// A call during a pass has a marker of its own, of the next pass; one at the end of which nobody looked comes again.
+func TestFlushDuringAPass(t *testing.T) {
+	k := newBelled(t, 2)
+	k.output(0, 1, 2)
+	require.NoError(t, k.Flush())
+	at := k.clock.Load()
+	var kinds []Kind
+	require.NoError(t, k.ForEach(func(ev Event) error {
+		k.clock.Add(1)
+		kinds = append(kinds, ev.Kind())
+		return k.Flush()
+	}))
+	require.Equal(t, []Kind{KindSample, KindSample}, kinds, "the call of before is answered by the next too")
+	k.output(1, 3)
+	require.NoError(t, k.ForEach(func(Event) error { return ErrStop }))
+	require.Equal(t, []Record{marker(at + 2)}, copies(t, k.Reader))
+	require.Empty(t, copies(t, k.Reader))
+
+	require.NoError(t, k.Flush())
+	require.Empty(t, copies(t, k.rings[0]), "not of one ring")
+	kinds = nil
+	require.NoError(t, k.ForEach(func(ev Event) error {
+		kinds = append(kinds, ev.Kind())
+		if len(kinds) < 3 {
+			return k.Flush() // in the function that has the marker
+		}
+		return nil
+	}))
+	require.Equal(t, []Kind{KindFlushed}, kinds)
+	require.Len(t, copies(t, k.Reader), 1)
+}
+
+// Rest delivers a marker that is not due, as it does events; a stream that is closed leaves it to others.
+func TestFlushAndTheEndOfAStream(t *testing.T) {
+	for _, mode := range []Mode{Slack(time.Hour), Exact()} {
+		k := newBelled(t, 2)
+		k.programs = &fakePrograms{}
+		s, _ := k.stepped(1_000_000, OrderOptions{Mode: mode})
+		k.output(1, 999_000)
+		require.NoError(t, k.Flush())
+		require.Empty(t, copies(t, s))
+		var recs []Record
+		f := func(ev Event) error {
+			recs = append(recs, ev.Record())
+			return nil
+		}
+		require.NoError(t, s.Rest(f))
+		require.Len(t, recs, 2)
+		require.Equal(t, marker(1_000_000), recs[1])
+		k.clock.Add(1)
+		require.NoError(t, k.Flush())
+		require.Empty(t, copies(t, s))
+		require.NoError(t, s.Close())
+		require.Equal(t, []Record{marker(1_000_001)}, copies(t, k.Reader))
+		require.NoError(t, k.Close())
+		require.Equal(t, os.ErrClosed, k.Flush())
+	}
+}
+
+// Markers have their place in the order: none is earlier than what came before it.
+func TestFlushTimesDoNotGoBack(t *testing.T) {
+	k := newBelled(t, 2)
+	s, b := k.stepped(5_000_000, OrderOptions{})
+	require.NoError(t, k.Flush())
+	k.output(0, 4_000_000, 5_000_000, 5_500_000)
+	k.output(1, 5_200_000, 9_999_999)
+	k.clock.Store(8_000_000)
+	require.NoError(t, b.Round())
+	recs := copies(t, s)
+	require.Len(t, recs, 5)
+	require.Equal(t, marker(5_500_000), recs[4])
+
+	// Events up to the time of the call hold it back, whether or not they are seen when it is due.
+	k.clock.Store(20_000_000)
+	require.NoError(t, k.Flush())
+	k.clock.Store(21_000_000)
+	require.Empty(t, copies(t, s))
+	require.True(t, b.Requested())
+	require.NoError(t, b.Round())
+	require.NoError(t, s.ForEach(func(ev Event) error {
+		require.Equal(t, uint64(9_999_999), ev.Time())
+		return ErrStop
+	}))
+	require.Equal(t, []Record{marker(20_000_000)}, copies(t, s))
+}
+
+// Of two calls at the same time, the marker that answers both is of the later one.
+func TestFlushCallsAtTheSameTime(t *testing.T) {
+	k := newBelled(t, 1)
+	s, err := k.Ordered(OrderOptions{Mode: Slack(0)})
+	require.NoError(t, err)
+	now, inner := uint64(1000), false
+	k.Reader.clock = func() uint64 {
+		at := now
+		if !inner { // the other call comes between reading the clock and storing
+			inner, now = true, 2000
+			k.output(0, 1500)
+			require.NoError(t, k.Flush())
+		}
+		return at
+	}
+	require.NoError(t, k.Flush())
+	now = 1400
+	require.Empty(t, copies(t, s))
+	now = 2000
+	recs := copies(t, s)
+	require.Len(t, recs, 2)
+	require.Equal(t, marker(2000), recs[1])
+}

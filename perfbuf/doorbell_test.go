@@ -1,0 +1,447 @@
+package perfbuf
+
+import (
+	"context"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ringfold/ringfold/internal/inject"
+	"github.com/stretchr/testify/require"
+)
+
+// belled is a fake with a doorbell, and the map's entries of its rings.
+type belled struct {
+	*fake
+	set func(ring int, to inject.Slot) error // called before an entry is set; nil: nothing happens
+
+	mu      sync.Mutex
+	entries []inject.Slot
+	sets    int // calls
+}
+
+const (
+	noEntry    = inject.SlotEmpty
+	plainEntry = inject.SlotPlain
+	bellEntry  = inject.SlotBell
+)
+
+func newBelled(t testing.TB, n int) *belled {
+	k := &belled{fake: newFake(t, n, Options{Wakeup: Wakeup{Linger: bellLinger}})}
+	for range n {
+		k.entries = append(k.entries, plainEntry)
+	}
+	k.Reader.opts.Wakeup = Wakeup{Linger: bellLinger}
+	k.Reader.slot = k.store
+	k.Reader.slots.set = k.store
+	k.Reader.bell = newDoorbell(k.Reader.slots, bellLinger, n)
+	return k
+}
+
+// clocked lets the clock be the bubble's.
+func (k *belled) clocked() (clock func() uint64) {
+	start := time.Now()
+	k.Reader.clock = func() uint64 { return uint64(time.Hour + time.Since(start)) }
+	return k.Reader.clock
+}
+
+func (k *belled) store(ring int, to inject.Slot) error {
+	k.mu.Lock()
+	k.sets++
+	k.mu.Unlock()
+	if k.set != nil {
+		if err := k.set(ring, to); err != nil {
+			return err
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.entries[ring] = to
+	return nil
+}
+
+// slotsNow returns the map's entries, and how often they were set.
+func (k *belled) slotsNow() ([]inject.Slot, int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return append([]inject.Slot(nil), k.entries...), k.sets
+}
+
+func (k *belled) requireEntries(want ...inject.Slot) {
+	k.t.Helper()
+	got, _ := k.slotsNow()
+	require.Equal(k.t, want, got)
+}
+
+// emit is an output of a program that looks the entry up.
+func (k *belled) emit(ring int, time uint64) error {
+	entries, _ := k.slotsNow()
+	if entries[ring] == noEntry {
+		return syscall.ENOENT
+	}
+	k.output(ring, time)
+	if entries[ring] == bellEntry {
+		k.poll.wake()
+	}
+	return nil
+}
+
+// armed lets a Wait come to rest behind its last look.
+func (k *belled) armed() (done <-chan error) {
+	k.t.Helper()
+	done = waitInBackground(func() error { return k.Wait(context.Background()) })
+	time.Sleep(time.Minute)
+	require.Equal(k.t, len(k.w), k.Stats().Doorbell.Armed)
+	return done
+}
+
+// With nothing to read all rings are armed at once. Looks get rarer for a second, and then cease.
+func TestDoorbellWhenIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newBelled(t, 2)
+		start := time.Now()
+		var polls []time.Duration
+		k.Reader.poll = &hookedPoller{k.poll, func() { polls = append(polls, time.Since(start)) }}
+		done := waitInBackground(func() error { return k.Wait(t.Context()) })
+		synctest.Wait()
+		k.requireEntries(bellEntry, bellEntry)
+		require.Equal(t, DoorbellStats{Arms: 2, Armed: 2, Polls: 1}, k.Stats().Doorbell)
+
+		time.Sleep(1000 * time.Hour)
+		blocked(t, done)
+		want := []time.Duration{0, 0} // a look that is due from the start, and the wait for the next
+		for at, pause := bellLinger, 2*bellLinger; at < 2*time.Second && pause < 2*lastLook; pause *= 2 {
+			want = append(want, at)
+			at += pause
+		}
+		require.Equal(t, want, polls)
+		require.GreaterOrEqual(t, polls[len(polls)-1], lastLook)
+		require.Equal(t, DoorbellStats{Arms: 2, Armed: 2, Polls: uint64(len(want) - 1)}, k.Stats().Doorbell)
+		_, sets := k.slotsNow()
+		require.Equal(t, 2, sets)
+
+		before := time.Now()
+		require.NoError(t, k.emit(1, 7))
+		require.NoError(t, <-done)
+		require.Equal(t, before, time.Now())
+		st := k.Stats()
+		require.Equal(t, []uint64{1, 0, 0}, []uint64{st.Wakes, st.SpuriousWakes, st.Lingers})
+
+		k.requireEntries(bellEntry, bellEntry)
+		require.Equal(t, []uint64{7}, ids(t, k.Reader))
+		k.requireEntries(bellEntry, plainEntry) // only what was read is disarmed
+		require.Equal(t, DoorbellStats{Arms: 2, Disarms: 1, Armed: 1, Polls: uint64(len(want) - 1)}, k.Stats().Doorbell)
+		k.Close()
+	})
+}
+
+// What is there already needs no bell.
+func TestDoorbellFindsWhatIsThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newBelled(t, 2)
+		k.output(0, 1)
+		start := time.Now()
+		require.NoError(t, k.Wait(t.Context()))
+		require.Equal(t, start, time.Now())
+		k.requireEntries(plainEntry, bellEntry)
+		require.Equal(t, []uint64{1}, ids(t, k.Reader))
+	})
+}
+
+// While events flow, wake-ups do not count, and the linger time sets the pace, unless a ring fills up.
+func TestDoorbellLingersWhileEventsFlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newBelled(t, 2)
+		done := k.armed()
+		require.NoError(t, k.emit(0, 1))
+		require.NoError(t, <-done)
+		require.Equal(t, []uint64{1}, ids(t, k.Reader))
+
+		next := uint64(2)
+		var got []uint64
+		want := func(d time.Duration, meanwhile func()) {
+			start := time.Now()
+			done := waitInBackground(func() error { return k.Wait(t.Context()) })
+			meanwhile()
+			require.NoError(t, <-done)
+			require.Equal(t, d, time.Since(start))
+			got = append(got, ids(t, k.Reader)...)
+		}
+		for range 20 {
+			want(bellLinger, func() {
+				for range 5 {
+					time.Sleep(bellLinger / 10)
+					k.output(0, next)
+					k.poll.wake() // of a program that had found the bell
+					next++
+				}
+			})
+		}
+		k.requireEntries(plainEntry, bellEntry) // the other is not concerned
+		require.Equal(t, uint64(20), k.Stats().Lingers)
+		want(bellLinger/4, func() {
+			time.Sleep(bellLinger / 4)
+			for range fakeRingSize / 4 / recordSize {
+				k.output(0, next)
+				next++
+			}
+			k.poll.wake()
+		})
+		want(bellLinger/2, func() { // the armed ring
+			time.Sleep(bellLinger / 2)
+			require.NoError(t, k.emit(1, next))
+			next++
+		})
+		require.Equal(t, uint64(20), k.Stats().Lingers)
+		require.Equal(t, seq(2, next-1), got)
+		require.Equal(t, uint64(2), k.Stats().Doorbell.Disarms)
+	})
+}
+
+// A ring is armed again when it has been quiet for some looks, the others stay as they are.
+func TestDoorbellArmsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newBelled(t, 3)
+		done := k.armed()
+		for round := range uint64(3) {
+			require.NoError(t, k.emit(1, 10*round))
+			require.NoError(t, <-done)
+			start := time.Now()
+			require.Equal(t, []uint64{10 * round}, ids(t, k.Reader))
+			polls := k.Stats().Doorbell.Polls
+
+			ctx, cancel := context.WithCancel(t.Context())
+			done = waitInBackground(func() error { return k.Wait(ctx) })
+			time.Sleep(quietLooks*bellLinger - bellLinger/2)
+			k.requireEntries(bellEntry, plainEntry, bellEntry)
+			cancel() // the count of looks goes on in the next wait
+			require.Equal(t, context.Canceled, <-done)
+			done = waitInBackground(func() error { return k.Wait(t.Context()) })
+			time.Sleep(time.Until(start.Add((quietLooks + 2) * bellLinger)))
+			synctest.Wait()
+			k.requireEntries(bellEntry, bellEntry, bellEntry)
+			require.Equal(t, polls+quietLooks+2, k.Stats().Doorbell.Polls)
+			time.Sleep(time.Hour)
+			st := k.Stats().Doorbell
+			require.Equal(t, []uint64{4 + round, 1 + round}, []uint64{st.Arms, st.Disarms})
+			blocked(t, done)
+		}
+		k.Close()
+		require.Equal(t, os.ErrClosed, <-done)
+	})
+}
+
+// What is output around the moment of arming is found at once, though it wakes nobody.
+func TestDoorbellOutputWhileArming(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for ring := range 2 {
+			k := newBelled(t, 2)
+			k.set = func(i int, to inject.Slot) error {
+				if to == bellEntry && i == ring {
+					k.output(ring, 1)
+				}
+				return nil
+			}
+			start := time.Now()
+			require.NoError(t, k.Wait(t.Context()))
+			require.Equal(t, start, time.Now())
+			k.requireEntries(bellEntry, bellEntry)
+			require.Equal(t, []uint64{1}, ids(t, k.Reader))
+			require.Equal(t, uint64(1), k.Stats().Lingers)
+		}
+	})
+}
+
+// A program that had found the old entry outputs after the look: that rings no bell, and is found by a later look.
+func TestDoorbellFindsWhatRangNoBell(t *testing.T) {
+	for _, after := range []time.Duration{bellLinger / 2, 10 * time.Millisecond, 500 * time.Millisecond, 990 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			k := newBelled(t, 2)
+			done := waitInBackground(func() error { return k.Wait(t.Context()) })
+			time.Sleep(after)
+			k.output(1, 1)
+			blocked(t, done)
+			start := time.Now()
+			require.NoError(t, <-done)
+			require.LessOrEqual(t, time.Since(start), after+bellLinger)
+			require.Equal(t, []uint64{1}, ids(t, k.Reader))
+			k.requireEntries(bellEntry, plainEntry)
+		})
+	}
+}
+
+// Without leave to change the map, the reader polls: it says why, and misses nothing.
+func TestDoorbellCannotArm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newBelled(t, 2)
+		k.set = func(int, inject.Slot) error { return errTest }
+		for i := range uint64(5) {
+			done := waitInBackground(func() error { return k.Wait(t.Context()) })
+			time.Sleep(time.Second + bellLinger/3)
+			blocked(t, done)
+			start := time.Now()
+			require.NoError(t, k.emit(int(i%2), i))
+			require.NoError(t, <-done)
+			require.Less(t, time.Since(start), bellLinger)
+			require.Equal(t, []uint64{i}, ids(t, k.Reader))
+		}
+		st := k.Stats().Doorbell
+		require.Equal(t, errTest, st.Err)
+		require.Zero(t, st.Armed)
+		require.Zero(t, st.Arms)
+		_, sets := k.slotsNow()
+		require.Equal(t, 1, sets, "not tried over and over")
+	})
+}
+
+// A ring that cannot be disarmed goes on to wake for each event.
+func TestDoorbellCannotDisarm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newBelled(t, 1)
+		done := k.armed()
+		k.set = func(int, inject.Slot) error { return errTest }
+		for i := range uint64(5) {
+			require.NoError(t, k.emit(0, i))
+			require.NoError(t, <-done)
+			require.Equal(t, []uint64{i}, ids(t, k.Reader))
+			require.Equal(t, DoorbellStats{Arms: 1, Armed: 1, Polls: k.Stats().Doorbell.Polls, Err: errTest}, k.Stats().Doorbell)
+			done = waitInBackground(func() error { return k.Wait(t.Context()) })
+			time.Sleep(time.Hour)
+			blocked(t, done)
+		}
+		k.Close()
+	})
+}
+
+// Once it is closed, a reader leaves the map alone.
+func TestDoorbellAfterClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newBelled(t, 2)
+		done := k.armed()
+		require.NoError(t, k.emit(0, 1))
+		require.NoError(t, k.emit(1, 2))
+		require.NoError(t, <-done)
+		sets := 0
+		require.Equal(t, os.ErrClosed, k.ForEach(func(Event) error {
+			_, sets = k.slotsNow()
+			return k.Close()
+		}))
+		require.Equal(t, os.ErrClosed, k.Wait(t.Context()))
+		require.Equal(t, os.ErrClosed, k.Pause())
+		require.Equal(t, os.ErrClosed, k.Resume())
+		for i := range 2 { // of a pass or a wait that is still under way
+			k.slots.arm(i, true)
+			k.slots.arm(i, false)
+		}
+		require.NoError(t, k.slots.pause(true))
+		_, after := k.slotsNow()
+		require.Equal(t, sets, after)
+	})
+}
+
+// A pass of another goroutine disarms a ring: whoever waits goes by the timer again.
+func TestDoorbellAndPassesOfOthers(t *testing.T) {
+	for name, read := range map[string]func(k *belled){
+		"an empty ring": func(k *belled) { require.Empty(k.t, ids(k.t, k.rings[0])) },
+		"a ring":        func(k *belled) { k.output(0, 1); require.Len(k.t, ids(k.t, k.rings[0]), 1) },
+		"all rings":     func(k *belled) { k.output(0, 1); require.Len(k.t, ids(k.t, k.Reader), 1) },
+		"as it is woken": func(k *belled) {
+			require.NoError(k.t, k.emit(0, 1))
+			require.Len(k.t, ids(k.t, k.Reader), 1)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := newBelled(t, 2)
+				done := k.armed()
+				read(k)
+				synctest.Wait()
+				if name == "as it is woken" && len(done) > 0 { // it was quicker than the pass
+					require.NoError(t, <-done)
+					done = waitInBackground(func() error { return k.Wait(t.Context()) })
+				}
+				blocked(t, done) // there is nothing to read
+				start := time.Now()
+				require.NoError(t, k.emit(0, 2))
+				require.NoError(t, <-done)
+				require.LessOrEqual(t, time.Since(start), bellLinger)
+			})
+		})
+	}
+}
+
+// The same just before the deadline is set, which replaces the interrupt.
+func TestDoorbellAndAPassJustBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newBelled(t, 2)
+		once := true
+		k.Reader.poll = &hookedPoller{k.poll, func() {
+			if once && k.Stats().Doorbell.Armed == 2 {
+				once = false
+				k.output(0, 1)
+				require.Len(t, ids(t, k.rings[0]), 1)
+			}
+		}}
+		done := waitInBackground(func() error { return k.Wait(t.Context()) })
+		blocked(t, done)
+		require.False(t, once)
+		k.output(0, 1) // rings no bell
+		start := time.Now()
+		require.NoError(t, <-done)
+		require.LessOrEqual(t, time.Since(start), bellLinger)
+	})
+}
+
+// Streams of both modes, from idle to busy and back: everything comes in order and in time, and when
+// nothing comes nothing polls.
+func TestDoorbellOfAStream(t *testing.T) {
+	for name, o := range map[string]OrderOptions{"slack": {Mode: Slack(2 * time.Millisecond)}, "exact": {}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := newBelled(t, 3)
+				clock := k.clocked()
+				k.programs = &fakePrograms{wait: func() error { time.Sleep(period); return nil }}
+				s, err := k.Ordered(o)
+				require.NoError(t, err)
+				var got, want []uint64
+				done := waitInBackground(func() error {
+					return s.Run(t.Context(), func(ev Event) error {
+						require.False(t, ev.Late())
+						require.LessOrEqual(t, clock()-ev.Time(), uint64(3*period))
+						got = append(got, id(t, ev))
+						return nil
+					})
+				})
+				for round := range 10 {
+					time.Sleep(time.Hour)
+					k.requireEntries(bellEntry, bellEntry, bellEntry)
+					st, waits := k.Stats(), k.poll.waits.Load()
+					time.Sleep(time.Hour)
+					require.Equal(t, st, k.Stats())
+					require.Equal(t, waits, k.poll.waits.Load())
+					want = append(want, clock())
+					require.NoError(t, k.emit(round%3, clock()))
+					synctest.Wait()
+					entries, _ := k.slotsNow()
+					require.Equal(t, plainEntry, entries[round%3], "seen, and disarmed")
+					require.Equal(t, 2, k.Stats().Doorbell.Armed)
+					for i := range 100 {
+						time.Sleep(time.Duration(i%7) * time.Millisecond / 4)
+						if want[len(want)-1] != clock() {
+							want = append(want, clock())
+							require.NoError(t, k.emit(i*round%3, clock()))
+						}
+					}
+				}
+				time.Sleep(time.Hour)
+				k.Close()
+				require.Equal(t, os.ErrClosed, <-done)
+				require.Equal(t, want, got)
+				require.Zero(t, k.Stats().Late)
+			})
+		})
+	}
+}

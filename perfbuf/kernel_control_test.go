@@ -1,0 +1,218 @@
+//go:build linux && cgo
+
+package perfbuf_test
+
+import (
+	"context"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/stretchr/testify/require"
+)
+
+// While it is paused outputs are refused and not lost; what is there stays. Then all is as before.
+func TestKernelPause(t *testing.T) {
+	e := kerneltest.Load(t)
+	r := open(t, e, perfbuf.Options{})
+	for round := range 3 {
+		for _, ring := range r.Rings() {
+			e.Emit(ring.CPU(), 2, 24)
+		}
+		require.NoError(t, r.Pause())
+		require.NoError(t, r.Pause())
+		for _, ring := range r.Rings() {
+			e.Emit(ring.CPU(), 5, 24)
+			require.Equal(t, syscall.ENOENT, e.LastError(ring.CPU()))
+		}
+		require.Len(t, collect(t, r), 2*len(r.Rings()))
+		require.Empty(t, collect(t, r))
+
+		ctx, cancel := context.WithCancel(t.Context())
+		done := inWait(t, r, ctx)
+		eventually(t, "armed", func() bool { return r.Stats().Doorbell.Armed == len(r.Rings()) })
+		for _, ring := range r.Rings() {
+			e.Emit(ring.CPU(), 1, 24)
+			require.Equal(t, syscall.ENOENT, e.LastError(ring.CPU()), "arming puts nothing back")
+		}
+		require.NoError(t, r.Resume())
+		require.NoError(t, r.Resume())
+		cancel()
+		require.Equal(t, context.Canceled, <-done)
+
+		done = inWait(t, r, t.Context())
+		if round == 2 {
+			asleep(t, r)
+		}
+		wakes := r.Stats().Wakes
+		e.Emit(r.Rings()[0].CPU(), 1, 24)
+		require.NoError(t, <-done)
+		if round == 2 {
+			require.Greater(t, r.Stats().Wakes, wakes)
+		}
+		require.Len(t, collect(t, r), 1)
+	}
+	require.NoError(t, r.Close())
+	for _, s := range r.Stats().Rings {
+		attempted, failed := e.Counts(s.CPU)
+		require.EqualValues(t, 3*6, failed)
+		require.Equal(t, attempted-failed, s.Samples)
+		require.Zero(t, s.Lost)
+		require.Zero(t, s.Dropped)
+	}
+	require.Equal(t, os.ErrClosed, r.Resume())
+	e.Emit(r.Rings()[0].CPU(), 1, 24)
+	require.Equal(t, syscall.ENOENT, e.LastError(r.Rings()[0].CPU()))
+}
+
+// Shutdown while programs output: what they could output comes, and in a stream in order.
+func TestKernelShutdown(t *testing.T) {
+	for name, c := range map[string]struct {
+		make  func(t *testing.T, r *perfbuf.Reader) reading
+		end   func(s reading) func(context.Context, func(perfbuf.Event) error) error
+		order bool
+	}{
+		"reader": {make: readings["reader"], end: func(s reading) func(context.Context, func(perfbuf.Event) error) error {
+			return s.(*perfbuf.Reader).Shutdown
+		}},
+		"exact": {make: readings["exact"], order: true, end: func(s reading) func(context.Context, func(perfbuf.Event) error) error {
+			return s.(*perfbuf.Ordered).Shutdown
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := kerneltest.Load(t)
+			r := open(t, e, perfbuf.Options{RingBytes: 1 << 20})
+			s := c.make(t, r)
+			l := &orderly{ledger: newLedger(t)}
+			add := l.add
+			if !c.order {
+				add = l.ledger.add
+			}
+			stop := load(t, e, r.Options().CPUs, 300, 100*time.Microsecond)
+			runFor(t, s, 100*time.Millisecond, add)
+			require.NoError(t, c.end(s)(t.Context(), add))
+			require.Equal(t, os.ErrClosed, r.ForEach(nothing))
+			time.Sleep(5 * time.Millisecond)
+			stop()
+			st := r.Stats()
+			require.Zero(t, st.Late)
+			for i, ring := range r.Rings() {
+				a := l.cpus[ring.CPU()]
+				require.NotNil(t, a)
+				attempted, failed := e.Counts(ring.CPU())
+				require.Equal(t, syscall.ENOENT, e.LastError(ring.CPU()))
+				require.Equal(t, attempted-failed, a.delivered)
+				require.Equal(t, a.delivered, st.Rings[i].Samples)
+				require.Zero(t, st.Rings[i].Dropped)
+				if kernelCounts(t) {
+					// Numbers are those of attempts: of those behind the last that came some were lost, the others refused.
+					refused := failed - st.Rings[i].Lost
+					require.LessOrEqual(t, refused, attempted-a.next)
+					require.Positive(t, refused)
+					require.Equal(t, attempted, a.delivered+st.Rings[i].Lost+refused)
+				}
+				t.Logf("CPU %d: %d attempted, %d delivered, %d lost", ring.CPU(), attempted, a.delivered, st.Rings[i].Lost)
+			}
+		})
+	}
+}
+
+// Each ring has a goroutine that waits for it and reads it.
+func TestKernelRingWait(t *testing.T) {
+	for name, wakeup := range map[string]perfbuf.Wakeup{"doorbell": {}, "each": {Events: 1}, "bytes": {Bytes: 4096, Linger: time.Millisecond}} {
+		t.Run(name, func(t *testing.T) {
+			e := kerneltest.Load(t)
+			r := open(t, e, perfbuf.Options{RingBytes: 1 << 20, Wakeup: wakeup})
+			var ledgers []*ledger
+			var waits atomic.Int64
+			ctx, cancel := context.WithCancel(t.Context())
+			var readers []<-chan struct{}
+			for _, ring := range r.Rings() {
+				l := newLedger(t)
+				ledgers = append(ledgers, l)
+				readers = append(readers, background(t, func() {
+					for {
+						if err := ring.Wait(ctx); err != nil {
+							if err != context.Canceled {
+								t.Error(err)
+							}
+							return
+						}
+						waits.Add(1)
+						if err := ring.ForEach(l.add); err != nil {
+							t.Error(err)
+						}
+					}
+				}))
+			}
+			for range 10 {
+				for _, ring := range r.Rings() { // single events, of one CPU after the other
+					before := ring.Used()
+					e.Emit(ring.CPU(), 1, 24)
+					eventually(t, "read", func() bool { return ring.Used() <= before })
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+			stop := load(t, e, r.Options().CPUs, 200, 200*time.Microsecond)
+			time.Sleep(200 * time.Millisecond)
+			stop()
+			cancelled := time.AfterFunc(50*time.Millisecond, cancel)
+			defer cancelled.Stop()
+			for _, done := range readers {
+				<-done
+			}
+			all := newLedger(t)
+			for i, ring := range r.Rings() {
+				require.NoError(t, ring.ForEach(ledgers[i].add))
+				all.cpus[ring.CPU()] = ledgers[i].cpus[ring.CPU()]
+			}
+			require.NoError(t, r.Close())
+			all.balance(e, r)
+			require.Positive(t, waits.Load())
+		})
+	}
+}
+
+// A marker comes behind everything that was output before the call, though nothing else wakes.
+func TestKernelFlush(t *testing.T) {
+	for name, make := range readings {
+		for policy, wakeup := range map[string]perfbuf.Wakeup{"doorbell": {}, "bytes": {Bytes: 64 << 10, Linger: time.Hour}} {
+			t.Run(name+", "+policy, func(t *testing.T) {
+				e := kerneltest.Load(t)
+				r := open(t, e, perfbuf.Options{Wakeup: wakeup})
+				var markers, samples atomic.Int64
+				var at atomic.Uint64
+				_, stop := running(t, make(t, r), func(ev perfbuf.Event) error {
+					if ev.Kind() == perfbuf.KindFlushed {
+						if ev.CPU() != -1 || ev.Time() < at.Load() {
+							t.Errorf("CPU %d, time %d after %d", ev.CPU(), ev.Time(), at.Load())
+						}
+						at.Store(ev.Time())
+						markers.Add(1)
+					} else {
+						samples.Add(1)
+					}
+					return nil
+				})
+				want := int64(0)
+				for i := range int64(8) {
+					for _, ring := range r.Rings() {
+						e.Emit(ring.CPU(), int(i)%4, 24)
+						want += i % 4
+					}
+					before := now(t)
+					require.NoError(t, r.Flush())
+					eventually(t, "a marker", func() bool { return markers.Load() > i })
+					require.Equal(t, want, samples.Load())
+					require.Equal(t, i+1, markers.Load())
+					require.GreaterOrEqual(t, at.Load(), before)
+				}
+				stop()
+			})
+		}
+	}
+}

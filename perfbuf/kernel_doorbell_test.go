@@ -1,0 +1,246 @@
+//go:build linux && cgo
+
+package perfbuf_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// readings makes each kind of what can be run of a reader.
+var readings = map[string]func(t *testing.T, r *perfbuf.Reader) reading{
+	"reader": func(_ *testing.T, r *perfbuf.Reader) reading { return r },
+	"slack": func(t *testing.T, r *perfbuf.Reader) reading {
+		s, err := r.Ordered(perfbuf.OrderOptions{Mode: perfbuf.Slack(100 * time.Millisecond)})
+		require.NoError(t, err)
+		return s
+	},
+	"exact": func(t *testing.T, r *perfbuf.Reader) reading {
+		s, err := r.Ordered(perfbuf.OrderOptions{})
+		require.NoError(t, err)
+		return s
+	},
+}
+
+// running runs s until the function that it returns is called, which waits for its end. What comes
+// is counted as it does.
+func running(t *testing.T, s reading, f func(perfbuf.Event) error) (n *atomic.Int64, stop func()) {
+	n = new(atomic.Int64)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := background(t, func() {
+		err := s.Run(ctx, func(ev perfbuf.Event) error {
+			err := f(ev)
+			n.Add(1)
+			return err
+		})
+		if err != context.Canceled {
+			t.Error(err)
+		}
+	})
+	stop = sync.OnceFunc(func() { cancel(); <-done })
+	t.Cleanup(stop)
+	return n, stop
+}
+
+// eventually waits until cond holds.
+func eventually(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !cond(); time.Sleep(100 * time.Microsecond) {
+		if time.Now().After(deadline) {
+			require.FailNow(t, "still not so", what)
+		}
+	}
+}
+
+// asleep waits until all rings are armed and nothing polls any more.
+func asleep(t *testing.T, r *perfbuf.Reader) {
+	t.Helper()
+	eventually(t, "armed", func() bool { return r.Stats().Doorbell.Armed == len(r.Rings()) })
+	polls, since := uint64(0), time.Now()
+	eventually(t, "no more looks", func() bool {
+		if now := r.Stats().Doorbell.Polls; now != polls {
+			polls, since = now, time.Now()
+		}
+		return time.Since(since) > 800*time.Millisecond
+	})
+	require.Equal(t, len(r.Rings()), r.Stats().Doorbell.Armed)
+}
+
+// From idle to busy: asleep until the first event, which wakes, and while events flow, few do.
+func TestKernelDoorbell(t *testing.T) {
+	for name, make := range readings {
+		t.Run(name, func(t *testing.T) {
+			e := kerneltest.Load(t)
+			r := open(t, e, perfbuf.Options{})
+			l := newLedger(t)
+			n, stop := running(t, make(t, r), l.add)
+			asleep(t, r)
+			want := int64(0)
+			for _, ring := range r.Rings() {
+				eventually(t, "armed", func() bool { return r.Stats().Doorbell.Armed == len(r.Rings()) })
+				before := r.Stats()
+				e.Emit(ring.CPU(), 1, 24)
+				want++
+				eventually(t, "delivered", func() bool { return n.Load() == want })
+				after := r.Stats()
+				require.Greater(t, after.Wakes, before.Wakes)
+				require.Greater(t, after.Doorbell.Disarms, before.Doorbell.Disarms)
+			}
+			before := r.Stats()
+			for i := range 100 {
+				for _, ring := range r.Rings() {
+					e.Emit(ring.CPU(), 1+i%9, 24)
+					want += int64(1 + i%9)
+				}
+				time.Sleep(100 * time.Microsecond)
+			}
+			eventually(t, "delivered", func() bool { return n.Load() == want })
+			wakes := r.Stats().Wakes - before.Wakes
+			require.Less(t, wakes, uint64(want)/5)
+			t.Logf("%d wake-ups for %d events; %+v", wakes, want, r.Stats().Doorbell)
+			stop()
+			require.NoError(t, r.Stats().Doorbell.Err)
+			require.NoError(t, r.Close())
+			l.balance(e, r)
+			require.Zero(t, l.lost())
+		})
+	}
+}
+
+// Both of a ring's perf events count what they lose, and the sum is told.
+func TestKernelDoorbellConserves(t *testing.T) {
+	e := kerneltest.Load(t)
+	r := open(t, e, perfbuf.Options{RingBytes: 4096})
+	for round := range 3 {
+		eventually(t, "armed", func() bool {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+			defer cancel()
+			r.Wait(ctx)
+			return r.Stats().Doorbell.Armed == len(r.Rings())
+		})
+		for i, ring := range r.Rings() {
+			e.Emit(ring.CPU(), 63+10*(i+1), 40) // the last of these are lost, as they are of the doorbell
+		}
+		require.NoError(t, r.ForEach(nothing))
+		require.Zero(t, r.Stats().Doorbell.Armed)
+		for i, ring := range r.Rings() {
+			e.Emit(ring.CPU(), 63+7*(i+1), 40)
+		}
+		if round < 2 {
+			require.NoError(t, r.ForEach(nothing))
+		}
+	}
+	require.NoError(t, r.Close())
+	for _, s := range r.Stats().Rings {
+		attempted, failed := e.Counts(s.CPU)
+		require.GreaterOrEqual(t, failed, uint64(3*17))
+		require.Positive(t, s.Dropped, "left in the ring")
+		if kernelCounts(t) {
+			require.Equal(t, failed, s.Lost)
+			require.Equal(t, attempted, s.Samples+s.Dropped+s.Lost)
+		}
+	}
+}
+
+// Single events, at any moment before, while and after a ring is armed: all arrive.
+func TestKernelDoorbellStress(t *testing.T) {
+	e := kerneltest.Load(t)
+	r := open(t, e, perfbuf.Options{})
+	l := newLedger(t)
+	var delivered [1024]atomic.Int64 // by CPU
+	_, stop := running(t, r, func(ev perfbuf.Event) error {
+		delivered[ev.CPU()].Add(1)
+		return l.add(ev)
+	})
+	var wg sync.WaitGroup
+	for _, ring := range r.Rings() {
+		wg.Go(func() {
+			rnd := rand.New(rand.NewPCG(uint64(ring.CPU()), 3))
+			for i := range int64(700) {
+				time.Sleep(time.Duration(rnd.IntN(8000)) * time.Microsecond) // a ring is armed after about six ms
+				e.Emit(ring.CPU(), 1, 24)
+				for begin := time.Now(); delivered[ring.CPU()].Load() != i+1; time.Sleep(20 * time.Microsecond) {
+					if time.Since(begin) > 10*time.Second {
+						t.Errorf("event %d of CPU %d does not come", i, ring.CPU())
+						return
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	stop()
+	st := r.Stats().Doorbell
+	require.Greater(t, st.Arms, uint64(50))
+	t.Logf("%+v", st)
+	l.balance(e, r)
+	require.Zero(t, l.lost())
+}
+
+// Without descriptors for the doorbell, rings wake by bytes, and Stats says why.
+func TestKernelDoorbellWithoutDescriptors(t *testing.T) {
+	e := kerneltest.Load(t)
+	require.NoError(t, open(t, e, perfbuf.Options{}).Close()) // also makes the runtime open what it keeps open
+	var limit unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
+	var fill []int // the limit is on numbers, not on how many
+	defer func() {
+		for _, fd := range fill {
+			unix.Close(fd)
+		}
+	}()
+	for len(fill) == 0 || fill[len(fill)-1] < 100 {
+		fd, err := unix.Open(os.DevNull, unix.O_CLOEXEC, 0)
+		require.NoError(t, err)
+		fill = append(fill, fd)
+	}
+	next := fill[len(fill)-1] + 1
+	before := belongings(t)
+	without := 0
+	for free := 3; ; free++ {
+		require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(next + free), Max: limit.Max}))
+		r, err := perfbuf.Open(e.MapFD(), perfbuf.Options{})
+		require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
+		if err != nil {
+			require.ErrorIs(t, err, syscall.EMFILE)
+			continue
+		}
+		o, st := r.Options(), r.Stats().Doorbell
+		if st.Err == nil {
+			require.Zero(t, o.Wakeup.Bytes)
+			require.NoError(t, r.Close())
+			break
+		}
+		without++
+		require.ErrorIs(t, st.Err, syscall.EMFILE)
+		require.ErrorContains(t, st.Err, "no doorbell")
+		require.Equal(t, perfbuf.Wakeup{Bytes: o.RingBytes / 4, Linger: 10 * time.Millisecond}, o.Wakeup)
+		fds := 0
+		for _, b := range belongings(t) {
+			if b == "anon_inode:[perf_event]" {
+				fds++
+			}
+		}
+		require.Equal(t, len(r.Rings()), fds, "no half of a doorbell")
+		requireReads(t, e, r)
+		require.Equal(t, perfbuf.DoorbellStats{Err: st.Err}, r.Stats().Doorbell)
+		require.NoError(t, r.Pause(), "that needs no doorbell")
+		require.NoError(t, r.Resume())
+		requireReads(t, e, r)
+		require.NoError(t, r.Close())
+		require.Equal(t, before, belongings(t))
+	}
+	require.Positive(t, without)
+	require.Equal(t, before, belongings(t))
+}
