@@ -35,7 +35,7 @@
 //
 // Waking a reader costs the program that outputs some microseconds, more than all else. By default only
 // the first event after a pause does; while events flow, the reader looks at the rings by itself, every
-// millisecond. See [Wakeup] for that and for other ways, and [Schedule] for which ring is read first.
+// 5 ms. See [Wakeup] for that and for other ways, and [Schedule] for which ring is read first.
 //
 // # Control
 //

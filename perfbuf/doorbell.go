@@ -18,8 +18,8 @@ import (
 //
 // An output that came before arming is seen by looking at the head after it. An output whose program
 // had found the old entry, and writes only after that, rings no bell; it is found by looking again
-// after ever longer times, for a second in all, in which any program gets from the one to the other. After that
-// nothing polls.
+// after ever longer times, for more than a second in all, in which any program gets from the one to the
+// other. After that nothing polls.
 //
 // It is for whoever waits, one goroutine at a time.
 type doorbell struct {
@@ -39,8 +39,8 @@ type quietness struct {
 }
 
 const (
-	quietLooks = 4           // until a ring is armed
-	lastLook   = time.Second // after arming
+	quietLooks = 2               // until a ring is armed
+	lastLook   = 2 * time.Second // the longest time between two looks after arming
 )
 
 func newDoorbell(s *slots, linger time.Duration, rings int) *doorbell {
@@ -94,7 +94,7 @@ func (d *doorbell) look(head, unread func(ring int) uint64) (found bool) {
 	case rang || !d.allArmed():
 		d.again = d.linger
 	case d.again > 0:
-		if d.again *= 2; d.again > lastLook {
+		if d.again *= 4; d.again > lastLook {
 			d.again = 0
 		}
 	}

@@ -156,7 +156,7 @@ func TestKernelDoorbellConserves(t *testing.T) {
 // Single events, at any moment before, while and after a ring is armed: all arrive.
 func TestKernelDoorbellStress(t *testing.T) {
 	e := kerneltest.Load(t)
-	r := open(t, e, perfbuf.Options{})
+	r := open(t, e, perfbuf.Options{Wakeup: perfbuf.Wakeup{Linger: time.Millisecond}})
 	l := newLedger(t)
 	var delivered [1024]atomic.Int64 // by CPU
 	_, stop := running(t, r, func(ev perfbuf.Event) error {
@@ -168,13 +168,10 @@ func TestKernelDoorbellStress(t *testing.T) {
 		wg.Go(func() {
 			rnd := rand.New(rand.NewPCG(uint64(ring.CPU()), 3))
 			for i := range int64(700) {
-				time.Sleep(time.Duration(rnd.IntN(8000)) * time.Microsecond) // a ring is armed after about six ms
+				time.Sleep(time.Duration(rnd.IntN(8000)) * time.Microsecond) // a ring is armed after three or four ms
 				e.Emit(ring.CPU(), 1, 24)
-				for begin := time.Now(); delivered[ring.CPU()].Load() != i+1; time.Sleep(20 * time.Microsecond) {
-					if time.Since(begin) > 10*time.Second {
-						t.Errorf("event %d of CPU %d does not come", i, ring.CPU())
-						return
-					}
+				for delivered[ring.CPU()].Load() != i+1 {
+					time.Sleep(20 * time.Microsecond)
 				}
 			}
 		})

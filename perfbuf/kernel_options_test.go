@@ -39,7 +39,7 @@ func TestKernelSizes(t *testing.T) {
 		got := r.Options()
 		require.Equal(t, c.want, got.RingBytes, "%+v", c.opts)
 		require.Zero(t, got.TotalBytes, "%+v", c.opts)
-		require.Equal(t, perfbuf.Wakeup{Linger: time.Millisecond}, got.Wakeup)
+		require.Equal(t, perfbuf.Wakeup{Linger: 5 * time.Millisecond}, got.Wakeup)
 		require.Len(t, got.CPUs, n)
 		for i, ring := range r.Rings() {
 			require.Equal(t, c.want, ring.Size())
@@ -87,7 +87,7 @@ func TestKernelBadOptions(t *testing.T) {
 func TestKernelWakeupOptions(t *testing.T) {
 	e := kerneltest.Load(t)
 	for _, c := range []struct{ opt, want perfbuf.Wakeup }{
-		{perfbuf.Wakeup{}, perfbuf.Wakeup{Linger: time.Millisecond}},
+		{perfbuf.Wakeup{}, perfbuf.Wakeup{Linger: 5 * time.Millisecond}},
 		{perfbuf.Wakeup{Events: 1, Linger: time.Second}, perfbuf.Wakeup{Events: 1}},
 		{perfbuf.Wakeup{Events: 2}, perfbuf.Wakeup{Events: 2, Linger: 10 * time.Millisecond}},
 		{perfbuf.Wakeup{Events: 2, Linger: time.Second}, perfbuf.Wakeup{Events: 2, Linger: time.Second}},

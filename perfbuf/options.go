@@ -38,7 +38,7 @@ type Options struct {
 // Wakeup says when the kernel wakes a waiting reader. Waking it costs the traced workload some
 // microseconds each time, on the CPU that outputs.
 //
-// The zero value is the doorbell, for each CPU on its own: after a while without events (four linger
+// The zero value is the doorbell, for each CPU on its own: after a while without events (two linger
 // times), the first one wakes the reader at once. While events flow, none does: the reader looks every linger time by itself,
 // and is woken early only by a ring a quarter full. Nothing polls while no events come. It takes a second perf
 // event per CPU, and map updates as CPUs begin and cease to be busy. Where the former cannot be opened, Open falls back to
@@ -55,7 +55,7 @@ type Wakeup struct {
 	// Bytes wakes it after so many bytes of records on a CPU (perf_event_attr.wakeup_watermark), at
 	// most half of the ring. Set one of the two, or none.
 	Bytes int
-	// Linger is the longest that events wait unseen: more exactly, the time between two looks. 0 is 1
+	// Linger is the longest that events wait unseen: more exactly, the time between two looks. 0 is 5
 	// ms with the doorbell and 10 ms otherwise. Not used when every event wakes. Go's timers are no
 	// finer than a millisecond in an idle process.
 	Linger time.Duration
@@ -67,7 +67,7 @@ const (
 	defaultRingBytes = 256 << 10
 	maxRingBytes     = 1 << 30
 	defaultLinger    = 10 * time.Millisecond
-	bellLinger       = time.Millisecond
+	bellLinger       = 5 * time.Millisecond
 )
 
 // effective checks the options and fills in all but CPUs, of which there are n.

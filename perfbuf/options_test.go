@@ -11,7 +11,7 @@ import (
 
 func TestEffectiveOptions(t *testing.T) {
 	page := os.Getpagesize()
-	bell := Wakeup{Linger: time.Millisecond}
+	bell := Wakeup{Linger: 5 * time.Millisecond}
 	type o = Options
 	for name, c := range map[string]struct {
 		cpus int
