@@ -9,7 +9,7 @@ import (
 // What is compared in "ordered", besides ringfold. All of them deliver all events that the rings hold
 // in time order, but for the first.
 const (
-	ringfoldUnordered = "ringfold-unordered" // the same events, ring by ring
+	ringfoldUnordered = "ringfold-unordered" // ForEach of the same events, ring by ring
 	ciliumHeap        = "cilium-heap"        // perf.Reader.ReadInto, then container/heap
 	collectSort       = "collect-sort"       // ForEach that copies into one slice of bytes, then slices.SortFunc
 )

@@ -100,23 +100,21 @@ func ringfoldDrain(reader string, r *perfbuf.Reader) (func(deliver) error, error
 		if err != nil {
 			return nil, err
 		}
-		return func(f deliver) error { return s.ForEachBatch(handTo(f)) }, nil
+		return func(f deliver) error { return s.ForEach(handTo(f)) }, nil
 	case ringfoldUnordered:
-		return func(f deliver) error { return r.ForEachBatch(handTo(f)) }, nil
+		return func(f deliver) error { return r.ForEach(handTo(f)) }, nil
 	default:
 		var c collector
 		return func(f deliver) error { return c.drain(r, f) }, nil
 	}
 }
 
-func handTo(f deliver) func(*perfbuf.Batch) error {
-	return func(b *perfbuf.Batch) error {
-		for ev := range b.Events() {
-			if ev.Kind() != perfbuf.KindSample {
-				return errLoss
-			}
-			f(ev.Time(), ev.Bytes())
+func handTo(f deliver) func(perfbuf.Event) error {
+	return func(ev perfbuf.Event) error {
+		if ev.Kind() != perfbuf.KindSample {
+			return errLoss
 		}
+		f(ev.Time(), ev.Bytes())
 		return nil
 	}
 }

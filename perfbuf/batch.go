@@ -8,8 +8,8 @@ import (
 )
 
 // Batch is some events in a row, for functions that loop over them: one call for many events, where
-// [Reader.ForEach] makes one for each. That is worth it when little is done with an event: calling a function
-// through a pointer may cost more than reading the event.
+// [Reader.ForEach] makes one for each. That is worth it when little is done with an event: calling a
+// function through a pointer may cost more than reading the event.
 //
 //	err := r.ForEachBatch(func(b *perfbuf.Batch) error {
 //		for ev := range b.Events() {

@@ -13,10 +13,11 @@ type flush struct {
 	time uint64 // of the latest call, by the clock
 }
 
-// Flush asks for everything that the rings hold now, without waiting for the wake-up policy: a
-// blocked Wait returns, and the next pass over the Reader or over its [Ordered] stream delivers it, followed by an event of
-// [KindFlushed]. In a stream the marker comes when all events up to the time of the call have come of
-// age, which a stream's mode takes its time for. One marker answers all calls that it follows.
+// Flush asks for everything that the rings hold now, without waiting for the wake-up policy: a blocked
+// Wait returns, and the next pass over the Reader or over its [Ordered] stream delivers it, followed by
+// an event of [KindFlushed]. In a stream the marker comes when all events up to the time of the call
+// have come of age, which a stream's mode takes its time for. One marker answers all calls that it
+// follows.
 //
 // It does not block, and may be called from anywhere at any time. Passes over single rings deliver no
 // markers, and leave Wait returning at once. It returns os.ErrClosed after Close.
@@ -61,8 +62,8 @@ const noCPU = -1
 // output what they have begun: [Reader.Drain] waits for them. Pause does not block, may be called at
 // any time from anywhere, and does nothing if the Reader is paused already, or closed.
 //
-// It calls bpf_map_delete_elem for each CPU. If one fails, for want of privilege perhaps, the error says why and some rings
-// may still be in the map; Resume puts the others back.
+// It calls bpf_map_delete_elem for each CPU. If one fails, for want of privilege perhaps, the error
+// says why and some rings may still be in the map; Resume puts the others back.
 func (r *Reader) Pause() error { return r.control("Pause", true) }
 
 // Resume puts the rings back into the map after [Reader.Pause], in the place of those of another reader
@@ -80,13 +81,13 @@ func (r *Reader) control(call string, pause bool) error {
 	return nil
 }
 
-// Shutdown ends reading and loses nothing that has been output: it takes the rings out of the map as [Reader.Pause] does,
-// waits until programs that are running have ended, calls f for all that the rings hold, and closes the
-// Reader. It blocks for an RCU grace period, some ms as a rule, and for as long as f takes. Programs
-// may stay attached.
+// Shutdown ends reading and loses nothing that has been output: it takes the rings out of the map as
+// [Reader.Pause] does, waits until programs that are running have ended, calls f for all that the rings
+// hold, and closes the Reader. It blocks for an RCU grace period, some ms as a rule, and for as long as
+// f takes. Programs may stay attached.
 //
-// Errors are those of Pause and [Reader.Drain], and [ErrBusy] while another goroutine reads (end its Run first): the Reader is
-// still open then, and paused. After an error of f it is closed all the same.
+// Errors are those of Pause and [Reader.Drain], and [ErrBusy] while another goroutine reads (end its
+// Run first): the Reader is still open then, and paused. After an error of f it is closed all the same.
 func (r *Reader) Shutdown(ctx context.Context, f func(Event) error) error {
 	return r.shutdown(ctx, false, func() error { return r.ForEach(f) })
 }

@@ -45,9 +45,9 @@
 //
 // # What comes out
 //
-// An [Event] is a sample, a loss, a stretch of memory that was corrupt, or the answer to a Flush; see [Event.Kind]. It is
-// valid until the function that got it returns, since the kernel then overwrites it. [Event.Record]
-// copies it, [View] reads it as a struct.
+// An [Event] is a sample, a loss, a stretch of memory that was corrupt, or the answer to a Flush; see
+// [Event.Kind]. It is valid until the function that got it returns, since the kernel then overwrites
+// it. [Event.Record] copies it, [View] reads it as a struct.
 //
 // # Order
 //

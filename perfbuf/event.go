@@ -64,7 +64,8 @@ func (e Event) CPU() int { return e.ring.cpu }
 // Time is when the event was output, in ns of CLOCK_MONOTONIC (as bpf_ktime_get_ns), taken by the
 // kernel as PERF_SAMPLE_TIME, or by the program under [PayloadTime]; 0 where there is neither. A loss
 // has the time of the sample that reported it, which is just after, or that of asking the kernel, if
-// none did. For KindCorrupt it is the time of an event before, for KindFlushed that of the call, or of the event before if that is later.
+// none did. For KindCorrupt it is the time of an event before, for KindFlushed that of the call, or of
+// the event before if that is later.
 func (e Event) Time() uint64 { return e.rec.Time }
 
 // Late reports that an [Ordered] stream had already delivered an event with a later time when this

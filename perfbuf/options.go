@@ -39,10 +39,11 @@ type Options struct {
 // microseconds each time, on the CPU that outputs.
 //
 // The zero value is the doorbell, for each CPU on its own: after a while without events (two linger
-// times), the first one wakes the reader at once. While events flow, none does: the reader looks every linger time by itself,
-// and is woken early only by a ring a quarter full. Nothing polls while no events come. It takes a second perf
-// event per CPU, and map updates as CPUs begin and cease to be busy. Where the former cannot be opened, Open falls back to
-// Bytes of a quarter of the ring; [Reader.Options] and [Stats].Doorbell say so.
+// times), the first one wakes the reader at once. While events flow, none does: the reader looks every
+// linger time by itself, and is woken early only by a ring a quarter full. Nothing polls while no
+// events come. It takes a second perf event per CPU, and map updates as CPUs begin and cease to be
+// busy. Where the former cannot be opened, Open falls back to Bytes of a quarter of the ring;
+// [Reader.Options] and [Stats].Doorbell say so.
 //
 // The other policies are plain. Events of 1 wakes on each event, and Wait never looks by itself. With
 // Events above 1 or with Bytes, events fewer than that wake nobody, so Wait looks for them every Linger:
@@ -136,7 +137,8 @@ func (o Options) threshold() uint64 {
 	case o.watermark() > 0:
 		return uint64(o.watermark())
 	case o.Wakeup.Events > 1:
-		// Events cannot be counted without reading them. So many of the smallest may be fewer of larger ones.
+		// Events cannot be counted without reading them. So many of the smallest may be fewer of larger
+		// ones.
 		smallest := 24 // header, time, raw_size and four bytes
 		if o.NoTime {
 			smallest = 16

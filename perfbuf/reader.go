@@ -133,11 +133,11 @@ func (r *Reader) Options() Options {
 // final, and unmaps the rings, once the last call that uses them has left. Events not yet read are
 // dropped, and counted as such.
 //
-// It may be called from anywhere at any time, and more than once; later calls do nothing. A Wait
-// ends with os.ErrClosed at once, and a running pass before its next event. Close
-// does not wait for either: whoever is last to leave settles the counts and frees the rings, so an event in use stays valid
-// until its function returns. That takes an RCU grace period, as programs may still be running that
-// output: some ms as a rule, a second at most. It calls perf_buffer__free. The error is always nil.
+// It may be called from anywhere at any time, and more than once; later calls do nothing. A Wait ends
+// with os.ErrClosed at once, and a running pass before its next event. Close does not wait for either:
+// whoever is last to leave settles the counts and frees the rings, so an event in use stays valid until
+// its function returns. That takes an RCU grace period, as programs may still be running that output:
+// some ms as a rule, a second at most. It calls perf_buffer__free. The error is always nil.
 func (r *Reader) Close() error {
 	if r.closed.CompareAndSwap(false, true) {
 		if s := r.stream.Load(); s != nil {

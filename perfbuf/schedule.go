@@ -8,14 +8,14 @@ import (
 // Schedule chooses the order in which a pass over a [Reader] visits rings. [FullestFirst],
 // [SoonestFull], [RoundRobin] and [FixedOrder] make the usual ones.
 //
-// A pass looks at all rings, asks for the order, and reads from each in turn, an eighth of a ring or 32 KiB at
-// most. When it has read enough for the picture to have changed, it looks again. It ends when all that was
-// there at its beginning has been read. Until then, rings more than half full are read beyond that, but in
-// all no more than as much again: so no fast producer holds a pass up for ever, and no ring starves,
-// whatever the order is.
+// A pass looks at all rings, asks for the order, and reads from each in turn, an eighth of a ring or 32
+// KiB at most. When it has read enough for the picture to have changed, it looks again. It ends when
+// all that was there at its beginning has been read. Until then, rings more than half full are read
+// beyond that, but in all no more than as much again: so no fast producer holds a pass up for ever, and
+// no ring starves, whatever the order is.
 type Schedule interface {
-	// Order sorts loads, which come by CPU number, into the order in which their rings are to be read. It must
-	// only move them, and not keep the slice. It is called within a pass, by its goroutine.
+	// Order sorts loads, which come by CPU number, into the order in which their rings are to be read.
+	// It must only move them, and not keep the slice. It is called within a pass, by its goroutine.
 	Order(loads []Load)
 }
 

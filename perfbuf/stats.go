@@ -73,7 +73,8 @@ type RingStats struct {
 	Commits     uint64 // stores of data_tail
 }
 
-// Total sums the rings up. CPU, Size, Used and HighWater are those of the ring with the highest HighWater/Size.
+// Total sums the rings up. CPU, Size, Used and HighWater are those of the ring with the highest
+// HighWater/Size.
 func (s Stats) Total() RingStats {
 	var t RingStats
 	for i, r := range s.Rings {

@@ -21,11 +21,11 @@ type poller interface {
 // the rings hold events, or did a moment ago; a pass says which.
 //
 // It returns nil when the wake-up policy wants it (see [Wakeup]): by default, when an event comes after
-// a while without any, and while events flow, every linger time, or sooner when a ring fills up; and
-// at once after a [Reader.Flush]. Errors are context.Cause(ctx), which goes before everything else, os.ErrClosed, and
-// [ErrBusy] if another goroutine waits already, for the Reader or for one of its rings, or an [Ordered]
-// stream holds the rings. No thread is blocked meanwhile: the goroutine is parked on libbpf's epoll descriptor
-// (perf_buffer__epoll_fd) in the Go runtime's poller.
+// a while without any, and while events flow, every linger time, or sooner when a ring fills up; and at
+// once after a [Reader.Flush]. Errors are context.Cause(ctx), which goes before everything else,
+// os.ErrClosed, and [ErrBusy] if another goroutine waits already, for the Reader or for one of its
+// rings, or an [Ordered] stream holds the rings. No thread is blocked meanwhile: the goroutine is
+// parked on libbpf's epoll descriptor (perf_buffer__epoll_fd) in the Go runtime's poller.
 func (r *Reader) Wait(ctx context.Context) error { return r.wait(ctx, nil, 0) }
 
 // wait is Wait on behalf of an ordered stream, or of nobody in particular. It returns nil after

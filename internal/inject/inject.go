@@ -27,7 +27,8 @@ const (
 type Kernel struct {
 	CPUs []int // of the rings, ascending
 
-	// Map makes the rings, one per CPU, of ringBytes data bytes each; noTime says that records have no time.
+	// Map makes the rings, one per CPU, of ringBytes data bytes each; noTime says that records have no
+	// time.
 	Map func(ringBytes int, noTime bool) []*raw.Ring
 
 	// Clock is CLOCK_MONOTONIC in ns.

@@ -158,9 +158,9 @@ func (m *Merger) Next() (item *Item, usual bool) {
 	return it, false
 }
 
-// Batch returns the next items at once, as far as they are samples in their places and recs is not full: their
-// records in recs, and in rings whose they are. If it returns 0, Next says what comes. It ends
-// the life of the items before.
+// Batch returns the next items at once, as far as they are samples in their places and recs is not
+// full: their records in recs, and in rings whose they are. If it returns 0, Next says what comes. It
+// ends the life of the items before.
 func (m *Merger) Batch(recs []raw.Record, rings []int) (n int) {
 	if m.attend {
 		m.release()

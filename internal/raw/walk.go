@@ -16,7 +16,8 @@ func (r *Ring) Samples(off, head, floor, ceiling uint64, marks []Mark) ([]Mark, 
 		return marks, off
 	}
 	for off != head {
-		// Invariant: as in Parse, 8 bytes at off, off+8 and off+16, masked, lie within the ring and are aligned.
+		// Invariant: as in Parse, 8 bytes at off, off+8 and off+16, masked, lie within the ring and are
+		// aligned.
 		hdr := (*header)(unsafe.Add(r.data, off&r.mask))
 		size := uint64(hdr.size)
 		if hdr.typ != typeSample || size < 24 || size&7 != 0 || size > head-off {
@@ -34,11 +35,11 @@ func (r *Ring) Samples(off, head, floor, ceiling uint64, marks []Mark) ([]Mark, 
 	return marks, off
 }
 
-// Batch walks from off towards stop, and parses each sample it comes to into the next of recs: Data, First,
-// Len and Time as Parse would; Kind is Sample already, as NewBatch has made it, and Off and Size are left alone. It
-// ends in front of the first record that is not a sample as Parse would find one, or that wraps, at the ring's edge, at stop or behind it, or
-// with recs full, and returns how many it has parsed and where it ended. off and head are as for Parse, and stop is
-// between them.
+// Batch walks from off towards stop, and parses each sample it comes to into the next of recs: Data,
+// First, Len and Time as Parse would; Kind is Sample already, as NewBatch has made it, and Off and Size
+// are left alone. It ends in front of the first record that is not a sample as Parse would find one, or
+// that wraps, at the ring's edge, at stop or behind it, or with recs full, and returns how many it has
+// parsed and where it ended. off and head are as for Parse, and stop is between them.
 //
 // A loop without calls takes a fraction of the time that as many Parses do: the loads of one record do
 // not wait for what is done with the one before. Every instruction in it tells.
