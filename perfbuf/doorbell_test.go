@@ -398,6 +398,28 @@ func TestDoorbellAndAPassJustBefore(t *testing.T) {
 	})
 }
 
+// A stream with little slack looks at a busy ring more often than the linger time, while it holds nothing.
+func TestDoorbellOfAStreamThatHoldsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newBelled(t, 1)
+		clock := k.clocked()
+		s, err := k.Ordered(OrderOptions{Mode: Slack(time.Millisecond)})
+		require.NoError(t, err)
+		read := func() (at uint64) {
+			require.NoError(t, s.Wait(t.Context()))
+			require.Len(t, ids(t, s), 1)
+			return clock()
+		}
+		require.NoError(t, k.emit(0, clock()))
+		read() // and the ring is disarmed
+		output := clock() + uint64(200*time.Microsecond)
+		time.AfterFunc(200*time.Microsecond, func() { require.NoError(t, k.emit(0, output)) })
+		require.LessOrEqual(t, read()-output, uint64(2*time.Millisecond+500*time.Microsecond), "and not the linger time")
+		k.requireEntries(plainEntry)
+		require.Zero(t, k.Stats().Wakes)
+	})
+}
+
 // Streams of both modes, from idle to busy and back: everything comes in order and in time, and when
 // nothing comes nothing polls.
 func TestDoorbellOfAStream(t *testing.T) {

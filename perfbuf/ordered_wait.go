@@ -14,8 +14,9 @@ import (
 //
 // It paces passes, so that a steady flow is read in batches: in exact mode the barriers do that; in
 // slack mode the next pass comes half the slack after the one before at the earliest (5 ms at most).
-// With a wake-up policy that has a linger time ([Wakeup]), it comes after that time, or when a ring
-// holds as much as wakes the reader.
+// With a plain wake-up policy that has a linger time ([Wakeup]), it comes after that time, or when a ring
+// holds as much as wakes the reader. With the doorbell, a stream that holds nothing looks at busy rings as
+// often as the slack or the barriers' interval makes worth it, a millisecond at least.
 func (s *Ordered) Wait(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
@@ -42,6 +43,9 @@ func (s *Ordered) Wait(ctx context.Context) error {
 				if linger > 0 {
 					atMost = min(linger, silence)
 				}
+			}
+			if bell := s.reader.bell; bell != nil && !bell.allArmed() {
+				atMost = s.glance()
 			}
 			if err := s.reader.wait(ctx, s, atMost); err != nil {
 				return err
@@ -84,6 +88,16 @@ func (s *Ordered) Wait(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// glance is how often to look at rings that ring no bell: as often as the mode's delay makes worth it, and
+// not less often than the wake-up policy says.
+func (s *Ordered) glance() time.Duration {
+	delay := s.opts.Mode.slack
+	if s.barrier != nil {
+		delay = s.opts.BarrierInterval
+	}
+	return min(s.reader.opts.Wakeup.Linger, max(delay, time.Millisecond))
 }
 
 const forever = math.MaxUint64
