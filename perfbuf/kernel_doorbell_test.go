@@ -91,13 +91,10 @@ func TestKernelDoorbell(t *testing.T) {
 				e.Emit(ring.CPU(), 1, 24)
 				want++
 				eventually(t, "delivered", func() bool { return n.Load() == want })
-				after := r.Stats()
-				// Soon after arming it may be a look that finds the event; from sleep, it is the bell.
-				require.Greater(t, after.Wakes+after.Lingers, before.Wakes+before.Lingers)
-				if want == 1 {
-					require.Greater(t, after.Wakes, before.Wakes)
+				if want == 1 { // from sleep; soon after arming, it may be a look that finds the event
+					require.Greater(t, r.Stats().Wakes, before.Wakes)
 				}
-				require.Greater(t, after.Doorbell.Disarms, before.Doorbell.Disarms)
+				eventually(t, "disarmed", func() bool { return r.Stats().Doorbell.Disarms > before.Doorbell.Disarms })
 			}
 			before := r.Stats()
 			for i := range 100 {
