@@ -62,7 +62,7 @@ func (r *Reader) comeIn(ring *Ring) error {
 		if !r.waiting.CompareAndSwap(false, true) {
 			return errWaiting
 		}
-		r.refs.Add(1) // on behalf of wait, which leaves; the caller has entered
+		r.refs.Add(1) // for serve, which leaves; the caller has entered
 		l.open = true
 		go r.serve()
 	}

@@ -16,7 +16,7 @@ type Source interface {
 }
 
 // pass walks once over what a source holds at its begin. All ways of reading are made of it: begin,
-// next until it reports false, end.
+// more until it returns nil, end.
 //
 // A ring's head is loaded once, when the pass comes to it; its tail is stored when the pass leaves it.
 // A pass over one ring comes to it once, and stores the tail before only if it began with the ring nearly
@@ -26,10 +26,10 @@ type pass struct {
 	reader  *Reader      // which the pass entered
 	ring    *Ring        // being walked, nil between rings
 	whole   bool         // over all rings, as the reader's plan says: the reader's pass flag is ours
-	planned bool
-	flush   *flush   // whose marker is to come at the end
-	ordered *Ordered // the source, if it is one
-	err     error    // why next reported false, nil if all was read
+	planned bool         // the reader's plan is that of this pass
+	flush   *flush       // whose marker is to come at the end
+	ordered *Ordered     // the source, if it is one
+	err     error        // why more returned nil, nil if all was read
 
 	batch    *Batch // with the user, if it is samples of ring from off on
 	batchEnd uint64 // where it ends

@@ -143,18 +143,16 @@ func (r *Reader) ready(woken bool) bool {
 		return true
 	}
 	unread := r.unread()
-	if !woken {
-		return unread >= r.opts.threshold() || r.rang()
+	if woken {
+		r.counts.wakes.Add(1)
+		if unread == 0 {
+			r.counts.spurious.Add(1)
+		}
+		if r.bell == nil {
+			return unread > 0
+		} // else the wake-up may be the old one of a ring that has been disarmed since
 	}
-	r.counts.wakes.Add(1)
-	if unread == 0 {
-		r.counts.spurious.Add(1)
-	}
-	if r.bell != nil {
-		// The bell of a ring that is being read, or of one that has become disarmed meanwhile, is old.
-		return unread >= r.opts.threshold() || r.rang()
-	}
-	return unread > 0
+	return unread >= r.opts.threshold() || r.rang()
 }
 
 // rang reports whether an armed ring has something to read.
