@@ -5,7 +5,6 @@ package perfbuf_test
 import (
 	"context"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -15,7 +14,6 @@ import (
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 // readings makes each kind of what can be run of a reader.
@@ -188,26 +186,11 @@ func TestKernelDoorbellStress(t *testing.T) {
 func TestKernelDoorbellWithoutDescriptors(t *testing.T) {
 	e := kerneltest.Load(t)
 	require.NoError(t, open(t, e, perfbuf.Options{}).Close()) // also makes the runtime open what it keeps open
-	var limit unix.Rlimit
-	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
-	var fill []int // the limit is on numbers, not on how many
-	defer func() {
-		for _, fd := range fill {
-			unix.Close(fd)
-		}
-	}()
-	for len(fill) == 0 || fill[len(fill)-1] < 100 {
-		fd, err := unix.Open(os.DevNull, unix.O_CLOEXEC, 0)
-		require.NoError(t, err)
-		fill = append(fill, fd)
-	}
-	next := fill[len(fill)-1] + 1
+	openWith := scarceDescriptors(t)
 	before := belongings(t)
 	without := 0
 	for free := 3; ; free++ {
-		require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(next + free), Max: limit.Max}))
-		r, err := perfbuf.Open(e.MapFD(), perfbuf.Options{})
-		require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
+		r, err := openWith(free, e)
 		if err != nil {
 			require.ErrorIs(t, err, syscall.EMFILE)
 			continue

@@ -212,27 +212,11 @@ func TestKernelOpenOutOfDescriptors(t *testing.T) {
 	r := open(t, e, perfbuf.Options{}) // also makes the runtime open what it keeps open
 	cpu := r.Rings()[0].CPU()
 	require.NoError(t, r.Close())
-	var limit unix.Rlimit
-	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
-	// The limit is on numbers, not on how many: fill the gaps first.
-	var fill []int
-	defer func() {
-		for _, fd := range fill {
-			unix.Close(fd)
-		}
-	}()
-	for len(fill) == 0 || fill[len(fill)-1] < 100 {
-		fd, err := unix.Open(os.DevNull, unix.O_CLOEXEC, 0)
-		require.NoError(t, err)
-		fill = append(fill, fd)
-	}
-	next := fill[len(fill)-1] + 1
+	openWith := scarceDescriptors(t)
 	before := belongings(t)
 	explained := 0
 	for free := 0; ; free++ {
-		require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(next + free), Max: limit.Max}))
-		r, err := perfbuf.Open(e.MapFD(), perfbuf.Options{})
-		require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
+		r, err := openWith(free, e)
 		if err == nil {
 			require.NoError(t, r.Close())
 			require.Greater(t, free, 3)

@@ -228,3 +228,24 @@ func parked(state string, funcs ...string) {
 		runtime.Gosched()
 	}
 }
+
+// scarceDescriptors returns a function that opens a Reader with so many descriptors left to get.
+func scarceDescriptors(t *testing.T) (openWith func(free int, e *kerneltest.Emitter) (*perfbuf.Reader, error)) {
+	t.Helper()
+	var limit unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
+	// The limit is on numbers, not on how many: fill the gaps first.
+	last := 0
+	for last < 100 {
+		fd, err := unix.Open(os.DevNull, unix.O_CLOEXEC, 0)
+		require.NoError(t, err)
+		t.Cleanup(func() { unix.Close(fd) })
+		last = fd
+	}
+	return func(free int, e *kerneltest.Emitter) (*perfbuf.Reader, error) {
+		require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(last + 1 + free), Max: limit.Max}))
+		r, err := perfbuf.Open(e.MapFD(), perfbuf.Options{})
+		require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
+		return r, err
+	}
+}
