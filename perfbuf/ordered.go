@@ -256,14 +256,12 @@ func (s *Ordered) more(p *pass) *Batch {
 			return &s.batch
 		}
 		s.patience--
-		it, usual := s.merger.Next()
+		it := s.merger.Next()
 		if it == nil {
 			return s.marker(p)
 		}
 		ring := s.reader.rings[it.Ring]
-		if usual {
-			s.tallies[it.Ring].samples++
-		} else if !s.rare(ring, it) {
+		if !s.admit(ring, it) {
 			continue
 		}
 		if poison {
@@ -307,8 +305,8 @@ func (s *Ordered) marker(p *pass) *Batch {
 	return p.flushed(f, max(f.time, s.merger.Last()))
 }
 
-// rare handles what is late or no sample, and reports whether to deliver it.
-func (s *Ordered) rare(ring *Ring, it *merge.Item) bool {
+// admit takes into account what did not come in a batch, and reports whether to deliver it.
+func (s *Ordered) admit(ring *Ring, it *merge.Item) bool {
 	if it.Late {
 		c := &s.reader.counts
 		c.late.Add(1)

@@ -74,7 +74,7 @@ func TestCorruptItemSaysWhereAndWhy(t *testing.T) {
 	ws[0].PutHeader(ringtest.TypeSample, 20, 80)
 	m.Scan(0, ws[0].Head(), forever)
 	m.Begin(all)
-	m.Next()
+	next(m)
 	it := next(m)
 	require.Equal(t, raw.Corrupt, it.Kind)
 	require.Equal(t, raw.FaultUnaligned, it.Fault)

@@ -3,7 +3,7 @@
 // record's time and place are kept, 16 bytes each.
 //
 // A round is: Scan each ring up to a head loaded after the watermark was chosen, Begin with that
-// watermark, Next until it reports nil, End. What is later than the watermark is held for another
+// watermark, Batch while it returns any and Next for what it does not, until that reports nil, End. What is later than the watermark is held for another
 // round. Equal keys come by ring, then by offset.
 //
 // Invariants:
@@ -118,53 +118,28 @@ func (m *Merger) Begin(watermark uint64) {
 	m.round.plan(m.rings)
 }
 
-// Next returns the next item, or nil if the round is over, and whether it is a sample in its place,
-// as nearly all are. It ends the life of the item before.
-func (m *Merger) Next() (item *Item, usual bool) {
-	if m.attend {
-		m.release()
-	}
+// Next returns the next item, or nil if the round is over. It ends the life of the items before.
+func (m *Merger) Next() *Item {
+	m.release()
 	d := &m.round
 	if d.next >= len(d.order) && !d.plan(m.rings) {
-		return nil, false
+		return nil
 	}
-	if d.next&(ahead-1) == 0 && m.far {
-		m.touch()
-	}
-	i := int(d.order[d.next] & d.mask)
+	it := &m.item
+	it.Ring = int(d.order[d.next] & d.mask)
 	d.next++
-	r, it := &m.rings[i], &m.item
-	it.Ring = i
-	if r.plain { // as nearly always; take does the same
-		e := r.main.buf[r.main.first]
-		r.main.first++
-		r.dueMain--
-		it.Key = e.Time
-		r.raw.Parse(e.Off, r.scan, &it.Record)
-		m.attend = int64(e.Off+it.Size-r.tryAt) >= 0
-		if it.Kind == raw.Sample && it.Time == e.Time && e.Time >= m.last {
-			m.last, it.Late = e.Time, false
-			return it, true
-		}
-		if it.Kind != raw.Sample || it.Time != e.Time {
-			it.changed()
-		}
-	} else {
-		r.take(it, m.last)
-		m.attend = true
-	}
+	m.rings[it.Ring].take(it, m.last)
+	m.attend = true
 	it.Late = it.Key < m.last
 	m.last = max(m.last, it.Key)
-	return it, false
+	return it
 }
 
 // Batch returns the next items at once, as far as they are samples in their places and recs is not
 // full: their records in recs, and in rings whose they are. If it returns 0, Next says what comes. It
 // ends the life of the items before.
 func (m *Merger) Batch(recs []raw.Record, rings []int) (n int) {
-	if m.attend {
-		m.release()
-	}
+	m.release()
 	d := &m.round
 	if d.next >= len(d.order) && !d.plan(m.rings) {
 		return 0
@@ -197,7 +172,7 @@ func (m *Merger) Batch(recs []raw.Record, rings []int) (n int) {
 	return n
 }
 
-// Undo takes back all but the first of what the latest Batch returned: they were not delivered.
+// Undo takes back what the latest Batch returned, all but the first delivered of it.
 func (m *Merger) Undo(recs []raw.Record, rings []int, delivered int) {
 	if delivered == len(recs) {
 		return

@@ -433,11 +433,14 @@ func (b *bench) empty() {
 	require.Equal(b.t, merge.Found{Inversions: b.inversions, Unknown: b.unknown, Keyless: b.keyless}, b.found)
 }
 
-// next is the item alone.
+// next returns the next item as the first of a batch, if it can be, and gives back the others.
 func next(m *merge.Merger) *merge.Item {
-	it, usual := m.Next()
-	if usual && (it.Kind != raw.Sample || it.Late) {
-		panic("an item that is not usual is said to be")
+	recs := raw.NewBatch(1 + int(m.Last()%16))
+	rings := make([]int, len(recs))
+	n := m.Batch(recs, rings)
+	if n == 0 {
+		return m.Next()
 	}
-	return it
+	m.Undo(recs[:n], rings, 1)
+	return &merge.Item{Record: recs[0], Ring: rings[0], Key: recs[0].Time}
 }

@@ -199,6 +199,11 @@ func TestRoundsDoNotAllocate(t *testing.T) {
 		for _, o := range []merge.Options{{Spill: spill}, {Spill: spill, Key: key}} {
 			m := merge.New(raws, o, func(int, uint64) {})
 			p, time := ringtest.Payload(1<<40, 40), uint64(100)
+			recs, indices := raw.NewBatch(16), make([]int, 16)
+			deliver := func() {
+				for m.Batch(recs, indices) > 0 || m.Next() != nil {
+				}
+			}
 			round := func() {
 				for n := range 40 {
 					for i, w := range ws {
@@ -216,12 +221,10 @@ func TestRoundsDoNotAllocate(t *testing.T) {
 					m.Lose(i, 1, time)
 				}
 				m.Begin(time - 50)
-				for next(m) != nil {
-				}
+				deliver()
 				m.End()
 				m.Begin(all)
-				for next(m) != nil {
-				}
+				deliver()
 				m.End()
 			}
 			for range 20 {
