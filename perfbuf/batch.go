@@ -97,9 +97,15 @@ func forEachBatch(src Source, f func(*Batch) error) error {
 }
 
 func runBatches(ctx context.Context, src waiter, f func(*Batch) error) error {
+	waitFor := ctx
+	if ctx.Done() != nil {
+		stop := context.AfterFunc(ctx, src.interrupt)
+		defer stop()
+		waitFor = watched{ctx}
+	}
 	stopped := false
 	for {
-		if err := src.Wait(ctx); err != nil {
+		if err := src.Wait(waitFor); err != nil {
 			return err
 		}
 		err := forEachBatch(src, func(b *Batch) error {

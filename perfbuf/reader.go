@@ -178,11 +178,16 @@ type waiter interface {
 	Source
 	Wait(context.Context) error
 	halted() *atomic.Bool // set when it is closed, or its reader
+	interrupt()           // makes a Wait look at its context
 }
 
 func (r *Reader) halted() *atomic.Bool  { return &r.closed }
 func (r *Ring) halted() *atomic.Bool    { return &r.reader.closed }
 func (s *Ordered) halted() *atomic.Bool { return &s.halt }
+
+func (r *Reader) interrupt()  { r.poll.interrupt() }
+func (r *Ring) interrupt()    { r.reader.poll.interrupt() }
+func (s *Ordered) interrupt() { s.reader.poll.interrupt() }
 
 func run(ctx context.Context, src waiter, f func(Event) error) error {
 	halt, done := src.halted(), ctx.Done()

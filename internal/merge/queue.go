@@ -33,7 +33,10 @@ func (q *queue[T]) insert(i int, v T) {
 	q.buf = slices.Insert(q.buf, q.first+i, v)
 }
 
-func (q *queue[T]) push(v T) { q.insert(len(q.all()), v) }
+func (q *queue[T]) push(v T) {
+	q.compact()
+	q.buf = append(q.buf, v)
+}
 
 // remove removes the i-th of all.
 func (q *queue[T]) remove(i int) {
