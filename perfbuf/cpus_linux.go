@@ -21,6 +21,15 @@ func onlineCPUs() ([]int, error) {
 	return cpus, nil
 }
 
+// possibleCPUs returns the numbers of the CPUs that may ever come online.
+func possibleCPUs() ([]int, error) {
+	b, err := os.ReadFile("/sys/devices/system/cpu/possible")
+	if err != nil {
+		return nil, err
+	}
+	return parseCPUs(strings.TrimSpace(string(b)))
+}
+
 // parseCPUs reads the kernel's list format, such as "0-3,8,10-11".
 func parseCPUs(list string) ([]int, error) {
 	var cpus []int

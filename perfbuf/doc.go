@@ -67,8 +67,15 @@
 // fill up ([Spill]). Rings need room only for what comes between two looks, which are 2 ms apart at
 // most while a stream waits with events in hand.
 //
-// Outputs that find no ring at all are not counted: on a CPU that came online after [Open], or that
-// went offline and came back. Attach programs after Open, not before.
+// Outputs that find no ring at all are not counted by the kernel: those before [Open], after Close, and
+// while the Reader is paused. [Options].Outputs has programs count them themselves.
+//
+// # CPUs that come and go
+//
+// A CPU that comes online after Open gets a ring, and one that was offline gets its ring back, within
+// milliseconds of the kernel's word (uevents; without them twice a second), in whatever way the rings are read. What
+// programs output on it before that is refused, and not counted: see above. [HotplugStats] tells. What
+// a CPU has output before it goes stays in its ring and is delivered.
 //
 // # Several goroutines
 //
@@ -80,7 +87,8 @@
 //
 // # One reader per map
 //
-// The map holds one ring per CPU. A second reader that opens the same map takes the place of the
-// first without a word, and whichever closes removes the other's rings from the map. libbpf offers
-// no way to notice.
+// The map holds one perf event per CPU. A second reader that opens the same map takes the place of the
+// first, of whatever library and process that is: it hears of it in [Stats].Displaced, and the first one
+// goes silent without a word, as nothing in the kernel tells it. Whichever closes, pauses or wakes up takes
+// the other's events out of the map. Programs for two readers output to two maps.
 package perfbuf

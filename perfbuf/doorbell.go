@@ -43,8 +43,8 @@ const (
 	lastLook   = 2 * time.Second // the longest time between two looks after arming
 )
 
-func newDoorbell(s *slots, linger time.Duration, rings int) *doorbell {
-	d := &doorbell{slots: s, linger: linger, rings: make([]quietness, rings), next: past}
+func newDoorbell(s *slots, linger time.Duration) *doorbell {
+	d := &doorbell{slots: s, linger: linger, rings: make([]quietness, len(s.armed)), next: past}
 	for i := range d.rings {
 		d.rings[i].looks = quietLooks // arm at once if nothing is there
 	}
@@ -61,7 +61,7 @@ func (d *doorbell) deadline() time.Time {
 }
 
 func (d *doorbell) allArmed() bool {
-	for i := range d.armed {
+	for i := range int(d.count.Load()) {
 		if !d.armed[i].Load() {
 			return false
 		}
@@ -74,7 +74,7 @@ func (d *doorbell) allArmed() bool {
 // are any.
 func (d *doorbell) look(head, unread func(ring int) uint64) (found bool) {
 	rang := false
-	for i := range d.rings {
+	for i := range int(d.count.Load()) {
 		q := &d.rings[i]
 		now := head(i)
 		has := unread(i) > 0

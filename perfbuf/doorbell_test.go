@@ -37,7 +37,7 @@ func newBelled(t testing.TB, n int) *belled {
 	k.Reader.opts.Wakeup = Wakeup{Linger: bellLinger}
 	k.Reader.slot = k.store
 	k.Reader.slots.set = k.store
-	k.Reader.bell = newDoorbell(k.Reader.slots, bellLinger, n)
+	k.Reader.bell = newDoorbell(k.Reader.slots, bellLinger)
 	return k
 }
 

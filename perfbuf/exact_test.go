@@ -149,7 +149,7 @@ func TestExactNeedsAProvider(t *testing.T) {
 	k.programs = &fakePrograms{opened: func() error { return errTest }}
 	_, err = k.Ordered(OrderOptions{Mode: Exact(), Sweep: true})
 	require.ErrorIs(t, err, errTest)
-	require.Equal(t, grace.Options{CPUs: []int{10, 11}, Sweep: true}, k.programs.options)
+	require.Equal(t, grace.Options{CPUs: []int{9, 10, 11, 12}, Sweep: true}, k.programs.options)
 	require.ErrorIs(t, k.slack(1).Drain(t.Context(), never), errTest)
 }
 

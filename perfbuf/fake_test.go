@@ -47,16 +47,20 @@ func newFakeAt(t testing.TB, n int, start uint64, opts Options) *fake {
 		layout = raw.LayoutRaw
 	}
 	var rings []*Ring
+	cpus := []int{firstCPU - 1} // may come later, as that behind the others
 	for i := range n {
+		cpus = append(cpus, firstCPU+i)
 		w := ringtest.New(fakeRingSize, layout, start)
 		k.w = append(k.w, w)
 		rings = append(rings, newRing(firstCPU+i, w.Raw()))
 	}
+	cpus = append(cpus, firstCPU+n)
 	opts.RingBytes = fakeRingSize
 	k.Reader = newReader(rings, kernel{
 		poll: k.poll, clock: k.clock.Load,
 		grace:  func(o grace.Options) (grace.Provider, error) { return k.programs.open(o) },
 		lost:   k.kernelLost,
+		cpus:   cpus,
 		unhook: func() { k.unhooked.Add(1) },
 		free:   func() { k.freed.Add(1) },
 	}, opts)

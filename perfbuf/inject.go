@@ -21,7 +21,6 @@ func simulated(k inject.Kernel, want Options) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	opts.CPUs = cpus
 	var rings []*Ring
 	for i, r := range k.Map(opts.RingBytes, opts.NoTime) {
 		rings = append(rings, newRing(cpus[i], r))

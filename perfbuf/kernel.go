@@ -22,8 +22,12 @@ type kernel struct {
 	// lost is how many outputs to a ring have failed for want of room (PERF_FORMAT_LOST); ok is false
 	// if the kernel does not know. It interrupts the ring's CPU.
 	lost func(ring int) (n uint64, ok bool)
+	// outputs is what programs have counted themselves.
+	outputs *outputs
 
 	slot   func(ring int, to inject.Slot) error // sets a ring's entry in the map; nil: it cannot be changed
+	plug   plug                                 // nil: no CPUs come or go
+	cpus   []int                                // that may have a ring some day; nil: those that have one
 	unhook func()                               // takes the rings out of the map, for good
 	free   func()                               // unmaps them, and lets the map go
 
@@ -41,7 +45,7 @@ func (k *kernel) pause() {
 // waitForPrograms opens a way to wait for running programs. All that were running have ended when it
 // returns.
 func (r *Reader) waitForPrograms(sweep bool) (grace.Provider, error) {
-	return r.grace(grace.Options{CPUs: r.opts.CPUs, Sweep: sweep})
+	return r.grace(grace.Options{CPUs: r.cpus, Sweep: sweep})
 }
 
 // quiesce waits until every program that is running has ended.
@@ -105,17 +109,18 @@ func (r *Reader) settle() {
 	case <-r.programsEnded(false):
 	case <-time.After(mostSettling):
 	}
+	r.outputs.settle()
 	s := r.stream.Load() // was open when the reader was closed
-	for i, ring := range r.rings {
+	for i, ring := range r.all() {
 		from, held, known, advance := ring.raw.Tail(), 0, ring.counts.lost.Load(), ring.advance
-		if s != nil {
+		if s != nil && i < len(s.rings) {
 			from, held, known, advance = s.merger.Scanned(i), s.merger.Held(i), s.known(i), s.merger.Advance(i)
 		}
 		samples, lost := ring.count(from)
 		ring.counts.dropped.Add(uint64(held) + samples)
 		total, ok := r.lost(i)
 		if !ok {
-			total = known + lost - min(lost, advance)
+			total = max(known+lost-min(lost, advance), r.outputs.full(ring.cpu))
 		}
 		ring.counts.lost.Store(total)
 	}

@@ -107,7 +107,7 @@ func (r *Reader) dismiss(err error) (empty bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.changed.Store(false)
-	for _, ring := range r.rings {
+	for _, ring := range r.all() {
 		if err != errChanged && ring.waited.Load() && (err != nil || ring.used() > 0) {
 			ring.waited.Store(false)
 			l.guests--

@@ -38,7 +38,7 @@ func TestLobby(t *testing.T) {
 			k, emit := make()
 			const events = 300
 			var wg sync.WaitGroup
-			for i, ring := range k.rings {
+			for i, ring := range k.all() {
 				var read atomic.Uint64
 				wg.Go(func() {
 					for next := uint64(0); next < events; {
@@ -147,7 +147,7 @@ func TestLobbyCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newFake(t, 3, Options{Wakeup: Wakeup{Bytes: fakeRingSize / 2, Linger: time.Second}})
 		var all []<-chan error
-		for _, ring := range k.rings {
+		for _, ring := range k.all() {
 			all = append(all, waitInBackground(func() error { return ring.Wait(context.Background()) }))
 		}
 		require.NoError(t, k.Close())

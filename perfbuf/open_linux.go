@@ -1,7 +1,6 @@
 package perfbuf
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -10,8 +9,6 @@ import (
 
 	libbpf "github.com/ringfold/ringfold/cgo"
 	"github.com/ringfold/ringfold/internal/grace"
-	"github.com/ringfold/ringfold/internal/inject"
-	"github.com/ringfold/ringfold/internal/raw"
 	"golang.org/x/sys/unix"
 )
 
@@ -29,12 +26,7 @@ func Open(mapFD int, opts Options) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := open(fd, info, opts)
-	if err != nil {
-		unix.Close(fd)
-		return nil, err
-	}
-	return r, nil
+	return open(fd, info, opts)
 }
 
 // dupMap duplicates a map's descriptor and makes sure that the map is one to read. libbpf keeps the
@@ -62,101 +54,74 @@ func dupMap(mapFD int) (int, mapEntries, error) {
 	return fail(err)
 }
 
-// open sets up rings on fd, which becomes the reader's if it succeeds.
-func open(fd int, m mapEntries, opts Options) (*Reader, error) {
-	pb, opts, err := newPerfBuffer(fd, m, opts)
+// open sets up rings on fd, which becomes the reader's.
+func open(fd int, m mapEntries, want Options) (*Reader, error) {
+	watch := watchCPUs() // before the list of those online is read
+	p, err := openPerfEvents(fd, m, want)
 	if err != nil {
+		watch.close()
+		unix.Close(fd)
 		return nil, err
 	}
-	var bells []int
+	r, err := p.reader(watch)
+	if err != nil {
+		watch.close()
+		p.free()
+		return nil, fmt.Errorf("perfbuf.Open: %w", err)
+	}
+	return r, nil
+}
+
+// reader makes a reader of the rings, and stores them in the user's map.
+func (p *perfEvents) reader(watch *cpuWatch) (*Reader, error) {
+	rings := make([]*Ring, len(p.rings))
+	for i := range rings {
+		memory, err := p.ring(&p.rings[i])
+		if err != nil {
+			return nil, fmt.Errorf("ring of CPU %d: %w", p.rings[i].cpu, err)
+		}
+		rings[i] = newRing(p.rings[i].cpu, memory)
+	}
+	opts := p.opts
 	var noBells error
 	if opts.Wakeup.doorbell() {
-		if bells, noBells = openBells(pb, opts); noBells != nil {
+		if noBells = p.openBells(); noBells != nil {
 			opts.Wakeup = Wakeup{Bytes: opts.watermark(), Linger: max(opts.Wakeup.Linger, defaultLinger)}
 		}
 	}
-	layout := raw.LayoutRawTime
-	if opts.NoTime {
-		layout = raw.LayoutRaw
-	}
-	rings := make([]*Ring, len(opts.CPUs))
-	for i, cpu := range opts.CPUs {
-		// libbpf's ring i is that of the i-th CPU asked for.
-		meta, data, err := pb.Buffer(i)
-		var r *raw.Ring
-		if err == nil {
-			r, err = raw.New(meta, data, layout)
-		}
-		if err != nil {
-			closeAll(bells)
-			pb.Free()
-			return nil, fmt.Errorf("perfbuf.Open: ring of CPU %d: %w", cpu, err)
-		}
-		rings[i] = newRing(cpu, r)
-	}
-	poll, err := newFilePoller(pb.EpollFD())
+	poll, err := newFilePoller(p.rings[0].pb.EpollFD())
 	if err != nil {
-		closeAll(bells)
-		pb.Free()
-		return nil, fmt.Errorf("perfbuf.Open: %w", err)
+		return nil, err
+	}
+	if p.outputs, err = openOutputs(opts.Outputs); err != nil { // before there are rings in the map
+		poll.close()
+		return nil, err
+	}
+	displaced, err := p.store()
+	if err != nil {
+		poll.close()
+		return nil, explain(err, 0)
 	}
 	r := newReader(rings, kernel{
-		poll:  poll,
-		clock: kernelClock(),
-		grace: grace.Open,
-		lost:  func(ring int) (uint64, bool) { return lost(pb, bells, ring) },
-		slot:  func(ring int, to inject.Slot) error { return setSlot(fd, pb, bells, opts.CPUs[ring], ring, to) },
-		unhook: func() {
-			for _, cpu := range opts.CPUs {
-				libbpf.MapDelete(fd, uint32(cpu)) // fails if somebody else did it
-			}
-			letGo(fd)
-		},
-		free: func() {
-			closeAll(bells)
-			pb.Free()
-			unix.Close(fd)
-		},
+		poll:    poll,
+		clock:   kernelClock(),
+		grace:   grace.Open,
+		lost:    p.lost,
+		outputs: p.outputs,
+		slot:    p.set,
+		plug:    p,
+		cpus:    p.possible(),
+		unhook:  p.unhook,
+		free:    p.free,
 	}, opts)
 	if noBells != nil {
 		r.slots.failure.Store(&noBells)
 	}
+	r.displaced = displaced
 	poll.ready = r.ready
+	r.follow(watch)
+	r.cleanUp()
 	return r, nil
-}
-
-// newPerfBuffer opens the perf events and maps the rings, and returns the options in effect.
-func newPerfBuffer(fd int, m mapEntries, want Options) (*libbpf.PerfBuffer, Options, error) {
-	for try := 1; ; try++ {
-		online, err := onlineCPUs()
-		if err != nil {
-			return nil, want, err
-		}
-		cpus, err := want.pick(online, m)
-		if err != nil {
-			return nil, want, err
-		}
-		opts, err := want.effective(len(cpus))
-		if err != nil {
-			return nil, want, err
-		}
-		opts.CPUs = cpus
-		attr := opts.attr()
-		pb, err := libbpf.NewRaw(fd, opts.RingBytes/os.Getpagesize(), attr, cpus, cpus)
-		if errors.Is(err, syscall.EINVAL) { // before Linux 6.0
-			attr.Read_format = 0
-			pb, err = libbpf.NewRaw(fd, opts.RingBytes/os.Getpagesize(), attr, cpus, cpus)
-		}
-		switch {
-		case err == nil:
-			return pb, opts, nil
-		case errors.Is(err, syscall.ENODEV) && try < 5:
-			// A CPU has gone offline since the list was read; one named by the user is then found
-			// missing by pick.
-		default:
-			return nil, opts, explain(fmt.Errorf("perfbuf.Open: %w", err), opts.RingBytes)
-		}
-	}
 }
 
 // attr is the perf event behind each ring.
@@ -167,7 +132,7 @@ func (o Options) attr() *unix.PerfEventAttr {
 		Config:      unix.PERF_COUNT_SW_BPF_OUTPUT,
 		Sample:      1, // sample_period: every output is a sample
 		Sample_type: unix.PERF_SAMPLE_RAW,
-		Read_format: unix.PERF_FORMAT_LOST,
+		Read_format: unix.PERF_FORMAT_TOTAL_TIME_ENABLED | unix.PERF_FORMAT_LOST,
 		Wakeup:      uint32(o.Wakeup.Events),
 	}
 	if !o.NoTime {
@@ -181,42 +146,6 @@ func (o Options) attr() *unix.PerfEventAttr {
 		a.Wakeup = uint32(bytes)
 	}
 	return a
-}
-
-// lost reads how many outputs to a ring have failed for want of room: those of its perf event and
-// those of its doorbell, if there is one.
-func lost(pb *libbpf.PerfBuffer, bells []int, ring int) (n uint64, ok bool) {
-	fd, err := pb.BufferFD(ring)
-	if err != nil {
-		return 0, false
-	}
-	if n, ok = lostOfEvent(fd); ok && bells != nil {
-		var more uint64
-		more, ok = lostOfEvent(bells[ring])
-		n += more
-	}
-	return n, ok
-}
-
-// lostOfEvent is read(2) of a perf event with PERF_FORMAT_LOST (perf_read_one in
-// kernel/events/core.c), Linux 6.0 or newer.
-func lostOfEvent(fd int) (n uint64, ok bool) {
-	var b [16]byte // the event's own count, which is always 0 here, and the losses
-	if got, err := unix.Read(fd, b[:]); err != nil || got != len(b) {
-		return 0, false // a kernel that does not count gives 8 bytes; an event whose CPU is gone may give none
-	}
-	return binary.NativeEndian.Uint64(b[8:]), true
-}
-
-// letGo makes fd refer to no map any more. perf_buffer__free deletes the rings' entries from its map
-// some time after Close has, when another reader may have put its own there.
-func letGo(fd int) {
-	null, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return
-	}
-	unix.Dup3(null, fd, unix.O_CLOEXEC)
-	unix.Close(null)
 }
 
 // linkName says what a descriptor refers to, as /proc does.

@@ -33,6 +33,10 @@ type Options struct {
 	// NoTime does without kernel timestamps. It saves 8 bytes and some 60 ns per event,
 	// [Event.Time] is then 0, and [Reader.Ordered] takes a [PayloadTime].
 	NoTime bool
+
+	// Outputs has [Stats] tell what became of outputs, and why: those that the kernel refused without
+	// counting them too.
+	Outputs OutputCounts
 }
 
 // Wakeup says when the kernel wakes a waiting reader. Waking it costs the traced workload some

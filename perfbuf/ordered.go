@@ -39,6 +39,7 @@ type Ordered struct {
 	nudged  chan struct{} // of capacity 1: somebody has called Flush
 
 	// For whoever is busy.
+	rings     []*Ring  // as the merger's
 	heads     []uint64 // as of the latest scan
 	before    []uint64 // as of the one before it
 	scanned   uint64   // when the latest scan was, by the clock
@@ -65,7 +66,7 @@ type Ordered struct {
 // an update of a map in a map (maybe_wait_bpf_programs in kernel/bpf/syscall.c), and
 // membarrier(MEMBARRIER_CMD_GLOBAL). It then blocks for a grace period, some ms as a rule.
 func (r *Reader) Ordered(o OrderOptions) (*Ordered, error) {
-	o, err := o.effective(len(r.rings), r.opts.RingBytes, r.opts.NoTime)
+	o, err := o.effective(len(r.all()), r.opts.RingBytes, r.opts.NoTime)
 	if err != nil {
 		return nil, err
 	}
@@ -73,10 +74,11 @@ func (r *Reader) Ordered(o OrderOptions) (*Ordered, error) {
 		return nil, err
 	}
 	defer r.leave()
-	raws := make([]*raw.Ring, len(r.rings))
-	for i, ring := range r.rings {
+	rings := r.all()
+	raws := make([]*raw.Ring, len(rings))
+	for i, ring := range rings {
 		if err := ring.claim(ordering); err != nil {
-			r.disclaim(r.rings[:i])
+			r.disclaim(rings[:i])
 			return nil, err
 		}
 		raws[i] = ring.raw
@@ -86,9 +88,6 @@ func (r *Reader) Ordered(o OrderOptions) (*Ordered, error) {
 		opts:     o,
 		gone:     make(chan struct{}),
 		nudged:   make(chan struct{}, 1),
-		heads:    make([]uint64, len(r.rings)),
-		before:   make([]uint64, len(r.rings)),
-		tallies:  make([]tally, len(r.rings)),
 		timer:    time.NewTimer(time.Hour),
 		patience: patience,
 		samples:  raw.NewBatch(orderedBatch),
@@ -97,22 +96,43 @@ func (r *Reader) Ordered(o OrderOptions) (*Ordered, error) {
 	}
 	if !o.Mode.guess {
 		if s.barrier, err = r.newBarrier(o); err != nil {
-			r.disclaim(r.rings)
+			r.disclaim(rings)
 			return nil, err
 		}
 		r.barrier.Store(s.barrier)
+		s.cleanUp()
 	}
 	s.merger = merge.New(raws, merge.Options{Key: o.Time.key(), Spill: max(o.Spill.Bytes, 0)}, s.committed)
-	for i, ring := range r.rings {
-		s.heads[i] = s.merger.Freed(i)
-		s.merger.Expect(i, ring.advance)
-		ring.reported = ring.counts.lost.Load()
+	for _, ring := range rings {
+		s.take(ring)
 	}
 	r.stream.Store(s)
 	if r.closed.Load() { // perhaps too early to know of the stream
 		s.halt.Store(true)
 	}
 	return s, nil
+}
+
+// take makes a ring the stream's that the merger has.
+func (s *Ordered) take(ring *Ring) {
+	i := len(s.rings)
+	s.rings = append(s.rings, ring)
+	s.heads = append(s.heads, s.merger.Freed(i))
+	s.before = append(s.before, s.merger.Freed(i))
+	s.tallies = append(s.tallies, tally{})
+	s.merger.Expect(i, ring.advance)
+	ring.reported = ring.counts.lost.Load()
+}
+
+// adopt takes in the rings of CPUs that have come online since. A round must not be under way.
+func (s *Ordered) adopt() {
+	for _, ring := range s.reader.all()[len(s.rings):] {
+		if ring.claim(ordering) != nil {
+			return // somebody reads it on its own: later, then
+		}
+		s.merger.Add(ring.raw)
+		s.take(ring)
+	}
 }
 
 func (r *Reader) disclaim(rings []*Ring) {
@@ -150,7 +170,7 @@ func (s *Ordered) disband() {
 		return // the Reader is closed too, and counts what was held
 	}
 	defer r.leave()
-	for i, ring := range r.rings {
+	for i, ring := range s.rings {
 		ring.counts.dropped.Add(uint64(s.merger.Held(i)))
 		ring.counts.lost.Store(s.known(i)) // those whose loss events are dropped too
 		ring.advance = s.merger.Advance(i)
@@ -159,7 +179,7 @@ func (s *Ordered) disband() {
 	s.merger.Abandon()
 	r.counts.spillUsed.Store(s.merger.Spilled())
 	r.stream.Store(nil)
-	r.disclaim(r.rings)
+	r.disclaim(s.rings)
 }
 
 // acquire makes the caller the only one in the stream.
@@ -246,7 +266,7 @@ func (s *Ordered) more(p *pass) *Batch {
 		}
 		if n := s.merger.Batch(s.samples, s.indices); n > 0 {
 			for j, i := range s.indices[:n] {
-				s.of[j] = s.reader.rings[i]
+				s.of[j] = s.rings[i]
 			}
 			if poison {
 				s.with = s.of[0]
@@ -260,7 +280,7 @@ func (s *Ordered) more(p *pass) *Batch {
 		if it == nil {
 			return s.marker(p)
 		}
-		ring := s.reader.rings[it.Ring]
+		ring := s.rings[it.Ring]
 		if !s.admit(ring, it) {
 			continue
 		}
@@ -331,12 +351,12 @@ func (s *Ordered) admit(ring *Ring, it *merge.Item) bool {
 
 // committed is told by the merger that a ring's tail was published.
 func (s *Ordered) committed(i int, bytes uint64) {
-	c := &s.reader.rings[i].counts
+	c := &s.rings[i].counts
 	c.commits.Add(1)
 	c.bytes.Add(bytes)
 	s.tallies[i].flush(c)
 	// It may have filled up since the scan, and not be full any more at the next.
-	ring := s.reader.rings[i]
+	ring := s.rings[i]
 	s.press(ring, ring.raw.Head()-s.merger.Freed(i)+bytes)
 	s.reader.pause()
 }
@@ -350,7 +370,7 @@ func (s *Ordered) end(p *pass) {
 	s.merger.End()
 	s.reader.counts.spillUsed.Store(s.merger.Spilled())
 	for i := range s.tallies {
-		s.tallies[i].flush(&s.reader.rings[i].counts)
+		s.tallies[i].flush(&s.rings[i].counts)
 	}
 	if s.barrier != nil {
 		if first, held := s.earliest(); held {

@@ -16,6 +16,7 @@ const (
 
 // scan takes into account what the rings hold, and keeps them from filling up.
 func (s *Ordered) scan() {
+	s.adopt()
 	s.load()
 	s.askSilent()
 	s.relieve()
@@ -26,7 +27,7 @@ func (s *Ordered) load() {
 	began := r.clock()
 	s.elapsed, s.scanned = began-s.scanned, began
 	s.heads, s.before = s.before, s.heads
-	for i, ring := range r.rings {
+	for i, ring := range s.rings {
 		r.pause()
 		s.heads[i] = ring.raw.Head()
 		if s.heads[i] != s.before[i] {
@@ -51,7 +52,7 @@ func (s *Ordered) load() {
 // events are with the user. What it finds is for the next round.
 func (s *Ordered) look() {
 	s.patience = patience
-	for i, ring := range s.reader.rings {
+	for i, ring := range s.rings {
 		if percent(ring.raw.Head()-s.merger.Freed(i), ring.raw.Size()) > s.opts.Spill.Above {
 			s.load()
 			s.relieve()
@@ -65,7 +66,7 @@ const patience = 1024
 
 // used is how many bytes a ring held when it was scanned.
 func (s *Ordered) used(i int) uint64 {
-	return min(s.heads[i]-s.merger.Freed(i), s.reader.rings[i].raw.Size())
+	return min(s.heads[i]-s.merger.Freed(i), s.rings[i].raw.Size())
 }
 
 func percent(part, whole uint64) int { return int(part * 100 / whole) }
@@ -80,7 +81,7 @@ type visit struct {
 // relieve copies the oldest bytes of rings that are too full out, the fullest ring first.
 func (s *Ordered) relieve() {
 	s.visits = s.visits[:0]
-	for i, ring := range s.reader.rings {
+	for i, ring := range s.rings {
 		if used := s.used(i); percent(used, ring.raw.Size()) > s.opts.Spill.Above {
 			s.visits = append(s.visits, visit{index: i, ring: ring, used: used})
 		}
@@ -114,7 +115,7 @@ func (s *Ordered) press(ring *Ring, used uint64) {
 // askSilent asks the kernel for losses that no record has reported and none may ever report.
 func (s *Ordered) askSilent() {
 	s.silent = false
-	for i, ring := range s.reader.rings {
+	for i, ring := range s.rings {
 		switch {
 		case !ring.pressed:
 		case s.heads[i] != ring.pressedAt:
@@ -131,7 +132,7 @@ func (s *Ordered) askSilent() {
 }
 
 func (s *Ordered) askAll() {
-	for i := range s.reader.rings {
+	for i := range s.rings {
 		s.ask(i)
 	}
 }
@@ -141,7 +142,7 @@ func (s *Ordered) askAll() {
 // behind events that came after them.
 func (s *Ordered) ask(i int) {
 	total, ok := s.reader.lost(i)
-	ring := s.reader.rings[i]
+	ring := s.rings[i]
 	if known := s.known(i); ok && total > known && ring.raw.Head() == s.heads[i] {
 		// One that is being written meanwhile reports the same, and is cut by what is added now.
 		s.merger.Lose(i, total-known, s.reader.clock())
@@ -149,4 +150,4 @@ func (s *Ordered) ask(i int) {
 }
 
 // known is how many losses of a ring have been delivered, by whomever, or are held.
-func (s *Ordered) known(i int) uint64 { return s.reader.rings[i].reported + s.merger.Reported(i) }
+func (s *Ordered) known(i int) uint64 { return s.rings[i].reported + s.merger.Reported(i) }

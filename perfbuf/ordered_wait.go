@@ -166,7 +166,7 @@ const (
 // the latest two scans.
 func (s *Ordered) lookAgain() uint64 {
 	soonest := float64(mostLook)
-	for i, ring := range s.reader.rings {
+	for i, ring := range s.rings {
 		if grown := s.heads[i] - s.before[i]; grown > 0 {
 			room := float64(ring.raw.Size())*float64(s.opts.Spill.Above)/100 - float64(s.used(i))
 			soonest = min(soonest, room*float64(s.elapsed)/float64(grown))

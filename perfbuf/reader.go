@@ -4,20 +4,24 @@ import (
 	"context"
 	"iter"
 	"os"
+	"runtime"
 	"sync/atomic"
 	"time"
 
 	"github.com/ringfold/ringfold/internal/grace"
 )
 
-// Reader reads the rings of a perf event array, one per CPU. Make one with [Open].
+// Reader reads the rings of a perf event array, one per CPU. Make one with [Open], and end it with
+// [Reader.Close]: one that is merely dropped is cleaned up when the garbage collector finds it.
 //
 // What may run at the same time: passes over different [Ring]s; Wait, Stats and Close with
 // anything. A second pass over the same rings, or a second Wait, is refused with [ErrBusy].
 type Reader struct {
 	kernel
 	opts  Options
-	rings []*Ring
+	rings []*Ring      // with room for those of CPUs that come later: see all
+	count atomic.Int32 // that there are; only grows
+	watch watcher      // of CPUs that come and go; nil: there is none
 
 	// refs counts who may touch ring memory: the open Reader itself, and everyone between enter and
 	// leave. At 0 the counts are made final and the rings are unmapped.
@@ -40,6 +44,9 @@ type Reader struct {
 	stream  atomic.Pointer[Ordered]       // which holds the rings
 	barrier atomic.Pointer[grace.Barrier] // of the latest stream that had one
 
+	displaced int             // Stats.Displaced
+	forgotten runtime.Cleanup // if nobody calls Close
+
 	counts readerCounts
 }
 
@@ -51,7 +58,13 @@ func newReader(rings []*Ring, k kernel, opts Options) *Reader {
 	if k.lost == nil {
 		k.lost = func(int) (uint64, bool) { return 0, false }
 	}
-	r := &Reader{kernel: k, opts: opts, rings: rings, done: make(chan struct{})}
+	if k.cpus == nil {
+		for _, ring := range rings {
+			k.cpus = append(k.cpus, ring.cpu)
+		}
+	}
+	r := &Reader{kernel: k, opts: opts, rings: make([]*Ring, max(len(k.cpus), len(rings))), done: make(chan struct{})}
+	r.count.Store(int32(copy(r.rings, rings)))
 	r.refs.Store(1)
 	for i, ring := range rings {
 		ring.reader, ring.index = r, i
@@ -60,12 +73,12 @@ func newReader(rings []*Ring, k kernel, opts Options) *Reader {
 		r.opts.Schedule = FullestFirst()
 	}
 	r.markers = &Ring{reader: r, cpu: noCPU}
-	r.slots = newSlots(len(rings), k.slot)
+	r.slots = newSlots(len(r.rings), &r.count, k.slot)
 	r.slots.disarmed = r.disarmed
 	switch {
 	case !opts.Wakeup.doorbell():
 	case k.slot != nil:
-		r.bell = newDoorbell(r.slots, opts.Wakeup.Linger, len(rings))
+		r.bell = newDoorbell(r.slots, opts.Wakeup.Linger)
 	default: // a simulation in which every event wakes
 		r.opts.Wakeup = Wakeup{Events: 1}
 	}
@@ -119,13 +132,19 @@ func (r *Reader) finish() {
 // heldByStream reports whether an Ordered stream holds the rings: all of them, if any.
 func (r *Reader) heldByStream() bool { return r.rings[0].owner.Load() == ordering }
 
-// Rings returns the rings, by CPU number. The slice is the caller's.
-func (r *Reader) Rings() []*Ring { return append([]*Ring(nil), r.rings...) }
+// Rings returns the rings that there are, by CPU number. The slice is the caller's. A CPU that comes
+// online later has one then, unless Options.CPUs leaves it out: whoever reads rings one by one looks again
+// when Stats.Hotplug.Added has grown.
+func (r *Reader) Rings() []*Ring { return byCPU(r.all()) }
 
-// Options returns the options in effect: defaults filled in, sizes rounded as they were.
+// Options returns the options in effect: defaults filled in, sizes rounded as they were, the CPUs those
+// that have rings.
 func (r *Reader) Options() Options {
 	o := r.opts
-	o.CPUs = append([]int(nil), o.CPUs...)
+	o.CPUs = nil
+	for _, ring := range r.Rings() {
+		o.CPUs = append(o.CPUs, ring.cpu)
+	}
 	return o
 }
 
@@ -145,6 +164,10 @@ func (r *Reader) Close() error {
 		}
 		close(r.done)
 		r.poll.close()
+		if r.watch != nil {
+			r.watch.close()
+		}
+		r.forgotten.Stop()
 		r.slots.close()
 		if r.unhook != nil {
 			r.unhook()

@@ -20,6 +20,7 @@ type Ring struct {
 	owner  atomic.Uint32  // who reads: one of idle, folding, ordering
 	waited atomic.Bool    // a goroutine is in Wait
 	served chan error     // what ends that
+	unset  bool           // its entry in the map could not be set; for whoever follows CPUs
 
 	// For a pass over all rings.
 	target uint64 // head at its beginning

@@ -102,7 +102,7 @@ const leastQuantum = 32 << 10
 func (r *Reader) planPass() {
 	p := &r.plan
 	p.extra, p.open = 0, 0
-	for _, ring := range r.rings {
+	for _, ring := range r.all() {
 		ring.target = ring.raw.Head()
 		if held := ring.target - ring.raw.Tail(); int64(held) > 0 { // not a head that went back
 			p.extra += min(held, ring.raw.Size())
@@ -117,7 +117,7 @@ func (r *Reader) planPass() {
 func (r *Reader) replan() {
 	p := &r.plan
 	p.loads = p.loads[:0]
-	for _, ring := range r.rings {
+	for _, ring := range r.all() {
 		tail, head := ring.raw.Tail(), ring.raw.Head()
 		grown := head - ring.looked
 		ring.looked = head
@@ -126,7 +126,8 @@ func (r *Reader) replan() {
 			p.loads = append(p.loads, Load{CPU: ring.cpu, Size: ring.Size(), Used: int(used), Grown: int(min(grown, 1<<31)), ring: ring})
 		}
 	}
-	p.fresh = max(r.rings[0].raw.Size()/8, leastQuantum, uint64(len(r.rings))<<10) // a look costs some ns per ring
+	slices.SortFunc(p.loads, func(a, b Load) int { return a.CPU - b.CPU })         // rings of CPUs that came later are at the end
+	p.fresh = max(r.rings[0].raw.Size()/8, leastQuantum, uint64(len(r.all()))<<10) // a look costs some ns per ring
 	p.order = p.loads
 	if len(p.loads) > 1 && p.read > 0 { // else the Schedule has lost a ring: visit all
 		r.opts.Schedule.Order(p.loads)

@@ -19,13 +19,15 @@ type slots struct {
 	paused bool
 	closed bool
 	armed  []atomic.Bool // the ring's entry is its doorbell, or will be when not paused
+	count  *atomic.Int32
 
 	arms, disarms atomic.Uint64
 	failure       atomic.Pointer[error] // why an entry could not be changed
 }
 
-func newSlots(rings int, set func(ring int, to inject.Slot) error) *slots {
-	return &slots{set: set, disarmed: func() {}, armed: make([]atomic.Bool, rings)}
+// newSlots makes room for the entries of so many rings, of which count tells how many there are.
+func newSlots(room int, count *atomic.Int32, set func(ring int, to inject.Slot) error) *slots {
+	return &slots{set: set, disarmed: func() {}, armed: make([]atomic.Bool, room), count: count}
 }
 
 // arm makes each output to a ring wake the reader, or none until the watermark. It reports whether
@@ -87,7 +89,7 @@ func (s *slots) pause(on bool) error {
 		return nil
 	}
 	var failed error
-	for i := range s.armed {
+	for i := range int(s.count.Load()) {
 		to := inject.SlotEmpty
 		if !on {
 			to = plainOrBell(s.armed[i].Load())
@@ -98,6 +100,17 @@ func (s *slots) pause(on bool) error {
 	}
 	s.paused = on || failed != nil // Resume again puts the others back
 	return failed
+}
+
+// renew sets a ring's entry again, to perf events that are new.
+func (s *slots) renew(ring int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer s.disarmed()
+	if s.paused || s.closed {
+		return nil
+	}
+	return s.set(ring, plainOrBell(s.armed[ring].Load()))
 }
 
 // close leaves the entries alone from now on.

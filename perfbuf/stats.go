@@ -18,6 +18,13 @@ type Stats struct {
 	Doorbell      DoorbellStats
 	Passes        uint64 // passes over all rings, rounds of an ordered stream included
 
+	Hotplug HotplugStats
+	Outputs OutputStats // of Options.Outputs
+	// Displaced is how many entries of the map held perf events when Open stored its own: those of another
+	// reader, which gets nothing any more, as an entry has one event, or, in a map with
+	// BPF_F_PRESERVE_ELEMS, those of one that is gone.
+	Displaced int
+
 	// Of ordered streams.
 	Late         uint64        // events that came after one with a later time was delivered
 	MaxLateness  time.Duration // by how much at most
@@ -56,8 +63,8 @@ type BarrierStats struct {
 }
 
 // RingStats is what was counted of one ring. After Close, Samples + Dropped + Lost is how many outputs
-// the ring took or was too full for: exactly, if the kernel is 6.0 or newer, no memory was corrupt, and
-// programs could be waited for (Close gives up after a second).
+// the ring took or was too full for: exactly, if the kernel is 6.0 or newer or programs count themselves
+// (Options.Outputs), no memory was corrupt, and programs could be waited for (Close gives up after a second).
 type RingStats struct {
 	CPU         int
 	Size        int    // data bytes
@@ -66,7 +73,7 @@ type RingStats struct {
 	Samples     uint64 // delivered
 	Dropped     uint64 // samples that were not: late ones by OrderOptions.DropLate, and those left at Close
 	Bytes       uint64 // given back to the kernel, of records of all kinds
-	Lost        uint64 // outputs that failed for want of room, as far as known; from Linux 6.0 on all of them after Close
+	Lost        uint64 // outputs that failed for want of room, as far as known; from Linux 6.0 on, or with Options.Outputs, all of them after Close
 	LostRecords uint64 // reports of that
 	Unknown     uint64 // records of other types, skipped
 	Corrupt     uint64 // stretches of memory that could not be read, skipped
@@ -158,15 +165,17 @@ func (r *Reader) Stats() Stats {
 		SpilledBytes: r.counts.spilled.Load(), SpillUsed: r.counts.spillUsed.Load(), SpillRefused: r.counts.spillRefused.Load(),
 	}
 	s.Doorbell = DoorbellStats{Arms: r.slots.arms.Load(), Disarms: r.slots.disarms.Load(), Polls: r.counts.polls.Load(), Err: r.slots.err()}
-	for i := range r.slots.armed {
+	for i := range r.all() {
 		if r.slots.armed[i].Load() {
 			s.Doorbell.Armed++
 		}
 	}
+	s.Hotplug = HotplugStats{Reopened: r.counts.reopened.Load(), Added: r.counts.added.Load(), Err: r.unplugged()}
+	s.Outputs, s.Displaced = r.outputs.stats(), r.displaced
 	if b := r.barrier.Load(); b != nil {
 		s.Barrier = BarrierStats(b.Stats())
 	}
-	for _, ring := range r.rings {
+	for _, ring := range byCPU(r.all()) {
 		s.Rings = append(s.Rings, ring.stats(ring.Used()))
 	}
 	return s
@@ -174,4 +183,6 @@ func (r *Reader) Stats() Stats {
 
 type readerCounts struct {
 	wakes, spurious, lingers, polls, passes, late, inversions, maxLateness, untimed, spilled, spillUsed, spillRefused atomic.Uint64
+	reopened, added                                                                                                   atomic.Uint64
+	unplugged                                                                                                         atomic.Pointer[error]
 }

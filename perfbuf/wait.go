@@ -164,7 +164,7 @@ func (r *Reader) rang() bool {
 	if r.bell == nil {
 		return false
 	}
-	for i := range r.rings {
+	for i := range r.all() {
 		if r.bell.armed[i].Load() && r.unreadOf(i) > 0 {
 			return true
 		}
@@ -174,7 +174,7 @@ func (r *Reader) rang() bool {
 
 // unread returns how many bytes the ring with the most of them holds that its reader has not seen.
 func (r *Reader) unread() (most uint64) {
-	for i := range r.rings {
+	for i := range r.all() {
 		most = max(most, r.unreadOf(i))
 	}
 	return most
@@ -187,6 +187,9 @@ func (r *Reader) unreadOf(i int) uint64 {
 	ring := r.rings[i]
 	switch w := &r.wanted; {
 	case w.by != nil:
+		if i >= len(w.by.rings) {
+			return ring.used() // it is new, and the stream's next scan takes it in
+		}
 		if n := ring.raw.Head() - w.by.merger.Scanned(i); int64(n) > 0 { // not a head that went back
 			return n
 		}

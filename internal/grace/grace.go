@@ -27,7 +27,7 @@ type Provider interface {
 
 // Options say which providers may be used.
 type Options struct {
-	// CPUs are those whose rings are read. Only the CPU sweep, which visits them, needs to know.
+	// CPUs are those whose rings are read, if they are online. Only the CPU sweep, which visits them, needs to know.
 	CPUs []int
 	// Sweep allows the CPU sweep, where nothing else works: a thread of this process runs for a
 	// moment on each of the CPUs, isolated ones included, at every Wait.

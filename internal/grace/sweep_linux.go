@@ -108,7 +108,14 @@ func allowed(cpus []int, mask cpuMask) error {
 }
 
 func visitAll(cpus []int, one, home cpuMask) error {
+	online, err := onlineCPUs(cpuDir)
+	if err != nil {
+		return err
+	}
 	for _, cpu := range cpus {
+		if !slices.Contains(online, cpu) {
+			continue
+		}
 		if err := visit(cpu, one); err != nil {
 			return fmt.Errorf("running on CPU %d: %w", cpu, err)
 		}

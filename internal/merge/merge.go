@@ -45,6 +45,7 @@ type Merger struct {
 	rings []ring
 	arena arena
 	round round
+	key   func(Payload) (uint64, bool) // Options.Key
 
 	item   Item
 	attend bool   // there is something to do when the caller is done with the item
@@ -61,17 +62,24 @@ type Merger struct {
 // that is published, and how many bytes that freed.
 func New(rings []*raw.Ring, o Options, committed func(ring int, bytes uint64)) *Merger {
 	m := &Merger{
-		rings:     make([]ring, len(rings)),
 		arena:     newArena(rings[0].Size(), o.Spill),
-		round:     newRound(len(rings)),
+		key:       o.Key,
 		committed: committed,
-		far:       len(rings) >= ahead && uint64(len(rings))*rings[0].Size() > farBytes,
 	}
-	for i, r := range rings {
-		t := r.Tail()
-		m.rings[i] = ring{raw: r, key: o.Key, freed: t, scan: t, eighth: r.Size() / 8, tryAt: t + r.Size()/8}
+	for _, r := range rings {
+		m.Add(r)
 	}
 	return m
+}
+
+// Add merges one more ring, of the size of the others, from its published tail on. It must not be called
+// between Begin and End.
+func (m *Merger) Add(r *raw.Ring) {
+	t := r.Tail()
+	m.rings = append(m.rings, ring{raw: r, key: m.key, freed: t, scan: t, eighth: r.Size() / 8, tryAt: t + r.Size()/8})
+	n := len(m.rings)
+	m.round = newRound(n)
+	m.far = n >= ahead && uint64(n)*r.Size() > farBytes
 }
 
 // Found is what a Scan has counted.

@@ -1,0 +1,78 @@
+package perfbuf
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// cpuWatch hears of CPUs that come and go from the kernel's uevents (device_online in
+// drivers/base/core.c), as udev does. An idle reader has nothing to do meanwhile.
+type cpuWatch struct {
+	socket *os.File      // nil: there is none, and pollInterval has to do
+	why    error         // why not
+	closed chan struct{} // without a socket
+}
+
+// pollInterval is how often to look where uevents cannot be had.
+const pollInterval = 500 * time.Millisecond
+
+func watchCPUs() *cpuWatch {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_KOBJECT_UEVENT)
+	if err == nil {
+		if err = unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: 1}); err != nil { // 1: the kernel's own
+			unix.Close(fd)
+		}
+	}
+	if err != nil {
+		why := fmt.Errorf("no netlink socket for uevents, so the list of CPUs is read every %v: %w", pollInterval, err)
+		return &cpuWatch{why: why, closed: make(chan struct{})}
+	}
+	return &cpuWatch{socket: os.NewFile(uintptr(fd), "uevents")}
+}
+
+func (w *cpuWatch) err() error { return w.why }
+
+// wait blocks until a CPU has come or gone, or for atMost, if that is not 0. It returns false after
+// close.
+func (w *cpuWatch) wait(atMost time.Duration) bool {
+	if w.socket == nil {
+		select {
+		case <-time.After(pollInterval):
+			return true
+		case <-w.closed:
+			return false
+		}
+	}
+	var deadline time.Time
+	if atMost > 0 {
+		deadline = time.Now().Add(atMost)
+	}
+	w.socket.SetReadDeadline(deadline)
+	buf := make([]byte, 4096) // uevents have 2 KiB at most (UEVENT_BUFFER_SIZE)
+	for {
+		n, err := w.socket.Read(buf)
+		switch {
+		case err == nil:
+			if bytes.Contains(buf[:n], []byte("@/devices/system/cpu/cpu")) {
+				return true
+			}
+		case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, unix.ENOBUFS): // some were dropped
+			return true
+		default:
+			return false
+		}
+	}
+}
+
+func (w *cpuWatch) close() {
+	if w.socket == nil {
+		close(w.closed)
+		return
+	}
+	w.socket.Close()
+}

@@ -1,0 +1,141 @@
+package perfbuf
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"syscall"
+	"time"
+	"weak"
+
+	"github.com/ringfold/ringfold/internal/raw"
+)
+
+// plug is how a reader gets at the rings of CPUs that come.
+type plug interface {
+	wanted() ([]int, error)         // CPUs that are online and to be read
+	alive(ring int) bool            // outputs on its CPU, which is online, land in it
+	reopen(ring int) error          // makes them do so, once the map's entry is set again
+	add(cpu int) (*raw.Ring, error) // opens a ring, which is not in the map yet
+}
+
+// watcher tells of CPUs that come and go.
+type watcher interface {
+	// wait blocks until some may have, or for atMost, if that is not 0. It returns false after close.
+	wait(atMost time.Duration) bool
+	err() error // why it does not do so as it should
+	close()
+}
+
+// HotplugStats is how CPUs that came online after Open were followed.
+type HotplugStats struct {
+	Reopened uint64 // a CPU was back, and its ring got new perf events: the kernel closes a CPU's when it goes offline
+	Added    uint64 // a CPU was new, and got a ring
+	// Err is why the latest of this failed, nil if it did not, or why the list of CPUs is looked at twice
+	// a second, instead of when the kernel tells of a change.
+	Err error
+}
+
+// follow sees to it, from now on, that the CPUs that are to be read have rings when they are online.
+func (r *Reader) follow(w watcher) {
+	r.watch = w
+	go follow(weak.Make(r), w)
+}
+
+// follow does not keep the reader from being collected.
+func follow(reader weak.Pointer[Reader], w watcher) {
+	var again time.Duration
+	for w.wait(again) {
+		r := reader.Value()
+		if r == nil {
+			return
+		}
+		again = 0
+		if err := r.replug(); err != nil {
+			again = time.Second // there may be room then, or descriptors
+		}
+	}
+}
+
+// replug gives rings to CPUs that have come, and to those that have come back.
+func (r *Reader) replug() error {
+	if err := r.enter(); err != nil {
+		return nil // closed
+	}
+	defer r.leave()
+	cpus, err := r.plug.wanted()
+	for _, cpu := range cpus {
+		i := slices.IndexFunc(r.all(), func(ring *Ring) bool { return ring.cpu == cpu })
+		var failed error
+		switch {
+		case i < 0:
+			failed = r.addRing(cpu)
+		case !r.plug.alive(i):
+			failed = r.reopen(i)
+		case r.rings[i].unset:
+			failed = r.setEntry(r.rings[i])
+		}
+		if failed != nil && !errors.Is(failed, syscall.ENODEV) { // else it is gone again
+			err = failed
+		}
+	}
+	r.counts.unplugged.Store(&err)
+	return err
+}
+
+// reopen lets outputs of a CPU that is back go on to its ring.
+func (r *Reader) reopen(i int) error {
+	if err := r.plug.reopen(i); err != nil {
+		return err
+	}
+	r.counts.reopened.Add(1)
+	return r.setEntry(r.rings[i])
+}
+
+// setEntry puts the perf event of a ring that has been opened into the map.
+func (r *Reader) setEntry(ring *Ring) error {
+	err := r.slots.renew(ring.index)
+	ring.unset = err != nil
+	return err
+}
+
+// addRing gives a new CPU a ring.
+func (r *Reader) addRing(cpu int) error {
+	i := int(r.count.Load())
+	if i == len(r.rings) {
+		return fmt.Errorf("CPU %d is online, and was not possible before", cpu)
+	}
+	memory, err := r.plug.add(cpu)
+	if err != nil {
+		return err
+	}
+	ring := newRing(cpu, memory)
+	ring.reader, ring.index = r, i
+	r.rings[i] = ring
+	// It must be known before the first event can be in it: whoever has waited for a grace period, and
+	// looks at all rings, then finds what is older than that.
+	r.count.Store(int32(i + 1))
+	r.counts.added.Add(1)
+	return r.setEntry(ring)
+}
+
+// unplugged is HotplugStats.Err.
+func (r *Reader) unplugged() error {
+	if err := r.counts.unplugged.Load(); err != nil && *err != nil {
+		return *err
+	}
+	if r.watch != nil {
+		return r.watch.err()
+	}
+	return nil
+}
+
+// all returns the rings that there are.
+func (r *Reader) all() []*Ring { return r.rings[:r.count.Load()] }
+
+// byCPU sorts rings by CPU number: those of CPUs that came later are at the end.
+func byCPU(rings []*Ring) []*Ring {
+	sorted := slices.Clone(rings)
+	slices.SortFunc(sorted, func(a, b *Ring) int { return a.cpu - b.cpu })
+	return sorted
+}

@@ -1,0 +1,105 @@
+package perfbuf
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ringfold/ringfold/internal/raw"
+	"golang.org/x/sys/unix"
+)
+
+// wanted returns the CPUs that are to be read, and online.
+func (p *perfEvents) wanted() ([]int, error) {
+	online, err := onlineCPUs()
+	if named := p.opts.CPUs; err == nil && len(named) > 0 {
+		online = slices.DeleteFunc(online, func(cpu int) bool { return !slices.Contains(named, cpu) })
+	}
+	return online, err
+}
+
+// alive tells whether outputs on ring i's CPU, which is online, land in it. They do not if the CPU has
+// been offline since the event was opened: the kernel then takes the event out of the CPU's context
+// (perf_event_exit_cpu_context), enabling it does not put it back, and its clock stands still.
+func (p *perfEvents) alive(i int) bool {
+	fd := p.rings[i].plain // only who calls this, and reopen, changes it
+	before, _, err := readEvent(fd)
+	if err != nil {
+		return false
+	}
+	for range 20 {
+		if now, _, err := readEvent(fd); err != nil || now != before {
+			return err == nil
+		}
+		time.Sleep(time.Millisecond) // some clocks are coarse
+	}
+	return false
+}
+
+// reopen opens new perf events for ring i. The map's entry is still the old one then.
+func (p *perfEvents) reopen(i int) error {
+	e := p.rings[i]
+	var err error
+	if e.plain, err = openOnto(&e, p.attr); err != nil {
+		return err
+	}
+	if p.bells {
+		if err := p.openBell(&e); err != nil {
+			unix.Close(e.plain)
+			return err
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	old := &p.rings[i]
+	for _, fd := range old.others() {
+		if fd == 0 {
+			continue
+		}
+		if _, lost, err := readEvent(fd); err == nil {
+			e.lost += lost
+		}
+	}
+	old.close() // the map still has them
+	p.rings[i] = e
+	return nil
+}
+
+// add opens a ring for a CPU that has none. It is not in the map yet.
+func (p *perfEvents) add(cpu int) (*raw.Ring, error) {
+	if cpu >= p.entries.MaxEntries {
+		return nil, p.entries.tooSmall(cpu)
+	}
+	pb, err := p.openRings([]int{cpu})
+	if err != nil {
+		return nil, explain(fmt.Errorf("a ring for CPU %d: %w", cpu, err), p.opts.RingBytes)
+	}
+	e := ringEvents{cpu: cpu, pb: pb}
+	memory, err := p.ring(&e)
+	if err == nil {
+		err = unix.EpollCtl(p.rings[0].pb.EpollFD(), unix.EPOLL_CTL_ADD, e.owner, &unix.EpollEvent{Events: unix.EPOLLIN})
+	}
+	if err == nil && p.bells {
+		err = p.openBell(&e)
+	}
+	if err != nil {
+		pb.Free() // closes, and so leaves the epoll set
+		return nil, fmt.Errorf("a ring for CPU %d: %w", cpu, err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rings = append(p.rings, e)
+	return memory, nil
+}
+
+// possible returns the CPUs that may have a ring some day.
+func (p *perfEvents) possible() []int {
+	if len(p.opts.CPUs) > 0 {
+		return p.opts.CPUs
+	}
+	cpus, err := possibleCPUs()
+	if err != nil {
+		return nil // then none are added
+	}
+	return cpus
+}

@@ -1,0 +1,341 @@
+package perfbuf
+
+import (
+	"os"
+	"runtime"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ringfold/ringfold/internal/inject"
+	"github.com/ringfold/ringfold/internal/raw"
+	"github.com/ringfold/ringfold/internal/ringtest"
+	"github.com/stretchr/testify/require"
+)
+
+// pluggable is a fake whose CPUs come and go.
+type pluggable struct {
+	*belled
+	online   []int
+	listing  error
+	dead     map[int]bool // rings
+	reopens  []int        // rings, in turn
+	refusals []error      // what the next calls of add and reopen return, in turn
+}
+
+func newPluggable(t testing.TB, n int) *pluggable {
+	k := &pluggable{belled: newBelled(t, n), dead: map[int]bool{}}
+	for i := range n {
+		k.online = append(k.online, firstCPU+i)
+	}
+	k.Reader.plug = k
+	return k
+}
+
+func (k *pluggable) wanted() ([]int, error) { return k.online, k.listing }
+func (k *pluggable) alive(ring int) bool    { return !k.dead[ring] }
+
+func (k *pluggable) refused() error {
+	if len(k.refusals) == 0 {
+		return nil
+	}
+	err := k.refusals[0]
+	k.refusals = k.refusals[1:]
+	return err
+}
+
+func (k *pluggable) reopen(ring int) error {
+	if err := k.refused(); err != nil {
+		return err
+	}
+	k.reopens = append(k.reopens, ring)
+	k.dead[ring] = false
+	return nil
+}
+
+func (k *pluggable) add(cpu int) (*raw.Ring, error) {
+	if err := k.refused(); err != nil {
+		return nil, err
+	}
+	w := ringtest.New(fakeRingSize, raw.LayoutRawTime, 0)
+	k.w = append(k.w, w)
+	k.entries = append(k.entries, noEntry)
+	return w.Raw(), nil
+}
+
+// comes makes a CPU come online, which gets a ring.
+func (k *pluggable) comes(cpu int) {
+	k.t.Helper()
+	k.online = append(k.online, cpu)
+	require.NoError(k.t, k.replug())
+}
+
+func cpusOf(rings []*Ring) (cpus []int) {
+	for _, r := range rings {
+		cpus = append(cpus, r.CPU())
+	}
+	return cpus
+}
+
+func TestNewCPUGetsARing(t *testing.T) {
+	k := newPluggable(t, 2)
+	require.NoError(t, k.replug())
+	require.Len(t, k.Rings(), 2, "there is nothing to do")
+
+	k.comes(firstCPU - 1)
+	require.Equal(t, []int{firstCPU - 1, firstCPU, firstCPU + 1}, cpusOf(k.Rings()), "by number")
+	require.Equal(t, []int{firstCPU - 1, firstCPU, firstCPU + 1}, k.Options().CPUs)
+	k.requireEntries(plainEntry, plainEntry, plainEntry)
+	k.output(2, 7)
+	k.output(0, 8)
+	require.Equal(t, []uint64{7, 8}, ids(t, k), "the lower CPU first, as they are equally full")
+	s := k.Stats()
+	require.Equal(t, HotplugStats{Added: 1}, s.Hotplug)
+	require.Equal(t, []int{firstCPU - 1, firstCPU, firstCPU + 1}, []int{s.Rings[0].CPU, s.Rings[1].CPU, s.Rings[2].CPU})
+	require.EqualValues(t, 1, s.Rings[0].Samples)
+	require.Empty(t, k.reopens)
+
+	k.output(2, 9)
+	require.NoError(t, k.Close())
+	require.EqualValues(t, 1, k.Stats().Rings[0].Dropped, "its counts are made final too")
+}
+
+// A stream has the ring from its next round on.
+func TestStreamTakesNewRingsIn(t *testing.T) {
+	for name, make := range map[string]func(k *pluggable) (*Ordered, func()){
+		"slack": func(k *pluggable) (*Ordered, func()) { return k.stream(), func() {} },
+		"exact": func(k *pluggable) (*Ordered, func()) {
+			s, b := k.stepped(1<<40, OrderOptions{})
+			return s, func() { require.NoError(t, b.Round()) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := newPluggable(t, 2)
+			k.counts = true
+			s, barrier := make(k)
+			k.output(0, 10, 40)
+			k.output(1, 20)
+			barrier()
+			require.NoError(t, s.ForEach(func(ev Event) error { // in the middle of a round
+				if ev.Time() == 10 {
+					k.comes(firstCPU + 2)
+					k.output(2, 41, 42)
+				}
+				require.Less(t, ev.CPU(), firstCPU+2)
+				return nil
+			}))
+			barrier()
+			k.output(2, 50)
+			k.output(0, 45)
+			require.Equal(t, []uint64{41, 42, 45, 50}, ids(t, s))
+			require.ErrorIs(t, k.Rings()[2].ForEach(never), ErrBusy)
+
+			n := k.fill(2, 60)
+			lost := k.w[2].Lost()
+			require.Positive(t, lost)
+			barrier()
+			require.Len(t, ids(t, s), n)
+			k.output(2, 9000) // and reports the loss
+			require.NoError(t, s.Close())
+			require.Len(t, ids(t, k), 2, "it is free again")
+		})
+	}
+}
+
+// With more rings than a key had bits for.
+func TestStreamOfOneTakesASecondIn(t *testing.T) {
+	k := newPluggable(t, 1)
+	s := k.stream()
+	k.output(0, 1)
+	require.Equal(t, []uint64{1}, ids(t, s))
+	k.comes(firstCPU + 1)
+	k.comes(firstCPU - 1)
+	k.output(0, 2, 5)
+	k.output(1, 3, 6)
+	k.output(2, 4, 7)
+	require.Equal(t, seq(2, 7), ids(t, s))
+}
+
+func TestCPUThatIsBackGetsNewPerfEvents(t *testing.T) {
+	k := newPluggable(t, 2)
+	k.dead[1] = true
+	k.online = k.online[:1]
+	require.NoError(t, k.replug())
+	require.Empty(t, k.reopens, "it is offline")
+	require.True(t, k.slots.arm(1, true))
+	_, before := k.slotsNow()
+
+	k.online = []int{firstCPU, firstCPU + 1}
+	require.NoError(t, k.replug())
+	require.Equal(t, []int{1}, k.reopens)
+	k.requireEntries(plainEntry, bellEntry)
+	_, after := k.slotsNow()
+	require.Equal(t, before+1, after, "its entry is set, and no other")
+	require.Equal(t, HotplugStats{Reopened: 1}, k.Stats().Hotplug)
+	require.NoError(t, k.replug())
+	require.Equal(t, []int{1}, k.reopens)
+}
+
+// While paused, entries stay empty.
+func TestPauseHoldsForNewPerfEvents(t *testing.T) {
+	k := newPluggable(t, 1)
+	require.NoError(t, k.Pause())
+	k.dead[0] = true
+	k.comes(firstCPU + 1)
+	require.Equal(t, []int{0}, k.reopens)
+	k.requireEntries(noEntry, noEntry)
+	require.NoError(t, k.Resume())
+	k.requireEntries(plainEntry, plainEntry)
+	require.NoError(t, k.Pause())
+	k.requireEntries(noEntry, noEntry)
+}
+
+func TestWhatFailsForACPUIsTriedAgain(t *testing.T) {
+	k := newPluggable(t, 1)
+	k.dead[0] = true
+	k.online = append(k.online, firstCPU+1)
+	k.refusals = []error{syscall.EMFILE, syscall.ENODEV, nil, syscall.EMFILE}
+	require.Equal(t, error(syscall.EMFILE), k.replug())
+	require.Equal(t, HotplugStats{Err: syscall.EMFILE}, k.Stats().Hotplug)
+	require.Equal(t, error(syscall.EMFILE), k.replug())
+	require.Len(t, k.Rings(), 1)
+	require.Equal(t, []int{0}, k.reopens)
+	k.refusals = []error{syscall.ENODEV}
+	require.NoError(t, k.replug(), "it is gone again")
+	require.NoError(t, k.Stats().Hotplug.Err)
+
+	k.belled.set = func(int, inject.Slot) error { return syscall.EPERM }
+	require.Equal(t, error(syscall.EPERM), k.replug())
+	require.Equal(t, error(syscall.EPERM), k.replug(), "the entry is still not set")
+	require.Equal(t, HotplugStats{Reopened: 1, Added: 1, Err: syscall.EPERM}, k.Stats().Hotplug)
+	k.belled.set = nil
+	require.NoError(t, k.replug())
+	k.requireEntries(plainEntry, plainEntry)
+
+	k.online = append(k.online, 98, 99)
+	require.ErrorContains(t, k.replug(), "CPU 99", "there is room for as many as had been possible")
+	k.listing = os.ErrNotExist
+	k.online = nil
+	require.Equal(t, os.ErrNotExist, k.replug())
+}
+
+func TestClosedReaderTakesNoCPUs(t *testing.T) {
+	k := newPluggable(t, 1)
+	require.NoError(t, k.Close())
+	k.online = append(k.online, firstCPU+1)
+	require.NoError(t, k.replug())
+	require.Len(t, k.Rings(), 1)
+}
+
+// A reader that sleeps until a bell rings looks at a new ring, which has none armed.
+func TestWaitHearsOfANewRing(t *testing.T) {
+	for name, make := range map[string]func(k *pluggable) waiter{
+		"reader": func(k *pluggable) waiter { return k.Reader },
+		"stream": func(k *pluggable) waiter { return k.stream() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := newPluggable(t, 1)
+				k.clocked()
+				src := make(k)
+				done := waitInBackground(func() error { return src.Wait(t.Context()) })
+				time.Sleep(time.Minute)
+				blocked(t, done)
+				require.Equal(t, 1, k.Stats().Doorbell.Armed)
+				k.comes(firstCPU + 1)
+				k.output(1, uint64(time.Hour)) // no bell: it is not armed yet
+				require.NoError(t, <-done)
+				require.Equal(t, []uint64{uint64(time.Hour)}, ids(t, src))
+				k.Close()
+			})
+		})
+	}
+}
+
+// fakeWatch is told of CPUs by a test.
+type fakeWatch struct {
+	waits  chan time.Duration
+	events chan bool
+}
+
+func (w *fakeWatch) wait(atMost time.Duration) bool {
+	w.waits <- atMost
+	return <-w.events
+}
+func (w *fakeWatch) err() error { return nil }
+func (w *fakeWatch) close()     { close(w.events) }
+
+func TestReaderFollowsItsWatch(t *testing.T) {
+	k := newPluggable(t, 1)
+	w := &fakeWatch{waits: make(chan time.Duration), events: make(chan bool)}
+	k.Reader.follow(w)
+	require.Zero(t, <-w.waits)
+	k.online = append(k.online, firstCPU+1)
+	k.refusals = []error{syscall.EMFILE}
+	w.events <- true
+	require.Equal(t, time.Second, <-w.waits, "it failed, and is tried again")
+	require.Len(t, k.Rings(), 1)
+	w.events <- true
+	require.Zero(t, <-w.waits)
+	require.Len(t, k.Rings(), 2)
+	require.NoError(t, k.Close()) // closes events: follow returns
+}
+
+func TestWhoFollowsDoesNotKeepTheReader(t *testing.T) {
+	w := &fakeWatch{waits: make(chan time.Duration), events: make(chan bool)}
+	collected := make(chan bool)
+	func() {
+		r := newReader([]*Ring{newRing(0, ringtest.New(fakeRingSize, raw.LayoutRawTime, 0).Raw())},
+			kernel{free: func() {}, unhook: func() {}}, Options{Wakeup: Wakeup{Events: 1}})
+		runtime.AddCleanup(r, func(int) { close(collected) }, 0)
+		r.follow(w)
+	}()
+	<-w.waits
+	for {
+		runtime.GC()
+		select {
+		case <-collected:
+			w.events <- true // nobody is left to act upon it
+			w.close()
+			return
+		default:
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+// A reader that is dropped has its remains cleaned up.
+func TestDroppedReaderIsCleanedUp(t *testing.T) {
+	w := &fakeWatch{waits: make(chan time.Duration, 1), events: make(chan bool)}
+	steps := make(chan string, 3)
+	drop := func(closed bool) {
+		r := newReader([]*Ring{newRing(0, ringtest.New(fakeRingSize, raw.LayoutRawTime, 0).Raw())}, kernel{
+			poll: newFakePoller(), free: func() { steps <- "free" }, unhook: func() { steps <- "unhook" },
+		}, Options{Wakeup: Wakeup{Events: 1}})
+		r.follow(w)
+		r.cleanUp()
+		if closed {
+			r.Close()
+		}
+	}
+	drop(false)
+	for len(steps) < 2 {
+		runtime.GC()
+		time.Sleep(time.Millisecond)
+	}
+	require.Equal(t, "unhook", <-steps)
+	require.Equal(t, "free", <-steps)
+	require.False(t, <-w.events, "the watch is closed")
+
+	w = &fakeWatch{waits: make(chan time.Duration, 1), events: make(chan bool)}
+	drop(true)
+	require.Equal(t, "unhook", <-steps)
+	require.Equal(t, "free", <-steps)
+	for range 10 {
+		runtime.GC()
+		time.Sleep(time.Millisecond)
+	}
+	require.Empty(t, steps, "once")
+}
+

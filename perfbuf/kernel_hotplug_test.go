@@ -1,0 +1,190 @@
+//go:build linux && cgo && perfbuf_hotplug
+
+package perfbuf_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/stretchr/testify/require"
+)
+
+// These tests take CPUs offline: they are for virtual machines that are theirs alone (make test-vm).
+
+// plugged brings a CPU online or takes it offline.
+func plugged(t *testing.T, cpu int, online bool) {
+	t.Helper()
+	file := fmt.Sprintf("/sys/devices/system/cpu/cpu%d/online", cpu)
+	want := "0"
+	if online {
+		want = "1"
+	}
+	if now, err := os.ReadFile(file); err == nil && strings.TrimSpace(string(now)) == want {
+		return
+	}
+	require.NoError(t, os.WriteFile(file, []byte(want), 0))
+}
+
+// hotCPUs returns the last two of at least three CPUs, which are online again after the test.
+func hotCPUs(t *testing.T) (cold, hot []int) {
+	t.Helper()
+	kerneltest.Require(t)
+	r := open(t, kerneltest.Load(t), perfbuf.Options{})
+	cpus := r.Options().CPUs
+	r.Close()
+	if len(cpus) < 3 {
+		t.Skipf("takes three CPUs, two of them to take offline: online are %v", cpus)
+	}
+	n := len(cpus) - 2
+	t.Cleanup(func() {
+		for _, cpu := range cpus[n:] {
+			plugged(t, cpu, true)
+		}
+	})
+	return cpus[:n], cpus[n:]
+}
+
+// perCPU counts what comes, and makes sure that it is in the order of its CPU.
+type perCPU struct {
+	seen  []atomic.Int64
+	after []uint64 // the latest number, plus 1
+	late  atomic.Int64
+}
+
+func newPerCPU() *perCPU { return &perCPU{seen: make([]atomic.Int64, 256), after: make([]uint64, 256)} }
+
+func (c *perCPU) take(ev perfbuf.Event) error {
+	if ev.Kind() != perfbuf.KindSample {
+		return nil
+	}
+	p, err := kerneltest.Check(ev.Bytes())
+	if err != nil {
+		return err
+	}
+	if p.CPU != ev.CPU() || p.Seq < c.after[p.CPU] {
+		return fmt.Errorf("ring of CPU %d: event %+v after number %d", ev.CPU(), p, int64(c.after[p.CPU])-1)
+	}
+	c.after[p.CPU] = p.Seq + 1
+	c.seen[p.CPU].Add(1)
+	if ev.Late() {
+		c.late.Add(1)
+	}
+	return nil
+}
+
+// A CPU that is offline when the reader is opened gets a ring when it comes; one that goes and comes back
+// goes on; a hole among those online is no matter.
+func TestKernelHotplug(t *testing.T) {
+	for name, make := range readings {
+		t.Run(name, func(t *testing.T) {
+			cold, hot := hotCPUs(t)
+			e := kerneltest.Load(t)
+			hole, last := hot[0], hot[1]
+			plugged(t, hole, false)
+			r := open(t, e, perfbuf.Options{RingBytes: 64 << 10})
+			require.Equal(t, append(slices.Clone(cold), last), r.Options().CPUs)
+			counts := newPerCPU()
+			running(t, make(t, r), counts.take)
+			comes := func(cpu int) {
+				t.Helper()
+				before := counts.seen[cpu].Load()
+				e.Emit(cpu, 10, 40)
+				eventually(t, "delivered", func() bool { return counts.seen[cpu].Load() == before+10 })
+			}
+			for _, cpu := range append(slices.Clone(cold), last) {
+				comes(cpu)
+			}
+
+			plugged(t, hole, true)
+			eventually(t, "a ring for the new CPU", func() bool { return r.Stats().Hotplug.Added == 1 })
+			for cpu := range last + 1 {
+				comes(cpu)
+			}
+			for n := range uint64(3) {
+				for _, cpu := range hot {
+					plugged(t, cpu, false)
+					comes(cold[0])
+					plugged(t, cpu, true)
+				}
+				eventually(t, "both are back", func() bool { return r.Stats().Hotplug.Reopened >= 2*(n+1) })
+				for cpu := range last + 1 {
+					comes(cpu)
+				}
+			}
+			s := r.Stats()
+			require.NoError(t, s.Hotplug.Err)
+			require.EqualValues(t, 1, s.Hotplug.Added)
+			require.Zero(t, counts.late.Load())
+			for i, ring := range s.Rings {
+				require.Equal(t, i, ring.CPU)
+			}
+			require.Equal(t, len(s.Rings), len(r.Options().CPUs))
+		})
+	}
+}
+
+// Whatever comes and goes, each output that succeeded is delivered.
+func TestKernelHotplugUnderLoad(t *testing.T) {
+	for name, make := range readings {
+		t.Run(name, func(t *testing.T) {
+			cold, hot := hotCPUs(t)
+			e := kerneltest.Load(t)
+			r := open(t, e, perfbuf.Options{RingBytes: 256 << 10})
+			counts := newPerCPU()
+			_, stop := running(t, make(t, r), counts.take)
+
+			var over atomic.Bool
+			var done []<-chan struct{}
+			for _, cpu := range append(slices.Clone(cold[:1]), hot...) {
+				done = append(done, background(t, func() {
+					for !over.Load() {
+						e.TryEmit(cpu, 5, 40) // fails while the CPU is offline
+					}
+				}))
+			}
+			rng := rand.New(rand.NewPCG(1, 2))
+			for range 20 {
+				cpu := hot[rng.IntN(2)]
+				plugged(t, cpu, false)
+				if rng.IntN(2) == 0 {
+					before := counts.seen[cold[0]].Load()
+					eventually(t, "others get on", func() bool { return counts.seen[cold[0]].Load() > before })
+				}
+				plugged(t, cpu, true)
+				before, _ := e.Counts(cpu)
+				eventually(t, "it outputs again", func() bool { now, _ := e.Counts(cpu); return now > before+20 })
+				seen := counts.seen[cpu].Load()
+				eventually(t, "its events come", func() bool { return counts.seen[cpu].Load() > seen })
+			}
+			over.Store(true)
+			for _, d := range done {
+				<-d
+			}
+			settled := func() bool {
+				for cpu := range hot[1] + 1 {
+					attempted, failed := e.Counts(cpu)
+					if uint64(counts.seen[cpu].Load()) != attempted-failed {
+						return false
+					}
+				}
+				return true
+			}
+			eventually(t, "all is delivered", settled)
+			stop()
+			s := r.Stats()
+			require.NoError(t, s.Hotplug.Err)
+			require.NotZero(t, s.Hotplug.Reopened)
+			if name != "slack" {
+				require.Zero(t, counts.late.Load())
+			}
+			r.Close()
+		})
+	}
+}

@@ -1,0 +1,148 @@
+package perfbuf
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+
+	libbpf "github.com/ringfold/ringfold/cgo"
+	"golang.org/x/sys/unix"
+)
+
+// openOutputs looks at what has been counted so far. It is for before the rings are in the map.
+func openOutputs(want OutputCounts) (*outputs, error) {
+	if want.MapFD == 0 && len(want.ProgFDs) == 0 {
+		return nil, nil
+	}
+	c := &counters{}
+	err := c.open(want)
+	var o *outputs
+	if err == nil {
+		o, err = newOutputs(c.read, c.close)
+	}
+	if err != nil {
+		c.close()
+		return nil, explain(fmt.Errorf("Options.Outputs: %w", err), 0)
+	}
+	return o, nil
+}
+
+// counters are the map and the programs, by duplicates of their descriptors.
+type counters struct {
+	table, entries int   // the map; none if there are no entries
+	cpus           []int // the possible ones: the kernel's order of a per-CPU map's values
+	values         []uint64
+	programs       []int
+}
+
+func (c *counters) open(want OutputCounts) error {
+	for _, fd := range want.ProgFDs {
+		prog, err := dupBPF(fd, "bpf-prog", func(fd int) error { _, err := libbpf.RecursionMisses(fd); return err })
+		if err != nil {
+			return err
+		}
+		c.programs = append(c.programs, prog)
+	}
+	if want.MapFD == 0 {
+		return nil
+	}
+	var m mapEntries
+	var key, value int
+	table, err := dupBPF(want.MapFD, "bpf-map", func(fd int) error {
+		info, err := libbpf.GetMapInfo(fd)
+		if err == nil {
+			m = mapEntries(info)
+			key, value, err = libbpf.MapSizes(fd)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	c.table, c.entries = table, m.MaxEntries
+	if m.Type != bpfMapTypePerCPUArray || key != 4 || value != 8 || m.MaxEntries < 2 {
+		return m.fail("it is of type %s, with keys of %d bytes, values of %d and %d entries: pass the map perfbuf_outputs of bpf/perfbuf_output.h, "+
+			"which has type BPF_MAP_TYPE_PERCPU_ARRAY (6), 4, 8 and at least 2", typeName(m.Type), key, value, m.MaxEntries)
+	}
+	c.cpus, err = possibleCPUs()
+	c.values = make([]uint64, len(c.cpus))
+	return err
+}
+
+// dupBPF duplicates the descriptor of what /proc calls kind. info asks the kernel about one.
+func dupBPF(fd int, kind string, info func(fd int) error) (int, error) {
+	dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("fd %d is not an open file descriptor: %w", fd, err)
+	}
+	name := linkName(dup)
+	err = info(dup)
+	if errors.Is(err, syscall.EINVAL) || err == nil && name != kind && strings.HasPrefix(name, "bpf-") {
+		// The kernel answers for all kinds, in structs of their own.
+		err = fmt.Errorf("fd %d is %s, not %s: %w", fd, name, kind, syscall.EINVAL)
+	}
+	if err != nil {
+		unix.Close(dup)
+		return -1, err
+	}
+	return dup, nil
+}
+
+func (c *counters) close() {
+	if c.entries > 0 {
+		unix.Close(c.table)
+	}
+	for _, fd := range c.programs {
+		unix.Close(fd)
+	}
+}
+
+func (c *counters) read() (s OutputStats, err error) {
+	for _, fd := range c.programs {
+		n, err := libbpf.RecursionMisses(fd)
+		if err != nil {
+			return s, err
+		}
+		s.RecursionMisses += n
+	}
+	if c.entries == 0 {
+		return s, nil
+	}
+	for _, cpu := range c.cpus {
+		s.CPUs = append(s.CPUs, CPUOutputs{CPU: cpu})
+	}
+	for key := range c.entries {
+		if err := libbpf.MapLookup(c.table, uint32(key), c.values); err != nil {
+			return s, err
+		}
+		for i, n := range c.values {
+			o := &s.CPUs[i]
+			o.Attempted += n
+			*o.result(key, c.entries-1) += n
+		}
+	}
+	return s, nil
+}
+
+// result is where outputs that returned -errno belong. The map's last entry counts all errors from there on.
+func (c *CPUOutputs) result(errno, last int) *uint64 {
+	if errno == last {
+		return &c.Other
+	}
+	switch syscall.Errno(errno) {
+	case 0:
+		return &c.Written
+	case syscall.ENOSPC:
+		return &c.Full
+	case syscall.ENOENT:
+		return &c.NoRing
+	case syscall.EBUSY:
+		return &c.Nested
+	case syscall.EOPNOTSUPP:
+		return &c.Offline
+	case syscall.E2BIG:
+		return &c.NoEntry
+	}
+	return &c.Other
+}

@@ -1,0 +1,279 @@
+package perfbuf
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+
+	libbpf "github.com/ringfold/ringfold/cgo"
+	"github.com/ringfold/ringfold/internal/inject"
+	"github.com/ringfold/ringfold/internal/raw"
+	"golang.org/x/sys/unix"
+)
+
+// perfEvents are the perf events of a reader's rings, and what they put into the user's map.
+//
+// libbpf stores the events that it opens in a map at once, and deletes them there when it frees the
+// rings. It is given a map of ours for that, so that it is we who say what is in the user's, and when.
+//
+// A ring belongs to the event with which libbpf has made it, its owner, for as long as it is mapped.
+// Outputs go to it through that event, through the doorbell, or, after its CPU has been offline, through
+// events that have taken the place of both: see reopen.
+type perfEvents struct {
+	target  int // the user's map, a duplicate of the descriptor
+	entries mapEntries
+	scratch int // libbpf's map
+	opts    Options
+	attr    unix.PerfEventAttr
+	bells   bool // rings have doorbells
+	outputs *outputs
+
+	// Closed descriptors may be other files' next, so who uses one holds mu.
+	mu    sync.Mutex
+	rings []ringEvents // as the reader's rings
+}
+
+type ringEvents struct {
+	cpu   int
+	pb    *libbpf.PerfBuffer
+	index int // of the ring in pb
+	owner int
+	plain int    // wakes readers as Options.Wakeup says
+	bell  int    // wakes them at each output; 0: there is none
+	lost  uint64 // of events that are closed
+}
+
+// openPerfEvents opens a ring for each of the CPUs that are to be read and online. Nothing is in the
+// user's map yet. The caller closes fd if it fails.
+func openPerfEvents(fd int, m mapEntries, want Options) (p *perfEvents, err error) {
+	for try := 1; ; try++ {
+		online, err := onlineCPUs()
+		if err != nil {
+			return nil, err
+		}
+		cpus, err := want.pick(online, m)
+		if err != nil {
+			return nil, err
+		}
+		p := &perfEvents{target: fd, entries: m}
+		if p.opts, err = want.effective(len(cpus)); err != nil {
+			return nil, err
+		}
+		p.attr = *p.opts.attr()
+		if p.scratch, err = libbpf.MapCreate(libbpf.MapTypePerfEventArray, "ringfold", 4, 4, m.MaxEntries, 0); err != nil {
+			return nil, explain(fmt.Errorf("perfbuf.Open: a map for libbpf: %w", err), 0)
+		}
+		pb, err := p.openRings(cpus)
+		if err == nil {
+			for i, cpu := range cpus {
+				p.rings = append(p.rings, ringEvents{cpu: cpu, pb: pb, index: i})
+			}
+			return p, nil
+		}
+		unix.Close(p.scratch)
+		// A CPU that has gone offline since the list was read fails the whole call. One that the user has
+		// named is then found missing by pick.
+		if !errors.Is(err, syscall.ENODEV) || try == 5 {
+			return nil, explain(fmt.Errorf("perfbuf.Open: %w", err), p.opts.RingBytes)
+		}
+	}
+}
+
+// openRings opens the perf events of some CPUs and maps their rings.
+func (p *perfEvents) openRings(cpus []int) (*libbpf.PerfBuffer, error) {
+	pages := p.opts.RingBytes / os.Getpagesize()
+	pb, err := libbpf.NewRaw(p.scratch, pages, &p.attr, cpus, cpus)
+	if errors.Is(err, syscall.EINVAL) && p.countsLost() {
+		p.attr.Read_format &^= unix.PERF_FORMAT_LOST // before Linux 6.0
+		pb, err = libbpf.NewRaw(p.scratch, pages, &p.attr, cpus, cpus)
+	}
+	return pb, err
+}
+
+func (p *perfEvents) countsLost() bool { return p.attr.Read_format&unix.PERF_FORMAT_LOST != 0 }
+
+// ring returns the memory of the ring that libbpf has made.
+func (p *perfEvents) ring(e *ringEvents) (r *raw.Ring, err error) {
+	if e.owner, err = e.pb.BufferFD(e.index); err != nil {
+		return nil, err
+	}
+	e.plain = e.owner
+	meta, data, err := e.pb.Buffer(e.index)
+	if err != nil {
+		return nil, err
+	}
+	layout := raw.LayoutRawTime
+	if p.opts.NoTime {
+		layout = raw.LayoutRaw
+	}
+	return raw.New(meta, data, layout)
+}
+
+// openBells gives all rings doorbells, or none.
+func (p *perfEvents) openBells() error {
+	for i := range p.rings {
+		if err := p.openBell(&p.rings[i]); err != nil {
+			for j := range p.rings {
+				p.rings[j].close()
+				p.rings[j].bell = 0
+			}
+			return err
+		}
+	}
+	p.bells = true
+	return nil
+}
+
+func (p *perfEvents) openBell(e *ringEvents) (err error) {
+	attr := p.attr
+	attr.Bits &^= unix.PerfBitWatermark
+	attr.Wakeup = 1 // wakeup_events
+	if e.bell, err = openOnto(e, attr); err != nil {
+		return fmt.Errorf("no doorbell: %w", err)
+	}
+	return nil
+}
+
+// openOnto opens another perf event that outputs to a ring.
+func openOnto(e *ringEvents, attr unix.PerfEventAttr) (int, error) {
+	fd, err := unix.PerfEventOpen(&attr, -1, e.cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	if err != nil {
+		return 0, fmt.Errorf("perf_event_open of another perf event of CPU %d: %w", e.cpu, err)
+	}
+	if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_SET_OUTPUT, e.owner); err != nil {
+		unix.Close(fd)
+		return 0, fmt.Errorf("PERF_EVENT_IOC_SET_OUTPUT on CPU %d: %w", e.cpu, err)
+	}
+	return fd, nil
+}
+
+// close closes the ring's events, but for its owner.
+func (e *ringEvents) close() {
+	for _, fd := range e.others() {
+		if fd != 0 {
+			unix.Close(fd)
+		}
+	}
+}
+
+// set stores one of ring i's perf events in the user's map, or none.
+func (p *perfEvents) set(i int, to inject.Slot) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.put(i, to)
+}
+
+func (p *perfEvents) put(i int, to inject.Slot) error {
+	e, err := &p.rings[i], error(nil)
+	switch to {
+	case inject.SlotEmpty:
+		if err = libbpf.MapDelete(p.target, uint32(e.cpu)); errors.Is(err, syscall.ENOENT) {
+			err = nil
+		}
+	case inject.SlotPlain:
+		err = libbpf.MapUpdate(p.target, uint32(e.cpu), uint32(e.plain))
+	case inject.SlotBell:
+		err = libbpf.MapUpdate(p.target, uint32(e.cpu), uint32(e.bell))
+	}
+	if err != nil {
+		return fmt.Errorf("the map's entry of CPU %d: %w", e.cpu, err)
+	}
+	return nil
+}
+
+// store puts all rings into the user's map, or none. It returns how many entries held perf events of
+// somebody else.
+func (p *perfEvents) store() (displaced int, err error) {
+	for i := range p.rings {
+		// An entry cannot be looked at from here (perf_event_fd_array_map_lookup), but deleting one says
+		// whether there was any.
+		if libbpf.MapDelete(p.target, uint32(p.rings[i].cpu)) == nil {
+			displaced++
+		}
+		if err := p.set(i, inject.SlotPlain); err != nil {
+			p.unhook()
+			return 0, err
+		}
+	}
+	return displaced, nil
+}
+
+// unhook empties the map's entries.
+func (p *perfEvents) unhook() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range p.rings {
+		p.put(i, inject.SlotEmpty) // if it fails, nothing can be done
+	}
+}
+
+// free closes the events, unmaps the rings, and lets the maps go.
+func (p *perfEvents) free() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var last *libbpf.PerfBuffer
+	for _, e := range p.rings {
+		e.close()
+		if e.pb != last {
+			e.pb.Free()
+			last = e.pb
+		}
+	}
+	unix.Close(p.scratch)
+	unix.Close(p.target)
+	p.outputs.close()
+}
+
+// lost reads how many outputs to ring i have failed for want of room, through whichever event.
+func (p *perfEvents) lost(i int) (n uint64, ok bool) {
+	if !p.countsLost() {
+		return 0, false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.rings[i].countLost()
+}
+
+func (e *ringEvents) countLost() (n uint64, ok bool) {
+	_, n, err := readEvent(e.owner)
+	if err != nil {
+		return 0, false
+	}
+	for _, fd := range e.others() {
+		if fd == 0 {
+			continue
+		}
+		_, more, err := readEvent(fd)
+		if err != nil {
+			return 0, false
+		}
+		n += more
+	}
+	return n + e.lost, true
+}
+
+// others are the ring's open events besides its owner, which is libbpf's; 0 is none.
+func (e *ringEvents) others() (fds [2]int) {
+	if e.plain != e.owner {
+		fds[0] = e.plain
+	}
+	fds[1] = e.bell
+	return fds
+}
+
+// readEvent is read(2) of a perf event (perf_read_one in kernel/events/core.c): for how long it has been on
+// its CPU, in ns, and, with PERF_FORMAT_LOST, how many of its outputs have failed for want of room.
+func readEvent(fd int) (enabled, lost uint64, err error) {
+	var b [24]byte // the event's own count comes first, and is always 0 here
+	n, err := unix.Read(fd, b[:])
+	switch {
+	case err != nil:
+		return 0, 0, err
+	case n < 16:
+		return 0, 0, syscall.EIO // of an event in an error state
+	}
+	return binary.NativeEndian.Uint64(b[8:]), binary.NativeEndian.Uint64(b[16:]), nil
+}
