@@ -338,4 +338,3 @@ func TestDroppedReaderIsCleanedUp(t *testing.T) {
 	}
 	require.Empty(t, steps, "once")
 }
-

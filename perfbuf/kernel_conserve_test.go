@@ -3,7 +3,6 @@
 package perfbuf_test
 
 import (
-	"fmt"
 	"os"
 	"sync"
 	"testing"
@@ -12,18 +11,12 @@ import (
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 // kernelCounts tells whether the kernel has PERF_FORMAT_LOST: Linux 6.0.
 func kernelCounts(t testing.TB) bool {
 	t.Helper()
-	var u unix.Utsname
-	require.NoError(t, unix.Uname(&u))
-	var major int
-	_, err := fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.", &major)
-	require.NoError(t, err)
-	return major >= 6
+	return kerneltest.AtLeast(t, 6, 0)
 }
 
 // consumers read by all means until f returns an error or the reader is closed.
@@ -141,9 +134,7 @@ func TestKernelBalance(t *testing.T) {
 				return nil
 			}), errOver)
 			stop()
-			if !kernelCounts(t) {
-				t.Skip("a kernel before 6.0 does not tell of losses that nothing has reported")
-			}
+			kerneltest.RequireLinux(t, 6, 0, "PERF_FORMAT_LOST, for losses that nothing has reported")
 			require.NoError(t, r.Close())
 			for _, s := range r.Stats().Rings {
 				attempted, failed := e.Counts(s.CPU)
@@ -157,9 +148,7 @@ func TestKernelBalance(t *testing.T) {
 // Losses that nothing reports: Drain delivers them, and so does a stream that waits; the counts have
 // them after Close, whether they were delivered or not.
 func TestKernelUnreportedLosses(t *testing.T) {
-	if !kernelCounts(t) {
-		t.Skip("needs PERF_FORMAT_LOST, Linux 6.0")
-	}
+	kerneltest.RequireLinux(t, 6, 0, "PERF_FORMAT_LOST")
 	for name, end := range map[string]func(*testing.T, *perfbuf.Reader, *ledger){
 		"drain": func(t *testing.T, r *perfbuf.Reader, l *ledger) {
 			s, err := r.Ordered(perfbuf.OrderOptions{})

@@ -40,9 +40,7 @@ func TestKernelNewPerfEvents(t *testing.T) {
 
 // Losses of all perf events that a ring has had are its own.
 func TestKernelNewPerfEventsCountLosses(t *testing.T) {
-	if !kernelCounts(t) {
-		t.Skip("needs PERF_FORMAT_LOST, Linux 6.0")
-	}
+	kerneltest.RequireLinux(t, 6, 0, "PERF_FORMAT_LOST")
 	e := kerneltest.Load(t)
 	r := open(t, e, perfbuf.Options{RingBytes: 4096})
 	cpu := r.Options().CPUs[0]

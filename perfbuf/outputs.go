@@ -6,7 +6,9 @@ import (
 )
 
 // OutputCounts names who counts outputs besides the kernel, which counts only what full rings refused.
-// The zero value is nobody. Open duplicates the descriptors. A simulated kernel ignores them.
+// The zero value is nobody. Open duplicates the descriptors. Each call of Stats then makes a system
+// call per entry of the map, of which there are 128 by default, and per program. A simulated kernel has
+// none of this and ignores it.
 type OutputCounts struct {
 	// MapFD is the map perfbuf_outputs of programs that output with bpf/perfbuf_output.h. It should
 	// count the outputs to this reader's map and no other. 0 is none.
@@ -36,7 +38,7 @@ type CPUOutputs struct {
 	Full      uint64 // ENOSPC: the ring was full
 	NoRing    uint64 // ENOENT: nobody reads this CPU, or not now: see Reader.Pause
 	Nested    uint64 // EBUSY: within three outputs of that CPU already, which it interrupted
-	Offline   uint64 // EOPNOTSUPP: the CPU was offline since the ring was opened, or the ring is another CPU's
+	Offline   uint64 // EOPNOTSUPP: the CPU was offline, and its ring is not opened anew yet, or is another CPU's
 	NoEntry   uint64 // E2BIG: the map has fewer entries than there are CPUs
 	Other     uint64
 }

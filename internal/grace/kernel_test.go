@@ -164,9 +164,7 @@ func TestKernelWaitsForPrograms(t *testing.T) {
 	kerneltest.Require(t)
 	cpus, err := onlineCPUs(cpuDir)
 	require.NoError(t, err)
-	if len(cpus) < 2 {
-		t.Skip("needs a CPU to look on while the program runs on another")
-	}
+	kerneltest.RequireCPUs(t, 2, "one to look on while the program runs on the other")
 	providers(t, cpus, func(t *testing.T, p Provider) {
 		if p.Name() == sweepName {
 			t.Skip("a program may be preempted between two outputs, and the sweep does not wait for the rest")

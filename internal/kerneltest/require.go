@@ -74,3 +74,56 @@ func Unmet() (unmet []string) {
 	}
 	return unmet
 }
+
+// RequireLinux skips the test on kernels before major.minor, which have no `what`. Unlike Require it does so with RINGFOLD_REQUIRE_KERNEL=1 too:
+// no privilege or set-up would make this machine run it.
+func RequireLinux(t testing.TB, major, minor int, what string) {
+	t.Helper()
+	if !AtLeast(t, major, minor) {
+		t.Skipf("needs Linux %d.%d (%s), and this is %s", major, minor, what, release(t))
+	}
+}
+
+// RequireCPUs skips the test if fewer than n CPUs are online, with RINGFOLD_REQUIRE_KERNEL=1 too. why is the rest of "needs n CPUs online".
+func RequireCPUs(t testing.TB, n int, why string) {
+	t.Helper()
+	online := read(t, "/sys/devices/system/cpu/online")
+	if got := countCPUs(online); got < n {
+		t.Skipf("needs %d CPUs online (%s), and these are: %s", n, why, online)
+	}
+}
+
+// AtLeast tells whether the kernel is Linux major.minor or newer, for tests of which only a part takes that.
+func AtLeast(t testing.TB, major, minor int) bool {
+	t.Helper()
+	var gotMajor, gotMinor int
+	if _, err := fmt.Sscanf(release(t), "%d.%d", &gotMajor, &gotMinor); err != nil {
+		t.Fatalf("the kernel's release is %q: %v", release(t), err)
+	}
+	return gotMajor > major || gotMajor == major && gotMinor >= minor
+}
+
+func release(t testing.TB) string { return read(t, "/proc/sys/kernel/osrelease") }
+
+func read(t testing.TB, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// countCPUs counts what a list like "0-3,8" has.
+func countCPUs(list string) (n int) {
+	for part := range strings.SplitSeq(list, ",") {
+		var first, last int
+		switch got, _ := fmt.Sscanf(part, "%d-%d", &first, &last); got {
+		case 1:
+			n++
+		case 2:
+			n += last - first + 1
+		}
+	}
+	return n
+}

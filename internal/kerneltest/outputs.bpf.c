@@ -1,0 +1,136 @@
+//go:build ignore
+
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+// Outputs with perfbuf_output.h, and counts the results by itself, for tests of the header's counts.
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#include "../../bpf/perfbuf_output.h"
+
+#define MAX_SIZE (1 << 17) // largest payload, bytes
+#define MAX_ERROR 256
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(__u32));
+} events SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64[MAX_SIZE / 8]);
+} payload SEC(".maps");
+
+struct state {
+	__u64 results[MAX_ERROR]; // of outputs on this CPU, by errno
+	__u64 nesting;            // the programs nest0 to nest3 are to output
+	__u64 nested;             // and have done so that often
+	__u64 faulting;           // the program faulty is to fault: 1; it is doing so: 2
+	__u64 faults;             // and has run that often
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct state);
+} states SEC(".maps");
+
+static __always_inline struct state *state(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&states, &zero);
+}
+
+// What interrupts an output has counted its own when that returns.
+static __always_inline void note(struct state *s, long ret)
+{
+	__u64 error = -ret;
+
+	if (error < MAX_ERROR)
+		s->results[error]++;
+}
+
+struct args {
+	__u64 size;    // payload bytes
+	__u64 nesting; // whether the programs nest0 to nest3 take part
+};
+
+// Outputs once, and returns the result.
+SEC("raw_tp")
+int output(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u64 size = ctx->args[0];
+	__u32 zero = 0;
+	void *bytes = bpf_map_lookup_elem(&payload, &zero);
+	struct state *s = state();
+	long ret;
+
+	if (!s || !bytes || size > MAX_SIZE)
+		return -22;
+	s->nesting = ctx->args[1];
+	ret = perfbuf_output(ctx, &events, bytes, size);
+	s->nesting = 0;
+	note(s, ret);
+	return ret;
+}
+
+// Each of these outputs within an output, if it is not doing so already: the first within output's, the second within the first's
+// and output's, and so on.
+#define NEST(name)                                                     \
+	SEC("?fentry/perf_output_begin")                               \
+	int name(void *ctx)                                            \
+	{                                                              \
+		struct state *s = state();                             \
+		__u64 word = 0;                                        \
+                                                                       \
+		if (!s || !s->nesting)                                 \
+			return 0;                                      \
+		s->nested++;                                           \
+		note(s, perfbuf_output(ctx, &events, &word, sizeof(word))); \
+		return 0;                                              \
+	}
+
+NEST(nest0)
+NEST(nest1)
+NEST(nest2)
+NEST(nest3)
+
+#define NOWHERE ((void *)0xfffffffffffff000) // x86 maps nothing there
+
+// Faults once, and the fault runs faulty.
+SEC("raw_tp")
+int fault(void *ctx)
+{
+	struct state *s = state();
+	__u64 word;
+
+	if (!s)
+		return -22;
+	s->faulting = 1;
+	bpf_probe_read_kernel(&word, sizeof(word), NOWHERE);
+	s->faulting = 0;
+	return 0;
+}
+
+// Faults itself. Kernels that do run a program within itself run this one twice for each fault.
+SEC("raw_tp/page_fault_kernel")
+int faulty(void *ctx)
+{
+	struct state *s = state();
+	__u64 word;
+
+	if (!s || !s->faulting)
+		return 0;
+	s->faults++;
+	if (s->faulting == 1) {
+		s->faulting = 2;
+		bpf_probe_read_kernel(&word, sizeof(word), NOWHERE);
+		s->faulting = 1;
+	}
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

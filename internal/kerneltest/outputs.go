@@ -1,0 +1,204 @@
+//go:build linux && cgo
+
+package kerneltest
+
+import (
+	_ "embed"
+	"encoding/binary"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"github.com/aquasecurity/libbpfgo"
+)
+
+//go:embed outputs.bpf.o
+var outputsObject []byte
+
+// MaxOutput is the largest payload of Counter.Output.
+const MaxOutput = 1 << 17
+
+// Counter is a program that outputs with bpf/perfbuf_output.h, and keeps count by itself.
+type Counter struct {
+	t      testing.TB
+	module *libbpfgo.Module
+	output *libbpfgo.BPFProg
+	nests  []*libbpfgo.BPFProg
+}
+
+// counterState is struct state of outputs.bpf.c, one per possible CPU.
+type counterState struct {
+	Results                           [256]uint64
+	Nesting, Nested, Faulting, Faults uint64
+}
+
+// CounterOptions say how to load a Counter.
+type CounterOptions struct {
+	Entries int // of the perf event array; 0: as many as there may be CPUs
+	// Nest loads programs that output within outputs, too. The test is skipped without what that takes.
+	Nest bool
+}
+
+// LoadCounter loads it, and unloads it when the test ends. See Load.
+func LoadCounter(t testing.TB, opts CounterOptions) *Counter {
+	t.Helper()
+	Require(t)
+	quiet()
+	m, err := libbpfgo.NewModuleFromBufferArgs(libbpfgo.NewModuleArgs{BPFObjBuff: outputsObject, BPFObjName: "outputs", SkipMemlockBump: true})
+	if err != nil {
+		t.Fatalf("opening outputs.bpf.o: %v", err)
+	}
+	t.Cleanup(m.Close)
+	c := &Counter{t: t, module: m}
+	if c.output, err = m.GetProgram("output"); err != nil {
+		t.Fatal(err)
+	}
+	if opts.Entries > 0 {
+		if err := c.mapNamed("events").SetMaxEntries(uint32(opts.Entries)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if opts.Nest {
+		c.loadNests()
+	} else if err := m.BPFLoadObject(); err != nil {
+		t.Fatalf("loading outputs.bpf.o: %v", err)
+	}
+	return c
+}
+
+func (c *Counter) loadNests() {
+	c.t.Helper()
+	for _, name := range []string{"nest0", "nest1", "nest2", "nest3"} {
+		prog, err := c.module.GetProgram(name)
+		if err == nil {
+			err = prog.SetAutoload(true)
+		}
+		if err != nil {
+			c.t.Fatalf("%s: %v", name, err)
+		}
+		c.nests = append(c.nests, prog)
+	}
+	if err := c.module.BPFLoadObject(); err != nil {
+		c.t.Skipf("no programs on kernel functions here: %v", err)
+	}
+	for _, prog := range c.nests {
+		if _, err := prog.AttachGeneric(); err != nil {
+			c.t.Skipf("no programs on kernel functions here: %v", err)
+		}
+	}
+}
+
+func (c *Counter) mapNamed(name string) *libbpfgo.BPFMap {
+	c.t.Helper()
+	m, err := c.module.GetMap(name)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return m
+}
+
+// MapFD is the perf event array.
+func (c *Counter) MapFD() int { return c.mapNamed("events").FileDescriptor() }
+
+// CountsFD is the map that perfbuf_output.h counts in.
+func (c *Counter) CountsFD() int { return c.mapNamed("perfbuf_outputs").FileDescriptor() }
+
+// SetEntry stores a perf event in the perf event array.
+func (c *Counter) SetEntry(cpu, event int) {
+	c.t.Helper()
+	key, value := uint32(cpu), uint32(event)
+	if err := c.mapNamed("events").Update(unsafe.Pointer(&key), unsafe.Pointer(&value)); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// NestFDs are the programs that output within outputs.
+func (c *Counter) NestFDs() (fds []int) {
+	for _, prog := range c.nests {
+		fds = append(fds, prog.FileDescriptor())
+	}
+	return fds
+}
+
+// Output outputs size bytes on a CPU, and returns what that did: nil or an errno.
+func (c *Counter) Output(cpu, size int) error { return c.run(cpu, size, 0) }
+
+// Nest is Output, in which each of the programs of NestFDs outputs whenever it can.
+func (c *Counter) Nest(cpu, size int) error { return c.run(cpu, size, 1) }
+
+func (c *Counter) run(cpu, size, nesting int) error {
+	c.t.Helper()
+	ret, err := run(c.output, cpu, size, nesting) // the context is two numbers, as emit's is
+	if err != nil {
+		c.t.Errorf("running output on CPU %d: %v", cpu, err)
+	}
+	return errno(int64(ret))
+}
+
+func (c *Counter) faulty() *libbpfgo.BPFProg {
+	c.t.Helper()
+	prog, err := c.module.GetProgram("faulty")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return prog
+}
+
+// FaultyFD is a program that runs in page faults of the kernel, and faults itself.
+func (c *Counter) FaultyFD() int { return c.faulty().FileDescriptor() }
+
+// AttachFaulty attaches it. The test is skipped where it cannot be.
+func (c *Counter) AttachFaulty() {
+	c.t.Helper()
+	if _, err := c.faulty().AttachGeneric(); err != nil {
+		c.t.Skipf("no tracepoint for page faults of the kernel, which x86 has: %v", err)
+	}
+}
+
+// Fault faults on a CPU, for that program. It may be called from any goroutine.
+func (c *Counter) Fault(cpu int) {
+	prog, err := c.module.GetProgram("fault")
+	if err == nil {
+		_, err = run(prog, cpu, 0, 0)
+	}
+	if err != nil {
+		c.t.Errorf("running fault on CPU %d: %v", cpu, err)
+	}
+}
+
+// Faults returns how often that program has run on a CPU because of Fault.
+func (c *Counter) Faults(cpu int) uint64 {
+	c.t.Helper()
+	return c.state(cpu).Faults
+}
+
+// Results returns how many outputs of a CPU had each result, 0 being success.
+func (c *Counter) Results(cpu int) map[syscall.Errno]uint64 {
+	c.t.Helper()
+	results := map[syscall.Errno]uint64{}
+	for i, n := range c.state(cpu).Results {
+		if n > 0 {
+			results[syscall.Errno(i)] = n
+		}
+	}
+	return results
+}
+
+// Nested returns how often the programs of NestFDs have output on a CPU.
+func (c *Counter) Nested(cpu int) uint64 {
+	c.t.Helper()
+	return c.state(cpu).Nested
+}
+
+func (c *Counter) state(cpu int) (s counterState) {
+	c.t.Helper()
+	key := uint32(0)
+	b, err := c.mapNamed("states").GetValue(unsafe.Pointer(&key))
+	if err == nil {
+		_, err = binary.Decode(b[cpu*binary.Size(s):], binary.NativeEndian, &s)
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return s
+}
