@@ -3,6 +3,7 @@ package perfbuf
 import (
 	"fmt"
 	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -186,4 +187,74 @@ func TestCountsAfterCloseBehindDamage(t *testing.T) {
 	k.output(0, 3)
 	require.NoError(t, k.Close())
 	require.EqualValues(t, 3, k.Stats().Total().Dropped)
+}
+
+// Close may come between the pass's last look and the function's call: what is counted as delivered is
+// delivered all the same.
+func TestCloseJustBeforeTheFunction(t *testing.T) {
+	for name, output := range map[string]func(k *fake){
+		"a batch":             func(k *fake) { k.output(0, 1, 2, 3) },
+		"a sample that wraps": func(k *fake) { k.output(0, seq(1, 127)...); ids(k.t, k); k.output(0, 2000) },
+		"a loss": func(k *fake) {
+			k.fill(0, 1)
+			ids(k.t, k)
+			k.output(0, 2000)
+		},
+		"memory that is broken": func(k *fake) { k.w[0].PutHeader(ringtest.TypeSample, 0, 80) },
+	} {
+		for kind, begin := range map[string]func(k *fake, p *pass){
+			"ring":   func(k *fake, p *pass) { require.NoError(t, begin(k.rings[0], p)) },
+			"reader": func(k *fake, p *pass) { require.NoError(t, begin(k.Reader, p)) },
+			"stream": func(k *fake, p *pass) { require.NoError(t, begin(k.stream(), p)) },
+		} {
+			t.Run(name+"/"+kind, func(t *testing.T) {
+				k := newFakeAt(t, 1, 16, Options{}) // the ring's edge is in the middle of a sample
+				output(k)
+				before := k.Stats().Rings[0]
+				var p pass
+				begin(k, &p)
+				var over atomic.Bool
+				over.Store(true)
+				p.halt = &over // more looks at the source's own
+				var seen RingStats
+				err := each(&p, func(ev Event) error {
+					switch ev.Kind() {
+					case KindSample:
+						seen.Samples++
+					case KindLost:
+						seen.LostRecords++
+					case KindCorrupt:
+						seen.Corrupt++
+					}
+					return nil
+				})
+				if err != nil {
+					require.Equal(t, os.ErrClosed, err)
+				}
+				p.end()
+				s := k.Stats().Rings[0]
+				require.Equal(t, seen, RingStats{
+					Samples: s.Samples - before.Samples, LostRecords: s.LostRecords - before.LostRecords, Corrupt: s.Corrupt - before.Corrupt,
+				})
+				require.NotZero(t, seen)
+			})
+		}
+	}
+}
+
+func TestSettled(t *testing.T) {
+	k := newFake(t, 1, Options{})
+	k.output(0, 1, 2)
+	require.NoError(t, k.ForEach(func(Event) error {
+		require.NoError(t, k.Close())
+		select {
+		case <-k.Settled():
+			require.Fail(t, "the function has an event")
+		default:
+		}
+		return ErrStop
+	}))
+	<-k.Settled()
+	require.EqualValues(t, 1, k.freed.Load())
+	require.EqualValues(t, 1, k.Stats().Rings[0].Dropped)
 }

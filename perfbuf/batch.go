@@ -51,7 +51,8 @@ func (b *Batch) Events() iter.Seq[Event] {
 func (b *Batch) Len() int { return len(b.recs) }
 
 // ForEachBatch is [Reader.ForEach] by batches. When f returns nil, the whole batch counts as consumed;
-// when it returns an error, panics or exits its goroutine, the events up to the present one do.
+// when it returns an error, panics or exits its goroutine, the events up to the present one do, the first
+// at least.
 // After Close the batch may still be read to its end.
 func (r *Reader) ForEachBatch(f func(*Batch) error) error { return forEachBatch(r, f) }
 
@@ -87,6 +88,7 @@ func forEachBatch(src Source, f func(*Batch) error) error {
 		if b == nil {
 			return p.err
 		}
+		b.taken = 1 // it is with the user
 		if err := f(b); err == ErrStop {
 			return nil
 		} else if err != nil {

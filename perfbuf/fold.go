@@ -31,7 +31,7 @@ func TryFold[A any](src Source, acc A, f func(acc A, ev Event) (A, error)) (A, e
 			return acc, p.err
 		}
 		for i := range b.recs {
-			if p.halt.Load() {
+			if i > 0 && p.halt.Load() { // more has looked, and counts what comes alone as delivered
 				return acc, os.ErrClosed
 			}
 			b.taken = i + 1
@@ -59,7 +59,7 @@ func Fold[A any](src Source, acc A, f func(acc A, ev Event) A) (A, error) {
 			return acc, p.err
 		}
 		for i := range b.recs {
-			if p.halt.Load() {
+			if i > 0 && p.halt.Load() { // more has looked, and counts what comes alone as delivered
 				return acc, os.ErrClosed
 			}
 			b.taken = i + 1
@@ -102,7 +102,7 @@ func each(p *pass, f func(Event) error) error {
 			return p.err
 		}
 		for i := range b.recs {
-			if p.halt.Load() {
+			if i > 0 && p.halt.Load() { // more has looked, and counts what comes alone as delivered
 				return os.ErrClosed
 			}
 			b.taken = i + 1

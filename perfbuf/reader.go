@@ -28,6 +28,7 @@ type Reader struct {
 	refs   atomic.Int64
 	closed atomic.Bool
 	done   chan struct{} // closed by Close
+	final  chan struct{} // closed by whoever leaves last
 
 	waiting   atomic.Bool // a goroutine is in Wait
 	wanted    wanted      // its business
@@ -63,7 +64,7 @@ func newReader(rings []*Ring, k kernel, opts Options) *Reader {
 			k.cpus = append(k.cpus, ring.cpu)
 		}
 	}
-	r := &Reader{kernel: k, opts: opts, rings: make([]*Ring, max(len(k.cpus), len(rings))), done: make(chan struct{})}
+	r := &Reader{kernel: k, opts: opts, rings: make([]*Ring, max(len(k.cpus), len(rings))), done: make(chan struct{}), final: make(chan struct{})}
 	r.count.Store(int32(copy(r.rings, rings)))
 	r.refs.Store(1)
 	for i, ring := range rings {
@@ -127,6 +128,7 @@ func (r *Reader) finish() {
 		b.Close() // its stream may still be open
 	}
 	r.free()
+	close(r.final)
 }
 
 // heldByStream reports whether an Ordered stream holds the rings: all of them, if any.
@@ -148,6 +150,10 @@ func (r *Reader) Options() Options {
 	return o
 }
 
+// Settled returns a channel that is closed when the reader has been closed, all others have left it, its
+// counts are final, and its rings are unmapped: see [Reader.Close].
+func (r *Reader) Settled() <-chan struct{} { return r.final }
+
 // Close takes the rings out of the map, so that outputs fail with -ENOENT, makes the counts of Stats
 // final, and unmaps the rings, once the last call that uses them has left. Events not yet read are
 // dropped, and counted as such.
@@ -156,7 +162,7 @@ func (r *Reader) Options() Options {
 // with os.ErrClosed at once, and a running pass before its next event. Close does not wait for either:
 // whoever is last to leave settles the counts and frees the rings, so an event in use stays valid until
 // its function returns. That takes an RCU grace period, as programs may still be running that output:
-// some ms as a rule, a second at most. It calls perf_buffer__free. The error is always nil.
+// some ms as a rule, a second at most; [Reader.Settled] tells when it is done. It calls perf_buffer__free. The error is always nil.
 func (r *Reader) Close() error {
 	if r.closed.CompareAndSwap(false, true) {
 		if s := r.stream.Load(); s != nil {
@@ -216,7 +222,7 @@ func run(ctx context.Context, src waiter, f func(Event) error) error {
 	halt, done := src.halted(), ctx.Done()
 	return runBatches(ctx, src, func(b *Batch) error {
 		for i := range b.recs {
-			if halt.Load() {
+			if i > 0 && halt.Load() { // more has looked
 				return os.ErrClosed
 			}
 			b.taken = i + 1
