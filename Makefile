@@ -13,7 +13,7 @@ AS_ROOT = $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 FIND = find . \( -path ./build -o -path ./libbpf -o -path ./.git \) -prune -o
 NESTED = $(patsubst %/,%,$(dir $(shell $(FIND) -path './*/go.mod' -print)))
 
-.PHONY: help setup demo test soak simulate bench bench-docs lint generate check-generate fresh-check clean
+.PHONY: help setup demo test test-vm test-vms soak simulate fuzz bench bench-docs lint generate check-generate fresh-check clean
 .DEFAULT_GOAL := help
 
 help:
@@ -32,16 +32,28 @@ test: setup ## run the tests: plainly, with the race detector, and poisoning wha
 		$(GO) -C $$dir test -count=1 $$flags ./... || exit 1; \
 	done; done
 
-# How long, and the order asked for: exact or slack.
+# Both scripts take their settings, which make exports when they are given on its command line, from the environment.
+test-vm: setup ## run the kernel tests in an emulated machine: KERNEL=6.1 CPUS=4; TESTS, ARGS, ARCH=arm64: see scripts/vm/run.sh
+	@scripts/setup.sh $(if $(filter arm64,$(ARCH)),vm-arm64,vm)
+	@scripts/vm/run.sh
+
+test-vms: setup ## the same with kernels 5.10 to 7.2 and 1 to 64 CPUs, and a table (hours under software emulation)
+	@scripts/setup.sh vm
+	@scripts/vm/matrix.sh
+
+# How long, and how to read: fold, foreach, batches, records, rings, slack, exact, or all of these in turn.
 DURATION ?= 30s
 MODE ?= exact
 
-soak: setup ## check every event of real programs on all CPUs, DURATION=10m MODE=exact|slack; ARGS=-h lists more
+soak: setup ## check every event of real programs on all CPUs, DURATION=10m MODE=exact|slack|all|...; ARGS=-h lists more
 	@$(GO) build -o build/soak ./internal/soak
 	@$(AS_ROOT) build/soak -mode $(MODE) -duration $(DURATION) $(ARGS)
 
 simulate: setup ## run the simulation of ordered streams for longer; SEEDS=1000 is how many runs of each set-up
 	@$(GO) test ./internal/simulate -count=1 -v -run TestStream -timeout 0 -seeds $(or $(SEEDS),100)
+
+fuzz: setup ## feed readers hostile bytes and scripts, FUZZTIME=60s for each kind; FUZZ=Reader selects
+	@FUZZTIME="$(or $(FUZZTIME),60s)" FUZZ="$(FUZZ)" scripts/fuzz.sh
 
 # Which benchmarks, separated by commas; all by default.
 BENCH ?=

@@ -64,3 +64,10 @@ func (h *histogram) quantile(q float64) time.Duration {
 	}
 	return 0
 }
+
+func (h *histogram) merge(o *histogram) {
+	for i, n := range &o.buckets {
+		h.buckets[i] += n
+	}
+	h.max = max(h.max, o.max)
+}

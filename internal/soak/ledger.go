@@ -5,40 +5,47 @@ package main
 import (
 	"encoding/binary"
 	"fmt"
+	"math/rand/v2"
+	"sync"
 
 	"github.com/ringfold/ringfold/perfbuf"
 )
-
-// payloadTimeOffset is where a payload has its time.
-const payloadTimeOffset = 16
 
 // clockError is how far a kernel's clock may go back: ktime_get_mono_fast_ns says that it can,
 // a little, when it is read while it is being updated.
 const clockError = 10_000
 
-// ledger checks events as they are delivered, and keeps count.
+// ledger checks events as they are delivered, and keeps count. Where each ring has a goroutine that reads it,
+// each of these touches the account of its CPU and nothing else: that is take. All else is for one goroutine.
 type ledger struct {
 	pattern    []byte
 	kernelTime bool // events have the time of the output, not that of the payload
 	timed      bool // latency counts
-	latency    histogram
 	clock      clock
+	accounts   []account // by CPU
 
-	cpus                                            map[int]*account
-	events, samples, losses, lost, late, outOfOrder uint64
-	corrupt                                         uint64
-	last                                            uint64 // the greatest time so far
-	sources                                         [256]uint64
+	ordered    bool   // what is delivered is one stream, in order
+	last       uint64 // the greatest time in it so far
+	outOfOrder uint64
+	markers    markers
 
+	// Reading is interrupted now and then, by what the consumer does: it stops the pass, or closes the reader.
+	rnd       *rand.Rand
+	countdown int
+	close     func() error // if not nil: what to do next
+
+	mu         sync.Mutex
 	violations uint64
 	first      []string // the first of them, in words
 }
 
-// account is what was delivered of one CPU.
+// account is what was delivered of one CPU since the accounts were last settled.
 type account struct {
-	levels        [levels]levelAccount
-	samples, lost uint64
-	missing       uint64 // numbers that were passed over
+	levels [levels]levelAccount
+	tally
+	missing uint64 // numbers that were passed over
+	latency histogram
+	sources [8]uint64
 
 	// After a number was passed over, the loss that explains it should have been delivered. It may come
 	// after an event of each level, if programs that were interrupted had taken their times before it.
@@ -49,69 +56,149 @@ type account struct {
 	wrong       uint64 // losses that claim to have been after since
 }
 
-type levelAccount struct{ next, samples uint64 }
+type tally struct{ events, samples, losses, lost, late, corrupt uint64 }
 
-func newLedger(pattern []uint64, kernelTime bool) *ledger {
-	l := &ledger{kernelTime: kernelTime, timed: true, clock: newClock(), cpus: map[int]*account{}}
+func (t *tally) add(o *tally) {
+	t.events += o.events
+	t.samples += o.samples
+	t.losses += o.losses
+	t.lost += o.lost
+	t.late += o.late
+	t.corrupt += o.corrupt
+}
+
+type levelAccount struct {
+	next, samples uint64
+	fresh         bool // what was passed over before the next sample was output to nobody
+}
+
+func newLedger(pattern []uint64, cpus int, rnd *rand.Rand) *ledger {
+	l := &ledger{kernelTime: true, timed: true, clock: newClock(), accounts: make([]account, cpus), rnd: rnd, countdown: 1}
 	for _, w := range pattern {
 		l.pattern = binary.NativeEndian.AppendUint64(l.pattern, w)
 	}
 	return l
 }
 
+// settled begins new accounts. Numbers go on.
+func (l *ledger) settled() {
+	for i := range l.accounts {
+		a := &l.accounts[i]
+		old := a.levels
+		*a = account{}
+		for level := range old {
+			a.levels[level] = levelAccount{next: old[level].next, fresh: true}
+		}
+	}
+}
+
 // violate notes what must not be.
 func (l *ledger) violate(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.violations++; len(l.first) < 10 {
 		l.first = append(l.first, fmt.Sprintf(format, args...))
 	}
 }
 
-func (l *ledger) cpu(n int) *account {
-	a := l.cpus[n]
-	if a == nil {
-		a = &account{}
-		l.cpus[n] = a
+// deliver takes an event from a reader or a stream.
+func (l *ledger) deliver(ev perfbuf.Event) error {
+	l.take(ev)
+	return l.count()
+}
+
+// count lets something else happen now and then.
+func (l *ledger) count() error {
+	if l.countdown--; l.countdown > 0 {
+		return nil
+	}
+	l.countdown = 1 + l.rnd.IntN(20_000)
+	if do := l.close; do != nil {
+		l.close = nil
+		return do()
+	}
+	return perfbuf.ErrStop
+}
+
+func (l *ledger) take(ev perfbuf.Event) {
+	if a := l.begin(ev.Kind(), ev.CPU(), ev.Time(), ev.Late()); a != nil {
+		switch ev.Kind() {
+		case perfbuf.KindSample:
+			l.sample(a, ev.CPU(), ev.Time(), ev.Bytes())
+		case perfbuf.KindLost:
+			l.loss(a, ev.CPU(), ev.Lost(), ev.After(), ev.Time())
+		default:
+			a.corrupt++
+			l.violate("%v", ev.Err())
+		}
+	}
+}
+
+// record is deliver for a copy.
+func (l *ledger) record(rec perfbuf.Record) error {
+	if a := l.begin(rec.Kind, rec.CPU, rec.Time, rec.Late); a != nil {
+		switch rec.Kind {
+		case perfbuf.KindSample:
+			l.sample(a, rec.CPU, rec.Time, rec.Data)
+		case perfbuf.KindLost:
+			l.loss(a, rec.CPU, rec.Lost, rec.After, rec.Time)
+		default:
+			a.corrupt++
+			l.violate("%v", rec.Err)
+		}
+	}
+	return l.count()
+}
+
+// begin does what concerns all kinds, and returns the CPU's account, if there is one.
+func (l *ledger) begin(kind perfbuf.Kind, cpu int, time uint64, late bool) *account {
+	if kind == perfbuf.KindFlushed {
+		if cpu != -1 {
+			l.violate("a marker has CPU %d", cpu)
+		}
+		if l.ordered {
+			l.order(nil, cpu, time, late)
+		}
+		l.markers.come(l, time)
+		return nil
+	}
+	if cpu < 0 || cpu >= len(l.accounts) {
+		l.violate("an event is of CPU %d, which cannot be", cpu)
+		return nil
+	}
+	a := &l.accounts[cpu]
+	a.events++
+	if l.timed && kind == perfbuf.KindSample {
+		now := l.clock.now()
+		a.latency.add(now - min(time, now))
+	}
+	switch {
+	case l.ordered:
+		l.order(a, cpu, time, late)
+	case late:
+		l.violate("CPU %d: an event is marked late, and was not ordered", cpu)
 	}
 	return a
 }
 
-// deliver takes an event from the stream. The clock is read for each.
-func (l *ledger) deliver(ev perfbuf.Event) error {
-	if l.timed && ev.Kind() == perfbuf.KindSample {
-		now := l.clock.now()
-		l.latency.add(now - min(ev.Time(), now))
-	}
-	l.order(ev.CPU(), ev.Time(), ev.Late())
-	switch ev.Kind() {
-	case perfbuf.KindSample:
-		l.sample(ev.CPU(), ev.Time(), ev.Bytes())
-	case perfbuf.KindLost:
-		l.loss(ev.CPU(), ev.Lost(), ev.After(), ev.Time())
-	default:
-		l.corrupt++
-		l.violate("%v", ev.Err())
-	}
-	return nil
-}
-
-func (l *ledger) order(cpu int, time uint64, late bool) {
-	l.events++
-	if late {
-		l.late++
+func (l *ledger) order(a *account, cpu int, time uint64, late bool) {
+	switch {
+	case late && a == nil:
+		l.violate("a marker is marked late")
+	case late:
+		a.late++
 		if time >= l.last {
 			l.violate("CPU %d: an event of %d is marked late, but the greatest time before it is %d", cpu, time, l.last)
 		}
-	} else if time < l.last {
+	case time < l.last:
 		l.outOfOrder++
 		l.violate("CPU %d: an event comes %d ns before the one before, and is not marked late", cpu, l.last-time)
 	}
 	l.last = max(l.last, time)
 }
 
-func (l *ledger) loss(cpu int, lost, after, time uint64) {
-	l.losses++
-	l.lost += lost
-	a := l.cpu(cpu)
+func (l *ledger) loss(a *account, cpu int, lost, after, time uint64) {
+	a.losses++
 	a.lost += lost
 	if lost == 0 || after > time {
 		l.violate("CPU %d: %d lost after %d and not after %d", cpu, lost, after, time)
@@ -124,9 +211,7 @@ func (l *ledger) loss(cpu int, lost, after, time uint64) {
 	}
 }
 
-func (l *ledger) sample(cpu int, time uint64, b []byte) {
-	l.samples++
-	a := l.cpu(cpu)
+func (l *ledger) sample(a *account, cpu int, time uint64, b []byte) {
 	a.samples++
 	p, err := decode(b, l.pattern)
 	if err != nil {
@@ -140,14 +225,18 @@ func (l *ledger) sample(cpu int, time uint64, b []byte) {
 	if l.kernelTime && p.time > time+clockError || !l.kernelTime && p.time != time {
 		l.violate("CPU %d: an event of %d has a payload of %d", cpu, time, p.time)
 	}
-	l.sources[p.source]++
+	a.sources[p.source&7]++
 	// Of one level, each is output before the next begins. So they come in order, late or not.
 	v := &a.levels[p.level]
 	if p.seq < v.next {
 		l.violate("CPU %d level %d: number %d comes again, or after %d", cpu, p.level, p.seq, v.next-1)
 		return
 	}
-	a.missing += p.seq - v.next
+	if v.fresh {
+		v.fresh = false
+	} else {
+		a.missing += p.seq - v.next
+	}
 	v.next = p.seq + 1
 	v.samples++
 	if a.missing <= a.lost {
@@ -158,42 +247,4 @@ func (l *ledger) sample(cpu int, time uint64, b []byte) {
 		a.since = time
 	}
 	a.delay = max(a.delay, a.unexplained)
-}
-
-// payload is what an event says of itself.
-type payload struct {
-	seq        uint64 // number of the output on its CPU and level, refused ones included
-	cpu, level int
-	source     int
-	size       int
-	time       uint64
-}
-
-func mix(sum, word uint64) uint64 {
-	sum = (sum + word) * 0x9E3779B97F4A7C15
-	return sum ^ sum>>32
-}
-
-// decode checks every byte of a payload.
-func decode(b, pattern []byte) (payload, error) {
-	if len(b) < minSize {
-		return payload{}, fmt.Errorf("a payload of %d bytes: too short", len(b))
-	}
-	word := func(i int) uint64 { return binary.NativeEndian.Uint64(b[8*i:]) }
-	w := word(1)
-	p := payload{
-		seq: word(0), time: word(2), size: int(w & 0xffff),
-		cpu: int(w >> 32), level: int(w >> 24 & 0xff), source: int(w >> 16 & 0xff),
-	}
-	if sum := mix(mix(mix(0, p.seq), w), p.time); sum != word(3) {
-		return p, fmt.Errorf("payload %+v: the checksum is %x, should be %x", p, word(3), sum)
-	}
-	if want := (p.size+4+7)&^7 - 4; len(b) != want {
-		return p, fmt.Errorf("payload %+v has %d bytes, padding included, should have %d", p, len(b), want)
-	}
-	at := int(p.seq%patternSlots) * 8
-	if string(b[minSize:p.size]) != string(pattern[at+minSize:at+p.size]) {
-		return p, fmt.Errorf("payload %+v: wrong bytes behind the header", p)
-	}
-	return p, nil
 }

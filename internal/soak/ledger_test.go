@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/binary"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/ringfold/ringfold/perfbuf"
@@ -16,6 +17,13 @@ var testPattern = func() (words []uint64) {
 	}
 	return words
 }()
+
+func testLedger(cpus int) *ledger {
+	l := newLedger(testPattern, cpus, rand.New(rand.NewPCG(1, 1)))
+	l.ordered = true
+	l.markers.restart(make([]cpuCounts, cpus))
+	return l
+}
 
 // output makes the payload that soak.bpf.c would.
 func output(cpu, level int, seq, time uint64, size int) []byte {
@@ -31,7 +39,7 @@ func output(cpu, level int, seq, time uint64, size int) []byte {
 }
 
 func TestDecodeFindsDamage(t *testing.T) {
-	l := newLedger(testPattern, true)
+	l := testLedger(1)
 	for _, size := range []int{minSize, minSize + 1, 61, maxSize} {
 		good := output(3, 1, 1000, 77, size)
 		p, err := decode(good, l.pattern)
@@ -48,42 +56,59 @@ func TestDecodeFindsDamage(t *testing.T) {
 	}
 }
 
+type step func(*ledger)
+
+func sampleStep(cpu, level int, seq, time uint64, late bool) step {
+	return func(l *ledger) {
+		l.record(perfbuf.Record{
+			Kind: perfbuf.KindSample, CPU: cpu, Time: time, Late: late, Data: output(cpu, level, seq, time, 40),
+		})
+	}
+}
+
+func lossStep(cpu int, n, after, time uint64) step {
+	return func(l *ledger) {
+		l.record(perfbuf.Record{Kind: perfbuf.KindLost, CPU: cpu, Time: time, Lost: n, After: after})
+	}
+}
+
 // What a ledger must object to, and what not.
 func TestLedger(t *testing.T) {
-	type step func(*ledger)
-	sample := func(cpu, level int, seq, time uint64, late bool) step {
-		return func(l *ledger) {
-			l.order(cpu, time, late)
-			l.sample(cpu, time, output(cpu, level, seq, time, 40))
-		}
-	}
-	loss := func(cpu int, n, time uint64) step {
-		return func(l *ledger) { l.order(cpu, time, false); l.loss(cpu, n, 0, time) }
-	}
+	unordered := func(l *ledger) { l.ordered = false }
+	settled := func(l *ledger) { l.settled() }
 	for name, c := range map[string]struct {
 		steps []step
 		want  string
 	}{
 		"good": {[]step{
-			sample(0, 0, 0, 10, false), sample(1, 0, 0, 11, false), sample(0, 1, 0, 12, false), sample(0, 0, 1, 12, false),
+			sampleStep(0, 0, 0, 10, false), sampleStep(1, 0, 0, 11, false), sampleStep(0, 1, 0, 12, false), sampleStep(0, 0, 1, 12, false),
 		}, ""},
-		"late":           {[]step{sample(0, 0, 0, 10, false), sample(1, 0, 0, 9, true)}, ""},
-		"unmarked":       {[]step{sample(0, 0, 0, 10, false), sample(1, 0, 0, 9, false)}, "not marked"},
-		"wrongly marked": {[]step{sample(0, 0, 0, 10, false), sample(1, 0, 0, 10, true)}, "marked late"},
-		"twice":          {[]step{sample(0, 0, 0, 10, false), sample(0, 0, 0, 10, false)}, "comes again"},
-		"exchanged":      {[]step{sample(0, 0, 1, 10, false), sample(0, 0, 0, 10, false)}, "comes again"},
+		"late":            {[]step{sampleStep(0, 0, 0, 10, false), sampleStep(1, 0, 0, 9, true)}, ""},
+		"unmarked":        {[]step{sampleStep(0, 0, 0, 10, false), sampleStep(1, 0, 0, 9, false)}, "not marked"},
+		"unordered":       {[]step{unordered, sampleStep(0, 0, 0, 10, false), sampleStep(1, 0, 0, 9, false)}, ""},
+		"unordered, late": {[]step{unordered, sampleStep(0, 0, 0, 10, true)}, "was not ordered"},
+		"wrongly marked":  {[]step{sampleStep(0, 0, 0, 10, false), sampleStep(1, 0, 0, 10, true)}, "marked late"},
+		"twice":           {[]step{sampleStep(0, 0, 0, 10, false), sampleStep(0, 0, 0, 10, false)}, "comes again"},
+		"again, later":    {[]step{sampleStep(0, 0, 0, 10, false), settled, sampleStep(0, 0, 0, 10, false)}, "comes again"},
+		"exchanged":       {[]step{sampleStep(0, 0, 1, 10, false), sampleStep(0, 0, 0, 10, false)}, "comes again"},
 		"of another CPU": {[]step{func(l *ledger) {
-			l.sample(1, 10, output(0, 0, 0, 10, 40))
+			l.record(perfbuf.Record{Kind: perfbuf.KindSample, CPU: 1, Time: 10, Data: output(0, 0, 0, 10, 40)})
 		}}, "says it is of CPU 0"},
+		"of no CPU": {[]step{func(l *ledger) {
+			l.record(perfbuf.Record{Kind: perfbuf.KindSample, CPU: 2, Time: 10, Data: output(2, 0, 0, 10, 40)})
+		}}, "is of CPU 2, which cannot be"},
 		"another time": {[]step{func(l *ledger) {
-			l.sample(0, 10, output(0, 0, 0, 10+2*clockError, 40))
+			l.record(perfbuf.Record{Kind: perfbuf.KindSample, Time: 10, Data: output(0, 0, 0, 10+2*clockError, 40)})
 		}}, "has a payload of"},
-		"loss in between": {[]step{sample(0, 0, 0, 10, false), loss(0, 3, 20), sample(0, 0, 4, 20, false)}, ""},
-		"loss soon after": {[]step{sample(0, 0, 0, 10, false), sample(0, 0, 4, 20, false), loss(0, 3, 21)}, ""},
-		"loss of nothing": {[]step{loss(0, 0, 20)}, "0 lost"},
+		"corrupt": {[]step{func(l *ledger) {
+			l.record(perfbuf.Record{Kind: perfbuf.KindCorrupt, Err: &perfbuf.CorruptError{Reason: "garbage"}})
+		}}, "garbage"},
+		"loss in between": {[]step{sampleStep(0, 0, 0, 10, false), lossStep(0, 3, 0, 20), sampleStep(0, 0, 4, 20, false)}, ""},
+		"loss soon after": {[]step{sampleStep(0, 0, 0, 10, false), sampleStep(0, 0, 4, 20, false), lossStep(0, 3, 0, 21)}, ""},
+		"loss of nothing": {[]step{lossStep(0, 0, 0, 20)}, "0 lost"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newLedger(testPattern, true)
+			l := testLedger(2)
 			for _, s := range c.steps {
 				s(l)
 			}
@@ -97,52 +122,49 @@ func TestLedger(t *testing.T) {
 	}
 }
 
-func TestVerdict(t *testing.T) {
-	// Three outputs on CPU 0, of which two were delivered; one on CPU 1, refused for another reason.
-	type outcome struct {
-		l     *ledger
-		stats perfbuf.Stats
-		seen  []perCPU
-		exact bool
+// A marker must come behind what had been output before Flush was called.
+func TestMarkers(t *testing.T) {
+	seen := func(last uint64) []cpuCounts {
+		c := make([]cpuCounts, 2)
+		c[1].Levels[0] = counts{Attempted: last, OK: last, Last: last}
+		return c
+	}
+	call := func(last uint64) step { return func(l *ledger) { l.markers.call(seen(last)) } }
+	marker := func(l *ledger) {
+		l.record(perfbuf.Record{Kind: perfbuf.KindFlushed, CPU: -1, Time: monotonic()})
 	}
 	for name, c := range map[string]struct {
-		change func(*outcome)
-		want   []string
+		steps   []step
+		want    string
+		checked int
 	}{
-		"good":                      {func(*outcome) {}, nil},
-		"an unreported loss":        {func(o *outcome) { o.stats.Rings[0].Lost = 0 }, []string{"2 samples", "Lost is 0"}},
-		"the same before Linux 6.0": {func(o *outcome) { o.stats.Rings[0].Lost, o.exact = 0, false }, nil},
-		"a loss too many": {func(o *outcome) { o.stats.Rings[0].Lost, o.exact = 2, false },
-			[]string{"2 samples", "Lost is 2"}},
-		"an event too few": {func(o *outcome) { o.seen[0].Slots[0].Attempted++; o.seen[0].Slots[0].OK++ },
-			[]string{"3 outputs succeeded, 2 were delivered", "4 outputs, but"}},
-		"miscounted": {func(o *outcome) { o.stats.Rings[0].Samples++ }, []string{"3 samples", "2 samples were delivered"}},
-		"wrong interval": {func(o *outcome) {
-			o.l.sample(1, 20, output(1, 0, 0, 20, 40))
-			o.l.sample(1, 21, output(1, 0, 2, 21, 40))
-			o.l.loss(1, 1, 21, 22)
-			o.l.loss(1, 1, 21, 23) // by then all is explained
-			o.stats.Rings[1].Samples, o.stats.Rings[1].Lost = 2, 2
-			o.seen[1].Slots = [levels]slot{{Attempted: 4, OK: 2, ENOSPC: 2}}
-		}, []string{"CPU 1: 1 losses were before"}},
-		"late": {func(o *outcome) { o.stats.Late, o.l.late = 1, 1 }, []string{"late in exact mode"}},
+		"good":            {[]step{sampleStep(1, 0, 0, 10, false), call(1), marker}, "", 1},
+		"too early":       {[]step{sampleStep(1, 0, 0, 10, false), call(2), marker}, "before number 1", 1},
+		"before all":      {[]step{call(1), marker}, "before number 0", 1},
+		"two calls":       {[]step{sampleStep(1, 0, 1, 10, false), call(1), call(2), marker}, "", 2},
+		"another's event": {[]step{func(l *ledger) { l.markers.restart(seen(7)) }, call(7), marker}, "", 0},
+		"a call later": {[]step{func(l *ledger) {
+			at := monotonic()
+			call(1)(l)
+			l.record(perfbuf.Record{Kind: perfbuf.KindFlushed, CPU: -1, Time: at - 1})
+		}}, "", 0},
+		"of a CPU": {[]step{func(l *ledger) { l.record(perfbuf.Record{Kind: perfbuf.KindFlushed}) }}, "a marker has CPU 0", 0},
+		"out of order": {[]step{sampleStep(1, 0, 0, 10, false), func(l *ledger) {
+			l.record(perfbuf.Record{Kind: perfbuf.KindFlushed, CPU: -1, Time: 9})
+		}}, "comes 1 ns before", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := outcome{l: newLedger(testPattern, true), seen: make([]perCPU, 2), exact: true}
-			for seq := range uint64(2) {
-				o.l.order(0, 10+seq, false)
-				o.l.sample(0, 10+seq, output(0, 0, seq, 10+seq, 40))
+			l := testLedger(2)
+			for _, s := range c.steps {
+				s(l)
 			}
-			o.stats.Rings = []perfbuf.RingStats{{CPU: 0, Samples: 2, Lost: 1}, {CPU: 1}}
-			o.seen[0].Slots[0] = slot{Attempted: 3, OK: 2, ENOSPC: 1}
-			o.seen[1].Slots[2] = slot{Attempted: 1, EBUSY: 1}
-			c.change(&o)
-			res := &result{Mode: "exact"}
-			res.verify(o.l, o.stats, o.seen, o.exact)
-			require.Len(t, res.Violations, len(c.want), res.Violations)
-			for i, want := range c.want {
-				require.Contains(t, res.Violations[i], want)
+			require.EqualValues(t, c.checked, l.markers.checked)
+			if c.want == "" {
+				require.Empty(t, l.first)
+				return
 			}
+			require.Len(t, l.first, 1)
+			require.Contains(t, l.first[0], c.want)
 		})
 	}
 }

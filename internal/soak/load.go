@@ -16,14 +16,16 @@ import (
 type loadConfig struct {
 	Workers, Hogs, Rate int
 	Bursts              bool
+	Hotplug             bool // CPUs go offline and come back
 }
 
 // job is what one process of the load does.
 type job struct {
-	Kind string // "mix", "hog" or "burst"
-	CPUs []int  // mix: its own, and the next worker's. Others: all
-	Rate int
-	Seed uint64
+	Kind    string // "mix", "hog" or "burst"
+	CPUs    []int  // mix: its own, and the next worker's. Others: all
+	Rate    int
+	Seed    uint64
+	Hotplug bool
 }
 
 // jobEnv tells a process that it is one of the load.
@@ -58,7 +60,7 @@ func startLoad(c loadConfig, cpus []int, burst int) (*load, error) {
 	}
 	l := &load{}
 	for i, j := range jobs {
-		j.Seed = uint64(i + 1)
+		j.Seed, j.Hotplug = uint64(i+1), c.Hotplug
 		if err := l.start(j, burst); err != nil {
 			l.stop()
 			return nil, fmt.Errorf("starting the load: %w", err)

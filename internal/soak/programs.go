@@ -4,7 +4,6 @@ package main
 
 import (
 	_ "embed"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -27,17 +26,12 @@ const (
 	slotWords    = patternSlots + (maxSize+7)/8
 )
 
-// slot and perCPU are struct slot and struct cpu of soak.bpf.c.
-type slot struct {
-	Attempted, OK, ENOSPC, EBUSY, ENOENT, Other uint64
-	Words                                       [slotWords]uint64
-}
-
-type perCPU struct {
-	Level, Unused uint32
-	Deep          uint64
-	Slots         [levels]slot
-}
+// Words of struct cpu and of struct slot before the words that outputs are made of.
+const (
+	cpuWords  = 2
+	slotHead  = 8
+	slotTotal = slotHead + slotWords
+)
 
 // sources are the names of enum source, from 1.
 var sources = []string{"syscall", "switch", "wakeup", "softirq", "timer", "hrtimer", "burst"}
@@ -109,10 +103,11 @@ func (p *programs) setPattern() error {
 	if err != nil {
 		return err
 	}
-	all := make([]perCPU, n)
-	for c := range all {
-		for l := range all[c].Slots {
-			copy(all[c].Slots[l].Words[:], p.pattern)
+	var all []uint64
+	for range n {
+		all = append(all, make([]uint64, cpuWords)...)
+		for range levels {
+			all = append(append(all, make([]uint64, slotHead)...), p.pattern...)
 		}
 	}
 	key := uint32(0)
@@ -127,8 +122,11 @@ func (p *programs) program(source string) (*libbpfgo.BPFProg, error) {
 	return p.module.GetProgram("on_" + source)
 }
 
-// attach starts all sources but bursts. A kernel may lack one, but not all.
+// attach starts all sources but bursts, unless they run. A kernel may lack one, but not all.
 func (p *programs) attach() error {
+	if p.links != nil {
+		return nil
+	}
 	var missing error
 	for _, name := range sources {
 		if name == "burst" {
@@ -182,16 +180,4 @@ func misses(fd int) (n uint64) {
 		}
 	}
 	return 0
-}
-
-// witness returns what the programs have counted, by CPU.
-func (p *programs) witness() ([]perCPU, error) {
-	key := uint32(0)
-	b, err := p.cpus.GetValue(unsafe.Pointer(&key))
-	if err != nil {
-		return nil, err
-	}
-	all := make([]perCPU, len(b)/int(unsafe.Sizeof(perCPU{})))
-	_, err = binary.Decode(b, binary.NativeEndian, all)
-	return all, err
 }

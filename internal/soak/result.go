@@ -14,21 +14,23 @@ import (
 // result is the last line of output. Times are in us.
 type result struct {
 	Mode       string    `json:"mode"`
-	Events     uint64    `json:"events"`    // that the stream delivered, of all kinds
-	Attempted  uint64    `json:"attempted"` // outputs, as the programs count them
-	Delivered  uint64    `json:"delivered"` // samples
+	Conserved  bool      `json:"conserved"`       // attempted is delivered + dropped + lost + refused, on each CPU
+	Broken     uint64    `json:"violation_count"` // of anything that is checked
+	Events     uint64    `json:"events"`          // that were delivered, of all kinds but markers
+	Attempted  uint64    `json:"attempted"`       // outputs, as the programs count them
+	Delivered  uint64    `json:"delivered"`       // samples
 	Lost       uint64    `json:"lost"`
-	Dropped    uint64    `json:"dropped"` // late ones, with -drop-late
+	Dropped    uint64    `json:"dropped"` // what rings and streams held at Close, and late ones with -drop-late
 	Late       uint64    `json:"late"`
 	OutOfOrder uint64    `json:"out_of_order"` // without a mark
-	Gaps       uint64    `json:"gaps"`         // losses that the stream delivered
+	Gaps       uint64    `json:"gaps"`         // losses that were delivered
 	Spilled    uint64    `json:"spilled_bytes"`
 	Inversions uint64    `json:"inversions"`
-	Barrier    quantiles `json:"barrier_us"`
+	Barrier    quantiles `json:"barrier_us"` // of the generation with the most of them
 	Latency    quantiles `json:"latency_us"` // from an event's time to its delivery, each by the clock
 
 	MaxLateness  float64           `json:"max_lateness_us"`
-	Refused      map[string]uint64 `json:"refused"` // outputs that the kernel does not count as lost, by error
+	Refused      map[string]uint64 `json:"refused"` // outputs that the kernel does not count as lost, by error; deep: runs that made none
 	Recursions   uint64            `json:"recursion_misses"`
 	Corrupt      uint64            `json:"corrupt"`
 	LossDelay    uint64            `json:"loss_delay"` // most events between what is missing and its loss
@@ -49,7 +51,51 @@ type result struct {
 	Levels       []uint64          `json:"levels"`  // outputs attempted by nesting level
 	Sources      map[string]uint64 `json:"sources"` // samples by what they come from
 	Kernel       string            `json:"kernel"`
+	Seed         uint64            `json:"seed"`
+	Offlines     uint64            `json:"offlines,omitempty"`       // with -hotplug: CPUs that were taken offline and back
+	Reopened     uint64            `json:"rings_reopened,omitempty"` // of CPUs that came back
+	Added        uint64            `json:"rings_added,omitempty"`    // of CPUs that were new
+	Generations  uint64            `json:"generations"`              // readers that were opened, one after the other
+	Pauses       uint64            `json:"pauses"`
+	Flushes      uint64            `json:"flushes"`
+	Markers      uint64            `json:"markers"`         // calls of Flush that were answered
+	Checked      uint64            `json:"markers_checked"` // counts of the programs that markers were held against
+	Modes        []*modeResult     `json:"modes"`
+	Resources    resources         `json:"resources"`
 	Violations   []string          `json:"violations,omitempty"`
+}
+
+// modeResult is what came of one mode.
+type modeResult struct {
+	Mode        string    `json:"mode"`
+	Conserved   bool      `json:"conserved"` // outputs is delivered + dropped + lost
+	Outputs     uint64    `json:"outputs"`   // that succeeded, or failed for want of room, as the programs count them
+	Delivered   uint64    `json:"delivered"`
+	Dropped     uint64    `json:"dropped"`
+	Lost        uint64    `json:"lost"`
+	Refused     uint64    `json:"refused"` // outputs for other reasons: no ring while paused or between two readers
+	Late        uint64    `json:"late"`
+	Generations uint64    `json:"generations"`
+	Streams     uint64    `json:"streams,omitempty"`
+	Shutdowns   uint64    `json:"shutdowns"`
+	Closes      uint64    `json:"closes"`  // by another goroutine, while one reads
+	Reopens     uint64    `json:"reopens"` // by the function that reads, with the next Open before it returns
+	Pauses      uint64    `json:"pauses"`
+	Spilled     uint64    `json:"spilled_bytes"`
+	Latency     quantiles `json:"latency_us"`
+	Seconds     float64   `json:"seconds"`
+	Violations  uint64    `json:"violations"`
+	Unsettled   uint64    `json:"unsettled"` // looks at Stats before they were final
+
+	tally
+	stats   perfbuf.Stats // sums, or the greatest
+	ring    perfbuf.RingStats
+	latency histogram
+	sources [8]uint64
+	delay   uint64
+	wrong   uint64
+
+	mostBarriers uint64 // of one generation, whose quantiles stats has
 }
 
 type quantiles struct {
@@ -60,127 +106,171 @@ type quantiles struct {
 
 func us(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
 
-// fill holds three accounts against each other: what was delivered, what the reader counted, and
-// what the programs saw happen.
-func (res *result) fill(l *ledger, stats perfbuf.Stats, seen []perCPU) {
-	t := stats.Total()
-	res.Events, res.Delivered, res.Lost, res.Dropped = l.events, l.samples, t.Lost, t.Dropped
-	res.Late, res.OutOfOrder, res.Gaps, res.Corrupt = l.late, l.outOfOrder, l.losses, t.Corrupt
-	res.Spilled, res.SpillRefused, res.Inversions = stats.SpilledBytes, stats.SpillRefused, stats.Inversions
-	res.MaxLateness, res.Wakes, res.HighWater = us(stats.MaxLateness), stats.Wakes, t.HighWater
-	b := stats.Barrier
-	res.Barriers, res.Provider = b.Count, b.Provider
-	res.Barrier = quantiles{us(b.P50), us(b.P99), us(b.Max)}
-	res.Sources = map[string]uint64{}
-	for i, name := range sources {
-		res.Sources[name] = l.sources[i+1]
-	}
-	h := &l.latency
-	res.Latency = quantiles{us(h.quantile(0.5)), us(h.quantile(0.99)), us(time.Duration(h.max))}
-	release, major := kernel()
-	res.Kernel = release
-	res.verify(l, stats, seen, major >= 6)
+func (h *histogram) quantiles() quantiles {
+	return quantiles{us(h.quantile(0.5)), us(h.quantile(0.99)), us(time.Duration(h.max))}
 }
 
-// verify checks what must hold at the end. exact says that the kernel tells of losses that no record
-// has reported.
-func (res *result) verify(l *ledger, stats perfbuf.Stats, seen []perCPU, exact bool) {
-	if res.Mode == "exact" && stats.Late > 0 {
-		l.violate("%d events were late in exact mode, by up to %v", stats.Late, stats.MaxLateness)
+// add takes the accounts of some generations over.
+func (m *modeResult) add(l *ledger, group []*generation, lives []life, seen []cpuCounts, exact bool) {
+	for i := range l.accounts {
+		a := &l.accounts[i]
+		m.tally.add(&a.tally)
+		m.latency.merge(&a.latency)
+		for source, n := range a.sources {
+			m.sources[source] += n
+		}
+		if explained(lives) {
+			m.delay = max(m.delay, a.delay)
+			m.wrong += a.wrong
+		}
 	}
-	if l.samples == 0 {
-		l.violate("nothing was delivered")
+	for i, g := range group {
+		m.Generations++
+		m.Streams += uint64(g.streams)
+		m.Pauses += g.pauses.Load()
+		switch g.end {
+		case shutdown:
+			m.Shutdowns++
+		case closed:
+			m.Closes++
+		case reopened:
+			m.Reopens++
+		}
+		m.addStats(lives[i].stats)
 	}
-	if dropped := stats.Total().Dropped; stats.Late != l.late+dropped {
-		l.violate("Stats.Late is %d, but %d late events were delivered and %d dropped", stats.Late, l.late, dropped)
+	for cpu := range seen {
+		sum := seen[cpu].sum()
+		m.Outputs += sum.OK + sum.ENOSPC
+		m.Refused += sum.uncounted()
 	}
-	res.Refused = map[string]uint64{"ebusy": 0, "enoent": 0, "other": 0, "deep": 0}
-	rings := map[int]perfbuf.RingStats{}
-	for _, r := range stats.Rings {
-		rings[r.CPU] = r
+	m.Delivered, m.Late, m.Latency = m.samples, m.late, m.latency.quantiles()
+	m.Lost, m.Dropped, m.Spilled = m.ring.Lost, m.ring.Dropped, m.stats.SpilledBytes
+	accounted := m.Delivered + m.Dropped + m.Lost
+	m.Conserved = accounted == m.Outputs || !exact && accounted < m.Outputs
+}
+
+func (m *modeResult) addStats(st perfbuf.Stats) {
+	t, sum := st.Total(), &m.stats
+	m.ring.Lost += t.Lost
+	m.ring.Dropped += t.Dropped
+	m.ring.Corrupt += t.Corrupt
+	m.ring.HighWater = max(m.ring.HighWater, t.HighWater)
+	sum.Hotplug.Reopened += st.Hotplug.Reopened
+	sum.Hotplug.Added += st.Hotplug.Added
+	sum.Wakes += st.Wakes
+	sum.Passes += st.Passes
+	sum.Inversions += st.Inversions
+	sum.SpilledBytes += st.SpilledBytes
+	sum.SpillRefused += st.SpillRefused
+	sum.MaxLateness = max(sum.MaxLateness, st.MaxLateness)
+	count := sum.Barrier.Count + st.Barrier.Count
+	if st.Barrier.Count > m.mostBarriers {
+		m.mostBarriers, sum.Barrier = st.Barrier.Count, st.Barrier
 	}
+	sum.Barrier.Count = count
+}
+
+// result sums up. seen is what the programs have counted in all.
+func (s *session) result(seen []cpuCounts) *result {
+	elapsed := s.ended.Sub(s.began)
+	res := &result{
+		Mode: s.c.mode, Time: s.c.time, Cpus: len(s.cpus), DurationS: elapsed.Seconds(), RingBytes: s.c.ringBytes,
+		CPUPercent: 100 * s.cpuUsed.Seconds() / elapsed.Seconds(), Recursions: s.p.recursions, Seed: s.c.seed,
+		Sources: map[string]uint64{}, Conserved: true, OutOfOrder: s.l.outOfOrder,
+		Flushes: s.l.markers.calls, Markers: s.l.markers.answered, Checked: s.l.markers.checked, Offlines: s.offlines,
+	}
+	switch s.c.mode {
+	case "exact":
+		res.Interval = s.c.interval.String()
+	case "slack":
+		res.Slack = s.c.slack.String()
+	}
+	res.Kernel, _ = kernel()
+	var latency histogram
+	most := uint64(0)
+	for _, name := range modeNames {
+		m := s.modes[name]
+		if m == nil {
+			continue
+		}
+		res.Modes = append(res.Modes, m)
+		res.Events += m.events
+		res.Delivered += m.Delivered
+		res.Lost += m.Lost
+		res.Dropped += m.Dropped
+		res.Late += m.Late
+		res.Gaps += m.losses
+		res.Spilled += m.Spilled
+		res.Inversions += m.stats.Inversions
+		res.MaxLateness = max(res.MaxLateness, us(m.stats.MaxLateness))
+		res.Corrupt += m.ring.Corrupt
+		res.LossDelay = max(res.LossDelay, m.delay)
+		res.LossWrong += m.wrong
+		res.SpillRefused += m.stats.SpillRefused
+		res.Batches += m.stats.Passes
+		res.Wakes += m.stats.Wakes
+		res.Reopened += m.stats.Hotplug.Reopened
+		res.Added += m.stats.Hotplug.Added
+		res.HighWater = max(res.HighWater, m.ring.HighWater)
+		res.Generations += m.Generations
+		res.Pauses += m.Pauses
+		latency.merge(&m.latency)
+		for i, source := range sources {
+			res.Sources[source] += m.sources[i+1]
+		}
+		b := m.stats.Barrier
+		if res.Barriers += b.Count; b.Count > most {
+			most = b.Count
+			res.Barrier, res.Provider = quantiles{us(b.P50), us(b.P99), us(b.Max)}, b.Provider
+		}
+	}
+	res.Latency = latency.quantiles()
+	s.attempts(res, seen)
+	return res
+}
+
+// attempts holds all that was attempted against what has become of it.
+func (s *session) attempts(res *result, seen []cpuCounts) {
+	for _, w := range agree(seen) {
+		s.l.violate("%s", w)
+	}
+	if res.Delivered == 0 {
+		s.l.violate("nothing was delivered")
+	}
+	var sum counts
+	deep := uint64(0)
 	res.Levels = make([]uint64, levels)
-	for cpu, w := range seen {
-		ring, a := rings[cpu], l.cpu(cpu)
-		delete(rings, cpu)
-		var sum slot
-		for level, s := range w.Slots {
-			res.Levels[level] += s.Attempted
-			sum.add(&s)
-			if got := a.levels[level].samples; ring.Dropped == 0 && got != s.OK {
-				l.violate("CPU %d level %d: %d outputs succeeded, %d were delivered", cpu, level, s.OK, got)
-			}
-		}
-		res.Attempted += sum.Attempted
-		res.Refused["ebusy"] += sum.EBUSY
-		res.Refused["enoent"] += sum.ENOENT
-		res.Refused["other"] += sum.Other
-		res.Refused["deep"] += w.Deep
-		uncounted := sum.EBUSY + sum.ENOENT + sum.Other
-		res.conserve(l, a, ring, cpu, sum.Attempted-uncounted, exact)
-		if sum.Attempted != sum.OK+sum.ENOSPC+uncounted {
-			l.violate("CPU %d: the programs do not agree with themselves: %+v", cpu, sum.counts())
-		}
-		if exact && ring.Lost != sum.ENOSPC || ring.Lost > sum.ENOSPC {
-			l.violate("CPU %d: Stats.Lost is %d, and %d outputs failed with ENOSPC", cpu, ring.Lost, sum.ENOSPC)
-		}
-		if uncounted == 0 && ring.Dropped == 0 { // else what is missing was not all lost
-			res.place(l, a, cpu)
+	for cpu := range seen {
+		deep += seen[cpu].Deep
+		for level := range seen[cpu].Levels {
+			sum.add(&seen[cpu].Levels[level])
+			res.Levels[level] += seen[cpu].Levels[level].Attempted
 		}
 	}
 	for len(res.Levels) > 0 && res.Levels[len(res.Levels)-1] == 0 {
 		res.Levels = res.Levels[:len(res.Levels)-1]
 	}
-	for cpu := range rings {
-		l.violate("CPU %d has a ring, and no counts", cpu)
+	res.Attempted = sum.Attempted
+	res.Refused = map[string]uint64{"ebusy": sum.EBUSY, "enoent": sum.ENOENT, "off": sum.Off, "other": sum.Other, "deep": deep}
+	accounted := res.Delivered + res.Dropped + res.Lost + sum.uncounted()
+	if s.exact && accounted != sum.Attempted || accounted > sum.Attempted {
+		s.l.violate("%d outputs were attempted, but %d delivered + %d dropped + %d lost + %d refused = %d",
+			sum.Attempted, res.Delivered, res.Dropped, res.Lost, sum.uncounted(), accounted)
+		res.Conserved = false
 	}
-	res.Violations = l.first
+	if !s.c.pauses && !s.c.hotplug && res.Generations == 1 && sum.ENOENT+sum.Off > 0 {
+		s.l.violate("%d outputs found no ring, %d found it off, though programs ran only while the reader was open", sum.ENOENT, sum.Off)
+	}
+}
+
+// conclude gives the verdict.
+func (res *result) conclude(l *ledger) {
+	for _, m := range res.Modes {
+		res.Conserved = res.Conserved && m.Conserved
+	}
+	res.Broken, res.Violations = l.violations, l.first
 	if more := l.violations - uint64(len(l.first)); more > 0 {
 		res.Violations = append(res.Violations, fmt.Sprintf("and %d more", more))
-	}
-}
-
-// place checks where in the stream one CPU's losses were.
-func (res *result) place(l *ledger, a *account, cpu int) {
-	res.LossDelay = max(res.LossDelay, a.delay)
-	res.LossWrong += a.wrong
-	if a.delay > levels {
-		l.violate("CPU %d: %d events came between what is missing and the loss that explains it", cpu, a.delay)
-	}
-	if a.wrong > 0 {
-		l.violate("CPU %d: %d losses were before the time after which they are said to be", cpu, a.wrong)
-	}
-}
-
-// conserve checks one ring: every output that it took or was too full for is accounted for.
-func (res *result) conserve(l *ledger, a *account, ring perfbuf.RingStats, cpu int, outputs uint64, exact bool) {
-	accounted := ring.Samples + ring.Dropped + ring.Lost
-	// Before Linux 6.0, losses that no record has reported are unknown: those at the end.
-	if exact && accounted != outputs || accounted > outputs {
-		l.violate("CPU %d: %d outputs, but %d samples + %d dropped + %d lost = %d",
-			cpu, outputs, ring.Samples, ring.Dropped, ring.Lost, accounted)
-	}
-	if a.samples != ring.Samples {
-		l.violate("CPU %d: %d samples were delivered, Stats has %d", cpu, a.samples, ring.Samples)
-	}
-	if a.lost > ring.Lost {
-		l.violate("CPU %d: losses that were delivered sum to %d, Stats has %d", cpu, a.lost, ring.Lost)
-	}
-}
-
-func (s *slot) add(o *slot) {
-	s.Attempted += o.Attempted
-	s.OK += o.OK
-	s.ENOSPC += o.ENOSPC
-	s.EBUSY += o.EBUSY
-	s.ENOENT += o.ENOENT
-	s.Other += o.Other
-}
-
-func (s *slot) counts() map[string]uint64 {
-	return map[string]uint64{
-		"attempted": s.Attempted, "ok": s.OK,
-		"enospc": s.ENOSPC, "ebusy": s.EBUSY, "enoent": s.ENOENT, "other": s.Other,
 	}
 }
 

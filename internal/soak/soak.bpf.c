@@ -21,6 +21,7 @@
 #define ENOENT 2
 #define EBUSY 16
 #define ENOSPC 28
+#define EOPNOTSUPP 95
 
 struct task_struct {
 	int tgid;
@@ -35,7 +36,10 @@ struct {
 // What one level of nesting has for its own: whoever interrupts it uses the next one, and is done
 // before it goes on. So plain counting is exact.
 struct slot {
-	__u64 attempted, ok, enospc, ebusy, enoent, other;
+	__u64 attempted, ok, enospc, ebusy, enoent;
+	__u64 off; // EOPNOTSUPP: the ring's perf event is off, since the CPU was
+	__u64 other;
+	__u64 last; // number of the latest that succeeded, and one
 	__u64 words[WORDS]; // a fixed pattern, which user space sets
 };
 
@@ -98,10 +102,11 @@ static __always_inline void output(void *ctx, enum source source)
 	barrier_var(size);
 	if (size >= MIN_SIZE && size <= MAX_SIZE) { // it is
 		switch (bpf_perf_event_output(ctx, &events, BPF_F_CURRENT_CPU, w, size)) {
-		case 0: s->ok++; break;
+		case 0: s->ok++; s->last = seq + 1; break;
 		case -ENOSPC: s->enospc++; break;
 		case -EBUSY: s->ebusy++; break;
 		case -ENOENT: s->enoent++; break;
+		case -EOPNOTSUPP: s->off++; break;
 		default: s->other++;
 		}
 	}

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"flag"
 	"os"
 	"testing"
 	"time"
@@ -25,32 +26,116 @@ func short(t *testing.T, change func(*config)) *result {
 	c := defaults()
 	c.quiet = true
 	c.load.Hogs = 0 // other tests run at the same time
-	c.duration = 2 * time.Second
+	c.duration = 300 * time.Millisecond
 	change(&c)
 	require.NoError(t, c.check())
 	res, err := soak(t.Context(), c)
 	require.NoError(t, err)
-	require.Empty(t, res.Violations)
-	require.NotZero(t, res.Delivered)
 	t.Logf("%+v", *res)
+	require.Empty(t, res.Violations)
+	require.True(t, res.Conserved)
+	require.NotZero(t, res.Delivered)
 	return res
 }
 
-func TestSoakExact(t *testing.T) {
-	res := short(t, func(c *config) {})
-	require.Zero(t, res.Late)
-	require.NotZero(t, res.Barriers)
-	for _, source := range []string{"syscall", "switch", "wakeup", "softirq", "hrtimer"} {
-		require.NotZero(t, res.Sources[source], source)
+// One reader for all of the time: no output is refused for want of a ring.
+func TestSoakModes(t *testing.T) {
+	for _, mode := range modeNames {
+		t.Run(mode, func(t *testing.T) {
+			res := short(t, func(c *config) {
+				if c.mode = mode; mode == "exact" {
+					c.duration = time.Second
+				}
+			})
+			require.EqualValues(t, 1, res.Generations)
+			require.Zero(t, res.Refused["enoent"])
+			require.Zero(t, res.Dropped)
+			if mode == "exact" {
+				require.NotZero(t, res.Barriers)
+				for _, source := range []string{"syscall", "switch", "wakeup", "softirq", "hrtimer"} {
+					require.NotZero(t, res.Sources[source], source)
+				}
+			}
+		})
 	}
 }
 
-func TestSoakSlack(t *testing.T) {
-	short(t, func(c *config) { c.mode = "slack" })
+// All there is, until everything that is done at random has been done.
+func TestSoakAll(t *testing.T) {
+	done := map[string]uint64{"pauses": 0, "shutdowns": 0, "closes": 0, "reopens": 0, "markers": 0, "checks": 0}
+	missing := func() bool {
+		for _, n := range done {
+			if n == 0 {
+				return true
+			}
+		}
+		return false
+	}
+	for missing() {
+		res := short(t, func(c *config) {
+			f := flag.NewFlagSet("soak", flag.PanicOnError)
+			c.flags(f)
+			require.NoError(t, f.Parse([]string{"-mode", "all", "-duration", "2s", "-life", "60ms"}))
+			c.fill(f)
+		})
+		require.Len(t, res.Modes, len(modeNames))
+		for _, m := range res.Modes {
+			require.NotZero(t, m.Generations, m.Mode)
+			done["shutdowns"] += m.Shutdowns
+			done["closes"] += m.Closes
+			done["reopens"] += m.Reopens
+		}
+		done["pauses"] += res.Pauses
+		done["markers"] += res.Markers
+		done["checks"] += res.Checked
+	}
 }
 
 func TestSoakSmallRings(t *testing.T) {
-	res := short(t, func(c *config) { c.ringBytes, c.duration = 8192, time.Second })
+	res := short(t, func(c *config) { c.ringBytes, c.spill, c.duration = 8192, 64<<10, 1200*time.Millisecond })
 	require.NotZero(t, res.Lost)
 	require.NotZero(t, res.Gaps)
+	require.NotZero(t, res.Spilled)
+}
+
+func TestSoakLittleMemory(t *testing.T) {
+	res := short(t, func(c *config) {
+		c.mode = "records"
+		require.NoError(t, c.memory.Set("16MiB"))
+	})
+	require.EqualValues(t, 16<<10, res.Resources.LimitKiB)
+}
+
+func TestFlags(t *testing.T) {
+	for _, c := range []struct {
+		args           []string
+		pauses, reopen bool
+	}{
+		{nil, false, false},
+		{[]string{"-mode", "slack"}, false, false},
+		{[]string{"-mode", "fold", "-pauses"}, true, false},
+		{[]string{"-mode", "all"}, true, true},
+		{[]string{"-mode", "all", "-pauses=false"}, false, true},
+	} {
+		got := defaults()
+		f := flag.NewFlagSet("soak", flag.PanicOnError)
+		got.flags(f)
+		require.NoError(t, f.Parse(c.args))
+		got.fill(f)
+		require.NoError(t, got.check())
+		require.Equal(t, c.pauses, got.pauses, c.args)
+		require.Equal(t, c.reopen, got.reopen, c.args)
+	}
+	for text, want := range map[string]int{"64MiB": 64 << 20, "1GiB": 1 << 30, "3KiB": 3 << 10, "17": 17} {
+		var s size
+		require.NoError(t, s.Set(text))
+		require.EqualValues(t, want, s)
+	}
+	for _, text := range []string{"", "MiB", "-1", "1TB", "9999999GiB"} {
+		var s size
+		require.Error(t, s.Set(text), text)
+	}
+	c := defaults()
+	c.mode = "fast"
+	require.ErrorContains(t, c.check(), "-mode fast: fold, ")
 }

@@ -24,11 +24,12 @@ func isWorker() bool { return os.Getenv(jobEnv) != "" }
 func work() {
 	var j job
 	must(json.Unmarshal([]byte(os.Getenv(jobEnv)), &j))
+	hotplug = j.Hotplug
 	rnd := func(n uint64) *rand.Rand { return rand.New(rand.NewPCG(j.Seed, n)) }
 	switch j.Kind {
 	case "mix":
 		go syscalls(j.CPUs[0], j.Rate, rnd(1))
-		go sleep(j.CPUs[0], rnd(2))
+		go naps(j.CPUs[0], rnd(2))
 		wakeEachOther(j.CPUs[0], j.CPUs[1], rnd(3))
 	case "hog":
 		go hog()
@@ -45,12 +46,17 @@ func must(err error) {
 	}
 }
 
+// hotplug says that CPUs go offline and come back: the kernel then moves threads elsewhere, for good.
+var hotplug bool
+
 // pin keeps the goroutine on a CPU.
 func pin(cpu int) {
 	runtime.LockOSThread()
 	var set unix.CPUSet
 	set.Set(cpu)
-	must(unix.SchedSetaffinity(0, &set))
+	if err := unix.SchedSetaffinity(0, &set); !hotplug { // else it may be offline
+		must(err)
+	}
 }
 
 func nap(d time.Duration) {
@@ -62,7 +68,10 @@ func nap(d time.Duration) {
 func syscalls(cpu, rate int, rnd *rand.Rand) {
 	pin(cpu)
 	owed, last := 0.0, time.Now()
-	for {
+	for n := 1; ; n++ {
+		if hotplug && n%100 == 0 {
+			pin(cpu)
+		}
 		if rate > 0 {
 			nap(time.Duration(1+rnd.IntN(2000)) * time.Microsecond)
 			now := time.Now()
@@ -78,7 +87,7 @@ func syscalls(cpu, rate int, rnd *rand.Rand) {
 	}
 }
 
-func sleep(cpu int, rnd *rand.Rand) {
+func naps(cpu int, rnd *rand.Rand) {
 	pin(cpu)
 	for {
 		nap(time.Duration(20+rnd.IntN(2000)) * time.Microsecond)
@@ -136,7 +145,9 @@ func bursts(cpus []int, rnd *rand.Rand) {
 			nap(time.Duration(rnd.IntN(10_000)) * time.Microsecond)
 			most = 50
 		}
-		must(burst(cpus[rnd.IntN(len(cpus))], 1+rnd.IntN(most)))
+		if err := burst(cpus[rnd.IntN(len(cpus))], 1+rnd.IntN(most)); !hotplug { // else it may be offline
+			must(err)
+		}
 	}
 }
 

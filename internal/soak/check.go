@@ -1,0 +1,127 @@
+//go:build linux && cgo
+
+package main
+
+import (
+	"fmt"
+
+	"github.com/ringfold/ringfold/perfbuf"
+)
+
+// life is what a reader has counted from Open to Close.
+type life struct {
+	stats    perfbuf.Stats
+	mode     string
+	complete bool // it ended so that all was delivered
+	dropLate bool
+	paused   bool // some outputs may have been refused in between, on purpose
+	broken   bool // something in between was dropped
+}
+
+func (g *generation) life(hotplug bool) life {
+	return life{
+		stats: g.r.Stats(), mode: g.mode, dropLate: g.dropLate,
+		complete: (g.end == shutdown || g.end == drained) && g.streams <= 1 && !g.dropLate,
+		paused:   g.pausing || hotplug, broken: g.streams > 1 || g.dropLate,
+	}
+}
+
+// verdict is what does not hold, in words.
+type verdict []string
+
+func (v *verdict) no(format string, args ...any) { *v = append(*v, fmt.Sprintf(format, args...)) }
+
+// check holds three accounts against each other, when nothing outputs to the readers any more: what was
+// delivered, what the readers counted, and what the programs saw happen since before the first of them was
+// opened. exact says that the kernel tells of losses that no record has reported.
+func check(l *ledger, lives []life, seen []cpuCounts, exact bool) (v verdict) {
+	rings := map[int]perfbuf.RingStats{}
+	var late, lateSeen uint64
+	complete, dropLate, placed := true, false, explained(lives)
+	for _, life := range lives {
+		if life.mode == "exact" && life.stats.Late > 0 {
+			v.no("%d events were late in exact mode, by up to %v", life.stats.Late, life.stats.MaxLateness)
+		}
+		if life.stats.Displaced > 0 {
+			v.no("%d entries of the map held perf events at Open, though who had been there was closed", life.stats.Displaced)
+		}
+		late += life.stats.Late
+		complete = complete && life.complete
+		dropLate = dropLate || life.dropLate
+		for _, r := range life.stats.Rings {
+			sum := rings[r.CPU]
+			sum.Samples += r.Samples
+			sum.Dropped += r.Dropped
+			sum.Lost += r.Lost
+			rings[r.CPU] = sum
+		}
+	}
+	for cpu := range seen {
+		a, ring := &l.accounts[cpu], rings[cpu]
+		delete(rings, cpu)
+		lateSeen += a.late
+		v.conserved(a, ring, cpu, &seen[cpu], exact)
+		if complete && ring.Dropped > 0 {
+			v.no("CPU %d: %d samples were dropped, though all that the ring held was to be delivered", cpu, ring.Dropped)
+		}
+		if sum := seen[cpu].sum(); placed && sum.EBUSY+sum.Off+sum.Other == 0 { // else not all that is missing was lost
+			v.placed(a, cpu)
+		}
+	}
+	for cpu := range rings {
+		v.no("CPU %d has a ring, and no counts", cpu)
+	}
+	if !dropLate && late != lateSeen {
+		v.no("Stats.Late is %d, but %d late events were delivered", late, lateSeen)
+	}
+	return v
+}
+
+// explained says that whatever is missing in between was lost, and that a loss has said so.
+func explained(lives []life) bool { return len(lives) == 1 && !lives[0].paused && !lives[0].broken }
+
+// conserved checks the rings of one CPU: every output that they took or were too full for is accounted for.
+func (v *verdict) conserved(a *account, ring perfbuf.RingStats, cpu int, seen *cpuCounts, exact bool) {
+	sum := seen.sum()
+	if ring.Samples+ring.Dropped != sum.OK {
+		v.no("CPU %d: %d outputs succeeded, but %d samples + %d dropped = %d",
+			cpu, sum.OK, ring.Samples, ring.Dropped, ring.Samples+ring.Dropped)
+	}
+	// Before Linux 6.0, losses that no record has reported are unknown: those at the end.
+	if exact && ring.Lost != sum.ENOSPC || ring.Lost > sum.ENOSPC {
+		v.no("CPU %d: Stats.Lost is %d, and %d outputs failed with ENOSPC", cpu, ring.Lost, sum.ENOSPC)
+	}
+	if a.samples != ring.Samples {
+		v.no("CPU %d: %d samples were delivered, Stats has %d", cpu, a.samples, ring.Samples)
+	}
+	if a.lost > ring.Lost {
+		v.no("CPU %d: losses that were delivered sum to %d, Stats has %d", cpu, a.lost, ring.Lost)
+	}
+	for level := range seen.Levels {
+		if got, want := a.levels[level].samples, seen.Levels[level].OK; ring.Dropped == 0 && got != want || got > want {
+			v.no("CPU %d level %d: %d outputs succeeded, %d were delivered", cpu, level, want, got)
+		}
+	}
+}
+
+// placed checks where in the stream one CPU's losses were.
+func (v *verdict) placed(a *account, cpu int) {
+	if a.delay > levels {
+		v.no("CPU %d: %d events came between what is missing and the loss that explains it", cpu, a.delay)
+	}
+	if a.wrong > 0 {
+		v.no("CPU %d: %d losses were before the time after which they are said to be", cpu, a.wrong)
+	}
+}
+
+// agree checks what the programs counted of themselves, when none of them runs.
+func agree(seen []cpuCounts) (v verdict) {
+	for cpu := range seen {
+		for level, c := range seen[cpu].Levels {
+			if c.Attempted != c.OK+c.ENOSPC+c.uncounted() {
+				v.no("CPU %d level %d: the programs do not agree with themselves: %+v", cpu, level, c)
+			}
+		}
+	}
+	return v
+}

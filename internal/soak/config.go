@@ -1,0 +1,159 @@
+//go:build linux && cgo
+
+package main
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ringfold/ringfold/perfbuf"
+)
+
+type config struct {
+	mode      string
+	duration  time.Duration
+	slack     time.Duration
+	interval  time.Duration
+	ringBytes int
+	spill     int
+	wake      perfbuf.Wakeup
+	time      string
+	dropLate  bool
+
+	pauses, flushes, reopen, vary, hotplug bool
+
+	life time.Duration // the most between two reopenings
+
+	seed   uint64
+	memory size
+
+	load  loadConfig
+	quiet bool
+}
+
+func defaults() config {
+	cpus := runtime.NumCPU()
+	return config{
+		mode: "exact", duration: 10 * time.Second, slack: time.Millisecond, interval: time.Millisecond,
+		ringBytes: 64 << 10, time: "kernel", life: 1500 * time.Millisecond, seed: uint64(time.Now().UnixNano()) >> 10 & 0xffffffff,
+		load: loadConfig{Workers: cpus, Hogs: (cpus + 1) / 2, Rate: 5000, Bursts: true},
+	}
+}
+
+func (c *config) flags(f *flag.FlagSet) {
+	f.StringVar(&c.mode, "mode", c.mode, "how to read: `"+strings.Join(modeNames, ", ")+"`, or all, one after the other")
+	f.DurationVar(&c.duration, "duration", c.duration, "how long programs run; 0 is until Ctrl-C")
+	f.BoolVar(&c.pauses, "pauses", c.pauses, "call Pause and Resume at random; on in -mode all")
+	f.BoolVar(&c.flushes, "flushes", c.flushes, "call Flush at random, and check what comes before its marker; on in -mode all")
+	f.BoolVar(&c.reopen, "reopen", c.reopen, "close the reader at random, and open another on the same map; on in -mode all")
+	f.DurationVar(&c.life, "life", c.life, "with -reopen: the longest that a reader is open")
+	f.BoolVar(&c.vary, "vary", c.vary, "open readers and streams with options at random; on in -mode all")
+	f.BoolVar(&c.hotplug, "hotplug", c.hotplug, "take CPUs other than 0 offline and back at random: not on a machine that others use")
+	f.Uint64Var(&c.seed, "seed", c.seed, "of what is done at random; what the kernel does is not reproduced")
+	f.Var(&c.memory, "memory", "limit of Go's memory, 64MiB for instance (GOMEMLIMIT)")
+	f.DurationVar(&c.slack, "slack", c.slack, "slack of -mode slack")
+	f.DurationVar(&c.interval, "interval", c.interval,
+		"least time between barriers of -mode exact; 0 is none")
+	f.IntVar(&c.ringBytes, "ring-bytes", c.ringBytes,
+		"size of each CPU's ring; 8192 is sure to lose events")
+	f.IntVar(&c.spill, "spill-bytes", c.spill,
+		"most memory for what full rings hold; 0 is the library's default, -1 none")
+	f.IntVar(&c.wake.Bytes, "wake-bytes", c.wake.Bytes,
+		"wake the reader after so many bytes on a CPU; 0 is the library's default")
+	f.DurationVar(&c.wake.Linger, "linger", c.wake.Linger,
+		"the longest that events wait unseen; 0 is the library's default")
+	f.StringVar(&c.time, "time", c.time, "`kernel` or payload: which time to order by")
+	f.BoolVar(&c.dropLate, "drop-late", c.dropLate, "let the stream drop late events")
+	f.IntVar(&c.load.Workers, "load", c.load.Workers,
+		"workers that make system calls, sleep, and wake each other; dealt out to the CPUs")
+	f.IntVar(&c.load.Hogs, "hogs", c.load.Hogs,
+		"threads that take all the CPU time they get; if each CPU has one, kernel threads\n"+
+			"may starve for seconds, and grace periods with them")
+	f.IntVar(&c.load.Rate, "rate", c.load.Rate,
+		"system calls a second of each worker; 0 is as many as it can")
+	f.BoolVar(&c.load.Bursts, "bursts", c.load.Bursts,
+		"output bursts on all CPUs, for 20 ms of each second without a pause")
+	f.BoolVar(&c.quiet, "quiet", c.quiet, "no progress on stderr")
+}
+
+// fill turns on what -mode all does unless it was told otherwise.
+func (c *config) fill(f *flag.FlagSet) {
+	given := map[string]bool{}
+	f.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	for name, on := range map[string]*bool{"pauses": &c.pauses, "flushes": &c.flushes, "reopen": &c.reopen, "vary": &c.vary} {
+		if c.mode == "all" && !given[name] {
+			*on = true
+		}
+	}
+	c.load.Hotplug = c.hotplug
+}
+
+func (c *config) check() error {
+	switch {
+	case c.mode != "all" && !slices.Contains(modeNames, c.mode):
+		return fmt.Errorf("-mode %s: %s or all", c.mode, strings.Join(modeNames, ", "))
+	case c.time != "kernel" && c.time != "payload":
+		return fmt.Errorf("-time %s: kernel or payload", c.time)
+	case c.life <= 0:
+		return fmt.Errorf("-life %v: must be positive", c.life)
+	case c.load.Workers < 0 || c.load.Hogs < 0 || c.load.Rate < 0:
+		return fmt.Errorf("-load, -hogs and -rate must not be negative")
+	}
+	return nil
+}
+
+func (c *config) options() (perfbuf.Options, perfbuf.OrderOptions) {
+	o := perfbuf.OrderOptions{
+		DropLate: c.dropLate, Spill: perfbuf.Spill{Bytes: c.spill}, BarrierInterval: c.interval,
+	}
+	if c.interval == 0 {
+		o.BarrierInterval = -1
+	}
+	if c.mode == "slack" {
+		o.Mode = perfbuf.Slack(c.slack)
+	}
+	if c.time == "payload" {
+		o.Time = perfbuf.PayloadTime(payloadTimeOffset)
+	}
+	return perfbuf.Options{RingBytes: c.ringBytes, Wakeup: c.wake}, o
+}
+
+// varyOptions chooses options for one reader and its stream.
+func (c *config) varyOptions(rnd *rand.Rand) {
+	c.ringBytes = pick(rnd, 8<<10, 64<<10, 256<<10)
+	c.spill = pick(rnd, 0, 0, 64<<10, -1)
+	c.wake = pick(rnd, perfbuf.Wakeup{}, perfbuf.Wakeup{}, perfbuf.Wakeup{Events: 1}, perfbuf.Wakeup{Events: 100},
+		perfbuf.Wakeup{Bytes: c.ringBytes / 4, Linger: time.Millisecond})
+	c.time = pick(rnd, "kernel", "kernel", "payload")
+	c.interval = pick(rnd, 0, time.Millisecond, 5*time.Millisecond)
+	c.slack = pick(rnd, 0, 100*time.Microsecond, time.Millisecond, 10*time.Millisecond)
+	c.dropLate = rnd.IntN(4) == 0
+}
+
+func pick[T any](rnd *rand.Rand, of ...T) T { return of[rnd.IntN(len(of))] }
+
+// size is a number of bytes, as GOMEMLIMIT takes it.
+type size int
+
+func (s *size) String() string { return strconv.Itoa(int(*s)) }
+
+func (s *size) Set(text string) error {
+	unit := 1
+	for name, n := range map[string]int{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30} {
+		if rest, ok := strings.CutSuffix(text, name); ok {
+			text, unit = rest, n
+		}
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 || n > 1<<40/unit {
+		return fmt.Errorf("not a size: 64MiB, for instance")
+	}
+	*s = size(n * unit)
+	return nil
+}

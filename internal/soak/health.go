@@ -1,0 +1,163 @@
+//go:build linux && cgo
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/metrics"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// resources is what the process has held, over time. What has grown is a violation.
+type resources struct {
+	Samples    int      `json:"samples"`
+	RSS        trend    `json:"rss_kib"`
+	Heap       trend    `json:"heap_kib"` // live, as of the latest collection
+	Go         trend    `json:"go_kib"`   // all that Go's runtime has of the system: what -memory limits
+	FDs        trend    `json:"fds"`
+	Threads    trend    `json:"threads"`
+	Goroutines trend    `json:"goroutines"`
+	LimitKiB   int      `json:"memory_limit_kib,omitempty"`
+	Grown      []string `json:"grown,omitempty"`
+}
+
+// trend is how one number went: its median in the first fifth after a warm-up, and in the last.
+type trend struct {
+	First uint64 `json:"first"`
+	Last  uint64 `json:"last"`
+	Max   uint64 `json:"max"`
+}
+
+type healthSample struct{ rss, heap, all, fds, threads, goroutines uint64 }
+
+// The fewest samples that a trend is made of, and the most that are kept.
+const (
+	fewest  = 50
+	mostAre = 4000
+)
+
+// healthWatch samples from time to time.
+type healthWatch struct {
+	limit   int
+	every   time.Duration
+	samples []healthSample
+	end     chan struct{}
+	once    sync.Once
+	all     sync.WaitGroup
+}
+
+func watchHealth(c config) *healthWatch {
+	h := &healthWatch{limit: int(c.memory), end: make(chan struct{}), every: 200 * time.Millisecond}
+	if c.duration > 0 {
+		h.every = max(20*time.Millisecond, min(h.every, c.duration/200))
+	}
+	h.samples = make([]healthSample, 0, mostAre) // it does not grow by itself
+	h.all.Go(func() {
+		for {
+			select {
+			case <-h.end:
+				return
+			case <-time.After(h.every):
+			}
+			if len(h.samples) == mostAre { // half of them tell as much
+				for i := range mostAre / 2 {
+					h.samples[i] = h.samples[2*i]
+				}
+				h.samples, h.every = h.samples[:mostAre/2], 2*h.every
+			}
+			h.samples = append(h.samples, sampleHealth())
+		}
+	})
+	return h
+}
+
+// stop ends it, and says what has grown.
+func (h *healthWatch) stop() resources {
+	h.once.Do(func() { close(h.end) })
+	h.all.Wait()
+	return judge(h.samples, h.limit)
+}
+
+// judge compares the first fifth after a tenth for warming up with the last. What a mode needs differs from what
+// another does, so there is a bound to what counts as growth; a leak with each reader is far beyond it.
+func judge(samples []healthSample, limit int) resources {
+	r := resources{Samples: len(samples), LimitKiB: limit >> 10}
+	if len(samples) < fewest {
+		return r
+	}
+	fifth := len(samples) / 5
+	warm := len(samples) / 10
+	trendOf := func(of func(healthSample) uint64) (t trend) {
+		median := func(part []healthSample) uint64 {
+			var all []uint64
+			for _, s := range part {
+				all = append(all, of(s))
+			}
+			slices.Sort(all)
+			return all[len(all)/2]
+		}
+		t.First, t.Last = median(samples[warm:warm+fifth]), median(samples[len(samples)-fifth:])
+		for _, s := range samples {
+			t.Max = max(t.Max, of(s))
+		}
+		return t
+	}
+	for _, what := range []struct {
+		name  string
+		trend *trend
+		of    func(healthSample) uint64
+		spare uint64 // above a quarter more
+	}{
+		{"resident memory (KiB)", &r.RSS, func(s healthSample) uint64 { return s.rss }, 48 << 10},
+		{"live heap (KiB)", &r.Heap, func(s healthSample) uint64 { return s.heap }, 24 << 10},
+		{"memory of Go (KiB)", &r.Go, func(s healthSample) uint64 { return s.all }, 48 << 10},
+		{"file descriptors", &r.FDs, func(s healthSample) uint64 { return s.fds }, 8},
+		{"threads", &r.Threads, func(s healthSample) uint64 { return s.threads }, 8},
+		{"goroutines", &r.Goroutines, func(s healthSample) uint64 { return s.goroutines }, 8},
+	} {
+		*what.trend = trendOf(what.of)
+		if t := what.trend; t.Last > t.First+t.First/4+what.spare {
+			r.Grown = append(r.Grown, fmt.Sprintf("%s: the median was %d in the first fifth of the time, and is %d in the last", what.name, t.First, t.Last))
+		}
+	}
+	if limit > 0 && r.Go.Last > uint64(limit>>10)*5/4 {
+		r.Grown = append(r.Grown, fmt.Sprintf("Go has %d KiB of memory, more than its limit of %d", r.Go.Last, limit>>10))
+	}
+	return r
+}
+
+func sampleHealth() (s healthSample) {
+	m := []metrics.Sample{
+		{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"},
+	}
+	metrics.Read(m)
+	s.heap = m[0].Value.Uint64() >> 10
+	s.all = (m[1].Value.Uint64() - m[2].Value.Uint64()) >> 10
+	s.goroutines = uint64(runtime.NumGoroutine())
+	// In pages: all, resident, ...
+	if b, err := os.ReadFile("/proc/self/statm"); err == nil {
+		if fields := bytes.Fields(b); len(fields) > 1 {
+			pages, _ := strconv.ParseUint(string(fields[1]), 10, 64)
+			s.rss = pages * uint64(os.Getpagesize()) >> 10
+		}
+	}
+	s.fds, s.threads = entries("/proc/self/fd"), entries("/proc/self/task")
+	return s
+}
+
+// entries is how many a directory has.
+func entries(dir string) uint64 {
+	f, err := os.Open(dir)
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	names, _ := f.Readdirnames(-1)
+	return uint64(len(names))
+}

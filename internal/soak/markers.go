@@ -1,0 +1,84 @@
+//go:build linux && cgo
+
+package main
+
+import (
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// markers holds each Flush against what the programs had counted before the call: all that had been output
+// to the reader by then must come before its marker.
+type markers struct {
+	mu      sync.Mutex
+	pending []call
+	floor   []cpuCounts // as of when the present reader, or stream, was there
+
+	calls, answered, checked uint64 // checked is how many counts were held against what had come
+}
+
+// call is one of Flush.
+type call struct {
+	at   uint64      // before it, by CLOCK_MONOTONIC
+	seen []cpuCounts // before that
+}
+
+// monotonic is exact, as a marker's time is that of a call.
+func monotonic() uint64 {
+	var ts unix.Timespec
+	unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
+	return uint64(ts.Nano())
+}
+
+// restart forgets calls whose markers need not come: what they asked for has been dropped.
+func (m *markers) restart(floor []cpuCounts) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.pending, m.floor = nil, floor
+}
+
+// call notes that Flush is about to be called. seen was counted before.
+func (m *markers) call(seen []cpuCounts) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.calls++
+	m.pending = append(m.pending, call{monotonic(), seen})
+}
+
+// open is how many calls have had no answer.
+func (m *markers) open() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.pending)
+}
+
+// come takes a marker. It answers at least those calls that began before its time, which is that of the
+// latest call that it answers, or that of an event with which all before are delivered.
+func (m *markers) come(l *ledger, time uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := 0
+	for ; n < len(m.pending) && m.pending[n].at <= time; n++ {
+		m.answered++
+		m.check(l, m.pending[n].seen)
+	}
+	m.pending = m.pending[n:]
+}
+
+func (m *markers) check(l *ledger, seen []cpuCounts) {
+	for cpu := range seen {
+		for level := range seen[cpu].Levels {
+			last := seen[cpu].Levels[level].Last
+			// What was attempted before the floor may have gone to another reader, or have been dropped.
+			if last <= m.floor[cpu].Levels[level].Attempted {
+				continue
+			}
+			m.checked++
+			if next := l.accounts[cpu].levels[level].next; next < last {
+				l.violate("CPU %d level %d: a marker comes before number %d, which had been output before Flush was called; the latest that came is %d",
+					cpu, level, last-1, int64(next)-1)
+			}
+		}
+	}
+}

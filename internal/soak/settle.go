@@ -1,0 +1,68 @@
+//go:build linux && cgo
+
+package main
+
+import (
+	"slices"
+	"time"
+
+	"github.com/ringfold/ringfold/perfbuf"
+)
+
+// settling is how long counts may take to become final: Close waits for a second for programs.
+const settling = 10 * time.Second
+
+// settle holds accounts of the generations since the last time against each other: all are closed. The last to
+// leave a reader makes its counts final, which may be a goroutine of the library's own after Close has
+// returned: so what does not hold is looked at again, for a while.
+func (s *session) settle(m *modeResult) error {
+	var lives []life
+	for deadline := time.Now().Add(settling); ; {
+		seen, err := s.p.witness()
+		if err != nil {
+			return err
+		}
+		lives = lives[:0]
+		for _, g := range s.group {
+			lives = append(lives, g.life(s.c.hotplug))
+		}
+		since := make([]cpuCounts, len(seen))
+		for cpu := range seen {
+			since[cpu] = seen[cpu].minus(&s.base[cpu])
+		}
+		wrong := check(s.l, lives, since, s.exact)
+		if len(wrong) == 0 || time.Now().After(deadline) {
+			for _, w := range wrong {
+				s.l.violate("%s: %s", m.Mode, w)
+			}
+			m.add(s.l, s.group, lives, since, s.exact)
+			s.base = seen
+			break
+		}
+		m.Unsettled++
+		time.Sleep(time.Millisecond)
+	}
+	s.l.settled()
+	s.final(m)
+	s.before = nil
+	for i, g := range s.group {
+		s.before = append(s.before, final{g.r, lives[i].stats.Rings})
+	}
+	s.group = nil
+	return nil
+}
+
+// final is what a reader's counts were when they were settled.
+type final struct {
+	r     *perfbuf.Reader
+	rings []perfbuf.RingStats
+}
+
+// final checks that the counts of the generations before have stayed what they were.
+func (s *session) final(m *modeResult) {
+	for _, f := range s.before {
+		if now := f.r.Stats().Rings; !slices.Equal(now, f.rings) {
+			s.l.violate("%s: counts were final, and have changed: from %+v to %+v", m.Mode, f.rings, now)
+		}
+	}
+}
