@@ -85,7 +85,7 @@ type modeResult struct {
 	Latency     quantiles `json:"latency_us"`
 	Seconds     float64   `json:"seconds"`
 	Violations  uint64    `json:"violations"`
-	Unsettled   uint64    `json:"unsettled"` // looks at Stats before they were final
+	Unsettled   uint64    `json:"unsettled"` // looks at the programs' counts while one was changing them
 
 	tally
 	stats   perfbuf.Stats // sums, or the greatest

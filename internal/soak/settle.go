@@ -9,13 +9,16 @@ import (
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
-// settling is how long counts may take to become final: Close waits for a second for programs.
+// settling is how long to look again where accounts do not hold: a program may have counted an attempt, and
+// not yet what came of it.
 const settling = 10 * time.Second
 
-// settle holds accounts of the generations since the last time against each other: all are closed. The last to
-// leave a reader makes its counts final, which may be a goroutine of the library's own after Close has
-// returned: so what does not hold is looked at again, for a while.
+// settle holds accounts of the generations since the last time against each other, once the counts of all
+// are final.
 func (s *session) settle(m *modeResult) error {
+	for _, g := range s.group {
+		<-g.r.Settled()
+	}
 	var lives []life
 	for deadline := time.Now().Add(settling); ; {
 		seen, err := s.p.witness()
