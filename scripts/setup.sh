@@ -5,6 +5,8 @@
 #   scripts/setup.sh              for building, testing and running
 #   scripts/setup.sh generate     also clang and llvm-objcopy, for `make generate`
 #   scripts/setup.sh fresh-check  also debootstrap, for `make fresh-check`
+#   scripts/setup.sh vm           also QEMU and cpio, for `make test-vm`
+#   scripts/setup.sh vm-arm64     the same for ARCH=arm64, with a cross compiler
 #   SETUP=0                       skips all of it
 set -euo pipefail
 [ "${SETUP:-1}" != 0 ] || exit 0
@@ -33,6 +35,11 @@ lack() {
 	why+="  ${*:2}: $1"$'\n'
 }
 
+# newer prints a package, the one of Debian 12's backports where apt knows those.
+newer() {
+	if apt-cache madison "$1" 2>/dev/null | grep -q bookworm-backports; then echo "$1/bookworm-backports"; else echo "$1"; fi
+}
+
 # look finds out what is missing.
 look() {
 	packages=() why=''
@@ -52,6 +59,12 @@ look() {
 		have llvm-objcopy || lack "drops what the kernel does not read from them" llvm
 	elif [ "$1" = fresh-check ]; then
 		have debootstrap || lack 'makes a fresh Debian 12' debootstrap
+	elif [ "$1" = vm ] || [ "$1" = vm-arm64 ]; then
+		have cpio || lack 'packs what a virtual machine starts with' cpio
+		# QEMU before 8.1 has guests with many CPUs die when their kernels patch their own code.
+		[ "$1" != vm ] || have qemu-system-x86_64 || lack 'emulates machines with other kernels and more CPUs' "$(newer qemu-system-x86)"
+		[ "$1" != vm-arm64 ] || have qemu-system-aarch64 || lack 'emulates arm64 machines' "$(newer qemu-system-arm)"
+		[ "$1" != vm-arm64 ] || have aarch64-linux-gnu-gcc || lack 'compiles C for arm64' gcc-aarch64-linux-gnu libc6-dev-arm64-cross
 	fi
 }
 
@@ -68,6 +81,7 @@ by_hand() {
 	local manager more=''
 	[ "$1" != generate ] || more=' clang llvm'
 	[ "$1" != fresh-check ] || more=' debootstrap'
+	[[ $1 != vm* ]] || die "make test-vm takes a Debian or Ubuntu: kernels come from Debian's packages"
 	printf 'setup: lacking here, by their Debian names:\n%ssetup: install by hand, then try again:\n' "$why"
 	for manager in $(for m in dnf pacman apk; do ! have $m || echo $m; done) dnf pacman apk; do
 		case $manager in
@@ -80,7 +94,7 @@ by_hand() {
 	exit 1
 }
 
-case ${1:-} in '' | generate | fresh-check) ;; *) die "unknown argument $1" ;; esac
+case ${1:-} in '' | generate | fresh-check | vm | vm-arm64) ;; *) die "unknown argument $1" ;; esac
 check_go
 look "${1:-}"
 if [ ${#packages[@]} -gt 0 ]; then

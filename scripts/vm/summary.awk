@@ -1,0 +1,69 @@
+# Condenses what a guest prints (scripts/vm/init): one line for each program, failed and skipped tests with the lines that say why,
+# and the result of a soak. Ends with status 0 only if the guest got to its end and all in it passed.
+# To the file `result` it writes: passed failed skipped soak-exact soak-slack seconds
+
+BEGIN { exact = slack = "-"; status = 1; began = clock() }
+
+function clock(   now) { # not every awk has systime
+	"date +%s" | getline now
+	close("date +%s")
+	return now + 0
+}
+
+function show(text) { print text; fflush() }
+
+# number returns a field of the soak's JSON.
+function number(json, field) {
+	if (!match(json, "\"" field "\":[0-9]+")) return "?"
+	return substr(json, RSTART + length(field) + 3, RLENGTH - length(field) - 3)
+}
+
+sub(/^.*### KERNEL/, "vm: Linux") { show($0); next } # behind what the firmware prints
+/^### BEGIN/ { name = $3; sub(/:$/, "", name); pass = fail = skip = 0; split("", message); trace = 0; running = 1; next }
+/^### END/ {
+	running = 0
+	if (name !~ /^soak/) {
+		show(sprintf("%-4s %-10s %4d passed %3d failed %3d skipped %5ds", $4 == 0 ? "ok" : "FAIL", name, pass, fail, skip, $5))
+	} else {
+		show(sprintf("%-4s %-10s %s %5ds", $4 == 0 ? "ok" : "FAIL", name, soak, $5))
+	}
+	passed += pass; failed += fail; skipped += skip
+	if ($4 != 0 && fail == 0) failed++
+	soak = ""
+	next
+}
+/^### DMESG/ { dmesg = 1; next }
+/^### DONE/ { done = 1; dmesg = running = 0; if ($3 == 0) status = 0; next }
+dmesg { show("dmesg: " $0); next }
+!running { if (/panic|Oops|BUG|RIP|not syncing|qemu/) show($0); next }
+
+# verdict shows one of a test, behind the messages of that test.
+function verdict(   test) {
+	test = $3
+	show($0)
+	if (test in message) show(message[test])
+	delete message[test]
+}
+
+# A test's messages come before its verdict.
+/^=== / { test = $3; next }
+/^ *--- PASS/ { pass++; delete message[$3]; next }
+/^ *--- FAIL/ { fail++; verdict(); next }
+/^ *--- SKIP/ { skip++; verdict(); next }
+/^    / && !trace { if (length(message[test]) < 4000) message[test] = message[test] (message[test] ? "\n" : "") $0; next }
+/^\{"mode"/ {
+	soak = sprintf("late %s, out of order %s, attempted %s = delivered %s + lost %s", number($0, "late"), number($0, "out_of_order"),
+		number($0, "attempted"), number($0, "delivered"), number($0, "lost"))
+	if (name == "soak-exact") exact = sprintf("%s/%s/%s", number($0, "late"), number($0, "out_of_order"), \
+		number($0, "attempted") == number($0, "delivered") + number($0, "lost") ? "yes" : "no")
+	else slack = number($0, "late")
+	next
+}
+/^panic:|^fatal error:|^SIG|VIOLATION|^soak:|WARNING: DATA RACE/ { trace = 60 }
+trace { trace--; show($0) }
+
+END {
+	if (!done) { show("FAIL the guest ended early" (name == "" ? "" : ", in " name)); failed++ }
+	printf "%d %d %d %s %s %d\n", passed, failed, skipped, exact, slack, clock() - began >result
+	exit status
+}
