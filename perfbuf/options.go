@@ -17,11 +17,12 @@ type Options struct {
 	RingBytes int
 
 	// TotalBytes sets RingBytes from a budget for all rings together, rounding down. Set one of the
-	// two. Reader.Options has it as 0, and RingBytes as it came out.
+	// two. Reader.Options has it as 0, and RingBytes as it came out. Rings of CPUs that come online later
+	// are as large, and add to it.
 	TotalBytes int
 
-	// CPUs are the CPUs to read. The default, nil, is all that are online at the time of Open.
-	// Naming one that is offline is an error.
+	// CPUs are the CPUs to read. The default, nil, is all that are online, at the time of Open or later.
+	// Naming one that is offline is an error; one that goes offline later is read again when it is back.
 	CPUs []int
 
 	// Wakeup says when the kernel wakes a waiting reader.

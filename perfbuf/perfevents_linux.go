@@ -67,6 +67,10 @@ func openPerfEvents(fd int, m mapEntries, want Options) (p *perfEvents, err erro
 			return nil, explain(fmt.Errorf("perfbuf.Open: a map for libbpf: %w", err), 0)
 		}
 		pb, err := p.openRings(cpus)
+		if errors.Is(err, syscall.EINVAL) {
+			p.attr.Read_format &^= unix.PERF_FORMAT_LOST // before Linux 6.0
+			pb, err = p.openRings(cpus)
+		}
 		if err == nil {
 			for i, cpu := range cpus {
 				p.rings = append(p.rings, ringEvents{cpu: cpu, pb: pb, index: i})
@@ -84,13 +88,7 @@ func openPerfEvents(fd int, m mapEntries, want Options) (p *perfEvents, err erro
 
 // openRings opens the perf events of some CPUs and maps their rings.
 func (p *perfEvents) openRings(cpus []int) (*libbpf.PerfBuffer, error) {
-	pages := p.opts.RingBytes / os.Getpagesize()
-	pb, err := libbpf.NewRaw(p.scratch, pages, &p.attr, cpus, cpus)
-	if errors.Is(err, syscall.EINVAL) && p.countsLost() {
-		p.attr.Read_format &^= unix.PERF_FORMAT_LOST // before Linux 6.0
-		pb, err = libbpf.NewRaw(p.scratch, pages, &p.attr, cpus, cpus)
-	}
-	return pb, err
+	return libbpf.NewRaw(p.scratch, p.opts.RingBytes/os.Getpagesize(), &p.attr, cpus, cpus)
 }
 
 func (p *perfEvents) countsLost() bool { return p.attr.Read_format&unix.PERF_FORMAT_LOST != 0 }
