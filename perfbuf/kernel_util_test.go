@@ -173,7 +173,7 @@ func load(t testing.TB, e *kerneltest.Emitter, cpus []int, maxSize int, pause ti
 	for _, cpu := range cpus {
 		wg.Go(func() {
 			rnd := rand.New(rand.NewPCG(uint64(cpu), 1))
-			for !done.Load() {
+			for first := true; first || !done.Load(); first = false { // each CPU outputs, however late its turn comes
 				e.Emit(cpu, 1+rnd.IntN(200), kerneltest.MinSize+rnd.IntN(maxSize-kerneltest.MinSize+1))
 				if pause > 0 {
 					time.Sleep(pause)

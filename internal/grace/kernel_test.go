@@ -214,12 +214,12 @@ func TestKernelWatermark(t *testing.T) {
 				})
 			}
 		}
-		for range 100 {
+		for n := 0; n < 100 || events <= 100; n++ {
 			round()
+			runtime.Gosched() // with one CPU a round takes no time, and the emitter has the same CPU
 		}
 		m.stop()
 		round()
-		require.Greater(t, events, 100)
 		t.Logf("%d events, %+v", events, b.Stats())
 	})
 }

@@ -12,6 +12,9 @@ function clock(   now) { # not every awk has systime
 
 function show(text) { print text; fflush() }
 
+# conserved tells whether the soak accounts for all outputs, as far as the kernel tells.
+function conserved(json) { return json ~ /^\{"mode":"[a-z-]*","conserved":true/ }
+
 # number returns a field of the soak's JSON.
 function number(json, field) {
 	if (!match(json, "\"" field "\":[0-9]+")) return "?"
@@ -52,10 +55,10 @@ function verdict(   test) {
 /^ *--- SKIP/ { skip++; verdict(); next }
 /^    / && !trace { if (length(message[test]) < 4000) message[test] = message[test] (message[test] ? "\n" : "") $0; next }
 /^\{"mode"/ {
-	soak = sprintf("late %s, out of order %s, attempted %s = delivered %s + lost %s", number($0, "late"), number($0, "out_of_order"),
-		number($0, "attempted"), number($0, "delivered"), number($0, "lost"))
+	soak = sprintf("late %s, out of order %s, attempted %s, delivered %s, dropped %s, lost %s%s", number($0, "late"), number($0, "out_of_order"),
+		number($0, "attempted"), number($0, "delivered"), number($0, "dropped"), number($0, "lost"), conserved($0) ? ", accounted for" : "")
 	if (name == "soak-exact") exact = sprintf("%s/%s/%s", number($0, "late"), number($0, "out_of_order"), \
-		number($0, "attempted") == number($0, "delivered") + number($0, "lost") ? "yes" : "no")
+		conserved($0) ? "yes" : "no")
 	else slack = number($0, "late")
 	next
 }
