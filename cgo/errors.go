@@ -13,15 +13,20 @@ var ErrUnsupported = fmt.Errorf("ringfold: perf_buffer needs Linux and a build w
 // Error is a failed libbpf call. errors.Is sees through it to the errno, and by way of that to
 // fs.ErrPermission and its like.
 type Error struct {
-	Call  string        // the libbpf function
-	Errno syscall.Errno // 0 if libbpf gave none
+	Call   string        // the libbpf function
+	Detail string        // what libbpf said of it, for example "failed to mmap perf buffer on cpu #1"; often empty
+	Errno  syscall.Errno // 0 if libbpf gave none
 }
 
 func (e *Error) Error() string {
-	if e.Errno == 0 {
-		return e.Call + " failed without an errno"
+	s := e.Call
+	if e.Detail != "" {
+		s += ": " + e.Detail
 	}
-	return e.Call + ": " + e.Errno.Error()
+	if e.Errno == 0 {
+		return s + " failed without an errno"
+	}
+	return s + ": " + e.Errno.Error()
 }
 
 // Unwrap returns the errno.

@@ -15,15 +15,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// requireErrno requires an *Error of a call, and that errors.Is sees the errno.
-func requireErrno(t *testing.T, err error, call string, errnos ...syscall.Errno) {
+// requireErrno requires an *Error of a call, and that errors.Is sees the errno. It returns what libbpf said.
+func requireErrno(t *testing.T, err error, call string, errnos ...syscall.Errno) (detail string) {
 	t.Helper()
 	var e *libbpf.Error
 	require.ErrorAs(t, err, &e)
 	require.Equal(t, call, e.Call)
 	require.Contains(t, errnos, e.Errno)
 	require.ErrorIs(t, err, e.Errno)
+	if e.Detail != "" {
+		call += ": " + e.Detail
+	}
 	require.Equal(t, call+": "+e.Errno.Error(), err.Error())
+	return e.Detail
 }
 
 func TestNewErrors(t *testing.T) {
@@ -40,21 +44,22 @@ func TestNewErrors(t *testing.T) {
 		attr      *unix.PerfEventAttr
 		cpus      []int
 		errnos    []syscall.Errno
+		detail    string
 	}{
-		"wrong map type":    {e.ArrayFD(), 1, attr(), []int{0}, []syscall.Errno{syscall.EINVAL}},
-		"a program":         {e.ProgFD(), 1, attr(), []int{0}, []syscall.Errno{syscall.EINVAL}},
-		"no BPF object":     {int(file.Fd()), 1, attr(), []int{0}, []syscall.Errno{syscall.EINVAL}},
-		"no descriptor":     {-1, 1, attr(), []int{0}, []syscall.Errno{syscall.EBADF, syscall.EBADFD}},
-		"closed descriptor": {1 << 20, 1, attr(), []int{0}, []syscall.Errno{syscall.EBADF, syscall.EBADFD}},
-		"3 pages":           {e.MapFD(), 3, attr(), []int{0}, []syscall.Errno{syscall.EINVAL}},
-		"absurd CPU":        {e.MapFD(), 1, attr(), []int{1 << 20}, []syscall.Errno{syscall.ENODEV, syscall.EINVAL, syscall.E2BIG}},
-		"absurd attr":       {e.MapFD(), 1, bad, []int{0}, []syscall.Errno{syscall.ENOENT, syscall.EINVAL}},
+		"wrong map type":    {e.ArrayFD(), 1, attr(), []int{0}, []syscall.Errno{syscall.EINVAL}, "should be BPF_MAP_TYPE_PERF_EVENT_ARRAY"},
+		"a program":         {e.ProgFD(), 1, attr(), []int{0}, []syscall.Errno{syscall.EINVAL}, ""},
+		"no BPF object":     {int(file.Fd()), 1, attr(), []int{0}, []syscall.Errno{syscall.EINVAL}, "failed to set cpu #0, key 0"},
+		"no descriptor":     {-1, 1, attr(), []int{0}, []syscall.Errno{syscall.EBADF, syscall.EBADFD}, "map FD -1"},
+		"closed descriptor": {1 << 20, 1, attr(), []int{0}, []syscall.Errno{syscall.EBADF, syscall.EBADFD}, "map FD 1048576"},
+		"3 pages":           {e.MapFD(), 3, attr(), []int{0}, []syscall.Errno{syscall.EINVAL}, "page count should be power of two, but is 3"},
+		"absurd CPU":        {e.MapFD(), 1, attr(), []int{1 << 20}, []syscall.Errno{syscall.ENODEV, syscall.EINVAL, syscall.E2BIG}, "on cpu #1048576"},
+		"absurd attr":       {e.MapFD(), 1, bad, []int{0}, []syscall.Errno{syscall.ENOENT, syscall.EINVAL}, "failed to open perf buffer event on cpu #0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := perfEvents(t)
 			pb, err := libbpf.NewRaw(c.fd, c.pages, c.attr, c.cpus, make([]int, len(c.cpus)))
 			require.Nil(t, pb)
-			requireErrno(t, err, "perf_buffer__new_raw", c.errnos...)
+			require.Contains(t, requireErrno(t, err, "perf_buffer__new_raw", c.errnos...), c.detail)
 			require.Equal(t, before, perfEvents(t), "left behind")
 			if c.cpus[0] != 0 || c.attr == bad {
 				return
@@ -95,5 +100,6 @@ func TestError(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrPermission)
 	require.EqualError(t, err, "f: operation not permitted")
 	require.EqualError(t, &libbpf.Error{Call: "f"}, "f failed without an errno")
+	require.EqualError(t, &libbpf.Error{Call: "f", Detail: "failed to mmap", Errno: syscall.EPERM}, "f: failed to mmap: operation not permitted")
 	require.ErrorIs(t, libbpf.ErrUnsupported, errors.ErrUnsupported)
 }

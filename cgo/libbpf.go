@@ -7,15 +7,6 @@ package libbpf
 #include <stdlib.h>
 #include "libbpf.h"
 
-// perf_buffer_raw_opts holds pointers; filling it here keeps Go pointers out of Go memory handed to C.
-static struct perf_buffer *ringfold_new_raw(int map_fd, size_t pages, struct perf_event_attr *attr,
-                                            int cnt, int *cpus, int *keys)
-{
-	LIBBPF_OPTS(perf_buffer_raw_opts, opts, .cpu_cnt = cnt, .cpus = cpus, .map_keys = keys);
-
-	return perf_buffer__new_raw(map_fd, pages, attr, NULL, NULL, &opts);
-}
-
 // bpf_map_get_info_by_fd is newer than libbpf 1.0; this is the older name of the same call.
 static int ringfold_map_info(int fd, struct bpf_map_info *info)
 {
@@ -40,8 +31,6 @@ import (
 	"os"
 	"syscall"
 	"unsafe"
-
-	"golang.org/x/sys/unix"
 )
 
 // result turns what libbpf >= 1.0 returns, 0 or a negative errno, into an error.
@@ -53,7 +42,7 @@ func result(call string, ret C.int) error {
 }
 
 // failed turns the errno that accompanies a NULL pointer into an error.
-func failed(call string, err error) error {
+func failed(call string, err error) *Error {
 	var errno syscall.Errno
 	errors.As(err, &errno)
 	return &Error{Call: call, Errno: errno}
@@ -73,27 +62,6 @@ func New(mapFD, pages int) (*PerfBuffer, error) {
 	pb, err := C.perf_buffer__new(C.int(mapFD), C.size_t(pages), nil, nil, nil, nil)
 	if pb == nil {
 		return nil, failed("perf_buffer__new", err)
-	}
-	return &PerfBuffer{pb}, nil
-}
-
-// NewRaw calls perf_buffer__new_raw: one ring of pages pages for each CPU in cpus, in that order,
-// its perf event opened with attr and stored in the map under the key of the same index. An offline
-// CPU fails the whole call with ENODEV. libbpf keeps mapFD without duplicating it: it must stay
-// open until Free. pages must be a power of two.
-func NewRaw(mapFD, pages int, attr *unix.PerfEventAttr, cpus, keys []int) (*PerfBuffer, error) {
-	if len(cpus) == 0 || len(cpus) != len(keys) {
-		return nil, fmt.Errorf("perf_buffer__new_raw: %d CPUs and %d map keys: want equally many, at least one", len(cpus), len(keys))
-	}
-	c, k := make([]C.int, len(cpus)), make([]C.int, len(keys))
-	for i := range cpus {
-		c[i], k[i] = C.int(cpus[i]), C.int(keys[i])
-	}
-	// unix.PerfEventAttr has the kernel's layout; libbpf copies it before it returns.
-	pb, err := C.ringfold_new_raw(C.int(mapFD), C.size_t(pages), (*C.struct_perf_event_attr)(unsafe.Pointer(attr)),
-		C.int(len(c)), &c[0], &k[0])
-	if pb == nil {
-		return nil, failed("perf_buffer__new_raw", err)
 	}
 	return &PerfBuffer{pb}, nil
 }

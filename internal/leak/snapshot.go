@@ -1,0 +1,101 @@
+package leak
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+// snapshot is what there is in the process at a moment. What /proc does not tell is missing.
+type snapshot struct {
+	goroutines map[string]string // stacks by number
+	files      map[string]bool   // descriptors, with what they refer to
+	mappings   map[string]bool   // of perf events
+	threads    int
+}
+
+func take() *snapshot {
+	time.Sleep(time.Nanosecond) // the runtime opens its epoll descriptor
+	// Descriptors first: the goroutine that is done with one may just be closing it.
+	s := &snapshot{files: files(), mappings: mappings(), goroutines: goroutines()}
+	tasks, _ := os.ReadDir("/proc/self/task")
+	s.threads = len(tasks)
+	return s
+}
+
+// beyond returns what there is more than before.
+func (s *snapshot) beyond(before *snapshot) (more []string) {
+	for _, id := range slices.Sorted(maps.Keys(s.goroutines)) {
+		if _, old := before.goroutines[id]; !old {
+			more = append(more, s.goroutines[id]+"\n")
+		}
+	}
+	for _, file := range slices.Sorted(maps.Keys(s.files)) {
+		if !before.files[file] {
+			more = append(more, "file descriptor "+file)
+		}
+	}
+	for _, mapping := range slices.Sorted(maps.Keys(s.mappings)) {
+		if !before.mappings[mapping] {
+			more = append(more, "mapping "+mapping)
+		}
+	}
+	if most := before.threads + spareThreads(); s.threads > most {
+		more = append(more, fmt.Sprintf("%d threads: there were %d, and more than %d is too many", s.threads, before.threads, most))
+	}
+	return more
+}
+
+// spareThreads is how many threads the runtime may keep: for each CPU, and for each call that has ever blocked at the same time.
+func spareThreads() int { return 100 + 4*runtime.NumCPU() }
+
+// goroutines returns the stacks of those that tests may have started.
+func goroutines() map[string]string {
+	buf := make([]byte, 1<<20)
+	n := runtime.Stack(buf, true)
+	for n == len(buf) {
+		buf = make([]byte, 2*len(buf))
+		n = runtime.Stack(buf, true)
+	}
+	all := map[string]string{}
+	for stack := range strings.SplitSeq(strings.TrimSpace(string(buf[:n])), "\n\n") {
+		id, _, _ := strings.Cut(stack, " [") // goroutine 7 [chan receive]:
+		switch {
+		case strings.Contains(stack, "os/signal.loop("): // stays once somebody has asked for signals
+		case strings.Contains(stack, "created by runtime."): // serves finalizers and cleanups
+		default:
+			all[id] = stack
+		}
+	}
+	return all
+}
+
+// files returns the open descriptors, but for links of BPF programs: the library makes none, and what kerneltest attaches stays so.
+func files() map[string]bool {
+	const dir = "/proc/self/fd/"
+	all := map[string]bool{}
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		target, err := os.Readlink(dir + e.Name())
+		if err == nil && target != "anon_inode:bpf_link" { // an error is of the one that dir is read with
+			all[e.Name()+" -> "+target] = true
+		}
+	}
+	return all
+}
+
+// mappings returns the lines of /proc/self/maps that are rings.
+func mappings() map[string]bool {
+	all := map[string]bool{}
+	b, _ := os.ReadFile("/proc/self/maps")
+	for line := range strings.Lines(string(b)) {
+		if strings.Contains(line, "anon_inode:[perf_event]") {
+			all[strings.TrimSpace(line)] = true
+		}
+	}
+	return all
+}

@@ -1,0 +1,249 @@
+//go:build linux && cgo
+
+package perfbuf_test
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/ringfold/ringfold/internal/leak"
+	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+var (
+	callUpdate    = kerneltest.CallBPF(unix.BPF_MAP_UPDATE_ELEM, "BPF_MAP_UPDATE_ELEM")
+	callDelete    = kerneltest.CallBPF(unix.BPF_MAP_DELETE_ELEM, "BPF_MAP_DELETE_ELEM")
+	callCreate    = kerneltest.CallBPF(unix.BPF_MAP_CREATE, "BPF_MAP_CREATE")
+	callInfo      = kerneltest.CallBPF(unix.BPF_OBJ_GET_INFO_BY_FD, "BPF_OBJ_GET_INFO_BY_FD")
+	callEnable    = kerneltest.CallIoctl(unix.PERF_EVENT_IOC_ENABLE, "PERF_EVENT_IOC_ENABLE")
+	callDisable   = kerneltest.CallIoctl(unix.PERF_EVENT_IOC_DISABLE, "PERF_EVENT_IOC_DISABLE")
+	callSetOutput = kerneltest.CallIoctl(unix.PERF_EVENT_IOC_SET_OUTPUT, "PERF_EVENT_IOC_SET_OUTPUT")
+)
+
+func only(k int) func(int) bool { return func(n int) bool { return n == k } }
+func all(int) bool              { return true }
+
+// fewCPUs are the first of those online, as many as make a difference.
+func fewCPUs(t *testing.T, e *kerneltest.Emitter) []int {
+	t.Helper()
+	r := open(t, e, perfbuf.Options{})
+	require.NoError(t, r.Close())
+	cpus := r.Options().CPUs
+	return cpus[:min(3, len(cpus))]
+}
+
+// Whichever of its system calls fails, Open says which, or does without it and says that, and leaves nothing behind.
+func TestKernelOpenFaults(t *testing.T) {
+	e := kerneltest.Load(t)
+	cpus := fewCPUs(t, e)
+	perCPU := func(text string) (texts []string) {
+		for _, cpu := range cpus {
+			texts = append(texts, fmt.Sprintf(text, cpu))
+		}
+		return texts
+	}
+	const without = "without: "                 // Open succeeds, and its Stats say so
+	const byRuntime = "in the runtime poller: " // which does not tell the errno
+	for _, c := range []struct {
+		call  kerneltest.Call
+		errno syscall.Errno
+		steps []string // what the error of the first such call, the second and so on says
+	}{
+		{kerneltest.CallDup, syscall.EMFILE, []string{"map fd", "perf_buffer's epoll descriptor"}},
+		{callInfo, syscall.EPERM, []string{"bpf_obj_get_info_by_fd", "failed to get map info"}},
+		{callCreate, syscall.EPERM, []string{"a map for libbpf: bpf_map_create"}},
+		{kerneltest.CallPerfEventOpen, syscall.EACCES, slices.Concat(perCPU("failed to open perf buffer event on cpu #%d"),
+			perCPU(without+"perf_event_open of another perf event of CPU %d"))},
+		{kerneltest.CallMmapFile, syscall.EPERM, perCPU("failed to mmap perf buffer on cpu #%d")},
+		{callEnable, syscall.EIO, perCPU("failed to enable perf buffer event on cpu #%d")},
+		{callSetOutput, syscall.EIO, perCPU(without + "PERF_EVENT_IOC_SET_OUTPUT on CPU %d")},
+		{callUpdate, syscall.ENOMEM, slices.Concat(perCPU("failed to set cpu #%d"), perCPU("the map's entry of CPU %d: bpf_map_update_elem"))},
+		{kerneltest.CallEpollCreate, syscall.EMFILE, []string{"failed to create epoll instance"}},
+		{kerneltest.CallEpollCtl, syscall.ENOSPC, append(perCPU("failed to epoll_ctl cpu #%d"), byRuntime)},
+		{kerneltest.CallSocket, syscall.EMFILE, []string{without + "no netlink socket for uevents"}},
+		{kerneltest.CallBind, syscall.EPERM, []string{without + "no netlink socket for uevents"}},
+		{callDelete, syscall.EPERM, nil}, // it is to tell whether there was an entry before
+	} {
+		t.Run(c.call.String(), func(t *testing.T) {
+			leak.Check(t)
+			opts := perfbuf.Options{CPUs: cpus, RingBytes: 64 << 10}
+			steps := c.steps
+			for k := 1; ; k++ {
+				var r *perfbuf.Reader
+				var err error
+				calls := kerneltest.Fail(t, c.call, c.errno, only(k), func() { r, err = perfbuf.Open(e.MapFD(), opts) })
+				said := fmt.Sprint(err)
+				if err == nil {
+					requireReads(t, e, r)
+					s := r.Stats()
+					said = fmt.Sprint(s.Doorbell.Err, s.Hotplug.Err)
+					require.NoError(t, r.Close())
+				} else {
+					require.Nil(t, r)
+					if !strings.Contains(said, byRuntime) {
+						require.ErrorIs(t, err, c.errno)
+					}
+					require.ErrorContains(t, err, "perfbuf.Open: ")
+				}
+				if calls < k {
+					require.NoError(t, err)
+					require.Empty(t, steps, "of %d calls", calls)
+					break
+				}
+				if err != nil || strings.Contains(said, c.errno.Error()) {
+					require.NotEmpty(t, steps, said)
+					step, goesOn := strings.CutPrefix(steps[0], without)
+					require.Contains(t, said, step)
+					require.Equal(t, goesOn, err == nil, said)
+					steps = steps[1:]
+				} // else it was a call that nothing depends on, of the runtime perhaps
+
+				requireUnhooked(t, e, cpus, syscall.ENOENT)
+				_, err = unix.FcntlInt(uintptr(e.MapFD()), unix.F_GETFD, 0)
+				require.NoError(t, err, "the caller's own")
+				next := open(t, e, opts)
+				requireReads(t, e, next)
+				require.NoError(t, next.Close())
+			}
+		})
+	}
+}
+
+// requireUnhooked requires that outputs on all CPUs fail so.
+func requireUnhooked(t *testing.T, e *kerneltest.Emitter, cpus []int, errno syscall.Errno) {
+	t.Helper()
+	for _, cpu := range cpus {
+		e.Emit(cpu, 1, 24)
+		require.Equal(t, errno, e.LastError(cpu), "CPU %d", cpu)
+	}
+}
+
+// Whichever of its system calls fails, Close lets go of everything. What it cannot take out of the map is in nobody's way there: outputs
+// go nowhere, and the next reader takes the places.
+func TestKernelCloseFaults(t *testing.T) {
+	e := kerneltest.Load(t)
+	cpus := fewCPUs(t, e)
+	for _, c := range []struct {
+		call  kerneltest.Call
+		which func(n int) bool
+		stay  int // entries of the map
+	}{
+		{callDelete, only(1), 1},
+		{callDelete, func(n int) bool { return n <= len(cpus) }, len(cpus)},
+		{callDelete, all, len(cpus)},
+		{callDisable, all, 0},
+	} {
+		for _, wakeup := range []perfbuf.Wakeup{{}, {Events: 1}} {
+			t.Run(fmt.Sprint(c.call, c.stay, wakeup), func(t *testing.T) {
+				leak.Check(t)
+				opts := perfbuf.Options{CPUs: cpus, RingBytes: 64 << 10, Wakeup: wakeup}
+				r := open(t, e, opts)
+				requireReads(t, e, r)
+				if wakeup == (perfbuf.Wakeup{}) { // the doorbells are what is in the map
+					woken := background(t, func() { require.NoError(t, r.Wait(t.Context())) })
+					for r.Stats().Doorbell.Armed < len(cpus) {
+						runtime.Gosched()
+					}
+					e.Emit(cpus[0], 1, 24)
+					<-woken
+				} else {
+					e.Emit(cpus[0], 1, 24)
+				}
+				require.Positive(t, kerneltest.Fail(t, c.call, syscall.EPERM, c.which, func() { r.Close() }))
+				require.EqualValues(t, 1, r.Stats().Rings[0].Dropped)
+				for i, cpu := range cpus {
+					e.Emit(cpu, 1, 24)
+					if i >= c.stay {
+						require.Equal(t, syscall.ENOENT, e.LastError(cpu))
+					} else {
+						require.Error(t, e.LastError(cpu))
+					}
+				}
+				next := open(t, e, opts)
+				require.Equal(t, c.stay, next.Stats().Displaced)
+				requireReads(t, e, next)
+				require.NoError(t, next.Close())
+				requireUnhooked(t, e, cpus, syscall.ENOENT)
+			})
+		}
+	}
+}
+
+// What cannot be paused or resumed is named, the rest is, and the next call mends it.
+func TestKernelPauseFaults(t *testing.T) {
+	e := kerneltest.Load(t)
+	cpus := fewCPUs(t, e)
+	leak.Check(t)
+	r := open(t, e, perfbuf.Options{CPUs: cpus, RingBytes: 64 << 10})
+	outputs := func(want func(cpu int) error) {
+		t.Helper()
+		for _, cpu := range cpus {
+			e.Emit(cpu, 1, 24)
+			require.Equal(t, want(cpu), e.LastError(cpu), "CPU %d", cpu)
+		}
+	}
+	for i, odd := range cpus {
+		name := fmt.Sprintf("the map's entry of CPU %d: ", odd)
+		var err error
+		kerneltest.Fail(t, callDelete, syscall.EPERM, only(i+1), func() { err = r.Pause() })
+		require.ErrorContains(t, err, "perfbuf.Pause: "+name+"bpf_map_delete_elem")
+		require.ErrorIs(t, err, syscall.EPERM)
+		outputs(func(cpu int) error {
+			if cpu == odd {
+				return nil
+			}
+			return syscall.ENOENT
+		})
+		require.NoError(t, r.Resume())
+		outputs(func(int) error { return nil })
+		require.NoError(t, r.Pause())
+		outputs(func(int) error { return syscall.ENOENT })
+		kerneltest.Fail(t, callUpdate, syscall.EPERM, only(i+1), func() { err = r.Resume() })
+		require.ErrorContains(t, err, "perfbuf.Resume: "+name+"bpf_map_update_elem")
+		require.ErrorIs(t, err, syscall.EPERM)
+		outputs(func(cpu int) error {
+			if cpu == odd {
+				return syscall.ENOENT
+			}
+			return nil
+		})
+		require.NoError(t, r.Resume())
+		outputs(func(int) error { return nil })
+	}
+	require.NoError(t, r.Close())
+}
+
+// A stream that cannot have a map in a map for its barriers has another way to wait, and keeps nothing of the first.
+func TestKernelOrderedFaults(t *testing.T) {
+	kerneltest.RequireCPUs(t, 2, "or membarrier does not wait")
+	e := kerneltest.Load(t)
+	leak.Check(t)
+	r := open(t, e, perfbuf.Options{RingBytes: 64 << 10})
+	for _, c := range []struct {
+		call kerneltest.Call
+		k    int
+	}{{callCreate, 1}, {callCreate, 2}, {callUpdate, 1}} {
+		var s *perfbuf.Ordered
+		var err error
+		require.Equal(t, min(c.k, 2), kerneltest.Fail(t, c.call, syscall.EPERM, only(c.k), func() { s, err = r.Ordered(perfbuf.OrderOptions{}) }))
+		require.NoError(t, err)
+		require.Equal(t, "membarrier", r.Stats().Barrier.Provider)
+		e.Emit(r.Rings()[0].CPU(), 3, 24)
+		n := 0
+		require.NoError(t, s.Run(t.Context(), func(perfbuf.Event) error {
+			if n++; n == 3 {
+				return perfbuf.ErrStop
+			}
+			return nil
+		}))
+		require.NoError(t, s.Close())
+	}
+	require.NoError(t, r.Close())
+}

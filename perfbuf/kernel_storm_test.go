@@ -1,0 +1,262 @@
+//go:build linux && cgo
+
+package perfbuf_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/ringfold/ringfold/internal/leak"
+	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/stretchr/testify/require"
+)
+
+var stormSeed = flag.Uint64("storm-seed", 0, "of TestKernelStorm, which logs it; 0 is a random one")
+
+// storm is one Reader, and all that many goroutines do to it at the same time.
+type storm struct {
+	t      *testing.T
+	ctx    context.Context
+	r      *perfbuf.Reader
+	stream atomic.Pointer[perfbuf.Ordered]
+	exact  bool
+	events atomic.Int64
+}
+
+// check counts an event, and reads all of it: its memory has to be there.
+func (s *storm) check(ev perfbuf.Event) error {
+	if ev.Kind() == perfbuf.KindSample {
+		s.events.Add(1)
+		if _, err := kerneltest.Check(ev.Bytes()); err != nil {
+			s.t.Error(err)
+		}
+	}
+	return nil
+}
+
+// upTo returns a function for events that stops after some.
+func (s *storm) upTo(n int) func(perfbuf.Event) error {
+	return func(ev perfbuf.Event) error {
+		if n--; n < 0 {
+			return perfbuf.ErrStop
+		}
+		return s.check(ev)
+	}
+}
+
+// soon is a context that is cancelled in a moment.
+func (s *storm) soon(rnd *rand.Rand) context.Context {
+	ctx, cancel := context.WithCancel(s.ctx)
+	time.AfterFunc(time.Duration(rnd.Int64N(int64(3*time.Millisecond))), cancel)
+	return ctx
+}
+
+// order opens a stream, or returns the one that there is.
+func (s *storm) order() (*perfbuf.Ordered, error) {
+	if stream := s.stream.Load(); stream != nil {
+		return stream, nil
+	}
+	opts := perfbuf.OrderOptions{Spill: perfbuf.Spill{Bytes: 64 << 10}}
+	if !s.exact {
+		opts.Mode = perfbuf.Slack(100 * time.Microsecond)
+	}
+	stream, err := s.r.Ordered(opts)
+	if err == nil {
+		s.stream.Store(stream)
+	}
+	return stream, err
+}
+
+// source is the stream, if there is one, or the reader.
+func (s *storm) source() reading {
+	if stream := s.stream.Load(); stream != nil {
+		return stream
+	}
+	return s.r
+}
+
+func (s *storm) ring(rnd *rand.Rand) *perfbuf.Ring {
+	rings := s.r.Rings()
+	return rings[rnd.IntN(len(rings))]
+}
+
+// An action is what a goroutine does again and again. Those that read the rings get into each other's ways: that is ErrBusy.
+type action func(s *storm, rnd *rand.Rand) error
+
+var controls = []action{
+	func(s *storm, _ *rand.Rand) error { s.r.Stats(); return nil },
+	func(s *storm, rnd *rand.Rand) error { s.ring(rnd).Used(); s.r.Options(); return nil },
+	func(s *storm, _ *rand.Rand) error { return s.r.Flush() },
+	func(s *storm, _ *rand.Rand) error { return errors.Join(s.r.Pause(), s.r.Resume()) },
+	func(s *storm, rnd *rand.Rand) error { return s.source().Wait(s.soon(rnd)) },
+}
+
+var readers = []action{
+	func(s *storm, _ *rand.Rand) error { return s.source().Run(s.ctx, s.check) },
+	func(s *storm, rnd *rand.Rand) error { return s.source().Run(s.soon(rnd), s.check) },
+	func(s *storm, rnd *rand.Rand) error { return s.source().Run(s.ctx, s.upTo(rnd.IntN(100))) },
+	func(s *storm, rnd *rand.Rand) error { return s.source().ForEach(s.upTo(rnd.IntN(100))) },
+	func(s *storm, rnd *rand.Rand) error {
+		_, err := perfbuf.Fold(s.source(), 0, func(n int, ev perfbuf.Event) int { s.check(ev); return n })
+		return err
+	},
+	func(s *storm, rnd *rand.Rand) error {
+		n := rnd.IntN(100)
+		for ev, err := range s.source().Events(s.soon(rnd)) {
+			if err != nil {
+				return err
+			}
+			if s.check(ev); n == 0 {
+				break
+			}
+			n--
+		}
+		return nil
+	},
+	func(s *storm, rnd *rand.Rand) error {
+		for _, err := range s.source().Records(s.soon(rnd)) {
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	},
+	func(s *storm, rnd *rand.Rand) error { return s.r.Drain(s.soon(rnd), s.check) },
+	func(s *storm, rnd *rand.Rand) error {
+		return s.r.RunBatches(s.soon(rnd), func(b *perfbuf.Batch) error {
+			for ev := range b.Events() {
+				s.check(ev)
+			}
+			return nil
+		})
+	},
+}
+
+var rings = []action{
+	func(s *storm, rnd *rand.Rand) error { return s.ring(rnd).Wait(s.soon(rnd)) },
+	func(s *storm, rnd *rand.Rand) error { return s.ring(rnd).Run(s.soon(rnd), s.check) },
+	func(s *storm, rnd *rand.Rand) error { return s.ring(rnd).Run(s.ctx, s.upTo(rnd.IntN(100))) },
+	func(s *storm, rnd *rand.Rand) error { return s.ring(rnd).ForEach(s.check) },
+}
+
+var streams = []action{
+	func(s *storm, _ *rand.Rand) error { _, err := s.order(); return err },
+	func(s *storm, rnd *rand.Rand) error {
+		stream, err := s.order()
+		if err != nil {
+			return err
+		}
+		switch rnd.IntN(4) {
+		case 0:
+			return stream.Rest(s.check)
+		case 1:
+			return stream.Drain(s.soon(rnd), s.check)
+		case 2: // the next one opens another
+			s.stream.CompareAndSwap(stream, nil)
+			return stream.Close()
+		default:
+			return stream.Run(s.soon(rnd), s.check)
+		}
+	},
+}
+
+// ends are the ways to end a Reader.
+var ends = []action{
+	func(s *storm, _ *rand.Rand) error { return s.r.Close() },
+	func(s *storm, rnd *rand.Rand) error { return s.r.Shutdown(s.soon(rnd), s.check) },
+	func(s *storm, rnd *rand.Rand) error {
+		if stream := s.stream.Load(); stream != nil {
+			return stream.Shutdown(s.soon(rnd), s.check)
+		}
+		return nil
+	},
+	func(s *storm, rnd *rand.Rand) error { // from within
+		return s.source().Run(s.soon(rnd), func(ev perfbuf.Event) error {
+			s.r.Close()
+			return s.check(ev)
+		})
+	},
+}
+
+// expected tells of errors that an action may well end with.
+func expected(err error) bool {
+	return err == nil || errors.Is(err, os.ErrClosed) || errors.Is(err, perfbuf.ErrBusy) || errors.Is(err, context.Canceled)
+}
+
+// run does actions until the reader is closed.
+func (s *storm) run(rnd *rand.Rand, from []action) {
+	for {
+		err := from[rnd.IntN(len(from))](s, rnd)
+		if !expected(err) {
+			s.t.Error(err)
+		}
+		if s.r.Flush() != nil {
+			return
+		}
+		if rnd.IntN(4) == 0 {
+			time.Sleep(time.Duration(rnd.Int64N(int64(500 * time.Microsecond))))
+		}
+	}
+}
+
+// Close in the midst of everything else, from many goroutines, while all CPUs output: nothing faults, hangs, or stays behind.
+func TestKernelStorm(t *testing.T) {
+	seed := *stormSeed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("-storm-seed %d", seed)
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	e := kerneltest.Load(t)
+	leak.Check(t)
+	first := open(t, e, perfbuf.Options{})
+	require.NoError(t, first.Close())
+	stop := load(t, e, first.Options().CPUs, 300, 100*time.Microsecond)
+	began, rounds, events := time.Now(), 0, int64(0)
+	for ; rounds < 300 && time.Since(began) < 4*time.Second; rounds++ {
+		wakeup := []perfbuf.Wakeup{{}, {Events: 1}, {Bytes: 2048}, {Linger: time.Millisecond}}[rnd.IntN(4)]
+		r := open(t, e, perfbuf.Options{RingBytes: 4096 << rnd.IntN(4), Wakeup: wakeup})
+		ctx, cancel := context.WithCancel(t.Context())
+		s := &storm{t: t, ctx: ctx, r: r, exact: rnd.IntN(2) == 0}
+		kind := [][]action{readers, rings, slices.Concat(readers, rings), streams, slices.Concat(streams, readers)}[rnd.IntN(5)]
+		var wg sync.WaitGroup
+		for i := range 2 + rnd.IntN(6) {
+			from := kind
+			if i%2 == 1 {
+				from = controls
+			}
+			own := rand.New(rand.NewPCG(rnd.Uint64(), 0))
+			wg.Go(func() { s.run(own, from) })
+		}
+		after := time.Duration(rnd.Int64N(int64(10 * time.Millisecond)))
+		own := rand.New(rand.NewPCG(rnd.Uint64(), 0))
+		wg.Go(func() {
+			time.Sleep(after)
+			for range 1 + own.IntN(3) {
+				if err := ends[own.IntN(len(ends))](s, own); !expected(err) {
+					t.Error(err)
+				}
+			}
+			r.Close()
+		})
+		wg.Wait()
+		cancel()
+		require.Equal(t, os.ErrClosed, r.Flush())
+		r.Stats()
+		events += s.events.Load()
+	}
+	stop()
+	require.Positive(t, events)
+	t.Logf("%d rounds, %d events", rounds, events)
+	requireUnhooked(t, e, first.Options().CPUs, syscall.ENOENT)
+}
