@@ -3,7 +3,6 @@ package merge_test
 import (
 	"testing"
 
-	"github.com/ringfold/ringfold/internal/merge"
 	"github.com/ringfold/ringfold/internal/raw"
 	"github.com/ringfold/ringfold/internal/ringtest"
 )
@@ -75,107 +74,6 @@ func FuzzMerge(f *testing.F) {
 		}
 		if key, held := m.Earliest(); held {
 			t.Fatalf("something of time %d is held in empty rings", key)
-		}
-	})
-}
-
-// FuzzSpill does anything in any order to rings of arbitrary bytes: heads that jump or go back, spills,
-// losses, rounds that are given up. It must come to an end, keep to its budget, and give everything back.
-func FuzzSpill(f *testing.F) {
-	const size = 128
-	w := ringtest.New(size, raw.LayoutRawTime, 0)
-	for _, time := range []uint64{5, 1, 4} {
-		w.Output(time, ringtest.Payload(time, 12))
-	}
-	f.Add(w.Data(), []byte{0, 96, 3, 0, 1, 200, 2, 0, 3, 1, 4, 3, 5, 9, 1, 255})
-	f.Add(w.Data(), []byte{0, 96, 0, 32, 6, 8, 1, 3, 2, 1, 3, 0, 4, 1, 7, 3, 0, 8, 3, 0, 2, 1, 5, 0, 3, 0})
-	f.Add([]byte{2, 0, 0, 0, 0, 0, 24, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9}, []byte{0, 24, 4, 3, 0, 16, 3, 0, 4, 1, 1, 9, 2, 1, 4, 1, 2, 9})
-	f.Add(w.Data(), []byte{0, 32, 8, 62, 0, 32, 8, 63, 0, 40, 3, 0, 8, 63, 0, 40, 3, 0, 1, 255, 2, 9, 3, 0, 2, 9})
-	f.Fuzz(func(t *testing.T, b, ops []byte) {
-		const budget = 3 * size
-		ws := []*ringtest.Ring{ringtest.New(size, raw.LayoutRawTime, 1<<32-64), ringtest.New(size, raw.LayoutRawTime, ^uint64(0)-63)}
-		o := merge.Options{Spill: budget}
-		if len(ops)%2 == 0 {
-			o.Key = func(p merge.Payload) (uint64, bool) { return p.Uint64(4) }
-		}
-		m := merge.New([]*raw.Ring{ws[0].Raw(), ws[1].Raw()}, o, func(int, uint64) {})
-		n := 0
-		fill := func(w *ringtest.Ring) {
-			if len(b) > 0 {
-				n += copy(w.Data(), b[n%len(b):])
-			}
-		}
-		last, items, bound := uint64(0), 0, 0
-		take := func(limit int) {
-			for ; limit > 0; limit-- {
-				it := next(m)
-				if it == nil {
-					return
-				}
-				if it.Late != (it.Key < last) {
-					t.Fatalf("%+v after %d", it, last)
-				}
-				if it.Kind == raw.Sample {
-					sum := 0
-					for _, c := range payload(it, ws[it.Ring].Raw()) {
-						sum += int(c)
-					}
-					_ = sum
-				}
-				last = max(last, it.Key)
-				if items++; items > bound {
-					t.Fatalf("more than %d items", bound)
-				}
-			}
-		}
-		for ; len(ops) >= 2; ops = ops[2:] {
-			w, i, v := ws[ops[1]%2], int(ops[1]%2), uint64(ops[1])
-			switch ops[0] % 9 {
-			case 0:
-				w.SetHead(w.Head() + v&^7)
-				m.Scan(i, w.Head(), 1<<60)
-				bound += size/8 + 2
-			case 1:
-				m.End()
-				m.Begin(v << (v % 50))
-			case 2:
-				take(int(v))
-				m.End()
-			case 3:
-				m.Spill(i)
-			case 4:
-				m.Lose(i, v, v<<20)
-				bound++
-			case 5:
-				fill(w)
-			case 6:
-				m.Scan(i, w.Head()-8*v, 1<<60)
-				bound += 2
-			case 7:
-				if v == 77 {
-					m.Abandon()
-				}
-				take(int(v % 4))
-			case 8:
-				w.SetHead(w.Head() + 1<<(v%64)&^7)
-				m.Scan(i, w.Head(), 1<<60)
-				bound += size/8 + 2
-			}
-			if m.Spilled() > budget {
-				t.Fatalf("%d bytes spilled", m.Spilled())
-			}
-		}
-		m.End()
-		m.Begin(all)
-		take(bound + 1)
-		m.End()
-		if m.Spilled() != 0 {
-			t.Fatalf("%d bytes are not given back", m.Spilled())
-		}
-		for i := range ws {
-			if m.Held(i) != 0 || m.Freed(i) != m.Scanned(i) {
-				t.Fatalf("ring %d: %d held, %d bytes are not given back", i, m.Held(i), m.Scanned(i)-m.Freed(i))
-			}
 		}
 	})
 }

@@ -10,19 +10,17 @@ import (
 
 	"github.com/ringfold/ringfold/internal/raw"
 	"github.com/ringfold/ringfold/internal/ringtest"
+	"github.com/stretchr/testify/require"
 )
+
+// Seeds beyond these are in testdata/fuzz.
 
 // FuzzParse walks rings of arbitrary bytes from an arbitrary tail to an
 // arbitrary head. The walk must end within size/8 steps, come forward by each, and read nothing outside
 // the ring, which lies against unreadable memory, once on its left and once on its right.
 func FuzzParse(f *testing.F) {
 	room := guarded(f)
-	meta, _ := memory(8)
-
-	w := ringtest.New(256, raw.LayoutRawTime, 0)
-	for i := range uint64(5) {
-		w.Output(i, ringtest.Payload(i, 12+int(i)*9))
-	}
+	w := records()
 	f.Add(w.Data(), uint64(0), w.Head(), true)
 	f.Add(w.Data(), uint64(0), w.Head(), false)
 	f.Add(w.Data(), uint64(math.MaxUint64-199), uint64(256), true)
@@ -37,25 +35,94 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte{9, 0, 0, 0, 0, 0, 8, 0}, uint64(0), uint64(8), true)
 
 	f.Fuzz(func(t *testing.T, b []byte, tail, ahead uint64, timed bool) {
-		if len(b) < 8 {
-			return
-		}
-		size := min(1<<(bits.Len(uint(len(b)))-1), len(room))
-		layout := raw.LayoutRaw
-		if timed {
-			layout = raw.LayoutRawTime
-		}
-		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-		for _, at := range []int{0, len(room) - size} {
-			data := room[at : at+size : at+size]
-			copy(data, b)
-			r, err := raw.New(meta, data, layout)
-			if err != nil {
-				t.Fatal(err)
-			}
-			walk(t, r, tail&^7, (tail+ahead)&^7)
-		}
+		between(t, room, b, timed, func(r *raw.Ring) { walk(t, r, tail&^7, (tail+ahead)&^7) })
 	})
+}
+
+// FuzzWalk holds the walks that take many records at once against Parse, on the same memory as FuzzParse does:
+// Batch up to any stop and with room for any number, Samples within any times, and Copy.
+func FuzzWalk(f *testing.F) {
+	room := guarded(f)
+	w := records()
+	f.Add(w.Data(), uint64(0), w.Head(), w.Head(), true, uint8(3), uint64(0), uint64(10))
+	f.Add(w.Data(), uint64(0), w.Head(), uint64(40), false, uint8(16), uint64(2), uint64(3))
+	f.Add(w.Data(), uint64(math.MaxUint64-199), uint64(256), uint64(200), true, uint8(1), uint64(0), uint64(math.MaxUint64))
+	f.Fuzz(func(t *testing.T, b []byte, off, ahead, stop uint64, timed bool, n uint8, floor, ceiling uint64) {
+		off, ahead = off&^7, ahead&^7
+		if ahead != 0 {
+			stop = stop % (ahead + 1) &^ 7
+		} else {
+			stop = 0
+		}
+		between(t, room, b, timed, func(r *raw.Ring) {
+			sameBatch(t, r, off, off+stop, off+ahead, int(n))
+			sameSamples(t, r, off, off+ahead, floor, ceiling)
+			to := make([]byte, min(stop, r.Size()))
+			r.Copy(to, off)
+			for i, c := range to {
+				if want := *(*byte)(unsafe.Add(r.Base(), (off+uint64(i))&(r.Size()-1))); c != want {
+					t.Fatalf("byte %d of a copy from %d on is %#x, not %#x", i, off, c, want)
+				}
+			}
+		})
+	})
+}
+
+// records is a ring with five samples, the last of which wraps.
+func records() *ringtest.Ring {
+	w := ringtest.New(256, raw.LayoutRawTime, 0)
+	for i := range uint64(5) {
+		w.Output(i, ringtest.Payload(i, 12+int(i)*9))
+	}
+	return w
+}
+
+// between calls f with a ring of these bytes, as many of them as are a power of two, that lies against unreadable memory: once on
+// its left and once on its right.
+func between(t *testing.T, room, b []byte, timed bool, f func(*raw.Ring)) {
+	if len(b) < 8 {
+		return
+	}
+	meta, _ := memory(8)
+	size := min(1<<(bits.Len(uint(len(b)))-1), len(room))
+	layout := raw.LayoutRaw
+	if timed {
+		layout = raw.LayoutRawTime
+	}
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	for _, at := range []int{0, len(room) - size} {
+		data := room[at : at+size : at+size]
+		copy(data, b)
+		r, err := raw.New(meta, data, layout)
+		require.NoError(t, err)
+		f(r)
+	}
+}
+
+// sameSamples requires that Samples is Parse over and over: up to what is no sample, or not within the times.
+func sameSamples(t *testing.T, r *raw.Ring, off, head, floor, ceiling uint64) {
+	marks, end := r.Samples(off, head, floor, ceiling, nil)
+	var rec raw.Record
+	for _, m := range marks {
+		if off == head {
+			t.Fatal("a sample behind the head")
+		}
+		r.Parse(off, head, &rec)
+		if rec.Kind != raw.Sample || m != (raw.Mark{Time: rec.Time, Off: rec.Off}) || m.Time < floor || m.Time > ceiling {
+			t.Fatalf("%+v, times %d to %d, where Parse finds %+v", m, floor, ceiling, rec)
+		}
+		floor = m.Time
+		off += rec.Size
+	}
+	if off != end {
+		t.Fatalf("ended at %d, but the last sample ends at %d", end, off)
+	}
+	if r.Layout() == raw.LayoutRaw || off == head {
+		return
+	}
+	if r.Parse(off, head, &rec); rec.Kind == raw.Sample && rec.Time >= floor && rec.Time <= ceiling {
+		t.Fatalf("ended in front of %+v, times %d to %d", rec, floor, ceiling)
+	}
 }
 
 var sink byte

@@ -1,0 +1,303 @@
+package merge_test
+
+import (
+	"encoding/binary"
+	"testing"
+	"unsafe"
+
+	"github.com/ringfold/ringfold/internal/merge"
+	"github.com/ringfold/ringfold/internal/raw"
+	"github.com/ringfold/ringfold/internal/ringtest"
+)
+
+// FuzzOps does anything in any order to rings of arbitrary bytes: heads that jump or go back, bytes that change while they are
+// held, batches that are undone, spills, losses, rounds and holdings that are given up, rings that are added. It must come to an
+// end, keep to its budget, and give everything back: each record once, each loss once.
+//
+// All is done to two mergers. What is taken of one, record by record, must be what is taken of the other in batches.
+func FuzzOps(f *testing.F) {
+	w := ringtest.New(128, raw.LayoutRawTime, 0)
+	for _, time := range []uint64{5, 1, 4} {
+		w.Output(time, ringtest.Payload(time, 12))
+	}
+	f.Add(w.Data(), []byte{0, 96, 3, 0, 1, 200, 2, 0, 3, 1, 4, 3, 5, 9, 1, 255})
+	f.Add(w.Data(), []byte{0, 96, 0, 32, 6, 8, 1, 3, 2, 1, 3, 0, 4, 1, 7, 3, 0, 8, 3, 0, 2, 1, 5, 0, 3, 0})
+	f.Add([]byte{2, 0, 0, 0, 0, 0, 24, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9}, []byte{0, 24, 4, 3, 0, 16, 3, 0, 4, 1, 1, 9, 2, 1, 4, 1, 2, 9})
+	f.Add(w.Data(), []byte{0, 32, 8, 62, 0, 32, 8, 63, 0, 40, 3, 0, 8, 63, 0, 40, 3, 0, 1, 255, 2, 9, 3, 0, 2, 9})
+	f.Add(w.Data(), []byte{5, 0, 5, 1, 0, 96, 0, 97, 1, 255, 7, 1, 10, 5, 7, 1, 5, 0, 7, 1, 11, 0, 2, 3, 11, 0, 9, 1, 5, 2, 0, 98, 1, 255, 2, 255})
+	// Some of a batch is taken, and then comes what is earlier than it, or than what was undone.
+	w = ringtest.New(128, raw.LayoutRawTime, 0)
+	for _, time := range []uint64{10, 20, 5, 7} {
+		w.Put(ringtest.TypeSample, sample(time))
+	}
+	for _, take := range []byte{0, 1, 3} {
+		f.Add(w.Data(), []byte{5, 0, 5, 1, 0, 128, 0, 129, 1, 255, 7, take, 2, 0, 11, 8, 5, 2, 0, 128, 1, 255, 2, 255})
+	}
+	f.Fuzz(func(t *testing.T, b, ops []byte) {
+		one, batches := newOps(t, len(ops)%4, 1), newOps(t, len(ops)%4, 5)
+		filled := 0
+		for ; len(ops) >= 2; ops = ops[2:] {
+			bytes := filled
+			for _, o := range []*opsSide{one, batches} {
+				filled = o.do(ops[0], ops[1], b, bytes)
+			}
+			one.same(t, batches)
+		}
+		one.finish()
+		batches.finish()
+		one.same(t, batches)
+	})
+}
+
+// sample is what is behind the header of a sample of 12 bytes.
+func sample(time uint64) []byte {
+	b := binary.NativeEndian.AppendUint64(nil, time)
+	return append(binary.NativeEndian.AppendUint32(b, 12), make([]byte, 12)...)
+}
+
+const (
+	opsRing   = 1024 // bytes: tails move by eighths of it, and end batches
+	opsBudget = 3 * opsRing
+)
+
+// opsSide is a merger, the rings that it reads, and what has come of it.
+type opsSide struct {
+	t      *testing.T
+	layout raw.Layout
+	ws     []*ringtest.Ring
+	m      *merge.Merger
+	batch  int // how many are taken at once
+	round  bool
+
+	items          []opsItem
+	last           uint64
+	lost           uint64
+	records, found int // delivered that are no losses, and scanned
+	bound          int
+	freed          []uint64 // by committed
+	given          bool     // held records were given up
+}
+
+type opsItem struct {
+	rec   raw.Record
+	ring  int
+	key   uint64
+	after uint64
+	late  bool
+	sum   uint64 // of the payload
+}
+
+func newOps(t *testing.T, options, batch int) *opsSide {
+	o := &opsSide{t: t, layout: raw.LayoutRawTime, batch: batch}
+	opts := merge.Options{Spill: opsBudget}
+	if options&1 != 0 {
+		opts.Key = func(p merge.Payload) (uint64, bool) { return p.Uint64(4) }
+		if options&2 != 0 {
+			o.layout = raw.LayoutRaw
+		}
+	}
+	o.m = merge.New([]*raw.Ring{o.ring(1<<32 - 64), o.ring(^uint64(0) - 63)}, opts, func(i int, bytes uint64) {
+		o.freed[i] += bytes
+		if tail := o.ws[i].Tail(); o.freed[i] != tail {
+			t.Fatalf("ring %d: told of %d, but the tail is %d", i, o.freed[i], tail)
+		}
+	})
+	return o
+}
+
+func (o *opsSide) ring(start uint64) *raw.Ring {
+	w := ringtest.New(opsRing, o.layout, start)
+	o.ws, o.freed = append(o.ws, w), append(o.freed, start)
+	return w.Raw()
+}
+
+// do does one thing, with bytes of b from filled on if it writes any, and returns how far that has come.
+func (o *opsSide) do(op, arg byte, b []byte, filled int) int {
+	i, v := int(arg)%len(o.ws), uint64(arg)
+	w := o.ws[i]
+	switch op % 12 {
+	case 0:
+		o.scan(i, w.Head()+v&^7)
+	case 1:
+		o.m.End()
+		o.m.Begin(v << (v % 50))
+		o.round = true
+	case 2:
+		o.take(int(v))
+		o.m.End()
+		o.round = false
+	case 3:
+		o.m.Spill(i)
+	case 4:
+		o.m.Lose(i, v, v<<20)
+		o.bound++
+	case 5:
+		for at := 0; len(b) > 0 && at < opsRing; {
+			n := copy(w.Data()[at:], b[filled%len(b):])
+			filled, at = filled+n, at+n
+		}
+	case 6:
+		o.scan(i, w.Head()-8*v)
+		w.SetHead(w.Head() + 8*v)
+	case 7:
+		o.take(int(v % 4))
+	case 8:
+		o.scan(i, w.Head()+1<<(v%64)&^7)
+	case 9:
+		if v == 77 {
+			o.given = true
+			o.m.Abandon()
+			o.round = false
+		}
+	case 10:
+		o.m.Expect(i, v)
+	case 11:
+		if !o.round && len(o.ws) < 4 {
+			o.m.Add(o.ring(8 * v))
+		}
+	}
+	if o.m.Spilled() > opsBudget {
+		o.t.Fatalf("%d bytes spilled", o.m.Spilled())
+	}
+	return filled
+}
+
+// scan moves a head, and lets the merger find what Parse finds.
+func (o *opsSide) scan(i int, head uint64) {
+	w := o.ws[i]
+	w.SetHead(head)
+	from, r := o.m.Scanned(i), w.Raw()
+	o.m.Scan(i, head, 1<<60)
+	o.bound += opsRing/8 + 2
+	if o.m.Scanned(i) != head {
+		if o.m.Scanned(i) != from || int64(head-from) > 0 {
+			o.t.Fatalf("ring %d: scanned from %d to %d, not to %d", i, from, o.m.Scanned(i), head)
+		}
+		return // it went back
+	}
+	for rec := (raw.Record{}); from != head; from += rec.Size {
+		if r.Parse(from, head, &rec); rec.Kind == raw.Sample || rec.Kind == raw.Corrupt {
+			o.found++
+		}
+	}
+}
+
+// take takes so many items, if there are.
+func (o *opsSide) take(n int) {
+	recs, rings := raw.NewBatch(o.batch), make([]int, o.batch)
+	if n == 0 { // a look, and no more
+		got := o.m.Batch(recs, rings)
+		o.m.Undo(recs[:got], rings, 0)
+	}
+	for n > 0 {
+		got := o.m.Batch(recs, rings)
+		if got == 0 {
+			it := o.m.Next()
+			if it == nil {
+				return
+			}
+			o.add(opsItem{rec: it.Record, ring: it.Ring, key: it.Key, after: it.After, late: it.Late})
+			n--
+			continue
+		}
+		use := min(got, n)
+		for j := range use {
+			o.add(opsItem{rec: recs[j], ring: rings[j], key: recs[j].Time})
+		}
+		o.m.Undo(recs[:got], rings, use)
+		n -= use
+	}
+}
+
+func (o *opsSide) add(it opsItem) {
+	if it.late != (it.key < o.last) {
+		o.t.Fatalf("%+v after %d", it, o.last)
+	}
+	o.last = max(o.last, it.key)
+	switch rec := &it.rec; rec.Kind {
+	case raw.Lost:
+		o.lost += rec.Lost
+	case raw.Sample:
+		o.read(&it)
+		fallthrough
+	case raw.Corrupt:
+		o.records++
+	default:
+		o.t.Fatalf("%+v", it)
+	}
+	if it.rec.Kind != raw.Lost { // else these have no meaning, and may be of an item before
+		it.after, it.rec.Lost = 0, 0
+	}
+	if it.rec.Kind != raw.Corrupt {
+		it.rec.Fault = raw.FaultNone
+	}
+	it.rec.Data, it.rec.Size = nil, 0 // the merger's copies lie elsewhere; batches tell no sizes of damage
+	o.items = append(o.items, it)
+	if len(o.items) > o.bound {
+		o.t.Fatalf("more than %d items", o.bound)
+	}
+}
+
+// read reads a payload, which is in the ring, or in one piece elsewhere.
+func (o *opsSide) read(it *opsItem) {
+	r, rec := o.ws[it.ring].Raw(), &it.rec
+	if at := uint64(uintptr(rec.Data) - uintptr(r.Base())); at < opsRing {
+		if at+uint64(rec.First) > opsRing || rec.First < rec.Len && at+uint64(rec.First) != opsRing || rec.Len > opsRing {
+			o.t.Fatalf("payload outside of the ring: %d bytes at %d, of %d", rec.First, at, rec.Len)
+		}
+	} else if rec.First != rec.Len || rec.Len > opsRing {
+		o.t.Fatalf("payload of %d bytes, %d of them not in the ring, in pieces", rec.Len, rec.First)
+	}
+	for _, piece := range [][]byte{
+		unsafe.Slice((*byte)(rec.Data), rec.First),
+		unsafe.Slice((*byte)(r.Base()), rec.Len-rec.First),
+	} {
+		for _, c := range piece {
+			it.sum = it.sum*31 + uint64(c)
+		}
+	}
+	rec.First = rec.Len // it is in one piece once it is copied out
+}
+
+// finish takes all that is left.
+func (o *opsSide) finish() {
+	o.m.End()
+	o.m.Begin(all)
+	o.take(o.bound + 1)
+	o.m.End()
+	t := o.t
+	if o.m.Spilled() != 0 {
+		t.Fatalf("%d bytes are not given back", o.m.Spilled())
+	}
+	if key, held := o.m.Earliest(); held {
+		t.Fatalf("something of time %d is held in empty rings", key)
+	}
+	reported := uint64(0)
+	for i := range o.ws {
+		if o.m.Held(i) != 0 || o.m.Freed(i) != o.m.Scanned(i) || o.freed[i] != o.m.Freed(i) {
+			t.Fatalf("ring %d: %d held, %d bytes are not given back", i, o.m.Held(i), o.m.Scanned(i)-o.m.Freed(i))
+		}
+		reported += o.m.Reported(i)
+	}
+	if !o.given && (o.records != o.found || o.lost != reported) {
+		t.Fatalf("%d of %d records, %d of %d losses delivered", o.records, o.found, o.lost, reported)
+	}
+}
+
+// same requires that both have delivered the same and hold the same.
+func (o *opsSide) same(t *testing.T, p *opsSide) {
+	if len(o.items) != len(p.items) {
+		t.Fatalf("%d items one by one, %d in batches", len(o.items), len(p.items))
+	}
+	for i := range o.items {
+		if o.items[i] != p.items[i] {
+			t.Fatalf("item %d is %+v, in batches %+v", i, o.items[i], p.items[i])
+		}
+	}
+	o.items, p.items = o.items[:0], p.items[:0]
+	for i := range o.ws {
+		if o.m.Held(i) != p.m.Held(i) || o.m.Scanned(i) != p.m.Scanned(i) || o.m.Reported(i) != p.m.Reported(i) || o.m.Advance(i) != p.m.Advance(i) {
+			t.Fatalf("ring %d: %d held, scanned to %d; in batches %d, to %d", i, o.m.Held(i), o.m.Scanned(i), p.m.Held(i), p.m.Scanned(i))
+		}
+	}
+}

@@ -1,0 +1,341 @@
+package perfbuf
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/ringfold/ringfold/internal/raw"
+	"github.com/ringfold/ringfold/internal/ringtest"
+)
+
+// FuzzReader reads rings of arbitrary bytes, whose heads go on, jump and go back, in all ways that do not wait, in any order: by
+// ring and over all, by events and by batches, to the end and not, through ordered streams that are opened and closed.
+// It must come to an end, deliver just what Parse finds, say where what is corrupt lies, and account for each byte.
+func FuzzReader(f *testing.F) {
+	w := ringtest.New(256, raw.LayoutRawTime, 0)
+	for i := range uint64(5) {
+		w.Output(i+1, ringtest.Payload(i, 12+int(i)*9))
+	}
+	f.Add(w.Data(), []byte{0, 0, 10, 0, 1, 4, 0})
+	f.Add(w.Data(), []byte{1, 2, 9, 2, 40, 7, 0, 8, 255, 2, 7, 8, 0, 9, 0, 3, 40, 4, 3})
+	f.Add([]byte{9, 0, 0, 0, 0, 0, 0, 0}, []byte{2, 0, 0, 1, 8, 6, 0, 2, 3, 5, 2, 3, 12, 4, 255})
+	f.Add([]byte{2, 0, 0, 0, 0, 0, 24, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9}, []byte{4, 0, 0, 1, 96, 7, 9, 8, 3, 11, 1, 10, 0, 4, 0})
+	f.Fuzz(func(t *testing.T, b, ops []byte) {
+		if len(ops) == 0 {
+			return
+		}
+		z := newReaderFuzz(t, ops[0])
+		for ops = ops[1:]; len(ops) >= 2; ops = ops[2:] {
+			z.do(ops[0], ops[1], b)
+		}
+		z.finish()
+	})
+}
+
+// readerFuzz is a Reader under test, and what its rings should give.
+type readerFuzz struct {
+	t      *testing.T
+	k      *fake
+	start  uint64
+	order  OrderOptions
+	stream *Ordered
+	filled int
+	times  uint64
+
+	samples, corrupt, lost [2]uint64 // delivered, by ring
+	found                  uint64    // of samples and what is corrupt, in streams
+	came                   uint64    // of that
+	given                  bool      // a stream was closed with some of it
+	last                   uint64    // time in the stream
+	flushes, flushed       int
+}
+
+func newReaderFuzz(t *testing.T, options byte) *readerFuzz {
+	z := &readerFuzz{t: t, times: 1 << 39}
+	opts := Options{}
+	if options&1 != 0 {
+		opts.NoTime = true
+		z.order.Time = PayloadTime(4)
+	}
+	z.start = []uint64{0, 1<<32 - 64, ^uint64(0) - 1023, 1<<63 - 64}[options>>1&3]
+	if options&8 != 0 {
+		z.order.Spill.Bytes = -1
+	}
+	z.order.DropLate = options&16 != 0
+	z.k = newFakeAt(t, 2, z.start, opts)
+	return z
+}
+
+// do does one thing.
+func (z *readerFuzz) do(op, arg byte, b []byte) {
+	i, v := int(arg&1), uint64(arg)
+	w := z.k.w[i]
+	switch op % 13 {
+	case 0: // the head goes on over what is there
+		z.head(i, w.Head()+8*v)
+	case 1:
+		if len(b) > 0 {
+			for at := int(v) * 16; at < fakeRingSize; {
+				n := copy(w.Data()[at:], b[z.filled%len(b):])
+				z.filled, at = z.filled+n, at+n
+			}
+		}
+	case 2: // a program outputs, if the ring is in order
+		if w.Head()-w.Tail() > fakeRingSize {
+			return
+		}
+		z.times += v
+		if err := w.Output(z.times, ringtest.Payload(z.times, 12+int(v))); err == nil && v%16 == 0 {
+			for range 200 {
+				w.Output(z.times-v, ringtest.Payload(z.times, 12+int(v)))
+			}
+		}
+	case 3:
+		z.head(i, w.Head()+1<<(v%64)) // neither aligned nor within the ring
+	case 4:
+		z.head(i, w.Head()-8*v)
+	case 5:
+		z.pass(z.k.Reader, int(v), false)
+	case 6:
+		z.pass(z.k.Reader, int(v), true)
+	case 7:
+		z.pass(z.k.rings[i], int(v), v&2 != 0)
+	case 8:
+		if z.stream == nil {
+			o := z.order
+			o.Mode = Slack(time.Duration(v << (v % 40)))
+			s, err := z.k.Ordered(o)
+			if err != nil {
+				z.t.Fatal(err)
+			}
+			z.stream, z.last = s, 0
+		}
+	case 9:
+		z.streamPass(int(v), v&2 != 0, v&4 != 0)
+	case 10:
+		z.close(v%8 == 7)
+	case 11:
+		z.k.clock.Add(v << (v % 40))
+	case 12:
+		if err := z.k.Flush(); err != nil {
+			z.t.Fatal(err)
+		}
+		z.flushes++
+	}
+}
+
+func (z *readerFuzz) head(i int, to uint64) {
+	w := z.k.w[i]
+	if to-w.Tail()-1<<63 < 8 {
+		return // is this forwards or backwards?
+	}
+	w.SetHead(to)
+	w.Publish()
+	w.SetHead(to &^ 7) // as who reads it takes it
+}
+
+// expect is what lies between two offsets of a ring. A head that has gone back is not followed.
+func (z *readerFuzz) expect(i int, from, head uint64) (recs []raw.Record) {
+	r := z.k.rings[i].raw
+	if int64(head-from) <= 0 {
+		return nil
+	}
+	for from != head {
+		rec := ringtest.Parse(r, from, head)
+		from += rec.Size
+		if rec.Kind == raw.Unknown || rec.Kind == raw.Lost && rec.Lost == 0 {
+			continue
+		}
+		recs = append(recs, rec)
+	}
+	return recs
+}
+
+// pass reads without order, until so many events have come; 255 is all.
+func (z *readerFuzz) pass(src Source, limit int, batch bool) {
+	if z.stream != nil {
+		if err := forEach(src, func(Event) error { return nil }); !errors.Is(err, ErrBusy) {
+			z.t.Fatalf("beside a stream: %v", err)
+		}
+		return
+	}
+	var expected [2][]raw.Record
+	for i, ring := range z.k.all() {
+		expected[i] = z.expect(i, ring.raw.Tail(), ring.raw.Head())
+	}
+	n := 0
+	z.read(src, limit, batch, func(ev Event) {
+		if ev.Kind() == KindFlushed {
+			return
+		}
+		n++
+		i := ev.ring.index
+		if len(expected[i]) == 0 {
+			z.t.Fatalf("ring %d: %v behind the end", i, ev.Record())
+		}
+		want := expected[i][0]
+		expected[i] = expected[i][1:]
+		got := ev.Record()
+		if got.Kind != Kind(want.Kind) || len(got.Data) != int(want.Len) || want.Kind != raw.Corrupt && got.Time != want.Time ||
+			want.Kind == raw.Lost && got.Lost != want.Lost {
+			z.t.Fatalf("ring %d: %+v, where there is %+v", i, got, want)
+		}
+		if want.Kind == raw.Corrupt {
+			var err *CorruptError
+			if !errors.As(got.Err, &err) || err.Offset != want.Off || err.Skipped != want.Size {
+				z.t.Fatalf("ring %d: %v, where there is %+v", i, got.Err, want)
+			}
+		}
+	})
+	for i, ring := range z.k.all() {
+		if ring.raw.Tail() == ring.raw.Head() && len(expected[i]) > 0 {
+			z.t.Fatalf("ring %d: %d records are passed over", i, len(expected[i]))
+		}
+		if left := z.expect(i, ring.raw.Tail(), ring.raw.Head()); len(left) != len(expected[i]) {
+			z.t.Fatalf("ring %d: %d records are left, not %d", i, len(left), len(expected[i]))
+		}
+	}
+}
+
+// read is a pass over anything.
+func (z *readerFuzz) read(src Source, limit int, batch bool, f func(Event)) {
+	left := limit
+	each := func(ev Event) error {
+		z.count(ev)
+		f(ev)
+		if left--; left <= 0 && limit < 255 {
+			return ErrStop
+		}
+		return nil
+	}
+	var err error
+	if batch {
+		err = forEachBatch(src, func(b *Batch) error {
+			for ev := range b.Events() {
+				if err := each(ev); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	} else {
+		err = forEach(src, each)
+	}
+	if err != nil {
+		z.t.Fatal(err)
+	}
+}
+
+// count takes what has come into account, and reads all of it.
+func (z *readerFuzz) count(ev Event) {
+	if ev.Kind() == KindFlushed {
+		if z.flushed++; z.flushed > z.flushes {
+			z.t.Fatal("a marker without a Flush")
+		}
+		return
+	}
+	i := ev.ring.index
+	switch ev.Kind() {
+	case KindSample:
+		z.samples[i]++
+		sum := byte(0)
+		for _, c := range ev.Bytes() {
+			sum += c
+		}
+		for _, c := range append(ev.Head(), ev.Tail()...) {
+			sum -= c
+		}
+		if sum != 0 || len(ev.Bytes()) != ev.Len() || ev.Len() > fakeRingSize {
+			z.t.Fatalf("%d bytes in one piece, %d and %d in two", ev.Len(), len(ev.Head()), len(ev.Tail()))
+		}
+	case KindLost:
+		z.lost[i] += ev.Lost()
+		if ev.Lost() == 0 || ev.After() > ev.Time() {
+			z.t.Fatalf("%d lost after %d, at %d", ev.Lost(), ev.After(), ev.Time())
+		}
+	case KindCorrupt:
+		z.corrupt[i]++
+		var err *CorruptError
+		if !errors.As(ev.Err(), &err) || err.CPU != ev.CPU() || err.Offset&7 != 0 || err.Skipped == 0 || err.Reason == "" {
+			z.t.Fatal(ev.Err())
+		}
+	default:
+		z.t.Fatal(ev.Kind())
+	}
+}
+
+// streamPass is a round of the stream, up to its watermark or to the end.
+func (z *readerFuzz) streamPass(limit int, batch, rest bool) {
+	if z.stream == nil {
+		return
+	}
+	for i, ring := range z.k.all() {
+		for _, rec := range z.expect(i, z.stream.merger.Scanned(i), ring.raw.Head()) {
+			if rec.Kind != raw.Lost {
+				z.found++
+			}
+		}
+	}
+	check := func(ev Event) {
+		if ev.Late() != (ev.Time() < z.last) {
+			z.t.Fatalf("%v at %d after %d, late: %v", ev.Kind(), ev.Time(), z.last, ev.Late())
+		}
+		if ev.Kind() == KindFlushed {
+			return // what comes behind a marker is late only if it is so without it
+		}
+		z.last = max(z.last, ev.Time())
+		if ev.Kind() == KindSample || ev.Kind() == KindCorrupt {
+			z.came++
+		}
+	}
+	if !rest {
+		z.read(z.stream, limit, batch, check)
+		return
+	}
+	if err := z.stream.Rest(func(ev Event) error { z.count(ev); check(ev); return nil }); err != nil {
+		z.t.Fatal(err)
+	}
+}
+
+// close ends the stream, with what it holds or after the rest of it.
+func (z *readerFuzz) close(give bool) {
+	if z.stream == nil {
+		return
+	}
+	if give {
+		z.given = true
+	} else {
+		z.streamPass(255, false, true)
+	}
+	z.stream.Close()
+	z.stream = nil
+}
+
+// finish reads all that is left. Nothing is unaccounted for then.
+func (z *readerFuzz) finish() {
+	t := z.t
+	z.close(false)
+	z.pass(z.k.Reader, 255, false)
+	s := z.k.Stats()
+	dropped := uint64(0)
+	for i, ring := range z.k.all() {
+		c := s.Rings[i]
+		if int64(ring.raw.Head()-ring.raw.Tail()) > 0 {
+			t.Fatalf("ring %d: %d bytes are left", i, ring.raw.Head()-ring.raw.Tail())
+		}
+		if c.Bytes != ring.raw.Tail()-z.start {
+			t.Fatalf("ring %d: %d bytes given back, %d counted", i, ring.raw.Tail()-z.start, c.Bytes)
+		}
+		if c.Samples != z.samples[i] || c.Corrupt != z.corrupt[i] || !z.given && c.Lost != z.lost[i] {
+			t.Fatalf("ring %d: %+v; delivered were %d samples, %d lost, %d corrupt", i, c, z.samples[i], z.lost[i], z.corrupt[i])
+		}
+		dropped += c.Dropped
+	}
+	if !z.given && z.found != z.came+dropped {
+		t.Fatalf("%d in streams: %d delivered, %d dropped", z.found, z.came, dropped)
+	}
+	if err := z.k.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
