@@ -28,11 +28,18 @@ func watchCPUs() *cpuWatch {
 			unix.Close(fd)
 		}
 	}
+	var socket *os.File
+	if err == nil {
+		socket = os.NewFile(uintptr(fd), "uevents")
+		if err = socket.SetReadDeadline(time.Time{}); err != nil { // it is not in the runtime's poller
+			socket.Close()
+		}
+	}
 	if err != nil {
 		why := fmt.Errorf("no netlink socket for uevents, so the list of CPUs is read every %v: %w", pollInterval, err)
 		return &cpuWatch{why: why, closed: make(chan struct{})}
 	}
-	return &cpuWatch{socket: os.NewFile(uintptr(fd), "uevents")}
+	return &cpuWatch{socket: socket}
 }
 
 func (w *cpuWatch) err() error { return w.why }

@@ -130,7 +130,7 @@ func TestKernelCloseLeavesNothing(t *testing.T) {
 			e.Emit(ring.CPU(), 100, 56)
 			require.Equal(t, syscall.ENOENT, e.LastError(ring.CPU()))
 		}
-		require.Equal(t, before, belongings(t))
+		returned(t, before)
 	}
 }
 
@@ -160,7 +160,7 @@ func TestKernelCloseDuringPass(t *testing.T) {
 	close(closed)
 	<-ended
 	require.Equal(t, 1, n)
-	require.Equal(t, before, belongings(t))
+	returned(t, before)
 }
 
 // Close from within the function that has the event, which stays readable until that returns.
@@ -191,7 +191,7 @@ func TestKernelCloseInside(t *testing.T) {
 			})
 			require.Equal(t, os.ErrClosed, err)
 			require.Equal(t, 3, n)
-			require.Equal(t, before, belongings(t))
+			returned(t, before)
 		})
 	}
 }

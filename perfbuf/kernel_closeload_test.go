@@ -94,7 +94,7 @@ func TestKernelCloseUnderLoad(t *testing.T) {
 					if closer != nil {
 						<-closer
 					}
-					require.Equal(t, before, belongings(t))
+					returned(t, before)
 				}
 			})
 		}
@@ -136,7 +136,7 @@ func TestKernelCloseRaces(t *testing.T) {
 			r.Close()
 		})
 		wg.Wait()
-		require.Equal(t, before, belongings(t))
+		returned(t, before)
 	}
 	stop()
 }

@@ -96,8 +96,10 @@ func TestKernelShutdown(t *testing.T) {
 			runFor(t, s, 100*time.Millisecond, add)
 			require.NoError(t, c.end(s)(t.Context(), add))
 			require.Equal(t, os.ErrClosed, r.ForEach(nothing))
-			time.Sleep(5 * time.Millisecond)
 			stop()
+			for _, ring := range r.Rings() {
+				e.Emit(ring.CPU(), 1, 24)
+			}
 			st := r.Stats()
 			require.Zero(t, st.Late)
 			for i, ring := range r.Rings() {

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -206,6 +207,14 @@ func belongings(t testing.TB) (all []string) {
 		}
 	}
 	return all
+}
+
+// returned waits until what was closed has been given back: whoever waits for programs may do so for longer than Close does.
+func returned(t testing.TB, before []string) {
+	t.Helper()
+	for !slices.Equal(before, belongings(t)) {
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // parked waits until a goroutine is blocked in a state, such as "IO wait" ("": any), with all of these functions on its stack.

@@ -35,6 +35,9 @@ func dupMap(mapFD int) (int, mapEntries, error) {
 	fail := func(err error) (int, mapEntries, error) { return -1, mapEntries{}, err }
 	fd, err := unix.FcntlInt(uintptr(mapFD), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
+		if !errors.Is(err, syscall.EBADF) {
+			return fail(explain(fmt.Errorf("perfbuf.Open: duplicating map fd %d: %w", mapFD, err), 0))
+		}
 		return fail(fmt.Errorf("perfbuf.Open: map fd %d is not an open file descriptor: %w", mapFD, err))
 	}
 	info, err := libbpf.GetMapInfo(fd)

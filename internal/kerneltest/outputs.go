@@ -82,9 +82,11 @@ func (c *Counter) loadNests() {
 		c.t.Skipf("no programs on kernel functions here: %v", err)
 	}
 	for _, prog := range c.nests {
-		if _, err := prog.AttachGeneric(); err != nil {
+		link, err := prog.AttachGeneric()
+		if err != nil {
 			c.t.Skipf("no programs on kernel functions here: %v", err)
 		}
+		c.t.Cleanup(func() { link.Destroy() })
 	}
 }
 
@@ -150,9 +152,11 @@ func (c *Counter) FaultyFD() int { return c.faulty().FileDescriptor() }
 // AttachFaulty attaches it. The test is skipped where it cannot be.
 func (c *Counter) AttachFaulty() {
 	c.t.Helper()
-	if _, err := c.faulty().AttachGeneric(); err != nil {
+	link, err := c.faulty().AttachGeneric()
+	if err != nil {
 		c.t.Skipf("no tracepoint for page faults of the kernel, which x86 has: %v", err)
 	}
+	c.t.Cleanup(func() { link.Destroy() })
 }
 
 // Fault faults on a CPU, for that program. It may be called from any goroutine.

@@ -58,11 +58,22 @@ const (
 	flags      = 7
 )
 
+// farthest is less than what offsets may be apart that are compared by their difference.
+const farthest = 1 << 62
+
+// oldest is an offset that is not above that of any undelivered record.
+func (r *ring) oldest() uint64 {
+	if len(r.chunks) > 0 {
+		return r.chunks[0].start
+	}
+	return r.freed
+}
+
 // scanTo checks the records from scan to head. A time later than ceiling, which is ahead of every
 // honest clock, makes a record corrupt: waiting for its turn would hold the ring back for ever.
 func (r *ring) scanTo(head, ceiling uint64) (found Found) {
-	if int64(head-r.scan) <= 0 {
-		return found // nothing new, or a head that went back: none of the kernel's does, and the next is right
+	if int64(head-r.scan) <= 0 || head-r.oldest() >= farthest {
+		return found // nothing new, or a head that went back or far ahead: none of the kernel's does, and the next is right
 	}
 	r.main.compact()
 	var loss odd // waits for the sample that reports it, and goes before it

@@ -24,7 +24,7 @@ for machine in "${machines[@]}"; do
 	rm -f "$file"
 	verdict=''
 	tests='short grace cgo soak'
-	[ "${machine#*-}" -le 8 ] || tests='wide soak'
+	[ "${machine#*-}" -le 8 ] || tests='wide overcommit'
 	KERNEL=${machine%-*} CPUS=${machine#*-} TESTS=${TESTS:-$tests} scripts/vm/run.sh || { failed=1 verdict=' FAIL'; }
 	read -r pass fail skip exact slack seconds 2>/dev/null <"$file" || pass='-' fail='-' skip='-' exact='-' slack='-' seconds='-'
 	# shellcheck disable=SC2059

@@ -15,6 +15,7 @@ export LC_ALL=C
 kernel=${KERNEL:-6.1} cpus=${CPUS:-4} arch=${ARCH:-$(go env GOHOSTARCH)} args=${ARGS:-} limit=${LIMIT:-60m}
 tests=${TESTS:-}
 [ -n "$tests" ] || tests=$([ -n "$args" ] && echo perfbuf || echo perfbuf grace cgo soak)
+quoted=$(xargs -r printf ' %q' <<<"$args") # for the guest's shell
 name=$kernel-$cpus
 [ "$arch" = amd64 ] || name=$name-$arch
 log=build/vm/$name.log
@@ -36,19 +37,19 @@ plan() {
 	tests=${tests/ soak / soak-exact soak-slack }
 	for test in $tests; do
 		case $test in
-		perfbuf) echo "run perfbuf /perfbuf.test -test.v -test.timeout 30m -test.run Kernel $args" ;;
-		short) echo "run perfbuf /perfbuf.test -test.v -test.timeout 30m -test.run Kernel -test.skip '$long' $args" ;;
-		wide) echo "run perfbuf /perfbuf.test -test.v -test.timeout 30m -test.run '$order' -test.skip '$long' $args" ;;
-		grace) echo "run grace /grace.test -test.v -test.timeout 30m $args" ;;
-		cgo) echo "run cgo /cgo.test -test.v -test.timeout 30m -test.skip TestOldHeaders $args" ;; # that one takes a C compiler
-		soak-exact | soak-slack) echo "run $test /soak -quiet -mode ${test#soak-} -duration 15s $args" ;;
+		perfbuf) echo "run perfbuf /perfbuf.test -test.v -test.timeout 30m -test.run Kernel$quoted" ;;
+		short) echo "run perfbuf /perfbuf.test -test.v -test.timeout 30m -test.run Kernel -test.skip '$long'$quoted" ;;
+		wide) echo "run perfbuf /perfbuf.test -test.v -test.timeout 30m -test.run '$order' -test.skip '$long'$quoted" ;;
+		grace) echo "run grace /grace.test -test.v -test.timeout 30m$quoted" ;;
+		cgo) echo "run cgo /cgo.test -test.v -test.timeout 30m -test.skip TestOldHeaders$quoted" ;; # that one takes a C compiler
+		soak-exact | soak-slack) echo "run $test /soak -quiet -mode ${test#soak-} -duration 15s$quoted" ;;
 		ci)
-			echo "run perfbuf /perfbuf.test -test.v -test.timeout 10m -test.run '$few' -test.skip '$long' $args"
+			echo "run perfbuf /perfbuf.test -test.v -test.timeout 10m -test.run '$few' -test.skip '$long'$quoted"
 			echo "run soak-exact /soak -quiet -mode exact -duration 10s"
 			;;
 		overcommit)
 			for mode in slack exact; do
-				echo "run soak-$mode /soak -quiet -mode $mode -duration 60s -load 6 -rate 300 -hogs 0 -bursts=false $args"
+				echo "run soak-$mode /soak -quiet -mode $mode -duration 60s -load 6 -rate 300 -hogs 0 -bursts=false$quoted"
 			done
 			;;
 		*)
@@ -95,7 +96,7 @@ for attempt in 1 2 3; do
 			sed -u 's/\r$//' | tee "$log" | "${awk[@]}" -v result="build/vm/$name.result" -f scripts/vm/summary.awk
 	} &
 	wait $! && status=0 || status=1 # in the background, as only wait gives way to a signal
-	! grep -q '### BEGIN' "$log" || grep -q 'int3: 0000 \[#1\]' "$log" || break
+	! grep -qE '### (BEGIN|DONE)' "$log" || grep -q 'int3: 0000 \[#1\]' "$log" || break
 done
 say "all output: $log"
 exit "$status"

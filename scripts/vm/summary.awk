@@ -24,6 +24,7 @@ function number(json, field) {
 sub(/^.*### KERNEL/, "vm: Linux") { show($0); next } # behind what the firmware prints
 /^### BEGIN/ { name = $3; sub(/:$/, "", name); pass = fail = skip = 0; split("", message); trace = 0; running = 1; next }
 /^### END/ {
+	ran++
 	running = 0
 	if (name !~ /^soak/) {
 		show(sprintf("%-4s %-10s %4d passed %3d failed %3d skipped %5ds", $4 == 0 ? "ok" : "FAIL", name, pass, fail, skip, $5))
@@ -62,10 +63,12 @@ function verdict(   test) {
 	else slack = number($0, "late")
 	next
 }
+/no tests to run/ { show($0); next }
 /^panic:|^fatal error:|^SIG|VIOLATION|^soak:|WARNING: DATA RACE/ { trace = 60 }
 trace { trace--; show($0) }
 
 END {
+	if (done && !ran) { show("FAIL nothing ran"); failed++; status = 1 }
 	if (!done) { show("FAIL the guest ended early" (name == "" ? "" : ", in " name)); failed++ }
 	printf "%d %d %d %s %s %d\n", passed, failed, skipped, exact, slack, clock() - began >result
 	exit status
