@@ -3,6 +3,8 @@
 package perfbuf_test
 
 import (
+	"context"
+	"fmt"
 	"math/rand/v2"
 	"syscall"
 	"testing"
@@ -104,6 +106,88 @@ func TestKernelOversizeZero(t *testing.T) {
 		}
 		require.EqualValues(t, 200, l.delivered(), "nothing else was touched")
 	})
+}
+
+// Every way in which a length wraps, in both layouts, and the sizes just below: what fits is delivered whole, what leaves nothing in
+// the ring is not noticed, and all else is reported, in its place. Reading goes on in each case.
+func TestKernelOversizeSizes(t *testing.T) {
+	for _, noTime := range []bool{false, true} {
+		for name, mode := range map[string]*perfbuf.Mode{"reader": nil, "slack": new(perfbuf.Slack(0)), "exact": new(perfbuf.Exact())} {
+			t.Run(fmt.Sprintf("%s, no time %v", name, noTime), func(t *testing.T) {
+				e := kerneltest.Load(t)
+				r := open(t, e, perfbuf.Options{RingBytes: 256 << 10, NoTime: noTime})
+				if mode == nil {
+					oversizeSizes(t, e, r, r)
+					return
+				}
+				o := perfbuf.OrderOptions{Mode: *mode}
+				if noTime {
+					o.Time = perfbuf.PayloadTime(0) // a small number, and so an old time
+				}
+				s, err := r.Ordered(o)
+				require.NoError(t, err)
+				oversizeSizes(t, e, r, s)
+			})
+		}
+	}
+}
+
+func oversizeSizes(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, src interface {
+	perfbuf.Source
+	Wait(context.Context) error
+}) {
+	fixed := 16 // header and time
+	if r.Options().NoTime {
+		fixed = 8
+	}
+	ring, corrupt := r.Rings()[0], uint64(0)
+	take := func(n int) (recs []perfbuf.Record) {
+		for len(recs) < n {
+			require.NoError(t, src.Wait(t.Context()))
+			recs = append(recs, collect(t, src)...)
+		}
+		require.Len(t, recs, n)
+		return recs
+	}
+	check := func(rec perfbuf.Record) {
+		require.Equal(t, perfbuf.KindSample, rec.Kind, "%v", rec.Err)
+		_, err := kerneltest.Check(rec.Data)
+		require.NoError(t, err)
+	}
+	for _, size := range []int{65493, 65500, 65501, 65508, 65509, 65516, 65517, 65524, 65525, 65532, 65533, 65536, 65540, 70000, 100000, kerneltest.MaxHuge} {
+		full := fixed + (4+size+7)&^7
+		offset := r.Stats().Rings[0].Bytes
+		e.Emit(ring.CPU(), 1, 24)
+		offset += uint64(ring.Used())
+		require.NoError(t, e.EmitHuge(ring.CPU(), size))
+		switch {
+		case full <= 65535:
+			recs := take(2)
+			check(recs[0])
+			require.Len(t, recs[1].Data, full-fixed-4, "%d bytes", size)
+			require.NoError(t, kerneltest.CheckHuge(recs[1].Data[:size&^7]))
+		case full == 65536:
+			check(take(1)[0])
+		default:
+			recs := take(2)
+			check(recs[0])
+			var err *perfbuf.CorruptError
+			require.ErrorAs(t, recs[1].Err, &err, "%d bytes", size)
+			require.Equal(t, perfbuf.KindCorrupt, recs[1].Kind)
+			require.Equal(t, ring.CPU(), recs[1].CPU)
+			require.Equal(t, recs[0].Time, recs[1].Time)
+			require.Equal(t, ring.CPU(), err.CPU)
+			require.Equal(t, []uint64{offset, uint64(full & 0xffff)}, []uint64{err.Offset, err.Skipped}, "%d bytes", size)
+			corrupt++
+		}
+		e.Emit(ring.CPU(), 3, 56)
+		for _, rec := range take(3) {
+			check(rec)
+		}
+		require.Zero(t, ring.Used())
+		require.Equal(t, corrupt, r.Stats().Rings[0].Corrupt)
+	}
+	require.NotZero(t, corrupt)
 }
 
 // The same where it goes once around a small ring and over everything unread in it: with nonsense,

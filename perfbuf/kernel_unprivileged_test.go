@@ -3,16 +3,18 @@
 package perfbuf_test
 
 import (
-	"errors"
-	"io/fs"
+	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/ringfold/ringfold/internal/leak"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -24,12 +26,28 @@ const (
 	childFD  = 3                            // the map
 )
 
-// asNobody runs a test in a child process of uid nobody with some capabilities, and in it f. The map comes as childFD.
+// identity is who a child process is.
+type identity struct {
+	root   bool      // as the test, or nobody, in a user namespace or not
+	userns bool      // where it is root
+	caps   []uintptr // of nobody's
+}
+
+// asNobody is asSomebody for uid nobody with some capabilities.
 func asNobody(t *testing.T, caps []uintptr, f func(t *testing.T)) {
+	t.Helper()
+	asSomebody(t, identity{caps: caps}, func(t *testing.T, _ *remote) { f(t) })
+}
+
+// asSomebody runs a test, or a part of one, in a child process with another identity, and in it f. The map comes as childFD. What
+// f leaves behind fails the test.
+func asSomebody(t *testing.T, who identity, f func(t *testing.T, e *remote)) {
 	t.Helper()
 	if os.Getenv(childEnv) == t.Name() {
 		time.Sleep(time.Nanosecond) // the runtime opens its epoll descriptor, which is then no leak
-		f(t)
+		e := &remote{t, os.NewFile(4, "requests"), os.NewFile(5, "answers")}
+		leak.Check(t)
+		f(t, e)
 		return
 	}
 	kerneltest.RequireRoot(t)
@@ -38,75 +56,108 @@ func asNobody(t *testing.T, caps []uintptr, f func(t *testing.T)) {
 	require.NoError(t, err)
 	mapFile := os.NewFile(uintptr(fd), "map")
 	defer mapFile.Close()
+	requests, ask, err := os.Pipe()
+	require.NoError(t, err)
+	defer requests.Close()
+	answers, answer, err := os.Pipe()
+	require.NoError(t, err)
+	defer answers.Close()
+	served := background(t, func() { serve(e, requests, answer) })
+
 	// Not by its path, whose directories only root may pass.
-	cmd := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v", "-test.count=1")
+	cmd := exec.Command("/proc/self/exe", "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$", "-test.v", "-test.count=1")
 	cmd.Env = append(os.Environ(), childEnv+"="+t.Name(), "GORACE=atexit_sleep_ms=0")
 	cmd.Dir = "/"
-	cmd.ExtraFiles = []*os.File{mapFile}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}, AmbientCaps: caps}
+	cmd.ExtraFiles = []*os.File{mapFile, ask, answers}
+	cmd.SysProcAttr = &syscall.SysProcAttr{}
+	switch {
+	case who.userns:
+		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER
+		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1}}
+		cmd.SysProcAttr.GidMappings = cmd.SysProcAttr.UidMappings
+	case !who.root:
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
+		cmd.SysProcAttr.AmbientCaps = who.caps
+	}
 	out, err := cmd.CombinedOutput()
+	ask.Close()
+	<-served
 	require.NoError(t, err, "%s", out)
 	require.Contains(t, string(out), "--- PASS: "+t.Name())
+	t.Logf("%s", out)
+}
+
+// serve outputs on behalf of a child: an event for each byte, which is the CPU.
+func serve(e *kerneltest.Emitter, requests io.Reader, answers io.WriteCloser) {
+	defer answers.Close()
+	var b [1]byte
+	for {
+		if _, err := requests.Read(b[:]); err != nil {
+			return
+		}
+		e.Emit(int(b[0]), 1, 24)
+		answers.Write(b[:])
+	}
+}
+
+// remote is the emitter of a child's parent.
+type remote struct {
+	t                 *testing.T
+	requests, answers *os.File
+}
+
+// emit outputs events on a CPU.
+func (r *remote) emit(cpu, n int) {
+	r.t.Helper()
+	for range n {
+		b := [1]byte{byte(cpu)}
+		_, err := r.requests.Write(b[:])
+		require.NoError(r.t, err)
+		_, err = io.ReadFull(r.answers, b[:])
+		require.NoError(r.t, err, "the parent is gone")
+	}
+}
+
+// requireRefused requires that Open fails for want of privilege, says so, and leaves nothing behind.
+func requireRefused(t *testing.T, opts perfbuf.Options, missing []string, says ...string) *perfbuf.PermissionError {
+	t.Helper()
+	err := openFails(t, childFD, opts)
+	t.Log(err)
+	var p *perfbuf.PermissionError
+	require.ErrorAs(t, err, &p)
+	require.ErrorIs(t, err, os.ErrPermission)
+	require.ErrorAs(t, err, new(syscall.Errno))
+	require.Equal(t, os.Geteuid(), p.UID)
+	require.Equal(t, missing, p.Missing)
+	for _, text := range says {
+		require.Contains(t, err.Error(), text)
+	}
+	return p
 }
 
 func TestKernelUnprivileged(t *testing.T) {
 	asNobody(t, nil, func(t *testing.T) {
-		err := openFails(t, childFD, perfbuf.Options{})
-		t.Log(err)
-		var p *perfbuf.PermissionError
-		require.ErrorAs(t, err, &p)
-		require.ErrorIs(t, err, fs.ErrPermission)
-		require.Equal(t, nobody, p.UID)
-		require.Equal(t, []string{"CAP_BPF", "CAP_PERFMON"}, p.Missing)
-		for _, text := range []string{"uid 65534", "CAP_BPF", "CAP_PERFMON", "perf_event_paranoid", "setcap"} {
-			require.Contains(t, err.Error(), text)
-		}
-		var errno syscall.Errno
-		require.True(t, errors.As(err, &errno))
+		requireRefused(t, perfbuf.Options{}, []string{"CAP_BPF", "CAP_PERFMON"},
+			"uid 65534", "lacks CAP_BPF and CAP_PERFMON", "perf_event_paranoid", "setcap", "AmbientCapabilities")
 	})
 }
 
 // One of the two capabilities is not enough, and the error says which it is.
 func TestKernelHalfPrivileged(t *testing.T) {
-	asNobody(t, []uintptr{unix.CAP_BPF}, func(t *testing.T) {
-		err := openFails(t, childFD, perfbuf.Options{})
-		var p *perfbuf.PermissionError
-		require.ErrorAs(t, err, &p)
-		require.Equal(t, []string{"CAP_PERFMON"}, p.Missing)
-		require.NotContains(t, p.Detail, "lacks CAP_BPF")
-	})
-}
-
-// The two capabilities are enough for rings of ordinary size. Larger ones need room under the limits on locked memory, or CAP_IPC_LOCK.
-func TestKernelPrivilegedNobody(t *testing.T) {
-	asNobody(t, []uintptr{unix.CAP_BPF, unix.CAP_PERFMON}, func(t *testing.T) {
-		r, err := perfbuf.Open(childFD, perfbuf.Options{RingBytes: 64 << 10})
-		if level, _ := os.ReadFile("/proc/sys/kernel/perf_event_paranoid"); len(level) > 0 && level[0] > '2' && level[0] <= '9' {
-			// Debian's and Ubuntu's own levels: nothing below CAP_SYS_ADMIN will do, and the error says so.
-			var p *perfbuf.PermissionError
-			require.ErrorAs(t, err, &p)
-			require.Equal(t, []string{"CAP_SYS_ADMIN"}, p.Missing)
-			require.Contains(t, err.Error(), "sysctl kernel.perf_event_paranoid=2")
-			return
-		}
-		require.NoError(t, err)
-		require.NoError(t, r.Close())
-
-		require.NoError(t, unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{}))
-		err = openFails(t, childFD, perfbuf.Options{RingBytes: 16 << 20})
-		t.Log(err)
-		var p *perfbuf.PermissionError
-		require.ErrorAs(t, err, &p)
-		require.ErrorIs(t, err, fs.ErrPermission)
-		require.Equal(t, []string{"CAP_IPC_LOCK"}, p.Missing)
-		require.Positive(t, p.MlockKB)
-		require.Contains(t, err.Error(), "16384 KiB per CPU")
-		require.Contains(t, err.Error(), "perf_event_mlock_kb")
-
-		r, err = perfbuf.Open(childFD, perfbuf.Options{RingBytes: 64 << 10})
-		require.NoError(t, err, "perf_event_mlock_kb grants that much without a limit")
-		require.NoError(t, r.Close())
-	})
+	for _, c := range []struct {
+		has     uintptr
+		missing string
+	}{{unix.CAP_BPF, "CAP_PERFMON"}, {unix.CAP_PERFMON, "CAP_BPF"}} {
+		t.Run("without "+c.missing, func(t *testing.T) {
+			asNobody(t, []uintptr{c.has}, func(t *testing.T) {
+				if b, _ := os.ReadFile("/proc/sys/kernel/unprivileged_bpf_disabled"); c.missing == "CAP_BPF" && string(b) == "0\n" {
+					t.Skip("kernel.unprivileged_bpf_disabled is 0: BPF takes no CAP_BPF")
+				}
+				p := requireRefused(t, perfbuf.Options{}, []string{c.missing}, fmt.Sprintf("uid %d lacks %s (", nobody, c.missing))
+				require.NotContains(t, p.Error(), "lacks "+map[uintptr]string{unix.CAP_BPF: "CAP_BPF", unix.CAP_PERFMON: "CAP_PERFMON"}[c.has])
+			})
+		})
+	}
 }
 
 // Root without capabilities, in one thread of a process that has them.

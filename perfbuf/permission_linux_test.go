@@ -6,9 +6,11 @@ import (
 	"io/fs"
 	"os"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 
+	libbpf "github.com/ringfold/ringfold/cgo"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -87,6 +89,7 @@ func TestPermissionWithAllCapabilities(t *testing.T) {
 	}
 	require.Empty(t, e.Missing)
 	require.ErrorContains(t, e, "a sandbox forbids it")
+	require.NotContains(t, e.Error(), "a seccomp filter is in force here")
 	e, _ = explained(t, 0, unix.CAP_SYS_ADMIN) // before any ring is mapped
 	require.Empty(t, e.Missing)
 }
@@ -123,7 +126,7 @@ func TestPermissionWhereParanoidIsStrict(t *testing.T) {
 	require.NotContains(t, e.Detail, "above 2")
 	e = failed(syscall.EACCES, 3)
 	require.Equal(t, []string{"CAP_BPF", "CAP_PERFMON"}, e.Missing)
-	require.Contains(t, e.Detail, "while kernel.perf_event_paranoid is above 2")
+	require.Contains(t, e.Detail, "also while kernel.perf_event_paranoid is above 2")
 	if _, had := explained(t, 0, unix.CAP_BPF, unix.CAP_PERFMON); had == 0 {
 		t.Skip("takes CAP_BPF and CAP_PERFMON")
 	}
@@ -132,4 +135,47 @@ func TestPermissionWhereParanoidIsStrict(t *testing.T) {
 	require.Contains(t, e.Detail, "sysctl kernel.perf_event_paranoid=2")
 	e = failed(syscall.EPERM, 3, unix.CAP_BPF, unix.CAP_PERFMON)
 	require.Equal(t, []string{"CAP_IPC_LOCK"}, e.Missing, "that is mmap's error")
+}
+
+// Which call it was decides what is missing, where libbpf has said it.
+func TestPermissionOfTheCall(t *testing.T) {
+	const all = "CAP_BPF CAP_PERFMON CAP_IPC_LOCK"
+	bits := map[string]uint{"CAP_BPF": unix.CAP_BPF, "CAP_PERFMON": unix.CAP_PERFMON, "CAP_IPC_LOCK": unix.CAP_IPC_LOCK}
+	opening := &libbpf.Error{Call: "perf_buffer__new_raw", Detail: "failed to open perf buffer event on cpu #0", Errno: syscall.EPERM}
+	mapping := &libbpf.Error{Call: "perf_buffer__new_raw", Detail: "failed to mmap perf buffer on cpu #0", Errno: syscall.EPERM}
+	creating := &libbpf.Error{Call: "bpf_map_create", Errno: syscall.EPERM}
+	for _, c := range []struct {
+		err           error
+		caps, missing string
+		says          string
+	}{
+		{opening, "CAP_BPF", "CAP_PERFMON", "lacks CAP_PERFMON"},
+		{opening, "CAP_BPF CAP_PERFMON", "", "a sandbox forbids it"},
+		{opening, "CAP_PERFMON", "CAP_BPF", "a sandbox forbids it"},
+		{mapping, "CAP_BPF", "CAP_IPC_LOCK", "64 KiB per CPU exceed"},
+		{mapping, all, "", "a sandbox forbids it"},
+		{creating, "", "CAP_BPF CAP_PERFMON", "lacks CAP_BPF and CAP_PERFMON"},
+		{creating, "CAP_BPF", "CAP_PERFMON", "a sandbox forbids it"},
+		{creating, all, "", "a sandbox forbids it"},
+		{&libbpf.Error{Call: "perf_buffer__new_raw", Errno: syscall.EPERM}, "CAP_BPF CAP_PERFMON", "CAP_IPC_LOCK", "KiB per CPU exceed"},
+		{syscall.EPERM, "CAP_BPF CAP_PERFMON", "CAP_IPC_LOCK", "KiB per CPU exceed"},
+	} {
+		want, had := uint64(0), uint64(0)
+		for _, name := range strings.Fields(c.caps) {
+			want |= 1 << bits[name]
+		}
+		var e *PermissionError
+		withCaps(t, func(caps uint64) uint64 { had = caps & want; return had }, func() { errors.As(explain(c.err, 64<<10), &e) })
+		if had != want {
+			t.Skip("takes " + c.caps)
+		}
+		require.NotNil(t, e)
+		require.Equal(t, c.missing, strings.Join(e.Missing, " "), "%v with %s", c.err, c.caps)
+		require.ErrorContains(t, e, c.says)
+	}
+}
+
+func TestOlderThan(t *testing.T) {
+	require.False(t, olderThan(5, 0))
+	require.True(t, olderThan(1000, 0))
 }
