@@ -13,7 +13,7 @@ AS_ROOT = $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 FIND = find . \( -path ./build -o -path ./libbpf -o -path ./.git \) -prune -o
 NESTED = $(patsubst %/,%,$(dir $(shell $(FIND) -path './*/go.mod' -print)))
 
-.PHONY: help setup demo test test-vm test-vms soak simulate fuzz bench bench-docs lint generate check-generate fresh-check clean
+.PHONY: help setup demo test test-cgocheck test-vm test-vms soak simulate fuzz bench bench-docs lint generate check-generate fresh-check clean
 .DEFAULT_GOAL := help
 
 help:
@@ -31,6 +31,9 @@ test: setup ## run the tests: plainly, with the race detector, and poisoning wha
 		echo "go test$${flags:+ $$flags} ($$dir)"; \
 		$(GO) -C $$dir test -count=1 $$flags ./... || exit 1; \
 	done; done
+
+test-cgocheck: setup ## run the tests of the two packages that call C with Go's thorough check of pointers
+	@GOEXPERIMENT=cgocheck2 $(GO) test -count=1 ./cgo ./perfbuf
 
 # Both scripts take their settings, which make exports when they are given on its command line, from the environment.
 test-vm: setup ## run the kernel tests in an emulated machine: KERNEL=6.1 CPUS=4; TESTS, ARGS, ARCH=arm64: see scripts/vm/run.sh
