@@ -358,3 +358,29 @@ func TestFlushCallsAtTheSameTime(t *testing.T) {
 	require.Len(t, recs, 2)
 	require.Equal(t, marker(2000), recs[1])
 }
+
+// A Pause that fails leaves entries in the map: their rings are not armed in name only.
+func TestFailedPauseDoesNotStrandEvents(t *testing.T) {
+	k := newBelled(t, 2)
+	k.set = func(ring int, to inject.Slot) error {
+		if ring == 1 {
+			return errTest
+		}
+		return nil
+	}
+	require.ErrorIs(t, k.Pause(), errTest)
+	require.ErrorIs(t, k.Resume(), errTest)
+	k.requireEntries(plainEntry, plainEntry)
+	require.ErrorIs(t, k.Stats().Doorbell.Err, errTest)
+	for range 5 {
+		k.bell.look(k.headOf, k.unreadOf)
+	}
+	require.Zero(t, k.Stats().Doorbell.Armed, "it is looked at by the timer")
+	k.set = nil
+	require.NoError(t, k.Resume())
+	require.NoError(t, k.Stats().Doorbell.Err)
+	for range 5 {
+		k.bell.look(k.headOf, k.unreadOf)
+	}
+	k.requireEntries(bellEntry, bellEntry)
+}

@@ -70,7 +70,7 @@ func open(fd int, m mapEntries, want Options) (*Reader, error) {
 	if err != nil {
 		watch.close()
 		p.free()
-		return nil, fmt.Errorf("perfbuf.Open: %w", err)
+		return nil, explain(fmt.Errorf("perfbuf.Open: %w", err), 0)
 	}
 	return r, nil
 }
@@ -103,7 +103,7 @@ func (p *perfEvents) reader(watch *cpuWatch) (*Reader, error) {
 	displaced, err := p.store()
 	if err != nil {
 		poll.close()
-		return nil, explain(err, 0)
+		return nil, err
 	}
 	r := newReader(rings, kernel{
 		poll:    poll,

@@ -19,7 +19,8 @@ import (
 // their rings until they are delivered, unless a ring fills up: see [Spill].
 //
 // What is promised: events come in non-decreasing order of [Event.Time], those marked [Event.Late]
-// excepted; in exact mode there are none of these. Times of different CPUs are comparable within
+// excepted; in exact mode there are none of these. A [Reader.Flush]'s marker does not count: with slack,
+// an event that is earlier may follow it. Times of different CPUs are comparable within
 // the error of the kernel's clock; order in time is not causality. Losses have their place in the
 // stream, before the sample that reported them. A record whose time lies more than a second in the
 // future is corrupt: see [KindCorrupt].

@@ -51,6 +51,9 @@ type ringEvents struct {
 func openPerfEvents(fd int, m mapEntries, want Options) (p *perfEvents, err error) {
 	for try := 1; ; try++ {
 		online, err := onlineCPUs()
+		if errors.Is(err, syscall.EMFILE) {
+			err = explain(err, 0)
+		}
 		if err != nil {
 			return nil, err
 		}

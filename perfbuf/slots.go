@@ -17,6 +17,7 @@ type slots struct {
 
 	mu     sync.Mutex // held while they are changed
 	paused bool
+	torn   bool // failure is of entries that could not be emptied, or put back
 	closed bool
 	armed  []atomic.Bool // the ring's entry is its doorbell, or will be when not paused
 	count  *atomic.Int32
@@ -99,6 +100,15 @@ func (s *slots) pause(on bool) error {
 		}
 	}
 	s.paused = on || failed != nil // Resume again puts the others back
+	switch {
+	case failed == nil && s.torn:
+		s.torn = false
+		s.failure.Store(nil)
+	case failed != nil && s.failure.Load() == nil:
+		// While paused, arming sets no entry. Those that are still in the map would ring no bell.
+		s.torn = true
+		s.failure.Store(&failed)
+	}
 	return failed
 }
 
