@@ -55,7 +55,7 @@ func FuzzWalk(f *testing.F) {
 			stop = 0
 		}
 		between(t, room, b, timed, func(r *raw.Ring) {
-			sameRecords(t, r, off, off+stop, off+ahead, int(n))
+			sameBatch(t, r, off, off+stop, off+ahead, int(n))
 			sameSamples(t, r, off, off+ahead, floor, ceiling)
 			to := make([]byte, min(stop, r.Size()))
 			r.Copy(to, off)
@@ -96,62 +96,6 @@ func between(t *testing.T, room, b []byte, timed bool, f func(*raw.Ring)) {
 		r, err := raw.New(meta, data, layout)
 		require.NoError(t, err)
 		f(r)
-	}
-}
-
-// sameRecords requires that Batch is Parse over and over: up to what is no sample, or wraps, or is so short and so near to the ring's
-// edge, or to the head, that Batch does not look whether it is one.
-func sameRecords(t *testing.T, r *raw.Ring, off, stop, head uint64, n int) {
-	recs := raw.NewBatch(n)
-	got, end := r.Batch(off, stop, head, recs)
-	tooFar := head-off > r.Size()
-	var rec raw.Record
-	for i := range got {
-		if int64(stop-off) <= 0 || tooFar {
-			t.Fatalf("%d records; the %dth is at the stop", got, i)
-		}
-		r.Parse(off, head, &rec)
-		want := raw.Record{Kind: raw.Sample, Data: rec.Data, First: rec.Len, Len: rec.Len, Time: rec.Time}
-		if rec.Kind != raw.Sample || recs[i] != want {
-			t.Fatalf("record %d is %+v, where Parse finds %+v", i, recs[i], rec)
-		}
-		off += rec.Size
-	}
-	if off != end {
-		t.Fatalf("ended at %d, but the last record ends at %d", end, off)
-	}
-	if got == n || int64(stop-off) <= 0 || tooFar {
-		return
-	}
-	edge := r.Size() - off&(r.Size()-1)
-	if r.Parse(off, head, &rec); rec.Kind == raw.Sample && rec.Size <= edge && min(edge, head-off) >= 24 && (edge < r.Size() || got == 0) {
-		t.Fatalf("ended after %d of %d in front of %+v", got, n, rec)
-	}
-}
-
-// sameSamples requires that Samples is Parse over and over: up to what is no sample, or not within the times.
-func sameSamples(t *testing.T, r *raw.Ring, off, head, floor, ceiling uint64) {
-	marks, end := r.Samples(off, head, floor, ceiling, nil)
-	var rec raw.Record
-	for _, m := range marks {
-		if off == head {
-			t.Fatal("a sample behind the head")
-		}
-		r.Parse(off, head, &rec)
-		if rec.Kind != raw.Sample || m != (raw.Mark{Time: rec.Time, Off: rec.Off}) || m.Time < floor || m.Time > ceiling {
-			t.Fatalf("%+v, times %d to %d, where Parse finds %+v", m, floor, ceiling, rec)
-		}
-		floor = m.Time
-		off += rec.Size
-	}
-	if off != end {
-		t.Fatalf("ended at %d, but the last sample ends at %d", end, off)
-	}
-	if r.Layout() == raw.LayoutRaw || off == head {
-		return
-	}
-	if r.Parse(off, head, &rec); rec.Kind == raw.Sample && rec.Time >= floor && rec.Time <= ceiling {
-		t.Fatalf("ended in front of %+v, times %d to %d", rec, floor, ceiling)
 	}
 }
 

@@ -3,9 +3,7 @@ package raw_test
 import (
 	"bytes"
 	"math"
-	"math/bits"
 	"math/rand/v2"
-	"runtime/debug"
 	"testing"
 
 	"github.com/ringfold/ringfold/internal/raw"
@@ -13,31 +11,35 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// slow is Samples in terms of Parse.
-func slow(r *raw.Ring, off, head, floor, ceiling uint64) (marks []raw.Mark, stop uint64) {
+// sameSamples requires that Samples is Parse over and over: up to what is no sample, or not within the times.
+func sameSamples(t *testing.T, r *raw.Ring, off, head, floor, ceiling uint64) (end uint64) {
+	before := raw.Mark{Time: 1, Off: 2}
+	marks, end := r.Samples(off, head, floor, ceiling, []raw.Mark{before})
+	if marks[0] != before {
+		t.Fatalf("%+v is what was %+v", marks[0], before)
+	}
 	var rec raw.Record
-	for off != head {
-		r.Parse(off, head, &rec)
-		if rec.Kind != raw.Sample || rec.Time < floor || rec.Time > ceiling {
-			break
+	for _, m := range marks[1:] {
+		if off == head {
+			t.Fatal("a sample behind the head")
 		}
-		marks = append(marks, raw.Mark{Time: rec.Time, Off: off})
-		floor = rec.Time
+		r.Parse(off, head, &rec)
+		if rec.Kind != raw.Sample || m != (raw.Mark{Time: rec.Time, Off: rec.Off}) || m.Time < floor || m.Time > ceiling {
+			t.Fatalf("%+v, times %d to %d, where Parse finds %+v", m, floor, ceiling, rec)
+		}
+		floor = m.Time
 		off += rec.Size
 	}
-	return marks, off
-}
-
-func sameAsParse(t *testing.T, r *raw.Ring, off, head, floor, ceiling uint64) uint64 {
-	before := []raw.Mark{{Time: 1, Off: 2}}
-	marks, stop := r.Samples(off, head, floor, ceiling, before)
-	want, at := slow(r, off, head, floor, ceiling)
-	if r.Layout() == raw.LayoutRaw {
-		want, at = nil, off
+	if off != end {
+		t.Fatalf("ended at %d, but the last sample ends at %d", end, off)
 	}
-	require.Equal(t, append(before[:1:1], want...), marks)
-	require.Equal(t, at, stop)
-	return stop
+	if r.Layout() == raw.LayoutRaw || off == head {
+		return end
+	}
+	if r.Parse(off, head, &rec); rec.Kind == raw.Sample && rec.Time >= floor && rec.Time <= ceiling {
+		t.Fatalf("ended in front of %+v, times %d to %d", rec, floor, ceiling)
+	}
+	return end
 }
 
 func TestSamplesAgainstParse(t *testing.T) {
@@ -59,7 +61,7 @@ func TestSamplesAgainstParse(t *testing.T) {
 		if rnd.IntN(3) == 0 { // a field of some record, perhaps
 			w.Data()[rnd.IntN(256)] = []byte{0, 8, 9, 16, 24, 32, 255}[rnd.IntN(7)]
 		}
-		if sameAsParse(t, w.Raw(), off, w.Head(), 98+rnd.Uint64N(4), time-rnd.Uint64N(2)) == w.Head() {
+		if sameSamples(t, w.Raw(), off, w.Head(), 98+rnd.Uint64N(4), time-rnd.Uint64N(2)) == w.Head() {
 			ends++
 		}
 	}
@@ -80,40 +82,6 @@ func TestSamplesStopsAtFloorAndCeiling(t *testing.T) {
 	}
 	_, stop := r.Samples(0, 256+8, 0, math.MaxUint64, nil)
 	require.Zero(t, stop, "the head is too far ahead")
-}
-
-func FuzzSamples(f *testing.F) {
-	room := guarded(f)
-	meta, _ := memory(8)
-	w := ringtest.New(256, raw.LayoutRawTime, 0)
-	for i := range uint64(5) {
-		w.Output(i, ringtest.Payload(i, 12+int(i)*9))
-	}
-	f.Add(w.Data(), uint64(0), w.Head(), uint64(0), uint64(9), true)
-	f.Add(w.Data(), uint64(0), w.Head(), uint64(0), uint64(2), true)
-	f.Add(w.Data(), uint64(math.MaxUint64-255), uint64(256), uint64(0), uint64(9), true)
-	f.Add(w.Data(), uint64(8), uint64(1<<40), uint64(0), uint64(9), true)
-	f.Add([]byte{9, 0, 0, 0, 0, 0, 8, 0}, uint64(0), uint64(8), uint64(0), uint64(9), true)
-	f.Add(w.Data(), uint64(0), w.Head(), uint64(0), uint64(9), false)
-	f.Fuzz(func(t *testing.T, b []byte, tail, ahead, floor, ceiling uint64, timed bool) {
-		if len(b) < 8 {
-			return
-		}
-		size := min(1<<(bits.Len(uint(len(b)))-1), len(room))
-		layout := raw.LayoutRaw
-		if timed {
-			layout = raw.LayoutRawTime
-		}
-		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-		for _, at := range []int{0, len(room) - size} {
-			data := room[at : at+size : at+size]
-			copy(data, b)
-			r, err := raw.New(meta, data, layout)
-			require.NoError(t, err)
-			require.Equal(t, layout, r.Layout())
-			sameAsParse(t, r, tail&^7, (tail+ahead)&^7, floor, ceiling)
-		}
-	})
 }
 
 func TestCopy(t *testing.T) {
