@@ -5,13 +5,14 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ringfold/ringfold/internal/cpulist"
 	"github.com/ringfold/ringfold/internal/raw"
 	"golang.org/x/sys/unix"
 )
 
 // wanted returns the CPUs that are to be read, and online.
 func (p *perfEvents) wanted() ([]int, error) {
-	online, err := onlineCPUs()
+	online, err := cpulist.Online(cpulist.Dir)
 	if named := p.opts.CPUs; err == nil && len(named) > 0 {
 		online = slices.DeleteFunc(online, func(cpu int) bool { return !slices.Contains(named, cpu) })
 	}
@@ -97,7 +98,7 @@ func (p *perfEvents) possible() []int {
 	if len(p.opts.CPUs) > 0 {
 		return p.opts.CPUs
 	}
-	cpus, err := possibleCPUs()
+	cpus, err := cpulist.Possible(cpulist.Dir)
 	if err != nil {
 		return nil // then none are added
 	}

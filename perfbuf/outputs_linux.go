@@ -7,6 +7,7 @@ import (
 	"syscall"
 
 	libbpf "github.com/ringfold/ringfold/cgo"
+	"github.com/ringfold/ringfold/internal/cpulist"
 	"golang.org/x/sys/unix"
 )
 
@@ -23,7 +24,7 @@ func openOutputs(want OutputCounts) (*outputs, error) {
 	}
 	if err != nil {
 		c.close()
-		return nil, explain(fmt.Errorf("Options.Outputs: %w", err), 0)
+		return nil, fmt.Errorf("Options.Outputs: %w", err)
 	}
 	return o, nil
 }
@@ -65,7 +66,7 @@ func (c *counters) open(want OutputCounts) error {
 		return m.fail("it is of type %s, with keys of %d bytes, values of %d and %d entries: pass the map perfbuf_outputs of bpf/perfbuf_output.h, "+
 			"which has type BPF_MAP_TYPE_PERCPU_ARRAY (6), 4, 8 and at least 2", typeName(m.Type), key, value, m.MaxEntries)
 	}
-	c.cpus, err = possibleCPUs()
+	c.cpus, err = cpulist.Possible(cpulist.Dir)
 	c.values = make([]uint64, len(c.cpus))
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	libbpf "github.com/ringfold/ringfold/cgo"
+	"github.com/ringfold/ringfold/internal/cpulist"
 	"github.com/ringfold/ringfold/internal/inject"
 	"github.com/ringfold/ringfold/internal/raw"
 	"golang.org/x/sys/unix"
@@ -50,11 +51,12 @@ type ringEvents struct {
 // user's map yet. The caller closes fd if it fails.
 func openPerfEvents(fd int, m mapEntries, want Options) (p *perfEvents, err error) {
 	for try := 1; ; try++ {
-		online, err := onlineCPUs()
-		if errors.Is(err, syscall.EMFILE) {
-			err = explain(err, 0)
-		}
+		online, err := cpulist.Online(cpulist.Dir)
 		if err != nil {
+			err = fmt.Errorf("perfbuf.Open: %w", err)
+			if errors.Is(err, syscall.EMFILE) {
+				err = explain(err, 0)
+			}
 			return nil, err
 		}
 		cpus, err := want.pick(online, m)

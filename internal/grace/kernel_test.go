@@ -11,6 +11,7 @@ import (
 	"time"
 
 	libbpf "github.com/ringfold/ringfold/cgo"
+	"github.com/ringfold/ringfold/internal/cpulist"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/ringfold/ringfold/internal/raw"
 	"github.com/stretchr/testify/require"
@@ -38,7 +39,7 @@ func providers(t *testing.T, cpus []int, f func(t *testing.T, p Provider)) {
 
 func TestKernelProviders(t *testing.T) {
 	kerneltest.Require(t)
-	cpus, err := onlineCPUs(cpuDir)
+	cpus, err := cpulist.Online(cpulist.Dir)
 	require.NoError(t, err)
 	before := descriptors(t)
 	providers(t, cpus, func(t *testing.T, p Provider) {
@@ -162,7 +163,7 @@ func unfinished(t *testing.T, r *raw.Ring, wait func() error) (underWay, missing
 // whole run are there, and not only those up to some time.
 func TestKernelWaitsForPrograms(t *testing.T) {
 	kerneltest.Require(t)
-	cpus, err := onlineCPUs(cpuDir)
+	cpus, err := cpulist.Online(cpulist.Dir)
 	require.NoError(t, err)
 	kerneltest.RequireCPUs(t, 2, "one to look on while the program runs on the other")
 	providers(t, cpus, func(t *testing.T, p Provider) {
@@ -191,7 +192,7 @@ func TestKernelWaitsForPrograms(t *testing.T) {
 // that were loaded after the watermark.
 func TestKernelWatermark(t *testing.T) {
 	kerneltest.Require(t)
-	cpus, err := onlineCPUs(cpuDir)
+	cpus, err := cpulist.Online(cpulist.Dir)
 	require.NoError(t, err)
 	clock := func() uint64 {
 		var ts unix.Timespec

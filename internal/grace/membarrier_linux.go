@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/ringfold/ringfold/internal/cpulist"
 	"golang.org/x/sys/unix"
 )
 
@@ -29,12 +30,12 @@ var errOneCPU = errors.New("with one CPU online the kernel does not wait")
 // wrong here: a program that was preempted may be anywhere. So each Wait makes sure that two CPUs
 // were online all the while.
 type membarrier struct {
-	dir  string // cpuDir
+	dir  string // cpulist.Dir
 	call func(cmd int) (int, error)
 }
 
 func openMembarrier() (Provider, error) {
-	return newMembarrier(cpuDir, membarrierCall)
+	return newMembarrier(cpulist.Dir, membarrierCall)
 }
 
 func newMembarrier(dir string, call func(cmd int) (int, error)) (Provider, error) {
@@ -96,7 +97,7 @@ type pair struct {
 // watch begins to watch two CPUs that are online, and goes on until stop.
 func watch(dir string) (*pair, error) {
 	for try := 1; ; try++ {
-		online, err := onlineCPUs(dir)
+		online, err := cpulist.Online(dir)
 		if err != nil {
 			return nil, err
 		}
@@ -128,7 +129,7 @@ func (w *pair) open() (err error) {
 // stayed returns nil if both CPUs have been online all the time since open's call of it.
 func (w *pair) stayed() error {
 	// In this order: a CPU that was away and is in the list again lost its directory before that.
-	online, err := onlineCPUs(w.dir)
+	online, err := cpulist.Online(w.dir)
 	if err != nil {
 		return err
 	}

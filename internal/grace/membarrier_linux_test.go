@@ -132,18 +132,6 @@ func TestMembarrierErrors(t *testing.T) {
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 }
 
-func TestParseCPUs(t *testing.T) {
-	for list, want := range map[string][]int{"0": {0}, "0-2,5": {0, 1, 2, 5}, "7,9-10": {7, 9, 10}} {
-		got, err := parseCPUs(list)
-		require.NoError(t, err)
-		require.Equal(t, want, got)
-	}
-	for _, list := range []string{"", "a", "3-1", "-1", "1,", "0-99999999"} {
-		_, err := parseCPUs(list)
-		require.Error(t, err, list)
-	}
-}
-
 func descriptors(t *testing.T) int {
 	t.Helper()
 	fds, err := os.ReadDir("/proc/self/fd")

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"unsafe"
 
+	"github.com/ringfold/ringfold/internal/cpulist"
 	"golang.org/x/sys/unix"
 )
 
@@ -92,7 +93,7 @@ func (s *sweep) run(cpus []int) {
 
 // allowed returns an error if a CPU that is online is not in mask.
 func allowed(cpus []int, mask cpuMask) error {
-	online, err := onlineCPUs(cpuDir)
+	online, err := cpulist.Online(cpulist.Dir)
 	if err != nil {
 		return err
 	}
@@ -108,12 +109,12 @@ func allowed(cpus []int, mask cpuMask) error {
 }
 
 func visitAll(cpus []int, one, home cpuMask) error {
-	online, err := onlineCPUs(cpuDir)
+	online, err := cpulist.Online(cpulist.Dir)
 	if err != nil {
 		return err
 	}
 	for _, cpu := range cpus {
-		if !slices.Contains(online, cpu) {
+		if !slices.Contains(online, cpu) { // as many of those that may have a ring some day
 			continue
 		}
 		if err := visit(cpu, one); err != nil {
@@ -148,7 +149,7 @@ func visit(cpu int, one cpuMask) error {
 		if err != unix.EINVAL && err != unix.EAGAIN {
 			return err
 		}
-		online, offline := onlineCPUs(cpuDir)
+		online, offline := cpulist.Online(cpulist.Dir)
 		if offline != nil {
 			return offline
 		}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/ringfold/ringfold/internal/cpulist"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -26,7 +27,7 @@ func requireSweep(t testing.TB, cpus []int) Provider {
 
 // Each CPU is visited, in turn; those that are offline or do not exist are not needed.
 func TestVisit(t *testing.T) {
-	online, err := onlineCPUs(cpuDir)
+	online, err := cpulist.Online(cpulist.Dir)
 	require.NoError(t, err)
 	requireSweep(t, online)
 	done := make(chan struct{})
@@ -67,7 +68,7 @@ func threadCPUs(t *testing.T) string {
 
 // No other thread is moved: not the caller's, not a new one.
 func TestSweepLeavesOthersAlone(t *testing.T) {
-	online, err := onlineCPUs(cpuDir)
+	online, err := cpulist.Online(cpulist.Dir)
 	require.NoError(t, err)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -92,7 +93,7 @@ func TestSweepLeavesOthersAlone(t *testing.T) {
 }
 
 func TestSweepClose(t *testing.T) {
-	online, err := onlineCPUs(cpuDir)
+	online, err := cpulist.Online(cpulist.Dir)
 	require.NoError(t, err)
 	p := requireSweep(t, online)
 	require.NoError(t, p.Wait())
@@ -103,7 +104,7 @@ func TestSweepClose(t *testing.T) {
 
 // A CPU on which the process may not run cannot be swept.
 func TestSweepRefused(t *testing.T) {
-	online, err := onlineCPUs(cpuDir)
+	online, err := cpulist.Online(cpulist.Dir)
 	require.NoError(t, err)
 	mask := make(cpuMask, 4096/wordBits)
 	require.NoError(t, allowed(nil, mask))

@@ -7,6 +7,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/ringfold/ringfold/internal/cpulist"
 )
 
 // RequireEnv set to 1 turns the skip of a kernel test into a failure.
@@ -87,9 +89,12 @@ func RequireLinux(t testing.TB, major, minor int, what string) {
 // RequireCPUs skips the test if fewer than n CPUs are online, with RINGFOLD_REQUIRE_KERNEL=1 too. why is the rest of "needs n CPUs online".
 func RequireCPUs(t testing.TB, n int, why string) {
 	t.Helper()
-	online := read(t, "/sys/devices/system/cpu/online")
-	if got := countCPUs(online); got < n {
-		t.Skipf("needs %d CPUs online (%s), and these are: %s", n, why, online)
+	online, err := cpulist.Online(cpulist.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(online) < n {
+		t.Skipf("needs %d CPUs online (%s), and these are: %v", n, why, online)
 	}
 }
 
@@ -112,18 +117,4 @@ func read(t testing.TB, path string) string {
 		t.Fatal(err)
 	}
 	return strings.TrimSpace(string(b))
-}
-
-// countCPUs counts what a list like "0-3,8" has.
-func countCPUs(list string) (n int) {
-	for part := range strings.SplitSeq(list, ",") {
-		var first, last int
-		switch got, _ := fmt.Sscanf(part, "%d-%d", &first, &last); got {
-		case 1:
-			n++
-		case 2:
-			n += last - first + 1
-		}
-	}
-	return n
 }

@@ -8,12 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestCountCPUs(t *testing.T) {
-	for list, want := range map[string]int{"0": 1, "0-3": 4, "0-3,8": 5, "0,2-3,31": 4, "": 0} {
-		require.Equal(t, want, countCPUs(list), list)
-	}
-}
-
 // What a machine can never run is skipped, not failed, where kernel tests are required.
 func TestRequireMachine(t *testing.T) {
 	if runtime.GOOS != "linux" {

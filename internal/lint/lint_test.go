@@ -29,14 +29,15 @@ var mayImport = map[string][]string{
 	"internal/raw":        {},
 	"internal/merge":      {module + "internal/raw"},
 	"internal/ringtest":   {module + "internal/raw"},
-	"internal/kerneltest": {"github.com/aquasecurity/libbpfgo", "golang.org/x/sys/unix"},
+	"internal/kerneltest": {module + "internal/cpulist", "github.com/aquasecurity/libbpfgo", "golang.org/x/sys/unix"},
+	"internal/cpulist":    {},
 	"internal/leak":       {},
-	"internal/grace":      {module + "cgo", "golang.org/x/sys/unix"},
+	"internal/grace":      {module + "cgo", module + "internal/cpulist", "golang.org/x/sys/unix"},
 	"internal/inject":     {module + "internal/grace", module + "internal/raw"},
 	"internal/lint":       {},
 	"internal/simulate":   {module + "perfbuf", module + "internal/grace", module + "internal/inject", module + "internal/raw", module + "internal/ringtest"},
 	"internal/soak":       {module + "perfbuf", module + "internal/kerneltest", "github.com/aquasecurity/libbpfgo", "golang.org/x/sys/unix"},
-	"perfbuf":             {module + "cgo", module + "internal/grace", module + "internal/inject", module + "internal/raw", module + "internal/merge", "golang.org/x/sys/unix"},
+	"perfbuf":             {module + "cgo", module + "internal/cpulist", module + "internal/grace", module + "internal/inject", module + "internal/raw", module + "internal/merge", "golang.org/x/sys/unix"},
 	"perfbuf/perfbuftest": {module + "perfbuf", module + "internal/inject", module + "internal/ringtest"},
 }
 

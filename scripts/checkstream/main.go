@@ -12,8 +12,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
-	"strings"
+
+	"github.com/ringfold/ringfold/internal/cpulist"
 )
 
 // A line is an event, or the summary.
@@ -82,7 +82,7 @@ func main() {
 }
 
 func check(r io.Reader, online string) error {
-	cpus, err := parseCPUs(online)
+	cpus, err := cpulist.Parse(online)
 	if err != nil {
 		return err
 	}
@@ -139,23 +139,4 @@ func check(r io.Reader, online string) error {
 	}
 	fmt.Printf("%d events of %d CPUs, in order\n", c.events, len(seen))
 	return nil
-}
-
-// parseCPUs reads the kernel's list format: "0-3,6".
-func parseCPUs(s string) (cpus []int, err error) {
-	for part := range strings.SplitSeq(strings.TrimSpace(s), ",") {
-		first, last, isRange := strings.Cut(part, "-")
-		if !isRange {
-			last = first
-		}
-		a, err1 := strconv.Atoi(first)
-		b, err2 := strconv.Atoi(last)
-		if err := errors.Join(err1, err2); err != nil {
-			return nil, fmt.Errorf("online CPUs %q: %w", s, err)
-		}
-		for cpu := a; cpu <= b; cpu++ {
-			cpus = append(cpus, cpu)
-		}
-	}
-	return cpus, nil
 }
