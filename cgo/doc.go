@@ -1,6 +1,6 @@
 // Package libbpf holds the few libbpf calls that ringfold needs, one thin function each:
-// perf_buffer (set up, look into, free), map creation, update and delete, map information, and
-// which libbpf this is. It has no policy, starts no goroutine, and C never calls into Go: all
+// perf_buffer (set up, look into, free), map creation, lookup, update and delete, map and program
+// information, and which libbpf this is. It has no policy, starts no goroutine, and C never calls into Go: all
 // perf_buffer callbacks are NULL and neither perf_buffer__poll nor perf_buffer__consume is ever
 // called, because the rings are read from Go.
 //

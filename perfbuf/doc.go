@@ -72,10 +72,10 @@
 //
 // # CPUs that come and go
 //
-// A CPU that comes online after Open gets a ring, and one that was offline gets its ring back, within
-// milliseconds of the kernel's word (uevents; without them twice a second), in whatever way the rings are read. What
-// programs output on it before that is refused, and not counted: see above. [HotplugStats] tells. What
-// a CPU has output before it goes stays in its ring and is delivered.
+// A CPU that comes online after Open gets a ring, and one that was offline gets its ring back, as soon as
+// the kernel tells of it (uevents; without them, the list of CPUs is read twice a second), in whatever way
+// the rings are read. What programs output on it before that is refused, and not counted: see above.
+// [HotplugStats] tells. What a CPU has output before it goes stays in its ring and is delivered.
 //
 // # Several goroutines
 //

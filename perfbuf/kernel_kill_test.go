@@ -33,7 +33,7 @@ const (
 func TestKernelVictim(t *testing.T) {
 	do, ok := victims[os.Getenv(victimEnv)]
 	if !ok {
-		t.Skip("it is for a child process of other tests")
+		return // it is for a child process of other tests
 	}
 	go func() { // not longer than its parent
 		io.Copy(io.Discard, os.Stdin)

@@ -126,7 +126,8 @@ func (r *Reader) replan() {
 			p.loads = append(p.loads, Load{CPU: ring.cpu, Size: ring.Size(), Used: int(used), Grown: int(min(grown, 1<<31)), ring: ring})
 		}
 	}
-	slices.SortFunc(p.loads, func(a, b Load) int { return a.CPU - b.CPU })         // rings of CPUs that came later are at the end
+	// Rings of CPUs that came later are at the end.
+	slices.SortFunc(p.loads, func(a, b Load) int { return a.CPU - b.CPU })
 	p.fresh = max(r.rings[0].raw.Size()/8, leastQuantum, uint64(len(r.all()))<<10) // a look costs some ns per ring
 	p.order = p.loads
 	if len(p.loads) > 1 && p.read > 0 { // else the Schedule has lost a ring: visit all

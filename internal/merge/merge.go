@@ -3,8 +3,8 @@
 // record's time and place are kept, 16 bytes each.
 //
 // A round is: Scan each ring up to a head loaded after the watermark was chosen, Begin with that
-// watermark, Batch while it returns any and Next for what it does not, until that reports nil, End. What is later than the watermark is held for another
-// round. Equal keys come by ring, then by offset.
+// watermark, Batch while it returns any and Next for what it does not, until that reports nil, End.
+// What is later than the watermark is held for another round. Equal keys come by ring, then by offset.
 //
 // Invariants:
 //   - every byte of [freed, scan) of a ring is addressable and has been checked;
