@@ -1,0 +1,79 @@
+package perfbuf
+
+import (
+	"runtime/debug"
+	"strings"
+
+	libbpf "github.com/ringfold/ringfold/cgo"
+)
+
+// VersionInfo says what a program was built with, and runs with. Fields are empty where it cannot be told.
+type VersionInfo struct {
+	Ringfold string // version of this module, such as "v1.2.3"; "(devel)" or with a "+dirty" if built from its repository
+
+	Libbpf  string // of the libbpf that is in use, such as "v1.5" (libbpf_version_string); empty without cgo
+	Headers string // of the libbpf whose headers the program was built with
+	Path    string // the file of the shared library; empty if there is none
+	Static  bool   // libbpf and all else is linked into the program: the build tag static_build
+}
+
+// Version tells which ringfold this is, and which libbpf it runs with. It does not block.
+func Version() VersionInfo {
+	v := VersionInfo{Ringfold: moduleVersion(debug.ReadBuildInfo())}
+	if l, err := libbpf.Version(); err == nil {
+		v.Libbpf, v.Headers, v.Path, v.Static = l.Version, l.Headers, l.Path, l.Static
+	}
+	return v
+}
+
+// LibbpfVersion returns the version of the libbpf that the program runs with, such as "v1.5" (libbpf_version_string), and "" without cgo.
+func LibbpfVersion() string { return Version().Libbpf }
+
+// String returns a line for a program's -version, such as "ringfold v1.2.3, libbpf v1.5 (static)".
+func (v VersionInfo) String() string {
+	s := "ringfold " + v.Ringfold
+	switch {
+	case v.Libbpf == "":
+		return s + ", without libbpf"
+	case v.Static:
+		return s + ", libbpf " + v.Libbpf + " (static)"
+	}
+	s += ", libbpf " + v.Libbpf
+	var more []string
+	if v.Path != "" {
+		more = append(more, v.Path)
+	}
+	if v.Headers != v.Libbpf {
+		more = append(more, "built with headers of "+v.Headers)
+	}
+	if len(more) > 0 {
+		s += " (" + strings.Join(more, ", ") + ")"
+	}
+	return s
+}
+
+const modulePath = "github.com/ringfold/ringfold"
+
+// moduleVersion finds this module among those a program was built from.
+func moduleVersion(b *debug.BuildInfo, ok bool) string {
+	if !ok {
+		return "(unknown version)"
+	}
+	version := b.Main.Version
+	if b.Main.Path != modulePath {
+		version = ""
+		for _, m := range b.Deps {
+			if m.Path != modulePath {
+				continue
+			}
+			version = m.Version
+			if m.Replace != nil {
+				version = m.Replace.Version // of a directory it has none
+			}
+		}
+	}
+	if version == "" {
+		return "(devel)" // a test, or with a replace directive
+	}
+	return version
+}
