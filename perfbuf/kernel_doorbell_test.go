@@ -193,6 +193,7 @@ func TestKernelDoorbellWithoutDescriptors(t *testing.T) {
 		r, err := openWith(free, e)
 		if err != nil {
 			require.ErrorIs(t, err, syscall.EMFILE)
+			require.Zero(t, without, "it fails with %d descriptors, and does not with fewer", free)
 			continue
 		}
 		o, st := r.Options(), r.Stats().Doorbell

@@ -245,6 +245,7 @@ func TestKernelSeccomp(t *testing.T) {
 // The same after Open. What is in the rings still comes; what cannot be done says why; streams are exact all the same, as membarrier
 // takes no privilege.
 func TestKernelSeccompLater(t *testing.T) {
+	kerneltest.RequireCPUs(t, 2, "or membarrier does not wait")
 	relax(t)
 	asSomebody(t, identity{caps: justEnough}, func(t *testing.T, e *remote) {
 		r := openChild(t, perfbuf.Options{RingBytes: 64 << 10})
@@ -268,6 +269,7 @@ func TestKernelSeccompLater(t *testing.T) {
 // After it has opened what it needs, a process may become another user, who has no capabilities. From Linux 5.19 on everything
 // goes on. Before, bpf(2) takes CAP_BPF for all that it does: then the reader polls, and says why.
 func TestKernelDroppedPrivileges(t *testing.T) {
+	kerneltest.RequireCPUs(t, 2, "or membarrier does not wait")
 	asSomebody(t, identity{root: true}, func(t *testing.T, e *remote) {
 		r, err := perfbuf.Open(childFD, perfbuf.Options{RingBytes: 64 << 10})
 		require.NoError(t, err)

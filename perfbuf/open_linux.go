@@ -85,20 +85,20 @@ func (p *perfEvents) reader(watch *cpuWatch) (*Reader, error) {
 		}
 		rings[i] = newRing(p.rings[i].cpu, memory)
 	}
-	opts := p.opts
-	var noBells error
-	if opts.Wakeup.doorbell() {
-		if noBells = p.openBells(); noBells != nil {
-			opts.Wakeup = Wakeup{Bytes: opts.watermark(), Linger: max(opts.Wakeup.Linger, defaultLinger)}
-		}
-	}
 	poll, err := newFilePoller(p.rings[0].pb.EpollFD())
 	if err != nil {
 		return nil, err
 	}
-	if p.outputs, err = openOutputs(opts.Outputs); err != nil { // before there are rings in the map
+	if p.outputs, err = openOutputs(p.opts.Outputs); err != nil { // before there are rings in the map
 		poll.close()
 		return nil, err
+	}
+	opts := p.opts
+	var noBells error
+	if opts.Wakeup.doorbell() { // last, as it can do without descriptors
+		if noBells = p.openBells(); noBells != nil {
+			opts.Wakeup = Wakeup{Bytes: opts.watermark(), Linger: max(opts.Wakeup.Linger, defaultLinger)}
+		}
 	}
 	displaced, err := p.store()
 	if err != nil {
