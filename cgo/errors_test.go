@@ -66,7 +66,7 @@ func TestNewErrors(t *testing.T) {
 			}
 			pb, err = libbpf.New(c.fd, c.pages)
 			require.Nil(t, pb)
-			requireErrno(t, err, "perf_buffer__new", c.errnos...)
+			require.NotEmpty(t, requireErrno(t, err, "perf_buffer__new", c.errnos...), "what libbpf said")
 			require.Equal(t, before, perfEvents(t), "left behind")
 		})
 	}

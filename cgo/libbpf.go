@@ -54,18 +54,6 @@ type PerfBuffer struct {
 	pb *C.struct_perf_buffer
 }
 
-// New calls perf_buffer__new: one ring of pages pages per online CPU, RAW samples without a time, a
-// wake-up on every event, and the ring's perf event stored in the map under its CPU's number.
-// libbpf keeps mapFD without duplicating it: it must stay open until Free. pages must be a power of
-// two.
-func New(mapFD, pages int) (*PerfBuffer, error) {
-	pb, err := C.perf_buffer__new(C.int(mapFD), C.size_t(pages), nil, nil, nil, nil)
-	if pb == nil {
-		return nil, failed("perf_buffer__new", err)
-	}
-	return &PerfBuffer{pb}, nil
-}
-
 // Free calls perf_buffer__free: it deletes the rings' entries from the map, unmaps the rings and
 // closes their file descriptors. Memory that Buffer returned must not be touched from then on.
 func (p *PerfBuffer) Free() {

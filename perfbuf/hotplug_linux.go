@@ -21,7 +21,8 @@ func (p *perfEvents) wanted() ([]int, error) {
 
 // alive tells whether outputs on ring i's CPU, which is online, land in it. They do not if the CPU has
 // been offline since the event was opened: the kernel then takes the event out of the CPU's context
-// (perf_event_exit_cpu_context), enabling it does not put it back, and its clock stands still.
+// (perf_event_exit_cpu_context), enabling it does not put it back, and its clock stands still. Events of
+// perf_buffer__new, which have no clock to read, count as dead: a new one does no harm.
 func (p *perfEvents) alive(i int) bool {
 	fd := p.rings[i].plain // only who calls this, and reopen, changes it
 	before, _, err := readEvent(fd)

@@ -188,3 +188,44 @@ func TestKernelHotplugUnderLoad(t *testing.T) {
 		})
 	}
 }
+
+// The same for rings that perf_buffer__new has set up.
+func TestKernelHotplugChannels(t *testing.T) {
+	cold, hot := hotCPUs(t)
+	e := kerneltest.Load(t)
+	hole, last := hot[0], hot[1]
+	plugged(t, hole, false)
+	events := make(chan []byte)
+	pb, err := perfbuf.InitPerfBuf(e.Module(), "events", events, nil, 16)
+	require.NoError(t, err)
+	defer pb.Close()
+	pb.Start()
+	comes := func(cpu int) {
+		t.Helper()
+		e.Emit(cpu, 10, 40)
+		for range 10 {
+			p, err := kerneltest.Check(<-events)
+			require.NoError(t, err)
+			require.Equal(t, cpu, p.CPU)
+		}
+	}
+	for _, cpu := range append(slices.Clone(cold), last) {
+		comes(cpu)
+	}
+	plugged(t, hole, true)
+	eventually(t, "a ring for the new CPU", func() bool { return pb.Stats().Hotplug.Added == 1 })
+	for n := range 3 {
+		for cpu := range last + 1 {
+			comes(cpu)
+		}
+		plugged(t, last, false)
+		comes(cold[0])
+		before := pb.Stats().Hotplug.Reopened
+		plugged(t, last, true)
+		eventually(t, "it is back", func() bool { return pb.Stats().Hotplug.Reopened > before })
+		comes(last)
+		require.Len(t, pb.Stats().Rings, last+1, "round %d", n)
+	}
+	require.NoError(t, pb.Stats().Hotplug.Err)
+	require.NoError(t, pb.Err())
+}

@@ -38,6 +38,8 @@ type Options struct {
 	// Outputs has [Stats] tell what became of outputs, and why: those that the kernel refused without
 	// counting them too.
 	Outputs OutputCounts
+
+	perfBufferNew bool // libbpf's perf_buffer__new sets the rings up: those that are online, without time, each event waking
 }
 
 // Wakeup says when the kernel wakes a waiting reader. Waking it costs the traced workload some

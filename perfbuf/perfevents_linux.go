@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 
@@ -71,10 +72,10 @@ func openPerfEvents(fd int, m mapEntries, want Options) (p *perfEvents, err erro
 		if p.scratch, err = libbpf.MapCreate(libbpf.MapTypePerfEventArray, "ringfold", 4, 4, m.MaxEntries, 0); err != nil {
 			return nil, explain(fmt.Errorf("perfbuf.Open: a map for libbpf: %w", err), 0)
 		}
-		pb, err := p.openRings(cpus)
-		if errors.Is(err, syscall.EINVAL) {
+		pb, err := p.openFirst(cpus)
+		if errors.Is(err, syscall.EINVAL) && p.countsLost() {
 			p.attr.Read_format &^= unix.PERF_FORMAT_LOST // before Linux 6.0
-			pb, err = p.openRings(cpus)
+			pb, err = p.openFirst(cpus)
 		}
 		if err == nil {
 			for i, cpu := range cpus {
@@ -89,6 +90,23 @@ func openPerfEvents(fd int, m mapEntries, want Options) (p *perfEvents, err erro
 			return nil, explain(fmt.Errorf("perfbuf.Open: %w", err), p.opts.RingBytes)
 		}
 	}
+}
+
+// openFirst opens the rings that a reader begins with.
+func (p *perfEvents) openFirst(cpus []int) (*libbpf.PerfBuffer, error) {
+	if !p.opts.perfBufferNew {
+		return p.openRings(cpus)
+	}
+	// Which CPUs these are is not to be had from libbpf: those that were online, if the same are still.
+	pb, err := libbpf.New(p.scratch, p.opts.RingBytes/os.Getpagesize())
+	if err != nil {
+		return nil, err
+	}
+	if online, err := cpulist.Online(cpulist.Dir); err != nil || pb.BufferCnt() != len(cpus) || !slices.Equal(online, cpus) {
+		pb.Free()
+		return nil, errors.Join(err, syscall.ENODEV) // as perf_buffer__new_raw says when a CPU has gone
+	}
+	return pb, nil
 }
 
 // openRings opens the perf events of some CPUs and maps their rings.

@@ -123,6 +123,9 @@ var quiet = sync.OnceFunc(func() {
 	}})
 })
 
+// Module is libbpfgo's; its perf event array is the map "events".
+func (e *Emitter) Module() *libbpfgo.Module { return e.module }
+
 // MapFD is the perf event array.
 func (e *Emitter) MapFD() int { return e.events.FileDescriptor() }
 

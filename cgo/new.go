@@ -26,9 +26,10 @@ static int ringfold_print(enum libbpf_print_level level, const char *format, va_
 	return others ? others(level, format, args) : 0;
 }
 
-// perf_buffer_raw_opts holds pointers; filling it here keeps Go pointers out of Go memory handed to C.
-static struct perf_buffer *ringfold_new_raw(int map_fd, size_t pages, struct perf_event_attr *attr,
-                                            int cnt, int *cpus, int *keys, char *text, size_t room)
+// perf_buffer__new, or with an attr perf_buffer__new_raw. perf_buffer_raw_opts holds pointers; filling it here keeps
+// Go pointers out of Go memory handed to C.
+static struct perf_buffer *ringfold_new(int map_fd, size_t pages, struct perf_event_attr *attr,
+                                        int cnt, int *cpus, int *keys, char *text, size_t room)
 {
 	LIBBPF_OPTS(perf_buffer_raw_opts, opts, .cpu_cnt = cnt, .cpus = cpus, .map_keys = keys);
 	libbpf_print_fn_t before, after;
@@ -40,7 +41,10 @@ static struct perf_buffer *ringfold_new_raw(int map_fd, size_t pages, struct per
 		__atomic_store_n(&ringfold_others, before, __ATOMIC_RELAXED);
 	ringfold_text = text;
 	ringfold_room = room;
-	pb = perf_buffer__new_raw(map_fd, pages, attr, NULL, NULL, &opts);
+	if (attr)
+		pb = perf_buffer__new_raw(map_fd, pages, attr, NULL, NULL, &opts);
+	else
+		pb = perf_buffer__new(map_fd, pages, NULL, NULL, NULL, NULL);
 	err = errno;
 	ringfold_text = NULL;
 	// In the place of NULL, which is to print nothing, ours stays: it does so too, and libbpf_print, up to 1.4, calls a NULL
@@ -69,6 +73,13 @@ import (
 // printing is held while the print function is ours: there is one for all threads.
 var printing sync.Mutex
 
+// New calls perf_buffer__new: one ring of pages pages per online CPU whose number is below the map's
+// max_entries, in the order of these numbers, RAW samples without a time, a wake-up on every event, and
+// the ring's perf event stored in the map under its CPU's number. Otherwise it is as NewRaw.
+func New(mapFD, pages int) (*PerfBuffer, error) {
+	return newBuffer("perf_buffer__new", mapFD, pages, nil, 0, nil, nil)
+}
+
 // NewRaw calls perf_buffer__new_raw: one ring of pages pages for each CPU in cpus, in that order,
 // its perf event opened with attr and stored in the map under the key of the same index. An offline
 // CPU fails the whole call with ENODEV. libbpf keeps mapFD without duplicating it: it must stay
@@ -84,14 +95,17 @@ func NewRaw(mapFD, pages int, attr *unix.PerfEventAttr, cpus, keys []int) (*Perf
 	for i := range cpus {
 		c[i], k[i] = C.int(cpus[i]), C.int(keys[i])
 	}
+	// unix.PerfEventAttr has the kernel's layout; libbpf copies it before it returns.
+	return newBuffer("perf_buffer__new_raw", mapFD, pages, (*C.struct_perf_event_attr)(unsafe.Pointer(attr)), len(c), &c[0], &k[0])
+}
+
+func newBuffer(call string, mapFD, pages int, attr *C.struct_perf_event_attr, n int, cpus, keys *C.int) (*PerfBuffer, error) {
 	text := make([]byte, 1024)
 	printing.Lock()
 	defer printing.Unlock()
-	// unix.PerfEventAttr has the kernel's layout; libbpf copies it before it returns.
-	pb, err := C.ringfold_new_raw(C.int(mapFD), C.size_t(pages), (*C.struct_perf_event_attr)(unsafe.Pointer(attr)),
-		C.int(len(c)), &c[0], &k[0], (*C.char)(unsafe.Pointer(&text[0])), C.size_t(len(text)))
+	pb, err := C.ringfold_new(C.int(mapFD), C.size_t(pages), attr, C.int(n), cpus, keys, (*C.char)(unsafe.Pointer(&text[0])), C.size_t(len(text)))
 	if pb == nil {
-		e := failed("perf_buffer__new_raw", err)
+		e := failed(call, err)
 		e.Detail = detail(text)
 		return nil, e
 	}

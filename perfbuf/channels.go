@@ -1,0 +1,171 @@
+package perfbuf
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+)
+
+// PerfBuffer sends the events of a perf event array through Go channels, as the type of this name of libbpfgo does: for
+// programs written for that. See [InitPerfBuf]. Its methods may be called from several goroutines, also from those that receive.
+type PerfBuffer struct {
+	reader *Reader
+	events chan []byte
+	lost   chan uint64 // may be nil
+
+	mu    sync.Mutex    // guards what follows
+	stop  func()        // ends the goroutines; nil before Poll
+	ended chan struct{} // closed when they have ended, and the channels are closed
+	err   error
+}
+
+// InitPerfBuf sets up a ring for each online CPU in the perf event array of that name, and returns what sends its
+// events to a channel. It takes the place of libbpfgo's Module.InitPerfBuf in one line, without importing libbpfgo: what
+// was m.InitPerfBuf("events", events, lost, 64) becomes perfbuf.InitPerfBuf(m, "events", events, lost, 64), and Poll, Start,
+// Stop and Close stay. module is a *libbpfgo.Module, or whatever has maps with file descriptors.
+//
+// eventsChan gets the payload of each event, padding included (see [Event.Len]), in a slice of its own that the receiver
+// may keep. lostChan gets the number of events that the kernel has given up; nil has them counted by Stats only. Each
+// ring is pageCnt pages large, a power of two. perf_buffer__new sets them up, so that every event wakes the reader and none has a time:
+// [Open] does better than both. Programs' outputs land in the rings from now on, and are sent from [PerfBuffer.Poll] on.
+//
+// It does not block, and fails as [Open] does. What it returns must be closed: libbpfgo's Module.Close does not know of it.
+//
+// What differs from libbpfgo: see the methods. Events are in order for each CPU only, as there.
+func InitPerfBuf[M interface{ FileDescriptor() int }](
+	module interface {
+		GetMap(mapName string) (M, error)
+	},
+	mapName string, eventsChan chan []byte, lostChan chan uint64, pageCnt int,
+) (*PerfBuffer, error) {
+	fail := func(err error) (*PerfBuffer, error) {
+		return nil, fmt.Errorf("perfbuf.InitPerfBuf: map %q: %w", mapName, err)
+	}
+	if eventsChan == nil {
+		return fail(errors.New("the channel for events is nil: pass one"))
+	}
+	page := os.Getpagesize()
+	if pageCnt < 1 || pageCnt&(pageCnt-1) != 0 || pageCnt > maxRingBytes/page {
+		return fail(fmt.Errorf("pageCnt is %d: pass a power of two, of at most %d", pageCnt, maxRingBytes/page))
+	}
+	m, err := module.GetMap(mapName)
+	if err != nil {
+		return fail(err)
+	}
+	r, err := Open(m.FileDescriptor(), Options{RingBytes: pageCnt * page, Wakeup: Wakeup{Events: 1}, NoTime: true, perfBufferNew: true})
+	if err != nil {
+		return fail(err)
+	}
+	return &PerfBuffer{reader: r, events: eventsChan, lost: lostChan, ended: make(chan struct{})}, nil
+}
+
+// Poll starts the goroutines that read the rings and send. It does not block.
+//
+// timeout, in libbpfgo how long Stop may have to wait, is ignored: an event wakes the reader at once, and so does Stop.
+// Calling Poll twice, or after Stop or Close, has no effect but on [PerfBuffer.Err].
+func (b *PerfBuffer) Poll(timeout int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.stop != nil {
+		b.note(errors.New("perfbuf.PerfBuffer: Poll was called twice, or after Stop or Close"))
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	// As many bytes as all rings have may wait for a slow receiver.
+	box := newOutbox(b.reader.Options().RingBytes * len(b.reader.Rings()))
+	b.stop = func() {
+		cancel()
+		box.stop()
+	}
+	go b.run(ctx, box)
+}
+
+// Start is Poll.
+func (b *PerfBuffer) Start() { b.Poll(300) }
+
+// Stop ends what Poll has begun, and closes the channels. It waits for the goroutines, which end promptly even if nobody
+// receives: what is in the channels' buffers can still be received, what has not come that far is dropped. It does nothing before Poll, or
+// when called again.
+func (b *PerfBuffer) Stop() {
+	b.mu.Lock()
+	stop := b.stop
+	b.mu.Unlock()
+	if stop != nil {
+		stop()
+		<-b.ended
+	}
+}
+
+// Close is Stop, and frees the rings: outputs are refused with ENOENT from then on. Calling it again does nothing. The
+// channels are closed only if Poll has been called.
+func (b *PerfBuffer) Close() {
+	b.Stop()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.stop == nil {
+		b.stop = func() {} // Poll comes too late now
+		close(b.ended)
+	}
+	if err := b.reader.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
+		b.note(err)
+	}
+}
+
+// Err returns the first thing that went wrong since InitPerfBuf, nil if nothing has: a corrupt record, which is skipped (a
+// [*CorruptError]); a call of Poll that had no effect; or why reading has ended by itself, after which what has been read is sent and the channels are closed.
+func (b *PerfBuffer) Err() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.err
+}
+
+// Stats is [Reader.Stats]: what was read, and lost, for each CPU.
+func (b *PerfBuffer) Stats() Stats { return b.reader.Stats() }
+
+// note keeps the first error. b.mu is held.
+func (b *PerfBuffer) note(err error) {
+	if b.err == nil {
+		b.err = err
+	}
+}
+
+// run reads until ctx ends.
+func (b *PerfBuffer) run(ctx context.Context, box *outbox) {
+	defer close(b.ended)
+	var senders sync.WaitGroup
+	senders.Go(func() { box.sendEvents(ctx, b.events) })
+	if b.lost != nil {
+		senders.Go(func() { box.sendLost(ctx, b.lost) })
+	}
+	err := b.reader.RunBatches(ctx, func(batch *Batch) error {
+		for ev := range batch.Events() {
+			switch ev.Kind() {
+			case KindSample:
+				if data := bytes.Clone(ev.Bytes()); !box.direct(b.events, data) && !box.put(data) {
+					return ctx.Err()
+				}
+			case KindLost:
+				box.putLost(ev.Lost())
+			case KindCorrupt:
+				b.mu.Lock()
+				b.note(ev.Err())
+				b.mu.Unlock()
+			}
+		}
+		return nil
+	})
+	if ctx.Err() == nil {
+		b.mu.Lock()
+		b.note(err)
+		b.mu.Unlock()
+	}
+	box.end()
+	senders.Wait()
+	close(b.events)
+	if b.lost != nil {
+		close(b.lost)
+	}
+}

@@ -1,0 +1,527 @@
+//go:build linux && cgo
+
+package perfbuf_test
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/aquasecurity/libbpfgo"
+	"github.com/ringfold/ringfold/internal/cpulist"
+	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// channels is what libbpfgo's PerfBuffer and ours have in common.
+type channels interface {
+	Poll(timeout int)
+	Start()
+	Stop()
+	Close()
+}
+
+type initPerfBuf func(m *libbpfgo.Module, name string, events chan []byte, lost chan uint64, pages int) (channels, error)
+
+// notNil is v unless there is an error.
+func notNil[T channels](v T, err error) (channels, error) {
+	if err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+func theirs(m *libbpfgo.Module, name string, events chan []byte, lost chan uint64, pages int) (channels, error) {
+	return notNil(m.InitPerfBuf(name, events, lost, pages))
+}
+
+func ours(m *libbpfgo.Module, name string, events chan []byte, lost chan uint64, pages int) (channels, error) {
+	return notNil(perfbuf.InitPerfBuf(m, name, events, lost, pages))
+}
+
+// both runs a test with libbpfgo's InitPerfBuf and with ours.
+func both(t *testing.T, f func(t *testing.T, e *kerneltest.Emitter, init initPerfBuf)) {
+	for name, init := range map[string]initPerfBuf{"libbpfgo": theirs, "perfbuf": ours} {
+		t.Run(name, func(t *testing.T) { f(t, kerneltest.Load(t), init) })
+	}
+}
+
+// opened is init of the map events, closed when the test ends.
+func opened(t *testing.T, e *kerneltest.Emitter, init initPerfBuf, events chan []byte, lost chan uint64, pages int) channels {
+	t.Helper()
+	pb, err := init(e.Module(), "events", events, lost, pages)
+	require.NoError(t, err)
+	t.Cleanup(pb.Close)
+	return pb
+}
+
+func TestKernelChannelsErrors(t *testing.T) {
+	both(t, func(t *testing.T, e *kerneltest.Emitter, init initPerfBuf) {
+		before := belongings(t)
+		for name, c := range map[string]struct {
+			mapName string
+			events  chan []byte
+			pages   int
+		}{
+			"no such map":    {"nothing", make(chan []byte), 1},
+			"another type":   {"states", make(chan []byte), 1},
+			"no channel":     {"events", nil, 1},
+			"no pages":       {"events", make(chan []byte), 0},
+			"3 pages":        {"events", make(chan []byte), 3},
+			"negative":       {"events", make(chan []byte), -1},
+			"too many pages": {"events", make(chan []byte), 1 << 40},
+		} {
+			pb, err := init(e.Module(), c.mapName, c.events, nil, c.pages)
+			require.Error(t, err, name)
+			require.Nil(t, pb, name)
+			t.Log(err)
+		}
+		returned(t, before)
+	})
+}
+
+// Each event comes once, unchanged, in its CPU's order, in memory of its own; those that were output before Poll too.
+func TestKernelChannelsEvents(t *testing.T) {
+	both(t, func(t *testing.T, e *kerneltest.Emitter, init initPerfBuf) {
+		for _, buffer := range []int{0, 1, 4096} {
+			events, lost := make(chan []byte, buffer), make(chan uint64)
+			pb := opened(t, e, init, events, lost, 2)
+			cpus := onlineCPUs(t)
+			next := map[int]uint64{}
+			for _, cpu := range cpus {
+				next[cpu], _ = e.Counts(cpu)
+				e.Emit(cpu, 3, 40)
+			}
+			pb.Poll(300)
+			var all [][]byte
+			receive := func(n int) {
+				for range n {
+					all = append(all, <-events)
+				}
+			}
+			receive(3 * len(cpus))
+			for size := kerneltest.MinSize; size < 1000; size += 13 { // several laps of the rings
+				for _, cpu := range cpus {
+					e.Emit(cpu, 2, size)
+				}
+				receive(2 * len(cpus))
+			}
+			for i := range all {
+				p, err := kerneltest.Check(all[i])
+				require.NoError(t, err)
+				require.Equal(t, next[p.CPU], p.Seq)
+				next[p.CPU]++
+				clear(all[i][:cap(all[i])]) // changes no other
+			}
+			pb.Stop()
+			pb.Close()
+			_, open := <-events
+			require.False(t, open)
+			_, open = <-lost
+			require.False(t, open, "nothing was lost")
+		}
+	})
+}
+
+// Received and lost are what was output.
+func TestKernelChannelsLost(t *testing.T) {
+	both(t, func(t *testing.T, e *kerneltest.Emitter, init initPerfBuf) {
+		events, lost := make(chan []byte), make(chan uint64)
+		pb := opened(t, e, init, events, lost, 1)
+		cpu := onlineCPUs(t)[0]
+		e.Emit(cpu, 100, 200)
+		pb.Start()
+		attempted, failed := e.Counts(cpu)
+		require.Positive(t, failed)
+		for range attempted - failed {
+			<-events
+		}
+		received := attempted - failed
+		for before := failed; ; { // until one that tells of the losses finds room
+			e.Emit(cpu, 1, 200)
+			if attempted, failed = e.Counts(cpu); failed == before {
+				break
+			}
+			before = failed
+		}
+		for total := uint64(0); received+total < attempted || total < failed; {
+			select {
+			case <-events:
+				received++
+			case n := <-lost:
+				total += n
+			}
+		}
+		require.Equal(t, attempted-failed, received)
+		pb.Close()
+	})
+}
+
+func TestKernelChannelsWithoutLost(t *testing.T) {
+	both(t, func(t *testing.T, e *kerneltest.Emitter, init initPerfBuf) {
+		events := make(chan []byte, 1000)
+		pb := opened(t, e, init, events, nil, 1)
+		cpu := onlineCPUs(t)[0]
+		pb.Poll(300)
+		overflow(e, cpu, events)
+		attempted, _ := e.Counts(cpu)
+		for {
+			p, err := kerneltest.Check(<-events)
+			require.NoError(t, err)
+			if p.Seq == attempted-1 {
+				break
+			}
+		}
+		pb.Stop()
+	})
+}
+
+// What Stop and Close do to the channels and the rings, in whatever order they are called, and how often.
+func TestKernelChannelsEnd(t *testing.T) {
+	both(t, func(t *testing.T, e *kerneltest.Emitter, init initPerfBuf) {
+		before := belongings(t)
+		cpu := onlineCPUs(t)[0]
+		for name, c := range map[string]struct {
+			do           func(pb channels)
+			closed, gone bool
+		}{
+			"nothing":          {func(channels) {}, false, false},
+			"Stop before Poll": {func(pb channels) { pb.Stop() }, false, false},
+			"Stop, Poll, Stop": {func(pb channels) { pb.Stop(); pb.Poll(10); pb.Stop() }, true, false},
+			"Stop":             {func(pb channels) { pb.Poll(10); pb.Stop() }, true, false},
+			"Stop twice":       {func(pb channels) { pb.Poll(10); pb.Stop(); pb.Stop() }, true, false},
+			"Close":            {func(pb channels) { pb.Poll(10); pb.Close() }, true, true},
+			"Stop, Close":      {func(pb channels) { pb.Poll(10); pb.Stop(); pb.Close() }, true, true},
+			"Close twice":      {func(pb channels) { pb.Poll(10); pb.Close(); pb.Close() }, true, true},
+			"Close, Stop":      {func(pb channels) { pb.Poll(10); pb.Close(); pb.Stop() }, true, true},
+			"without Poll":     {func(pb channels) { pb.Close() }, false, true},
+		} {
+			events, lost := make(chan []byte, 1), make(chan uint64, 1)
+			pb, err := init(e.Module(), "events", events, lost, 1)
+			require.NoError(t, err, name)
+			c.do(pb)
+			require.Equal(t, c.closed, closed(events), name)
+			require.Equal(t, c.closed, closed(lost), name)
+			e.Emit(cpu, 1, 24)
+			if c.gone {
+				require.Equal(t, syscall.ENOENT, e.LastError(cpu), name)
+			} else {
+				require.NoError(t, e.LastError(cpu), name)
+			}
+			pb.Close()
+		}
+		returned(t, before)
+	})
+}
+
+func closed[T any](c chan T) bool {
+	select {
+	case _, open := <-c:
+		return !open
+	default:
+		return false
+	}
+}
+
+// Nobody need receive for Stop to return.
+func TestKernelChannelsStopUnread(t *testing.T) {
+	both(t, func(t *testing.T, e *kerneltest.Emitter, init initPerfBuf) {
+		events := make(chan []byte)
+		pb := opened(t, e, init, events, make(chan uint64), 8)
+		for _, cpu := range onlineCPUs(t) {
+			e.Emit(cpu, 50, 200)
+		}
+		pb.Poll(300)
+		<-events
+		pb.Stop()
+		_, open := <-events
+		require.False(t, open)
+	})
+}
+
+// overflow has losses told of in a CPU's ring of a page. It receives one event.
+func overflow(e *kerneltest.Emitter, cpu int, events <-chan []byte) {
+	e.Emit(cpu, 100, 200)
+	<-events
+	_, failed := e.Counts(cpu)
+	for before := uint64(0); failed != before; { // until one finds room
+		before = failed
+		e.Emit(cpu, 1, 200)
+		_, failed = e.Counts(cpu)
+	}
+}
+
+// libbpfgo's Stop receives what is in the way of its end, but from the channel of losses only when that of events has
+// been closed, which comes later. So one loss that nobody receives is enough, and it never returns.
+func TestKernelChannelsStopDeadlock(t *testing.T) {
+	e := kerneltest.Load(t)
+	events, lost := make(chan []byte, 1000), make(chan uint64)
+	pb := opened(t, e, theirs, events, lost, 1)
+	pb.Poll(300)
+	overflow(e, onlineCPUs(t)[0], events)
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		pb.Stop()
+	}()
+	await := func(where, state string) { // until a goroutine is there
+		for buf := make([]byte, 1<<20); ; runtime.Gosched() {
+			for g := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+				head, _, _ := strings.Cut(g, "\n")
+				if strings.Contains(g, where) && strings.Contains(head, state) {
+					return
+				}
+			}
+		}
+	}
+	await("libbpfgo.perfLostCallback", "[chan send")              // waits for a receiver,
+	await("libbpfgo.(*PerfBuffer).Stop(", "[sync.WaitGroup.Wait") // which waits for it,
+	await("libbpfgo.(*PerfBuffer).Stop.func1", "[chan receive")   // and so does the one that receives events.
+	select {
+	case <-stopped:
+		t.Fatal("Stop has returned: libbpfgo has mended it")
+	default:
+	}
+	for { // There is no other way out.
+		select {
+		case <-lost:
+			continue
+		case <-stopped:
+		}
+		break
+	}
+
+	e = kerneltest.Load(t)
+	events, lost = make(chan []byte, 1000), make(chan uint64)
+	pb = opened(t, e, ours, events, lost, 1)
+	pb.Poll(300)
+	overflow(e, onlineCPUs(t)[0], events)
+	awaitLost(pb.(*perfbuf.PerfBuffer))
+	pb.Stop()
+	_, open := <-lost
+	require.False(t, open)
+}
+
+// awaitLost returns when the reader knows of losses.
+func awaitLost(pb *perfbuf.PerfBuffer) {
+	for pb.Stats().Total().Lost == 0 {
+		runtime.Gosched()
+	}
+}
+
+// Who does not receive losses gets events all the same, and the losses later, added up.
+func TestKernelChannelsUnreadLost(t *testing.T) {
+	e := kerneltest.Load(t)
+	cpu := onlineCPUs(t)[0]
+	events, lost := make(chan []byte, 1000), make(chan uint64)
+	pb := opened(t, e, ours, events, lost, 1)
+	pb.Start()
+	received := uint64(1)
+	for range 5 {
+		overflow(e, cpu, events)
+	}
+	e.Emit(cpu, 1, 24)
+	attempted, _ := e.Counts(cpu)
+	for {
+		p, err := kerneltest.Check(<-events)
+		require.NoError(t, err)
+		received++
+		if p.Seq == attempted-1 {
+			break
+		}
+	}
+	received += 4 // by overflow
+	for total := uint64(0); received+total < attempted; {
+		total += <-lost
+	}
+	require.EqualValues(t, attempted-received, pb.(*perfbuf.PerfBuffer).Stats().Total().Lost)
+}
+
+// Rings are read while nobody receives, but not without limit.
+func TestKernelChannelsSlowReceiver(t *testing.T) {
+	e := kerneltest.Load(t)
+	cpu := onlineCPUs(t)[0]
+	events, lost := make(chan []byte), make(chan uint64)
+	pb, err := perfbuf.InitPerfBuf(e.Module(), "events", events, lost, 16)
+	require.NoError(t, err)
+	defer pb.Close()
+	pb.Start()
+	for read := uint64(0); read < 60; { // as many bytes as one ring has
+		e.Emit(cpu, 20, 1000)
+		for read += 20; pb.Stats().Total().Samples < read; {
+			runtime.Gosched()
+		}
+	}
+	require.Zero(t, pb.Stats().Total().Lost)
+	for failed := uint64(0); failed == 0; _, failed = e.Counts(cpu) {
+		e.Emit(cpu, 10, 1000)
+	}
+	attempted, _ := e.Counts(cpu)
+	sum := uint64(0)
+	next := func() bool {
+		select {
+		case data := <-events:
+			_, err := kerneltest.Check(data)
+			require.NoError(t, err)
+			sum++
+		case n := <-lost:
+			sum += n
+		default:
+			return false
+		}
+		return true
+	}
+	for sum < attempted {
+		if !next() { // the kernel tells of losses with the next event
+			e.Emit(cpu, 1, 24)
+			attempted++
+			for !next() {
+				runtime.Gosched()
+			}
+		}
+	}
+	require.Equal(t, attempted, sum)
+	require.NoError(t, pb.Err())
+}
+
+func TestKernelChannelsErr(t *testing.T) {
+	e := kerneltest.Load(t)
+	cpu := onlineCPUs(t)[0]
+	init := func(events chan []byte) *perfbuf.PerfBuffer {
+		pb, err := perfbuf.InitPerfBuf(e.Module(), "events", events, nil, 64)
+		require.NoError(t, err)
+		t.Cleanup(pb.Close)
+		return pb
+	}
+
+	events := make(chan []byte)
+	pb := init(events)
+	pb.Poll(-1)
+	require.NoError(t, pb.Err())
+	pb.Poll(-1)
+	require.ErrorContains(t, pb.Err(), "Poll was called twice")
+	e.Emit(cpu, 1, 24)
+	<-events  // goes on all the same
+	pb.Stop() // at once, whatever Poll was given
+
+	pb = init(make(chan []byte))
+	pb.Close()
+	require.NoError(t, pb.Err())
+	pb.Start()
+	require.ErrorContains(t, pb.Err(), "after Stop or Close")
+
+	events = make(chan []byte)
+	pb = init(events)
+	pb.Poll(300)
+	require.NoError(t, e.EmitHuge(cpu, 70000))
+	var corrupt *perfbuf.CorruptError
+	for pb.Err() == nil {
+		e.TryEmit(cpu, 1, 24)
+		select {
+		case <-events:
+		default:
+		}
+	}
+	require.ErrorAs(t, pb.Err(), &corrupt)
+	require.Equal(t, cpu, corrupt.CPU)
+	e.Emit(cpu, 1, 24)
+	<-events
+	pb.Close()
+}
+
+// libbpfgo has room for 512; here descriptors are the limit.
+func TestKernelChannelsMany(t *testing.T) {
+	e := kerneltest.Load(t)
+	var limit unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
+	var all []*perfbuf.PerfBuffer
+	defer func() {
+		for _, pb := range all {
+			pb.Close()
+		}
+	}()
+	for range min(520, int(limit.Cur)/(8+2*len(onlineCPUs(t)))) {
+		pb, err := perfbuf.InitPerfBuf(e.Module(), "events", make(chan []byte), nil, 1)
+		require.NoError(t, err)
+		all = append(all, pb)
+		pb.Poll(300)
+	}
+}
+
+// Stop, Close, Poll, Err and Stats at the same time, from those that receive too.
+func TestKernelChannelsRaces(t *testing.T) {
+	e := kerneltest.Load(t)
+	cpus := onlineCPUs(t)
+	for i := range 30 {
+		events, lost := make(chan []byte, i%3), make(chan uint64, i%2)
+		pb, err := perfbuf.InitPerfBuf(e.Module(), "events", events, lost, 1)
+		require.NoError(t, err)
+		var callers, receivers sync.WaitGroup
+		done := make(chan struct{})
+		receivers.Go(func() {
+			for {
+				select {
+				case _, open := <-events:
+					if !open {
+						return
+					}
+					if i%2 == 0 {
+						pb.Stop()
+					}
+				case <-done:
+					return
+				}
+			}
+		})
+		for _, f := range []func(){pb.Start, pb.Stop, pb.Close, pb.Close, func() { pb.Err() }, func() { pb.Stats() }} {
+			callers.Go(f)
+		}
+		for _, cpu := range cpus {
+			e.TryEmit(cpu, 30, 100)
+		}
+		callers.Wait()
+		close(done)
+		receivers.Wait()
+	}
+}
+
+// The module need not be libbpfgo's.
+func TestKernelChannelsLoadedElsewhere(t *testing.T) {
+	e := kerneltest.Load(t)
+	events := make(chan []byte, 8)
+	pb, err := perfbuf.InitPerfBuf(mapsByName{"events": fd(e.MapFD())}, "events", events, nil, 1)
+	require.NoError(t, err)
+	defer pb.Close()
+	pb.Start()
+	e.Emit(onlineCPUs(t)[0], 1, 24)
+	<-events
+	_, err = perfbuf.InitPerfBuf(mapsByName{}, "events", events, nil, 1)
+	require.ErrorContains(t, err, `perfbuf.InitPerfBuf: map "events": no such map`)
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+type fd int
+
+func (f fd) FileDescriptor() int { return int(f) }
+
+type mapsByName map[string]fd
+
+func (m mapsByName) GetMap(name string) (fd, error) {
+	if f, ok := m[name]; ok {
+		return f, nil
+	}
+	return 0, fmt.Errorf("no such map: %w", os.ErrNotExist)
+}
+
+func onlineCPUs(t *testing.T) []int {
+	t.Helper()
+	cpus, err := cpulist.Online(cpulist.Dir)
+	require.NoError(t, err)
+	return cpus
+}

@@ -1,0 +1,128 @@
+package perfbuf
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+)
+
+// outbox is what waits for the receivers of a [PerfBuffer]: with it, rings are read on while a receiver is slow,
+// and one of losses does not hold up events.
+type outbox struct {
+	limit   int          // of bytes
+	waiting atomic.Int64 // events that have been put and not sent
+
+	mu      sync.Mutex
+	changed sync.Cond
+	queue   [][]byte
+	bytes   int // of waiting events
+	lost    uint64
+	ended   bool // nothing more comes
+	stopped bool // nothing more is to be sent
+}
+
+// eventCost is what an event costs in memory besides its payload, roughly.
+const eventCost = 64
+
+func newOutbox(limit int) *outbox {
+	b := &outbox{limit: limit}
+	b.changed.L = &b.mu
+	return b
+}
+
+// direct sends an event without waiting, unless others wait to be sent before it.
+func (b *outbox) direct(to chan<- []byte, data []byte) bool {
+	if b.waiting.Load() > 0 {
+		return false
+	}
+	select {
+	case to <- data:
+		return true
+	default:
+		return false
+	}
+}
+
+// put queues an event, for which it waits for room. It returns false when stopped.
+func (b *outbox) put(data []byte) bool {
+	b.waiting.Add(1)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for b.bytes > b.limit && !b.stopped { // any event fits an empty box
+		b.changed.Wait()
+	}
+	b.bytes += len(data) + eventCost
+	b.queue = append(b.queue, data)
+	if len(b.queue) == 1 {
+		b.changed.Broadcast()
+	}
+	return !b.stopped
+}
+
+func (b *outbox) putLost(n uint64) {
+	b.change(func() { b.lost += n })
+}
+
+// end says that nothing more is put; what is there is still sent.
+func (b *outbox) end() { b.change(func() { b.ended = true }) }
+
+// stop has put wait no more: nothing more is to be sent. The senders' context ends them.
+func (b *outbox) stop() { b.change(func() { b.stopped = true }) }
+
+func (b *outbox) change(f func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	f()
+	b.changed.Broadcast()
+}
+
+// sendEvents sends events until ctx ends, or all are sent and nothing more comes.
+func (b *outbox) sendEvents(ctx context.Context, to chan<- []byte) {
+	for {
+		b.mu.Lock()
+		for len(b.queue) == 0 && !b.ended {
+			b.changed.Wait()
+		}
+		batch := b.queue
+		b.queue = nil
+		b.mu.Unlock()
+		if len(batch) == 0 {
+			return
+		}
+		sent := 0
+		for i, data := range batch {
+			select {
+			case to <- data:
+			case <-ctx.Done():
+				return
+			}
+			b.waiting.Add(-1)
+			sent += len(data) + eventCost
+			if sent > b.limit/8 || i == len(batch)-1 {
+				b.change(func() { b.bytes -= sent })
+				sent = 0
+			}
+		}
+	}
+}
+
+// sendLost does the same with counts of lost events. Those that come while nobody receives are added up.
+func (b *outbox) sendLost(ctx context.Context, to chan<- uint64) {
+	for {
+		b.mu.Lock()
+		for b.lost == 0 && !b.ended {
+			b.changed.Wait()
+		}
+		n := b.lost
+		b.lost = 0
+		b.mu.Unlock()
+		if n == 0 {
+			return
+		}
+		select {
+		case to <- n:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
