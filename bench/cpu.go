@@ -10,7 +10,7 @@ import (
 func cpu(r *run) error {
 	readers := []string{
 		ringfold, ringfoldEveryEvent, ringfoldBytes,
-		libbpfC, cilium, ciliumWatermark, libbpfgoReader, ciliumRingbuf,
+		libbpfC, cilium, ciliumWatermark, libbpfgoReader, ringfoldChannels, ciliumRingbuf,
 	}
 	rounds, lasts := 5, 600*time.Millisecond
 	if r.quick {

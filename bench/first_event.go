@@ -12,7 +12,7 @@ import (
 //
 // cilium-watermark is left out: it would wait forever.
 func firstEvent(r *run) error {
-	readers := []string{ringfold, ringfoldEveryEvent, libbpfC, cilium, libbpfgoReader, ciliumRingbuf}
+	readers := []string{ringfold, ringfoldEveryEvent, libbpfC, cilium, libbpfgoReader, ringfoldChannels, ciliumRingbuf}
 	rounds, idle := 100, 100*time.Millisecond
 	if r.quick {
 		rounds, idle = 5, 20*time.Millisecond

@@ -16,8 +16,8 @@ import (
 // And it measures how often readers in Go allocate while they drain.
 func memory(r *run) error {
 	const ringBytes = 64 << 10
-	readers := []string{ringfold, libbpfC, cilium, libbpfgoReader, ciliumRingbuf}
-	inGo := []string{ringfold, cilium, libbpfgoReader, ciliumRingbuf}
+	readers := []string{ringfold, libbpfC, cilium, libbpfgoReader, ringfoldChannels, ciliumRingbuf}
+	inGo := []string{ringfold, cilium, libbpfgoReader, ringfoldChannels, ciliumRingbuf}
 	rounds, copies := 3, 8
 	if r.quick {
 		rounds, copies = 1, 2

@@ -14,7 +14,7 @@ import (
 func producer(r *run) error {
 	readers := []string{
 		ringfold, ringfoldEveryEvent, ringfoldEvery64, ringfoldBytes,
-		libbpfC, cilium, ciliumWatermark, libbpfgoReader, ciliumRingbuf,
+		libbpfC, cilium, ciliumWatermark, libbpfgoReader, ringfoldChannels, ciliumRingbuf,
 	}
 	rounds, lasts := 9, 200*time.Millisecond
 	if r.quick {

@@ -17,6 +17,7 @@ const (
 	ringfoldEveryEvent = "ringfold-every-event" // Options.Wakeup.Events is 1
 	ringfoldEvery64    = "ringfold-every-64"    // 64
 	ringfoldBytes      = "ringfold-bytes"       // Options.Wakeup.Bytes is half of the ring
+	ringfoldChannels   = "ringfold-channels"    // perfbuf.InitPerfBuf: libbpfgo's way
 )
 
 // peer is one way to read, opened. It is used either for drains or for a loop.
@@ -64,6 +65,8 @@ func open(reader string, c *collection, o options) (p peer, err error) {
 		p, err = openRingfold(c, o, perfbuf.Wakeup{Events: 64})
 	case ringfoldBytes:
 		p, err = openRingfold(c, o, perfbuf.Wakeup{Bytes: half})
+	case ringfoldChannels:
+		p, err = openDropIn(c, o)
 	case libbpfC:
 		p, err = openLibbpfC(c, o, false)
 	case cLoop:

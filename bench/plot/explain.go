@@ -9,7 +9,8 @@ beside its events: that shows where rings hold few. *56B/64KiB* is payloads of 5
 of the same size, and reads the first word of each event. *ringfold* loops over batches (` + "`ForEachBatch`" + `), *ringfold-foreach* has its function called for each event, which
 takes 3 to 15 ns here, as the processor has mitigations on or off that keep it from predicting calls through pointers. *libbpf-c* calls a callback in C, *c-loop* is a plain loop in C over the mapped
 rings: neither comes back to Go for an event. *cilium* is ` + "`ReadInto`" + ` with one record that is used again; *cilium-watermark* is the same, woken less often.
-*libbpfgo* sends each event through a channel, a buffered one, which is kinder than one without. *cilium-ringbuf* reads another kind of map, a BPF ring buffer of as many bytes
+*libbpfgo* sends each event through a channel, a buffered one, which is kinder than one without; *ringfold-channels* is ringfold's replacement for it, ` + "`InitPerfBuf`" + `, with the
+same copies and channel. *cilium-ringbuf* reads another kind of map, a BPF ring buffer of as many bytes
 in all. ringfold checks every header before it believes it, and its records have the kernel's timestamp, 8 bytes more than those of the others.`},
 
 	"producer": {"What an output costs the traced program", `The time of an output in the BPF program, a read of the clock and the interrupts that wake the reader included, while events flow and

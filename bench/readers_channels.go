@@ -5,21 +5,27 @@ import (
 	"sync"
 	"time"
 
-	"github.com/aquasecurity/libbpfgo"
+	"github.com/ringfold/ringfold/perfbuf"
 )
 
 // drainDeadline ends a drain that waits for events which are not there.
 const drainDeadline = 10 * time.Second
 
-// libbpfgoPeer is libbpfgo's PerfBuffer: a goroutine of its own polls, and each event is copied by a
-// callback from C into a new slice, which goes through a channel. The channel is buffered, which is
+// channelBuffer is what sends events through a channel: libbpfgo's PerfBuffer, or what perfbuf.InitPerfBuf returns.
+type channelBuffer interface {
+	Poll(timeout int)
+	Stop()
+	Close()
+}
+
+// channelPeer is a channelBuffer: goroutines of its own read, and each event is copied into a new slice, which goes
+// through a channel; in libbpfgo's case by a callback from C. The channel is buffered, which is
 // much faster than one that is not, and is read by a loop over it alone, as a select over it and the
 // channel of losses costs more.
-type libbpfgoPeer struct {
+type channelPeer struct {
 	sink
-	c        *collection
-	o        options
-	pb       *libbpfgo.PerfBuffer
+	init     func(samples chan []byte, losses chan uint64) (channelBuffer, error)
+	pb       channelBuffer
 	samples  chan []byte
 	losses   chan uint64
 	polling  bool
@@ -27,26 +33,38 @@ type libbpfgoPeer struct {
 }
 
 const (
-	libbpfgoChannel = 1024 // events
-	// How long a poll waits for events. Stopping takes as long.
+	channelEvents = 1024
+	// How long libbpfgo's poll waits for events. Stopping takes as long.
 	libbpfgoPoll      = 100 // ms, what libbpf-c's loop waits too
 	libbpfgoPollDrain = 1
 )
 
 func openLibbpfgo(c *collection, o options) (peer, error) {
-	p := &libbpfgoPeer{sink: sink{timed: o.timed}, c: c, o: o}
+	return openChannels(o, func(samples chan []byte, losses chan uint64) (channelBuffer, error) {
+		return c.module.InitPerfBuf("events", samples, losses, o.pages())
+	})
+}
+
+func openDropIn(c *collection, o options) (peer, error) {
+	return openChannels(o, func(samples chan []byte, losses chan uint64) (channelBuffer, error) {
+		return perfbuf.InitPerfBuf(c.module, "events", samples, losses, o.pages())
+	})
+}
+
+func openChannels(o options, init func(samples chan []byte, losses chan uint64) (channelBuffer, error)) (peer, error) {
+	p := &channelPeer{sink: sink{timed: o.timed}, init: init}
 	return p, p.open()
 }
 
-func (p *libbpfgoPeer) open() (err error) {
-	p.samples, p.losses = make(chan []byte, libbpfgoChannel), make(chan uint64, libbpfgoChannel)
-	p.pb, err = p.c.module.InitPerfBuf("events", p.samples, p.losses, p.o.pages())
+func (p *channelPeer) open() (err error) {
+	p.samples, p.losses = make(chan []byte, channelEvents), make(chan uint64, channelEvents)
+	p.pb, err = p.init(p.samples, p.losses)
 	return err
 }
 
 // prepare opens the buffer anew after a drain: polling cannot be stopped and started again, and it
 // would read while the rings are being filled.
-func (p *libbpfgoPeer) prepare() error {
+func (p *channelPeer) prepare() error {
 	if !p.polling {
 		return nil
 	}
@@ -57,7 +75,7 @@ func (p *libbpfgoPeer) prepare() error {
 
 // drain takes the time from the start of polling to the last event out of the channel: the way from
 // the ring to the user leads through that goroutine. It is started here, once for each drain.
-func (p *libbpfgoPeer) drain(want int) error {
+func (p *channelPeer) drain(want int) error {
 	p.pb.Poll(libbpfgoPollDrain)
 	p.polling = true
 	var n int
@@ -73,7 +91,7 @@ func (p *libbpfgoPeer) drain(want int) error {
 	return expect(n, want)
 }
 
-func (p *libbpfgoPeer) start() error {
+func (p *channelPeer) start() error {
 	samples, losses := p.samples, p.losses
 	p.consumer.Go(func() {
 		for b := range samples {
@@ -90,7 +108,7 @@ func (p *libbpfgoPeer) start() error {
 	return nil
 }
 
-func (p *libbpfgoPeer) close() error {
+func (p *channelPeer) close() error {
 	p.pb.Close() // closes the channels, if it has polled
 	p.consumer.Wait()
 	return nil
