@@ -28,13 +28,14 @@ type PerfBuffer struct {
 // Stop and Close stay. module is a *libbpfgo.Module, or whatever has maps with file descriptors.
 //
 // eventsChan gets the payload of each event, padding included (see [Event.Len]), in a slice of its own that the receiver
-// may keep. lostChan gets the number of events that the kernel has given up; nil has them counted by Stats only. Each
-// ring is pageCnt pages large, a power of two. perf_buffer__new sets them up, so that every event wakes the reader and none has a time:
-// [Open] does better than both. Programs' outputs land in the rings from now on, and are sent from [PerfBuffer.Poll] on.
+// may keep; events of one CPU come in order. lostChan gets how many events the kernel has given up, in numbers that add up
+// to all; nil has them counted by Stats only. Programs' outputs land in the rings from now on, and are sent from [PerfBuffer.Poll] on.
+// While a receiver is slow, the rings are read on, until as many bytes wait as they have in all.
 //
-// It does not block, and fails as [Open] does. What it returns must be closed: libbpfgo's Module.Close does not know of it.
+// Each ring is pageCnt pages large, a power of two. libbpf's perf_buffer__new sets them up as it does for libbpfgo: every event wakes
+// the reader, at the expense of the traced program, and has no time. [Open] is for those who want it otherwise.
 //
-// What differs from libbpfgo: see the methods. Events are in order for each CPU only, as there.
+// InitPerfBuf does not block, and fails as [Open] does. What it returns must be closed: libbpfgo's Module.Close does not know of it.
 func InitPerfBuf[M interface{ FileDescriptor() int }](
 	module interface {
 		GetMap(mapName string) (M, error)
