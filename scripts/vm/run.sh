@@ -40,7 +40,7 @@ plan() {
 		perfbuf) echo "run perfbuf /perfbuf.test -test.v -test.timeout 30m -test.run Kernel$quoted" ;;
 		short) echo "run perfbuf /perfbuf.test -test.v -test.timeout 30m -test.run Kernel -test.skip '$long'$quoted" ;;
 		wide) echo "run perfbuf /perfbuf.test -test.v -test.timeout 30m -test.run '$order' -test.skip '$long'$quoted" ;;
-		grace) echo "run grace /grace.test -test.v -test.timeout 30m$quoted" ;;
+		grace) echo "run grace /grace.test -test.v -test.short -test.timeout 30m$quoted" ;;
 		cgo) echo "run cgo /cgo.test -test.v -test.timeout 30m -test.skip TestOldHeaders$quoted" ;; # that one takes a C compiler
 		soak-exact | soak-slack) echo "run $test /soak -quiet -mode ${test#soak-} -duration 15s$quoted" ;;
 		ci)
