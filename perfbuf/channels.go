@@ -141,12 +141,14 @@ func (b *PerfBuffer) run(ctx context.Context, box *outbox) {
 	if b.lost != nil {
 		senders.Go(func() { box.sendLost(ctx, b.lost) })
 	}
+	var rest [][]byte // of a batch, what its channel has no room for
 	err := b.reader.RunBatches(ctx, func(batch *Batch) error {
+		rest = rest[:0]
 		for ev := range batch.Events() {
 			switch ev.Kind() {
 			case KindSample:
-				if data := bytes.Clone(ev.Bytes()); !box.direct(b.events, data) && !box.put(data) {
-					return ctx.Err()
+				if data := bytes.Clone(ev.Bytes()); len(rest) > 0 || !box.direct(b.events, data) {
+					rest = append(rest, data)
 				}
 			case KindLost:
 				box.putLost(ev.Lost())
@@ -156,6 +158,10 @@ func (b *PerfBuffer) run(ctx context.Context, box *outbox) {
 				b.mu.Unlock()
 			}
 		}
+		if len(rest) > 0 && !box.put(rest) {
+			return ctx.Err()
+		}
+		clear(rest) // they are the receiver's
 		return nil
 	})
 	if ctx.Err() == nil {

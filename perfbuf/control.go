@@ -60,14 +60,14 @@ const noCPU = -1
 // Pause takes the rings out of the map: outputs fail with -ENOENT until Resume, which the kernel does not
 // count as lost. What the rings hold stays there to be read. Programs that are running may still
 // output what they have begun: [Reader.Drain] waits for them. Pause does not block, may be called at
-// any time from anywhere, and does nothing if the Reader is paused already, or closed.
+// any time from anywhere, and does nothing if the Reader is paused already. Of a closed Reader it is [os.ErrClosed].
 //
 // It calls bpf_map_delete_elem for each CPU. If one fails, for want of privilege perhaps, the error
 // says why and some rings may still be in the map; Resume puts the others back.
 func (r *Reader) Pause() error { return r.control("Pause", true) }
 
 // Resume puts the rings back into the map after [Reader.Pause], in the place of those of another reader
-// if there is one by now. It does nothing if the Reader is not paused, or is closed.
+// if there is one by now. It does nothing if the Reader is not paused. Of a closed one it is [os.ErrClosed].
 func (r *Reader) Resume() error { return r.control("Resume", false) }
 
 func (r *Reader) control(call string, pause bool) error {

@@ -30,7 +30,7 @@ func newOutbox(limit int) *outbox {
 	return b
 }
 
-// direct sends an event without waiting, unless others wait to be sent before it.
+// direct sends an event if that does not take waiting, and no others wait to be sent before it.
 func (b *outbox) direct(to chan<- []byte, data []byte) bool {
 	if b.waiting.Load() > 0 {
 		return false
@@ -43,18 +43,20 @@ func (b *outbox) direct(to chan<- []byte, data []byte) bool {
 	}
 }
 
-// put queues an event, for which it waits for room. It returns false when stopped.
-func (b *outbox) put(data []byte) bool {
-	b.waiting.Add(1)
+// put queues events, for which it waits for room. It returns false when stopped.
+func (b *outbox) put(events [][]byte) bool {
+	b.waiting.Add(int64(len(events)))
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for b.bytes > b.limit && !b.stopped { // any event fits an empty box
+	for b.bytes > b.limit && !b.stopped { // any batch fits an empty box
 		b.changed.Wait()
 	}
-	b.bytes += len(data) + eventCost
-	b.queue = append(b.queue, data)
-	if len(b.queue) == 1 {
+	if len(b.queue) == 0 {
 		b.changed.Broadcast()
+	}
+	b.queue = append(b.queue, events...)
+	for _, data := range events {
+		b.bytes += len(data) + eventCost
 	}
 	return !b.stopped
 }
@@ -92,9 +94,13 @@ func (b *outbox) sendEvents(ctx context.Context, to chan<- []byte) {
 		sent := 0
 		for i, data := range batch {
 			select {
-			case to <- data:
-			case <-ctx.Done():
-				return
+			case to <- data: // in most cases, at half the price of waiting for either
+			default:
+				select {
+				case to <- data:
+				case <-ctx.Done():
+					return
+				}
 			}
 			b.waiting.Add(-1)
 			sent += len(data) + eventCost

@@ -20,7 +20,7 @@ func TestOutbox(t *testing.T) {
 			for i := range 100 {
 				data := make([]byte, 100)
 				data[0] = byte(i)
-				if !box.put(data) {
+				if !box.put([][]byte{data}) {
 					return
 				}
 				put++
@@ -54,15 +54,15 @@ func TestOutboxStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		box := newOutbox(1)
 		ctx, cancel := context.WithCancel(t.Context())
-		require.True(t, box.put(nil))
+		require.True(t, box.put([][]byte{nil}))
 		full := make(chan bool)
-		go func() { full <- box.put(nil) }()
+		go func() { full <- box.put([][]byte{nil}) }()
 		go box.sendLost(ctx, nil)
 		synctest.Wait()
 		cancel()
 		box.stop()
 		require.False(t, <-full)
-		require.False(t, box.put(nil))
+		require.False(t, box.put([][]byte{nil}))
 		box.sendEvents(ctx, nil) // returns
 		box.end()
 	})
@@ -71,5 +71,5 @@ func TestOutboxStop(t *testing.T) {
 // An event larger than the limit is no reason to wait for ever.
 func TestOutboxLarge(t *testing.T) {
 	box := newOutbox(10)
-	require.True(t, box.put(make([]byte, 100)))
+	require.True(t, box.put([][]byte{make([]byte, 100)}))
 }

@@ -1,0 +1,222 @@
+//go:build linux && cgo
+
+package perfbuf_test
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// What InitPerfBuf's channels do that libbpfgo's do not: see kernel_channels_test.go for the rest.
+
+// Who does not receive losses gets events all the same, and the losses later, added up.
+func TestKernelChannelsUnreadLost(t *testing.T) {
+	e := kerneltest.Load(t)
+	cpu := onlineCPUs(t)[0]
+	events, lost := make(chan []byte, 1000), make(chan uint64)
+	pb := opened(t, e, ours, events, lost, 1)
+	pb.Start()
+	received := uint64(1)
+	for range 5 {
+		overflow(e, cpu, events)
+	}
+	e.Emit(cpu, 1, 24)
+	attempted, _ := e.Counts(cpu)
+	for {
+		p, err := kerneltest.Check(<-events)
+		require.NoError(t, err)
+		received++
+		if p.Seq == attempted-1 {
+			break
+		}
+	}
+	received += 4 // by overflow
+	for total := uint64(0); received+total < attempted; {
+		total += <-lost
+	}
+	require.EqualValues(t, attempted-received, pb.(*perfbuf.PerfBuffer).Stats().Total().Lost)
+}
+
+// Rings are read while nobody receives, but not without limit.
+func TestKernelChannelsSlowReceiver(t *testing.T) {
+	e := kerneltest.Load(t)
+	cpu := onlineCPUs(t)[0]
+	events, lost := make(chan []byte), make(chan uint64)
+	pb, err := perfbuf.InitPerfBuf(e.Module(), "events", events, lost, 16)
+	require.NoError(t, err)
+	defer pb.Close()
+	pb.Start()
+	for read := uint64(0); read < 60; { // as many bytes as one ring has
+		e.Emit(cpu, 20, 1000)
+		for read += 20; pb.Stats().Total().Samples < read; {
+			runtime.Gosched()
+		}
+	}
+	require.Zero(t, pb.Stats().Total().Lost)
+	for failed := uint64(0); failed == 0; _, failed = e.Counts(cpu) {
+		e.Emit(cpu, 10, 1000)
+	}
+	attempted, _ := e.Counts(cpu)
+	sum := uint64(0)
+	next := func() bool {
+		select {
+		case data := <-events:
+			_, err := kerneltest.Check(data)
+			require.NoError(t, err)
+			sum++
+		case n := <-lost:
+			sum += n
+		default:
+			return false
+		}
+		return true
+	}
+	for sum < attempted {
+		if !next() { // the kernel tells of losses with the next event
+			e.Emit(cpu, 1, 24)
+			attempted++
+			for !next() {
+				runtime.Gosched()
+			}
+		}
+	}
+	require.Equal(t, attempted, sum)
+	require.NoError(t, pb.Err())
+}
+
+func TestKernelChannelsErr(t *testing.T) {
+	e := kerneltest.Load(t)
+	cpu := onlineCPUs(t)[0]
+	init := func(events chan []byte) *perfbuf.PerfBuffer {
+		pb, err := perfbuf.InitPerfBuf(e.Module(), "events", events, nil, 64)
+		require.NoError(t, err)
+		t.Cleanup(pb.Close)
+		return pb
+	}
+
+	events := make(chan []byte)
+	pb := init(events)
+	pb.Poll(-1)
+	require.NoError(t, pb.Err())
+	pb.Poll(-1)
+	require.ErrorContains(t, pb.Err(), "Poll was called twice")
+	e.Emit(cpu, 1, 24)
+	<-events  // goes on all the same
+	pb.Stop() // at once, whatever Poll was given
+
+	pb = init(make(chan []byte))
+	pb.Close()
+	require.NoError(t, pb.Err())
+	pb.Start()
+	require.ErrorContains(t, pb.Err(), "after Stop or Close")
+
+	events = make(chan []byte)
+	pb = init(events)
+	pb.Poll(300)
+	require.NoError(t, e.EmitHuge(cpu, 70000))
+	var corrupt *perfbuf.CorruptError
+	for pb.Err() == nil {
+		e.TryEmit(cpu, 1, 24)
+		select {
+		case <-events:
+		default:
+		}
+	}
+	require.ErrorAs(t, pb.Err(), &corrupt)
+	require.Equal(t, cpu, corrupt.CPU)
+	e.Emit(cpu, 1, 24)
+	<-events
+	pb.Close()
+}
+
+// libbpfgo has room for 512; here descriptors are the limit.
+func TestKernelChannelsMany(t *testing.T) {
+	e := kerneltest.Load(t)
+	var limit unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
+	var all []*perfbuf.PerfBuffer
+	defer func() {
+		for _, pb := range all {
+			pb.Close()
+		}
+	}()
+	for range min(520, int(limit.Cur)/(8+2*len(onlineCPUs(t)))) {
+		pb, err := perfbuf.InitPerfBuf(e.Module(), "events", make(chan []byte), nil, 1)
+		require.NoError(t, err)
+		all = append(all, pb)
+		pb.Poll(300)
+	}
+}
+
+// Stop, Close, Poll, Err and Stats at the same time, from those that receive too.
+func TestKernelChannelsRaces(t *testing.T) {
+	e := kerneltest.Load(t)
+	cpus := onlineCPUs(t)
+	for i := range 30 {
+		events, lost := make(chan []byte, i%3), make(chan uint64, i%2)
+		pb, err := perfbuf.InitPerfBuf(e.Module(), "events", events, lost, 1)
+		require.NoError(t, err)
+		var callers, receivers sync.WaitGroup
+		done := make(chan struct{})
+		receivers.Go(func() {
+			for {
+				select {
+				case _, open := <-events:
+					if !open {
+						return
+					}
+					if i%2 == 0 {
+						pb.Stop()
+					}
+				case <-done:
+					return
+				}
+			}
+		})
+		for _, f := range []func(){pb.Start, pb.Stop, pb.Close, pb.Close, func() { pb.Err() }, func() { pb.Stats() }} {
+			callers.Go(f)
+		}
+		for _, cpu := range cpus {
+			e.TryEmit(cpu, 30, 100)
+		}
+		callers.Wait()
+		close(done)
+		receivers.Wait()
+	}
+}
+
+// The module need not be libbpfgo's.
+func TestKernelChannelsLoadedElsewhere(t *testing.T) {
+	e := kerneltest.Load(t)
+	events := make(chan []byte, 8)
+	pb, err := perfbuf.InitPerfBuf(mapsByName{"events": fd(e.MapFD())}, "events", events, nil, 1)
+	require.NoError(t, err)
+	defer pb.Close()
+	pb.Start()
+	e.Emit(onlineCPUs(t)[0], 1, 24)
+	<-events
+	_, err = perfbuf.InitPerfBuf(mapsByName{}, "events", events, nil, 1)
+	require.ErrorContains(t, err, `perfbuf.InitPerfBuf: map "events": no such map`)
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+type fd int
+
+func (f fd) FileDescriptor() int { return int(f) }
+
+type mapsByName map[string]fd
+
+func (m mapsByName) GetMap(name string) (fd, error) {
+	if f, ok := m[name]; ok {
+		return f, nil
+	}
+	return 0, fmt.Errorf("no such map: %w", os.ErrNotExist)
+}
