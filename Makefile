@@ -13,7 +13,7 @@ AS_ROOT = $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 FIND = find . \( -path ./build -o -path ./libbpf -o -path ./.git \) -prune -o
 NESTED = $(patsubst %/,%,$(dir $(shell $(FIND) -path './*/go.mod' -print)))
 
-.PHONY: help setup demo test test-cgocheck test-vm test-vms soak simulate fuzz bench bench-docs lint generate check-generate fresh-check clean
+.PHONY: help setup demo test test-cgocheck test-vm test-vms soak simulate fuzz bench bench-docs lint generate check-generate fresh-check static test-libbpf docker-check clean
 .DEFAULT_GOAL := help
 
 help:
@@ -90,6 +90,17 @@ check-generate: ## tell whether the committed BPF programs are those of the C so
 fresh-check: ## run `make test` and `make demo` in a new Debian 12, from nothing (root, some minutes)
 	@scripts/setup.sh fresh-check
 	@scripts/fresh-check.sh
+
+static: setup ## build the examples as static programs, into build/static, and run one where there is no other file
+	@scripts/static.sh
+	@$(AS_ROOT) scripts/static-run.sh
+
+test-libbpf: setup ## build with libbpf 1.1 to 1.7 and run kernel tests, dynamic and static, and a table; RELEASES='trixie sid' selects
+	@scripts/libbpf-matrix.sh $(RELEASES)
+
+docker-check: ## run the steps of Dockerfile.build in a new Debian 12, without Docker (root, some minutes)
+	@scripts/setup.sh fresh-check
+	@scripts/docker/check.sh
 
 clean: ## remove build/
 	@rm -rf --one-file-system build

@@ -7,6 +7,7 @@
 // It is the only package of the module with import "C". Without cgo, or off Linux, every call
 // returns [ErrUnsupported], so that importing packages still build, vet and document.
 //
-// libbpf 1.0 or newer is needed to build. It is linked dynamically; the build tag static_build
-// links it, and the whole program, statically.
+// libbpf 1.0 or newer is needed to build; pkg-config says where it is and what it takes. It is linked
+// dynamically where there is a shared library; the build tag static_build links it, and the whole
+// program, statically: see docs/static.md.
 package libbpf

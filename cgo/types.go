@@ -23,5 +23,5 @@ type Info struct {
 	Version string // libbpf_version_string, for example "v1.4"
 	Headers string // the version of the headers at build time, for example "v1.4"
 	Static  bool   // linked into the program rather than loaded
-	Path    string // the file of the shared library; empty if static
+	Path    string // the file of the shared library; empty if there is none
 }

@@ -21,6 +21,7 @@ import "C"
 
 import (
 	"fmt"
+	"os"
 	"unsafe"
 )
 
@@ -35,6 +36,9 @@ func Version() (Info, error) {
 		path := C.ringfold_libbpf_path() // NULL, which is "", if it cannot be told
 		info.Path = C.GoString(path)
 		C.free(unsafe.Pointer(path))
+		if program, err := os.Executable(); err == nil && info.Path == program {
+			info.Path = "" // an archive, linked into a program that loads other libraries
+		}
 	}
 	return info, nil
 }

@@ -37,6 +37,9 @@ func run(args []string, stdout, stderr *os.File) int {
 	case err != nil:
 		fmt.Fprintf(stderr, "ordered: %v\n%s", err, usage)
 		return 2
+	case c.version:
+		fmt.Fprintln(stdout, perfbuf.Version())
+		return 0
 	}
 
 	// With SIGPIPE caught, a write to a pipe that nobody reads any more (| head) fails instead of killing us.
@@ -63,6 +66,7 @@ func run(args []string, stdout, stderr *os.File) int {
 
 // config is what the flags say.
 type config struct {
+	version   bool
 	json      bool
 	sched     bool
 	workload  bool
@@ -107,6 +111,7 @@ It needs root, or CAP_BPF and CAP_PERFMON, and a kernel with BTF. Ctrl-C ends it
   -ring-bytes N  size of each CPU's ring (default 524288; 4194304 with -sched; 4096 with -simulate,
                  so that now and then one overflows)
   -seed N        with -simulate: other processes (default 1)
+  -version       print which ringfold and which libbpf this is, and do nothing else
 
 TIME is in seconds since the first event, DELTA since the line before.
 It exits with 1 after an error. An event out of order without being marked as late is one, and in
@@ -117,6 +122,7 @@ exact mode a late one, too.
 func parse(args []string) (c config, err error) {
 	f := flag.NewFlagSet("ordered", flag.ContinueOnError)
 	f.SetOutput(io.Discard) // run prints the error
+	f.BoolVar(&c.version, "version", false, "")
 	f.BoolVar(&c.simulate, "simulate", false, "")
 	f.Uint64Var(&c.seed, "seed", 1, "")
 	f.BoolVar(&c.workload, "workload", false, "")

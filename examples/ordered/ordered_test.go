@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -306,6 +307,15 @@ func TestUsage(t *testing.T) {
 		require.Contains(t, stderr.String(), want)
 		require.Contains(t, stderr.String(), "\n"+usage)
 	}
+}
+
+// -version tells what the program contains, and needs nothing for that.
+func TestPrintVersion(t *testing.T) {
+	cmd, stderr := program(t, "-version")
+	out, err := cmd.Output()
+	require.NoError(t, err)
+	require.Equal(t, perfbuf.Version().String()+"\n", string(out))
+	require.Empty(t, stderr.String())
 }
 
 func TestParse(t *testing.T) {

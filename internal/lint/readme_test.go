@@ -12,7 +12,7 @@ import (
 func TestReadmeProgram(t *testing.T) {
 	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
 	require.NoError(t, err)
-	program, err := os.ReadFile(filepath.Join(root, "examples/hello/main.go"))
+	program, err := os.ReadFile(filepath.Join(root, "examples/exec/main.go"))
 	require.NoError(t, err)
 	require.Contains(t, string(readme), "```go\n"+string(program)+"```\n")
 }

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Builds the examples as static programs, into build/static, and looks into them: see docs/static.md.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+export LC_ALL=C
+out=$PWD/build/static
+die() { echo "static: $*" >&2; exit 1; }
+
+# netgo and osusergo: libbpfgo imports net, which would call glibc's getaddrinfo, and that loads shared libraries after all.
+tags=static_build,netgo,osusergo
+
+# needed prints the shared libraries that a program loads.
+needed() { readelf -dW "$1" | sed -nE 's/.*\(NEEDED\).*\[(.*)\]/\1/p'; }
+
+# one_libbpf fails if a program has not exactly one libbpf, be it its own or a shared library.
+one_libbpf() {
+	local own shared
+	own=$(readelf -sW "$1" | awk '$7 != "UND" && $8 == "perf_buffer__new"' | wc -l)
+	shared=$(needed "$1" | grep -c '^libbpf\.so' || :)
+	[ $((own + shared)) = 1 ] || die "$1 has $own libbpf of its own, and loads $shared"
+}
+
+# is_static fails if a program needs any other file.
+is_static() {
+	! readelf -lW "$1" | grep -w INTERP || die "$1 has an interpreter"
+	[ -z "$(needed "$1")" ] || die "$1 loads $(needed "$1")"
+	! ldd "$1" 2>/dev/null || die "$1 loads these"
+}
+
+rm -rf "$out"
+mkdir -p "$out"
+for example in examples/*/; do # each may be a module of its own
+	grep -qs '^package main$' "$example"*.go || continue
+	program=$out/$(basename "$example")
+	warnings=$(scripts/env.sh go -C "$example" build -tags "$tags" -o "$program" . 2>&1) || die "$warnings"
+	[ -z "$warnings" ] || die "the linker complains: $warnings"
+	is_static "$program"
+	one_libbpf "$program"
+	echo "static: ${program#"$PWD/"}, $(du -h "$program" | cut -f1)"
+done
+"$out/ordered" -version
+
+# Linked the usual way, a program has no more than one either.
+dynamic=$PWD/build/static-not
+scripts/env.sh go build -o "$dynamic" ./examples/ordered
+one_libbpf "$dynamic"
+rm "$dynamic"
