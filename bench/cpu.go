@@ -78,6 +78,10 @@ func (r *opened) watch(f flow, loaded bool, lasts time.Duration) (s seen, err er
 	}
 	time.Sleep(100 * time.Millisecond)
 	before, err := r.outputs()
+	for tries := 0; err == nil && loaded && before.attempted == before.failed && tries < 1000; tries++ { // a busy machine starts processes slowly
+		time.Sleep(10 * time.Millisecond)
+		before, err = r.outputs()
+	}
 	if err != nil {
 		return s, err
 	}
