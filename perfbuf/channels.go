@@ -103,13 +103,15 @@ func (b *PerfBuffer) Stop() {
 // Close is Stop, and frees the rings: outputs are refused with ENOENT from then on. Calling it again does nothing. The
 // channels are closed only if Poll has been called.
 func (b *PerfBuffer) Close() {
+	b.mu.Lock()
+	if b.stop == nil { // Poll comes too late from now on
+		b.stop = func() {}
+		close(b.ended)
+	}
+	b.mu.Unlock()
 	b.Stop()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.stop == nil {
-		b.stop = func() {} // Poll comes too late now
-		close(b.ended)
-	}
 	if err := b.reader.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
 		b.note(err)
 	}
