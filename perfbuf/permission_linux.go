@@ -38,7 +38,7 @@ func refused(err error) string {
 		return "mmap"
 	case strings.Contains(e.Detail, "open perf buffer event"):
 		return "perf_event_open"
-	case e.Call == "perf_buffer__new_raw" && e.Detail == "":
+	case strings.HasPrefix(e.Call, "perf_buffer__new") && e.Detail == "":
 		return ""
 	}
 	return "bpf"

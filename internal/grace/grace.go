@@ -10,6 +10,7 @@ package grace
 import (
 	"errors"
 	"fmt"
+	"syscall"
 )
 
 // Provider is one way to wait for a grace period.
@@ -72,6 +73,9 @@ func (e *unavailableError) Error() string {
 	s := "grace.Open: no way to wait for BPF programs to finish works here:"
 	for _, err := range e.refusals {
 		s += "\n\t" + err.Error()
+	}
+	if errors.Is(e, syscall.EMFILE) || errors.Is(e, syscall.ENFILE) {
+		return s + "\n\tRaise the limit on open files (ulimit -n, LimitNOFILE=): it takes a few"
 	}
 	return s + "\n\tDo one of these: grant CAP_BPF (CAP_SYS_ADMIN before Linux 5.8) and build with cgo, for map-in-map; " +
 		"run where two CPUs are online and none is nohz_full, for membarrier; allow the CPU sweep, " +

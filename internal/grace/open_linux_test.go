@@ -47,6 +47,10 @@ func TestProbe(t *testing.T) {
 		require.ErrorContains(t, err, text)
 	}
 
+	_, err = probe([]candidate{make("a", unix.EMFILE, nil), make("b", errOneCPU, nil)})
+	require.ErrorContains(t, err, "Raise the limit on open files")
+	require.NotContains(t, err.Error(), "CAP_BPF")
+
 	_, err = probe(nil)
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 	require.ErrorContains(t, err, "Linux")
