@@ -39,6 +39,7 @@ var mayImport = map[string][]string{
 	"internal/simulate":   {module + "perfbuf", module + "internal/grace", module + "internal/inject", module + "internal/raw", module + "internal/ringtest"},
 	"internal/soak":       {module + "perfbuf", module + "internal/kerneltest", "github.com/aquasecurity/libbpfgo", "golang.org/x/sys/unix"},
 	"perfbuf":             {module + "cgo", module + "internal/cpulist", module + "internal/grace", module + "internal/inject", module + "internal/raw", module + "internal/merge", "golang.org/x/sys/unix"},
+	"perfbuf/promperf":    {module + "perfbuf", "github.com/prometheus/client_golang/prometheus"},
 	"perfbuf/perfbuftest": {module + "perfbuf", module + "internal/inject", module + "internal/ringtest"},
 }
 

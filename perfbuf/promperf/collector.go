@@ -1,0 +1,141 @@
+// Package promperf exports what a [perfbuf.Reader] has counted to Prometheus.
+//
+//	prometheus.MustRegister(promperf.NewCollector(reader.Stats, promperf.Options{}))
+//
+// Counters begin at 0 with each reader. A collector calls Stats when it is scraped, and otherwise costs
+// nothing; it may go on after the reader is closed, with its final counts.
+package promperf
+
+import (
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/ringfold/ringfold/perfbuf"
+)
+
+// Options say how metrics are named, and which there are.
+type Options struct {
+	// Namespace begins all names. The default is "ringfold".
+	Namespace string
+	// Labels are on every metric. Of several readers in one registry, each needs its own.
+	Labels prometheus.Labels
+	// PerCPU adds the label cpu to the metrics of rings: as many time series for each of these as
+	// there are CPUs. Without it, they are sums.
+	PerCPU bool
+}
+
+// A metric is what is made of one number, or a few.
+type metric struct {
+	desc *prometheus.Desc
+	kind prometheus.ValueType
+}
+
+func (m metric) of(v float64, labels ...string) prometheus.Metric {
+	return prometheus.MustNewConstMetric(m.desc, m.kind, v, labels...)
+}
+
+// numbered is a metric, and which number of T it is.
+type numbered[T any] struct {
+	metric
+	number func(T) float64
+}
+
+type collector struct {
+	stats  func() perfbuf.Stats
+	perCPU bool
+
+	reader   []numbered[*perfbuf.Stats]
+	rings    []numbered[perfbuf.RingStats]
+	fullness metric
+	refused  metric
+	provider metric
+}
+
+// NewCollector returns a collector of what stats returns: the method Stats of a [perfbuf.Reader], or of a
+// [perfbuf.PerfBuffer].
+func NewCollector(stats func() perfbuf.Stats, o Options) prometheus.Collector {
+	if o.Namespace == "" {
+		o.Namespace = "ringfold"
+	}
+	c := &collector{stats: stats, perCPU: o.PerCPU}
+	named := func(name, help string, kind prometheus.ValueType, labels ...string) metric {
+		return metric{prometheus.NewDesc(o.Namespace+"_"+name, help, labels, o.Labels), kind}
+	}
+	for _, m := range readerMetrics {
+		c.reader = append(c.reader, numbered[*perfbuf.Stats]{named(m.name, m.help, m.kind), m.number})
+	}
+	var cpu []string
+	if o.PerCPU {
+		cpu = []string{"cpu"}
+	}
+	for _, m := range ringMetrics {
+		c.rings = append(c.rings, numbered[perfbuf.RingStats]{named(m.name, m.help, m.kind, cpu...), m.number})
+	}
+	c.fullness = named("ring_high_water_ratio", "Most that was in a ring at once, of its size; without the label cpu, of the fullest ring.", prometheus.GaugeValue, cpu...)
+	c.refused = named("outputs_refused_total", "Outputs that the kernel refused, by reason. Takes Options.Outputs.", prometheus.CounterValue, "reason")
+	c.provider = named("barrier_provider", "What barriers wait with: 1 for the one that is in use.", prometheus.GaugeValue, "provider")
+	return c
+}
+
+// Describe implements prometheus.Collector.
+func (c *collector) Describe(to chan<- *prometheus.Desc) {
+	for _, m := range c.reader {
+		to <- m.desc
+	}
+	for _, m := range c.rings {
+		to <- m.desc
+	}
+	for _, m := range []metric{c.fullness, c.refused, c.provider} {
+		to <- m.desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *collector) Collect(to chan<- prometheus.Metric) {
+	s := c.stats()
+	for _, m := range c.reader {
+		to <- m.of(m.number(&s))
+	}
+	if c.perCPU {
+		for _, ring := range s.Rings {
+			c.collectRing(to, ring, strconv.Itoa(ring.CPU))
+		}
+	} else if len(s.Rings) > 0 {
+		c.collectRing(to, sum(s))
+	}
+	if len(s.Outputs.CPUs) > 0 {
+		out := s.Outputs.Total()
+		for reason, n := range map[string]uint64{
+			"full": out.Full, "no_ring": out.NoRing, "nested": out.Nested, "offline": out.Offline, "no_entry": out.NoEntry, "other": out.Other,
+		} {
+			to <- c.refused.of(float64(n), reason)
+		}
+	}
+	if s.Barrier.Provider != "" {
+		to <- c.provider.of(1, s.Barrier.Provider)
+	}
+}
+
+func (c *collector) collectRing(to chan<- prometheus.Metric, ring perfbuf.RingStats, labels ...string) {
+	for _, m := range c.rings {
+		to <- m.of(m.number(ring), labels...)
+	}
+	highWater := 0.0
+	if ring.HighWater > 0 {
+		highWater = float64(ring.HighWater) / float64(ring.Size)
+	}
+	to <- c.fullness.of(highWater, labels...)
+}
+
+// sum is all rings as one, but for the high-water mark, which is that of the fullest.
+func sum(s perfbuf.Stats) perfbuf.RingStats {
+	t := s.Total()
+	fullest := float64(t.HighWater) / float64(t.Size)
+	t.Size, t.Used = 0, 0
+	for _, ring := range s.Rings {
+		t.Size += ring.Size
+		t.Used += ring.Used
+	}
+	t.HighWater = int(fullest * float64(t.Size))
+	return t
+}
