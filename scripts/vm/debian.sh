@@ -8,6 +8,7 @@
 # this machine's own apt and dpkg are only asked where the mirror is. MIRROR=URL and SECURITY_MIRROR=URL name others.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+. scripts/apt.sh
 export LC_ALL=C
 arch=$1 directory=$PWD/$2 suites=$3 pattern=$4 file=${5:-}
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
@@ -19,14 +20,9 @@ for command in apt-get dpkg-deb; do
 done
 [ -e $keyring ] || die "$keyring is missing: install debian-archive-keyring"
 
-# mirror_of RELEASE prints where this machine's apt gets one from.
-mirror_of() {
-	# shellcheck disable=SC2016 # apt's variables. --no-release-info: also before the first update
-	apt-get indextargets --no-release-info --format '$(RELEASE) $(REPO_URI)' 'Created-By: Packages' | awk -v release="$1" '$1 == release { print $2; exit }'
-}
 debian=$(. /etc/os-release && [ "${ID:-}" = debian ] && echo "${VERSION_CODENAME:-}") || debian=none
-main=${MIRROR:-$(mirror_of "$debian")}
-security=${SECURITY_MIRROR:-$(mirror_of "$debian-security")}
+main=${MIRROR:-$(mirror_of "$debian" || :)}
+security=${SECURITY_MIRROR:-$(mirror_of "$debian-security" || :)}
 [ -n "$main" ] || die "no Debian mirror in apt's sources: name one with MIRROR=URL"
 
 for suite in $suites; do
