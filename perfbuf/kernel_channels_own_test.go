@@ -139,18 +139,33 @@ func TestKernelChannelsMany(t *testing.T) {
 	e := kerneltest.Load(t)
 	var limit unix.Rlimit
 	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
-	var all []*perfbuf.PerfBuffer
-	defer func() {
-		for _, pb := range all {
-			pb.Close()
+	all := make([]*perfbuf.PerfBuffer, min(520, int(limit.Cur)/(8+2*len(onlineCPUs(t)))))
+	const parts = 16
+	share := func(f func(i int)) { // each takes RCU grace periods, which they have together like this
+		var working sync.WaitGroup
+		for part := range parts {
+			working.Go(func() {
+				for i := part; i < len(all); i += parts {
+					f(i)
+				}
+			})
 		}
-	}()
-	for range min(520, int(limit.Cur)/(8+2*len(onlineCPUs(t)))) {
-		pb, err := perfbuf.InitPerfBuf(e.Module(), "events", make(chan []byte), nil, 1)
-		require.NoError(t, err)
-		all = append(all, pb)
-		pb.Poll(300)
+		working.Wait()
 	}
+	defer share(func(i int) {
+		if all[i] != nil {
+			all[i].Close()
+		}
+	})
+	share(func(i int) {
+		pb, err := perfbuf.InitPerfBuf(e.Module(), "events", make(chan []byte), nil, 1)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		all[i] = pb
+		pb.Poll(300)
+	})
 }
 
 // Stop, Close, Poll, Err and Stats at the same time, from those that receive too.
