@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 )
 
 // PerfBuffer sends the events of a perf event array through Go channels, as the type of this name of libbpfgo does: for
@@ -16,10 +17,10 @@ type PerfBuffer struct {
 	events chan []byte
 	lost   chan uint64 // may be nil
 
-	mu    sync.Mutex    // guards what follows
+	mu    sync.Mutex    // guards stop
 	stop  func()        // ends the goroutines; nil before Poll
 	ended chan struct{} // closed when they have ended, and the channels are closed
-	err   error
+	err   atomic.Pointer[error]
 }
 
 // InitPerfBuf sets up a ring for each online CPU in the perf event array of that name, and returns what sends its
@@ -110,8 +111,6 @@ func (b *PerfBuffer) Close() {
 	}
 	b.mu.Unlock()
 	b.Stop()
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	if err := b.reader.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
 		b.note(err)
 	}
@@ -120,20 +119,17 @@ func (b *PerfBuffer) Close() {
 // Err returns the first thing that went wrong since InitPerfBuf, nil if nothing has: a corrupt record, which is skipped (a
 // [*CorruptError]); a call of Poll that had no effect; or why reading has ended by itself, after which what has been read is sent and the channels are closed.
 func (b *PerfBuffer) Err() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.err
+	if err := b.err.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // Stats is [Reader.Stats]: what was read, and lost, for each CPU.
 func (b *PerfBuffer) Stats() Stats { return b.reader.Stats() }
 
-// note keeps the first error. b.mu is held.
-func (b *PerfBuffer) note(err error) {
-	if b.err == nil {
-		b.err = err
-	}
-}
+// note keeps the first error.
+func (b *PerfBuffer) note(err error) { b.err.CompareAndSwap(nil, &err) }
 
 // run reads until ctx ends.
 func (b *PerfBuffer) run(ctx context.Context, box *outbox) {
@@ -155,9 +151,7 @@ func (b *PerfBuffer) run(ctx context.Context, box *outbox) {
 			case KindLost:
 				box.putLost(ev.Lost())
 			case KindCorrupt:
-				b.mu.Lock()
 				b.note(ev.Err())
-				b.mu.Unlock()
 			}
 		}
 		if len(rest) > 0 && !box.put(rest) {
@@ -167,9 +161,7 @@ func (b *PerfBuffer) run(ctx context.Context, box *outbox) {
 		return nil
 	})
 	if ctx.Err() == nil {
-		b.mu.Lock()
 		b.note(err)
-		b.mu.Unlock()
 	}
 	box.end()
 	senders.Wait()
