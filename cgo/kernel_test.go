@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"syscall"
 	"testing"
 	"unsafe"
 
 	libbpf "github.com/ringfold/ringfold/cgo"
+	"github.com/ringfold/ringfold/internal/cpulist"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/ringfold/ringfold/internal/raw"
 	"github.com/stretchr/testify/require"
@@ -28,19 +28,10 @@ func attr() *unix.PerfEventAttr {
 }
 
 // online returns the CPUs that are online.
-func online(t *testing.T) (cpus []int) {
+func online(t *testing.T) []int {
 	t.Helper()
-	b, err := os.ReadFile("/sys/devices/system/cpu/online")
+	cpus, err := cpulist.Online(cpulist.Dir)
 	require.NoError(t, err)
-	for part := range strings.SplitSeq(strings.TrimSpace(string(b)), ",") {
-		first, last := 0, 0
-		if n, _ := fmt.Sscanf(part, "%d-%d", &first, &last); n == 1 {
-			last = first
-		}
-		for c := first; c <= last; c++ {
-			cpus = append(cpus, c)
-		}
-	}
 	require.NotEmpty(t, cpus)
 	return cpus
 }
