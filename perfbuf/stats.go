@@ -78,10 +78,11 @@ type RingStats struct {
 	Unknown     uint64 // records of other types, skipped
 	Corrupt     uint64 // stretches of memory that could not be read, skipped
 	Commits     uint64 // stores of data_tail
+	Armed       bool   // its next output wakes the reader: see DoorbellStats
 }
 
 // Total sums the rings up. CPU, Size, Used and HighWater are those of the ring with the highest
-// HighWater/Size.
+// HighWater/Size. Armed is not summed up: Doorbell.Armed is.
 func (s Stats) Total() RingStats {
 	var t RingStats
 	for i, r := range s.Rings {
@@ -165,18 +166,17 @@ func (r *Reader) Stats() Stats {
 		SpilledBytes: r.counts.spilled.Load(), SpillUsed: r.counts.spillUsed.Load(), SpillRefused: r.counts.spillRefused.Load(),
 	}
 	s.Doorbell = DoorbellStats{Arms: r.slots.arms.Load(), Disarms: r.slots.disarms.Load(), Polls: r.counts.polls.Load(), Err: r.slots.err()}
-	for i := range r.all() {
-		if r.slots.armed[i].Load() {
-			s.Doorbell.Armed++
-		}
-	}
 	s.Hotplug = HotplugStats{Reopened: r.counts.reopened.Load(), Added: r.counts.added.Load(), Err: r.unplugged()}
 	s.Outputs, s.Displaced = r.outputs.stats(), r.displaced
 	if b := r.barrier.Load(); b != nil {
 		s.Barrier = BarrierStats(b.Stats())
 	}
 	for _, ring := range byCPU(r.all()) {
-		s.Rings = append(s.Rings, ring.stats(ring.Used()))
+		one := ring.stats(ring.Used())
+		if one.Armed = r.slots.armed[ring.index].Load(); one.Armed {
+			s.Doorbell.Armed++
+		}
+		s.Rings = append(s.Rings, one)
 	}
 	return s
 }

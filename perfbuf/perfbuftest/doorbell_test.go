@@ -71,6 +71,7 @@ func TestDoorbellAndAProgramUnderWay(t *testing.T) {
 		p.Prepare([]byte("late"))
 		done := inBackground(func() error { return r.Wait(t.Context()) })
 		require.Equal(t, 2, r.Stats().Doorbell.Armed)
+		require.True(t, r.Stats().Rings[0].Armed && r.Stats().Rings[1].Armed)
 		time.Sleep(10 * time.Millisecond)
 		require.NoError(t, p.Reserve())
 		p.Copy()
