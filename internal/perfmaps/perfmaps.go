@@ -1,0 +1,63 @@
+// Package perfmaps finds the perf event arrays that are on the system, whoever has loaded them, and tells whether somebody seems
+// to read one. It is for tools; it is a module of its own, as cilium/ebpf is what walks the kernel's maps and programs.
+//
+// list.go finds maps and programs, processes.go who holds them, pins.go where they are pinned; selector.go chooses one.
+package perfmaps
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Map is a perf event array.
+type Map struct {
+	ID         uint32
+	Name       string
+	MaxEntries uint32
+	Programs   []Program // loaded programs that use the map, by id
+	Processes  []Process // processes that hold a descriptor of the map, by pid, this one too
+	Pins       []string  // paths, sorted
+	// Unseen is why there may be processes that hold the map and are not among Processes; empty if there are none.
+	Unseen string
+}
+
+// Program is a BPF program.
+type Program struct {
+	ID   uint32
+	Name string // as its loader has named it, cut off at 15 bytes unless BTF says more
+	Type string // such as "Tracing"
+}
+
+// Process is a process that holds a map.
+type Process struct {
+	PID  int
+	Comm string
+	// Rings is how many mappings of perf events it has: a reader of perf event arrays has one for each CPU. -1 if that cannot be seen.
+	Rings int
+}
+
+// String is such as "events (id 12)".
+func (m Map) String() string { return fmt.Sprintf("%s (id %d)", name(m.Name), m.ID) }
+
+// String is such as "opensnoop (pid 345)".
+func (p Process) String() string { return fmt.Sprintf("%s (pid %d)", p.Comm, p.PID) }
+
+// String is such as "handle_exit (id 7, Tracing)".
+func (p Program) String() string { return fmt.Sprintf("%s (id %d, %s)", name(p.Name), p.ID, p.Type) }
+
+// name is for what may have none.
+func name(s string) string {
+	if s == "" {
+		return "(no name)"
+	}
+	return s
+}
+
+// join is a list in a sentence.
+func join[T fmt.Stringer](all []T) string {
+	words := make([]string, len(all))
+	for i, one := range all {
+		words[i] = one.String()
+	}
+	return strings.Join(words, ", ")
+}
