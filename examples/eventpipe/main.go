@@ -1,0 +1,168 @@
+// Eventpipe prints the events of any perf event array that is on the system, whoever has loaded it, in the order of time.
+//
+// The program is meant to be read. list.go lists the maps, follow.go takes one over and reads it, text.go, hexdump.go and json.go
+// print, btf.go finds the type of the events, decode.go and value.go turn them into fields, and summary.go says what was read.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/ringfold/ringfold/internal/perfmaps"
+	"github.com/ringfold/ringfold/perfbuf"
+)
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+// run is the program. It returns its exit status.
+func run(args []string, stdout, stderr io.Writer) int {
+	c, err := parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(stdout, usage)
+		return 0
+	case err != nil:
+		fmt.Fprintf(stderr, "eventpipe: %v\n%s", err, usage)
+		return 2
+	case c.version:
+		fmt.Fprintln(stdout, perfbuf.Version())
+		return 0
+	}
+
+	// With SIGPIPE caught, a write to a pipe that nobody reads any more (| head) fails instead of killing us.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second Ctrl-C is not caught, and ends the program at once
+
+	if c.list {
+		err = list(stdout, c.json)
+	} else {
+		err = follow(ctx, c, stdout, func(format string, args ...any) { fmt.Fprintf(stderr, "eventpipe: "+format+"\n", args...) })
+	}
+	if err != nil && !errors.Is(err, syscall.EPIPE) {
+		fmt.Fprintf(stderr, "eventpipe: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+// config is what the flags say.
+type config struct {
+	which     perfmaps.Selector
+	list      bool
+	version   bool
+	json      bool
+	stats     bool
+	wall      bool
+	limit     uint64
+	duration  time.Duration
+	mode      string
+	slack     time.Duration // in slack mode
+	ringBytes int
+	typ       string // of events
+	btfProg   string
+	btfFile   string
+}
+
+// Values of config.mode.
+const (
+	exact = "exact"
+	slack = "slack"
+)
+
+// order is the mode as the library has it.
+func (c config) order() perfbuf.Mode {
+	if c.mode == slack {
+		return perfbuf.Slack(c.slack)
+	}
+	return perfbuf.Exact()
+}
+
+const usage = `Usage: eventpipe -list [-json]
+       eventpipe [flags]
+
+Prints the events of a perf event array that is on the system, whoever has loaded it, in the order of time.
+It needs root, or CAP_SYS_ADMIN. Ctrl-C ends it, with a summary.
+
+  -list          show all perf event arrays, who uses, holds and has pinned them; takes nothing over
+
+Which map:
+
+` + perfmaps.FlagsUsage + `
+What of it:
+
+  -duration D    end after D, such as 5s
+  -n N           end after N events
+  -mode M        exact (the default): print an event once it is proved that no older one is to come;
+                 slack: print it after a fixed time, which is a guess
+  -slack D       that time (default 1ms); selects -mode slack. An older event of another CPU that
+                 comes later than that is printed all the same, marked as late
+  -ring-bytes N  size of each CPU's ring (default 1048576)
+
+How to show it:
+
+  -json          print an array of JSON objects as "bpftool map event_pipe -j" does, in the order of time
+  -wall          print the time of day; without, seconds since the first event
+  -type NAME     show events as this struct (or union), which is looked for in the BTF of the programs that use the map
+  -btf-prog P    look for it in the BTF of this program, by id or name
+  -btf FILE      look for it in this file: a BPF object, or BTF as /sys/kernel/btf/vmlinux has it
+  -stats         print no events, only the summary
+  -version       print which ringfold and which libbpf this is, and do nothing else
+
+A CPU's entry of a perf event array has room for one reader. Who reads the map already gets nothing any more, and is not told,
+even after this program has ended, until it is started anew. So that takes -steal.
+`
+
+// parse reads the command line.
+func parse(args []string) (c config, err error) {
+	f := flag.NewFlagSet("eventpipe", flag.ContinueOnError)
+	f.SetOutput(io.Discard) // run prints the error
+	c.which.Flags(f)
+	f.BoolVar(&c.list, "list", false, "")
+	f.BoolVar(&c.version, "version", false, "")
+	f.BoolVar(&c.json, "json", false, "")
+	f.BoolVar(&c.stats, "stats", false, "")
+	f.BoolVar(&c.wall, "wall", false, "")
+	f.Uint64Var(&c.limit, "n", 0, "")
+	f.DurationVar(&c.duration, "duration", 0, "")
+	f.StringVar(&c.mode, "mode", "", "")
+	f.DurationVar(&c.slack, "slack", time.Millisecond, "")
+	f.IntVar(&c.ringBytes, "ring-bytes", 1<<20, "")
+	f.StringVar(&c.typ, "type", "", "")
+	f.StringVar(&c.btfProg, "btf-prog", "", "")
+	f.StringVar(&c.btfFile, "btf", "", "")
+	if err := f.Parse(args); err != nil {
+		return c, err
+	}
+	given := map[string]bool{}
+	f.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	switch {
+	case f.NArg() > 0:
+		return c, fmt.Errorf("unknown argument %q", f.Arg(0))
+	case c.duration < 0 || c.slack < 0 || c.ringBytes < 0:
+		return c, errors.New("-duration, -slack and -ring-bytes must not be negative")
+	case given["mode"] && c.mode != exact && c.mode != slack:
+		return c, fmt.Errorf("-mode is exact or slack, not %q", c.mode)
+	case c.mode == exact && given["slack"]:
+		return c, errors.New("-slack is for -mode slack: exact mode does not guess")
+	case c.typ == "" && (c.btfProg != "" || c.btfFile != ""):
+		return c, errors.New("-btf-prog and -btf say where to look for a -type: name it")
+	case c.btfProg != "" && c.btfFile != "":
+		return c, errors.New("-btf-prog and -btf each say where to look for the type: give one of them")
+	}
+	if c.mode == "" {
+		c.mode = exact
+		if given["slack"] {
+			c.mode = slack
+		}
+	}
+	return c, nil
+}
