@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ringfold/ringfold/internal/cpulist"
+	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/stretchr/testify/require"
+)
+
+// In all modes, one after the other, with pauses in between, every event that got into a ring is delivered.
+func TestSession(t *testing.T) {
+	e := kerneltest.Load(t)
+	cpus, err := cpulist.Online(cpulist.Dir)
+	require.NoError(t, err)
+	s, err := openSession(e.MapFD(), perfbuf.Options{}, unordered, time.Millisecond)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- s.run(ctx) }()
+
+	const each = 50
+	want := uint64(0)
+	for range 3 * len(modes) {
+		for _, cpu := range cpus {
+			e.Emit(cpu, each, 64)
+		}
+		want += uint64(each * len(cpus))
+		s.togglePause()
+		require.True(t, s.snapshot().paused)
+		e.Emit(cpus[0], 1, 64)
+		require.ErrorIs(t, e.LastError(cpus[0]), syscall.ENOENT)
+		s.togglePause()
+		require.False(t, s.snapshot().paused)
+		e.Emit(cpus[0], 1, 64)
+		require.NoError(t, e.LastError(cpus[0]))
+		want++
+		for s.snapshot().stats.Total().Samples < want { // in this mode
+		}
+		s.changeMode()
+		for _, cpu := range cpus { // while the mode is changing
+			e.Emit(cpu, each, 64)
+		}
+		want += uint64(each * len(cpus))
+	}
+	require.Equal(t, unordered, s.snapshot().mode)
+	cancel()
+	require.NoError(t, <-ended)
+	last, err := s.finish()
+	require.NoError(t, err)
+	total := last.stats.Total()
+	require.Equal(t, want, total.Samples)
+	require.Zero(t, total.Dropped+total.Lost+last.stats.Late)
+	require.Empty(t, last.problem)
+	require.NotEmpty(t, last.stats.Barrier.Provider, "exact mode was among them")
+	s.togglePause()
+	require.Contains(t, s.snapshot().problem, "closed")
+}
+
+func TestSessionFails(t *testing.T) {
+	e := kerneltest.Load(t)
+	s, err := openSession(e.MapFD(), perfbuf.Options{}, unordered, 0)
+	require.NoError(t, err)
+	require.NoError(t, s.reader.Close())
+	require.Error(t, s.run(t.Context()))
+
+	_, err = openSession(e.ArrayFD(), perfbuf.Options{}, unordered, 0)
+	require.Error(t, err)
+}
+
+func TestFallBack(t *testing.T) {
+	s := &session{mode: exact, turn: func() {}}
+	require.NoError(t, s.fallBack(exact, errors.New("no grace")))
+	m, _, problem := s.state()
+	require.Equal(t, unordered, m)
+	require.Equal(t, "exact mode: no grace", problem)
+	s.mode = slack
+	require.NoError(t, s.fallBack(exact, errors.New("no grace")))
+	m, _, _ = s.state()
+	require.Equal(t, slack, m, "chosen meanwhile")
+}
+
+// What a stream holds when the mode changes, as its time has not come, is delivered too.
+func TestModeChangeKeepsWhatIsHeld(t *testing.T) {
+	e := kerneltest.Load(t)
+	cpus, err := cpulist.Online(cpulist.Dir)
+	require.NoError(t, err)
+	s, err := openSession(e.MapFD(), perfbuf.Options{RingBytes: 16 << 10}, slack, time.Hour)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- s.run(ctx) }()
+	for s.snapshot().stats.SpilledBytes == 0 { // then it holds some
+		e.Emit(cpus[0], 1, 64)
+	}
+	require.Zero(t, s.snapshot().stats.Total().Samples)
+	s.changeMode()
+	for total := s.snapshot().stats.Total(); total.Samples+total.Dropped == 0; total = s.snapshot().stats.Total() {
+	}
+	cancel()
+	require.NoError(t, <-ended)
+	last, err := s.finish()
+	require.NoError(t, err)
+	attempted, failed := e.Counts(cpus[0])
+	require.Equal(t, attempted-failed, last.stats.Total().Samples)
+	require.Zero(t, last.stats.Total().Dropped)
+}
