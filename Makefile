@@ -13,7 +13,7 @@ AS_ROOT = $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 FIND = find . \( -path ./build -o -path ./libbpf -o -path ./.git \) -prune -o
 NESTED = $(patsubst %/,%,$(dir $(shell $(FIND) -path './*/go.mod' -print)))
 
-.PHONY: help setup demo test test-cgocheck test-vm test-vms soak simulate fuzz bench bench-docs lint generate check-generate fresh-check static test-libbpf docker-check clean
+.PHONY: help setup demo test test-cgocheck test-vm test-vms soak simulate fuzz bench bench-docs pictures lint generate check-generate fresh-check static test-libbpf docker-check clean
 .DEFAULT_GOAL := help
 
 help:
@@ -69,6 +69,10 @@ bench: setup ## measure ringfold and its peers side by side (10 minutes); BENCH=
 bench-docs: setup ## render docs/benchmarks.md and its plots from build/bench.json
 	@$(GO) -C bench build -o "$(CURDIR)/build/bench-docs" ./plot
 	@build/bench-docs
+
+pictures: setup ## take the pictures in docs/ anew, of programs that run (root); PICTURES='ringtop exec' selects
+	@scripts/setup.sh pictures
+	@scripts/pictures.sh $(PICTURES)
 
 lint: setup ## check format, go vet (also where there is no cgo or no Linux) and staticcheck
 	@bad=$$(gofmt -l $$($(FIND) -name '*.go' -print)) && [ -z "$$bad" ] || { echo "gofmt -w needed: $$bad"; exit 1; }

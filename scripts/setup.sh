@@ -5,6 +5,8 @@
 #   scripts/setup.sh              for building, testing and running
 #   scripts/setup.sh generate     also clang and llvm-objcopy, for `make generate`
 #   scripts/setup.sh fresh-check  also debootstrap, for `make fresh-check`
+#   scripts/setup.sh ci           also those of generate, and programs that tests of the tools use or compare with; else these skip
+#   scripts/setup.sh pictures     also what draws the pictures in docs/, for `make pictures`
 #   scripts/setup.sh vm           also QEMU and cpio, for `make test-vm`
 #   scripts/setup.sh vm-arm64     the same for ARCH=arm64, with a cross compiler
 #   SETUP=0                       skips all of it
@@ -20,6 +22,7 @@ uapi_needed=BPF_TRACE_KPROBE_SESSION
 use_submodule='git submodule update --init libbpf' # libbpf's own sources bring new enough headers along
 
 have() { command -v "$1" >/dev/null; }
+administrators() { have "$1" || [ -x "/usr/sbin/$1" ]; } # not in everybody's PATH
 die() { echo "setup: $*"; exit 1; }
 submodule() { [ -e libbpf/src/Makefile ]; }
 
@@ -54,9 +57,23 @@ look() {
 		compiles '#include <linux/bpf.h>' "int x = $uapi_needed;" ||
 			lack 'kernel headers of 6.10 or newer, for libbpfgo' linux-libc-dev
 	fi
-	if [ "$1" = generate ]; then
+	if [ "$1" = generate ] || [ "$1" = ci ]; then
 		have clang || lack 'compiles BPF programs' clang
 		have llvm-objcopy || lack "drops what the kernel does not read from them" llvm
+	fi
+	if [ "$1" = ci ] || [ "$1" = pictures ]; then
+		have tmux || lack 'a terminal for programs that draw on one' tmux
+		administrators execsnoop || lack 'tools with perf event arrays, which eventpipe reads' libbpf-tools
+	fi
+	if [ "$1" = ci ]; then
+		administrators bpftool || lack 'prints the events of a map, as eventpipe does' bpftool
+	elif [ "$1" = pictures ]; then
+		have aha || lack 'turns what a terminal shows into HTML' aha
+		have chromium-headless-shell || lack 'draws HTML, and runs the Perfetto UI' chromium-headless-shell
+		have curl || lack 'gets the metrics' curl
+		fc-list 2>/dev/null | grep -q DejaVuSansMono || lack 'the font' fontconfig fonts-dejavu-core
+		have node || lack "runs Perfetto's importer" nodejs
+		have npm || lack 'gets the Perfetto UI' npm
 	elif [ "$1" = fresh-check ]; then
 		have debootstrap || lack 'makes a fresh Debian 12' debootstrap
 	elif [ "$1" = vm ] || [ "$1" = vm-arm64 ]; then
@@ -80,6 +97,8 @@ check_go() {
 by_hand() {
 	local manager more=''
 	[ "$1" != generate ] || more=' clang llvm'
+	[ "$1" != ci ] || more=' clang llvm tmux bpftool libbpf-tools'
+	[ "$1" != pictures ] || more=' tmux aha chromium curl nodejs npm and the font DejaVu Sans Mono'
 	[ "$1" != fresh-check ] || more=' debootstrap'
 	[[ $1 != vm* ]] || die "make test-vm takes a Debian or Ubuntu: kernels come from Debian's packages"
 	printf 'setup: lacking here, by their Debian names:\n%ssetup: install by hand, then try again:\n' "$why"
@@ -94,7 +113,7 @@ by_hand() {
 	exit 1
 }
 
-case ${1:-} in '' | generate | fresh-check | vm | vm-arm64) ;; *) die "unknown argument $1" ;; esac
+case ${1:-} in '' | generate | ci | pictures | fresh-check | vm | vm-arm64) ;; *) die "unknown argument $1" ;; esac
 check_go
 look "${1:-}"
 if [ ${#packages[@]} -gt 0 ]; then

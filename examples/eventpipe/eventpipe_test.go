@@ -205,7 +205,7 @@ func TestText(t *testing.T) {
 	require.Regexp(t, `^ {27}0010  00 [0-9a-f ]+ \|.{12}\|$`, lines[2])
 	require.Regexp(t, `^    0\.000\d{6}   0    28  0000  01 00 `, lines[3])
 	require.Contains(t, strings.Join(lines[7:], "\n"), "\n3 events and 0 lost of events (id "+e.id+") in ")
-	require.Contains(t, strings.Join(lines, "\n"), "2 events more had come and were not printed.")
+	require.Contains(t, strings.Join(lines, "\n"), "Not printed: 2 events that had come by then.")
 	require.Regexp(t, `(?m)^  0 +3 +0 +0 +\d+ +0%$`, strings.Join(lines, "\n"))
 
 	r = start(t, "-id", e.id, "-steal", "-wall", "-n", "1")

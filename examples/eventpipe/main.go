@@ -119,6 +119,12 @@ How to show it:
 
 A CPU's entry of a perf event array has room for one reader. Who reads the map already gets nothing any more, and is not told,
 even after this program has ended, until it is started anew. So that takes -steal.
+
+For example, to see which maps there are, and then what execsnoop's programs output, as the struct that it is:
+
+  eventpipe -list
+  eventpipe -id 123 -steal -type event
+  eventpipe -id 123 -steal -duration 10s -json | jq -c '.[] | [.timestamp, .cpu]'
 `
 
 // parse reads the command line.

@@ -99,7 +99,7 @@ func (t *text) summary(b []byte, s *summary) []byte {
 		b = fmt.Appendf(b, "LOST: outputs found their ring full. A larger -ring-bytes holds more (it was %d).\n", s.RingBytes)
 	}
 	if s.Unprinted > 0 {
-		b = fmt.Appendf(b, "%s more had come and were not printed.\n", plural(s.Unprinted, "event"))
+		b = fmt.Appendf(b, "Not printed: %s that had come by then.\n", plural(s.Unprinted, "event"))
 	}
 	if s.Displaced > 0 {
 		b = fmt.Appendf(b, "Who read the map before (%s) gets nothing until started anew.\n", plural(uint64(s.Displaced), "CPU"))

