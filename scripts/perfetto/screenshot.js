@@ -69,7 +69,7 @@ async function main() {
 	await new Promise(resolve => setTimeout(resolve, 3000));
 	// This build leaves out the tracks' names.
 	await evaluate(`(() => { const names = Object.values(globals.state.trackGroups).flatMap(group => group.tracks.map(id => globals.state.tracks[id].name))
-			.filter(name => !name.endsWith(' summary')).map(name => name.replace(/^(CPU \d+) \d+$/, '$1'));
+			.filter(name => !name.endsWith(' summary')).map(name => name.replace(/^(CPU [0-9]+) [0-9]+$/, '$1'));
 		document.querySelectorAll('.track-shell').forEach((shell, i) => { const name = document.createElement('span'); name.textContent = names[i];
 			name.style.cssText = 'padding-left: 12px; font: 13px Roboto Condensed'; shell.append(name); }); })()`);
 	const { data } = await call('Page.captureScreenshot', { format: 'png' }, sessionId);
