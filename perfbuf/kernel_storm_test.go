@@ -223,7 +223,7 @@ func TestKernelStorm(t *testing.T) {
 	require.NoError(t, first.Close())
 	stop := load(t, e, first.Options().CPUs, 300, 100*time.Microsecond)
 	began, rounds, events := time.Now(), 0, int64(0)
-	for ; rounds < 300 && time.Since(began) < 4*time.Second; rounds++ {
+	for ; events == 0 || rounds < 300 && time.Since(began) < 4*time.Second; rounds++ { // a starved machine may see none in 4 s
 		wakeup := []perfbuf.Wakeup{{}, {Events: 1}, {Bytes: 2048}, {Linger: time.Millisecond}}[rnd.IntN(4)]
 		r := open(t, e, perfbuf.Options{RingBytes: 4096 << rnd.IntN(4), Wakeup: wakeup})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -256,7 +256,6 @@ func TestKernelStorm(t *testing.T) {
 		events += s.events.Load()
 	}
 	stop()
-	require.Positive(t, events)
 	t.Logf("%d rounds, %d events", rounds, events)
 	requireUnhooked(t, e, first.Options().CPUs, syscall.ENOENT)
 }
