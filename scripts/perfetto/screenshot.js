@@ -75,7 +75,6 @@ async function main() {
 	const { data } = await call('Page.captureScreenshot', { format: 'png' }, sessionId);
 	fs.writeFileSync(png, Buffer.from(data, 'base64'));
 	chromium.kill();
-	server.close();
 }
 
-main().catch(error => { console.error('screenshot.js:', error.message); process.exit(1); });
+main().then(() => process.exit(0)).catch(error => { console.error('screenshot.js:', error.message); process.exit(1); });
