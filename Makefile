@@ -13,7 +13,7 @@ AS_ROOT = $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 FIND = find . \( -path ./build -o -path ./libbpf -o -path ./.git \) -prune -o
 NESTED = $(patsubst %/,%,$(dir $(shell $(FIND) -path './*/go.mod' -print)))
 
-.PHONY: help setup demo test test-cgocheck test-vm test-vms soak simulate fuzz bench bench-docs pictures lint generate check-generate fresh-check static test-libbpf docker-check clean
+.PHONY: help setup demo fleet-demo test test-cgocheck test-vm test-vms soak simulate fuzz bench bench-docs pictures lint generate check-generate fresh-check static test-libbpf docker-check clean
 .DEFAULT_GOAL := help
 
 help:
@@ -25,6 +25,10 @@ setup: ## install what is missing for a build (gcc, libbpf, ...)
 demo: setup ## show a stream of kernel events from all CPUs, in order, for 5 seconds; ARGS='-json -duration 2s' is passed on
 	@$(GO) -C examples/ordered build -o "$(CURDIR)/build/ordered" .
 	@$(AS_ROOT) build/ordered -workload -duration 5s $(ARGS)
+
+fleet-demo: setup ## show several hosts' events as one stream, over an embedded NATS server; ARGS='-outage -duration 5s' is passed on
+	@$(GO) -C examples/fleet build -o "$(CURDIR)/build/fleet" .
+	@$(AS_ROOT) build/fleet demo $(ARGS)
 
 test: setup ## run the tests: plainly, with the race detector, and poisoning what must not be kept
 	@for dir in $(NESTED) .; do for flags in "" -race "-tags perfbuf_poison"; do \

@@ -1,0 +1,205 @@
+// Package connect connects to NATS as the flags say: fleet's agent and tail have the same.
+package connect
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Options says where the servers are, and who we are. Secrets are in files: a command line is there for all to see.
+type Options struct {
+	URL     string // of servers, separated by commas; empty: $NATS_URL, or the local one
+	Creds   string // file with a user's JWT and seed
+	NKey    string // file with the seed of a user's NKey
+	TLSCert string // file with a client's certificate
+	TLSKey  string // and with its key
+	TLSCA   string // file with the certificates that a server's is checked against; empty: the system's
+
+	// Note is told, in words, what becomes of the connection. It may be called from any goroutine.
+	Note func(text string)
+}
+
+// Usage describes the flags.
+const Usage = `The connection:
+
+  -url URL       of the NATS servers, separated by commas (default $NATS_URL, or nats://127.0.0.1:4222)
+  -creds FILE    a user's credentials, as nsc makes them
+  -nkey FILE     the seed of a user's NKey
+  -tlscert FILE  the client's certificate, and
+  -tlskey FILE   its key
+  -tlsca FILE    certificates of those who may have signed the server's (default: the system's)
+`
+
+// Flags makes the flags that set o.
+func (o *Options) Flags(f *flag.FlagSet) {
+	f.StringVar(&o.URL, "url", o.URL, "")
+	f.StringVar(&o.Creds, "creds", o.Creds, "")
+	f.StringVar(&o.NKey, "nkey", o.NKey, "")
+	f.StringVar(&o.TLSCert, "tlscert", o.TLSCert, "")
+	f.StringVar(&o.TLSKey, "tlskey", o.TLSKey, "")
+	f.StringVar(&o.TLSCA, "tlsca", o.TLSCA, "")
+}
+
+// Connect connects. Where no server answers, it returns a connection that goes on trying, as one does that breaks later, and tells
+// Note. An error is one that trying again does not mend: of the options, of who we are, of who the server is.
+func (o Options) Connect(name string) (*nats.Conn, error) {
+	servers, err := o.servers()
+	if err != nil {
+		return nil, err
+	}
+	opts, err := o.options(name)
+	if err != nil {
+		return nil, err
+	}
+	nc, err := nats.Connect(servers, opts...)
+	if err == nil {
+		return nc, nil
+	}
+	if err := o.explain(err); err != nil {
+		return nil, fmt.Errorf("connecting to %s: %w", redacted(servers), err)
+	}
+	o.note("no NATS server answers at %s (%v): trying on; -url says where one is", redacted(servers), err)
+	return nats.Connect(servers, append(opts, nats.RetryOnFailedConnect(true), nats.ConnectHandler(func(nc *nats.Conn) {
+		o.note("connected to %s", nc.ConnectedAddr())
+	}))...)
+}
+
+func (o Options) note(format string, args ...any) {
+	if o.Note != nil {
+		o.Note(fmt.Sprintf(format, args...))
+	}
+}
+
+// servers is where to connect to.
+func (o Options) servers() (string, error) {
+	if o.URL != "" {
+		for one := range strings.SplitSeq(o.URL, ",") {
+			if strings.Contains(one, "@") {
+				return "", errors.New("-url must not have a user or a password in it, for all to see: give it as $NATS_URL, or use -creds or -nkey")
+			}
+		}
+		return o.URL, nil
+	}
+	if env := os.Getenv("NATS_URL"); env != "" {
+		return env, nil
+	}
+	return nats.DefaultURL, nil
+}
+
+// redacted is what may be shown of servers: no user, no password, no token.
+func redacted(servers string) string {
+	list := strings.Split(servers, ",")
+	for i, one := range list {
+		list[i] = one[strings.LastIndex(one, "@")+1:]
+	}
+	return strings.Join(list, ",")
+}
+
+func (o Options) options(name string) ([]nats.Option, error) {
+	said := "" // by the handlers, which are called one after another
+	opts := []nats.Option{
+		nats.Name(name),
+		nats.MaxReconnects(-1),
+		nats.IgnoreAuthErrorAbort(), // whoever is to mend that does not want to restart us everywhere as well
+		nats.ReconnectWait(500 * time.Millisecond),
+		nats.ReconnectHandler(func(nc *nats.Conn) {
+			said = ""
+			o.note("connected to %s again", nc.ConnectedAddr())
+		}),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err != nil { // nil: by Close
+				o.note("the connection broke: %v: trying to connect again", err)
+			}
+		}),
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) {
+			if text := err.Error(); text != said { // once, not twice a second
+				said = text
+				o.note("cannot connect: %v: trying on", err)
+			}
+		}),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { o.note("NATS: %v", err) }),
+	}
+	if (o.TLSCert == "") != (o.TLSKey == "") {
+		return nil, errors.New("-tlscert and -tlskey need each other")
+	}
+	if o.Creds != "" && o.NKey != "" {
+		return nil, errors.New("-creds and -nkey exclude each other")
+	}
+	if o.Creds != "" {
+		if err := readable("-creds", o.Creds); err != nil { // nats.go reads it when it connects, and then goes by the server's answer
+			return nil, err
+		}
+		opts = append(opts, nats.UserCredentials(o.Creds))
+	}
+	if o.NKey != "" {
+		opt, err := nats.NkeyOptionFromSeed(o.NKey)
+		if err != nil {
+			return nil, fmt.Errorf("-nkey %s: %w", o.NKey, err)
+		}
+		opts = append(opts, opt)
+	}
+	if o.TLSCert != "" {
+		opts = append(opts, nats.ClientCert(o.TLSCert, o.TLSKey))
+	}
+	if o.TLSCA != "" {
+		opts = append(opts, nats.RootCAs(o.TLSCA))
+	}
+	return opts, nil
+}
+
+func readable(flag, file string) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return fmt.Errorf("%s: %w", flag, err)
+	}
+	return f.Close()
+}
+
+// explain returns what is to be said of an error that trying again does not mend, and nil for others.
+func (o Options) explain(err error) error {
+	var (
+		file      *fs.PathError
+		address   *url.Error
+		verify    *tls.CertificateVerificationError
+		authority x509.UnknownAuthorityError
+		alert     tls.AlertError
+		slow      net.Error
+	)
+	switch {
+	case errors.As(err, &slow) && slow.Timeout():
+		return nil
+	case errors.As(err, &authority):
+		fix := "give its CA by -tlsca"
+		if o.TLSCA != "" {
+			fix = o.TLSCA + " (-tlsca) does not hold the CA that has signed it"
+		}
+		return fmt.Errorf("the server's certificate is not trusted: %s: %w", fix, err)
+	case errors.As(err, &verify):
+		return fmt.Errorf("the server's certificate is not valid for this: %w", err)
+	// An alert of the server's may come as an error of crypto/tls that has no type, or be lost when the server closes the connection.
+	case errors.As(err, &alert) || errors.Is(err, nats.ErrTLS) || strings.Contains(err.Error(), "remote error: tls"):
+		return fmt.Errorf("the server refuses us: give a certificate that it trusts by -tlscert and -tlskey: %w", err)
+	case errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, nats.ErrAuthRevoked):
+		return fmt.Errorf("the server does not know us: give credentials that it accepts by -creds or -nkey: %w", err)
+	case errors.Is(err, nats.ErrSecureConnWanted):
+		return fmt.Errorf("the server has no TLS: leave out -tlsca, -tlscert, -tlskey, or configure it: %w", err)
+	case errors.As(err, &address):
+		return fmt.Errorf("this is no URL of a NATS server: %w", address.Err) // without the URL, which may hold a password
+	case errors.As(err, &file), errors.Is(err, nats.ErrNkeysNotSupported):
+		return err
+	case strings.Contains(err.Error(), "root certificate") || strings.Contains(err.Error(), "client certificate"):
+		return err
+	}
+	return nil
+}
