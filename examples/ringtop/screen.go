@@ -88,7 +88,11 @@ func (s screen) View() tea.View {
 
 // show runs the view until it is quit or ctx ends. The terminal is as before then.
 func (s screen) show(ctx context.Context) error {
-	_, err := tea.NewProgram(s, tea.WithContext(ctx), tea.WithoutSignalHandler()).Run()
+	p := tea.NewProgram(s, tea.WithoutSignalHandler())
+	// Not tea.WithContext: it closes the terminal's reader while that reads.
+	stop := context.AfterFunc(ctx, p.Quit)
+	defer stop()
+	_, err := p.Run()
 	if ctx.Err() != nil || errors.Is(err, tea.ErrInterrupted) {
 		return nil
 	}

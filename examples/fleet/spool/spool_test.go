@@ -162,3 +162,31 @@ func TestFileStaysSmall(t *testing.T) {
 	require.NoError(t, err)
 	require.Less(t, info.Size(), int64(10_000_000))
 }
+
+// BenchmarkSpool is a batch's way over the disk: appended, durably, with as many others as have come together, read and deleted.
+func BenchmarkSpool(b *testing.B) {
+	for _, together := range []int{1, 16} {
+		b.Run(fmt.Sprint(together, " together"), func(b *testing.B) {
+			s, err := Open(filepath.Join(b.TempDir(), "spool"), "boot")
+			require.NoError(b, err)
+			defer s.Close()
+			data := make([]byte, 42<<10) // of 1000 events
+			next := uint64(1)
+			for b.Loop() {
+				var batches []Batch
+				for range together {
+					batches = append(batches, Batch{Sequence: next, ID: "host/boot/log/1", Data: data})
+					next++
+				}
+				require.NoError(b, s.Append(batches...))
+				for range together {
+					_, _, err := s.Next(next - uint64(together) - 1)
+					require.NoError(b, err)
+				}
+				_, err := s.Delete(next - 1)
+				require.NoError(b, err)
+			}
+			b.ReportMetric(float64(b.N*together)/b.Elapsed().Seconds(), "batches/s")
+		})
+	}
+}
