@@ -42,6 +42,9 @@ const ( // as in trace2perfetto.bpf.c
 
 // handle passes an event on to the timeline.
 func handle(t *timeline, ev perfbuf.Event) error {
+	if ev.Time() < t.start || ev.Time() > t.end {
+		return nil
+	}
 	switch ev.Kind() {
 	case perfbuf.KindLost:
 		return t.lost(ev.CPU(), ev.After(), ev.Time(), ev.Lost())

@@ -113,6 +113,7 @@ type summary struct {
 	Execs     uint64  `json:"execs"`
 	Exits     uint64  `json:"exits"`
 	Lost      uint64  `json:"lost"`
+	Unseen    uint64  `json:"unseen"`     // switches that others tell of
 	HighWater float64 `json:"high_water"` // share of the fullest ring that was used at most
 }
 

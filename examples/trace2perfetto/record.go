@@ -47,14 +47,15 @@ func record(ctx context.Context, c config, w io.Writer) (sum summary, err error)
 
 	cpus := r.Options().CPUs
 	sum = summary{File: c.output, CPUs: len(cpus)}
-	t := newTrace(w)
+	if err := module.AttachPrograms(); err != nil {
+		return sum, explain(err)
+	}
+	// Programs are attached, and detached, one after the other. What comes while some are not would not fit together.
 	start := now()
+	t := newTrace(w)
 	l, err := newTimeline(t, start, cpus, &sum)
 	if err != nil {
 		return sum, err
-	}
-	if err := module.AttachPrograms(); err != nil {
-		return sum, explain(err)
 	}
 	if c.duration > 0 {
 		var cancel context.CancelFunc
@@ -65,6 +66,8 @@ func record(ctx context.Context, c config, w io.Writer) (sum summary, err error)
 	if err := follow(ctx, r, s, l, handle); err != nil {
 		return sum, err
 	}
+	end := now()
+	l.end = end
 	if err := module.DetachPrograms(); err != nil {
 		return sum, err
 	}
@@ -74,8 +77,7 @@ func record(ctx context.Context, c config, w io.Writer) (sum summary, err error)
 	if err := s.Drain(rest, handle); err != nil {
 		return sum, err
 	}
-	end := now()
-	if err := l.counters(end, r.Stats().Rings); err != nil {
+	if err := l.counters(now(), r.Stats().Rings); err != nil {
 		return sum, err
 	}
 	if err := l.finish(end); err != nil {

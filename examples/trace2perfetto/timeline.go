@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/ringfold/ringfold/perfbuf"
@@ -12,6 +13,7 @@ import (
 type timeline struct {
 	trace *trace
 	start uint64 // ns of CLOCK_MONOTONIC
+	end   uint64 // what comes later is left out
 	cpus  map[int]*cpu
 	sum   *summary
 }
@@ -20,6 +22,7 @@ type timeline struct {
 type cpu struct {
 	slice bool   // one has begun and not ended
 	known bool   // who runs
+	tid   uint32 // of that thread
 	since uint64 // if not, since when that is
 }
 
@@ -30,7 +33,7 @@ const (
 )
 
 func newTimeline(t *trace, start uint64, cpus []int, sum *summary) (*timeline, error) {
-	l := &timeline{trace: t, start: start, cpus: map[int]*cpu{}, sum: sum}
+	l := &timeline{trace: t, start: start, end: math.MaxUint64, cpus: map[int]*cpu{}, sum: sum}
 	if err := t.process(processCPUs, "CPUs"); err != nil {
 		return nil, err
 	}
@@ -67,17 +70,21 @@ func (l *timeline) switched(n int, time uint64, from, to thread, preempted bool)
 		}
 	}
 	var args map[string]any
-	if preempted {
+	switch {
+	case c.tid != from.TID: // a switch before this one was not seen
+		args = unseen
+		l.sum.Unseen++
+	case preempted:
 		args = map[string]any{"preempted": true}
 	}
-	if err := l.end(c, n, time, args); err != nil {
+	if err := l.stop(c, n, time, args); err != nil {
 		return err
 	}
 	return l.begin(c, n, time, to)
 }
 
 func (l *timeline) begin(c *cpu, n int, time uint64, t thread) error {
-	c.known = true
+	c.known, c.tid = true, t.TID
 	if t.TID == 0 {
 		return nil // idle
 	}
@@ -86,7 +93,10 @@ func (l *timeline) begin(c *cpu, n int, time uint64, t thread) error {
 	return l.trace.begin(n+1, l.since(time), "running", t.name(), map[string]any{"pid": t.PID, "tid": t.TID})
 }
 
-func (l *timeline) end(c *cpu, n int, time uint64, args map[string]any) error {
+// unseen is of slices that have ended at some time before.
+var unseen = map[string]any{"end": "not known"}
+
+func (l *timeline) stop(c *cpu, n int, time uint64, args map[string]any) error {
 	if !c.slice {
 		return nil
 	}
@@ -102,7 +112,7 @@ func (l *timeline) lost(n int, after, before, count uint64) error {
 	}
 	l.sum.Lost += count
 	after = max(after, l.start)
-	if err := l.end(c, n, after, map[string]any{"end": "not known"}); err != nil {
+	if err := l.stop(c, n, after, unseen); err != nil {
 		return err
 	}
 	c.known, c.since = false, before
@@ -139,8 +149,21 @@ func (l *timeline) exited(n int, time uint64, t thread, code int32) error {
 
 // instant is of something that a thread does.
 func (l *timeline) instant(n int, time uint64, t thread, what string, args map[string]any) error {
-	if _, err := l.cpu(n); err != nil {
+	c, err := l.cpu(n)
+	if err != nil {
 		return err
+	}
+	if c.known && c.tid != t.TID { // a switch was not seen
+		l.sum.Unseen++
+		if err := l.stop(c, n, time, unseen); err != nil {
+			return err
+		}
+		c.known, c.since = false, time
+	}
+	if !c.known { // it runs there, and has so far
+		if err := l.begin(c, n, c.since, t); err != nil {
+			return err
+		}
 	}
 	args["pid"], args["tid"] = t.PID, t.TID
 	return l.trace.instant(n+1, l.since(time), "process", what+" "+t.name(), args)
@@ -162,7 +185,7 @@ func (l *timeline) counters(time uint64, rings []perfbuf.RingStats) error {
 // finish ends what still runs.
 func (l *timeline) finish(time uint64) error {
 	for n, c := range l.cpus {
-		if err := l.end(c, n, time, map[string]any{"end": "of the recording"}); err != nil {
+		if err := l.stop(c, n, time, map[string]any{"end": "of the recording"}); err != nil {
 			return err
 		}
 	}

@@ -53,6 +53,29 @@ func TestIdleAtFirst(t *testing.T) {
 	require.EqualValues(t, 1, got.tracks["CPU 0"].slices[0].begin)
 }
 
+// Who does something runs, whether or not a switch has told so before.
+func TestInstantAtFirst(t *testing.T) {
+	got, _ := draw(t, []int{0}, func(l *timeline) {
+		require.NoError(t, l.executed(0, 2000, a, "/bin/a"))
+		require.NoError(t, l.switched(0, 3000, a, idle, false))
+	})
+	require.Len(t, got.tracks["CPU 0"].slices, 1)
+	require.Equal(t, readSlice{"a", 0, 2, map[string]any{"pid": 10., "tid": 11.}}, got.tracks["CPU 0"].slices[0])
+	require.Equal(t, 10, got.tracks["CPU 0"].instants[0].running)
+}
+
+// Where a switch must have been that was not seen, the slice ends without a claim of when, and who runs is who acts.
+func TestUnseen(t *testing.T) {
+	got, sum := draw(t, []int{0}, func(l *timeline) {
+		require.NoError(t, l.switched(0, 2000, idle, a, false))
+		require.NoError(t, l.executed(0, 3000, b, "/bin/b"))
+		require.NoError(t, l.switched(0, 4000, a, idle, true))
+	})
+	require.Len(t, got.tracks["CPU 0"].slices, 2)
+	require.Equal(t, 20, got.tracks["CPU 0"].instants[0].running)
+	require.EqualValues(t, 2, sum.Unseen)
+}
+
 // While events are lost nobody is said to run, but that they are lost.
 func TestLost(t *testing.T) {
 	got, sum := draw(t, []int{0}, func(l *timeline) {
