@@ -25,126 +25,6 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-type Event_Kind int32
-
-const (
-	Event_UNKNOWN Event_Kind = 0
-	Event_FORK    Event_Kind = 1
-	Event_EXEC    Event_Kind = 2
-	Event_EXIT    Event_Kind = 3
-	Event_GAP     Event_Kind = 4 // events are missing: see gap
-)
-
-// Enum value maps for Event_Kind.
-var (
-	Event_Kind_name = map[int32]string{
-		0: "UNKNOWN",
-		1: "FORK",
-		2: "EXEC",
-		3: "EXIT",
-		4: "GAP",
-	}
-	Event_Kind_value = map[string]int32{
-		"UNKNOWN": 0,
-		"FORK":    1,
-		"EXEC":    2,
-		"EXIT":    3,
-		"GAP":     4,
-	}
-)
-
-func (x Event_Kind) Enum() *Event_Kind {
-	p := new(Event_Kind)
-	*p = x
-	return p
-}
-
-func (x Event_Kind) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (Event_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_fleet_proto_enumTypes[0].Descriptor()
-}
-
-func (Event_Kind) Type() protoreflect.EnumType {
-	return &file_fleet_proto_enumTypes[0]
-}
-
-func (x Event_Kind) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use Event_Kind.Descriptor instead.
-func (Event_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_fleet_proto_rawDescGZIP(), []int{1, 0}
-}
-
-type Gap_Reason int32
-
-const (
-	Gap_UNSPECIFIED Gap_Reason = 0
-	Gap_RING_FULL   Gap_Reason = 1 // the kernel found a ring full
-	Gap_CORRUPT     Gap_Reason = 2 // memory of a ring could not be read
-	Gap_SPOOL_FULL  Gap_Reason = 3 // the broker was away for longer than the spool could hold
-	Gap_AGENT_DOWN  Gap_Reason = 4 // no agent has read the host's events
-	// Those below are found by who reads, and are never published.
-	Gap_HOST_SILENT     Gap_Reason = 5 // nothing has come of the host for too long: others do not wait for it any more
-	Gap_MISSING_BATCHES Gap_Reason = 6 // sequence numbers are missing: the stream has dropped them, by age or size
-	Gap_MALFORMED       Gap_Reason = 7 // a message could not be read
-)
-
-// Enum value maps for Gap_Reason.
-var (
-	Gap_Reason_name = map[int32]string{
-		0: "UNSPECIFIED",
-		1: "RING_FULL",
-		2: "CORRUPT",
-		3: "SPOOL_FULL",
-		4: "AGENT_DOWN",
-		5: "HOST_SILENT",
-		6: "MISSING_BATCHES",
-		7: "MALFORMED",
-	}
-	Gap_Reason_value = map[string]int32{
-		"UNSPECIFIED":     0,
-		"RING_FULL":       1,
-		"CORRUPT":         2,
-		"SPOOL_FULL":      3,
-		"AGENT_DOWN":      4,
-		"HOST_SILENT":     5,
-		"MISSING_BATCHES": 6,
-		"MALFORMED":       7,
-	}
-)
-
-func (x Gap_Reason) Enum() *Gap_Reason {
-	p := new(Gap_Reason)
-	*p = x
-	return p
-}
-
-func (x Gap_Reason) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (Gap_Reason) Descriptor() protoreflect.EnumDescriptor {
-	return file_fleet_proto_enumTypes[1].Descriptor()
-}
-
-func (Gap_Reason) Type() protoreflect.EnumType {
-	return &file_fleet_proto_enumTypes[1]
-}
-
-func (x Gap_Reason) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use Gap_Reason.Descriptor instead.
-func (Gap_Reason) EnumDescriptor() ([]byte, []int) {
-	return file_fleet_proto_rawDescGZIP(), []int{2, 0}
-}
-
 // Batch is some events of a host, in the order of time, and what is known beyond them. It never changes once it has a sequence number:
 // published again, it is the same, byte for byte.
 type Batch struct {
@@ -265,196 +145,11 @@ func (x *Batch) GetEnd() bool {
 	return false
 }
 
-type Event struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kind          Event_Kind             `protobuf:"varint,1,opt,name=kind,proto3,enum=ringfold.fleet.v1.Event_Kind" json:"kind,omitempty"`
-	Delta         uint64                 `protobuf:"varint,2,opt,name=delta,proto3" json:"delta,omitempty"` // time - Batch.base_time
-	Cpu           uint32                 `protobuf:"varint,3,opt,name=cpu,proto3" json:"cpu,omitempty"`
-	Pid           uint32                 `protobuf:"varint,4,opt,name=pid,proto3" json:"pid,omitempty"` // the process that ran
-	Tid           uint32                 `protobuf:"varint,5,opt,name=tid,proto3" json:"tid,omitempty"`
-	OtherPid      uint32                 `protobuf:"varint,6,opt,name=other_pid,json=otherPid,proto3" json:"other_pid,omitempty"` // FORK: the child
-	OtherTid      uint32                 `protobuf:"varint,7,opt,name=other_tid,json=otherTid,proto3" json:"other_tid,omitempty"`
-	Code          int32                  `protobuf:"zigzag32,8,opt,name=code,proto3" json:"code,omitempty"` // EXIT: status, as wait(2) has it
-	Comm          string                 `protobuf:"bytes,9,opt,name=comm,proto3" json:"comm,omitempty"`
-	Detail        string                 `protobuf:"bytes,10,opt,name=detail,proto3" json:"detail,omitempty"` // EXEC: the file
-	Gap           *Gap                   `protobuf:"bytes,11,opt,name=gap,proto3" json:"gap,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Event) Reset() {
-	*x = Event{}
-	mi := &file_fleet_proto_msgTypes[1]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Event) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Event) ProtoMessage() {}
-
-func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_proto_msgTypes[1]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Event.ProtoReflect.Descriptor instead.
-func (*Event) Descriptor() ([]byte, []int) {
-	return file_fleet_proto_rawDescGZIP(), []int{1}
-}
-
-func (x *Event) GetKind() Event_Kind {
-	if x != nil {
-		return x.Kind
-	}
-	return Event_UNKNOWN
-}
-
-func (x *Event) GetDelta() uint64 {
-	if x != nil {
-		return x.Delta
-	}
-	return 0
-}
-
-func (x *Event) GetCpu() uint32 {
-	if x != nil {
-		return x.Cpu
-	}
-	return 0
-}
-
-func (x *Event) GetPid() uint32 {
-	if x != nil {
-		return x.Pid
-	}
-	return 0
-}
-
-func (x *Event) GetTid() uint32 {
-	if x != nil {
-		return x.Tid
-	}
-	return 0
-}
-
-func (x *Event) GetOtherPid() uint32 {
-	if x != nil {
-		return x.OtherPid
-	}
-	return 0
-}
-
-func (x *Event) GetOtherTid() uint32 {
-	if x != nil {
-		return x.OtherTid
-	}
-	return 0
-}
-
-func (x *Event) GetCode() int32 {
-	if x != nil {
-		return x.Code
-	}
-	return 0
-}
-
-func (x *Event) GetComm() string {
-	if x != nil {
-		return x.Comm
-	}
-	return ""
-}
-
-func (x *Event) GetDetail() string {
-	if x != nil {
-		return x.Detail
-	}
-	return ""
-}
-
-func (x *Event) GetGap() *Gap {
-	if x != nil {
-		return x.Gap
-	}
-	return nil
-}
-
-// Gap is events that are missing, between a time and that of the event that it is in.
-type Gap struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Reason        Gap_Reason             `protobuf:"varint,1,opt,name=reason,proto3,enum=ringfold.fleet.v1.Gap_Reason" json:"reason,omitempty"`
-	Count         uint64                 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"` // of events; 0: not known
-	After         uint64                 `protobuf:"varint,3,opt,name=after,proto3" json:"after,omitempty"` // none is missing before this time; 0: not known
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Gap) Reset() {
-	*x = Gap{}
-	mi := &file_fleet_proto_msgTypes[2]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Gap) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Gap) ProtoMessage() {}
-
-func (x *Gap) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_proto_msgTypes[2]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Gap.ProtoReflect.Descriptor instead.
-func (*Gap) Descriptor() ([]byte, []int) {
-	return file_fleet_proto_rawDescGZIP(), []int{2}
-}
-
-func (x *Gap) GetReason() Gap_Reason {
-	if x != nil {
-		return x.Reason
-	}
-	return Gap_UNSPECIFIED
-}
-
-func (x *Gap) GetCount() uint64 {
-	if x != nil {
-		return x.Count
-	}
-	return 0
-}
-
-func (x *Gap) GetAfter() uint64 {
-	if x != nil {
-		return x.After
-	}
-	return 0
-}
-
 var File_fleet_proto protoreflect.FileDescriptor
 
 const file_fleet_proto_rawDesc = "" +
 	"\n" +
-	"\vfleet.proto\x12\x11ringfold.fleet.v1\"\xa6\x02\n" +
+	"\vfleet.proto\x12\x11ringfold.fleet.v1\x1a\vevent.proto\"\xa6\x02\n" +
 	"\x05Batch\x12\x12\n" +
 	"\x04host\x18\x01 \x01(\tR\x04host\x12\x17\n" +
 	"\aboot_id\x18\x02 \x01(\tR\x06bootId\x12\x15\n" +
@@ -468,41 +163,7 @@ const file_fleet_proto_rawDesc = "" +
 	"\n" +
 	"wall_error\x18\t \x01(\x04R\twallError\x12\x10\n" +
 	"\x03end\x18\n" +
-	" \x01(\bR\x03end\"\xe6\x02\n" +
-	"\x05Event\x121\n" +
-	"\x04kind\x18\x01 \x01(\x0e2\x1d.ringfold.fleet.v1.Event.KindR\x04kind\x12\x14\n" +
-	"\x05delta\x18\x02 \x01(\x04R\x05delta\x12\x10\n" +
-	"\x03cpu\x18\x03 \x01(\rR\x03cpu\x12\x10\n" +
-	"\x03pid\x18\x04 \x01(\rR\x03pid\x12\x10\n" +
-	"\x03tid\x18\x05 \x01(\rR\x03tid\x12\x1b\n" +
-	"\tother_pid\x18\x06 \x01(\rR\botherPid\x12\x1b\n" +
-	"\tother_tid\x18\a \x01(\rR\botherTid\x12\x12\n" +
-	"\x04code\x18\b \x01(\x11R\x04code\x12\x12\n" +
-	"\x04comm\x18\t \x01(\tR\x04comm\x12\x16\n" +
-	"\x06detail\x18\n" +
-	" \x01(\tR\x06detail\x12(\n" +
-	"\x03gap\x18\v \x01(\v2\x16.ringfold.fleet.v1.GapR\x03gap\":\n" +
-	"\x04Kind\x12\v\n" +
-	"\aUNKNOWN\x10\x00\x12\b\n" +
-	"\x04FORK\x10\x01\x12\b\n" +
-	"\x04EXEC\x10\x02\x12\b\n" +
-	"\x04EXIT\x10\x03\x12\a\n" +
-	"\x03GAP\x10\x04\"\xf5\x01\n" +
-	"\x03Gap\x125\n" +
-	"\x06reason\x18\x01 \x01(\x0e2\x1d.ringfold.fleet.v1.Gap.ReasonR\x06reason\x12\x14\n" +
-	"\x05count\x18\x02 \x01(\x04R\x05count\x12\x14\n" +
-	"\x05after\x18\x03 \x01(\x04R\x05after\"\x8a\x01\n" +
-	"\x06Reason\x12\x0f\n" +
-	"\vUNSPECIFIED\x10\x00\x12\r\n" +
-	"\tRING_FULL\x10\x01\x12\v\n" +
-	"\aCORRUPT\x10\x02\x12\x0e\n" +
-	"\n" +
-	"SPOOL_FULL\x10\x03\x12\x0e\n" +
-	"\n" +
-	"AGENT_DOWN\x10\x04\x12\x0f\n" +
-	"\vHOST_SILENT\x10\x05\x12\x13\n" +
-	"\x0fMISSING_BATCHES\x10\x06\x12\r\n" +
-	"\tMALFORMED\x10\aB2Z0github.com/ringfold/ringfold/examples/fleet/wireb\x06proto3"
+	" \x01(\bR\x03endB2Z0github.com/ringfold/ringfold/examples/fleet/wireb\x06proto3"
 
 var (
 	file_fleet_proto_rawDescOnce sync.Once
@@ -516,25 +177,18 @@ func file_fleet_proto_rawDescGZIP() []byte {
 	return file_fleet_proto_rawDescData
 }
 
-var file_fleet_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_fleet_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_fleet_proto_msgTypes = make([]protoimpl.MessageInfo, 1)
 var file_fleet_proto_goTypes = []any{
-	(Event_Kind)(0), // 0: ringfold.fleet.v1.Event.Kind
-	(Gap_Reason)(0), // 1: ringfold.fleet.v1.Gap.Reason
-	(*Batch)(nil),   // 2: ringfold.fleet.v1.Batch
-	(*Event)(nil),   // 3: ringfold.fleet.v1.Event
-	(*Gap)(nil),     // 4: ringfold.fleet.v1.Gap
+	(*Batch)(nil), // 0: ringfold.fleet.v1.Batch
+	(*Event)(nil), // 1: ringfold.fleet.v1.Event
 }
 var file_fleet_proto_depIdxs = []int32{
-	3, // 0: ringfold.fleet.v1.Batch.events:type_name -> ringfold.fleet.v1.Event
-	0, // 1: ringfold.fleet.v1.Event.kind:type_name -> ringfold.fleet.v1.Event.Kind
-	4, // 2: ringfold.fleet.v1.Event.gap:type_name -> ringfold.fleet.v1.Gap
-	1, // 3: ringfold.fleet.v1.Gap.reason:type_name -> ringfold.fleet.v1.Gap.Reason
-	4, // [4:4] is the sub-list for method output_type
-	4, // [4:4] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	1, // 0: ringfold.fleet.v1.Batch.events:type_name -> ringfold.fleet.v1.Event
+	1, // [1:1] is the sub-list for method output_type
+	1, // [1:1] is the sub-list for method input_type
+	1, // [1:1] is the sub-list for extension type_name
+	1, // [1:1] is the sub-list for extension extendee
+	0, // [0:1] is the sub-list for field type_name
 }
 
 func init() { file_fleet_proto_init() }
@@ -542,19 +196,19 @@ func file_fleet_proto_init() {
 	if File_fleet_proto != nil {
 		return
 	}
+	file_event_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fleet_proto_rawDesc), len(file_fleet_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   3,
+			NumEnums:      0,
+			NumMessages:   1,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
 		GoTypes:           file_fleet_proto_goTypes,
 		DependencyIndexes: file_fleet_proto_depIdxs,
-		EnumInfos:         file_fleet_proto_enumTypes,
 		MessageInfos:      file_fleet_proto_msgTypes,
 	}.Build()
 	File_fleet_proto = out.File
