@@ -5,13 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"strings"
-	"sync"
 
 	"github.com/aquasecurity/libbpfgo"
+	"github.com/ringfold/ringfold/examples/internal/bpfload"
 	"github.com/ringfold/ringfold/perfbuf"
-	"golang.org/x/sys/unix"
 )
 
 //go:embed ordered.bpf.o
@@ -27,8 +24,7 @@ type probe struct {
 // open loads the programs, and opens their map.
 func (p *probe) open(o perfbuf.Options) (*perfbuf.Reader, error) {
 	p.clock = newClock()
-	warnings.reset()
-	libbpfgo.SetLoggerCbs(libbpfgo.Callbacks{Log: warnings.log})
+	bpfload.Listen()
 	events, err := p.load()
 	if err != nil {
 		return nil, explain(err)
@@ -83,72 +79,11 @@ func (p *probe) close() {
 // instead is for those who may not load BPF programs.
 const instead = "\nTo see it without: ordered -simulate."
 
-const kernelBTF = "/sys/kernel/btf/vmlinux"
-
 // explain says what the user can do about a failure to load the programs.
 func explain(err error) error {
-	if missing := missingCaps(); len(missing) > 0 && errors.Is(err, fs.ErrPermission) {
-		return fmt.Errorf("%w: uid %d lacks %s.\nRun it as root (sudo), or grant that: setcap cap_bpf,cap_perfmon+ep %s (before Linux 5.8, or where kernel.perf_event_paranoid is above 2: cap_sys_admin+ep).%s",
-			err, os.Geteuid(), strings.Join(missing, " and "), os.Args[0], instead)
-	}
+	err = bpfload.Explain(err)
 	if errors.Is(err, fs.ErrPermission) {
-		return fmt.Errorf("%w, though uid %d has the capabilities: a sandbox forbids it, such as seccomp or a container.%s%s", err, os.Geteuid(), &warnings, instead)
+		return fmt.Errorf("%w.%s", err, instead)
 	}
-	if _, none := os.Stat(kernelBTF); none != nil {
-		return fmt.Errorf("the kernel has no BTF, the description of its types (%w).\nIt takes one built with CONFIG_DEBUG_INFO_BTF=y, as those of most distributions are", none)
-	}
-	return fmt.Errorf("%w%s", err, &warnings)
-}
-
-// missingCaps names the capabilities that this thread lacks.
-func missingCaps() (names []string) {
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var caps [2]unix.CapUserData
-	if unix.Capget(&header, &caps[0]) != nil {
-		return nil
-	}
-	has := func(c int) bool { return caps[c/32].Effective>>(c%32)&1 != 0 }
-	if has(unix.CAP_SYS_ADMIN) { // includes the others
-		return nil
-	}
-	if !has(unix.CAP_BPF) {
-		names = append(names, "CAP_BPF")
-	}
-	if !has(unix.CAP_PERFMON) {
-		names = append(names, "CAP_PERFMON")
-	}
-	return names
-}
-
-// warnings keeps what libbpf warns of, for those who get an error that needs it.
-var warnings logger
-
-type logger struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *logger) log(level int, msg string) {
-	if level > libbpfgo.LibbpfWarnLevel {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.text.WriteString(msg)
-}
-
-func (l *logger) reset() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.text.Reset()
-}
-
-// String is the warnings as lines of their own, to follow an error.
-func (l *logger) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.text.Len() == 0 {
-		return ""
-	}
-	return "\n" + strings.TrimSpace(l.text.String())
+	return err
 }

@@ -151,7 +151,7 @@ func TestNoPrivilege(t *testing.T) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	out, err := cmd.CombinedOutput()
 	require.Error(t, err)
-	require.Contains(t, string(out), "grant CAP_BPF and CAP_PERFMON")
+	require.Contains(t, string(out), "lacks CAP_BPF and CAP_PERFMON")
 	content, err := os.ReadFile(file)
 	require.NoError(t, err)
 	require.Equal(t, "of before", string(content))

@@ -3,14 +3,12 @@ package main
 import (
 	"context"
 	_ "embed"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
 	"time"
 
 	"github.com/aquasecurity/libbpfgo"
+	"github.com/ringfold/ringfold/examples/internal/bpfload"
 	"github.com/ringfold/ringfold/perfbuf"
 	"golang.org/x/sys/unix"
 )
@@ -48,7 +46,7 @@ func record(ctx context.Context, c config, w io.Writer) (sum summary, err error)
 	cpus := r.Options().CPUs
 	sum = summary{File: c.output, CPUs: len(cpus)}
 	if err := module.AttachPrograms(); err != nil {
-		return sum, explain(err)
+		return sum, bpfload.Explain(err)
 	}
 	// Programs are attached, and detached, one after the other. What comes while some are not would not fit together.
 	start := now()
@@ -118,27 +116,16 @@ func follow(ctx context.Context, r *perfbuf.Reader, s *perfbuf.Ordered, l *timel
 
 // load loads the programs.
 func load() (*libbpfgo.Module, error) {
-	libbpfgo.SetLoggerCbs(libbpfgo.Callbacks{Log: func(int, string) {}}) // errors say as much
+	bpfload.Listen()
 	module, err := libbpfgo.NewModuleFromBufferArgs(libbpfgo.NewModuleArgs{BPFObjBuff: object, BPFObjName: "trace2perfetto", SkipMemlockBump: true})
 	if err != nil {
-		return nil, explain(err)
+		return nil, bpfload.Explain(err)
 	}
 	if err := module.BPFLoadObject(); err != nil {
 		module.Close()
-		return nil, explain(err)
+		return nil, bpfload.Explain(err)
 	}
 	return module, nil
-}
-
-// explain says what the user can do about programs that do not load.
-func explain(err error) error {
-	if errors.Is(err, fs.ErrPermission) {
-		return fmt.Errorf("%w: uid %d may not load BPF programs: run it as root, or grant CAP_BPF and CAP_PERFMON", err, os.Getuid())
-	}
-	if _, none := os.Stat("/sys/kernel/btf/vmlinux"); none != nil {
-		return fmt.Errorf("%w: the kernel has no description of its types (%w): it takes one built with CONFIG_DEBUG_INFO_BTF=y", err, none)
-	}
-	return err
 }
 
 // now is the clock of events' times, in ns.

@@ -1,0 +1,88 @@
+// Package bpfload says why a program of an example does not load, and what to do about it.
+package bpfload
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/aquasecurity/libbpfgo"
+	"golang.org/x/sys/unix"
+)
+
+// Listen keeps libbpf's warnings from the terminal, and for Explain. It is for before a module is opened.
+func Listen() {
+	warnings.reset()
+	libbpfgo.SetLoggerCbs(libbpfgo.Callbacks{Log: warnings.log})
+}
+
+// Explain says what the user can do about a failure to load or attach programs, and what libbpf has said since Listen.
+func Explain(err error) error {
+	if missing := missingCaps(); len(missing) > 0 && errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("%w: uid %d lacks %s.\nRun it as root (sudo), or grant that: setcap cap_bpf,cap_perfmon+ep %s (before Linux 5.8, or where kernel.perf_event_paranoid is above 2: cap_sys_admin+ep)",
+			err, os.Geteuid(), strings.Join(missing, " and "), os.Args[0])
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("%w, though uid %d has the capabilities: a sandbox forbids it, such as seccomp or a container%s", err, os.Geteuid(), &warnings)
+	}
+	if _, none := os.Stat("/sys/kernel/btf/vmlinux"); none != nil {
+		return fmt.Errorf("the kernel has no BTF, the description of its types (%w).\nIt takes one built with CONFIG_DEBUG_INFO_BTF=y, as those of most distributions are", none)
+	}
+	return fmt.Errorf("%w%s", err, &warnings)
+}
+
+// missingCaps names the capabilities that this thread lacks.
+func missingCaps() (names []string) {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var caps [2]unix.CapUserData
+	if unix.Capget(&header, &caps[0]) != nil {
+		return nil
+	}
+	has := func(c int) bool { return caps[c/32].Effective>>(c%32)&1 != 0 }
+	if has(unix.CAP_SYS_ADMIN) { // includes the others
+		return nil
+	}
+	if !has(unix.CAP_BPF) {
+		names = append(names, "CAP_BPF")
+	}
+	if !has(unix.CAP_PERFMON) {
+		names = append(names, "CAP_PERFMON")
+	}
+	return names
+}
+
+// warnings keeps what libbpf warns of, for those who get an error that needs it.
+var warnings logger
+
+type logger struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logger) log(level int, msg string) {
+	if level > libbpfgo.LibbpfWarnLevel {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text.WriteString(msg)
+}
+
+func (l *logger) reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text.Reset()
+}
+
+// String is the warnings as lines of their own, to follow an error.
+func (l *logger) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.text.Len() == 0 {
+		return ""
+	}
+	return "\n" + strings.TrimSpace(l.text.String())
+}
