@@ -111,10 +111,15 @@ func (r *Reader) addRing(cpu int) error {
 	}
 	ring := newRing(cpu, memory)
 	ring.reader, ring.index = r, i
+	r.holding.Lock()
+	if r.heldByStream() { // it holds all rings, this one from the beginning
+		ring.owner.Store(ordering)
+	}
 	r.rings[i] = ring
 	// It must be known before the first event can be in it: whoever has waited for a grace period, and
 	// looks at all rings, then finds what is older than that.
 	r.count.Store(int32(i + 1))
+	r.holding.Unlock()
 	r.counts.added.Add(1)
 	return r.setEntry(ring)
 }

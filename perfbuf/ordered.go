@@ -75,14 +75,9 @@ func (r *Reader) Ordered(o OrderOptions) (*Ordered, error) {
 		return nil, err
 	}
 	defer r.leave()
-	rings := r.all()
-	raws := make([]*raw.Ring, len(rings))
-	for i, ring := range rings {
-		if err := ring.claim(ordering); err != nil {
-			r.disclaim(rings[:i])
-			return nil, err
-		}
-		raws[i] = ring.raw
+	rings, err := r.claimAll()
+	if err != nil {
+		return nil, err
 	}
 	s := &Ordered{
 		reader:   r,
@@ -97,11 +92,15 @@ func (r *Reader) Ordered(o OrderOptions) (*Ordered, error) {
 	}
 	if !o.Mode.guess {
 		if s.barrier, err = r.newBarrier(o); err != nil {
-			r.disclaim(rings)
+			r.disclaimAll()
 			return nil, err
 		}
 		r.barrier.Store(s.barrier)
 		s.cleanUp()
+	}
+	raws := make([]*raw.Ring, len(rings))
+	for i, ring := range rings {
+		raws[i] = ring.raw
 	}
 	s.merger = merge.New(raws, merge.Options{Key: o.Time.key(), Spill: max(o.Spill.Bytes, 0)}, s.committed)
 	for _, ring := range rings {
@@ -125,21 +124,12 @@ func (s *Ordered) take(ring *Ring) {
 	ring.reported = ring.counts.lost.Load()
 }
 
-// adopt takes in the rings of CPUs that have come online since. A round must not be under way.
+// adopt takes in the rings of CPUs that have come online since, which addRing has made the stream's. A round
+// must not be under way.
 func (s *Ordered) adopt() {
 	for _, ring := range s.reader.all()[len(s.rings):] {
-		if ring.claim(ordering) != nil {
-			return // somebody reads it on its own: later, then
-		}
 		s.merger.Add(ring.raw)
 		s.take(ring)
-	}
-}
-
-func (r *Reader) disclaim(rings []*Ring) {
-	for _, ring := range rings {
-		ring.late = false // for reads without order
-		ring.disclaim()
 	}
 }
 
@@ -180,7 +170,7 @@ func (s *Ordered) disband() {
 	s.merger.Abandon()
 	r.counts.spillUsed.Store(s.merger.Spilled())
 	r.stream.Store(nil)
-	r.disclaim(s.rings)
+	r.disclaimAll()
 }
 
 // acquire makes the caller the only one in the stream.

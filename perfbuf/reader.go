@@ -5,6 +5,7 @@ import (
 	"iter"
 	"os"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -43,6 +44,7 @@ type Reader struct {
 	plan    plan        // of it
 
 	stream  atomic.Pointer[Ordered]       // which holds the rings
+	holding sync.Mutex                    // held while a stream takes or gives up all rings, or one more comes
 	barrier atomic.Pointer[grace.Barrier] // of the latest stream that had one
 
 	displaced int             // Stats.Displaced
@@ -130,9 +132,6 @@ func (r *Reader) finish() {
 	r.free()
 	close(r.final)
 }
-
-// heldByStream reports whether an Ordered stream holds the rings: all of them, if any.
-func (r *Reader) heldByStream() bool { return r.rings[0].owner.Load() == ordering }
 
 // Rings returns the rings that there are, by CPU number. The slice is the caller's. A CPU that comes
 // online later has one then, unless Options.CPUs leaves it out: whoever reads rings one by one looks again

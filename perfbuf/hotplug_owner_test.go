@@ -1,0 +1,73 @@
+package perfbuf
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A new ring is the stream's before its next round too: read on its own, its events would be missing from
+// the stream.
+func TestNewRingIsTheStreams(t *testing.T) {
+	k := newPluggable(t, 2)
+	s, barrier := k.stepped(1<<40, OrderOptions{})
+	k.comes(firstCPU - 1)
+	k.output(2, 10)
+	k.output(0, 20)
+	require.ErrorIs(t, k.all()[2].ForEach(never), ErrBusy)
+	require.NoError(t, barrier.Round())
+	require.Equal(t, []uint64{10, 20}, ids(t, s))
+
+	k.comes(firstCPU + 2)
+	k.output(3, 30)
+	require.NoError(t, s.Close())
+	require.Equal(t, []uint64{30}, ids(t, k.all()[3]), "free again, though the stream had no round with it")
+	k.output(3, 40)
+	require.Equal(t, []uint64{40}, ids(t, k.stream()))
+}
+
+// A stream that cannot be opened leaves no ring behind that came meanwhile.
+func TestNewRingOfAStreamThatFails(t *testing.T) {
+	k := newPluggable(t, 2)
+	k.programs = &fakePrograms{opened: func() error {
+		k.programs.opened = nil
+		k.comes(firstCPU - 1)
+		k.output(2, 10)
+		require.ErrorIs(t, k.all()[2].ForEach(never), ErrBusy)
+		return errTest
+	}}
+	_, err := k.Ordered(OrderOptions{})
+	require.ErrorIs(t, err, errTest)
+	require.Equal(t, []uint64{10}, ids(t, k))
+}
+
+// CPUs come while streams are opened and closed: whoever opens a stream has all rings, and none is left
+// claimed behind the stream.
+func TestNewRingsWhileStreamsComeAndGo(t *testing.T) {
+	for range 300 {
+		k := newPluggable(t, 1)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			k.comes(firstCPU + 1)
+			k.comes(firstCPU - 1)
+		}()
+		for last := false; !last; {
+			last = len(k.all()) == 3
+			s, err := k.Ordered(OrderOptions{Mode: Slack(0)})
+			require.NoError(t, err)
+			for _, ring := range k.all() {
+				if err := ring.ForEach(never); !errors.Is(err, ErrBusy) {
+					require.ErrorIs(t, err, ErrBusy)
+				}
+			}
+			require.NoError(t, s.Close())
+		}
+		<-done
+		for i := range k.all() {
+			k.output(i, 1)
+		}
+		require.Len(t, ids(t, k), 3)
+	}
+}
