@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/ringfold/ringfold/internal/inject"
 	"github.com/stretchr/testify/require"
 )
 
@@ -70,4 +71,22 @@ func TestNewRingsWhileStreamsComeAndGo(t *testing.T) {
 		}
 		require.Len(t, ids(t, k), 3)
 	}
+}
+
+// A ring is known before its entry is in the map: the first event that can be in it is covered by whoever
+// waits for a grace period and looks at all rings then.
+func TestFirstEventOfANewRingIsNotLate(t *testing.T) {
+	k := newPluggable(t, 1)
+	s, barrier := k.stepped(1<<40, OrderOptions{})
+	k.belled.set = func(ring int, _ inject.Slot) error { // at the latest, the entry is there when this returns
+		k.belled.set = nil
+		k.output(ring, 10)
+		k.output(0, 20)
+		require.NoError(t, barrier.Round())
+		require.Equal(t, []uint64{10, 20}, ids(t, s))
+		return nil
+	}
+	k.comes(firstCPU + 1)
+	require.Nil(t, k.belled.set)
+	require.Zero(t, k.Stats().Late)
 }
