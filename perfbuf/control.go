@@ -10,7 +10,8 @@ import (
 
 // flush is one or more calls of Flush whose marker has not been delivered.
 type flush struct {
-	time uint64 // of the latest call, by the clock
+	time   uint64 // of the latest call, by the clock
+	marker Ring   // what the marker says it is of. Each has its own: a stream may deliver one while another is with the user
 }
 
 // Flush asks for everything that the rings hold now, without waiting for the wake-up policy: a blocked
@@ -26,7 +27,7 @@ func (r *Reader) Flush() error {
 		return err
 	}
 	defer r.leaveAtOnce()
-	f := &flush{time: r.clock()}
+	f := &flush{time: r.clock(), marker: Ring{reader: r, cpu: noCPU}}
 	for {
 		old := r.flush.Load()
 		if old != nil {
@@ -45,10 +46,10 @@ func (r *Reader) Flush() error {
 
 // flushed makes the marker that answers f, unless it has been answered.
 func (p *pass) flushed(f *flush, time uint64) *Batch {
-	m := p.reader.markers
 	if !p.reader.flush.CompareAndSwap(f, nil) {
 		return nil // another call has come since: it has a marker of its own
 	}
+	m := &f.marker
 	m.other[0] = raw.Record{Kind: raw.Flushed, Time: time}
 	m.batch = Batch{ring: m, recs: m.other[:]}
 	return &m.batch

@@ -38,7 +38,6 @@ type Reader struct {
 	slots     *slots
 	bell      *doorbell // nil: another policy
 	flush     atomic.Pointer[flush]
-	markers   *Ring // what markers say they are of
 
 	passing atomic.Bool // a pass over all rings is running
 	plan    plan        // of it
@@ -75,7 +74,6 @@ func newReader(rings []*Ring, k kernel, opts Options) *Reader {
 	if r.opts.Schedule == nil {
 		r.opts.Schedule = FullestFirst()
 	}
-	r.markers = &Ring{reader: r, cpu: noCPU}
 	r.slots = newSlots(len(r.rings), &r.count, k.slot)
 	r.slots.disarmed = r.disarmed
 	switch {
