@@ -1,0 +1,44 @@
+package perfbuf
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Who entered before Close and has business with the map's entries, just as Close empties them, puts none
+// back: a pass that ends and disarms its ring, and a Resume. A Resume that comes then is refused.
+func TestCloseLeavesNoEntry(t *testing.T) {
+	for name, meanwhile := range map[string]func(k *belled){
+		"a pass":           func(*belled) {},
+		"resume":           func(k *belled) { require.NoError(t, k.slots.pause(false)) }, // it has entered
+		"resume, too late": func(k *belled) { require.Equal(t, os.ErrClosed, k.Resume()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := newBelled(t, 2)
+			require.True(t, k.slots.arm(0, true))
+			k.requireEntries(bellEntry, plainEntry)
+			if name != "a pass" {
+				require.NoError(t, k.Pause())
+			}
+			k.output(0, 1)
+			inside, goOn, done := make(chan bool), make(chan bool), make(chan error)
+			go func() {
+				done <- k.ForEach(func(Event) error { inside <- true; <-goOn; return nil })
+			}()
+			<-inside
+			k.Reader.unhook = func() {
+				for i := range k.all() {
+					require.NoError(t, k.store(i, noEntry))
+				}
+				meanwhile(k)
+				close(goOn)
+				require.Equal(t, os.ErrClosed, <-done)
+				k.requireEntries(noEntry, noEntry)
+			}
+			require.NoError(t, k.Close())
+			k.requireEntries(noEntry, noEntry)
+		})
+	}
+}
