@@ -1,0 +1,58 @@
+package perfbuf
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// doneWhenAsked is a context that is done from when it is asked for Done, which it answers when before has returned.
+type doneWhenAsked struct {
+	context.Context
+	before, cancel func()
+}
+
+func (c doneWhenAsked) Done() <-chan struct{} {
+	c.before()
+	c.cancel()
+	return c.Context.Done()
+}
+
+// The ring is served just as the context is done. Whichever Wait goes by, the other is not left behind: the
+// next Wait begins anew.
+func TestLobbyServesWhoGoesAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newFake(t, 2, Options{})
+		ring := k.rings[0]
+		serve := func() {
+			k.output(0, 1)
+			k.poll.wake()
+			synctest.Wait()
+			require.Len(t, ring.served, 1)
+		}
+		ways := map[error]int{}
+		for range 64 { // a way by chance each: select chooses
+			other, cancel := context.WithCancel(t.Context())
+			stays := waitInBackground(func() error { return k.rings[1].Wait(other) })
+			ctx, goAway := context.WithCancel(t.Context())
+			ways[ring.Wait(doneWhenAsked{ctx, serve, goAway})]++
+			require.Empty(t, ring.served)
+			require.Len(t, ids(t, ring), 1)
+			blocked(t, stays)
+			require.Equal(t, 1, k.lobby.guests)
+
+			done := waitInBackground(func() error { return ring.Wait(t.Context()) })
+			blocked(t, done)
+			k.output(0, 2)
+			k.poll.wake()
+			require.NoError(t, <-done)
+			require.Len(t, ids(t, ring), 1)
+			cancel()
+			require.Equal(t, context.Canceled, <-stays)
+			k.alone(t)
+		}
+		require.Len(t, ways, 2, "served, or done: %v", ways)
+	})
+}
