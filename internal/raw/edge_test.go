@@ -1,0 +1,43 @@
+package raw_test
+
+import (
+	"runtime/debug"
+	"testing"
+
+	"github.com/ringfold/ringfold/internal/raw"
+	"github.com/ringfold/ringfold/internal/ringtest"
+	"github.com/stretchr/testify/require"
+)
+
+// A record whose header is among the ring's last bytes has its fields behind the edge, at the ring's
+// beginning. Behind the edge of this one there is no memory.
+func TestBatchStopsBeforeFieldsBehindTheEdge(t *testing.T) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	room := guarded(t)
+	for _, layout := range []raw.Layout{raw.LayoutRaw, raw.LayoutRawTime} {
+		for left := uint64(8); left <= 32; left += 8 { // bytes of the last record before the edge
+			w := ringtest.New(len(room), layout, uint64(len(room))-left-40)
+			off := w.Head()
+			first := ringtest.Payload(1, 20)
+			if layout == raw.LayoutRaw {
+				first = ringtest.Payload(1, 28)
+			}
+			require.NoError(t, w.Output(10, first))
+			require.Equal(t, uint64(len(room))-left, w.Head())
+			require.NoError(t, w.Output(20, ringtest.Payload(2, 44)))
+			copy(room, w.Data())
+			meta, _ := memory(0)
+			r, err := raw.New(meta, room, layout)
+			require.NoError(t, err)
+
+			recs := raw.NewBatch(4)
+			n, end := r.Batch(off, w.Head(), w.Head(), recs)
+			require.Equal(t, 1, n)
+			require.Equal(t, off+40, end)
+			sameBatch(t, r, off, w.Head(), w.Head(), 4)
+			var rec raw.Record
+			r.Parse(end, w.Head(), &rec)
+			require.Equal(t, raw.Sample, rec.Kind)
+		}
+	}
+}
