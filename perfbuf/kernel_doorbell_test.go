@@ -51,14 +51,6 @@ func running(t *testing.T, s reading, f func(perfbuf.Event) error) (n *atomic.In
 	return n, stop
 }
 
-// eventually waits until cond holds, for as long as it takes: what says for what, to readers of a trace.
-func eventually(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	for !cond() {
-		time.Sleep(100 * time.Microsecond)
-	}
-}
-
 // asleep waits until all rings are armed and nothing polls any more.
 func asleep(t *testing.T, r *perfbuf.Reader) {
 	t.Helper()
