@@ -129,11 +129,14 @@ func seq(from, to uint64) (s []uint64) {
 	return s
 }
 
-// fakePoller is a chanPoller that a test wakes.
+// fakePoller is a chanPoller that a test wakes. Whoever waits over and over while no time passes spins: a
+// bubble's clock would stand still for ever.
 type fakePoller struct {
 	*chanPoller
 	wakes chan struct{}
 	waits atomic.Int32
+	since time.Time // the clock at the latest wait, and how many there have been at that time
+	spun  int
 }
 
 func newFakePoller() *fakePoller {
@@ -151,6 +154,12 @@ func (p *fakePoller) wake() {
 
 func (p *fakePoller) wait(deadline time.Time) error {
 	p.waits.Add(1)
+	if now := time.Now(); !now.Equal(p.since) {
+		p.since, p.spun = now, 0
+	}
+	if p.spun++; p.spun == 10_000 {
+		panic("a Wait spins")
+	}
 	return p.chanPoller.wait(deadline)
 }
 

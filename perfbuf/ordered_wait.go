@@ -58,7 +58,7 @@ func (s *Ordered) Wait(ctx context.Context) error {
 		now := s.scanned
 		next := s.lastRound + uint64(pace)
 		if s.reader.flush.Load() != nil {
-			next = 0
+			next, linger = 0, 0 // the poller would return at once until the marker is delivered: sleep instead
 		}
 		if first <= watermark && next <= now {
 			return nil
