@@ -54,8 +54,11 @@ func newDoorbell(s *slots, linger time.Duration) *doorbell {
 // deadline is when to look, zero for never.
 func (d *doorbell) deadline() time.Time {
 	d.changed.Store(false)
-	if d.again == 0 && d.allArmed() {
+	switch armed := d.allArmed(); {
+	case d.again == 0 && armed:
 		return time.Time{}
+	case d.again > d.linger && !armed: // disarmed since the latest look, when all were armed: no bell tells of what comes
+		d.returned()
 	}
 	return d.next
 }
@@ -102,7 +105,7 @@ func (d *doorbell) look(head, unread func(ring int) uint64) (found bool) {
 	return found
 }
 
-// returned notes that the reader has something to do, and looks again after the linger time.
+// returned notes that the reader has something to do, or had, and looks again after the linger time.
 func (d *doorbell) returned() {
 	d.again = d.linger
 	d.next = time.Now().Add(d.linger)
