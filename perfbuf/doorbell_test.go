@@ -30,8 +30,13 @@ const (
 )
 
 func newBelled(t testing.TB, n int) *belled {
-	k := &belled{fake: newFake(t, n, Options{Wakeup: Wakeup{Linger: bellLinger}})}
-	for range n {
+	return withDoorbell(newFake(t, n, Options{}))
+}
+
+// withDoorbell gives a fake one, before it is used.
+func withDoorbell(f *fake) *belled {
+	k := &belled{fake: f}
+	for range f.w {
 		k.entries = append(k.entries, plainEntry)
 	}
 	k.Reader.opts.Wakeup = Wakeup{Linger: bellLinger}

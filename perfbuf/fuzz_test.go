@@ -3,14 +3,15 @@ package perfbuf
 import (
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ringfold/ringfold/internal/raw"
 	"github.com/ringfold/ringfold/internal/ringtest"
 )
 
-// FuzzReader reads rings of arbitrary bytes, whose heads go on, jump and go back, in all ways that do not wait, in any order: by
-// ring and over all, by events and by batches, to the end and not, through ordered streams that are opened and closed.
+// FuzzReader reads rings of arbitrary bytes, whose heads go on, jump and go back, in all ways, in any order: by
+// ring and over all, by events and by batches, to the end and not, waiting before or not, through ordered streams that are opened and closed.
 // It must come to an end, deliver just what Parse finds, say where what is corrupt lies, and account for each byte.
 func FuzzReader(f *testing.F) {
 	w := ringtest.New(256, raw.LayoutRawTime, 0)
@@ -21,15 +22,19 @@ func FuzzReader(f *testing.F) {
 	f.Add(w.Data(), []byte{1, 2, 9, 2, 40, 7, 0, 8, 255, 2, 7, 8, 0, 9, 0, 3, 40, 4, 3})
 	f.Add([]byte{9, 0, 0, 0, 0, 0, 0, 0}, []byte{2, 0, 0, 1, 8, 6, 0, 2, 3, 5, 2, 3, 12, 4, 255})
 	f.Add([]byte{2, 0, 0, 0, 0, 0, 24, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9}, []byte{4, 0, 0, 1, 96, 7, 9, 8, 3, 11, 1, 10, 0, 4, 0})
+	f.Add(w.Data(), []byte{32, 0, 1, 13, 0, 12, 0, 13, 2, 8, 1, 3, 62, 13, 0, 12, 1, 13, 4, 4, 9, 13, 0})
+	f.Add(w.Data(), []byte{96, 2, 3, 13, 2, 4, 200, 13, 0, 8, 25, 2, 9, 13, 0, 3, 63, 13, 1})
 	f.Fuzz(func(t *testing.T, b, ops []byte) {
 		if len(ops) == 0 {
 			return
 		}
-		z := newReaderFuzz(t, ops[0])
-		for ops = ops[1:]; len(ops) >= 2; ops = ops[2:] {
-			z.do(ops[0], ops[1], b)
-		}
-		z.finish()
+		synctest.Test(t, func(t *testing.T) {
+			z := newReaderFuzz(t, ops[0])
+			for ops = ops[1:]; len(ops) >= 2; ops = ops[2:] {
+				z.do(ops[0], ops[1], b)
+			}
+			z.finish()
+		})
 	})
 }
 
@@ -53,7 +58,7 @@ type readerFuzz struct {
 
 func newReaderFuzz(t *testing.T, options byte) *readerFuzz {
 	z := &readerFuzz{t: t, times: 1 << 39}
-	opts := Options{}
+	opts := Options{Wakeup: fuzzWakeup(options)}
 	if options&1 != 0 {
 		opts.NoTime = true
 		z.order.Time = PayloadTime(4)
@@ -63,7 +68,7 @@ func newReaderFuzz(t *testing.T, options byte) *readerFuzz {
 		z.order.Spill.Bytes = -1
 	}
 	z.order.DropLate = options&16 != 0
-	z.k = newFakeAt(t, 2, z.start, opts)
+	z.k = fuzzFake(t, z.start, opts)
 	return z
 }
 
@@ -71,7 +76,7 @@ func newReaderFuzz(t *testing.T, options byte) *readerFuzz {
 func (z *readerFuzz) do(op, arg byte, b []byte) {
 	i, v := int(arg&1), uint64(arg)
 	w := z.k.w[i]
-	switch op % 13 {
+	switch op % 14 {
 	case 0: // the head goes on over what is there
 		z.head(i, w.Head()+8*v)
 	case 1:
@@ -122,6 +127,8 @@ func (z *readerFuzz) do(op, arg byte, b []byte) {
 			z.t.Fatal(err)
 		}
 		z.flushes++
+	case 13:
+		z.wait(arg)
 	}
 }
 
@@ -265,16 +272,14 @@ func (z *readerFuzz) count(ev Event) {
 	}
 }
 
-// streamPass is a round of the stream, up to its watermark or to the end.
-func (z *readerFuzz) streamPass(limit int, batch, rest bool) {
-	if z.stream == nil {
-		return
-	}
+// scanning is called before the stream scans, and what it returns after that: it counts what of the rings the stream has
+// believed, of which no head is part that is too far ahead.
+func (z *readerFuzz) scanning() (done func()) {
 	var from [2]uint64
 	for i := range from {
 		from[i] = z.stream.merger.Scanned(i)
 	}
-	defer func() { // what of it the stream has believed: no head that is too far ahead
+	return func() {
 		for i := range from {
 			for _, rec := range z.expect(i, from[i], z.stream.merger.Scanned(i)) {
 				if rec.Kind != raw.Lost {
@@ -282,7 +287,15 @@ func (z *readerFuzz) streamPass(limit int, batch, rest bool) {
 				}
 			}
 		}
-	}()
+	}
+}
+
+// streamPass is a round of the stream, up to its watermark or to the end.
+func (z *readerFuzz) streamPass(limit int, batch, rest bool) {
+	if z.stream == nil {
+		return
+	}
+	defer z.scanning()()
 	check := func(ev Event) {
 		if ev.Late() != (ev.Time() < z.last) {
 			z.t.Fatalf("%v at %d after %d, late: %v", ev.Kind(), ev.Time(), z.last, ev.Late())
@@ -316,32 +329,4 @@ func (z *readerFuzz) close(give bool) {
 	}
 	z.stream.Close()
 	z.stream = nil
-}
-
-// finish reads all that is left. Nothing is unaccounted for then.
-func (z *readerFuzz) finish() {
-	t := z.t
-	z.close(false)
-	z.pass(z.k.Reader, 255, false)
-	s := z.k.Stats()
-	dropped := uint64(0)
-	for i, ring := range z.k.all() {
-		c := s.Rings[i]
-		if int64(ring.raw.Head()-ring.raw.Tail()) > 0 {
-			t.Fatalf("ring %d: %d bytes are left", i, ring.raw.Head()-ring.raw.Tail())
-		}
-		if c.Bytes != ring.raw.Tail()-z.start {
-			t.Fatalf("ring %d: %d bytes given back, %d counted", i, ring.raw.Tail()-z.start, c.Bytes)
-		}
-		if c.Samples != z.samples[i] || c.Corrupt != z.corrupt[i] || !z.given && c.Lost != z.lost[i] {
-			t.Fatalf("ring %d: %+v; delivered were %d samples, %d lost, %d corrupt", i, c, z.samples[i], z.lost[i], z.corrupt[i])
-		}
-		dropped += c.Dropped
-	}
-	if !z.given && z.found != z.came+dropped {
-		t.Fatalf("%d in streams: %d delivered, %d dropped", z.found, z.came, dropped)
-	}
-	if err := z.k.Close(); err != nil {
-		t.Fatal(err)
-	}
 }

@@ -75,13 +75,14 @@ func (r *Ring) Used() int {
 
 // used is how many bytes lie between tail and head, both of which may move meanwhile: a tail that
 // has passed the head it is compared with would make an empty ring look full. It is never more than
-// the ring's size, whatever is in the memory shared with the kernel.
+// the ring's size, whatever is in the memory shared with the kernel, and 0 for a head that went back,
+// which no pass reads up to.
 func (r *Ring) used() uint64 {
 	for {
 		tail := r.raw.Tail()
 		head := r.raw.Head()
 		if r.raw.Tail() == tail {
-			return min(head-tail, r.raw.Size())
+			return min(uint64(max(int64(head-tail), 0)), r.raw.Size())
 		}
 	}
 }

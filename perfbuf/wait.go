@@ -190,10 +190,7 @@ func (r *Reader) unreadOf(i int) uint64 {
 		if i >= len(w.by.rings) {
 			return ring.used() // it is new, and the stream's next scan takes it in
 		}
-		if n := ring.raw.Head() - w.by.merger.Scanned(i); int64(n) > 0 { // not a head that went back
-			return n
-		}
-		return 0
+		return w.by.merger.Ahead(i, ring.raw.Head())
 	case w.lobby != nil && !ring.waited.Load():
 		return 0
 	default:

@@ -92,6 +92,10 @@ type Found struct {
 // Scan takes the records of ring i up to head into account. No honest key is above ceiling.
 func (m *Merger) Scan(i int, head, ceiling uint64) Found { return m.rings[i].scanTo(head, ceiling) }
 
+// Ahead returns how many bytes a Scan of ring i up to head would take into account: 0 for a head that
+// cannot be.
+func (m *Merger) Ahead(i int, head uint64) uint64 { return m.rings[i].ahead(head) }
+
 // Scanned returns the head that ring i was last scanned up to.
 func (m *Merger) Scanned(i int) uint64 { return m.rings[i].scan }
 

@@ -69,11 +69,20 @@ func (r *ring) oldest() uint64 {
 	return r.freed
 }
 
+// ahead is how many bytes a scan to head would check: none if the head went back or far ahead. None of
+// the kernel's does, and the next is right.
+func (r *ring) ahead(head uint64) uint64 {
+	if n := head - r.scan; int64(n) > 0 && head-r.oldest() < farthest {
+		return n
+	}
+	return 0
+}
+
 // scanTo checks the records from scan to head. A time later than ceiling, which is ahead of every
 // honest clock, makes a record corrupt: waiting for its turn would hold the ring back for ever.
 func (r *ring) scanTo(head, ceiling uint64) (found Found) {
-	if int64(head-r.scan) <= 0 || head-r.oldest() >= farthest {
-		return found // nothing new, or a head that went back or far ahead: none of the kernel's does, and the next is right
+	if r.ahead(head) == 0 {
+		return found
 	}
 	r.main.compact()
 	var loss odd // waits for the sample that reports it, and goes before it

@@ -1,0 +1,104 @@
+package perfbuf
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Wake-up policies of a FuzzReader.
+func fuzzWakeup(options byte) Wakeup {
+	switch options >> 5 & 3 {
+	case 1:
+		return Wakeup{Bytes: 8 * recordSize, Linger: 5 * time.Millisecond}
+	case 2:
+		return Wakeup{Events: 3, Linger: 5 * time.Millisecond}
+	case 3:
+		return Wakeup{Linger: bellLinger}
+	default:
+		return Wakeup{Events: 1}
+	}
+}
+
+// fuzzFake is a fake whose clock goes on with the bubble's.
+func fuzzFake(t *testing.T, start uint64, opts Options) *fake {
+	k := newFakeAt(t, 2, start, opts)
+	if opts.Wakeup.doorbell() {
+		k = withDoorbell(k).fake
+	}
+	began := time.Now()
+	k.Reader.clock = func() uint64 { return k.clock.Load() + uint64(time.Since(began)) }
+	return k
+}
+
+// wait waits by the bubble's clock, in which no Wait can spin: see fakePoller. If it ends, a pass makes progress. If it does not, there
+// is nothing that a pass would read.
+func (z *readerFuzz) wait(v byte) {
+	ring := z.k.all()[v&1]
+	var src waiter = z.k.Reader
+	switch {
+	case z.stream != nil:
+		src = z.stream
+		if err := ring.Wait(z.t.Context()); !errors.Is(err, ErrBusy) {
+			z.t.Fatalf("beside a stream: %v", err)
+		}
+	case v&2 != 0:
+		src = ring
+	}
+	ctx, cancel := context.WithTimeout(z.t.Context(), 100*time.Millisecond)
+	defer cancel()
+	scanned := func() {}
+	if z.stream != nil {
+		scanned = z.scanning()
+	}
+	err := src.Wait(ctx)
+	scanned()
+	synctest.Wait() // until nobody waits for the ring's sake
+	switch err {
+	case nil:
+		before := z.progress()
+		if z.stream != nil {
+			z.streamPass(255, v&4 != 0, false)
+		} else {
+			z.pass(src, 255, v&4 != 0)
+		}
+		if z.progress() == before {
+			z.t.Fatalf("%T: Wait ended, and there is nothing", src)
+		}
+	case context.DeadlineExceeded:
+		z.quiet(src)
+	default:
+		z.t.Fatal(err)
+	}
+}
+
+// progress grows with whatever a pass does.
+func (z *readerFuzz) progress() uint64 {
+	c := z.k.Stats().Total()
+	return c.Samples + c.Lost + c.Corrupt + c.Dropped + c.Bytes + uint64(z.flushed)
+}
+
+// quiet makes sure that nobody who waits has been kept from anything for longer than the linger time.
+func (z *readerFuzz) quiet(src waiter) {
+	for i, ring := range z.k.all() {
+		switch from, head := ring.raw.Tail(), ring.raw.Head(); {
+		case z.stream != nil:
+			from = z.stream.merger.Scanned(i)
+			if int64(head-from) > 0 && head-ring.raw.Tail() < 1<<61 && z.stream.merger.Spilled() == 0 {
+				z.t.Fatalf("ring %d: %d bytes are not seen", i, head-from)
+			}
+		case (src == z.k.Reader || src == ring) && int64(head-from) > 0:
+			z.t.Fatalf("%T: ring %d: %d bytes are not read", src, i, head-from)
+		}
+	}
+	if s := z.stream; s != nil {
+		first, held := s.earliest()
+		if due := first + uint64(s.opts.Mode.slack+10*time.Millisecond); held && due < z.k.Reader.clock() {
+			z.t.Fatalf("an event of %d is due at %d, and it is %d", first, due, z.k.Reader.clock())
+		}
+	} else if src == z.k.Reader && z.k.flush.Load() != nil {
+		z.t.Fatal("a Flush has ended no Wait")
+	}
+}
