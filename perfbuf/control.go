@@ -20,8 +20,10 @@ type flush struct {
 // have come of age, which a stream's mode takes its time for. One marker answers all calls that it
 // follows.
 //
-// It does not block, and may be called from anywhere at any time. Passes over single rings deliver no
-// markers, and leave Wait returning at once. It returns os.ErrClosed after Close.
+// For each ring that holds something, [Ring.Wait] returns too: one that is blocked, or else the next. Passes
+// over single rings deliver no markers, and leave [Reader.Wait] returning at once.
+//
+// It does not block, and may be called from anywhere at any time. It returns os.ErrClosed after Close.
 func (r *Reader) Flush() error {
 	if err := r.enter(); err != nil {
 		return err
@@ -38,6 +40,7 @@ func (r *Reader) Flush() error {
 		}
 	}
 	r.poll.interrupt()
+	r.flushLobby()
 	if s := r.stream.Load(); s != nil {
 		s.nudge()
 	}

@@ -218,3 +218,25 @@ func TestKernelFlush(t *testing.T) {
 		}
 	}
 }
+
+// Who waits for a ring gets what it holds, whether it waits at the time of the Flush or only comes.
+func TestKernelFlushReachesRings(t *testing.T) {
+	e := kerneltest.Load(t)
+	r := open(t, e, perfbuf.Options{Wakeup: perfbuf.Wakeup{Bytes: 64 << 10, Linger: time.Hour}})
+	for range 20 {
+		done := make(chan error, len(r.Rings()))
+		for _, ring := range r.Rings() {
+			background(t, func() { done <- ring.Wait(t.Context()) })
+			e.Emit(ring.CPU(), 1, 24)
+		}
+		require.NoError(t, r.Flush())
+		for range r.Rings() {
+			require.NoError(t, <-done)
+		}
+		for _, ring := range r.Rings() {
+			n := 0
+			require.NoError(t, ring.ForEach(func(perfbuf.Event) error { n++; return nil }))
+			require.Equal(t, 1, n)
+		}
+	}
+}

@@ -201,8 +201,8 @@ func TestKernelTrickle(t *testing.T) {
 		"each":          {},
 		"events":        {Events: 1000},
 		"bytes":         {Bytes: 64 << 10},
-		"events, short": {Events: 1000, Linger: time.Microsecond},
-		"bytes, short":  {Bytes: 64 << 10, Linger: time.Microsecond},
+		"events, short": {Events: 1000, Linger: 100 * time.Microsecond},
+		"bytes, short":  {Bytes: 64 << 10, Linger: 100 * time.Microsecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachWaiter(t, perfbuf.Options{Wakeup: wakeup}, func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, w waiter) {

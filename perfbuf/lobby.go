@@ -19,7 +19,7 @@ type lobby struct {
 
 // Wait is [Reader.Wait] for one ring, for those who read each ring with a goroutine of its own. Any
 // number of rings may be waited for at the same time, each by one goroutine, but not the Reader too:
-// that is refused with [ErrBusy].
+// that is refused with [ErrBusy]. A [Reader.Flush] ends it once, if the ring holds something then.
 func (r *Ring) Wait(ctx context.Context) error {
 	rd := r.reader
 	if ctx.Err() != nil {
@@ -58,6 +58,12 @@ func (r *Reader) comeIn(ring *Ring) error {
 	if ring.waited.Load() || len(ring.served) > 0 {
 		return fmt.Errorf("%w: another goroutine waits for the ring of CPU %d", ErrBusy, ring.cpu)
 	}
+	if ring.flushed {
+		if ring.flushed = false; ring.used() > 0 {
+			ring.served <- nil // there is room, as above
+			return nil
+		}
+	}
 	if !l.open {
 		if !r.waiting.CompareAndSwap(false, true) {
 			return errWaiting
@@ -89,6 +95,33 @@ func (r *Reader) goAway(ring *Ring) {
 	r.poll.interrupt()
 }
 
+// flushLobby ends the waits for rings that hold something. Who comes later for what a ring holds now does not wait.
+func (r *Reader) flushLobby() {
+	l := &r.lobby
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, ring := range r.all() {
+		switch {
+		case ring.used() == 0:
+		case ring.waited.Load():
+			r.dismissed(ring, nil)
+			l.changed.Store(true)
+		default:
+			ring.flushed = true
+		}
+	}
+	if l.changed.Load() {
+		r.poll.interrupt()
+	}
+}
+
+// dismissed ends the waiting for one ring.
+func (r *Reader) dismissed(ring *Ring, err error) {
+	ring.waited.Store(false)
+	r.lobby.guests--
+	ring.served <- err // there is room: who waits has not been served
+}
+
 // serve waits on behalf of all in the lobby, until it is empty.
 func (r *Reader) serve() {
 	defer r.leave()
@@ -109,9 +142,7 @@ func (r *Reader) dismiss(err error) (empty bool) {
 	l.changed.Store(false)
 	for _, ring := range r.all() {
 		if err != errChanged && ring.waited.Load() && (err != nil || ring.used() > 0) {
-			ring.waited.Store(false)
-			l.guests--
-			ring.served <- err // there is room: who waits has not been served
+			r.dismissed(ring, err)
 		}
 	}
 	if l.guests == 0 {

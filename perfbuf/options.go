@@ -64,8 +64,8 @@ type Wakeup struct {
 	// most half of the ring. Set one of the two, or none.
 	Bytes int
 	// Linger is the longest that events wait unseen: more exactly, the time between two looks. 0 is 5
-	// ms with the doorbell and 10 ms otherwise. Not used when every event wakes. Go's timers are no
-	// finer than a millisecond in an idle process.
+	// ms with the doorbell and 10 ms otherwise; the least is 100 µs. Not used when every event wakes. Go's
+	// timers are no finer than a millisecond in an idle process.
 	Linger time.Duration
 }
 
@@ -76,6 +76,7 @@ const (
 	maxRingBytes     = 1 << 30
 	defaultLinger    = 10 * time.Millisecond
 	bellLinger       = 5 * time.Millisecond
+	leastLinger      = 100 * time.Microsecond // below, a deadline may be over before the poller gets it
 )
 
 // effective checks the options and fills in all but CPUs, of which there are n.
@@ -114,6 +115,8 @@ func (o Options) effective(n int) (Options, error) {
 		return bad("both Wakeup.Events and Wakeup.Bytes are set: set one")
 	case int64(w.Events) >= 1<<31:
 		return bad("Wakeup.Events is %d: must be below 2^31", w.Events)
+	case w.Linger > 0 && w.Linger < leastLinger && w.Events != 1:
+		return bad("Wakeup.Linger is %v: at least %v, or the reader would do nothing but look; or 0 for the default", w.Linger, leastLinger)
 	case w.Bytes > o.RingBytes/2:
 		return bad("Wakeup.Bytes is %d: at most half of the ring's %d bytes, so that there is room while the reader wakes up", w.Bytes, o.RingBytes)
 	}

@@ -22,6 +22,8 @@ type Ring struct {
 	served chan error     // what ends that
 	unset  bool           // its entry in the map could not be set; for whoever follows CPUs
 
+	flushed bool // it held something at a Flush, when nobody was in Wait; under the lobby's lock
+
 	// For a pass over all rings.
 	target uint64 // head at its beginning
 	looked uint64 // head at its latest look

@@ -73,6 +73,9 @@ func (r *Reader) block(w wanted, atMost time.Duration) error {
 		if r.bell != nil && r.bell.changed.Load() {
 			continue // with another deadline
 		}
+		if err == os.ErrDeadlineExceeded && r.flushing() {
+			err = nil // a deadline that is over when the poller gets it goes before ready
+		}
 		switch {
 		case err == nil:
 			if r.bell != nil {
@@ -143,7 +146,7 @@ func (w *wanted) over() error {
 // ready is the poller's question, whether to stop waiting. The deadline it waits with may have
 // replaced one that a context, Flush or Close has just set to interrupt it, so these are asked first.
 func (r *Reader) ready(woken bool) bool {
-	if r.wanted.over() != nil || r.wanted.lobby == nil && r.flush.Load() != nil || r.bell != nil && r.bell.changed.Load() {
+	if r.wanted.over() != nil || r.flushing() || r.bell != nil && r.bell.changed.Load() {
 		return true
 	}
 	unread := r.unread()
@@ -158,6 +161,9 @@ func (r *Reader) ready(woken bool) bool {
 	}
 	return unread >= r.opts.threshold() || r.rang()
 }
+
+// flushing reports whether a Flush ends the wait. Those in a lobby hear of it otherwise: no pass of theirs answers it.
+func (r *Reader) flushing() bool { return r.wanted.lobby == nil && r.flush.Load() != nil }
 
 // rang reports whether an armed ring has something to read.
 func (r *Reader) rang() bool {
