@@ -44,18 +44,40 @@ func fullestFirst(loads []Load) {
 }
 
 // SoonestFull is the Schedule by which the ring comes first that will be full soonest if all go on
-// filling up as fast as they just did.
+// filling up as fast as they just did. One that is full comes before all others. So does one that is full
+// but for an eighth and has not grown: the outputs to it may be larger than the room that is left.
 func SoonestFull() Schedule { return ScheduleFunc(soonestFull) }
 
-func soonestFull(loads []Load) {
-	slices.SortStableFunc(loads, func(a, b Load) int {
-		// room/rate, compared without dividing; rings that do not fill up come last, the fullest first.
-		x, y := (a.Size-a.Used)*b.Grown, (b.Size-b.Used)*a.Grown
-		if a.Grown == 0 && b.Grown == 0 {
-			return cmp.Compare(b.Used, a.Used)
-		}
-		return cmp.Compare(x, y)
-	})
+func soonestFull(loads []Load) { slices.SortStableFunc(loads, sooner) }
+
+// sooner compares two rings by when they will be full. It is a strict weak order.
+func sooner(a, b Load) int {
+	when := a.full()
+	if when != b.full() {
+		return cmp.Compare(when, b.full())
+	}
+	if when == fullLater { // room/rate, compared without dividing
+		return cmp.Compare((a.Size-a.Used)*b.Grown, (b.Size-b.Used)*a.Grown)
+	}
+	return cmp.Compare(b.Used, a.Used)
+}
+
+// When a ring will be full.
+const (
+	fullNow = iota
+	fullLater
+	fullNever
+)
+
+func (l Load) full() int {
+	switch room := l.Size - l.Used; {
+	case room <= 0, l.Grown == 0 && room < l.Size/8:
+		return fullNow
+	case l.Grown > 0:
+		return fullLater
+	default:
+		return fullNever
+	}
 }
 
 // FixedOrder is the Schedule by which rings come by CPU number.

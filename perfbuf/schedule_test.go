@@ -21,10 +21,13 @@ func TestScheduleOrders(t *testing.T) {
 		"fullest first":         {FullestFirst(), []Load{load(0, 10, 900), load(1, 500, 0), load(2, 999, 1), load(3, 500, 7)}, []int{2, 1, 3, 0}},
 		"fullest first, sorted": {FullestFirst(), []Load{load(0, 3, 0), load(1, 3, 0), load(2, 3, 0)}, []int{0, 1, 2}},
 		// 900/90 = 10, 500/10 = 50, 100/1 = 100 and 300/100 = 3 looks from now; the others never.
-		"soonest full":          {SoonestFull(), []Load{load(0, 100, 90), load(1, 500, 10), load(2, 900, 1), load(3, 700, 100), load(4, 20, 0), load(5, 990, 0)}, []int{3, 0, 1, 2, 5, 4}},
+		"soonest full":          {SoonestFull(), []Load{load(0, 100, 90), load(1, 500, 10), load(2, 900, 1), load(3, 700, 100), load(4, 20, 0), load(5, 800, 0)}, []int{3, 0, 1, 2, 5, 4}},
 		"soonest full, at once": {SoonestFull(), []Load{load(0, 999, 1), load(1, 1000, 1), load(2, 0, 1000)}, []int{1, 0, 2}},
-		"fixed order":           {FixedOrder(), []Load{load(3, 1, 1), load(5, 1000, 1000), load(9, 0, 0)}, []int{3, 5, 9}},
-		"a function":            {ScheduleFunc(func(l []Load) { slices.Reverse(l) }), []Load{load(3, 1, 1), load(5, 0, 0)}, []int{5, 3}},
+		// Nothing comes to a ring that is full. It is full already.
+		"soonest full, one is":     {SoonestFull(), []Load{load(0, 64, 64), load(1, 400, 0), load(2, 1000, 0), load(3, 500, 500)}, []int{2, 3, 0, 1}},
+		"soonest full, one nearly": {SoonestFull(), []Load{load(0, 64, 64), load(1, 990, 0), load(2, 870, 0), load(3, 500, 500)}, []int{1, 3, 0, 2}},
+		"fixed order":              {FixedOrder(), []Load{load(3, 1, 1), load(5, 1000, 1000), load(9, 0, 0)}, []int{3, 5, 9}},
+		"a function":               {ScheduleFunc(func(l []Load) { slices.Reverse(l) }), []Load{load(3, 1, 1), load(5, 0, 0)}, []int{5, 3}},
 	} {
 		c.schedule.Order(c.loads)
 		var got []int
