@@ -1,6 +1,7 @@
 package perfbuf
 
 import (
+	"errors"
 	"fmt"
 	"math/bits"
 	"os"
@@ -22,7 +23,7 @@ type Options struct {
 	TotalBytes int
 
 	// CPUs are the CPUs to read. The default, nil, is all that are online, at the time of Open or later.
-	// Naming one that is offline is an error; one that goes offline later is read again when it is back.
+	// Naming none (an empty slice that is not nil) or one that is offline is an error; one that goes offline later is read again when it is back.
 	CPUs []int
 
 	// Wakeup says when the kernel wakes a waiting reader.
@@ -162,7 +163,10 @@ func (o Options) threshold() uint64 {
 // pick returns the CPUs to read, in order, given those online and how many entries the map has.
 func (o Options) pick(online []int, m mapEntries) ([]int, error) {
 	cpus := online
-	if len(o.CPUs) > 0 {
+	if o.CPUs != nil {
+		if len(o.CPUs) == 0 {
+			return nil, errors.New("perfbuf.Options: CPUs is empty: use nil for all that are online, or name those to read")
+		}
 		cpus = slices.Clone(o.CPUs)
 		slices.Sort(cpus)
 		for i, c := range cpus {

@@ -100,7 +100,7 @@ func TestPickCPUs(t *testing.T) {
 	for _, c := range []struct {
 		want []int
 		cpus []int
-	}{{online, nil}, {online, []int{}}, {[]int{2}, []int{2}}, {[]int{0, 1, 9}, []int{9, 0, 1}}} {
+	}{{online, nil}, {[]int{2}, []int{2}}, {[]int{0, 1, 9}, []int{9, 0, 1}}} {
 		got, err := Options{CPUs: c.cpus}.pick(online, mapEntries{MaxEntries: 10})
 		require.NoError(t, err)
 		require.Equal(t, c.want, got)
@@ -114,6 +114,7 @@ func TestPickCPUs(t *testing.T) {
 		"CPU 3 is not online: online are [0 1 2 5 9]": {0, 3},
 		"CPU -1 is not online":                        {-1},
 		"CPU 5 is named twice":                        {5, 0, 5},
+		"CPUs is empty: use nil for all":              {},
 	} {
 		_, err := Options{CPUs: cpus}.pick(online, mapEntries{MaxEntries: 10})
 		require.ErrorContains(t, err, want)
