@@ -114,11 +114,14 @@ func runBatches(ctx context.Context, src waiter, f func(*Batch) error) error {
 			err := f(b)
 			stopped = err == ErrStop
 			if err == nil && ctx.Err() != nil {
-				err = context.Cause(ctx)
+				err = errDone
 				b.taken = len(b.recs)
 			}
 			return err
 		})
+		if err == errDone {
+			return context.Cause(ctx)
+		}
 		if err != nil || stopped {
 			return err
 		}

@@ -21,6 +21,9 @@ var ErrBarriers = errors.New("perfbuf: barriers fail")
 // errBreak is how iterators learn that their loop has ended.
 var errBreak = errors.New("perfbuf: break")
 
+// errDone ends a pass within Run whose context is done. The context's cause may be any error, ErrStop too.
+var errDone = errors.New("perfbuf: context done")
+
 var errBusyPass = fmt.Errorf("%w: by another goroutine or by the function that events are handed to: a Reader has one pass at a time", ErrBusy)
 
 var errWaiting = fmt.Errorf("%w: another goroutine waits for this Reader, or for one of its rings", ErrBusy)

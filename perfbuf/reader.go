@@ -228,7 +228,7 @@ func run(ctx context.Context, src waiter, f func(Event) error) error {
 			}
 			select { // takes less time than ctx.Err
 			case <-done:
-				return context.Cause(ctx)
+				return errDone
 			default:
 			}
 		}

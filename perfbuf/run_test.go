@@ -161,3 +161,33 @@ func TestRecordsMayBeKept(t *testing.T) {
 		require.Equal(t, uint64(5000), kept[n+1].Time)
 	})
 }
+
+// A context that is cancelled with ErrStop as its cause has ended all the same: nil is for the function's ErrStop.
+func TestRunOfAContextThatErrStopHasCancelled(t *testing.T) {
+	forRunners(t, func(t *testing.T, k *fake, r runner) {
+		for name, run := range map[string]func(context.Context, func()) error{
+			"Run": func(ctx context.Context, f func()) error {
+				return r.Run(ctx, func(Event) error { f(); return nil })
+			},
+			"RunBatches": func(ctx context.Context, f func()) error {
+				return runBatches(ctx, r, func(*Batch) error { f(); return nil })
+			},
+			"Events": func(ctx context.Context, f func()) (last error) {
+				for _, err := range r.Events(ctx) {
+					f()
+					last = err
+				}
+				return last
+			},
+		} {
+			k.output(0, 1, 2)
+			ctx, cancel := context.WithCancelCause(t.Context())
+			require.Equal(t, ErrStop, run(ctx, func() { cancel(ErrStop) }), name)
+			require.Equal(t, ErrStop, run(ctx, func() {}), name)
+			ids(t, r)
+		}
+		k.output(0, 1, 2)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		require.NoError(t, r.Run(ctx, func(Event) error { cancel(errTest); return ErrStop }), "the function's goes before")
+	})
+}
