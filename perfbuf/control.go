@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/ringfold/ringfold/internal/raw"
 )
@@ -93,29 +94,35 @@ func (r *Reader) control(call string, pause bool) error {
 // Errors are those of Pause and [Reader.Drain], and [ErrBusy] while another goroutine reads (end its
 // Run first): the Reader is still open then, and paused. After an error of f it is closed all the same.
 func (r *Reader) Shutdown(ctx context.Context, f func(Event) error) error {
-	return r.shutdown(ctx, false, func() error { return r.ForEach(f) })
+	return r.shutdown(ctx, false, r.begin, f)
 }
 
 // Shutdown is [Reader.Shutdown] for a stream: what the rings hold comes in order, and none of it is
-// late in exact mode. It closes the stream and its Reader.
+// late in exact mode. It closes the stream and its Reader. Of a stream that is closed already it is
+// os.ErrClosed: the Reader stays open then, and paused if the stream was closed meanwhile.
 func (s *Ordered) Shutdown(ctx context.Context, f func(Event) error) error {
-	return s.reader.shutdown(ctx, s.opts.Sweep, func() error { return s.Rest(f) })
+	if s.closing.Load() {
+		return os.ErrClosed
+	}
+	return s.reader.shutdown(ctx, s.opts.Sweep, func(p *pass) error { return s.round(p, true) }, f)
 }
 
-func (r *Reader) shutdown(ctx context.Context, sweep bool, rest func() error) error {
+func (r *Reader) shutdown(ctx context.Context, sweep bool, begin func(*pass) error, f func(Event) error) error {
 	if err := r.Pause(); err != nil {
 		return err
 	}
 	if err := r.quiesce(ctx, sweep); err != nil {
 		return err
 	}
-	busy := false
+	var p pass
+	if err := begin(&p); err != nil {
+		return err
+	}
 	defer func() {
-		if !busy {
+		if !errors.Is(p.err, ErrBusy) { // of one of the rings
 			r.Close()
 		}
 	}()
-	err := rest()
-	busy = errors.Is(err, ErrBusy)
-	return err
+	defer p.end()
+	return each(&p, f)
 }

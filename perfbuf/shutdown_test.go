@@ -1,0 +1,60 @@
+package perfbuf
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Of a stream that is closed, or closed before the rest is delivered, Shutdown drops nothing: the Reader is open.
+func TestShutdownOfAClosedStream(t *testing.T) {
+	for name, late := range map[string]bool{"before": false, "during": true} {
+		t.Run(name, func(t *testing.T) {
+			k := newBelled(t, 2)
+			k.programs = &fakePrograms{}
+			s := k.stream()
+			if late {
+				k.programs.opened = func() error { return s.Close() }
+			} else {
+				s.Close()
+			}
+			k.output(0, 10, 11, 12)
+			require.Equal(t, os.ErrClosed, s.Shutdown(t.Context(), never))
+			require.Zero(t, k.freed.Load())
+			if late {
+				k.requireEntries(noEntry, noEntry)
+				require.NoError(t, k.Resume())
+			}
+			k.requireEntries(plainEntry, plainEntry)
+			require.Equal(t, []uint64{10, 11, 12}, ids(t, k.Reader))
+			require.NoError(t, k.Shutdown(t.Context(), never))
+			require.Zero(t, k.Stats().Total().Dropped)
+		})
+	}
+}
+
+// While another goroutine reads, the Reader stays open. An ErrBusy of the function is the function's error: it is closed.
+func TestShutdownAndErrBusy(t *testing.T) {
+	for name, shutdown := range map[string]func(k *belled, f func(Event) error) error{
+		"reader": func(k *belled, f func(Event) error) error { return k.Shutdown(k.t.Context(), f) },
+		"stream": func(k *belled, f func(Event) error) error { return k.stream().Shutdown(k.t.Context(), f) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := newBelled(t, 2)
+			k.programs = &fakePrograms{}
+			k.output(0, 10, 11, 12)
+			if name == "reader" {
+				require.NoError(t, k.rings[0].ForEach(func(Event) error {
+					require.ErrorIs(t, shutdown(k, never), ErrBusy)
+					return ErrStop
+				}))
+				require.Zero(t, k.freed.Load())
+			}
+			mine := fmt.Errorf("mine: %w", ErrBusy)
+			require.Equal(t, mine, shutdown(k, func(Event) error { return mine }))
+			require.Equal(t, int32(1), k.freed.Load())
+		})
+	}
+}
