@@ -78,13 +78,14 @@ pictures: setup ## take the pictures in docs/ anew, of programs that run (root);
 	@scripts/setup.sh pictures
 	@scripts/pictures.sh $(PICTURES)
 
-lint: setup ## check format, go vet (also where there is no cgo or no Linux) and staticcheck
+lint: setup ## check format, go vet (also where there is no cgo, no Linux, or 32 bits) and staticcheck
 	@bad=$$(gofmt -l $$($(FIND) -name '*.go' -print)) && [ -z "$$bad" ] || { echo "gofmt -w needed: $$bad"; exit 1; }
 	@for dir in . $(NESTED); do \
 		$(GO) -C $$dir vet ./... || exit 1; \
 		$(GO) -C $$dir run $(STATICCHECK) ./... || exit 1; \
 	done
 	@CGO_ENABLED=0 go vet ./cgo/... ./internal/... ./perfbuf/...
+	@CGO_ENABLED=0 GOARCH=386 go vet ./cgo/... ./internal/... ./perfbuf/...
 	@CGO_ENABLED=0 GOOS=darwin go vet ./cgo/... ./internal/... ./perfbuf/...
 
 generate: ## rebuild the BPF programs (*.bpf.o) from their C sources

@@ -2,7 +2,7 @@
 // per CPU, written by the kernel with bpf_perf_event_output, and shared with this process.
 //
 // libbpf's perf_buffer sets the rings up. Everything after that is Go: events are read where they
-// lie, without a C call, copy, allocation or channel per event.
+// lie, without a C call, copy, allocation or channel per event. Programs must be 64-bit: [Open] refuses others.
 //
 //	r, err := perfbuf.Open(mapFD, perfbuf.Options{})
 //	if err != nil {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -19,15 +21,23 @@ import (
 //
 // Open does not block. It fails with a [*MapError] for a map that cannot be read, a
 // [*PermissionError] where privilege is lacking (CAP_BPF and CAP_PERFMON, or CAP_SYS_ADMIN before
-// Linux 5.8), and otherwise with an error that wraps the errno. Nothing is left behind then. It
-// calls perf_buffer__new_raw.
+// Linux 5.8), in 32-bit programs with an error that wraps [errors.ErrUnsupported], and otherwise with
+// one that wraps the errno. Nothing is left behind then. It calls perf_buffer__new_raw.
 func Open(mapFD int, opts Options) (*Reader, error) {
+	if strconv.IntSize < 64 {
+		return nil, err32Bit
+	}
 	fd, info, err := dupMap(mapFD)
 	if err != nil {
 		return nil, err
 	}
 	return open(fd, info, opts)
 }
+
+// err32Bit refuses 32-bit programs, which alone run on 32-bit kernels. There data_head is an unsigned long
+// (perf_output_put_handle, kernel/events/ring_buffer.c), and starts anew after 4 GiB.
+var err32Bit = fmt.Errorf("perfbuf.Open: this is a 32-bit program (GOARCH=%s), and 32-bit kernels count a ring's bytes to 4 GiB only: "+
+	"build for a 64-bit GOARCH, such as amd64 or arm64: %w", runtime.GOARCH, errors.ErrUnsupported)
 
 // dupMap duplicates a map's descriptor and makes sure that the map is one to read. libbpf keeps the
 // descriptor it is given, so it must be one that stays open.

@@ -2,12 +2,16 @@ package perfbuf
 
 import (
 	"errors"
+	"math"
 	"os"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 )
+
+// gib is no constant, as some multiples do not fit into a 32-bit int: the tests compile there, too.
+var gib = 1 << 30
 
 func TestEffectiveOptions(t *testing.T) {
 	page := os.Getpagesize()
@@ -28,7 +32,7 @@ func TestEffectiveOptions(t *testing.T) {
 		"budget, rounded down":  {3, o{TotalBytes: 4 << 20}, o{RingBytes: 1 << 20, Wakeup: bell}},
 		"budget of a page each": {5, o{TotalBytes: 5 * page}, o{RingBytes: page, Wakeup: bell}},
 		"budget of nearly two":  {1, o{TotalBytes: 2*page - 1}, o{RingBytes: page, Wakeup: bell}},
-		"the largest budget":    {2, o{TotalBytes: 2 << 30}, o{RingBytes: 1 << 30, Wakeup: bell}},
+		"the largest budget":    {2, o{TotalBytes: 2 * gib}, o{RingBytes: 1 << 30, Wakeup: bell}},
 		"no time, CPUs":         {1, o{NoTime: true, CPUs: []int{3}}, o{NoTime: true, CPUs: []int{3}, RingBytes: 256 << 10, Wakeup: bell}},
 		"each event, no linger": {1, o{Wakeup: Wakeup{Events: 1, Linger: time.Hour}},
 			o{RingBytes: 256 << 10, Wakeup: Wakeup{Events: 1}}},
@@ -62,8 +66,8 @@ func TestOptionsThatCannotBe(t *testing.T) {
 		"TotalBytes is -4096":                  {TotalBytes: -4096},
 		"both RingBytes and TotalBytes":        {RingBytes: 4096, TotalBytes: 4096},
 		"RingBytes is 1073741825: at most":     {RingBytes: 1<<30 + 1},
-		"RingBytes is 9223372036854775807":     {RingBytes: 1<<63 - 1},
-		"TotalBytes is 1099511627776: at most": {TotalBytes: 1 << 40},
+		"RingBytes is 9223372036854775807":     {RingBytes: math.MaxInt},
+		"TotalBytes is 1099511627776: at most": {TotalBytes: 1024 * gib},
 		"TotalBytes is 1: 3 CPUs need":         {TotalBytes: 1},
 		"TotalBytes is 2: 3 CPUs need":         {TotalBytes: 2},
 		"Wakeup is {Events:-1":                 {Wakeup: Wakeup{Events: -1}},
@@ -72,7 +76,7 @@ func TestOptionsThatCannotBe(t *testing.T) {
 		"Linger is 1ns: at least 100µs":        {Wakeup: Wakeup{Linger: 1}},
 		"Linger is 99.999µs: at least 100µs":   {Wakeup: Wakeup{Bytes: 4096, Linger: 100*time.Microsecond - 1*time.Nanosecond}},
 		"both Wakeup.Events and":               {Wakeup: Wakeup{Events: 1, Bytes: 1}},
-		"Wakeup.Events is 2147483649":          {Wakeup: Wakeup{Events: 1<<31 + 1}},
+		"Wakeup.Events is 2147483649":          {Wakeup: Wakeup{Events: 2*gib + 1}},
 		"Wakeup.Bytes is 131073: at most":      {Wakeup: Wakeup{Bytes: 128<<10 + 1}},
 		"half of the ring's 1048576 bytes":     {RingBytes: 1 << 20, Wakeup: Wakeup{Bytes: 1<<19 + 1}},
 		"half of the ring's 65536 bytes, so":   {TotalBytes: 3 << 16, Wakeup: Wakeup{Bytes: 1 << 16}},

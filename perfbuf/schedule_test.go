@@ -81,7 +81,7 @@ func schedules() map[string]Schedule {
 				l[i] = l[len(l)-1]
 			}
 		}),
-		"invents":   ScheduleFunc(func(l []Load) { l[0] = Load{CPU: 99, Size: -1, Used: 1 << 40} }),
+		"invents":   ScheduleFunc(func(l []Load) { l[0] = Load{CPU: 99, Size: -1, Used: 1024 * gib} }),
 		"emptiest":  ScheduleFunc(func(l []Load) { slices.SortFunc(l, func(a, b Load) int { return a.Used - b.Used }) }),
 		"one twice": ScheduleFunc(func(l []Load) { l[0] = l[len(l)-1] }),
 	}

@@ -43,5 +43,5 @@ func TestHistogramBuckets(t *testing.T) {
 	h.add(-1)
 	h.add(math.MaxInt64)
 	require.Zero(t, h.quantile(0))
-	require.InEpsilon(t, math.MaxInt64, h.quantile(0.5), 0.07)
+	require.InEpsilon(t, int64(math.MaxInt64), h.quantile(0.5), 0.07)
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -119,4 +120,19 @@ func TestLibraryWithoutLibbpfgo(t *testing.T) {
 	require.Contains(t, string(out), module+"internal/raw\n")
 	require.NotContains(t, string(out), "libbpfgo")
 	require.NotContains(t, string(out), "testify")
+}
+
+// A 32-bit program is told that it cannot have a Reader. No C compiler is needed to run such a test, but a processor and a kernel that do.
+func TestRefuses32Bit(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("386 programs run on amd64")
+	}
+	cmd := exec.Command("go", "test", "-count=1", "-run", "^TestOpen32Bit$", module+"perfbuf")
+	cmd.Env = append(os.Environ(), "GOARCH=386", "CGO_ENABLED=0")
+	out, err := cmd.CombinedOutput()
+	if strings.Contains(string(out), "exec format error") {
+		t.Skip("this kernel does not run 386 programs")
+	}
+	require.NoErrorf(t, err, "%s", out)
+	require.NotContains(t, string(out), "no tests to run")
 }
