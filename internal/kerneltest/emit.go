@@ -115,13 +115,13 @@ func (e *Emitter) SetHuge(word func(i int) uint64) {
 }
 
 // quiet keeps libbpf's messages below warnings to itself.
-var quiet = sync.OnceFunc(func() {
-	libbpfgo.SetLoggerCbs(libbpfgo.Callbacks{Log: func(level int, msg string) {
-		if level <= libbpfgo.LibbpfWarnLevel {
-			fmt.Fprint(os.Stderr, msg)
-		}
-	}})
-})
+var quiet = sync.OnceFunc(func() { libbpfgo.SetLoggerCbs(libbpfgo.Callbacks{Log: printWarning}) })
+
+func printWarning(level int, msg string) {
+	if level <= libbpfgo.LibbpfWarnLevel {
+		fmt.Fprint(os.Stderr, msg)
+	}
+}
 
 // Module is libbpfgo's; its perf event array is the map "events".
 func (e *Emitter) Module() *libbpfgo.Module { return e.module }

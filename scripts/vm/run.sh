@@ -28,7 +28,7 @@ long='OversizeSmallRing|Trickle|KernelStreams|CloseUnderLoad|Alternating|Payload
 order='Kernel(Exact|Order|Spill|Unreported|Loss)'
 
 # What CI has time for.
-few='Kernel(Exact|Order|Spill|Unreported|Wait|Pause|Shutdown|Loss|Hotplug|Replug)'
+few='Kernel(Exact|Order|Spill|Unreported|Wait|Pause|Shutdown|Loss|Hotplug|Replug|Sleepable)'
 
 # plan prints what the guest runs.
 plan() {
