@@ -16,12 +16,12 @@ type Mode struct {
 
 // Exact delivers an event once it is proved that no older one is still to come, on any CPU.
 //
-// The proof: every program that outputs to a perf event array runs inside an RCU read-side critical
-// section, from before the event's time is taken until after it is published. So the stream reads
-// the clock, waits for an RCU grace period (a barrier), and then loads all heads: an event older
-// than that reading is below those heads, because a program that was running has been waited for, and
-// one that began later took its time later. Clocks of different CPUs may disagree by 10 us without
-// harm. Nothing in this depends on how long a CPU was interrupted, or not run by its hypervisor.
+// The proof: the kernel takes an event's time and publishes the event within one RCU read-side
+// critical section (perf_event_output). So the stream reads the clock, waits for an RCU grace period
+// (a barrier), and then loads all heads: an event older than that reading is below those heads,
+// because an output that was under way has been waited for, and one that began later took its time
+// later. For times that programs take themselves, see [PayloadTime]. Clocks of different CPUs may
+// disagree by 10 us without harm. Nothing in this depends on how long a CPU was interrupted, or not run by its hypervisor.
 //
 // Delivery lags by one to two grace periods: see [OrderOptions].BarrierInterval for figures. While
 // no event is held there are no barriers: an idle system costs nothing. If barriers fail, Wait says
@@ -59,6 +59,11 @@ type TimeSource struct {
 // that has now returned, is as old as that run, and its event will be late. The same holds for coarse
 // clocks (bpf_ktime_get_coarse_ns), which lag by milliseconds. A CPU sweep proves nothing here, as
 // programs may be preempted between the two, and is refused.
+//
+// Grace periods do not wait for sleepable programs, and the verifier keeps perf event arrays from those,
+// also by way of tail calls. It misses two ways: an array found in a map of maps, and a function that
+// freplace puts into the program. An output of a sleepable program by either may come after any delay: late
+// by its own time, in order by the kernel's, and after Drain.
 //
 // A sample too short to have the time, or whose time lies more than a second in the future, is
 // ordered by the kernel's time, or, without that, goes with its predecessor; Stats.Untimed counts them.

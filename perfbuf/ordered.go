@@ -389,8 +389,8 @@ func (s *Ordered) Rest(f func(Event) error) error {
 }
 
 // Drain is Rest for the end: after the caller has detached its programs and ended its Run, it waits
-// until programs that had begun have ended, and then calls f for all that is left. So the stream ends
-// complete, in either mode, and none is late in exact mode. It blocks for an RCU grace period, some
+// until programs that had begun have ended (on sleepable ones, see [PayloadTime]), and then calls f for
+// all that is left. So the stream ends complete, in either mode, and none is late in exact mode. It blocks for an RCU grace period, some
 // ms as a rule, and then for as long as f takes. Errors are those of ForEach, context.Cause(ctx), and
 // what keeps it from waiting; nothing is lost then, and Rest is still possible.
 func (s *Ordered) Drain(ctx context.Context, f func(Event) error) error {

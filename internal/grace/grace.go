@@ -1,10 +1,13 @@
 // Package grace waits for RCU grace periods, and turns them into watermarks.
 //
-// A program that outputs to a perf event array runs inside an RCU read-side critical section from
-// before an event's time is taken until after the event is published; the verifier keeps those
-// maps from sleepable programs, which do not. So when a grace period that began at a time T has
+// The kernel takes an event's time and publishes the event within one RCU read-side critical section
+// (perf_event_output, kernel/events/core.c). So when a grace period that began at a time T has
 // ended, every event with an earlier time is published. That is a guarantee and no guess, however
 // long a CPU was interrupted, or a virtual one not run, in between.
+//
+// Times that a program takes itself are covered because the whole program runs inside such a section.
+// Sleepable programs do not. The verifier keeps perf event arrays from them, but misses those that they find
+// in a map of maps or use in a function that freplace has put into them.
 package grace
 
 import (
@@ -17,7 +20,7 @@ import (
 type Provider interface {
 	// Name says which way.
 	Name() string
-	// Wait blocks until every BPF program that was running when it was called has finished, and all
+	// Wait blocks until every BPF program, sleepable ones aside, that was running when it was called has finished, and all
 	// that it wrote is visible to the caller. That takes microseconds to tens of milliseconds, and
 	// longer where a program is not given the CPU. After an error nothing is known. Wait is safe for
 	// concurrent use.
