@@ -67,12 +67,14 @@ const noCPU = -1
 // output what they have begun: [Reader.Drain] waits for them. Pause does not block, may be called at
 // any time from anywhere, and does nothing if the Reader is paused already. Of a closed Reader it is [os.ErrClosed].
 //
-// It calls bpf_map_delete_elem for each CPU. If one fails, for want of privilege perhaps, the error
-// says why and some rings may still be in the map; Resume puts the others back.
+// It calls bpf_map_delete_elem for each CPU. If one fails, because privileges were dropped since Open or the
+// map is frozen (BPF_MAP_FREEZE), the error says why, and some rings are still in the map. Call Pause again to
+// try those again: it is nil only once none is left. Resume puts the others back.
 func (r *Reader) Pause() error { return r.control("Pause", true) }
 
 // Resume puts the rings back into the map after [Reader.Pause], in the place of those of another reader
-// if there is one by now. It does nothing if the Reader is not paused. Of a closed one it is [os.ErrClosed].
+// if there is one by now. It does nothing if the Reader is not paused. If an entry cannot be set, the error
+// says why; call Resume again to try again. Of a closed Reader it is [os.ErrClosed].
 func (r *Reader) Resume() error { return r.control("Resume", false) }
 
 func (r *Reader) control(call string, pause bool) error {
@@ -92,7 +94,8 @@ func (r *Reader) control(call string, pause bool) error {
 // f takes. Programs may stay attached.
 //
 // Errors are those of Pause and [Reader.Drain], and [ErrBusy] while another goroutine reads (end its
-// Run first): the Reader is still open then, and paused. After an error of f it is closed all the same.
+// Run first): the Reader is still open then, and paused, unless Pause failed. After an error of f it is
+// closed all the same.
 func (r *Reader) Shutdown(ctx context.Context, f func(Event) error) error {
 	return r.shutdown(ctx, false, r.begin, f)
 }

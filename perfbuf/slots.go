@@ -17,13 +17,13 @@ type slots struct {
 
 	mu     sync.Mutex // held while they are changed
 	paused bool
-	torn   bool // failure is of entries that could not be emptied, or put back
 	closed bool
 	armed  []atomic.Bool // the ring's entry is its doorbell, or will be when not paused
 	count  *atomic.Int32
 
 	arms, disarms atomic.Uint64
-	failure       atomic.Pointer[error] // why an entry could not be changed
+	failure       atomic.Pointer[error] // why a ring could not be armed or disarmed
+	torn          atomic.Pointer[error] // why pause could not change every entry; nil: it could, or tries again
 }
 
 // newSlots makes room for the entries of so many rings, of which count tells how many there are.
@@ -73,20 +73,23 @@ func (s *slots) disarm(ring int) {
 
 // err is why an entry could not be changed, nil if all could.
 func (s *slots) err() error {
-	if err := s.failure.Load(); err != nil {
-		return *err
+	for _, p := range []*atomic.Pointer[error]{&s.failure, &s.torn} {
+		if err := p.Load(); err != nil {
+			return *err
+		}
 	}
 	return nil
 }
 
-// pause empties the entries, or puts back what belongs there.
+// pause empties the entries, or puts back what belongs there. If it could not for each of them, the next
+// call does it again.
 func (s *slots) pause(on bool) error {
 	if s.set == nil {
 		return errNoPause
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || s.paused == on {
+	if s.closed || s.paused == on && s.torn.Load() == nil {
 		return nil
 	}
 	var failed error
@@ -99,16 +102,14 @@ func (s *slots) pause(on bool) error {
 			failed = err
 		}
 	}
-	s.paused = on || failed != nil // Resume again puts the others back
-	switch {
-	case failed == nil && s.torn:
-		s.torn = false
-		s.failure.Store(nil)
-	case failed != nil && s.failure.Load() == nil:
-		// While paused, arming sets no entry. Those that are still in the map would ring no bell.
-		s.torn = true
-		s.failure.Store(&failed)
+	s.paused = on
+	if failed == nil {
+		s.torn.Store(nil)
+		return nil
 	}
+	// Rings are looked at by the timer then. While paused, arming sets no entry, and those that are still in the
+	// map would ring no bell.
+	s.torn.Store(&failed)
 	return failed
 }
 
