@@ -16,7 +16,7 @@ func openOutputs(want OutputCounts) (*outputs, error) {
 	if want.MapFD == 0 && len(want.ProgFDs) == 0 {
 		return nil, nil
 	}
-	c := &counters{}
+	c := &counters{table: -1}
 	err := c.open(want)
 	var o *outputs
 	if err == nil {
@@ -31,7 +31,7 @@ func openOutputs(want OutputCounts) (*outputs, error) {
 
 // counters are the map and the programs, by duplicates of their descriptors.
 type counters struct {
-	table, entries int   // the map; none if there are no entries
+	table, entries int   // the map, and how many it has; -1 and 0 without one
 	cpus           []int // the possible ones: the kernel's order of a per-CPU map's values
 	values         []uint64
 	programs       []int
@@ -91,7 +91,7 @@ func dupBPF(fd int, kind string, info func(fd int) error) (int, error) {
 }
 
 func (c *counters) close() {
-	if c.entries > 0 {
+	if c.table >= 0 {
 		unix.Close(c.table)
 	}
 	for _, fd := range c.programs {
