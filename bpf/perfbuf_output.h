@@ -15,7 +15,7 @@
  *	ENOSPC      the ring was full
  *	ENOENT      no ring: nobody reads this CPU, or the reader is paused or closed
  *	EBUSY       nested: the CPU was in three other outputs, which this one interrupted
- *	EOPNOTSUPP  this CPU was offline, and its ring is not opened anew yet; or the ring is another CPU's
+ *	EOPNOTSUPP  this CPU was offline, and its ring is not opened anew yet; or the ring is another CPU's; or see Stats.CloseErr
  *	E2BIG       the perf event array has no entry for this CPU: max_entries is too small
  *
  * It costs a map lookup and an atomic addition per output, and 8 * PERFBUF_OUTPUTS_MAX bytes per possible CPU. Outputs to all maps

@@ -101,8 +101,8 @@ func (b *PerfBuffer) Stop() {
 	}
 }
 
-// Close is Stop, and frees the rings: outputs are refused with ENOENT from then on. Calling it again does nothing. The
-// channels are closed only if Poll has been called.
+// Close is Stop, and frees the rings: outputs are refused from then on, with ENOENT, or with EOPNOTSUPP where a ring could
+// not be taken out of the map ([Stats].CloseErr). Calling it again does nothing. The channels are closed only if Poll has been called.
 func (b *PerfBuffer) Close() {
 	b.mu.Lock()
 	if b.stop == nil { // Poll comes too late from now on

@@ -91,7 +91,7 @@
 // The map holds one perf event per CPU. A second reader that opens the same map takes the place of the
 // first, of whatever library and process that is: it hears of it in [Stats].Displaced, and the first one
 // goes silent without a word, as nothing in the kernel tells it. Whichever closes, pauses or wakes up takes
-// the other's events out of the map. Programs for two readers output to two maps.
+// the other's events out of the map, but for one that is paused and closes. Programs for two readers output to two maps.
 //
 // A process that is killed leaves nothing behind, and outputs fail with ENOENT then. Only if it had got the map's
 // descriptor from another process that lives on (over a socket, by a fork) its entries stay in the map, without rings: outputs

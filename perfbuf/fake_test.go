@@ -61,7 +61,7 @@ func newFakeAt(t testing.TB, n int, start uint64, opts Options) *fake {
 		grace:  func(o grace.Options) (grace.Provider, error) { return k.programs.open(o) },
 		lost:   k.kernelLost,
 		cpus:   cpus,
-		unhook: func() { k.unhooked.Add(1) },
+		unhook: func() error { k.unhooked.Add(1); return nil },
 		free:   func() { k.freed.Add(1) },
 	}, opts)
 	k.poll.ready = k.ready

@@ -8,8 +8,9 @@ import (
 
 // remains is what a Reader leaves in the kernel. None of it leads back to the Reader.
 type remains struct {
-	watch        watcher
-	unhook, free func()
+	watch  watcher
+	unhook func() error
+	free   func()
 }
 
 // cleanUp has a Reader that nobody can reach any more, and nobody has closed, cleaned up by the garbage

@@ -55,15 +55,12 @@ func (p *perfEvents) reopen(i int) error {
 	defer p.mu.Unlock()
 	old := &p.rings[i]
 	for _, fd := range old.others() {
-		if fd == 0 {
-			continue
-		}
 		if _, lost, err := readEvent(fd); err == nil {
-			e.lost += lost
+			old.lost += lost
 		}
 	}
 	old.close() // the map still has them
-	p.rings[i] = e
+	old.plain, old.bell = e.plain, e.bell
 	return nil
 }
 

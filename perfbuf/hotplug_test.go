@@ -287,7 +287,7 @@ func TestWhoFollowsDoesNotKeepTheReader(t *testing.T) {
 	collected := make(chan bool)
 	func() {
 		r := newReader([]*Ring{newRing(0, ringtest.New(fakeRingSize, raw.LayoutRawTime, 0).Raw())},
-			kernel{free: func() {}, unhook: func() {}}, Options{Wakeup: Wakeup{Events: 1}})
+			kernel{free: func() {}, unhook: func() error { return nil }}, Options{Wakeup: Wakeup{Events: 1}})
 		runtime.AddCleanup(r, func(int) { close(collected) }, 0)
 		r.follow(w)
 	}()
@@ -311,7 +311,7 @@ func TestDroppedReaderIsCleanedUp(t *testing.T) {
 	steps := make(chan string, 3)
 	drop := func(closed bool) {
 		r := newReader([]*Ring{newRing(0, ringtest.New(fakeRingSize, raw.LayoutRawTime, 0).Raw())}, kernel{
-			poll: newFakePoller(), free: func() { steps <- "free" }, unhook: func() { steps <- "unhook" },
+			poll: newFakePoller(), free: func() { steps <- "free" }, unhook: func() error { steps <- "unhook"; return nil },
 		}, Options{Wakeup: Wakeup{Events: 1}})
 		r.follow(w)
 		r.cleanUp()

@@ -35,7 +35,7 @@ func simulated(k inject.Kernel, want Options) (*Reader, error) {
 		grace:  func(grace.Options) (grace.Provider, error) { return simulatedGrace{k.Grace}, k.Grace() },
 		lost:   func(ring int) (uint64, bool) { return lostOf(k, ring) },
 		slot:   k.Slot,
-		unhook: k.Unhook,
+		unhook: func() error { k.Unhook(); return nil },
 		free:   k.Free,
 		yield:  k.Yield,
 		drive:  k.Barrier,

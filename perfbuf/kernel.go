@@ -28,7 +28,7 @@ type kernel struct {
 	slot   func(ring int, to inject.Slot) error // sets a ring's entry in the map; nil: it cannot be changed
 	plug   plug                                 // nil: no CPUs come or go
 	cpus   []int                                // that may have a ring some day; nil: those that have one
-	unhook func()                               // takes the rings out of the map, for good
+	unhook func() error                         // takes the rings out of the map, for good, or at least ends outputs to them
 	free   func()                               // unmaps them, and lets the map go
 
 	// For simulations; nil otherwise. See internal/inject.

@@ -3,6 +3,7 @@
 package perfbuf_test
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -162,12 +163,13 @@ func TestKernelCloseFaults(t *testing.T) {
 				}
 				require.Positive(t, kerneltest.Fail(t, c.call, syscall.EPERM, c.which, func() { r.Close() }))
 				require.EqualValues(t, 1, r.Stats().Rings[0].Dropped)
+				require.Equal(t, c.stay > 0, errors.Is(r.Stats().CloseErr, syscall.EPERM))
 				for i, cpu := range cpus {
 					e.Emit(cpu, 1, 24)
 					if i >= c.stay {
 						require.Equal(t, syscall.ENOENT, e.LastError(cpu))
 					} else {
-						require.Error(t, e.LastError(cpu))
+						require.Equal(t, syscall.EOPNOTSUPP, e.LastError(cpu))
 					}
 				}
 				next := open(t, e, opts)

@@ -38,7 +38,7 @@ type CPUOutputs struct {
 	Full      uint64 // ENOSPC: the ring was full
 	NoRing    uint64 // ENOENT: nobody reads this CPU, or not now: see Reader.Pause
 	Nested    uint64 // EBUSY: within three outputs of that CPU already, which it interrupted
-	Offline   uint64 // EOPNOTSUPP: the CPU was offline, and its ring is not opened anew yet, or is another CPU's
+	Offline   uint64 // EOPNOTSUPP: the CPU was offline, and its ring is not opened anew yet, or is another CPU's; or see Stats.CloseErr
 	NoEntry   uint64 // E2BIG: the map has fewer entries than there are CPUs
 	Other     uint64
 }

@@ -90,3 +90,14 @@ func TestPauseKeepsTheErrorOfArming(t *testing.T) {
 	require.NoError(t, k.Pause())
 	require.ErrorIs(t, k.Stats().Doorbell.Err, errTest)
 }
+
+// Close says what it could not take out of the map.
+func TestCloseSaysWhatStaysInTheMap(t *testing.T) {
+	for _, want := range []error{errTest, nil} {
+		k := newBelled(t, 2)
+		k.Reader.unhook = func() error { return want }
+		require.NoError(t, k.Stats().CloseErr)
+		require.NoError(t, k.Close())
+		require.Equal(t, want, k.Stats().CloseErr)
+	}
+}

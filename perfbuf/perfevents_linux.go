@@ -1,6 +1,7 @@
 package perfbuf
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -45,6 +46,7 @@ type ringEvents struct {
 	owner int
 	plain int    // wakes readers as Options.Wakeup says
 	bell  int    // wakes them at each output; 0: there is none
+	held  bool   // the user's map may have one of these, and no one else's, as far as is known
 	lost  uint64 // of events that are closed
 }
 
@@ -174,13 +176,12 @@ func openOnto(e *ringEvents, attr unix.PerfEventAttr) (int, error) {
 // close closes the ring's events, but for its owner.
 func (e *ringEvents) close() {
 	for _, fd := range e.others() {
-		if fd != 0 {
-			unix.Close(fd)
-		}
+		unix.Close(fd)
 	}
 }
 
-// set stores one of ring i's perf events in the user's map, or none.
+// set stores one of ring i's perf events in the user's map, or none. An entry that never was the ring's, or
+// has been emptied, is left as it is.
 func (p *perfEvents) set(i int, to inject.Slot) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -191,6 +192,9 @@ func (p *perfEvents) put(i int, to inject.Slot) error {
 	e, err := &p.rings[i], error(nil)
 	switch to {
 	case inject.SlotEmpty:
+		if !e.held {
+			return nil
+		}
 		if err = libbpf.MapDelete(p.target, uint32(e.cpu)); errors.Is(err, syscall.ENOENT) {
 			err = nil
 		}
@@ -199,9 +203,10 @@ func (p *perfEvents) put(i int, to inject.Slot) error {
 	case inject.SlotBell:
 		err = libbpf.MapUpdate(p.target, uint32(e.cpu), uint32(e.bell))
 	}
-	if err != nil {
+	if err != nil { // the entry is what it was
 		return fmt.Errorf("the map's entry of CPU %d: %w", e.cpu, err)
 	}
+	e.held = to != inject.SlotEmpty
 	return nil
 }
 
@@ -215,19 +220,30 @@ func (p *perfEvents) store() (displaced int, err error) {
 			displaced++
 		}
 		if err := p.set(i, inject.SlotPlain); err != nil {
-			p.unhook()
-			return 0, err
+			return 0, errors.Join(err, p.unhook())
 		}
 	}
 	return displaced, nil
 }
 
-// unhook empties the map's entries.
-func (p *perfEvents) unhook() {
+// unhook empties the map's entries, for good. Where it cannot, it disables the perf events that may be there:
+// outputs then fail with EOPNOTSUPP (__bpf_perf_event_output in kernel/trace/bpf_trace.c). The error is the first.
+func (p *perfEvents) unhook() (failed error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range p.rings {
-		p.put(i, inject.SlotEmpty) // if it fails, nothing can be done
+		if err := p.put(i, inject.SlotEmpty); err != nil {
+			p.rings[i].disable()
+			failed = cmp.Or(failed, err)
+		}
+	}
+	return failed
+}
+
+// disable ends all output to the ring. There is no way back.
+func (e *ringEvents) disable() {
+	for _, fd := range append(e.others(), e.owner) {
+		unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_DISABLE, 0)
 	}
 }
 
@@ -264,9 +280,6 @@ func (e *ringEvents) countLost() (n uint64, ok bool) {
 		return 0, false
 	}
 	for _, fd := range e.others() {
-		if fd == 0 {
-			continue
-		}
 		_, more, err := readEvent(fd)
 		if err != nil {
 			return 0, false
@@ -276,12 +289,14 @@ func (e *ringEvents) countLost() (n uint64, ok bool) {
 	return n + e.lost, true
 }
 
-// others are the ring's open events besides its owner, which is libbpf's; 0 is none.
-func (e *ringEvents) others() (fds [2]int) {
+// others are the ring's open events besides its owner, which is libbpf's.
+func (e *ringEvents) others() (fds []int) {
 	if e.plain != e.owner {
-		fds[0] = e.plain
+		fds = append(fds, e.plain)
 	}
-	fds[1] = e.bell
+	if e.bell != 0 {
+		fds = append(fds, e.bell)
+	}
 	return fds
 }
 

@@ -153,7 +153,8 @@ func (r *Reader) Settled() <-chan struct{} { return r.final }
 
 // Close takes the rings out of the map, so that outputs fail with -ENOENT, makes the counts of Stats
 // final, and unmaps the rings, once the last call that uses them has left. Events not yet read are
-// dropped, and counted as such.
+// dropped, and counted as such. Where it cannot take a ring out, [Stats].CloseErr says why, and outputs fail
+// with -EOPNOTSUPP.
 //
 // It may be called from anywhere at any time, and more than once; later calls do nothing. A Wait ends
 // with os.ErrClosed at once, and a running pass before its next event. Close does not wait for either:
@@ -173,7 +174,8 @@ func (r *Reader) Close() error {
 		r.forgotten.Stop()
 		r.slots.close()
 		if r.unhook != nil {
-			r.unhook()
+			err := r.unhook()
+			r.counts.unhooking.Store(&err)
 		}
 		r.leave()
 	}

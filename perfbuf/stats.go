@@ -25,6 +25,11 @@ type Stats struct {
 	// BPF_F_PRESERVE_ELEMS, those of one that is gone.
 	Displaced int
 
+	// CloseErr is why Close could not take each ring out of the map: privileges were dropped since Open, or the
+	// map is frozen (BPF_MAP_FREEZE). It is nil if Close could. Outputs on such a CPU fail with EOPNOTSUPP, not
+	// ENOENT, until another reader takes the entry or the map is gone.
+	CloseErr error
+
 	// Of ordered streams.
 	Late         uint64        // events that came after one with a later time was delivered
 	MaxLateness  time.Duration // by how much at most
@@ -168,6 +173,9 @@ func (r *Reader) Stats() Stats {
 	s.Doorbell = DoorbellStats{Arms: r.slots.arms.Load(), Disarms: r.slots.disarms.Load(), Polls: r.counts.polls.Load(), Err: r.slots.err()}
 	s.Hotplug = HotplugStats{Reopened: r.counts.reopened.Load(), Added: r.counts.added.Load(), Err: r.unplugged()}
 	s.Outputs, s.Displaced = r.outputs.stats(), r.displaced
+	if err := r.counts.unhooking.Load(); err != nil {
+		s.CloseErr = *err
+	}
 	if b := r.barrier.Load(); b != nil {
 		s.Barrier = BarrierStats(b.Stats())
 	}
@@ -184,5 +192,5 @@ func (r *Reader) Stats() Stats {
 type readerCounts struct {
 	wakes, spurious, lingers, polls, passes, late, inversions, maxLateness, untimed, spilled, spillUsed, spillRefused atomic.Uint64
 	reopened, added                                                                                                   atomic.Uint64
-	unplugged                                                                                                         atomic.Pointer[error]
+	unplugged, unhooking                                                                                              atomic.Pointer[error]
 }
