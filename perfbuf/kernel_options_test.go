@@ -111,3 +111,15 @@ func TestKernelCopies(t *testing.T) {
 	require.Equal(t, cpu, r.Options().CPUs[0])
 	require.Equal(t, cpu, r.Rings()[0].CPU())
 }
+
+// What Options name is the caller's to change too, once the reader is open.
+func TestKernelOptionsAreCopied(t *testing.T) {
+	kerneltest.RequireCPUs(t, 2, "one to read, and another")
+	e := kerneltest.Load(t)
+	all := open(t, e, perfbuf.Options{}).Options().CPUs
+	cpus := []int{all[0]}
+	r := open(t, e, perfbuf.Options{CPUs: cpus})
+	cpus[0] = all[1]
+	require.NoError(t, r.Replug())
+	require.Equal(t, all[:1], r.Options().CPUs)
+}

@@ -80,8 +80,10 @@ const (
 	leastLinger      = 100 * time.Microsecond // below, a deadline may be over before the poller gets it
 )
 
-// effective checks the options and fills in all but CPUs, of which there are n.
+// effective checks the options and fills in all but CPUs, of which there are n. They are copied: what the
+// caller does with the slice later is no matter.
 func (o Options) effective(n int) (Options, error) {
+	o.CPUs = slices.Clone(o.CPUs)
 	bad := func(format string, args ...any) (Options, error) {
 		return o, fmt.Errorf("perfbuf.Options: "+format, args...)
 	}
