@@ -32,7 +32,8 @@ type HotplugStats struct {
 	Reopened uint64 // a CPU was back, and its ring got new perf events: the kernel closes a CPU's when it goes offline
 	Added    uint64 // a CPU was new, and got a ring
 	// Err is why the latest of this failed, nil if it did not, or why the list of CPUs is looked at twice
-	// a second, instead of when the kernel tells of a change.
+	// a second, instead of when the kernel tells of a change. What failed is tried again every second, unless
+	// it is a [*MapError]: the map has no entry for that CPU.
 	Err error
 }
 
@@ -57,13 +58,15 @@ func follow(reader weak.Pointer[Reader], w watcher) {
 	}
 }
 
-// replug gives rings to CPUs that have come, and to those that have come back.
+// replug gives rings to CPUs that have come, and to those that have come back. The error is why that may succeed
+// later.
 func (r *Reader) replug() error {
 	if err := r.enter(); err != nil {
 		return nil // closed
 	}
 	defer r.leave()
 	cpus, err := r.plug.wanted()
+	again := err
 	for _, cpu := range cpus {
 		i := slices.IndexFunc(r.all(), func(ring *Ring) bool { return ring.cpu == cpu })
 		var failed error
@@ -75,13 +78,20 @@ func (r *Reader) replug() error {
 		case r.rings[i].unset:
 			failed = r.setEntry(r.rings[i])
 		}
-		if failed != nil && !errors.Is(failed, syscall.ENODEV) { // else it is gone again
+		switch {
+		case failed == nil, errors.Is(failed, syscall.ENODEV): // it is gone again
+		case errors.As(failed, new(*MapError)), errors.Is(failed, errImpossible): // it will never have a ring
 			err = failed
+		default:
+			err, again = failed, failed
 		}
 	}
 	r.counts.unplugged.Store(&err)
-	return err
+	return again
 }
+
+// errImpossible is of a CPU for which a reader has no place: the kernel did not tell of it when it was opened.
+var errImpossible = errors.New("is online, and was not possible before")
 
 // reopen lets outputs of a CPU that is back go on to its ring.
 func (r *Reader) reopen(i int) error {
@@ -103,7 +113,7 @@ func (r *Reader) setEntry(ring *Ring) error {
 func (r *Reader) addRing(cpu int) error {
 	i := int(r.count.Load())
 	if i == len(r.rings) {
-		return fmt.Errorf("CPU %d is online, and was not possible before", cpu)
+		return fmt.Errorf("CPU %d %w", cpu, errImpossible)
 	}
 	memory, err := r.plug.add(cpu)
 	if err != nil {

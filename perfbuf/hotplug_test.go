@@ -214,7 +214,8 @@ func TestWhatFailsForACPUIsTriedAgain(t *testing.T) {
 	k.requireEntries(plainEntry, plainEntry)
 
 	k.online = append(k.online, 98, 99)
-	require.ErrorContains(t, k.replug(), "CPU 99", "there is room for as many as had been possible")
+	require.NoError(t, k.replug(), "there is room for as many as had been possible: it is no use to try again")
+	require.ErrorContains(t, k.Stats().Hotplug.Err, "CPU 99")
 	k.listing = os.ErrNotExist
 	k.online = nil
 	require.Equal(t, os.ErrNotExist, k.replug())
@@ -280,6 +281,35 @@ func TestReaderFollowsItsWatch(t *testing.T) {
 	require.Zero(t, <-w.waits)
 	require.Len(t, k.Rings(), 2)
 	require.NoError(t, k.Close()) // closes events: follow returns
+}
+
+// A CPU for which the map has no entry never gets a ring: nothing is tried again, Stats go on saying why, and others are not kept from theirs.
+func TestCPUForWhichTheMapIsTooSmall(t *testing.T) {
+	k := newPluggable(t, 1)
+	tooSmall := mapEntries{MaxEntries: 1}.tooSmall(firstCPU + 1)
+	w := &fakeWatch{waits: make(chan time.Duration), events: make(chan bool)}
+	k.Reader.follow(w)
+	require.Zero(t, <-w.waits)
+	event := func(again time.Duration, refusals ...error) {
+		t.Helper()
+		k.refusals = refusals
+		w.events <- true
+		require.Equal(t, again, <-w.waits)
+	}
+	k.online = append(k.online, firstCPU+1)
+	event(0, tooSmall)
+	require.Equal(t, HotplugStats{Err: tooSmall}, k.Stats().Hotplug)
+
+	k.online = append(k.online, firstCPU-1)
+	event(time.Second, tooSmall, syscall.EMFILE)
+	event(time.Second, syscall.EMFILE, tooSmall)
+	event(0, tooSmall, nil)
+	require.Equal(t, []int{firstCPU - 1, firstCPU}, cpusOf(k.Rings()))
+	require.Equal(t, HotplugStats{Added: 1, Err: tooSmall}, k.Stats().Hotplug)
+
+	k.listing = syscall.EMFILE
+	event(time.Second, tooSmall)
+	require.NoError(t, k.Close())
 }
 
 func TestWhoFollowsDoesNotKeepTheReader(t *testing.T) {
