@@ -1,6 +1,7 @@
 package perfbuf
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -11,27 +12,47 @@ import (
 // kernelClock returns a function that reads CLOCK_MONOTONIC in ns as the kernel has it, that is, as
 // PERF_SAMPLE_TIME and bpf_ktime_get_ns do. In a time namespace the clock that programs see is
 // shifted; /proc says by how much.
-func kernelClock() func() uint64 {
-	shift := monotonicShift()
+func kernelClock() (func() uint64, error) {
+	shift, err := monotonicShift()
+	if err != nil {
+		return nil, fmt.Errorf("this process is in a time namespace of unknown offset, so its clock cannot be compared with that of events: %w", err)
+	}
 	return func() uint64 {
 		var ts unix.Timespec
 		unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // cannot fail for this clock
 		return uint64(ts.Nano() - shift)
-	}
+	}, nil
 }
 
-// monotonicShift is how many ns our time namespace adds to CLOCK_MONOTONIC: 0 for nearly everybody,
-// and where the kernel is too old (5.6) to have them.
-func monotonicShift() int64 {
+// initialTimeNamespace has the inode TIME_NS_INIT_INO of include/uapi/linux/nsfs.h. It shifts nothing.
+const initialTimeNamespace = "time:[4026531834]"
+
+// monotonicShift is how many ns the time namespace that we are in adds to CLOCK_MONOTONIC: 0 for nearly everybody,
+// and where the kernel is too old (5.6) to have them. The offsets in /proc are those of the namespace that children
+// get (proc_timens_show_offsets in kernel/time/namespace.c), which unshare(CLONE_NEWTIME) makes another than
+// ours.
+func monotonicShift() (int64, error) {
+	own, err := os.Readlink("/proc/self/ns/time")
+	if err != nil || own == initialTimeNamespace {
+		return 0, nil
+	}
+	childrens, err := os.Readlink("/proc/self/ns/time_for_children")
+	if err != nil {
+		return 0, err
+	}
+	if childrens != own {
+		return 0, errors.New("it has made another one for its children, and the kernel now tells the offset of that alone: " +
+			"open the reader in a process that has not called unshare(CLONE_NEWTIME)")
+	}
 	b, err := os.ReadFile("/proc/self/timens_offsets")
 	if err != nil {
-		return 0
+		return 0, err
 	}
 	for line := range strings.Lines(string(b)) {
 		var sec, nsec int64
 		if n, _ := fmt.Sscanf(line, "monotonic %d %d", &sec, &nsec); n == 2 {
-			return sec*1e9 + nsec
+			return sec*1e9 + nsec, nil
 		}
 	}
-	return 0
+	return 0, fmt.Errorf("/proc/self/timens_offsets has no offset of the monotonic clock: %q", b)
 }

@@ -22,7 +22,9 @@ import (
 // Open does not block. It fails with a [*MapError] for a map that cannot be read, a
 // [*PermissionError] where privilege is lacking (CAP_BPF and CAP_PERFMON, or CAP_SYS_ADMIN before
 // Linux 5.8), in 32-bit programs with an error that wraps [errors.ErrUnsupported], and otherwise with
-// one that wraps the errno. Nothing is left behind then. It calls perf_buffer__new_raw.
+// one that wraps the errno. It refuses a process that is in a time namespace and has unshared another one, as
+// nothing tells the offset of its clock then. Nothing is left behind when it fails. It calls
+// perf_buffer__new_raw.
 func Open(mapFD int, opts Options) (*Reader, error) {
 	if strconv.IntSize < 64 {
 		return nil, err32Bit
@@ -87,6 +89,10 @@ func open(fd int, m mapEntries, want Options) (*Reader, error) {
 
 // reader makes a reader of the rings, and stores them in the user's map.
 func (p *perfEvents) reader(watch *cpuWatch) (*Reader, error) {
+	clock, err := kernelClock()
+	if err != nil {
+		return nil, err
+	}
 	rings := make([]*Ring, len(p.rings))
 	for i := range rings {
 		memory, err := p.ring(&p.rings[i])
@@ -117,7 +123,7 @@ func (p *perfEvents) reader(watch *cpuWatch) (*Reader, error) {
 	}
 	r := newReader(rings, kernel{
 		poll:    poll,
-		clock:   kernelClock(),
+		clock:   clock,
 		grace:   grace.Open,
 		lost:    p.lost,
 		outputs: p.outputs,
