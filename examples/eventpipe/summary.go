@@ -55,7 +55,7 @@ func (s *summary) add(ev perfbuf.Event) {
 
 // finish adds what the reader has counted.
 func (s *summary) finish(elapsed time.Duration, stats perfbuf.Stats) {
-	s.Seconds = elapsed.Seconds()
+	s.Seconds = float64(elapsed.Microseconds()) / 1e6 // Seconds adds up two fractions, and prints as 3.8644113559999997
 	s.Late, s.MaxLatenessNS = stats.Late, stats.MaxLateness.Nanoseconds()
 	s.Displaced = stats.Displaced
 	total := stats.Total()
