@@ -114,6 +114,8 @@ It needs root, or CAP_BPF and CAP_PERFMON, and a kernel with BTF. Ctrl-C ends it
   -version       print which ringfold and which libbpf this is, and do nothing else
 
 TIME is in seconds since the first event, DELTA since the line before.
+In the JSON summary, reordered and overtaken tell what reading one ring after the other would have
+done: how many events would have come right after a later one, and how many after any later one.
 It exits with 1 after an error. An event out of order without being marked as late is one, and in
 exact mode a late one, too.
 `

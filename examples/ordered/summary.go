@@ -18,7 +18,7 @@ type summary struct {
 	Late       uint64 `json:"late"`         // events marked so
 	Lost       uint64 `json:"lost"`         // outputs that found their ring full
 	OutOfOrder uint64 `json:"out_of_order"` // events before one that was printed, and not marked as late
-	Displaced  uint64 `json:"displaced"`    // see byRing
+	Overtaken  uint64 `json:"overtaken"`    // see byRing
 	Corrupt    uint64 `json:"corrupt"`
 	Simulated  bool   `json:"simulated,omitempty"`
 
@@ -96,7 +96,7 @@ func (s *summary) add(e *event, now uint64) {
 }
 
 // endRound is called when all was read that there was to read.
-func (s *summary) endRound() { s.Reordered, s.Displaced = s.byRing.endRound() }
+func (s *summary) endRound() { s.Reordered, s.Overtaken = s.byRing.endRound() }
 
 // finish takes what the library has counted, when its reader is closed.
 func (s *summary) finish(elapsed time.Duration, stats perfbuf.Stats) {
@@ -138,23 +138,23 @@ type byRing struct {
 
 	last, newest uint64 // time of the event before, and the latest one
 	reordered    uint64 // events with an earlier time than the one before
-	displaced    uint64 // events with an earlier time than some one before
+	overtaken    uint64 // events with an earlier time than any one before
 }
 
 func (b *byRing) add(ring int, time uint64) { b.times[ring] = append(b.times[ring], time) }
 
-func (b *byRing) endRound() (reordered, displaced uint64) {
+func (b *byRing) endRound() (reordered, overtaken uint64) {
 	for ring, times := range b.times {
 		for _, t := range times {
 			if t < b.last {
 				b.reordered++
 			}
 			if t < b.newest {
-				b.displaced++
+				b.overtaken++
 			}
 			b.last, b.newest = t, max(b.newest, t)
 		}
 		b.times[ring] = times[:0]
 	}
-	return b.reordered, b.displaced
+	return b.reordered, b.overtaken
 }

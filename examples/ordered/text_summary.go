@@ -15,9 +15,9 @@ func (t *text) summary(b []byte, s *summary) []byte {
 	}
 	b = append(b, ".\n"...)
 	b = t.appendOrder(b, s)
-	if s.Displaced > 0 {
+	if s.Overtaken > 0 {
 		b = fmt.Appendf(b, "Read one ring after the other, %d of them (%.0f %%) would have come after a later one.\n",
-			s.Displaced, 100*float64(s.Displaced)/float64(s.Events))
+			s.Overtaken, 100*float64(s.Overtaken)/float64(s.Events))
 	}
 	if s.Events > 0 {
 		b = fmt.Appendf(b, "From event to line: %s (p50), %s (p99).\n", span(int64(s.LatencyP50NS)), span(int64(s.LatencyP99NS)))

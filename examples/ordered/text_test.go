@@ -51,7 +51,7 @@ func TestTextSummary(t *testing.T) {
 	p := &text{cfg: config{ringBytes: 4096}}
 	s := newSummary(config{mode: exact}, []int{0, 1})
 	s.Events, s.PerCPU[0].Events, s.PerCPU[1].Events = 10, 7, 3
-	s.Displaced, s.RingUse, s.elapsed = 4, 1.25, 5*time.Second
+	s.Overtaken, s.RingUse, s.elapsed = 4, 1.25, 5*time.Second
 	s.Samples, s.Unread, s.Outputs = 10, 2, 12
 	s.LatencyP50NS, s.LatencyP99NS = 1_500_000, 3_000_000
 	s.Barriers = &barriers{Provider: "map-in-map", Count: 3, P50NS: 1000, P99NS: 2000, MaxNS: 3000}
@@ -73,7 +73,7 @@ Barriers: 0 (membarrier); 1 more failed.
 `)
 
 	s.Mode, s.Barriers, s.SlackNS = slack, nil, 1e6
-	s.Displaced, s.Lost, s.Corrupt, s.SpilledBytes = 0, 8, 1, 4096
+	s.Overtaken, s.Lost, s.Corrupt, s.SpilledBytes = 0, 8, 1, 4096
 	s.Samples, s.Unread, s.Outputs = 9, 0, 17
 	require.Equal(t, `
 10 events from 2 CPUs in 5.0 s: 7 on CPU 0, 3 on CPU 1.
