@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs Debian or Ubuntu packages, as root or through sudo:  scripts/apt-install.sh PACKAGE...
-# On Debian 12 libbpf-dev and linux-libc-dev, too old there, come from bookworm-backports.
+# What is too old in Debian 12 comes from bookworm-backports, with the dependencies that it needs from there.
 set -euo pipefail
 
 # backports prints the command that enables bookworm-backports, or nothing if it is enabled. It copies this
@@ -34,24 +34,31 @@ show_and_fail() {
 	exit 1
 }
 
-enable='' packages=()
+enable='' packages=() following=()
 on=$(. /etc/os-release && echo "${ID:-} ${VERSION_CODENAME:-}")
 for package in "$@"; do
 	case "$on/$package" in
-	'debian bookworm/libbpf-dev' | 'debian bookworm/linux-libc-dev')
-		[ -n "${seen:-}" ] || enable=$(backports)
-		seen=1
-		packages+=("$package/bookworm-backports")
-		;;
-	*) packages+=("$package") ;;
+	'debian bookworm/libbpf-dev' | 'debian bookworm/linux-libc-dev') packages+=("$package/bookworm-backports") ;;
+	'debian bookworm/qemu-system-'*) following+=("$package") ;; # its dependencies have to come from there too
+	*) packages+=("$package"); continue ;;
 	esac
+	[ -n "${seen:-}" ] || enable=$(backports)
+	seen=1
 done
 
+# commands OPTION... prints those that install. With -t alone, apt would upgrade what else comes from the sources of a dependency:
+# perf, with the kernel's headers. So only what needs -t gets it, after the rest.
+commands() {
+	echo 'export DEBIAN_FRONTEND=noninteractive'
+	[ ${#packages[@]} = 0 ] || echo "apt-get $* --no-install-recommends install ${packages[*]}"
+	[ ${#following[@]} = 0 ] || echo "apt-get $* --no-install-recommends -t bookworm-backports install ${following[*]}"
+}
+
 update='apt-get -qq update || true' # one bad source of many need not matter: install tells
-install="DEBIAN_FRONTEND=noninteractive apt-get -qqy -o DPkg::Lock::Timeout=120 -o Dpkg::Use-Pty=0 --no-install-recommends install ${packages[*]}"
+install=$(commands -qqy -o DPkg::Lock::Timeout=120 -o Dpkg::Use-Pty=0)
 full="$enable${enable:+$'\n'}$update"$'\n'"$install"
 script=$full
-if [ -z "$enable" ] && plan=$(apt-get -s install "${packages[@]}" 2>/dev/null); then
+if [ -z "$enable" ] && plan=$(bash -ec "$(commands -s)" 2>/dev/null); then
 	grep -q '^Inst ' <<<"$plan" || exit 0 # installed already: apt has nothing newer
 	script=$install
 fi

@@ -38,11 +38,6 @@ lack() {
 	why+="  ${*:2}: $1"$'\n'
 }
 
-# newer prints a package, the one of Debian 12's backports where apt knows those.
-newer() {
-	if apt-cache madison "$1" 2>/dev/null | grep -q bookworm-backports; then echo "$1/bookworm-backports"; else echo "$1"; fi
-}
-
 # look finds out what is missing.
 look() {
 	packages=() why=''
@@ -79,8 +74,8 @@ look() {
 	elif [ "$1" = vm ] || [ "$1" = vm-arm64 ]; then
 		have cpio || lack 'packs what a virtual machine starts with' cpio
 		# QEMU before 8.1 has guests with many CPUs die when their kernels patch their own code.
-		[ "$1" != vm ] || have qemu-system-x86_64 || lack 'emulates machines with other kernels and more CPUs' "$(newer qemu-system-x86)"
-		[ "$1" != vm-arm64 ] || have qemu-system-aarch64 || lack 'emulates arm64 machines' "$(newer qemu-system-arm)"
+		[ "$1" != vm ] || have qemu-system-x86_64 || lack 'emulates machines with other kernels and more CPUs' qemu-system-x86
+		[ "$1" != vm-arm64 ] || have qemu-system-aarch64 || lack 'emulates arm64 machines' qemu-system-arm
 		[ "$1" != vm-arm64 ] || have aarch64-linux-gnu-gcc || lack 'compiles C for arm64' gcc-aarch64-linux-gnu libc6-dev-arm64-cross
 	fi
 }
