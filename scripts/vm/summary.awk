@@ -22,6 +22,7 @@ function number(json, field) {
 }
 
 sub(/^.*### KERNEL/, "vm: Linux") { show($0); next } # behind what the firmware prints
+sub(/^### BROKEN/, "vm: KVM is broken here:") { show($0); broken = 1; exit }
 /^### BEGIN/ { name = $3; sub(/:$/, "", name); pass = fail = skip = 0; split("", message); trace = 0; running = 1; next }
 /^### END/ {
 	ran++
@@ -39,7 +40,7 @@ sub(/^.*### KERNEL/, "vm: Linux") { show($0); next } # behind what the firmware 
 /^### DMESG/ { dmesg = 1; next }
 /^### DONE/ { done = 1; dmesg = running = 0; if ($3 == 0) status = 0; next }
 dmesg { show("dmesg: " $0); next }
-!running { if (/panic|Oops|BUG|RIP|not syncing|qemu/) show($0); next }
+!running { if (/panic|Oops|BUG|RIP:|not syncing|qemu/) show($0); next }
 
 # verdict shows one of a test, behind the messages of that test.
 function verdict(   test) {
@@ -68,6 +69,7 @@ function verdict(   test) {
 trace { trace--; show($0) }
 
 END {
+	if (broken) exit 1
 	if (done && !ran) { show("FAIL nothing ran"); failed++; status = 1 }
 	if (!done) { show("FAIL the guest ended early" (name == "" ? "" : ", in " name)); failed++ }
 	printf "%d %d %d %s %s %d\n", passed, failed, skipped, exact, slack, clock() - began >result

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Prints what a guest runs, for scripts/vm/init:  scripts/vm/plan.sh 'perfbuf soak' [ARGUMENTS]
+# The names are explained in scripts/vm/run.sh; the arguments go to each program.
+set -euo pipefail
+tests=" ${1//,/ } "
+quoted=$(xargs -r printf ' %q' <<<"${2:-}") # for the guest's shell
+
+# Stress that takes minutes under software emulation, and tells no more of another kernel than the rest does.
+long='OversizeSmallRing|Trickle|KernelStreams|CloseUnderLoad|Alternating|Payloads|AllocationsOfWraps|CloseRaces|CancelRace|ReopenWhile|DoorbellStress'
+
+# What matters with many CPUs, which are slow under software emulation.
+order='Kernel(Exact|Order|Spill|Unreported|Loss)'
+
+# What CI has time for.
+few='Kernel(Exact|Order|Spill|Unreported|Wait|Pause|Shutdown|Loss|Hotplug|Replug|Sleepable)'
+
+tests=${tests/ soak / soak-exact soak-slack }
+for test in $tests; do
+	case $test in
+	perfbuf) echo "run perfbuf /perfbuf.test -test.v -test.timeout 30m -test.run Kernel$quoted" ;;
+	short) echo "run perfbuf /perfbuf.test -test.v -test.timeout 30m -test.run Kernel -test.skip '$long'$quoted" ;;
+	wide) echo "run perfbuf /perfbuf.test -test.v -test.timeout 30m -test.run '$order' -test.skip '$long'$quoted" ;;
+	grace) echo "run grace /grace.test -test.v -test.short -test.timeout 30m$quoted" ;;
+	cgo) echo "run cgo /cgo.test -test.v -test.timeout 30m -test.skip TestOldHeaders$quoted" ;; # that one takes a C compiler
+	soak-exact | soak-slack) echo "run $test /soak -quiet -mode ${test#soak-} -duration 15s$quoted" ;;
+	ci)
+		echo "run perfbuf /perfbuf.test -test.v -test.timeout 10m -test.run '$few' -test.skip '$long'$quoted"
+		echo "run soak-exact /soak -quiet -mode exact -duration 10s"
+		;;
+	overcommit)
+		for mode in slack exact; do
+			echo "run soak-$mode /soak -quiet -mode $mode -duration 60s -load 6 -rate 300 -hogs 0 -bursts=false$quoted"
+		done
+		;;
+	*)
+		echo "vm: TESTS: unknown $test" >&2
+		exit 1
+		;;
+	esac
+done
