@@ -28,7 +28,7 @@ func TestCloseLeavesNoEntry(t *testing.T) {
 				done <- k.ForEach(func(Event) error { inside <- true; <-goOn; return nil })
 			}()
 			<-inside
-			k.Reader.unhook = func() {
+			k.Reader.unhook = func() error {
 				for i := range k.all() {
 					require.NoError(t, k.store(i, noEntry))
 				}
@@ -36,6 +36,7 @@ func TestCloseLeavesNoEntry(t *testing.T) {
 				close(goOn)
 				require.Equal(t, os.ErrClosed, <-done)
 				k.requireEntries(noEntry, noEntry)
+				return nil
 			}
 			require.NoError(t, k.Close())
 			k.requireEntries(noEntry, noEntry)

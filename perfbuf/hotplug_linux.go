@@ -54,7 +54,7 @@ func (p *perfEvents) reopen(i int) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	old := &p.rings[i]
-	for _, fd := range old.others() {
+	for fd := range old.others {
 		if _, lost, err := readEvent(fd); err == nil {
 			old.lost += lost
 		}

@@ -175,7 +175,7 @@ func openOnto(e *ringEvents, attr unix.PerfEventAttr) (int, error) {
 
 // close closes the ring's events, but for its owner.
 func (e *ringEvents) close() {
-	for _, fd := range e.others() {
+	for fd := range e.others {
 		unix.Close(fd)
 	}
 }
@@ -242,7 +242,8 @@ func (p *perfEvents) unhook() (failed error) {
 
 // disable ends all output to the ring. There is no way back.
 func (e *ringEvents) disable() {
-	for _, fd := range append(e.others(), e.owner) {
+	unix.IoctlSetInt(e.owner, unix.PERF_EVENT_IOC_DISABLE, 0)
+	for fd := range e.others {
 		unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_DISABLE, 0)
 	}
 }
@@ -279,7 +280,7 @@ func (e *ringEvents) countLost() (n uint64, ok bool) {
 	if err != nil {
 		return 0, false
 	}
-	for _, fd := range e.others() {
+	for fd := range e.others {
 		_, more, err := readEvent(fd)
 		if err != nil {
 			return 0, false
@@ -289,15 +290,14 @@ func (e *ringEvents) countLost() (n uint64, ok bool) {
 	return n + e.lost, true
 }
 
-// others are the ring's open events besides its owner, which is libbpf's.
-func (e *ringEvents) others() (fds []int) {
-	if e.plain != e.owner {
-		fds = append(fds, e.plain)
+// others goes over the ring's open events besides its owner, which is libbpf's.
+func (e *ringEvents) others(yield func(fd int) bool) {
+	if e.plain != e.owner && !yield(e.plain) {
+		return
 	}
 	if e.bell != 0 {
-		fds = append(fds, e.bell)
+		yield(e.bell)
 	}
-	return fds
 }
 
 // readEvent is read(2) of a perf event (perf_read_one in kernel/events/core.c): for how long it has been on

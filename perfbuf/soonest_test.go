@@ -11,7 +11,7 @@ func TestSoonestFullIsAnOrder(t *testing.T) {
 	const size = 64
 	var loads []Load
 	for _, used := range []int{0, 1, 32, 55, 56, 57, 60, 63, 64} {
-		for _, grown := range []int{0, 1, 2, 31, 64, 1 << 31} {
+		for _, grown := range []int{0, 1, 2, 31, 64, 1<<31 - 1} {
 			loads = append(loads, Load{Size: size, Used: used, Grown: grown})
 		}
 	}
