@@ -1,6 +1,7 @@
 package perfbuf
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,20 +14,19 @@ import (
 func TestDoorbellDisarmedBeforeTheLastWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newBelled(t, 2)
-		disarmed := false
+		var disarmed atomic.Bool
 		k.Reader.poll = &hookedPoller{k.poll, func() {
-			if !disarmed && k.bell.again == 0 && k.bell.allArmed() {
-				disarmed = true
+			if !disarmed.Load() && k.bell.again == 0 && k.bell.allArmed() {
+				disarmed.Store(true)
 				k.output(0, 1)
 				require.Len(t, ids(t, k.rings[0]), 1)
 				k.requireEntries(plainEntry, bellEntry)
 			}
 		}}
 		done := waitInBackground(func() error { return k.Wait(t.Context()) })
-		for !disarmed {
+		for blocked(t, done); !disarmed.Load(); blocked(t, done) {
 			time.Sleep(bellLinger)
 		}
-		blocked(t, done)
 		require.NoError(t, k.emit(0, 2)) // rings no bell
 		start := time.Now()
 		require.NoError(t, <-done)
