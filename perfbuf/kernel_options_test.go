@@ -121,5 +121,6 @@ func TestKernelOptionsAreCopied(t *testing.T) {
 	r := open(t, e, perfbuf.Options{CPUs: cpus})
 	cpus[0] = all[1]
 	require.NoError(t, r.Replug())
+	require.NoError(t, r.Stats().Hotplug.Err)
 	require.Equal(t, all[:1], r.Options().CPUs)
 }

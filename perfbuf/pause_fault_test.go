@@ -59,6 +59,20 @@ func TestPauseAfterAResumeThatFailed(t *testing.T) {
 	require.NoError(t, k.Stats().Doorbell.Err)
 }
 
+// What could be resumed is: a CPU that comes back meanwhile gets its ring back.
+func TestResumeThatFailedInPart(t *testing.T) {
+	k := newPluggable(t, 2)
+	require.NoError(t, k.Pause())
+	k.refuses(1)
+	require.ErrorIs(t, k.Resume(), syscall.EPERM)
+	k.dead[0] = true
+	_, before := k.slotsNow()
+	require.NoError(t, k.replug())
+	_, after := k.slotsNow()
+	require.Equal(t, before+1, after)
+	k.requireEntries(plainEntry, noEntry)
+}
+
 // Shutdown promises that nothing is output any more when it calls f.
 func TestShutdownAfterAPauseThatFailed(t *testing.T) {
 	k := newBelled(t, 2)
