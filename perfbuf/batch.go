@@ -18,8 +18,8 @@ import (
 //		return nil
 //	})
 //
-// The events of a batch live until the function that received it returns, but in the poison build each
-// dies with the next. A Batch is used up by then too.
+// The events of a batch live until the function that received it returns; a Batch is used up by then too. In
+// the poison build (tag perfbuf_poison) each batch holds one event.
 type Batch struct {
 	ring  *Ring
 	of    []*Ring // if not nil: whose each is

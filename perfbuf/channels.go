@@ -17,10 +17,11 @@ type PerfBuffer struct {
 	events chan []byte
 	lost   chan uint64 // may be nil
 
-	mu    sync.Mutex    // guards stop
-	stop  func()        // ends the goroutines; nil before Poll
-	ended chan struct{} // closed when they have ended, and the channels are closed
-	err   atomic.Pointer[error]
+	mu      sync.Mutex    // guards stop
+	stop    func()        // ends the goroutines; nil before Poll
+	ended   chan struct{} // closed when they have ended, and the channels are closed
+	closing atomic.Bool   // Close has been called
+	err     atomic.Pointer[error]
 }
 
 // InitPerfBuf sets up a ring for each online CPU in the perf event array of that name, and returns what sends its
@@ -30,7 +31,7 @@ type PerfBuffer struct {
 //
 // eventsChan gets the payload of each event, padding included (see [Event.Len]), in a slice of its own that the receiver
 // may keep; events of one CPU come in order. lostChan gets how many events the kernel has given up, in numbers that add up
-// to all; nil has them counted by Stats only. Programs' outputs land in the rings from now on, and are sent from [PerfBuffer.Poll] on.
+// to all (see [PerfBuffer.Stop]); nil has them counted by Stats only. Programs' outputs land in the rings from now on, and are sent from [PerfBuffer.Poll] on.
 // While a receiver is slow, the rings are read on, until as many bytes wait as they have in all.
 //
 // Each ring is pageCnt pages large, a power of two. libbpf's perf_buffer__new sets them up as it does for libbpfgo: every event wakes
@@ -89,8 +90,11 @@ func (b *PerfBuffer) Poll(timeout int) {
 func (b *PerfBuffer) Start() { b.Poll(300) }
 
 // Stop ends what Poll has begun, and closes the channels. It waits for the goroutines, which end promptly even if nobody
-// receives: what is in the channels' buffers can still be received, what has not come that far is dropped. It does nothing before Poll, or
+// receives: what is in the channels' buffers can still be received, events that have not come that far are dropped. It does nothing before Poll, or
 // when called again.
+//
+// The channel of losses gets the rest of them before it is closed: from Linux 6.0 on also those that no record has reported.
+// That needs a buffer of 1 at least, or somebody who receives, for whom Stop waits a second at most.
 func (b *PerfBuffer) Stop() {
 	b.mu.Lock()
 	stop := b.stop
@@ -102,18 +106,22 @@ func (b *PerfBuffer) Stop() {
 }
 
 // Close is Stop, and frees the rings: outputs are refused from then on, with ENOENT, or with EOPNOTSUPP where a ring could
-// not be taken out of the map ([Stats].CloseErr). Calling it again does nothing. The channels are closed only if Poll has been called.
+// not be taken out of the map ([Stats].CloseErr). Calling it again does nothing. The channels are closed only if Poll has been
+// called. Stats is final then, and the losses that were sent, if Stop had not been called before, are all that there ever were. Close
+// waits for programs that are running to end: some ms as a rule, a second at most.
 func (b *PerfBuffer) Close() {
 	b.mu.Lock()
 	if b.stop == nil { // Poll comes too late from now on
 		b.stop = func() {}
 		close(b.ended)
 	}
+	stop := b.stop
 	b.mu.Unlock()
-	b.Stop()
-	if err := b.reader.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
-		b.note(err)
-	}
+	b.closing.Store(true) // before stop: run then waits for the final counts
+	stop()
+	b.reader.Close()
+	<-b.reader.Settled()
+	<-b.ended
 }
 
 // Err returns the first thing that went wrong since InitPerfBuf, nil if nothing has: a corrupt record, which is skipped (a
@@ -125,7 +133,7 @@ func (b *PerfBuffer) Err() error {
 	return nil
 }
 
-// Stats is [Reader.Stats]: what was read, and lost, for each CPU.
+// Stats is [Reader.Stats]: what was read, and lost, for each CPU. Lost is as complete as what was sent, also without a channel for it.
 func (b *PerfBuffer) Stats() Stats { return b.reader.Stats() }
 
 // note keeps the first error.
@@ -140,6 +148,7 @@ func (b *PerfBuffer) run(ctx context.Context, box *outbox) {
 		senders.Go(func() { box.sendLost(ctx, b.lost) })
 	}
 	var rest [][]byte // of a batch, what its channel has no room for
+	lost := uint64(0) // that records have reported
 	err := b.reader.RunBatches(ctx, func(batch *Batch) error {
 		rest = rest[:0]
 		for ev := range batch.Events() {
@@ -149,6 +158,7 @@ func (b *PerfBuffer) run(ctx context.Context, box *outbox) {
 					rest = append(rest, data)
 				}
 			case KindLost:
+				lost += ev.Lost()
 				box.putLost(ev.Lost())
 			case KindCorrupt:
 				b.note(ev.Err())
@@ -163,10 +173,19 @@ func (b *PerfBuffer) run(ctx context.Context, box *outbox) {
 	if ctx.Err() == nil {
 		b.note(err)
 	}
+	if b.closing.Load() {
+		<-b.reader.Settled()
+	} else {
+		b.reader.countUnreported()
+	}
+	if all := b.reader.Stats().Total().Lost; all > lost { // corrupt memory may have reported more
+		box.putLost(all - lost)
+	}
 	box.end()
 	senders.Wait()
-	close(b.events)
 	if b.lost != nil {
+		box.sendRest(b.lost)
 		close(b.lost)
 	}
+	close(b.events)
 }

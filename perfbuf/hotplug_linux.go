@@ -21,8 +21,7 @@ func (p *perfEvents) wanted() ([]int, error) {
 
 // alive tells whether outputs on ring i's CPU, which is online, land in it. They do not if the CPU has
 // been offline since the event was opened: the kernel then takes the event out of the CPU's context
-// (perf_event_exit_cpu_context), enabling it does not put it back, and its clock stands still. Events of
-// perf_buffer__new, which have no clock to read, count as dead: a new one does no harm.
+// (perf_event_exit_cpu_context), enabling it does not put it back, and its clock stands still.
 func (p *perfEvents) alive(i int) bool {
 	fd := p.rings[i].plain // only who calls this, and reopen, changes it
 	before, _, err := readEvent(fd)
@@ -73,8 +72,11 @@ func (p *perfEvents) add(cpu int) (*raw.Ring, error) {
 	if err != nil {
 		return nil, explain(fmt.Errorf("a ring for CPU %d: %w", cpu, err), p.opts.RingBytes)
 	}
-	e := ringEvents{cpu: cpu, pb: pb}
-	memory, err := p.ring(&e)
+	var memory *raw.Ring
+	e, err := newRingEvents(pb, 0, cpu)
+	if err == nil {
+		memory, err = p.ring(&e)
+	}
 	if err == nil {
 		err = unix.EpollCtl(p.rings[0].pb.EpollFD(), unix.EPOLL_CTL_ADD, e.owner, &unix.EpollEvent{Events: unix.EPOLLIN})
 	}

@@ -126,6 +126,26 @@ func (r *Reader) settle() {
 	}
 }
 
+// countUnreported has Stats know of the losses that no record has reported, from Linux 6.0 on: those of
+// rings that nobody reads. It interrupts their CPUs.
+func (r *Reader) countUnreported() {
+	if r.enter() != nil {
+		return
+	}
+	defer r.leave()
+	for i, ring := range r.all() {
+		if ring.claim(folding) != nil {
+			continue
+		}
+		total, ok := r.lost(i)
+		if known := ring.counts.lost.Load(); ok && total > known {
+			ring.counts.lost.Store(total)
+			ring.advance += total - known
+		}
+		ring.disclaim()
+	}
+}
+
 // count returns how many samples and reported losses a ring holds from an offset on.
 func (r *Ring) count(off uint64) (samples, lost uint64) {
 	var rec raw.Record

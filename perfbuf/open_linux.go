@@ -160,9 +160,6 @@ func (o Options) attr() *unix.PerfEventAttr {
 		a.Bits |= unix.PerfBitSampleIDAll | unix.PerfBitUseClockID
 		a.Clockid = unix.CLOCK_MONOTONIC
 	}
-	if o.perfBufferNew {
-		a.Read_format &^= unix.PERF_FORMAT_LOST // libbpf's events, which this one is to be like, do not have it
-	}
 	if bytes := o.watermark(); bytes > 0 {
 		a.Bits |= unix.PerfBitWatermark
 		a.Wakeup = uint32(bytes)

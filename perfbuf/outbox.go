@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // outbox is what waits for the receivers of a [PerfBuffer]: with it, rings are read on while a receiver is slow,
@@ -15,10 +16,10 @@ type outbox struct {
 	mu      sync.Mutex
 	changed sync.Cond
 	queue   [][]byte
-	bytes   int // of waiting events
-	lost    uint64
-	ended   bool // nothing more comes
-	stopped bool // nothing more is to be sent
+	bytes   int    // of waiting events
+	lost    uint64 // events that the kernel has given up, and nobody has been sent yet
+	ended   bool   // nothing more comes
+	stopped bool   // nothing more is to be sent
 }
 
 // eventCost is what an event costs in memory besides its payload, roughly.
@@ -112,7 +113,8 @@ func (b *outbox) sendEvents(ctx context.Context, to chan<- []byte) {
 	}
 }
 
-// sendLost does the same with counts of lost events. Those that come while nobody receives are added up.
+// sendLost does the same with counts of lost events. Those that come while nobody receives are added up,
+// and those that have not been sent when ctx ends are left to sendRest.
 func (b *outbox) sendLost(ctx context.Context, to chan<- uint64) {
 	for {
 		b.mu.Lock()
@@ -128,7 +130,35 @@ func (b *outbox) sendLost(ctx context.Context, to chan<- uint64) {
 		select {
 		case to <- n:
 		case <-ctx.Done():
+			b.putLost(n)
 			return
+		}
+	}
+}
+
+// restWait is how long whoever receives losses has for the last of them, if their channel has no buffer.
+const restWait = time.Second
+
+// sendRest sends the losses that are left when sendLost has ended, for which it needs no receiver if the
+// channel has a buffer.
+func (b *outbox) sendRest(to chan uint64) {
+	n := b.lost
+	if n == 0 {
+		return
+	}
+	if cap(to) == 0 {
+		select {
+		case to <- n:
+		case <-time.After(restWait):
+		}
+		return
+	}
+	for {
+		select {
+		case to <- n:
+			return
+		case before := <-to: // it is full: the sum takes the place of what nobody has received
+			n += before
 		}
 	}
 }

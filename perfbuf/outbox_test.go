@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -65,6 +66,55 @@ func TestOutboxStop(t *testing.T) {
 		require.False(t, box.put([][]byte{nil}))
 		box.sendEvents(ctx, nil) // returns
 		box.end()
+	})
+}
+
+// What nobody has received when all ends is left in a channel with a buffer, added up; without a buffer it
+// goes to whoever receives in time.
+func TestOutboxRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		rest := func(n uint64) *outbox {
+			box := newOutbox(1)
+			box.putLost(n)
+			box.end()
+			return box
+		}
+		for before := range 4 {
+			lost, sum := make(chan uint64, 3), uint64(1)
+			for i := range before {
+				lost <- uint64(i + 10)
+				sum += uint64(i + 10)
+			}
+			box := rest(1)
+			box.sendLost(ended, lost) // may send it
+			box.sendRest(lost)
+			close(lost)
+			for n := range lost {
+				sum -= n
+			}
+			require.Zero(t, sum, "%d before", before)
+		}
+
+		lost := make(chan uint64)
+		got := make(chan uint64, 1)
+		go func() {
+			time.Sleep(restWait - 1) // is busy
+			got <- <-lost
+		}()
+		box := rest(5)
+		box.sendLost(ended, lost)
+		box.sendRest(lost)
+		require.EqualValues(t, 5, <-got)
+
+		box, began := rest(5), time.Now()
+		box.sendLost(ended, lost)
+		box.sendRest(lost) // returns
+		require.Equal(t, restWait, time.Since(began))
+		began = time.Now()
+		rest(0).sendRest(lost)
+		require.Zero(t, time.Since(began))
 	})
 }
 

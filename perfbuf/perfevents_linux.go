@@ -24,7 +24,8 @@ import (
 //
 // A ring belongs to the event with which libbpf has made it, its owner, for as long as it is mapped.
 // Outputs go to it through that event, through the doorbell, or, after its CPU has been offline, through
-// events that have taken the place of both: see reopen.
+// events that have taken the place of both: see reopen. Nothing is output through the owners that
+// perf_buffer__new has made, which do not count what they lose: see openFirst.
 type perfEvents struct {
 	target  int // the user's map, a duplicate of the descriptor
 	entries mapEntries
@@ -74,15 +75,12 @@ func openPerfEvents(fd int, m mapEntries, want Options) (p *perfEvents, err erro
 		if p.scratch, err = libbpf.MapCreate(libbpf.MapTypePerfEventArray, "ringfold", 4, 4, m.MaxEntries, 0); err != nil {
 			return nil, explain(fmt.Errorf("perfbuf.Open: a map for libbpf: %w", err), 0)
 		}
-		pb, err := p.openFirst(cpus)
+		err = p.openFirst(cpus)
 		if errors.Is(err, syscall.EINVAL) && p.countsLost() {
 			p.attr.Read_format &^= unix.PERF_FORMAT_LOST // before Linux 6.0
-			pb, err = p.openFirst(cpus)
+			err = p.openFirst(cpus)
 		}
 		if err == nil {
-			for i, cpu := range cpus {
-				p.rings = append(p.rings, ringEvents{cpu: cpu, pb: pb, index: i})
-			}
 			return p, nil
 		}
 		unix.Close(p.scratch)
@@ -95,10 +93,41 @@ func openPerfEvents(fd int, m mapEntries, want Options) (p *perfEvents, err erro
 }
 
 // openFirst opens the rings that a reader begins with.
-func (p *perfEvents) openFirst(cpus []int) (*libbpf.PerfBuffer, error) {
-	if !p.opts.perfBufferNew {
-		return p.openRings(cpus)
+func (p *perfEvents) openFirst(cpus []int) error {
+	open := p.openRings
+	if p.opts.perfBufferNew {
+		open = p.openDefault
 	}
+	pb, err := open(cpus)
+	if err != nil {
+		return err
+	}
+	rings := make([]ringEvents, len(cpus))
+	for i, cpu := range cpus {
+		e := &rings[i]
+		if *e, err = newRingEvents(pb, i, cpu); err == nil && p.opts.perfBufferNew {
+			e.plain, err = openOnto(e, p.attr) // what the map holds counts its losses, which libbpf's does not
+		}
+		if err != nil {
+			for i := range rings {
+				rings[i].close()
+			}
+			pb.Free()
+			return err
+		}
+	}
+	p.rings = rings
+	return nil
+}
+
+// newRingEvents is the ring of that index in pb, with no other event than its owner.
+func newRingEvents(pb *libbpf.PerfBuffer, index, cpu int) (ringEvents, error) {
+	owner, err := pb.BufferFD(index)
+	return ringEvents{cpu: cpu, pb: pb, index: index, owner: owner, plain: owner}, err
+}
+
+// openDefault has perf_buffer__new set the rings up.
+func (p *perfEvents) openDefault(cpus []int) (*libbpf.PerfBuffer, error) {
 	// Which CPUs these are is not to be had from libbpf: those that were online, if the same are still.
 	pb, err := libbpf.New(p.scratch, p.opts.RingBytes/os.Getpagesize())
 	if err != nil {
@@ -119,11 +148,7 @@ func (p *perfEvents) openRings(cpus []int) (*libbpf.PerfBuffer, error) {
 func (p *perfEvents) countsLost() bool { return p.attr.Read_format&unix.PERF_FORMAT_LOST != 0 }
 
 // ring returns the memory of the ring that libbpf has made.
-func (p *perfEvents) ring(e *ringEvents) (r *raw.Ring, err error) {
-	if e.owner, err = e.pb.BufferFD(e.index); err != nil {
-		return nil, err
-	}
-	e.plain = e.owner
+func (p *perfEvents) ring(e *ringEvents) (*raw.Ring, error) {
 	meta, data, err := e.pb.Buffer(e.index)
 	if err != nil {
 		return nil, err
@@ -301,14 +326,15 @@ func (e *ringEvents) others(yield func(fd int) bool) {
 }
 
 // readEvent is read(2) of a perf event (perf_read_one in kernel/events/core.c): for how long it has been on
-// its CPU, in ns, and, with PERF_FORMAT_LOST, how many of its outputs have failed for want of room.
+// its CPU, in ns, and, with PERF_FORMAT_LOST, how many of its outputs have failed for want of room. An event
+// of perf_buffer__new tells neither.
 func readEvent(fd int) (enabled, lost uint64, err error) {
 	var b [24]byte // the event's own count comes first, and is always 0 here
 	n, err := unix.Read(fd, b[:])
 	switch {
 	case err != nil:
 		return 0, 0, err
-	case n < 16:
+	case n < 8:
 		return 0, 0, syscall.EIO // of an event in an error state
 	}
 	return binary.NativeEndian.Uint64(b[8:]), binary.NativeEndian.Uint64(b[16:]), nil

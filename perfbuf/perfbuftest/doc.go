@@ -35,5 +35,5 @@
 // There are no system calls that can fail, no offline CPUs, and no limits on memory. Bytes do not
 // turn into a fault when the reader is closed. An output that is too large for a record writes over
 // what may be read at that moment, which the race detector reports, rightly. Run tests also with the
-// build tag perfbuf_poison, which finds those who keep an event's bytes.
+// build tag perfbuf_poison, which finds those who keep an event's bytes. Batches hold one event then.
 package perfbuftest

@@ -1,0 +1,99 @@
+//go:build linux && cgo
+
+package perfbuf_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/stretchr/testify/require"
+)
+
+// sumLost receives losses until the channel is closed, and then tells how many.
+func sumLost(t *testing.T, lost <-chan uint64) (sum func() uint64) {
+	total := uint64(0)
+	done := background(t, func() {
+		for n := range lost {
+			total += n
+		}
+	})
+	return func() uint64 { <-done; return total }
+}
+
+// What comes through the channel of losses adds up to all of them, to those too that no record has reported.
+func TestKernelChannelsFinalLosses(t *testing.T) {
+	kerneltest.RequireLinux(t, 6, 0, "PERF_FORMAT_LOST")
+	for name, end := range map[string]func(*perfbuf.PerfBuffer){"Stop": (*perfbuf.PerfBuffer).Stop, "Close": (*perfbuf.PerfBuffer).Close} {
+		for _, buffer := range []int{0, 1, 10} {
+			t.Run(fmt.Sprint(name, " ", buffer), func(t *testing.T) {
+				e := kerneltest.Load(t)
+				cpus := onlineCPUs(t)
+				emit := func(count, size int) (written, failed uint64) {
+					for _, cpu := range cpus {
+						e.Emit(cpu, count, size)
+						a, f := e.Counts(cpu)
+						written += a - f
+						failed += f
+					}
+					return written, failed
+				}
+				events, lost := make(chan []byte), make(chan uint64, buffer)
+				pb, err := perfbuf.InitPerfBuf(e.Module(), "events", events, lost, 1)
+				require.NoError(t, err)
+				defer pb.Close()
+				written, _ := emit(1000, 64)
+				pb.Start()
+				for range written {
+					<-events
+				}
+				emit(1, 24) // is written, and reports what failed
+				for range cpus {
+					<-events
+				}
+				_, failed := emit(5, kerneltest.MaxSize) // does not fit the ring
+				sum := sumLost(t, lost)
+				end(pb)
+				require.Equal(t, failed, sum())
+				require.Equal(t, failed, pb.Stats().Total().Lost)
+				pb.Close()
+				total := pb.Stats().Total()
+				require.Equal(t, failed, total.Lost)
+				require.Equal(t, written+uint64(len(cpus)), total.Samples)
+				require.Zero(t, total.Dropped)
+			})
+		}
+	}
+}
+
+// Close ends the losses too, whatever programs do meanwhile. Nobody need receive them by then, if the channel has a buffer.
+func TestKernelChannelsCloseUnderLoad(t *testing.T) {
+	e := kerneltest.Load(t)
+	cpus := onlineCPUs(t)
+	for range 10 {
+		events, lost := make(chan []byte, 100), make(chan uint64, 1)
+		pb, err := perfbuf.InitPerfBuf(e.Module(), "events", events, lost, 1)
+		require.NoError(t, err)
+		received := uint64(0)
+		done := background(t, func() {
+			for range events {
+				received++
+			}
+		})
+		pb.Start()
+		stop := load(t, e, cpus, 500, 0)
+		awaitLost(pb)
+		pb.Close()
+		s := pb.Stats()
+		stop()
+		require.Equal(t, s, pb.Stats(), "it was final")
+		<-done
+		sum := uint64(0)
+		for n := range lost {
+			sum += n
+		}
+		require.Equal(t, s.Total().Lost, sum)
+		require.LessOrEqual(t, received, s.Total().Samples)
+	}
+}

@@ -1,0 +1,98 @@
+//go:build linux && cgo
+
+package perfbuf_test
+
+import (
+	"syscall"
+	"testing"
+
+	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/ringfold/ringfold/internal/leak"
+	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/stretchr/testify/require"
+)
+
+// Of rings that perf_buffer__new sets up, the map holds events of ours.
+
+func openDefault(t *testing.T, e *kerneltest.Emitter, opts perfbuf.Options) *perfbuf.Reader {
+	t.Helper()
+	r, err := perfbuf.OpenDefault(e.MapFD(), opts)
+	require.NoError(t, err)
+	t.Cleanup(func() { r.Close() })
+	return r
+}
+
+// Counts are final after Close, whether losses were reported or not, and whatever new events the rings get.
+func TestKernelDefaultConserves(t *testing.T) {
+	kerneltest.RequireLinux(t, 6, 0, "PERF_FORMAT_LOST")
+	e := kerneltest.Load(t)
+	r := openDefault(t, e, perfbuf.Options{RingBytes: 4096})
+	for round := range 4 {
+		for i, ring := range r.Rings() {
+			e.Emit(ring.CPU(), 300, 40)
+			if round > 0 {
+				require.NoError(t, r.Reopen(i))
+			}
+		}
+		if round < 3 {
+			require.NoError(t, r.ForEach(nothing))
+		}
+	}
+	require.NoError(t, r.Close())
+	for _, s := range r.Stats().Rings {
+		attempted, failed := e.Counts(s.CPU)
+		require.EqualValues(t, 1200, attempted)
+		require.Positive(t, s.Dropped)
+		require.Equal(t, failed, s.Lost)
+		require.Equal(t, attempted, s.Samples+s.Dropped+s.Lost)
+	}
+}
+
+// A CPU that comes is no reason to open the events of all others anew.
+func TestKernelDefaultAlive(t *testing.T) {
+	r := openDefault(t, kerneltest.Load(t), perfbuf.Options{})
+	require.NoError(t, r.Replug())
+	require.Zero(t, r.Stats().Hotplug.Reopened)
+}
+
+// Before Linux 6.0 the kernel refuses events that count losses, and does with others.
+func TestKernelDefaultWithoutLost(t *testing.T) {
+	leak.Check(t)
+	e := kerneltest.Load(t)
+	var r *perfbuf.Reader
+	var err error
+	kerneltest.Fail(t, kerneltest.CallPerfEventOpen, syscall.EINVAL, only(len(onlineCPUs(t))+1), func() {
+		r, err = perfbuf.OpenDefault(e.MapFD(), perfbuf.Options{RingBytes: 4096})
+	})
+	require.NoError(t, err)
+	for _, ring := range r.Rings() {
+		e.Emit(ring.CPU(), 300, 40)
+	}
+	require.NoError(t, r.Close())
+	for _, s := range r.Stats().Rings {
+		attempted, failed := e.Counts(s.CPU)
+		require.Equal(t, attempted-failed, s.Dropped)
+		require.Zero(t, s.Lost, "no record reports them")
+	}
+}
+
+// Whichever event of ours cannot be opened, nothing is left behind.
+func TestKernelDefaultFaults(t *testing.T) {
+	leak.Check(t)
+	e := kerneltest.Load(t)
+	n := len(onlineCPUs(t))
+	for k := range n {
+		for call, number := range map[kerneltest.Call]int{kerneltest.CallPerfEventOpen: n + k + 1, callSetOutput: k + 1} {
+			calls := kerneltest.Fail(t, call, syscall.EMFILE, only(number), func() {
+				r, err := perfbuf.OpenDefault(e.MapFD(), perfbuf.Options{})
+				if r != nil {
+					r.Close()
+				}
+				require.ErrorIs(t, err, syscall.EMFILE)
+				require.ErrorContains(t, err, "perfbuf.Open: ")
+			})
+			require.Equal(t, number, calls)
+		}
+	}
+	requireReads(t, e, openDefault(t, e, perfbuf.Options{}))
+}
