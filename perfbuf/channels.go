@@ -8,6 +8,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // PerfBuffer sends the events of a perf event array through Go channels, as the type of this name of libbpfgo does: for
@@ -24,6 +25,9 @@ type PerfBuffer struct {
 	err     atomic.Pointer[error]
 }
 
+// channelLinger is how long events may wait to be sent, while they flow: with libbpfgo they do not wait.
+const channelLinger = time.Millisecond
+
 // InitPerfBuf sets up a ring for each online CPU in the perf event array of that name, and returns what sends its
 // events to a channel. It takes the place of libbpfgo's Module.InitPerfBuf in one line, without importing libbpfgo: what
 // was m.InitPerfBuf("events", events, lost, 64) becomes perfbuf.InitPerfBuf(m, "events", events, lost, 64), and Poll, Start,
@@ -34,8 +38,10 @@ type PerfBuffer struct {
 // to all (see [PerfBuffer.Stop]); nil has them counted by Stats only. Programs' outputs land in the rings from now on, and are sent from [PerfBuffer.Poll] on.
 // While a receiver is slow, the rings are read on, until as many bytes wait as they have in all.
 //
-// Each ring is pageCnt pages large, a power of two. libbpf's perf_buffer__new sets them up as it does for libbpfgo: every event wakes
-// the reader, at the expense of the traced program, and has no time. [Open] is for those who want it otherwise.
+// Each ring is pageCnt pages large, a power of two. libbpf's perf_buffer__new sets them up as it does for libbpfgo, so events have no
+// time. But only the first event after a pause wakes the reader at once, which then looks every millisecond while events flow: see
+// [Wakeup]. That spares traced programs nearly all that libbpfgo costs them, and takes three file descriptors for each CPU. If there are
+// only two of them, the reader looks every 10 ms for ever, and Stats().Doorbell.Err says why. [Open] is for those who want it otherwise.
 //
 // InitPerfBuf does not block, and fails as [Open] does. What it returns must be closed: libbpfgo's Module.Close does not know of it.
 func InitPerfBuf[M interface{ FileDescriptor() int }](
@@ -58,7 +64,7 @@ func InitPerfBuf[M interface{ FileDescriptor() int }](
 	if err != nil {
 		return fail(err)
 	}
-	r, err := Open(m.FileDescriptor(), Options{RingBytes: pageCnt * page, Wakeup: Wakeup{Events: 1}, NoTime: true, perfBufferNew: true})
+	r, err := Open(m.FileDescriptor(), Options{RingBytes: pageCnt * page, Wakeup: Wakeup{Linger: channelLinger}, NoTime: true, perfBufferNew: true})
 	if err != nil {
 		return fail(err)
 	}
@@ -67,7 +73,7 @@ func InitPerfBuf[M interface{ FileDescriptor() int }](
 
 // Poll starts the goroutines that read the rings and send. It does not block.
 //
-// timeout, in libbpfgo how long Stop may have to wait, is ignored: an event wakes the reader at once, and so does Stop.
+// timeout, in libbpfgo how long Stop may have to wait, is ignored: Stop wakes the reader at once.
 // Calling Poll twice, or after Stop or Close, has no effect but on [PerfBuffer.Err].
 func (b *PerfBuffer) Poll(timeout int) {
 	b.mu.Lock()

@@ -139,7 +139,7 @@ func TestKernelChannelsMany(t *testing.T) {
 	e := kerneltest.Load(t)
 	var limit unix.Rlimit
 	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
-	all := make([]*perfbuf.PerfBuffer, min(520, int(limit.Cur)/(8+2*len(onlineCPUs(t)))))
+	all := make([]*perfbuf.PerfBuffer, min(520, int(limit.Cur)/(8+3*len(onlineCPUs(t)))))
 	const parts = 16
 	share := func(f func(i int)) { // each takes RCU grace periods, which they have together like this
 		var working sync.WaitGroup
@@ -231,4 +231,36 @@ func (m mapsByName) GetMap(name string) (fd, error) {
 		return f, nil
 	}
 	return 0, fmt.Errorf("no such map: %w", os.ErrNotExist)
+}
+
+// Of events that flow few wake the reader, and none waits for others. After a pause it is the first that does.
+func TestKernelChannelsDoorbell(t *testing.T) {
+	e := kerneltest.Load(t)
+	cpus := onlineCPUs(t)
+	events := make(chan []byte)
+	pb, err := perfbuf.InitPerfBuf(e.Module(), "events", events, nil, 64)
+	require.NoError(t, err)
+	defer pb.Close()
+	require.NoError(t, pb.Stats().Doorbell.Err)
+	pb.Start()
+	const rounds = 300
+	sent := uint64(0)
+	for range rounds {
+		for _, cpu := range cpus {
+			e.Emit(cpu, 20, 40)
+			sent += 20
+		}
+		for range 20 * len(cpus) {
+			<-events
+		}
+	}
+	s := pb.Stats()
+	require.Equal(t, sent, s.Total().Samples)
+	t.Logf("%d wake-ups for %d events; %+v", s.Wakes, sent, s.Doorbell)
+	require.Less(t, s.Wakes, rounds/5+20*s.Doorbell.Disarms, "a ring that has been quiet for long rings at each until it is disarmed")
+	eventually(t, "armed", func() bool { return pb.Stats().Doorbell.Armed == len(cpus) })
+	before := pb.Stats().Doorbell.Disarms
+	e.Emit(cpus[0], 1, 40)
+	<-events
+	eventually(t, "disarmed", func() bool { return pb.Stats().Doorbell.Disarms > before })
 }

@@ -5,6 +5,7 @@ package perfbuf_test
 import (
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/ringfold/ringfold/internal/leak"
@@ -45,6 +46,40 @@ func TestKernelDefaultConserves(t *testing.T) {
 		require.Positive(t, s.Dropped)
 		require.Equal(t, failed, s.Lost)
 		require.Equal(t, attempted, s.Samples+s.Dropped+s.Lost)
+	}
+}
+
+// The doorbell works as with rings that are opened with our options: the first event wakes, few others do, and both events count losses.
+func TestKernelDefaultDoorbell(t *testing.T) {
+	e := kerneltest.Load(t)
+	r := openDefault(t, e, perfbuf.Options{})
+	requireDoorbell(t, e, r, r)
+	e = kerneltest.Load(t)
+	requireDoorbellConserves(t, e, openDefault(t, e, perfbuf.Options{RingBytes: 4096}), 48)
+}
+
+// Without descriptors for the doorbell there is none for all that, as with Open.
+func TestKernelDefaultWithoutDoorbell(t *testing.T) {
+	leak.Check(t)
+	e := kerneltest.Load(t)
+	n := len(onlineCPUs(t))
+	for k := range n {
+		var r *perfbuf.Reader
+		var err error
+		kerneltest.Fail(t, kerneltest.CallPerfEventOpen, syscall.EMFILE, only(2*n+k+1), func() {
+			r, err = perfbuf.OpenDefault(e.MapFD(), perfbuf.Options{RingBytes: 4096, Wakeup: perfbuf.Wakeup{Linger: time.Millisecond}})
+		})
+		require.NoError(t, err)
+		require.ErrorIs(t, r.Stats().Doorbell.Err, syscall.EMFILE)
+		require.Equal(t, perfbuf.Wakeup{Bytes: 1024, Linger: 10 * time.Millisecond}, r.Options().Wakeup)
+		requireReads(t, e, r)
+		for _, ring := range r.Rings() {
+			e.Emit(ring.CPU(), 5, kerneltest.MaxSize) // does not fit
+		}
+		require.NoError(t, r.Close())
+		if kernelCounts(t) {
+			require.EqualValues(t, 5*n, r.Stats().Total().Lost)
+		}
 	}
 }
 

@@ -71,46 +71,57 @@ func TestKernelDoorbell(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := kerneltest.Load(t)
 			r := open(t, e, perfbuf.Options{})
-			l := newLedger(t)
-			n, stop := running(t, make(t, r), l.add)
-			asleep(t, r)
-			want := int64(0)
-			for _, ring := range r.Rings() {
-				eventually(t, "armed", func() bool { return r.Stats().Doorbell.Armed == len(r.Rings()) })
-				before := r.Stats()
-				e.Emit(ring.CPU(), 1, 24)
-				want++
-				eventually(t, "delivered", func() bool { return n.Load() == want })
-				if want == 1 { // from sleep; soon after arming, it may be a look that finds the event
-					require.Greater(t, r.Stats().Wakes, before.Wakes)
-				}
-				eventually(t, "disarmed", func() bool { return r.Stats().Doorbell.Disarms > before.Doorbell.Disarms })
-			}
-			before := r.Stats()
-			for i := range 100 {
-				for _, ring := range r.Rings() {
-					e.Emit(ring.CPU(), 1+i%9, 24)
-					want += int64(1 + i%9)
-				}
-				time.Sleep(100 * time.Microsecond)
-			}
-			eventually(t, "delivered", func() bool { return n.Load() == want })
-			wakes := r.Stats().Wakes - before.Wakes
-			require.Less(t, wakes, uint64(want)/5)
-			t.Logf("%d wake-ups for %d events; %+v", wakes, want, r.Stats().Doorbell)
-			stop()
-			require.NoError(t, r.Stats().Doorbell.Err)
-			require.NoError(t, r.Close())
-			l.balance(e, r)
-			require.Zero(t, l.lost())
+			requireDoorbell(t, e, r, make(t, r))
 		})
 	}
+}
+
+// requireDoorbell is TestKernelDoorbell of a reader and what reads it.
+func requireDoorbell(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, s reading) {
+	t.Helper()
+	l := newLedger(t)
+	n, stop := running(t, s, l.add)
+	asleep(t, r)
+	want := int64(0)
+	for _, ring := range r.Rings() {
+		eventually(t, "armed", func() bool { return r.Stats().Doorbell.Armed == len(r.Rings()) })
+		before := r.Stats()
+		e.Emit(ring.CPU(), 1, 24)
+		want++
+		eventually(t, "delivered", func() bool { return n.Load() == want })
+		if want == 1 { // from sleep; soon after arming, it may be a look that finds the event
+			require.Greater(t, r.Stats().Wakes, before.Wakes)
+		}
+		eventually(t, "disarmed", func() bool { return r.Stats().Doorbell.Disarms > before.Doorbell.Disarms })
+	}
+	before := r.Stats()
+	for i := range 100 {
+		for _, ring := range r.Rings() {
+			e.Emit(ring.CPU(), 1+i%9, 24)
+			want += int64(1 + i%9)
+		}
+		time.Sleep(100 * time.Microsecond)
+	}
+	eventually(t, "delivered", func() bool { return n.Load() == want })
+	wakes := r.Stats().Wakes - before.Wakes
+	require.Less(t, wakes, uint64(want)/5)
+	t.Logf("%d wake-ups for %d events; %+v", wakes, want, r.Stats().Doorbell)
+	stop()
+	require.NoError(t, r.Stats().Doorbell.Err)
+	require.NoError(t, r.Close())
+	l.balance(e, r)
+	require.Zero(t, l.lost())
 }
 
 // Both of a ring's perf events count what they lose, and the sum is told.
 func TestKernelDoorbellConserves(t *testing.T) {
 	e := kerneltest.Load(t)
-	r := open(t, e, perfbuf.Options{RingBytes: 4096})
+	requireDoorbellConserves(t, e, open(t, e, perfbuf.Options{RingBytes: 4096}), 40)
+}
+
+// requireDoorbellConserves is TestKernelDoorbellConserves of a reader with rings of 4096 bytes, which it closes, and of payloads whose records take 64.
+func requireDoorbellConserves(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, size int) {
+	t.Helper()
 	for round := range 3 {
 		eventually(t, "armed", func() bool {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
@@ -119,12 +130,12 @@ func TestKernelDoorbellConserves(t *testing.T) {
 			return r.Stats().Doorbell.Armed == len(r.Rings())
 		})
 		for i, ring := range r.Rings() {
-			e.Emit(ring.CPU(), 63+10*(i+1), 40) // the last of these are lost, as they are of the doorbell
+			e.Emit(ring.CPU(), 63+10*(i+1), size) // the last of these are lost, as they are of the doorbell
 		}
 		require.NoError(t, r.ForEach(nothing))
 		require.Zero(t, r.Stats().Doorbell.Armed)
 		for i, ring := range r.Rings() {
-			e.Emit(ring.CPU(), 63+7*(i+1), 40)
+			e.Emit(ring.CPU(), 63+7*(i+1), size)
 		}
 		if round < 2 {
 			require.NoError(t, r.ForEach(nothing))

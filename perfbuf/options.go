@@ -40,7 +40,7 @@ type Options struct {
 	// counting them too.
 	Outputs OutputCounts
 
-	perfBufferNew bool // libbpf's perf_buffer__new sets the rings up: those that are online, without time, each event waking
+	perfBufferNew bool // libbpf's perf_buffer__new sets the rings up: those that are online, without time
 }
 
 // Wakeup says when the kernel wakes a waiting reader. Waking it costs the traced workload some

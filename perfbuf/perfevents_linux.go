@@ -106,7 +106,9 @@ func (p *perfEvents) openFirst(cpus []int) error {
 	for i, cpu := range cpus {
 		e := &rings[i]
 		if *e, err = newRingEvents(pb, i, cpu); err == nil && p.opts.perfBufferNew {
-			e.plain, err = openOnto(e, p.attr) // what the map holds counts its losses, which libbpf's does not
+			// What the map holds is to count its losses, which libbpf's event does not, and to wake as the options say: but where
+			// they say after how many bytes, half of the ring it is, as libbpf's is whose ring it is (rb_alloc in kernel/events/ring_buffer.c).
+			e.plain, err = openOnto(e, p.attr)
 		}
 		if err != nil {
 			for i := range rings {
@@ -164,8 +166,8 @@ func (p *perfEvents) ring(e *ringEvents) (*raw.Ring, error) {
 func (p *perfEvents) openBells() error {
 	for i := range p.rings {
 		if err := p.openBell(&p.rings[i]); err != nil {
-			for j := range p.rings {
-				p.rings[j].close()
+			for j := range i {
+				unix.Close(p.rings[j].bell)
 				p.rings[j].bell = 0
 			}
 			return err

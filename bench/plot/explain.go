@@ -16,7 +16,8 @@ in all. ringfold checks every header before it believes it, and its records have
 	"producer": {"What an output costs the traced program", `The time of an output in the BPF program, a read of the clock and the interrupts that wake the reader included, while events flow and
 the reader keeps up: rings have 4 MiB, and no output is refused. Some 200 ns of it are the output itself, with the kernel's timestamp in ringfold's case (50 to 70 ns), and the rest
 is the price of waking the reader. libbpf, cilium/ebpf and libbpfgo wake it for each event,
-unless they are told to wait for more bytes: *cilium-watermark* is cilium/ebpf with half a ring, at which an event may wait forever. ringfold's variants
+unless they are told to wait for more bytes: *cilium-watermark* is cilium/ebpf with half a ring, at which an event may wait forever. *ringfold-channels* is woken as *ringfold* is, but looks every
+millisecond while events flow, instead of every 5. ringfold's variants
 are ` + "`Options.Wakeup`" + ` with one event, 64 events, or half a ring.`},
 
 	"first-event": {"Delay of a first event", `Nothing has happened for at least 100 ms; a program outputs one event, and a waiting reader gets it. The delay is the time from the program's read of the clock
