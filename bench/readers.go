@@ -17,7 +17,7 @@ const (
 	ringfoldEveryEvent = "ringfold-every-event" // Options.Wakeup.Events is 1
 	ringfoldEvery64    = "ringfold-every-64"    // 64
 	ringfoldBytes      = "ringfold-bytes"       // Options.Wakeup.Bytes is half of the ring
-	ringfoldChannels   = "ringfold-channels"    // perfbuf.InitPerfBuf: libbpfgo's way
+	ringfoldChannels   = "ringfold-channels"    // perfchan.InitPerfBuf: libbpfgo's way
 )
 
 // peer is one way to read, opened. It is used either for drains or for a loop.

@@ -5,13 +5,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/ringfold/ringfold/perfbuf/perfchan"
 )
 
 // drainDeadline ends a drain that waits for events which are not there.
 const drainDeadline = 10 * time.Second
 
-// channelBuffer is what sends events through a channel: libbpfgo's PerfBuffer, or what perfbuf.InitPerfBuf returns.
+// channelBuffer is what sends events through a channel: libbpfgo's PerfBuffer, or what perfchan.InitPerfBuf returns.
 type channelBuffer interface {
 	Poll(timeout int)
 	Stop()
@@ -47,7 +47,7 @@ func openLibbpfgo(c *collection, o options) (peer, error) {
 
 func openDropIn(c *collection, o options) (peer, error) {
 	return openChannels(o, func(samples chan []byte, losses chan uint64) (channelBuffer, error) {
-		return perfbuf.InitPerfBuf(c.module, "events", samples, losses, o.pages())
+		return perfchan.InitPerfBuf(c.module, "events", samples, losses, o.pages())
 	})
 }
 

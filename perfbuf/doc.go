@@ -29,7 +29,7 @@
 // many events with one call, for functions that do little with each.
 //
 // A [Reader] and a [Ring] deliver ring by ring; an [Ordered] stream delivers all CPUs' events in
-// the order of their times. [InitPerfBuf] copies events into Go channels, for programs written for
+// the order of their times. Package perfchan copies events into Go channels, for programs written for
 // libbpfgo's call of that name.
 //
 // # Waking up

@@ -7,7 +7,4 @@ func (r *Reader) Reopen(i int) error { return r.reopen(i) }
 func (r *Reader) Replug() error { return r.replug() }
 
 // OpenDefault is Open with rings that perf_buffer__new sets up.
-func OpenDefault(mapFD int, opts Options) (*Reader, error) {
-	opts.NoTime, opts.perfBufferNew = true, true
-	return Open(mapFD, opts)
-}
+func OpenDefault(mapFD int, opts Options) (*Reader, error) { return openDefault(mapFD, opts) }

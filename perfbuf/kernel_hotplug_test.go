@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -188,52 +187,4 @@ func TestKernelHotplugUnderLoad(t *testing.T) {
 			r.Close()
 		})
 	}
-}
-
-// The same for rings that perf_buffer__new has set up.
-func TestKernelHotplugChannels(t *testing.T) {
-	cold, hot := hotCPUs(t)
-	e := kerneltest.Load(t)
-	hole, last := hot[0], hot[1]
-	plugged(t, hole, false)
-	events := make(chan []byte)
-	pb, err := perfbuf.InitPerfBuf(e.Module(), "events", events, nil, 16)
-	require.NoError(t, err)
-	defer pb.Close()
-	pb.Start()
-	comes := func(cpu int) {
-		t.Helper()
-		for written := 0; written < 10; { // outputs are refused until the ring has new perf events
-			e.Emit(cpu, 1, 40)
-			if e.LastError(cpu) == nil {
-				written++
-			} else {
-				runtime.Gosched()
-			}
-		}
-		for range 10 {
-			p, err := kerneltest.Check(<-events)
-			require.NoError(t, err)
-			require.Equal(t, cpu, p.CPU)
-		}
-	}
-	for _, cpu := range append(slices.Clone(cold), last) {
-		comes(cpu)
-	}
-	plugged(t, hole, true)
-	comes(hole)
-	require.EqualValues(t, 1, pb.Stats().Hotplug.Added)
-	for n := range 3 {
-		for cpu := range last + 1 {
-			comes(cpu)
-		}
-		plugged(t, last, false)
-		comes(cold[0])
-		plugged(t, last, true)
-		comes(last)
-		require.Len(t, pb.Stats().Rings, last+1, "round %d", n)
-	}
-	require.Positive(t, pb.Stats().Hotplug.Reopened)
-	require.NoError(t, pb.Stats().Hotplug.Err)
-	require.NoError(t, pb.Err())
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringfold/ringfold/internal/cpulist"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/stretchr/testify/require"
@@ -257,4 +258,11 @@ func scarceDescriptors(t *testing.T) (openWith func(free int, e *kerneltest.Emit
 		require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
 		return r, err
 	}
+}
+
+func onlineCPUs(t *testing.T) []int {
+	t.Helper()
+	cpus, err := cpulist.Online(cpulist.Dir)
+	require.NoError(t, err)
+	return cpus
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/ringfold/ringfold/internal/leak"
 	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/ringfold/ringfold/perfbuf/perfchan"
 	"github.com/stretchr/testify/require"
 )
 
@@ -163,7 +164,7 @@ type unread struct {
 	*workload
 	running   context.Context
 	interrupt func() // as Ctrl-C does
-	buffer    *perfbuf.PerfBuffer
+	buffer    *perfchan.PerfBuffer
 	events    chan []byte
 	lost      chan uint64
 }
@@ -183,7 +184,7 @@ func newUnread(t *testing.T) unread {
 	t.Cleanup(module.Close)
 	require.NoError(t, module.InitGlobalVariable("config", u.filter()))
 	require.NoError(t, module.BPFLoadObject())
-	u.buffer, err = perfbuf.InitPerfBuf(module, "events", u.events, u.lost, 1)
+	u.buffer, err = perfchan.InitPerfBuf(module, "events", u.events, u.lost, 1)
 	require.NoError(t, err)
 	t.Cleanup(u.buffer.Close)
 	require.NoError(t, module.AttachPrograms())

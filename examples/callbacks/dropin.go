@@ -2,7 +2,7 @@ package main
 
 import (
 	"github.com/aquasecurity/libbpfgo"
-	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/ringfold/ringfold/perfbuf/perfchan"
 )
 
 // dropin counts events that come through Go channels, until the workload has ended and all are here.
@@ -20,7 +20,7 @@ func dropin(w *workload) (c counts, err error) {
 	}
 
 	events, lost := make(chan []byte, 1024), make(chan uint64, 16)
-	buffer, err := perfbuf.InitPerfBuf(module, "events", events, lost, 64)
+	buffer, err := perfchan.InitPerfBuf(module, "events", events, lost, 64)
 	if err != nil {
 		return c, err
 	}

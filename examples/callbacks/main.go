@@ -1,7 +1,7 @@
 // Callbacks reads the same events in three ways, and tells what each has received, lost, and cost.
 //
 // The ways are in files of their own, to be read side by side: channels.go is libbpfgo's, through Go channels; dropin.go is the
-// same with perfbuf.InitPerfBuf, one line apart; folds.go reads events where they lie, which is what one should do.
+// same with perfchan.InitPerfBuf, one line apart; folds.go reads events where they lie, which is what one should do.
 //
 // callbacks.bpf.c is the BPF program, and counts.go and program.go its counterpart; workload.go and calls.go are another process,
 // which causes the events; measure.go and table.go are what is around.
@@ -75,7 +75,7 @@ type config struct {
 const usage = `Usage: callbacks [flags]
 
 Another process makes system calls on all CPUs, each is an event of a BPF program, and this one counts them:
-with libbpfgo's channels, with those of perfbuf.InitPerfBuf, and in place. It needs root, or CAP_BPF and
+with libbpfgo's channels, with those of perfchan.InitPerfBuf, and in place. It needs root, or CAP_BPF and
 CAP_PERFMON. Ctrl-C ends it, with what there is by then.
 
   -way W       channels, dropin, folds, or all of them in turn (the default)

@@ -15,6 +15,7 @@ import (
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/ringfold/ringfold/internal/leak"
 	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/ringfold/ringfold/perfbuf/perfchan"
 	"github.com/stretchr/testify/require"
 )
 
@@ -131,9 +132,9 @@ func (f file) FileDescriptor() int { return int(f) }
 func TestInitPerfBuf(t *testing.T) {
 	c := load(t)
 	events, lost := make(chan []byte), make(chan uint64)
-	_, err := perfbuf.InitPerfBuf(maps{c.Collection}, "nothing", events, lost, 64)
+	_, err := perfchan.InitPerfBuf(maps{c.Collection}, "nothing", events, lost, 64)
 	require.ErrorContains(t, err, `the collection has no map "nothing"`)
-	buffer, err := perfbuf.InitPerfBuf(maps{c.Collection}, "events", events, lost, 64)
+	buffer, err := perfchan.InitPerfBuf(maps{c.Collection}, "events", events, lost, 64)
 	require.NoError(t, err)
 	defer buffer.Close()
 	require.NoError(t, c.Maps["events"].Close())

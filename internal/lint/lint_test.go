@@ -37,10 +37,12 @@ var mayImport = map[string][]string{
 	"internal/libbpftest": {},
 	"internal/grace":      {module + "cgo", module + "internal/cpulist", "golang.org/x/sys/unix"},
 	"internal/inject":     {module + "internal/grace", module + "internal/raw"},
+	"internal/friend":     {},
 	"internal/lint":       {},
 	"internal/simulate":   {module + "perfbuf", module + "internal/grace", module + "internal/inject", module + "internal/raw", module + "internal/ringtest"},
 	"internal/soak":       {module + "perfbuf", module + "internal/kerneltest", "github.com/aquasecurity/libbpfgo", "golang.org/x/sys/unix"},
-	"perfbuf":             {module + "cgo", module + "internal/cpulist", module + "internal/grace", module + "internal/inject", module + "internal/raw", module + "internal/merge", "golang.org/x/sys/unix"},
+	"perfbuf":             {module + "cgo", module + "internal/cpulist", module + "internal/friend", module + "internal/grace", module + "internal/inject", module + "internal/raw", module + "internal/merge", "golang.org/x/sys/unix"},
+	"perfbuf/perfchan":    {module + "perfbuf", module + "internal/friend"},
 	"perfbuf/promperf":    {module + "perfbuf", "github.com/prometheus/client_golang/prometheus"},
 	"perfbuf/perfbuftest": {module + "perfbuf", module + "internal/inject", module + "internal/ringtest"},
 }
@@ -115,7 +117,7 @@ func goFiles(t *testing.T) (files []string) {
 
 // Whoever uses the library builds neither libbpfgo nor testify: only its tests and examples do.
 func TestLibraryWithoutLibbpfgo(t *testing.T) {
-	out, err := exec.Command("go", "list", "-deps", module+"perfbuf").CombinedOutput()
+	out, err := exec.Command("go", "list", "-deps", module+"perfbuf", module+"perfbuf/perfchan").CombinedOutput()
 	require.NoErrorf(t, err, "%s", out)
 	require.Contains(t, string(out), module+"internal/raw\n")
 	require.NotContains(t, string(out), "libbpfgo")

@@ -52,7 +52,7 @@ type collector struct {
 }
 
 // NewCollector returns a collector of what stats returns: the method Stats of a [perfbuf.Reader], or of a
-// [perfbuf.PerfBuffer].
+// perfchan.PerfBuffer.
 func NewCollector(stats func() perfbuf.Stats, o Options) prometheus.Collector {
 	if o.Namespace == "" {
 		o.Namespace = "ringfold"

@@ -17,14 +17,21 @@ few='Kernel(Exact|Order|Spill|Unreported|Wait|Pause|Shutdown|Loss|Hotplug|Replug
 tests=${tests/ soak / soak-exact soak-slack }
 for test in $tests; do
 	case $test in
-	perfbuf) echo "run perfbuf /perfbuf.test -test.v -test.timeout 30m -test.run Kernel$quoted" ;;
-	short) echo "run perfbuf /perfbuf.test -test.v -test.timeout 30m -test.run Kernel -test.skip '$long'$quoted" ;;
+	perfbuf)
+		echo "run perfbuf /perfbuf.test -test.v -test.timeout 30m -test.run Kernel$quoted"
+		echo "run perfchan /perfchan.test -test.v -test.timeout 30m -test.run Kernel$quoted"
+		;;
+	short)
+		echo "run perfbuf /perfbuf.test -test.v -test.timeout 30m -test.run Kernel -test.skip '$long'$quoted"
+		echo "run perfchan /perfchan.test -test.v -test.timeout 30m -test.run Kernel -test.skip '$long'$quoted"
+		;;
 	wide) echo "run perfbuf /perfbuf.test -test.v -test.timeout 30m -test.run '$order' -test.skip '$long'$quoted" ;;
 	grace) echo "run grace /grace.test -test.v -test.short -test.timeout 30m$quoted" ;;
 	cgo) echo "run cgo /cgo.test -test.v -test.timeout 30m -test.skip TestOldHeaders$quoted" ;; # that one takes a C compiler
 	soak-exact | soak-slack) echo "run $test /soak -quiet -mode ${test#soak-} -duration 15s$quoted" ;;
 	ci)
 		echo "run perfbuf /perfbuf.test -test.v -test.timeout 10m -test.run '$few' -test.skip '$long'$quoted"
+		echo "run perfchan /perfchan.test -test.v -test.timeout 10m -test.run '$few' -test.skip '$long'$quoted"
 		echo "run soak-exact /soak -quiet -mode exact -duration 10s"
 		;;
 	overcommit)

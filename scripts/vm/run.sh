@@ -3,8 +3,8 @@
 #
 #   KERNEL=6.1 CPUS=8 ARCH=amd64 TESTS='perfbuf soak' ARGS= scripts/vm/run.sh
 #
-# KERNEL is one of Debian's (5.10, 6.1, 6.12, 7.2). TESTS names what runs: perfbuf, grace, cgo (the kernel tests of these
-# packages), short (perfbuf without the longest), wide (a few of those that take many CPUs), soak (soak-exact and
+# KERNEL is one of Debian's (5.10, 6.1, 6.12, 7.2). TESTS names what runs: perfbuf (and perfchan), grace, cgo (the kernel
+# tests of these packages), short (perfbuf without the longest), wide (a few of those that take many CPUs), soak (soak-exact and
 # soak-slack, 15 s each), ci (a few of all), overcommit (both soaks for 60 s, at a rate at which the reader keeps up: with more
 # CPUs than the host has, for lateness).
 # ARGS goes to each of these programs; with ARGS alone, TESTS is perfbuf: ARGS='-test.run Hotplug'. LIMIT is how long the

@@ -1,6 +1,6 @@
 //go:build linux && cgo
 
-package perfbuf_test
+package perfchan_test
 
 import (
 	"fmt"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/ringfold/ringfold/perfbuf/perfchan"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -42,7 +43,7 @@ func TestKernelChannelsUnreadLost(t *testing.T) {
 	for total := uint64(0); received+total < attempted; {
 		total += <-lost
 	}
-	require.EqualValues(t, attempted-received, pb.(*perfbuf.PerfBuffer).Stats().Total().Lost)
+	require.EqualValues(t, attempted-received, pb.(*perfchan.PerfBuffer).Stats().Total().Lost)
 }
 
 // Rings are read while nobody receives, but not without limit.
@@ -50,7 +51,7 @@ func TestKernelChannelsSlowReceiver(t *testing.T) {
 	e := kerneltest.Load(t)
 	cpu := onlineCPUs(t)[0]
 	events, lost := make(chan []byte), make(chan uint64)
-	pb, err := perfbuf.InitPerfBuf(e.Module(), "events", events, lost, 16)
+	pb, err := perfchan.InitPerfBuf(e.Module(), "events", events, lost, 16)
 	require.NoError(t, err)
 	defer pb.Close()
 	pb.Start()
@@ -92,8 +93,8 @@ func TestKernelChannelsSlowReceiver(t *testing.T) {
 func TestKernelChannelsErr(t *testing.T) {
 	e := kerneltest.Load(t)
 	cpu := onlineCPUs(t)[0]
-	init := func(events chan []byte) *perfbuf.PerfBuffer {
-		pb, err := perfbuf.InitPerfBuf(e.Module(), "events", events, nil, 64)
+	init := func(events chan []byte) *perfchan.PerfBuffer {
+		pb, err := perfchan.InitPerfBuf(e.Module(), "events", events, nil, 64)
 		require.NoError(t, err)
 		t.Cleanup(pb.Close)
 		return pb
@@ -139,7 +140,7 @@ func TestKernelChannelsMany(t *testing.T) {
 	e := kerneltest.Load(t)
 	var limit unix.Rlimit
 	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
-	all := make([]*perfbuf.PerfBuffer, min(520, int(limit.Cur)/(8+3*len(onlineCPUs(t)))))
+	all := make([]*perfchan.PerfBuffer, min(520, int(limit.Cur)/(8+3*len(onlineCPUs(t)))))
 	const parts = 16
 	share := func(f func(i int)) { // each takes RCU grace periods, which they have together like this
 		var working sync.WaitGroup
@@ -158,7 +159,7 @@ func TestKernelChannelsMany(t *testing.T) {
 		}
 	})
 	share(func(i int) {
-		pb, err := perfbuf.InitPerfBuf(e.Module(), "events", make(chan []byte), nil, 1)
+		pb, err := perfchan.InitPerfBuf(e.Module(), "events", make(chan []byte), nil, 1)
 		if err != nil {
 			t.Error(err)
 			return
@@ -174,7 +175,7 @@ func TestKernelChannelsRaces(t *testing.T) {
 	cpus := onlineCPUs(t)
 	for i := range 30 {
 		events, lost := make(chan []byte, i%3), make(chan uint64, i%2)
-		pb, err := perfbuf.InitPerfBuf(e.Module(), "events", events, lost, 1)
+		pb, err := perfchan.InitPerfBuf(e.Module(), "events", events, lost, 1)
 		require.NoError(t, err)
 		var callers, receivers sync.WaitGroup
 		done := make(chan struct{})
@@ -209,14 +210,14 @@ func TestKernelChannelsRaces(t *testing.T) {
 func TestKernelChannelsLoadedElsewhere(t *testing.T) {
 	e := kerneltest.Load(t)
 	events := make(chan []byte, 8)
-	pb, err := perfbuf.InitPerfBuf(mapsByName{"events": fd(e.MapFD())}, "events", events, nil, 1)
+	pb, err := perfchan.InitPerfBuf(mapsByName{"events": fd(e.MapFD())}, "events", events, nil, 1)
 	require.NoError(t, err)
 	defer pb.Close()
 	pb.Start()
 	e.Emit(onlineCPUs(t)[0], 1, 24)
 	<-events
-	_, err = perfbuf.InitPerfBuf(mapsByName{}, "events", events, nil, 1)
-	require.ErrorContains(t, err, `perfbuf.InitPerfBuf: map "events": no such map`)
+	_, err = perfchan.InitPerfBuf(mapsByName{}, "events", events, nil, 1)
+	require.ErrorContains(t, err, `perfchan.InitPerfBuf: map "events": no such map`)
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
@@ -238,7 +239,7 @@ func TestKernelChannelsDoorbell(t *testing.T) {
 	e := kerneltest.Load(t)
 	cpus := onlineCPUs(t)
 	events := make(chan []byte)
-	pb, err := perfbuf.InitPerfBuf(e.Module(), "events", events, nil, 64)
+	pb, err := perfchan.InitPerfBuf(e.Module(), "events", events, nil, 64)
 	require.NoError(t, err)
 	defer pb.Close()
 	require.NoError(t, pb.Stats().Doorbell.Err)

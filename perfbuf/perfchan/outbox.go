@@ -1,4 +1,4 @@
-package perfbuf
+package perfchan
 
 import (
 	"context"

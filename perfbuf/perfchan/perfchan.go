@@ -1,4 +1,18 @@
-package perfbuf
+// Package perfchan sends the events of a BPF perf event array through Go channels, for programs written for libbpfgo:
+// [InitPerfBuf] takes the place of libbpfgo's call of that name, in one line and without importing libbpfgo.
+//
+//	buffer, err := perfchan.InitPerfBuf(module, "events", events, lost, 64)
+//	if err != nil {
+//		return err
+//	}
+//	defer buffer.Close()
+//	buffer.Poll(300)
+//	for data := range events {
+//		handle(data)
+//	}
+//
+// A channel costs a copy, an allocation and a hand-over for each event: package perfbuf reads events where they lie.
+package perfchan
 
 import (
 	"bytes"
@@ -9,14 +23,19 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/ringfold/ringfold/internal/friend"
+	"github.com/ringfold/ringfold/perfbuf"
 )
 
 // PerfBuffer sends the events of a perf event array through Go channels, as the type of this name of libbpfgo does: for
 // programs written for that. See [InitPerfBuf]. Its methods may be called from several goroutines, also from those that receive.
 type PerfBuffer struct {
-	reader *Reader
+	reader *perfbuf.Reader
 	events chan []byte
 	lost   chan uint64 // may be nil
+
+	countUnreported func() // has the reader's Stats know of losses that no record has reported
 
 	mu      sync.Mutex    // guards stop
 	stop    func()        // ends the goroutines; nil before Poll
@@ -25,25 +44,27 @@ type PerfBuffer struct {
 	err     atomic.Pointer[error]
 }
 
-// channelLinger is how long events may wait to be sent, while they flow: with libbpfgo they do not wait.
-const channelLinger = time.Millisecond
+// linger is how long events may wait to be sent, while they flow: with libbpfgo they do not wait.
+const linger = time.Millisecond
+
+const maxRingBytes = 1 << 30 // perfbuf's
 
 // InitPerfBuf sets up a ring for each online CPU in the perf event array of that name, and returns what sends its
 // events to a channel. It takes the place of libbpfgo's Module.InitPerfBuf in one line, without importing libbpfgo: what
-// was m.InitPerfBuf("events", events, lost, 64) becomes perfbuf.InitPerfBuf(m, "events", events, lost, 64), and Poll, Start,
+// was m.InitPerfBuf("events", events, lost, 64) becomes perfchan.InitPerfBuf(m, "events", events, lost, 64), and Poll, Start,
 // Stop and Close stay. module is a *libbpfgo.Module, or whatever has maps with file descriptors.
 //
-// eventsChan gets the payload of each event, padding included (see [Event.Len]), in a slice of its own that the receiver
+// eventsChan gets the payload of each event, padding included (see [perfbuf.Event.Len]), in a slice of its own that the receiver
 // may keep; events of one CPU come in order. lostChan gets how many events the kernel has given up, in numbers that add up
 // to all (see [PerfBuffer.Stop]); nil has them counted by Stats only. Programs' outputs land in the rings from now on, and are sent from [PerfBuffer.Poll] on.
 // While a receiver is slow, the rings are read on, until as many bytes wait as they have in all.
 //
 // Each ring is pageCnt pages large, a power of two. libbpf's perf_buffer__new sets them up as it does for libbpfgo, so events have no
 // time. But only the first event after a pause wakes the reader at once, which then looks every millisecond while events flow: see
-// [Wakeup]. That spares traced programs nearly all that libbpfgo costs them, and takes three file descriptors for each CPU. If there are
-// only two of them, the reader looks every 10 ms for ever, and Stats().Doorbell.Err says why. [Open] is for those who want it otherwise.
+// [perfbuf.Wakeup]. That spares traced programs nearly all that libbpfgo costs them, and takes three file descriptors for each CPU. If there are
+// only two of them, the reader looks every 10 ms for ever, and Stats().Doorbell.Err says why. [perfbuf.Open] is for those who want it otherwise.
 //
-// InitPerfBuf does not block, and fails as [Open] does. What it returns must be closed: libbpfgo's Module.Close does not know of it.
+// InitPerfBuf does not block, and fails as [perfbuf.Open] does. What it returns must be closed: libbpfgo's Module.Close does not know of it.
 func InitPerfBuf[M interface{ FileDescriptor() int }](
 	module interface {
 		GetMap(mapName string) (M, error)
@@ -51,7 +72,7 @@ func InitPerfBuf[M interface{ FileDescriptor() int }](
 	mapName string, eventsChan chan []byte, lostChan chan uint64, pageCnt int,
 ) (*PerfBuffer, error) {
 	fail := func(err error) (*PerfBuffer, error) {
-		return nil, fmt.Errorf("perfbuf.InitPerfBuf: map %q: %w", mapName, err)
+		return nil, fmt.Errorf("perfchan.InitPerfBuf: map %q: %w", mapName, err)
 	}
 	if eventsChan == nil {
 		return fail(errors.New("the channel for events is nil: pass one"))
@@ -64,11 +85,14 @@ func InitPerfBuf[M interface{ FileDescriptor() int }](
 	if err != nil {
 		return fail(err)
 	}
-	r, err := Open(m.FileDescriptor(), Options{RingBytes: pageCnt * page, Wakeup: Wakeup{Linger: channelLinger}, NoTime: true, perfBufferNew: true})
+	r, countUnreported, err := friend.OpenDefault(m.FileDescriptor(), perfbuf.Options{RingBytes: pageCnt * page, Wakeup: perfbuf.Wakeup{Linger: linger}})
 	if err != nil {
 		return fail(err)
 	}
-	return &PerfBuffer{reader: r, events: eventsChan, lost: lostChan, ended: make(chan struct{})}, nil
+	return &PerfBuffer{
+		reader: r.(*perfbuf.Reader), countUnreported: countUnreported,
+		events: eventsChan, lost: lostChan, ended: make(chan struct{}),
+	}, nil
 }
 
 // Poll starts the goroutines that read the rings and send. It does not block.
@@ -79,7 +103,7 @@ func (b *PerfBuffer) Poll(timeout int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.stop != nil {
-		b.note(errors.New("perfbuf.PerfBuffer: Poll was called twice, or after Stop or Close"))
+		b.note(errors.New("perfchan.PerfBuffer: Poll was called twice, or after Stop or Close"))
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -131,7 +155,7 @@ func (b *PerfBuffer) Close() {
 }
 
 // Err returns the first thing that went wrong since InitPerfBuf, nil if nothing has: a corrupt record, which is skipped (a
-// [*CorruptError]); a call of Poll that had no effect; or why reading has ended by itself, after which what has been read is sent and the channels are closed.
+// [*perfbuf.CorruptError]); a call of Poll that had no effect; or why reading has ended by itself, after which what has been read is sent and the channels are closed.
 func (b *PerfBuffer) Err() error {
 	if err := b.err.Load(); err != nil {
 		return *err
@@ -139,8 +163,8 @@ func (b *PerfBuffer) Err() error {
 	return nil
 }
 
-// Stats is [Reader.Stats]: what was read, and lost, for each CPU. Lost is as complete as what was sent, also without a channel for it.
-func (b *PerfBuffer) Stats() Stats { return b.reader.Stats() }
+// Stats is [perfbuf.Reader.Stats]: what was read, and lost, for each CPU. Lost is as complete as what was sent, also without a channel for it.
+func (b *PerfBuffer) Stats() perfbuf.Stats { return b.reader.Stats() }
 
 // note keeps the first error.
 func (b *PerfBuffer) note(err error) { b.err.CompareAndSwap(nil, &err) }
@@ -155,18 +179,18 @@ func (b *PerfBuffer) run(ctx context.Context, box *outbox) {
 	}
 	var rest [][]byte // of a batch, what its channel has no room for
 	lost := uint64(0) // that records have reported
-	err := b.reader.RunBatches(ctx, func(batch *Batch) error {
+	err := b.reader.RunBatches(ctx, func(batch *perfbuf.Batch) error {
 		rest = rest[:0]
 		for ev := range batch.Events() {
 			switch ev.Kind() {
-			case KindSample:
+			case perfbuf.KindSample:
 				if data := bytes.Clone(ev.Bytes()); len(rest) > 0 || !box.direct(b.events, data) {
 					rest = append(rest, data)
 				}
-			case KindLost:
+			case perfbuf.KindLost:
 				lost += ev.Lost()
 				box.putLost(ev.Lost())
-			case KindCorrupt:
+			case perfbuf.KindCorrupt:
 				b.note(ev.Err())
 			}
 		}
@@ -182,7 +206,7 @@ func (b *PerfBuffer) run(ctx context.Context, box *outbox) {
 	if b.closing.Load() {
 		<-b.reader.Settled()
 	} else {
-		b.reader.countUnreported()
+		b.countUnreported()
 	}
 	if all := b.reader.Stats().Total().Lost; all > lost { // corrupt memory may have reported more
 		box.putLost(all - lost)

@@ -1,6 +1,6 @@
 //go:build linux && cgo
 
-package perfbuf_test
+package perfchan_test
 
 import (
 	"runtime"
@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"github.com/aquasecurity/libbpfgo"
-	"github.com/ringfold/ringfold/internal/cpulist"
 	"github.com/ringfold/ringfold/internal/kerneltest"
-	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/ringfold/ringfold/internal/leak"
+	"github.com/ringfold/ringfold/perfbuf/perfchan"
 	"github.com/stretchr/testify/require"
 )
 
@@ -38,12 +38,12 @@ func theirs(m *libbpfgo.Module, name string, events chan []byte, lost chan uint6
 }
 
 func ours(m *libbpfgo.Module, name string, events chan []byte, lost chan uint64, pages int) (channels, error) {
-	return notNil(perfbuf.InitPerfBuf(m, name, events, lost, pages))
+	return notNil(perfchan.InitPerfBuf(m, name, events, lost, pages))
 }
 
 // both runs a test with libbpfgo's InitPerfBuf and with ours.
 func both(t *testing.T, f func(t *testing.T, e *kerneltest.Emitter, init initPerfBuf)) {
-	for name, init := range map[string]initPerfBuf{"libbpfgo": theirs, "perfbuf": ours} {
+	for name, init := range map[string]initPerfBuf{"libbpfgo": theirs, "perfchan": ours} {
 		t.Run(name, func(t *testing.T) { f(t, kerneltest.Load(t), init) })
 	}
 }
@@ -59,7 +59,7 @@ func opened(t *testing.T, e *kerneltest.Emitter, init initPerfBuf, events chan [
 
 func TestKernelChannelsErrors(t *testing.T) {
 	both(t, func(t *testing.T, e *kerneltest.Emitter, init initPerfBuf) {
-		before := belongings(t)
+		leak.Check(t)
 		for name, c := range map[string]struct {
 			mapName string
 			events  chan []byte
@@ -78,7 +78,6 @@ func TestKernelChannelsErrors(t *testing.T) {
 			require.Nil(t, pb, name)
 			t.Log(err)
 		}
-		returned(t, before)
 	})
 }
 
@@ -181,7 +180,7 @@ func TestKernelChannelsWithoutLost(t *testing.T) {
 // What Stop and Close do to the channels and the rings, in whatever order they are called, and how often.
 func TestKernelChannelsEnd(t *testing.T) {
 	both(t, func(t *testing.T, e *kerneltest.Emitter, init initPerfBuf) {
-		before := belongings(t)
+		leak.Check(t)
 		cpu := onlineCPUs(t)[0]
 		for name, c := range map[string]struct {
 			do           func(pb channels)
@@ -212,7 +211,6 @@ func TestKernelChannelsEnd(t *testing.T) {
 			}
 			pb.Close()
 		}
-		returned(t, before)
 	})
 }
 
@@ -298,22 +296,15 @@ func TestKernelChannelsStopDeadlock(t *testing.T) {
 	pb = opened(t, e, ours, events, lost, 1)
 	pb.Poll(300)
 	overflow(e, onlineCPUs(t)[0], events)
-	awaitLost(pb.(*perfbuf.PerfBuffer))
+	awaitLost(pb.(*perfchan.PerfBuffer))
 	pb.Stop()
 	_, open := <-lost
 	require.False(t, open)
 }
 
 // awaitLost returns when the reader knows of losses.
-func awaitLost(pb *perfbuf.PerfBuffer) {
+func awaitLost(pb *perfchan.PerfBuffer) {
 	for pb.Stats().Total().Lost == 0 {
 		runtime.Gosched()
 	}
-}
-
-func onlineCPUs(t *testing.T) []int {
-	t.Helper()
-	cpus, err := cpulist.Online(cpulist.Dir)
-	require.NoError(t, err)
-	return cpus
 }

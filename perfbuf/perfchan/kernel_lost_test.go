@@ -1,31 +1,34 @@
 //go:build linux && cgo
 
-package perfbuf_test
+package perfchan_test
 
 import (
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/ringfold/ringfold/internal/kerneltest"
-	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/ringfold/ringfold/perfbuf/perfchan"
 	"github.com/stretchr/testify/require"
 )
 
 // sumLost receives losses until the channel is closed, and then tells how many.
-func sumLost(t *testing.T, lost <-chan uint64) (sum func() uint64) {
-	total := uint64(0)
-	done := background(t, func() {
+func sumLost(lost <-chan uint64) (sum func() uint64) {
+	total, done := uint64(0), make(chan struct{})
+	go func() {
+		defer close(done)
 		for n := range lost {
 			total += n
 		}
-	})
+	}()
 	return func() uint64 { <-done; return total }
 }
 
 // What comes through the channel of losses adds up to all of them, to those too that no record has reported.
 func TestKernelChannelsFinalLosses(t *testing.T) {
 	kerneltest.RequireLinux(t, 6, 0, "PERF_FORMAT_LOST")
-	for name, end := range map[string]func(*perfbuf.PerfBuffer){"Stop": (*perfbuf.PerfBuffer).Stop, "Close": (*perfbuf.PerfBuffer).Close} {
+	for name, end := range map[string]func(*perfchan.PerfBuffer){"Stop": (*perfchan.PerfBuffer).Stop, "Close": (*perfchan.PerfBuffer).Close} {
 		for _, buffer := range []int{0, 1, 10} {
 			t.Run(fmt.Sprint(name, " ", buffer), func(t *testing.T) {
 				e := kerneltest.Load(t)
@@ -40,7 +43,7 @@ func TestKernelChannelsFinalLosses(t *testing.T) {
 					return written, failed
 				}
 				events, lost := make(chan []byte), make(chan uint64, buffer)
-				pb, err := perfbuf.InitPerfBuf(e.Module(), "events", events, lost, 1)
+				pb, err := perfchan.InitPerfBuf(e.Module(), "events", events, lost, 1)
 				require.NoError(t, err)
 				defer pb.Close()
 				written, _ := emit(1000, 64)
@@ -53,7 +56,7 @@ func TestKernelChannelsFinalLosses(t *testing.T) {
 					<-events
 				}
 				_, failed := emit(5, kerneltest.MaxSize) // does not fit the ring
-				sum := sumLost(t, lost)
+				sum := sumLost(lost)
 				end(pb)
 				require.Equal(t, failed, sum())
 				require.Equal(t, failed, pb.Stats().Total().Lost)
@@ -73,27 +76,32 @@ func TestKernelChannelsCloseUnderLoad(t *testing.T) {
 	cpus := onlineCPUs(t)
 	for range 10 {
 		events, lost := make(chan []byte, 100), make(chan uint64, 1)
-		pb, err := perfbuf.InitPerfBuf(e.Module(), "events", events, lost, 1)
+		pb, err := perfchan.InitPerfBuf(e.Module(), "events", events, lost, 1)
 		require.NoError(t, err)
 		received := uint64(0)
-		done := background(t, func() {
+		var receiver, producers sync.WaitGroup
+		receiver.Go(func() {
 			for range events {
 				received++
 			}
 		})
 		pb.Start()
-		stop := load(t, e, cpus, 500, 0)
+		var over atomic.Bool
+		for _, cpu := range cpus {
+			producers.Go(func() {
+				for n := 1; !over.Load(); n = n%200 + 1 {
+					e.TryEmit(cpu, n, 24+2*n)
+				}
+			})
+		}
 		awaitLost(pb)
 		pb.Close()
 		s := pb.Stats()
-		stop()
+		over.Store(true)
+		producers.Wait()
 		require.Equal(t, s, pb.Stats(), "it was final")
-		<-done
-		sum := uint64(0)
-		for n := range lost {
-			sum += n
-		}
-		require.Equal(t, s.Total().Lost, sum)
+		receiver.Wait()
+		require.Equal(t, s.Total().Lost, sumLost(lost)())
 		require.LessOrEqual(t, received, s.Total().Samples)
 	}
 }
