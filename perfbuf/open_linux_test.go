@@ -8,15 +8,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-type descriptor struct{ fd int }
-
-func (d descriptor) GetMap(string) (descriptor, error) { return d, nil }
-func (d descriptor) FileDescriptor() int               { return d.fd }
-
 // A 32-bit program is refused before anything is done, and learns why; a 64-bit one gets as far as its bad descriptor.
 func TestOpen32Bit(t *testing.T) {
 	_, err := Open(-1, Options{})
-	_, channels := InitPerfBuf(descriptor{-1}, "events", make(chan []byte), nil, 1)
+	_, channels := openDefault(-1, Options{}) // perfchan.InitPerfBuf
 	for _, err := range []error{err, channels} {
 		t.Log(err)
 		if strconv.IntSize == 32 {
