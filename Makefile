@@ -13,7 +13,7 @@ AS_ROOT = $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 FIND = find . \( -path ./build -o -path ./libbpf -o -path ./.git \) -prune -o
 NESTED = $(patsubst %/,%,$(dir $(shell $(FIND) -path './*/go.mod' -print)))
 
-.PHONY: help setup demo fleet-demo test test-cgocheck test-vm test-vms soak simulate fuzz bench bench-docs pictures lint generate check-generate fresh-check static test-libbpf docker-check clean
+.PHONY: help setup demo fleet-demo test test-cgocheck test-vm test-vms soak simulate fuzz bench bench-docs pictures lint generate check-generate fresh-check fresh-ci static test-libbpf docker-check clean
 .DEFAULT_GOAL := help
 
 help:
@@ -99,6 +99,10 @@ check-generate: ## tell whether the committed BPF programs are those of the C so
 fresh-check: ## run `make test` and `make demo` in a new Debian 12, from nothing (root, some minutes)
 	@scripts/setup.sh fresh-check
 	@scripts/fresh-check.sh
+
+fresh-ci: ## run all of .ci/run in a new Debian 12, which has Go, git and make (root)
+	@scripts/setup.sh fresh-check
+	@scripts/chroot.sh fresh-ci .ci/run
 
 static: setup ## build the examples as static programs, into build/static, and run one where there is no other file
 	@scripts/static.sh

@@ -75,6 +75,7 @@ git push -q --no-verify "$root/root/ringfold" "$commit:refs/heads/chroot"
 git -C "$root/root/ringfold" checkout -q chroot
 [ -z "${LIBBPF_SOURCES:-}" ] || cp -r "$LIBBPF_SOURCES/." "$root/root/ringfold/libbpf"
 
+mount --bind "$root" "$root" # the root of a system is a mount, and commands that make mounts rely on it
 mount -t proc proc "$root/proc"
 mount --rbind /sys "$root/sys"
 mount --rbind /dev "$root/dev"
