@@ -319,11 +319,10 @@ func (e *ringEvents) countLost() (n uint64, ok bool) {
 
 // others goes over the ring's open events besides its owner, which is libbpf's.
 func (e *ringEvents) others(yield func(fd int) bool) {
-	if e.plain != e.owner && !yield(e.plain) {
-		return
-	}
-	if e.bell != 0 {
-		yield(e.bell)
+	for _, fd := range [...]int{e.plain, e.bell} {
+		if fd != 0 && fd != e.owner && !yield(fd) {
+			return
+		}
 	}
 }
 
