@@ -260,6 +260,10 @@ func TestSteal(t *testing.T) {
 	e := load(t)
 	present := start(t, "-id", e.id, "-steal", "-stats")
 	e.Emit(0, 7, 24)
+	// It holds still meanwhile. Else it may get its entries back: a reader sets them as rings fall silent.
+	require.NoError(t, present.cmd.Process.Signal(syscall.SIGSTOP))
+	_, err := syscall.Wait4(present.cmd.Process.Pid, nil, syscall.WUNTRACED, nil)
+	require.NoError(t, err)
 
 	cmd, stderr := program("-id", e.id)
 	out, err := cmd.Output()
@@ -279,6 +283,7 @@ func TestSteal(t *testing.T) {
 
 	e.Emit(0, 1, 24)
 	require.Equal(t, syscall.ENOENT, e.LastError(0))
+	require.NoError(t, present.cmd.Process.Signal(syscall.SIGCONT))
 	require.Contains(t, present.interrupt(), "\n7 events and 0 lost")
 }
 
