@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs commands in a copy of the working tree in a new Debian (a chroot under build/chroot), one after the other, until one fails:
+# Runs commands in a copy of the working tree in a new Debian (under build/chroot), one after the other, until one fails:
 #
 #   scripts/chroot.sh NAME COMMAND...
 #
@@ -75,7 +75,7 @@ git push -q --no-verify "$root/root/ringfold" "$commit:refs/heads/chroot"
 git -C "$root/root/ringfold" checkout -q chroot
 [ -z "${LIBBPF_SOURCES:-}" ] || cp -r "$LIBBPF_SOURCES/." "$root/root/ringfold/libbpf"
 
-mount --bind "$root" "$root" # the root of a system is a mount, and commands that make mounts rely on it
+mount --bind "$root" "$root" # for pivot_root
 mount -t proc proc "$root/proc"
 mount --rbind /sys "$root/sys"
 mount --rbind /dev "$root/dev"
@@ -91,8 +91,14 @@ for name_of in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY R
 done
 as=()
 [ -z "${CAPABILITIES:-}" ] || as=(setpriv --inh-caps=-all "--bounding-set=-all,+${CAPABILITIES//,/,+}")
+
+# inside COMMAND... runs it where the new Debian is all there is: a process in a chroot may not make user namespaces, for one.
+inside() {
+	# shellcheck disable=SC2016 # for that shell
+	unshare --mount --propagation private env -i "${environment[@]}" bash -ec \
+		'cd "$1" && pivot_root . mnt && cd / && umount -l mnt && exec "${@:2}"' - "$root" "$@" </dev/null
+}
 for command in "$@"; do
 	say "$command"
-	"${as[@]}" chroot "$root" env -i "${environment[@]}" bash -c "cd /root/ringfold && $command" </dev/null ||
-		die "\"$command\" failed in a fresh Debian ($suite)"
+	inside "${as[@]}" bash -c "cd /root/ringfold && $command" || die "\"$command\" failed in a fresh Debian ($suite)"
 done
