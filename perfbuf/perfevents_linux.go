@@ -106,8 +106,8 @@ func (p *perfEvents) openFirst(cpus []int) error {
 	for i, cpu := range cpus {
 		e := &rings[i]
 		if *e, err = newRingEvents(pb, i, cpu); err == nil && p.opts.perfBufferNew {
-			// What the map holds is to count its losses, which libbpf's event does not, and to wake as the options say: but where
-			// they say after how many bytes, half of the ring it is, as libbpf's is whose ring it is (rb_alloc in kernel/events/ring_buffer.c).
+			// The map holds an event of ours: libbpf's does not count losses, and wakes at each output. A watermark is the
+			// ring's own, though, and libbpf's event has left it at half of the ring (ring_buffer_init in kernel/events/ring_buffer.c).
 			e.plain, err = openOnto(e, p.attr)
 		}
 		if err != nil {
