@@ -38,15 +38,16 @@ func openRingfold(c *collection, o options, w perfbuf.Wakeup) (peer, error) {
 		return nil
 	}
 	p.batch = func(b *perfbuf.Batch) error {
-		p.drained += b.Len()
-		sum := uint64(0)
+		n, sum := 0, uint64(0)
 		for ev := range b.Events() {
 			if ev.Kind() != perfbuf.KindSample {
 				return notSample(ev)
 			}
 			sum += binary.NativeEndian.Uint64(ev.Bytes())
+			n++
 		}
 		p.sum += sum
+		p.drained += n
 		return nil
 	}
 	return p, nil

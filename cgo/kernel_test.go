@@ -8,7 +8,6 @@ import (
 	"os"
 	"syscall"
 	"testing"
-	"unsafe"
 
 	libbpf "github.com/ringfold/ringfold/cgo"
 	"github.com/ringfold/ringfold/internal/cpulist"
@@ -61,9 +60,7 @@ func drain(t *testing.T, r *raw.Ring) (got []kerneltest.Payload) {
 		var rec raw.Record
 		r.Parse(off, head, &rec)
 		require.Equal(t, raw.Sample, rec.Kind, "at %d: %v", off, rec.Fault)
-		b := append([]byte(nil), unsafe.Slice((*byte)(rec.Data), rec.First)...)
-		b = append(b, unsafe.Slice((*byte)(r.Base()), rec.Len-rec.First)...)
-		p, err := kerneltest.Check(b)
+		p, err := kerneltest.Check(new(raw.Single).Join(r, &rec).Bytes())
 		require.NoError(t, err)
 		got = append(got, p)
 		off += rec.Size

@@ -1,6 +1,7 @@
 package perfbuf
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"sync/atomic"
@@ -202,22 +203,19 @@ func TestCloseJustBeforeTheFunction(t *testing.T) {
 		},
 		"memory that is broken": func(k *fake) { k.w[0].PutHeader(ringtest.TypeSample, 0, 80) },
 	} {
-		for kind, begin := range map[string]func(k *fake, p *pass){
-			"ring":   func(k *fake, p *pass) { require.NoError(t, begin(k.rings[0], p)) },
-			"reader": func(k *fake, p *pass) { require.NoError(t, begin(k.Reader, p)) },
-			"stream": func(k *fake, p *pass) { require.NoError(t, begin(k.stream(), p)) },
-		} {
+		for kind, source := range sourceKinds {
 			t.Run(name+"/"+kind, func(t *testing.T) {
 				k := newFakeAt(t, 1, 16, Options{}) // the ring's edge is in the middle of a sample
 				output(k)
 				before := k.Stats().Rings[0]
-				var p pass
-				begin(k, &p)
+				p, err := source(k).begin()
+				require.NoError(t, err)
 				var over atomic.Bool
 				over.Store(true)
-				p.halt = &over // more looks at the source's own
+				own := p.halt
+				p.halt = &over // next looks at the source's own
 				var seen RingStats
-				err := each(&p, func(ev Event) error {
+				err = each(context.Background(), p, func(ev Event) error {
 					switch ev.Kind() {
 					case KindSample:
 						seen.Samples++
@@ -231,6 +229,7 @@ func TestCloseJustBeforeTheFunction(t *testing.T) {
 				if err != nil {
 					require.Equal(t, os.ErrClosed, err)
 				}
+				p.halt = own
 				p.end()
 				s := k.Stats().Rings[0]
 				require.Equal(t, seen, RingStats{

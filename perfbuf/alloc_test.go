@@ -23,7 +23,7 @@ func TestReadingDoesNotAllocate(t *testing.T) {
 				return err
 			},
 			"ForEach": func(src Source) error {
-				f := func(ev Event) error { sum += ev.Time() + uint64(ev.Bytes()[0]) + uint64(ev.Head()[0]); return nil }
+				f := func(ev Event) error { sum += ev.Time() + uint64(ev.Bytes()[0]) + uint64(ev.Len()); return nil }
 				switch s := src.(type) {
 				case *Ring:
 					return s.ForEach(f)

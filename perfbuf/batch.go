@@ -21,34 +21,97 @@ import (
 // The events of a batch live until the function that received it returns; a Batch is used up by then too. In
 // the poison build (tag perfbuf_poison) each batch holds one event.
 type Batch struct {
-	ring  *Ring
-	of    []*Ring // if not nil: whose each is
-	recs  []raw.Record
-	taken int
+	// Either samples that lie in a row, which are found as they are read, or events that are known already.
+	stretch raw.Stretch
+	list    []raw.Event
+
+	taken  int    // events that the user has, or has had
+	last   uint64 // Word of the latest, of a stretch
+	live   bool   // taken is not yet accounted for
+	single [1]raw.Event
 }
 
-// event is the i-th.
-func (b *Batch) event(i int) Event {
-	if b.of != nil {
-		return Event{b.of[i], &b.recs[i]}
-	}
-	return Event{b.ring, &b.recs[i]}
+// set makes it a batch of known events.
+func (b *Batch) set(list []raw.Event) {
+	b.list, b.taken, b.live = list, 0, true
 }
 
-// Events iterates over the events. The compiler makes a plain loop of it, without a call for each.
+// setStretch makes it a batch of the samples of a stretch, which begins with one.
+func (b *Batch) setStretch(s raw.Stretch) {
+	b.stretch, b.list, b.taken, b.live = s, nil, 0, true
+}
+
+// take notes that the user has the sample at the stretch's position, up to next. It is part of each loop over
+// events: should the function that is called for one panic, all is accounted for already.
+func (b *Batch) take(word, next uint64) {
+	b.stretch.Pos, b.last = next, word
+	b.taken++
+}
+
+// Events iterates over the events. The compiler makes a plain loop of it, without a call for each: for that, it has
+// one yield.
 func (b *Batch) Events() iter.Seq[Event] {
 	return func(yield func(Event) bool) {
-		for i := range b.recs {
-			b.taken = i + 1
-			if !yield(b.event(i)) {
+		s := b.stretch
+		for n := b.taken; ; {
+			var word uint64
+			if b.list == nil {
+				if s.Pos >= s.Limit {
+					return
+				}
+				var ok bool
+				var next uint64
+				if word, next, ok = s.Sample(); !ok {
+					return
+				}
+				s.Pos = next
+				b.stretch.Pos, b.last = next, word
+			} else {
+				if n >= len(b.list) {
+					return
+				}
+				s.View, word = b.list[n].View, b.list[n].Word
+			}
+			n++
+			b.taken = n
+			if !yield(Event{raw.Event{View: s.View, Word: word}}) {
 				return
 			}
 		}
 	}
 }
 
-// Len is how many events there are.
-func (b *Batch) Len() int { return len(b.recs) }
+// finish takes all that is left.
+func (b *Batch) finish() {
+	if b.list != nil {
+		b.taken = len(b.list)
+		return
+	}
+	for b.stretch.Pos < b.stretch.Limit {
+		word, next, ok := b.stretch.Sample()
+		if !ok {
+			return
+		}
+		b.take(word, next)
+	}
+}
+
+// settle returns how many events have been taken, one at least: whoever gets a batch has its first event. It
+// returns 0 if there is no batch.
+func (b *Batch) settle() int {
+	if !b.live {
+		return 0
+	}
+	b.live = false
+	if b.taken == 0 && b.list != nil {
+		b.taken = 1
+	} else if b.taken == 0 {
+		if word, next, ok := b.stretch.Sample(); ok {
+			b.take(word, next)
+		}
+	}
+	return b.taken
+}
 
 // ForEachBatch is [Reader.ForEach] by batches. When f returns nil, the whole batch counts as consumed;
 // when it returns an error, panics or exits its goroutine, the events up to the present one do, the first
@@ -75,55 +138,4 @@ func (r *Ring) RunBatches(ctx context.Context, f func(*Batch) error) error {
 // RunBatches is [Ordered.Run] by batches: see [Reader.ForEachBatch].
 func (s *Ordered) RunBatches(ctx context.Context, f func(*Batch) error) error {
 	return runBatches(ctx, s, f)
-}
-
-func forEachBatch(src Source, f func(*Batch) error) error {
-	var p pass
-	if err := begin(src, &p); err != nil {
-		return err
-	}
-	defer p.end()
-	for {
-		b := p.more()
-		if b == nil {
-			return p.err
-		}
-		b.taken = 1 // it is with the user
-		if err := f(b); err == ErrStop {
-			return nil
-		} else if err != nil {
-			return err
-		}
-		b.taken = len(b.recs)
-	}
-}
-
-func runBatches(ctx context.Context, src waiter, f func(*Batch) error) error {
-	waitFor := ctx
-	if ctx.Done() != nil {
-		stop := context.AfterFunc(ctx, src.interrupt)
-		defer stop()
-		waitFor = watched{ctx}
-	}
-	stopped := false
-	for {
-		if err := src.Wait(waitFor); err != nil {
-			return err
-		}
-		err := forEachBatch(src, func(b *Batch) error {
-			err := f(b)
-			stopped = err == ErrStop
-			if err == nil && ctx.Err() != nil {
-				err = errDone
-				b.taken = len(b.recs)
-			}
-			return err
-		})
-		if err == errDone {
-			return context.Cause(ctx)
-		}
-		if err != nil || stopped {
-			return err
-		}
-	}
 }

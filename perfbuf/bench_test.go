@@ -21,7 +21,7 @@ func BenchmarkDrain(b *testing.B) {
 			var sum uint64
 			perEvent(b, n, func() {
 				fake[0].SetTail(0)
-				if err := r.ForEach(func(ev Event) error { sum += ev.Time() + uint64(ev.Head()[0]); return nil }); err != nil {
+				if err := r.ForEach(func(ev Event) error { sum += ev.Time() + uint64(ev.Bytes()[0]); return nil }); err != nil {
 					b.Fatal(err)
 				}
 			})
@@ -33,7 +33,7 @@ func BenchmarkFold(b *testing.B) {
 	r, fake, n := benchReader(b, 1, 1<<20, 56)
 	perEvent(b, n, func() {
 		fake[0].SetTail(0)
-		if _, err := Fold(r, uint64(0), func(sum uint64, ev Event) uint64 { return sum + ev.Time() + uint64(ev.Head()[0]) }); err != nil {
+		if _, err := Fold(r, uint64(0), func(sum uint64, ev Event) uint64 { return sum + ev.Time() + uint64(ev.Bytes()[0]) }); err != nil {
 			b.Fatal(err)
 		}
 	})
@@ -110,7 +110,7 @@ func (r *benchRings) drain(src Source) float64 {
 	sum, got := uint64(0), 0
 	begin := time.Now()
 	err := forEach(src, func(ev Event) error {
-		sum += ev.Time() + uint64(ev.Head()[0])
+		sum += ev.Time() + uint64(ev.Bytes()[0])
 		got++
 		return nil
 	})

@@ -17,7 +17,7 @@ func TestBusy(t *testing.T) {
 		return err
 	}
 	iterate := func(k *fake, _ *Ordered) (last error) {
-		for ev, err := range k.rings[0].Events() {
+		for ev, err := range k.rings[0].Events(k.t.Context()) {
 			require.Equal(k.t, Event{}, ev)
 			last = err
 		}

@@ -79,7 +79,7 @@ func TestEverythingAfterCloseIsErrClosed(t *testing.T) {
 		"Fold of a reader":        func() error { _, err := Fold(k.Reader, 0, func(int, Event) int { panic("called") }); return err },
 		"Fold of a stream":        func() error { _, err := Fold(stream, 0, func(int, Event) int { panic("called") }); return err },
 		"Ring.ForEach":            func() error { return ring.ForEach(never) },
-		"Ring.Events":             func() error { return only(t, ring.Events()) },
+		"Ring.Events":             func() error { return only(t, ring.Events(t.Context())) },
 		"Reader.ForEach":          func() error { return k.ForEach(never) },
 		"Reader.Run":              func() error { return k.Run(t.Context(), never) },
 		"Reader.Events":           func() error { return only(t, k.Events(t.Context())) },

@@ -11,8 +11,8 @@ import (
 
 // flush is one or more calls of Flush whose marker has not been delivered.
 type flush struct {
-	time   uint64 // of the latest call, by the clock
-	marker Ring   // what the marker says it is of. Each has its own: a stream may deliver one while another is with the user
+	time   uint64     // of the latest call, by the clock
+	marker raw.Single // each has its own: a stream may deliver one while another is with the user
 }
 
 // Flush asks for everything that the rings hold now, without waiting for the wake-up policy: a blocked
@@ -30,7 +30,7 @@ func (r *Reader) Flush() error {
 		return err
 	}
 	defer r.leaveAtOnce()
-	f := &flush{time: r.clock(), marker: Ring{reader: r, cpu: noCPU}}
+	f := &flush{time: r.clock()}
 	for {
 		old := r.flush.Load()
 		if old != nil {
@@ -48,15 +48,13 @@ func (r *Reader) Flush() error {
 	return nil
 }
 
-// flushed makes the marker that answers f, unless it has been answered.
-func (p *pass) flushed(f *flush, time uint64) *Batch {
-	if !p.reader.flush.CompareAndSwap(f, nil) {
-		return nil // another call has come since: it has a marker of its own
+// answer makes a batch of the marker that answers f, unless it has been answered.
+func (p *pass) answer(r *Reader, f *flush, time uint64) bool {
+	if !r.flush.CompareAndSwap(f, nil) {
+		return false // another call has come since: it has a marker of its own
 	}
-	m := &f.marker
-	m.other[0] = raw.Record{Kind: raw.Flushed, Time: time}
-	m.batch = Batch{ring: m, recs: m.other[:]}
-	return &m.batch
+	p.one(f.marker.Odd(noCPU, raw.Odd{Kind: raw.Flushed, Time: time}))
+	return true
 }
 
 // noCPU is the CPU of what belongs to none.
@@ -107,18 +105,18 @@ func (s *Ordered) Shutdown(ctx context.Context, f func(Event) error) error {
 	if s.closing.Load() {
 		return os.ErrClosed
 	}
-	return s.reader.shutdown(ctx, s.opts.Sweep, func(p *pass) error { return s.round(p, true) }, f)
+	return s.reader.shutdown(ctx, s.opts.Sweep, func() (*pass, error) { return s.beginRound(true) }, f)
 }
 
-func (r *Reader) shutdown(ctx context.Context, sweep bool, begin func(*pass) error, f func(Event) error) error {
+func (r *Reader) shutdown(ctx context.Context, sweep bool, begin func() (*pass, error), f func(Event) error) error {
 	if err := r.Pause(); err != nil {
 		return err
 	}
 	if err := r.quiesce(ctx, sweep); err != nil {
 		return err
 	}
-	var p pass
-	if err := begin(&p); err != nil {
+	p, err := begin()
+	if err != nil {
 		return err
 	}
 	defer func() {
@@ -127,5 +125,5 @@ func (r *Reader) shutdown(ctx context.Context, sweep bool, begin func(*pass) err
 		}
 	}()
 	defer p.end()
-	return each(&p, f)
+	return unlessStopped(each(context.Background(), p, f))
 }

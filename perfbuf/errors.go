@@ -18,11 +18,8 @@ var ErrBusy = errors.New("perfbuf: ring is being read already")
 // failed; the wrapping error says why. Nothing is lost, and the stream may be waited for again.
 var ErrBarriers = errors.New("perfbuf: barriers fail")
 
-// errBreak is how iterators learn that their loop has ended.
-var errBreak = errors.New("perfbuf: break")
-
-// errDone ends a pass within Run whose context is done. The context's cause may be any error, ErrStop too.
-var errDone = errors.New("perfbuf: context done")
+// errStopped stands for an ErrStop that the user's function has returned.
+var errStopped = errors.New("perfbuf: stopped")
 
 var errBusyPass = fmt.Errorf("%w: by another goroutine or by the function that events are handed to: a Reader has one pass at a time", ErrBusy)
 

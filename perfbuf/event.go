@@ -2,7 +2,6 @@ package perfbuf
 
 import (
 	"fmt"
-	"unsafe"
 
 	"github.com/ringfold/ringfold/internal/raw"
 )
@@ -44,101 +43,60 @@ func (k Kind) String() string {
 // After [Reader.Close] the memory is unmapped, and touching a slice is a fault that cannot be
 // recovered from.
 //
-// The zero Event, which iterators deliver along with an error, has no methods that work.
+// The zero Event is empty: its methods return zero values.
 //
 // An Event is a small value, passed by copy, and is not safe for concurrent use.
-type Event struct {
-	// A handle on a record that the source owns. Two words travel in registers; the whole record
-	// would be copied through memory for every event.
-	ring *Ring
-	rec  *raw.Record
-}
+type Event struct{ ev raw.Event }
 
 // Kind tells samples from losses and from corrupt memory. A function that only wants samples checks
 // it first.
-func (e Event) Kind() Kind { return Kind(e.rec.Kind) }
+func (e Event) Kind() Kind { return Kind(e.ev.Kind()) }
 
 // CPU is the CPU that the event happened on, -1 for KindFlushed.
-func (e Event) CPU() int { return e.ring.cpu }
+func (e Event) CPU() int { return e.ev.CPU() }
 
 // Time is when the event was output, in ns of CLOCK_MONOTONIC (as bpf_ktime_get_ns), taken by the
 // kernel as PERF_SAMPLE_TIME, or by the program under [PayloadTime]; 0 where there is neither. A loss
 // has the time of the sample that reported it, which is just after, or that of asking the kernel, if
 // none did. For KindCorrupt it is the time of an event before, for KindFlushed that of the call, or of
 // the event before if that is later.
-func (e Event) Time() uint64 { return e.rec.Time }
+func (e Event) Time() uint64 { return e.ev.Time() }
 
 // Late reports that an [Ordered] stream had already delivered an event with a later time when this
 // one turned up.
-func (e Event) Late() bool { return e.ring.late }
+func (e Event) Late() bool { return e.ev.Late() }
 
-// Len is the length of the payload in bytes, as recorded: what the program passed, and 0 to 7 bytes
-// of padding up to the record's end. The kernel does not record where the padding begins, and
-// padding bytes are old ring memory.
-func (e Event) Len() int {
-	return int(e.rec.Len)
-}
+// Len is the length of Bytes: what the program passed, and 0 to 7 bytes of padding up to the record's end.
+// The kernel does not record where the padding begins, and padding bytes are old ring memory.
+func (e Event) Len() int { return e.ev.Len() }
 
-// Head is the payload, or its first part if the record wraps around the edge of the ring. It points
-// into the ring and is aligned to 4 bytes. See [Event] for its life.
-func (e Event) Head() []byte {
-	return unsafe.Slice((*byte)(e.rec.Data), e.rec.First) // invariant of raw.Record: First bytes at Data are in the ring
-}
-
-// Tail is the rest of the payload, empty unless the record wraps around the edge of the ring. It
-// points into the ring. See [Event] for its life.
-func (e Event) Tail() []byte {
-	if e.rec.First == e.rec.Len {
-		return nil
-	}
-	return unsafe.Slice((*byte)(e.ring.base), e.rec.Len-e.rec.First) // invariant of raw.Record: the rest is at the ring's base
-}
-
-// Bytes is the payload in one piece, trailing padding included (see [Event.Len]). It points into
-// the ring, or, for the rare record that wraps around the edge, into a buffer that the ring's
-// events share. See [Event] for its life.
-func (e Event) Bytes() []byte {
-	if e.rec.First != e.rec.Len {
-		return e.join()
-	}
-	return unsafe.Slice((*byte)(e.rec.Data), e.rec.First) // as Head
-}
+// Bytes is the payload of a sample, trailing padding included (see [Event.Len]); it is empty for other kinds. It
+// points into the ring and is aligned to 4 bytes; a record that goes over the ring's edge has been copied into one
+// piece. See [Event] for its life.
+func (e Event) Bytes() []byte { return e.ev.Bytes() }
 
 // Lost is how many outputs the kernel gave up, for KindLost; 0 otherwise.
-func (e Event) Lost() uint64 {
-	if e.rec.Kind != raw.Lost {
-		return 0
-	}
-	return e.rec.Lost
-}
+func (e Event) Lost() uint64 { return e.ev.Odd().Lost }
 
 // After bounds a loss from below: outputs failed after this time and not after [Event.Time], both
 // in ns of CLOCK_MONOTONIC. It is the greatest time read from the same ring before, 0 if nothing
 // was, and 0 for other kinds.
-func (e Event) After() uint64 {
-	if e.rec.Kind != raw.Lost {
-		return 0
-	}
-	return e.ring.after
-}
+func (e Event) After() uint64 { return e.ev.Odd().After }
 
 // Err is nil for samples and losses, and a [*CorruptError] for KindCorrupt.
 func (e Event) Err() error {
-	if e.rec.Kind != raw.Corrupt {
+	if e.Kind() != KindCorrupt {
 		return nil
 	}
-	return &CorruptError{CPU: e.CPU(), Offset: e.rec.Off, Skipped: e.rec.Size, Reason: e.rec.Fault.String()}
+	odd := e.ev.Odd()
+	return &CorruptError{CPU: e.CPU(), Offset: odd.Off, Skipped: odd.Size, Reason: odd.Fault.String()}
 }
 
 // Record returns a copy that the caller may keep. It allocates.
 func (e Event) Record() Record {
-	rec := Record{Kind: e.Kind(), CPU: e.CPU(), Time: e.Time(), Late: e.Late(), Err: e.Err()}
-	switch rec.Kind {
-	case KindSample:
-		rec.Data = make([]byte, 0, e.rec.Len)
-		rec.Data = append(append(rec.Data, e.Head()...), e.Tail()...)
-	case KindLost:
-		rec.Lost, rec.After = e.rec.Lost, e.ring.after
+	rec := Record{Kind: e.Kind(), CPU: e.CPU(), Time: e.Time(), Late: e.Late(), Lost: e.Lost(), After: e.After(), Err: e.Err()}
+	if rec.Kind == KindSample {
+		rec.Data = append(make([]byte, 0, e.Len()), e.Bytes()...)
 	}
 	return rec
 }

@@ -1,9 +1,13 @@
 package perfbuf
 
 import (
-	"iter"
 	"os"
+
+	"github.com/ringfold/ringfold/internal/raw"
 )
+
+// Loops over events are written out, here, in forEach and in Batch.Events: with one for all, whether by a function
+// that is called for each event or by an iterator, reading took a third longer.
 
 // TryFold folds f over the events that src holds now, without waiting: it calls acc, err = f(acc,
 // ev) for each, and returns the last acc. It is the primitive that all other ways of reading are
@@ -20,112 +24,51 @@ import (
 // read already, by another goroutine or because f calls for it; f may have been called for other
 // rings by then. No lock is held while f runs, and f may close the reader. It allocates nothing.
 func TryFold[A any](src Source, acc A, f func(acc A, ev Event) (A, error)) (A, error) {
-	var p pass
-	if err := begin(src, &p); err != nil {
+	p, err := src.begin()
+	if err != nil {
 		return acc, err
 	}
 	defer p.end()
-	for {
-		b := p.more()
-		if b == nil {
-			return acc, p.err
-		}
-		for i := range b.recs {
-			if i > 0 && p.halt.Load() { // more has looked, and counts what comes alone as delivered
+	for b := &p.batch; p.next(); {
+		for i, ev := range b.list {
+			if i > 0 && p.halt.Load() { // next has looked, and counts what comes alone as delivered
 				return acc, os.ErrClosed
 			}
 			b.taken = i + 1
-			var err error
-			if acc, err = f(acc, b.event(i)); err != nil {
-				if err == ErrStop {
-					err = nil
-				}
-				return acc, err
+			if acc, err = f(acc, Event{ev}); err != nil {
+				return acc, unlessStop(err)
+			}
+		}
+		if b.list != nil {
+			continue
+		}
+		for s := b.stretch; s.Pos < s.Limit; {
+			word, next, ok := s.Sample()
+			if !ok {
+				break
+			}
+			if b.taken > 0 && p.halt.Load() {
+				return acc, os.ErrClosed
+			}
+			s.Pos = next
+			b.take(word, next)
+			if acc, err = f(acc, Event{raw.Event{View: s.View, Word: word}}); err != nil {
+				return acc, unlessStop(err)
 			}
 		}
 	}
+	return acc, p.err
 }
 
 // Fold is [TryFold] for a function that cannot fail.
 func Fold[A any](src Source, acc A, f func(acc A, ev Event) A) (A, error) {
-	var p pass
-	if err := begin(src, &p); err != nil {
-		return acc, err
-	}
-	defer p.end()
-	for {
-		b := p.more()
-		if b == nil {
-			return acc, p.err
-		}
-		for i := range b.recs {
-			if i > 0 && p.halt.Load() { // more has looked, and counts what comes alone as delivered
-				return acc, os.ErrClosed
-			}
-			b.taken = i + 1
-			acc = f(acc, b.event(i))
-		}
-	}
+	return TryFold(src, acc, func(acc A, ev Event) (A, error) { return f(acc, ev), nil })
 }
 
-// begin is src.begin(p), spelled out by type so that p stays on the caller's stack.
-func begin(src Source, p *pass) error {
-	switch s := src.(type) {
-	case *Ring:
-		return s.begin(p)
-	case *Reader:
-		return s.begin(p)
-	case *Ordered:
-		return s.begin(p)
-	default: // a type that embeds one of them
-		heap := new(pass)
-		err := src.begin(heap)
-		*p = *heap
-		return err
+// unlessStop is err, but nil for ErrStop.
+func unlessStop(err error) error {
+	if err == ErrStop {
+		return nil
 	}
-}
-
-// forEach is [TryFold] without anything to carry along.
-func forEach(src Source, f func(Event) error) error {
-	var p pass
-	if err := begin(src, &p); err != nil {
-		return err
-	}
-	defer p.end()
-	return each(&p, f)
-}
-
-func each(p *pass, f func(Event) error) error {
-	for {
-		b := p.more()
-		if b == nil {
-			return p.err
-		}
-		for i := range b.recs {
-			if i > 0 && p.halt.Load() { // more has looked, and counts what comes alone as delivered
-				return os.ErrClosed
-			}
-			b.taken = i + 1
-			if err := f(b.event(i)); err == ErrStop {
-				return nil
-			} else if err != nil {
-				return err
-			}
-		}
-	}
-}
-
-// events is forEach as an iterator.
-func events(src Source) iter.Seq2[Event, error] {
-	return func(yield func(Event, error) bool) {
-		err := forEach(src, func(ev Event) error {
-			if !yield(ev, nil) {
-				return errBreak
-			}
-			return nil
-		})
-		if err != nil && err != errBreak {
-			yield(Event{}, err)
-		}
-	}
+	return err
 }

@@ -96,7 +96,7 @@ var endings = map[string]func(t *testing.T, src Source, f func(Event) bool){
 		require.False(t, <-done, "ForEach returned")
 	},
 	"break": func(t *testing.T, src Source, f func(Event) bool) {
-		for ev, err := range events(src) {
+		for ev, err := range stream(t.Context(), src.(waiter)) {
 			require.NoError(t, err)
 			if !f(ev) {
 				break
@@ -105,7 +105,7 @@ var endings = map[string]func(t *testing.T, src Source, f func(Event) bool){
 	},
 	"panic in a loop's body": func(t *testing.T, src Source, f func(Event) bool) {
 		require.PanicsWithError(t, errTest.Error(), func() {
-			for ev := range events(src) {
+			for ev := range stream(t.Context(), src.(waiter)) {
 				if !f(ev) {
 					panic(errTest)
 				}

@@ -177,7 +177,7 @@ func (z *readerFuzz) pass(src Source, limit int, batch bool) {
 			return
 		}
 		n++
-		i := ev.ring.index
+		i := ev.CPU() - firstCPU
 		if len(expected[i]) == 0 {
 			z.t.Fatalf("ring %d: %v behind the end", i, ev.Record())
 		}
@@ -242,7 +242,7 @@ func (z *readerFuzz) count(ev Event) {
 		}
 		return
 	}
-	i := ev.ring.index
+	i := ev.CPU() - firstCPU
 	switch ev.Kind() {
 	case KindSample:
 		z.samples[i]++
@@ -250,11 +250,11 @@ func (z *readerFuzz) count(ev Event) {
 		for _, c := range ev.Bytes() {
 			sum += c
 		}
-		for _, c := range append(ev.Head(), ev.Tail()...) {
+		for _, c := range ev.Record().Data {
 			sum -= c
 		}
 		if sum != 0 || len(ev.Bytes()) != ev.Len() || ev.Len() > fakeRingSize {
-			z.t.Fatalf("%d bytes in one piece, %d and %d in two", ev.Len(), len(ev.Head()), len(ev.Tail()))
+			z.t.Fatalf("%d bytes where %d are said to be", len(ev.Bytes()), ev.Len())
 		}
 	case KindLost:
 		z.lost[i] += ev.Lost()

@@ -26,7 +26,6 @@ func (r *Reader) disclaimAll() {
 
 func disclaim(rings []*Ring) {
 	for _, ring := range rings {
-		ring.late = false // for reads without order
 		ring.disclaim()
 	}
 }

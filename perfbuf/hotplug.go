@@ -120,7 +120,7 @@ func (r *Reader) addRing(cpu int) error {
 		return err
 	}
 	ring := newRing(cpu, memory)
-	ring.reader, ring.index = r, i
+	ring.adopt(r, i)
 	r.holding.Lock()
 	if r.heldByStream() { // it holds all rings, this one from the beginning
 		ring.owner.Store(ordering)

@@ -58,7 +58,7 @@ func TestKernelAllocations(t *testing.T) {
 			return s.ForEach(f)
 		}},
 		"Ring.Events": {perPass: 10, read: func(r *perfbuf.Reader, _ *perfbuf.Ordered, f func(perfbuf.Event) error) error {
-			return iterate(r.Rings()[0].Events(), f)
+			return iterate(r.Rings()[0].Events(background), f)
 		}},
 		"Reader.Events": {perPass: 10, read: func(r *perfbuf.Reader, _ *perfbuf.Ordered, f func(perfbuf.Event) error) error {
 			return iterate(r.Events(background), f)
@@ -109,7 +109,7 @@ func TestKernelAllocationsOfWraps(t *testing.T) {
 		wraps, sum := 0, 0
 		read := func() {
 			err := forEach(src, func(ev perfbuf.Event) error {
-				if len(ev.Tail()) > 0 {
+				if ev.Copied(r) {
 					wraps++
 				}
 				sum += len(ev.Bytes())

@@ -75,7 +75,7 @@ func TestKernelUseAfterClose(t *testing.T) {
 	require.Equal(t, os.ErrClosed, ring.ForEach(nothing))
 	_, err = perfbuf.TryFold(ring, 0, func(int, perfbuf.Event) (int, error) { return 0, nil })
 	require.Equal(t, os.ErrClosed, err)
-	requireEnds(t, ring.Events())
+	requireEnds(t, ring.Events(t.Context()))
 	require.Zero(t, ring.Used())
 	require.Equal(t, r.Options().RingBytes, ring.Size())
 

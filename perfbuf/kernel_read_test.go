@@ -43,9 +43,10 @@ func TestKernelPayloads(t *testing.T) {
 		},
 		"ring events": func(t *testing.T, r *perfbuf.Reader, _ *perfbuf.Ordered, l *ledger) {
 			for _, ring := range r.Rings() {
-				for ev, err := range ring.Events() {
+				for ev, err := range ring.Events(t.Context()) {
 					require.NoError(t, err)
 					l.add(ev)
+					break // the next would be waited for
 				}
 			}
 		},
@@ -87,17 +88,15 @@ func TestKernelWraps(t *testing.T) {
 	e := kerneltest.Load(t)
 	r := open(t, e, perfbuf.Options{RingBytes: 4096})
 	l := newLedger(t)
-	wrapped, places := 0, map[int]bool{}
+	wrapped, sizesThatDid := 0, map[int]bool{}
 	for _, size := range slices.Repeat(sizes, 4) {
 		for _, ring := range r.Rings() {
 			e.Emit(ring.CPU(), (ring.Size()-1)/recordSize(size), size)
 		}
 		require.NoError(t, r.ForEach(func(ev perfbuf.Event) error {
-			require.Equal(t, ev.Len(), len(ev.Head())+len(ev.Tail()))
-			if len(ev.Tail()) > 0 {
+			if ev.Copied(r) {
 				wrapped++
-				places[len(ev.Head())] = true
-				require.Equal(t, ev.Bytes(), slices.Concat(ev.Head(), ev.Tail()))
+				sizesThatDid[ev.Len()] = true
 			}
 			return l.add(ev)
 		}))
@@ -105,7 +104,7 @@ func TestKernelWraps(t *testing.T) {
 	l.balance(e, r)
 	require.Zero(t, l.lost())
 	require.Greater(t, wrapped, 50)
-	require.Greater(t, len(places), 20)
+	require.Greater(t, len(sizesThatDid), 10)
 }
 
 // Events that a fold does not come to are there for the next one.

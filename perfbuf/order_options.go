@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/ringfold/ringfold/internal/grace"
-	"github.com/ringfold/ringfold/internal/merge"
 )
 
 // Mode is how an ordered stream decides that an event's turn has come. The zero value is [Exact].
@@ -68,13 +67,6 @@ type TimeSource struct {
 // A sample too short to have the time, or whose time lies more than a second in the future, is
 // ordered by the kernel's time, or, without that, goes with its predecessor; Stats.Untimed counts them.
 func PayloadTime(offset int) TimeSource { return TimeSource{payload: true, offset: offset} }
-
-func (t TimeSource) key() func(merge.Payload) (uint64, bool) {
-	if !t.payload {
-		return nil
-	}
-	return func(p merge.Payload) (uint64, bool) { return p.Uint64(t.offset) }
-}
 
 // Spill says what an ordered stream does when events that wait for their turn fill a ring: it copies
 // the ring's oldest bytes out and gives their room back to the kernel. What is delivered, and in

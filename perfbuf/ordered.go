@@ -4,11 +4,9 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"math"
 	"os"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"github.com/ringfold/ringfold/internal/grace"
 	"github.com/ringfold/ringfold/internal/merge"
@@ -46,12 +44,8 @@ type Ordered struct {
 	scanned   uint64   // when the latest scan was, by the clock
 	elapsed   uint64   // ns between the two
 	tallies   []tally
-	with      *Ring        // poison build: ring of the event that is with the user
-	batch     Batch        // with the user
-	samples   []raw.Record // of the batch, if they are samples in their places
-	of        []*Ring      // whose they are
-	indices   []int        // of these among the reader's rings
-	late      *Ring        // of the batch, if it is late
+	pass      pass
+	round     round
 	lastRound uint64
 	due       uint64 // the watermark of the round
 	asked     uint64 // barriers asked for cover every time below it
@@ -86,10 +80,9 @@ func (r *Reader) Ordered(o OrderOptions) (*Ordered, error) {
 		nudged:   make(chan struct{}, 1),
 		timer:    time.NewTimer(time.Hour),
 		patience: patience,
-		samples:  raw.NewBatch(orderedBatch),
-		of:       make([]*Ring, orderedBatch),
-		indices:  make([]int, orderedBatch),
 	}
+	s.round = round{stream: s, events: make([]raw.Event, merge.BatchSize), rings: make([]int, merge.BatchSize)}
+	s.pass.halt, s.pass.walk = &s.halt, &s.round
 	if !o.Mode.guess {
 		if s.barrier, err = r.newBarrier(o); err != nil {
 			r.disclaimAll()
@@ -102,7 +95,7 @@ func (r *Reader) Ordered(o OrderOptions) (*Ordered, error) {
 	for i, ring := range rings {
 		raws[i] = ring.raw
 	}
-	s.merger = merge.New(raws, merge.Options{Key: o.Time.key(), Spill: max(o.Spill.Bytes, 0)}, s.committed)
+	s.merger = merge.New(raws, merge.Options{PayloadTime: o.Time.payload, TimeAt: o.Time.offset, Spill: max(o.Spill.Bytes, 0)}, s.committed)
 	for _, ring := range rings {
 		s.take(ring)
 	}
@@ -218,159 +211,6 @@ func (s *Ordered) earliest() (time uint64, ok bool) {
 	return time, ok
 }
 
-func (s *Ordered) begin(p *pass) error { return s.round(p, false) }
-
-// round starts the delivery of what is due, or of all that the rings hold.
-func (s *Ordered) round(p *pass, all bool) error {
-	if err := s.acquire(); err != nil {
-		return err
-	}
-	watermark := s.watermark()
-	s.scan()
-	if all {
-		s.askAll()
-		watermark = math.MaxUint64 - 1
-	}
-	s.lastRound, s.due = s.scanned, watermark
-	s.merger.Begin(watermark)
-	s.reader.counts.passes.Add(1)
-	p.reader, p.halt, p.ordered = s.reader, &s.halt, s
-	return nil
-}
-
-// orderedBatch is how many events are merged at a time: as many as the merger touches ahead.
-const orderedBatch = min(batchSize, 16)
-
-// more returns the next events, nil at the end of the round.
-func (s *Ordered) more(p *pass) *Batch {
-	s.settle()
-	if poison && s.with != nil {
-		s.with.expire()
-	}
-	for {
-		if s.halt.Load() {
-			p.err = os.ErrClosed
-			return nil
-		}
-		if s.patience < 0 {
-			s.look()
-		}
-		if n := s.merger.Batch(s.samples, s.indices); n > 0 {
-			for j, i := range s.indices[:n] {
-				s.of[j] = s.rings[i]
-			}
-			if poison {
-				s.with = s.of[0]
-				s.with.divert(&s.samples[0])
-			}
-			s.batch = Batch{of: s.of[:n], recs: s.samples[:n]}
-			return &s.batch
-		}
-		s.patience--
-		it := s.merger.Next()
-		if it == nil {
-			return s.marker(p)
-		}
-		ring := s.rings[it.Ring]
-		if !s.admit(ring, it) {
-			continue
-		}
-		if poison {
-			s.with = ring
-			if it.Kind == raw.Sample {
-				ring.divert(&it.Record)
-			}
-		}
-		s.batch = Batch{ring: ring, recs: unsafe.Slice(&it.Record, 1)} // invariant: a variable is an array of one
-		return &s.batch
-	}
-}
-
-// settle takes into account what has been taken of a batch, and gives the rest back to the merger.
-func (s *Ordered) settle() {
-	if s.late != nil {
-		s.late.late = false
-		s.late = nil
-	}
-	b := &s.batch
-	if b.of == nil {
-		return
-	}
-	for _, i := range s.indices[:b.taken] {
-		s.tallies[i].samples++
-	}
-	s.patience -= b.taken
-	s.merger.Undo(b.recs, s.indices, b.taken)
-	*b = Batch{}
-}
-
-// marker returns the event that answers a Flush, if all that it asked for has been delivered.
-func (s *Ordered) marker(p *pass) *Batch {
-	f := s.reader.flush.Load()
-	if f == nil || f.time > s.due {
-		return nil
-	}
-	if first, held := s.merger.Earliest(); held && first <= f.time {
-		return nil // the round has ended early
-	}
-	return p.flushed(f, max(f.time, s.merger.Last()))
-}
-
-// admit takes into account what did not come in a batch, and reports whether to deliver it.
-func (s *Ordered) admit(ring *Ring, it *merge.Item) bool {
-	if it.Late {
-		c := &s.reader.counts
-		c.late.Add(1)
-		if by := s.merger.Last() - it.Key; by > c.maxLateness.Load() {
-			c.maxLateness.Store(by)
-		}
-		if s.opts.DropLate && it.Kind == raw.Sample {
-			ring.counts.dropped.Add(1)
-			return false
-		}
-	}
-	if ring.late = it.Late; it.Late {
-		s.late = ring
-	}
-	if it.Kind != raw.Sample {
-		it.Time = it.Key
-		ring.after = it.After
-	}
-	s.tallies[it.Ring].add(&it.Record)
-	return true
-}
-
-// committed is told by the merger that a ring's tail was published.
-func (s *Ordered) committed(i int, bytes uint64) {
-	c := &s.rings[i].counts
-	c.commits.Add(1)
-	c.bytes.Add(bytes)
-	s.tallies[i].flush(c)
-	// It may have filled up since the scan, and not be full any more at the next.
-	ring := s.rings[i]
-	s.press(ring, ring.raw.Head()-s.merger.Freed(i)+bytes)
-	s.reader.pause()
-}
-
-func (s *Ordered) end(p *pass) {
-	s.settle()
-	if poison && s.with != nil {
-		s.with.expire()
-	}
-	s.with = nil
-	s.merger.End()
-	s.reader.counts.spillUsed.Store(s.merger.Spilled())
-	for i := range s.tallies {
-		s.tallies[i].flush(&s.rings[i].counts)
-	}
-	if s.barrier != nil {
-		if first, held := s.earliest(); held {
-			s.want(first)
-		}
-	}
-	s.release()
-}
-
 // ForEach calls f for every event whose turn has come, in order, without waiting. See [TryFold] for
 // what ends it. Tails are stored at its end, and by eighths of a ring on the way.
 func (s *Ordered) ForEach(f func(Event) error) error { return forEach(s, f) }
@@ -380,12 +220,12 @@ func (s *Ordered) ForEach(f func(Event) error) error { return forEach(s, f) }
 // no record has reported yet, for which it interrupts each CPU. Events that come after it with earlier
 // times are late, in exact mode too: to miss none, see [Ordered.Drain].
 func (s *Ordered) Rest(f func(Event) error) error {
-	var p pass
-	if err := s.round(&p, true); err != nil {
+	p, err := s.beginRound(true)
+	if err != nil {
 		return err
 	}
 	defer p.end()
-	return each(&p, f)
+	return unlessStopped(each(context.Background(), p, f))
 }
 
 // Drain is Rest for the end: after the caller has detached its programs and ended its Run, it waits
@@ -412,3 +252,5 @@ func (s *Ordered) Events(ctx context.Context) iter.Seq2[Event, error] { return s
 // Records iterates over copies of events as their turns come, waiting in between. Errors are those
 // of [Reader.Events].
 func (s *Ordered) Records(ctx context.Context) iter.Seq2[Record, error] { return records(ctx, s) }
+
+func (s *Ordered) interrupt() { s.reader.poll.interrupt() }

@@ -32,11 +32,8 @@ func TestKeptSlicesArePoisoned(t *testing.T) {
 					require.NoError(t, forEach(src, func(ev Event) error {
 						poisoned()
 						require.Equal(t, n, id(t, ev), "what is alive is well")
-						head, tail := ev.Head(), ev.Tail()
-						whole := append(append([]byte(nil), head...), tail...)
-						require.Equal(t, whole, ev.Bytes())
-						require.Equal(t, whole, ev.Record().Data)
-						kept = append(kept, head, tail, ev.Bytes())
+						require.Equal(t, ev.Bytes(), ev.Record().Data)
+						kept = append(kept, ev.Bytes())
 						if n++; stop && n == 2 {
 							return ErrStop
 						}

@@ -40,7 +40,9 @@ type Reader struct {
 	flush     atomic.Pointer[flush]
 
 	passing atomic.Bool // a pass over all rings is running
-	plan    plan        // of it
+	pass    pass
+	walk    ringWalk
+	plan    plan // of the pass
 
 	stream  atomic.Pointer[Ordered]       // which holds the rings
 	holding sync.Mutex                    // held while a stream takes or gives up all rings, or one more comes
@@ -69,11 +71,13 @@ func newReader(rings []*Ring, k kernel, opts Options) *Reader {
 	r.count.Store(int32(copy(r.rings, rings)))
 	r.refs.Store(1)
 	for i, ring := range rings {
-		ring.reader, ring.index = r, i
+		ring.adopt(r, i)
 	}
 	if r.opts.Schedule == nil {
 		r.opts.Schedule = FullestFirst()
 	}
+	r.walk.pass, r.walk.reader = &r.pass, r
+	r.pass.halt, r.pass.walk = &r.closed, &r.walk
 	r.slots = newSlots(len(r.rings), &r.count, k.slot)
 	r.slots.disarmed = r.disarmed
 	switch {
@@ -201,67 +205,4 @@ func (r *Reader) Events(ctx context.Context) iter.Seq2[Event, error] { return st
 // [Record.Kind]. Errors are those of [Reader.Events].
 func (r *Reader) Records(ctx context.Context) iter.Seq2[Record, error] { return records(ctx, r) }
 
-// waiter is a Source that can be waited for.
-type waiter interface {
-	Source
-	Wait(context.Context) error
-	halted() *atomic.Bool // set when it is closed, or its reader
-	interrupt()           // makes a Wait look at its context
-}
-
-func (r *Reader) halted() *atomic.Bool  { return &r.closed }
-func (r *Ring) halted() *atomic.Bool    { return &r.reader.closed }
-func (s *Ordered) halted() *atomic.Bool { return &s.halt }
-
-func (r *Reader) interrupt()  { r.poll.interrupt() }
-func (r *Ring) interrupt()    { r.reader.poll.interrupt() }
-func (s *Ordered) interrupt() { s.reader.poll.interrupt() }
-
-func run(ctx context.Context, src waiter, f func(Event) error) error {
-	halt, done := src.halted(), ctx.Done()
-	return runBatches(ctx, src, func(b *Batch) error {
-		for i := range b.recs {
-			if i > 0 && halt.Load() { // more has looked
-				return os.ErrClosed
-			}
-			b.taken = i + 1
-			if err := f(b.event(i)); err != nil {
-				return err
-			}
-			select { // takes less time than ctx.Err
-			case <-done:
-				return errDone
-			default:
-			}
-		}
-		return nil
-	})
-}
-
-func stream(ctx context.Context, src waiter) iter.Seq2[Event, error] {
-	return func(yield func(Event, error) bool) {
-		err := run(ctx, src, func(ev Event) error {
-			if !yield(ev, nil) {
-				return errBreak
-			}
-			return nil
-		})
-		if err != nil && err != errBreak {
-			yield(Event{}, err)
-		}
-	}
-}
-
-func records(ctx context.Context, src waiter) iter.Seq2[Record, error] {
-	return func(yield func(Record, error) bool) {
-		for ev, err := range stream(ctx, src) {
-			var rec Record
-			if err == nil {
-				rec = ev.Record()
-			}
-			if !yield(rec, err) {
-				return
-			}
-		}
-	}
-}
+func (r *Reader) interrupt() { r.poll.interrupt() }

@@ -1,10 +1,10 @@
 package perfbuf
 
 import (
+	"context"
 	"fmt"
 	"iter"
 	"sync/atomic"
-	"unsafe"
 
 	"github.com/ringfold/ringfold/internal/raw"
 )
@@ -16,11 +16,10 @@ type Ring struct {
 	cpu    int
 	index  int // among the reader's rings
 	raw    *raw.Ring
-	base   unsafe.Pointer // where the part of a record behind the ring's edge is; elsewhere in the poison build
-	owner  atomic.Uint32  // who reads: one of idle, folding, ordering
-	waited atomic.Bool    // a goroutine is in Wait
-	served chan error     // what ends that
-	unset  bool           // its entry in the map could not be set; for whoever follows CPUs
+	owner  atomic.Uint32 // who reads: one of idle, folding, ordering
+	waited atomic.Bool   // a goroutine is in Wait
+	served chan error    // what ends that
+	unset  bool          // its entry in the map could not be set; for whoever follows CPUs
 
 	flushed bool // it held something at a Flush, when nobody was in Wait; under the lobby's lock
 
@@ -29,15 +28,10 @@ type Ring struct {
 	looked uint64 // head at its latest look
 
 	// For the owner only.
-	batch   Batch         // with the user; ordered streams have one of their own
-	samples []raw.Record  // of the batch
-	other   [1]raw.Record // of a batch that is no sample
-	last    uint64        // time of the latest record read, unordered
-	unlost  uint64        // no loss of the latest report is from before this time, unordered
-	after   uint64        // of the loss that is with the user: where its interval begins
-	late    bool          // of the event that is with the user
-	scratch []byte        // an event that wraps, in one piece
-	poison  []byte        // poison build: the bytes of the event that is with the user
+	pass   pass // over this ring alone
+	walk   ringWalk
+	last   uint64 // time of the latest sample read, unordered
+	unlost uint64 // no loss of the latest report is from before this time, unordered
 
 	// Of ordered streams, and of what they leave behind.
 	pressed      bool   // it was nearly full, and has not been asked about since
@@ -56,7 +50,15 @@ const (
 )
 
 func newRing(cpu int, r *raw.Ring) *Ring {
-	return &Ring{cpu: cpu, raw: r, base: r.Base(), served: make(chan error, 1), samples: raw.NewBatch(batchSize)}
+	r.SetCPU(cpu)
+	return &Ring{cpu: cpu, raw: r, served: make(chan error, 1)}
+}
+
+// adopt makes it a reader's i-th ring.
+func (r *Ring) adopt(reader *Reader, i int) {
+	r.reader, r.index = reader, i
+	r.walk.pass, r.walk.reader, r.walk.only = &r.pass, reader, r
+	r.pass.halt, r.pass.walk = &reader.closed, &r.walk
 }
 
 // CPU is the number of the ring's CPU.
@@ -94,10 +96,11 @@ func (r *Ring) used() uint64 {
 // It returns os.ErrClosed after Close and [ErrBusy] if the ring is being read.
 func (r *Ring) ForEach(f func(Event) error) error { return forEach(r, f) }
 
-// Events iterates over every event that the ring holds now, without waiting, and frees them when
-// the loop ends, however it ends: break and panic free what the loop body has seen. The error is
-// nil with an event; os.ErrClosed or [ErrBusy] come alone and end the loop.
-func (r *Ring) Events() iter.Seq2[Event, error] { return events(r) }
+// Events is [Reader.Events] for one ring, for a goroutine of its own: see [Ring.Wait].
+func (r *Ring) Events(ctx context.Context) iter.Seq2[Event, error] { return stream(ctx, r) }
+
+// Records is [Reader.Records] for one ring, for a goroutine of its own: see [Ring.Wait].
+func (r *Ring) Records(ctx context.Context) iter.Seq2[Record, error] { return records(ctx, r) }
 
 // claim makes the caller the ring's only reader.
 func (r *Ring) claim(as uint32) error {
@@ -112,29 +115,4 @@ func (r *Ring) claim(as uint32) error {
 
 func (r *Ring) disclaim() { r.owner.Store(idle) }
 
-// join copies an event that wraps into the ring's scratch buffer.
-func (e Event) join() []byte {
-	r := e.ring
-	if poison {
-		return r.poison
-	}
-	r.scratch = append(append(r.scratch[:0], e.Head()...), e.Tail()...)
-	return r.scratch
-}
-
-// divert points a sample at a copy of its bytes, for the poison build.
-func (r *Ring) divert(rec *raw.Record) {
-	// Invariant of raw.Record: First of Len bytes are at Data, the rest at the ring's base.
-	head := unsafe.Slice((*byte)(rec.Data), rec.First)
-	tail := unsafe.Slice((*byte)(r.raw.Base()), rec.Len-rec.First)
-	r.poison = append(append(make([]byte, 0, rec.Len+1), head...), tail...) // one more: base below stays inside
-	rec.Data = unsafe.Pointer(unsafe.SliceData(r.poison))
-	r.base = unsafe.Add(rec.Data, rec.First)
-}
-
-// expire ends the life of the event that was with the user, for the poison build.
-func (r *Ring) expire() {
-	for i := range r.poison {
-		r.poison[i] = 0xCC
-	}
-}
+func (r *Ring) interrupt() { r.reader.poll.interrupt() }

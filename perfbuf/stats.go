@@ -116,13 +116,11 @@ type tally struct {
 	samples, lost, lostRecords, unknown, corrupt uint64
 }
 
-func (t *tally) add(rec *raw.Record) {
-	switch rec.Kind {
-	case raw.Sample:
-		t.samples++
+func (t *tally) add(odd *raw.Odd) {
+	switch odd.Kind {
 	case raw.Lost:
 		t.lostRecords++
-		t.lost += rec.Lost
+		t.lost += odd.Lost
 	case raw.Corrupt:
 		t.corrupt++
 	}

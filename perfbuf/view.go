@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"reflect"
 	"unsafe"
-
-	"github.com/ringfold/ringfold/internal/raw"
 )
 
 // View reads payloads as values of a fixed-size type T, such as the Go twin of the C struct that
@@ -38,14 +36,12 @@ func (v View[T]) Load(e Event) (value T, ok bool) {
 	if !v.ok {
 		panic("perfbuf: zero View: make one with ViewOf")
 	}
-	if e.rec.Kind != raw.Sample || uint64(e.rec.Len) < uint64(unsafe.Sizeof(value)) {
+	b := e.Bytes()
+	if uintptr(len(b)) < unsafe.Sizeof(value) || e.Kind() != KindSample {
 		return value, false
 	}
 	// T has no pointers, so its memory may be written as bytes.
-	b := unsafe.Slice((*byte)(unsafe.Pointer(&value)), unsafe.Sizeof(value))
-	if n := copy(b, e.Head()); n < len(b) {
-		copy(b[n:], e.Tail())
-	}
+	copy(unsafe.Slice((*byte)(unsafe.Pointer(&value)), unsafe.Sizeof(value)), b)
 	return value, true
 }
 

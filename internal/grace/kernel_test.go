@@ -140,7 +140,7 @@ func unfinished(t *testing.T, r *raw.Ring, wait func() error) (underWay, missing
 			lost = true
 			return
 		}
-		seq = *(*uint64)(rec.Data) // records are multiples of 8 bytes, so the first 8 do not wrap
+		seq, _ = r.Payload8(rec, 0)
 	}
 	before := r.Head()
 	for old := before; before == old; before = r.Head() { // as soon as one outputs

@@ -10,7 +10,7 @@ func (m *Merger) Abandon() {
 		for _, c := range r.chunks {
 			m.arena.put(c)
 		}
-		r.main, r.early, r.odd, r.chunks = queue[raw.Mark]{}, queue[raw.Mark]{}, queue[odd]{}, nil
+		r.main, r.early, r.odd, r.chunks = queue[raw.Mark]{}, queue[raw.Mark]{}, queue[raw.Odd]{}, nil
 		r.endRound()
 		m.free(i, r.scan)
 	}

@@ -3,7 +3,6 @@ package merge_test
 import (
 	"encoding/binary"
 	"testing"
-	"unsafe"
 
 	"github.com/ringfold/ringfold/internal/merge"
 	"github.com/ringfold/ringfold/internal/raw"
@@ -79,19 +78,20 @@ type opsSide struct {
 }
 
 type opsItem struct {
-	rec   raw.Record
-	ring  int
-	key   uint64
-	after uint64
-	late  bool
-	sum   uint64 // of the payload
+	odd  raw.Odd
+	time uint64
+	len  int
+	ring int
+	key  uint64
+	late bool
+	sum  uint64 // of the payload
 }
 
 func newOps(t *testing.T, options, batch int) *opsSide {
-	o := &opsSide{t: t, layout: raw.LayoutRawTime, batch: batch}
+	o := &opsSide{t: t, layout: raw.LayoutRawTime, batch: min(batch, merge.BatchSize)}
 	opts := merge.Options{Spill: opsBudget}
 	if options&1 != 0 {
-		opts.Key = func(p merge.Payload) (uint64, bool) { return p.Uint64(4) }
+		opts.PayloadTime, opts.TimeAt = true, 4
 		if options&2 != 0 {
 			o.layout = raw.LayoutRaw
 		}
@@ -184,79 +184,57 @@ func (o *opsSide) scan(i int, head uint64) {
 
 // take takes so many items, if there are.
 func (o *opsSide) take(n int) {
-	recs, rings := raw.NewBatch(o.batch), make([]int, o.batch)
+	evs, rings := make([]raw.Event, o.batch), make([]int, o.batch)
 	if n == 0 { // a look, and no more
-		got := o.m.Batch(recs, rings)
-		o.m.Undo(recs[:got], rings, 0)
+		got := o.m.Batch(evs, rings)
+		o.m.Undo(rings[:got], 0)
 	}
 	for n > 0 {
-		got := o.m.Batch(recs, rings)
+		got := o.m.Batch(evs, rings)
 		if got == 0 {
 			it := o.m.Next()
 			if it == nil {
 				return
 			}
-			o.add(opsItem{rec: it.Record, ring: it.Ring, key: it.Key, after: it.After, late: it.Late})
+			o.add(it.Event, it.Ring, it.Key)
 			n--
 			continue
 		}
 		use := min(got, n)
 		for j := range use {
-			o.add(opsItem{rec: recs[j], ring: rings[j], key: recs[j].Time})
+			o.add(evs[j], rings[j], evs[j].Time())
 		}
-		o.m.Undo(recs[:got], rings, use)
+		o.m.Undo(rings[:got], use)
 		n -= use
 	}
 }
 
-func (o *opsSide) add(it opsItem) {
+func (o *opsSide) add(ev raw.Event, ring int, key uint64) {
+	it := opsItem{odd: *ev.Odd(), time: ev.Time(), len: ev.Len(), ring: ring, key: key, late: ev.Late()}
 	if it.late != (it.key < o.last) {
 		o.t.Fatalf("%+v after %d", it, o.last)
 	}
 	o.last = max(o.last, it.key)
-	switch rec := &it.rec; rec.Kind {
+	switch ev.Kind() {
 	case raw.Lost:
-		o.lost += rec.Lost
+		o.lost += it.odd.Lost
 	case raw.Sample:
-		o.read(&it)
+		if ev.Len() > opsRing {
+			o.t.Fatalf("payload of %d bytes", ev.Len())
+		}
+		for _, c := range ev.Bytes() {
+			it.sum = it.sum*31 + uint64(c)
+		}
 		fallthrough
 	case raw.Corrupt:
 		o.records++
 	default:
 		o.t.Fatalf("%+v", it)
 	}
-	if it.rec.Kind != raw.Lost { // else these have no meaning, and may be of an item before
-		it.after, it.rec.Lost = 0, 0
-	}
-	if it.rec.Kind != raw.Corrupt {
-		it.rec.Fault = raw.FaultNone
-	}
-	it.rec.Data, it.rec.Size = nil, 0 // the merger's copies lie elsewhere; batches tell no sizes of damage
 	o.items = append(o.items, it)
 	if len(o.items) > o.bound {
 		o.t.Fatalf("more than %d items", o.bound)
 	}
-}
-
-// read reads a payload, which is in the ring, or in one piece elsewhere.
-func (o *opsSide) read(it *opsItem) {
-	r, rec := o.ws[it.ring].Raw(), &it.rec
-	if at := uint64(uintptr(rec.Data) - uintptr(r.Base())); at < opsRing {
-		if at+uint64(rec.First) > opsRing || rec.First < rec.Len && at+uint64(rec.First) != opsRing || rec.Len > opsRing {
-			o.t.Fatalf("payload outside of the ring: %d bytes at %d, of %d", rec.First, at, rec.Len)
-		}
-	} else if rec.First != rec.Len || rec.Len > opsRing {
-		o.t.Fatalf("payload of %d bytes, %d of them not in the ring, in pieces", rec.Len, rec.First)
-	}
-	for _, piece := range [][]byte{
-		unsafe.Slice((*byte)(rec.Data), rec.First),
-		unsafe.Slice((*byte)(r.Base()), rec.Len-rec.First),
-	} {
-		for _, c := range piece {
-			it.sum = it.sum*31 + uint64(c)
-		}
-	}
-	rec.First = rec.Len // it is in one piece once it is copied out
 }
 
 // finish takes all that is left.

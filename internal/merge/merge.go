@@ -22,20 +22,21 @@ import (
 
 const never = math.MaxUint64
 
-// Item is one record in its place in the stream.
+// Item is one event in its place in the stream.
 type Item struct {
-	raw.Record
-	Ring  int    // index into the rings given to New
-	Key   uint64 // what it is ordered by: its time, as a rule
-	After uint64 // of a loss: the greatest time of the records that lie before it, 0 if there are none
-	Late  bool   // a later key has been delivered before
+	Event raw.Event // late, if a later key has been delivered before
+	Ring  int       // index into the rings given to New
+	Key   uint64    // what it is ordered by: its time, as a rule
+
+	Off, Size uint64 // of the record
 }
 
 // Options says how to merge.
 type Options struct {
-	// Key finds a sample's key in its payload. The key is the record's time if it is nil, or if the
-	// payload has none.
-	Key func(payload Payload) (key uint64, ok bool)
+	// PayloadTime orders by the time at the offset TimeAt of a sample's payload, which is the event's time then. A
+	// sample without one goes by the record's time.
+	PayloadTime bool
+	TimeAt      int
 
 	Spill int // budget for bytes copied out, 0 for none
 }
@@ -45,12 +46,13 @@ type Merger struct {
 	rings []ring
 	arena arena
 	round round
-	key   func(Payload) (uint64, bool) // Options.Key
+	opts  Options
 
 	item   Item
-	attend bool   // there is something to do when the caller is done with the item
-	last   uint64 // the greatest key delivered
-	before uint64 // what it was before the latest Batch
+	alone  raw.Single // of events that do not lie in their ring's view
+	attend bool       // there is something to do when the caller is done with the item
+	last   uint64     // the greatest key delivered
+	before uint64     // what it was before the latest Batch
 
 	far     bool // the rings are more than a cache holds
 	touched uint32
@@ -63,7 +65,7 @@ type Merger struct {
 func New(rings []*raw.Ring, o Options, committed func(ring int, bytes uint64)) *Merger {
 	m := &Merger{
 		arena:     newArena(rings[0].Size(), o.Spill),
-		key:       o.Key,
+		opts:      o,
 		committed: committed,
 	}
 	for _, r := range rings {
@@ -76,10 +78,31 @@ func New(rings []*raw.Ring, o Options, committed func(ring int, bytes uint64)) *
 // between Begin and End.
 func (m *Merger) Add(r *raw.Ring) {
 	t := r.Tail()
-	m.rings = append(m.rings, ring{raw: r, key: m.key, freed: t, scan: t, eighth: r.Size() / 8, tryAt: t + r.Size()/8})
+	view := r.View()
+	if m.opts.PayloadTime {
+		timed := m.opts.view(r)
+		view = &timed
+	}
+	m.rings = append(m.rings, ring{raw: r, view: view, timeAt: m.opts.timeAt(), freed: t, scan: t, eighth: r.Size() / 8, tryAt: t + r.Size()/8})
 	n := len(m.rings)
 	m.round = newRound(n)
 	m.far = n >= ahead && uint64(n)*r.Size() > farBytes
+}
+
+// view is how events of a ring, or of a copy of some of it, are handed out.
+func (o *Options) view(r *raw.Ring) raw.View {
+	if o.PayloadTime {
+		return r.View().PayloadTime(o.TimeAt)
+	}
+	return *r.View()
+}
+
+// timeAt is TimeAt, below 0 without PayloadTime.
+func (o *Options) timeAt() int {
+	if o.PayloadTime {
+		return o.TimeAt
+	}
+	return -1
 }
 
 // Found is what a Scan has counted.
@@ -140,17 +163,28 @@ func (m *Merger) Next() *Item {
 	it := &m.item
 	it.Ring = int(d.order[d.next] & d.mask)
 	d.next++
-	m.rings[it.Ring].take(it, m.last)
+	m.rings[it.Ring].take(it, m.last, &m.alone)
+	it.Event = m.alone.Private(it.Event)
 	m.attend = true
-	it.Late = it.Key < m.last
+	if it.Key < m.last {
+		it.Event = it.Event.AsLate()
+	}
 	m.last = max(m.last, it.Key)
 	return it
 }
 
-// Batch returns the next items at once, as far as they are samples in their places and recs is not
-// full: their records in recs, and in rings whose they are. If it returns 0, Next says what comes. It
-// ends the life of the items before.
-func (m *Merger) Batch(recs []raw.Record, rings []int) (n int) {
+// BatchSize is how many events one Batch may return: as many as it touches ahead, and in the poison build one,
+// as there is memory for one that is private.
+var BatchSize = func() int {
+	if raw.Poison {
+		return 1
+	}
+	return ahead
+}()
+
+// Batch returns the next events at once, as far as they are samples in their rings' views and evs is not
+// full; rings says whose they are. If it returns 0, Next says what comes. It ends the life of the events before.
+func (m *Merger) Batch(evs []raw.Event, rings []int) (n int) {
 	m.release()
 	d := &m.round
 	if d.next >= len(d.order) && !d.plan(m.rings) {
@@ -158,46 +192,48 @@ func (m *Merger) Batch(recs []raw.Record, rings []int) (n int) {
 	}
 	m.before = m.last
 	if m.far {
-		m.touch() // of as many as ahead, which is what recs has room for
+		m.touch()
 	}
-	for n < len(recs) && d.next < len(d.order) && !m.attend {
+	for n < len(evs) && d.next < len(d.order) && !m.attend {
 		i := int(d.order[d.next] & d.mask)
-		r, rec := &m.rings[i], &recs[n]
+		r := &m.rings[i]
 		if !r.plain {
 			break
 		}
 		e := r.main.buf[r.main.first]
-		if r.raw.Parse(e.Off, r.scan, rec); rec.Kind != raw.Sample || rec.Time != e.Time || e.Time < m.last {
+		ev, size, ok := r.view.Find(r.raw.At(e.Off), r.raw.Size())
+		if !ok || ev.Time() != e.Time || e.Time < m.last || e.Off&flags != 0 {
 			break
 		}
 		r.main.first++
 		r.dueMain--
 		d.next++
 		m.last = e.Time
-		if int64(e.Off+rec.Size-r.tryAt) >= 0 {
+		if int64(e.Off+size-r.tryAt) >= 0 {
 			m.attend = true
-			m.item.Ring, m.item.Off, m.item.Size = i, rec.Off, rec.Size
+			m.item.Ring, m.item.Off, m.item.Size = i, e.Off, size
 		}
-		rings[n] = i
+		evs[n], rings[n] = m.alone.Private(ev), i
 		n++
 	}
 	return n
 }
 
-// Undo takes back what the latest Batch returned, all but the first delivered of it.
-func (m *Merger) Undo(recs []raw.Record, rings []int, delivered int) {
-	if delivered == len(recs) {
+// Undo takes back what the latest Batch returned from these rings, all but the first delivered of it.
+func (m *Merger) Undo(rings []int, delivered int) {
+	if delivered == len(rings) {
 		return
 	}
 	m.attend = false // only the last can have set it
-	for _, i := range rings[delivered:len(recs)] {
+	for _, i := range rings[delivered:] {
 		m.rings[i].main.first--
 		m.rings[i].dueMain++
 		m.round.next--
 	}
 	m.last = m.before
 	if delivered > 0 {
-		m.last = recs[delivered-1].Time
+		main := &m.rings[rings[delivered-1]].main
+		m.last = main.buf[main.first-1].Time
 	}
 }
 
@@ -224,6 +260,7 @@ func (m *Merger) touch() {
 // release ends the life of the item that is with the caller, and frees early what its ring has
 // delivered, so that one long round does not keep a ring full: an eighth of the ring at a time.
 func (m *Merger) release() {
+	m.alone.Expire()
 	if !m.attend {
 		return
 	}

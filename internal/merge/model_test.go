@@ -2,10 +2,11 @@ package merge_test
 
 import (
 	"cmp"
+	"encoding/binary"
+	"math"
 	"slices"
 	"syscall"
 	"testing"
-	"unsafe"
 
 	"github.com/ringfold/ringfold/internal/merge"
 	"github.com/ringfold/ringfold/internal/raw"
@@ -61,9 +62,9 @@ type bench struct {
 	budget   int
 	keys     map[uint64]uint64 // of payloads, by id, for those that have one; nil if times are the keys
 	ids      uint64
-	last     uint64      // greatest key delivered
-	now      *merge.Item // with the user, nil if none is
-	id       uint64      // of its payload
+	last     uint64 // greatest key delivered
+	now      *item  // with the user, nil if none is
+	id       uint64 // of its payload
 	spilling bool
 
 	written, failed, lost, delivered, late int
@@ -102,12 +103,7 @@ func (s setup) bench(t testing.TB) *bench {
 	o := merge.Options{Spill: s.spill}
 	if s.keyed {
 		b.keys = map[uint64]uint64{}
-		o.Key = func(p merge.Payload) (uint64, bool) {
-			id, ok := p.Uint64(0)
-			require.True(t, ok)
-			key, ok := b.keys[id]
-			return key, ok
-		}
+		o.PayloadTime = true
 	}
 	b.m = merge.New(raws, o, b.committed)
 	return b
@@ -123,7 +119,7 @@ func (b *bench) output(i int, time uint64, n int) bool {
 func (b *bench) outputID(i int, id, time uint64, n int) bool {
 	l := b.lanes[i]
 	off, lost := l.Head(), l.Pending()
-	if err := l.Output(time, ringtest.Payload(id, n)); err != nil {
+	if err := l.Output(time, b.payload(id, n)); err != nil {
 		require.Equal(b.t, syscall.ENOSPC, err)
 		b.failed++
 		return false
@@ -166,6 +162,25 @@ func (b *bench) outputID(i int, id, time uint64, n int) bool {
 	l.max = max(l.max, key)
 	b.written++
 	return true
+}
+
+// keyBytes is how many bytes of a payload are in front of those of ringtest.Payload: its key.
+func (b *bench) keyBytes() int {
+	if b.keys == nil {
+		return 0
+	}
+	return 8
+}
+
+func (b *bench) payload(id uint64, n int) []byte {
+	if b.keys == nil {
+		return ringtest.Payload(id, n)
+	}
+	key, ok := b.keys[id]
+	if !ok {
+		key = math.MaxUint64 // not to be believed
+	}
+	return append(binary.NativeEndian.AppendUint64(nil, key), ringtest.Payload(id, n)...)
 }
 
 func (l *lane) room() int { return len(l.Data()) - 1 - int(l.Head()-l.Tail()) }
@@ -335,17 +350,11 @@ func (b *bench) next(want expected) {
 // check verifies the payload of the item that is with the user, in place.
 func (b *bench) check(id uint64) {
 	if it := b.now; it.Kind == raw.Sample {
-		got, err := ringtest.Check(payload(it, b.lanes[it.Ring].raw))
+		got, err := ringtest.Check(it.Data[b.keyBytes():])
 		if err != nil || got != id {
 			b.t.Fatalf("payload %d is %d: %v", id, got, err)
 		}
 	}
-}
-
-// payload is a copy of a sample's.
-func payload(it *merge.Item, r *raw.Ring) []byte {
-	p := append([]byte(nil), unsafe.Slice((*byte)(it.Data), it.First)...)
-	return append(p, unsafe.Slice((*byte)(r.Base()), it.Len-it.First)...)
 }
 
 // finish is the end of the user's function: until then the item is its own.
@@ -432,15 +441,3 @@ func (b *bench) empty() {
 	require.Equal(b.t, b.failed, b.lost+unknown)
 	require.Equal(b.t, merge.Found{Inversions: b.inversions, Unknown: b.unknown, Keyless: b.keyless}, b.found)
 }
-
-// next returns the next item as the first of a batch, if it can be, and gives back the others.
-func next(m *merge.Merger) *merge.Item {
-	n := m.Batch(batch[:1+m.Last()%16], batchRings)
-	if n == 0 {
-		return m.Next()
-	}
-	m.Undo(batch[:n], batchRings, 1)
-	return &merge.Item{Record: batch[0], Ring: batchRings[0], Key: batch[0].Time}
-}
-
-var batch, batchRings = raw.NewBatch(16), make([]int, 16) // allocating them each time takes most of the time with -race

@@ -49,34 +49,31 @@ func TestNoTimeAndNoKey(t *testing.T) {
 	b.empty()
 }
 
-func TestUint64OfPayloads(t *testing.T) {
+// The time may lie anywhere in a payload that lies anywhere, and beyond its end.
+func TestTimeAtAnyOffset(t *testing.T) {
 	const n = 36
 	for at := uint64(0); at < 128; at += 8 { // wraps at every word
-		r := ringtest.New(128, raw.LayoutRawTime, at)
-		body := make([]byte, n)
-		for i := range body {
-			body[i] = byte(i + 1)
+		for _, i := range []int{0, 1, 4, 7, 8, 20, 27, 28, 29, 36, 60, 1 << 32, math.MaxInt - 7, math.MaxInt} {
+			r := ringtest.New(128, raw.LayoutRawTime, at)
+			body := make([]byte, n)
+			for j := range body {
+				body[j] = byte(j + 1)
+			}
+			require.NoError(t, r.Output(5, body))
+			m := merge.New([]*raw.Ring{r.Raw()}, merge.Options{PayloadTime: true, TimeAt: i}, func(int, uint64) {})
+			want, found := uint64(5), merge.Found{Keyless: 1}
+			if i+8 <= n && i >= 0 && i < n {
+				want, found = binary.NativeEndian.Uint64(body[i:]), merge.Found{}
+			}
+			require.Equal(t, found, m.Scan(0, r.Head(), math.MaxUint64), "at %d", i)
+			m.Begin(all)
+			it := next(m)
+			require.Equal(t, want, it.Key, "at %d", i)
+			require.Equal(t, want, it.Time)
+			require.Equal(t, body, it.Data)
+			require.Nil(t, next(m))
+			m.End()
 		}
-		require.NoError(t, r.Output(5, body))
-		calls := 0
-		m := merge.New([]*raw.Ring{r.Raw()}, merge.Options{Key: func(p merge.Payload) (uint64, bool) {
-			for i := -9; i < 60; i++ {
-				v, ok := p.Uint64(i)
-				require.Equal(t, i >= 0 && i+8 <= n, ok, "at %d", i)
-				if ok {
-					require.Equal(t, binary.NativeEndian.Uint64(body[i:]), v, "at %d", i)
-				}
-			}
-			for _, i := range []int{math.MaxInt, math.MaxInt - 7, math.MinInt, math.MaxInt - math.MaxInt/2} {
-				_, ok := p.Uint64(i)
-				require.False(t, ok)
-			}
-			calls++
-			return 9, true
-		}}, func(int, uint64) {})
-		require.Zero(t, m.Scan(0, r.Head(), forever))
-		require.Equal(t, 1, calls)
-		require.Equal(t, []out{{0, raw.Sample, 9, false}}, drain(t, m, all, 2))
 	}
 }
 
@@ -97,9 +94,12 @@ func TestKeysThatAreNotBelieved(t *testing.T) {
 		{3, false, 7, out{0, raw.Sample, 7, false}, merge.Found{Keyless: 1}},
 		{3, false, 101, out{0, raw.Corrupt, 0, false}, merge.Found{Keyless: 1}},
 	} {
-		r := ringtest.New(128, raw.LayoutRawTime, 0)
-		m := merge.New([]*raw.Ring{r.Raw()}, merge.Options{Key: func(merge.Payload) (uint64, bool) { return c.key, c.ok }}, func(int, uint64) {})
-		require.NoError(t, r.Output(c.time, ringtest.Payload(1, 12)))
+		r, at := ringtest.New(128, raw.LayoutRawTime, 0), 4
+		if !c.ok {
+			at = 5 // too near to the end
+		}
+		m := merge.New([]*raw.Ring{r.Raw()}, merge.Options{PayloadTime: true, TimeAt: at}, func(int, uint64) {})
+		require.NoError(t, r.Output(c.time, binary.NativeEndian.AppendUint64(make([]byte, 4, 12), c.key)))
 		require.Equal(t, c.found, m.Scan(0, r.Head(), 100))
 		require.Equal(t, []out{c.want}, drain(t, m, all, 2))
 	}

@@ -188,6 +188,9 @@ func TestScansWithinARoundOfManyPieces(t *testing.T) {
 
 // Rounds take no memory of their own once the rings have been as full as they get.
 func TestRoundsDoNotAllocate(t *testing.T) {
+	if raw.Poison {
+		t.Skip("each event is a copy")
+	}
 	for _, spill := range []int{0, 2 << 12} {
 		var raws []*raw.Ring
 		var ws []*ringtest.Ring
@@ -195,11 +198,10 @@ func TestRoundsDoNotAllocate(t *testing.T) {
 			w := ringtest.New(1<<12, raw.LayoutRawTime, 0)
 			ws, raws = append(ws, w), append(raws, w.Raw())
 		}
-		key := func(p merge.Payload) (uint64, bool) { return p.Uint64(0) }
-		for _, o := range []merge.Options{{Spill: spill}, {Spill: spill, Key: key}} {
+		for _, o := range []merge.Options{{Spill: spill}, {Spill: spill, PayloadTime: true}} {
 			m := merge.New(raws, o, func(int, uint64) {})
 			p, time := ringtest.Payload(1<<40, 40), uint64(100)
-			recs, indices := raw.NewBatch(16), make([]int, 16)
+			recs, indices := make([]raw.Event, merge.BatchSize), make([]int, merge.BatchSize)
 			deliver := func() {
 				for m.Batch(recs, indices) > 0 || m.Next() != nil {
 				}

@@ -13,8 +13,9 @@ import (
 // early ones, are few. Both are kept in order, so that a round begins with sorted runs.
 type ring struct {
 	raw    *raw.Ring
-	key    func(Payload) (uint64, bool)
-	eighth uint64 // of the ring's size
+	view   *raw.View // of its events
+	timeAt int       // offset of the key in a payload; below 0: the key is the record's time
+	eighth uint64    // of the ring's size
 
 	freed uint64 // data_tail as published
 	tryAt uint64 // free what was delivered when the delivery comes to this offset
@@ -23,7 +24,7 @@ type ring struct {
 
 	main  queue[raw.Mark] // undelivered, by key and by offset
 	early queue[raw.Mark] // undelivered, by key, then offset
-	odd   queue[odd]      // of those in main and early that are no samples, by offset
+	odd   queue[raw.Odd]  // of those in main and early that are no samples, by offset
 	// How many of main and of early this round has still to deliver. What a scan adds meanwhile
 	// comes behind.
 	dueMain, dueEarly int
@@ -40,15 +41,7 @@ type ring struct {
 	rec raw.Record // scratch of scanTo
 }
 
-// odd is what is delivered and is no sample. It needs no memory of the ring.
-type odd struct {
-	off, size   uint64
-	kind        raw.Kind
-	fault       raw.Fault
-	lost, after uint64
-}
-
-// Flags in a Mark's Off, as offsets are multiples of 8. isOdd sends to ring.odd; unreported is a
+// Flags in the Off of a Mark, and of an Odd, as offsets are multiples of 8. isOdd sends to ring.odd; unreported is a
 // loss that is in no record. It lies between what was scanned before and after. placed is what has no
 // key of its own and goes with the records before it: it cannot be late.
 const (
@@ -85,9 +78,9 @@ func (r *ring) scanTo(head, ceiling uint64) (found Found) {
 		return found
 	}
 	r.main.compact()
-	var loss odd // waits for the sample that reports it, and goes before it
+	var loss raw.Odd // waits for the sample that reports it, and goes before it
 	for r.scan != head {
-		if r.key == nil && loss.lost == 0 {
+		if r.timeAt < 0 && loss.Lost == 0 {
 			n := len(r.main.buf)
 			r.main.buf, r.scan = r.raw.Samples(r.scan, head, r.max, ceiling, r.main.buf)
 			if all := r.main.buf; len(all) > n {
@@ -100,13 +93,13 @@ func (r *ring) scanTo(head, ceiling uint64) (found Found) {
 		rec, off := &r.rec, r.scan
 		r.raw.Parse(off, head, rec)
 		r.scan += rec.Size
-		if loss.lost != 0 && rec.Kind != raw.Sample {
+		if loss.Lost != 0 && rec.Kind != raw.Sample {
 			r.addPlaced(loss) // cut off from its sample: memory is damaged
-			loss.lost = 0
+			loss.Lost = 0
 		}
 		switch rec.Kind {
 		case raw.Corrupt:
-			r.addPlaced(odd{off: off, size: rec.Size, kind: raw.Corrupt, fault: rec.Fault})
+			r.addPlaced(raw.Odd{Off: off, Size: rec.Size, Kind: raw.Corrupt, Fault: rec.Fault})
 		case raw.Unknown:
 			found.Unknown++
 		case raw.Lost:
@@ -115,22 +108,22 @@ func (r *ring) scanTo(head, ceiling uint64) (found Found) {
 			r.reported += rec.Lost - known
 			// An output that has looked for losses and not reported them can be interrupted by one that
 			// does. That lies behind it with an earlier time, and its losses are from before both.
-			if r.key != nil || rec.Time > r.max {
+			if r.timeAt >= 0 || rec.Time > r.max {
 				r.unlost = r.max
 			}
-			loss = odd{off: off, size: rec.Size, kind: raw.Lost, lost: rec.Lost - known, after: r.unlost}
+			loss = raw.Odd{Off: off, Size: rec.Size, Kind: raw.Lost, Lost: rec.Lost - known, After: r.unlost}
 		case raw.Sample:
 			key, flag := r.keyOf(rec, ceiling, &found)
 			bad := key > ceiling
 			if bad {
 				key, flag = r.max, placed
 			}
-			if loss.lost != 0 {
+			if loss.Lost != 0 {
 				r.addOdd(loss, key, flag)
-				loss.lost = 0
+				loss.Lost = 0
 			}
 			if bad {
-				r.addPlaced(odd{off: off, size: rec.Size, kind: raw.Corrupt, fault: raw.FaultTime})
+				r.addPlaced(raw.Odd{Off: off, Size: rec.Size, Kind: raw.Corrupt, Fault: raw.FaultTime})
 				continue
 			}
 			if key < r.max {
@@ -139,7 +132,7 @@ func (r *ring) scanTo(head, ceiling uint64) (found Found) {
 			r.add(raw.Mark{Time: key, Off: off | flag})
 		}
 	}
-	if loss.lost != 0 {
+	if loss.Lost != 0 {
 		r.addPlaced(loss)
 	}
 	return found
@@ -148,10 +141,10 @@ func (r *ring) scanTo(head, ceiling uint64) (found Found) {
 // keyOf returns what a sample is ordered by, above ceiling if that cannot be believed, and the flag
 // of those that have no key.
 func (r *ring) keyOf(rec *raw.Record, ceiling uint64, found *Found) (key, flag uint64) {
-	if r.key == nil {
+	if r.timeAt < 0 {
 		return rec.Time, 0
 	}
-	if key, ok := r.key(Payload{rec, r.raw}); ok && key <= ceiling {
+	if key, ok := r.raw.Payload8(rec, r.timeAt); ok && key <= ceiling {
 		return key, 0
 	}
 	found.Keyless++
@@ -161,12 +154,12 @@ func (r *ring) keyOf(rec *raw.Record, ceiling uint64, found *Found) (key, flag u
 	return rec.Time, 0
 }
 
-func (r *ring) addPlaced(o odd) { r.addOdd(o, r.max, placed) }
+func (r *ring) addPlaced(o raw.Odd) { r.addOdd(o, r.max, placed) }
 
-func (r *ring) addOdd(o odd, key, flag uint64) {
-	o.off |= isOdd | flag
+func (r *ring) addOdd(o raw.Odd, key, flag uint64) {
+	o.Off |= isOdd | flag
 	r.odd.push(o)
-	r.add(raw.Mark{Time: key, Off: o.off})
+	r.add(raw.Mark{Time: key, Off: o.Off})
 }
 
 // add takes a record into the main run, or, if its key is below that of one before, to the early ones.
@@ -194,17 +187,17 @@ func (r *ring) addEarly(m raw.Mark) {
 func (r *ring) lose(n, time uint64) {
 	r.reported += n
 	r.advance += n
-	o := odd{off: r.scan - 8 | isOdd | unreported, kind: raw.Lost, lost: n, after: r.max}
-	if all := r.odd.all(); len(all) > 0 && all[len(all)-1].off == o.off { // one more before the first was delivered
+	o := raw.Odd{Off: r.scan - 8 | isOdd | unreported, Kind: raw.Lost, Lost: n, After: r.max}
+	if all := r.odd.all(); len(all) > 0 && all[len(all)-1].Off == o.Off { // one more before the first was delivered
 		held := r.early.all()[r.dueEarly:] // what this round delivers stays
-		if i := slices.IndexFunc(held, func(m raw.Mark) bool { return m.Off == o.off }); i >= 0 {
-			o.lost += all[len(all)-1].lost
+		if i := slices.IndexFunc(held, func(m raw.Mark) bool { return m.Off == o.Off }); i >= 0 {
+			o.Lost += all[len(all)-1].Lost
 			r.odd.remove(len(all) - 1)
 			r.early.remove(r.dueEarly + i)
 		}
 	}
 	r.odd.push(o)
-	r.addEarly(raw.Mark{Time: time, Off: o.off})
+	r.addEarly(raw.Mark{Time: time, Off: o.Off})
 }
 
 // first is the key of the ring's earliest undelivered record, never if there is none.
@@ -238,8 +231,9 @@ func (r *ring) done() uint64 {
 	return r.freed + n
 }
 
-// take moves the earliest record that is due into it, given the greatest key delivered.
-func (r *ring) take(it *Item, last uint64) {
+// take moves the earliest event that is due into it, given the greatest key delivered. alone is for what does not
+// lie in the ring's view.
+func (r *ring) take(it *Item, last uint64, alone *raw.Single) {
 	var e raw.Mark
 	if r.dueEarly > 0 && (r.dueMain == 0 || before(r.early.front(), r.main.front())) {
 		e = r.early.front()
@@ -250,48 +244,54 @@ func (r *ring) take(it *Item, last uint64) {
 		r.main.pop()
 		r.dueMain--
 	}
-	time := e.Time
+	it.Key = e.Time
 	if e.Off&placed != 0 {
-		time = max(time, last)
+		it.Key = max(e.Time, last)
 	}
-	it.Key = time
+	it.Off = e.Off &^ flags
 	if e.Off&isOdd != 0 {
-		r.takeOdd(e, it)
-		it.Time = time
+		r.takeOdd(e, it, alone)
 		return
 	}
-	off := e.Off &^ flags
-	if len(r.chunks) > 0 && int64(off-r.freed) < 0 {
-		r.from = r.chunkOf(off)
-	}
-	if r.from != nil {
-		r.from.parse(off, &it.Record)
-	} else {
-		r.raw.Parse(off, r.scan, &it.Record)
-	}
-	// It was a sample when it was scanned. Something may have written over it since.
-	switch {
-	case it.Kind != raw.Sample, r.key == nil && it.Time != time:
-		it.changed()
-	case r.key != nil:
-		it.Time = time
+	ev, size, ok := r.find(it.Off, alone)
+	it.Event, it.Size = ev, size
+	switch timed := ok && ev.Time() == it.Key; {
+	case timed:
+	case ok && r.timeAt >= 0:
+		it.Event = alone.Timed(ev, it.Key) // it has no time in its payload, or none that can be believed
+	default: // it was a sample when it was scanned: something has written over it since
+		it.Size = 8
+		it.Event = alone.Odd(r.raw.CPU(), raw.Odd{Kind: raw.Corrupt, Fault: raw.FaultChanged, Off: it.Off, Size: it.Size, Time: it.Key})
 	}
 }
 
-// changed makes the item one that was written over while it was held.
-func (it *Item) changed() {
-	it.Record = raw.Record{Kind: raw.Corrupt, Fault: raw.FaultChanged, Off: it.Off, Size: 8, Time: it.Time}
+// find looks a sample up that was found before, in the ring or in what was copied out of it.
+func (r *ring) find(off uint64, alone *raw.Single) (ev raw.Event, size uint64, ok bool) {
+	in, view, end := r.raw, r.view, r.scan
+	if len(r.chunks) > 0 && int64(off-r.freed) < 0 {
+		if c := r.chunkOf(off); c != nil {
+			r.from = c
+			in, view, off, end = c.block, &c.view, off-c.start, c.end-c.start
+		}
+	}
+	if ev, size, ok = view.Find(in.At(off), in.Size()); ok {
+		return ev, size, true
+	}
+	if in.Parse(off, end, &r.rec); r.rec.Kind != raw.Sample {
+		return raw.Event{}, 0, false
+	}
+	return alone.Join(in, &r.rec), r.rec.Size, true // it goes over the edge, or is too short for the view
 }
 
 // takeOdd fills in what is no sample.
-func (r *ring) takeOdd(e raw.Mark, it *Item) {
+func (r *ring) takeOdd(e raw.Mark, it *Item, alone *raw.Single) {
 	all := r.odd.all()
 	// As a rule it is the first. No offset is relied on: a damaged head can make them wrap.
-	i := slices.IndexFunc(all, func(o odd) bool { return o.off == e.Off })
+	i := slices.IndexFunc(all, func(o raw.Odd) bool { return o.Off == e.Off })
 	o := all[i]
 	r.odd.remove(i)
-	it.Record = raw.Record{Off: o.off &^ flags, Size: o.size, Kind: o.kind, Fault: o.fault, Lost: o.lost}
-	it.After = min(o.after, e.Time)
+	o.Off, o.After, o.Time = it.Off, min(o.After, e.Time), it.Key
+	it.Event, it.Size = alone.Odd(r.raw.CPU(), o), o.Size
 }
 
 // endRound ends what is due. If the round ended before, what a scan has added since may belong

@@ -104,7 +104,7 @@ func (d *round) due(rings []ring) (base, limit uint64, n int) {
 	for i := range rings {
 		r := &rings[i]
 		r.dueMain, r.dueEarly = upTo(r.ofRound()), upTo(r.early.all())
-		r.plain = r.dueEarly == 0 && r.odd.empty() && len(r.chunks) == 0 && r.key == nil
+		r.plain = r.dueEarly == 0 && r.odd.empty() && len(r.chunks) == 0
 		n += r.dueMain + r.dueEarly
 	}
 	return base, limit, n

@@ -13,7 +13,8 @@ import (
 // chunk is a stretch of a ring, from one record's beginning to another's, that was copied out.
 type chunk struct {
 	block      *raw.Ring // its bytes; offsets count from start
-	data       []byte
+	view       raw.View  // of the block, for the ring that it was copied out of
+	words      []uint64  // the block's memory
 	start, end uint64
 	left       int // undelivered samples in it
 }
@@ -38,24 +39,20 @@ func newArena(ringBytes uint64, budget int) arena {
 	return arena{blockBytes: min(ringBytes, max(min(ringBytes/4, maxBlock), maxRecord)), budget: uint64(budget)}
 }
 
-// get returns an unused block, nil if that would exceed the budget.
-func (a *arena) get(like *raw.Ring) *chunk {
+// get returns an unused block for a copy of some of a ring, nil if that would exceed the budget.
+func (a *arena) get(of *raw.Ring) *chunk {
 	var c *chunk
 	switch n := len(a.free); {
 	case n > 0:
 		c, a.free = a.free[n-1], a.free[:n-1]
 	case a.made+a.blockBytes <= a.budget:
-		words := make([]uint64, a.blockBytes/8) // aligned as records must be
-		data := bytesOf(words)
-		block, err := raw.NewCopy(data, like.Layout())
-		if err != nil {
-			panic(err) // a power of two, aligned
-		}
-		c = &chunk{block: block, data: data}
+		c = &chunk{words: make([]uint64, a.blockBytes/8)} // a power of two
+		c.block = raw.NewCopy(of, c.words)
 		a.made += a.blockBytes
 	default:
 		return nil
 	}
+	c.block.SetCPU(of.CPU())
 	a.used += a.blockBytes
 	return c
 }
@@ -100,7 +97,8 @@ func (m *Merger) Spill(i int) (bytes uint64) {
 		}
 		n := min(bytes, m.arena.blockBytes)
 		c.start, c.end, c.left = r.freed, r.freed+n, left
-		r.raw.Copy(c.data[:n], r.freed)
+		c.view = m.opts.view(c.block)
+		r.raw.CopyWords(c.words, r.freed, n)
 		r.chunks = append(r.chunks, c)
 		r.plain = false
 	}
@@ -173,9 +171,4 @@ func (r *ring) chunkOf(off uint64) *chunk {
 		}
 	}
 	return nil // a damaged head made offsets wrap
-}
-
-func (c *chunk) parse(off uint64, rec *raw.Record) {
-	c.block.Parse(off-c.start, c.end-c.start, rec)
-	rec.Off = off
 }

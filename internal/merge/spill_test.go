@@ -18,8 +18,11 @@ const (
 
 // copied is all that there is to say about an item.
 type copied struct {
-	merge.Item
-	payload string
+	raw.Odd
+	ring, len int
+	key       uint64
+	late      bool
+	payload   string
 }
 
 // prefilled delivers rings whose content does not depend on what is spilled.
@@ -49,14 +52,8 @@ func prefilled(t *testing.T, seed uint64, spill int) (got []copied, moved uint64
 				moved += b.spill(whim.IntN(3))
 			}
 			b.next(want)
-			got = append(got, copied{*b.now, ""})
-			if it := &got[len(got)-1]; it.Kind == raw.Sample {
-				it.payload = string(payload(b.now, b.lanes[b.now.Ring].raw))
-				it.Lost, it.After, it.Fault = 0, 0, 0 // not a sample's
-			} else {
-				it.Len = 0
-			}
-			got[len(got)-1].Data, got[len(got)-1].First = nil, 0 // where it lies is what spilling changes
+			it := b.now // where its bytes lie is what spilling changes
+			got = append(got, copied{it.Odd, it.Ring, it.Len, it.Key, it.Late, string(it.Data)})
 		}
 		b.over()
 	}

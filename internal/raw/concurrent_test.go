@@ -57,7 +57,7 @@ type tally struct {
 	delivered, lost uint64
 	next            uint64 // the least id that the next sample can have
 	report          uint64 // time of the loss before, +1
-	buf             []byte
+	alone           raw.Single
 }
 
 func (c *tally) drain(t *testing.T, r *raw.Ring, head uint64) {
@@ -65,9 +65,7 @@ func (c *tally) drain(t *testing.T, r *raw.Ring, head uint64) {
 		rec := ringtest.Parse(r, off, head)
 		switch rec.Kind {
 		case raw.Sample:
-			a, b := parts(r, rec)
-			c.buf = append(append(c.buf[:0], a...), b...)
-			id, err := ringtest.Check(c.buf)
+			id, err := ringtest.Check(c.alone.Join(r, &rec).Bytes())
 			if err != nil || id != rec.Time || id != c.next {
 				t.Fatalf("sample %d of time %d where %d was due: %v", id, rec.Time, c.next, err)
 			}

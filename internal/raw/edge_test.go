@@ -11,7 +11,7 @@ import (
 
 // A record whose header is among the ring's last bytes has its fields behind the edge, at the ring's
 // beginning. Behind the edge of this one there is no memory.
-func TestBatchStopsBeforeFieldsBehindTheEdge(t *testing.T) {
+func TestStretchStopsBeforeFieldsBehindTheEdge(t *testing.T) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	room := guarded(t)
 	for _, layout := range []raw.Layout{raw.LayoutRaw, raw.LayoutRawTime} {
@@ -26,15 +26,13 @@ func TestBatchStopsBeforeFieldsBehindTheEdge(t *testing.T) {
 			require.Equal(t, uint64(len(room))-left, w.Head())
 			require.NoError(t, w.Output(20, ringtest.Payload(2, 44)))
 			copy(room, w.Data())
-			meta, _ := memory(0)
+			meta, _ := memory(64)
 			r, err := raw.New(meta, room, layout)
 			require.NoError(t, err)
 
-			recs := raw.NewBatch(4)
-			n, end := r.Batch(off, w.Head(), w.Head(), recs)
-			require.Equal(t, 1, n)
-			require.Equal(t, off+40, end)
-			sameBatch(t, r, off, w.Head(), w.Head(), 4)
+			require.Equal(t, 1, sameStretch(t, r, off, w.Head(), w.Head()))
+			end := off + 40
+			require.Zero(t, sameStretch(t, r, end, w.Head(), w.Head()))
 			var rec raw.Record
 			r.Parse(end, w.Head(), &rec)
 			require.Equal(t, raw.Sample, rec.Kind)

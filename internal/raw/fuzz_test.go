@@ -6,7 +6,6 @@ import (
 	"math/bits"
 	"runtime/debug"
 	"testing"
-	"unsafe"
 
 	"github.com/ringfold/ringfold/internal/raw"
 	"github.com/ringfold/ringfold/internal/ringtest"
@@ -35,32 +34,32 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte{9, 0, 0, 0, 0, 0, 8, 0}, uint64(0), uint64(8), true)
 
 	f.Fuzz(func(t *testing.T, b []byte, tail, ahead uint64, timed bool) {
-		between(t, room, b, timed, func(r *raw.Ring) { walk(t, r, tail&^7, (tail+ahead)&^7) })
+		between(t, room, b, timed, func(r *raw.Ring, data []byte) { walk(t, r, tail&^7, (tail+ahead)&^7) })
 	})
 }
 
 // FuzzWalk holds the walks that take many records at once against Parse, on the same memory as FuzzParse does:
-// Batch up to any stop and with room for any number, Samples within any times, and Copy.
+// Stretch up to any stop, Samples within any times, and Copy.
 func FuzzWalk(f *testing.F) {
 	room := guarded(f)
 	w := records()
-	f.Add(w.Data(), uint64(0), w.Head(), w.Head(), true, uint8(3), uint64(0), uint64(10))
-	f.Add(w.Data(), uint64(0), w.Head(), uint64(40), false, uint8(16), uint64(2), uint64(3))
-	f.Add(w.Data(), uint64(math.MaxUint64-199), uint64(256), uint64(200), true, uint8(1), uint64(0), uint64(math.MaxUint64))
-	f.Fuzz(func(t *testing.T, b []byte, off, ahead, stop uint64, timed bool, n uint8, floor, ceiling uint64) {
+	f.Add(w.Data(), uint64(0), w.Head(), w.Head(), true, uint64(0), uint64(10))
+	f.Add(w.Data(), uint64(0), w.Head(), uint64(40), false, uint64(2), uint64(3))
+	f.Add(w.Data(), uint64(math.MaxUint64-199), uint64(256), uint64(200), true, uint64(0), uint64(math.MaxUint64))
+	f.Fuzz(func(t *testing.T, b []byte, off, ahead, stop uint64, timed bool, floor, ceiling uint64) {
 		off, ahead = off&^7, ahead&^7
 		if ahead != 0 {
 			stop = stop % (ahead + 1) &^ 7
 		} else {
 			stop = 0
 		}
-		between(t, room, b, timed, func(r *raw.Ring) {
-			sameBatch(t, r, off, off+stop, off+ahead, int(n))
+		between(t, room, b, timed, func(r *raw.Ring, data []byte) {
+			sameStretch(t, r, off, off+stop, off+ahead)
 			sameSamples(t, r, off, off+ahead, floor, ceiling)
 			to := make([]byte, min(stop, r.Size()))
 			r.Copy(to, off)
 			for i, c := range to {
-				if want := *(*byte)(unsafe.Add(r.Base(), (off+uint64(i))&(r.Size()-1))); c != want {
+				if want := data[(off+uint64(i))&(r.Size()-1)]; c != want {
 					t.Fatalf("byte %d of a copy from %d on is %#x, not %#x", i, off, c, want)
 				}
 			}
@@ -79,11 +78,11 @@ func records() *ringtest.Ring {
 
 // between calls f with a ring of these bytes, as many of them as are a power of two, that lies against unreadable memory: once on
 // its left and once on its right.
-func between(t *testing.T, room, b []byte, timed bool, f func(*raw.Ring)) {
-	if len(b) < 8 {
+func between(t *testing.T, room, b []byte, timed bool, f func(r *raw.Ring, data []byte)) {
+	if len(b) < 64 {
 		return
 	}
-	meta, _ := memory(8)
+	meta, _ := memory(64)
 	size := min(1<<(bits.Len(uint(len(b)))-1), len(room))
 	layout := raw.LayoutRaw
 	if timed {
@@ -95,7 +94,7 @@ func between(t *testing.T, room, b []byte, timed bool, f func(*raw.Ring)) {
 		copy(data, b)
 		r, err := raw.New(meta, data, layout)
 		require.NoError(t, err)
-		f(r)
+		f(r, data)
 	}
 }
 
@@ -103,7 +102,7 @@ var sink byte
 
 // walk reads everything from tail to head, and all that the records refer to.
 func walk(t *testing.T, r *raw.Ring, tail, head uint64) {
-	base := uintptr(r.Base())
+	var alone raw.Single
 	var rec raw.Record // used again and again, as its users do
 	for steps := uint64(0); tail != head; steps++ {
 		if steps >= r.Size()/8 {
@@ -117,15 +116,10 @@ func walk(t *testing.T, r *raw.Ring, tail, head uint64) {
 			t.Fatalf("%+v, %d before the head", rec, head-tail)
 		}
 		if rec.Kind == raw.Sample {
-			at := uint64(uintptr(rec.Data) - base)
-			if at >= r.Size() || at+uint64(rec.First) > r.Size() || rec.First > rec.Len || uint64(rec.Len) > rec.Size ||
-				rec.First < rec.Len && at+uint64(rec.First) != r.Size() {
-				t.Fatalf("payload outside of the ring: %d bytes at %d, of %d", rec.First, at, rec.Len)
+			if uint64(rec.Len) > rec.Size {
+				t.Fatalf("payload of %d bytes in %+v", rec.Len, rec)
 			}
-			for _, c := range unsafe.Slice((*byte)(rec.Data), rec.First) {
-				sink += c
-			}
-			for _, c := range unsafe.Slice((*byte)(r.Base()), rec.Len-rec.First) {
+			for _, c := range alone.Join(r, &rec).Bytes() {
 				sink += c
 			}
 		}

@@ -74,18 +74,16 @@ func (f Fault) String() string {
 	}[f]
 }
 
-// Record is one record of a ring. Data points into the ring. Fields that do not belong to its Kind
-// have no meaning.
+// Record is what the header and the fields of a record say. Fields that do not belong to its Kind have no
+// meaning.
 type Record struct {
 	Kind  Kind
-	Fault Fault          // of a Corrupt one: why
-	First uint32         // payload bytes at Data; the other Len-First are at the ring's Base
-	Len   uint32         // payload bytes of a Sample, trailing padding included; 0 of others
-	Data  unsafe.Pointer // payload of a Sample; nil of others
-	Off   uint64         // where it begins, a free-running count of bytes
-	Size  uint64         // bytes to the next record
-	Time  uint64         // ns of the event's clock; 0 if the layout has none
-	Lost  uint64         // how many a Lost record counts; may be 0
+	Fault Fault  // of a Corrupt one: why
+	Len   uint32 // payload bytes of a Sample, trailing padding included; 0 of others
+	Off   uint64 // where it begins, a free-running count of bytes
+	Size  uint64 // bytes to the next record
+	Time  uint64 // ns of the event's clock; 0 if the layout has none
+	Lost  uint64 // how many a Lost record counts; may be 0
 }
 
 // Parse reads the record at offset off into rec, with head as loaded before, off < head and off a
@@ -122,14 +120,7 @@ func (r *Ring) Parse(off, head uint64, rec *Record) {
 		if at == 16 {
 			rec.Time = *(*uint64)(unsafe.Add(r.data, (off+8)&r.mask))
 		}
-		// Invariant: n bytes from here, wrapped once, are inside [off, off+size), and that is
-		// inside [off, head).
-		start := (off + at + 4) & r.mask
-		first := n
-		if room := r.mask + 1 - start; uint64(n) > room {
-			first = uint32(room)
-		}
-		rec.Kind, rec.Data, rec.First, rec.Len = Sample, unsafe.Add(r.data, start), first, n
+		rec.Kind, rec.Len = Sample, n
 	case typeLost:
 		if size < 24 { // header, id, lost
 			rec.corrupt(FaultShort, left)
@@ -139,21 +130,15 @@ func (r *Ring) Parse(off, head uint64, rec *Record) {
 		if r.rawSize == 16 && size >= 32 { // sample_id_all appends the time
 			rec.Time = *(*uint64)(unsafe.Add(r.data, (off+24)&r.mask))
 		}
-		rec.none()
-		rec.Kind, rec.Lost = Lost, *(*uint64)(unsafe.Add(r.data, (off+16)&r.mask))
+		rec.Kind, rec.Len, rec.Lost = Lost, 0, *(*uint64)(unsafe.Add(r.data, (off+16)&r.mask))
 	default:
-		rec.none()
-		rec.Kind, rec.Time = Unknown, 0
+		rec.Kind, rec.Len, rec.Time = Unknown, 0, 0
 	}
 }
 
-// none makes rec have no payload.
-func (rec *Record) none() { rec.Data, rec.First, rec.Len = nil, 0, 0 }
-
 // corrupt makes rec everything up to the head, left bytes.
 func (rec *Record) corrupt(f Fault, left uint64) {
-	rec.none()
-	rec.Kind, rec.Fault, rec.Size, rec.Time = Corrupt, f, left, 0
+	rec.Kind, rec.Fault, rec.Len, rec.Size, rec.Time = Corrupt, f, 0, left, 0
 }
 
 func sizeFault(size, left, ring uint64) Fault {

@@ -10,8 +10,8 @@
 package raw
 
 import (
+	"encoding/binary"
 	"fmt"
-	"math"
 	"sync/atomic"
 	"unsafe"
 )
@@ -41,16 +41,17 @@ type Ring struct {
 	data       unsafe.Pointer // the first data byte
 	mask       uint64         // data bytes - 1
 	rawSize    uint64         // where in a sample the u32 raw_size is: 8, or 16 behind a time
-	timed      uint64         // all ones if records have a time, else 0
+	layout     Layout
+	view       View // of the data bytes
 }
 
 // New describes a ring: meta points to its metadata page, data is all of its data bytes. Both must
 // stay mapped, or reachable, for as long as the Ring is used. len(data) must be a power of two and
-// at least 8.
+// at least 64.
 func New(meta unsafe.Pointer, data []byte, layout Layout) (*Ring, error) {
 	n := len(data)
-	if n < 8 || n&(n-1) != 0 {
-		return nil, fmt.Errorf("ring of %d data bytes: must be a power of two, at least 8", n)
+	if n < 64 || n&(n-1) != 0 {
+		return nil, fmt.Errorf("ring of %d data bytes: must be a power of two, at least 64", n)
 	}
 	base := unsafe.Pointer(unsafe.SliceData(data))
 	if uintptr(meta)&7 != 0 || uintptr(base)&7 != 0 {
@@ -58,23 +59,72 @@ func New(meta unsafe.Pointer, data []byte, layout Layout) (*Ring, error) {
 	}
 	r := &Ring{
 		// Invariant: the caller's metadata page is at least metaSize long.
-		head:    (*uint64)(unsafe.Add(meta, headOffset)),
-		tail:    (*uint64)(unsafe.Add(meta, tailOffset)),
-		data:    base,
-		mask:    uint64(n - 1),
-		rawSize: 8,
+		head:   (*uint64)(unsafe.Add(meta, headOffset)),
+		tail:   (*uint64)(unsafe.Add(meta, tailOffset)),
+		data:   base,
+		mask:   uint64(n - 1),
+		layout: layout,
+		view:   newView(base, uint64(n), layout),
 	}
-	if layout == LayoutRawTime {
-		r.rawSize, r.timed = 16, math.MaxUint64
-	}
+	r.rawSize = r.view.body
 	return r, nil
 }
+
+// NewCopy makes a Ring of memory to which records of another one are copied. Offsets count from its first byte.
+// It has no head and no tail.
+func NewCopy(of *Ring, words []uint64) *Ring {
+	data := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), 8*len(words)) // invariant: 8 bytes each
+	r, err := New(unsafe.Pointer(&noCounters), data, of.layout)
+	if err != nil {
+		panic(err) // words are aligned, and the caller makes as many as a power of two
+	}
+	r.SetCPU(of.CPU())
+	return r
+}
+
+// noCounters stands in for the metadata page where there is none.
+var noCounters [metaSize / 8]uint64
 
 // Size returns the number of data bytes.
 func (r *Ring) Size() uint64 { return r.mask + 1 }
 
-// Base returns the first data byte: where a record that wraps goes on.
-func (r *Ring) Base() unsafe.Pointer { return r.data }
+// SetCPU says whose ring it is, which is what its events say. It is for before they are read.
+func (r *Ring) SetCPU(cpu int) { r.view.cpu = cpu }
+
+// CPU is the number of the ring's CPU.
+func (r *Ring) CPU() int { return r.view.cpu }
+
+// View is the ring's data bytes.
+func (r *Ring) View() *View { return &r.view }
+
+// At is where a record that begins at this offset lies in View.
+func (r *Ring) At(off uint64) uint64 { return off & r.mask }
+
+// Layout is how the ring's records are laid out.
+func (r *Ring) Layout() Layout { return r.layout }
+
+// Copy copies the len(to) bytes from offset off on, which is at most the ring's size.
+func (r *Ring) Copy(to []byte, off uint64) {
+	// Invariant: the ring's memory is mask+1 bytes at data.
+	data := unsafe.Slice((*byte)(r.data), r.mask+1)
+	n := copy(to, data[off&r.mask:])
+	copy(to[n:], data)
+}
+
+// CopyWords is Copy of n bytes, a multiple of 8, to memory that is aligned as records are.
+func (r *Ring) CopyWords(to []uint64, off, n uint64) {
+	r.Copy(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(to))), 8*len(to))[:n], off) // invariant: 8 bytes each
+}
+
+// Payload8 reads 8 bytes of the payload of a sample that Parse has found, from a byte of it on; ok is false if it ends before.
+func (r *Ring) Payload8(rec *Record, at int) (v uint64, ok bool) {
+	if at < 0 || uint64(at)+8 > uint64(rec.Len) {
+		return 0, false
+	}
+	var b [8]byte
+	r.Copy(b[:], rec.Off+r.rawSize+4+uint64(at))
+	return binary.NativeEndian.Uint64(b[:]), true
+}
 
 // Head returns data_head: the free-running count of bytes that the kernel has published. Every
 // record below it is fully written.

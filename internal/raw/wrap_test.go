@@ -19,11 +19,6 @@ var layouts = map[string]struct {
 	"RAW|TIME": {raw.LayoutRawTime, 20},
 }
 
-// parts returns the two parts of a sample's payload, as a reader of Record puts them together.
-func parts(r *raw.Ring, rec raw.Record) (head, tail []byte) {
-	return unsafe.Slice((*byte)(rec.Data), rec.First), unsafe.Slice((*byte)(r.Base()), rec.Len-rec.First)
-}
-
 // A record of each size lies at each offset of a small ring, with counters that start anywhere.
 func TestSampleAtEveryOffset(t *testing.T) {
 	const size, time = 256, 0x1122334455667788
@@ -40,16 +35,22 @@ func TestSampleAtEveryOffset(t *testing.T) {
 						require.Equal(t, raw.Sample, rec.Kind)
 						require.Equal(t, r.Head()-r.Tail(), rec.Size)
 						require.Equal(t, rec.Size-l.before, uint64(rec.Len))
-						start := (at + l.before) % size
-						require.Equal(t, min(uint64(rec.Len), size-start), uint64(rec.First))
-						require.Equal(t, unsafe.Pointer(&w.Data()[start]), rec.Data)
 						if l.layout == raw.LayoutRawTime {
 							require.Equal(t, uint64(time), rec.Time)
 						} else {
 							require.Zero(t, rec.Time)
 						}
-						head, tail := parts(r, rec)
-						id, err := ringtest.Check(append(append([]byte(nil), head...), tail...))
+						ev, _, ok := r.View().Find(at, size)
+						require.Equal(t, at+rec.Size <= size && at+24 <= size, ok, "in one piece")
+						if ok {
+							start := at + l.before
+							require.Equal(t, unsafe.SliceData(w.Data()[start:]), unsafe.SliceData(ev.Bytes()), "in its place")
+						} else {
+							ev = new(raw.Single).Join(r, &rec)
+						}
+						require.Equal(t, rec.Time, ev.Time())
+						require.Equal(t, int(rec.Len), ev.Len())
+						id, err := ringtest.Check(ev.Bytes())
 						require.NoError(t, err)
 						require.Equal(t, at, id)
 					}
@@ -59,17 +60,18 @@ func TestSampleAtEveryOffset(t *testing.T) {
 	}
 }
 
-func TestSampleThatEndsAtTheEdgeDoesNotWrap(t *testing.T) {
+func TestSampleThatEndsAtTheEdgeIsInOnePiece(t *testing.T) {
 	w := ringtest.New(128, raw.LayoutRawTime, 128-40)
 	require.NoError(t, w.Output(1, ringtest.Payload(9, 20)))
 	require.NoError(t, w.Output(2, ringtest.Payload(10, 20)))
 	r := w.Raw()
-	first := ringtest.Parse(r, 128-40, r.Head())
-	require.Equal(t, uint64(40), first.Size)
-	require.Equal(t, uint32(20), first.Len)
-	require.Equal(t, first.Len, first.First)
-	second := ringtest.Parse(r, 128, r.Head())
-	require.Equal(t, unsafe.Pointer(&w.Data()[20]), second.Data, "the next one begins at the base")
+	first, size, ok := r.View().Find(128-40, 128)
+	require.True(t, ok)
+	require.Equal(t, uint64(40), size)
+	require.Equal(t, 20, first.Len())
+	second, _, ok := r.View().Find(r.At(128), 128)
+	require.True(t, ok)
+	require.Equal(t, &w.Data()[20], &second.Bytes()[0], "the next one begins at the base")
 }
 
 // A raw_size that no kernel writes, but that fits in: no byte beyond the edge is part of the first part.
@@ -86,7 +88,7 @@ func TestRawSizesAroundTheEdge(t *testing.T) {
 				rec := ringtest.Parse(r, r.Tail(), r.Head())
 				require.Equal(t, raw.Sample, rec.Kind)
 				require.Equal(t, n, rec.Len)
-				require.Equal(t, min(n, room), rec.First)
+				require.Len(t, new(raw.Single).Join(r, &rec).Bytes(), int(n))
 			}
 		})
 	}
@@ -101,7 +103,7 @@ func TestEmptySampleAtTheEdge(t *testing.T) {
 			rec := ringtest.Parse(r, r.Tail(), r.Head())
 			require.Equal(t, raw.Sample, rec.Kind)
 			require.Zero(t, rec.Len)
-			require.Zero(t, rec.First)
+			require.Empty(t, new(raw.Single).Join(r, &rec).Bytes())
 			require.Equal(t, l.before+4, rec.Size)
 		})
 	}

@@ -99,29 +99,31 @@ func TestCopy(t *testing.T) {
 	}
 }
 
-// A record that wraps in its ring does not in the copy.
+// A record that goes over its ring's edge does not in a copy.
 func TestNewCopy(t *testing.T) {
 	for name, l := range layouts {
 		t.Run(name, func(t *testing.T) {
 			w := ringtest.New(128, l.layout, 1<<32-32)
 			require.NoError(t, w.Output(7, ringtest.Payload(5, 60)))
 			r := w.Raw()
+			r.SetCPU(3)
 			rec := ringtest.Parse(r, r.Tail(), r.Head())
-			require.Less(t, rec.First, rec.Len)
-			_, data := memory(128)
-			r.Copy(data[:rec.Size], rec.Off)
-			c, err := raw.NewCopy(data, r.Layout())
-			require.NoError(t, err)
+			_, _, ok := r.View().Find(r.At(rec.Off), r.Size())
+			require.False(t, ok)
+			words := make([]uint64, 128/8)
+			r.CopyWords(words, rec.Off, rec.Size)
+			c := raw.NewCopy(r, words)
 			again := ringtest.Parse(c, 0, rec.Size)
-			require.Equal(t, again.Len, again.First)
 			require.Equal(t, rec.Len, again.Len)
 			require.Equal(t, rec.Time, again.Time)
-			head, _ := parts(c, again)
-			id, err := ringtest.Check(head)
+			ev, size, ok := c.View().Find(0, rec.Size)
+			require.True(t, ok)
+			require.Equal(t, rec.Size, size)
+			require.Equal(t, rec.Time, ev.Time())
+			require.Equal(t, 3, ev.CPU())
+			id, err := ringtest.Check(ev.Bytes())
 			require.NoError(t, err)
 			require.Equal(t, uint64(5), id)
-			_, err = raw.NewCopy(data[:100], r.Layout())
-			require.Error(t, err)
 		})
 	}
 }

@@ -1,0 +1,20 @@
+//go:build !perfbuf_poison
+
+package raw
+
+// Poison says that this is the poison build: every sample is Private.
+const Poison = false
+
+// grow makes room for a record.
+func (s *Single) grow(size uint64) {
+	if n := int(size / 8); cap(s.words) < n {
+		s.words = make([]uint64, n)
+	}
+	s.words = s.words[:size/8]
+}
+
+// Private is ev, but for the poison build.
+func (s *Single) Private(ev Event) Event { return ev }
+
+// Expire ends the life of the event.
+func (s *Single) Expire() {}

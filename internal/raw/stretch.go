@@ -1,0 +1,57 @@
+package raw
+
+import "unsafe"
+
+// Stretch is a part of a view in which samples may lie in a row. A loop over it is the hot path of all reading:
+//
+//	for s.Pos < s.Limit {
+//		word, next, ok := s.Sample()
+//		if !ok {
+//			break // Parse says what is there
+//		}
+//		s.Pos = next
+//		use(Event{s.View, word})
+//	}
+//
+// Invariant: Pos, Limit and End are multiples of 8, End is in the view or its end, and Limit is End-16 at
+// most. So while Pos is below Limit, the 24 bytes from Pos on are the view's.
+type Stretch struct {
+	View  *View
+	Pos   uint64 // of the next record
+	Limit uint64 // no record of the stretch begins here or behind
+	End   uint64 // no record goes past this
+}
+
+// Stretch is where samples may lie in a row from off on, up to stop, to head and to the ring's edge. stop lies
+// between off and head. It is empty if head cannot be believed.
+func (r *Ring) Stretch(off, stop, head uint64) Stretch {
+	pos, left := off&r.mask, head-off
+	if left > r.mask+1 {
+		return Stretch{View: &r.view}
+	}
+	end := min(pos+left, r.mask+1)
+	return Stretch{View: &r.view, Pos: pos, Limit: min(pos+stop-off, max(end, 16)-16), End: end}
+}
+
+// Sample checks the record at Pos, which is below Limit: type, size, alignment and bounds, all at once. It
+// returns the Word of its Event and where the record ends. ok is false if it is not a sample as Parse
+// would find one.
+func (s *Stretch) Sample() (word, next uint64, ok bool) {
+	h := *(*uint64)(unsafe.Add(s.View.base, s.Pos))                     // invariant of Stretch
+	n := uint64(*(*uint32)(unsafe.Add(s.View.base, s.Pos+s.View.body))) // and here
+	size := headerSize(h)
+	next = s.Pos + size
+	// Compared as signed numbers, a size below that of the fixed part is not enough for any payload.
+	return s.Pos | n<<32, next, h&headerMask == headerWant && next <= s.End && int64(size-s.View.body-4) >= int64(n)
+}
+
+// Find looks once more at a sample that was found before at pos of the view. It returns its Event and size.
+// ok is false if it is not there any more, goes past end, or is too short for the view's times.
+func (v *View) Find(pos, end uint64) (ev Event, size uint64, ok bool) {
+	s := Stretch{View: v, Pos: pos, End: min(end, v.size)}
+	if pos+24 > s.End {
+		return Event{}, 0, false
+	}
+	word, next, ok := s.Sample()
+	return Event{v, word}, next - pos, ok && word>>32 >= v.least
+}

@@ -1,0 +1,126 @@
+package raw
+
+import (
+	"encoding/binary"
+	"unsafe"
+)
+
+// View is memory in which records lie in one piece: a ring as far as its edge, a copy of a part of one, or
+// one record alone. An Event is a view and a place in it, so what differs between these is in the view, and
+// no accessor of an Event has a branch for it.
+type View struct {
+	base unsafe.Pointer // the view's memory: size bytes, aligned to 8
+	size uint64
+
+	body  uint64 // where in a sample raw_size is: 8, or 16 behind a time
+	least uint64 // payload bytes that a sample must have to lie in this view: its time may be among them
+
+	// A record's time is timeAt bytes behind times, and behind the record's position as far as timeMask lets
+	// that through: in the record, in its payload, or, with a mask of 0, one word for the whole view.
+	times    unsafe.Pointer
+	timeAt   uint64
+	timeMask uint64
+
+	cpu  int
+	kind Kind
+	odd  *Odd // of what is no sample
+}
+
+// Odd is what an event that is no sample says. It needs no memory of a ring.
+type Odd struct {
+	Kind  Kind
+	Fault Fault  // of Corrupt: why
+	Lost  uint64 // of Lost: how many
+	After uint64 // of Lost: outputs failed after this time
+	Off   uint64 // of Corrupt: where it begins, a free-running count of bytes
+	Size  uint64 // of Corrupt: how many bytes
+	Time  uint64
+}
+
+var (
+	noOdd  Odd
+	noTime uint64
+	noView = View{base: unsafe.Pointer(&noOdd), times: unsafe.Pointer(&noTime), odd: &noOdd} // of the zero Event
+)
+
+// newView describes memory, with times where the layout has them.
+func newView(base unsafe.Pointer, size uint64, layout Layout) View {
+	v := View{base: base, size: size, body: 8, times: unsafe.Pointer(&noTime), kind: Sample, odd: &noOdd}
+	if layout == LayoutRawTime {
+		v.body, v.times, v.timeAt, v.timeMask = 16, base, 8, posBits
+	}
+	return v
+}
+
+// PayloadTime is the view whose times are in the payloads, at this offset. It has no samples that are too
+// short for that.
+func (v View) PayloadTime(offset int) View {
+	v.times, v.timeAt, v.timeMask = v.base, v.body+4+uint64(offset), posBits
+	v.least = uint64(offset) + 8
+	return v
+}
+
+// on is the view of a copy of some of this view's memory.
+func (v View) on(words []uint64) View {
+	base := unsafe.Pointer(unsafe.SliceData(words))
+	if v.times == v.base {
+		v.times = base
+	}
+	v.base, v.size = base, 8*uint64(len(words))
+	return v
+}
+
+// Event is one record in its place. Word has 32 bits of the payload's length, 29 of the record's position in
+// the view, and 3 of flags. The length was checked against the record and the view when the event was made,
+// and is not read again: memory that changes underneath changes bytes, never bounds. The zero Event is empty.
+type Event struct {
+	View *View
+	Word uint64
+}
+
+const (
+	posBits = 1<<32 - 8
+
+	flagLate = 1
+)
+
+// view is the event's, with one for the zero Event. It compiles to a conditional move.
+func (e Event) view() *View {
+	v := e.View
+	if v == nil {
+		v = &noView
+	}
+	return v
+}
+
+// Bytes is the payload, with up to 7 bytes of padding.
+func (e Event) Bytes() []byte {
+	v := e.view()
+	// Invariant of Word: so many bytes lie in the view's memory, behind the raw_size of the record at this position.
+	return unsafe.Slice((*byte)(unsafe.Add(v.base, e.Word&posBits+v.body+4)), e.Word>>32)
+}
+
+// Len is the length of Bytes.
+func (e Event) Len() int { return int(e.Word >> 32) }
+
+// Time is in ns, 0 if there is none.
+func (e Event) Time() uint64 {
+	v := e.view()
+	// Invariant: the view has 8 bytes there, which need not be aligned to 8 in a payload.
+	return binary.NativeEndian.Uint64((*[8]byte)(unsafe.Add(v.times, e.Word&v.timeMask+v.timeAt))[:])
+}
+
+// Kind of the event, 0 of the zero Event.
+func (e Event) Kind() Kind { return e.view().kind }
+
+// CPU is the number of the ring's CPU.
+func (e Event) CPU() int { return e.view().cpu }
+
+// Late says that AsLate made the event.
+func (e Event) Late() bool { return e.Word&flagLate != 0 }
+
+// AsLate is the same event, marked as late.
+func (e Event) AsLate() Event { return Event{e.View, e.Word | flagLate} }
+
+// Odd is what an event that is no sample says, and zero for a sample.
+func (e Event) Odd() *Odd { return e.view().odd }

@@ -1,0 +1,175 @@
+package perfbuf
+
+import (
+	"context"
+	"iter"
+	"os"
+
+	"github.com/ringfold/ringfold/internal/raw"
+)
+
+// waiter is a Source that can be waited for.
+type waiter interface {
+	Source
+	Wait(context.Context) error
+	interrupt() // makes a Wait look at its context
+}
+
+// forEach is [TryFold] without anything to carry along.
+func forEach(src Source, f func(Event) error) error {
+	return unlessStopped(forEachUntil(context.Background(), src, f))
+}
+
+// forEachUntil is forEach that also ends with context.Cause(ctx), after the event that is with f, when ctx is done.
+// If f has returned ErrStop, it returns errStopped, which no context has for a cause.
+func forEachUntil(ctx context.Context, src Source, f func(Event) error) error {
+	p, err := src.begin()
+	if err != nil {
+		return err
+	}
+	defer p.end()
+	return each(ctx, p, f)
+}
+
+func each(ctx context.Context, p *pass, f func(Event) error) error {
+	done := ctx.Done()
+	for b := &p.batch; p.next(); {
+		for i, ev := range b.list {
+			if i > 0 && p.halt.Load() { // next has looked, and counts what comes alone as delivered
+				return os.ErrClosed
+			}
+			b.taken = i + 1
+			if err := f(Event{ev}); err != nil {
+				return stopped(err)
+			}
+			if done != nil && isDone(done) {
+				return context.Cause(ctx)
+			}
+		}
+		if b.list != nil {
+			continue
+		}
+		for s := b.stretch; s.Pos < s.Limit; {
+			word, next, ok := s.Sample()
+			if !ok {
+				break
+			}
+			if b.taken > 0 && p.halt.Load() {
+				return os.ErrClosed
+			}
+			s.Pos = next
+			b.take(word, next)
+			if err := f(Event{raw.Event{View: s.View, Word: word}}); err != nil {
+				return stopped(err)
+			}
+			if done != nil && isDone(done) {
+				return context.Cause(ctx)
+			}
+		}
+	}
+	return p.err
+}
+
+// isDone takes less time than a context's Err.
+func isDone(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
+}
+
+// stopped is err, but errStopped for ErrStop.
+func stopped(err error) error {
+	if err == ErrStop {
+		return errStopped
+	}
+	return err
+}
+
+// unlessStopped is err, but nil for errStopped.
+func unlessStopped(err error) error {
+	if err == errStopped {
+		return nil
+	}
+	return err
+}
+
+func forEachBatch(src Source, f func(*Batch) error) error {
+	return unlessStopped(forEachBatchUntil(context.Background(), src, f))
+}
+
+// forEachBatchUntil is forEachUntil by batches.
+func forEachBatchUntil(ctx context.Context, src Source, f func(*Batch) error) error {
+	p, err := src.begin()
+	if err != nil {
+		return err
+	}
+	defer p.end()
+	for p.next() {
+		if err := f(&p.batch); err != nil {
+			return stopped(err)
+		}
+		p.batch.finish()
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+	return p.err
+}
+
+func run(ctx context.Context, src waiter, f func(Event) error) error {
+	return untilStopped(ctx, src, func() error { return forEachUntil(ctx, src, f) })
+}
+
+func runBatches(ctx context.Context, src waiter, f func(*Batch) error) error {
+	return untilStopped(ctx, src, func() error { return forEachBatchUntil(ctx, src, f) })
+}
+
+// untilStopped waits for events and reads them, over and over, until that fails.
+func untilStopped(ctx context.Context, src waiter, read func() error) error {
+	waitFor := ctx
+	if ctx.Done() != nil {
+		stop := context.AfterFunc(ctx, src.interrupt)
+		defer stop()
+		waitFor = watched{ctx}
+	}
+	for {
+		if err := src.Wait(waitFor); err != nil {
+			return err
+		}
+		if err := read(); err != nil {
+			return unlessStopped(err)
+		}
+	}
+}
+
+func stream(ctx context.Context, src waiter) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		left := false
+		err := run(ctx, src, func(ev Event) error {
+			if left = !yield(ev, nil); left {
+				return ErrStop
+			}
+			return nil
+		})
+		if !left && err != nil {
+			yield(Event{}, err)
+		}
+	}
+}
+
+func records(ctx context.Context, src waiter) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		for ev, err := range stream(ctx, src) {
+			var rec Record
+			if err == nil {
+				rec = ev.Record()
+			}
+			if !yield(rec, err) {
+				return
+			}
+		}
+	}
+}
