@@ -120,10 +120,11 @@ func (r *Reader) shutdown(ctx context.Context, sweep bool, begin func() (*pass, 
 		return err
 	}
 	defer func() {
-		if !errors.Is(p.err, ErrBusy) { // of one of the rings
+		busy := errors.Is(p.err, ErrBusy) // one of the rings
+		p.end()
+		if !busy {
 			r.Close()
 		}
 	}()
-	defer p.end()
 	return unlessStopped(each(context.Background(), p, f))
 }

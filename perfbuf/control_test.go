@@ -198,7 +198,7 @@ func TestFlushEndsAWait(t *testing.T) {
 			require.Empty(t, copies(t, w))
 		}
 		st := k.Stats()
-		require.Zero(t, st.Lingers)
+		require.Zero(t, st.TimerWakes)
 		require.Zero(t, st.Wakes)
 	})
 }

@@ -14,7 +14,7 @@ import (
 // kernel/events/core.c). So arming is one map update.
 //
 //	armed     the reader sleeps; the first output wakes it, and reading disarms the ring
-//	disarmed  the reader looks at the ring every linger time; quiet for some looks in a row, it is armed
+//	disarmed  the reader looks at the ring every poll interval; quiet for some looks in a row, it is armed
 //
 // An output that came before arming is seen by looking at the head after it. An output whose program
 // had found the old entry, and writes only after that, rings no bell; it is found by looking again
@@ -24,10 +24,10 @@ import (
 // It is for whoever waits, one goroutine at a time.
 type doorbell struct {
 	*slots
-	linger time.Duration
-	rings  []quietness
-	next   time.Time     // of a look
-	again  time.Duration // time to the next look when all are armed; 0: no more looks
+	interval time.Duration
+	rings    []quietness
+	next     time.Time     // of a look
+	again    time.Duration // time to the next look when all are armed; 0: no more looks
 
 	changed atomic.Bool // a ring has been disarmed since the deadline was chosen
 }
@@ -43,8 +43,8 @@ const (
 	lastLook   = 2 * time.Second // the longest time between two looks after arming
 )
 
-func newDoorbell(s *slots, linger time.Duration) *doorbell {
-	d := &doorbell{slots: s, linger: linger, rings: make([]quietness, len(s.armed)), next: past}
+func newDoorbell(s *slots, interval time.Duration) *doorbell {
+	d := &doorbell{slots: s, interval: interval, rings: make([]quietness, len(s.armed)), next: past}
 	for i := range d.rings {
 		d.rings[i].looks = quietLooks // arm at once if nothing is there
 	}
@@ -57,7 +57,7 @@ func (d *doorbell) deadline() time.Time {
 	switch armed := d.allArmed(); {
 	case d.again == 0 && armed:
 		return time.Time{}
-	case d.again > d.linger && !armed: // disarmed since the latest look, when all were armed: no bell tells of what comes
+	case d.again > d.interval && !armed: // disarmed since the latest look, when all were armed: no bell tells of what comes
 		d.returned()
 	}
 	return d.next
@@ -95,7 +95,7 @@ func (d *doorbell) look(head, unread func(ring int) uint64) (found bool) {
 	}
 	switch {
 	case rang || !d.allArmed():
-		d.again = d.linger
+		d.again = d.interval
 	case d.again > 0:
 		if d.again *= 4; d.again > lastLook {
 			d.again = 0
@@ -105,8 +105,8 @@ func (d *doorbell) look(head, unread func(ring int) uint64) (found bool) {
 	return found
 }
 
-// returned notes that the reader has something to do, or had, and looks again after the linger time.
+// returned notes that the reader has something to do, or had, and looks again after the poll interval.
 func (d *doorbell) returned() {
-	d.again = d.linger
-	d.next = time.Now().Add(d.linger)
+	d.again = d.interval
+	d.next = time.Now().Add(d.interval)
 }

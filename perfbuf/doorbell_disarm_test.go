@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A pass disarms a ring while looks have become rare. What comes then rings no bell, and is seen after the linger time all the same.
+// A pass disarms a ring while looks have become rare. What comes then rings no bell, and is seen after the poll interval all the same.
 func TestPassDisarmsWhileLooksAreRare(t *testing.T) {
 	idle := func(t *testing.T, k *belled) { // all are armed, and the next look is more than a second away
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
@@ -26,7 +26,7 @@ func TestPassDisarmsWhileLooksAreRare(t *testing.T) {
 			require.NoError(t, k.emit(1, 2))
 			start := time.Now()
 			require.NoError(t, k.Wait(t.Context()))
-			require.LessOrEqual(t, time.Since(start), bellLinger)
+			require.LessOrEqual(t, time.Since(start), bellPollInterval)
 		})
 	})
 	t.Run("during the Wait", func(t *testing.T) {
@@ -39,7 +39,7 @@ func TestPassDisarmsWhileLooksAreRare(t *testing.T) {
 			require.NoError(t, k.emit(1, 2))
 			start := time.Now()
 			require.NoError(t, <-done)
-			require.LessOrEqual(t, time.Since(start), bellLinger)
+			require.LessOrEqual(t, time.Since(start), bellPollInterval)
 		})
 	})
 }

@@ -39,10 +39,10 @@ func withDoorbell(f *fake) *belled {
 	for range f.w {
 		k.entries = append(k.entries, plainEntry)
 	}
-	k.Reader.opts.Wakeup = Wakeup{Linger: bellLinger}
+	k.Reader.opts.Wakeup = Wakeup{PollInterval: bellPollInterval}
 	k.Reader.slot = k.store
 	k.Reader.slots.set = k.store
-	k.Reader.bell = newDoorbell(k.Reader.slots, bellLinger)
+	k.Reader.bell = newDoorbell(k.Reader.slots, bellPollInterval)
 	return k
 }
 
@@ -118,7 +118,7 @@ func TestDoorbellWhenIdle(t *testing.T) {
 		time.Sleep(1000 * time.Hour)
 		blocked(t, done)
 		want := []time.Duration{0, 0} // a look that is due from the start, and the wait for the next
-		for at, pause := bellLinger, 4*bellLinger; ; pause *= 4 {
+		for at, pause := bellPollInterval, 4*bellPollInterval; ; pause *= 4 {
 			want = append(want, at)
 			if pause > lastLook {
 				break
@@ -136,7 +136,7 @@ func TestDoorbellWhenIdle(t *testing.T) {
 		require.NoError(t, <-done)
 		require.Equal(t, before, time.Now())
 		st := k.Stats()
-		require.Equal(t, []uint64{1, 0, 0}, []uint64{st.Wakes, st.SpuriousWakes, st.Lingers})
+		require.Equal(t, []uint64{1, 0, 0}, []uint64{st.Wakes, st.SpuriousWakes, st.TimerWakes})
 
 		k.requireEntries(bellEntry, bellEntry)
 		require.Equal(t, []uint64{7}, ids(t, k.Reader))
@@ -159,8 +159,8 @@ func TestDoorbellFindsWhatIsThere(t *testing.T) {
 	})
 }
 
-// While events flow, wake-ups do not count, and the linger time sets the pace, unless a ring fills up.
-func TestDoorbellLingersWhileEventsFlow(t *testing.T) {
+// While events flow, wake-ups do not count, and the poll interval sets the pace, unless a ring fills up.
+func TestDoorbellPollsWhileEventsFlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newBelled(t, 2)
 		done := k.armed()
@@ -179,9 +179,9 @@ func TestDoorbellLingersWhileEventsFlow(t *testing.T) {
 			got = append(got, ids(t, k.Reader)...)
 		}
 		for range 20 {
-			want(bellLinger, func() {
+			want(bellPollInterval, func() {
 				for range 5 {
-					time.Sleep(bellLinger / 10)
+					time.Sleep(bellPollInterval / 10)
 					k.output(0, next)
 					k.poll.wake() // of a program that had found the bell
 					next++
@@ -189,21 +189,21 @@ func TestDoorbellLingersWhileEventsFlow(t *testing.T) {
 			})
 		}
 		k.requireEntries(plainEntry, bellEntry) // the other is not concerned
-		require.Equal(t, uint64(20), k.Stats().Lingers)
-		want(bellLinger/4, func() {
-			time.Sleep(bellLinger / 4)
+		require.Equal(t, uint64(20), k.Stats().TimerWakes)
+		want(bellPollInterval/4, func() {
+			time.Sleep(bellPollInterval / 4)
 			for range fakeRingSize / 4 / recordSize {
 				k.output(0, next)
 				next++
 			}
 			k.poll.wake()
 		})
-		want(bellLinger/2, func() { // the armed ring
-			time.Sleep(bellLinger / 2)
+		want(bellPollInterval/2, func() { // the armed ring
+			time.Sleep(bellPollInterval / 2)
 			require.NoError(t, k.emit(1, next))
 			next++
 		})
-		require.Equal(t, uint64(20), k.Stats().Lingers)
+		require.Equal(t, uint64(20), k.Stats().TimerWakes)
 		require.Equal(t, seq(2, next-1), got)
 		require.Equal(t, uint64(2), k.Stats().Doorbell.Disarms)
 	})
@@ -223,12 +223,12 @@ func TestDoorbellArmsAgain(t *testing.T) {
 
 			ctx, cancel := context.WithCancel(t.Context())
 			done = waitInBackground(func() error { return k.Wait(ctx) })
-			time.Sleep(quietLooks*bellLinger - bellLinger/2)
+			time.Sleep(quietLooks*bellPollInterval - bellPollInterval/2)
 			k.requireEntries(bellEntry, plainEntry, bellEntry)
 			cancel() // the count of looks goes on in the next wait
 			require.Equal(t, context.Canceled, <-done)
 			done = waitInBackground(func() error { return k.Wait(t.Context()) })
-			time.Sleep(time.Until(start.Add((quietLooks + 2) * bellLinger)))
+			time.Sleep(time.Until(start.Add((quietLooks + 2) * bellPollInterval)))
 			synctest.Wait()
 			k.requireEntries(bellEntry, bellEntry, bellEntry)
 			require.Equal(t, polls+quietLooks+2, k.Stats().Doorbell.Polls)
@@ -258,14 +258,14 @@ func TestDoorbellOutputWhileArming(t *testing.T) {
 			require.Equal(t, start, time.Now())
 			k.requireEntries(bellEntry, bellEntry)
 			require.Equal(t, []uint64{1}, ids(t, k.Reader))
-			require.Equal(t, uint64(1), k.Stats().Lingers)
+			require.Equal(t, uint64(1), k.Stats().TimerWakes)
 		}
 	})
 }
 
 // A program that had found the old entry outputs after the look: that rings no bell, and is found by a later look.
 func TestDoorbellFindsWhatRangNoBell(t *testing.T) {
-	for _, after := range []time.Duration{bellLinger / 2, 10 * time.Millisecond, 500 * time.Millisecond, 990 * time.Millisecond} {
+	for _, after := range []time.Duration{bellPollInterval / 2, 10 * time.Millisecond, 500 * time.Millisecond, 990 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
 			k := newBelled(t, 2)
 			done := waitInBackground(func() error { return k.Wait(t.Context()) })
@@ -274,7 +274,7 @@ func TestDoorbellFindsWhatRangNoBell(t *testing.T) {
 			blocked(t, done)
 			start := time.Now()
 			require.NoError(t, <-done)
-			require.LessOrEqual(t, time.Since(start), 4*after+bellLinger)
+			require.LessOrEqual(t, time.Since(start), 4*after+bellPollInterval)
 			require.Equal(t, []uint64{1}, ids(t, k.Reader))
 			k.requireEntries(bellEntry, plainEntry)
 		})
@@ -288,12 +288,12 @@ func TestDoorbellCannotArm(t *testing.T) {
 		k.set = func(int, inject.Slot) error { return errTest }
 		for i := range uint64(5) {
 			done := waitInBackground(func() error { return k.Wait(t.Context()) })
-			time.Sleep(time.Second + bellLinger/3)
+			time.Sleep(time.Second + bellPollInterval/3)
 			blocked(t, done)
 			start := time.Now()
 			require.NoError(t, k.emit(int(i%2), i))
 			require.NoError(t, <-done)
-			require.Less(t, time.Since(start), bellLinger)
+			require.Less(t, time.Since(start), bellPollInterval)
 			require.Equal(t, []uint64{i}, ids(t, k.Reader))
 		}
 		st := k.Stats().Doorbell
@@ -375,7 +375,7 @@ func TestDoorbellAndPassesOfOthers(t *testing.T) {
 				start := time.Now()
 				require.NoError(t, k.emit(0, 2))
 				require.NoError(t, <-done)
-				require.LessOrEqual(t, time.Since(start), bellLinger)
+				require.LessOrEqual(t, time.Since(start), bellPollInterval)
 			})
 		})
 	}
@@ -399,11 +399,11 @@ func TestDoorbellAndAPassJustBefore(t *testing.T) {
 		k.output(0, 1) // rings no bell
 		start := time.Now()
 		require.NoError(t, <-done)
-		require.LessOrEqual(t, time.Since(start), bellLinger)
+		require.LessOrEqual(t, time.Since(start), bellPollInterval)
 	})
 }
 
-// A stream with little slack looks at a busy ring more often than the linger time, while it holds nothing.
+// A stream with little slack looks at a busy ring more often than the poll interval, while it holds nothing.
 func TestDoorbellOfAStreamThatHoldsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newBelled(t, 1)
@@ -419,7 +419,7 @@ func TestDoorbellOfAStreamThatHoldsNothing(t *testing.T) {
 		read() // and the ring is disarmed
 		output := clock() + uint64(200*time.Microsecond)
 		time.AfterFunc(200*time.Microsecond, func() { require.NoError(t, k.emit(0, output)) })
-		require.LessOrEqual(t, read()-output, uint64(2*time.Millisecond+500*time.Microsecond), "and not the linger time")
+		require.LessOrEqual(t, read()-output, uint64(2*time.Millisecond+500*time.Microsecond), "and not the poll interval")
 		k.requireEntries(plainEntry)
 		require.Zero(t, k.Stats().Wakes)
 	})

@@ -215,15 +215,15 @@ func TestExactForEachAlone(t *testing.T) {
 	})
 }
 
-// With a linger time, barriers wait for it; a ring that fills up cuts it short.
-func TestExactLingers(t *testing.T) {
-	const linger = 100 * time.Millisecond
+// With a poll interval, barriers wait for it; a ring that fills up cuts it short.
+func TestExactPolls(t *testing.T) {
+	const interval = 100 * time.Millisecond
 	for want, fills := range map[time.Duration]bool{
-		linger + period:              false,
+		interval + period:            false,
 		10*time.Millisecond + period: true,
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			k, s, clock := exact(t, 2, Options{Wakeup: Wakeup{Bytes: 4 * recordSize, Linger: linger}}, OrderOptions{})
+			k, s, clock := exact(t, 2, Options{Wakeup: Wakeup{Bytes: 4 * recordSize, PollInterval: interval}}, OrderOptions{})
 			k.output(0, 1)
 			require.NoError(t, s.Wait(t.Context()))
 			require.Equal(t, []uint64{1}, ids(t, s))

@@ -10,11 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A stream sleeps until the marker's turn has come, also if its wake-up policy lingers.
-func TestFlushWhileAStreamLingers(t *testing.T) {
+// A stream sleeps until the marker's turn has come, also if its wake-up policy waits for the poll interval.
+func TestFlushWhileAStreamPolls(t *testing.T) {
 	for name, wakeup := range map[string]Wakeup{
-		"bytes":  {Bytes: 8 * recordSize, Linger: time.Minute},
-		"events": {Events: 8, Linger: time.Minute},
+		"bytes":  {Bytes: 8 * recordSize, PollInterval: time.Minute},
+		"events": {Events: 8, PollInterval: time.Minute},
 		"each":   {Events: 1},
 	} {
 		for held := range uint64(2) {
@@ -58,7 +58,7 @@ func (p *latePoller) wait(deadline time.Time) error {
 func TestFlushWhileDeadlinesAreOver(t *testing.T) {
 	for name, make := range map[string]func(t *testing.T) *fake{
 		"bytes": func(t *testing.T) *fake {
-			return newFake(t, 2, Options{Wakeup: Wakeup{Bytes: 8 * recordSize, Linger: time.Millisecond}})
+			return newFake(t, 2, Options{Wakeup: Wakeup{Bytes: 8 * recordSize, PollInterval: time.Millisecond}})
 		},
 		"doorbell": func(t *testing.T) *fake { return newBelled(t, 2).fake },
 	} {
@@ -82,7 +82,7 @@ func TestFlushWhileDeadlinesAreOver(t *testing.T) {
 // a ring answers the Flush.
 func TestFlushReachesTheLobby(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := newFake(t, 4, Options{Wakeup: Wakeup{Bytes: 8 * recordSize, Linger: time.Hour}})
+		k := newFake(t, 4, Options{Wakeup: Wakeup{Bytes: 8 * recordSize, PollInterval: time.Hour}})
 		wait := func(i int) <-chan error {
 			return waitInBackground(func() error { return k.rings[i].Wait(t.Context()) })
 		}
@@ -101,7 +101,7 @@ func TestFlushReachesTheLobby(t *testing.T) {
 			require.Equal(t, []uint64{20 + round}, ids(t, k.rings[2]))
 			require.Less(t, k.poll.spun, 20)
 
-			// What has come since lingers, for those who have had theirs and for those who had nothing.
+			// What has come since waits for the poll interval, for those who have had theirs and for those who had nothing.
 			k.output(0, 30+round)
 			k.output(1, 40+round)
 			k.output(2, 50+round)
@@ -124,7 +124,7 @@ func TestFlushReachesTheLobby(t *testing.T) {
 // A Flush that comes while a ring is read is answered by its next Wait if something is left, and by nothing if not.
 func TestFlushWhileARingIsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := newFake(t, 1, Options{Wakeup: Wakeup{Bytes: 8 * recordSize, Linger: time.Hour}})
+		k := newFake(t, 1, Options{Wakeup: Wakeup{Bytes: 8 * recordSize, PollInterval: time.Hour}})
 		ring := k.rings[0]
 		read := func(more bool) {
 			require.NoError(t, ring.ForEach(func(ev Event) error {

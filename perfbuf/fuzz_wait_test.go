@@ -12,11 +12,11 @@ import (
 func fuzzWakeup(options byte) Wakeup {
 	switch options >> 5 & 3 {
 	case 1:
-		return Wakeup{Bytes: 8 * recordSize, Linger: 5 * time.Millisecond}
+		return Wakeup{Bytes: 8 * recordSize, PollInterval: 5 * time.Millisecond}
 	case 2:
-		return Wakeup{Events: 3, Linger: 5 * time.Millisecond}
+		return Wakeup{Events: 3, PollInterval: 5 * time.Millisecond}
 	case 3:
-		return Wakeup{Linger: bellLinger}
+		return Wakeup{PollInterval: bellPollInterval}
 	default:
 		return Wakeup{Events: 1}
 	}
@@ -80,7 +80,7 @@ func (z *readerFuzz) progress() uint64 {
 	return c.Samples + c.Lost + c.Corrupt + c.Dropped + c.Bytes + uint64(z.flushed)
 }
 
-// quiet makes sure that nobody who waits has been kept from anything for longer than the linger time.
+// quiet makes sure that nobody who waits has been kept from anything for longer than the poll interval.
 func (z *readerFuzz) quiet(src waiter) {
 	for i, ring := range z.k.all() {
 		switch from, head := ring.raw.Tail(), ring.raw.Head(); {

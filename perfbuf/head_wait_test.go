@@ -12,7 +12,7 @@ import (
 // A head that goes back or far ahead, as only damage makes it, is not believed. Whoever waits then goes on waiting, and reads
 // on when the head is right again.
 func TestWaitWithADamagedHead(t *testing.T) {
-	for name, wakeup := range map[string]Wakeup{"each": {Events: 1}, "bytes": {Bytes: recordSize, Linger: 5 * time.Millisecond}} {
+	for name, wakeup := range map[string]Wakeup{"each": {Events: 1}, "bytes": {Bytes: recordSize, PollInterval: 5 * time.Millisecond}} {
 		for source, of := range map[string]func(k *fake) waiter{
 			"ring":    func(k *fake) waiter { return k.rings[0] },
 			"reader":  func(k *fake) waiter { return k.Reader },

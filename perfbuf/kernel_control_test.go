@@ -125,7 +125,7 @@ func TestKernelShutdown(t *testing.T) {
 
 // Each ring has a goroutine that waits for it and reads it.
 func TestKernelRingWait(t *testing.T) {
-	for name, wakeup := range map[string]perfbuf.Wakeup{"doorbell": {}, "each": {Events: 1}, "bytes": {Bytes: 4096, Linger: time.Millisecond}} {
+	for name, wakeup := range map[string]perfbuf.Wakeup{"doorbell": {}, "each": {Events: 1}, "bytes": {Bytes: 4096, PollInterval: time.Millisecond}} {
 		t.Run(name, func(t *testing.T) {
 			e := kerneltest.Load(t)
 			r := open(t, e, perfbuf.Options{RingBytes: 1 << 20, Wakeup: wakeup})
@@ -182,7 +182,7 @@ func TestKernelRingWait(t *testing.T) {
 // A marker comes behind everything that was output before the call, though nothing else wakes.
 func TestKernelFlush(t *testing.T) {
 	for name, make := range readings {
-		for policy, wakeup := range map[string]perfbuf.Wakeup{"doorbell": {}, "bytes": {Bytes: 64 << 10, Linger: time.Hour}} {
+		for policy, wakeup := range map[string]perfbuf.Wakeup{"doorbell": {}, "bytes": {Bytes: 64 << 10, PollInterval: time.Hour}} {
 			t.Run(name+", "+policy, func(t *testing.T) {
 				e := kerneltest.Load(t)
 				r := open(t, e, perfbuf.Options{Wakeup: wakeup})
@@ -222,7 +222,7 @@ func TestKernelFlush(t *testing.T) {
 // Who waits for a ring gets what it holds, whether it waits at the time of the Flush or only comes.
 func TestKernelFlushReachesRings(t *testing.T) {
 	e := kerneltest.Load(t)
-	r := open(t, e, perfbuf.Options{Wakeup: perfbuf.Wakeup{Bytes: 64 << 10, Linger: time.Hour}})
+	r := open(t, e, perfbuf.Options{Wakeup: perfbuf.Wakeup{Bytes: 64 << 10, PollInterval: time.Hour}})
 	for range 20 {
 		done := make(chan error, len(r.Rings()))
 		for _, ring := range r.Rings() {

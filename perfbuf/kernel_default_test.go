@@ -66,7 +66,7 @@ func TestKernelDefaultWithoutDoorbell(t *testing.T) {
 	opens := func(fail func(int) bool) (r *perfbuf.Reader, calls int) {
 		var err error
 		calls = kerneltest.Fail(t, kerneltest.CallPerfEventOpen, syscall.EMFILE, fail, func() {
-			r, err = perfbuf.OpenDefault(e.MapFD(), perfbuf.Options{RingBytes: 4096, Wakeup: perfbuf.Wakeup{Linger: time.Millisecond}})
+			r, err = perfbuf.OpenDefault(e.MapFD(), perfbuf.Options{RingBytes: 4096, Wakeup: perfbuf.Wakeup{PollInterval: time.Millisecond}})
 		})
 		require.NoError(t, err)
 		return r, calls
@@ -77,7 +77,7 @@ func TestKernelDefaultWithoutDoorbell(t *testing.T) {
 		r, calls := opens(only(all - n + k + 1))
 		require.Equal(t, all-n+k+1, calls)
 		require.ErrorIs(t, r.Stats().Doorbell.Err, syscall.EMFILE)
-		require.Equal(t, perfbuf.Wakeup{Bytes: 1024, Linger: 10 * time.Millisecond}, r.Options().Wakeup)
+		require.Equal(t, perfbuf.Wakeup{Bytes: 1024, PollInterval: 10 * time.Millisecond}, r.Options().Wakeup)
 		requireReads(t, e, r)
 		for _, ring := range r.Rings() {
 			e.Emit(ring.CPU(), 5, kerneltest.MaxSize) // does not fit

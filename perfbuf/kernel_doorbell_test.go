@@ -156,7 +156,7 @@ func requireDoorbellConserves(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Re
 // Single events, at any moment before, while and after a ring is armed: all arrive.
 func TestKernelDoorbellStress(t *testing.T) {
 	e := kerneltest.Load(t)
-	r := open(t, e, perfbuf.Options{Wakeup: perfbuf.Wakeup{Linger: time.Millisecond}})
+	r := open(t, e, perfbuf.Options{Wakeup: perfbuf.Wakeup{PollInterval: time.Millisecond}})
 	l := newLedger(t)
 	var delivered [1024]atomic.Int64 // by CPU
 	_, stop := running(t, r, func(ev perfbuf.Event) error {
@@ -208,7 +208,7 @@ func TestKernelDoorbellWithoutDescriptors(t *testing.T) {
 		without++
 		require.ErrorIs(t, st.Err, syscall.EMFILE)
 		require.ErrorContains(t, st.Err, "no doorbell")
-		require.Equal(t, perfbuf.Wakeup{Bytes: o.RingBytes / 4, Linger: 10 * time.Millisecond}, o.Wakeup)
+		require.Equal(t, perfbuf.Wakeup{Bytes: o.RingBytes / 4, PollInterval: 10 * time.Millisecond}, o.Wakeup)
 		fds := 0
 		for _, b := range belongings(t) {
 			if b == "anon_inode:[perf_event]" {

@@ -62,7 +62,7 @@ func TestKernelExact(t *testing.T) {
 		"small rings": {perfbuf.Options{RingBytes: 8 << 10}, perfbuf.OrderOptions{}, 0},
 		"paced":       {perfbuf.Options{}, perfbuf.OrderOptions{}, 500 * time.Microsecond},
 		"no interval": {perfbuf.Options{}, perfbuf.OrderOptions{BarrierInterval: -1}, 100 * time.Microsecond},
-		"lingering": {perfbuf.Options{Wakeup: perfbuf.Wakeup{Bytes: 64 << 10, Linger: 20 * time.Millisecond}},
+		"polling": {perfbuf.Options{Wakeup: perfbuf.Wakeup{Bytes: 64 << 10, PollInterval: 20 * time.Millisecond}},
 			perfbuf.OrderOptions{}, time.Millisecond},
 		"sweep allowed": {perfbuf.Options{}, perfbuf.OrderOptions{Sweep: true}, time.Millisecond},
 	} {

@@ -39,7 +39,7 @@ func TestKernelSizes(t *testing.T) {
 		got := r.Options()
 		require.Equal(t, c.want, got.RingBytes, "%+v", c.opts)
 		require.Zero(t, got.TotalBytes, "%+v", c.opts)
-		require.Equal(t, perfbuf.Wakeup{Linger: 5 * time.Millisecond}, got.Wakeup)
+		require.Equal(t, perfbuf.Wakeup{PollInterval: 5 * time.Millisecond}, got.Wakeup)
 		require.Len(t, got.CPUs, n)
 		for i, ring := range r.Rings() {
 			require.Equal(t, c.want, ring.Size())
@@ -74,7 +74,7 @@ func TestKernelBadOptions(t *testing.T) {
 		{RingBytes: 4096, TotalBytes: 1 << 20},
 		{Wakeup: perfbuf.Wakeup{Events: -1}},
 		{Wakeup: perfbuf.Wakeup{Bytes: -1}},
-		{Wakeup: perfbuf.Wakeup{Linger: -1}},
+		{Wakeup: perfbuf.Wakeup{PollInterval: -1}},
 		{Wakeup: perfbuf.Wakeup{Events: 2, Bytes: 2}},
 		{Wakeup: perfbuf.Wakeup{Events: math.MaxInt}},
 		{Wakeup: perfbuf.Wakeup{Bytes: math.MaxInt}},
@@ -87,12 +87,12 @@ func TestKernelBadOptions(t *testing.T) {
 func TestKernelWakeupOptions(t *testing.T) {
 	e := kerneltest.Load(t)
 	for _, c := range []struct{ opt, want perfbuf.Wakeup }{
-		{perfbuf.Wakeup{}, perfbuf.Wakeup{Linger: 5 * time.Millisecond}},
-		{perfbuf.Wakeup{Events: 1, Linger: time.Second}, perfbuf.Wakeup{Events: 1}},
-		{perfbuf.Wakeup{Events: 2}, perfbuf.Wakeup{Events: 2, Linger: 10 * time.Millisecond}},
-		{perfbuf.Wakeup{Events: 2, Linger: time.Second}, perfbuf.Wakeup{Events: 2, Linger: time.Second}},
-		{perfbuf.Wakeup{Bytes: 1}, perfbuf.Wakeup{Bytes: 1, Linger: 10 * time.Millisecond}},
-		{perfbuf.Wakeup{Bytes: 128 << 10}, perfbuf.Wakeup{Bytes: 128 << 10, Linger: 10 * time.Millisecond}},
+		{perfbuf.Wakeup{}, perfbuf.Wakeup{PollInterval: 5 * time.Millisecond}},
+		{perfbuf.Wakeup{Events: 1, PollInterval: time.Second}, perfbuf.Wakeup{Events: 1}},
+		{perfbuf.Wakeup{Events: 2}, perfbuf.Wakeup{Events: 2, PollInterval: 10 * time.Millisecond}},
+		{perfbuf.Wakeup{Events: 2, PollInterval: time.Second}, perfbuf.Wakeup{Events: 2, PollInterval: time.Second}},
+		{perfbuf.Wakeup{Bytes: 1}, perfbuf.Wakeup{Bytes: 1, PollInterval: 10 * time.Millisecond}},
+		{perfbuf.Wakeup{Bytes: 128 << 10}, perfbuf.Wakeup{Bytes: 128 << 10, PollInterval: 10 * time.Millisecond}},
 	} {
 		r := open(t, e, perfbuf.Options{Wakeup: c.opt})
 		require.Equal(t, c.want, r.Options().Wakeup)

@@ -224,7 +224,7 @@ func TestKernelStorm(t *testing.T) {
 	stop := load(t, e, first.Options().CPUs, 300, 100*time.Microsecond)
 	began, rounds, events := time.Now(), 0, int64(0)
 	for ; events == 0 || rounds < 300 && time.Since(began) < 4*time.Second; rounds++ { // a starved machine may see none in 4 s
-		wakeup := []perfbuf.Wakeup{{}, {Events: 1}, {Bytes: 2048}, {Linger: time.Millisecond}}[rnd.IntN(4)]
+		wakeup := []perfbuf.Wakeup{{}, {Events: 1}, {Bytes: 2048}, {PollInterval: time.Millisecond}}[rnd.IntN(4)]
 		r := open(t, e, perfbuf.Options{RingBytes: 4096 << rnd.IntN(4), Wakeup: wakeup})
 		ctx, cancel := context.WithCancel(t.Context())
 		s := &storm{t: t, ctx: ctx, r: r, exact: rnd.IntN(2) == 0}

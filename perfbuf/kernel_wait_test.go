@@ -50,7 +50,7 @@ func TestKernelWaitForData(t *testing.T) {
 		}
 		stats := r.Stats()
 		require.GreaterOrEqual(t, stats.Wakes, uint64(20*len(r.Rings())))
-		require.Zero(t, stats.Lingers)
+		require.Zero(t, stats.TimerWakes)
 	})
 }
 
@@ -172,8 +172,8 @@ func TestKernelWakeup(t *testing.T) {
 		wakeup perfbuf.Wakeup
 		events int // how many it takes
 	}{
-		"events": {perfbuf.Wakeup{Events: 5, Linger: time.Hour}, 5},
-		"bytes":  {perfbuf.Wakeup{Bytes: 5 * 48, Linger: time.Hour}, 6},
+		"events": {perfbuf.Wakeup{Events: 5, PollInterval: time.Hour}, 5},
+		"bytes":  {perfbuf.Wakeup{Bytes: 5 * 48, PollInterval: time.Hour}, 6},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := kerneltest.Load(t)
@@ -190,7 +190,7 @@ func TestKernelWakeup(t *testing.T) {
 			stats := r.Stats()
 			require.EqualValues(t, 1, stats.Wakes)
 			require.Zero(t, stats.SpuriousWakes)
-			require.Zero(t, stats.Lingers)
+			require.Zero(t, stats.TimerWakes)
 		})
 	}
 }
@@ -201,8 +201,8 @@ func TestKernelTrickle(t *testing.T) {
 		"each":          {},
 		"events":        {Events: 1000},
 		"bytes":         {Bytes: 64 << 10},
-		"events, short": {Events: 1000, Linger: 100 * time.Microsecond},
-		"bytes, short":  {Bytes: 64 << 10, Linger: 100 * time.Microsecond},
+		"events, short": {Events: 1000, PollInterval: 100 * time.Microsecond},
+		"bytes, short":  {Bytes: 64 << 10, PollInterval: 100 * time.Microsecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachWaiter(t, perfbuf.Options{Wakeup: wakeup}, func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, w waiter) {
@@ -222,7 +222,7 @@ func TestKernelTrickle(t *testing.T) {
 					require.Len(t, collect(t, w), 1)
 				}
 				if name != "each" {
-					require.NotZero(t, r.Stats().Lingers)
+					require.NotZero(t, r.Stats().TimerWakes)
 				}
 			})
 		})
@@ -233,9 +233,9 @@ func TestKernelTrickle(t *testing.T) {
 func TestKernelWakeupBeforeWait(t *testing.T) {
 	for name, opts := range map[string]perfbuf.Options{
 		"each":            {},
-		"events":          {Wakeup: perfbuf.Wakeup{Events: 5, Linger: time.Hour}},
-		"events, no time": {Wakeup: perfbuf.Wakeup{Events: 5, Linger: time.Hour}, NoTime: true},
-		"bytes":           {Wakeup: perfbuf.Wakeup{Bytes: 4 * 40, Linger: time.Hour}},
+		"events":          {Wakeup: perfbuf.Wakeup{Events: 5, PollInterval: time.Hour}},
+		"events, no time": {Wakeup: perfbuf.Wakeup{Events: 5, PollInterval: time.Hour}, NoTime: true},
+		"bytes":           {Wakeup: perfbuf.Wakeup{Bytes: 4 * 40, PollInterval: time.Hour}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := kerneltest.Load(t)

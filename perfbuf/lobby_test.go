@@ -145,7 +145,7 @@ func TestLobbyContext(t *testing.T) {
 
 func TestLobbyCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := newFake(t, 3, Options{Wakeup: Wakeup{Bytes: fakeRingSize / 2, Linger: time.Second}})
+		k := newFake(t, 3, Options{Wakeup: Wakeup{Bytes: fakeRingSize / 2, PollInterval: time.Second}})
 		var all []<-chan error
 		for _, ring := range k.all() {
 			all = append(all, waitInBackground(func() error { return ring.Wait(context.Background()) }))
@@ -169,7 +169,7 @@ func TestLobbyDoesNotSpin(t *testing.T) {
 	}{
 		"each event wakes": {func(t *testing.T) *fake { return newFake(t, 2, Options{}) }, 3},
 		"bytes": {func(t *testing.T) *fake {
-			return newFake(t, 2, Options{Wakeup: Wakeup{Bytes: recordSize, Linger: time.Minute}})
+			return newFake(t, 2, Options{Wakeup: Wakeup{Bytes: recordSize, PollInterval: time.Minute}})
 		}, 64},
 		"doorbell": {func(t *testing.T) *fake { return newBelled(t, 2).fake }, 20},
 	} {
@@ -194,10 +194,10 @@ func TestLobbyDoesNotSpin(t *testing.T) {
 	}
 }
 
-// The linger time holds for those in the lobby, however many come and go meanwhile.
-func TestLobbyLingers(t *testing.T) {
+// The poll interval holds for those in the lobby, however many come and go meanwhile.
+func TestLobbyPolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := newFake(t, 3, Options{Wakeup: Wakeup{Bytes: 2 * recordSize, Linger: time.Minute}})
+		k := newFake(t, 3, Options{Wakeup: Wakeup{Bytes: 2 * recordSize, PollInterval: time.Minute}})
 		start := time.Now()
 		first := waitInBackground(func() error { return k.rings[0].Wait(t.Context()) })
 		second := waitInBackground(func() error { return k.rings[1].Wait(t.Context()) })
@@ -211,7 +211,7 @@ func TestLobbyLingers(t *testing.T) {
 		blocked(t, first)
 		require.NoError(t, <-first)
 		require.Equal(t, time.Minute, time.Since(start))
-		require.Equal(t, uint64(1), k.Stats().Lingers)
+		require.Equal(t, uint64(1), k.Stats().TimerWakes)
 		blocked(t, second)
 
 		time.Sleep(10 * time.Second)
@@ -219,7 +219,7 @@ func TestLobbyLingers(t *testing.T) {
 		k.poll.wake()
 		require.NoError(t, <-second)
 		require.Equal(t, 70*time.Second, time.Since(start), "enough to wake")
-		require.Equal(t, uint64(1), k.Stats().Lingers)
+		require.Equal(t, uint64(1), k.Stats().TimerWakes)
 		k.alone(t)
 	})
 }
@@ -246,10 +246,10 @@ func TestLobbyDoorbell(t *testing.T) {
 			blocked(t, all[1-i])
 			require.Equal(t, []uint64{uint64(round)}, ids(t, k.rings[i]))
 			all[i] = wait(i)
-			time.Sleep(bellLinger / 2)
+			time.Sleep(bellPollInterval / 2)
 			require.NoError(t, k.emit(i, uint64(round))) // rings no bell
 			require.NoError(t, <-all[i])
-			require.LessOrEqual(t, time.Since(at), 2*bellLinger)
+			require.LessOrEqual(t, time.Since(at), 2*bellPollInterval)
 			ids(t, k.rings[i])
 			all[i] = wait(i)
 		}

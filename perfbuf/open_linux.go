@@ -113,7 +113,7 @@ func (p *perfEvents) reader(watch *cpuWatch) (*Reader, error) {
 	var noBells error
 	if opts.Wakeup.doorbell() { // last, as it can do without descriptors
 		if noBells = p.openBells(); noBells != nil {
-			opts.Wakeup = Wakeup{Bytes: opts.watermark(), Linger: max(opts.Wakeup.Linger, defaultLinger)}
+			opts.Wakeup = Wakeup{Bytes: opts.watermark(), PollInterval: max(opts.Wakeup.PollInterval, defaultPollInterval)}
 		}
 	}
 	displaced, err := p.store()

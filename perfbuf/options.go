@@ -46,15 +46,15 @@ type Options struct {
 // Wakeup says when the kernel wakes a waiting reader. Waking it costs the traced workload some
 // microseconds each time, on the CPU that outputs.
 //
-// The zero value is the doorbell, for each CPU on its own: after a while without events (two linger
+// The zero value is the doorbell, for each CPU on its own: after a while without events (two poll
 // times), the first one wakes the reader at once. While events flow, none does: the reader looks every
-// linger time by itself, and is woken early only by a ring a quarter full. Nothing polls while no
+// poll interval by itself, and is woken early only by a ring a quarter full. Nothing polls while no
 // events come. It takes a second perf event per CPU, and map updates as CPUs begin and cease to be
 // busy. Where the former cannot be opened, Open falls back to Bytes of a quarter of the ring;
 // [Reader.Options] and [Stats].Doorbell say so.
 //
 // The other policies are plain. Events of 1 wakes on each event, and Wait never looks by itself. With
-// Events above 1 or with Bytes, events fewer than that wake nobody, so Wait looks for them every Linger:
+// Events above 1 or with Bytes, events fewer than that wake nobody, so Wait looks for them every PollInterval:
 // no event is stranded, and an idle reader wakes that often.
 type Wakeup struct {
 	// Events wakes the reader after so many events on a CPU (perf_event_attr.wakeup_events). A Wait that
@@ -64,20 +64,20 @@ type Wakeup struct {
 	// Bytes wakes it after so many bytes of records on a CPU (perf_event_attr.wakeup_watermark), at
 	// most half of the ring. Set one of the two, or none.
 	Bytes int
-	// Linger is the longest that events wait unseen: more exactly, the time between two looks. 0 is 5
+	// PollInterval is the longest that events wait unseen: more exactly, the time between two looks. 0 is 5
 	// ms with the doorbell and 10 ms otherwise; the least is 100 µs. Not used when every event wakes. Go's
 	// timers are no finer than a millisecond in an idle process.
-	Linger time.Duration
+	PollInterval time.Duration
 }
 
 func (w Wakeup) doorbell() bool { return w.Events == 0 && w.Bytes == 0 }
 
 const (
-	defaultRingBytes = 256 << 10
-	maxRingBytes     = 1 << 30
-	defaultLinger    = 10 * time.Millisecond
-	bellLinger       = 5 * time.Millisecond
-	leastLinger      = 100 * time.Microsecond // below, a deadline may be over before the poller gets it
+	defaultRingBytes    = 256 << 10
+	maxRingBytes        = 1 << 30
+	defaultPollInterval = 10 * time.Millisecond
+	bellPollInterval    = 5 * time.Millisecond
+	leastPollInterval   = 100 * time.Microsecond // below, a deadline may be over before the poller gets it
 )
 
 // effective checks the options and fills in all but CPUs, of which there are n. They are copied: what the
@@ -112,25 +112,25 @@ func (o Options) effective(n int) (Options, error) {
 
 	w := &o.Wakeup
 	switch {
-	case w.Events < 0 || w.Bytes < 0 || w.Linger < 0:
+	case w.Events < 0 || w.Bytes < 0 || w.PollInterval < 0:
 		return bad("Wakeup is %+v: nothing in it may be negative", *w)
 	case w.Events > 0 && w.Bytes > 0:
 		return bad("both Wakeup.Events and Wakeup.Bytes are set: set one")
 	case int64(w.Events) >= 1<<31:
 		return bad("Wakeup.Events is %d: must be below 2^31", w.Events)
-	case w.Linger > 0 && w.Linger < leastLinger && w.Events != 1:
-		return bad("Wakeup.Linger is %v: at least %v, or the reader would do nothing but look; or 0 for the default", w.Linger, leastLinger)
+	case w.PollInterval > 0 && w.PollInterval < leastPollInterval && w.Events != 1:
+		return bad("Wakeup.PollInterval is %v: at least %v, or the reader would do nothing but look; or 0 for the default", w.PollInterval, leastPollInterval)
 	case w.Bytes > o.RingBytes/2:
 		return bad("Wakeup.Bytes is %d: at most half of the ring's %d bytes, so that there is room while the reader wakes up", w.Bytes, o.RingBytes)
 	}
 	switch {
 	case w.Events == 1:
-		w.Linger = 0
-	case w.Linger > 0:
+		w.PollInterval = 0
+	case w.PollInterval > 0:
 	case w.doorbell():
-		w.Linger = bellLinger
+		w.PollInterval = bellPollInterval
 	default:
-		w.Linger = defaultLinger
+		w.PollInterval = defaultPollInterval
 	}
 	return o, nil
 }

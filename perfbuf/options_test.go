@@ -15,7 +15,7 @@ var gib = 1 << 30
 
 func TestEffectiveOptions(t *testing.T) {
 	page := os.Getpagesize()
-	bell := Wakeup{Linger: 5 * time.Millisecond}
+	bell := Wakeup{PollInterval: 5 * time.Millisecond}
 	type o = Options
 	for name, c := range map[string]struct {
 		cpus int
@@ -34,22 +34,22 @@ func TestEffectiveOptions(t *testing.T) {
 		"budget of nearly two":  {1, o{TotalBytes: 2*page - 1}, o{RingBytes: page, Wakeup: bell}},
 		"the largest budget":    {2, o{TotalBytes: 2 * gib}, o{RingBytes: 1 << 30, Wakeup: bell}},
 		"no time, CPUs":         {1, o{NoTime: true, CPUs: []int{3}}, o{NoTime: true, CPUs: []int{3}, RingBytes: 256 << 10, Wakeup: bell}},
-		"each event, no linger": {1, o{Wakeup: Wakeup{Events: 1, Linger: time.Hour}},
+		"each event, no poll interval": {1, o{Wakeup: Wakeup{Events: 1, PollInterval: time.Hour}},
 			o{RingBytes: 256 << 10, Wakeup: Wakeup{Events: 1}}},
-		"each event, no matter how short": {1, o{Wakeup: Wakeup{Events: 1, Linger: 1}},
+		"each event, no matter how short": {1, o{Wakeup: Wakeup{Events: 1, PollInterval: 1}},
 			o{RingBytes: 256 << 10, Wakeup: Wakeup{Events: 1}}},
-		"the shortest linger": {1, o{Wakeup: Wakeup{Linger: 100 * time.Microsecond}},
-			o{RingBytes: 256 << 10, Wakeup: Wakeup{Linger: 100 * time.Microsecond}}},
-		"the doorbell, with linger": {1, o{Wakeup: Wakeup{Linger: time.Hour}},
-			o{RingBytes: 256 << 10, Wakeup: Wakeup{Linger: time.Hour}}},
+		"the shortest poll interval": {1, o{Wakeup: Wakeup{PollInterval: 100 * time.Microsecond}},
+			o{RingBytes: 256 << 10, Wakeup: Wakeup{PollInterval: 100 * time.Microsecond}}},
+		"the doorbell, with a poll interval": {1, o{Wakeup: Wakeup{PollInterval: time.Hour}},
+			o{RingBytes: 256 << 10, Wakeup: Wakeup{PollInterval: time.Hour}}},
 		"every 2nd event": {1, o{Wakeup: Wakeup{Events: 2}},
-			o{RingBytes: 256 << 10, Wakeup: Wakeup{Events: 2, Linger: 10 * time.Millisecond}}},
-		"bytes and linger": {1, o{Wakeup: Wakeup{Bytes: 4096, Linger: time.Second}},
-			o{RingBytes: 256 << 10, Wakeup: Wakeup{Bytes: 4096, Linger: time.Second}}},
+			o{RingBytes: 256 << 10, Wakeup: Wakeup{Events: 2, PollInterval: 10 * time.Millisecond}}},
+		"bytes and poll interval": {1, o{Wakeup: Wakeup{Bytes: 4096, PollInterval: time.Second}},
+			o{RingBytes: 256 << 10, Wakeup: Wakeup{Bytes: 4096, PollInterval: time.Second}}},
 		"half of the ring": {1, o{RingBytes: 1 << 20, Wakeup: Wakeup{Bytes: 1 << 19}},
-			o{RingBytes: 1 << 20, Wakeup: Wakeup{Bytes: 1 << 19, Linger: 10 * time.Millisecond}}},
+			o{RingBytes: 1 << 20, Wakeup: Wakeup{Bytes: 1 << 19, PollInterval: 10 * time.Millisecond}}},
 		"many events": {1, o{Wakeup: Wakeup{Events: 1<<31 - 1}},
-			o{RingBytes: 256 << 10, Wakeup: Wakeup{Events: 1<<31 - 1, Linger: 10 * time.Millisecond}}},
+			o{RingBytes: 256 << 10, Wakeup: Wakeup{Events: 1<<31 - 1, PollInterval: 10 * time.Millisecond}}},
 	} {
 		got, err := c.in.effective(c.cpus)
 		require.NoError(t, err, name)
@@ -62,24 +62,24 @@ func TestEffectiveOptions(t *testing.T) {
 
 func TestOptionsThatCannotBe(t *testing.T) {
 	for want, o := range map[string]Options{
-		"RingBytes is -1":                      {RingBytes: -1},
-		"TotalBytes is -4096":                  {TotalBytes: -4096},
-		"both RingBytes and TotalBytes":        {RingBytes: 4096, TotalBytes: 4096},
-		"RingBytes is 1073741825: at most":     {RingBytes: 1<<30 + 1},
-		"RingBytes is 9223372036854775807":     {RingBytes: math.MaxInt},
-		"TotalBytes is 1099511627776: at most": {TotalBytes: 1024 * gib},
-		"TotalBytes is 1: 3 CPUs need":         {TotalBytes: 1},
-		"TotalBytes is 2: 3 CPUs need":         {TotalBytes: 2},
-		"Wakeup is {Events:-1":                 {Wakeup: Wakeup{Events: -1}},
-		"Bytes:-2":                             {Wakeup: Wakeup{Bytes: -2}},
-		"Linger:-3":                            {Wakeup: Wakeup{Linger: -3}},
-		"Linger is 1ns: at least 100µs":        {Wakeup: Wakeup{Linger: 1}},
-		"Linger is 99.999µs: at least 100µs":   {Wakeup: Wakeup{Bytes: 4096, Linger: 100*time.Microsecond - 1*time.Nanosecond}},
-		"both Wakeup.Events and":               {Wakeup: Wakeup{Events: 1, Bytes: 1}},
-		"Wakeup.Events is 2147483649":          {Wakeup: Wakeup{Events: 2*gib + 1}},
-		"Wakeup.Bytes is 131073: at most":      {Wakeup: Wakeup{Bytes: 128<<10 + 1}},
-		"half of the ring's 1048576 bytes":     {RingBytes: 1 << 20, Wakeup: Wakeup{Bytes: 1<<19 + 1}},
-		"half of the ring's 65536 bytes, so":   {TotalBytes: 3 << 16, Wakeup: Wakeup{Bytes: 1 << 16}},
+		"RingBytes is -1":                          {RingBytes: -1},
+		"TotalBytes is -4096":                      {TotalBytes: -4096},
+		"both RingBytes and TotalBytes":            {RingBytes: 4096, TotalBytes: 4096},
+		"RingBytes is 1073741825: at most":         {RingBytes: 1<<30 + 1},
+		"RingBytes is 9223372036854775807":         {RingBytes: math.MaxInt},
+		"TotalBytes is 1099511627776: at most":     {TotalBytes: 1024 * gib},
+		"TotalBytes is 1: 3 CPUs need":             {TotalBytes: 1},
+		"TotalBytes is 2: 3 CPUs need":             {TotalBytes: 2},
+		"Wakeup is {Events:-1":                     {Wakeup: Wakeup{Events: -1}},
+		"Bytes:-2":                                 {Wakeup: Wakeup{Bytes: -2}},
+		"PollInterval:-3":                          {Wakeup: Wakeup{PollInterval: -3}},
+		"PollInterval is 1ns: at least 100µs":      {Wakeup: Wakeup{PollInterval: 1}},
+		"PollInterval is 99.999µs: at least 100µs": {Wakeup: Wakeup{Bytes: 4096, PollInterval: 100*time.Microsecond - 1*time.Nanosecond}},
+		"both Wakeup.Events and":                   {Wakeup: Wakeup{Events: 1, Bytes: 1}},
+		"Wakeup.Events is 2147483649":              {Wakeup: Wakeup{Events: 2*gib + 1}},
+		"Wakeup.Bytes is 131073: at most":          {Wakeup: Wakeup{Bytes: 128<<10 + 1}},
+		"half of the ring's 1048576 bytes":         {RingBytes: 1 << 20, Wakeup: Wakeup{Bytes: 1<<19 + 1}},
+		"half of the ring's 65536 bytes, so":       {TotalBytes: 3 << 16, Wakeup: Wakeup{Bytes: 1 << 16}},
 	} {
 		_, err := o.effective(3)
 		require.ErrorContains(t, err, want)

@@ -31,7 +31,7 @@ func Exact() Mode { return Mode{} }
 // first. It is a guess, as every fixed wait is: a CPU of a virtual machine may be stopped for 100 ms
 // between taking an event's time and publishing it. What comes too late is delivered as soon as it is
 // seen and marked [Event.Late], never hidden, unless OrderOptions.DropLate says so. Delivery lags by d
-// to 1.5 d, more with a plain policy's linger time ([Wakeup]) or while a pass takes long. It needs no
+// to 1.5 d, more with a plain policy's poll interval ([Wakeup]) or while a pass takes long. It needs no
 // barriers, and so no provider of them.
 func Slack(d time.Duration) Mode { return Mode{guess: true, slack: d} }
 

@@ -14,7 +14,7 @@ import (
 //
 // It paces passes, so that a steady flow is read in batches: in exact mode the barriers do that; in
 // slack mode the next pass comes half the slack after the one before at the earliest (5 ms at most).
-// With a plain wake-up policy that has a linger time ([Wakeup]), it comes after that time, or when a ring
+// With a plain wake-up policy that has a poll interval ([Wakeup]), it comes after that time, or when a ring
 // holds as much as wakes the reader. With the doorbell, a stream that holds nothing looks at busy rings as
 // often as the slack or the barriers' interval makes worth it, a millisecond at least.
 func (s *Ordered) Wait(ctx context.Context) error {
@@ -25,12 +25,12 @@ func (s *Ordered) Wait(ctx context.Context) error {
 		return err
 	}
 	defer s.release()
-	linger := s.reader.opts.Wakeup.Linger
+	interval := s.reader.opts.Wakeup.PollInterval
 	if s.reader.bell != nil {
-		linger = 0 // while events are held, their coming of age sets the pace
+		interval = 0 // while events are held, their coming of age sets the pace
 	}
 	least := min(s.opts.Mode.slack/2, 5*time.Millisecond)
-	pace := max(least, linger)
+	pace := max(least, interval)
 	began := s.reader.clock()
 	for {
 		watermark := s.watermark()
@@ -40,8 +40,8 @@ func (s *Ordered) Wait(ctx context.Context) error {
 			var atMost time.Duration // no limit
 			if s.silent {
 				atMost = silence
-				if linger > 0 {
-					atMost = min(linger, silence)
+				if interval > 0 {
+					atMost = min(interval, silence)
 				}
 			}
 			if bell := s.reader.bell; bell != nil && !bell.allArmed() {
@@ -58,7 +58,7 @@ func (s *Ordered) Wait(ctx context.Context) error {
 		now := s.scanned
 		next := s.lastRound + uint64(pace)
 		if s.reader.flush.Load() != nil {
-			next, linger = 0, 0 // the poller would return at once until the marker is delivered: sleep instead
+			next, interval = 0, 0 // the poller would return at once until the marker is delivered: sleep instead
 		}
 		if first <= watermark && next <= now {
 			return nil
@@ -78,7 +78,7 @@ func (s *Ordered) Wait(ctx context.Context) error {
 			until = forever
 		}
 		d := time.Duration(min(until-now, s.lookAgain()))
-		if linger == 0 || until == forever {
+		if interval == 0 || until == forever {
 			if err := s.sleep(ctx, d); err != nil {
 				return err
 			}
@@ -97,7 +97,7 @@ func (s *Ordered) glance() time.Duration {
 	if s.barrier != nil {
 		delay = s.opts.BarrierInterval
 	}
-	return min(s.reader.opts.Wakeup.Linger, max(delay, time.Millisecond))
+	return min(s.reader.opts.Wakeup.PollInterval, max(delay, time.Millisecond))
 }
 
 const forever = math.MaxUint64

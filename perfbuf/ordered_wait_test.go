@@ -95,28 +95,28 @@ func TestRunOfAStreamKeepsTime(t *testing.T) {
 	})
 }
 
-// With a wake-up threshold, what is seen and held does not count as unread, and what is below waits for its linger time.
-func TestStreamLingers(t *testing.T) {
+// With a wake-up threshold, what is seen and held does not count as unread, and what is below waits for its poll interval.
+func TestStreamPolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k, s, clock := timed(t, 1, Options{Wakeup: Wakeup{Bytes: 2 * recordSize, Linger: time.Minute}}, time.Millisecond)
+		k, s, clock := timed(t, 1, Options{Wakeup: Wakeup{Bytes: 2 * recordSize, PollInterval: time.Minute}}, time.Millisecond)
 		start := clock()
 		done := waitInBackground(func() error { return s.Wait(t.Context()) })
 		k.output(0, start)
 		blocked(t, done)
 		require.NoError(t, <-done)
 		require.Equal(t, uint64(time.Minute), clock()-start)
-		require.Equal(t, uint64(1), k.Stats().Lingers)
+		require.Equal(t, uint64(1), k.Stats().TimerWakes)
 	})
 }
 
 func TestWaitOfAStreamEnds(t *testing.T) {
-	lingering := Options{Wakeup: Wakeup{Bytes: 8 * recordSize, Linger: time.Minute}}
+	polling := Options{Wakeup: Wakeup{Bytes: 8 * recordSize, PollInterval: time.Minute}}
 	for name, c := range map[string]struct {
 		held int
 		opts Options
 	}{
 		"nothing is held": {0, Options{}}, "two events are held": {2, Options{}},
-		"nothing is held, lingering": {0, lingering}, "two events are held, lingering": {2, lingering},
+		"nothing is held, polling": {0, polling}, "two events are held, polling": {2, polling},
 	} {
 		for how, end := range map[string]func(k *fake, s *Ordered, cancel func(error)) error{
 			"context":      func(_ *fake, _ *Ordered, cancel func(error)) error { cancel(errTest); return errTest },
@@ -158,11 +158,11 @@ func TestStreamIsForOneGoroutineAtATime(t *testing.T) {
 	})
 }
 
-// With a linger time, rounds come that far apart, or as soon as a ring holds
+// With a poll interval, rounds come that far apart, or as soon as a ring holds
 // as much as wakes the reader.
-func TestLingerPacesTheRoundsOfAStream(t *testing.T) {
-	const linger, slack = 100 * time.Millisecond, time.Millisecond
-	bytes, events := Wakeup{Bytes: 4 * recordSize, Linger: linger}, Wakeup{Events: 4, Linger: linger}
+func TestPollIntervalPacesTheRoundsOfAStream(t *testing.T) {
+	const interval, slack = 100 * time.Millisecond, time.Millisecond
+	bytes, events := Wakeup{Bytes: 4 * recordSize, PollInterval: interval}, Wakeup{Events: 4, PollInterval: interval}
 	for name, c := range map[string]struct {
 		wakeup    Wakeup
 		meanwhile func(k *fake, at uint64) // while the last round's events are worked on
@@ -173,7 +173,7 @@ func TestLingerPacesTheRoundsOfAStream(t *testing.T) {
 			wakeup:    bytes,
 			meanwhile: func(k *fake, at uint64) { k.output(1, at) },
 			later:     func(k *fake, at uint64) { k.output(0, at) },
-			want:      linger,
+			want:      interval,
 		},
 		"a ring fills up during the wait": {
 			wakeup:    bytes,

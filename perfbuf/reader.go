@@ -31,13 +31,13 @@ type Reader struct {
 	done   chan struct{} // closed by Close
 	final  chan struct{} // closed by whoever leaves last
 
-	waiting   atomic.Bool // a goroutine is in Wait
-	wanted    wanted      // its business
-	lingerEnd time.Time   // when it looks, without a doorbell
-	lobby     lobby       // those who wait for one ring
-	slots     *slots
-	bell      *doorbell // nil: another policy
-	flush     atomic.Pointer[flush]
+	waiting  atomic.Bool // a goroutine is in Wait
+	wanted   wanted      // its business
+	nextPoll time.Time   // when it looks, without a doorbell
+	lobby    lobby       // those who wait for one ring
+	slots    *slots
+	bell     *doorbell // nil: another policy
+	flush    atomic.Pointer[flush]
 
 	passing atomic.Bool // a pass over all rings is running
 	pass    pass
@@ -83,7 +83,7 @@ func newReader(rings []*Ring, k kernel, opts Options) *Reader {
 	switch {
 	case !opts.Wakeup.doorbell():
 	case k.slot != nil:
-		r.bell = newDoorbell(r.slots, opts.Wakeup.Linger)
+		r.bell = newDoorbell(r.slots, opts.Wakeup.PollInterval)
 	default: // a simulation in which every event wakes
 		r.opts.Wakeup = Wakeup{Events: 1}
 	}

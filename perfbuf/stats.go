@@ -14,7 +14,7 @@ type Stats struct {
 
 	Wakes         uint64 // Wait was woken by the kernel
 	SpuriousWakes uint64 // of these, with nothing to read
-	Lingers       uint64 // Wait returned because events had waited for the linger time
+	TimerWakes    uint64 // Wait returned because events had waited for the poll interval
 	Doorbell      DoorbellStats
 	Passes        uint64 // passes over all rings, rounds of an ordered stream included
 
@@ -163,7 +163,7 @@ func (r *Ring) stats(used int) RingStats {
 // answers after Close.
 func (r *Reader) Stats() Stats {
 	s := Stats{
-		Wakes: r.counts.wakes.Load(), SpuriousWakes: r.counts.spurious.Load(), Lingers: r.counts.lingers.Load(),
+		Wakes: r.counts.wakes.Load(), SpuriousWakes: r.counts.spurious.Load(), TimerWakes: r.counts.timerWakes.Load(),
 		Passes: r.counts.passes.Load(), Late: r.counts.late.Load(), Inversions: r.counts.inversions.Load(),
 		MaxLateness: time.Duration(r.counts.maxLateness.Load()), Untimed: r.counts.untimed.Load(),
 		SpilledBytes: r.counts.spilled.Load(), SpillUsed: r.counts.spillUsed.Load(), SpillRefused: r.counts.spillRefused.Load(),
@@ -188,7 +188,7 @@ func (r *Reader) Stats() Stats {
 }
 
 type readerCounts struct {
-	wakes, spurious, lingers, polls, passes, late, inversions, maxLateness, untimed, spilled, spillUsed, spillRefused atomic.Uint64
-	reopened, added                                                                                                   atomic.Uint64
-	unplugged, unhooking                                                                                              atomic.Pointer[error]
+	wakes, spurious, timerWakes, polls, passes, late, inversions, maxLateness, untimed, spilled, spillUsed, spillRefused atomic.Uint64
+	reopened, added                                                                                                      atomic.Uint64
+	unplugged, unhooking                                                                                                 atomic.Pointer[error]
 }

@@ -332,11 +332,11 @@ func TestDrainOfAStream(t *testing.T) {
 	}
 }
 
-// While a stream waits for a silent CPU, other events wait no longer than the linger time.
-func TestLingerWhileACPUIsSilent(t *testing.T) {
+// While a stream waits for a silent CPU, other events wait no longer than the poll interval.
+func TestPollIntervalWhileACPUIsSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const linger = 5 * time.Millisecond
-		k, s, clock := timed(t, 2, Options{Wakeup: Wakeup{Bytes: 8 * recordSize, Linger: linger}}, 0)
+		const interval = 5 * time.Millisecond
+		k, s, clock := timed(t, 2, Options{Wakeup: Wakeup{Bytes: 8 * recordSize, PollInterval: interval}}, 0)
 		k.counts = true
 		k.overflow(0, clock()-1000, 1)
 		require.NoError(t, s.Wait(t.Context()))
@@ -345,7 +345,7 @@ func TestLingerWhileACPUIsSilent(t *testing.T) {
 		at := clock()
 		k.output(1, at) // wakes nobody
 		require.NoError(t, <-done)
-		require.LessOrEqual(t, time.Duration(clock()-at), linger)
+		require.LessOrEqual(t, time.Duration(clock()-at), interval)
 		require.Equal(t, []uint64{at}, ids(t, s))
 	})
 }

@@ -21,7 +21,7 @@ type poller interface {
 // the rings hold events, or did a moment ago; a pass says which.
 //
 // It returns nil when the wake-up policy wants it (see [Wakeup]): by default, when an event comes after
-// a while without any, and while events flow, every linger time, or sooner when a ring fills up; and at
+// a while without any, and while events flow, every poll interval, or sooner when a ring fills up; and at
 // once after a [Reader.Flush]. Errors are context.Cause(ctx), which goes before everything else,
 // os.ErrClosed, and [ErrBusy] if another goroutine waits already, for the Reader or for one of its
 // rings, or an [Ordered] stream holds the rings. No thread is blocked meanwhile: the goroutine is
@@ -90,32 +90,32 @@ func (r *Reader) block(w wanted, atMost time.Duration) error {
 			return nil
 		case r.bell == nil:
 			if r.unread() > 0 {
-				r.counts.lingers.Add(1)
+				r.counts.timerWakes.Add(1)
 				return nil
 			}
 		case !time.Now().Before(r.bell.next):
 			r.counts.polls.Add(1)
 			if r.bell.look(r.headOf, r.unreadOf) {
-				r.counts.lingers.Add(1)
+				r.counts.timerWakes.Add(1)
 				return nil
 			}
 		}
-		// Nothing came for the linger time, or the context of an earlier call was done only now. Wait on.
+		// Nothing came for the poll interval, or the context of an earlier call was done only now. Wait on.
 	}
 }
 
 // deadline is when to look whether there is something to read, limit at the latest, if that is not zero.
 func (r *Reader) deadline(limit time.Time) time.Time {
 	var look time.Time
-	switch linger := r.opts.Wakeup.Linger; {
+	switch interval := r.opts.Wakeup.PollInterval; {
 	case r.bell != nil:
 		look = r.bell.deadline()
-	case linger > 0:
+	case interval > 0:
 		// Those who come and go in a lobby do not put the look off.
-		if now := time.Now(); r.wanted.lobby == nil || !r.lingerEnd.After(now) {
-			r.lingerEnd = now.Add(linger)
+		if now := time.Now(); r.wanted.lobby == nil || !r.nextPoll.After(now) {
+			r.nextPoll = now.Add(interval)
 		}
-		look = r.lingerEnd
+		look = r.nextPoll
 	}
 	if look.IsZero() || !limit.IsZero() && limit.Before(look) {
 		return limit

@@ -132,10 +132,10 @@ func TestWaitEndsWithClose(t *testing.T) {
 	})
 }
 
-// Events below the wake-up threshold wake nobody, and are seen when they have waited for the linger time at most.
-func TestLinger(t *testing.T) {
+// Events below the wake-up threshold wake nobody, and are seen when they have waited for the poll interval at most.
+func TestPollInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := newFake(t, 1, Options{Wakeup: Wakeup{Bytes: 2 * recordSize, Linger: time.Minute}})
+		k := newFake(t, 1, Options{Wakeup: Wakeup{Bytes: 2 * recordSize, PollInterval: time.Minute}})
 		start := time.Now()
 		done := waitInBackground(func() error { return k.Wait(t.Context()) })
 		time.Sleep(90 * time.Second) // an empty minute passes, and half of another
@@ -143,7 +143,7 @@ func TestLinger(t *testing.T) {
 		k.output(0, 1)
 		require.NoError(t, <-done)
 		require.Equal(t, 2*time.Minute, time.Since(start))
-		require.Equal(t, uint64(1), k.Stats().Lingers)
+		require.Equal(t, uint64(1), k.Stats().TimerWakes)
 		require.Zero(t, k.Stats().Wakes)
 		require.Equal(t, int32(2), k.poll.waits.Load())
 	})
@@ -151,7 +151,7 @@ func TestLinger(t *testing.T) {
 
 func TestWaitThreshold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := newFake(t, 2, Options{Wakeup: Wakeup{Bytes: 2 * recordSize, Linger: time.Minute}})
+		k := newFake(t, 2, Options{Wakeup: Wakeup{Bytes: 2 * recordSize, PollInterval: time.Minute}})
 		k.output(0, 1)
 		k.output(1, 2)
 		start := time.Now()
@@ -171,8 +171,8 @@ func TestWaitThreshold(t *testing.T) {
 	})
 }
 
-// Without a linger time, no timer runs.
-func TestEachEventWakesWithoutLinger(t *testing.T) {
+// Without a poll interval, no timer runs.
+func TestEachEventWakesWithoutPolling(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newFake(t, 1, Options{Wakeup: Wakeup{Events: 1}})
 		done := waitInBackground(func() error { return k.Wait(t.Context()) })
@@ -213,7 +213,7 @@ func TestInterruptJustBeforeTheDeadlineIsSet(t *testing.T) {
 // A wake-up that nobody waited for is gone. What it stood for is enough not to wait.
 func TestWakeupAfterEventsThatNobodyWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := newFake(t, 1, Options{Wakeup: Wakeup{Events: 3, Linger: time.Hour}})
+		k := newFake(t, 1, Options{Wakeup: Wakeup{Events: 3, PollInterval: time.Hour}})
 		k.output(0, 1, 2)
 		done := waitInBackground(func() error { return k.Wait(t.Context()) })
 		blocked(t, done)

@@ -232,16 +232,20 @@ func (w *ringWalk) leaveRing() {
 	w.commit()
 	if w.only == nil {
 		w.reader.visited(w.ring, w.off-begin)
+		w.ring.disclaim()
 	}
-	w.ring.disclaim()
 	w.ring = nil
 }
 
 func (w *ringWalk) end() {
 	w.settle()
 	w.leaveRing()
-	if w.only == nil {
-		w.reader.passing.Store(false)
+	reader, ring := w.reader, w.only
+	// From here on the walk and its pass may be somebody else's.
+	if ring == nil {
+		reader.passing.Store(false)
+	} else {
+		ring.disclaim()
 	}
-	w.reader.leave()
+	reader.leave()
 }

@@ -97,7 +97,7 @@ func options(c config) perfbuf.Options {
 	o := perfbuf.Options{RingBytes: c.ringBytes}
 	if c.sched && !c.simulate {
 		// If each event woke us, each wake-up would be an event, and so on.
-		o.Wakeup = perfbuf.Wakeup{Bytes: c.ringBytes / 8, Linger: 20 * time.Millisecond}
+		o.Wakeup = perfbuf.Wakeup{Bytes: c.ringBytes / 8, PollInterval: 20 * time.Millisecond}
 	}
 	return o
 }

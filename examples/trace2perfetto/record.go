@@ -32,7 +32,7 @@ func record(ctx context.Context, c config, w io.Writer) (sum summary, err error)
 	}
 	// If each event woke us, each wake-up would be an event, and so on.
 	r, err := perfbuf.Open(events.FileDescriptor(), perfbuf.Options{RingBytes: c.ringBytes,
-		Wakeup: perfbuf.Wakeup{Bytes: c.ringBytes / 8, Linger: 20 * time.Millisecond}})
+		Wakeup: perfbuf.Wakeup{Bytes: c.ringBytes / 8, PollInterval: 20 * time.Millisecond}})
 	if err != nil {
 		return sum, err
 	}

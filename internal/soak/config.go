@@ -66,7 +66,7 @@ func (c *config) flags(f *flag.FlagSet) {
 		"most memory for what full rings hold; 0 is the library's default, -1 none")
 	f.IntVar(&c.wake.Bytes, "wake-bytes", c.wake.Bytes,
 		"wake the reader after so many bytes on a CPU; 0 is the library's default")
-	f.DurationVar(&c.wake.Linger, "linger", c.wake.Linger,
+	f.DurationVar(&c.wake.PollInterval, "poll-interval", c.wake.PollInterval,
 		"the longest that events wait unseen; 0 is the library's default")
 	f.StringVar(&c.time, "time", c.time, "`kernel` or payload: which time to order by")
 	f.BoolVar(&c.dropLate, "drop-late", c.dropLate, "let the stream drop late events")
@@ -129,7 +129,7 @@ func (c *config) varyOptions(rnd *rand.Rand) {
 	c.ringBytes = pick(rnd, 8<<10, 64<<10, 256<<10)
 	c.spill = pick(rnd, 0, 0, 64<<10, -1)
 	c.wake = pick(rnd, perfbuf.Wakeup{}, perfbuf.Wakeup{}, perfbuf.Wakeup{Events: 1}, perfbuf.Wakeup{Events: 100},
-		perfbuf.Wakeup{Bytes: c.ringBytes / 4, Linger: time.Millisecond})
+		perfbuf.Wakeup{Bytes: c.ringBytes / 4, PollInterval: time.Millisecond})
 	c.time = pick(rnd, "kernel", "kernel", "payload")
 	c.interval = pick(rnd, 0, time.Millisecond, 5*time.Millisecond)
 	c.slack = pick(rnd, 0, 100*time.Microsecond, time.Millisecond, 10*time.Millisecond)

@@ -31,15 +31,15 @@ func asleep(t *testing.T, r *perfbuf.Reader) {
 	require.Equal(t, st, r.Stats().Doorbell)
 }
 
-// linger is that of the default policy.
-const linger = 5 * time.Millisecond
+// interval is that of the default policy.
+const interval = 5 * time.Millisecond
 
 // By default the simulated kernel wakes a reader that sleeps with the first event, and then leaves it to look.
 func TestDoorbell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := perfbuftest.New(perfbuftest.Options{RealTime: true})
 		r := open(t, k, perfbuf.Options{})
-		require.Equal(t, perfbuf.Wakeup{Linger: linger}, r.Options().Wakeup)
+		require.Equal(t, perfbuf.Wakeup{PollInterval: interval}, r.Options().Wakeup)
 		for cpu := range 2 {
 			done := inBackground(func() error { return r.Wait(t.Context()) })
 			asleep(t, r)
@@ -55,7 +55,7 @@ func TestDoorbell(t *testing.T) {
 				require.NoError(t, k.Output(cpu, []byte("more")))
 			}
 			require.NoError(t, <-done)
-			require.Equal(t, linger, time.Since(start))
+			require.Equal(t, interval, time.Since(start))
 			require.Equal(t, before.Wakes+1, r.Stats().Wakes)
 			require.Len(t, collect(t, r), 10)
 		}
@@ -82,7 +82,7 @@ func TestDoorbellAndAProgramUnderWay(t *testing.T) {
 		require.Zero(t, r.Stats().Wakes)
 		start := time.Now()
 		require.NoError(t, <-done)
-		require.LessOrEqual(t, time.Since(start), 4*linger)
+		require.LessOrEqual(t, time.Since(start), 4*interval)
 		require.Equal(t, []string{"late"}, payloads(collect(t, r)))
 	})
 }
@@ -91,7 +91,7 @@ func TestDoorbellAndAProgramUnderWay(t *testing.T) {
 func TestNoDoorbell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := perfbuftest.New(perfbuftest.Options{RealTime: true})
-		r := open(t, k, perfbuf.Options{Wakeup: perfbuf.Wakeup{Bytes: 1000, Linger: time.Minute}})
+		r := open(t, k, perfbuf.Options{Wakeup: perfbuf.Wakeup{Bytes: 1000, PollInterval: time.Minute}})
 		done := inBackground(func() error { return r.Wait(t.Context()) })
 		start := time.Now()
 		require.NoError(t, k.Output(0, []byte("1st.")))

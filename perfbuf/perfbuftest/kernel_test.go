@@ -242,8 +242,8 @@ func TestWakeup(t *testing.T) {
 		sleeps int // outputs of 32 bytes that do not wake
 	}{
 		{perfbuf.Wakeup{}, 0},
-		{perfbuf.Wakeup{Events: 3, Linger: time.Hour}, 2},
-		{perfbuf.Wakeup{Bytes: 100, Linger: time.Hour}, 3},
+		{perfbuf.Wakeup{Events: 3, PollInterval: time.Hour}, 2},
+		{perfbuf.Wakeup{Bytes: 100, PollInterval: time.Hour}, 3},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			k := perfbuftest.New(perfbuftest.Options{RealTime: true})

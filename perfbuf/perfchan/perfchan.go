@@ -44,8 +44,8 @@ type PerfBuffer struct {
 	err     atomic.Pointer[error]
 }
 
-// linger is how long events may wait to be sent, while they flow: with libbpfgo they do not wait.
-const linger = time.Millisecond
+// interval is how long events may wait to be sent, while they flow: with libbpfgo they do not wait.
+const interval = time.Millisecond
 
 const maxRingBytes = 1 << 30 // perfbuf's
 
@@ -85,7 +85,7 @@ func InitPerfBuf[M interface{ FileDescriptor() int }](
 	if err != nil {
 		return fail(err)
 	}
-	r, countUnreported, err := friend.OpenDefault(m.FileDescriptor(), perfbuf.Options{RingBytes: pageCnt * page, Wakeup: perfbuf.Wakeup{Linger: linger}})
+	r, countUnreported, err := friend.OpenDefault(m.FileDescriptor(), perfbuf.Options{RingBytes: pageCnt * page, Wakeup: perfbuf.Wakeup{PollInterval: interval}})
 	if err != nil {
 		return fail(err)
 	}

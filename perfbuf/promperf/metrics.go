@@ -35,7 +35,7 @@ var readerMetrics = []struct {
 	{"rings", "Rings, one for each CPU that is read.", gauge, func(s *perfbuf.Stats) float64 { return float64(len(s.Rings)) }},
 	{"wakeups_total", "Times that the kernel has woken the reader.", counter, func(s *perfbuf.Stats) float64 { return float64(s.Wakes) }},
 	{"spurious_wakeups_total", "Of these, with nothing to read.", counter, func(s *perfbuf.Stats) float64 { return float64(s.SpuriousWakes) }},
-	{"lingers_total", "Times that the reader has looked because events had waited for the linger time.", counter, func(s *perfbuf.Stats) float64 { return float64(s.Lingers) }},
+	{"timer_wakes_total", "Times that the reader has looked because events had waited for the poll interval.", counter, func(s *perfbuf.Stats) float64 { return float64(s.TimerWakes) }},
 	{"passes_total", "Passes over all rings.", counter, func(s *perfbuf.Stats) float64 { return float64(s.Passes) }},
 	{"doorbell_arms_total", "Times that a quiet ring was told to wake the reader with its next event.", counter, func(s *perfbuf.Stats) float64 { return float64(s.Doorbell.Arms) }},
 	{"doorbell_disarms_total", "Times that it was told not to, any more.", counter, func(s *perfbuf.Stats) float64 { return float64(s.Doorbell.Disarms) }},
