@@ -71,7 +71,7 @@ func TestCountsAfterClose(t *testing.T) {
 				more()
 				require.Empty(k.t, ids(k.t, s))
 				more()
-				require.NoError(k.t, s.Rest(func(Event) error { return ErrStop }))
+				require.NoError(k.t, s.ForEachPending(func(Event) error { return ErrStop }))
 				more()
 				s.Close()
 				require.NoError(k.t, k.ForEach(func(Event) error { return ErrStop }))
@@ -93,7 +93,7 @@ func TestCountsAfterClose(t *testing.T) {
 		"flushed": func(k *fake, more func()) {
 			s := k.slow(Spill{})
 			more()
-			require.NoError(k.t, s.Rest(func(Event) error { return nil }))
+			require.NoError(k.t, s.ForEachPending(func(Event) error { return nil }))
 			k.Close()
 		},
 	}
@@ -167,7 +167,7 @@ func TestCountsIfTheKernelStopsCounting(t *testing.T) {
 			k.counts = true
 			s := k.stream()
 			n := k.overflow(0, 1000, 5)
-			require.NoError(t, s.Rest(func(Event) error { return nil }))
+			require.NoError(t, s.ForEachPending(func(Event) error { return nil }))
 			require.EqualValues(t, 5, k.Stats().Total().Lost)
 			k.counts = false
 			if closed {
@@ -241,19 +241,19 @@ func TestCloseJustBeforeTheFunction(t *testing.T) {
 	}
 }
 
-func TestSettled(t *testing.T) {
+func TestDone(t *testing.T) {
 	k := newFake(t, 1, Options{})
 	k.output(0, 1, 2)
 	require.NoError(t, k.ForEach(func(Event) error {
 		require.NoError(t, k.Close())
 		select {
-		case <-k.Settled():
+		case <-k.Done():
 			require.Fail(t, "the function has an event")
 		default:
 		}
 		return ErrStop
 	}))
-	<-k.Settled()
+	<-k.Done()
 	require.EqualValues(t, 1, k.freed.Load())
 	require.EqualValues(t, 1, k.Stats().Rings[0].Dropped)
 }

@@ -33,7 +33,7 @@ func BenchmarkFold(b *testing.B) {
 	r, fake, n := benchReader(b, 1, 1<<20, 56)
 	perEvent(b, n, func() {
 		fake[0].SetTail(0)
-		if _, err := Fold(r, uint64(0), func(sum uint64, ev Event) uint64 { return sum + ev.Time() + uint64(ev.Bytes()[0]) }); err != nil {
+		if _, err := Fold(r, uint64(0), func(sum uint64, ev Event) (uint64, error) { return sum + ev.Time() + uint64(ev.Bytes()[0]), nil }); err != nil {
 			b.Fatal(err)
 		}
 	})

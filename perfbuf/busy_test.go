@@ -12,7 +12,7 @@ import (
 func TestBusy(t *testing.T) {
 	ring := func(k *fake, _ *Ordered) error { return k.rings[0].ForEach(never) }
 	fold := func(k *fake, _ *Ordered) error {
-		n, err := Fold(k.rings[0], 5, func(int, Event) int { panic("called") })
+		n, err := Fold(k.rings[0], 5, func(int, Event) (int, error) { panic("called") })
 		require.Equal(k.t, 5, n)
 		return err
 	}
@@ -27,7 +27,7 @@ func TestBusy(t *testing.T) {
 	run := func(k *fake, _ *Ordered) error { return k.Run(k.t.Context(), never) }
 	order := func(k *fake, _ *Ordered) error { _, err := k.Ordered(OrderOptions{}); return err }
 	stream := func(k *fake, s *Ordered) error { return s.ForEach(never) }
-	flush := func(k *fake, s *Ordered) error { return s.Rest(never) }
+	flush := func(k *fake, s *Ordered) error { return s.ForEachPending(never) }
 	wait := func(k *fake, s *Ordered) error { return s.Wait(k.t.Context()) }
 
 	for name, c := range map[string]struct {

@@ -71,15 +71,15 @@ func TestEverythingAfterCloseIsErrClosed(t *testing.T) {
 	cancel()
 
 	for name, call := range map[string]func() error{
-		"TryFold of a ring": func() error {
-			_, err := TryFold(ring, 0, func(int, Event) (int, error) { panic("called") })
+		"Fold of a ring": func() error { _, err := Fold(ring, 0, func(int, Event) (int, error) { panic("called") }); return err },
+		"Fold of a reader": func() error {
+			_, err := Fold(k.Reader, 0, func(int, Event) (int, error) { panic("called") })
 			return err
 		},
-		"Fold of a ring":          func() error { _, err := Fold(ring, 0, func(int, Event) int { panic("called") }); return err },
-		"Fold of a reader":        func() error { _, err := Fold(k.Reader, 0, func(int, Event) int { panic("called") }); return err },
-		"Fold of a stream":        func() error { _, err := Fold(stream, 0, func(int, Event) int { panic("called") }); return err },
+		"Fold of a stream":        func() error { _, err := Fold(stream, 0, func(int, Event) (int, error) { panic("called") }); return err },
 		"Ring.ForEach":            func() error { return ring.ForEach(never) },
 		"Ring.Events":             func() error { return only(t, ring.Events(t.Context())) },
+		"Ring.Records":            func() error { return only(t, ring.Records(t.Context())) },
 		"Reader.ForEach":          func() error { return k.ForEach(never) },
 		"Reader.Run":              func() error { return k.Run(t.Context(), never) },
 		"Reader.Events":           func() error { return only(t, k.Events(t.Context())) },
@@ -87,7 +87,7 @@ func TestEverythingAfterCloseIsErrClosed(t *testing.T) {
 		"Reader.Wait":             func() error { return k.Wait(t.Context()) },
 		"Reader.Ordered":          func() error { _, err := k.Ordered(OrderOptions{}); return err },
 		"Ordered.ForEach":         func() error { return stream.ForEach(never) },
-		"Ordered.Rest":            func() error { return stream.Rest(never) },
+		"Ordered.ForEachPending":  func() error { return stream.ForEachPending(never) },
 		"Ordered.Run":             func() error { return stream.Run(t.Context(), never) },
 		"Ordered.Events":          func() error { return only(t, stream.Events(t.Context())) },
 		"Ordered.Records":         func() error { return only(t, stream.Records(t.Context())) },

@@ -34,7 +34,7 @@ func TestNearlyFullRingIsGivenBackOnTheWay(t *testing.T) {
 				if c.early {
 					commits = (c.records + 15) / 16
 				}
-				require.Equal(t, commits, k.Stats().Rings[0].Commits)
+				require.Equal(t, commits, k.Stats().Rings[0].TailStores)
 			}
 		})
 	}
@@ -94,7 +94,7 @@ func TestHighWaterAndUsed(t *testing.T) {
 	s = k.Stats()
 	require.Equal(t, 3*recordSize, s.Rings[1].HighWater)
 	require.Zero(t, s.Rings[1].Used)
-	require.Equal(t, RingStats{CPU: firstCPU + 1, Size: fakeRingSize, HighWater: 96, Samples: 5, Bytes: 160, Commits: 3}, s.Total())
+	require.Equal(t, RingStats{CPU: firstCPU + 1, Size: fakeRingSize, HighWater: 96, Samples: 5, Bytes: 160, TailStores: 3}, s.Total())
 }
 
 // A head that cannot be is not believed: sizes stay plausible.

@@ -281,7 +281,7 @@ func TestFlushDuringAPass(t *testing.T) {
 	require.Len(t, copies(t, k.Reader), 1)
 }
 
-// Rest delivers a marker that is not due, as it does events; a stream that is closed leaves it to others.
+// ForEachPending delivers a marker that is not due, as it does events; a stream that is closed leaves it to others.
 func TestFlushAndTheEndOfAStream(t *testing.T) {
 	for _, mode := range []Mode{Slack(time.Hour), Exact()} {
 		k := newBelled(t, 2)
@@ -295,7 +295,7 @@ func TestFlushAndTheEndOfAStream(t *testing.T) {
 			recs = append(recs, ev.Record())
 			return nil
 		}
-		require.NoError(t, s.Rest(f))
+		require.NoError(t, s.ForEachPending(f))
 		require.Len(t, recs, 2)
 		require.Equal(t, marker(1_000_000), recs[1])
 		k.clock.Add(1)

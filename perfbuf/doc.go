@@ -22,7 +22,7 @@
 //
 // # Ways to read
 //
-// A pass reads what is there now and does not wait: [TryFold], [Fold], [Ring.ForEach],
+// A pass reads what is there now and does not wait: [Fold], [Fold], [Ring.ForEach],
 // [Reader.ForEach], [Ordered.ForEach], [Ring.Events]. What takes a context waits for more:
 // [Reader.Run], [Reader.Events], [Reader.Records] and those of [Ordered]. [Reader.Wait] lets a
 // program put the two together its own way. [Reader.ForEachBatch] and [Reader.RunBatches] hand over
@@ -61,7 +61,7 @@
 // When a ring is full, outputs fail (-ENOSPC in the BPF program) and the kernel counts them. It
 // reports the count with the next output that succeeds: as an event of KindLost just before that
 // one. If nothing follows, Linux 6.0 and newer can be asked: an Ordered stream does so when a CPU
-// falls silent after its ring was nearly full, and in Drain and Rest. After [Reader.Close], [Stats]
+// falls silent after its ring was nearly full, and in Drain and ForEachPending. After [Reader.Close], [Stats]
 // has final counts: Samples + Dropped + Lost of a ring is what programs tried to output there.
 //
 // A stream that holds events back while they come in fast copies the oldest ones out of rings that
@@ -89,11 +89,11 @@
 // # One reader per map
 //
 // The map holds one perf event per CPU. A second reader that opens the same map takes the place of the
-// first, of whatever library and process that is: it hears of it in [Stats].Displaced, and the first one
+// first, of whatever library and process that is: it hears of it in [Stats].ReplacedEntries, and the first one
 // goes silent without a word, as nothing in the kernel tells it. Whichever closes, pauses or wakes up takes
 // the other's events out of the map, but for one that is paused and closes. Programs for two readers output to two maps.
 //
 // A process that is killed leaves nothing behind, and outputs fail with ENOENT then. Only if it had got the map's
 // descriptor from another process that lives on (over a socket, by a fork) its entries stay in the map, without rings: outputs
-// fail with ENOSPC until the next reader, which finds them Displaced, or until that process is gone too.
+// fail with ENOSPC until the next reader, which replaces them, or until that process is gone too.
 package perfbuf

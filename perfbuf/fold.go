@@ -9,7 +9,7 @@ import (
 // Loops over events are written out, here, in forEach and in Batch.Events: with one for all, whether by a function
 // that is called for each event or by an iterator, reading took a third longer.
 
-// TryFold folds f over the events that src holds now, without waiting: it calls acc, err = f(acc,
+// Fold folds f over the events that src holds now, without waiting: it calls acc, err = f(acc,
 // ev) for each, and returns the last acc. It is the primitive that all other ways of reading are
 // made of.
 //
@@ -19,11 +19,11 @@ import (
 // returns an error, panics or calls runtime.Goexit, the fold ends there, with the tail stored: the
 // event that f had counts as consumed, those after it wait for the next call.
 //
-// TryFold returns f's error, or nil if that is [ErrStop]. It returns os.ErrClosed if the reader was
+// Fold returns f's error, or nil if that is [ErrStop]. It returns os.ErrClosed if the reader was
 // closed, before the call or during it. It returns [ErrBusy] if it comes to a ring that is being
 // read already, by another goroutine or because f calls for it; f may have been called for other
 // rings by then. No lock is held while f runs, and f may close the reader. It allocates nothing.
-func TryFold[A any](src Source, acc A, f func(acc A, ev Event) (A, error)) (A, error) {
+func Fold[A any](src Source, acc A, f func(acc A, ev Event) (A, error)) (A, error) {
 	p, err := src.begin()
 	if err != nil {
 		return acc, err
@@ -58,11 +58,6 @@ func TryFold[A any](src Source, acc A, f func(acc A, ev Event) (A, error)) (A, e
 		}
 	}
 	return acc, p.err
-}
-
-// Fold is [TryFold] for a function that cannot fail.
-func Fold[A any](src Source, acc A, f func(acc A, ev Event) A) (A, error) {
-	return TryFold(src, acc, func(acc A, ev Event) (A, error) { return f(acc, ev), nil })
 }
 
 // unlessStop is err, but nil for ErrStop.

@@ -12,7 +12,7 @@ import (
 // that returns false.
 var endings = map[string]func(t *testing.T, src Source, f func(Event) bool){
 	"ErrStop": func(t *testing.T, src Source, f func(Event) bool) {
-		n, err := TryFold(src, 0, func(n int, ev Event) (int, error) {
+		n, err := Fold(src, 0, func(n int, ev Event) (int, error) {
 			if !f(ev) {
 				return n + 1, ErrStop
 			}
@@ -22,7 +22,7 @@ var endings = map[string]func(t *testing.T, src Source, f func(Event) bool){
 		require.Equal(t, 3, n)
 	},
 	"error": func(t *testing.T, src Source, f func(Event) bool) {
-		n, err := TryFold(src, 0, func(n int, ev Event) (int, error) {
+		n, err := Fold(src, 0, func(n int, ev Event) (int, error) {
 			if !f(ev) {
 				return 99, errTest
 			}
@@ -49,7 +49,7 @@ var endings = map[string]func(t *testing.T, src Source, f func(Event) bool){
 	},
 	"panic": func(t *testing.T, src Source, f func(Event) bool) {
 		require.PanicsWithError(t, errTest.Error(), func() {
-			TryFold(src, 0, func(_ int, ev Event) (int, error) {
+			Fold(src, 0, func(_ int, ev Event) (int, error) {
 				if !f(ev) {
 					panic(errTest)
 				}
@@ -57,13 +57,25 @@ var endings = map[string]func(t *testing.T, src Source, f func(Event) bool){
 			})
 		})
 	},
-	"panic in Fold": func(t *testing.T, src Source, f func(Event) bool) {
+	"panic in ForEach": func(t *testing.T, src Source, f func(Event) bool) {
 		require.PanicsWithError(t, errTest.Error(), func() {
-			Fold(src, 0, func(_ int, ev Event) int {
+			forEach(src, func(ev Event) error {
 				if !f(ev) {
 					panic(errTest)
 				}
-				return 0
+				return nil
+			})
+		})
+	},
+	"panic in a loop over a batch": func(t *testing.T, src Source, f func(Event) bool) {
+		require.PanicsWithError(t, errTest.Error(), func() {
+			forEachBatch(src, func(b *Batch) error {
+				for ev := range b.Events() {
+					if !f(ev) {
+						panic(errTest)
+					}
+				}
+				return nil
 			})
 		})
 	},
@@ -71,7 +83,7 @@ var endings = map[string]func(t *testing.T, src Source, f func(Event) bool){
 		done := make(chan bool)
 		go func() {
 			defer close(done)
-			TryFold(src, 0, func(_ int, ev Event) (int, error) {
+			Fold(src, 0, func(_ int, ev Event) (int, error) {
 				if !f(ev) {
 					runtime.Goexit()
 				}
@@ -79,7 +91,7 @@ var endings = map[string]func(t *testing.T, src Source, f func(Event) bool){
 			})
 			done <- true
 		}()
-		require.False(t, <-done, "TryFold returned")
+		require.False(t, <-done, "Fold returned")
 	},
 	"Goexit in ForEach": func(t *testing.T, src Source, f func(Event) bool) {
 		done := make(chan bool)
@@ -132,15 +144,15 @@ func TestEndingsConsumeWhatWasHandedOut(t *testing.T) {
 				require.Equal(t, seq(1, 3), got)
 				require.Equal(t, uint64(3*recordSize), k.w[0].Tail())
 				s := k.Stats().Rings[0]
-				require.Equal(t, uint64(1), s.Commits)
+				require.Equal(t, uint64(1), s.TailStores)
 				require.Equal(t, uint64(3), s.Samples)
 				require.Equal(t, uint64(3*recordSize), s.Bytes)
 
 				require.Equal(t, seq(4, 6), ids(t, src))
 				require.Equal(t, k.w[0].Head(), k.w[0].Tail())
-				require.Equal(t, uint64(2), k.Stats().Rings[0].Commits)
+				require.Equal(t, uint64(2), k.Stats().Rings[0].TailStores)
 				require.Empty(t, ids(t, src))
-				require.Equal(t, uint64(2), k.Stats().Rings[0].Commits, "nothing to store")
+				require.Equal(t, uint64(2), k.Stats().Rings[0].TailStores, "nothing to store")
 			})
 		}
 	}
@@ -152,10 +164,10 @@ func TestFoldCarriesTheAccumulator(t *testing.T) {
 			k := newFake(t, 1, Options{})
 			src := source(k)
 			k.output(0, 1, 2, 3, 4)
-			sum, err := Fold(src, uint64(100), func(sum uint64, ev Event) uint64 { return 10*sum + ev.Time() })
+			sum, err := Fold(src, uint64(100), func(sum uint64, ev Event) (uint64, error) { return 10*sum + ev.Time(), nil })
 			require.NoError(t, err)
 			require.Equal(t, uint64(1001234), sum)
-			sum, err = Fold(src, uint64(7), func(uint64, Event) uint64 { return 0 })
+			sum, err = Fold(src, uint64(7), func(uint64, Event) (uint64, error) { return 0, nil })
 			require.NoError(t, err)
 			require.Equal(t, uint64(7), sum, "nothing to fold")
 		})
@@ -169,9 +181,9 @@ func TestHeadIsLoadedOnce(t *testing.T) {
 			k := newFake(t, 1, Options{})
 			src := source(k)
 			k.output(0, 1, 2, 3)
-			n, err := Fold(src, 0, func(n int, ev Event) int {
+			n, err := Fold(src, 0, func(n int, ev Event) (int, error) {
 				k.output(0, 100+uint64(n))
-				return n + 1
+				return n + 1, nil
 			})
 			require.NoError(t, err)
 			require.Equal(t, 3, n)
@@ -220,6 +232,6 @@ func TestFoldOfAnEmbeddedSource(t *testing.T) {
 	k.output(1, 1, 2)
 	require.Equal(t, []uint64{1, 2}, ids(t, mine{k.Reader}))
 	require.NoError(t, k.Close())
-	_, err := Fold(mine{k.Reader}, 0, func(int, Event) int { return 0 })
+	_, err := Fold(mine{k.Reader}, 0, func(int, Event) (int, error) { return 0, nil })
 	require.ErrorIs(t, err, os.ErrClosed)
 }

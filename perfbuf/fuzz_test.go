@@ -312,7 +312,7 @@ func (z *readerFuzz) streamPass(limit int, batch, rest bool) {
 		z.read(z.stream, limit, batch, check)
 		return
 	}
-	if err := z.stream.Rest(func(ev Event) error { z.count(ev); check(ev); return nil }); err != nil {
+	if err := z.stream.ForEachPending(func(ev Event) error { z.count(ev); check(ev); return nil }); err != nil {
 		z.t.Fatal(err)
 	}
 }

@@ -60,7 +60,7 @@ func (r *Reader) quiesce(ctx context.Context, sweep bool) error {
 	select {
 	case err := <-r.programsEnded(sweep):
 		if err != nil {
-			return fmt.Errorf("perfbuf.Drain: cannot wait for running programs, Rest does not: %w", err)
+			return fmt.Errorf("perfbuf.Drain: cannot wait for running programs, ForEachPending does not: %w", err)
 		}
 		return nil
 	case <-ctx.Done():

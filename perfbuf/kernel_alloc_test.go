@@ -37,14 +37,16 @@ func TestKernelAllocations(t *testing.T) {
 		perPass float64
 		read    reader
 	}{
-		"TryFold(Reader)": {read: func(r *perfbuf.Reader, _ *perfbuf.Ordered, f func(perfbuf.Event) error) error { return forEach(r, f) }},
-		"Reader.ForEach":  {read: func(r *perfbuf.Reader, _ *perfbuf.Ordered, f func(perfbuf.Event) error) error { return r.ForEach(f) }},
+		"Fold(Reader)":   {read: func(r *perfbuf.Reader, _ *perfbuf.Ordered, f func(perfbuf.Event) error) error { return forEach(r, f) }},
+		"Reader.ForEach": {read: func(r *perfbuf.Reader, _ *perfbuf.Ordered, f func(perfbuf.Event) error) error { return r.ForEach(f) }},
 		"Ring.ForEach": {read: func(r *perfbuf.Reader, _ *perfbuf.Ordered, f func(perfbuf.Event) error) error {
 			return r.Rings()[0].ForEach(f)
 		}, perPass: 1},
-		"Ordered.ForEach":  {ordered: true, read: func(_ *perfbuf.Reader, s *perfbuf.Ordered, f func(perfbuf.Event) error) error { return s.ForEach(f) }},
-		"TryFold(Ordered)": {ordered: true, read: func(_ *perfbuf.Reader, s *perfbuf.Ordered, f func(perfbuf.Event) error) error { return forEach(s, f) }},
-		"Ordered.Rest":     {ordered: true, read: func(_ *perfbuf.Reader, s *perfbuf.Ordered, f func(perfbuf.Event) error) error { return s.Rest(f) }},
+		"Ordered.ForEach": {ordered: true, read: func(_ *perfbuf.Reader, s *perfbuf.Ordered, f func(perfbuf.Event) error) error { return s.ForEach(f) }},
+		"Fold(Ordered)":   {ordered: true, read: func(_ *perfbuf.Reader, s *perfbuf.Ordered, f func(perfbuf.Event) error) error { return forEach(s, f) }},
+		"Ordered.ForEachPending": {ordered: true, read: func(_ *perfbuf.Reader, s *perfbuf.Ordered, f func(perfbuf.Event) error) error {
+			return s.ForEachPending(f)
+		}},
 		"Reader.Wait": {read: func(r *perfbuf.Reader, _ *perfbuf.Ordered, f func(perfbuf.Event) error) error {
 			if err := r.Wait(background); err != nil {
 				return err

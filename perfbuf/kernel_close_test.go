@@ -29,9 +29,9 @@ type reading interface {
 // requireClosed requires that every method of w returns os.ErrClosed.
 func requireClosed(t *testing.T, w reading) {
 	t.Helper()
-	_, err := perfbuf.TryFold(w, 0, func(int, perfbuf.Event) (int, error) { return 0, nil })
+	_, err := perfbuf.Fold(w, 0, func(int, perfbuf.Event) (int, error) { return 0, nil })
 	require.Equal(t, os.ErrClosed, err)
-	_, err = perfbuf.Fold(w, 0, func(int, perfbuf.Event) int { return 0 })
+	_, err = perfbuf.Fold(w, 0, func(int, perfbuf.Event) (int, error) { return 0, nil })
 	require.Equal(t, os.ErrClosed, err)
 	require.Equal(t, os.ErrClosed, w.ForEach(nothing))
 	require.Equal(t, os.ErrClosed, w.Wait(t.Context()))
@@ -68,12 +68,12 @@ func TestKernelUseAfterClose(t *testing.T) {
 	require.Len(t, r.Rings(), len(r.Options().CPUs))
 
 	requireClosed(t, s)
-	require.Equal(t, os.ErrClosed, s.Rest(nothing))
+	require.Equal(t, os.ErrClosed, s.ForEachPending(nothing))
 	require.NoError(t, s.Close())
 	require.NoError(t, s.Close())
 
 	require.Equal(t, os.ErrClosed, ring.ForEach(nothing))
-	_, err = perfbuf.TryFold(ring, 0, func(int, perfbuf.Event) (int, error) { return 0, nil })
+	_, err = perfbuf.Fold(ring, 0, func(int, perfbuf.Event) (int, error) { return 0, nil })
 	require.Equal(t, os.ErrClosed, err)
 	requireEnds(t, ring.Events(t.Context()))
 	require.Zero(t, ring.Used())
@@ -102,7 +102,7 @@ func TestKernelUseAfterOrderedClose(t *testing.T) {
 		require.NoError(t, s.Close())
 		require.NoError(t, s.Close())
 		requireClosed(t, s)
-		require.Equal(t, os.ErrClosed, s.Rest(nothing))
+		require.Equal(t, os.ErrClosed, s.ForEachPending(nothing))
 	}
 	for _, ring := range r.Rings() {
 		e.Emit(ring.CPU(), 10, 24)

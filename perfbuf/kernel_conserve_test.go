@@ -26,7 +26,7 @@ var consumers = map[string]func(t *testing.T, r *perfbuf.Reader, f func() error)
 			if err := r.Wait(t.Context()); err != nil {
 				return err
 			}
-			if _, err := perfbuf.TryFold(r, 0, func(n int, _ perfbuf.Event) (int, error) { return n, f() }); err != nil {
+			if _, err := perfbuf.Fold(r, 0, func(n int, _ perfbuf.Event) (int, error) { return n, f() }); err != nil {
 				return err
 			}
 		}
@@ -158,7 +158,7 @@ func TestKernelUnreportedLosses(t *testing.T) {
 		"flush": func(t *testing.T, r *perfbuf.Reader, l *ledger) {
 			s, err := r.Ordered(perfbuf.OrderOptions{Mode: perfbuf.Slack(time.Hour)})
 			require.NoError(t, err)
-			require.NoError(t, s.Rest(l.add))
+			require.NoError(t, s.ForEachPending(l.add))
 		},
 		"silence": func(t *testing.T, r *perfbuf.Reader, l *ledger) {
 			s, err := r.Ordered(perfbuf.OrderOptions{})

@@ -46,7 +46,7 @@ func finish(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, s *perfbuf.O
 		for _, ring := range r.Rings() {
 			e.Emit(ring.CPU(), 1, 24)
 		}
-		require.NoError(t, s.Rest(f))
+		require.NoError(t, s.ForEachPending(f))
 	}
 }
 

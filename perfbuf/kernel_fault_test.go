@@ -173,7 +173,7 @@ func TestKernelCloseFaults(t *testing.T) {
 					}
 				}
 				next := open(t, e, opts)
-				require.Equal(t, c.stay, next.Stats().Displaced)
+				require.Equal(t, c.stay, next.Stats().ReplacedEntries)
 				requireReads(t, e, next)
 				require.NoError(t, next.Close())
 				requireUnhooked(t, e, cpus, syscall.ENOENT)

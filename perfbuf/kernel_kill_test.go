@@ -144,7 +144,7 @@ func TestKernelKilled(t *testing.T) {
 				stop()
 				requireUnhooked(t, e, cpus, syscall.ENOENT)
 				r := open(t, e, perfbuf.Options{})
-				require.Zero(t, r.Stats().Displaced)
+				require.Zero(t, r.Stats().ReplacedEntries)
 				requireReads(t, e, r)
 				require.NoError(t, r.Close())
 			}
@@ -174,7 +174,7 @@ func TestKernelKilledSharedFile(t *testing.T) {
 		stop()
 		requireUnhooked(t, e, cpus, syscall.ENOSPC)
 		r := open(t, e, perfbuf.Options{})
-		require.Equal(t, len(cpus), r.Stats().Displaced)
+		require.Equal(t, len(cpus), r.Stats().ReplacedEntries)
 		requireReads(t, e, r)
 		require.NoError(t, r.Close())
 		requireUnhooked(t, e, cpus, syscall.ENOENT)
@@ -199,7 +199,7 @@ func TestKernelKilledPreserved(t *testing.T) {
 	for _, displaced := range []bool{true, false} {
 		r, err := perfbuf.Open(m.FileDescriptor(), perfbuf.Options{})
 		require.NoError(t, err)
-		require.Equal(t, displaced, r.Stats().Displaced == len(r.Rings()))
+		require.Equal(t, displaced, r.Stats().ReplacedEntries == len(r.Rings()))
 		require.NoError(t, r.Close())
 	}
 }

@@ -53,7 +53,7 @@ func TestKernelFrozenMap(t *testing.T) {
 				}
 				return nil
 			}))
-			<-r.Settled()
+			<-r.Done()
 			requireUnhooked(t, e, cpus, syscall.EOPNOTSUPP)
 			s := r.Stats()
 			require.ErrorIs(t, s.CloseErr, syscall.EPERM)
@@ -105,7 +105,7 @@ func TestKernelPausedReaderLeavesOthersAlone(t *testing.T) {
 	paused := open(t, e, perfbuf.Options{})
 	require.NoError(t, paused.Pause())
 	r := open(t, e, perfbuf.Options{})
-	require.Zero(t, r.Stats().Displaced)
+	require.Zero(t, r.Stats().ReplacedEntries)
 	require.NoError(t, paused.Pause())
 	require.NoError(t, paused.Close())
 	require.NoError(t, paused.Stats().CloseErr)

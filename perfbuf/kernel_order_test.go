@@ -85,7 +85,7 @@ func TestKernelOrderBacklog(t *testing.T) {
 		require.Equal(t, 50, n)
 	}
 	// Then all at once, without looking at the clock.
-	require.NoError(t, s.Rest(check))
+	require.NoError(t, s.ForEachPending(check))
 	l.balance(e, r)
 }
 
@@ -120,11 +120,11 @@ func TestKernelOrderConcurrent(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	background(t, func() { emit.Wait(); cancel(done) })
 	require.ErrorIs(t, s.Run(ctx, check), done)
-	require.NoError(t, s.Rest(check))
+	require.NoError(t, s.ForEachPending(check))
 	for _, ring := range r.Rings() {
 		e.Emit(ring.CPU(), 1, 24) // reports what was lost
 	}
-	require.NoError(t, s.Rest(check))
+	require.NoError(t, s.ForEachPending(check))
 	l.balance(e, r)
 	require.Equal(t, late, r.Stats().Late)
 	t.Logf("%d events, %d lost, %d late", l.delivered(), l.lost(), late)

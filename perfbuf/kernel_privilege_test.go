@@ -148,7 +148,7 @@ func TestKernelLockedMemory(t *testing.T) {
 		asSomebody(t, identity{caps: justEnough}, func(t *testing.T, _ *remote) {
 			r := openChild(t, perfbuf.Options{RingBytes: 64 << 10})
 			require.NoError(t, r.Close())
-			<-r.Settled() // the memory is free again
+			<-r.Done() // the memory is free again
 			if paranoid(t) == -1 {
 				t.Skip("kernel.perf_event_paranoid is -1: there is no limit")
 			}
@@ -310,7 +310,7 @@ func TestKernelDroppedPrivileges(t *testing.T) {
 		require.Equal(t, "membarrier", r.Stats().Barrier.Provider, "a new stream's")
 		require.NoError(t, r.Stats().Doorbell.Err)
 		require.NoError(t, r.Close())
-		<-r.Settled()
+		<-r.Done()
 		e.emit(r.Options().CPUs[0], 1)
 	})
 }

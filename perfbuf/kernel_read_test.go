@@ -32,7 +32,7 @@ func TestKernelPayloads(t *testing.T) {
 			}
 		},
 		"fold": func(t *testing.T, r *perfbuf.Reader, _ *perfbuf.Ordered, l *ledger) {
-			n, err := perfbuf.Fold(r, 0, func(n int, ev perfbuf.Event) int { l.add(ev); return n + 1 })
+			n, err := perfbuf.Fold(r, 0, func(n int, ev perfbuf.Event) (int, error) { l.add(ev); return n + 1, nil })
 			require.NoError(t, err)
 			require.Equal(t, len(r.Rings()), n)
 		},
@@ -116,7 +116,7 @@ func TestKernelStopEarly(t *testing.T) {
 	}
 	l := newLedger(t)
 	for total := uint64(0); total < uint64(100*len(r.Rings())); {
-		n, err := perfbuf.TryFold(r, 0, func(n int, ev perfbuf.Event) (int, error) {
+		n, err := perfbuf.Fold(r, 0, func(n int, ev perfbuf.Event) (int, error) {
 			l.add(ev)
 			if n == 6 {
 				return 7, perfbuf.ErrStop
@@ -198,7 +198,7 @@ func TestKernelRingPerGoroutine(t *testing.T) {
 		wg.Go(func() {
 			for last := false; !last; {
 				last = stopped.Load()
-				_, err := perfbuf.TryFold(ring, &accounts[i], func(a *account, ev perfbuf.Event) (*account, error) {
+				_, err := perfbuf.Fold(ring, &accounts[i], func(a *account, ev perfbuf.Event) (*account, error) {
 					a.add(t, ev)
 					return a, nil
 				})

@@ -33,7 +33,7 @@ func TestKernelNewPerfEvents(t *testing.T) {
 			stop()
 			s := r.Stats()
 			require.EqualValues(t, 3*len(s.Rings), s.Hotplug.Reopened)
-			require.Zero(t, s.Displaced)
+			require.Zero(t, s.ReplacedEntries)
 		})
 	}
 }
@@ -64,8 +64,8 @@ func TestKernelSecondReaderOnAMap(t *testing.T) {
 	first := open(t, e, perfbuf.Options{})
 	cpus := first.Options().CPUs
 	second := open(t, e, perfbuf.Options{CPUs: cpus[:1]})
-	require.Zero(t, first.Stats().Displaced)
-	require.Equal(t, 1, second.Stats().Displaced)
+	require.Zero(t, first.Stats().ReplacedEntries)
+	require.Equal(t, 1, second.Stats().ReplacedEntries)
 	for _, cpu := range cpus {
 		e.Emit(cpu, 3, 40)
 	}
@@ -73,8 +73,8 @@ func TestKernelSecondReaderOnAMap(t *testing.T) {
 	require.Len(t, collect(t, first), 3*(len(cpus)-1))
 
 	third := open(t, e, perfbuf.Options{})
-	require.Equal(t, len(cpus), third.Stats().Displaced)
+	require.Equal(t, len(cpus), third.Stats().ReplacedEntries)
 	third.Close()
 	again := open(t, e, perfbuf.Options{})
-	require.Zero(t, again.Stats().Displaced, "Close leaves none behind")
+	require.Zero(t, again.Stats().ReplacedEntries, "Close leaves none behind")
 }

@@ -107,7 +107,7 @@ var readers = []action{
 	func(s *storm, rnd *rand.Rand) error { return s.source().Run(s.ctx, s.upTo(rnd.IntN(100))) },
 	func(s *storm, rnd *rand.Rand) error { return s.source().ForEach(s.upTo(rnd.IntN(100))) },
 	func(s *storm, rnd *rand.Rand) error {
-		_, err := perfbuf.Fold(s.source(), 0, func(n int, ev perfbuf.Event) int { s.check(ev); return n })
+		_, err := perfbuf.Fold(s.source(), 0, func(n int, ev perfbuf.Event) (int, error) { s.check(ev); return n, nil })
 		return err
 	},
 	func(s *storm, rnd *rand.Rand) error {
@@ -158,7 +158,7 @@ var streams = []action{
 		}
 		switch rnd.IntN(4) {
 		case 0:
-			return stream.Rest(s.check)
+			return stream.ForEachPending(s.check)
 		case 1:
 			return stream.Drain(s.soon(rnd), s.check)
 		case 2: // the next one opens another

@@ -91,7 +91,7 @@ func TestKernelUnreachable(t *testing.T) {
 			}
 			requireUnhooked(t, e, cpus, syscall.ENOENT)
 			r := open(t, e, perfbuf.Options{})
-			require.Zero(t, r.Stats().Displaced)
+			require.Zero(t, r.Stats().ReplacedEntries)
 			require.NoError(t, r.Close())
 		})
 	}

@@ -40,7 +40,7 @@ func ordered(t testing.TB, r *perfbuf.Reader) *perfbuf.Ordered {
 
 // forEach is a pass over a source.
 func forEach(src perfbuf.Source, f func(perfbuf.Event) error) error {
-	_, err := perfbuf.TryFold(src, 0, func(_ int, ev perfbuf.Event) (int, error) { return 0, f(ev) })
+	_, err := perfbuf.Fold(src, 0, func(_ int, ev perfbuf.Event) (int, error) { return 0, f(ev) })
 	return err
 }
 

@@ -130,7 +130,7 @@ func (s *Ordered) adopt() {
 func (s *Ordered) Options() OrderOptions { return s.opts }
 
 // Close ends the stream. Events that it has seen and not delivered are dropped, and counted as such
-// in Stats: [Ordered.Drain] or [Ordered.Rest] has them first. The Reader stays open, and the rings
+// in Stats: [Ordered.Drain] or [Ordered.ForEachPending] has them first. The Reader stays open, and the rings
 // may be read by other means. Close does not block: a running Wait or pass ends with os.ErrClosed.
 // The error is always nil.
 func (s *Ordered) Close() error {
@@ -211,15 +211,15 @@ func (s *Ordered) earliest() (time uint64, ok bool) {
 	return time, ok
 }
 
-// ForEach calls f for every event whose turn has come, in order, without waiting. See [TryFold] for
+// ForEach calls f for every event whose turn has come, in order, without waiting. See [Fold] for
 // what ends it. Tails are stored at its end, and by eighths of a ring on the way.
 func (s *Ordered) ForEach(f func(Event) error) error { return forEach(s, f) }
 
-// Rest calls f for every event that the rings hold, in order, without waiting for any to come of
+// ForEachPending calls f for every event that the rings hold, in order, without waiting for any to come of
 // age, and for the losses that the kernel knows of: from Linux 6.0 on also those of rings at rest that
 // no record has reported yet, for which it interrupts each CPU. Events that come after it with earlier
 // times are late, in exact mode too: to miss none, see [Ordered.Drain].
-func (s *Ordered) Rest(f func(Event) error) error {
+func (s *Ordered) ForEachPending(f func(Event) error) error {
 	p, err := s.beginRound(true)
 	if err != nil {
 		return err
@@ -228,11 +228,11 @@ func (s *Ordered) Rest(f func(Event) error) error {
 	return unlessStopped(each(context.Background(), p, f))
 }
 
-// Drain is Rest for the end: after the caller has detached its programs and ended its Run, it waits
+// Drain is ForEachPending for the end: after the caller has detached its programs and ended its Run, it waits
 // until programs that had begun have ended (on sleepable ones, see [PayloadTime]), and then calls f for
 // all that is left. So the stream ends complete, in either mode, and none is late in exact mode. It blocks for an RCU grace period, some
 // ms as a rule, and then for as long as f takes. Errors are those of ForEach, context.Cause(ctx), and
-// what keeps it from waiting; nothing is lost then, and Rest is still possible.
+// what keeps it from waiting; nothing is lost then, and ForEachPending is still possible.
 func (s *Ordered) Drain(ctx context.Context, f func(Event) error) error {
 	if s.closing.Load() {
 		return os.ErrClosed
@@ -240,7 +240,7 @@ func (s *Ordered) Drain(ctx context.Context, f func(Event) error) error {
 	if err := s.reader.quiesce(ctx, s.opts.Sweep); err != nil {
 		return err
 	}
-	return s.Rest(f)
+	return s.ForEachPending(f)
 }
 
 // Run calls f for each event as its turn comes. It returns what [Reader.Run] does.

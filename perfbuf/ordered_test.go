@@ -41,7 +41,7 @@ func TestOrderOverRings(t *testing.T) {
 	require.Equal(t, uint64(1), st.Passes)
 	for i, w := range k.w {
 		require.Equal(t, w.Head(), w.Tail())
-		require.Equal(t, uint64(1), st.Rings[i].Commits)
+		require.Equal(t, uint64(1), st.Rings[i].TailStores)
 	}
 }
 
@@ -107,9 +107,9 @@ func TestRestDeliversEverything(t *testing.T) {
 	require.Empty(t, ids(t, s))
 	var got []uint64
 	take := func(ev Event) error { got = append(got, id(t, ev)); return nil }
-	require.NoError(t, s.Rest(take))
+	require.NoError(t, s.ForEachPending(take))
 	require.Equal(t, []uint64{990, 991, 995, 999}, got)
-	require.NoError(t, s.Rest(never))
+	require.NoError(t, s.ForEachPending(never))
 
 	// An older one that comes then, behind its ring's last, is late and nothing worse: it waits in its
 	// ring, as the watermark has gone back, and nobody frees it meanwhile.
@@ -122,8 +122,8 @@ func TestRestDeliversEverything(t *testing.T) {
 	require.Equal(t, []uint64{993}, got)
 
 	k.output(1, 1090)
-	require.Equal(t, errTest, s.Rest(func(Event) error { return errTest }))
-	require.NoError(t, s.Rest(never), "it was consumed")
+	require.Equal(t, errTest, s.ForEachPending(func(Event) error { return errTest }))
+	require.NoError(t, s.ForEachPending(never), "it was consumed")
 }
 
 func TestLossInAStream(t *testing.T) {
@@ -150,7 +150,7 @@ func TestTimeInTheFutureIsCorrupt(t *testing.T) {
 	s := k.slack(5 * second)
 	k.output(0, second, 6*second, 6*second+1, 2*second)
 	var errs []error
-	require.NoError(t, s.Rest(func(ev Event) error { errs = append(errs, ev.Err()); return nil }))
+	require.NoError(t, s.ForEachPending(func(ev Event) error { errs = append(errs, ev.Err()); return nil }))
 	require.Len(t, errs, 4)
 	var corrupt *CorruptError
 	require.True(t, errors.As(errs[3], &corrupt), "%v", errs)

@@ -105,7 +105,7 @@ func TestPayloadWithoutATime(t *testing.T) {
 			require.EqualValues(t, 2, k.Stats().Untimed)
 			require.Zero(t, k.Stats().Total().Corrupt)
 			k.outputAt(0, 140, future-1) // not too far ahead
-			require.NoError(t, s.Rest(func(ev Event) error { require.Equal(t, future-1, ev.Time()); return nil }))
+			require.NoError(t, s.ForEachPending(func(ev Event) error { require.Equal(t, future-1, ev.Time()); return nil }))
 			require.EqualValues(t, 2, k.Stats().Untimed)
 		})
 	}

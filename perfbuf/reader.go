@@ -48,7 +48,7 @@ type Reader struct {
 	holding sync.Mutex                    // held while a stream takes or gives up all rings, or one more comes
 	barrier atomic.Pointer[grace.Barrier] // of the latest stream that had one
 
-	displaced int             // Stats.Displaced
+	displaced int             // Stats.ReplacedEntries
 	forgotten runtime.Cleanup // if nobody calls Close
 
 	counts readerCounts
@@ -151,9 +151,9 @@ func (r *Reader) Options() Options {
 	return o
 }
 
-// Settled returns a channel that is closed when the reader has been closed, all others have left it, its
+// Done returns a channel that is closed when the reader has been closed, all others have left it, its
 // counts are final, and its rings are unmapped: see [Reader.Close].
-func (r *Reader) Settled() <-chan struct{} { return r.final }
+func (r *Reader) Done() <-chan struct{} { return r.final }
 
 // Close takes the rings out of the map, so that outputs fail with -ENOENT, makes the counts of Stats
 // final, and unmaps the rings, once the last call that uses them has left. Events not yet read are
@@ -164,7 +164,7 @@ func (r *Reader) Settled() <-chan struct{} { return r.final }
 // with os.ErrClosed at once, and a running pass before its next event. Close does not wait for either:
 // whoever is last to leave settles the counts and frees the rings, so an event in use stays valid until
 // its function returns. That takes an RCU grace period, as programs may still be running that output:
-// some ms as a rule, a second at most; [Reader.Settled] tells when it is done. It calls perf_buffer__free. The error is always nil.
+// some ms as a rule, a second at most; [Reader.Done] tells when it is done. It calls perf_buffer__free. The error is always nil.
 func (r *Reader) Close() error {
 	if r.closed.CompareAndSwap(false, true) {
 		if s := r.stream.Load(); s != nil {
@@ -187,7 +187,7 @@ func (r *Reader) Close() error {
 }
 
 // ForEach calls f for every event that the rings hold now, without waiting, the fullest ring first.
-// See [TryFold]. If f returns an error, ForEach stops and returns it, or nil if it is [ErrStop].
+// See [Fold]. If f returns an error, ForEach stops and returns it, or nil if it is [ErrStop].
 func (r *Reader) ForEach(f func(Event) error) error { return forEach(r, f) }
 
 // Run calls f for each event as it comes, ring by ring, until f returns an error, ctx is done or

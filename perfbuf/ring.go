@@ -91,7 +91,7 @@ func (r *Ring) used() uint64 {
 	}
 }
 
-// ForEach calls f for every event that the ring holds now, without waiting. See [TryFold] for the
+// ForEach calls f for every event that the ring holds now, without waiting. See [Fold] for the
 // order of things; if f returns an error, ForEach stops and returns it, or nil if it is [ErrStop].
 // It returns os.ErrClosed after Close and [ErrBusy] if the ring is being read.
 func (r *Ring) ForEach(f func(Event) error) error { return forEach(r, f) }

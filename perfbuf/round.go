@@ -117,7 +117,7 @@ func (s *Ordered) admit(it *merge.Item) bool {
 // committed is told by the merger that a ring's tail was published.
 func (s *Ordered) committed(i int, bytes uint64) {
 	c := &s.rings[i].counts
-	c.commits.Add(1)
+	c.tailStores.Add(1)
 	c.bytes.Add(bytes)
 	s.tallies[i].flush(c)
 	// It may have filled up since the scan, and not be full any more at the next.

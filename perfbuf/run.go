@@ -15,7 +15,7 @@ type waiter interface {
 	interrupt() // makes a Wait look at its context
 }
 
-// forEach is [TryFold] without anything to carry along.
+// forEach is [Fold] without anything to carry along.
 func forEach(src Source, f func(Event) error) error {
 	return unlessStopped(forEachUntil(context.Background(), src, f))
 }

@@ -20,10 +20,10 @@ type Stats struct {
 
 	Hotplug HotplugStats
 	Outputs OutputStats // of Options.Outputs
-	// Displaced is how many entries of the map held perf events when Open stored its own: those of another
+	// ReplacedEntries is how many entries of the map held perf events when Open stored its own: those of another
 	// reader, which gets nothing any more, as an entry has one event, or, in a map with
 	// BPF_F_PRESERVE_ELEMS, those of one that is gone.
-	Displaced int
+	ReplacedEntries int
 
 	// CloseErr is why Close could not take each ring out of the map: privileges were dropped since Open, or the
 	// map is frozen (BPF_MAP_FREEZE). It is nil if Close could. Outputs on such a CPU fail with EOPNOTSUPP, not
@@ -82,7 +82,7 @@ type RingStats struct {
 	LostRecords uint64 // reports of that
 	Unknown     uint64 // records of other types, skipped
 	Corrupt     uint64 // stretches of memory that could not be read, skipped
-	Commits     uint64 // stores of data_tail
+	TailStores  uint64 // stores of data_tail
 	Armed       bool   // its next output wakes the reader: see DoorbellStats
 }
 
@@ -101,14 +101,14 @@ func (s Stats) Total() RingStats {
 		t.LostRecords += r.LostRecords
 		t.Unknown += r.Unknown
 		t.Corrupt += r.Corrupt
-		t.Commits += r.Commits
+		t.TailStores += r.TailStores
 	}
 	return t
 }
 
 // ringCounts is written by the ring's owner and read by anyone.
 type ringCounts struct {
-	highWater, samples, dropped, bytes, lost, lostRecords, unknown, corrupt, commits atomic.Uint64
+	highWater, samples, dropped, bytes, lost, lostRecords, unknown, corrupt, tailStores atomic.Uint64
 }
 
 // tally gathers counts within a pass, where atomics would cost too much.
@@ -155,7 +155,7 @@ func (r *Ring) stats(used int) RingStats {
 		CPU: r.cpu, Size: r.Size(), Used: used,
 		HighWater: int(c.highWater.Load()), Samples: c.samples.Load(), Dropped: c.dropped.Load(), Bytes: c.bytes.Load(),
 		Lost: c.lost.Load(), LostRecords: c.lostRecords.Load(), Unknown: c.unknown.Load(),
-		Corrupt: c.corrupt.Load(), Commits: c.commits.Load(),
+		Corrupt: c.corrupt.Load(), TailStores: c.tailStores.Load(),
 	}
 }
 
@@ -170,7 +170,7 @@ func (r *Reader) Stats() Stats {
 	}
 	s.Doorbell = DoorbellStats{Arms: r.slots.arms.Load(), Disarms: r.slots.disarms.Load(), Polls: r.counts.polls.Load(), Err: r.slots.err()}
 	s.Hotplug = HotplugStats{Reopened: r.counts.reopened.Load(), Added: r.counts.added.Load(), Err: r.unplugged()}
-	s.Outputs, s.Displaced = r.outputs.stats(), r.displaced
+	s.Outputs, s.ReplacedEntries = r.outputs.stats(), r.displaced
 	if err := r.counts.unhooking.Load(); err != nil {
 		s.CloseErr = *err
 	}

@@ -171,10 +171,10 @@ func TestLossIsToldOnce(t *testing.T) {
 				s := k.stream()
 				n := k.overflow(0, 1000, 4)
 				var told []Record
-				require.NoError(t, s.Rest(func(ev Event) error { told = append(told, ev.Record()); return nil }))
+				require.NoError(t, s.ForEachPending(func(ev Event) error { told = append(told, ev.Record()); return nil }))
 				require.Len(t, told, n+1)
 				require.Equal(t, Record{Kind: KindLost, CPU: firstCPU, Time: k.clock.Load(), Lost: 4, After: 1000 + uint64(n) - 1}, told[n])
-				require.NoError(t, s.Rest(never))
+				require.NoError(t, s.ForEachPending(never))
 
 				// The kernel loses more before it can report. Nobody is asked until then.
 				at := k.clock.Add(1000)
@@ -231,8 +231,8 @@ func TestLossReportedWhileAskedAbout(t *testing.T) {
 	}
 	var recs []Record
 	take := func(ev Event) error { recs = append(recs, ev.Record()); return nil }
-	require.NoError(t, s.Rest(take))
-	require.NoError(t, s.Rest(take))
+	require.NoError(t, s.ForEachPending(take))
+	require.NoError(t, s.ForEachPending(take))
 	require.Len(t, losses(recs), 1)
 	require.EqualValues(t, 4, losses(recs)[0].Lost)
 	require.Len(t, recs, 2)
@@ -250,7 +250,7 @@ func TestLossReportedAndHeld(t *testing.T) {
 	k.output(0, base+1000)
 	require.Empty(t, ids(t, s)) // it is seen and held
 	var recs []Record
-	require.NoError(t, s.Rest(func(ev Event) error { recs = append(recs, ev.Record()); return nil }))
+	require.NoError(t, s.ForEachPending(func(ev Event) error { recs = append(recs, ev.Record()); return nil }))
 	require.Equal(t, []Record{{Kind: KindLost, CPU: firstCPU, Time: base + 1000, After: base + uint64(n) - 1, Lost: 4}}, losses(recs))
 	require.EqualValues(t, 4, k.Stats().Total().Lost)
 }
@@ -274,7 +274,7 @@ func TestLossDroppedWithItsStream(t *testing.T) {
 			require.EqualValues(t, 4, st.Lost)
 
 			s = k.stream()
-			require.NoError(t, s.Rest(never))
+			require.NoError(t, s.ForEachPending(never))
 			m := k.overflow(0, base-2000, 3)
 			require.Len(t, ids(t, s), m)
 			k.output(0, base-500)
@@ -293,7 +293,7 @@ func TestLossWithoutTheKernelsCount(t *testing.T) {
 	s := k.stream()
 	n := k.overflow(0, 1000, 4)
 	require.Len(t, ids(t, s), n)
-	require.NoError(t, s.Rest(never))
+	require.NoError(t, s.ForEachPending(never))
 	k.output(0, 5000)
 	require.EqualValues(t, 4, losses(copies(t, s))[0].Lost)
 }
@@ -324,8 +324,8 @@ func TestDrainOfAStream(t *testing.T) {
 				require.NoError(t, s.Drain(t.Context(), take))
 			} else {
 				require.ErrorIs(t, s.Drain(t.Context(), never), errTest)
-				require.ErrorContains(t, s.Drain(t.Context(), never), "Rest does not")
-				require.NoError(t, s.Rest(take), "nothing is lost")
+				require.ErrorContains(t, s.Drain(t.Context(), never), "ForEachPending does not")
+				require.NoError(t, s.ForEachPending(take), "nothing is lost")
 			}
 			require.EqualValues(t, base+2000, recs[n+2].Time)
 		})
@@ -385,8 +385,8 @@ func TestLossIsLeftToTheRecordThatReportsIt(t *testing.T) {
 	}
 	var got []Record
 	keep := func(ev Event) error { got = append(got, ev.Record()); return nil }
-	require.NoError(t, s.Rest(keep))
-	require.NoError(t, s.Rest(keep))
+	require.NoError(t, s.ForEachPending(keep))
+	require.NoError(t, s.ForEachPending(keep))
 	require.Len(t, got, 2)
 	require.Equal(t, KindLost, got[0].Kind)
 	require.EqualValues(t, 2, got[0].Lost)

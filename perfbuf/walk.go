@@ -214,7 +214,7 @@ func (w *ringWalk) commit() {
 	r := w.ring
 	if w.off != w.tail {
 		r.raw.SetTail(w.off)
-		r.counts.commits.Add(1)
+		r.counts.tailStores.Add(1)
 		r.counts.bytes.Add(w.off - w.tail)
 		w.tail = w.off
 	}

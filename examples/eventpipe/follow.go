@@ -49,7 +49,7 @@ func follow(ctx context.Context, c config, w io.Writer, note func(format string,
 	}
 	defer s.Close()
 	begin := time.Now()
-	announce(note, target.Map, r.Stats().Displaced)
+	announce(note, target.Map, r.Stats().ReplacedEntries)
 	if !c.stats {
 		f.out.Write(f.printer.header(nil))
 	}
@@ -73,7 +73,7 @@ func follow(ctx context.Context, c config, w io.Writer, note func(format string,
 	}
 	s.Close()
 	r.Close()
-	<-r.Settled() // makes the counts final
+	<-r.Done() // makes the counts final
 	f.sum.finish(time.Since(begin), r.Stats())
 	f.out.Write(f.printer.summary(nil, f.sum))
 	return f.out.Flush()

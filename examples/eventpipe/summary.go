@@ -57,7 +57,7 @@ func (s *summary) add(ev perfbuf.Event) {
 func (s *summary) finish(elapsed time.Duration, stats perfbuf.Stats) {
 	s.Seconds = float64(elapsed.Microseconds()) / 1e6 // Seconds adds up two fractions, and prints as 3.8644113559999997
 	s.Late, s.MaxLatenessNS = stats.Late, stats.MaxLateness.Nanoseconds()
-	s.Displaced = stats.Displaced
+	s.Displaced = stats.ReplacedEntries
 	total := stats.Total()
 	s.Lost, s.Unprinted, s.RingBytes = total.Lost, total.Dropped, total.Size
 	for _, r := range stats.Rings {

@@ -84,7 +84,7 @@ func newObject(f frame) object {
 		EventsRate: t.events, BytesRate: t.bytes, LostRate: t.lost,
 		Delivered: t.Samples, Dropped: t.Dropped, Lost: t.Lost, Corrupt: t.Corrupt,
 		Late: s.Late, MaxLateness: s.MaxLateness.Seconds(), SpilledBytes: s.SpilledBytes, SpillUsed: s.SpillUsed,
-		Wakes: s.Wakes, Passes: s.Passes, Choices: f.choices, Displaced: s.Displaced,
+		Wakes: s.Wakes, Passes: s.Passes, Choices: f.choices, Displaced: s.ReplacedEntries,
 		Doorbell: doorbellObject{Armed: s.Doorbell.Armed, Polls: s.Doorbell.Polls},
 	}
 	if s.Doorbell.Err != nil {

@@ -162,7 +162,7 @@ func watch(ctx context.Context, c config, stdout *os.File) error {
 		return err
 	}
 	defer s.reader.Close()
-	src.displaced(s.reader.Stats().Displaced)
+	src.displaced(s.reader.Stats().ReplacedEntries)
 
 	healthy, fail := context.WithCancelCause(ctx)
 	defer fail(nil)

@@ -76,7 +76,7 @@ func (s *session) read(ctx context.Context, m mode) error {
 	} else if ctx.Err() == nil {
 		return err
 	}
-	return stream.Rest(func(perfbuf.Event) error { return nil }) // else what it holds would be dropped
+	return stream.ForEachPending(func(perfbuf.Event) error { return nil }) // else what it holds would be dropped
 }
 
 // discard takes a batch without a look at its events: Stats counts them.
@@ -136,6 +136,6 @@ func (s *session) finish() (snapshot, error) {
 	// Not a context that has ended. It waits for programs that are running, some ms as a rule.
 	err := s.reader.Shutdown(context.Background(), func(perfbuf.Event) error { return nil })
 	s.reader.Close()
-	<-s.reader.Settled()
+	<-s.reader.Done()
 	return s.snapshot(), err
 }

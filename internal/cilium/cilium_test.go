@@ -85,7 +85,7 @@ func TestOrdered(t *testing.T) {
 	require.NoError(t, s.Drain(t.Context(), check))
 	require.Equal(t, want+10*len(c.cpus), next)
 	require.NoError(t, r.Close())
-	<-r.Settled()
+	<-r.Done()
 	require.EqualValues(t, next, r.Stats().Total().Samples)
 }
 

@@ -30,7 +30,7 @@ func numbers(t *testing.T, src perfbuf.Source) (got map[int][]uint64, lost map[i
 	t.Helper()
 	got, lost = map[int][]uint64{}, map[int]uint64{}
 	view := perfbuf.MustView[payload]()
-	_, err := perfbuf.TryFold(src, 0, func(n int, ev perfbuf.Event) (int, error) {
+	_, err := perfbuf.Fold(src, 0, func(n int, ev perfbuf.Event) (int, error) {
 		switch ev.Kind() {
 		case perfbuf.KindSample:
 			p, ok := view.Load(ev)

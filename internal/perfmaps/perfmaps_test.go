@@ -160,7 +160,7 @@ func TestPins(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, target.Close())
 	e.Emit(0, 3, 24)
-	n, err := perfbuf.Fold(r, 0, func(n int, _ perfbuf.Event) int { return n + 1 })
+	n, err := perfbuf.Fold(r, 0, func(n int, _ perfbuf.Event) (int, error) { return n + 1, nil })
 	require.NoError(t, err)
 	require.Equal(t, 3, n)
 	require.NoError(t, r.Close())

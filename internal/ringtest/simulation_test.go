@@ -143,7 +143,7 @@ func TestSimulatedExactStream(t *testing.T) {
 		for g := s.Grace(); !g.Over(); {
 			s.step()
 		}
-		require.NoError(t, stream.Rest(deliver), "seed %d", seed)
+		require.NoError(t, stream.ForEachPending(deliver), "seed %d", seed)
 		require.Empty(t, s.written)
 		require.Equal(t, s.lost, lost)
 		require.NoError(t, stream.Close())

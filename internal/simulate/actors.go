@@ -140,9 +140,9 @@ func (w *world) pass() error {
 		err = w.stream.ForEach(f)
 	} else {
 		before := w.truth.delivered + w.truth.gaps
-		n, e := perfbuf.TryFold(w.stream, before, func(n uint64, ev perfbuf.Event) (uint64, error) { return n + 1, f(ev) })
+		n, e := perfbuf.Fold(w.stream, before, func(n uint64, ev perfbuf.Event) (uint64, error) { return n + 1, f(ev) })
 		if err = e; err == nil && n != w.truth.delivered+w.truth.gaps {
-			err = fmt.Errorf("%w: TryFold of %d events from %d on ends with %d", ErrCounts, w.truth.delivered+w.truth.gaps-before, before, n)
+			err = fmt.Errorf("%w: Fold of %d events from %d on ends with %d", ErrCounts, w.truth.delivered+w.truth.gaps-before, before, n)
 		}
 	}
 	if err == nil && !stopped {

@@ -261,7 +261,7 @@ func (w *world) close() (res Result, err error) {
 	for _, r := range stats.Rings {
 		res.Lost += r.Lost
 		res.Dropped += r.Dropped
-		t.hash.add(r.Samples, r.Dropped, r.Lost, r.LostRecords, r.Bytes, r.Commits)
+		t.hash.add(r.Samples, r.Dropped, r.Lost, r.LostRecords, r.Bytes, r.TailStores)
 	}
 	t.hash.add(res.Late, res.Inversions, res.Spilled, res.Barriers, res.Passes)
 	res.Hash = uint64(t.hash)

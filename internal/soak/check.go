@@ -42,8 +42,8 @@ func check(l *ledger, lives []life, seen []cpuCounts, exact bool) (v verdict) {
 		if life.mode == "exact" && life.stats.Late > 0 {
 			v.no("%d events were late in exact mode, by up to %v", life.stats.Late, life.stats.MaxLateness)
 		}
-		if life.stats.Displaced > 0 {
-			v.no("%d entries of the map held perf events at Open, though who had been there was closed", life.stats.Displaced)
+		if life.stats.ReplacedEntries > 0 {
+			v.no("%d entries of the map held perf events at Open, though who had been there was closed", life.stats.ReplacedEntries)
 		}
 		late += life.stats.Late
 		complete = complete && life.complete

@@ -79,7 +79,7 @@ func TestCheck(t *testing.T) {
 		}, nil},
 		"late":            {func(o *outcome) { o.life.stats.Late, o.l.accounts[0].late = 1, 1 }, []string{"late in exact mode"}},
 		"late, unseen":    {func(o *outcome) { o.life.stats.Late, o.life.mode = 1, "slack" }, []string{"Stats.Late is 1, but 0"}},
-		"left in the map": {func(o *outcome) { o.life.stats.Displaced = 1 }, []string{"1 entries of the map"}},
+		"left in the map": {func(o *outcome) { o.life.stats.ReplacedEntries = 1 }, []string{"1 entries of the map"}},
 		"a ring of no CPU": {func(o *outcome) {
 			o.life.stats.Rings = append(o.life.stats.Rings, perfbuf.RingStats{CPU: 9})
 		}, []string{"CPU 9 has a ring"}},

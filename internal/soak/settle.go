@@ -17,7 +17,7 @@ const settling = 10 * time.Second
 // are final.
 func (s *session) settle(m *modeResult) error {
 	for _, g := range s.group {
-		<-g.r.Settled()
+		<-g.r.Done()
 	}
 	var lives []life
 	for deadline := time.Now().Add(settling); ; {

@@ -68,7 +68,7 @@ func forEachBatch(ctx context.Context, src source, l *ledger) error {
 func tryFold(ctx context.Context, src source, l *ledger) error {
 	return passes(ctx, src, func() error {
 		calls := 0
-		n, err := perfbuf.TryFold(src, 0, func(n int, ev perfbuf.Event) (int, error) {
+		n, err := perfbuf.Fold(src, 0, func(n int, ev perfbuf.Event) (int, error) {
 			calls++
 			return n + 1, l.deliver(ev)
 		})
@@ -81,12 +81,12 @@ func fold(ctx context.Context, src source, l *ledger) error {
 	return passes(ctx, src, func() error {
 		calls := 0
 		var failed error
-		n, err := perfbuf.Fold(src, 0, func(n int, ev perfbuf.Event) int {
+		n, err := perfbuf.Fold(src, 0, func(n int, ev perfbuf.Event) (int, error) {
 			calls++
 			if err := l.deliver(ev); err != nil && err != perfbuf.ErrStop { // it cannot be stopped
 				failed = err
 			}
-			return n + 1
+			return n + 1, nil
 		})
 		l.folded(n, calls)
 		return errors.Join(failed, err)

@@ -164,7 +164,7 @@ var pattern = func() (b []byte) {
 func (s *side) read(t *testing.T, n int) {
 	t.Helper()
 	s.tick()
-	_, err := perfbuf.TryFold(s.r, 0, func(_ int, ev perfbuf.Event) (int, error) {
+	_, err := perfbuf.Fold(s.r, 0, func(_ int, ev perfbuf.Event) (int, error) {
 		s.recs = append(s.recs, ev.Record())
 		s.kinds[ev.Kind()]++
 		if n--; n == 0 {

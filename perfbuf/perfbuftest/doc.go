@@ -17,7 +17,7 @@
 // The clock stands still unless it is told to move ([Kernel.Advance]) or to run
 // (Options.RealTime). Times are then exact, and a test's result does not depend on how fast it
 // runs. But an ordered stream delivers an event only when its turn has come, and by a clock that
-// stands still that may be never: read with [perfbuf.Ordered.Drain] or Rest, which go by no clock,
+// stands still that may be never: read with [perfbuf.Ordered.Drain] or ForEachPending, which go by no clock,
 // or advance the clock by more than what the stream's mode waits for. What waits (Wait, Run,
 // Events, Records) is best tested with Options.RealTime, in a bubble of testing/synctest where time
 // costs nothing.

@@ -26,9 +26,9 @@ func open(t *testing.T, k *perfbuftest.Kernel, o perfbuf.Options) *perfbuf.Reade
 
 func collect(t *testing.T, src perfbuf.Source) (recs []perfbuf.Record) {
 	t.Helper()
-	_, err := perfbuf.Fold(src, 0, func(_ int, ev perfbuf.Event) int {
+	_, err := perfbuf.Fold(src, 0, func(_ int, ev perfbuf.Event) (int, error) {
 		recs = append(recs, ev.Record())
-		return 0
+		return 0, nil
 	})
 	require.NoError(t, err)
 	return recs

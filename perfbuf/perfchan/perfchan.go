@@ -150,7 +150,7 @@ func (b *PerfBuffer) Close() {
 	b.closing.Store(true) // before stop: run then waits for the final counts
 	stop()
 	b.reader.Close()
-	<-b.reader.Settled()
+	<-b.reader.Done()
 	<-b.ended
 }
 
@@ -204,7 +204,7 @@ func (b *PerfBuffer) run(ctx context.Context, box *outbox) {
 		b.note(err)
 	}
 	if b.closing.Load() {
-		<-b.reader.Settled()
+		<-b.reader.Done()
 	} else {
 		b.countUnreported()
 	}

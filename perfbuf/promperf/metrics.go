@@ -22,7 +22,7 @@ var ringMetrics = []struct {
 	{"corrupt_records_total", "Stretches of memory that could not be read, and were skipped.", counter, func(r perfbuf.RingStats) float64 { return float64(r.Corrupt) }},
 	{"unknown_records_total", "Records of other types, which were skipped.", counter, func(r perfbuf.RingStats) float64 { return float64(r.Unknown) }},
 	{"read_bytes_total", "Bytes given back to the kernel, of records of all kinds.", counter, func(r perfbuf.RingStats) float64 { return float64(r.Bytes) }},
-	{"tail_commits_total", "Stores of a ring's tail.", counter, func(r perfbuf.RingStats) float64 { return float64(r.Commits) }},
+	{"tail_tail_stores_total", "Stores of a ring's tail.", counter, func(r perfbuf.RingStats) float64 { return float64(r.TailStores) }},
 	{"ring_size_bytes", "Size of the rings.", gauge, func(r perfbuf.RingStats) float64 { return float64(r.Size) }},
 	{"ring_used_bytes", "Bytes in the rings that have not been given back to the kernel.", gauge, func(r perfbuf.RingStats) float64 { return float64(r.Used) }},
 }
@@ -45,7 +45,7 @@ var readerMetrics = []struct {
 	{"hotplug_added_rings_total", "Rings for CPUs that came online for the first time.", counter, func(s *perfbuf.Stats) float64 { return float64(s.Hotplug.Added) }},
 	{"hotplug_reopened_rings_total", "Rings of CPUs that came back online.", counter, func(s *perfbuf.Stats) float64 { return float64(s.Hotplug.Reopened) }},
 	{"hotplug_failed", "1 if CPUs that come online could not be followed, the latest time.", gauge, func(s *perfbuf.Stats) float64 { return failed(s.Hotplug.Err) }},
-	{"displaced_entries", "Entries of the map that were another reader's when this one was opened.", gauge, func(s *perfbuf.Stats) float64 { return float64(s.Displaced) }},
+	{"replaced_entries", "Entries of the map that were another reader's when this one was opened.", gauge, func(s *perfbuf.Stats) float64 { return float64(s.ReplacedEntries) }},
 	{"outputs_attempted_total", "Outputs that programs have attempted. 0 without Options.Outputs.", counter, func(s *perfbuf.Stats) float64 { return float64(s.Outputs.Total().Attempted) }},
 	{"recursion_misses_total", "Runs of programs that the kernel has skipped, as they were running on that CPU. 0 without Options.Outputs.", counter, func(s *perfbuf.Stats) float64 { return float64(s.Outputs.RecursionMisses) }},
 	{"late_events_total", "Events of ordered streams that came after one with a later time.", counter, func(s *perfbuf.Stats) float64 { return float64(s.Late) }},

@@ -120,7 +120,7 @@ func Run(ctx context.Context, o Options) (Stats, error) {
 	if err != nil {
 		return Stats{}, fmt.Errorf("fleet agent: %w", err)
 	}
-	defer func() { reader.Close(); <-reader.Settled() }()
+	defer func() { reader.Close(); <-reader.Done() }()
 	stream, err := reader.Ordered(perfbuf.OrderOptions{})
 	if err != nil {
 		return Stats{}, fmt.Errorf("fleet agent: %w", err)
