@@ -277,7 +277,7 @@ func TestSteal(t *testing.T) {
 	e.Emit(0, 5, 24)
 	_, s := parseJSON(t, thief.interrupt())
 	require.EqualValues(t, 5, s.Events)
-	require.Equal(t, len(e.cpus), s.ReplacedEntries)
+	require.Equal(t, len(e.cpus), s.Displaced)
 	require.Contains(t, thief.notes, "taken over: ")
 	require.Contains(t, thief.notes, "(pid "+strconv.Itoa(present.cmd.Process.Pid)+")")
 

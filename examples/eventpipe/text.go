@@ -101,8 +101,8 @@ func (t *text) summary(b []byte, s *summary) []byte {
 	if s.Unprinted > 0 {
 		b = fmt.Appendf(b, "Not printed: %s that had come by then.\n", plural(s.Unprinted, "event"))
 	}
-	if s.ReplacedEntries > 0 {
-		b = fmt.Appendf(b, "Who read the map before (%s) gets nothing until started anew.\n", plural(uint64(s.ReplacedEntries), "CPU"))
+	if s.Displaced > 0 {
+		b = fmt.Appendf(b, "Who read the map before (%s) gets nothing until started anew.\n", plural(uint64(s.Displaced), "CPU"))
 	}
 	return b
 }

@@ -53,7 +53,7 @@ func takeOver(t *testing.T, name, arg string) {
 		events, s := parseJSON(t, r.wait())
 		done <- struct{}{}
 		require.EqualValues(t, 10, s.Events)
-		require.Equal(t, displaced, s.ReplacedEntries > 0)
+		require.Equal(t, displaced, s.Displaced > 0)
 		for i := range events[1:] {
 			require.LessOrEqual(t, events[i].Timestamp, events[i+1].Timestamp)
 		}
