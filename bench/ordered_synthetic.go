@@ -5,7 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 
-	"github.com/ringfold/ringfold/internal/inject"
+	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/raw"
 	"github.com/ringfold/ringfold/internal/ringtest"
 	"github.com/ringfold/ringfold/perfbuf"
@@ -66,23 +66,8 @@ func (s *synthetic) fill() (n int, err error) {
 
 // simulatedReader is perfbuf.Open on rings in Go memory, in a kernel without PERF_FORMAT_LOST.
 func simulatedReader(fake []*ringtest.Ring, clock func() uint64, o perfbuf.Options) (*perfbuf.Reader, error) {
-	k := inject.Kernel{
-		Map: func(int, bool) (all []*raw.Ring) {
-			for _, ring := range fake {
-				all = append(all, ring.Raw())
-			}
-			return all
-		},
-		Clock:  clock,
-		Wakes:  make(chan struct{}, 1),
-		Grace:  func() error { return nil }, // no program runs on
-		Unhook: func() {},
-		Free:   func() {},
-	}
-	for i := range fake {
-		k.CPUs = append(k.CPUs, i)
-	}
-	r, err := inject.NewReader(k, o)
+	o.Wakeup = perfbuf.Wakeup{Events: 1} // there are no doorbells
+	r, _, err := kernel.OpenReader(ringtest.NewStill(clock, 0, fake...), o)
 	if err != nil {
 		return nil, err
 	}

@@ -78,12 +78,10 @@ type benchRings struct {
 
 func newBenchRings(b *testing.B, rings, ringBytes, burst int) *benchRings {
 	r := &benchRings{b: b, rnd: rand.New(rand.NewPCG(1, 2)), burst: burst, time: 1}
-	readers := make([]*Ring, rings)
-	for i := range readers {
+	for range rings {
 		r.fake = append(r.fake, ringtest.New(ringBytes, raw.LayoutRawTime, 0))
-		readers[i] = newRing(i, r.fake[i].Raw())
 	}
-	r.Reader = newReader(readers, kernel{poll: benchPoller{}, clock: func() uint64 { return r.time }, free: func() {}}, Options{RingBytes: ringBytes})
+	r.Reader = newReader(ringtest.NewStill(func() uint64 { return r.time }, 0, r.fake...), Options{RingBytes: ringBytes, Wakeup: Wakeup{Events: 1}})
 	b.Cleanup(func() { r.Close() })
 	return r
 }
@@ -124,16 +122,14 @@ func (r *benchRings) drain(src Source) float64 {
 // benchReader fills rings of ringBytes, and returns how many events that are.
 func benchReader(b *testing.B, rings, ringBytes, payload int) (*Reader, []*ringtest.Ring, int) {
 	fake := make([]*ringtest.Ring, rings)
-	readers := make([]*Ring, rings)
 	n := 0
 	for i := range fake {
 		fake[i] = ringtest.New(ringBytes, raw.LayoutRawTime, 0)
-		readers[i] = newRing(i, fake[i].Raw())
 		for fake[i].Output(uint64(n), make([]byte, payload)) == nil {
 			n++
 		}
 	}
-	r := newReader(readers, kernel{poll: benchPoller{}, clock: func() uint64 { return uint64(n) }, free: func() {}}, Options{RingBytes: ringBytes})
+	r := newReader(ringtest.NewStill(func() uint64 { return uint64(n) }, 0, fake...), Options{RingBytes: ringBytes, Wakeup: Wakeup{Events: 1}})
 	b.Cleanup(func() { r.Close() })
 	return r, fake, n
 }
@@ -145,9 +141,3 @@ func perEvent(b *testing.B, n int, drain func()) {
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/event")
 }
-
-// benchPoller never has to wait.
-type benchPoller struct{ poller }
-
-func (benchPoller) interrupt() {}
-func (benchPoller) close()     {}

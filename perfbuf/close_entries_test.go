@@ -28,7 +28,7 @@ func TestCloseLeavesNoEntry(t *testing.T) {
 				done <- k.ForEach(func(Event) error { inside <- true; <-goOn; return nil })
 			}()
 			<-inside
-			k.Reader.unhook = func() error {
+			k.hooks.unhook = func() error {
 				for i := range k.all() {
 					require.NoError(t, k.store(i, noEntry))
 				}

@@ -30,7 +30,7 @@ func (r *Reader) Flush() error {
 		return err
 	}
 	defer r.leaveAtOnce()
-	f := &flush{time: r.clock()}
+	f := &flush{time: r.kernel.Now()}
 	for {
 		old := r.flush.Load()
 		if old != nil {
@@ -40,7 +40,7 @@ func (r *Reader) Flush() error {
 			break
 		}
 	}
-	r.poll.interrupt()
+	r.kernel.Interrupt()
 	r.flushLobby()
 	if s := r.stream.Load(); s != nil {
 		s.nudge()

@@ -2,14 +2,13 @@ package perfbuf
 
 import (
 	"context"
-	"errors"
 	"os"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/ringfold/ringfold/internal/inject"
+	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/stretchr/testify/require"
 )
 
@@ -62,7 +61,7 @@ func TestPauseWhileWaiting(t *testing.T) {
 
 func TestPauseFails(t *testing.T) {
 	k := newBelled(t, 3)
-	fail := func(i int, _ inject.Slot) error {
+	fail := func(i int, _ kernel.Entry) error {
 		if i == 1 {
 			return errTest
 		}
@@ -90,11 +89,6 @@ func TestPauseFails(t *testing.T) {
 	require.NoError(t, k.Resume(), "the rest")
 	k.requireEntries(plainEntry, plainEntry, plainEntry)
 	require.NoError(t, k.Stats().Doorbell.Err)
-
-	none := newFake(t, 1, Options{})
-	require.ErrorIs(t, none.Pause(), errors.ErrUnsupported)
-	require.ErrorIs(t, none.Shutdown(t.Context(), never), errors.ErrUnsupported)
-	require.Zero(t, none.freed.Load(), "still open")
 }
 
 // Shutdown takes the rings out, waits for programs that are running, and delivers all.
@@ -341,7 +335,7 @@ func TestFlushCallsAtTheSameTime(t *testing.T) {
 	s, err := k.Ordered(OrderOptions{Mode: Slack(0)})
 	require.NoError(t, err)
 	now, inner := uint64(1000), false
-	k.Reader.clock = func() uint64 {
+	k.hooks.clock = func() uint64 {
 		at := now
 		if !inner { // the other call comes between reading the clock and storing
 			inner, now = true, 2000
@@ -362,7 +356,7 @@ func TestFlushCallsAtTheSameTime(t *testing.T) {
 // A Pause that fails leaves entries in the map: their rings are not armed in name only.
 func TestFailedPauseDoesNotStrandEvents(t *testing.T) {
 	k := newBelled(t, 2)
-	k.set = func(ring int, to inject.Slot) error {
+	k.set = func(ring int, to kernel.Entry) error {
 		if ring == 1 {
 			return errTest
 		}

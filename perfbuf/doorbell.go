@@ -44,7 +44,7 @@ const (
 )
 
 func newDoorbell(s *slots, interval time.Duration) *doorbell {
-	d := &doorbell{slots: s, interval: interval, rings: make([]quietness, len(s.armed)), next: past}
+	d := &doorbell{slots: s, interval: interval, rings: make([]quietness, len(s.armed)), next: time.Unix(1, 0)}
 	for i := range d.rings {
 		d.rings[i].looks = quietLooks // arm at once if nothing is there
 	}

@@ -15,7 +15,7 @@ func TestDoorbellDisarmedBeforeTheLastWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newBelled(t, 2)
 		var disarmed atomic.Bool
-		k.Reader.poll = &hookedPoller{k.poll, func() {
+		k.hooks.poll = &hookedPoller{k.poll, func() {
 			if !disarmed.Load() && k.bell.again == 0 && k.bell.allArmed() {
 				disarmed.Store(true)
 				k.output(0, 1)

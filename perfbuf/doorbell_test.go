@@ -9,24 +9,24 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/ringfold/ringfold/internal/inject"
+	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/stretchr/testify/require"
 )
 
 // belled is a fake with a doorbell, and the map's entries of its rings.
 type belled struct {
 	*fake
-	set func(ring int, to inject.Slot) error // called before an entry is set; nil: nothing happens
+	set func(ring int, to kernel.Entry) error // called before an entry is set; nil: nothing happens
 
 	mu      sync.Mutex
-	entries []inject.Slot
+	entries []kernel.Entry
 	sets    int // calls
 }
 
 const (
-	noEntry    = inject.SlotEmpty
-	plainEntry = inject.SlotPlain
-	bellEntry  = inject.SlotBell
+	noEntry    = kernel.Empty
+	plainEntry = kernel.Plain
+	bellEntry  = kernel.Bell
 )
 
 func newBelled(t testing.TB, n int) *belled {
@@ -40,8 +40,7 @@ func withDoorbell(f *fake) *belled {
 		k.entries = append(k.entries, plainEntry)
 	}
 	k.Reader.opts.Wakeup = Wakeup{PollInterval: bellPollInterval}
-	k.Reader.slot = k.store
-	k.Reader.slots.set = k.store
+	k.hooks.set = k.store
 	k.Reader.bell = newDoorbell(k.Reader.slots, bellPollInterval)
 	return k
 }
@@ -49,11 +48,11 @@ func withDoorbell(f *fake) *belled {
 // clocked lets the clock be the bubble's.
 func (k *belled) clocked() (clock func() uint64) {
 	start := time.Now()
-	k.Reader.clock = func() uint64 { return uint64(time.Hour + time.Since(start)) }
-	return k.Reader.clock
+	k.hooks.clock = func() uint64 { return uint64(time.Hour + time.Since(start)) }
+	return k.hooks.clock
 }
 
-func (k *belled) store(ring int, to inject.Slot) error {
+func (k *belled) store(ring int, to kernel.Entry) error {
 	k.mu.Lock()
 	k.sets++
 	k.mu.Unlock()
@@ -69,13 +68,13 @@ func (k *belled) store(ring int, to inject.Slot) error {
 }
 
 // slotsNow returns the map's entries, and how often they were set.
-func (k *belled) slotsNow() ([]inject.Slot, int) {
+func (k *belled) slotsNow() ([]kernel.Entry, int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return append([]inject.Slot(nil), k.entries...), k.sets
+	return append([]kernel.Entry(nil), k.entries...), k.sets
 }
 
-func (k *belled) requireEntries(want ...inject.Slot) {
+func (k *belled) requireEntries(want ...kernel.Entry) {
 	k.t.Helper()
 	got, _ := k.slotsNow()
 	require.Equal(k.t, want, got)
@@ -109,7 +108,7 @@ func TestDoorbellWhenIdle(t *testing.T) {
 		k := newBelled(t, 2)
 		start := time.Now()
 		var polls []time.Duration
-		k.Reader.poll = &hookedPoller{k.poll, func() { polls = append(polls, time.Since(start)) }}
+		k.hooks.poll = &hookedPoller{k.poll, func() { polls = append(polls, time.Since(start)) }}
 		done := waitInBackground(func() error { return k.Wait(t.Context()) })
 		synctest.Wait()
 		k.requireEntries(bellEntry, bellEntry)
@@ -247,7 +246,7 @@ func TestDoorbellOutputWhileArming(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for ring := range 2 {
 			k := newBelled(t, 2)
-			k.set = func(i int, to inject.Slot) error {
+			k.set = func(i int, to kernel.Entry) error {
 				if to == bellEntry && i == ring {
 					k.output(ring, 1)
 				}
@@ -285,7 +284,7 @@ func TestDoorbellFindsWhatRangNoBell(t *testing.T) {
 func TestDoorbellCannotArm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newBelled(t, 2)
-		k.set = func(int, inject.Slot) error { return errTest }
+		k.set = func(int, kernel.Entry) error { return errTest }
 		for i := range uint64(5) {
 			done := waitInBackground(func() error { return k.Wait(t.Context()) })
 			time.Sleep(time.Second + bellPollInterval/3)
@@ -310,7 +309,7 @@ func TestDoorbellCannotDisarm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newBelled(t, 1)
 		done := k.armed()
-		k.set = func(int, inject.Slot) error { return errTest }
+		k.set = func(int, kernel.Entry) error { return errTest }
 		for i := range uint64(5) {
 			require.NoError(t, k.emit(0, i))
 			require.NoError(t, <-done)
@@ -386,7 +385,7 @@ func TestDoorbellAndAPassJustBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newBelled(t, 2)
 		once := true
-		k.Reader.poll = &hookedPoller{k.poll, func() {
+		k.hooks.poll = &hookedPoller{k.poll, func() {
 			if once && k.Stats().Doorbell.Armed == 2 {
 				once = false
 				k.output(0, 1)

@@ -43,14 +43,14 @@ func TestExactWatermarkIsLoadedBeforeTheHeads(t *testing.T) {
 	s, b := k.stepped(5_000_000, OrderOptions{})
 	k.output(1, 2_000_000)
 	once := true
-	k.Reader.yield = func() { // before ring 0's head is loaded, or, the second time, ring 1's
+	k.hooks.yield = func() { // before ring 0's head is loaded, or, the second time, ring 1's
 		if once = !once; once {
 			k.output(0, 1_000_000) // its head has been loaded: the round does not have it
 			require.NoError(t, b.Round())
 		}
 	}
 	require.Empty(t, ids(t, s), "1000000 would be late")
-	k.Reader.yield = nil
+	k.hooks.yield = nil
 	require.Equal(t, []uint64{1_000_000, 2_000_000}, ids(t, s))
 	require.Zero(t, k.Stats().Late)
 }
@@ -61,8 +61,8 @@ func TestExactTakesWhatIsVisible(t *testing.T) {
 	s, b := k.stepped(5_000_000, OrderOptions{})
 	k.output(1, 2_000_000, 4_000_000)
 	require.NoError(t, b.Round())
-	k.Reader.yield = func() {
-		k.Reader.yield = nil
+	k.hooks.yield = func() {
+		k.hooks.yield = nil
 		k.output(0, 1_000_000, 3_000_000)
 	}
 	require.Equal(t, []uint64{1_000_000, 2_000_000, 3_000_000, 4_000_000}, ids(t, s))
@@ -139,7 +139,7 @@ func TestExactRequestsAgainAfterAFailure(t *testing.T) {
 func TestExactNeedsAProvider(t *testing.T) {
 	k := newFake(t, 2, Options{CPUs: []int{10, 11}})
 	_, err := k.Ordered(OrderOptions{})
-	require.ErrorIs(t, err, errNoGrace)
+	require.ErrorIs(t, err, os.ErrInvalid)
 	require.ErrorContains(t, err, "exact mode cannot prove completeness here; Slack(d)")
 	k.output(1, 1)
 	require.Equal(t, []uint64{1}, ids(t, k.rings[1]), "all rings are given back")

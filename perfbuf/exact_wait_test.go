@@ -18,7 +18,7 @@ func exact(t *testing.T, rings int, opts Options, o OrderOptions) (*fake, *Order
 	k := newFake(t, rings, opts)
 	start := time.Now()
 	clock := func() uint64 { return uint64(time.Hour + time.Since(start)) }
-	k.Reader.clock = clock
+	k.hooks.clock = clock
 	k.programs = &fakePrograms{wait: func() error { time.Sleep(period); return nil }}
 	s, err := k.Ordered(o)
 	require.NoError(t, err)

@@ -1,6 +1,7 @@
 package perfbuf
 
 import (
+	"os"
 	"sync/atomic"
 	"testing"
 
@@ -20,7 +21,7 @@ type fakePrograms struct {
 // open stands for grace.Open.
 func (p *fakePrograms) open(o grace.Options) (grace.Provider, error) {
 	if p == nil {
-		return nil, errNoGrace
+		return nil, os.ErrInvalid
 	}
 	p.options = o
 	if p.opened != nil {
@@ -57,7 +58,7 @@ func (k *fake) stepped(now uint64, o OrderOptions) (*Ordered, *grace.Barrier) {
 		k.programs = &fakePrograms{}
 	}
 	var barrier *grace.Barrier
-	k.Reader.drive = func(b *grace.Barrier) { barrier = b }
+	k.hooks.drive = func(b *grace.Barrier) { barrier = b }
 	s, err := k.Ordered(o)
 	require.NoError(k.t, err)
 	return s, barrier

@@ -23,6 +23,7 @@ type fake struct {
 	*Reader
 	t     testing.TB
 	w     []*ringtest.Ring
+	hooks *fakeKernel
 	poll  *fakePoller
 	clock atomic.Uint64
 	freed atomic.Int32
@@ -46,27 +47,34 @@ func newFakeAt(t testing.TB, n int, start uint64, opts Options) *fake {
 	if opts.NoTime {
 		layout = raw.LayoutRaw
 	}
-	var rings []*Ring
+	k.hooks = &fakeKernel{poll: k.poll}
 	cpus := []int{firstCPU - 1} // may come later, as that behind the others
 	for i := range n {
 		cpus = append(cpus, firstCPU+i)
 		w := ringtest.New(fakeRingSize, layout, start)
 		k.w = append(k.w, w)
-		rings = append(rings, newRing(firstCPU+i, w.Raw()))
+		k.hooks.memory = append(k.hooks.memory, ofCPU(firstCPU+i, w))
 	}
 	cpus = append(cpus, firstCPU+n)
 	opts.RingBytes = fakeRingSize
-	k.Reader = newReader(rings, kernel{
-		poll: k.poll, clock: k.clock.Load,
-		grace:  func(o grace.Options) (grace.Provider, error) { return k.programs.open(o) },
-		lost:   k.kernelLost,
-		cpus:   cpus,
-		unhook: func() error { k.unhooked.Add(1); return nil },
-		free:   func() { k.freed.Add(1) },
-	}, opts)
-	k.poll.ready = k.ready
+	if opts.Wakeup.doorbell() {
+		opts.Wakeup = Wakeup{Events: 1}
+	}
+	h := k.hooks
+	h.clock, h.lost, h.cpus = k.clock.Load, k.kernelLost, cpus
+	h.grace = func(o grace.Options) (grace.Provider, error) { return k.programs.open(o) }
+	h.unhook = func() error { k.unhooked.Add(1); return nil }
+	h.free = func() { k.freed.Add(1) }
+	k.Reader = newReader(h, opts)
 	t.Cleanup(func() { k.Close() })
 	return k
+}
+
+// ofCPU is the reading side of a CPU's ring.
+func ofCPU(cpu int, w *ringtest.Ring) *raw.Ring {
+	r := w.Raw()
+	r.SetCPU(cpu)
+	return r
 }
 
 // output writes samples with these times, which are their payloads' ids too.
@@ -129,30 +137,21 @@ func seq(from, to uint64) (s []uint64) {
 	return s
 }
 
-// fakePoller is a chanPoller that a test wakes. Whoever waits over and over while no time passes spins: a
+// fakePoller is a Poll that a test wakes. Whoever waits over and over while no time passes spins: a
 // bubble's clock would stand still for ever.
 type fakePoller struct {
-	*chanPoller
-	wakes chan struct{}
+	*ringtest.Poll
 	waits atomic.Int32
 	since time.Time // the clock at the latest wait, and how many there have been at that time
 	spun  int
 }
 
-func newFakePoller() *fakePoller {
-	wakes := make(chan struct{}, 1)
-	return &fakePoller{chanPoller: newChanPoller(wakes), wakes: wakes}
-}
+func newFakePoller() *fakePoller { return &fakePoller{Poll: ringtest.NewPoll()} }
 
 // wake is the kernel's wake-up. Like perf's readiness, it is remembered once.
-func (p *fakePoller) wake() {
-	select {
-	case p.wakes <- struct{}{}:
-	default:
-	}
-}
+func (p *fakePoller) wake() { p.Wake() }
 
-func (p *fakePoller) wait(deadline time.Time) error {
+func (p *fakePoller) Wait(until time.Time, ready func(woken bool) bool) error {
 	p.waits.Add(1)
 	if now := time.Now(); !now.Equal(p.since) {
 		p.since, p.spun = now, 0
@@ -160,7 +159,7 @@ func (p *fakePoller) wait(deadline time.Time) error {
 	if p.spun++; p.spun == 10_000 {
 		panic("a Wait spins")
 	}
-	return p.chanPoller.wait(deadline)
+	return p.Poll.Wait(until, ready)
 }
 
 var errTest = errors.New("of the test")

@@ -43,7 +43,7 @@ type latePoller struct {
 	left int // waits until it fails
 }
 
-func (p *latePoller) wait(deadline time.Time) error {
+func (p *latePoller) Wait(deadline time.Time, ready func(woken bool) bool) error {
 	if p.left--; p.left < 0 {
 		return errTest
 	}
@@ -51,7 +51,7 @@ func (p *latePoller) wait(deadline time.Time) error {
 	if !deadline.IsZero() && !time.Now().Before(deadline) {
 		return os.ErrDeadlineExceeded
 	}
-	return p.fakePoller.wait(deadline)
+	return p.fakePoller.Wait(deadline, ready)
 }
 
 // A Flush ends a Wait that looks so often that its deadline is over before the poller has it.
@@ -65,7 +65,7 @@ func TestFlushWhileDeadlinesAreOver(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				k := make(t)
-				k.Reader.poll = &latePoller{k.poll, 100}
+				k.hooks.poll = &latePoller{k.poll, 100}
 				done := waitInBackground(func() error { return k.Wait(t.Context()) })
 				time.Sleep(10*time.Second + time.Millisecond)
 				require.NoError(t, k.Flush())

@@ -29,7 +29,7 @@ func fuzzFake(t *testing.T, start uint64, opts Options) *fake {
 		k = withDoorbell(k).fake
 	}
 	began := time.Now()
-	k.Reader.clock = func() uint64 { return k.clock.Load() + uint64(time.Since(began)) }
+	k.hooks.clock = func() uint64 { return k.clock.Load() + uint64(time.Since(began)) }
 	return k
 }
 
@@ -95,8 +95,8 @@ func (z *readerFuzz) quiet(src waiter) {
 	}
 	if s := z.stream; s != nil {
 		first, held := s.earliest()
-		if due := first + uint64(s.opts.Mode.slack+10*time.Millisecond); held && due < z.k.Reader.clock() {
-			z.t.Fatalf("an event of %d is due at %d, and it is %d", first, due, z.k.Reader.clock())
+		if due := first + uint64(s.opts.Mode.slack+10*time.Millisecond); held && due < z.k.hooks.clock() {
+			z.t.Fatalf("an event of %d is due at %d, and it is %d", first, due, z.k.hooks.clock())
 		}
 	} else if src == z.k.Reader && z.k.flush.Load() != nil {
 		z.t.Fatal("a Flush has ended no Wait")

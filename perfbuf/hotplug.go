@@ -8,24 +8,8 @@ import (
 	"time"
 	"weak"
 
-	"github.com/ringfold/ringfold/internal/raw"
+	"github.com/ringfold/ringfold/internal/kernel"
 )
-
-// plug is how a reader gets at the rings of CPUs that come.
-type plug interface {
-	wanted() ([]int, error)         // CPUs that are online and to be read
-	alive(ring int) bool            // outputs on its CPU, which is online, land in it
-	reopen(ring int) error          // makes them do so, once the map's entry is set again
-	add(cpu int) (*raw.Ring, error) // opens a ring, which is not in the map yet
-}
-
-// watcher tells of CPUs that come and go.
-type watcher interface {
-	// wait blocks until some may have, or for atMost, if that is not 0. It returns false after close.
-	wait(atMost time.Duration) bool
-	err() error // why it does not do so as it should
-	close()
-}
 
 // HotplugStats is how CPUs that came online after Open were followed.
 type HotplugStats struct {
@@ -38,15 +22,15 @@ type HotplugStats struct {
 }
 
 // follow sees to it, from now on, that the CPUs that are to be read have rings when they are online.
-func (r *Reader) follow(w watcher) {
-	r.watch = w
-	go follow(weak.Make(r), w)
+func (r *Reader) follow(h kernel.Hotplug) {
+	r.hotplug = h
+	go follow(weak.Make(r), h)
 }
 
 // follow does not keep the reader from being collected.
-func follow(reader weak.Pointer[Reader], w watcher) {
+func follow(reader weak.Pointer[Reader], h kernel.Hotplug) {
 	var again time.Duration
-	for w.wait(again) {
+	for h.Changed(again) {
 		r := reader.Value()
 		if r == nil {
 			return
@@ -65,7 +49,7 @@ func (r *Reader) replug() error {
 		return nil // closed
 	}
 	defer r.leave()
-	cpus, err := r.plug.wanted()
+	cpus, err := r.hotplug.Online()
 	again := err
 	for _, cpu := range cpus {
 		i := slices.IndexFunc(r.all(), func(ring *Ring) bool { return ring.cpu == cpu })
@@ -73,7 +57,7 @@ func (r *Reader) replug() error {
 		switch {
 		case i < 0:
 			failed = r.addRing(cpu)
-		case !r.plug.alive(i):
+		case !r.hotplug.Alive(i):
 			failed = r.reopen(i)
 		case r.rings[i].unset:
 			failed = r.setEntry(r.rings[i])
@@ -95,7 +79,7 @@ var errImpossible = errors.New("is online, and was not possible before")
 
 // reopen lets outputs of a CPU that is back go on to its ring.
 func (r *Reader) reopen(i int) error {
-	if err := r.plug.reopen(i); err != nil {
+	if err := r.hotplug.Reopen(i); err != nil {
 		return err
 	}
 	r.counts.reopened.Add(1)
@@ -115,11 +99,11 @@ func (r *Reader) addRing(cpu int) error {
 	if i == len(r.rings) {
 		return fmt.Errorf("CPU %d %w", cpu, errImpossible)
 	}
-	memory, err := r.plug.add(cpu)
+	memory, err := r.hotplug.Add(cpu)
 	if err != nil {
-		return err
+		return public(err)
 	}
-	ring := newRing(cpu, memory)
+	ring := newRing(memory)
 	ring.adopt(r, i)
 	r.holding.Lock()
 	if r.heldByStream() { // it holds all rings, this one from the beginning
@@ -139,8 +123,8 @@ func (r *Reader) unplugged() error {
 	if err := r.counts.unplugged.Load(); err != nil && *err != nil {
 		return *err
 	}
-	if r.watch != nil {
-		return r.watch.err()
+	if r.hotplug != nil {
+		return r.hotplug.WatchErr()
 	}
 	return nil
 }

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/ringfold/ringfold/internal/inject"
+	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/stretchr/testify/require"
 )
 
@@ -78,7 +78,7 @@ func TestNewRingsWhileStreamsComeAndGo(t *testing.T) {
 func TestFirstEventOfANewRingIsNotLate(t *testing.T) {
 	k := newPluggable(t, 1)
 	s, barrier := k.stepped(1<<40, OrderOptions{})
-	k.belled.set = func(ring int, _ inject.Slot) error { // at the latest, the entry is there when this returns
+	k.belled.set = func(ring int, _ kernel.Entry) error { // at the latest, the entry is there when this returns
 		k.belled.set = nil
 		k.output(ring, 10)
 		k.output(0, 20)

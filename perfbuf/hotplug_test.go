@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/ringfold/ringfold/internal/inject"
+	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/raw"
 	"github.com/ringfold/ringfold/internal/ringtest"
 	"github.com/stretchr/testify/require"
@@ -29,12 +29,16 @@ func newPluggable(t testing.TB, n int) *pluggable {
 	for i := range n {
 		k.online = append(k.online, firstCPU+i)
 	}
-	k.Reader.plug = k
+	k.Reader.hotplug = k
 	return k
 }
 
-func (k *pluggable) wanted() ([]int, error) { return k.online, k.listing }
-func (k *pluggable) alive(ring int) bool    { return !k.dead[ring] }
+func (k *pluggable) Online() ([]int, error) { return k.online, k.listing }
+func (k *pluggable) Alive(ring int) bool    { return !k.dead[ring] }
+
+func (*pluggable) Changed(time.Duration) bool { return false }
+func (*pluggable) StopWatching()              {}
+func (*pluggable) WatchErr() error            { return nil }
 
 func (k *pluggable) refused() error {
 	if len(k.refusals) == 0 {
@@ -45,7 +49,7 @@ func (k *pluggable) refused() error {
 	return err
 }
 
-func (k *pluggable) reopen(ring int) error {
+func (k *pluggable) Reopen(ring int) error {
 	if err := k.refused(); err != nil {
 		return err
 	}
@@ -54,14 +58,14 @@ func (k *pluggable) reopen(ring int) error {
 	return nil
 }
 
-func (k *pluggable) add(cpu int) (*raw.Ring, error) {
+func (k *pluggable) Add(cpu int) (*raw.Ring, error) {
 	if err := k.refused(); err != nil {
 		return nil, err
 	}
 	w := ringtest.New(fakeRingSize, raw.LayoutRawTime, 0)
 	k.w = append(k.w, w)
 	k.entries = append(k.entries, noEntry)
-	return w.Raw(), nil
+	return ofCPU(cpu, w), nil
 }
 
 // comes makes a CPU come online, which gets a ring.
@@ -205,7 +209,7 @@ func TestWhatFailsForACPUIsTriedAgain(t *testing.T) {
 	require.NoError(t, k.replug(), "it is gone again")
 	require.NoError(t, k.Stats().Hotplug.Err)
 
-	k.belled.set = func(int, inject.Slot) error { return syscall.EPERM }
+	k.belled.set = func(int, kernel.Entry) error { return syscall.EPERM }
 	require.Equal(t, error(syscall.EPERM), k.replug())
 	require.Equal(t, error(syscall.EPERM), k.replug(), "the entry is still not set")
 	require.Equal(t, HotplugStats{Reopened: 1, Added: 1, Err: syscall.EPERM}, k.Stats().Hotplug)
@@ -256,20 +260,21 @@ func TestWaitHearsOfANewRing(t *testing.T) {
 
 // fakeWatch is told of CPUs by a test.
 type fakeWatch struct {
+	kernel.Hotplug
 	waits  chan time.Duration
 	events chan bool
 }
 
-func (w *fakeWatch) wait(atMost time.Duration) bool {
+func (w *fakeWatch) Changed(atMost time.Duration) bool {
 	w.waits <- atMost
 	return <-w.events
 }
-func (w *fakeWatch) err() error { return nil }
-func (w *fakeWatch) close()     { close(w.events) }
+func (w *fakeWatch) WatchErr() error { return nil }
+func (w *fakeWatch) StopWatching()   { close(w.events) }
 
 func TestReaderFollowsItsWatch(t *testing.T) {
 	k := newPluggable(t, 1)
-	w := &fakeWatch{waits: make(chan time.Duration), events: make(chan bool)}
+	w := &fakeWatch{Hotplug: k, waits: make(chan time.Duration), events: make(chan bool)}
 	k.Reader.follow(w)
 	require.Zero(t, <-w.waits)
 	k.online = append(k.online, firstCPU+1)
@@ -286,8 +291,8 @@ func TestReaderFollowsItsWatch(t *testing.T) {
 // A CPU for which the map has no entry never gets a ring: nothing is tried again, Stats go on saying why, and others are not kept from theirs.
 func TestCPUForWhichTheMapIsTooSmall(t *testing.T) {
 	k := newPluggable(t, 1)
-	tooSmall := mapEntries{MaxEntries: 1}.tooSmall(firstCPU + 1)
-	w := &fakeWatch{waits: make(chan time.Duration), events: make(chan bool)}
+	tooSmall := &MapError{MaxEntries: 1, Reason: "it is too small"}
+	w := &fakeWatch{Hotplug: k, waits: make(chan time.Duration), events: make(chan bool)}
 	k.Reader.follow(w)
 	require.Zero(t, <-w.waits)
 	event := func(again time.Duration, refusals ...error) {
@@ -316,8 +321,7 @@ func TestWhoFollowsDoesNotKeepTheReader(t *testing.T) {
 	w := &fakeWatch{waits: make(chan time.Duration), events: make(chan bool)}
 	collected := make(chan bool)
 	func() {
-		r := newReader([]*Ring{newRing(0, ringtest.New(fakeRingSize, raw.LayoutRawTime, 0).Raw())},
-			kernel{free: func() {}, unhook: func() error { return nil }}, Options{Wakeup: Wakeup{Events: 1}})
+		r := newReader(ringtest.NewStill(nil, 0, ringtest.New(fakeRingSize, raw.LayoutRawTime, 0)), Options{Wakeup: Wakeup{Events: 1}})
 		runtime.AddCleanup(r, func(int) { close(collected) }, 0)
 		r.follow(w)
 	}()
@@ -327,7 +331,7 @@ func TestWhoFollowsDoesNotKeepTheReader(t *testing.T) {
 		select {
 		case <-collected:
 			w.events <- true // nobody is left to act upon it
-			w.close()
+			w.StopWatching()
 			return
 		default:
 			time.Sleep(time.Millisecond)
@@ -335,14 +339,21 @@ func TestWhoFollowsDoesNotKeepTheReader(t *testing.T) {
 	}
 }
 
+// hotpluggedKernel is a fakeKernel with hotplug.
+type hotpluggedKernel struct {
+	fakeKernel
+	kernel.Hotplug
+}
+
 // A reader that is dropped has its remains cleaned up.
 func TestDroppedReaderIsCleanedUp(t *testing.T) {
 	w := &fakeWatch{waits: make(chan time.Duration, 1), events: make(chan bool)}
 	steps := make(chan string, 3)
 	drop := func(closed bool) {
-		r := newReader([]*Ring{newRing(0, ringtest.New(fakeRingSize, raw.LayoutRawTime, 0).Raw())}, kernel{
-			poll: newFakePoller(), free: func() { steps <- "free" }, unhook: func() error { steps <- "unhook"; return nil },
-		}, Options{Wakeup: Wakeup{Events: 1}})
+		r := newReader(&hotpluggedKernel{fakeKernel{
+			poll: newFakePoller(), memory: []*raw.Ring{ofCPU(0, ringtest.New(fakeRingSize, raw.LayoutRawTime, 0))},
+			free: func() { steps <- "free" }, unhook: func() error { steps <- "unhook"; return nil },
+		}, w}, Options{Wakeup: Wakeup{Events: 1}})
 		r.follow(w)
 		r.cleanUp()
 		if closed {

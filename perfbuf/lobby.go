@@ -75,7 +75,7 @@ func (r *Reader) comeIn(ring *Ring) error {
 	l.guests++
 	ring.waited.Store(true)
 	l.changed.Store(true)
-	r.poll.interrupt()
+	r.kernel.Interrupt()
 	return nil
 }
 
@@ -92,7 +92,7 @@ func (r *Reader) goAway(ring *Ring) {
 	l.guests--
 	ring.waited.Store(false)
 	l.changed.Store(true)
-	r.poll.interrupt()
+	r.kernel.Interrupt()
 }
 
 // flushLobby ends the waits for rings that hold something. Who comes later for what a ring holds now does not wait.
@@ -111,7 +111,7 @@ func (r *Reader) flushLobby() {
 		}
 	}
 	if l.changed.Load() {
-		r.poll.interrupt()
+		r.kernel.Interrupt()
 	}
 }
 

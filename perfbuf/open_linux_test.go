@@ -11,7 +11,7 @@ import (
 // A 32-bit program is refused before anything is done, and learns why; a 64-bit one gets as far as its bad descriptor.
 func TestOpen32Bit(t *testing.T) {
 	_, err := Open(-1, Options{})
-	_, channels := openDefault(-1, Options{}) // perfchan.InitPerfBuf
+	_, channels := OpenDefault(-1, Options{}) // perfchan.InitPerfBuf
 	for _, err := range []error{err, channels} {
 		t.Log(err)
 		if strconv.IntSize == 32 {

@@ -39,8 +39,6 @@ type Options struct {
 	// Outputs has [Stats] tell what became of outputs, and why: those that the kernel refused without
 	// counting them too.
 	Outputs OutputCounts
-
-	perfBufferNew bool // libbpf's perf_buffer__new sets the rings up: those that are online, without time
 }
 
 // Wakeup says when the kernel wakes a waiting reader. Waking it costs the traced workload some
@@ -162,8 +160,8 @@ func (o Options) threshold() uint64 {
 	}
 }
 
-// pick returns the CPUs to read, in order, given those online and how many entries the map has.
-func (o Options) pick(online []int, m mapEntries) ([]int, error) {
+// pick returns the CPUs to read, in order, given those online.
+func (o Options) pick(online []int) ([]int, error) {
 	cpus := online
 	if o.CPUs != nil {
 		if len(o.CPUs) == 0 {
@@ -179,9 +177,6 @@ func (o Options) pick(online []int, m mapEntries) ([]int, error) {
 				return nil, fmt.Errorf("perfbuf.Options: CPU %d is named twice", c)
 			}
 		}
-	}
-	if last := cpus[len(cpus)-1]; last >= m.MaxEntries {
-		return nil, m.tooSmall(last)
 	}
 	return cpus, nil
 }

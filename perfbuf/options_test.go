@@ -1,7 +1,6 @@
 package perfbuf
 
 import (
-	"errors"
 	"math"
 	"os"
 	"testing"
@@ -105,12 +104,12 @@ func TestPickCPUs(t *testing.T) {
 		want []int
 		cpus []int
 	}{{online, nil}, {[]int{2}, []int{2}}, {[]int{0, 1, 9}, []int{9, 0, 1}}} {
-		got, err := Options{CPUs: c.cpus}.pick(online, mapEntries{MaxEntries: 10})
+		got, err := Options{CPUs: c.cpus}.pick(online)
 		require.NoError(t, err)
 		require.Equal(t, c.want, got)
 	}
 	mine := []int{9, 0, 1}
-	_, err := Options{CPUs: mine}.pick(online, mapEntries{MaxEntries: 10})
+	_, err := Options{CPUs: mine}.pick(online)
 	require.NoError(t, err)
 	require.Equal(t, []int{9, 0, 1}, mine, "the caller's slice is untouched")
 
@@ -120,29 +119,9 @@ func TestPickCPUs(t *testing.T) {
 		"CPU 5 is named twice":                        {5, 0, 5},
 		"CPUs is empty: use nil for all":              {},
 	} {
-		_, err := Options{CPUs: cpus}.pick(online, mapEntries{MaxEntries: 10})
+		_, err := Options{CPUs: cpus}.pick(online)
 		require.ErrorContains(t, err, want)
 	}
-}
-
-func TestPickFromATooSmallMap(t *testing.T) {
-	m := mapEntries{ID: 3, Name: "events", Type: 4, MaxEntries: 9}
-	_, err := Options{}.pick([]int{0, 9}, m)
-	var mapErr *MapError
-	require.True(t, errors.As(err, &mapErr))
-	require.Equal(t, []any{3, 4, 9, "events"}, []any{mapErr.ID, mapErr.Type, mapErr.MaxEntries, mapErr.Name})
-	require.ErrorContains(t, err, `map "events" (id 3): it has 9 entries, but CPU 9 needs entry 9`)
-	got, err := Options{CPUs: []int{0}}.pick([]int{0, 9}, m)
-	require.NoError(t, err)
-	require.Equal(t, []int{0}, got)
-}
-
-func TestMapOfAnotherType(t *testing.T) {
-	require.NoError(t, mapEntries{Type: 4}.check())
-	require.ErrorContains(t, mapEntries{Type: 27}.check(), "BPF_MAP_TYPE_RINGBUF (27), but only BPF_MAP_TYPE_PERF_EVENT_ARRAY (4)")
-	require.ErrorContains(t, mapEntries{Type: 27}.check(), "libbpfgo's InitRingBuf")
-	require.ErrorContains(t, mapEntries{Type: 1}.check(), "BPF_MAP_TYPE_HASH (1)")
-	require.ErrorContains(t, mapEntries{Type: 99}.check(), "of type 99, but")
 }
 
 func TestOptionsInEffectAreACopy(t *testing.T) {

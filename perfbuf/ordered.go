@@ -137,7 +137,7 @@ func (s *Ordered) Close() error {
 	if s.closing.CompareAndSwap(false, true) {
 		s.halt.Store(true)
 		close(s.gone)
-		s.reader.poll.interrupt()
+		s.reader.kernel.Interrupt()
 		if s.barrier != nil {
 			s.barrier.Close()
 		}
@@ -198,7 +198,7 @@ func (s *Ordered) watermark() uint64 {
 	if s.barrier != nil {
 		return s.barrier.Watermark()
 	}
-	now := s.reader.clock()
+	now := s.reader.kernel.Now()
 	return now - min(uint64(s.opts.Mode.slack), now)
 }
 
@@ -253,4 +253,4 @@ func (s *Ordered) Events(ctx context.Context) iter.Seq2[Event, error] { return s
 // of [Reader.Events].
 func (s *Ordered) Records(ctx context.Context) iter.Seq2[Record, error] { return records(ctx, s) }
 
-func (s *Ordered) interrupt() { s.reader.poll.interrupt() }
+func (s *Ordered) interrupt() { s.reader.kernel.Interrupt() }

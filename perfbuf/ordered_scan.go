@@ -24,11 +24,11 @@ func (s *Ordered) scan() {
 
 func (s *Ordered) load() {
 	r := s.reader
-	began := r.clock()
+	began := r.kernel.Now()
 	s.elapsed, s.scanned = began-s.scanned, began
 	s.heads, s.before = s.before, s.heads
 	for i, ring := range s.rings {
-		r.pause()
+		r.yield()
 		s.heads[i] = ring.raw.Head()
 		if s.heads[i] != s.before[i] {
 			r.slots.disarm(i)
@@ -37,7 +37,7 @@ func (s *Ordered) load() {
 		s.press(ring, s.used(i))
 	}
 	// No event seen is later than the clock now. A second is for clocks that disagree, with room to spare.
-	ceiling := r.clock() + uint64(time.Second)
+	ceiling := r.kernel.Now() + uint64(time.Second)
 	for i := range s.heads {
 		found := s.merger.Scan(i, s.heads[i], ceiling)
 		if found.Unknown|found.Inversions|found.Keyless != 0 {
@@ -141,11 +141,11 @@ func (s *Ordered) askAll() {
 // head was loaded. If not, a record reports them, or it is asked again: added now, they would stand
 // behind events that came after them.
 func (s *Ordered) ask(i int) {
-	total, ok := s.reader.lost(i)
+	total, ok := s.reader.kernel.Lost(i)
 	ring := s.rings[i]
 	if known := s.known(i); ok && total > known && ring.raw.Head() == s.heads[i] {
 		// One that is being written meanwhile reports the same, and is cut by what is added now.
-		s.merger.Lose(i, total-known, s.reader.clock())
+		s.merger.Lose(i, total-known, s.reader.kernel.Now())
 	}
 }
 

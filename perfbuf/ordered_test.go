@@ -235,7 +235,7 @@ func TestClockIsReadBeforeTheHeads(t *testing.T) {
 	k := newFake(t, 2, Options{})
 	k.output(0, 960)
 	reads := 0
-	k.Reader.clock = func() uint64 {
+	k.hooks.clock = func() uint64 {
 		if reads++; reads == 1 {
 			k.output(1, 950)
 		}
@@ -250,7 +250,7 @@ func TestClockIsReadAfterTheHeadsToo(t *testing.T) {
 	k := newFake(t, 1, Options{})
 	const late = uint64(1000 + 5*time.Second) // we were stopped for that long
 	reads := 0
-	k.Reader.clock = func() uint64 {
+	k.hooks.clock = func() uint64 {
 		if reads++; reads == 1 {
 			k.output(0, late)
 			return 1000

@@ -31,7 +31,7 @@ func (s *Ordered) Wait(ctx context.Context) error {
 	}
 	least := min(s.opts.Mode.slack/2, 5*time.Millisecond)
 	pace := max(least, interval)
-	began := s.reader.clock()
+	began := s.reader.kernel.Now()
 	for {
 		watermark := s.watermark()
 		s.scan()
@@ -137,7 +137,7 @@ func (s *Ordered) want(time uint64) {
 		return
 	}
 	// The barrier reads the clock after this, and covers what is older than that by more than the guard.
-	now := s.reader.clock()
+	now := s.reader.kernel.Now()
 	if covers := now - min(now, s.barrier.Guard()+1); time < covers {
 		s.asked = covers
 		s.barrier.Request()

@@ -16,7 +16,7 @@ func timed(t *testing.T, rings int, opts Options, slack time.Duration) (*fake, *
 	k := newFake(t, rings, opts)
 	start := time.Now()
 	clock := func() uint64 { return uint64(time.Hour + time.Since(start)) }
-	k.Reader.clock = clock
+	k.hooks.clock = clock
 	s, err := k.Ordered(OrderOptions{Mode: Slack(slack)})
 	require.NoError(t, err)
 	return k, s, clock

@@ -1,9 +1,6 @@
 package perfbuf
 
-import (
-	"slices"
-	"sync"
-)
+import "github.com/ringfold/ringfold/internal/kernel"
 
 // OutputCounts names who counts outputs besides the kernel, which counts only what full rings refused.
 // The zero value is nobody. Open duplicates the descriptors. Each call of Stats then makes a system
@@ -58,77 +55,25 @@ func (c *CPUOutputs) counts() [8]*uint64 {
 	return [...]*uint64{&c.Attempted, &c.Written, &c.Full, &c.NoRing, &c.Nested, &c.Offline, &c.NoEntry, &c.Other}
 }
 
-const bpfMapTypePerCPUArray = 6
-
-// outputs is what Options.Outputs names. nil is nothing.
-type outputs struct {
-	mu     sync.Mutex
-	read   func() (OutputStats, error) // what has been counted ever; nil: no more
-	free   func()
-	begin  OutputStats
-	latest OutputStats // since then
-}
-
-func newOutputs(read func() (OutputStats, error), free func()) (*outputs, error) {
-	begin, err := read()
-	return &outputs{read: read, free: free, begin: begin}, err
-}
-
-func (o *outputs) stats() OutputStats {
-	if o == nil {
+// outputStats is OutputStats as of now, or, after Close, as of the end.
+func (r *Reader) outputStats() OutputStats {
+	c, ok := r.kernel.(kernel.OutputCounter)
+	if !ok {
 		return OutputStats{}
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.update()
-	s := o.latest
-	s.CPUs = slices.Clone(s.CPUs)
+	o := c.Outputs()
+	s := OutputStats{RecursionMisses: o.RecursionMisses, Err: o.Err}
+	for _, cpu := range o.CPUs {
+		s.CPUs = append(s.CPUs, CPUOutputs(cpu))
+	}
 	return s
 }
 
-func (o *outputs) update() {
-	if o.read == nil {
-		return
-	}
-	s, err := o.read()
-	if err != nil {
-		o.latest.Err = err
-		return
-	}
-	s.RecursionMisses -= o.begin.RecursionMisses
-	for i := range s.CPUs {
-		for j, n := range o.begin.CPUs[i].counts() {
-			*s.CPUs[i].counts()[j] -= *n
-		}
-	}
-	o.latest = s
-}
-
-// settle takes the final counts.
-func (o *outputs) settle() {
-	if o == nil {
-		return
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.update()
-	o.close()
-}
-
-func (o *outputs) close() {
-	if o != nil && o.read != nil {
-		o.read = nil
-		o.free()
-	}
-}
-
-// full is how many outputs of a CPU have failed for want of room, as far as known. It is for after settle.
-func (o *outputs) full(cpu int) uint64 {
-	if o != nil {
-		for _, c := range o.latest.CPUs {
-			if c.CPU == cpu {
-				return c.Full
-			}
+// full is how many outputs of a CPU have failed for want of room, as far as known.
+func (s OutputStats) full(cpu int) uint64 {
+	for _, c := range s.CPUs {
+		if c.CPU == cpu {
+			return c.Full
 		}
 	}
 	return 0

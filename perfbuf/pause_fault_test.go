@@ -5,13 +5,13 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/ringfold/ringfold/internal/inject"
+	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/stretchr/testify/require"
 )
 
 // refuses lets changes of one ring's entry fail until the function that it returns is called.
 func (k *belled) refuses(ring int) (relent func()) {
-	k.set = func(i int, _ inject.Slot) error {
+	k.set = func(i int, _ kernel.Entry) error {
 		if i == ring {
 			return syscall.EPERM
 		}
@@ -109,7 +109,7 @@ func TestPauseKeepsTheErrorOfArming(t *testing.T) {
 func TestCloseSaysWhatStaysInTheMap(t *testing.T) {
 	for _, want := range []error{errTest, nil} {
 		k := newBelled(t, 2)
-		k.Reader.unhook = func() error { return want }
+		k.hooks.unhook = func() error { return want }
 		require.NoError(t, k.Stats().CloseErr)
 		require.NoError(t, k.Close())
 		require.Equal(t, want, k.Stats().CloseErr)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ringfold/ringfold/internal/grace"
+	"github.com/ringfold/ringfold/internal/kernel"
 )
 
 // Reader reads the rings of a perf event array, one per CPU. Make one with [Open], and end it with
@@ -18,11 +19,11 @@ import (
 // What may run at the same time: passes over different [Ring]s; Wait, Stats and Close with
 // anything. A second pass over the same rings, or a second Wait, is refused with [ErrBusy].
 type Reader struct {
-	kernel
-	opts  Options
-	rings []*Ring      // with room for those of CPUs that come later: see all
-	count atomic.Int32 // that there are; only grows
-	watch watcher      // of CPUs that come and go; nil: there is none
+	kernel  kernel.Kernel
+	opts    Options
+	rings   []*Ring        // with room for those of CPUs that come later: see all
+	count   atomic.Int32   // that there are; only grows
+	hotplug kernel.Hotplug // nil: CPUs do not come and go
 
 	// refs counts who may touch ring memory: the open Reader itself, and everyone between enter and
 	// leave. At 0 the counts are made final and the rings are unmapped.
@@ -31,10 +32,11 @@ type Reader struct {
 	done   chan struct{} // closed by Close
 	final  chan struct{} // closed by whoever leaves last
 
-	waiting  atomic.Bool // a goroutine is in Wait
-	wanted   wanted      // its business
-	nextPoll time.Time   // when it looks, without a doorbell
-	lobby    lobby       // those who wait for one ring
+	waiting  atomic.Bool           // a goroutine is in Wait
+	wanted   wanted                // its business
+	isReady  func(woken bool) bool // ready, made once: it would allocate in every wait
+	nextPoll time.Time             // when it looks, without a doorbell
+	lobby    lobby                 // those who wait for one ring
 	slots    *slots
 	bell     *doorbell // nil: another policy
 	flush    atomic.Pointer[flush]
@@ -48,46 +50,46 @@ type Reader struct {
 	holding sync.Mutex                    // held while a stream takes or gives up all rings, or one more comes
 	barrier atomic.Pointer[grace.Barrier] // of the latest stream that had one
 
-	displaced int             // Stats.ReplacedEntries
 	forgotten runtime.Cleanup // if nobody calls Close
 
 	counts readerCounts
 }
 
-// newReader makes a Reader of rings. k.free is called once, when nobody touches them any more.
-func newReader(rings []*Ring, k kernel, opts Options) *Reader {
-	if k.grace == nil {
-		k.grace = func(grace.Options) (grace.Provider, error) { return nil, errNoGrace }
-	}
-	if k.lost == nil {
-		k.lost = func(int) (uint64, bool) { return 0, false }
-	}
-	if k.cpus == nil {
-		for _, ring := range rings {
-			k.cpus = append(k.cpus, ring.cpu)
-		}
-	}
-	r := &Reader{kernel: k, opts: opts, rings: make([]*Ring, max(len(k.cpus), len(rings))), done: make(chan struct{}), final: make(chan struct{})}
-	r.count.Store(int32(copy(r.rings, rings)))
+// newReader makes a Reader of the rings that k has opened. opts are those in effect, but for a doorbell
+// that could not be had.
+func newReader(k kernel.Kernel, opts Options) *Reader {
+	rings := k.Rings()
+	r := &Reader{kernel: k, opts: opts, rings: make([]*Ring, max(len(k.CPUs()), len(rings))), done: make(chan struct{}), final: make(chan struct{})}
 	r.refs.Store(1)
-	for i, ring := range rings {
-		ring.adopt(r, i)
+	for i, memory := range rings {
+		r.rings[i] = newRing(memory)
+		r.rings[i].adopt(r, i)
 	}
+	r.count.Store(int32(len(rings)))
 	if r.opts.Schedule == nil {
 		r.opts.Schedule = FullestFirst()
 	}
+	r.isReady = r.ready
 	r.walk.pass, r.walk.reader = &r.pass, r
 	r.pass.halt, r.pass.walk = &r.closed, &r.walk
-	r.slots = newSlots(len(r.rings), &r.count, k.slot)
+	r.slots = newSlots(len(r.rings), &r.count, k.Set)
 	r.slots.disarmed = r.disarmed
-	switch {
-	case !opts.Wakeup.doorbell():
-	case k.slot != nil:
-		r.bell = newDoorbell(r.slots, opts.Wakeup.PollInterval)
-	default: // a simulation in which every event wakes
-		r.opts.Wakeup = Wakeup{Events: 1}
+	if w := opts.Wakeup; w.doorbell() {
+		if err := k.Bells(); err != nil {
+			r.opts.Wakeup = Wakeup{Bytes: opts.watermark(), PollInterval: max(w.PollInterval, defaultPollInterval)}
+			r.slots.failure.Store(&err)
+		} else {
+			r.bell = newDoorbell(r.slots, w.PollInterval)
+		}
 	}
 	return r
+}
+
+// yield lets a simulation go on.
+func (r *Reader) yield() {
+	if k, ok := r.kernel.(kernel.Stepped); ok {
+		k.Yield()
+	}
 }
 
 // disarmed makes whoever waits look at the rings by the timer: a pass of another goroutine has
@@ -95,7 +97,7 @@ func newReader(rings []*Ring, k kernel, opts Options) *Reader {
 func (r *Reader) disarmed() {
 	if r.bell != nil && r.waiting.Load() {
 		r.bell.changed.Store(true)
-		r.poll.interrupt()
+		r.kernel.Interrupt()
 	}
 }
 
@@ -131,7 +133,7 @@ func (r *Reader) finish() {
 	if b := r.barrier.Load(); b != nil {
 		b.Close() // its stream may still be open
 	}
-	r.free()
+	r.kernel.Free()
 	close(r.final)
 }
 
@@ -171,16 +173,14 @@ func (r *Reader) Close() error {
 			s.halt.Store(true)
 		}
 		close(r.done)
-		r.poll.close()
-		if r.watch != nil {
-			r.watch.close()
+		r.kernel.Interrupt()
+		if r.hotplug != nil {
+			r.hotplug.StopWatching()
 		}
 		r.forgotten.Stop()
 		r.slots.close()
-		if r.unhook != nil {
-			err := r.unhook()
-			r.counts.unhooking.Store(&err)
-		}
+		err := r.kernel.Unhook()
+		r.counts.unhooking.Store(&err)
 		r.leave()
 	}
 	return nil
@@ -205,4 +205,4 @@ func (r *Reader) Events(ctx context.Context) iter.Seq2[Event, error] { return st
 // [Record.Kind]. Errors are those of [Reader.Events].
 func (r *Reader) Records(ctx context.Context) iter.Seq2[Record, error] { return records(ctx, r) }
 
-func (r *Reader) interrupt() { r.poll.interrupt() }
+func (r *Reader) interrupt() { r.kernel.Interrupt() }

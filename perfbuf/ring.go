@@ -49,9 +49,8 @@ const (
 	ordering
 )
 
-func newRing(cpu int, r *raw.Ring) *Ring {
-	r.SetCPU(cpu)
-	return &Ring{cpu: cpu, raw: r, served: make(chan error, 1)}
+func newRing(r *raw.Ring) *Ring {
+	return &Ring{cpu: r.CPU(), raw: r, served: make(chan error, 1)}
 }
 
 // adopt makes it a reader's i-th ring.
@@ -115,4 +114,4 @@ func (r *Ring) claim(as uint32) error {
 
 func (r *Ring) disclaim() { r.owner.Store(idle) }
 
-func (r *Ring) interrupt() { r.reader.poll.interrupt() }
+func (r *Ring) interrupt() { r.reader.kernel.Interrupt() }

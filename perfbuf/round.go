@@ -123,7 +123,7 @@ func (s *Ordered) committed(i int, bytes uint64) {
 	// It may have filled up since the scan, and not be full any more at the next.
 	ring := s.rings[i]
 	s.press(ring, ring.raw.Head()-s.merger.Freed(i)+bytes)
-	s.reader.pause()
+	s.reader.yield()
 }
 
 func (w *round) end() {

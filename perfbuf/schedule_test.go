@@ -94,8 +94,8 @@ func newWide(t testing.TB, n int, s Schedule) *fake {
 	k := newFake(t, n, Options{Schedule: s})
 	for i := range n {
 		k.w[i] = ringtest.New(wideRing, raw.LayoutRawTime, 0)
-		k.rings[i] = newRing(firstCPU+i, k.w[i].Raw())
-		k.rings[i].reader, k.rings[i].index = k.Reader, i
+		k.rings[i] = newRing(ofCPU(firstCPU+i, k.w[i]))
+		k.rings[i].adopt(k.Reader, i)
 	}
 	return k
 }

@@ -1,19 +1,17 @@
 package perfbuf
 
 import (
-	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 
-	"github.com/ringfold/ringfold/internal/inject"
+	"github.com/ringfold/ringfold/internal/kernel"
 )
 
 // slots is what the map's entries of the rings hold. Programs read them, and so each change counts
 // for those outputs that look an entry up afterwards.
 type slots struct {
-	set      func(ring int, to inject.Slot) error // nil: they cannot be changed
-	disarmed func()                               // is told when a ring has been disarmed, or that it cannot be
+	set      func(ring int, to kernel.Entry) error
+	disarmed func() // is told when a ring has been disarmed, or that it cannot be
 
 	mu     sync.Mutex // held while they are changed
 	paused bool
@@ -27,7 +25,7 @@ type slots struct {
 }
 
 // newSlots makes room for the entries of so many rings, of which count tells how many there are.
-func newSlots(room int, count *atomic.Int32, set func(ring int, to inject.Slot) error) *slots {
+func newSlots(room int, count *atomic.Int32, set func(ring int, to kernel.Entry) error) *slots {
 	return &slots{set: set, disarmed: func() {}, armed: make([]atomic.Bool, room), count: count}
 }
 
@@ -57,11 +55,11 @@ func (s *slots) arm(ring int, on bool) bool {
 	return true
 }
 
-func plainOrBell(armed bool) inject.Slot {
+func plainOrBell(armed bool) kernel.Entry {
 	if armed {
-		return inject.SlotBell
+		return kernel.Bell
 	}
-	return inject.SlotPlain
+	return kernel.Plain
 }
 
 // disarm is arm(ring, false), for every event's sake quick when there is nothing to do.
@@ -84,9 +82,6 @@ func (s *slots) err() error {
 // pause empties the entries, or puts back what belongs there. If it could not for each of them, the next
 // call does it again.
 func (s *slots) pause(on bool) error {
-	if s.set == nil {
-		return errNoPause
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || s.paused == on && s.torn.Load() == nil {
@@ -94,7 +89,7 @@ func (s *slots) pause(on bool) error {
 	}
 	var failed error
 	for i := range int(s.count.Load()) {
-		to := inject.SlotEmpty
+		to := kernel.Empty
 		if !on {
 			to = plainOrBell(s.armed[i].Load())
 		}
@@ -130,5 +125,3 @@ func (s *slots) close() {
 	defer s.mu.Unlock()
 	s.closed = true
 }
-
-var errNoPause = fmt.Errorf("perfbuf: this simulated kernel has no Pause: %w", errors.ErrUnsupported)

@@ -170,7 +170,7 @@ func (r *Reader) Stats() Stats {
 	}
 	s.Doorbell = DoorbellStats{Arms: r.slots.arms.Load(), Disarms: r.slots.disarms.Load(), Polls: r.counts.polls.Load(), Err: r.slots.err()}
 	s.Hotplug = HotplugStats{Reopened: r.counts.reopened.Load(), Added: r.counts.added.Load(), Err: r.unplugged()}
-	s.Outputs, s.ReplacedEntries = r.outputs.stats(), r.displaced
+	s.Outputs, s.ReplacedEntries = r.outputStats(), r.kernel.Replaced()
 	if err := r.counts.unhooking.Load(); err != nil {
 		s.CloseErr = *err
 	}

@@ -123,11 +123,11 @@ func TestRingThatStaysFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newFake(t, 1, Options{})
 		start := time.Now()
-		k.Reader.clock = func() uint64 { return uint64(time.Hour + time.Since(start)) }
+		k.hooks.clock = func() uint64 { return uint64(time.Hour + time.Since(start)) }
 		k.counts = true
 		s, err := k.Ordered(OrderOptions{Mode: Slack(time.Minute), Spill: Spill{Bytes: -1}})
 		require.NoError(t, err)
-		n := k.overflow(0, k.Reader.clock(), 5)
+		n := k.overflow(0, k.hooks.clock(), 5)
 		var recs []Record
 		done := waitInBackground(func() error { return s.Wait(t.Context()) })
 		time.Sleep(time.Minute / 2)
@@ -223,9 +223,9 @@ func TestLossReportedWhileAskedAbout(t *testing.T) {
 	n := k.overflow(0, 1000, 4)
 	require.Len(t, ids(t, s), n)
 	at := k.clock.Load()
-	lost := k.Reader.lost
-	k.Reader.lost = func(i int) (uint64, bool) {
-		k.Reader.lost = lost
+	lost := k.hooks.lost
+	k.hooks.lost = func(i int) (uint64, bool) {
+		k.hooks.lost = lost
 		k.output(0, at) // with a record that says 4; it is behind the head that was loaded
 		return lost(i)
 	}
@@ -377,7 +377,7 @@ func TestLossIsLeftToTheRecordThatReportsIt(t *testing.T) {
 	s := k.stream()
 	n := k.overflow(0, 1, 2)
 	require.Len(t, ids(t, s), n)
-	k.Reader.lost = func(int) (uint64, bool) {
+	k.hooks.lost = func(int) (uint64, bool) {
 		if k.w[0].Pending() > 0 {
 			k.output(0, 500)
 		}

@@ -7,16 +7,6 @@ import (
 	"time"
 )
 
-// poller blocks until the kernel wakes us. There is one waiting goroutine at most.
-type poller interface {
-	// wait asks the reader's ready before it blocks, with woken false, and after each wake-up, with
-	// woken true, until that reports true. It returns os.ErrDeadlineExceeded after the deadline
-	// (zero: never) or interrupt, os.ErrClosed after close.
-	wait(deadline time.Time) error
-	interrupt() // ends the present wait, if there is one
-	close()
-}
-
 // Wait blocks until there is something to read, ctx is done or the reader is closed. Nil is a hint:
 // the rings hold events, or did a moment ago; a pass says which.
 //
@@ -47,7 +37,7 @@ func (r *Reader) wait(ctx context.Context, by *Ordered, atMost time.Duration) er
 	defer r.waiting.Store(false)
 
 	if _, ok := ctx.(watched); !ok && ctx.Done() != nil {
-		stop := context.AfterFunc(ctx, r.poll.interrupt)
+		stop := context.AfterFunc(ctx, r.kernel.Interrupt)
 		defer stop()
 	}
 	return r.block(wanted{ctx: ctx, by: by}, atMost)
@@ -66,8 +56,8 @@ func (r *Reader) block(w wanted, atMost time.Duration) error {
 		limit = time.Now().Add(atMost)
 	}
 	for {
-		err := r.poll.wait(r.deadline(limit))
-		if over := r.wanted.over(); over != nil {
+		err := r.kernel.Wait(r.deadline(limit), r.isReady)
+		if over := r.over(); over != nil {
 			return over
 		}
 		if r.bell != nil && r.bell.changed.Load() {
@@ -82,8 +72,6 @@ func (r *Reader) block(w wanted, atMost time.Duration) error {
 				r.bell.returned()
 			}
 			return nil
-		case r.closed.Load():
-			return os.ErrClosed
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return err
 		case atMost > 0 && !time.Now().Before(limit):
@@ -131,7 +119,8 @@ type wanted struct {
 }
 
 // over says why to wait no more, nil if there is no reason.
-func (w *wanted) over() error {
+func (r *Reader) over() error {
+	w := &r.wanted
 	switch {
 	case w.by != nil && w.by.closing.Load():
 		return os.ErrClosed
@@ -139,6 +128,8 @@ func (w *wanted) over() error {
 		return errChanged
 	case w.ctx.Err() != nil:
 		return context.Cause(w.ctx)
+	case r.closed.Load():
+		return os.ErrClosed
 	}
 	return nil
 }
@@ -146,7 +137,7 @@ func (w *wanted) over() error {
 // ready is the poller's question, whether to stop waiting. The deadline it waits with may have
 // replaced one that a context, Flush or Close has just set to interrupt it, so these are asked first.
 func (r *Reader) ready(woken bool) bool {
-	if r.wanted.over() != nil || r.flushing() || r.bell != nil && r.bell.changed.Load() {
+	if r.over() != nil || r.flushing() || r.bell != nil && r.bell.changed.Load() {
 		return true
 	}
 	unread := r.unread()

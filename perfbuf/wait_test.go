@@ -186,13 +186,13 @@ func TestEachEventWakesWithoutPolling(t *testing.T) {
 
 // hookedPoller does something just before each wait.
 type hookedPoller struct {
-	poller
+	fakePolling
 	before func()
 }
 
-func (p *hookedPoller) wait(deadline time.Time) error {
+func (p *hookedPoller) Wait(until time.Time, ready func(woken bool) bool) error {
 	p.before()
-	return p.poller.wait(deadline)
+	return p.fakePolling.Wait(until, ready)
 }
 
 // The context is done, or the stream closed, after Wait has looked and before the poller has its
@@ -201,11 +201,11 @@ func TestInterruptJustBeforeTheDeadlineIsSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newFake(t, 1, Options{})
 		ctx, cancel := context.WithCancelCause(t.Context())
-		k.Reader.poll = &hookedPoller{k.poll, func() { cancel(errTest); synctest.Wait() }}
+		k.hooks.poll = &hookedPoller{k.poll, func() { cancel(errTest); synctest.Wait() }}
 		require.Equal(t, errTest, k.Wait(ctx))
 
 		s := k.stream()
-		k.Reader.poll = &hookedPoller{k.poll, func() { s.Close() }}
+		k.hooks.poll = &hookedPoller{k.poll, func() { s.Close() }}
 		require.ErrorIs(t, s.Wait(t.Context()), os.ErrClosed)
 	})
 }

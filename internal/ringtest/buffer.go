@@ -1,93 +1,146 @@
 package ringtest
 
-import "github.com/ringfold/ringfold/internal/raw"
+import (
+	"os"
+	"sync"
 
-// Buffer is the rings of one reader, as perf_buffer__new_raw sets them up.
+	"github.com/ringfold/ringfold/internal/grace"
+	"github.com/ringfold/ringfold/internal/kernel"
+	"github.com/ringfold/ringfold/internal/raw"
+)
+
+// Buffer is the rings of one reader in this kernel's map. It is what opens them, and the kernel.Kernel that the reader asks.
 type Buffer struct {
 	// Start is where the rings' counters begin, a multiple of 8. A kernel's begin at 0.
 	Start uint64
+	*Poll
 
-	kernel        *Kernel
-	cpus          []int
-	events, bytes int
-	wakes         chan struct{}
-	rings         []*event
+	kernel *Kernel
+	cpus   []int
+	rings  []*event
+	memory []*raw.Ring
+	over   chan struct{} // closed by Unhook
+	unhook func()
 }
 
 // event is a perf event and the ring that belongs to it.
 type event struct {
 	*Ring
 	unmapped bool
-	wakes    chan<- struct{}
+	poll     *Poll
 }
 
 func (e *event) wake(really bool) {
 	if really {
-		select {
-		case e.wakes <- struct{}{}:
-		default: // poll is still to be told of the last one
-		}
+		e.poll.Wake()
 	}
 }
 
-// NewBuffer is a buffer of a ring for each of these CPUs that wakes its reader as Ring.SetWakeup
-// says, or, if both are 0, when a ring is a quarter full. Map makes the rings.
-func (k *Kernel) NewBuffer(cpus []int, wakeupEvents, wakeupBytes int) *Buffer {
-	return &Buffer{kernel: k, cpus: cpus, events: wakeupEvents, bytes: wakeupBytes, wakes: make(chan struct{}, 1)}
+// NewBuffer is what a reader opens its rings with.
+func (k *Kernel) NewBuffer() *Buffer {
+	b := &Buffer{kernel: k, Poll: NewPoll(), over: make(chan struct{})}
+	b.unhook = sync.OnceFunc(func() {
+		b.each(func(c *cpu, _ *event) { c.event = nil })
+		close(b.over)
+	})
+	return b
 }
 
-// CPUs are those that rings are for, in their order.
-func (b *Buffer) CPUs() []int { return b.cpus }
+// Online returns all CPUs.
+func (b *Buffer) Online() (cpus []int, err error) {
+	for i := range b.kernel.cpus {
+		cpus = append(cpus, i)
+	}
+	return cpus, nil
+}
 
-// Map makes the rings and stores them in the kernel's map, in the place of what is there. It
-// returns their reading sides.
-func (b *Buffer) Map(ringBytes int, noTime bool) (rings []*raw.Ring) {
+// Open makes the rings and stores them in the kernel's map, in the place of what is there.
+func (b *Buffer) Open(s kernel.Setup) (kernel.Kernel, error) {
 	layout := raw.LayoutRawTime
-	if noTime {
+	if s.NoTime {
 		layout = raw.LayoutRaw
 	}
+	b.cpus = s.CPUs
 	for _, i := range b.cpus {
-		e := &event{Ring: New(ringBytes, layout, b.Start), wakes: b.wakes}
-		if b.events > 0 || b.bytes > 0 {
-			e.SetWakeup(b.events, b.bytes)
-		} else {
-			e.SetWakeup(0, ringBytes/4)
-		}
+		e := &event{Ring: New(s.RingBytes, layout, b.Start), poll: b.Poll}
+		e.SetWakeup(s.WakeupEvents, s.WakeupBytes)
 		b.rings = append(b.rings, e)
-		rings = append(rings, e.Raw())
+		r := e.Raw()
+		r.SetCPU(i)
+		b.memory = append(b.memory, r)
 		c := b.kernel.cpu(i)
 		c.mu.Lock()
 		c.event, c.bell = e, false
 		c.mu.Unlock()
 	}
-	return rings
+	return b, nil
 }
 
-// Wakes has a value when readers are to be woken.
-func (b *Buffer) Wakes() <-chan struct{} { return b.wakes }
+// Close has nothing to close.
+func (b *Buffer) Close() {}
+
+// Rings are the reading sides.
+func (b *Buffer) Rings() []*raw.Ring { return b.memory }
+
+// CPUs are those that rings are for, in their order.
+func (b *Buffer) CPUs() []int { return b.cpus }
+
+// Bells is nil: each ring has one.
+func (b *Buffer) Bells() error { return nil }
+
+// Replaced is 0: who reads a map is not counted.
+func (b *Buffer) Replaced() int { return 0 }
+
+// Now is what the clock of the first CPU shows.
+func (b *Buffer) Now() uint64 { return b.kernel.clock(0) }
+
+// Grace waits for the kernel's programs, but not after Unhook: the goroutine that closes a reader may be the one that
+// is to end them, or have failed to.
+func (b *Buffer) Grace(grace.Options) (grace.Provider, error) {
+	p := Provider(func() error {
+		if !b.kernel.Grace().Wait(b.over) {
+			return os.ErrClosed
+		}
+		return nil
+	})
+	return p, p.Wait()
+}
+
+// Provider is a grace.Provider that is a function.
+type Provider func() error
+
+// Name is "simulated".
+func (Provider) Name() string { return "simulated" }
+
+// Wait calls the function.
+func (p Provider) Wait() error { return p() }
+
+// Close does nothing.
+func (Provider) Close() error { return nil }
 
 // Ring is the i-th ring, for whoever sees to it that its CPU does nothing meanwhile.
 func (b *Buffer) Ring(i int) *Ring { return b.rings[i].Ring }
 
 // Lost is how many outputs to the i-th ring have failed for want of room.
-func (b *Buffer) Lost(i int) uint64 { return b.rings[i].Lost() }
+func (b *Buffer) Lost(i int) (n uint64, ok bool) { return b.rings[i].Lost(), true }
 
 // Unhook empties the map's entries of these CPUs, whoever's rings they have, as perf_buffer__free
 // does. Outputs find no ring from then on; those that have found it write to it all the same.
-func (b *Buffer) Unhook() {
-	b.each(func(c *cpu, _ *event) { c.event = nil })
+func (b *Buffer) Unhook() error {
+	b.unhook()
+	return nil
 }
 
-// Set stores the i-th ring in the map, in the place of what is there, or empties the entry. Of
-// outputs that find the ring with bell set, each wakes readers.
-func (b *Buffer) Set(i int, stored, bell bool) {
+// Set stores the i-th ring in the map, in the place of what is there, or empties the entry.
+func (b *Buffer) Set(i int, to kernel.Entry) error {
 	c := b.kernel.cpu(b.cpus[i])
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.event, c.bell = nil, bell
-	if stored {
+	c.event, c.bell = nil, to == kernel.Bell
+	if to != kernel.Empty {
 		c.event = b.rings[i]
 	}
+	return nil
 }
 
 // Free unmaps the rings, after Unhook.

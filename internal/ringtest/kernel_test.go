@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/raw"
 	"github.com/ringfold/ringfold/internal/ringtest"
 	"github.com/stretchr/testify/require"
@@ -19,8 +20,8 @@ func newKernel(cpus int) (*ringtest.Kernel, *ringtest.Buffer) {
 	for i := range cpus {
 		all = append(all, i)
 	}
-	b := k.NewBuffer(all, 1, 0)
-	b.Map(4096, false)
+	b := k.NewBuffer()
+	b.Open(kernel.Setup{CPUs: all, RingBytes: 4096, WakeupEvents: 1})
 	return k, b
 }
 
@@ -67,7 +68,7 @@ func TestNestLimit(t *testing.T) {
 	}
 	require.Equal(t, []uint64{3, 2, 1}, times(b.Ring(0)))
 	require.Equal(t, ringtest.Counts{Attempted: 5, Written: 3, Refused: 2}, k.Counts(0))
-	require.Zero(t, b.Lost(0), "no ring counts what is refused")
+	require.Zero(t, lostOf(b, 0), "no ring counts what is refused")
 	require.NoError(t, k.Output(0, nil))
 }
 
@@ -89,10 +90,11 @@ func TestNoRing(t *testing.T) {
 	later.End()
 	require.Equal(t, ringtest.Counts{Attempted: 2, Written: 1, Refused: 1}, k.Counts(0))
 	require.Equal(t, ringtest.Counts{Attempted: 1, Refused: 1}, k.Counts(1))
-	require.Zero(t, b.Lost(1))
+	require.Zero(t, lostOf(b, 1))
 
-	again := k.NewBuffer([]int{1}, 1, 0)
-	require.Len(t, again.Map(4096, true), 1)
+	again := k.NewBuffer()
+	again.Open(kernel.Setup{CPUs: []int{1}, RingBytes: 4096, NoTime: true, WakeupEvents: 1})
+	require.Len(t, again.Rings(), 1)
 	require.Equal(t, syscall.ENOENT, k.Output(0, nil), "has no ring in this buffer")
 	require.NoError(t, k.Output(1, nil))
 }
@@ -180,7 +182,7 @@ func TestSettled(t *testing.T) {
 	require.Error(t, k.Output(0, []byte("b")))
 	require.Equal(t, []outcome{{0, 1, string(huge), syscall.ENOSPC}, {0, 3, "a", nil}, {0, 0, "b", syscall.ENOENT}}, got)
 	require.Equal(t, ringtest.Counts{Attempted: 3, Written: 1, Lost: 1, Refused: 1}, k.Counts(0))
-	require.EqualValues(t, 1, b.Lost(0))
+	require.EqualValues(t, 1, lostOf(b, 0))
 }
 
 func TestWakesAreRememberedOnce(t *testing.T) {
@@ -225,7 +227,7 @@ func TestKernelConcurrently(t *testing.T) {
 		c := k.Counts(i)
 		require.EqualValues(t, writers/2*outputs, c.Attempted)
 		require.Equal(t, c.Attempted, c.Written+c.Lost)
-		require.Equal(t, c.Lost, b.Lost(i))
+		require.Equal(t, c.Lost, lostOf(b, i))
 		for _, rec := range records(b.Ring(i)) {
 			require.Equal(t, raw.Sample, rec.Kind)
 		}
@@ -239,4 +241,9 @@ func TestOutputDoesNotAllocate(t *testing.T) {
 		k.Output(0, payload)
 		b.Ring(0).Output(1, payload)
 	}))
+}
+
+func lostOf(b *ringtest.Buffer, ring int) uint64 {
+	n, _ := b.Lost(ring)
+	return n
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/ringfold/ringfold/internal/grace"
-	"github.com/ringfold/ringfold/internal/inject"
+	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/ringtest"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/stretchr/testify/require"
@@ -40,28 +40,37 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 			s.lost++
 		}
 	}
-	s.buffer = s.NewBuffer([]int{0, 1, 2}, 1, 0)
+	s.buffer = s.NewBuffer()
 	s.buffer.Start = []uint64{0, 1<<32 - 512, 1<<64 - 512}[seed%3]
-	r, err := inject.NewReader(inject.Kernel{
-		CPUs:  s.buffer.CPUs(),
-		Map:   s.buffer.Map,
-		Clock: func() uint64 { return s.clock },
-		Wakes: s.buffer.Wakes(),
-		Grace: func() error {
-			for g := s.Grace(); !g.Over(); {
-				s.step()
-			}
-			return nil
-		},
-		Lost:    s.buffer.Lost,
-		Unhook:  s.buffer.Unhook,
-		Free:    s.buffer.Free,
-		Yield:   s.yield,
-		Barrier: func(b *grace.Barrier) { s.barrier = b },
-	}, perfbuf.Options{RingBytes: 4096})
+	r, _, err := kernel.OpenReader(stepped{s.buffer, s}, perfbuf.Options{RingBytes: 4096, Wakeup: perfbuf.Wakeup{Events: 1}})
 	require.NoError(t, err)
 	s.reader = r.(*perfbuf.Reader)
 	return s
+}
+
+// stepped is the simulation as a reader sees it.
+type stepped struct {
+	*ringtest.Buffer
+	s *simulation
+}
+
+func (k stepped) Open(setup kernel.Setup) (kernel.Kernel, error) {
+	_, err := k.Buffer.Open(setup)
+	return k, err
+}
+
+func (k stepped) Now() uint64            { return k.s.clock }
+func (k stepped) Yield()                 { k.s.yield() }
+func (k stepped) Drive(b *grace.Barrier) { k.s.barrier = b }
+
+func (k stepped) Grace(grace.Options) (grace.Provider, error) {
+	p := ringtest.Provider(func() error {
+		for g := k.s.Grace(); !g.Over(); {
+			k.s.step()
+		}
+		return nil
+	})
+	return p, p.Wait()
 }
 
 // yield lets CPUs and the barrier's thread run.

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	seam "github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/raw"
 	"github.com/ringfold/ringfold/internal/ringtest"
 )
@@ -25,9 +26,10 @@ const (
 // as they were when the latest barrier began.
 type pretence struct {
 	*ringtest.Buffer
-	pages [][]uint64
-	rings []*raw.Ring // the kernel's
-	heads []uint64
+	pages     [][]uint64
+	rings     []*raw.Ring // the kernel's
+	pretended []*raw.Ring // the reader's
+	heads     []uint64
 }
 
 // Words of the metadata page, see internal/raw.
@@ -37,16 +39,14 @@ const (
 	pageWords = 4096 / 8
 )
 
-func newPretence(b *ringtest.Buffer) *pretence { return &pretence{Buffer: b} }
-
-// Map makes rings whose metadata pages are ours.
-func (p *pretence) Map(ringBytes int, noTime bool) (rings []*raw.Ring) {
-	p.rings = p.Buffer.Map(ringBytes, noTime)
-	for i := range p.rings {
+// newPretence makes rings whose metadata pages are ours.
+func newPretence(b *ringtest.Buffer, setup seam.Setup) *pretence {
+	p := &pretence{Buffer: b, rings: b.Rings()}
+	for i, r := range p.rings {
 		page := make([]uint64, pageWords)
 		page[headWord], page[tailWord] = p.Start, p.Start
 		layout := raw.LayoutRawTime
-		if noTime {
+		if setup.NoTime {
 			layout = raw.LayoutRaw
 		}
 		// Invariant of raw.New: a page is longer than what it reads of it.
@@ -54,11 +54,12 @@ func (p *pretence) Map(ringBytes int, noTime bool) (rings []*raw.Ring) {
 		if err != nil {
 			panic(err)
 		}
+		ring.SetCPU(r.CPU())
 		p.pages = append(p.pages, page)
 		p.heads = append(p.heads, p.Start)
-		rings = append(rings, ring)
+		p.pretended = append(p.pretended, ring)
 	}
-	return rings
+	return p
 }
 
 // look remembers heads.

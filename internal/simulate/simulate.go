@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/ringfold/ringfold/internal/grace"
-	"github.com/ringfold/ringfold/internal/inject"
+	seam "github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
@@ -110,50 +110,21 @@ func Run(s Setup, seed uint64) (res Result, err error) {
 
 func (w *world) open() error {
 	k := w.kernel
-	var cpus []int
-	for i := range w.CPUs {
-		cpus = append(cpus, i)
-	}
-	k.buffer = k.NewBuffer(cpus, 1, 0)
+	k.buffer = k.NewBuffer()
 	k.buffer.Start = w.Start
-	hooks := inject.Kernel{
-		CPUs:    cpus,
-		Map:     k.buffer.Map,
-		Clock:   w.clock,
-		Wakes:   k.buffer.Wakes(),
-		Grace:   w.grace,
-		Lost:    w.lost,
-		Unhook:  k.buffer.Unhook,
-		Free:    k.buffer.Free,
-		Yield:   w.pause,
-		Barrier: func(b *grace.Barrier) { w.barrier = b },
-	}
-	if w.NoCounter {
-		hooks.Lost = nil
-	}
-	if w.Mutant == EarlyHeads {
-		w.pretence = newPretence(k.buffer)
-		hooks.Map = w.pretence.Map
-	}
 	if !w.exact() {
 		w.Stream.Mode = perfbuf.Slack(w.Slack)
 	}
 	if w.Payload {
 		w.Stream.Time = perfbuf.PayloadTime(timeOffset)
 	}
-	r, err := inject.NewReader(hooks, perfbuf.Options{RingBytes: w.RingBytes, NoTime: w.NoTime})
+	r, _, err := seam.OpenReader(&seen{Buffer: k.buffer, w: w}, perfbuf.Options{RingBytes: w.RingBytes, NoTime: w.NoTime, Wakeup: perfbuf.Wakeup{Events: 1}})
 	if err != nil {
 		return err
 	}
 	w.reader = r.(*perfbuf.Reader)
 	w.stream, err = w.reader.Ordered(w.Stream)
 	return err
-}
-
-// lost is the kernel's counter.
-func (w *world) lost(i int) uint64 {
-	w.truth.losses[i].asked = true
-	return w.kernel.buffer.Lost(i)
 }
 
 // run is the scheduler.

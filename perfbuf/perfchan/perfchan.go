@@ -24,7 +24,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ringfold/ringfold/internal/friend"
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
@@ -85,12 +84,12 @@ func InitPerfBuf[M interface{ FileDescriptor() int }](
 	if err != nil {
 		return fail(err)
 	}
-	r, countUnreported, err := friend.OpenDefault(m.FileDescriptor(), perfbuf.Options{RingBytes: pageCnt * page, Wakeup: perfbuf.Wakeup{PollInterval: interval}})
+	r, countUnreported, err := open(m.FileDescriptor(), perfbuf.Options{RingBytes: pageCnt * page, NoTime: true, Wakeup: perfbuf.Wakeup{PollInterval: interval}})
 	if err != nil {
 		return fail(err)
 	}
 	return &PerfBuffer{
-		reader: r.(*perfbuf.Reader), countUnreported: countUnreported,
+		reader: r, countUnreported: countUnreported,
 		events: eventsChan, lost: lostChan, ended: make(chan struct{}),
 	}, nil
 }

@@ -1,4 +1,4 @@
-package perfbuf
+package perfevent
 
 import (
 	"fmt"
@@ -6,23 +6,34 @@ import (
 	libbpf "github.com/ringfold/ringfold/cgo"
 )
 
-// mapEntries is what is known of the map that rings are to be stored in.
-type mapEntries libbpf.MapInfo
+// MapError becomes perfbuf.MapError.
+type MapError struct {
+	ID, Type, MaxEntries int
+	Name                 string
+	Reason               string
+}
+
+func (e *MapError) Error() string {
+	return fmt.Sprintf("perfbuf: map %q (id %d): %s", e.Name, e.ID, e.Reason)
+}
+
+// mapInfo is what is known of the map that rings are to be stored in.
+type mapInfo libbpf.MapInfo
 
 // check makes sure that the map is of the right type.
-func (m mapEntries) check() error {
+func (m mapInfo) check() error {
 	if m.Type == libbpf.MapTypePerfEventArray {
 		return nil
 	}
 	return m.fail("it is of type %s, but only BPF_MAP_TYPE_PERF_EVENT_ARRAY (4) has perf rings%s", typeName(m.Type), hint(m.Type))
 }
 
-func (m mapEntries) tooSmall(cpu int) error {
+func (m mapInfo) tooSmall(cpu int) error {
 	return m.fail("it has %d entries, but CPU %d needs entry %d: leave max_entries out of the map's definition, so that libbpf "+
 		"makes it large enough, or name lower CPUs in Options.CPUs", m.MaxEntries, cpu, cpu)
 }
 
-func (m mapEntries) fail(format string, args ...any) error {
+func (m mapInfo) fail(format string, args ...any) error {
 	return &MapError{ID: m.ID, Type: m.Type, MaxEntries: m.MaxEntries, Name: m.Name, Reason: fmt.Sprintf(format, args...)}
 }
 

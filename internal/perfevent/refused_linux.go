@@ -1,4 +1,4 @@
-package perfbuf
+package perfevent
 
 import (
 	"errors"
@@ -12,6 +12,21 @@ import (
 	libbpf "github.com/ringfold/ringfold/cgo"
 	"golang.org/x/sys/unix"
 )
+
+// PermissionError becomes perfbuf.PermissionError.
+type PermissionError struct {
+	UID      int
+	Missing  []string
+	Paranoid int
+	MlockKB  int
+	Detail   string
+	Err      error
+}
+
+func (e *PermissionError) Error() string { return fmt.Sprintf("%v: %s", e.Err, e.Detail) }
+
+// Unwrap returns the failed call's error.
+func (e *PermissionError) Unwrap() error { return e.Err }
 
 // explain adds to an error of Open what causes it and how to mend it.
 func explain(err error, ringBytes int) error {

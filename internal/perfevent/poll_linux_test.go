@@ -1,7 +1,6 @@
-package perfbuf
+package perfevent
 
 import (
-	"context"
 	"os"
 	"testing"
 	"time"
@@ -28,22 +27,23 @@ func (b bell) ring() { unix.Write(b.event, []byte{1, 0, 0, 0, 0, 0, 0, 0}) }
 
 // asked tells a test what a poller asks, and answers.
 type asked struct {
-	p        *filePoller
+	p        *poller
+	ready    func(woken bool) bool
 	question chan bool // woken
 	answer   chan bool
 	result   chan error
 }
 
 func (b bell) poller(t *testing.T) *asked {
-	p, err := newFilePoller(b.epoll)
+	p, err := newPoller(b.epoll)
 	require.NoError(t, err)
 	t.Cleanup(p.close)
 	a := &asked{p: p, question: make(chan bool), answer: make(chan bool), result: make(chan error, 1)}
-	p.ready = func(woken bool) bool { a.question <- woken; return <-a.answer }
+	a.ready = func(woken bool) bool { a.question <- woken; return <-a.answer }
 	return a
 }
 
-func (a *asked) wait(deadline time.Time) { go func() { a.result <- a.p.wait(deadline) }() }
+func (a *asked) wait(deadline time.Time) { go func() { a.result <- a.p.wait(deadline, a.ready) }() }
 
 func TestFilePollerAsksBeforeItBlocks(t *testing.T) {
 	a := newBell(t).poller(t)
@@ -88,11 +88,11 @@ func TestFilePollerRemembersAWakeUpDuringTheQuestion(t *testing.T) {
 
 func TestFilePollerEnds(t *testing.T) {
 	for name, c := range map[string]struct {
-		end  func(*filePoller)
+		end  func(*poller)
 		want error
 	}{
-		"interrupt": {(*filePoller).interrupt, os.ErrDeadlineExceeded},
-		"close":     {(*filePoller).close, os.ErrClosed},
+		"interrupt": {(*poller).interrupt, os.ErrDeadlineExceeded},
+		"close":     {(*poller).close, os.ErrClosed},
 	} {
 		a := newBell(t).poller(t)
 		a.wait(time.Time{})
@@ -102,9 +102,9 @@ func TestFilePollerEnds(t *testing.T) {
 		require.ErrorIs(t, <-a.result, c.want, name)
 	}
 	a := newBell(t).poller(t)
-	require.ErrorIs(t, a.p.wait(time.Unix(1, 0)), os.ErrDeadlineExceeded)
+	require.ErrorIs(t, a.p.wait(time.Unix(1, 0), a.ready), os.ErrDeadlineExceeded)
 	a.p.close()
-	require.Equal(t, os.ErrClosed, a.p.wait(time.Time{}))
+	require.Equal(t, os.ErrClosed, a.p.wait(time.Time{}, a.ready))
 }
 
 // The poller's descriptor is its own: libbpf closes the one that it was made of.
@@ -113,7 +113,7 @@ func TestFilePollerDuplicatesItsDescriptor(t *testing.T) {
 	a := b.poller(t)
 	spare, err := unix.FcntlInt(uintptr(b.epoll), unix.F_DUPFD_CLOEXEC, 0)
 	require.NoError(t, err)
-	p, err := newFilePoller(spare)
+	p, err := newPoller(spare)
 	require.NoError(t, err)
 	p.close()
 	_, err = unix.FcntlInt(uintptr(spare), unix.F_GETFD, 0)
@@ -121,44 +121,11 @@ func TestFilePollerDuplicatesItsDescriptor(t *testing.T) {
 	require.NoError(t, unix.Close(spare))
 	a.p.close()
 
-	_, err = newFilePoller(-1)
+	_, err = newPoller(-1)
 	require.ErrorIs(t, err, unix.EBADF)
 	plain, err := os.CreateTemp(t.TempDir(), "")
 	require.NoError(t, err)
 	defer plain.Close()
-	_, err = newFilePoller(int(plain.Fd()))
+	_, err = newPoller(int(plain.Fd()))
 	require.ErrorContains(t, err, "runtime poller")
-}
-
-// A Reader with the poller that it has in earnest.
-func TestReaderWaitsWithTheFilePoller(t *testing.T) {
-	b := newBell(t)
-	k := newFake(t, 1, Options{})
-	p, err := newFilePoller(b.epoll)
-	require.NoError(t, err)
-	p.ready = k.ready
-	k.Reader.poll = p
-	done := make(chan error, 1)
-	wait := func(ctx context.Context) { go func() { done <- k.Wait(ctx) }() }
-
-	wait(t.Context())
-	k.output(0, 1)
-	b.ring()
-	require.NoError(t, <-done)
-	require.Equal(t, []uint64{1}, ids(t, k.Reader))
-
-	ctx, cancel := context.WithCancelCause(t.Context())
-	wait(ctx)
-	cancel(errTest)
-	require.Equal(t, errTest, <-done)
-
-	wait(t.Context())
-	k.output(0, 2)
-	b.ring()
-	require.NoError(t, <-done, "the deadline of the cancelled context is gone")
-	ids(t, k.Reader)
-
-	wait(t.Context())
-	require.NoError(t, k.Close())
-	require.Equal(t, os.ErrClosed, <-done)
 }

@@ -1,4 +1,4 @@
-package perfbuf
+package perfevent
 
 import (
 	"cmp"
@@ -9,15 +9,17 @@ import (
 	"slices"
 	"sync"
 	"syscall"
+	"time"
 
 	libbpf "github.com/ringfold/ringfold/cgo"
 	"github.com/ringfold/ringfold/internal/cpulist"
-	"github.com/ringfold/ringfold/internal/inject"
+	"github.com/ringfold/ringfold/internal/grace"
+	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/raw"
 	"golang.org/x/sys/unix"
 )
 
-// perfEvents are the perf events of a reader's rings, and what they put into the user's map.
+// Events is the perf events of a reader's rings, and what they put into the user's map.
 //
 // libbpf stores the events that it opens in a map at once, and deletes them there when it frees the
 // rings. It is given a map of ours for that, so that it is we who say what is in the user's, and when.
@@ -26,14 +28,21 @@ import (
 // Outputs go to it through that event, through the doorbell, or, after its CPU has been offline, through
 // events that have taken the place of both: see reopen. Nothing is output through the owners that
 // perf_buffer__new has made, which do not count what they lose: see openFirst.
-type perfEvents struct {
-	target  int // the user's map, a duplicate of the descriptor
-	entries mapEntries
-	scratch int // libbpf's map
-	opts    Options
-	attr    unix.PerfEventAttr
-	bells   bool // rings have doorbells
-	outputs *outputs
+type Events struct {
+	target   int // the user's map, a duplicate of the descriptor
+	entries  mapInfo
+	scratch  int // libbpf's map
+	setup    kernel.Setup
+	standard bool // perf_buffer__new has set the rings up
+	attr     unix.PerfEventAttr
+	bells    bool  // rings have doorbells
+	noBells  error // why not
+	replaced int   // entries of the map that were another's
+	shift    int64 // of CLOCK_MONOTONIC: see monotonicShift
+	memory   []*raw.Ring
+	watch    *cpuWatch
+	poller   *poller
+	outputs  *outputs // nil: nobody counts them
 
 	// Closed descriptors may be other files' next, so who uses one holds mu.
 	mu    sync.Mutex
@@ -45,58 +54,67 @@ type ringEvents struct {
 	pb    *libbpf.PerfBuffer
 	index int // of the ring in pb
 	owner int
-	plain int    // wakes readers as Options.Wakeup says
-	bell  int    // wakes them at each output; 0: there is none
+	plain int    // wakes the reader as the setup says
+	bell  int    // wakes it at each output; 0: there is none
 	held  bool   // the user's map may have one of these, and no one else's, as far as is known
 	lost  uint64 // of events that are closed
 }
 
-// openPerfEvents opens a ring for each of the CPUs that are to be read and online. Nothing is in the
-// user's map yet. The caller closes fd if it fails.
-func openPerfEvents(fd int, m mapEntries, want Options) (p *perfEvents, err error) {
-	for try := 1; ; try++ {
-		online, err := cpulist.Online(cpulist.Dir)
-		if err != nil {
-			err = fmt.Errorf("perfbuf.Open: %w", err)
-			if errors.Is(err, syscall.EMFILE) {
-				err = explain(err, 0)
-			}
-			return nil, err
-		}
-		cpus, err := want.pick(online, m)
-		if err != nil {
-			return nil, err
-		}
-		p := &perfEvents{target: fd, entries: m}
-		if p.opts, err = want.effective(len(cpus)); err != nil {
-			return nil, err
-		}
-		p.attr = *p.opts.attr()
-		if p.scratch, err = libbpf.MapCreate(libbpf.MapTypePerfEventArray, "ringfold", 4, 4, m.MaxEntries, 0); err != nil {
-			return nil, explain(fmt.Errorf("perfbuf.Open: a map for libbpf: %w", err), 0)
-		}
-		err = p.openFirst(cpus)
-		if errors.Is(err, syscall.EINVAL) && p.countsLost() {
-			p.attr.Read_format &^= unix.PERF_FORMAT_LOST // before Linux 6.0
-			err = p.openFirst(cpus)
-		}
-		if err == nil {
-			return p, nil
-		}
-		unix.Close(p.scratch)
-		// A CPU that has gone offline since the list was read fails the whole call. One that the user has
-		// named is then found missing by pick.
-		if !errors.Is(err, syscall.ENODEV) || try == 5 {
-			return nil, explain(fmt.Errorf("perfbuf.Open: %w", err), p.opts.RingBytes)
-		}
+// openEvents opens a ring for each CPU of the setup. Nothing is in the user's map yet. The map stays the caller's if it fails.
+func openEvents(m *Map, setup kernel.Setup) (p *Events, err error) {
+	if last := setup.CPUs[len(setup.CPUs)-1]; last >= m.info.MaxEntries {
+		return nil, m.info.tooSmall(last)
 	}
+	p = &Events{target: m.fd, entries: m.info, watch: m.watch, setup: setup, standard: m.Standard, attr: *attr(setup)}
+	if p.shift, err = monotonicShift(); err != nil {
+		return nil, fmt.Errorf("this process is in a time namespace of unknown offset, so its clock cannot be compared with that of events: %w", err)
+	}
+	if p.scratch, err = libbpf.MapCreate(libbpf.MapTypePerfEventArray, "ringfold", 4, 4, m.info.MaxEntries, 0); err != nil {
+		return nil, fmt.Errorf("a map for libbpf: %w", err)
+	}
+	err = p.openFirst(setup.CPUs)
+	if errors.Is(err, syscall.EINVAL) && p.countsLost() {
+		p.attr.Read_format &^= unix.PERF_FORMAT_LOST // before Linux 6.0
+		err = p.openFirst(setup.CPUs)
+	}
+	if err != nil {
+		unix.Close(p.scratch)
+		return nil, err
+	}
+	if err = p.finish(); err != nil {
+		p.release()
+		return nil, err
+	}
+	return p, nil
+}
+
+// finish prepares all that goes with the rings, and stores them in the user's map.
+func (p *Events) finish() (err error) {
+	for i := range p.rings {
+		r, err := p.ring(&p.rings[i])
+		if err != nil {
+			return fmt.Errorf("ring of CPU %d: %w", p.rings[i].cpu, err)
+		}
+		p.memory = append(p.memory, r)
+	}
+	if p.poller, err = newPoller(p.rings[0].pb.EpollFD()); err != nil {
+		return err
+	}
+	if p.outputs, err = openOutputs(p.setup.Outputs); err != nil { // before there are rings in the map
+		return err
+	}
+	if p.setup.Bell { // last, as rings can do without the descriptors
+		p.noBells = p.openBells()
+	}
+	p.replaced, err = p.store()
+	return err
 }
 
 // openFirst opens the rings that a reader begins with.
-func (p *perfEvents) openFirst(cpus []int) error {
+func (p *Events) openFirst(cpus []int) error {
 	open := p.openRings
-	if p.opts.perfBufferNew {
-		open = p.openDefault
+	if p.standard {
+		open = p.openStandard
 	}
 	pb, err := open(cpus)
 	if err != nil {
@@ -105,7 +123,7 @@ func (p *perfEvents) openFirst(cpus []int) error {
 	rings := make([]ringEvents, len(cpus))
 	for i, cpu := range cpus {
 		e := &rings[i]
-		if *e, err = newRingEvents(pb, i, cpu); err == nil && p.opts.perfBufferNew {
+		if *e, err = newRingEvents(pb, i, cpu); err == nil && p.standard {
 			// The map holds an event of ours: libbpf's does not count losses, and wakes at each output. A watermark is the
 			// ring's own, though, and libbpf's event has left it at half of the ring (ring_buffer_init in kernel/events/ring_buffer.c).
 			e.plain, err = openOnto(e, p.attr)
@@ -128,10 +146,10 @@ func newRingEvents(pb *libbpf.PerfBuffer, index, cpu int) (ringEvents, error) {
 	return ringEvents{cpu: cpu, pb: pb, index: index, owner: owner, plain: owner}, err
 }
 
-// openDefault has perf_buffer__new set the rings up.
-func (p *perfEvents) openDefault(cpus []int) (*libbpf.PerfBuffer, error) {
+// openStandard has perf_buffer__new set the rings up.
+func (p *Events) openStandard(cpus []int) (*libbpf.PerfBuffer, error) {
 	// Which CPUs these are is not to be had from libbpf: those that were online, if the same are still.
-	pb, err := libbpf.New(p.scratch, p.opts.RingBytes/os.Getpagesize())
+	pb, err := libbpf.New(p.scratch, p.setup.RingBytes/os.Getpagesize())
 	if err != nil {
 		return nil, err
 	}
@@ -143,27 +161,31 @@ func (p *perfEvents) openDefault(cpus []int) (*libbpf.PerfBuffer, error) {
 }
 
 // openRings opens the perf events of some CPUs and maps their rings.
-func (p *perfEvents) openRings(cpus []int) (*libbpf.PerfBuffer, error) {
-	return libbpf.NewRaw(p.scratch, p.opts.RingBytes/os.Getpagesize(), &p.attr, cpus, cpus)
+func (p *Events) openRings(cpus []int) (*libbpf.PerfBuffer, error) {
+	return libbpf.NewRaw(p.scratch, p.setup.RingBytes/os.Getpagesize(), &p.attr, cpus, cpus)
 }
 
-func (p *perfEvents) countsLost() bool { return p.attr.Read_format&unix.PERF_FORMAT_LOST != 0 }
+func (p *Events) countsLost() bool { return p.attr.Read_format&unix.PERF_FORMAT_LOST != 0 }
 
 // ring returns the memory of the ring that libbpf has made.
-func (p *perfEvents) ring(e *ringEvents) (*raw.Ring, error) {
+func (p *Events) ring(e *ringEvents) (*raw.Ring, error) {
 	meta, data, err := e.pb.Buffer(e.index)
 	if err != nil {
 		return nil, err
 	}
 	layout := raw.LayoutRawTime
-	if p.opts.NoTime {
+	if p.setup.NoTime {
 		layout = raw.LayoutRaw
 	}
-	return raw.New(meta, data, layout)
+	r, err := raw.New(meta, data, layout)
+	if err == nil {
+		r.SetCPU(e.cpu)
+	}
+	return r, err
 }
 
 // openBells gives all rings doorbells, or none.
-func (p *perfEvents) openBells() error {
+func (p *Events) openBells() error {
 	for i := range p.rings {
 		if err := p.openBell(&p.rings[i]); err != nil {
 			for j := range i {
@@ -177,7 +199,7 @@ func (p *perfEvents) openBells() error {
 	return nil
 }
 
-func (p *perfEvents) openBell(e *ringEvents) (err error) {
+func (p *Events) openBell(e *ringEvents) (err error) {
 	attr := p.attr
 	attr.Bits &^= unix.PerfBitWatermark
 	attr.Wakeup = 1 // wakeup_events
@@ -200,6 +222,29 @@ func openOnto(e *ringEvents, attr unix.PerfEventAttr) (int, error) {
 	return fd, nil
 }
 
+// Rings returns the rings that openEvents has opened.
+func (p *Events) Rings() []*raw.Ring { return p.memory }
+
+// Bells is why there are no doorbells.
+func (p *Events) Bells() error { return p.noBells }
+
+// Replaced is how many entries of the map were another's.
+func (p *Events) Replaced() int { return p.replaced }
+
+// Grace is grace.Open.
+func (p *Events) Grace(o grace.Options) (grace.Provider, error) { return grace.Open(o) }
+
+// Wait is the poller's.
+func (p *Events) Wait(until time.Time, ready func(woken bool) bool) error {
+	return p.poller.wait(until, ready)
+}
+
+// Interrupt ends a Wait.
+func (p *Events) Interrupt() { p.poller.interrupt() }
+
+// Outputs is what programs count themselves.
+func (p *Events) Outputs() kernel.Outputs { return p.outputs.look() }
+
 // close closes the ring's events, but for its owner.
 func (e *ringEvents) close() {
 	for fd := range e.others {
@@ -207,59 +252,59 @@ func (e *ringEvents) close() {
 	}
 }
 
-// set stores one of ring i's perf events in the user's map, or none. An entry that never was the ring's, or
+// Set stores one of ring i's perf events in the user's map, or none. An entry that never was the ring's, or
 // has been emptied, is left as it is.
-func (p *perfEvents) set(i int, to inject.Slot) error {
+func (p *Events) Set(i int, to kernel.Entry) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.put(i, to)
 }
 
-func (p *perfEvents) put(i int, to inject.Slot) error {
+func (p *Events) put(i int, to kernel.Entry) error {
 	e, err := &p.rings[i], error(nil)
 	switch to {
-	case inject.SlotEmpty:
+	case kernel.Empty:
 		if !e.held {
 			return nil
 		}
 		if err = libbpf.MapDelete(p.target, uint32(e.cpu)); errors.Is(err, syscall.ENOENT) {
 			err = nil
 		}
-	case inject.SlotPlain:
+	case kernel.Plain:
 		err = libbpf.MapUpdate(p.target, uint32(e.cpu), uint32(e.plain))
-	case inject.SlotBell:
+	case kernel.Bell:
 		err = libbpf.MapUpdate(p.target, uint32(e.cpu), uint32(e.bell))
 	}
 	if err != nil { // the entry is what it was
 		return fmt.Errorf("the map's entry of CPU %d: %w", e.cpu, err)
 	}
-	e.held = to != inject.SlotEmpty
+	e.held = to != kernel.Empty
 	return nil
 }
 
 // store puts all rings into the user's map, or none. It returns how many entries held perf events of
 // somebody else.
-func (p *perfEvents) store() (displaced int, err error) {
+func (p *Events) store() (displaced int, err error) {
 	for i := range p.rings {
 		// An entry cannot be looked at from here (perf_event_fd_array_map_lookup), but deleting one says
 		// whether there was any.
 		if libbpf.MapDelete(p.target, uint32(p.rings[i].cpu)) == nil {
 			displaced++
 		}
-		if err := p.set(i, inject.SlotPlain); err != nil {
-			return 0, errors.Join(err, p.unhook())
+		if err := p.Set(i, kernel.Plain); err != nil {
+			return 0, errors.Join(err, p.Unhook())
 		}
 	}
 	return displaced, nil
 }
 
-// unhook empties the map's entries, for good. Where it cannot, it disables the perf events that may be there:
+// Unhook empties the map's entries, for good. Where it cannot, it disables the perf events that may be there:
 // outputs then fail with EOPNOTSUPP (__bpf_perf_event_output in kernel/trace/bpf_trace.c). The error is the first.
-func (p *perfEvents) unhook() (failed error) {
+func (p *Events) Unhook() (failed error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range p.rings {
-		if err := p.put(i, inject.SlotEmpty); err != nil {
+		if err := p.put(i, kernel.Empty); err != nil {
 			p.rings[i].disable()
 			failed = cmp.Or(failed, err)
 		}
@@ -275,8 +320,14 @@ func (e *ringEvents) disable() {
 	}
 }
 
-// free closes the events, unmaps the rings, and lets the maps go.
-func (p *perfEvents) free() {
+// Free closes the events, unmaps the rings, and lets the maps go.
+func (p *Events) Free() {
+	p.release()
+	unix.Close(p.target)
+}
+
+// release is Free, but for the user's map.
+func (p *Events) release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var last *libbpf.PerfBuffer
@@ -288,12 +339,14 @@ func (p *perfEvents) free() {
 		}
 	}
 	unix.Close(p.scratch)
-	unix.Close(p.target)
+	if p.poller != nil {
+		p.poller.close()
+	}
 	p.outputs.close()
 }
 
-// lost reads how many outputs to ring i have failed for want of room, through whichever event.
-func (p *perfEvents) lost(i int) (n uint64, ok bool) {
+// Lost reads how many outputs to ring i have failed for want of room, through whichever event.
+func (p *Events) Lost(i int) (n uint64, ok bool) {
 	if !p.countsLost() {
 		return 0, false
 	}

@@ -1,4 +1,4 @@
-package perfbuf
+package perfevent
 
 import (
 	"errors"
@@ -9,19 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kernelClock returns a function that reads CLOCK_MONOTONIC in ns as the kernel has it, that is, as
-// PERF_SAMPLE_TIME and bpf_ktime_get_ns do. In a time namespace the clock that programs see is
-// shifted; /proc says by how much.
-func kernelClock() (func() uint64, error) {
-	shift, err := monotonicShift()
-	if err != nil {
-		return nil, fmt.Errorf("this process is in a time namespace of unknown offset, so its clock cannot be compared with that of events: %w", err)
-	}
-	return func() uint64 {
-		var ts unix.Timespec
-		unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // cannot fail for this clock
-		return uint64(ts.Nano() - shift)
-	}, nil
+// Now is CLOCK_MONOTONIC in ns as the kernel has it, that is, as PERF_SAMPLE_TIME and bpf_ktime_get_ns do. In a
+// time namespace the clock that programs see is shifted; /proc says by how much.
+func (p *Events) Now() uint64 {
+	var ts unix.Timespec
+	unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // cannot fail for this clock
+	return uint64(ts.Nano() - p.shift)
 }
 
 // initialTimeNamespace has the inode TIME_NS_INIT_INO of include/uapi/linux/nsfs.h. It shifts nothing.

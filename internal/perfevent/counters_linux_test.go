@@ -1,20 +1,21 @@
-package perfbuf
+package perfevent
 
 import (
 	"syscall"
 	"testing"
 
+	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/stretchr/testify/require"
 )
 
 // Each errno has its place. A map's last entry counts all errors from there on, whichever errno is there.
 func TestOutputsByErrno(t *testing.T) {
-	var c CPUOutputs
+	var c kernel.CPUOutputs
 	for errno, want := range map[syscall.Errno]*uint64{
 		0: &c.Written, syscall.ENOSPC: &c.Full, syscall.ENOENT: &c.NoRing, syscall.EBUSY: &c.Nested,
 		syscall.EOPNOTSUPP: &c.Offline, syscall.E2BIG: &c.NoEntry, syscall.EINVAL: &c.Other, 126: &c.Other,
 	} {
-		require.Same(t, want, c.result(int(errno), 127), "%v", errno)
-		require.Same(t, &c.Other, c.result(int(errno), int(errno)), "%v", errno)
+		require.Same(t, want, result(&c, int(errno), 127), "%v", errno)
+		require.Same(t, &c.Other, result(&c, int(errno), int(errno)), "%v", errno)
 	}
 }

@@ -1,4 +1,4 @@
-package perfbuf
+package perfevent
 
 import (
 	"errors"

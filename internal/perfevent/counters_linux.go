@@ -1,4 +1,4 @@
-package perfbuf
+package perfevent
 
 import (
 	"errors"
@@ -8,11 +8,12 @@ import (
 
 	libbpf "github.com/ringfold/ringfold/cgo"
 	"github.com/ringfold/ringfold/internal/cpulist"
+	"github.com/ringfold/ringfold/internal/kernel"
 	"golang.org/x/sys/unix"
 )
 
 // openOutputs looks at what has been counted so far. It is for before the rings are in the map.
-func openOutputs(want OutputCounts) (*outputs, error) {
+func openOutputs(want kernel.OutputCounts) (*outputs, error) {
 	if want.MapFD == 0 && len(want.ProgFDs) == 0 {
 		return nil, nil
 	}
@@ -37,7 +38,7 @@ type counters struct {
 	programs       []int
 }
 
-func (c *counters) open(want OutputCounts) error {
+func (c *counters) open(want kernel.OutputCounts) error {
 	for _, fd := range want.ProgFDs {
 		prog, err := dupBPF(fd, "bpf-prog", func(fd int) error { _, err := libbpf.RecursionMisses(fd); return err })
 		if err != nil {
@@ -48,12 +49,12 @@ func (c *counters) open(want OutputCounts) error {
 	if want.MapFD == 0 {
 		return nil
 	}
-	var m mapEntries
+	var m mapInfo
 	var key, value int
 	table, err := dupBPF(want.MapFD, "bpf-map", func(fd int) error {
 		info, err := libbpf.GetMapInfo(fd)
 		if err == nil {
-			m = mapEntries(info)
+			m = mapInfo(info)
 			key, value, err = libbpf.MapSizes(fd)
 		}
 		return err
@@ -99,7 +100,7 @@ func (c *counters) close() {
 	}
 }
 
-func (c *counters) read() (s OutputStats, err error) {
+func (c *counters) read() (s kernel.Outputs, err error) {
 	for _, fd := range c.programs {
 		n, err := libbpf.RecursionMisses(fd)
 		if err != nil {
@@ -111,7 +112,7 @@ func (c *counters) read() (s OutputStats, err error) {
 		return s, nil
 	}
 	for _, cpu := range c.cpus {
-		s.CPUs = append(s.CPUs, CPUOutputs{CPU: cpu})
+		s.CPUs = append(s.CPUs, kernel.CPUOutputs{CPU: cpu})
 	}
 	for key := range c.entries {
 		if err := libbpf.MapLookup(c.table, uint32(key), c.values); err != nil {
@@ -120,14 +121,14 @@ func (c *counters) read() (s OutputStats, err error) {
 		for i, n := range c.values {
 			o := &s.CPUs[i]
 			o.Attempted += n
-			*o.result(key, c.entries-1) += n
+			*result(o, key, c.entries-1) += n
 		}
 	}
 	return s, nil
 }
 
 // result is where outputs that returned -errno belong. The map's last entry counts all errors from there on.
-func (c *CPUOutputs) result(errno, last int) *uint64 {
+func result(c *kernel.CPUOutputs, errno, last int) *uint64 {
 	if errno == last {
 		return &c.Other
 	}

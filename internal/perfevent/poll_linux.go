@@ -1,4 +1,4 @@
-package perfbuf
+package perfevent
 
 import (
 	"errors"
@@ -10,12 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// filePoller waits on an epoll descriptor in Go's runtime poller.
+// poller waits on an epoll descriptor in Go's runtime poller.
 //
 // perf_poll (kernel/events/core.c) reports a wake-up once and forgets it, and it is the runtime's
 // own epoll that asks. So a wake-up is only a hint: the inner epoll is never asked which ring it
 // was for, and every data_head is looked at, before blocking too.
-type filePoller struct {
+type poller struct {
 	file  *os.File
 	conn  syscall.RawConn
 	ready func(woken bool) bool
@@ -23,8 +23,8 @@ type filePoller struct {
 	ask   func(fd uintptr) bool // made once: it would allocate in every wait
 }
 
-// newFilePoller waits on a duplicate of epollFD, so that it can be closed on its own.
-func newFilePoller(epollFD int) (*filePoller, error) {
+// newPoller waits on a duplicate of epollFD, so that it can be closed on its own.
+func newPoller(epollFD int) (*poller, error) {
 	fd, err := unix.FcntlInt(uintptr(epollFD), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("dup of perf_buffer's epoll descriptor: %w", err)
@@ -42,7 +42,7 @@ func newFilePoller(epollFD int) (*filePoller, error) {
 		f.Close()
 		return nil, fmt.Errorf("perf_buffer's epoll descriptor in the runtime poller: %w", err)
 	}
-	p := &filePoller{file: f, conn: conn}
+	p := &poller{file: f, conn: conn}
 	p.ask = func(uintptr) bool {
 		woken := p.asked
 		p.asked = true
@@ -51,7 +51,11 @@ func newFilePoller(epollFD int) (*filePoller, error) {
 	return p, nil
 }
 
-func (p *filePoller) wait(deadline time.Time) error {
+// wait is kernel.Kernel's Wait.
+func (p *poller) wait(deadline time.Time, ready func(woken bool) bool) error {
+	p.ready = ready
+	defer func() { p.ready = nil }() // whose it is may be forgotten, and is to be collected then
+
 	err := p.file.SetReadDeadline(deadline)
 	if err == nil {
 		// RawConn.Read forgets earlier wake-ups before it calls the function the first time, and
@@ -65,6 +69,9 @@ func (p *filePoller) wait(deadline time.Time) error {
 	return err
 }
 
-func (p *filePoller) interrupt() { p.file.SetReadDeadline(past) }
+func (p *poller) interrupt() { p.file.SetReadDeadline(past) }
 
-func (p *filePoller) close() { p.file.Close() }
+func (p *poller) close() { p.file.Close() }
+
+// past is a deadline that is over.
+var past = time.Unix(1, 0)

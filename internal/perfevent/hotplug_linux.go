@@ -1,4 +1,4 @@
-package perfbuf
+package perfevent
 
 import (
 	"fmt"
@@ -10,19 +10,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// wanted returns the CPUs that are to be read, and online.
-func (p *perfEvents) wanted() ([]int, error) {
+// Online returns the CPUs that are to be read, and online.
+func (p *Events) Online() ([]int, error) {
 	online, err := cpulist.Online(cpulist.Dir)
-	if named := p.opts.CPUs; err == nil && len(named) > 0 {
+	if named := p.setup.Follow; err == nil && len(named) > 0 {
 		online = slices.DeleteFunc(online, func(cpu int) bool { return !slices.Contains(named, cpu) })
 	}
 	return online, err
 }
 
-// alive tells whether outputs on ring i's CPU, which is online, land in it. They do not if the CPU has
+// Alive tells whether outputs on ring i's CPU, which is online, land in it. They do not if the CPU has
 // been offline since the event was opened: the kernel then takes the event out of the CPU's context
 // (perf_event_exit_cpu_context), enabling it does not put it back, and its clock stands still.
-func (p *perfEvents) alive(i int) bool {
+func (p *Events) Alive(i int) bool {
 	fd := p.rings[i].plain // only who calls this, and reopen, changes it
 	before, _, err := readEvent(fd)
 	if err != nil {
@@ -37,8 +37,8 @@ func (p *perfEvents) alive(i int) bool {
 	return false
 }
 
-// reopen opens new perf events for ring i. The map's entry is still the old one then.
-func (p *perfEvents) reopen(i int) error {
+// Reopen opens new perf events for ring i. The map's entry is still the old one then.
+func (p *Events) Reopen(i int) error {
 	e := p.rings[i]
 	var err error
 	if e.plain, err = openOnto(&e, p.attr); err != nil {
@@ -63,14 +63,14 @@ func (p *perfEvents) reopen(i int) error {
 	return nil
 }
 
-// add opens a ring for a CPU that has none. It is not in the map yet.
-func (p *perfEvents) add(cpu int) (*raw.Ring, error) {
+// Add opens a ring for a CPU that has none. It is not in the map yet.
+func (p *Events) Add(cpu int) (*raw.Ring, error) {
 	if cpu >= p.entries.MaxEntries {
 		return nil, p.entries.tooSmall(cpu)
 	}
 	pb, err := p.openRings([]int{cpu})
 	if err != nil {
-		return nil, explain(fmt.Errorf("a ring for CPU %d: %w", cpu, err), p.opts.RingBytes)
+		return nil, explain(fmt.Errorf("a ring for CPU %d: %w", cpu, err), p.setup.RingBytes)
 	}
 	var memory *raw.Ring
 	e, err := newRingEvents(pb, 0, cpu)
@@ -93,10 +93,10 @@ func (p *perfEvents) add(cpu int) (*raw.Ring, error) {
 	return memory, nil
 }
 
-// possible returns the CPUs that may have a ring some day.
-func (p *perfEvents) possible() []int {
-	if len(p.opts.CPUs) > 0 {
-		return p.opts.CPUs
+// CPUs returns the CPUs that may have a ring some day.
+func (p *Events) CPUs() []int {
+	if len(p.setup.Follow) > 0 {
+		return p.setup.Follow
 	}
 	cpus, err := cpulist.Possible(cpulist.Dir)
 	if err != nil {
@@ -104,3 +104,12 @@ func (p *perfEvents) possible() []int {
 	}
 	return cpus
 }
+
+// Changed blocks until CPUs may have come or gone.
+func (p *Events) Changed(atMost time.Duration) bool { return p.watch.wait(atMost) }
+
+// StopWatching ends that.
+func (p *Events) StopWatching() { p.watch.close() }
+
+// WatchErr is why it looks every now and then.
+func (p *Events) WatchErr() error { return p.watch.err() }

@@ -1,0 +1,70 @@
+package perfevent
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/ringfold/ringfold/internal/kernel"
+)
+
+const bpfMapTypePerCPUArray = 6
+
+// outputs is what kernel.OutputCounts names. nil is nothing.
+type outputs struct {
+	mu     sync.Mutex
+	read   func() (kernel.Outputs, error) // what has been counted ever; nil: no more
+	free   func()
+	begin  kernel.Outputs
+	latest kernel.Outputs // since then
+}
+
+func newOutputs(read func() (kernel.Outputs, error), free func()) (*outputs, error) {
+	begin, err := read()
+	return &outputs{read: read, free: free, begin: begin}, err
+}
+
+// look returns what has been counted since newOutputs, as of now or of close.
+func (o *outputs) look() kernel.Outputs {
+	if o == nil {
+		return kernel.Outputs{}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.update()
+	s := o.latest
+	s.CPUs = slices.Clone(s.CPUs)
+	return s
+}
+
+func (o *outputs) update() {
+	if o.read == nil {
+		return
+	}
+	s, err := o.read()
+	if err != nil {
+		o.latest.Err = err
+		return
+	}
+	s.RecursionMisses -= o.begin.RecursionMisses
+	for i := range s.CPUs {
+		for j, n := range counts(&o.begin.CPUs[i]) {
+			*counts(&s.CPUs[i])[j] -= *n
+		}
+	}
+	o.latest = s
+}
+
+// close keeps the counts as they were at the latest look.
+func (o *outputs) close() {
+	if o == nil {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.read = nil
+	o.free()
+}
+
+func counts(c *kernel.CPUOutputs) [8]*uint64 {
+	return [...]*uint64{&c.Attempted, &c.Written, &c.Full, &c.NoRing, &c.Nested, &c.Offline, &c.NoEntry, &c.Other}
+}

@@ -1,0 +1,76 @@
+package ringtest
+
+import (
+	"errors"
+
+	"github.com/ringfold/ringfold/internal/grace"
+	"github.com/ringfold/ringfold/internal/kernel"
+	"github.com/ringfold/ringfold/internal/raw"
+)
+
+// Still is a kernel.Kernel that does nothing by itself, on which no program runs: its rings are written by a test. It is older than
+// Linux 6.0, so that it does not count losses, and has no doorbells.
+type Still struct {
+	*Poll
+	Clock  func() uint64
+	Memory []*raw.Ring
+}
+
+// NewStill makes one of these rings, of CPUs from first on.
+func NewStill(clock func() uint64, first int, rings ...*Ring) *Still {
+	k := &Still{Poll: NewPoll(), Clock: clock}
+	for i, w := range rings {
+		r := w.Raw()
+		r.SetCPU(first + i)
+		k.Memory = append(k.Memory, r)
+	}
+	return k
+}
+
+// Online returns the CPUs of the rings.
+func (k *Still) Online() ([]int, error) { return k.CPUs(), nil }
+
+// Open has done its work.
+func (k *Still) Open(kernel.Setup) (kernel.Kernel, error) { return k, nil }
+
+// Close has nothing to close.
+func (k *Still) Close() {}
+
+// Rings returns the rings.
+func (k *Still) Rings() []*raw.Ring { return k.Memory }
+
+// CPUs returns the CPUs of the rings.
+func (k *Still) CPUs() (cpus []int) {
+	for _, r := range k.Memory {
+		cpus = append(cpus, r.CPU())
+	}
+	return cpus
+}
+
+var errStill = errors.New("a kernel in which nothing happens")
+
+// Bells is why there are none.
+func (k *Still) Bells() error { return errStill }
+
+// Replaced is 0.
+func (k *Still) Replaced() int { return 0 }
+
+// Set does nothing: there is no map.
+func (k *Still) Set(int, kernel.Entry) error { return nil }
+
+// Lost is not known.
+func (k *Still) Lost(int) (n uint64, ok bool) { return 0, false }
+
+// Now is what the clock shows.
+func (k *Still) Now() uint64 { return k.Clock() }
+
+// Grace has nothing to wait for.
+func (k *Still) Grace(grace.Options) (grace.Provider, error) {
+	return Provider(func() error { return nil }), nil
+}
+
+// Unhook does nothing.
+func (k *Still) Unhook() error { return nil }
+
+// Free does nothing.
+func (k *Still) Free() {}

@@ -1,0 +1,65 @@
+package perfbuf
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/ringfold/ringfold/internal/grace"
+)
+
+// waitForPrograms opens a way to wait for running programs. All that were running have ended when it
+// returns.
+func (r *Reader) waitForPrograms(sweep bool) (grace.Provider, error) {
+	return r.kernel.Grace(grace.Options{CPUs: r.kernel.CPUs(), Sweep: sweep})
+}
+
+// quiesce waits until every program that is running has ended.
+func (r *Reader) quiesce(ctx context.Context, sweep bool) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err := r.enter(); err != nil {
+		return err
+	}
+	defer r.leave()
+	select {
+	case err := <-r.programsEnded(sweep):
+		if err != nil {
+			return fmt.Errorf("perfbuf.Drain: cannot wait for running programs, ForEachPending does not: %w", err)
+		}
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-r.done:
+		return os.ErrClosed
+	}
+}
+
+// programsEnded says when every program that is running has ended, or why it cannot. The barrier of
+// an open stream may do what cannot be opened any more, after the process has dropped privileges.
+func (r *Reader) programsEnded(sweep bool) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		p, err := r.waitForPrograms(sweep)
+		if err == nil {
+			err = p.Close()
+		} else if b := r.barrier.Load(); b != nil && b.Round() == nil {
+			err = nil
+		}
+		done <- err
+	}()
+	return done
+}
+
+// Drain is [Reader.ForEach] for the end: after the caller has detached its programs, it waits until
+// those that are still running have ended, and then calls f for all that the rings hold. Losses that
+// no record has reported are not among that, but in Stats, after Close. It blocks for an RCU grace
+// period, some ms as a rule. Errors are those of ForEach, context.Cause(ctx), and what keeps it from
+// waiting.
+func (r *Reader) Drain(ctx context.Context, f func(Event) error) error {
+	if err := r.quiesce(ctx, false); err != nil {
+		return err
+	}
+	return r.ForEach(f)
+}

@@ -1,0 +1,69 @@
+package perfbuf
+
+import (
+	"time"
+
+	"github.com/ringfold/ringfold/internal/raw"
+)
+
+// mostSettling bounds how long Close takes where a program, or a virtual CPU, does not get on: it
+// takes a grace period a hundred times as long as usual.
+const mostSettling = time.Second
+
+// settle makes the counts final: nothing is written to the rings any more once the programs that
+// were running at the time of unhook have ended, nobody reads them, and they are still mapped.
+func (r *Reader) settle() {
+	select {
+	case <-r.programsEnded(false):
+	case <-time.After(mostSettling):
+	}
+	outputs := r.outputStats()
+	s := r.stream.Load() // was open when the reader was closed
+	for i, ring := range r.all() {
+		from, held, known, advance := ring.raw.Tail(), 0, ring.counts.lost.Load(), ring.advance
+		if s != nil && i < len(s.rings) {
+			from, held, known, advance = s.merger.Scanned(i), s.merger.Held(i), s.known(i), s.merger.Advance(i)
+		}
+		samples, lost := ring.count(from)
+		ring.counts.dropped.Add(uint64(held) + samples)
+		total, ok := r.kernel.Lost(i)
+		if !ok {
+			total = max(known+lost-min(lost, advance), outputs.full(ring.cpu))
+		}
+		ring.counts.lost.Store(total)
+	}
+}
+
+// countUnreported has Stats know of the losses that no record has reported, from Linux 6.0 on: those of
+// rings that nobody reads. It interrupts their CPUs.
+func (r *Reader) countUnreported() {
+	if r.enter() != nil {
+		return
+	}
+	defer r.leave()
+	for i, ring := range r.all() {
+		if ring.claim(folding) != nil {
+			continue
+		}
+		total, ok := r.kernel.Lost(i)
+		if known := ring.counts.lost.Load(); ok && total > known {
+			ring.counts.lost.Store(total)
+			ring.advance += total - known
+		}
+		ring.disclaim()
+	}
+}
+
+// count returns how many samples and reported losses a ring holds from an offset on.
+func (r *Ring) count(off uint64) (samples, lost uint64) {
+	var rec raw.Record
+	for head := r.raw.Head(); off != head; off += rec.Size {
+		switch r.raw.Parse(off, head, &rec); rec.Kind {
+		case raw.Sample:
+			samples++
+		case raw.Lost:
+			lost += rec.Lost
+		}
+	}
+	return samples, lost
+}
