@@ -33,6 +33,7 @@ for example in examples/*/; do # each may be a module of its own
 	grep -qs '^package main$' "$example"*.go || continue
 	program=$out/$(basename "$example")
 	warnings=$(scripts/env.sh go -C "$example" build -tags "$tags" -o "$program" . 2>&1) || die "$warnings"
+	warnings=$(grep -v '^go: downloading ' <<<"$warnings" || :)
 	[ -z "$warnings" ] || die "the linker complains: $warnings"
 	is_static "$program"
 	one_libbpf "$program"
