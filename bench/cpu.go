@@ -87,11 +87,15 @@ func (r *opened) watch(f flow, loaded bool, lasts time.Duration) (s seen, err er
 	}
 	begin, used := time.Now(), cpuTime()
 	time.Sleep(lasts)
-	used, s.wall = cpuTime()-used, time.Since(begin).Seconds()
 	after, err := r.outputs()
+	for tries := 0; err == nil && loaded && after.attempted-before.attempted == after.failed-before.failed && tries < 1000; tries++ { // nor did the reader run
+		time.Sleep(10 * time.Millisecond)
+		after, err = r.outputs()
+	}
 	if err != nil {
 		return s, err
 	}
+	used, s.wall = cpuTime()-used, time.Since(begin).Seconds()
 	s.cpu, s.window = used.Seconds()/s.wall, after.since(before)
 	if err := stop(); err != nil {
 		return s, err
