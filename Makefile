@@ -30,14 +30,11 @@ fleet-demo: setup ## show several hosts' events as one stream, over an embedded 
 	@$(GO) -C examples/fleet build -o "$(CURDIR)/build/fleet" .
 	@$(AS_ROOT) build/fleet demo $(ARGS)
 
-test: setup ## run the tests: plainly, with the race detector, and poisoning what must not be kept
-	@for dir in $(NESTED) .; do for flags in "" -race "-tags perfbuf_poison"; do \
-		echo "go test$${flags:+ $$flags} ($$dir)"; \
-		$(GO) -C $$dir test -count=1 $$flags ./... || exit 1; \
-	done; done
+test: setup ## run all tests: the library's plainly, with the race detector, and poisoning what must not be kept
+	@scripts/test.sh
 
 test-cgocheck: setup ## run the tests of the two packages that call C with Go's thorough check of pointers
-	@GOEXPERIMENT=cgocheck2 $(GO) test -count=1 ./cgo ./perfbuf
+	@GOEXPERIMENT=cgocheck2 $(GO) test -count=1 -timeout 4m ./cgo ./perfbuf
 
 # Both scripts take their settings, which make exports when they are given on its command line, from the environment.
 test-vm: setup ## run the kernel tests in an emulated machine: KERNEL=6.1 CPUS=4; TESTS, ARGS, ARCH=arm64: see scripts/vm/run.sh

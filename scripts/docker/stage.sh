@@ -12,6 +12,6 @@ libbpf)
 	;;
 modules) go mod download ;;
 static) scripts/static.sh ;;
-test) scripts/env.sh go test ./... ;; # kernel tests find no privilege here, and skip
+test) scripts/env.sh go test -timeout 4m ./... ;; # kernel tests find no privilege here, and skip
 *) echo "stage.sh: unknown step '${1:-}'" >&2; exit 1 ;;
 esac

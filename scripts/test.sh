@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Runs all tests. The library, whose memory and concurrency are at stake, is tested three times: plainly, with the race detector, and
+# poisoning what must not be kept. What uses it, examples and tools, is tested once, with the last two together.
+#
+#   TIMEOUT=10m scripts/test.sh    how long a package's tests may take, before they end and show what all goroutines do
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+library=(./cgo/... ./internal/... ./perfbuf/...)
+
+# run DIRECTORY ARGUMENT... runs tests of the module there.
+run() {
+	echo "go test ${*:2} ($1)"
+	scripts/env.sh go -C "$1" test -count=1 -timeout "${TIMEOUT:-4m}" "${@:2}"
+}
+
+test_library() {
+	run . "${library[@]}"
+	run . -race "${library[@]}"
+	run . -tags perfbuf_poison "${library[@]}"
+}
+
+test_tools() {
+	local rest nested directory
+	mapfile -t rest < <(go list ./... | grep -vE "^$(go list -m)/(cgo|internal|perfbuf)(/|\$)")
+	mapfile -t nested < <(find . \( -path ./build -o -path ./libbpf -o -path ./.git \) -prune -o -path './*/go.mod' -printf '%h\n' | sort)
+	run . -race -tags perfbuf_poison "${rest[@]}"
+	for directory in "${nested[@]}"; do run "$directory" -race -tags perfbuf_poison ./...; done
+}
+
+# Both at once, as the library's tests mostly wait for the kernel. Each has a process group, to be ended as a whole.
+mkdir -p build
+set -m
+trap 'for group in $(jobs -p); do kill -- "-$group" 2>/dev/null || :; done' EXIT
+trap 'exit 1' INT TERM
+test_tools >build/test-tools.log 2>&1 </dev/null &
+tools=$!
+test_library </dev/null &
+library=$!
+wait -n -p ended || { [ "$ended" != "$tools" ] || cat build/test-tools.log; exit 1; }
+wait "$tools" || { cat build/test-tools.log; exit 1; }
+wait "$library"
+cat build/test-tools.log
