@@ -23,6 +23,8 @@ const (
 
 func (k Kind) String() string {
 	switch k {
+	case 0:
+		return "none" // of the zero Event
 	case KindSample:
 		return "sample"
 	case KindLost:
@@ -92,24 +94,35 @@ func (e Event) Err() error {
 	return &CorruptError{CPU: e.CPU(), Offset: odd.Off, Skipped: odd.Size, Reason: odd.Fault.String()}
 }
 
-// Record returns a copy that the caller may keep. It allocates.
-func (e Event) Record() Record {
-	rec := Record{Kind: e.Kind(), CPU: e.CPU(), Time: e.Time(), Late: e.Late(), Lost: e.Lost(), After: e.After(), Err: e.Err()}
-	if rec.Kind == KindSample {
-		rec.Data = append(make([]byte, 0, e.Len()), e.Bytes()...)
+// String describes the event on one line, for logs and tests: kind, CPU, time in seconds, and the length, the
+// loss or the error. The format may change. It allocates.
+func (e Event) String() string {
+	s := e.Kind().String()
+	switch e.Kind() {
+	case 0:
+		return s
+	case KindFlushed: // of no CPU
+	default:
+		s += fmt.Sprintf(" cpu=%d", e.CPU())
 	}
-	return rec
+	if e.Time() != 0 {
+		s += " time=" + seconds(e.Time())
+	}
+	switch e.Kind() {
+	case KindSample:
+		s += fmt.Sprintf(" len=%d", e.Len())
+	case KindLost:
+		s += fmt.Sprintf(" lost=%d", e.Lost())
+		if e.After() != 0 {
+			s += " after=" + seconds(e.After())
+		}
+	case KindCorrupt:
+		s += fmt.Sprintf(" err=%q", e.Err())
+	}
+	if e.Late() {
+		s += " late"
+	}
+	return s
 }
 
-// Record is an event that belongs to whoever has it. Its fields are what the methods of [Event] by
-// these names return.
-type Record struct {
-	Kind  Kind
-	CPU   int
-	Time  uint64 // ns of CLOCK_MONOTONIC
-	Data  []byte // the payload of a sample, with 0 to 7 bytes of padding
-	Late  bool   // only in ordered streams
-	Lost  uint64 // of KindLost
-	After uint64 // of KindLost, ns of CLOCK_MONOTONIC
-	Err   error  // of KindCorrupt
-}
+func seconds(ns uint64) string { return fmt.Sprintf("%d.%09ds", ns/1e9, ns%1e9) }

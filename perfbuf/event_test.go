@@ -3,6 +3,7 @@ package perfbuf
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/ringfold/ringfold/internal/raw"
@@ -11,7 +12,7 @@ import (
 )
 
 func TestKindStrings(t *testing.T) {
-	require.Equal(t, "sample lost corrupt Kind(0)", KindSample.String()+" "+KindLost.String()+" "+KindCorrupt.String()+" "+Kind(0).String())
+	require.Equal(t, "none sample lost corrupt flushed Kind(9)", fmt.Sprint(Kind(0), " ", KindSample, " ", KindLost, " ", KindCorrupt, " ", KindFlushed, " ", Kind(9)))
 }
 
 // Every way to the payload of records that wrap, at every offset.
