@@ -10,6 +10,7 @@ import (
 
 // Reading allocates nothing, neither per event nor per pass, wrapping records included.
 func TestReadingDoesNotAllocate(t *testing.T) {
+	words := NewDecoder[[4]uint64]()
 	for name, source := range sourceKinds {
 		var sum uint64
 		for how, read := range map[string]func(src Source) error{
@@ -28,6 +29,14 @@ func TestReadingDoesNotAllocate(t *testing.T) {
 				default:
 					return s.(*Ordered).ForEach(f)
 				}
+			},
+			"Decoder.All": func(src Source) error {
+				return forEachBatch(src, func(b *Batch) error {
+					for v, ev := range words.All(b.Events()) {
+						sum += v[0] + ev.Time()
+					}
+					return nil
+				})
 			},
 		} {
 			t.Run(name+" "+how, func(t *testing.T) {

@@ -48,7 +48,7 @@
 //
 // An [Event] is a sample, a loss, a stretch of memory that was corrupt, or the answer to a Flush; see
 // [Event.Kind]. It is valid until the function that got it returns, since the kernel then overwrites
-// it. [Event.Record] copies it, [View] reads it as a struct.
+// it. [Event.Record] copies it, [Decoder] reads it as a struct.
 //
 // # Order
 //

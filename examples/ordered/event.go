@@ -17,8 +17,8 @@ type payload struct {
 	Detail             [64]byte // exec: the file. wakeup, switch: the other's comm
 }
 
-// view reads a payload out of a ring.
-var view = perfbuf.MustView[payload]()
+// payloads decodes what ordered.bpf.c outputs.
+var payloads = perfbuf.NewDecoder[payload]()
 
 // kind is what happened.
 type kind uint32
@@ -65,7 +65,7 @@ func decode(ev perfbuf.Event) (e event, err error) {
 		e.Kind, e.err = kindCorrupt, ev.Err()
 	default:
 		var ok bool
-		if e.payload, ok = view.Load(ev); !ok {
+		if e.payload, ok = payloads.Decode(ev); !ok {
 			return e, fmt.Errorf("an event of %d bytes is too short: ordered.bpf.o and event.go do not fit together", ev.Len())
 		}
 	}

@@ -25,10 +25,10 @@ type execPayload struct {
 	File [128]byte
 }
 
-// Views read payloads out of a ring. An exec's is longer, and begins as the others do.
+// Payloads as trace2perfetto.bpf.c outputs them. An exec's is longer, and begins as the others do.
 var (
-	view     = perfbuf.MustView[payload]()
-	execView = perfbuf.MustView[execPayload]()
+	payloads     = perfbuf.NewDecoder[payload]()
+	execPayloads = perfbuf.NewDecoder[execPayload]()
 )
 
 type kind uint32
@@ -51,7 +51,7 @@ func handle(t *timeline, ev perfbuf.Event) error {
 	case perfbuf.KindCorrupt:
 		return ev.Err()
 	}
-	p, ok := view.Load(ev)
+	p, ok := payloads.Decode(ev)
 	if !ok {
 		return fmt.Errorf("an event of %d bytes is too short: trace2perfetto.bpf.o and event.go do not fit together", ev.Len())
 	}
@@ -63,7 +63,7 @@ func handle(t *timeline, ev perfbuf.Event) error {
 	case kindExit:
 		return t.exited(ev.CPU(), ev.Time(), p.Current, p.Code)
 	case kindExec:
-		e, ok := execView.Load(ev)
+		e, ok := execPayloads.Decode(ev)
 		if !ok {
 			return fmt.Errorf("an exec of %d bytes is too short: trace2perfetto.bpf.o and event.go do not fit together", ev.Len())
 		}

@@ -29,11 +29,11 @@ func open(t *testing.T, p *program) (r *perfbuf.Reader, cpus []int) {
 func numbers(t *testing.T, src perfbuf.Source) (got map[int][]uint64, lost map[int]uint64) {
 	t.Helper()
 	got, lost = map[int][]uint64{}, map[int]uint64{}
-	view := perfbuf.MustView[payload]()
+	payloads := perfbuf.NewDecoder[payload]()
 	_, err := perfbuf.Fold(src, 0, func(n int, ev perfbuf.Event) (int, error) {
 		switch ev.Kind() {
 		case perfbuf.KindSample:
-			p, ok := view.Load(ev)
+			p, ok := payloads.Decode(ev)
 			require.True(t, ok)
 			require.EqualValues(t, ev.CPU(), p.CPU)
 			got[ev.CPU()] = append(got[ev.CPU()], p.Number)
@@ -112,9 +112,9 @@ func TestKernelExact(t *testing.T) {
 		}
 	}
 	var got []uint64
-	view := perfbuf.MustView[payload]()
+	payloads := perfbuf.NewDecoder[payload]()
 	require.NoError(t, s.Drain(context.Background(), func(ev perfbuf.Event) error {
-		v, ok := view.Load(ev)
+		v, ok := payloads.Decode(ev)
 		require.True(t, ok, "%v", ev.Kind())
 		got = append(got, v.Number)
 		return nil

@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -11,16 +12,7 @@ import (
 
 // Reading an event is a few loads, as long as the compiler puts these in their callers' places.
 func TestTheHotPathIsInlined(t *testing.T) {
-	build := exec.Command("go", "build", "-gcflags=-m", "./internal/raw", "./perfbuf", "./perfbuf/perfchan")
-	build.Dir = root
-	out, err := build.CombinedOutput() // the build cache keeps what the compiler says
-	require.NoError(t, err, string(out))
-	said := map[string]bool{} // by file, without positions
-	for line := range strings.Lines(string(out)) {
-		file, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
-		_, what, _ := strings.Cut(rest, ": ")
-		said[filepath.Base(file)+": "+what] = true
-	}
+	said := compilerSays(t, "./internal/raw", "./perfbuf", "./perfbuf/perfchan")
 	for _, want := range []string{
 		"view.go: can inline Event.Bytes", "view.go: can inline Event.Time", "view.go: can inline Event.Kind",
 		"stretch.go: can inline (*Stretch).Sample",
@@ -33,4 +25,59 @@ func TestTheHotPathIsInlined(t *testing.T) {
 	} {
 		require.True(t, said[want], want)
 	}
+}
+
+// A loop over typed payloads becomes one loop, with neither a call nor an allocation per event.
+func TestTypedLoopsAreInlined(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "typed.go")
+	require.NoError(t, os.WriteFile(file, []byte(typedLoop), 0o600))
+	said := compilerSays(t, file)
+	const decoder = "Decoder[go.shape.struct { PID uint32; Comm [16]uint8 }]"
+	for _, want := range []string{
+		"typed.go: inlining call to perfbuf.(*Batch).Events",
+		"typed.go: inlining call to perfbuf." + decoder + ".All",
+		"typed.go: inlining call to Sum." + decoder + ".All.func2", // the outer iterator
+		"typed.go: inlining call to Sum.(*Batch).Events.func1",     // the inner one
+		"typed.go: inlining call to raw.(*Stretch).Sample",
+		"typed.go: inlining call to perfbuf." + decoder + ".Decode",
+		"typed.go: inlining call to Sum-range1", // the loop's body
+	} {
+		require.True(t, said[want], want)
+	}
+}
+
+// typedLoop is a user's package.
+const typedLoop = `package typed
+
+import "github.com/ringfold/ringfold/perfbuf"
+
+type payload struct {
+	PID  uint32
+	Comm [16]byte
+}
+
+var payloads = perfbuf.NewDecoder[payload]()
+
+func Sum(b *perfbuf.Batch) (n uint64) {
+	for p, ev := range payloads.All(b.Events()) {
+		n += uint64(p.PID) + ev.Time()
+	}
+	return n
+}
+`
+
+// compilerSays is what the compiler says of its optimizations in these packages or files: "file: what", without
+// positions in the file.
+func compilerSays(t *testing.T, packages ...string) map[string]bool {
+	build := exec.Command("go", append([]string{"build", "-gcflags=-m"}, packages...)...)
+	build.Dir = root
+	out, err := build.CombinedOutput() // the build cache keeps what the compiler says
+	require.NoError(t, err, string(out))
+	said := map[string]bool{}
+	for line := range strings.Lines(string(out)) {
+		file, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
+		_, what, _ := strings.Cut(rest, ": ")
+		said[filepath.Base(file)+": "+what] = true
+	}
+	return said
 }

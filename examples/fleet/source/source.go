@@ -41,7 +41,7 @@ type payload struct {
 	Detail             [128]byte
 }
 
-var view = perfbuf.MustView[payload]()
+var payloads = perfbuf.NewDecoder[payload]()
 
 // The numbers of kinds are the same in C and on the wire.
 const (
@@ -51,7 +51,7 @@ const (
 )
 
 func decode(ev perfbuf.Event, e *wire.Event) error {
-	p, ok := view.Load(ev)
+	p, ok := payloads.Decode(ev)
 	if !ok {
 		return fmt.Errorf("an event of %d bytes is too short: fleet.bpf.o and source.go do not fit together", ev.Len())
 	}
