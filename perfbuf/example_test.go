@@ -1,0 +1,99 @@
+package perfbuf_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/ringfold/ringfold/perfbuf/perfbuftest"
+)
+
+// Open the rings, read all CPUs as one stream in time order, and stop after three events.
+func Example() {
+	// A simulated kernel. With a real one, it is perfbuf.Open(mapFD, perfbuf.Options{}).
+	kernel := perfbuftest.New(perfbuftest.Options{CPUs: 2, RealTime: true})
+	reader, err := kernel.Open(perfbuf.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer reader.Close()
+	stream, err := reader.Ordered(perfbuf.OrderOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer stream.Close()
+
+	// What BPF programs do with bpf_perf_event_output.
+	kernel.Output(1, []byte("fork"))
+	kernel.Advance(time.Millisecond)
+	kernel.Output(0, []byte("exec"))
+	kernel.Advance(time.Millisecond)
+	kernel.Output(1, []byte("exit"))
+
+	n := 0
+	for ev, err := range stream.Events(context.Background()) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("CPU %d: %s\n", ev.CPU(), ev.Bytes())
+		if n++; n == 3 {
+			break
+		}
+	}
+	// Output:
+	// CPU 1: fork
+	// CPU 0: exec
+	// CPU 1: exit
+}
+
+// The file descriptor is that of a loaded map of type BPF_MAP_TYPE_PERF_EVENT_ARRAY: Map.FD() in cilium/ebpf,
+// BPFMap.FileDescriptor() in libbpfgo. Open before you attach programs: without rings, their outputs fail.
+func ExampleOpen() {
+	var mapFD int
+
+	reader, err := perfbuf.Open(mapFD, perfbuf.Options{RingBytes: 1 << 20})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer reader.Close()
+
+	err = reader.Run(context.Background(), func(ev perfbuf.Event) error {
+		fmt.Println(ev)
+		return nil
+	})
+	log.Print(err)
+}
+
+// Sizes are rounded up to what the kernel takes, and zero values become defaults.
+func ExampleReader_Options() {
+	kernel := perfbuftest.New(perfbuftest.Options{CPUs: 4})
+	reader, err := kernel.Open(perfbuf.Options{RingBytes: 100_000, CPUs: []int{0, 2}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer reader.Close()
+
+	opts := reader.Options()
+	fmt.Println(opts.CPUs, opts.RingBytes, opts.Wakeup.PollInterval)
+	// Output: [0 2] 131072 5ms
+}
+
+// OutputCounts has BPF programs count their own outputs. Stats then also covers those that the kernel refuses
+// without counting them. Programs call perfbuf_output of bpf/perfbuf_output.h in place of bpf_perf_event_output.
+func ExampleOutputCounts() {
+	var eventsFD, countsFD int // of the maps events and perfbuf_outputs
+
+	reader, err := perfbuf.Open(eventsFD, perfbuf.Options{
+		Outputs: perfbuf.OutputCounts{MapFD: countsFD},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer reader.Close()
+
+	all := reader.Stats().Outputs.Total()
+	fmt.Printf("%d outputs: %d written, %d found a full ring, %d found no ring\n",
+		all.Attempted, all.Written, all.Full, all.NoRing)
+}
