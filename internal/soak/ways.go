@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"sync"
 	"time"
@@ -34,12 +33,12 @@ var modeNames = []string{"fold", "foreach", "batches", "records", "rings", "slac
 
 // ways are those of each mode. Rings has its own.
 var ways = map[string][]way{
-	"fold":    {tryFold, fold},
+	"fold":    {fold},
 	"foreach": {forEach, run, events},
 	"batches": {forEachBatch, runBatches},
 	"records": {records},
-	"slack":   {forEach, run, events, runBatches, records, tryFold},
-	"exact":   {forEach, run, events, runBatches, records, tryFold},
+	"slack":   {forEach, run, events, runBatches, records, fold},
+	"exact":   {forEach, run, events, runBatches, records, fold},
 }
 
 // isOrdered says which modes read an Ordered stream.
@@ -65,7 +64,7 @@ func forEachBatch(ctx context.Context, src source, l *ledger) error {
 	return passes(ctx, src, func() error { return src.ForEachBatch(batch(l)) })
 }
 
-func tryFold(ctx context.Context, src source, l *ledger) error {
+func fold(ctx context.Context, src source, l *ledger) error {
 	return passes(ctx, src, func() error {
 		calls := 0
 		n, err := perfbuf.Fold(src, 0, func(n int, ev perfbuf.Event) (int, error) {
@@ -74,22 +73,6 @@ func tryFold(ctx context.Context, src source, l *ledger) error {
 		})
 		l.folded(n, calls)
 		return err
-	})
-}
-
-func fold(ctx context.Context, src source, l *ledger) error {
-	return passes(ctx, src, func() error {
-		calls := 0
-		var failed error
-		n, err := perfbuf.Fold(src, 0, func(n int, ev perfbuf.Event) (int, error) {
-			calls++
-			if err := l.deliver(ev); err != nil && err != perfbuf.ErrStop { // it cannot be stopped
-				failed = err
-			}
-			return n + 1, nil
-		})
-		l.folded(n, calls)
-		return errors.Join(failed, err)
 	})
 }
 

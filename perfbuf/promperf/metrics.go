@@ -22,7 +22,7 @@ var ringMetrics = []struct {
 	{"corrupt_records_total", "Stretches of memory that could not be read, and were skipped.", counter, func(r perfbuf.RingStats) float64 { return float64(r.Corrupt) }},
 	{"unknown_records_total", "Records of other types, which were skipped.", counter, func(r perfbuf.RingStats) float64 { return float64(r.Unknown) }},
 	{"read_bytes_total", "Bytes given back to the kernel, of records of all kinds.", counter, func(r perfbuf.RingStats) float64 { return float64(r.Bytes) }},
-	{"tail_tail_stores_total", "Stores of a ring's tail.", counter, func(r perfbuf.RingStats) float64 { return float64(r.TailStores) }},
+	{"tail_stores_total", "Stores of a ring's tail.", counter, func(r perfbuf.RingStats) float64 { return float64(r.TailStores) }},
 	{"ring_size_bytes", "Size of the rings.", gauge, func(r perfbuf.RingStats) float64 { return float64(r.Size) }},
 	{"ring_used_bytes", "Bytes in the rings that have not been given back to the kernel.", gauge, func(r perfbuf.RingStats) float64 { return float64(r.Used) }},
 }
