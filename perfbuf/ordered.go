@@ -48,8 +48,8 @@ type Ordered struct {
 	round     round
 	lastRound uint64
 	due       uint64 // the watermark of the round
-	asked     uint64 // barriers asked for cover every time below it
-	patience  int    // events until next looks how full the rings are
+	requested uint64 // barriers asked for cover every time below it
+	untilLook int    // events until next looks how full the rings are
 	visits    []visit
 	silent    bool // a ring may have lost events, and is to be asked about it after a while
 	timer     *time.Timer
@@ -74,12 +74,12 @@ func (r *Reader) Ordered(o OrderOptions) (*Ordered, error) {
 		return nil, err
 	}
 	s := &Ordered{
-		reader:   r,
-		opts:     o,
-		gone:     make(chan struct{}),
-		nudged:   make(chan struct{}, 1),
-		timer:    time.NewTimer(time.Hour),
-		patience: patience,
+		reader:    r,
+		opts:      o,
+		gone:      make(chan struct{}),
+		nudged:    make(chan struct{}, 1),
+		timer:     time.NewTimer(time.Hour),
+		untilLook: lookEvery,
 	}
 	s.round = round{stream: s, events: make([]raw.Event, merge.BatchSize), rings: make([]int, merge.BatchSize)}
 	s.pass.halt, s.pass.walk = &s.halt, &s.round

@@ -10,7 +10,7 @@ import (
 // output, and stands where they are missing; but if the CPU goes quiet, it never comes. So a ring
 // that is silent for a while after that is asked about: that interrupts its CPU.
 const (
-	pressedPercent = 50 // records may be large
+	suspectPercent = 50 // records may be large
 	silence        = 50 * time.Millisecond
 )
 
@@ -18,7 +18,7 @@ const (
 func (s *Ordered) scan() {
 	s.adopt()
 	s.load()
-	s.askSilent()
+	s.countSilentLosses()
 	s.relieve()
 }
 
@@ -34,7 +34,7 @@ func (s *Ordered) load() {
 			r.slots.disarm(i)
 		}
 		ring.counts.observe(s.used(i))
-		s.press(ring, s.used(i))
+		s.suspectLoss(ring, s.used(i))
 	}
 	// No event seen is later than the clock now. A second is for clocks that disagree, with room to spare.
 	ceiling := r.kernel.Now() + uint64(time.Second)
@@ -51,7 +51,7 @@ func (s *Ordered) load() {
 // look is a scan in the middle of a round, for the sake of rings that fill up while the round's
 // events are with the user. What it finds is for the next round.
 func (s *Ordered) look() {
-	s.patience = patience
+	s.untilLook = lookEvery
 	for i, ring := range s.rings {
 		if percent(ring.raw.Head()-s.merger.Freed(i), ring.raw.Size()) > s.opts.Spill.Above {
 			s.load()
@@ -61,8 +61,8 @@ func (s *Ordered) look() {
 	}
 }
 
-// patience is how many events are delivered between looks.
-const patience = 1024
+// lookEvery is how many events are delivered between looks.
+const lookEvery = 1024
 
 // used is how many bytes a ring held when it was scanned.
 func (s *Ordered) used(i int) uint64 {
@@ -105,42 +105,42 @@ func (s *Ordered) relieve() {
 	c.spillUsed.Store(s.merger.Spilled())
 }
 
-// press notes that a ring was found half full or more.
-func (s *Ordered) press(ring *Ring, used uint64) {
-	if percent(used, ring.raw.Size()) >= pressedPercent {
-		ring.pressed = true
+// suspectLoss notes that a ring was found half full or more.
+func (s *Ordered) suspectLoss(ring *Ring, used uint64) {
+	if percent(used, ring.raw.Size()) >= suspectPercent {
+		ring.suspect = true
 	}
 }
 
-// askSilent asks the kernel for losses that no record has reported and none may ever report.
-func (s *Ordered) askSilent() {
+// countSilentLosses asks the kernel for losses that no record has reported and none may ever report.
+func (s *Ordered) countSilentLosses() {
 	s.silent = false
 	for i, ring := range s.rings {
 		switch {
-		case !ring.pressed:
-		case s.heads[i] != ring.pressedAt:
-			ring.pressedAt, ring.pressedSince = s.heads[i], s.scanned
+		case !ring.suspect:
+		case s.heads[i] != ring.suspectHead:
+			ring.suspectHead, ring.suspectSince = s.heads[i], s.scanned
 			s.silent = true
-		case s.scanned-ring.pressedSince < uint64(silence):
+		case s.scanned-ring.suspectSince < uint64(silence):
 			s.silent = true
 		default:
-			s.ask(i)
+			s.countLosses(i)
 			// If it is still full, it is asked again after as long.
-			ring.pressed, ring.pressedSince = false, s.scanned
+			ring.suspect, ring.suspectSince = false, s.scanned
 		}
 	}
 }
 
-func (s *Ordered) askAll() {
+func (s *Ordered) countAllLosses() {
 	for i := range s.rings {
-		s.ask(i)
+		s.countLosses(i)
 	}
 }
 
-// ask adds the losses of a ring that no record has reported, if that ring has been silent since its
+// countLosses adds the losses of a ring that no record has reported, if that ring has been silent since its
 // head was loaded. If not, a record reports them, or it is asked again: added now, they would stand
 // behind events that came after them.
-func (s *Ordered) ask(i int) {
+func (s *Ordered) countLosses(i int) {
 	total, ok := s.reader.kernel.Lost(i)
 	ring := s.rings[i]
 	if known := s.known(i); ok && total > known && ring.raw.Head() == s.heads[i] {

@@ -74,7 +74,7 @@ func (s *Ordered) Wait(ctx context.Context) error {
 					return err
 				}
 			}
-			s.want(first)
+			s.requestBarrier(first)
 			until = forever
 		}
 		d := time.Duration(min(until-now, s.lookAgain()))
@@ -125,21 +125,21 @@ func (s *Ordered) stuck() error {
 	return nil
 }
 
-// want sees to it that a barrier covers a time.
-func (s *Ordered) want(time uint64) {
+// requestBarrier sees to it that a barrier covers a time.
+func (s *Ordered) requestBarrier(time uint64) {
 	if time <= s.barrier.Watermark() {
 		return // it is due: a round that ended early has left it
 	}
 	if s.barrier.Idle() {
-		s.asked = 0 // what was asked for has been done, or has failed
+		s.requested = 0 // what was asked for has been done, or has failed
 	}
-	if time < s.asked {
+	if time < s.requested {
 		return
 	}
 	// The barrier reads the clock after this, and covers what is older than that by more than the guard.
 	now := s.reader.kernel.Now()
 	if covers := now - min(now, s.barrier.Guard()+1); time < covers {
-		s.asked = covers
+		s.requested = covers
 		s.barrier.Request()
 	}
 }

@@ -28,15 +28,15 @@ type Ring struct {
 	looked uint64 // head at its latest look
 
 	// For the owner only.
-	pass   pass // over this ring alone
-	walk   ringWalk
-	last   uint64 // time of the latest sample read, unordered
-	unlost uint64 // no loss of the latest report is from before this time, unordered
+	pass      pass // over this ring alone
+	walk      ringWalk
+	last      uint64 // time of the latest sample read, unordered
+	lossAfter uint64 // no loss of the latest report is from before this time, unordered
 
 	// Of ordered streams, and of what they leave behind.
-	pressed      bool   // it was nearly full, and has not been asked about since
-	pressedAt    uint64 // head, when it was last seen to move after that
-	pressedSince uint64 // when that was
+	suspect      bool   // it was nearly full, and has not been asked about since
+	suspectHead  uint64 // head, when it was last seen to move after that
+	suspectSince uint64 // when that was
 	reported     uint64 // losses delivered before the stream began
 	advance      uint64 // losses delivered that no record has reported yet: the record that does is cut by them
 

@@ -26,7 +26,7 @@ func (s *Ordered) beginRound(all bool) (*pass, error) {
 	watermark := s.watermark()
 	s.scan()
 	if all {
-		s.askAll()
+		s.countAllLosses()
 		watermark = math.MaxUint64 - 1
 	}
 	s.lastRound, s.due = s.scanned, watermark
@@ -45,7 +45,7 @@ func (w *round) next() bool {
 			s.pass.err = os.ErrClosed
 			return false
 		}
-		if s.patience < 0 {
+		if s.untilLook < 0 {
 			s.look()
 		}
 		if n := s.merger.Batch(w.events, w.rings); n > 0 {
@@ -53,7 +53,7 @@ func (w *round) next() bool {
 			s.pass.batch.set(w.events[:n])
 			return true
 		}
-		s.patience--
+		s.untilLook--
 		it := s.merger.Next()
 		if it == nil {
 			return s.marker()
@@ -76,7 +76,7 @@ func (w *round) settle() {
 	for _, i := range w.rings[:n] {
 		s.tallies[i].samples++
 	}
-	s.patience -= n
+	s.untilLook -= n
 	s.merger.Undo(w.rings[:len(s.pass.batch.list)], n)
 }
 
@@ -122,7 +122,7 @@ func (s *Ordered) committed(i int, bytes uint64) {
 	s.tallies[i].flush(c)
 	// It may have filled up since the scan, and not be full any more at the next.
 	ring := s.rings[i]
-	s.press(ring, ring.raw.Head()-s.merger.Freed(i)+bytes)
+	s.suspectLoss(ring, ring.raw.Head()-s.merger.Freed(i)+bytes)
 	s.reader.yield()
 }
 
@@ -136,7 +136,7 @@ func (w *round) end() {
 	}
 	if s.barrier != nil {
 		if first, held := s.earliest(); held {
-			s.want(first)
+			s.requestBarrier(first)
 		}
 	}
 	s.release()

@@ -162,14 +162,14 @@ func (w *ringWalk) deliver(r *Ring, rec *raw.Record) bool {
 		return true
 	case raw.Lost:
 		if rec.Time > r.last { // else an interrupt reports what the record before had seen
-			r.unlost = r.last
+			r.lossAfter = r.last
 		}
 		known := min(rec.Lost, r.advance)
 		r.advance -= known
 		if odd.Lost = rec.Lost - known; odd.Lost == 0 {
 			return false // or the kernel found nothing to report after all: an interrupt reported it first
 		}
-		odd.After = min(r.unlost, rec.Time)
+		odd.After = min(r.lossAfter, rec.Time)
 	case raw.Corrupt:
 		odd.Fault, odd.Off, odd.Size, odd.Time = rec.Fault, rec.Off, rec.Size, r.last
 	}

@@ -42,15 +42,15 @@ type expected struct {
 // lane is a ring, its writer, and the plainest description of what should come out of it.
 type lane struct {
 	*ringtest.Ring
-	raw     *raw.Ring
-	max     uint64 // greatest key written
-	unlost  uint64 // where the interval of the latest report begins
-	seen    uint64 // greatest key scanned
-	tail    uint64 // as published last
-	scanned uint64
-	advance uint64            // losses that were added before a record has reported them
-	cuts    map[uint64]uint64 // by the offset of a record of losses: what is left of it
-	pending []expected        // written and not delivered, by offset
+	raw       *raw.Ring
+	max       uint64 // greatest key written
+	lossAfter uint64 // where the interval of the latest report begins
+	seen      uint64 // greatest key scanned
+	tail      uint64 // as published last
+	scanned   uint64
+	advance   uint64            // losses that were added before a record has reported them
+	cuts      map[uint64]uint64 // by the offset of a record of losses: what is left of it
+	pending   []expected        // written and not delivered, by offset
 }
 
 // bench is a Merger under test beside a model of it.
@@ -143,9 +143,9 @@ func (b *bench) outputID(i int, id, time uint64, n int) bool {
 	}
 	if lost > 0 {
 		if b.keys != nil || !b.timed || time > l.max {
-			l.unlost = l.max
+			l.lossAfter = l.max
 		}
-		e := expected{kind: raw.Lost, ring: i, off: off, key: key, after: min(l.unlost, key), lost: lost}
+		e := expected{kind: raw.Lost, ring: i, off: off, key: key, after: min(l.lossAfter, key), lost: lost}
 		e.state.placed = placed
 		l.pending = append(l.pending, e)
 		off += 24

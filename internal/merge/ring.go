@@ -31,9 +31,9 @@ type ring struct {
 	roundEnd          uint64 // scan, when the round began
 	plain             bool   // what is due is samples of the main run only, and in the ring
 
-	reported uint64 // losses known
-	advance  uint64 // of these, how many no record has reported yet
-	unlost   uint64 // no loss of the latest report is from before this time
+	reported  uint64 // losses known
+	advance   uint64 // of these, how many no record has reported yet
+	lossAfter uint64 // no loss of the latest report is from before this time
 
 	chunks []*chunk // copied out and not delivered, oldest first
 	from   *chunk   // of the item that is with the caller, nil if it is in the ring
@@ -109,9 +109,9 @@ func (r *ring) scanTo(head, ceiling uint64) (found Found) {
 			// An output that has looked for losses and not reported them can be interrupted by one that
 			// does. That lies behind it with an earlier time, and its losses are from before both.
 			if r.timeAt >= 0 || rec.Time > r.max {
-				r.unlost = r.max
+				r.lossAfter = r.max
 			}
-			loss = raw.Odd{Off: off, Size: rec.Size, Kind: raw.Lost, Lost: rec.Lost - known, After: r.unlost}
+			loss = raw.Odd{Off: off, Size: rec.Size, Kind: raw.Lost, Lost: rec.Lost - known, After: r.lossAfter}
 		case raw.Sample:
 			key, flag := r.keyOf(rec, ceiling, &found)
 			bad := key > ceiling
