@@ -53,7 +53,7 @@ func TestNoTimeAndNoKey(t *testing.T) {
 func TestTimeAtAnyOffset(t *testing.T) {
 	const n = 36
 	for at := uint64(0); at < 128; at += 8 { // wraps at every word
-		for _, i := range []int{0, 1, 4, 7, 8, 20, 27, 28, 29, 36, 60, 1 << 32, math.MaxInt - 7, math.MaxInt} {
+		for _, i := range []int{0, 1, 4, 7, 8, 20, 27, 28, 29, 36, 60, math.MaxInt - math.MaxInt/2, math.MaxInt - 7, math.MaxInt} {
 			r := ringtest.New(128, raw.LayoutRawTime, at)
 			body := make([]byte, n)
 			for j := range body {
