@@ -7,21 +7,21 @@ import (
 	"github.com/ringfold/ringfold/internal/raw"
 )
 
-// Batch is some events in a row, for functions that loop over them: one call for many events, where
-// [Reader.ForEach] makes one for each. That is worth it when little is done with an event: calling a
-// function through a pointer may cost more than reading the event.
+// Batch is a run of events that [Reader.RunBatches] and the like deliver with one call. This is the
+// fastest way to read: calling a function for each event may cost more than reading the event.
 //
-//	err := r.ForEachBatch(func(b *perfbuf.Batch) error {
+//	err := reader.RunBatches(ctx, func(b *perfbuf.Batch) error {
 //		for ev := range b.Events() {
-//			total += len(ev.Bytes())
+//			total += ev.Len()
 //		}
 //		return nil
 //	})
 //
-// The events of a batch live until the function that received it returns; a Batch is used up by then too. In
-// the poison build (tag perfbuf_poison) each batch holds one event.
+// A Batch and its events are valid until the function that received it returns. With the build tag
+// perfbuf_poison, each Batch holds one event.
 type Batch struct {
-	// Either samples that lie in a row, which are found as they are read, or events that are known already.
+	// Either samples that lie in a row, which are found as they are read, or events that are known
+	// already.
 	stretch raw.Stretch
 	list    []raw.Event
 
@@ -41,17 +41,18 @@ func (b *Batch) setStretch(s raw.Stretch) {
 	b.stretch, b.list, b.taken, b.live = s, nil, 0, true
 }
 
-// take notes that the user has the sample at the stretch's position, up to next. It is part of each loop over
-// events: should the function that is called for one panic, all is accounted for already.
+// take notes that the user has the sample at the stretch's position, up to next. It is part of each
+// loop over events: should the function that is called for one panic, all is accounted for already.
 func (b *Batch) take(word, next uint64) {
 	b.stretch.Pos, b.last = next, word
 	b.taken++
 }
 
-// Events iterates over the events. The compiler makes a plain loop of it, without a call for each: for that, it has
-// one yield.
+// Events iterates over the events of the batch. A second loop goes on after the last event of the
+// first. The compiler turns it into a plain loop, without a call per event. [Decoder.All] reads the
+// payloads as structs on the way.
 func (b *Batch) Events() iter.Seq[Event] {
-	return func(yield func(Event) bool) {
+	return func(yield func(Event) bool) { // it has one yield, or the compiler would not inline it
 		s := b.stretch
 		for n := b.taken; ; {
 			var word uint64
@@ -96,8 +97,8 @@ func (b *Batch) finish() {
 	}
 }
 
-// settle returns how many events have been taken, one at least: whoever gets a batch has its first event. It
-// returns 0 if there is no batch.
+// settle returns how many events have been taken, one at least: whoever gets a batch has its first
+// event. It returns 0 if there is no batch.
 func (b *Batch) settle() int {
 	if !b.live {
 		return 0
@@ -113,29 +114,32 @@ func (b *Batch) settle() int {
 	return b.taken
 }
 
-// ForEachBatch is [Reader.ForEach] by batches. When f returns nil, the whole batch counts as consumed;
-// when it returns an error, panics or exits its goroutine, the events up to the present one do, the first
-// at least.
-// After Close the batch may still be read to its end.
+// ForEachBatch calls f with batches of the events that the rings hold now, without waiting:
+// [Reader.ForEach] with one call for many events. If f returns nil, the whole batch counts as
+// consumed, whether f iterated over it or not. If f returns an error, panics or calls
+// runtime.Goexit, the events up to the current one do, at least the first. After [Reader.Close] f
+// may still read its batch to the end. Errors are those of ForEach.
 func (r *Reader) ForEachBatch(f func(*Batch) error) error { return forEachBatch(r, f) }
 
-// ForEachBatch is [Ring.ForEach] by batches: see [Reader.ForEachBatch].
+// ForEachBatch is [Ring.ForEach] with one call for many events: see [Reader.ForEachBatch].
 func (r *Ring) ForEachBatch(f func(*Batch) error) error { return forEachBatch(r, f) }
 
-// ForEachBatch is [Ordered.ForEach] by batches: see [Reader.ForEachBatch].
+// ForEachBatch is [Ordered.ForEach] with one call for many events: see [Reader.ForEachBatch].
 func (s *Ordered) ForEachBatch(f func(*Batch) error) error { return forEachBatch(s, f) }
 
-// RunBatches is [Reader.Run] by batches: see [Reader.ForEachBatch].
+// RunBatches calls f with batches of events as they come, and blocks in between: [Reader.Run] with
+// one call for many events. [Reader.ForEachBatch] says which events count as consumed. Between
+// batches it checks ctx; errors are those of Run.
 func (r *Reader) RunBatches(ctx context.Context, f func(*Batch) error) error {
 	return runBatches(ctx, r, f)
 }
 
-// RunBatches is [Ring.Run] by batches: see [Reader.ForEachBatch].
+// RunBatches is [Ring.Run] with one call for many events: see [Reader.RunBatches].
 func (r *Ring) RunBatches(ctx context.Context, f func(*Batch) error) error {
 	return runBatches(ctx, r, f)
 }
 
-// RunBatches is [Ordered.Run] by batches: see [Reader.ForEachBatch].
+// RunBatches is [Ordered.Run] with one call for many events: see [Reader.RunBatches].
 func (s *Ordered) RunBatches(ctx context.Context, f func(*Batch) error) error {
 	return runBatches(ctx, s, f)
 }

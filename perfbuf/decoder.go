@@ -7,8 +7,8 @@ import (
 	"unsafe"
 )
 
-// Decoder decodes payloads into values of T, the Go twin of the C struct that the BPF program outputs. Make
-// one per type with [NewDecoder], as a package variable, and use it for all events:
+// Decoder reads payloads as values of T, the Go twin of the C struct that the BPF program outputs.
+// Make one per type with [NewDecoder], as a package variable, and use it for all events:
 //
 //	type exec struct {
 //		PID  uint32
@@ -24,16 +24,16 @@ import (
 //		return nil
 //	})
 //
-// A decoded T is a copy: keep it for as long as you like. A Decoder is safe for concurrent use. The zero
-// Decoder panics when used.
+// Each T is a copy that you may keep. A Decoder is safe for concurrent use. The zero Decoder panics
+// when used.
 type Decoder[T any] struct{ ok bool }
 
-// NewDecoder returns a Decoder of T. T must consist of numbers, arrays and structs, and must not be empty:
-// NewDecoder panics if T contains pointers, slices, strings, maps, interfaces or bool, which not every byte
-// pattern is a valid value of.
+// NewDecoder returns a Decoder of T. T must consist of numbers, arrays and structs, and must not be
+// empty. NewDecoder panics if T contains a pointer, slice, string, map, channel, function,
+// interface or bool, of which ring memory may hold no valid value.
 //
-// Go lays T out by its own rules and the host's byte order. Where the C struct has padding that Go would not
-// insert, or is packed, spell it out with fields or byte arrays.
+// T has Go's memory layout and the host's byte order. Where C pads a struct and Go would not, add
+// fields for the padding. For a packed struct, use byte arrays.
 func NewDecoder[T any]() Decoder[T] {
 	switch t := reflect.TypeFor[T](); {
 	case !plain(t):
@@ -44,14 +44,15 @@ func NewDecoder[T any]() Decoder[T] {
 	return Decoder[T]{ok: true}
 }
 
-// Decode copies the first bytes of a sample into a T. ok is false, and the T zero, if the event is not a sample
-// or its payload is shorter than T. A longer payload is fine: padding cannot be told from payload. Decode does
-// not allocate.
+// Decode copies the first bytes of a sample into a T. If the event is not a sample, or its payload
+// is shorter than T, ok is false and the T is zero. Padding counts as payload (see [Event.Bytes]),
+// and a longer payload is fine. Decode does not allocate.
 func (d Decoder[T]) Decode(ev Event) (value T, ok bool) {
 	if !d.ok {
 		zeroDecoder()
 	}
-	// Only samples have a length, and T has one too. T has no pointers, so its memory may be written as bytes.
+	// Only samples have a length, and T has one too. T has no pointers, so its memory may be
+	// written as bytes.
 	if ok = uintptr(ev.Len()) >= unsafe.Sizeof(value); ok {
 		copy(unsafe.Slice((*byte)(unsafe.Pointer(&value)), unsafe.Sizeof(value)), ev.Bytes())
 	}
@@ -69,9 +70,11 @@ func (d Decoder[T]) Decode(ev Event) (value T, ok bool) {
 //		return nil
 //	})
 //
-// It skips nothing. An event that Decode refuses comes with the zero T, and the event says why: see
-// [Event.Kind], and [Event.Len] if payloads may be shorter than T. The event is valid until the loop body
-// ends. The compiler turns the two iterators into one loop, without a call or an allocation per event.
+// All skips nothing. An event that Decode refuses comes with the zero T, and the event says why:
+// check [Event.Kind], and [Event.Len] if payloads may be shorter than T. The event is valid until
+// the loop body ends. The compiler turns the two iterators into one loop, without a call or an
+// allocation per event. Where a loop also yields errors, such as [Reader.Events], call Decode in
+// its body.
 func (d Decoder[T]) All(events iter.Seq[Event]) iter.Seq2[T, Event] {
 	return func(yield func(T, Event) bool) {
 		for ev := range events {

@@ -6,21 +6,24 @@ import (
 	"github.com/ringfold/ringfold/internal/raw"
 )
 
-// Kind tells what an [Event] is.
+// Kind says what an [Event] is. The zero Kind is that of the zero Event.
 type Kind uint8
 
 const (
-	// KindSample is a payload that a program handed to bpf_perf_event_output.
-	KindSample = Kind(raw.Sample)
-	// KindLost says that outputs on a CPU failed because its ring was full.
-	KindLost = Kind(raw.Lost)
-	// KindCorrupt says that ring memory could not be read and was skipped.
-	KindCorrupt = Kind(raw.Corrupt)
-	// KindFlushed answers [Reader.Flush]: all that had been output by the time of the call has been
-	// delivered. Its CPU is -1.
-	KindFlushed = Kind(raw.Flushed)
+	// KindSample is a payload that a BPF program output with bpf_perf_event_output.
+	KindSample Kind = iota + 1
+	// KindLost counts outputs on a CPU that failed because its ring was full: see [Event.Lost].
+	KindLost
+	// KindCorrupt is ring memory that could not be read and was skipped: see [Event.Err].
+	KindCorrupt
+	// KindFlushed answers [Reader.Flush]: everything output before the call has been delivered.
+	KindFlushed
 )
 
+// An index out of range unless kinds are those of raw.
+var _ = [1]struct{}{}[KindSample-Kind(raw.Sample)|KindLost-Kind(raw.Lost)|KindCorrupt-Kind(raw.Corrupt)|KindFlushed-Kind(raw.Flushed)]
+
+// String returns "sample", "lost", "corrupt", "flushed", or "none" for the zero Kind.
 func (k Kind) String() string {
 	switch k {
 	case 0:
@@ -38,54 +41,59 @@ func (k Kind) String() string {
 	}
 }
 
-// Event is one event as it lies in a ring, valid until the function that received it returns (or
-// until the loop body over an iterator ends): then its bytes belong to the kernel again. The same
-// holds for every slice it hands out. Use [Event.Record] to keep one. Building with the tag
-// perfbuf_poison finds who keeps one all the same: slices then turn into 0xCC bytes when they die.
-// After [Reader.Close] the memory is unmapped, and touching a slice is a fault that cannot be
-// recovered from.
+// Event is one event, read in place: it points into the ring.
 //
-// The zero Event is empty: its methods return zero values.
+// An Event and the slices that it returns are valid until the function that received the Event
+// returns, or until the loop body ends. Then the kernel may overwrite the memory. To keep an event,
+// use [Event.Record]. The build tag perfbuf_poison catches use after return by overwriting expired
+// events with 0xCC. After [Reader.Close] the memory is unmapped as soon as the last call that reads
+// it has returned: a slice kept beyond that crashes the program when touched.
 //
-// An Event is a small value, passed by copy, and is not safe for concurrent use.
+// The zero Event is empty, and its methods return zero values. An Event is two words: pass it by
+// value. It is not safe for concurrent use.
 type Event struct{ ev raw.Event }
 
-// Kind tells samples from losses and from corrupt memory. A function that only wants samples checks
-// it first.
+// Kind returns what the event is. Check it first: losses and corrupt memory come the same way as
+// samples.
 func (e Event) Kind() Kind { return Kind(e.ev.Kind()) }
 
-// CPU is the CPU that the event happened on, -1 for KindFlushed.
+// CPU returns the CPU that the event was output on, -1 for [KindFlushed].
 func (e Event) CPU() int { return e.ev.CPU() }
 
-// Time is when the event was output, in ns of CLOCK_MONOTONIC (as bpf_ktime_get_ns), taken by the
-// kernel as PERF_SAMPLE_TIME, or by the program under [PayloadTime]; 0 where there is neither. A loss
-// has the time of the sample that reported it, which is just after, or that of asking the kernel, if
-// none did. For KindCorrupt it is the time of an event before, for KindFlushed that of the call, or of
-// the event before if that is later.
+// Time returns when the event was output, in ns of CLOCK_MONOTONIC, as bpf_ktime_get_ns returns it.
+// The kernel takes it (PERF_SAMPLE_TIME), or the program does under [PayloadTime]. It is 0 if
+// neither does.
+//
+// A loss has the time of the sample that reported it, which follows it, or of the reader's question
+// to the kernel. Corrupt memory has the time of an event before it. [KindFlushed] has the time of
+// the call, or of the event before it if that is later.
 func (e Event) Time() uint64 { return e.ev.Time() }
 
-// Late reports that an [Ordered] stream had already delivered an event with a later time when this
-// one turned up.
+// Late reports whether the event came too late for its place in an [Ordered] stream: the stream had
+// already delivered one with a later time.
 func (e Event) Late() bool { return e.ev.Late() }
 
-// Len is the length of Bytes: what the program passed, and 0 to 7 bytes of padding up to the record's end.
-// The kernel does not record where the padding begins, and padding bytes are old ring memory.
+// Len returns the length of [Event.Bytes] in bytes, padding included.
 func (e Event) Len() int { return e.ev.Len() }
 
-// Bytes is the payload of a sample, trailing padding included (see [Event.Len]); it is empty for other kinds. It
-// points into the ring and is aligned to 4 bytes; a record that goes over the ring's edge has been copied into one
-// piece. See [Event] for its life.
+// Bytes returns the payload of a sample, and an empty slice for other kinds.
+//
+// The payload may end with 0 to 7 bytes of padding, which hold old ring memory: the kernel does not
+// record where the program's bytes end. The slice is aligned to 4 bytes. It points into the ring,
+// or to a copy if the record wraps around the ring's end or a stream has moved it ([Spill]). Either
+// way it expires as [Event] describes.
 func (e Event) Bytes() []byte { return e.ev.Bytes() }
 
-// Lost is how many outputs the kernel gave up, for KindLost; 0 otherwise.
+// Lost returns how many outputs failed because the ring was full, for [KindLost]; otherwise 0.
 func (e Event) Lost() uint64 { return e.ev.Odd().Lost }
 
-// After bounds a loss from below: outputs failed after this time and not after [Event.Time], both
-// in ns of CLOCK_MONOTONIC. It is the greatest time read from the same ring before, 0 if nothing
-// was, and 0 for other kinds.
+// After bounds a loss from below: its outputs failed after this time and no later than
+// [Event.Time], both in ns of CLOCK_MONOTONIC. It is the greatest time read from that ring before
+// the loss, 0 if there was none, and 0 for kinds other than [KindLost].
 func (e Event) After() uint64 { return e.ev.Odd().After }
 
-// Err is nil for samples and losses, and a [*CorruptError] for KindCorrupt.
+// Err returns a [*CorruptError] for [KindCorrupt], otherwise nil. Reading goes on after such an
+// event.
 func (e Event) Err() error {
 	if e.Kind() != KindCorrupt {
 		return nil
@@ -94,8 +102,8 @@ func (e Event) Err() error {
 	return &CorruptError{CPU: e.CPU(), Offset: odd.Off, Skipped: odd.Size, Reason: odd.Fault.String()}
 }
 
-// String describes the event on one line, for logs and tests: kind, CPU, time in seconds, and the length, the
-// loss or the error. The format may change. It allocates.
+// String returns one line for logs and tests: kind, CPU, time in seconds, and the length, loss or
+// error. It allocates. The format may change.
 func (e Event) String() string {
 	s := e.Kind().String()
 	switch e.Kind() {

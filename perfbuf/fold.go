@@ -6,23 +6,27 @@ import (
 	"github.com/ringfold/ringfold/internal/raw"
 )
 
-// Loops over events are written out, here, in forEach and in Batch.Events: with one for all, whether by a function
-// that is called for each event or by an iterator, reading took a third longer.
+// Loops over events are written out, here, in forEach and in Batch.Events: with one for all,
+// whether by a function that is called for each event or by an iterator, reading took a third
+// longer.
 
-// Fold folds f over the events that src holds now, without waiting: it calls acc, err = f(acc,
-// ev) for each, and returns the last acc. It is the primitive that all other ways of reading are
-// made of.
+// Fold reads the events that src holds now, without waiting, and carries a value from one to the
+// next: it calls acc, err = f(acc, ev) for each event and returns the last acc. A src is a [Ring],
+// a [Reader] or an [Ordered] stream. ForEach is Fold without the value.
 //
-// A [Ring]'s head is loaded once, at the beginning; later events wait for the next call. Its tail is
-// stored once, at the end; only a drain that began with the ring nearly full gives memory back on the way.
-// Over a [Reader] the fullest ring comes first, and rings are read by quanta: see [Schedule]. If f
-// returns an error, panics or calls runtime.Goexit, the fold ends there, with the tail stored: the
-// event that f had counts as consumed, those after it wait for the next call.
+// Fold loads the head of a Ring once, when it begins: events that come later wait for the next
+// call. It stores the tail once, when it ends, which gives the memory back to the kernel. Only if
+// the ring was nearly full does it store the tail on the way too. Over a Reader, the fullest ring
+// comes first, and rings are read in portions: see [Schedule].
 //
-// Fold returns f's error, or nil if that is [ErrStop]. It returns os.ErrClosed if the reader was
-// closed, before the call or during it. It returns [ErrBusy] if it comes to a ring that is being
-// read already, by another goroutine or because f calls for it; f may have been called for other
-// rings by then. No lock is held while f runs, and f may close the reader. It allocates nothing.
+// If f returns an error, panics or calls runtime.Goexit, Fold ends and stores the tail. The event
+// that f received counts as consumed; those after it wait for the next call.
+//
+// Fold returns f's error, or nil if that is [ErrStop]. It returns [os.ErrClosed] if the reader was
+// closed, before the call or during it. It returns [ErrBusy] when it comes to a ring that is
+// already being read: by another goroutine, or by a pass whose f called Fold. By then f may have
+// received events of other rings. Fold holds no lock while f runs, and f may close the reader. Fold
+// does not allocate.
 func Fold[A any](src Source, acc A, f func(acc A, ev Event) (A, error)) (A, error) {
 	p, err := src.begin()
 	if err != nil {

@@ -2,20 +2,21 @@ package perfbuf
 
 import "log/slog"
 
-// Record is an owned copy of an [Event]: keep it, send it, store it. Each field is what the Event's method
-// of that name returns. Fields that do not belong to the Kind are zero.
+// Record is a copy of an [Event] that you may keep. Each field holds what the Event's method of
+// that name returns, and Data what [Event.Bytes] returns. Fields that do not apply to the Kind are
+// zero.
 type Record struct {
 	Kind  Kind
 	CPU   int
 	Time  uint64 // ns of CLOCK_MONOTONIC
-	Data  []byte // KindSample: the payload, and 0 to 7 bytes of padding
+	Data  []byte // of KindSample: the payload, and 0 to 7 bytes of padding
 	Late  bool   // only in ordered streams
-	Lost  uint64 // KindLost: how many outputs
-	After uint64 // KindLost: lower bound of when, in ns of CLOCK_MONOTONIC
-	Err   error  // KindCorrupt: a *CorruptError
+	Lost  uint64 // of KindLost: how many outputs failed
+	After uint64 // of KindLost: earliest time, in ns of CLOCK_MONOTONIC
+	Err   error  // of KindCorrupt: a *CorruptError
 }
 
-// Record returns a copy that the caller may keep. It allocates.
+// Record returns a copy that you may keep. It allocates.
 func (e Event) Record() Record {
 	rec := Record{Kind: e.Kind(), CPU: e.CPU(), Time: e.Time(), Late: e.Late(), Lost: e.Lost(), After: e.After(), Err: e.Err()}
 	if rec.Kind == KindSample {
@@ -24,8 +25,8 @@ func (e Event) Record() Record {
 	return rec
 }
 
-// LogValue makes Record a [slog.LogValuer]. It returns a group of kind, cpu and time (in ns), then len for a
-// sample, lost and after for a loss, err for corrupt memory, and late where true. The payload itself stays out
+// LogValue implements [slog.LogValuer]. It returns a group: kind, cpu, time in ns; len for samples,
+// lost and after for losses, err for corrupt memory; and late if true. The payload's bytes stay out
 // of the log.
 func (r Record) LogValue() slog.Value {
 	attrs := []slog.Attr{slog.String("kind", r.Kind.String()), slog.Int("cpu", r.CPU), slog.Uint64("time", r.Time)}
