@@ -192,25 +192,6 @@ func (s *Ordered) release() {
 	s.reader.leave()
 }
 
-// watermark returns the time up to which events are due. Heads must be loaded after it: in exact
-// mode because what it covers is published now, in slack mode because the clock goes on meanwhile.
-func (s *Ordered) watermark() uint64 {
-	if s.barrier != nil {
-		return s.barrier.Watermark()
-	}
-	now := s.reader.kernel.Now()
-	return now - min(uint64(s.opts.Mode.slack), now)
-}
-
-// earliest is the time that is to be covered next: of an event that is held, or of a Flush.
-func (s *Ordered) earliest() (time uint64, ok bool) {
-	time, ok = s.merger.Earliest()
-	if f := s.reader.flush.Load(); f != nil && (!ok || f.time < time) {
-		return f.time, true
-	}
-	return time, ok
-}
-
 // ForEach calls f for every event whose turn has come, in order, without waiting. See [Fold] for
 // what ends it. Tails are stored at its end, and by eighths of a ring on the way.
 func (s *Ordered) ForEach(f func(Event) error) error { return forEach(s, f) }

@@ -2,8 +2,6 @@ package perfbuf
 
 import (
 	"context"
-	"fmt"
-	"math"
 	"os"
 	"time"
 )
@@ -98,50 +96,6 @@ func (s *Ordered) glance() time.Duration {
 		delay = s.opts.BarrierInterval
 	}
 	return min(s.reader.opts.Wakeup.PollInterval, max(delay, time.Millisecond))
-}
-
-const forever = math.MaxUint64
-
-// turn returns when to go on, given the earliest time that is held.
-func (s *Ordered) turn(first, watermark, next uint64) uint64 {
-	switch {
-	case s.barrier == nil:
-		return max(first+uint64(s.opts.Mode.slack), next)
-	case first <= watermark:
-		return next
-	default: // a barrier that begins before that would not cover it
-		return max(first+s.barrier.Guard()+2, next)
-	}
-}
-
-// mostFailing is how long barriers may fail before a Wait gives up.
-const mostFailing = time.Second
-
-// stuck says why nothing gets on, if all barriers have failed for long.
-func (s *Ordered) stuck() error {
-	if d, err := s.barrier.Failing(); d > mostFailing {
-		return fmt.Errorf("%w: for %v, events are held back: %w", ErrBarriers, d.Round(time.Second), err)
-	}
-	return nil
-}
-
-// requestBarrier sees to it that a barrier covers a time.
-func (s *Ordered) requestBarrier(time uint64) {
-	if time <= s.barrier.Watermark() {
-		return // it is due: a round that ended early has left it
-	}
-	if s.barrier.Idle() {
-		s.requested = 0 // what was asked for has been done, or has failed
-	}
-	if time < s.requested {
-		return
-	}
-	// The barrier reads the clock after this, and covers what is older than that by more than the guard.
-	now := s.reader.kernel.Now()
-	if covers := now - min(now, s.barrier.Guard()+1); time < covers {
-		s.requested = covers
-		s.barrier.Request()
-	}
 }
 
 // filling reports whether a ring held, when it was scanned, as much as wakes the reader. The
