@@ -5,17 +5,17 @@ import (
 	"fmt"
 )
 
-// ErrStop ends a pass, fold or run early without an error, when the user's function returns it: the
-// call stops after that event and returns nil.
+// ErrStop, returned by your function, ends a loop early: the call stops after that event and returns
+// nil.
 var ErrStop = errors.New("perfbuf: stop")
 
-// ErrBusy is returned when something is already reading what a call wants to read: another
-// goroutine, the very function that the events are handed to, or an [Ordered] stream, which holds
-// all rings until it is closed. The wrapping error says which.
+// ErrBusy is returned by a call whose rings are being read already: by another goroutine, by the
+// function that makes the call, or by an [Ordered] stream, which holds all rings until it is closed.
+// The wrapping error says which.
 var ErrBusy = errors.New("perfbuf: ring is being read already")
 
-// ErrBarriers is returned by an exact stream that has waited for a second and more while every barrier
-// failed; the wrapping error says why. Nothing is lost, and the stream may be waited for again.
+// ErrBarriers is returned by an exact stream when every barrier has failed for more than a second. The
+// wrapping error says why. No event is lost, and you may wait again.
 var ErrBarriers = errors.New("perfbuf: barriers fail")
 
 // errStopped stands for an ErrStop that the user's function has returned.

@@ -9,62 +9,60 @@ import (
 	"time"
 )
 
-// Options says how to set rings up. The zero value is good for most uses. [Reader.Options] returns
-// it with defaults filled in and sizes as they are.
+// Options configures the rings. The zero value is good for most uses. [Reader.Options] returns the
+// options in effect: defaults filled in, sizes rounded.
 type Options struct {
-	// RingBytes is the size of each CPU's ring in bytes, rounded up to a power of two of pages. The
-	// default, 0, is 256 KiB; 512 KiB is what the kernel grants without privilege
-	// (perf_event_mlock_kb). The most is 1 GiB.
+	// RingBytes is the size of each CPU's ring in bytes, rounded up to a power of two of pages. 0 is
+	// 256 KiB, the most is 1 GiB. Without CAP_IPC_LOCK the kernel grants 512 KiB (perf_event_mlock_kb).
 	RingBytes int
 
 	// TotalBytes sets RingBytes from a budget for all rings together, rounding down. Set one of the
-	// two. Reader.Options has it as 0, and RingBytes as it came out. Rings of CPUs that come online later
-	// are as large, and add to it.
+	// two. Rings of CPUs that come online later have the same size, and add to the total.
 	TotalBytes int
 
-	// CPUs are the CPUs to read. The default, nil, is all that are online, at the time of Open or later.
-	// Naming none (an empty slice that is not nil) or one that is offline is an error; one that goes offline later is read again when it is back.
+	// CPUs selects the CPUs to read. nil reads all that are online, now or later. An offline CPU is an
+	// error, and so is an empty slice. A CPU that goes offline later is read again when it is back.
 	CPUs []int
 
-	// Wakeup says when the kernel wakes a waiting reader.
+	// Wakeup is when the kernel wakes a waiting reader.
 	Wakeup Wakeup
 
-	// Schedule says which ring is read first by passes over all of them. nil is [FullestFirst].
+	// Schedule chooses which ring a pass over all of them reads first. nil is [FullestFirst].
 	Schedule Schedule
 
-	// NoTime does without kernel timestamps. It saves 8 bytes and some 60 ns per event,
-	// [Event.Time] is then 0, and [Reader.Ordered] takes a [PayloadTime].
+	// NoTime opens rings without kernel timestamps, which saves 8 bytes and about 60 ns per event.
+	// [Event.Time] is then 0, and [Reader.Ordered] needs a [PayloadTime].
 	NoTime bool
 
-	// Outputs has [Stats] tell what became of outputs, and why: those that the kernel refused without
-	// counting them too.
+	// Outputs adds counts that your BPF programs keep to [Stats]: what became of each output,
+	// including those that the kernel refused and did not count.
 	Outputs OutputCounts
 }
 
-// Wakeup says when the kernel wakes a waiting reader. Waking it costs the traced workload some
-// microseconds each time, on the CPU that outputs.
+// Wakeup is when the kernel wakes a waiting reader. A wakeup costs the traced program some
+// microseconds, on the CPU that outputs.
 //
-// The zero value is the doorbell, for each CPU on its own: after a while without events (two poll
-// times), the first one wakes the reader at once. While events flow, none does: the reader looks every
-// poll interval by itself, and is woken early only by a ring a quarter full. Nothing polls while no
-// events come. It takes a second perf event per CPU, and map updates as CPUs begin and cease to be
-// busy. Where the former cannot be opened, Open falls back to Bytes of a quarter of the ring;
-// [Reader.Options] and [Stats].Doorbell say so.
+// The zero value is the doorbell, which works per CPU. After a pause of two poll intervals, the first
+// event wakes the reader at once. While events flow, they wake nobody: the reader polls every
+// PollInterval, and a ring a quarter full wakes it early. When no events come, nothing polls. The
+// doorbell takes a second perf event per CPU, and a map update when a CPU becomes busy or quiet. If
+// the second event cannot be opened, Open falls back to Bytes of a quarter of the ring, as
+// [Reader.Options] and [Stats].Doorbell then show.
 //
-// The other policies are plain. Events of 1 wakes on each event, and Wait never looks by itself. With
-// Events above 1 or with Bytes, events fewer than that wake nobody, so Wait looks for them every PollInterval:
-// no event is stranded, and an idle reader wakes that often.
+// With Events of 1, each event wakes the reader, which never polls. With larger Events, or with
+// Bytes, a few events wake nobody, so Wait polls every PollInterval: no event is stranded, and an idle
+// reader wakes up that often.
 type Wakeup struct {
-	// Events wakes the reader after so many events on a CPU (perf_event_attr.wakeup_events). A Wait that
-	// begins later returns at once if a ring may hold that many, judging by its bytes: early, if
+	// Events wakes the reader after this many events on a CPU (perf_event_attr.wakeup_events). Wait
+	// returns at once if a ring may hold that many already. It judges by bytes, so it can be early when
 	// events are large.
 	Events int
-	// Bytes wakes it after so many bytes of records on a CPU (perf_event_attr.wakeup_watermark), at
-	// most half of the ring. Set one of the two, or none.
+	// Bytes wakes the reader after this many bytes of records on a CPU
+	// (perf_event_attr.wakeup_watermark), at most half of the ring. Set Events or Bytes, or neither.
 	Bytes int
-	// PollInterval is the longest that events wait unseen: more exactly, the time between two looks. 0 is 5
-	// ms with the doorbell and 10 ms otherwise; the least is 100 µs. Not used when every event wakes. Go's
-	// timers are no finer than a millisecond in an idle process.
+	// PollInterval is the time between two polls, and so the longest that events wait unseen. 0 is 5 ms
+	// with the doorbell and 10 ms otherwise; the least is 100 µs. It has no effect if each event wakes. In
+	// an idle process, Go's timers are no finer than a millisecond.
 	PollInterval time.Duration
 }
 
