@@ -4,7 +4,7 @@
 #
 #   scripts/setup.sh              for building, testing and running
 #   scripts/setup.sh generate     also clang and llvm-objcopy, for `make generate`
-#   scripts/setup.sh fresh-check  also debootstrap, for `make fresh-check`
+#   scripts/setup.sh fresh-check  also debootstrap, for `make fresh-check` and `make fresh-ci`
 #   scripts/setup.sh ci           also those of generate, and programs that tests of the tools use or compare with; else these skip
 #   scripts/setup.sh pictures     also what draws the pictures in docs/, for `make pictures`
 #   scripts/setup.sh vm           also QEMU and cpio, for `make test-vm`
