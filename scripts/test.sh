@@ -5,7 +5,7 @@
 #   TIMEOUT=10m scripts/test.sh    how long a package's tests may take, before they end and show what all goroutines do
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-library=(./cgo/... ./internal/... ./perfbuf/...)
+packages=(./cgo/... ./internal/... ./perfbuf/...)
 
 # run DIRECTORY ARGUMENT... runs tests of the module there.
 run() {
@@ -14,9 +14,9 @@ run() {
 }
 
 test_library() {
-	run . "${library[@]}"
-	run . -race "${library[@]}"
-	run . -tags perfbuf_poison "${library[@]}"
+	run . "${packages[@]}"
+	run . -race "${packages[@]}"
+	run . -tags perfbuf_poison "${packages[@]}"
 }
 
 test_tools() {
@@ -30,6 +30,7 @@ test_tools() {
 # Both at once, as the library's tests mostly wait for the kernel. Each has a process group, to be ended as a whole.
 mkdir -p build
 set -m
+# shellcheck disable=SC2154 # it is
 trap 'for group in $(jobs -p); do kill -- "-$group" 2>/dev/null || :; done' EXIT
 trap 'exit 1' INT TERM
 test_tools >build/test-tools.log 2>&1 </dev/null &
