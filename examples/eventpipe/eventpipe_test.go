@@ -255,7 +255,7 @@ func TestLosses(t *testing.T) {
 	require.Contains(t, out, "\nLOST: outputs found their ring full. A larger -ring-bytes holds more (it was 4096).\n")
 }
 
-// A map that is read is not taken over, unless told to. Its reader then gets nothing any more.
+// A map that is read is not taken over, unless told to. Its reader then receives nothing.
 func TestSteal(t *testing.T) {
 	e := load(t)
 	present := start(t, "-id", e.id, "-steal", "-stats")

@@ -91,9 +91,9 @@ func announce(note func(string, ...any), m perfmaps.Map, displaced int) {
 	}
 	switch who := strings.Join(others, ", "); {
 	case displaced > 0 && who != "":
-		note("taken over: %s held it, and whoever read it gets nothing any more, until started anew", who)
+		note("taken over: %s held it, and its reader receives nothing until it is restarted or takes the map back", who)
 	case displaced > 0:
-		note("taken over: somebody read it, who gets nothing any more until started anew (or has ended: the map may keep its entries)")
+		note("taken over: its previous reader receives nothing until it is restarted or takes the map back (or it has ended: the map may keep its entries)")
 	case who != "":
 		note("%s held it, and had no ring in it: nobody is silenced", who)
 	}

@@ -117,8 +117,9 @@ How to show it:
   -stats         print no events, only the summary
   -version       print which ringfold and which libbpf this is, and do nothing else
 
-A CPU's entry of a perf event array has room for one reader. Who reads the map already gets nothing any more, and is not told,
-even after this program has ended, until it is started anew. So that takes -steal.
+A CPU's entry of a perf event array has room for one reader. The reader that is there receives nothing from then on,
+silently, even after this program has ended, until it is restarted (or takes the map back, as ringfold's may). That takes
+-steal.
 
 For example, to see which maps there are, and then what execsnoop's programs output, as the struct that it is:
 

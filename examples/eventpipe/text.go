@@ -102,7 +102,7 @@ func (t *text) summary(b []byte, s *summary) []byte {
 		b = fmt.Appendf(b, "Not printed: %s that had come by then.\n", plural(s.Unprinted, "event"))
 	}
 	if s.Displaced > 0 {
-		b = fmt.Appendf(b, "Who read the map before (%s) gets nothing until started anew.\n", plural(uint64(s.Displaced), "CPU"))
+		b = fmt.Appendf(b, "The previous reader of the map (%s) receives nothing until it is restarted or takes the map back.\n", plural(uint64(s.Displaced), "CPU"))
 	}
 	return b
 }
