@@ -68,20 +68,20 @@ const noCPU = -1
 // It calls bpf_map_delete_elem for each CPU. If one fails, because privileges were dropped since Open or the
 // map is frozen (BPF_MAP_FREEZE), the error says why, and some rings are still in the map. Call Pause again to
 // try those again: it is nil only once none is left. Resume puts the others back.
-func (r *Reader) Pause() error { return r.control("Pause", true) }
+func (r *Reader) Pause() error { return r.control("Pause", r.entries.Pause) }
 
 // Resume puts the rings back into the map after [Reader.Pause], in the place of those of another reader
 // if there is one by now. It does nothing if the Reader is not paused. If an entry cannot be set, the error
 // says why; call Resume again to try again. Of a closed Reader it is [os.ErrClosed].
-func (r *Reader) Resume() error { return r.control("Resume", false) }
+func (r *Reader) Resume() error { return r.control("Resume", r.entries.Resume) }
 
-func (r *Reader) control(call string, pause bool) error {
+func (r *Reader) control(name string, call func() error) error {
 	if err := r.enter(); err != nil {
 		return err
 	}
 	defer r.leaveAtOnce()
-	if err := r.slots.pause(pause); err != nil {
-		return fmt.Errorf("perfbuf.%s: %w", call, err)
+	if err := call(); err != nil {
+		return fmt.Errorf("perfbuf.%s: %w", name, err)
 	}
 	return nil
 }

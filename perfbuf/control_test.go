@@ -23,18 +23,18 @@ func TestPausePutsBackWhatWasThere(t *testing.T) {
 
 		require.NoError(t, k.Pause())
 		k.requireEntries(noEntry, noEntry, noEntry)
-		_, sets := k.slotsNow()
+		_, sets := k.entriesNow()
 		require.NoError(t, k.Pause())
 		require.Equal(t, syscall.ENOENT, k.emit(0, 3))
 		require.Equal(t, []uint64{2}, ids(t, k.Reader), "what is there can be read, which disarms")
 		k.requireEntries(noEntry, noEntry, noEntry)
-		_, after := k.slotsNow()
+		_, after := k.entriesNow()
 		require.Equal(t, sets, after)
 
 		require.NoError(t, k.Resume())
 		k.requireEntries(bellEntry, plainEntry, plainEntry)
 		require.NoError(t, k.Resume())
-		_, after = k.slotsNow()
+		_, after = k.entriesNow()
 		require.Equal(t, sets+3, after)
 	})
 }
@@ -367,14 +367,14 @@ func TestFailedPauseDoesNotStrandEvents(t *testing.T) {
 	k.requireEntries(plainEntry, plainEntry)
 	require.ErrorIs(t, k.Stats().Doorbell.Err, errTest)
 	for range 5 {
-		k.bell.look(k.headOf, k.unreadOf)
+		k.bell.Look(k.headOf, k.unreadOf)
 	}
 	require.Zero(t, k.Stats().Doorbell.Armed, "it is looked at by the timer")
 	k.set = nil
 	require.NoError(t, k.Resume())
 	require.NoError(t, k.Stats().Doorbell.Err)
 	for range 5 {
-		k.bell.look(k.headOf, k.unreadOf)
+		k.bell.Look(k.headOf, k.unreadOf)
 	}
 	k.requireEntries(bellEntry, bellEntry)
 }

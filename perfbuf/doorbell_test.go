@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ringfold/ringfold/internal/kernel"
+	"github.com/ringfold/ringfold/internal/wake"
 	"github.com/stretchr/testify/require"
 )
 
@@ -18,9 +19,9 @@ type belled struct {
 	*fake
 	set func(ring int, to kernel.Entry) error // called before an entry is set; nil: nothing happens
 
-	mu      sync.Mutex
-	entries []kernel.Entry
-	sets    int // calls
+	mu    sync.Mutex
+	inMap []kernel.Entry
+	sets  int // calls
 }
 
 const (
@@ -37,11 +38,11 @@ func newBelled(t testing.TB, n int) *belled {
 func withDoorbell(f *fake) *belled {
 	k := &belled{fake: f}
 	for range f.w {
-		k.entries = append(k.entries, plainEntry)
+		k.inMap = append(k.inMap, plainEntry)
 	}
 	k.Reader.opts.Wakeup = Wakeup{PollInterval: bellPollInterval}
 	k.hooks.set = k.store
-	k.Reader.bell = newDoorbell(k.Reader.slots, bellPollInterval)
+	k.Reader.bell = wake.NewDoorbell(k.Reader.entries, bellPollInterval)
 	return k
 }
 
@@ -63,26 +64,26 @@ func (k *belled) store(ring int, to kernel.Entry) error {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.entries[ring] = to
+	k.inMap[ring] = to
 	return nil
 }
 
-// slotsNow returns the map's entries, and how often they were set.
-func (k *belled) slotsNow() ([]kernel.Entry, int) {
+// entriesNow returns the map's entries, and how often they were set.
+func (k *belled) entriesNow() ([]kernel.Entry, int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return append([]kernel.Entry(nil), k.entries...), k.sets
+	return append([]kernel.Entry(nil), k.inMap...), k.sets
 }
 
 func (k *belled) requireEntries(want ...kernel.Entry) {
 	k.t.Helper()
-	got, _ := k.slotsNow()
+	got, _ := k.entriesNow()
 	require.Equal(k.t, want, got)
 }
 
 // emit is an output of a program that looks the entry up.
 func (k *belled) emit(ring int, time uint64) error {
-	entries, _ := k.slotsNow()
+	entries, _ := k.entriesNow()
 	if entries[ring] == noEntry {
 		return syscall.ENOENT
 	}
@@ -119,7 +120,7 @@ func TestDoorbellWhenIdle(t *testing.T) {
 		want := []time.Duration{0, 0} // a look that is due from the start, and the wait for the next
 		for at, pause := bellPollInterval, 4*bellPollInterval; ; pause *= 4 {
 			want = append(want, at)
-			if pause > lastLook {
+			if pause > wake.LastLook {
 				break
 			}
 			at += pause
@@ -127,7 +128,7 @@ func TestDoorbellWhenIdle(t *testing.T) {
 		require.Equal(t, want, polls)
 		require.GreaterOrEqual(t, polls[len(polls)-1], time.Second)
 		require.Equal(t, DoorbellStats{Arms: 2, Armed: 2, Polls: uint64(len(want) - 1)}, k.Stats().Doorbell)
-		_, sets := k.slotsNow()
+		_, sets := k.entriesNow()
 		require.Equal(t, 2, sets)
 
 		before := time.Now()
@@ -222,15 +223,15 @@ func TestDoorbellArmsAgain(t *testing.T) {
 
 			ctx, cancel := context.WithCancel(t.Context())
 			done = waitInBackground(func() error { return k.Wait(ctx) })
-			time.Sleep(quietLooks*bellPollInterval - bellPollInterval/2)
+			time.Sleep(wake.QuietLooks*bellPollInterval - bellPollInterval/2)
 			k.requireEntries(bellEntry, plainEntry, bellEntry)
 			cancel() // the count of looks goes on in the next wait
 			require.Equal(t, context.Canceled, <-done)
 			done = waitInBackground(func() error { return k.Wait(t.Context()) })
-			time.Sleep(time.Until(start.Add((quietLooks + 2) * bellPollInterval)))
+			time.Sleep(time.Until(start.Add((wake.QuietLooks + 2) * bellPollInterval)))
 			synctest.Wait()
 			k.requireEntries(bellEntry, bellEntry, bellEntry)
-			require.Equal(t, polls+quietLooks+2, k.Stats().Doorbell.Polls)
+			require.Equal(t, polls+wake.QuietLooks+2, k.Stats().Doorbell.Polls)
 			time.Sleep(time.Hour)
 			st := k.Stats().Doorbell
 			require.Equal(t, []uint64{4 + round, 1 + round}, []uint64{st.Arms, st.Disarms})
@@ -299,7 +300,7 @@ func TestDoorbellCannotArm(t *testing.T) {
 		require.Equal(t, errTest, st.Err)
 		require.Zero(t, st.Armed)
 		require.Zero(t, st.Arms)
-		_, sets := k.slotsNow()
+		_, sets := k.entriesNow()
 		require.Equal(t, 1, sets, "not tried over and over")
 	})
 }
@@ -333,18 +334,18 @@ func TestDoorbellAfterClose(t *testing.T) {
 		require.NoError(t, <-done)
 		sets := 0
 		require.Equal(t, os.ErrClosed, k.ForEach(func(Event) error {
-			_, sets = k.slotsNow()
+			_, sets = k.entriesNow()
 			return k.Close()
 		}))
 		require.Equal(t, os.ErrClosed, k.Wait(t.Context()))
 		require.Equal(t, os.ErrClosed, k.Pause())
 		require.Equal(t, os.ErrClosed, k.Resume())
 		for i := range 2 { // of a pass or a wait that is still under way
-			k.slots.arm(i, true)
-			k.slots.arm(i, false)
+			k.entries.Arm(i)
+			k.entries.Disarm(i)
 		}
-		require.NoError(t, k.slots.pause(true))
-		_, after := k.slotsNow()
+		require.NoError(t, k.entries.Pause())
+		_, after := k.entriesNow()
 		require.Equal(t, sets, after)
 	})
 }
@@ -454,7 +455,7 @@ func TestDoorbellOfAStream(t *testing.T) {
 					want = append(want, clock())
 					require.NoError(t, k.emit(round%3, clock()))
 					synctest.Wait()
-					entries, _ := k.slotsNow()
+					entries, _ := k.entriesNow()
 					require.Equal(t, plainEntry, entries[round%3], "seen, and disarmed")
 					require.Equal(t, 2, k.Stats().Doorbell.Armed)
 					for i := range 100 {

@@ -88,7 +88,7 @@ func (r *Reader) reopen(i int) error {
 
 // setEntry puts the perf event of a ring that has been opened into the map.
 func (r *Reader) setEntry(ring *Ring) error {
-	err := r.slots.renew(ring.index)
+	err := r.entries.Renew(ring.index)
 	ring.unset = err != nil
 	return err
 }

@@ -64,7 +64,7 @@ func (k *pluggable) Add(cpu int) (*raw.Ring, error) {
 	}
 	w := ringtest.New(fakeRingSize, raw.LayoutRawTime, 0)
 	k.w = append(k.w, w)
-	k.entries = append(k.entries, noEntry)
+	k.inMap = append(k.inMap, noEntry)
 	return ofCPU(cpu, w), nil
 }
 
@@ -167,14 +167,14 @@ func TestCPUThatIsBackGetsNewPerfEvents(t *testing.T) {
 	k.online = k.online[:1]
 	require.NoError(t, k.replug())
 	require.Empty(t, k.reopens, "it is offline")
-	require.True(t, k.slots.arm(1, true))
-	_, before := k.slotsNow()
+	require.True(t, k.entries.Arm(1))
+	_, before := k.entriesNow()
 
 	k.online = []int{firstCPU, firstCPU + 1}
 	require.NoError(t, k.replug())
 	require.Equal(t, []int{1}, k.reopens)
 	k.requireEntries(plainEntry, bellEntry)
-	_, after := k.slotsNow()
+	_, after := k.entriesNow()
 	require.Equal(t, before+1, after, "its entry is set, and no other")
 	require.Equal(t, HotplugStats{Reopened: 1}, k.Stats().Hotplug)
 	require.NoError(t, k.replug())

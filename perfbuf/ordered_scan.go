@@ -31,7 +31,7 @@ func (s *Ordered) load() {
 		r.yield()
 		s.heads[i] = ring.raw.Head()
 		if s.heads[i] != s.before[i] {
-			r.slots.disarm(i)
+			r.entries.Disarm(i)
 		}
 		ring.counts.observe(s.used(i))
 		s.suspectLoss(ring, s.used(i))

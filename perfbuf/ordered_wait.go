@@ -42,7 +42,7 @@ func (s *Ordered) Wait(ctx context.Context) error {
 					atMost = min(interval, silence)
 				}
 			}
-			if bell := s.reader.bell; bell != nil && !bell.allArmed() {
+			if bell := s.reader.bell; bell != nil && !bell.AllArmed() {
 				atMost = s.glance()
 			}
 			if err := s.reader.wait(ctx, s, atMost); err != nil {

@@ -34,9 +34,9 @@ func TestPauseAfterAPauseThatFailed(t *testing.T) {
 	k.requireEntries(noEntry, noEntry, noEntry)
 	require.NoError(t, k.Stats().Doorbell.Err)
 
-	_, sets := k.slotsNow()
+	_, sets := k.entriesNow()
 	require.NoError(t, k.Pause())
-	_, after := k.slotsNow()
+	_, after := k.entriesNow()
 	require.Equal(t, sets, after, "there is nothing left to do")
 	require.NoError(t, k.Resume())
 	k.requireEntries(plainEntry, plainEntry, plainEntry)
@@ -66,9 +66,9 @@ func TestResumeThatFailedInPart(t *testing.T) {
 	k.refuses(1)
 	require.ErrorIs(t, k.Resume(), syscall.EPERM)
 	k.dead[0] = true
-	_, before := k.slotsNow()
+	_, before := k.entriesNow()
 	require.NoError(t, k.replug())
-	_, after := k.slotsNow()
+	_, after := k.entriesNow()
 	require.Equal(t, before+1, after)
 	k.requireEntries(plainEntry, noEntry)
 }
@@ -96,8 +96,7 @@ func TestShutdownAfterAPauseThatFailed(t *testing.T) {
 // A Pause that succeeds says nothing of rings that could not be armed.
 func TestPauseKeepsTheErrorOfArming(t *testing.T) {
 	k := newBelled(t, 1)
-	arming := errTest
-	k.slots.failure.Store(&arming)
+	k.entries.Fail(errTest)
 	relent := k.refuses(0)
 	require.ErrorIs(t, k.Pause(), syscall.EPERM)
 	relent()

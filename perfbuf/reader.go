@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringfold/ringfold/internal/grace"
 	"github.com/ringfold/ringfold/internal/kernel"
+	"github.com/ringfold/ringfold/internal/wake"
 )
 
 // Reader reads the rings of a perf event array, one per CPU. Make one with [Open], and end it with
@@ -37,8 +38,8 @@ type Reader struct {
 	isReady  func(woken bool) bool // ready, made once: it would allocate in every wait
 	nextPoll time.Time             // when it looks, without a doorbell
 	lobby    lobby                 // those who wait for one ring
-	slots    *slots
-	bell     *doorbell // nil: another policy
+	entries  *wake.Entries
+	bell     *wake.Doorbell // nil: another policy
 	flush    atomic.Pointer[flush]
 
 	passing atomic.Bool // a pass over all rings is running
@@ -72,14 +73,13 @@ func newReader(k kernel.Kernel, opts Options) *Reader {
 	r.isReady = r.ready
 	r.walk.pass, r.walk.reader = &r.pass, r
 	r.pass.halt, r.pass.walk = &r.closed, &r.walk
-	r.slots = newSlots(len(r.rings), &r.count, k.Set)
-	r.slots.disarmed = r.disarmed
+	r.entries = wake.NewEntries(len(r.rings), &r.count, k.Set, r.disarmed)
 	if w := opts.Wakeup; w.doorbell() {
 		if err := k.Bells(); err != nil {
 			r.opts.Wakeup = Wakeup{Bytes: opts.watermark(), PollInterval: max(w.PollInterval, defaultPollInterval)}
-			r.slots.failure.Store(&err)
+			r.entries.Fail(err)
 		} else {
-			r.bell = newDoorbell(r.slots, w.PollInterval)
+			r.bell = wake.NewDoorbell(r.entries, w.PollInterval)
 		}
 	}
 	return r
@@ -96,7 +96,7 @@ func (r *Reader) yield() {
 // disarmed one, of which no output wakes any more.
 func (r *Reader) disarmed() {
 	if r.bell != nil && r.waiting.Load() {
-		r.bell.changed.Store(true)
+		r.bell.Disarmed()
 		r.kernel.Interrupt()
 	}
 }
@@ -178,7 +178,7 @@ func (r *Reader) Close() error {
 			r.hotplug.StopWatching()
 		}
 		r.forgotten.Stop()
-		r.slots.close()
+		r.entries.Close()
 		err := r.kernel.Unhook()
 		r.counts.unhooking.Store(&err)
 		r.leave()

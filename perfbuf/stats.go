@@ -168,7 +168,8 @@ func (r *Reader) Stats() Stats {
 		MaxLateness: time.Duration(r.counts.maxLateness.Load()), Untimed: r.counts.untimed.Load(),
 		SpilledBytes: r.counts.spilled.Load(), SpillUsed: r.counts.spillUsed.Load(), SpillRefused: r.counts.spillRefused.Load(),
 	}
-	s.Doorbell = DoorbellStats{Arms: r.slots.arms.Load(), Disarms: r.slots.disarms.Load(), Polls: r.counts.polls.Load(), Err: r.slots.err()}
+	s.Doorbell = DoorbellStats{Polls: r.counts.polls.Load(), Err: r.entries.Err()}
+	s.Doorbell.Arms, s.Doorbell.Disarms = r.entries.Counts()
 	s.Hotplug = HotplugStats{Reopened: r.counts.reopened.Load(), Added: r.counts.added.Load(), Err: r.unplugged()}
 	s.Outputs, s.ReplacedEntries = r.outputStats(), r.kernel.Replaced()
 	if err := r.counts.unhooking.Load(); err != nil {
@@ -179,7 +180,7 @@ func (r *Reader) Stats() Stats {
 	}
 	for _, ring := range byCPU(r.all()) {
 		one := ring.stats(ring.Used())
-		if one.Armed = r.slots.armed[ring.index].Load(); one.Armed {
+		if one.Armed = r.entries.Armed(ring.index); one.Armed {
 			s.Doorbell.Armed++
 		}
 		s.Rings = append(s.Rings, one)

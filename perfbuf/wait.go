@@ -60,7 +60,7 @@ func (r *Reader) block(w wanted, atMost time.Duration) error {
 		if over := r.over(); over != nil {
 			return over
 		}
-		if r.bell != nil && r.bell.changed.Load() {
+		if r.bell != nil && r.bell.Changed() {
 			continue // with another deadline
 		}
 		if err == os.ErrDeadlineExceeded && r.flushing() {
@@ -69,7 +69,7 @@ func (r *Reader) block(w wanted, atMost time.Duration) error {
 		switch {
 		case err == nil:
 			if r.bell != nil {
-				r.bell.returned()
+				r.bell.Returned()
 			}
 			return nil
 		case !errors.Is(err, os.ErrDeadlineExceeded):
@@ -81,9 +81,9 @@ func (r *Reader) block(w wanted, atMost time.Duration) error {
 				r.counts.timerWakes.Add(1)
 				return nil
 			}
-		case !time.Now().Before(r.bell.next):
+		case r.bell.Due():
 			r.counts.polls.Add(1)
-			if r.bell.look(r.headOf, r.unreadOf) {
+			if r.bell.Look(r.headOf, r.unreadOf) {
 				r.counts.timerWakes.Add(1)
 				return nil
 			}
@@ -97,7 +97,7 @@ func (r *Reader) deadline(limit time.Time) time.Time {
 	var look time.Time
 	switch interval := r.opts.Wakeup.PollInterval; {
 	case r.bell != nil:
-		look = r.bell.deadline()
+		look = r.bell.Deadline()
 	case interval > 0:
 		// Those who come and go in a lobby do not put the look off.
 		if now := time.Now(); r.wanted.lobby == nil || !r.nextPoll.After(now) {
@@ -137,7 +137,7 @@ func (r *Reader) over() error {
 // ready is the poller's question, whether to stop waiting. The deadline it waits with may have
 // replaced one that a context, Flush or Close has just set to interrupt it, so these are asked first.
 func (r *Reader) ready(woken bool) bool {
-	if r.over() != nil || r.flushing() || r.bell != nil && r.bell.changed.Load() {
+	if r.over() != nil || r.flushing() || r.bell != nil && r.bell.Changed() {
 		return true
 	}
 	unread := r.unread()
@@ -162,7 +162,7 @@ func (r *Reader) rang() bool {
 		return false
 	}
 	for i := range r.all() {
-		if r.bell.armed[i].Load() && r.unreadOf(i) > 0 {
+		if r.entries.Armed(i) && r.unreadOf(i) > 0 {
 			return true
 		}
 	}

@@ -227,7 +227,7 @@ func (w *ringWalk) leaveRing() {
 	}
 	begin := w.began
 	if w.off != begin {
-		w.reader.slots.disarm(w.ring.index) // events flow: they need not wake anybody. After the first: that was waited for
+		w.reader.entries.Disarm(w.ring.index) // events flow: they need not wake anybody. After the first: that was waited for
 	}
 	w.commit()
 	if w.only == nil {

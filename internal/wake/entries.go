@@ -1,0 +1,144 @@
+package wake
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/ringfold/ringfold/internal/kernel"
+)
+
+// Entries is what the map holds for the rings. Programs read it, and so each change counts for those
+// outputs that look an entry up afterwards. Methods may be called at the same time.
+type Entries struct {
+	set      func(ring int, to kernel.Entry) error
+	disarmed func() // is called when a ring has been disarmed, or cannot be
+
+	mu     sync.Mutex // held while they are changed
+	paused bool
+	closed bool
+	armed  []atomic.Bool // the ring's entry is its doorbell, or will be when not paused
+	count  *atomic.Int32
+
+	arms, disarms atomic.Uint64
+	failure       atomic.Pointer[error] // why a ring could not be armed or disarmed
+	torn          atomic.Pointer[error] // why pausing could not change every entry; nil: it could, or tries again
+}
+
+// NewEntries makes room for the entries of so many rings, of which count are in use. It calls disarmed when a ring
+// has been disarmed, or cannot be: whoever waits then has to look at it by the timer.
+func NewEntries(room int, count *atomic.Int32, set func(ring int, to kernel.Entry) error, disarmed func()) *Entries {
+	return &Entries{set: set, disarmed: disarmed, armed: make([]atomic.Bool, room), count: count}
+}
+
+// Arm makes each output to a ring wake the reader. It reports whether that worked. Looking at the ring's head
+// has to follow arming: see [Doorbell].
+func (e *Entries) Arm(ring int) bool { return e.arm(ring, true) }
+
+// Disarm makes no output to a ring wake the reader until the watermark. It is quick when there is nothing to do,
+// as it is called for every event.
+func (e *Entries) Disarm(ring int) {
+	if e.armed[ring].Load() {
+		e.arm(ring, false)
+	}
+}
+
+func (e *Entries) arm(ring int, on bool) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.armed[ring].Load() == on || e.closed {
+		return true
+	}
+	if !on {
+		defer e.disarmed()
+	}
+	if !e.paused {
+		if err := e.set(ring, plainOrBell(on)); err != nil {
+			e.failure.Store(&err)
+			return false
+		}
+	}
+	e.armed[ring].Store(on)
+	if on {
+		e.arms.Add(1)
+	} else {
+		e.disarms.Add(1)
+	}
+	return true
+}
+
+func plainOrBell(armed bool) kernel.Entry {
+	if armed {
+		return kernel.Bell
+	}
+	return kernel.Plain
+}
+
+// Armed reports whether each output to a ring wakes the reader.
+func (e *Entries) Armed(ring int) bool { return e.armed[ring].Load() }
+
+// Counts returns how often a ring was armed, and disarmed.
+func (e *Entries) Counts() (arms, disarms uint64) { return e.arms.Load(), e.disarms.Load() }
+
+// Fail notes why rings cannot be armed at all.
+func (e *Entries) Fail(err error) { e.failure.Store(&err) }
+
+// Err is why an entry could not be changed, nil if all could.
+func (e *Entries) Err() error {
+	for _, p := range []*atomic.Pointer[error]{&e.failure, &e.torn} {
+		if err := p.Load(); err != nil {
+			return *err
+		}
+	}
+	return nil
+}
+
+// Pause empties the entries. If it could not for each of them, the next call does it again.
+func (e *Entries) Pause() error { return e.pause(true) }
+
+// Resume puts back what belongs there, and like Pause tries again.
+func (e *Entries) Resume() error { return e.pause(false) }
+
+func (e *Entries) pause(on bool) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed || e.paused == on && e.torn.Load() == nil {
+		return nil
+	}
+	var failed error
+	for i := range int(e.count.Load()) {
+		to := kernel.Empty
+		if !on {
+			to = plainOrBell(e.armed[i].Load())
+		}
+		if err := e.set(i, to); err != nil && failed == nil {
+			failed = err
+		}
+	}
+	e.paused = on
+	if failed == nil {
+		e.torn.Store(nil)
+		return nil
+	}
+	// Rings are looked at by the timer then. While paused, arming sets no entry, and those that are still in the
+	// map would ring no bell.
+	e.torn.Store(&failed)
+	return failed
+}
+
+// Renew sets a ring's entry again, to perf events that are new.
+func (e *Entries) Renew(ring int) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	defer e.disarmed()
+	if e.paused || e.closed {
+		return nil
+	}
+	return e.set(ring, plainOrBell(e.armed[ring].Load()))
+}
+
+// Close leaves the entries alone from now on.
+func (e *Entries) Close() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.closed = true
+}
