@@ -40,8 +40,7 @@ func (r *Reader) Flush() error {
 			break
 		}
 	}
-	r.kernel.Interrupt()
-	r.flushLobby()
+	r.waker.Flush()
 	if s := r.stream.Load(); s != nil {
 		s.nudge()
 	}

@@ -356,6 +356,7 @@ func TestFlushCallsAtTheSameTime(t *testing.T) {
 // A Pause that fails leaves entries in the map: their rings are not armed in name only.
 func TestFailedPauseDoesNotStrandEvents(t *testing.T) {
 	k := newBelled(t, 2)
+	rings := (*readerRings)(k.Reader)
 	k.set = func(ring int, to kernel.Entry) error {
 		if ring == 1 {
 			return errTest
@@ -367,14 +368,14 @@ func TestFailedPauseDoesNotStrandEvents(t *testing.T) {
 	k.requireEntries(plainEntry, plainEntry)
 	require.ErrorIs(t, k.Stats().Doorbell.Err, errTest)
 	for range 5 {
-		k.bell.Look(k.headOf, k.unreadOf)
+		k.waker.Bell().Look(rings.Head, rings.Unread)
 	}
 	require.Zero(t, k.Stats().Doorbell.Armed, "it is looked at by the timer")
 	k.set = nil
 	require.NoError(t, k.Resume())
 	require.NoError(t, k.Stats().Doorbell.Err)
 	for range 5 {
-		k.bell.Look(k.headOf, k.unreadOf)
+		k.waker.Bell().Look(rings.Head, rings.Unread)
 	}
 	k.requireEntries(bellEntry, bellEntry)
 }

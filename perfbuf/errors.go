@@ -25,9 +25,6 @@ var errBusyPass = fmt.Errorf("%w: by another goroutine or by the function that e
 
 var errWaiting = fmt.Errorf("%w: another goroutine waits for this Reader, or for one of its rings", ErrBusy)
 
-// errChanged ends the wait on behalf of a lobby in which somebody has come or gone.
-var errChanged = errors.New("perfbuf: changed")
-
 var errOrdering = fmt.Errorf("%w: an Ordered stream holds all rings: read through it, or close it first", ErrBusy)
 
 // CorruptError describes ring memory that could not be read. Reading went on behind it: as a rule at

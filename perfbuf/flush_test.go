@@ -80,7 +80,7 @@ func TestFlushWhileDeadlinesAreOver(t *testing.T) {
 
 // Who waits for a ring gets what it held at the time of the Flush, whether it waited then or came later. Nobody spins, though no pass over
 // a ring answers the Flush.
-func TestFlushReachesTheLobby(t *testing.T) {
+func TestFlushEndsRingWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newFake(t, 4, Options{Wakeup: Wakeup{Bytes: 8 * recordSize, PollInterval: time.Hour}})
 		wait := func(i int) <-chan error {

@@ -24,7 +24,7 @@ func (s *Ordered) Wait(ctx context.Context) error {
 	}
 	defer s.release()
 	interval := s.reader.opts.Wakeup.PollInterval
-	if s.reader.bell != nil {
+	if s.reader.waker.Bell() != nil {
 		interval = 0 // while events are held, their coming of age sets the pace
 	}
 	least := min(s.opts.Mode.slack/2, 5*time.Millisecond)
@@ -42,7 +42,7 @@ func (s *Ordered) Wait(ctx context.Context) error {
 					atMost = min(interval, silence)
 				}
 			}
-			if bell := s.reader.bell; bell != nil && !bell.AllArmed() {
+			if bell := s.reader.waker.Bell(); bell != nil && !bell.AllArmed() {
 				atMost = s.glance()
 			}
 			if err := s.reader.wait(ctx, s, atMost); err != nil {

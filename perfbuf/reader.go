@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/ringfold/ringfold/internal/grace"
 	"github.com/ringfold/ringfold/internal/kernel"
@@ -33,14 +32,9 @@ type Reader struct {
 	done   chan struct{} // closed by Close
 	final  chan struct{} // closed by whoever leaves last
 
-	waiting  atomic.Bool           // a goroutine is in Wait
-	wanted   wanted                // its business
-	isReady  func(woken bool) bool // ready, made once: it would allocate in every wait
-	nextPoll time.Time             // when it looks, without a doorbell
-	lobby    lobby                 // those who wait for one ring
-	entries  *wake.Entries
-	bell     *wake.Doorbell // nil: another policy
-	flush    atomic.Pointer[flush]
+	entries *wake.Entries
+	waker   *wake.Waker
+	flush   atomic.Pointer[flush]
 
 	passing atomic.Bool // a pass over all rings is running
 	pass    pass
@@ -70,18 +64,19 @@ func newReader(k kernel.Kernel, opts Options) *Reader {
 	if r.opts.Schedule == nil {
 		r.opts.Schedule = FullestFirst()
 	}
-	r.isReady = r.ready
 	r.walk.pass, r.walk.reader = &r.pass, r
 	r.pass.halt, r.pass.walk = &r.closed, &r.walk
-	r.entries = wake.NewEntries(len(r.rings), &r.count, k.Set, r.disarmed)
+	r.entries = wake.NewEntries(len(r.rings), &r.count, k.Set, func() { r.waker.Disarmed() })
+	var bell *wake.Doorbell
 	if w := opts.Wakeup; w.doorbell() {
 		if err := k.Bells(); err != nil {
 			r.opts.Wakeup = Wakeup{Bytes: opts.watermark(), PollInterval: max(w.PollInterval, defaultPollInterval)}
 			r.entries.Fail(err)
 		} else {
-			r.bell = wake.NewDoorbell(r.entries, w.PollInterval)
+			bell = wake.NewDoorbell(r.entries, w.PollInterval)
 		}
 	}
+	r.setWaker(bell)
 	return r
 }
 
@@ -92,13 +87,9 @@ func (r *Reader) yield() {
 	}
 }
 
-// disarmed makes whoever waits look at the rings by the timer: a pass of another goroutine has
-// disarmed one, of which no output wakes any more.
-func (r *Reader) disarmed() {
-	if r.bell != nil && r.waiting.Load() {
-		r.bell.Disarmed()
-		r.kernel.Interrupt()
-	}
+// setWaker makes the reader wait as its options say, and with a doorbell if there is one.
+func (r *Reader) setWaker(bell *wake.Doorbell) {
+	r.waker = wake.New(r.kernel, (*readerRings)(r), len(r.rings), wake.Policy{Bell: bell, Interval: r.opts.Wakeup.PollInterval, Enough: r.opts.threshold()})
 }
 
 // enter allows the caller to touch ring memory until leave. It returns os.ErrClosed after Close.

@@ -17,11 +17,7 @@ type Ring struct {
 	index  int // among the reader's rings
 	raw    *raw.Ring
 	owner  atomic.Uint32 // who reads: one of idle, folding, ordering
-	waited atomic.Bool   // a goroutine is in Wait
-	served chan error    // what ends that
 	unset  bool          // its entry in the map could not be set; for whoever follows CPUs
-
-	flushed bool // it held something at a Flush, when nobody was in Wait; under the lobby's lock
 
 	// For a pass over all rings.
 	target uint64 // head at its beginning
@@ -50,7 +46,7 @@ const (
 )
 
 func newRing(r *raw.Ring) *Ring {
-	return &Ring{cpu: r.CPU(), raw: r, served: make(chan error, 1)}
+	return &Ring{cpu: r.CPU(), raw: r}
 }
 
 // adopt makes it a reader's i-th ring.

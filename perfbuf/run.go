@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/ringfold/ringfold/internal/raw"
+	"github.com/ringfold/ringfold/internal/wake"
 )
 
 // waiter is a Source that can be waited for.
@@ -133,7 +134,7 @@ func untilStopped(ctx context.Context, src waiter, read func() error) error {
 	if ctx.Done() != nil {
 		stop := context.AfterFunc(ctx, src.interrupt)
 		defer stop()
-		waitFor = watched{ctx}
+		waitFor = wake.Watched{Context: ctx}
 	}
 	for {
 		if err := src.Wait(waitFor); err != nil {

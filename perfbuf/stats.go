@@ -162,13 +162,14 @@ func (r *Ring) stats(used int) RingStats {
 // Stats returns the counters. It never blocks, may be called from anywhere at any time, and still
 // answers after Close.
 func (r *Reader) Stats() Stats {
+	wakes := r.waker.Counts()
 	s := Stats{
-		Wakes: r.counts.wakes.Load(), SpuriousWakes: r.counts.spurious.Load(), TimerWakes: r.counts.timerWakes.Load(),
+		Wakes: wakes.Wakes, SpuriousWakes: wakes.Spurious, TimerWakes: wakes.Timer,
 		Passes: r.counts.passes.Load(), Late: r.counts.late.Load(), Inversions: r.counts.inversions.Load(),
 		MaxLateness: time.Duration(r.counts.maxLateness.Load()), Untimed: r.counts.untimed.Load(),
 		SpilledBytes: r.counts.spilled.Load(), SpillUsed: r.counts.spillUsed.Load(), SpillRefused: r.counts.spillRefused.Load(),
 	}
-	s.Doorbell = DoorbellStats{Polls: r.counts.polls.Load(), Err: r.entries.Err()}
+	s.Doorbell = DoorbellStats{Polls: wakes.Polls, Err: r.entries.Err()}
 	s.Doorbell.Arms, s.Doorbell.Disarms = r.entries.Counts()
 	s.Hotplug = HotplugStats{Reopened: r.counts.reopened.Load(), Added: r.counts.added.Load(), Err: r.unplugged()}
 	s.Outputs, s.ReplacedEntries = r.outputStats(), r.kernel.Replaced()
@@ -189,7 +190,7 @@ func (r *Reader) Stats() Stats {
 }
 
 type readerCounts struct {
-	wakes, spurious, timerWakes, polls, passes, late, inversions, maxLateness, untimed, spilled, spillUsed, spillRefused atomic.Uint64
-	reopened, added                                                                                                      atomic.Uint64
-	unplugged, unhooking                                                                                                 atomic.Pointer[error]
+	passes, late, inversions, maxLateness, untimed, spilled, spillUsed, spillRefused atomic.Uint64
+	reopened, added                                                                  atomic.Uint64
+	unplugged, unhooking                                                             atomic.Pointer[error]
 }

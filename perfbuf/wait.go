@@ -2,9 +2,10 @@ package perfbuf
 
 import (
 	"context"
-	"errors"
-	"os"
+	"fmt"
 	"time"
+
+	"github.com/ringfold/ringfold/internal/wake"
 )
 
 // Wait blocks until there is something to read, ctx is done or the reader is closed. Nil is a hint:
@@ -28,169 +29,75 @@ func (r *Reader) wait(ctx context.Context, by *Ordered, atMost time.Duration) er
 		return err
 	}
 	defer r.leave()
-	if by == nil && r.heldByStream() {
+	var rings wake.Rings = (*readerRings)(r)
+	if by != nil {
+		rings = (*streamRings)(by)
+	} else if r.heldByStream() {
 		return errOrdering
 	}
-	if !r.waiting.CompareAndSwap(false, true) {
+	return waitError(r.waker.Wait(ctx, rings, atMost))
+}
+
+// Wait is [Reader.Wait] for one ring, for those who read each ring with a goroutine of its own. Any
+// number of rings may be waited for at the same time, each by one goroutine, but not the Reader too:
+// that is refused with [ErrBusy]. A [Reader.Flush] ends it once, if the ring holds something then.
+func (r *Ring) Wait(ctx context.Context) error {
+	rd := r.reader
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err := rd.enter(); err != nil {
+		return err
+	}
+	defer rd.leave()
+	if rd.heldByStream() {
+		return errOrdering
+	}
+	err := rd.waker.WaitRing(ctx, r.index, rd.done)
+	if err == wake.ErrRingBusy {
+		return fmt.Errorf("%w: another goroutine waits for the ring of CPU %d", ErrBusy, r.cpu)
+	}
+	return waitError(err)
+}
+
+func waitError(err error) error {
+	if err == wake.ErrBusy {
 		return errWaiting
 	}
-	defer r.waiting.Store(false)
-
-	if _, ok := ctx.(watched); !ok && ctx.Done() != nil {
-		stop := context.AfterFunc(ctx, r.kernel.Interrupt)
-		defer stop()
-	}
-	return r.block(wanted{ctx: ctx, by: by}, atMost)
+	return err
 }
 
-// watched is a context whose end interrupts the poller already. Doing that in each Wait of a Run cost a
-// sixth of the time until the first event after a while is delivered.
-type watched struct{ context.Context }
+// Run is [Reader.Run] for one ring, for a goroutine of its own: see [Ring.Wait].
+func (r *Ring) Run(ctx context.Context, f func(Event) error) error { return run(ctx, r, f) }
 
-// block waits for what is wanted. Only who has set waiting may call it.
-func (r *Reader) block(w wanted, atMost time.Duration) error {
-	r.wanted = w
-	defer func() { r.wanted = wanted{} }()
-	var limit time.Time
-	if atMost > 0 {
-		limit = time.Now().Add(atMost)
-	}
-	for {
-		err := r.kernel.Wait(r.deadline(limit), r.isReady)
-		if over := r.over(); over != nil {
-			return over
-		}
-		if r.bell != nil && r.bell.Changed() {
-			continue // with another deadline
-		}
-		if err == os.ErrDeadlineExceeded && r.flushing() {
-			err = nil // a deadline that is over when the poller gets it goes before ready
-		}
-		switch {
-		case err == nil:
-			if r.bell != nil {
-				r.bell.Returned()
-			}
-			return nil
-		case !errors.Is(err, os.ErrDeadlineExceeded):
-			return err
-		case atMost > 0 && !time.Now().Before(limit):
-			return nil
-		case r.bell == nil:
-			if r.unread() > 0 {
-				r.counts.timerWakes.Add(1)
-				return nil
-			}
-		case r.bell.Due():
-			r.counts.polls.Add(1)
-			if r.bell.Look(r.headOf, r.unreadOf) {
-				r.counts.timerWakes.Add(1)
-				return nil
-			}
-		}
-		// Nothing came for the poll interval, or the context of an earlier call was done only now. Wait on.
-	}
-}
+// readerRings is a Reader as its Waker sees it.
+type readerRings Reader
 
-// deadline is when to look whether there is something to read, limit at the latest, if that is not zero.
-func (r *Reader) deadline(limit time.Time) time.Time {
-	var look time.Time
-	switch interval := r.opts.Wakeup.PollInterval; {
-	case r.bell != nil:
-		look = r.bell.Deadline()
-	case interval > 0:
-		// Those who come and go in a lobby do not put the look off.
-		if now := time.Now(); r.wanted.lobby == nil || !r.nextPoll.After(now) {
-			r.nextPoll = now.Add(interval)
-		}
-		look = r.nextPoll
-	}
-	if look.IsZero() || !limit.IsZero() && limit.Before(look) {
-		return limit
-	}
-	return look
-}
+var _ wake.Owner = (*readerRings)(nil)
 
-// wanted is what the waiting goroutine waits for.
-type wanted struct {
-	ctx   context.Context
-	by    *Ordered // if not nil: who reads ahead of the tails, and may go away before the reader does
-	lobby *lobby   // if not nil: those who wait for one ring each
-}
+func (r *readerRings) Len() int               { return int(r.count.Load()) }
+func (r *readerRings) Head(ring int) uint64   { return r.rings[ring].raw.Head() }
+func (r *readerRings) Unread(ring int) uint64 { return r.rings[ring].used() }
+func (r *readerRings) Flushing() bool         { return r.flush.Load() != nil }
+func (r *readerRings) Closed() bool           { return r.closed.Load() }
+func (r *readerRings) Retain()                { r.refs.Add(1) }
+func (r *readerRings) Release()               { (*Reader)(r).leave() }
 
-// over says why to wait no more, nil if there is no reason.
-func (r *Reader) over() error {
-	w := &r.wanted
-	switch {
-	case w.by != nil && w.by.closing.Load():
-		return os.ErrClosed
-	case w.lobby != nil && w.lobby.changed.Load():
-		return errChanged
-	case w.ctx.Err() != nil:
-		return context.Cause(w.ctx)
-	case r.closed.Load():
-		return os.ErrClosed
-	}
-	return nil
-}
+// streamRings is the rings of an ordered stream, which reads ahead of the tails, and may be closed before its
+// reader is.
+type streamRings Ordered
 
-// ready is the poller's question, whether to stop waiting. The deadline it waits with may have
-// replaced one that a context, Flush or Close has just set to interrupt it, so these are asked first.
-func (r *Reader) ready(woken bool) bool {
-	if r.over() != nil || r.flushing() || r.bell != nil && r.bell.Changed() {
-		return true
-	}
-	unread := r.unread()
-	if woken {
-		r.counts.wakes.Add(1)
-		if unread == 0 {
-			r.counts.spurious.Add(1)
-		}
-		if r.bell == nil {
-			return unread > 0
-		} // else the wake-up may be the old one of a ring that has been disarmed since
-	}
-	return unread >= r.opts.threshold() || r.rang()
-}
+var _ wake.Rings = (*streamRings)(nil)
 
-// flushing reports whether a Flush ends the wait. Those in a lobby hear of it otherwise: no pass of theirs answers it.
-func (r *Reader) flushing() bool { return r.wanted.lobby == nil && r.flush.Load() != nil }
+func (s *streamRings) Len() int             { return int(s.reader.count.Load()) }
+func (s *streamRings) Head(ring int) uint64 { return s.reader.rings[ring].raw.Head() }
+func (s *streamRings) Flushing() bool       { return s.reader.flush.Load() != nil }
+func (s *streamRings) Closed() bool         { return s.closing.Load() || s.reader.closed.Load() }
 
-// rang reports whether an armed ring has something to read.
-func (r *Reader) rang() bool {
-	if r.bell == nil {
-		return false
+func (s *streamRings) Unread(ring int) uint64 {
+	r := s.reader.rings[ring]
+	if ring >= len(s.rings) {
+		return r.used() // it is new, and the stream's next scan takes it in
 	}
-	for i := range r.all() {
-		if r.entries.Armed(i) && r.unreadOf(i) > 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// unread returns how many bytes the ring with the most of them holds that its reader has not seen.
-func (r *Reader) unread() (most uint64) {
-	for i := range r.all() {
-		most = max(most, r.unreadOf(i))
-	}
-	return most
-}
-
-func (r *Reader) headOf(i int) uint64 { return r.rings[i].raw.Head() }
-
-// unreadOf is how many bytes a ring holds that whoever waits for them has not seen.
-func (r *Reader) unreadOf(i int) uint64 {
-	ring := r.rings[i]
-	switch w := &r.wanted; {
-	case w.by != nil:
-		if i >= len(w.by.rings) {
-			return ring.used() // it is new, and the stream's next scan takes it in
-		}
-		return w.by.merger.Ahead(i, ring.raw.Head())
-	case w.lobby != nil && !ring.waited.Load():
-		return 0
-	default:
-		return ring.used()
-	}
+	return s.merger.Ahead(ring, r.raw.Head())
 }

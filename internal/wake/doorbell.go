@@ -1,4 +1,3 @@
-// Package wake decides when a waiting goroutine gets up.
 package wake
 
 import (
@@ -53,26 +52,20 @@ func NewDoorbell(e *Entries, interval time.Duration) *Doorbell {
 	return d
 }
 
-// Deadline is when to look, zero for never.
-func (d *Doorbell) Deadline() time.Time {
+// deadline is when to look, zero for never.
+func (d *Doorbell) deadline() time.Time {
 	d.changed.Store(false)
 	switch armed := d.AllArmed(); {
 	case d.again == 0 && armed:
 		return time.Time{}
 	case d.again > d.interval && !armed: // disarmed since the latest look, when all were armed: no bell tells of what comes
-		d.Returned()
+		d.returned()
 	}
 	return d.next
 }
 
-// Due reports whether it is time to look.
-func (d *Doorbell) Due() bool { return !time.Now().Before(d.next) }
-
-// Disarmed notes that a ring has been disarmed. Unlike the other methods, it may be called from anywhere.
-func (d *Doorbell) Disarmed() { d.changed.Store(true) }
-
-// Changed reports whether a ring has been disarmed since the deadline was chosen: it has to be chosen again.
-func (d *Doorbell) Changed() bool { return d.changed.Load() }
+// due reports whether it is time to look.
+func (d *Doorbell) due() bool { return !time.Now().Before(d.next) }
 
 // AllArmed reports whether the first output to any ring wakes the reader. It may be called from anywhere.
 func (d *Doorbell) AllArmed() bool {
@@ -119,8 +112,8 @@ func (d *Doorbell) Look(head, unread func(ring int) uint64) (found bool) {
 	return found
 }
 
-// Returned notes that the reader has something to do, or had, and looks again after the poll interval.
-func (d *Doorbell) Returned() {
+// returned notes that the reader has something to do, or had, and looks again after the poll interval.
+func (d *Doorbell) returned() {
 	d.again = d.interval
 	d.next = time.Now().Add(d.interval)
 }

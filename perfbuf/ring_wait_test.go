@@ -12,18 +12,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// alone makes sure that nobody is in the lobby, or works for it.
+// alone makes sure that nobody waits, for one ring or for all.
 func (k *fake) alone(t *testing.T) {
 	t.Helper()
 	synctest.Wait()
-	require.Zero(t, k.lobby.guests)
-	require.False(t, k.lobby.open)
-	require.False(t, k.waiting.Load())
+	require.Zero(t, k.waker.State())
 	require.Equal(t, int64(1), k.refs.Load())
 }
 
 // Each ring is read by a goroutine of its own, and each event wakes one of them.
-func TestLobby(t *testing.T) {
+func TestRingWait(t *testing.T) {
 	for name, make := range map[string]func() (k *fake, emit func(ring int, time uint64) error){
 		"each event wakes": func() (*fake, func(int, uint64) error) {
 			k := newFake(t, 8, Options{})
@@ -80,7 +78,7 @@ func TestLobby(t *testing.T) {
 	}
 }
 
-func TestLobbyBusy(t *testing.T) {
+func TestRingWaitBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newFake(t, 3, Options{})
 		k.output(2, 1) // of no concern to the others
@@ -118,7 +116,7 @@ func TestLobbyBusy(t *testing.T) {
 	})
 }
 
-func TestLobbyContext(t *testing.T) {
+func TestRingWaitContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newFake(t, 3, Options{})
 		over, cancel := context.WithCancelCause(t.Context())
@@ -143,7 +141,7 @@ func TestLobbyContext(t *testing.T) {
 	})
 }
 
-func TestLobbyCloses(t *testing.T) {
+func TestRingWaitCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newFake(t, 3, Options{Wakeup: Wakeup{Bytes: fakeRingSize / 2, PollInterval: time.Second}})
 		var all []<-chan error
@@ -162,7 +160,7 @@ func TestLobbyCloses(t *testing.T) {
 }
 
 // A ring with data that nobody waits for does not keep those busy who wait for others.
-func TestLobbyDoesNotSpin(t *testing.T) {
+func TestRingWaitDoesNotSpin(t *testing.T) {
 	for name, c := range map[string]struct {
 		make func(t *testing.T) *fake
 		most int32 // waits in an hour
@@ -194,8 +192,8 @@ func TestLobbyDoesNotSpin(t *testing.T) {
 	}
 }
 
-// The poll interval holds for those in the lobby, however many come and go meanwhile.
-func TestLobbyPolls(t *testing.T) {
+// The poll interval holds for those who wait for one ring each, however many come and go meanwhile.
+func TestRingWaitPolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newFake(t, 3, Options{Wakeup: Wakeup{Bytes: 2 * recordSize, PollInterval: time.Minute}})
 		start := time.Now()
@@ -225,7 +223,7 @@ func TestLobbyPolls(t *testing.T) {
 }
 
 // Who waits for one ring has the doorbell too: asleep when nothing comes, woken by the first event.
-func TestLobbyDoorbell(t *testing.T) {
+func TestRingWaitDoorbell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newBelled(t, 2)
 		wait := func(i int) <-chan error {

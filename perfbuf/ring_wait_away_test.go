@@ -22,7 +22,7 @@ func (c doneWhenAsked) Done() <-chan struct{} {
 
 // The ring is served just as the context is done. Whichever Wait goes by, the other is not left behind: the
 // next Wait begins anew.
-func TestLobbyServesWhoGoesAway(t *testing.T) {
+func TestRingWaitEndsAsItIsCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newFake(t, 2, Options{})
 		ring := k.rings[0]
@@ -30,7 +30,7 @@ func TestLobbyServesWhoGoesAway(t *testing.T) {
 			k.output(0, 1)
 			k.poll.wake()
 			synctest.Wait()
-			require.Len(t, ring.served, 1)
+			require.Equal(t, []int{0}, k.waker.State().Ended)
 		}
 		ways := map[error]int{}
 		for range 64 { // a way by chance each: select chooses
@@ -38,10 +38,10 @@ func TestLobbyServesWhoGoesAway(t *testing.T) {
 			stays := waitInBackground(func() error { return k.rings[1].Wait(other) })
 			ctx, goAway := context.WithCancel(t.Context())
 			ways[ring.Wait(doneWhenAsked{ctx, serve, goAway})]++
-			require.Empty(t, ring.served)
+			require.Empty(t, k.waker.State().Ended)
 			require.Len(t, ids(t, ring), 1)
 			blocked(t, stays)
-			require.Equal(t, 1, k.lobby.guests)
+			require.Equal(t, 1, k.waker.State().Each)
 
 			done := waitInBackground(func() error { return ring.Wait(t.Context()) })
 			blocked(t, done)

@@ -1,0 +1,132 @@
+package wake
+
+import (
+	"context"
+	"os"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ringfold/ringfold/internal/kernel"
+	"github.com/ringfold/ringfold/internal/ringtest"
+	"github.com/stretchr/testify/require"
+)
+
+// fakeRings are two rings of which only the number of unread bytes is known, and their owner.
+type fakeRings struct {
+	kernel.Kernel // waits, and nothing else
+	poll          *ringtest.Poll
+	unread        [2]atomic.Uint64
+	flushing      atomic.Bool
+	closed        atomic.Bool
+	retained      atomic.Int32
+}
+
+func (r *fakeRings) Wait(until time.Time, ready func(bool) bool) error {
+	return r.poll.Wait(until, ready)
+}
+func (r *fakeRings) Interrupt()             { r.poll.Interrupt() }
+func (r *fakeRings) Len() int               { return len(r.unread) }
+func (r *fakeRings) Head(ring int) uint64   { return r.unread[ring].Load() }
+func (r *fakeRings) Unread(ring int) uint64 { return r.unread[ring].Load() }
+func (r *fakeRings) Flushing() bool         { return r.flushing.Load() }
+func (r *fakeRings) Closed() bool           { return r.closed.Load() }
+func (r *fakeRings) Retain()                { r.retained.Add(1) }
+func (r *fakeRings) Release()               { r.retained.Add(-1) }
+
+func newFakeRings(p Policy) (*fakeRings, *Waker) {
+	r := &fakeRings{poll: ringtest.NewPoll()}
+	return r, New(r, r, len(r.unread), p)
+}
+
+func inBackground(f func() error) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	synctest.Wait()
+	return done
+}
+
+// A wait for all rings ends by a wake-up with something to read, by the poll interval, by a flush, a context, the
+// end of the rings, and no sooner.
+func TestWait(t *testing.T) {
+	for name, c := range map[string]struct {
+		end   func(r *fakeRings, cancel func())
+		err   error
+		after time.Duration
+		count Counts
+	}{
+		"a wake-up":          {func(r *fakeRings, _ func()) { r.unread[1].Store(8); r.poll.Wake() }, nil, 0, Counts{Wakes: 1}},
+		"an interrupt":       {func(r *fakeRings, _ func()) { r.unread[0].Store(64); r.poll.Interrupt() }, nil, 0, Counts{Timer: 1}},
+		"the poll interval":  {func(r *fakeRings, _ func()) { r.unread[1].Store(8) }, nil, time.Second, Counts{Timer: 1}},
+		"a spurious wake-up": {func(r *fakeRings, _ func()) { r.poll.Wake(); synctest.Wait(); r.unread[1].Store(8) }, nil, time.Second, Counts{Wakes: 1, Spurious: 1, Timer: 1}},
+		"a flush":            {func(r *fakeRings, _ func()) { r.flushing.Store(true); r.poll.Interrupt() }, nil, 0, Counts{}},
+		"the context":        {func(_ *fakeRings, cancel func()) { cancel() }, context.Canceled, 0, Counts{}},
+		"closed rings":       {func(r *fakeRings, _ func()) { r.closed.Store(true); r.poll.Interrupt() }, os.ErrClosed, 0, Counts{}},
+		"closed rings, and the context before that": {func(r *fakeRings, cancel func()) { r.closed.Store(true); cancel() }, context.Canceled, 0, Counts{}},
+		"the longest time of it":                    {func(*fakeRings, func()) {}, nil, time.Hour, Counts{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, w := newFakeRings(Policy{Interval: time.Second, Enough: 64})
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				start := time.Now()
+				done := inBackground(func() error { return w.Wait(ctx, r, time.Hour) })
+				require.Equal(t, ErrBusy, w.Wait(ctx, r, 0))
+				require.Equal(t, ErrBusy, w.WaitRing(ctx, 0, nil))
+				require.Empty(t, done)
+				c.end(r, cancel)
+				require.Equal(t, c.err, <-done)
+				require.Equal(t, c.after, time.Since(start))
+				require.Equal(t, c.count, w.Counts())
+				require.Zero(t, w.State())
+			})
+		})
+	}
+}
+
+// What is enough is not waited for, nor counted as a look.
+func TestWaitForEnough(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, w := newFakeRings(Policy{Interval: time.Second, Enough: 64})
+		r.unread[1].Store(64)
+		require.NoError(t, w.Wait(t.Context(), r, 0))
+		require.Zero(t, w.Counts())
+	})
+}
+
+// Of those who wait for one ring each, a wake-up ends the wait of whom it concerns. The rings are retained until the
+// last has gone.
+func TestWaitForOneRingEach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, w := newFakeRings(Policy{Enough: 64})
+		closed := make(chan struct{})
+		ctx, cancel := context.WithCancel(t.Context())
+		first := inBackground(func() error { return w.WaitRing(t.Context(), 0, closed) })
+		second := inBackground(func() error { return w.WaitRing(ctx, 1, closed) })
+		require.Equal(t, ErrRingBusy, w.WaitRing(t.Context(), 0, closed))
+		require.Equal(t, ErrBusy, w.Wait(t.Context(), r, 0))
+		require.Equal(t, State{Waiting: true, Serving: true, Each: 2}, w.State())
+		require.Equal(t, int32(1), r.retained.Load())
+
+		r.unread[0].Store(8)
+		r.poll.Wake()
+		require.NoError(t, <-first)
+		synctest.Wait()
+		require.Empty(t, second)
+		cancel()
+		require.Equal(t, context.Canceled, <-second)
+		synctest.Wait()
+		require.Zero(t, w.State())
+		require.Zero(t, r.retained.Load())
+
+		w.Flush() // of what ring 0 holds: the next wait for it returns, the one after does not
+		require.NoError(t, w.WaitRing(t.Context(), 0, closed))
+		first = inBackground(func() error { return w.WaitRing(t.Context(), 1, closed) })
+		close(closed)
+		require.Equal(t, os.ErrClosed, <-first)
+		synctest.Wait()
+		require.Zero(t, r.retained.Load())
+	})
+}
