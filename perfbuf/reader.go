@@ -14,10 +14,10 @@ import (
 )
 
 // Reader reads the rings of a perf event array, one per CPU. Make one with [Open], and end it with
-// [Reader.Close]: one that is merely dropped is cleaned up when the garbage collector finds it.
+// [Reader.Close]. The garbage collector cleans up a Reader that nobody closed.
 //
-// What may run at the same time: passes over different [Ring]s; Wait, Stats and Close with
-// anything. A second pass over the same rings, or a second Wait, is refused with [ErrBusy].
+// Different [Ring]s may be read concurrently, and Wait, Stats and Close run beside anything. A second
+// read of the same rings, or a second Wait, is refused with [ErrBusy].
 type Reader struct {
 	kernel  kernel.Kernel
 	opts    Options
@@ -128,13 +128,13 @@ func (r *Reader) finish() {
 	close(r.final)
 }
 
-// Rings returns the rings that there are, by CPU number. The slice is the caller's. A CPU that comes
-// online later has one then, unless Options.CPUs leaves it out: whoever reads rings one by one looks again
+// Rings returns the rings, in order of their CPUs. The slice is the caller's. A CPU that comes online
+// later gets a ring, unless Options.CPUs leaves it out: if you read rings one by one, call Rings again
 // when Stats.Hotplug.Added has grown.
 func (r *Reader) Rings() []*Ring { return byCPU(r.all()) }
 
-// Options returns the options in effect: defaults filled in, sizes rounded as they were, the CPUs those
-// that have rings.
+// Options returns the options in effect: defaults filled in, sizes rounded, and the CPUs that have
+// rings.
 func (r *Reader) Options() Options {
 	o := r.opts
 	o.CPUs = nil
@@ -144,8 +144,8 @@ func (r *Reader) Options() Options {
 	return o
 }
 
-// Done returns a channel that is closed when the reader has been closed, all others have left it, its
-// counts are final, and its rings are unmapped: see [Reader.Close].
+// Done returns a channel that is closed after [Reader.Close], when the last call has left the reader,
+// its counts are final, and its rings are unmapped.
 func (r *Reader) Done() <-chan struct{} { return r.final }
 
 // Close takes the rings out of the map, so that outputs fail with -ENOENT, makes the counts of Stats
@@ -153,11 +153,11 @@ func (r *Reader) Done() <-chan struct{} { return r.final }
 // dropped, and counted as such. Where it cannot take a ring out, [Stats].CloseErr says why, and outputs fail
 // with -EOPNOTSUPP.
 //
-// It may be called from anywhere at any time, and more than once; later calls do nothing. A Wait ends
-// with os.ErrClosed at once, and a running pass before its next event. Close does not wait for either:
-// whoever is last to leave settles the counts and frees the rings, so an event in use stays valid until
-// its function returns. That takes an RCU grace period, as programs may still be running that output:
-// some ms as a rule, a second at most; [Reader.Done] tells when it is done. It calls perf_buffer__free. The error is always nil.
+// Call it from anywhere at any time, also more than once; later calls do nothing. It does not block. A
+// Wait ends with os.ErrClosed at once, and a running pass before its next event; an event in use stays
+// valid until its function returns. The last call to leave makes the counts final and frees the rings
+// (perf_buffer__free). That takes an RCU grace period, as programs may still be in an output: some ms as a
+// rule, a second at most. [Reader.Done] tells when it is over. The error is always nil.
 func (r *Reader) Close() error {
 	if r.closed.CompareAndSwap(false, true) {
 		if s := r.stream.Load(); s != nil {

@@ -7,27 +7,27 @@ import (
 	"github.com/ringfold/ringfold/internal/raw"
 )
 
-// Stats is what a [Reader] has counted since it was opened. Counters are brought up to date at the
-// end of each pass, and now and then within a long one.
+// Stats are a [Reader]'s counters since Open. They are updated at the end of each pass, and now and
+// then within a long one.
 type Stats struct {
 	Rings []RingStats // by CPU
 
-	Wakes         uint64 // Wait was woken by the kernel
+	Wakes         uint64 // times the kernel woke a Wait
 	SpuriousWakes uint64 // of these, with nothing to read
-	TimerWakes    uint64 // Wait returned because events had waited for the poll interval
+	TimerWakes    uint64 // times a Wait returned because a poll found events
 	Doorbell      DoorbellStats
 	Passes        uint64 // passes over all rings, rounds of an ordered stream included
 
 	Hotplug HotplugStats
 	Outputs OutputStats // of Options.Outputs
-	// ReplacedEntries is how many entries of the map held perf events when Open stored its own: those of another
-	// reader, which gets nothing any more, as an entry has one event, or, in a map with
-	// BPF_F_PRESERVE_ELEMS, those of one that is gone.
+	// ReplacedEntries is how many entries of the map held another reader's perf events when Open stored
+	// its own. An entry holds one event, so that reader receives nothing from then on. With
+	// BPF_F_PRESERVE_ELEMS, they may be the events of a reader that is gone.
 	ReplacedEntries int
 
-	// CloseErr is why Close could not take each ring out of the map: privileges were dropped since Open, or the
-	// map is frozen (BPF_MAP_FREEZE). It is nil if Close could. Outputs on such a CPU fail with EOPNOTSUPP, not
-	// ENOENT, until another reader takes the entry or the map is gone.
+	// CloseErr says why Close left a ring in the map: the process has dropped privileges since Open, or
+	// the map is frozen (BPF_MAP_FREEZE). It is nil if Close took all out. Outputs on a CPU that was left
+	// fail with EOPNOTSUPP, not ENOENT, until another reader takes the entry.
 	CloseErr error
 
 	// Of ordered streams.
@@ -41,45 +41,45 @@ type Stats struct {
 	Barrier      BarrierStats  // of the latest stream in exact mode
 }
 
-// DoorbellStats is how the default wake-up policy went: see [Wakeup].
+// DoorbellStats describes the default wakeup policy at work: see [Wakeup].
 type DoorbellStats struct {
-	Arms    uint64 // a ring was quiet: its next event wakes the reader
-	Disarms uint64 // it is not any more
+	Arms    uint64 // times a quiet ring was armed: its next event wakes the reader
+	Disarms uint64 // times a busy ring was disarmed
 	Armed   int    // rings that are armed now
-	Polls   uint64 // looks at the rings by the timer
-	// Err is why there is no doorbell, though the options ask for one, or why a ring could not be
-	// armed or disarmed any more (privileges that were dropped, perhaps): the reader polls then.
+	Polls   uint64 // polls by the timer
+	// Err says why there is no doorbell though the options ask for one, or why a ring could not be armed
+	// or disarmed, for example after the process dropped privileges. The reader then polls.
 	Err error
 }
 
-// BarrierStats is what the barriers of an exact stream have cost. Each waits for an RCU grace period.
-// Durations are those of barriers that succeeded.
+// BarrierStats describes the barriers of an exact stream. Each waits for an RCU grace period. Durations
+// are those of barriers that succeeded.
 type BarrierStats struct {
-	Provider string        // what waits: "map-in-map", "membarrier" or "cpu-sweep"; empty without exact mode
+	Provider string        // how barriers wait: "map-in-map", "membarrier" or "cpu-sweep"; empty without exact mode
 	Count    uint64        // barriers that succeeded
-	Failed   uint64        // barriers that did not
+	Failed   uint64        // barriers that failed
 	P50, P99 time.Duration // within 7 %
 	Max      time.Duration
 	Last     time.Duration
-	// Stalled is how long the present barrier has been under way, if that is more than a second, and
-	// else 0. The stream delivers nothing meanwhile: some program, or some virtual CPU, does not get on.
+	// Stalled is the age of the present barrier, or 0 if that is less than a second. While a program or
+	// a virtual CPU stalls it, the stream delivers nothing.
 	Stalled time.Duration
-	Err     error // why the latest that failed did
+	Err     error // of the latest barrier that failed
 }
 
-// RingStats is what was counted of one ring. After Close, Samples + Dropped + Lost is how many outputs
-// the ring took or was too full for: exactly, if the kernel is 6.0 or newer or programs count themselves
-// (Options.Outputs), no memory was corrupt, and programs could be waited for (Close gives up after a second).
+// RingStats are the counters of one ring. After Close, Samples + Dropped + Lost is the number of outputs
+// that the ring took or had no room for. It is exact if the kernel is 6.0 or newer or programs count
+// their outputs (Options.Outputs), no memory was corrupt, and running programs ended within a second of Close.
 type RingStats struct {
 	CPU         int
 	Size        int    // data bytes
 	Used        int    // bytes not given back to the kernel at this moment
 	HighWater   int    // the greatest Used that a pass has found
-	Samples     uint64 // delivered
-	Dropped     uint64 // samples that were not: late ones by OrderOptions.DropLate, and those left at Close
-	Bytes       uint64 // given back to the kernel, of records of all kinds
-	Lost        uint64 // outputs that failed for want of room, as far as known; from Linux 6.0 on, or with Options.Outputs, all of them after Close
-	LostRecords uint64 // reports of that
+	Samples     uint64 // samples delivered
+	Dropped     uint64 // samples not delivered: late ones with OrderOptions.DropLate, and those left at Close
+	Bytes       uint64 // bytes given back to the kernel, of records of all kinds
+	Lost        uint64 // outputs known to have failed as the ring was full; after Close all of them, on Linux 6.0 or with Options.Outputs
+	LostRecords uint64 // the kernel's reports of such losses
 	Unknown     uint64 // records of other types, skipped
 	Corrupt     uint64 // stretches of memory that could not be read, skipped
 	TailStores  uint64 // stores of data_tail
