@@ -14,26 +14,25 @@ type Mode struct {
 	slack time.Duration
 }
 
-// Exact delivers an event once it is proved that no older one is still to come, on any CPU.
+// Exact delivers an event once no older one can still come, on any CPU, which it proves.
 //
 // The proof: the kernel takes an event's time and publishes the event within one RCU read-side
 // critical section (perf_event_output). So the stream reads the clock, waits for an RCU grace period
-// (a barrier), and then loads all heads: an event older than that reading is below those heads,
-// because an output that was under way has been waited for, and one that began later took its time
-// later. For times that programs take themselves, see [PayloadTime]. Clocks of different CPUs may
-// disagree by 10 us without harm. Nothing in this depends on how long a CPU was interrupted, or not run by its hypervisor.
+// (a barrier), and then loads all heads. An event older than that reading is below those heads: an
+// output that was under way has been waited for, and one that began later took its time later. The
+// proof holds however long a CPU was interrupted, or not run by its hypervisor, and while clocks of
+// different CPUs disagree by up to 10 us. For times that programs take themselves, see [PayloadTime].
 //
-// Delivery lags by one to two grace periods: see [OrderOptions].BarrierInterval for figures. While
-// no event is held there are no barriers: an idle system costs nothing. If barriers fail, Wait says
-// so with [ErrBarriers]; if one hangs, Stats does. Nothing is delivered meanwhile.
+// Delivery lags by one to two grace periods: see [OrderOptions].BarrierInterval for figures. An idle
+// system costs nothing, as there are no barriers while no event is held. If barriers fail, Wait returns
+// [ErrBarriers]; if one hangs, Stats show it. The stream delivers nothing meanwhile.
 func Exact() Mode { return Mode{} }
 
-// Slack holds each event back until d after its time, so that older ones on other CPUs can still come
-// first. It is a guess, as every fixed wait is: a CPU of a virtual machine may be stopped for 100 ms
-// between taking an event's time and publishing it. What comes too late is delivered as soon as it is
-// seen and marked [Event.Late], never hidden, unless OrderOptions.DropLate says so. Delivery lags by d
-// to 1.5 d, more with a plain policy's poll interval ([Wakeup]) or while a pass takes long. It needs no
-// barriers, and so no provider of them.
+// Slack is the usual heuristic: it holds each event back until d after its time, so that older events on
+// other CPUs can come first. No fixed wait is safe: a hypervisor may stop a CPU for 100 ms between
+// taking an event's time and publishing it. An event that comes too late is delivered at once, marked
+// [Event.Late], or dropped and counted with OrderOptions.DropLate. Delivery lags by d to 1.5 d, more
+// with a poll interval ([Wakeup]) or while a pass takes long. Slack needs no barriers.
 func Slack(d time.Duration) Mode { return Mode{guess: true, slack: d} }
 
 func (m Mode) String() string {
@@ -43,8 +42,8 @@ func (m Mode) String() string {
 	return "exact"
 }
 
-// TimeSource says which time an ordered stream goes by. The zero value is the kernel's, taken when
-// the event is output (PERF_SAMPLE_TIME).
+// TimeSource is the time that orders a stream. The zero value is the kernel's time of the output
+// (PERF_SAMPLE_TIME).
 type TimeSource struct {
 	payload bool
 	offset  int
@@ -69,21 +68,21 @@ type TimeSource struct {
 // ordered by the kernel's time, or, without that, goes with its predecessor; Stats.Untimed counts them.
 func PayloadTime(offset int) TimeSource { return TimeSource{payload: true, offset: offset} }
 
-// Spill says what an ordered stream does when events that wait for their turn fill a ring: it copies
-// the ring's oldest bytes out and gives their room back to the kernel. What is delivered, and in
-// which order, does not change. The zero value is good.
+// Spill configures the relief of rings that fill up while their events wait for their turn: the stream
+// copies the oldest bytes out and gives their room back to the kernel. It changes neither what is
+// delivered nor the order. The zero value is good.
 type Spill struct {
-	// Bytes is the most memory, for all rings together, that copies may take. It is allocated when
-	// first needed, in blocks of 64 KiB to 1 MiB, and used again. 0 is 16 MiB, or as much as all rings
-	// have if that is more; below 0 is none. When it is used up, rings fill, the kernel drops events,
-	// and losses say so. Besides, a stream keeps 16 bytes for each record that it holds.
+	// Bytes is the budget for copies of all rings together, allocated on demand in blocks of 64 KiB to
+	// 1 MiB, and reused. 0 is 16 MiB, or the size of all rings if that is more; below 0 is no budget. When
+	// it is used up, rings fill, and the kernel drops and counts events. Besides, a stream keeps 16 bytes
+	// for each record that it holds.
 	Bytes int
 	// Above is how full a ring must be, in percent, for its oldest bytes to be copied; 0 is 50. Until
 	// is how full it is after that; 0 is half of Above.
 	Above, Until int
 }
 
-// OrderOptions says how to order. The zero value is good.
+// OrderOptions configures an ordered stream. The zero value is good.
 type OrderOptions struct {
 	Mode Mode
 	Time TimeSource

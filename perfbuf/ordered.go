@@ -16,12 +16,11 @@ import (
 // Ordered is one stream of the events of all CPUs, in the order of their times. Events stay in
 // their rings until they are delivered, unless a ring fills up: see [Spill].
 //
-// What is promised: events come in non-decreasing order of [Event.Time], those marked [Event.Late]
-// excepted; in exact mode there are none of these. A [Reader.Flush]'s marker does not count: with slack,
-// an event that is earlier may follow it. Times of different CPUs are comparable within
-// the error of the kernel's clock; order in time is not causality. Losses have their place in the
-// stream, before the sample that reported them. A record whose time lies more than a second in the
-// future is corrupt: see [KindCorrupt].
+// Events come in non-decreasing order of [Event.Time], except those marked [Event.Late], of which exact
+// mode has none. With slack, an earlier event may follow the marker of a [Reader.Flush]. Times of
+// different CPUs are comparable within the error of the kernel's clock; order in time is not causality. A
+// loss comes just before the sample that reported it. A record whose time lies more than a second in
+// the future is corrupt: see [KindCorrupt].
 //
 // While it is open, a stream holds all rings: other reads of them return [ErrBusy]. It is for one
 // goroutine at a time, except for Close.
