@@ -1,5 +1,5 @@
 // Package merge orders the records of several rings by time. Records stay in the rings until they
-// are delivered, unless a ring fills up and Relieve copies its oldest ones out; in between, a
+// are delivered, unless a ring fills up and Spill copies its oldest ones out; in between, a
 // record's time and place are kept, 16 bytes each.
 //
 // A round is: Scan each ring up to a head loaded after the watermark was chosen, Begin with that
