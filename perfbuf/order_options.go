@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/ringfold/ringfold/internal/grace"
-	"github.com/ringfold/ringfold/internal/kernel"
 )
 
 // Mode is how an ordered stream decides that an event's turn has come. The zero value is [Exact].
@@ -163,8 +162,8 @@ func (r *Reader) newBarrier(o OrderOptions) (*grace.Barrier, error) {
 		return nil, fmt.Errorf("perfbuf.Ordered: exact mode cannot prove completeness here; Slack(d) needs no proof and gives none: %w", err)
 	}
 	b := grace.New(p, r.kernel.Now, grace.BarrierOptions{Interval: max(o.BarrierInterval, 0)})
-	if k, ok := r.kernel.(kernel.Stepped); ok {
-		k.Drive(b)
+	if r.stepped != nil {
+		r.stepped.Drive(b)
 	} else {
 		b.Start()
 	}

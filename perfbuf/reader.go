@@ -24,6 +24,7 @@ type Reader struct {
 	rings   []*Ring        // with room for those of CPUs that come later: see all
 	count   atomic.Int32   // that there are; only grows
 	hotplug kernel.Hotplug // nil: CPUs do not come and go
+	stepped kernel.Stepped // nil: this is no simulation
 
 	// refs counts who may touch ring memory: the open Reader itself, and everyone between enter and
 	// leave. At 0 the counts are made final and the rings are unmapped.
@@ -55,6 +56,7 @@ type Reader struct {
 func newReader(k kernel.Kernel, opts Options) *Reader {
 	rings := k.Rings()
 	r := &Reader{kernel: k, opts: opts, rings: make([]*Ring, max(len(k.CPUs()), len(rings))), done: make(chan struct{}), final: make(chan struct{})}
+	r.stepped, _ = k.(kernel.Stepped)
 	r.refs.Store(1)
 	for i, memory := range rings {
 		r.rings[i] = newRing(memory)
@@ -82,8 +84,8 @@ func newReader(k kernel.Kernel, opts Options) *Reader {
 
 // yield lets a simulation go on.
 func (r *Reader) yield() {
-	if k, ok := r.kernel.(kernel.Stepped); ok {
-		k.Yield()
+	if r.stepped != nil {
+		r.stepped.Yield()
 	}
 }
 
