@@ -222,6 +222,17 @@ func TestCloseDuringWait(t *testing.T) {
 	})
 }
 
+// A wait that a Close cuts short has neither failed nor succeeded.
+func TestCloseEndsAWait(t *testing.T) {
+	b := grace.New(waiter(func() error { return os.ErrClosed }), func() uint64 { return 100 }, grace.BarrierOptions{Guard: 1})
+	defer b.Close()
+	require.ErrorIs(t, b.Round(), os.ErrClosed)
+	require.Equal(t, grace.BarrierStats{Provider: "func"}, b.Stats())
+	require.Zero(t, b.Watermark())
+	_, err := b.Failing()
+	require.NoError(t, err)
+}
+
 func TestCloseIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, start := range []bool{false, true} {

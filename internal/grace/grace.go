@@ -22,8 +22,8 @@ type Provider interface {
 	Name() string
 	// Wait blocks until every BPF program, sleepable ones aside, that was running when it was called has finished, and all
 	// that it wrote is visible to the caller. That takes microseconds to tens of milliseconds, and
-	// longer where a program is not given the CPU. After an error nothing is known. Wait is safe for
-	// concurrent use.
+	// longer where a program is not given the CPU. After an error nothing is known; os.ErrClosed says that
+	// a Close ended it, and not that the provider does not work. Wait is safe for concurrent use.
 	Wait() error
 	// Close releases what the provider holds. It must not be called while a Wait is under way.
 	Close() error

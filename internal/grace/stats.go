@@ -1,6 +1,8 @@
 package grace
 
 import (
+	"errors"
+	"os"
 	"sync/atomic"
 	"time"
 )
@@ -13,7 +15,7 @@ const stalledAfter = time.Second
 type BarrierStats struct {
 	Provider string        // its name
 	Count    uint64        // rounds whose wait succeeded
-	Failed   uint64        // rounds whose wait failed
+	Failed   uint64        // rounds whose wait failed, but not with os.ErrClosed
 	P50, P99 time.Duration // within 7 %
 	Max      time.Duration
 	Last     time.Duration
@@ -43,7 +45,10 @@ func (d *durations) begin() time.Duration {
 func (d *durations) end(began time.Duration, err error) {
 	took := time.Since(d.base) - began
 	d.running.Store(0)
-	if err != nil {
+	switch {
+	case errors.Is(err, os.ErrClosed): // neither: it was cut short
+		return
+	case err != nil:
 		d.failed.Add(1)
 		d.failing.CompareAndSwap(0, int64(began)+1)
 		failure := err // a copy, so that only failures allocate

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"os"
 	"sync"
 	"syscall"
 	"testing"
@@ -233,6 +234,30 @@ func TestCloseDoesNotWaitForPrograms(t *testing.T) {
 	require.Equal(t, syscall.ENOENT, p.Output(nil))
 	p.End()
 	require.Equal(t, perfbuftest.Counts{Attempted: 2, Refused: 2}, k.Counts(0))
+}
+
+// A barrier that waits for a program when the reader is closed has not failed, nor succeeded.
+func TestCloseDuringABarrier(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := perfbuftest.New(perfbuftest.Options{RealTime: true})
+		r := open(t, k, perfbuf.Options{})
+		stream, err := r.Ordered(perfbuf.OrderOptions{})
+		require.NoError(t, err)
+		p := k.Begin(0)
+		time.Sleep(time.Second)
+		require.NoError(t, k.Output(1, []byte("held")))
+		done := inBackground(func() error { return stream.Run(t.Context(), func(perfbuf.Event) error { return errors.New("not yet") }) })
+		time.Sleep(time.Minute)
+		before := r.Stats().Barrier
+		require.Greater(t, before.Stalled, 59*time.Second)
+		require.NoError(t, r.Close())
+		require.Equal(t, os.ErrClosed, <-done)
+		synctest.Wait()
+		before.Stalled = 0
+		require.Equal(t, before, r.Stats().Barrier)
+		require.EqualValues(t, 1, r.Stats().Total().Dropped)
+		p.End()
+	})
 }
 
 // Wake-ups are the kernel's: each event, each so many, or so many bytes.
