@@ -28,7 +28,11 @@
 // anything between two steps: other CPUs, interrupts, reads. What waits for programs in a real
 // kernel waits for these too: [perfbuf.Reader.Ordered] in exact mode, Drain, and an exact stream
 // before it delivers. In the goroutine that is to end a program, call none of the first two before
-// it has. Close does not wait.
+// it has.
+//
+// Close of a Reader does not wait, as it does on a real kernel: the goroutine that closes may be the one that is to
+// end a program. An output that is under way then fails with ENOSPC, or succeeds and is in no Stats. Where
+// counts matter, end programs first; a [Kernel.Output] in another goroutine is whole, and needs no care.
 //
 // # What it is not
 //

@@ -73,7 +73,8 @@ func (k *Kernel) Output(cpu int, payload []byte) error { return k.sim.Output(cpu
 
 // Counts says what became of a CPU's outputs since New. It comes from the writing side alone, so a
 // test can hold against it what was read: at the end Written is the number of samples, and Lost
-// that of the losses reported and of those that no later output could report.
+// that of the losses reported and of those that no later output could report. That takes that no
+// output of a [Program] was under way when the Reader was closed.
 //
 // It does not know of damage: what is too large for a record is Written, see [Program.Reserve].
 type Counts struct {

@@ -223,17 +223,24 @@ func TestSlackStreamMarksLate(t *testing.T) {
 	require.True(t, recs[0].Late)
 }
 
-// A reader is closed although a program that outputs to it has not ended.
+// A reader is closed although programs that output to it have not ended. What they have reserved no reader counts.
 func TestCloseDoesNotWaitForPrograms(t *testing.T) {
-	k := perfbuftest.New(perfbuftest.Options{CPUs: 1})
+	k := perfbuftest.New(perfbuftest.Options{})
 	r := open(t, k, perfbuf.Options{})
-	p := k.Begin(0)
-	p.Prepare([]byte("late"))
+	prepared, reserved := k.Begin(0), k.Begin(1)
+	prepared.Prepare([]byte("late"))
+	reserved.Prepare([]byte("gone"))
+	require.NoError(t, reserved.Reserve())
 	require.NoError(t, r.Close())
-	require.Equal(t, syscall.ENOSPC, p.Reserve(), "the ring is gone")
-	require.Equal(t, syscall.ENOENT, p.Output(nil))
-	p.End()
+	require.Equal(t, syscall.ENOSPC, prepared.Reserve(), "the ring is gone")
+	require.Equal(t, syscall.ENOENT, prepared.Output(nil))
+	prepared.End()
+	reserved.Copy()
+	reserved.Publish()
+	reserved.End()
 	require.Equal(t, perfbuftest.Counts{Attempted: 2, Refused: 2}, k.Counts(0))
+	require.Equal(t, perfbuftest.Counts{Attempted: 1, Written: 1}, k.Counts(1))
+	require.Zero(t, r.Stats().Total().Dropped)
 }
 
 // A barrier that waits for a program when the reader is closed has not failed, nor succeeded.
@@ -246,7 +253,9 @@ func TestCloseDuringABarrier(t *testing.T) {
 		p := k.Begin(0)
 		time.Sleep(time.Second)
 		require.NoError(t, k.Output(1, []byte("held")))
-		done := inBackground(func() error { return stream.Run(t.Context(), func(perfbuf.Event) error { return errors.New("not yet") }) })
+		done := inBackground(func() error {
+			return stream.Run(t.Context(), func(perfbuf.Event) error { return errors.New("not yet") })
+		})
 		time.Sleep(time.Minute)
 		before := r.Stats().Barrier
 		require.Greater(t, before.Stalled, 59*time.Second)
