@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Runs all tests. The library, whose memory and concurrency are at stake, is tested three times: plainly, with the race detector, and
-# poisoning what must not be kept. What uses it is tested less: examples with either of the last two,
-# and tools, which are modules of their own, once, with both together.
+# poisoning what must not be kept. What uses it, examples and tools, is tested once, with both of the last together.
 #
 #   TIMEOUT=10m scripts/test.sh    how long a package's tests may take, before they end and show what all goroutines do
 set -euo pipefail
@@ -24,8 +23,7 @@ test_tools() {
 	local rest nested directory
 	mapfile -t rest < <(go list ./... | grep -vE "^$(go list -m)/(cgo|internal|perfbuf)(/|\$)")
 	mapfile -t nested < <(find . \( -path ./build -o -path ./libbpf -o -path ./.git \) -prune -o -path './*/go.mod' -printf '%h\n' | sort)
-	run . -race "${rest[@]}"
-	run . -tags perfbuf_poison "${rest[@]}"
+	run . -race -tags perfbuf_poison "${rest[@]}"
 	for directory in "${nested[@]}"; do run "$directory" -race -tags perfbuf_poison ./...; done
 }
 
