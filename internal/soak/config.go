@@ -34,13 +34,14 @@ type config struct {
 	memory size
 
 	load  loadConfig
+	spawn int // child processes a second
 	quiet bool
 }
 
 func defaults() config {
 	cpus := runtime.NumCPU()
 	return config{
-		mode: "exact", duration: 10 * time.Second, slack: time.Millisecond, interval: time.Millisecond,
+		mode: "exact", duration: 10 * time.Second, slack: time.Millisecond,
 		ringBytes: 64 << 10, time: "kernel", life: 1500 * time.Millisecond, seed: uint64(time.Now().UnixNano()) >> 10 & 0xffffffff,
 		load: loadConfig{Workers: cpus, Hogs: (cpus + 1) / 2, Rate: 5000, Bursts: true},
 	}
@@ -59,7 +60,7 @@ func (c *config) flags(f *flag.FlagSet) {
 	f.Var(&c.memory, "memory", "limit of Go's memory, 64MiB for instance (GOMEMLIMIT)")
 	f.DurationVar(&c.slack, "slack", c.slack, "slack of -mode slack")
 	f.DurationVar(&c.interval, "interval", c.interval,
-		"least time between barriers of -mode exact; 0 is none")
+		"least time between barriers of -mode exact; 0 is the library's default, below 0 none")
 	f.IntVar(&c.ringBytes, "ring-bytes", c.ringBytes,
 		"size of each CPU's ring; 8192 is sure to lose events")
 	f.IntVar(&c.spill, "spill-bytes", c.spill,
@@ -79,10 +80,16 @@ func (c *config) flags(f *flag.FlagSet) {
 		"system calls a second of each worker; 0 is as many as it can")
 	f.BoolVar(&c.load.Bursts, "bursts", c.load.Bursts,
 		"output bursts on all CPUs, for 20 ms of each second without a pause")
+	f.IntVar(&c.spawn, "spawn", c.spawn,
+		fmt.Sprintf("child processes a second that the reader's process makes, by fork and by fork and exec, 0 for none;\n"+
+			"without this flag %d in -mode exact and all, none with -bursts=false, which makes a steady load", spawnRate))
 	f.BoolVar(&c.quiet, "quiet", c.quiet, "no progress on stderr")
 }
 
-// fill turns on what -mode all does unless it was told otherwise.
+// spawnRate is how many children a second are made by default: few enough to leave the CPUs to what is measured.
+const spawnRate = 40
+
+// fill turns on what the mode does unless it was told otherwise.
 func (c *config) fill(f *flag.FlagSet) {
 	given := map[string]bool{}
 	f.Visit(func(f *flag.Flag) { given[f.Name] = true })
@@ -90,6 +97,9 @@ func (c *config) fill(f *flag.FlagSet) {
 		if c.mode == "all" && !given[name] {
 			*on = true
 		}
+	}
+	if (c.mode == "exact" || c.mode == "all") && c.load.Bursts && !given["spawn"] {
+		c.spawn = spawnRate
 	}
 	c.load.Hotplug = c.hotplug
 }
@@ -102,8 +112,8 @@ func (c *config) check() error {
 		return fmt.Errorf("-time %s: kernel or payload", c.time)
 	case c.life <= 0:
 		return fmt.Errorf("-life %v: must be positive", c.life)
-	case c.load.Workers < 0 || c.load.Hogs < 0 || c.load.Rate < 0:
-		return fmt.Errorf("-load, -hogs and -rate must not be negative")
+	case c.load.Workers < 0 || c.load.Hogs < 0 || c.load.Rate < 0 || c.spawn < 0:
+		return fmt.Errorf("-load, -hogs, -rate and -spawn must not be negative")
 	}
 	return nil
 }
@@ -111,9 +121,6 @@ func (c *config) check() error {
 func (c *config) options() (perfbuf.Options, perfbuf.OrderOptions) {
 	o := perfbuf.OrderOptions{
 		DropLate: c.dropLate, Spill: perfbuf.Spill{Bytes: c.spill}, BarrierInterval: c.interval,
-	}
-	if c.interval == 0 {
-		o.BarrierInterval = -1
 	}
 	if c.mode == "slack" {
 		o.Mode = perfbuf.Slack(c.slack)
@@ -131,7 +138,7 @@ func (c *config) varyOptions(rnd *rand.Rand) {
 	c.wake = pick(rnd, perfbuf.Wakeup{}, perfbuf.Wakeup{}, perfbuf.Wakeup{Events: 1}, perfbuf.Wakeup{Events: 100},
 		perfbuf.Wakeup{Bytes: c.ringBytes / 4, PollInterval: time.Millisecond})
 	c.time = pick(rnd, "kernel", "kernel", "payload")
-	c.interval = pick(rnd, 0, time.Millisecond, 5*time.Millisecond)
+	c.interval = pick(rnd, -1, 0, time.Millisecond, 5*time.Millisecond)
 	c.slack = pick(rnd, 0, 100*time.Microsecond, time.Millisecond, 10*time.Millisecond)
 	c.dropLate = rnd.IntN(4) == 0
 }

@@ -229,7 +229,7 @@ func (s *session) drain(g *generation) error {
 	if err := s.p.detach(); err != nil {
 		return err
 	}
-	if err := s.load.stop(); err != nil {
+	if err := errors.Join(s.load.stop(), s.spawn.stop()); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeoutCause(context.Background(), patience,

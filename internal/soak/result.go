@@ -37,7 +37,7 @@ type result struct {
 	LossWrong    uint64            `json:"loss_wrong"` // losses in whose interval they were not
 	SpillRefused uint64            `json:"spill_refused"`
 	Barriers     uint64            `json:"barriers"`
-	Provider     string            `json:"provider,omitempty"`
+	Provider     string            `json:"provider"` // of barriers; empty without exact mode
 	Interval     string            `json:"interval,omitempty"`
 	Slack        string            `json:"slack,omitempty"`
 	Time         string            `json:"time"`
@@ -52,6 +52,7 @@ type result struct {
 	Sources      map[string]uint64 `json:"sources"` // samples by what they come from
 	Kernel       string            `json:"kernel"`
 	Seed         uint64            `json:"seed"`
+	Children     uint64            `json:"children"`                 // processes that this one has made meanwhile
 	Offlines     uint64            `json:"offlines,omitempty"`       // with -hotplug: CPUs that were taken offline and back
 	Reopened     uint64            `json:"rings_reopened,omitempty"` // of CPUs that came back
 	Added        uint64            `json:"rings_added,omitempty"`    // of CPUs that were new
@@ -95,7 +96,8 @@ type modeResult struct {
 	delay   uint64
 	wrong   uint64
 
-	mostBarriers uint64 // of one generation, whose quantiles stats has
+	mostBarriers uint64        // of one generation, whose quantiles stats has
+	interval     time.Duration // between barriers, of the latest generation
 }
 
 type quantiles struct {
@@ -127,6 +129,9 @@ func (m *modeResult) add(l *ledger, group []*generation, lives []life, seen []cp
 	for i, g := range group {
 		m.Generations++
 		m.Streams += uint64(g.streams)
+		if g.stream != nil {
+			m.interval = g.stream.Options().BarrierInterval
+		}
 		m.Pauses += g.pauses.Load()
 		switch g.end {
 		case shutdown:
@@ -177,11 +182,11 @@ func (s *session) result(seen []cpuCounts) *result {
 		Mode: s.c.mode, Time: s.c.time, Cpus: len(s.cpus), DurationS: elapsed.Seconds(), RingBytes: s.c.ringBytes,
 		CPUPercent: 100 * s.cpuUsed.Seconds() / elapsed.Seconds(), Recursions: s.p.recursions, Seed: s.c.seed,
 		Sources: map[string]uint64{}, Conserved: true, OutOfOrder: s.l.outOfOrder,
-		Flushes: s.l.markers.calls, Markers: s.l.markers.answered, Checked: s.l.markers.checked, Offlines: s.offlines,
+		Children: s.spawn.children.Load(), Flushes: s.l.markers.calls, Markers: s.l.markers.answered, Checked: s.l.markers.checked, Offlines: s.offlines,
 	}
 	switch s.c.mode {
 	case "exact":
-		res.Interval = s.c.interval.String()
+		res.Interval = max(s.modes["exact"].interval, 0).String()
 	case "slack":
 		res.Slack = s.c.slack.String()
 	}

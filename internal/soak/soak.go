@@ -27,6 +27,7 @@ type session struct {
 	p     *programs
 	l     *ledger
 	load  *load
+	spawn *spawner
 	rnd   *rand.Rand
 	exact bool // the kernel tells of losses that no record has reported
 	cpus  []int
@@ -63,6 +64,9 @@ func soak(ctx context.Context, c config) (*result, error) {
 	defer func() {
 		if s.load != nil {
 			s.load.stop()
+		}
+		if s.spawn != nil {
+			s.spawn.stop()
 		}
 	}()
 	health := watchHealth(c)
@@ -184,6 +188,9 @@ func (s *session) start(g *generation) error {
 	if s.load, err = startLoad(s.c.load, s.cpus, s.p.burst.FileDescriptor()); err != nil {
 		return err
 	}
+	if s.spawn, err = startSpawner(s.c.spawn, s.c.seed); err != nil {
+		return err
+	}
 	return s.p.attach()
 }
 
@@ -206,7 +213,7 @@ func (s *session) progress() {
 		now.Sub(s.began).Round(time.Second), t.samples, t.lost, t.late, s.l.violations)
 }
 
-// cpuTime is what this process has used: reader and barriers, not the load.
+// cpuTime is what this process has used: reader, barriers, and making children; not the load.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {

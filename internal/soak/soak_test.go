@@ -44,14 +44,17 @@ func TestSoakModes(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			res := short(t, func(c *config) {
 				if c.mode = mode; mode == "exact" {
-					c.duration = time.Second
+					c.duration, c.spawn = time.Second, 4*spawnRate
 				}
 			})
 			require.EqualValues(t, 1, res.Generations)
 			require.Zero(t, res.Refused["enoent"])
 			require.Zero(t, res.Dropped)
+			require.Equal(t, mode == "exact", res.Provider != "")
 			if mode == "exact" {
 				require.NotZero(t, res.Barriers)
+				require.NotZero(t, res.Children)
+				require.NotContains(t, []string{"", "0s"}, res.Interval)
 				for _, source := range []string{"syscall", "switch", "wakeup", "softirq", "hrtimer"} {
 					require.NotZero(t, res.Sources[source], source)
 				}
@@ -110,12 +113,16 @@ func TestFlags(t *testing.T) {
 	for _, c := range []struct {
 		args           []string
 		pauses, reopen bool
+		spawn          int
 	}{
-		{nil, false, false},
-		{[]string{"-mode", "slack"}, false, false},
-		{[]string{"-mode", "fold", "-pauses"}, true, false},
-		{[]string{"-mode", "all"}, true, true},
-		{[]string{"-mode", "all", "-pauses=false"}, false, true},
+		{nil, false, false, spawnRate},
+		{[]string{"-mode", "slack"}, false, false, 0},
+		{[]string{"-mode", "fold", "-pauses"}, true, false, 0},
+		{[]string{"-mode", "all"}, true, true, spawnRate},
+		{[]string{"-mode", "all", "-pauses=false"}, false, true, spawnRate},
+		{[]string{"-mode", "all", "-spawn", "0"}, true, true, 0},
+		{[]string{"-bursts=false"}, false, false, 0},
+		{[]string{"-bursts=false", "-spawn", "7"}, false, false, 7},
 	} {
 		got := defaults()
 		f := flag.NewFlagSet("soak", flag.PanicOnError)
@@ -125,6 +132,7 @@ func TestFlags(t *testing.T) {
 		require.NoError(t, got.check())
 		require.Equal(t, c.pauses, got.pauses, c.args)
 		require.Equal(t, c.reopen, got.reopen, c.args)
+		require.Equal(t, c.spawn, got.spawn, c.args)
 	}
 	for text, want := range map[string]int{"64MiB": 64 << 20, "1GiB": 1 << 30, "3KiB": 3 << 10, "17": 17} {
 		var s size
