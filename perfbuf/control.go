@@ -42,7 +42,7 @@ func (r *Reader) Flush() error {
 	}
 	r.waker.Flush()
 	if s := r.stream.Load(); s != nil {
-		s.nudge()
+		s.order.WakeUp()
 	}
 	return nil
 }

@@ -277,11 +277,11 @@ func (z *readerFuzz) count(ev Event) {
 func (z *readerFuzz) scanning() (done func()) {
 	var from [2]uint64
 	for i := range from {
-		from[i] = z.stream.merger.Scanned(i)
+		from[i] = z.stream.order.Scanned(i)
 	}
 	return func() {
 		for i := range from {
-			for _, rec := range z.expect(i, from[i], z.stream.merger.Scanned(i)) {
+			for _, rec := range z.expect(i, from[i], z.stream.order.Scanned(i)) {
 				if rec.Kind != raw.Lost {
 					z.found++
 				}

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/ringfold/ringfold/internal/order"
 )
 
 // Wake-up policies of a FuzzReader.
@@ -85,8 +87,8 @@ func (z *readerFuzz) quiet(src waiter) {
 	for i, ring := range z.k.all() {
 		switch from, head := ring.raw.Tail(), ring.raw.Head(); {
 		case z.stream != nil:
-			from = z.stream.merger.Scanned(i)
-			if int64(head-from) > 0 && head-ring.raw.Tail() < 1<<61 && z.stream.merger.Spilled() == 0 {
+			from = z.stream.order.Scanned(i)
+			if int64(head-from) > 0 && head-ring.raw.Tail() < 1<<61 && z.k.Stats().SpillUsed == 0 {
 				z.t.Fatalf("ring %d: %d bytes are not seen", i, head-from)
 			}
 		case (src == z.k.Reader || src == ring) && int64(head-from) > 0:
@@ -94,8 +96,8 @@ func (z *readerFuzz) quiet(src waiter) {
 		}
 	}
 	if s := z.stream; s != nil {
-		first, held := s.earliest()
-		if due := first + uint64(s.opts.Mode.slack+10*time.Millisecond); held && due < z.k.hooks.clock() {
+		first := min(s.order.Earliest(), z.k.flushTime())
+		if due := first + uint64(s.opts.Mode.slack+10*time.Millisecond); first != order.Never && due < z.k.hooks.clock() {
 			z.t.Fatalf("an event of %d is due at %d, and it is %d", first, due, z.k.hooks.clock())
 		}
 	} else if src == z.k.Reader && z.k.flush.Load() != nil {

@@ -4,17 +4,17 @@ package perfbuf
 func (r *Reader) heldByStream() bool { return r.rings[0].owner.Load() == ordering }
 
 // claimAll makes the caller the only reader of all rings, and of those to come.
-func (r *Reader) claimAll() ([]*Ring, error) {
+func (r *Reader) claimAll() error {
 	r.holding.Lock()
 	defer r.holding.Unlock()
 	rings := r.all()
 	for i, ring := range rings {
 		if err := ring.claim(ordering); err != nil {
 			disclaim(rings[:i])
-			return nil, err
+			return err
 		}
 	}
-	return rings, nil
+	return nil
 }
 
 // disclaimAll undoes claimAll, for rings that have come since too.

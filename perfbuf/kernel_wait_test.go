@@ -150,7 +150,7 @@ func TestKernelWaitSlack(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			result := make(chan error, 1)
 			background(t, func() { result <- s.Wait(ctx) })
-			parked("select", "perfbuf.(*Ordered).sleep")
+			parked("select", "order.(*Stream).Sleep")
 			require.Equal(t, end(r, s, cancel), <-result)
 		})
 	}

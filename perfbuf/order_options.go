@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/ringfold/ringfold/internal/grace"
+	"github.com/ringfold/ringfold/internal/merge"
+	"github.com/ringfold/ringfold/internal/order"
 )
 
 // Mode is how an ordered stream decides that an event's turn has come. The zero value is [Exact].
@@ -153,6 +155,20 @@ func (o OrderOptions) effective(n, ringBytes int, noTime bool) (OrderOptions, er
 	}
 	o.BarrierInterval = max(o.BarrierInterval, -1)
 	return o, nil
+}
+
+// ordering is how a stream with these options, which are in effect, orders the reader's rings.
+func (r *Reader) ordering(o OrderOptions, b *grace.Barrier) order.Options {
+	oo := order.Options{
+		Barrier: b, Interval: o.BarrierInterval, Slack: o.Mode.slack, DropLate: o.DropLate,
+		Merge: merge.Options{PayloadTime: o.Time.payload, TimeAt: o.Time.offset, Spill: max(o.Spill.Bytes, 0)},
+		Above: o.Spill.Above, Until: o.Spill.Until,
+		Wakeup: order.Wakeup{Poll: r.opts.Wakeup.PollInterval, Enough: r.opts.threshold()},
+	}
+	if bell := r.waker.Bell(); bell != nil {
+		oo.Wakeup.Armed = bell.AllArmed
+	}
+	return oo
 }
 
 // newBarrier makes the barrier that exact mode needs.

@@ -6,11 +6,9 @@ import (
 	"iter"
 	"os"
 	"sync/atomic"
-	"time"
 
 	"github.com/ringfold/ringfold/internal/grace"
-	"github.com/ringfold/ringfold/internal/merge"
-	"github.com/ringfold/ringfold/internal/raw"
+	"github.com/ringfold/ringfold/internal/order"
 )
 
 // Ordered is one stream of the events of all CPUs, in the order of their times. Events stay in
@@ -26,7 +24,6 @@ import (
 // goroutine at a time, except for Close.
 type Ordered struct {
 	reader  *Reader
-	merger  *merge.Merger
 	opts    OrderOptions
 	barrier *grace.Barrier // in exact mode
 
@@ -34,24 +31,13 @@ type Ordered struct {
 	closing atomic.Bool
 	halt    atomic.Bool // the same, or the reader is closed
 	gone    chan struct{}
-	nudged  chan struct{} // of capacity 1: somebody has called Flush
 
-	// For whoever is busy.
-	rings     []*Ring  // as the merger's
-	heads     []uint64 // as of the latest scan
-	before    []uint64 // as of the one before it
-	scanned   uint64   // when the latest scan was, by the clock
-	elapsed   uint64   // ns between the two
-	tallies   []tally
-	pass      pass
-	round     round
-	lastRound uint64
-	due       uint64 // the watermark of the round
-	requested uint64 // barriers asked for cover every time below it
-	untilLook int    // events until next looks how full the rings are
-	visits    []visit
-	silent    bool // a ring may have lost events, and is to be asked about it after a while
-	timer     *time.Timer
+	// For the caller that has set busy.
+	order   *order.Stream
+	rings   []*Ring // as order has them
+	tallies []tally
+	pass    pass
+	round   round
 }
 
 // Ordered makes a stream of the events that the rings hold and of those to come. It fails if the
@@ -68,19 +54,11 @@ func (r *Reader) Ordered(o OrderOptions) (*Ordered, error) {
 		return nil, err
 	}
 	defer r.leave()
-	rings, err := r.claimAll()
-	if err != nil {
+	if err := r.claimAll(); err != nil {
 		return nil, err
 	}
-	s := &Ordered{
-		reader:    r,
-		opts:      o,
-		gone:      make(chan struct{}),
-		nudged:    make(chan struct{}, 1),
-		timer:     time.NewTimer(time.Hour),
-		untilLook: lookEvery,
-	}
-	s.round = round{stream: s, events: make([]raw.Event, merge.BatchSize), rings: make([]int, merge.BatchSize)}
+	s := &Ordered{reader: r, opts: o, gone: make(chan struct{})}
+	s.round.stream = s
 	s.pass.halt, s.pass.walk = &s.halt, &s.round
 	if !o.Mode.guess {
 		if s.barrier, err = r.newBarrier(o); err != nil {
@@ -90,39 +68,12 @@ func (r *Reader) Ordered(o OrderOptions) (*Ordered, error) {
 		r.barrier.Store(s.barrier)
 		s.cleanUp()
 	}
-	raws := make([]*raw.Ring, len(rings))
-	for i, ring := range rings {
-		raws[i] = ring.raw
-	}
-	s.merger = merge.New(raws, merge.Options{PayloadTime: o.Time.payload, TimeAt: o.Time.offset, Spill: max(o.Spill.Bytes, 0)}, s.committed)
-	for _, ring := range rings {
-		s.take(ring)
-	}
+	s.order = order.New(r.kernel, (*orderedRings)(s), &r.counts.order, r.ordering(o, s.barrier))
 	r.stream.Store(s)
 	if r.closed.Load() { // perhaps too early to know of the stream
 		s.halt.Store(true)
 	}
 	return s, nil
-}
-
-// take makes a ring the stream's that the merger has.
-func (s *Ordered) take(ring *Ring) {
-	i := len(s.rings)
-	s.rings = append(s.rings, ring)
-	s.heads = append(s.heads, s.merger.Freed(i))
-	s.before = append(s.before, s.merger.Freed(i))
-	s.tallies = append(s.tallies, tally{})
-	s.merger.Expect(i, ring.advance)
-	ring.reported = ring.counts.lost.Load()
-}
-
-// adopt takes in the rings of CPUs that have come online since, which addRing has made the stream's. A round
-// must not be under way.
-func (s *Ordered) adopt() {
-	for _, ring := range s.reader.all()[len(s.rings):] {
-		s.merger.Add(ring.raw)
-		s.take(ring)
-	}
 }
 
 // Options returns the options in effect, defaults filled in.
@@ -154,13 +105,13 @@ func (s *Ordered) disband() {
 	}
 	defer r.leave()
 	for i, ring := range s.rings {
-		ring.counts.dropped.Add(uint64(s.merger.Held(i)))
-		ring.counts.lost.Store(s.known(i)) // those whose loss events are dropped too
-		ring.advance = s.merger.Advance(i)
+		losses := s.order.Losses(i)
+		ring.counts.dropped.Add(uint64(s.order.Held(i)))
+		ring.counts.lost.Store(losses.Known) // those whose loss events are dropped too
+		ring.advance, ring.suspect = losses.Advance, losses.Suspect
 		s.tallies[i].flush(&ring.counts)
 	}
-	s.merger.Abandon()
-	r.counts.spillUsed.Store(s.merger.Spilled())
+	s.order.Abandon()
 	r.stream.Store(nil)
 	r.disclaimAll()
 }

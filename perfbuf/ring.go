@@ -6,6 +6,7 @@ import (
 	"iter"
 	"sync/atomic"
 
+	"github.com/ringfold/ringfold/internal/order"
 	"github.com/ringfold/ringfold/internal/raw"
 )
 
@@ -30,13 +31,15 @@ type Ring struct {
 	lossAfter uint64 // no loss of the latest report is from before this time, unordered
 
 	// Of ordered streams, and of what they leave behind.
-	suspect      bool   // it was nearly full, and has not been asked about since
-	suspectHead  uint64 // head, when it was last seen to move after that
-	suspectSince uint64 // when that was
-	reported     uint64 // losses delivered before the stream began
-	advance      uint64 // losses delivered that no record has reported yet: the record that does is cut by them
+	suspect bool   // it was nearly full, and has not been asked about since
+	advance uint64 // losses delivered that no record has reported yet: the record that does is cut by them
 
 	counts ringCounts
+}
+
+// losses is what is known of its losses when a stream begins.
+func (r *Ring) losses() order.Losses {
+	return order.Losses{Known: r.counts.lost.Load(), Advance: r.advance, Suspect: r.suspect}
 }
 
 const (

@@ -21,8 +21,9 @@ func (r *Reader) settle() {
 	s := r.stream.Load() // was open when the reader was closed
 	for i, ring := range r.all() {
 		from, held, known, advance := ring.raw.Tail(), 0, ring.counts.lost.Load(), ring.advance
-		if s != nil && i < len(s.rings) {
-			from, held, known, advance = s.merger.Scanned(i), s.merger.Held(i), s.known(i), s.merger.Advance(i)
+		if s != nil && i < s.order.Len() {
+			losses := s.order.Losses(i)
+			from, held, known, advance = s.order.Scanned(i), s.order.Held(i), losses.Known, losses.Advance
 		}
 		samples, lost := ring.count(from)
 		ring.counts.dropped.Add(uint64(held) + samples)

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ringfold/ringfold/internal/order"
 	"github.com/ringfold/ringfold/internal/raw"
 )
 
@@ -165,10 +166,12 @@ func (r *Reader) Stats() Stats {
 	wakes := r.waker.Counts()
 	s := Stats{
 		Wakes: wakes.Wakes, SpuriousWakes: wakes.Spurious, TimerWakes: wakes.Timer,
-		Passes: r.counts.passes.Load(), Late: r.counts.late.Load(), Inversions: r.counts.inversions.Load(),
-		MaxLateness: time.Duration(r.counts.maxLateness.Load()), Untimed: r.counts.untimed.Load(),
-		SpilledBytes: r.counts.spilled.Load(), SpillUsed: r.counts.spillUsed.Load(), SpillRefused: r.counts.spillRefused.Load(),
+		Passes: r.counts.passes.Load(),
 	}
+	o := &r.counts.order
+	s.Late, s.MaxLateness = o.Late.Load(), time.Duration(o.MaxLateness.Load())
+	s.Inversions, s.Untimed = o.Inversions.Load(), o.Untimed.Load()
+	s.SpilledBytes, s.SpillUsed, s.SpillRefused = o.Spilled.Load(), o.SpillUsed.Load(), o.SpillRefused.Load()
 	s.Doorbell = DoorbellStats{Polls: wakes.Polls, Err: r.entries.Err()}
 	s.Doorbell.Arms, s.Doorbell.Disarms = r.entries.Counts()
 	s.Hotplug = HotplugStats{Reopened: r.counts.reopened.Load(), Added: r.counts.added.Load(), Err: r.unplugged()}
@@ -190,7 +193,7 @@ func (r *Reader) Stats() Stats {
 }
 
 type readerCounts struct {
-	passes, late, inversions, maxLateness, untimed, spilled, spillUsed, spillRefused atomic.Uint64
-	reopened, added                                                                  atomic.Uint64
-	unplugged, unhooking                                                             atomic.Pointer[error]
+	passes, reopened, added atomic.Uint64
+	unplugged, unhooking    atomic.Pointer[error]
+	order                   order.Counts
 }

@@ -96,8 +96,8 @@ func (s *streamRings) Closed() bool         { return s.closing.Load() || s.reade
 
 func (s *streamRings) Unread(ring int) uint64 {
 	r := s.reader.rings[ring]
-	if ring >= len(s.rings) {
+	if ring >= s.order.Len() {
 		return r.used() // it is new, and the stream's next scan takes it in
 	}
-	return s.merger.Ahead(ring, r.raw.Head())
+	return s.order.Ahead(ring, r.raw.Head())
 }

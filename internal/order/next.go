@@ -1,0 +1,106 @@
+package order
+
+import "time"
+
+// Wakeup is the wakeup policy of the stream's reader.
+type Wakeup struct {
+	Poll   time.Duration // between looks at what has woken nobody; 0: none
+	Enough uint64        // so many bytes in one ring are not waited for
+	// Armed reports whether the next output to any ring wakes the reader. It is nil without a doorbell.
+	Armed func() bool
+}
+
+// Step is what to do next in a wait.
+type Step struct {
+	Do  Action
+	For time.Duration // at most; 0: without limit
+}
+
+// Action is what a [Step] does.
+type Action uint8
+
+const (
+	// Deliver is to start a round: it has something to deliver, or a marker.
+	Deliver Action = iota
+	// Await is to wait for events by the reader's wakeup policy.
+	Await
+	// Sleep is to call [Stream.Sleep], whatever the rings do meanwhile.
+	Sleep
+)
+
+// StartWait begins a wait, of which Next gives the steps.
+func (s *Stream) StartWait() { s.pacing, s.began = newPacing(&s.opts), 0 }
+
+// Next looks at the rings, relieves those that fill up, and returns what to do before the next call, if
+// that is not a round. flush is the time of a flush whose marker has not been delivered, or [Never]. The
+// error says why all barriers have failed for more than a second.
+func (s *Stream) Next(flush uint64) (Step, error) {
+	for {
+		watermark := s.watermark()
+		s.scan()
+		if s.began == 0 {
+			s.began = s.scanned
+		}
+		first := min(s.Earliest(), flush)
+		verdict, until := s.pacing.judge(view{
+			now: s.scanned, watermark: watermark, earliest: first,
+			flushing: flush != Never, filling: s.filling(), lastRound: s.lastRound,
+		})
+		switch verdict {
+		case due:
+			return Step{Do: Deliver}, nil
+		case idle:
+			return Step{Do: Await, For: s.nextLook()}, nil
+		case outdated:
+			continue
+		case unproven:
+			if err := s.failing(); err != nil {
+				return Step{}, err
+			}
+			s.request(first)
+			return Step{Do: Sleep, For: s.untilFull()}, nil
+		case filled:
+			return Step{Do: Await, For: s.atMost(until)}, nil
+		default:
+			return Step{Do: Sleep, For: s.atMost(until)}, nil
+		}
+	}
+}
+
+// atMost is the time until then, or until rings are to be scanned.
+func (s *Stream) atMost(until uint64) time.Duration {
+	return time.Duration(min(until-s.scanned, uint64(s.untilFull())))
+}
+
+// filling reports whether a ring held, when it was scanned, as much as wakes the reader. The wakeup
+// itself may have come during the last round, and is gone then.
+func (s *Stream) filling() bool {
+	for i := range s.rings {
+		if s.used(i) >= s.opts.Wakeup.Enough {
+			return true
+		}
+	}
+	return false
+}
+
+// leastPoll bounds the time between looks at rings that ring no bell.
+const leastPoll = time.Millisecond
+
+// nextLook is after what time to look at rings that hold nothing; 0: not before they wake the reader.
+func (s *Stream) nextLook() (after time.Duration) {
+	w := &s.opts.Wakeup
+	if w.Armed != nil && !w.Armed() {
+		delay := s.opts.Slack
+		if s.opts.Barrier != nil {
+			delay = s.opts.Interval
+		}
+		return min(w.Poll, max(delay, leastPoll)) // more often is not worth it, as events are delayed so long
+	}
+	if !s.quiet {
+		return 0
+	}
+	if w.Armed == nil && w.Poll > 0 {
+		return min(w.Poll, AskAfter)
+	}
+	return AskAfter
+}

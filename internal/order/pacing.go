@@ -1,0 +1,90 @@
+package order
+
+import "time"
+
+// mostPace bounds the time between rounds in slack mode.
+const mostPace = 5 * time.Millisecond
+
+// pacing decides when the next round is. It belongs to one wait.
+type pacing struct {
+	exact bool
+	slack uint64 // ns
+	guard uint64 // ns, of the barrier
+	polls bool   // rings wake nobody before a threshold or a poll interval
+	least uint64 // ns from one round to the next while rings fill up
+	pace  uint64 // the same otherwise
+}
+
+func newPacing(o *Options) pacing {
+	p := pacing{slack: uint64(o.Slack), least: uint64(min(o.Slack/2, mostPace))}
+	if o.Barrier != nil {
+		p.exact, p.guard = true, o.Barrier.Guard()
+	}
+	p.pace = p.least
+	if o.Wakeup.Armed == nil { // a doorbell has no part in it: events that are held set the pace
+		p.polls, p.pace = o.Wakeup.Poll > 0, max(p.least, uint64(o.Wakeup.Poll))
+	}
+	return p
+}
+
+// view is what a scan has found.
+type view struct {
+	now       uint64 // when the scan began
+	watermark uint64 // chosen before it
+	earliest  uint64 // of events that are held, and of what a flush asks for; Never: none
+	flushing  bool
+	filling   bool   // a ring holds as much as wakes the reader
+	lastRound uint64 // when that began
+}
+
+type verdict uint8
+
+const (
+	idle     verdict = iota // nothing is held
+	due                     // a round delivers something
+	outdated                // something has become due since the watermark was chosen
+	unproven                // all that is missing is a barrier
+	early                   // it is too early
+	filled                  // it is too early, unless a ring fills up
+)
+
+// judge says whether to start a round, and if it is too early, until when.
+func (p *pacing) judge(v view) (verdict, uint64) {
+	if v.earliest == Never {
+		return idle, 0
+	}
+	if v.filling {
+		p.pace = min(p.pace, p.least)
+	}
+	next, wait := v.lastRound+p.pace, early
+	switch {
+	case v.flushing: // a poll would return at once until the marker is delivered
+		next = 0
+	case p.polls:
+		wait = filled
+	}
+	if v.earliest <= v.watermark && next <= v.now {
+		return due, 0
+	}
+	until := p.turn(v, next)
+	switch {
+	case until > v.now:
+		return wait, until
+	case p.exact:
+		return unproven, 0
+	default:
+		return outdated, 0
+	}
+}
+
+// turn returns when to go on, which is not before next.
+func (p *pacing) turn(v view, next uint64) uint64 {
+	switch {
+	case !p.exact:
+		return max(v.earliest+p.slack, next)
+	case v.earliest <= v.watermark:
+		return next
+	default: // a barrier that begins before that would not cover it
+		return max(v.earliest+p.guard+2, next)
+	}
+}

@@ -1,0 +1,74 @@
+package order
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// checkEvery is how many events a round delivers between checks.
+const checkEvery = 1024
+
+func percent(part, whole uint64) int { return int(part * 100 / whole) }
+
+// check relieves rings that fill up while a round's events are with the user. What it finds there is
+// for the next round.
+func (s *Stream) check() {
+	s.untilCheck = checkEvery
+	for i := range s.rings {
+		memory := s.rings[i].memory
+		if percent(memory.Head()-s.merger.Freed(i), memory.Size()) > s.opts.Above {
+			s.load()
+			s.relieve()
+			return
+		}
+	}
+}
+
+// relieve copies the oldest bytes of rings that are too full out, the fullest ring first.
+func (s *Stream) relieve() {
+	if s.opts.Merge.Spill == 0 {
+		return
+	}
+	s.full = s.full[:0]
+	for i := range s.rings {
+		if s.fill(i) > s.opts.Above {
+			s.full = append(s.full, i)
+		}
+	}
+	slices.SortStableFunc(s.full, func(a, b int) int { return cmp.Compare(s.used(b), s.used(a)) }) // all are of one size
+	for _, i := range s.full {
+		for s.fill(i) > s.opts.Until {
+			bytes := s.merger.Spill(i)
+			if bytes == 0 && s.fill(i) > s.opts.Until {
+				s.counts.SpillRefused.Add(1)
+				break
+			}
+			s.counts.Spilled.Add(bytes)
+		}
+	}
+	s.counts.SpillUsed.Store(s.merger.Spilled())
+}
+
+// fill is how full a ring was when its head was loaded, in percent.
+func (s *Stream) fill(i int) int { return percent(s.used(i), s.rings[i].memory.Size()) }
+
+// Bounds of how long a wait that holds events does not scan the rings.
+const (
+	leastScan = 200 * time.Microsecond
+	mostScan  = 2 * time.Millisecond
+)
+
+// untilFull returns after what time a ring may need relief, if all fill as fast as they did between the
+// latest two loads.
+func (s *Stream) untilFull() time.Duration {
+	soonest := float64(mostScan)
+	for i := range s.rings {
+		r := &s.rings[i]
+		if grown := r.head - r.before; grown > 0 {
+			room := float64(r.memory.Size())*float64(s.opts.Above)/100 - float64(s.used(i))
+			soonest = min(soonest, room*float64(s.elapsed)/float64(grown))
+		}
+	}
+	return max(leastScan, time.Duration(max(soonest, 0)))
+}

@@ -1,0 +1,39 @@
+package order
+
+import (
+	"context"
+	"os"
+	"time"
+)
+
+// Sleep blocks for this time at most, or until a barrier ends or WakeUp is called. It returns
+// context.Cause(ctx), or os.ErrClosed once one of the channels is closed.
+func (s *Stream) Sleep(ctx context.Context, d time.Duration, stream, reader <-chan struct{}) error {
+	var barrier <-chan struct{}
+	if s.opts.Barrier != nil {
+		barrier = s.opts.Barrier.Done()
+	}
+	s.timer.Reset(d)
+	select {
+	case <-s.timer.C:
+		return nil
+	case <-barrier:
+		return nil
+	case <-s.awake:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-stream:
+		return os.ErrClosed
+	case <-reader:
+		return os.ErrClosed
+	}
+}
+
+// WakeUp ends the present Sleep, or the next. It may be called from anywhere, and does not block.
+func (s *Stream) WakeUp() {
+	select {
+	case s.awake <- struct{}{}:
+	default:
+	}
+}
