@@ -48,7 +48,9 @@ func (s *Stream) Took(n int) []int {
 	if s.merged == 0 {
 		return nil
 	}
-	s.merger.Undo(s.origin[:s.merged], n)
+	if n < s.merged {
+		s.merger.Undo(s.origin[:s.merged], n)
+	}
 	s.merged = 0
 	s.untilCheck -= n
 	return s.origin[:n]

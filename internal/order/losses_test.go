@@ -1,0 +1,62 @@
+package order
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A ring is asked about when it was half full and has then been quiet for a while.
+func TestLossWatch(t *testing.T) {
+	const wait = uint64(AskAfter)
+	type step struct {
+		head, now  uint64
+		ask, again bool
+	}
+	for name, c := range map[string]struct {
+		used  uint64
+		steps []step
+	}{
+		"was never full": {ringSize/2 - 1, []step{{8, 10, false, false}, {8, 10 + wait, false, false}}},
+		"was full":       {ringSize / 2, []step{{8, 10, false, true}, {8, 9 + wait, false, true}, {8, 10 + wait, true, false}, {8, 10 + 9*wait, false, false}}},
+		"goes on":        {ringSize / 2, []step{{8, 10, false, true}, {16, 10 + wait, false, true}, {16, 9 + 2*wait, false, true}, {16, 10 + 2*wait, true, false}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var w lossWatch
+			w.filled(c.used, ringSize)
+			for _, s := range c.steps {
+				ask, again := w.look(s.head, s.now)
+				require.Equal(t, s, step{s.head, s.now, ask, again})
+			}
+		})
+	}
+}
+
+// A loss that no record has reported is in its place once, and what one stream leaves, the next knows.
+func TestLossesOfAQuietRing(t *testing.T) {
+	f := newFake(t, 2, Options{})
+	f.fill(1, 100, room)
+	for range 3 {
+		require.Error(t, f.w[1].Output(1000, make([]byte, 12)))
+	}
+	f.clock = 2000
+	got := f.round(true)
+	require.Len(t, got, room+1)
+	require.EqualValues(t, 2000, got[len(got)-1])
+	require.Equal(t, Losses{Known: 3, Advance: 3, Suspect: true}, f.Losses(1))
+	require.Empty(t, f.round(true), "it was told of")
+
+	next := &fake{t: t, w: f.w, Still: f.Still}
+	next.Stream = New(next, owner{next, f.Losses(1)}, &next.counts, f.opts)
+	f.clock = 3000
+	f.asked = nil
+	next.StartWait()
+	next.next(Never)
+	f.clock += uint64(AskAfter)
+	next.next(Never)
+	require.Equal(t, []int{0, 1}, next.asked, "suspects are")
+	require.Equal(t, uint64(Never), next.Earliest())
+	f.output(1, f.clock) // reports the same
+	require.Equal(t, []uint64{f.clock}, next.round(true))
+	require.Equal(t, Losses{Known: 3, Suspect: false}, next.Losses(1))
+}

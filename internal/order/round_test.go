@@ -1,0 +1,117 @@
+package order
+
+import (
+	"testing"
+
+	"github.com/ringfold/ringfold/internal/merge"
+	"github.com/ringfold/ringfold/internal/raw"
+	"github.com/stretchr/testify/require"
+)
+
+func TestRoundIsInOrder(t *testing.T) {
+	f := newFake(t, 3, Options{})
+	f.output(2, 10, 40)
+	f.output(0, 20, 50, 45) // interrupted
+	f.output(1, 30, 60)
+	f.clock = 1000
+	require.Equal(t, []uint64{10, 20, 30, 40, 45, 50, 60}, f.round(false))
+	require.EqualValues(t, 7*recordSize, f.freed)
+	require.EqualValues(t, 60, f.Last())
+	require.EqualValues(t, 1, f.counts.Inversions.Load())
+}
+
+// What the user has not had of a batch comes again.
+func TestRestOfABatch(t *testing.T) {
+	if raw.Poison {
+		t.Skip("batches are of one event")
+	}
+	f := newFake(t, 2, Options{})
+	f.output(0, 1, 3)
+	f.output(1, 2, 4)
+	f.clock = 1000
+	f.Begin(false)
+	require.Len(t, f.Batch(), 4)
+	require.Equal(t, []int{0, 1, 0}, f.Took(3), "the rings of those that were had")
+	require.Empty(t, f.Took(1), "they are counted once")
+	f.End(Never)
+	require.EqualValues(t, 3*recordSize, f.freed)
+	require.Equal(t, 1, f.Held(1))
+	require.Equal(t, []uint64{4}, f.round(false))
+}
+
+// A late sample is delivered and marked, or dropped if the options say so. A loss is never dropped.
+func TestLateEvents(t *testing.T) {
+	for _, drop := range []bool{false, true} {
+		f := newFake(t, 2, Options{DropLate: drop})
+		f.fill(1, 100, room)
+		require.Error(t, f.w[1].Output(300, make([]byte, 12)))
+		f.clock = 900
+		require.Len(t, f.round(false), room)
+		f.output(0, 800)
+		require.Equal(t, []uint64{800}, f.round(false))
+		f.output(1, 700) // and the loss before it
+		require.Equal(t, map[bool][]uint64{false: {700, 700}, true: {700}}[drop], f.round(false))
+		require.Equal(t, []uint64{700, 700}, f.singles)
+		require.Len(t, f.dropped, map[bool]int{false: 0, true: 1}[drop])
+		require.EqualValues(t, 2, f.counts.Late.Load())
+		require.EqualValues(t, 100, f.counts.MaxLateness.Load())
+	}
+}
+
+// The watermark is chosen before new rings are looked for. One that comes after that may have events
+// which go before those that are held; one that comes before has its events in their place.
+func TestNewRings(t *testing.T) {
+	f, b := exact(t, 1)
+	f.clock = 5e6
+	f.output(0, 2e6)
+	f.looks = func() {
+		f.looks = nil
+		require.NoError(t, b.Round()) // after which the watermark covers the event
+	}
+	require.Empty(t, f.round(false))
+	f.looks = func() {
+		f.looks = nil
+		f.add()
+		f.output(1, 1e6)
+	}
+	require.Equal(t, []uint64{1e6, 2e6}, f.round(false))
+	require.Equal(t, 2, f.Len())
+	require.Zero(t, f.counts.Late.Load())
+}
+
+// A round asks for a barrier for what it leaves, if that would be covered.
+func TestRoundAsksForABarrier(t *testing.T) {
+	f, b := exact(t, 1)
+	f.clock = 1e6
+	f.round(false)
+	require.False(t, b.Requested(), "nothing is held")
+	f.output(0, 1e6)
+	f.clock += guard + 1
+	f.round(false)
+	require.False(t, b.Requested(), "it would not be covered")
+	f.clock++
+	f.round(false)
+	require.True(t, b.Requested())
+}
+
+// A long round relieves rings that fill up meanwhile. What it finds there waits for the next.
+func TestRoundChecksForFullRings(t *testing.T) {
+	f := newFake(t, 1+checkEvery/room+1, Options{Merge: merge.Options{Spill: 1 << 20}})
+	f.clock = 1e6
+	for i := range f.w[1:] {
+		f.fill(1+i, 1000, room)
+	}
+	f.Begin(false)
+	f.counts.Spilled.Store(0)
+	f.fill(0, 1, room) // while the first batch is with the user
+	n := 0
+	for evs := f.Batch(); len(evs) > 0; evs = f.Batch() {
+		n += len(evs)
+		f.Took(len(evs))
+	}
+	f.End(Never)
+	require.Equal(t, (len(f.w)-1)*room, n)
+	require.LessOrEqual(t, f.w[0].Head()-f.w[0].Tail(), uint64(ringSize/4))
+	require.Positive(t, f.counts.Spilled.Load())
+	require.Len(t, f.round(false), room)
+}
