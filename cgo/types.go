@@ -25,3 +25,17 @@ type Info struct {
 	Static  bool   // linked into the program rather than loaded
 	Path    string // the file of the shared library; empty if there is none
 }
+
+// Program types that ringfold loads: enum bpf_prog_type.
+const (
+	ProgTypeSocketFilter  = 1
+	ProgTypeRawTracepoint = 17
+)
+
+// Insn is an instruction of a BPF program: struct bpf_insn.
+type Insn struct {
+	Code     uint8
+	Dst, Src uint8 // registers
+	Off      int16
+	Imm      int32
+}
