@@ -24,6 +24,12 @@ func MapLookup(mapFD int, key uint32, values []uint64) error {
 		C.bpf_map_lookup_elem(C.int(mapFD), unsafe.Pointer(&key), unsafe.Pointer(unsafe.SliceData(values))))
 }
 
+// MapSet calls bpf_map_update_elem on a map with 4-byte keys and 8-byte values.
+func MapSet(mapFD int, key uint32, value uint64) error {
+	return result("bpf_map_update_elem",
+		C.bpf_map_update_elem(C.int(mapFD), unsafe.Pointer(&key), unsafe.Pointer(&value), C.BPF_ANY))
+}
+
 // RecursionMisses calls bpf_obj_get_info_by_fd on a program: how many of its runs were skipped because the CPU was running it
 // already. It is 0 before Linux 5.12.
 func RecursionMisses(progFD int) (uint64, error) {

@@ -3,8 +3,10 @@
 package libbpf
 
 /*
+#define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include "libbpf.h"
 
@@ -52,13 +54,22 @@ static void *ringfold_runs(void *arg)
 static struct ringfold_run *ringfold_run_start(int fd, size_t size)
 {
 	struct ringfold_run *r = calloc(1, sizeof(*r) + size);
+	pthread_attr_t attr;
+	cpu_set_t others;
 	int err;
 
 	if (!r)
 		return NULL;
 	r->fd = fd;
 	r->size = size;
-	err = pthread_create(&r->thread, NULL, ringfold_runs, r);
+	pthread_attr_init(&attr);
+	if (!sched_getaffinity(0, sizeof(others), &others)) { // fails where there are over a thousand
+		CPU_CLR(sched_getcpu(), &others);
+		if (CPU_COUNT(&others))
+			pthread_attr_setaffinity_np(&attr, sizeof(others), &others);
+	}
+	err = pthread_create(&r->thread, &attr, ringfold_runs, r);
+	pthread_attr_destroy(&attr);
 	if (err) {
 		free(r);
 		errno = err;
@@ -143,7 +154,8 @@ func ProgTestRun(progFD int, data, ctx []byte, cpu int) (uint32, error) {
 // processors to begin.
 type Run struct{ run *C.struct_ringfold_run }
 
-// ProgTestStart starts bpf_prog_test_run_opts on a packet of this size, and does not wait for it. Join must follow.
+// ProgTestStart starts bpf_prog_test_run_opts on a packet of this size, on another CPU than this if the process may, and does not
+// wait for it. Join must follow.
 func ProgTestStart(progFD, packet int) (*Run, error) {
 	r, err := C.ringfold_run_start(C.int(progFD), C.size_t(packet))
 	if r == nil {
