@@ -94,7 +94,7 @@ func (r *Reader) control(name string, call func() error) error {
 // Run first): the Reader is still open then, and paused, unless Pause failed. After an error of f it is
 // closed all the same.
 func (r *Reader) Shutdown(ctx context.Context, f func(Event) error) error {
-	return r.shutdown(ctx, false, r.begin, f)
+	return r.shutdown(ctx, r.begin, f)
 }
 
 // Shutdown is [Reader.Shutdown] for a stream: what the rings hold comes in order, and none of it is
@@ -104,14 +104,14 @@ func (s *Ordered) Shutdown(ctx context.Context, f func(Event) error) error {
 	if s.closing.Load() {
 		return os.ErrClosed
 	}
-	return s.reader.shutdown(ctx, s.opts.Sweep, func() (*pass, error) { return s.beginRound(true) }, f)
+	return s.reader.shutdown(ctx, func() (*pass, error) { return s.beginRound(true) }, f)
 }
 
-func (r *Reader) shutdown(ctx context.Context, sweep bool, begin func() (*pass, error), f func(Event) error) error {
+func (r *Reader) shutdown(ctx context.Context, begin func() (*pass, error), f func(Event) error) error {
 	if err := r.Pause(); err != nil {
 		return err
 	}
-	if err := r.quiesce(ctx, sweep); err != nil {
+	if err := r.quiesce(ctx); err != nil {
 		return err
 	}
 	p, err := begin()

@@ -147,9 +147,9 @@ func TestExactNeedsAProvider(t *testing.T) {
 	require.NoError(t, k.slack(1).Close())
 
 	k.programs = &fakePrograms{opened: func() error { return errTest }}
-	_, err = k.Ordered(OrderOptions{Mode: Exact(), Sweep: true})
+	_, err = k.Ordered(OrderOptions{Mode: Exact(), Barriers: OpenTree})
 	require.ErrorIs(t, err, errTest)
-	require.Equal(t, grace.Options{CPUs: []int{9, 10, 11, 12}, Sweep: true}, k.programs.options)
+	require.Equal(t, grace.Options{Allow: grace.OpenTree}, k.programs.options)
 	require.ErrorIs(t, k.slack(1).Drain(t.Context(), never), errTest)
 }
 

@@ -64,7 +64,7 @@ func TestKernelExact(t *testing.T) {
 		"no interval": {perfbuf.Options{}, perfbuf.OrderOptions{BarrierInterval: -1}, 100 * time.Microsecond},
 		"polling": {perfbuf.Options{Wakeup: perfbuf.Wakeup{Bytes: 64 << 10, PollInterval: 20 * time.Millisecond}},
 			perfbuf.OrderOptions{}, time.Millisecond},
-		"sweep allowed": {perfbuf.Options{}, perfbuf.OrderOptions{Sweep: true}, time.Millisecond},
+		"map-in-map": {perfbuf.Options{}, perfbuf.OrderOptions{Barriers: perfbuf.MapInMap}, time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := kerneltest.Load(t)

@@ -238,7 +238,9 @@ func TestKernelOrderedFaults(t *testing.T) {
 	}{{callCreate, 1}, {callCreate, 2}, {callUpdate, 1}} {
 		var s *perfbuf.Ordered
 		var err error
-		require.Equal(t, min(c.k, 2), kerneltest.Fail(t, c.call, syscall.EPERM, only(c.k), func() { s, err = r.Ordered(perfbuf.OrderOptions{}) }))
+		require.Equal(t, min(c.k, 2), kerneltest.Fail(t, c.call, syscall.EPERM, only(c.k), func() {
+			s, err = r.Ordered(perfbuf.OrderOptions{Barriers: perfbuf.MapInMap | perfbuf.Membarrier})
+		}))
 		require.NoError(t, err)
 		require.Equal(t, "membarrier", r.Stats().Barrier.Provider)
 		e.Emit(r.Rings()[0].CPU(), 3, 24)

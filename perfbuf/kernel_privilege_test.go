@@ -80,6 +80,8 @@ func TestKernelPrivilegedNobody(t *testing.T) {
 		require.NoError(t, s.Doorbell.Err)
 		require.Positive(t, s.Doorbell.Arms)
 		require.Equal(t, "map-in-map", s.Barrier.Provider)
+		require.ErrorContains(t, s.Barrier.Refused, "open-tree: open_tree: operation not permitted: it takes CAP_SYS_ADMIN")
+		require.Positive(t, s.Barrier.Cost)
 	})
 }
 
@@ -285,25 +287,22 @@ func TestKernelDroppedPrivileges(t *testing.T) {
 		requireNoCapabilities(t)
 		requireRefused(t, perfbuf.Options{}, []string{"CAP_BPF", "CAP_PERFMON"})
 
-		if !updates(r, s) {
+		used := updates(r, s)
+		useStream(t, e, r, s)
+		require.ErrorContains(t, r.Stats().Barrier.Refused, "open-tree: ", "of before")
+		if !used {
+			require.Equal(t, "membarrier", r.Stats().Barrier.Provider)
 			var u unix.Utsname
 			require.NoError(t, unix.Uname(&u))
 			var major, minor int
 			_, err := fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.%d", &major, &minor)
 			require.NoError(t, err)
 			require.Less(t, major*1000+minor, 5019)
-			require.NoError(t, s.Close())
-			s, err := r.Ordered(perfbuf.OrderOptions{})
-			require.NoError(t, err)
-			defer s.Close()
-			require.Equal(t, "membarrier", r.Stats().Barrier.Provider)
-			useStream(t, e, r, s)
 			require.ErrorIs(t, r.Stats().Doorbell.Err, syscall.EPERM)
 			require.ErrorIs(t, r.Pause(), syscall.EPERM)
 			return
 		}
 		require.Equal(t, "map-in-map", r.Stats().Barrier.Provider)
-		useStream(t, e, r, s)
 		require.NoError(t, s.Drain(t.Context(), func(perfbuf.Event) error { return nil }))
 		require.NoError(t, s.Close())
 		useReader(t, e, r)

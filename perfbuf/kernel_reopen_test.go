@@ -73,7 +73,7 @@ func TestKernelExactLeavesNothing(t *testing.T) {
 	before := belongings(t)
 	for i := range 20 {
 		r := open(t, e, perfbuf.Options{})
-		s, err := r.Ordered(perfbuf.OrderOptions{Sweep: true})
+		s, err := r.Ordered(perfbuf.OrderOptions{})
 		require.NoError(t, err)
 		e.Emit(r.Rings()[0].CPU(), 10, 24)
 		switch i % 4 {

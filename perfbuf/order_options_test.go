@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringfold/ringfold/internal/grace"
 	"github.com/stretchr/testify/require"
 )
 
@@ -26,7 +27,7 @@ func TestEffectiveOrderOptions(t *testing.T) {
 		"until half of that": {in: o{Spill: Spill{Bytes: 1, Above: 81}}, want: o{BarrierInterval: ms, Spill: Spill{1, 81, 40}}},
 		"percentages":        {in: o{Spill: Spill{1, 100, 100}}, want: o{BarrierInterval: ms, Spill: Spill{1, 100, 100}}},
 		"until, alone":       {in: o{Spill: Spill{Bytes: 1, Until: 50}}, want: o{BarrierInterval: ms, Spill: Spill{1, 50, 50}}},
-		"sweep, drop":        {in: o{Sweep: true, DropLate: true}, want: o{Sweep: true, DropLate: true, BarrierInterval: ms, Spill: half(16 << 20)}},
+		"barriers, drop":     {in: o{Barriers: OpenTree, DropLate: true}, want: o{Barriers: OpenTree, DropLate: true, BarrierInterval: ms, Spill: half(16 << 20)}},
 		"payload time":       {in: o{Time: PayloadTime(8)}, want: o{Time: PayloadTime(8), BarrierInterval: ms, Spill: half(16 << 20)}},
 		"no other time": {in: o{Time: PayloadTime(0)}, noTime: true,
 			want: o{Time: PayloadTime(0), BarrierInterval: ms, Spill: half(16 << 20)}},
@@ -49,7 +50,8 @@ func TestOrderOptionsThatCannotBe(t *testing.T) {
 		"PayloadTime is at offset -1: must not be negative":       {o: OrderOptions{Time: PayloadTime(-1)}},
 		"Options.NoTime: ordering needs the kernel's times, or P": {noTime: true},
 		"NoTime: ordering needs the kernel's times":               {noTime: true, o: OrderOptions{Mode: Slack(time.Second)}},
-		"Sweep with PayloadTime: a sweep waits for outputs":       {o: OrderOptions{Sweep: true, Time: PayloadTime(8)}},
+		"NestLevels alone with PayloadTime: it waits for outputs": {o: OrderOptions{Barriers: NestLevels, Time: PayloadTime(8)}},
+		"Barriers is 0x30: there are only NestLevels, OpenTree":   {o: OrderOptions{Barriers: 0x30}},
 		"Spill.Above is -1 and Spill.Until 0: they are percent":   {o: OrderOptions{Spill: Spill{Above: -1}}},
 		"Spill.Above is 101 and Spill.Until 0":                    {o: OrderOptions{Spill: Spill{Above: 101}}},
 		"Spill.Above is 0 and Spill.Until -1":                     {o: OrderOptions{Spill: Spill{Until: -1}}},
@@ -77,17 +79,25 @@ func TestOptionsOfAStream(t *testing.T) {
 	}, s.Options())
 }
 
-// A sweep is allowed to a stream only if its options say so, in Drain too; never in a reader's.
-func TestSweepIsPassedOn(t *testing.T) {
+// A stream's barriers wait as its options say, and so do Drain and Close while it is open. Those need whole programs.
+func TestBarriersArePassedOn(t *testing.T) {
 	k := newFake(t, 2, Options{CPUs: []int{10, 11}})
-	for _, sweep := range []bool{true, false} {
-		s, _ := k.stepped(1, OrderOptions{Sweep: sweep})
-		require.Equal(t, sweep, k.programs.options.Sweep)
-		k.programs.options.Sweep = !sweep
+	all := grace.Options{}
+	for _, c := range []struct {
+		o             OrderOptions
+		stream, drain grace.Options
+	}{
+		{OrderOptions{}, all, grace.Options{Programs: true}},
+		{OrderOptions{Time: PayloadTime(0)}, grace.Options{Programs: true}, grace.Options{Programs: true}},
+		{OrderOptions{Barriers: MapInMap | Membarrier}, grace.Options{Allow: grace.MapInMap | grace.Membarrier},
+			grace.Options{Allow: grace.MapInMap | grace.Membarrier, Programs: true}},
+		{OrderOptions{Barriers: NestLevels}, grace.Options{Allow: grace.NestLevels}, grace.Options{Allow: grace.MapInMap | grace.Membarrier, Programs: true}},
+	} {
+		s, _ := k.stepped(1, c.o)
+		require.Equal(t, c.stream, k.programs.options)
 		require.NoError(t, s.Drain(t.Context(), never))
-		require.Equal(t, sweep, k.programs.options.Sweep)
+		require.Equal(t, c.drain, k.programs.options)
 		require.NoError(t, s.Close())
 	}
-	require.NoError(t, k.Drain(t.Context(), never))
-	require.False(t, k.programs.options.Sweep)
+	require.Equal(t, "open-tree|map-in-map", (OpenTree | MapInMap).String())
 }

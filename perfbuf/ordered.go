@@ -168,7 +168,7 @@ func (s *Ordered) Drain(ctx context.Context, f func(Event) error) error {
 	if s.closing.Load() {
 		return os.ErrClosed
 	}
-	if err := s.reader.quiesce(ctx, s.opts.Sweep); err != nil {
+	if err := s.reader.quiesce(ctx); err != nil {
 		return err
 	}
 	return s.ForEachPending(f)

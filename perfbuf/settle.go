@@ -14,7 +14,7 @@ const mostSettling = time.Second
 // were running at the time of unhook have ended, nobody reads them, and they are still mapped.
 func (r *Reader) settle() {
 	select {
-	case <-r.programsEnded(false):
+	case <-r.programsEnded():
 	case <-time.After(mostSettling):
 	}
 	outputs := r.outputStats()

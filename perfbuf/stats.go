@@ -56,7 +56,9 @@ type DoorbellStats struct {
 // BarrierStats describes the barriers of an exact stream. Each waits for an RCU grace period. Durations
 // are those of barriers that succeeded.
 type BarrierStats struct {
-	Provider string        // how barriers wait: "map-in-map", "membarrier" or "cpu-sweep"; empty without exact mode
+	Provider string        // how barriers wait, as a name of [Barriers]; empty without exact mode
+	Refused  error         // why the others are not used: a line for each
+	Cost     time.Duration // of one wait on the machine as the stream found it; 0 for Membarrier, which is not measured
 	Count    uint64        // barriers that succeeded
 	Failed   uint64        // barriers that failed
 	P50, P99 time.Duration // within 7 %

@@ -12,7 +12,7 @@ package grace
 
 import (
 	"errors"
-	"fmt"
+	"strings"
 	"syscall"
 )
 
@@ -29,61 +29,65 @@ type Provider interface {
 	Close() error
 }
 
+// Set is a set of providers.
+type Set uint8
+
+// The providers.
+const (
+	NestLevels Set = 1 << iota
+	OpenTree
+	MapInMap
+	Membarrier
+
+	All = NestLevels | OpenTree | MapInMap | Membarrier
+)
+
+// String returns the names.
+func (s Set) String() string {
+	var names []string
+	for i, name := range []string{"nest-levels", "open-tree", "map-in-map", "membarrier"} {
+		if s&(1<<i) != 0 {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, "|")
+}
+
 // Options say which providers may be used.
 type Options struct {
-	// CPUs are those whose rings are read, if they are online. Only the CPU sweep, which visits them, needs to know.
-	CPUs []int
-	// Sweep allows the CPU sweep, where nothing else works: a thread of this process runs for a
-	// moment on each of the CPUs, isolated ones included, at every Wait.
-	Sweep bool
+	Allow Set // 0 means All
+	// Programs requires that whole programs are waited for, which is what Wait promises. Without it, it is
+	// enough if all events are published whose time the kernel took before Wait was called: NestLevels does no more.
+	Programs bool
 }
 
-// A candidate is a provider that can be tried.
-type candidate struct {
-	name string
-	open func() (Provider, error)
-}
-
-var errNotAllowed = fmt.Errorf("opt-in, and not allowed by the options: %w", errors.ErrUnsupported)
-
-// Open returns the first provider that works on this machine, for this user: an update of a map in
-// a map, membarrier, and, if allowed, a CPU sweep. It has then waited with it once. If none works,
-// the error names each with the reason, and wraps the reasons.
-func Open(o Options) (Provider, error) { return probe(candidates(o)) }
-
-func probe(all []candidate) (Provider, error) {
-	if len(all) == 0 {
-		return nil, fmt.Errorf("grace.Open: waiting for BPF programs to finish needs Linux: %w", errors.ErrUnsupported)
-	}
-	refusals := make([]error, 0, len(all))
-	for _, c := range all {
-		p, err := c.open()
-		if err == nil {
-			if err = p.Wait(); err == nil {
-				return p, nil
-			}
-			p.Close()
-		}
-		refusals = append(refusals, fmt.Errorf("%s: %w", c.name, err))
-	}
-	return nil, &unavailableError{refusals}
-}
+// Open opens the ways to wait that work on this machine, for this user, and returns them as one provider, which has then
+// waited once. It is NestLevels if that is proven here; else the fastest of OpenTree, if that is proven here, and MapInMap; and
+// Membarrier where none of these works. If the first fails later, as a process may drop privileges, the next takes over.
+//
+// The first Open of a process takes some 10 ms for the proof, and a grace period for what it is compared with. If no
+// provider works, the error names each with the reason, and wraps the reasons.
+func Open(o Options) (Provider, error) { return here.open(o) }
 
 // unavailableError says why no provider works.
 type unavailableError struct{ refusals []error }
 
 func (e *unavailableError) Error() string {
-	s := "grace.Open: no way to wait for BPF programs to finish works here:"
-	for _, err := range e.refusals {
-		s += "\n\t" + err.Error()
-	}
+	s := "grace.Open: no way to wait for BPF programs to finish works here:\n\t" + lines(e.refusals)
 	if errors.Is(e, syscall.EMFILE) || errors.Is(e, syscall.ENFILE) {
 		return s + "\n\tRaise the limit on open files (ulimit -n, LimitNOFILE=): it takes a few"
 	}
 	return s + "\n\tDo one of these: grant CAP_BPF (CAP_SYS_ADMIN before Linux 5.8) and build with cgo, for map-in-map; " +
-		"run where two CPUs are online and none is nohz_full, for membarrier; allow the CPU sweep, " +
-		"and the process to run on all CPUs that have rings"
+		"run where two CPUs are online and none is nohz_full, for membarrier; allow all ways by the options"
 }
 
 // Unwrap returns the reasons.
 func (e *unavailableError) Unwrap() []error { return e.refusals }
+
+func lines(errs []error) string {
+	texts := make([]string, len(errs))
+	for i, err := range errs {
+		texts[i] = err.Error()
+	}
+	return strings.Join(texts, "\n\t")
+}

@@ -23,5 +23,11 @@ func (b *Barrier) Failing() (time.Duration, error) {
 	return time.Since(b.base) - time.Duration(since-1), *err
 }
 
+// WaitsForPrograms tells whether a round waits for whole programs, and not only for their outputs.
+func (b *Barrier) WaitsForPrograms() bool {
+	c, ok := b.provider.(*choice)
+	return !ok || c.ways[0].is != NestLevels
+}
+
 // Guard is the guard in effect, in ns.
 func (b *Barrier) Guard() uint64 { return b.guard }

@@ -19,19 +19,19 @@ import (
 )
 
 // providers opens each provider that works here.
-func providers(t *testing.T, cpus []int, f func(t *testing.T, p Provider)) {
-	for _, c := range candidates(Options{CPUs: cpus, Sweep: true}) {
-		t.Run(c.name, func(t *testing.T) {
+func providers(t *testing.T, f func(t *testing.T, p Provider)) {
+	for _, c := range candidates() {
+		t.Run(c.is.String(), func(t *testing.T) {
 			p, err := c.open()
 			if err == nil {
 				err = p.Wait()
 			}
-			if c.name == membarrierName && err != nil {
+			if c.is == Membarrier && err != nil {
 				t.Skip(err) // one CPU, or nohz_full
 			}
 			require.NoError(t, err)
 			defer p.Close()
-			require.Equal(t, c.name, p.Name())
+			require.Equal(t, c.is.String(), p.Name())
 			f(t, p)
 		})
 	}
@@ -39,10 +39,8 @@ func providers(t *testing.T, cpus []int, f func(t *testing.T, p Provider)) {
 
 func TestKernelProviders(t *testing.T) {
 	kerneltest.Require(t)
-	cpus, err := cpulist.Online(cpulist.Dir)
-	require.NoError(t, err)
 	before := descriptors(t)
-	providers(t, cpus, func(t *testing.T, p Provider) {
+	providers(t, func(t *testing.T, p Provider) {
 		var h histogram
 		var wg sync.WaitGroup
 		for range 4 {
@@ -61,11 +59,17 @@ func TestKernelProviders(t *testing.T) {
 	})
 	require.Equal(t, before, descriptors(t))
 
-	p, err := Open(Options{})
+	p, err := Open(Options{Allow: MapInMap})
 	require.NoError(t, err)
-	require.Equal(t, mapInMapName, p.Name())
+	require.Equal(t, "map-in-map", p.Name())
 	require.NoError(t, p.Close())
 	require.ErrorIs(t, p.Wait(), unix.EBADF)
+
+	p, err = Open(Options{Programs: true})
+	require.NoError(t, err)
+	t.Log(p.Name(), p.(*choice).refusals())
+	require.NoError(t, p.Wait())
+	require.NoError(t, p.Close())
 }
 
 // machine is rings and load on some CPUs.
@@ -100,7 +104,9 @@ func newMachine(t *testing.T, cpus []int) *machine {
 	for _, cpu := range cpus {
 		wg.Go(func() {
 			runtime.LockOSThread() // and never unlock: the thread is on one CPU
-			if err := visit(cpu, make(cpuMask, cpu/wordBits+1)); err != nil {
+			var one unix.CPUSet
+			one.Set(cpu)
+			if err := unix.SchedSetaffinity(0, &one); err != nil {
 				t.Error(err)
 			}
 			for !quit.Load() {
@@ -166,10 +172,7 @@ func TestKernelWaitsForPrograms(t *testing.T) {
 	cpus, err := cpulist.Online(cpulist.Dir)
 	require.NoError(t, err)
 	kerneltest.RequireCPUs(t, 2, "one to look on while the program runs on the other")
-	providers(t, cpus, func(t *testing.T, p Provider) {
-		if p.Name() == sweepName {
-			t.Skip("a program may be preempted between two outputs, and the sweep does not wait for the rest")
-		}
+	providers(t, func(t *testing.T, p Provider) {
 		m := newMachine(t, cpus[len(cpus)-1:])
 		for n := 0; n < 10; {
 			underWay, missing := unfinished(t, m.rings[0], p.Wait)
@@ -199,7 +202,7 @@ func TestKernelWatermark(t *testing.T) {
 		unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
 		return uint64(ts.Nano())
 	}
-	providers(t, cpus, func(t *testing.T, p Provider) {
+	providers(t, func(t *testing.T, p Provider) {
 		m := newMachine(t, cpus)
 		b := New(p, clock, BarrierOptions{})
 		events := 0

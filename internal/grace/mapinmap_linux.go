@@ -7,8 +7,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const mapInMapName = "map-in-map"
-
 // mapInMap waits by storing a map into an array of maps. The kernel promises that programs which
 // may still see the old map have finished when the update returns: maybe_wait_bpf_programs, in
 // kernel/bpf/syscall.c, calls synchronize_rcu after each successful one, whatever was stored.
@@ -29,7 +27,7 @@ func openMapInMap() (Provider, error) {
 	return &mapInMap{outer, inner}, nil
 }
 
-func (*mapInMap) Name() string { return mapInMapName }
+func (*mapInMap) Name() string { return "map-in-map" }
 
 func (m *mapInMap) Wait() error { return libbpf.MapUpdate(m.outer, 0, uint32(m.inner)) }
 

@@ -12,8 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const membarrierName = "membarrier"
-
 // Commands of include/uapi/linux/membarrier.h.
 const (
 	membarrierQuery  = 0
@@ -50,7 +48,7 @@ func newMembarrier(dir string, call func(cmd int) (int, error)) (Provider, error
 	return m, nil
 }
 
-func (membarrier) Name() string { return membarrierName }
+func (membarrier) Name() string { return "membarrier" }
 
 func (m membarrier) Wait() error {
 	for {

@@ -1,17 +1,11 @@
 package grace
 
-// candidates lists the providers by preference. A map update is a grace period by the kernel's own
-// promise, on one CPU as well, and an expedited one on the newest kernels; membarrier needs no
-// privilege; the sweep disturbs every CPU.
-func candidates(o Options) []candidate {
+// candidates lists the providers. A map update is a grace period by the kernel's own promise, on one CPU as well, and an
+// expedited one from Linux 6.19 on; membarrier takes no privilege.
+func candidates() []candidate {
 	return []candidate{
-		{mapInMapName, openMapInMap},
-		{membarrierName, openMembarrier},
-		{sweepName, func() (Provider, error) {
-			if !o.Sweep {
-				return nil, errNotAllowed
-			}
-			return openSweep(o.CPUs)
-		}},
+		{OpenTree, openOpenTree},
+		{MapInMap, openMapInMap},
+		{Membarrier, openMembarrier},
 	}
 }

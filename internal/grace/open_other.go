@@ -3,4 +3,4 @@
 package grace
 
 // candidates lists none: BPF is Linux's.
-func candidates(Options) []candidate { return nil }
+func candidates() []candidate { return nil }

@@ -14,6 +14,8 @@ const stalledAfter = time.Second
 // BarrierStats say how a barrier's rounds have gone. Durations are those of the successful ones.
 type BarrierStats struct {
 	Provider string        // its name
+	Refused  error         // why each other one is not used, a line each; nil if the provider was not made by Open
+	Cost     time.Duration // of a wait of the provider, measured by the process's first Open that allowed it; 0 if not measured
 	Count    uint64        // rounds whose wait succeeded
 	Failed   uint64        // rounds whose wait failed, but not with os.ErrClosed
 	P50, P99 time.Duration // within 7 %
@@ -72,6 +74,9 @@ func (b *Barrier) Stats() BarrierStats {
 		Failed:   d.failed.Load(),
 		Max:      time.Duration(d.max.Load()),
 		Last:     time.Duration(d.last.Load()),
+	}
+	if c, ok := b.provider.(*choice); ok {
+		s.Refused, s.Cost = errors.Join(c.refusals()...), c.first().cost
 	}
 	// The middle of a bucket may be above all that is in it.
 	s.P50 = min(d.histogram.quantile(0.50), s.Max)

@@ -1,0 +1,185 @@
+package grace
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A candidate is a provider that can be tried.
+type candidate struct {
+	is   Set
+	open func() (Provider, error)
+}
+
+// rank is the order of preference: those of the same rank are chosen among by what they cost.
+func (s Set) rank() int {
+	switch s {
+	case NestLevels: // interrupts nobody
+		return 0
+	case Membarrier: // is never faster than MapInMap, and so not even tried if that works
+		return 2
+	}
+	return 1
+}
+
+var errNotAllowed = fmt.Errorf("not allowed by the options: %w", errors.ErrUnsupported)
+
+// A chooser chooses among candidates, and remembers what their waits cost.
+type chooser struct {
+	candidates []candidate
+	mu         sync.Mutex
+	costs      map[Set]time.Duration
+}
+
+var here = chooser{candidates: candidates(), costs: map[Set]time.Duration{}}
+
+func (c *chooser) open(o Options) (Provider, error) {
+	if len(c.candidates) == 0 {
+		return nil, fmt.Errorf("grace.Open: waiting for BPF programs to finish needs Linux: %w", errors.ErrUnsupported)
+	}
+	chosen, err := c.choose(o)
+	if err != nil {
+		return nil, err
+	}
+	if err := chosen.Wait(); err != nil {
+		chosen.Close()
+		return nil, &unavailableError{append(chosen.refused, fmt.Errorf("%v: %w", chosen.ways[len(chosen.ways)-1].is, err))}
+	}
+	return chosen, nil
+}
+
+// choose opens all that may be used, the best first.
+func (c *chooser) choose(o Options) (*choice, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	chosen := &choice{}
+	for _, candidate := range c.candidates {
+		w := &way{is: candidate.is}
+		err := errNotAllowed
+		if o.Allow == 0 || o.Allow&w.is != 0 {
+			err = nil
+		}
+		switch {
+		case err != nil:
+		case o.Programs && w.is == NestLevels:
+			err = fmt.Errorf("waits for outputs, not for whole programs: %w", errors.ErrUnsupported)
+		default:
+			if w.Provider, err = candidate.open(); err == nil {
+				err = c.measure(w)
+			}
+		}
+		if err != nil {
+			chosen.refused = append(chosen.refused, fmt.Errorf("%v: %w", w.is, err))
+			continue
+		}
+		chosen.ways = append(chosen.ways, w)
+	}
+	if len(chosen.ways) == 0 {
+		return nil, &unavailableError{chosen.refused}
+	}
+	slices.SortStableFunc(chosen.ways, func(a, b *way) int {
+		return cmp.Or(cmp.Compare(a.is.rank(), b.is.rank()), cmp.Compare(a.cost, b.cost))
+	})
+	return chosen, nil
+}
+
+// enoughMeasured bounds how long measuring goes on: what takes so long is slow.
+const enoughMeasured = time.Millisecond
+
+// measure has w know what a wait costs: the median of up to five.
+func (c *chooser) measure(w *way) error {
+	w.cost = c.costs[w.is]
+	if w.cost != 0 || w.is.rank() == 2 {
+		return nil
+	}
+	var costs []time.Duration
+	for total := time.Duration(0); len(costs) < 5 && total < enoughMeasured; {
+		begin := time.Now()
+		if err := w.Wait(); err != nil {
+			w.Close()
+			return err
+		}
+		costs = append(costs, max(time.Since(begin), 1))
+		total += costs[len(costs)-1]
+	}
+	slices.Sort(costs)
+	w.cost = costs[len(costs)/2]
+	c.costs[w.is] = w.cost
+	return nil
+}
+
+// A way is a provider that may be used.
+type way struct {
+	Provider
+	is   Set
+	cost time.Duration // of a wait on the machine as it was; 0 if not measured
+	gone atomic.Pointer[error]
+}
+
+// choice is a provider of several. Each Wait is by the first that does not fail.
+type choice struct {
+	ways    []*way
+	refused []error
+}
+
+// first returns the provider that comes first now.
+func (c *choice) first() *way {
+	for _, w := range c.ways {
+		if w.gone.Load() == nil {
+			return w
+		}
+	}
+	return c.ways[len(c.ways)-1]
+}
+
+func (c *choice) Name() string { return c.first().is.String() }
+
+func (c *choice) Wait() (err error) {
+	for i, w := range c.ways {
+		last := i == len(c.ways)-1
+		if w.gone.Load() != nil && !last {
+			continue
+		}
+		if err = w.Wait(); err == nil {
+			return nil
+		}
+		// The process has given up privileges, or has a new seccomp filter. Other failures may pass.
+		if errors.Is(err, fs.ErrPermission) || errors.Is(err, errors.ErrUnsupported) {
+			failure := err
+			w.gone.Store(&failure)
+		}
+	}
+	return err
+}
+
+func (c *choice) Close() error {
+	var errs []error
+	for _, w := range c.ways {
+		errs = append(errs, w.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// refusals says for each provider that is not used why.
+func (c *choice) refusals() []error {
+	all := slices.Clone(c.refused)
+	for _, w := range c.ways {
+		err := w.gone.Load()
+		switch {
+		case err != nil:
+			all = append(all, fmt.Errorf("%v: %w", w.is, *err))
+		case w == c.first():
+		case w.cost == 0:
+			all = append(all, fmt.Errorf("%v: is in reserve", w.is))
+		default:
+			all = append(all, fmt.Errorf("%v: is in reserve, as a wait took %v", w.is, w.cost))
+		}
+	}
+	return all
+}

@@ -1,0 +1,182 @@
+package grace
+
+import (
+	"errors"
+	"io/fs"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// stub is a provider that takes a time, notes its calls, and fails as told.
+type stub struct {
+	is    Set
+	takes time.Duration
+	err   *error
+	calls *[]string
+}
+
+func (s stub) Name() string { return s.is.String() }
+
+func (s stub) Wait() error {
+	*s.calls = append(*s.calls, "wait "+s.Name())
+	time.Sleep(s.takes)
+	return *s.err
+}
+
+func (s stub) Close() error { *s.calls = append(*s.calls, "close "+s.Name()); return nil }
+
+// stubs is a machine with such providers: what their waits return, and why they cannot be opened.
+type stubs struct {
+	chooser
+	calls   []string
+	waits   map[Set]*error
+	refused map[Set]error
+}
+
+func newStubs(takes map[Set]time.Duration) *stubs {
+	m := &stubs{waits: map[Set]*error{}, refused: map[Set]error{}}
+	m.costs = map[Set]time.Duration{}
+	for _, is := range []Set{NestLevels, OpenTree, MapInMap, Membarrier} {
+		m.waits[is] = new(error)
+		m.candidates = append(m.candidates, candidate{is, func() (Provider, error) {
+			if _, is := m.refused[is]; is {
+				m.calls = append(m.calls, "refuse")
+			}
+			if err := m.refused[is]; err != nil {
+				return nil, err
+			}
+			return stub{is, takes[is], m.waits[is], &m.calls}, nil
+		}})
+	}
+	return m
+}
+
+const us = time.Microsecond
+
+var old = map[Set]time.Duration{NestLevels: 300 * us, OpenTree: 10 * us, MapInMap: 8000 * us, Membarrier: 8000 * us}
+
+// What is proven and interrupts nobody comes first, then what is fastest; each only if allowed, and if it waits for what must be waited for.
+func TestChoice(t *testing.T) {
+	recent := map[Set]time.Duration{NestLevels: 300 * us, OpenTree: 335 * us, MapInMap: 149 * us, Membarrier: 16000 * us}
+	for name, c := range map[string]struct {
+		takes map[Set]time.Duration
+		o     Options
+		want  string
+	}{
+		"outputs":                  {old, Options{}, "nest-levels"},
+		"programs":                 {old, Options{Programs: true}, "open-tree"},
+		"programs, Linux 6.19":     {recent, Options{Programs: true}, "map-in-map"},
+		"all but one":              {recent, Options{Allow: All &^ NestLevels}, "map-in-map"},
+		"slower":                   {recent, Options{Allow: OpenTree | Membarrier}, "open-tree"},
+		"gentle":                   {old, Options{Allow: MapInMap | Membarrier}, "map-in-map"},
+		"last":                     {old, Options{Allow: Membarrier}, "membarrier"},
+		"last, and the other none": {old, Options{Allow: Membarrier | NestLevels, Programs: true}, "membarrier"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newStubs(c.takes)
+				p, err := m.open(c.o)
+				require.NoError(t, err)
+				require.Equal(t, c.want, p.Name())
+				require.Equal(t, "wait "+c.want, m.calls[len(m.calls)-1], "it has waited")
+				for _, err := range p.(*choice).refusals() {
+					t.Log(err)
+				}
+				require.Len(t, p.(*choice).refusals(), 3)
+			})
+		})
+	}
+}
+
+// A wait's cost is measured once: quick ones several times, slow ones not, and the last resort not at all.
+func TestCost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newStubs(old)
+		p, err := m.open(Options{Programs: true})
+		require.NoError(t, err)
+		require.Equal(t, 10*us, p.(*choice).first().cost)
+		require.Equal(t, strings.Repeat("wait open-tree,", 5)+"wait map-in-map,wait open-tree", strings.Join(m.calls, ","))
+		m.calls = nil
+		p, err = m.open(Options{Programs: true})
+		require.NoError(t, err)
+		require.Equal(t, "wait open-tree", strings.Join(m.calls, ","))
+		require.Equal(t, "[nest-levels: waits for outputs, not for whole programs: unsupported operation map-in-map: is in reserve, as a wait took 8ms membarrier: is in reserve]",
+			strings.ReplaceAll(strings.TrimSpace(errorsText(p.(*choice).refusals())), "\n", " "))
+		m.calls = nil
+		require.NoError(t, p.Close())
+		require.Equal(t, "close open-tree,close map-in-map,close membarrier", strings.Join(m.calls, ","))
+	})
+}
+
+func errorsText(errs []error) string {
+	var texts []string
+	for _, err := range errs {
+		texts = append(texts, err.Error())
+	}
+	return "[" + strings.Join(texts, " ") + "]"
+}
+
+// Where one fails later, the next takes over: for good if it is for want of privilege, else for that wait.
+func TestReserve(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newStubs(old)
+		p, err := m.open(Options{Programs: true})
+		require.NoError(t, err)
+		waits := func() string {
+			m.calls = nil
+			require.NoError(t, p.Wait())
+			return strings.Join(m.calls, ",")
+		}
+		*m.waits[OpenTree] = unix.ENFILE
+		require.Equal(t, "wait open-tree,wait map-in-map", waits())
+		*m.waits[OpenTree] = nil
+		require.Equal(t, "wait open-tree", waits())
+		require.Equal(t, "open-tree", p.Name())
+
+		*m.waits[OpenTree] = unix.EPERM
+		require.Equal(t, "wait open-tree,wait map-in-map", waits())
+		require.Equal(t, "wait map-in-map", waits())
+		require.Equal(t, "map-in-map", p.Name())
+		require.Contains(t, errorsText(p.(*choice).refusals()), "open-tree: operation not permitted")
+
+		*m.waits[MapInMap] = unix.ENOSYS
+		require.Equal(t, "wait map-in-map,wait membarrier", waits())
+		require.Equal(t, "membarrier", p.Name())
+		*m.waits[Membarrier] = unix.EPERM
+		require.Equal(t, unix.EPERM, p.Wait())
+		require.Equal(t, unix.EPERM, p.Wait())
+		require.Equal(t, "membarrier", p.Name())
+		*m.waits[Membarrier] = nil
+		require.Equal(t, "wait membarrier", waits(), "the last is tried again")
+	})
+}
+
+// If none works, the error names each with the reason, and what was opened is closed.
+func TestNoChoice(t *testing.T) {
+	m := newStubs(nil)
+	m.refused[OpenTree], *m.waits[MapInMap], *m.waits[Membarrier] = unix.EPERM, unix.EIO, errOneCPU
+	_, err := m.open(Options{Programs: true})
+	t.Log(err)
+	for _, cause := range []error{unix.EPERM, fs.ErrPermission, errOneCPU, errors.ErrUnsupported} {
+		require.ErrorIs(t, err, cause)
+	}
+	for _, text := range []string{"open-tree: operation not permitted", "membarrier: " + errOneCPU.Error(), "CAP_BPF", "nest-levels: waits for outputs"} {
+		require.ErrorContains(t, err, text)
+	}
+	require.Equal(t, []string{"refuse", "wait map-in-map", "close map-in-map", "wait membarrier", "close membarrier"}, m.calls)
+
+	m.refused[MapInMap] = unix.EMFILE
+	_, err = m.open(Options{Allow: MapInMap})
+	require.ErrorContains(t, err, "Raise the limit on open files")
+	require.ErrorContains(t, err, "open-tree: not allowed by the options")
+	require.NotContains(t, err.Error(), "CAP_BPF")
+
+	_, err = (&chooser{}).open(Options{})
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+	require.ErrorContains(t, err, "Linux")
+}

@@ -1,0 +1,35 @@
+package perfbuf
+
+import "github.com/ringfold/ringfold/internal/grace"
+
+// Barriers is a set of ways to wait, in exact mode, until no older event can come. Of those that an
+// [OrderOptions] allows and that work on the machine, for the user who runs the program, a stream uses NestLevels, if
+// that is enough; else OpenTree or MapInMap, whichever takes less time; else Membarrier. If one ceases to work, as the process drops
+// privileges or enters a sandbox, the next takes over.
+//
+// Programs that may not be interrupted, on isolated, nohz_full or real-time CPUs, want MapInMap (before Linux 6.19), Membarrier, or
+// NestLevels, and no OpenTree.
+type Barriers uint8
+
+const (
+	// NestLevels looks at how deep each CPU is in outputs, until it has seen it in none. It interrupts
+	// nobody. It covers the kernel's times only, not PayloadTime, nor Drain, Shutdown and Close.
+	NestLevels = Barriers(grace.NestLevels)
+	// OpenTree clones a mount and closes it, which takes an expedited RCU grace period: tens of
+	// microseconds, and an interrupt for each CPU that is busy. It takes CAP_SYS_ADMIN and Linux 5.9. Nothing
+	// documents that this close waits, so the process's first stream (or Drain, or Close) has it shown, with a BPF program that runs
+	// meanwhile: some 10 ms, and up to 0.4 s on a machine that is busy. Its two system calls, open_tree and close, come from a thread of
+	// their own, named ringfold, and show in audit logs.
+	OpenTree = Barriers(grace.OpenTree)
+	// MapInMap updates a map in a map, for which the kernel promises to wait (maybe_wait_bpf_programs): some ms before Linux 6.19,
+	// an expedited grace period since then. It takes CAP_BPF.
+	MapInMap = Barriers(grace.MapInMap)
+	// Membarrier calls membarrier(MEMBARRIER_CMD_GLOBAL), which takes a grace period of some ms, no
+	// capability, two CPUs online, and none that is nohz_full.
+	Membarrier = Barriers(grace.Membarrier)
+
+	allBarriers = Barriers(grace.All)
+)
+
+// String returns the names as they are in BarrierStats, such as "open-tree|map-in-map".
+func (b Barriers) String() string { return grace.Set(b).String() }
