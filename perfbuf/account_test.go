@@ -212,10 +212,10 @@ func TestCloseJustBeforeTheFunction(t *testing.T) {
 				require.NoError(t, err)
 				var over atomic.Bool
 				over.Store(true)
-				own := p.halt
-				p.halt = &over // next looks at the source's own
+				own := p.pass.Halt
+				p.pass.Halt = &over // next looks at the source's own
 				var seen RingStats
-				err = each(context.Background(), p, func(ev Event) error {
+				err = each(context.Background(), &p.pass, func(ev Event) error {
 					switch ev.Kind() {
 					case KindSample:
 						seen.Samples++
@@ -229,8 +229,8 @@ func TestCloseJustBeforeTheFunction(t *testing.T) {
 				if err != nil {
 					require.Equal(t, os.ErrClosed, err)
 				}
-				p.halt = own
-				p.end()
+				p.pass.Halt = own
+				p.pass.End()
 				s := k.Stats().Rings[0]
 				require.Equal(t, seen, RingStats{
 					Samples: s.Samples - before.Samples, LostRecords: s.LostRecords - before.LostRecords, Corrupt: s.Corrupt - before.Corrupt,

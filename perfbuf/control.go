@@ -5,15 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-
-	"github.com/ringfold/ringfold/internal/raw"
 )
-
-// flush is one or more calls of Flush whose marker has not been delivered.
-type flush struct {
-	time   uint64     // of the latest call, by the clock
-	marker raw.Single // each has its own: a stream may deliver one while another is with the user
-}
 
 // Flush asks for everything that the rings hold now, without waiting for the wake-up policy: a blocked
 // Wait returns, and the next pass over the Reader or over its [Ordered] stream delivers it, followed by
@@ -29,35 +21,14 @@ func (r *Reader) Flush() error {
 	if err := r.enter(); err != nil {
 		return err
 	}
-	defer r.leaveAtOnce()
-	f := &flush{time: r.kernel.Now()}
-	for {
-		old := r.flush.Load()
-		if old != nil {
-			f.time = max(f.time, old.time)
-		}
-		if r.flush.CompareAndSwap(old, f) {
-			break
-		}
-	}
+	defer r.gate.LeaveAtOnce()
+	r.walk.Flushes.Ask(r.kernel.Now())
 	r.waker.Flush()
 	if s := r.stream.Load(); s != nil {
 		s.order.WakeUp()
 	}
 	return nil
 }
-
-// answer makes a batch of the marker that answers f, unless it has been answered.
-func (p *pass) answer(r *Reader, f *flush, time uint64) bool {
-	if !r.flush.CompareAndSwap(f, nil) {
-		return false // another call has come since: it has a marker of its own
-	}
-	p.one(f.marker.Odd(noCPU, raw.Odd{Kind: raw.Flushed, Time: time}))
-	return true
-}
-
-// noCPU is the CPU of what belongs to none.
-const noCPU = -1
 
 // Pause takes the rings out of the map: outputs fail with -ENOENT until Resume, which the kernel does not
 // count as lost. What the rings hold stays there to be read. Programs that are running may still
@@ -78,7 +49,7 @@ func (r *Reader) control(name string, call func() error) error {
 	if err := r.enter(); err != nil {
 		return err
 	}
-	defer r.leaveAtOnce()
+	defer r.gate.LeaveAtOnce()
 	if err := call(); err != nil {
 		return fmt.Errorf("perfbuf.%s: %w", name, err)
 	}
@@ -104,23 +75,24 @@ func (s *Ordered) Shutdown(ctx context.Context, f func(Event) error) error {
 	if s.closing.Load() {
 		return os.ErrClosed
 	}
-	return s.reader.shutdown(ctx, func() (*pass, error) { return s.beginRound(true) }, f)
+	return s.reader.shutdown(ctx, func() (*Batch, error) { return s.beginRound(true) }, f)
 }
 
-func (r *Reader) shutdown(ctx context.Context, begin func() (*pass, error), f func(Event) error) error {
+func (r *Reader) shutdown(ctx context.Context, begin func() (*Batch, error), f func(Event) error) error {
 	if err := r.Pause(); err != nil {
 		return err
 	}
 	if err := r.quiesce(ctx); err != nil {
 		return err
 	}
-	p, err := begin()
+	batch, err := begin()
 	if err != nil {
 		return err
 	}
+	p := &batch.pass
 	defer func() {
-		busy := errors.Is(p.err, ErrBusy) // one of the rings
-		p.end()
+		busy := errors.Is(p.Err, ErrBusy) // one of the rings
+		p.End()
 		if !busy {
 			r.Close()
 		}

@@ -106,7 +106,7 @@ func TestShutdown(t *testing.T) {
 				k := newBelled(t, 2)
 				k.output(0, 1, 3)
 				k.programs = &fakePrograms{opened: func() error {
-					if k.freed.Load() == 0 && !k.closed.Load() {
+					if k.freed.Load() == 0 && !k.walk.Closed() {
 						k.requireEntries(noEntry, noEntry)
 						k.output(0, 5) // of a program that had found the ring
 					}
@@ -356,7 +356,7 @@ func TestFlushCallsAtTheSameTime(t *testing.T) {
 // A Pause that fails leaves entries in the map: their rings are not armed in name only.
 func TestFailedPauseDoesNotStrandEvents(t *testing.T) {
 	k := newBelled(t, 2)
-	rings := (*readerRings)(k.Reader)
+	rings := &k.walk
 	k.set = func(ring int, to kernel.Entry) error {
 		if ring == 1 {
 			return errTest

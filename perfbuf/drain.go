@@ -38,7 +38,7 @@ func (r *Reader) quiesce(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-r.done:
+	case <-r.gate.Done():
 		return os.ErrClosed
 	}
 }

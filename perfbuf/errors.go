@@ -3,6 +3,8 @@ package perfbuf
 import (
 	"errors"
 	"fmt"
+
+	"github.com/ringfold/ringfold/internal/walk"
 )
 
 // ErrStop, returned by your function, ends a loop early: the call stops after that event and returns
@@ -12,7 +14,7 @@ var ErrStop = errors.New("perfbuf: stop")
 // ErrBusy is returned by a call whose rings are being read already: by another goroutine, by the
 // function that makes the call, or by an [Ordered] stream, which holds all rings until it is closed.
 // The wrapping error says which.
-var ErrBusy = errors.New("perfbuf: ring is being read already")
+var ErrBusy = walk.ErrBusy
 
 // ErrBarriers is returned by an exact stream when every barrier has failed for more than a second. The
 // wrapping error says why. No event is lost, and you may wait again.
@@ -21,11 +23,7 @@ var ErrBarriers = errors.New("perfbuf: barriers fail")
 // errStopped stands for an ErrStop that the user's function has returned.
 var errStopped = errors.New("perfbuf: stopped")
 
-var errBusyPass = fmt.Errorf("%w: by another goroutine or by the function that events are handed to: a Reader has one pass at a time", ErrBusy)
-
 var errWaiting = fmt.Errorf("%w: another goroutine waits for this Reader, or for one of its rings", ErrBusy)
-
-var errOrdering = fmt.Errorf("%w: an Ordered stream holds all rings: read through it, or close it first", ErrBusy)
 
 // CorruptError describes ring memory that could not be read. Reading went on behind it: as a rule at
 // the end of what was published then, where the next record is sure to begin.

@@ -43,6 +43,9 @@ func newFake(t testing.TB, n int, opts Options) *fake {
 func newFakeAt(t testing.TB, n int, start uint64, opts Options) *fake {
 	k := &fake{t: t, poll: newFakePoller()}
 	k.clock.Store(1 << 40)
+	if opts.RingBytes == 0 {
+		opts.RingBytes = fakeRingSize
+	}
 	layout := raw.LayoutRawTime
 	if opts.NoTime {
 		layout = raw.LayoutRaw
@@ -51,12 +54,11 @@ func newFakeAt(t testing.TB, n int, start uint64, opts Options) *fake {
 	cpus := []int{firstCPU - 1} // may come later, as that behind the others
 	for i := range n {
 		cpus = append(cpus, firstCPU+i)
-		w := ringtest.New(fakeRingSize, layout, start)
+		w := ringtest.New(opts.RingBytes, layout, start)
 		k.w = append(k.w, w)
 		k.hooks.memory = append(k.hooks.memory, ofCPU(firstCPU+i, w))
 	}
 	cpus = append(cpus, firstCPU+n)
-	opts.RingBytes = fakeRingSize
 	if opts.Wakeup.doorbell() {
 		opts.Wakeup = Wakeup{Events: 1}
 	}

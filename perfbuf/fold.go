@@ -6,6 +6,14 @@ import (
 	"github.com/ringfold/ringfold/internal/raw"
 )
 
+// Source is what a pass reads: one [Ring], a [Reader] (all rings), or an [Ordered] stream (all
+// rings, what is due in time order). Only they, and types that embed them, implement it.
+type Source interface {
+	// begin claims the source, of which the batch, and the pass that refills it, is then the caller's until the
+	// pass's End. If it fails, nothing is claimed.
+	begin() (*Batch, error)
+}
+
 // Loops over events are written out, here, in forEach and in Batch.Events: with one for all,
 // whether by a function that is called for each event or by an iterator, reading took a third
 // longer.
@@ -28,40 +36,41 @@ import (
 // received events of other rings. Fold holds no lock while f runs, and f may close the reader. Fold
 // does not allocate.
 func Fold[A any](src Source, acc A, f func(acc A, ev Event) (A, error)) (A, error) {
-	p, err := src.begin()
+	batch, err := src.begin()
 	if err != nil {
 		return acc, err
 	}
-	defer p.end()
-	for b := &p.batch; p.next(); {
-		for i, ev := range b.list {
-			if i > 0 && p.halt.Load() { // next has looked, and counts what comes alone as delivered
+	p := &batch.pass
+	defer p.End()
+	for b := &p.Batch; p.Next(); {
+		for i, ev := range b.List {
+			if i > 0 && p.Halt.Load() { // next has looked, and counts what comes alone as delivered
 				return acc, os.ErrClosed
 			}
-			b.taken = i + 1
+			b.Taken = i + 1
 			if acc, err = f(acc, Event{ev}); err != nil {
 				return acc, unlessStop(err)
 			}
 		}
-		if b.list != nil {
+		if b.List != nil {
 			continue
 		}
-		for s := b.stretch; s.Pos < s.Limit; {
+		for s := b.Stretch; s.Pos < s.Limit; {
 			word, next, ok := s.Sample()
 			if !ok {
 				break
 			}
-			if b.taken > 0 && p.halt.Load() {
+			if b.Taken > 0 && p.Halt.Load() {
 				return acc, os.ErrClosed
 			}
 			s.Pos = next
-			b.take(word, next)
+			b.Take(word, next)
 			if acc, err = f(acc, Event{raw.Event{View: s.View, Word: word}}); err != nil {
 				return acc, unlessStop(err)
 			}
 		}
 	}
-	return acc, p.err
+	return acc, p.Err
 }
 
 // unlessStop is err, but nil for ErrStop.

@@ -100,7 +100,7 @@ func (z *readerFuzz) quiet(src waiter) {
 		if due := first + uint64(s.opts.Mode.slack+10*time.Millisecond); first != order.Never && due < z.k.hooks.clock() {
 			z.t.Fatalf("an event of %d is due at %d, and it is %d", first, due, z.k.hooks.clock())
 		}
-	} else if src == z.k.Reader && z.k.flush.Load() != nil {
+	} else if src == z.k.Reader && z.k.walk.Flushing() {
 		z.t.Fatal("a Flush has ended no Wait")
 	}
 }

@@ -52,7 +52,7 @@ func (r *Reader) replug() error {
 	cpus, err := r.hotplug.Online()
 	again := err
 	for _, cpu := range cpus {
-		i := slices.IndexFunc(r.all(), func(ring *Ring) bool { return ring.cpu == cpu })
+		i := slices.IndexFunc(r.all(), func(ring *Ring) bool { return ring.CPU() == cpu })
 		var failed error
 		switch {
 		case i < 0:
@@ -95,7 +95,7 @@ func (r *Reader) setEntry(ring *Ring) error {
 
 // addRing gives a new CPU a ring.
 func (r *Reader) addRing(cpu int) error {
-	i := int(r.count.Load())
+	i := r.walk.Len()
 	if i == len(r.rings) {
 		return fmt.Errorf("CPU %d %w", cpu, errImpossible)
 	}
@@ -103,19 +103,9 @@ func (r *Reader) addRing(cpu int) error {
 	if err != nil {
 		return public(err)
 	}
-	ring := newRing(memory)
-	ring.adopt(r, i)
-	r.holding.Lock()
-	if r.heldByStream() { // it holds all rings, this one from the beginning
-		ring.owner.Store(ordering)
-	}
-	r.rings[i] = ring
-	// It must be known before the first event can be in it: whoever has waited for a grace period, and
-	// looks at all rings, then finds what is older than that.
-	r.count.Store(int32(i + 1))
-	r.holding.Unlock()
+	r.add(memory)
 	r.counts.added.Add(1)
-	return r.setEntry(ring)
+	return r.setEntry(r.rings[i])
 }
 
 // unplugged is HotplugStats.Err.
@@ -130,11 +120,11 @@ func (r *Reader) unplugged() error {
 }
 
 // all returns the rings that there are.
-func (r *Reader) all() []*Ring { return r.rings[:r.count.Load()] }
+func (r *Reader) all() []*Ring { return r.rings[:r.walk.Len()] }
 
 // byCPU sorts rings by CPU number: those of CPUs that came later are at the end.
 func byCPU(rings []*Ring) []*Ring {
 	sorted := slices.Clone(rings)
-	slices.SortFunc(sorted, func(a, b *Ring) int { return a.cpu - b.cpu })
+	slices.SortFunc(sorted, func(a, b *Ring) int { return a.CPU() - b.CPU() })
 	return sorted
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ringfold/ringfold/internal/grace"
 	"github.com/ringfold/ringfold/internal/order"
+	"github.com/ringfold/ringfold/internal/walk"
 )
 
 // Ordered is one stream of the events of all CPUs, in the order of their times. Events stay in
@@ -35,8 +36,9 @@ type Ordered struct {
 	// For the caller that has set busy.
 	order   *order.Stream
 	rings   []*Ring // as order has them
-	tallies []tally
-	pass    pass
+	tallies []walk.Tally
+	batch   Batch
+	pass    *walk.Pass // of batch
 	round   round
 }
 
@@ -54,15 +56,16 @@ func (r *Reader) Ordered(o OrderOptions) (*Ordered, error) {
 		return nil, err
 	}
 	defer r.leave()
-	if err := r.claimAll(); err != nil {
+	if err := r.walk.Claim(); err != nil {
 		return nil, err
 	}
 	s := &Ordered{reader: r, opts: o, gone: make(chan struct{})}
 	s.round.stream = s
-	s.pass.halt, s.pass.walk = &s.halt, &s.round
+	s.pass = &s.batch.pass
+	s.pass.Halt, s.pass.Walk = &s.halt, &s.round
 	if !o.Mode.guess {
 		if s.barrier, err = r.newBarrier(o); err != nil {
-			r.disclaimAll()
+			r.walk.Disclaim()
 			return nil, err
 		}
 		r.barrier.Store(s.barrier)
@@ -70,7 +73,7 @@ func (r *Reader) Ordered(o OrderOptions) (*Ordered, error) {
 	}
 	s.order = order.New(r.kernel, (*orderedRings)(s), &r.counts.order, r.ordering(o, s.barrier))
 	r.stream.Store(s)
-	if r.closed.Load() { // perhaps too early to know of the stream
+	if r.walk.Closed() { // perhaps too early to know of the stream
 		s.halt.Store(true)
 	}
 	return s, nil
@@ -106,14 +109,14 @@ func (s *Ordered) disband() {
 	defer r.leave()
 	for i, ring := range s.rings {
 		losses := s.order.Losses(i)
-		ring.counts.dropped.Add(uint64(s.order.Held(i)))
-		ring.counts.lost.Store(losses.Known) // those whose loss events are dropped too
-		ring.advance, ring.suspect = losses.Advance, losses.Suspect
-		s.tallies[i].flush(&ring.counts)
+		ring.walk.Counts.Dropped.Add(uint64(s.order.Held(i)))
+		ring.walk.Counts.Lost.Store(losses.Known) // those whose loss events are dropped too
+		ring.walk.Advance, ring.suspect = losses.Advance, losses.Suspect
+		s.tallies[i].Flush(&ring.walk.Counts)
 	}
 	s.order.Abandon()
 	r.stream.Store(nil)
-	r.disclaimAll()
+	r.walk.Disclaim()
 }
 
 // acquire makes the caller the only one in the stream.
@@ -151,12 +154,12 @@ func (s *Ordered) ForEach(f func(Event) error) error { return forEach(s, f) }
 // no record has reported yet, for which it interrupts each CPU. Events that come after it with earlier
 // times are late, in exact mode too: to miss none, see [Ordered.Drain].
 func (s *Ordered) ForEachPending(f func(Event) error) error {
-	p, err := s.beginRound(true)
+	batch, err := s.beginRound(true)
 	if err != nil {
 		return err
 	}
-	defer p.end()
-	return unlessStopped(each(context.Background(), p, f))
+	defer batch.pass.End()
+	return unlessStopped(each(context.Background(), &batch.pass, f))
 }
 
 // Drain is ForEachPending for the end: after the caller has detached its programs and ended its Run, it waits

@@ -34,7 +34,7 @@ func (s *Ordered) Wait(ctx context.Context) error {
 		case step.Do == order.Deliver:
 			return nil
 		case step.Do == order.Sleep:
-			err = s.order.Sleep(ctx, step.For, s.gone, s.reader.done)
+			err = s.order.Sleep(ctx, step.For, s.gone, s.reader.gate.Done())
 		default:
 			err = s.reader.wait(ctx, s, step.For)
 		}
@@ -46,8 +46,8 @@ func (s *Ordered) Wait(ctx context.Context) error {
 
 // flushTime is the time of a Flush whose marker has not been delivered.
 func (r *Reader) flushTime() uint64 {
-	if f := r.flush.Load(); f != nil {
-		return f.time
+	if f := r.walk.Flushes.Load(); f != nil {
+		return f.Time
 	}
 	return order.Never
 }

@@ -42,7 +42,7 @@ type CPUOutputs struct {
 
 // Total sums the CPUs up. Its CPU is -1.
 func (s OutputStats) Total() CPUOutputs {
-	t := CPUOutputs{CPU: noCPU}
+	t := CPUOutputs{CPU: -1}
 	for _, c := range s.CPUs {
 		for i, n := range c.counts() {
 			*t.counts()[i] += *n

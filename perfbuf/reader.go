@@ -3,14 +3,14 @@ package perfbuf
 import (
 	"context"
 	"iter"
-	"os"
 	"runtime"
-	"sync"
 	"sync/atomic"
 
+	"github.com/ringfold/ringfold/internal/gate"
 	"github.com/ringfold/ringfold/internal/grace"
 	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/wake"
+	"github.com/ringfold/ringfold/internal/walk"
 )
 
 // Reader reads the rings of a perf event array, one per CPU. Make one with [Open], and end it with
@@ -21,29 +21,18 @@ import (
 type Reader struct {
 	kernel  kernel.Kernel
 	opts    Options
-	rings   []*Ring        // with room for those of CPUs that come later: see all
-	count   atomic.Int32   // that there are; only grows
+	rings   []*Ring   // with room for those of CPUs that come later: see all
+	gate    gate.Gate // of ring memory: when the last has left, counts are made final and rings unmapped
+	walk    walk.Rings
+	batch   Batch          // of a pass over all rings
+	loads   []Load         // of that pass
 	hotplug kernel.Hotplug // nil: CPUs do not come and go
 	stepped kernel.Stepped // nil: this is no simulation
 
-	// refs counts who may touch ring memory: the open Reader itself, and everyone between enter and
-	// leave. At 0 the counts are made final and the rings are unmapped.
-	refs   atomic.Int64
-	closed atomic.Bool
-	done   chan struct{} // closed by Close
-	final  chan struct{} // closed by whoever leaves last
-
 	entries *wake.Entries
 	waker   *wake.Waker
-	flush   atomic.Pointer[flush]
-
-	passing atomic.Bool // a pass over all rings is running
-	pass    pass
-	walk    ringWalk
-	plan    plan // of the pass
 
 	stream  atomic.Pointer[Ordered]       // which holds the rings
-	holding sync.Mutex                    // held while a stream takes or gives up all rings, or one more comes
 	barrier atomic.Pointer[grace.Barrier] // of the latest stream that had one
 
 	forgotten runtime.Cleanup // if nobody calls Close
@@ -55,20 +44,17 @@ type Reader struct {
 // that could not be had.
 func newReader(k kernel.Kernel, opts Options) *Reader {
 	rings := k.Rings()
-	r := &Reader{kernel: k, opts: opts, rings: make([]*Ring, max(len(k.CPUs()), len(rings))), done: make(chan struct{}), final: make(chan struct{})}
+	r := &Reader{kernel: k, opts: opts, rings: make([]*Ring, max(len(k.CPUs()), len(rings)))}
 	r.stepped, _ = k.(kernel.Stepped)
-	r.refs.Store(1)
-	for i, memory := range rings {
-		r.rings[i] = newRing(memory)
-		r.rings[i].adopt(r, i)
+	r.gate.Open(r.finish)
+	r.walk.Init(walk.Options{Gate: &r.gate, Room: len(r.rings), Pass: &r.batch.pass, Order: r.order, Flowing: r.disarm})
+	for _, memory := range rings {
+		r.add(memory)
 	}
-	r.count.Store(int32(len(rings)))
 	if r.opts.Schedule == nil {
 		r.opts.Schedule = FullestFirst()
 	}
-	r.walk.pass, r.walk.reader = &r.pass, r
-	r.pass.halt, r.pass.walk = &r.closed, &r.walk
-	r.entries = wake.NewEntries(len(r.rings), &r.count, k.Set, func() { r.waker.Disarmed() })
+	r.entries = wake.NewEntries(len(r.rings), r.walk.Count(), k.Set, func() { r.waker.Disarmed() })
 	var bell *wake.Doorbell
 	if w := opts.Wakeup; w.doorbell() {
 		if err := k.Bells(); err != nil {
@@ -91,43 +77,24 @@ func (r *Reader) yield() {
 
 // setWaker makes the reader wait as its options say, and with a doorbell if there is one.
 func (r *Reader) setWaker(bell *wake.Doorbell) {
-	r.waker = wake.New(r.kernel, (*readerRings)(r), len(r.rings), wake.Policy{Bell: bell, Interval: r.opts.Wakeup.PollInterval, Enough: r.opts.threshold()})
+	r.waker = wake.New(r.kernel, &r.walk, len(r.rings), wake.Policy{Bell: bell, Interval: r.opts.Wakeup.PollInterval, Enough: r.opts.threshold()})
 }
 
-// enter allows the caller to touch ring memory until leave. It returns os.ErrClosed after Close.
-func (r *Reader) enter() error {
-	for {
-		n := r.refs.Load()
-		if n == 0 || r.closed.Load() {
-			return os.ErrClosed
-		}
-		if r.refs.CompareAndSwap(n, n+1) {
-			return nil
-		}
-	}
-}
+// disarm keeps a ring of which events flow from waking anybody.
+func (r *Reader) disarm(ring int) { r.entries.Disarm(ring) }
 
-func (r *Reader) leave() {
-	if r.refs.Add(-1) == 0 {
-		r.finish()
-	}
-}
+func (r *Reader) begin() (*Batch, error) { return &r.batch, r.walk.Begin() }
 
-// leaveAtOnce is leave for those who must not block.
-func (r *Reader) leaveAtOnce() {
-	if r.refs.Add(-1) == 0 {
-		go r.finish()
-	}
-}
+func (r *Reader) enter() error { return r.gate.Enter() }
+func (r *Reader) leave()       { r.gate.Leave() }
 
-// finish is for who leaves last.
+// finish is called by who leaves last.
 func (r *Reader) finish() {
 	r.settle()
 	if b := r.barrier.Load(); b != nil {
 		b.Close() // its stream may still be open
 	}
 	r.kernel.Free()
-	close(r.final)
 }
 
 // Rings returns the rings, in order of their CPUs. The slice is the caller's. A CPU that comes online
@@ -141,14 +108,14 @@ func (r *Reader) Options() Options {
 	o := r.opts
 	o.CPUs = nil
 	for _, ring := range r.Rings() {
-		o.CPUs = append(o.CPUs, ring.cpu)
+		o.CPUs = append(o.CPUs, ring.CPU())
 	}
 	return o
 }
 
 // Done returns a channel that is closed after [Reader.Close], when the last call has left the reader,
 // its counts are final, and its rings are unmapped.
-func (r *Reader) Done() <-chan struct{} { return r.final }
+func (r *Reader) Done() <-chan struct{} { return r.gate.Final() }
 
 // Close takes the rings out of the map, so that outputs fail with -ENOENT, makes the counts of Stats
 // final, and unmaps the rings, once the last call that uses them has left. Events not yet read are
@@ -161,11 +128,10 @@ func (r *Reader) Done() <-chan struct{} { return r.final }
 // (perf_buffer__free). That takes an RCU grace period, as programs may still be in an output: some ms as a
 // rule, a second at most. [Reader.Done] tells when it is over. The error is always nil.
 func (r *Reader) Close() error {
-	if r.closed.CompareAndSwap(false, true) {
+	if r.gate.Close() {
 		if s := r.stream.Load(); s != nil {
 			s.halt.Store(true)
 		}
-		close(r.done)
 		r.kernel.Interrupt()
 		if r.hotplug != nil {
 			r.hotplug.StopWatching()

@@ -17,7 +17,7 @@ func (k *fake) alone(t *testing.T) {
 	t.Helper()
 	synctest.Wait()
 	require.Zero(t, k.waker.State())
-	require.Equal(t, int64(1), k.refs.Load())
+	require.Equal(t, 1, k.gate.Inside())
 }
 
 // Each ring is read by a goroutine of its own, and each event wakes one of them.

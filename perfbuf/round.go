@@ -5,34 +5,35 @@ import (
 
 	"github.com/ringfold/ringfold/internal/order"
 	"github.com/ringfold/ringfold/internal/raw"
+	"github.com/ringfold/ringfold/internal/walk"
 )
 
 // round delivers what is due of an ordered stream, in order. It is the walk of the stream's pass.
 type round struct{ stream *Ordered }
 
-func (s *Ordered) begin() (*pass, error) { return s.beginRound(false) }
+func (s *Ordered) begin() (*Batch, error) { return s.beginRound(false) }
 
 // beginRound starts the delivery of what is due, or of all that the rings hold.
-func (s *Ordered) beginRound(all bool) (*pass, error) {
+func (s *Ordered) beginRound(all bool) (*Batch, error) {
 	if err := s.acquire(); err != nil {
 		return nil, err
 	}
 	s.order.Begin(all)
-	s.reader.counts.passes.Add(1)
-	s.pass.err = nil
-	return &s.pass, nil
+	s.reader.walk.Passes.Add(1)
+	s.pass.Err = nil
+	return &s.batch, nil
 }
 
-// next makes the next batch. It ends the life of the events before.
-func (w *round) next() bool {
+// Next makes the next batch. It ends the life of the events before.
+func (w *round) Next() bool {
 	w.settle()
 	s := w.stream
 	if s.halt.Load() {
-		s.pass.err = os.ErrClosed
+		s.pass.Err = os.ErrClosed
 		return false
 	}
 	if events := s.order.Batch(); len(events) > 0 {
-		s.pass.batch.set(events)
+		s.pass.Batch.Set(events)
 		return true
 	}
 	return s.marker()
@@ -41,23 +42,23 @@ func (w *round) next() bool {
 // settle counts what has been taken of a batch, and gives the rest back.
 func (w *round) settle() {
 	s := w.stream
-	for _, i := range s.order.Took(s.pass.batch.settle()) {
-		s.tallies[i].samples++
+	for _, i := range s.order.Took(s.pass.Batch.Settle()) {
+		s.tallies[i].Samples++
 	}
 }
 
 // marker makes a batch of the event that answers a Flush, if all that it asked for has been delivered.
 func (s *Ordered) marker() bool {
-	f := s.reader.flush.Load()
-	return f != nil && s.order.Passed(f.time) && s.pass.answer(s.reader, f, max(f.time, s.order.Last()))
+	f := s.reader.walk.Flushes.Load()
+	return f != nil && s.order.Passed(f.Time) && s.reader.walk.Flushes.Answer(s.pass, f, max(f.Time, s.order.Last()))
 }
 
-func (w *round) end() {
+func (w *round) End() {
 	w.settle()
 	s := w.stream
 	s.order.End(s.reader.flushTime())
 	for i := range s.tallies {
-		s.tallies[i].flush(&s.rings[i].counts)
+		s.tallies[i].Flush(&s.rings[i].walk.Counts)
 	}
 	s.release()
 }
@@ -71,7 +72,7 @@ var _ order.Owner = (*orderedRings)(nil)
 func (s *orderedRings) Rings(from int) (later []order.Ring) {
 	for _, ring := range s.reader.all()[from:] {
 		s.rings = append(s.rings, ring)
-		s.tallies = append(s.tallies, tally{})
+		s.tallies = append(s.tallies, walk.Tally{})
 		later = append(later, order.Ring{Memory: ring.raw, Losses: ring.losses()})
 	}
 	return later
@@ -81,25 +82,25 @@ func (s *orderedRings) Loaded(ring int, used uint64, grown bool) {
 	if grown {
 		s.reader.entries.Disarm(ring)
 	}
-	s.rings[ring].counts.observe(used)
+	s.rings[ring].walk.Counts.Observe(used)
 }
 
-func (s *orderedRings) Skipped(ring, records int) { s.tallies[ring].unknown += uint64(records) }
+func (s *orderedRings) Skipped(ring, records int) { s.tallies[ring].Unknown += uint64(records) }
 
 func (s *orderedRings) Single(ring int, ev raw.Event, dropped bool) {
 	switch {
 	case dropped:
-		s.rings[ring].counts.dropped.Add(1)
+		s.rings[ring].walk.Counts.Dropped.Add(1)
 	case ev.Kind() == raw.Sample:
-		s.tallies[ring].samples++
+		s.tallies[ring].Samples++
 	default:
-		s.tallies[ring].add(ev.Odd())
+		s.tallies[ring].Add(ev.Odd())
 	}
 }
 
 func (s *orderedRings) Freed(ring int, bytes uint64) {
-	c := &s.rings[ring].counts
-	c.tailStores.Add(1)
-	c.bytes.Add(bytes)
-	s.tallies[ring].flush(c)
+	c := &s.rings[ring].walk.Counts
+	c.TailStores.Add(1)
+	c.Bytes.Add(bytes)
+	s.tallies[ring].Flush(c)
 }

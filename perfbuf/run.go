@@ -7,6 +7,7 @@ import (
 
 	"github.com/ringfold/ringfold/internal/raw"
 	"github.com/ringfold/ringfold/internal/wake"
+	"github.com/ringfold/ringfold/internal/walk"
 )
 
 // waiter is a Source that can be waited for.
@@ -24,22 +25,22 @@ func forEach(src Source, f func(Event) error) error {
 // forEachUntil is forEach that also ends with context.Cause(ctx), after the event that is with f, when ctx is done.
 // If f has returned ErrStop, it returns errStopped, which no context has for a cause.
 func forEachUntil(ctx context.Context, src Source, f func(Event) error) error {
-	p, err := src.begin()
+	batch, err := src.begin()
 	if err != nil {
 		return err
 	}
-	defer p.end()
-	return each(ctx, p, f)
+	defer batch.pass.End()
+	return each(ctx, &batch.pass, f)
 }
 
-func each(ctx context.Context, p *pass, f func(Event) error) error {
+func each(ctx context.Context, p *walk.Pass, f func(Event) error) error {
 	done := ctx.Done()
-	for b := &p.batch; p.next(); {
-		for i, ev := range b.list {
-			if i > 0 && p.halt.Load() { // next has looked, and counts what comes alone as delivered
+	for b := &p.Batch; p.Next(); {
+		for i, ev := range b.List {
+			if i > 0 && p.Halt.Load() { // next has looked, and counts what comes alone as delivered
 				return os.ErrClosed
 			}
-			b.taken = i + 1
+			b.Taken = i + 1
 			if err := f(Event{ev}); err != nil {
 				return stopped(err)
 			}
@@ -47,19 +48,19 @@ func each(ctx context.Context, p *pass, f func(Event) error) error {
 				return context.Cause(ctx)
 			}
 		}
-		if b.list != nil {
+		if b.List != nil {
 			continue
 		}
-		for s := b.stretch; s.Pos < s.Limit; {
+		for s := b.Stretch; s.Pos < s.Limit; {
 			word, next, ok := s.Sample()
 			if !ok {
 				break
 			}
-			if b.taken > 0 && p.halt.Load() {
+			if b.Taken > 0 && p.Halt.Load() {
 				return os.ErrClosed
 			}
 			s.Pos = next
-			b.take(word, next)
+			b.Take(word, next)
 			if err := f(Event{raw.Event{View: s.View, Word: word}}); err != nil {
 				return stopped(err)
 			}
@@ -68,7 +69,7 @@ func each(ctx context.Context, p *pass, f func(Event) error) error {
 			}
 		}
 	}
-	return p.err
+	return p.Err
 }
 
 // isDone takes less time than a context's Err.
@@ -103,21 +104,22 @@ func forEachBatch(src Source, f func(*Batch) error) error {
 
 // forEachBatchUntil is forEachUntil by batches.
 func forEachBatchUntil(ctx context.Context, src Source, f func(*Batch) error) error {
-	p, err := src.begin()
+	batch, err := src.begin()
 	if err != nil {
 		return err
 	}
-	defer p.end()
-	for p.next() {
-		if err := f(&p.batch); err != nil {
+	p := &batch.pass
+	defer p.End()
+	for p.Next() {
+		if err := f(batch); err != nil {
 			return stopped(err)
 		}
-		p.batch.finish()
+		p.Batch.Finish()
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 	}
-	return p.err
+	return p.Err
 }
 
 func run(ctx context.Context, src waiter, f func(Event) error) error {

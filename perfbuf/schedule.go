@@ -3,6 +3,8 @@ package perfbuf
 import (
 	"cmp"
 	"slices"
+
+	"github.com/ringfold/ringfold/internal/walk"
 )
 
 // Schedule chooses the order in which a pass over a [Reader] visits rings. [FullestFirst],
@@ -26,7 +28,7 @@ type Load struct {
 	Used  int // bytes that the ring holds
 	Grown int // bytes that have come since the look before, over the same time for all rings
 
-	ring *Ring
+	ring *walk.Ring
 }
 
 // ScheduleFunc is a function as a Schedule.
@@ -107,96 +109,15 @@ func rotate(loads []Load, n int) {
 	slices.Reverse(loads)
 }
 
-// plan is what a pass over all rings has before it. It belongs to the Reader, which has one pass at a time.
-type plan struct {
-	loads []Load // scratch
-	order []Load // still to be visited
-	extra uint64 // bytes that rings nearly full may still be read beyond what they held at the beginning
-	open  int    // rings of which something is still to be read that they held at the beginning
-	fresh uint64 // bytes that may still be read until the next look
-	read  uint64 // bytes since the latest look
-}
-
-// leastQuantum is how many bytes are worth a visit, which takes some hundred ns.
-const leastQuantum = 32 << 10
-
-// planPass sets out what each ring holds as what the pass has to read.
-func (r *Reader) planPass() {
-	p := &r.plan
-	p.extra, p.open = 0, 0
-	for _, ring := range r.all() {
-		ring.target = ring.raw.Head()
-		if held := ring.target - ring.raw.Tail(); int64(held) > 0 { // not a head that went back
-			p.extra += min(held, ring.raw.Size())
-			p.open++
-		}
+// order has the Schedule sort the rings that a pass is to visit.
+func (r *Reader) order(rings []*walk.Ring) {
+	r.loads = r.loads[:0]
+	for _, ring := range rings {
+		used, grown := ring.Look()
+		r.loads = append(r.loads, Load{CPU: ring.Raw.CPU(), Size: int(ring.Raw.Size()), Used: used, Grown: grown, ring: ring})
 	}
-	p.read = 1 // progress, so to say
-	r.replan()
-}
-
-// replan looks at all rings that there is reason to read.
-func (r *Reader) replan() {
-	p := &r.plan
-	p.loads = p.loads[:0]
-	for _, ring := range r.all() {
-		tail, head := ring.raw.Tail(), ring.raw.Head()
-		grown := head - ring.looked
-		ring.looked = head
-		used := min(head-tail, ring.raw.Size())
-		if int64(ring.target-tail) > 0 || p.extra > 0 && used > ring.raw.Size()/2 {
-			p.loads = append(p.loads, Load{CPU: ring.cpu, Size: ring.Size(), Used: int(used), Grown: int(min(grown, 1<<31)), ring: ring})
-		}
-	}
-	// Rings of CPUs that came later are at the end.
-	slices.SortFunc(p.loads, func(a, b Load) int { return a.CPU - b.CPU })
-	p.fresh = max(r.rings[0].raw.Size()/8, leastQuantum, uint64(len(r.all()))<<10) // a look costs some ns per ring
-	p.order = p.loads
-	if len(p.loads) > 1 && p.read > 0 { // else the Schedule has lost a ring: visit all
-		r.opts.Schedule.Order(p.loads)
-	}
-	p.read = 0
-}
-
-// nextVisit returns the ring to read next, and up to where, or nil if the pass is over.
-func (r *Reader) nextVisit() (ring *Ring, upTo uint64) {
-	p := &r.plan
-	for p.open > 0 {
-		if len(p.order) == 0 || p.fresh == 0 {
-			if r.replan(); len(p.order) == 0 {
-				break
-			}
-		}
-		ring = p.order[0].ring
-		p.order = p.order[1:]
-		if ring == nil {
-			continue // a Schedule has put a Load of its own there
-		}
-		tail, quantum := ring.raw.Tail(), max(ring.raw.Size()/8, leastQuantum)
-		if left := ring.target - tail; int64(left) > 0 {
-			return ring, tail + min(left, quantum)
-		}
-		if p.extra > 0 {
-			return ring, tail + min(p.extra, quantum)
-		}
-	}
-	return nil, 0
-}
-
-// visited takes into account that bytes of a ring have been read, up to its tail.
-func (r *Reader) visited(ring *Ring, bytes uint64) {
-	p := &r.plan
-	p.read += bytes
-	p.fresh -= min(p.fresh, bytes)
-	beyond := ring.raw.Tail() - ring.target
-	switch {
-	case int64(beyond) >= int64(bytes): // what it held at the beginning had been read before
-		p.extra -= min(p.extra, bytes)
-	case int64(beyond) >= 0:
-		p.extra -= min(p.extra, beyond)
-		p.open--
-	case bytes == 0: // a head that went back: there is nothing
-		ring.target = ring.raw.Tail()
-		p.open--
+	r.opts.Schedule.Order(r.loads)
+	for i, load := range r.loads {
+		rings[i] = load.ring // nil if the Schedule has put a Load of its own there
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/ringfold/ringfold/internal/raw"
 	"github.com/ringfold/ringfold/internal/ringtest"
 	"github.com/stretchr/testify/require"
 )
@@ -91,13 +90,7 @@ const wideRing = 128 << 10 // data bytes, of which a visit reads an eighth
 
 // newWide is newFake with rings large enough for a pass to come to them more than once.
 func newWide(t testing.TB, n int, s Schedule) *fake {
-	k := newFake(t, n, Options{Schedule: s})
-	for i := range n {
-		k.w[i] = ringtest.New(wideRing, raw.LayoutRawTime, 0)
-		k.rings[i] = newRing(ofCPU(firstCPU+i, k.w[i]))
-		k.rings[i].adopt(k.Reader, i)
-	}
-	return k
+	return newFake(t, n, Options{Schedule: s, RingBytes: wideRing})
 }
 
 // Whatever the order, a pass delivers all that was there at its beginning, once and in each ring's order.
@@ -266,8 +259,7 @@ func TestSchedulePanics(t *testing.T) {
 			return nil
 		}
 		require.PanicsWithValue(t, errTest, func() { k.ForEach(read) })
-		require.False(t, k.passing.Load())
-		require.Equal(t, int64(1), k.refs.Load())
+		require.Equal(t, 1, k.gate.Inside())
 		require.NoError(t, k.ForEach(read))
 		require.Equal(t, [3]uint64{each, each, each}, got)
 		require.NoError(t, k.Close())

@@ -1,10 +1,6 @@
 package perfbuf
 
-import (
-	"time"
-
-	"github.com/ringfold/ringfold/internal/raw"
-)
+import "time"
 
 // mostSettling bounds how long Close takes where a program, or a virtual CPU, does not get on: it
 // takes a grace period a hundred times as long as usual.
@@ -20,18 +16,18 @@ func (r *Reader) settle() {
 	outputs := r.outputStats()
 	s := r.stream.Load() // was open when the reader was closed
 	for i, ring := range r.all() {
-		from, held, known, advance := ring.raw.Tail(), 0, ring.counts.lost.Load(), ring.advance
+		from, held, known, advance := ring.raw.Tail(), 0, ring.walk.Counts.Lost.Load(), ring.walk.Advance
 		if s != nil && i < s.order.Len() {
 			losses := s.order.Losses(i)
 			from, held, known, advance = s.order.Scanned(i), s.order.Held(i), losses.Known, losses.Advance
 		}
-		samples, lost := ring.count(from)
-		ring.counts.dropped.Add(uint64(held) + samples)
+		samples, lost := ring.walk.Count(from)
+		ring.walk.Counts.Dropped.Add(uint64(held) + samples)
 		total, ok := r.kernel.Lost(i)
 		if !ok {
-			total = max(known+lost-min(lost, advance), outputs.full(ring.cpu))
+			total = max(known+lost-min(lost, advance), outputs.full(ring.CPU()))
 		}
-		ring.counts.lost.Store(total)
+		ring.walk.Counts.Lost.Store(total)
 	}
 }
 
@@ -43,28 +39,14 @@ func (r *Reader) countUnreported() {
 	}
 	defer r.leave()
 	for i, ring := range r.all() {
-		if ring.claim(folding) != nil {
+		if ring.walk.Claim() != nil {
 			continue
 		}
 		total, ok := r.kernel.Lost(i)
-		if known := ring.counts.lost.Load(); ok && total > known {
-			ring.counts.lost.Store(total)
-			ring.advance += total - known
+		if known := ring.walk.Counts.Lost.Load(); ok && total > known {
+			ring.walk.Counts.Lost.Store(total)
+			ring.walk.Advance += total - known
 		}
-		ring.disclaim()
+		ring.walk.Disclaim()
 	}
-}
-
-// count returns how many samples and reported losses a ring holds from an offset on.
-func (r *Ring) count(off uint64) (samples, lost uint64) {
-	var rec raw.Record
-	for head := r.raw.Head(); off != head; off += rec.Size {
-		switch r.raw.Parse(off, head, &rec); rec.Kind {
-		case raw.Sample:
-			samples++
-		case raw.Lost:
-			lost += rec.Lost
-		}
-	}
-	return samples, lost
 }

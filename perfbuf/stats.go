@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/ringfold/ringfold/internal/order"
-	"github.com/ringfold/ringfold/internal/raw"
 )
 
 // Stats are a [Reader]'s counters since Open. They are updated at the end of each pass, and now and
@@ -109,56 +108,13 @@ func (s Stats) Total() RingStats {
 	return t
 }
 
-// ringCounts is written by the ring's owner and read by anyone.
-type ringCounts struct {
-	highWater, samples, dropped, bytes, lost, lostRecords, unknown, corrupt, tailStores atomic.Uint64
-}
-
-// tally gathers counts within a pass, where atomics would cost too much.
-type tally struct {
-	samples, lost, lostRecords, unknown, corrupt uint64
-}
-
-func (t *tally) add(odd *raw.Odd) {
-	switch odd.Kind {
-	case raw.Lost:
-		t.lostRecords++
-		t.lost += odd.Lost
-	case raw.Corrupt:
-		t.corrupt++
-	}
-}
-
-// flush moves the tally to the ring's counts.
-func (t *tally) flush(c *ringCounts) {
-	// Atomic additions take their time, and this is done for each visit to a ring.
-	if t.samples > 0 {
-		c.samples.Add(t.samples)
-		t.samples = 0
-	}
-	if t.lost|t.lostRecords|t.unknown|t.corrupt != 0 {
-		c.lost.Add(t.lost)
-		c.lostRecords.Add(t.lostRecords)
-		c.unknown.Add(t.unknown)
-		c.corrupt.Add(t.corrupt)
-		*t = tally{}
-	}
-}
-
-// observe keeps the high-water mark. Only the ring's owner writes it.
-func (c *ringCounts) observe(used uint64) {
-	if used > c.highWater.Load() {
-		c.highWater.Store(used)
-	}
-}
-
 func (r *Ring) stats(used int) RingStats {
-	c := &r.counts
+	c := &r.walk.Counts
 	return RingStats{
-		CPU: r.cpu, Size: r.Size(), Used: used,
-		HighWater: int(c.highWater.Load()), Samples: c.samples.Load(), Dropped: c.dropped.Load(), Bytes: c.bytes.Load(),
-		Lost: c.lost.Load(), LostRecords: c.lostRecords.Load(), Unknown: c.unknown.Load(),
-		Corrupt: c.corrupt.Load(), TailStores: c.tailStores.Load(),
+		CPU: r.CPU(), Size: r.Size(), Used: used,
+		HighWater: int(c.HighWater.Load()), Samples: c.Samples.Load(), Dropped: c.Dropped.Load(), Bytes: c.Bytes.Load(),
+		Lost: c.Lost.Load(), LostRecords: c.LostRecords.Load(), Unknown: c.Unknown.Load(),
+		Corrupt: c.Corrupt.Load(), TailStores: c.TailStores.Load(),
 	}
 }
 
@@ -168,7 +124,7 @@ func (r *Reader) Stats() Stats {
 	wakes := r.waker.Counts()
 	s := Stats{
 		Wakes: wakes.Wakes, SpuriousWakes: wakes.Spurious, TimerWakes: wakes.Timer,
-		Passes: r.counts.passes.Load(),
+		Passes: r.walk.Passes.Load(),
 	}
 	o := &r.counts.order
 	s.Late, s.MaxLateness = o.Late.Load(), time.Duration(o.MaxLateness.Load())
@@ -195,7 +151,7 @@ func (r *Reader) Stats() Stats {
 }
 
 type readerCounts struct {
-	passes, reopened, added atomic.Uint64
-	unplugged, unhooking    atomic.Pointer[error]
-	order                   order.Counts
+	reopened, added      atomic.Uint64
+	unplugged, unhooking atomic.Pointer[error]
+	order                order.Counts
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ringfold/ringfold/internal/wake"
+	"github.com/ringfold/ringfold/internal/walk"
 )
 
 // Wait blocks until there is something to read, ctx is done or the reader is closed. Nil is a hint:
@@ -29,11 +30,11 @@ func (r *Reader) wait(ctx context.Context, by *Ordered, atMost time.Duration) er
 		return err
 	}
 	defer r.leave()
-	var rings wake.Rings = (*readerRings)(r)
+	var rings wake.Rings = &r.walk
 	if by != nil {
 		rings = (*streamRings)(by)
-	} else if r.heldByStream() {
-		return errOrdering
+	} else if r.walk.Held() {
+		return walk.ErrHeld
 	}
 	return waitError(r.waker.Wait(ctx, rings, atMost))
 }
@@ -50,12 +51,12 @@ func (r *Ring) Wait(ctx context.Context) error {
 		return err
 	}
 	defer rd.leave()
-	if rd.heldByStream() {
-		return errOrdering
+	if rd.walk.Held() {
+		return walk.ErrHeld
 	}
-	err := rd.waker.WaitRing(ctx, r.index, rd.done)
+	err := rd.waker.WaitRing(ctx, r.index, rd.gate.Done())
 	if err == wake.ErrRingBusy {
-		return fmt.Errorf("%w: another goroutine waits for the ring of CPU %d", ErrBusy, r.cpu)
+		return fmt.Errorf("%w: another goroutine waits for the ring of CPU %d", ErrBusy, r.CPU())
 	}
 	return waitError(err)
 }
@@ -70,34 +71,20 @@ func waitError(err error) error {
 // Run is [Reader.Run] for one ring, for a goroutine of its own: see [Ring.Wait].
 func (r *Ring) Run(ctx context.Context, f func(Event) error) error { return run(ctx, r, f) }
 
-// readerRings is a Reader as its Waker sees it.
-type readerRings Reader
-
-var _ wake.Owner = (*readerRings)(nil)
-
-func (r *readerRings) Len() int               { return int(r.count.Load()) }
-func (r *readerRings) Head(ring int) uint64   { return r.rings[ring].raw.Head() }
-func (r *readerRings) Unread(ring int) uint64 { return r.rings[ring].used() }
-func (r *readerRings) Flushing() bool         { return r.flush.Load() != nil }
-func (r *readerRings) Closed() bool           { return r.closed.Load() }
-func (r *readerRings) Retain()                { r.refs.Add(1) }
-func (r *readerRings) Release()               { (*Reader)(r).leave() }
-
 // streamRings is the rings of an ordered stream, which reads ahead of the tails, and may be closed before its
 // reader is.
 type streamRings Ordered
 
 var _ wake.Rings = (*streamRings)(nil)
 
-func (s *streamRings) Len() int             { return int(s.reader.count.Load()) }
-func (s *streamRings) Head(ring int) uint64 { return s.reader.rings[ring].raw.Head() }
-func (s *streamRings) Flushing() bool       { return s.reader.flush.Load() != nil }
-func (s *streamRings) Closed() bool         { return s.closing.Load() || s.reader.closed.Load() }
+func (s *streamRings) Len() int             { return s.reader.walk.Len() }
+func (s *streamRings) Head(ring int) uint64 { return s.reader.walk.Head(ring) }
+func (s *streamRings) Flushing() bool       { return s.reader.walk.Flushing() }
+func (s *streamRings) Closed() bool         { return s.closing.Load() || s.reader.walk.Closed() }
 
 func (s *streamRings) Unread(ring int) uint64 {
-	r := s.reader.rings[ring]
 	if ring >= s.order.Len() {
-		return r.used() // it is new, and the stream's next scan takes it in
+		return s.reader.walk.Unread(ring) // it is new, and the stream's next scan takes it in
 	}
-	return s.order.Ahead(ring, r.raw.Head())
+	return s.order.Ahead(ring, s.reader.walk.Head(ring))
 }

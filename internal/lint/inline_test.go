@@ -12,14 +12,18 @@ import (
 
 // Reading an event is a few loads, as long as the compiler puts these in their callers' places.
 func TestTheHotPathIsInlined(t *testing.T) {
-	said := compilerSays(t, "./internal/raw", "./perfbuf", "./perfbuf/perfchan")
+	said := compilerSays(t, "./internal/raw", "./internal/gate", "./internal/walk", "./perfbuf", "./perfbuf/perfchan")
 	for _, want := range []string{
 		"view.go: can inline Event.Bytes", "view.go: can inline Event.Time", "view.go: can inline Event.Kind",
 		"stretch.go: can inline (*Stretch).Sample",
 		"event.go: can inline Event.Bytes", "event.go: can inline Event.Time", "event.go: can inline Event.Kind", "event.go: can inline Event.CPU",
-		"batch.go: can inline (*Batch).take", "batch.go: can inline (*Batch).Events", "batch.go: can inline (*Batch).Events.func1",
+		"batch.go: can inline (*Batch).Take", "pass.go: can inline (*Pass).Next", "batch.go: can inline (*Batch).Events", "batch.go: can inline (*Batch).Events.func1",
 		// The loops over events.
 		"run.go: inlining call to raw.(*Stretch).Sample", "batch.go: inlining call to raw.(*Stretch).Sample",
+		"run.go: inlining call to walk.(*Batch).Take", "run.go: inlining call to walk.(*Pass).Next",
+		// A visit to a ring, and a pass.
+		"rings.go: inlining call to gate.(*Gate).Closed", "rings.go: inlining call to gate.(*Gate).Enter", "ring.go: inlining call to gate.(*Gate).Enter",
+		"walk.go: inlining call to raw.(*Stretch).Sample", "walk.go: inlining call to gate.(*Gate).Leave",
 		// A loop over a Batch, in another package.
 		"perfchan.go: inlining call to perfbuf.(*Batch).Events", "perfchan.go: inlining call to (*PerfBuffer).run.func3.(*Batch).Events.1",
 	} {

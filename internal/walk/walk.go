@@ -1,4 +1,4 @@
-package perfbuf
+package walk
 
 import (
 	"math"
@@ -14,13 +14,13 @@ import (
 // A walk over one ring comes to it once, and stores the tail before only if it began with the ring nearly
 // full (see nearlyFull). A walk over all rings comes to one as often as its Schedule wants.
 type ringWalk struct {
-	pass   *pass
-	reader *Reader
-	only   *Ring // to be read; nil: all of the reader's
+	pass  *Pass
+	rings *Rings
+	only  *Ring // to be read; nil: all
 
 	ring    *Ring      // being read, nil between rings
-	planned bool       // the reader's plan is that of this walk
-	flush   *flush     // whose marker is to come at the end
+	planned bool       // the rings' plan is that of this walk
+	flush   *Flush     // whose marker is to come at the end
 	alone   raw.Single // of an event that does not lie in its ring's view
 
 	off      uint64 // next record, or the batch's first
@@ -30,68 +30,41 @@ type ringWalk struct {
 	began    uint64 // where the visit began
 	tail     uint64 // of ring, as published
 	commitAt uint64 // publish when off gets here
-	tally    tally
+	tally    Tally
 }
 
 // nearlyFull is the share of a ring, in eighths, above which a long drain commits early, an eighth
 // of the ring at a time: outputs would fail for want of room that is long read.
 const nearlyFull = 6
 
-func (r *Ring) begin() (*pass, error) {
-	if err := r.reader.enter(); err != nil {
-		return nil, err
-	}
-	w := &r.walk
-	if err := w.visit(r); err != nil {
-		r.reader.leave()
-		return nil, err
-	}
-	w.pass.err, w.upTo = nil, w.head
-	return w.pass, nil
-}
-
-func (r *Reader) begin() (*pass, error) {
-	if err := r.enter(); err != nil {
-		return nil, err
-	}
-	if r.heldByStream() { // said even if the rings are empty
-		r.leave()
-		return nil, errOrdering
-	}
-	if !r.passing.CompareAndSwap(false, true) {
-		r.leave()
-		return nil, errBusyPass
-	}
-	w := &r.walk
-	w.pass.err, w.planned = nil, false
-	w.flush = r.flush.Load() // before the heads
-	r.counts.passes.Add(1)
-	return w.pass, nil
+func (w *ringWalk) init(p *Pass, rings *Rings, only *Ring) {
+	w.pass, w.rings, w.only = p, rings, only
+	p.Halt, p.Walk = rings.gate.Closed(), w
 }
 
 // visit claims a ring and loads its head.
 func (w *ringWalk) visit(r *Ring) error {
-	if err := r.claim(folding); err != nil {
+	if err := r.claim(reading); err != nil {
 		return err
 	}
 	w.ring = r
-	w.tail = r.raw.Tail()
-	w.off, w.began, w.head = w.tail, w.tail, r.raw.Head()
-	used, size := w.head-w.tail, r.raw.Size()
+	w.tail = r.Raw.Tail()
+	w.off, w.began, w.head = w.tail, w.tail, r.Raw.Head()
+	used, size := w.head-w.tail, r.Raw.Size()
 	w.commitAt = math.MaxUint64
 	if used >= size/8*nearlyFull {
 		w.commitAt = w.tail + size/8
 	}
-	r.counts.observe(min(used, size))
+	r.Counts.Observe(min(used, size))
 	return nil
 }
 
-// next makes the next batch. It ends the life of the events before.
-func (w *ringWalk) next() bool {
+// Next makes the next batch. It ends the life of the events before.
+func (w *ringWalk) Next() bool {
 	w.settle()
 	for {
-		if w.reader.closed.Load() {
-			w.pass.err = os.ErrClosed
+		if w.rings.Closed() {
+			w.pass.Err = os.ErrClosed
 			return false
 		}
 		if w.ring == nil || int64(w.off-w.upTo) >= 0 {
@@ -102,10 +75,10 @@ func (w *ringWalk) next() bool {
 		}
 		if w.off >= w.commitAt {
 			w.commit()
-			w.commitAt += w.ring.raw.Size() / 8
+			w.commitAt += w.ring.Raw.Size() / 8
 		}
 		r := w.ring
-		s := r.raw.Stretch(w.off, w.off+min(w.upTo-w.off, w.commitAt-w.off), w.head)
+		s := r.Raw.Stretch(w.off, w.off+min(w.upTo-w.off, w.commitAt-w.off), w.head)
 		if s.Pos < s.Limit {
 			if word, next, ok := s.Sample(); ok {
 				w.samples(s, word, next)
@@ -113,7 +86,7 @@ func (w *ringWalk) next() bool {
 			}
 		}
 		var rec raw.Record
-		r.raw.Parse(w.off, w.head, &rec)
+		r.Raw.Parse(w.off, w.head, &rec)
 		w.off += rec.Size
 		if w.deliver(r, &rec) {
 			return true
@@ -125,24 +98,24 @@ func (w *ringWalk) next() bool {
 func (w *ringWalk) samples(s raw.Stretch, word, next uint64) {
 	if !raw.Poison {
 		w.from = s.Pos
-		w.pass.batch.setStretch(s)
+		w.pass.Batch.setStretch(s)
 		return
 	}
 	ev := w.alone.Private(raw.Event{View: s.View, Word: word})
 	w.off += next - s.Pos
 	w.ring.last = ev.Time()
-	w.tally.samples++
-	w.pass.one(ev)
+	w.tally.Samples++
+	w.pass.Batch.One(ev)
 }
 
 // settle takes into account what has been taken of a stretch, and gives up the rest of it. It ends the life of
 // the events.
 func (w *ringWalk) settle() {
-	b := &w.pass.batch
-	if n := b.settle(); n > 0 && b.list == nil {
-		w.off += b.stretch.Pos - w.from
-		w.ring.last = raw.Event{View: b.stretch.View, Word: b.last}.Time()
-		w.tally.samples += uint64(n)
+	b := &w.pass.Batch
+	if n := b.Settle(); n > 0 && b.List == nil {
+		w.off += b.Stretch.Pos - w.from
+		w.ring.last = raw.Event{View: b.Stretch.View, Word: b.Latest}.Time()
+		w.tally.Samples += uint64(n)
 	}
 	w.alone.Expire()
 }
@@ -153,19 +126,19 @@ func (w *ringWalk) deliver(r *Ring, rec *raw.Record) bool {
 	odd := raw.Odd{Kind: rec.Kind, Time: rec.Time}
 	switch rec.Kind {
 	case raw.Unknown:
-		w.tally.unknown++
+		w.tally.Unknown++
 		return false
 	case raw.Sample: // it goes over the ring's edge, or ends there
 		r.last = rec.Time
-		w.tally.samples++
-		w.pass.one(w.alone.Join(r.raw, rec))
+		w.tally.Samples++
+		w.pass.Batch.One(w.alone.Join(r.Raw, rec))
 		return true
 	case raw.Lost:
 		if rec.Time > r.last { // else an interrupt reports what the record before had seen
 			r.lossAfter = r.last
 		}
-		known := min(rec.Lost, r.advance)
-		r.advance -= known
+		known := min(rec.Lost, r.Advance)
+		r.Advance -= known
 		if odd.Lost = rec.Lost - known; odd.Lost == 0 {
 			return false // or the kernel found nothing to report after all: an interrupt reported it first
 		}
@@ -173,8 +146,8 @@ func (w *ringWalk) deliver(r *Ring, rec *raw.Record) bool {
 	case raw.Corrupt:
 		odd.Fault, odd.Off, odd.Size, odd.Time = rec.Fault, rec.Off, rec.Size, r.last
 	}
-	w.tally.add(&odd)
-	w.pass.one(w.alone.Odd(r.cpu, odd))
+	w.tally.Add(&odd)
+	w.pass.Batch.One(w.alone.Odd(r.Raw.CPU(), odd))
 	return true
 }
 
@@ -186,17 +159,17 @@ func (w *ringWalk) nextRing() bool {
 	}
 	if !w.planned { // not before end is sure to run: a Schedule may panic
 		w.planned = true
-		w.reader.planPass()
+		w.rings.planPass()
 	}
-	r, upTo := w.reader.nextVisit()
+	r, upTo := w.rings.nextVisit()
 	if r == nil {
 		return false
 	}
-	if w.pass.err = w.visit(r); w.pass.err != nil {
+	if w.pass.Err = w.visit(r); w.pass.Err != nil {
 		return false
 	}
 	w.upTo = w.head
-	if w.head-upTo < r.raw.Size() { // else the head is not so far
+	if w.head-upTo < r.Raw.Size() { // else the head is not so far
 		w.upTo = upTo
 	}
 	return true
@@ -206,19 +179,19 @@ func (w *ringWalk) nextRing() bool {
 func (w *ringWalk) marker() bool {
 	f := w.flush
 	w.flush = nil
-	return f != nil && w.pass.err == nil && w.pass.answer(w.reader, f, f.time)
+	return f != nil && w.pass.Err == nil && w.rings.Flushes.Answer(w.pass, f, f.Time)
 }
 
 // commit publishes the tail: everything before off has been consumed.
 func (w *ringWalk) commit() {
 	r := w.ring
 	if w.off != w.tail {
-		r.raw.SetTail(w.off)
-		r.counts.tailStores.Add(1)
-		r.counts.bytes.Add(w.off - w.tail)
+		r.Raw.SetTail(w.off)
+		r.Counts.TailStores.Add(1)
+		r.Counts.Bytes.Add(w.off - w.tail)
 		w.tail = w.off
 	}
-	w.tally.flush(&r.counts)
+	w.tally.Flush(&r.Counts)
 }
 
 func (w *ringWalk) leaveRing() {
@@ -227,25 +200,25 @@ func (w *ringWalk) leaveRing() {
 	}
 	begin := w.began
 	if w.off != begin {
-		w.reader.entries.Disarm(w.ring.index) // events flow: they need not wake anybody. After the first: that was waited for
+		w.rings.flowing(w.ring.index) // after the first event: that was waited for
 	}
 	w.commit()
 	if w.only == nil {
-		w.reader.visited(w.ring, w.off-begin)
-		w.ring.disclaim()
+		w.rings.visited(w.ring, w.off-begin)
+		w.ring.Disclaim()
 	}
 	w.ring = nil
 }
 
-func (w *ringWalk) end() {
+func (w *ringWalk) End() {
 	w.settle()
 	w.leaveRing()
-	reader, ring := w.reader, w.only
+	rings, ring := w.rings, w.only
 	// From here on the walk and its pass may be somebody else's.
 	if ring == nil {
-		reader.passing.Store(false)
+		rings.passing.Store(false)
 	} else {
-		ring.disclaim()
+		ring.Disclaim()
 	}
-	reader.leave()
+	rings.gate.Leave()
 }

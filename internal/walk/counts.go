@@ -1,0 +1,51 @@
+package walk
+
+import (
+	"sync/atomic"
+
+	"github.com/ringfold/ringfold/internal/raw"
+)
+
+// Counts are written by the ring's owner and read by anyone.
+type Counts struct {
+	HighWater, Samples, Dropped, Bytes, Lost, LostRecords, Unknown, Corrupt, TailStores atomic.Uint64
+}
+
+// Observe keeps the high-water mark. Only the ring's owner writes it.
+func (c *Counts) Observe(used uint64) {
+	if used > c.HighWater.Load() {
+		c.HighWater.Store(used)
+	}
+}
+
+// Tally gathers counts within a pass, where atomics would cost too much.
+type Tally struct {
+	Samples, Lost, LostRecords, Unknown, Corrupt uint64
+}
+
+// Add counts what is no sample.
+func (t *Tally) Add(odd *raw.Odd) {
+	switch odd.Kind {
+	case raw.Lost:
+		t.LostRecords++
+		t.Lost += odd.Lost
+	case raw.Corrupt:
+		t.Corrupt++
+	}
+}
+
+// Flush moves the tally to the ring's counts.
+func (t *Tally) Flush(c *Counts) {
+	// Atomic additions take their time, and this is done for each visit to a ring.
+	if t.Samples > 0 {
+		c.Samples.Add(t.Samples)
+		t.Samples = 0
+	}
+	if t.Lost|t.LostRecords|t.Unknown|t.Corrupt != 0 {
+		c.Lost.Add(t.Lost)
+		c.LostRecords.Add(t.LostRecords)
+		c.Unknown.Add(t.Unknown)
+		c.Corrupt.Add(t.Corrupt)
+		*t = Tally{}
+	}
+}

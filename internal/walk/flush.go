@@ -1,0 +1,47 @@
+package walk
+
+import (
+	"sync/atomic"
+
+	"github.com/ringfold/ringfold/internal/raw"
+)
+
+// Flushes are the calls that ask for all that the rings hold, followed by a marker. One marker answers all calls
+// that it follows.
+type Flushes struct{ latest atomic.Pointer[Flush] }
+
+// Flush is one or more calls of which the marker has not been delivered.
+type Flush struct {
+	Time   uint64     // of the latest call, by the clock
+	marker raw.Single // each has its own: a stream may deliver one while another is with the user
+}
+
+// Ask adds a call. It may be made from anywhere, and does not block.
+func (f *Flushes) Ask(now uint64) {
+	ask := &Flush{Time: now}
+	for {
+		old := f.latest.Load()
+		if old != nil {
+			ask.Time = max(ask.Time, old.Time)
+		}
+		if f.latest.CompareAndSwap(old, ask) {
+			return
+		}
+	}
+}
+
+// Load returns what has not been answered, nil if all has.
+func (f *Flushes) Load() *Flush { return f.latest.Load() }
+
+// Answer makes the marker the batch of a pass, unless it has been delivered, or another call has come since: that
+// has a marker of its own.
+func (f *Flushes) Answer(p *Pass, ask *Flush, time uint64) bool {
+	if !f.latest.CompareAndSwap(ask, nil) {
+		return false
+	}
+	p.Batch.One(ask.marker.Odd(noCPU, raw.Odd{Kind: raw.Flushed, Time: time}))
+	return true
+}
+
+// noCPU is the CPU of what belongs to none.
+const noCPU = -1

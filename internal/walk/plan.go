@@ -1,0 +1,96 @@
+package walk
+
+import "slices"
+
+// plan is what a pass over all rings has before it. There is one such pass at a time.
+type plan struct {
+	visits []*Ring // scratch
+	order  []*Ring // still to be visited
+	extra  uint64  // bytes that rings nearly full may still be read beyond what they held at the beginning
+	open   int     // rings of which something is still to be read that they held at the beginning
+	fresh  uint64  // bytes that may still be read until the next look
+	read   uint64  // bytes since the latest look
+}
+
+// leastQuantum is how many bytes are worth a visit, which takes some hundred ns.
+const leastQuantum = 32 << 10
+
+// planPass sets out what each ring holds as what the pass has to read.
+func (r *Rings) planPass() {
+	p := &r.plan
+	p.extra, p.open = 0, 0
+	for _, ring := range r.all() {
+		ring.target = ring.Raw.Head()
+		if held := ring.target - ring.Raw.Tail(); int64(held) > 0 { // not a head that went back
+			p.extra += min(held, ring.Raw.Size())
+			p.open++
+		}
+	}
+	p.read = 1 // progress, so to say
+	r.replan()
+}
+
+// replan looks at all rings that there is reason to read.
+func (r *Rings) replan() {
+	p := &r.plan
+	p.visits = p.visits[:0]
+	for _, ring := range r.all() {
+		tail, head := ring.Raw.Tail(), ring.Raw.Head()
+		ring.grown, ring.looked = head-ring.looked, head
+		ring.used = min(head-tail, ring.Raw.Size())
+		if int64(ring.target-tail) > 0 || p.extra > 0 && ring.used > ring.Raw.Size()/2 {
+			p.visits = append(p.visits, ring)
+		}
+	}
+	// Rings of CPUs that came later are at the end.
+	slices.SortFunc(p.visits, func(a, b *Ring) int { return a.Raw.CPU() - b.Raw.CPU() })
+	p.fresh = max(r.rings[0].Raw.Size()/8, leastQuantum, uint64(len(r.all()))<<10) // a look costs some ns per ring
+	p.order = p.visits
+	if len(p.visits) > 1 && p.read > 0 { // else order has left out a ring: visit all
+		r.order(p.visits)
+	}
+	p.read = 0
+}
+
+// nextVisit returns the ring to read next, and up to where, or nil if the pass is over.
+func (r *Rings) nextVisit() (ring *Ring, upTo uint64) {
+	p := &r.plan
+	for p.open > 0 {
+		if len(p.order) == 0 || p.fresh == 0 {
+			if r.replan(); len(p.order) == 0 {
+				break
+			}
+		}
+		ring = p.order[0]
+		p.order = p.order[1:]
+		if ring == nil {
+			continue // order has left one out
+		}
+		tail, quantum := ring.Raw.Tail(), max(ring.Raw.Size()/8, leastQuantum)
+		if left := ring.target - tail; int64(left) > 0 {
+			return ring, tail + min(left, quantum)
+		}
+		if p.extra > 0 {
+			return ring, tail + min(p.extra, quantum)
+		}
+	}
+	return nil, 0
+}
+
+// visited takes into account that bytes of a ring have been read, up to its tail.
+func (r *Rings) visited(ring *Ring, bytes uint64) {
+	p := &r.plan
+	p.read += bytes
+	p.fresh -= min(p.fresh, bytes)
+	beyond := ring.Raw.Tail() - ring.target
+	switch {
+	case int64(beyond) >= int64(bytes): // what it held at the beginning had been read before
+		p.extra -= min(p.extra, bytes)
+	case int64(beyond) >= 0:
+		p.extra -= min(p.extra, beyond)
+		p.open--
+	case bytes == 0: // a head that went back: there is nothing
+		ring.target = ring.Raw.Tail()
+		p.open--
+	}
+}

@@ -1,0 +1,109 @@
+package walk
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/ringfold/ringfold/internal/raw"
+)
+
+// ErrBusy is perfbuf.ErrBusy.
+var ErrBusy = errors.New("perfbuf: ring is being read already")
+
+// ErrHeld is returned where an ordered stream holds the rings.
+var ErrHeld = fmt.Errorf("%w: an Ordered stream holds all rings: read through it, or close it first", ErrBusy)
+
+var errPassing = fmt.Errorf("%w: by another goroutine or by the function that events are handed to: a Reader has one pass at a time", ErrBusy)
+
+// Ring is a ring and its reading: who reads it, and how far that has come.
+type Ring struct {
+	Raw   *raw.Ring
+	rings *Rings
+	index int           // among rings
+	owner atomic.Uint32 // one of idle, reading, held
+
+	// For a pass over all rings.
+	target uint64 // head at its beginning
+	looked uint64 // head at its latest look
+	used   uint64 // bytes that it held then
+	grown  uint64 // bytes that had come since the look before
+
+	// For the owner only.
+	walk      ringWalk // over this ring alone
+	last      uint64   // time of the latest sample read, unordered
+	lossAfter uint64   // no loss of the latest report is from before this time, unordered
+	// Advance is how many losses were delivered that no record has reported yet: the record that does is cut by them.
+	Advance uint64
+
+	Counts Counts
+}
+
+const (
+	idle uint32 = iota
+	reading
+	held // by an ordered stream
+)
+
+// Begin claims the ring for a pass over it alone, whose Pass was named to [Rings.Add]. It returns os.ErrClosed or
+// an error that wraps ErrBusy; nothing is claimed then.
+func (r *Ring) Begin() error {
+	if err := r.rings.gate.Enter(); err != nil {
+		return err
+	}
+	w := &r.walk
+	if err := w.visit(r); err != nil {
+		r.rings.gate.Leave()
+		return err
+	}
+	w.pass.Err, w.upTo = nil, w.head
+	return nil
+}
+
+// Claim makes the caller the ring's only reader, until Disclaim. It returns an error that wraps ErrBusy.
+func (r *Ring) Claim() error { return r.claim(reading) }
+
+func (r *Ring) claim(as uint32) error {
+	if r.owner.CompareAndSwap(idle, as) {
+		return nil
+	}
+	if r.owner.Load() == held {
+		return ErrHeld
+	}
+	return fmt.Errorf("%w: CPU %d: by another goroutine or by the function it hands events to: a ring has one reader at a time", ErrBusy, r.Raw.CPU())
+}
+
+// Disclaim undoes Claim.
+func (r *Ring) Disclaim() { r.owner.Store(idle) }
+
+// Used is how many bytes lie between tail and head, both of which may move meanwhile: a tail that
+// has passed the head it is compared with would make an empty ring look full. It is never more than
+// the ring's size, whatever is in the memory shared with the kernel, and 0 for a head that went back,
+// which no pass reads up to.
+func (r *Ring) Used() uint64 {
+	for {
+		tail := r.Raw.Tail()
+		head := r.Raw.Head()
+		if r.Raw.Tail() == tail {
+			return min(uint64(max(int64(head-tail), 0)), r.Raw.Size())
+		}
+	}
+}
+
+// Look is how many bytes the ring held when a pass over all rings last looked, and how many had come since the look
+// before.
+func (r *Ring) Look() (used, grown int) { return int(r.used), int(min(r.grown, 1<<31)) }
+
+// Count returns how many samples and reported losses a ring holds from an offset on.
+func (r *Ring) Count(off uint64) (samples, lost uint64) {
+	var rec raw.Record
+	for head := r.Raw.Head(); off != head; off += rec.Size {
+		switch r.Raw.Parse(off, head, &rec); rec.Kind {
+		case raw.Sample:
+			samples++
+		case raw.Lost:
+			lost += rec.Lost
+		}
+	}
+	return samples, lost
+}

@@ -1,0 +1,140 @@
+package walk
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/ringfold/ringfold/internal/gate"
+)
+
+// Rings are those of a reader. A pass over all of them visits them as its plan says.
+type Rings struct {
+	gate    *gate.Gate
+	rings   []*Ring        // with room for those that come later: see all
+	count   atomic.Int32   // that there are; only grows
+	order   func([]*Ring)  // sorts those that a pass is to visit
+	flowing func(ring int) // is told that a ring had events
+	holding sync.Mutex     // held while a stream takes or gives up all rings, or one more comes
+	passing atomic.Bool    // a pass over all rings is running
+	walk    ringWalk       // of that pass
+	plan    plan           // of that pass
+
+	Passes  atomic.Uint64 // over all rings
+	Flushes Flushes       // that passes over all rings answer
+}
+
+// Options are what Rings needs of its user. Functions are called by whoever reads, within passes.
+type Options struct {
+	Gate *gate.Gate
+	Room int   // rings at most
+	Pass *Pass // over all rings
+	// Order sorts rings, which come by CPU number, into the order in which they are to be read. One that it replaces by nil
+	// is left out.
+	Order func([]*Ring)
+	// Flowing is told of each ring that a pass has read something from. It is called before the tail is stored.
+	Flowing func(ring int)
+}
+
+// Init makes it a set of no rings.
+func (r *Rings) Init(o Options) {
+	r.gate, r.order, r.flowing = o.Gate, o.Order, o.Flowing
+	r.rings = make([]*Ring, o.Room)
+	r.walk.init(o.Pass, r, nil)
+}
+
+// Add adds a ring, which is then the last of them. pass will go over it alone. If a stream holds the rings, it
+// holds this one from the beginning. There must be room. One call at a time.
+func (r *Rings) Add(ring *Ring, pass *Pass) {
+	i := int(r.count.Load())
+	ring.rings, ring.index = r, i
+	ring.walk.init(pass, r, ring)
+	r.holding.Lock()
+	defer r.holding.Unlock()
+	if i > 0 && r.Held() {
+		ring.owner.Store(held)
+	}
+	r.rings[i] = ring
+	// It must be known before the first event can be in it: whoever has waited for a grace period, and
+	// looks at all rings, then finds what is older than that.
+	r.count.Store(int32(i + 1))
+}
+
+// all returns the rings that there are.
+func (r *Rings) all() []*Ring { return r.rings[:r.count.Load()] }
+
+// Begin claims the pass over all rings. It returns os.ErrClosed or an error that wraps ErrBusy; nothing is claimed then.
+// The pass claims each ring as it comes to it.
+func (r *Rings) Begin() error {
+	if err := r.gate.Enter(); err != nil {
+		return err
+	}
+	if r.Held() { // said even if the rings are empty
+		r.gate.Leave()
+		return ErrHeld
+	}
+	if !r.passing.CompareAndSwap(false, true) {
+		r.gate.Leave()
+		return errPassing
+	}
+	w := &r.walk
+	w.pass.Err, w.planned = nil, false
+	w.flush = r.Flushes.Load() // before the heads
+	r.Passes.Add(1)
+	return nil
+}
+
+// Claim makes a stream the only reader of all rings, and of those to come, until Disclaim. The error wraps ErrBusy.
+func (r *Rings) Claim() error {
+	r.holding.Lock()
+	defer r.holding.Unlock()
+	rings := r.all()
+	for i, ring := range rings {
+		if err := ring.claim(held); err != nil {
+			disclaim(rings[:i])
+			return err
+		}
+	}
+	return nil
+}
+
+// Disclaim undoes Claim, for rings that have come since too.
+func (r *Rings) Disclaim() {
+	r.holding.Lock()
+	defer r.holding.Unlock()
+	disclaim(r.all())
+}
+
+func disclaim(rings []*Ring) {
+	for _, ring := range rings {
+		ring.Disclaim()
+	}
+}
+
+// Held reports whether a stream holds the rings: all of them, if any.
+func (r *Rings) Held() bool { return r.rings[0].owner.Load() == held }
+
+// Count is how many rings there are. Only Rings stores it.
+func (r *Rings) Count() *atomic.Int32 { return &r.count }
+
+// What follows is how package wake sees rings.
+
+// Len is how many rings there are.
+func (r *Rings) Len() int { return int(r.count.Load()) }
+
+// Head is how far the kernel has got in a ring.
+func (r *Rings) Head(ring int) uint64 { return r.rings[ring].Raw.Head() }
+
+// Unread is how many bytes a ring holds.
+func (r *Rings) Unread(ring int) uint64 { return r.rings[ring].Used() }
+
+// Flushing reports whether a flush has not been answered.
+func (r *Rings) Flushing() bool { return r.Flushes.Load() != nil }
+
+// Closed reports whether the reader is closed.
+func (r *Rings) Closed() bool { return r.gate.Closed().Load() }
+
+// Retain is that of the Gate.
+func (r *Rings) Retain() { r.gate.Retain() }
+
+// Release is Leave of the Gate.
+func (r *Rings) Release() { r.gate.Leave() }

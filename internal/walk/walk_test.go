@@ -1,0 +1,289 @@
+package walk
+
+import (
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/ringfold/ringfold/internal/gate"
+	"github.com/ringfold/ringfold/internal/raw"
+	"github.com/ringfold/ringfold/internal/ringtest"
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	ringSize   = 4096
+	recordSize = 32 // of a sample of 12 bytes
+	firstCPU   = 10
+)
+
+// rig is Rings on Go memory.
+type rig struct {
+	Rings
+	t       testing.TB
+	gate    gate.Gate
+	w       []*ringtest.Ring
+	one     []*Ring
+	pass    Pass    // over all
+	passes  []*Pass // over one each
+	ordered [][]int // CPUs that Order got
+	flowed  []int
+}
+
+func newRig(t testing.TB, n int) *rig {
+	g := &rig{t: t}
+	g.gate.Open(func() {})
+	g.Init(Options{Gate: &g.gate, Room: n + 1, Pass: &g.pass, Order: g.fullest, Flowing: func(ring int) { g.flowed = append(g.flowed, ring) }})
+	for range n {
+		g.add(firstCPU + len(g.w))
+	}
+	return g
+}
+
+func (g *rig) add(cpu int) {
+	w := ringtest.New(ringSize, raw.LayoutRawTime, 0)
+	ring, pass := &Ring{Raw: w.Raw()}, new(Pass)
+	ring.Raw.SetCPU(cpu)
+	g.Add(ring, pass)
+	g.w, g.one, g.passes = append(g.w, w), append(g.one, ring), append(g.passes, pass)
+}
+
+func (g *rig) fullest(rings []*Ring) {
+	var cpus []int
+	for _, r := range rings {
+		cpus = append(cpus, r.Raw.CPU())
+	}
+	g.ordered = append(g.ordered, cpus)
+	slices.SortStableFunc(rings, func(a, b *Ring) int {
+		used, _ := a.Look()
+		other, _ := b.Look()
+		return other - used
+	})
+}
+
+func (g *rig) output(ring int, times ...uint64) {
+	for _, time := range times {
+		require.NoError(g.t, g.w[ring].Output(time, ringtest.Payload(time, 12)))
+	}
+}
+
+// read takes at most n events of a pass that has begun, and ends it. It returns their times.
+func read(p *Pass, n int) (times []uint64) {
+	defer p.End()
+	for b := &p.Batch; p.Next(); {
+		for _, ev := range b.List {
+			if len(times) == n {
+				return
+			}
+			b.Taken++
+			times = append(times, ev.Time())
+		}
+		if b.List != nil {
+			continue
+		}
+		for s := b.Stretch; s.Pos < s.Limit; {
+			word, next, ok := s.Sample()
+			if !ok {
+				break
+			}
+			if len(times) == n {
+				return
+			}
+			s.Pos = next
+			b.Take(word, next)
+			times = append(times, raw.Event{View: s.View, Word: word}.Time())
+		}
+	}
+	return
+}
+
+func TestARing(t *testing.T) {
+	g := newRig(t, 1)
+	g.output(0, 1, 2, 3)
+	require.NoError(t, g.one[0].Begin())
+	g.output(0, 4) // behind the head as loaded
+	require.Equal(t, []uint64{1, 2, 3}, read(g.passes[0], 9))
+	require.Equal(t, uint64(3*recordSize), g.w[0].Tail())
+	require.Equal(t, []int{0}, g.flowed)
+	require.Equal(t, uint64(recordSize), g.one[0].Used())
+	c := &g.one[0].Counts
+	require.Equal(t, []uint64{3, 3 * recordSize, 3 * recordSize, 1}, []uint64{c.Samples.Load(), c.Bytes.Load(), c.HighWater.Load(), c.TailStores.Load()})
+	require.Equal(t, 1, g.gate.Inside())
+}
+
+// What was taken is consumed, and the batch's first event at least.
+func TestEarlyEnd(t *testing.T) {
+	for n, consumed := range []uint64{1, 1, 2, 3, 3} {
+		g := newRig(t, 1)
+		g.output(0, 1, 2, 3)
+		require.NoError(t, g.Begin())
+		read(&g.pass, n)
+		require.Equal(t, consumed*recordSize, g.w[0].Tail(), "%d taken", n)
+		require.Equal(t, consumed, g.one[0].Counts.Samples.Load())
+	}
+}
+
+// What is left of a batch counts as taken after Finish.
+func TestFinish(t *testing.T) {
+	g := newRig(t, 1)
+	g.output(0, 1, 2, 3)
+	require.NoError(t, g.Begin())
+	for g.pass.Next() {
+		g.pass.Batch.Finish()
+	}
+	g.pass.End()
+	require.Equal(t, uint64(3*recordSize), g.w[0].Tail())
+	require.Zero(t, g.pass.Batch.Settle(), "settled already")
+}
+
+// Rings come as Order has it, with how full they are; one ring needs no order.
+func TestOrder(t *testing.T) {
+	g := newRig(t, 3)
+	g.output(0, 1)
+	g.output(2, 2, 3)
+	require.NoError(t, g.Begin())
+	require.Equal(t, []uint64{2, 3, 1}, read(&g.pass, 9))
+	require.Equal(t, [][]int{{firstCPU, firstCPU + 2}}, g.ordered)
+	require.Equal(t, []int{2, 0}, g.flowed)
+	g.output(1, 4)
+	require.NoError(t, g.Begin())
+	require.Equal(t, []uint64{4}, read(&g.pass, 9))
+	require.Len(t, g.ordered, 1)
+	used, grown := g.one[1].Look()
+	require.Equal(t, [2]int{recordSize, recordSize}, [2]int{used, grown})
+	require.Equal(t, uint64(2), g.Passes.Load())
+}
+
+// An order that leaves rings out delays them; a pass reads all.
+func TestOrderLeavesOut(t *testing.T) {
+	g := newRig(t, 3)
+	g.order = func(rings []*Ring) { clear(rings) }
+	for i := range 3 {
+		g.output(i, uint64(i))
+	}
+	require.NoError(t, g.Begin())
+	require.Equal(t, []uint64{0, 1, 2}, read(&g.pass, 9))
+}
+
+func TestBusy(t *testing.T) {
+	g := newRig(t, 2)
+	g.output(0, 1)
+	g.output(1, 2)
+	require.NoError(t, g.one[1].Begin())
+	require.ErrorIs(t, g.one[1].Begin(), ErrBusy)
+	require.NoError(t, g.Begin())
+	require.ErrorIs(t, g.Begin(), ErrBusy)
+	require.Equal(t, []uint64{1}, read(&g.pass, 9))
+	require.ErrorIs(t, g.pass.Err, ErrBusy, "of ring 1")
+	require.ErrorIs(t, g.Rings.Claim(), ErrBusy)
+	require.NoError(t, g.one[0].Claim(), "the failed claim of all holds none")
+	g.one[0].Disclaim()
+	require.Equal(t, []uint64{2}, read(g.passes[1], 9))
+
+	require.NoError(t, g.Rings.Claim())
+	g.add(firstCPU + 2)
+	for _, err := range []error{g.Begin(), g.one[0].Begin(), g.one[2].Begin(), g.one[1].Claim()} {
+		require.Equal(t, ErrHeld, err)
+	}
+	g.Rings.Disclaim()
+	require.NoError(t, g.one[2].Begin(), "the new one too")
+	g.passes[2].End()
+	require.Equal(t, 1, g.gate.Inside())
+}
+
+func TestClosed(t *testing.T) {
+	g := newRig(t, 1)
+	g.output(0, 1, 2)
+	require.NoError(t, g.Begin())
+	require.True(t, g.pass.Next())
+	require.False(t, g.pass.Halt.Load())
+	require.True(t, g.gate.Close())
+	require.True(t, g.pass.Halt.Load())
+	require.False(t, g.pass.Next())
+	require.Equal(t, os.ErrClosed, g.pass.Err)
+	g.pass.End()
+	require.Equal(t, os.ErrClosed, g.Begin())
+	require.Equal(t, os.ErrClosed, g.one[0].Begin())
+	samples, lost := g.one[0].Count(g.w[0].Tail())
+	require.Equal(t, [2]uint64{1, 0}, [2]uint64{samples, lost})
+}
+
+// A marker comes last, answers all calls before the pass, and none after it.
+func TestFlushes(t *testing.T) {
+	g := newRig(t, 2)
+	g.Flushes.Ask(100)
+	g.Flushes.Ask(90) // the clock of another CPU
+	g.output(0, 1)
+	require.True(t, g.Flushing())
+	require.NoError(t, g.one[0].Begin())
+	require.Equal(t, []uint64{1}, read(g.passes[0], 9), "no marker for one ring")
+	g.output(1, 2)
+	require.NoError(t, g.Begin())
+	require.Equal(t, []uint64{2, 100}, read(&g.pass, 9))
+	require.False(t, g.Flushing())
+
+	g.Flushes.Ask(200)
+	require.NoError(t, g.Begin())
+	g.Flushes.Ask(300)
+	require.Empty(t, read(&g.pass, 9), "this pass has not loaded the heads after the second call")
+	require.NoError(t, g.Begin())
+	require.Equal(t, []uint64{300}, read(&g.pass, 9))
+}
+
+// A ring that was nearly full is given back by eighths on the way.
+func TestNearlyFull(t *testing.T) {
+	g := newRig(t, 1)
+	n := 0
+	for ; g.w[0].Output(uint64(n), ringtest.Payload(uint64(n), 12)) == nil; n++ {
+	}
+	require.NoError(t, g.one[0].Begin())
+	var tails []uint64
+	for g.passes[0].Next() {
+		if tail := g.w[0].Tail(); len(tails) == 0 || tails[len(tails)-1] != tail {
+			tails = append(tails, tail)
+		}
+		g.passes[0].Batch.Finish()
+	}
+	g.passes[0].End()
+	require.Equal(t, []uint64{0, 512, 1024, 1536, 2048, 2560, 3072, 3584}, tails)
+}
+
+// A loss is cut by what was delivered of it before, and bounded by the samples around it.
+func TestLoss(t *testing.T) {
+	g := newRig(t, 1)
+	g.output(0, 5)
+	n := 1
+	for ; g.w[0].Output(6, ringtest.Payload(6, 12)) == nil; n++ {
+	}
+	require.Error(t, g.w[0].Output(7, ringtest.Payload(7, 12)))
+	require.NoError(t, g.one[0].Begin())
+	require.Len(t, read(g.passes[0], 1<<10), n)
+	g.one[0].Advance = 1
+	g.output(0, 8)
+	require.NoError(t, g.one[0].Begin())
+	require.True(t, g.passes[0].Next())
+	odd := g.passes[0].Batch.List[0].Odd()
+	require.Equal(t, raw.Odd{Kind: raw.Lost, Lost: 1, After: 6, Time: 8}, *odd)
+	require.Equal(t, []uint64{8}, read(g.passes[0], 9))
+	c := &g.one[0].Counts
+	require.Equal(t, []uint64{1, 1, uint64(n) + 1}, []uint64{c.Lost.Load(), c.LostRecords.Load(), c.Samples.Load()})
+	require.Zero(t, g.one[0].Advance)
+}
+
+func TestPassesDoNotAllocate(t *testing.T) {
+	g := newRig(t, 2)
+	payload := ringtest.Payload(1, 12)
+	require.Zero(t, testing.AllocsPerRun(300, func() { // over the edge too
+		g.w[0].Output(1, payload)
+		g.w[1].Output(1, payload)
+		g.ordered, g.flowed = g.ordered[:0], g.flowed[:0]
+		g.order = func([]*Ring) {}
+		if g.Begin() != nil {
+			panic("busy")
+		}
+		for g.pass.Next() {
+			g.pass.Batch.Finish()
+		}
+		g.pass.End()
+	}))
+}
