@@ -2,12 +2,9 @@ package perfbuf
 
 import (
 	"errors"
-	"fmt"
 	"slices"
-	"syscall"
-	"time"
-	"weak"
 
+	"github.com/ringfold/ringfold/internal/hotplug"
 	"github.com/ringfold/ringfold/internal/kernel"
 )
 
@@ -21,102 +18,15 @@ type HotplugStats struct {
 	Err error
 }
 
-// follow sees to it, from now on, that the CPUs that are to be read have rings when they are online.
-func (r *Reader) follow(h kernel.Hotplug) {
-	r.hotplug = h
-	go follow(weak.Make(r), h)
+// pluggable makes the reader's rings those that CPUs of h get.
+func (r *Reader) pluggable(h kernel.Hotplug) {
+	r.hotplug.Init(hotplug.Options{Kernel: h, Gate: &r.gate, Rings: &r.walk, Add: r.add, Renew: r.entries.Renew, Refused: refused})
 }
 
-// follow does not keep the reader from being collected.
-func follow(reader weak.Pointer[Reader], h kernel.Hotplug) {
-	var again time.Duration
-	for h.Changed(again) {
-		r := reader.Value()
-		if r == nil {
-			return
-		}
-		again = 0
-		if err := r.replug(); err != nil {
-			again = time.Second // there may be room then, or descriptors
-		}
-	}
-}
-
-// replug gives rings to CPUs that have come, and to those that have come back. The error is why that may succeed
-// later.
-func (r *Reader) replug() error {
-	if err := r.enter(); err != nil {
-		return nil // closed
-	}
-	defer r.leave()
-	cpus, err := r.hotplug.Online()
-	again := err
-	for _, cpu := range cpus {
-		i := slices.IndexFunc(r.all(), func(ring *Ring) bool { return ring.CPU() == cpu })
-		var failed error
-		switch {
-		case i < 0:
-			failed = r.addRing(cpu)
-		case !r.hotplug.Alive(i):
-			failed = r.reopen(i)
-		case r.rings[i].unset:
-			failed = r.setEntry(r.rings[i])
-		}
-		switch {
-		case failed == nil, errors.Is(failed, syscall.ENODEV): // it is gone again
-		case errors.As(failed, new(*MapError)), errors.Is(failed, errImpossible): // it will never have a ring
-			err = failed
-		default:
-			err, again = failed, failed
-		}
-	}
-	r.counts.unplugged.Store(&err)
-	return again
-}
-
-// errImpossible is of a CPU for which a reader has no place: the kernel did not tell of it when it was opened.
-var errImpossible = errors.New("is online, and was not possible before")
-
-// reopen lets outputs of a CPU that is back go on to its ring.
-func (r *Reader) reopen(i int) error {
-	if err := r.hotplug.Reopen(i); err != nil {
-		return err
-	}
-	r.counts.reopened.Add(1)
-	return r.setEntry(r.rings[i])
-}
-
-// setEntry puts the perf event of a ring that has been opened into the map.
-func (r *Reader) setEntry(ring *Ring) error {
-	err := r.entries.Renew(ring.index)
-	ring.unset = err != nil
-	return err
-}
-
-// addRing gives a new CPU a ring.
-func (r *Reader) addRing(cpu int) error {
-	i := r.walk.Len()
-	if i == len(r.rings) {
-		return fmt.Errorf("CPU %d %w", cpu, errImpossible)
-	}
-	memory, err := r.hotplug.Add(cpu)
-	if err != nil {
-		return public(err)
-	}
-	r.add(memory)
-	r.counts.added.Add(1)
-	return r.setEntry(r.rings[i])
-}
-
-// unplugged is HotplugStats.Err.
-func (r *Reader) unplugged() error {
-	if err := r.counts.unplugged.Load(); err != nil && *err != nil {
-		return *err
-	}
-	if r.hotplug != nil {
-		return r.hotplug.WatchErr()
-	}
-	return nil
+// refused says whether it is the map that does not fit, and returns the public form of the error.
+func refused(err error) (bool, error) {
+	err = public(err)
+	return errors.As(err, new(*MapError)), err
 }
 
 // all returns the rings that there are.

@@ -29,7 +29,7 @@ func newPluggable(t testing.TB, n int) *pluggable {
 	for i := range n {
 		k.online = append(k.online, firstCPU+i)
 	}
-	k.Reader.hotplug = k
+	k.Reader.pluggable(k)
 	return k
 }
 
@@ -72,7 +72,7 @@ func (k *pluggable) Add(cpu int) (*raw.Ring, error) {
 func (k *pluggable) comes(cpu int) {
 	k.t.Helper()
 	k.online = append(k.online, cpu)
-	require.NoError(k.t, k.replug())
+	require.NoError(k.t, k.Replug())
 }
 
 func cpusOf(rings []*Ring) (cpus []int) {
@@ -84,7 +84,7 @@ func cpusOf(rings []*Ring) (cpus []int) {
 
 func TestNewCPUGetsARing(t *testing.T) {
 	k := newPluggable(t, 2)
-	require.NoError(t, k.replug())
+	require.NoError(t, k.Replug())
 	require.Len(t, k.Rings(), 2, "there is nothing to do")
 
 	k.comes(firstCPU - 1)
@@ -165,19 +165,19 @@ func TestCPUThatIsBackGetsNewPerfEvents(t *testing.T) {
 	k := newPluggable(t, 2)
 	k.dead[1] = true
 	k.online = k.online[:1]
-	require.NoError(t, k.replug())
+	require.NoError(t, k.Replug())
 	require.Empty(t, k.reopens, "it is offline")
 	require.True(t, k.entries.Arm(1))
 	_, before := k.entriesNow()
 
 	k.online = []int{firstCPU, firstCPU + 1}
-	require.NoError(t, k.replug())
+	require.NoError(t, k.Replug())
 	require.Equal(t, []int{1}, k.reopens)
 	k.requireEntries(plainEntry, bellEntry)
 	_, after := k.entriesNow()
 	require.Equal(t, before+1, after, "its entry is set, and no other")
 	require.Equal(t, HotplugStats{Reopened: 1}, k.Stats().Hotplug)
-	require.NoError(t, k.replug())
+	require.NoError(t, k.Replug())
 	require.Equal(t, []int{1}, k.reopens)
 }
 
@@ -200,36 +200,36 @@ func TestWhatFailsForACPUIsTriedAgain(t *testing.T) {
 	k.dead[0] = true
 	k.online = append(k.online, firstCPU+1)
 	k.refusals = []error{syscall.EMFILE, syscall.ENODEV, nil, syscall.EMFILE}
-	require.Equal(t, error(syscall.EMFILE), k.replug())
+	require.Equal(t, error(syscall.EMFILE), k.Replug())
 	require.Equal(t, HotplugStats{Err: syscall.EMFILE}, k.Stats().Hotplug)
-	require.Equal(t, error(syscall.EMFILE), k.replug())
+	require.Equal(t, error(syscall.EMFILE), k.Replug())
 	require.Len(t, k.Rings(), 1)
 	require.Equal(t, []int{0}, k.reopens)
 	k.refusals = []error{syscall.ENODEV}
-	require.NoError(t, k.replug(), "it is gone again")
+	require.NoError(t, k.Replug(), "it is gone again")
 	require.NoError(t, k.Stats().Hotplug.Err)
 
 	k.belled.set = func(int, kernel.Entry) error { return syscall.EPERM }
-	require.Equal(t, error(syscall.EPERM), k.replug())
-	require.Equal(t, error(syscall.EPERM), k.replug(), "the entry is still not set")
+	require.Equal(t, error(syscall.EPERM), k.Replug())
+	require.Equal(t, error(syscall.EPERM), k.Replug(), "the entry is still not set")
 	require.Equal(t, HotplugStats{Reopened: 1, Added: 1, Err: syscall.EPERM}, k.Stats().Hotplug)
 	k.belled.set = nil
-	require.NoError(t, k.replug())
+	require.NoError(t, k.Replug())
 	k.requireEntries(plainEntry, plainEntry)
 
 	k.online = append(k.online, 98, 99)
-	require.NoError(t, k.replug(), "there is room for as many as had been possible: it is no use to try again")
+	require.NoError(t, k.Replug(), "there is room for as many as had been possible: it is no use to try again")
 	require.ErrorContains(t, k.Stats().Hotplug.Err, "CPU 99")
 	k.listing = os.ErrNotExist
 	k.online = nil
-	require.Equal(t, os.ErrNotExist, k.replug())
+	require.Equal(t, os.ErrNotExist, k.Replug())
 }
 
 func TestClosedReaderTakesNoCPUs(t *testing.T) {
 	k := newPluggable(t, 1)
 	require.NoError(t, k.Close())
 	k.online = append(k.online, firstCPU+1)
-	require.NoError(t, k.replug())
+	require.NoError(t, k.Replug())
 	require.Len(t, k.Rings(), 1)
 }
 
@@ -275,7 +275,8 @@ func (w *fakeWatch) StopWatching()   { close(w.events) }
 func TestReaderFollowsItsWatch(t *testing.T) {
 	k := newPluggable(t, 1)
 	w := &fakeWatch{Hotplug: k, waits: make(chan time.Duration), events: make(chan bool)}
-	k.Reader.follow(w)
+	k.Reader.pluggable(w)
+	k.Reader.hotplug.Start()
 	require.Zero(t, <-w.waits)
 	k.online = append(k.online, firstCPU+1)
 	k.refusals = []error{syscall.EMFILE}
@@ -293,7 +294,8 @@ func TestCPUForWhichTheMapIsTooSmall(t *testing.T) {
 	k := newPluggable(t, 1)
 	tooSmall := &MapError{MaxEntries: 1, Reason: "it is too small"}
 	w := &fakeWatch{Hotplug: k, waits: make(chan time.Duration), events: make(chan bool)}
-	k.Reader.follow(w)
+	k.Reader.pluggable(w)
+	k.Reader.hotplug.Start()
 	require.Zero(t, <-w.waits)
 	event := func(again time.Duration, refusals ...error) {
 		t.Helper()
@@ -323,7 +325,8 @@ func TestWhoFollowsDoesNotKeepTheReader(t *testing.T) {
 	func() {
 		r := newReader(ringtest.NewStill(nil, 0, ringtest.New(fakeRingSize, raw.LayoutRawTime, 0)), Options{Wakeup: Wakeup{Events: 1}})
 		runtime.AddCleanup(r, func(int) { close(collected) }, 0)
-		r.follow(w)
+		r.pluggable(w)
+		r.hotplug.Start()
 	}()
 	<-w.waits
 	for {
@@ -354,7 +357,8 @@ func TestDroppedReaderIsCleanedUp(t *testing.T) {
 			poll: newFakePoller(), memory: []*raw.Ring{ofCPU(0, ringtest.New(fakeRingSize, raw.LayoutRawTime, 0))},
 			free: func() { steps <- "free" }, unhook: func() error { steps <- "unhook"; return nil },
 		}, w}, Options{Wakeup: Wakeup{Events: 1}})
-		r.follow(w)
+		r.pluggable(w)
+		r.hotplug.Start()
 		r.cleanUp()
 		if closed {
 			r.Close()

@@ -26,7 +26,8 @@ func open(o kernel.Opener, want Options) (*Reader, error) {
 	}
 	r := newReader(k, opts)
 	if h, ok := k.(kernel.Hotplug); ok {
-		r.follow(h)
+		r.pluggable(h)
+		r.hotplug.Start()
 	}
 	r.cleanUp()
 	return r, nil

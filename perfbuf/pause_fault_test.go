@@ -67,7 +67,7 @@ func TestResumeThatFailedInPart(t *testing.T) {
 	require.ErrorIs(t, k.Resume(), syscall.EPERM)
 	k.dead[0] = true
 	_, before := k.entriesNow()
-	require.NoError(t, k.replug())
+	require.NoError(t, k.Replug())
 	_, after := k.entriesNow()
 	require.Equal(t, before+1, after)
 	k.requireEntries(plainEntry, noEntry)

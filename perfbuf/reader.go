@@ -8,6 +8,7 @@ import (
 
 	"github.com/ringfold/ringfold/internal/gate"
 	"github.com/ringfold/ringfold/internal/grace"
+	"github.com/ringfold/ringfold/internal/hotplug"
 	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/wake"
 	"github.com/ringfold/ringfold/internal/walk"
@@ -24,9 +25,9 @@ type Reader struct {
 	rings   []*Ring   // with room for those of CPUs that come later: see all
 	gate    gate.Gate // of ring memory: when the last has left, counts are made final and rings unmapped
 	walk    walk.Rings
-	batch   Batch          // of a pass over all rings
-	loads   []Load         // of that pass
-	hotplug kernel.Hotplug // nil: CPUs do not come and go
+	batch   Batch  // of a pass over all rings
+	loads   []Load // of that pass
+	hotplug hotplug.Follower
 	stepped kernel.Stepped // nil: this is no simulation
 
 	entries *wake.Entries
@@ -133,9 +134,7 @@ func (r *Reader) Close() error {
 			s.halt.Store(true)
 		}
 		r.kernel.Interrupt()
-		if r.hotplug != nil {
-			r.hotplug.StopWatching()
-		}
+		r.hotplug.Stop()
 		r.forgotten.Stop()
 		r.entries.Close()
 		err := r.kernel.Unhook()

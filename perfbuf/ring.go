@@ -17,7 +17,6 @@ type Ring struct {
 	index  int // among the reader's rings
 	walk   walk.Ring
 	batch  Batch // of a pass over this ring alone
-	unset  bool  // its entry in the map could not be set; for whoever follows CPUs
 
 	suspect bool // a stream has found it nearly full, and has not asked about losses since
 }

@@ -132,7 +132,8 @@ func (r *Reader) Stats() Stats {
 	s.SpilledBytes, s.SpillUsed, s.SpillRefused = o.Spilled.Load(), o.SpillUsed.Load(), o.SpillRefused.Load()
 	s.Doorbell = DoorbellStats{Polls: wakes.Polls, Err: r.entries.Err()}
 	s.Doorbell.Arms, s.Doorbell.Disarms = r.entries.Counts()
-	s.Hotplug = HotplugStats{Reopened: r.counts.reopened.Load(), Added: r.counts.added.Load(), Err: r.unplugged()}
+	s.Hotplug.Reopened, s.Hotplug.Added = r.hotplug.Counts()
+	s.Hotplug.Err = r.hotplug.Err()
 	s.Outputs, s.ReplacedEntries = r.outputStats(), r.kernel.Replaced()
 	if err := r.counts.unhooking.Load(); err != nil {
 		s.CloseErr = *err
@@ -151,7 +152,6 @@ func (r *Reader) Stats() Stats {
 }
 
 type readerCounts struct {
-	reopened, added      atomic.Uint64
-	unplugged, unhooking atomic.Pointer[error]
-	order                order.Counts
+	unhooking atomic.Pointer[error]
+	order     order.Counts
 }

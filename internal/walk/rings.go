@@ -1,6 +1,7 @@
 package walk
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -112,6 +113,14 @@ func disclaim(rings []*Ring) {
 
 // Held reports whether a stream holds the rings: all of them, if any.
 func (r *Rings) Held() bool { return r.rings[0].owner.Load() == held }
+
+// Index is which ring is that of a CPU, -1 if none is.
+func (r *Rings) Index(cpu int) int {
+	return slices.IndexFunc(r.all(), func(ring *Ring) bool { return ring.Raw.CPU() == cpu })
+}
+
+// Room is how many rings there may be.
+func (r *Rings) Room() int { return len(r.rings) }
 
 // Count is how many rings there are. Only Rings stores it.
 func (r *Rings) Count() *atomic.Int32 { return &r.count }
