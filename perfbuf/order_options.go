@@ -90,7 +90,8 @@ type OrderOptions struct {
 
 	// BarrierInterval is the least time from the start of one barrier to the start of the next, in
 	// exact mode. A longer one costs less CPU time and delivers later: an event waits for the next
-	// barrier to start, and then for its grace period. 0 is 1 ms; below 0 is none.
+	// barrier to start, and then for its grace period. 0 is 1 ms; below 0 is none. It holds on average:
+	// after a pause, barriers may follow each other at once until they have used up the pause's last 16 ms.
 	//
 	// It also bounds the harm to others, which depends on the way to wait: see [Barriers]. OpenTree, and from Linux 6.19 on
 	// MapInMap, interrupt every CPU that is busy, once per barrier. A busy loop beside 1,000 barriers a second took 2 % longer, on a

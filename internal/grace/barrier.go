@@ -16,10 +16,14 @@ const DefaultGuard = 10_000
 // probably fails again, and fails fast.
 const backoff = 10 * time.Millisecond
 
+// saved is for how long the intervals of a barrier that is not asked for add up: that many rounds may then begin
+// without any interval.
+const saved = 16 * time.Millisecond
+
 // BarrierOptions tune a barrier.
 type BarrierOptions struct {
 	Guard    uint64        // ns by which the clocks of two CPUs may differ; 0 means DefaultGuard
-	Interval time.Duration // least time from the start of one barrier to that of the next; 0 means none
+	Interval time.Duration // from the start of one round to that of the next, on average: see saved; 0 means none
 }
 
 // Barrier turns grace periods into a watermark: a time up to which every event is published. A round
@@ -181,7 +185,12 @@ func (b *Barrier) run() {
 		if !b.Requested() {
 			continue // somebody else's Round has served it
 		}
-		next = time.Now().Add(b.interval)
+		// What was not used of late may be used now, within bounds: events that are rare come as some in a row.
+		now := time.Now()
+		if least := now.Add(-max(saved-b.interval, 0)); next.Before(least) {
+			next = least
+		}
+		next = next.Add(b.interval)
 		if b.Round() != nil {
 			if t := time.Now().Add(backoff); t.After(next) {
 				next = t

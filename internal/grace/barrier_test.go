@@ -162,6 +162,29 @@ func TestInterval(t *testing.T) {
 	})
 }
 
+// After a pause, rounds follow each other at once until they have used up what the pause has left, and then by the interval.
+func TestIntervalOnAverage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const interval, wait, saved = time.Millisecond, 10 * time.Microsecond, 16
+		b := grace.New(waiter(func() error { time.Sleep(wait); return nil }), func() uint64 { return 0 }, grace.BarrierOptions{Interval: interval})
+		b.Start()
+		defer b.Close()
+		for range 2 {
+			time.Sleep(time.Hour)
+			begin := time.Now()
+			for i := range 3 * saved {
+				b.Request()
+				<-b.Done()
+				want := time.Duration(i) * wait
+				if i >= saved {
+					want = time.Duration(i-saved+1) * interval
+				}
+				require.Equal(t, want, time.Since(begin)-wait, i)
+			}
+		}
+	})
+}
+
 func TestFailedWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var clock fakeClock
