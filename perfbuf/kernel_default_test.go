@@ -49,7 +49,7 @@ func TestKernelDefaultConserves(t *testing.T) {
 	}
 }
 
-// The doorbell works as with rings that are opened with our options: the first event wakes, few others do, and both events count losses.
+// The doorbell works as with rings that are opened with our options: rare events wake, few others do, and both events count losses.
 func TestKernelDefaultDoorbell(t *testing.T) {
 	e := kerneltest.Load(t)
 	r := openDefault(t, e, perfbuf.Options{})

@@ -48,7 +48,7 @@ func newReader(k kernel.Kernel, opts Options) *Reader {
 	r := &Reader{kernel: k, opts: opts, rings: make([]*Ring, max(len(k.CPUs()), len(rings)))}
 	r.stepped, _ = k.(kernel.Stepped)
 	r.gate.Open(r.finish)
-	r.walk.Init(walk.Options{Gate: &r.gate, Room: len(r.rings), Pass: &r.batch.pass, Order: r.order, Flowing: r.disarm})
+	r.walk.Init(walk.Options{Gate: &r.gate, Room: len(r.rings), Pass: &r.batch.pass, Order: r.order, Flowing: r.flowed})
 	for _, memory := range rings {
 		r.add(memory)
 	}
@@ -81,8 +81,8 @@ func (r *Reader) setWaker(bell *wake.Doorbell) {
 	r.waker = wake.New(r.kernel, &r.walk, len(r.rings), wake.Policy{Bell: bell, Interval: r.opts.Wakeup.PollInterval, Enough: r.opts.threshold()})
 }
 
-// disarm keeps a ring of which events flow from waking anybody.
-func (r *Reader) disarm(ring int) { r.entries.Disarm(ring) }
+// flowed keeps a ring of which many events come from waking anybody.
+func (r *Reader) flowed(ring int, bytes uint64) { r.entries.Flowed(ring, bytes) }
 
 func (r *Reader) begin() (*Batch, error) { return &r.batch, r.walk.Begin() }
 

@@ -78,9 +78,9 @@ func (s *orderedRings) Rings(from int) (later []order.Ring) {
 	return later
 }
 
-func (s *orderedRings) Loaded(ring int, used uint64, grown bool) {
-	if grown {
-		s.reader.entries.Disarm(ring)
+func (s *orderedRings) Loaded(ring int, used, grown uint64) {
+	if grown > 0 {
+		s.reader.entries.Flowed(ring, grown)
 	}
 	s.rings[ring].walk.Counts.Observe(used)
 }

@@ -43,7 +43,7 @@ type Stats struct {
 
 // DoorbellStats describes the default wakeup policy at work: see [Wakeup].
 type DoorbellStats struct {
-	Arms    uint64 // times a quiet ring was armed: its next event wakes the reader
+	Arms    uint64 // times a quiet ring was armed: its next events wake the reader
 	Disarms uint64 // times a busy ring was disarmed
 	Armed   int    // rings that are armed now
 	Polls   uint64 // polls by the timer

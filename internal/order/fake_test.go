@@ -114,8 +114,8 @@ func (f owner) Rings(from int) (rings []Ring) {
 	return rings
 }
 
-func (f owner) Loaded(int, uint64, bool) {}
-func (f owner) Skipped(int, int)         {}
+func (f owner) Loaded(int, uint64, uint64) {}
+func (f owner) Skipped(int, int)           {}
 
 func (f owner) Single(_ int, ev raw.Event, dropped bool) {
 	if f.singles = append(f.singles, ev.Time()); dropped {

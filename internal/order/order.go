@@ -43,9 +43,9 @@ type Options struct {
 type Owner interface {
 	// Rings returns the reader's rings from this one on: those of CPUs that have come online since.
 	Rings(from int) []Ring
-	// Loaded says that a ring's head was loaded. It holds so many bytes, and has grown or not since the
+	// Loaded says that a ring's head was loaded. It holds so many bytes, of which some have come since the
 	// load before.
-	Loaded(ring int, used uint64, grown bool)
+	Loaded(ring int, used, grown uint64)
 	// Skipped says that so many of a ring's records have types that are not delivered.
 	Skipped(ring, records int)
 	// Single says that an event goes to the user alone, or is dropped: one that did not come in a batch.

@@ -20,7 +20,7 @@ func (s *Stream) load() {
 		r := &s.rings[i]
 		r.before, r.head = r.head, r.memory.Head()
 		used := s.used(i)
-		s.owner.Loaded(i, used, r.head != r.before)
+		s.owner.Loaded(i, used, r.head-r.before)
 		r.losses.filled(used, r.memory.Size())
 	}
 	// No event seen is later than the clock now. A second is for clocks that disagree, with room to

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Doorbell decides when each output is to wake the reader: while there are none.
+// Doorbell decides when each output is to wake the reader: while they are rare.
 //
 // Each ring has two perf events: one that wakes the reader when much has come since the last
 // wake-up, and one, the doorbell, of which each output does. Which of them a program outputs to is
@@ -13,7 +13,7 @@ import (
 // (PERF_EVENT_IOC_SET_OUTPUT), and the wake-up is the event's own matter (perf_output_sample in
 // kernel/events/core.c). So arming is one map update.
 //
-//	armed     the reader sleeps; the first output wakes it, and reading disarms the ring
+//	armed     each output wakes the reader, which disarms the ring once that has cost too much: see budget
 //	disarmed  the reader looks at the ring every poll interval; quiet for some looks in a row, it is armed
 //
 // An output that came before arming is seen by looking at the head after it. An output whose program

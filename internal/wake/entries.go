@@ -13,10 +13,14 @@ type Entries struct {
 	set      func(ring int, to kernel.Entry) error
 	disarmed func() // is called when a ring has been disarmed, or cannot be
 
+	// Burst is how many wake-ups in a row an armed ring may cause. It must not change while there are readers.
+	Burst int
+
 	mu     sync.Mutex // held while they are changed
 	paused bool
 	closed bool
 	armed  []atomic.Bool // the ring's entry is its doorbell, or will be when not paused
+	spent  []budget      // by each ring's wake-ups; of whoever reads the ring
 	count  *atomic.Int32
 
 	arms, disarms atomic.Uint64
@@ -27,18 +31,21 @@ type Entries struct {
 // NewEntries makes room for the entries of so many rings, of which count are in use. It calls disarmed when a ring
 // has been disarmed, or cannot be: whoever waits then has to look at it by the timer.
 func NewEntries(room int, count *atomic.Int32, set func(ring int, to kernel.Entry) error, disarmed func()) *Entries {
-	return &Entries{set: set, disarmed: disarmed, armed: make([]atomic.Bool, room), count: count}
+	return &Entries{set: set, disarmed: disarmed, Burst: burst, armed: make([]atomic.Bool, room), spent: make([]budget, room), count: count}
 }
 
 // Arm makes each output to a ring wake the reader. It reports whether that worked. Looking at the ring's head
 // has to follow arming: see [Doorbell].
 func (e *Entries) Arm(ring int) bool { return e.arm(ring, true) }
 
-// Disarm makes no output to a ring wake the reader until the watermark. It is quick when there is nothing to do,
-// as it is called for every event.
-func (e *Entries) Disarm(ring int) {
-	if e.armed[ring].Load() {
-		e.arm(ring, false)
+// Disarm makes no output to a ring wake the reader until the watermark.
+func (e *Entries) Disarm(ring int) { e.arm(ring, false) }
+
+// Flowed is told by whoever reads a ring that so many bytes have come. It disarms a ring that has used up its
+// budget. It is quick if the ring is not armed, as it is called for every event.
+func (e *Entries) Flowed(ring int, bytes uint64) {
+	if e.armed[ring].Load() && !e.spent[ring].spend(bytes, e.Burst) {
+		e.Disarm(ring)
 	}
 }
 

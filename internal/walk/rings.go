@@ -11,14 +11,14 @@ import (
 // Rings are those of a reader. A pass over all of them visits them as its plan says.
 type Rings struct {
 	gate    *gate.Gate
-	rings   []*Ring        // with room for those that come later: see all
-	count   atomic.Int32   // that there are; only grows
-	order   func([]*Ring)  // sorts those that a pass is to visit
-	flowing func(ring int) // is told that a ring had events
-	holding sync.Mutex     // held while a stream takes or gives up all rings, or one more comes
-	passing atomic.Bool    // a pass over all rings is running
-	walk    ringWalk       // of that pass
-	plan    plan           // of that pass
+	rings   []*Ring                      // with room for those that come later: see all
+	count   atomic.Int32                 // that there are; only grows
+	order   func([]*Ring)                // sorts those that a pass is to visit
+	flowing func(ring int, bytes uint64) // is told that a ring had events
+	holding sync.Mutex                   // held while a stream takes or gives up all rings, or one more comes
+	passing atomic.Bool                  // a pass over all rings is running
+	walk    ringWalk                     // of that pass
+	plan    plan                         // of that pass
 
 	Passes  atomic.Uint64 // over all rings
 	Flushes Flushes       // that passes over all rings answer
@@ -32,8 +32,8 @@ type Options struct {
 	// Order sorts rings, which come by CPU number, into the order in which they are to be read. One that it replaces by nil
 	// is left out.
 	Order func([]*Ring)
-	// Flowing is told of each ring that a pass has read something from. It is called before the tail is stored.
-	Flowing func(ring int)
+	// Flowing is told how much a pass has read of a ring, if anything. It is called before the tail is stored.
+	Flowing func(ring int, bytes uint64)
 }
 
 // Init makes it a set of no rings.

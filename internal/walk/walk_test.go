@@ -33,7 +33,7 @@ type rig struct {
 func newRig(t testing.TB, n int) *rig {
 	g := &rig{t: t}
 	g.gate.Open(func() {})
-	g.Init(Options{Gate: &g.gate, Room: n + 1, Pass: &g.pass, Order: g.fullest, Flowing: func(ring int) { g.flowed = append(g.flowed, ring) }})
+	g.Init(Options{Gate: &g.gate, Room: n + 1, Pass: &g.pass, Order: g.fullest, Flowing: func(ring int, _ uint64) { g.flowed = append(g.flowed, ring) }})
 	for range n {
 		g.add(firstCPU + len(g.w))
 	}
