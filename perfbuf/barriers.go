@@ -17,7 +17,7 @@ const (
 	NestLevels = Barriers(grace.NestLevels)
 	// OpenTree clones a mount and closes it, which takes an expedited RCU grace period: tens of
 	// microseconds, and an interrupt for each CPU that is busy. It takes CAP_SYS_ADMIN and Linux 5.9. Nothing
-	// documents that this close waits, so the process's first stream (or Drain, or Close) has it shown, with a BPF program that runs
+	// documents that this close waits, so the first stream of a process has it shown, with a BPF program that runs
 	// meanwhile: some 10 ms, and up to 0.4 s on a machine that is busy. Its two system calls, open_tree and close, come from a thread of
 	// their own, named ringfold, and show in audit logs.
 	OpenTree = Barriers(grace.OpenTree)

@@ -11,7 +11,7 @@ import (
 // waitForPrograms opens a way to wait for running programs. All that were running have ended when it
 // returns. What the latest stream allowed holds.
 func (r *Reader) waitForPrograms() (grace.Provider, error) {
-	o := grace.Options{Programs: true}
+	o := grace.Options{Programs: true, Once: true}
 	if s := r.stream.Load(); s != nil {
 		o.Allow = grace.Set(s.opts.Barriers)
 	}
@@ -62,7 +62,7 @@ func (r *Reader) programsEnded() <-chan error {
 // Drain is [Reader.ForEach] for the end: after the caller has detached its programs, it waits until
 // those that are still running have ended, and then calls f for all that the rings hold. Losses that
 // no record has reported are not among that, but in Stats, after Close. It blocks for an RCU grace
-// period: 0.1 ms as a rule with [OpenTree], some ms without. Errors are those of ForEach, context.Cause(ctx), and what keeps it from
+// period: some ms as a rule, 0.1 ms once a stream has found [OpenTree] to work. Errors are those of ForEach, context.Cause(ctx), and what keeps it from
 // waiting.
 func (r *Reader) Drain(ctx context.Context, f func(Event) error) error {
 	if err := r.quiesce(ctx); err != nil {

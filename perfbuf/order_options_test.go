@@ -87,11 +87,11 @@ func TestBarriersArePassedOn(t *testing.T) {
 		o             OrderOptions
 		stream, drain grace.Options
 	}{
-		{OrderOptions{}, all, grace.Options{Programs: true}},
-		{OrderOptions{Time: PayloadTime(0)}, grace.Options{Programs: true}, grace.Options{Programs: true}},
+		{OrderOptions{}, all, grace.Options{Programs: true, Once: true}},
+		{OrderOptions{Time: PayloadTime(0)}, grace.Options{Programs: true}, grace.Options{Programs: true, Once: true}},
 		{OrderOptions{Barriers: MapInMap | Membarrier}, grace.Options{Allow: grace.MapInMap | grace.Membarrier},
-			grace.Options{Allow: grace.MapInMap | grace.Membarrier, Programs: true}},
-		{OrderOptions{Barriers: NestLevels}, grace.Options{Allow: grace.NestLevels}, grace.Options{Allow: grace.MapInMap | grace.Membarrier, Programs: true}},
+			grace.Options{Allow: grace.MapInMap | grace.Membarrier, Programs: true, Once: true}},
+		{OrderOptions{Barriers: NestLevels}, grace.Options{Allow: grace.NestLevels}, grace.Options{Allow: grace.MapInMap | grace.Membarrier, Programs: true, Once: true}},
 	} {
 		s, _ := k.stepped(1, c.o)
 		require.Equal(t, c.stream, k.programs.options)

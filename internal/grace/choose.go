@@ -28,8 +28,6 @@ func (s Set) rank() int {
 	return 1
 }
 
-var errNotAllowed = fmt.Errorf("not allowed by the options: %w", errors.ErrUnsupported)
-
 // A chooser chooses among candidates, and remembers what their waits cost.
 type chooser struct {
 	candidates []candidate
@@ -43,6 +41,11 @@ func (c *chooser) open(o Options) (Provider, error) {
 	if len(c.candidates) == 0 {
 		return nil, fmt.Errorf("grace.Open: waiting for BPF programs to finish needs Linux: %w", errors.ErrUnsupported)
 	}
+	if o.Once {
+		if p := c.once(o); p != nil {
+			return p, nil
+		}
+	}
 	chosen, err := c.choose(o)
 	if err != nil {
 		return nil, err
@@ -54,6 +57,42 @@ func (c *chooser) open(o Options) (Provider, error) {
 	return chosen, nil
 }
 
+// allowed returns nil if the options allow a provider.
+func (o Options) allowed(is Set) error {
+	switch {
+	case o.Allow != 0 && o.Allow&is == 0:
+		return fmt.Errorf("not allowed by the options: %w", errors.ErrUnsupported)
+	case o.Programs && is == NestLevels:
+		return fmt.Errorf("waits for outputs, not for whole programs: %w", errors.ErrUnsupported)
+	}
+	return nil
+}
+
+// once returns a provider that has waited, nil if there is none without a proof.
+func (c *chooser) once(o Options) Provider {
+	c.mu.Lock()
+	cost := func(is Set) time.Duration { return cmp.Or(c.costs[is], time.Hour) }
+	all := slices.Clone(c.candidates)
+	slices.SortStableFunc(all, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(a.is.rank(), b.is.rank()), cmp.Compare(cost(a.is), cost(b.is)))
+	})
+	all = slices.DeleteFunc(all, func(candidate candidate) bool {
+		return o.allowed(candidate.is) != nil || candidate.is == OpenTree && c.costs[OpenTree] == 0
+	})
+	c.mu.Unlock()
+	for _, candidate := range all {
+		p, err := candidate.open()
+		if err != nil {
+			continue
+		}
+		if p.Wait() == nil {
+			return p
+		}
+		p.Close()
+	}
+	return nil
+}
+
 // choose opens all that may be used, the best first.
 func (c *chooser) choose(o Options) (*choice, error) {
 	c.mu.Lock()
@@ -61,15 +100,8 @@ func (c *chooser) choose(o Options) (*choice, error) {
 	chosen := &choice{}
 	for _, candidate := range c.candidates {
 		w := &way{is: candidate.is}
-		err := errNotAllowed
-		if o.Allow == 0 || o.Allow&w.is != 0 {
-			err = nil
-		}
-		switch {
-		case err != nil:
-		case o.Programs && w.is == NestLevels:
-			err = fmt.Errorf("waits for outputs, not for whole programs: %w", errors.ErrUnsupported)
-		default:
+		err := o.allowed(w.is)
+		if err == nil {
 			if w.Provider, err = candidate.open(); err == nil {
 				err = c.measure(w)
 			}

@@ -121,6 +121,30 @@ func errorsText(errs []error) string {
 	return "[" + strings.Join(texts, " ") + "]"
 }
 
+// For a single wait, nothing is proven, measured or kept in reserve.
+func TestOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newStubs(old)
+		once := func() string {
+			m.calls = nil
+			p, err := m.open(Options{Programs: true, Once: true})
+			require.NoError(t, err)
+			require.NoError(t, p.Close())
+			return strings.Join(m.calls, ",")
+		}
+		require.Equal(t, "wait map-in-map,close map-in-map", once())
+		*m.waits[MapInMap] = unix.EPERM
+		require.Equal(t, "wait map-in-map,close map-in-map,wait membarrier,close membarrier", once())
+		*m.waits[Membarrier] = errOneCPU
+		require.Contains(t, once(), "wait open-tree", "where nothing else works, it is worth a proof")
+		require.Equal(t, "wait open-tree,close open-tree", once())
+		require.NoError(t, m.refused[OpenTree])
+		m.refused[OpenTree] = unix.EPERM
+		_, err := m.open(Options{Programs: true, Once: true})
+		require.ErrorIs(t, err, errOneCPU)
+	})
+}
+
 // Where one fails later, the next takes over: for good if it is for want of privilege, else for that wait.
 func TestReserve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

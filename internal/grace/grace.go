@@ -59,6 +59,9 @@ type Options struct {
 	// Programs requires that whole programs are waited for, which is what Wait promises. Without it, it is
 	// enough if all events are published whose time the kernel took before Wait was called: NestLevels does no more.
 	Programs bool
+	// Once is for a provider that is only opened, as Open waits: it returns the first that works, and keeps none in reserve.
+	// OpenTree is not proven for that, but used if it was.
+	Once bool
 }
 
 // Open opens the ways to wait that work on this machine, for this user, and returns them as one provider, which has then
