@@ -268,6 +268,38 @@ func TestKernelSeccompLater(t *testing.T) {
 	})
 }
 
+// Profiles of containers refuse open_tree. Streams then wait in another way, also those that were made before, and say why.
+func TestKernelSeccompOpenTree(t *testing.T) {
+	for _, errno := range []syscall.Errno{syscall.EPERM, syscall.ENOSYS} {
+		for _, later := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%v later %v", errno, later), func(t *testing.T) {
+				asSomebody(t, identity{root: true}, func(t *testing.T, e *remote) {
+					r := openChild(t, perfbuf.Options{RingBytes: 64 << 10})
+					defer r.Close()
+					if !later {
+						refuse(t, unix.SYS_OPEN_TREE, errno)
+					}
+					s, err := r.Ordered(perfbuf.OrderOptions{Barriers: perfbuf.OpenTree | perfbuf.MapInMap})
+					require.NoError(t, err)
+					defer s.Close()
+					if later {
+						if r.Stats().Barrier.Provider != "open-tree" {
+							t.Skip("not the fastest here: ", r.Stats().Barrier.Refused)
+						}
+						refuse(t, unix.SYS_OPEN_TREE, errno)
+					}
+					useStream(t, e, r, s)
+					b := r.Stats().Barrier
+					require.Equal(t, "map-in-map", b.Provider)
+					require.ErrorIs(t, b.Refused, errno)
+					require.ErrorContains(t, b.Refused, "a seccomp filter that allows open_tree")
+					require.NoError(t, b.Err)
+				})
+			})
+		}
+	}
+}
+
 // After it has opened what it needs, a process may become another user, who has no capabilities. From Linux 5.19 on everything
 // goes on. Before, bpf(2) takes CAP_BPF for all that it does: then the reader polls, and says why.
 func TestKernelDroppedPrivileges(t *testing.T) {

@@ -57,7 +57,7 @@ type DoorbellStats struct {
 type BarrierStats struct {
 	Provider string        // how barriers wait, as a name of [Barriers]; empty without exact mode
 	Refused  error         // why the others are not used: a line for each
-	Cost     time.Duration // of one wait on the machine as the stream found it; 0 for Membarrier, which is not measured
+	Cost     time.Duration // of one wait: the least of a few, measured by the first stream of the process; 0 for Membarrier, which is not measured
 	Count    uint64        // barriers that succeeded
 	Failed   uint64        // barriers that failed
 	P50, P99 time.Duration // within 7 %

@@ -122,26 +122,25 @@ func (c *chooser) choose(o Options) (*choice, error) {
 }
 
 // enoughMeasured bounds how long measuring goes on: what takes so long is slow.
-const enoughMeasured = time.Millisecond
+const enoughMeasured = 5 * time.Millisecond
 
-// measure has w know what a wait costs: the median of up to five.
+// measure has w know what a wait costs: the least of up to ten, as a busy machine makes some long. A normal grace period is
+// never short.
 func (c *chooser) measure(w *way) error {
 	w.cost = c.costs[w.is]
 	if w.cost != 0 || w.is.rank() == 2 {
 		return nil
 	}
-	var costs []time.Duration
-	for total := time.Duration(0); len(costs) < 5 && total < enoughMeasured; {
+	w.cost = time.Hour
+	start := time.Now()
+	for n := 0; n < 10 && time.Since(start) < enoughMeasured; n++ {
 		begin := time.Now()
 		if err := w.Wait(); err != nil {
 			w.Close()
 			return err
 		}
-		costs = append(costs, max(time.Since(begin), 1))
-		total += costs[len(costs)-1]
+		w.cost = min(w.cost, max(time.Since(begin), 1))
 	}
-	slices.Sort(costs)
-	w.cost = costs[len(costs)/2]
 	c.costs[w.is] = w.cost
 	return nil
 }

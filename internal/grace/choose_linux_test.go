@@ -100,7 +100,7 @@ func TestCost(t *testing.T) {
 		p, err := m.open(Options{Programs: true})
 		require.NoError(t, err)
 		require.Equal(t, 10*us, p.(*choice).first().cost)
-		require.Equal(t, strings.Repeat("wait open-tree,", 5)+"wait map-in-map,wait open-tree", strings.Join(m.calls, ","))
+		require.Equal(t, strings.Repeat("wait open-tree,", 10)+"wait map-in-map,wait open-tree", strings.Join(m.calls, ","))
 		m.calls = nil
 		p, err = m.open(Options{Programs: true})
 		require.NoError(t, err)
