@@ -62,7 +62,7 @@ func TestKernelWaitBesideForks(t *testing.T) {
 	defer spawning(t)()
 	n := 200
 	if testing.Short() { // an emulated machine
-		n = 60
+		n = 30
 	}
 	require.Zero(t, waits(t, n, p.Wait))
 
