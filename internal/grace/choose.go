@@ -189,6 +189,16 @@ func (c *choice) Wait() (err error) {
 	return err
 }
 
+// Guard returns the least guard, in ns, of a barrier that waits by any of the providers.
+func (c *choice) Guard() (guard uint64) {
+	for _, w := range c.ways {
+		if p, ok := w.Provider.(interface{ Guard() uint64 }); ok {
+			guard = max(guard, p.Guard())
+		}
+	}
+	return guard
+}
+
 func (c *choice) Close() error {
 	var errs []error
 	for _, w := range c.ways {

@@ -28,6 +28,8 @@ func (s stub) Wait() error {
 	return *s.err
 }
 
+func (s stub) Guard() uint64 { return uint64(s.is) }
+
 func (s stub) Close() error { *s.calls = append(*s.calls, "close "+s.Name()); return nil }
 
 // stubs is a machine with such providers: what their waits return, and why they cannot be opened.
@@ -100,6 +102,7 @@ func TestCost(t *testing.T) {
 		p, err := m.open(Options{Programs: true})
 		require.NoError(t, err)
 		require.Equal(t, 10*us, p.(*choice).first().cost)
+		require.EqualValues(t, Membarrier, p.(*choice).Guard(), "enough for all")
 		require.Equal(t, strings.Repeat("wait open-tree,", 10)+"wait map-in-map,wait open-tree", strings.Join(m.calls, ","))
 		m.calls = nil
 		p, err = m.open(Options{Programs: true})

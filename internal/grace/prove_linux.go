@@ -13,7 +13,7 @@ var errDoesNotWait = errors.New("a program that was under way was still running 
 
 const (
 	enough    = 5                      // programs that would have been seen to go on after the wait, had it not waited
-	patience  = 400 * time.Millisecond // until then
+	mostProof = 400 * time.Millisecond // until then
 	shortRun  = time.Millisecond / 2   // of the program, at first. Each round in which it is not seen in the middle adds a quarter,
 	longRun   = 8 * time.Millisecond   // up to here: threads of a busy machine start late
 	runPacket = 64                     // bytes of the packet that the program is given
@@ -37,7 +37,7 @@ func prove(wait, noWait func() error) error {
 	length, begin := shortRun, time.Now()
 	var waited, ran, seen int
 	for waited*ran < enough*seen || ran == 0 {
-		if time.Since(begin) > patience {
+		if time.Since(begin) > mostProof {
 			return errUnclear
 		}
 		without, err := t.round(noWait, length)
