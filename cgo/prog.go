@@ -10,6 +10,10 @@ package libbpf
 #include <stdlib.h>
 #include "libbpf.h"
 
+#ifndef BPF_F_TEST_RUN_ON_CPU // of kernel headers older than 5.10
+#define BPF_F_TEST_RUN_ON_CPU (1U << 0)
+#endif
+
 static int ringfold_prog_load(int type, const char *name, const char *license, const struct bpf_insn *insns, size_t n,
                               char *log, size_t log_size)
 {
