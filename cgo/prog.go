@@ -3,6 +3,8 @@
 package libbpf
 
 /*
+#cgo noescape ringfold_test_run
+#cgo nocallback ringfold_test_run
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>

@@ -1,0 +1,27 @@
+//go:build linux && cgo
+
+package libbpf
+
+/*
+#include "libbpf.h"
+
+static int ringfold_test_runs(int fd, const void *data, __u32 data_size, int n)
+{
+	LIBBPF_OPTS(bpf_test_run_opts, opts, .data_in = data, .data_size_in = data_size);
+	int err = 0;
+
+	for (; n > 0 && !err; n--)
+		err = bpf_prog_test_run_opts(fd, &opts);
+	return err;
+}
+*/
+import "C"
+
+import "unsafe"
+
+// ProgTestRuns calls bpf_prog_test_run_opts n times, one run after the other on the calling thread, and ends with the first error.
+// Go's scheduler takes the processor away from a call that is long, so others go on even if there is one.
+func ProgTestRuns(progFD int, data []byte, n int) error {
+	return result("bpf_prog_test_run_opts",
+		C.ringfold_test_runs(C.int(progFD), unsafe.Pointer(unsafe.SliceData(data)), C.__u32(len(data)), C.int(n)))
+}
