@@ -22,7 +22,7 @@ const saved = 16 * time.Millisecond
 
 // BarrierOptions tune a barrier.
 type BarrierOptions struct {
-	Guard    uint64        // ns by which the clocks of two CPUs may differ; 0 means DefaultGuard
+	Guard    uint64        // ns by which the clocks of two CPUs may differ; 0 means DefaultGuard. A provider may need more
 	Interval time.Duration // from the start of one round to that of the next, on average: see saved; 0 means none
 }
 
@@ -60,6 +60,9 @@ type Barrier struct {
 func New(p Provider, clock func() uint64, o BarrierOptions) *Barrier {
 	if o.Guard == 0 {
 		o.Guard = DefaultGuard
+	}
+	if more, ok := p.(interface{ Guard() uint64 }); ok { // nestLevels
+		o.Guard = max(o.Guard, more.Guard())
 	}
 	b := &Barrier{
 		provider: p, clock: clock, guard: o.Guard, interval: o.Interval,

@@ -1,0 +1,245 @@
+//go:build linux && cgo
+
+package grace
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	libbpf "github.com/ringfold/ringfold/cgo"
+	"github.com/ringfold/ringfold/internal/cpulist"
+	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/ringfold/ringfold/internal/raw"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// requireNestLevels opens the provider. Where the kernel does not let it look, it must have said why, and the test is skipped.
+func requireNestLevels(t *testing.T) *nestLevels {
+	kerneltest.Require(t)
+	p, err := openNestLevels()
+	for errors.Is(err, errNotShown) { // machines are slow
+		p, err = openNestLevels()
+	}
+	if err == nil {
+		t.Cleanup(func() { p.Close() })
+		return p.(*nestLevels)
+	}
+	_, missing := libbpf.KernelVariables(nestLevelVariables[:]...)
+	symbols, failed := os.ReadFile("/proc/kallsyms")
+	require.NoError(t, failed)
+	cpus, failed := twoCPUs()
+	switch {
+	case runtime.GOARCH != "amd64":
+		require.ErrorContains(t, err, runtime.GOARCH)
+	case missing != nil:
+		require.ErrorContains(t, err, "CONFIG_DEBUG_INFO_BTF")
+		require.ErrorContains(t, err, "no variable bpf_trace_nest_level")
+	case !strings.Contains(string(symbols), " "+nestLevelVariables[0]+"\n"):
+		require.ErrorContains(t, err, "CONFIG_KALLSYMS_ALL")
+		require.ErrorContains(t, err, nestLevelVariables[0])
+	case failed != nil:
+		require.ErrorContains(t, err, "two CPUs")
+	default:
+		require.NoError(t, err, "CPUs %v", cpus)
+	}
+	t.Skip(err)
+	return nil
+}
+
+func TestKernelNestLevels(t *testing.T) {
+	begin := time.Now()
+	n := requireNestLevels(t)
+	first := time.Since(begin)
+	begin = time.Now()
+	again, err := openNestLevels()
+	require.NoError(t, err)
+	t.Logf("opened in %v, and again in %v", first, time.Since(begin))
+	require.NoError(t, again.Close())
+	require.ErrorIs(t, again.Wait(), unix.EBADF)
+	require.Equal(t, nestLevelsName, n.Name())
+
+	const rounds = 5000
+	var h histogram
+	calls := functionCalls(t)
+	for range rounds {
+		begin := time.Now()
+		require.NoError(t, n.Wait())
+		h.add(time.Since(begin))
+	}
+	calls = functionCalls(t) - calls
+	t.Logf("%d CPUs: p50 %v, p99 %v, function call interrupts %d", provenLevels.facts.cpus, h.quantile(0.5), h.quantile(0.99), calls)
+	require.Less(t, calls, rounds/10, "it interrupts CPUs")
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		if n.Wait() != nil {
+			t.Error("fails")
+		}
+	}))
+}
+
+// functionCalls counts the interrupts by which CPUs call functions on others, so far.
+func functionCalls(t *testing.T) int {
+	text, err := os.ReadFile("/proc/interrupts")
+	require.NoError(t, err)
+	sum := 0
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.Fields(line); len(fields) > 0 && fields[0] == "CAL:" {
+			for _, f := range fields[1:] {
+				n, _ := strconv.Atoi(f)
+				sum += n
+			}
+			return sum
+		}
+	}
+	t.Skip("no function call interrupts in /proc/interrupts")
+	return 0
+}
+
+// The proof fails where the variables say nothing of outputs.
+func TestKernelNestLevelsProof(t *testing.T) {
+	n := requireNestLevels(t)
+	facts := provenLevels.facts
+	events, err := libbpf.MapCreate(libbpf.MapTypePerfEventArray, "test", 4, 4, 1, 0)
+	require.NoError(t, err)
+	defer unix.Close(events)
+	cpus, err := twoCPUs()
+	require.NoError(t, err)
+	prove := func(prog, cpu, variable int) error {
+		progType := []int{libbpf.ProgTypeRawTracepoint, libbpf.ProgTypeSocketFilter}[variable]
+		return proveLevel(prog, events, progType, facts.cpus, cpu, variable)
+	}
+	other, err := loadLook([2]int32{facts.variables[1], facts.variables[0]}, facts.cpus)
+	require.NoError(t, err)
+	defer unix.Close(other)
+	for variable := range nestLevelVariables {
+		for _, cpu := range cpus {
+			err := prove(n.prog, cpu, variable)
+			for errors.Is(err, errNotShown) {
+				err = prove(n.prog, cpu, variable)
+			}
+			require.NoError(t, err)
+		}
+		require.ErrorIs(t, prove(other, cpus[1], variable), errNotShown)
+	}
+}
+
+// outputs makes outputs of both kinds on each CPU, over and over: few, so that rounds are many, and large ones, which take long.
+func outputs(t *testing.T, cpus []int) *machine {
+	m := newMachine(t, cpus)
+	m.stop()
+	prog, err := loadOutputs(libbpf.ProgTypeSocketFilter, m.e.MapFD())
+	require.NoError(t, err)
+	t.Cleanup(func() { unix.Close(prog) })
+	var quit atomic.Bool
+	var wg sync.WaitGroup
+	packet := func(int) error { return libbpf.ProgTestRuns(prog, make([]byte, packetLength), 1) }
+	large := func(cpu int) error { return m.e.TryEmit(cpu, 32, kerneltest.MaxSize) }
+	for _, cpu := range cpus {
+		for _, run := range []func(cpu int) error{packet, large} {
+			wg.Go(func() {
+				runtime.LockOSThread() // and never unlock: the thread is on one CPU
+				var set unix.CPUSet
+				set.Set(cpu)
+				if err := unix.SchedSetaffinity(0, &set); err != nil {
+					t.Error(err)
+				}
+				for !quit.Load() {
+					if err := run(cpu); err != nil && !errors.Is(err, unix.EINTR) {
+						t.Error(err)
+					}
+					time.Sleep(100 * time.Microsecond)
+				}
+			})
+		}
+	}
+	t.Cleanup(func() { quit.Store(true); wg.Wait() }) // before the rings go
+	return m
+}
+
+func monotonic() uint64 {
+	var ts unix.Timespec
+	unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
+	return uint64(ts.Nano())
+}
+
+// late makes rounds until it may stop, and returns how many events were published after a watermark that they are not above.
+func late(t *testing.T, m *machine, b *Barrier, stop func(rounds, late int) bool) int {
+	rounds, events, late, lateRounds := 0, 0, 0, 0
+	heads := make([]uint64, len(m.rings))
+	for ; !stop(rounds, lateRounds); rounds++ {
+		old := late
+		watermark := b.Watermark() // heads were loaded after it, and everything below them is freed
+		require.NoError(t, b.Round())
+		for i, r := range m.rings {
+			heads[i] = r.Head()
+		}
+		for i, r := range m.rings {
+			walk(t, r, heads[i], func(rec *raw.Record) {
+				events++
+				if rec.Time <= watermark {
+					late++
+				}
+			})
+		}
+		if late > old {
+			lateRounds++
+		}
+		runtime.Gosched()
+	}
+	t.Logf("%d rounds, %d of them late; %d events, %d of them late; %+v", rounds, lateRounds, events, late, b.Stats())
+	require.NotZero(t, events)
+	return late
+}
+
+// No event at or below the watermark is published after the barrier, of whatever path. Without one of what that rests on, some are.
+func TestKernelNestLevelsLate(t *testing.T) {
+	n := requireNestLevels(t)
+	cpus, err := cpulist.Online(cpulist.Dir)
+	require.NoError(t, err)
+	enough := 2000
+	if testing.Short() { // an emulated machine takes seconds for some
+		enough = 300
+	}
+	none := waitFunc(func() error { return nil })
+	t.Run("sound", func(t *testing.T) {
+		var fallbacks atomic.Int32
+		period := n.fallback
+		n.fallback = waitFunc(func() error { fallbacks.Add(1); return period.Wait() })
+		defer func() { n.fallback = period }()
+		m := outputs(t, cpus)
+		b := New(n, monotonic, BarrierOptions{})
+		require.Zero(t, late(t, m, b, func(rounds, _ int) bool { return rounds >= enough }))
+		t.Logf("%d grace periods", fallbacks.Load())
+	})
+	// That the test can fail. With next to no guard, so that an output need not be interrupted to be late.
+	unsound := func(name string, p Provider, clock func() uint64) {
+		t.Run(name, func(t *testing.T) {
+			late(t, outputs(t, cpus), New(p, clock, BarrierOptions{Guard: 1}), func(_, late int) bool { return late >= 3 })
+		})
+	}
+	unsound("no look", none, monotonic)
+	unsound("time after the look", none, func() uint64 {
+		if err := n.Wait(); err != nil {
+			t.Error(err)
+		}
+		return monotonic()
+	})
+	facts := provenLevels.facts
+	for _, variable := range facts.variables {
+		prog, err := loadLook([2]int32{variable, variable}, facts.cpus)
+		require.NoError(t, err)
+		one := &nestLevels{fallback: n.fallback, look: func(from int) (int, error) {
+			level, err := look(prog, from, facts.cpus)
+			return level.cpu(), err
+		}}
+		unsound("one level only", waitFunc(one.Wait), monotonic)
+		unix.Close(prog)
+	}
+}

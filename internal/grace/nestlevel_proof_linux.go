@@ -1,0 +1,174 @@
+package grace
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	libbpf "github.com/ringfold/ringfold/cgo"
+	"github.com/ringfold/ringfold/internal/cpulist"
+	"golang.org/x/sys/unix"
+)
+
+// levelFacts is what was found out about this machine.
+type levelFacts struct {
+	variables [2]int32 // type numbers of nestLevelVariables in the kernel's BTF
+	cpus      int      // that are possible
+}
+
+// provenLevels are the facts, or that there are none and never will be.
+var provenLevels struct {
+	sync.Mutex
+	facts levelFacts
+	err   error
+}
+
+// nestLevelFacts shows, once in a process, that outputs can be seen. A refusal that may have passed next time, such as too many open
+// files, is not kept.
+func nestLevelFacts() (levelFacts, error) {
+	p := &provenLevels
+	p.Lock()
+	defer p.Unlock()
+	if p.err == nil && p.facts.cpus == 0 {
+		facts, err := proveNestLevels()
+		if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+			return levelFacts{}, err
+		}
+		p.facts, p.err = facts, err
+	}
+	return p.facts, p.err
+}
+
+func proveNestLevels() (levelFacts, error) {
+	if runtime.GOARCH != "amd64" {
+		return levelFacts{}, fmt.Errorf("it relies on the order in which x86-64 stores, and this is %s: %w", runtime.GOARCH, errors.ErrUnsupported)
+	}
+	possible, err := cpulist.Possible(cpulist.Dir)
+	if err != nil {
+		return levelFacts{}, err
+	}
+	facts := levelFacts{cpus: len(possible)}
+	if last := possible[len(possible)-1]; last >= len(possible) {
+		// bpf_per_cpu_ptr does not refuse the number of a CPU that is impossible.
+		return levelFacts{}, fmt.Errorf("CPU numbers have gaps: %d are possible, and one is %d: %w", len(possible), last, errors.ErrUnsupported)
+	}
+	variables, err := libbpf.KernelVariables(nestLevelVariables[:]...)
+	if err != nil {
+		if errors.Is(err, unix.ENOENT) {
+			err = fmt.Errorf("the kernel was built without CONFIG_DEBUG_INFO_BTF, or is too old: %w: %w", err, errors.ErrUnsupported)
+		}
+		return levelFacts{}, err
+	}
+	facts.variables = [2]int32(variables)
+	prog, err := loadLook(facts.variables, facts.cpus)
+	if err != nil {
+		if errors.Is(err, unix.ENOENT) {
+			err = fmt.Errorf("the kernel was built without CONFIG_KALLSYMS_ALL: %w: %w", err, errors.ErrUnsupported)
+		}
+		return levelFacts{}, err
+	}
+	defer unix.Close(prog)
+	events, err := libbpf.MapCreate(libbpf.MapTypePerfEventArray, "ringfold_none", 4, 4, 1, 0)
+	if err != nil {
+		return levelFacts{}, err
+	}
+	defer unix.Close(events)
+	cpus, err := twoCPUs()
+	if err != nil {
+		return levelFacts{}, err
+	}
+	for variable, progType := range []int{libbpf.ProgTypeRawTracepoint, libbpf.ProgTypeSocketFilter} {
+		for _, cpu := range cpus {
+			if err := proveLevel(prog, events, progType, facts.cpus, cpu, variable); err != nil {
+				return levelFacts{}, err
+			}
+		}
+	}
+	return facts, nil
+}
+
+// twoCPUs returns two CPUs on which this process may run.
+func twoCPUs() ([2]int, error) {
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil {
+		return [2]int{}, fmt.Errorf("sched_getaffinity: %w", err)
+	}
+	var all []int
+	for cpu := 0; len(all) < set.Count(); cpu++ {
+		if set.IsSet(cpu) {
+			all = append(all, cpu)
+		}
+	}
+	if len(all) < 2 {
+		return [2]int{}, fmt.Errorf("to be shown to see outputs it takes two CPUs, and this process may run on CPUs %v only", all)
+	}
+	return [2]int{all[0], all[len(all)-1]}, nil
+}
+
+const (
+	enoughSeen   = 3                      // sightings
+	proofTakes   = 200 * time.Millisecond // at most, for each variable and CPU; some 100 us is usual
+	runsAtOnce   = 50                     // of 256 outputs; 1 ms
+	packetLength = 64
+)
+
+// errNotShown may be for want of time: on a machine with much to do, the two threads hardly run at the same time.
+var errNotShown = errors.New("too few to show that it says whether an output is under way; try again when the machine has less to do")
+
+// proveLevel has outputs be made on a CPU, and looks on from another until it has seen the variable of that CPU raised, and 0 in
+// between. The outputs are to an array without an event: they go nowhere, but are counted as under way for much of the time.
+func proveLevel(prog, events, progType, cpus, cpu, variable int) error {
+	outputs, err := loadOutputs(progType, events)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(outputs)
+	var stop atomic.Bool
+	done := make(chan error, 1)
+	go func() { done <- outputOn(cpu, outputs, progType, &stop) }()
+	seen, idle := 0, 0
+	for begin := time.Now(); (seen < enoughSeen || idle == 0) && time.Since(begin) < proofTakes; {
+		var level nestLevel
+		if level, err = look(prog, cpu, cpus); err != nil {
+			break
+		}
+		switch level {
+		case levelOf(cpu, variable):
+			seen++
+		default: // nothing, or outputs of others
+			idle++
+		}
+	}
+	stop.Store(true)
+	if err := errors.Join(err, <-done); err != nil {
+		return err
+	}
+	if seen < enoughSeen || idle == 0 {
+		return fmt.Errorf("while outputs were made on CPU %d, %s was seen raised %d times, and not raised %d times: %w",
+			cpu, nestLevelVariables[variable], seen, idle, errNotShown)
+	}
+	return nil
+}
+
+// outputOn runs the program on a CPU until it is told to stop.
+func outputOn(cpu, prog, progType int, stop *atomic.Bool) error {
+	runtime.LockOSThread() // and never unlock: the thread is on one CPU, and ends with the goroutine
+	var set unix.CPUSet
+	set.Set(cpu)
+	if err := unix.SchedSetaffinity(0, &set); err != nil {
+		return fmt.Errorf("running on CPU %d: %w", cpu, err)
+	}
+	var packet []byte
+	if progType == libbpf.ProgTypeSocketFilter {
+		packet = make([]byte, packetLength)
+	}
+	for !stop.Load() {
+		if err := libbpf.ProgTestRuns(prog, packet, runsAtOnce); err != nil && !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+	return nil
+}
