@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -57,6 +58,7 @@ type seen struct {
 	cpu         float64 // seconds per second of the window
 	wall        float64 // seconds of the window
 	window, all outputs
+	timing      // of the window, if the peer is timed
 }
 
 // watch opens the reader, runs its loop, with a load or without one, and sees what it does for a while
@@ -85,6 +87,8 @@ func (r *opened) watch(f flow, loaded bool, lasts time.Duration) (s seen, err er
 	if err != nil {
 		return s, err
 	}
+	first, _ := r.p.counts()
+	earlier := r.p.timing().overtaken
 	begin, used := time.Now(), cpuTime()
 	time.Sleep(lasts)
 	after, err := r.outputs()
@@ -97,6 +101,8 @@ func (r *opened) watch(f flow, loaded bool, lasts time.Duration) (s seen, err er
 	}
 	used, s.wall = cpuTime()-used, time.Since(begin).Seconds()
 	s.cpu, s.window = used.Seconds()/s.wall, after.since(before)
+	t := r.p.timing()
+	s.timing = timing{slices.Clone(t.delays[min(int(first), len(t.delays)):]), t.overtaken - earlier}
 	if err := stop(); err != nil {
 		return s, err
 	}

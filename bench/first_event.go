@@ -67,7 +67,8 @@ func (r *opened) firstEvent(cpu int) (time.Duration, error) {
 	for begin := time.Now(); ; {
 		nanosleep(time.Millisecond) // leaves the CPU to the reader
 		if events, _ := r.p.counts(); events > before {
-			return r.p.latency(), nil
+			delays := r.p.timing().delays
+			return time.Duration(delays[len(delays)-1]), nil
 		}
 		if time.Since(begin) > 10*time.Second {
 			o, err := r.outputs()

@@ -25,6 +25,8 @@ var benchmarks = []benchmark{
 	{"drain", drain},
 	{"producer", producer},
 	{"first-event", firstEvent},
+	{"delay", delay},
+	{"harm", harm},
 	{"cpu", cpu},
 	{"overload", overload},
 	{"ordered", ordered},

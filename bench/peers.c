@@ -21,11 +21,18 @@ static void on_sample(void *ctx, int cpu, void *data, __u32 size)
 		p->events++;
 		return;
 	}
-	if (p->timed) {
+	if (p->delays) {
 		struct timespec ts;
+		uint64_t delay;
 
 		clock_gettime(CLOCK_MONOTONIC, &ts);
-		__atomic_store_n(&p->latency, ts.tv_sec * 1000000000ull + ts.tv_nsec - word, __ATOMIC_SEQ_CST);
+		delay = ts.tv_sec * 1000000000ull + ts.tv_nsec - word;
+		if (p->events < p->most)
+			p->delays[p->events] = delay < UINT32_MAX ? delay : UINT32_MAX;
+		if (word < p->latest)
+			__atomic_fetch_add(&p->overtaken, 1, __ATOMIC_SEQ_CST);
+		else
+			p->latest = word;
 	}
 	__atomic_fetch_add(&p->events, 1, __ATOMIC_SEQ_CST); // as in Go's loops
 }
@@ -38,17 +45,19 @@ static void on_lost(void *ctx, int cpu, __u64 count)
 	__atomic_fetch_add(&p->lost, count, __ATOMIC_SEQ_CST);
 }
 
-struct peer *peer_open(int map_fd, int pages, int timed)
+struct peer *peer_open(int map_fd, int pages, size_t delays)
 {
 	struct peer *p = calloc(1, sizeof(*p));
 
 	if (!p)
 		return NULL;
-	p->timed = timed;
-	p->pb = perf_buffer__new(map_fd, pages, on_sample, on_lost, p, NULL);
+	p->most = delays;
+	if (!delays || (p->delays = calloc(delays, sizeof(*p->delays))))
+		p->pb = perf_buffer__new(map_fd, pages, on_sample, on_lost, p, NULL);
 	if (!p->pb) {
 		int err = errno;
 
+		free(p->delays);
 		free(p);
 		errno = err;
 		return NULL;
@@ -59,6 +68,7 @@ struct peer *peer_open(int map_fd, int pages, int timed)
 void peer_close(struct peer *p)
 {
 	perf_buffer__free(p->pb);
+	free(p->delays);
 	free(p);
 }
 

@@ -1,16 +1,20 @@
 // Readers in C: libbpf's own, and a plain loop over the rings that it has mapped.
 #pragma once
+#include <stddef.h>
 #include <stdint.h>
 #include <bpf/libbpf.h>
 
 struct peer {
 	struct perf_buffer *pb;
 	int looping;               // counters are read at the same time
-	int timed, stop;
-	uint64_t events, lost, sum, latency;
+	int stop;
+	uint64_t events, lost, sum;
+	uint32_t *delays;          // of the first `most` events, in ns; NULL if it is not timed
+	size_t most;
+	uint64_t latest, overtaken;
 };
 
-struct peer *peer_open(int map_fd, int pages, int timed);
+struct peer *peer_open(int map_fd, int pages, size_t delays);
 void peer_close(struct peer *p);
 
 // Drain all rings once. They return 0 or a negative errno.

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"os"
 	"sync/atomic"
 	"time"
@@ -32,8 +33,9 @@ type peer interface {
 	// counts says how many the loop has read, and how many it was told that it missed. It may be
 	// called at any time.
 	counts() (events, lost uint64)
-	// latency is the time from the latest event's clock read to its being read, if the peer is timed.
-	latency() time.Duration
+	// timing is what a timed peer's loop has noted, for so many events as counts returned before. What it returns
+	// is the peer's, until it is closed.
+	timing() timing
 
 	// close stops the loop.
 	close() error
@@ -48,8 +50,22 @@ type options struct {
 	timed     bool // the loop reads the clock at each event
 }
 
+// timing is noted while events are read.
+type timing struct {
+	delays    []uint32 // ns from an event's clock read to its being read, of the first mostDelays events
+	overtaken uint64   // events that came after one with a later time
+}
+
+const mostDelays = 1 << 18
+
 func open(reader string, c *collection, o options) (p peer, err error) {
 	half := o.ringBytes / 2
+	if order, ok := orders()[reader]; ok {
+		if p, err = openOrdered(c, o, order); err != nil {
+			return nil, fmt.Errorf("opening %s: %w", reader, err)
+		}
+		return p, nil
+	}
 	switch reader {
 	case ringfold:
 		p, err = openRingfold(c, o, perfbuf.Wakeup{})
@@ -91,30 +107,59 @@ func open(reader string, c *collection, o options) (p peer, err error) {
 // sink is what a loop in Go does with events. The one locked instruction for each is the
 // measurement's; loops in C have it too.
 type sink struct {
-	timed        bool
 	sum          uint64 // of first words, so that they are read
 	events, lost atomic.Uint64
-	late         atomic.Uint64 // ns, of the latest event
+	delays       []uint32      // nil if it is not timed
+	latest       uint64        // of events' times
+	overtaken    atomic.Uint64 // events with an earlier one
+}
+
+// newDelays is room for a sink's.
+func newDelays(o options) []uint32 {
+	if !o.timed {
+		return nil
+	}
+	return make([]uint32, mostDelays)
 }
 
 func (s *sink) event(payload []byte) {
 	word := binary.NativeEndian.Uint64(payload)
-	if s.timed {
-		s.late.Store(now() - word)
+	if s.delays != nil {
+		if n := s.events.Load(); n < mostDelays {
+			s.delays[n] = uint32(min(now()-word, math.MaxUint32)) // before it is counted: who has seen the count may read it
+		}
+		if word < s.latest {
+			s.overtaken.Add(1)
+		}
+		s.latest = max(s.latest, word)
 	}
 	s.sum += word
 	s.events.Add(1)
 }
 
 func (s *sink) counts() (events, lost uint64) { return s.events.Load(), s.lost.Load() }
-func (s *sink) latency() time.Duration        { return time.Duration(s.late.Load()) }
 
-// now is CLOCK_MONOTONIC in ns, as bpf_ktime_get_ns is.
-func now() uint64 {
-	var ts unix.Timespec
-	unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
-	return uint64(ts.Nano())
+func (s *sink) timing() timing {
+	return timing{s.delays[:min(s.events.Load(), uint64(len(s.delays)))], s.overtaken.Load()}
 }
+
+// now is CLOCK_MONOTONIC in ns, as bpf_ktime_get_ns is, by way of package time: that makes no system call,
+// as clock_gettime in C makes none.
+func now() uint64 { return clockAt + uint64(time.Since(clockBase)) }
+
+// clockBase is when CLOCK_MONOTONIC was clockAt, as far as can be told.
+var clockBase, clockAt = func() (base time.Time, at uint64) {
+	best := time.Hour
+	for range 100 {
+		var ts unix.Timespec
+		before := time.Now()
+		unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
+		if took := time.Since(before); took < best {
+			best, base, at = took, before.Add(took/2), uint64(ts.Nano())
+		}
+	}
+	return base, at
+}()
 
 // pages is a ring's size as libbpf wants it.
 func (o options) pages() int { return o.ringBytes / os.Getpagesize() }

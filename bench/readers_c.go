@@ -11,7 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"syscall"
-	"time"
+	"unsafe"
 )
 
 // libbpfCPeer is libbpf's perf_buffer with a callback in C, or a plain loop in C over the rings that
@@ -24,11 +24,11 @@ type libbpfCPeer struct {
 }
 
 func openLibbpfC(c *collection, o options, plain bool) (peer, error) {
-	timed := C.int(0)
+	delays := C.size_t(0)
 	if o.timed {
-		timed = 1
+		delays = mostDelays
 	}
-	p, err := C.peer_open(C.int(c.events.FileDescriptor()), C.int(o.pages()), timed)
+	p, err := C.peer_open(C.int(c.events.FileDescriptor()), C.int(o.pages()), delays)
 	if p == nil {
 		return nil, fmt.Errorf("perf_buffer__new: %w", err)
 	}
@@ -78,7 +78,12 @@ func (p *libbpfCPeer) counts() (events, lost uint64) {
 // trimC is debug.FreeOSMemory for C.
 func trimC() { C.peer_trim() }
 
-func (p *libbpfCPeer) latency() time.Duration { return time.Duration(C.peer_load(&p.p.latency)) }
+func (p *libbpfCPeer) timing() timing {
+	events, _ := p.counts()
+	n := min(events, uint64(p.p.most))
+	// The array has p.most elements, and lives until peer_close. The first n are not written again.
+	return timing{unsafe.Slice((*uint32)(p.p.delays), n), uint64(C.peer_load(&p.p.overtaken))}
+}
 
 func (p *libbpfCPeer) close() error {
 	var err error

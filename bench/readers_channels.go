@@ -52,7 +52,7 @@ func openDropIn(c *collection, o options) (peer, error) {
 }
 
 func openChannels(o options, init func(samples chan []byte, losses chan uint64) (channelBuffer, error)) (peer, error) {
-	p := &channelPeer{sink: sink{timed: o.timed}, init: init}
+	p := &channelPeer{sink: sink{delays: newDelays(o)}, init: init}
 	return p, p.open()
 }
 

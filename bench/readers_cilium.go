@@ -32,7 +32,7 @@ func openCilium(c *collection, o options, watermark int) (peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &ciliumPeer{sink: sink{timed: o.timed}, r: r}, nil
+	return &ciliumPeer{sink: sink{delays: newDelays(o)}, r: r}, nil
 }
 
 // ciliumMap is another descriptor of a map, in cilium/ebpf's type, which closes it.
@@ -127,7 +127,7 @@ func openRingbuf(c *collection, o options) (peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &ringbufPeer{sink: sink{timed: o.timed}, r: r}, nil
+	return &ringbufPeer{sink: sink{delays: newDelays(o)}, r: r}, nil
 }
 
 func (p *ringbufPeer) prepare() error {

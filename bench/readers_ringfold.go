@@ -28,7 +28,7 @@ func openRingfold(c *collection, o options, w perfbuf.Wakeup) (peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &ringfoldPeer{sink: sink{timed: o.timed}, r: r}
+	p := &ringfoldPeer{sink: sink{delays: newDelays(o)}, r: r}
 	p.sample = func(ev perfbuf.Event) error {
 		if ev.Kind() != perfbuf.KindSample {
 			return notSample(ev)
@@ -74,10 +74,18 @@ func (p *ringfoldPeer) drain(want int) error {
 }
 
 func (p *ringfoldPeer) start() error {
+	p.loop(p.r)
+	return nil
+}
+
+// loop reads all that comes, in the order in which src has it.
+func (p *ringfoldPeer) loop(src interface {
+	RunBatches(context.Context, func(*perfbuf.Batch) error) error
+}) {
 	ctx, cancel := context.WithCancel(context.Background())
 	p.stop, p.done = cancel, make(chan error, 1)
 	go func() {
-		p.done <- p.r.RunBatches(ctx, func(b *perfbuf.Batch) error {
+		p.done <- src.RunBatches(ctx, func(b *perfbuf.Batch) error {
 			for ev := range b.Events() {
 				switch ev.Kind() {
 				case perfbuf.KindSample:
@@ -91,7 +99,6 @@ func (p *ringfoldPeer) start() error {
 			return nil
 		})
 	}()
-	return nil
 }
 
 func (p *ringfoldPeer) close() error {

@@ -42,6 +42,9 @@ func section(b *strings.Builder, bench bench) {
 		table(b, p)
 	}
 	lost, own := losses(bench)
+	if !bench.compares() {
+		return
+	}
 	if len(lost) == 0 {
 		b.WriteString("\nringfold loses nowhere here.\n")
 	} else {

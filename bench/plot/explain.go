@@ -24,6 +24,18 @@ are ` + "`Options.Wakeup`" + ` with one event, 64 events, or half a ring.`},
 to one in the user's function: the median of 100, and what 99 of them stay below. ringfold and libbpfgo park a goroutine; of ringfold's delay, some 27 µs pass until Go's poller tells of the wake-up. libbpf and
 cilium/ebpf block a thread in epoll_wait. All readers wake for the first event; cilium/ebpf with a watermark is left out, as it would wait forever.`},
 
+	"delay": {"Delay and order while events flow", `Another process outputs on all CPUs, each millisecond what is due. The delay is the time from the program's read of the clock to one in
+the user's function. *Ordered* are ringfold's streams: *ringfold* is the default, exact order, with the way to wait for grace periods that it
+chooses by itself. Variants are named by theirs (` + "`Stats().Barrier.Provider`" + `), or by the time they wait: ` + "`Slack(time.Millisecond)`" + `, and 100 ms, which Tracee waits. *Unordered* are readers that deliver as they find: *ringfold* looks every
+few milliseconds while events flow, *ringfold-every-event* (` + "`Options.Wakeup.Events`" + ` is 1) is woken for each event, as cilium/ebpf's and libbpf's readers are. That is where their
+delay comes from, and what the traced program pays for: see the cost of an output. CPU time is that of the reader's process, a read of the clock per event included.
+*Late* is the share of events that came after one with a later time, in the worst of three rounds: by the kernel's times for streams, by the program's for the others.`},
+
+	"harm": {"What barriers cost others", `Exact order waits for grace periods. Some ways to wait interrupt every busy CPU (expedited grace periods), others do not. Barriers are made on one CPU all the time, at the default interval or
+with none between, which is more than a stream makes: it makes none while it holds nothing. Another CPU belongs to a program that reads the clock in a loop: *throughput* is how often, relative to no
+barriers, and the longest gap is the longest between two reads in 7 rounds. Interrupts are the kernel's function-call interrupts (/proc/interrupts) on that CPU.
+Then it mounts and unmounts a tmpfs, as that takes the same locks. A virtual machine pays more for an interrupt than a real one.`},
+
 	"cpu": {"CPU time of the reader", `Another process outputs at a steady rate, and all CPU time of this one is counted, user and system, the Go runtime included. In seconds per million
 events; *idle* is what a reader takes that waits for events and gets none. Interrupts that wake the reader are charged to whoever runs at that moment: see the cost for the traced program.`},
 
@@ -50,18 +62,31 @@ figures for 128 rings are reckoned from those for one. *allocs/event* is how oft
 
 // unitTitles are what units are called, where it is not clear what they are units of.
 var unitTitles = map[string]string{
-	"drain ns":         "ns per event",
-	"producer ns":      "ns per output",
-	"first-event us":   "µs",
-	"cpu s/Mevent":     "CPU seconds per million events",
-	"cpu /s":           "outputs per second",
-	"cpu ms/s":         "ms of CPU time per second",
-	"cpu share":        "share of outputs",
-	"overload share":   "share of outputs",
-	"overload s/s":     "CPU seconds per second",
-	"ordered ns/event": "ns per event",
-	"skew share":       "share of outputs lost",
-	"memory ":          "per event",
+	"drain ns":       "ns per event",
+	"producer ns":    "ns per output",
+	"first-event us": "µs",
+	"cpu s/Mevent":   "CPU seconds per million events",
+
+	"delay us ordered":         "delay in order, µs",
+	"delay us unordered":       "delay without order, µs",
+	"delay s/Mevent ordered":   "CPU seconds per million events, in order",
+	"delay s/Mevent unordered": "CPU seconds per million events, without order",
+	"delay share ordered":      "share of events late, in order",
+	"delay share unordered":    "share of events late, without order",
+
+	"harm throughput":      "throughput of a busy loop, relative to no barriers",
+	"harm us longest gap":  "longest gap in a busy loop, µs",
+	"harm interrupts/s":    "function-call interrupts per second of a busy CPU",
+	"harm us mount+umount": "mount and umount, µs",
+	"harm /s":              "barriers per second",
+	"cpu /s":               "outputs per second",
+	"cpu ms/s":             "ms of CPU time per second",
+	"cpu share":            "share of outputs",
+	"overload share":       "share of outputs",
+	"overload s/s":         "CPU seconds per second",
+	"ordered ns/event":     "ns per event",
+	"skew share":           "share of outputs lost",
+	"memory ":              "per event",
 }
 
 func unitTitle(bench, unit string) string {

@@ -32,7 +32,7 @@ type figures struct {
 }
 
 // order is that of the document. What is not in it comes last.
-var order = []string{"drain", "producer", "first-event", "cpu", "overload", "ordered", "skew", "memory"}
+var order = []string{"drain", "producer", "first-event", "delay", "harm", "cpu", "overload", "ordered", "skew", "memory"}
 
 func group(results []result) (all []bench) {
 	for _, r := range results {
@@ -50,6 +50,11 @@ func group(results []result) (all []bench) {
 	}
 	slices.SortStableFunc(all, func(a, b bench) int { return rank(a) - rank(b) })
 	return all
+}
+
+// compares reports whether it has figures of ringfold that others could be better than.
+func (b bench) compares() bool {
+	return slices.ContainsFunc(b.panels, func(p panel) bool { return slices.Contains(p.readers(), ringfold) })
 }
 
 // find returns the element that is wanted, appended if it is missing.
@@ -95,7 +100,7 @@ func goalOf(r result) goal {
 	switch {
 	case r.Unit == "/s":
 		return neither // what was output, not what was read
-	case r.Unit == "events/s" || r.Case == "delivered":
+	case r.Unit == "events/s" || r.Unit == "throughput" || r.Case == "delivered":
 		return more
 	default:
 		return less

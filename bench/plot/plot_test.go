@@ -18,6 +18,8 @@ const sample = `[
  {"bench": "drain", "case": "56B/64KiB", "reader": "cilium", "unit": "ns", "value": 60, "ratio_to_ringfold": 15},
  {"bench": "drain", "case": "1024 bytes", "reader": "ringfold", "unit": "events/s", "value": 12000000, "ratio_to_ringfold": 1},
  {"bench": "drain", "case": "1024 bytes", "reader": "libbpf-c", "unit": "events/s", "value": 13000000, "ratio_to_ringfold": 1.083},
+ {"bench": "harm", "case": "no interval", "reader": "no-barriers", "unit": "throughput", "value": 1, "ratio_to_ringfold": 0},
+ {"bench": "harm", "case": "no interval", "reader": "ringfold-membarrier", "unit": "throughput", "value": 0.98, "ratio_to_ringfold": 0},
  {"bench": "something new", "case": "a & b", "reader": "ringfold", "unit": "ns", "value": 1, "ratio_to_ringfold": 1}
 ]`
 
@@ -40,6 +42,10 @@ func TestRender(t *testing.T) {
 		if !strings.Contains(doc, want) {
 			t.Errorf("benchmarks.md lacks %q", want)
 		}
+	}
+	_, barriers, _ := strings.Cut(doc, "bench-harm.svg")
+	if barriers, _, _ = strings.Cut(barriers, "\n## "); !strings.Contains(barriers, "(more is better)") || strings.Contains(barriers, "loses") {
+		t.Errorf("what barriers cost is no comparison of ringfold with others: %q", barriers)
 	}
 	if strings.Index(doc, "bench-drain.svg") > strings.Index(doc, "bench-skew.svg") {
 		t.Error("skew comes before drain")

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"errors"
+	"time"
+
+	"github.com/ringfold/ringfold/perfbuf"
+)
+
+// Ordered streams, as results name them. An exact one with a provider of its own is named by it: see orders.
+const (
+	ringfoldExact    = "ringfold-exact"
+	ringfoldSlack1   = "ringfold-slack-1ms"
+	ringfoldSlack100 = "ringfold-slack-100ms" // what Tracee waits
+)
+
+// orders are the options of ordered streams, by reader.
+func orders() map[string]perfbuf.OrderOptions {
+	return map[string]perfbuf.OrderOptions{
+		ringfoldExact:    {},
+		ringfoldSlack1:   {Mode: perfbuf.Slack(time.Millisecond)},
+		ringfoldSlack100: {Mode: perfbuf.Slack(100 * time.Millisecond)},
+	}
+}
+
+// orderedPeer is a ringfoldPeer that reads its rings as one stream, in order by the kernel's time of an output.
+type orderedPeer struct {
+	*ringfoldPeer
+	stream *perfbuf.Ordered
+}
+
+func openOrdered(c *collection, o options, order perfbuf.OrderOptions) (peer, error) {
+	p, err := openRingfold(c, o, perfbuf.Wakeup{})
+	if err != nil {
+		return nil, err
+	}
+	r := p.(*ringfoldPeer)
+	stream, err := r.r.Ordered(order)
+	if err != nil {
+		return nil, errors.Join(err, r.close())
+	}
+	return &orderedPeer{r, stream}, nil
+}
+
+func (p *orderedPeer) start() error {
+	p.loop(p.stream)
+	return nil
+}
+
+// timing counts by the kernel's times: those in payloads are taken before, and two CPUs may have them the other way round.
+func (p *orderedPeer) timing() timing {
+	t := p.ringfoldPeer.timing()
+	t.overtaken = p.r.Stats().Late
+	return t
+}
+
+// orderNames are those that orders has, in the order of results.
+func orderNames() []string { return []string{ringfoldExact, ringfoldSlack1, ringfoldSlack100} }

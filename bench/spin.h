@@ -1,0 +1,11 @@
+// A program that wants a CPU for itself.
+#pragma once
+#include <stdint.h>
+
+struct spun {
+	uint64_t iterations;
+	uint64_t longest; // ns between two of them, at most
+};
+
+// Reads the clock all the time, for so long.
+void spin(uint64_t ns, struct spun *s);
