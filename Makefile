@@ -37,7 +37,7 @@ test-cgocheck: setup ## run the tests of the two packages that call C with Go's 
 	@GOEXPERIMENT=cgocheck2 $(GO) test -count=1 -timeout 4m ./cgo ./perfbuf
 
 # Both scripts take their settings, which make exports when they are given on its command line, from the environment.
-test-vm: setup ## run the kernel tests in an emulated machine: KERNEL=6.1 CPUS=4; TESTS, ARGS, ARCH=arm64: see scripts/vm/run.sh
+test-vm: setup ## run the kernel tests in an emulated machine: KERNEL=6.1 CPUS=4; TESTS, ARGS, APPEND, ARCH=arm64: see scripts/vm/run.sh
 	@scripts/setup.sh $(if $(filter arm64,$(ARCH)),vm-arm64,vm)
 	@scripts/vm/run.sh
 

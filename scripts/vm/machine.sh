@@ -5,7 +5,8 @@
 #
 # Where KVM is broken, as in virtual machines without real nesting, QEMU stops the guest with a message, or the guest never comes to
 # life, and QEMU stays: then the machine is ended, and a last line "### BROKEN why" is printed. A guest that has begun may be silent:
-# a test that hangs is no fault of KVM's. LIMIT is how long the machine may run, SILENCE the seconds in which the guest has to begin.
+# a test that hangs is no fault of KVM's. LIMIT is how long the machine may run, SILENCE the seconds in which the guest has to begin. APPEND
+# is added to the kernel's command line.
 set -euo pipefail
 arch=$1 cpus=$2 accel=$3 kernel=$4 initramfs=$5 log=$6
 silence=${SILENCE:-60} pid=$log.pid
@@ -20,7 +21,7 @@ tcg) machine+=(-accel 'tcg,thread=multi') ;;
 esac
 machine+=(-cpu "$cpu" -smp "$cpus" -m "$((2 + cpus / 16))G" -nographic -no-reboot -nic none -kernel "$kernel" -initrd "$initramfs"
 	# Guests under software emulation die at boot less often if they need not doubt the time stamp counter and the timer.
-	-append "console=$console panic=-1 quiet loglevel=1 tsc=reliable no_timer_check")
+	-append "console=$console panic=-1 quiet loglevel=1 tsc=reliable no_timer_check ${APPEND:-}")
 
 # end ends the machine: timeout passes the signal on, and kills what does not heed it.
 end() { [ ! -s "$pid" ] || kill "$(<"$pid")" 2>/dev/null || :; }

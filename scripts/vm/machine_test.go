@@ -63,3 +63,10 @@ func TestSoundMachine(t *testing.T) {
 		})
 	}
 }
+
+func TestAppend(t *testing.T) {
+	t.Setenv("APPEND", "isolcpus=1 nohz_full=1")
+	if out := machine(t, "tcg", `echo "### KERNEL $*"`); !strings.HasSuffix(out, " no_timer_check isolcpus=1 nohz_full=1\n") {
+		t.Errorf("the kernel's command line lacks what was to be appended: %q", out)
+	}
+}

@@ -39,6 +39,12 @@ for test in $tests; do
 			echo "run soak-$mode /soak -quiet -mode $mode -duration 60s -load 6 -rate 300 -hogs 0 -bursts=false$quoted"
 		done
 		;;
+	steady)
+		load='-duration 6s -load 4 -rate 300 -hogs 0 -bursts=false'
+		echo "run soak-exact /soak -quiet -mode exact $load$quoted"
+		for slack in 1ms 100ms; do echo "run soak-slack-$slack /soak -quiet -mode slack -slack $slack $load$quoted"; done
+		;;
+	harm | delay) echo "run bench-$test /bench -bench $test -out /tmp/bench.json$quoted" ;;
 	*)
 		echo "vm: TESTS: unknown $test" >&2
 		exit 1

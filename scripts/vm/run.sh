@@ -6,9 +6,10 @@
 # KERNEL is one of Debian's (5.10, 6.1, 6.12, 7.2). TESTS names what runs: perfbuf (and perfchan), grace, cgo (the kernel
 # tests of these packages), short (perfbuf without the longest), wide (a few of those that take many CPUs), soak (soak-exact and
 # soak-slack, 15 s each), ci (a few of all), overcommit (both soaks for 60 s, at a rate at which the reader keeps up: with more
-# CPUs than the host has, for lateness).
+# CPUs than the host has, for lateness), steady (soaks of 6 s at a rate that the reader follows: exact, and by slacks of 1 ms and 100 ms;
+# for delays), harm and delay (these benchmarks of bench/, whose figures are in the log).
 # ARGS goes to each of these programs; with ARGS alone, TESTS is perfbuf: ARGS='-test.run Hotplug'. LIMIT is how long the
-# machine may run.
+# machine may run. APPEND is for the kernel's command line: 'isolcpus=3 nohz_full=3 rcu_nocbs=3', for instance.
 #
 # ACCEL is what emulates the machine: kvm, or tcg, which is software and takes several times as long. Without it, that is KVM where
 # this machine has it; found broken, it is not tried again.
@@ -49,6 +50,10 @@ mkdir "$dir/add"
 scripts/vm/plan.sh "$tests" "$args" >"$dir/add/plan"
 exec 9>build/vm/lock
 flock 9 # another run may build the same
+if grep -q ' /bench ' "$dir/add/plan"; then # not in each machine: it takes the peers' modules
+	[ "$arch" = "$(go env GOHOSTARCH)" ] || { say "bench is built for this machine's architecture only" >&2; exit 1; }
+	scripts/env.sh go -C bench build -tags static_build -ldflags '-s -w -extldflags -Wl,--no-warnings' -o "$PWD/$dir/add/bench" .
+fi
 image=$(scripts/vm/kernel.sh "$kernel" "$arch")
 initramfs=$(scripts/vm/initramfs.sh "$arch")
 # The kernel unpacks one archive after the other.

@@ -15,6 +15,11 @@ function show(text) { print text; fflush() }
 # conserved tells whether the soak accounts for all outputs, as far as the kernel tells.
 function conserved(json) { return json ~ /^\{"mode":"[a-z-]*","conserved":true/ }
 
+# matched returns what a pattern matches, less a prefix of so many characters.
+function matched(json, pattern, prefix) {
+	return match(json, pattern) ? substr(json, RSTART + prefix, RLENGTH - prefix) : "?"
+}
+
 # number returns a field of the soak's JSON.
 function number(json, field) {
 	if (!match(json, "\"" field "\":[0-9]+")) return "?"
@@ -59,12 +64,17 @@ function verdict(   test) {
 /^\{"mode"/ {
 	soak = sprintf("late %s, out of order %s, attempted %s, delivered %s, dropped %s, lost %s%s", number($0, "late"), number($0, "out_of_order"),
 		number($0, "attempted"), number($0, "delivered"), number($0, "dropped"), number($0, "lost"), conserved($0) ? ", accounted for" : "")
+	delay = matched($0, "\"latency_us\":[{]\"p50\":[0-9.]+,\"p99\":[0-9]+", 20)
+	sub(/([.][0-9]+)?,"p99":/, " / ", delay) # whole us
+	provider = matched($0, "\"provider\":\"[^\"]*", 12)
+	soak = soak ", delay " delay " us" (provider ? " by " provider : "")
 	if (name == "soak-exact") exact = sprintf("%s/%s/%s", number($0, "late"), number($0, "out_of_order"), \
 		conserved($0) ? "yes" : "no")
 	else slack = number($0, "late")
 	next
 }
 /no tests to run/ { show($0); next }
+name ~ /^bench/ { show($0); next }
 /^panic:|^fatal error:|^SIG|VIOLATION|^soak:|WARNING: DATA RACE/ { trace = 60 }
 trace { trace--; show($0) }
 
