@@ -13,12 +13,14 @@ void spin(uint64_t ns, struct spun *s)
 {
 	uint64_t begin = now(), last = begin;
 
-	s->iterations = s->longest = 0;
+	s->iterations = s->longest = s->away = 0;
 	while (last - begin < ns) {
 		uint64_t t = now();
 
 		if (t - last > s->longest)
 			s->longest = t - last;
+		if (t - last >= 1000000)
+			s->away += t - last;
 		last = t;
 		s->iterations++;
 	}
