@@ -46,7 +46,7 @@ func harm(r *run) error {
 				if round == 0 {
 					names = append(names, p.name)
 				}
-				interval := p.interval
+				interval := barrierInterval
 				if pace == "no interval" {
 					interval = 0
 				}
@@ -117,7 +117,7 @@ func (p provider) barriers(cpu int, interval time.Duration) (*barriers, error) {
 		_, err := pin(cpu) // the thread ends with its goroutine
 		var wait grace.Provider
 		if err == nil {
-			wait, err = grace.Open(p.grace)
+			wait, err = grace.Open(grace.Options{Allow: p.allow})
 		}
 		opened <- err
 		if err != nil {

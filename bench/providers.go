@@ -1,6 +1,7 @@
 package main
 
 import (
+	"sync"
 	"time"
 
 	"github.com/ringfold/ringfold/internal/grace"
@@ -9,19 +10,25 @@ import (
 
 // provider is one of the library's ways to wait for a grace period.
 type provider struct {
-	name  string               // as results have it
-	order perfbuf.OrderOptions // of a stream that uses it alone
-	grace grace.Options        // of a barrier that does
+	name  string // as results have it
+	allow grace.Set
+}
 
-	interval time.Duration // between barriers, by default
+// barrierInterval is the default of OrderOptions.BarrierInterval.
+const barrierInterval = time.Millisecond
+
+// order are options of a stream that uses this one alone.
+func (p provider) order() perfbuf.OrderOptions {
+	return perfbuf.OrderOptions{Barriers: perfbuf.Barriers(p.allow)}
 }
 
 // providers are those that work here.
-func providers() (all []provider) {
-	p, err := grace.Open(grace.Options{})
-	if err != nil {
-		return nil
+var providers = sync.OnceValue(func() (all []provider) {
+	for one := grace.Set(1); one&grace.All != 0; one <<= 1 {
+		if p, err := grace.Open(grace.Options{Allow: one}); err == nil {
+			p.Close()
+			all = append(all, provider{"ringfold-" + one.String(), one})
+		}
 	}
-	defer p.Close()
-	return append(all, provider{name: "ringfold-" + p.Name(), interval: time.Millisecond})
-}
+	return all
+})

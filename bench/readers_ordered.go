@@ -16,11 +16,15 @@ const (
 
 // orders are the options of ordered streams, by reader.
 func orders() map[string]perfbuf.OrderOptions {
-	return map[string]perfbuf.OrderOptions{
+	all := map[string]perfbuf.OrderOptions{
 		ringfoldExact:    {},
 		ringfoldSlack1:   {Mode: perfbuf.Slack(time.Millisecond)},
 		ringfoldSlack100: {Mode: perfbuf.Slack(100 * time.Millisecond)},
 	}
+	for _, p := range providers() {
+		all[p.name] = p.order()
+	}
+	return all
 }
 
 // orderedPeer is a ringfoldPeer that reads its rings as one stream, in order by the kernel's time of an output.
@@ -55,4 +59,10 @@ func (p *orderedPeer) timing() timing {
 }
 
 // orderNames are those that orders has, in the order of results.
-func orderNames() []string { return []string{ringfoldExact, ringfoldSlack1, ringfoldSlack100} }
+func orderNames() []string {
+	names := []string{ringfoldExact}
+	for _, p := range providers() {
+		names = append(names, p.name)
+	}
+	return append(names, ringfoldSlack1, ringfoldSlack100)
+}

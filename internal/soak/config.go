@@ -20,6 +20,7 @@ type config struct {
 	duration  time.Duration
 	slack     time.Duration
 	interval  time.Duration
+	barriers  barriers
 	ringBytes int
 	spill     int
 	wake      perfbuf.Wakeup
@@ -61,6 +62,7 @@ func (c *config) flags(f *flag.FlagSet) {
 	f.DurationVar(&c.slack, "slack", c.slack, "slack of -mode slack")
 	f.DurationVar(&c.interval, "interval", c.interval,
 		"least time between barriers of -mode exact; 0 is the library's default, below 0 none")
+	f.Var(&c.barriers, "barriers", "ways in which barriers of -mode exact may wait, such as `open-tree|map-in-map`; empty is all, and takes the best")
 	f.IntVar(&c.ringBytes, "ring-bytes", c.ringBytes,
 		"size of each CPU's ring; 8192 is sure to lose events")
 	f.IntVar(&c.spill, "spill-bytes", c.spill,
@@ -120,7 +122,7 @@ func (c *config) check() error {
 
 func (c *config) options() (perfbuf.Options, perfbuf.OrderOptions) {
 	o := perfbuf.OrderOptions{
-		DropLate: c.dropLate, Spill: perfbuf.Spill{Bytes: c.spill}, BarrierInterval: c.interval,
+		DropLate: c.dropLate, Spill: perfbuf.Spill{Bytes: c.spill}, BarrierInterval: c.interval, Barriers: perfbuf.Barriers(c.barriers),
 	}
 	if c.mode == "slack" {
 		o.Mode = perfbuf.Slack(c.slack)
@@ -144,6 +146,29 @@ func (c *config) varyOptions(rnd *rand.Rand) {
 }
 
 func pick[T any](rnd *rand.Rand, of ...T) T { return of[rnd.IntN(len(of))] }
+
+// barriers are named as the library does.
+type barriers perfbuf.Barriers
+
+func (b *barriers) String() string { return perfbuf.Barriers(*b).String() }
+
+func (b *barriers) Set(text string) error {
+	*b = 0
+	var known []string
+	names := strings.FieldsFunc(text, func(r rune) bool { return r == '|' || r == ',' })
+	for one := perfbuf.Barriers(1); one.String() != ""; one <<= 1 {
+		known = append(known, one.String())
+		if slices.Contains(names, one.String()) {
+			*b |= barriers(one)
+		}
+	}
+	for _, name := range names {
+		if !slices.Contains(known, name) {
+			return fmt.Errorf("there is no %q: there are %s", name, strings.Join(known, ", "))
+		}
+	}
+	return nil
+}
 
 // size is a number of bytes, as GOMEMLIMIT takes it.
 type size int

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/stretchr/testify/require"
 )
 
@@ -143,6 +144,10 @@ func TestFlags(t *testing.T) {
 		var s size
 		require.Error(t, s.Set(text), text)
 	}
+	var b barriers
+	require.NoError(t, b.Set("open-tree,membarrier"))
+	require.EqualValues(t, perfbuf.OpenTree|perfbuf.Membarrier, b)
+	require.ErrorContains(t, b.Set("open-tre"), "open-tree")
 	c := defaults()
 	c.mode = "fast"
 	require.ErrorContains(t, c.check(), "-mode fast: fold, ")
