@@ -28,6 +28,7 @@ func harm(r *run) error {
 	if err != nil {
 		return err
 	}
+	fmt.Fprintf(os.Stderr, "harm: CPU %d may be disturbed; isolated: %s, nohz_full: %s\n", last, listed("isolated"), listed("nohz_full"))
 	rounds, spins, mounts := 7, 400*time.Millisecond, 60*time.Millisecond
 	if r.quick {
 		rounds, spins, mounts = 1, 20*time.Millisecond, 10*time.Millisecond
@@ -95,6 +96,15 @@ func apart() (first, last int, err error) {
 		return 0, 0, errors.New("it takes two CPUs: choose other benchmarks, with -bench")
 	}
 	return first, last, nil
+}
+
+// listed is a list of CPUs that the kernel has, as text.
+func listed(which string) string {
+	b, err := os.ReadFile(cpulist.Dir + which)
+	if text := strings.TrimSpace(string(b)); err == nil && text != "" {
+		return text
+	}
+	return "none"
 }
 
 // barriers waits for grace periods on a CPU, with at least an interval between their starts.

@@ -34,7 +34,8 @@ delay comes from, and what the traced program pays for: see the cost of an outpu
 	"harm": {"What barriers cost others", `Exact order waits for grace periods. Some ways to wait interrupt every busy CPU (expedited grace periods), others do not. Barriers are made on one CPU all the time, at the default interval or
 with none between, which is more than a stream makes: it makes none while it holds nothing. Another CPU belongs to a program that reads the clock in a loop: *throughput* is how often, relative to no
 barriers, but for pauses of 1 ms and more, in which other programs ran; the longest gap is the longest pause in 0.4 s, at the median of 7 times. Interrupts are the kernel's function-call interrupts (/proc/interrupts) on that CPU.
-Then it mounts and unmounts a tmpfs, as that takes the same locks. A virtual machine pays more for an interrupt than a real one.`},
+Then it mounts and unmounts a tmpfs, as that takes the same locks. A virtual machine pays more for an interrupt than a real one, and
+its longest gaps are mostly the host's. For CPUs that are isolated or nohz_full: ` + "`make test-vm TESTS=harm APPEND='isolcpus=3 nohz_full=3 rcu_nocbs=3'`" + `.`},
 
 	"cpu": {"CPU time of the reader", `Another process outputs at a steady rate, and all CPU time of this one is counted, user and system, the Go runtime included. In seconds per million
 events; *idle* is what a reader takes that waits for events and gets none. Interrupts that wake the reader are charged to whoever runs at that moment: see the cost for the traced program.`},
