@@ -34,12 +34,11 @@ type Ordered struct {
 	gone    chan struct{}
 
 	// For the caller that has set busy.
-	order   *order.Stream
-	rings   []*Ring // as order has them
-	tallies []walk.Tally
-	batch   Batch
-	pass    *walk.Pass // of batch
-	round   round
+	order *order.Stream
+	rings []*Ring // as order has them
+	batch Batch
+	pass  *walk.Pass // of batch
+	round round
 }
 
 // Ordered makes a stream of the events that the rings hold and of those to come. It fails if the
@@ -112,7 +111,6 @@ func (s *Ordered) disband() {
 		ring.walk.Counts.Dropped.Add(uint64(s.order.Held(i)))
 		ring.walk.Counts.Lost.Store(losses.Known) // those whose loss events are dropped too
 		ring.walk.Advance, ring.suspect = losses.Advance, losses.Suspect
-		s.tallies[i].Flush(&ring.walk.Counts)
 	}
 	s.order.Abandon()
 	r.stream.Store(nil)

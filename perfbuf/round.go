@@ -4,7 +4,6 @@ import (
 	"os"
 
 	"github.com/ringfold/ringfold/internal/order"
-	"github.com/ringfold/ringfold/internal/raw"
 	"github.com/ringfold/ringfold/internal/walk"
 )
 
@@ -39,11 +38,11 @@ func (w *round) Next() bool {
 	return s.marker()
 }
 
-// settle counts what has been taken of a batch, and gives the rest back.
+// settle gives back what has not been taken of a batch.
 func (w *round) settle() {
 	s := w.stream
-	for _, i := range s.order.Took(s.pass.Batch.Settle()) {
-		s.tallies[i].Samples++
+	if n := s.pass.Batch.Settle(); n > 0 {
+		s.order.Took(n)
 	}
 }
 
@@ -57,9 +56,6 @@ func (w *round) End() {
 	w.settle()
 	s := w.stream
 	s.order.End(s.reader.flushTime())
-	for i := range s.tallies {
-		s.tallies[i].Flush(&s.rings[i].walk.Counts)
-	}
 	s.release()
 }
 
@@ -72,7 +68,6 @@ var _ order.Owner = (*orderedRings)(nil)
 func (s *orderedRings) Rings(from int) (later []order.Ring) {
 	for _, ring := range s.reader.all()[from:] {
 		s.rings = append(s.rings, ring)
-		s.tallies = append(s.tallies, walk.Tally{})
 		later = append(later, order.Ring{Memory: ring.raw, Losses: ring.losses()})
 	}
 	return later
@@ -85,22 +80,15 @@ func (s *orderedRings) Loaded(ring int, used, grown uint64) {
 	s.rings[ring].walk.Counts.Observe(used)
 }
 
-func (s *orderedRings) Skipped(ring, records int) { s.tallies[ring].Unknown += uint64(records) }
-
-func (s *orderedRings) Single(ring int, ev raw.Event, dropped bool) {
-	switch {
-	case dropped:
-		s.rings[ring].walk.Counts.Dropped.Add(1)
-	case ev.Kind() == raw.Sample:
-		s.tallies[ring].Samples++
-	default:
-		s.tallies[ring].Add(ev.Odd())
-	}
-}
-
-func (s *orderedRings) Freed(ring int, bytes uint64) {
+func (s *orderedRings) Count(ring int, t order.Tally) {
 	c := &s.rings[ring].walk.Counts
-	c.TailStores.Add(1)
-	c.Bytes.Add(bytes)
-	s.tallies[ring].Flush(c)
+	counted := walk.Tally{Samples: t.Samples, Lost: t.Lost, LostRecords: t.LostRecords, Unknown: t.Unknown, Corrupt: t.Corrupt}
+	counted.Flush(c)
+	if t.Dropped > 0 {
+		c.Dropped.Add(t.Dropped)
+	}
+	if t.Freed > 0 {
+		c.TailStores.Add(1)
+		c.Bytes.Add(t.Freed)
+	}
 }

@@ -2,6 +2,17 @@ package order
 
 import "sync/atomic"
 
+// Tally is what becomes of a ring's records.
+type Tally struct {
+	Samples     uint64 // delivered
+	Dropped     uint64 // samples that came late
+	Lost        uint64 // outputs, as delivered
+	LostRecords uint64 // events that say so
+	Unknown     uint64 // records of types that are not delivered
+	Corrupt     uint64 // events of corrupt memory
+	Freed       uint64 // bytes given back to the kernel by a store of the tail; 0: there was none
+}
+
 // Counts are of all streams of a reader. They may be loaded at any time.
 type Counts struct {
 	Late        atomic.Uint64 // events that came after one with a later time

@@ -27,14 +27,12 @@ type fake struct {
 	asked  []int // rings about whose losses the kernel was asked
 
 	looks   func() // before the stream looks for new rings
-	singles []uint64
-	dropped []uint64
-	freed   uint64
+	tallies map[int]Tally
 }
 
 // newFake makes a stream of n empty rings.
 func newFake(t testing.TB, n int, o Options) *fake {
-	f := &fake{t: t}
+	f := &fake{t: t, tallies: map[int]Tally{}}
 	f.Still = ringtest.NewStill(func() uint64 { return f.clock }, 0)
 	for range n {
 		f.add()
@@ -115,12 +113,15 @@ func (f owner) Rings(from int) (rings []Ring) {
 }
 
 func (f owner) Loaded(int, uint64, uint64) {}
-func (f owner) Skipped(int, int)           {}
 
-func (f owner) Single(_ int, ev raw.Event, dropped bool) {
-	if f.singles = append(f.singles, ev.Time()); dropped {
-		f.dropped = append(f.dropped, ev.Time())
-	}
+func (f owner) Count(ring int, t Tally) {
+	sum := f.tallies[ring]
+	sum.Samples += t.Samples
+	sum.Dropped += t.Dropped
+	sum.Lost += t.Lost
+	sum.LostRecords += t.LostRecords
+	sum.Unknown += t.Unknown
+	sum.Corrupt += t.Corrupt
+	sum.Freed += t.Freed
+	f.tallies[ring] = sum
 }
-
-func (f owner) Freed(_ int, bytes uint64) { f.freed += bytes }

@@ -46,7 +46,7 @@ func TestLossesOfAQuietRing(t *testing.T) {
 	require.Equal(t, Losses{Known: 3, Advance: 3, Suspect: true}, f.Losses(1))
 	require.Empty(t, f.round(true), "it was told of")
 
-	next := &fake{t: t, w: f.w, Still: f.Still}
+	next := &fake{t: t, tallies: map[int]Tally{}, w: f.w, Still: f.Still}
 	next.Stream = New(next, owner{next, f.Losses(1)}, &next.counts, f.opts)
 	f.clock = 3000
 	f.asked = nil

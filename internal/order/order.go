@@ -46,12 +46,9 @@ type Owner interface {
 	// Loaded says that a ring's head was loaded. It holds so many bytes, of which some have come since the
 	// load before.
 	Loaded(ring int, used, grown uint64)
-	// Skipped says that so many of a ring's records have types that are not delivered.
-	Skipped(ring, records int)
-	// Single says that an event goes to the user alone, or is dropped: one that did not come in a batch.
-	Single(ring int, ev raw.Event, dropped bool)
-	// Freed says that a ring's tail was stored, and so many bytes given back to the kernel.
-	Freed(ring int, bytes uint64)
+	// Count says what has become of a ring's records since the last time. That is said at the end of a round
+	// and whenever the ring's tail is stored.
+	Count(ring int, t Tally)
 }
 
 // Ring is one that a stream begins to read.
@@ -89,7 +86,7 @@ type Stream struct {
 
 	events []raw.Event // of a batch
 	origin []int       // the rings they come from
-	merged int         // so many of them came in a batch, to be accounted for by Took
+	merged int         // so many of them the merger may take back
 }
 
 // ring is what a stream knows of one.
@@ -98,6 +95,8 @@ type ring struct {
 	head   uint64 // as last loaded
 	before uint64 // as loaded the time before that
 	losses lossWatch
+	found  uint64 // samples that have been delivered and not counted, or are held
+	tally  Tally
 }
 
 // New makes a stream of the owner's rings, from their published tails on. It owns neither the kernel nor
@@ -151,6 +150,9 @@ func (s *Stream) Ahead(ring int, head uint64) uint64 { return s.merger.Ahead(rin
 
 // Abandon gives up everything that is held, and stores the rings' tails behind it. It is the last call.
 func (s *Stream) Abandon() {
+	for i := range s.rings {
+		s.rings[i].found = 0 // they are not delivered
+	}
 	s.merger.Abandon()
 	s.counts.SpillUsed.Store(s.merger.Spilled())
 }

@@ -33,46 +33,68 @@ func (s *Stream) Batch() []raw.Event {
 		return s.events[:n]
 	}
 	for it := s.merger.Next(); it != nil; it = s.merger.Next() {
-		s.untilCheck--
 		if s.admit(it) {
 			s.events[0] = it.Event
 			return s.events[:1]
 		}
+		s.untilCheck--
 	}
 	return nil
 }
 
 // Took says that the user has, or has had, the first n events of the latest batch, and gives the rest
-// back. It returns the rings of these n, or none for an event that Owner.Single has counted.
-func (s *Stream) Took(n int) []int {
-	if s.merged == 0 {
-		return nil
-	}
+// back.
+func (s *Stream) Took(n int) {
 	if n < s.merged {
 		s.merger.Undo(s.origin[:s.merged], n)
 	}
 	s.merged = 0
 	s.untilCheck -= n
-	return s.origin[:n]
 }
 
 // admit counts an event that did not come in a batch, and reports whether to deliver it.
 func (s *Stream) admit(it *merge.Item) bool {
-	drop := false
+	r := &s.rings[it.Ring]
 	if it.Event.Late() {
 		s.counts.Late.Add(1)
 		if by := s.merger.Last() - it.Key; by > s.counts.MaxLateness.Load() {
 			s.counts.MaxLateness.Store(by)
 		}
-		drop = s.opts.DropLate && it.Event.Kind() == raw.Sample
+		if s.opts.DropLate && it.Event.Kind() == raw.Sample {
+			r.found--
+			r.tally.Dropped++
+			return false
+		}
 	}
-	s.owner.Single(it.Ring, it.Event, drop)
-	return !drop
+	switch odd := it.Event.Odd(); odd.Kind {
+	case raw.Lost:
+		r.tally.LostRecords++
+		r.tally.Lost += odd.Lost
+	case raw.Corrupt:
+		r.tally.Corrupt++
+		if odd.Fault == raw.FaultChanged {
+			r.found-- // it was a sample
+		}
+	}
+	return true
+}
+
+// count tells the owner what has been delivered of a ring, and how many bytes were freed now.
+func (s *Stream) count(i int, freed uint64) {
+	r := &s.rings[i]
+	if held := uint64(s.merger.Held(i)); r.found > held {
+		r.tally.Samples, r.found = r.found-held, held
+	}
+	r.tally.Freed = freed
+	if r.tally != (Tally{}) {
+		s.owner.Count(i, r.tally)
+		r.tally = Tally{}
+	}
 }
 
 // freed hears from the merger that a ring's tail was stored.
 func (s *Stream) freed(i int, bytes uint64) {
-	s.owner.Freed(i, bytes)
+	s.count(i, bytes)
 	// The ring may have filled up since the scan, and not be full any longer at the next.
 	r := &s.rings[i]
 	r.losses.filled(r.memory.Head()-s.merger.Freed(i)+bytes, r.memory.Size())
@@ -88,6 +110,9 @@ func (s *Stream) Last() uint64 { return s.merger.Last() }
 // End ends a round and stores the rings' tails. flush is as for Next.
 func (s *Stream) End(flush uint64) {
 	s.merger.End()
+	for i := range s.rings {
+		s.count(i, 0)
+	}
 	s.counts.SpillUsed.Store(s.merger.Spilled())
 	if s.opts.Barrier != nil {
 		if first := min(s.Earliest(), flush); first != Never {

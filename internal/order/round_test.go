@@ -15,7 +15,9 @@ func TestRoundIsInOrder(t *testing.T) {
 	f.output(1, 30, 60)
 	f.clock = 1000
 	require.Equal(t, []uint64{10, 20, 30, 40, 45, 50, 60}, f.round(false))
-	require.EqualValues(t, 7*recordSize, f.freed)
+	require.Equal(t, map[int]Tally{
+		0: {Samples: 3, Freed: 3 * recordSize}, 1: {Samples: 2, Freed: 2 * recordSize}, 2: {Samples: 2, Freed: 2 * recordSize},
+	}, f.tallies)
 	require.EqualValues(t, 60, f.Last())
 	require.EqualValues(t, 1, f.counts.Inversions.Load())
 }
@@ -31,10 +33,9 @@ func TestRestOfABatch(t *testing.T) {
 	f.clock = 1000
 	f.Begin(false)
 	require.Len(t, f.Batch(), 4)
-	require.Equal(t, []int{0, 1, 0}, f.Took(3), "the rings of those that were had")
-	require.Empty(t, f.Took(1), "they are counted once")
+	f.Took(3)
 	f.End(Never)
-	require.EqualValues(t, 3*recordSize, f.freed)
+	require.Equal(t, map[int]Tally{0: {Samples: 2, Freed: 2 * recordSize}, 1: {Samples: 1, Freed: recordSize}}, f.tallies)
 	require.Equal(t, 1, f.Held(1))
 	require.Equal(t, []uint64{4}, f.round(false))
 }
@@ -51,11 +52,33 @@ func TestLateEvents(t *testing.T) {
 		require.Equal(t, []uint64{800}, f.round(false))
 		f.output(1, 700) // and the loss before it
 		require.Equal(t, map[bool][]uint64{false: {700, 700}, true: {700}}[drop], f.round(false))
-		require.Equal(t, []uint64{700, 700}, f.singles)
-		require.Len(t, f.dropped, map[bool]int{false: 0, true: 1}[drop])
+		want := Tally{Samples: room + 1, Lost: 1, LostRecords: 1, Freed: f.w[1].Head()}
+		if drop {
+			want.Samples, want.Dropped = room, 1
+		}
+		require.Equal(t, want, f.tallies[1])
 		require.EqualValues(t, 2, f.counts.Late.Load())
 		require.EqualValues(t, 100, f.counts.MaxLateness.Load())
 	}
+}
+
+// What is given up is not counted as delivered, and what changes after it was seen is corrupt.
+func TestCountsOfTheUnusual(t *testing.T) {
+	f := newFake(t, 2, Options{})
+	f.clock = 1000
+	f.output(0, 1, 2, 3)
+	f.output(1, 4, 5)
+	f.Begin(false)
+	clear(f.w[0].Data()[recordSize : 2*recordSize]) // the second
+	for range 2 {
+		n := len(f.Batch())
+		f.Took(n)
+	}
+	f.End(Never)
+	require.Equal(t, Tally{Samples: 1, Corrupt: 1, Freed: 2 * recordSize}, f.tallies[0])
+	f.Abandon()
+	require.Equal(t, Tally{Samples: 1, Corrupt: 1, Freed: 3 * recordSize}, f.tallies[0])
+	require.Equal(t, Tally{Freed: 2 * recordSize}, f.tallies[1])
 }
 
 // The watermark is chosen before new rings are looked for. One that comes after that may have events

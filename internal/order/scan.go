@@ -27,9 +27,11 @@ func (s *Stream) load() {
 	// spare.
 	ceiling := s.kernel.Now() + uint64(time.Second)
 	for i := range s.rings {
+		held := s.merger.Held(i)
 		found := s.merger.Scan(i, s.rings[i].head, ceiling)
+		s.rings[i].found += uint64(s.merger.Held(i) - held)
 		if found.Unknown|found.Inversions|found.Keyless != 0 {
-			s.owner.Skipped(i, found.Unknown)
+			s.rings[i].tally.Unknown += uint64(found.Unknown)
 			s.counts.Inversions.Add(uint64(found.Inversions))
 			s.counts.Untimed.Add(uint64(found.Keyless))
 		}
