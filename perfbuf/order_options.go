@@ -9,24 +9,25 @@ import (
 	"github.com/ringfold/ringfold/internal/order"
 )
 
-// Mode is how an ordered stream decides that an event's turn has come. The zero value is [Exact].
+// Mode is how an ordered stream decides that an event is due. The zero value is [Exact].
 type Mode struct {
 	guess bool
 	slack time.Duration
 }
 
-// Exact delivers an event once no older one can still come, on any CPU, which it proves.
+// Exact delivers an event once no older one can still come from any CPU, which it proves.
 //
-// The proof: the kernel takes an event's time and publishes the event within one RCU read-side
-// critical section (perf_event_output). So the stream reads the clock, waits for an RCU grace period
-// (a barrier), and then loads all heads. An event older than that reading is below those heads: an
-// output that was under way has been waited for, and one that began later took its time later. The
-// proof holds however long a CPU was interrupted, or not run by its hypervisor, and while clocks of
-// different CPUs disagree by up to 10 us. For times that programs take themselves, see [PayloadTime].
+// The proof: the kernel takes an event's time and publishes the event within one RCU read-side critical
+// section (perf_event_output). The stream reads the clock, waits for an RCU grace period (a barrier), and
+// then loads all heads. Every event older than that reading is below those heads: the barrier has waited
+// for an output that was running, and one that began later took its time later.
+//
+// The proof holds however long a CPU was interrupted, or paused by its hypervisor. Clocks of different
+// CPUs may disagree by up to 10 us. For times that programs take themselves, see [PayloadTime].
 //
 // Delivery lags by one to two grace periods: see [OrderOptions].BarrierInterval for figures. An idle
-// system costs nothing, as there are no barriers while no event is held. If barriers fail, Wait returns
-// [ErrBarriers]; if one hangs, Stats show it. The stream delivers nothing meanwhile.
+// system costs nothing: there are barriers only while events are held. If barriers fail, Wait returns
+// [ErrBarriers]. If one hangs, [BarrierStats].Stalled grows. Meanwhile the stream delivers nothing.
 func Exact() Mode { return Mode{} }
 
 // Slack is the usual heuristic: it holds each event back until d after its time, so that older events on
@@ -43,40 +44,38 @@ func (m Mode) String() string {
 	return "exact"
 }
 
-// TimeSource is the time that orders a stream. The zero value is the kernel's time of the output
-// (PERF_SAMPLE_TIME).
+// TimeSource is the timestamp that orders a stream. The zero value is the kernel's (PERF_SAMPLE_TIME).
 type TimeSource struct {
 	payload bool
 	offset  int
 }
 
 // PayloadTime orders by a time that the program itself puts into the payload: a uint64 at this byte
-// offset, in ns of CLOCK_MONOTONIC, as bpf_ktime_get_ns returns it. [Event.Time] is then that time.
-// With it, rings may do without the kernel's times ([Options.NoTime]).
+// offset, in ns of CLOCK_MONOTONIC, as bpf_ktime_get_ns returns it. [Event.Time] is then that time, and
+// rings need no kernel times ([Options.NoTime]).
 //
-// Exact mode then proves completeness only for times that are taken in the same run of the program
-// as the output: a time that was kept in a map since an earlier run, such as the start of a call
-// that has now returned, is as old as that run, and its event will be late. The same holds for coarse
-// clocks (bpf_ktime_get_coarse_ns), which lag by milliseconds. [NestLevels] proves nothing here, as
-// programs may be preempted between the two.
+// Exact mode then proves completeness only for times taken in the same run of the program as the output.
+// A time from an earlier run, such as the start of a call that has now returned, makes its event late. So
+// does a coarse clock (bpf_ktime_get_coarse_ns), which lags by milliseconds. [NestLevels]
+// proves nothing here, as programs may be preempted between the two.
 //
-// Grace periods do not wait for sleepable programs, and the verifier keeps perf event arrays from those,
-// also by way of tail calls. It misses two ways: an array found in a map of maps, and a function that
-// freplace puts into the program. An output of a sleepable program by either may come after any delay: late
-// by its own time, in order by the kernel's, and after Drain.
+// Grace periods do not wait for sleepable programs. The verifier keeps perf event arrays from those, also
+// behind tail calls, but misses two ways: an array found in a map of maps, and a function replaced by
+// freplace. Such an output may come after any delay: late by its own time, in order by the kernel's, and
+// after Drain.
 //
-// A sample too short to have the time, or whose time lies more than a second in the future, is
-// ordered by the kernel's time, or, without that, goes with its predecessor; Stats.Untimed counts them.
+// A sample too short for the time, or with a time more than a second in the future, is ordered by the
+// kernel's time. Without kernel times it goes with its predecessor. Stats.Untimed counts both.
 func PayloadTime(offset int) TimeSource { return TimeSource{payload: true, offset: offset} }
 
-// Spill configures the relief of rings that fill up while their events wait for their turn: the stream
-// copies the oldest bytes out and gives their room back to the kernel. It changes neither what is
-// delivered nor the order. The zero value is good.
+// Spill bounds the copies of events out of rings that fill up before their events are due. The stream
+// copies the oldest bytes and gives their room back to the kernel. Neither what is delivered nor the order
+// changes. The zero value is good.
 type Spill struct {
 	// Bytes is the budget for copies of all rings together, allocated on demand in blocks of 64 KiB to
-	// 1 MiB, and reused. 0 is 16 MiB, or the size of all rings if that is more; below 0 is no budget. When
-	// it is used up, rings fill, and the kernel drops and counts events. Besides, a stream keeps 16 bytes
-	// for each record that it holds.
+	// 1 MiB, and reused. 0 is 16 MiB, or the size of all rings if that is more; below 0 is no budget. Once
+	// it is used up, rings fill, and the kernel drops and counts events. A stream also keeps 16 bytes for
+	// each record that it holds.
 	Bytes int
 	// Above is how full a ring must be, in percent, for its oldest bytes to be copied; 0 is 50. Until
 	// is how full it is after that; 0 is half of Above.

@@ -12,17 +12,19 @@ import (
 	"github.com/ringfold/ringfold/internal/walk"
 )
 
-// Ordered is one stream of the events of all CPUs, in the order of their times. Events stay in
-// their rings until they are delivered, unless a ring fills up: see [Spill].
+// Ordered is one stream of the events of all CPUs, in timestamp order. Events stay in their rings until
+// they are delivered, unless a ring fills up: see [Spill].
 //
-// Events come in non-decreasing order of [Event.Time], except those marked [Event.Late], of which exact
-// mode has none. With slack, an earlier event may follow the marker of a [Reader.Flush]. Times of
-// different CPUs are comparable within the error of the kernel's clock; order in time is not causality. A
-// loss comes just before the sample that reported it. A record whose time lies more than a second in
-// the future is corrupt: see [KindCorrupt].
+// [Event.Time] never decreases, except at events marked [Event.Late]. Exact mode has no late events. With
+// slack, an earlier event may follow the marker of a [Reader.Flush]. A loss comes just before the sample
+// that reported it. A record whose time lies more than a second in the future is corrupt: see
+// [KindCorrupt].
 //
-// While it is open, a stream holds all rings: other reads of them return [ErrBusy]. It is for one
-// goroutine at a time, except for Close.
+// Times of different CPUs are as comparable as the kernel's clock is exact. Order in time is not
+// causality.
+//
+// An open stream holds all rings: other reads of them return [ErrBusy]. Use it from one goroutine at a
+// time. Close may be called from any.
 type Ordered struct {
 	reader  *Reader
 	opts    OrderOptions
@@ -41,11 +43,13 @@ type Ordered struct {
 	round round
 }
 
-// Ordered makes a stream of the events that the rings hold and of those to come. It fails if the
-// options do not fit, with [ErrBusy] if the rings are being read, and with os.ErrClosed. In exact
-// mode it also fails if there is no way to wait for a grace period; the error says what was tried:
-// see [Barriers]. The first stream of a process blocks for some 20 ms, in which these are compared and
-// [OpenTree] is proven, up to 0.4 s on a busy machine; later ones for a grace period.
+// Ordered opens a stream of the events that the rings hold and of those to come. Errors are invalid
+// options, [ErrBusy] if the rings are being read, and os.ErrClosed.
+//
+// Exact mode also fails if the process has no way to wait for an RCU grace period. The error says what
+// was tried: see [Barriers]. The first exact stream of a process blocks for some 20 ms, in which it
+// compares these and proves [OpenTree]; on a busy machine that takes up to 0.4 s. Later ones block for a
+// grace period.
 func (r *Reader) Ordered(o OrderOptions) (*Ordered, error) {
 	o, err := o.effective(len(r.all()), r.opts.RingBytes, r.opts.NoTime)
 	if err != nil {
@@ -78,13 +82,13 @@ func (r *Reader) Ordered(o OrderOptions) (*Ordered, error) {
 	return s, nil
 }
 
-// Options returns the options in effect, defaults filled in.
+// Options returns the options in effect, with defaults filled in.
 func (s *Ordered) Options() OrderOptions { return s.opts }
 
-// Close ends the stream. Events that it has seen and not delivered are dropped, and counted as such
-// in Stats: [Ordered.Drain] or [Ordered.ForEachPending] has them first. The Reader stays open, and the rings
-// may be read by other means. Close does not block: a running Wait or pass ends with os.ErrClosed.
-// The error is always nil.
+// Close ends the stream. It drops events that the stream has seen and not delivered, and counts them as
+// dropped in Stats. To read them first, call [Ordered.Drain] or [Ordered.ForEachPending]. The Reader stays
+// open, and its rings may be read in other ways. Close does not block: a running Wait or pass ends with
+// os.ErrClosed. The error is always nil.
 func (s *Ordered) Close() error {
 	if s.closing.CompareAndSwap(false, true) {
 		s.halt.Store(true)
@@ -117,7 +121,7 @@ func (s *Ordered) disband() {
 	r.walk.Disclaim()
 }
 
-// acquire makes the caller the only one in the stream.
+// acquire makes the caller the stream's only user.
 func (s *Ordered) acquire() error {
 	if s.closing.Load() {
 		return os.ErrClosed
@@ -143,14 +147,14 @@ func (s *Ordered) release() {
 	s.reader.leave()
 }
 
-// ForEach calls f for every event whose turn has come, in order, without waiting. See [Fold] for
-// what ends it. Tails are stored at its end, and by eighths of a ring on the way.
+// ForEach calls f for every event that is due, in order, without waiting. See [Fold] for what ends it. It
+// stores tails at its end, and whenever it has read an eighth of a ring.
 func (s *Ordered) ForEach(f func(Event) error) error { return forEach(s, f) }
 
-// ForEachPending calls f for every event that the rings hold, in order, without waiting for any to come of
-// age, and for the losses that the kernel knows of: from Linux 6.0 on also those of rings at rest that
-// no record has reported yet, for which it interrupts each CPU. Events that come after it with earlier
-// times are late, in exact mode too: to miss none, see [Ordered.Drain].
+// ForEachPending calls f for every event that the rings hold, in order, whether due or not, and for every
+// loss that the kernel knows of. On Linux 6.0 and newer these include losses that no record has reported
+// yet; asking for them interrupts each CPU. Events that come later with earlier times are late, in exact
+// mode too: to miss none, see [Ordered.Drain].
 func (s *Ordered) ForEachPending(f func(Event) error) error {
 	batch, err := s.beginRound(true)
 	if err != nil {
@@ -160,11 +164,13 @@ func (s *Ordered) ForEachPending(f func(Event) error) error {
 	return unlessStopped(each(context.Background(), &batch.pass, f))
 }
 
-// Drain is ForEachPending for the end: after the caller has detached its programs and ended its Run, it waits
-// until programs that had begun have ended (on sleepable ones, see [PayloadTime]), and then calls f for
-// all that is left. So the stream ends complete, in either mode, and none is late in exact mode. It blocks for an RCU grace period, some
-// ms as a rule, and then for as long as f takes. Errors are those of ForEach, context.Cause(ctx), and
-// what keeps it from waiting; nothing is lost then, and ForEachPending is still possible.
+// Drain is ForEachPending for the end of a stream. Detach your programs and end your Run first. Drain waits
+// until running programs have ended (on sleepable ones, see [PayloadTime]), and then calls f for all that
+// is left. So the stream ends complete, in either mode, and no event is late in exact mode.
+//
+// It blocks for an RCU grace period, usually some ms, and then for as long as f takes. Errors are those
+// of ForEach, context.Cause(ctx), and the reason why it cannot wait. After an error nothing is lost, and
+// ForEachPending still works.
 func (s *Ordered) Drain(ctx context.Context, f func(Event) error) error {
 	if s.closing.Load() {
 		return os.ErrClosed
@@ -175,14 +181,15 @@ func (s *Ordered) Drain(ctx context.Context, f func(Event) error) error {
 	return s.ForEachPending(f)
 }
 
-// Run calls f for each event as its turn comes. It returns what [Reader.Run] does.
+// Run calls f for each event as it becomes due, and waits in between. Errors are those of [Reader.Run].
 func (s *Ordered) Run(ctx context.Context, f func(Event) error) error { return run(ctx, s, f) }
 
-// Events iterates over events as their turns come, waiting in between. Errors are those of [Reader.Events].
+// Events iterates over events as they become due, and waits in between. Errors are those of
+// [Reader.Events].
 func (s *Ordered) Events(ctx context.Context) iter.Seq2[Event, error] { return stream(ctx, s) }
 
-// Records iterates over copies of events as their turns come, waiting in between. Errors are those
-// of [Reader.Events].
+// Records iterates over copies of events as they become due, and waits in between. Errors are those of
+// [Reader.Events].
 func (s *Ordered) Records(ctx context.Context) iter.Seq2[Record, error] { return records(ctx, s) }
 
 func (s *Ordered) interrupt() { s.reader.kernel.Interrupt() }

@@ -14,11 +14,11 @@ import (
 	"github.com/ringfold/ringfold/internal/walk"
 )
 
-// Reader reads the rings of a perf event array, one per CPU. Make one with [Open], and end it with
-// [Reader.Close]. The garbage collector cleans up a Reader that nobody closed.
+// Reader reads the per-CPU rings of a perf event array. Make one with [Open] and end it with
+// [Reader.Close]. The garbage collector cleans up a Reader that was not closed.
 //
-// Different [Ring]s may be read concurrently, and Wait, Stats and Close run beside anything. A second
-// read of the same rings, or a second Wait, is refused with [ErrBusy].
+// Different [Ring]s may be read concurrently. Wait, Stats and Close may run at the same time as anything
+// else. A second read of the same rings, or a second Wait, returns [ErrBusy].
 type Reader struct {
 	kernel  kernel.Kernel
 	opts    Options
@@ -114,20 +114,21 @@ func (r *Reader) Options() Options {
 	return o
 }
 
-// Done returns a channel that is closed after [Reader.Close], when the last call has left the reader,
-// its counts are final, and its rings are unmapped.
+// Done returns a channel that is closed after [Reader.Close], once the last call has returned, the counts
+// are final and the rings are unmapped.
 func (r *Reader) Done() <-chan struct{} { return r.gate.Final() }
 
-// Close takes the rings out of the map, so that outputs fail with -ENOENT, makes the counts of Stats
-// final, and unmaps the rings, once the last call that uses them has left. Events not yet read are
-// dropped, and counted as such. Where it cannot take a ring out, [Stats].CloseErr says why, and outputs fail
+// Close takes the rings out of the map, so that outputs fail with -ENOENT. Events not yet read are dropped
+// and counted as dropped. If a ring cannot be taken out, [Stats].CloseErr says why, and outputs to it fail
 // with -EOPNOTSUPP.
 //
-// Call it from anywhere at any time, also more than once; later calls do nothing. It does not block. A
-// Wait ends with os.ErrClosed at once, and a running pass before its next event; an event in use stays
-// valid until its function returns. The last call to leave makes the counts final and frees the rings
-// (perf_buffer__free). That takes an RCU grace period, as programs may still be in an output: some ms as a
-// rule, a second at most. [Reader.Done] tells when it is over. The error is always nil.
+// Call it from anywhere at any time; later calls do nothing. It does not block. A Wait ends with
+// os.ErrClosed at once, and a running pass before its next event. An event in use stays valid until its
+// function returns.
+//
+// The last call to return makes the counts of Stats final and unmaps the rings (perf_buffer__free). As
+// programs may still be in an output, that takes an RCU grace period: usually some ms, at most a second.
+// [Reader.Done] says when it is over. The error is always nil.
 func (r *Reader) Close() error {
 	if r.gate.Close() {
 		if s := r.stream.Load(); s != nil {
