@@ -69,13 +69,6 @@ func newReader(k kernel.Kernel, opts Options) *Reader {
 	return r
 }
 
-// yield lets a simulation go on.
-func (r *Reader) yield() {
-	if r.stepped != nil {
-		r.stepped.Yield()
-	}
-}
-
 // setWaker makes the reader wait as its options say, and with a doorbell if there is one.
 func (r *Reader) setWaker(bell *wake.Doorbell) {
 	r.waker = wake.New(r.kernel, &r.walk, len(r.rings), wake.Policy{Bell: bell, Interval: r.opts.Wakeup.PollInterval, Enough: r.opts.threshold()})
