@@ -70,13 +70,16 @@ func (g *rig) output(ring int, times ...uint64) {
 // read takes at most n events of a pass that has begun, and ends it. It returns their times.
 func read(p *Pass, n int) (times []uint64) {
 	defer p.End()
+	if n == 0 {
+		p.Next()
+		return
+	}
 	for b := &p.Batch; p.Next(); {
 		for _, ev := range b.List {
-			if len(times) == n {
+			b.Taken++
+			if times = append(times, ev.Time()); len(times) == n {
 				return
 			}
-			b.Taken++
-			times = append(times, ev.Time())
 		}
 		if b.List != nil {
 			continue
@@ -86,12 +89,11 @@ func read(p *Pass, n int) (times []uint64) {
 			if !ok {
 				break
 			}
-			if len(times) == n {
-				return
-			}
 			s.Pos = next
 			b.Take(word, next)
-			times = append(times, raw.Event{View: s.View, Word: word}.Time())
+			if times = append(times, raw.Event{View: s.View, Word: word}.Time()); len(times) == n {
+				return
+			}
 		}
 	}
 	return
@@ -271,6 +273,9 @@ func TestLoss(t *testing.T) {
 }
 
 func TestPassesDoNotAllocate(t *testing.T) {
+	if raw.Poison {
+		t.Skip("poison has memory of its own for each event")
+	}
 	g := newRig(t, 2)
 	payload := ringtest.Payload(1, 12)
 	require.Zero(t, testing.AllocsPerRun(300, func() { // over the edge too
