@@ -40,6 +40,7 @@ func (b *Batch) Events() iter.Seq[Event] {
 				if word, next, ok = s.Sample(); !ok {
 					return
 				}
+				in.Ahead = s.Prefetch(next)
 				s.Pos = next
 				in.Stretch.Pos, in.Latest = next, word
 			} else {

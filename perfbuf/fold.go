@@ -63,6 +63,7 @@ func Fold[A any](src Source, acc A, f func(acc A, ev Event) (A, error)) (A, erro
 			if b.Taken > 0 && p.Halt.Load() {
 				return acc, os.ErrClosed
 			}
+			b.Ahead = s.Prefetch(next)
 			s.Pos = next
 			b.Take(word, next)
 			if acc, err = f(acc, Event{raw.Event{View: s.View, Word: word}}); err != nil {

@@ -59,6 +59,7 @@ func each(ctx context.Context, p *walk.Pass, f func(Event) error) error {
 			if b.Taken > 0 && p.Halt.Load() {
 				return os.ErrClosed
 			}
+			b.Ahead = s.Prefetch(next)
 			s.Pos = next
 			b.Take(word, next)
 			if err := f(Event{raw.Event{View: s.View, Word: word}}); err != nil {

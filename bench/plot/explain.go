@@ -11,7 +11,8 @@ takes 3 to 15 ns here, as the processor has mitigations on or off that keep it f
 rings: neither comes back to Go for an event. *cilium* is ` + "`ReadInto`" + ` with one record that is used again; *cilium-watermark* is the same, woken less often.
 *libbpfgo* sends each event through a channel, a buffered one, which is kinder than one without; *ringfold-channels* is ringfold's replacement for it, ` + "`InitPerfBuf`" + `, with the
 same copies and channel. *cilium-ringbuf* reads another kind of map, a BPF ring buffer of as many bytes
-in all. ringfold checks every header before it believes it, and its records have the kernel's timestamp, 8 bytes more than those of the others.`},
+in all. ringfold checks every header before it believes it, and its records have the kernel's timestamp, 8 bytes more than those of the others.
+It reads ahead, which neither loop in C does: in a trial, the plain one took 0.7 to 0.8 of its time with a prefetch.`},
 
 	"producer": {"What an output costs the traced program", `The time of an output in the BPF program, a read of the clock and the interrupts that wake the reader included, while events flow and
 the reader keeps up: rings have 4 MiB, and no output is refused. Some 200 ns of it are the output itself, with the kernel's timestamp in ringfold's case (50 to 70 ns), and the rest

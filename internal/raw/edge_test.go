@@ -39,3 +39,20 @@ func TestStretchStopsBeforeFieldsBehindTheEdge(t *testing.T) {
 		}
 	}
 }
+
+// What is read ahead of the last records before the edge lies before it too.
+func TestPrefetchEndsAtTheEdge(t *testing.T) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	room := guarded(t)
+	w := ringtest.New(len(room), raw.LayoutRawTime, 64)
+	off := w.Head()
+	for w.Output(10, ringtest.Payload(1, 44)) == nil { // records of 64 bytes
+	}
+	require.Equal(t, uint64(len(room)), w.Head())
+	copy(room, w.Data())
+	meta, _ := memory(64)
+	r, err := raw.New(meta, room, raw.LayoutRawTime)
+	require.NoError(t, err)
+	require.Equal(t, len(room)/64-1, sameStretch(t, r, off, w.Head(), w.Head()))
+	require.Equal(t, w.Head(), sameSamples(t, r, off, w.Head(), 0, 100))
+}

@@ -43,6 +43,7 @@ type Ring struct {
 	rawSize    uint64         // where in a sample the u32 raw_size is: 8, or 16 behind a time
 	layout     Layout
 	view       View // of the data bytes
+	seen       uint64
 }
 
 // New describes a ring: meta points to its metadata page, data is all of its data bytes. Both must

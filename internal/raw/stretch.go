@@ -9,6 +9,7 @@ import "unsafe"
 //		if !ok {
 //			break // Parse says what is there
 //		}
+//		kept = s.Prefetch(next)
 //		s.Pos = next
 //		use(Event{s.View, word})
 //	}
@@ -33,10 +34,13 @@ func (r *Ring) Stretch(off, stop, head uint64) Stretch {
 	return Stretch{View: &r.view, Pos: pos, Limit: min(pos+stop-off, max(end, 16)-16), End: end}
 }
 
+// Methods take a Stretch by value: a loop then has it in registers. With its address taken it lives in memory, and
+// the way from each record to the next goes through a store and a load.
+
 // Sample checks the record at Pos, which is below Limit: type, size, alignment and bounds, all at once. It
 // returns the Word of its Event and where the record ends. ok is false if it is not a sample as Parse
 // would find one.
-func (s *Stretch) Sample() (word, next uint64, ok bool) {
+func (s Stretch) Sample() (word, next uint64, ok bool) {
 	h := *(*uint64)(unsafe.Add(s.View.base, s.Pos))                     // invariant of Stretch
 	n := uint64(*(*uint32)(unsafe.Add(s.View.base, s.Pos+s.View.body))) // and here
 	size := headerSize(h)
@@ -44,6 +48,23 @@ func (s *Stretch) Sample() (word, next uint64, ok bool) {
 	// Compared as signed numbers, a size below that of the fixed part is not enough for any payload.
 	return s.Pos | n<<32, next, h&headerMask == headerWant && next <= s.End && int64(size-s.View.body-4) >= int64(n)
 }
+
+// Prefetch reads a word where a record begins that is some records ahead, if all are as large as the one at Pos,
+// which ends at next. Where a record begins is known only from the one before, so otherwise the processor waits for
+// the memory of one after the other. Of small ones it has the next in the cache already. The caller stores the word
+// somewhere, or the compiler would leave the load out.
+func (s Stretch) Prefetch(next uint64) uint64 {
+	if next-s.Pos < cacheLine {
+		return 0
+	}
+	// Invariant of Stretch: while Pos is below Limit, End is 16 at least, and the 8 bytes before it are the view's.
+	return *(*uint64)(unsafe.Add(s.View.base, min(s.Pos+prefetched*(next-s.Pos), s.End-8)))
+}
+
+const (
+	prefetched = 16 // records ahead
+	cacheLine  = 64
+)
 
 // Find looks once more at a sample that was found before at pos of the view. It returns its Event and size.
 // ok is false if it is not there any more, goes past end, or is too short for the view's times.

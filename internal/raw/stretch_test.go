@@ -39,6 +39,7 @@ func sameStretch(t *testing.T, r *raw.Ring, off, stop, head uint64) (got int) {
 		if again, size, ok := r.View().Find(r.At(off), r.Size()); again != ev || size != rec.Size || !ok {
 			t.Fatalf("%+v is found again as %+v, of %d bytes, %v", ev, again, size, ok)
 		}
+		prefetched = s.Prefetch(next) // nothing outside of the ring, or guarded would show it
 		s.Pos = next
 		off += rec.Size
 	}
@@ -51,6 +52,8 @@ func sameStretch(t *testing.T, r *raw.Ring, off, stop, head uint64) (got int) {
 	}
 	return got
 }
+
+var prefetched uint64 // else the compiler would leave the loads out
 
 // payload is a copy of a sample's, by the offsets that the kernel has.
 func payload(r *raw.Ring, rec raw.Record) []byte {

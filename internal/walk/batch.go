@@ -11,6 +11,7 @@ type Batch struct {
 
 	Taken  int    // events that the user has, or has had
 	Latest uint64 // Word of the latest, of a stretch
+	Ahead  uint64 // what Stretch.Prefetch has read
 	live   bool   // Taken is not yet accounted for
 	single [1]raw.Event
 }
