@@ -60,7 +60,9 @@ func (w *cpuWatch) wait(atMost time.Duration) bool {
 		deadline = time.Now().Add(atMost)
 	}
 	w.socket.SetReadDeadline(deadline)
-	buf := make([]byte, 4096) // uevents have 2 KiB at most (UEVENT_BUFFER_SIZE)
+	// A uevent begins with "online@/devices/system/cpu/cpu3" and the rest does not matter (uevent_net_broadcast in
+	// lib/kobject_uevent.c): read whole, it would make the goroutine's stack the largest part of a reader's memory.
+	buf := make([]byte, 64)
 	for {
 		n, err := w.socket.Read(buf)
 		switch {
