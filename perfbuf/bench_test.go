@@ -39,45 +39,71 @@ func BenchmarkFold(b *testing.B) {
 	})
 }
 
+// BenchmarkVisit reads one event of each of two rings: what a pass costs beside its events.
+func BenchmarkVisit(b *testing.B) {
+	r, fake, _ := benchReader(b, 2, 64<<10, 56)
+	for _, k := range fake {
+		k.SetHead(80)
+		k.Publish()
+	}
+	var sum uint64
+	perEvent(b, 2, func() {
+		for _, k := range fake {
+			k.SetTail(0)
+		}
+		if err := r.ForEachBatch(func(batch *Batch) error {
+			for ev := range batch.Events() {
+				sum += uint64(ev.Bytes()[0])
+			}
+			return nil
+		}); err != nil {
+			b.Fatal(err)
+		}
+	})
+}
+
 // BenchmarkOrdered merges rings whose events interleave perfectly (burst=1) or in runs. In between it
 // drains equal rings without order, and reports how many times longer order takes.
 func BenchmarkOrdered(b *testing.B) {
-	for _, burst := range []int{1, 32} {
-		for _, rings := range []int{1, 2, 8, 32, 128} {
-			b.Run(fmt.Sprintf("burst=%d/rings=%d", burst, rings), func(b *testing.B) {
-				ordered, unordered := newBenchRings(b, rings, 1<<16, burst), newBenchRings(b, rings, 1<<16, burst)
-				s, err := ordered.Ordered(OrderOptions{Mode: Slack(0), Spill: Spill{Bytes: -1}})
-				if err != nil {
-					b.Fatal(err)
-				}
-				var with, without []float64
-				for b.Loop() {
-					with, without = append(with, ordered.drain(s)), append(without, unordered.drain(unordered))
-				}
-				slices.Sort(with)
-				slices.Sort(without)
-				o, u := with[len(with)/2], without[len(without)/2]
-				b.ReportMetric(0, "ns/op") // which includes filling the rings
-				b.ReportMetric(o, "ns/event")
-				b.ReportMetric(u, "ns/event-unordered")
-				b.ReportMetric(o/u, "ratio")
-			})
-		}
+	for _, c := range []struct{ burst, rings, payload int }{
+		{1, 1, 56}, {1, 2, 56}, {1, 8, 56}, {1, 32, 56}, {1, 128, 56},
+		{32, 1, 56}, {32, 2, 56}, {32, 8, 56}, {32, 32, 56}, {32, 128, 56},
+		{1, 8, 1024}, {1, 128, 1024}, {32, 128, 1024},
+	} {
+		b.Run(fmt.Sprintf("burst=%d/rings=%d/payload=%d", c.burst, c.rings, c.payload), func(b *testing.B) {
+			ordered, unordered := newBenchRings(b, c.rings, 1<<16, c.burst, c.payload), newBenchRings(b, c.rings, 1<<16, c.burst, c.payload)
+			s, err := ordered.Ordered(OrderOptions{Mode: Slack(0), Spill: Spill{Bytes: -1}})
+			if err != nil {
+				b.Fatal(err)
+			}
+			var with, without []float64
+			for b.Loop() {
+				with, without = append(with, ordered.drain(s)), append(without, unordered.drain(unordered))
+			}
+			slices.Sort(with)
+			slices.Sort(without)
+			o, u := with[len(with)/2], without[len(without)/2]
+			b.ReportMetric(0, "ns/op") // which includes filling the rings
+			b.ReportMetric(o, "ns/event")
+			b.ReportMetric(u, "ns/event-unordered")
+			b.ReportMetric(o/u, "ratio")
+		})
 	}
 }
 
 // benchRings is a Reader of rings that can be filled again and again, always in the same way.
 type benchRings struct {
 	*Reader
-	b     *testing.B
-	fake  []*ringtest.Ring
-	rnd   *rand.Rand
-	burst int
-	time  uint64
+	b       *testing.B
+	fake    []*ringtest.Ring
+	rnd     *rand.Rand
+	burst   int
+	payload []byte
+	time    uint64
 }
 
-func newBenchRings(b *testing.B, rings, ringBytes, burst int) *benchRings {
-	r := &benchRings{b: b, rnd: rand.New(rand.NewPCG(1, 2)), burst: burst, time: 1}
+func newBenchRings(b *testing.B, rings, ringBytes, burst, payload int) *benchRings {
+	r := &benchRings{b: b, rnd: rand.New(rand.NewPCG(1, 2)), burst: burst, payload: make([]byte, payload), time: 1}
 	for range rings {
 		r.fake = append(r.fake, ringtest.New(ringBytes, raw.LayoutRawTime, 0))
 	}
@@ -88,15 +114,14 @@ func newBenchRings(b *testing.B, rings, ringBytes, burst int) *benchRings {
 
 // fill outputs until a ring is nearly full, and returns how many events that were.
 func (r *benchRings) fill() (n int) {
-	var payload [56]byte
 	for {
 		k := r.fake[r.rnd.IntN(len(r.fake))]
 		for range 1 + r.rnd.IntN(2*r.burst-1) {
-			if k.Head()-k.Tail() > uint64(len(k.Data())-100) {
+			if k.Head()-k.Tail() > uint64(len(k.Data())-len(r.payload)-50) {
 				return n
 			}
 			r.time += 1 + r.rnd.Uint64N(100)
-			k.Output(r.time, payload[:])
+			k.Output(r.time, r.payload)
 			n++
 		}
 	}
