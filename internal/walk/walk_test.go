@@ -125,6 +125,17 @@ func TestEarlyEnd(t *testing.T) {
 	}
 }
 
+// Whoever has a batch has its first event, of a list too.
+func TestSettle(t *testing.T) {
+	var b Batch
+	require.Zero(t, b.Settle(), "there is none")
+	for taken, want := range []int{1, 1, 2} {
+		b.Set(make([]raw.Event, 2))
+		b.Taken = taken
+		require.Equal(t, want, b.Settle())
+	}
+}
+
 // What is left of a batch counts as taken after Finish.
 func TestFinish(t *testing.T) {
 	g := newRig(t, 1)
