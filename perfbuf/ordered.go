@@ -47,7 +47,7 @@ type Ordered struct {
 // options, [ErrBusy] if the rings are being read, and os.ErrClosed.
 //
 // Exact mode also fails if the process has no way to wait for an RCU grace period. The error says what
-// was tried: see [Barriers]. The first exact stream of a process blocks for some 20 ms, in which it
+// was tried: see [Barriers]. The first exact stream of a process blocks for 20 to 50 ms, in which it
 // compares these and proves [OpenTree]; on a busy machine that takes up to 0.4 s. Later ones block for a
 // grace period.
 func (r *Reader) Ordered(o OrderOptions) (*Ordered, error) {
