@@ -24,7 +24,7 @@ func providers(t *testing.T, f func(t *testing.T, p Provider)) {
 	for _, c := range candidates() {
 		t.Run(c.is.String(), func(t *testing.T) {
 			p, err := c.open()
-			for errors.Is(err, errUnclear) { // a busy machine
+			for errors.Is(err, errUnclear) || errors.Is(err, errNotShown) { // a busy machine
 				p, err = c.open()
 			}
 			if err == nil {
@@ -33,8 +33,8 @@ func providers(t *testing.T, f func(t *testing.T, p Provider)) {
 			if c.is == Membarrier && err != nil {
 				t.Skip(err) // one CPU, or nohz_full
 			}
-			if c.is == NestLevels && errors.Is(err, errors.ErrUnsupported) {
-				t.Skip(err) // a kernel without CONFIG_KALLSYMS_ALL, or without BTF of the levels
+			if c.is == NestLevels && err != nil {
+				skipNestLevels(t, err)
 			}
 			require.NoError(t, err)
 			defer p.Close()
@@ -180,6 +180,9 @@ func TestKernelWaitsForPrograms(t *testing.T) {
 	require.NoError(t, err)
 	kerneltest.RequireCPUs(t, 2, "one to look on while the program runs on the other")
 	providers(t, func(t *testing.T, p Provider) {
+		if p.Name() == NestLevels.String() {
+			t.Skip("a program may be between two outputs, and nobody waits for the next")
+		}
 		m := newMachine(t, cpus[len(cpus)-1:])
 		for n := 0; n < 10; {
 			underWay, missing := unfinished(t, m.rings[0], p.Wait)
