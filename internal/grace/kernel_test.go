@@ -24,6 +24,9 @@ func providers(t *testing.T, f func(t *testing.T, p Provider)) {
 	for _, c := range candidates() {
 		t.Run(c.is.String(), func(t *testing.T) {
 			p, err := c.open()
+			if runtime.NumCPU() == 1 && errors.Is(err, errUnclear) {
+				t.Skip(err) // a program is hardly ever preempted in the middle there
+			}
 			for errors.Is(err, errUnclear) || errors.Is(err, errNotShown) { // a busy machine
 				p, err = c.open()
 			}
