@@ -29,6 +29,8 @@ type Doorbell struct {
 	next     time.Time     // of a look
 	again    time.Duration // time to the next look when all are armed; 0: no more looks
 
+	pause   bool        // all are armed, and the latest look has found nothing, as of the choice of the deadline
+	rang    bool        // the reader has something to do since: see ring
 	changed atomic.Bool // a ring has been disarmed since the deadline was chosen
 }
 
@@ -55,7 +57,13 @@ func NewDoorbell(e *Entries, interval time.Duration) *Doorbell {
 // deadline is when to look, zero for never.
 func (d *Doorbell) deadline() time.Time {
 	d.changed.Store(false)
-	switch armed := d.AllArmed(); {
+	if d.rang {
+		d.rang = false
+		d.returned()
+	}
+	armed := d.AllArmed()
+	d.pause = armed && d.again != d.interval
+	switch {
 	case d.again == 0 && armed:
 		return time.Time{}
 	case d.again > d.interval && !armed: // disarmed since the latest look, when all were armed: no bell tells of what comes
@@ -111,6 +119,9 @@ func (d *Doorbell) Look(head, unread func(ring int) uint64) (found bool) {
 	d.next = time.Now().Add(d.again)
 	return found
 }
+
+// ring is returned after a pause. The clock is read later, by deadline: the reader gets to the event sooner.
+func (d *Doorbell) ring() { d.again, d.rang = d.interval, true }
 
 // returned notes that the reader has something to do, or had, and looks again after the poll interval.
 func (d *Doorbell) returned() {

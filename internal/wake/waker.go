@@ -129,7 +129,10 @@ func (w *Waker) block(atMost time.Duration) error {
 		}
 		switch {
 		case err == nil:
-			if bell != nil {
+			switch {
+			case bell != nil && bell.pause:
+				bell.ring()
+			case bell != nil:
 				bell.returned()
 			}
 			return nil
@@ -185,42 +188,40 @@ func (w *Waker) ended() error {
 	return nil
 }
 
-// ready is the kernel's question, whether to stop waiting. The deadline it waits with may have
-// replaced one that a context, a flush or a close has just set to interrupt it, so these are asked first.
+// ready is the kernel's question, whether to stop waiting. A context, a flush or a close may have interrupted the wait
+// before it began, in vain, so these are looked at too. What there is to read comes first: after a pause, all memory and
+// code that is touched costs time. Block asks itself whether the wait has ended.
 func (w *Waker) ready(woken bool) bool {
 	bell := w.policy.Bell
-	if w.ended() != nil || w.flushing() || bell != nil && bell.changed.Load() {
-		return true
-	}
-	most := w.mostUnread()
 	if woken {
 		w.wakes.Add(1)
-		if most == 0 {
-			w.spurious.Add(1)
+		if bell != nil && bell.pause && !w.shared {
+			return true // the first output after a pause, and what is touched after a pause takes time: a pass looks at the rings anyway
 		}
-		if bell == nil {
-			return most > 0
-		} // else the wake-up may be the old one of a ring that has been disarmed since
 	}
-	return most >= w.policy.Enough || w.armedUnread()
+	for i := range w.rings.Len() {
+		if n := w.unread(i); n >= w.policy.Enough || n > 0 && w.rouses(i, woken) {
+			return true
+		}
+	}
+	if woken && w.mostUnread() == 0 {
+		w.spurious.Add(1)
+	}
+	return w.ended() != nil || w.flushing() || bell != nil && bell.changed.Load()
+}
+
+// rouses reports whether anything in a ring ends the wait, however little. With a doorbell, a wake-up may be the old one of a
+// ring that has been disarmed since.
+func (w *Waker) rouses(ring int, woken bool) bool {
+	if w.policy.Bell == nil {
+		return woken
+	}
+	return w.policy.Bell.entries.Armed(ring)
 }
 
 // flushing reports whether a flush ends the wait. Those who wait for one ring hear of it by Flush: no pass of theirs
 // answers it.
 func (w *Waker) flushing() bool { return !w.shared && w.rings.Flushing() }
-
-// armedUnread reports whether an armed ring has something to read.
-func (w *Waker) armedUnread() bool {
-	if w.policy.Bell == nil {
-		return false
-	}
-	for i := range w.rings.Len() {
-		if w.policy.Bell.entries.Armed(i) && w.unread(i) > 0 {
-			return true
-		}
-	}
-	return false
-}
 
 // mostUnread returns how many bytes the ring with the most of them holds that have not been seen.
 func (w *Waker) mostUnread() (most uint64) {
