@@ -10,8 +10,9 @@ import (
 // Flush asks for everything that the rings hold now, without waiting for the wake-up policy: a blocked
 // Wait returns, and the next pass over the Reader or over its [Ordered] stream delivers it, followed by
 // an event of [KindFlushed]. In a stream the marker comes when all events up to the time of the call
-// have come of age, which a stream's mode takes its time for. One marker answers all calls that it
-// follows.
+// are due and delivered: see [Ordered.Watermark]. One marker answers all calls that it follows.
+// [Ordered.ForEachPending], Drain and Shutdown deliver everything in any case, and may leave a marker
+// that is not proven to the next pass.
 //
 // For each ring that holds something, [Ring.Wait] returns too: one that is blocked, or else the next. Passes
 // over single rings deliver no markers, and leave [Reader.Wait] returning at once.
@@ -65,7 +66,7 @@ func (r *Reader) control(name string, call func() error) error {
 // Run first): the Reader is still open then, and paused, unless Pause failed. After an error of f it is
 // closed all the same.
 func (r *Reader) Shutdown(ctx context.Context, f func(Event) error) error {
-	return r.shutdown(ctx, r.begin, f)
+	return r.shutdown(ctx, func(uint64) (*Batch, error) { return r.begin() }, f)
 }
 
 // Shutdown is [Reader.Shutdown] for a stream: what the rings hold comes in order, and none of it is
@@ -75,17 +76,18 @@ func (s *Ordered) Shutdown(ctx context.Context, f func(Event) error) error {
 	if s.closing.Load() {
 		return os.ErrClosed
 	}
-	return s.reader.shutdown(ctx, func() (*Batch, error) { return s.beginRound(true) }, f)
+	return s.reader.shutdown(ctx, s.beginAll, f)
 }
 
-func (r *Reader) shutdown(ctx context.Context, begin func() (*Batch, error), f func(Event) error) error {
+func (r *Reader) shutdown(ctx context.Context, begin func(waited uint64) (*Batch, error), f func(Event) error) error {
 	if err := r.Pause(); err != nil {
 		return err
 	}
-	if err := r.quiesce(ctx); err != nil {
+	waited, err := r.quiesce(ctx)
+	if err != nil {
 		return err
 	}
-	batch, err := begin()
+	batch, err := begin(waited)
 	if err != nil {
 		return err
 	}

@@ -84,7 +84,8 @@
 // detach the programs first, [Ordered.Drain] delivers the rest. [Reader.Close] alone drops it.
 //
 // [Reader.Pause] and [Reader.Resume] stop and restart outputs. [Reader.Flush] asks for everything
-// that the rings hold now, followed by an event of [KindFlushed]. Flush, Pause, Resume, Stats and
+// that the rings hold now, followed by an event of [KindFlushed]. [Ordered.Watermark] says up to when a
+// stream is complete, and [OrderOptions].FlushEvery has it say so regularly. Flush, Pause, Resume, Stats and
 // Close do not wait for readers, and may be called from any goroutine at any time.
 //
 // # Wakeups

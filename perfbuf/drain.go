@@ -21,25 +21,26 @@ func (r *Reader) waitForPrograms() (grace.Provider, error) {
 	return r.kernel.Grace(o)
 }
 
-// quiesce waits until every program that is running has ended.
-func (r *Reader) quiesce(ctx context.Context) error {
+// quiesce waits until every program that is running has ended. It returns when it began to.
+func (r *Reader) quiesce(ctx context.Context) (since uint64, err error) {
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return 0, context.Cause(ctx)
 	}
 	if err := r.enter(); err != nil {
-		return err
+		return 0, err
 	}
 	defer r.leave()
+	since = r.kernel.Now()
 	select {
 	case err := <-r.programsEnded():
 		if err != nil {
-			return fmt.Errorf("perfbuf.Drain: cannot wait for running programs, ForEachPending does not: %w", err)
+			return 0, fmt.Errorf("perfbuf.Drain: cannot wait for running programs, ForEachPending does not: %w", err)
 		}
-		return nil
+		return since, nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return 0, context.Cause(ctx)
 	case <-r.gate.Done():
-		return os.ErrClosed
+		return 0, os.ErrClosed
 	}
 }
 
@@ -65,7 +66,7 @@ func (r *Reader) programsEnded() <-chan error {
 // period: some ms as a rule, 0.1 ms once a stream has found [OpenTree] to work. Errors are those of ForEach, context.Cause(ctx), and what keeps it from
 // waiting.
 func (r *Reader) Drain(ctx context.Context, f func(Event) error) error {
-	if err := r.quiesce(ctx); err != nil {
+	if _, err := r.quiesce(ctx); err != nil {
 		return err
 	}
 	return r.ForEach(f)

@@ -16,7 +16,8 @@ const (
 	KindLost
 	// KindCorrupt is ring memory that could not be read and was skipped: see [Event.Err].
 	KindCorrupt
-	// KindFlushed answers [Reader.Flush]: everything output before the call has been delivered.
+	// KindFlushed answers [Reader.Flush]: everything output before the call has been delivered. In an
+	// [Ordered] stream its time says up to when the stream is complete. See [OrderOptions].FlushEvery.
 	KindFlushed
 )
 
@@ -66,7 +67,7 @@ func (e Event) CPU() int { return e.ev.CPU() }
 //
 // A loss has the time of the sample that reported it, which follows it, or of the reader's question
 // to the kernel. Corrupt memory has the time of an event before it. [KindFlushed] has the time of
-// the call, or of the event before it if that is later.
+// the call, and in a stream that of [Ordered.Watermark], which is no earlier.
 func (e Event) Time() uint64 { return e.ev.Time() }
 
 // Late reports whether the event came too late for its place in an [Ordered] stream: the stream had

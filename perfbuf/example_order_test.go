@@ -90,3 +90,42 @@ func ExampleSlack() {
 	// fast, late: false
 	// slow, late: true
 }
+
+// A consumer that puts several streams together, or writes windows of time, has to know up to when each is
+// complete, also when nothing happens.
+func ExampleOrdered_Watermark() {
+	kernel := perfbuftest.New(perfbuftest.Options{RealTime: true})
+	reader, err := kernel.Open(perfbuf.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer reader.Close()
+	stream, err := reader.Ordered(perfbuf.OrderOptions{FlushEvery: 10 * time.Millisecond})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer stream.Close()
+	kernel.Output(1, []byte("exec"))
+	since := kernel.Now()
+
+	markers := 0
+	err = stream.Run(context.Background(), func(ev perfbuf.Event) error {
+		switch ev.Kind() {
+		case perfbuf.KindSample:
+			fmt.Printf("%s, complete: %v\n", ev.Bytes(), stream.Watermark() >= since)
+		case perfbuf.KindFlushed:
+			fmt.Println("marker, complete:", ev.Time() >= since)
+			if markers++; markers == 2 {
+				return perfbuf.ErrStop
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// exec, complete: false
+	// marker, complete: true
+	// marker, complete: true
+}

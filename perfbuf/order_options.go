@@ -110,11 +110,21 @@ type OrderOptions struct {
 	// Stats.Late and RingStats.Dropped count them. Losses and corrupt memory are never dropped.
 	DropLate bool
 
+	// FlushEvery has the stream flush itself, as [Reader.Flush] does: while somebody waits on the stream, or makes
+	// passes, an event of [KindFlushed] comes this often, whether events flow or not. Its Time is that of
+	// [Ordered.Watermark]: everything up to it has been delivered. The next one is due this long after
+	// that time, and comes with the first pass that reaches it. 0 is never; at least 1 ms, and BarrierInterval in exact mode.
+	//
+	// Where events flow, it costs next to nothing. On an idle system, it costs one wakeup of the process per interval,
+	// and in exact mode a second one and a barrier. While barriers fail, Wait returns [ErrBarriers] there too.
+	FlushEvery time.Duration
+
 	Spill Spill
 }
 
 const (
 	defaultBarrierInterval = time.Millisecond
+	leastFlushEvery        = time.Millisecond
 	leastSpill             = 16 << 20
 )
 
@@ -135,6 +145,10 @@ func (o OrderOptions) effective(n, ringBytes int, noTime bool) (OrderOptions, er
 		return bad("Barriers is %#x: there are only NestLevels, OpenTree, MapInMap and Membarrier", uint8(o.Barriers))
 	case o.Barriers == NestLevels && o.Time.payload:
 		return bad("NestLevels alone with PayloadTime: it waits for outputs, not for whole programs, which may be preempted after taking the time")
+	case o.FlushEvery < 0 || o.FlushEvery > 0 && o.FlushEvery < leastFlushEvery:
+		return bad("FlushEvery is %v: must be at least %v, or 0 for never", o.FlushEvery, leastFlushEvery)
+	case o.FlushEvery > 0 && !o.Mode.guess && o.FlushEvery < o.BarrierInterval:
+		return bad("FlushEvery is %v, and BarrierInterval %v: must not be longer, as each flush takes a barrier", o.FlushEvery, o.BarrierInterval)
 	case sp.Above < 0 || sp.Above > 100 || sp.Until < 0 || sp.Until > 100:
 		return bad("Spill.Above is %d and Spill.Until %d: they are percentages of a ring", sp.Above, sp.Until)
 	}
@@ -161,7 +175,7 @@ func (o OrderOptions) effective(n, ringBytes int, noTime bool) (OrderOptions, er
 // ordering is how a stream with these options, which are in effect, orders the reader's rings.
 func (r *Reader) ordering(o OrderOptions, b *grace.Barrier) order.Options {
 	oo := order.Options{
-		Barrier: b, Interval: o.BarrierInterval, Slack: o.Mode.slack, DropLate: o.DropLate,
+		Barrier: b, Interval: o.BarrierInterval, Slack: o.Mode.slack, DropLate: o.DropLate, FlushEvery: o.FlushEvery,
 		Merge: merge.Options{PayloadTime: o.Time.payload, TimeAt: o.Time.offset, Spill: max(o.Spill.Bytes, 0)},
 		Above: o.Spill.Above, Until: o.Spill.Until,
 		Wakeup: order.Wakeup{Poll: r.opts.Wakeup.PollInterval, Enough: r.opts.threshold()},

@@ -16,7 +16,7 @@ import (
 // they are delivered, unless a ring fills up: see [Spill].
 //
 // [Event.Time] never decreases, except at events marked [Event.Late]. Exact mode has no late events. With
-// slack, an earlier event may follow the marker of a [Reader.Flush]. A loss comes just before the sample
+// slack, an earlier event may follow a marker ([KindFlushed]). A loss comes just before the sample
 // that reported it. A record whose time lies more than a second in the future is corrupt: see
 // [KindCorrupt].
 //
@@ -81,6 +81,24 @@ func (r *Reader) Ordered(o OrderOptions) (*Ordered, error) {
 	}
 	return s, nil
 }
+
+// Watermark returns the time up to which the stream is complete, in ns of CLOCK_MONOTONIC: f has
+// returned from every event with this time or an earlier one, or DropLate has dropped it. In exact mode no such event
+// will still come; in slack mode that is a guess. It never goes back, is 0 before the first pass, and
+// stays as it is after Close.
+//
+// It moves on at the end of a pass, before the markers of that pass. A pass that ends early, as f fails, panics or
+// stops, leaves it before the first event that f did not get. While nothing happens, there are no passes:
+// see [OrderOptions].FlushEvery. [Ordered.ForEachPending] delivers events beyond it and
+// proves nothing. After [Ordered.Drain] and [Ordered.Shutdown], in either mode, it is at most the error of
+// the clocks, some 10 µs, before the time of the call.
+//
+// It is about events, not about outputs: what is lost before it may be reported after it, see [Event.After]. Nor is it about
+// corrupt memory, which has no time of its own, and samples without a time of theirs under [PayloadTime].
+//
+// It is one atomic load, and may be called from any goroutine at any time. Who sees a time also sees what f did
+// before.
+func (s *Ordered) Watermark() uint64 { return s.order.Complete() }
 
 // Options returns the options in effect, with defaults filled in.
 func (s *Ordered) Options() OrderOptions { return s.opts }
@@ -156,7 +174,12 @@ func (s *Ordered) ForEach(f func(Event) error) error { return forEach(s, f) }
 // yet; asking for them interrupts each CPU. Events that come later with earlier times are late, in exact
 // mode too: to miss none, see [Ordered.Drain].
 func (s *Ordered) ForEachPending(f func(Event) error) error {
-	batch, err := s.beginRound(true)
+	return s.all(0, f)
+}
+
+// all delivers what the rings hold. waited is what quiesce has returned, or 0.
+func (s *Ordered) all(waited uint64, f func(Event) error) error {
+	batch, err := s.beginAll(waited)
 	if err != nil {
 		return err
 	}
@@ -175,10 +198,11 @@ func (s *Ordered) Drain(ctx context.Context, f func(Event) error) error {
 	if s.closing.Load() {
 		return os.ErrClosed
 	}
-	if err := s.reader.quiesce(ctx); err != nil {
+	waited, err := s.reader.quiesce(ctx)
+	if err != nil {
 		return err
 	}
-	return s.ForEachPending(f)
+	return s.all(waited, f)
 }
 
 // Run calls f for each event as it becomes due, and waits in between. Errors are those of [Reader.Run].

@@ -10,14 +10,19 @@ import (
 // round delivers what is due of an ordered stream, in order. It is the walk of the stream's pass.
 type round struct{ stream *Ordered }
 
-func (s *Ordered) begin() (*Batch, error) { return s.beginRound(false) }
+// begin starts the delivery of what is due.
+func (s *Ordered) begin() (*Batch, error) { return s.beginRound((*order.Stream).Begin) }
 
-// beginRound starts the delivery of what is due, or of all that the rings hold.
-func (s *Ordered) beginRound(all bool) (*Batch, error) {
+// beginAll starts the delivery of all that the rings hold. waited is what quiesce has returned, or 0.
+func (s *Ordered) beginAll(waited uint64) (*Batch, error) {
+	return s.beginRound(func(o *order.Stream) { o.BeginAll(waited) })
+}
+
+func (s *Ordered) beginRound(begin func(*order.Stream)) (*Batch, error) {
 	if err := s.acquire(); err != nil {
 		return nil, err
 	}
-	s.order.Begin(all)
+	begin(s.order)
 	s.reader.walk.Passes.Add(1)
 	s.pass.Err = nil
 	return &s.batch, nil
@@ -46,10 +51,19 @@ func (w *round) settle() {
 	}
 }
 
-// marker makes a batch of the event that answers a Flush, if all that it asked for has been delivered.
+// marker makes a batch of the event that says up to when the stream is complete, if it answers a Flush, or
+// the options want one now.
 func (s *Ordered) marker() bool {
-	f := s.reader.walk.Flushes.Load()
-	return f != nil && s.order.Passed(f.Time) && s.reader.walk.Flushes.Answer(s.pass, f, max(f.Time, s.order.Last()))
+	flushes, upTo := &s.reader.walk.Flushes, s.order.Complete()
+	f := flushes.Load()
+	if f == nil || !s.order.Passed(f.Time) || !flushes.Answer(s.pass, f, upTo) {
+		if !s.order.MarkerDue() {
+			return false
+		}
+		walk.Mark(s.pass, upTo)
+	}
+	s.order.Marked()
+	return true
 }
 
 func (w *round) End() {

@@ -78,7 +78,11 @@ func (f *fake) fill(ring int, from uint64, n int) {
 
 // round returns the times of what a round delivers.
 func (f *fake) round(all bool) (got []uint64) {
-	f.Begin(all)
+	if all {
+		f.BeginAll(0)
+	} else {
+		f.Begin()
+	}
 	defer f.End(Never)
 	for evs := f.Batch(); len(evs) > 0; evs = f.Batch() {
 		for _, ev := range evs {

@@ -41,16 +41,17 @@ func (s *Stream) Next(flush uint64) (Step, error) {
 		if s.began == 0 {
 			s.began = s.scanned
 		}
-		first := min(s.Earliest(), flush)
+		marker := s.marker(flush)
+		first := min(s.Earliest(), marker)
 		verdict, until := s.pacing.judge(view{
 			now: s.scanned, watermark: watermark, earliest: first,
-			flushing: flush != Never, filling: s.filling(), lastRound: s.lastRound,
+			flushing: marker != Never, filling: s.filling(), lastRound: s.lastRound,
 		})
 		switch verdict {
 		case due:
 			return Step{Do: Deliver}, nil
 		case idle:
-			return Step{Do: Await, For: s.nextLook()}, nil
+			return Step{Do: Await, For: s.untilMarker(s.nextLook())}, nil
 		case outdated:
 			continue
 		case unproven:

@@ -56,7 +56,9 @@ func TestStepsWithBarriers(t *testing.T) {
 	require.NoError(t, b.Round())
 	require.Equal(t, Step{Do: Deliver}, f.next(flush))
 	require.False(t, f.Passed(flush), "not before a round")
-	f.Begin(false)
+	f.Begin()
+	require.False(t, f.Passed(flush), "nor before its end")
+	require.Empty(t, f.Batch())
 	require.True(t, f.Passed(flush))
 	f.End(Never)
 }

@@ -11,6 +11,7 @@ package order
 
 import (
 	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/ringfold/ringfold/internal/grace"
@@ -35,6 +36,8 @@ type Options struct {
 
 	DropLate bool // late samples are dropped
 
+	FlushEvery time.Duration // a marker is due so long after the time of the one before; 0: only on a call
+
 	Wakeup Wakeup
 }
 
@@ -58,7 +61,7 @@ type Ring struct {
 }
 
 // Stream is the order over a reader's rings. It is not safe for concurrent use, except
-// for WakeUp and its Counts.
+// for WakeUp, Complete and its Counts.
 type Stream struct {
 	kernel  kernel.Kernel
 	stepped kernel.Stepped // nil: this is no simulation
@@ -81,8 +84,11 @@ type Stream struct {
 	pacing     pacing // of the present wait
 	began      uint64 // when that first looked; 0: not yet
 	lastRound  uint64 // when the latest round began
-	upTo       uint64 // the watermark of the round
+	proven     uint64 // nothing up to it can be missing in what the round has seen: its watermark, as a rule
 	untilCheck int    // events until a round checks how full the rings are
+
+	complete atomic.Uint64
+	flushAt  uint64 // with FlushEvery: the next marker without a call covers it
 
 	events []raw.Event // of a batch
 	origin []int       // the rings they come from
@@ -108,6 +114,10 @@ func New(k kernel.Kernel, owner Owner, c *Counts, o Options) *Stream {
 		timer: time.NewTimer(time.Hour), awake: make(chan struct{}, 1), untilCheck: checkEvery,
 	}
 	s.stepped, _ = k.(kernel.Stepped)
+	s.pacing = newPacing(&s.opts)
+	if o.FlushEvery > 0 {
+		s.startInterval(k.Now())
+	}
 	rings := owner.Rings(0)
 	memory := make([]*raw.Ring, len(rings))
 	for i, r := range rings {

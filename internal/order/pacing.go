@@ -81,10 +81,18 @@ func (p *pacing) judge(v view) (verdict, uint64) {
 func (p *pacing) turn(v view, next uint64) uint64 {
 	switch {
 	case !p.exact:
-		return max(v.earliest+p.slack, next)
+		return max(v.earliest+p.delay(), next)
 	case v.earliest <= v.watermark:
 		return next
 	default: // a barrier that begins before that would not cover it
-		return max(v.earliest+p.guard+2, next)
+		return max(v.earliest+p.delay(), next)
 	}
+}
+
+// delay is how long after a time a watermark, or a barrier that begins then, covers it.
+func (p *pacing) delay() uint64 {
+	if p.exact {
+		return p.guard + 2
+	}
+	return p.slack
 }

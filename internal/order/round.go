@@ -3,22 +3,31 @@ package order
 import (
 	"math"
 
+	"github.com/ringfold/ringfold/internal/grace"
 	"github.com/ringfold/ringfold/internal/merge"
 	"github.com/ringfold/ringfold/internal/raw"
 )
 
-// Begin starts a round: it delivers what is due, or with all, everything that the rings hold and the
-// losses that the kernel knows of.
-func (s *Stream) Begin(all bool) {
+// Begin starts a round: it delivers what is due.
+func (s *Stream) Begin() {
 	watermark := s.watermark()
 	s.scan()
-	if all {
-		for i := range s.rings {
-			s.askLosses(i)
-		}
-		watermark = math.MaxUint64 - 1
+	s.begin(watermark, watermark)
+}
+
+// BeginAll starts a round that delivers everything that the rings hold and the losses that the kernel
+// knows of. All programs that ran at the time waited have ended; 0: nobody has waited for them.
+func (s *Stream) BeginAll(waited uint64) {
+	proven := max(s.watermark(), waited-min(waited, grace.DefaultGuard+1)) // as in grace.Barrier.Round
+	s.scan()
+	for i := range s.rings {
+		s.askLosses(i)
 	}
-	s.lastRound, s.upTo = s.scanned, watermark
+	s.begin(math.MaxUint64-1, proven)
+}
+
+func (s *Stream) begin(watermark, proven uint64) {
+	s.lastRound, s.proven = s.scanned, proven
 	s.merger.Begin(watermark)
 }
 
@@ -39,6 +48,7 @@ func (s *Stream) Batch() []raw.Event {
 		}
 		s.untilCheck--
 	}
+	s.advance()
 	return nil
 }
 
@@ -101,21 +111,16 @@ func (s *Stream) freed(i int, bytes uint64) {
 	s.yield()
 }
 
-// Passed reports whether everything up to a time has been delivered, by the end of a round.
-func (s *Stream) Passed(time uint64) bool { return time <= s.upTo && s.Earliest() > time }
-
-// Last returns the latest time that was delivered.
-func (s *Stream) Last() uint64 { return s.merger.Last() }
-
-// End ends a round and stores the rings' tails. flush is as for Next.
+// End ends a round, also one that is not over, and stores the rings' tails. flush is as for Next.
 func (s *Stream) End(flush uint64) {
 	s.merger.End()
+	s.advance()
 	for i := range s.rings {
 		s.count(i, 0)
 	}
 	s.counts.SpillUsed.Store(s.merger.Spilled())
 	if s.opts.Barrier != nil {
-		if first := min(s.Earliest(), flush); first != Never {
+		if first := min(s.Earliest(), s.marker(flush)); first != Never {
 			s.request(first)
 		}
 	}

@@ -18,7 +18,7 @@ func TestRoundIsInOrder(t *testing.T) {
 	require.Equal(t, map[int]Tally{
 		0: {Samples: 3, Freed: 3 * recordSize}, 1: {Samples: 2, Freed: 2 * recordSize}, 2: {Samples: 2, Freed: 2 * recordSize},
 	}, f.tallies)
-	require.EqualValues(t, 60, f.Last())
+	require.EqualValues(t, 60, f.merger.Last())
 	require.EqualValues(t, 1, f.counts.Inversions.Load())
 }
 
@@ -31,7 +31,7 @@ func TestRestOfABatch(t *testing.T) {
 	f.output(0, 1, 3)
 	f.output(1, 2, 4)
 	f.clock = 1000
-	f.Begin(false)
+	f.Begin()
 	require.Len(t, f.Batch(), 4)
 	f.Took(3)
 	f.End(Never)
@@ -68,7 +68,7 @@ func TestCountsOfTheUnusual(t *testing.T) {
 	f.clock = 1000
 	f.output(0, 1, 2, 3)
 	f.output(1, 4, 5)
-	f.Begin(false)
+	f.Begin()
 	clear(f.w[0].Data()[recordSize : 2*recordSize]) // the second
 	for range 2 {
 		n := len(f.Batch())
@@ -124,7 +124,7 @@ func TestRoundChecksForFullRings(t *testing.T) {
 	for i := range f.w[1:] {
 		f.fill(1+i, 1000, room)
 	}
-	f.Begin(false)
+	f.Begin()
 	f.counts.Spilled.Store(0)
 	f.fill(0, 1, room) // while the first batch is with the user
 	n := 0

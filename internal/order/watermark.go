@@ -15,6 +15,24 @@ func (s *Stream) watermark() uint64 {
 	return now - min(uint64(s.opts.Slack), now)
 }
 
+// Complete returns the time up to which every event has been delivered, or dropped and counted. In exact
+// mode none up to it can still come; in slack mode that is a guess. It never goes back. It may be
+// called from anywhere.
+//
+// The load is an acquire and pairs with advance's store: whoever sees a time sees what the user's function did
+// with the events up to it.
+func (s *Stream) Complete() uint64 { return s.complete.Load() }
+
+// advance moves on what is complete: the user's function has returned from all that is not held.
+func (s *Stream) advance() {
+	first := s.Earliest()
+	if first == 0 {
+		return
+	}
+	// What is held may be earlier than what was complete: with slack, as it came late; else what has no time of its own.
+	s.complete.Store(max(s.complete.Load(), min(s.proven, first-1)))
+}
+
 // Earliest returns the time of the earliest event that is held, Never if there is none.
 func (s *Stream) Earliest() uint64 {
 	time, _ := s.merger.Earliest()

@@ -39,8 +39,15 @@ func (f *Flushes) Answer(p *Pass, ask *Flush, time uint64) bool {
 	if !f.latest.CompareAndSwap(ask, nil) {
 		return false
 	}
-	p.Batch.One(ask.marker.Odd(noCPU, raw.Odd{Kind: raw.Flushed, Time: time}))
+	ask.mark(p, time)
 	return true
+}
+
+// Mark makes a marker that answers no call the batch of a pass.
+func Mark(p *Pass, time uint64) { new(Flush).mark(p, time) }
+
+func (f *Flush) mark(p *Pass, time uint64) {
+	p.Batch.One(f.marker.Odd(noCPU, raw.Odd{Kind: raw.Flushed, Time: time}))
 }
 
 // noCPU is the CPU of what belongs to none.

@@ -45,11 +45,12 @@ type script struct {
 	running [scriptCPUs][]*program // each interrupts the one before
 	ids     [scriptCPUs]uint64     // of outputs
 
-	seen    [scriptCPUs]map[uint64]bool
-	samples [scriptCPUs]uint64
-	lost    [scriptCPUs]uint64
-	last    uint64 // time in the stream
-	flushes int
+	seen      [scriptCPUs]map[uint64]bool
+	samples   [scriptCPUs]uint64
+	lost      [scriptCPUs]uint64
+	last      uint64 // time in the stream
+	watermark uint64
+	flushes   int
 }
 
 type program struct {
@@ -203,9 +204,12 @@ func (s *script) open(v int) {
 		o.Spill.Bytes = -1
 	}
 	o.DropLate = v%8 == 5
+	if v%2 == 1 {
+		o.FlushEvery = time.Millisecond << (v % 16)
+	}
 	stream, err := s.r.Ordered(o)
 	s.check(err)
-	s.stream, s.last = stream, 0
+	s.stream, s.last, s.watermark = stream, 0, 0
 }
 
 // read reads what there is, up to so many events; 255 is all.
@@ -246,6 +250,9 @@ func (s *script) rest() {
 // add takes an event into account.
 func (s *script) add(ev perfbuf.Event) {
 	t := s.t
+	if s.stream != nil {
+		s.complete(ev)
+	}
 	if s.stream != nil && ev.Kind() != perfbuf.KindFlushed {
 		if ev.Late() != (ev.Time() < s.last) {
 			t.Fatalf("%v at %d after %d, late: %v", ev.Kind(), ev.Time(), s.last, ev.Late())
@@ -254,7 +261,7 @@ func (s *script) add(ev perfbuf.Event) {
 	}
 	switch ev.Kind() {
 	case perfbuf.KindFlushed:
-		if s.flushes == 0 {
+		if s.flushes == 0 && (s.stream == nil || s.stream.Options().FlushEvery == 0) {
 			t.Fatal("a marker without a Flush")
 		}
 	case perfbuf.KindLost:
@@ -268,6 +275,20 @@ func (s *script) add(ev perfbuf.Event) {
 			t.Fatal(ev.Err())
 		}
 	}
+}
+
+// complete holds an event of a stream against the watermark.
+func (s *script) complete(ev perfbuf.Event) {
+	w := s.stream.Watermark()
+	switch {
+	case w < s.watermark || w > s.k.Now():
+		s.t.Fatalf("the watermark is %d after %d, at %d", w, s.watermark, s.k.Now())
+	case ev.Kind() == perfbuf.KindFlushed && ev.Time() != w:
+		s.t.Fatalf("a marker of %d, where the watermark is %d", ev.Time(), w)
+	case ev.Kind() == perfbuf.KindSample && ev.Time() <= w && s.stream.Options().Mode == perfbuf.Exact():
+		s.t.Fatalf("a sample of %d, where the watermark was %d", ev.Time(), w)
+	}
+	s.watermark = w
 }
 
 // sample requires that it is as it was output, and is the only one.

@@ -1,0 +1,200 @@
+package order
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/ringfold/ringfold/internal/grace"
+	"github.com/ringfold/ringfold/internal/ringtest"
+	"github.com/stretchr/testify/require"
+)
+
+// A round completes what it has delivered, up to its watermark.
+func TestComplete(t *testing.T) {
+	f, b := exact(t, 2)
+	require.Zero(t, f.Complete())
+	f.output(0, 1e6, 5e6)
+	f.output(1, 2e6)
+	f.clock = 4e6
+	require.NoError(t, b.Round())
+	require.Zero(t, f.Complete(), "a barrier alone delivers nothing")
+
+	f.Begin()
+	f.Took(len(f.Batch()))
+	require.Zero(t, f.Complete(), "there may be more")
+	for evs := f.Batch(); len(evs) > 0; evs = f.Batch() { // with poison, one by one
+		require.Zero(t, f.Complete())
+		f.Took(len(evs))
+	}
+	require.EqualValues(t, 4e6-guard-1, f.Complete(), "at the end, before the marker")
+	f.End(Never)
+
+	f.round(true)
+	require.EqualValues(t, 4e6-guard-1, f.Complete(), "delivering all proves nothing")
+	f.BeginAll(6e6)
+	require.Empty(t, f.Batch())
+	f.End(Never)
+	require.EqualValues(t, 6e6-guard-1, f.Complete(), "having waited does")
+	f.round(false)
+	require.EqualValues(t, 6e6-guard-1, f.Complete(), "it does not go back")
+}
+
+// A round that ends early completes what is earlier than what it has left.
+func TestCompleteOfARoundThatEndsEarly(t *testing.T) {
+	for taken, want := range map[int]uint64{0: 999, 1: 1999, 2: 1999, 3: 2999, 4: 1e6} {
+		f := newFake(t, 2, Options{Slack: time.Millisecond})
+		f.clock = 2e6
+		f.output(0, 1000, 2000)
+		f.output(1, 2000, 3000)
+		f.Begin()
+		for left := taken; left > 0; {
+			n := min(left, len(f.Batch()))
+			f.Took(n)
+			left -= n
+		}
+		if taken == 4 {
+			require.Empty(t, f.Batch())
+		}
+		f.End(Never)
+		require.Equal(t, want, f.Complete(), "%d taken", taken)
+		f.round(false)
+		require.EqualValues(t, 1e6, f.Complete())
+	}
+}
+
+// The earliest time has nothing before it.
+func TestCompleteFromZeroOn(t *testing.T) {
+	f := newFake(t, 1, Options{})
+	f.output(0, 0)
+	f.clock = 1000
+	f.Begin()
+	f.End(Never)
+	require.Zero(t, f.Complete())
+	f.round(false)
+	require.EqualValues(t, 1000, f.Complete())
+}
+
+// With slack, what comes too late takes nothing back.
+func TestCompleteIsAGuessWithSlack(t *testing.T) {
+	f := newFake(t, 2, Options{})
+	f.clock = 1000
+	f.round(false)
+	f.output(0, 500)
+	f.Begin()
+	f.End(Never)
+	require.EqualValues(t, 1000, f.Complete())
+}
+
+// every makes a stream at time 0 that flushes itself each second. Without slack it is exact.
+func every(t *testing.T, o Options) (f *fake, b *grace.Barrier) {
+	o.FlushEvery = time.Second
+	if o.Slack == 0 {
+		b = grace.New(ringtest.Provider(func() error { return nil }), func() uint64 { return f.clock }, grace.BarrierOptions{})
+		o.Barrier = b
+	}
+	f = newFake(t, 2, o)
+	f.StartWait()
+	return f, b
+}
+
+// marked makes a round, and reports whether a marker is due at its end.
+func (f *fake) marked() bool {
+	f.Begin()
+	defer f.End(Never)
+	require.Empty(f.t, f.Batch())
+	if !f.MarkerDue() {
+		return false
+	}
+	f.Marked()
+	require.False(f.t, f.MarkerDue(), "once")
+	return true
+}
+
+// With slack, a wait that holds nothing ends when a round can complete the interval: that takes no other look.
+func TestFlushEveryWithSlack(t *testing.T) {
+	const slack = 100 * time.Millisecond
+	f, _ := every(t, Options{Slack: slack})
+	require.Equal(t, Step{Do: Await, For: time.Second + slack}, f.next(Never))
+	f.clock = uint64(600 * time.Millisecond)
+	require.False(t, f.marked())
+	require.Equal(t, Step{Do: Await, For: 500 * time.Millisecond}, f.next(Never))
+
+	f.output(1, f.clock) // goes its own pace
+	require.Equal(t, Sleep, f.next(Never).Do)
+	f.clock += uint64(slack)
+	require.Equal(t, Deliver, f.next(Never).Do)
+	require.Len(t, f.round(false), 1)
+
+	f.clock = uint64(time.Second + slack)
+	require.Equal(t, Deliver, f.next(Never).Do)
+	require.True(t, f.marked())
+	require.EqualValues(t, time.Second, f.Complete())
+	require.Equal(t, Step{Do: Await, For: time.Second}, f.next(Never))
+}
+
+// In exact mode it ends when a barrier can, and the barrier makes the round due.
+func TestFlushEveryWithBarriers(t *testing.T) {
+	f, b := every(t, Options{})
+	require.Equal(t, Step{Do: Await, For: time.Second + guard + 2}, f.next(Never))
+	f.clock = uint64(time.Second + guard + 1)
+	require.Equal(t, Step{Do: Await, For: 1}, f.next(Never))
+	require.False(t, f.marked())
+	require.False(t, b.Requested())
+	f.clock++
+	require.Equal(t, Sleep, f.next(Never).Do)
+	require.True(t, b.Requested())
+	require.NoError(t, b.Round())
+	require.Equal(t, Deliver, f.next(Never).Do)
+	require.True(t, f.marked())
+	require.EqualValues(t, time.Second+1, f.Complete())
+	require.Equal(t, Step{Do: Await, For: time.Second + 1}, f.next(Never))
+
+	f.clock += uint64(time.Second + 1)
+	require.False(t, f.marked(), "a round without a wait asks for the barrier")
+	require.True(t, b.Requested())
+	require.NoError(t, b.Round())
+	require.True(t, f.marked())
+}
+
+// A call's marker puts off the next one. Calls that follow each other, none of which can be answered yet, do not.
+func TestFlushEveryAndCalls(t *testing.T) {
+	const slack, half = 100 * time.Millisecond, uint64(time.Second / 2)
+	f, _ := every(t, Options{Slack: slack})
+	f.clock = half
+	require.Equal(t, Sleep, f.next(half).Do)
+	f.clock += uint64(slack)
+	require.Equal(t, Deliver, f.next(half).Do)
+	f.Begin()
+	require.Empty(t, f.Batch())
+	require.True(t, f.Passed(half))
+	f.Marked()
+	f.End(Never)
+	require.Equal(t, Step{Do: Await, For: time.Second}, f.next(Never))
+
+	f.clock += uint64(time.Second)
+	require.Equal(t, Deliver, f.next(f.clock-1).Do)
+	require.True(t, f.marked())
+	require.Equal(t, Sleep, f.next(f.clock-1).Do, "it goes on waiting for the call's")
+}
+
+// Where rings are looked at sooner, they are.
+func TestFlushEveryLooksAtRings(t *testing.T) {
+	f, _ := every(t, Options{Slack: time.Millisecond})
+	f.rings[1].losses.suspect = true
+	f.rings[1].losses.head = 1 // so that it is seen to have moved
+	require.Equal(t, Step{Do: Await, For: AskAfter}, f.next(Never))
+	f.clock = uint64(time.Second - 2*time.Millisecond)
+	f.rings[1].losses.since = f.clock
+	require.Equal(t, Step{Do: Await, For: 3 * time.Millisecond}, f.next(Never))
+}
+
+// A second round at the same time has no marker, and centuries do not overflow.
+func TestFlushEveryForEver(t *testing.T) {
+	f := newFake(t, 1, Options{FlushEvery: math.MaxInt64, Slack: math.MaxInt64})
+	f.clock = 1e18
+	f.StartWait()
+	require.Equal(t, Await, f.next(Never).Do)
+	require.False(t, f.marked())
+	require.Greater(t, f.next(Never).For, 24*time.Hour)
+}

@@ -1,0 +1,260 @@
+package perfbuf
+
+import (
+	"context"
+	"os"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// However a pass ends, the watermark stays before what f has not had.
+func TestWatermarkOfPassesThatEndEarly(t *testing.T) {
+	for how, end := range map[string]func(k *fake, s *Ordered) error{
+		"error":        func(*fake, *Ordered) error { return errTest },
+		"ErrStop":      func(*fake, *Ordered) error { return ErrStop },
+		"panic":        func(*fake, *Ordered) error { panic(errTest) },
+		"Goexit":       func(*fake, *Ordered) error { runtime.Goexit(); return nil },
+		"Close":        func(_ *fake, s *Ordered) error { return s.Close() },
+		"Reader.Close": func(k *fake, _ *Ordered) error { return k.Close() },
+	} {
+		for pass, read := range map[string]func(s *Ordered, f func(Event) error) error{
+			"ForEach":        (*Ordered).ForEach,
+			"ForEachPending": (*Ordered).ForEachPending,
+			"Drain":          func(s *Ordered, f func(Event) error) error { return s.Drain(t.Context(), f) },
+		} {
+			t.Run(how+", "+pass, func(t *testing.T) {
+				k := newFake(t, 2, Options{})
+				s, b := k.stepped(5_000_000, OrderOptions{})
+				k.output(0, 1_000_000, 3_000_000)
+				k.output(1, 2_000_000, 4_000_000)
+				require.NoError(t, b.Round())
+				done := make(chan bool)
+				go func() {
+					defer close(done)
+					defer func() { recover() }()
+					read(s, func(ev Event) error {
+						if s.Watermark() != 0 {
+							t.Error("the events are with f")
+						}
+						if ev.Time() == 2_000_000 {
+							return end(k, s)
+						}
+						return nil
+					})
+				}()
+				<-done
+				require.EqualValues(t, 2_999_999, s.Watermark())
+				if how == "Close" || how == "Reader.Close" {
+					require.Equal(t, os.ErrClosed, s.ForEach(never))
+				} else {
+					require.Equal(t, []uint64{3_000_000, 4_000_000}, ids(t, s))
+					require.EqualValues(t, 5_000_000-guard-1, s.Watermark())
+					require.NoError(t, s.Close())
+				}
+				want := s.Watermark()
+				require.NoError(t, k.Close())
+				require.Equal(t, want, s.Watermark())
+			})
+		}
+	}
+}
+
+// ForEachPending proves nothing that was not proven before. Drain and Shutdown do, as they wait.
+func TestWatermarkOfPassesOverEverything(t *testing.T) {
+	ignore := func(Event) error { return nil }
+	for pass, c := range map[string]struct {
+		read         func(s *Ordered) error
+		exact, slack uint64
+	}{
+		"ForEachPending": {func(s *Ordered) error { return s.ForEachPending(ignore) }, 2_000_000 - guard - 1, 2_500_000},
+		"Drain":          {func(s *Ordered) error { return s.Drain(t.Context(), ignore) }, 3_000_000 - guard - 1, 3_000_000 - guard - 1},
+		"Shutdown":       {func(s *Ordered) error { return s.Shutdown(t.Context(), ignore) }, 3_000_000 - guard - 1, 3_000_000 - guard - 1},
+	} {
+		for mode, want := range map[Mode]uint64{Exact(): c.exact, Slack(time.Millisecond): c.slack} {
+			t.Run(pass+", "+mode.String(), func(t *testing.T) {
+				k := newFake(t, 2, Options{})
+				s, b := k.stepped(2_000_000, OrderOptions{Mode: mode})
+				if b != nil {
+					require.NoError(t, b.Round())
+				}
+				k.clock.Store(3_000_000)
+				k.programs.opened = func() error { k.clock.Add(500_000); return nil } // it takes time
+				if pass == "ForEachPending" {
+					k.clock.Add(500_000)
+				}
+				k.output(0, 3_000_000)
+				k.output(1, 3_400_000)
+				require.NoError(t, c.read(s))
+				require.Equal(t, want, s.Watermark())
+			})
+		}
+	}
+}
+
+// Drain that cannot wait leaves the watermark where it was.
+func TestWatermarkOfADrainThatFails(t *testing.T) {
+	k := newFake(t, 1, Options{})
+	s, _ := k.stepped(2_000_000, OrderOptions{})
+	k.programs.opened = func() error { return errTest }
+	k.programs.wait = k.programs.opened
+	require.ErrorIs(t, s.Drain(t.Context(), never), errTest)
+	require.Zero(t, s.Watermark())
+}
+
+// Who sees a time, from any goroutine, sees what f has done with the events up to it: for the race detector.
+func TestWatermarkFromAnotherGoroutine(t *testing.T) {
+	k := newFake(t, 2, Options{})
+	s, err := k.Ordered(OrderOptions{Mode: Slack(0)})
+	require.NoError(t, err)
+	const n = 500
+	var had [n + 1]bool
+	done := make(chan bool)
+	go func() {
+		defer close(done)
+		for last := uint64(0); last < n; {
+			w := s.Watermark()
+			for ; last < min(w, n); last++ {
+				if !had[last+1] {
+					t.Errorf("at %d, f has not had the event of %d", w, last+1)
+					return
+				}
+			}
+			runtime.Gosched()
+		}
+	}()
+	for i := range uint64(n) {
+		k.clock.Store(i + 1)
+		k.output(int(i%2), i+1)
+		require.NoError(t, s.ForEach(func(ev Event) error { had[ev.Time()] = true; return nil }))
+	}
+	<-done
+}
+
+// A stream that flushes itself gets up once per interval, and in exact mode makes one barrier, though nothing happens.
+func TestFlushEveryOnAnIdleSystem(t *testing.T) {
+	const every = 100 * time.Millisecond
+	for name, c := range map[string]struct {
+		opts  Options
+		order OrderOptions
+		lag   time.Duration
+	}{
+		"slack":               {Options{}, OrderOptions{Mode: Slack(10 * time.Millisecond)}, 10 * time.Millisecond},
+		"exact":               {Options{}, OrderOptions{}, guard + 2 + period},
+		"exact, payload":      {Options{NoTime: true}, OrderOptions{Time: PayloadTime(0)}, guard + 2 + period},
+		"exact, seldom woken": {Options{Wakeup: Wakeup{Bytes: 1024}}, OrderOptions{}, guard + 2 + period},
+	} {
+		for way, read := range map[string]func(ctx context.Context, s *Ordered, f func(rec Record) error) error{
+			"Run": func(ctx context.Context, s *Ordered, f func(rec Record) error) error {
+				return s.Run(ctx, func(ev Event) error { return f(ev.Record()) })
+			},
+			"Records": func(ctx context.Context, s *Ordered, f func(rec Record) error) error {
+				for rec, err := range s.Records(ctx) {
+					if err != nil {
+						return err
+					}
+					if f(rec) != nil {
+						break
+					}
+				}
+				return nil
+			},
+			"Wait": func(ctx context.Context, s *Ordered, f func(rec Record) error) error {
+				for {
+					if err := s.Wait(ctx); err != nil {
+						return err
+					}
+					stopped := false
+					if err := s.ForEach(func(ev Event) error {
+						err := f(ev.Record())
+						stopped = err != nil
+						return err
+					}); err != nil || stopped {
+						return err
+					}
+				}
+			},
+		} {
+			t.Run(name+", "+way, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					c.order.FlushEvery = every
+					k, s, clock := exact(t, 2, c.opts, c.order)
+					const n = 20
+					last, waits := clock(), k.programs.waits.Load()
+					got := 0
+					require.NoError(t, read(t.Context(), s, func(rec Record) error {
+						requireMarker(t, s, last+uint64(every), rec)
+						require.InDelta(t, last+uint64(every), rec.Time, 1)
+						require.Equal(t, c.lag, time.Duration(clock()-(last+uint64(every))))
+						last = rec.Time
+						if got++; got == n {
+							return ErrStop
+						}
+						return nil
+					}))
+					require.EqualValues(t, n, k.Stats().Passes)
+					require.LessOrEqual(t, k.poll.waits.Load(), int32(n+1))
+					if c.order.Mode == Exact() {
+						require.EqualValues(t, n, k.programs.waits.Load()-waits)
+					}
+				})
+			})
+		}
+	}
+}
+
+// While events flow, markers come between them, each at its place, and cost no barriers of their own.
+func TestFlushEveryWhileEventsFlow(t *testing.T) {
+	const every = 50 * time.Millisecond
+	for _, mode := range []Mode{Exact(), Slack(5 * time.Millisecond)} {
+		t.Run(mode.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k, s, clock := exact(t, 3, Options{}, OrderOptions{Mode: mode, FlushEvery: every, BarrierInterval: -1})
+				var last, marked uint64
+				markers, events := 0, 0
+				done := waitInBackground(func() error {
+					return s.Run(t.Context(), func(ev Event) error {
+						require.GreaterOrEqual(t, ev.Time(), last)
+						last = ev.Time()
+						if ev.Kind() != KindFlushed {
+							require.Greater(t, ev.Time(), s.Watermark(), "it is with f")
+							if events++; events == 2000 {
+								return ErrStop
+							}
+							return nil
+						}
+						require.Equal(t, s.Watermark(), ev.Time())
+						if markers++; markers > 1 {
+							require.GreaterOrEqual(t, ev.Time()-marked, uint64(every))
+							require.Less(t, ev.Time()-marked, uint64(every+2*period+2*guard))
+						}
+						marked = ev.Time()
+						return nil
+					})
+				})
+				for i := range 2000 {
+					time.Sleep(time.Millisecond)
+					k.output(i%3, clock())
+					k.poll.wake()
+				}
+				require.NoError(t, <-done)
+				require.Greater(t, markers, 30)
+			})
+		})
+	}
+}
+
+// Where barriers fail, a stream cannot say what it is asked for.
+func TestFlushEveryWhileBarriersFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, s, clock := exact(t, 1, Options{}, OrderOptions{FlushEvery: time.Second})
+		k.programs.wait = func() error { return errTest }
+		start := clock()
+		require.ErrorIs(t, s.Run(t.Context(), never), ErrBarriers)
+		require.Greater(t, time.Duration(clock()-start), 2*time.Second)
+		require.Zero(t, s.Watermark())
+	})
+}
