@@ -139,14 +139,20 @@ func (w *world) pass() error {
 	if w.sched.IntN(2) == 0 {
 		err = w.stream.ForEach(f)
 	} else {
-		before := w.truth.delivered + w.truth.gaps
+		before := w.truth.handed()
 		n, e := perfbuf.Fold(w.stream, before, func(n uint64, ev perfbuf.Event) (uint64, error) { return n + 1, f(ev) })
-		if err = e; err == nil && n != w.truth.delivered+w.truth.gaps {
-			err = fmt.Errorf("%w: Fold of %d events from %d on ends with %d", ErrCounts, w.truth.delivered+w.truth.gaps-before, before, n)
+		if err = e; err == nil && n != w.truth.handed() {
+			err = fmt.Errorf("%w: Fold of %d events from %d on ends with %d", ErrCounts, w.truth.handed()-before, before, n)
 		}
 	}
 	if err == nil && !stopped {
 		err = w.truth.due(due)
+		if at := w.stream.Watermark(); err == nil && w.exact() && at < due {
+			err = fmt.Errorf("%w: it is %d, and all up to %d was due", ErrWatermark, at, due)
+		}
+	}
+	if err == nil {
+		err = w.truth.complete(w.watermark())
 	}
 	if err == nil && w.passes%16 == 0 {
 		err = w.frugal()
@@ -166,7 +172,26 @@ func (w *world) due() uint64 {
 	return w.kernel.clock - uint64(w.Slack) - w.Skew - 1
 }
 
+// watermark is what the stream claims.
+func (w *world) watermark() uint64 {
+	if w.Mutant == Boasting {
+		return max(w.stream.Watermark(), w.barrier.Watermark())
+	}
+	return w.stream.Watermark()
+}
+
 func (w *world) deliver(ev perfbuf.Event) error {
+	at := w.watermark()
+	if ev.Kind() == perfbuf.KindFlushed {
+		w.truth.markers++
+		if ev.Time() != at || ev.Time() < w.truth.last.key {
+			return fmt.Errorf("%w: %s, after one of %d, and it is %d", ErrWatermark, describe(ev), w.truth.last.key, at)
+		}
+		return w.truth.complete(at)
+	}
+	if ev.Kind() == perfbuf.KindSample && ev.Time() <= at && w.exact() {
+		return fmt.Errorf("%w: %s comes when it is %d", ErrWatermark, describe(ev), at)
+	}
 	if w.Delivered != nil {
 		w.Delivered(ev)
 	}

@@ -20,6 +20,7 @@ const (
 	LateClock         // barriers read the clock after the wait
 	EarlyHeads        // heads are loaded before the wait
 	EarlyTail         // tails move over what is undelivered
+	Boasting          // a stream claims to be complete up to what its barrier has proven
 )
 
 // pretence is a metadata page of each ring for the reader, in the kernel's place, that shows heads

@@ -50,6 +50,7 @@ type Result struct {
 	Inversions, Spilled, Refused      uint64
 	Barriers, Passes                  uint64
 	Rest                              uint64 // events delivered by Drain
+	Markers                           uint64
 	Hash                              uint64 // of all deliveries and counts
 }
 
@@ -115,6 +116,9 @@ func (w *world) open() error {
 	if !w.exact() {
 		w.Stream.Mode = perfbuf.Slack(w.Slack)
 	}
+	if w.sched.IntN(2) == 0 {
+		w.Stream.FlushEvery = time.Millisecond
+	}
 	if w.Payload {
 		w.Stream.Time = perfbuf.PayloadTime(timeOffset)
 	}
@@ -162,7 +166,14 @@ func (w *world) run() error {
 func (w *world) drain() error {
 	w.rest = w.truth.delivered
 	defer func() { w.rest = w.truth.delivered - w.rest }()
+	before := w.kernel.clock
 	if err := w.stream.Drain(context.Background(), w.deliver); err != nil {
+		return err
+	}
+	if at := w.watermark(); at < before-grace.DefaultGuard-1 {
+		return fmt.Errorf("%w: it is %d after a Drain at %d", ErrWatermark, at, before)
+	}
+	if err := w.truth.complete(w.watermark()); err != nil {
 		return err
 	}
 	return w.drained()
@@ -227,7 +238,7 @@ func (w *world) close() (res Result, err error) {
 	res = Result{
 		Events: t.delivered, Late: stats.Late, Gaps: t.gaps, Inversions: stats.Inversions,
 		Spilled: stats.SpilledBytes, Refused: stats.SpillRefused, Barriers: stats.Barrier.Count,
-		Passes: w.passes, Rest: w.rest,
+		Passes: w.passes, Rest: w.rest, Markers: t.markers,
 	}
 	for _, r := range stats.Rings {
 		res.Lost += r.Lost
@@ -274,10 +285,11 @@ func (r *Result) Add(o Result) {
 	r.Barriers += o.Barriers
 	r.Passes += o.Passes
 	r.Rest += o.Rest
+	r.Markers += o.Markers
 	r.Hash = r.Hash*31 + o.Hash
 }
 
 func (r Result) String() string {
-	return fmt.Sprintf("%d events, %d late, %d dropped, %d lost in %d reports, %d inversions, %d bytes spilled (refused %d times), %d barriers, %d passes",
-		r.Events, r.Late, r.Dropped, r.Lost, r.Gaps, r.Inversions, r.Spilled, r.Refused, r.Barriers, r.Passes)
+	return fmt.Sprintf("%d events, %d late, %d dropped, %d lost in %d reports, %d inversions, %d bytes spilled (refused %d times), %d barriers, %d passes, %d markers",
+		r.Events, r.Late, r.Dropped, r.Lost, r.Gaps, r.Inversions, r.Spilled, r.Refused, r.Barriers, r.Passes, r.Markers)
 }

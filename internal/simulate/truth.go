@@ -11,16 +11,17 @@ import (
 
 // What a stream is held to.
 var (
-	ErrOrder    = errors.New("out of order")
-	ErrLate     = errors.New("late in exact mode")
-	ErrSample   = errors.New("a sample is damaged, delivered twice, or never was written")
-	ErrMissing  = errors.New("a sample is missing")
-	ErrLoss     = errors.New("a loss is wrong")
-	ErrDelayed  = errors.New("an event is delayed that is due")
-	ErrRest     = errors.New("something is left at the end")
-	ErrArena    = errors.New("spilled more than the budget")
-	ErrCounts   = errors.New("counts are wrong")
-	ErrPanicked = errors.New("panicked")
+	ErrOrder     = errors.New("out of order")
+	ErrLate      = errors.New("late in exact mode")
+	ErrSample    = errors.New("a sample is damaged, delivered twice, or never was written")
+	ErrMissing   = errors.New("a sample is missing")
+	ErrLoss      = errors.New("a loss is wrong")
+	ErrDelayed   = errors.New("an event is delayed that is due")
+	ErrRest      = errors.New("something is left at the end")
+	ErrArena     = errors.New("spilled more than the budget")
+	ErrCounts    = errors.New("counts are wrong")
+	ErrPanicked  = errors.New("panicked")
+	ErrWatermark = errors.New("the watermark is wrong")
 )
 
 // record is a sample on its way: from its output to its delivery.
@@ -48,6 +49,8 @@ type truth struct {
 	late      uint64
 	lost      uint64
 	gaps      uint64
+	markers   uint64
+	watermark uint64 // as last claimed
 }
 
 // place is where in the order an event belongs.
@@ -167,6 +170,24 @@ func (t *truth) loss(ev perfbuf.Event) error {
 		return nil
 	}
 	return l.report(gap{ev.Lost(), ev.After(), ev.Time()}, t.setup.Skew)
+}
+
+// handed is how many events of all kinds have been delivered.
+func (t *truth) handed() uint64 { return t.delivered + t.gaps + t.markers }
+
+// complete checks a claim that nothing up to a time is missing. Nothing may come behind it later, either.
+func (t *truth) complete(watermark uint64) error {
+	if watermark < t.watermark || watermark > t.clock.clock {
+		return fmt.Errorf("%w: %d after %d, at %d", ErrWatermark, watermark, t.watermark, t.clock.clock)
+	}
+	t.watermark = watermark
+	if !t.setup.exact() {
+		return nil // it is a guess
+	}
+	if err := t.due(watermark); err != nil {
+		return fmt.Errorf("%w: it is %d: %w", ErrWatermark, watermark, err)
+	}
+	return nil
 }
 
 // due checks that nothing is left undelivered up to a time.
