@@ -31,7 +31,7 @@ type Options struct {
 	Window     int   // batches that are sent before the first of them is acknowledged; 0: 16
 
 	BatchDelay time.Duration // an event waits in a batch for no longer; 0: 100 ms
-	Heartbeat  time.Duration // how often a batch is sent though nothing happens; 0: 1 s
+	Heartbeat  time.Duration // how often a batch is sent at least, though nothing happens; 0: 1 s
 	AckWait    time.Duration // then a batch is sent again; 0: 2 s, less than readers wait for one that is missing
 	EndWait    time.Duration // how long to wait in the end for the broker to take what there is; 0: 5 s
 
@@ -121,13 +121,13 @@ func Run(ctx context.Context, o Options) (Stats, error) {
 		return Stats{}, fmt.Errorf("fleet agent: %w", err)
 	}
 	defer func() { reader.Close(); <-reader.Done() }()
-	stream, err := reader.Ordered(perfbuf.OrderOptions{})
+	stream, err := reader.Ordered(perfbuf.OrderOptions{FlushEvery: o.Heartbeat})
 	if err != nil {
 		return Stats{}, fmt.Errorf("fleet agent: %w", err)
 	}
 	defer stream.Close()
 
-	return a.run(ctx, f, reader, stream)
+	return a.run(ctx, f, stream)
 }
 
 type agent struct {
@@ -136,7 +136,7 @@ type agent struct {
 	queue *queue
 }
 
-func (a *agent) run(ctx context.Context, f *folder, reader *perfbuf.Reader, stream *perfbuf.Ordered) (Stats, error) {
+func (a *agent) run(ctx context.Context, f *folder, stream *perfbuf.Ordered) (Stats, error) {
 	p := newPublisher(a.Options, a.spool, a.queue)
 	// Both outlive ctx: they have work until the end.
 	lifetime, kill := context.WithCancel(context.Background())
@@ -151,7 +151,7 @@ func (a *agent) run(ctx context.Context, f *folder, reader *perfbuf.Reader, stre
 		published <- err
 	}()
 
-	err := a.read(reading, f, reader, stream)
+	err := a.read(reading, f, stream)
 
 	end := time.AfterFunc(a.EndWait, kill)
 	defer end.Stop()
@@ -170,12 +170,12 @@ func (a *agent) run(ctx context.Context, f *folder, reader *perfbuf.Reader, stre
 }
 
 // read reads the stream from its beginning to its end, into batches.
-func (a *agent) read(ctx context.Context, f *folder, reader *perfbuf.Reader, stream *perfbuf.Ordered) error {
+func (a *agent) read(ctx context.Context, f *folder, stream *perfbuf.Ordered) error {
 	if err := a.Source.Attach(); err != nil {
 		return err
 	}
 	f.begin(a.Source.Now())
-	err := f.follow(ctx, reader, stream)
+	err := f.follow(ctx, stream)
 	watermark := a.Source.Now() // what happens from now on may be missed
 	if err != nil {
 		f.close(0, false)

@@ -27,13 +27,11 @@ type folder struct {
 	queue *queue
 	log   spool.Log // Next and Watermark as of the last batch that was taken
 
-	events  []*wire.Event // of the open batch, and behind them others to use again
-	times   []uint64      // of those in the batch
-	bytes   int
-	opened  time.Time
-	closed  time.Time // when the last batch was
-	last    uint64    // the time of the latest event: exact streams never go back
-	flushed uint64    // when the stream was asked for a marker, by the source's clock; 0: there is none to come
+	events []*wire.Event // of the open batch, and behind them others to use again
+	times  []uint64      // of those in the batch
+	bytes  int
+	opened time.Time
+	last   uint64 // the time of the latest event: exact streams never go back
 
 	gaps     map[wire.Gap_Reason]*gap // what the next batch has to say
 	clock    clock.Reading
@@ -60,17 +58,9 @@ func (f *folder) begin(now uint64) {
 	}
 }
 
-// follow reads until ctx is done.
-func (f *folder) follow(ctx context.Context, reader *perfbuf.Reader, stream *perfbuf.Ordered) error {
+// follow reads until ctx is done. The stream flushes itself: see event.
+func (f *folder) follow(ctx context.Context, stream *perfbuf.Ordered) error {
 	for ctx.Err() == nil {
-		// An exact stream delivers the marker when all that was output before the call has been delivered, and so proves that nothing
-		// is missing below this time. While events flow their own times prove it.
-		if f.flushed == 0 && len(f.times) == 0 && time.Since(f.closed) >= f.Heartbeat {
-			f.flushed = f.Source.Now()
-			if err := reader.Flush(); err != nil {
-				return err
-			}
-		}
 		if err := f.wait(ctx, stream); err != nil {
 			return err
 		}
@@ -87,11 +77,8 @@ func (f *folder) follow(ctx context.Context, reader *perfbuf.Reader, stream *per
 // wait returns when there is something to do.
 func (f *folder) wait(ctx context.Context, stream *perfbuf.Ordered) error {
 	due, cancel := ctx, context.CancelFunc(func() {})
-	switch {
-	case len(f.times) > 0:
+	if len(f.times) > 0 {
 		due, cancel = context.WithDeadline(ctx, f.opened.Add(f.BatchDelay))
-	case f.flushed == 0:
-		due, cancel = context.WithDeadline(ctx, f.closed.Add(f.Heartbeat))
 	}
 	defer cancel()
 	err := stream.Wait(due)
@@ -109,10 +96,11 @@ func (f *folder) wait(ctx context.Context, stream *perfbuf.Ordered) error {
 func (f *folder) event(ev perfbuf.Event) error {
 	switch ev.Kind() {
 	case perfbuf.KindFlushed:
-		asked := f.flushed
-		f.flushed = 0
-		f.measured = time.Time{} // heartbeats have the clock anew
-		f.close(asked, false)
+		// An exact stream proves that nothing is missing up to the marker's time.
+		if len(f.times) == 0 {
+			f.measured = time.Time{} // heartbeats have the clock anew
+		}
+		f.close(ev.Time(), false)
 		return nil
 	case perfbuf.KindLost:
 		f.lost[wire.Gap_RING_FULL] += ev.Lost()
@@ -169,7 +157,6 @@ func (f *folder) add(e *wire.Event, t uint64) {
 // Without room in the spool its events are lost, and the next batch says so.
 func (f *folder) close(watermark uint64, end bool) {
 	now := time.Now()
-	f.closed = now
 	if now.Sub(f.measured) >= 10*time.Second {
 		f.clock, f.measured = f.Clock(), now
 	}
