@@ -8,19 +8,6 @@ import (
 	"github.com/ringfold/ringfold/internal/grace"
 )
 
-// waitForPrograms opens a way to wait for running programs. All that were running have ended when it
-// returns. What the latest stream allowed holds.
-func (r *Reader) waitForPrograms() (grace.Provider, error) {
-	o := grace.Options{Programs: true, Once: true}
-	if s := r.stream.Load(); s != nil {
-		o.Allow = grace.Set(s.opts.Barriers)
-	}
-	if o.Allow == grace.NestLevels { // does not wait for programs; these interrupt as little
-		o.Allow = grace.MapInMap | grace.Membarrier
-	}
-	return r.kernel.Grace(o)
-}
-
 // quiesce waits until every program that is running has ended. It returns when it began to.
 func (r *Reader) quiesce(ctx context.Context) (since uint64, err error) {
 	if ctx.Err() != nil {
@@ -44,20 +31,13 @@ func (r *Reader) quiesce(ctx context.Context) (since uint64, err error) {
 	}
 }
 
-// programsEnded says when every program that is running has ended, or why it cannot. The barrier of
-// an open stream may do what cannot be opened any more, after the process has dropped privileges.
+// programsEnded says when every program that is running has ended, or why it cannot. What the open stream allows holds.
 func (r *Reader) programsEnded() <-chan error {
-	done := make(chan error, 1)
-	go func() {
-		p, err := r.waitForPrograms()
-		if err == nil {
-			err = p.Close()
-		} else if b := r.barrier.Load(); b != nil && b.WaitsForPrograms() && b.Round() == nil {
-			err = nil
-		}
-		done <- err
-	}()
-	return done
+	var allow grace.Set
+	if s := r.stream.Load(); s != nil {
+		allow = grace.Set(s.opts.Barriers)
+	}
+	return grace.ProgramsEnded(r.kernel.Grace, allow, r.barrier.Load())
 }
 
 // Drain is [Reader.ForEach] for the end: after the caller has detached its programs, it waits until

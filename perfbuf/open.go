@@ -1,8 +1,7 @@
 package perfbuf
 
 import (
-	"errors"
-	"syscall"
+	"runtime"
 
 	"github.com/ringfold/ringfold/internal/kernel"
 )
@@ -13,13 +12,22 @@ func init() {
 		if err != nil {
 			return nil, nil, err
 		}
-		return r, r.countUnreported, nil
+		return r, func() { r.walk.CountLost(r.kernel.Lost) }, nil
 	}
 }
 
-// open opens rings, and makes a reader of them.
+// open opens rings for the CPUs that are to be read, and makes a reader of them.
 func open(o kernel.Opener, want Options) (*Reader, error) {
-	k, opts, err := openRings(o, want)
+	var opts Options // in effect
+	k, err := kernel.OpenOnline(o, func(online []int) (s kernel.Setup, err error) {
+		if s.CPUs, err = want.pick(online); err != nil {
+			return s, err
+		}
+		opts, err = want.effective(len(s.CPUs))
+		s.Follow, s.RingBytes, s.NoTime, s.Bell = opts.CPUs, opts.RingBytes, opts.NoTime, opts.Wakeup.doorbell()
+		s.WakeupEvents, s.WakeupBytes, s.Outputs = opts.Wakeup.Events, opts.watermark(), kernel.OutputCounts(opts.Outputs)
+		return s, err
+	})
 	if err != nil {
 		o.Close()
 		return nil, public(err)
@@ -33,29 +41,6 @@ func open(o kernel.Opener, want Options) (*Reader, error) {
 	return r, nil
 }
 
-// openRings opens rings for the CPUs that are to be read. It returns the options in effect.
-func openRings(o kernel.Opener, want Options) (k kernel.Kernel, opts Options, err error) {
-	for try := 1; ; try++ {
-		online, err := o.Online()
-		if err != nil {
-			return nil, opts, err
-		}
-		cpus, err := want.pick(online)
-		if err != nil {
-			return nil, opts, err
-		}
-		opts, err = want.effective(len(cpus))
-		if err != nil {
-			return nil, opts, err
-		}
-		k, err = o.Open(kernel.Setup{
-			CPUs: cpus, Follow: opts.CPUs, RingBytes: opts.RingBytes, NoTime: opts.NoTime, Bell: opts.Wakeup.doorbell(),
-			WakeupEvents: opts.Wakeup.Events, WakeupBytes: opts.watermark(), Outputs: kernel.OutputCounts(opts.Outputs),
-		})
-		// A CPU that has gone offline since the list was read fails the whole call. One that the user has
-		// named is then found missing by pick.
-		if !errors.Is(err, syscall.ENODEV) || try == 5 {
-			return k, opts, err
-		}
-	}
-}
+// cleanUp has a Reader that nobody can reach any more, and nobody has closed, cleaned up by the garbage
+// collector. Its counts are lost with it. The poller's file is collected by itself.
+func (r *Reader) cleanUp() { r.forgotten = runtime.AddCleanup(r, kernel.Discard, r.kernel) }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"os"
+	"runtime"
 	"sync/atomic"
 
 	"github.com/ringfold/ringfold/internal/grace"
@@ -72,7 +73,7 @@ func (r *Reader) Ordered(o OrderOptions) (*Ordered, error) {
 			return nil, err
 		}
 		r.barrier.Store(s.barrier)
-		s.cleanUp()
+		runtime.AddCleanup(s, func(b *grace.Barrier) { b.Close() }, s.barrier) // which has a goroutine
 	}
 	s.order = order.New(r.kernel, (*orderedRings)(s), &r.counts.order, r.ordering(o, s.barrier))
 	r.stream.Store(s)
@@ -128,15 +129,20 @@ func (s *Ordered) disband() {
 		return // the Reader is closed too, and counts what was held
 	}
 	defer r.leave()
+	s.drop()
+	s.order.Abandon()
+	r.stream.Store(nil)
+	r.walk.Disclaim()
+}
+
+// drop counts what the stream holds as dropped, and leaves what it knows of losses to the rings.
+func (s *Ordered) drop() {
 	for i, ring := range s.rings {
 		losses := s.order.Losses(i)
 		ring.walk.Counts.Dropped.Add(uint64(s.order.Held(i)))
 		ring.walk.Counts.Lost.Store(losses.Known) // those whose loss events are dropped too
 		ring.walk.Advance, ring.suspect = losses.Advance, losses.Suspect
 	}
-	s.order.Abandon()
-	r.stream.Store(nil)
-	r.walk.Disclaim()
 }
 
 // acquire makes the caller the stream's only user.

@@ -55,26 +55,11 @@ func (c *CPUOutputs) counts() [8]*uint64 {
 	return [...]*uint64{&c.Attempted, &c.Written, &c.Full, &c.NoRing, &c.Nested, &c.Offline, &c.NoEntry, &c.Other}
 }
 
-// outputStats is OutputStats as of now, or, after Close, as of the end.
-func (r *Reader) outputStats() OutputStats {
-	c, ok := r.kernel.(kernel.OutputCounter)
-	if !ok {
-		return OutputStats{}
-	}
-	o := c.Outputs()
+// outputStats are the public form.
+func outputStats(o kernel.Outputs) OutputStats {
 	s := OutputStats{RecursionMisses: o.RecursionMisses, Err: o.Err}
 	for _, cpu := range o.CPUs {
 		s.CPUs = append(s.CPUs, CPUOutputs(cpu))
 	}
 	return s
-}
-
-// full is how many outputs of a CPU have failed for want of room, as far as known.
-func (s OutputStats) full(cpu int) uint64 {
-	for _, c := range s.CPUs {
-		if c.CPU == cpu {
-			return c.Full
-		}
-	}
-	return 0
 }

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"runtime"
 	"sync/atomic"
+	"time"
 
 	"github.com/ringfold/ringfold/internal/gate"
 	"github.com/ringfold/ringfold/internal/grace"
@@ -82,9 +83,28 @@ func (r *Reader) begin() (*Batch, error) { return &r.batch, r.walk.Begin() }
 func (r *Reader) enter() error { return r.gate.Enter() }
 func (r *Reader) leave()       { r.gate.Leave() }
 
-// finish is called by who leaves last.
+// mostSettling bounds how long Close takes where a program, or a virtual CPU, does not get on: it
+// takes a grace period a hundred times as long as usual.
+const mostSettling = time.Second
+
+// finish is called by who leaves last. The counts become final once the programs that were running at the time of Unhook
+// have ended: nothing is written to the rings then.
 func (r *Reader) finish() {
-	r.settle()
+	select {
+	case <-r.programsEnded():
+	case <-time.After(mostSettling):
+	}
+	s, outputs := r.stream.Load(), kernel.CountedOutputs(r.kernel)
+	if s != nil { // was open when the reader was closed
+		s.drop()
+	}
+	for i, ring := range r.all() {
+		from := ring.raw.Tail()
+		if s != nil && i < s.order.Len() {
+			from = s.order.Scanned(i)
+		}
+		ring.walk.Settle(from, r.kernel.Lost, outputs.Full(ring.CPU()))
+	}
 	if b := r.barrier.Load(); b != nil {
 		b.Close() // its stream may still be open
 	}

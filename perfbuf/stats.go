@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/order"
 )
 
@@ -134,7 +135,7 @@ func (r *Reader) Stats() Stats {
 	s.Doorbell.Arms, s.Doorbell.Disarms = r.entries.Counts()
 	s.Hotplug.Reopened, s.Hotplug.Added = r.hotplug.Counts()
 	s.Hotplug.Err = r.hotplug.Err()
-	s.Outputs, s.ReplacedEntries = r.outputStats(), r.kernel.Replaced()
+	s.Outputs, s.ReplacedEntries = outputStats(kernel.CountedOutputs(r.kernel)), r.kernel.Replaced()
 	if err := r.counts.unhooking.Load(); err != nil {
 		s.CloseErr = *err
 	}

@@ -24,3 +24,21 @@ type OutputCounter interface {
 	// Outputs looks at the counts. After Free they are what they were before.
 	Outputs() Outputs
 }
+
+// CountedOutputs are those that k has counted, none if it cannot.
+func CountedOutputs(k Kernel) (o Outputs) {
+	if c, ok := k.(OutputCounter); ok {
+		o = c.Outputs()
+	}
+	return o
+}
+
+// Full is how many outputs of a CPU have failed for want of room, as far as known.
+func (o Outputs) Full(cpu int) uint64 {
+	for _, c := range o.CPUs {
+		if c.CPU == cpu {
+			return c.Full
+		}
+	}
+	return 0
+}

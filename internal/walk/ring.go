@@ -93,17 +93,3 @@ func (r *Ring) Used() uint64 {
 // Look is how many bytes the ring held when a pass over all rings last looked, and how many had come since the look
 // before.
 func (r *Ring) Look() (used, grown int) { return int(r.used), int(min(r.grown, 1<<31)) }
-
-// Count returns how many samples and reported losses a ring holds from an offset on.
-func (r *Ring) Count(off uint64) (samples, lost uint64) {
-	var rec raw.Record
-	for head := r.Raw.Head(); off != head; off += rec.Size {
-		switch r.Raw.Parse(off, head, &rec); rec.Kind {
-		case raw.Sample:
-			samples++
-		case raw.Lost:
-			lost += rec.Lost
-		}
-	}
-	return samples, lost
-}

@@ -1,0 +1,35 @@
+package kernel
+
+import (
+	"errors"
+	"syscall"
+)
+
+// OpenOnline opens rings as setup says, given the CPUs that are online.
+func OpenOnline(o Opener, setup func(online []int) (Setup, error)) (Kernel, error) {
+	for try := 1; ; try++ {
+		online, err := o.Online()
+		if err != nil {
+			return nil, err
+		}
+		s, err := setup(online)
+		if err != nil {
+			return nil, err
+		}
+		k, err := o.Open(s)
+		// A CPU that has gone offline since the list was read fails the whole call. One that the user has
+		// named is then found missing by setup.
+		if !errors.Is(err, syscall.ENODEV) || try == 5 {
+			return k, err
+		}
+	}
+}
+
+// Discard ends a Kernel whose reader was dropped without closing it.
+func Discard(k Kernel) {
+	if h, ok := k.(Hotplug); ok {
+		h.StopWatching()
+	}
+	k.Unhook()
+	k.Free()
+}

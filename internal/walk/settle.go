@@ -1,0 +1,49 @@
+package walk
+
+import "github.com/ringfold/ringfold/internal/raw"
+
+// Settle makes the counts final, of a ring that nobody reads or writes any more and that is still mapped. Samples from an offset
+// on are dropped: those before are counted. lost is how many outputs have failed for want of room, by the kernel's count. Where
+// that does not know, they are those reported, or full, if these are more: as many as others know of.
+func (r *Ring) Settle(from uint64, lost func(ring int) (n uint64, ok bool), full uint64) {
+	samples, reported := r.Count(from)
+	r.Counts.Dropped.Add(samples)
+	total, ok := lost(r.index)
+	if !ok {
+		total = max(r.Counts.Lost.Load()+reported-min(reported, r.Advance), full)
+	}
+	r.Counts.Lost.Store(total)
+}
+
+// CountLost adds the losses that no record has reported, of rings that nobody reads. lost is as for [Ring.Settle].
+func (r *Rings) CountLost(lost func(ring int) (n uint64, ok bool)) {
+	if r.gate.Enter() != nil {
+		return
+	}
+	defer r.gate.Leave()
+	for i, ring := range r.all() {
+		if ring.Claim() != nil {
+			continue
+		}
+		total, ok := lost(i)
+		if known := ring.Counts.Lost.Load(); ok && total > known {
+			ring.Counts.Lost.Store(total)
+			ring.Advance += total - known
+		}
+		ring.Disclaim()
+	}
+}
+
+// Count returns how many samples and reported losses a ring holds from an offset on.
+func (r *Ring) Count(off uint64) (samples, lost uint64) {
+	var rec raw.Record
+	for head := r.Raw.Head(); off != head; off += rec.Size {
+		switch r.Raw.Parse(off, head, &rec); rec.Kind {
+		case raw.Sample:
+			samples++
+		case raw.Lost:
+			lost += rec.Lost
+		}
+	}
+	return samples, lost
+}
