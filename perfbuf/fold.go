@@ -49,7 +49,7 @@ func Fold[A any](src Source, acc A, f func(acc A, ev Event) (A, error)) (A, erro
 			}
 			b.Taken = i + 1
 			if acc, err = f(acc, Event{ev}); err != nil {
-				return acc, unlessStop(err)
+				return acc, unlessStopped(stopped(err))
 			}
 		}
 		if b.List != nil {
@@ -67,17 +67,9 @@ func Fold[A any](src Source, acc A, f func(acc A, ev Event) (A, error)) (A, erro
 			s.Pos = next
 			b.Take(word, next)
 			if acc, err = f(acc, Event{raw.Event{View: s.View, Word: word}}); err != nil {
-				return acc, unlessStop(err)
+				return acc, unlessStopped(stopped(err))
 			}
 		}
 	}
 	return acc, p.Err
-}
-
-// unlessStop is err, but nil for ErrStop.
-func unlessStop(err error) error {
-	if err == ErrStop {
-		return nil
-	}
-	return err
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	libbpf "github.com/ringfold/ringfold/cgo"
+	"github.com/ringfold/ringfold/internal/version"
 )
 
 // VersionInfo says what a program was built with, and runs with. Fields are empty where it cannot be told.
@@ -19,7 +20,7 @@ type VersionInfo struct {
 
 // Version tells which ringfold this is, and which libbpf it runs with. It does not block.
 func Version() VersionInfo {
-	v := VersionInfo{Ringfold: moduleVersion(debug.ReadBuildInfo())}
+	v := VersionInfo{Ringfold: version.Of(debug.ReadBuildInfo())}
 	if l, err := libbpf.Version(); err == nil {
 		v.Libbpf, v.Headers, v.Path, v.Static = l.Version, l.Headers, l.Path, l.Static
 	}
@@ -50,30 +51,4 @@ func (v VersionInfo) String() string {
 		s += " (" + strings.Join(more, ", ") + ")"
 	}
 	return s
-}
-
-const modulePath = "github.com/ringfold/ringfold"
-
-// moduleVersion finds this module among those a program was built from.
-func moduleVersion(b *debug.BuildInfo, ok bool) string {
-	if !ok {
-		return "(unknown version)"
-	}
-	version := b.Main.Version
-	if b.Main.Path != modulePath {
-		version = ""
-		for _, m := range b.Deps {
-			if m.Path != modulePath {
-				continue
-			}
-			version = m.Version
-			if m.Replace != nil {
-				version = m.Replace.Version // of a directory it has none
-			}
-		}
-	}
-	if version == "" {
-		return "(devel)" // a test, or with a replace directive
-	}
-	return version
 }

@@ -2,7 +2,6 @@ package perfbuf
 
 import (
 	"os/exec"
-	"runtime/debug"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -19,29 +18,6 @@ func TestVersionString(t *testing.T) {
 	} {
 		require.Equal(t, want, v.String())
 	}
-}
-
-func TestModuleVersion(t *testing.T) {
-	ours := func(version string, replace *debug.Module) *debug.Module {
-		return &debug.Module{Path: modulePath, Version: version, Replace: replace}
-	}
-	program := debug.Module{Path: "example.com/p", Version: "v9.9.9"}
-	other := &debug.Module{Path: "example.com/q", Version: "v8.8.8"}
-	for name, c := range map[string]struct {
-		info debug.BuildInfo
-		want string
-	}{
-		"of a program":       {debug.BuildInfo{Main: program, Deps: []*debug.Module{other, ours("v1.2.3", nil)}}, "v1.2.3"},
-		"a fork":             {debug.BuildInfo{Main: program, Deps: []*debug.Module{ours("v1.2.3", &debug.Module{Path: "fork", Version: "v1.2.4"})}}, "v1.2.4"},
-		"a directory":        {debug.BuildInfo{Main: program, Deps: []*debug.Module{ours("v1.2.3", &debug.Module{Path: "../ringfold"})}}, "(devel)"},
-		"our own program":    {debug.BuildInfo{Main: *ours("v1.2.4-0.20260101000000-abcdef123456+dirty", nil)}, "v1.2.4-0.20260101000000-abcdef123456+dirty"},
-		"built by itself":    {debug.BuildInfo{Main: *ours("(devel)", nil)}, "(devel)"},
-		"a test of ours":     {debug.BuildInfo{Main: *ours("", nil)}, "(devel)"},
-		"not in the program": {debug.BuildInfo{Main: program}, "(devel)"},
-	} {
-		require.Equal(t, c.want, moduleVersion(&c.info, true), name)
-	}
-	require.Equal(t, "(unknown version)", moduleVersion(nil, false))
 }
 
 // What is in use is what pkg-config names, if it knows libbpf at all.
