@@ -35,7 +35,7 @@ func TestWaitAfterAPause(t *testing.T) {
 		require.Equal(t, Counts{Wakes: 2, Spurious: 1, Polls: looks}, w.Counts())
 		time.Sleep(time.Second - 1)
 		require.Equal(t, looks, w.Counts().Polls)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		require.Equal(t, looks+1, w.Counts().Polls)
 		r.poll.Wake()
