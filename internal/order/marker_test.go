@@ -198,3 +198,19 @@ func TestFlushEveryForEver(t *testing.T) {
 	require.False(t, f.marked())
 	require.Greater(t, f.next(Never).For, 24*time.Hour)
 }
+
+// Behind what was delivered before its turn, a marker waits for that turn, and no round is made before.
+func TestMarkerBehindWhatWasNotDue(t *testing.T) {
+	const slack = 100 * time.Millisecond
+	f, _ := every(t, Options{Slack: slack})
+	f.clock = 500e6
+	f.output(0, f.clock)
+	require.Len(t, f.round(true), 1)
+	f.clock = 550e6
+	require.Equal(t, Sleep, f.next(450e6).Do, "the call's time is due, the event's is not")
+	require.False(t, f.Passed(450e6))
+	f.clock = 600e6
+	require.Equal(t, Deliver, f.next(450e6).Do)
+	require.False(t, f.marked())
+	require.True(t, f.Passed(450e6))
+}
