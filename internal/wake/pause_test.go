@@ -10,34 +10,57 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// newBellRings is newFakeRings with a doorbell that looks each second.
+func newBellRings() (*fakeRings, *Waker) {
+	var count atomic.Int32
+	count.Store(2)
+	e := NewEntries(2, &count, func(int, kernel.Entry) error { return nil }, func() {})
+	return newFakeRings(Policy{Bell: NewDoorbell(e, time.Second), Enough: 64})
+}
+
 // After a pause a wake-up ends the wait at once, and the next look comes after the interval from then on. Before there was a look that
 // has found nothing, a wake-up may be that of an output which was read already.
 func TestWaitAfterAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var count atomic.Int32
-		count.Store(2)
-		e := NewEntries(2, &count, func(int, kernel.Entry) error { return nil }, func() {})
-		r, w := newFakeRings(Policy{Bell: NewDoorbell(e, time.Second), Enough: 64})
+		r, w := newBellRings()
 		wait := func() <-chan error { return inBackground(func() error { return w.Wait(t.Context(), r, 0) }) }
 		done := wait()
 		time.Sleep(time.Hour)
-		require.True(t, w.Bell().Idle())
+		looks := w.Counts().Polls
+		time.Sleep(time.Hour)
+		require.Equal(t, looks, w.Counts().Polls, "it does not look any more")
 		r.poll.Wake() // and nothing to read: it is a pass that finds out
 		require.NoError(t, <-done)
-		require.Equal(t, Counts{Wakes: 1, Polls: w.Counts().Polls}, w.Counts())
-		require.False(t, w.Bell().Idle())
+		require.Equal(t, Counts{Wakes: 1, Polls: looks}, w.Counts())
 
-		looks := w.Counts().Polls
 		done = wait()
 		r.poll.Wake()
 		synctest.Wait()
 		require.Empty(t, done)
 		require.Equal(t, Counts{Wakes: 2, Spurious: 1, Polls: looks}, w.Counts())
-		time.Sleep(time.Second - 1)
+		time.Sleep(time.Second - time.Nanosecond)
 		require.Equal(t, looks, w.Counts().Polls)
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		require.Equal(t, looks+1, w.Counts().Polls)
+		r.poll.Wake()
+		require.NoError(t, <-done)
+	})
+}
+
+// After a pause, too, a wake-up by a ring that nobody waits for ends no wait for another, and does not start the looks again.
+func TestWaitRingAfterAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, w := newBellRings()
+		done := inBackground(func() error { return w.WaitRing(t.Context(), 0, nil) })
+		time.Sleep(time.Hour)
+		looks := w.Counts().Polls
+		r.unread[1].Store(8)
+		r.poll.Wake()
+		time.Sleep(time.Hour)
+		require.Empty(t, done)
+		require.Equal(t, looks, w.Counts().Polls)
+		r.unread[0].Store(8)
 		r.poll.Wake()
 		require.NoError(t, <-done)
 	})
