@@ -54,7 +54,7 @@ func (w *round) settle() {
 // marker makes a batch of the event that says up to when the stream is complete, if it answers a Flush, or
 // the options want one now.
 func (s *Ordered) marker() bool {
-	flushes, upTo := &s.reader.walk.Flushes, s.order.Complete()
+	flushes, upTo := &s.reader.walk.Flushes, s.order.MarkerTime()
 	f := flushes.Load()
 	if f == nil || !s.order.Passed(f.Time) || !flushes.Answer(s.pass, f, upTo) {
 		if !s.order.MarkerDue() {

@@ -10,8 +10,19 @@ import (
 
 // Passed reports whether a marker for a call at this time is due. No event before a marker is later than it.
 func (s *Stream) Passed(time uint64) bool {
-	time = max(time, s.merger.Last())
+	if !s.drained {
+		time = max(time, s.merger.Last())
+	}
 	return time <= s.Complete() && s.Earliest() > time
+}
+
+// MarkerTime is the time of a marker that is due. At the end of a drain, the last that was delivered may be the answer of the
+// kernel on losses, which is later than the wait for programs. Nothing comes any more then.
+func (s *Stream) MarkerTime() uint64 {
+	if s.drained {
+		return max(s.Complete(), s.merger.Last())
+	}
+	return s.Complete()
 }
 
 // MarkerDue reports whether a marker is due without a call.

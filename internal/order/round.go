@@ -24,10 +24,11 @@ func (s *Stream) BeginAll(waited uint64) {
 		s.askLosses(i)
 	}
 	s.begin(math.MaxUint64-1, proven)
+	s.drained = waited > 0
 }
 
 func (s *Stream) begin(watermark, proven uint64) {
-	s.lastRound, s.proven = s.scanned, proven
+	s.lastRound, s.proven, s.drained = s.scanned, proven, false
 	s.merger.Begin(watermark)
 }
 
