@@ -20,7 +20,8 @@ type Mode struct {
 // The proof: the kernel takes an event's time and publishes the event within one RCU read-side critical
 // section (perf_event_output). The stream reads the clock, waits for an RCU grace period (a barrier), and
 // then loads all heads. Every event older than that reading is below those heads: the barrier has waited
-// for an output that was running, and one that began later took its time later.
+// for an output that was running, and one that began later took its time later. Where the kernel allows
+// it, a barrier sees by itself that no output is running, without a grace period: see [NestLevels].
 //
 // The proof holds however long a CPU was interrupted, or paused by its hypervisor. Clocks of different
 // CPUs may disagree by up to 10 us. For times that programs take themselves, see [PayloadTime].

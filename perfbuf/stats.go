@@ -14,7 +14,7 @@ type Stats struct {
 	Rings []RingStats // by CPU
 
 	Wakes         uint64 // times the kernel woke a Wait
-	SpuriousWakes uint64 // of these, with nothing to read
+	SpuriousWakes uint64 // of these, with nothing to read; the first after a pause does not count
 	TimerWakes    uint64 // times a Wait returned because a poll found events
 	Doorbell      DoorbellStats
 	Passes        uint64 // passes over all rings, rounds of an ordered stream included
@@ -53,8 +53,8 @@ type DoorbellStats struct {
 	Err error
 }
 
-// BarrierStats describes the barriers of an exact stream. Each waits for an RCU grace period. Durations
-// are those of barriers that succeeded.
+// BarrierStats describes the barriers of an exact stream: see [Barriers]. Durations are those of barriers
+// that succeeded.
 type BarrierStats struct {
 	Provider string        // how barriers wait, as a name of [Barriers]; empty without exact mode
 	Refused  error         // why the others are not used: a line for each
