@@ -2,6 +2,7 @@ package perfbuftest_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,32 +24,32 @@ func TestWatermarkWaitsForPrograms(t *testing.T) {
 				s, err := r.Ordered(o)
 				require.NoError(t, err)
 				ctx, cancel := context.WithCancel(t.Context())
-				var markers int
-				var sample uint64
+				var markers atomic.Int64
+				var sample atomic.Uint64
 				done := inBackground(func() error {
 					return s.Run(ctx, func(ev perfbuf.Event) error {
 						if ev.Kind() == perfbuf.KindFlushed {
 							require.Equal(t, s.Watermark(), ev.Time())
-							markers++
+							markers.Add(1)
 						} else {
-							sample = s.Watermark()
+							sample.Store(s.Watermark())
 						}
 						return nil
 					})
 				})
 				time.Sleep(10*time.Second + time.Second/2)
 				synctest.Wait()
-				require.GreaterOrEqual(t, markers, 9)
+				require.GreaterOrEqual(t, markers.Load(), int64(9))
 				p := k.Begin(1)
 				p.Prepare([]byte("slow"))
-				at, before := k.Now(), markers
+				at, before := k.Now(), markers.Load()
 				time.Sleep(10 * time.Second)
 				synctest.Wait()
 				if name == "exact" {
-					require.LessOrEqual(t, markers, before+1)
+					require.LessOrEqual(t, markers.Load(), before+1)
 					require.Less(t, s.Watermark(), at)
 				} else {
-					require.Equal(t, before+10, markers, "it is a guess")
+					require.Equal(t, before+10, markers.Load(), "it is a guess")
 				}
 				require.NoError(t, p.Reserve())
 				p.Copy()
@@ -58,8 +59,8 @@ func TestWatermarkWaitsForPrograms(t *testing.T) {
 				synctest.Wait()
 				require.GreaterOrEqual(t, s.Watermark(), k.Now()-uint64(1100*time.Millisecond))
 				if name == "exact" {
-					require.NotZero(t, sample)
-					require.Less(t, sample, at)
+					require.NotZero(t, sample.Load())
+					require.Less(t, sample.Load(), at)
 				}
 				cancel()
 				require.Equal(t, context.Canceled, <-done)
