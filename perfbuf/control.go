@@ -11,8 +11,8 @@ import (
 // Wait returns, and the next pass over the Reader or over its [Ordered] stream delivers it, followed by
 // an event of [KindFlushed]. In a stream the marker comes when all events up to the time of the call
 // are due and delivered: see [Ordered.Watermark]. One marker answers all calls that it follows.
-// [Ordered.ForEachPending], Drain and Shutdown deliver everything in any case, and may leave a marker
-// that is not proven to the next pass.
+// [Ordered.ForEachPending] delivers everything in any case, and leaves a marker that is not proven to the
+// next pass.
 //
 // For each ring that holds something, [Ring.Wait] returns too: one that is blocked, or else the next. Passes
 // over single rings deliver no markers, and leave [Reader.Wait] returning at once.

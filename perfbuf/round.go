@@ -54,13 +54,13 @@ func (w *round) settle() {
 // marker makes a batch of the event that says up to when the stream is complete, if it answers a Flush, or
 // the options want one now.
 func (s *Ordered) marker() bool {
-	flushes, upTo := &s.reader.walk.Flushes, s.order.MarkerTime()
+	flushes := &s.reader.walk.Flushes
 	f := flushes.Load()
-	if f == nil || !s.order.Passed(f.Time) || !flushes.Answer(s.pass, f, upTo) {
+	if f == nil || !s.order.Passed(f.Time) || !flushes.Answer(s.pass, f, s.order.MarkerTime(f.Time)) {
 		if !s.order.MarkerDue() {
 			return false
 		}
-		walk.Mark(s.pass, upTo)
+		walk.Mark(s.pass, s.order.MarkerTime(0))
 	}
 	s.order.Marked()
 	return true

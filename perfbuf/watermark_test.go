@@ -258,3 +258,28 @@ func TestFlushEveryWhileBarriersFail(t *testing.T) {
 		require.Zero(t, s.Watermark())
 	})
 }
+
+// Drain and Shutdown, which are the end, deliver a marker for calls before them, behind events and losses of any time.
+func TestFlushBeforeTheEnd(t *testing.T) {
+	for end, read := range map[string]func(s *Ordered, f func(Event) error) error{
+		"Drain":    func(s *Ordered, f func(Event) error) error { return s.Drain(t.Context(), f) },
+		"Shutdown": func(s *Ordered, f func(Event) error) error { return s.Shutdown(t.Context(), f) },
+	} {
+		for _, mode := range []Mode{Exact(), Slack(time.Second)} {
+			t.Run(end+", "+mode.String(), func(t *testing.T) {
+				k := newFake(t, 2, Options{})
+				s, _ := k.stepped(3_000_000, OrderOptions{Mode: mode})
+				k.output(0, 2_000_000, 3_400_000)
+				require.NoError(t, k.Flush())
+				var got []Record
+				require.NoError(t, read(s, func(ev Event) error {
+					got = append(got, ev.Record())
+					return nil
+				}))
+				require.Len(t, got, 3)
+				require.Equal(t, marker(3_400_000), got[2])
+				require.EqualValues(t, 3_000_000-guard-1, s.Watermark())
+			})
+		}
+	}
+}

@@ -8,22 +8,20 @@ import (
 // A marker says up to when the stream is complete. It is due at the end of a round that has made the stream
 // complete up to the time of a call, or, with FlushEvery, up to flushAt.
 
-// Passed reports whether a marker for a call at this time is due. No event before a marker is later than it.
+// Passed reports whether a marker for a call at this time is due. No event before a marker is later than it. A round for
+// which somebody has waited is the last that delivers events, so what it has delivered does not put the marker off.
 func (s *Stream) Passed(time uint64) bool {
-	if !s.drained {
+	if time > s.waited {
 		time = max(time, s.merger.Last())
+		if time > s.Complete() {
+			return false
+		}
 	}
-	return time <= s.Complete() && s.Earliest() > time
+	return s.Earliest() > time
 }
 
-// MarkerTime is the time of a marker that is due. At the end of a drain, the last that was delivered may be the answer of the
-// kernel on losses, which is later than the wait for programs. Nothing comes any more then.
-func (s *Stream) MarkerTime() uint64 {
-	if s.drained {
-		return max(s.Complete(), s.merger.Last())
-	}
-	return s.Complete()
-}
+// MarkerTime is the time of a marker that is due. It is what is complete, but for a round for which somebody has waited.
+func (s *Stream) MarkerTime(call uint64) uint64 { return max(call, s.Complete(), s.merger.Last()) }
 
 // MarkerDue reports whether a marker is due without a call.
 func (s *Stream) MarkerDue() bool { return s.opts.FlushEvery > 0 && s.Passed(s.flushAt) }

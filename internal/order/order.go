@@ -84,8 +84,8 @@ type Stream struct {
 	pacing     pacing // of the present wait
 	began      uint64 // when that first looked; 0: not yet
 	lastRound  uint64 // when the latest round began
-	drained    bool   // the round is the end of a drain: programs have been detached and waited for
 	proven     uint64 // nothing up to it can be missing in what the round has seen: its watermark, as a rule
+	waited     uint64 // of a round that is to be the last: programs that ran then have ended; else 0
 	untilCheck int    // events until a round checks how full the rings are
 
 	complete atomic.Uint64

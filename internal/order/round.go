@@ -12,7 +12,7 @@ import (
 func (s *Stream) Begin() {
 	watermark := s.watermark()
 	s.scan()
-	s.begin(watermark, watermark)
+	s.begin(watermark, watermark, 0)
 }
 
 // BeginAll starts a round that delivers everything that the rings hold and the losses that the kernel
@@ -23,12 +23,11 @@ func (s *Stream) BeginAll(waited uint64) {
 	for i := range s.rings {
 		s.askLosses(i)
 	}
-	s.begin(math.MaxUint64-1, proven)
-	s.drained = waited > 0
+	s.begin(math.MaxUint64-1, proven, waited)
 }
 
-func (s *Stream) begin(watermark, proven uint64) {
-	s.lastRound, s.proven, s.drained = s.scanned, proven, false
+func (s *Stream) begin(watermark, proven, waited uint64) {
+	s.lastRound, s.proven, s.waited = s.scanned, proven, waited
 	s.merger.Begin(watermark)
 }
 

@@ -184,8 +184,11 @@ func (w *world) deliver(ev perfbuf.Event) error {
 	at := w.watermark()
 	if ev.Kind() == perfbuf.KindFlushed {
 		w.truth.markers++
-		if ev.Time() != at || ev.Time() < w.truth.last.key {
+		if ev.Time() < max(at, w.truth.last.key) || ev.Time() > at && !w.draining {
 			return fmt.Errorf("%w: %s, after one of %d, and it is %d", ErrWatermark, describe(ev), w.truth.last.key, at)
+		}
+		if w.draining && w.exact() { // all is complete
+			return w.truth.due(ev.Time())
 		}
 		return w.truth.complete(at)
 	}

@@ -71,6 +71,7 @@ type world struct {
 	consumer  *coroutine
 	weights   [2]int // the kernel's and the barrier's turns, in 100
 	finishing bool   // the consumer is to come to its end
+	draining  bool
 	passes    uint64
 	rest      uint64 // events that Drain has delivered
 	failure   error  // of the consumer
@@ -167,6 +168,7 @@ func (w *world) drain() error {
 	w.rest = w.truth.delivered
 	defer func() { w.rest = w.truth.delivered - w.rest }()
 	before := w.kernel.clock
+	w.draining = true
 	if err := w.stream.Drain(context.Background(), w.deliver); err != nil {
 		return err
 	}
