@@ -55,12 +55,13 @@ var readerMetrics = []struct {
 	{"spilled_bytes_total", "Bytes copied out of rings that filled up while their events waited for order.", counter, func(s *perfbuf.Stats) float64 { return float64(s.SpilledBytes) }},
 	{"spill_used_bytes", "Memory that holds such copies.", gauge, func(s *perfbuf.Stats) float64 { return float64(s.SpillUsed) }},
 	{"spill_refused_total", "Times that the budget for copies was used up.", counter, func(s *perfbuf.Stats) float64 { return float64(s.SpillRefused) }},
-	{"barriers_total", "Barriers of exact streams: waits for an RCU grace period.", counter, func(s *perfbuf.Stats) float64 { return float64(s.Barrier.Count) }},
+	{"barriers_total", "Barriers of exact streams: waits until no earlier event can come.", counter, func(s *perfbuf.Stats) float64 { return float64(s.Barrier.Count) }},
 	{"barriers_failed_total", "Barriers that failed.", counter, func(s *perfbuf.Stats) float64 { return float64(s.Barrier.Failed) }},
 	{"barrier_p50_seconds", "Median of the time that barriers take.", gauge, func(s *perfbuf.Stats) float64 { return s.Barrier.P50.Seconds() }},
 	{"barrier_p99_seconds", "What 99 of 100 barriers take at most.", gauge, func(s *perfbuf.Stats) float64 { return s.Barrier.P99.Seconds() }},
 	{"barrier_max_seconds", "The longest barrier.", gauge, func(s *perfbuf.Stats) float64 { return s.Barrier.Max.Seconds() }},
 	{"barrier_last_seconds", "The latest barrier.", gauge, func(s *perfbuf.Stats) float64 { return s.Barrier.Last.Seconds() }},
+	{"barrier_cost_seconds", "A wait by the way that was chosen, as measured when the process's first exact stream opened.", gauge, func(s *perfbuf.Stats) float64 { return s.Barrier.Cost.Seconds() }},
 	{"barrier_stalled_seconds", "How long the present barrier has been under way, if that is more than a second.", gauge, func(s *perfbuf.Stats) float64 { return s.Barrier.Stalled.Seconds() }},
 }
 
