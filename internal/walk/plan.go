@@ -18,16 +18,18 @@ const leastQuantum = 32 << 10
 // planPass sets out what each ring holds as what the pass has to read.
 func (r *Rings) planPass() {
 	p := &r.plan
-	p.extra, p.open = 0, 0
+	p.extra, p.open, p.visits = 0, 0, p.visits[:0]
 	for _, ring := range r.all() {
-		ring.target = ring.Raw.Head()
-		if held := ring.target - ring.Raw.Tail(); int64(held) > 0 { // not a head that went back
-			p.extra += min(held, ring.Raw.Size())
+		tail, head := ring.measure()
+		ring.target = head
+		if int64(head-tail) > 0 { // not a head that went back
+			p.extra += ring.used
 			p.open++
+			p.visits = append(p.visits, ring)
 		}
 	}
 	p.read = 1 // progress, so to say
-	r.replan()
+	r.arrange()
 }
 
 // replan looks at all rings that there is reason to read.
@@ -35,13 +37,24 @@ func (r *Rings) replan() {
 	p := &r.plan
 	p.visits = p.visits[:0]
 	for _, ring := range r.all() {
-		tail, head := ring.Raw.Tail(), ring.Raw.Head()
-		ring.grown, ring.looked = head-ring.looked, head
-		ring.used = min(head-tail, ring.Raw.Size())
-		if int64(ring.target-tail) > 0 || p.extra > 0 && ring.used > ring.Raw.Size()/2 {
+		if tail, _ := ring.measure(); int64(ring.target-tail) > 0 || p.extra > 0 && ring.used > ring.Raw.Size()/2 {
 			p.visits = append(p.visits, ring)
 		}
 	}
+	r.arrange()
+}
+
+// measure loads a ring's tail and head, and notes what its load is.
+func (r *Ring) measure() (tail, head uint64) {
+	tail, head = r.Raw.Tail(), r.Raw.Head()
+	r.grown, r.looked = head-r.looked, head
+	r.used = min(head-tail, r.Raw.Size())
+	return tail, head
+}
+
+// arrange has the rings that are to be visited sorted.
+func (r *Rings) arrange() {
+	p := &r.plan
 	// Rings of CPUs that came later are at the end.
 	slices.SortFunc(p.visits, func(a, b *Ring) int { return a.Raw.CPU() - b.Raw.CPU() })
 	p.fresh = max(r.rings[0].Raw.Size()/8, leastQuantum, uint64(len(r.all()))<<10) // a look costs some ns per ring
