@@ -79,14 +79,10 @@ func (p *pacing) judge(v view) (verdict, uint64) {
 
 // turn returns when to go on, which is not before next.
 func (p *pacing) turn(v view, next uint64) uint64 {
-	switch {
-	case !p.exact:
-		return max(v.earliest+p.delay(), next)
-	case v.earliest <= v.watermark:
+	if p.exact && v.earliest <= v.watermark {
 		return next
-	default: // a barrier that begins before that would not cover it
-		return max(v.earliest+p.delay(), next)
 	}
+	return max(v.earliest+p.delay(), next) // a barrier that begins before that would not cover it
 }
 
 // delay is how long after a time a watermark, or a barrier that begins then, covers it.

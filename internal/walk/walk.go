@@ -200,7 +200,7 @@ func (w *ringWalk) leaveRing() {
 	}
 	begin := w.began
 	if w.off != begin {
-		w.rings.flowing(w.ring.index, w.off-begin) // after the first event: that was waited for
+		w.rings.flowing(w.ring.index, w.off-begin)
 	}
 	w.commit()
 	if w.only == nil {
