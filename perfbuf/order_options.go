@@ -98,8 +98,8 @@ type OrderOptions struct {
 	// virtual machine with 2 CPUs (100 a second: 0.3 %, 5,000: 11 %). The others interrupt nobody.
 	//
 	// Measured delays, p50 / p99, at 160,000 events a second on Linux 6.18 with 2 CPUs: OpenTree with 1 ms
-	// 0.7 / 1.7 ms, without interval 0.3 / 1.8 ms; MapInMap and Membarrier 12 / 21 ms with any interval
-	// below that. Rare events: OpenTree 0.1 / 0.2 ms.
+	// 0.7 / 1.7 ms, without interval 0.3 / 1.8 ms; MapInMap with 1 ms 12 / 21 ms. Rare events: OpenTree
+	// 0.1 / 0.2 ms.
 	BarrierInterval time.Duration
 
 	// Barriers are the ways in which barriers may wait, those of Drain, Shutdown and Close included. 0 allows all, and
