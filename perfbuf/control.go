@@ -26,9 +26,24 @@ func (r *Reader) Flush() error {
 	r.walk.Flushes.Ask(r.kernel.Now())
 	r.waker.Flush()
 	if s := r.stream.Load(); s != nil {
-		s.order.WakeUp()
+		s.interrupt()
 	}
 	return nil
+}
+
+// Flush is [Reader.Flush] of a stream's sources. One marker answers it.
+func (s *Ordered) Flush() error {
+	for _, src := range s.current() {
+		return src.reader.Flush()
+	}
+	return os.ErrClosed
+}
+
+// current is the sources that there are now.
+func (s *Ordered) current() []*source {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sources
 }
 
 // Pause takes the rings out of the map: outputs fail with -ENOENT until Resume, which the kernel does not
@@ -57,6 +72,19 @@ func (r *Reader) control(name string, call func() error) error {
 	return nil
 }
 
+// Pause is [Reader.Pause] of all sources of the stream. If it fails for one, the others are paused all the same.
+func (s *Ordered) Pause() error { return s.forSources((*Reader).Pause) }
+
+// Resume is [Reader.Resume] of all sources of the stream.
+func (s *Ordered) Resume() error { return s.forSources((*Reader).Resume) }
+
+func (s *Ordered) forSources(do func(*Reader) error) (err error) {
+	for _, src := range s.current() {
+		err = errors.Join(err, do(src.reader))
+	}
+	return err
+}
+
 // Shutdown ends reading and loses nothing that has been output: it takes the rings out of the map as
 // [Reader.Pause] does, waits until programs that are running have ended, calls f for all that the rings
 // hold, and closes the Reader. It blocks for an RCU grace period, some ms as a rule, and for as long as
@@ -66,24 +94,30 @@ func (r *Reader) control(name string, call func() error) error {
 // Run first): the Reader is still open then, and paused, unless Pause failed. After an error of f it is
 // closed all the same.
 func (r *Reader) Shutdown(ctx context.Context, f func(Event) error) error {
-	return r.shutdown(ctx, func(uint64) (*Batch, error) { return r.begin() }, f)
+	begin := func(uint64) (*Batch, error) { return r.begin() }
+	return shutdown(ctx, r.Pause, r.quiesce, begin, func() { r.Close() }, f)
 }
 
 // Shutdown is [Reader.Shutdown] for a stream: what the rings hold comes in order, and none of it is
-// late in exact mode. It closes the stream and its Reader. Of a stream that is closed already it is
-// os.ErrClosed: the Reader stays open then, and paused if the stream was closed meanwhile.
+// late in exact mode. It closes the stream and the readers that are its sources. Of a stream that is closed already it is
+// os.ErrClosed: readers stay open then, and paused if the stream was closed meanwhile.
 func (s *Ordered) Shutdown(ctx context.Context, f func(Event) error) error {
 	if s.closing.Load() {
 		return os.ErrClosed
 	}
-	return s.reader.shutdown(ctx, s.beginAll, f)
+	sources := s.current()
+	return shutdown(ctx, s.Pause, s.quiesce, s.beginAll, func() {
+		for _, src := range sources {
+			src.reader.Close()
+		}
+	}, f)
 }
 
-func (r *Reader) shutdown(ctx context.Context, begin func(waited uint64) (*Batch, error), f func(Event) error) error {
-	if err := r.Pause(); err != nil {
+func shutdown(ctx context.Context, pause func() error, quiesce func(context.Context) (uint64, error), begin func(waited uint64) (*Batch, error), end func(), f func(Event) error) error {
+	if err := pause(); err != nil {
 		return err
 	}
-	waited, err := r.quiesce(ctx)
+	waited, err := quiesce(ctx)
 	if err != nil {
 		return err
 	}
@@ -96,7 +130,7 @@ func (r *Reader) shutdown(ctx context.Context, begin func(waited uint64) (*Batch
 		busy := errors.Is(p.Err, ErrBusy) // one of the rings
 		p.End()
 		if !busy {
-			r.Close()
+			end()
 		}
 	}()
 	return unlessStopped(each(context.Background(), p, f))

@@ -387,14 +387,14 @@ func TestFailedPauseDoesNotStrandEvents(t *testing.T) {
 	k.requireEntries(plainEntry, plainEntry)
 	require.ErrorIs(t, k.Stats().Doorbell.Err, errTest)
 	for range 5 {
-		k.waker.Bell().Look(rings.Head, rings.Unread)
+		k.policy.Bell.Look(rings.Head, rings.Unread)
 	}
 	require.Zero(t, k.Stats().Doorbell.Armed, "it is looked at by the timer")
 	k.set = nil
 	require.NoError(t, k.Resume())
 	require.NoError(t, k.Stats().Doorbell.Err)
 	for range 5 {
-		k.waker.Bell().Look(rings.Head, rings.Unread)
+		k.policy.Bell.Look(rings.Head, rings.Unread)
 	}
 	k.requireEntries(bellEntry, bellEntry)
 }

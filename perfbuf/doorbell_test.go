@@ -42,7 +42,7 @@ func withDoorbell(f *fake) *belled {
 	}
 	k.Reader.opts.Wakeup = Wakeup{PollInterval: bellPollInterval}
 	k.hooks.set = k.store
-	k.Reader.setWaker(wake.NewDoorbell(k.Reader.entries, bellPollInterval))
+	k.Reader.setPolicy(wake.NewDoorbell(k.Reader.entries, bellPollInterval))
 	return k
 }
 

@@ -40,6 +40,17 @@ func (r *Reader) programsEnded() <-chan error {
 	return grace.ProgramsEnded(r.kernel.Grace, allow, r.barrier.Load())
 }
 
+// quiesce waits for the programs of all sources.
+func (s *Ordered) quiesce(ctx context.Context) (since uint64, err error) {
+	if s.closing.Load() {
+		return 0, os.ErrClosed
+	}
+	for _, src := range s.current() { // a grace period is for all
+		return src.reader.quiesce(ctx)
+	}
+	return 0, nil
+}
+
 // Drain is [Reader.ForEach] for the end: after the caller has detached its programs, it waits until
 // those that are still running have ended, and then calls f for all that the rings hold. Losses that
 // no record has reported are not among that, but in Stats, after Close. It blocks for an RCU grace

@@ -23,8 +23,6 @@ var ErrBarriers = errors.New("perfbuf: barriers fail")
 // errStopped stands for an ErrStop that the user's function has returned.
 var errStopped = errors.New("perfbuf: stopped")
 
-var errWaiting = fmt.Errorf("%w: another goroutine waits for this Reader, or for one of its rings", ErrBusy)
-
 // CorruptError describes ring memory that could not be read. Reading went on behind it: as a rule at
 // the end of what was published then, where the next record is sure to begin.
 //

@@ -27,10 +27,17 @@ type fakeKernel struct {
 	drive   func(*grace.Barrier)
 }
 
+func (k *fakeKernel) Map() (id int, name string) { return 0, "" }
+
+func (k *fakeKernel) Group(others []kernel.Kernel) (kernel.Group, error) {
+	return k.poll.Group(others)
+}
+
 // fakePolling is what a fake waits with.
 type fakePolling interface {
 	Wait(until time.Time, ready func(woken bool) bool) error
 	Interrupt()
+	Group(others []kernel.Kernel) (kernel.Group, error)
 }
 
 func (k *fakeKernel) Wait(until time.Time, ready func(woken bool) bool) error {

@@ -61,7 +61,7 @@ func newReaderFuzz(t *testing.T, options byte) *readerFuzz {
 	opts := Options{Wakeup: fuzzWakeup(options)}
 	if options&1 != 0 {
 		opts.NoTime = true
-		z.order.Time = PayloadTime(4)
+		opts.Time = PayloadTime(4)
 	}
 	z.start = []uint64{0, 1<<32 - 64, ^uint64(0) - 1023, 1<<63 - 64}[options>>1&3]
 	if options&8 != 0 {

@@ -96,11 +96,19 @@ func (z *readerFuzz) quiet(src waiter) {
 		}
 	}
 	if s := z.stream; s != nil {
-		first := min(s.order.Earliest(), z.k.flushTime())
+		first := min(s.order.Earliest(), z.flushTime())
 		if due := first + uint64(s.opts.Mode.slack+10*time.Millisecond); first != order.Never && due < z.k.hooks.clock() {
 			z.t.Fatalf("an event of %d is due at %d, and it is %d", first, due, z.k.hooks.clock())
 		}
 	} else if src == z.k.Reader && z.k.walk.Flushing() {
 		z.t.Fatal("a Flush has ended no Wait")
 	}
+}
+
+// flushTime is the time of a Flush whose marker has not been delivered.
+func (z *readerFuzz) flushTime() uint64 {
+	if f := z.k.walk.Flushes.Load(); f != nil {
+		return f.Time
+	}
+	return order.Never
 }

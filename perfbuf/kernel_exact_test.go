@@ -111,11 +111,11 @@ func TestKernelExactIdle(t *testing.T) {
 
 // The order by times in the payload is the program's. Here a number over all CPUs stands for them.
 func TestKernelPayloadTime(t *testing.T) {
-	for name, opts := range map[string]perfbuf.Options{"with the kernel's times": {}, "without": {NoTime: true}} {
+	for name, opts := range map[string]perfbuf.Options{"with the kernel's times": {Time: perfbuf.PayloadTime(16)}, "without": {NoTime: true, Time: perfbuf.PayloadTime(16)}} {
 		t.Run(name, func(t *testing.T) {
 			e := kerneltest.Load(t)
 			r := open(t, e, opts)
-			s, err := r.Ordered(perfbuf.OrderOptions{Time: perfbuf.PayloadTime(16)})
+			s, err := r.Ordered(perfbuf.OrderOptions{})
 			require.NoError(t, err)
 			const bursts = 500
 			for i := range bursts {

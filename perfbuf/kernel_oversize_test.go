@@ -115,16 +115,16 @@ func TestKernelOversizeSizes(t *testing.T) {
 		for name, mode := range map[string]*perfbuf.Mode{"reader": nil, "slack": new(perfbuf.Slack(0)), "exact": new(perfbuf.Exact())} {
 			t.Run(fmt.Sprintf("%s, no time %v", name, noTime), func(t *testing.T) {
 				e := kerneltest.Load(t)
-				r := open(t, e, perfbuf.Options{RingBytes: 256 << 10, NoTime: noTime})
+				opts := perfbuf.Options{RingBytes: 256 << 10, NoTime: noTime}
+				if noTime && mode != nil {
+					opts.Time = perfbuf.PayloadTime(0) // a small number, and so an old time
+				}
+				r := open(t, e, opts)
 				if mode == nil {
 					oversizeSizes(t, e, r, r)
 					return
 				}
-				o := perfbuf.OrderOptions{Mode: *mode}
-				if noTime {
-					o.Time = perfbuf.PayloadTime(0) // a small number, and so an old time
-				}
-				s, err := r.Ordered(o)
+				s, err := r.Ordered(perfbuf.OrderOptions{Mode: *mode})
 				require.NoError(t, err)
 				oversizeSizes(t, e, r, s)
 			})

@@ -87,10 +87,10 @@ func TestKernelSleepableFindsArray(t *testing.T) {
 			}
 			require.NoError(t, err)
 			programs.ShowArray()
-			r, err := perfbuf.Open(programs.MapFD(), perfbuf.Options{})
+			r, err := perfbuf.Open(programs.MapFD(), perfbuf.Options{Time: source})
 			require.NoError(t, err)
 			defer r.Close()
-			s, err := r.Ordered(perfbuf.OrderOptions{Time: source})
+			s, err := r.Ordered(perfbuf.OrderOptions{})
 			require.NoError(t, err)
 			next := func() (rec perfbuf.Record) {
 				require.NoError(t, s.Run(t.Context(), func(ev perfbuf.Event) error {

@@ -26,7 +26,7 @@ func inWait(t *testing.T, w waiter, ctx context.Context) <-chan error {
 	t.Helper()
 	result := make(chan error, 1)
 	background(t, func() { result <- w.Wait(ctx) })
-	parked("IO wait", "perfbuf.(*Reader).wait")
+	parked("IO wait", "wake.(*Waker).Wait")
 	return result
 }
 
@@ -215,7 +215,7 @@ func TestKernelTrickle(t *testing.T) {
 					} else {
 						done := make(chan error, 1)
 						background(t, func() { done <- w.Wait(t.Context()) })
-						parked("", "perfbuf.(*Reader).wait")
+						parked("", "wake.(*Waker).Wait")
 						e.Emit(ring.CPU(), 1, 24)
 						require.NoError(t, <-done)
 					}

@@ -30,8 +30,11 @@ type Options struct {
 	// Schedule chooses which ring a pass over all of them reads first. nil is [FullestFirst].
 	Schedule Schedule
 
+	// Time is what orders events in a stream: the kernel's time if it is zero, or a [PayloadTime].
+	Time TimeSource
+
 	// NoTime opens rings without kernel timestamps, which saves 8 bytes and about 60 ns per event.
-	// [Event.Time] is then 0, and [Reader.Ordered] needs a [PayloadTime].
+	// [Event.Time] is then 0, and ordering needs a [PayloadTime].
 	NoTime bool
 
 	// Outputs adds counts that your BPF programs keep to [Stats]: what became of each output,
@@ -106,6 +109,9 @@ func (o Options) effective(n int) (Options, error) {
 	}
 	o.RingBytes = max(page, 1<<bits.Len(uint(o.RingBytes-1)))
 	o.TotalBytes = 0 // has done its work
+	if o.Time.offset < 0 {
+		return bad("PayloadTime is at offset %d: must not be negative", o.Time.offset)
+	}
 
 	w := &o.Wakeup
 	switch {

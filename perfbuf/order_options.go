@@ -3,10 +3,6 @@ package perfbuf
 import (
 	"fmt"
 	"time"
-
-	"github.com/ringfold/ringfold/internal/grace"
-	"github.com/ringfold/ringfold/internal/merge"
-	"github.com/ringfold/ringfold/internal/order"
 )
 
 // Mode is how an ordered stream decides that an event is due. The zero value is [Exact].
@@ -45,30 +41,6 @@ func (m Mode) String() string {
 	return "exact"
 }
 
-// TimeSource is the timestamp that orders a stream. The zero value is the kernel's (PERF_SAMPLE_TIME).
-type TimeSource struct {
-	payload bool
-	offset  int
-}
-
-// PayloadTime orders by a time that the program itself puts into the payload: a uint64 at this byte
-// offset, in ns of CLOCK_MONOTONIC, as bpf_ktime_get_ns returns it. [Event.Time] is then that time, and
-// rings need no kernel times ([Options.NoTime]).
-//
-// Exact mode then proves completeness only for times taken in the same run of the program as the output.
-// A time from an earlier run, such as the start of a call that has now returned, makes its event late. So
-// does a coarse clock (bpf_ktime_get_coarse_ns), which lags by milliseconds. [NestLevels]
-// proves nothing here, as programs may be preempted between the two.
-//
-// Grace periods do not wait for sleepable programs. The verifier keeps perf event arrays from those, also
-// behind tail calls, but misses two ways: an array found in a map of maps, and a function replaced by
-// freplace. Such an output may come after any delay: late by its own time, in order by the kernel's, and
-// after Drain.
-//
-// A sample too short for the time, or with a time more than a second in the future, is ordered by the
-// kernel's time. Without kernel times it goes with its predecessor. Stats.Untimed counts both.
-func PayloadTime(offset int) TimeSource { return TimeSource{payload: true, offset: offset} }
-
 // Spill bounds the copies of events out of rings that fill up before their events are due. The stream
 // copies the oldest bytes and gives their room back to the kernel. Neither what is delivered nor the order
 // changes. The zero value is good.
@@ -86,7 +58,6 @@ type Spill struct {
 // OrderOptions configures an ordered stream. The zero value is good.
 type OrderOptions struct {
 	Mode Mode
-	Time TimeSource
 
 	// BarrierInterval is the least time from the start of one barrier to the start of the next, in
 	// exact mode. A longer one costs less CPU time and delivers later: an event waits for the next
@@ -128,23 +99,27 @@ const (
 	leastSpill             = 16 << 20
 )
 
-// effective checks the options and fills in defaults, for n rings of ringBytes each.
-func (o OrderOptions) effective(n, ringBytes int, noTime bool) (OrderOptions, error) {
+// effective checks the options and fills in defaults, for a stream of these readers.
+func (o OrderOptions) effective(readers []*Reader) (OrderOptions, error) {
 	bad := func(format string, args ...any) (OrderOptions, error) {
 		return o, fmt.Errorf("perfbuf.Ordered: "+format, args...)
+	}
+	size := 0 // of all rings
+	for _, r := range readers {
+		size += len(r.all()) * r.opts.RingBytes
+		switch {
+		case r.opts.NoTime && !r.ownTimes():
+			return bad("the rings were opened with Options.NoTime: ordering needs the kernel's times, or PayloadTime")
+		case o.Barriers == NestLevels && r.ownTimes():
+			return bad("NestLevels alone with PayloadTime: it waits for outputs, not for whole programs, which may be preempted after taking the time")
+		}
 	}
 	sp := &o.Spill
 	switch {
 	case o.Mode.slack < 0:
 		return bad("slack is %v: must not be negative", o.Mode.slack)
-	case o.Time.offset < 0:
-		return bad("PayloadTime is at offset %d: must not be negative", o.Time.offset)
-	case noTime && !o.Time.payload:
-		return bad("the rings were opened with Options.NoTime: ordering needs the kernel's times, or PayloadTime")
 	case o.Barriers&^allBarriers != 0:
 		return bad("Barriers is %#x: there are only NestLevels, OpenTree, MapInMap and Membarrier", uint8(o.Barriers))
-	case o.Barriers == NestLevels && o.Time.payload:
-		return bad("NestLevels alone with PayloadTime: it waits for outputs, not for whole programs, which may be preempted after taking the time")
 	case o.FlushEvery < 0 || o.FlushEvery > 0 && o.FlushEvery < leastFlushEvery:
 		return bad("FlushEvery is %v: must be at least %v, or 0 for never", o.FlushEvery, leastFlushEvery)
 	case o.FlushEvery > 0 && !o.Mode.guess && o.FlushEvery < o.BarrierInterval:
@@ -162,7 +137,7 @@ func (o OrderOptions) effective(n, ringBytes int, noTime bool) (OrderOptions, er
 		return bad("Spill.Until is %d: must not be above Spill.Above, %d", sp.Until, sp.Above)
 	}
 	if sp.Bytes == 0 {
-		sp.Bytes = max(n*ringBytes, leastSpill)
+		sp.Bytes = max(size, leastSpill)
 	}
 	sp.Bytes = max(sp.Bytes, -1)
 	if o.BarrierInterval == 0 {
@@ -170,33 +145,4 @@ func (o OrderOptions) effective(n, ringBytes int, noTime bool) (OrderOptions, er
 	}
 	o.BarrierInterval = max(o.BarrierInterval, -1)
 	return o, nil
-}
-
-// ordering is how a stream with these options, which are in effect, orders the reader's rings.
-func (r *Reader) ordering(o OrderOptions, b *grace.Barrier) order.Options {
-	oo := order.Options{
-		Barrier: b, Interval: o.BarrierInterval, Slack: o.Mode.slack, DropLate: o.DropLate, FlushEvery: o.FlushEvery,
-		Merge: merge.Options{PayloadTime: o.Time.payload, TimeAt: o.Time.offset, Spill: max(o.Spill.Bytes, 0)},
-		Above: o.Spill.Above, Until: o.Spill.Until,
-		Wakeup: order.Wakeup{Poll: r.opts.Wakeup.PollInterval, Enough: r.opts.threshold()},
-	}
-	if bell := r.waker.Bell(); bell != nil {
-		oo.Wakeup.Armed = bell.AllArmed
-	}
-	return oo
-}
-
-// newBarrier makes the barrier that exact mode needs.
-func (r *Reader) newBarrier(o OrderOptions) (*grace.Barrier, error) {
-	p, err := r.kernel.Grace(grace.Options{Allow: grace.Set(o.Barriers), Programs: o.Time.payload})
-	if err != nil {
-		return nil, fmt.Errorf("perfbuf.Ordered: exact mode cannot prove completeness here; Slack(d) needs no proof and gives none: %w", err)
-	}
-	b := grace.New(p, r.kernel.Now, grace.BarrierOptions{Interval: max(o.BarrierInterval, 0)})
-	if r.stepped != nil {
-		r.stepped.Drive(b)
-	} else {
-		b.Start()
-	}
-	return b, nil
 }

@@ -14,7 +14,6 @@ func TestEffectiveOrderOptions(t *testing.T) {
 	half := func(bytes int) Spill { return Spill{Bytes: bytes, Above: 50, Until: 25} }
 	for name, c := range map[string]struct {
 		in, want OrderOptions
-		noTime   bool
 	}{
 		"defaults":           {in: o{}, want: o{BarrierInterval: ms, Spill: half(16 << 20)}},
 		"exact, by name":     {in: o{Mode: Exact()}, want: o{BarrierInterval: ms, Spill: half(16 << 20)}},
@@ -31,14 +30,11 @@ func TestEffectiveOrderOptions(t *testing.T) {
 		"flushes":            {in: o{FlushEvery: ms}, want: o{FlushEvery: ms, BarrierInterval: ms, Spill: half(16 << 20)}},
 		"slack and flushes": {in: o{Mode: Slack(ms), FlushEvery: ms, BarrierInterval: time.Second},
 			want: o{Mode: Slack(ms), FlushEvery: ms, BarrierInterval: time.Second, Spill: half(16 << 20)}},
-		"payload time": {in: o{Time: PayloadTime(8)}, want: o{Time: PayloadTime(8), BarrierInterval: ms, Spill: half(16 << 20)}},
-		"no other time": {in: o{Time: PayloadTime(0)}, noTime: true,
-			want: o{Time: PayloadTime(0), BarrierInterval: ms, Spill: half(16 << 20)}},
 	} {
-		got, err := c.in.effective(3, 1<<16, c.noTime)
+		got, err := c.in.effective([]*Reader{newFake(t, 3, Options{RingBytes: 1 << 16}).Reader})
 		require.NoError(t, err, name)
 		require.Equal(t, c.want, got, name)
-		again, err := got.effective(3, 1<<16, c.noTime)
+		again, err := got.effective([]*Reader{newFake(t, 3, Options{RingBytes: 1 << 16}).Reader})
 		require.NoError(t, err, name)
 		require.Equal(t, got, again, "%s: what came out can be used again", name)
 	}
@@ -46,14 +42,14 @@ func TestEffectiveOrderOptions(t *testing.T) {
 
 func TestOrderOptionsThatCannotBe(t *testing.T) {
 	for want, c := range map[string]struct {
-		o      OrderOptions
-		noTime bool
+		o       OrderOptions
+		noTime  bool
+		payload bool
 	}{
 		"slack is -1ns: must not be negative":                     {o: OrderOptions{Mode: Slack(-1)}},
-		"PayloadTime is at offset -1: must not be negative":       {o: OrderOptions{Time: PayloadTime(-1)}},
 		"Options.NoTime: ordering needs the kernel's times, or P": {noTime: true},
 		"NoTime: ordering needs the kernel's times":               {noTime: true, o: OrderOptions{Mode: Slack(time.Second)}},
-		"NestLevels alone with PayloadTime: it waits for outputs": {o: OrderOptions{Barriers: NestLevels, Time: PayloadTime(8)}},
+		"NestLevels alone with PayloadTime: it waits for outputs": {payload: true, o: OrderOptions{Barriers: NestLevels}},
 		"Barriers is 0x30: there are only NestLevels, OpenTree":   {o: OrderOptions{Barriers: 0x30}},
 		"FlushEvery is -1s: must be at least 1ms, or 0 for never": {o: OrderOptions{FlushEvery: -time.Second}},
 		"FlushEvery is 999µs: must be at least 1ms, or 0 for nev": {o: OrderOptions{FlushEvery: 999 * time.Microsecond}},
@@ -65,7 +61,7 @@ func TestOrderOptionsThatCannotBe(t *testing.T) {
 		"Spill.Until is 51: must not be above Spill.Above, 50":    {o: OrderOptions{Spill: Spill{Until: 51}}},
 		"Spill.Until is 31: must not be above Spill.Above, 30":    {o: OrderOptions{Spill: Spill{Above: 30, Until: 31}}},
 	} {
-		k := newFake(t, 2, Options{NoTime: c.noTime})
+		k := newFake(t, 2, Options{NoTime: c.noTime, Time: TimeSource{payload: c.payload, offset: 8}})
 		k.programs = &fakePrograms{}
 		_, err := k.Ordered(c.o)
 		require.ErrorContains(t, err, want)
@@ -91,14 +87,16 @@ func TestBarriersArePassedOn(t *testing.T) {
 	all := grace.Options{}
 	for _, c := range []struct {
 		o             OrderOptions
+		time          TimeSource
 		stream, drain grace.Options
 	}{
-		{OrderOptions{}, all, grace.Options{Programs: true, Once: true}},
-		{OrderOptions{Time: PayloadTime(0)}, grace.Options{Programs: true}, grace.Options{Programs: true, Once: true}},
-		{OrderOptions{Barriers: MapInMap | Membarrier}, grace.Options{Allow: grace.MapInMap | grace.Membarrier},
+		{OrderOptions{}, TimeSource{}, all, grace.Options{Programs: true, Once: true}},
+		{OrderOptions{}, PayloadTime(0), grace.Options{Programs: true}, grace.Options{Programs: true, Once: true}},
+		{OrderOptions{Barriers: MapInMap | Membarrier}, TimeSource{}, grace.Options{Allow: grace.MapInMap | grace.Membarrier},
 			grace.Options{Allow: grace.MapInMap | grace.Membarrier, Programs: true, Once: true}},
-		{OrderOptions{Barriers: NestLevels}, grace.Options{Allow: grace.NestLevels}, grace.Options{Allow: grace.MapInMap | grace.Membarrier, Programs: true, Once: true}},
+		{OrderOptions{Barriers: NestLevels}, TimeSource{}, grace.Options{Allow: grace.NestLevels}, grace.Options{Allow: grace.MapInMap | grace.Membarrier, Programs: true, Once: true}},
 	} {
+		k.opts.Time = c.time
 		s, _ := k.stepped(1, c.o)
 		require.Equal(t, c.stream, k.programs.options)
 		require.NoError(t, s.Drain(t.Context(), never))

@@ -5,15 +5,17 @@ import (
 	"fmt"
 	"iter"
 	"os"
-	"runtime"
+	"sync"
 	"sync/atomic"
 
 	"github.com/ringfold/ringfold/internal/grace"
+	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/order"
-	"github.com/ringfold/ringfold/internal/walk"
+	"github.com/ringfold/ringfold/internal/wake"
 )
 
-// Ordered is one stream of the events of all CPUs, in timestamp order. Events stay in their rings until
+// Ordered is one stream of the events of all CPUs, and of all its sources, in timestamp order. Make one with
+// [Reader.Ordered], or of several readers with [Merge]. Events stay in their rings until
 // they are delivered, unless a ring fills up: see [Spill].
 //
 // [Event.Time] never decreases, except at events marked [Event.Late]. Exact mode has no late events. With
@@ -27,60 +29,28 @@ import (
 // An open stream holds all rings: other reads of them return [ErrBusy]. Use it from one goroutine at a
 // time. Close may be called from any.
 type Ordered struct {
-	reader  *Reader
-	opts    OrderOptions
-	barrier *grace.Barrier // in exact mode
+	opts  OrderOptions
+	order *order.Stream
+	batch Batch
 
 	busy    atomic.Bool // a pass or a wait is running
 	closing atomic.Bool
-	halt    atomic.Bool // the same, or the reader is closed
-	gone    chan struct{}
+	halt    atomic.Bool // the same, or the reader of a source is closed
+	halted  sync.Once
+	gone    chan struct{} // closed with halt
 
-	// For the caller that has set busy.
-	order *order.Stream
-	rings []*Ring // as order has them
-	batch Batch
-	pass  *walk.Pass // of batch
-	round round
-}
+	changed atomic.Bool // there are changes
+	mu      sync.Mutex  // held while what follows is changed, which takes busy too, or a reader's end
+	changes []func()    // to sources, asked for and not made yet
+	sources []*source   // copied when changed
+	inside  []*source   // those that the caller who has set busy keeps open
+	parts   []wake.Part // their rings
+	waker   atomic.Pointer[wake.Waker]
+	group   kernel.Group // what that waits by; nil: it is the only source's own
+	ended   bool         // nothing is changed any more
 
-// Ordered opens a stream of the events that the rings hold and of those to come. Errors are invalid
-// options, [ErrBusy] if the rings are being read, and os.ErrClosed.
-//
-// Exact mode also fails if the process has no way to wait for an RCU grace period. The error says what
-// was tried: see [Barriers]. The first exact stream of a process blocks for 20 to 50 ms, in which it
-// compares these and proves [OpenTree]; on a busy machine that takes up to 0.4 s. Later ones block for a
-// grace period.
-func (r *Reader) Ordered(o OrderOptions) (*Ordered, error) {
-	o, err := o.effective(len(r.all()), r.opts.RingBytes, r.opts.NoTime)
-	if err != nil {
-		return nil, err
-	}
-	if err := r.enter(); err != nil {
-		return nil, err
-	}
-	defer r.leave()
-	if err := r.walk.Claim(); err != nil {
-		return nil, err
-	}
-	s := &Ordered{reader: r, opts: o, gone: make(chan struct{})}
-	s.round.stream = s
-	s.pass = &s.batch.pass
-	s.pass.Halt, s.pass.Walk = &s.halt, &s.round
-	if !o.Mode.guess {
-		if s.barrier, err = r.newBarrier(o); err != nil {
-			r.walk.Disclaim()
-			return nil, err
-		}
-		r.barrier.Store(s.barrier)
-		runtime.AddCleanup(s, func(b *grace.Barrier) { b.Close() }, s.barrier) // which has a goroutine
-	}
-	s.order = order.New(r.kernel, (*orderedRings)(s), &r.counts.order, r.ordering(o, s.barrier))
-	r.stream.Store(s)
-	if r.walk.Closed() { // perhaps too early to know of the stream
-		s.halt.Store(true)
-	}
-	return s, nil
+	barrier  *grace.Barrier // in exact mode
+	programs bool           // that waits for whole programs, which take times themselves
 }
 
 // Watermark returns the time up to which the stream is complete, in ns of CLOCK_MONOTONIC: f has
@@ -105,17 +75,12 @@ func (s *Ordered) Watermark() uint64 { return s.order.Complete() }
 func (s *Ordered) Options() OrderOptions { return s.opts }
 
 // Close ends the stream. It drops events that the stream has seen and not delivered, and counts them as
-// dropped in Stats. To read them first, call [Ordered.Drain] or [Ordered.ForEachPending]. The Reader stays
-// open, and its rings may be read in other ways. Close does not block: a running Wait or pass ends with
+// dropped in Stats. To read them first, call [Ordered.Drain] or [Ordered.ForEachPending]. Readers stay
+// open, and their rings may be read in other ways. Close does not block: a running Wait or pass ends with
 // os.ErrClosed. The error is always nil.
 func (s *Ordered) Close() error {
 	if s.closing.CompareAndSwap(false, true) {
-		s.halt.Store(true)
-		close(s.gone)
-		s.reader.kernel.Interrupt()
-		if s.barrier != nil {
-			s.barrier.Close()
-		}
+		s.stop()
 	}
 	if s.busy.CompareAndSwap(false, true) { // for good
 		s.disband()
@@ -123,52 +88,44 @@ func (s *Ordered) Close() error {
 	return nil
 }
 
-func (s *Ordered) disband() {
-	r := s.reader
-	if r.enter() != nil {
-		return // the Reader is closed too, and counts what was held
-	}
-	defer r.leave()
-	s.drop()
-	s.order.Abandon()
-	r.stream.Store(nil)
-	r.walk.Disclaim()
+// stop ends passes and waits.
+func (s *Ordered) stop() {
+	s.halted.Do(func() {
+		s.halt.Store(true)
+		close(s.gone)
+		s.interrupt()
+	})
 }
 
-// drop counts what the stream holds as dropped, and leaves what it knows of losses to the rings.
-func (s *Ordered) drop() {
-	for i, ring := range s.rings {
-		losses := s.order.Losses(i)
-		ring.walk.Counts.Dropped.Add(uint64(s.order.Held(i)))
-		ring.walk.Counts.Lost.Store(losses.Known) // those whose loss events are dropped too
-		ring.walk.Advance, ring.suspect = losses.Advance, losses.Suspect
-	}
-}
-
-// acquire makes the caller the stream's only user.
+// acquire makes the caller the stream's only user, and keeps the rings mapped.
 func (s *Ordered) acquire() error {
-	if s.closing.Load() {
-		return os.ErrClosed
-	}
-	if err := s.reader.enter(); err != nil {
-		return err
-	}
 	if !s.busy.CompareAndSwap(false, true) {
-		s.reader.leave()
-		if s.closing.Load() {
+		if s.halt.Load() {
 			return os.ErrClosed
 		}
 		return fmt.Errorf("%w: another goroutine, or the function that events are handed to, uses this Ordered stream", ErrBusy)
+	}
+	if err := s.enter(); err != nil {
+		s.idle()
+		return err
 	}
 	return nil
 }
 
 func (s *Ordered) release() {
+	inside := s.inside
+	s.idle()
+	for _, src := range inside {
+		src.reader.leave()
+	}
+}
+
+// idle lets another be the stream's user.
+func (s *Ordered) idle() {
 	s.busy.Store(false)
 	if s.closing.Load() {
 		s.Close() // which could not finish while we were busy
 	}
-	s.reader.leave()
 }
 
 // ForEach calls f for every event that is due, in order, without waiting. See [Fold] for what ends it. It
@@ -193,6 +150,23 @@ func (s *Ordered) all(waited uint64, f func(Event) error) error {
 	return unlessStopped(each(context.Background(), &batch.pass, f))
 }
 
+// begin starts the delivery of what is due.
+func (s *Ordered) begin() (*Batch, error) { return s.beginRound((*order.Stream).Begin) }
+
+// beginAll starts the delivery of all that the rings hold. waited is what quiesce has returned, or 0.
+func (s *Ordered) beginAll(waited uint64) (*Batch, error) {
+	return s.beginRound(func(o *order.Stream) { o.BeginAll(waited) })
+}
+
+func (s *Ordered) beginRound(begin func(*order.Stream)) (*Batch, error) {
+	if err := s.acquire(); err != nil {
+		return nil, err
+	}
+	s.batch.pass.Err = nil
+	begin(s.order)
+	return &s.batch, nil
+}
+
 // Drain is ForEachPending for the end of a stream. Detach your programs and end your Run first. Drain waits
 // until running programs have ended (on sleepable ones, see [PayloadTime]), and then calls f for all that
 // is left. So the stream ends complete, in either mode, and no event is late in exact mode.
@@ -201,10 +175,7 @@ func (s *Ordered) all(waited uint64, f func(Event) error) error {
 // of ForEach, context.Cause(ctx), and the reason why it cannot wait. After an error nothing is lost, and
 // ForEachPending still works.
 func (s *Ordered) Drain(ctx context.Context, f func(Event) error) error {
-	if s.closing.Load() {
-		return os.ErrClosed
-	}
-	waited, err := s.reader.quiesce(ctx)
+	waited, err := s.quiesce(ctx)
 	if err != nil {
 		return err
 	}
@@ -222,4 +193,9 @@ func (s *Ordered) Events(ctx context.Context) iter.Seq2[Event, error] { return s
 // [Reader.Events].
 func (s *Ordered) Records(ctx context.Context) iter.Seq2[Record, error] { return records(ctx, s) }
 
-func (s *Ordered) interrupt() { s.reader.kernel.Interrupt() }
+func (s *Ordered) interrupt() {
+	s.order.WakeUp()
+	if w := s.waker.Load(); w != nil {
+		w.Interrupt()
+	}
+}

@@ -3,11 +3,12 @@ package perfbuf
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/ringfold/ringfold/internal/order"
 )
 
-// Wait blocks until a pass would deliver something, ctx is done, or the stream or its reader is closed.
+// Wait blocks until a pass would deliver something, ctx is done, or the stream or a reader of it is closed.
 // Its errors are those of [Reader.Wait], and, in exact mode, [ErrBarriers]. Meanwhile it keeps rings
 // from filling up: see [Spill].
 //
@@ -18,36 +19,41 @@ import (
 // ring holds as much as wakes the reader. With the doorbell, a stream that holds nothing looks at busy
 // rings once per slack or barrier interval, at most once per ms.
 func (s *Ordered) Wait(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return context.Cause(ctx)
-	}
-	if err := s.acquire(); err != nil {
-		return err
-	}
-	defer s.release()
-	s.order.StartWait()
 	for {
-		step, err := s.order.Next(s.reader.flushTime())
-		switch {
-		case err != nil:
-			return fmt.Errorf("%w: %w", ErrBarriers, err)
-		case step.Do == order.Deliver:
-			return nil
-		case step.Do == order.Sleep:
-			err = s.order.Sleep(ctx, step.For, s.gone, s.reader.gate.Done())
-		default:
-			err = s.reader.wait(ctx, s, step.For)
+		if err := ctx.Err(); err != nil {
+			return context.Cause(ctx)
 		}
-		if err != nil {
+		if err := s.acquire(); err != nil {
+			return err
+		}
+		if due, err := s.await(ctx); due || err != nil {
 			return err
 		}
 	}
 }
 
-// flushTime is the time of a Flush whose marker has not been delivered.
-func (r *Reader) flushTime() uint64 {
-	if f := r.walk.Flushes.Load(); f != nil {
-		return f.Time
+// await is Wait, of a caller who has acquired the stream. It returns false if the sources are to change first.
+func (s *Ordered) await(ctx context.Context) (due bool, err error) {
+	defer s.release()
+	s.order.StartWait()
+	for !s.changed.Load() {
+		step, err := s.order.Step()
+		waker := s.waker.Load()
+		switch {
+		case err != nil:
+			return false, fmt.Errorf("%w: %w", ErrBarriers, err)
+		case step.Do == order.Deliver:
+			return true, nil
+		case step.Do == order.Sleep:
+			err = s.order.Sleep(ctx, step.For, s.gone)
+		case waker == nil: // there are no sources
+			err = s.order.Sleep(ctx, time.Hour, s.gone)
+		default:
+			err = waker.Wait(ctx, s.parts, step.For)
+		}
+		if err != nil {
+			return false, err
+		}
 	}
-	return order.Never
+	return false, nil
 }

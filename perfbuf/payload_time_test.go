@@ -23,7 +23,7 @@ func (k *fake) outputAt(ring int, kt uint64, times ...uint64) {
 
 func (k *fake) byPayload(o OrderOptions) *Ordered {
 	k.t.Helper()
-	o.Time = PayloadTime(4)
+	k.opts.Time = PayloadTime(4)
 	s, err := k.Ordered(o)
 	require.NoError(k.t, err)
 	return s
@@ -130,8 +130,8 @@ func TestLossWithPayloadTime(t *testing.T) {
 
 // Exact mode goes by the payload's time too.
 func TestPayloadTimeInExactMode(t *testing.T) {
-	k := newFake(t, 2, Options{NoTime: true})
-	s, b := k.stepped(5_000_000, OrderOptions{Time: PayloadTime(4)})
+	k := newFake(t, 2, Options{NoTime: true, Time: PayloadTime(4)})
+	s, b := k.stepped(5_000_000, OrderOptions{})
 	k.outputAt(0, 0, 4_000_000, 5_000_000)
 	k.outputAt(1, 0, 3_000_000)
 	require.Empty(t, copies(t, s))

@@ -32,6 +32,7 @@ type Reader struct {
 	stepped kernel.Stepped // nil: this is no simulation
 
 	entries *wake.Entries
+	policy  wake.Policy
 	waker   *wake.Waker
 
 	stream  atomic.Pointer[Ordered]       // which holds the rings
@@ -56,9 +57,9 @@ func newReader(k kernel.Kernel, opts Options) *Reader {
 	if r.opts.Schedule == nil {
 		r.opts.Schedule = FullestFirst()
 	}
-	r.entries = wake.NewEntries(len(r.rings), r.walk.Count(), k.Set, func() { r.waker.Disarmed() })
+	r.entries = wake.NewEntries(len(r.rings), r.walk.Count(), k.Set, r.disarmed)
 	var bell *wake.Doorbell
-	if w := opts.Wakeup; w.doorbell() {
+	if w := r.opts.Wakeup; w.doorbell() {
 		if err := k.Bells(); err != nil {
 			r.opts.Wakeup = Wakeup{Bytes: opts.watermark(), PollInterval: max(w.PollInterval, defaultPollInterval)}
 			r.entries.Fail(err)
@@ -66,13 +67,25 @@ func newReader(k kernel.Kernel, opts Options) *Reader {
 			bell = wake.NewDoorbell(r.entries, w.PollInterval)
 		}
 	}
-	r.setWaker(bell)
+	r.waker = wake.New(k, &r.walk, len(r.rings), &r.policy)
+	r.setPolicy(bell)
 	return r
 }
 
-// setWaker makes the reader wait as its options say, and with a doorbell if there is one.
-func (r *Reader) setWaker(bell *wake.Doorbell) {
-	r.waker = wake.New(r.kernel, &r.walk, len(r.rings), wake.Policy{Bell: bell, Interval: r.opts.Wakeup.PollInterval, Enough: r.opts.threshold()})
+// setPolicy makes waits end as the options say, and with a doorbell if there is one.
+func (r *Reader) setPolicy(bell *wake.Doorbell) {
+	r.policy.Bell, r.policy.Interval, r.policy.Enough = bell, r.opts.Wakeup.PollInterval, r.opts.threshold()
+}
+
+// disarmed makes whoever waits look at the rings by the timer.
+func (r *Reader) disarmed() {
+	w := r.waker
+	if s := r.stream.Load(); s != nil {
+		w = s.waker.Load()
+	}
+	if w != nil {
+		w.Disarmed(&r.policy)
+	}
 }
 
 // flowed keeps a ring of which many events come from waking anybody.
@@ -94,19 +107,12 @@ func (r *Reader) finish() {
 	case <-r.programsEnded():
 	case <-time.After(mostSettling):
 	}
-	s, outputs := r.stream.Load(), kernel.CountedOutputs(r.kernel)
-	if s != nil { // was open when the reader was closed
-		s.drop()
+	if s := r.stream.Load(); s != nil { // was open when the reader was closed
+		s.lose(r)
 	}
-	for i, ring := range r.all() {
-		from := ring.raw.Tail()
-		if s != nil && i < s.order.Len() {
-			from = s.order.Scanned(i)
-		}
-		ring.walk.Settle(from, r.kernel.Lost, outputs.Full(ring.CPU()))
-	}
-	if b := r.barrier.Load(); b != nil {
-		b.Close() // its stream may still be open
+	outputs := kernel.CountedOutputs(r.kernel)
+	for _, ring := range r.all() {
+		ring.walk.Settle(ring.raw.Tail(), r.kernel.Lost, outputs.Full(ring.CPU()))
 	}
 	r.kernel.Free()
 }
@@ -145,7 +151,7 @@ func (r *Reader) Done() <-chan struct{} { return r.gate.Final() }
 func (r *Reader) Close() error {
 	if r.gate.Close() {
 		if s := r.stream.Load(); s != nil {
-			s.halt.Store(true)
+			s.stop()
 		}
 		r.kernel.Interrupt()
 		r.hotplug.Stop()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"iter"
 
-	"github.com/ringfold/ringfold/internal/order"
 	"github.com/ringfold/ringfold/internal/raw"
 	"github.com/ringfold/ringfold/internal/walk"
 )
@@ -17,13 +16,6 @@ type Ring struct {
 	index  int // among the reader's rings
 	walk   walk.Ring
 	batch  Batch // of a pass over this ring alone
-
-	suspect bool // a stream has found it nearly full, and has not asked about losses since
-}
-
-// losses is what is known of its losses when a stream begins.
-func (r *Ring) losses() order.Losses {
-	return order.Losses{Known: r.walk.Counts.Lost.Load(), Advance: r.walk.Advance, Suspect: r.suspect}
 }
 
 // add makes the memory of a ring the reader's last ring.

@@ -122,7 +122,7 @@ func (r *Ring) stats(used int) RingStats {
 // Stats returns the counters. It never blocks, may be called from anywhere at any time, and still
 // answers after Close.
 func (r *Reader) Stats() Stats {
-	wakes := r.waker.Counts()
+	wakes := r.policy.Counts()
 	s := Stats{
 		Wakes: wakes.Wakes, SpuriousWakes: wakes.Spurious, TimerWakes: wakes.Timer,
 		Passes: r.walk.Passes.Load(),

@@ -144,7 +144,7 @@ func TestFlushEveryOnAnIdleSystem(t *testing.T) {
 	}{
 		"slack":               {Options{}, OrderOptions{Mode: Slack(10 * time.Millisecond)}, 10 * time.Millisecond},
 		"exact":               {Options{}, OrderOptions{}, guard + 2 + period},
-		"exact, payload":      {Options{NoTime: true}, OrderOptions{Time: PayloadTime(0)}, guard + 2 + period},
+		"exact, payload":      {Options{NoTime: true, Time: PayloadTime(0)}, OrderOptions{}, guard + 2 + period},
 		"exact, seldom woken": {Options{Wakeup: Wakeup{Bytes: 1024}}, OrderOptions{}, guard + 2 + period},
 	} {
 		for way, read := range map[string]func(ctx context.Context, s *Ordered, f func(rec Record) error) error{

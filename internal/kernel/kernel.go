@@ -57,6 +57,8 @@ type Kernel interface {
 	Bells() error
 	// Replaced is how many of the map's entries were another reader's.
 	Replaced() int
+	// Map is the map's id and name, as bpftool shows them; 0 for one that nobody else can read.
+	Map() (id int, name string)
 
 	// Set changes a ring's entry in the map, which is Plain at first. Programs that have found the one before
 	// still use that.
@@ -69,17 +71,30 @@ type Kernel interface {
 	// Grace opens a way to wait for running programs, and has then waited once.
 	Grace(grace.Options) (grace.Provider, error)
 
-	// Wait asks ready before it blocks, with woken false, and after each wake-up, with woken true, until that
-	// reports true. It returns os.ErrDeadlineExceeded after until (zero: never) or Interrupt.
-	Wait(until time.Time, ready func(woken bool) bool) error
-	// Interrupt ends the present Wait, if there is one.
-	Interrupt()
+	Poller
+	// Group makes a Poller of this kernel and others.
+	Group(others []Kernel) (Group, error)
 
 	// Unhook takes the rings out of the map, for good. The error is why that failed for some: outputs to these
 	// fail all the same.
 	Unhook() error
 	// Free unmaps the rings, and lets the map go. Nobody touches them any more, and Unhook was called.
 	Free()
+}
+
+// Poller waits for the kernel's wake-ups. One goroutine at a time calls Wait.
+type Poller interface {
+	// Wait asks ready before it blocks, with woken false, and after each wake-up, with woken true, until that
+	// reports true. It returns os.ErrDeadlineExceeded after until (zero: never) or Interrupt.
+	Wait(until time.Time, ready func(woken bool) bool) error
+	// Interrupt ends the present Wait, if there is one.
+	Interrupt()
+}
+
+// Group is a Poller that whatever wakes one of several kernels wakes. Who closes it does not wait any more.
+type Group interface {
+	Poller
+	Close()
 }
 
 // Hotplug is implemented by a Kernel whose CPUs come and go.

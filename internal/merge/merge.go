@@ -63,11 +63,7 @@ type Merger struct {
 // New merges rings, all of one size, from their published tails on. committed is told of each tail
 // that is published, and how many bytes that freed.
 func New(rings []*raw.Ring, o Options, committed func(ring int, bytes uint64)) *Merger {
-	m := &Merger{
-		arena:     newArena(rings[0].Size(), o.Spill),
-		opts:      o,
-		committed: committed,
-	}
+	m := &Merger{opts: o, committed: committed}
 	for _, r := range rings {
 		m.Add(r)
 	}
@@ -77,6 +73,9 @@ func New(rings []*raw.Ring, o Options, committed func(ring int, bytes uint64)) *
 // Add merges one more ring, of the size of the others, from its published tail on. It must not be called
 // between Begin and End.
 func (m *Merger) Add(r *raw.Ring) {
+	if m.arena.blockBytes == 0 {
+		m.arena = newArena(r.Size(), m.opts.Spill)
+	}
 	t := r.Tail()
 	view := r.View()
 	if m.opts.PayloadTime {

@@ -109,6 +109,9 @@ func (m *Merger) Spill(i int) (bytes uint64) {
 // Spilled returns how many bytes of memory hold records that were copied out.
 func (m *Merger) Spilled() uint64 { return m.arena.used }
 
+// Copied is how many of these are of ring i.
+func (m *Merger) Copied(i int) uint64 { return uint64(len(m.rings[i].chunks)) * m.arena.blockBytes }
+
 // boundary returns the last beginning of an undelivered record within n bytes from freed on, where
 // one begins too. If there is none, all but that first record's bytes have been delivered, passed
 // over, or are damaged: it returns the next beginning then, be it scan.

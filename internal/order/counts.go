@@ -2,17 +2,6 @@ package order
 
 import "sync/atomic"
 
-// Tally is what becomes of a ring's records.
-type Tally struct {
-	Samples     uint64 // delivered
-	Dropped     uint64 // samples that came late
-	Lost        uint64 // outputs, as delivered
-	LostRecords uint64 // events that say so
-	Unknown     uint64 // records of types that are not delivered
-	Corrupt     uint64 // events of corrupt memory
-	Freed       uint64 // bytes given back to the kernel by a store of the tail; 0: there was none
-}
-
 // Counts are of all streams of a reader. They may be loaded at any time.
 type Counts struct {
 	Late        atomic.Uint64 // events that came after one with a later time
@@ -23,4 +12,17 @@ type Counts struct {
 	Spilled      atomic.Uint64 // bytes copied out of full rings
 	SpillUsed    atomic.Uint64 // bytes of memory that hold such copies, as of the latest round or check
 	SpillRefused atomic.Uint64 // times that the budget for copies was used up
+}
+
+// noteSpilled notes how much memory holds copies.
+func (s *Stream) noteSpilled() {
+	for _, src := range s.sources {
+		used := uint64(0)
+		for _, r := range src.taken {
+			used += s.merger.Copied(r.at)
+		}
+		if used != src.Counts.SpillUsed.Load() {
+			src.Counts.SpillUsed.Store(used)
+		}
+	}
 }

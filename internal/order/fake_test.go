@@ -1,11 +1,14 @@
 package order
 
 import (
+	"sync/atomic"
 	"testing"
 
+	"github.com/ringfold/ringfold/internal/gate"
 	"github.com/ringfold/ringfold/internal/grace"
 	"github.com/ringfold/ringfold/internal/raw"
 	"github.com/ringfold/ringfold/internal/ringtest"
+	"github.com/ringfold/ringfold/internal/walk"
 	"github.com/stretchr/testify/require"
 )
 
@@ -26,25 +29,49 @@ type fake struct {
 	counts Counts
 	asked  []int // rings about whose losses the kernel was asked
 
-	looks   func() // before the stream looks for new rings
-	tallies map[int]Tally
+	source *Source
+	halt   atomic.Bool
+	change atomic.Bool
+	gate   gate.Gate
+	rings  walk.Rings
+	looks  func() // when the stream yields: between two loads of heads
 }
 
+// tally is what has become of a ring's records.
+type tally struct{ Samples, Dropped, Lost, LostRecords, Unknown, Corrupt, Freed uint64 }
+
 // newFake makes a stream of n empty rings.
-func newFake(t testing.TB, n int, o Options) *fake {
-	f := &fake{t: t, tallies: map[int]Tally{}}
+func newFake(t testing.TB, n int, o Options) *fake { return newFakeWoken(t, n, o, Wakeup{}) }
+
+func newFakeWoken(t testing.TB, n int, o Options, w Wakeup) *fake {
+	f := &fake{t: t}
 	f.Still = ringtest.NewStill(func() uint64 { return f.clock }, 0)
+	f.gate.Open(func() {})
+	f.rings.Init(walk.Options{Gate: &f.gate, Room: 16, Pass: new(walk.Pass), Flowing: func(int, uint64) {}})
 	for range n {
 		f.add()
 	}
 	if o.Above == 0 {
 		o.Above, o.Until = 50, 25
 	}
-	if o.Wakeup.Enough == 0 {
-		o.Wakeup.Enough = ringSize
+	if w.Enough == 0 {
+		w.Enough = ringSize
 	}
-	f.Stream = New(f, owner{fake: f}, &f.counts, o)
+	f.begin(o, w)
 	return f
+}
+
+// begin makes the fake's stream.
+func (f *fake) begin(o Options, w Wakeup) {
+	o.Now, o.Halt, o.Changed = f.Now, &f.halt, &f.change
+	o.Yield = func() {
+		if f.looks != nil {
+			f.looks()
+		}
+	}
+	f.Stream = New(o)
+	f.source = &Source{Kernel: f, Rings: &f.rings, Counts: &f.counts, Wakeup: w}
+	f.Add(f.source)
 }
 
 // exact makes an exact stream. The test makes its barriers, by calling Round.
@@ -57,7 +84,11 @@ func exact(t testing.TB, n int) (*fake, *grace.Barrier) {
 
 // add brings one more CPU online.
 func (f *fake) add() {
-	f.w = append(f.w, ringtest.New(ringSize, raw.LayoutRawTime, 0))
+	w := ringtest.New(ringSize, raw.LayoutRawTime, 0)
+	r := &walk.Ring{Raw: w.Raw()}
+	r.Raw.SetCPU(len(f.w))
+	f.w = append(f.w, w)
+	f.rings.Add(r, new(walk.Pass))
 }
 
 // output writes samples of these times.
@@ -83,7 +114,7 @@ func (f *fake) round(all bool) (got []uint64) {
 	} else {
 		f.Begin()
 	}
-	defer f.End(Never)
+	defer f.End()
 	for evs := f.Batch(); len(evs) > 0; evs = f.Batch() {
 		for _, ev := range evs {
 			got = append(got, ev.Time())
@@ -98,34 +129,11 @@ func (f *fake) Lost(ring int) (uint64, bool) {
 	return f.w[ring].Lost(), true
 }
 
-// owner is the fake's rings, with what an earlier stream has left of each.
-type owner struct {
-	*fake
-	left Losses
-}
-
-func (f owner) Rings(from int) (rings []Ring) {
-	if f.looks != nil {
-		f.looks()
+// tally is what has become of a ring's records.
+func (f *fake) tally(ring int) tally {
+	c := &f.rings.At(ring).Counts
+	return tally{
+		Samples: c.Samples.Load(), Dropped: c.Dropped.Load(), Lost: c.Lost.Load(), LostRecords: c.LostRecords.Load(),
+		Unknown: c.Unknown.Load(), Corrupt: c.Corrupt.Load(), Freed: c.Bytes.Load(),
 	}
-	for i, w := range f.w[from:] {
-		r := w.Raw()
-		r.SetCPU(from + i)
-		rings = append(rings, Ring{Memory: r, Losses: f.left})
-	}
-	return rings
-}
-
-func (f owner) Loaded(int, uint64, uint64) {}
-
-func (f owner) Count(ring int, t Tally) {
-	sum := f.tallies[ring]
-	sum.Samples += t.Samples
-	sum.Dropped += t.Dropped
-	sum.Lost += t.Lost
-	sum.LostRecords += t.LostRecords
-	sum.Unknown += t.Unknown
-	sum.Corrupt += t.Corrupt
-	sum.Freed += t.Freed
-	f.tallies[ring] = sum
 }

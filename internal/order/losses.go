@@ -2,13 +2,6 @@ package order
 
 import "time"
 
-// Losses is what is known of a ring's lost events. One stream leaves it to the next.
-type Losses struct {
-	Known   uint64 // so many have been delivered, or are held
-	Advance uint64 // of these, so many no record has reported yet: the record that does is cut by them
-	Suspect bool   // there may be more: the ring was rather full, and the kernel has not been asked since
-}
-
 // A ring that was rather full may have lost events. The record that says so comes with the CPU's next
 // output, and stands where they are missing. If the CPU goes quiet, it never comes. The stream then
 // asks the kernel, which interrupts that CPU.
@@ -26,8 +19,6 @@ type lossWatch struct {
 	since   uint64 // when that was
 	known   uint64 // losses delivered before the stream began
 }
-
-func newLossWatch(l Losses) lossWatch { return lossWatch{suspect: l.Suspect, known: l.Known} }
 
 // filled notes how full the ring was.
 func (w *lossWatch) filled(used, size uint64) {
@@ -55,10 +46,10 @@ func (w *lossWatch) look(head, now uint64) (ask, again bool) {
 // checkLosses asks the kernel for losses that no record has reported and none may ever report.
 func (s *Stream) checkLosses() {
 	s.quiet = false
-	for i := range s.rings {
-		ask, again := s.rings[i].losses.look(s.rings[i].head, s.scanned)
+	for _, r := range s.rings {
+		ask, again := r.losses.look(r.head, s.scanned)
 		if ask {
-			s.askLosses(i)
+			s.askLosses(r)
 		}
 		s.quiet = s.quiet || again
 	}
@@ -67,18 +58,13 @@ func (s *Stream) checkLosses() {
 // askLosses adds the losses of a ring that no record has reported, if the ring has not grown since its
 // head was loaded. If it has, a record reports them, or it is asked about again. Added now, they would
 // stand behind events that came after them.
-func (s *Stream) askLosses(i int) {
-	total, ok := s.kernel.Lost(i)
-	if known := s.known(i); ok && total > known && s.rings[i].memory.Head() == s.rings[i].head {
+func (s *Stream) askLosses(r *ring) {
+	total, ok := r.source.Kernel.Lost(r.index)
+	if known := s.known(r); ok && total > known && r.Raw.Head() == r.head {
 		// A record that is being written meanwhile reports the same. It is cut by what is added now.
-		s.merger.Lose(i, total-known, s.kernel.Now())
+		s.merger.Lose(r.at, total-known, s.opts.Now())
 	}
 }
 
 // known is how many losses of a ring have been delivered, by whomever, or are held.
-func (s *Stream) known(i int) uint64 { return s.rings[i].losses.known + s.merger.Reported(i) }
-
-// Losses returns what is known of a ring's.
-func (s *Stream) Losses(ring int) Losses {
-	return Losses{Known: s.known(ring), Advance: s.merger.Advance(ring), Suspect: s.rings[ring].losses.suspect}
-}
+func (s *Stream) known(r *ring) uint64 { return r.losses.known + s.merger.Reported(r.at) }

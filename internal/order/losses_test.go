@@ -43,20 +43,26 @@ func TestLossesOfAQuietRing(t *testing.T) {
 	got := f.round(true)
 	require.Len(t, got, room+1)
 	require.EqualValues(t, 2000, got[len(got)-1])
-	require.Equal(t, Losses{Known: 3, Advance: 3, Suspect: true}, f.Losses(1))
 	require.Empty(t, f.round(true), "it was told of")
+	f.Remove(f.source)
+	left := f.rings.At(1)
+	require.EqualValues(t, 3, left.Counts.Lost.Load())
+	require.EqualValues(t, 3, left.Advance)
+	require.True(t, left.Suspect)
 
-	next := &fake{t: t, tallies: map[int]Tally{}, w: f.w, Still: f.Still}
-	next.Stream = New(next, owner{next, f.Losses(1)}, &next.counts, f.opts)
+	f.begin(f.opts, f.source.Wakeup)
 	f.clock = 3000
 	f.asked = nil
-	next.StartWait()
-	next.next(Never)
+	f.StartWait()
+	f.next(Never)
 	f.clock += uint64(AskAfter)
-	next.next(Never)
-	require.Equal(t, []int{0, 1}, next.asked, "suspects are")
-	require.Equal(t, uint64(Never), next.Earliest())
+	f.next(Never)
+	require.Equal(t, []int{1}, f.asked, "suspects are")
+	require.Equal(t, uint64(Never), f.Earliest())
 	f.output(1, f.clock) // reports the same
-	require.Equal(t, []uint64{f.clock}, next.round(true))
-	require.Equal(t, Losses{Known: 3, Suspect: false}, next.Losses(1))
+	require.Equal(t, []uint64{f.clock}, f.round(true))
+	f.Remove(f.source)
+	require.EqualValues(t, 3, left.Counts.Lost.Load())
+	require.Zero(t, left.Advance)
+	require.False(t, left.Suspect)
 }

@@ -35,8 +35,9 @@ func (s *Stream) startInterval(from uint64) {
 }
 
 // marker returns up to what time the stream has to be complete for the next marker: Never if none is asked for, and
-// it is too early for one without a call. flush is as for Next.
-func (s *Stream) marker(flush uint64) uint64 {
+// it is too early for one without a call.
+func (s *Stream) marker() uint64 {
+	flush := s.asked()
 	if s.opts.FlushEvery > 0 && s.markerTurn() <= s.scanned {
 		flush = min(flush, s.flushAt)
 	}
@@ -59,4 +60,15 @@ func (s *Stream) untilMarker(limit time.Duration) time.Duration {
 		return until
 	}
 	return min(limit, until)
+}
+
+// asked is the time of the first flush that has not been answered, Never if there is none.
+func (s *Stream) asked() uint64 {
+	first := uint64(Never)
+	for _, src := range s.sources {
+		if f := src.Rings.Flushes.Load(); f != nil {
+			first = min(first, f.Time)
+		}
+	}
+	return first
 }

@@ -28,13 +28,13 @@ func TestComplete(t *testing.T) {
 		f.Took(len(evs))
 	}
 	require.EqualValues(t, 4e6-guard-1, f.Complete(), "at the end, before the marker")
-	f.End(Never)
+	f.End()
 
 	f.round(true)
 	require.EqualValues(t, 4e6-guard-1, f.Complete(), "delivering all proves nothing")
 	f.BeginAll(6e6)
 	require.Empty(t, f.Batch())
-	f.End(Never)
+	f.End()
 	require.EqualValues(t, 6e6-guard-1, f.Complete(), "having waited does")
 	f.round(false)
 	require.EqualValues(t, 6e6-guard-1, f.Complete(), "it does not go back")
@@ -56,7 +56,7 @@ func TestCompleteOfARoundThatEndsEarly(t *testing.T) {
 		if taken == 4 {
 			require.Empty(t, f.Batch())
 		}
-		f.End(Never)
+		f.End()
 		require.Equal(t, want, f.Complete(), "%d taken", taken)
 		f.round(false)
 		require.EqualValues(t, 1e6, f.Complete())
@@ -69,7 +69,7 @@ func TestCompleteFromZeroOn(t *testing.T) {
 	f.output(0, 0)
 	f.clock = 1000
 	f.Begin()
-	f.End(Never)
+	f.End()
 	require.Zero(t, f.Complete())
 	f.round(false)
 	require.EqualValues(t, 1000, f.Complete())
@@ -82,7 +82,7 @@ func TestCompleteIsAGuessWithSlack(t *testing.T) {
 	f.round(false)
 	f.output(0, 500)
 	f.Begin()
-	f.End(Never)
+	f.End()
 	require.EqualValues(t, 1000, f.Complete())
 }
 
@@ -101,7 +101,7 @@ func every(t *testing.T, o Options) (f *fake, b *grace.Barrier) {
 // marked makes a round, and reports whether a marker is due at its end.
 func (f *fake) marked() bool {
 	f.Begin()
-	defer f.End(Never)
+	defer f.End()
 	require.Empty(f.t, f.Batch())
 	if !f.MarkerDue() {
 		return false
@@ -169,7 +169,7 @@ func TestFlushEveryAndCalls(t *testing.T) {
 	require.Empty(t, f.Batch())
 	require.True(t, f.Passed(half))
 	f.Marked()
-	f.End(Never)
+	f.End()
 	require.Equal(t, Step{Do: Await, For: time.Second}, f.next(Never))
 
 	f.clock += uint64(time.Second)
@@ -181,11 +181,11 @@ func TestFlushEveryAndCalls(t *testing.T) {
 // Where rings are looked at sooner, they are.
 func TestFlushEveryLooksAtRings(t *testing.T) {
 	f, _ := every(t, Options{Slack: time.Millisecond})
-	f.rings[1].losses.suspect = true
-	f.rings[1].losses.head = 1 // so that it is seen to have moved
+	f.Stream.rings[1].losses.suspect = true
+	f.Stream.rings[1].losses.head = 1 // so that it is seen to have moved
 	require.Equal(t, Step{Do: Await, For: AskAfter}, f.next(Never))
 	f.clock = uint64(time.Second - 2*time.Millisecond)
-	f.rings[1].losses.since = f.clock
+	f.Stream.rings[1].losses.since = f.clock
 	require.Equal(t, Step{Do: Await, For: 3 * time.Millisecond}, f.next(Never))
 }
 

@@ -2,14 +2,6 @@ package order
 
 import "time"
 
-// Wakeup is the wakeup policy of the stream's reader.
-type Wakeup struct {
-	Poll   time.Duration // between looks at what has woken nobody; 0: none
-	Enough uint64        // so many bytes in one ring are not waited for
-	// Armed reports whether the next output to any ring wakes the reader. It is nil without a doorbell.
-	Armed func() bool
-}
-
 // Step is what to do next in a wait.
 type Step struct {
 	Do  Action
@@ -28,20 +20,19 @@ const (
 	Sleep
 )
 
-// StartWait begins a wait, of which Next gives the steps.
-func (s *Stream) StartWait() { s.pacing, s.began = newPacing(&s.opts), 0 }
+// StartWait begins a wait, of which Step gives the steps.
+func (s *Stream) StartWait() { s.pacing, s.began = s.newPacing(), 0 }
 
-// Next looks at the rings, relieves those that fill up, and returns what to do before the next call, if
-// that is not a round. flush is the time of a flush whose marker has not been delivered, or [Never]. The
-// error says why all barriers have failed for more than a second.
-func (s *Stream) Next(flush uint64) (Step, error) {
+// Step looks at the rings, relieves those that fill up, and returns what to do before the next call, if
+// that is not a round. The error says why all barriers have failed for more than a second.
+func (s *Stream) Step() (Step, error) {
 	for {
 		watermark := s.watermark()
 		s.scan()
 		if s.began == 0 {
 			s.began = s.scanned
 		}
-		marker := s.marker(flush)
+		marker := s.marker()
 		first := min(s.Earliest(), marker)
 		verdict, until := s.pacing.judge(view{
 			now: s.scanned, watermark: watermark, earliest: first,
@@ -77,7 +68,7 @@ func (s *Stream) atMost(until uint64) time.Duration {
 // itself may have come during the last round, and is gone then.
 func (s *Stream) filling() bool {
 	for i := range s.rings {
-		if s.used(i) >= s.opts.Wakeup.Enough {
+		if s.used(i) >= s.rings[i].source.Wakeup.Enough {
 			return true
 		}
 	}
@@ -89,7 +80,15 @@ const leastPoll = time.Millisecond
 
 // nextLook is after what time to look at rings that hold nothing; 0: not before they wake the reader.
 func (s *Stream) nextLook() (after time.Duration) {
-	w := &s.opts.Wakeup
+	for _, src := range s.sources {
+		if look := s.nextLookAt(&src.Wakeup); look > 0 && (after == 0 || look < after) {
+			after = look
+		}
+	}
+	return after
+}
+
+func (s *Stream) nextLookAt(w *Wakeup) time.Duration {
 	if w.Armed != nil && !w.Armed() {
 		delay := s.opts.Slack
 		if s.opts.Barrier != nil {

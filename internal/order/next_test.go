@@ -10,12 +10,17 @@ import (
 
 	"github.com/ringfold/ringfold/internal/grace"
 	"github.com/ringfold/ringfold/internal/ringtest"
+	"github.com/ringfold/ringfold/internal/walk"
 	"github.com/stretchr/testify/require"
 )
 
 func (f *fake) next(flush uint64) Step {
 	f.t.Helper()
-	step, err := f.Next(flush)
+	f.rings.Flushes = walk.Flushes{}
+	if flush != Never {
+		f.rings.Flushes.Ask(flush)
+	}
+	step, err := f.Step()
 	require.NoError(f.t, err)
 	return step
 }
@@ -60,7 +65,7 @@ func TestStepsWithBarriers(t *testing.T) {
 	require.False(t, f.Passed(flush), "nor before its end")
 	require.Empty(t, f.Batch())
 	require.True(t, f.Passed(flush))
-	f.End(Never)
+	f.End()
 }
 
 // A wait gives up when it has lasted a second, and barriers have failed for a second.
@@ -81,7 +86,7 @@ func TestBarriersThatFail(t *testing.T) {
 			require.Equal(t, cause, f.opts.Barrier.Round())
 			time.Sleep(time.Second / 2)
 		}
-		_, err := f.Next(Never)
+		_, err := f.Step()
 		require.ErrorIs(t, err, cause)
 		f.StartWait()
 		require.Equal(t, Sleep, f.next(Never).Do, "another wait takes its time")
@@ -93,16 +98,15 @@ func TestSleepEnds(t *testing.T) {
 	close(closed)
 	cause := errors.New("of the test")
 	for name, c := range map[string]struct {
-		before         func(s *Stream, cancel func(error))
-		stream, reader chan struct{}
-		want           error
-		took           time.Duration
+		before func(s *Stream, cancel func(error))
+		closed chan struct{}
+		want   error
+		took   time.Duration
 	}{
 		"time":    {took: time.Minute},
 		"WakeUp":  {before: func(s *Stream, _ func(error)) { s.WakeUp(); s.WakeUp() }},
 		"context": {before: func(_ *Stream, cancel func(error)) { cancel(cause) }, want: cause},
-		"stream":  {stream: closed, want: os.ErrClosed},
-		"reader":  {reader: closed, want: os.ErrClosed},
+		"close":   {closed: closed, want: os.ErrClosed},
 		"barrier": {before: func(s *Stream, _ func(error)) { s.opts.Barrier.Round() }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -114,10 +118,10 @@ func TestSleepEnds(t *testing.T) {
 					c.before(f.Stream, cancel)
 				}
 				start := time.Now()
-				require.Equal(t, c.want, f.Sleep(ctx, time.Minute, c.stream, c.reader))
+				require.Equal(t, c.want, f.Sleep(ctx, time.Minute, c.closed))
 				require.Equal(t, c.took, time.Since(start))
 				if c.want == nil {
-					require.NoError(t, f.Sleep(t.Context(), time.Second, nil, nil))
+					require.NoError(t, f.Sleep(t.Context(), time.Second, nil))
 					require.Equal(t, c.took+time.Second, time.Since(start), "each ends one sleep")
 				}
 			})

@@ -1,8 +1,8 @@
-// Package order decides when an event's turn has come, over all rings of a reader. It chooses the
+// Package order decides when an event's turn has come, over all rings of one or several readers. It chooses the
 // watermark, asks for barriers, paces rounds, relieves rings that fill up, asks the kernel about
 // losses that nothing reports, and admits or drops late events.
 //
-// Whoever waits calls [Stream.Next] for what to do: start a round, [Stream.Sleep], or wait for events.
+// Whoever waits calls [Stream.Step] for what to do: start a round, [Stream.Sleep], or wait for events.
 // A round is [Stream.Begin], then [Stream.Batch] and [Stream.Took] until there is no event left, then
 // [Stream.End]. Nothing but Sleep blocks.
 //
@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/ringfold/ringfold/internal/grace"
-	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/merge"
 	"github.com/ringfold/ringfold/internal/raw"
 )
@@ -38,40 +37,21 @@ type Options struct {
 
 	FlushEvery time.Duration // a marker is due so long after the time of the one before; 0: only on a call
 
-	Wakeup Wakeup
+	Now     func() uint64 // CLOCK_MONOTONIC, in ns
+	Halt    *atomic.Bool  // set when the stream is closed, or one of its sources: passes and waits end
+	Changed *atomic.Bool  // set when sources are to be changed: waits for rings end
+	Yield   func()        // lets a simulation go on; nil: this is none
 }
 
-// Owner is the reader whose rings a stream reads. It counts what becomes of them. The stream calls it
-// from its own methods, in their goroutine.
-type Owner interface {
-	// Rings returns the reader's rings from this one on: those of CPUs that have come online since.
-	Rings(from int) []Ring
-	// Loaded says that a ring's head was loaded. It holds so many bytes, of which some have come since the
-	// load before.
-	Loaded(ring int, used, grown uint64)
-	// Count says what has become of a ring's records since the last time. That is said at the end of a round
-	// and whenever the ring's tail is stored.
-	Count(ring int, t Tally)
-}
-
-// Ring is one that a stream begins to read.
-type Ring struct {
-	Memory *raw.Ring
-	Losses Losses
-}
-
-// Stream is the order over a reader's rings. It is not safe for concurrent use, except
-// for WakeUp, Complete and its Counts.
+// Stream is the order over the rings of several readers. It is not safe for concurrent use, except
+// for WakeUp, Complete and the sources' Counts.
 type Stream struct {
-	kernel  kernel.Kernel
-	stepped kernel.Stepped // nil: this is no simulation
-	owner   Owner
 	opts    Options
-	counts  *Counts
+	sources []*Source
 
 	merger *merge.Merger
-	rings  []ring
-	full   []int // scratch of relieve
+	rings  []*ring // as the merger has them
+	full   []int   // scratch of relieve
 
 	scanned   uint64 // when heads were last loaded, by the clock
 	elapsed   uint64 // ns between that and the load before
@@ -96,81 +76,27 @@ type Stream struct {
 	merged int         // so many of them the merger may take back
 }
 
-// ring is what a stream knows of one.
-type ring struct {
-	memory *raw.Ring
-	head   uint64 // as last loaded
-	before uint64 // as loaded the time before that
-	losses lossWatch
-	found  uint64 // samples that have been delivered and not counted, or are held
-	tally  Tally
-}
-
-// New makes a stream of the owner's rings, from their published tails on. It owns neither the kernel nor
-// the barrier. Counts are added to c.
-func New(k kernel.Kernel, owner Owner, c *Counts, o Options) *Stream {
+// New makes a stream without sources. It owns neither these nor the barrier.
+func New(o Options) *Stream {
 	s := &Stream{
-		kernel: k, owner: owner, opts: o, counts: c,
+		opts:   o,
 		events: make([]raw.Event, merge.BatchSize), origin: make([]int, merge.BatchSize),
 		timer: time.NewTimer(time.Hour), awake: make(chan struct{}, 1), untilCheck: checkEvery,
 	}
-	s.stepped, _ = k.(kernel.Stepped)
-	s.pacing = newPacing(&s.opts)
+	s.merger = merge.New(nil, o.Merge, s.freed)
+	s.StartWait()
 	if o.FlushEvery > 0 {
-		s.startInterval(k.Now())
-	}
-	rings := owner.Rings(0)
-	memory := make([]*raw.Ring, len(rings))
-	for i, r := range rings {
-		memory[i] = r.Memory
-	}
-	s.merger = merge.New(memory, o.Merge, s.freed)
-	for _, r := range rings {
-		s.take(r)
+		s.startInterval(o.Now())
 	}
 	return s
 }
 
-// take begins to read a ring that the merger has.
-func (s *Stream) take(r Ring) {
-	i := len(s.rings)
-	tail := s.merger.Freed(i)
-	s.rings = append(s.rings, ring{memory: r.Memory, head: tail, before: tail, losses: newLossWatch(r.Losses)})
-	s.merger.Expect(i, r.Losses.Advance)
-}
-
-// adopt takes in the rings of CPUs that have come online since. A round must not be under way.
-func (s *Stream) adopt() {
-	for _, r := range s.owner.Rings(len(s.rings)) {
-		s.merger.Add(r.Memory)
-		s.take(r)
-	}
-}
-
-// Len returns how many rings the stream has taken in.
-func (s *Stream) Len() int { return len(s.rings) }
-
-// Held returns how many samples of a ring have been seen and not delivered.
-func (s *Stream) Held(ring int) int { return s.merger.Held(ring) }
-
-// Scanned returns the offset up to which a ring's records have been seen.
-func (s *Stream) Scanned(ring int) uint64 { return s.merger.Scanned(ring) }
-
-// Ahead returns how many bytes of a ring have not been seen, if this is its head.
-func (s *Stream) Ahead(ring int, head uint64) uint64 { return s.merger.Ahead(ring, head) }
-
-// Abandon gives up everything that is held, and stores the rings' tails behind it. It is the last call.
-func (s *Stream) Abandon() {
-	for i := range s.rings {
-		s.rings[i].found = 0 // they are not delivered
-	}
-	s.merger.Abandon()
-	s.counts.SpillUsed.Store(s.merger.Spilled())
-}
+// SetBarrier replaces the barrier. No round may be under way.
+func (s *Stream) SetBarrier(b *grace.Barrier) { s.opts.Barrier, s.requested = b, 0 }
 
 // yield lets a simulation go on.
 func (s *Stream) yield() {
-	if s.stepped != nil {
-		s.stepped.Yield()
+	if s.opts.Yield != nil {
+		s.opts.Yield()
 	}
 }

@@ -15,14 +15,17 @@ type pacing struct {
 	pace  uint64 // the same otherwise
 }
 
-func newPacing(o *Options) pacing {
+func (s *Stream) newPacing() pacing {
+	o := &s.opts
 	p := pacing{slack: uint64(o.Slack), least: uint64(min(o.Slack/2, mostPace))}
 	if o.Barrier != nil {
 		p.exact, p.guard = true, o.Barrier.Guard()
 	}
 	p.pace = p.least
-	if o.Wakeup.Armed == nil { // a doorbell has no part in it: events that are held set the pace
-		p.polls, p.pace = o.Wakeup.Poll > 0, max(p.least, uint64(o.Wakeup.Poll))
+	for _, src := range s.sources {
+		if w := &src.Wakeup; w.Armed == nil { // a doorbell has no part in it: events that are held set the pace
+			p.polls, p.pace = p.polls || w.Poll > 0, max(p.pace, uint64(w.Poll))
+		}
 	}
 	return p
 }

@@ -55,14 +55,17 @@ func TestFillingIsRememberedInAWait(t *testing.T) {
 
 func TestPaceOfOptions(t *testing.T) {
 	armed := func() bool { return true }
-	for want, o := range map[pacing]Options{
+	for want, o := range map[pacing]struct {
+		Options
+		Wakeup
+	}{
 		{}:                                  {},
-		{slack: 2e6, least: 1e6, pace: 1e6}: {Slack: 2 * time.Millisecond},
-		{slack: 1e9, least: 5e6, pace: 5e6}: {Slack: time.Second},
-		{slack: 2e6, polls: true, least: 1e6, pace: 100e6}: {Slack: 2 * time.Millisecond, Wakeup: Wakeup{Poll: 100 * time.Millisecond}},
-		{slack: 4e6, least: 2e6, pace: 2e6}:                {Slack: 4 * time.Millisecond, Wakeup: Wakeup{Poll: 100 * time.Millisecond, Armed: armed}},
+		{slack: 2e6, least: 1e6, pace: 1e6}: {Options: Options{Slack: 2 * time.Millisecond}},
+		{slack: 1e9, least: 5e6, pace: 5e6}: {Options: Options{Slack: time.Second}},
+		{slack: 2e6, polls: true, least: 1e6, pace: 100e6}: {Options: Options{Slack: 2 * time.Millisecond}, Wakeup: Wakeup{Poll: 100 * time.Millisecond}},
+		{slack: 4e6, least: 2e6, pace: 2e6}:                {Options: Options{Slack: 4 * time.Millisecond}, Wakeup: Wakeup{Poll: 100 * time.Millisecond, Armed: armed}},
 	} {
-		require.Equal(t, want, newPacing(&o))
+		require.Equal(t, want, newFakeWoken(t, 1, o.Options, o.Wakeup).newPacing())
 	}
 }
 
@@ -70,6 +73,7 @@ func TestPaceOfOptions(t *testing.T) {
 func TestNextLook(t *testing.T) {
 	for name, c := range map[string]struct {
 		opts    Options
+		wakeup  Wakeup
 		armed   bool
 		bell    bool
 		suspect bool
@@ -77,23 +81,23 @@ func TestNextLook(t *testing.T) {
 	}{
 		"no doorbell":               {},
 		"no doorbell, suspect":      {suspect: true, want: AskAfter},
-		"polling, suspect":          {opts: Options{Wakeup: Wakeup{Poll: time.Millisecond}}, suspect: true, want: time.Millisecond},
-		"armed":                     {opts: Options{Wakeup: Wakeup{Poll: time.Millisecond}}, bell: true, armed: true},
-		"armed, suspect":            {opts: Options{Wakeup: Wakeup{Poll: time.Millisecond}}, bell: true, armed: true, suspect: true, want: AskAfter},
-		"disarmed":                  {opts: Options{Wakeup: Wakeup{Poll: time.Second}}, bell: true, want: leastPoll},
-		"disarmed, slack":           {opts: Options{Slack: 20 * time.Millisecond, Wakeup: Wakeup{Poll: time.Second}}, bell: true, want: 20 * time.Millisecond},
-		"disarmed, more slack":      {opts: Options{Slack: time.Minute, Wakeup: Wakeup{Poll: time.Second}}, bell: true, want: time.Second},
-		"disarmed, suspect, slower": {opts: Options{Slack: time.Minute, Wakeup: Wakeup{Poll: time.Second}}, bell: true, suspect: true, want: time.Second},
+		"polling, suspect":          {wakeup: Wakeup{Poll: time.Millisecond}, suspect: true, want: time.Millisecond},
+		"armed":                     {wakeup: Wakeup{Poll: time.Millisecond}, bell: true, armed: true},
+		"armed, suspect":            {wakeup: Wakeup{Poll: time.Millisecond}, bell: true, armed: true, suspect: true, want: AskAfter},
+		"disarmed":                  {wakeup: Wakeup{Poll: time.Second}, bell: true, want: leastPoll},
+		"disarmed, slack":           {opts: Options{Slack: 20 * time.Millisecond}, wakeup: Wakeup{Poll: time.Second}, bell: true, want: 20 * time.Millisecond},
+		"disarmed, more slack":      {opts: Options{Slack: time.Minute}, wakeup: Wakeup{Poll: time.Second}, bell: true, want: time.Second},
+		"disarmed, suspect, slower": {opts: Options{Slack: time.Minute}, wakeup: Wakeup{Poll: time.Second}, bell: true, suspect: true, want: time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.bell {
-				c.opts.Wakeup.Armed = func() bool { return c.armed }
+				c.wakeup.Armed = func() bool { return c.armed }
 			}
-			f := newFake(t, 2, c.opts)
-			f.rings[1].losses.suspect = c.suspect
-			f.rings[1].losses.head = 1 // so that it is seen to have moved
+			f := newFakeWoken(t, 2, c.opts, c.wakeup)
+			f.Stream.rings[1].losses.suspect = c.suspect
+			f.Stream.rings[1].losses.head = 1 // so that it is seen to have moved
 			f.StartWait()
-			step, err := f.Next(Never)
+			step, err := f.Step()
 			require.NoError(t, err)
 			require.Equal(t, Step{Do: Await, For: c.want}, step)
 		})

@@ -15,9 +15,8 @@ func percent(part, whole uint64) int { return int(part * 100 / whole) }
 // for the next round.
 func (s *Stream) check() {
 	s.untilCheck = checkEvery
-	for i := range s.rings {
-		memory := s.rings[i].memory
-		if percent(memory.Head()-s.merger.Freed(i), memory.Size()) > s.opts.Above {
+	for _, r := range s.rings {
+		if percent(r.Raw.Head()-s.merger.Freed(r.at), r.Raw.Size()) > s.opts.Above {
 			s.load()
 			s.relieve()
 			return
@@ -36,22 +35,22 @@ func (s *Stream) relieve() {
 			s.full = append(s.full, i)
 		}
 	}
-	slices.SortStableFunc(s.full, func(a, b int) int { return cmp.Compare(s.used(b), s.used(a)) }) // all are of one size
+	slices.SortStableFunc(s.full, func(a, b int) int { return cmp.Compare(s.fill(b), s.fill(a)) })
 	for _, i := range s.full {
 		for s.fill(i) > s.opts.Until {
 			bytes := s.merger.Spill(i)
 			if bytes == 0 && s.fill(i) > s.opts.Until {
-				s.counts.SpillRefused.Add(1)
+				s.rings[i].source.Counts.SpillRefused.Add(1)
 				break
 			}
-			s.counts.Spilled.Add(bytes)
+			s.rings[i].source.Counts.Spilled.Add(bytes)
 		}
 	}
-	s.counts.SpillUsed.Store(s.merger.Spilled())
+	s.noteSpilled()
 }
 
 // fill is how full a ring was when its head was loaded, in percent.
-func (s *Stream) fill(i int) int { return percent(s.used(i), s.rings[i].memory.Size()) }
+func (s *Stream) fill(i int) int { return percent(s.used(i), s.rings[i].Raw.Size()) }
 
 // Bounds of how long a wait that holds events does not scan the rings.
 const (
@@ -63,10 +62,9 @@ const (
 // latest two loads.
 func (s *Stream) untilFull() time.Duration {
 	soonest := float64(mostScan)
-	for i := range s.rings {
-		r := &s.rings[i]
+	for i, r := range s.rings {
 		if grown := r.head - r.before; grown > 0 {
-			room := float64(r.memory.Size())*float64(s.opts.Above)/100 - float64(s.used(i))
+			room := float64(r.Raw.Size())*float64(s.opts.Above)/100 - float64(s.used(i))
 			soonest = min(soonest, room*float64(s.elapsed)/float64(grown))
 		}
 	}

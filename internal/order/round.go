@@ -20,14 +20,17 @@ func (s *Stream) Begin() {
 func (s *Stream) BeginAll(waited uint64) {
 	proven := max(s.watermark(), waited-min(waited, grace.DefaultGuard+1)) // as in grace.Barrier.Round
 	s.scan()
-	for i := range s.rings {
-		s.askLosses(i)
+	for _, r := range s.rings {
+		s.askLosses(r)
 	}
 	s.begin(math.MaxUint64-1, proven, waited)
 }
 
 func (s *Stream) begin(watermark, proven, waited uint64) {
 	s.lastRound, s.proven, s.waited = s.scanned, proven, waited
+	for _, src := range s.sources {
+		src.Rings.Passes.Add(1)
+	}
 	s.merger.Begin(watermark)
 }
 
@@ -64,63 +67,55 @@ func (s *Stream) Took(n int) {
 
 // admit counts an event that did not come in a batch, and reports whether to deliver it.
 func (s *Stream) admit(it *merge.Item) bool {
-	r := &s.rings[it.Ring]
+	r := s.rings[it.Ring]
 	if it.Event.Late() {
-		s.counts.Late.Add(1)
-		if by := s.merger.Last() - it.Key; by > s.counts.MaxLateness.Load() {
-			s.counts.MaxLateness.Store(by)
+		c := r.source.Counts
+		c.Late.Add(1)
+		if by := s.merger.Last() - it.Key; by > c.MaxLateness.Load() {
+			c.MaxLateness.Store(by)
 		}
 		if s.opts.DropLate && it.Event.Kind() == raw.Sample {
 			r.found--
-			r.tally.Dropped++
+			r.Counts.Dropped.Add(1)
 			return false
 		}
 	}
-	switch odd := it.Event.Odd(); odd.Kind {
-	case raw.Lost:
-		r.tally.LostRecords++
-		r.tally.Lost += odd.Lost
-	case raw.Corrupt:
-		r.tally.Corrupt++
-		if odd.Fault == raw.FaultChanged {
-			r.found-- // it was a sample
-		}
+	odd := it.Event.Odd()
+	r.tally.Add(odd)
+	if odd.Fault == raw.FaultChanged {
+		r.found-- // it was a sample
 	}
 	return true
 }
 
-// count tells the owner what has been delivered of a ring, and how many bytes were freed now.
-func (s *Stream) count(i int, freed uint64) {
-	r := &s.rings[i]
-	if held := uint64(s.merger.Held(i)); r.found > held {
+// count counts what has been delivered of a ring.
+func (s *Stream) count(r *ring) {
+	if held := uint64(s.merger.Held(r.at)); r.found > held {
 		r.tally.Samples, r.found = r.found-held, held
 	}
-	r.tally.Freed = freed
-	if r.tally != (Tally{}) {
-		s.owner.Count(i, r.tally)
-		r.tally = Tally{}
-	}
+	r.tally.Flush(&r.Counts)
 }
 
 // freed hears from the merger that a ring's tail was stored.
 func (s *Stream) freed(i int, bytes uint64) {
-	s.count(i, bytes)
+	r := s.rings[i]
+	s.count(r)
+	r.Counts.Stored(bytes)
 	// The ring may have filled up since the scan, and not be full any longer at the next.
-	r := &s.rings[i]
-	r.losses.filled(r.memory.Head()-s.merger.Freed(i)+bytes, r.memory.Size())
+	r.losses.filled(r.Raw.Head()-s.merger.Freed(i)+bytes, r.Raw.Size())
 	s.yield()
 }
 
-// End ends a round, also one that is not over, and stores the rings' tails. flush is as for Next.
-func (s *Stream) End(flush uint64) {
+// End ends a round, also one that is not over, and stores the rings' tails.
+func (s *Stream) End() {
 	s.merger.End()
 	s.advance()
-	for i := range s.rings {
-		s.count(i, 0)
+	for _, r := range s.rings {
+		s.count(r)
 	}
-	s.counts.SpillUsed.Store(s.merger.Spilled())
+	s.noteSpilled()
 	if s.opts.Barrier != nil {
-		if first := min(s.Earliest(), s.marker(flush)); first != Never {
+		if first := min(s.Earliest(), s.marker()); first != Never {
 			s.request(first)
 		}
 	}

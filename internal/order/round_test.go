@@ -15,9 +15,9 @@ func TestRoundIsInOrder(t *testing.T) {
 	f.output(1, 30, 60)
 	f.clock = 1000
 	require.Equal(t, []uint64{10, 20, 30, 40, 45, 50, 60}, f.round(false))
-	require.Equal(t, map[int]Tally{
-		0: {Samples: 3, Freed: 3 * recordSize}, 1: {Samples: 2, Freed: 2 * recordSize}, 2: {Samples: 2, Freed: 2 * recordSize},
-	}, f.tallies)
+	for ring, n := range []uint64{3, 2, 2} {
+		require.Equal(t, tally{Samples: n, Freed: n * recordSize}, f.tally(ring))
+	}
 	require.EqualValues(t, 60, f.merger.Last())
 	require.EqualValues(t, 1, f.counts.Inversions.Load())
 }
@@ -34,9 +34,10 @@ func TestRestOfABatch(t *testing.T) {
 	f.Begin()
 	require.Len(t, f.Batch(), 4)
 	f.Took(3)
-	f.End(Never)
-	require.Equal(t, map[int]Tally{0: {Samples: 2, Freed: 2 * recordSize}, 1: {Samples: 1, Freed: recordSize}}, f.tallies)
-	require.Equal(t, 1, f.Held(1))
+	f.End()
+	require.Equal(t, tally{Samples: 2, Freed: 2 * recordSize}, f.tally(0))
+	require.Equal(t, tally{Samples: 1, Freed: recordSize}, f.tally(1))
+	require.Equal(t, 1, f.merger.Held(1))
 	require.Equal(t, []uint64{4}, f.round(false))
 }
 
@@ -52,11 +53,11 @@ func TestLateEvents(t *testing.T) {
 		require.Equal(t, []uint64{800}, f.round(false))
 		f.output(1, 700) // and the loss before it
 		require.Equal(t, map[bool][]uint64{false: {700, 700}, true: {700}}[drop], f.round(false))
-		want := Tally{Samples: room + 1, Lost: 1, LostRecords: 1, Freed: f.w[1].Head()}
+		want := tally{Samples: room + 1, Lost: 1, LostRecords: 1, Freed: f.w[1].Head()}
 		if drop {
 			want.Samples, want.Dropped = room, 1
 		}
-		require.Equal(t, want, f.tallies[1])
+		require.Equal(t, want, f.tally(1))
 		require.EqualValues(t, 2, f.counts.Late.Load())
 		require.EqualValues(t, 100, f.counts.MaxLateness.Load())
 	}
@@ -74,11 +75,11 @@ func TestCountsOfTheUnusual(t *testing.T) {
 		n := len(f.Batch())
 		f.Took(n)
 	}
-	f.End(Never)
-	require.Equal(t, Tally{Samples: 1, Corrupt: 1, Freed: 2 * recordSize}, f.tallies[0])
-	f.Abandon()
-	require.Equal(t, Tally{Samples: 1, Corrupt: 1, Freed: 3 * recordSize}, f.tallies[0])
-	require.Equal(t, Tally{Freed: 2 * recordSize}, f.tallies[1])
+	f.End()
+	require.Equal(t, tally{Samples: 1, Corrupt: 1, Freed: 2 * recordSize}, f.tally(0))
+	f.Remove(f.source)
+	require.Equal(t, tally{Samples: 1, Dropped: 1, Corrupt: 1, Freed: 3 * recordSize}, f.tally(0))
+	require.Equal(t, tally{Dropped: 2, Freed: 2 * recordSize}, f.tally(1))
 }
 
 // The watermark is chosen before new rings are looked for. One that comes after that may have events
@@ -98,7 +99,7 @@ func TestNewRings(t *testing.T) {
 		f.output(1, 1e6)
 	}
 	require.Equal(t, []uint64{1e6, 2e6}, f.round(false))
-	require.Equal(t, 2, f.Len())
+	require.Equal(t, 2, len(f.Stream.rings))
 	require.Zero(t, f.counts.Late.Load())
 }
 
@@ -132,7 +133,7 @@ func TestRoundChecksForFullRings(t *testing.T) {
 		n += len(evs)
 		f.Took(len(evs))
 	}
-	f.End(Never)
+	f.End()
 	require.Equal(t, (len(f.w)-1)*room, n)
 	require.LessOrEqual(t, f.w[0].Head()-f.w[0].Tail(), uint64(ringSize/4))
 	require.Positive(t, f.counts.Spilled.Load())

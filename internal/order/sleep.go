@@ -7,8 +7,8 @@ import (
 )
 
 // Sleep blocks for this time at most, or until a barrier ends or WakeUp is called. It returns
-// context.Cause(ctx), or os.ErrClosed once one of the channels is closed.
-func (s *Stream) Sleep(ctx context.Context, d time.Duration, stream, reader <-chan struct{}) error {
+// context.Cause(ctx), or os.ErrClosed once the channel is closed.
+func (s *Stream) Sleep(ctx context.Context, d time.Duration, closed <-chan struct{}) error {
 	var barrier <-chan struct{}
 	if s.opts.Barrier != nil {
 		barrier = s.opts.Barrier.Done()
@@ -23,9 +23,7 @@ func (s *Stream) Sleep(ctx context.Context, d time.Duration, stream, reader <-ch
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-stream:
-		return os.ErrClosed
-	case <-reader:
+	case <-closed:
 		return os.ErrClosed
 	}
 }

@@ -11,7 +11,7 @@ func (s *Stream) watermark() uint64 {
 	if s.opts.Barrier != nil {
 		return s.opts.Barrier.Watermark()
 	}
-	now := s.kernel.Now()
+	now := s.opts.Now()
 	return now - min(uint64(s.opts.Slack), now)
 }
 
@@ -52,7 +52,7 @@ func (s *Stream) request(time uint64) {
 		return
 	}
 	// The barrier reads the clock after this. It covers what is older than that by more than the guard.
-	now := s.kernel.Now()
+	now := s.opts.Now()
 	if covers := now - min(now, b.Guard()+1); time < covers {
 		s.requested = covers
 		b.Request()

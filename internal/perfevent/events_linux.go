@@ -229,16 +229,19 @@ func (p *Events) Bells() error { return p.noBells }
 // Replaced is how many entries of the map were another's.
 func (p *Events) Replaced() int { return p.replaced }
 
+// Map is the user's.
+func (p *Events) Map() (id int, name string) { return p.entries.ID, p.entries.Name }
+
 // Grace is grace.Open.
 func (p *Events) Grace(o grace.Options) (grace.Provider, error) { return grace.Open(o) }
 
 // Wait is the poller's.
 func (p *Events) Wait(until time.Time, ready func(woken bool) bool) error {
-	return p.poller.wait(until, ready)
+	return p.poller.Wait(until, ready)
 }
 
 // Interrupt ends a Wait.
-func (p *Events) Interrupt() { p.poller.interrupt() }
+func (p *Events) Interrupt() { p.poller.Interrupt() }
 
 // Outputs is what programs count themselves.
 func (p *Events) Outputs() kernel.Outputs { return p.outputs.look() }
@@ -270,7 +273,7 @@ func (p *Events) release() {
 	}
 	unix.Close(p.scratch)
 	if p.poller != nil {
-		p.poller.close()
+		p.poller.Close()
 	}
 	p.outputs.close()
 }

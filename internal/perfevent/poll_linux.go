@@ -51,8 +51,8 @@ func newPoller(epollFD int) (*poller, error) {
 	return p, nil
 }
 
-// wait is kernel.Kernel's Wait.
-func (p *poller) wait(deadline time.Time, ready func(woken bool) bool) error {
+// Wait is that of kernel.Poller.
+func (p *poller) Wait(deadline time.Time, ready func(woken bool) bool) error {
 	p.ready = ready
 	defer func() { p.ready = nil }() // whose it is may be forgotten, and is to be collected then
 
@@ -69,9 +69,11 @@ func (p *poller) wait(deadline time.Time, ready func(woken bool) bool) error {
 	return err
 }
 
-func (p *poller) interrupt() { p.file.SetReadDeadline(past) }
+// Interrupt is that of kernel.Poller.
+func (p *poller) Interrupt() { p.file.SetReadDeadline(past) }
 
-func (p *poller) close() { p.file.Close() }
+// Close lets the descriptor go.
+func (p *poller) Close() { p.file.Close() }
 
 // past is a deadline that is over.
 var past = time.Unix(1, 0)

@@ -37,13 +37,13 @@ type asked struct {
 func (b bell) poller(t *testing.T) *asked {
 	p, err := newPoller(b.epoll)
 	require.NoError(t, err)
-	t.Cleanup(p.close)
+	t.Cleanup(p.Close)
 	a := &asked{p: p, question: make(chan bool), answer: make(chan bool), result: make(chan error, 1)}
 	a.ready = func(woken bool) bool { a.question <- woken; return <-a.answer }
 	return a
 }
 
-func (a *asked) wait(deadline time.Time) { go func() { a.result <- a.p.wait(deadline, a.ready) }() }
+func (a *asked) wait(deadline time.Time) { go func() { a.result <- a.p.Wait(deadline, a.ready) }() }
 
 func TestFilePollerAsksBeforeItBlocks(t *testing.T) {
 	a := newBell(t).poller(t)
@@ -91,8 +91,8 @@ func TestFilePollerEnds(t *testing.T) {
 		end  func(*poller)
 		want error
 	}{
-		"interrupt": {(*poller).interrupt, os.ErrDeadlineExceeded},
-		"close":     {(*poller).close, os.ErrClosed},
+		"interrupt": {(*poller).Interrupt, os.ErrDeadlineExceeded},
+		"close":     {(*poller).Close, os.ErrClosed},
 	} {
 		a := newBell(t).poller(t)
 		a.wait(time.Time{})
@@ -102,9 +102,9 @@ func TestFilePollerEnds(t *testing.T) {
 		require.ErrorIs(t, <-a.result, c.want, name)
 	}
 	a := newBell(t).poller(t)
-	require.ErrorIs(t, a.p.wait(time.Unix(1, 0), a.ready), os.ErrDeadlineExceeded)
-	a.p.close()
-	require.Equal(t, os.ErrClosed, a.p.wait(time.Time{}, a.ready))
+	require.ErrorIs(t, a.p.Wait(time.Unix(1, 0), a.ready), os.ErrDeadlineExceeded)
+	a.p.Close()
+	require.Equal(t, os.ErrClosed, a.p.Wait(time.Time{}, a.ready))
 }
 
 // The poller's descriptor is its own: libbpf closes the one that it was made of.
@@ -115,11 +115,11 @@ func TestFilePollerDuplicatesItsDescriptor(t *testing.T) {
 	require.NoError(t, err)
 	p, err := newPoller(spare)
 	require.NoError(t, err)
-	p.close()
+	p.Close()
 	_, err = unix.FcntlInt(uintptr(spare), unix.F_GETFD, 0)
 	require.NoError(t, err, "closed what is not its own")
 	require.NoError(t, unix.Close(spare))
-	a.p.close()
+	a.p.Close()
 
 	_, err = newPoller(-1)
 	require.ErrorIs(t, err, unix.EBADF)

@@ -91,6 +91,9 @@ func (b *Buffer) Bells() error { return nil }
 // Replaced is 0: who reads a map is not counted.
 func (b *Buffer) Replaced() int { return 0 }
 
+// Map is 0: who reads it is not known.
+func (b *Buffer) Map() (id int, name string) { return 0, "" }
+
 // Now is what the clock of the first CPU shows.
 func (b *Buffer) Now() uint64 { return b.kernel.clock(0) }
 

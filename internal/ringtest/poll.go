@@ -1,14 +1,23 @@
 package ringtest
 
 import (
+	"errors"
 	"os"
+	"slices"
+	"sync"
 	"time"
+
+	"github.com/ringfold/ringfold/internal/kernel"
 )
 
 // Poll waits for wake-ups that come over a channel, as kernel.Kernel's Wait and Interrupt do.
 type Poll struct {
 	wakes      chan struct{} // of capacity 1. Like perf's readiness, one is remembered
 	interrupts chan struct{}
+
+	mu     sync.Mutex
+	groups []*Poll // that wake with it
+	of     []*Poll // it is a group of these
 }
 
 // NewPoll makes a Poll that nobody has woken yet.
@@ -18,6 +27,11 @@ func NewPoll() *Poll {
 
 // Wake is the kernel's wake-up.
 func (p *Poll) Wake() {
+	p.mu.Lock()
+	for _, g := range p.groups {
+		g.Wake()
+	}
+	p.mu.Unlock()
 	select {
 	case p.wakes <- struct{}{}:
 	default: // poll is still to be told of the last one
@@ -63,5 +77,38 @@ func (p *Poll) Interrupt() {
 	select {
 	case p.interrupts <- struct{}{}:
 	default:
+	}
+}
+
+// pollable is a kernel that waits by a Poll.
+type pollable interface{ self() *Poll }
+
+func (p *Poll) self() *Poll { return p }
+
+// Group is kernel.Kernel's.
+func (p *Poll) Group(others []kernel.Kernel) (kernel.Group, error) {
+	g := NewPoll()
+	g.of = []*Poll{p}
+	for _, k := range others {
+		other, ok := k.(pollable)
+		if !ok {
+			return nil, errors.New("simulated rings and those of the kernel cannot be waited for together")
+		}
+		g.of = append(g.of, other.self())
+	}
+	for _, member := range g.of {
+		member.mu.Lock()
+		member.groups = append(member.groups, g)
+		member.mu.Unlock()
+	}
+	return g, nil
+}
+
+// Close ends a group.
+func (p *Poll) Close() {
+	for _, member := range p.of {
+		member.mu.Lock()
+		member.groups = slices.DeleteFunc(member.groups, func(g *Poll) bool { return g == p })
+		member.mu.Unlock()
 	}
 }

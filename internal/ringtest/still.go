@@ -55,6 +55,9 @@ func (k *Still) Bells() error { return errStill }
 // Replaced is 0.
 func (k *Still) Replaced() int { return 0 }
 
+// Map is 0: there is none.
+func (k *Still) Map() (id int, name string) { return 0, "" }
+
 // Set does nothing: there is no map.
 func (k *Still) Set(int, kernel.Entry) error { return nil }
 

@@ -120,10 +120,11 @@ func (w *world) open() error {
 	if w.sched.IntN(2) == 0 {
 		w.Stream.FlushEvery = time.Millisecond
 	}
+	o := perfbuf.Options{RingBytes: w.RingBytes, NoTime: w.NoTime, Wakeup: perfbuf.Wakeup{Events: 1}}
 	if w.Payload {
-		w.Stream.Time = perfbuf.PayloadTime(timeOffset)
+		o.Time = perfbuf.PayloadTime(timeOffset)
 	}
-	r, _, err := seam.OpenReader(&seen{Buffer: k.buffer, w: w}, perfbuf.Options{RingBytes: w.RingBytes, NoTime: w.NoTime, Wakeup: perfbuf.Wakeup{Events: 1}})
+	r, _, err := seam.OpenReader(&seen{Buffer: k.buffer, w: w}, o)
 	if err != nil {
 		return err
 	}

@@ -127,10 +127,11 @@ func (c *config) options() (perfbuf.Options, perfbuf.OrderOptions) {
 	if c.mode == "slack" {
 		o.Mode = perfbuf.Slack(c.slack)
 	}
+	r := perfbuf.Options{RingBytes: c.ringBytes, Wakeup: c.wake}
 	if c.time == "payload" {
-		o.Time = perfbuf.PayloadTime(payloadTimeOffset)
+		r.Time = perfbuf.PayloadTime(payloadTimeOffset)
 	}
-	return perfbuf.Options{RingBytes: c.ringBytes, Wakeup: c.wake}, o
+	return r, o
 }
 
 // varyOptions chooses options for one reader and its stream.

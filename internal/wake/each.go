@@ -3,9 +3,12 @@ package wake
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"sync"
 	"sync/atomic"
+
+	"github.com/ringfold/ringfold/internal/walk"
 )
 
 // each is the goroutines that wait for one ring each. A wake-up tells only one poller which ring it was for
@@ -26,7 +29,7 @@ type waiter struct {
 }
 
 // ErrRingBusy is returned if another goroutine waits for that ring.
-var ErrRingBusy = errors.New("wake: another goroutine waits for the ring")
+var ErrRingBusy = fmt.Errorf("%w: another goroutine waits for this ring", walk.ErrBusy)
 
 // errChanged ends the wait on behalf of waiters of whom somebody has come or gone.
 var errChanged = errors.New("wake: changed")
@@ -78,7 +81,7 @@ func (w *Waker) join(ring int) (done <-chan error, err error) {
 	w.each.count++
 	one.waits.Store(true)
 	w.each.changed.Store(true)
-	w.kernel.Interrupt()
+	w.poller.Interrupt()
 	return one.done, nil
 }
 
@@ -95,13 +98,13 @@ func (w *Waker) quit(ring int) {
 	w.each.count--
 	one.waits.Store(false)
 	w.each.changed.Store(true)
-	w.kernel.Interrupt()
+	w.poller.Interrupt()
 }
 
 // Flush ends the waits that are under way, for one ring if that holds something. Who comes later for what a ring
 // holds now does not wait. It does not block.
 func (w *Waker) Flush() {
-	w.kernel.Interrupt()
+	w.poller.Interrupt()
 	w.each.mu.Lock()
 	defer w.each.mu.Unlock()
 	for i := range w.owner.Len() {
@@ -116,7 +119,7 @@ func (w *Waker) Flush() {
 		}
 	}
 	if w.each.changed.Load() {
-		w.kernel.Interrupt()
+		w.poller.Interrupt()
 	}
 }
 
@@ -131,9 +134,9 @@ func (w *Waker) finish(one *waiter, err error) {
 func (w *Waker) serve() {
 	defer w.owner.Release()
 	for {
-		w.ctx, w.rings, w.shared = context.Background(), w.owner, true
+		w.ctx, w.parts, w.shared = context.Background(), w.own, true
 		err := w.block(0)
-		w.ctx, w.rings, w.shared = nil, nil, false
+		w.ctx, w.parts, w.shared = nil, nil, false
 		if w.finishReady(err) {
 			return
 		}

@@ -15,7 +15,7 @@ func newBellRings() (*fakeRings, *Waker) {
 	var count atomic.Int32
 	count.Store(2)
 	e := NewEntries(2, &count, func(int, kernel.Entry) error { return nil }, func() {})
-	return newFakeRings(Policy{Bell: NewDoorbell(e, time.Second), Enough: 64})
+	return newFakeRings(&Policy{Bell: NewDoorbell(e, time.Second), Enough: 64})
 }
 
 // After a pause a wake-up ends the wait at once, and the next look comes after the interval from then on. Before there was a look that
@@ -23,26 +23,26 @@ func newBellRings() (*fakeRings, *Waker) {
 func TestWaitAfterAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := newBellRings()
-		wait := func() <-chan error { return inBackground(func() error { return w.Wait(t.Context(), r, 0) }) }
+		wait := func() <-chan error { return inBackground(func() error { return w.Wait(t.Context(), w.Own(), 0) }) }
 		done := wait()
 		time.Sleep(time.Hour)
-		looks := w.Counts().Polls
+		looks := w.own[0].Policy.Counts().Polls
 		time.Sleep(time.Hour)
-		require.Equal(t, looks, w.Counts().Polls, "it does not look any more")
+		require.Equal(t, looks, w.own[0].Policy.Counts().Polls, "it does not look any more")
 		r.poll.Wake() // and nothing to read: it is a pass that finds out
 		require.NoError(t, <-done)
-		require.Equal(t, Counts{Wakes: 1, Polls: looks}, w.Counts())
+		require.Equal(t, Counts{Wakes: 1, Polls: looks}, w.own[0].Policy.Counts())
 
 		done = wait()
 		r.poll.Wake()
 		synctest.Wait()
 		require.Empty(t, done)
-		require.Equal(t, Counts{Wakes: 2, Spurious: 1, Polls: looks}, w.Counts())
+		require.Equal(t, Counts{Wakes: 2, Spurious: 1, Polls: looks}, w.own[0].Policy.Counts())
 		time.Sleep(time.Second - time.Nanosecond)
-		require.Equal(t, looks, w.Counts().Polls)
+		require.Equal(t, looks, w.own[0].Policy.Counts().Polls)
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
-		require.Equal(t, looks+1, w.Counts().Polls)
+		require.Equal(t, looks+1, w.own[0].Policy.Counts().Polls)
 		r.poll.Wake()
 		require.NoError(t, <-done)
 	})
@@ -54,12 +54,12 @@ func TestWaitRingAfterAPause(t *testing.T) {
 		r, w := newBellRings()
 		done := inBackground(func() error { return w.WaitRing(t.Context(), 0, nil) })
 		time.Sleep(time.Hour)
-		looks := w.Counts().Polls
+		looks := w.own[0].Policy.Counts().Polls
 		r.unread[1].Store(8)
 		r.poll.Wake()
 		time.Sleep(time.Hour)
 		require.Empty(t, done)
-		require.Equal(t, looks, w.Counts().Polls)
+		require.Equal(t, looks, w.own[0].Policy.Counts().Polls)
 		r.unread[0].Store(8)
 		r.poll.Wake()
 		require.NoError(t, <-done)

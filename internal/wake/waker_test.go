@@ -35,7 +35,7 @@ func (r *fakeRings) Closed() bool           { return r.closed.Load() }
 func (r *fakeRings) Retain()                { r.retained.Add(1) }
 func (r *fakeRings) Release()               { r.retained.Add(-1) }
 
-func newFakeRings(p Policy) (*fakeRings, *Waker) {
+func newFakeRings(p *Policy) (*fakeRings, *Waker) {
 	r := &fakeRings{poll: ringtest.NewPoll()}
 	return r, New(r, r, len(r.unread), p)
 }
@@ -68,18 +68,18 @@ func TestWait(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r, w := newFakeRings(Policy{Interval: time.Second, Enough: 64})
+				r, w := newFakeRings(&Policy{Interval: time.Second, Enough: 64})
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				start := time.Now()
-				done := inBackground(func() error { return w.Wait(ctx, r, time.Hour) })
-				require.Equal(t, ErrBusy, w.Wait(ctx, r, 0))
-				require.Equal(t, ErrBusy, w.WaitRing(ctx, 0, nil))
+				done := inBackground(func() error { return w.Wait(ctx, w.Own(), time.Hour) })
+				require.ErrorIs(t, w.Wait(ctx, w.Own(), 0), ErrBusy)
+				require.ErrorIs(t, w.WaitRing(ctx, 0, nil), ErrBusy)
 				require.Empty(t, done)
 				c.end(r, cancel)
 				require.Equal(t, c.err, <-done)
 				require.Equal(t, c.after, time.Since(start))
-				require.Equal(t, c.count, w.Counts())
+				require.Equal(t, c.count, w.own[0].Policy.Counts())
 				require.Zero(t, w.State())
 			})
 		})
@@ -89,10 +89,10 @@ func TestWait(t *testing.T) {
 // What is enough is not waited for, nor counted as a look.
 func TestWaitForEnough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, w := newFakeRings(Policy{Interval: time.Second, Enough: 64})
+		r, w := newFakeRings(&Policy{Interval: time.Second, Enough: 64})
 		r.unread[1].Store(64)
-		require.NoError(t, w.Wait(t.Context(), r, 0))
-		require.Zero(t, w.Counts())
+		require.NoError(t, w.Wait(t.Context(), w.Own(), 0))
+		require.Zero(t, w.own[0].Policy.Counts())
 	})
 }
 
@@ -100,13 +100,13 @@ func TestWaitForEnough(t *testing.T) {
 // last has gone.
 func TestWaitForOneRingEach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, w := newFakeRings(Policy{Enough: 64})
+		r, w := newFakeRings(&Policy{Enough: 64})
 		closed := make(chan struct{})
 		ctx, cancel := context.WithCancel(t.Context())
 		first := inBackground(func() error { return w.WaitRing(t.Context(), 0, closed) })
 		second := inBackground(func() error { return w.WaitRing(ctx, 1, closed) })
-		require.Equal(t, ErrRingBusy, w.WaitRing(t.Context(), 0, closed))
-		require.Equal(t, ErrBusy, w.Wait(t.Context(), r, 0))
+		require.ErrorIs(t, w.WaitRing(t.Context(), 0, closed), ErrRingBusy)
+		require.ErrorIs(t, w.Wait(t.Context(), w.Own(), 0), ErrBusy)
 		require.Equal(t, State{Waiting: true, Serving: true, Each: 2}, w.State())
 		require.Equal(t, int32(1), r.retained.Load())
 

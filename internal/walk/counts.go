@@ -18,6 +18,12 @@ func (c *Counts) Observe(used uint64) {
 	}
 }
 
+// Stored counts a store of the tail, which gave back so many bytes.
+func (c *Counts) Stored(bytes uint64) {
+	c.TailStores.Add(1)
+	c.Bytes.Add(bytes)
+}
+
 // Tally gathers counts within a pass, where atomics would cost too much.
 type Tally struct {
 	Samples, Lost, LostRecords, Unknown, Corrupt uint64

@@ -35,6 +35,7 @@ type Ring struct {
 	lossAfter uint64   // no loss of the latest report is from before this time, unordered
 	// Advance is how many losses were delivered that no record has reported yet: the record that does is cut by them.
 	Advance uint64
+	Suspect bool // a stream has found it nearly full, and has not asked about losses since
 
 	Counts Counts
 }

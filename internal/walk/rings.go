@@ -114,6 +114,12 @@ func disclaim(rings []*Ring) {
 // Held reports whether a stream holds the rings: all of them, if any.
 func (r *Rings) Held() bool { return r.rings[0].owner.Load() == held }
 
+// At is the i-th ring.
+func (r *Rings) At(i int) *Ring { return r.rings[i] }
+
+// Flowed tells Options.Flowing, on behalf of a stream.
+func (r *Rings) Flowed(ring int, bytes uint64) { r.flowing(ring, bytes) }
+
 // Index is which ring is that of a CPU, -1 if none is.
 func (r *Rings) Index(cpu int) int {
 	return slices.IndexFunc(r.all(), func(ring *Ring) bool { return ring.Raw.CPU() == cpu })

@@ -187,8 +187,7 @@ func (w *ringWalk) commit() {
 	r := w.ring
 	if w.off != w.tail {
 		r.Raw.SetTail(w.off)
-		r.Counts.TailStores.Add(1)
-		r.Counts.Bytes.Add(w.off - w.tail)
+		r.Counts.Stored(w.off - w.tail)
 		w.tail = w.off
 	}
 	w.tally.Flush(&r.Counts)

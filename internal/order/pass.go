@@ -1,0 +1,69 @@
+package order
+
+import (
+	"os"
+
+	"github.com/ringfold/ringfold/internal/walk"
+)
+
+// Pass is a round as a pass over a stream: it delivers what is due, and then a marker if one is.
+type Pass struct {
+	stream *Stream
+	pass   *walk.Pass
+	done   func()
+}
+
+// SetPass makes p the stream's pass. It calls done at its end.
+func (s *Stream) SetPass(p *walk.Pass, done func()) {
+	p.Halt, p.Walk = s.opts.Halt, &Pass{stream: s, pass: p, done: done}
+}
+
+// Next makes the next batch. It ends the life of the events before.
+func (w *Pass) Next() bool {
+	w.settle()
+	s := w.stream
+	if s.opts.Halt.Load() {
+		w.pass.Err = os.ErrClosed
+		return false
+	}
+	if events := s.Batch(); len(events) > 0 {
+		w.pass.Batch.Set(events)
+		return true
+	}
+	return w.marker()
+}
+
+// settle gives back what has not been taken of a batch.
+func (w *Pass) settle() {
+	if n := w.pass.Batch.Settle(); n > 0 {
+		w.stream.Took(n)
+	}
+}
+
+// marker makes a batch of the event that says up to when the stream is complete, if it answers a flush, or
+// the options want one now. One marker answers the calls to all sources.
+func (w *Pass) marker() (ok bool) {
+	s := w.stream
+	for _, src := range s.sources {
+		flushes := &src.Rings.Flushes
+		if f := flushes.Load(); f != nil && s.Passed(f.Time) {
+			ok = flushes.Answer(w.pass, f, s.MarkerTime(f.Time)) || ok
+		}
+	}
+	switch {
+	case ok:
+	case s.MarkerDue():
+		walk.Mark(w.pass, s.MarkerTime(0))
+	default:
+		return false
+	}
+	s.Marked()
+	return true
+}
+
+// End ends the round.
+func (w *Pass) End() {
+	w.settle()
+	w.stream.End()
+	w.done()
+}

@@ -1,0 +1,25 @@
+package perfbuf
+
+// TimeSource is the timestamp that orders a stream. The zero value is the kernel's (PERF_SAMPLE_TIME).
+type TimeSource struct {
+	payload bool
+	offset  int
+}
+
+// PayloadTime orders by a time that the program itself puts into the payload: a uint64 at this byte
+// offset, in ns of CLOCK_MONOTONIC, as bpf_ktime_get_ns returns it. [Event.Time] is then that time, and
+// rings need no kernel times ([Options.NoTime]).
+//
+// Exact mode then proves completeness only for times taken in the same run of the program as the output.
+// A time from an earlier run, such as the start of a call that has now returned, makes its event late. So
+// does a coarse clock (bpf_ktime_get_coarse_ns), which lags by milliseconds. [NestLevels]
+// proves nothing here, as programs may be preempted between the two.
+//
+// Grace periods do not wait for sleepable programs. The verifier keeps perf event arrays from those, also
+// behind tail calls, but misses two ways: an array found in a map of maps, and a function replaced by
+// freplace. Such an output may come after any delay: late by its own time, in order by the kernel's, and
+// after Drain.
+//
+// A sample too short for the time, or with a time more than a second in the future, is ordered by the
+// kernel's time. Without kernel times it goes with its predecessor. Stats.Untimed counts both.
+func PayloadTime(offset int) TimeSource { return TimeSource{payload: true, offset: offset} }
