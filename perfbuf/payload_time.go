@@ -23,3 +23,11 @@ type TimeSource struct {
 // A sample too short for the time, or with a time more than a second in the future, is ordered by the
 // kernel's time. Without kernel times it goes with its predecessor. Stats.Untimed counts both.
 func PayloadTime(offset int) TimeSource { return TimeSource{payload: true, offset: offset} }
+
+// at is where in a payload the time is, below 0 for nowhere.
+func (t TimeSource) at() int {
+	if t.payload {
+		return t.offset
+	}
+	return -1
+}

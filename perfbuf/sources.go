@@ -42,7 +42,7 @@ func Merge(o OrderOptions, readers ...*Reader) (*Ordered, error) {
 	s := &Ordered{opts: o, gone: make(chan struct{}), programs: slices.ContainsFunc(readers, (*Reader).ownTimes)}
 	oo := order.Options{
 		Interval: o.BarrierInterval, Slack: o.Mode.slack, DropLate: o.DropLate, FlushEvery: o.FlushEvery,
-		Merge: merge.Options{Spill: max(o.Spill.Bytes, 0), PayloadTime: first.ownTimes(), TimeAt: first.opts.Time.offset}, Above: o.Spill.Above, Until: o.Spill.Until,
+		Merge: merge.Options{Spill: max(o.Spill.Bytes, 0)}, Above: o.Spill.Above, Until: o.Spill.Until,
 		Now: first.kernel.Now, Halt: &s.halt, Changed: &s.changed,
 	}
 	if first.stepped != nil {

@@ -63,6 +63,7 @@ const (
 type opsSide struct {
 	t      *testing.T
 	layout raw.Layout
+	timeAt int
 	ws     []*ringtest.Ring
 	m      *merge.Merger
 	batch  int // how many are taken at once
@@ -89,14 +90,14 @@ type opsItem struct {
 
 func newOps(t *testing.T, options, batch int) *opsSide {
 	o := &opsSide{t: t, layout: raw.LayoutRawTime, batch: min(batch, merge.BatchSize)}
-	opts := merge.Options{Spill: opsBudget}
+	o.timeAt = -1
 	if options&1 != 0 {
-		opts.PayloadTime, opts.TimeAt = true, 4
+		o.timeAt = 4
 		if options&2 != 0 {
 			o.layout = raw.LayoutRaw
 		}
 	}
-	o.m = merge.New([]*raw.Ring{o.ring(1<<32 - 64), o.ring(^uint64(0) - 63)}, opts, func(i int, bytes uint64) {
+	o.m = merge.New([]*raw.Ring{o.ring(1<<32 - 64), o.ring(^uint64(0) - 63)}, merge.Options{Spill: opsBudget}, func(i int, bytes uint64) {
 		o.freed[i] += bytes
 		if tail := o.ws[i].Tail(); o.freed[i] != tail {
 			t.Fatalf("ring %d: told of %d, but the tail is %d", i, o.freed[i], tail)
@@ -108,7 +109,9 @@ func newOps(t *testing.T, options, batch int) *opsSide {
 func (o *opsSide) ring(start uint64) *raw.Ring {
 	w := ringtest.New(opsRing, o.layout, start)
 	o.ws, o.freed = append(o.ws, w), append(o.freed, start)
-	return w.Raw()
+	r := w.Raw()
+	r.SetFields(o.timeAt, -1)
+	return r
 }
 
 // do does one thing, with bytes of b from filled on if it writes any, and returns how far that has come.

@@ -33,20 +33,15 @@ type Item struct {
 
 // Options says how to merge.
 type Options struct {
-	// PayloadTime orders by the time at the offset TimeAt of a sample's payload, which is the event's time then. A
-	// sample without one goes by the record's time.
-	PayloadTime bool
-	TimeAt      int
-
 	Spill int // budget for bytes copied out, 0 for none
 }
 
 // Merger merges rings. It is not safe for concurrent use.
 type Merger struct {
-	rings []ring
-	arena arena
-	round round
-	opts  Options
+	rings  []ring
+	arena  arena
+	budget int // of it
+	round  round
 
 	item   Item
 	alone  raw.Single // of events that do not lie in their ring's view
@@ -60,10 +55,10 @@ type Merger struct {
 	committed func(ring int, bytes uint64)
 }
 
-// New merges rings, all of one size, from their published tails on. committed is told of each tail
+// New merges rings, from their published tails on. committed is told of each tail
 // that is published, and how many bytes that freed.
 func New(rings []*raw.Ring, o Options, committed func(ring int, bytes uint64)) *Merger {
-	m := &Merger{opts: o, committed: committed}
+	m := &Merger{budget: o.Spill, committed: committed}
 	for _, r := range rings {
 		m.Add(r)
 	}
@@ -74,34 +69,13 @@ func New(rings []*raw.Ring, o Options, committed func(ring int, bytes uint64)) *
 // between Begin and End.
 func (m *Merger) Add(r *raw.Ring) {
 	if m.arena.blockBytes == 0 {
-		m.arena = newArena(r.Size(), m.opts.Spill)
+		m.arena = newArena(r.Size(), m.budget)
 	}
 	t := r.Tail()
-	view := r.View()
-	if m.opts.PayloadTime {
-		timed := m.opts.view(r)
-		view = &timed
-	}
-	m.rings = append(m.rings, ring{raw: r, view: view, timeAt: m.opts.timeAt(), freed: t, scan: t, eighth: r.Size() / 8, tryAt: t + r.Size()/8})
+	m.rings = append(m.rings, ring{raw: r, view: r.View(), timeAt: r.TimeAt(), freed: t, scan: t, eighth: r.Size() / 8, tryAt: t + r.Size()/8})
 	n := len(m.rings)
 	m.round = newRound(n)
 	m.far = n >= ahead && uint64(n)*r.Size() > farBytes
-}
-
-// view is how events of a ring, or of a copy of some of it, are handed out.
-func (o *Options) view(r *raw.Ring) raw.View {
-	if o.PayloadTime {
-		return r.View().PayloadTime(o.TimeAt)
-	}
-	return *r.View()
-}
-
-// timeAt is TimeAt, below 0 without PayloadTime.
-func (o *Options) timeAt() int {
-	if o.PayloadTime {
-		return o.TimeAt
-	}
-	return -1
 }
 
 // Found is what a Scan has counted.
@@ -200,7 +174,7 @@ func (m *Merger) Batch(evs []raw.Event, rings []int) (n int) {
 			break
 		}
 		e := r.main.buf[r.main.first]
-		ev, size, ok := r.view.Find(r.raw.At(e.Off), r.raw.Size())
+		ev, size, ok := r.view.Find(r.raw.At(e.Off))
 		if !ok || ev.Time() != e.Time || e.Time < m.last || e.Off&flags != 0 {
 			break
 		}

@@ -100,12 +100,13 @@ func (s setup) bench(t testing.TB) *bench {
 		l := &lane{Ring: w, raw: w.Raw(), tail: s.start, scanned: s.start, cuts: map[uint64]uint64{}}
 		b.lanes, raws = append(b.lanes, l), append(raws, l.raw)
 	}
-	o := merge.Options{Spill: s.spill}
 	if s.keyed {
 		b.keys = map[uint64]uint64{}
-		o.PayloadTime = true
+		for _, r := range raws {
+			r.SetFields(0, -1)
+		}
 	}
-	b.m = merge.New(raws, o, b.committed)
+	b.m = merge.New(raws, merge.Options{Spill: s.spill}, b.committed)
 	return b
 }
 

@@ -60,7 +60,9 @@ func TestTimeAtAnyOffset(t *testing.T) {
 				body[j] = byte(j + 1)
 			}
 			require.NoError(t, r.Output(5, body))
-			m := merge.New([]*raw.Ring{r.Raw()}, merge.Options{PayloadTime: true, TimeAt: i}, func(int, uint64) {})
+			ring := r.Raw()
+			ring.SetFields(i, -1)
+			m := merge.New([]*raw.Ring{ring}, merge.Options{}, func(int, uint64) {})
 			want, found := uint64(5), merge.Found{Keyless: 1}
 			if i+8 <= n && i >= 0 && i < n {
 				want, found = binary.NativeEndian.Uint64(body[i:]), merge.Found{}
@@ -98,7 +100,9 @@ func TestKeysThatAreNotBelieved(t *testing.T) {
 		if !c.ok {
 			at = 5 // too near to the end
 		}
-		m := merge.New([]*raw.Ring{r.Raw()}, merge.Options{PayloadTime: true, TimeAt: at}, func(int, uint64) {})
+		ring := r.Raw()
+		ring.SetFields(at, -1)
+		m := merge.New([]*raw.Ring{ring}, merge.Options{}, func(int, uint64) {})
 		require.NoError(t, r.Output(c.time, binary.NativeEndian.AppendUint64(make([]byte, 4, 12), c.key)))
 		require.Equal(t, c.found, m.Scan(0, r.Head(), 100))
 		require.Equal(t, []out{c.want}, drain(t, m, all, 2))

@@ -198,8 +198,11 @@ func TestRoundsDoNotAllocate(t *testing.T) {
 			w := ringtest.New(1<<12, raw.LayoutRawTime, 0)
 			ws, raws = append(ws, w), append(raws, w.Raw())
 		}
-		for _, o := range []merge.Options{{Spill: spill}, {Spill: spill, PayloadTime: true}} {
-			m := merge.New(raws, o, func(int, uint64) {})
+		for _, timeAt := range []int{-1, 0} {
+			for _, r := range raws {
+				r.SetFields(timeAt, -1)
+			}
+			m := merge.New(raws, merge.Options{Spill: spill}, func(int, uint64) {})
 			p, time := ringtest.Payload(1<<40, 40), uint64(100)
 			recs, indices := make([]raw.Event, merge.BatchSize), make([]int, merge.BatchSize)
 			deliver := func() {

@@ -14,7 +14,7 @@ import (
 type ring struct {
 	raw    *raw.Ring
 	view   *raw.View // of its events
-	timeAt int       // offset of the key in a payload; below 0: the key is the record's time
+	timeAt int       // of raw: offset of the key in a payload; below 0: the key is the record's time
 	eighth uint64    // of the ring's size
 
 	freed uint64 // data_tail as published
@@ -271,10 +271,10 @@ func (r *ring) find(off uint64, alone *raw.Single) (ev raw.Event, size uint64, o
 	if len(r.chunks) > 0 && int64(off-r.freed) < 0 {
 		if c := r.chunkOf(off); c != nil {
 			r.from = c
-			in, view, off, end = c.block, &c.view, off-c.start, c.end-c.start
+			in, view, off, end = c.block, c.block.View(), off-c.start, c.end-c.start
 		}
 	}
-	if ev, size, ok = view.Find(in.At(off), in.Size()); ok {
+	if ev, size, ok = view.Find(in.At(off)); ok {
 		return ev, size, true
 	}
 	if in.Parse(off, end, &r.rec); r.rec.Kind != raw.Sample {

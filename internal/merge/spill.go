@@ -13,7 +13,6 @@ import (
 // chunk is a stretch of a ring, from one record's beginning to another's, that was copied out.
 type chunk struct {
 	block      *raw.Ring // its bytes; offsets count from start
-	view       raw.View  // of the block, for the ring that it was copied out of
 	words      []uint64  // the block's memory
 	start, end uint64
 	left       int // undelivered samples in it
@@ -46,13 +45,13 @@ func (a *arena) get(of *raw.Ring) *chunk {
 	case n > 0:
 		c, a.free = a.free[n-1], a.free[:n-1]
 	case a.made+a.blockBytes <= a.budget:
-		c = &chunk{words: make([]uint64, a.blockBytes/8)} // a power of two
+		c = &chunk{words: make([]uint64, a.blockBytes/8+1)[:a.blockBytes/8]} // a power of two, and see NewCopy
 		c.block = raw.NewCopy(of, c.words)
 		a.made += a.blockBytes
 	default:
 		return nil
 	}
-	c.block.SetCPU(of.CPU())
+	c.block.CopyOf(of)
 	a.used += a.blockBytes
 	return c
 }
@@ -97,7 +96,6 @@ func (m *Merger) Spill(i int) (bytes uint64) {
 		}
 		n := min(bytes, m.arena.blockBytes)
 		c.start, c.end, c.left = r.freed, r.freed+n, left
-		c.view = m.opts.view(c.block)
 		r.raw.CopyWords(c.words, r.freed, n)
 		r.chunks = append(r.chunks, c)
 		r.plain = false

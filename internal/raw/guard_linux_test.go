@@ -21,3 +21,13 @@ func guarded(tb testing.TB) []byte {
 	}
 	return middle
 }
+
+// reserved returns memory that costs nothing until it is written.
+func reserved(tb testing.TB, n int) []byte {
+	m, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
+	if err != nil {
+		tb.Skip(err)
+	}
+	tb.Cleanup(func() { unix.Munmap(m) })
+	return m
+}

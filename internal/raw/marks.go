@@ -8,11 +8,16 @@ type Mark struct{ Time, Off uint64 }
 // Samples walks from off towards head, which was loaded before, and appends to marks every sample it
 // comes to. It stops in front of the first record that is not a sample as Parse would find one,
 // whose time is below that of the one before (or floor, for the first), or above ceiling. It returns
-// where it stopped. off is a multiple of 8, and the ring's records have times.
+// where it stopped. off is a multiple of 8.
+//
+// The times are those of records, or of payloads in a BPF ring buffer. In other rings it finds nothing.
 //
 // It is Parse for those who only want times: a loop without calls, as most records are of this kind.
 func (r *Ring) Samples(off, head, floor, ceiling uint64, marks []Mark) ([]Mark, uint64) {
-	if head-off > r.mask+1 || r.rawSize != 16 {
+	if head-off > r.mask+1 || r.rawSize != 16 || r.timeAt >= 0 {
+		if r.layout == LayoutRingBuf {
+			return r.samplesRingBuf(off, head, floor, ceiling, marks)
+		}
 		return marks, off
 	}
 	seen := uint64(0)

@@ -5,9 +5,9 @@ package raw
 // Poison says that this is the poison build: every sample is Private.
 const Poison = false
 
-// grow makes room for a record.
+// grow makes room for a record, and a word more: see NewCopy.
 func (s *Single) grow(size uint64) {
-	if n := int(size / 8); cap(s.words) < n {
+	if n := int(size/8) + 1; cap(s.words) < n {
 		s.words = make([]uint64, n)
 	}
 	s.words = s.words[:size/8]

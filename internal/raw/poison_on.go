@@ -7,8 +7,8 @@ import "unsafe"
 // Poison says that this is the poison build: every sample is Private.
 const Poison = true
 
-// grow makes room for a record, which nobody has seen before: slices of the one before are to stay destroyed.
-func (s *Single) grow(size uint64) { s.words = make([]uint64, size/8) }
+// grow makes room for a record, and a word more (see NewCopy), which nobody has seen before: slices of the one before are to stay destroyed.
+func (s *Single) grow(size uint64) { s.words = make([]uint64, size/8, size/8+1) }
 
 // Private makes a sample one of memory of its own, with the time that it has.
 func (s *Single) Private(ev Event) Event {
@@ -16,9 +16,8 @@ func (s *Single) Private(ev Event) Event {
 		return ev
 	}
 	time, b := ev.Time(), ev.Bytes()
-	v := *ev.View
-	s.grow((v.body + 4 + uint64(len(b)) + 7) &^ 7)
-	v.base, v.size = unsafe.Pointer(unsafe.SliceData(s.words)), 8*uint64(len(s.words))
+	s.grow((ev.View.body + 4 + uint64(len(b)) + 7) &^ 7)
+	v := ev.View.on(s.words)
 	own := Event{View: &v, Word: ev.Word &^ posBits}
 	copy(own.Bytes(), b)
 	return s.Timed(own, time)

@@ -30,6 +30,10 @@ const (
 	Flushed
 	// Unknown is a valid record of a type that is not read here.
 	Unknown
+	// Busy is a record of a BPF ring buffer that a program has reserved and not committed yet.
+	Busy
+	// Discarded is a record of a BPF ring buffer that a program has given up.
+	Discarded
 )
 
 // Fault says what is wrong with a corrupt record.
@@ -79,10 +83,10 @@ func (f Fault) String() string {
 type Record struct {
 	Kind  Kind
 	Fault Fault  // of a Corrupt one: why
-	Len   uint32 // payload bytes of a Sample, trailing padding included; 0 of others
+	Len   uint32 // payload bytes of a Sample, in a perf ring with padding behind; 0 of others
 	Off   uint64 // where it begins, a free-running count of bytes
 	Size  uint64 // bytes to the next record
-	Time  uint64 // ns of the event's clock; 0 if the layout has none
+	Time  uint64 // ns of the event's clock; 0 if the layout has none. One in the payload is not looked at
 	Lost  uint64 // how many a Lost record counts; may be 0
 }
 
@@ -94,6 +98,10 @@ type Record struct {
 // rec is filled in field by field: a Record returned by value would be copied with wide loads right
 // behind narrow stores, which stalls the processor for longer than all the rest takes.
 func (r *Ring) Parse(off, head uint64, rec *Record) {
+	if r.layout == LayoutRingBuf {
+		r.parseRingBuf(off, head, rec)
+		return
+	}
 	left := head - off
 	// Invariant: off is a multiple of 8 and so is the ring's size, so 8 bytes at any record's off,
 	// off+8, off+16 or off+24, masked, lie within the ring and are aligned.

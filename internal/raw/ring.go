@@ -1,5 +1,6 @@
-// Package raw reads the memory of one perf ring buffer: a metadata page that holds data_head and
-// data_tail, and a power-of-two number of data bytes that follow it. It makes no system call,
+// Package raw reads the memory of one ring: of a perf ring buffer, which is a metadata page that holds data_head and
+// data_tail, and a power-of-two number of data bytes that follow it; or of a BPF ring buffer, where the
+// two are called producer_pos and consumer_pos, and the data bytes lie there twice in a row. It makes no system call,
 // starts no goroutine and allocates nothing per record, and it works on any 8-byte aligned memory:
 // on a ring shared with the kernel and on plain Go memory alike.
 //
@@ -12,6 +13,7 @@ package raw
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"sync/atomic"
 	"unsafe"
 )
@@ -32,16 +34,23 @@ const (
 	LayoutRaw Layout = iota
 	// LayoutRawTime is PERF_SAMPLE_RAW | PERF_SAMPLE_TIME with sample_id_all: samples and losses have a time.
 	LayoutRawTime
+	// LayoutRingBuf is that of a BPF ring buffer: samples have a length and no time.
+	LayoutRingBuf
 )
 
-// Ring is the reading side of one perf ring buffer. It holds no position: that is its user's, who
+// Ring is the reading side of one ring. It holds no position: that is its user's, who
 // may keep one of its own ahead of the published tail.
 type Ring struct {
-	head, tail *uint64        // in the metadata page
+	head, tail *uint64        // shared with the kernel
 	data       unsafe.Pointer // the first data byte
 	mask       uint64         // data bytes - 1
 	rawSize    uint64         // where in a sample the u32 raw_size is: 8, or 16 behind a time
 	layout     Layout
+	lists      bool  // Stretch finds nothing, Events does
+	cpu        int32 // the views refer to it
+	timeAt     int   // see SetFields
+	cpuAt      int
+	bare       View // of the data bytes, without fields of payloads
 	view       View // of the data bytes
 	seen       uint64
 }
@@ -58,42 +67,64 @@ func New(meta unsafe.Pointer, data []byte, layout Layout) (*Ring, error) {
 	if uintptr(meta)&7 != 0 || uintptr(base)&7 != 0 {
 		return nil, fmt.Errorf("ring memory at %p and %p: must be aligned to 8 bytes", meta, base)
 	}
-	r := &Ring{
-		// Invariant: the caller's metadata page is at least metaSize long.
-		head:   (*uint64)(unsafe.Add(meta, headOffset)),
-		tail:   (*uint64)(unsafe.Add(meta, tailOffset)),
-		data:   base,
-		mask:   uint64(n - 1),
-		layout: layout,
-		view:   newView(base, uint64(n), layout),
-	}
-	r.rawSize = r.view.body
-	return r, nil
+	// Invariant: the caller's metadata page is at least metaSize long.
+	return newRing((*uint64)(unsafe.Add(meta, headOffset)), (*uint64)(unsafe.Add(meta, tailOffset)), base, uint64(n), uint64(n), layout), nil
 }
 
-// NewCopy makes a Ring of memory to which records of another one are copied. Offsets count from its first byte.
-// It has no head and no tail.
-func NewCopy(of *Ring, words []uint64) *Ring {
-	data := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), 8*len(words)) // invariant: 8 bytes each
-	r, err := New(unsafe.Pointer(&noCounters), data, of.layout)
-	if err != nil {
-		panic(err) // words are aligned, and the caller makes as many as a power of two
-	}
-	r.SetCPU(of.CPU())
+// newRing describes a ring of n bytes, and its memory, which is so many bytes in one piece.
+func newRing(head, tail *uint64, base unsafe.Pointer, n, memory uint64, layout Layout) *Ring {
+	r := &Ring{head: head, tail: tail, data: base, mask: n - 1}
+	r.describe(memory, layout)
 	return r
 }
 
-// noCounters stands in for the metadata page where there is none.
-var noCounters [metaSize / 8]uint64
+// describe says how the records lie in so many bytes of memory.
+func (r *Ring) describe(memory uint64, layout Layout) {
+	r.layout = layout
+	r.bare = newView(r.data, memory, layout, &r.cpu)
+	r.rawSize = r.bare.body
+	r.SetFields(-1, -1)
+}
+
+// NewCopy makes a Ring of memory to which records of another one are copied, with the same fields. Offsets count from
+// its first byte. It has no head and no tail. words are as many as a power of two, at least 8,
+// with a word more behind: there begins a payload of no bytes that a ring buffer's record at the end has.
+func NewCopy(of *Ring, words []uint64) *Ring {
+	n := 8 * uint64(len(words))
+	r := newRing(&noCounters[0], &noCounters[1], unsafe.Pointer(unsafe.SliceData(words)), n, n, of.layout)
+	r.CopyOf(of)
+	return r
+}
+
+// CopyOf makes a copy one of another ring, in the same memory.
+func (r *Ring) CopyOf(of *Ring) {
+	r.describe(r.mask+1, of.layout)
+	r.SetCPU(of.CPU())
+	r.SetFields(of.timeAt, of.cpuAt)
+}
+
+// noCounters stands in for head and tail where there are none.
+var noCounters [2]uint64
 
 // Size returns the number of data bytes.
 func (r *Ring) Size() uint64 { return r.mask + 1 }
 
 // SetCPU says whose ring it is, which is what its events say. It is for before they are read.
-func (r *Ring) SetCPU(cpu int) { r.view.cpu = cpu }
+func (r *Ring) SetCPU(cpu int) { r.cpu = int32(cpu) }
 
-// CPU is the number of the ring's CPU.
-func (r *Ring) CPU() int { return r.view.cpu }
+// CPU is the number of the ring's CPU, -1 if it has none.
+func (r *Ring) CPU() int { return int(r.cpu) }
+
+// SetFields says where in the payload of a sample its time (u64, ns) and its CPU (u32) are; below 0: nowhere. A sample
+// that is too short for one of them has the record's time, or the ring's CPU. It is for before events are read.
+func (r *Ring) SetFields(timeAt, cpuAt int) {
+	r.timeAt, r.cpuAt = timeAt, cpuAt
+	r.view = r.bare.fields(timeAt, cpuAt, math.MaxUint64)
+	r.lists = r.layout == LayoutRingBuf || r.view.least > 0
+}
+
+// TimeAt is where in a payload its time is; below 0: it is the record's.
+func (r *Ring) TimeAt() int { return r.timeAt }
 
 // View is the ring's data bytes.
 func (r *Ring) View() *View { return &r.view }
@@ -122,27 +153,34 @@ func (r *Ring) Payload8(rec *Record, at int) (v uint64, ok bool) {
 	if at < 0 || uint64(at)+8 > uint64(rec.Len) {
 		return 0, false
 	}
+	if p := r.At(rec.Off) + r.rawSize + 4 + uint64(at); p+8 <= r.view.size {
+		return binary.NativeEndian.Uint64((*[8]byte)(unsafe.Add(r.data, p))[:]), true // invariant: as just compared
+	}
 	var b [8]byte
 	r.Copy(b[:], rec.Off+r.rawSize+4+uint64(at))
 	return binary.NativeEndian.Uint64(b[:]), true
 }
 
 // Head returns data_head: the free-running count of bytes that the kernel has published. Every
-// record below it is fully written.
+// record below it is fully written. Of a BPF ring buffer it is producer_pos: every record below it is reserved, and has
+// a length.
 //
 // The load has acquire semantics. It pairs with the smp_wmb in perf_output_put_handle
-// (kernel/events/ring_buffer.c), which orders the record's bytes before the store of data_head.
+// (kernel/events/ring_buffer.c), which orders the record's bytes before the store of data_head; and with the
+// smp_store_release of producer_pos in __bpf_ringbuf_reserve (kernel/bpf/ringbuf.c), behind that of the header.
 //
 // Records are multiples of 8 bytes, so the kernel's value is too; a value that is not is rounded
 // down, which keeps every header within the ring.
 func (r *Ring) Head() uint64 { return atomic.LoadUint64(r.head) &^ 7 }
 
-// Tail returns data_tail as last published, rounded like Head.
+// Tail returns data_tail, or consumer_pos, as last published, rounded like Head.
 func (r *Ring) Tail() uint64 { return atomic.LoadUint64(r.tail) &^ 7 }
 
 // SetTail publishes data_tail: the kernel may overwrite every byte below t.
 //
 // The store is a full barrier on amd64 and a release elsewhere, so no read of the freed bytes moves
 // below it. It pairs with the control dependency on the load of data_tail in __perf_output_begin
-// (kernel/events/ring_buffer.c).
+// (kernel/events/ring_buffer.c), and with the smp_load_acquire of consumer_pos in __bpf_ringbuf_reserve. Go's store
+// also comes before all loads behind it, as kernel and reader of a BPF ring buffer each store and then look at what the other has
+// stored: a record that Busy finds is committed by a program that finds this tail, and wakes the reader.
 func (r *Ring) SetTail(t uint64) { atomic.StoreUint64(r.tail, t) }

@@ -24,7 +24,7 @@ func sameSamples(t *testing.T, r *raw.Ring, off, head, floor, ceiling uint64) (e
 			t.Fatal("a sample behind the head")
 		}
 		r.Parse(off, head, &rec)
-		if rec.Kind != raw.Sample || m != (raw.Mark{Time: rec.Time, Off: rec.Off}) || m.Time < floor || m.Time > ceiling {
+		if time, ok := timeOf(r, &rec); !ok || m != (raw.Mark{Time: time, Off: rec.Off}) || m.Time < floor || m.Time > ceiling {
 			t.Fatalf("%+v, times %d to %d, where Parse finds %+v", m, floor, ceiling, rec)
 		}
 		floor = m.Time
@@ -36,10 +36,19 @@ func sameSamples(t *testing.T, r *raw.Ring, off, head, floor, ceiling uint64) (e
 	if r.Layout() == raw.LayoutRaw || off == head {
 		return end
 	}
-	if r.Parse(off, head, &rec); rec.Kind == raw.Sample && rec.Time >= floor && rec.Time <= ceiling {
+	r.Parse(off, head, &rec)
+	if time, ok := timeOf(r, &rec); ok && time >= floor && time <= ceiling {
 		t.Fatalf("ended in front of %+v, times %d to %d", rec, floor, ceiling)
 	}
 	return end
+}
+
+// timeOf is the time of a sample, in its payload in a ring buffer.
+func timeOf(r *raw.Ring, rec *raw.Record) (time uint64, ok bool) {
+	if r.Layout() != raw.LayoutRingBuf || rec.Kind != raw.Sample {
+		return rec.Time, rec.Kind == raw.Sample
+	}
+	return r.Payload8(rec, r.TimeAt())
 }
 
 func TestSamplesAgainstParse(t *testing.T) {
@@ -108,7 +117,7 @@ func TestNewCopy(t *testing.T) {
 			r := w.Raw()
 			r.SetCPU(3)
 			rec := ringtest.Parse(r, r.Tail(), r.Head())
-			_, _, ok := r.View().Find(r.At(rec.Off), r.Size())
+			_, _, ok := r.View().Find(r.At(rec.Off))
 			require.False(t, ok)
 			words := make([]uint64, 128/8)
 			r.CopyWords(words, rec.Off, rec.Size)
@@ -116,7 +125,7 @@ func TestNewCopy(t *testing.T) {
 			again := ringtest.Parse(c, 0, rec.Size)
 			require.Equal(t, rec.Len, again.Len)
 			require.Equal(t, rec.Time, again.Time)
-			ev, size, ok := c.View().Find(0, rec.Size)
+			ev, size, ok := c.View().Find(0)
 			require.True(t, ok)
 			require.Equal(t, rec.Size, size)
 			require.Equal(t, rec.Time, ev.Time())

@@ -8,22 +8,24 @@ import "unsafe"
 type Single struct {
 	view  View
 	odd   Odd
+	cpu   int32 // of odd
 	words []uint64
 }
 
 // Odd makes an event that is no sample.
 func (s *Single) Odd(cpu int, o Odd) Event {
-	s.odd = o
+	s.odd, s.cpu = o, int32(cpu)
 	// Invariant of Word: a payload of no bytes lies in any memory.
-	s.view = View{base: unsafe.Pointer(&noOdd), times: unsafe.Pointer(&s.odd.Time), cpu: cpu, kind: o.Kind, odd: &s.odd}
+	s.view = View{base: unsafe.Pointer(&noOdd), times: unsafe.Pointer(&s.odd.Time), cpus: unsafe.Pointer(&s.cpu), kind: o.Kind, odd: &s.odd}
 	return Event{View: &s.view}
 }
 
-// Join makes an event of a sample that Parse has found, by copying it into one piece.
+// Join makes an event of a sample that Parse has found, by copying it into one piece. If its payload is too short for
+// the ring's fields, it has the record's time and the ring's CPU.
 func (s *Single) Join(r *Ring, rec *Record) Event {
 	s.grow(rec.Size)
 	r.CopyWords(s.words, rec.Off, rec.Size)
-	s.view = r.view.on(s.words)
+	s.view = r.bare.fields(r.timeAt, r.cpuAt, uint64(rec.Len)).on(s.words)
 	// Invariant of Word: Parse has checked Len against Size, of which words has as many bytes.
 	return Event{View: &s.view, Word: uint64(rec.Len) << 32}
 }

@@ -24,12 +24,16 @@ type Stretch struct {
 }
 
 // Stretch is where samples may lie in a row from off on, up to stop, to head and to the ring's edge. stop lies
-// between off and head. It is empty if head cannot be believed.
+// between off and head. It is empty if head cannot be believed, and of a ring whose samples come by Events.
 func (r *Ring) Stretch(off, stop, head uint64) Stretch {
-	pos, left := off&r.mask, head-off
-	if left > r.mask+1 {
+	if head-off > r.mask+1 || r.lists {
 		return Stretch{View: &r.view}
 	}
+	return r.stretch(off, stop, head)
+}
+
+func (r *Ring) stretch(off, stop, head uint64) Stretch {
+	pos, left := off&r.mask, head-off
 	end := min(pos+left, r.mask+1)
 	return Stretch{View: &r.view, Pos: pos, Limit: min(pos+stop-off, max(end, 16)-16), End: end}
 }
@@ -67,9 +71,12 @@ const (
 )
 
 // Find looks once more at a sample that was found before at pos of the view. It returns its Event and size.
-// ok is false if it is not there any more, goes past end, or is too short for the view's times.
-func (v *View) Find(pos, end uint64) (ev Event, size uint64, ok bool) {
-	s := Stretch{View: v, Pos: pos, End: min(end, v.size)}
+// ok is false if it is not there any more, goes past the view's end, or is too short for its fields.
+func (v *View) Find(pos uint64) (ev Event, size uint64, ok bool) {
+	if v.body < 8 {
+		return v.findRingBuf(pos)
+	}
+	s := Stretch{View: v, Pos: pos, End: v.size}
 	if pos+24 > s.End {
 		return Event{}, 0, false
 	}

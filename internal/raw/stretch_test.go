@@ -36,7 +36,7 @@ func sameStretch(t *testing.T, r *raw.Ring, off, stop, head uint64) (got int) {
 		if !bytes.Equal(payload(r, rec), ev.Bytes()) {
 			t.Fatalf("record %d is % x, where Parse finds % x", got, ev.Bytes(), payload(r, rec))
 		}
-		if again, size, ok := r.View().Find(r.At(off), r.Size()); again != ev || size != rec.Size || !ok {
+		if again, size, ok := r.View().Find(r.At(off)); again != ev || size != rec.Size || !ok {
 			t.Fatalf("%+v is found again as %+v, of %d bytes, %v", ev, again, size, ok)
 		}
 		prefetched = s.Prefetch(next) // nothing outside of the ring, or guarded would show it

@@ -12,16 +12,19 @@ type View struct {
 	base unsafe.Pointer // the view's memory: size bytes, aligned to 8
 	size uint64
 
-	body  uint64 // where in a sample raw_size is: 8, or 16 behind a time
-	least uint64 // payload bytes that a sample must have to lie in this view: its time may be among them
+	body  uint64 // 4 bytes before a sample's payload. In a perf ring raw_size is there: at 8, or 16 behind a time
+	least uint64 // payload bytes that a sample must have to lie in this view: its time or CPU may be among them
 
 	// A record's time is timeAt bytes behind times, and behind the record's position as far as timeMask lets
 	// that through: in the record, in its payload, or, with a mask of 0, one word for the whole view.
 	times    unsafe.Pointer
 	timeAt   uint64
 	timeMask uint64
+	// And so the CPU, an int32.
+	cpus    unsafe.Pointer
+	cpuAt   uint64
+	cpuMask uint64
 
-	cpu  int
 	kind Kind
 	odd  *Odd // of what is no sample
 }
@@ -39,24 +42,33 @@ type Odd struct {
 
 var (
 	noOdd  Odd
-	noTime uint64
-	noView = View{base: unsafe.Pointer(&noOdd), times: unsafe.Pointer(&noTime), odd: &noOdd} // of the zero Event
+	noTime uint64                                                                                                           // and no CPU
+	noView = View{base: unsafe.Pointer(&noOdd), times: unsafe.Pointer(&noTime), cpus: unsafe.Pointer(&noTime), odd: &noOdd} // of the zero Event
 )
 
-// newView describes memory, with times where the layout has them.
-func newView(base unsafe.Pointer, size uint64, layout Layout) View {
-	v := View{base: base, size: size, body: 8, times: unsafe.Pointer(&noTime), kind: Sample, odd: &noOdd}
-	if layout == LayoutRawTime {
+// newView describes memory, with times where the layout has them. All of it is of one CPU.
+func newView(base unsafe.Pointer, size uint64, layout Layout, cpu *int32) View {
+	v := View{base: base, size: size, body: 8, times: unsafe.Pointer(&noTime), cpus: unsafe.Pointer(cpu), kind: Sample, odd: &noOdd}
+	switch layout {
+	case LayoutRawTime:
 		v.body, v.times, v.timeAt, v.timeMask = 16, base, 8, posBits
+	case LayoutRingBuf:
+		v.body = ringBufHeader - 4
 	}
 	return v
 }
 
-// PayloadTime is the view whose times are in the payloads, at this offset. It has no samples that are too
-// short for that.
-func (v View) PayloadTime(offset int) View {
-	v.times, v.timeAt, v.timeMask = v.base, v.body+4+uint64(offset), posBits
-	v.least = uint64(offset) + 8
+// fields is the view whose times and CPUs are at these offsets of the payloads, as far as they lie in the first n
+// bytes. It has no samples that are too short for that.
+func (v View) fields(timeAt, cpuAt int, n uint64) View {
+	if timeAt >= 0 && uint64(timeAt)+8 <= n {
+		v.times, v.timeAt, v.timeMask = v.base, v.body+4+uint64(timeAt), posBits
+		v.least = uint64(timeAt) + 8
+	}
+	if cpuAt >= 0 && uint64(cpuAt)+4 <= n {
+		v.cpus, v.cpuAt, v.cpuMask = v.base, v.body+4+uint64(cpuAt), posBits
+		v.least = max(v.least, uint64(cpuAt)+4)
+	}
 	return v
 }
 
@@ -65,6 +77,9 @@ func (v View) on(words []uint64) View {
 	base := unsafe.Pointer(unsafe.SliceData(words))
 	if v.times == v.base {
 		v.times = base
+	}
+	if v.cpus == v.base {
+		v.cpus = base
 	}
 	v.base, v.size = base, 8*uint64(len(words))
 	return v
@@ -93,10 +108,10 @@ func (e Event) view() *View {
 	return v
 }
 
-// Bytes is the payload, with up to 7 bytes of padding.
+// Bytes is the payload: with up to 7 bytes of padding in a perf ring, of the exact length in a BPF ring buffer.
 func (e Event) Bytes() []byte {
 	v := e.view()
-	// Invariant of Word: so many bytes lie in the view's memory, behind the raw_size of the record at this position.
+	// Invariant of Word: so many bytes lie in the view's memory, from the payload of the record at this position on.
 	return unsafe.Slice((*byte)(unsafe.Add(v.base, e.Word&posBits+v.body+4)), e.Word>>32)
 }
 
@@ -113,8 +128,12 @@ func (e Event) Time() uint64 {
 // Kind of the event, 0 of the zero Event.
 func (e Event) Kind() Kind { return e.view().kind }
 
-// CPU is the number of the ring's CPU.
-func (e Event) CPU() int { return e.view().cpu }
+// CPU is the number of the ring's CPU, or what the payload says.
+func (e Event) CPU() int {
+	v := e.view()
+	// Invariant: the view has 4 bytes there, which need not be aligned to 4 in a payload.
+	return int(int32(binary.NativeEndian.Uint32((*[4]byte)(unsafe.Add(v.cpus, e.Word&v.cpuMask+v.cpuAt))[:])))
+}
 
 // Late says that AsLate made the event.
 func (e Event) Late() bool { return e.Word&flagLate != 0 }

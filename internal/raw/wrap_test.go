@@ -40,7 +40,7 @@ func TestSampleAtEveryOffset(t *testing.T) {
 						} else {
 							require.Zero(t, rec.Time)
 						}
-						ev, _, ok := r.View().Find(at, size)
+						ev, _, ok := r.View().Find(at)
 						require.Equal(t, at+rec.Size <= size && at+24 <= size, ok, "in one piece")
 						if ok {
 							start := at + l.before
@@ -65,11 +65,11 @@ func TestSampleThatEndsAtTheEdgeIsInOnePiece(t *testing.T) {
 	require.NoError(t, w.Output(1, ringtest.Payload(9, 20)))
 	require.NoError(t, w.Output(2, ringtest.Payload(10, 20)))
 	r := w.Raw()
-	first, size, ok := r.View().Find(128-40, 128)
+	first, size, ok := r.View().Find(128 - 40)
 	require.True(t, ok)
 	require.Equal(t, uint64(40), size)
 	require.Equal(t, 20, first.Len())
-	second, _, ok := r.View().Find(r.At(128), 128)
+	second, _, ok := r.View().Find(r.At(128))
 	require.True(t, ok)
 	require.Equal(t, &w.Data()[20], &second.Bytes()[0], "the next one begins at the base")
 }

@@ -1,0 +1,159 @@
+package raw
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"sync/atomic"
+	"unsafe"
+)
+
+// The header of a record of a BPF ring buffer is two u32: the length with two flags, and the distance to the map's
+// struct in pages, which is the kernel's own (struct bpf_ringbuf_hdr, kernel/bpf/ringbuf.c).
+const (
+	ringBufHeader    = 8       // BPF_RINGBUF_HDR_SZ
+	ringBufBusy      = 1 << 31 // BPF_RINGBUF_BUSY_BIT
+	ringBufDiscarded = 1 << 30 // BPF_RINGBUF_DISCARD_BIT
+	ringBufLength    = ringBufDiscarded - 1
+)
+
+// maxRingBuf is the largest ring: max_entries is a u32. A position in its view has 32 bits, as a record begins
+// in the first of the two mappings.
+const maxRingBuf = 1 << 31
+
+// NewRingBuf describes a BPF ring buffer (BPF_MAP_TYPE_RINGBUF). consumer and producer point to its position words;
+// data is its data bytes, mapped twice in a row as the kernel does it: len(data) is twice the size. All must stay mapped,
+// or reachable, for as long as the Ring is used. A map with BPF_F_RB_OVERWRITE has other rules, and is not for this.
+//
+// The ring's records lie in one piece. Those that are not committed yet are Busy.
+func NewRingBuf(consumer, producer *uint64, data []byte) (*Ring, error) {
+	n := uint64(len(data)) / 2
+	if n < 64 || n&(n-1) != 0 || n > maxRingBuf || len(data)%2 != 0 {
+		return nil, fmt.Errorf("ring buffer of 2 times %d data bytes: must be a power of two, 64 to %d", n, uint64(maxRingBuf))
+	}
+	base := unsafe.Pointer(unsafe.SliceData(data))
+	if uintptr(unsafe.Pointer(consumer))&7 != 0 || uintptr(unsafe.Pointer(producer))&7 != 0 || uintptr(base)&7 != 0 {
+		return nil, fmt.Errorf("ring buffer memory at %p, %p and %p: must be aligned to 8 bytes", consumer, producer, base)
+	}
+	r := newRing(producer, consumer, base, n, 2*n, LayoutRingBuf)
+	r.SetCPU(-1)
+	return r, nil
+}
+
+// ringBufSize is the size of a record with this header, and the length of its payload.
+func ringBufSize(header uint32) (size, n uint64) {
+	n = uint64(header & ringBufLength)
+	return ringBufHeader + (n+7)&^7, n
+}
+
+// ringBufHeaderAt loads a record's header. The acquire pairs with the xchg in bpf_ringbuf_commit (kernel/bpf/ringbuf.c), before which
+// the program has written the payload.
+func (r *Ring) ringBufHeaderAt(off uint64) uint32 {
+	// Invariant: off is a multiple of 8 and so is the ring's size, so 8 bytes at off, masked, lie within the ring.
+	return atomic.LoadUint32((*uint32)(unsafe.Add(r.data, off&r.mask)))
+}
+
+// parseRingBuf is Parse. A busy record's length is there from when producer_pos was stored, and stays.
+func (r *Ring) parseRingBuf(off, head uint64, rec *Record) {
+	left := head - off
+	h := r.ringBufHeaderAt(off)
+	size, n := ringBufSize(h)
+	rec.Off, rec.Size, rec.Time, rec.Len = off, size, 0, 0
+	switch {
+	case left > r.mask+1:
+		rec.corrupt(FaultHead, left)
+	case size > left:
+		rec.corrupt(FaultBeyondHead, left)
+	case h&ringBufBusy != 0:
+		rec.Kind = Busy
+	case h&ringBufDiscarded != 0:
+		rec.Kind = Discarded
+	default:
+		rec.Kind, rec.Len = Sample, uint32(n)
+	}
+}
+
+// findRingBuf is Find.
+func (v *View) findRingBuf(pos uint64) (ev Event, size uint64, ok bool) {
+	if pos+ringBufHeader > v.size {
+		return Event{}, 0, false
+	}
+	h := atomic.LoadUint32((*uint32)(unsafe.Add(v.base, pos))) // invariant: as just compared; and as in ringBufHeaderAt
+	size, n := ringBufSize(h)
+	return Event{v, pos | n<<32}, size, h <= ringBufLength && pos+size <= v.size && n >= v.least
+}
+
+// Busy reports whether the ring has a record at this offset, which is at most head, that is not committed yet. Nothing behind it can be
+// given back before it is. When it is, and the tail is here by then, the kernel wakes readers.
+func (r *Ring) Busy(off, head uint64) bool {
+	return r.layout == LayoutRingBuf && off != head && r.ringBufHeaderAt(off)&ringBufBusy != 0
+}
+
+// Lists says that the ring's samples come by Events, and none by Stretch: it is a BPF ring buffer, or has fields in payloads.
+func (r *Ring) Lists() bool { return r.lists }
+
+// Events fills into with the samples that lie in a row from off on, passing over discarded records. The last begins
+// before stop, which lies between off and head. It returns how many there are, how many were discarded between them, before and behind
+// them, and where it stopped: in front of what Parse finds and is no sample, or a sample that does not lie in View.
+func (r *Ring) Events(off, stop, head uint64, into []Event) (n, discarded int, next uint64) {
+	switch {
+	case head-off > r.mask+1:
+		return 0, 0, off
+	case r.layout != LayoutRingBuf:
+		s := r.stretch(off, stop, head)
+		begin := s.Pos
+		for n < len(into) && s.Pos < s.Limit {
+			word, end, ok := s.Sample()
+			if !ok || word>>32 < r.view.least {
+				break
+			}
+			into[n] = Event{&r.view, word}
+			n++
+			s.Pos = end
+		}
+		return n, 0, off + s.Pos - begin
+	}
+	for n < len(into) && int64(stop-off) > 0 {
+		h := r.ringBufHeaderAt(off)
+		size, length := ringBufSize(h)
+		switch {
+		case h&ringBufBusy != 0 || size > head-off || off&r.mask+size > r.view.size:
+			return n, discarded, off
+		case h&ringBufDiscarded != 0:
+			discarded++
+		case length < r.view.least:
+			return n, discarded, off
+		default:
+			into[n] = Event{&r.view, off&r.mask | length<<32}
+			n++
+		}
+		off += size
+	}
+	return n, discarded, off
+}
+
+// Offset is where an event in View begins that lies less than the ring's size behind off.
+func (r *Ring) Offset(ev Event, off uint64) uint64 { return off + (ev.Word&posBits-off)&r.mask }
+
+// samplesRingBuf is Samples.
+func (r *Ring) samplesRingBuf(off, head, floor, ceiling uint64, marks []Mark) ([]Mark, uint64) {
+	if head-off > r.mask+1 || r.timeAt < 0 || r.timeAt > math.MaxInt-8 {
+		return marks, off
+	}
+	for off != head {
+		h, pos := r.ringBufHeaderAt(off), off&r.mask
+		size, n := ringBufSize(h)
+		if h > ringBufLength || size > head-off || pos+size > r.view.size || n < uint64(r.timeAt)+8 {
+			break
+		}
+		// Invariant: as just compared, 8 bytes lie there, in the payload.
+		time := binary.NativeEndian.Uint64((*[8]byte)(unsafe.Add(r.data, pos+ringBufHeader+uint64(r.timeAt)))[:])
+		if time < floor || time > ceiling {
+			break
+		}
+		marks = append(marks, Mark{time, off})
+		floor = time
+		off += size
+	}
+	return marks, off
+}
