@@ -122,7 +122,7 @@ func TestRingBufWithoutFields(t *testing.T) {
 func TestRingBufStates(t *testing.T) {
 	w := ringtest.NewRingBuf(256, 256-24)
 	r := w.Raw()
-	reserve := func() *ringtest.Record {
+	reserve := func() ringtest.Record {
 		h, err := w.Reserve(12)
 		require.NoError(t, err)
 		h.Write(0, fielded(5, 1, 12))
@@ -130,7 +130,7 @@ func TestRingBufStates(t *testing.T) {
 	}
 	a, b, c := reserve(), reserve(), reserve()
 	kinds := func() (k [3]raw.Kind) {
-		for i, h := range []*ringtest.Record{a, b, c} {
+		for i, h := range []ringtest.Record{a, b, c} {
 			rec := ringtest.Parse(r, h.Off, w.Head())
 			require.Equal(t, uint64(24), rec.Size)
 			k[i] = rec.Kind
@@ -379,4 +379,3 @@ func events(r *raw.Ring, off, stop, head uint64) []raw.Event {
 	n, _, _ := r.Events(off, stop, head, into)
 	return into[:n]
 }
-

@@ -83,15 +83,15 @@ type Record struct {
 }
 
 // Reserve is bpf_ringbuf_reserve of n bytes: the record is busy. It fails with syscall.ENOSPC if the ring is too full.
-func (b *RingBuf) Reserve(n int) (*Record, error) {
+func (b *RingBuf) Reserve(n int) (Record, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	off, size := b.Head(), uint64(8+(n+7)&^7)
 	if off+size-b.Tail() > b.mask {
 		b.failed.Add(1)
-		return nil, syscall.ENOSPC
+		return Record{}, syscall.ENOSPC
 	}
-	r := &Record{ring: b, Off: off, n: uint32(n)}
+	r := Record{ring: b, Off: off, n: uint32(n)}
 	b.store(off+4, uint32(off&b.mask>>12)+3) // pg_off
 	b.store(off, r.n|RingBufBusy)
 	b.SetHead(off + size)
@@ -99,7 +99,7 @@ func (b *RingBuf) Reserve(n int) (*Record, error) {
 }
 
 // Write writes payload bytes from the at-th on.
-func (r *Record) Write(at int, payload []byte) {
+func (r Record) Write(at int, payload []byte) {
 	b := r.ring
 	for i, c := range payload {
 		p := (r.Off + 8 + uint64(at+i)) & b.mask
@@ -108,13 +108,13 @@ func (r *Record) Write(at int, payload []byte) {
 }
 
 // Commit is bpf_ringbuf_submit. wake tells whether it wakes readers.
-func (r *Record) Commit(flags int) (wake bool) { return r.end(0, flags) }
+func (r Record) Commit(flags int) (wake bool) { return r.end(0, flags) }
 
 // Discard is bpf_ringbuf_discard. wake is as that of Commit.
-func (r *Record) Discard(flags int) (wake bool) { return r.end(RingBufDiscarded, flags) }
+func (r Record) Discard(flags int) (wake bool) { return r.end(RingBufDiscarded, flags) }
 
 // end is bpf_ringbuf_commit.
-func (r *Record) end(discarded uint32, flags int) (wake bool) {
+func (r Record) end(discarded uint32, flags int) (wake bool) {
 	b := r.ring
 	b.store(r.Off, r.n|discarded)
 	caughtUp := b.Tail()&b.mask == r.Off&b.mask

@@ -1,6 +1,9 @@
 package walk
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // plan is what a pass over all rings has before it. There is one such pass at a time.
 type plan struct {
@@ -55,8 +58,8 @@ func (r *Ring) measure() (tail, head uint64) {
 // arrange has the rings that are to be visited sorted.
 func (r *Rings) arrange() {
 	p := &r.plan
-	// Rings of CPUs that came later are at the end.
-	slices.SortFunc(p.visits, func(a, b *Ring) int { return a.Raw.CPU() - b.Raw.CPU() })
+	// Rings of CPUs that came later are at the end. Ring buffers have no CPU.
+	slices.SortFunc(p.visits, func(a, b *Ring) int { return cmp.Or(a.Raw.CPU()-b.Raw.CPU(), a.index-b.index) })
 	p.fresh = max(r.rings[0].Raw.Size()/8, leastQuantum, uint64(len(r.all()))<<10) // a look costs some ns per ring
 	p.order = p.visits
 	if len(p.visits) > 1 && p.read > 0 { // else order has left out a ring: visit all
@@ -102,7 +105,7 @@ func (r *Rings) visited(ring *Ring, bytes uint64) {
 	case int64(beyond) >= 0:
 		p.extra -= min(p.extra, beyond)
 		p.open--
-	case bytes == 0: // a head that went back: there is nothing
+	case bytes == 0: // a head that went back, or a busy record: there is nothing
 		ring.target = ring.Raw.Tail()
 		p.open--
 	}

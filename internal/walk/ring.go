@@ -71,7 +71,11 @@ func (r *Ring) claim(as uint32) error {
 	if r.owner.Load() == held {
 		return ErrHeld
 	}
-	return fmt.Errorf("%w: CPU %d: by another goroutine or by the function it hands events to: a ring has one reader at a time", ErrBusy, r.Raw.CPU())
+	whose := fmt.Sprintf("CPU %d", r.Raw.CPU())
+	if r.Raw.CPU() < 0 {
+		whose = fmt.Sprintf("ring buffer %d", r.index)
+	}
+	return fmt.Errorf("%w: %s: by another goroutine or by the function it hands events to: a ring has one reader at a time", ErrBusy, whose)
 }
 
 // Disclaim undoes Claim.
@@ -86,6 +90,24 @@ func (r *Ring) Used() uint64 {
 		tail := r.Raw.Tail()
 		head := r.Raw.Head()
 		if r.Raw.Tail() == tail {
+			return min(uint64(max(int64(head-tail), 0)), r.Raw.Size())
+		}
+	}
+}
+
+// Unread is Used, but 0 if the first record is busy. A pass would find nothing then, and a loop of passes and waits would spin. The
+// kernel wakes readers when that very record is committed: it finds a consumer_pos that has caught up with it
+// (bpf_ringbuf_commit, kernel/bpf/ringbuf.c), as the tail is stored before this looks at the record. Programs that commit with
+// BPF_RB_NO_WAKEUP wake nobody, here as otherwise.
+func (r *Ring) Unread() uint64 {
+	for {
+		tail := r.Raw.Tail()
+		head := r.Raw.Head()
+		busy := r.Raw.Busy(tail, head)
+		if r.Raw.Tail() == tail {
+			if busy {
+				return 0
+			}
 			return min(uint64(max(int64(head-tail), 0)), r.Raw.Size())
 		}
 	}

@@ -139,8 +139,8 @@ func (r *Rings) Len() int { return int(r.count.Load()) }
 // Head is how far the kernel has got in a ring.
 func (r *Rings) Head(ring int) uint64 { return r.rings[ring].Raw.Head() }
 
-// Unread is how many bytes a ring holds.
-func (r *Rings) Unread(ring int) uint64 { return r.rings[ring].Used() }
+// Unread is how many bytes a ring holds, for whoever waits for some to read: see [Ring.Unread].
+func (r *Rings) Unread(ring int) uint64 { return r.rings[ring].Unread() }
 
 // Flushing reports whether a flush has not been answered.
 func (r *Rings) Flushing() bool { return r.Flushes.Load() != nil }

@@ -34,7 +34,7 @@ func (r *Rings) CountLost(lost func(ring int) (n uint64, ok bool)) {
 	}
 }
 
-// Count returns how many samples and reported losses a ring holds from an offset on.
+// Count returns how many samples and reported losses a ring holds from an offset on. Busy records are neither.
 func (r *Ring) Count(off uint64) (samples, lost uint64) {
 	var rec raw.Record
 	for head := r.Raw.Head(); off != head; off += rec.Size {

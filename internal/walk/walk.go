@@ -22,6 +22,7 @@ type ringWalk struct {
 	planned bool       // the rings' plan is that of this walk
 	flush   *Flush     // whose marker is to come at the end
 	alone   raw.Single // of an event that does not lie in its ring's view
+	list    list       // of samples that do, where they are not read in a stretch
 
 	off      uint64 // next record, or the batch's first
 	from     uint64 // where that lies in its stretch's view
@@ -85,8 +86,18 @@ func (w *ringWalk) Next() bool {
 				return true
 			}
 		}
+		if r.Raw.Lists() && w.listed() {
+			return true
+		}
+		if int64(w.off-w.upTo) >= 0 {
+			continue // discarded records were all there was
+		}
 		var rec raw.Record
 		r.Raw.Parse(w.off, w.head, &rec)
+		if rec.Kind == raw.Busy {
+			w.upTo = w.off // and no further: what is behind it cannot be given back before it is committed
+			continue
+		}
 		w.off += rec.Size
 		if w.deliver(r, &rec) {
 			return true
@@ -112,10 +123,14 @@ func (w *ringWalk) samples(s raw.Stretch, word, next uint64) {
 // the events.
 func (w *ringWalk) settle() {
 	b := &w.pass.Batch
-	if n := b.Settle(); n > 0 && b.List == nil {
+	switch n := b.Settle(); {
+	case n == 0:
+	case b.List == nil:
 		w.off += b.Stretch.Pos - w.from
 		w.ring.last = raw.Event{View: b.Stretch.View, Word: b.Latest}.Time()
 		w.tally.Samples += uint64(n)
+	case w.list.n > 0:
+		w.settleList(n)
 	}
 	w.alone.Expire()
 }
@@ -128,10 +143,14 @@ func (w *ringWalk) deliver(r *Ring, rec *raw.Record) bool {
 	case raw.Unknown:
 		w.tally.Unknown++
 		return false
-	case raw.Sample: // it goes over the ring's edge, or ends there
-		r.last = rec.Time
+	case raw.Discarded:
+		w.tally.Discarded++
+		return false
+	case raw.Sample: // it goes over the ring's edge, or ends there, or is too short for the ring's fields
+		ev := w.alone.Join(r.Raw, rec)
+		r.last = ev.Time()
 		w.tally.Samples++
-		w.pass.Batch.One(w.alone.Join(r.Raw, rec))
+		w.pass.Batch.One(ev)
 		return true
 	case raw.Lost:
 		if rec.Time > r.last { // else an interrupt reports what the record before had seen

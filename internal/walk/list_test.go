@@ -1,0 +1,226 @@
+package walk
+
+import (
+	"encoding/binary"
+	"math"
+	"testing"
+
+	"github.com/ringfold/ringfold/internal/raw"
+	"github.com/ringfold/ringfold/internal/ringtest"
+	"github.com/stretchr/testify/require"
+)
+
+// bufRig is a rig with one ring buffer, behind n perf rings. Its times are at the payload's begin.
+type bufRig struct {
+	*rig
+	w    *ringtest.RingBuf
+	ring *Ring
+	one  *Pass // over it alone
+}
+
+func newBufRig(t testing.TB, n int, start uint64) *bufRig {
+	b := &bufRig{rig: newRig(t, n), w: ringtest.NewRingBuf(ringSize, start), one: new(Pass)}
+	b.ring = &Ring{Raw: b.w.Raw()}
+	b.ring.Raw.SetFields(0, -1)
+	b.Add(b.ring, b.one)
+	return b
+}
+
+func (b *bufRig) reserve(time uint64) ringtest.Record {
+	h, err := b.w.Reserve(8)
+	require.NoError(b.t, err)
+	h.Write(0, binary.NativeEndian.AppendUint64(nil, time))
+	return h
+}
+
+func (b *bufRig) commit(times ...uint64) {
+	for _, time := range times {
+		b.reserve(time).Commit(0)
+	}
+}
+
+// counts are samples, discarded records, and stores of the tail.
+func (b *bufRig) counts() [3]uint64 {
+	c := &b.ring.Counts
+	return [3]uint64{c.Samples.Load(), c.Discarded.Load(), c.TailStores.Load()}
+}
+
+const bufRecord = 16 // of a sample of 8 bytes
+
+func TestRingBuf(t *testing.T) {
+	for _, start := range []uint64{0, 1<<32 - 32, math.MaxUint64 - 31} {
+		b := newBufRig(t, 0, start)
+		b.commit(1, 2)
+		b.reserve(3).Discard(0)
+		b.commit(4)
+		busy := b.reserve(5)
+		b.commit(6)
+		require.Equal(t, uint64(6*bufRecord), b.ring.Unread())
+		require.NoError(t, b.ring.Begin())
+		require.Equal(t, []uint64{1, 2, 4}, read(b.one, 9), "up to the busy one")
+		require.Equal(t, busy.Off, b.w.Tail())
+		require.Equal(t, [3]uint64{3, 1, 1}, b.counts())
+		require.Zero(t, b.ring.Unread(), "nobody is to get up for what is busy")
+		require.Equal(t, uint64(2*bufRecord), b.ring.Used())
+
+		require.NoError(t, b.ring.Begin())
+		require.Empty(t, read(b.one, 9))
+		require.Equal(t, [3]uint64{3, 1, 1}, b.counts(), "the tail is not stored for nothing")
+		require.True(t, busy.Commit(0), "the kernel wakes, as the reader has caught up")
+		require.Equal(t, uint64(2*bufRecord), b.ring.Unread())
+		require.NoError(t, b.ring.Begin())
+		require.Equal(t, []uint64{5, 6}, read(b.one, 9))
+		require.Equal(t, [3]uint64{5, 1, 2}, b.counts())
+		require.Equal(t, b.w.Head(), b.w.Tail())
+		require.Equal(t, uint64(6*bufRecord), b.ring.Counts.Bytes.Load())
+	}
+}
+
+// What was taken of a list is consumed, with what was discarded before the next one.
+func TestListTakenInPart(t *testing.T) {
+	if raw.Poison {
+		t.Skip("a list has one event")
+	}
+	for n, want := range map[int][3]uint64{0: {1, 2, 3}, 1: {1, 2, 3}, 2: {2, 2, 4}, 3: {3, 4, 7}, 9: {3, 4, 7}} {
+		b := newBufRig(t, 0, math.MaxUint64-47)
+		b.reserve(0).Discard(0)
+		b.commit(1)
+		b.reserve(0).Discard(0)
+		b.commit(2, 3)
+		b.reserve(0).Discard(0)
+		b.reserve(0).Discard(0)
+		require.NoError(t, b.ring.Begin())
+		read(b.one, n)
+		require.Equal(t, want, [3]uint64{b.counts()[0], b.counts()[1], (b.w.Tail() - math.MaxUint64 + 47) / bufRecord}, "%d taken", n)
+	}
+}
+
+// A user's function that panics has had its event.
+func TestListAndPanic(t *testing.T) {
+	b := newBufRig(t, 0, 0)
+	b.commit(1, 2, 3)
+	func() {
+		defer func() { recover() }()
+		require.NoError(t, b.ring.Begin())
+		defer b.one.End()
+		for b.one.Next() {
+			b.one.Batch.Taken++
+			if b.ring.Counts.Samples.Load() == 0 {
+				panic("the user's")
+			}
+		}
+	}()
+	require.Equal(t, uint64(bufRecord), b.w.Tail())
+	require.NoError(t, b.ring.Begin())
+	require.Equal(t, []uint64{2, 3}, read(b.one, 9))
+}
+
+func TestOnlyDiscarded(t *testing.T) {
+	b := newBufRig(t, 0, 0)
+	for range 3 {
+		b.reserve(0).Discard(0)
+	}
+	require.NoError(t, b.ring.Begin())
+	require.Empty(t, read(b.one, 9))
+	require.Equal(t, [3]uint64{0, 3, 1}, b.counts())
+	require.Equal(t, b.w.Head(), b.w.Tail())
+}
+
+// A pass over all rings leaves a ring whose first record is busy, and ends.
+func TestPassOverBusyRing(t *testing.T) {
+	b := newBufRig(t, 2, 0)
+	for range 200 {
+		b.reserve(1) // and nobody commits it: the ring is more than half full
+	}
+	b.output(0, 1, 2)
+	b.output(1, 3)
+	require.NoError(t, b.Begin())
+	require.ElementsMatch(t, []uint64{1, 2, 3}, read(&b.pass, 9))
+	require.NoError(t, b.Begin())
+	require.Empty(t, read(&b.pass, 9))
+	require.Zero(t, b.w.Tail())
+	require.Equal(t, [3]uint64{}, b.counts())
+}
+
+// More than a list, of a ring that is nearly full: eighths are given back on the way, and counts come out right.
+func TestLongLists(t *testing.T) {
+	b := newBufRig(t, 1, 1<<32-512)
+	n, discarded := uint64(0), uint64(0)
+	for {
+		h, err := b.w.Reserve(8)
+		if err != nil {
+			break
+		}
+		if h.Write(0, binary.NativeEndian.AppendUint64(nil, n)); h.Off%5 == 0 {
+			h.Discard(0)
+			discarded++
+			continue
+		}
+		h.Commit(0)
+		n++
+	}
+	require.NoError(t, b.ring.Begin())
+	times := read(b.one, 1<<20)
+	require.Len(t, times, int(n))
+	for i, time := range times {
+		require.Equal(t, uint64(i), time)
+	}
+	c := b.counts()
+	require.Equal(t, []uint64{n, discarded}, c[:2])
+	require.Equal(t, b.w.Head(), b.w.Tail())
+	require.Greater(t, b.counts()[2], uint64(5))
+}
+
+// Damage goes to the user as one corrupt stretch up to the head.
+func TestCorruptRingBuf(t *testing.T) {
+	b := newBufRig(t, 0, 0)
+	b.commit(1)
+	b.w.PutHeader(1000, 48)
+	require.NoError(t, b.ring.Begin())
+	require.Equal(t, []uint64{1, 1}, read(b.one, 9))
+	require.Equal(t, uint64(1), b.ring.Counts.Corrupt.Load())
+	require.Equal(t, b.w.Head(), b.w.Tail())
+}
+
+// In a perf ring with times in payloads, a sample that is too short has its record's.
+func TestPerfRingWithFields(t *testing.T) {
+	g := newRig(t, 1)
+	g.one[0].Raw.SetFields(4, -1)
+	var want []uint64
+	for i := range uint64(500) {
+		payload := binary.NativeEndian.AppendUint64(make([]byte, 4), 1000+i)
+		if i%7 == 0 {
+			payload = payload[:4] // with 8, the padding behind would make up for the rest
+			want = append(want, i)
+		} else {
+			want = append(want, 1000+i)
+		}
+		require.NoError(t, g.w[0].Output(i, payload))
+		if i%50 == 49 {
+			require.NoError(t, g.one[0].Begin())
+			require.Equal(t, want, read(g.passes[0], 99))
+			want = want[:0]
+		}
+	}
+	require.Equal(t, uint64(500), g.one[0].Counts.Samples.Load())
+	require.Equal(t, g.w[0].Head(), g.w[0].Tail())
+}
+
+func TestListsDoNotAllocate(t *testing.T) {
+	if raw.Poison {
+		t.Skip("poison has memory of its own for each event")
+	}
+	b := newBufRig(t, 0, 0)
+	payload := make([]byte, 8)
+	require.Zero(t, testing.AllocsPerRun(300, func() {
+		b.w.Output(payload)
+		b.w.Output(payload[:4])
+		if b.ring.Begin() != nil {
+			panic("busy")
+		}
+		for b.one.Next() {
+			b.one.Batch.Finish()
+		}
+		b.one.End()
+	}))
+}
