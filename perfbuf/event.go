@@ -61,6 +61,13 @@ func (e Event) Kind() Kind { return Kind(e.ev.Kind()) }
 // CPU returns the CPU that the event was output on, -1 for [KindFlushed].
 func (e Event) CPU() int { return e.ev.CPU() }
 
+// Source returns the reader that the event was read by: in a stream of several ([Merge]), the source that it is from. It is nil for
+// [KindFlushed], and for the zero Event.
+func (e Event) Source() *Reader {
+	r, _ := e.ev.Source().(*Reader)
+	return r
+}
+
 // Time returns when the event was output, in ns of CLOCK_MONOTONIC, as bpf_ktime_get_ns returns it.
 // The kernel takes it (PERF_SAMPLE_TIME), or the program does under [PayloadTime]. It is 0 if
 // neither does.

@@ -353,10 +353,12 @@ func TestDroppedReaderIsCleanedUp(t *testing.T) {
 	w := &fakeWatch{waits: make(chan time.Duration, 1), events: make(chan bool)}
 	steps := make(chan string, 3)
 	drop := func(closed bool) {
-		r := newReader(&hotpluggedKernel{fakeKernel{
+		k := &hotpluggedKernel{fakeKernel{
 			poll: newFakePoller(), memory: []*raw.Ring{ofCPU(0, ringtest.New(fakeRingSize, raw.LayoutRawTime, 0))},
 			free: func() { steps <- "free" }, unhook: func() error { steps <- "unhook"; return nil },
-		}, w}, Options{Wakeup: Wakeup{Events: 1}})
+		}, w}
+		r := newReader(k, Options{Wakeup: Wakeup{Events: 1}})
+		k.memory = nil // what the reader's end needs does not lead to the reader
 		r.pluggable(w)
 		r.hotplug.Start()
 		r.cleanUp()

@@ -21,6 +21,7 @@ type Ring struct {
 // add makes the memory of a ring the reader's last ring.
 func (r *Reader) add(memory *raw.Ring) {
 	i := r.walk.Len()
+	memory.SetSource(r)
 	memory.SetFields(r.opts.Time.at(), -1)
 	ring := &Ring{reader: r, raw: memory, index: i}
 	ring.walk.Raw = memory

@@ -261,7 +261,7 @@ func (r *ring) take(it *Item, last uint64, alone *raw.Single) {
 		it.Event = alone.Timed(ev, it.Key) // it has no time in its payload, or none that can be believed
 	default: // it was a sample when it was scanned: something has written over it since
 		it.Size = 8
-		it.Event = alone.Odd(r.raw.CPU(), raw.Odd{Kind: raw.Corrupt, Fault: raw.FaultChanged, Off: it.Off, Size: it.Size, Time: it.Key})
+		it.Event = alone.Odd(r.raw, r.raw.CPU(), raw.Odd{Kind: raw.Corrupt, Fault: raw.FaultChanged, Off: it.Off, Size: it.Size, Time: it.Key})
 	}
 }
 
@@ -291,7 +291,7 @@ func (r *ring) takeOdd(e raw.Mark, it *Item, alone *raw.Single) {
 	o := all[i]
 	r.odd.remove(i)
 	o.Off, o.After, o.Time = it.Off, min(o.After, e.Time), it.Key
-	it.Event, it.Size = alone.Odd(r.raw.CPU(), o), o.Size
+	it.Event, it.Size = alone.Odd(r.raw, r.raw.CPU(), o), o.Size
 }
 
 // endRound ends what is due. If the round ended before, what a scan has added since may belong

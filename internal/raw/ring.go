@@ -53,6 +53,7 @@ type Ring struct {
 	bare       View // of the data bytes, without fields of payloads
 	view       View // of the data bytes
 	seen       uint64
+	source     any
 }
 
 // New describes a ring: meta points to its metadata page, data is all of its data bytes. Both must
@@ -81,7 +82,7 @@ func newRing(head, tail *uint64, base unsafe.Pointer, n, memory uint64, layout L
 // describe says how the records lie in so many bytes of memory.
 func (r *Ring) describe(memory uint64, layout Layout) {
 	r.layout = layout
-	r.bare = newView(r.data, memory, layout, &r.cpu)
+	r.bare = newView(r.data, memory, layout, r)
 	r.rawSize = r.bare.body
 	r.SetFields(-1, -1)
 }
@@ -100,6 +101,7 @@ func NewCopy(of *Ring, words []uint64) *Ring {
 func (r *Ring) CopyOf(of *Ring) {
 	r.describe(r.mask+1, of.layout)
 	r.SetCPU(of.CPU())
+	r.SetSource(of.source)
 	r.SetFields(of.timeAt, of.cpuAt)
 }
 
@@ -111,6 +113,9 @@ func (r *Ring) Size() uint64 { return r.mask + 1 }
 
 // SetCPU says whose ring it is, which is what its events say. It is for before they are read.
 func (r *Ring) SetCPU(cpu int) { r.cpu = int32(cpu) }
+
+// SetSource says what the ring's events come from. It is for before they are read.
+func (r *Ring) SetSource(source any) { r.source = source }
 
 // CPU is the number of the ring's CPU, -1 if it has none.
 func (r *Ring) CPU() int { return int(r.cpu) }

@@ -26,7 +26,8 @@ type View struct {
 	cpuMask uint64
 
 	kind Kind
-	odd  *Odd // of what is no sample
+	odd  *Odd  // of what is no sample
+	of   *Ring // whose events these are; nil: nobody's
 }
 
 // Odd is what an event that is no sample says. It needs no memory of a ring.
@@ -47,8 +48,8 @@ var (
 )
 
 // newView describes memory, with times where the layout has them. All of it is of one CPU.
-func newView(base unsafe.Pointer, size uint64, layout Layout, cpu *int32) View {
-	v := View{base: base, size: size, body: 8, times: unsafe.Pointer(&noTime), cpus: unsafe.Pointer(cpu), kind: Sample, odd: &noOdd}
+func newView(base unsafe.Pointer, size uint64, layout Layout, of *Ring) View {
+	v := View{base: base, size: size, body: 8, times: unsafe.Pointer(&noTime), cpus: unsafe.Pointer(&of.cpu), kind: Sample, odd: &noOdd, of: of}
 	switch layout {
 	case LayoutRawTime:
 		v.body, v.times, v.timeAt, v.timeMask = 16, base, 8, posBits
@@ -123,6 +124,14 @@ func (e Event) Time() uint64 {
 	v := e.view()
 	// Invariant: the view has 8 bytes there, which need not be aligned to 8 in a payload.
 	return binary.NativeEndian.Uint64((*[8]byte)(unsafe.Add(v.times, e.Word&v.timeMask+v.timeAt))[:])
+}
+
+// Source is what Ring.SetSource has said.
+func (e Event) Source() any {
+	if r := e.view().of; r != nil {
+		return r.source
+	}
+	return nil
 }
 
 // Kind of the event, 0 of the zero Event.

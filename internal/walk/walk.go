@@ -166,7 +166,7 @@ func (w *ringWalk) deliver(r *Ring, rec *raw.Record) bool {
 		odd.Fault, odd.Off, odd.Size, odd.Time = rec.Fault, rec.Off, rec.Size, r.last
 	}
 	w.tally.Add(&odd)
-	w.pass.Batch.One(w.alone.Odd(r.Raw.CPU(), odd))
+	w.pass.Batch.One(w.alone.Odd(r.Raw, r.Raw.CPU(), odd))
 	return true
 }
 

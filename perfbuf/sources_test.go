@@ -1,0 +1,146 @@
+package perfbuf
+
+import (
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// twoReaders are two readers of one simulated kernel's clock.
+func twoReaders(t *testing.T) (a, b *fake) {
+	a, b = newFake(t, 2, Options{}), newFake(t, 1, Options{RingBytes: 2 * fakeRingSize})
+	b.hooks.clock = a.clock.Load
+	return a, b
+}
+
+// Events of several readers come in one order, and say whose they are. Each reader counts its own.
+func TestMergeReaders(t *testing.T) {
+	a, b := twoReaders(t)
+	a.output(0, 10, 40)
+	a.output(1, 20)
+	b.output(0, 15, 30, 50)
+	s, err := Merge(OrderOptions{Mode: Slack(0)}, a.Reader, b.Reader)
+	require.NoError(t, err)
+	var ids []uint64
+	var from []*Reader
+	require.NoError(t, s.ForEach(func(ev Event) error {
+		ids, from = append(ids, id(t, ev)), append(from, ev.Source())
+		return nil
+	}))
+	require.Equal(t, []uint64{10, 15, 20, 30, 40, 50}, ids)
+	require.Equal(t, []*Reader{a.Reader, b.Reader, a.Reader, b.Reader, a.Reader, b.Reader}, from)
+	require.EqualValues(t, 3, a.Stats().Total().Samples)
+	require.EqualValues(t, 3, b.Stats().Total().Samples)
+	require.ErrorIs(t, a.ForEach(never), ErrBusy)
+	require.NoError(t, s.Close())
+	require.NoError(t, a.ForEach(never))
+	require.NoError(t, b.ForEach(never))
+}
+
+// A reader that is taken out is free at once, and one that comes in later is read from then on.
+func TestAddAndRemove(t *testing.T) {
+	a, b := twoReaders(t)
+	s, err := Merge(OrderOptions{Mode: Slack(0)}, a.Reader)
+	require.NoError(t, err)
+	b.output(0, 5)
+	require.NoError(t, s.Add(b.Reader))
+	a.output(0, 10)
+	require.Equal(t, []uint64{5, 10}, ids(t, s))
+	a.output(0, 20)
+	require.NoError(t, s.Remove(a.Reader))
+	require.ErrorContains(t, s.Remove(a.Reader), "no source")
+	require.Equal(t, []uint64{20}, ids(t, a.Reader), "it had not been seen")
+	b.output(0, 30)
+	require.Equal(t, []uint64{30}, ids(t, s))
+	require.NoError(t, s.Remove(b.Reader))
+	require.Empty(t, ids(t, s), "without sources nothing comes")
+	require.NoError(t, s.Close())
+	require.Equal(t, os.ErrClosed, s.Add(a.Reader))
+	require.NoError(t, a.ForEach(never), "it is not claimed")
+}
+
+// What a wait is for changes with the sources, while it waits.
+func TestWaitForSeveralReaders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := twoReaders(t)
+		s, err := Merge(OrderOptions{Mode: Slack(0)}, a.Reader)
+		require.NoError(t, err)
+		done := waitInBackground(func() error { return s.Wait(t.Context()) })
+		blocked(t, done)
+		require.NoError(t, s.Add(b.Reader))
+		blocked(t, done)
+		b.output(0, 1)
+		b.poll.wake()
+		require.NoError(t, <-done)
+		require.Equal(t, []uint64{1}, ids(t, s))
+
+		done = waitInBackground(func() error { return s.Wait(t.Context()) })
+		a.output(0, 2)
+		a.poll.wake()
+		require.NoError(t, <-done)
+		require.Equal(t, []uint64{2}, ids(t, s))
+
+		done = waitInBackground(func() error { return s.Wait(t.Context()) })
+		require.NoError(t, s.Remove(a.Reader))
+		require.NoError(t, s.Remove(b.Reader))
+		blocked(t, done)
+		require.NoError(t, s.Add(b.Reader))
+		b.output(0, 3)
+		b.poll.wake()
+		require.NoError(t, <-done)
+
+		done = waitInBackground(func() error { return s.Wait(t.Context()) })
+		require.NoError(t, <-done, "what is held")
+		require.Equal(t, []uint64{3}, ids(t, s))
+		done = waitInBackground(func() error { return s.Wait(t.Context()) })
+		require.NoError(t, s.Add(a.Reader))
+		blocked(t, done)
+		require.NoError(t, a.Close())
+		require.Equal(t, os.ErrClosed, <-done, "a source's end is the stream's")
+		require.NoError(t, s.Close())
+		require.NoError(t, b.ForEach(never))
+		<-a.Done()
+	})
+}
+
+// One marker answers the flushes of all sources.
+func TestFlushOfSeveralReaders(t *testing.T) {
+	a, b := twoReaders(t)
+	s, err := Merge(OrderOptions{Mode: Slack(time.Millisecond)}, a.Reader, b.Reader)
+	require.NoError(t, err)
+	require.NoError(t, a.Flush())
+	require.NoError(t, b.Flush())
+	require.NoError(t, s.Flush())
+	a.clock.Add(2e6)
+	recs := copies(t, s)
+	require.Len(t, recs, 1)
+	require.Equal(t, KindFlushed, recs[0].Kind)
+	require.Empty(t, copies(t, s))
+}
+
+func TestMergeRefuses(t *testing.T) {
+	a, b := twoReaders(t)
+	c := newFake(t, 1, Options{NoTime: true})
+	for want, readers := range map[string][]*Reader{
+		"no reader is given":         nil,
+		"a reader is given twice":    {a.Reader, b.Reader, a.Reader},
+		"opened with Options.NoTime": {a.Reader, c.Reader},
+	} {
+		_, err := Merge(OrderOptions{Mode: Slack(0)}, readers...)
+		require.ErrorContains(t, err, want)
+		require.NoError(t, a.ForEach(never), "nothing is left claimed")
+		require.NoError(t, b.ForEach(never))
+	}
+	s := a.slack(1)
+	_, err := Merge(OrderOptions{Mode: Slack(0)}, b.Reader, a.Reader)
+	require.ErrorIs(t, err, ErrBusy)
+	require.NoError(t, b.ForEach(never))
+	require.NoError(t, s.Close())
+	require.NoError(t, b.Close())
+	_, err = Merge(OrderOptions{Mode: Slack(0)}, a.Reader, b.Reader)
+	require.Equal(t, os.ErrClosed, err)
+	require.NoError(t, a.ForEach(never))
+}
