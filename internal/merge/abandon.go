@@ -6,31 +6,33 @@ import (
 	"github.com/ringfold/ringfold/internal/raw"
 )
 
-// Abandon gives up everything that is held, and publishes tails behind it.
+// Abandon gives up everything that is held, and publishes tails behind it: in front of the first busy record, if there is one.
+// What lies behind that one comes again to whoever reads the ring next.
 func (m *Merger) Abandon() {
+	m.release()
 	for i := range m.rings {
 		m.giveUp(i)
 	}
 	m.round.end()
 }
 
-// Remove gives up everything that is held of ring i, publishes its tail behind it, and takes the ring out: those behind it move
-// up. It must not be called between Begin and End.
+// Remove is Abandon of ring i alone, which is merged no longer: the indices of those behind it shift down by one. It must not be called
+// between Begin and End.
 func (m *Merger) Remove(i int) {
+	m.release()
 	m.giveUp(i)
 	m.rings = slices.Delete(m.rings, i, i+1)
-	m.round.end()
+	m.resize()
 }
 
 func (m *Merger) giveUp(i int) {
-	m.release()
 	r := &m.rings[i]
 	for _, c := range r.chunks {
 		m.arena.put(c)
 	}
 	r.main, r.early, r.odd, r.chunks = queue[raw.Mark]{}, queue[raw.Mark]{}, queue[raw.Odd]{}, nil
-	r.endRound()
-	m.free(i, r.scan)
+	r.dueMain, r.dueEarly, r.roundEarly = 0, 0, 0
+	m.free(i, r.settled())
 }
 
 // Advance returns how many losses of ring i were added by Lose, or Expect, that no record has reported yet.

@@ -46,7 +46,7 @@ func TestCorruptStretchComesOnceInItsPlace(t *testing.T) {
 	m, ws := unchecked(512, 0, 256)
 	scan := func() {
 		for i, w := range ws {
-			m.Scan(i, w.Head(), forever)
+			m.Scan(i, w.Head(), forever, 0)
 		}
 	}
 	p := ringtest.Payload(1, 12)
@@ -72,7 +72,7 @@ func TestCorruptItemSaysWhereAndWhy(t *testing.T) {
 	m, ws := unchecked(512, 1<<32-64)
 	require.NoError(t, ws[0].Output(10, ringtest.Payload(1, 12)))
 	ws[0].PutHeader(ringtest.TypeSample, 20, 80)
-	m.Scan(0, ws[0].Head(), forever)
+	m.Scan(0, ws[0].Head(), forever, 0)
 	m.Begin(all)
 	next(m)
 	it := next(m)
@@ -93,7 +93,7 @@ func TestTimeInTheFutureDoesNotHoldTheRingUp(t *testing.T) {
 	}
 	// A loss's own time is of no use: it takes that of the sample behind it, and here there is none.
 	ws[0].Put(ringtest.TypeLost, append(make([]byte, 8), 1, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255))
-	found := m.Scan(0, ws[0].Head(), ceiling)
+	found := m.Scan(0, ws[0].Head(), ceiling, 0)
 	require.Equal(t, 2, found.Inversions, "20 and 30, behind 1000")
 	m.Begin(all)
 	for _, want := range []struct {
@@ -126,12 +126,12 @@ func TestHeadFurtherAheadThanTheRing(t *testing.T) {
 	require.NoError(t, ws[0].Output(10, p))
 	ws[0].SetHead(1 << 40)
 	require.NoError(t, ws[1].Output(20, p))
-	m.Scan(0, 1<<40, forever)
-	m.Scan(1, ws[1].Head(), forever)
+	m.Scan(0, 1<<40, forever, 0)
+	m.Scan(1, ws[1].Head(), forever, 0)
 	require.Equal(t, []out{{0, raw.Corrupt, 0, false}, {1, raw.Sample, 20, false}}, drain(t, m, all, 9))
 	require.Equal(t, uint64(1<<40), ws[0].Tail())
 	require.NoError(t, ws[0].Output(30, p))
-	m.Scan(0, ws[0].Head(), forever)
+	m.Scan(0, ws[0].Head(), forever, 0)
 	require.Equal(t, []out{{0, raw.Sample, 30, false}}, drain(t, m, all, 9))
 }
 
@@ -208,7 +208,7 @@ func TestRecordWrittenOverBeforeAnEarlyOne(t *testing.T) {
 			for _, time := range []uint64{10, 20, 15, 30, 40} {
 				require.NoError(t, w.Output(time, p))
 			}
-			m.Scan(0, w.Head(), forever)
+			m.Scan(0, w.Head(), forever, 0)
 			copy(w.Data()[512-32+8*c.word:], c.bytes)
 			second := sample(20)
 			if !c.still {
@@ -220,7 +220,7 @@ func TestRecordWrittenOverBeforeAnEarlyOne(t *testing.T) {
 			for _, time := range []uint64{60, 50, 70} {
 				require.NoError(t, w.Output(time, p))
 			}
-			m.Scan(0, w.Head(), forever)
+			m.Scan(0, w.Head(), forever, 0)
 			require.Equal(t, []out{sample(50), sample(60), sample(70)}, drain(t, m, all, 9), "the ring is well again")
 		})
 	}
@@ -233,7 +233,7 @@ func TestRecordWrittenOverSaysSo(t *testing.T) {
 		for _, time := range []uint64{10, 20} {
 			require.NoError(t, r.Output(time, ringtest.Payload(1, 12)))
 		}
-		m.Scan(0, r.Head(), forever)
+		m.Scan(0, r.Head(), forever, 0)
 		r.Data()[64+32+8]++
 		if spill > 0 {
 			require.Equal(t, uint64(64), m.Spill(0))
@@ -261,13 +261,13 @@ func TestHeadThatGoesBack(t *testing.T) {
 	for _, time := range []uint64{10, 20, 15} {
 		require.NoError(t, w.Output(time, p))
 	}
-	m.Scan(0, w.Head(), forever)
+	m.Scan(0, w.Head(), forever, 0)
 	for _, back := range []uint64{8, 96, 104, 1 << 20, 1 << 62, 1 << 63} {
-		require.Zero(t, m.Scan(0, w.Head()-back, forever))
+		require.Zero(t, m.Scan(0, w.Head()-back, forever, 0))
 		require.Equal(t, w.Head(), m.Scanned(0))
 	}
 	require.NoError(t, w.Output(30, p))
-	m.Scan(0, w.Head(), forever)
+	m.Scan(0, w.Head(), forever, 0)
 	require.Len(t, drain(t, m, all, 9), 4)
 	require.Equal(t, w.Head(), w.Tail())
 }
@@ -279,7 +279,7 @@ func TestCorruptFrontAndMoreScans(t *testing.T) {
 	for _, time := range []uint64{10, 5000} {
 		require.NoError(t, w.Output(time, p))
 	}
-	m.Scan(0, w.Head(), 1000)
+	m.Scan(0, w.Head(), 1000, 0)
 	require.Equal(t, []out{{0, raw.Sample, 10, false}}, func() []out {
 		m.Begin(all)
 		it := next(m)
@@ -288,7 +288,7 @@ func TestCorruptFrontAndMoreScans(t *testing.T) {
 	}())
 	for _, time := range []uint64{20, 15} {
 		require.NoError(t, w.Output(time, p))
-		m.Scan(0, w.Head(), 1000)
+		m.Scan(0, w.Head(), 1000, 0)
 	}
 	require.Equal(t, []out{{0, raw.Corrupt, 10, false}, {0, raw.Sample, 15, false}, {0, raw.Sample, 20, false}}, drain(t, m, all, 9))
 	require.Equal(t, w.Head(), w.Tail())

@@ -41,7 +41,7 @@ func FuzzMerge(f *testing.F) {
 			for i, w := range ws {
 				w.SetHead(w.Head() + uint64(n[i]&^7))
 				bytes += int(n[i])
-				m.Scan(i, w.Head(), 1<<40)
+				m.Scan(i, w.Head(), 1<<40, 0)
 			}
 			return bytes
 		}

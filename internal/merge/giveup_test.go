@@ -15,7 +15,7 @@ func TestEarlyOnesAfterARoundGivenUp(t *testing.T) {
 		for _, time := range times {
 			require.NoError(t, ws[i].Output(time, ringtest.Payload(time, 12)))
 		}
-		m.Scan(i, ws[i].Head(), forever)
+		m.Scan(i, ws[i].Head(), forever, 0)
 	}
 	want := func(times ...uint64) {
 		t.Helper()

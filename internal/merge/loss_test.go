@@ -40,7 +40,7 @@ func TestLossThatComesFirstHasNoBound(t *testing.T) {
 	l := b.lanes[0]
 	m := merge.New([]*raw.Ring{l.raw}, merge.Options{}, func(int, uint64) {})
 	require.NoError(t, l.Output(9, ringtest.Payload(1, 12)))
-	m.Scan(0, l.Head(), forever)
+	m.Scan(0, l.Head(), forever, 0)
 	m.Begin(all)
 	it := next(m)
 	require.Equal(t, raw.Lost, it.Kind)

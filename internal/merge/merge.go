@@ -6,11 +6,16 @@
 // watermark, Batch while it returns any and Next for what it does not, until that reports nil, End.
 // What is later than the watermark is held for another round. Equal keys come by ring, then by offset.
 //
+// In a BPF ring buffer a program may still be writing a record, which is busy, while those behind it are committed, and may be older.
+// A scan goes past it, and each later one looks at it again.
+//
 // Invariants:
 //   - every byte of [freed, scan) of a ring is addressable and has been checked;
-//   - the published tail is at or below every undelivered record that is not copied out, and only grows;
+//   - the published tail is at or below every busy record and every undelivered one that is not copied out, and only grows;
+//   - every record below scan has been taken into account, or is in the list of busy ones, by offset;
+//   - the main run of a ring is in order by key and by offset. What was busy is with the early ones, whatever its key;
 //   - the keys of delivered items never decrease, except of those marked late;
-//   - bytes copied out are within the budget;
+//   - bytes copied out are within the budget, and a record is copied whole or not at all;
 //   - a delivered record's bytes stay valid until the next call of Next or End.
 package merge
 
@@ -38,16 +43,16 @@ type Options struct {
 
 // Merger merges rings. It is not safe for concurrent use.
 type Merger struct {
-	rings  []ring
-	arena  arena
-	budget int // of it
-	round  round
+	rings []ring
+	arena arena
+	round round
 
 	item   Item
 	alone  raw.Single // of events that do not lie in their ring's view
 	attend bool       // there is something to do when the caller is done with the item
 	last   uint64     // the greatest key delivered
 	before uint64     // what it was before the latest Batch
+	early  uint64     // which of the latest Batch were early ones of their rings, a bit each
 
 	far     bool // the rings are more than a cache holds
 	touched uint32
@@ -55,27 +60,32 @@ type Merger struct {
 	committed func(ring int, bytes uint64)
 }
 
-// New merges rings, from their published tails on. committed is told of each tail
+// New merges rings from their published tails on. committed is told of each tail
 // that is published, and how many bytes that freed.
 func New(rings []*raw.Ring, o Options, committed func(ring int, bytes uint64)) *Merger {
-	m := &Merger{budget: o.Spill, committed: committed}
+	m := &Merger{arena: arena{budget: uint64(o.Spill)}, committed: committed}
+	m.resize()
 	for _, r := range rings {
 		m.Add(r)
 	}
 	return m
 }
 
-// Add merges one more ring, of the size of the others, from its published tail on. It must not be called
-// between Begin and End.
+// Add merges one more ring, from its published tail on. It must not be called between Begin and End.
 func (m *Merger) Add(r *raw.Ring) {
-	if m.arena.blockBytes == 0 {
-		m.arena = newArena(r.Size(), m.budget)
-	}
 	t := r.Tail()
 	m.rings = append(m.rings, ring{raw: r, view: r.View(), timeAt: r.TimeAt(), freed: t, scan: t, eighth: r.Size() / 8, tryAt: t + r.Size()/8})
-	n := len(m.rings)
-	m.round = newRound(n)
-	m.far = n >= ahead && uint64(n)*r.Size() > farBytes
+	m.resize()
+}
+
+// resize takes into account how many rings there are.
+func (m *Merger) resize() {
+	m.round = newRound(len(m.rings))
+	bytes := uint64(0)
+	for i := range m.rings {
+		bytes += m.rings[i].raw.Size()
+	}
+	m.far = len(m.rings) >= ahead && bytes > farBytes
 }
 
 // Found is what a Scan has counted.
@@ -83,10 +93,14 @@ type Found struct {
 	Inversions int // samples that lie behind one with a later key
 	Unknown    int // records of types that are not delivered
 	Keyless    int // samples without a key in their payload, if there should be one
+	Discarded  int // records that their programs have given up
 }
 
-// Scan takes the records of ring i up to head into account. No honest key is above ceiling.
-func (m *Merger) Scan(i int, head, ceiling uint64) Found { return m.rings[i].scanTo(head, ceiling) }
+// Scan takes the records of ring i up to head into account, and those that were busy. No honest key is above ceiling. now is
+// a clock reading from before the head was loaded.
+func (m *Merger) Scan(i int, head, ceiling, now uint64) Found {
+	return m.rings[i].scanTo(head, ceiling, now)
+}
 
 // Ahead returns how many bytes a Scan of ring i up to head would take into account: 0 for a head that
 // cannot be.
@@ -98,7 +112,7 @@ func (m *Merger) Scanned(i int) uint64 { return m.rings[i].scan }
 // Freed returns the tail of ring i as last published.
 func (m *Merger) Freed(i int) uint64 { return m.rings[i].freed }
 
-// Earliest returns the smallest key that is held; ok is false if none is.
+// Earliest returns the smallest key that is held, between rounds; ok is false if none is.
 func (m *Merger) Earliest() (key uint64, ok bool) {
 	key = never
 	for i := range m.rings {
@@ -120,7 +134,8 @@ func (m *Merger) Reported(i int) uint64 { return m.rings[i].reported }
 // Begin starts a round that delivers everything up to and including watermark.
 func (m *Merger) Begin(watermark uint64) {
 	for i := range m.rings {
-		m.rings[i].roundEnd = m.rings[i].scan
+		r := &m.rings[i]
+		r.roundEnd, r.roundEarly = r.scan, len(r.early.all())
 	}
 	m.round.begin(watermark)
 	m.round.plan(m.rings)
@@ -155,7 +170,7 @@ var BatchSize = func() int {
 	return ahead
 }()
 
-// Batch returns the next events at once, as far as they are samples in their rings' views and evs is not
+// Batch returns the next events at once, BatchSize at most, as far as they are samples in their rings' views and evs is not
 // full; rings says whose they are. If it returns 0, Next says what comes. It ends the life of the events before.
 func (m *Merger) Batch(evs []raw.Event, rings []int) (n int) {
 	m.release()
@@ -163,23 +178,33 @@ func (m *Merger) Batch(evs []raw.Event, rings []int) (n int) {
 	if d.next >= len(d.order) && !d.plan(m.rings) {
 		return 0
 	}
-	m.before = m.last
+	m.before, m.early = m.last, 0
 	if m.far {
 		m.touch()
 	}
-	for n < len(evs) && d.next < len(d.order) && !m.attend {
+	for n < min(len(evs), BatchSize) && d.next < len(d.order) && !m.attend {
 		i := int(d.order[d.next] & d.mask)
 		r := &m.rings[i]
 		if !r.plain {
 			break
 		}
-		e := r.main.buf[r.main.first]
+		from, early := &r.main, r.earlyIsNext()
+		if early {
+			from = &r.early
+		}
+		e := from.buf[from.first]
 		ev, size, ok := r.view.Find(r.raw.At(e.Off))
 		if !ok || ev.Time() != e.Time || e.Time < m.last || e.Off&flags != 0 {
 			break
 		}
-		r.main.first++
-		r.dueMain--
+		from.first++
+		if early {
+			r.dueEarly--
+			r.roundEarly--
+			m.early |= 1 << n
+		} else {
+			r.dueMain--
+		}
 		d.next++
 		m.last = e.Time
 		if int64(e.Off+size-r.tryAt) >= 0 {
@@ -198,15 +223,14 @@ func (m *Merger) Undo(rings []int, delivered int) {
 		return
 	}
 	m.attend = false // only the last can have set it
-	for _, i := range rings[delivered:] {
-		m.rings[i].main.first--
-		m.rings[i].dueMain++
+	for n, i := range rings[delivered:] {
+		m.rings[i].untake(m.early>>(delivered+n)&1 != 0)
 		m.round.next--
 	}
 	m.last = m.before
 	if delivered > 0 {
-		main := &m.rings[rings[delivered-1]].main
-		m.last = main.buf[main.first-1].Time
+		from := m.rings[rings[delivered-1]].run(m.early>>(delivered-1)&1 != 0)
+		m.last = from.buf[from.first-1].Time
 	}
 }
 
@@ -223,7 +247,7 @@ func (m *Merger) touch() {
 	d := &m.round
 	sum := uint32(0)
 	for _, key := range d.order[d.next:min(d.next+ahead, len(d.order))] {
-		if r := &m.rings[key&d.mask]; r.plain {
+		if r := &m.rings[key&d.mask]; r.plain && r.dueMain > 0 {
 			sum += r.raw.Touch(r.main.front().Off)
 		}
 	}

@@ -213,7 +213,7 @@ func (b *bench) scan(i int) {
 	l := b.lanes[i]
 	from := l.scanned
 	l.scanned = l.raw.Head()
-	f := b.m.Scan(i, l.scanned, forever)
+	f := b.m.Scan(i, l.scanned, forever, 0)
 	b.found.Inversions += f.Inversions
 	b.found.Unknown += f.Unknown
 	b.found.Keyless += f.Keyless

@@ -67,7 +67,7 @@ func TestTimeAtAnyOffset(t *testing.T) {
 			if i+8 <= n && i >= 0 && i < n {
 				want, found = binary.NativeEndian.Uint64(body[i:]), merge.Found{}
 			}
-			require.Equal(t, found, m.Scan(0, r.Head(), math.MaxUint64), "at %d", i)
+			require.Equal(t, found, m.Scan(0, r.Head(), math.MaxUint64, 0), "at %d", i)
 			m.Begin(all)
 			it := next(m)
 			require.Equal(t, want, it.Key, "at %d", i)
@@ -104,7 +104,7 @@ func TestKeysThatAreNotBelieved(t *testing.T) {
 		ring.SetFields(at, -1)
 		m := merge.New([]*raw.Ring{ring}, merge.Options{}, func(int, uint64) {})
 		require.NoError(t, r.Output(c.time, binary.NativeEndian.AppendUint64(make([]byte, 4, 12), c.key)))
-		require.Equal(t, c.found, m.Scan(0, r.Head(), 100))
+		require.Equal(t, c.found, m.Scan(0, r.Head(), 100, 0))
 		require.Equal(t, []out{c.want}, drain(t, m, all, 2))
 	}
 }

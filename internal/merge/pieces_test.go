@@ -68,7 +68,7 @@ func TestRoundsOfManyPieces(t *testing.T) {
 					want = append(want, place{time, i, w.Head()})
 					require.NoError(t, w.Output(time, p))
 				}
-				m.Scan(i, w.Head(), forever)
+				m.Scan(i, w.Head(), forever, 0)
 			}
 			slices.SortFunc(want, place.compare)
 			stop := len(want) / 3
@@ -127,7 +127,7 @@ func TestScansWithinARoundOfManyPieces(t *testing.T) {
 					}
 				}
 				for i, w := range ws {
-					m.Scan(i, w.Head(), forever)
+					m.Scan(i, w.Head(), forever, 0)
 				}
 			}
 			last, delivered := uint64(0), 0
@@ -215,14 +215,14 @@ func TestRoundsDoNotAllocate(t *testing.T) {
 						time++
 						w.Output(time-uint64(n%5/4*30), p)
 						if n == 30 && spill > 0 {
-							m.Scan(i, w.Head(), forever)
+							m.Scan(i, w.Head(), forever, 0)
 							m.Spill(i)
 						}
 					}
 				}
 				for i, w := range ws {
 					w.PutHeader(ringtest.TypeSample, 0, 8)
-					m.Scan(i, w.Head(), forever)
+					m.Scan(i, w.Head(), forever, 0)
 					m.Lose(i, 1, time)
 				}
 				m.Begin(time - 50)

@@ -8,9 +8,10 @@ import (
 	"github.com/ringfold/ringfold/internal/raw"
 )
 
-// A ring is nearly sorted: interrupts nest, so about one record in 10^5 lies behind one with a later
-// time. The main run is the records whose key is not below that of any before them; the others, the
-// early ones, are few. Both are kept in order, so that a round begins with sorted runs.
+// A perf ring is nearly sorted: interrupts nest, so about one record in 10^5 lies behind one with a later
+// time. The main run is the records whose key is not below that of any before them; the others are the
+// early ones. Both are kept in order, so that a round begins with sorted runs. In a BPF ring buffer that several
+// CPUs write, a third may be early, but each belongs near the end of the early ones so far.
 type ring struct {
 	raw    *raw.Ring
 	view   *raw.View // of its events
@@ -29,7 +30,11 @@ type ring struct {
 	// comes behind.
 	dueMain, dueEarly int
 	roundEnd          uint64 // scan, when the round began
-	plain             bool   // what is due is samples of the main run only, and in the ring
+	roundEarly        int    // of early, those the round began with and has not delivered. The others are in order of their own
+	plain             bool   // what is due is samples, and in the ring
+
+	busy   []busy // records below scan that are not committed, by offset
+	looked uint64 // clock reading before the head was loaded that the latest scan has come to; 0: there was none
 
 	reported  uint64 // losses known
 	advance   uint64 // of these, how many no record has reported yet
@@ -38,7 +43,7 @@ type ring struct {
 	chunks []*chunk // copied out and not delivered, oldest first
 	from   *chunk   // of the item that is with the caller, nil if it is in the ring
 
-	rec raw.Record // scratch of scanTo
+	rec raw.Record // scratch
 }
 
 // Flags in the Off of a Mark, and of an Odd, as offsets are multiples of 8. isOdd sends to ring.odd; unreported is a
@@ -62,144 +67,6 @@ func (r *ring) oldest() uint64 {
 	return r.freed
 }
 
-// ahead is how many bytes a scan to head would check: none if the head went back or far ahead. None of
-// the kernel's does, and the next is right.
-func (r *ring) ahead(head uint64) uint64 {
-	if n := head - r.scan; int64(n) > 0 && head-r.oldest() < farthest {
-		return n
-	}
-	return 0
-}
-
-// scanTo checks the records from scan to head. A time later than ceiling, which is ahead of every
-// honest clock, makes a record corrupt: waiting for its turn would hold the ring back for ever.
-func (r *ring) scanTo(head, ceiling uint64) (found Found) {
-	if r.ahead(head) == 0 {
-		return found
-	}
-	r.main.compact()
-	var loss raw.Odd // waits for the sample that reports it, and goes before it
-	for r.scan != head {
-		if r.timeAt < 0 && loss.Lost == 0 {
-			n := len(r.main.buf)
-			r.main.buf, r.scan = r.raw.Samples(r.scan, head, r.max, ceiling, r.main.buf)
-			if all := r.main.buf; len(all) > n {
-				r.max = all[len(all)-1].Time
-			}
-			if r.scan == head {
-				break
-			}
-		}
-		rec, off := &r.rec, r.scan
-		r.raw.Parse(off, head, rec)
-		r.scan += rec.Size
-		if loss.Lost != 0 && rec.Kind != raw.Sample {
-			r.addPlaced(loss) // cut off from its sample: memory is damaged
-			loss.Lost = 0
-		}
-		switch rec.Kind {
-		case raw.Corrupt:
-			r.addPlaced(raw.Odd{Off: off, Size: rec.Size, Kind: raw.Corrupt, Fault: rec.Fault})
-		case raw.Unknown:
-			found.Unknown++
-		case raw.Lost:
-			known := min(rec.Lost, r.advance)
-			r.advance -= known
-			r.reported += rec.Lost - known
-			// An output that has looked for losses and not reported them can be interrupted by one that
-			// does. That lies behind it with an earlier time, and its losses are from before both.
-			if r.timeAt >= 0 || rec.Time > r.max {
-				r.lossAfter = r.max
-			}
-			loss = raw.Odd{Off: off, Size: rec.Size, Kind: raw.Lost, Lost: rec.Lost - known, After: r.lossAfter}
-		case raw.Sample:
-			key, flag := r.keyOf(rec, ceiling, &found)
-			bad := key > ceiling
-			if bad {
-				key, flag = r.max, placed
-			}
-			if loss.Lost != 0 {
-				r.addOdd(loss, key, flag)
-				loss.Lost = 0
-			}
-			if bad {
-				r.addPlaced(raw.Odd{Off: off, Size: rec.Size, Kind: raw.Corrupt, Fault: raw.FaultTime})
-				continue
-			}
-			if key < r.max {
-				found.Inversions++
-			}
-			r.add(raw.Mark{Time: key, Off: off | flag})
-		}
-	}
-	if loss.Lost != 0 {
-		r.addPlaced(loss)
-	}
-	return found
-}
-
-// keyOf returns what a sample is ordered by, above ceiling if that cannot be believed, and the flag
-// of those that have no key.
-func (r *ring) keyOf(rec *raw.Record, ceiling uint64, found *Found) (key, flag uint64) {
-	if r.timeAt < 0 {
-		return rec.Time, 0
-	}
-	if key, ok := r.raw.Payload8(rec, r.timeAt); ok && key <= ceiling {
-		return key, 0
-	}
-	found.Keyless++
-	if rec.Time == 0 {
-		return r.max, placed
-	}
-	return rec.Time, 0
-}
-
-func (r *ring) addPlaced(o raw.Odd) { r.addOdd(o, r.max, placed) }
-
-func (r *ring) addOdd(o raw.Odd, key, flag uint64) {
-	o.Off |= isOdd | flag
-	r.odd.push(o)
-	r.add(raw.Mark{Time: key, Off: o.Off})
-}
-
-// add takes a record into the main run, or, if its key is below that of one before, to the early ones.
-func (r *ring) add(m raw.Mark) {
-	if m.Time >= r.max {
-		r.max = m.Time
-		r.main.push(m)
-		return
-	}
-	r.addEarly(m)
-}
-
-// addEarly keeps the early ones in order. The newest is nearly always the last. It does not go
-// before those that this round delivers.
-func (r *ring) addEarly(m raw.Mark) {
-	all := r.early.all()[r.dueEarly:]
-	i := len(all)
-	if i > 0 && before(m, all[i-1]) {
-		i = sort.Search(i, func(j int) bool { return before(m, all[j]) })
-	}
-	r.early.insert(r.dueEarly+i, m)
-}
-
-// lose adds a loss that no record has reported. It is not in the ring, so it must not raise max.
-func (r *ring) lose(n, time uint64) {
-	r.reported += n
-	r.advance += n
-	o := raw.Odd{Off: r.scan - 8 | isOdd | unreported, Kind: raw.Lost, Lost: n, After: r.max}
-	if all := r.odd.all(); len(all) > 0 && all[len(all)-1].Off == o.Off { // one more before the first was delivered
-		held := r.early.all()[r.dueEarly:] // what this round delivers stays
-		if i := slices.IndexFunc(held, func(m raw.Mark) bool { return m.Off == o.Off }); i >= 0 {
-			o.Lost += all[len(all)-1].Lost
-			r.odd.remove(len(all) - 1)
-			r.early.remove(r.dueEarly + i)
-		}
-	}
-	r.odd.push(o)
-	r.addEarly(raw.Mark{Time: time, Off: o.Off})
-}
-
 // first is the key of the ring's earliest undelivered record, never if there is none.
 func (r *ring) first() uint64 {
 	key := uint64(never)
@@ -215,9 +82,9 @@ func (r *ring) first() uint64 {
 // samples counts the undelivered ones.
 func (r *ring) samples() int { return len(r.main.all()) + len(r.early.all()) - len(r.odd.all()) }
 
-// done is where the ring's undelivered records begin, those copied out aside.
+// done is where the ring's busy and undelivered records begin, those copied out aside.
 func (r *ring) done() uint64 {
-	n := r.scan - r.freed
+	n := r.settled() - r.freed
 	for _, e := range r.early.all() {
 		if at := e.Off&^flags - r.freed; e.Off&unreported == 0 && int64(at) >= 0 {
 			n = min(n, at)
@@ -235,10 +102,11 @@ func (r *ring) done() uint64 {
 // lie in the ring's view.
 func (r *ring) take(it *Item, last uint64, alone *raw.Single) {
 	var e raw.Mark
-	if r.dueEarly > 0 && (r.dueMain == 0 || before(r.early.front(), r.main.front())) {
+	if r.earlyIsNext() {
 		e = r.early.front()
 		r.early.pop()
 		r.dueEarly--
+		r.roundEarly--
 	} else {
 		e = r.main.front()
 		r.main.pop()
@@ -294,15 +162,39 @@ func (r *ring) takeOdd(e raw.Mark, it *Item, alone *raw.Single) {
 	it.Event, it.Size = alone.Odd(r.raw, r.raw.CPU(), o), o.Size
 }
 
-// endRound ends what is due. If the round ended before, what a scan has added since may belong
-// before it.
+// earlyIsNext says that the earliest record that is due is an early one.
+func (r *ring) earlyIsNext() bool {
+	return r.dueEarly > 0 && (r.dueMain == 0 || before(r.early.front(), r.main.front()))
+}
+
+// run is the early ones, or else the main run.
+func (r *ring) run(early bool) *queue[raw.Mark] {
+	if early {
+		return &r.early
+	}
+	return &r.main
+}
+
+// untake makes the latest that was taken of a run undelivered again.
+func (r *ring) untake(early bool) {
+	r.run(early).first--
+	if early {
+		r.dueEarly++
+		r.roundEarly++
+		return
+	}
+	r.dueMain++
+}
+
+// endRound ends what is due. What a scan has added since the round began may belong before what is left of it.
 func (r *ring) endRound() {
-	if r.dueEarly > 0 {
-		slices.SortFunc(r.early.all(), func(a, b raw.Mark) int {
+	if all, n := r.early.all(), r.roundEarly; n > 0 && n < len(all) {
+		from := sort.Search(n, func(i int) bool { return before(all[n], all[i]) })
+		slices.SortFunc(all[from:], func(a, b raw.Mark) int {
 			return cmp.Or(cmp.Compare(a.Time, b.Time), cmp.Compare(int64(a.Off-b.Off), 0))
 		})
 	}
-	r.dueMain, r.dueEarly = 0, 0
+	r.dueMain, r.dueEarly, r.roundEarly = 0, 0, 0
 }
 
 func before(a, b raw.Mark) bool {

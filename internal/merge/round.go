@@ -32,6 +32,7 @@ type round struct {
 const pieceRecords = 1 << 14
 
 func newRound(rings int) round {
+	rings = max(rings, 1)
 	b := uint(bits.Len(uint(rings - 1)))
 	return round{
 		bits:  b,
@@ -66,7 +67,7 @@ func (d *round) plan(rings []ring) bool {
 	at := 0
 	for i := range rings {
 		if r := &rings[i]; r.dueMain+r.dueEarly > 0 {
-			at += r.run(d.keys[at:], base, d.bits, uint64(i))
+			at += r.runKeys(d.keys[at:], base, d.bits, uint64(i))
 			d.ends = append(d.ends, at)
 		}
 	}
@@ -82,7 +83,7 @@ func (d *round) due(rings []ring) (base, limit uint64, n int) {
 		if all := r.ofRound(); len(all) > 0 {
 			base = min(base, all[0].Time)
 		}
-		if !r.early.empty() {
+		if r.roundEarly > 0 {
 			base = min(base, r.early.front().Time)
 		}
 	}
@@ -103,8 +104,8 @@ func (d *round) due(rings []ring) (base, limit uint64, n int) {
 	}
 	for i := range rings {
 		r := &rings[i]
-		r.dueMain, r.dueEarly = upTo(r.ofRound()), upTo(r.early.all())
-		r.plain = r.dueEarly == 0 && r.odd.empty() && len(r.chunks) == 0
+		r.dueMain, r.dueEarly = upTo(r.ofRound()), upTo(r.early.all()[:r.roundEarly])
+		r.plain = r.odd.empty() && len(r.chunks) == 0
 		n += r.dueMain + r.dueEarly
 	}
 	return base, limit, n
@@ -120,8 +121,8 @@ func (r *ring) ofRound() []raw.Mark {
 	return all[:sort.Search(len(all), func(i int) bool { return int64(all[i].Off-r.roundEnd) >= 0 })]
 }
 
-// run writes the keys of what is due in this ring.
-func (r *ring) run(keys []uint64, base uint64, bits uint, index uint64) int {
+// runKeys writes the keys of what is due in this ring.
+func (r *ring) runKeys(keys []uint64, base uint64, bits uint, index uint64) int {
 	main, early := r.main.all()[:r.dueMain], r.early.all()[:r.dueEarly]
 	n := len(main) + len(early)
 	keys = keys[:n]

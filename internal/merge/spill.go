@@ -1,6 +1,7 @@
 package merge
 
 import (
+	"slices"
 	"sort"
 
 	"github.com/ringfold/ringfold/internal/raw"
@@ -18,46 +19,57 @@ type chunk struct {
 	left       int // undelivered samples in it
 }
 
-// arena is memory for chunks: blocks of one size, made when first needed and used again.
+func (c *chunk) bytes() uint64 { return 8 * uint64(len(c.words)) }
+
+// arena is memory for chunks: blocks, made when first needed and used again.
 type arena struct {
-	blockBytes uint64
-	budget     uint64
-	made       uint64 // bytes of all blocks
-	free       []*chunk
-	used       uint64 // bytes of the blocks in use
+	budget uint64
+	made   uint64 // bytes of all blocks
+	free   []*chunk
+	used   uint64 // bytes of the blocks in use
 }
 
-// maxRecord is above the size of any record, as header.size has 16 bits. maxBlock keeps one copy
+// maxRecord is above the size of any record of a perf ring, as header.size has 16 bits. maxBlock keeps one copy
 // short: other rings wait for it.
 const (
 	maxRecord = 1 << 16
 	maxBlock  = 1 << 20
 )
 
-func newArena(ringBytes uint64, budget int) arena {
-	return arena{blockBytes: min(ringBytes, max(min(ringBytes/4, maxBlock), maxRecord)), budget: uint64(budget)}
+// blockBytes is how much of a ring is copied out at once, at most: a power of two, as the ring's size is.
+func blockBytes(r *raw.Ring) uint64 {
+	return min(r.Size(), max(min(r.Size()/4, maxBlock), maxRecord))
 }
 
 // get returns an unused block for a copy of some of a ring, nil if that would exceed the budget.
 func (a *arena) get(of *raw.Ring) *chunk {
+	n := blockBytes(of)
+	i := len(a.free) - 1
+	for i >= 0 && a.free[i].bytes() != n {
+		i--
+	}
+	for ; i < 0 && len(a.free) > 0 && a.made+n > a.budget; a.free = a.free[1:] { // for rings of another size
+		a.made -= a.free[0].bytes()
+	}
 	var c *chunk
-	switch n := len(a.free); {
-	case n > 0:
-		c, a.free = a.free[n-1], a.free[:n-1]
-	case a.made+a.blockBytes <= a.budget:
-		c = &chunk{words: make([]uint64, a.blockBytes/8+1)[:a.blockBytes/8]} // a power of two, and see NewCopy
+	switch {
+	case i >= 0:
+		c = a.free[i]
+		a.free = slices.Delete(a.free, i, i+1)
+		c.block.CopyOf(of)
+	case a.made+n <= a.budget:
+		c = &chunk{words: make([]uint64, n/8+1)[:n/8]} // see NewCopy
 		c.block = raw.NewCopy(of, c.words)
-		a.made += a.blockBytes
+		a.made += n
 	default:
 		return nil
 	}
-	c.block.CopyOf(of)
-	a.used += a.blockBytes
+	a.used += n
 	return c
 }
 
 func (a *arena) put(c *chunk) {
-	a.used -= a.blockBytes
+	a.used -= c.bytes()
 	a.free = append(a.free, c)
 }
 
@@ -78,23 +90,27 @@ func (a *arena) leave(r *ring) {
 }
 
 // Spill copies the oldest held records of ring i out and publishes its tail behind them. It returns
-// how many bytes that freed, 0 if nothing is held there or the budget is used up. No item may be
-// with the caller: its bytes may be among them.
+// how many bytes that freed: 0 if nothing is held there, the budget is used up, or the oldest record is busy or larger than
+// a block. No item may be with the caller: its bytes may be among them.
 func (m *Merger) Spill(i int) (bytes uint64) {
 	m.release()
 	r := &m.rings[i]
 	m.commit(i)
-	to := r.boundary(m.arena.blockBytes)
+	block := blockBytes(r.raw)
+	to := r.boundary(block)
 	bytes = to - r.freed
 	if bytes == 0 {
 		return 0
 	}
 	if left := r.within(r.freed, to); left > 0 {
+		if bytes > block && r.isLarger(block) {
+			return 0
+		}
 		c := m.arena.get(r.raw)
 		if c == nil {
 			return 0
 		}
-		n := min(bytes, m.arena.blockBytes)
+		n := min(bytes, block)
 		c.start, c.end, c.left = r.freed, r.freed+n, left
 		r.raw.CopyWords(c.words, r.freed, n)
 		r.chunks = append(r.chunks, c)
@@ -104,19 +120,29 @@ func (m *Merger) Spill(i int) (bytes uint64) {
 	return bytes
 }
 
+// isLarger says that the record at freed is a sample of more than n bytes. Only a ring buffer has such.
+func (r *ring) isLarger(n uint64) bool {
+	r.raw.Parse(r.freed, r.scan, &r.rec)
+	return r.rec.Kind == raw.Sample && r.rec.Size > n
+}
+
 // Spilled returns how many bytes of memory hold records that were copied out.
 func (m *Merger) Spilled() uint64 { return m.arena.used }
 
 // Copied is how many of these are of ring i.
-func (m *Merger) Copied(i int) uint64 { return uint64(len(m.rings[i].chunks)) * m.arena.blockBytes }
+func (m *Merger) Copied(i int) uint64 {
+	r := &m.rings[i]
+	return uint64(len(r.chunks)) * blockBytes(r.raw)
+}
 
 // boundary returns the last beginning of an undelivered record within n bytes from freed on, where
 // one begins too. If there is none, all but that first record's bytes have been delivered, passed
-// over, or are damaged: it returns the next beginning then, be it scan.
+// over, or are damaged: it returns the next beginning then, be it that of a busy one, or scan. It does not go beyond a
+// busy one.
 func (r *ring) boundary(n uint64) uint64 {
-	all := r.scan - r.freed
+	all := r.settled() - r.freed
 	if all <= n {
-		return r.scan
+		return r.settled()
 	}
 	last, next := uint64(0), all
 	consider := func(e raw.Mark) {

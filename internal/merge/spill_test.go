@@ -166,7 +166,7 @@ func TestSpillEndsAnItemsLife(t *testing.T) {
 	for _, time := range []uint64{1, 2, 3} {
 		require.NoError(t, r.Output(time, ringtest.Payload(time, 12)))
 	}
-	m.Scan(0, r.Head(), forever)
+	m.Scan(0, r.Head(), forever, 0)
 	m.Begin(all)
 	require.Equal(t, uint64(1), next(m).Key)
 	require.Equal(t, uint64(64), m.Spill(0), "the first one's bytes are freed, not copied")

@@ -30,7 +30,7 @@ func (s *Stream) load() {
 	ceiling := s.opts.Now() + uint64(time.Second)
 	for i, r := range s.rings {
 		held := s.merger.Held(i)
-		found := s.merger.Scan(i, r.head, ceiling)
+		found := s.merger.Scan(i, r.head, ceiling, now)
 		r.found += uint64(s.merger.Held(i) - held)
 		if found.Unknown|found.Inversions|found.Keyless != 0 {
 			r.tally.Unknown += uint64(found.Unknown)

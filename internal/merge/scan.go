@@ -1,0 +1,162 @@
+package merge
+
+import (
+	"slices"
+	"sort"
+
+	"github.com/ringfold/ringfold/internal/raw"
+)
+
+// ahead is how many bytes a scan to head would check: none if the head went back or far ahead. None of
+// the kernel's does, and the next is right.
+func (r *ring) ahead(head uint64) uint64 {
+	if n := head - r.scan; int64(n) > 0 && head-r.oldest() < farthest {
+		return n
+	}
+	return 0
+}
+
+// scanTo checks the records from scan to head, and those that were busy. A time later than ceiling, which is ahead of every
+// honest clock, makes a record corrupt: waiting for its turn would hold the ring back for ever.
+func (r *ring) scanTo(head, ceiling, now uint64) (found Found) {
+	r.lookAgain(ceiling, &found)
+	before := r.looked
+	if head == r.scan {
+		r.looked = now
+	}
+	if r.ahead(head) == 0 {
+		return found
+	}
+	r.looked = now
+	r.main.compact()
+	var loss raw.Odd // waits for the sample that reports it, and goes before it
+	for r.scan != head {
+		if loss.Lost == 0 {
+			n := len(r.main.buf)
+			r.main.buf, r.scan = r.raw.Samples(r.scan, head, r.max, ceiling, r.main.buf)
+			if all := r.main.buf; len(all) > n {
+				r.max = all[len(all)-1].Time
+			}
+			if r.scan == head {
+				break
+			}
+		}
+		rec, off := &r.rec, r.scan
+		r.raw.Parse(off, head, rec)
+		r.scan += rec.Size
+		if loss.Lost != 0 && rec.Kind != raw.Sample {
+			r.addPlaced(loss) // cut off from its sample: memory is damaged
+			loss.Lost = 0
+		}
+		switch rec.Kind {
+		case raw.Corrupt:
+			r.addPlaced(raw.Odd{Off: off, Size: rec.Size, Kind: raw.Corrupt, Fault: rec.Fault})
+		case raw.Unknown:
+			found.Unknown++
+		case raw.Busy:
+			r.busy = append(r.busy, busy{off, rec.Size, before})
+		case raw.Discarded:
+			found.Discarded++
+		case raw.Lost:
+			known := min(rec.Lost, r.advance)
+			r.advance -= known
+			r.reported += rec.Lost - known
+			// An output that has looked for losses and not reported them can be interrupted by one that
+			// does. That lies behind it with an earlier time, and its losses are from before both.
+			if r.timeAt >= 0 || rec.Time > r.max {
+				r.lossAfter = r.max
+			}
+			loss = raw.Odd{Off: off, Size: rec.Size, Kind: raw.Lost, Lost: rec.Lost - known, After: r.lossAfter}
+		case raw.Sample:
+			key, flag := r.keyOf(rec, ceiling, &found)
+			bad := key > ceiling
+			if bad {
+				key, flag = r.max, placed
+			}
+			if loss.Lost != 0 {
+				r.addOdd(loss, key, flag)
+				loss.Lost = 0
+			}
+			if bad {
+				r.addPlaced(raw.Odd{Off: off, Size: rec.Size, Kind: raw.Corrupt, Fault: raw.FaultTime})
+				continue
+			}
+			if key < r.max {
+				found.Inversions++
+			}
+			r.add(raw.Mark{Time: key, Off: off | flag})
+		}
+	}
+	if loss.Lost != 0 {
+		r.addPlaced(loss)
+	}
+	return found
+}
+
+// keyOf returns what a sample is ordered by, above ceiling if that cannot be believed, and the flag
+// of those that have no key.
+func (r *ring) keyOf(rec *raw.Record, ceiling uint64, found *Found) (key, flag uint64) {
+	if r.timeAt < 0 {
+		return rec.Time, 0
+	}
+	if key, ok := r.raw.Payload8(rec, r.timeAt); ok && key <= ceiling {
+		return key, 0
+	}
+	found.Keyless++
+	if rec.Time == 0 {
+		return r.max, placed
+	}
+	return rec.Time, 0
+}
+
+func (r *ring) addPlaced(o raw.Odd) { r.addOdd(o, r.max, placed) }
+
+func (r *ring) addOdd(o raw.Odd, key, flag uint64) {
+	o.Off |= isOdd | flag
+	r.odd.push(o)
+	r.add(raw.Mark{Time: key, Off: o.Off})
+}
+
+// add takes a record into the main run, or, if its key is below that of one before, to the early ones.
+func (r *ring) add(m raw.Mark) {
+	if m.Time >= r.max {
+		r.max = m.Time
+		r.main.push(m)
+		return
+	}
+	r.addEarly(m)
+}
+
+// addEarly keeps the early ones in order. The newest is nearly always among the last. It does not go
+// before those that the round began with.
+func (r *ring) addEarly(m raw.Mark) {
+	all := r.early.all()[r.roundEarly:]
+	i := len(all)
+	for near := max(i-8, 0); i > 0 && before(m, all[i-1]); i-- {
+		if i == near {
+			i = sort.Search(i, func(j int) bool { return before(m, all[j]) })
+			break
+		}
+	}
+	r.early.insert(r.roundEarly+i, m)
+}
+
+// lose adds a loss that no record has reported. It is not in the ring, so it must not raise max.
+func (r *ring) lose(n, time uint64) {
+	r.reported += n
+	r.advance += n
+	o := raw.Odd{Off: r.scan - 8 | isOdd | unreported, Kind: raw.Lost, Lost: n, After: r.max}
+	if all := r.odd.all(); len(all) > 0 && all[len(all)-1].Off == o.Off { // one more before the first was delivered
+		held := r.early.all()[r.dueEarly:] // what this round delivers stays
+		if i := slices.IndexFunc(held, func(m raw.Mark) bool { return m.Off == o.Off }); i >= 0 {
+			o.Lost += all[len(all)-1].Lost
+			r.odd.remove(len(all) - 1)
+			r.early.remove(r.dueEarly + i)
+			if r.dueEarly+i < r.roundEarly {
+				r.roundEarly--
+			}
+		}
+	}
+	r.odd.push(o)
+	r.addEarly(raw.Mark{Time: time, Off: o.Off})
+}
