@@ -78,7 +78,7 @@ func TestLossIsAnEventOfItsOwn(t *testing.T) {
 				return nil
 			}))
 			require.Len(t, recs, 2)
-			require.Equal(t, Record{Kind: KindLost, CPU: firstCPU, Time: 1000, Lost: 2, After: 99 + n}, recs[0])
+			require.Equal(t, Record{Kind: KindLost, CPU: firstCPU, Source: k.Reader, Time: 1000, Lost: 2, After: 99 + n}, recs[0])
 			require.Equal(t, KindSample, recs[1].Kind)
 			require.Equal(t, uint64(1000), recs[1].Time)
 			s := k.Stats().Rings[0]
@@ -123,7 +123,7 @@ func TestCorruptMemoryIsAnEventAndReadingGoesOn(t *testing.T) {
 				require.True(t, errors.As(ev.Err(), &corrupt))
 				require.Equal(t, CorruptError{CPU: firstCPU, Offset: 1<<32 - 32, Skipped: 104, Reason: "header.size is 0"}, *corrupt)
 				require.ErrorContains(t, ev.Err(), "CPU 10 at offset 4294967264: header.size is 0; skipped 104 bytes")
-				require.Equal(t, Record{Kind: KindCorrupt, CPU: firstCPU, Time: 5, Err: corrupt}, ev.Record())
+				require.Equal(t, Record{Kind: KindCorrupt, CPU: firstCPU, Source: k.Reader, Time: 5, Err: corrupt}, ev.Record())
 				require.Empty(t, ev.Bytes())
 				require.Zero(t, ev.Len())
 				require.Zero(t, ev.Lost())
@@ -146,7 +146,7 @@ func TestNoTime(t *testing.T) {
 	k.output(0, 2)
 	var recs []Record
 	require.NoError(t, k.ForEach(func(ev Event) error { recs = append(recs, ev.Record()); return nil }))
-	require.Equal(t, Record{Kind: KindLost, CPU: firstCPU, Lost: 1}, recs[0])
+	require.Equal(t, Record{Kind: KindLost, CPU: firstCPU, Source: k.Reader, Lost: 1}, recs[0])
 	require.Zero(t, recs[1].Time)
 	_, err := k.Ordered(OrderOptions{})
 	require.ErrorContains(t, err, "NoTime")

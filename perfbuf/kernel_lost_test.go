@@ -51,7 +51,7 @@ func TestKernelLoss(t *testing.T) {
 					after = now(t)
 					recs := collectTo(t, src, l)
 					require.Len(t, recs, 2)
-					require.Equal(t, perfbuf.Record{
+					require.Equal(t, perfbuf.Record{Source: r,
 						Kind: perfbuf.KindLost, CPU: ring.CPU(), Lost: uint64(round), After: last, Time: recs[1].Time,
 					}, recs[0])
 					require.Equal(t, perfbuf.KindSample, recs[1].Kind)
@@ -88,7 +88,7 @@ func TestKernelLossFirst(t *testing.T) {
 	e.Emit(cpu, 1, 24)
 	recs := collect(t, r)
 	require.Len(t, recs, 2)
-	require.Equal(t, perfbuf.Record{Kind: perfbuf.KindLost, CPU: cpu, Lost: 3, After: 0, Time: recs[1].Time}, recs[0])
+	require.Equal(t, perfbuf.Record{Source: r, Kind: perfbuf.KindLost, CPU: cpu, Lost: 3, After: 0, Time: recs[1].Time}, recs[0])
 }
 
 // What was lost before a stream was made is in it, and a loss at the very start
