@@ -60,7 +60,7 @@ func TestKernelOpenFaults(t *testing.T) {
 		errno syscall.Errno
 		steps []string // what the error of the first such call, the second and so on says
 	}{
-		{kerneltest.CallDup, syscall.EMFILE, []string{"map fd", "perf_buffer's epoll descriptor"}},
+		{kerneltest.CallDup, syscall.EMFILE, []string{"map fd", "dup of the epoll descriptor"}},
 		{callInfo, syscall.EPERM, append([]string{"bpf_obj_get_info_by_fd"}, again("failed to get map info")...)},
 		{callCreate, syscall.EPERM, []string{"a map for libbpf: bpf_map_create"}},
 		{kerneltest.CallPerfEventOpen, syscall.EACCES, slices.Concat(

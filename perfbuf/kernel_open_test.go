@@ -48,7 +48,7 @@ func TestKernelOpenWrongMap(t *testing.T) {
 		{e.ArrayFD(), "array", []string{"BPF_MAP_TYPE_ARRAY (2)", "BPF_MAP_TYPE_PERF_EVENT_ARRAY"}},
 		{newMap(t, libbpfgo.MapTypeHash, 4, 8, 1).FileDescriptor(), "made_by_a_test", []string{"BPF_MAP_TYPE_HASH (1)"}},
 		{newMap(t, libbpfgo.MapTypeLRUHash, 4, 8, 1).FileDescriptor(), "made_by_a_test", []string{"type 9"}},
-		{newMap(t, libbpfgo.MapTypeRingbuf, 0, 0, page).FileDescriptor(), "made_by_a_test", []string{"BPF_MAP_TYPE_RINGBUF (27)", "InitRingBuf"}},
+		{newMap(t, libbpfgo.MapTypeRingbuf, 0, 0, page).FileDescriptor(), "made_by_a_test", []string{"BPF_MAP_TYPE_RINGBUF (27)", "perfbuf.OpenRingBuf"}},
 	} {
 		err := openFails(t, c.fd, perfbuf.Options{})
 		var m *perfbuf.MapError

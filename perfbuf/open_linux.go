@@ -3,6 +3,7 @@ package perfbuf
 import (
 	"errors"
 
+	"github.com/ringfold/ringfold/internal/host"
 	"github.com/ringfold/ringfold/internal/perfevent"
 )
 
@@ -19,10 +20,10 @@ import (
 // perf_buffer__new_raw.
 func Open(mapFD int, opts Options) (*Reader, error) { return open(&perfevent.Map{FD: mapFD}, opts) }
 
-// public makes errors of this package of those that package perfevent has for them.
+// public makes errors of this package of those that package host has for them.
 func public(err error) error {
-	var permission *perfevent.PermissionError
-	var wrongMap *perfevent.MapError
+	var permission *host.PermissionError
+	var wrongMap *host.MapError
 	switch {
 	case errors.As(err, &permission):
 		return (*PermissionError)(permission)

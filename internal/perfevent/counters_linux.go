@@ -8,6 +8,7 @@ import (
 
 	libbpf "github.com/ringfold/ringfold/cgo"
 	"github.com/ringfold/ringfold/internal/cpulist"
+	"github.com/ringfold/ringfold/internal/host"
 	"github.com/ringfold/ringfold/internal/kernel"
 	"golang.org/x/sys/unix"
 )
@@ -49,12 +50,12 @@ func (c *counters) open(want kernel.OutputCounts) error {
 	if want.MapFD == 0 {
 		return nil
 	}
-	var m mapInfo
+	var m host.Map
 	var key, value int
 	table, err := dupBPF(want.MapFD, "bpf-map", func(fd int) error {
 		info, err := libbpf.GetMapInfo(fd)
 		if err == nil {
-			m = mapInfo(info)
+			m = host.Map(info)
 			key, value, err = libbpf.MapSizes(fd)
 		}
 		return err
@@ -64,8 +65,8 @@ func (c *counters) open(want kernel.OutputCounts) error {
 	}
 	c.table, c.entries = table, m.MaxEntries
 	if m.Type != bpfMapTypePerCPUArray || key != 4 || value != 8 || m.MaxEntries < 2 {
-		return m.fail("it is of type %s, with keys of %d bytes, values of %d and %d entries: pass the map perfbuf_outputs of bpf/perfbuf_output.h, "+
-			"which has type BPF_MAP_TYPE_PERCPU_ARRAY (6), 4, 8 and at least 2", typeName(m.Type), key, value, m.MaxEntries)
+		return m.Fail("it is of type %s, with keys of %d bytes, values of %d and %d entries: pass the map perfbuf_outputs of bpf/perfbuf_output.h, "+
+			"which has type BPF_MAP_TYPE_PERCPU_ARRAY (6), 4, 8 and at least 2", m.TypeName(), key, value, m.MaxEntries)
 	}
 	c.cpus, err = cpulist.Possible(cpulist.Dir)
 	c.values = make([]uint64, len(c.cpus))
@@ -78,7 +79,7 @@ func dupBPF(fd int, kind string, info func(fd int) error) (int, error) {
 	if err != nil {
 		return -1, fmt.Errorf("fd %d is not an open file descriptor: %w", fd, err)
 	}
-	name := linkName(dup)
+	name := host.LinkName(dup)
 	err = info(dup)
 	if errors.Is(err, syscall.EINVAL) || err == nil && name != kind && strings.HasPrefix(name, "bpf-") {
 		// The kernel answers for all kinds, in structs of their own.

@@ -12,6 +12,7 @@ import (
 	libbpf "github.com/ringfold/ringfold/cgo"
 	"github.com/ringfold/ringfold/internal/cpulist"
 	"github.com/ringfold/ringfold/internal/grace"
+	"github.com/ringfold/ringfold/internal/host"
 	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/raw"
 	"golang.org/x/sys/unix"
@@ -28,7 +29,7 @@ import (
 // perf_buffer__new has made, which do not count what they lose: see openFirst.
 type Events struct {
 	target   int // the user's map, a duplicate of the descriptor
-	entries  mapInfo
+	entries  host.Map
 	scratch  int // libbpf's map
 	setup    kernel.Setup
 	standard bool // perf_buffer__new has set the rings up
@@ -36,10 +37,10 @@ type Events struct {
 	bells    bool  // rings have doorbells
 	noBells  error // why not
 	replaced int   // entries of the map that were another's
-	shift    int64 // of CLOCK_MONOTONIC: see monotonicShift
+	clock    host.Clock
 	memory   []*raw.Ring
 	watch    *cpuWatch
-	poller   *poller
+	poller   *host.Poller
 	outputs  *outputs // nil: nobody counts them
 
 	// Closed descriptors may be other files' next, so who uses one holds mu.
@@ -61,11 +62,11 @@ type ringEvents struct {
 // openEvents opens a ring for each CPU of the setup. Nothing is in the user's map yet. The map stays the caller's if it fails.
 func openEvents(m *Map, setup kernel.Setup) (p *Events, err error) {
 	if last := setup.CPUs[len(setup.CPUs)-1]; last >= m.info.MaxEntries {
-		return nil, m.info.tooSmall(last)
+		return nil, tooSmall(m.info, last)
 	}
 	p = &Events{target: m.fd, entries: m.info, watch: m.watch, setup: setup, standard: m.Standard, attr: *attr(setup)}
-	if p.shift, err = monotonicShift(); err != nil {
-		return nil, fmt.Errorf("this process is in a time namespace of unknown offset, so its clock cannot be compared with that of events: %w", err)
+	if p.clock, err = host.NewClock(); err != nil {
+		return nil, err
 	}
 	if p.scratch, err = libbpf.MapCreate(libbpf.MapTypePerfEventArray, "ringfold", 4, 4, m.info.MaxEntries, 0); err != nil {
 		return nil, fmt.Errorf("a map for libbpf: %w", err)
@@ -95,7 +96,7 @@ func (p *Events) finish() (err error) {
 		}
 		p.memory = append(p.memory, r)
 	}
-	if p.poller, err = newPoller(p.rings[0].pb.EpollFD()); err != nil {
+	if p.poller, err = host.NewPoller(p.rings[0].pb.EpollFD()); err != nil {
 		return err
 	}
 	if p.outputs, err = openOutputs(p.setup.Outputs); err != nil { // before there are rings in the map
@@ -220,6 +221,9 @@ func openOnto(e *ringEvents, attr unix.PerfEventAttr) (int, error) {
 	return fd, nil
 }
 
+// Now is the kernel's CLOCK_MONOTONIC.
+func (p *Events) Now() uint64 { return p.clock.Now() }
+
 // Rings hands out the rings that openEvents has opened, once: their reader is to be collected while these events are still open.
 func (p *Events) Rings() (rings []*raw.Ring) {
 	rings, p.memory = p.memory, nil
@@ -242,6 +246,12 @@ func (p *Events) Grace(o grace.Options) (grace.Provider, error) { return grace.O
 func (p *Events) Wait(until time.Time, ready func(woken bool) bool) error {
 	return p.poller.Wait(until, ready)
 }
+
+// PollFD is the epoll descriptor that wake-ups make readable.
+func (p *Events) PollFD() int { return p.rings[0].pb.EpollFD() }
+
+// Group is host.Group.
+func (p *Events) Group(others []kernel.Kernel) (kernel.Group, error) { return host.Group(p, others) }
 
 // Interrupt ends a Wait.
 func (p *Events) Interrupt() { p.poller.Interrupt() }

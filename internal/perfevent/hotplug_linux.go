@@ -66,7 +66,7 @@ func (p *Events) Reopen(i int) error {
 // Add opens a ring for a CPU that has none. It is not in the map yet.
 func (p *Events) Add(cpu int) (*raw.Ring, error) {
 	if cpu >= p.entries.MaxEntries {
-		return nil, p.entries.tooSmall(cpu)
+		return nil, tooSmall(p.entries, cpu)
 	}
 	pb, err := p.openRings([]int{cpu})
 	if err != nil {

@@ -4,41 +4,25 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"strconv"
 	"strings"
 	"syscall"
 
 	libbpf "github.com/ringfold/ringfold/cgo"
+	"github.com/ringfold/ringfold/internal/host"
 	"golang.org/x/sys/unix"
 )
-
-// PermissionError becomes perfbuf.PermissionError.
-type PermissionError struct {
-	UID      int
-	Missing  []string
-	Paranoid int
-	MlockKB  int
-	Detail   string
-	Err      error
-}
-
-func (e *PermissionError) Error() string { return fmt.Sprintf("%v: %s", e.Err, e.Detail) }
-
-// Unwrap returns the failed call's error.
-func (e *PermissionError) Unwrap() error { return e.Err }
 
 // explain adds to an error of Open what causes it and how to mend it.
 func explain(err error, ringBytes int) error {
 	switch {
 	case errors.Is(err, fs.ErrPermission): // EPERM, EACCES
-		return permissionError(err, ringBytes, sysctl("kernel/perf_event_paranoid", -100))
+		return permissionError(err, ringBytes, host.Sysctl("kernel/perf_event_paranoid", -100))
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
 		return fmt.Errorf("%w: rings take up to two file descriptors per CPU, and some more: raise the limit (ulimit -n, LimitNOFILE=)", err)
 	case errors.Is(err, syscall.ENOMEM):
 		return fmt.Errorf("%w: %d bytes per CPU: choose a smaller Options.RingBytes", err, ringBytes)
 	case errors.Is(err, syscall.ENOSYS), errors.Is(err, syscall.EOPNOTSUPP):
-		return fmt.Errorf("%w: this kernel has no perf events or no BPF (CONFIG_PERF_EVENTS, CONFIG_BPF_SYSCALL), or a sandbox hides them%s", err, seccompNote())
+		return fmt.Errorf("%w: this kernel has no perf events or no BPF (CONFIG_PERF_EVENTS, CONFIG_BPF_SYSCALL), or a sandbox hides them%s", err, host.SeccompNote())
 	}
 	return err
 }
@@ -70,8 +54,9 @@ func changes(err error) bool {
 const strict = 3
 
 func permissionError(err error, ringBytes, paranoid int) error {
-	e := &PermissionError{UID: os.Geteuid(), Err: err, Paranoid: paranoid, MlockKB: sysctl("kernel/perf_event_mlock_kb", -1)}
-	caps := effectiveCaps()
+	e := host.NewPermissionError(err)
+	e.Paranoid = paranoid
+	caps := host.Caps()
 	has := func(c uint) bool { return caps>>c&1 != 0 }
 	call := refused(err)
 	lacks := false                // what the call takes
@@ -91,8 +76,8 @@ func permissionError(err error, ringBytes, paranoid int) error {
 		e.Missing = []string{"CAP_IPC_LOCK"}
 		e.Detail = fmt.Sprintf("uid %d has no CAP_IPC_LOCK, and %d KiB per CPU exceed what it may lock in memory (kernel.perf_event_mlock_kb is %d per CPU, "+
 			"for all rings of this user; RLIMIT_MEMLOCK, which is %s, comes on top): choose a smaller Options.RingBytes, raise either limit, or grant CAP_IPC_LOCK",
-			e.UID, ringBytes>>10, e.MlockKB, memlock())
-	case inUserNamespace():
+			e.UID, ringBytes>>10, e.MlockKB, host.Memlock())
+	case host.InUserNamespace():
 		e.Missing = []string{"CAP_BPF", "CAP_PERFMON"}
 		e.Detail = fmt.Sprintf("uid %d is in a user namespace, whose capabilities do not count for BPF and perf events: "+
 			"run outside of it, that is, in no rootless container and without user namespace remapping", e.UID)
@@ -112,81 +97,11 @@ func permissionError(err error, ringBytes, paranoid int) error {
 			e.UID)
 	default:
 		e.Detail = fmt.Sprintf("uid %d has the capabilities for it (kernel.perf_event_paranoid is %d): a sandbox forbids it, such as seccomp or an LSM: "+
-			"allow the system calls bpf and perf_event_open%s", e.UID, e.Paranoid, seccompNote())
-		if call == "bpf" && olderThan(5, 11) {
+			"allow the system calls bpf and perf_event_open%s", e.UID, e.Paranoid, host.SeccompNote())
+		if call == "bpf" && host.OlderThan(5, 11) {
 			e.Detail += fmt.Sprintf("; or RLIMIT_MEMLOCK, which is %s, is used up: before Linux 5.11 BPF maps count against it: "+
-				"raise it (ulimit -l unlimited, LimitMEMLOCK=infinity)", memlock())
+				"raise it (ulimit -l unlimited, LimitMEMLOCK=infinity)", host.Memlock())
 		}
 	}
 	return e
-}
-
-// seccompNote tells whether this thread has a seccomp filter.
-func seccompNote() string {
-	if mode := status("Seccomp"); mode != "" && mode != "0" {
-		return " (a seccomp filter is in force here)"
-	}
-	return ""
-}
-
-// inUserNamespace tells whether the process is in another user namespace than the initial one, whose inode is USER_NS_INIT_INO
-// of include/uapi/linux/nsfs.h.
-func inUserNamespace() bool {
-	ns, err := os.Readlink("/proc/self/ns/user")
-	return err == nil && ns != "user:[4026531837]"
-}
-
-// memlock is RLIMIT_MEMLOCK, in words.
-func memlock() string {
-	var l unix.Rlimit
-	switch err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &l); {
-	case err != nil:
-		return "unknown"
-	case l.Cur == unix.RLIM_INFINITY:
-		return "unlimited"
-	}
-	return fmt.Sprintf("%d KiB", l.Cur>>10)
-}
-
-// olderThan tells whether the kernel's version is below this one.
-func olderThan(major, minor int) bool {
-	var u unix.Utsname
-	var a, b int
-	if unix.Uname(&u) != nil {
-		return false
-	}
-	n, _ := fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.%d", &a, &b)
-	return n == 2 && (a < major || a == major && b < minor)
-}
-
-func sysctl(name string, missing int) int {
-	b, err := os.ReadFile("/proc/sys/" + name)
-	if err != nil {
-		return missing
-	}
-	n, err := strconv.Atoi(strings.TrimSpace(string(b)))
-	if err != nil {
-		return missing
-	}
-	return n
-}
-
-// effectiveCaps is the set of this thread's effective capabilities.
-func effectiveCaps() uint64 {
-	caps, _ := strconv.ParseUint(status("CapEff"), 16, 64)
-	return caps
-}
-
-// status is a field of this thread's status, empty if there is none.
-func status(field string) string {
-	b, err := os.ReadFile("/proc/thread-self/status")
-	if err != nil {
-		return ""
-	}
-	for line := range strings.Lines(string(b)) {
-		if value, ok := strings.CutPrefix(line, field+":"); ok {
-			return strings.TrimSpace(value)
-		}
-	}
-	return ""
 }

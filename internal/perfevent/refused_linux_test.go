@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	libbpf "github.com/ringfold/ringfold/cgo"
+	"github.com/ringfold/ringfold/internal/host"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -37,7 +38,7 @@ func withCaps(t *testing.T, keep func(caps uint64) uint64, f func()) {
 }
 
 // explained calls explain with just these capabilities, of those that the test has.
-func explained(t *testing.T, ringBytes int, caps ...uint) (e *PermissionError, had uint64) {
+func explained(t *testing.T, ringBytes int, caps ...uint) (e *host.PermissionError, had uint64) {
 	want := uint64(0)
 	for _, c := range caps {
 		want |= 1 << c
@@ -109,7 +110,7 @@ func TestOtherErrorsAreExplained(t *testing.T) {
 
 // Debian and Ubuntu have levels of perf_event_paranoid at which CAP_PERFMON is not enough.
 func TestPermissionWhereParanoidIsStrict(t *testing.T) {
-	failed := func(errno syscall.Errno, paranoid int, caps ...uint) (e *PermissionError) {
+	failed := func(errno syscall.Errno, paranoid int, caps ...uint) (e *host.PermissionError) {
 		withCaps(t, func(has uint64) uint64 {
 			want := uint64(0)
 			for _, c := range caps {
@@ -164,7 +165,7 @@ func TestPermissionOfTheCall(t *testing.T) {
 		for _, name := range strings.Fields(c.caps) {
 			want |= 1 << bits[name]
 		}
-		var e *PermissionError
+		var e *host.PermissionError
 		withCaps(t, func(caps uint64) uint64 { had = caps & want; return had }, func() { errors.As(explain(c.err, 64<<10), &e) })
 		if had != want {
 			t.Skip("takes " + c.caps)
@@ -173,9 +174,4 @@ func TestPermissionOfTheCall(t *testing.T) {
 		require.Equal(t, c.missing, strings.Join(e.Missing, " "), "%v with %s", c.err, c.caps)
 		require.ErrorContains(t, e, c.says)
 	}
-}
-
-func TestOlderThan(t *testing.T) {
-	require.False(t, olderThan(5, 0))
-	require.True(t, olderThan(1000, 0))
 }

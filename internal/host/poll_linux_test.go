@@ -1,4 +1,4 @@
-package perfevent
+package host
 
 import (
 	"os"
@@ -27,7 +27,7 @@ func (b bell) ring() { unix.Write(b.event, []byte{1, 0, 0, 0, 0, 0, 0, 0}) }
 
 // asked tells a test what a poller asks, and answers.
 type asked struct {
-	p        *poller
+	p        *Poller
 	ready    func(woken bool) bool
 	question chan bool // woken
 	answer   chan bool
@@ -35,7 +35,7 @@ type asked struct {
 }
 
 func (b bell) poller(t *testing.T) *asked {
-	p, err := newPoller(b.epoll)
+	p, err := NewPoller(b.epoll)
 	require.NoError(t, err)
 	t.Cleanup(p.Close)
 	a := &asked{p: p, question: make(chan bool), answer: make(chan bool), result: make(chan error, 1)}
@@ -88,11 +88,11 @@ func TestFilePollerRemembersAWakeUpDuringTheQuestion(t *testing.T) {
 
 func TestFilePollerEnds(t *testing.T) {
 	for name, c := range map[string]struct {
-		end  func(*poller)
+		end  func(*Poller)
 		want error
 	}{
-		"interrupt": {(*poller).Interrupt, os.ErrDeadlineExceeded},
-		"close":     {(*poller).Close, os.ErrClosed},
+		"interrupt": {(*Poller).Interrupt, os.ErrDeadlineExceeded},
+		"close":     {(*Poller).Close, os.ErrClosed},
 	} {
 		a := newBell(t).poller(t)
 		a.wait(time.Time{})
@@ -113,7 +113,7 @@ func TestFilePollerDuplicatesItsDescriptor(t *testing.T) {
 	a := b.poller(t)
 	spare, err := unix.FcntlInt(uintptr(b.epoll), unix.F_DUPFD_CLOEXEC, 0)
 	require.NoError(t, err)
-	p, err := newPoller(spare)
+	p, err := NewPoller(spare)
 	require.NoError(t, err)
 	p.Close()
 	_, err = unix.FcntlInt(uintptr(spare), unix.F_GETFD, 0)
@@ -121,11 +121,11 @@ func TestFilePollerDuplicatesItsDescriptor(t *testing.T) {
 	require.NoError(t, unix.Close(spare))
 	a.p.Close()
 
-	_, err = newPoller(-1)
+	_, err = NewPoller(-1)
 	require.ErrorIs(t, err, unix.EBADF)
 	plain, err := os.CreateTemp(t.TempDir(), "")
 	require.NoError(t, err)
 	defer plain.Close()
-	_, err = newPoller(int(plain.Fd()))
+	_, err = NewPoller(int(plain.Fd()))
 	require.ErrorContains(t, err, "runtime poller")
 }

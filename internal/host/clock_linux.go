@@ -1,4 +1,4 @@
-package perfevent
+package host
 
 import (
 	"errors"
@@ -9,12 +9,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Now is CLOCK_MONOTONIC in ns as the kernel has it, that is, as PERF_SAMPLE_TIME and bpf_ktime_get_ns do. In a
-// time namespace the clock that programs see is shifted; /proc says by how much.
-func (p *Events) Now() uint64 {
+// Clock is CLOCK_MONOTONIC as the kernel has it, that is, as PERF_SAMPLE_TIME and bpf_ktime_get_ns do. In a time namespace
+// the clock that programs see is shifted; /proc says by how much. NewClock makes one.
+type Clock struct{ shift int64 }
+
+// NewClock refuses where nothing tells the shift.
+func NewClock() (Clock, error) {
+	shift, err := monotonicShift()
+	if err != nil {
+		err = fmt.Errorf("this process is in a time namespace of unknown offset, so its clock cannot be compared with that of events: %w", err)
+	}
+	return Clock{shift}, err
+}
+
+// Now is in ns.
+func (c Clock) Now() uint64 {
 	var ts unix.Timespec
 	unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // cannot fail for this clock
-	return uint64(ts.Nano() - p.shift)
+	return uint64(ts.Nano() - c.shift)
 }
 
 // initialTimeNamespace has the inode TIME_NS_INIT_INO of include/uapi/linux/nsfs.h. It shifts nothing.

@@ -1,4 +1,4 @@
-package perfevent
+package host
 
 import (
 	"errors"
@@ -10,12 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// poller waits on an epoll descriptor in Go's runtime poller.
+// Poller waits on an epoll descriptor in Go's runtime poller.
 //
-// perf_poll (kernel/events/core.c) reports a wake-up once and forgets it, and it is the runtime's
-// own epoll that asks. So a wake-up is only a hint: the inner epoll is never asked which ring it
-// was for, and every data_head is looked at, before blocking too.
-type poller struct {
+// A wake-up is only a hint: the inner epoll is never asked which ring it was for, and every ring is looked at, before
+// blocking too. It is the runtime's own epoll that asks, once for each wake-up of the kernel (ep_poll_callback in
+// fs/eventpoll.c), so what stays unread wakes nobody again. perf_poll (kernel/events/core.c) forgets a wake-up as it reports it.
+type Poller struct {
 	file  *os.File
 	conn  syscall.RawConn
 	ready func(woken bool) bool
@@ -23,26 +23,26 @@ type poller struct {
 	ask   func(fd uintptr) bool // made once: it would allocate in every wait
 }
 
-// newPoller waits on a duplicate of epollFD, so that it can be closed on its own.
-func newPoller(epollFD int) (*poller, error) {
+// NewPoller waits on a duplicate of epollFD, so that it can be closed on its own.
+func NewPoller(epollFD int) (*Poller, error) {
 	fd, err := unix.FcntlInt(uintptr(epollFD), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("dup of perf_buffer's epoll descriptor: %w", err)
+		return nil, fmt.Errorf("dup of the epoll descriptor: %w", err)
 	}
 	if err := unix.SetNonblock(fd, true); err != nil { // or os.NewFile would not use the poller
 		unix.Close(fd)
-		return nil, fmt.Errorf("O_NONBLOCK on perf_buffer's epoll descriptor: %w", err)
+		return nil, fmt.Errorf("O_NONBLOCK on the epoll descriptor: %w", err)
 	}
-	f := os.NewFile(uintptr(fd), "perf_buffer epoll")
+	f := os.NewFile(uintptr(fd), "epoll of rings")
 	conn, err := f.SyscallConn()
 	if err == nil {
 		err = f.SetReadDeadline(time.Time{}) // fails if the file is not in the poller
 	}
 	if err != nil {
 		f.Close()
-		return nil, fmt.Errorf("perf_buffer's epoll descriptor in the runtime poller: %w", err)
+		return nil, fmt.Errorf("the epoll descriptor in the runtime poller: %w", err)
 	}
-	p := &poller{file: f, conn: conn}
+	p := &Poller{file: f, conn: conn}
 	p.ask = func(uintptr) bool {
 		woken := p.asked
 		p.asked = true
@@ -52,7 +52,7 @@ func newPoller(epollFD int) (*poller, error) {
 }
 
 // Wait is that of kernel.Poller.
-func (p *poller) Wait(deadline time.Time, ready func(woken bool) bool) error {
+func (p *Poller) Wait(deadline time.Time, ready func(woken bool) bool) error {
 	p.ready = ready
 	defer func() { p.ready = nil }() // whose it is may be forgotten, and is to be collected then
 
@@ -70,10 +70,10 @@ func (p *poller) Wait(deadline time.Time, ready func(woken bool) bool) error {
 }
 
 // Interrupt is that of kernel.Poller.
-func (p *poller) Interrupt() { p.file.SetReadDeadline(past) }
+func (p *Poller) Interrupt() { p.file.SetReadDeadline(past) }
 
-// Close lets the descriptor go.
-func (p *poller) Close() { p.file.Close() }
+// Close frees it, when nobody waits.
+func (p *Poller) Close() { p.file.Close() }
 
 // past is a deadline that is over.
 var past = time.Unix(1, 0)

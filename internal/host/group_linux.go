@@ -1,4 +1,4 @@
-package perfevent
+package host
 
 import (
 	"fmt"
@@ -7,24 +7,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pollable is a kernel that waits for an epoll descriptor.
-type pollable interface{ PollFD() int }
-
-// PollFD is the epoll descriptor that wake-ups make readable.
-func (p *Events) PollFD() int { return p.rings[0].pb.EpollFD() }
+// Pollable is a kernel that waits for an epoll descriptor.
+type Pollable interface{ PollFD() int }
 
 // Group nests the kernels' epoll descriptors in another one. Nesting takes a wake-up some hundred ns longer.
-func (p *Events) Group(others []kernel.Kernel) (kernel.Group, error) { return newGroup(p, others) }
-
-func newGroup(first pollable, others []kernel.Kernel) (kernel.Group, error) {
+func Group(first Pollable, others []kernel.Kernel) (kernel.Group, error) {
 	all, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("epoll_create1: %w", err)
 	}
 	defer unix.Close(all) // the poller duplicates it
-	members := []pollable{first}
+	members := []Pollable{first}
 	for _, k := range others {
-		m, ok := k.(pollable)
+		m, ok := k.(Pollable)
 		if !ok {
 			return nil, fmt.Errorf("rings of the kernel and simulated ones cannot be waited for together")
 		}
@@ -36,5 +31,5 @@ func newGroup(first pollable, others []kernel.Kernel) (kernel.Group, error) {
 			return nil, fmt.Errorf("epoll_ctl: %w", err)
 		}
 	}
-	return newPoller(all)
+	return NewPoller(all)
 }

@@ -1,0 +1,86 @@
+package host
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// NewPermissionError says who was refused.
+func NewPermissionError(err error) *PermissionError {
+	return &PermissionError{UID: os.Geteuid(), Err: err, Paranoid: Sysctl("kernel/perf_event_paranoid", -100), MlockKB: Sysctl("kernel/perf_event_mlock_kb", -1)}
+}
+
+// SeccompNote tells whether this thread has a seccomp filter.
+func SeccompNote() string {
+	if mode := status("Seccomp"); mode != "" && mode != "0" {
+		return " (a seccomp filter is in force here)"
+	}
+	return ""
+}
+
+// InUserNamespace tells whether the process is in another user namespace than the initial one, whose inode is USER_NS_INIT_INO
+// of include/uapi/linux/nsfs.h.
+func InUserNamespace() bool {
+	ns, err := os.Readlink("/proc/self/ns/user")
+	return err == nil && ns != "user:[4026531837]"
+}
+
+// Memlock is RLIMIT_MEMLOCK, in words.
+func Memlock() string {
+	var l unix.Rlimit
+	switch err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &l); {
+	case err != nil:
+		return "unknown"
+	case l.Cur == unix.RLIM_INFINITY:
+		return "unlimited"
+	}
+	return fmt.Sprintf("%d KiB", l.Cur>>10)
+}
+
+// OlderThan tells whether the kernel's version is below this one.
+func OlderThan(major, minor int) bool {
+	var u unix.Utsname
+	var a, b int
+	if unix.Uname(&u) != nil {
+		return false
+	}
+	n, _ := fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.%d", &a, &b)
+	return n == 2 && (a < major || a == major && b < minor)
+}
+
+// Sysctl is a number in /proc/sys.
+func Sysctl(name string, missing int) int {
+	b, err := os.ReadFile("/proc/sys/" + name)
+	if err != nil {
+		return missing
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil {
+		return missing
+	}
+	return n
+}
+
+// Caps is the set of this thread's effective capabilities.
+func Caps() uint64 {
+	caps, _ := strconv.ParseUint(status("CapEff"), 16, 64)
+	return caps
+}
+
+// status is a field of this thread's status, empty if there is none.
+func status(field string) string {
+	b, err := os.ReadFile("/proc/thread-self/status")
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(b)) {
+		if value, ok := strings.CutPrefix(line, field+":"); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
