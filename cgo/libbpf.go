@@ -139,5 +139,6 @@ func GetMapInfo(mapFD int) (MapInfo, error) {
 		Type:       int(info._type),
 		Name:       C.GoString(&info.name[0]),
 		MaxEntries: int(info.max_entries),
+		Flags:      int(info.map_flags),
 	}, nil
 }

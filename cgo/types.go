@@ -10,12 +10,19 @@ const (
 	MapTypeArrayOfMaps = 12
 )
 
+// Map types that rings are read of, besides perf event arrays: enum bpf_map_type.
+const (
+	MapTypeHashOfMaps = 13
+	MapTypeRingbuf    = 27
+)
+
 // MapInfo is the part of struct bpf_map_info that ringfold looks at.
 type MapInfo struct {
 	ID         int
 	Type       int // enum bpf_map_type
 	Name       string
 	MaxEntries int
+	Flags      int // those that it was created with
 }
 
 // Info says which libbpf the program runs with.
