@@ -28,6 +28,7 @@ struct state {
 	__u64 attempted; // outputs tried on this CPU
 	__u64 failed;    // of these, refused
 	__s64 error;     // what the last output returned
+	__u64 unused;    // as ringbuf.bpf.c's
 	__u64 words[2 * MAX_SIZE / 8]; // a fixed pattern, which user space sets
 };
 

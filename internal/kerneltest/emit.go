@@ -40,6 +40,7 @@ type Emitter struct {
 type state struct {
 	attempted, failed uint64
 	err               int64
+	discarded         uint64 // of ringbuf.bpf.c's alone
 	words             [2 * MaxSize / 8]uint64
 }
 
@@ -213,7 +214,7 @@ func (e *Emitter) state(cpu int) state {
 	}
 	b = b[cpu*int(unsafe.Sizeof(state{})):]
 	word := func(i int) uint64 { return binary.NativeEndian.Uint64(b[8*i:]) }
-	return state{attempted: word(0), failed: word(1), err: int64(word(2))}
+	return state{attempted: word(0), failed: word(1), err: int64(word(2)), discarded: word(3)}
 }
 
 // Payload is what an emitted event says of itself.
@@ -229,13 +230,18 @@ func Check(b []byte) (Payload, error) {
 	if len(b) < MinSize {
 		return Payload{}, fmt.Errorf("payload of %d bytes: too short", len(b))
 	}
+	return check(b, func(size int) int { return (size+4+7)&^7 - 4 }, 3)
+}
+
+// check compares the words from one on. length is how many bytes are there for how many that were output.
+func check(b []byte, length func(size int) int, from int) (Payload, error) {
 	word := func(i int) uint64 { return binary.NativeEndian.Uint64(b[8*i:]) }
 	p := Payload{Seq: word(0), CPU: int(word(1) >> 32), Size: int(uint32(word(1))), Global: word(2)}
-	if want := (p.Size+4+7)&^7 - 4; len(b) != want {
+	if want := length(p.Size); len(b) != want {
 		return p, fmt.Errorf("payload %+v has %d bytes, want %d", p, len(b), want)
 	}
 	var buf [8]byte
-	for i := 3; i*8 < p.Size; i++ {
+	for i := from; i*8 < p.Size; i++ {
 		binary.NativeEndian.PutUint64(buf[:], pattern(int(p.Seq%(MaxSize/8))+i))
 		n := min(8, p.Size-i*8)
 		if got := b[8*i : 8*i+n]; string(got) != string(buf[:n]) {
