@@ -3,6 +3,7 @@ package perfbuf
 import (
 	"os"
 	"runtime"
+	"slices"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -34,7 +35,10 @@ func newPluggable(t testing.TB, n int) *pluggable {
 }
 
 func (k *pluggable) Online() ([]int, error) { return k.online, k.listing }
-func (k *pluggable) Alive(ring int) bool    { return !k.dead[ring] }
+func (k *pluggable) Index(cpu int) int {
+	return slices.IndexFunc(k.all(), func(r *Ring) bool { return r.CPU() == cpu })
+}
+func (k *pluggable) Alive(ring int) bool { return !k.dead[ring] }
 
 func (*pluggable) Changed(time.Duration) bool { return false }
 func (*pluggable) StopWatching()              {}

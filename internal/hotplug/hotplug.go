@@ -1,4 +1,5 @@
-// Package hotplug gives rings to CPUs that come online, and new perf events to those that return.
+// Package hotplug gives rings to CPUs that come online, and new perf events to those that return. Ring buffers that are stored in a map of
+// maps come the same way, by their ids.
 package hotplug
 
 import (
@@ -104,7 +105,7 @@ func (f *Follower) Replug() error {
 
 // plug sees to it that an online CPU has a ring. final says that it never will.
 func (f *Follower) plug(cpu int) (final bool, err error) {
-	switch i := f.o.Rings.Index(cpu); {
+	switch i := f.o.Kernel.Index(cpu); {
 	case i < 0:
 		return f.add(cpu)
 	case !f.o.Kernel.Alive(i):
@@ -138,7 +139,7 @@ func (f *Follower) renew(ring int) error {
 func (f *Follower) add(cpu int) (final bool, err error) {
 	i := f.o.Rings.Len()
 	if i == f.o.Rings.Room() { // the kernel did not tell of the CPU when the reader was opened
-		return true, fmt.Errorf("CPU %d is online, and was not possible before", cpu)
+		return true, fmt.Errorf("no room for a ring of CPU %d: it is online, and was not possible before", cpu)
 	}
 	memory, err := f.o.Kernel.Add(cpu)
 	if err != nil {

@@ -2,6 +2,7 @@ package hotplug
 
 import (
 	"errors"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -26,6 +27,7 @@ type rig struct {
 	renewed []int        // rings
 	changes chan bool
 	waits   chan time.Duration
+	added   []int // CPUs of the rings
 }
 
 func newRig(room int) *rig {
@@ -44,6 +46,7 @@ func newRig(room int) *rig {
 var errSmall = errors.New("the map has no entry for that CPU")
 
 func (g *rig) Online() ([]int, error) { return g.online, g.listing }
+func (g *rig) Index(cpu int) int      { return slices.Index(g.added, cpu) }
 func (g *rig) Alive(ring int) bool    { return !g.dead[ring] }
 func (g *rig) Reopen(ring int) error  { delete(g.dead, ring); return g.opens }
 func (g *rig) StopWatching()          { close(g.changes) }
@@ -51,7 +54,9 @@ func (g *rig) WatchErr() error        { return nil }
 
 func (g *rig) Add(cpu int) (*raw.Ring, error) {
 	r := ringtest.New(4096, raw.LayoutRawTime, 0).Raw()
-	r.SetCPU(cpu)
+	if g.opens == nil {
+		g.added = append(g.added, cpu)
+	}
 	return r, g.opens
 }
 
@@ -69,7 +74,7 @@ func TestReplug(t *testing.T) {
 	g := newRig(2)
 	g.online = []int{7, 3}
 	require.NoError(t, g.Replug())
-	require.Equal(t, 1, g.rings.Index(3))
+	require.Equal(t, 1, g.Index(3))
 	require.Equal(t, []int{0, 1}, g.renewed)
 	require.NoError(t, g.Replug(), "there is nothing to do")
 	g.dead[1] = true
@@ -80,7 +85,7 @@ func TestReplug(t *testing.T) {
 
 	g.online = append(g.online, 8)
 	require.NoError(t, g.Replug(), "it is no use to try again")
-	require.ErrorContains(t, g.Err(), "CPU 8 is online, and was not possible before")
+	require.ErrorContains(t, g.Err(), "CPU 8: it is online, and was not possible before")
 	require.Equal(t, 1, g.gate.Inside())
 	g.gate.Close()
 	g.dead[0] = true

@@ -101,6 +101,8 @@ type Group interface {
 type Hotplug interface {
 	// Online returns the CPUs that are online and to be read.
 	Online() ([]int, error)
+	// Index is which ring a CPU that is online has, -1 if none. For ring buffers in a map of maps, their ids are what CPUs are here.
+	Index(cpu int) int
 	// Alive says whether outputs on a ring's CPU, which is online, land in it.
 	Alive(ring int) bool
 	// Reopen makes them do so, once the map's entry is set again.

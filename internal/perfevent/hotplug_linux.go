@@ -19,6 +19,13 @@ func (p *Events) Online() ([]int, error) {
 	return online, err
 }
 
+// Index is which ring a CPU has.
+func (p *Events) Index(cpu int) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.IndexFunc(p.rings, func(e ringEvents) bool { return e.cpu == cpu })
+}
+
 // Alive tells whether outputs on ring i's CPU, which is online, land in it. They do not if the CPU has
 // been offline since the event was opened: the kernel then takes the event out of the CPU's context
 // (perf_event_exit_cpu_context), enabling it does not put it back, and its clock stands still.

@@ -1,7 +1,6 @@
 package walk
 
 import (
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -119,11 +118,6 @@ func (r *Rings) At(i int) *Ring { return r.rings[i] }
 
 // Flowed tells Options.Flowing, on behalf of a stream.
 func (r *Rings) Flowed(ring int, bytes uint64) { r.flowing(ring, bytes) }
-
-// Index is which ring is that of a CPU, -1 if none is.
-func (r *Rings) Index(cpu int) int {
-	return slices.IndexFunc(r.all(), func(ring *Ring) bool { return ring.Raw.CPU() == cpu })
-}
 
 // Room is how many rings there may be.
 func (r *Rings) Room() int { return len(r.rings) }
