@@ -42,3 +42,18 @@ func (o Outputs) Full(cpu int) uint64 {
 	}
 	return 0
 }
+
+// CPULosses are outputs of a CPU that have failed since the latest look, as programs have counted them.
+type CPULosses struct {
+	CPU   int // -1: of several
+	Count uint64
+	// None has failed before First. Last is when the last one did, unless that was interrupted by or interrupted another; all
+	// have failed before the look.
+	First, Last uint64
+}
+
+// LossCounter is implemented by a Kernel whose programs count the losses that it does not count itself.
+type LossCounter interface {
+	// Losses appends those of each CPU that has had any since the latest call. After Free there are none.
+	Losses(into []CPULosses) []CPULosses
+}

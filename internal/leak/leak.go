@@ -1,4 +1,4 @@
-// Package leak finds what tests leave behind in their process: goroutines, file descriptors, mappings of perf events, threads.
+// Package leak finds what tests leave behind in their process: goroutines, file descriptors, mappings of perf events and BPF maps, threads.
 package leak
 
 import (

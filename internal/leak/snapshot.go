@@ -14,7 +14,7 @@ import (
 type snapshot struct {
 	goroutines map[string]string // stacks by number
 	files      map[string]bool   // descriptors, with what they refer to
-	mappings   map[string]bool   // of perf events
+	mappings   map[string]bool   // of perf events and BPF maps
 	threads    int
 }
 
@@ -88,12 +88,12 @@ func files() map[string]bool {
 	return all
 }
 
-// mappings returns the lines of /proc/self/maps that are rings.
+// mappings returns the lines of /proc/self/maps that are rings, or other maps' memory.
 func mappings() map[string]bool {
 	all := map[string]bool{}
 	b, _ := os.ReadFile("/proc/self/maps")
 	for line := range strings.Lines(string(b)) {
-		if strings.Contains(line, "anon_inode:[perf_event]") {
+		if strings.Contains(line, "anon_inode:[perf_event]") || strings.Contains(line, "anon_inode:bpf-map") {
 			all[strings.TrimSpace(line)] = true
 		}
 	}

@@ -36,6 +36,7 @@ var mayImport = map[string][]string{
 	"internal/kernel":     {module + "internal/grace", module + "internal/raw"},
 	"internal/host":       {module + "cgo", module + "internal/kernel", "golang.org/x/sys/unix"},
 	"internal/perfevent":  {module + "cgo", module + "internal/cpulist", module + "internal/grace", module + "internal/host", module + "internal/kernel", module + "internal/raw", "golang.org/x/sys/unix"},
+	"internal/ringbuf":    {module + "cgo", module + "internal/cpulist", module + "internal/grace", module + "internal/host", module + "internal/kernel", module + "internal/raw", "golang.org/x/sys/unix"},
 	"internal/wake":       {module + "internal/kernel"},
 	"internal/ringtest":   {module + "internal/grace", module + "internal/kernel", module + "internal/raw"},
 	"internal/kerneltest": {module + "internal/cpulist", "github.com/aquasecurity/libbpfgo", "golang.org/x/sys/unix"},

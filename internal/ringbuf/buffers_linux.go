@@ -1,0 +1,174 @@
+package ringbuf
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ringfold/ringfold/internal/grace"
+	"github.com/ringfold/ringfold/internal/host"
+	"github.com/ringfold/ringfold/internal/kernel"
+	"github.com/ringfold/ringfold/internal/raw"
+	"golang.org/x/sys/unix"
+)
+
+// Buffers are the ring buffers of a reader.
+type Buffers struct {
+	target int // the user's map, a duplicate of the descriptor
+	opts   Opener
+	epoll  int // with all ring buffers in it
+	poller *host.Poller
+	clock  host.Clock
+	losses *losses // nil: nobody counts them
+	memory []*raw.Ring
+
+	mu      sync.Mutex
+	buffers []*buffer // as the reader's rings
+}
+
+// open maps what is there now. release frees it, whether or not that succeeds.
+func (b *Buffers) open() (err error) {
+	if b.clock, err = host.NewClock(); err != nil {
+		return err
+	}
+	if b.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return fmt.Errorf("epoll_create1: %w", err)
+	}
+	if b.poller, err = host.NewPoller(b.epoll); err != nil {
+		return err
+	}
+	if b.losses, err = openLosses(b.opts.LossesFD, b.clock.Now()); err != nil {
+		return err
+	}
+	found, err := b.opts.look()
+	if err != nil {
+		return err
+	}
+	for _, s := range found {
+		memory, err := b.add(s)
+		if errors.Is(err, unix.ENODEV) {
+			continue // replaced since
+		}
+		if err != nil {
+			return err
+		}
+		b.memory = append(b.memory, memory)
+	}
+	if len(b.memory) == 0 {
+		return b.opts.info.Fail("it has no maps in it yet: store its ring buffers first, one at least; those that come later are found")
+	}
+	return nil
+}
+
+// add maps one more ring buffer, which is then the last of them. The error wraps ENODEV if there is no such map any more.
+func (b *Buffers) add(s shard) (*raw.Ring, error) {
+	fd, m, err := b.opts.mapOf(s)
+	if err != nil {
+		return nil, err
+	}
+	buf, err := mapBuffer(fd, m)
+	if err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	buf.memory.SetFields(b.opts.TimeAt, b.opts.CPUAt)
+	buf.memory.SetCPU(s.cpu)
+	if err := unix.EpollCtl(b.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN}); err != nil {
+		buf.unmap()
+		unix.Close(fd)
+		return nil, fmt.Errorf("epoll_ctl: %w", err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.buffers = append(b.buffers, buf)
+	return buf.memory, nil
+}
+
+// Rings returns the ring buffers that open has found.
+func (b *Buffers) Rings() []*raw.Ring { return b.memory }
+
+// CPUs has room for one ring.
+func (b *Buffers) CPUs() []int { return []int{-1} }
+
+var errNoBell = errors.New("a BPF ring buffer has no doorbell: the kernel wakes whoever has read all of it, without one")
+
+// Bells says that there are none.
+func (b *Buffers) Bells() error { return errNoBell }
+
+// Replaced is 0: the map has no entries that are taken from anybody.
+func (b *Buffers) Replaced() int { return 0 }
+
+// Map is the user's.
+func (b *Buffers) Map() (id int, name string) { return b.opts.info.ID, b.opts.info.Name }
+
+// Set refuses all but Plain: a ring buffer is written whether it is read or not.
+func (b *Buffers) Set(ring int, to kernel.Entry) error {
+	if to == kernel.Plain {
+		return nil
+	}
+	return fmt.Errorf("programs output to a BPF ring buffer whether or not it is read, and nothing is to be set: %w", errors.ErrUnsupported)
+}
+
+// Lost is how many outputs have failed, by all CPUs together, if programs count them. Those of several shards are not told apart.
+func (b *Buffers) Lost(ring int) (n uint64, ok bool) {
+	if b.losses == nil || b.opts.sharded() {
+		return 0, false
+	}
+	for _, c := range b.losses.outputs().CPUs {
+		n += c.Full
+	}
+	return n, true
+}
+
+// Outputs is what programs have counted since open.
+func (b *Buffers) Outputs() kernel.Outputs { return b.losses.outputs() }
+
+// Losses are those since the latest call, or since open.
+func (b *Buffers) Losses(into []kernel.CPULosses) []kernel.CPULosses { return b.losses.take(into) }
+
+// Now is the kernel's CLOCK_MONOTONIC.
+func (b *Buffers) Now() uint64 { return b.clock.Now() }
+
+// Grace is grace.Open.
+func (b *Buffers) Grace(o grace.Options) (grace.Provider, error) { return grace.Open(o) }
+
+// Wait is the poller's.
+func (b *Buffers) Wait(until time.Time, ready func(woken bool) bool) error {
+	return b.poller.Wait(until, ready)
+}
+
+// Interrupt ends a Wait.
+func (b *Buffers) Interrupt() { b.poller.Interrupt() }
+
+// PollFD is the epoll descriptor that wake-ups make readable.
+func (b *Buffers) PollFD() int { return b.epoll }
+
+// Group is host.Group.
+func (b *Buffers) Group(others []kernel.Kernel) (kernel.Group, error) { return host.Group(b, others) }
+
+// Unhook does nothing: nothing is in the map, and programs go on to output to it.
+func (b *Buffers) Unhook() error { return nil }
+
+// Free unmaps the ring buffers, and lets the map go.
+func (b *Buffers) Free() {
+	b.release()
+	unix.Close(b.target)
+}
+
+// release is Free, but for the user's map.
+func (b *Buffers) release() {
+	if b.poller != nil {
+		b.poller.Close()
+	}
+	if b.epoll >= 0 {
+		unix.Close(b.epoll)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, buf := range b.buffers {
+		buf.unmap()
+		unix.Close(buf.fd)
+	}
+	b.losses.close()
+}

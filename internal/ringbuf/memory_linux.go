@@ -1,0 +1,47 @@
+package ringbuf
+
+import (
+	"fmt"
+	"os"
+	"unsafe"
+
+	"github.com/ringfold/ringfold/internal/host"
+	"github.com/ringfold/ringfold/internal/raw"
+	"golang.org/x/sys/unix"
+)
+
+// buffer is one ring buffer that is mapped.
+type buffer struct {
+	id       int
+	fd       int
+	consumer []byte // a page, with consumer_pos in front
+	rest     []byte // a page with producer_pos in front, and the data twice
+	memory   *raw.Ring
+}
+
+// mapBuffer maps a ring buffer. The descriptor is the buffer's if it succeeds.
+func mapBuffer(fd int, m host.Map) (*buffer, error) {
+	page := os.Getpagesize()
+	b := &buffer{id: m.ID, fd: fd}
+	var err error
+	// As ringbuf_map_mmap_kern in kernel/bpf/ringbuf.c has it: the first page alone may be written.
+	if b.consumer, err = unix.Mmap(fd, 0, page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
+		return nil, refusedMapping(m, fd, fmt.Errorf("mmap of the consumer's page of map %q (id %d): %w", m.Name, m.ID, err))
+	}
+	if b.rest, err = unix.Mmap(fd, int64(page), page+2*m.MaxEntries, unix.PROT_READ, unix.MAP_SHARED); err != nil {
+		unix.Munmap(b.consumer)
+		return nil, refusedMapping(m, fd, fmt.Errorf("mmap of %d bytes twice, the data of map %q (id %d): %w", m.MaxEntries, m.Name, m.ID, err))
+	}
+	// Invariant: both begin with a page, which holds an aligned word, and stay mapped until unmap.
+	b.memory, err = raw.NewRingBuf((*uint64)(unsafe.Pointer(&b.consumer[0])), (*uint64)(unsafe.Pointer(&b.rest[0])), b.rest[page:])
+	if err != nil {
+		b.unmap()
+		return nil, err
+	}
+	return b, nil
+}
+
+func (b *buffer) unmap() {
+	unix.Munmap(b.consumer)
+	unix.Munmap(b.rest)
+}

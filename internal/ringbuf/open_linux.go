@@ -1,0 +1,120 @@
+package ringbuf
+
+import (
+	"errors"
+	"fmt"
+
+	libbpf "github.com/ringfold/ringfold/cgo"
+	"github.com/ringfold/ringfold/internal/host"
+	"github.com/ringfold/ringfold/internal/kernel"
+	"golang.org/x/sys/unix"
+)
+
+// Opener opens a BPF ring buffer, or those in an array or hash of maps. It is a kernel.Opener.
+type Opener struct {
+	FD            int // the user's, which is duplicated
+	TimeAt, CPUAt int // where payloads have their time and their CPU, in bytes; below 0: nowhere
+	LossesFD      int // the map in which programs count with bpf/perfbuf_ringbuf.h, which is duplicated; 0: none
+
+	fd     int
+	info   host.Map
+	opened bool // fd is
+}
+
+// Online returns the ids of the ring buffers that there are.
+func (o *Opener) Online() ([]int, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	found, err := o.look()
+	ids := make([]int, len(found))
+	for i, s := range found {
+		ids[i] = s.id
+	}
+	return ids, err
+}
+
+// Close is for an Opener of which Open has not succeeded.
+func (o *Opener) Close() {
+	if o.opened {
+		unix.Close(o.fd)
+		o.opened = false
+	}
+}
+
+// Open maps the ring buffers that there are. The Setup is for perf events, and is not looked at.
+func (o *Opener) Open(kernel.Setup) (kernel.Kernel, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	b := &Buffers{target: o.fd, opts: *o, epoll: -1}
+	if err := b.open(); err != nil {
+		b.release()
+		return nil, o.failed(err)
+	}
+	o.opened = false // it is theirs
+	if o.sharded() {
+		return &Shards{Buffers: b, stop: make(chan struct{})}, nil
+	}
+	return b, nil
+}
+
+// failed is an error as the user gets it.
+func (o *Opener) failed(err error) error {
+	var permission *host.PermissionError
+	switch {
+	case errors.As(err, new(*host.MapError)):
+		return err
+	case errors.As(err, &permission): // explained where it was refused
+		permission.Err = fmt.Errorf("perfbuf.OpenRingBuf: %w", permission.Err)
+		return permission
+	}
+	return explain(fmt.Errorf("perfbuf.OpenRingBuf: %w", err))
+}
+
+// check makes sure that the map is of a type to read.
+func (o *Opener) check() (err error) {
+	if o.opened {
+		return nil
+	}
+	if err = host.Refuse32Bit(); err != nil {
+		return fmt.Errorf("perfbuf.OpenRingBuf: %w", err)
+	}
+	if o.fd, o.info, err = host.DupMap(o.FD); err != nil {
+		return o.failed(err)
+	}
+	if !o.sharded() {
+		if err := checkRingBuf(o.info); err != nil {
+			unix.Close(o.fd)
+			return err
+		}
+	}
+	o.opened = true
+	return nil
+}
+
+// sharded tells whether the ring buffers are in a map of maps.
+func (o *Opener) sharded() bool {
+	return o.info.Type == libbpf.MapTypeArrayOfMaps || o.info.Type == libbpf.MapTypeHashOfMaps
+}
+
+// overwrites is BPF_F_RB_OVERWRITE of include/uapi/linux/bpf.h.
+const overwrites = 1 << 19
+
+// checkRingBuf makes sure that a map is a ring buffer to read.
+func checkRingBuf(m host.Map) error {
+	const types = "only BPF_MAP_TYPE_RINGBUF (27), and arrays and hashes of such maps, are BPF ring buffers"
+	switch {
+	case m.Type == libbpf.MapTypePerfEventArray:
+		return m.Fail("it is of type %s, but %s: open a perf event array with perfbuf.Open", m.TypeName(), types)
+	case m.Type == mapTypeUserRingbuf:
+		return m.Fail("it is of type %s, which user space writes and programs read, but %s", m.TypeName(), types)
+	case m.Type != libbpf.MapTypeRingbuf:
+		return m.Fail("it is of type %s, but %s", m.TypeName(), types)
+	case m.Flags&overwrites != 0:
+		return m.Fail("it has the flag BPF_F_RB_OVERWRITE: programs write over what has not been read, and tell of it in a way that is not read here: create it without the flag")
+	}
+	return nil
+}
+
+const mapTypeUserRingbuf = 31

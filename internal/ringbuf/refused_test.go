@@ -1,0 +1,155 @@
+//go:build linux && cgo
+
+package ringbuf
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"runtime"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"github.com/aquasecurity/libbpfgo"
+	"github.com/ringfold/ringfold/internal/host"
+	"github.com/ringfold/ringfold/internal/kernel"
+	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/ringfold/ringfold/internal/leak"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// failure is the error of opening a map, which leaves nothing behind.
+func failure(t *testing.T, o Opener) error {
+	t.Helper()
+	_, first := o.Online()
+	o.Close()
+	_, err := o.Open(kernel.Setup{})
+	require.Error(t, err)
+	if first != nil && !errors.As(err, new(*host.PermissionError)) {
+		require.Equal(t, first, err)
+	}
+	o.Close()
+	return err
+}
+
+func bpf(t *testing.T, cmd uintptr, attr []uint32) int {
+	fd, _, errno := unix.Syscall(unix.SYS_BPF, cmd, uintptr(unsafe.Pointer(&attr[0])), uintptr(4*len(attr)))
+	require.Zero(t, errno)
+	return int(fd)
+}
+
+// What cannot be read is refused, with its name and what to do.
+func TestKernelRefusals(t *testing.T) {
+	events := kerneltest.Load(t)
+	e := kerneltest.LoadRings(t, kerneltest.RingOptions{})
+	arrays, err := libbpfgo.CreateMap(libbpfgo.MapTypeArrayOfMaps, "arrays", 4, 4, 1, &libbpfgo.BPFMapCreateOpts{InnerMapFD: uint32(events.ArrayFD())})
+	require.NoError(t, err)
+	defer syscall.Close(arrays.FileDescriptor())
+	key, value := uint32(0), uint32(events.ArrayFD())
+	require.NoError(t, arrays.Update(unsafe.Pointer(&key), unsafe.Pointer(&value)))
+	leak.Check(t)
+
+	for _, c := range []struct {
+		fd   int
+		says []string
+	}{
+		{events.MapFD(), []string{`map "events"`, "BPF_MAP_TYPE_PERF_EVENT_ARRAY (4)", "with perfbuf.Open"}},
+		{events.ArrayFD(), []string{`map "array"`, "BPF_MAP_TYPE_ARRAY (2)", "only BPF_MAP_TYPE_RINGBUF (27)"}},
+		{e.GroupsFD(), []string{`map "groups"`, "no maps in it yet"}},
+		{arrays.FileDescriptor(), []string{`map "array"`, "BPF_MAP_TYPE_ARRAY (2)"}},
+	} {
+		err := func() error { o := opener(c.fd); _, err := o.Open(kernel.Setup{}); o.Close(); return err }()
+		require.ErrorAs(t, err, new(*host.MapError))
+		for _, s := range c.says {
+			require.ErrorContains(t, err, s)
+		}
+	}
+	require.ErrorContains(t, failure(t, opener(-1)), "perfbuf.OpenRingBuf: map fd -1 is not an open file descriptor")
+	require.ErrorContains(t, failure(t, opener(events.ProgFD())), "is bpf-prog, not a BPF map")
+	for _, fd := range []int{e.MapFD(), events.ArrayFD()} {
+		o := opener(e.MapFD())
+		o.LossesFD = fd
+		err := failure(t, o)
+		require.ErrorAs(t, err, new(*host.MapError))
+		require.ErrorContains(t, err, "PERFBUF_RINGBUF_LOSSES of bpf/perfbuf_ringbuf.h")
+	}
+	require.ErrorContains(t, checkRingBuf(host.Map{Name: "events", Type: 27, Flags: 1 << 19}), "BPF_F_RB_OVERWRITE")
+	require.ErrorContains(t, checkRingBuf(host.Map{Name: "events", Type: 31}), "user space writes")
+}
+
+// A map that may only be read, or is frozen, cannot be read: how far that has got is written to it.
+func TestKernelReadOnly(t *testing.T) {
+	e := kerneltest.LoadRings(t, kerneltest.RingOptions{})
+	fd := kerneltest.NewRingBuf(t, 4096)
+	const (
+		bpfMapGetFDByID = 14
+		bpfMapFreeze    = 22
+		readOnly        = 1 << 3
+	)
+	_, m, err := func() (int, host.Map, error) { fd, m, err := host.DupMap(fd); unix.Close(fd); return fd, m, err }()
+	require.NoError(t, err)
+	only := bpf(t, bpfMapGetFDByID, []uint32{uint32(m.ID), 0, readOnly})
+	defer unix.Close(only)
+	says := func(fd int, says string) {
+		t.Helper()
+		err := failure(t, opener(fd))
+		require.IsType(t, new(host.PermissionError), err)
+		require.ErrorIs(t, err, fs.ErrPermission)
+		require.ErrorContains(t, err, `perfbuf.OpenRingBuf: mmap of the consumer's page of map "shard"`)
+		require.ErrorContains(t, err, says)
+	}
+	says(only, "BPF_F_RDONLY")
+	bpf(t, bpfMapFreeze, []uint32{uint32(fd)})
+	says(fd, "the map is frozen")
+	require.NotZero(t, e.MapFD())
+}
+
+// One ring buffer takes no capability. Those in a map of maps do, and the error says which.
+func TestKernelUnprivileged(t *testing.T) {
+	e := kerneltest.LoadRings(t, kerneltest.RingOptions{})
+	e.SetShard(0, e.MapFD())
+	var shared, shards error
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlock: the thread is not to be used again
+		hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+		var data [2]unix.CapUserData
+		err := unix.Capget(&hdr, &data[0])
+		data[0].Effective &^= 1 << unix.CAP_SYS_ADMIN
+		if err == nil {
+			err = unix.Capset(&hdr, &data[0])
+		}
+		if err == nil {
+			o := opener(e.MapFD())
+			var k kernel.Kernel
+			if k, shared = o.Open(kernel.Setup{}); shared == nil {
+				k.Free()
+			}
+			o = opener(e.ShardsFD())
+			_, shards = o.Open(kernel.Setup{})
+			o.Close()
+		}
+		done <- err
+	}()
+	require.NoError(t, <-done)
+	require.NoError(t, shared)
+	require.IsType(t, new(host.PermissionError), shards)
+	p := shards.(*host.PermissionError)
+	require.Equal(t, []string{"CAP_SYS_ADMIN"}, p.Missing)
+	require.Equal(t, os.Geteuid(), p.UID)
+	require.ErrorContains(t, shards, `perfbuf.OpenRingBuf: bpf_map_get_fd_by_id`)
+	require.ErrorContains(t, shards, `opening the maps in map "shards"`)
+	require.ErrorContains(t, shards, "perfbuf.Merge")
+}
+
+func TestExplained(t *testing.T) {
+	for errno, says := range map[syscall.Errno]string{
+		syscall.EMFILE: "each ring buffer takes a file descriptor", syscall.ENOMEM: "address space", syscall.ENOSYS: "CONFIG_BPF_SYSCALL", syscall.EPERM: "uid",
+	} {
+		require.ErrorIs(t, explain(errno), errno)
+		require.ErrorContains(t, explain(errno), says)
+	}
+	require.Equal(t, syscall.EINVAL, explain(syscall.EINVAL))
+}

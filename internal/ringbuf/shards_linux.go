@@ -1,0 +1,172 @@
+package ringbuf
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	libbpf "github.com/ringfold/ringfold/cgo"
+	"github.com/ringfold/ringfold/internal/host"
+	"github.com/ringfold/ringfold/internal/raw"
+	"golang.org/x/sys/unix"
+)
+
+// Shards are ring buffers in an array or hash of maps. Their number grows: what is stored in the map later is found, in the
+// place of another one too, which is read on. A ring buffer under several keys is one.
+//
+// To a kernel.Hotplug's user, ids of maps are what CPUs are elsewhere.
+type Shards struct {
+	*Buffers
+	stop    chan struct{}
+	stopped sync.Once
+}
+
+// shard is a ring buffer that is there.
+type shard struct {
+	id  int
+	cpu int // its key, if that may be a CPU's number, else -1
+}
+
+// look returns the ring buffers that there are, each once.
+func (o *Opener) look() ([]shard, error) {
+	if !o.sharded() {
+		return []shard{{id: o.info.ID, cpu: -1}}, nil
+	}
+	keySize, _, err := libbpf.MapSizes(o.fd)
+	if err != nil {
+		return nil, err
+	}
+	var found []shard
+	seen := map[int]bool{}
+	var key []byte
+	next := make([]byte, keySize)
+	// A hash that changes meanwhile may begin anew. What is missed is found the next time.
+	for range 2 * o.info.MaxEntries {
+		err := libbpf.MapNextKey(o.fd, key, next)
+		if errors.Is(err, syscall.ENOENT) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		key = append(key[:0], next...)
+		id, err := libbpf.MapInner(o.fd, key)
+		switch {
+		case errors.Is(err, syscall.ENOENT):
+		case err != nil:
+			return nil, err
+		case !seen[id]:
+			seen[id] = true
+			found = append(found, shard{id, cpuOf(key)})
+		}
+	}
+	return found, nil
+}
+
+// cpuOf is the CPU that a key may stand for.
+func cpuOf(key []byte) int {
+	if len(key) == 4 {
+		if k := binary.NativeEndian.Uint32(key); k <= math.MaxInt32 {
+			return int(k)
+		}
+	}
+	return -1
+}
+
+// mapOf opens a ring buffer's map anew. The error wraps ENODEV if there is none any more.
+func (o *Opener) mapOf(s shard) (fd int, m host.Map, err error) {
+	if !o.sharded() {
+		if fd, err = unix.FcntlInt(uintptr(o.fd), unix.F_DUPFD_CLOEXEC, 0); err != nil {
+			err = fmt.Errorf("duplicating the map's descriptor: %w", err)
+		}
+		return fd, o.info, err
+	}
+	if fd, err = libbpf.MapByID(s.id); errors.Is(err, syscall.ENOENT) {
+		return -1, m, fmt.Errorf("map %d in map %q is gone: %w", s.id, o.info.Name, syscall.ENODEV)
+	}
+	if err != nil {
+		return -1, m, refusedShard(o.info, err)
+	}
+	info, err := libbpf.GetMapInfo(fd)
+	if m = host.Map(info); err == nil {
+		err = checkRingBuf(m)
+	}
+	if err != nil {
+		unix.Close(fd)
+	}
+	return fd, m, err
+}
+
+// mostShards bounds what is set aside for those to come.
+const mostShards = 1 << 12
+
+// CPUs has room for the rings that there may be some day: as many as the map has entries, and as many again for those that
+// replace them.
+func (s *Shards) CPUs() []int {
+	return make([]int, max(len(s.memory), min(2*s.opts.info.MaxEntries, mostShards)))
+}
+
+// Online returns the ids of the ring buffers that are in the map now.
+func (s *Shards) Online() ([]int, error) {
+	found, err := s.opts.look()
+	ids := make([]int, len(found))
+	for i, f := range found {
+		ids[i] = f.id
+	}
+	return ids, err
+}
+
+// Index is which ring has that id, -1 if none has.
+func (s *Shards) Index(id int) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.IndexFunc(s.buffers, func(b *buffer) bool { return b.id == id })
+}
+
+// Add maps the ring buffer of that id. The error wraps ENODEV if it is not in the map any more.
+func (s *Shards) Add(id int) (*raw.Ring, error) {
+	found, err := s.opts.look()
+	if err != nil {
+		return nil, s.opts.failed(err)
+	}
+	for _, f := range found {
+		if f.id == id {
+			memory, err := s.add(f)
+			if err != nil {
+				err = s.opts.failed(err)
+			}
+			return memory, err
+		}
+	}
+	return nil, fmt.Errorf("map %d is not in map %q any more: %w", id, s.opts.info.Name, syscall.ENODEV)
+}
+
+// Alive is true: a ring buffer never dies.
+func (s *Shards) Alive(ring int) bool { return true }
+
+// Reopen does nothing, therefore.
+func (s *Shards) Reopen(ring int) error { return nil }
+
+// lookInterval is how often to look for new shards: the kernel does not tell of them.
+const lookInterval = time.Second
+
+// Changed waits for as long as it is between two looks, and returns false after StopWatching.
+func (s *Shards) Changed(time.Duration) bool {
+	select {
+	case <-time.After(lookInterval):
+		return true
+	case <-s.stop:
+		return false
+	}
+}
+
+// StopWatching ends that.
+func (s *Shards) StopWatching() { s.stopped.Do(func() { close(s.stop) }) }
+
+// WatchErr is nil: there is no better way.
+func (s *Shards) WatchErr() error { return nil }

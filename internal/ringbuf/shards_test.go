@@ -1,0 +1,144 @@
+//go:build linux && cgo
+
+package ringbuf
+
+import (
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ringfold/ringfold/internal/kernel"
+	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/stretchr/testify/require"
+)
+
+// replug does what a reader does when Changed returns, and returns the rings that were added.
+func replug(t *testing.T, h kernel.Hotplug) (added []int) {
+	t.Helper()
+	ids, err := h.Online()
+	require.NoError(t, err)
+	for _, id := range ids {
+		if h.Index(id) >= 0 {
+			require.True(t, h.Alive(h.Index(id)))
+			continue
+		}
+		_, err := h.Add(id)
+		require.NoError(t, err)
+		added = append(added, h.Index(id))
+	}
+	return added
+}
+
+// A ring buffer per CPU, in an array of maps. Those that come later are found, in the place of one too, and wake.
+func TestKernelShards(t *testing.T) {
+	e := kerneltest.LoadRings(t, kerneltest.RingOptions{})
+	a, b := kerneltest.NewRingBuf(t, 4096), kerneltest.NewRingBuf(t, 8192)
+	e.SetShard(0, a)
+	e.SetShard(5, a)
+	e.SetShard(7, b)
+	k := open(t, opener(e.ShardsFD()))
+	rings := k.Rings()
+	require.Len(t, rings, 2, "one is there twice")
+	require.Equal(t, []int{0, 7}, []int{rings[0].CPU(), rings[1].CPU()})
+	require.EqualValues(t, []uint64{4096, 8192}, []uint64{rings[0].Size(), rings[1].Size()})
+	require.Len(t, k.CPUs(), 16)
+	h := k.(kernel.Hotplug)
+	require.Empty(t, replug(t, h))
+
+	old := rings[0]
+	e.Emit(0, kerneltest.RingEmit{To: "shard", Count: 3, Size: 40})
+	e.SetShard(0, kerneltest.NewRingBuf(t, 4096))
+	e.Emit(0, kerneltest.RingEmit{To: "shard", Count: 4, Size: 40})
+	ids, err := h.Online()
+	require.NoError(t, err)
+	require.Len(t, ids, 3)
+	require.Equal(t, -1, h.Index(ids[0]))
+	fresh, err := h.Add(ids[0])
+	require.NoError(t, err)
+	require.Equal(t, 2, h.Index(ids[0]))
+	require.Equal(t, 0, fresh.CPU())
+	require.Empty(t, replug(t, h))
+
+	s := seen{}
+	events, _ := read(t, old)
+	require.Len(t, events, 3)
+	s.add(t, events)
+	events, _ = read(t, fresh)
+	require.Len(t, events, 4)
+	s.add(t, events)
+
+	require.NoError(t, k.Wait(time.Time{}, func(w bool) bool {
+		if !w {
+			e.Emit(0, kerneltest.RingEmit{To: "shard", Count: 1, Size: 40})
+		}
+		return w
+	}), "the new one wakes")
+	events, _ = read(t, fresh)
+	s.add(t, events)
+	require.EqualValues(t, seen{0: 8}, s)
+
+	_, err = h.Add(1 << 30)
+	require.ErrorIs(t, err, syscall.ENODEV, "it is gone again")
+	require.ErrorContains(t, err, `map 1073741824 is not in map "shards" any more`)
+	n, ok := k.Lost(0)
+	require.False(t, ok, "%d", n)
+}
+
+// Whoever waits for several kernels is woken by any of them, by shards that have come since too.
+func TestKernelGroup(t *testing.T) {
+	e := kerneltest.LoadRings(t, kerneltest.RingOptions{})
+	e.SetShard(7, kerneltest.NewRingBuf(t, 4096))
+	shared, shards := open(t, opener(e.MapFD())), open(t, opener(e.ShardsFD()))
+	_, name := shards.Map()
+	require.Equal(t, "shards", name)
+	g, err := shared.Group([]kernel.Kernel{shards})
+	require.NoError(t, err)
+	defer g.Close()
+	e.SetShard(0, kerneltest.NewRingBuf(t, 4096))
+	require.Equal(t, []int{1}, replug(t, shards.(kernel.Hotplug)))
+	for range 20 {
+		for _, to := range []string{"shard", "shared"} {
+			require.NoError(t, g.Wait(time.Time{}, func(w bool) bool {
+				if !w {
+					e.Emit(0, kerneltest.RingEmit{To: to, Count: 1, Size: 40})
+				}
+				return w
+			}))
+			read(t, shared.Rings()[0])
+			read(t, shards.(*Shards).buffers[1].memory)
+		}
+	}
+}
+
+// The same in a hash of maps, with keys that are no CPUs.
+func TestKernelGroups(t *testing.T) {
+	kerneltest.RequireCPUs(t, 2, "of one group")
+	e := kerneltest.LoadRings(t, kerneltest.RingOptions{})
+	e.SetGroup(3, kerneltest.NewRingBuf(t, 4096))
+	k := open(t, opener(e.GroupsFD()))
+	require.Equal(t, -1, k.Rings()[0].CPU())
+	e.SetGroup(0, kerneltest.NewRingBuf(t, 1<<16))
+	h := k.(kernel.Hotplug)
+	require.Equal(t, []int{1}, replug(t, h))
+	memory := k.(*Shards).buffers[1].memory
+	s := seen{}
+	for _, cpu := range online(t)[:2] {
+		e.Emit(cpu, kerneltest.RingEmit{To: "group", Count: 100, Size: 72})
+	}
+	events, _ := read(t, memory)
+	s.add(t, events)
+	require.Len(t, events, 200)
+}
+
+// Changed has its user look every now and then, until it is stopped.
+func TestKernelChanged(t *testing.T) {
+	e := kerneltest.LoadRings(t, kerneltest.RingOptions{})
+	e.SetShard(0, e.MapFD())
+	k := open(t, opener(e.ShardsFD()))
+	h := k.(kernel.Hotplug)
+	require.True(t, h.Changed(0))
+	require.NoError(t, h.WatchErr())
+	h.StopWatching()
+	require.False(t, h.Changed(0))
+	h.StopWatching()
+}

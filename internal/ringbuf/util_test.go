@@ -1,0 +1,79 @@
+//go:build linux && cgo
+
+package ringbuf
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/ringfold/ringfold/internal/cpulist"
+	"github.com/ringfold/ringfold/internal/kernel"
+	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/ringfold/ringfold/internal/raw"
+	"github.com/stretchr/testify/require"
+)
+
+func online(t *testing.T) []int {
+	cpus, err := cpulist.Online(cpulist.Dir)
+	require.NoError(t, err)
+	return cpus
+}
+
+// open opens ring buffers, until the test ends.
+func open(t *testing.T, o Opener) kernel.Kernel {
+	t.Helper()
+	k, err := o.Open(kernel.Setup{})
+	require.NoError(t, err)
+	t.Cleanup(func() { kernel.Discard(k) })
+	return k
+}
+
+// opener is for payloads of a RingEmitter.
+func opener(fd int) Opener {
+	return Opener{FD: fd, TimeAt: kerneltest.RingTimeAt, CPUAt: kerneltest.RingCPUAt}
+}
+
+// event is a copy of one.
+type event struct {
+	payload []byte
+	time    uint64
+	cpu     int
+}
+
+// read takes what is in a ring buffer, as far as the first record that is busy.
+func read(t *testing.T, r *raw.Ring) (events []event, discarded int) {
+	t.Helper()
+	pos, head := r.Tail(), r.Head()
+	require.LessOrEqual(t, head-pos, r.Size())
+	list := make([]raw.Event, 64)
+	for pos < head {
+		n, skipped, next := r.Events(pos, head, head, list)
+		for _, ev := range list[:n] {
+			events = append(events, event{bytes.Clone(ev.Bytes()), ev.Time(), ev.CPU()})
+		}
+		discarded += skipped
+		if next == pos {
+			require.True(t, r.Busy(pos, head), "what else is there?")
+			break
+		}
+		pos = next
+	}
+	require.LessOrEqual(t, pos, head)
+	r.SetTail(pos)
+	return events, discarded
+}
+
+// seen is what has come of each CPU's events.
+type seen map[int]uint64
+
+// add checks events, which are to come in the order of their CPU's numbers, all of them.
+func (s seen) add(t *testing.T, events []event) {
+	t.Helper()
+	for _, ev := range events {
+		p, time, err := kerneltest.CheckRing(ev.payload)
+		require.NoError(t, err)
+		require.Equal(t, event{ev.payload, time, p.CPU}, ev)
+		require.Equal(t, s[p.CPU], p.Seq, "CPU %d", p.CPU)
+		s[p.CPU]++
+	}
+}
