@@ -226,6 +226,33 @@ int output_huge(struct bpf_raw_tracepoint_args *ctx)
 	return perfbuf_ringbuf_output(&shared, &losses, bytes, size, ctx->args[2]);
 }
 
+struct interrupts {
+	__u64 attempted, failed;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct interrupts);
+} interrupts SEC(".maps");
+
+// Outputs once to the shared one, in a timer's interrupt.
+SEC("?perf_event")
+int interrupt(void *ctx)
+{
+	__u32 zero = 0;
+	struct interrupts *i = bpf_map_lookup_elem(&interrupts, &zero);
+	__u64 word = 0;
+
+	if (!i)
+		return 0;
+	i->attempted++;
+	if (perfbuf_ringbuf_output(&shared, &losses, &word, sizeof(word), 0))
+		i->failed++;
+	return 0;
+}
+
 struct hold_args {
 	__u64 address; // of 8 bytes of the process
 	__u64 discard;

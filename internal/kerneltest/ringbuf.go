@@ -6,11 +6,13 @@ import (
 	_ "embed"
 	"encoding/binary"
 	"fmt"
+	"sync"
 	"syscall"
 	"testing"
 	"unsafe"
 
 	"github.com/aquasecurity/libbpfgo"
+	"golang.org/x/sys/unix"
 )
 
 //go:embed ringbuf.bpf.o
@@ -42,6 +44,8 @@ type RingOptions struct {
 	Shards int // entries of the array of shards, and of the hash of groups; 0: 8
 	// Hold loads the program that holds a record. The test is skipped without what that takes.
 	Hold bool
+	// Interrupt loads the program that outputs in interrupts.
+	Interrupt bool
 }
 
 // RingEmit is what to output, and where.
@@ -74,8 +78,8 @@ func LoadRings(t testing.TB, opts RingOptions) *RingEmitter {
 			}
 		}
 	}
-	if opts.Hold {
-		if err := e.program("hold").SetAutoload(true); err != nil {
+	for name, wanted := range map[string]bool{"hold": opts.Hold, "interrupt": opts.Interrupt} {
+		if err := e.program(name).SetAutoload(wanted); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -191,6 +195,35 @@ func (e *RingEmitter) run(name string, cpu, count, size int, flags uint64, every
 func (e *RingEmitter) Discarded(cpu int) uint64 {
 	e.t.Helper()
 	return e.state(cpu).discarded
+}
+
+// Interrupt has a timer's interrupt output 8 bytes to the shared ring buffer, on a CPU and as often as each 20 us of its time, until
+// the test ends or stop is called, which returns how many outputs were tried so, and how many of them refused.
+func (e *RingEmitter) Interrupt(cpu int) (stop func() (attempted, failed uint64)) {
+	e.t.Helper()
+	attr := unix.PerfEventAttr{Type: unix.PERF_TYPE_SOFTWARE, Size: unix.PERF_ATTR_SIZE_VER5, Config: unix.PERF_COUNT_SW_CPU_CLOCK, Sample: 20_000}
+	fd, err := unix.PerfEventOpen(&attr, -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	end := sync.OnceFunc(func() { unix.Close(fd) })
+	e.t.Cleanup(end)
+	for _, op := range []struct{ request, arg int }{{unix.PERF_EVENT_IOC_SET_BPF, e.program("interrupt").FileDescriptor()}, {unix.PERF_EVENT_IOC_ENABLE, 0}} {
+		if err := unix.IoctlSetInt(fd, uint(op.request), op.arg); err != nil {
+			e.t.Fatal(err)
+		}
+	}
+	return func() (attempted, failed uint64) {
+		e.t.Helper()
+		end()
+		key := uint32(0)
+		b, err := e.mapNamed("interrupts").GetValue(unsafe.Pointer(&key))
+		if err != nil {
+			e.t.Fatal(err)
+		}
+		b = b[16*cpu:]
+		return binary.NativeEndian.Uint64(b), binary.NativeEndian.Uint64(b[8:])
+	}
 }
 
 // Hold reserves a record in the shared ring buffer and stamps it, on some CPU, and returns when that is done. The record stays busy until

@@ -109,6 +109,24 @@ func TestKernelLossesMeanwhile(t *testing.T) {
 	}
 }
 
+// Programs that interrupt others while these count lose no count. An interrupt has come in the middle of one after some rounds.
+func TestKernelLossesInInterrupts(t *testing.T) {
+	e := kerneltest.LoadRings(t, kerneltest.RingOptions{Bytes: 1 << 14, Interrupt: true})
+	k := counting(t, e)
+	stop := e.Interrupt(0)
+	for range 20000 {
+		e.Emit(0, kerneltest.RingEmit{Count: 512, Size: 32})
+	}
+	nested, refused := stop()
+	require.NotZero(t, nested)
+	attempted, failed := e.Counts(0)
+	n, ok := k.Lost(0)
+	require.True(t, ok)
+	require.Equal(t, failed+refused, n)
+	require.Equal(t, attempted+nested, k.Outputs().CPUs[0].Attempted)
+	t.Logf("%d outputs, %d in interrupts", attempted, nested)
+}
+
 // CPUs that the map has no entry of their own for are counted together, in the last one.
 func TestKernelLossesOfFewEntries(t *testing.T) {
 	kerneltest.RequireCPUs(t, 2, "of which one has no entry")

@@ -75,6 +75,12 @@ func TestKernelRefusals(t *testing.T) {
 		require.ErrorAs(t, err, new(*host.MapError))
 		require.ErrorContains(t, err, "PERFBUF_RINGBUF_LOSSES of bpf/perfbuf_ringbuf.h")
 	}
+	unmappable, err := libbpfgo.CreateMap(libbpfgo.MapTypeArray, "losses", 4, 64, 1, nil)
+	require.NoError(t, err)
+	o := opener(e.MapFD())
+	o.LossesFD = unmappable.FileDescriptor()
+	require.ErrorContains(t, failure(t, o), "BPF_F_MMAPABLE (0x400)")
+	syscall.Close(o.LossesFD)
 	require.ErrorContains(t, checkRingBuf(host.Map{Name: "events", Type: 27, Flags: 1 << 19}), "BPF_F_RB_OVERWRITE")
 	require.ErrorContains(t, checkRingBuf(host.Map{Name: "events", Type: 31}), "user space writes")
 }
