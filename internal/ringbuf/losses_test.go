@@ -114,7 +114,7 @@ func TestKernelLossesInInterrupts(t *testing.T) {
 	e := kerneltest.LoadRings(t, kerneltest.RingOptions{Bytes: 1 << 14, Interrupt: true})
 	k := counting(t, e)
 	stop := e.Interrupt(0)
-	for range 20000 {
+	for range 5000 {
 		e.Emit(0, kerneltest.RingEmit{Count: 512, Size: 32})
 	}
 	nested, refused := stop()

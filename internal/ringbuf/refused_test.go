@@ -81,6 +81,12 @@ func TestKernelRefusals(t *testing.T) {
 	o.LossesFD = unmappable.FileDescriptor()
 	require.ErrorContains(t, failure(t, o), "BPF_F_MMAPABLE (0x400)")
 	syscall.Close(o.LossesFD)
+	over, err := libbpfgo.CreateMap(libbpfgo.MapTypeRingbuf, "over", 0, 0, 4096, &libbpfgo.BPFMapCreateOpts{MapFlags: overwrites})
+	require.Equal(t, kerneltest.AtLeast(t, 6, 19), err == nil, "%v", err)
+	if err == nil {
+		require.ErrorContains(t, failure(t, opener(over.FileDescriptor())), `map "over"`)
+		syscall.Close(over.FileDescriptor())
+	}
 	require.ErrorContains(t, checkRingBuf(host.Map{Name: "events", Type: 27, Flags: 1 << 19}), "BPF_F_RB_OVERWRITE")
 	require.ErrorContains(t, checkRingBuf(host.Map{Name: "events", Type: 31}), "user space writes")
 }
