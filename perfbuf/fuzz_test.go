@@ -151,6 +151,9 @@ func (z *readerFuzz) expect(i int, from, head uint64) (recs []raw.Record) {
 	for from != head {
 		rec := ringtest.Parse(r, from, head)
 		from += rec.Size
+		if time, ok := r.Payload8(&rec, r.TimeAt()); ok {
+			rec.Time = time
+		}
 		if rec.Kind == raw.Unknown || rec.Kind == raw.Lost && rec.Lost == 0 {
 			continue
 		}

@@ -182,7 +182,8 @@ func (m *Merger) Batch(evs []raw.Event, rings []int) (n int) {
 	if m.far {
 		m.touch()
 	}
-	for n < min(len(evs), BatchSize) && d.next < len(d.order) && !m.attend {
+	evs = evs[:min(len(evs), BatchSize)]
+	for n < len(evs) && d.next < len(d.order) && !m.attend {
 		i := int(d.order[d.next] & d.mask)
 		r := &m.rings[i]
 		if !r.plain {

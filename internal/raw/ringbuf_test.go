@@ -188,8 +188,8 @@ func TestRingBufCorrupt(t *testing.T) {
 
 // Sizes near 2 GiB have positions of 32 bits. The memory is not touched but for some pages.
 func TestLargestRingBuf(t *testing.T) {
-	const size = 1 << 31
-	data := reserved(t, 2*size)
+	size := uint64(1) << 31
+	data := reserved(t, int(2*size))
 	positions := [2]uint64{3<<32 - 16, 3<<32 + 1<<20} // consumer, producer
 	r, err := raw.NewRingBuf(&positions[0], &positions[1], data)
 	require.NoError(t, err)
@@ -207,7 +207,7 @@ func TestLargestRingBuf(t *testing.T) {
 	ev := evs[0]
 	require.Equal(t, []any{uint64(99), 3, 1 << 20, byte(77)}, []any{ev.Time(), ev.CPU(), ev.Len(), ev.Bytes()[1<<20-1]})
 	require.Equal(t, r.Tail(), r.Offset(ev, r.Tail()))
-	_, err = raw.NewRingBuf(&positions[0], &positions[1], reserved(t, 4*size))
+	_, err = raw.NewRingBuf(&positions[0], &positions[1], reserved(t, int(4*size)))
 	require.ErrorContains(t, err, "power of two", "max_entries is a u32")
 }
 
