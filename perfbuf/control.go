@@ -54,7 +54,14 @@ func (s *Ordered) current() []*source {
 // It calls bpf_map_delete_elem for each CPU. If one fails, because privileges were dropped since Open or the
 // map is frozen (BPF_MAP_FREEZE), the error says why, and some rings are still in the map. Call Pause again to
 // try those again: it is nil only once none is left. Resume puts the others back.
-func (r *Reader) Pause() error { return r.control("Pause", r.entries.Pause) }
+//
+// Nothing can be taken out of a BPF ring buffer: there Pause is an error that wraps [errors.ErrUnsupported].
+func (r *Reader) Pause() error {
+	if r.ringBuf {
+		return fmt.Errorf("perfbuf.Pause: programs write to a BPF ring buffer whoever reads it: detach them instead: %w", errors.ErrUnsupported)
+	}
+	return r.control("Pause", r.entries.Pause)
+}
 
 // Resume puts the rings back into the map after [Reader.Pause], in the place of those of another reader
 // if there is one by now. It does nothing if the Reader is not paused. If an entry cannot be set, the error
@@ -114,7 +121,7 @@ func (s *Ordered) Shutdown(ctx context.Context, f func(Event) error) error {
 }
 
 func shutdown(ctx context.Context, pause func() error, quiesce func(context.Context) (uint64, error), begin func(waited uint64) (*Batch, error), end func(), f func(Event) error) error {
-	if err := pause(); err != nil {
+	if err := pause(); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return err
 	}
 	waited, err := quiesce(ctx)

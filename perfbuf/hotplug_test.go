@@ -327,7 +327,7 @@ func TestWhoFollowsDoesNotKeepTheReader(t *testing.T) {
 	w := &fakeWatch{waits: make(chan time.Duration), events: make(chan bool)}
 	collected := make(chan bool)
 	func() {
-		r := newReader(ringtest.NewStill(nil, 0, ringtest.New(fakeRingSize, raw.LayoutRawTime, 0)), Options{Wakeup: Wakeup{Events: 1}})
+		r := newReader(ringtest.NewStill(nil, 0, ringtest.New(fakeRingSize, raw.LayoutRawTime, 0)), Options{Wakeup: Wakeup{Events: 1}}, false)
 		runtime.AddCleanup(r, func(int) { close(collected) }, 0)
 		r.pluggable(w)
 		r.hotplug.Start()
@@ -361,7 +361,7 @@ func TestDroppedReaderIsCleanedUp(t *testing.T) {
 			poll: newFakePoller(), memory: []*raw.Ring{ofCPU(0, ringtest.New(fakeRingSize, raw.LayoutRawTime, 0))},
 			free: func() { steps <- "free" }, unhook: func() error { steps <- "unhook"; return nil },
 		}, w}
-		r := newReader(k, Options{Wakeup: Wakeup{Events: 1}})
+		r := newReader(k, Options{Wakeup: Wakeup{Events: 1}}, false)
 		k.memory = nil // what the reader's end needs does not lead to the reader
 		r.pluggable(w)
 		r.hotplug.Start()

@@ -32,13 +32,18 @@ func open(o kernel.Opener, want Options) (*Reader, error) {
 		o.Close()
 		return nil, public(err)
 	}
-	r := newReader(k, opts)
+	return start(k, opts, false), nil
+}
+
+// start makes a reader of rings that are open.
+func start(k kernel.Kernel, opts Options, ringBuf bool) *Reader {
+	r := newReader(k, opts, ringBuf)
 	if h, ok := k.(kernel.Hotplug); ok {
 		r.pluggable(h)
 		r.hotplug.Start()
 	}
 	r.cleanUp()
-	return r, nil
+	return r
 }
 
 // cleanUp has a Reader that nobody can reach any more, and nobody has closed, cleaned up by the garbage

@@ -109,6 +109,9 @@ func (o Options) effective(n int) (Options, error) {
 	}
 	o.RingBytes = max(page, 1<<bits.Len(uint(o.RingBytes-1)))
 	o.TotalBytes = 0 // has done its work
+	if o.Time.stamped {
+		return bad("Time is a StampedTime: programs can take one for a BPF ring buffer only, use PayloadTime")
+	}
 	if o.Time.offset < 0 {
 		return bad("PayloadTime is at offset %d: must not be negative", o.Time.offset)
 	}

@@ -106,8 +106,12 @@ func (o OrderOptions) effective(readers []*Reader) (OrderOptions, error) {
 	}
 	size := 0 // of all rings
 	for _, r := range readers {
-		size += len(r.all()) * r.opts.RingBytes
+		for _, ring := range r.all() {
+			size += ring.Size()
+		}
 		switch {
+		case r.ringBuf && !r.ownTimes():
+			return bad("a BPF ring buffer's records have no time: say where in the payload one is, with RingBufOptions.Time")
 		case r.opts.NoTime && !r.ownTimes():
 			return bad("the rings were opened with Options.NoTime: ordering needs the kernel's times, or PayloadTime")
 		case o.Barriers == NestLevels && r.ownTimes():

@@ -3,6 +3,7 @@ package perfbuf
 // TimeSource is the timestamp that orders a stream. The zero value is the kernel's (PERF_SAMPLE_TIME).
 type TimeSource struct {
 	payload bool
+	stamped bool
 	offset  int
 }
 
@@ -23,6 +24,14 @@ type TimeSource struct {
 // A sample too short for the time, or with a time more than a second in the future, is ordered by the
 // kernel's time. Without kernel times it goes with its predecessor. Stats.Untimed counts both.
 func PayloadTime(offset int) TimeSource { return TimeSource{payload: true, offset: offset} }
+
+// StampedTime is a [PayloadTime] that programs take after they have reserved the record in a BPF ring buffer, as
+// perfbuf_ringbuf_reserve of bpf/perfbuf_ringbuf.h does. It is for [OpenRingBuf] alone. Exact mode needs no barrier for such a source: it is
+// complete up to the time at which its positions were read, but for records that are still reserved and not submitted. That also holds for programs
+// that may sleep, for which no grace period waits. A program that sleeps with a record reserved holds the stream back.
+func StampedTime(offset int) TimeSource {
+	return TimeSource{payload: true, stamped: true, offset: offset}
+}
 
 // at is where in a payload the time is, below 0 for nowhere.
 func (t TimeSource) at() int {

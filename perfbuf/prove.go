@@ -14,7 +14,7 @@ func (r *Reader) ownTimes() bool { return r.opts.Time.payload }
 func (s *Ordered) prove(r *Reader) error {
 	s.mu.Lock()
 	programs := s.programs || r.ownTimes()
-	has := s.opts.Mode.guess || s.barrier != nil && s.programs == programs
+	has := s.opts.Mode.guess || r.opts.Time.stamped || s.barrier != nil && s.programs == programs
 	s.mu.Unlock()
 	if has {
 		return nil

@@ -11,6 +11,7 @@ import (
 	"github.com/ringfold/ringfold/internal/grace"
 	"github.com/ringfold/ringfold/internal/hotplug"
 	"github.com/ringfold/ringfold/internal/kernel"
+	"github.com/ringfold/ringfold/internal/raw"
 	"github.com/ringfold/ringfold/internal/wake"
 	"github.com/ringfold/ringfold/internal/walk"
 )
@@ -30,6 +31,7 @@ type Reader struct {
 	loads   []Load // of that pass
 	hotplug hotplug.Follower
 	stepped kernel.Stepped // nil: this is no simulation
+	ringBuf bool           // the rings are BPF ring buffers
 
 	entries *wake.Entries
 	policy  wake.Policy
@@ -45,12 +47,16 @@ type Reader struct {
 
 // newReader makes a Reader of the rings that k has opened. opts are those in effect, but for a doorbell
 // that could not be had.
-func newReader(k kernel.Kernel, opts Options) *Reader {
+func newReader(k kernel.Kernel, opts Options, ringBuf bool) *Reader {
 	rings := k.Rings()
-	r := &Reader{kernel: k, opts: opts, rings: make([]*Ring, max(len(k.CPUs()), len(rings)))}
+	r := &Reader{kernel: k, opts: opts, ringBuf: ringBuf, rings: make([]*Ring, max(len(k.CPUs()), len(rings)))}
 	r.stepped, _ = k.(kernel.Stepped)
 	r.gate.Open(r.finish)
-	r.walk.Init(walk.Options{Gate: &r.gate, Room: len(r.rings), Pass: &r.batch.pass, Order: r.order, Flowing: r.flowed})
+	o := walk.Options{Gate: &r.gate, Room: len(r.rings), Pass: &r.batch.pass, Order: r.order, Flowing: r.flowed}
+	if counter, ok := k.(kernel.LossCounter); ok {
+		o.Losses = func(into []raw.Odd) []raw.Odd { return kernel.CountedLosses(counter, into, k.Now) }
+	}
+	r.walk.Init(o)
 	for _, memory := range rings {
 		r.add(memory)
 	}

@@ -22,7 +22,9 @@ type Ring struct {
 func (r *Reader) add(memory *raw.Ring) {
 	i := r.walk.Len()
 	memory.SetSource(r)
-	memory.SetFields(r.opts.Time.at(), -1)
+	if !r.ringBuf {
+		memory.SetFields(r.opts.Time.at(), -1)
+	}
 	ring := &Ring{reader: r, raw: memory, index: i}
 	ring.walk.Raw = memory
 	r.rings[i] = ring

@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/ringfold/ringfold/internal/grace"
 	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/merge"
 	"github.com/ringfold/ringfold/internal/order"
@@ -40,8 +41,12 @@ func Merge(o OrderOptions, readers ...*Reader) (*Ordered, error) {
 	}
 	first := readers[0]
 	s := &Ordered{opts: o, gone: make(chan struct{}), programs: slices.ContainsFunc(readers, (*Reader).ownTimes)}
+	slack := o.Mode.slack
+	if !o.Mode.guess {
+		slack = grace.DefaultGuard // for sources that need no barrier
+	}
 	oo := order.Options{
-		Interval: o.BarrierInterval, Slack: o.Mode.slack, DropLate: o.DropLate, FlushEvery: o.FlushEvery,
+		Interval: o.BarrierInterval, Slack: slack, DropLate: o.DropLate, FlushEvery: o.FlushEvery,
 		Merge: merge.Options{Spill: max(o.Spill.Bytes, 0)}, Above: o.Spill.Above, Until: o.Spill.Until,
 		Now: first.kernel.Now, Halt: &s.halt, Changed: &s.changed,
 	}
@@ -85,8 +90,12 @@ func (s *Ordered) Add(r *Reader) error {
 	}
 	src := &source{reader: r, Source: order.Source{
 		Kernel: r.kernel, Rings: &r.walk, Counts: &r.counts.order,
-		Wakeup: order.Wakeup{Poll: r.opts.Wakeup.PollInterval, Enough: r.policy.Enough},
+		Wakeup:  order.Wakeup{Poll: r.opts.Wakeup.PollInterval, Enough: r.policy.Enough},
+		Stamped: r.opts.Time.stamped && !s.opts.Mode.guess,
 	}}
+	if r.ringBuf { // it wakes at each event
+		src.Wakeup.Poll = 0
+	}
 	if r.policy.Bell != nil {
 		src.Wakeup.Armed = r.policy.Bell.AllArmed
 	}

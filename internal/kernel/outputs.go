@@ -1,5 +1,7 @@
 package kernel
 
+import "github.com/ringfold/ringfold/internal/raw"
+
 // OutputCounts names who counts outputs besides the kernel: see perfbuf.OutputCounts.
 type OutputCounts struct {
 	MapFD   int
@@ -56,4 +58,13 @@ type CPULosses struct {
 type LossCounter interface {
 	// Losses appends those of each CPU that has had any since the latest call. After Free there are none.
 	Losses(into []CPULosses) []CPULosses
+}
+
+// CountedLosses appends those that c has counted, as what is no sample.
+func CountedLosses(c LossCounter, into []raw.Odd, now func() uint64) []raw.Odd {
+	for _, l := range c.Losses(nil) {
+		// What counts is interrupted, and interrupts, so its last time is no upper bound; now is.
+		into = append(into, raw.Odd{Kind: raw.Lost, CPU: l.CPU, Lost: l.Count, After: l.First - min(l.First, 1), Time: now()})
+	}
+	return into
 }

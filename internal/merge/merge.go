@@ -126,7 +126,16 @@ func (m *Merger) Held(i int) int { return m.rings[i].samples() }
 
 // Lose adds a loss of n that the kernel knows of and no record has reported yet, at a time after
 // all failures. The record that will report them is cut by as many.
-func (m *Merger) Lose(i int, n, time uint64) { m.rings[i].lose(n, time) }
+func (m *Merger) Lose(i int, n, time uint64) {
+	r := &m.rings[i]
+	r.lose(raw.Odd{CPU: r.raw.CPU(), Lost: n, After: r.max, Time: time})
+}
+
+// LoseCounted adds a loss that programs have counted, and no record reports: its CPU, number, and times between which it was.
+func (m *Merger) LoseCounted(i int, loss raw.Odd) {
+	m.rings[i].lose(loss)
+	m.rings[i].advance -= loss.Lost
+}
 
 // Reported returns how many losses of ring i are known so far, by records or by Lose.
 func (m *Merger) Reported(i int) uint64 { return m.rings[i].reported }

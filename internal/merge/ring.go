@@ -129,7 +129,7 @@ func (r *ring) take(it *Item, last uint64, alone *raw.Single) {
 		it.Event = alone.Timed(ev, it.Key) // it has no time in its payload, or none that can be believed
 	default: // it was a sample when it was scanned: something has written over it since
 		it.Size = 8
-		it.Event = alone.Odd(r.raw, r.raw.CPU(), raw.Odd{Kind: raw.Corrupt, Fault: raw.FaultChanged, Off: it.Off, Size: it.Size, Time: it.Key})
+		it.Event = alone.Odd(r.raw, raw.Odd{CPU: r.raw.CPU(), Kind: raw.Corrupt, Fault: raw.FaultChanged, Off: it.Off, Size: it.Size, Time: it.Key})
 	}
 }
 
@@ -158,8 +158,11 @@ func (r *ring) takeOdd(e raw.Mark, it *Item, alone *raw.Single) {
 	i := slices.IndexFunc(all, func(o raw.Odd) bool { return o.Off == e.Off })
 	o := all[i]
 	r.odd.remove(i)
+	if e.Off&unreported == 0 {
+		o.CPU = r.raw.CPU()
+	}
 	o.Off, o.After, o.Time = it.Off, min(o.After, e.Time), it.Key
-	it.Event, it.Size = alone.Odd(r.raw, r.raw.CPU(), o), o.Size
+	it.Event, it.Size = alone.Odd(r.raw, o), o.Size
 }
 
 // earlyIsNext says that the earliest record that is due is an early one.

@@ -142,14 +142,14 @@ func (r *ring) addEarly(m raw.Mark) {
 }
 
 // lose adds a loss that no record has reported. It is not in the ring, so it must not raise max.
-func (r *ring) lose(n, time uint64) {
-	r.reported += n
-	r.advance += n
-	o := raw.Odd{Off: r.scan - 8 | isOdd | unreported, Kind: raw.Lost, Lost: n, After: r.max}
-	if all := r.odd.all(); len(all) > 0 && all[len(all)-1].Off == o.Off { // one more before the first was delivered
+func (r *ring) lose(o raw.Odd) {
+	r.reported += o.Lost
+	r.advance += o.Lost
+	o.Kind, o.Off = raw.Lost, r.scan-8|isOdd|unreported
+	if all := r.odd.all(); len(all) > 0 && all[len(all)-1].Off == o.Off && all[len(all)-1].CPU == o.CPU { // one more before the first was delivered
 		held := r.early.all()[r.dueEarly:] // what this round delivers stays
 		if i := slices.IndexFunc(held, func(m raw.Mark) bool { return m.Off == o.Off }); i >= 0 {
-			o.Lost += all[len(all)-1].Lost
+			o.Lost, o.After = o.Lost+all[len(all)-1].Lost, all[len(all)-1].After
 			r.odd.remove(len(all) - 1)
 			r.early.remove(r.dueEarly + i)
 			if r.dueEarly+i < r.roundEarly {
@@ -158,5 +158,5 @@ func (r *ring) lose(n, time uint64) {
 		}
 	}
 	r.odd.push(o)
-	r.addEarly(raw.Mark{Time: time, Off: o.Off})
+	r.addEarly(raw.Mark{Time: o.Time, Off: o.Off})
 }

@@ -55,10 +55,23 @@ func (s *Stream) checkLosses() {
 	}
 }
 
+// countedLosses adds the losses that programs have counted, as events of a source's first ring.
+func (s *Stream) countedLosses() {
+	for _, src := range s.sources {
+		s.lost = src.Rings.Losses(s.lost[:0])
+		for _, loss := range s.lost {
+			s.merger.LoseCounted(src.taken[0].at, loss)
+		}
+	}
+}
+
 // askLosses adds the losses of a ring that no record has reported, if the ring has not grown since its
 // head was loaded. If it has, a record reports them, or it is asked about again. Added now, they would
 // stand behind events that came after them.
 func (s *Stream) askLosses(r *ring) {
+	if r.source.Rings.CountsLosses() {
+		return
+	}
 	total, ok := r.source.Kernel.Lost(r.index)
 	if known := s.known(r); ok && total > known && r.Raw.Head() == r.head {
 		// A record that is being written meanwhile reports the same. It is cut by what is added now.

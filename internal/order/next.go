@@ -34,6 +34,10 @@ func (s *Stream) Step() (Step, error) {
 		}
 		marker := s.marker()
 		first := min(s.Earliest(), marker)
+		free := watermark
+		if watermark = s.bound(free); watermark < first && first <= free {
+			return Step{Do: Sleep, For: min(leastScan, s.untilFull())}, nil // a record that is busy may be older
+		}
 		verdict, until := s.pacing.judge(view{
 			now: s.scanned, watermark: watermark, earliest: first,
 			flushing: marker != Never, filling: s.filling(), lastRound: s.lastRound,
@@ -80,6 +84,11 @@ const leastPoll = time.Millisecond
 
 // nextLook is after what time to look at rings that hold nothing; 0: not before they wake the reader.
 func (s *Stream) nextLook() (after time.Duration) {
+	for _, r := range s.rings {
+		if s.merger.Busy(r.at) > 0 {
+			after = leastPoll // what is reserved behind it wakes nobody
+		}
+	}
 	for _, src := range s.sources {
 		if look := s.nextLookAt(&src.Wakeup); look > 0 && (after == 0 || look < after) {
 			after = look

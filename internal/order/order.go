@@ -53,10 +53,11 @@ type Stream struct {
 	rings  []*ring // as the merger has them
 	full   []int   // scratch of relieve
 
-	scanned   uint64 // when heads were last loaded, by the clock
-	elapsed   uint64 // ns between that and the load before
-	quiet     bool   // a ring may have lost events, and is to be asked about it after a while
-	requested uint64 // barriers asked for cover every time below it
+	scanned   uint64    // when heads were last loaded, by the clock
+	lost      []raw.Odd // scratch of countedLosses
+	elapsed   uint64    // ns between that and the load before
+	quiet     bool      // a ring may have lost events, and is to be asked about it after a while
+	requested uint64    // barriers asked for cover every time below it
 
 	timer *time.Timer
 	awake chan struct{} // of capacity 1: somebody has called WakeUp

@@ -12,6 +12,7 @@ import (
 func (s *Stream) Begin() {
 	watermark := s.watermark()
 	s.scan()
+	watermark = s.bound(watermark)
 	s.begin(watermark, watermark, 0)
 }
 
@@ -23,7 +24,7 @@ func (s *Stream) BeginAll(waited uint64) {
 	for _, r := range s.rings {
 		s.askLosses(r)
 	}
-	s.begin(math.MaxUint64-1, proven, waited)
+	s.begin(math.MaxUint64-1, s.bound(proven), waited)
 }
 
 func (s *Stream) begin(watermark, proven, waited uint64) {

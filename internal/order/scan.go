@@ -8,6 +8,7 @@ func (s *Stream) scan() {
 	s.adopt()
 	s.load()
 	s.checkLosses()
+	s.countedLosses()
 	s.relieve()
 }
 
@@ -32,7 +33,8 @@ func (s *Stream) load() {
 		held := s.merger.Held(i)
 		found := s.merger.Scan(i, r.head, ceiling, now)
 		r.found += uint64(s.merger.Held(i) - held)
-		if found.Unknown|found.Inversions|found.Keyless != 0 {
+		if found.Unknown|found.Inversions|found.Keyless|found.Discarded != 0 {
+			r.tally.Discarded += uint64(found.Discarded)
 			r.tally.Unknown += uint64(found.Unknown)
 			r.source.Counts.Inversions.Add(uint64(found.Inversions))
 			r.source.Counts.Untimed.Add(uint64(found.Keyless))

@@ -14,6 +14,9 @@ type Source struct {
 	Rings  *walk.Rings   // they and their Counts say what becomes of events
 	Counts *Counts
 	Wakeup Wakeup
+	// Stamped says that the events' times were taken after their records were reserved, in a BPF ring buffer: the source is complete
+	// up to the load of its heads, but for busy records, without a barrier.
+	Stamped bool
 
 	stream *Stream
 	taken  []*ring // by the stream, as Rings has them

@@ -3,6 +3,8 @@ package order
 import (
 	"fmt"
 	"time"
+
+	"github.com/ringfold/ringfold/internal/grace"
 )
 
 // watermark returns the time up to which events are due. Heads must be loaded after it. In exact mode
@@ -13,6 +15,21 @@ func (s *Stream) watermark() uint64 {
 	}
 	now := s.opts.Now()
 	return now - min(uint64(s.opts.Slack), now)
+}
+
+// bound is what of a watermark holds for what a scan that came after it has found: in a source whose times were taken after the
+// records were reserved, up to the load of the heads, or as long as what was reserved first of what is still busy.
+func (s *Stream) bound(watermark uint64) uint64 {
+	for _, src := range s.sources {
+		if !src.Stamped {
+			continue
+		}
+		for _, r := range src.taken {
+			upTo := s.merger.StampedUpTo(r.at)
+			watermark = min(watermark, upTo-min(upTo, grace.DefaultGuard))
+		}
+	}
+	return watermark
 }
 
 // Complete returns the time up to which every event has been delivered, or dropped and counted. In exact

@@ -13,8 +13,8 @@ type Single struct {
 }
 
 // Odd makes an event of a ring that is no sample. of is nil if it is of none.
-func (s *Single) Odd(of *Ring, cpu int, o Odd) Event {
-	s.odd, s.cpu = o, int32(cpu)
+func (s *Single) Odd(of *Ring, o Odd) Event {
+	s.odd, s.cpu = o, int32(o.CPU)
 	// Invariant of Word: a payload of no bytes lies in any memory.
 	s.view = View{base: unsafe.Pointer(&noOdd), times: unsafe.Pointer(&s.odd.Time), cpus: unsafe.Pointer(&s.cpu), kind: o.Kind, odd: &s.odd, of: of}
 	return Event{View: &s.view}

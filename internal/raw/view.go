@@ -33,6 +33,7 @@ type View struct {
 // Odd is what an event that is no sample says. It needs no memory of a ring.
 type Odd struct {
 	Kind  Kind
+	CPU   int    // -1: none
 	Fault Fault  // of Corrupt: why
 	Lost  uint64 // of Lost: how many
 	After uint64 // of Lost: outputs failed after this time

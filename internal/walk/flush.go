@@ -47,7 +47,7 @@ func (f *Flushes) Answer(p *Pass, ask *Flush, time uint64) bool {
 func Mark(p *Pass, time uint64) { new(Flush).mark(p, time) }
 
 func (f *Flush) mark(p *Pass, time uint64) {
-	p.Batch.One(f.marker.Odd(nil, noCPU, raw.Odd{Kind: raw.Flushed, Time: time}))
+	p.Batch.One(f.marker.Odd(nil, raw.Odd{CPU: noCPU, Kind: raw.Flushed, Time: time}))
 }
 
 // noCPU is the CPU of what belongs to none.

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/ringfold/ringfold/internal/gate"
+	"github.com/ringfold/ringfold/internal/raw"
 )
 
 // Rings are those of a reader. A pass over all of them visits them as its plan says.
@@ -19,6 +20,7 @@ type Rings struct {
 	walk    ringWalk                     // of that pass
 	plan    plan                         // of that pass
 
+	losses  func(into []raw.Odd) []raw.Odd
 	Passes  atomic.Uint64 // over all rings
 	Flushes Flushes       // that passes over all rings answer
 }
@@ -33,11 +35,13 @@ type Options struct {
 	Order func([]*Ring)
 	// Flowing is told how much a pass has read of a ring, if anything. It is called before the tail is stored.
 	Flowing func(ring int, bytes uint64)
+	// Losses appends what programs have counted since its last call, of outputs that no record reports. nil: nobody counts.
+	Losses func(into []raw.Odd) []raw.Odd
 }
 
 // Init makes it a set of no rings.
 func (r *Rings) Init(o Options) {
-	r.gate, r.order, r.flowing = o.Gate, o.Order, o.Flowing
+	r.gate, r.order, r.flowing, r.losses = o.Gate, o.Order, o.Flowing, o.Losses
 	r.rings = make([]*Ring, o.Room)
 	r.walk.init(o.Pass, r, nil)
 }
@@ -77,7 +81,7 @@ func (r *Rings) Begin() error {
 		return errPassing
 	}
 	w := &r.walk
-	w.pass.Err, w.planned = nil, false
+	w.pass.Err, w.planned, w.counting = nil, false, true
 	w.flush = r.Flushes.Load() // before the heads
 	r.Passes.Add(1)
 	return nil
@@ -118,6 +122,17 @@ func (r *Rings) At(i int) *Ring { return r.rings[i] }
 
 // Flowed tells Options.Flowing, on behalf of a stream.
 func (r *Rings) Flowed(ring int, bytes uint64) { r.flowing(ring, bytes) }
+
+// CountsLosses reports whether programs count the losses, and no record reports them.
+func (r *Rings) CountsLosses() bool { return r.losses != nil }
+
+// Losses appends what programs have counted since its last call. It is for who reads all rings.
+func (r *Rings) Losses(into []raw.Odd) []raw.Odd {
+	if r.losses == nil {
+		return into
+	}
+	return r.losses(into)
+}
 
 // Room is how many rings there may be.
 func (r *Rings) Room() int { return len(r.rings) }

@@ -18,11 +18,13 @@ type ringWalk struct {
 	rings *Rings
 	only  *Ring // to be read; nil: all
 
-	ring    *Ring      // being read, nil between rings
-	planned bool       // the rings' plan is that of this walk
-	flush   *Flush     // whose marker is to come at the end
-	alone   raw.Single // of an event that does not lie in its ring's view
-	list    list       // of samples that do, where they are not read in a stretch
+	ring     *Ring      // being read, nil between rings
+	planned  bool       // the rings' plan is that of this walk
+	flush    *Flush     // whose marker is to come at the end
+	lost     []raw.Odd  // that programs have counted, and the user has not been told of
+	counting bool       // the present pass has not asked for more of these
+	alone    raw.Single // of an event that does not lie in its ring's view
+	list     list       // of samples that do, where they are not read in a stretch
 
 	off      uint64 // next record, or the batch's first
 	from     uint64 // where that lies in its stretch's view
@@ -138,7 +140,7 @@ func (w *ringWalk) settle() {
 // deliver makes a batch of what does not lie in a row with others, and counts it. It reports whether there is
 // anything to deliver.
 func (w *ringWalk) deliver(r *Ring, rec *raw.Record) bool {
-	odd := raw.Odd{Kind: rec.Kind, Time: rec.Time}
+	odd := raw.Odd{Kind: rec.Kind, CPU: r.Raw.CPU(), Time: rec.Time}
 	switch rec.Kind {
 	case raw.Unknown:
 		w.tally.Unknown++
@@ -166,7 +168,7 @@ func (w *ringWalk) deliver(r *Ring, rec *raw.Record) bool {
 		odd.Fault, odd.Off, odd.Size, odd.Time = rec.Fault, rec.Off, rec.Size, r.last
 	}
 	w.tally.Add(&odd)
-	w.pass.Batch.One(w.alone.Odd(r.Raw, r.Raw.CPU(), odd))
+	w.pass.Batch.One(w.alone.Odd(r.Raw, odd))
 	return true
 }
 
@@ -194,8 +196,32 @@ func (w *ringWalk) nextRing() bool {
 	return true
 }
 
+// counted makes a batch of a loss that programs have counted, if there is one. Those that the user does not come to are for the next pass.
+func (w *ringWalk) counted() bool {
+	if w.only != nil || w.pass.Err != nil {
+		return false
+	}
+	if w.counting {
+		w.counting = false
+		w.lost = w.rings.Losses(w.lost)
+	}
+	if len(w.lost) == 0 {
+		return false
+	}
+	first := w.rings.rings[0]
+	loss := w.lost[0]
+	w.lost = append(w.lost[:0], w.lost[1:]...)
+	first.Counts.Lost.Add(loss.Lost)
+	first.Counts.LostRecords.Add(1)
+	w.pass.Batch.One(w.alone.Odd(first.Raw, loss))
+	return true
+}
+
 // marker makes a batch of the event that answers a Flush, if one is due.
 func (w *ringWalk) marker() bool {
+	if w.counted() {
+		return true
+	}
 	f := w.flush
 	w.flush = nil
 	return f != nil && w.pass.Err == nil && w.rings.Flushes.Answer(w.pass, f, f.Time)

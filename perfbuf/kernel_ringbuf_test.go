@@ -1,0 +1,233 @@
+package perfbuf_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"testing"
+
+	"github.com/aquasecurity/libbpfgo"
+	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/stretchr/testify/require"
+)
+
+func openRings(t testing.TB, fd int, o perfbuf.RingBufOptions) *perfbuf.Reader {
+	t.Helper()
+	if o.Time == (perfbuf.TimeSource{}) {
+		o.Time = perfbuf.PayloadTime(kerneltest.RingTimeAt)
+	}
+	r, err := perfbuf.OpenRingBuf(fd, o)
+	require.NoError(t, err)
+	t.Cleanup(func() { r.Close() })
+	return r
+}
+
+// A BPF ring buffer is read in all the ways that there are, and says the same of its events.
+func TestKernelRingBufWaysOfReading(t *testing.T) {
+	e := kerneltest.LoadRings(t, kerneltest.RingOptions{})
+	r := openRings(t, e.MapFD(), perfbuf.RingBufOptions{CPU: perfbuf.PayloadCPU(kerneltest.RingCPUAt)})
+	s, err := r.Ordered(perfbuf.OrderOptions{})
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	for name, read := range map[string]func(ctx context.Context, f func(perfbuf.Event) error) error{
+		"Run":      r.Run,
+		"Ring.Run": r.Rings()[0].Run,
+		"RunBatches": func(ctx context.Context, f func(perfbuf.Event) error) error {
+			return r.RunBatches(ctx, func(b *perfbuf.Batch) error {
+				for ev := range b.Events() {
+					if err := f(ev); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		},
+		"Events": func(ctx context.Context, f func(perfbuf.Event) error) error {
+			for ev, err := range r.Events(ctx) {
+				if err != nil {
+					return err
+				}
+				if err := f(ev); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		"Ordered.Run": func(ctx context.Context, f func(perfbuf.Event) error) error {
+			s, err := r.Ordered(perfbuf.OrderOptions{})
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			return s.Run(ctx, f)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const count = 100
+			go func() {
+				for i := range count {
+					e.Emit(i%2, kerneltest.RingEmit{Count: 1, Size: 32 + i, Every: 5})
+				}
+			}()
+			n := 0
+			err := read(t.Context(), func(ev perfbuf.Event) error {
+				p, time, err := kerneltest.CheckRing(ev.Bytes())
+				require.NoError(t, err)
+				require.Equal(t, time, ev.Time())
+				require.EqualValues(t, p.CPU, ev.CPU())
+				require.Equal(t, r, ev.Source())
+				if n++; n == count {
+					return perfbuf.ErrStop
+				}
+				return nil
+			})
+			if name != "Events" {
+				require.NoError(t, err)
+			}
+			require.Equal(t, count, n)
+		})
+	}
+	require.Zero(t, r.Stats().Total().Lost)
+	require.ErrorIs(t, r.Pause(), errors.ErrUnsupported)
+	require.NoError(t, r.Shutdown(t.Context(), func(perfbuf.Event) error { return nil }))
+	<-r.Done()
+	require.Equal(t, os.ErrClosed, r.Wait(t.Context()))
+}
+
+// A perf event array, a ring buffer of all CPUs, one per CPU, and one whose records are stamped make one stream. No event of them is late, and each comes once.
+func TestKernelMergeExact(t *testing.T) {
+	e := kerneltest.Load(t)
+	rings, stamped := kerneltest.LoadRings(t, kerneltest.RingOptions{Bytes: 1 << 20}), kerneltest.LoadRings(t, kerneltest.RingOptions{Bytes: 1 << 20})
+	perf := open(t, e, perfbuf.Options{RingBytes: 1 << 20})
+	cpus := perf.Options().CPUs
+	for _, cpu := range cpus {
+		rings.SetShard(cpu, newMap(t, libbpfgo.MapTypeRingbuf, 0, 0, 1<<20).FileDescriptor())
+	}
+	shared, shards := openRings(t, rings.MapFD(), perfbuf.RingBufOptions{}), openRings(t, rings.ShardsFD(), perfbuf.RingBufOptions{})
+	last := openRings(t, stamped.MapFD(), perfbuf.RingBufOptions{Time: perfbuf.StampedTime(kerneltest.RingTimeAt), LossesFD: stamped.LossesFD()})
+	s, err := perfbuf.Merge(perfbuf.OrderOptions{}, perf, shared, shards, last)
+	require.NoError(t, err)
+	defer s.Close()
+
+	const rounds, burst = 300, 7
+	var emitters sync.WaitGroup
+	for _, cpu := range cpus {
+		emitters.Go(func() {
+			for range rounds {
+				e.Emit(cpu, burst, 40)
+				rings.Emit(cpu, kerneltest.RingEmit{Count: burst, Size: 48})
+				rings.Emit(cpu, kerneltest.RingEmit{Count: burst, Size: 40, To: "shard"})
+				stamped.Emit(cpu, kerneltest.RingEmit{Count: burst, Stamped: true})
+			}
+		})
+	}
+	want, n, before := 4*rounds*burst*len(cpus), 0, uint64(0)
+	from := map[*perfbuf.Reader]int{}
+	require.NoError(t, s.Run(t.Context(), func(ev perfbuf.Event) error {
+		require.Equal(t, perfbuf.KindSample, ev.Kind(), ev)
+		require.False(t, ev.Late())
+		require.GreaterOrEqual(t, ev.Time(), before)
+		before = ev.Time()
+		from[ev.Source()]++
+		if n++; n == want {
+			return perfbuf.ErrStop
+		}
+		return nil
+	}))
+	emitters.Wait()
+	for _, r := range []*perfbuf.Reader{perf, shared, shards, last} {
+		require.Equal(t, want/4, from[r])
+		st := r.Stats()
+		require.Zero(t, st.Late)
+		require.EqualValues(t, want/4, st.Total().Samples)
+	}
+	require.NoError(t, s.Shutdown(t.Context(), func(ev perfbuf.Event) error { return errors.New(ev.String()) }))
+}
+
+// Stamped ring buffers alone need no barrier.
+func TestKernelStampedNeedsNoBarrier(t *testing.T) {
+	e := kerneltest.LoadRings(t, kerneltest.RingOptions{})
+	r := openRings(t, e.MapFD(), perfbuf.RingBufOptions{Time: perfbuf.StampedTime(kerneltest.RingTimeAt)})
+	s, err := r.Ordered(perfbuf.OrderOptions{})
+	require.NoError(t, err)
+	for range 100 {
+		e.Emit(0, kerneltest.RingEmit{Count: 1, Stamped: true})
+		require.NoError(t, s.Run(t.Context(), func(perfbuf.Event) error { return perfbuf.ErrStop }))
+	}
+	require.Empty(t, r.Stats().Barrier.Provider)
+	require.NoError(t, s.Close())
+}
+
+// What is reserved and not submitted holds a stamped stream back, and no longer. It holds no other stream back: what a barrier has waited
+// for is committed.
+func TestKernelBusyRecord(t *testing.T) {
+	e := kerneltest.LoadRings(t, kerneltest.RingOptions{Hold: true})
+	for name, source := range map[string]perfbuf.TimeSource{"stamped": perfbuf.StampedTime(kerneltest.RingTimeAt), "payload": perfbuf.PayloadTime(kerneltest.RingTimeAt)} {
+		t.Run(name, func(t *testing.T) {
+			r := openRings(t, e.MapFD(), perfbuf.RingBufOptions{Time: source})
+			s, err := r.Ordered(perfbuf.OrderOptions{})
+			require.NoError(t, err)
+			defer s.Close()
+			release := e.Hold(false)
+			e.Emit(0, kerneltest.RingEmit{Count: 3, Stamped: true})
+			n := 0
+			count := func(want int) func(perfbuf.Event) error {
+				return func(ev perfbuf.Event) error {
+					if n++; n == want {
+						return perfbuf.ErrStop
+					}
+					return nil
+				}
+			}
+			if name == "payload" {
+				require.NoError(t, s.Run(t.Context(), count(3)))
+			} else {
+				require.NoError(t, s.ForEach(count(4)))
+				require.Zero(t, n)
+			}
+			release()
+			require.NoError(t, s.Run(t.Context(), count(4)))
+			require.Equal(t, 4, n)
+			require.Equal(t, map[string]uint64{"stamped": 0, "payload": 1}[name], r.Stats().Late, "a program that sleeps is beyond grace periods")
+		})
+	}
+}
+
+// What a full ring buffer refuses comes as events, with their CPU, in streams and without order.
+func TestKernelRingBufLosses(t *testing.T) {
+	for _, inOrder := range []bool{false, true} {
+		e := kerneltest.LoadRings(t, kerneltest.RingOptions{Bytes: 4096})
+		r := openRings(t, e.MapFD(), perfbuf.RingBufOptions{LossesFD: e.LossesFD()})
+		var src perfbuf.Source = r
+		if inOrder {
+			src = ordered(t, r)
+		}
+		begin := now(t)
+		e.Emit(1, kerneltest.RingEmit{Count: 200, Size: 32})
+		samples, lost := 0, uint64(0)
+		for range 2 {
+			for _, rec := range collect(t, src) {
+				if rec.Kind == perfbuf.KindSample {
+					samples++
+					continue
+				}
+				require.Equal(t, perfbuf.KindLost, rec.Kind)
+				require.Equal(t, 1, rec.CPU)
+				require.Equal(t, r, rec.Source)
+				require.GreaterOrEqual(t, rec.After, begin)
+				require.LessOrEqual(t, rec.Time, now(t))
+				lost += rec.Lost
+			}
+		}
+		require.EqualValues(t, 200, uint64(samples)+lost)
+		require.NotZero(t, lost)
+		st := r.Stats()
+		require.Equal(t, lost, st.Total().Lost)
+		require.EqualValues(t, 200, st.Outputs.Total().Attempted)
+		require.NoError(t, r.Close())
+		<-r.Done()
+		require.Equal(t, lost, r.Stats().Total().Lost, "counted once")
+	}
+}
