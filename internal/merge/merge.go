@@ -198,21 +198,22 @@ func (m *Merger) Batch(evs []raw.Event, rings []int) (n int) {
 		if !r.plain {
 			break
 		}
-		from, early := &r.main, r.earlyIsNext()
-		if early {
-			from = &r.early
+		from, early := &r.main, false
+		if r.dueEarly > 0 && r.earlyIsNext() {
+			from, early = &r.early, true
 		}
 		e := from.buf[from.first]
 		ev, size, ok := r.view.Find(r.raw.At(e.Off))
 		if !ok || ev.Time() != e.Time || e.Time < m.last || e.Off&flags != 0 {
 			break
 		}
-		from.first++
 		if early {
+			r.early.first++
 			r.dueEarly--
 			r.roundEarly--
 			m.early |= 1 << n
 		} else {
+			r.main.first++
 			r.dueMain--
 		}
 		d.next++
