@@ -7,6 +7,7 @@ import (
 	"github.com/ringfold/ringfold/internal/grace"
 	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/raw"
+	"github.com/ringfold/ringfold/internal/ringtest"
 )
 
 // fakeKernel is a kernel.Kernel made of functions, which a test replaces. Those that are nil do nothing.
@@ -33,11 +34,14 @@ func (k *fakeKernel) Group(others []kernel.Kernel) (kernel.Group, error) {
 	return k.poll.Group(others)
 }
 
+func (k *fakeKernel) Polled() *ringtest.Poll { return k.poll.Polled() }
+
 // fakePolling is what a fake waits with.
 type fakePolling interface {
 	Wait(until time.Time, ready func(woken bool) bool) error
 	Interrupt()
 	Group(others []kernel.Kernel) (kernel.Group, error)
+	Polled() *ringtest.Poll
 }
 
 func (k *fakeKernel) Wait(until time.Time, ready func(woken bool) bool) error {

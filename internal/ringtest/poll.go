@@ -81,9 +81,10 @@ func (p *Poll) Interrupt() {
 }
 
 // pollable is a kernel that waits by a Poll.
-type pollable interface{ self() *Poll }
+type pollable interface{ Polled() *Poll }
 
-func (p *Poll) self() *Poll { return p }
+// Polled is the Poll of a kernel that embeds it.
+func (p *Poll) Polled() *Poll { return p }
 
 // Group is kernel.Kernel's.
 func (p *Poll) Group(others []kernel.Kernel) (kernel.Group, error) {
@@ -94,7 +95,7 @@ func (p *Poll) Group(others []kernel.Kernel) (kernel.Group, error) {
 		if !ok {
 			return nil, errors.New("simulated rings and those of the kernel cannot be waited for together")
 		}
-		g.of = append(g.of, other.self())
+		g.of = append(g.of, other.Polled())
 	}
 	for _, member := range g.of {
 		member.mu.Lock()

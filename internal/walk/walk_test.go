@@ -276,7 +276,7 @@ func TestLoss(t *testing.T) {
 	require.NoError(t, g.one[0].Begin())
 	require.True(t, g.passes[0].Next())
 	odd := g.passes[0].Batch.List[0].Odd()
-	require.Equal(t, raw.Odd{Kind: raw.Lost, Lost: 1, After: 6, Time: 8}, *odd)
+	require.Equal(t, raw.Odd{Kind: raw.Lost, CPU: 10, Lost: 1, After: 6, Time: 8}, *odd)
 	require.Equal(t, []uint64{8}, read(g.passes[0], 9))
 	c := &g.one[0].Counts
 	require.Equal(t, []uint64{1, 1, uint64(n) + 1}, []uint64{c.Lost.Load(), c.LostRecords.Load(), c.Samples.Load()})
