@@ -21,7 +21,7 @@ func TestCountsAfterClose(t *testing.T) {
 		"read":       func(k *fake, more func()) { more(); ids(k.t, k.Reader); k.Close() },
 		"twice":      func(k *fake, more func()) { more(); ids(k.t, k.Reader); more(); k.Close(); k.Close() },
 		"in a pass":  func(k *fake, more func()) { closeWithin(k, k.Reader, more) },
-		"in a ring":  func(k *fake, more func()) { closeWithin(k, k.rings[0], more) },
+		"in a ring":  func(k *fake, more func()) { closeWithin(k, k.all()[0], more) },
 		"in a round": func(k *fake, more func()) { closeWithin(k, k.stream(), more) },
 		"in a round of copies": func(k *fake, more func()) {
 			s := k.slow(Spill{Bytes: 32 * block})

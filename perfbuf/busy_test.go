@@ -10,14 +10,14 @@ import (
 // Everything that would read what a pass is reading is refused, from the
 // function that events are handed to and from other goroutines. Nothing is lost by it.
 func TestBusy(t *testing.T) {
-	ring := func(k *fake, _ *Ordered) error { return k.rings[0].ForEach(never) }
+	ring := func(k *fake, _ *Ordered) error { return k.all()[0].ForEach(never) }
 	fold := func(k *fake, _ *Ordered) error {
-		n, err := Fold(k.rings[0], 5, func(int, Event) (int, error) { panic("called") })
+		n, err := Fold(k.all()[0], 5, func(int, Event) (int, error) { panic("called") })
 		require.Equal(k.t, 5, n)
 		return err
 	}
 	iterate := func(k *fake, _ *Ordered) (last error) {
-		for ev, err := range k.rings[0].Events(k.t.Context()) {
+		for ev, err := range k.all()[0].Events(k.t.Context()) {
 			require.Equal(k.t, Event{}, ev)
 			last = err
 		}
@@ -72,7 +72,7 @@ func TestOpenStreamHoldsItsRings(t *testing.T) {
 	require.ErrorIs(t, k.Wait(t.Context()), ErrBusy)
 	require.ErrorIs(t, k.Run(t.Context(), never), ErrBusy)
 	k.output(1, 1)
-	require.ErrorContains(t, k.rings[1].ForEach(never), "Ordered stream holds all rings")
+	require.ErrorContains(t, k.all()[1].ForEach(never), "Ordered stream holds all rings")
 	require.ErrorIs(t, k.ForEach(never), ErrBusy)
 	_, err := k.Ordered(OrderOptions{})
 	require.ErrorIs(t, err, ErrBusy)
@@ -86,11 +86,11 @@ func TestOpenStreamHoldsItsRings(t *testing.T) {
 func TestRefusedStreamHoldsNoRing(t *testing.T) {
 	k := newFake(t, 3, Options{})
 	k.output(2, 1)
-	require.NoError(t, k.rings[2].ForEach(func(Event) error {
+	require.NoError(t, k.all()[2].ForEach(func(Event) error {
 		_, err := k.Ordered(OrderOptions{})
 		require.ErrorIs(t, err, ErrBusy)
 		k.output(0, 2)
-		require.Equal(t, []uint64{2}, ids(t, k.rings[0]))
+		require.Equal(t, []uint64{2}, ids(t, k.all()[0]))
 		return nil
 	}))
 	require.NoError(t, k.stream().Close())
@@ -101,7 +101,7 @@ func TestReaderPassComesToABusyRing(t *testing.T) {
 	k := newFake(t, 2, Options{})
 	k.output(0, 1, 2) // the fuller one
 	k.output(1, 3)
-	require.NoError(t, k.rings[1].ForEach(func(ev Event) error {
+	require.NoError(t, k.all()[1].ForEach(func(ev Event) error {
 		var got []uint64
 		err := k.ForEach(func(ev Event) error {
 			got = append(got, id(t, ev))
@@ -129,7 +129,7 @@ func TestRingsAreReadConcurrently(t *testing.T) {
 					written++
 					k.output(i, written)
 				}
-				if err := k.rings[i].ForEach(func(ev Event) error {
+				if err := k.all()[i].ForEach(func(ev Event) error {
 					if got := id(t, ev); got != next || ev.CPU() != firstCPU+i {
 						t.Errorf("event %d of CPU %d where %d was due", got, ev.CPU(), next)
 					}

@@ -12,12 +12,12 @@ import (
 func TestCloseLeavesNoEntry(t *testing.T) {
 	for name, meanwhile := range map[string]func(k *belled){
 		"a pass":           func(*belled) {},
-		"resume":           func(k *belled) { require.NoError(t, k.entries.Resume()) }, // it has entered
+		"resume":           func(k *belled) { require.NoError(t, k.in.Entries.Resume()) }, // it has entered
 		"resume, too late": func(k *belled) { require.Equal(t, os.ErrClosed, k.Resume()) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := newBelled(t, 2)
-			require.True(t, k.entries.Arm(0))
+			require.True(t, k.in.Entries.Arm(0))
 			k.requireEntries(bellEntry, plainEntry)
 			if name != "a pass" {
 				require.NoError(t, k.Pause())

@@ -34,7 +34,7 @@ func TestCloseWithinAPass(t *testing.T) {
 				require.NoError(t, k.Close())
 				require.NoError(t, k.Close())
 				require.Zero(t, k.freed.Load(), "freed under the feet of f")
-				require.Zero(t, k.rings[1].Used(), "nobody else gets in")
+				require.Zero(t, k.all()[1].Used(), "nobody else gets in")
 				_, err := k.Ordered(OrderOptions{})
 				require.Equal(t, os.ErrClosed, err)
 				require.Equal(t, uint64(1), id(t, ev))
@@ -160,14 +160,14 @@ func TestCloseUnderLoad(t *testing.T) {
 		for i := range k.w {
 			inside.Go(func() {
 				for {
-					err := k.rings[i].ForEach(func(ev Event) error {
+					err := k.all()[i].ForEach(func(ev Event) error {
 						if k.freed.Load() != 0 {
 							t.Error("freed while an event is in use")
 						}
 						id(t, ev)
 						return nil
 					})
-					k.rings[i].Used()
+					k.all()[i].Used()
 					if err != nil {
 						if err != os.ErrClosed {
 							t.Error(err)

@@ -79,7 +79,7 @@ func TestOutputIntoFreedRoom(t *testing.T) {
 func TestHighWaterAndUsed(t *testing.T) {
 	k := newFake(t, 2, Options{})
 	k.output(1, 1, 2, 3)
-	require.Equal(t, 3*recordSize, k.rings[1].Used())
+	require.Equal(t, 3*recordSize, k.all()[1].Used())
 	require.Equal(t, 0, k.Stats().Rings[1].HighWater, "no pass has seen it")
 	require.NoError(t, k.ForEach(func(Event) error { return ErrStop }))
 	k.output(1, 4)
@@ -103,7 +103,7 @@ func TestUsedWithANonsensicalHead(t *testing.T) {
 	for head, used := range map[uint64]int{1 << 40: fakeRingSize, 1 << 62: fakeRingSize, ^uint64(0): 0} { // the last one went back
 		k.w[0].SetHead(head)
 		k.w[0].Publish()
-		require.Equal(t, used, k.rings[0].Used())
+		require.Equal(t, used, k.all()[0].Used())
 	}
 }
 
@@ -115,7 +115,7 @@ func TestUsedWhileTheRingIsRead(t *testing.T) {
 		defer close(done)
 		for i := range uint64(200_000) {
 			k.output(0, i+1)
-			if err := k.rings[0].ForEach(func(Event) error { return nil }); err != nil {
+			if err := k.all()[0].ForEach(func(Event) error { return nil }); err != nil {
 				t.Error(err)
 			}
 		}
@@ -126,7 +126,7 @@ func TestUsedWhileTheRingIsRead(t *testing.T) {
 			return
 		default:
 		}
-		if used := k.rings[0].Used(); used > recordSize {
+		if used := k.all()[0].Used(); used > recordSize {
 			<-done
 			require.LessOrEqual(t, used, recordSize, "there was never more than a record")
 		}

@@ -3,8 +3,9 @@ package perfbuf
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
+
+	"github.com/ringfold/ringfold/internal/reader"
 )
 
 // Flush asks for everything that the rings hold now, without waiting for the wake-up policy: a blocked
@@ -18,32 +19,14 @@ import (
 // over single rings deliver no markers, and leave [Reader.Wait] returning at once.
 //
 // It does not block, and may be called from anywhere at any time. It returns os.ErrClosed after Close.
-func (r *Reader) Flush() error {
-	if err := r.enter(); err != nil {
-		return err
-	}
-	defer r.gate.LeaveAtOnce()
-	r.walk.Flushes.Ask(r.kernel.Now())
-	r.waker.Flush()
-	if s := r.stream.Load(); s != nil {
-		s.interrupt()
-	}
-	return nil
-}
+func (r *Reader) Flush() error { return r.in.Flush() }
 
 // Flush is [Reader.Flush] of a stream's sources. One marker answers it.
 func (s *Ordered) Flush() error {
-	for _, src := range s.current() {
-		return src.reader.Flush()
+	for _, r := range s.in.Readers() {
+		return r.Flush()
 	}
 	return os.ErrClosed
-}
-
-// current is the sources that there are now.
-func (s *Ordered) current() []*source {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.sources
 }
 
 // Pause takes the rings out of the map: outputs fail with -ENOENT until Resume, which the kernel does not
@@ -56,38 +39,22 @@ func (s *Ordered) current() []*source {
 // try those again: it is nil only once none is left. Resume puts the others back.
 //
 // Nothing can be taken out of a BPF ring buffer: there Pause is an error that wraps [errors.ErrUnsupported].
-func (r *Reader) Pause() error {
-	if r.ringBuf {
-		return fmt.Errorf("perfbuf.Pause: programs write to a BPF ring buffer whoever reads it: detach them instead: %w", errors.ErrUnsupported)
-	}
-	return r.control("Pause", r.entries.Pause)
-}
+func (r *Reader) Pause() error { return r.in.Pause() }
 
 // Resume puts the rings back into the map after [Reader.Pause], in the place of those of another reader
 // if there is one by now. It does nothing if the Reader is not paused. If an entry cannot be set, the error
 // says why; call Resume again to try again. Of a closed Reader it is [os.ErrClosed].
-func (r *Reader) Resume() error { return r.control("Resume", r.entries.Resume) }
-
-func (r *Reader) control(name string, call func() error) error {
-	if err := r.enter(); err != nil {
-		return err
-	}
-	defer r.gate.LeaveAtOnce()
-	if err := call(); err != nil {
-		return fmt.Errorf("perfbuf.%s: %w", name, err)
-	}
-	return nil
-}
+func (r *Reader) Resume() error { return r.in.Resume() }
 
 // Pause is [Reader.Pause] of all sources of the stream. If it fails for one, the others are paused all the same.
-func (s *Ordered) Pause() error { return s.forSources((*Reader).Pause) }
+func (s *Ordered) Pause() error { return s.forSources((*reader.Reader).Pause) }
 
 // Resume is [Reader.Resume] of all sources of the stream.
-func (s *Ordered) Resume() error { return s.forSources((*Reader).Resume) }
+func (s *Ordered) Resume() error { return s.forSources((*reader.Reader).Resume) }
 
-func (s *Ordered) forSources(do func(*Reader) error) (err error) {
-	for _, src := range s.current() {
-		err = errors.Join(err, do(src.reader))
+func (s *Ordered) forSources(do func(*reader.Reader) error) (err error) {
+	for _, r := range s.in.Readers() {
+		err = errors.Join(err, do(r))
 	}
 	return err
 }
@@ -102,20 +69,20 @@ func (s *Ordered) forSources(do func(*Reader) error) (err error) {
 // closed all the same.
 func (r *Reader) Shutdown(ctx context.Context, f func(Event) error) error {
 	begin := func(uint64) (*Batch, error) { return r.begin() }
-	return shutdown(ctx, r.Pause, r.quiesce, begin, func() { r.Close() }, f)
+	return shutdown(ctx, r.Pause, r.in.Quiesce, begin, r.in.Close, f)
 }
 
 // Shutdown is [Reader.Shutdown] for a stream: what the rings hold comes in order, and none of it is
 // late in exact mode. It closes the stream and the readers that are its sources. Of a stream that is closed already it is
 // os.ErrClosed: readers stay open then, and paused if the stream was closed meanwhile.
 func (s *Ordered) Shutdown(ctx context.Context, f func(Event) error) error {
-	if s.closing.Load() {
+	if s.in.Closing() {
 		return os.ErrClosed
 	}
-	sources := s.current()
-	return shutdown(ctx, s.Pause, s.quiesce, s.beginAll, func() {
-		for _, src := range sources {
-			src.reader.Close()
+	readers := s.in.Readers()
+	return shutdown(ctx, s.Pause, s.in.Quiesce, s.beginAll, func() {
+		for _, r := range readers {
+			r.Close()
 		}
 	}, f)
 }

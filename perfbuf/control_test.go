@@ -106,7 +106,7 @@ func TestShutdown(t *testing.T) {
 				k := newBelled(t, 2)
 				k.output(0, 1, 3)
 				k.programs = &fakePrograms{opened: func() error {
-					if k.freed.Load() == 0 && !k.walk.Closed() {
+					if k.freed.Load() == 0 && !k.in.Walk.Closed() {
 						k.requireEntries(noEntry, noEntry)
 						k.output(0, 5) // of a program that had found the ring
 					}
@@ -227,7 +227,7 @@ func TestFlushComesLast(t *testing.T) {
 			var got []uint64
 			require.NoError(t, run(t.Context(), w, func(ev Event) error {
 				if ev.Kind() == KindFlushed {
-					want = append(want, ev.Record())
+					want = append(want, unsourced(ev))
 					return ErrStop
 				}
 				got = append(got, id(t, ev))
@@ -273,7 +273,7 @@ func TestFlushDuringAPass(t *testing.T) {
 	require.Empty(t, copies(t, k.Reader))
 
 	require.NoError(t, k.Flush())
-	require.Empty(t, copies(t, k.rings[0]), "not of one ring")
+	require.Empty(t, copies(t, k.all()[0]), "not of one ring")
 	kinds = nil
 	require.NoError(t, k.ForEach(func(ev Event) error {
 		kinds = append(kinds, ev.Kind())
@@ -297,7 +297,7 @@ func TestFlushAndTheEndOfAStream(t *testing.T) {
 		require.Empty(t, copies(t, s))
 		var recs []Record
 		f := func(ev Event) error {
-			recs = append(recs, ev.Record())
+			recs = append(recs, unsourced(ev))
 			return nil
 		}
 		require.NoError(t, s.ForEachPending(f))
@@ -375,7 +375,7 @@ func TestFlushCallsAtTheSameTime(t *testing.T) {
 // A Pause that fails leaves entries in the map: their rings are not armed in name only.
 func TestFailedPauseDoesNotStrandEvents(t *testing.T) {
 	k := newBelled(t, 2)
-	rings := &k.walk
+	rings := &k.in.Walk
 	k.set = func(ring int, to kernel.Entry) error {
 		if ring == 1 {
 			return errTest
@@ -387,14 +387,14 @@ func TestFailedPauseDoesNotStrandEvents(t *testing.T) {
 	k.requireEntries(plainEntry, plainEntry)
 	require.ErrorIs(t, k.Stats().Doorbell.Err, errTest)
 	for range 5 {
-		k.policy.Bell.Look(rings.Head, rings.Unread)
+		k.in.Policy.Bell.Look(rings.Head, rings.Unread)
 	}
 	require.Zero(t, k.Stats().Doorbell.Armed, "it is looked at by the timer")
 	k.set = nil
 	require.NoError(t, k.Resume())
 	require.NoError(t, k.Stats().Doorbell.Err)
 	for range 5 {
-		k.policy.Bell.Look(rings.Head, rings.Unread)
+		k.in.Policy.Bell.Look(rings.Head, rings.Unread)
 	}
 	k.requireEntries(bellEntry, bellEntry)
 }

@@ -16,10 +16,10 @@ func TestDoorbellDisarmedBeforeTheLastWait(t *testing.T) {
 		k := newBelled(t, 2)
 		var disarmed atomic.Bool
 		k.hooks.poll = &hookedPoller{k.poll, func() {
-			if !disarmed.Load() && k.policy.Bell.Idle() {
+			if !disarmed.Load() && k.in.Policy.Bell.Idle() {
 				disarmed.Store(true)
 				k.output(0, 1)
-				require.Len(t, ids(t, k.rings[0]), 1)
+				require.Len(t, ids(t, k.all()[0]), 1)
 				k.requireEntries(plainEntry, bellEntry)
 			}
 		}}

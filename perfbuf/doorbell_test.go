@@ -42,7 +42,8 @@ func withDoorbell(f *fake) *belled {
 	}
 	k.Reader.opts.Wakeup = Wakeup{PollInterval: bellPollInterval}
 	k.hooks.set = k.store
-	k.Reader.setPolicy(wake.NewDoorbell(k.Reader.entries, bellPollInterval))
+	p := &k.Reader.in.Policy
+	p.Bell, p.Interval, p.Enough = wake.NewDoorbell(k.Reader.in.Entries, bellPollInterval), bellPollInterval, k.Reader.opts.threshold()
 	return k
 }
 
@@ -341,10 +342,10 @@ func TestDoorbellAfterClose(t *testing.T) {
 		require.Equal(t, os.ErrClosed, k.Pause())
 		require.Equal(t, os.ErrClosed, k.Resume())
 		for i := range 2 { // of a pass or a wait that is still under way
-			k.entries.Arm(i)
-			k.entries.Disarm(i)
+			k.in.Entries.Arm(i)
+			k.in.Entries.Disarm(i)
 		}
-		require.NoError(t, k.entries.Pause())
+		require.NoError(t, k.in.Entries.Pause())
 		_, after := k.entriesNow()
 		require.Equal(t, sets, after)
 	})
@@ -353,8 +354,8 @@ func TestDoorbellAfterClose(t *testing.T) {
 // A pass of another goroutine disarms a ring: whoever waits goes by the timer again.
 func TestDoorbellAndPassesOfOthers(t *testing.T) {
 	for name, read := range map[string]func(k *belled){
-		"an empty ring": func(k *belled) { require.Empty(k.t, ids(k.t, k.rings[0])) },
-		"a ring":        func(k *belled) { k.output(0, 1); require.Len(k.t, ids(k.t, k.rings[0]), 1) },
+		"an empty ring": func(k *belled) { require.Empty(k.t, ids(k.t, k.all()[0])) },
+		"a ring":        func(k *belled) { k.output(0, 1); require.Len(k.t, ids(k.t, k.all()[0]), 1) },
 		"all rings":     func(k *belled) { k.output(0, 1); require.Len(k.t, ids(k.t, k.Reader), 1) },
 		"as it is woken": func(k *belled) {
 			require.NoError(k.t, k.emit(0, 1))
@@ -390,7 +391,7 @@ func TestDoorbellAndAPassJustBefore(t *testing.T) {
 			if once && k.Stats().Doorbell.Armed == 2 {
 				once = false
 				k.output(0, 1)
-				require.Len(t, ids(t, k.rings[0]), 1)
+				require.Len(t, ids(t, k.all()[0]), 1)
 			}
 		}}
 		done := waitInBackground(func() error { return k.Wait(t.Context()) })

@@ -163,7 +163,7 @@ func TestExactWaitWhileABarrierHangs(t *testing.T) {
 				blocked(t, done)
 				require.Equal(t, time.Minute, k.Stats().Barrier.Stalled.Truncate(time.Second))
 				require.EqualValues(t, 1, k.programs.waits.Load())
-				require.Zero(t, s.barrier.Watermark())
+				require.Zero(t, k.in.Barrier.Load().Watermark())
 
 				start := clock()
 				want := end(k, s, cancel)

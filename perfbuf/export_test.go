@@ -8,7 +8,7 @@ func (e Event) Copied(r *Reader) bool {
 }
 
 // Reopen does to ring i what the return of its CPU does.
-func (r *Reader) Reopen(i int) error { return r.hotplug.Reopen(i) }
+func (r *Reader) Reopen(i int) error { return r.in.Hotplug.Reopen(i) }
 
 // Replug does what a CPU's coming does.
-func (r *Reader) Replug() error { return r.hotplug.Replug() }
+func (r *Reader) Replug() error { return r.in.Hotplug.Replug() }

@@ -68,7 +68,7 @@ func newFakeAt(t testing.TB, n int, start uint64, opts Options) *fake {
 	h.unhook = func() error { k.unhooked.Add(1); return nil }
 	h.free = func() { k.freed.Add(1) }
 	k.Reader = newReader(h, opts, false)
-	k.entries.Burst = 0 // the first event disarms its ring; tests of the budget for wake-ups set another one
+	k.in.Entries.Burst = 0 // the first event disarms its ring; tests of the budget for wake-ups set another one
 	t.Cleanup(func() { k.Close() })
 	return k
 }
@@ -106,7 +106,7 @@ func (k *fake) stream() *Ordered {
 
 // kinds of source, each over the whole fake.
 var sourceKinds = map[string]func(k *fake) Source{
-	"ring":    func(k *fake) Source { return k.rings[0] },
+	"ring":    func(k *fake) Source { return k.all()[0] },
 	"reader":  func(k *fake) Source { return k.Reader },
 	"ordered": func(k *fake) Source { return k.stream() },
 }

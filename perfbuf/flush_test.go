@@ -84,7 +84,7 @@ func TestFlushEndsRingWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newFake(t, 4, Options{Wakeup: Wakeup{Bytes: 8 * recordSize, PollInterval: time.Hour}})
 		wait := func(i int) <-chan error {
-			return waitInBackground(func() error { return k.rings[i].Wait(t.Context()) })
+			return waitInBackground(func() error { return k.all()[i].Wait(t.Context()) })
 		}
 		for round := range uint64(3) {
 			start := time.Now()
@@ -94,11 +94,11 @@ func TestFlushEndsRingWaits(t *testing.T) {
 			blocked(t, waiting)
 			require.NoError(t, k.Flush())
 			require.NoError(t, <-waiting)
-			require.Equal(t, []uint64{10 + round}, ids(t, k.rings[0]))
+			require.Equal(t, []uint64{10 + round}, ids(t, k.all()[0]))
 			blocked(t, empty)
-			require.NoError(t, k.rings[2].Wait(t.Context()), "it came later")
+			require.NoError(t, k.all()[2].Wait(t.Context()), "it came later")
 			require.Equal(t, start, time.Now())
-			require.Equal(t, []uint64{20 + round}, ids(t, k.rings[2]))
+			require.Equal(t, []uint64{20 + round}, ids(t, k.all()[2]))
 			require.Less(t, k.poll.spun, 20)
 
 			// What has come since waits for the poll interval, for those who have had theirs and for those who had nothing.
@@ -112,7 +112,7 @@ func TestFlushEndsRingWaits(t *testing.T) {
 			}
 			for i, done := range again {
 				require.NoError(t, <-done)
-				ids(t, k.rings[i])
+				ids(t, k.all()[i])
 			}
 			require.Equal(t, time.Hour, time.Since(start))
 			k.alone(t)
@@ -125,7 +125,7 @@ func TestFlushEndsRingWaits(t *testing.T) {
 func TestFlushWhileARingIsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newFake(t, 1, Options{Wakeup: Wakeup{Bytes: 8 * recordSize, PollInterval: time.Hour}})
-		ring := k.rings[0]
+		ring := k.all()[0]
 		read := func(more bool) {
 			require.NoError(t, ring.ForEach(func(ev Event) error {
 				if more {

@@ -105,7 +105,7 @@ func (z *readerFuzz) do(op, arg byte, b []byte) {
 	case 6:
 		z.pass(z.k.Reader, int(v), true)
 	case 7:
-		z.pass(z.k.rings[i], int(v), v&2 != 0)
+		z.pass(z.k.all()[i], int(v), v&2 != 0)
 	case 8:
 		if z.stream == nil {
 			o := z.order
@@ -144,7 +144,7 @@ func (z *readerFuzz) head(i int, to uint64) {
 
 // expect is what lies between two offsets of a ring. A head that has gone back is not followed.
 func (z *readerFuzz) expect(i int, from, head uint64) (recs []raw.Record) {
-	r := z.k.rings[i].raw
+	r := z.k.all()[i].raw
 	if int64(head-from) <= 0 {
 		return nil
 	}
@@ -280,11 +280,11 @@ func (z *readerFuzz) count(ev Event) {
 func (z *readerFuzz) scanning() (done func()) {
 	var from [2]uint64
 	for i := range from {
-		from[i] = z.stream.order.Scanned(i)
+		from[i] = z.stream.in.Order.Scanned(i)
 	}
 	return func() {
 		for i := range from {
-			for _, rec := range z.expect(i, from[i], z.stream.order.Scanned(i)) {
+			for _, rec := range z.expect(i, from[i], z.stream.in.Order.Scanned(i)) {
 				if rec.Kind != raw.Lost {
 					z.found++
 				}

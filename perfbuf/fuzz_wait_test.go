@@ -87,7 +87,7 @@ func (z *readerFuzz) quiet(src waiter) {
 	for i, ring := range z.k.all() {
 		switch from, head := ring.raw.Tail(), ring.raw.Head(); {
 		case z.stream != nil:
-			from = z.stream.order.Scanned(i)
+			from = z.stream.in.Order.Scanned(i)
 			if int64(head-from) > 0 && head-ring.raw.Tail() < 1<<61 && z.k.Stats().SpillUsed == 0 {
 				z.t.Fatalf("ring %d: %d bytes are not seen", i, head-from)
 			}
@@ -96,18 +96,18 @@ func (z *readerFuzz) quiet(src waiter) {
 		}
 	}
 	if s := z.stream; s != nil {
-		first := min(s.order.Earliest(), z.flushTime())
+		first := min(s.in.Order.Earliest(), z.flushTime())
 		if due := first + uint64(s.opts.Mode.slack+10*time.Millisecond); first != order.Never && due < z.k.hooks.clock() {
 			z.t.Fatalf("an event of %d is due at %d, and it is %d", first, due, z.k.hooks.clock())
 		}
-	} else if src == z.k.Reader && z.k.walk.Flushing() {
+	} else if src == z.k.Reader && z.k.in.Walk.Flushing() {
 		z.t.Fatal("a Flush has ended no Wait")
 	}
 }
 
 // flushTime is the time of a Flush whose marker has not been delivered.
 func (z *readerFuzz) flushTime() uint64 {
-	if f := z.k.walk.Flushes.Load(); f != nil {
+	if f := z.k.in.Walk.Flushes.Load(); f != nil {
 		return f.Time
 	}
 	return order.Never

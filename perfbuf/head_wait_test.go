@@ -14,7 +14,7 @@ import (
 func TestWaitWithADamagedHead(t *testing.T) {
 	for name, wakeup := range map[string]Wakeup{"each": {Events: 1}, "bytes": {Bytes: recordSize, PollInterval: 5 * time.Millisecond}} {
 		for source, of := range map[string]func(k *fake) waiter{
-			"ring":    func(k *fake) waiter { return k.rings[0] },
+			"ring":    func(k *fake) waiter { return k.all()[0] },
 			"reader":  func(k *fake) waiter { return k.Reader },
 			"ordered": func(k *fake) waiter { return k.stream() },
 		} {

@@ -1,12 +1,6 @@
 package perfbuf
 
-import (
-	"errors"
-	"slices"
-
-	"github.com/ringfold/ringfold/internal/hotplug"
-	"github.com/ringfold/ringfold/internal/kernel"
-)
+import "errors"
 
 // HotplugStats is how CPUs that came online after Open were followed.
 type HotplugStats struct {
@@ -18,23 +12,8 @@ type HotplugStats struct {
 	Err error
 }
 
-// pluggable makes the reader's rings those that CPUs of h get.
-func (r *Reader) pluggable(h kernel.Hotplug) {
-	r.hotplug.Init(hotplug.Options{Kernel: h, Gate: &r.gate, Rings: &r.walk, Add: r.add, Renew: r.entries.Renew, Refused: refused})
-}
-
 // refused says whether it is the map that does not fit, and returns the public form of the error.
 func refused(err error) (bool, error) {
 	err = public(err)
 	return errors.As(err, new(*MapError)), err
-}
-
-// all returns the rings that there are.
-func (r *Reader) all() []*Ring { return r.rings[:r.walk.Len()] }
-
-// byCPU sorts rings by CPU number: those of CPUs that came later are at the end.
-func byCPU(rings []*Ring) []*Ring {
-	sorted := slices.Clone(rings)
-	slices.SortFunc(sorted, func(a, b *Ring) int { return a.CPU() - b.CPU() })
-	return sorted
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/raw"
+	"github.com/ringfold/ringfold/internal/reader"
 	"github.com/ringfold/ringfold/internal/ringtest"
 	"github.com/stretchr/testify/require"
 )
@@ -30,7 +31,7 @@ func newPluggable(t testing.TB, n int) *pluggable {
 	for i := range n {
 		k.online = append(k.online, firstCPU+i)
 	}
-	k.Reader.pluggable(k)
+	k.Reader.in.Follow(k)
 	return k
 }
 
@@ -171,7 +172,7 @@ func TestCPUThatIsBackGetsNewPerfEvents(t *testing.T) {
 	k.online = k.online[:1]
 	require.NoError(t, k.Replug())
 	require.Empty(t, k.reopens, "it is offline")
-	require.True(t, k.entries.Arm(1))
+	require.True(t, k.in.Entries.Arm(1))
 	_, before := k.entriesNow()
 
 	k.online = []int{firstCPU, firstCPU + 1}
@@ -279,8 +280,8 @@ func (w *fakeWatch) StopWatching()   { close(w.events) }
 func TestReaderFollowsItsWatch(t *testing.T) {
 	k := newPluggable(t, 1)
 	w := &fakeWatch{Hotplug: k, waits: make(chan time.Duration), events: make(chan bool)}
-	k.Reader.pluggable(w)
-	k.Reader.hotplug.Start()
+	k.Reader.in.Follow(w)
+	k.Reader.in.Hotplug.Start()
 	require.Zero(t, <-w.waits)
 	k.online = append(k.online, firstCPU+1)
 	k.refusals = []error{syscall.EMFILE}
@@ -298,8 +299,8 @@ func TestCPUForWhichTheMapIsTooSmall(t *testing.T) {
 	k := newPluggable(t, 1)
 	tooSmall := &MapError{MaxEntries: 1, Reason: "it is too small"}
 	w := &fakeWatch{Hotplug: k, waits: make(chan time.Duration), events: make(chan bool)}
-	k.Reader.pluggable(w)
-	k.Reader.hotplug.Start()
+	k.Reader.in.Follow(w)
+	k.Reader.in.Hotplug.Start()
 	require.Zero(t, <-w.waits)
 	event := func(again time.Duration, refusals ...error) {
 		t.Helper()
@@ -329,8 +330,8 @@ func TestWhoFollowsDoesNotKeepTheReader(t *testing.T) {
 	func() {
 		r := newReader(ringtest.NewStill(nil, 0, ringtest.New(fakeRingSize, raw.LayoutRawTime, 0)), Options{Wakeup: Wakeup{Events: 1}}, false)
 		runtime.AddCleanup(r, func(int) { close(collected) }, 0)
-		r.pluggable(w)
-		r.hotplug.Start()
+		r.in.Follow(w)
+		r.in.Hotplug.Start()
 	}()
 	<-w.waits
 	for {
@@ -363,9 +364,7 @@ func TestDroppedReaderIsCleanedUp(t *testing.T) {
 		}, w}
 		r := newReader(k, Options{Wakeup: Wakeup{Events: 1}}, false)
 		k.memory = nil // what the reader's end needs does not lead to the reader
-		r.pluggable(w)
-		r.hotplug.Start()
-		r.cleanUp()
+		reader.Start(&r.in, r)
 		if closed {
 			r.Close()
 		}

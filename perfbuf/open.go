@@ -1,9 +1,8 @@
 package perfbuf
 
 import (
-	"runtime"
-
 	"github.com/ringfold/ringfold/internal/kernel"
+	"github.com/ringfold/ringfold/internal/reader"
 )
 
 func init() {
@@ -12,7 +11,7 @@ func init() {
 		if err != nil {
 			return nil, nil, err
 		}
-		return r, func() { r.walk.CountLost(r.kernel.Lost) }, nil
+		return r, func() { r.in.Walk.CountLost(r.in.Kernel.Lost) }, nil
 	}
 }
 
@@ -38,14 +37,6 @@ func open(o kernel.Opener, want Options) (*Reader, error) {
 // start makes a reader of rings that are open.
 func start(k kernel.Kernel, opts Options, ringBuf bool) *Reader {
 	r := newReader(k, opts, ringBuf)
-	if h, ok := k.(kernel.Hotplug); ok {
-		r.pluggable(h)
-		r.hotplug.Start()
-	}
-	r.cleanUp()
+	reader.Start(&r.in, r)
 	return r
 }
-
-// cleanUp has a Reader that nobody can reach any more, and nobody has closed, cleaned up by the garbage
-// collector. Its counts are lost with it. The poller's file is collected by itself.
-func (r *Reader) cleanUp() { r.forgotten = runtime.AddCleanup(r, kernel.Discard, r.kernel) }

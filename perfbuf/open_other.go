@@ -8,5 +8,8 @@ import libbpf "github.com/ringfold/ringfold/cgo"
 // use it can be vetted there.
 func Open(mapFD int, opts Options) (*Reader, error) { return nil, libbpf.ErrUnsupported }
 
+// OpenRingBuf fails as Open does.
+func OpenRingBuf(mapFD int, o RingBufOptions) (*Reader, error) { return nil, libbpf.ErrUnsupported }
+
 // public has nothing to do here.
 func public(err error) error { return err }

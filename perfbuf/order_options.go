@@ -3,6 +3,8 @@ package perfbuf
 import (
 	"fmt"
 	"time"
+
+	"github.com/ringfold/ringfold/internal/raw"
 )
 
 // Mode is how an ordered stream decides that an event is due. The zero value is [Exact].
@@ -110,11 +112,11 @@ func (o OrderOptions) effective(readers []*Reader) (OrderOptions, error) {
 			size += ring.Size()
 		}
 		switch {
-		case r.ringBuf && !r.ownTimes():
+		case r.all()[0].raw.Layout() == raw.LayoutRingBuf && !r.opts.Time.payload:
 			return bad("a BPF ring buffer's records have no time: say where in the payload one is, with RingBufOptions.Time")
-		case r.opts.NoTime && !r.ownTimes():
+		case r.opts.NoTime && !r.opts.Time.payload:
 			return bad("the rings were opened with Options.NoTime: ordering needs the kernel's times, or PayloadTime")
-		case o.Barriers == NestLevels && r.ownTimes():
+		case o.Barriers == NestLevels && r.opts.Time.payload:
 			return bad("NestLevels alone with PayloadTime: it waits for outputs, not for whole programs, which may be preempted after taking the time")
 		}
 	}

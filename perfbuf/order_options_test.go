@@ -83,7 +83,6 @@ func TestOptionsOfAStream(t *testing.T) {
 
 // A stream's barriers wait as its options say, and so do Drain and Close while it is open. Those need whole programs.
 func TestBarriersArePassedOn(t *testing.T) {
-	k := newFake(t, 2, Options{CPUs: []int{10, 11}})
 	all := grace.Options{}
 	for _, c := range []struct {
 		o             OrderOptions
@@ -96,7 +95,7 @@ func TestBarriersArePassedOn(t *testing.T) {
 			grace.Options{Allow: grace.MapInMap | grace.Membarrier, Programs: true, Once: true}},
 		{OrderOptions{Barriers: NestLevels}, TimeSource{}, grace.Options{Allow: grace.NestLevels}, grace.Options{Allow: grace.MapInMap | grace.Membarrier, Programs: true, Once: true}},
 	} {
-		k.opts.Time = c.time
+		k := newFake(t, 2, Options{CPUs: []int{10, 11}, Time: c.time})
 		s, _ := k.stepped(1, c.o)
 		require.Equal(t, c.stream, k.programs.options)
 		require.NoError(t, s.Drain(t.Context(), never))

@@ -2,16 +2,10 @@ package perfbuf
 
 import (
 	"context"
-	"fmt"
 	"iter"
-	"os"
-	"sync"
-	"sync/atomic"
 
-	"github.com/ringfold/ringfold/internal/grace"
-	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/order"
-	"github.com/ringfold/ringfold/internal/wake"
+	"github.com/ringfold/ringfold/internal/reader"
 )
 
 // Ordered is one stream of the events of all CPUs, and of all its sources, in timestamp order. Make one with
@@ -29,28 +23,9 @@ import (
 // An open stream holds all rings: other reads of them return [ErrBusy]. Use it from one goroutine at a
 // time. Close may be called from any.
 type Ordered struct {
+	in    *reader.Stream
 	opts  OrderOptions
-	order *order.Stream
 	batch Batch
-
-	busy    atomic.Bool // a pass or a wait is running
-	closing atomic.Bool
-	halt    atomic.Bool // the same, or the reader of a source is closed
-	halted  sync.Once
-	gone    chan struct{} // closed with halt
-
-	changed atomic.Bool // there are changes
-	mu      sync.Mutex  // held while what follows is changed, which takes busy too, or a reader's end
-	changes []func()    // to sources, asked for and not made yet
-	sources []*source   // copied when changed
-	inside  []*source   // those that the caller who has set busy keeps open
-	parts   []wake.Part // their rings
-	waker   atomic.Pointer[wake.Waker]
-	group   kernel.Group // what that waits by; nil: it is the only source's own
-	ended   bool         // nothing is changed any more
-
-	barrier  *grace.Barrier // in exact mode
-	programs bool           // that waits for whole programs, which take times themselves
 }
 
 // Watermark returns the time up to which the stream is complete, in ns of CLOCK_MONOTONIC: f has
@@ -69,7 +44,7 @@ type Ordered struct {
 //
 // It is one atomic load, and may be called from any goroutine at any time. Who sees a time also sees what f did
 // before.
-func (s *Ordered) Watermark() uint64 { return s.order.Complete() }
+func (s *Ordered) Watermark() uint64 { return s.in.Order.Complete() }
 
 // Options returns the options in effect, with defaults filled in.
 func (s *Ordered) Options() OrderOptions { return s.opts }
@@ -79,53 +54,8 @@ func (s *Ordered) Options() OrderOptions { return s.opts }
 // open, and their rings may be read in other ways. Close does not block: a running Wait or pass ends with
 // os.ErrClosed. The error is always nil.
 func (s *Ordered) Close() error {
-	if s.closing.CompareAndSwap(false, true) {
-		s.stop()
-	}
-	if s.busy.CompareAndSwap(false, true) { // for good
-		s.disband()
-	}
+	s.in.Close()
 	return nil
-}
-
-// stop ends passes and waits.
-func (s *Ordered) stop() {
-	s.halted.Do(func() {
-		s.halt.Store(true)
-		close(s.gone)
-		s.interrupt()
-	})
-}
-
-// acquire makes the caller the stream's only user, and keeps the rings mapped.
-func (s *Ordered) acquire() error {
-	if !s.busy.CompareAndSwap(false, true) {
-		if s.halt.Load() {
-			return os.ErrClosed
-		}
-		return fmt.Errorf("%w: another goroutine, or the function that events are handed to, uses this Ordered stream", ErrBusy)
-	}
-	if err := s.enter(); err != nil {
-		s.idle()
-		return err
-	}
-	return nil
-}
-
-func (s *Ordered) release() {
-	inside := s.inside
-	s.idle()
-	for _, src := range inside {
-		src.reader.leave()
-	}
-}
-
-// idle lets another be the stream's user.
-func (s *Ordered) idle() {
-	s.busy.Store(false)
-	if s.closing.Load() {
-		s.Close() // which could not finish while we were busy
-	}
 }
 
 // ForEach calls f for every event that is due, in order, without waiting. See [Fold] for what ends it. It
@@ -159,11 +89,11 @@ func (s *Ordered) beginAll(waited uint64) (*Batch, error) {
 }
 
 func (s *Ordered) beginRound(begin func(*order.Stream)) (*Batch, error) {
-	if err := s.acquire(); err != nil {
+	if err := s.in.Acquire(); err != nil {
 		return nil, err
 	}
 	s.batch.pass.Err = nil
-	begin(s.order)
+	begin(s.in.Order)
 	return &s.batch, nil
 }
 
@@ -175,7 +105,7 @@ func (s *Ordered) beginRound(begin func(*order.Stream)) (*Batch, error) {
 // of ForEach, context.Cause(ctx), and the reason why it cannot wait. After an error nothing is lost, and
 // ForEachPending still works.
 func (s *Ordered) Drain(ctx context.Context, f func(Event) error) error {
-	waited, err := s.quiesce(ctx)
+	waited, err := s.in.Quiesce(ctx)
 	if err != nil {
 		return err
 	}
@@ -193,9 +123,4 @@ func (s *Ordered) Events(ctx context.Context) iter.Seq2[Event, error] { return s
 // [Reader.Events].
 func (s *Ordered) Records(ctx context.Context) iter.Seq2[Record, error] { return records(ctx, s) }
 
-func (s *Ordered) interrupt() {
-	s.order.WakeUp()
-	if w := s.waker.Load(); w != nil {
-		w.Interrupt()
-	}
-}
+func (s *Ordered) interrupt() { s.in.Interrupt() }

@@ -134,7 +134,7 @@ func TestLossInAStream(t *testing.T) {
 	k.output(1, 4000, 5000, 6000)
 	k.output(0, 5500) // reports the loss
 	var recs []Record
-	require.NoError(t, s.ForEach(func(ev Event) error { recs = append(recs, ev.Record()); return nil }))
+	require.NoError(t, s.ForEach(func(ev Event) error { recs = append(recs, unsourced(ev)); return nil }))
 	require.Len(t, recs, 5)
 	require.Equal(t, Record{Kind: KindLost, CPU: firstCPU, Time: 5500, Lost: 1, After: 999 + n}, recs[2])
 	require.Equal(t, []uint64{4000, 5000, 5500, 5500, 6000},
@@ -176,7 +176,7 @@ func TestCloseOfAStream(t *testing.T) {
 	k.output(0, 960)
 	require.Equal(t, []uint64{960}, ids(t, next))
 	require.NoError(t, s.Close(), "of the old one")
-	require.ErrorIs(t, k.rings[0].ForEach(never), ErrBusy, "the new one still holds the rings")
+	require.ErrorIs(t, k.all()[0].ForEach(never), ErrBusy, "the new one still holds the rings")
 }
 
 func TestCloseOfAStreamWithinItsPass(t *testing.T) {

@@ -96,7 +96,7 @@ func TestShutdownAfterAPauseThatFailed(t *testing.T) {
 // A Pause that succeeds says nothing of rings that could not be armed.
 func TestPauseKeepsTheErrorOfArming(t *testing.T) {
 	k := newBelled(t, 1)
-	k.entries.Fail(errTest)
+	k.in.Entries.Fail(errTest)
 	relent := k.refuses(0)
 	require.ErrorIs(t, k.Pause(), syscall.EPERM)
 	relent()

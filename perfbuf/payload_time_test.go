@@ -34,7 +34,7 @@ func (k *fake) byPayload(o OrderOptions) *Ordered {
 
 func copies(t *testing.T, src Source) (recs []Record) {
 	t.Helper()
-	require.NoError(t, forEach(src, func(ev Event) error { recs = append(recs, ev.Record()); return nil }))
+	require.NoError(t, forEach(src, func(ev Event) error { recs = append(recs, unsourced(ev)); return nil }))
 	return recs
 }
 

@@ -20,15 +20,13 @@ type Ring struct {
 
 // add makes the memory of a ring the reader's last ring.
 func (r *Reader) add(memory *raw.Ring) {
-	i := r.walk.Len()
 	memory.SetSource(r)
-	if !r.ringBuf {
+	if memory.Layout() != raw.LayoutRingBuf { // whose opener has done it
 		memory.SetFields(r.opts.Time.at(), -1)
 	}
-	ring := &Ring{reader: r, raw: memory, index: i}
-	ring.walk.Raw = memory
-	r.rings[i] = ring
-	r.walk.Add(&ring.walk, &ring.batch.pass)
+	ring := &Ring{reader: r, raw: memory, index: r.in.Walk.Len()}
+	ring.walk.Raw, ring.walk.User = memory, ring
+	r.in.Walk.Add(&ring.walk, &ring.batch.pass)
 }
 
 func (r *Ring) begin() (*Batch, error) { return &r.batch, r.walk.Begin() }
@@ -42,10 +40,10 @@ func (r *Ring) Size() int { return int(r.raw.Size()) }
 // Used returns how many bytes the ring holds that have not been given back to the kernel, 0 after
 // Close. It never blocks and is safe to call at any time.
 func (r *Ring) Used() int {
-	if r.reader.enter() != nil {
+	if r.reader.in.Gate.Enter() != nil {
 		return 0
 	}
-	defer r.reader.gate.LeaveAtOnce()
+	defer r.reader.in.Gate.LeaveAtOnce()
 	return int(r.walk.Used())
 }
 
@@ -60,4 +58,4 @@ func (r *Ring) Events(ctx context.Context) iter.Seq2[Event, error] { return stre
 // Records is [Reader.Records] for one ring, for a goroutine of its own: see [Ring.Wait].
 func (r *Ring) Records(ctx context.Context) iter.Seq2[Record, error] { return records(ctx, r) }
 
-func (r *Ring) interrupt() { r.reader.kernel.Interrupt() }
+func (r *Ring) interrupt() { r.reader.interrupt() }

@@ -25,23 +25,23 @@ func (c doneWhenAsked) Done() <-chan struct{} {
 func TestRingWaitEndsAsItIsCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newFake(t, 2, Options{})
-		ring := k.rings[0]
+		ring := k.all()[0]
 		serve := func() {
 			k.output(0, 1)
 			k.poll.wake()
 			synctest.Wait()
-			require.Equal(t, []int{0}, k.waker.State().Ended)
+			require.Equal(t, []int{0}, k.in.Waker.State().Ended)
 		}
 		ways := map[error]int{}
 		for range 64 { // a way by chance each: select chooses
 			other, cancel := context.WithCancel(t.Context())
-			stays := waitInBackground(func() error { return k.rings[1].Wait(other) })
+			stays := waitInBackground(func() error { return k.all()[1].Wait(other) })
 			ctx, goAway := context.WithCancel(t.Context())
 			ways[ring.Wait(doneWhenAsked{ctx, serve, goAway})]++
-			require.Empty(t, k.waker.State().Ended)
+			require.Empty(t, k.in.Waker.State().Ended)
 			require.Len(t, ids(t, ring), 1)
 			blocked(t, stays)
-			require.Equal(t, 1, k.waker.State().Each)
+			require.Equal(t, 1, k.in.Waker.State().Each)
 
 			done := waitInBackground(func() error { return ring.Wait(t.Context()) })
 			blocked(t, done)

@@ -16,8 +16,8 @@ import (
 func (k *fake) alone(t *testing.T) {
 	t.Helper()
 	synctest.Wait()
-	require.Zero(t, k.waker.State())
-	require.Equal(t, 1, k.gate.Inside())
+	require.Zero(t, k.in.Waker.State())
+	require.Equal(t, 1, k.in.Gate.Inside())
 }
 
 // Each ring is read by a goroutine of its own, and each event wakes one of them.
@@ -82,16 +82,16 @@ func TestRingWaitBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newFake(t, 3, Options{})
 		k.output(2, 1) // of no concern to the others
-		done := waitInBackground(func() error { return k.rings[0].Wait(t.Context()) })
-		err := k.rings[0].Wait(t.Context())
+		done := waitInBackground(func() error { return k.all()[0].Wait(t.Context()) })
+		err := k.all()[0].Wait(t.Context())
 		require.ErrorIs(t, err, ErrBusy)
 		require.ErrorContains(t, err, "waits for this ring")
 		require.ErrorIs(t, k.Wait(t.Context()), ErrBusy)
 		require.ErrorIs(t, k.Run(t.Context(), never), ErrBusy)
 		s := k.stream()
-		require.ErrorIs(t, k.rings[1].Wait(t.Context()), ErrBusy, "a stream holds it")
+		require.ErrorIs(t, k.all()[1].Wait(t.Context()), ErrBusy, "a stream holds it")
 		require.NoError(t, s.Close())
-		other := waitInBackground(func() error { return k.rings[1].Wait(t.Context()) })
+		other := waitInBackground(func() error { return k.all()[1].Wait(t.Context()) })
 		blocked(t, done)
 		blocked(t, other)
 		k.output(0, 2)
@@ -107,11 +107,11 @@ func TestRingWaitBusy(t *testing.T) {
 		require.NoError(t, k.Wait(t.Context()), "nothing is left claimed")
 		ids(t, k.Reader)
 		done = waitInBackground(func() error { return k.Wait(t.Context()) })
-		require.ErrorIs(t, k.rings[1].Wait(t.Context()), ErrBusy)
+		require.ErrorIs(t, k.all()[1].Wait(t.Context()), ErrBusy)
 		k.output(1, 4)
 		k.poll.wake()
 		require.NoError(t, <-done)
-		require.NoError(t, k.rings[1].Wait(t.Context()))
+		require.NoError(t, k.all()[1].Wait(t.Context()))
 		k.alone(t)
 	})
 }
@@ -122,15 +122,15 @@ func TestRingWaitContext(t *testing.T) {
 		over, cancel := context.WithCancelCause(t.Context())
 		var all []<-chan error
 		for i, ctx := range []context.Context{over, t.Context(), over} {
-			all = append(all, waitInBackground(func() error { return k.rings[i].Wait(ctx) }))
+			all = append(all, waitInBackground(func() error { return k.all()[i].Wait(ctx) }))
 		}
 		cancel(errTest)
 		require.Equal(t, errTest, <-all[0])
 		require.Equal(t, errTest, <-all[2])
-		require.Equal(t, errTest, k.rings[0].Wait(over))
+		require.Equal(t, errTest, k.all()[0].Wait(over))
 		time.Sleep(time.Hour)
 		blocked(t, all[1])
-		again := waitInBackground(func() error { return k.rings[0].Wait(t.Context()) })
+		again := waitInBackground(func() error { return k.all()[0].Wait(t.Context()) })
 		k.output(0, 1)
 		k.output(1, 2)
 		k.output(2, 3)
@@ -154,7 +154,7 @@ func TestRingWaitCloses(t *testing.T) {
 		}
 		synctest.Wait()
 		require.Equal(t, int32(1), k.freed.Load(), "the last to leave frees, and nobody stays")
-		require.Equal(t, os.ErrClosed, k.rings[0].Wait(context.Background()))
+		require.Equal(t, os.ErrClosed, k.all()[0].Wait(context.Background()))
 		require.Equal(t, int32(1), k.freed.Load())
 	})
 }
@@ -176,11 +176,11 @@ func TestRingWaitDoesNotSpin(t *testing.T) {
 				k := c.make(t)
 				k.fill(0, 1)
 				k.poll.wake()
-				done := waitInBackground(func() error { return k.rings[1].Wait(t.Context()) })
+				done := waitInBackground(func() error { return k.all()[1].Wait(t.Context()) })
 				time.Sleep(time.Hour)
 				blocked(t, done)
 				require.LessOrEqual(t, k.poll.waits.Load(), c.most)
-				require.NoError(t, k.rings[0].Wait(t.Context()))
+				require.NoError(t, k.all()[0].Wait(t.Context()))
 				blocked(t, done)
 				k.output(1, 1)
 				k.poll.wake()
@@ -197,12 +197,12 @@ func TestRingWaitPolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newFake(t, 3, Options{Wakeup: Wakeup{Bytes: 2 * recordSize, PollInterval: time.Minute}})
 		start := time.Now()
-		first := waitInBackground(func() error { return k.rings[0].Wait(t.Context()) })
-		second := waitInBackground(func() error { return k.rings[1].Wait(t.Context()) })
+		first := waitInBackground(func() error { return k.all()[0].Wait(t.Context()) })
+		second := waitInBackground(func() error { return k.all()[1].Wait(t.Context()) })
 		k.output(0, 1)
 		for range 11 {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-			require.Equal(t, context.DeadlineExceeded, k.rings[2].Wait(ctx))
+			require.Equal(t, context.DeadlineExceeded, k.all()[2].Wait(ctx))
 			cancel()
 		}
 		require.Equal(t, 55*time.Second, time.Since(start))
@@ -227,7 +227,7 @@ func TestRingWaitDoorbell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newBelled(t, 2)
 		wait := func(i int) <-chan error {
-			return waitInBackground(func() error { return k.rings[i].Wait(t.Context()) })
+			return waitInBackground(func() error { return k.all()[i].Wait(t.Context()) })
 		}
 		all := []<-chan error{wait(0), wait(1)}
 		for round := range 6 {
@@ -242,13 +242,13 @@ func TestRingWaitDoorbell(t *testing.T) {
 			require.NoError(t, <-all[i])
 			require.Equal(t, at, time.Now())
 			blocked(t, all[1-i])
-			require.Equal(t, []uint64{uint64(round)}, ids(t, k.rings[i]))
+			require.Equal(t, []uint64{uint64(round)}, ids(t, k.all()[i]))
 			all[i] = wait(i)
 			time.Sleep(bellPollInterval / 2)
 			require.NoError(t, k.emit(i, uint64(round))) // rings no bell
 			require.NoError(t, <-all[i])
 			require.LessOrEqual(t, time.Since(at), 2*bellPollInterval)
-			ids(t, k.rings[i])
+			ids(t, k.all()[i])
 			all[i] = wait(i)
 		}
 		k.Close()

@@ -259,7 +259,7 @@ func TestSchedulePanics(t *testing.T) {
 			return nil
 		}
 		require.PanicsWithValue(t, errTest, func() { k.ForEach(read) })
-		require.Equal(t, 1, k.gate.Inside())
+		require.Equal(t, 1, k.in.Gate.Inside())
 		require.NoError(t, k.ForEach(read))
 		require.Equal(t, [3]uint64{each, each, each}, got)
 		require.NoError(t, k.Close())

@@ -46,7 +46,7 @@ func TestShutdownAndErrBusy(t *testing.T) {
 			k.programs = &fakePrograms{}
 			k.output(0, 10, 11, 12)
 			if name == "reader" {
-				require.NoError(t, k.rings[0].ForEach(func(Event) error {
+				require.NoError(t, k.all()[0].ForEach(func(Event) error {
 					require.ErrorIs(t, shutdown(k, never), ErrBusy)
 					return ErrStop
 				}))

@@ -1,11 +1,9 @@
 package perfbuf
 
 import (
-	"sync/atomic"
 	"time"
 
 	"github.com/ringfold/ringfold/internal/kernel"
-	"github.com/ringfold/ringfold/internal/order"
 )
 
 // Stats are a [Reader]'s counters since Open. They are updated at the end of each pass, and now and
@@ -122,37 +120,32 @@ func (r *Ring) stats(used int) RingStats {
 // Stats returns the counters. It never blocks, may be called from anywhere at any time, and still
 // answers after Close.
 func (r *Reader) Stats() Stats {
-	wakes := r.policy.Counts()
+	wakes := r.in.Policy.Counts()
 	s := Stats{
 		Wakes: wakes.Wakes, SpuriousWakes: wakes.Spurious, TimerWakes: wakes.Timer,
-		Passes: r.walk.Passes.Load(),
+		Passes: r.in.Walk.Passes.Load(),
 	}
-	o := &r.counts.order
+	o := &r.in.Counts
 	s.Late, s.MaxLateness = o.Late.Load(), time.Duration(o.MaxLateness.Load())
 	s.Inversions, s.Untimed = o.Inversions.Load(), o.Untimed.Load()
 	s.SpilledBytes, s.SpillUsed, s.SpillRefused = o.Spilled.Load(), o.SpillUsed.Load(), o.SpillRefused.Load()
-	s.Doorbell = DoorbellStats{Polls: wakes.Polls, Err: r.entries.Err()}
-	s.Doorbell.Arms, s.Doorbell.Disarms = r.entries.Counts()
-	s.Hotplug.Reopened, s.Hotplug.Added = r.hotplug.Counts()
-	s.Hotplug.Err = r.hotplug.Err()
-	s.Outputs, s.ReplacedEntries = outputStats(kernel.CountedOutputs(r.kernel)), r.kernel.Replaced()
-	if err := r.counts.unhooking.Load(); err != nil {
+	s.Doorbell = DoorbellStats{Polls: wakes.Polls, Err: r.in.Entries.Err()}
+	s.Doorbell.Arms, s.Doorbell.Disarms = r.in.Entries.Counts()
+	s.Hotplug.Reopened, s.Hotplug.Added = r.in.Hotplug.Counts()
+	s.Hotplug.Err = r.in.Hotplug.Err()
+	s.Outputs, s.ReplacedEntries = outputStats(kernel.CountedOutputs(r.in.Kernel)), r.in.Kernel.Replaced()
+	if err := r.in.Unhooking.Load(); err != nil {
 		s.CloseErr = *err
 	}
-	if b := r.barrier.Load(); b != nil {
+	if b := r.in.Barrier.Load(); b != nil {
 		s.Barrier = BarrierStats(b.Stats())
 	}
-	for _, ring := range byCPU(r.all()) {
+	for _, ring := range r.Rings() {
 		one := ring.stats(ring.Used())
-		if one.Armed = r.entries.Armed(ring.index); one.Armed {
+		if one.Armed = r.in.Entries.Armed(ring.index); one.Armed {
 			s.Doorbell.Armed++
 		}
 		s.Rings = append(s.Rings, one)
 	}
 	return s
-}
-
-type readerCounts struct {
-	unhooking atomic.Pointer[error]
-	order     order.Counts
 }

@@ -55,7 +55,7 @@ func TestLossOfASilentCPU(t *testing.T) {
 					return s.Run(ctx, func(ev Event) error {
 						mu.Lock()
 						defer mu.Unlock()
-						all = append(all, ev.Record())
+						all = append(all, unsourced(ev))
 						return nil
 					})
 				})
@@ -175,7 +175,7 @@ func TestLossIsToldOnce(t *testing.T) {
 				s := k.stream()
 				n := k.overflow(0, 1000, 4)
 				var told []Record
-				require.NoError(t, s.ForEachPending(func(ev Event) error { told = append(told, ev.Record()); return nil }))
+				require.NoError(t, s.ForEachPending(func(ev Event) error { told = append(told, unsourced(ev)); return nil }))
 				require.Len(t, told, n+1)
 				require.Equal(t, Record{Kind: KindLost, CPU: firstCPU, Time: k.clock.Load(), Lost: 4, After: 1000 + uint64(n) - 1}, told[n])
 				require.NoError(t, s.ForEachPending(never))
@@ -234,7 +234,7 @@ func TestLossReportedWhileAskedAbout(t *testing.T) {
 		return lost(i)
 	}
 	var recs []Record
-	take := func(ev Event) error { recs = append(recs, ev.Record()); return nil }
+	take := func(ev Event) error { recs = append(recs, unsourced(ev)); return nil }
 	require.NoError(t, s.ForEachPending(take))
 	require.NoError(t, s.ForEachPending(take))
 	require.Len(t, losses(recs), 1)
@@ -254,7 +254,7 @@ func TestLossReportedAndHeld(t *testing.T) {
 	k.output(0, base+1000)
 	require.Empty(t, ids(t, s)) // it is seen and held
 	var recs []Record
-	require.NoError(t, s.ForEachPending(func(ev Event) error { recs = append(recs, ev.Record()); return nil }))
+	require.NoError(t, s.ForEachPending(func(ev Event) error { recs = append(recs, unsourced(ev)); return nil }))
 	require.Equal(t, []Record{{Kind: KindLost, CPU: firstCPU, Time: base + 1000, After: base + uint64(n) - 1, Lost: 4}}, losses(recs))
 	require.EqualValues(t, 4, k.Stats().Total().Lost)
 }
@@ -315,7 +315,7 @@ func TestDrainOfAStream(t *testing.T) {
 			n := 0
 			k.programs.opened = func() error { n = k.overflow(0, base-1, 2); k.clock.Add(1000); return nil } // the last that ran
 			var recs []Record
-			take := func(ev Event) error { recs = append(recs, ev.Record()); return nil }
+			take := func(ev Event) error { recs = append(recs, unsourced(ev)); return nil }
 			require.NoError(t, s.Drain(t.Context(), take))
 			require.Len(t, recs, n+2)
 			require.IsNonDecreasing(t, timesOf(recs))
@@ -357,21 +357,21 @@ func TestPollIntervalWhileACPUIsSilent(t *testing.T) {
 // Counted for Stats, unreported losses are not counted again when a record reports them.
 func TestCountUnreported(t *testing.T) {
 	k := newFake(t, 2, Options{})
-	k.walk.CountLost(k.Reader.kernel.Lost) // this kernel does not know
+	k.in.Walk.CountLost(k.Reader.in.Kernel.Lost) // this kernel does not know
 	k.counts = true
 	n := k.overflow(0, 1, 4)
-	k.walk.CountLost(k.Reader.kernel.Lost)
-	k.walk.CountLost(k.Reader.kernel.Lost)
+	k.in.Walk.CountLost(k.Reader.in.Kernel.Lost)
+	k.in.Walk.CountLost(k.Reader.in.Kernel.Lost)
 	require.EqualValues(t, 4, k.Stats().Total().Lost)
 	require.Len(t, ids(t, k.Reader), n)
 	k.output(0, 500)
 	require.Equal(t, []uint64{500}, ids(t, k.Reader), "the report is of what is known")
 	require.EqualValues(t, 4, k.Stats().Total().Lost)
 	k.overflow(0, 600, 3)
-	require.NoError(t, k.rings[0].ForEach(func(Event) error { k.walk.CountLost(k.Reader.kernel.Lost); return ErrStop }), "not of a ring that is being read")
+	require.NoError(t, k.all()[0].ForEach(func(Event) error { k.in.Walk.CountLost(k.Reader.in.Kernel.Lost); return ErrStop }), "not of a ring that is being read")
 	require.EqualValues(t, 4, k.Stats().Total().Lost)
 	require.NoError(t, k.Close())
-	k.walk.CountLost(k.Reader.kernel.Lost)
+	k.in.Walk.CountLost(k.Reader.in.Kernel.Lost)
 	require.EqualValues(t, 7, k.Stats().Total().Lost)
 }
 
@@ -388,7 +388,7 @@ func TestLossIsLeftToTheRecordThatReportsIt(t *testing.T) {
 		return k.w[0].Lost(), true
 	}
 	var got []Record
-	keep := func(ev Event) error { got = append(got, ev.Record()); return nil }
+	keep := func(ev Event) error { got = append(got, unsourced(ev)); return nil }
 	require.NoError(t, s.ForEachPending(keep))
 	require.NoError(t, s.ForEachPending(keep))
 	require.Len(t, got, 2)

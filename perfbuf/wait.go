@@ -1,10 +1,6 @@
 package perfbuf
 
-import (
-	"context"
-
-	"github.com/ringfold/ringfold/internal/walk"
-)
+import "context"
 
 // Wait blocks until there is something to read, ctx is done or the reader is closed. Nil is a hint:
 // the rings hold events, or did a moment ago; a pass says which.
@@ -15,31 +11,24 @@ import (
 // os.ErrClosed, and [ErrBusy] if another goroutine waits already, for the Reader or for one of its
 // rings, or an [Ordered] stream holds the rings. No thread is blocked meanwhile: the goroutine is
 // parked on libbpf's epoll descriptor (perf_buffer__epoll_fd) in the Go runtime's poller.
-func (r *Reader) Wait(ctx context.Context) error {
-	return r.wait(ctx, func() error { return r.waker.Wait(ctx, r.waker.Own(), 0) })
-}
-
-func (r *Reader) wait(ctx context.Context, wait func() error) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if err := r.enter(); err != nil {
-		return err
-	}
-	defer r.leave()
-	if r.walk.Held() {
-		return walk.ErrHeld
-	}
-	return wait()
-}
+func (r *Reader) Wait(ctx context.Context) error { return r.in.Wait(ctx, -1) }
 
 // Wait is [Reader.Wait] for one ring, for those who read each ring with a goroutine of its own. Any
 // number of rings may be waited for at the same time, each by one goroutine, but not the Reader too:
 // that is refused with [ErrBusy]. A [Reader.Flush] ends it once, if the ring holds something then.
-func (r *Ring) Wait(ctx context.Context) error {
-	rd := r.reader
-	return rd.wait(ctx, func() error { return rd.waker.WaitRing(ctx, r.index, rd.gate.Done()) })
-}
+func (r *Ring) Wait(ctx context.Context) error { return r.reader.in.Wait(ctx, r.index) }
 
 // Run is [Reader.Run] for one ring, for a goroutine of its own: see [Ring.Wait].
 func (r *Ring) Run(ctx context.Context, f func(Event) error) error { return run(ctx, r, f) }
+
+// Wait blocks until a pass would deliver something, ctx is done, or the stream or a reader of it is closed.
+// Its errors are those of [Reader.Wait], and, in exact mode, [ErrBarriers]. Meanwhile it keeps rings
+// from filling up: see [Spill].
+//
+// It paces passes, so that a steady flow is read in batches. In exact mode the barriers do that. In
+// slack mode the next pass comes half the slack after the one before at the earliest (5 ms at most).
+//
+// A plain wakeup policy with a poll interval ([Wakeup]) puts the next pass off by that time, or until a
+// ring holds as much as wakes the reader. With the doorbell, a stream that holds nothing looks at busy
+// rings once per slack or barrier interval, at most once per ms.
+func (s *Ordered) Wait(ctx context.Context) error { return s.in.Wait(ctx, ErrBarriers) }

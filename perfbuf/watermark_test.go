@@ -149,7 +149,7 @@ func TestFlushEveryOnAnIdleSystem(t *testing.T) {
 	} {
 		for way, read := range map[string]func(ctx context.Context, s *Ordered, f func(rec Record) error) error{
 			"Run": func(ctx context.Context, s *Ordered, f func(rec Record) error) error {
-				return s.Run(ctx, func(ev Event) error { return f(ev.Record()) })
+				return s.Run(ctx, func(ev Event) error { return f(unsourced(ev)) })
 			},
 			"Records": func(ctx context.Context, s *Ordered, f func(rec Record) error) error {
 				for rec, err := range s.Records(ctx) {
@@ -169,7 +169,7 @@ func TestFlushEveryOnAnIdleSystem(t *testing.T) {
 					}
 					stopped := false
 					if err := s.ForEach(func(ev Event) error {
-						err := f(ev.Record())
+						err := f(unsourced(ev))
 						stopped = err != nil
 						return err
 					}); err != nil || stopped {
@@ -273,7 +273,7 @@ func TestFlushBeforeTheEnd(t *testing.T) {
 				require.NoError(t, k.Flush())
 				var got []Record
 				require.NoError(t, read(s, func(ev Event) error {
-					got = append(got, ev.Record())
+					got = append(got, unsourced(ev))
 					return nil
 				}))
 				require.Len(t, got, 3)

@@ -19,6 +19,7 @@ var errPassing = fmt.Errorf("%w: by another goroutine or by the function that ev
 // Ring is a ring and its reading: who reads it, and how far that has come.
 type Ring struct {
 	Raw   *raw.Ring
+	User  any // the user's own, of the same ring
 	rings *Rings
 	index int           // among rings
 	owner atomic.Uint32 // one of idle, reading, held

@@ -1,0 +1,99 @@
+package reader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/ringfold/ringfold/internal/grace"
+	"github.com/ringfold/ringfold/internal/walk"
+)
+
+// Wait waits by the reader's own policy, for the ring with this index, or for all if it is below 0. It wraps walk.ErrBusy if a stream
+// holds the rings, or another goroutine waits.
+func (r *Reader) Wait(ctx context.Context, ring int) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err := r.Gate.Enter(); err != nil {
+		return err
+	}
+	defer r.Gate.Leave()
+	switch {
+	case r.Walk.Held():
+		return walk.ErrHeld
+	case ring < 0:
+		return r.Waker.Wait(ctx, r.Waker.Own(), 0)
+	default:
+		return r.Waker.WaitRing(ctx, ring, r.Gate.Done())
+	}
+}
+
+// Flush asks for all that the rings hold, followed by a marker, of whoever reads them all.
+func (r *Reader) Flush() error {
+	if err := r.Gate.Enter(); err != nil {
+		return err
+	}
+	defer r.Gate.LeaveAtOnce()
+	r.Walk.Flushes.Ask(r.Kernel.Now())
+	r.Waker.Flush()
+	if s := r.Stream.Load(); s != nil {
+		s.Interrupt()
+	}
+	return nil
+}
+
+// Pause takes the rings out of the map until Resume.
+func (r *Reader) Pause() error {
+	if r.opts.RingBuf {
+		return fmt.Errorf("perfbuf.Pause: programs write to a BPF ring buffer whoever reads it: detach them instead: %w", errors.ErrUnsupported)
+	}
+	return r.control("Pause", r.Entries.Pause)
+}
+
+// Resume puts them back.
+func (r *Reader) Resume() error { return r.control("Resume", r.Entries.Resume) }
+
+func (r *Reader) control(name string, call func() error) error {
+	if err := r.Gate.Enter(); err != nil {
+		return err
+	}
+	defer r.Gate.LeaveAtOnce()
+	if err := call(); err != nil {
+		return fmt.Errorf("perfbuf.%s: %w", name, err)
+	}
+	return nil
+}
+
+// Quiesce waits until every program that is running has ended. It returns when it began to.
+func (r *Reader) Quiesce(ctx context.Context) (since uint64, err error) {
+	if ctx.Err() != nil {
+		return 0, context.Cause(ctx)
+	}
+	if err := r.Gate.Enter(); err != nil {
+		return 0, err
+	}
+	defer r.Gate.Leave()
+	since = r.Kernel.Now()
+	select {
+	case err := <-r.programsEnded():
+		if err != nil {
+			return 0, fmt.Errorf("perfbuf.Drain: cannot wait for running programs, ForEachPending does not: %w", err)
+		}
+		return since, nil
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	case <-r.Gate.Done():
+		return 0, os.ErrClosed
+	}
+}
+
+// programsEnded says when every program that is running has ended, or why it cannot. What the open stream allows holds.
+func (r *Reader) programsEnded() <-chan error {
+	var allow grace.Set
+	if s := r.Stream.Load(); s != nil {
+		allow = s.opts.Barriers
+	}
+	return grace.ProgramsEnded(r.Kernel.Grace, allow, r.Barrier.Load())
+}

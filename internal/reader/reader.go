@@ -1,0 +1,153 @@
+// Package reader is the machinery of a reader, and of a stream over several: what is opened, who may touch it, who waits, what
+// changes while others read, and how it ends. How events are handed out is no matter of it.
+package reader
+
+import (
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/ringfold/ringfold/internal/gate"
+	"github.com/ringfold/ringfold/internal/grace"
+	"github.com/ringfold/ringfold/internal/hotplug"
+	"github.com/ringfold/ringfold/internal/kernel"
+	"github.com/ringfold/ringfold/internal/order"
+	"github.com/ringfold/ringfold/internal/raw"
+	"github.com/ringfold/ringfold/internal/wake"
+	"github.com/ringfold/ringfold/internal/walk"
+)
+
+// Options says what a Reader is to be.
+type Options struct {
+	Walk walk.Options    // but for the gate, the room, and what it is told
+	Add  func(*raw.Ring) // makes memory the last of Reader.Walk's rings
+
+	RingBuf  bool // the rings are BPF ring buffers
+	OwnTimes bool // programs take the times of events
+	Stamped  bool // after they have reserved a record
+
+	Poll   time.Duration // see wake.Policy
+	Enough uint64
+	Bell   bool // wanted
+	// NoBell is called if there is none, and says what takes its place.
+	NoBell func(error) (poll time.Duration, enough uint64)
+
+	// Refused is for errors of hotplug: see there.
+	Refused func(error) (final bool, public error)
+}
+
+// Reader is rings, and who may do what with them. Methods may be called from anywhere.
+type Reader struct {
+	Kernel  kernel.Kernel
+	Gate    gate.Gate // of ring memory: when the last has left, counts are made final and rings unmapped
+	Walk    walk.Rings
+	Entries *wake.Entries
+	Policy  wake.Policy
+	Waker   *wake.Waker
+	Hotplug hotplug.Follower
+	Counts  order.Counts
+
+	Stream    atomic.Pointer[Stream]        // which holds the rings
+	Barrier   atomic.Pointer[grace.Barrier] // of the latest stream that had one
+	Unhooking atomic.Pointer[error]         // what that came to
+
+	opts      Options
+	stepped   kernel.Stepped  // nil: this is no simulation
+	forgotten runtime.Cleanup // if nobody calls Close
+}
+
+// Init makes r a Reader of the rings that k has opened.
+func (r *Reader) Init(k kernel.Kernel, o Options) {
+	r.Kernel, r.opts = k, o
+	r.stepped, _ = k.(kernel.Stepped)
+	r.Gate.Open(r.finish)
+	rings := k.Rings()
+	room := max(len(k.CPUs()), len(rings))
+	o.Walk.Gate, o.Walk.Room, o.Walk.Flowing = &r.Gate, room, r.flowed
+	if counter, ok := k.(kernel.LossCounter); ok {
+		o.Walk.Losses = func(into []raw.Odd) []raw.Odd { return kernel.CountedLosses(counter, into, k.Now) }
+	}
+	r.Walk.Init(o.Walk)
+	for _, memory := range rings {
+		o.Add(memory)
+	}
+	r.Entries = wake.NewEntries(room, r.Walk.Count(), k.Set, r.disarmed)
+	r.Policy.Interval, r.Policy.Enough = o.Poll, o.Enough
+	if o.Bell {
+		if err := k.Bells(); err != nil {
+			r.Policy.Interval, r.Policy.Enough = o.NoBell(err)
+			r.Entries.Fail(err)
+		} else {
+			r.Policy.Bell = wake.NewDoorbell(r.Entries, o.Poll)
+		}
+	}
+	r.Waker = wake.New(k, &r.Walk, room, &r.Policy)
+}
+
+// Start follows CPUs that come and go, if they do, and has the garbage collector clean up after whoever does not close the reader.
+// owner is what its user has. Its counts are lost with it. The poller's file is collected by itself.
+func Start[T any](r *Reader, owner *T) {
+	if h, ok := r.Kernel.(kernel.Hotplug); ok {
+		r.Follow(h)
+		r.Hotplug.Start()
+	}
+	r.forgotten = runtime.AddCleanup(owner, kernel.Discard, r.Kernel)
+}
+
+// Follow makes the reader's rings those that CPUs of h get.
+func (r *Reader) Follow(h kernel.Hotplug) {
+	r.Hotplug.Init(hotplug.Options{Kernel: h, Gate: &r.Gate, Rings: &r.Walk, Add: r.opts.Add, Renew: r.Entries.Renew, Refused: r.opts.Refused})
+}
+
+// flowed keeps a ring of which many events come from waking anybody.
+func (r *Reader) flowed(ring int, bytes uint64) { r.Entries.Flowed(ring, bytes) }
+
+// disarmed makes whoever waits look at the rings by the timer.
+func (r *Reader) disarmed() {
+	w := r.Waker
+	if s := r.Stream.Load(); s != nil {
+		w = s.waker.Load()
+	}
+	if w != nil {
+		w.Disarmed(&r.Policy)
+	}
+}
+
+// mostSettling bounds how long an end takes where a program, or a virtual CPU, does not get on: it
+// takes a grace period a hundred times as long as usual.
+const mostSettling = time.Second
+
+// finish is called by who leaves last. The counts become final once the programs that were running at the time of Unhook
+// have ended: nothing is written to the rings then.
+func (r *Reader) finish() {
+	select {
+	case <-r.programsEnded():
+	case <-time.After(mostSettling):
+	}
+	if s := r.Stream.Load(); s != nil { // was open when the reader was closed
+		s.lose(r)
+	}
+	outputs := kernel.CountedOutputs(r.Kernel)
+	for i := range r.Walk.Len() {
+		ring := r.Walk.At(i)
+		ring.Settle(ring.Raw.Tail(), r.Kernel.Lost, outputs.Full(ring.Raw.CPU()))
+	}
+	r.Kernel.Free()
+}
+
+// Close takes the rings out of the map, and ends all waits and passes. The last to leave the Gate unmaps them. It does not block.
+func (r *Reader) Close() {
+	if !r.Gate.Close() {
+		return
+	}
+	if s := r.Stream.Load(); s != nil {
+		s.stop()
+	}
+	r.Kernel.Interrupt()
+	r.Hotplug.Stop()
+	r.forgotten.Stop()
+	r.Entries.Close()
+	err := r.Kernel.Unhook()
+	r.Unhooking.Store(&err)
+	r.Gate.Leave()
+}
