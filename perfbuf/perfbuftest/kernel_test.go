@@ -52,7 +52,7 @@ func TestZeroOptions(t *testing.T) {
 	k.Advance(time.Second)
 	require.NoError(t, k.Output(1, []byte("1234")))
 	recs := collect(t, r)
-	require.Equal(t, []perfbuf.Record{{Kind: perfbuf.KindSample, CPU: 1, Time: uint64(time.Hour + time.Second), Data: []byte("1234")}}, recs)
+	require.Equal(t, []perfbuf.Record{{Source: r, Kind: perfbuf.KindSample, CPU: 1, Time: uint64(time.Hour + time.Second), Data: []byte("1234")}}, recs)
 	require.Equal(t, perfbuftest.Counts{Attempted: 1, Written: 1}, k.Counts(1))
 }
 
@@ -74,7 +74,7 @@ func TestOptions(t *testing.T) {
 	require.Equal(t, []int{0, 2}, r.Options().CPUs)
 	require.Equal(t, syscall.ENOENT, k.Output(1, nil))
 	require.NoError(t, k.Output(2, nil))
-	require.Equal(t, []perfbuf.Record{{Kind: perfbuf.KindSample, CPU: 2, Data: []byte{0xA5, 0xA5, 0xA5, 0xA5}}}, collect(t, r))
+	require.Equal(t, []perfbuf.Record{{Source: r, Kind: perfbuf.KindSample, CPU: 2, Data: []byte{0xA5, 0xA5, 0xA5, 0xA5}}}, collect(t, r))
 
 	require.Panics(t, func() { perfbuftest.New(perfbuftest.Options{CPUs: -1}) })
 	require.Panics(t, func() { k.Advance(-1) })
@@ -107,8 +107,8 @@ func TestLoss(t *testing.T) {
 	k.Advance(1)
 	require.NoError(t, k.Output(0, []byte("back")))
 	require.Equal(t, []perfbuf.Record{
-		{Kind: perfbuf.KindLost, Time: k.Now(), Lost: 73, After: last},
-		{Kind: perfbuf.KindSample, Time: k.Now(), Data: []byte("back")},
+		{Source: r, Kind: perfbuf.KindLost, Time: k.Now(), Lost: 73, After: last},
+		{Source: r, Kind: perfbuf.KindSample, Time: k.Now(), Data: []byte("back")},
 	}, collect(t, r))
 }
 
