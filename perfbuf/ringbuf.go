@@ -1,6 +1,11 @@
 package perfbuf
 
-import "time"
+import (
+	"fmt"
+	"time"
+
+	"github.com/ringfold/ringfold/internal/kernel"
+)
 
 // RingBufOptions configures the reading of BPF ring buffers. The zero value is good for reading without order.
 type RingBufOptions struct {
@@ -33,3 +38,36 @@ type CPUSource struct {
 func PayloadCPU(offset int) CPUSource { return CPUSource{payload: true, offset: offset} }
 
 const defaultRingBufPoll = 100 * time.Millisecond
+
+// effective checks the options and fills in defaults.
+func (o RingBufOptions) effective() (RingBufOptions, error) {
+	switch {
+	case o.Time.payload && o.Time.offset < 0 || o.CPU.offset < 0:
+		return o, fmt.Errorf("perfbuf.RingBufOptions: Time is at offset %d and CPU at %d: must not be negative", o.Time.offset, o.CPU.offset)
+	case o.PollInterval < 0 || o.PollInterval > 0 && o.PollInterval < leastPollInterval:
+		return o, fmt.Errorf("perfbuf.RingBufOptions: PollInterval is %v: at least %v, or 0 for the default", o.PollInterval, leastPollInterval)
+	case o.PollInterval == 0:
+		o.PollInterval = defaultRingBufPoll
+	}
+	return o, nil
+}
+
+func init() {
+	kernel.OpenRingBufReader = func(o kernel.Opener, options any) (any, error) {
+		opts, err := options.(RingBufOptions).effective()
+		if err != nil {
+			return nil, err
+		}
+		return openRingBufs(o, opts)
+	}
+}
+
+// openRingBufs makes a reader of ring buffers. The options are those in effect.
+func openRingBufs(o kernel.Opener, opts RingBufOptions) (*Reader, error) {
+	k, err := kernel.OpenOnline(o, func([]int) (s kernel.Setup, err error) { return s, nil })
+	if err != nil {
+		o.Close()
+		return nil, public(err)
+	}
+	return start(k, Options{Time: opts.Time, Schedule: opts.Schedule, Wakeup: Wakeup{Events: 1, PollInterval: opts.PollInterval}}, true), nil
+}

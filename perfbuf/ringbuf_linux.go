@@ -1,11 +1,6 @@
 package perfbuf
 
-import (
-	"fmt"
-
-	"github.com/ringfold/ringfold/internal/kernel"
-	"github.com/ringfold/ringfold/internal/ringbuf"
-)
+import "github.com/ringfold/ringfold/internal/ringbuf"
 
 // OpenRingBuf returns a reader of the BPF ring buffer that mapFD refers to, or of those in an array or hash of maps, such as
 // one per CPU; those that are put there later are found within a second. Each is a [Ring] of the reader. What holds for perf event arrays holds for them too: the ways of reading,
@@ -21,23 +16,13 @@ import (
 // a ring buffer, with a [*PermissionError] where privilege is lacking (CAP_SYS_ADMIN, for ring buffers within another map), and otherwise with an
 // error that wraps the errno. Linux 5.8 or newer.
 func OpenRingBuf(mapFD int, o RingBufOptions) (*Reader, error) {
+	o, err := o.effective()
+	if err != nil {
+		return nil, err
+	}
 	cpuAt := -1
 	if o.CPU.payload {
 		cpuAt = o.CPU.offset
 	}
-	switch {
-	case o.Time.payload && o.Time.offset < 0 || o.CPU.offset < 0:
-		return nil, fmt.Errorf("perfbuf.RingBufOptions: Time is at offset %d and CPU at %d: must not be negative", o.Time.offset, o.CPU.offset)
-	case o.PollInterval < 0 || o.PollInterval > 0 && o.PollInterval < leastPollInterval:
-		return nil, fmt.Errorf("perfbuf.RingBufOptions: PollInterval is %v: at least %v, or 0 for the default", o.PollInterval, leastPollInterval)
-	case o.PollInterval == 0:
-		o.PollInterval = defaultRingBufPoll
-	}
-	opener := &ringbuf.Opener{FD: mapFD, TimeAt: o.Time.at(), CPUAt: cpuAt, LossesFD: o.LossesFD}
-	k, err := kernel.OpenOnline(opener, func([]int) (s kernel.Setup, err error) { return s, nil })
-	if err != nil {
-		opener.Close()
-		return nil, public(err)
-	}
-	return start(k, Options{Time: o.Time, Schedule: o.Schedule, Wakeup: Wakeup{Events: 1, PollInterval: o.PollInterval}}, true), nil
+	return openRingBufs(&ringbuf.Opener{FD: mapFD, TimeAt: o.Time.at(), CPUAt: cpuAt, LossesFD: o.LossesFD}, o)
 }

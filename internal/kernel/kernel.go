@@ -132,3 +132,6 @@ type Stepped interface {
 // for perfbuftest and perfchan, whose rings are no matter of perfbuf's API. countUnreported has its Stats know of the losses that no
 // record has reported yet, of rings that nobody reads. Package perfbuf sets it.
 var OpenReader func(o Opener, options any) (reader any, countUnreported func(), err error)
+
+// OpenRingBufReader is OpenReader of BPF ring buffers, given perfbuf.RingBufOptions: the Opener knows where payloads have fields.
+var OpenRingBufReader func(o Opener, options any) (reader any, err error)
