@@ -9,10 +9,12 @@ import (
 	"github.com/ringfold/ringfold/internal/raw"
 )
 
-// Buffer is the rings of one reader in this kernel's map. It is what opens them, and the kernel.Kernel that the reader asks.
+// Buffer is the rings of one reader in a perf event array of this kernel. It is what opens them, and the kernel.Kernel that the reader asks.
 type Buffer struct {
 	// Start is where the rings' counters begin, a multiple of 8. A kernel's begin at 0.
 	Start uint64
+	// Array is which of the kernel's, from 0 on.
+	Array int
 	*Poll
 
 	kernel *Kernel
@@ -40,7 +42,7 @@ func (e *event) wake(really bool) {
 func (k *Kernel) NewBuffer() *Buffer {
 	b := &Buffer{kernel: k, Poll: NewPoll(), over: make(chan struct{})}
 	b.unhook = sync.OnceFunc(func() {
-		b.each(func(c *cpu, _ *event) { c.event = nil })
+		b.each(func(c *cpu, _ *event) { c.entries[b.Array].event = nil })
 		close(b.over)
 	})
 	return b
@@ -70,7 +72,7 @@ func (b *Buffer) Open(s kernel.Setup) (kernel.Kernel, error) {
 		b.memory = append(b.memory, r)
 		c := b.kernel.cpu(i)
 		c.mu.Lock()
-		c.event, c.bell = e, false
+		c.entries[b.Array].event, c.entries[b.Array].bell = e, false
 		c.mu.Unlock()
 	}
 	return b, nil
@@ -139,9 +141,10 @@ func (b *Buffer) Set(i int, to kernel.Entry) error {
 	c := b.kernel.cpu(b.cpus[i])
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.event, c.bell = nil, to == kernel.Bell
+	entry := &c.entries[b.Array]
+	entry.event, entry.bell = nil, to == kernel.Bell
 	if to != kernel.Empty {
-		c.event = b.rings[i]
+		entry.event = b.rings[i]
 	}
 	return nil
 }

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// Kernel is CPUs that run BPF programs, a clock, one perf event array, and RCU, which knows which
+// Kernel is CPUs that run BPF programs, a clock, perf event arrays, and RCU, which knows which
 // programs are running. Goroutines may use it at the same time, also for one CPU: there one thing
 // happens after the other, each whole.
 type Kernel struct {
@@ -17,6 +17,9 @@ type Kernel struct {
 	clock func(cpu int) uint64
 	cpus  []*cpu
 }
+
+// Arrays is how many perf event arrays there are. Unless told otherwise, programs output to the first, and readers read it.
+const Arrays = 4
 
 // NewKernel makes a kernel with CPUs 0 to cpus-1. clock is what a CPU's clock shows in ns.
 func NewKernel(cpus int, clock func(cpu int) uint64) *Kernel {
@@ -32,12 +35,17 @@ type cpu struct {
 	id     int
 
 	mu        sync.Mutex
-	event     *event // the map's entry, nil if none
-	bell      bool   // the entry is the ring's second perf event, of which each output wakes readers
+	entries   [Arrays]entry
 	running   []*Program
 	preempted []*Program
 	outputs   int // between Prepare and Publish
-	counts    Counts
+}
+
+// entry is a CPU's in a perf event array, and what became of the outputs there.
+type entry struct {
+	event  *event // nil if none
+	bell   bool   // it is the ring's second perf event, of which each output wakes readers
+	counts Counts
 }
 
 // Counts says what became of a CPU's outputs. Those that are neither are under way.
@@ -51,12 +59,24 @@ type Counts struct {
 // CPUs is how many there are.
 func (k *Kernel) CPUs() int { return len(k.cpus) }
 
-// Counts of a CPU.
-func (k *Kernel) Counts(cpu int) Counts {
+// Counts of a CPU, over all arrays.
+func (k *Kernel) Counts(cpu int) (sum Counts) {
+	for i := range Arrays {
+		c := k.CountsOf(i, cpu)
+		sum.Attempted += c.Attempted
+		sum.Written += c.Written
+		sum.Lost += c.Lost
+		sum.Refused += c.Refused
+	}
+	return sum
+}
+
+// CountsOf is Counts of one array.
+func (k *Kernel) CountsOf(array, cpu int) Counts {
 	c := k.cpu(cpu)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.counts
+	return c.entries[array].counts
 }
 
 func (k *Kernel) cpu(i int) *cpu {

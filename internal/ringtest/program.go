@@ -29,7 +29,10 @@ const maxOutputs = 3
 // step or with Step. Only the program that nothing on its CPU interrupts can do anything; what the
 // kernel does not do is a panic.
 type Program struct {
+	Array int // which perf event array it outputs to, from 0 on; to be changed between outputs
+
 	cpu   *cpu
+	entry *entry
 	in    Context
 	at    stage
 	event *event
@@ -149,8 +152,9 @@ func (p *Program) Prepare(payload []byte) {
 
 func (p *Program) prepare(payload []byte) {
 	c := p.cpu
-	c.counts.Attempted++
-	p.event = c.event
+	p.entry = &c.entries[p.Array]
+	p.entry.counts.Attempted++
+	p.event = p.entry.event
 	switch {
 	case c.outputs == maxOutputs:
 		p.err = syscall.EBUSY
@@ -158,13 +162,13 @@ func (p *Program) prepare(payload []byte) {
 		p.err = syscall.ENOENT
 	default:
 		p.h = p.event.Prepare(p.now(), payload)
-		p.h.bell = c.bell
+		p.h.bell = p.entry.bell
 		p.at = prepared
 		c.outputs++
 		return
 	}
 	p.at = refused
-	c.counts.Refused++
+	p.entry.counts.Refused++
 	c.settled(0, payload, p.err)
 }
 
@@ -212,7 +216,7 @@ func (p *Program) Publish() {
 
 func (p *Program) publish() {
 	p.event.wake(p.h.Publish())
-	p.cpu.counts.Written++
+	p.entry.counts.Written++
 	p.done()
 }
 
@@ -258,10 +262,10 @@ func (p *Program) take() {
 	if p.event.unmapped { // the event has no ring any more, which the kernel calls full too
 		p.h.Publish()
 		p.err = syscall.ENOSPC
-		c.counts.Refused++
+		p.entry.counts.Refused++
 	} else if wake, p.err = p.h.Take(); p.err != nil {
 		p.event.wake(wake)
-		c.counts.Lost++
+		p.entry.counts.Lost++
 	} else {
 		p.at = taken
 		return
