@@ -15,7 +15,7 @@ type Ring struct {
 	raw    *raw.Ring
 	index  int // among the reader's rings
 	walk   walk.Ring
-	batch  Batch // of a pass over this ring alone
+	batch  *Batch // of a pass over this ring alone; nil before the first
 }
 
 // add makes the memory of a ring the reader's last ring.
@@ -26,10 +26,19 @@ func (r *Reader) add(memory *raw.Ring) {
 	}
 	ring := &Ring{reader: r, raw: memory, index: r.in.Walk.Len()}
 	ring.walk.Raw, ring.walk.User = memory, ring
-	r.in.Walk.Add(&ring.walk, &ring.batch.pass)
+	r.in.Walk.Add(&ring.walk)
 }
 
-func (r *Ring) begin() (*Batch, error) { return &r.batch, r.walk.Begin() }
+func (r *Ring) begin() (*Batch, error) {
+	err := r.walk.Begin(func() *walk.Pass {
+		r.batch = new(Batch)
+		return &r.batch.pass
+	})
+	if err != nil {
+		return nil, err
+	}
+	return r.batch, nil
+}
 
 // CPU is the number of the ring's CPU.
 func (r *Ring) CPU() int { return r.raw.CPU() }

@@ -36,7 +36,7 @@ func newRig(room int) *rig {
 	g.rings.Init(walk.Options{Gate: &g.gate, Room: room, Pass: new(walk.Pass)})
 	g.Init(Options{
 		Kernel: g, Gate: &g.gate, Rings: &g.rings,
-		Add:     func(memory *raw.Ring) { g.rings.Add(&walk.Ring{Raw: memory}, new(walk.Pass)) },
+		Add:     func(memory *raw.Ring) { g.rings.Add(&walk.Ring{Raw: memory}) },
 		Renew:   func(ring int) error { g.renewed = append(g.renewed, ring); return g.sets },
 		Refused: func(err error) (bool, error) { return err == errSmall, err },
 	})

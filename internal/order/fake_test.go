@@ -88,7 +88,7 @@ func (f *fake) add() {
 	r := &walk.Ring{Raw: w.Raw()}
 	r.Raw.SetCPU(len(f.w))
 	f.w = append(f.w, w)
-	f.rings.Add(r, new(walk.Pass))
+	f.rings.Add(r)
 }
 
 // output writes samples of these times.

@@ -50,7 +50,6 @@ type Ring struct {
 	cpu        int32 // the views refer to it
 	timeAt     int   // see SetFields
 	cpuAt      int
-	bare       View // of the data bytes, without fields of payloads
 	view       View // of the data bytes
 	seen       uint64
 	source     any
@@ -82,8 +81,8 @@ func newRing(head, tail *uint64, base unsafe.Pointer, n, memory uint64, layout L
 // describe says how the records lie in so many bytes of memory.
 func (r *Ring) describe(memory uint64, layout Layout) {
 	r.layout = layout
-	r.bare = newView(r.data, memory, layout, r)
-	r.rawSize = r.bare.body
+	r.view.size = memory
+	r.rawSize = r.bare().body
 	r.SetFields(-1, -1)
 }
 
@@ -114,6 +113,9 @@ func (r *Ring) Size() uint64 { return r.mask + 1 }
 // SetCPU says whose ring it is, which is what its events say. It is for before they are read.
 func (r *Ring) SetCPU(cpu int) { r.cpu = int32(cpu) }
 
+// bare is the view of the data bytes without fields of payloads.
+func (r *Ring) bare() View { return newView(r.data, r.view.size, r.layout, r) }
+
 // SetSource says what the ring's events come from. It is for before they are read.
 func (r *Ring) SetSource(source any) { r.source = source }
 
@@ -124,7 +126,7 @@ func (r *Ring) CPU() int { return int(r.cpu) }
 // that is too short for one of them has the record's time, or the ring's CPU. It is for before events are read.
 func (r *Ring) SetFields(timeAt, cpuAt int) {
 	r.timeAt, r.cpuAt = timeAt, cpuAt
-	r.view = r.bare.fields(timeAt, cpuAt, math.MaxUint64)
+	r.view = r.bare().fields(timeAt, cpuAt, math.MaxUint64)
 	r.lists = r.layout == LayoutRingBuf || r.view.least > 0
 }
 

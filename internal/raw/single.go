@@ -25,7 +25,7 @@ func (s *Single) Odd(of *Ring, o Odd) Event {
 func (s *Single) Join(r *Ring, rec *Record) Event {
 	s.grow(rec.Size)
 	r.CopyWords(s.words, rec.Off, rec.Size)
-	s.view = r.bare.fields(r.timeAt, r.cpuAt, uint64(rec.Len)).on(s.words)
+	s.view = r.bare().fields(r.timeAt, r.cpuAt, uint64(rec.Len)).on(s.words)
 	// Invariant of Word: Parse has checked Len against Size, of which words has as many bytes.
 	return Event{View: &s.view, Word: uint64(rec.Len) << 32}
 }

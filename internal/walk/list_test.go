@@ -22,7 +22,7 @@ func newBufRig(t testing.TB, n int, start uint64) *bufRig {
 	b := &bufRig{rig: newRig(t, n), w: ringtest.NewRingBuf(ringSize, start), one: new(Pass)}
 	b.ring = &Ring{Raw: b.w.Raw()}
 	b.ring.Raw.SetFields(0, -1)
-	b.Add(b.ring, b.one)
+	b.Add(b.ring)
 	return b
 }
 
@@ -56,19 +56,19 @@ func TestRingBuf(t *testing.T) {
 		busy := b.reserve(5)
 		b.commit(6)
 		require.Equal(t, uint64(6*bufRecord), b.ring.Unread())
-		require.NoError(t, b.ring.Begin())
+		require.NoError(t, b.ring.Begin(func() *Pass { return b.one }))
 		require.Equal(t, []uint64{1, 2, 4}, read(b.one, 9), "up to the busy one")
 		require.Equal(t, busy.Off, b.w.Tail())
 		require.Equal(t, [3]uint64{3, 1, 1}, b.counts())
 		require.Zero(t, b.ring.Unread(), "nobody is to get up for what is busy")
 		require.Equal(t, uint64(2*bufRecord), b.ring.Used())
 
-		require.NoError(t, b.ring.Begin())
+		require.NoError(t, b.ring.Begin(func() *Pass { return b.one }))
 		require.Empty(t, read(b.one, 9))
 		require.Equal(t, [3]uint64{3, 1, 1}, b.counts(), "the tail is not stored for nothing")
 		require.True(t, busy.Commit(0), "the kernel wakes, as the reader has caught up")
 		require.Equal(t, uint64(2*bufRecord), b.ring.Unread())
-		require.NoError(t, b.ring.Begin())
+		require.NoError(t, b.ring.Begin(func() *Pass { return b.one }))
 		require.Equal(t, []uint64{5, 6}, read(b.one, 9))
 		require.Equal(t, [3]uint64{5, 1, 2}, b.counts())
 		require.Equal(t, b.w.Head(), b.w.Tail())
@@ -89,7 +89,7 @@ func TestListTakenInPart(t *testing.T) {
 		b.commit(2, 3)
 		b.reserve(0).Discard(0)
 		b.reserve(0).Discard(0)
-		require.NoError(t, b.ring.Begin())
+		require.NoError(t, b.ring.Begin(func() *Pass { return b.one }))
 		read(b.one, n)
 		require.Equal(t, want, [3]uint64{b.counts()[0], b.counts()[1], (b.w.Tail() - math.MaxUint64 + 47) / bufRecord}, "%d taken", n)
 	}
@@ -101,7 +101,7 @@ func TestListAndPanic(t *testing.T) {
 	b.commit(1, 2, 3)
 	func() {
 		defer func() { recover() }()
-		require.NoError(t, b.ring.Begin())
+		require.NoError(t, b.ring.Begin(func() *Pass { return b.one }))
 		defer b.one.End()
 		for b.one.Next() {
 			b.one.Batch.Taken++
@@ -111,7 +111,7 @@ func TestListAndPanic(t *testing.T) {
 		}
 	}()
 	require.Equal(t, uint64(bufRecord), b.w.Tail())
-	require.NoError(t, b.ring.Begin())
+	require.NoError(t, b.ring.Begin(func() *Pass { return b.one }))
 	require.Equal(t, []uint64{2, 3}, read(b.one, 9))
 }
 
@@ -120,7 +120,7 @@ func TestOnlyDiscarded(t *testing.T) {
 	for range 3 {
 		b.reserve(0).Discard(0)
 	}
-	require.NoError(t, b.ring.Begin())
+	require.NoError(t, b.ring.Begin(func() *Pass { return b.one }))
 	require.Empty(t, read(b.one, 9))
 	require.Equal(t, [3]uint64{0, 3, 1}, b.counts())
 	require.Equal(t, b.w.Head(), b.w.Tail())
@@ -159,7 +159,7 @@ func TestLongLists(t *testing.T) {
 		h.Commit(0)
 		n++
 	}
-	require.NoError(t, b.ring.Begin())
+	require.NoError(t, b.ring.Begin(func() *Pass { return b.one }))
 	times := read(b.one, 1<<20)
 	require.Len(t, times, int(n))
 	for i, time := range times {
@@ -176,7 +176,7 @@ func TestCorruptRingBuf(t *testing.T) {
 	b := newBufRig(t, 0, 0)
 	b.commit(1)
 	b.w.PutHeader(1000, 48)
-	require.NoError(t, b.ring.Begin())
+	require.NoError(t, b.ring.Begin(func() *Pass { return b.one }))
 	require.Equal(t, []uint64{1, 1}, read(b.one, 9))
 	require.Equal(t, uint64(1), b.ring.Counts.Corrupt.Load())
 	require.Equal(t, b.w.Head(), b.w.Tail())
@@ -197,7 +197,7 @@ func TestPerfRingWithFields(t *testing.T) {
 		}
 		require.NoError(t, g.w[0].Output(i, payload))
 		if i%50 == 49 {
-			require.NoError(t, g.one[0].Begin())
+			require.NoError(t, g.beginOne(0))
 			require.Equal(t, want, read(g.passes[0], 99))
 			want = want[:0]
 		}
@@ -215,7 +215,7 @@ func TestListsDoNotAllocate(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(300, func() {
 		b.w.Output(payload)
 		b.w.Output(payload[:4])
-		if b.ring.Begin() != nil {
+		if b.ring.Begin(func() *Pass { return b.one }) != nil {
 			panic("busy")
 		}
 		for b.one.Next() {

@@ -31,7 +31,7 @@ type Ring struct {
 	grown  uint64 // bytes that had come since the look before
 
 	// For the owner only.
-	walk      ringWalk // over this ring alone
+	walk      *ringWalk // over this ring alone; nil before the first
 	last      uint64   // time of the latest sample read, unordered
 	lossAfter uint64   // no loss of the latest report is from before this time, unordered
 	// Advance is how many losses were delivered that no record has reported yet: the record that does is cut by them.
@@ -47,17 +47,22 @@ const (
 	held // by an ordered stream
 )
 
-// Begin claims the ring for a pass over it alone, whose Pass was named to [Rings.Add]. It returns os.ErrClosed or
+// Begin claims the ring for a pass over it alone. The first time, it asks for the pass. It returns os.ErrClosed or
 // an error that wraps ErrBusy; nothing is claimed then.
-func (r *Ring) Begin() error {
+func (r *Ring) Begin(pass func() *Pass) error {
 	if err := r.rings.gate.Enter(); err != nil {
 		return err
 	}
-	w := &r.walk
-	if err := w.visit(r); err != nil {
+	if err := r.claim(reading); err != nil {
 		r.rings.gate.Leave()
 		return err
 	}
+	if r.walk == nil { // few rings are read alone
+		r.walk = new(ringWalk)
+		r.walk.init(pass(), r.rings, r)
+	}
+	w := r.walk
+	w.visit(r)
 	w.pass.Err, w.upTo = nil, w.head
 	return nil
 }

@@ -46,12 +46,11 @@ func (r *Rings) Init(o Options) {
 	r.walk.init(o.Pass, r, nil)
 }
 
-// Add adds a ring, which is then the last of them. pass will go over it alone. If a stream holds the rings, it
+// Add adds a ring, which is then the last of them. If a stream holds the rings, it
 // holds this one from the beginning. There must be room. One call at a time.
-func (r *Rings) Add(ring *Ring, pass *Pass) {
+func (r *Rings) Add(ring *Ring) {
 	i := int(r.count.Load())
 	ring.rings, ring.index = r, i
-	ring.walk.init(pass, r, ring)
 	r.holding.Lock()
 	defer r.holding.Unlock()
 	if i > 0 && r.Held() {

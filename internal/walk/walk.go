@@ -45,11 +45,8 @@ func (w *ringWalk) init(p *Pass, rings *Rings, only *Ring) {
 	p.Halt, p.Walk = rings.gate.Closed(), w
 }
 
-// visit claims a ring and loads its head.
-func (w *ringWalk) visit(r *Ring) error {
-	if err := r.claim(reading); err != nil {
-		return err
-	}
+// visit loads the head of a ring that is claimed.
+func (w *ringWalk) visit(r *Ring) {
 	w.ring = r
 	w.tail = r.Raw.Tail()
 	w.off, w.began, w.head = w.tail, w.tail, r.Raw.Head()
@@ -59,7 +56,6 @@ func (w *ringWalk) visit(r *Ring) error {
 		w.commitAt = w.tail + size/8
 	}
 	r.Counts.Observe(min(used, size))
-	return nil
 }
 
 // Next makes the next batch. It ends the life of the events before.
@@ -186,9 +182,10 @@ func (w *ringWalk) nextRing() bool {
 	if r == nil {
 		return false
 	}
-	if w.pass.Err = w.visit(r); w.pass.Err != nil {
+	if w.pass.Err = r.claim(reading); w.pass.Err != nil {
 		return false
 	}
+	w.visit(r)
 	w.upTo = w.head
 	if w.head-upTo < r.Raw.Size() { // else the head is not so far
 		w.upTo = upTo

@@ -44,7 +44,7 @@ func (g *rig) add(cpu int) {
 	w := ringtest.New(ringSize, raw.LayoutRawTime, 0)
 	ring, pass := &Ring{Raw: w.Raw()}, new(Pass)
 	ring.Raw.SetCPU(cpu)
-	g.Add(ring, pass)
+	g.Add(ring)
 	g.w, g.one, g.passes = append(g.w, w), append(g.one, ring), append(g.passes, pass)
 }
 
@@ -102,7 +102,7 @@ func read(p *Pass, n int) (times []uint64) {
 func TestARing(t *testing.T) {
 	g := newRig(t, 1)
 	g.output(0, 1, 2, 3)
-	require.NoError(t, g.one[0].Begin())
+	require.NoError(t, g.beginOne(0))
 	g.output(0, 4) // behind the head as loaded
 	require.Equal(t, []uint64{1, 2, 3}, read(g.passes[0], 9))
 	require.Equal(t, uint64(3*recordSize), g.w[0].Tail())
@@ -182,8 +182,8 @@ func TestBusy(t *testing.T) {
 	g := newRig(t, 2)
 	g.output(0, 1)
 	g.output(1, 2)
-	require.NoError(t, g.one[1].Begin())
-	require.ErrorIs(t, g.one[1].Begin(), ErrBusy)
+	require.NoError(t, g.beginOne(1))
+	require.ErrorIs(t, g.beginOne(1), ErrBusy)
 	require.NoError(t, g.Begin())
 	require.ErrorIs(t, g.Begin(), ErrBusy)
 	require.Equal(t, []uint64{1}, read(&g.pass, 9))
@@ -195,11 +195,11 @@ func TestBusy(t *testing.T) {
 
 	require.NoError(t, g.Rings.Claim())
 	g.add(firstCPU + 2)
-	for _, err := range []error{g.Begin(), g.one[0].Begin(), g.one[2].Begin(), g.one[1].Claim()} {
+	for _, err := range []error{g.Begin(), g.beginOne(0), g.beginOne(2), g.one[1].Claim()} {
 		require.Equal(t, ErrHeld, err)
 	}
 	g.Rings.Disclaim()
-	require.NoError(t, g.one[2].Begin(), "the new one too")
+	require.NoError(t, g.beginOne(2), "the new one too")
 	g.passes[2].End()
 	require.Equal(t, 1, g.gate.Inside())
 }
@@ -216,7 +216,7 @@ func TestClosed(t *testing.T) {
 	require.Equal(t, os.ErrClosed, g.pass.Err)
 	g.pass.End()
 	require.Equal(t, os.ErrClosed, g.Begin())
-	require.Equal(t, os.ErrClosed, g.one[0].Begin())
+	require.Equal(t, os.ErrClosed, g.beginOne(0))
 	samples, lost := g.one[0].Count(g.w[0].Tail())
 	require.Equal(t, [2]uint64{1, 0}, [2]uint64{samples, lost})
 }
@@ -228,7 +228,7 @@ func TestFlushes(t *testing.T) {
 	g.Flushes.Ask(90) // the clock of another CPU
 	g.output(0, 1)
 	require.True(t, g.Flushing())
-	require.NoError(t, g.one[0].Begin())
+	require.NoError(t, g.beginOne(0))
 	require.Equal(t, []uint64{1}, read(g.passes[0], 9), "no marker for one ring")
 	g.output(1, 2)
 	require.NoError(t, g.Begin())
@@ -249,7 +249,7 @@ func TestNearlyFull(t *testing.T) {
 	n := 0
 	for ; g.w[0].Output(uint64(n), ringtest.Payload(uint64(n), 12)) == nil; n++ {
 	}
-	require.NoError(t, g.one[0].Begin())
+	require.NoError(t, g.beginOne(0))
 	var tails []uint64
 	for g.passes[0].Next() {
 		if tail := g.w[0].Tail(); len(tails) == 0 || tails[len(tails)-1] != tail {
@@ -269,11 +269,11 @@ func TestLoss(t *testing.T) {
 	for ; g.w[0].Output(6, ringtest.Payload(6, 12)) == nil; n++ {
 	}
 	require.Error(t, g.w[0].Output(7, ringtest.Payload(7, 12)))
-	require.NoError(t, g.one[0].Begin())
+	require.NoError(t, g.beginOne(0))
 	require.Len(t, read(g.passes[0], 1<<10), n)
 	g.one[0].Advance = 1
 	g.output(0, 8)
-	require.NoError(t, g.one[0].Begin())
+	require.NoError(t, g.beginOne(0))
 	require.True(t, g.passes[0].Next())
 	odd := g.passes[0].Batch.List[0].Odd()
 	require.Equal(t, raw.Odd{Kind: raw.Lost, CPU: 10, Lost: 1, After: 6, Time: 8}, *odd)
@@ -303,3 +303,6 @@ func TestPassesDoNotAllocate(t *testing.T) {
 		g.pass.End()
 	}))
 }
+
+// beginOne claims a ring for a pass over it alone.
+func (g *rig) beginOne(i int) error { return g.one[i].Begin(func() *Pass { return g.passes[i] }) }
