@@ -32,8 +32,8 @@ type Ring struct {
 
 	// For the owner only.
 	walk      *ringWalk // over this ring alone; nil before the first
-	last      uint64   // time of the latest sample read, unordered
-	lossAfter uint64   // no loss of the latest report is from before this time, unordered
+	last      uint64    // time of the latest sample read, unordered
+	lossAfter uint64    // no loss of the latest report is from before this time, unordered
 	// Advance is how many losses were delivered that no record has reported yet: the record that does is cut by them.
 	Advance uint64
 	Suspect bool // a stream has found it nearly full, and has not asked about losses since

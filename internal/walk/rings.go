@@ -17,7 +17,8 @@ type Rings struct {
 	flowing func(ring int, bytes uint64) // is told that a ring had events
 	holding sync.Mutex                   // held while a stream takes or gives up all rings, or one more comes
 	passing atomic.Bool                  // a pass over all rings is running
-	walk    ringWalk                     // of that pass
+	walk    *ringWalk                    // of that pass; nil before the first
+	pass    *Pass                        // that pass
 	plan    plan                         // of that pass
 
 	losses  func(into []raw.Odd) []raw.Odd
@@ -43,7 +44,7 @@ type Options struct {
 func (r *Rings) Init(o Options) {
 	r.gate, r.order, r.flowing, r.losses = o.Gate, o.Order, o.Flowing, o.Losses
 	r.rings = make([]*Ring, o.Room)
-	r.walk.init(o.Pass, r, nil)
+	r.pass = o.Pass
 }
 
 // Add adds a ring, which is then the last of them. If a stream holds the rings, it
@@ -79,7 +80,11 @@ func (r *Rings) Begin() error {
 		r.gate.Leave()
 		return errPassing
 	}
-	w := &r.walk
+	if r.walk == nil { // streams have none
+		r.walk = new(ringWalk)
+		r.walk.init(r.pass, r, nil)
+	}
+	w := r.walk
 	w.pass.Err, w.planned, w.counting = nil, false, true
 	w.flush = r.Flushes.Load() // before the heads
 	r.Passes.Add(1)
