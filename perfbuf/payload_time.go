@@ -22,7 +22,10 @@ type TimeSource struct {
 // after Drain.
 //
 // A sample too short for the time, or with a time more than a second in the future, is ordered by the
-// kernel's time. Without kernel times it goes with its predecessor. Stats.Untimed counts both.
+// kernel's time. Without kernel times it goes with its predecessor. Stats.Untimed counts both. A stream whose source
+// has only such times in its first 16 samples or more returns an error, once, which names the map: the offset is wrong, or the times are of another
+// clock. No event is lost, and the stream may be read on, with or without that source. Times of a clock that is behind, such as jiffies,
+// cannot be told from late events: Stats.Late counts them.
 func PayloadTime(offset int) TimeSource { return TimeSource{payload: true, offset: offset} }
 
 // StampedTime is a [PayloadTime] that programs take after they have reserved the record in a BPF ring buffer, as

@@ -118,9 +118,10 @@ func TestPayloadWithoutATime(t *testing.T) {
 func TestLossWithPayloadTime(t *testing.T) {
 	k := newFake(t, 2, Options{})
 	s := k.byPayload(OrderOptions{Mode: Slack(0)})
+	k.outputAt(0, 1, 1)
 	n := uint64(k.fill(0, 500)) // their ids lie where no time is looked for
 	before := copies(t, s)
-	require.Len(t, before, int(n))
+	require.Len(t, before, 1+int(n))
 	k.outputAt(1, 1, 1<<39, 1<<39+20)
 	k.outputAt(0, 7, 1<<39+10)
 	recs := copies(t, s)

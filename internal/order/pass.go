@@ -26,6 +26,9 @@ func (w *Pass) Next() bool {
 		w.pass.Err = os.ErrClosed
 		return false
 	}
+	if w.pass.Err = s.badTimes(); w.pass.Err != nil {
+		return false
+	}
 	if events := s.Batch(); len(events) > 0 {
 		w.pass.Batch.Set(events)
 		return true

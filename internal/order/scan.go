@@ -32,7 +32,9 @@ func (s *Stream) load() {
 	for i, r := range s.rings {
 		held := s.merger.Held(i)
 		found := s.merger.Scan(i, r.head, ceiling, now)
-		r.found += uint64(s.merger.Held(i) - held)
+		samples := s.merger.Held(i) - held
+		r.found += uint64(samples)
+		r.source.times.judge(samples, found)
 		if found.Unknown|found.Inversions|found.Keyless|found.Discarded != 0 {
 			r.tally.Discarded += uint64(found.Discarded)
 			r.tally.Unknown += uint64(found.Unknown)

@@ -20,6 +20,7 @@ type Source struct {
 
 	stream *Stream
 	taken  []*ring // by the stream, as Rings has them
+	times  times
 }
 
 // Wakeup is the wakeup policy of a reader.

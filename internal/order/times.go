@@ -1,0 +1,39 @@
+package order
+
+import (
+	"fmt"
+
+	"github.com/ringfold/ringfold/internal/merge"
+)
+
+// times says whether a source's payloads have times at all.
+type times struct {
+	judged bool // they have, or the user has been told
+	future int  // samples, of all so far, with times that no clock shows yet
+}
+
+// distrusted is how many first samples with such times are no accident.
+const distrusted = 16
+
+// judge takes into account what a scan has found among so many samples.
+func (t *times) judge(samples int, found merge.Found) {
+	if t.judged || samples == 0 {
+		return
+	}
+	t.judged = found.Keyless < samples
+	t.future += found.Future
+}
+
+// badTimes returns an error, once, if none of a source's samples had a time that can be believed: they have another clock's, or another field
+// was named. It comes before the events of the round.
+func (s *Stream) badTimes() error {
+	for _, src := range s.sources {
+		if t := &src.times; !t.judged && t.future >= distrusted {
+			t.judged = true
+			id, name := src.Kernel.Map()
+			return fmt.Errorf("perfbuf.Ordered: map %q (id %d): the times in its first %d samples are more than a second in the future of CLOCK_MONOTONIC: "+
+				"give the offset in the payload at which programs store bpf_ktime_get_ns(), and no other clock's time", name, id, t.future)
+		}
+	}
+	return nil
+}
