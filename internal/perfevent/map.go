@@ -12,6 +12,9 @@ func checkType(m host.Map) error {
 	switch m.Type {
 	case libbpf.MapTypePerfEventArray:
 		return nil
+	case libbpf.MapTypeArrayOfMaps, libbpf.MapTypeHashOfMaps:
+		return m.Fail("it is of type %s, but only BPF_MAP_TYPE_PERF_EVENT_ARRAY (4) has perf rings: open the BPF ring buffers in a map of maps with perfbuf.OpenRingBuf, "+
+			"and a perf event array in one by a descriptor of its own", m.TypeName())
 	case bpfMapTypeRingbuf:
 		return m.Fail("it is of type %s, but only BPF_MAP_TYPE_PERF_EVENT_ARRAY (4) has perf rings: open a BPF ring buffer with perfbuf.OpenRingBuf", m.TypeName())
 	}

@@ -32,13 +32,13 @@ func (s *Stream) Add(r *Reader) error {
 	if s.closing.Load() {
 		return os.ErrClosed
 	}
-	if err := s.unlike(r); err != nil {
-		return err
-	}
 	if err := r.Gate.Enter(); err != nil {
 		return err
 	}
 	defer r.Gate.Leave()
+	if err := s.unlike(r); err != nil {
+		return err
+	}
 	if err := r.Walk.Claim(); err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (s *Stream) Remove(r *Reader) error {
 	return nil
 }
 
-// unlike makes sure that a reader is no source yet, nor another reader of the same map.
+// unlike makes sure that a reader is no source yet, nor another reader of the same map. The reader is open, and so are sources while mu is held.
 func (s *Stream) unlike(r *Reader) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,11 +101,27 @@ func (s *Stream) unlike(r *Reader) error {
 		if src.reader == r {
 			return fmt.Errorf("perfbuf.Merge: a reader is given twice, that of map %q (id %d)", name, id)
 		}
-		if other, _ := src.reader.Kernel.Map(); id != 0 && other == id {
+		switch otherID, otherName := src.reader.Kernel.Map(); {
+		case r.opts.RingBuf && src.reader.opts.RingBuf:
+			if slices.ContainsFunc(r.ringBufs(), func(id int) bool { return id != 0 && slices.Contains(src.reader.ringBufs(), id) }) {
+				return fmt.Errorf("perfbuf.Merge: a ring buffer is read by two of the readers, of map %q (id %d) and of map %q (id %d), and each misses what the other reads: open it once",
+					name, id, otherName, otherID)
+			}
+		case id != 0 && otherID == id:
 			return fmt.Errorf("perfbuf.Merge: map %q (id %d) is read by two of the readers, of which only the later receives anything: open it once", name, id)
 		}
 	}
 	return nil
+}
+
+// ringBufs are the ids of the ring buffers that a reader reads.
+func (r *Reader) ringBufs() []int {
+	if shards, ok := r.Kernel.(kernel.Hotplug); ok {
+		ids, _ := shards.Online() // what cannot be seen now is not compared
+		return ids
+	}
+	id, _ := r.Kernel.Map()
+	return []int{id}
 }
 
 // change makes a change to the sources: now if nobody uses the stream, else by who does.

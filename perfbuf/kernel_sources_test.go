@@ -1,0 +1,122 @@
+//go:build linux && cgo
+
+package perfbuf_test
+
+import (
+	"testing"
+
+	"github.com/aquasecurity/libbpfgo"
+	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/stretchr/testify/require"
+)
+
+// A map of another type is refused with a word on what reads it.
+func TestKernelOpenAnotherType(t *testing.T) {
+	e, rings := kerneltest.Load(t), kerneltest.LoadRings(t, kerneltest.RingOptions{})
+	openPerf := func(fd int) error { _, err := perfbuf.Open(fd, perfbuf.Options{}); return err }
+	openRingBuf := func(fd int) error { _, err := perfbuf.OpenRingBuf(fd, perfbuf.RingBufOptions{}); return err }
+	hash := newMap(t, libbpfgo.MapTypeHash, 4, 4, 1).FileDescriptor()
+	for _, c := range []struct {
+		name string
+		err  error
+		want string
+	}{
+		{"a ring buffer as perf event array", openPerf(rings.MapFD()), "perfbuf.OpenRingBuf"},
+		{"ring buffers as perf event array", openPerf(rings.ShardsFD()), "perfbuf.OpenRingBuf"},
+		{"a hash as perf event array", openPerf(hash), "BPF_MAP_TYPE_HASH (1)"},
+		{"a perf event array as ring buffer", openRingBuf(e.MapFD()), "perfbuf.Open"},
+		{"a hash as ring buffer", openRingBuf(hash), "BPF_MAP_TYPE_HASH (1)"},
+		{"losses as ring buffer", openRingBuf(rings.LossesFD()), "BPF_MAP_TYPE_ARRAY (2)"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var refused *perfbuf.MapError
+			require.ErrorAs(t, c.err, &refused)
+			require.NotZero(t, refused.ID)
+			require.ErrorContains(t, c.err, c.want)
+		})
+	}
+}
+
+// A map is read once, whatever names it.
+func TestKernelMergeAMapTwice(t *testing.T) {
+	e, rings := kerneltest.Load(t), kerneltest.LoadRings(t, kerneltest.RingOptions{})
+	rings.SetShard(0, rings.MapFD())
+	rings.SetGroup(0, rings.MapFD())
+	openRing := func(fd int) *perfbuf.Reader { return openRings(t, fd, perfbuf.RingBufOptions{}) }
+	perf, shared, shards, groups := open(t, e, perfbuf.Options{}), openRing(rings.MapFD()), openRing(rings.ShardsFD()), openRing(rings.GroupsFD())
+	for name, c := range map[string]struct {
+		once, twice *perfbuf.Reader
+		want        string
+	}{
+		"the same reader":                           {perf, perf, `given twice, that of map "events"`},
+		"the same reader of a ring buffer":          {shared, shared, `given twice, that of map "shared"`},
+		"two readers of a perf event array":         {perf, open(t, e, perfbuf.Options{}), `map "events"`},
+		"two readers of a ring buffer":              {shared, openRing(rings.MapFD()), `map "shared"`},
+		"two readers of ring buffers in a map":      {shards, openRing(rings.ShardsFD()), `map "shards"`},
+		"a ring buffer and a map that it is in":     {shared, shards, `map "shards"`},
+		"a map with a ring buffer and that one":     {shards, shared, `map "shared"`},
+		"a ring buffer that is in two maps of maps": {shards, groups, `map "groups"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := perfbuf.Merge(perfbuf.OrderOptions{}, c.once, c.twice)
+			require.ErrorContains(t, err, c.want)
+			s, err := perfbuf.Merge(perfbuf.OrderOptions{}, c.once)
+			require.NoError(t, err, "nothing is left claimed")
+			defer s.Close()
+			require.ErrorContains(t, s.Add(c.twice), c.want)
+		})
+	}
+}
+
+// While a stream is open its sources are not read otherwise, and readers that are being read are no sources.
+func TestKernelSourcesThatAreRead(t *testing.T) {
+	e, rings := kerneltest.Load(t), kerneltest.LoadRings(t, kerneltest.RingOptions{})
+	perf, shared := open(t, e, perfbuf.Options{}), openRings(t, rings.MapFD(), perfbuf.RingBufOptions{})
+	s, err := perfbuf.Merge(perfbuf.OrderOptions{}, perf, shared)
+	require.NoError(t, err)
+	never := func(perfbuf.Event) error { panic("an event") }
+	for _, r := range []*perfbuf.Reader{perf, shared} {
+		require.ErrorIs(t, r.ForEach(never), perfbuf.ErrBusy)
+		require.ErrorIs(t, r.Rings()[0].Run(t.Context(), never), perfbuf.ErrBusy)
+		require.ErrorIs(t, r.Wait(t.Context()), perfbuf.ErrBusy)
+		_, err = perfbuf.Merge(perfbuf.OrderOptions{}, r)
+		require.ErrorIs(t, err, perfbuf.ErrBusy)
+	}
+	require.NoError(t, s.Close())
+
+	rings.Emit(0, kerneltest.RingEmit{Count: 1, Size: 32})
+	require.NoError(t, shared.ForEach(func(perfbuf.Event) error {
+		_, err := perfbuf.Merge(perfbuf.OrderOptions{}, perf, shared)
+		require.ErrorIs(t, err, perfbuf.ErrBusy)
+		return nil
+	}))
+	require.NoError(t, perf.ForEach(never), "nothing is left claimed")
+}
+
+// A stream says which source has times of another clock, or none at the offset that was given. It goes on without that source.
+func TestKernelForeignTimes(t *testing.T) {
+	e, rings := kerneltest.Load(t), kerneltest.LoadRings(t, kerneltest.RingOptions{})
+	perf := open(t, e, perfbuf.Options{})
+	const pattern = 32 // where payloads have no time
+	wrong := openRings(t, rings.MapFD(), perfbuf.RingBufOptions{Time: perfbuf.PayloadTime(pattern)})
+	s, err := perfbuf.Merge(perfbuf.OrderOptions{}, perf, wrong)
+	require.NoError(t, err)
+	rings.Emit(0, kerneltest.RingEmit{Count: 20, Size: 64})
+	err = s.Run(t.Context(), func(perfbuf.Event) error { panic("an event") })
+	require.ErrorContains(t, err, `map "shared"`)
+	require.ErrorContains(t, err, "CLOCK_MONOTONIC")
+	require.EqualValues(t, 20, wrong.Stats().Untimed)
+
+	require.NoError(t, s.Remove(wrong))
+	e.Emit(0, 5, 40)
+	n := 0
+	require.NoError(t, s.Run(t.Context(), func(ev perfbuf.Event) error {
+		require.Equal(t, perf, ev.Source())
+		if n++; n == 5 {
+			return perfbuf.ErrStop
+		}
+		return nil
+	}))
+	require.NoError(t, s.Close())
+}
