@@ -18,15 +18,15 @@ func drain(r *run) error {
 	// This goroutine stays free to move: for one that is locked to a thread, each turn with
 	// libbpfgo's goroutine would be a switch of threads.
 	for _, ringBytes := range []int{64 << 10, 4 << 20} {
-		if err := drainRings(r, readers, ringBytes, payloads, rounds); err != nil {
+		if err := drainRings(r, readers, options{ringBytes: ringBytes}, payloads, rounds); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func drainRings(r *run, readers []string, ringBytes int, payloads []int, rounds int) error {
-	all, closeAll, err := loadAll(readers, options{ringBytes: ringBytes})
+func drainRings(r *run, readers []string, o options, payloads []int, rounds int) error {
+	all, closeAll, err := loadAll(readers, o)
 	if err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func drainRings(r *run, readers []string, ringBytes int, payloads []int, rounds 
 		if err != nil {
 			return err
 		}
-		r.add(fmt.Sprintf("%dB/%s", size, bytesName(ringBytes)), "ns", took.medians(), readers...)
+		r.add(fmt.Sprintf("%dB/%s", size, bytesName(o.ringBytes)), "ns", took.medians(), readers...)
 	}
 	return nil
 }
@@ -53,16 +53,20 @@ func bytesName(n int) string {
 	return fmt.Sprintf("%dKiB", n>>10)
 }
 
-// fills is how many events fill a ring to fifteen sixteenths. Of 4 MiB rings and small payloads it
+// fills is how many events of each CPU fill rings to fifteen sixteenths. Of 4 MiB rings and small payloads it
 // is less, as filling takes long: the wake-up of each event is paid even if nobody waits.
-func fills(ringBytes, size int) int {
+func fills(o options, size int) int {
+	share := o.ringBytes / 16 * 15
 	record := (8 + 8 + 4 + size + 7) &^ 7 // header, time, raw_size: ringfold's, the largest of all
-	return min(ringBytes/16*15/record, 1<<14)
+	if o.ringBuf {                        // of which there is one
+		share, record = share/len(cpus), 8+(size+7)&^7
+	}
+	return min(share/record, 1<<14)
 }
 
 func drainCase(all []*opened, size, rounds int) (samples, error) {
 	took := samples{}
-	perCPU := fills(all[0].o.ringBytes, size)
+	perCPU := fills(all[0].o, size)
 	events := perCPU * len(cpus)
 	times := (999 + events) / events
 	runtime.GC()

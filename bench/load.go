@@ -30,31 +30,31 @@ type collection struct {
 	states  *libbpfgo.BPFMap
 }
 
-// load loads a collection for a reader. A ring buffer has as many bytes in all as the perf event
-// array's rings have together, rounded up to a power of two.
-func load(reader string, ringBytes int) (*collection, error) {
+// load loads a collection for a reader. A ring buffer that is read beside perf event arrays has as many bytes in all as
+// their rings have together, rounded up to a power of two.
+func load(reader string, o options) (*collection, error) {
 	quiet()
 	m, err := libbpfgo.NewModuleFromBufferArgs(libbpfgo.NewModuleArgs{BPFObjBuff: emitObject, BPFObjName: "emit", SkipMemlockBump: true})
 	if err != nil {
 		return nil, fmt.Errorf("opening emit.bpf.o: %w", err)
 	}
 	c := &collection{module: m}
-	if err := c.load(reader, ringBytes); err != nil {
+	if err := c.load(reader, o); err != nil {
 		m.Close()
 		return nil, fmt.Errorf("loading emit.bpf.o (that takes root, or CAP_BPF and CAP_PERFMON): %w", err)
 	}
 	return c, nil
 }
 
-func (c *collection) load(reader string, ringBytes int) (err error) {
+func (c *collection) load(reader string, o options) (err error) {
 	name, other := "emit", "emit_ringbuf"
 	if c.ringbuf, err = c.module.GetMap("ringbuf"); err != nil {
 		return err
 	}
-	if reader == ciliumRingbuf {
+	if o.ringBuf || reader == ciliumRingbuf {
 		name, other = other, name
-		total := ringBytes
-		for total < ringBytes*len(cpus) {
+		total := o.ringBytes
+		for !o.ringBuf && total < o.ringBytes*len(cpus) {
 			total *= 2
 		}
 		if err := c.ringbuf.SetMaxEntries(uint32(total)); err != nil {

@@ -23,6 +23,7 @@ type benchmark struct {
 
 var benchmarks = []benchmark{
 	{"drain", drain},
+	{"ringbuf", ringBuf},
 	{"producer", producer},
 	{"first-event", firstEvent},
 	{"delay", delay},

@@ -109,7 +109,7 @@ func allocations(r *run, readers []string, ringBytes int) error {
 		if err := o.open(); err != nil {
 			return err
 		}
-		perCPU := fills(ringBytes, 56)
+		perCPU := fills(all[0].o, 56)
 		for range 3 { // buffers that are kept are allocated, for a record across the ring's edge too
 			if _, err := o.fillAndDrain(perCPU, 56); err != nil {
 				return err

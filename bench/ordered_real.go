@@ -19,7 +19,7 @@ func openReal(reader string, burst int) (*rings, error) {
 	if len(cpus) < 2 {
 		return nil, fmt.Errorf("two rings take two CPUs, and this process has %d: choose other benchmarks, with -bench", len(cpus))
 	}
-	c, err := load(reader, orderedRingBytes)
+	c, err := load(reader, options{ringBytes: orderedRingBytes})
 	if err != nil {
 		return nil, err
 	}

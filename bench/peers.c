@@ -9,12 +9,10 @@
 #include <time.h>
 #include <unistd.h>
 
-static void on_sample(void *ctx, int cpu, void *data, __u32 size)
+static inline void event(struct peer *p, const void *data)
 {
-	struct peer *p = ctx;
 	uint64_t word;
 
-	(void)cpu, (void)size;
 	memcpy(&word, data, sizeof(word));
 	p->sum += word;
 	if (!p->looping) {
@@ -37,6 +35,19 @@ static void on_sample(void *ctx, int cpu, void *data, __u32 size)
 	__atomic_fetch_add(&p->events, 1, __ATOMIC_SEQ_CST); // as in Go's loops
 }
 
+static void on_sample(void *ctx, int cpu, void *data, __u32 size)
+{
+	(void)cpu, (void)size;
+	event(ctx, data);
+}
+
+static int on_ringbuf_sample(void *ctx, void *data, size_t size)
+{
+	(void)size;
+	event(ctx, data);
+	return 0;
+}
+
 static void on_lost(void *ctx, int cpu, __u64 count)
 {
 	struct peer *p = ctx;
@@ -45,36 +56,63 @@ static void on_lost(void *ctx, int cpu, __u64 count)
 	__atomic_fetch_add(&p->lost, count, __ATOMIC_SEQ_CST);
 }
 
-struct peer *peer_open(int map_fd, int pages, size_t delays)
+static struct peer *new_peer(size_t delays)
 {
 	struct peer *p = calloc(1, sizeof(*p));
 
 	if (!p)
 		return NULL;
 	p->most = delays;
-	if (!delays || (p->delays = calloc(delays, sizeof(*p->delays))))
-		p->pb = perf_buffer__new(map_fd, pages, on_sample, on_lost, p, NULL);
-	if (!p->pb) {
-		int err = errno;
-
-		free(p->delays);
+	if (delays && !(p->delays = calloc(delays, sizeof(*p->delays)))) {
 		free(p);
-		errno = err;
 		return NULL;
 	}
+	return p;
+}
+
+static struct peer *failed(struct peer *p)
+{
+	int err = errno;
+
+	peer_close(p);
+	errno = err;
+	return NULL;
+}
+
+struct peer *peer_open(int map_fd, int pages, size_t delays)
+{
+	struct peer *p = new_peer(delays);
+
+	if (!p)
+		return NULL;
+	p->pb = perf_buffer__new(map_fd, pages, on_sample, on_lost, p, NULL);
+	return p->pb ? p : failed(p);
+}
+
+struct peer *peer_open_ringbuf(int map_fd, size_t size, size_t delays)
+{
+	struct peer *p = new_peer(delays);
+
+	if (!p)
+		return NULL;
+	p->rb = ring_buffer__new(map_fd, on_ringbuf_sample, p, NULL);
+	if (!p->rb || ringbuf_map(p, map_fd, size))
+		return failed(p);
 	return p;
 }
 
 void peer_close(struct peer *p)
 {
 	perf_buffer__free(p->pb);
+	ring_buffer__free(p->rb);
+	ringbuf_unmap(p);
 	free(p->delays);
 	free(p);
 }
 
 int peer_consume(struct peer *p)
 {
-	int err = perf_buffer__consume(p->pb);
+	int err = p->rb ? ring_buffer__consume(p->rb) : perf_buffer__consume(p->pb);
 
 	return err < 0 ? err : 0;
 }
@@ -110,6 +148,10 @@ static int walk(struct peer *p, struct perf_event_mmap_page *page, size_t size)
 
 int peer_walk(struct peer *p)
 {
+	if (p->rb) {
+		ringbuf_walk(p);
+		return 0;
+	}
 	int n = perf_buffer__buffer_cnt(p->pb);
 
 	for (int i = 0; i < n; i++) {
@@ -127,7 +169,7 @@ int peer_walk(struct peer *p)
 int peer_poll(struct peer *p)
 {
 	while (!__atomic_load_n(&p->stop, __ATOMIC_SEQ_CST)) {
-		int err = perf_buffer__poll(p->pb, 100);
+		int err = p->rb ? ring_buffer__poll(p->rb, 100) : perf_buffer__poll(p->pb, 100);
 
 		if (err < 0 && err != -EINTR)
 			return err;

@@ -47,6 +47,7 @@ type flusher interface{ flush() error }
 // options are of all peers alike.
 type options struct {
 	ringBytes int  // for each CPU
+	ringBuf   bool // all read a BPF ring buffer of ringBytes
 	timed     bool // the loop reads the clock at each event
 }
 
@@ -59,6 +60,12 @@ type timing struct {
 const mostDelays = 1 << 18
 
 func open(reader string, c *collection, o options) (p peer, err error) {
+	if o.ringBuf {
+		if p, err = openRingBufReader(reader, c, o); err != nil {
+			return nil, fmt.Errorf("opening %s: %w", reader, err)
+		}
+		return p, nil
+	}
 	half := o.ringBytes / 2
 	if order, ok := orders()[reader]; ok {
 		if p, err = openOrdered(c, o, order); err != nil {
@@ -189,7 +196,7 @@ func loadAll(readers []string, o options) (all []*opened, closeAll func(), err e
 		}
 	}
 	for _, name := range readers {
-		c, err := load(name, o.ringBytes)
+		c, err := load(name, o)
 		if err != nil {
 			closeAll()
 			return nil, nil, fmt.Errorf("%s: %w", name, err)

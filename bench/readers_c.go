@@ -14,9 +14,9 @@ import (
 	"unsafe"
 )
 
-// libbpfCPeer is libbpf's perf_buffer with a callback in C, or a plain loop in C over the rings that
-// it has mapped. A drain is one call from Go into C, which takes some 50 ns. The loop is
-// perf_buffer__poll with a timeout of 100 ms, and stays in C.
+// libbpfCPeer is libbpf's perf_buffer or ring_buffer with a callback in C, or a plain loop in C over the rings that
+// are mapped. A drain is one call from Go into C, which takes some 50 ns. The loop is
+// perf_buffer__poll or ring_buffer__poll with a timeout of 100 ms, and stays in C.
 type libbpfCPeer struct {
 	p     *C.struct_peer
 	plain bool
@@ -28,9 +28,15 @@ func openLibbpfC(c *collection, o options, plain bool) (peer, error) {
 	if o.timed {
 		delays = mostDelays
 	}
-	p, err := C.peer_open(C.int(c.events.FileDescriptor()), C.int(o.pages()), delays)
+	var p *C.struct_peer
+	var err error
+	if o.ringBuf {
+		p, err = C.peer_open_ringbuf(C.int(c.ringbuf.FileDescriptor()), C.size_t(o.ringBytes), delays)
+	} else {
+		p, err = C.peer_open(C.int(c.events.FileDescriptor()), C.int(o.pages()), delays)
+	}
 	if p == nil {
-		return nil, fmt.Errorf("perf_buffer__new: %w", err)
+		return nil, fmt.Errorf("perf_buffer__new or ring_buffer__new: %w", err)
 	}
 	return &libbpfCPeer{p: p, plain: plain}, nil
 }
@@ -64,7 +70,7 @@ func (p *libbpfCPeer) start() error {
 	p.done = make(chan error, 1)
 	go func() {
 		if err := C.peer_poll(p.p); err != 0 {
-			p.done <- fmt.Errorf("perf_buffer__poll: %w", syscall.Errno(-err))
+			p.done <- fmt.Errorf("perf_buffer__poll or ring_buffer__poll: %w", syscall.Errno(-err))
 		}
 		close(p.done)
 	}()

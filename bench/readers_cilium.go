@@ -8,7 +8,6 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/perf"
-	"github.com/cilium/ebpf/ringbuf"
 	"golang.org/x/sys/unix"
 )
 
@@ -101,71 +100,6 @@ func (p *ciliumPeer) start() error {
 func (p *ciliumPeer) flush() error { return p.r.Flush() }
 
 func (p *ciliumPeer) close() error {
-	err := p.r.Close()
-	if p.done != nil {
-		err = errors.Join(err, <-p.done)
-	}
-	return err
-}
-
-// ringbufPeer is cilium/ebpf's ringbuf.Reader, by ReadInto: another kind of map, whose programs call
-// bpf_ringbuf_output with no flags: they wake a reader that has caught up.
-type ringbufPeer struct {
-	sink
-	r    *ringbuf.Reader
-	rec  ringbuf.Record
-	done chan error
-}
-
-func openRingbuf(c *collection, o options) (peer, error) {
-	m, err := ciliumMap(c.ringbuf.FileDescriptor())
-	if err != nil {
-		return nil, err
-	}
-	defer m.Close()
-	r, err := ringbuf.NewReader(m)
-	if err != nil {
-		return nil, err
-	}
-	return &ringbufPeer{sink: sink{delays: newDelays(o)}, r: r}, nil
-}
-
-func (p *ringbufPeer) prepare() error {
-	p.r.SetDeadline(time.Unix(1, 0))
-	return emptied(p.r.ReadInto(&p.rec))
-}
-
-func (p *ringbufPeer) drain(want int) error {
-	var n int
-	for n < want {
-		if err := p.r.ReadInto(&p.rec); err != nil {
-			return err
-		}
-		p.sum += binary.NativeEndian.Uint64(p.rec.RawSample)
-		n++
-	}
-	return expect(n, want)
-}
-
-func (p *ringbufPeer) start() error {
-	p.done = make(chan error, 1)
-	go func() {
-		for {
-			err := p.r.ReadInto(&p.rec)
-			if errors.Is(err, os.ErrClosed) {
-				err = nil
-			} else if err == nil {
-				p.event(p.rec.RawSample)
-				continue
-			}
-			p.done <- err
-			return
-		}
-	}()
-	return nil
-}
-
-func (p *ringbufPeer) close() error {
 	err := p.r.Close()
 	if p.done != nil {
 		err = errors.Join(err, <-p.done)

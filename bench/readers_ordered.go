@@ -30,7 +30,6 @@ func orders() map[string]perfbuf.OrderOptions {
 // orderedPeer is a ringfoldPeer that reads its rings as one stream, in order by the kernel's time of an output.
 type orderedPeer struct {
 	*ringfoldPeer
-	stream *perfbuf.Ordered
 }
 
 func openOrdered(c *collection, o options, order perfbuf.OrderOptions) (peer, error) {
@@ -43,12 +42,8 @@ func openOrdered(c *collection, o options, order perfbuf.OrderOptions) (peer, er
 	if err != nil {
 		return nil, errors.Join(err, r.close())
 	}
-	return &orderedPeer{r, stream}, nil
-}
-
-func (p *orderedPeer) start() error {
-	p.loop(p.stream)
-	return nil
+	r.source = stream
+	return &orderedPeer{r}, nil
 }
 
 // timing counts by the kernel's times: those in payloads are taken before, and two CPUs may have them the other way round.

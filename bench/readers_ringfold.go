@@ -15,6 +15,7 @@ import (
 type ringfoldPeer struct {
 	sink
 	r       *perfbuf.Reader
+	source  drainable // r, or a stream
 	foreach bool // with a call for each event
 	sample  func(perfbuf.Event) error
 	batch   func(*perfbuf.Batch) error
@@ -23,12 +24,23 @@ type ringfoldPeer struct {
 	done    chan error
 }
 
+// drainable is a reader or a stream.
+type drainable interface {
+	ForEach(func(perfbuf.Event) error) error
+	ForEachBatch(func(*perfbuf.Batch) error) error
+	RunBatches(context.Context, func(*perfbuf.Batch) error) error
+}
+
 func openRingfold(c *collection, o options, w perfbuf.Wakeup) (peer, error) {
 	r, err := perfbuf.Open(c.events.FileDescriptor(), perfbuf.Options{RingBytes: o.ringBytes, Wakeup: w})
 	if err != nil {
 		return nil, err
 	}
-	p := &ringfoldPeer{sink: sink{delays: newDelays(o)}, r: r}
+	return newRingfoldPeer(r, o), nil
+}
+
+func newRingfoldPeer(r *perfbuf.Reader, o options) *ringfoldPeer {
+	p := &ringfoldPeer{sink: sink{delays: newDelays(o)}, r: r, source: r}
 	p.sample = func(ev perfbuf.Event) error {
 		if ev.Kind() != perfbuf.KindSample {
 			return notSample(ev)
@@ -50,7 +62,7 @@ func openRingfold(c *collection, o options, w perfbuf.Wakeup) (peer, error) {
 		p.drained += n
 		return nil
 	}
-	return p, nil
+	return p
 }
 
 func notSample(ev perfbuf.Event) error {
@@ -63,9 +75,9 @@ func (p *ringfoldPeer) drain(want int) error {
 	p.drained = 0
 	var err error
 	if p.foreach {
-		err = p.r.ForEach(p.sample)
+		err = p.source.ForEach(p.sample)
 	} else {
-		err = p.r.ForEachBatch(p.batch)
+		err = p.source.ForEachBatch(p.batch)
 	}
 	if err != nil {
 		return err
@@ -74,18 +86,10 @@ func (p *ringfoldPeer) drain(want int) error {
 }
 
 func (p *ringfoldPeer) start() error {
-	p.loop(p.r)
-	return nil
-}
-
-// loop reads all that comes, in the order in which src has it.
-func (p *ringfoldPeer) loop(src interface {
-	RunBatches(context.Context, func(*perfbuf.Batch) error) error
-}) {
 	ctx, cancel := context.WithCancel(context.Background())
 	p.stop, p.done = cancel, make(chan error, 1)
 	go func() {
-		p.done <- src.RunBatches(ctx, func(b *perfbuf.Batch) error {
+		p.done <- p.source.RunBatches(ctx, func(b *perfbuf.Batch) error {
 			for ev := range b.Events() {
 				switch ev.Kind() {
 				case perfbuf.KindSample:
@@ -99,6 +103,7 @@ func (p *ringfoldPeer) loop(src interface {
 			return nil
 		})
 	}()
+	return nil
 }
 
 func (p *ringfoldPeer) close() error {

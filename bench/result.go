@@ -14,7 +14,10 @@ const (
 	cilium          = "cilium"           // cilium/ebpf perf.Reader.ReadInto
 	ciliumWatermark = "cilium-watermark" // the same, with ReaderOptions.Watermark
 	libbpfgoReader  = "libbpfgo"         // libbpfgo InitPerfBuf: a channel
-	ciliumRingbuf   = "cilium-ringbuf"   // cilium/ebpf ringbuf.Reader: another kind of map
+
+	// Of another kind of map.
+	ciliumRingbuf     = "cilium-ringbuf"      // cilium/ebpf ringbuf.Reader.ReadInto
+	ciliumRingbufRead = "cilium-ringbuf-read" // its Read, which allocates
 )
 
 // result is one figure.

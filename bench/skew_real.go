@@ -41,7 +41,7 @@ func skewReal(r *run) error {
 
 // skewOnce returns the share of outputs that were lost.
 func skewOnce(reader string, lasts time.Duration) (share float64, err error) {
-	c, err := load(reader, orderedRingBytes)
+	c, err := load(reader, options{ringBytes: orderedRingBytes})
 	if err != nil {
 		return 0, err
 	}

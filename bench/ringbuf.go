@@ -1,0 +1,16 @@
+package main
+
+// ringBuf is drain for BPF ring buffers, which all programs write to, on whatever CPU.
+func ringBuf(r *run) error {
+	readers := []string{ringfold, ringfoldForEach, ringfoldOrdered, libbpfC, cLoop, ciliumRingbuf, ciliumRingbufRead}
+	payloads, rounds := []int{16, 56, 256, 8192}, 101
+	if r.quick {
+		payloads, rounds = []int{56, 8192}, 2
+	}
+	for _, bytes := range []int{64 << 10, 4 << 20} {
+		if err := drainRings(r, readers, options{ringBytes: bytes, ringBuf: true}, payloads, rounds); err != nil {
+			return err
+		}
+	}
+	return nil
+}
