@@ -16,7 +16,7 @@ type ringfoldPeer struct {
 	sink
 	r       *perfbuf.Reader
 	source  drainable // r, or a stream
-	foreach bool // with a call for each event
+	foreach bool      // with a call for each event
 	sample  func(perfbuf.Event) error
 	batch   func(*perfbuf.Batch) error
 	drained int
