@@ -144,3 +144,46 @@ func TestMergeRefuses(t *testing.T) {
 	require.Equal(t, os.ErrClosed, err)
 	require.NoError(t, a.ForEach(never))
 }
+
+// Readers may come, go and be closed in the middle of a pass. It is the next that sees them.
+func TestSourcesChangeWithinAPass(t *testing.T) {
+	a, b := twoReaders(t)
+	s, err := Merge(OrderOptions{Mode: Slack(0)}, a.Reader)
+	require.NoError(t, err)
+	a.output(0, 1, 2)
+	b.output(0, 3)
+	n := 0
+	require.NoError(t, s.ForEach(func(Event) error {
+		if n++; n == 1 {
+			require.NoError(t, s.Add(b.Reader))
+			require.ErrorIs(t, b.ForEach(never), ErrBusy)
+			require.Error(t, s.Add(b.Reader))
+		}
+		return nil
+	}))
+	require.Equal(t, 2, n)
+	require.Equal(t, []uint64{3}, ids(t, s))
+	a.output(0, 4, 5)
+	require.NoError(t, s.ForEach(func(Event) error { // once: the stream's other source goes
+		if a.in.Stream.Load() != nil {
+			require.NoError(t, s.Remove(a.Reader))
+			require.ErrorIs(t, a.ForEach(never), ErrBusy, "until the pass ends")
+		}
+		return nil
+	}))
+	b.output(0, 6)
+	require.Equal(t, []uint64{6}, ids(t, s))
+	require.NoError(t, a.ForEach(never))
+
+	b.output(0, 7)
+	require.Equal(t, os.ErrClosed, s.ForEach(func(Event) error {
+		require.NoError(t, s.Add(a.Reader))
+		require.NoError(t, a.Close()) // before the stream has taken it in
+		require.Equal(t, int32(1), a.freed.Load())
+		a.hooks.memory = nil
+		return nil
+	}))
+	require.Equal(t, os.ErrClosed, s.ForEach(never))
+	require.NoError(t, s.Close())
+	require.NoError(t, b.ForEach(never))
+}

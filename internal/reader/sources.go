@@ -67,6 +67,10 @@ func (s *Stream) Add(r *Reader) error {
 		s.stop()
 	}
 	if err := s.change(func() {
+		if r.Gate.Enter() != nil {
+			return // closed meanwhile, and so is the stream
+		}
+		defer r.Gate.LeaveAtOnce()
 		s.Order.Add(&src.Source)
 		s.sources = append(slices.Clone(s.sources), src)
 	}); err != nil {
@@ -150,10 +154,14 @@ func (s *Stream) enter() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing.Load() {
-		return os.ErrClosed
+		return os.ErrClosed // disband makes them
 	}
 	if err := s.applyChanges(); err != nil {
+		s.changed.Store(true) // so that it is tried again
 		return err
+	}
+	if s.halt.Load() {
+		return os.ErrClosed
 	}
 	for i, src := range s.sources {
 		if err := src.reader.Gate.Enter(); err != nil {
