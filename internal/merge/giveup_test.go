@@ -1,8 +1,11 @@
 package merge_test
 
 import (
+	"encoding/binary"
 	"testing"
 
+	"github.com/ringfold/ringfold/internal/merge"
+	"github.com/ringfold/ringfold/internal/raw"
 	"github.com/ringfold/ringfold/internal/ringtest"
 	"github.com/stretchr/testify/require"
 )
@@ -44,4 +47,33 @@ func TestEarlyOnesAfterARoundGivenUp(t *testing.T) {
 	for _, w := range ws {
 		require.Equal(t, w.Head(), w.Tail())
 	}
+}
+
+// What lies behind a busy record stays in the ring when that is taken out: it is not dropped, and what was delivered of it comes again.
+func TestRemoveBehindBusy(t *testing.T) {
+	w := ringtest.NewRingBuf(4096, 1<<32-64)
+	ring := w.Raw()
+	ring.SetFields(0, -1)
+	m := merge.New([]*raw.Ring{ring}, merge.Options{}, func(int, uint64) {})
+	output := func(times ...uint64) {
+		for _, time := range times {
+			require.NoError(t, w.Output(binary.NativeEndian.AppendUint64(nil, time)))
+		}
+	}
+	reserve := func() ringtest.Record {
+		r, err := w.Reserve(8)
+		require.NoError(t, err)
+		return r
+	}
+	output(1, 9)
+	busy := reserve()
+	output(2, 3, 8)
+	reserve().Discard(0)
+	second := reserve()
+	m.Scan(0, w.Head(), forever, 0)
+	require.Len(t, drain(t, m, 5, 9), 3)
+	second.Commit(0) // since
+	dropped, again := m.Remove(0)
+	require.Equal(t, []uint64{1, 2}, []uint64{dropped, again}, "of 9; and 2 and 3, of which 8 was never delivered")
+	require.Equal(t, busy.Off, w.Tail())
 }

@@ -51,15 +51,16 @@ func (s *Stream) Add(src *Source) {
 	s.adoptFrom(src)
 }
 
-// Remove lets a source go. It gives up what is held of it, counted as dropped, and stores its tails behind that. What is
-// known of losses is left with the rings. No round may be under way.
+// Remove lets a source go. It gives up what is held of it, counted as dropped, and stores its tails behind that. What lies behind a busy
+// record stays in its ring, and comes again to whoever reads that next. What is known of losses is left with the rings. No round may be under way.
 func (s *Stream) Remove(src *Source) {
 	for _, r := range slices.Backward(src.taken) {
-		r.Counts.Dropped.Add(uint64(s.merger.Held(r.at)))
 		r.Counts.Lost.Store(s.known(r)) // those whose loss events are dropped too
 		r.Advance, r.Suspect = s.merger.Advance(r.at), r.losses.suspect
 		r.found = 0 // they are not delivered
-		s.merger.Remove(r.at)
+		dropped, again := s.merger.Remove(r.at)
+		r.Counts.Dropped.Add(dropped)
+		r.Again = again
 		s.rings = slices.Delete(s.rings, r.at, r.at+1)
 		for i, behind := range s.rings[r.at:] {
 			behind.at = r.at + i
@@ -87,6 +88,7 @@ func (s *Stream) adoptFrom(src *Source) {
 		s.merger.Add(r.Raw)
 		s.merger.Expect(r.at, r.Advance)
 		r.head = s.merger.Freed(r.at)
+		r.Again = 0
 		r.before, r.losses = r.head, lossWatch{suspect: r.Suspect, known: r.Counts.Lost.Load()}
 		s.rings, src.taken = append(s.rings, r), append(src.taken, r)
 	}

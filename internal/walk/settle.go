@@ -7,7 +7,7 @@ import "github.com/ringfold/ringfold/internal/raw"
 // that does not know, they are those reported, or full, if these are more: as many as others know of.
 func (r *Ring) Settle(from uint64, lost func(ring int) (n uint64, ok bool), full uint64) {
 	samples, reported := r.Count(from)
-	r.Counts.Dropped.Add(samples)
+	r.Counts.Dropped.Add(samples - min(samples, r.Again))
 	total, ok := lost(r.index)
 	if !ok {
 		total = max(r.Counts.Lost.Load()+reported-min(reported, r.Advance), full)

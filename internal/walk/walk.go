@@ -229,6 +229,7 @@ func (w *ringWalk) commit() {
 	r := w.ring
 	if w.off != w.tail {
 		r.Raw.SetTail(w.off)
+		r.Again = 0
 		r.Counts.Stored(w.off - w.tail)
 		w.tail = w.off
 	}
