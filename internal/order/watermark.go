@@ -26,7 +26,7 @@ func (s *Stream) bound(watermark uint64) uint64 {
 		}
 		for _, r := range src.taken {
 			upTo := s.merger.StampedUpTo(r.at)
-			watermark = min(watermark, upTo-min(upTo, grace.DefaultGuard))
+			watermark = min(watermark, upTo-min(upTo, grace.DefaultGuard+1)) // one less, as in grace.Barrier.Round
 		}
 	}
 	return watermark
