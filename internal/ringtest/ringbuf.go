@@ -159,3 +159,9 @@ func (b *RingBuf) Poison() {
 		b.data[p], b.data[p+b.mask+1] = 0xDD, 0xDD
 	}
 }
+
+// SetHeader stores the length, with flags, of the record at an offset, as no kernel does.
+func (b *RingBuf) SetHeader(off uint64, length uint32) { b.store(off, length) }
+
+// SetTail moves consumer_pos, as only a reader does.
+func (b *RingBuf) SetTail(t uint64) { atomic.StoreUint64(&b.words[consumer], t) }

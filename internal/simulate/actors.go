@@ -13,25 +13,20 @@ var errStopped = errors.New("the simulation is over")
 // rounds makes the rounds that are requested of the barrier.
 func (w *world) rounds() {
 	for !w.waiter.stopped {
-		if w.barrier == nil || !w.barrier.Requested() {
-			if w.pretence != nil { // or nobody would ever ask for a round
-				w.pretence.look()
-				w.pretence.show()
-			}
+		b := w.barrier
+		if b == nil || !b.Requested() {
+			w.lookAll() // or nobody would ever ask for a round
+			w.showAll()
 			w.waiter.pause()
 			continue
 		}
 		w.began, w.starting = w.kernel.clock, true
-		if w.pretence != nil {
-			w.pretence.look()
-		}
-		if w.barrier.Round() != nil {
+		w.lookAll()
+		if b.Round() != nil {
 			continue
 		}
-		if w.pretence != nil {
-			w.pretence.show()
-		}
-		if w.Mutant == None && w.Skew <= grace.DefaultGuard {
+		w.showAll()
+		if b == w.barrier && w.Mutant.delivers() && w.Skew <= grace.DefaultGuard {
 			w.covered = w.began - grace.DefaultGuard - 1
 		}
 		w.waiter.pause()
@@ -43,10 +38,8 @@ func (w *world) rounds() {
 func (w *world) grace() error {
 	if w.waiter == nil || !w.waiter.running {
 		w.await(w.kernel.step)
-		if w.pretence != nil { // even so, nothing is missing at the end
-			w.pretence.look()
-			w.pretence.show()
-		}
+		w.lookAll() // even so, nothing is missing at the end
+		w.showAll()
 		return nil
 	}
 	if w.Mutant != Lying && w.Mutant != LateClock {
@@ -82,13 +75,15 @@ func (w *world) clock() uint64 {
 // pause is where the reader's steps and those of others interleave.
 func (w *world) pause() {
 	if w.Mutant == EarlyTail && w.consumer.running && w.sched.IntN(64) == 0 {
-		ring := w.kernel.buffer.Ring(w.sched.IntN(w.CPUs))
-		ring.SetTail(ring.Raw().Head())
+		src := w.sources[w.sched.IntN(len(w.sources))]
+		i := w.sched.IntN(src.rings())
+		src.setTail(i, src.head(i))
 	}
-	if w.pretence != nil {
-		w.pretence.commit()
+	for _, src := range w.sources {
+		src.commit()
+		src.poison()
 	}
-	w.kernel.buffer.Poison()
+	w.fresh()
 	switch {
 	case w.consumer == nil:
 	case w.consumer.running:
@@ -106,6 +101,11 @@ func (w *world) consume() {
 		if w.sched.IntN(4) == 0 { // works on something else
 			for range w.sched.IntN(40) {
 				w.pause()
+			}
+		}
+		if w.Changes && w.sched.IntN(16) == 0 {
+			if w.failure = w.change(); w.failure != nil {
+				return
 			}
 		}
 		w.failure = w.pass()
@@ -128,11 +128,22 @@ func (w *world) pass() error {
 		if w.sched.IntN(8) == 0 {
 			w.pause()
 		}
+		if w.Changes && len(w.changing) == 0 && w.sched.IntN(500) == 0 {
+			if err := w.ask(); err != nil {
+				return err
+			}
+		}
 		if left--; left == -1 {
 			stopped = true
 			return perfbuf.ErrStop
 		}
 		return nil
+	}
+	asked := w.take()
+	for _, src := range w.sources {
+		if !src.out {
+			src.scans = [2]uint64{src.scans[1], w.kernel.clock}
+		}
 	}
 	due := w.due()
 	var err error
@@ -145,6 +156,7 @@ func (w *world) pass() error {
 			err = fmt.Errorf("%w: Fold of %d events from %d on ends with %d", ErrCounts, w.truth.handed()-before, before, n)
 		}
 	}
+	w.took(asked)
 	if err == nil && !stopped {
 		err = w.truth.due(due)
 		if at := w.stream.Watermark(); err == nil && w.exact() && at < due {
@@ -165,8 +177,20 @@ func (w *world) pass() error {
 func (w *world) due() uint64 {
 	switch {
 	case w.exact():
-		return w.covered
-	case w.Stream.DropLate || w.kernel.running():
+		due := w.kernel.clock - grace.DefaultGuard - 1
+		for _, src := range w.sources {
+			if !src.out && src.proven() || w.barrier != nil {
+				due = min(due, w.covered)
+			}
+			if !src.out && src.Stamped {
+				due = min(due, src.due())
+			}
+		}
+		if w.Skew > grace.DefaultGuard || !w.Mutant.delivers() {
+			return 0
+		}
+		return due
+	case w.Stream.DropLate || w.kernel.running() || w.kernel.asleep():
 		return 0 // a slack promises nothing of what is not published
 	}
 	return w.kernel.clock - uint64(w.Slack) - w.Skew - 1
@@ -192,7 +216,7 @@ func (w *world) deliver(ev perfbuf.Event) error {
 		}
 		return w.truth.complete(at)
 	}
-	if ev.Kind() == perfbuf.KindSample && ev.Time() <= at && w.exact() {
+	if ev.Kind() == perfbuf.KindSample && ev.Time() <= at && w.exact() && !w.truth.mayExcuse(ev) {
 		return fmt.Errorf("%w: %s comes when it is %d", ErrWatermark, describe(ev), at)
 	}
 	if w.Delivered != nil {
@@ -204,7 +228,7 @@ func (w *world) deliver(ev perfbuf.Event) error {
 // frugal checks that copies keep to the budget.
 func (w *world) frugal() error {
 	budget := uint64(max(0, w.stream.Options().Spill.Bytes))
-	if used := w.reader.Stats().SpillUsed; used > budget {
+	if used := w.spilled(); used > budget {
 		return fmt.Errorf("%w: %d of %d", ErrArena, used, budget)
 	}
 	return nil

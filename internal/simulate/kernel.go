@@ -3,6 +3,7 @@ package simulate
 import (
 	"encoding/binary"
 	"math/rand/v2"
+	"slices"
 	"syscall"
 
 	"github.com/ringfold/ringfold/internal/ringtest"
@@ -17,8 +18,10 @@ type kernel struct {
 	clock  uint64 // the true time, in ns
 	skew   uint64 // by how much a CPU's reading of it is behind at most
 	cpus   []*cpu
-	buffer *ringtest.Buffer
+	to     []*source // what programs output to
+	sleep  []*sleeper
 	truth  *truth
+	mutant Mutant
 	steps  int
 	last   int  // step before the programs are detached
 	stop   bool // begin and output nothing more
@@ -57,12 +60,14 @@ type program struct {
 	time   uint64  // the latest reading of its own
 	read   bool    // there is one
 	left   int     // outputs to come
-	record *record // being output
+	record *record // being output to a perf ring
+	to     *source // and to which
+	output *output // or to a ring buffer
 }
 
 func newKernel(s Setup, rnd *rand.Rand) *kernel {
 	k := &kernel{
-		rnd: rnd, clock: 1 << 40, skew: s.Skew,
+		rnd: rnd, clock: 1 << 40, skew: s.Skew, mutant: s.Mutant,
 		interrupts: 4 + rnd.IntN(40),
 		preempts:   3 + rnd.IntN(20),
 		largest:    1 + rnd.IntN(200),
@@ -83,8 +88,14 @@ func newKernel(s Setup, rnd *rand.Rand) *kernel {
 	return k
 }
 
-// read is a reading of the clock by a CPU. No two of them agree.
-func (k *kernel) read() uint64 { return k.clock - k.rnd.Uint64N(k.skew+1) }
+// read is a reading of the clock by a CPU. No two of them agree, and some do as little as they may.
+func (k *kernel) read() uint64 {
+	behind := k.rnd.Uint64N(k.skew + 1)
+	if behind&7 == 0 {
+		behind = k.skew
+	}
+	return k.clock - behind
+}
 
 // step lets time pass, and one CPU make one step.
 func (k *kernel) step() {
@@ -92,6 +103,7 @@ func (k *kernel) step() {
 		k.stop = true
 	}
 	k.clock += k.elapse()
+	k.sleepers()
 	c := k.cpus[k.rnd.IntN(len(k.cpus))]
 	if c.lasts--; c.lasts < 0 {
 		c.mood = mood(k.rnd.IntN(int(moods)))
@@ -108,12 +120,18 @@ func (k *kernel) step() {
 		k.begin(c, k.BeginIn(c.id, in))
 	case p.record != nil:
 		k.output(c, p)
+	case p.output != nil:
+		if p.Context() == ringtest.Task && k.rnd.IntN(k.preempts) == 0 { // with a record that is reserved, maybe
+			k.preempt(c, p)
+			return
+		}
+		if !k.advance(p.output, c.id) {
+			p.output = nil
+		}
 	case !p.read: // a program takes its time at its beginning, if at all
 		p.time, p.read = k.read(), true
 	case p.Context() == ringtest.Task && k.rnd.IntN(k.preempts) == 0:
-		p.Preempt()
-		c.stack = c.stack[:0]
-		c.preempted = append(c.preempted, p)
+		k.preempt(c, p)
 	case p.left == 0 || k.stop:
 		p.End()
 		c.stack = c.stack[:len(c.stack)-1]
@@ -124,6 +142,12 @@ func (k *kernel) step() {
 		p.left--
 		k.prepare(c, p)
 	}
+}
+
+func (k *kernel) preempt(c *cpu, p *program) {
+	p.Preempt()
+	c.stack = c.stack[:0]
+	c.preempted = append(c.preempted, p)
 }
 
 // elapse is how long a step takes: often nothing, so that times are equal, and now and then as long
@@ -171,39 +195,63 @@ const (
 	payloadHead = 16
 )
 
-func (k *kernel) prepare(c *cpu, p *program) {
+// record makes one of a program's, with a payload.
+func (k *kernel) record(to *source, cpu int, time uint64) *record {
 	n := payloadHead + k.rnd.IntN(k.largest)
 	if k.rnd.IntN(256) == 0 {
 		n += k.rnd.IntN(1500)
 	}
 	k.nextID++
 	r := k.truth.record()
-	r.id, r.cpu, r.own = k.nextID, c.id, p.time
+	r.id, r.cpu, r.own, r.to, r.ring, r.sleepy = k.nextID, cpu, time, to, cpu, false
+	r.payload = slices.Grow(r.payload[:0], n+8)[:n]
+	r.fill()
+	return r
+}
+
+// fill makes the payload.
+func (r *record) fill() {
+	n := len(r.payload)
 	b := binary.NativeEndian.AppendUint64(r.payload[:0], r.id)
-	b = binary.NativeEndian.AppendUint64(b, p.time)
-	fill := (r.id + p.time) * 0x9E3779B97F4A7C15
+	b = binary.NativeEndian.AppendUint64(b, r.own)
+	fill := (r.id + r.own) * 0x9E3779B97F4A7C15
 	for len(b) < n {
 		b = binary.NativeEndian.AppendUint64(b, fill)
 		fill = fill*0xD1342543DE82EF95 + 1
 	}
 	r.payload = b[:n]
-	p.record = r
+}
+
+// prepare begins an output, to any of the maps.
+func (k *kernel) prepare(c *cpu, p *program) {
+	to := k.to[0]
+	if len(k.to) > 1 {
+		to = k.to[k.rnd.IntN(len(k.to))]
+	}
+	r := k.record(to, c.id, p.time)
+	if to.bufs != nil {
+		p.output = k.begun(r, c.id)
+		return
+	}
+	p.record, p.to = r, to
+	p.Array = to.perf.Array
 	p.Prepare(r.payload)
 }
 
 // output does the next step of an output, and sees where it reserves, and whether it reports within
 // another one.
 func (k *kernel) output(c *cpu, p *program) {
-	ring := k.buffer.Ring(c.id)
+	perf := p.to.perf
+	ring := perf.Ring(c.id)
 	head, pending := ring.Head(), ring.Pending()
 	more := p.Step()
 	if now := ring.Head(); now != head {
-		p.record.off = head - k.buffer.Start
+		p.record.off = head - perf.Start
 	}
 	if ring.Pending() < pending {
 		for _, outer := range c.stack[:len(c.stack)-1] {
-			if outer.record != nil {
-				k.truth.losses[c.id].nested()
+			if outer.record != nil && outer.to == p.to {
+				p.to.losses[c.id].nested()
 			}
 		}
 	}
@@ -219,7 +267,7 @@ func (k *kernel) settled(i int, time uint64, _ []byte, err error) {
 	case nil:
 		k.truth.written(p.record, time)
 	case syscall.ENOSPC:
-		k.truth.failed(i)
+		p.to.losses[i].failed(k.clock)
 		k.truth.reuse(p.record)
 	default:
 		k.truth.reuse(p.record)

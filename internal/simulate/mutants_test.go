@@ -12,6 +12,12 @@ import (
 // Each way of being wrong is noticed, soon, and for the right reason.
 func TestMutantsAreCaught(t *testing.T) {
 	late := []error{simulate.ErrLate, simulate.ErrWatermark} // whichever is seen first
+	held := []error{simulate.ErrDelayed, simulate.ErrRest}
+	// One kind of ring buffers, and nothing else.
+	of := func(m simulate.Mutant, s simulate.Source) simulate.Setup {
+		return simulate.Setup{Mutant: m, Sources: []simulate.Source{s}, Only: true}
+	}
+	claimed := simulate.Source{RingBufs: 1, Claimed: true} // its times are not taken behind the reservation
 	for name, c := range map[string]struct {
 		setup simulate.Setup
 		as    []error
@@ -27,6 +33,25 @@ func TestMutantsAreCaught(t *testing.T) {
 		"no guard with the programs' time":  {simulate.Setup{Skew: 10 * skew, Payload: true}, late},
 		"claims what is not delivered":      {simulate.Setup{Mutant: simulate.Boasting}, []error{simulate.ErrWatermark}},
 		"early tails in rings that overrun": {simulate.Setup{Mutant: simulate.EarlyTail, RingBytes: small}, []error{simulate.ErrSample}},
+
+		"ring buffer: barriers that wait for nothing":   {of(simulate.Lying, shared), late},
+		"ring buffer: the clock is read after the wait": {of(simulate.LateClock, shared), late},
+		"ring buffer: heads are loaded before the wait": {of(simulate.EarlyHeads, shared), late},
+		"shards: heads are loaded before the wait":      {of(simulate.EarlyHeads, shards), late},
+		"ring buffer: no barrier at all":                {of(simulate.None, claimed), late},
+		"ring buffer: clocks differ by more than guard": {simulate.Setup{Skew: 10 * skew, Sources: []simulate.Source{shared}, Only: true}, late},
+		"ring buffer: a tail moves over what is busy":   {of(simulate.EarlyTail, shared), []error{simulate.ErrSample}},
+		"ring buffer: what is busy is passed over":      {of(simulate.SkippedBusy, shared), held},
+		"ring buffer: what is discarded is delivered":   {of(simulate.DiscardAsSample, shared), []error{simulate.ErrSample}},
+		"ring buffer: heads of 32 bits":                 {simulate.Setup{Mutant: simulate.Heads32, Start: near32, Sources: []simulate.Source{shared}, Only: true}, held},
+		"array: heads of 32 bits":                       {simulate.Setup{Mutant: simulate.Heads32, Start: near32}, held},
+		"stamped: what is busy holds up nothing":        {of(simulate.HiddenBusy, stamped), late},
+		"stamped: clocks differ by more than guard":     {simulate.Setup{Skew: 10 * skew, Sources: []simulate.Source{stamped}, Only: true}, late},
+		"stamped: what is busy is passed over":          {of(simulate.SkippedBusy, stamped), held},
+		"mixed: barriers that wait for nothing":         {simulate.Setup{Mutant: simulate.Lying, Sources: all}, late},
+		"mixed: a source is left out of scans":          {simulate.Setup{Mutant: simulate.LeftOut, Sources: all}, append(held, late...)},
+		"mixed: what is busy holds up nothing":          {simulate.Setup{Mutant: simulate.HiddenBusy, Sources: all}, append(held, late...)},
+		"ring buffer: Remove does not give back":        {simulate.Setup{Mutant: simulate.KeptTail, Sources: []simulate.Source{{}, shared}, Changes: true}, []error{simulate.ErrSample, simulate.ErrCounts, simulate.ErrMissing}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := c.setup

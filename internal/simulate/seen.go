@@ -7,53 +7,88 @@ import (
 	"github.com/ringfold/ringfold/internal/ringtest"
 )
 
-// seen is the world as the reader sees it: its kernel.
-type seen struct {
+// seen is a source's kernel as its reader sees it.
+type seen struct{ src *source }
+
+// Now is the world's clock.
+func (k *seen) Now() uint64 { return k.src.world.clock() }
+
+// Grace waits for the world's programs.
+func (k *seen) Grace(grace.Options) (grace.Provider, error) {
+	p := ringtest.Provider(k.src.world.grace)
+	return p, p.Wait()
+}
+
+// Yield lets others go on.
+func (k *seen) Yield() { k.src.world.pause() }
+
+// Drive keeps the barrier. It covers nothing yet.
+func (k *seen) Drive(b *grace.Barrier) { k.src.world.barrier, k.src.world.covered = b, 0 }
+
+// seenPerf is that of a perf event array.
+type seenPerf struct {
 	*ringtest.Buffer
-	w     *world
-	rings []*raw.Ring // instead of the buffer's, if not nil
+	seen
 }
 
 // Open makes the rings.
-func (k *seen) Open(setup seam.Setup) (seam.Kernel, error) {
+func (k *seenPerf) Open(setup seam.Setup) (seam.Kernel, error) {
 	if _, err := k.Buffer.Open(setup); err != nil {
 		return nil, err
 	}
-	if w := k.w; w.Mutant == EarlyHeads {
-		w.pretence = newPretence(k.Buffer, setup)
-		k.rings = w.pretence.pretended
+	if src := k.src; src.world.Mutant.pretends() {
+		src.pretendPerf(setup)
 	}
 	return k, nil
 }
 
 // Rings are the buffer's, or those of a pretence.
-func (k *seen) Rings() []*raw.Ring {
-	if k.rings != nil {
-		return k.rings
+func (k *seenPerf) Rings() []*raw.Ring {
+	if k.src.pretended != nil {
+		return k.src.pretended
 	}
 	return k.Buffer.Rings()
 }
 
-// Now is the world's clock.
-func (k *seen) Now() uint64 { return k.w.clock() }
-
 // Lost is the kernel's counter, if it has one.
-func (k *seen) Lost(i int) (n uint64, ok bool) {
-	if k.w.NoCounter {
+func (k *seenPerf) Lost(i int) (n uint64, ok bool) {
+	if k.src.world.NoCounter {
 		return 0, false
 	}
-	k.w.truth.losses[i].asked = true
+	k.src.losses[i].asked = true
 	return k.Buffer.Lost(i)
 }
 
-// Grace waits for the world's programs.
-func (k *seen) Grace(grace.Options) (grace.Provider, error) {
-	p := ringtest.Provider(k.w.grace)
-	return p, p.Wait()
+func (k *seenPerf) Now() uint64                                   { return k.seen.Now() }
+func (k *seenPerf) Grace(o grace.Options) (grace.Provider, error) { return k.seen.Grace(o) }
+
+// seenBufs is that of ring buffers.
+type seenBufs struct {
+	*ringtest.RingBufs
+	seen
 }
 
-// Yield lets others go on.
-func (k *seen) Yield() { k.w.pause() }
+// Open makes the reading sides.
+func (k *seenBufs) Open(setup seam.Setup) (seam.Kernel, error) {
+	if _, err := k.RingBufs.Open(setup); err != nil {
+		return nil, err
+	}
+	if src := k.src; src.world.Mutant.pretends() {
+		src.pretendBufs()
+	}
+	return k, nil
+}
 
-// Drive keeps the barrier.
-func (k *seen) Drive(b *grace.Barrier) { k.w.barrier = b }
+// Rings are the map's, or those of a pretence.
+func (k *seenBufs) Rings() []*raw.Ring {
+	if k.src.pretended != nil {
+		return k.src.pretended
+	}
+	return k.RingBufs.Rings()
+}
+
+// Free comes right behind the reader's last look.
+func (k *seenBufs) Free() { k.src.final = append([]uint64(nil), k.src.committed...) }
+
+func (k *seenBufs) Now() uint64                                   { return k.seen.Now() }
+func (k *seenBufs) Grace(o grace.Options) (grace.Provider, error) { return k.seen.Grace(o) }

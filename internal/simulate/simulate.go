@@ -5,7 +5,6 @@
 package simulate
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -14,7 +13,6 @@ import (
 	"time"
 
 	"github.com/ringfold/ringfold/internal/grace"
-	seam "github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
@@ -31,6 +29,9 @@ type Setup struct {
 	Idle      int           // so many CPUs never do anything
 	Abandon   bool          // the reader is closed in the middle of everything
 	Slack     time.Duration // 0 is exact mode
+	Sources   []Source      // besides, or instead of, a perf event array
+	Only      bool          // instead
+	Changes   bool          // they are taken out of the stream and put back, while it runs
 	Stream    perfbuf.OrderOptions
 	Mutant    Mutant
 
@@ -51,17 +52,19 @@ type Result struct {
 	Barriers, Passes                  uint64
 	Rest                              uint64 // events delivered by Drain
 	Markers                           uint64
+	Again                             uint64 // samples that came again from a source that was taken out
 	Hash                              uint64 // of all deliveries and counts
 }
 
 // world is one run.
 type world struct {
 	Setup
-	kernel *kernel
-	truth  *truth
-	sched  *rand.Rand // of the scheduler and the consumer
-	reader *perfbuf.Reader
-	stream *perfbuf.Ordered
+	kernel   *kernel
+	truth    *truth
+	sched    *rand.Rand // of the scheduler and the consumer
+	sources  []*source
+	stream   *perfbuf.Ordered
+	changing []*change // asked for and not made
 
 	barrier   *grace.Barrier // nil in slack mode
 	began     uint64         // the clock when its round began
@@ -75,7 +78,6 @@ type world struct {
 	passes    uint64
 	rest      uint64 // events that Drain has delivered
 	failure   error  // of the consumer
-	pretence  *pretence
 }
 
 // Run simulates a seed. An error says what is wrong, and wraps the property that does not hold.
@@ -92,10 +94,16 @@ func Run(s Setup, seed uint64) (res Result, err error) {
 	w.kernel = newKernel(s, rand.New(rand.NewPCG(seed, 0)))
 	w.truth = w.kernel.truth
 	w.weights = [...][2]int{{15, 15}, {30, 20}, {50, 10}, {85, 7}}[w.sched.IntN(4)]
+	defer func() {
+		for _, src := range w.sources {
+			if src.reader != nil {
+				src.reader.Close()
+			}
+		}
+	}()
 	if err := w.open(); err != nil {
 		return res, err
 	}
-	defer w.reader.Close()
 	w.waiter, w.consumer = newCoroutine(w.rounds), newCoroutine(w.consume)
 	defer w.waiter.stop()
 	defer w.consumer.stop()
@@ -110,26 +118,29 @@ func Run(s Setup, seed uint64) (res Result, err error) {
 	return w.close()
 }
 
-func (w *world) open() error {
-	k := w.kernel
-	k.buffer = k.NewBuffer()
-	k.buffer.Start = w.Start
+func (w *world) open() (err error) {
+	all := w.Sources
+	if !w.Only {
+		all = append([]Source{{}}, all...)
+	}
+	for i, s := range all {
+		w.sources = append(w.sources, w.newSource(s, i))
+	}
+	w.kernel.to = w.sources
 	if !w.exact() {
 		w.Stream.Mode = perfbuf.Slack(w.Slack)
 	}
 	if w.sched.IntN(2) == 0 {
 		w.Stream.FlushEvery = time.Millisecond
 	}
-	o := perfbuf.Options{RingBytes: w.RingBytes, NoTime: w.NoTime, Wakeup: perfbuf.Wakeup{Events: 1}}
-	if w.Payload {
-		o.Time = perfbuf.PayloadTime(timeOffset)
+	var readers []*perfbuf.Reader
+	for _, src := range w.sources {
+		if err := src.open(); err != nil {
+			return err
+		}
+		readers = append(readers, src.reader)
 	}
-	r, _, err := seam.OpenReader(&seen{Buffer: k.buffer, w: w}, o)
-	if err != nil {
-		return err
-	}
-	w.reader = r.(*perfbuf.Reader)
-	w.stream, err = w.reader.Ordered(w.Stream)
+	w.stream, err = perfbuf.Merge(w.Stream, readers...)
 	return err
 }
 
@@ -152,7 +163,7 @@ func (w *world) run() error {
 	}
 	w.finishing = true
 	if w.Abandon && w.sched.IntN(2) == 0 {
-		w.reader.Close() // maybe within a pass
+		w.sources[0].reader.Close() // maybe within a pass
 	}
 	for !w.consumer.ended {
 		w.consumer.resume()
@@ -162,117 +173,6 @@ func (w *world) run() error {
 		return nil
 	}
 	return w.failure
-}
-
-// drain is what a user does at the end: programs are detached, those that run come to their ends.
-func (w *world) drain() error {
-	w.rest = w.truth.delivered
-	defer func() { w.rest = w.truth.delivered - w.rest }()
-	before := w.kernel.clock
-	w.draining = true
-	if err := w.stream.Drain(context.Background(), w.deliver); err != nil {
-		return err
-	}
-	if at := w.watermark(); at < before-grace.DefaultGuard-1 {
-		return fmt.Errorf("%w: it is %d after a Drain at %d", ErrWatermark, at, before)
-	}
-	if err := w.truth.complete(w.watermark()); err != nil {
-		return err
-	}
-	return w.drained()
-}
-
-// drained checks that nothing is left.
-func (w *world) drained() error {
-	if w.kernel.running() {
-		return fmt.Errorf("%w: Drain has not waited for the programs", ErrRest)
-	}
-	if err := w.missing(); err != nil {
-		return err
-	}
-	for i := range w.CPUs {
-		ring := w.kernel.buffer.Ring(i)
-		if ring.Tail() != ring.Head() {
-			return fmt.Errorf("%w: ring %d has its head at %#x, its tail at %#x", ErrRest, i, ring.Head(), ring.Tail())
-		}
-		l := &w.truth.losses[i]
-		if err := l.check(w.Skew); err != nil {
-			return err
-		}
-		failed := w.kernel.Counts(i).Lost
-		if w.NoCounter {
-			failed -= ring.Pending()
-		}
-		if l.reported != failed {
-			return fmt.Errorf("%w: CPU %d: %d reported, %d failed", ErrLoss, i, l.reported, failed)
-		}
-	}
-	if used := w.reader.Stats().SpillUsed; used != 0 {
-		return fmt.Errorf("%w: %d bytes of copies", ErrRest, used)
-	}
-	return nil
-}
-
-// missing checks that what was not delivered was dropped.
-func (w *world) missing() error {
-	left := make([]uint64, w.CPUs)
-	for _, r := range w.truth.pending {
-		left[r.cpu]++
-	}
-	for i, s := range w.reader.Stats().Rings {
-		if s.Dropped != left[i] {
-			return fmt.Errorf("%w: CPU %d: %d were not delivered, %d dropped", ErrMissing, i, left[i], s.Dropped)
-		}
-	}
-	return nil
-}
-
-// close closes everything, and checks the counts that remain.
-func (w *world) close() (res Result, err error) {
-	if w.sched.IntN(2) == 0 {
-		w.stream.Close()
-	}
-	w.reader.Close()
-	stats := w.reader.Stats()
-	if err := w.counted(stats); err != nil {
-		return res, err
-	}
-	t := w.truth
-	res = Result{
-		Events: t.delivered, Late: stats.Late, Gaps: t.gaps, Inversions: stats.Inversions,
-		Spilled: stats.SpilledBytes, Refused: stats.SpillRefused, Barriers: stats.Barrier.Count,
-		Passes: w.passes, Rest: w.rest, Markers: t.markers,
-	}
-	for _, r := range stats.Rings {
-		res.Lost += r.Lost
-		res.Dropped += r.Dropped
-		t.hash.add(r.Samples, r.Dropped, r.Lost, r.LostRecords, r.Bytes, r.TailStores)
-	}
-	t.hash.add(res.Late, res.Inversions, res.Spilled, res.Barriers, res.Passes)
-	res.Hash = uint64(t.hash)
-	return res, nil
-}
-
-// counted checks what Stats says after Close against what the kernel did.
-func (w *world) counted(stats perfbuf.Stats) error {
-	var dropped, samples uint64
-	for i, r := range stats.Rings {
-		c := w.kernel.Counts(i)
-		want := c.Attempted - c.Refused
-		if w.NoCounter {
-			want -= w.kernel.buffer.Ring(i).Pending()
-		}
-		if r.Samples+r.Dropped+r.Lost != want || r.Corrupt+r.Unknown > 0 {
-			return fmt.Errorf("%w: CPU %d: %+v of %+v", ErrCounts, i, r, c)
-		}
-		dropped, samples = dropped+r.Dropped, samples+r.Samples
-	}
-	t := w.truth
-	late := stats.Late == t.late || w.Stream.DropLate
-	if samples != t.delivered || dropped != uint64(len(t.pending)) || !late {
-		return fmt.Errorf("%w: %d delivered, %d late, %d left: %+v", ErrCounts, t.delivered, t.late, len(t.pending), stats)
-	}
-	return nil
 }
 
 // Add sums runs up. The sum of hashes depends on their order.
@@ -289,6 +189,7 @@ func (r *Result) Add(o Result) {
 	r.Passes += o.Passes
 	r.Rest += o.Rest
 	r.Markers += o.Markers
+	r.Again += o.Again
 	r.Hash = r.Hash*31 + o.Hash
 }
 

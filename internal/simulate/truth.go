@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/ringfold/ringfold/perfbuf"
 )
@@ -27,7 +28,10 @@ var (
 // record is a sample on its way: from its output to its delivery.
 type record struct {
 	id      uint64
+	to      *source
 	cpu     int
+	ring    int    // of the source
+	sleepy  bool   // its program may sleep
 	own     uint64 // the program's time, in the payload
 	key     uint64 // what it is ordered by
 	off     uint64 // where its reservation begins, counted from the ring's first byte
@@ -41,7 +45,6 @@ type truth struct {
 
 	pending map[uint64]*record // written and not delivered, by id
 	spare   []*record
-	losses  []losses // by CPU
 
 	last      place // of what was delivered, the greatest
 	hash      hash  // over all deliveries
@@ -53,15 +56,30 @@ type truth struct {
 	watermark uint64 // as last claimed
 }
 
+// of finds the source of an event.
+func (t *truth) of(ev perfbuf.Event) *source {
+	all := t.clock.to
+	return all[slices.IndexFunc(all, func(src *source) bool { return src.reader == ev.Source() })]
+}
+
+// mayExcuse reports whether a sample may come behind a watermark of its time.
+func (t *truth) mayExcuse(ev perfbuf.Event) bool {
+	if len(ev.Bytes()) < payloadHead {
+		return true
+	}
+	r := t.pending[binary.NativeEndian.Uint64(ev.Bytes())]
+	return r == nil || r.excused() // what is no sample of ours is said to be
+}
+
 // place is where in the order an event belongs.
 type place struct {
-	key uint64
-	cpu int
-	off uint64
+	key  uint64
+	ring int
+	off  uint64
 }
 
 func newTruth(s Setup, k *kernel) *truth {
-	return &truth{setup: s, clock: k, pending: map[uint64]*record{}, losses: make([]losses, s.CPUs), hash: newHash()}
+	return &truth{setup: s, clock: k, pending: map[uint64]*record{}, hash: newHash()}
 }
 
 // record is an unused one.
@@ -79,14 +97,12 @@ func (t *truth) reuse(r *record) { t.spare = append(t.spare, r) }
 // written says that a record is in its ring, if not yet published, with the time that the kernel took.
 func (t *truth) written(r *record, time uint64) {
 	r.key = time
-	if t.setup.Payload {
+	if t.setup.Payload || r.to.bufs != nil {
 		r.key = r.own
 	}
+	r.to.committed[r.ring]++
 	t.pending[r.id] = r
 }
-
-// failed says that an output has failed for want of room, now.
-func (t *truth) failed(cpu int) { t.losses[cpu].failed(t.clock.clock) }
 
 // deliver checks an event when it is delivered.
 func (t *truth) deliver(ev perfbuf.Event) error {
@@ -95,9 +111,6 @@ func (t *truth) deliver(ev perfbuf.Event) error {
 	}
 	if ev.Late() {
 		t.late++
-		if t.setup.exact() {
-			return fmt.Errorf("%w: %s, after one of %d", ErrLate, describe(ev), t.last.key)
-		}
 	}
 	t.hash.add(uint64(ev.Kind()), uint64(ev.CPU()), ev.Time(), ev.Lost(), ev.After())
 	switch ev.Kind() {
@@ -114,34 +127,63 @@ func describe(ev perfbuf.Event) string {
 	return fmt.Sprintf("%v of CPU %d, time %d, late %v", ev.Kind(), ev.CPU(), ev.Time(), ev.Late())
 }
 
-func (t *truth) sample(ev perfbuf.Event) error {
+// known finds the record of a sample, whose every byte must be right.
+func (t *truth) known(ev perfbuf.Event) (*record, error) {
 	b := ev.Bytes()
 	if len(b) < payloadHead {
-		return fmt.Errorf("%w: %s: %d bytes", ErrSample, describe(ev), len(b))
+		return nil, fmt.Errorf("%w: %s: %d bytes", ErrSample, describe(ev), len(b))
 	}
 	id := binary.NativeEndian.Uint64(b)
 	r := t.pending[id]
 	if r == nil {
-		return fmt.Errorf("%w: %s: id %#x", ErrSample, describe(ev), id)
+		return nil, fmt.Errorf("%w: %s: id %#x", ErrSample, describe(ev), id)
 	}
-	if n := len(r.payload); len(b)-n > 7 || !bytes.HasPrefix(b, r.payload) {
-		return fmt.Errorf("%w: %s: %x, was written as %x", ErrSample, describe(ev), b, r.payload)
+	padding := 7
+	if r.to.bufs != nil {
+		padding = 0
 	}
-	if ev.CPU() != r.cpu || ev.Time() != r.key {
-		return fmt.Errorf("%w: %s: was written on CPU %d at %d", ErrSample, describe(ev), r.cpu, r.key)
+	if n := len(r.payload); len(b)-n > padding || !bytes.HasPrefix(b, r.payload) {
+		return nil, fmt.Errorf("%w: %s: %x, was written as %x", ErrSample, describe(ev), b, r.payload)
 	}
-	t.hash.add(id)
+	if ev.Source() != r.to.reader {
+		return nil, fmt.Errorf("%w: %s: it is of %v", ErrSample, describe(ev), r.to)
+	}
+	return r, nil
+}
+
+// taken says that a record was delivered.
+func (t *truth) taken(r *record) {
 	t.delivered++
-	at := place{key: r.key, cpu: r.cpu, off: r.off}
+	delete(t.pending, r.id)
+	r.to.delivered(t, r)
+}
+
+func (t *truth) sample(ev perfbuf.Event) error {
+	r, err := t.known(ev)
+	if err != nil {
+		return err
+	}
+	src := r.to
+	if ev.CPU() != src.cpu(r) || ev.Time() != r.key || src.out {
+		return fmt.Errorf("%w: %s: was written on CPU %d at %d, to %v (out: %v)", ErrSample, describe(ev), r.cpu, r.key, src, src.out)
+	}
+	if ev.Late() && t.setup.exact() && !r.excused() {
+		return fmt.Errorf("%w: %s, after one of %d", ErrLate, describe(ev), t.last.key)
+	}
+	t.hash.add(r.id)
+	at := place{key: r.key, ring: r.ring, off: r.off}
 	// A slack's round may find what has the very time of the last round's end.
-	if !ev.Late() && t.setup.exact() && !t.last.before(at) {
-		return fmt.Errorf("%w: %+v after %+v", ErrOrder, at, t.last)
+	before := t.last
+	if len(t.clock.to) > 1 || t.setup.Changes { // which of several has the first of equal times, depends on when they were added
+		before = src.last[r.ring]
+	}
+	if !ev.Late() && t.setup.exact() && !before.before(at) {
+		return fmt.Errorf("%w: %+v after %+v", ErrOrder, at, before)
 	}
 	if !ev.Late() {
-		t.last = at
+		t.last, src.last[r.ring] = at, at
 	}
-	delete(t.pending, id)
-	t.reuse(r)
+	t.taken(r)
 	return nil
 }
 
@@ -149,8 +191,8 @@ func (p place) before(q place) bool {
 	switch {
 	case p.key != q.key:
 		return p.key < q.key
-	case p.cpu != q.cpu:
-		return p.cpu < q.cpu
+	case p.ring != q.ring:
+		return p.ring < q.ring
 	}
 	return p.off < q.off
 }
@@ -164,8 +206,12 @@ func (t *truth) loss(ev perfbuf.Event) error {
 	if ev.Lost() == 0 || ev.After() > ev.Time() {
 		return fmt.Errorf("%w: %s: %d lost in (%d, %d]", ErrLoss, describe(ev), ev.Lost(), ev.After(), ev.Time())
 	}
-	l := &t.losses[ev.CPU()]
-	if !t.setup.intervals() {
+	src := t.of(ev)
+	if ev.Late() && t.setup.exact() && ev.Time() > src.since {
+		return fmt.Errorf("%w: %s, after one of %d", ErrLate, describe(ev), t.last.key)
+	}
+	l := &src.losses[ev.CPU()]
+	if !t.setup.intervals() || src.leaves {
 		l.reported += ev.Lost()
 		return nil
 	}
@@ -193,8 +239,8 @@ func (t *truth) complete(watermark uint64) error {
 // due checks that nothing is left undelivered up to a time.
 func (t *truth) due(time uint64) error {
 	for _, r := range t.pending {
-		if r.key <= time {
-			return fmt.Errorf("%w: of CPU %d, time %d, which is %d before what was due", ErrDelayed, r.cpu, r.key, time-r.key)
+		if r.key <= time && !r.excused() {
+			return fmt.Errorf("%w: %v: of CPU %d, time %d, which is %d before what was due", ErrDelayed, r.to, r.cpu, r.key, time-r.key)
 		}
 	}
 	return nil
