@@ -13,14 +13,14 @@ import (
 	"github.com/ringfold/ringfold/internal/perfmaps"
 )
 
-// newDecoder finds the type that -type names.
-func newDecoder(c config, m perfmaps.Map) (*decoder, error) {
+// newDecoder finds a type for the events of a map.
+func newDecoder(c config, typ string, m perfmaps.Map) (*decoder, error) {
 	if c.btfFile != "" {
 		spec, err := btf.LoadSpec(c.btfFile)
 		if err != nil {
 			return nil, fmt.Errorf("-btf %s: %w: it takes a BPF object that was built with -g, or BTF itself", c.btfFile, err)
 		}
-		return findType(spec, c.typ, c.btfFile)
+		return findType(spec, typ, c.btfFile)
 	}
 	programs := m.Programs
 	if c.btfProg != "" {
@@ -31,11 +31,11 @@ func newDecoder(c config, m perfmaps.Map) (*decoder, error) {
 		programs = []perfmaps.Program{p}
 	}
 	if len(programs) == 0 {
-		return nil, fmt.Errorf("-type %s: no program that could be seen uses the map: name one by -btf-prog, or a file by -btf", c.typ)
+		return nil, fmt.Errorf("-type %s: no program that could be seen uses the map: name one by -btf-prog, or a file by -btf", typ)
 	}
 	var why []error
 	for _, p := range programs {
-		d, err := findInProgram(p, c.typ)
+		d, err := findInProgram(p, typ)
 		if err == nil {
 			return d, nil
 		}

@@ -13,13 +13,19 @@ type decoder struct {
 	name string // such as "struct event"
 	size int
 	typ  btf.Type // *btf.Struct or *btf.Union
+
+	exact bool // payloads are not padded: of ring buffers
 }
 
 // decode returns the fields that b has, which may be fewer than the type has. What it returns is a copy.
 func (d *decoder) decode(b []byte) fields {
 	f := decodeMembers(fields{}, d.typ, b)
 	// A record is padded to 8 bytes, with 4 for its length: see perfbuf.Event.Len.
-	if padded := (d.size+4+7)&^7 - 4; len(b) > padded {
+	padded := (d.size+4+7)&^7 - 4
+	if d.exact {
+		padded = d.size
+	}
+	if len(b) > padded {
 		f = append(f, field{"(more bytes)", raw(bytes.Clone(b[d.size:]))})
 	}
 	return f

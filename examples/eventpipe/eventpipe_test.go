@@ -177,7 +177,7 @@ func TestJSON(t *testing.T) {
 		}
 		require.EqualValues(t, n, s.Events)
 		require.Zero(t, s.Lost+s.Late+s.Unprinted)
-		require.Equal(t, e.id, strconv.Itoa(int(s.Map.ID)))
+		require.Equal(t, e.id, strconv.Itoa(int(s.Maps[0].ID)))
 		require.Len(t, s.CPUs, len(e.cpus))
 		for _, c := range s.CPUs {
 			require.EqualValues(t, 50, c.Events)
@@ -292,8 +292,8 @@ func TestList(t *testing.T) {
 	cmd, stderr := program("-list")
 	out, err := cmd.Output()
 	require.NoError(t, err, stderr.String())
-	require.Regexp(t, `^ID +NAME +ENTRIES +PROGRAMS +PROCESSES +PINS\n`, string(out))
-	require.Regexp(t, `(?m)^`+e.id+` +events +\d+ +(emit|output_huge) \(id \d+\), (emit|output_huge) \(id \d+\) +\S+ \(pid `+strconv.Itoa(os.Getpid())+`\) +-$`, string(out))
+	require.Regexp(t, `^ID +TYPE +NAME +ENTRIES +PROGRAMS +PROCESSES +PINS\n`, string(out))
+	require.Regexp(t, `(?m)^`+e.id+` +perf_event_array +events +\d+ +(emit|output_huge) \(id \d+\), (emit|output_huge) \(id \d+\) +\S+ \(pid `+strconv.Itoa(os.Getpid())+`\) +-$`, string(out))
 
 	cmd, stderr = program("-list", "-json")
 	out, err = cmd.Output()

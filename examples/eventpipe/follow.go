@@ -5,51 +5,40 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
-	"github.com/ringfold/ringfold/internal/perfmaps"
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
 // printer turns events into bytes.
 type printer interface {
 	header(b []byte) []byte
-	event(b []byte, ev perfbuf.Event, fields fields) []byte // fields is nil without -type
+	event(b []byte, ev perfbuf.Event, from string, fields fields) []byte // from is empty if there is but one map, fields is nil without a type
 	summary(b []byte, s *summary) []byte
 }
 
 // follow prints events to w until ctx is done, or as long as the configuration says. It tells notices to note.
 func follow(ctx context.Context, c config, w io.Writer, note func(format string, args ...any)) error {
-	target, err := c.which.Open()
+	all, err := openSources(c)
 	if err != nil {
 		return err
 	}
-	defer target.Close()
-	f := &follower{limit: c.limit, quiet: c.stats, note: note, out: bufio.NewWriterSize(w, 64<<10), sum: newSummary(c, target.Map)}
+	defer closeSources(all)
+	in, err := merge(c, all)
+	if err != nil {
+		return err
+	}
+	f := &follower{limit: c.limit, quiet: c.stats, note: note, out: bufio.NewWriterSize(w, 64<<10), sum: newSummary(c), sources: map[*perfbuf.Reader]*source{}}
 	if c.json {
 		f.printer = &jsonArray{}
 	} else {
-		f.printer = newText(c)
+		f.printer = newText(c, all)
 	}
-	if c.typ != "" { // before anybody is silenced for nothing
-		if f.decoder, err = newDecoder(c, target.Map); err != nil {
-			return err
-		}
-	}
-
-	r, err := perfbuf.Open(target.FD(), perfbuf.Options{RingBytes: c.ringBytes})
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	s, err := r.Ordered(perfbuf.OrderOptions{Mode: c.order()})
-	if err != nil {
-		return err
-	}
-	defer s.Close()
 	begin := time.Now()
-	announce(note, target.Map, r.Stats().ReplacedEntries)
+	for _, s := range all {
+		f.sources[s.reader] = s
+		announce(note, s)
+	}
 	if !c.stats {
 		f.out.Write(f.printer.header(nil))
 	}
@@ -61,42 +50,23 @@ func follow(ctx context.Context, c config, w io.Writer, note func(format string,
 		ctx, cancel = context.WithTimeout(ctx, c.duration)
 		defer cancel()
 	}
-	if err := f.follow(ctx, s); err != nil {
+	if err := f.follow(ctx, in); err != nil {
 		return err
 	}
 	if !f.full() {
-		// The programs are others' and go on. Shutdown takes the rings out of the map, so that the rest has an end.
+		// The programs are others' and go on. Shutdown takes the rings out of the maps, so that the rest has an end.
 		// Not the context of before, which is done. A second Ctrl-C ends the program.
-		if err := f.round(func(event func(perfbuf.Event) error) error { return s.Shutdown(context.Background(), event) }); err != nil {
+		if err := f.round(func(event func(perfbuf.Event) error) error { return in.Shutdown(context.Background(), event) }); err != nil {
 			return err
 		}
 	}
-	s.Close()
-	r.Close()
-	<-r.Done() // makes the counts final
-	f.sum.finish(time.Since(begin), r.Stats())
+	for _, s := range all {
+		s.reader.Close()
+		<-s.reader.Done() // makes the counts final
+	}
+	f.sum.finish(time.Since(begin), all)
 	f.out.Write(f.printer.summary(nil, f.sum))
 	return f.out.Flush()
-}
-
-// announce tells what is read, and who is silenced by that.
-func announce(note func(string, ...any), m perfmaps.Map, displaced int) {
-	var others []string
-	for _, p := range m.Others() {
-		others = append(others, p.String())
-	}
-	note("reading the map %s", m)
-	if len(m.Programs) == 0 {
-		note("no program that could be seen uses it: nothing may come")
-	}
-	switch who := strings.Join(others, ", "); {
-	case displaced > 0 && who != "":
-		note("taken over: %s held it, and its reader receives nothing until it is restarted or takes the map back", who)
-	case displaced > 0:
-		note("taken over: its previous reader receives nothing until it is restarted or takes the map back (or it has ended: the map may keep its entries)")
-	case who != "":
-		note("%s held it, and had no ring in it: nobody is silenced", who)
-	}
 }
 
 // follower prints a stream, round by round.
@@ -104,7 +74,7 @@ type follower struct {
 	limit   uint64 // samples to print, 0 for no limit
 	quiet   bool   // print no events
 	printer printer
-	decoder *decoder // nil without -type
+	sources map[*perfbuf.Reader]*source
 	note    func(format string, args ...any)
 	out     *bufio.Writer
 	line    []byte
@@ -118,7 +88,7 @@ func (f *follower) full() bool { return f.limit > 0 && f.sum.Events >= f.limit }
 //
 // s.Run(ctx, f.event) would do the same in one call. The loop is here because it knows where a round ends: then the output
 // is flushed.
-func (f *follower) follow(ctx context.Context, s *perfbuf.Ordered) error {
+func (f *follower) follow(ctx context.Context, s events) error {
 	for !f.full() {
 		if err := s.Wait(ctx); err != nil {
 			if ctx.Err() != nil {
@@ -144,7 +114,8 @@ func (f *follower) round(pass func(func(perfbuf.Event) error) error) error {
 func (f *follower) event(ev perfbuf.Event) error {
 	f.sum.add(ev)
 	if !f.quiet {
-		f.line = f.printer.event(f.line[:0], ev, f.decode(ev))
+		from := f.sources[ev.Source()]
+		f.line = f.printer.event(f.line[:0], ev, from.label, f.decode(from.decoder, ev))
 		if _, err := f.out.Write(f.line); err != nil {
 			return err
 		}
@@ -156,16 +127,16 @@ func (f *follower) event(ev perfbuf.Event) error {
 }
 
 // decode returns a sample's fields, nil if they are not wanted.
-func (f *follower) decode(ev perfbuf.Event) fields {
-	if f.decoder == nil || ev.Kind() != perfbuf.KindSample {
+func (f *follower) decode(d *decoder, ev perfbuf.Event) fields {
+	if d == nil || ev.Kind() != perfbuf.KindSample {
 		return nil
 	}
 	b := ev.Bytes()
-	if len(b) < f.decoder.size && !f.told {
+	if len(b) < d.size && !f.told {
 		f.told = true
-		f.note("%s has %d bytes, but there are events with %d (padding included): what is missing of these is left out", f.decoder.name, f.decoder.size, len(b))
+		f.note("%s has %d bytes, but there are events with %d (padding included): what is missing of these is left out", d.name, d.size, len(b))
 	}
-	return f.decoder.decode(b)
+	return d.decode(b)
 }
 
 // plural is such as "1 event" or "2 events".

@@ -14,7 +14,8 @@ import (
 //	{"type":2,"cpu":0,"index":0,"lost":{"count":5}}
 //
 // type is that of the perf record, index the entry of the map, timestamp in ns of CLOCK_MONOTONIC. What bpftool lacks has keys
-// of its own: "late", "fields" of samples, "timestamp" and "lost"."after" of losses, "corrupt", and a last object with "summary".
+// of its own: "map" if several are read, "late", "fields" of samples, "timestamp" and "lost"."after" of losses, "corrupt", and a last
+// object with "summary". Of ring buffers, cpu is -1 and timestamp 0 if payloads do not have them.
 // It has no "lost"."id", which is a number of the kernel's for the perf event.
 type jsonArray struct {
 	begun bool
@@ -37,7 +38,7 @@ func (j *jsonArray) next(b []byte) []byte {
 	return append(b, '[', '{')
 }
 
-func (j *jsonArray) event(b []byte, ev perfbuf.Event, fields fields) []byte {
+func (j *jsonArray) event(b []byte, ev perfbuf.Event, from string, fields fields) []byte {
 	b = j.next(b)
 	switch ev.Kind() {
 	case perfbuf.KindLost:
@@ -67,6 +68,9 @@ func (j *jsonArray) event(b []byte, ev perfbuf.Event, fields fields) []byte {
 			b = append(b, `,"fields":`...)
 			b = appendJSON(b, fields)
 		}
+	}
+	if from != "" {
+		b = append(append(b, `,"map":`...), marshal(from)...)
 	}
 	if ev.Late() {
 		b = append(b, `,"late":true`...)

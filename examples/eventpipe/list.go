@@ -10,7 +10,7 @@ import (
 	"github.com/ringfold/ringfold/internal/perfmaps"
 )
 
-// list prints all perf event arrays.
+// list prints all perf event arrays and ring buffers.
 func list(w io.Writer, asJSON bool) error {
 	maps, err := perfmaps.List()
 	if err != nil {
@@ -20,15 +20,15 @@ func list(w io.Writer, asJSON bool) error {
 		return listJSON(w, maps)
 	}
 	if len(maps) == 0 {
-		_, err := fmt.Fprintln(w, "There is no perf event array on this system: start the program that loads one.")
+		_, err := fmt.Fprintln(w, "There is no perf event array or BPF ring buffer on this system: start the program that loads one.")
 		return err
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "ID\tNAME\tENTRIES\tPROGRAMS\tPROCESSES\tPINS")
+	fmt.Fprintln(t, "ID\tTYPE\tNAME\tENTRIES\tPROGRAMS\tPROCESSES\tPINS")
 	for _, m := range maps {
-		fmt.Fprintf(t, "%d\t%s\t%d\t%s\t%s\t%s\n", m.ID, dash(m.Name), m.MaxEntries,
+		fmt.Fprintf(t, "%d\t%s\t%s\t%d\t%s\t%s\t%s\n", m.ID, m.Type, dash(m.Name), m.MaxEntries,
 			words(m.Programs, func(p perfmaps.Program) string { return fmt.Sprintf("%s (id %d)", dash(p.Name), p.ID) }),
-			words(m.Processes, process), words(m.Pins, func(s string) string { return s }))
+			words(m.Processes, func(p perfmaps.Process) string { return process(m, p) }), words(m.Pins, func(s string) string { return s }))
 	}
 	if unseen := maps[0].Unseen; unseen != "" {
 		fmt.Fprintf(t, "There may be other processes: %s.\n", unseen)
@@ -36,11 +36,13 @@ func list(w io.Writer, asJSON bool) error {
 	return t.Flush()
 }
 
-func process(p perfmaps.Process) string {
-	switch p.Rings {
-	case -1, 0:
+func process(m perfmaps.Map, p perfmaps.Process) string {
+	switch {
+	case p.Rings <= 0:
 		return p.String()
-	case 1:
+	case m.RingBuf():
+		return fmt.Sprintf("%s (pid %d, has maps mapped)", p.Comm, p.PID)
+	case p.Rings == 1:
 		return fmt.Sprintf("%s (pid %d, has 1 ring)", p.Comm, p.PID)
 	default:
 		return fmt.Sprintf("%s (pid %d, has %d rings)", p.Comm, p.PID, p.Rings)
@@ -92,7 +94,7 @@ func listJSON(w io.Writer, maps []perfmaps.Map) error {
 	}
 	objects := []object{}
 	for _, m := range maps {
-		o := object{m.ID, "perf_event_array", m.Name, m.MaxEntries, []program{}, []process{}, append([]string{}, m.Pins...), m.Unseen}
+		o := object{m.ID, m.Type, m.Name, m.MaxEntries, []program{}, []process{}, append([]string{}, m.Pins...), m.Unseen}
 		for _, p := range m.Programs {
 			o.Programs = append(o.Programs, program(p))
 		}

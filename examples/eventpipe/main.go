@@ -1,6 +1,6 @@
-// Eventpipe prints the events of any perf event array that is on the system, whoever has loaded it, in the order of time.
+// Eventpipe prints the events of any perf event arrays and BPF ring buffers that are on the system, whoever has loaded them, in the order of time.
 //
-// The program is meant to be read. list.go lists the maps, follow.go takes one over and reads it, text.go, hexdump.go and json.go
+// The program is meant to be read. list.go lists the maps, open.go takes some over, follow.go reads them, text.go, hexdump.go and json.go
 // print, btf.go finds the type of the events, decode.go and value.go turn them into fields, and summary.go says what was read.
 package main
 
@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -56,7 +57,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 
 // config is what the flags say.
 type config struct {
-	which     perfmaps.Selector
+	which     perfmaps.Selectors
 	list      bool
 	version   bool
 	json      bool
@@ -65,6 +66,7 @@ type config struct {
 	limit     uint64
 	duration  time.Duration
 	mode      string
+	modeGiven bool
 	slack     time.Duration // in slack mode
 	ringBytes int
 	typ       string // of events
@@ -76,6 +78,8 @@ type config struct {
 const (
 	exact = "exact"
 	slack = "slack"
+
+	unordered = "unordered" // of a ring buffer without times; not to be chosen
 )
 
 // order is the mode as the library has it.
@@ -89,12 +93,13 @@ func (c config) order() perfbuf.Mode {
 const usage = `Usage: eventpipe -list [-json]
        eventpipe [flags]
 
-Prints the events of a perf event array that is on the system, whoever has loaded it, in the order of time.
+Prints the events of perf event arrays and BPF ring buffers that are on the system, whoever has loaded them, in the order
+of time. A ring buffer's events have a time if time=OFFSET says where; one without is read alone, as its events lie in it.
 It needs root, or CAP_SYS_ADMIN. Ctrl-C ends it, with a summary.
 
-  -list          show all perf event arrays, who uses, holds and has pinned them; takes nothing over
+  -list          show all perf event arrays and ring buffers, who uses, holds and has pinned them; takes nothing over
 
-Which map:
+Which maps:
 
 ` + perfmaps.FlagsUsage + `
 What of it:
@@ -111,7 +116,8 @@ How to show it:
 
   -json          print an array of JSON objects as "bpftool map event_pipe -j" does, in the order of time
   -wall          print the time of day; without, seconds since the first event
-  -type NAME     show events as this struct (or union), which is looked for in the BTF of the programs that use the map
+  -type NAME     show events as this struct (or union), which is looked for in the BTF of the programs that use the map;
+                 of one map among several: type=NAME behind it, as in -name events,type=event
   -btf-prog P    look for it in the BTF of this program, by id or name
   -btf FILE      look for it in this file: a BPF object, or BTF as /sys/kernel/btf/vmlinux has it
   -stats         print no events, only the summary
@@ -126,6 +132,10 @@ For example, to see which maps there are, and then what execsnoop's programs out
   eventpipe -list
   eventpipe -id 123 -steal -type event
   eventpipe -id 123 -steal -duration 10s -json | jq -c '.[] | [.timestamp, .cpu]'
+
+An array of events and a ring buffer whose structs begin with the time, as one stream:
+
+  eventpipe -steal -name events,type=event -name rb,type=record,time=0
 `
 
 // parse reads the command line.
@@ -160,11 +170,12 @@ func parse(args []string) (c config, err error) {
 		return c, fmt.Errorf("-mode is exact or slack, not %q", c.mode)
 	case c.mode == exact && given["slack"]:
 		return c, errors.New("-slack is for -mode slack: exact mode does not guess")
-	case c.typ == "" && (c.btfProg != "" || c.btfFile != ""):
+	case !c.decodes() && (c.btfProg != "" || c.btfFile != ""):
 		return c, errors.New("-btf-prog and -btf say where to look for a -type: name it")
 	case c.btfProg != "" && c.btfFile != "":
 		return c, errors.New("-btf-prog and -btf each say where to look for the type: give one of them")
 	}
+	c.modeGiven = given["mode"] || given["slack"]
 	if c.mode == "" {
 		c.mode = exact
 		if given["slack"] {
@@ -172,4 +183,9 @@ func parse(args []string) (c config, err error) {
 		}
 	}
 	return c, nil
+}
+
+// decodes reports whether events of some map are to be decoded.
+func (c config) decodes() bool {
+	return c.typ != "" || slices.ContainsFunc(c.which.Maps, func(m perfmaps.Selector) bool { return m.Fields.Type != "" })
 }

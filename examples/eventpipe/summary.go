@@ -1,19 +1,16 @@
 package main
 
 import (
+	"strings"
 	"time"
 
-	"github.com/ringfold/ringfold/internal/perfmaps"
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
 // summary is what was read: printed, as far as events were.
 type summary struct {
-	Map struct {
-		ID   uint32 `json:"id"`
-		Name string `json:"name"`
-		name string // for people
-	} `json:"map"`
+	Maps          []mapOf `json:"maps"`
+	names         string  // for people
 	Mode          string  `json:"mode"`
 	SlackNS       int64   `json:"slack_ns,omitempty"`
 	Seconds       float64 `json:"seconds"`
@@ -22,13 +19,22 @@ type summary struct {
 	Late          uint64  `json:"late"`
 	MaxLatenessNS int64   `json:"max_lateness_ns"`
 	Unprinted     uint64  `json:"unprinted"` // samples that were in the rings when -n was reached
-	Displaced     int     `json:"displaced"` // entries of the map that had another's perf events
+	Displaced     int     `json:"displaced"` // entries of maps that had another's perf events
 	RingBytes     int     `json:"ring_bytes"`
 	CPUs          []cpu   `json:"cpus"`
 }
 
-// cpu is what was counted for a CPU.
+// mapOf is a map that was read.
+type mapOf struct {
+	ID   uint32 `json:"id"`
+	Name string `json:"name"`
+	Type string `json:"type"`
+}
+
+// cpu is what was counted for a CPU, or for a ring buffer.
 type cpu struct {
+	Map       uint32 `json:"map"` // id
+	label     string
 	CPU       int    `json:"cpu"`
 	Events    uint64 `json:"events"`
 	Lost      uint64 `json:"lost"`
@@ -38,9 +44,8 @@ type cpu struct {
 	RingBytes int    `json:"ring_bytes"`
 }
 
-func newSummary(c config, m perfmaps.Map) *summary {
+func newSummary(c config) *summary {
 	s := &summary{Mode: c.mode}
-	s.Map.ID, s.Map.Name, s.Map.name = m.ID, m.Name, m.String()
 	if c.mode == slack {
 		s.SlackNS = c.slack.Nanoseconds()
 	}
@@ -53,14 +58,25 @@ func (s *summary) add(ev perfbuf.Event) {
 	}
 }
 
-// finish adds what the reader has counted.
-func (s *summary) finish(elapsed time.Duration, stats perfbuf.Stats) {
+// finish adds what the readers have counted.
+func (s *summary) finish(elapsed time.Duration, all []*source) {
 	s.Seconds = float64(elapsed.Microseconds()) / 1e6 // Seconds adds up two fractions, and prints as 3.8644113559999997
-	s.Late, s.MaxLatenessNS = stats.Late, stats.MaxLateness.Nanoseconds()
-	s.Displaced = stats.ReplacedEntries
-	total := stats.Total()
-	s.Lost, s.Unprinted, s.RingBytes = total.Lost, total.Dropped, total.Size
-	for _, r := range stats.Rings {
-		s.CPUs = append(s.CPUs, cpu{r.CPU, r.Samples, r.Lost, r.Corrupt, r.Bytes, r.HighWater, r.Size})
+	var names []string
+	for _, from := range all {
+		s.Maps = append(s.Maps, mapOf{from.ID, from.Name, from.Map.Type})
+		names = append(names, from.String())
+		if !from.Timed() {
+			s.Mode, s.SlackNS = unordered, 0
+		}
+		stats := from.reader.Stats()
+		s.Late += stats.Late
+		s.MaxLatenessNS = max(s.MaxLatenessNS, stats.MaxLateness.Nanoseconds())
+		s.Displaced += stats.ReplacedEntries
+		total := stats.Total()
+		s.Lost, s.Unprinted, s.RingBytes = s.Lost+total.Lost, s.Unprinted+total.Dropped, max(s.RingBytes, total.Size)
+		for _, r := range stats.Rings {
+			s.CPUs = append(s.CPUs, cpu{from.ID, from.label, r.CPU, r.Samples, r.Lost, r.Corrupt, r.Bytes, r.HighWater, r.Size})
+		}
 	}
+	s.names = strings.Join(names, ", ")
 }

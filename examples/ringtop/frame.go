@@ -11,12 +11,61 @@ import (
 // snapshot is what is known at one moment.
 type snapshot struct {
 	at      time.Time
-	stats   perfbuf.Stats
+	stats   perfbuf.Stats  // of all maps
+	names   []string       // whose each ring is, empty if there is but one map
 	first   map[int]uint64 // how often the Schedule has put a CPU's ring first
 	last    int            // which it was the latest time, or noCPU
 	mode    mode
 	paused  bool
 	problem string // what the user asked for and did not get
+}
+
+// add adds what the reader of one more map says.
+func (s *snapshot) add(name string, one perfbuf.Stats) {
+	for range one.Rings {
+		s.names = append(s.names, name)
+	}
+	if s.stats.Rings == nil {
+		s.stats = one
+		return
+	}
+	all := &s.stats
+	all.Rings = append(all.Rings, one.Rings...)
+	all.Wakes, all.Passes, all.ReplacedEntries = all.Wakes+one.Wakes, all.Passes+one.Passes, all.ReplacedEntries+one.ReplacedEntries
+	all.Late, all.MaxLateness = all.Late+one.Late, max(all.MaxLateness, one.MaxLateness)
+	all.SpilledBytes, all.SpillUsed = all.SpilledBytes+one.SpilledBytes, all.SpillUsed+one.SpillUsed
+	all.Doorbell.Armed, all.Doorbell.Polls = all.Doorbell.Armed+one.Doorbell.Armed, all.Doorbell.Polls+one.Doorbell.Polls
+	if all.Barrier.Provider == "" { // it is the same for all
+		all.Barrier = one.Barrier
+	}
+	if all.Hotplug.Err == nil {
+		all.Hotplug.Err = one.Hotplug.Err
+	}
+}
+
+// name is whose the i-th ring is.
+func (s snapshot) name(i int) string {
+	if i < len(s.names) {
+		return s.names[i]
+	}
+	return ""
+}
+
+// ring tells rings apart. Several of a map of ring buffers may have the same CPU, or none.
+type ring struct {
+	name   string
+	cpu, n int
+}
+
+// rings returns which is which.
+func (s snapshot) rings() []ring {
+	all, seen := make([]ring, len(s.stats.Rings)), map[ring]int{}
+	for i, r := range s.stats.Rings {
+		k := ring{name: s.name(i), cpu: r.CPU}
+		k.n, seen[k] = seen[k], seen[k]+1
+		all[i] = k
+	}
+	return all
 }
 
 // frame is what two snapshots tell.
@@ -34,6 +83,7 @@ type frame struct {
 // row is one CPU's ring. Rates are per second.
 type row struct {
 	perfbuf.RingStats
+	name                string // of the map, if there are several
 	events, bytes, lost float64
 	first               float64 // of the Schedule's choices in the interval, the share that was this ring's
 	last                bool    // so was its latest choice
@@ -43,15 +93,17 @@ type row struct {
 func newFrame(began time.Time, before, now snapshot) frame {
 	f := frame{snapshot: now, elapsed: now.at.Sub(began), interval: now.at.Sub(before.at)}
 	seconds := f.interval.Seconds()
-	old := map[int]perfbuf.RingStats{} // none of a CPU that has come since
-	for _, r := range before.stats.Rings {
-		old[r.CPU] = r
+	old := map[ring]perfbuf.RingStats{} // none of a CPU that has come since
+	for i, k := range before.rings() {
+		old[k] = before.stats.Rings[i]
 	}
+	rings := now.rings()
 	for cpu, n := range now.first {
 		f.choices += n - before.first[cpu]
 	}
-	for _, r := range now.stats.Rings {
-		one := newRow(old[r.CPU], r, seconds)
+	for i, r := range now.stats.Rings {
+		one := newRow(old[rings[i]], r, seconds)
+		one.name = now.name(i)
 		if f.choices > 0 {
 			one.first = float64(now.first[r.CPU]-before.first[r.CPU]) / float64(f.choices)
 			one.last = r.CPU == now.last

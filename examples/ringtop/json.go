@@ -61,6 +61,7 @@ type outputsObject struct {
 }
 
 type ringObject struct {
+	Map        string  `json:"map"` // empty if there is but one
 	CPU        int     `json:"cpu"`
 	Size       int     `json:"size_bytes"`
 	Used       int     `json:"used_bytes"`
@@ -100,7 +101,7 @@ func newObject(f frame) object {
 			Other: a.Attempted - a.Written - a.Full - a.NoRing}
 	}
 	for _, r := range f.rows {
-		o.Rings = append(o.Rings, ringObject{CPU: r.CPU, Size: r.Size, Used: r.Used, HighWater: r.HighWater,
+		o.Rings = append(o.Rings, ringObject{Map: r.name, CPU: r.CPU, Size: r.Size, Used: r.Used, HighWater: r.HighWater,
 			EventsRate: r.events, BytesRate: r.bytes, LostRate: r.lost, Delivered: r.Samples, Dropped: r.Dropped, Lost: r.Lost,
 			Armed: r.Armed, First: r.first, Last: r.last})
 	}

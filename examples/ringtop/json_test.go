@@ -47,7 +47,7 @@ func TestJSONIsComplete(t *testing.T) {
 	s.Outputs.CPUs = []perfbuf.CPUOutputs{{Attempted: 10, Written: 4, Full: 3, NoRing: 2, Nested: 1}}
 	f.total.Corrupt, f.total.Dropped = 7, 8
 	f.rows = f.rows[1:]
-	f.rows[0].Dropped, f.rows[0].Armed, f.rows[0].first, f.rows[0].last = 9, true, 0.5, true
+	f.rows[0].name, f.rows[0].Dropped, f.rows[0].Armed, f.rows[0].first, f.rows[0].last = "events", 9, true, 0.5, true
 
 	var out bytes.Buffer
 	require.NoError(t, jsonLines{&out}.final(f))

@@ -172,7 +172,7 @@ func TestOtherMap(t *testing.T) {
 	cmd, _ = program("-list")
 	out, err := cmd.Output()
 	require.NoError(t, err)
-	require.Regexp(t, `(?m)^`+id+` +events `, string(out))
+	require.Regexp(t, `(?m)^`+id+` +perf_event_array +events `, string(out))
 
 	cpus, err := cpulist.Online(cpulist.Dir)
 	require.NoError(t, err)

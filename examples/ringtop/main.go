@@ -1,5 +1,5 @@
-// Ringtop shows the rings of a perf event array at work: how full each CPU's is, what comes, what is lost, and how the reader
-// gets on. It looks at a load of its own, or at any perf event array on the system.
+// Ringtop shows the rings of perf event arrays and BPF ring buffers at work: how full each is, what comes, what is lost, and how the
+// reader gets on. It looks at a load of its own, or at any such maps on the system.
 //
 // session.go reads, in the mode that is chosen, and takes snapshots; frame.go computes what two of these tell. view.go, totals.go,
 // table.go and bar.go draw it, for screen.go, which is all that knows of the terminal, and plain.go; json.go is for scripts.
@@ -24,13 +24,13 @@ import (
 
 const usage = `Usage: ringtop [flags]
 
-Shows the ring of each CPU of a perf event array, live: how full it is, what comes, what is lost. In a terminal; elsewhere it
-prints a table each second. Without -id, -name, -pin or -steal it looks at a load of its own. It needs root, or CAP_BPF and
-CAP_PERFMON; CAP_SYS_ADMIN for other programs' maps.
+Shows the ring of each CPU of a perf event array, and BPF ring buffers, live: how full each is, what comes, what is lost. In a
+terminal; elsewhere it prints a table each second. Without -id, -name, -pin or -steal it looks at a load of its own. It needs
+root, or CAP_BPF and CAP_PERFMON; CAP_SYS_ADMIN for other programs' maps.
 
-The map that is looked at:
+The maps that are looked at:
 
-` + perfmaps.FlagsUsage + `  -list          list the perf event arrays of the system, and do nothing else
+` + perfmaps.FlagsUsage + `  -list          list the perf event arrays and ring buffers of the system, and do nothing else
 
 The load:
 
@@ -38,7 +38,7 @@ The load:
 
 How to read:
 
-  -mode M        unordered (the default), slack or exact: the order of events
+  -mode M        unordered (the default), slack or exact: the order of events, of all maps; a ring buffer takes time=OFFSET
   -slack D       how long events wait for older ones in slack mode (default 1ms)
   -ring-bytes N  size of each CPU's ring (default 262144; 65536 for the load)
 
@@ -97,7 +97,7 @@ func run(args []string, stdout *os.File, stderr io.Writer) int {
 
 // config is what the flags say.
 type config struct {
-	target    perfmaps.Selector
+	target    perfmaps.Selectors
 	load      int
 	mode      mode
 	slack     time.Duration
@@ -111,7 +111,7 @@ type config struct {
 }
 
 // own says that the map is the load's.
-func (c config) own() bool { return c.target == perfmaps.Selector{} }
+func (c config) own() bool { return c.target.Maps == nil && !c.target.Steal }
 
 func parse(args []string) (c config, err error) {
 	f := flag.NewFlagSet("ringtop", flag.ContinueOnError)
@@ -150,19 +150,19 @@ func parse(args []string) (c config, err error) {
 	return c, nil
 }
 
-// watch shows the map's rings until ctx ends, or the user wants no more.
+// watch shows the maps' rings until ctx ends, or the user wants no more.
 func watch(ctx context.Context, c config, stdout *os.File) error {
 	src, err := openSource(c)
 	if err != nil {
 		return err
 	}
 	defer src.Close()
-	s, err := openSession(src.mapFD, perfbuf.Options{RingBytes: c.ringBytes, Outputs: src.outputs}, c.mode, c.slack)
+	s, err := openSession(src.names, src.open, perfbuf.Options{RingBytes: c.ringBytes}, c.mode, c.slack)
 	if err != nil {
 		return err
 	}
-	defer s.reader.Close()
-	src.displaced(s.reader.Stats().ReplacedEntries)
+	defer s.close()
+	src.displaced(s.snapshot().stats.ReplacedEntries)
 
 	healthy, fail := context.WithCancelCause(ctx)
 	defer fail(nil)

@@ -29,7 +29,7 @@ func (p plainText) frame(f frame) error {
 	if w := warning(f); w != "" {
 		lines = append(lines, w)
 	}
-	lines = append(lines, v.tableHead())
+	lines = append(lines, v.tableHead(f))
 	for _, r := range f.rows {
 		lines = append(lines, v.row(f, r))
 	}

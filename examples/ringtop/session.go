@@ -10,12 +10,13 @@ import (
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
-// session reads a map in the mode that is asked for. Its methods may be called while run runs, and do not block.
+// session reads one map or several in the mode that is asked for. Its methods may be called while run runs, and do not block.
 type session struct {
-	reader *perfbuf.Reader
-	picks  *picks
-	slack  time.Duration
-	began  time.Time
+	readers []*perfbuf.Reader
+	names   []string // of their maps
+	picks   *picks   // of the only reader
+	slack   time.Duration
+	began   time.Time
 
 	mu      sync.Mutex
 	mode    mode
@@ -24,16 +25,31 @@ type session struct {
 	turn    context.CancelFunc // ends reading in the present mode
 }
 
-// openSession opens the map's rings, and counts from now on.
-func openSession(mapFD int, o perfbuf.Options, m mode, slack time.Duration) (*session, error) {
-	s := &session{picks: newPicks(perfbuf.FullestFirst()), mode: m, slack: slack, turn: func() {}}
-	o.Schedule = s.picks
-	var err error
-	if s.reader, err = perfbuf.Open(mapFD, o); err != nil {
-		return nil, err
+// opener opens a map's rings.
+type opener func(perfbuf.Options) (*perfbuf.Reader, error)
+
+// openSession opens the maps' rings, and counts from now on.
+func openSession(names []string, open []opener, o perfbuf.Options, m mode, slack time.Duration) (*session, error) {
+	s := &session{names: names, picks: newPicks(perfbuf.FullestFirst()), mode: m, slack: slack, turn: func() {}}
+	if len(open) == 1 { // a Schedule is asked by one reader only
+		o.Schedule = s.picks
+	}
+	for _, one := range open {
+		r, err := one(o)
+		if err != nil {
+			s.close()
+			return nil, err
+		}
+		s.readers = append(s.readers, r)
 	}
 	s.began = time.Now()
 	return s, nil
+}
+
+func (s *session) close() {
+	for _, r := range s.readers {
+		r.Close()
+	}
 }
 
 // run reads until ctx ends.
@@ -64,9 +80,9 @@ func (s *session) begin(cancel context.CancelFunc) mode {
 // read reads in one mode until ctx ends.
 func (s *session) read(ctx context.Context, m mode) error {
 	if m == unordered {
-		return s.reader.RunBatches(ctx, discard)
+		return s.readUnordered(ctx)
 	}
-	stream, err := s.reader.Ordered(perfbuf.OrderOptions{Mode: m.order(s.slack)})
+	stream, err := perfbuf.Merge(perfbuf.OrderOptions{Mode: m.order(s.slack)}, s.readers...)
 	if err != nil {
 		return s.fallBack(m, err)
 	}
@@ -77,6 +93,18 @@ func (s *session) read(ctx context.Context, m mode) error {
 		return err
 	}
 	return stream.ForEachPending(func(perfbuf.Event) error { return nil }) // else what it holds would be dropped
+}
+
+// readUnordered reads each map by itself. It returns when ctx ends, or the first of them has failed.
+func (s *session) readUnordered(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var all sync.WaitGroup
+	for _, r := range s.readers {
+		all.Go(func() { cancel(r.RunBatches(ctx, discard)) })
+	}
+	all.Wait()
+	return context.Cause(ctx)
 }
 
 // discard takes a batch without a look at its events: Stats counts them.
@@ -100,20 +128,28 @@ func (s *session) changeMode() {
 	s.turn()
 }
 
-// togglePause takes the rings out of the map, or puts them back.
+// togglePause takes the rings out of the maps, or puts them back. Ring buffers stay as they are.
 func (s *session) togglePause() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.problem = ""
-	call := s.reader.Pause
-	if s.paused {
-		call = s.reader.Resume
+	did := false
+	var failed error
+	for _, r := range s.readers {
+		call := r.Pause
+		if s.paused {
+			call = r.Resume
+		}
+		err := call()
+		did = did || err == nil
+		failed = errors.Join(failed, err)
 	}
-	if err := call(); err != nil {
-		s.problem = err.Error()
-		return
+	if failed != nil {
+		s.problem = failed.Error()
 	}
-	s.paused = !s.paused
+	if did {
+		s.paused = !s.paused
+	}
 }
 
 // state is what there is to know without counts.
@@ -125,17 +161,23 @@ func (s *session) state() (m mode, paused bool, problem string) {
 
 // snapshot is what is known now.
 func (s *session) snapshot() snapshot {
-	now := snapshot{at: time.Now(), stats: s.reader.Stats()}
+	now := snapshot{at: time.Now()}
+	for i, r := range s.readers {
+		now.add(s.names[i], r.Stats())
+	}
 	now.mode, now.paused, now.problem = s.state()
 	now.first, now.last = s.picks.counts()
 	return now
 }
 
-// finish delivers what the rings still hold, closes the reader, and returns the counts, which are final then. run must have returned.
+// finish delivers what the rings still hold, closes the readers, and returns the counts, which are final then. run must have returned.
 func (s *session) finish() (snapshot, error) {
 	// Not a context that has ended. It waits for programs that are running, some ms as a rule.
-	err := s.reader.Shutdown(context.Background(), func(perfbuf.Event) error { return nil })
-	s.reader.Close()
-	<-s.reader.Done()
-	return s.snapshot(), err
+	var failed error
+	for _, r := range s.readers {
+		failed = errors.Join(failed, r.Shutdown(context.Background(), func(perfbuf.Event) error { return nil }))
+		r.Close()
+		<-r.Done()
+	}
+	return s.snapshot(), failed
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/charmbracelet/x/ansi"
 	"github.com/ringfold/ringfold/internal/cpulist"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/ringfold/ringfold/perfbuf"
@@ -18,7 +19,7 @@ func TestSession(t *testing.T) {
 	e := kerneltest.Load(t)
 	cpus, err := cpulist.Online(cpulist.Dir)
 	require.NoError(t, err)
-	s, err := openSession(e.MapFD(), perfbuf.Options{}, unordered, time.Millisecond)
+	s, err := openOne(e.MapFD(), perfbuf.Options{}, unordered, time.Millisecond)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
@@ -64,12 +65,12 @@ func TestSession(t *testing.T) {
 
 func TestSessionFails(t *testing.T) {
 	e := kerneltest.Load(t)
-	s, err := openSession(e.MapFD(), perfbuf.Options{}, unordered, 0)
+	s, err := openOne(e.MapFD(), perfbuf.Options{}, unordered, 0)
 	require.NoError(t, err)
-	require.NoError(t, s.reader.Close())
+	require.NoError(t, s.readers[0].Close())
 	require.Error(t, s.run(t.Context()))
 
-	_, err = openSession(e.ArrayFD(), perfbuf.Options{}, unordered, 0)
+	_, err = openOne(e.ArrayFD(), perfbuf.Options{}, unordered, 0)
 	require.Error(t, err)
 }
 
@@ -90,7 +91,7 @@ func TestModeChangeKeepsWhatIsHeld(t *testing.T) {
 	e := kerneltest.Load(t)
 	cpus, err := cpulist.Online(cpulist.Dir)
 	require.NoError(t, err)
-	s, err := openSession(e.MapFD(), perfbuf.Options{RingBytes: 16 << 10}, slack, time.Hour)
+	s, err := openOne(e.MapFD(), perfbuf.Options{RingBytes: 16 << 10}, slack, time.Hour)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
@@ -109,4 +110,53 @@ func TestModeChangeKeepsWhatIsHeld(t *testing.T) {
 	attempted, failed := e.Counts(cpus[0])
 	require.Equal(t, attempted-failed, last.stats.Total().Samples)
 	require.Zero(t, last.stats.Total().Dropped)
+}
+
+// openOne is a session of one perf event array.
+func openOne(fd int, o perfbuf.Options, m mode, slack time.Duration) (*session, error) {
+	open := func(o perfbuf.Options) (*perfbuf.Reader, error) { return perfbuf.Open(fd, o) }
+	return openSession([]string{""}, []opener{open}, o, m, slack)
+}
+
+// A perf event array and a ring buffer are read in all modes, and each has its rows.
+func TestSessionOfSeveralMaps(t *testing.T) {
+	e, rings := kerneltest.Load(t), kerneltest.LoadRings(t, kerneltest.RingOptions{})
+	s, err := openSession([]string{"events", "shared"}, []opener{
+		func(o perfbuf.Options) (*perfbuf.Reader, error) { return perfbuf.Open(e.MapFD(), o) },
+		func(perfbuf.Options) (*perfbuf.Reader, error) {
+			return perfbuf.OpenRingBuf(rings.MapFD(), perfbuf.RingBufOptions{Time: perfbuf.PayloadTime(kerneltest.RingTimeAt)})
+		},
+	}, perfbuf.Options{}, unordered, 0)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- s.run(ctx) }()
+	want := uint64(0)
+	for range modes {
+		e.Emit(0, 10, 64)
+		rings.Emit(0, kerneltest.RingEmit{Count: 10, Size: 64})
+		for want += 20; s.snapshot().stats.Total().Samples < want; {
+		}
+		s.togglePause()
+		require.Contains(t, s.snapshot().problem, "ring buffer")
+		require.True(t, s.snapshot().paused, "the other one is")
+		s.togglePause()
+		require.False(t, s.snapshot().paused)
+		s.changeMode()
+	}
+	cancel()
+	require.NoError(t, <-ended)
+	last, err := s.finish()
+	require.NoError(t, err)
+	f := newFrame(s.began, snapshot{at: s.began}, last)
+	samples := map[string]uint64{}
+	for _, r := range f.rows {
+		samples[r.name] += r.Samples
+	}
+	require.Equal(t, map[string]uint64{"events": want / 2, "shared": want / 2}, samples)
+	row := f.rows[len(f.rows)-1]
+	require.Equal(t, "shared", row.name)
+	require.Equal(t, 1<<16, row.Size)
+	require.Regexp(t, `^ all .* shared$`, ansi.Strip(view{width: 100}.row(f, row)))
+	require.Regexp(t, ` MAP$`, ansi.Strip(view{width: 100}.tableHead(f)))
 }

@@ -10,13 +10,13 @@ import (
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
-// source is whose map is looked at: the load's or another program's.
+// source is whose maps are looked at: the load's or other programs'.
 type source struct {
 	name    string // for people
-	mapFD   int
-	outputs perfbuf.OutputCounts
-	load    *load            // or
-	target  *perfmaps.Target // either
+	names   []string
+	open    []opener
+	load    *load              // either
+	targets []*perfmaps.Target // or
 }
 
 func openSource(c config) (*source, error) {
@@ -25,14 +25,26 @@ func openSource(c config) (*source, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &source{name: fmt.Sprintf("own load, %s/s and CPU", count(uint64(c.load))), mapFD: l.eventsFD(), load: l,
-			outputs: perfbuf.OutputCounts{MapFD: l.outputsFD()}}, nil
+		open := func(o perfbuf.Options) (*perfbuf.Reader, error) {
+			o.Outputs = perfbuf.OutputCounts{MapFD: l.outputsFD()}
+			return perfbuf.Open(l.eventsFD(), o)
+		}
+		return &source{name: fmt.Sprintf("own load, %s/s and CPU", count(uint64(c.load))), names: []string{""}, open: []opener{open}, load: l}, nil
 	}
-	t, err := c.target.Open()
+	targets, err := c.target.Open()
 	if err != nil {
 		return nil, err
 	}
-	return &source{name: t.String(), mapFD: t.FD(), target: t}, nil
+	s := &source{targets: targets}
+	var names []string
+	for _, t := range targets {
+		names, s.open = append(names, t.String()), append(s.open, t.Reader)
+	}
+	s.name, s.names = strings.Join(names, ", "), names
+	if len(names) == 1 {
+		s.names = []string{""}
+	}
+	return s, nil
 }
 
 // displaced notes how many rings of another reader these have displaced.
@@ -57,25 +69,27 @@ func (s *source) end() {
 	}
 }
 
-// Close gives the map back.
+// Close gives the maps back.
 func (s *source) Close() {
 	if s.load != nil {
 		s.load.Close()
 	} else {
-		s.target.Close()
+		for _, t := range s.targets {
+			t.Close()
+		}
 	}
 }
 
-// list prints the perf event arrays that there are.
+// list prints the perf event arrays and ring buffers that there are.
 func list(out io.Writer) error {
 	maps, err := perfmaps.List()
 	if err != nil {
 		return err
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "ID\tNAME\tENTRIES\tPROCESSES\tPROGRAMS\tPINS")
+	fmt.Fprintln(table, "ID\tTYPE\tNAME\tENTRIES\tPROCESSES\tPROGRAMS\tPINS")
 	for _, m := range maps {
-		fmt.Fprintf(table, "%d\t%s\t%d\t%s\t%s\t%s\n", m.ID, m.Name, m.MaxEntries, join(m.Processes), join(m.Programs), strings.Join(m.Pins, ", "))
+		fmt.Fprintf(table, "%d\t%s\t%s\t%d\t%s\t%s\t%s\n", m.ID, m.Type, m.Name, m.MaxEntries, join(m.Processes), join(m.Programs), strings.Join(m.Pins, ", "))
 	}
 	return table.Flush()
 }

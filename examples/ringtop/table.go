@@ -35,7 +35,7 @@ type column struct {
 
 // columns are those beside the bar, which comes after the first.
 var columns = []column{
-	{"CPU", 4, 0, func(r row) (string, lipgloss.Style) { return fmt.Sprint(r.CPU), bold }},
+	{"CPU", 4, 0, func(r row) (string, lipgloss.Style) { return cpu(r.CPU), bold }},
 	{"USE", 5, 2, func(r row) (string, lipgloss.Style) { return percent(r.fullness()), level(r.fullness()) }},
 	{"HIGH", 6, 6, func(r row) (string, lipgloss.Style) { return percent(r.highest()), dim }},
 	{"EVENTS/S", 12, 1, func(r row) (string, lipgloss.Style) { return perSecond(r.events), plainStyle }},
@@ -50,6 +50,14 @@ var columns = []column{
 		}
 		return percent(r.first) + mark, plainStyle
 	}},
+}
+
+// cpu names a ring's CPU. A ring buffer may be of all.
+func cpu(n int) string {
+	if n < 0 {
+		return "all"
+	}
+	return fmt.Sprint(n)
 }
 
 func bell(armed bool) string {

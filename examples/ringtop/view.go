@@ -22,7 +22,7 @@ func (v view) render(f frame) string {
 	rows := f.sorted(v.sort)
 	room := v.room(f)
 	first := v.clamp(f).offset
-	lines := append(head, v.tableHead())
+	lines := append(head, v.tableHead(f))
 	for _, r := range rows[first:min(first+room, len(rows))] {
 		lines = append(lines, v.row(f, r))
 	}
@@ -82,8 +82,19 @@ func warning(f frame) string {
 	return ""
 }
 
-func (v view) tableHead() string {
-	fitting, bar := fit(v.width)
+// names is how wide the column of maps is, with the gap before it: 0 if there is but one.
+func (v view) names(f frame) (width int) {
+	for _, r := range f.rows {
+		if r.name != "" {
+			width = max(width, min(len(r.name), 15)+1)
+		}
+	}
+	return width
+}
+
+func (v view) tableHead(f frame) string {
+	names := v.names(f)
+	fitting, bar := fit(v.width - names)
 	var b strings.Builder
 	for i, c := range fitting {
 		fmt.Fprintf(&b, "%*s", c.width, c.title)
@@ -91,11 +102,14 @@ func (v view) tableHead() string {
 			fmt.Fprintf(&b, " %-*s", bar, "RING"[:min(bar, 4)])
 		}
 	}
+	if names > 0 {
+		b.WriteString(" MAP")
+	}
 	return dim.Render(b.String())
 }
 
 func (v view) row(f frame, r row) string {
-	fitting, width := fit(v.width)
+	fitting, width := fit(v.width - v.names(f))
 	var b strings.Builder
 	for i, c := range fitting {
 		text, style := c.cell(r)
@@ -106,6 +120,9 @@ func (v view) row(f frame, r row) string {
 		if i == 0 {
 			b.WriteString(" " + bar(r, width))
 		}
+	}
+	if r.name != "" {
+		b.WriteString(" " + ansi.Truncate(r.name, 15, "…"))
 	}
 	return b.String()
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// List returns all perf event arrays of the system, by id. It takes CAP_SYS_ADMIN.
+// List returns all perf event arrays and ring buffers of the system, by id. It takes CAP_SYS_ADMIN.
 func List() ([]Map, error) {
 	var maps []Map
 	for id, err := ebpf.MapGetNextID(0); ; id, err = ebpf.MapGetNextID(id) {
@@ -27,8 +27,8 @@ func List() ([]Map, error) {
 		if err != nil {
 			return nil, explain(fmt.Errorf("opening map %d: %w", id, err))
 		}
-		if m.Type() == ebpf.PerfEventArray {
-			maps = append(maps, Map{ID: uint32(id), Name: mapName(m), MaxEntries: m.MaxEntries()})
+		if typ := readable(m); typ != "" {
+			maps = append(maps, Map{ID: uint32(id), Type: typ, Name: mapName(m), MaxEntries: m.MaxEntries()})
 		}
 		m.Close()
 	}
@@ -39,6 +39,42 @@ func List() ([]Map, error) {
 		return nil, err
 	}
 	return maps, nil
+}
+
+// readable names the type of a map that can be read, and is empty for others.
+func readable(m *ebpf.Map) string {
+	switch m.Type() {
+	case ebpf.PerfEventArray:
+		return perfEventArray
+	case ebpf.RingBuf:
+		return "ringbuf"
+	case ebpf.ArrayOfMaps:
+		return of(m, "array_of_maps")
+	case ebpf.HashOfMaps:
+		return of(m, "hash_of_maps")
+	}
+	return ""
+}
+
+// of is this type if the first map in a map of maps is a ring buffer. All in it are of one type.
+func of(m *ebpf.Map, typ string) string {
+	key := make([]byte, m.KeySize())
+	for err := m.NextKey(nil, &key); err == nil; err = m.NextKey(key, &key) {
+		var id ebpf.MapID
+		if m.Lookup(key, &id) != nil {
+			continue // empty
+		}
+		inner, err := ebpf.NewMapFromID(id)
+		if err != nil {
+			return ""
+		}
+		defer inner.Close()
+		if inner.Type() == ebpf.RingBuf {
+			return typ
+		}
+		return ""
+	}
+	return ""
 }
 
 // mapName is the map's name, empty if it has none.

@@ -1,7 +1,8 @@
-// Package perfmaps finds the perf event arrays that are on the system, whoever has loaded them, and tells whether somebody seems
-// to read one. It is for tools; it is a module of its own, as cilium/ebpf is what walks the kernel's maps and programs.
+// Package perfmaps finds the perf event arrays and BPF ring buffers that are on the system, whoever has loaded them, and tells whether somebody
+// seems to read one. It is for tools; it is a module of its own, as cilium/ebpf is what walks the kernel's maps and programs.
 //
-// list.go finds maps and programs, processes.go who holds them, pins.go where they are pinned; selector.go chooses one.
+// list.go finds maps and programs, processes.go who holds them, pins.go where they are pinned; flags.go and selector.go choose some, and
+// target.go opens them.
 package perfmaps
 
 import (
@@ -9,9 +10,10 @@ import (
 	"strings"
 )
 
-// Map is a perf event array.
+// Map is a perf event array, a BPF ring buffer, or an array or hash of such.
 type Map struct {
 	ID         uint32
+	Type       string // as bpftool names it, such as "perf_event_array" or "ringbuf"
 	Name       string
 	MaxEntries uint32
 	Programs   []Program // loaded programs that use the map, by id
@@ -32,9 +34,15 @@ type Program struct {
 type Process struct {
 	PID  int
 	Comm string
-	// Rings is how many mappings of perf events it has: a reader of perf event arrays has one for each CPU. -1 if that cannot be seen.
+	// Rings is how many mappings of perf events it has: a reader of perf event arrays has one for each CPU. For a ring buffer, it is how many
+	// mappings of maps: a reader has two of each. -1 if that cannot be seen.
 	Rings int
 }
+
+// RingBuf reports whether it is a BPF ring buffer, or has such in it.
+func (m Map) RingBuf() bool { return m.Type != "" && m.Type != perfEventArray }
+
+const perfEventArray = "perf_event_array"
 
 // String is such as "events (id 12)".
 func (m Map) String() string { return fmt.Sprintf("%s (id %d)", name(m.Name), m.ID) }

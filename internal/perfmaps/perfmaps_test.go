@@ -132,7 +132,53 @@ func TestList(t *testing.T) {
 		require.NotEqual(t, arrayID, m.ID)
 	}
 	_, err = Selector{ID: arrayID}.Open()
-	require.ErrorContains(t, err, "is a map of the type Array, not a perf event array")
+	require.ErrorContains(t, err, "is a map of the type Array, not a perf event array, nor a BPF ring buffer")
+}
+
+// BPF ring buffers are listed, too, and the maps that they are in. A reader of one is seen by what it has mapped.
+func TestRingBufs(t *testing.T) {
+	e := kerneltest.LoadRings(t, kerneltest.RingOptions{})
+	e.SetShard(1, kerneltest.NewRingBuf(t, 4096))
+	id := func(fd int) uint32 {
+		info, err := os.ReadFile("/proc/self/fdinfo/" + strconv.Itoa(fd))
+		require.NoError(t, err)
+		id, ok := mapID(info)
+		require.True(t, ok)
+		return id
+	}
+	shared, shards := id(e.MapFD()), id(e.ShardsFD())
+	require.Equal(t, "ringbuf", listed(t, shared).Type)
+	require.True(t, listed(t, shared).RingBuf())
+	require.Equal(t, "array_of_maps", listed(t, shards).Type)
+	all, err := List()
+	require.NoError(t, err)
+	for _, m := range all {
+		require.NotEqual(t, id(e.GroupsFD()), m.ID, "it is empty")
+	}
+
+	eight := 8
+	targets, err := Selectors{Steal: true, Maps: []Selector{{ID: shared}, {ID: shards, Fields: Fields{TimeAt: &eight}}}}.Open()
+	require.NoError(t, err)
+	require.False(t, targets[0].Timed())
+	require.True(t, targets[1].Timed())
+	mapped := listed(t, shared).Processes[0].Rings
+	targets[0].Losses = id(e.LossesFD())
+	r, err := targets[0].Reader(perfbuf.Options{})
+	require.NoError(t, err)
+	e.Emit(0, kerneltest.RingEmit{Count: 512, Size: 4096})
+	require.NotZero(t, r.Stats().Outputs.Total().Full)
+	require.Greater(t, listed(t, shared).Processes[0].Rings, mapped)
+	require.NoError(t, r.Close())
+	<-r.Done()
+	for _, target := range targets {
+		require.NoError(t, target.Close())
+	}
+	_, err = Selectors{Steal: true, Maps: []Selector{{ID: shared}, {ID: shared}}}.Open()
+	require.ErrorContains(t, err, "is chosen twice")
+
+	start(t, "holder", e.MapFD())
+	_, err = Selector{ID: shared}.Open()
+	require.ErrorContains(t, err, "hands each event to one reader only")
 }
 
 func TestPins(t *testing.T) {
@@ -238,10 +284,10 @@ func TestName(t *testing.T) {
 	require.NoError(t, err)
 	defer second.Close()
 	_, err = Selector{Name: name}.Open()
-	require.ErrorContains(t, err, `several perf event arrays are named "`+name+`": choose one by -id: `)
+	require.ErrorContains(t, err, `several maps are named "`+name+`": choose one by -id: `)
 	require.ErrorContains(t, err, "(pid "+strconv.Itoa(os.Getpid())+")")
 	_, err = Selector{Name: "none" + name}.Open()
-	require.ErrorContains(t, err, "no perf event array is named")
+	require.ErrorContains(t, err, "no perf event array or BPF ring buffer is named")
 	require.ErrorContains(t, err, target.Map.String())
 	_, err = Selector{Name: name, ID: 1}.Open()
 	require.ErrorContains(t, err, "give one of them")
@@ -251,7 +297,7 @@ func TestName(t *testing.T) {
 
 func TestChoose(t *testing.T) {
 	_, err := choose(nil, "")
-	require.ErrorContains(t, err, "there is no perf event array on this system: start the program")
+	require.ErrorContains(t, err, "there is no perf event array or BPF ring buffer on this system: start the program")
 	one := []Map{{ID: 5, Name: "long_name_of_ev"}}
 	for _, name := range []string{"", "long_name_of_ev", "long_name_of_events"} {
 		m, err := choose(one, name)
@@ -263,18 +309,33 @@ func TestChoose(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 6, m.ID) // nothing outputs to the other
 	_, err = choose(append(two, Map{ID: 7, Programs: []Program{{Name: "q"}}}), "")
-	require.ErrorContains(t, err, "choose one, by -id for example: (no name) (id 6) of program p, (no name) (id 7) of program q")
+	require.ErrorContains(t, err, "choose, by -id for example: (no name) (id 6) of program p, (no name) (id 7) of program q")
 	_, err = choose([]Map{{ID: 8}, {ID: 9}}, "")
-	require.ErrorContains(t, err, "there are several perf event arrays")
+	require.ErrorContains(t, err, "there are several perf event arrays or BPF ring buffers")
 }
 
 func TestFlags(t *testing.T) {
-	var s Selector
+	var s Selectors
 	f := flag.NewFlagSet("", flag.ContinueOnError)
 	f.SetOutput(io.Discard)
 	s.Flags(f)
-	require.NoError(t, f.Parse([]string{"-id", "7", "-name", "n", "-pin", "/p", "-steal"}))
-	require.Equal(t, Selector{ID: 7, Name: "n", Pin: "/p", Steal: true}, s)
+	require.NoError(t, f.Parse([]string{"-id", "7", "-name", "n,time=0,cpu=8,stamped", "-pin", "/p,type=event", "-steal"}))
+	zero, eight := 0, 8
+	require.Equal(t, Selectors{Steal: true, Maps: []Selector{
+		{ID: 7}, {Name: "n", Fields: Fields{TimeAt: &zero, CPUAt: &eight, Stamped: true}}, {Pin: "/p", Fields: Fields{Type: "event"}},
+	}}, s)
+	for value, want := range map[string]string{
+		"n,losses=0": `"losses=0": an id is a number from 1 on`,
+		"":           "which map is missing",
+		",time=8":    "which map is missing",
+		"n,times=8":  `"times=8": behind a map come time=OFFSET`,
+		"n,type=":    `"type=": behind`,
+		"n,time=x":   `"time=x": an offset is a number of bytes from 0 on`,
+		"n,cpu=-1":   `"cpu=-1": an offset`,
+		"n,stamped":  "give time=OFFSET",
+	} {
+		require.ErrorContains(t, f.Parse([]string{"-name", value}), want)
+	}
 	for _, id := range []string{"0", "-1", "x", "4294967296"} {
 		require.ErrorContains(t, f.Parse([]string{"-id", id}), "a number from 1 on")
 	}

@@ -34,7 +34,7 @@ func findProcesses(maps []Map) {
 		}
 		for id := range held {
 			if m := byID[id]; m != nil {
-				m.Processes = append(m.Processes, process(dir))
+				m.Processes = append(m.Processes, process(dir, m.RingBuf()))
 			}
 		}
 	}
@@ -76,12 +76,16 @@ func mapID(fdinfo []byte) (id uint32, ok bool) {
 }
 
 // process describes a process by its directory in /proc.
-func process(dir string) Process {
+func process(dir string, ringBuf bool) Process {
 	pid, _ := strconv.Atoi(filepath.Base(dir))
 	comm, _ := os.ReadFile(dir + "/comm")
 	p := Process{PID: pid, Comm: printable(strings.TrimSuffix(string(comm), "\n")), Rings: -1}
 	if maps, err := os.ReadFile(dir + "/maps"); err == nil {
-		p.Rings = bytes.Count(maps, []byte("anon_inode:[perf_event]"))
+		mapping := "anon_inode:[perf_event]"
+		if ringBuf {
+			mapping = "anon_inode:bpf-map"
+		}
+		p.Rings = bytes.Count(maps, []byte(mapping))
 	}
 	return p
 }

@@ -2,63 +2,22 @@ package perfmaps
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"io/fs"
 	"os"
-	"strconv"
 
 	"github.com/cilium/ebpf"
 )
 
-// Selector says which map. Set one of ID, Name and Pin, or none if programs use only one perf event array.
+// Selector says which map, and what is in its payloads. Set one of ID, Name and Pin, or none if programs use only one map.
 type Selector struct {
 	ID    uint32
 	Name  string
 	Pin   string // a path
 	Steal bool   // take it over, even if somebody reads it
+
+	Fields
 }
-
-// Flags defines -id, -name, -pin and -steal. FlagsUsage describes them.
-func (s *Selector) Flags(fs *flag.FlagSet) {
-	fs.Func("id", "", func(v string) error {
-		n, err := parseID(v)
-		s.ID = n
-		return err
-	})
-	fs.StringVar(&s.Name, "name", "", "")
-	fs.StringVar(&s.Pin, "pin", "", "")
-	fs.BoolVar(&s.Steal, "steal", false, "")
-}
-
-// parseID reads an id, which is never 0.
-func parseID(s string) (uint32, error) {
-	n, err := strconv.ParseUint(s, 10, 32)
-	if err != nil || n == 0 {
-		return 0, errors.New("an id is a number from 1 on")
-	}
-	return uint32(n), nil
-}
-
-// FlagsUsage are lines for a program's usage text.
-const FlagsUsage = `  -id N          the perf event array with this id
-  -name NAME     the one of this name
-  -pin PATH      the one that is pinned there; none of these three: the only one that programs use
-  -steal         take it over, even if somebody seems to read it: that reader gets nothing any more, also
-                 after this program has ended, until it is started anew
-`
-
-// Target is the map that was chosen.
-type Target struct {
-	Map
-	m *ebpf.Map
-}
-
-// FD is the map's descriptor. It is open until Close.
-func (t *Target) FD() int { return t.m.FD() }
-
-// Close closes the descriptor. What was opened by it stays.
-func (t *Target) Close() error { return t.m.Close() }
 
 // Others are the processes that hold the map, besides this one.
 func (m Map) Others() (others []Process) {
@@ -76,7 +35,7 @@ func (s Selector) Open() (*Target, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Target{m: m}
+	t := &Target{m: m, Fields: s.Fields}
 	if t.Map, err = describeOne(m); err != nil {
 		m.Close()
 		return nil, err
@@ -115,7 +74,7 @@ func byID(id uint32) (*ebpf.Map, error) {
 	if err != nil {
 		return nil, explain(fmt.Errorf("opening map %d: %w", id, err))
 	}
-	return perfEventArray(m)
+	return onlyReadable(m)
 }
 
 func byPin(path string) (*ebpf.Map, error) {
@@ -129,7 +88,7 @@ func byPin(path string) (*ebpf.Map, error) {
 	case err != nil:
 		return nil, fmt.Errorf("opening the pin %s: %w", path, err)
 	}
-	return perfEventArray(m)
+	return onlyReadable(m)
 }
 
 // byName opens the map of that name, or, if it is empty, the only one.
@@ -158,14 +117,13 @@ func choose(all []Map, name string) (Map, error) {
 	}
 	switch {
 	case len(all) == 0:
-		return Map{}, errors.New("there is no perf event array on this system: start the program that loads one; " +
-			"events of BPF ring buffers (BPF_MAP_TYPE_RINGBUF), which newer tools use, cannot be read here")
+		return Map{}, errors.New("there is no perf event array or BPF ring buffer on this system: start the program that loads one")
 	case len(found) == 0:
-		return Map{}, fmt.Errorf("no perf event array is named %q; there are: %s", name, candidates(all))
+		return Map{}, fmt.Errorf("no perf event array or BPF ring buffer is named %q; there are: %s", name, candidates(all))
 	case len(found) > 1 && name == "":
-		return Map{}, fmt.Errorf("there are several perf event arrays: choose one, by -id for example: %s", candidates(found))
+		return Map{}, fmt.Errorf("there are several perf event arrays or BPF ring buffers: choose, by -id for example: %s", candidates(found))
 	case len(found) > 1:
-		return Map{}, fmt.Errorf("several perf event arrays are named %q: choose one by -id: %s", name, candidates(found))
+		return Map{}, fmt.Errorf("several maps are named %q: choose one by -id: %s", name, candidates(found))
 	}
 	return found[0], nil
 }
@@ -208,18 +166,14 @@ func (c candidate) String() string {
 	}
 }
 
-// perfEventArray returns m if it is one.
-func perfEventArray(m *ebpf.Map) (*ebpf.Map, error) {
-	if m.Type() == ebpf.PerfEventArray {
+// onlyReadable returns m if it can be read.
+func onlyReadable(m *ebpf.Map) (*ebpf.Map, error) {
+	if readable(m) != "" {
 		return m, nil
 	}
 	defer m.Close()
 	id, _ := idOf(m)
-	hint := ""
-	if m.Type() == ebpf.RingBuf {
-		hint = ", and a BPF ring buffer has but one reader"
-	}
-	return nil, fmt.Errorf("map %s (id %d) is a map of the type %v, not a perf event array%s: -list shows those", name(mapName(m)), id, m.Type(), hint)
+	return nil, fmt.Errorf("map %s (id %d) is a map of the type %v, not a perf event array, nor a BPF ring buffer or a map with such: -list shows those", name(mapName(m)), id, m.Type())
 }
 
 // describeOne describes an open map.
@@ -228,7 +182,7 @@ func describeOne(m *ebpf.Map) (Map, error) {
 	if err != nil {
 		return Map{}, fmt.Errorf("looking at the map: %w", err)
 	}
-	all := []Map{{ID: id, Name: mapName(m), MaxEntries: m.MaxEntries()}}
+	all := []Map{{ID: id, Type: readable(m), Name: mapName(m), MaxEntries: m.MaxEntries()}}
 	// A pinned map may be read without the privilege to look at others' programs.
 	if err := describe(all); err != nil && !errors.Is(err, fs.ErrPermission) {
 		return Map{}, err
