@@ -1,11 +1,12 @@
 // Package perfbuf reads BPF perf event arrays (BPF_MAP_TYPE_PERF_EVENT_ARRAY), the per-CPU buffers
-// that bpf_perf_event_output writes to.
+// that bpf_perf_event_output writes to, and BPF ring buffers (BPF_MAP_TYPE_RINGBUF).
 //
 // It delivers events fast, in their true order across CPUs, and says exactly what was lost. Events
 // are read in place: no copy, allocation, C call or channel per event. [Open] takes a map's file
 // descriptor, whether libbpfgo, cilium/ebpf or anything else loaded the map. It sets up one ring
-// per CPU with libbpf's perf_buffer, so it needs cgo; programs must be 64-bit. BPF ring buffers
-// (BPF_MAP_TYPE_RINGBUF) are another type of map, which this package does not read.
+// per CPU with libbpf's perf_buffer, so it needs cgo; programs must be 64-bit. [OpenRingBuf] does the
+// same for a BPF ring buffer, or for several in a map of maps, and [Merge] makes one ordered stream of
+// several readers of either kind.
 //
 //	reader, err := perfbuf.Open(mapFD, perfbuf.Options{})
 //	if err != nil {
@@ -32,7 +33,7 @@
 //   - [Reader.Records] is the simplest: each [Record] is a copy that you may keep.
 //   - [Reader.Run] and [Reader.Events] hand out events in place, ring by ring, fullest ring first.
 //   - [Reader.RunBatches] is the fastest: one call for many events.
-//   - [Reader.Ordered] merges all CPUs into one [Ordered] stream by time.
+//   - [Reader.Ordered] merges all CPUs into one [Ordered] stream by time, and [Merge] several readers.
 //   - [Reader.Rings] lets you read each [Ring] in a goroutine of its own.
 //   - [Reader.ForEach], [Reader.ForEachBatch] and [Fold] read what the rings hold now, without
 //     waiting.
@@ -65,6 +66,11 @@
 // out of it, within a memory budget: see [Spill]. A ring thus needs room only for what arrives
 // between two looks, at most 2 ms apart while the stream holds events.
 //
+// A stream may have several sources, each a Reader with options, statistics and losses of its own:
+// see [Merge]. [Event.Source] says which one an event is from, and [Ordered.Add] and [Ordered.Remove]
+// change them while the stream runs. The times of BPF ring buffers are in their payloads:
+// see [RingBufOptions].
+//
 // # Losses
 //
 // When a ring is full, outputs fail with -ENOSPC and the kernel counts them. The next output that
@@ -75,7 +81,8 @@
 // [Reader.Stats] has totals. After Close, Samples + Dropped + Lost of a ring is what programs tried
 // to output to it; [RingStats] says under which conditions that is exact. The kernel does not count
 // outputs that find no ring: before Open, after Close, and while the Reader is paused. With
-// [Options].Outputs, programs count those themselves.
+// [Options].Outputs, programs count those themselves. Of BPF ring buffers the kernel counts nothing:
+// see [RingBufOptions].LossesFD.
 //
 // # Stop without losing events
 //
@@ -108,7 +115,8 @@
 // and with any library, replaces the first, which silently receives nothing from then on. The
 // second sees it in [Stats].ReplacedEntries. When one of the two later closes, pauses or switches
 // its wakeups, it removes the other's entries, unless it is paused and closes. For two readers,
-// have programs output to two maps.
+// have programs output to two maps. Two readers of a BPF ring buffer share its events, and nothing
+// tells; [Merge] refuses both in one stream.
 //
 // The kernel cleans up after a process that is killed: outputs fail with -ENOENT. One case differs:
 // another process, still alive, passed it the map's descriptor, by a socket or a fork. The entries

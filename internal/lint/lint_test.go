@@ -43,7 +43,7 @@ var mayImport = map[string][]string{
 	"internal/kerneltest": {module + "internal/cpulist", "github.com/aquasecurity/libbpfgo", "golang.org/x/sys/unix"},
 	"internal/cpulist":    {},
 	"internal/leak":       {},
-	"internal/perfmaps":   {"github.com/cilium/ebpf"},
+	"internal/perfmaps":   {module + "perfbuf", "github.com/cilium/ebpf"},
 	"internal/libbpftest": {},
 	"internal/grace":      {module + "cgo", module + "internal/cpulist", "golang.org/x/sys/unix"},
 	"internal/lint":       {},
