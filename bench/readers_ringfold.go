@@ -41,28 +41,33 @@ func openRingfold(c *collection, o options, w perfbuf.Wakeup) (peer, error) {
 
 func newRingfoldPeer(r *perfbuf.Reader, o options) *ringfoldPeer {
 	p := &ringfoldPeer{sink: sink{delays: newDelays(o)}, r: r, source: r}
-	p.sample = func(ev perfbuf.Event) error {
+	p.sample, p.batch = p.takeSample, p.takeBatch
+	return p
+}
+
+func (p *ringfoldPeer) takeSample(ev perfbuf.Event) error {
+	if ev.Kind() != perfbuf.KindSample {
+		return notSample(ev)
+	}
+	p.sum += binary.NativeEndian.Uint64(ev.Bytes())
+	p.drained++
+	return nil
+}
+
+// takeBatch is no function literal: where the compiler inlines the function around one, as with Go 1.26, it does not inline the
+// literal's loop over events.
+func (p *ringfoldPeer) takeBatch(b *perfbuf.Batch) error {
+	n, sum := 0, uint64(0)
+	for ev := range b.Events() {
 		if ev.Kind() != perfbuf.KindSample {
 			return notSample(ev)
 		}
-		p.sum += binary.NativeEndian.Uint64(ev.Bytes())
-		p.drained++
-		return nil
+		sum += binary.NativeEndian.Uint64(ev.Bytes())
+		n++
 	}
-	p.batch = func(b *perfbuf.Batch) error {
-		n, sum := 0, uint64(0)
-		for ev := range b.Events() {
-			if ev.Kind() != perfbuf.KindSample {
-				return notSample(ev)
-			}
-			sum += binary.NativeEndian.Uint64(ev.Bytes())
-			n++
-		}
-		p.sum += sum
-		p.drained += n
-		return nil
-	}
-	return p
+	p.sum += sum
+	p.drained += n
+	return nil
 }
 
 func notSample(ev perfbuf.Event) error {
