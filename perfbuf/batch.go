@@ -37,7 +37,7 @@ func (b *Batch) Events() iter.Seq[Event] {
 				}
 				var ok bool
 				var next uint64
-				if word, next, ok = s.Sample(); !ok {
+				if word, next, ok = s.View.Sample(s.Pos, s.End); !ok {
 					return
 				}
 				in.Ahead = s.Prefetch(next)

@@ -56,7 +56,7 @@ func Fold[A any](src Source, acc A, f func(acc A, ev Event) (A, error)) (A, erro
 			continue
 		}
 		for s := b.Stretch; s.Pos < s.Limit; {
-			word, next, ok := s.Sample()
+			word, next, ok := s.View.Sample(s.Pos, s.End)
 			if !ok {
 				break
 			}

@@ -52,7 +52,7 @@ func each(ctx context.Context, p *walk.Pass, f func(Event) error) error {
 			continue
 		}
 		for s := b.Stretch; s.Pos < s.Limit; {
-			word, next, ok := s.Sample()
+			word, next, ok := s.View.Sample(s.Pos, s.End)
 			if !ok {
 				break
 			}

@@ -15,16 +15,16 @@ func TestTheHotPathIsInlined(t *testing.T) {
 	said := compilerSays(t, "./internal/raw", "./internal/gate", "./internal/walk", "./perfbuf", "./perfbuf/perfchan")
 	for _, want := range []string{
 		"view.go: can inline Event.Bytes", "view.go: can inline Event.Time", "view.go: can inline Event.Kind",
-		"stretch.go: can inline Stretch.Sample", "stretch.go: can inline Stretch.Prefetch",
+		"stretch.go: can inline (*View).Sample", "stretch.go: can inline Stretch.Prefetch",
 		"event.go: can inline Event.Bytes", "event.go: can inline Event.Time", "event.go: can inline Event.Kind", "event.go: can inline Event.CPU",
 		"batch.go: can inline (*Batch).Take", "pass.go: can inline (*Pass).Next", "batch.go: can inline (*Batch).Events", "batch.go: can inline (*Batch).Events.func1",
 		// The loops over events.
-		"run.go: inlining call to raw.Stretch.Sample", "batch.go: inlining call to raw.Stretch.Sample",
+		"run.go: inlining call to raw.(*View).Sample", "batch.go: inlining call to raw.(*View).Sample",
 		"run.go: inlining call to raw.Stretch.Prefetch", "batch.go: inlining call to raw.Stretch.Prefetch",
 		"run.go: inlining call to walk.(*Batch).Take", "run.go: inlining call to walk.(*Pass).Next",
 		// A visit to a ring, and a pass.
 		"rings.go: inlining call to gate.(*Gate).Closed", "rings.go: inlining call to gate.(*Gate).Enter", "ring.go: inlining call to gate.(*Gate).Enter",
-		"walk.go: inlining call to raw.Stretch.Sample", "walk.go: inlining call to gate.(*Gate).Leave",
+		"walk.go: inlining call to raw.(*View).Sample", "walk.go: inlining call to gate.(*Gate).Leave",
 		// A loop over a Batch, in another package.
 		"perfchan.go: inlining call to perfbuf.(*Batch).Events", "perfchan.go: inlining call to (*PerfBuffer).run.func3.(*Batch).Events.1",
 	} {
@@ -43,7 +43,7 @@ func TestTypedLoopsAreInlined(t *testing.T) {
 		"typed.go: inlining call to perfbuf." + decoder + ".All",
 		"typed.go: inlining call to Sum." + decoder + ".All.func2", // the outer iterator
 		"typed.go: inlining call to Sum.(*Batch).Events.func1",     // the inner one
-		"typed.go: inlining call to raw.Stretch.Sample",
+		"typed.go: inlining call to raw.(*View).Sample",
 		"typed.go: inlining call to perfbuf." + decoder + ".Decode",
 		"typed.go: inlining call to Sum-range1", // the loop's body
 	} {

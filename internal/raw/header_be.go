@@ -2,10 +2,13 @@
 
 package raw
 
-// struct perf_event_header (include/uapi/linux/perf_event.h) as one big-endian word: type, misc, size.
+// struct perf_event_header (include/uapi/linux/perf_event.h) as one big-endian word: type, misc, size. And that of a BPF ring
+// buffer: length with flags, pg_off.
 const (
-	headerMask = 0xffffffff<<32 | 7 // type; and of size, what no multiple of 8 has
-	headerWant = typeSample << 32
-)
+	perfBits  = 0xffffffff<<32 | 7 // type; and of size, what no multiple of 8 has
+	perfWant  = typeSample << 32
+	perfShift = 0 // of size
 
-func headerSize(h uint64) uint64 { return h & 0xffff }
+	ringBufBits  = (ringBufBusy | ringBufDiscarded) << 32
+	ringBufShift = 32 // of length
+)

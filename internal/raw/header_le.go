@@ -2,10 +2,13 @@
 
 package raw
 
-// struct perf_event_header (include/uapi/linux/perf_event.h) as one little-endian word: type, misc, size.
+// struct perf_event_header (include/uapi/linux/perf_event.h) as one little-endian word: type, misc, size. And that of a BPF ring
+// buffer: length with flags, pg_off.
 const (
-	headerMask = 7<<48 | 0xffffffff // of size, what no multiple of 8 has; and type
-	headerWant = typeSample
-)
+	perfBits  = 7<<48 | 0xffffffff // of size, what no multiple of 8 has; and type
+	perfWant  = typeSample
+	perfShift = 48 // of size
 
-func headerSize(h uint64) uint64 { return h >> 48 }
+	ringBufBits  = ringBufBusy | ringBufDiscarded
+	ringBufShift = 0 // of length
+)

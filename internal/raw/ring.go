@@ -46,7 +46,6 @@ type Ring struct {
 	mask       uint64         // data bytes - 1
 	rawSize    uint64         // where in a sample the u32 raw_size is: 8, or 16 behind a time
 	layout     Layout
-	lists      bool  // Stretch finds nothing, Events does
 	cpu        int32 // the views refer to it
 	timeAt     int   // see SetFields
 	cpuAt      int
@@ -127,7 +126,6 @@ func (r *Ring) CPU() int { return int(r.cpu) }
 func (r *Ring) SetFields(timeAt, cpuAt int) {
 	r.timeAt, r.cpuAt = timeAt, cpuAt
 	r.view = r.bare().fields(timeAt, cpuAt, math.MaxUint64)
-	r.lists = r.layout == LayoutRingBuf || r.view.least > 0
 }
 
 // TimeAt is where in a payload its time is; below 0: it is the record's.

@@ -73,45 +73,18 @@ func (r *Ring) parseRingBuf(off, head uint64, rec *Record) {
 	}
 }
 
-// findRingBuf is Find.
-func (v *View) findRingBuf(pos uint64) (ev Event, size uint64, ok bool) {
-	if pos+ringBufHeader > v.size {
-		return Event{}, 0, false
-	}
-	h := atomic.LoadUint32((*uint32)(unsafe.Add(v.base, pos))) // invariant: as just compared; and as in ringBufHeaderAt
-	size, n := ringBufSize(h)
-	return Event{v, pos | n<<32}, size, h <= ringBufLength && pos+size <= v.size && n >= v.least
-}
-
 // Busy reports whether the ring has a record at this offset, which is at most head, that is not committed yet. Nothing behind it can be
 // given back before it is. When it is, and the tail is here by then, the kernel wakes readers.
 func (r *Ring) Busy(off, head uint64) bool {
 	return r.layout == LayoutRingBuf && off != head && r.ringBufHeaderAt(off)&ringBufBusy != 0
 }
 
-// Lists says that the ring's samples come by Events, and none by Stretch: it is a BPF ring buffer, or has fields in payloads.
-func (r *Ring) Lists() bool { return r.lists }
-
-// Events fills into with the samples that lie in a row from off on, passing over discarded records. The last begins
+// Events fills into with the samples of a BPF ring buffer that lie in a row from off on, passing over discarded records. The last begins
 // before stop, which lies between off and head. It returns how many there are, how many were discarded between them, before and behind
 // them, and where it stopped: in front of what Parse finds and is no sample, or a sample that does not lie in View.
 func (r *Ring) Events(off, stop, head uint64, into []Event) (n, discarded int, next uint64) {
-	switch {
-	case head-off > r.mask+1:
+	if head-off > r.mask+1 || r.layout != LayoutRingBuf {
 		return 0, 0, off
-	case r.layout != LayoutRingBuf:
-		s := r.stretch(off, stop, head)
-		begin := s.Pos
-		for n < len(into) && s.Pos < s.Limit {
-			word, end, ok := s.Sample()
-			if !ok || word>>32 < r.view.least {
-				break
-			}
-			into[n] = Event{&r.view, word}
-			n++
-			s.Pos = end
-		}
-		return n, 0, off + s.Pos - begin
 	}
 	for n < len(into) && int64(stop-off) > 0 {
 		h := r.ringBufHeaderAt(off)

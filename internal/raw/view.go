@@ -2,6 +2,7 @@ package raw
 
 import (
 	"encoding/binary"
+	"math"
 	"unsafe"
 )
 
@@ -12,8 +13,12 @@ type View struct {
 	base unsafe.Pointer // the view's memory: size bytes, aligned to 8
 	size uint64
 
-	body  uint64 // 4 bytes before a sample's payload. In a perf ring raw_size is there: at 8, or 16 behind a time
-	least uint64 // payload bytes that a sample must have to lie in this view: its time or CPU may be among them
+	// How to find samples by their first 8 bytes as one word: these bits have a value, and the record is as large as the word, shifted,
+	// plus round, has these bits. They lie here and not in a struct as the compiler counts each dot against inlining.
+	bits, want, shift, round, sizes uint64
+	length                          uint64 // where in a sample the u32 length of its payload is
+	body                            uint64 // 4 bytes before a sample's payload. In a perf ring raw_size is there: at 8, or 16 behind a time
+	least                           uint64 // payload bytes that a sample must have to lie in this view: its time or CPU may be among them
 
 	// A record's time is timeAt bytes behind times, and behind the record's position as far as timeMask lets
 	// that through: in the record, in its payload, or, with a mask of 0, one word for the whole view.
@@ -50,12 +55,14 @@ var (
 
 // newView describes memory, with times where the layout has them. All of it is of one CPU.
 func newView(base unsafe.Pointer, size uint64, layout Layout, of *Ring) View {
-	v := View{base: base, size: size, body: 8, times: unsafe.Pointer(&noTime), cpus: unsafe.Pointer(&of.cpu), kind: Sample, odd: &noOdd, of: of}
+	v := View{base: base, size: size, length: 8, body: 8, times: unsafe.Pointer(&noTime), cpus: unsafe.Pointer(&of.cpu), kind: Sample, odd: &noOdd, of: of}
+	v.bits, v.want, v.shift, v.sizes = perfBits, perfWant, perfShift, 0xffff
 	switch layout {
 	case LayoutRawTime:
-		v.body, v.times, v.timeAt, v.timeMask = 16, base, 8, posBits
+		v.length, v.body, v.times, v.timeAt, v.timeMask = 16, 16, base, 8, posBits
 	case LayoutRingBuf:
-		v.body = ringBufHeader - 4
+		v.bits, v.want, v.shift, v.round, v.sizes = ringBufBits, 0, ringBufShift, ringBufHeader+7, math.MaxUint32&^7
+		v.length, v.body = 0, ringBufHeader-4
 	}
 	return v
 }

@@ -45,7 +45,7 @@ func (b *Batch) Finish() {
 		return
 	}
 	for b.Stretch.Pos < b.Stretch.Limit {
-		word, next, ok := b.Stretch.Sample()
+		word, next, ok := b.Stretch.View.Sample(b.Stretch.Pos, b.Stretch.End)
 		if !ok {
 			return
 		}
@@ -63,7 +63,7 @@ func (b *Batch) Settle() int {
 	if b.Taken == 0 && b.List != nil {
 		b.Taken = 1
 	} else if b.Taken == 0 {
-		if word, next, ok := b.Stretch.Sample(); ok {
+		if word, next, ok := b.Stretch.View.Sample(b.Stretch.Pos, b.Stretch.End); ok {
 			b.Take(word, next)
 		}
 	}

@@ -2,8 +2,8 @@ package walk
 
 import "github.com/ringfold/ringfold/internal/raw"
 
-// list is a batch of samples that are found before they are handed out: those of BPF ring buffers, where a discarded record
-// may lie between any two, and of rings with times in payloads, for which some may be too short.
+// list is a batch of samples that are found before they are handed out: those of BPF ring buffers, from where a discarded record is on, as one
+// may lie between any two. Otherwise samples are read in a stretch.
 type list struct {
 	events    []raw.Event
 	n         int    // in the present batch, 0 if that is another one

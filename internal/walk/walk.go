@@ -79,12 +79,12 @@ func (w *ringWalk) Next() bool {
 		r := w.ring
 		s := r.Raw.Stretch(w.off, w.off+min(w.upTo-w.off, w.commitAt-w.off), w.head)
 		if s.Pos < s.Limit {
-			if word, next, ok := s.Sample(); ok {
+			if word, next, ok := s.View.Sample(s.Pos, s.End); ok {
 				w.samples(s, word, next)
 				return true
 			}
 		}
-		if r.Raw.Lists() && w.listed() {
+		if r.Raw.Layout() == raw.LayoutRingBuf && w.listed() {
 			return true
 		}
 		if int64(w.off-w.upTo) >= 0 {

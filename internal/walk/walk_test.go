@@ -85,7 +85,7 @@ func read(p *Pass, n int) (times []uint64) {
 			continue
 		}
 		for s := b.Stretch; s.Pos < s.Limit; {
-			word, next, ok := s.Sample()
+			word, next, ok := s.View.Sample(s.Pos, s.End)
 			if !ok {
 				break
 			}
