@@ -67,6 +67,7 @@ type Stream struct {
 	lastRound  uint64 // when the latest round began
 	proven     uint64 // nothing up to it can be missing in what the round has seen: its watermark, as a rule
 	waited     uint64 // of a round that is to be the last: programs that ran then have ended; else 0
+	all        bool   // the round delivers everything, not just what is due
 	untilCheck int    // events until a round checks how full the rings are
 
 	complete atomic.Uint64

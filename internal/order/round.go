@@ -13,6 +13,7 @@ func (s *Stream) Begin() {
 	watermark := s.watermark()
 	s.scan()
 	watermark = s.bound(watermark)
+	s.all = false
 	s.begin(watermark, watermark, 0)
 }
 
@@ -24,6 +25,7 @@ func (s *Stream) BeginAll(waited uint64) {
 	for _, r := range s.rings {
 		s.askLosses(r)
 	}
+	s.all = true
 	s.begin(math.MaxUint64-1, s.bound(proven), waited)
 }
 
