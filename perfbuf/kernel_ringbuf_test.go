@@ -233,3 +233,26 @@ func TestKernelRingBufLosses(t *testing.T) {
 		require.Equal(t, lost, r.Stats().Total().Lost, "counted once")
 	}
 }
+
+// Losses of shards are counted once, whichever CPU they are of.
+func TestKernelShardLosses(t *testing.T) {
+	e := kerneltest.LoadRings(t, kerneltest.RingOptions{Shards: 2})
+	for cpu := range 2 {
+		e.SetShard(cpu, kerneltest.NewRingBuf(t, 4096))
+	}
+	r := openRings(t, e.ShardsFD(), perfbuf.RingBufOptions{LossesFD: e.LossesFD()})
+	for cpu := range 2 {
+		e.Emit(cpu, kerneltest.RingEmit{Count: 200, Size: 32, To: "shard"})
+	}
+	var lost [2]uint64
+	for _, rec := range collect(t, r) {
+		if rec.Kind == perfbuf.KindLost {
+			lost[rec.CPU] += rec.Lost
+		}
+	}
+	require.NotZero(t, lost[0])
+	require.NotZero(t, lost[1])
+	require.NoError(t, r.Close())
+	<-r.Done()
+	require.Equal(t, lost[0]+lost[1], r.Stats().Total().Lost)
+}

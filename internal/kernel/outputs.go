@@ -54,6 +54,14 @@ type CPULosses struct {
 	First, Last uint64
 }
 
+// AllFull is Full of all CPUs together.
+func (o Outputs) AllFull() (n uint64) {
+	for _, c := range o.CPUs {
+		n += c.Full
+	}
+	return n
+}
+
 // LossCounter is implemented by a Kernel whose programs count the losses that it does not count itself.
 type LossCounter interface {
 	// Losses appends those of each CPU that has had any since the latest call. After Free there are none.

@@ -130,7 +130,13 @@ func (r *Reader) finish() {
 	outputs := kernel.CountedOutputs(r.Kernel)
 	for i := range r.Walk.Len() {
 		ring := r.Walk.At(i)
-		ring.Settle(ring.Raw.Tail(), r.Kernel.Lost, outputs.Full(ring.Raw.CPU()))
+		full := outputs.Full(ring.Raw.CPU())
+		if r.Walk.CountsLosses() { // those of all CPUs come as the first ring's
+			if full = 0; i == 0 {
+				full = outputs.AllFull()
+			}
+		}
+		ring.Settle(ring.Raw.Tail(), r.Kernel.Lost, full)
 	}
 	r.Kernel.Free()
 }
