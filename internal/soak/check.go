@@ -11,6 +11,7 @@ import (
 // life is what a reader has counted from Open to Close.
 type life struct {
 	stats    perfbuf.Stats
+	more     []perfbuf.Stats // of the other maps
 	mode     string
 	complete bool // it ended so that all was delivered
 	dropLate bool
@@ -19,12 +20,19 @@ type life struct {
 }
 
 func (g *generation) life(hotplug bool) life {
+	var more []perfbuf.Stats
+	for _, r := range g.more {
+		more = append(more, r.Stats())
+	}
 	return life{
-		stats: g.r.Stats(), mode: g.mode, dropLate: g.dropLate,
+		stats: g.r.Stats(), more: more, mode: g.mode, dropLate: g.dropLate,
 		complete: (g.end == shutdown || g.end == drained) && g.streams <= 1 && !g.dropLate,
 		paused:   g.pausing || hotplug, broken: g.streams > 1 || g.dropLate,
 	}
 }
+
+// all is the counts of all maps.
+func (l *life) all() []perfbuf.Stats { return append([]perfbuf.Stats{l.stats}, l.more...) }
 
 // verdict is what does not hold, in words.
 type verdict []string
@@ -35,6 +43,10 @@ func (v *verdict) no(format string, args ...any) { *v = append(*v, fmt.Sprintf(f
 // delivered, what the readers counted, and what the programs saw happen since before the first of them was
 // opened. exact says that the kernel tells of losses that no record has reported.
 func check(l *ledger, lives []life, seen []cpuCounts, exact bool) (v verdict) {
+	if len(lives) == 1 && lives[0].more != nil {
+		v.conservedMaps(l, lives[0].all(), seen, exact)
+		return v
+	}
 	rings := map[int]perfbuf.RingStats{}
 	var late, lateSeen uint64
 	complete, dropLate, placed := true, false, explained(lives)
@@ -77,8 +89,10 @@ func check(l *ledger, lives []life, seen []cpuCounts, exact bool) (v verdict) {
 	return v
 }
 
-// explained says that whatever is missing in between was lost, and that a loss has said so.
-func explained(lives []life) bool { return len(lives) == 1 && !lives[0].paused && !lives[0].broken }
+// explained says that whatever is missing in between was lost, and that a loss has said so. Those of ring buffers are counted, and come later.
+func explained(lives []life) bool {
+	return len(lives) == 1 && lives[0].more == nil && !lives[0].paused && !lives[0].broken
+}
 
 // conserved checks the rings of one CPU: every output that they took or were too full for is accounted for.
 func (v *verdict) conserved(a *account, ring perfbuf.RingStats, cpu int, seen *cpuCounts, exact bool) {

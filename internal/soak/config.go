@@ -49,7 +49,7 @@ func defaults() config {
 }
 
 func (c *config) flags(f *flag.FlagSet) {
-	f.StringVar(&c.mode, "mode", c.mode, "how to read: `"+strings.Join(modeNames, ", ")+"`, or all, one after the other")
+	f.StringVar(&c.mode, "mode", c.mode, "how to read: `"+strings.Join(modeNames, ", ")+"`, or all, one after the other; sources is an exact\nstream of two perf event arrays, a shared ring buffer and one per CPU")
 	f.DurationVar(&c.duration, "duration", c.duration, "how long programs run; 0 is until Ctrl-C")
 	f.BoolVar(&c.pauses, "pauses", c.pauses, "call Pause and Resume at random; on in -mode all")
 	f.BoolVar(&c.flushes, "flushes", c.flushes, "call Flush at random, and check what comes before its marker; on in -mode all")
@@ -100,7 +100,7 @@ func (c *config) fill(f *flag.FlagSet) {
 			*on = true
 		}
 	}
-	if (c.mode == "exact" || c.mode == "all") && c.load.Bursts && !given["spawn"] {
+	if (c.mode == "exact" || c.mode == "sources" || c.mode == "all") && c.load.Bursts && !given["spawn"] {
 		c.spawn = spawnRate
 	}
 	c.load.Hotplug = c.hotplug

@@ -17,8 +17,9 @@ import (
 type generation struct {
 	mode    string
 	r       *perfbuf.Reader
-	stream  *perfbuf.Ordered // of the ordered modes
-	pausing bool             // Pause is called
+	more    []*perfbuf.Reader // of -mode sources: of the other maps
+	stream  *perfbuf.Ordered  // of the ordered modes
+	pausing bool              // Pause is called
 	pauses  atomic.Uint64
 	streams int         // that were opened, one after the other
 	floor   []cpuCounts // after it was opened
@@ -53,7 +54,13 @@ func (s *session) open(mode string) (*generation, error) {
 		mode: mode, r: r, pausing: c.pauses && (!c.vary || s.rnd.IntN(2) == 0),
 		payloadTime: c.time == "payload", dropLate: c.dropLate,
 	}
-	if isOrdered(mode) {
+	if mode == "sources" {
+		if err := s.openMaps(g, ringOptions, orderOptions); err != nil {
+			g.close()
+			return nil, err
+		}
+		g.streams++
+	} else if isOrdered(mode) {
 		if g.stream, err = r.Ordered(orderOptions); err != nil {
 			r.Close()
 			return nil, err
@@ -61,7 +68,7 @@ func (s *session) open(mode string) (*generation, error) {
 		g.streams++
 	}
 	if g.floor, err = s.p.witness(); err != nil {
-		r.Close()
+		g.close()
 		return nil, err
 	}
 	return g, nil
@@ -83,11 +90,14 @@ func (s *session) generation(ctx context.Context, mode string, until time.Time, 
 			return err
 		}
 	}
-	defer g.r.Close()
+	defer g.close()
 	s.group = append(s.group, g)
 	s.l.ordered = g.stream != nil
 	s.l.kernelTime = g.stream == nil || !g.payloadTime
-	s.l.last = 0
+	s.l.last, s.l.readers = 0, nil
+	if g.more != nil {
+		s.l.readers = g.readers()
+	}
 	s.l.markers.restart(g.floor)
 	if err := s.start(g); err != nil {
 		return err
@@ -100,6 +110,11 @@ func (s *session) generation(ctx context.Context, mode string, until time.Time, 
 		err = s.reopen(ctx, g)
 	}
 	stop()
+	if g.more != nil { // nothing can be taken out of a ring buffer
+		if err := s.p.spread(false); err != nil {
+			return err
+		}
+	}
 	switch {
 	case s.next != nil:
 		g.end = reopened
@@ -156,7 +171,7 @@ func (s *session) read(ctx context.Context, g *generation, until time.Time) erro
 			return err
 		}
 		s.progress()
-		if g.stream != nil && s.c.reopen && s.rnd.IntN(4) == 0 {
+		if g.stream != nil && g.more == nil && s.c.reopen && s.rnd.IntN(4) == 0 {
 			if err := s.restream(g); err != nil {
 				return err
 			}
@@ -241,7 +256,8 @@ func (s *session) drain(g *generation) error {
 	if err := g.source().Drain(ctx, s.rest); err != nil {
 		return fmt.Errorf("drain: %w", err)
 	}
-	return g.r.Close()
+	g.close()
+	return nil
 }
 
 // rest is deliver for what must come to its end.

@@ -117,7 +117,7 @@ func judge(samples []healthSample, limit int) resources {
 		{"resident memory (KiB)", &r.RSS, func(s healthSample) uint64 { return s.rss }, 48 << 10},
 		{"live heap (KiB)", &r.Heap, func(s healthSample) uint64 { return s.heap }, 24 << 10},
 		{"memory of Go (KiB)", &r.Go, func(s healthSample) uint64 { return s.all }, 48 << 10},
-		{"file descriptors", &r.FDs, func(s healthSample) uint64 { return s.fds }, 8},
+		{"file descriptors", &r.FDs, func(s healthSample) uint64 { return s.fds }, 8 + 8*uint64(runtime.NumCPU())}, // -mode sources has more of them for each CPU
 		{"threads", &r.Threads, func(s healthSample) uint64 { return s.threads }, 8},
 		{"goroutines", &r.Goroutines, func(s healthSample) uint64 { return s.goroutines }, 8},
 	} {

@@ -22,7 +22,8 @@ type ledger struct {
 	kernelTime bool // events have the time of the output, not that of the payload
 	timed      bool // latency counts
 	clock      clock
-	accounts   []account // by CPU
+	accounts   []account         // by CPU
+	readers    []*perfbuf.Reader // as mapNames has them; nil: events is read alone
 
 	ordered    bool   // what is delivered is one stream, in order
 	last       uint64 // the greatest time in it so far
@@ -46,6 +47,7 @@ type account struct {
 	missing uint64 // numbers that were passed over
 	latency histogram
 	sources [8]uint64
+	maps    [len(mapNames)]ofMap
 
 	// After a number was passed over, the loss that explains it should have been delivered. It may come
 	// after an event of each level, if programs that were interrupted had taken their times before it.
@@ -121,12 +123,12 @@ func (l *ledger) count() error {
 }
 
 func (l *ledger) take(ev perfbuf.Event) {
-	if a := l.begin(ev.Kind(), ev.CPU(), ev.Time(), ev.Late()); a != nil {
+	if a, m := l.begin(ev.Kind(), ev.CPU(), ev.Source(), ev.Time(), ev.Late()); a != nil {
 		switch ev.Kind() {
 		case perfbuf.KindSample:
-			l.sample(a, ev.CPU(), ev.Time(), ev.Bytes())
+			l.sample(a, ev.CPU(), m, ev.Time(), ev.Bytes())
 		case perfbuf.KindLost:
-			l.loss(a, ev.CPU(), ev.Lost(), ev.After(), ev.Time())
+			l.loss(a, ev.CPU(), m, ev.Lost(), ev.After(), ev.Time())
 		default:
 			a.corrupt++
 			l.violate("%v", ev.Err())
@@ -136,12 +138,12 @@ func (l *ledger) take(ev perfbuf.Event) {
 
 // record is deliver for a copy.
 func (l *ledger) record(rec perfbuf.Record) error {
-	if a := l.begin(rec.Kind, rec.CPU, rec.Time, rec.Late); a != nil {
+	if a, m := l.begin(rec.Kind, rec.CPU, rec.Source, rec.Time, rec.Late); a != nil {
 		switch rec.Kind {
 		case perfbuf.KindSample:
-			l.sample(a, rec.CPU, rec.Time, rec.Data)
+			l.sample(a, rec.CPU, m, rec.Time, rec.Data)
 		case perfbuf.KindLost:
-			l.loss(a, rec.CPU, rec.Lost, rec.After, rec.Time)
+			l.loss(a, rec.CPU, m, rec.Lost, rec.After, rec.Time)
 		default:
 			a.corrupt++
 			l.violate("%v", rec.Err)
@@ -150,8 +152,8 @@ func (l *ledger) record(rec perfbuf.Record) error {
 	return l.count()
 }
 
-// begin does what concerns all kinds, and returns the CPU's account, if there is one.
-func (l *ledger) begin(kind perfbuf.Kind, cpu int, time uint64, late bool) *account {
+// begin does what concerns all kinds, and returns the CPU's account, if there is one, and which map it is of.
+func (l *ledger) begin(kind perfbuf.Kind, cpu int, source *perfbuf.Reader, time uint64, late bool) (a *account, m int) {
 	if kind == perfbuf.KindFlushed {
 		if cpu != -1 {
 			l.violate("a marker has CPU %d", cpu)
@@ -160,13 +162,19 @@ func (l *ledger) begin(kind perfbuf.Kind, cpu int, time uint64, late bool) *acco
 			l.order(nil, cpu, time, late)
 		}
 		l.markers.come(l, time)
-		return nil
+		return nil, 0
 	}
 	if cpu < 0 || cpu >= len(l.accounts) {
 		l.violate("an event is of CPU %d, which cannot be", cpu)
-		return nil
+		return nil, 0
 	}
-	a := &l.accounts[cpu]
+	if l.readers != nil {
+		if m = l.mapOf(source); m < 0 {
+			l.violate("CPU %d: an event is of no reader", cpu)
+			return nil, 0
+		}
+	}
+	a = &l.accounts[cpu]
 	a.events++
 	if l.timed && kind == perfbuf.KindSample {
 		now := l.clock.now()
@@ -178,7 +186,7 @@ func (l *ledger) begin(kind perfbuf.Kind, cpu int, time uint64, late bool) *acco
 	case late:
 		l.violate("CPU %d: an event is marked late, and was not ordered", cpu)
 	}
-	return a
+	return a, m
 }
 
 func (l *ledger) order(a *account, cpu int, time uint64, late bool) {
@@ -197,8 +205,10 @@ func (l *ledger) order(a *account, cpu int, time uint64, late bool) {
 	l.last = max(l.last, time)
 }
 
-func (l *ledger) loss(a *account, cpu int, lost, after, time uint64) {
+func (l *ledger) loss(a *account, cpu, m int, lost, after, time uint64) {
 	a.losses++
+	a.maps[m].losses++
+	a.maps[m].lost += lost
 	a.lost += lost
 	if lost == 0 || after > time {
 		l.violate("CPU %d: %d lost after %d and not after %d", cpu, lost, after, time)
@@ -211,9 +221,10 @@ func (l *ledger) loss(a *account, cpu int, lost, after, time uint64) {
 	}
 }
 
-func (l *ledger) sample(a *account, cpu int, time uint64, b []byte) {
+func (l *ledger) sample(a *account, cpu, m int, time uint64, b []byte) {
 	a.samples++
-	p, err := decode(b, l.pattern)
+	a.maps[m].samples++
+	p, err := decode(b, l.pattern, !isRingBuf(m))
 	if err != nil {
 		l.violate("CPU %d: %v", cpu, err)
 		return
@@ -222,7 +233,10 @@ func (l *ledger) sample(a *account, cpu int, time uint64, b []byte) {
 		l.violate("CPU %d: a payload says it is of CPU %d, level %d", cpu, p.cpu, p.level)
 		return
 	}
-	if l.kernelTime && p.time > time+clockError || !l.kernelTime && p.time != time {
+	if m > 0 && int(p.seq%uint64(len(mapNames))) != m {
+		l.violate("CPU %d: number %d comes from %s", cpu, p.seq, mapNames[m])
+	}
+	if kernelTime := l.kernelTime && !isRingBuf(m); kernelTime && p.time > time+clockError || !kernelTime && p.time != time {
 		l.violate("CPU %d: an event of %d has a payload of %d", cpu, time, p.time)
 	}
 	a.sources[p.source&7]++

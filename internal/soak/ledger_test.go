@@ -42,16 +42,18 @@ func TestDecodeFindsDamage(t *testing.T) {
 	l := testLedger(1)
 	for _, size := range []int{minSize, minSize + 1, 61, maxSize} {
 		good := output(3, 1, 1000, 77, size)
-		p, err := decode(good, l.pattern)
+		p, err := decode(good, l.pattern, true)
 		require.NoError(t, err)
 		require.Equal(t, payload{seq: 1000, cpu: 3, level: 1, source: 1, size: size, time: 77}, p)
 		for i := range size {
 			bad := append([]byte(nil), good...)
 			bad[i] ^= 4
-			_, err := decode(bad, l.pattern)
+			_, err := decode(bad, l.pattern, true)
 			require.Errorf(t, err, "byte %d of %d", i, size)
 		}
-		_, err = decode(good[:len(good)-8], l.pattern)
+		_, err = decode(good[:size], l.pattern, false)
+		require.NoError(t, err)
+		_, err = decode(good[:len(good)-8], l.pattern, true)
 		require.Error(t, err)
 	}
 }

@@ -24,8 +24,8 @@ func mix(sum, word uint64) uint64 {
 	return sum ^ sum>>32
 }
 
-// decode checks every byte of a payload.
-func decode(b, pattern []byte) (payload, error) {
+// decode checks every byte of a payload, which is padded as perf's are, or not at all.
+func decode(b, pattern []byte, padded bool) (payload, error) {
 	if len(b) < minSize {
 		return payload{}, fmt.Errorf("a payload of %d bytes: too short", len(b))
 	}
@@ -38,7 +38,11 @@ func decode(b, pattern []byte) (payload, error) {
 	if sum := mix(mix(mix(0, p.seq), w), p.time); sum != word(3) {
 		return p, fmt.Errorf("payload %+v: the checksum is %x, should be %x", p, word(3), sum)
 	}
-	if want := (p.size+4+7)&^7 - 4; len(b) != want {
+	want := p.size
+	if padded {
+		want = (p.size+4+7)&^7 - 4
+	}
+	if len(b) != want {
 		return p, fmt.Errorf("payload %+v has %d bytes, padding included, should have %d", p, len(b), want)
 	}
 	at := int(p.seq%patternSlots) * 8

@@ -29,7 +29,7 @@ const (
 // Words of struct cpu and of struct slot before the words that outputs are made of.
 const (
 	cpuWords  = 2
-	slotHead  = 8
+	slotHead  = 8 + 2*len(mapNames)
 	slotTotal = slotHead + slotWords
 )
 
@@ -109,6 +109,9 @@ func (p *programs) setPattern() error {
 		for range levels {
 			all = append(append(all, make([]uint64, slotHead)...), p.pattern...)
 		}
+	}
+	if err := p.fillShards(n); err != nil {
+		return err
 	}
 	key := uint32(0)
 	return p.cpus.Update(unsafe.Pointer(&key), unsafe.Pointer(unsafe.SliceData(all)))

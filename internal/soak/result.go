@@ -29,41 +29,42 @@ type result struct {
 	Barrier    quantiles `json:"barrier_us"` // of the generation with the most of them
 	Latency    quantiles `json:"latency_us"` // from an event's time to its delivery, each by the clock
 
-	MaxLateness  float64           `json:"max_lateness_us"`
-	Refused      map[string]uint64 `json:"refused"` // outputs that the kernel does not count as lost, by error; deep: runs that made none
-	Recursions   uint64            `json:"recursion_misses"`
-	Corrupt      uint64            `json:"corrupt"`
-	LossDelay    uint64            `json:"loss_delay"` // most events between what is missing and its loss
-	LossWrong    uint64            `json:"loss_wrong"` // losses in whose interval they were not
-	SpillRefused uint64            `json:"spill_refused"`
-	Barriers     uint64            `json:"barriers"`
-	Provider     string            `json:"provider"` // of barriers; empty without exact mode
-	Interval     string            `json:"interval,omitempty"`
-	Slack        string            `json:"slack,omitempty"`
-	Time         string            `json:"time"`
-	Batches      uint64            `json:"batches"`
-	Wakes        uint64            `json:"wakes"`
-	CPUPercent   float64           `json:"cpu_percent"` // of this process, without the load; 100 is one CPU
-	DurationS    float64           `json:"duration_s"`
-	RingBytes    int               `json:"ring_bytes"`
-	HighWater    int               `json:"high_water"`
-	Cpus         int               `json:"cpus"`
-	Levels       []uint64          `json:"levels"`  // outputs attempted by nesting level
-	Sources      map[string]uint64 `json:"sources"` // samples by what they come from
-	Kernel       string            `json:"kernel"`
-	Seed         uint64            `json:"seed"`
-	Children     uint64            `json:"children"`                 // processes that this one has made meanwhile
-	Offlines     uint64            `json:"offlines,omitempty"`       // with -hotplug: CPUs that were taken offline and back
-	Reopened     uint64            `json:"rings_reopened,omitempty"` // of CPUs that came back
-	Added        uint64            `json:"rings_added,omitempty"`    // of CPUs that were new
-	Generations  uint64            `json:"generations"`              // readers that were opened, one after the other
-	Pauses       uint64            `json:"pauses"`
-	Flushes      uint64            `json:"flushes"`
-	Markers      uint64            `json:"markers"`         // calls of Flush that were answered
-	Checked      uint64            `json:"markers_checked"` // counts of the programs that markers were held against
-	Modes        []*modeResult     `json:"modes"`
-	Resources    resources         `json:"resources"`
-	Violations   []string          `json:"violations,omitempty"`
+	MaxLateness  float64               `json:"max_lateness_us"`
+	Refused      map[string]uint64     `json:"refused"` // outputs that the kernel does not count as lost, by error; deep: runs that made none
+	Recursions   uint64                `json:"recursion_misses"`
+	Corrupt      uint64                `json:"corrupt"`
+	LossDelay    uint64                `json:"loss_delay"` // most events between what is missing and its loss
+	LossWrong    uint64                `json:"loss_wrong"` // losses in whose interval they were not
+	SpillRefused uint64                `json:"spill_refused"`
+	Barriers     uint64                `json:"barriers"`
+	Provider     string                `json:"provider"` // of barriers; empty without exact mode
+	Interval     string                `json:"interval,omitempty"`
+	Slack        string                `json:"slack,omitempty"`
+	Time         string                `json:"time"`
+	Batches      uint64                `json:"batches"`
+	Wakes        uint64                `json:"wakes"`
+	CPUPercent   float64               `json:"cpu_percent"` // of this process, without the load; 100 is one CPU
+	DurationS    float64               `json:"duration_s"`
+	RingBytes    int                   `json:"ring_bytes"`
+	HighWater    int                   `json:"high_water"`
+	Cpus         int                   `json:"cpus"`
+	Levels       []uint64              `json:"levels"`  // outputs attempted by nesting level
+	Sources      map[string]uint64     `json:"sources"` // samples by what they come from
+	Kernel       string                `json:"kernel"`
+	Seed         uint64                `json:"seed"`
+	Children     uint64                `json:"children"`                 // processes that this one has made meanwhile
+	Offlines     uint64                `json:"offlines,omitempty"`       // with -hotplug: CPUs that were taken offline and back
+	Reopened     uint64                `json:"rings_reopened,omitempty"` // of CPUs that came back
+	Added        uint64                `json:"rings_added,omitempty"`    // of CPUs that were new
+	Generations  uint64                `json:"generations"`              // readers that were opened, one after the other
+	Pauses       uint64                `json:"pauses"`
+	Flushes      uint64                `json:"flushes"`
+	Markers      uint64                `json:"markers"`         // calls of Flush that were answered
+	Checked      uint64                `json:"markers_checked"` // counts of the programs that markers were held against
+	Modes        []*modeResult         `json:"modes"`
+	Maps         map[string]*mapResult `json:"maps,omitempty"` // of -mode sources, all of whose maps are summed up above
+	Resources    resources             `json:"resources"`
+	Violations   []string              `json:"violations,omitempty"`
 }
 
 // modeResult is what came of one mode.
@@ -95,6 +96,7 @@ type modeResult struct {
 	sources [8]uint64
 	delay   uint64
 	wrong   uint64
+	maps    map[string]*mapResult
 
 	mostBarriers uint64        // of one generation, whose quantiles stats has
 	interval     time.Duration // between barriers, of the latest generation
@@ -141,7 +143,21 @@ func (m *modeResult) add(l *ledger, group []*generation, lives []life, seen []cp
 		case reopened:
 			m.Reopens++
 		}
-		m.addStats(lives[i].stats)
+		for _, stats := range lives[i].all() {
+			m.addStats(stats)
+		}
+		if lives[i].more != nil {
+			if m.maps == nil {
+				m.maps = map[string]*mapResult{}
+			}
+			for to, r := range l.results(lives[i].all(), seen) {
+				name := mapNames[to]
+				if m.maps[name] == nil {
+					m.maps[name] = &mapResult{}
+				}
+				m.maps[name].add(r)
+			}
+		}
 	}
 	for cpu := range seen {
 		sum := seen[cpu].sum()
@@ -185,8 +201,8 @@ func (s *session) result(seen []cpuCounts) *result {
 		Children: s.spawn.children.Load(), Flushes: s.l.markers.calls, Markers: s.l.markers.answered, Checked: s.l.markers.checked, Offlines: s.offlines,
 	}
 	switch s.c.mode {
-	case "exact":
-		res.Interval = max(s.modes["exact"].interval, 0).String()
+	case "exact", "sources":
+		res.Interval = max(s.modes[s.c.mode].interval, 0).String()
 	case "slack":
 		res.Slack = s.c.slack.String()
 	}
@@ -199,6 +215,9 @@ func (s *session) result(seen []cpuCounts) *result {
 			continue
 		}
 		res.Modes = append(res.Modes, m)
+		if m.maps != nil {
+			res.Maps = m.maps
+		}
 		res.Events += m.events
 		res.Delivered += m.Delivered
 		res.Lost += m.Lost

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"slices"
 	"time"
 
@@ -17,7 +18,9 @@ const settling = 10 * time.Second
 // are final.
 func (s *session) settle(m *modeResult) error {
 	for _, g := range s.group {
-		<-g.r.Done()
+		if err := g.wait(context.Background()); err != nil {
+			return err
+		}
 	}
 	var lives []life
 	for deadline := time.Now().Add(settling); ; {

@@ -136,6 +136,9 @@ func (s *session) part(ctx context.Context, mode string, until time.Time, last b
 				length /= 100
 			}
 			end = ending(s.rnd.IntN(int(drained)))
+			if mode == "sources" {
+				end = shutdown // what a ring buffer holds is not dropped
+			}
 			if mode == "rings" && end == reopened { // its function has no say
 				end = closed
 			}

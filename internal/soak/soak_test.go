@@ -44,15 +44,20 @@ func TestSoakModes(t *testing.T) {
 	for _, mode := range modeNames {
 		t.Run(mode, func(t *testing.T) {
 			res := short(t, func(c *config) {
-				if c.mode = mode; mode == "exact" {
+				if c.mode = mode; mode == "exact" || mode == "sources" {
 					c.duration, c.spawn = time.Second, 4*spawnRate
 				}
 			})
 			require.EqualValues(t, 1, res.Generations)
 			require.Zero(t, res.Refused["enoent"])
 			require.Zero(t, res.Dropped)
-			require.Equal(t, mode == "exact", res.Provider != "")
-			if mode == "exact" {
+			require.Equal(t, mode == "exact" || mode == "sources", res.Provider != "")
+			require.Equal(t, mode == "sources", res.Maps != nil)
+			for name, m := range res.Maps {
+				require.NotZero(t, m.Delivered, name)
+				require.Zero(t, m.Late, name)
+			}
+			if mode == "exact" || mode == "sources" {
 				require.NotZero(t, res.Barriers)
 				require.NotZero(t, res.Children)
 				require.NotContains(t, []string{"", "0s"}, res.Interval)

@@ -29,7 +29,7 @@ type source interface {
 type way func(context.Context, source, *ledger) error
 
 // modeNames are the modes, in the order in which -mode all goes through them.
-var modeNames = []string{"fold", "foreach", "batches", "records", "rings", "slack", "exact"}
+var modeNames = []string{"fold", "foreach", "batches", "records", "rings", "slack", "exact", "sources"}
 
 // ways are those of each mode. Rings has its own.
 var ways = map[string][]way{
@@ -39,10 +39,11 @@ var ways = map[string][]way{
 	"records": {records},
 	"slack":   {forEach, run, events, runBatches, records, fold},
 	"exact":   {forEach, run, events, runBatches, records, fold},
+	"sources": {forEach, run, events, runBatches, records, fold},
 }
 
 // isOrdered says which modes read an Ordered stream.
-func isOrdered(mode string) bool { return mode == "slack" || mode == "exact" }
+func isOrdered(mode string) bool { return mode == "slack" || mode == "exact" || mode == "sources" }
 
 // passes calls pass each time that there is something to read.
 func passes(ctx context.Context, src source, pass func() error) error {

@@ -14,6 +14,7 @@ type counts struct {
 	Off                                  uint64 // EOPNOTSUPP: the perf event was off
 	Other                                uint64
 	Last                                 uint64 // number of the latest that succeeded, and one
+	To                                   [len(mapNames)]mapCounts
 }
 
 // uncounted are the outputs that the kernel refused without counting them as lost.
@@ -27,14 +28,22 @@ func (c *counts) add(o *counts) {
 	c.ENOENT += o.ENOENT
 	c.Off += o.Off
 	c.Other += o.Other
+	for m := range c.To {
+		c.To[m].OK += o.To[m].OK
+		c.To[m].ENOSPC += o.To[m].ENOSPC
+	}
 }
 
 // minus is what was counted since o.
 func (c counts) minus(o counts) counts {
-	return counts{
+	d := counts{
 		Attempted: c.Attempted - o.Attempted, OK: c.OK - o.OK, ENOSPC: c.ENOSPC - o.ENOSPC, EBUSY: c.EBUSY - o.EBUSY,
 		ENOENT: c.ENOENT - o.ENOENT, Off: c.Off - o.Off, Other: c.Other - o.Other, Last: c.Last,
 	}
+	for m := range d.To {
+		d.To[m] = mapCounts{c.To[m].OK - o.To[m].OK, c.To[m].ENOSPC - o.To[m].ENOSPC}
+	}
+	return d
 }
 
 // cpuCounts is what they have counted on one CPU.
@@ -77,6 +86,9 @@ func (p *programs) witness() ([]cpuCounts, error) {
 			all[cpu].Levels[level] = counts{
 				Attempted: word(at), OK: word(at + 1), ENOSPC: word(at + 2), EBUSY: word(at + 3), ENOENT: word(at + 4),
 				Off: word(at + 5), Other: word(at + 6), Last: word(at + 7),
+			}
+			for m := range mapNames {
+				all[cpu].Levels[level].To[m] = mapCounts{word(at + 8 + 2*m), word(at + 9 + 2*m)}
 			}
 		}
 	}

@@ -29,7 +29,7 @@ for test in $tests; do
 	ringbuf) echo "run ringbuf /ringbuf.test -test.v -test.timeout 10m$quoted" ;;
 	grace) echo "run grace /grace.test -test.v -test.short -test.timeout 30m$quoted" ;;
 	cgo) echo "run cgo /cgo.test -test.v -test.timeout 30m -test.skip TestOldHeaders$quoted" ;; # that one takes a C compiler
-	soak-exact | soak-slack) echo "run $test /soak -quiet -mode ${test#soak-} -duration 15s$quoted" ;;
+	soak-exact | soak-slack | soak-sources) echo "run $test /soak -quiet -mode ${test#soak-} -duration 15s$quoted" ;;
 	ci)
 		echo "run perfbuf /perfbuf.test -test.v -test.timeout 10m -test.run '$few' -test.skip '$long'$quoted"
 		echo "run perfchan /perfchan.test -test.v -test.timeout 10m -test.run '$few' -test.skip '$long'$quoted"

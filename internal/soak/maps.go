@@ -1,0 +1,197 @@
+//go:build linux && cgo
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"github.com/aquasecurity/libbpfgo"
+	"github.com/ringfold/ringfold/perfbuf"
+	"golang.org/x/sys/unix"
+)
+
+// mapNames are the maps of -mode sources, whose events come in one stream. Programs output the number n to the map n mod 4.
+var mapNames = [...]string{"events", "more", "shared", "shards"}
+
+// isRingBuf says which are BPF ring buffers: a time in their payload orders them, and there is no padding.
+func isRingBuf(m int) bool { return m >= 2 }
+
+// payloadCPUOffset is where a payload has its CPU.
+const payloadCPUOffset = 12
+
+const shardBytes = 16 << 10 // small enough to lose something
+
+// fillShards stores a ring buffer for each CPU that there may be.
+func (p *programs) fillShards(cpus int) error {
+	shards, err := p.module.GetMap("shards")
+	if err != nil {
+		return err
+	}
+	for cpu := range cpus {
+		m, err := libbpfgo.CreateMap(libbpfgo.MapTypeRingbuf, "shard", 0, 0, shardBytes, nil)
+		if err != nil {
+			return fmt.Errorf("a ring buffer for CPU %d: %w", cpu, err)
+		}
+		key, fd := uint32(cpu), uint32(m.FileDescriptor())
+		err = shards.Update(unsafe.Pointer(&key), unsafe.Pointer(&fd))
+		unix.Close(int(fd))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// spread has programs output to all maps, or to the first alone.
+func (p *programs) spread(on bool) error {
+	name := map[bool]string{true: "spread_out", false: "gather"}[on]
+	prog, err := p.module.GetProgram(name)
+	if err == nil {
+		err = prog.Run(&libbpfgo.RunOpts{})
+	}
+	return err
+}
+
+// openMaps opens the maps that are read besides the first, into g, and one stream of all.
+func (s *session) openMaps(g *generation, ringOptions perfbuf.Options, o perfbuf.OrderOptions) error {
+	for m, name := range mapNames[1:] {
+		of, err := s.p.module.GetMap(name)
+		if err != nil {
+			return err
+		}
+		var r *perfbuf.Reader
+		if isRingBuf(m + 1) {
+			var losses *libbpfgo.BPFMap
+			if losses, err = s.p.module.GetMap(name + "_losses"); err != nil {
+				return err
+			}
+			r, err = perfbuf.OpenRingBuf(of.FileDescriptor(), perfbuf.RingBufOptions{
+				Time: perfbuf.PayloadTime(payloadTimeOffset), CPU: perfbuf.PayloadCPU(payloadCPUOffset), LossesFD: losses.FileDescriptor(),
+			})
+		} else {
+			r, err = perfbuf.Open(of.FileDescriptor(), ringOptions)
+		}
+		if err != nil {
+			return err
+		}
+		g.more = append(g.more, r)
+	}
+	var err error
+	if g.stream, err = perfbuf.Merge(o, g.readers()...); err != nil {
+		return err
+	}
+	return s.p.spread(true)
+}
+
+// readers are all that the generation has.
+func (g *generation) readers() []*perfbuf.Reader { return append([]*perfbuf.Reader{g.r}, g.more...) }
+
+// close closes them.
+func (g *generation) close() {
+	for _, r := range g.readers() {
+		r.Close()
+	}
+}
+
+// wait waits until their counts are final.
+func (g *generation) wait(ctx context.Context) error {
+	for _, r := range g.readers() {
+		select {
+		case <-r.Done():
+		case <-ctx.Done():
+			return errors.New("a reader that is closed is not done")
+		}
+	}
+	return nil
+}
+
+// mapCounts is what programs have counted of their outputs to one map.
+type mapCounts struct{ OK, ENOSPC uint64 }
+
+// mapResult is what came of one map.
+type mapResult struct {
+	Outputs   uint64 `json:"outputs"` // that succeeded, or failed for want of room
+	Delivered uint64 `json:"delivered"`
+	Dropped   uint64 `json:"dropped"`
+	Lost      uint64 `json:"lost"`
+	Gaps      uint64 `json:"gaps"`
+	Late      uint64 `json:"late"`
+}
+
+func (m *mapResult) add(o mapResult) {
+	m.Outputs += o.Outputs
+	m.Delivered += o.Delivered
+	m.Dropped += o.Dropped
+	m.Lost += o.Lost
+	m.Gaps += o.Gaps
+	m.Late += o.Late
+}
+
+// ofMap is an account's part of one map.
+type ofMap struct{ samples, losses, lost uint64 }
+
+// mapOf is which map an event is from, -1 if from none.
+func (l *ledger) mapOf(source *perfbuf.Reader) int {
+	for m, r := range l.readers {
+		if r == source {
+			return m
+		}
+	}
+	return -1
+}
+
+// results sums up what came of each map.
+func (l *ledger) results(stats []perfbuf.Stats, seen []cpuCounts) (all [len(mapNames)]mapResult) {
+	for m, st := range stats {
+		total, r := st.Total(), &all[m]
+		r.Dropped, r.Lost, r.Late = total.Dropped, total.Lost, st.Late
+		for cpu := range seen {
+			r.Delivered += l.accounts[cpu].maps[m].samples
+			r.Gaps += l.accounts[cpu].maps[m].losses
+			c := seen[cpu].to(m)
+			r.Outputs += c.OK + c.ENOSPC
+		}
+	}
+	return all
+}
+
+// to is what a CPU has output to one map.
+func (c *cpuCounts) to(m int) (sum mapCounts) {
+	for i := range c.Levels {
+		sum.OK += c.Levels[i].To[m].OK
+		sum.ENOSPC += c.Levels[i].To[m].ENOSPC
+	}
+	return sum
+}
+
+// conservedMaps checks that each map's outputs are accounted for. Where several CPUs write one ring buffer its counts are for
+// all, but deliveries are by CPU everywhere.
+func (v *verdict) conservedMaps(l *ledger, stats []perfbuf.Stats, seen []cpuCounts, exact bool) {
+	for m, st := range stats {
+		name := mapNames[m]
+		var ok, full, delivered, lost uint64
+		for cpu := range seen {
+			c, a := seen[cpu].to(m), l.accounts[cpu].maps[m]
+			ok, full, delivered, lost = ok+c.OK, full+c.ENOSPC, delivered+a.samples, lost+a.lost
+			if a.samples != c.OK {
+				v.no("%s, CPU %d: %d outputs succeeded, %d were delivered", name, cpu, c.OK, a.samples)
+			}
+			if a.lost > c.ENOSPC || isRingBuf(m) && a.lost != c.ENOSPC {
+				v.no("%s, CPU %d: %d outputs failed for want of room, %d came as losses", name, cpu, c.ENOSPC, a.lost)
+			}
+		}
+		t := st.Total()
+		if t.Samples != delivered || t.Samples+t.Dropped != ok {
+			v.no("%s: %d outputs succeeded, %d were delivered, Stats has %d samples and %d dropped", name, ok, delivered, t.Samples, t.Dropped)
+		}
+		if (exact || isRingBuf(m)) && t.Lost != full || t.Lost > full || lost > t.Lost {
+			v.no("%s: %d outputs failed for want of room, Stats has %d lost, and %d came as losses", name, full, t.Lost, lost)
+		}
+		if st.Late > 0 {
+			v.no("%s: %d events were late in exact mode, by up to %v", name, st.Late, st.MaxLateness)
+		}
+	}
+}
