@@ -13,6 +13,11 @@ import (
 // cilium-watermark is left out: it would wait forever.
 func firstEvent(r *run) error {
 	readers := []string{ringfold, ringfoldEveryEvent, libbpfC, cilium, libbpfgoReader, ringfoldChannels, ciliumRingbuf}
+	return firstEvents(r, "", readers, options{ringBytes: 256 << 10, timed: true})
+}
+
+// firstEvents adds figures in cases whose names begin so.
+func firstEvents(r *run, name string, readers []string, o options) error {
 	rounds, idle := 100, 100*time.Millisecond
 	if r.quick {
 		rounds, idle = 5, 20*time.Millisecond
@@ -22,7 +27,7 @@ func firstEvent(r *run) error {
 		return err
 	}
 	defer unpin()
-	all, closeAll, err := loadAll(readers, options{ringBytes: 256 << 10, timed: true})
+	all, closeAll, err := loadAll(readers, o)
 	if err != nil {
 		return err
 	}
@@ -48,8 +53,8 @@ func firstEvent(r *run) error {
 			}
 		}
 	}
-	r.add("p50", "us", took.percentiles(0.5), readers...)
-	r.add("p99", "us", took.percentiles(0.99), readers...)
+	r.add(name+"p50", "us", took.percentiles(0.5), readers...)
+	r.add(name+"p99", "us", took.percentiles(0.99), readers...)
 	for _, o := range all {
 		if err := o.close(); err != nil {
 			return err

@@ -31,6 +31,7 @@ var benchmarks = []benchmark{
 	{"cpu", cpu},
 	{"overload", overload},
 	{"ordered", ordered},
+	{"sources", sources},
 	{"skew", skew},
 	{"memory", memory},
 }

@@ -33,12 +33,12 @@ type rings struct {
 
 func ordered(r *run) error {
 	for _, burst := range []int{1, 32} {
-		if err := measureOrdered(r, "2 real rings", burst, openReal); err != nil {
+		if err := measureOrdered(r, orderedReaders, "2 real rings", burst, openReal); err != nil {
 			return err
 		}
 		for _, n := range []int{2, 8, 32, 128} {
 			open := func(reader string, burst int) (*rings, error) { return openSynthetic(reader, n, burst) }
-			if err := measureOrdered(r, fmt.Sprintf("%d rings", n), burst, open); err != nil {
+			if err := measureOrdered(r, orderedReaders, fmt.Sprintf("%d rings", n), burst, open); err != nil {
 				return err
 			}
 		}
@@ -48,7 +48,7 @@ func ordered(r *run) error {
 
 // measureOrdered lets the readers take turns and adds their medians. Events interleave perfectly, or
 // come in runs of so many per ring.
-func measureOrdered(r *run, name string, burst int, open func(reader string, burst int) (*rings, error)) error {
+func measureOrdered(r *run, readers []string, name string, burst int, open func(reader string, burst int) (*rings, error)) error {
 	if burst == 1 {
 		name += ", interleaved"
 	} else {
@@ -60,7 +60,7 @@ func measureOrdered(r *run, name string, burst int, open func(reader string, bur
 			c.close()
 		}
 	}()
-	for _, reader := range orderedReaders {
+	for _, reader := range readers {
 		c, err := open(reader, burst)
 		if err != nil {
 			return fmt.Errorf("%s, %s: %w", name, reader, err)
@@ -74,7 +74,7 @@ func measureOrdered(r *run, name string, burst int, open func(reader string, bur
 	took := samples{}
 	begin := time.Now()
 	for round := 0; round < rounds && (round < atLeast || time.Since(begin) < most); round++ {
-		for _, reader := range rotated(orderedReaders, round) {
+		for _, reader := range rotated(readers, round) {
 			ns, err := all[reader].measure(reader != ringfoldUnordered)
 			if err != nil {
 				return fmt.Errorf("%s, %s: %w", name, reader, err)
@@ -82,7 +82,7 @@ func measureOrdered(r *run, name string, burst int, open func(reader string, bur
 			took.add(reader, ns)
 		}
 	}
-	r.add(name, "ns/event", took.medians(), orderedReaders...)
+	r.add(name, "ns/event", took.medians(), readers...)
 	return nil
 }
 

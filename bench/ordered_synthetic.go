@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/binary"
 	"errors"
 	"math/rand/v2"
 
@@ -13,30 +12,35 @@ import (
 
 // synthetic is rings in Go memory, written as the kernel does, for more CPUs than this machine has.
 type synthetic struct {
-	fake  []*ringtest.Ring
+	fake  []outputRing
 	rnd   *rand.Rand
 	burst int
 	time  uint64
 }
 
+// orderedLayout has the kernel's time.
+const orderedLayout = raw.LayoutRawTime
+
 // openSynthetic makes n rings and a reader of them. Each has the records that its attr asks the kernel
 // for: without a time for cilium/ebpf, with one for the others.
 func openSynthetic(reader string, n, burst int) (*rings, error) {
-	layout := raw.LayoutRawTime
+	layout := orderedLayout
 	if reader == ciliumHeap {
 		layout = raw.LayoutRaw
 	}
 	s := &synthetic{rnd: rand.New(rand.NewPCG(1, 2)), burst: burst, time: 1}
+	var own []*ringtest.Ring
 	for range n {
-		s.fake = append(s.fake, ringtest.New(orderedRingBytes, layout, 0))
+		ring := ringtest.New(orderedRingBytes, layout, 0)
+		own, s.fake = append(own, ring), append(s.fake, perfRing{ring})
 	}
 	c := &rings{fill: s.fill, close: func() {}}
 	if reader == ciliumHeap {
-		records, h := newCiliumCopy(s.fake), &recordHeap{}
+		records, h := newCiliumCopy(own), &recordHeap{}
 		c.drain = func(f deliver) error { return heapOrder(records, errEmptied, h, f) }
 		return c, nil
 	}
-	r, err := simulatedReader(s.fake, func() uint64 { return s.time }, perfbuf.Options{RingBytes: orderedRingBytes})
+	r, err := simulatedReader(own, 0, func() uint64 { return s.time }, perfbuf.Options{RingBytes: orderedRingBytes})
 	if err != nil {
 		return nil, err
 	}
@@ -45,29 +49,10 @@ func openSynthetic(reader string, n, burst int) (*rings, error) {
 	return c, err
 }
 
-// fill outputs until a ring is nearly full.
-func (s *synthetic) fill() (n int, err error) {
-	var payload [orderedPayload]byte
-	for {
-		k := s.fake[s.rnd.IntN(len(s.fake))]
-		for range 1 + s.rnd.IntN(2*s.burst-1) {
-			if k.Head()-k.Tail() > uint64(len(k.Data())-100) {
-				return n, nil
-			}
-			s.time += 1 + s.rnd.Uint64N(100)
-			binary.NativeEndian.PutUint64(payload[:], s.time)
-			if err := k.Output(s.time, payload[:]); err != nil {
-				return n, err
-			}
-			n++
-		}
-	}
-}
-
 // simulatedReader is perfbuf.Open on rings in Go memory, in a kernel without PERF_FORMAT_LOST.
-func simulatedReader(fake []*ringtest.Ring, clock func() uint64, o perfbuf.Options) (*perfbuf.Reader, error) {
+func simulatedReader(fake []*ringtest.Ring, first int, clock func() uint64, o perfbuf.Options) (*perfbuf.Reader, error) {
 	o.Wakeup = perfbuf.Wakeup{Events: 1} // there are no doorbells
-	r, _, err := kernel.OpenReader(ringtest.NewStill(clock, 0, fake...), o)
+	r, _, err := kernel.OpenReader(ringtest.NewStill(clock, first, fake...), o)
 	if err != nil {
 		return nil, err
 	}

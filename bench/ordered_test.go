@@ -12,7 +12,7 @@ func TestOrdered(t *testing.T) {
 	for _, burst := range []int{1, 32} {
 		r := &run{quick: true, bench: "ordered"}
 		open := func(reader string, burst int) (*rings, error) { return openSynthetic(reader, 5, burst) }
-		if err := measureOrdered(r, "5 rings", burst, open); err != nil {
+		if err := measureOrdered(r, orderedReaders, "5 rings", burst, open); err != nil {
 			t.Fatal(err)
 		}
 		if len(r.results) != len(orderedReaders) {
@@ -27,7 +27,7 @@ func TestOrderedReal(t *testing.T) {
 		t.Skip("needs two CPUs")
 	}
 	for _, burst := range []int{1, 32} {
-		if err := measureOrdered(&run{quick: true}, "2 real rings", burst, openReal); err != nil {
+		if err := measureOrdered(&run{quick: true}, orderedReaders, "2 real rings", burst, openReal); err != nil {
 			t.Fatal(err)
 		}
 	}

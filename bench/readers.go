@@ -76,6 +76,10 @@ func open(reader string, c *collection, o options) (p peer, err error) {
 	switch reader {
 	case ringfold:
 		p, err = openRingfold(c, o, perfbuf.Wakeup{})
+	case ringfoldOrdered, ringfoldTwoSources:
+		if p, err = openRingfold(c, o, perfbuf.Wakeup{}); err == nil {
+			p, err = openStream(p.(*ringfoldPeer), reader == ringfoldTwoSources)
+		}
 	case ringfoldForEach:
 		p, err := openRingfold(c, o, perfbuf.Wakeup{})
 		if err == nil {

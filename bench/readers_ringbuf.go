@@ -17,7 +17,7 @@ const ringfoldOrdered = "ringfold-ordered"
 // openRingBufReader opens a reader of a BPF ring buffer.
 func openRingBufReader(reader string, c *collection, o options) (peer, error) {
 	switch reader {
-	case ringfold, ringfoldForEach, ringfoldOrdered:
+	case ringfold, ringfoldForEach, ringfoldOrdered, ringfoldTwoSources:
 		return openRingfoldRingBuf(reader, c, o)
 	case libbpfC:
 		return openLibbpfC(c, o, false)
@@ -37,8 +37,9 @@ func openRingBufReader(reader string, c *collection, o options) (peer, error) {
 
 // openRingfoldRingBuf is openRingfold. The time is in the payload, for the stream only.
 func openRingfoldRingBuf(reader string, c *collection, o options) (peer, error) {
+	stream := reader == ringfoldOrdered || reader == ringfoldTwoSources
 	var opts perfbuf.RingBufOptions
-	if reader == ringfoldOrdered {
+	if stream {
 		opts.Time = perfbuf.PayloadTime(0)
 	}
 	r, err := perfbuf.OpenRingBuf(c.ringbuf.FileDescriptor(), opts)
@@ -47,12 +48,8 @@ func openRingfoldRingBuf(reader string, c *collection, o options) (peer, error) 
 	}
 	p := newRingfoldPeer(r, o)
 	p.foreach = reader == ringfoldForEach
-	if reader == ringfoldOrdered {
-		stream, err := r.Ordered(perfbuf.OrderOptions{Mode: perfbuf.Slack(0), Spill: perfbuf.Spill{Bytes: -1}})
-		if err != nil {
-			return nil, errors.Join(err, p.close())
-		}
-		p.source = stream
+	if stream {
+		return openStream(p, reader == ringfoldTwoSources)
 	}
 	return p, nil
 }

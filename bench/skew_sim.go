@@ -53,7 +53,7 @@ func simulateSkew(order perfbuf.Schedule, c skewCase) (share float64, err error)
 	for range simRings {
 		s.rings = append(s.rings, ringtest.New(simRingBytes, raw.LayoutRawTime, 0))
 	}
-	r, err := simulatedReader(s.rings, func() uint64 { return uint64(s.now) }, perfbuf.Options{RingBytes: simRingBytes, Schedule: order})
+	r, err := simulatedReader(s.rings, 0, func() uint64 { return uint64(s.now) }, perfbuf.Options{RingBytes: simRingBytes, Schedule: order})
 	if err != nil {
 		return 0, err
 	}

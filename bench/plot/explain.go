@@ -14,6 +14,11 @@ same copies and channel. *cilium-ringbuf* reads another kind of map, a BPF ring 
 in all. ringfold checks every header before it believes it, and its records have the kernel's timestamp, 8 bytes more than those of the others.
 It reads ahead, which neither loop in C does: in a trial, the plain one took 0.7 to 0.8 of its time with a prefetch.`},
 
+	"ringbuf": {"Reading BPF ring buffers", `As above, of one BPF ring buffer to which programs on all CPUs have output: 64 KiB and 4 MiB are the size of all of it. *ringfold* loops over
+batches, *ringfold-foreach* has its function called for each event, and *ringfold-ordered* is a stream with ` + "`Slack(0)`" + `, by a time in the payload. *libbpf-c* is ` + "`ring_buffer__consume`" + ` with a callback in
+C, *c-loop* a plain loop in C with one store of consumer_pos. *cilium-ringbuf* is cilium/ebpf's ` + "`ringbuf.Reader.ReadInto`" + `, *cilium-ringbuf-read* its ` + "`Read`" + `, which allocates; both copy each event.
+The goals were the time of libbpf in C, and half of that of ` + "`ReadInto`" + `.`},
+
 	"producer": {"What an output costs the traced program", `The time of an output in the BPF program, a read of the clock and the interrupts that wake the reader included, while events flow and
 the reader keeps up: rings have 4 MiB, and no output is refused. Some 200 ns of it are the output itself, with the kernel's timestamp in ringfold's case (50 to 70 ns), and the rest
 is the price of waking the reader. libbpf, cilium/ebpf and libbpfgo wake it for each event,
@@ -71,6 +76,13 @@ with ` + "`Slack(0)`" + `: everything that is there is due. *ringfold-unordered*
 programs do. *collect-sort* copies all events into one slice, by ringfold's reader without order, and sorts an index with ` + "`slices.SortFunc`" + `. Rings of more CPUs than the machine has lie in the
 process's own memory, written by the kernel's rules. cilium/ebpf's reader cannot be given those, so a copy of its loop stands in, without the system call per drain.`},
 
+	"sources": {"One stream of several sources", `The price of order over one reader and over four that have the same number of rings in all (of two rings, over two). Rings are simulated, as above; events interleave,
+payloads have 56 bytes, rings and ring buffers 64 KiB. *ringfold-unordered* reads one reader's rings one after the other.
+
+Then, the delay of a first event after a pause of 100 ms and more, from the program's read of the clock to one in the user's function. *ringfold* reads without order, *ringfold-ordered* is a stream with ` + "`Slack(0)`" + `
+over that reader, and *ringfold-2-sources* one over it and an idle ring buffer, which it waits for by an epoll of two epolls. *libbpf-c* is ` + "`perf_buffer__poll`" + ` or ` + "`ring_buffer__poll`" + `. Exact order adds a barrier to
+streams: see the delay while events flow.`},
+
 	"skew": {"One hot ring among others", `One CPU outputs much more than the others, and the consumer, which takes a fixed time for each event, is barely fast enough, or
 not. The share of outputs that is lost may depend on the order in which rings are visited: *ringfold* is the default. On the real kernel there are two rings, one with ten times the other's rate, and the
 programs compete with the consumer for the CPUs, so figures vary by half from run to run. The 64 rings are a simulation, in virtual time, under a real ` + "`Reader`" + `: half of all outputs go to one ring
@@ -84,6 +96,7 @@ figures for 128 rings are reckoned from those for one. *allocs/event* is how oft
 // unitTitles are what units are called, where it is not clear what they are units of.
 var unitTitles = map[string]string{
 	"drain ns":       "ns per event",
+	"ringbuf ns":     "ns per event",
 	"producer ns":    "ns per output",
 	"first-event us": "µs",
 	"cpu s/Mevent":   "CPU seconds per million events",
@@ -106,6 +119,8 @@ var unitTitles = map[string]string{
 	"overload share":       "share of outputs",
 	"overload s/s":         "CPU seconds per second",
 	"ordered ns/event":     "ns per event",
+	"sources ns/event":     "ns per event",
+	"sources us":           "delay of a first event, µs",
 	"skew share":           "share of outputs lost",
 	"memory ":              "per event",
 }
