@@ -57,10 +57,6 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
 	defer stop()
-	if *duration > 0 {
-		ctx, stop = context.WithTimeout(ctx, *duration)
-		defer stop()
-	}
 	life, scheduling := loadLife(), loadScheduling()
 
 	// In the ring buffers, events have their time at byte 0, and their CPU at byte 8.
@@ -74,6 +70,10 @@ func main() {
 	stream := must(perfbuf.Merge(perfbuf.OrderOptions{}, execs, exits, forks, switches))
 	life.attach() // not before: without rings, outputs are gone without a trace
 	scheduling.attach()
+	if *duration > 0 { // from now on: loading takes a while
+		ctx, stop = context.WithTimeout(ctx, *duration)
+		defer stop()
+	}
 	go startProcesses(ctx)
 
 	p := printer{asJSON: *asJSON, names: map[*perfbuf.Reader]string{execs: "execs", exits: "exits", forks: "forks", switches: "switches"}}
