@@ -13,7 +13,8 @@ type RingBufOptions struct {
 	// and a stream refuses the reader. A payload too short for it has the time of the one before, and Stats.Untimed counts it.
 	Time TimeSource
 
-	// CPU is where payloads have the number of the CPU, as [PayloadCPU] says. Without it [Event.CPU] is -1.
+	// CPU is where payloads have the number of the CPU, as [PayloadCPU] says. Without it [Event.CPU] is
+	// -1, or, of ring buffers in an array, the index there, which is the CPU's if there is one for each.
 	CPU CPUSource
 
 	// PollInterval is the time between two looks at ring buffers whose programs wake nobody (BPF_RB_NO_WAKEUP). 0 is 100 ms, the

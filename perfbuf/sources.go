@@ -61,7 +61,8 @@ func (s *Ordered) Add(r *Reader) error {
 
 // Remove takes a reader out of the stream. It drops those of its events that the stream has seen and not
 // delivered, and counts them as dropped. To have them, end the programs' outputs first, as [Reader.Pause] does, and wait for
-// the marker of a [Reader.Flush]. The reader stays open, and its rings may be read in other ways.
+// the marker of a [Reader.Flush]. In a BPF ring buffer, what lies behind a record that is reserved and not submitted stays there, and
+// is read again by who comes next, even if the stream has delivered it. The reader stays open, and its rings may be read in other ways.
 //
 // Remove may be called from anywhere at any time, and does not block. A pass that is under way still delivers events of
 // the reader. It is an error if the reader is not a source.

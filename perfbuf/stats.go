@@ -82,6 +82,7 @@ type RingStats struct {
 	Lost        uint64 // outputs known to have failed as the ring was full; after Close all of them, on Linux 6.0 or with Options.Outputs
 	LostRecords uint64 // the kernel's reports of such losses
 	Unknown     uint64 // records of other types, skipped
+	Discarded   uint64 // records of a BPF ring buffer that programs gave up (bpf_ringbuf_discard), skipped
 	Corrupt     uint64 // stretches of memory that could not be read, skipped
 	TailStores  uint64 // stores of data_tail
 	Armed       bool   // its next output wakes the reader: see DoorbellStats
@@ -101,6 +102,7 @@ func (s Stats) Total() RingStats {
 		t.Lost += r.Lost
 		t.LostRecords += r.LostRecords
 		t.Unknown += r.Unknown
+		t.Discarded += r.Discarded
 		t.Corrupt += r.Corrupt
 		t.TailStores += r.TailStores
 	}
@@ -112,7 +114,7 @@ func (r *Ring) stats(used int) RingStats {
 	return RingStats{
 		CPU: r.CPU(), Size: r.Size(), Used: used,
 		HighWater: int(c.HighWater.Load()), Samples: c.Samples.Load(), Dropped: c.Dropped.Load(), Bytes: c.Bytes.Load(),
-		Lost: c.Lost.Load(), LostRecords: c.LostRecords.Load(), Unknown: c.Unknown.Load(),
+		Lost: c.Lost.Load(), LostRecords: c.LostRecords.Load(), Unknown: c.Unknown.Load(), Discarded: c.Discarded.Load(),
 		Corrupt: c.Corrupt.Load(), TailStores: c.TailStores.Load(),
 	}
 }

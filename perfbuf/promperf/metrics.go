@@ -20,6 +20,7 @@ var ringMetrics = []struct {
 	{"lost_samples_total", "Outputs that failed for want of room, as far as known.", counter, func(r perfbuf.RingStats) float64 { return float64(r.Lost) }},
 	{"lost_records_total", "The kernel's reports of losses.", counter, func(r perfbuf.RingStats) float64 { return float64(r.LostRecords) }},
 	{"corrupt_records_total", "Stretches of memory that could not be read, and were skipped.", counter, func(r perfbuf.RingStats) float64 { return float64(r.Corrupt) }},
+	{"discarded_records_total", "Records of a BPF ring buffer that programs gave up, which were skipped.", counter, func(r perfbuf.RingStats) float64 { return float64(r.Discarded) }},
 	{"unknown_records_total", "Records of other types, which were skipped.", counter, func(r perfbuf.RingStats) float64 { return float64(r.Unknown) }},
 	{"read_bytes_total", "Bytes given back to the kernel, of records of all kinds.", counter, func(r perfbuf.RingStats) float64 { return float64(r.Bytes) }},
 	{"tail_stores_total", "Stores of a ring's tail.", counter, func(r perfbuf.RingStats) float64 { return float64(r.TailStores) }},
