@@ -1,7 +1,10 @@
 package perfbuf
 
 import (
+	"iter"
+
 	"github.com/ringfold/ringfold/internal/kernel"
+	"github.com/ringfold/ringfold/internal/raw"
 	"github.com/ringfold/ringfold/internal/reader"
 )
 
@@ -12,6 +15,11 @@ func init() {
 			return nil, nil, err
 		}
 		return r, func() { r.in.Walk.CountLost(r.in.Kernel.Lost) }, nil
+	}
+	kernel.Face.Error = public
+	kernel.Face.PayloadTime = func(t any) (int, bool) { return t.(TimeSource).at(), t.(TimeSource).stamped }
+	kernel.Face.Events = func(all func(func(raw.Event) bool)) any {
+		return iter.Seq[Event](func(yield func(Event) bool) { all(func(ev raw.Event) bool { return yield(Event{ev}) }) })
 	}
 }
 

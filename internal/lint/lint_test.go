@@ -32,6 +32,7 @@ var mayImport = map[string][]string{
 	"internal/reader":     {module + "internal/gate", module + "internal/grace", module + "internal/hotplug", module + "internal/kernel", module + "internal/order", module + "internal/raw", module + "internal/wake", module + "internal/walk"},
 	"internal/order":      {module + "internal/grace", module + "internal/kernel", module + "internal/merge", module + "internal/raw", module + "internal/walk"},
 	"internal/gate":       {},
+	"internal/overwrite":  {module + "internal/raw"},
 	"internal/walk":       {module + "internal/gate", module + "internal/raw"},
 	"internal/hotplug":    {module + "internal/gate", module + "internal/kernel", module + "internal/raw", module + "internal/walk"},
 	"internal/kernel":     {module + "internal/grace", module + "internal/raw"},
@@ -52,6 +53,7 @@ var mayImport = map[string][]string{
 	"internal/soak":       {module + "perfbuf", module + "internal/kerneltest", "github.com/aquasecurity/libbpfgo", "golang.org/x/sys/unix"},
 	"perfbuf":             {module + "cgo", module + "internal/grace", module + "internal/host", module + "internal/kernel", module + "internal/merge", module + "internal/order", module + "internal/perfevent", module + "internal/raw", module + "internal/reader", module + "internal/ringbuf", module + "internal/version", module + "internal/wake", module + "internal/walk"},
 	"perfbuf/perfchan":    {module + "perfbuf", module + "internal/kernel", module + "internal/perfevent"},
+	"perfbuf/flight":      {module + "perfbuf", module + "internal/grace", module + "internal/kernel", module + "internal/overwrite", module + "internal/perfevent", module + "internal/raw"},
 	"perfbuf/promperf":    {module + "perfbuf", "github.com/prometheus/client_golang/prometheus"},
 	"perfbuf/perfbuftest": {module + "perfbuf", module + "internal/kernel", module + "internal/ringtest"},
 }

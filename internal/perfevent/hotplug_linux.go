@@ -30,7 +30,10 @@ func (p *Events) Index(cpu int) int {
 // been offline since the event was opened: the kernel then takes the event out of the CPU's context
 // (perf_event_exit_cpu_context), enabling it does not put it back, and its clock stands still.
 func (p *Events) Alive(i int) bool {
-	fd := p.rings[i].plain // only who calls this, and reopen, changes it
+	return alive(p.rings[i].plain) // only who calls this, and reopen, changes it
+}
+
+func alive(fd int) bool {
 	before, _, err := readEvent(fd)
 	if err != nil {
 		return false

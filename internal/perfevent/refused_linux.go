@@ -27,8 +27,12 @@ func explain(err error, ringBytes int) error {
 	return err
 }
 
-// refused is the system call that has failed, as far as libbpf says.
+// refused is the system call that has failed, as far as libbpf says, if it is not one of ours.
 func refused(err error) string {
+	var ours *callError
+	if errors.As(err, &ours) {
+		return ours.call
+	}
 	var e *libbpf.Error
 	switch {
 	case !errors.As(err, &e):

@@ -26,6 +26,7 @@ for test in $tests; do
 		echo "run perfchan /perfchan.test -test.v -test.timeout 30m -test.run Kernel -test.skip '$long'$quoted"
 		;;
 	wide) echo "run perfbuf /perfbuf.test -test.v -test.timeout 30m -test.run '$order' -test.skip '$long'$quoted" ;;
+	flight) echo "run flight /flight.test -test.v -test.timeout 10m -test.run Kernel$quoted" ;;
 	ringbuf) echo "run ringbuf /ringbuf.test -test.v -test.timeout 10m$quoted" ;;
 	grace) echo "run grace /grace.test -test.v -test.short -test.timeout 30m$quoted" ;;
 	cgo) echo "run cgo /cgo.test -test.v -test.timeout 30m -test.skip TestOldHeaders$quoted" ;; # that one takes a C compiler
@@ -34,6 +35,7 @@ for test in $tests; do
 		echo "run perfbuf /perfbuf.test -test.v -test.timeout 10m -test.run '$few' -test.skip '$long'$quoted"
 		echo "run perfchan /perfchan.test -test.v -test.timeout 10m -test.run '$few' -test.skip '$long'$quoted"
 		echo "run ringbuf /ringbuf.test -test.v -test.timeout 10m"
+		echo "run flight /flight.test -test.v -test.timeout 10m -test.run Kernel -test.skip UnderLoad"
 		echo "run soak-exact /soak -quiet -mode exact -duration 10s"
 		;;
 	overcommit)

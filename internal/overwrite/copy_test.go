@@ -1,0 +1,201 @@
+package overwrite
+
+import (
+	"math"
+	"testing"
+	"unsafe"
+
+	"github.com/ringfold/ringfold/internal/raw"
+	"github.com/stretchr/testify/require"
+)
+
+const ever = math.MaxUint64 - 1
+
+// A copy has the newest records that are whole, oldest first, wherever the ring's edge is among them.
+func TestCopyAtEveryOffset(t *testing.T) {
+	for extra := range 9 {
+		r := newRing(t, 512)
+		size := 32 + 8*extra
+		for n := range uint64(200) {
+			c := take(r, ever)
+			fit := min(int(n), 512/size)
+			var want []got
+			for i := n - uint64(fit); i < n; i++ {
+				want = append(want, got{100 + i, i})
+			}
+			require.Equal(t, want, events(c))
+			require.Equal(t, fit, c.Len())
+			require.Equal(t, raw.FaultNone, c.Fault)
+			switch {
+			case int(n)*size <= 512:
+				require.Zero(t, c.Since)
+			case fit < nested:
+				require.Equal(t, uint64(ever+1), c.Since)
+			default:
+				require.Equal(t, 100+n-uint64(fit)+nested, c.Since) // one more than the oldest six
+			}
+			r.output(100+n, n, extra)
+		}
+	}
+}
+
+// What is overwritten while it is copied, and until the wait has ended, is given up, published or not at the time of the copy.
+func TestCheck(t *testing.T) {
+	for newer := range 12 {
+		r := newRing(t, 256) // 8 records
+		for n := range uint64(20) {
+			r.output(n, n, 0)
+		}
+		c := NewCopy(r.raw, -1)
+		for n := range uint64(newer) { // their bytes are there, and no head
+			r.put(sample(100+n, 100+n)...)
+		}
+		c.Take()
+		r.publish()
+		c.Check()
+		c.Index(ever)
+		var want []got
+		for n := uint64(12 + newer); n < 20; n++ {
+			want = append(want, got{n, n})
+		}
+		require.Equalf(t, want, events(c), "%d newer", newer)
+	}
+}
+
+func TestKeep(t *testing.T) {
+	r := newRing(t, 1024)
+	for n := range uint64(10) {
+		r.output(10*n, n, 0)
+	}
+	for _, test := range []struct{ from, until, first, n uint64 }{{0, ever, 0, 10}, {0, 90, 0, 10}, {1, 89, 1, 8}, {10, 80, 1, 8}, {50, 50, 5, 1}, {91, ever, 0, 0}, {60, 20, 0, 0}} {
+		c := take(r, test.until)
+		c.Keep(test.from)
+		all := events(c)
+		require.Lenf(t, all, int(test.n), "%+v", test)
+		for i, ev := range all {
+			require.Equal(t, test.first+uint64(i), ev.number)
+		}
+	}
+}
+
+// Outputs that interrupt others come out of order; a loss stays in front of what reports it.
+func TestOrderWithinARing(t *testing.T) {
+	r := newRing(t, 1024)
+	r.output(10, 0, 0)
+	r.output(30, 2, 0) // interrupted the next between its time and its place
+	r.output(20, 1, 0)
+	r.put(append(lost(40, 7), sample(40, 3)...)...)
+	r.publish()
+	r.output(40, 4, 0)
+	r.put(append(lost(60, 8), sample(60, 6)...)...)
+	r.publish()
+	r.output(50, 5, 0)
+	c := take(r, ever)
+	require.Equal(t, []got{{10, 0}, {20, 1}, {30, 2}, {40, 1007}, {40, 3}, {40, 4}, {50, 5}, {60, 1008}, {60, 6}}, events(c))
+	Events([]*Copy{c})(func(ev raw.Event) bool {
+		if ev.Kind() == raw.Lost {
+			require.Equal(t, map[uint64]uint64{40: 20, 60: 40}[ev.Time()], ev.Odd().After)
+			require.Equal(t, 3, ev.CPU())
+		}
+		return true
+	})
+}
+
+// An output that was lost may be later than the oldest that is left, and than as many as may have been under way with it: never is it later than Since.
+func TestSinceWithNesting(t *testing.T) {
+	r := newRing(t, 512) // 16 records
+	r.output(60, 0, 0)   // is going to be overwritten: it interrupted five others, which have taken their times and reserve from the innermost on
+	for n := range uint64(5) {
+		r.output(50-10*n, 1+n, 0)
+	}
+	for n := range uint64(11) {
+		r.output(100+n, 10+n, 0)
+	}
+	c := take(r, ever)
+	require.Equal(t, 16, c.Len())
+	require.Greater(t, c.Since, uint64(60))
+	require.Equal(t, uint64(101), c.Since)
+}
+
+func TestMerge(t *testing.T) {
+	var copies []*Copy
+	var want []got
+	for n := range uint64(7) {
+		r := newRing(t, 1<<12)
+		for i := range 5 * n {
+			r.output(n+7*i, n+7*i, 0)
+		}
+		copies = append(copies, take(r, ever))
+	}
+	for n := range uint64(7 * 30) {
+		if cpu := n % 7; n/7 < 5*cpu {
+			want = append(want, got{n, n})
+		}
+	}
+	require.Equal(t, want, events(copies...))
+	n := 0
+	Events(copies)(func(raw.Event) bool { n++; return n < 10 })
+	require.Equal(t, 10, n)
+}
+
+// What no kernel writes ends the reading.
+func TestFaults(t *testing.T) {
+	for fault, words := range map[raw.Fault][]uint64{
+		raw.FaultZero: {9, 0, 0}, raw.FaultUnaligned: {9 | 25<<48, 0, 0}, raw.FaultRawSize: {9 | 24<<48, 0, 70000}, raw.FaultShort: {9 | 16<<48, 0},
+		raw.FaultBeyondHead: {9 | 4096<<48, 0, 0},
+	} {
+		r := newRing(t, 1024)
+		for n := range uint64(5) {
+			r.output(n, n, 0)
+		}
+		r.put(words...)
+		for n := range uint64(10) {
+			r.output(100+n, 100+n, 0)
+		}
+		c := take(r, ever)
+		require.Equal(t, fault, c.Fault)
+		require.Equal(t, uint64(10*32), c.Off)
+		require.Equal(t, 10, c.Len())
+		require.Equal(t, uint64(106), c.Since)
+	}
+}
+
+// Nothing outside of the copy is read, and all ends, whatever is in the ring.
+func FuzzCopy(f *testing.F) {
+	f.Add(uint64(0), uint64(0), []byte{}, -1)
+	f.Add(^uint64(99), uint64(64), []byte("\x09\x00\x00\x00\x00\x00\x20\x00aaaaaaaa\x08\x00\x00\x00bbbb"), 0)
+	f.Add(^uint64(1023), uint64(0), []byte("\x02\x00\x00\x00\x00\x00\x20\x00aaaaaaaa\x08\x00\x00\x00bbbb"), 4)
+	f.Fuzz(func(t *testing.T, head, newer uint64, data []byte, timeAt int) {
+		r := newRing(t, 1024)
+		bytes := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(r.data))), 1024)
+		for i := range bytes {
+			if len(data) > 0 {
+				bytes[i] = data[i%len(data)]
+			}
+		}
+		if timeAt > 1<<16 || timeAt < 0 {
+			timeAt = -1
+		}
+		r.head = head
+		r.publish()
+		c := NewCopy(r.raw, timeAt)
+		c.Take()
+		r.head = head - newer
+		r.publish()
+		c.Check()
+		c.Index(ever)
+		c.Keep(0)
+		n, last := 0, uint64(0)
+		Events([]*Copy{c})(func(ev raw.Event) bool {
+			require.GreaterOrEqual(t, ev.Time(), last)
+			last = ev.Time()
+			require.LessOrEqual(t, ev.Len(), 1024)
+			for range ev.Bytes() {
+			}
+			n++
+			return true
+		})
+		require.Equal(t, c.Len(), n)
+		require.LessOrEqual(t, n, 1024/8)
+	})
+}

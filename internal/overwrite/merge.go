@@ -1,0 +1,67 @@
+package overwrite
+
+import "github.com/ringfold/ringfold/internal/raw"
+
+// Events goes over the records of all copies in the order of time; at the same time, in the order of the copies. An event lives until the
+// loop's body ends.
+func Events(copies []*Copy) func(yield func(raw.Event) bool) {
+	return func(yield func(raw.Event) bool) {
+		var single raw.Single
+		defer single.Expire()
+		h := make(heap, 0, len(copies))
+		for i, c := range copies {
+			if len(c.places) > 0 {
+				h = append(h, cursor{time: c.timeAt(c.places[0]), copy: c, rank: i})
+			}
+		}
+		for i := len(h)/2 - 1; i >= 0; i-- {
+			h.down(i)
+		}
+		for len(h) > 0 {
+			top := &h[0]
+			ok := yield(top.copy.event(top.copy.places[top.next], &single))
+			single.Expire()
+			if !ok {
+				return
+			}
+			if top.next++; top.next < len(top.copy.places) {
+				top.time = top.copy.timeAt(top.copy.places[top.next])
+			} else {
+				h[0] = h[len(h)-1]
+				h = h[:len(h)-1]
+			}
+			h.down(0)
+		}
+	}
+}
+
+// cursor is the next record of a copy.
+type cursor struct {
+	time uint64
+	copy *Copy
+	rank int
+	next int // of its places
+}
+
+// heap has the cursor that is next on top.
+type heap []cursor
+
+func (h heap) less(i, j int) bool {
+	return h[i].time < h[j].time || h[i].time == h[j].time && h[i].rank < h[j].rank
+}
+
+func (h heap) down(i int) {
+	for {
+		least := i
+		for child := 2*i + 1; child <= 2*i+2 && child < len(h); child++ {
+			if h.less(child, least) {
+				least = child
+			}
+		}
+		if least == i {
+			return
+		}
+		h[i], h[least] = h[least], h[i]
+		i = least
+	}
+}

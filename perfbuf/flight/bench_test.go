@@ -1,0 +1,110 @@
+//go:build linux && cgo
+
+package flight_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/ringfold/ringfold/perfbuf/flight"
+)
+
+// How long a snapshot of full rings of 1 MiB takes, and what is refused or overwritten meanwhile: live, and with the rings paused.
+func BenchmarkSnapshot(b *testing.B) {
+	for _, load := range []int{0, 1} {
+		for _, pause := range []bool{false, true} {
+			b.Run(fmt.Sprintf("load=%d/pause=%v", load, pause), func(b *testing.B) {
+				e := kerneltest.Load(b)
+				cpus := online(b)
+				r := open(b, e, flight.Options{MaxBytes: len(cpus) << 20, Pause: pause})
+				for _, cpu := range cpus {
+					e.Emit(cpu, 20000, 40)
+				}
+				var l *loadOf
+				if load > 0 {
+					l = paced(b, e, cpus)
+				}
+				snapshot(b, r).Release()
+				var took []time.Duration
+				kept := 0
+				for b.Loop() {
+					begin := time.Now()
+					s := snapshot(b, r)
+					took = append(took, time.Since(begin))
+					for _, ring := range s.Rings() {
+						kept += ring.Bytes
+					}
+					s.Release()
+					time.Sleep(5 * time.Millisecond)
+				}
+				if l != nil {
+					l.stop()
+				}
+				slices.Sort(took)
+				b.ReportMetric(float64(took[len(took)/2].Nanoseconds())/1e3, "µs-p50")
+				b.ReportMetric(float64(took[len(took)*99/100].Nanoseconds())/1e3, "µs-p99")
+				b.ReportMetric(100*float64(kept)/float64(len(took))/float64(len(cpus)<<20), "%kept")
+				b.ReportMetric(float64(r.Stats().Refused)/float64(len(took)), "refused/op")
+				b.ReportMetric(0, "ns/op")
+			})
+		}
+	}
+}
+
+// loadOf outputs 40 bytes 100 at a time and rests, on each CPU: some 100,000 a second.
+type loadOf struct{ *load }
+
+func paced(b *testing.B, e *kerneltest.Emitter, cpus []int) *loadOf {
+	l := &load{}
+	for _, cpu := range cpus {
+		l.wg.Go(func() {
+			for !l.quit.Load() {
+				e.Emit(cpu, 100, 40)
+				time.Sleep(time.Millisecond)
+			}
+		})
+	}
+	b.Cleanup(l.stop)
+	return &loadOf{l}
+}
+
+// What an output costs the program: to an overwritable ring, and to a normal one, which is emptied now and then, outside of the time.
+func BenchmarkOutput(b *testing.B) {
+	for _, size := range []int{40, 256} {
+		for _, overwritable := range []bool{true, false} {
+			b.Run(fmt.Sprintf("size=%d/overwritable=%v", size, overwritable), func(b *testing.B) {
+				e := kerneltest.Load(b)
+				cpu := online(b)[0]
+				empty := func() {}
+				if overwritable {
+					open(b, e, flight.Options{MaxBytes: 1 << 20, CPUs: []int{cpu}})
+				} else {
+					r, err := perfbuf.Open(e.MapFD(), perfbuf.Options{RingBytes: 1 << 20, CPUs: []int{cpu}, Wakeup: perfbuf.Wakeup{Bytes: 1 << 19}})
+					if err != nil {
+						b.Fatal(err)
+					}
+					b.Cleanup(func() { r.Close() })
+					empty = func() { r.ForEach(func(perfbuf.Event) error { return nil }) }
+				}
+				const n = 512
+				var took []time.Duration
+				for b.Loop() {
+					begin := time.Now()
+					e.Emit(cpu, n, size)
+					took = append(took, time.Since(begin))
+					empty()
+				}
+				if _, failed := e.Counts(cpu); failed > 0 {
+					b.Fatal(failed, "outputs failed")
+				}
+				slices.Sort(took)
+				b.ReportMetric(float64(took[len(took)/2].Nanoseconds())/n, "ns/output")
+				b.ReportMetric(0, "ns/op")
+			})
+		}
+	}
+}

@@ -1,0 +1,38 @@
+package flight
+
+import (
+	"github.com/ringfold/ringfold/internal/grace"
+	"github.com/ringfold/ringfold/internal/kernel"
+	"github.com/ringfold/ringfold/internal/perfevent"
+)
+
+// Open begins to record the perf event array that mapFD refers to, which is duplicated. From then on outputs to the map land in the recorder's
+// rings. Another reader of the map receives nothing from then on, until it is restarted: to trigger on events, and for
+// events to be read and recorded both, have programs output to two maps.
+//
+// Open blocks for an RCU grace period, and the first of a process for some 10 ms more. Its errors are those of [perfbuf.Open], and why no grace period can
+// be waited for. It calls perf_event_open with write_backward, and mmap with PROT_READ alone.
+func Open(mapFD int, opts Options) (*Recorder, error) {
+	var o Options // in effect
+	k, err := perfevent.OpenOverwritable(mapFD, func(online []int) (s perfevent.OverwriteSetup, err error) {
+		if o, s.CPUs, s.RingBytes, err = opts.effective(online); err != nil {
+			return s, err
+		}
+		s.Follow = opts.CPUs
+		s.Grace = grace.Options{Allow: grace.Set(opts.Barriers), Programs: true}
+		return s, nil
+	})
+	if err != nil {
+		return nil, kernel.Face.Error(err)
+	}
+	return newRecorder(overwritable{k}, o), nil
+}
+
+type overwritable struct{ *perfevent.Overwritable }
+
+func (o overwritable) list() (all []ring) {
+	for _, r := range o.Rings() {
+		all = append(all, ring{r.Ring, r.Began})
+	}
+	return all
+}

@@ -1,0 +1,212 @@
+// Package flight is a flight recorder: it keeps the newest events of a perf event array in memory, and hands out what happened before a
+// trigger.
+//
+// A [Recorder] opens one ring per CPU that the kernel overwrites: an output never fails for want of room, wakes nobody, and costs what any
+// output costs. Nothing reads the rings until [Recorder.Snapshot] copies them, while programs go on to output. A [Snapshot] has
+// the events of all CPUs in the order of time. It is exact at both ends: it says from which time to which it has every event.
+//
+//	rec, err := flight.Open(mapFD, flight.Options{MaxBytes: 64 << 20})
+//	...
+//	snap, err := rec.Snapshot(ctx) // when something went wrong
+//	for ev := range snap.Events() {
+//		...
+//	}
+//	snap.Release()
+//
+// The names are those of [runtime/trace.FlightRecorder], which does this for Go's own events.
+package flight
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/ringfold/ringfold/internal/grace"
+	"github.com/ringfold/ringfold/internal/kernel"
+	"github.com/ringfold/ringfold/internal/overwrite"
+	"github.com/ringfold/ringfold/internal/raw"
+)
+
+// Recorder records into overwritable rings. Its methods may be called from any goroutine.
+type Recorder struct {
+	opts   Options
+	kernel rings
+	timeAt int
+
+	turn   chan struct{} // full while a snapshot is taken, and after Close
+	closed chan struct{}
+	once   sync.Once
+	err    error // of Close
+
+	mu    sync.Mutex
+	spare map[*raw.Ring]*overwrite.Copy // of the latest snapshot that was released
+	stats Stats
+}
+
+// ring is one that the kernel overwrites, and since when all outputs on its CPU have come to it.
+type ring struct {
+	*raw.Ring
+	began uint64
+}
+
+// rings is what a Recorder asks of the kernel: perfevent.Overwritable.
+type rings interface {
+	list() []ring
+	Pause(on bool) error
+	Wait() error // until outputs, and programs, that are under way have ended
+	Now() uint64 // CLOCK_MONOTONIC
+	Counts() (written, refused uint64)
+	Hotplug() (n uint64, err error)
+	Replaced() int
+	Barrier() string
+	Close() error
+}
+
+// newRecorder takes over the rings.
+func newRecorder(k rings, o Options) *Recorder {
+	timeAt, _ := kernel.Face.PayloadTime(o.Time)
+	return &Recorder{opts: o, kernel: k, timeAt: timeAt, turn: make(chan struct{}, 1), closed: make(chan struct{})}
+}
+
+// Options returns the options in effect: defaults filled in, sizes rounded.
+func (r *Recorder) Options() Options { return r.opts }
+
+// Snapshot copies what the rings hold. It has every event output before the call that the rings still had then, and none output after it.
+// Recording goes on; snapshots may follow each other at any rate, and each has all that the rings have.
+//
+// It blocks for two RCU grace periods (see perfbuf.Barriers) and the copying, about 0.1 ms per MiB: events that are overwritten meanwhile, the
+// oldest, are left out. See Options.Pause for another way. It also blocks while another Snapshot is taken. Programs never wait.
+//
+// Errors are context.Cause(ctx), os.ErrClosed after [Recorder.Close], and why the grace periods failed. It takes as much memory as the rings, and
+// up to a sixth more for the order of time; [Snapshot.Release] keeps it for the next one.
+func (r *Recorder) Snapshot(ctx context.Context) (*Snapshot, error) {
+	select {
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-r.closed:
+		return nil, fmt.Errorf("flight.Recorder.Snapshot: %w", os.ErrClosed)
+	case r.turn <- struct{}{}:
+	}
+	defer func() { <-r.turn }()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	began := time.Now()
+	s := &Snapshot{recorder: r, copies: r.room()}
+	t0, err := r.take(ctx, s.copies)
+	if err != nil {
+		s.Release()
+		return nil, err
+	}
+	s.index(t0)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stats.Snapshots++
+	if r.opts.MinAge > 0 && s.Age() < r.opts.MinAge {
+		r.stats.Short++
+	}
+	r.stats.LastTook = time.Since(began)
+	return s, nil
+}
+
+// take copies the rings. It begins once all events with times up to t0, the time of the call, are in them.
+func (r *Recorder) take(ctx context.Context, copies []*overwrite.Copy) (t0 uint64, err error) {
+	began := time.Now()
+	// A program that begins during the wait is not waited for. So the wait begins when all CPUs' clocks are past t0, by which events of
+	// such a program are later.
+	for t0 = r.kernel.Now(); r.kernel.Now() <= t0+grace.DefaultGuard; {
+	}
+	if r.opts.Pause {
+		defer func() {
+			if failed := r.kernel.Pause(false); err == nil {
+				err = failed
+			}
+		}()
+		if err := r.kernel.Pause(true); err != nil {
+			return 0, err
+		}
+	}
+	if err := r.kernel.Wait(); err != nil {
+		return 0, fmt.Errorf("flight.Recorder.Snapshot: waiting for outputs that are under way: %w", err)
+	}
+	if r.opts.Pause { // nothing is output now
+		for _, c := range copies {
+			c.Take()
+			c.Check()
+		}
+		return t0, nil
+	}
+	// A ring is overwritten from the beginning of its copy to the end of the wait that proves it. So there is a wait for as many
+	// rings as take as long to copy.
+	waited := time.Since(began)
+	for len(copies) > 0 {
+		if ctx.Err() != nil {
+			return 0, context.Cause(ctx)
+		}
+		n := 0
+		for began = time.Now(); n < len(copies) && (n == 0 || time.Since(began) < waited); n++ {
+			copies[n].Take()
+		}
+		// Copying comes before the wait, and an output that begins during the wait stores its bytes after the wait began: so they are not
+		// in the copies (the guarantee of synchronize_rcu in Documentation/RCU/Design/Requirements).
+		if err := r.kernel.Wait(); err != nil {
+			return 0, fmt.Errorf("flight.Recorder.Snapshot: waiting for outputs that are under way: %w", err)
+		}
+		for _, c := range copies[:n] {
+			c.Check()
+		}
+		copies = copies[n:]
+	}
+	return t0, nil
+}
+
+// room is memory for copies of all rings.
+func (r *Recorder) room() (copies []*overwrite.Copy) {
+	r.mu.Lock()
+	spare := r.spare
+	r.spare = nil
+	r.mu.Unlock()
+	for _, ring := range r.kernel.list() {
+		c := spare[ring.Ring]
+		if c == nil {
+			c = overwrite.NewCopy(ring.Ring, r.timeAt)
+		}
+		c.Began = ring.began
+		copies = append(copies, c)
+	}
+	return copies
+}
+
+// release takes memory back.
+func (r *Recorder) release(copies []*overwrite.Copy) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	select {
+	case <-r.closed:
+		return
+	default:
+	}
+	if r.spare == nil {
+		r.spare = make(map[*raw.Ring]*overwrite.Copy, len(copies))
+		for _, c := range copies {
+			r.spare[c.Live()] = c
+		}
+	}
+}
+
+// Close takes the rings out of the map and unmaps them. Outputs then fail with ENOENT. Snapshots that were taken stay as they are. It blocks
+// while a Snapshot is taken. The error says which entries of the map could not be emptied: outputs to these fail all the same. Further
+// calls return the same.
+func (r *Recorder) Close() error {
+	r.once.Do(func() {
+		close(r.closed)
+		r.turn <- struct{}{} // for good
+		r.mu.Lock()
+		r.spare = nil
+		r.mu.Unlock()
+		r.err = r.kernel.Close()
+	})
+	return r.err
+}
