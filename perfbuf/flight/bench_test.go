@@ -15,18 +15,18 @@ import (
 
 // How long a snapshot of full rings of 1 MiB takes, and what is refused or overwritten meanwhile: live, and with the rings paused.
 func BenchmarkSnapshot(b *testing.B) {
-	for _, load := range []int{0, 1} {
+	for nth, run := range []func(testing.TB, *kerneltest.Emitter) *load{nil, paced, full} {
 		for _, pause := range []bool{false, true} {
-			b.Run(fmt.Sprintf("load=%d/pause=%v", load, pause), func(b *testing.B) {
+			b.Run(fmt.Sprintf("load=%d/pause=%v", nth, pause), func(b *testing.B) {
 				e := kerneltest.Load(b)
 				cpus := online(b)
 				r := open(b, e, flight.Options{MaxBytes: len(cpus) << 20, Pause: pause})
 				for _, cpu := range cpus {
 					e.Emit(cpu, 20000, 40)
 				}
-				var l *loadOf
-				if load > 0 {
-					l = paced(b, e, cpus)
+				l := &load{}
+				if run != nil {
+					l = run(b, e)
 				}
 				snapshot(b, r).Release()
 				var took []time.Duration
@@ -41,9 +41,7 @@ func BenchmarkSnapshot(b *testing.B) {
 					s.Release()
 					time.Sleep(5 * time.Millisecond)
 				}
-				if l != nil {
-					l.stop()
-				}
+				l.stop()
 				slices.Sort(took)
 				b.ReportMetric(float64(took[len(took)/2].Nanoseconds())/1e3, "µs-p50")
 				b.ReportMetric(float64(took[len(took)*99/100].Nanoseconds())/1e3, "µs-p99")
@@ -55,12 +53,10 @@ func BenchmarkSnapshot(b *testing.B) {
 	}
 }
 
-// loadOf outputs 40 bytes 100 at a time and rests, on each CPU: some 100,000 a second.
-type loadOf struct{ *load }
-
-func paced(b *testing.B, e *kerneltest.Emitter, cpus []int) *loadOf {
+// paced outputs 40 bytes 100 at a time and rests, on each CPU: some 100,000 a second.
+func paced(t testing.TB, e *kerneltest.Emitter) *load {
 	l := &load{}
-	for _, cpu := range cpus {
+	for _, cpu := range online(t) {
 		l.wg.Go(func() {
 			for !l.quit.Load() {
 				e.Emit(cpu, 100, 40)
@@ -68,8 +64,13 @@ func paced(b *testing.B, e *kerneltest.Emitter, cpus []int) *loadOf {
 			}
 		})
 	}
-	b.Cleanup(l.stop)
-	return &loadOf{l}
+	t.Cleanup(l.stop)
+	return l
+}
+
+// full outputs all the time.
+func full(t testing.TB, e *kerneltest.Emitter) *load {
+	return start(t, e, func(int) int { return 40 })
 }
 
 // What an output costs the program: to an overwritable ring, and to a normal one, which is emptied now and then, outside of the time.

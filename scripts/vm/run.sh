@@ -3,7 +3,7 @@
 #
 #   KERNEL=6.1 CPUS=8 ARCH=amd64 TESTS='perfbuf soak' ARGS= scripts/vm/run.sh
 #
-# KERNEL is one of Debian's (5.10, 6.1, 6.12, 7.2). TESTS names what runs: perfbuf (and perfchan), ringbuf, grace, cgo (the kernel
+# KERNEL is one of Debian's (5.10, 6.1, 6.12, 7.2). TESTS names what runs: perfbuf (and perfchan), flight, ringbuf, grace, cgo (the kernel
 # tests of these packages), short (perfbuf without the longest), wide (a few of those that take many CPUs), soak (soak-exact and
 # soak-slack, 15 s each), soak-sources (several sources, 15 s), ci (a few of all), overcommit (both soaks for 60 s, at a rate at which the reader keeps up: with more
 # CPUs than the host has, for lateness), steady (soaks of 6 s at a rate that the reader follows: exact, by default and by each

@@ -1,0 +1,42 @@
+package overwrite
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/ringfold/ringfold/internal/raw"
+)
+
+// What a snapshot of full rings of 1 MiB takes, the grace periods aside: records of 64 bytes, 16384 in a ring.
+func BenchmarkRings(b *testing.B) {
+	for _, n := range []int{2, 32, 128} {
+		var copies []*Copy
+		for cpu := range n {
+			r := newRing(b, 1<<20)
+			for i := range uint64(20000) {
+				r.output(i*uint64(n)+uint64(cpu), i, 4)
+			}
+			copies = append(copies, NewCopy(r.raw, -1))
+		}
+		step := func(name string, f func()) {
+			b.Run(fmt.Sprintf("rings=%d/%s", n, name), func(b *testing.B) {
+				for b.Loop() {
+					f()
+				}
+			})
+		}
+		step("copy", func() {
+			for _, c := range copies {
+				c.Take()
+				c.Check()
+			}
+		})
+		step("index", func() {
+			for _, c := range copies {
+				c.Index(ever)
+				c.Keep(c.Since)
+			}
+		})
+		step("merge", func() { Events(copies)(func(raw.Event) bool { return true }) })
+	}
+}

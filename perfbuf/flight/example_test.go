@@ -1,0 +1,38 @@
+package flight_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/ringfold/ringfold/perfbuf/flight"
+)
+
+// On SIGUSR1, what happened in the ten seconds before, and one second after, is printed.
+func Example() {
+	var mapFD int // of a BPF_MAP_TYPE_PERF_EVENT_ARRAY: a program is loaded and attached already
+	recorder, err := flight.Open(mapFD, flight.Options{MaxBytes: 64 << 20, MinAge: 11 * time.Second})
+	if err != nil {
+		log.Fatal(err) // what lacks, and how to get it
+	}
+	defer recorder.Close()
+
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGUSR1)
+	for range signals {
+		time.Sleep(time.Second)
+		snapshot, err := recorder.Snapshot(context.Background())
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("%d events of the last %v\n", snapshot.Len(), snapshot.Age())
+		for event := range snapshot.Events() {
+			fmt.Println(event.Time(), event.CPU(), event.Bytes())
+		}
+		snapshot.Release()
+	}
+}
