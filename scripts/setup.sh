@@ -62,6 +62,7 @@ look() {
 	fi
 	if [ "$1" = ci ]; then
 		administrators bpftool || lack 'prints the events of a map, as eventpipe does' bpftool
+		have perf || lack 'reads recordings' linux-perf
 	elif [ "$1" = pictures ]; then
 		have aha || lack 'turns what a terminal shows into HTML' aha
 		have chromium-headless-shell || lack 'draws HTML, and runs the Perfetto UI' chromium-headless-shell
@@ -92,7 +93,7 @@ check_go() {
 by_hand() {
 	local manager more=''
 	[ "$1" != generate ] || more=' clang llvm'
-	[ "$1" != ci ] || more=' clang llvm tmux bpftool libbpf-tools'
+	[ "$1" != ci ] || more=' clang llvm tmux bpftool libbpf-tools linux-perf'
 	[ "$1" != pictures ] || more=' tmux aha chromium curl nodejs npm and the font DejaVu Sans Mono'
 	[ "$1" != fresh-check ] || more=' debootstrap'
 	[[ $1 != vm* ]] || die "make test-vm takes a Debian or Ubuntu: kernels come from Debian's packages"

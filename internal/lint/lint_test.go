@@ -55,6 +55,7 @@ var mayImport = map[string][]string{
 	"perfbuf/perfchan":    {module + "perfbuf", module + "internal/kernel", module + "internal/perfevent"},
 	"perfbuf/flight":      {module + "perfbuf", module + "internal/grace", module + "internal/kernel", module + "internal/overwrite", module + "internal/perfevent", module + "internal/raw"},
 	"perfbuf/promperf":    {module + "perfbuf", "github.com/prometheus/client_golang/prometheus"},
+	"perfbuf/perfdata":    {module + "perfbuf", module + "internal/grace", module + "internal/kernel", module + "internal/raw", "golang.org/x/sys/unix"},
 	"perfbuf/perfbuftest": {module + "perfbuf", module + "internal/kernel", module + "internal/ringtest"},
 }
 

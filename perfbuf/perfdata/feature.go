@@ -1,0 +1,105 @@
+package perfdata
+
+import (
+	"os"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// feature is one of the sections at the end of a file.
+type feature struct {
+	bit  int
+	body []byte
+}
+
+// features are those of a recording, in the order of their numbers. Those that are not known, on other systems than Linux, are
+// left out.
+func (r *Recorder) features() (list []feature) {
+	add := func(bit int, body []byte) {
+		if body != nil {
+			list = append(list, feature{bit, body})
+		}
+	}
+	host, _ := os.Hostname()
+	add(featHostname, str(host))
+	release, _ := os.ReadFile("/proc/sys/kernel/osrelease")
+	add(featOSRelease, str(strings.TrimSpace(string(release))))
+	add(featVersion, str("ringfold"))
+	add(featArch, str(arch()))
+	n := uint32(runtime.NumCPU())
+	add(featNrCPUs, native.AppendUint32(native.AppendUint32(nil, n), n)) // available, online
+	cmdline := native.AppendUint32(nil, uint32(len(os.Args)))
+	for _, arg := range os.Args {
+		cmdline = append(cmdline, str(arg)...)
+	}
+	add(featCmdline, cmdline)
+	add(featEventDesc, r.eventDesc())
+	if r.written.last != 0 {
+		add(featSampleTime, native.AppendUint64(native.AppendUint64(nil, r.written.first), r.written.last))
+	}
+	add(featClockID, native.AppendUint64(nil, 1)) // resolution in ns
+	add(featBTF, r.btf())
+	add(featClockData, clockData())
+	return list
+}
+
+// str is struct perf_header_string, with its text padded as perf does.
+func str(s string) []byte {
+	size := (len(s) + 1 + 63) &^ 63
+	b := native.AppendUint32(make([]byte, 0, 4+size), uint32(size))
+	return append(b, s+strings.Repeat("\x00", size-len(s))...)
+}
+
+// arch is uname's name of the machine, as far as it differs from Go's.
+func arch() string {
+	switch runtime.GOARCH {
+	case "amd64":
+		return "x86_64"
+	case "arm64":
+		return "aarch64"
+	}
+	return runtime.GOARCH
+}
+
+// eventDesc names the events.
+func (r *Recorder) eventDesc() []byte {
+	b := native.AppendUint32(nil, uint32(len(r.events)))
+	b = native.AppendUint32(b, attrSize)
+	for _, e := range r.events {
+		b = append(b, e.attr...)
+		b = native.AppendUint32(b, 1) // ids
+		b = append(b, str(e.name)...)
+		b = native.AppendUint64(b, e.id)
+	}
+	return b
+}
+
+// btf is that of each event, with the event's id, nil if there is none.
+func (r *Recorder) btf() []byte {
+	n := uint32(0)
+	b := make([]byte, 4)
+	for _, e := range r.events {
+		if len(e.btf) > 0 {
+			n++
+			b = native.AppendUint32(native.AppendUint32(b, uint32(e.id)), uint32(len(e.btf)))
+			b = append(b, e.btf...)
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	native.PutUint32(b, n)
+	return b
+}
+
+// clockData is what two clocks show now, so that perf can print dates. nil: not known.
+func clockData() []byte {
+	now := monotonic()
+	if now == 0 {
+		return nil
+	}
+	b := native.AppendUint32(nil, 1) // version
+	b = native.AppendUint32(b, clockMonotonic)
+	return native.AppendUint64(native.AppendUint64(b, uint64(time.Now().UnixNano())), now)
+}

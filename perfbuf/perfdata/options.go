@@ -1,0 +1,70 @@
+package perfdata
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/ringfold/ringfold/perfbuf"
+)
+
+// Options say what a recording is like. The zero value is good: one event, one file without limit.
+type Options struct {
+	// Events are what is recorded: one for each source of a merged stream that is to have a name of its own. Events of
+	// readers that are not named here are recorded as the first. nil is one event named output.
+	Events []EventInfo
+
+	// BufferBytes is how much is written at once. 0 is 1 MiB, the least is 64 KiB. It is all the memory that a recorder takes.
+	BufferBytes int
+
+	// MaxBytes begins a new file before one grows beyond so many bytes, MaxAge when one is so old. 0 is no limit. With either,
+	// files are named path.000001 and so on, from the first number that is above all that there are. Each can be read alone.
+	MaxBytes int64
+	MaxAge   time.Duration
+	// MaxFiles removes the oldest of these files when there are more. 0 keeps all.
+	MaxFiles int
+}
+
+// EventInfo names a source.
+type EventInfo struct {
+	Name   string
+	Source *perfbuf.Reader // nil: all that are not named
+	BTF    []byte          // that describes the payload, to be kept in the file; nil: none
+}
+
+const (
+	defaultBuffer = 1 << 20
+	leastBuffer   = 1 << 16
+	leastFile     = 1 << 20
+	mostName      = 255
+)
+
+func (o Options) effective() (Options, error) {
+	bad := func(format string, args ...any) (Options, error) {
+		return o, fmt.Errorf("perfdata.Options: "+format, args...)
+	}
+	if o.BufferBytes == 0 {
+		o.BufferBytes = defaultBuffer
+	}
+	if len(o.Events) == 0 {
+		o.Events = []EventInfo{{}}
+	}
+	for _, e := range o.Events {
+		if len(e.Name) > mostName || strings.Contains(e.Name, "\x00") {
+			return bad("an event's name has %d bytes, or a zero among them: %d at most, and none", len(e.Name), mostName)
+		}
+	}
+	switch {
+	case o.BufferBytes < leastBuffer:
+		return bad("BufferBytes is %d: at least %d, the size of the largest record", o.BufferBytes, leastBuffer)
+	case o.MaxBytes < 0 || o.MaxAge < 0 || o.MaxFiles < 0:
+		return bad("MaxBytes is %d, MaxAge %v, MaxFiles %d: nothing of it may be negative", o.MaxBytes, o.MaxAge, o.MaxFiles)
+	case o.MaxBytes > 0 && o.MaxBytes < leastFile:
+		return bad("MaxBytes is %d: at least %d", o.MaxBytes, leastFile)
+	case o.MaxFiles > 0 && !o.rotates():
+		return bad("MaxFiles is %d, and there is only one file: set MaxBytes or MaxAge", o.MaxFiles)
+	}
+	return o, nil
+}
+
+func (o Options) rotates() bool { return o.MaxBytes > 0 || o.MaxAge > 0 }

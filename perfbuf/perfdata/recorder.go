@@ -1,0 +1,309 @@
+package perfdata
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync/atomic"
+
+	"github.com/ringfold/ringfold/perfbuf"
+)
+
+// Recorder writes events to perf.data. Make one with [Create] or [NewRecorder], and end it with [Recorder.Close]. Use it from one
+// goroutine at a time; Stats may be called from any. Recording an event allocates nothing, and copies its payload once.
+type Recorder struct {
+	opts   Options
+	out    output
+	events []event
+	buf    []byte // records not written yet
+	err    error  // of a write: nothing is recorded any more
+
+	source *perfbuf.Reader // of the event before, and its id
+	id     uint64
+
+	buffered, written span // times of events in buf, and of those in the present file
+
+	samples, bytes, lost, corrupt, tooLarge, files atomic.Uint64
+}
+
+// event is an attribute of the file, which has one id.
+type event struct {
+	name string
+	id   uint64
+	attr []byte
+	btf  []byte
+}
+
+// Stats are a recorder's counts.
+type Stats struct {
+	Samples  uint64 // recorded
+	Bytes    uint64 // written, headers included
+	Lost     uint64 // outputs that the events of KindLost counted
+	Corrupt  uint64 // stretches of ring memory that could not be read
+	TooLarge uint64 // samples of more than MaxSample bytes, which are not recorded; the file counts them as lost
+	Files    uint64 // begun
+}
+
+// Source is what [Recorder.Run] records: a [perfbuf.Reader], [perfbuf.Ring] or [perfbuf.Ordered].
+type Source interface {
+	Wait(context.Context) error
+	ForEachBatch(func(*perfbuf.Batch) error) error
+}
+
+// Create makes a file, in the place of what has that name, and a recorder that writes to it. With limits in the options, the
+// name is that of a series of files. It fails with errors of the system's, and those of invalid options.
+func Create(path string, o Options) (*Recorder, error) {
+	o, err := o.effective()
+	if err != nil {
+		return nil, err
+	}
+	r := newRecorder(o)
+	r.out = &file{path: path, recorder: r}
+	return r, r.begin()
+}
+
+// NewRecorder makes a recorder that writes the pipe format, for `perf script -i -`, to w. Nothing of it is written twice, so
+// w may be a pipe or a compressor. There is no rotation. Open reads such files too.
+func NewRecorder(w io.Writer, o Options) (*Recorder, error) {
+	o, err := o.effective()
+	if err == nil && o.rotates() {
+		err = errors.New("perfdata.NewRecorder: MaxBytes and MaxAge begin new files: use Create")
+	}
+	if err != nil {
+		return nil, err
+	}
+	r := newRecorder(o)
+	r.out = &pipe{w: w, recorder: r}
+	return r, r.begin()
+}
+
+func newRecorder(o Options) *Recorder {
+	r := &Recorder{opts: o, buf: make([]byte, 0, o.BufferBytes)}
+	for i, e := range o.Events {
+		if e.Name == "" {
+			e.Name = "output"
+		}
+		r.events = append(r.events, event{e.Name, uint64(i + 1), attr(swBPFOutput), e.BTF})
+	}
+	r.events = append(r.events, event{"corrupt", uint64(len(r.events) + 1), attr(swDummy), nil})
+	r.id = 1
+	return r
+}
+
+func (r *Recorder) begin() error {
+	r.files.Add(1)
+	r.written = span{}
+	return r.failed(r.out.begin())
+}
+
+// Run records what a source delivers, as it comes, until ctx is done or the source is closed: it waits, makes a pass,
+// and flushes, over and over. It returns what ended it, never nil: context.Cause(ctx), os.ErrClosed, other errors of the source's
+// Wait, or the error of a write. Events that come after that are still to be had: see [perfbuf.Ordered.Drain].
+func (r *Recorder) Run(ctx context.Context, src Source) error {
+	stream, ok := src.(*perfbuf.Ordered)
+	proven := ok && stream.Options().Mode == perfbuf.Exact()
+	record := func(b *perfbuf.Batch) error {
+		for ev := range b.Events() {
+			if err := r.Record(ev); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for {
+		if err := src.Wait(ctx); err != nil {
+			return errors.Join(err, r.Flush())
+		}
+		before := r.samples.Load()
+		if err := src.ForEachBatch(record); err != nil {
+			return errors.Join(err, r.Flush())
+		}
+		if proven && r.samples.Load() != before {
+			putHeader(r.room(8), typeFinishedRound, 8)
+		}
+		if err := r.Flush(); err != nil {
+			return err
+		}
+	}
+}
+
+// Record records one event. Markers of [perfbuf.KindFlushed] are not recorded. It copies to memory, and writes when the buffer is full. After an
+// error of a write it does nothing but return that.
+func (r *Recorder) Record(ev perfbuf.Event) error {
+	if ev.Kind() != perfbuf.KindSample {
+		return r.odd(ev)
+	}
+	b := ev.Bytes()
+	size := (payloadAt + len(b) + 7) &^ 7
+	if size > mostRecord {
+		r.tooLarge.Add(1)
+		return r.loss(ev, typeLostSamples, 1)
+	}
+	p := r.room(size)
+	if p == nil {
+		return r.err
+	}
+	native.PutUint64(p[size-8:], 0) // padding
+	r.sample(p, ev, r.idOf(ev), len(b))
+	copy(p[payloadAt:], b)
+	r.samples.Add(1)
+	return nil
+}
+
+// sample writes all of a sample but its payload.
+func (r *Recorder) sample(p []byte, ev perfbuf.Event, id uint64, payload int) {
+	putHeader(p, typeSample, len(p))
+	native.PutUint64(p[idAt:], id)
+	native.PutUint64(p[ipAt:], 0)
+	native.PutUint64(p[timeAt:], r.time(ev))
+	native.PutUint32(p[cpuAt:], uint32(ev.CPU()))
+	native.PutUint32(p[cpuAt+4:], 0)
+	native.PutUint32(p[rawAt:], uint32(payload))
+}
+
+// time is that of an event, noted for the file's features.
+func (r *Recorder) time(ev perfbuf.Event) uint64 {
+	time := ev.Time()
+	r.buffered.add(time, time)
+	return time
+}
+
+// span is from the earliest time of events to the latest, 0 if there are none.
+type span struct{ first, last uint64 }
+
+func (s *span) add(first, last uint64) {
+	if s.first == 0 || first < s.first {
+		s.first = first
+	}
+	s.last = max(s.last, last)
+}
+
+// idOf is the id of the event that a source is recorded as.
+func (r *Recorder) idOf(ev perfbuf.Event) uint64 {
+	if len(r.opts.Events) == 1 {
+		return r.id
+	}
+	if src := ev.Source(); src != r.source {
+		r.source, r.id = src, 1
+		for i, e := range r.opts.Events {
+			if e.Source == src {
+				r.id = uint64(i + 1)
+			}
+		}
+	}
+	return r.id
+}
+
+// odd records what is no sample.
+func (r *Recorder) odd(ev perfbuf.Event) error {
+	switch ev.Kind() {
+	case perfbuf.KindLost:
+		r.lost.Add(ev.Lost())
+		return r.loss(ev, typeLost, ev.Lost())
+	case perfbuf.KindCorrupt:
+		r.corrupt.Add(1)
+		return r.damage(ev)
+	}
+	return r.err
+}
+
+// loss writes a PERF_RECORD_LOST or LOST_SAMPLES.
+func (r *Recorder) loss(ev perfbuf.Event, typ uint32, n uint64) error {
+	at := 8 // of the number; behind it are the fields of sample_id_all: time, cpu, id
+	if typ == typeLost {
+		at = 16
+	}
+	p := r.room(at + 32)
+	if p == nil {
+		return r.err
+	}
+	putHeader(p, typ, len(p))
+	id := r.idOf(ev)
+	native.PutUint64(p[8:], id)
+	native.PutUint64(p[at:], n)
+	native.PutUint64(p[at+8:], r.time(ev))
+	native.PutUint32(p[at+16:], uint32(ev.CPU()))
+	native.PutUint32(p[at+20:], 0)
+	native.PutUint64(p[len(p)-8:], id)
+	return nil
+}
+
+// damage writes a sample of the event named corrupt.
+func (r *Recorder) damage(ev perfbuf.Event) error {
+	var corrupt *perfbuf.CorruptError
+	errors.As(ev.Err(), &corrupt)
+	reason := corrupt.Reason
+	size := (payloadAt + 16 + len(reason) + 7) &^ 7
+	p := r.room(size)
+	if p == nil {
+		return r.err
+	}
+	native.PutUint64(p[size-8:], 0) // padding
+	r.sample(p, ev, r.events[len(r.events)-1].id, 16+len(reason))
+	native.PutUint64(p[payloadAt:], corrupt.Offset)
+	native.PutUint64(p[payloadAt+8:], corrupt.Skipped)
+	copy(p[payloadAt+16:], reason)
+	return nil
+}
+
+// room is memory for a record of so many bytes, nil after an error.
+func (r *Recorder) room(size int) []byte {
+	if len(r.buf)+size > cap(r.buf) {
+		r.Flush()
+	}
+	if r.err != nil {
+		return nil
+	}
+	n := len(r.buf)
+	r.buf = r.buf[:n+size]
+	return r.buf[n:]
+}
+
+// Flush writes what is in the buffer, and begins a new file if it is time. A file is then readable up to here, whatever becomes of
+// the process. It does not call fsync.
+func (r *Recorder) Flush() error {
+	if r.err != nil || len(r.buf) == 0 {
+		return r.err
+	}
+	if r.out.full(len(r.buf)) {
+		if r.failed(r.out.end()) != nil || r.begin() != nil {
+			return r.err
+		}
+	}
+	err := r.failed(r.out.write(r.buf))
+	if r.buffered.last != 0 {
+		r.written.add(r.buffered.first, r.buffered.last)
+	}
+	r.buf, r.buffered = r.buf[:0], span{}
+	return err
+}
+
+// Close writes what is in the buffer and what belongs at the end of the file, and closes a file that [Create] has made. Its error is that of a
+// write, an earlier one too. Later calls return [os.ErrClosed].
+func (r *Recorder) Close() error {
+	if r.err == os.ErrClosed {
+		return r.err
+	}
+	err := r.Flush()
+	err = errors.Join(err, r.out.end())
+	r.err = os.ErrClosed
+	return err
+}
+
+// failed keeps the first error.
+func (r *Recorder) failed(err error) error {
+	if err != nil && r.err == nil {
+		r.err = fmt.Errorf("perfdata: recording ends here, the file is whole up to it: %w", err)
+	}
+	return r.err
+}
+
+// Stats returns the counts. It does not block, and may be called from anywhere at any time.
+func (r *Recorder) Stats() Stats {
+	return Stats{
+		Samples: r.samples.Load(), Bytes: r.bytes.Load(), Lost: r.lost.Load(), Corrupt: r.corrupt.Load(),
+		TooLarge: r.tooLarge.Load(), Files: r.files.Load(),
+	}
+}
