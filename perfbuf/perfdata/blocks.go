@@ -1,0 +1,47 @@
+package perfdata
+
+import (
+	"errors"
+	"io"
+)
+
+// blocks reads a file in large pieces, of which it keeps a few: records in the order of time lie near each other.
+type blocks struct {
+	f    io.ReaderAt
+	size int64
+	kept [keptBlocks]block
+}
+
+type block struct {
+	start int64 // -1 is none; b is nil then
+	b     []byte
+}
+
+const (
+	blockSize  = 1 << 20
+	keptBlocks = 16
+)
+
+// at is what the file has from an offset on: a whole record, if it is not cut. It is valid until the next call.
+func (c *blocks) at(off int64) ([]byte, error) {
+	if off < 0 || off >= c.size {
+		return nil, nil
+	}
+	start := off &^ (blockSize - 1)
+	k := &c.kept[start/blockSize%keptBlocks]
+	if k.b == nil || k.start != start {
+		n := int(min(blockSize+1<<16, c.size-start)) // so that records which begin in the block end in it
+		if cap(k.b) < n {
+			k.b = make([]byte, n)
+		}
+		k.start, k.b = start, k.b[:n]
+		if got, err := c.f.ReadAt(k.b, start); got < n {
+			k.b = nil
+			if err == nil || errors.Is(err, io.EOF) {
+				err = io.ErrUnexpectedEOF // it has become shorter
+			}
+			return nil, err
+		}
+	}
+	return k.b[off-start:], nil
+}

@@ -1,0 +1,62 @@
+package perfdata
+
+import (
+	"time"
+
+	"github.com/ringfold/ringfold/internal/grace"
+)
+
+// clock is that of a replay. Events are put into rings in the order of their times, so a barrier that reads the clock while this
+// shows the time of the latest, and the guard more, covers what is there.
+type clock struct {
+	begun time.Time // when the first event was due, at the recorded pace
+	first uint64
+	shown uint64
+	puts  uint64 // when it was shown
+	stuck int    // times that it was shown since
+}
+
+const (
+	proven = grace.DefaultGuard + 2 // a barrier covers what is older than this
+	future = 1000 * time.Hour       // no slack is as long
+	look   = time.Millisecond       // between looks for room in a ring that somebody else reads
+	bored  = 8
+)
+
+// now is what the clock shows. The caller has fed the rings.
+func (c *clock) now(k *replay) uint64 {
+	now := k.fed + proven
+	switch {
+	case k.err != nil:
+		now = max(now+uint64(future), c.shown+proven) // it goes on, as rounds have a pace
+	case k.paced && k.next.time > c.paced(k.next.time):
+		now = max(c.paced(k.next.time), 1)
+	case k.puts != c.puts:
+		c.puts, c.stuck = k.puts, 0
+		now = min(now, max(k.next.time, k.fed)+proven-2) // what has the same time is still to come
+	default:
+		// A ring is full of events of one time, or of a time that a slack or the pace of rounds holds back. Events still come in order
+		// if the clock goes on.
+		if c.stuck++; c.stuck > bored {
+			now = c.shown + proven<<min(c.stuck-bored, 25)
+		}
+	}
+	c.shown = max(c.shown, now)
+	return c.shown
+}
+
+// paced is the recording's time at the recorded pace, of which a first call begins with the time of the first event.
+func (c *clock) paced(first uint64) uint64 {
+	if c.begun.IsZero() {
+		c.begun, c.first = time.Now(), first
+	}
+	return c.first + uint64(time.Since(c.begun))
+}
+
+// pause is how long to wait until the next event is due, or until there may be room for it.
+func (c *clock) pause(paced bool, next uint64) time.Duration {
+	if now := c.paced(next); paced && next > now {
+		return time.Duration(next - now)
+	}
+	return look
+}

@@ -1,0 +1,220 @@
+package perfdata
+
+import (
+	"errors"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ringfold/ringfold/internal/grace"
+	"github.com/ringfold/ringfold/internal/kernel"
+	"github.com/ringfold/ringfold/internal/raw"
+)
+
+// replay is the kernel that outputs a recording's events. It fills rings when it is asked to wait, and when it is asked for the time.
+type replay struct {
+	*recording
+	paced  bool
+	cpus   map[int]uint64 // and the bytes that their rings will have in all
+	places []place        // nil: the file is in order
+	chosen []int
+	memory []*raw.Ring
+
+	interrupts chan struct{}
+
+	mu      sync.Mutex // held to feed
+	rings   map[int]*ring
+	at      int64 // of the next record in the file
+	index   int   // or in places
+	next    entry
+	pending bool   // next is still to be put
+	fed     uint64 // the time of the latest that was put
+	puts    uint64
+	err     error // why there is no more
+	clock   clock
+}
+
+// Online returns the CPUs of the recording, one if it is empty.
+func (k *replay) Online() ([]int, error) {
+	if len(k.cpus) == 0 {
+		return []int{0}, nil
+	}
+	return slices.Sorted(maps.Keys(k.cpus)), nil
+}
+
+// Open makes the rings.
+func (k *replay) Open(s kernel.Setup) (kernel.Kernel, error) {
+	k.chosen, k.rings, k.at = s.CPUs, map[int]*ring{}, k.data
+	for _, cpu := range s.CPUs {
+		r, err := newRing(cpu, s.RingBytes, k.cpus[cpu])
+		if err != nil {
+			return nil, err
+		}
+		k.rings[cpu] = r
+		k.memory = append(k.memory, r.raw)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.feed()
+	return k, nil
+}
+
+// Close has nothing to close: Open of this package does.
+func (k *replay) Close() {}
+
+// feed puts as much into the rings as there is room for. The caller holds mu.
+func (k *replay) feed() {
+	for k.err == nil {
+		if !k.pending {
+			if k.err = k.read(); k.err != nil {
+				return
+			}
+		}
+		if k.paced && k.next.time > k.clock.paced(k.next.time) {
+			return
+		}
+		if r := k.rings[int(k.next.cpu)]; r != nil && !r.put(&k.next) {
+			return
+		}
+		k.fed, k.pending = max(k.fed, k.next.time), false
+		k.puts++
+	}
+}
+
+// read makes next the next record in time.
+func (k *replay) read() error {
+	for {
+		if k.places != nil {
+			if k.index == len(k.places) {
+				return k.ended()
+			}
+			k.at = k.places[k.index].off
+			k.index++
+		}
+		b, next, err := k.record(k.at)
+		switch {
+		case err != nil:
+			return err
+		case b == nil && k.places != nil: // the file has changed since
+			return k.bad(k.at, "the record is gone: the file was changed while it was read")
+		case b == nil:
+			return k.ended()
+		}
+		var ok bool
+		if k.next, ok = k.entry(b); !ok {
+			return k.bad(k.at, "the record is not what it was: the file was changed while it was read")
+		}
+		k.at = next
+		if k.pending = k.next.kind != other; k.pending {
+			return nil
+		}
+	}
+}
+
+// Wait is kernel.Poller's. At the end of the recording, when all is read, it returns the reason.
+func (k *replay) Wait(until time.Time, ready func(woken bool) bool) error {
+	select {
+	case <-k.interrupts: // it is a deadline, which this one replaces
+	default:
+	}
+	for woken := false; ; woken = true {
+		k.mu.Lock()
+		k.feed()
+		err, pause := k.err, k.clock.pause(k.paced && k.pending, k.next.time)
+		k.mu.Unlock()
+		if ready(woken) {
+			return nil
+		}
+		if err != nil && k.isRead() {
+			return err
+		}
+		if !until.IsZero() {
+			pause = min(pause, time.Until(until))
+		}
+		if pause <= 0 {
+			return os.ErrDeadlineExceeded
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-k.interrupts:
+			timer.Stop()
+			return os.ErrDeadlineExceeded
+		}
+		if !until.IsZero() && !time.Now().Before(until) {
+			return os.ErrDeadlineExceeded
+		}
+	}
+}
+
+// isRead reports whether the rings are empty.
+func (k *replay) isRead() bool {
+	return !slices.ContainsFunc(k.memory, func(r *raw.Ring) bool { return r.Tail() != r.Head() })
+}
+
+// Interrupt is kernel.Poller's.
+func (k *replay) Interrupt() {
+	select {
+	case k.interrupts <- struct{}{}:
+	default:
+	}
+}
+
+// Now is a time up to which all events are in the rings, as far as barriers ask for that.
+func (k *replay) Now() uint64 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.feed()
+	return k.clock.now(k)
+}
+
+// Rings returns the rings.
+func (k *replay) Rings() []*raw.Ring { return k.memory }
+
+// CPUs returns those of the rings.
+func (k *replay) CPUs() []int { return k.chosen }
+
+// Bells is why there are none.
+func (k *replay) Bells() error { return errors.New("a recording is read without being woken") }
+
+// Replaced is 0: there is no map, and what follows does nothing for that.
+func (k *replay) Replaced() int { return 0 }
+
+// Map is 0.
+func (k *replay) Map() (id int, name string) { return 0, "" }
+
+// Set does nothing.
+func (k *replay) Set(int, kernel.Entry) error { return nil }
+
+// Lost is not known, but by records.
+func (k *replay) Lost(int) (n uint64, ok bool) { return 0, false }
+
+// Unhook does nothing.
+func (k *replay) Unhook() error { return nil }
+
+// Group fails: times of two recordings cannot be compared.
+func (k *replay) Group([]kernel.Kernel) (kernel.Group, error) {
+	return nil, errors.New("perfdata: a recording cannot be merged with other sources: each has its own clock")
+}
+
+// Free closes the file.
+func (k *replay) Free() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.err = os.ErrClosed
+	if f, ok := k.blocks.f.(io.Closer); ok {
+		f.Close()
+	}
+}
+
+// Grace has nothing to wait for: programs ran long ago.
+func (k *replay) Grace(grace.Options) (grace.Provider, error) { return ago{}, nil }
+
+type ago struct{}
+
+func (ago) Name() string { return "recording" }
+func (ago) Wait() error  { return nil }
+func (ago) Close() error { return nil }

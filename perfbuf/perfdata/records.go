@@ -1,0 +1,187 @@
+package perfdata
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// kind is what a record of a file is replayed as.
+type kind uint8
+
+const (
+	other kind = iota // it is not
+	sample
+	lost
+	corrupt
+)
+
+// entry is a record that is replayed.
+type entry struct {
+	kind    kind
+	cpu     uint32
+	time    uint64
+	lost    uint64
+	payload []byte // valid until the next record is read
+}
+
+const (
+	typeTracingData = 66
+	typeAuxTrace    = 71
+
+	mostTime = 1 << 62 // ns: clocks that begin at 0 never show more
+	mostCPUs = 8192    // CONFIG_NR_CPUS is that at most
+)
+
+// record is the record at an offset, and where the next one begins. It is nil at the end, and where the file is cut or damaged, of which
+// r.cut says why.
+func (r *recording) record(off int64) (b []byte, next int64, err error) {
+	if off >= r.end {
+		return nil, off, nil
+	}
+	if b, err = r.blocks.at(off); err != nil {
+		return nil, off, fmt.Errorf("perfdata: %s: at offset %d: %w", r.file, off, err)
+	}
+	b = b[:min(int64(len(b)), r.end-off)]
+	if len(b) < 8 {
+		r.cut = fmt.Sprintf("it was cut: at offset %d is half a record", off)
+		return nil, off, nil
+	}
+	size := int(native.Uint16(b[6:]))
+	switch {
+	case size < 8 || size%8 != 0:
+		r.cut = fmt.Sprintf("at offset %d is a record of %d bytes, which cannot be", off, size)
+		return nil, off, nil
+	case size > len(b):
+		r.cut = fmt.Sprintf("it was cut: at offset %d are %d bytes of a record of %d", off, len(b), size)
+		return nil, off, nil
+	}
+	next = off + int64(size)
+	switch typ := native.Uint32(b); typ {
+	case typeCompressed, typeCompressed2:
+		return nil, off, r.bad(off, "the records are compressed: record without -z")
+	case typeAuxTrace:
+		return nil, off, r.bad(off, "there is AUX area trace data: record without it")
+	case typeTracingData: // as much data follows as its body says
+		if size >= 12 {
+			next += (int64(native.Uint32(b[8:])) + 7) &^ 7
+		}
+	}
+	return b[:size], next, nil
+}
+
+// entry reads a record. ok is false if it is too short for its fields.
+func (r *recording) entry(b []byte) (e entry, ok bool) {
+	w := r.want
+	switch native.Uint32(b) {
+	case typeSample:
+		l := w
+		if len(r.layouts) > 1 && w.id >= 0 {
+			if w.id+8 > len(b) {
+				return e, false
+			}
+			l = r.byID[native.Uint64(b[w.id:])]
+		}
+		switch {
+		case l == w:
+			e.kind = sample
+		case l != nil && l.mark():
+			e.kind = corrupt
+		default:
+			return e, true
+		}
+		if l.raw > len(b) {
+			return e, false
+		}
+		e.time, e.cpu = native.Uint64(b[l.time:]), native.Uint32(b[l.cpu:])
+		e.payload, ok = l.payload(b)
+		return e, ok
+	case typeLost:
+		if len(b) < 24 {
+			return e, false
+		}
+		e.lost = native.Uint64(b[16:])
+		return r.loss(e, b, 24)
+	case typeLostSamples: // perf's own count those again that PERF_RECORD_LOST has counted
+		if !r.ours {
+			return e, true
+		}
+		if len(b) < 16 {
+			return e, false
+		}
+		e.lost = native.Uint64(b[8:])
+		return r.loss(e, b, 16)
+	}
+	return e, true
+}
+
+// loss reads the sample_id of a record whose own fields end at an offset. A loss of which the file does not say where and when
+// is not replayed.
+func (r *recording) loss(e entry, b []byte, own int) (entry, bool) {
+	w := r.want
+	if w.timeBehind < 0 || w.cpuBehind < 0 {
+		return e, true
+	}
+	if len(b) < own+w.behind {
+		return e, false
+	}
+	b = b[len(b)-w.behind:]
+	if w.idBehind >= 0 && len(r.layouts) > 1 && r.byID[native.Uint64(b[w.idBehind:])] != w {
+		return e, true
+	}
+	e.kind, e.time, e.cpu = lost, native.Uint64(b[w.timeBehind:]), native.Uint32(b[w.cpuBehind:])
+	return e, true
+}
+
+// walk goes over all that is replayed, in the file's order. It ends where the file is cut or damaged.
+func (r *recording) walk(f func(off int64, e *entry) error) error {
+	for off := r.data; ; {
+		b, next, err := r.record(off)
+		if b == nil || err != nil {
+			return err
+		}
+		e, ok := r.entry(b)
+		if !ok || e.time > mostTime {
+			r.end, r.cut = off, fmt.Sprintf("at offset %d is a record of type %d whose fields cannot be", off, native.Uint32(b))
+			return nil
+		}
+		if e.kind != other {
+			if err := f(off, &e); err != nil {
+				return err
+			}
+		}
+		off = next
+	}
+}
+
+// place is a record's in time and in the file.
+type place struct {
+	time uint64
+	off  int64
+}
+
+// plan looks at the whole file: what CPUs there are, how much of each, and whether records come in the order of time. If not, places are those
+// of all records in that order.
+func (r *recording) plan() (cpus map[int]uint64, places []place, err error) {
+	cpus = map[int]uint64{}
+	latest, sorted := uint64(0), true
+	err = r.walk(func(off int64, e *entry) error {
+		cpu := int(e.cpu)
+		if _, ok := cpus[cpu]; !ok && len(cpus) == mostCPUs {
+			return r.bad(off, "CPU %d, and so more than %d of them", e.cpu, mostCPUs)
+		}
+		cpus[cpu] += e.size()
+		sorted = sorted && e.time >= latest
+		latest = e.time
+		return nil
+	})
+	if err != nil || sorted {
+		return cpus, nil, err
+	}
+	err = r.walk(func(off int64, e *entry) error {
+		places = append(places, place{e.time, off})
+		return nil
+	})
+	slices.SortFunc(places, func(a, b place) int { return cmp.Or(cmp.Compare(a.time, b.time), cmp.Compare(a.off, b.off)) })
+	return cpus, places, err
+}

@@ -1,0 +1,95 @@
+package perfdata
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/ringfold/ringfold/internal/kernel"
+	"github.com/ringfold/ringfold/perfbuf"
+)
+
+// ReplayOptions say how a recording is replayed. The zero value is good.
+type ReplayOptions struct {
+	// Event names the event that is replayed, if the file has several.
+	Event string
+
+	// RecordedPace replays events at the times at which they came, from the first one on. Otherwise they come as fast as they are
+	// read.
+	RecordedPace bool
+
+	// Reader is as for [perfbuf.Open]. CPUs selects among those of the recording. NoTime and Outputs have no effect.
+	Reader perfbuf.Options
+}
+
+// Open opens a recording to be replayed: the [perfbuf.Reader] that it returns works as one of a map does, with the same ways of
+// reading. It takes files of a [Recorder], and of perf record if samples have raw data, times and CPUs:
+//
+//	perf record -a -e bpf-output/no-inherit=1,name=NAME/ ...
+//
+// Neither root nor Linux is needed. Events come in the order of their times, whatever that in the file is. An exact stream needs
+// no barriers: all is known. Nothing is lost, however slowly it is read. Losses and corrupt memory of the recording are replayed as
+// events; what [perfbuf.CorruptError] says is of the replay's own ring.
+//
+// At the end of the recording, Wait, Run, Events and Records return [io.EOF]; of a file that was cut, is damaged or was not closed, an error
+// that wraps [io.ErrUnexpectedEOF] and says at which offset. All that comes before has been delivered then. The rings are
+// filled by whoever waits, so a loop over ForEach alone sees only what fits into them: call Wait in between. Drain and Shutdown deliver what
+// the rings hold, not the rest of the file.
+//
+// Open blocks while it reads the file once. It takes 16 bytes of memory for each event if these are not in the order of time,
+// 17 MiB for reading, and the rings. A file of anybody's is safe to open. Errors name the file, and the offset of what is wrong. A
+// recording cannot be merged with another source: each has its own clock.
+func Open(path string, o ReplayOptions) (*perfbuf.Reader, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("perfdata: %w", err)
+	}
+	st, err := f.Stat()
+	if err == nil && !st.Mode().IsRegular() {
+		err = fmt.Errorf("%s is no file: a recording is read twice", path)
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("perfdata: %w", err)
+	}
+	r, err := open(path, f, st.Size(), o)
+	if err != nil {
+		f.Close()
+	}
+	return r, err
+}
+
+func open(name string, f io.ReaderAt, size int64, o ReplayOptions) (*perfbuf.Reader, error) {
+	rec, err := parse(name, f, size)
+	if err != nil {
+		return nil, err
+	}
+	if err = rec.choose(o.Event); err != nil {
+		return nil, err
+	}
+	if o.Reader.Time != (perfbuf.TimeSource{}) {
+		return nil, errors.New("perfdata.ReplayOptions: Reader.Time is set: events are replayed by the times of their records")
+	}
+	o.Reader.NoTime, o.Reader.Outputs = false, perfbuf.OutputCounts{}
+	if o.Reader.Wakeup == (perfbuf.Wakeup{}) {
+		o.Reader.Wakeup.Events = 1
+	}
+	k := &replay{recording: rec, paced: o.RecordedPace, interrupts: make(chan struct{}, 1)}
+	if k.cpus, k.places, err = rec.plan(); err != nil {
+		return nil, err
+	}
+	r, _, err := kernel.OpenReader(k, o.Reader)
+	if err != nil {
+		return nil, err
+	}
+	return r.(*perfbuf.Reader), nil
+}
+
+// ended is the error at the end of the recording.
+func (r *recording) ended() error {
+	if r.cut == "" {
+		return io.EOF
+	}
+	return fmt.Errorf("perfdata: %s: %s: %w", r.file, r.cut, io.ErrUnexpectedEOF)
+}

@@ -1,0 +1,232 @@
+package perfdata_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/ringfold/ringfold/perfbuf/perfdata"
+	"github.com/stretchr/testify/require"
+)
+
+// replayed is all that a recording delivers, in order, and how it ends.
+func replayed(t *testing.T, path string, o perfdata.ReplayOptions, order *perfbuf.OrderOptions) (recs []perfbuf.Record, err error) {
+	t.Helper()
+	r, err := perfdata.Open(path, o)
+	require.NoError(t, err)
+	defer r.Close()
+	keep := func(ev perfbuf.Event) error {
+		require.Equal(t, r, ev.Source())
+		rec := ev.Record()
+		rec.Source = nil
+		recs = append(recs, rec)
+		return nil
+	}
+	if order == nil {
+		err = r.Run(t.Context(), keep)
+	} else {
+		s, err := r.Ordered(*order)
+		require.NoError(t, err)
+		defer s.Close()
+		return recs, s.Run(t.Context(), keep)
+	}
+	return recs, err
+}
+
+func record(t *testing.T, o perfdata.Options, f func(*perfdata.Recorder)) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "perf.data")
+	rec, err := perfdata.Create(path, o)
+	require.NoError(t, err)
+	f(rec)
+	require.NoError(t, rec.Close())
+	return path
+}
+
+// samples are those of records that a recording has: in order, all that there is.
+func samples(recs []perfbuf.Record) (out []perfbuf.Record) {
+	for _, r := range recs {
+		if r.Source = nil; r.Kind == perfbuf.KindSample && len(r.Data) <= perfdata.MaxSample {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// rest counts what is no sample by CPU: a sample that is too large is a loss.
+func rest(recs []perfbuf.Record) map[string]uint64 {
+	n := map[string]uint64{}
+	for _, r := range recs {
+		switch {
+		case r.Kind == perfbuf.KindCorrupt:
+			n[fmt.Sprint("corrupt ", r.CPU)]++
+		case r.Kind == perfbuf.KindLost:
+			n[fmt.Sprint("lost ", r.CPU)] += r.Lost
+		case len(r.Data) > perfdata.MaxSample:
+			n[fmt.Sprint("lost ", r.CPU)]++
+		}
+	}
+	return n
+}
+
+func TestReplay(t *testing.T) {
+	var recorded []perfbuf.Record
+	path := record(t, perfdata.Options{}, func(rec *perfdata.Recorder) { recorded = simulated(t, rec) })
+	want := samples(recorded)
+	require.Equal(t, map[string]uint64{"lost 0": 1, "lost 1": 1, "corrupt 1": 1}, rest(recorded))
+	for _, order := range []perfbuf.OrderOptions{{}, {Mode: perfbuf.Slack(time.Millisecond)}, {BarrierInterval: -1}} {
+		got, err := replayed(t, path, perfdata.ReplayOptions{}, &order)
+		require.Equal(t, io.EOF, err)
+		require.Equal(t, want, samples(got))
+		require.Equal(t, rest(recorded), rest(got))
+	}
+	got, err := replayed(t, path, perfdata.ReplayOptions{}, nil)
+	require.Equal(t, io.EOF, err)
+	require.ElementsMatch(t, want, samples(got))
+	require.Equal(t, rest(recorded), rest(got))
+	got, err = replayed(t, path, perfdata.ReplayOptions{Reader: perfbuf.Options{CPUs: []int{1}}}, &perfbuf.OrderOptions{})
+	require.Equal(t, io.EOF, err)
+	require.Equal(t, slices.DeleteFunc(want, func(r perfbuf.Record) bool { return r.CPU != 1 }), samples(got))
+}
+
+// All of a file that does not fit into the rings comes in order, also if the file is not.
+func TestReplayMoreThanFits(t *testing.T) {
+	const n = 200_000
+	for _, sorted := range []bool{true, false} {
+		path := record(t, perfdata.Options{}, func(rec *perfdata.Recorder) { emitted(t, rec, n, sorted) })
+		for _, order := range []perfbuf.OrderOptions{{}, {BarrierInterval: -1, Spill: perfbuf.Spill{Bytes: -1}}, {Mode: perfbuf.Slack(10 * time.Millisecond)}} {
+			r, err := perfdata.Open(path, perfdata.ReplayOptions{Reader: perfbuf.Options{RingBytes: 4096}})
+			require.NoError(t, err)
+			s, err := r.Ordered(order)
+			require.NoError(t, err)
+			count, last := 0, uint64(0)
+			require.Equal(t, io.EOF, s.Run(t.Context(), func(ev perfbuf.Event) error {
+				require.Equal(t, perfbuf.KindSample, ev.Kind())
+				if ev.Time() < last || ev.Late() {
+					t.Fatalf("%v after %d", ev, last)
+				}
+				last = ev.Time()
+				count++
+				return nil
+			}))
+			require.Equal(t, n, count)
+			require.Zero(t, r.Stats().Late)
+			require.EqualValues(t, n, r.Stats().Total().Samples)
+			require.GreaterOrEqual(t, s.Watermark(), last)
+			require.NoError(t, r.Close())
+		}
+	}
+}
+
+// A file that was cut anywhere is replayed up to there, and the replay says so at the end, or the header is not there.
+func TestCutAnywhere(t *testing.T) {
+	file := record(t, perfdata.Options{}, func(rec *perfdata.Recorder) { emitted(t, rec, 8, true) })
+	whole, err := os.ReadFile(file)
+	require.NoError(t, err)
+	all, err := replayed(t, file, perfdata.ReplayOptions{}, &perfbuf.OrderOptions{})
+	require.Equal(t, io.EOF, err)
+	require.Len(t, all, 8)
+	path := filepath.Join(t.TempDir(), "cut.data")
+	most := 0
+	for n := range whole {
+		require.NoError(t, os.WriteFile(path, whole[:n], 0o600))
+		r, err := perfdata.Open(path, perfdata.ReplayOptions{})
+		if err != nil {
+			require.ErrorContains(t, err, "at offset")
+			continue
+		}
+		require.NoError(t, r.Close())
+		got, err := replayed(t, path, perfdata.ReplayOptions{}, &perfbuf.OrderOptions{})
+		require.GreaterOrEqual(t, len(got), most)
+		most = len(got)
+		require.Equal(t, append([]perfbuf.Record{}, all[:most]...), append([]perfbuf.Record{}, got...))
+		if most < 8 {
+			require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+			require.ErrorContains(t, err, "cut")
+		} else {
+			require.True(t, errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF), err)
+		}
+	}
+	require.Equal(t, 8, most)
+}
+
+// What a Flush has written is there, whatever becomes of the recorder.
+func TestKilled(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "killed.data")
+	rec, err := perfdata.Create(path, perfdata.Options{})
+	require.NoError(t, err)
+	emitted(t, rec, 10, true)
+	require.NoError(t, rec.Flush())
+	emitted(t, rec, 10, true)
+	got, err := replayed(t, path, perfdata.ReplayOptions{Event: "output"}, &perfbuf.OrderOptions{})
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	require.ErrorContains(t, err, "killed")
+	require.Len(t, got, 10)
+	require.Contains(t, perf(t, "script", "-i", path), " output: ")
+	require.NoError(t, rec.Close())
+}
+
+func TestRotation(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "series")
+	rec, err := perfdata.Create(path, perfdata.Options{MaxBytes: 1 << 20, BufferBytes: 64 << 10, MaxFiles: 3})
+	require.NoError(t, err)
+	const n = 50_000
+	emitted(t, rec, n, true)
+	require.NoError(t, rec.Close())
+	require.Equal(t, os.ErrClosed, rec.Close())
+	files, err := filepath.Glob(path + ".*")
+	require.NoError(t, err)
+	require.Len(t, files, 3)
+	require.Greater(t, rec.Stats().Files, uint64(3))
+	require.Equal(t, fmt.Sprintf("%s.%06d", path, rec.Stats().Files-2), files[0])
+	var all []perfbuf.Record
+	for _, file := range files {
+		st, err := os.Stat(file)
+		require.NoError(t, err)
+		require.LessOrEqual(t, st.Size(), int64(1<<20+8192))
+		recs, err := replayed(t, file, perfdata.ReplayOptions{}, &perfbuf.OrderOptions{})
+		require.Equal(t, io.EOF, err)
+		require.Contains(t, perf(t, "report", "--header-only", "-i", file), "name = output")
+		all = append(all, recs...)
+	}
+	for i := range all[1:] {
+		require.Less(t, all[i].Time, all[i+1].Time)
+	}
+	again, err := perfdata.Create(path, perfdata.Options{MaxAge: time.Nanosecond, BufferBytes: 64 << 10})
+	require.NoError(t, err)
+	emitted(t, again, 3000, true)
+	require.NoError(t, again.Close())
+	require.Greater(t, again.Stats().Files, uint64(2))
+	more, _ := filepath.Glob(path + ".*")
+	require.Equal(t, files, more[:3], "an earlier recording stays")
+}
+
+func TestRecordedPace(t *testing.T) {
+	path := record(t, perfdata.Options{}, func(rec *perfdata.Recorder) { emitted(t, rec, 100, true) })
+	for _, order := range []*perfbuf.OrderOptions{nil, {}} {
+		start := time.Now()
+		recs, err := replayed(t, path, perfdata.ReplayOptions{RecordedPace: true}, order)
+		require.Equal(t, io.EOF, err)
+		require.Len(t, recs, 100)
+		require.GreaterOrEqual(t, time.Since(start), 99*time.Millisecond)
+	}
+}
+
+func TestReplayEnds(t *testing.T) {
+	path := record(t, perfdata.Options{}, func(rec *perfdata.Recorder) { emitted(t, rec, 10, true) })
+	r, err := perfdata.Open(path, perfdata.ReplayOptions{RecordedPace: true})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(5*time.Millisecond, cancel)
+	require.ErrorIs(t, r.Run(ctx, func(perfbuf.Event) error { return nil }), context.Canceled)
+	require.NoError(t, r.Close())
+	<-r.Done()
+	require.Equal(t, os.ErrClosed, r.Wait(t.Context()))
+}

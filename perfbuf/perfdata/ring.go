@@ -1,0 +1,87 @@
+package perfdata
+
+import (
+	"math/bits"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/ringfold/ringfold/internal/raw"
+)
+
+// ring is the kernel's side of a ring in Go memory: records of a file are put into it as perf_output_begin and the like do.
+type ring struct {
+	meta []uint64 // struct perf_event_mmap_page
+	data []byte
+	raw  *raw.Ring
+	head uint64
+	bad  bool // damage is in it, behind which nothing may come before it is read
+}
+
+const (
+	leastRing = 4096
+	mostBytes = mostRecord + 8 // so that the largest record fits, and a ring is never full
+)
+
+// newRing makes a ring of a size that is wanted, or less if all that will be in it is less.
+func newRing(cpu, size int, all uint64) (*ring, error) {
+	size = max(size, 2*mostBytes)
+	if all < uint64(size) {
+		size = max(int(all)+8, leastRing)
+	}
+	size = 1 << bits.Len(uint(size-1))
+	words := make([]uint64, size/8)
+	r := &ring{meta: make([]uint64, 4096/8)}
+	r.data = unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), size) // invariant: size/8 words
+	var err error
+	// Invariant: meta is a page, data a power of two; both are aligned, and the Ring keeps them reachable.
+	if r.raw, err = raw.New(unsafe.Pointer(unsafe.SliceData(r.meta)), r.data, raw.LayoutRawTime); err == nil {
+		r.raw.SetCPU(cpu)
+	}
+	return r, err
+}
+
+// size is how many bytes an entry takes in a ring.
+func (e *entry) size() uint64 {
+	switch e.kind {
+	case sample:
+		return uint64(20+len(e.payload)+7) &^ 7 // header, time, raw_size
+	case lost:
+		return 32 // header, id, lost, time
+	default:
+		return 8
+	}
+}
+
+// put publishes an entry, if there is room.
+func (r *ring) put(e *entry) bool {
+	size := e.size()
+	used := r.head - r.raw.Tail()
+	if used+size >= uint64(len(r.data)) || r.bad && used > 0 {
+		return false
+	}
+	var b [32]byte
+	switch e.kind {
+	case sample:
+		putHeader(b[:], typeSample, int(size))
+		native.PutUint64(b[8:], e.time)
+		native.PutUint32(b[16:], uint32(len(e.payload)))
+		r.copy(r.head, b[:20])
+		r.copy(r.head+20, e.payload)
+	case lost:
+		putHeader(b[:], typeLost, int(size))
+		native.PutUint64(b[16:], e.lost)
+		native.PutUint64(b[24:], e.time)
+		r.copy(r.head, b[:32])
+	case corrupt:
+		r.copy(r.head, b[:8]) // a header.size of 0
+	}
+	r.bad = e.kind == corrupt
+	r.head += size
+	atomic.StoreUint64(&r.meta[1024/8], r.head) // data_head: as perf_output_put_handle, behind the bytes
+	return true
+}
+
+func (r *ring) copy(at uint64, b []byte) {
+	n := copy(r.data[at&uint64(len(r.data)-1):], b)
+	copy(r.data, b[n:])
+}
