@@ -14,6 +14,11 @@ import (
 // in order.
 func FuzzOpen(f *testing.F) {
 	for _, b := range seeds(f) {
+		if r, err := open("seed", bytes.NewReader(b), int64(len(b)), ReplayOptions{}); err != nil {
+			f.Fatal(err)
+		} else {
+			r.Close()
+		}
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

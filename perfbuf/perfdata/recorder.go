@@ -23,7 +23,8 @@ type Recorder struct {
 	source *perfbuf.Reader // of the event before, and its id
 	id     uint64
 
-	buffered, written span // times of events in buf, and of those in the present file
+	count             uint64 // of samples; the atomic one costs time
+	buffered, written span   // times of events in buf, and of those in the present file
 
 	samples, bytes, lost, corrupt, tooLarge, files atomic.Uint64
 }
@@ -38,7 +39,7 @@ type event struct {
 
 // Stats are a recorder's counts.
 type Stats struct {
-	Samples  uint64 // recorded
+	Samples  uint64 // recorded, as of the latest write
 	Bytes    uint64 // written, headers included
 	Lost     uint64 // outputs that the events of KindLost counted
 	Corrupt  uint64 // stretches of ring memory that could not be read
@@ -116,12 +117,14 @@ func (r *Recorder) Run(ctx context.Context, src Source) error {
 		if err := src.Wait(ctx); err != nil {
 			return errors.Join(err, r.Flush())
 		}
-		before := r.samples.Load()
+		before := r.count
 		if err := src.ForEachBatch(record); err != nil {
 			return errors.Join(err, r.Flush())
 		}
-		if proven && r.samples.Load() != before {
-			putHeader(r.room(8), typeFinishedRound, 8)
+		if proven && r.count != before {
+			if p := r.room(8); p != nil {
+				putHeader(p, typeFinishedRound, 8)
+			}
 		}
 		if err := r.Flush(); err != nil {
 			return err
@@ -148,7 +151,7 @@ func (r *Recorder) Record(ev perfbuf.Event) error {
 	native.PutUint64(p[size-8:], 0) // padding
 	r.sample(p, ev, r.idOf(ev), len(b))
 	copy(p[payloadAt:], b)
-	r.samples.Add(1)
+	r.count++
 	return nil
 }
 
@@ -264,6 +267,7 @@ func (r *Recorder) room(size int) []byte {
 // Flush writes what is in the buffer, and begins a new file if it is time. A file is then readable up to here, whatever becomes of
 // the process. It does not call fsync.
 func (r *Recorder) Flush() error {
+	r.samples.Store(r.count)
 	if r.err != nil || len(r.buf) == 0 {
 		return r.err
 	}

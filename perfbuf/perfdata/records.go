@@ -135,13 +135,14 @@ func (r *recording) loss(e entry, b []byte, own int) (entry, bool) {
 
 // walk goes over all that is replayed, in the file's order. It ends where the file is cut or damaged.
 func (r *recording) walk(f func(off int64, e *entry) error) error {
+	var e entry // one, as it escapes
 	for off := r.data; ; {
 		b, next, err := r.record(off)
 		if b == nil || err != nil {
 			return err
 		}
-		e, ok := r.entry(b)
-		if !ok || e.time > mostTime {
+		var ok bool
+		if e, ok = r.entry(b); !ok || e.time > mostTime {
 			r.end, r.cut = off, fmt.Sprintf("at offset %d is a record of type %d whose fields cannot be", off, native.Uint32(b))
 			return nil
 		}

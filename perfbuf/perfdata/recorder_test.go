@@ -1,0 +1,113 @@
+package perfdata_test
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/ringfold/ringfold/internal/raw"
+	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/ringfold/ringfold/perfbuf/perfbuftest"
+	"github.com/ringfold/ringfold/perfbuf/perfdata"
+	"github.com/stretchr/testify/require"
+)
+
+// full is a device with room for some writes.
+type full struct{ left int }
+
+var errFull = errors.New("no room")
+
+func (f *full) Write(b []byte) (int, error) {
+	if f.left--; f.left < 0 {
+		return 0, errFull
+	}
+	return len(b), nil
+}
+
+// The first write that fails ends the recording, and every call says so.
+func TestNoRoom(t *testing.T) {
+	_, err := perfdata.NewRecorder(&full{}, perfdata.Options{})
+	require.ErrorIs(t, err, errFull)
+	rec, err := perfdata.NewRecorder(&full{left: 2}, perfdata.Options{})
+	require.NoError(t, err)
+	k := perfbuftest.New(perfbuftest.Options{})
+	r, err := k.Open(perfbuf.Options{})
+	require.NoError(t, err)
+	defer r.Close()
+	one := func() error {
+		require.NoError(t, k.Output(0, []byte("one")))
+		return r.ForEach(func(ev perfbuf.Event) error { return errors.Join(rec.Record(ev), rec.Flush()) })
+	}
+	require.NoError(t, one())
+	require.ErrorIs(t, one(), errFull)
+	require.ErrorIs(t, one(), errFull)
+	require.ErrorContains(t, rec.Flush(), "the file is whole up to it")
+	require.ErrorIs(t, rec.Close(), errFull)
+	require.Equal(t, os.ErrClosed, rec.Close())
+	require.EqualValues(t, 2, rec.Stats().Samples)
+}
+
+func TestOptions(t *testing.T) {
+	for want, o := range map[string]perfdata.Options{
+		"BufferBytes is 5":  {BufferBytes: 5},
+		"MaxBytes is 1":     {MaxBytes: 1},
+		"MaxBytes is -1":    {MaxBytes: -1},
+		"only one file":     {MaxFiles: 2},
+		"event's name has ": {Events: []perfdata.EventInfo{{Name: "a\x00b"}}},
+	} {
+		_, err := perfdata.Create(filepath.Join(t.TempDir(), "x"), o)
+		require.ErrorContains(t, err, want)
+	}
+	_, err := perfdata.NewRecorder(io.Discard, perfdata.Options{MaxBytes: 1 << 20})
+	require.ErrorContains(t, err, "use Create")
+}
+
+func TestRecordDoesNotAllocate(t *testing.T) {
+	if raw.Poison {
+		t.Skip("readers allocate in the poison build")
+	}
+	rec, err := perfdata.NewRecorder(io.Discard, perfdata.Options{})
+	require.NoError(t, err)
+	k := perfbuftest.New(perfbuftest.Options{})
+	r, err := k.Open(perfbuf.Options{})
+	require.NoError(t, err)
+	defer r.Close()
+	payload := make([]byte, 1000)
+	record := rec.Record
+	require.Zero(t, testing.AllocsPerRun(3000, func() { // some buffers full
+		k.Output(0, payload)
+		r.ForEach(record)
+	}))
+}
+
+// Each source of a merged stream has its own event in the file, and one is replayed at a time.
+func TestSources(t *testing.T) {
+	var readers []*perfbuf.Reader
+	var kernels []*perfbuftest.Kernel
+	for range 2 {
+		k := perfbuftest.New(perfbuftest.Options{})
+		r, err := k.Open(perfbuf.Options{})
+		require.NoError(t, err)
+		defer r.Close()
+		readers, kernels = append(readers, r), append(kernels, k)
+	}
+	path := record(t, perfdata.Options{Events: []perfdata.EventInfo{{Name: "first"}, {Name: "second", Source: readers[1]}}}, func(rec *perfdata.Recorder) {
+		for i, r := range readers {
+			for range 3 + i {
+				require.NoError(t, kernels[i].Output(0, []byte("same")))
+			}
+			require.NoError(t, r.ForEach(rec.Record))
+		}
+	})
+	_, err := perfdata.Open(path, perfdata.ReplayOptions{})
+	require.ErrorContains(t, err, `"first" (type 1, config 10); "second"`)
+	for name, n := range map[string]int{"first": 3, "second": 4} {
+		got, err := replayed(t, path, perfdata.ReplayOptions{Event: name}, &perfbuf.OrderOptions{})
+		require.Equal(t, io.EOF, err)
+		require.Len(t, got, n)
+	}
+	_, err = perfdata.Open(path, perfdata.ReplayOptions{Event: "third"})
+	require.ErrorContains(t, err, "no event can be replayed")
+}
