@@ -2,7 +2,6 @@ package grace
 
 import (
 	"os"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -72,8 +71,8 @@ func New(p Provider, clock func() uint64, o BarrierOptions) *Barrier {
 	return b
 }
 
-// Start starts the goroutine that serves requests, on an OS thread of its own, which waiting blocks.
-// Calls after the first do nothing.
+// Start starts the goroutine that serves requests. Waiting blocks its OS thread, but it has none of its own: handing a request to another
+// thread, and its end back, took half of the time until a rare event was delivered. Calls after the first do nothing.
 func (b *Barrier) Start() { b.start.Do(func() { go b.run() }) }
 
 // Request asks for one more round that begins after this call. It never blocks. A request while
@@ -165,8 +164,6 @@ func (b *Barrier) leave() {
 
 // run is the goroutine.
 func (b *Barrier) run() {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
 	var next time.Time // the earliest start of the next round
