@@ -3,11 +3,16 @@
 package flight_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"iter"
 	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -16,6 +21,7 @@ import (
 	"github.com/ringfold/ringfold/internal/leak"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/ringfold/ringfold/perfbuf/flight"
+	"github.com/ringfold/ringfold/perfbuf/perfdata"
 	"github.com/stretchr/testify/require"
 )
 
@@ -65,6 +71,61 @@ func TestKernelSnapshot(t *testing.T) {
 	require.Equal(t, uint64(5100+100*(len(cpus)-1))*64, stats.Written)
 	require.Equal(t, uint64(5), stats.Snapshots)
 	require.Zero(t, stats.Refused)
+}
+
+// A snapshot that is written and replayed has the same events.
+func TestKernelWriteTo(t *testing.T) {
+	e := kerneltest.Load(t)
+	cpus := online(t)
+	r := open(t, e, flight.Options{MaxBytes: len(cpus) * 64 << 10})
+	for range 100 {
+		for i, cpu := range cpus {
+			e.Emit(cpu, 20*(1+i%2), 40+i) // more than fits
+		}
+	}
+	s := snapshot(t, r)
+	path := filepath.Join(t.TempDir(), "snapshot.perf.data")
+	file, err := os.Create(path)
+	require.NoError(t, err)
+	t.Cleanup(func() { file.Close() })
+	n, err := s.WriteTo(file)
+	require.NoError(t, err)
+	st, err := file.Stat()
+	require.NoError(t, err)
+	require.Equal(t, st.Size(), n)
+	written, err := os.ReadFile(path)
+	require.NoError(t, err)
+	times := binary.NativeEndian.AppendUint64(binary.NativeEndian.AppendUint64(nil, s.CompleteSince()), s.Until())
+	require.True(t, bytes.Contains(written, times), "the file says since when it is complete")
+
+	reader, err := perfdata.Open(path, perfdata.ReplayOptions{})
+	require.NoError(t, err)
+	defer reader.Close()
+	stream, err := reader.Ordered(perfbuf.OrderOptions{})
+	require.NoError(t, err)
+	next, stop := iter.Pull(s.Records())
+	defer stop()
+	events := 0
+	require.ErrorIs(t, stream.Run(t.Context(), func(ev perfbuf.Event) error {
+		want, ok := next()
+		require.True(t, ok)
+		got := ev.Record()
+		got.Source = want.Source // the replay's reader
+		require.Equal(t, want, got)
+		events++
+		return nil
+	}), io.EOF)
+	require.NotZero(t, events)
+	require.Equal(t, s.Len(), events)
+
+	pr, pw := io.Pipe()
+	require.NoError(t, pr.Close())
+	_, err = s.WriteTo(pw)
+	require.ErrorIs(t, err, io.ErrClosedPipe)
+	s.Release()
+	n, err = s.WriteTo(file)
+	require.Zero(t, n)
+	require.ErrorIs(t, err, os.ErrClosed)
 }
 
 // Rings of one page and larger, events of all sizes, alike and not: what is left is always the newest, whole.

@@ -35,8 +35,12 @@ func (r *Recorder) features() (list []feature) {
 	}
 	add(featCmdline, cmdline)
 	add(featEventDesc, r.eventDesc())
-	if r.written.last != 0 {
-		add(featSampleTime, native.AppendUint64(native.AppendUint64(nil, r.written.first), r.written.last))
+	times := r.written
+	if r.opts.Until != 0 {
+		times = span{r.opts.Since, r.opts.Until}
+	}
+	if times.last != 0 {
+		add(featSampleTime, native.AppendUint64(native.AppendUint64(nil, times.first), times.last))
 	}
 	add(featClockID, native.AppendUint64(nil, 1)) // resolution in ns
 	add(featBTF, r.btf())

@@ -14,6 +14,11 @@ type Options struct {
 	// readers that are not named here are recorded as the first. nil is one event named output.
 	Events []EventInfo
 
+	// Since and Until are the times between which the recording has all events, in ns of CLOCK_MONOTONIC, if that is known before it
+	// begins: of a snapshot, for instance. The file has them as the times of its first and last sample, which `perf report --header-only`
+	// shows. With Until 0, these are those of the events.
+	Since, Until uint64
+
 	// BufferBytes is how much is written at once. 0 is 1 MiB, the least is 64 KiB. It is all the memory that a recorder takes.
 	BufferBytes int
 
@@ -59,6 +64,8 @@ func (o Options) effective() (Options, error) {
 		return bad("BufferBytes is %d: at least %d, the size of the largest record", o.BufferBytes, leastBuffer)
 	case o.MaxBytes < 0 || o.MaxAge < 0 || o.MaxFiles < 0:
 		return bad("MaxBytes is %d, MaxAge %v, MaxFiles %d: nothing of it may be negative", o.MaxBytes, o.MaxAge, o.MaxFiles)
+	case o.Until == 0 && o.Since != 0:
+		return bad("Since is %d, and Until 0: set both, or neither", o.Since)
 	case o.MaxBytes > 0 && o.MaxBytes < leastFile:
 		return bad("MaxBytes is %d: at least %d", o.MaxBytes, leastFile)
 	case o.MaxFiles > 0 && !o.rotates():

@@ -74,7 +74,7 @@ func TestPerfReads(t *testing.T) {
 	recorded := simulated(t, rec)
 	require.NoError(t, rec.Close())
 	var pipe bytes.Buffer
-	rec, err = perfdata.NewRecorder(&pipe, perfdata.Options{Events: []perfdata.EventInfo{{Name: "execs"}}})
+	rec, err = perfdata.NewRecorder(&pipe, perfdata.Options{Events: []perfdata.EventInfo{{Name: "execs"}}, Since: 1_000_002_000, Until: 3_000_004_000})
 	require.NoError(t, err)
 	simulated(t, rec)
 	require.NoError(t, rec.Close())
@@ -118,6 +118,8 @@ def process_event(p):
 			}
 		}
 	}
+	require.Contains(t, perf(t, "report", "--header-only", "-i", piped), "time of first sample : 1.000002")
+	require.Contains(t, perf(t, "report", "--header-only", "-i", piped), "time of last sample : 3.000004")
 	gen := exec.Command(kerneltest.RequireCommand(t, "perf"), "script", "-i", path, "-g", "python")
 	gen.Dir = dir
 	out, err := gen.CombinedOutput()

@@ -55,6 +55,7 @@ func TestOptions(t *testing.T) {
 		"MaxBytes is 1":     {MaxBytes: 1},
 		"MaxBytes is -1":    {MaxBytes: -1},
 		"only one file":     {MaxFiles: 2},
+		"set both":          {Since: 1},
 		"event's name has ": {Events: []perfdata.EventInfo{{Name: "a\x00b"}}},
 	} {
 		_, err := perfdata.Create(filepath.Join(t.TempDir(), "x"), o)
