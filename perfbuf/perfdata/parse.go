@@ -20,6 +20,7 @@ type recording struct {
 	layouts []*layout
 	byID    map[uint64]*layout
 	ours    bool
+	btf     []byte  // HEADER_BPF_BTF of a Recorder
 	want    *layout // the event that is replayed
 }
 
@@ -132,28 +133,37 @@ func (l *layout) addIDs(b []byte) {
 	}
 }
 
-// parseFeatures looks for the names of events. Sections lie behind the records, one for each bit.
+// parseFeatures looks for the names of events, and their BTF. Sections lie behind the records, one for each bit.
 func (r *recording) parseFeatures(bits uint64) error {
 	at := uint64(r.end)
 	for bit := range 64 {
 		if bits&(1<<bit) == 0 {
 			continue
 		}
-		if bit == featEventDesc {
+		if bit == featEventDesc || bit == featBTF {
 			section, err := r.read(at, 16, "a section of the features")
 			if err != nil {
 				return err
 			}
 			off, size := native.Uint64(section), native.Uint64(section[8:])
-			b, err := r.read(off, size, "the names of events")
+			b, err := r.read(off, size, "a feature")
 			if err != nil {
 				return err
 			}
-			r.nameEvents(b)
+			r.feature(bit, b)
 		}
 		at += 16
 	}
 	return nil
+}
+
+func (r *recording) feature(bit int, b []byte) {
+	switch bit {
+	case featEventDesc:
+		r.nameEvents(b)
+	case featBTF:
+		r.btf = b
+	}
 }
 
 // nameEvents reads HEADER_EVENT_DESC. What is wrong with it leaves events without a name.
@@ -201,6 +211,8 @@ func (r *recording) parsePreamble() error {
 		case typ == typeEventUpdate && len(b) > 24 && native.Uint64(b[8:]) == updateName:
 			name, _, _ := strings.Cut(string(b[24:]), "\x00")
 			r.name(native.Uint64(b[16:]), name)
+		case typ == typeHeaderFeature && len(b) > 16 && native.Uint64(b[8:]) == featBTF:
+			r.btf = slices.Clone(b[16:])
 		}
 		off = next
 	}

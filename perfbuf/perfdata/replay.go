@@ -41,9 +41,22 @@ type ReplayOptions struct {
 // 17 MiB for reading, and the rings. A file of anybody's is safe to open. Errors name the file, and the offset of what is wrong. A
 // recording cannot be merged with another source: each has its own clock.
 func Open(path string, o ReplayOptions) (*perfbuf.Reader, error) {
+	f, size, err := openFile(path)
+	if err != nil {
+		return nil, err
+	}
+	r, err := open(path, f, size, o)
+	if err != nil {
+		f.Close()
+	}
+	return r, err
+}
+
+// openFile opens a file, and no pipe.
+func openFile(path string) (*os.File, int64, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("perfdata: %w", err)
+		return nil, 0, fmt.Errorf("perfdata: %w", err)
 	}
 	st, err := f.Stat()
 	if err == nil && !st.Mode().IsRegular() {
@@ -51,13 +64,9 @@ func Open(path string, o ReplayOptions) (*perfbuf.Reader, error) {
 	}
 	if err != nil {
 		f.Close()
-		return nil, fmt.Errorf("perfdata: %w", err)
+		return nil, 0, fmt.Errorf("perfdata: %w", err)
 	}
-	r, err := open(path, f, st.Size(), o)
-	if err != nil {
-		f.Close()
-	}
-	return r, err
+	return f, st.Size(), nil
 }
 
 func open(name string, f io.ReaderAt, size int64, o ReplayOptions) (*perfbuf.Reader, error) {

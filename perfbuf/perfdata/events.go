@@ -1,0 +1,44 @@
+package perfdata
+
+// Events returns the events of a recording that can be replayed, with their names, and the BTF that [Options] gave for each. It
+// has no Source. Of perf record's files, and of files that were not closed, there is no BTF.
+//
+// Events reads the file's header and features, and blocks for that; it returns the errors of [Open] that concern these. Where two
+// events have one name, [ReplayOptions] cannot choose between them.
+func Events(path string) ([]EventInfo, error) {
+	f, size, err := openFile(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	r, err := parse(path, f, size)
+	if err != nil {
+		return nil, err
+	}
+	var list []EventInfo
+	for _, l := range r.layouts {
+		if l.mark() || l.lacks() != "" {
+			continue
+		}
+		list = append(list, EventInfo{Name: l.name, BTF: r.btfOf(l)})
+	}
+	return list, nil
+}
+
+// btfOf looks for an event's in HEADER_BPF_BTF, which in a file of perf's has other numbers. What is wrong with it leaves events without.
+func (r *recording) btfOf(l *layout) []byte {
+	if !r.ours || len(r.btf) < 4 || len(l.ids) == 0 {
+		return nil
+	}
+	for b := r.btf[4:]; len(b) >= 8; {
+		id, size := native.Uint32(b), uint64(native.Uint32(b[4:]))
+		if b = b[8:]; size > uint64(len(b)) {
+			return nil
+		}
+		if uint64(id) == l.ids[0] {
+			return b[:size:size]
+		}
+		b = b[size:]
+	}
+	return nil
+}

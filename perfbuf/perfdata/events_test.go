@@ -1,0 +1,48 @@
+package perfdata_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/ringfold/ringfold/perfbuf/perfdata"
+	"github.com/stretchr/testify/require"
+)
+
+// Names and BTF come back from files and from pipes.
+func TestEvents(t *testing.T) {
+	want := []perfdata.EventInfo{{Name: "execs", BTF: []byte("a type")}, {Name: "plain"}, {Name: "exits", BTF: []byte("another")}}
+	path := record(t, perfdata.Options{Events: want}, func(rec *perfdata.Recorder) { emitted(t, rec, 10, true) })
+	got, err := perfdata.Events(path)
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+
+	var b bytes.Buffer
+	rec, err := perfdata.NewRecorder(&b, perfdata.Options{Events: want})
+	require.NoError(t, err)
+	emitted(t, rec, 10, true)
+	require.NoError(t, rec.Close())
+	piped := filepath.Join(t.TempDir(), "piped.data")
+	require.NoError(t, os.WriteFile(piped, b.Bytes(), 0o600))
+	got, err = perfdata.Events(piped)
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+
+	// Of a recording that was not closed there are the names.
+	whole, err := os.ReadFile(path)
+	require.NoError(t, err)
+	clear(whole[72:104])
+	require.NoError(t, os.WriteFile(path, whole, 0o600))
+	got, err = perfdata.Events(path)
+	require.NoError(t, err)
+	require.Equal(t, []perfdata.EventInfo{{Name: "execs"}, {Name: "plain"}, {Name: "exits"}}, got)
+
+	_, err = perfdata.Events(os.DevNull)
+	require.ErrorContains(t, err, "is no file")
+	_, err = perfdata.Events(filepath.Join(t.TempDir(), "none"))
+	require.ErrorIs(t, err, os.ErrNotExist)
+	require.NoError(t, os.WriteFile(path, bytes.Repeat([]byte("text "), 50), 0o600))
+	_, err = perfdata.Events(path)
+	require.ErrorContains(t, err, "not a perf.data file")
+}
