@@ -131,9 +131,9 @@ func findType(spec *btf.Spec, name, where string) (*decoder, error) {
 	for _, typ := range types {
 		switch t := btf.UnderlyingType(typ).(type) {
 		case *btf.Struct:
-			return &decoder{name: "struct " + short, size: int(t.Size), typ: t}, nil
+			return &decoder{name: "struct " + short, size: int(t.Size), typ: t, named: typ}, nil
 		case *btf.Union:
-			return &decoder{name: "union " + short, size: int(t.Size), typ: t}, nil
+			return &decoder{name: "union " + short, size: int(t.Size), typ: t, named: typ}, nil
 		}
 	}
 	return nil, fmt.Errorf("%s has no struct or union %q; it has %s", where, short, structs(spec))

@@ -10,9 +10,10 @@ import (
 
 // decoder turns payloads into fields, by a type of BTF.
 type decoder struct {
-	name string // such as "struct event"
-	size int
-	typ  btf.Type // *btf.Struct or *btf.Union
+	name  string // such as "struct event"
+	size  int
+	typ   btf.Type // *btf.Struct or *btf.Union
+	named btf.Type // the same, or a typedef of it
 
 	exact bool // payloads are not padded: of ring buffers
 }

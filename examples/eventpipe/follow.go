@@ -3,11 +3,13 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
 
 	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/ringfold/ringfold/perfbuf/perfdata"
 )
 
 // printer turns events into bytes.
@@ -19,6 +21,9 @@ type printer interface {
 
 // follow prints events to w until ctx is done, or as long as the configuration says. It tells notices to note.
 func follow(ctx context.Context, c config, w io.Writer, note func(format string, args ...any)) error {
+	if err := writable(c); err != nil { // before anybody is silenced for nothing
+		return err
+	}
 	all, err := openSources(c)
 	if err != nil {
 		return err
@@ -28,7 +33,14 @@ func follow(ctx context.Context, c config, w io.Writer, note func(format string,
 	if err != nil {
 		return err
 	}
-	f := &follower{limit: c.limit, quiet: c.stats, note: note, out: bufio.NewWriterSize(w, 64<<10), sum: newSummary(c), sources: map[*perfbuf.Reader]*source{}}
+	rec, err := newRecorder(c, all)
+	if err != nil {
+		return err
+	}
+	if rec != nil {
+		defer rec.Close()
+	}
+	f := &follower{limit: c.limit, quiet: c.stats, note: note, rec: rec, out: bufio.NewWriterSize(w, 64<<10), sum: newSummary(c), sources: map[*perfbuf.Reader]*source{}}
 	if c.json {
 		f.printer = &jsonArray{}
 	} else {
@@ -50,10 +62,11 @@ func follow(ctx context.Context, c config, w io.Writer, note func(format string,
 		ctx, cancel = context.WithTimeout(ctx, c.duration)
 		defer cancel()
 	}
-	if err := f.follow(ctx, in); err != nil {
-		return err
+	end := f.follow(ctx, in)
+	if end != nil && !errors.Is(end, io.EOF) && !errors.Is(end, io.ErrUnexpectedEOF) {
+		return end
 	}
-	if !f.full() {
+	if end == nil && !f.full() {
 		// The programs are others' and go on. Shutdown takes the rings out of the maps, so that the rest has an end.
 		// Not the context of before, which is done. A second Ctrl-C ends the program.
 		if err := f.round(func(event func(perfbuf.Event) error) error { return in.Shutdown(context.Background(), event) }); err != nil {
@@ -66,7 +79,13 @@ func follow(ctx context.Context, c config, w io.Writer, note func(format string,
 	}
 	f.sum.finish(time.Since(begin), all)
 	f.out.Write(f.printer.summary(nil, f.sum))
-	return f.out.Flush()
+	if rec != nil {
+		err = rec.Close()
+	}
+	if end == io.EOF {
+		end = nil
+	}
+	return errors.Join(err, end, f.out.Flush()) // of a recording that was cut, all that is there has been shown
 }
 
 // follower prints a stream, round by round.
@@ -76,6 +95,7 @@ type follower struct {
 	printer printer
 	sources map[*perfbuf.Reader]*source
 	note    func(format string, args ...any)
+	rec     *perfdata.Recorder // nil: nothing is recorded
 	out     *bufio.Writer
 	line    []byte
 	sum     *summary
@@ -84,7 +104,7 @@ type follower struct {
 
 func (f *follower) full() bool { return f.limit > 0 && f.sum.Events >= f.limit }
 
-// follow reads until ctx is done or there were enough events.
+// follow reads until ctx is done or there were enough events. At the end of a recording it returns what Wait does.
 //
 // s.Run(ctx, f.event) would do the same in one call. The loop is here because it knows where a round ends: then the output
 // is flushed.
@@ -108,11 +128,21 @@ func (f *follower) round(pass func(func(perfbuf.Event) error) error) error {
 	if err := pass(f.event); err != nil {
 		return err
 	}
+	if f.rec != nil {
+		if err := f.rec.Flush(); err != nil {
+			return err
+		}
+	}
 	return f.out.Flush()
 }
 
 func (f *follower) event(ev perfbuf.Event) error {
 	f.sum.add(ev)
+	if f.rec != nil {
+		if err := f.rec.Record(ev); err != nil {
+			return err
+		}
+	}
 	if !f.quiet {
 		from := f.sources[ev.Source()]
 		f.line = f.printer.event(f.line[:0], ev, from.label, f.decode(from.decoder, ev))

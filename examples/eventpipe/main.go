@@ -1,7 +1,7 @@
 // Eventpipe prints the events of any perf event arrays and BPF ring buffers that are on the system, whoever has loaded them, in the order of time.
 //
-// The program is meant to be read. list.go lists the maps, open.go takes some over, follow.go reads them, text.go, hexdump.go and json.go
-// print, btf.go finds the type of the events, decode.go and value.go turn them into fields, and summary.go says what was read.
+// The program is meant to be read. list.go lists the maps, open.go takes some over, file.go opens a recording or makes one, follow.go reads
+// them, text.go, hexdump.go and json.go print, btf.go finds the type of the events, decode.go and value.go turn them into fields, and summary.go says what was read.
 package main
 
 import (
@@ -72,6 +72,9 @@ type config struct {
 	typ       string // of events
 	btfProg   string
 	btfFile   string
+	file      string // a recording to read, instead of maps
+	eventName string // of the file's events
+	record    string // file to write events to
 }
 
 // Values of config.mode.
@@ -93,15 +96,21 @@ func (c config) order() perfbuf.Mode {
 const usage = `Usage: eventpipe -list [-json]
        eventpipe [flags]
 
-Prints the events of perf event arrays and BPF ring buffers that are on the system, whoever has loaded them, in the order
-of time. A ring buffer's events have a time if time=OFFSET says where; one without is read alone, as its events lie in it.
-It needs root, or CAP_SYS_ADMIN. Ctrl-C ends it, with a summary.
+Prints the events of perf event arrays and BPF ring buffers that are on the system, whoever has loaded them, or those of a
+recording, in the order of time. A ring buffer's events have a time if time=OFFSET says where; one without is read alone, as
+its events lie in it. It needs root, or CAP_SYS_ADMIN, but not for recordings. Ctrl-C ends it, with a summary.
 
   -list          show all perf event arrays and ring buffers, who uses, holds and has pinned them; takes nothing over
 
 Which maps:
 
 ` + perfmaps.FlagsUsage + `
+Or a recording:
+
+  -file FILE     read this perf.data file, of -record, of a ringfold program, or of perf record -e bpf-output
+  -event NAME    which of its events, if it has several
+  -record FILE   write what is read to this perf.data file, too: for -file, and for perf script -i FILE
+
 What of it:
 
   -duration D    end after D, such as 5s
@@ -117,7 +126,8 @@ How to show it:
   -json          print an array of JSON objects as "bpftool map event_pipe -j" does, in the order of time
   -wall          print the time of day; without, seconds since the first event
   -type NAME     show events as this struct (or union), which is looked for in the BTF of the programs that use the map;
-                 of one map among several: type=NAME behind it, as in -name events,type=event
+                 of one map among several: type=NAME behind it, as in -name events,type=event.
+                 In a recording it is found if -record was used with the same -type
   -btf-prog P    look for it in the BTF of this program, by id or name
   -btf FILE      look for it in this file: a BPF object, or BTF as /sys/kernel/btf/vmlinux has it
   -stats         print no events, only the summary
@@ -136,6 +146,11 @@ For example, to see which maps there are, and then what execsnoop's programs out
 An array of events and a ring buffer whose structs begin with the time, as one stream:
 
   eventpipe -steal -name events,type=event -name rb,type=record,time=0
+
+A recording, and what it has:
+
+  eventpipe -id 123 -steal -type event -stats -record events.data
+  eventpipe -file events.data -type event
 `
 
 // parse reads the command line.
@@ -156,6 +171,9 @@ func parse(args []string) (c config, err error) {
 	f.StringVar(&c.typ, "type", "", "")
 	f.StringVar(&c.btfProg, "btf-prog", "", "")
 	f.StringVar(&c.btfFile, "btf", "", "")
+	f.StringVar(&c.file, "file", "", "")
+	f.StringVar(&c.eventName, "event", "", "")
+	f.StringVar(&c.record, "record", "", "")
 	if err := f.Parse(args); err != nil {
 		return c, err
 	}
@@ -170,6 +188,16 @@ func parse(args []string) (c config, err error) {
 		return c, fmt.Errorf("-mode is exact or slack, not %q", c.mode)
 	case c.mode == exact && given["slack"]:
 		return c, errors.New("-slack is for -mode slack: exact mode does not guess")
+	case (given["file"] && c.file == "") || (given["record"] && c.record == ""):
+		return c, errors.New("-file and -record take the name of a file")
+	case c.file != "" && (c.list || c.which.Steal || len(c.which.Maps) > 0 || c.btfProg != ""):
+		return c, errors.New("-file reads a recording: -list, -id, -name, -pin, -steal and -btf-prog are for maps")
+	case c.file != "" && c.wall:
+		return c, errors.New("-wall is for maps: the clock of a recording may be another machine's")
+	case c.file == "" && c.eventName != "":
+		return c, errors.New("-event says which event of a -file: name that")
+	case c.list && c.record != "":
+		return c, errors.New("-list reads no events that -record could write")
 	case !c.decodes() && (c.btfProg != "" || c.btfFile != ""):
 		return c, errors.New("-btf-prog and -btf say where to look for a -type: name it")
 	case c.btfProg != "" && c.btfFile != "":

@@ -13,6 +13,7 @@ import (
 // source is a map that is read.
 type source struct {
 	*perfmaps.Target
+	file    string // a recording: the Target has a name only
 	reader  *perfbuf.Reader
 	decoder *decoder // nil without a type
 	label   string   // which map, if there are several
@@ -27,6 +28,9 @@ type events interface {
 
 // openSources takes the maps over, each once everything else about them is known to be right.
 func openSources(c config) (all []*source, err error) {
+	if c.file != "" {
+		return openFile(c)
+	}
 	targets, err := c.which.Open()
 	if err != nil {
 		return nil, err
@@ -53,6 +57,9 @@ func openSources(c config) (all []*source, err error) {
 					"as in -name %s,time=0, or read it alone", s, s.Name)
 			}
 		}
+		if c.record != "" && (!s.Timed() || s.RingBuf() && s.CPUAt == nil) {
+			return all, fmt.Errorf("-record: events of a recording have a time and a CPU: say where the ring buffer %s has them, as in -name %s,time=0,cpu=8", s, s.Name)
+		}
 		typ := s.Fields.Type
 		if typ == "" {
 			typ = c.typ
@@ -77,7 +84,9 @@ func closeSources(all []*source) {
 		if s.reader != nil {
 			s.reader.Close()
 		}
-		s.Close()
+		if s.file == "" {
+			s.Close()
+		}
 	}
 }
 
@@ -98,6 +107,10 @@ func merge(c config, all []*source) (events, error) {
 
 // announce tells what is read, and who is silenced by that.
 func announce(note func(string, ...any), s *source) {
+	if s.file != "" {
+		note("reading the recording %s", s)
+		return
+	}
 	var others []string
 	for _, p := range s.Others() {
 		others = append(others, p.String())

@@ -11,10 +11,11 @@ import (
 type summary struct {
 	Maps          []mapOf `json:"maps"`
 	names         string  // for people
+	first, last   uint64  // times of events
 	Mode          string  `json:"mode"`
 	SlackNS       int64   `json:"slack_ns,omitempty"`
-	Seconds       float64 `json:"seconds"`
-	Events        uint64  `json:"events"` // samples
+	Seconds       float64 `json:"seconds"` // of a recording, that it has
+	Events        uint64  `json:"events"`  // samples
 	Lost          uint64  `json:"lost"`
 	Late          uint64  `json:"late"`
 	MaxLatenessNS int64   `json:"max_lateness_ns"`
@@ -53,6 +54,10 @@ func newSummary(c config) *summary {
 }
 
 func (s *summary) add(ev perfbuf.Event) {
+	if s.first == 0 {
+		s.first = ev.Time()
+	}
+	s.last = max(s.last, ev.Time())
 	if ev.Kind() == perfbuf.KindSample {
 		s.Events++
 	}
@@ -63,8 +68,13 @@ func (s *summary) finish(elapsed time.Duration, all []*source) {
 	s.Seconds = float64(elapsed.Microseconds()) / 1e6 // Seconds adds up two fractions, and prints as 3.8644113559999997
 	var names []string
 	for _, from := range all {
-		s.Maps = append(s.Maps, mapOf{from.ID, from.Name, from.Map.Type})
 		names = append(names, from.String())
+		typ := from.Map.Type
+		if from.file != "" {
+			typ = "recording"
+			s.Seconds = float64((s.last-s.first)/1e3) / 1e6
+		}
+		s.Maps = append(s.Maps, mapOf{from.ID, from.Name, typ})
 		if !from.Timed() {
 			s.Mode, s.SlackNS = unordered, 0
 		}
@@ -73,7 +83,10 @@ func (s *summary) finish(elapsed time.Duration, all []*source) {
 		s.MaxLatenessNS = max(s.MaxLatenessNS, stats.MaxLateness.Nanoseconds())
 		s.Displaced += stats.ReplacedEntries
 		total := stats.Total()
-		s.Lost, s.Unprinted, s.RingBytes = s.Lost+total.Lost, s.Unprinted+total.Dropped, max(s.RingBytes, total.Size)
+		s.Lost, s.RingBytes = s.Lost+total.Lost, max(s.RingBytes, total.Size)
+		if from.file == "" { // the rest of a recording has not come
+			s.Unprinted += total.Dropped
+		}
 		for _, r := range stats.Rings {
 			s.CPUs = append(s.CPUs, cpu{from.ID, from.label, r.CPU, r.Samples, r.Lost, r.Corrupt, r.Bytes, r.HighWater, r.Size})
 		}
