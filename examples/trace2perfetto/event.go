@@ -42,7 +42,7 @@ const ( // as in trace2perfetto.bpf.c
 
 // handle passes an event on to the timeline.
 func handle(t *timeline, ev perfbuf.Event) error {
-	if ev.Time() < t.start || ev.Time() > t.end {
+	if !t.within(ev.Time()) {
 		return nil
 	}
 	switch ev.Kind() {

@@ -1,7 +1,7 @@
 // Trace2perfetto records for some seconds what all CPUs do, in the order in which it happened, as a file for the Perfetto UI and
 // chrome://tracing.
 //
-// record.go reads the events, event.go decodes them, timeline.go makes slices and instants of them, trace.go writes these.
+// record.go reads the events, file.go those of a recording, event.go decodes them, timeline.go makes slices and instants of them, trace.go writes these.
 package main
 
 import (
@@ -27,6 +27,8 @@ BTF. Ctrl-C ends it early, and the file is complete.
 
   -o FILE         where to (default trace.json); compressed if it ends in .gz; - is the standard output
   -duration D     how long (default 5s); 0 is until Ctrl-C
+  -file FILE      convert this perf.data file, of -record, instead: all of it, without root
+  -record FILE    write the events to this perf.data file, too
   -ring-bytes N   size of each CPU's ring (default 4194304)
   -json           print the summary as JSON
   -version        print the versions of ringfold and libbpf, and do nothing else
@@ -46,6 +48,8 @@ type config struct {
 	output    string
 	duration  time.Duration
 	ringBytes int
+	file      string // a recording to convert
+	record    string // one to make
 	json      bool
 	version   bool
 }
@@ -56,6 +60,8 @@ func parse(args []string) (c config, err error) {
 	f.StringVar(&c.output, "o", "trace.json", "")
 	f.DurationVar(&c.duration, "duration", 5*time.Second, "")
 	f.IntVar(&c.ringBytes, "ring-bytes", 4<<20, "")
+	f.StringVar(&c.file, "file", "", "")
+	f.StringVar(&c.record, "record", "", "")
 	f.BoolVar(&c.json, "json", false, "")
 	f.BoolVar(&c.version, "version", false, "")
 	switch err := f.Parse(args); {
@@ -65,6 +71,8 @@ func parse(args []string) (c config, err error) {
 		return c, fmt.Errorf("unknown argument %q", f.Arg(0))
 	case c.duration < 0 || c.ringBytes <= 0:
 		return c, errors.New("-duration must not be negative, and -ring-bytes not 0 or less")
+	case c.file != "" && c.record != "":
+		return c, errors.New("-file is a recording already: leave -record out")
 	case c.json && c.output == "-":
 		return c, errors.New("-json prints where -o - writes to: name a file")
 	}
@@ -90,7 +98,11 @@ func run(args []string, stdout, stderr io.Writer) int {
 	context.AfterFunc(ctx, stop) // a second Ctrl-C is not caught, and ends the program at once
 
 	out := &output{path: c.output, stdout: stdout}
-	sum, err := record(ctx, c, out)
+	read := record
+	if c.file != "" {
+		read = convert
+	}
+	sum, err := read(ctx, c, out)
 	if err := errors.Join(err, out.close()); err != nil {
 		fmt.Fprintln(stderr, "trace2perfetto:", err)
 		return 1

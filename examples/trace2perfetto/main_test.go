@@ -169,6 +169,7 @@ func TestArguments(t *testing.T) {
 		{[]string{"-x"}, 2, "", "flag provided but not defined: -x"},
 		{[]string{"x"}, 2, "", `unknown argument "x"`},
 		{[]string{"-duration", "-1s"}, 2, "", "must not be negative"},
+		{[]string{"-file", "a", "-record", "b"}, 2, "", "is a recording already"},
 		{[]string{"-json", "-o", "-"}, 2, "", "name a file"},
 	} {
 		var stdout, stderr bytes.Buffer

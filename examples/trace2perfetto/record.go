@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/aquasecurity/libbpfgo"
 	"github.com/ringfold/ringfold/examples/internal/bpfload"
 	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/ringfold/ringfold/perfbuf/perfdata"
 	"golang.org/x/sys/unix"
 )
 
@@ -43,6 +45,14 @@ func record(ctx context.Context, c config, w io.Writer) (sum summary, err error)
 	}
 	defer s.Close()
 
+	var rec *perfdata.Recorder
+	if c.record != "" {
+		if rec, err = perfdata.Create(c.record, perfdata.Options{Events: []perfdata.EventInfo{{Name: "trace2perfetto"}}}); err != nil {
+			return sum, err
+		}
+		defer func() { err = errors.Join(err, rec.Close()) }()
+	}
+
 	cpus := r.Options().CPUs
 	sum = summary{File: c.output, CPUs: len(cpus)}
 	if err := module.AttachPrograms(); err != nil {
@@ -60,7 +70,14 @@ func record(ctx context.Context, c config, w io.Writer) (sum summary, err error)
 		ctx, cancel = context.WithTimeout(ctx, c.duration)
 		defer cancel()
 	}
-	handle := func(ev perfbuf.Event) error { return handle(l, ev) }
+	handle := func(ev perfbuf.Event) error {
+		if rec != nil && l.within(ev.Time()) {
+			if err := rec.Record(ev); err != nil {
+				return err
+			}
+		}
+		return handle(l, ev)
+	}
 	if err := follow(ctx, r, s, l, handle); err != nil {
 		return sum, err
 	}

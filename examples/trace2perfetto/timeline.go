@@ -48,6 +48,9 @@ func newTimeline(t *trace, start uint64, cpus []int, sum *summary) (*timeline, e
 	return l, nil
 }
 
+// within reports whether a time is of the recording.
+func (l *timeline) within(time uint64) bool { return l.start <= time && time <= l.end }
+
 // cpu finds a CPU's state. One that comes while we record gets a track then.
 func (l *timeline) cpu(n int) (*cpu, error) {
 	if c := l.cpus[n]; c != nil {
