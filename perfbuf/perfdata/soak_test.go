@@ -1,0 +1,243 @@
+//go:build linux
+
+package perfdata_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/ringfold/ringfold/perfbuf/perfbuftest"
+	"github.com/ringfold/ringfold/perfbuf/perfdata"
+	"github.com/stretchr/testify/require"
+)
+
+// child runs a test in a process of its own. There, its path is not empty.
+func child(t *testing.T, path string, flags uintptr) *exec.Cmd {
+	cmd := exec.Command("/proc/self/exe", "-test.run", "^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), "PERFDATA_TEST_CHILD="+path, "GORACE=atexit_sleep_ms=0")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: flags, Pdeathsig: syscall.SIGKILL}
+	return cmd
+}
+
+func childPath() string { return os.Getenv("PERFDATA_TEST_CHILD") }
+
+// load records numbered events of many sizes as fast as it can, and calls flushed with how many a Flush has written, until that or
+// the recorder fails.
+func load(t *testing.T, rec *perfdata.Recorder, flushed func(n uint64) error) error {
+	t.Helper()
+	k := perfbuftest.New(perfbuftest.Options{})
+	r, err := k.Open(perfbuf.Options{RingBytes: 512 << 10})
+	require.NoError(t, err)
+	defer r.Close()
+	payload := make([]byte, 4096)
+	for n := uint64(0); ; {
+		for range 1 + rand.IntN(200) {
+			binary.NativeEndian.PutUint64(payload, n)
+			k.Advance(time.Microsecond)
+			require.NoError(t, k.Output(int(n%2), payload[:8+rand.IntN(2000)]))
+			n++
+			if err := r.ForEach(rec.Record); err != nil { // each at once, so that the file is in order of time
+				return err
+			}
+		}
+		if err := rec.Flush(); err != nil {
+			return err
+		}
+		if err := flushed(n); err != nil {
+			return err
+		}
+	}
+}
+
+// numbers reads the numbers of the events of a file, which follow each other, and how it ends.
+func numbers(t *testing.T, path string) (first, behind uint64, end error) {
+	t.Helper()
+	r, err := perfdata.Open(path, perfdata.ReplayOptions{})
+	require.NoError(t, err)
+	defer r.Close()
+	s, err := r.Ordered(perfbuf.OrderOptions{})
+	require.NoError(t, err)
+	defer s.Close()
+	end = s.Run(t.Context(), func(ev perfbuf.Event) error {
+		n := binary.NativeEndian.Uint64(ev.Bytes())
+		if behind == 0 {
+			first, behind = n, n
+		}
+		if ev.Kind() != perfbuf.KindSample || n != behind {
+			return fmt.Errorf("%v where event %d should be", ev, behind)
+		}
+		behind++
+		return nil
+	})
+	if end != io.EOF {
+		require.ErrorIs(t, end, io.ErrUnexpectedEOF)
+	}
+	return first, behind, end
+}
+
+var rotations = []perfdata.Options{
+	{},
+	{MaxBytes: 1 << 20, BufferBytes: 64 << 10},
+	{MaxBytes: 1 << 20, MaxFiles: 3},
+	{MaxAge: time.Millisecond, MaxFiles: 5},
+	{MaxBytes: 2 << 20, MaxAge: 3 * time.Millisecond},
+}
+
+// A recorder that is killed at any moment, while it begins a file too, leaves files that have all that it has flushed.
+func TestKilledAnywhere(t *testing.T) {
+	if path := childPath(); path != "" {
+		name, which, _ := strings.Cut(path, "=")
+		rec, err := perfdata.Create(name, rotations[which[0]-'0'])
+		require.NoError(t, err)
+		out := os.NewFile(3, "flushed")
+		t.Fatal(load(t, rec, func(n uint64) error {
+			_, err := out.Write(binary.NativeEndian.AppendUint64(nil, n))
+			return err
+		}))
+	}
+	runs := 30
+	if testing.Short() {
+		runs = 5
+	}
+	rotated, cut := 0, 0
+	for run := range runs {
+		dir := t.TempDir()
+		o := rotations[run%len(rotations)]
+		flushed := killed(t, fmt.Sprint(dir, "/soak=", run%len(rotations)))
+		files, err := filepath.Glob(dir + "/*")
+		require.NoError(t, err)
+		slices.Sort(files)
+		if len(files) > 1 {
+			rotated++
+		}
+		if o.MaxFiles > 0 {
+			require.LessOrEqual(t, len(files), o.MaxFiles)
+		}
+		next := uint64(0)
+		for i, file := range files {
+			st, err := os.Stat(file)
+			require.NoError(t, err)
+			last := i == len(files)-1
+			if last && st.Size() < 1000 { // it has begun a file, and no record
+				continue
+			}
+			first, behind, end := numbers(t, file)
+			if last && first == behind {
+				continue
+			}
+			if i > 0 || o.MaxFiles == 0 {
+				require.Equal(t, next, first, file)
+			}
+			next = behind
+			if end != io.EOF {
+				cut++
+				require.True(t, last, "%s: %v", file, end)
+				require.ErrorContains(t, end, "killed")
+			}
+		}
+		require.GreaterOrEqual(t, next, flushed, "%v", files)
+		os.RemoveAll(dir)
+	}
+	require.Positive(t, rotated)
+	require.Positive(t, cut)
+}
+
+// killed has a child record, kills it, and returns how many events it had flushed.
+func killed(t *testing.T, path string) (flushed uint64) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer r.Close()
+	cmd := child(t, path, 0)
+	cmd.ExtraFiles = []*os.File{w}
+	var messages strings.Builder
+	cmd.Stdout, cmd.Stderr = &messages, &messages
+	require.NoError(t, cmd.Start())
+	w.Close()
+	b := make([]byte, 8)
+	for n, kill := 0, 1+rand.IntN(300); ; n++ {
+		if _, err := io.ReadFull(r, b); err != nil {
+			break
+		}
+		flushed = binary.NativeEndian.Uint64(b)
+		if n == kill {
+			time.AfterFunc(rand.N(3*time.Millisecond), func() { cmd.Process.Kill() })
+		}
+	}
+	cmd.Wait()
+	require.True(t, cmd.ProcessState.Sys().(syscall.WaitStatus).Signaled(), messages.String())
+	return flushed
+}
+
+// A full disk ends a recording with an error, and what was flushed is readable. A series with MaxFiles that fits never fills it.
+func TestDiskFull(t *testing.T) {
+	dir := childPath()
+	if dir == "" {
+		if os.Getuid() != 0 {
+			t.Skip("it takes root to mount a tmpfs")
+		}
+		out, err := child(t, t.TempDir(), syscall.CLONE_NEWNS).CombinedOutput()
+		if errors.Is(err, syscall.EPERM) {
+			t.Skip("it takes CAP_SYS_ADMIN to mount a tmpfs")
+		}
+		require.NoError(t, err, "%s", out)
+		return
+	}
+	require.NoError(t, syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""))
+	require.NoError(t, syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=5m"))
+	for i, o := range []perfdata.Options{{}, {BufferBytes: 64 << 10}, {MaxBytes: 1 << 20}} {
+		path := filepath.Join(dir, "full")
+		rec, err := perfdata.Create(path, o)
+		require.NoError(t, err)
+		flushed := uint64(0)
+		err = load(t, rec, func(n uint64) error { flushed = n; return nil })
+		require.ErrorIs(t, err, syscall.ENOSPC)
+		require.ErrorContains(t, err, "recording ends here, the file is whole up to it")
+		require.ErrorIs(t, rec.Close(), syscall.ENOSPC)
+		files, _ := filepath.Glob(path + "*")
+		next := uint64(0)
+		for j, file := range files {
+			st, err := os.Stat(file)
+			require.NoError(t, err)
+			last := j > 0 && j == len(files)-1
+			if last && st.Size() < 1000 {
+				continue // the disk was full as it was begun
+			}
+			first, behind, _ := numbers(t, file)
+			if last && first == behind {
+				continue
+			}
+			require.Equal(t, next, first)
+			next = behind
+		}
+		require.GreaterOrEqual(t, next, flushed, "options %d", i)
+		require.Positive(t, next)
+		for _, file := range files {
+			os.Remove(file)
+		}
+	}
+	rec, err := perfdata.Create(filepath.Join(dir, "fits"), perfdata.Options{MaxBytes: 1 << 20, MaxFiles: 3})
+	require.NoError(t, err)
+	enough := errors.New("enough")
+	require.ErrorIs(t, load(t, rec, func(uint64) error {
+		if rec.Stats().Files > 30 {
+			return enough
+		}
+		return nil
+	}), enough)
+	require.NoError(t, rec.Close())
+	_, err = perfdata.Create(filepath.Join(dir, "none", "x"), perfdata.Options{})
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
