@@ -107,7 +107,7 @@ func TestKilledAnywhere(t *testing.T) {
 			return err
 		}))
 	}
-	runs := 30
+	runs := 20
 	if testing.Short() {
 		runs = 5
 	}
@@ -167,7 +167,7 @@ func killed(t *testing.T, path string) (flushed uint64) {
 	require.NoError(t, cmd.Start())
 	w.Close()
 	b := make([]byte, 8)
-	for n, kill := 0, 1+rand.IntN(300); ; n++ {
+	for n, kill := 0, 1+rand.IntN(200); ; n++ {
 		if _, err := io.ReadFull(r, b); err != nil {
 			break
 		}
