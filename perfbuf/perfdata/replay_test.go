@@ -220,7 +220,7 @@ func TestRecordedPace(t *testing.T) {
 }
 
 func TestReplayEnds(t *testing.T) {
-	path := record(t, perfdata.Options{}, func(rec *perfdata.Recorder) { emitted(t, rec, 10, true) })
+	path := record(t, perfdata.Options{}, func(rec *perfdata.Recorder) { emitted(t, rec, 50_000, true) })
 	r, err := perfdata.Open(path, perfdata.ReplayOptions{RecordedPace: true})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
