@@ -69,7 +69,7 @@ func (s *Ordered) forSources(do func(*reader.Reader) error) (err error) {
 // closed all the same.
 func (r *Reader) Shutdown(ctx context.Context, f func(Event) error) error {
 	begin := func(uint64) (*Batch, error) { return r.begin() }
-	return shutdown(ctx, r.Pause, r.in.Quiesce, begin, r.in.Close, f)
+	return shutdown(ctx, func() error { return pauseIfItCan(&r.in) }, r.in.Quiesce, begin, r.in.Close, f)
 }
 
 // Shutdown is [Reader.Shutdown] for a stream: what the rings hold comes in order, and none of it is
@@ -80,15 +80,23 @@ func (s *Ordered) Shutdown(ctx context.Context, f func(Event) error) error {
 		return os.ErrClosed
 	}
 	readers := s.in.Readers()
-	return shutdown(ctx, s.Pause, s.in.Quiesce, s.beginAll, func() {
+	return shutdown(ctx, func() error { return s.forSources(pauseIfItCan) }, s.in.Quiesce, s.beginAll, func() {
 		for _, r := range readers {
 			r.Close()
 		}
 	}, f)
 }
 
+// pauseIfItCan is Pause, but nothing for a BPF ring buffer.
+func pauseIfItCan(r *reader.Reader) error {
+	if err := r.Pause(); !errors.Is(err, errors.ErrUnsupported) {
+		return err
+	}
+	return nil
+}
+
 func shutdown(ctx context.Context, pause func() error, quiesce func(context.Context) (uint64, error), begin func(waited uint64) (*Batch, error), end func(), f func(Event) error) error {
-	if err := pause(); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+	if err := pause(); err != nil {
 		return err
 	}
 	waited, err := quiesce(ctx)
