@@ -1,11 +1,13 @@
 package perfbuf
 
 import (
+	"errors"
 	"os"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/stretchr/testify/require"
 )
 
@@ -186,4 +188,15 @@ func TestSourcesChangeWithinAPass(t *testing.T) {
 	require.Equal(t, os.ErrClosed, s.ForEach(never))
 	require.NoError(t, s.Close())
 	require.NoError(t, b.ForEach(never))
+}
+
+// A source that cannot be paused is let pass, as a BPF ring buffer; one of which that fails is not, and all stay open.
+func TestShutdownNeedsPause(t *testing.T) {
+	a, b := twoReaders(t)
+	s, err := Merge(OrderOptions{Mode: Slack(0)}, a.Reader, b.Reader)
+	require.NoError(t, err)
+	a.hooks.set = func(int, kernel.Entry) error { return errors.ErrUnsupported }
+	b.hooks.set = func(int, kernel.Entry) error { return errTest }
+	require.ErrorIs(t, s.Shutdown(t.Context(), never), errTest)
+	require.NoError(t, s.ForEach(never), "it is open")
 }
