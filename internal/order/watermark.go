@@ -59,11 +59,12 @@ func (s *Stream) Earliest() uint64 {
 // request sees to it that a barrier covers a time.
 func (s *Stream) request(time uint64) {
 	b := s.opts.Barrier
-	if time <= b.Watermark() {
-		return // it is due: a round that ended early has left it
-	}
 	if b.Idle() {
 		s.requested = 0 // what was asked for has been done, or has failed
+	}
+	// Loaded after Idle: a round that ends between the two would otherwise be asked for twice.
+	if time <= b.Watermark() {
+		return // it is due: a round that ended early has left it
 	}
 	if time < s.requested {
 		return
