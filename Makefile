@@ -13,7 +13,7 @@ AS_ROOT = $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 FIND = find . \( -path ./build -o -path ./libbpf -o -path ./.git \) -prune -o
 NESTED = $(patsubst %/,%,$(dir $(shell $(FIND) -path './*/go.mod' -print)))
 
-.PHONY: help setup demo fleet-demo test test-cgocheck test-vm test-vms soak simulate fuzz bench bench-docs pictures lint generate check-generate fresh-check fresh-ci static test-libbpf docker-check clean
+.PHONY: help setup tool install demo fleet-demo test test-cgocheck test-vm test-vms soak simulate fuzz bench bench-docs pictures lint generate check-generate fresh-check fresh-ci static test-libbpf docker-check clean
 .DEFAULT_GOAL := help
 
 help:
@@ -22,13 +22,21 @@ help:
 setup: ## install what is missing for a build (gcc, libbpf, ...)
 	@scripts/setup.sh
 
+tool: setup ## build the tool, build/ringfold
+	@mkdir -p build
+	@$(GO) -C cmd/ringfold build -trimpath -o "$(CURDIR)/build/ringfold" .
+
+PREFIX ?= /usr/local
+
+install: tool ## install the tool to PREFIX=/usr/local
+	@$(AS_ROOT) install -D -m 755 build/ringfold "$(DESTDIR)$(PREFIX)/bin/ringfold"
+
 demo: setup ## show a stream of kernel events from all CPUs, in order, for 5 seconds; ARGS='-json -duration 2s' is passed on
 	@$(GO) -C examples/ordered build -o "$(CURDIR)/build/ordered" .
 	@$(AS_ROOT) build/ordered -workload -duration 5s $(ARGS)
 
-fleet-demo: setup ## show several hosts' events as one stream, over an embedded NATS server; ARGS='-outage -duration 5s' is passed on
-	@$(GO) -C examples/fleet build -o "$(CURDIR)/build/fleet" .
-	@$(AS_ROOT) build/fleet demo $(ARGS)
+fleet-demo: tool ## show several hosts' events as one stream, over an embedded NATS server; ARGS='-outage -duration 5s' is passed on
+	@$(AS_ROOT) build/ringfold fleet demo $(ARGS)
 
 test: setup ## run all tests: the library's plainly, with the race detector, and poisoning what must not be kept
 	@scripts/test.sh

@@ -7,7 +7,7 @@ import (
 	"io/fs"
 
 	"github.com/aquasecurity/libbpfgo"
-	"github.com/ringfold/ringfold/examples/internal/bpfload"
+	"github.com/ringfold/ringfold/internal/bpfload"
 	"github.com/ringfold/ringfold/perfbuf"
 )
 

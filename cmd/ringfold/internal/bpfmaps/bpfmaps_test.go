@@ -1,0 +1,356 @@
+package bpfmaps
+
+import (
+	"bytes"
+	"flag"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/ringfold/ringfold/internal/leak"
+	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// childEnv says what a child process of the tests is to be.
+const childEnv = "PERFMAPS_TEST_CHILD"
+
+func TestMain(m *testing.M) {
+	if what := os.Getenv(childEnv); what != "" {
+		os.Exit(child(what))
+	}
+	os.Setenv("GORACE", "atexit_sleep_ms=0")
+	leak.Main(m)
+}
+
+// child holds the map that it gets as descriptor 3, or reads it, or opens what is pinned, until its input ends.
+func child(what string) int {
+	switch what {
+	case "reader":
+		r, err := perfbuf.Open(3, perfbuf.Options{})
+		if err != nil {
+			return 1
+		}
+		defer r.Close()
+	case "list":
+		_, err := List()
+		os.Stdout.WriteString(err.Error())
+		return 0
+	}
+	os.Stdout.WriteString("ready\n")
+	io.ReadAll(os.Stdin)
+	return 0
+}
+
+// start runs a child with a map, and returns its pid when it is ready.
+func start(t *testing.T, what string, fd int) (pid int) {
+	t.Helper()
+	dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	require.NoError(t, err)
+	file := os.NewFile(uintptr(dup), "map")
+	defer file.Close()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), childEnv+"="+what)
+	cmd.ExtraFiles = []*os.File{file}
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		in.Close()
+		require.NoError(t, cmd.Wait())
+	})
+	ready := make([]byte, 6)
+	_, err = io.ReadFull(out, ready)
+	require.NoError(t, err)
+	return cmd.Process.Pid
+}
+
+func emitter(t *testing.T) (e *kerneltest.Emitter, id uint32) {
+	e = kerneltest.Load(t)
+	events, err := e.Module().GetMap("events")
+	require.NoError(t, err)
+	info, err := os.ReadFile("/proc/self/fdinfo/" + strconv.Itoa(events.FileDescriptor()))
+	require.NoError(t, err)
+	id, ok := mapID(info)
+	require.True(t, ok)
+	return e, id
+}
+
+// listed is what List says of a map.
+func listed(t *testing.T, id uint32) Map {
+	t.Helper()
+	all, err := List()
+	require.NoError(t, err)
+	for _, m := range all {
+		if m.ID == id {
+			return m
+		}
+	}
+	require.Fail(t, "the map is not listed", "%d among %v", id, all)
+	return Map{}
+}
+
+func TestList(t *testing.T) {
+	e, id := emitter(t)
+	m := listed(t, id)
+	require.Equal(t, "events", m.Name)
+	require.NotZero(t, m.MaxEntries)
+	var names []string
+	for _, p := range m.Programs {
+		require.NotZero(t, p.ID)
+		require.Equal(t, "RawTracepoint", p.Type)
+		names = append(names, p.Name)
+	}
+	require.ElementsMatch(t, []string{"emit", "output_huge"}, names)
+	require.Len(t, m.Processes, 1)
+	require.Equal(t, os.Getpid(), m.Processes[0].PID)
+	require.Zero(t, m.Processes[0].Rings)
+	require.Empty(t, m.Others())
+
+	r, err := perfbuf.Open(e.MapFD(), perfbuf.Options{})
+	require.NoError(t, err)
+	defer r.Close()
+	require.Equal(t, len(r.Rings()), listed(t, id).Processes[0].Rings)
+
+	// Maps of other types are not listed.
+	array, err := os.ReadFile("/proc/self/fdinfo/" + strconv.Itoa(e.ArrayFD()))
+	require.NoError(t, err)
+	arrayID, ok := mapID(array)
+	require.True(t, ok)
+	all, err := List()
+	require.NoError(t, err)
+	for _, m := range all {
+		require.NotEqual(t, arrayID, m.ID)
+	}
+	_, err = Selector{ID: arrayID}.Open()
+	require.ErrorContains(t, err, "is a map of the type Array, not a perf event array, nor a BPF ring buffer")
+}
+
+// BPF ring buffers are listed, too, and the maps that they are in. A reader of one is seen by what it has mapped.
+func TestRingBufs(t *testing.T) {
+	e := kerneltest.LoadRings(t, kerneltest.RingOptions{})
+	e.SetShard(1, kerneltest.NewRingBuf(t, 4096))
+	id := func(fd int) uint32 {
+		info, err := os.ReadFile("/proc/self/fdinfo/" + strconv.Itoa(fd))
+		require.NoError(t, err)
+		id, ok := mapID(info)
+		require.True(t, ok)
+		return id
+	}
+	shared, shards := id(e.MapFD()), id(e.ShardsFD())
+	require.Equal(t, "ringbuf", listed(t, shared).Type)
+	require.True(t, listed(t, shared).RingBuf())
+	require.Equal(t, "array_of_maps", listed(t, shards).Type)
+	all, err := List()
+	require.NoError(t, err)
+	for _, m := range all {
+		require.NotEqual(t, id(e.GroupsFD()), m.ID, "it is empty")
+	}
+
+	eight := 8
+	targets, err := Selectors{Steal: true, Maps: []Selector{{ID: shared}, {ID: shards, Fields: Fields{TimeAt: &eight}}}}.Open()
+	require.NoError(t, err)
+	require.False(t, targets[0].Timed())
+	require.True(t, targets[1].Timed())
+	mapped := listed(t, shared).Processes[0].Rings
+	targets[0].Losses = id(e.LossesFD())
+	r, err := targets[0].Reader(perfbuf.Options{})
+	require.NoError(t, err)
+	e.Emit(0, kerneltest.RingEmit{Count: 512, Size: 4096})
+	require.NotZero(t, r.Stats().Outputs.Total().Full)
+	require.Greater(t, listed(t, shared).Processes[0].Rings, mapped)
+	require.NoError(t, r.Close())
+	<-r.Done()
+	for _, target := range targets {
+		require.NoError(t, target.Close())
+	}
+	_, err = Selectors{Steal: true, Maps: []Selector{{ID: shared}, {ID: shared}}}.Open()
+	require.ErrorContains(t, err, "is chosen twice")
+
+	start(t, "holder", e.MapFD())
+	_, err = Selector{ID: shared}.Open()
+	require.ErrorContains(t, err, "hands each event to one reader only")
+}
+
+func TestPins(t *testing.T) {
+	kerneltest.RequireRoot(t)
+	e, id := emitter(t)
+	dir := t.TempDir() + "/a b"
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	require.NoError(t, unix.Mount("bpf", dir, "bpf", 0, ""))
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, 0)) })
+	require.NoError(t, os.Mkdir(dir+"/sub", 0o700))
+	path := filepath.Join(dir, "sub", "ev")
+	events, err := e.Module().GetMap("events")
+	require.NoError(t, err)
+	require.NoError(t, events.Pin(path))
+	prog, err := e.Module().GetProgram("emit")
+	require.NoError(t, err)
+	require.NoError(t, prog.Pin(filepath.Join(dir, "prog")))
+	require.Equal(t, []string{path}, listed(t, id).Pins)
+
+	target, err := Selector{Pin: path, Steal: true}.Open()
+	require.NoError(t, err)
+	require.Equal(t, id, target.ID)
+	require.Equal(t, []string{path}, target.Pins)
+	r, err := perfbuf.Open(target.FD(), perfbuf.Options{})
+	require.NoError(t, err)
+	require.NoError(t, target.Close())
+	e.Emit(0, 3, 24)
+	n, err := perfbuf.Fold(r, 0, func(n int, _ perfbuf.Event) (int, error) { return n + 1, nil })
+	require.NoError(t, err)
+	require.Equal(t, 3, n)
+	require.NoError(t, r.Close())
+
+	_, err = Selector{Pin: filepath.Join(dir, "prog")}.Open()
+	require.ErrorContains(t, err, "is not a Map")
+	_, err = Selector{Pin: filepath.Join(dir, "none")}.Open()
+	require.ErrorContains(t, err, "nothing is pinned at")
+}
+
+// A map that another process holds, or reads, is not taken over without being told to.
+func TestBusy(t *testing.T) {
+	e, id := emitter(t)
+	holder := start(t, "holder", e.MapFD())
+	_, err := Selector{ID: id}.Open()
+	var busy *BusyError
+	require.ErrorAs(t, err, &busy)
+	require.Equal(t, id, busy.Map.ID)
+	require.Len(t, busy.Others, 1)
+	require.Equal(t, holder, busy.Others[0].PID)
+	require.Empty(t, busy.Readers())
+	require.ErrorContains(t, err, "may have a reader: ")
+	require.ErrorContains(t, err, "(pid "+strconv.Itoa(holder)+") holds it, though without a ring")
+	require.ErrorContains(t, err, "with -steal")
+
+	reader := start(t, "reader", e.MapFD())
+	_, err = Selector{ID: id}.Open()
+	require.ErrorAs(t, err, &busy)
+	require.Len(t, busy.Others, 2)
+	require.Len(t, busy.Readers(), 1)
+	require.Equal(t, reader, busy.Readers()[0].PID)
+	require.Positive(t, busy.Readers()[0].Rings)
+	require.ErrorContains(t, err, "seems to be read by ")
+
+	target, err := Selector{ID: id, Steal: true}.Open()
+	require.NoError(t, err)
+	require.Len(t, target.Others(), 2)
+	require.Len(t, target.Processes, 3) // and this one
+	require.NoError(t, target.Close())
+}
+
+// A map that nobody else holds is free, if that can be told here.
+func TestFree(t *testing.T) {
+	_, id := emitter(t)
+	target, err := Selector{ID: id}.Open()
+	if unseen := listed(t, id).Unseen; unseen != "" {
+		require.ErrorContains(t, err, "may have a reader: "+unseen)
+		return
+	}
+	require.NoError(t, err)
+	require.Empty(t, target.Others())
+	require.NoError(t, target.Close())
+}
+
+func TestUnseen(t *testing.T) {
+	err := &BusyError{Map: Map{ID: 3, Name: "events", Unseen: "there is no /proc here"}}
+	require.ErrorContains(t, err, "the map events (id 3) may have a reader: there is no /proc here. A CPU's entry")
+}
+
+func TestName(t *testing.T) {
+	kerneltest.Require(t)
+	name := "pm" + strconv.Itoa(os.Getpid())
+	spec := &ebpf.MapSpec{Name: name, Type: ebpf.PerfEventArray, MaxEntries: 1}
+	m, err := ebpf.NewMap(spec)
+	require.NoError(t, err)
+	defer m.Close()
+	target, err := Selector{Name: name, Steal: true}.Open()
+	require.NoError(t, err)
+	require.Equal(t, name, target.Name)
+	require.Equal(t, m.MaxEntries(), target.MaxEntries)
+	require.Empty(t, target.Programs)
+	require.NoError(t, target.Close())
+
+	second, err := ebpf.NewMap(spec)
+	require.NoError(t, err)
+	defer second.Close()
+	_, err = Selector{Name: name}.Open()
+	require.ErrorContains(t, err, `several maps are named "`+name+`": choose one by -id: `)
+	require.ErrorContains(t, err, "(pid "+strconv.Itoa(os.Getpid())+")")
+	_, err = Selector{Name: "none" + name}.Open()
+	require.ErrorContains(t, err, "no perf event array or BPF ring buffer is named")
+	require.ErrorContains(t, err, target.Map.String())
+	_, err = Selector{Name: name, ID: 1}.Open()
+	require.ErrorContains(t, err, "give one of them")
+	_, err = Selector{ID: 1<<32 - 2}.Open()
+	require.ErrorContains(t, err, "there is no map with the id 4294967294")
+}
+
+func TestChoose(t *testing.T) {
+	_, err := choose(nil, "")
+	require.ErrorContains(t, err, "there is no perf event array or BPF ring buffer on this system: start the program")
+	one := []Map{{ID: 5, Name: "long_name_of_ev"}}
+	for _, name := range []string{"", "long_name_of_ev", "long_name_of_events"} {
+		m, err := choose(one, name)
+		require.NoError(t, err)
+		require.EqualValues(t, 5, m.ID)
+	}
+	two := append(one, Map{ID: 6, Programs: []Program{{Name: "p"}}})
+	m, err := choose(two, "")
+	require.NoError(t, err)
+	require.EqualValues(t, 6, m.ID) // nothing outputs to the other
+	_, err = choose(append(two, Map{ID: 7, Programs: []Program{{Name: "q"}}}), "")
+	require.ErrorContains(t, err, "choose, by -id for example: (no name) (id 6) of program p, (no name) (id 7) of program q")
+	_, err = choose([]Map{{ID: 8}, {ID: 9}}, "")
+	require.ErrorContains(t, err, "there are several perf event arrays or BPF ring buffers")
+}
+
+func TestFlags(t *testing.T) {
+	var s Selectors
+	f := flag.NewFlagSet("", flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	s.Flags(f)
+	require.NoError(t, f.Parse([]string{"-id", "7", "-name", "n,time=0,cpu=8,stamped", "-pin", "/p,type=event", "-steal"}))
+	zero, eight := 0, 8
+	require.Equal(t, Selectors{Steal: true, Maps: []Selector{
+		{ID: 7}, {Name: "n", Fields: Fields{TimeAt: &zero, CPUAt: &eight, Stamped: true}}, {Pin: "/p", Fields: Fields{Type: "event"}},
+	}}, s)
+	for value, want := range map[string]string{
+		"n,losses=0": `"losses=0": an id is a number from 1 on`,
+		"":           "which map is missing",
+		",time=8":    "which map is missing",
+		"n,times=8":  `"times=8": behind a map come time=OFFSET`,
+		"n,type=":    `"type=": behind`,
+		"n,time=x":   `"time=x": an offset is a number of bytes from 0 on`,
+		"n,cpu=-1":   `"cpu=-1": an offset`,
+		"n,stamped":  "give time=OFFSET",
+	} {
+		require.ErrorContains(t, f.Parse([]string{"-name", value}), want)
+	}
+	for _, id := range []string{"0", "-1", "x", "4294967296"} {
+		require.ErrorContains(t, f.Parse([]string{"-id", id}), "a number from 1 on")
+	}
+}
+
+func TestNoPrivilege(t *testing.T) {
+	kerneltest.RequireRoot(t)
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), childEnv+"=list")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	out, err := cmd.Output()
+	require.NoError(t, err)
+	require.True(t, bytes.Contains(out, []byte("uid 65534 may not look for other programs' maps, which takes CAP_SYS_ADMIN: run as root")), "%s", out)
+}
+
+func TestPrintable(t *testing.T) {
+	require.Equal(t, "ö b?[31m?", printable("ö b\x1b[31m\n"))
+}

@@ -1,0 +1,112 @@
+// Package cli is what the commands of ringfold have in common: how they begin and end, their flags, and how they print.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// Exit statuses.
+const (
+	ok     = 0
+	failed = 1 // the command could not do its work
+	misuse = 2 // the command line makes no sense
+)
+
+// Main runs the tool and returns its exit status. The context of the command ends at the first Ctrl-C, SIGTERM or SIGHUP; a
+// second one kills the process. Errors go to stderr, one line each; of a closed stdout (| head) nothing is said.
+func Main(root *cobra.Command, args []string) int {
+	// With SIGPIPE caught, a write to a pipe that nobody reads any more fails instead of killing us.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second one is not caught
+	root.InitDefaultVersionFlag() // else longFlags would not know it
+	root.SetArgs(longFlags(root, args))
+	cmd, err := root.ExecuteContextC(ctx)
+	var usage *UsageError
+	switch {
+	case err == nil, errors.Is(err, syscall.EPIPE):
+		return ok
+	case errors.As(err, &usage):
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %v (see %[1]s --help)\n", cmd.CommandPath(), err)
+		return misuse
+	default:
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %v\n", cmd.CommandPath(), err)
+		return failed
+	}
+}
+
+// UsageError is a mistake in the command line.
+type UsageError struct{ error }
+
+// Unwrap returns what is wrong.
+func (e *UsageError) Unwrap() error { return e.error }
+
+// Usagef makes a UsageError.
+func Usagef(format string, args ...any) error { return &UsageError{fmt.Errorf(format, args...)} }
+
+// Args checks positional arguments as a cobra.PositionalArgs does; its errors are UsageErrors.
+func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return &UsageError{err}
+		}
+		return nil
+	}
+}
+
+// Root returns the tool without commands.
+func Root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "ringfold",
+		Short: "Show, record and replay events of BPF perf event arrays and ring buffers, in order",
+		Args: Args(func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return fmt.Errorf("unknown command %q", args[0])
+			}
+			return nil
+		}),
+		RunE:          func(cmd *cobra.Command, args []string) error { return cmd.Help() },
+		Version:       version(),
+		SilenceErrors: true, // Main prints them
+		SilenceUsage:  true,
+	}
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		if errors.Is(err, pflag.ErrHelp) {
+			return err
+		}
+		return &UsageError{err}
+	})
+	cobra.EnableCommandSorting = false // they come in the order in which one needs them
+	root.Flags().SortFlags = false
+	return root
+}
+
+// longFlags takes a long flag with one dash, as Go's own tools have them, for one with two.
+func longFlags(root *cobra.Command, args []string) []string {
+	cmd, _, err := root.Find(args)
+	if err != nil {
+		return args
+	}
+	all := append([]string(nil), args...)
+	for i, arg := range all {
+		if arg == "--" {
+			break
+		}
+		name, _, _ := strings.Cut(strings.TrimPrefix(arg, "-"), "=")
+		if strings.HasPrefix(arg, "-") && len(name) > 1 && cmd.Flags().Lookup(name) != nil {
+			all[i] = "-" + arg
+		}
+	}
+	return all
+}

@@ -1,0 +1,174 @@
+package demo
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/ringfold/ringfold/perfbuf"
+)
+
+// source is where events come from: BPF programs, or a simulation of them.
+type source interface {
+	// open sets up rings for the events. None comes before attach.
+	open(perfbuf.Options) (*perfbuf.Reader, error)
+	// attach starts the flow of events.
+	attach() error
+	// detach ends it. A program may still be running on another CPU then.
+	detach() error
+	// now is the clock that the events' times are of.
+	now() uint64
+	// close gives everything back, whatever was called before.
+	close()
+}
+
+// printer turns events into bytes.
+type printer interface {
+	header(b []byte, cpus []int) []byte
+	event(b []byte, e *event) []byte
+	summary(b []byte, s *summary) []byte
+}
+
+// follow prints events to w until ctx is done, or as long as the configuration says.
+func follow(ctx context.Context, c config, src source, p printer, w io.Writer) error {
+	load, err := newWorkload(c.workload)
+	if err != nil {
+		return err
+	}
+	defer src.close()
+
+	// The rings are set up before anything is attached: events that find no ring would be gone without a trace.
+	r, err := src.open(options(c))
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	s, err := r.Ordered(perfbuf.OrderOptions{Mode: c.order()})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+
+	cpus := r.Options().CPUs
+	f := &follower{limit: c.limit, printer: p, out: bufio.NewWriterSize(w, 64<<10), now: src.now, sum: newSummary(c, cpus)}
+	f.out.Write(p.header(nil, cpus))
+	if err := f.out.Flush(); err != nil {
+		return err
+	}
+	if err := src.attach(); err != nil {
+		return err
+	}
+	begin := time.Now()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if c.duration > 0 {
+		ctx, cancel = context.WithTimeout(ctx, c.duration)
+		defer cancel()
+	}
+	load.start(cpus, cancel)
+	defer load.stop()
+
+	if err := f.follow(ctx, s); err != nil {
+		return err
+	}
+	if err := load.stop(); err != nil {
+		return err
+	}
+	if err := src.detach(); err != nil {
+		return err
+	}
+	if err := f.rest(s); err != nil {
+		return err
+	}
+	elapsed := time.Since(begin)
+	r.Close() // makes the counts final
+	f.sum.finish(elapsed, r.Stats())
+	f.out.Write(p.summary(nil, f.sum))
+	if err := f.out.Flush(); err != nil {
+		return err
+	}
+	return f.sum.verdict()
+}
+
+// options sizes the rings, and says when the kernel is to wake us.
+func options(c config) perfbuf.Options {
+	o := perfbuf.Options{RingBytes: c.ringBytes}
+	if c.sched && !c.simulate {
+		// If each event woke us, each wake-up would be an event, and so on.
+		o.Wakeup = perfbuf.Wakeup{Bytes: c.ringBytes / 8, PollInterval: 20 * time.Millisecond}
+	}
+	return o
+}
+
+// follower prints a stream, round by round.
+type follower struct {
+	limit   uint64 // events to print, 0 for no limit
+	printer printer
+	out     *bufio.Writer
+	line    []byte
+	now     func() uint64
+	sum     *summary
+}
+
+func (f *follower) full() bool { return f.limit > 0 && f.sum.Events >= f.limit }
+
+// follow reads until ctx is done or there were enough events.
+//
+// s.Run(ctx, f.event) would do the same in one call. The loop is here because it knows where
+// a round ends: then the output is flushed, and the summary learns what was read together.
+func (f *follower) follow(ctx context.Context, s *perfbuf.Ordered) error {
+	for !f.full() {
+		if err := s.Wait(ctx); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		if err := f.round(s.ForEach); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// patience is far more than programs that were running when they were detached take to end.
+const patience = 30 * time.Second
+
+// rest prints what is left when the programs are detached.
+func (f *follower) rest(s *perfbuf.Ordered) error {
+	if f.full() {
+		return nil
+	}
+	// Not the context of before, which is done. A second Ctrl-C ends this too.
+	ctx, cancel := context.WithTimeoutCause(context.Background(), patience, fmt.Errorf("programs still run %v after they were detached", patience))
+	defer cancel()
+	return f.round(func(event func(perfbuf.Event) error) error { return s.Drain(ctx, event) })
+}
+
+// round makes one pass over all rings.
+func (f *follower) round(pass func(func(perfbuf.Event) error) error) error {
+	err := pass(f.event)
+	f.sum.endRound()
+	if err != nil {
+		return err
+	}
+	return f.out.Flush()
+}
+
+func (f *follower) event(ev perfbuf.Event) error {
+	e, err := decode(ev)
+	if err != nil {
+		return err
+	}
+	f.sum.add(&e, f.now())
+	f.line = f.printer.event(f.line[:0], &e)
+	if _, err := f.out.Write(f.line); err != nil {
+		return err
+	}
+	if f.full() {
+		return perfbuf.ErrStop
+	}
+	return nil
+}

@@ -1,0 +1,213 @@
+package demo
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/ringfold/ringfold/perfbuf/perfbuftest"
+)
+
+const simulatedCPUs = 4
+
+// simulation is the source of made-up events: what the programs of ordered.bpf.c would output on a
+// kernel that is simulated in this process. Everything behind the rings is the same as for real ones.
+//
+// Its CPUs are interrupted, as real ones are, between taking an event's time and publishing it, and
+// for milliseconds, as a virtual machine's are.
+type simulation struct {
+	kernel *perfbuftest.Kernel
+	seed   uint64
+	sched  bool
+	cpus   []*simulatedCPU
+
+	mu       sync.RWMutex // held to begin a program, so that none begins after detach
+	attached bool
+
+	quit chan struct{}
+	once sync.Once
+	all  sync.WaitGroup
+}
+
+// simulatedCPU runs one task at a time, and whatever interrupts it.
+type simulatedCPU struct {
+	*simulation
+	id    int
+	busy  chan struct{} // full while it runs a task; no mutex, as for those synctest's clock does not go on
+	luck  *rand.Rand
+	woken []task // and to run next, with sched
+	depth int    // of interrupts
+}
+
+func newSimulation(cpus int, seed uint64, sched bool) *simulation {
+	s := &simulation{
+		kernel: perfbuftest.New(perfbuftest.Options{CPUs: cpus, RealTime: true}),
+		seed:   seed,
+		sched:  sched,
+		quit:   make(chan struct{}),
+	}
+	for id := range cpus {
+		s.cpus = append(s.cpus, &simulatedCPU{simulation: s, id: id, busy: make(chan struct{}, 1), luck: s.random(-1 - id)})
+	}
+	return s
+}
+
+func (s *simulation) open(o perfbuf.Options) (*perfbuf.Reader, error) { return s.kernel.Open(o) }
+
+func (s *simulation) now() uint64 { return s.kernel.Now() }
+
+func (s *simulation) attach() error {
+	s.mu.Lock()
+	s.attached = true
+	s.mu.Unlock()
+	s.live()
+	return nil
+}
+
+func (s *simulation) detach() error {
+	s.mu.Lock()
+	s.attached = false
+	s.mu.Unlock()
+	return nil
+}
+
+// close ends all life, and waits for that.
+func (s *simulation) close() {
+	s.once.Do(func() { close(s.quit) })
+	s.all.Wait()
+}
+
+// random is a source of its own for each part of the simulation: whatever the others do, it says the
+// same in each run.
+func (s *simulation) random(part int) *rand.Rand { return rand.New(rand.NewPCG(s.seed, uint64(part))) }
+
+// pause sleeps for up to twice d. It returns false when life ends.
+func (s *simulation) pause(r *rand.Rand, d time.Duration) bool {
+	t := time.NewTimer(time.Duration(r.Int64N(int64(2*d) + 1)))
+	defer t.Stop()
+	select {
+	case <-s.quit:
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// begin starts a program, unless it is detached.
+func (c *simulatedCPU) begin() *perfbuftest.Program {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if !c.attached {
+		return nil
+	}
+	return c.kernel.Begin(c.id)
+}
+
+// run lets a task run here, which does what the events say.
+func (c *simulatedCPU) run(t task, events ...payload) {
+	c.busy <- struct{}{}
+	defer func() { <-c.busy }()
+	if !c.sched {
+		for _, e := range events {
+			c.output(t, e)
+		}
+		return
+	}
+	idle := c.idle()
+	current := idle
+	c.wake(idle, t)
+	for len(c.woken) > 0 { // by interrupts too
+		next := c.woken[0]
+		c.woken = c.woken[1:]
+		c.output(current, switchTo(current, next))
+		current = next
+		if current != t {
+			continue
+		}
+		for _, e := range events {
+			c.output(t, e)
+		}
+	}
+	c.output(current, switchTo(current, idle))
+}
+
+func (c *simulatedCPU) wake(t, other task) {
+	c.woken = append(c.woken, other)
+	c.output(t, wakeup(t, other))
+}
+
+// output runs a program that outputs an event, while t is on the CPU. It interrupts those that run
+// there, and may be interrupted itself.
+func (c *simulatedCPU) output(t task, e payload) {
+	p := c.begin()
+	if p == nil {
+		return
+	}
+	defer p.End()
+	interrupt := func() {
+		if c.sched && e.Kind != kindSwitch { // the scheduler has them off
+			c.interrupt(t)
+		}
+	}
+	p.Prepare(encode(e))
+	interrupt()
+	c.stall()
+	if p.Reserve() != nil {
+		return // the ring is full, which the kernel counts and reports
+	}
+	interrupt()
+	p.Copy()
+	interrupt()
+	p.Publish()
+}
+
+// interrupt may let a timer expire here, whose handler wakes a thread.
+func (c *simulatedCPU) interrupt(t task) {
+	if c.luck.IntN(16) > 0 || c.depth == 2 {
+		return
+	}
+	if other := c.kthread(c.luck); other != t && !slices.Contains(c.woken, other) {
+		c.depth++
+		c.wake(t, other)
+		c.depth--
+	}
+}
+
+// stall is what a hypervisor does to a virtual machine's CPU: it may run another's now.
+func (c *simulatedCPU) stall() {
+	odds := 50
+	if c.sched {
+		odds = 1000 // of more events
+	}
+	if c.luck.IntN(odds) == 0 {
+		time.Sleep(time.Duration(2+c.luck.IntN(10)) * time.Millisecond)
+	}
+}
+
+// burst outputs events one right after the other, each from a program of its own.
+func (c *simulatedCPU) burst(events []payload) {
+	var encoded [][]byte
+	for _, e := range events {
+		encoded = append(encoded, encode(e))
+	}
+	c.busy <- struct{}{}
+	defer func() { <-c.busy }()
+	for _, b := range encoded {
+		if p := c.begin(); p != nil {
+			_ = p.Output(b) // fails when the ring is full
+			p.End()
+		}
+	}
+}
+
+// encode lays an event out as ordered.bpf.c does.
+func encode(e payload) []byte {
+	b, err := binary.Append(make([]byte, 0, 128), binary.NativeEndian, e)
+	if err != nil {
+		panic(err) // its size is fixed
+	}
+	return b
+}

@@ -1,0 +1,160 @@
+package demo
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/ringfold/ringfold/perfbuf"
+)
+
+// summary counts what was printed, and checks its order: it trusts the times, not the library.
+// The exported fields are printed with -json.
+type summary struct {
+	Events     uint64 `json:"events"` // lines printed, those of losses and of corrupt memory included
+	CPUs       int    `json:"cpus"`   // rings
+	Mode       string `json:"mode"`
+	Reordered  uint64 `json:"reordered"`    // see byRing
+	Late       uint64 `json:"late"`         // events marked so
+	Lost       uint64 `json:"lost"`         // outputs that found their ring full
+	OutOfOrder uint64 `json:"out_of_order"` // events before one that was printed, and not marked as late
+	Overtaken  uint64 `json:"overtaken"`    // see byRing
+	Corrupt    uint64 `json:"corrupt"`
+	Simulated  bool   `json:"simulated,omitempty"`
+
+	// Outputs is Samples + Lost + Unread: all, as far as the kernel counts them.
+	Outputs uint64 `json:"outputs"`
+	Samples uint64 `json:"samples"` // printed
+	Unread  uint64 `json:"unread"`  // left in the rings, as -n was reached
+
+	SlackNS      int64     `json:"slack_ns"` // 0 in exact mode
+	LatenessNS   uint64    `json:"max_lateness_ns"`
+	LatencyP50NS uint64    `json:"latency_p50_ns"` // from an event to its line
+	LatencyP99NS uint64    `json:"latency_p99_ns"`
+	SpilledBytes uint64    `json:"spilled_bytes"`      // copied out of rings that filled up
+	Barriers     *barriers `json:"barriers,omitempty"` // in exact mode
+	RingUse      float64   `json:"ring_use_percent"`   // of the fullest ring, at its fullest
+	PerCPU       []onCPU   `json:"per_cpu"`
+
+	elapsed time.Duration
+	newest  uint64 // the latest time so far
+	index   []int  // of CPUs in PerCPU
+	byRing  byRing
+	latency histogram
+}
+
+// barriers are what proved that the order is complete.
+type barriers struct {
+	Provider string `json:"provider"`
+	Count    uint64 `json:"count"`
+	Failed   uint64 `json:"failed"`
+	P50NS    int64  `json:"p50_ns"`
+	P99NS    int64  `json:"p99_ns"`
+	MaxNS    int64  `json:"max_ns"`
+}
+
+type onCPU struct {
+	CPU    int    `json:"cpu"`
+	Events uint64 `json:"events"`
+}
+
+func newSummary(c config, cpus []int) *summary {
+	s := &summary{CPUs: len(cpus), Mode: c.mode, Simulated: c.simulate, index: make([]int, cpus[len(cpus)-1]+1)}
+	if c.mode == slack {
+		s.SlackNS = int64(c.slack)
+	}
+	for i, cpu := range cpus {
+		s.index[cpu] = i
+		s.PerCPU = append(s.PerCPU, onCPU{CPU: cpu})
+	}
+	s.byRing.times = make([][]uint64, len(cpus))
+	return s
+}
+
+// add counts an event that is printed now.
+func (s *summary) add(e *event, now uint64) {
+	ring := s.index[e.cpu]
+	s.Events++
+	s.PerCPU[ring].Events++
+	s.Lost += e.lost
+	if e.Kind == kindCorrupt {
+		s.Corrupt++
+	}
+	switch {
+	case e.late:
+		s.Late++
+		if e.time < s.newest {
+			s.LatenessNS = max(s.LatenessNS, s.newest-e.time)
+		}
+	case e.time < s.newest:
+		s.OutOfOrder++
+	default:
+		s.newest = e.time
+	}
+	s.byRing.add(ring, e.time)
+	s.latency.add(now - min(now, e.time))
+}
+
+// endRound is called when all was read that there was to read.
+func (s *summary) endRound() { s.Reordered, s.Overtaken = s.byRing.endRound() }
+
+// finish takes what the library has counted, when its reader is closed.
+func (s *summary) finish(elapsed time.Duration, stats perfbuf.Stats) {
+	s.elapsed = elapsed
+	s.LatencyP50NS, s.LatencyP99NS = s.latency.quantile(0.5), s.latency.quantile(0.99)
+	t := stats.Total()
+	s.Samples, s.Lost, s.Unread = t.Samples, t.Lost, t.Dropped
+	s.Outputs = s.Samples + s.Lost + s.Unread
+	s.SpilledBytes = stats.SpilledBytes
+	s.RingUse = math.Round(1000*100*float64(t.HighWater)/float64(t.Size)) / 1000
+	if s.Mode == exact {
+		b := stats.Barrier
+		s.Barriers = &barriers{b.Provider, b.Count, b.Failed, int64(b.P50), int64(b.P99), int64(b.Max)}
+	}
+}
+
+// verdict is an error if the library did not keep what it promises.
+func (s *summary) verdict() error {
+	switch {
+	case s.OutOfOrder > 0:
+		return fmt.Errorf("%s out of order and not marked as late: this is a bug", were(s.OutOfOrder))
+	case s.Mode == exact && s.Late > 0:
+		return fmt.Errorf("%s late in exact mode: this is a bug", were(s.Late))
+	}
+	return nil
+}
+
+func were(n uint64) string {
+	if n == 1 {
+		return "1 event was"
+	}
+	return fmt.Sprintf("%d events were", n)
+}
+
+// byRing finds out what would have been printed had the rings been read one
+// after the other: in each round first what CPU 0 had, then CPU 1 and so on.
+type byRing struct {
+	times [][]uint64 // of this round's events, by ring
+
+	last, newest uint64 // time of the event before, and the latest one
+	reordered    uint64 // events with an earlier time than the one before
+	overtaken    uint64 // events with an earlier time than any one before
+}
+
+func (b *byRing) add(ring int, time uint64) { b.times[ring] = append(b.times[ring], time) }
+
+func (b *byRing) endRound() (reordered, overtaken uint64) {
+	for ring, times := range b.times {
+		for _, t := range times {
+			if t < b.last {
+				b.reordered++
+			}
+			if t < b.newest {
+				b.overtaken++
+			}
+			b.last, b.newest = t, max(b.newest, t)
+		}
+		b.times[ring] = times[:0]
+	}
+	return b.reordered, b.overtaken
+}

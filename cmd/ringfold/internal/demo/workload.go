@@ -1,0 +1,95 @@
+package demo
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// workload starts short-lived processes on each CPU, so that there is something to see.
+type workload struct {
+	path string // of the program that they run
+	quit chan struct{}
+	once sync.Once
+	all  sync.WaitGroup
+
+	mu  sync.Mutex
+	err error // the last
+}
+
+// beat is how often a process is started on each CPU. All CPUs start at the
+// same time: a bunch of interleaved events, then a pause in which one can read them.
+const beat = 50 * time.Millisecond
+
+// newWorkload returns nil if none is wanted.
+func newWorkload(wanted bool) (*workload, error) {
+	if !wanted {
+		return nil, nil
+	}
+	path, err := exec.LookPath("true")
+	if err != nil {
+		return nil, fmt.Errorf("-workload runs the program \"true\": %w", err)
+	}
+	return &workload{path: path, quit: make(chan struct{})}, nil
+}
+
+// start begins with a process per CPU. If one cannot be started, failed is called, and stop says why.
+func (w *workload) start(cpus []int, failed func()) {
+	if w == nil {
+		return
+	}
+	begin := time.Now()
+	for _, cpu := range cpus {
+		w.all.Go(func() {
+			if err := w.occupy(cpu, begin); err != nil {
+				w.mu.Lock()
+				w.err = fmt.Errorf("-workload on CPU %d: %w", cpu, err)
+				w.mu.Unlock()
+				failed()
+			}
+		})
+	}
+}
+
+// stop starts no more, and returns when all processes are gone.
+func (w *workload) stop() error {
+	if w == nil {
+		return nil
+	}
+	w.once.Do(func() { close(w.quit) })
+	w.all.Wait()
+	return w.err
+}
+
+// occupy runs processes on a CPU.
+func (w *workload) occupy(cpu int, begin time.Time) error {
+	// A child inherits the thread's CPU. The thread is not given back, but ends with this goroutine: nobody else wants it.
+	runtime.LockOSThread()
+	var set unix.CPUSet
+	set.Set(cpu)
+	switch err := unix.SchedSetaffinity(0, &set); {
+	case errors.Is(err, unix.EINVAL):
+		return nil // not ours to use: a container's cpuset leaves it out
+	case err != nil:
+		return err
+	}
+	for {
+		cmd := exec.Command(w.path)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // when we are killed
+		if err := cmd.Start(); err != nil {
+			return err
+		}
+		_ = cmd.Wait() // how it ended does not matter: Ctrl-C reaches it too
+		select {
+		case <-w.quit:
+			return nil
+		case <-time.After(beat - time.Since(begin)%beat):
+		}
+	}
+}

@@ -1,0 +1,308 @@
+package agent
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/broker"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/source"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/spool"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/wire"
+	"github.com/stretchr/testify/require"
+)
+
+// ship has an agent ship n events, while something is done, and returns what has come.
+func ship(t *testing.T, o Options, n uint64, url func() string, meanwhile func(s *source.Simulated)) (history, Stats) {
+	t.Helper()
+	s := source.NewSimulated(source.SimulatedOptions{Rate: 10_000, Events: n})
+	o.Source = s
+	if o.BatchDelay == 0 {
+		o.BatchDelay = 5 * time.Millisecond // many of them
+	}
+	a := startAgent(t, o)
+	meanwhile(s)
+	happened(s, n)
+	stats := a.end()
+	batches := stored(t, url())
+	h := read(t, batches)
+	w, lost := s.Counts()
+	require.Equal(t, w, stats.Events)
+	require.Equal(t, lost, h.gaps[wire.Gap_RING_FULL])
+	require.Equal(t, w, h.events+h.gaps[wire.Gap_SPOOL_FULL], "each event is there, or missing and counted")
+	require.Equal(t, stats.Lost[wire.Gap_SPOOL_FULL], h.gaps[wire.Gap_SPOOL_FULL])
+	require.Equal(t, stats.Batches, uint64(len(batches)))
+	require.Equal(t, stats.Published, stats.Batches)
+	require.Zero(t, stats.SpoolBytes)
+	return h, stats
+}
+
+// The broker is stopped and comes back, at the same place with what it had: nothing is lost, nothing is there twice.
+func TestBrokerRestarts(t *testing.T) {
+	dir := t.TempDir()
+	b, err := broker.Start(dir, 0)
+	require.NoError(t, err)
+	defer func() { b.Stop() }()
+	makeStream(t, connect(t, b.URL()), 1)
+	o := Options{Conn: connect(t, b.URL()), AckWait: 200 * time.Millisecond}
+	h, stats := ship(t, o, 20_000, func() string { return b.URL() }, func(s *source.Simulated) {
+		for i := range uint64(4) {
+			happened(s, (i+1)*4000)
+			port := b.Port()
+			b.Stop()
+			happened(s, (i+1)*4000+1000) // it is away for a while
+			b, err = broker.Start(dir, port)
+			require.NoError(t, err)
+		}
+	})
+	require.Zero(t, h.gaps[wire.Gap_SPOOL_FULL])
+	require.Positive(t, stats.Retried)
+}
+
+// The broker is away for longer than the spool holds: what is lost is counted, to the last event, and the rings are read all the time.
+func TestSpoolFull(t *testing.T) {
+	dir := t.TempDir()
+	b, err := broker.Start(dir, 0)
+	require.NoError(t, err)
+	defer func() { b.Stop() }()
+	makeStream(t, connect(t, b.URL()), 1)
+	o := Options{Conn: connect(t, b.URL()), SpoolBytes: 64 << 10, AckWait: 200 * time.Millisecond}
+	h, stats := ship(t, o, 20_000, func() string { return b.URL() }, func(s *source.Simulated) {
+		for i := range uint64(2) {
+			happened(s, i*10_000+100)
+			port := b.Port()
+			b.Stop()
+			happened(s, i*10_000+8000) // the spool holds 1500
+			b, err = broker.Start(dir, port)
+			require.NoError(t, err)
+		}
+	})
+	require.Positive(t, h.gaps[wire.Gap_SPOOL_FULL])
+	require.Positive(t, h.number[wire.Gap_SPOOL_FULL])
+	t.Log(h.gaps, h.number, stats)
+}
+
+// It ends while the spool is full: the last batch has room all the same, and says what is missing.
+func TestEndsWithSpoolFull(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "spool")
+	s := source.NewSimulated(source.SimulatedOptions{Rate: 10_000, Events: 8000})
+	a := startAgent(t, Options{Source: s, Conn: connect(t, "nats://127.0.0.1:1"), SpoolPath: path, SpoolBytes: 64 << 10, BootID: "b", EndWait: time.Millisecond})
+	n := happened(s, 8000)
+	stats := a.end()
+	require.LessOrEqual(t, stats.SpoolBytes, int64(65<<10))
+	require.Positive(t, stats.Lost[wire.Gap_SPOOL_FULL])
+
+	sp, err := spool.Open(path, "b")
+	require.NoError(t, err)
+	defer sp.Close()
+	require.True(t, sp.Log().Ended)
+	var batches []*wire.Batch
+	for at := uint64(0); ; {
+		e, ok, err := sp.Next(at)
+		require.NoError(t, err)
+		if !ok {
+			break
+		}
+		b, err := wire.Unmarshal(e.Data)
+		require.NoError(t, err)
+		batches, at = append(batches, b), e.Position
+	}
+	h := read(t, batches)
+	require.Equal(t, n, h.events+h.gaps[wire.Gap_SPOOL_FULL])
+	require.Equal(t, stats.Lost[wire.Gap_SPOOL_FULL], h.gaps[wire.Gap_SPOOL_FULL])
+	require.True(t, batches[len(batches)-1].End)
+}
+
+// A broker that takes longer than the agent waits has everything twice, and keeps it once.
+func TestSlowBroker(t *testing.T) {
+	b := startBroker(t)
+	makeStream(t, connect(t, b.URL()), 1)
+	p := slowProxy(t, b.Addr().String())
+	o := Options{Conn: connect(t, "nats://"+p), AckWait: 10 * time.Millisecond, Window: 4}
+	_, stats := ship(t, o, 5000, b.URL, func(*source.Simulated) {})
+	require.Positive(t, stats.Retried)
+}
+
+// slowProxy is a connection to a server that takes up to 20 ms each way.
+func slowProxy(t *testing.T, to string) (address string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var all sync.WaitGroup
+	t.Cleanup(func() { l.Close(); all.Wait() })
+	slowly := func(from, to net.Conn) {
+		defer from.Close()
+		defer to.Close()
+		b := make([]byte, 16<<10)
+		for {
+			n, err := from.Read(b)
+			if err != nil {
+				return
+			}
+			time.Sleep(20 * time.Millisecond)
+			if _, err := to.Write(b[:n]); err != nil {
+				return
+			}
+		}
+	}
+	all.Go(func() {
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			out, err := net.Dial("tcp", to)
+			if err != nil {
+				in.Close()
+				continue
+			}
+			all.Go(func() { slowly(in, out) })
+			all.Go(func() { slowly(out, in) })
+		}
+	})
+	return l.Addr().String()
+}
+
+// The leader of a stream of three servers goes: another one takes its place, and nothing is lost, nothing is there twice.
+func TestClusterLosesLeader(t *testing.T) {
+	c, err := broker.StartCluster(t.Context(), t.TempDir(), 3)
+	require.NoError(t, err)
+	defer c.Stop()
+	makeStream(t, connect(t, c.URL()), 3)
+	o := Options{Conn: connect(t, c.URL()), AckWait: 500 * time.Millisecond}
+	_, stats := ship(t, o, 20_000, c.URL, func(s *source.Simulated) {
+		happened(s, 5000)
+		var leader *broker.Server
+		poll(func() bool { leader = c.Leader("EVENTS"); return leader != nil })
+		leader.Stop()
+	})
+	t.Logf("%+v", stats)
+}
+
+// A spool that was published already is published again, as after a crash: the stream has it once.
+func TestPublishedTwice(t *testing.T) {
+	b := startBroker(t)
+	nc := connect(t, b.URL())
+	makeStream(t, nc, 1)
+	dir := t.TempDir()
+	s := source.NewSimulated(source.SimulatedOptions{Rate: 5000, Events: 500})
+	a := startAgent(t, Options{Source: s, BootID: "b", SpoolPath: filepath.Join(dir, "spool"), Conn: connect(t, "nats://127.0.0.1:1"), EndWait: time.Millisecond})
+	n := happened(s, 500)
+	a.end()
+	file, err := os.ReadFile(filepath.Join(dir, "spool"))
+	require.NoError(t, err)
+	for range 2 {
+		path := filepath.Join(dir, "copy")
+		require.NoError(t, os.WriteFile(path, file, 0o600))
+		sp, err := spool.Open(path, "b")
+		require.NoError(t, err)
+		o, err := Options{Host: "host-1", Source: s, Conn: nc, SpoolPath: path}.effective()
+		require.NoError(t, err)
+		p := newPublisher(o, sp, newQueue(sp, o.SpoolBytes, o.Note))
+		p.finish()
+		require.NoError(t, p.run(t.Context()))
+		require.Zero(t, sp.Bytes())
+		require.Equal(t, sp.Log().Next-1, p.acknowledged)
+		require.NoError(t, sp.Close())
+	}
+	require.Equal(t, n, read(t, stored(t, b.URL())).events)
+}
+
+// What arrives somewhere is not stored yet: without an acknowledgement it stays in the spool, for the next run.
+func TestUnacknowledgedStays(t *testing.T) {
+	b := startBroker(t)
+	nc := connect(t, b.URL())
+	var received atomic.Int64
+	sub, err := nc.Subscribe("EVENTS.>", func(*nats.Msg) { received.Add(1) }) // no stream
+	require.NoError(t, err)
+	require.NoError(t, nc.Flush())
+	defer sub.Unsubscribe()
+	path := filepath.Join(t.TempDir(), "spool")
+	s := source.NewSimulated(source.SimulatedOptions{Rate: 1000})
+	a := startAgent(t, Options{Source: s, Conn: connect(t, b.URL()), SpoolPath: path, BootID: "b", Window: 100, BatchDelay: time.Millisecond, EndWait: time.Millisecond})
+	poll(func() bool { return received.Load() >= 2*deleteEvery })
+	stats := a.end()
+	require.Zero(t, stats.Acknowledged)
+	sp, err := spool.Open(path, "b")
+	require.NoError(t, err)
+	defer sp.Close()
+	n := uint64(0)
+	for at := uint64(0); ; n++ {
+		e, ok, err := sp.Next(at)
+		require.NoError(t, err)
+		if !ok {
+			break
+		}
+		at = e.Position
+	}
+	require.Equal(t, stats.Batches, n)
+}
+
+// Without a stream, batches wait until there is one.
+func TestNoStreamYet(t *testing.T) {
+	b := startBroker(t)
+	nc := connect(t, b.URL())
+	ship(t, Options{Conn: connect(t, b.URL())}, 2000, b.URL, func(s *source.Simulated) {
+		happened(s, 1000)
+		makeStream(t, nc, 1)
+	})
+}
+
+// The disk fails: it is tried again, and what has to be given up in the end is an error.
+func TestDiskFails(t *testing.T) {
+	sp, err := spool.Open(filepath.Join(t.TempDir(), "spool"), "b")
+	require.NoError(t, err)
+	require.NoError(t, sp.Close()) // a closed file takes no more
+	ctx, cancel := context.WithCancel(t.Context())
+	q := newQueue(sp, 1000, func(text string) {
+		require.Contains(t, text, "trying on")
+		cancel()
+	})
+	require.True(t, q.push(spool.Batch{Sequence: 1, Data: make([]byte, 900)}, false))
+	require.False(t, q.push(spool.Batch{Sequence: 2, Data: make([]byte, 101)}, false), "no room")
+	require.True(t, q.push(spool.Batch{Sequence: 2, Data: make([]byte, 101)}, true), "it must")
+	q.finish()
+	require.ErrorContains(t, q.run(ctx), "2 batches are lost: writing to the spool")
+}
+
+// BenchmarkShip compares batches with a message for each event, from the decoded event to the acknowledgement.
+func BenchmarkShip(b *testing.B) {
+	server := startBroker(b)
+	nc := connect(b, server.URL())
+	js := makeStream(b, nc, 1)
+	event := func(i int) *wire.Event {
+		return &wire.Event{Kind: wire.Event_EXEC, Delta: uint64(i), Cpu: 1, Pid: 1234, Tid: 1234, Comm: "cc1", Detail: "/usr/lib/gcc/cc1"}
+	}
+	for name, events := range map[string]int{"batches": mostEvents, "events": 1} {
+		b.Run(name, func(b *testing.B) {
+			var acks []jetstream.PubAckFuture
+			sequence := uint64(0)
+			for i := 0; i < b.N; i += events {
+				sequence++
+				batch := &wire.Batch{Host: "h", BootId: "b", LogId: nats.NewInbox(), Sequence: sequence}
+				for j := range min(events, b.N-i) {
+					batch.Events = append(batch.Events, event(j))
+				}
+				data, err := wire.Marshal(batch)
+				require.NoError(b, err)
+				ack, err := js.PublishMsgAsync(&nats.Msg{Subject: "EVENTS.h", Data: data, Header: nats.Header{jetstream.MsgIDHeader: {wire.ID(batch)}}})
+				require.NoError(b, err)
+				if acks = append(acks, ack); len(acks) == 16 {
+					<-acks[0].Ok()
+					acks = acks[1:]
+				}
+			}
+			for _, ack := range acks {
+				<-ack.Ok()
+			}
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
+		})
+	}
+}

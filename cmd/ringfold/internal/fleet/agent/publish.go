@@ -1,0 +1,243 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/spool"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/wire"
+)
+
+// publisher sends what is in the spool, and deletes what the stream has.
+//
+// Several batches are under way at a time, in the order of their positions. If something goes wrong, all that are not acknowledged are
+// sent again in this order, the same bytes with the same ids: of those that had arrived JetStream drops the second. So the stream has
+// a log's batches in the order of their sequence numbers, but for those of one window, of which a later one may have arrived first.
+//
+// The futures of nats.go would do, if a broker never took longer to answer than one waits: here, an answer to an earlier try counts too.
+type publisher struct {
+	Options
+	spool   *spool.Spool
+	queue   *queue
+	subject string
+	inbox   string
+	answers chan *nats.Msg
+	ending  chan struct{}
+
+	flight  []sent
+	attempt uint64    // counts the times that all were sent again
+	alive   time.Time // when something was acknowledged last, or all were sent
+	failure error     // why to send all again
+	retry   backoff
+	last    uint64 // position of the last that was sent
+	done    uint64 // and of the last that was acknowledged, with all before
+	deleted uint64
+	ended   bool
+
+	published, retried, acknowledged uint64
+}
+
+type sent struct {
+	spool.Entry
+	acknowledged bool
+}
+
+// deleteEvery is after how many acknowledgements what is done is deleted: each time takes the disk some ms.
+const deleteEvery = 16
+
+func newPublisher(o Options, s *spool.Spool, q *queue) *publisher {
+	return &publisher{
+		Options: o, spool: s, queue: q, subject: wire.Subject(o.Prefix, o.Host),
+		inbox: o.Conn.NewInbox(), answers: make(chan *nats.Msg, 4*o.Window), ending: make(chan struct{}),
+	}
+}
+
+// finish says that nothing more will come into the spool.
+func (p *publisher) finish() { close(p.ending) }
+
+// run publishes until it is finished and all is acknowledged, or until ctx is done. An error is one of reading the spool.
+func (p *publisher) run(ctx context.Context) error {
+	subscription, err := p.Conn.ChanSubscribe(p.inbox+".*.*", p.answers)
+	if err != nil {
+		return err
+	}
+	defer subscription.Unsubscribe()
+	connected := p.Conn.StatusChanged(nats.CONNECTED)
+	defer p.Conn.RemoveStatusListener(connected)
+	for {
+		if err := p.fill(); err != nil {
+			return err
+		}
+		if len(p.flight) == 0 || p.done-p.deleted >= deleteEvery {
+			p.delete(ctx)
+		}
+		if len(p.flight) == 0 && p.ended {
+			return nil
+		}
+		if p.failure != nil {
+			p.again(ctx)
+		} else {
+			p.wait(ctx, connected)
+		}
+		if ctx.Err() != nil {
+			p.delete(ctx)
+			return nil
+		}
+	}
+}
+
+// fill sends as many as may be under way.
+func (p *publisher) fill() error {
+	for p.failure == nil && len(p.flight) < p.Window {
+		e, ok, err := p.spool.Next(p.last)
+		if err != nil || !ok {
+			return err
+		}
+		if len(p.flight) == 0 {
+			p.alive = time.Now()
+		}
+		p.last = e.Position
+		p.flight = append(p.flight, sent{Entry: e})
+		p.published++
+		p.send(e)
+	}
+	return nil
+}
+
+func (p *publisher) send(e spool.Entry) {
+	if !p.Conn.IsConnected() { // nats.go would keep in memory what we have on disk
+		p.failure = nats.ErrDisconnected
+		return
+	}
+	err := p.Conn.PublishMsg(&nats.Msg{
+		Subject: p.subject, Data: e.Data, Header: nats.Header{jetstream.MsgIDHeader: {e.ID}},
+		Reply: fmt.Sprintf("%s.%d.%d", p.inbox, p.attempt, e.Position),
+	})
+	if err != nil {
+		p.failure = err
+	}
+}
+
+// wait waits until something has happened, and sees to that.
+func (p *publisher) wait(ctx context.Context, connected <-chan nats.Status) {
+	var late <-chan time.Time
+	if len(p.flight) > 0 {
+		t := time.NewTimer(time.Until(p.alive.Add(p.AckWait)))
+		defer t.Stop()
+		late = t.C
+	}
+	var fresh <-chan struct{}
+	if len(p.flight) < p.Window {
+		fresh = p.queue.fresh
+	}
+	ending := p.ending
+	if p.ended {
+		ending = nil
+	}
+	select {
+	case m := <-p.answers:
+		p.answer(m)
+	case <-late:
+		p.failure = fmt.Errorf("no acknowledgement for %v", p.AckWait)
+	case <-connected:
+		if len(p.flight) > 0 { // what was under way to the other connection has been lost, or its answer
+			p.failure = errors.New("the connection was lost")
+		}
+	case <-fresh:
+	case <-ending:
+		p.ended = true
+	case <-ctx.Done():
+	}
+}
+
+// answer takes what the server says to a batch.
+func (p *publisher) answer(m *nats.Msg) {
+	attempt, position, _ := strings.Cut(strings.TrimPrefix(m.Subject, p.inbox+"."), ".")
+	if err := answered(m); err != nil {
+		if attempt == strconv.FormatUint(p.attempt, 10) { // to an earlier one it has been reacted to
+			p.failure = err
+		}
+		return
+	}
+	at, _ := strconv.ParseUint(position, 10, 64)
+	for i := range p.flight {
+		if p.flight[i].Position == at {
+			p.flight[i].acknowledged = true
+		}
+	}
+	for len(p.flight) > 0 && p.flight[0].acknowledged {
+		p.done = p.flight[0].Position
+		p.flight = p.flight[1:]
+		p.acknowledged++
+		p.alive = time.Now()
+		if p.retry.reset() {
+			p.Note("publishing again")
+		}
+	}
+}
+
+// answered returns what has kept a stream from storing a batch.
+func answered(m *nats.Msg) error {
+	if len(m.Data) == 0 && m.Header.Get("Status") == "503" {
+		return fmt.Errorf("%w: no stream with this subject, or none that works now", jetstream.ErrNoStreamResponse)
+	}
+	var a struct {
+		Stream string
+		Error  *jetstream.APIError
+	}
+	if err := json.Unmarshal(m.Data, &a); err != nil || a.Stream == "" && a.Error == nil {
+		return fmt.Errorf("the answer %q is none of a stream: does something else listen there?", m.Data)
+	}
+	if a.Error != nil {
+		return a.Error
+	}
+	return nil
+}
+
+// again sends all that is under way once more, after a while, which is longer each time that nothing is acknowledged.
+func (p *publisher) again(ctx context.Context) {
+	if p.retry.first() {
+		p.Note(fmt.Sprintf("publishing: %v: trying on; the spool has %d KiB, of %d", p.failure, p.queue.used.Load()>>10, p.SpoolBytes>>10))
+	}
+	if !p.retry.sleep(ctx) {
+		return
+	}
+	p.failure = nil
+	p.attempt++
+	p.alive = time.Now()
+	for _, s := range p.flight {
+		if p.failure != nil {
+			return
+		}
+		if !s.acknowledged {
+			p.retried++
+			p.send(s.Entry)
+		}
+	}
+}
+
+// delete deletes what is acknowledged, to make room. If that fails it tries again, until ctx is done: at worst it is published twice.
+func (p *publisher) delete(ctx context.Context) {
+	var retry backoff
+	for p.done > p.deleted {
+		n, err := p.spool.Delete(p.done)
+		if err == nil {
+			p.queue.used.Add(-n)
+			p.deleted = p.done
+			return
+		}
+		if retry.first() {
+			p.Note(fmt.Sprintf("%v: trying on", err))
+		}
+		if !retry.sleep(ctx) {
+			return
+		}
+	}
+}

@@ -1,0 +1,142 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/spool"
+)
+
+// mostQueued is how many bytes may wait for a slow disk.
+const mostQueued = 8 << 20
+
+// queue is between the reader, who must not wait, and the disk.
+type queue struct {
+	spool *spool.Spool
+	limit int64
+	note  func(string)
+
+	used     atomic.Int64  // bytes in the queue and in the spool
+	appended atomic.Uint64 // batches
+
+	mu       sync.Mutex
+	waiting  []spool.Batch
+	bytes    int64 // of those, and of those that are being written
+	finished bool
+
+	more  chan struct{} // of capacity 1: there is something waiting, or it is finished
+	fresh chan struct{} // of capacity 1: there is something new in the spool
+}
+
+func newQueue(s *spool.Spool, limit int64, note func(string)) *queue {
+	q := &queue{spool: s, limit: limit, note: note, more: make(chan struct{}, 1), fresh: make(chan struct{}, 1)}
+	q.used.Store(s.Bytes())
+	return q
+}
+
+// push takes a batch, if there is room for it, or if it must.
+func (q *queue) push(b spool.Batch, must bool) bool {
+	n := int64(len(b.Data))
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	// Only this adds: what there is room for now, there will be.
+	if !must && (q.used.Load()+n > q.limit || q.bytes+n > mostQueued) {
+		return false
+	}
+	q.used.Add(n)
+	q.bytes += n
+	q.waiting = append(q.waiting, b)
+	signal(q.more)
+	return true
+}
+
+// finish says that nothing more will be pushed.
+func (q *queue) finish() {
+	q.mu.Lock()
+	q.finished = true
+	q.mu.Unlock()
+	signal(q.more)
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// run writes to the spool until it is finished and all is written. If that fails it tries again, until ctx is done.
+func (q *queue) run(ctx context.Context) error {
+	var retry backoff
+	for {
+		q.mu.Lock()
+		batches, finished := q.waiting, q.finished
+		q.waiting = nil
+		q.mu.Unlock()
+		if len(batches) == 0 {
+			if finished {
+				return nil
+			}
+			<-q.more // run is always finished
+			continue
+		}
+		for {
+			err := q.spool.Append(batches...)
+			if err == nil {
+				break
+			}
+			if retry.first() {
+				q.note(fmt.Sprintf("%v: trying on", err))
+			}
+			if !retry.sleep(ctx) {
+				return fmt.Errorf("%d batches are lost: %w", len(batches), err)
+			}
+		}
+		if retry.reset() {
+			q.note("writing to the spool again")
+		}
+		q.appended.Add(uint64(len(batches)))
+		var n int64
+		for _, b := range batches {
+			n += int64(len(b.Data))
+		}
+		q.mu.Lock()
+		q.bytes -= n
+		q.mu.Unlock()
+		signal(q.fresh)
+	}
+}
+
+// backoff is how long to wait between tries, longer each time.
+type backoff struct{ d time.Duration }
+
+const (
+	firstBackoff = 50 * time.Millisecond
+	lastBackoff  = 2 * time.Second
+)
+
+// first reports whether nothing has failed since the last success.
+func (b *backoff) first() bool { return b.d == 0 }
+
+// reset is told of a success, and reports whether there were failures before.
+func (b *backoff) reset() bool {
+	failed := b.d > 0
+	b.d = 0
+	return failed
+}
+
+// sleep returns false when ctx is done.
+func (b *backoff) sleep(ctx context.Context) bool {
+	b.d = min(max(2*b.d, firstBackoff), lastBackoff)
+	t := time.NewTimer(b.d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}

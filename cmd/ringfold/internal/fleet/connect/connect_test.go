@@ -1,0 +1,135 @@
+package connect
+
+import (
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nkeys"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/broker"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/connect/certtest"
+	"github.com/stretchr/testify/require"
+)
+
+func start(t *testing.T, port int, change func(*server.Options)) *broker.Server {
+	t.Helper()
+	s, err := broker.StartWith(t.TempDir(), port, change)
+	require.NoError(t, err)
+	t.Cleanup(s.Stop)
+	return s
+}
+
+func TestConnect(t *testing.T) {
+	s := start(t, 0, func(*server.Options) {})
+	nc, err := Options{URL: s.URL()}.Connect("test")
+	require.NoError(t, err)
+	require.NoError(t, nc.Flush())
+	nc.Close()
+
+	t.Setenv("NATS_URL", s.URL())
+	nc, err = Options{}.Connect("test")
+	require.NoError(t, err)
+	require.True(t, nc.IsConnected())
+	nc.Close()
+}
+
+// Where no server answers it goes on trying, and says so; also when one goes away later.
+func TestNoServer(t *testing.T) {
+	s := start(t, 0, func(*server.Options) {})
+	port, url := s.Port(), s.URL()
+	s.Stop()
+	notes := make(chan string, 100)
+	nc, err := Options{URL: url, Note: func(text string) { notes <- text }}.Connect("test")
+	require.NoError(t, err)
+	defer nc.Close()
+	require.Contains(t, <-notes, "no NATS server answers at nats://127.0.0.1")
+	require.False(t, nc.IsConnected())
+
+	told := func(want string) {
+		t.Helper()
+		for got := ""; !strings.HasPrefix(got, want); {
+			got = <-notes
+		}
+	}
+	s = start(t, port, func(*server.Options) {})
+	told("connected to 127.0.0.1")
+	s.Stop()
+	told("the connection broke")
+	told("cannot connect: dial tcp")
+	start(t, port, func(*server.Options) {})
+	told("connected to 127.0.0.1")
+}
+
+// An error says what to do. None shows a secret.
+func TestErrors(t *testing.T) {
+	dir := t.TempDir()
+	ca, other := certtest.New(t, dir, "ca"), certtest.New(t, dir, "other")
+	secured := start(t, 0, func(o *server.Options) { o.TLS, o.TLSConfig = true, ca.Server(t) })
+	picky := start(t, 0, func(o *server.Options) { o.TLS, o.TLSVerify, o.TLSConfig = true, true, ca.Mutual(t) })
+	open := start(t, 0, func(*server.Options) {})
+	user, err := nkeys.CreateUser()
+	require.NoError(t, err)
+	public, err := user.PublicKey()
+	require.NoError(t, err)
+	keyed := start(t, 0, func(o *server.Options) { o.Nkeys = []*server.NkeyUser{{Nkey: public}} })
+	seed, err := user.Seed()
+	require.NoError(t, err)
+	nkey, junk := filepath.Join(dir, "nkey"), filepath.Join(dir, "junk")
+	require.NoError(t, os.WriteFile(nkey, seed, 0o600))
+	require.NoError(t, os.WriteFile(junk, []byte("junk"), 0o600))
+	cert, key := ca.Client(t, "client")
+
+	for _, good := range []Options{
+		{URL: secured.URL(), TLSCA: ca.File},
+		{URL: picky.URL(), TLSCA: ca.File, TLSCert: cert, TLSKey: key},
+		{URL: keyed.URL(), NKey: nkey},
+	} {
+		nc, err := good.Connect("test")
+		require.NoError(t, err)
+		require.True(t, nc.IsConnected())
+		nc.Close()
+	}
+	for want, bad := range map[string]Options{
+		"the server's certificate is not trusted: give its CA by -tlsca":                   {URL: secured.URL()},
+		other.File + " (-tlsca) does not hold the CA that has signed it":                   {URL: secured.URL(), TLSCA: other.File},
+		"the server refuses us: give a certificate that it trusts by -tlscert and -tlskey": {URL: picky.URL(), TLSCA: ca.File},
+		"the server does not know us: give credentials that it accepts by -creds or -nkey": {URL: keyed.URL()},
+		"the server has no TLS":                   {URL: open.URL(), TLSCA: ca.File},
+		"failed to parse root certificate":        {URL: open.URL(), TLSCA: junk},
+		"no such file":                            {URL: open.URL(), TLSCA: filepath.Join(dir, "none")},
+		"-creds: open":                            {URL: open.URL(), Creds: filepath.Join(dir, "none")},
+		"-nkey " + junk:                           {URL: open.URL(), NKey: junk},
+		"-tlscert and -tlskey need each other":    {URL: open.URL(), TLSCert: cert},
+		"-creds and -nkey exclude each other":     {URL: open.URL(), Creds: junk, NKey: nkey},
+		"error loading client certificate":        {URL: open.URL(), TLSCert: junk, TLSKey: junk},
+		"this is no URL of a NATS server":         {URL: "nats://host:x"},
+		"-url must not have a user or a password": {URL: "nats://u:secret@" + open.Addr().String()},
+	} {
+		bad.Note = func(text string) { t.Error(text) }
+		nc, err := bad.Connect("test")
+		if err == nil {
+			nc.Close()
+		}
+		require.Error(t, err, want)
+		require.ErrorContains(t, err, want)
+		require.NotContains(t, err.Error(), "secret")
+	}
+	t.Setenv("NATS_URL", "nats://u:secret@host:x, nats://secret@b")
+	_, err = Options{}.Connect("test")
+	require.ErrorContains(t, err, "connecting to host:x,b")
+	require.NotContains(t, err.Error(), "secret")
+}
+
+func TestFlags(t *testing.T) {
+	f := flag.NewFlagSet("", flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	var o Options
+	o.Flags(f)
+	require.NoError(t, f.Parse([]string{"-url", "u", "-creds", "c", "-nkey", "n", "-tlscert", "t", "-tlskey", "k", "-tlsca", "a"}))
+	o.Note = nil
+	require.Equal(t, "u c n t k a", o.URL+" "+o.Creds+" "+o.NKey+" "+o.TLSCert+" "+o.TLSKey+" "+o.TLSCA)
+}

@@ -1,0 +1,299 @@
+package fleet
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/agent"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/broker"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/clock"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/connect"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/source"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/tail"
+)
+
+const demoUsage = `Usage: fleet demo [flags]
+
+Runs a NATS server, agents on made-up hosts and one on this host, if that is permitted, and prints what all of them publish, in order.
+In the end it compares that with what the agents have read, and fails if anything was out of order, or lost without a gap that says so.
+
+  -hosts N     made-up hosts (default 5)
+  -rate N      events per second on each of them (default 20)
+  -duration D  (default 10s)
+  -outage      stop the server in the middle, for 2 seconds
+  -no-real     leave this host out
+  -json        print one object per line; the last two are what the agents have read, and the summary
+  -version     print which ringfold and which libbpf this is
+`
+
+const (
+	outage   = 2 * time.Second  // how long the server is away
+	patience = 30 * time.Second // with hosts, on this machine, which they share
+)
+
+// demo is what the flags say, and what runs.
+type demo struct {
+	hosts    int
+	rate     float64
+	duration time.Duration
+	outage   bool
+	noReal   bool
+	json     bool
+
+	note   func(string)
+	dir    string
+	server *broker.Server
+	port   int
+}
+
+func (d *demo) parse(args []string, out io.Writer) (done bool, err error) {
+	f := flag.NewFlagSet("demo", flag.ContinueOnError)
+	f.IntVar(&d.hosts, "hosts", 5, "")
+	f.Float64Var(&d.rate, "rate", 20, "")
+	f.DurationVar(&d.duration, "duration", 10*time.Second, "")
+	f.BoolVar(&d.outage, "outage", false, "")
+	f.BoolVar(&d.noReal, "no-real", false, "")
+	f.BoolVar(&d.json, "json", false, "")
+	if done, err := parse(f, args, out, demoUsage); done || err != nil {
+		return done, err
+	}
+	if d.hosts < 0 || d.hosts > 1000 || d.hosts == 0 && d.noReal || d.rate <= 0 || d.duration <= 0 {
+		return false, wrong("-hosts must be from 1 to 1000, -rate and -duration positive")
+	}
+	return false, nil
+}
+
+func runDemo(ctx context.Context, args []string, out io.Writer, note func(string)) (err error) {
+	d := &demo{note: note}
+	if done, err := d.parse(args, out); done || err != nil {
+		return err
+	}
+	if d.dir, err = os.MkdirTemp("", "fleet-demo-"); err != nil {
+		return err
+	}
+	defer os.RemoveAll(d.dir)
+	if d.server, err = broker.Start(filepath.Join(d.dir, "nats"), 0); err != nil {
+		return err
+	}
+	defer func() { d.server.Stop() }()
+	d.port = d.server.Port()
+
+	nc, err := connect.Options{URL: d.server.URL(), Note: note}.Connect("fleet demo")
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	if err := (streamConfig{name: "EVENTS", maxAge: time.Hour, maxBytes: 1 << 30, replicas: 1}).ensure(ctx, nc, note); err != nil {
+		return err
+	}
+	return d.show(ctx, nc, out)
+}
+
+// show runs agents and a tail.
+func (d *demo) show(ctx context.Context, nc *nats.Conn, out io.Writer) error {
+	agents := d.agents()
+	read := tail.Options{Stream: "EVENTS", All: true, ToEnd: true, Note: d.note}
+	read.Dead = patience
+	for _, a := range agents {
+		read.Hosts = append(read.Hosts, a.Host)
+	}
+	config := tailConfig{read: read, json: d.json}
+	sink := &checker{printer: newPrinter(out, config), hosts: map[string]*checked{}}
+
+	reading, give := context.WithCancel(context.Background()) // beyond ctx: until the hosts have ended
+	defer give()
+	var result tail.Result
+	var failed error
+	var tailed, running sync.WaitGroup
+	tailed.Go(func() { result, failed = tail.Run(reading, nc, read, sink) })
+
+	working, end := context.WithCancel(ctx)
+	defer end()
+	outcomes := make([]outcome, len(agents))
+	for i, a := range agents {
+		running.Go(func() {
+			outcomes[i] = d.run(working, a)
+			if outcomes[i].err != nil {
+				end()
+				give() // this one does not say that it has ended
+			}
+		})
+	}
+	err := d.last(working, nc, len(agents))
+	end()
+	running.Wait()
+	for i := range outcomes {
+		if o := &outcomes[i]; o.err == nil && o.stats.SpoolBytes > 0 {
+			o.err = fmt.Errorf("%d bytes are left in its spool", o.stats.SpoolBytes)
+			give()
+		}
+	}
+	tailed.Wait()
+	for i, o := range outcomes {
+		if o.err != nil {
+			err = errors.Join(err, fmt.Errorf("agent of %s: %w", agents[i].Host, o.err))
+		}
+	}
+	if err = errors.Join(err, failed); err != nil {
+		return err
+	}
+	return d.conclude(sink, result, agents, outcomes, out)
+}
+
+// agents are the hosts.
+func (d *demo) agents() (all []agent.Options) {
+	for i := range d.hosts {
+		host := agent.Options{Host: fmt.Sprintf("web-%d", i+1), BootID: fmt.Sprintf("boot-%d", i+1),
+			Source: source.NewSimulated(source.SimulatedOptions{Seed: uint64(i), Rate: d.rate}), Clock: wrongBy(time.Duration(i%5-2) * 100 * time.Microsecond)}
+		all = append(all, host)
+	}
+	if !d.noReal {
+		if err := permitted(); err != nil {
+			d.note(fmt.Sprintf("without this host: %v", err))
+		} else {
+			host, _ := os.Hostname()
+			if host == "" || strings.HasPrefix(host, "web-") { // those are made up
+				host = "localhost"
+			}
+			all = append(all, agent.Options{Host: host, Source: new(source.Real), Clock: wrongBy(0)})
+		}
+	}
+	return all
+}
+
+// permitted says why this host's events cannot be read.
+func permitted() error {
+	src := new(source.Real)
+	defer src.Close()
+	reader, err := src.Open()
+	if err != nil {
+		return err
+	}
+	return reader.Close()
+}
+
+// wrongBy is the clock of a host that is wrong, and knows by how much. All have it from this machine, so that it does not matter for their
+// order how wrong that is itself.
+func wrongBy(d time.Duration) func() clock.Reading {
+	return func() clock.Reading {
+		r := clock.Measure()
+		return clock.Reading{Offset: r.Offset + int64(d), Error: uint64(d.Abs() + 50*time.Microsecond)}
+	}
+}
+
+// outcome is how an agent has ended.
+type outcome struct {
+	stats agent.Stats
+	err   error
+}
+
+func (d *demo) run(ctx context.Context, o agent.Options) (out outcome) {
+	nc, err := connect.Options{URL: d.server.URL()}.Connect("fleet agent " + o.Host)
+	if err != nil {
+		return outcome{err: err}
+	}
+	defer nc.Close()
+	o.Conn, o.SpoolPath, o.EndWait = nc, filepath.Join(d.dir, o.Host+".spool"), time.Minute
+	o.AckWait = time.Second // what was under way when the server stopped is sent again soon
+	o.Note = func(text string) { d.note(o.Host + ": " + text) }
+	out.stats, out.err = agent.Run(ctx, o)
+	return out
+}
+
+// last waits for the end, with an outage in the middle if that is wanted. The time begins when all hosts have published.
+func (d *demo) last(ctx context.Context, nc *nats.Conn, hosts int) error {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	for published := 0; published < hosts && wait(ctx, 20*time.Millisecond); {
+		stream, err := js.Stream(ctx, "EVENTS")
+		if err == nil {
+			published = int(stream.CachedInfo().State.NumSubjects)
+		}
+	}
+	if !d.outage {
+		wait(ctx, d.duration)
+		return nil
+	}
+	if wait(ctx, d.duration/2) {
+		d.note(fmt.Sprintf("stopping the server, for %v", outage))
+		d.server.Stop()
+		wait(ctx, outage)
+		again, err := broker.Start(filepath.Join(d.dir, "nats"), d.port)
+		if err != nil {
+			return err
+		}
+		d.server = again
+		d.note("the server runs again")
+		wait(ctx, d.duration/2)
+	}
+	return nil
+}
+
+// wait returns false if ctx ends first.
+func wait(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// jsonAgents is the object before the summary.
+type jsonAgents struct {
+	Agents  map[string]jsonAgent `json:"agents"`
+	InOrder bool                 `json:"in_order"`
+}
+
+type jsonAgent struct {
+	Read uint64            `json:"read"`
+	Lost map[string]uint64 `json:"lost"`
+}
+
+// conclude prints the summary, and checks that all is there.
+func (d *demo) conclude(sink *checker, result tail.Result, agents []agent.Options, outcomes []outcome, out io.Writer) error {
+	var errs []error
+	about := jsonAgents{Agents: map[string]jsonAgent{}, InOrder: sink.disorder == nil}
+	for i, o := range outcomes {
+		a := jsonAgent{Read: o.stats.Events, Lost: map[string]uint64{}}
+		for reason, n := range o.stats.Lost {
+			a.Lost[reasonName(reason)] = n
+		}
+		about.Agents[agents[i].Host] = a
+		errs = append(errs, sink.compare(agents[i].Host, o.stats))
+	}
+	if d.json {
+		line, err := json.Marshal(about)
+		if err != nil {
+			return err
+		}
+		if _, err := sink.out.Write(append(line, '\n')); err != nil {
+			return err
+		}
+	}
+	if err := sink.end(result); err != nil {
+		return err
+	}
+	errs = append(errs, sink.disorder)
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	if !d.json {
+		fmt.Fprintln(out, "checked: in order, and all that the agents have read was printed, or is in a gap")
+	}
+	return nil
+}

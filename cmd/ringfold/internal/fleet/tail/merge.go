@@ -1,0 +1,310 @@
+// Package tail merges what a fleet's hosts have published into one stream, in the order of wall-clock time.
+//
+// merge.go and host.go are the order, without NATS and without a clock of their own; tail.go reads JetStream.
+package tail
+
+import (
+	"container/heap"
+	"math"
+	"time"
+
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/wire"
+)
+
+// Defaults of MergeOptions.
+const (
+	DefaultDead   = 5 * time.Second
+	DefaultBuffer = 1_000_000
+)
+
+// MergeOptions says how a Merger waits.
+type MergeOptions struct {
+	Dead   time.Duration // how long others wait for a host of which nothing comes, and for a batch that is missing (default 5s)
+	Buffer int           // how many events are held back at most (default 1,000,000)
+	Hosts  []string      // waited for from the start, as if they had been heard of
+	Settle time.Duration // how long nothing is delivered at the start, so that hosts that are alive have been heard of
+}
+
+// Item is an event in the stream.
+type Item struct {
+	Host         string
+	BootID       string
+	LogID        string
+	Sequence     uint64 // of the batch; 0: the Merger has found it itself
+	Event        *wire.Event
+	Time         uint64 // CLOCK_MONOTONIC of the host, ns
+	Wall         int64  // ns since 1970; 0: not known, of a gap of a host that has never been heard of
+	Error        uint64 // ns by which Wall may be wrong
+	Late, Forced bool   // an event with a later Wall came before; it was delivered before that was proved to be its turn
+}
+
+// Stats is what has come out of a Merger so far.
+type Stats struct {
+	Events     uint64            // gaps excepted
+	ByHost     map[string]uint64 // the same, of each host that has been heard of
+	Late       uint64
+	Forced     uint64
+	Duplicates uint64 // batches that had come already
+	Gaps       map[wire.Gap_Reason]Gaps
+	MaxError   time.Duration // the largest of events'
+}
+
+// Gaps counts gaps of one reason.
+type Gaps struct {
+	Gaps   uint64
+	Events uint64 // that are missing, as far as is known
+}
+
+// Merger puts hosts' batches in the order of their events' wall-clock times. An event is delivered once no host that is alive can
+// send an older one: each batch says up to which time (its watermark) its host has sent everything. It is not for concurrent use.
+//
+// Times that it is given are of any one clock that does not go back. The messages' time stamps will do, so that a log of last week is
+// merged as it was written, however fast it is read.
+type Merger struct {
+	o        MergeOptions
+	deliver  func(Item) error
+	err      error // of deliver
+	hosts    map[string]*host
+	queues   queues
+	buffered int // events in queues, and in batches that wait for others
+	began    time.Time
+	now      time.Time
+	last     int64 // the latest wall-clock time that was delivered
+	stats    Stats
+}
+
+// NewMerger returns a Merger that calls deliver with the events in order, while Malformed, Advance or Drain is running, until it returns
+// an error: see Err.
+func NewMerger(o MergeOptions, deliver func(Item) error) *Merger {
+	if o.Dead == 0 {
+		o.Dead = DefaultDead
+	}
+	if o.Buffer == 0 {
+		o.Buffer = DefaultBuffer
+	}
+	m := &Merger{o: o, deliver: deliver, hosts: map[string]*host{}, last: math.MinInt64, stats: Stats{Gaps: map[wire.Gap_Reason]Gaps{}}}
+	for _, name := range o.Hosts {
+		m.host(name).state = awaited
+	}
+	return m
+}
+
+// Feed takes a batch, which must be valid and is kept. Advance then delivers.
+func (m *Merger) Feed(b *wire.Batch, received time.Time) {
+	m.tick(received)
+	h := m.host(b.Host)
+	h.heard = m.now
+	h.feed(b, received)
+}
+
+// Malformed is told of a message that could not be read, from the host as far as its subject tells.
+func (m *Merger) Malformed(name, why string, received time.Time) {
+	m.tick(received)
+	gap := &wire.Event{Kind: wire.Event_GAP, Detail: why, Gap: &wire.Gap{Reason: wire.Gap_MALFORMED}}
+	if h := m.hosts[name]; h != nil && h.known {
+		h.heard = m.now
+		h.gap(gap)
+		return
+	}
+	m.hand(Item{Host: name, Event: gap})
+}
+
+// Advance delivers what can be delivered now, when all that came before now has been fed.
+func (m *Merger) Advance(now time.Time) {
+	m.tick(now)
+	for _, h := range m.hosts {
+		h.check()
+	}
+	if m.now.Sub(m.began) >= m.o.Settle || m.buffered > m.o.Buffer {
+		m.flush()
+	}
+}
+
+// Resume says that nothing could be heard until now, of anyone: hosts get their time to be heard again. The clock may begin anew here.
+func (m *Merger) Resume(now time.Time) {
+	m.began, m.now = now, now
+	for _, h := range m.hosts {
+		h.heard = now
+		for _, l := range h.logs {
+			for sequence, waits := range l.held {
+				l.held[sequence] = held{waits.b, now}
+			}
+		}
+	}
+}
+
+// Drain delivers everything that is held back, when nothing is to come any more.
+func (m *Merger) Drain() {
+	for _, h := range m.hosts {
+		h.giveUp()
+		h.state = ended
+	}
+	m.flush()
+}
+
+// Stats returns the counts so far.
+func (m *Merger) Stats() Stats {
+	s := m.stats
+	s.ByHost = map[string]uint64{}
+	for name, h := range m.hosts {
+		if h.state != awaited && h.known {
+			s.ByHost[name] = h.events
+		}
+	}
+	s.Gaps = map[wire.Gap_Reason]Gaps{}
+	for reason, g := range m.stats.Gaps {
+		s.Gaps[reason] = g
+	}
+	return s
+}
+
+// Ended says that hosts have been heard of, and all have ended in good order, also those that were waited for from the start.
+func (m *Merger) Ended() bool {
+	for _, h := range m.hosts {
+		if h.state != ended {
+			return false
+		}
+	}
+	return len(m.hosts) > 0
+}
+
+// Err is what deliver has returned. Nothing has been delivered, and counted, after that.
+func (m *Merger) Err() error { return m.err }
+
+// Buffered is how many events are held back.
+func (m *Merger) Buffered() int { return m.buffered }
+
+func (m *Merger) tick(now time.Time) {
+	if m.began.IsZero() {
+		m.began = now
+		for _, h := range m.hosts {
+			h.heard = now // from now on they are waited for
+		}
+	}
+	if now.After(m.now) {
+		m.now = now
+	}
+}
+
+func (m *Merger) host(name string) *host {
+	h := m.hosts[name]
+	if h == nil {
+		h = &host{m: m, name: name, floor: math.MinInt64, logs: map[string]*log{}, index: -1}
+		m.hosts[name] = h
+	}
+	return h
+}
+
+// flush delivers, from the oldest event on, what cannot be preceded by anything that is still to come.
+func (m *Merger) flush() {
+	for bound := m.bound(); len(m.queues) > 0 && m.err == nil; {
+		h := m.queues[0]
+		forced := !bound.allows(h)
+		if forced && m.buffered <= m.o.Buffer {
+			return
+		}
+		m.pop(h, forced)
+		if forced {
+			bound = m.bound() // those who were held up by a host that is far behind are not any more
+		}
+	}
+	// Batches that wait for missing ones are all that is left.
+	if m.buffered > m.o.Buffer && m.err == nil {
+		for _, h := range m.hosts {
+			h.giveUp()
+		}
+		m.flush()
+	}
+}
+
+// bound is the lowest place in the order at which something may still come.
+type bound struct {
+	wall int64
+	name string
+	none bool
+}
+
+func (b bound) allows(h *host) bool {
+	return b.none || h.next.wall < b.wall || h.next.wall == b.wall && h.name <= b.name
+}
+
+func (m *Merger) bound() bound {
+	b := bound{none: true}
+	for _, h := range m.hosts {
+		if h.holds() && (b.none || h.floor < b.wall || h.floor == b.wall && h.name < b.name) {
+			b = bound{wall: h.floor, name: h.name}
+		}
+	}
+	return b
+}
+
+// pop delivers the first event of h, which has the oldest one.
+func (m *Merger) pop(h *host, forced bool) {
+	item := h.item()
+	item.Forced = forced
+	item.Late = item.Wall < m.last
+	m.last = max(m.last, item.Wall)
+	m.buffered--
+	if h.shift() {
+		heap.Fix(&m.queues, h.index)
+	} else {
+		heap.Pop(&m.queues)
+	}
+	m.hand(item)
+}
+
+// hand counts an item and delivers it.
+func (m *Merger) hand(item Item) {
+	if m.err != nil {
+		return
+	}
+	if item.Late {
+		m.stats.Late++
+	}
+	if item.Forced {
+		m.stats.Forced++
+	}
+	if gap := item.Event.Gap; gap != nil {
+		g := m.stats.Gaps[gap.Reason]
+		g.Gaps++
+		g.Events += gap.Count
+		m.stats.Gaps[gap.Reason] = g
+	} else {
+		m.stats.Events++
+		m.hosts[item.Host].events++
+		m.stats.MaxError = max(m.stats.MaxError, time.Duration(min(item.Error, math.MaxInt64)))
+	}
+	m.err = m.deliver(item)
+}
+
+// queues is a heap of the hosts that have events, the one with the oldest on top.
+type queues []*host
+
+func (q queues) Len() int { return len(q) }
+
+func (q queues) Less(i, j int) bool {
+	if q[i].next.wall != q[j].next.wall {
+		return q[i].next.wall < q[j].next.wall
+	}
+	return q[i].name < q[j].name
+}
+
+func (q queues) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].index, q[j].index = i, j
+}
+
+func (q *queues) Push(x any) {
+	h := x.(*host)
+	h.index = len(*q)
+	*q = append(*q, h)
+}
+
+func (q *queues) Pop() any {
+	last := len(*q) - 1
+	h := (*q)[last]
+	(*q)[last] = nil
+	*q = (*q)[:last]
+	h.index = -1
+	return h
+}

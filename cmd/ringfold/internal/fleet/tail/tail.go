@@ -1,0 +1,281 @@
+package tail
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/wire"
+)
+
+// Options says what to read, and how.
+type Options struct {
+	MergeOptions
+	Stream string    // of JetStream; its subjects are STREAM.HOST
+	Only   []string  // hosts; empty: all
+	Since  time.Time // read what was stored from then on; zero: what comes from now on
+	All    bool      // read all that the stream has, instead
+	Once   bool      // end when all that the stream has is read
+	ToEnd  bool      // end when all hosts have ended in good order
+	Note   func(text string)
+}
+
+// Sink is where the events go.
+type Sink interface {
+	Put(Item) error
+	Flush() error // is called when there is nothing to put for now
+}
+
+// ErrEnough is returned by a Sink that wants no more. Run then ends without an error.
+var ErrEnough = errors.New("enough")
+
+// Result is what Run has read.
+type Result struct {
+	Stats
+	Malformed uint64 // messages
+	Unread    int    // events that were held back when the Sink had enough
+}
+
+// pulled is how many messages come here before they are asked for. What is more waits at the server, however slow the Sink is.
+const pulled = 100
+
+// margin is by how much the clocks of hosts may be ahead of the server's when Since is in terms of hosts'.
+const margin = 2 * time.Second
+
+// look is how often it is checked whether hosts are silent.
+const look = 50 * time.Millisecond
+
+// Run reads until ctx ends, and then hands over what it still holds. While there is no server it waits for one.
+func Run(ctx context.Context, nc *nats.Conn, o Options, sink Sink) (Result, error) {
+	if o.Stream == "" {
+		o.Stream = "EVENTS"
+	}
+	if o.Note == nil {
+		o.Note = func(string) {}
+	}
+	r := &reader{o: o, nc: nc, sink: sink, subjects: map[string]string{}, now: time.Now()}
+	r.o.Hosts = append(slices.Clone(o.Hosts), o.Only...)
+	r.merger = NewMerger(r.o.MergeOptions, sink.Put)
+	err := r.run(ctx)
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		err = nil // as it was asked for
+	}
+	if err == nil {
+		r.merger.Drain()
+		err = r.flush()
+	}
+	if errors.Is(err, ErrEnough) {
+		err = sink.Flush()
+	}
+	return Result{Stats: r.merger.Stats(), Malformed: r.malformed, Unread: r.merger.Buffered()}, err
+}
+
+type reader struct {
+	o         Options
+	nc        *nats.Conn
+	sink      Sink
+	merger    *Merger
+	malformed uint64
+	subjects  map[string]string // whose they are, as batches say
+
+	// The clock by which hosts are silent is that of the messages' time stamps. When there are no more, it goes on while we wait. So a
+	// log that was written last week is merged as it was then, and being slow ourselves makes no host silent.
+	now    time.Time
+	begun  bool // a message has come
+	caught bool // all that the stream had is read
+}
+
+func (r *reader) run(ctx context.Context) error {
+	consumer, err := r.consumer(ctx)
+	if err != nil {
+		return err
+	}
+	if info := consumer.CachedInfo(); info != nil && info.NumPending == 0 {
+		r.caught = true
+		if r.o.Once {
+			return nil
+		}
+	}
+	messages, err := consumer.Messages(jetstream.PullMaxMessages(pulled))
+	if err != nil {
+		return fmt.Errorf("reading stream %s: %w", r.o.Stream, err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	come := make(chan jetstream.Msg)
+	var failed error
+	go func() {
+		defer close(come)
+		for {
+			msg, err := messages.Next(jetstream.NextContext(ctx))
+			if err != nil {
+				failed = err
+				return
+			}
+			select {
+			case come <- msg:
+			case <-ctx.Done():
+				failed = ctx.Err()
+				return
+			}
+		}
+	}()
+	defer func() {
+		cancel()
+		stopped := make(chan struct{})
+		go func() {
+			messages.Stop()
+			for range come {
+			}
+			close(stopped)
+		}()
+		if r.nc.IsConnected() { // else it goes through its timeouts first
+			<-stopped
+		}
+	}()
+
+	ticker := time.NewTicker(look)
+	defer ticker.Stop()
+	for {
+		waits := time.Now()
+		select {
+		case msg, ok := <-come:
+			if !ok {
+				return failed
+			}
+			if err := r.message(msg); err != nil {
+				return err
+			}
+			if r.o.Once && r.caught || r.o.ToEnd && r.merger.Ended() {
+				return nil
+			}
+		case <-ticker.C:
+			if r.caught && r.nc.IsConnected() {
+				r.now = r.now.Add(time.Since(waits))
+			}
+			r.merger.Advance(r.now)
+			if err := r.flush(); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// consumer waits for a server that has the stream's beginning.
+func (r *reader) consumer(ctx context.Context) (jetstream.Consumer, error) {
+	js, err := jetstream.New(r.nc)
+	if err != nil {
+		return nil, err
+	}
+	for said := ""; ; {
+		consumer, err := r.tryConsumer(ctx, js)
+		switch {
+		case err == nil:
+			return consumer, nil
+		case errors.Is(err, jetstream.ErrStreamNotFound):
+			return nil, fmt.Errorf("there is no stream %s at %s: start an agent, which makes it, or name another one by -stream", r.o.Stream, r.nc.ConnectedAddr())
+		case errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
+			return nil, fmt.Errorf("the server at %s has no JetStream: run nats-server with -js: %w", r.nc.ConnectedAddr(), err)
+		case errors.Is(err, jetstream.ErrInvalidStreamName):
+			return nil, fmt.Errorf("-stream %q: %w", r.o.Stream, err)
+		case ctx.Err() != nil || errors.Is(err, nats.ErrConnectionClosed):
+			return nil, err
+		case r.nc.IsConnected() && err.Error() != said: // else connecting has been told of
+			said = err.Error()
+			r.o.Note(fmt.Sprintf("reading stream %s: %v: trying on", r.o.Stream, err))
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+func (r *reader) tryConsumer(ctx context.Context, js jetstream.JetStream) (jetstream.Consumer, error) {
+	if !r.nc.IsConnected() {
+		return nil, nats.ErrDisconnected
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	stream, err := js.Stream(ctx, r.o.Stream)
+	if err != nil {
+		return nil, err
+	}
+	config := jetstream.OrderedConsumerConfig{}
+	for _, host := range r.o.Only {
+		if subject := wire.Subject(r.o.Stream, host); !slices.Contains(config.FilterSubjects, subject) {
+			config.FilterSubjects = append(config.FilterSubjects, subject)
+		}
+	}
+	switch {
+	case r.o.All:
+		config.DeliverPolicy = jetstream.DeliverAllPolicy
+	case !r.o.Since.IsZero():
+		start := r.o.Since.Add(-margin)
+		config.DeliverPolicy, config.OptStartTime = jetstream.DeliverByStartTimePolicy, &start
+	default:
+		// Not DeliverNewPolicy: a consumer that is made anew before the first message has come would begin at a later now.
+		config.DeliverPolicy, config.OptStartSeq = jetstream.DeliverByStartSequencePolicy, stream.CachedInfo().State.LastSeq+1
+	}
+	return stream.OrderedConsumer(ctx, config)
+}
+
+// message merges a message.
+func (r *reader) message(msg jetstream.Msg) error {
+	meta, err := msg.Metadata()
+	if err != nil {
+		return fmt.Errorf("reading stream %s: %w", r.o.Stream, err)
+	}
+	switch stored := meta.Timestamp; {
+	case !r.begun || stored.Sub(r.now) > r.merger.o.Dead/2: // it is not one host that was silent, but the server
+		r.begun = true
+		r.now = stored
+		r.merger.Resume(r.now)
+	case stored.After(r.now):
+		r.now = stored
+	}
+	r.caught = meta.NumPending == 0
+	if b, err := r.batch(msg); err != nil {
+		r.malformed++
+		host := r.subjects[msg.Subject()]
+		if host == "" {
+			host = strings.TrimPrefix(msg.Subject(), r.o.Stream+".")
+		}
+		r.merger.Malformed(host, fmt.Sprintf("message %d of the stream: %v", meta.Sequence.Stream, err), r.now)
+	} else if len(r.o.Only) == 0 || slices.Contains(r.o.Only, b.Host) { // subjects of hosts may be the same
+		r.subjects[msg.Subject()] = b.Host
+		r.merger.Feed(b, r.now)
+	}
+	r.merger.Advance(r.now)
+	if err := r.merger.Err(); err != nil {
+		return err
+	}
+	if r.caught {
+		return r.flush()
+	}
+	return nil
+}
+
+// batch is what a message holds. Who may publish to which subject is for the server to say, and that holds for what is in a batch too.
+func (r *reader) batch(msg jetstream.Msg) (*wire.Batch, error) {
+	b, err := wire.Unmarshal(msg.Data())
+	if err == nil && wire.Subject(r.o.Stream, b.Host) != msg.Subject() {
+		err = fmt.Errorf("%w: it says that it is of host %q, and was published to %s", wire.ErrMalformed, b.Host, msg.Subject())
+	}
+	return b, err
+}
+
+func (r *reader) flush() error {
+	if err := r.merger.Err(); err != nil {
+		return err
+	}
+	return r.sink.Flush()
+}

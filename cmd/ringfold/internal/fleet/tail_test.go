@@ -1,0 +1,341 @@
+package fleet
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/broker"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/connect"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/connect/certtest"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/wire"
+	"github.com/stretchr/testify/require"
+)
+
+// bench is a server with a stream.
+type bench struct {
+	t      *testing.T
+	server *broker.Server
+	nc     *nats.Conn
+	js     jetstream.JetStream
+}
+
+func newBench(t *testing.T, change func(*server.Options), o connect.Options) *bench {
+	t.Helper()
+	s, err := broker.StartWith(t.TempDir(), 0, change)
+	require.NoError(t, err)
+	t.Cleanup(s.Stop)
+	b := &bench{t: t, server: s}
+	o.URL = s.URL()
+	b.nc, err = o.Connect("test")
+	require.NoError(t, err)
+	t.Cleanup(b.nc.Close)
+	b.js, err = jetstream.New(b.nc)
+	require.NoError(t, err)
+	require.NoError(t, streamConfig{name: "EVENTS", maxAge: time.Hour, maxBytes: 1 << 20, replicas: 1}.ensure(t.Context(), b.nc, func(string) {}))
+	return b
+}
+
+func plain(*server.Options) {}
+
+// publish publishes batches.
+func (b *bench) publish(batches ...*wire.Batch) {
+	b.t.Helper()
+	for _, batch := range batches {
+		data, err := wire.Marshal(batch)
+		require.NoError(b.t, err)
+		b.raw(wire.Subject("EVENTS", batch.Host), data)
+	}
+}
+
+func (b *bench) raw(subject string, data []byte) {
+	b.t.Helper()
+	_, err := b.js.Publish(context.Background(), subject, data)
+	require.NoError(b.t, err)
+}
+
+// tail runs fleet tail.
+func (b *bench) tail(args ...string) string {
+	b.t.Helper()
+	return output(b.t, append([]string{"tail", "-url", b.server.URL()}, args...)...)
+}
+
+// past is when the hosts were booted, in the tests that are not about now.
+var past = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// batch makes a batch of a host: its events are at ms since its boot, and alternate between exec, fork and exit.
+func batch(host string, sequence uint64, watermark uint64, ms ...uint64) *wire.Batch {
+	b := &wire.Batch{Host: host, BootId: "boot", LogId: "log", Sequence: sequence, Watermark: watermark * 1e6, WallOffset: past.UnixNano(), WallError: 1500}
+	for _, m := range ms {
+		b.Events = append(b.Events, &wire.Event{Kind: wire.Event_Kind(1 + m%3), Delta: m * 1e6, Cpu: 3, Pid: uint32(m), Tid: uint32(m), OtherPid: 7, OtherTid: 7,
+			Comm: fmt.Sprint("c", m), Detail: "/bin/x"})
+	}
+	return b
+}
+
+// example is two hosts, one of which ends, a gap, a missing batch, and a batch that came twice.
+func example(b *bench) {
+	gap := batch("b", 2, 20, 12)
+	gap.Events[0] = &wire.Event{Kind: wire.Event_GAP, Delta: 12e6, Gap: &wire.Gap{Reason: wire.Gap_RING_FULL, Count: 5, After: 11e6}}
+	end := batch("b", 3, 30)
+	end.End = true
+	b.publish(batch("a", 1, 10, 1, 2, 3), batch("b", 1, 10, 2, 5), batch("a", 2, 20, 11), gap, batch("a", 2, 20, 11), batch("a", 4, 30, 25), end)
+}
+
+// comms are the events' names, and the gaps' reasons.
+func comms(events []map[string]any) (all []string) {
+	for _, e := range events {
+		if e["event"] == "gap" {
+			all = append(all, fmt.Sprint(e["host"], ":", e["reason"]))
+		} else if e["summary"] == nil {
+			all = append(all, fmt.Sprint(e["host"], ":", e["comm"]))
+		}
+	}
+	return all
+}
+
+func TestTailJSON(t *testing.T) {
+	b := newBench(t, plain, connect.Options{})
+	example(b)
+	out := lines(t, b.tail("-all", "-once", "-json"))
+	require.Equal(t, []string{"a:c1", "a:c2", "b:c2", "a:c3", "b:c5", "a:c11", "b:ring_full", "a:missing_batches", "a:c25"}, comms(out))
+	require.Equal(t, map[string]any{
+		"time": "2026-01-02T03:04:05.001Z", "error_ns": 1500., "host": "a", "boot": "boot", "log": "log", "sequence": 1., "monotonic_ns": 1e6,
+		"event": "exec", "cpu": 3., "pid": 1., "tid": 1., "child_pid": 7., "child_tid": 7., "comm": "c1", "detail": "/bin/x"}, out[0])
+	require.Equal(t, "exit", out[1]["event"])
+	require.Equal(t, 0., out[1]["status"])
+	require.Equal(t, 5., out[6]["missing"])
+	require.Equal(t, "2026-01-02T03:04:05.011Z", out[6]["after"])
+	require.Equal(t, "batch 3", out[7]["detail"])
+	summary := out[9]["summary"].(map[string]any)
+	require.Equal(t, map[string]any{
+		"events": 7., "printed": 7., "hosts": map[string]any{"a": 5., "b": 2.}, "late": 0., "forced": 0., "duplicates": 1., "malformed": 0., "unread": 0.,
+		"gaps":         []any{map[string]any{"reason": "ring_full", "gaps": 1., "missing": 5.}, map[string]any{"reason": "missing_batches", "gaps": 1., "missing": 0.}},
+		"delay_p50_ns": 0., "delay_p99_ns": 0., "max_error_ns": 1500.}, summary)
+}
+
+func TestTailText(t *testing.T) {
+	b := newBench(t, plain, connect.Options{})
+	example(b)
+	exit := batch("c", 1, 30, 26)
+	exit.Events[0].Kind, exit.Events[0].Code, exit.Events[0].Comm = wire.Event_EXIT, 9, "a\x1b[2J"
+	b.publish(exit)
+	t.Setenv("TZ", "UTC")
+	require.Equal(t, `WALL TIME                   HOST     CPU WHAT     PID COMM                 ERROR  DETAIL
+2026-01-02 03:04:05.001000  a          3 exec       1 c1                  ±1.5µs  /bin/x
+2026-01-02 03:04:05.002000  a          3 exit       2 c2                  ±1.5µs  
+2026-01-02 03:04:05.002000  b          3 exit       2 c2                  ±1.5µs  
+2026-01-02 03:04:05.003000  a          3 fork       3 c3                  ±1.5µs  child 7
+2026-01-02 03:04:05.005000  b          3 exit       5 c5                  ±1.5µs  
+2026-01-02 03:04:05.011000  a          3 exit      11 c11                 ±1.5µs  
+2026-01-02 03:04:05.012000  b          - gap        -                     ±1.5µs  RING_FULL: 5 events are missing since 2026-01-02 03:04:05.011000
+2026-01-02 03:04:05.025000  a          - gap        -                     ±1.5µs  MISSING_BATCHES: events may be missing since 2026-01-02 03:04:05.020000 (batch 3)
+2026-01-02 03:04:05.025000  a          3 exec      25 c25                 ±1.5µs  /bin/x
+2026-01-02 03:04:05.026000  c          3 exit      26 "a\x1b[2J"          ±1.5µs  killed by signal 9
+
+8 events of 3 hosts
+  a                 5
+  b                 2
+  c                 1
+late 0, forced 0; batches that came twice 1; messages that could not be read 0
+gaps RING_FULL            1, with 5 events as far as is known
+gaps MISSING_BATCHES      1, with 0 events as far as is known
+times are wrong by ±1.5µs at most, as the hosts say: the order between hosts is as good as that
+`, b.tail("-all", "-once"))
+}
+
+func TestTailFilters(t *testing.T) {
+	b := newBench(t, plain, connect.Options{})
+	example(b)
+	for args, want := range map[string][]string{
+		"-host a":                         {"a:c1", "a:c2", "a:c3", "a:c11", "a:missing_batches", "a:c25"},
+		"-host b,x":                       {"b:c2", "b:c5", "b:ring_full"},
+		"-event exec,fork":                {"a:c1", "a:c3", "b:ring_full", "a:missing_batches", "a:c25"},
+		"-comm c2,c3":                     {"a:c2", "b:c2", "a:c3", "b:ring_full", "a:missing_batches"},
+		"-comm none -host b":              {"b:ring_full"},
+		"-n 2":                            {"a:c1", "a:c2"},
+		"-event fork -n 1":                {"a:c3"},
+		"-buffer 1 -host a -n 2 -dead 1m": {"a:c1", "a:c2"},
+	} {
+		out := lines(t, b.tail(append(strings.Fields(args), "-all", "-once", "-json")...))
+		require.Equal(t, want, comms(out), args)
+	}
+	// Hosts whose names are the same as a subject are told apart.
+	b.publish(batch("a.b", 1, 10, 1), batch("a_b", 1, 10, 2))
+	require.Equal(t, []string{"a_b:c2"}, comms(lines(t, b.tail("-all", "-once", "-json", "-host", "a_b"))))
+}
+
+// What was stored before is not read, but for a margin, of which only what is late enough is printed.
+func TestTailSince(t *testing.T) {
+	b := newBench(t, plain, connect.Options{})
+	old, recent := batch("a", 1, 10, 1), batch("a", 2, 20, 11)
+	old.WallOffset, recent.WallOffset = time.Now().Add(-time.Minute).UnixNano(), time.Now().Add(-time.Minute).UnixNano()
+	recent.Events[0].Delta, recent.Watermark = uint64(50*time.Second), uint64(51*time.Second)
+	b.publish(old, recent)
+	require.Equal(t, []string{"a:c11"}, comms(lines(t, b.tail("-since", "20s", "-once", "-json"))))
+	require.Equal(t, []string{"a:c1", "a:c11"}, comms(lines(t, b.tail("-since", time.Now().Add(-2*time.Minute).Format(time.RFC3339), "-once", "-json"))))
+	require.Empty(t, comms(lines(t, b.tail("-since", time.Now().Add(time.Hour).Format(time.RFC3339), "-once", "-json"))))
+}
+
+func TestTailMalformed(t *testing.T) {
+	b := newBench(t, plain, connect.Options{})
+	b.publish(batch("a.b", 1, 10, 1))
+	b.raw("EVENTS.a_b", []byte("junk"))
+	b.raw("EVENTS.other", nil)
+	data, err := wire.Marshal(batch("a.b", 2, 15, 12))
+	require.NoError(t, err)
+	b.raw("EVENTS.impostor", data)
+	b.publish(batch("a.b", 2, 20, 11))
+	out := lines(t, b.tail("-all", "-once", "-json"))
+	require.Equal(t, []string{"other:malformed", "impostor:malformed", "a.b:c1", "a.b:malformed", "a.b:c11"}, comms(out))
+	require.Contains(t, out[1]["detail"], `it says that it is of host "a.b", and was published to EVENTS.impostor`)
+	require.Contains(t, out[3]["detail"], "message 2 of the stream: malformed batch: ")
+	require.Equal(t, 3., out[5]["summary"].(map[string]any)["malformed"])
+	require.Contains(t, b.tail("-all", "-once"), "MALFORMED: events may be missing (message 3 of the stream: malformed batch: its host is missing)")
+}
+
+// running is a program that is running: reading it reads the lines that it prints.
+type running struct {
+	*bufio.Scanner
+	cmd    *exec.Cmd
+	stderr *bufio.Scanner
+}
+
+func start(t *testing.T, args ...string) *running {
+	t.Helper()
+	cmd := program(args...)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	stderr, err := cmd.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	r := &running{bufio.NewScanner(out), cmd, bufio.NewScanner(stderr)}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	return r
+}
+
+// Live: nothing of before, and a slow reader of what it prints loses nothing. Ctrl-C ends it, with a summary.
+func TestTailLive(t *testing.T) {
+	b := newBench(t, plain, connect.Options{})
+	b.publish(batch("a", 1, 10, 1))
+	r := start(t, "tail", "-url", b.server.URL(), "-json", "-dead", "1h")
+	b.consumers(1)
+	want := []string{}
+	for n := uint64(2); n < 3000; n++ {
+		batch := batch("a", n, n*10, n*10-1)
+		batch.WallOffset = time.Now().UnixNano() - int64(n*1e7)
+		b.publish(batch)
+		want = append(want, fmt.Sprint("a:c", n*10-1))
+	}
+	var out strings.Builder
+	for n := 0; n < len(want) && r.Scan(); n++ {
+		fmt.Fprintln(&out, r.Text())
+	}
+	require.Equal(t, want, comms(lines(t, out.String())))
+	require.NoError(t, r.cmd.Process.Signal(os.Interrupt))
+	require.True(t, r.Scan())
+	summary := lines(t, r.Text())[0]["summary"].(map[string]any)
+	require.Equal(t, 2998., summary["events"])
+	require.Positive(t, summary["delay_p50_ns"])
+	require.False(t, r.Scan())
+	require.NoError(t, r.cmd.Wait())
+}
+
+// consumers waits until as many read the stream.
+func (b *bench) consumers(n int) {
+	b.t.Helper()
+	for {
+		stream, err := b.js.Stream(context.Background(), "EVENTS")
+		require.NoError(b.t, err)
+		if stream.CachedInfo().State.Consumers == n {
+			return
+		}
+	}
+}
+
+func TestTailDuration(t *testing.T) {
+	b := newBench(t, plain, connect.Options{})
+	require.Contains(t, b.tail("-duration", "100ms"), "0 events of 0 hosts")
+	require.Contains(t, b.tail("-hosts", "a", "-dead", "50ms", "-duration", "2s"), "HOST_SILENT: nothing comes of the host")
+}
+
+// Nobody reads what it prints any more: | head.
+func TestTailPipe(t *testing.T) {
+	b := newBench(t, plain, connect.Options{})
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	require.NoError(t, r.Close())
+	cmd := program("tail", "-url", b.server.URL(), "-all")
+	cmd.Stdout = w
+	require.NoError(t, cmd.Start())
+	require.NoError(t, w.Close())
+	example(b)
+	require.NoError(t, cmd.Wait())
+}
+
+func TestTailNoStream(t *testing.T) {
+	b := newBench(t, plain, connect.Options{})
+	require.Contains(t, fails(t, 1, "tail", "-url", b.server.URL(), "-stream", "OTHER"),
+		"there is no stream OTHER at 127.0.0.1:"+fmt.Sprint(b.server.Port())+": start an agent, which makes it, or name another one by -stream")
+	require.Contains(t, fails(t, 1, "tail", "-url", b.server.URL(), "-stream", "a.b"), `-stream "a.b"`)
+	none, err := broker.StartWith(t.TempDir(), 0, func(o *server.Options) { o.JetStream = false })
+	require.NoError(t, err)
+	defer none.Stop()
+	require.Contains(t, fails(t, 1, "tail", "-url", none.URL()), "has no JetStream: run nats-server with -js")
+}
+
+// While there is no server it says so and tries on; what was missed while it was away comes then.
+func TestTailNoServer(t *testing.T) {
+	dir := t.TempDir()
+	s, err := broker.Start(dir, 0)
+	require.NoError(t, err)
+	port, url := s.Port(), s.URL()
+	nc, err := connect.Options{URL: url}.Connect("test")
+	require.NoError(t, err)
+	require.NoError(t, streamConfig{name: "EVENTS", maxAge: time.Hour, maxBytes: 1 << 20, replicas: 1}.ensure(t.Context(), nc, func(string) {}))
+	nc.Close()
+	s.Stop()
+	r := start(t, "tail", "-url", url, "-all", "-json", "-dead", "1h")
+	require.True(t, r.stderr.Scan())
+	require.Contains(t, r.stderr.Text(), "fleet tail: no NATS server answers at nats://127.0.0.1")
+	go func() {
+		for r.stderr.Scan() {
+		}
+	}()
+
+	for n := uint64(1); n <= 3; n++ {
+		s, err := broker.Start(dir, port)
+		require.NoError(t, err)
+		nc, err := connect.Options{URL: url}.Connect("test")
+		require.NoError(t, err)
+		js, err := jetstream.New(nc)
+		require.NoError(t, err)
+		(&bench{t: t, js: js}).publish(batch("a", n, n*10, n*10-1))
+		require.True(t, r.Scan())
+		require.Equal(t, []string{fmt.Sprint("a:c", n*10-1)}, comms(lines(t, r.Text())))
+		nc.Close()
+		s.Stop()
+	}
+	require.NoError(t, r.cmd.Process.Signal(os.Interrupt))
+	require.True(t, r.Scan())
+	require.Contains(t, r.Text(), `"events":3`)
+}
+
+func TestTailTLS(t *testing.T) {
+	ca, other := certtest.New(t, t.TempDir(), "ca"), certtest.New(t, t.TempDir(), "other")
+	b := newBench(t, func(o *server.Options) { o.TLS, o.TLSConfig = true, ca.Server(t) }, connect.Options{TLSCA: ca.File})
+	example(b)
+	require.Contains(t, b.tail("-all", "-once", "-tlsca", ca.File), "7 events of 2 hosts")
+	require.Contains(t, fails(t, 1, "tail", "-url", b.server.URL(), "-tlsca", other.File), "(-tlsca) does not hold the CA that has signed it")
+}

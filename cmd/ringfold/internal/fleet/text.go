@@ -1,0 +1,150 @@
+package fleet
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/clock"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/tail"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/wire"
+)
+
+// text prints lines with columns.
+type text struct {
+	began bool
+	width int // of the hosts' column, which grows
+}
+
+const timeLayout = "2006-01-02 15:04:05.000000"
+
+func (t *text) item(b []byte, i tail.Item) []byte {
+	t.width = max(t.width, 8, len(i.Host))
+	if !t.began {
+		t.began = true
+		b = fmt.Appendf(b, "%-*s  %-*s %3s %-4s %7s %-15s %10s  %s\n", len(timeLayout), "WALL TIME", t.width, "HOST", "CPU", "WHAT", "PID", "COMM", "ERROR", "DETAIL")
+	}
+	at := strings.Repeat(" ", len(timeLayout)-1) + "-"
+	off := "-"
+	if i.Wall != 0 {
+		at, off = time.Unix(0, i.Wall).Format(timeLayout), "±"+short(time.Duration(min(i.Error, 1<<62)))
+		if i.Error >= clock.Unknown {
+			off = "unknown"
+		}
+	}
+	ev := i.Event
+	cpu, pid := strconv.Itoa(int(ev.Cpu)), strconv.Itoa(int(ev.Pid))
+	if ev.Gap != nil {
+		cpu, pid = "-", "-"
+	}
+	b = fmt.Appendf(b, "%s  %-*s %3s %-4s %7s %-15s %10s  ", at, t.width, i.Host, cpu, eventName(ev.Kind), pid, printable(ev.Comm), off)
+	b = append(b, detail(i)...)
+	if i.Late {
+		b = append(b, " (late)"...)
+	}
+	if i.Forced {
+		b = append(b, " (forced)"...)
+	}
+	return append(b, '\n')
+}
+
+// detail is what only events of the kind have.
+func detail(i tail.Item) string {
+	ev := i.Event
+	switch {
+	case ev.Gap != nil:
+		return gapText(i)
+	case ev.Kind == wire.Event_FORK && ev.OtherPid == ev.Pid:
+		return fmt.Sprintf("thread %d", ev.OtherTid)
+	case ev.Kind == wire.Event_FORK:
+		return fmt.Sprintf("child %d", ev.OtherPid)
+	case ev.Kind == wire.Event_EXIT:
+		if status := syscall.WaitStatus(ev.Code); status.Signaled() {
+			return fmt.Sprintf("killed by signal %d", int(status.Signal()))
+		} else if status != 0 {
+			return fmt.Sprintf("status %d", status.ExitStatus())
+		}
+		return ""
+	}
+	return printable(ev.Detail)
+}
+
+func gapText(i tail.Item) string {
+	gap := i.Event.Gap
+	s := gap.Reason.String() + ": "
+	switch {
+	case gap.Reason == wire.Gap_HOST_SILENT:
+		s += "nothing comes of the host"
+	case gap.Count > 0:
+		s += fmt.Sprintf("%d events are missing", gap.Count)
+	default:
+		s += "events may be missing"
+	}
+	if after := wallAfter(i); after != 0 {
+		s += " since " + time.Unix(0, after).Format(timeLayout)
+	}
+	if i.Event.Detail != "" {
+		s += " (" + printable(i.Event.Detail) + ")"
+	}
+	return s
+}
+
+// wallAfter is the beginning of a gap, on the wall's clock; 0: not known.
+func wallAfter(i tail.Item) int64 {
+	if i.Event.Gap.After == 0 || i.Wall == 0 {
+		return 0
+	}
+	return i.Wall - int64(i.Time-i.Event.Gap.After)
+}
+
+// printable is a name without what would move the terminal's cursor.
+func printable(s string) string {
+	if strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) {
+		return strconv.Quote(s)
+	}
+	return s
+}
+
+// short is a duration with three digits or so.
+func short(d time.Duration) string {
+	for _, unit := range []time.Duration{time.Second, time.Millisecond, time.Microsecond} {
+		if d >= 10*unit {
+			return d.Round(unit / 10).String()
+		}
+	}
+	return d.String()
+}
+
+func (t *text) summary(b []byte, p printed, r tail.Result) []byte {
+	b = fmt.Appendf(b, "\n%d events of %d hosts", r.Events, len(r.ByHost))
+	if p.events != r.Events {
+		b = fmt.Appendf(b, ", of which %d were printed", p.events)
+	}
+	if r.Unread > 0 {
+		b = fmt.Appendf(b, "; %d more have come", r.Unread)
+	}
+	b = append(b, '\n')
+	for _, host := range slices.Sorted(maps.Keys(r.ByHost)) {
+		b = fmt.Appendf(b, "  %-*s %10d\n", max(t.width, 8), host, r.ByHost[host])
+	}
+	b = fmt.Appendf(b, "late %d, forced %d; batches that came twice %d; messages that could not be read %d\n", r.Late, r.Forced, r.Duplicates, r.Malformed)
+	if len(r.Gaps) == 0 {
+		b = append(b, "no gaps: no event is missing\n"...)
+	}
+	for _, reason := range slices.Sorted(maps.Keys(r.Gaps)) {
+		b = fmt.Appendf(b, "gaps %-15s %6d, with %d events as far as is known\n", reason, r.Gaps[reason].Gaps, r.Gaps[reason].Events)
+	}
+	if p.delay.total > 0 {
+		b = fmt.Appendf(b, "from event to print: p50 %s, p99 %s\n", short(time.Duration(p.delay.quantile(0.5))), short(time.Duration(p.delay.quantile(0.99))))
+	}
+	if uint64(r.MaxError) >= clock.Unknown {
+		b = append(b, "clocks of hosts are not synchronised, as they say: the order between hosts is not assured\n"...)
+	} else if r.Events > 0 {
+		b = fmt.Appendf(b, "times are wrong by ±%s at most, as the hosts say: the order between hosts is as good as that\n", short(r.MaxError))
+	}
+	return b
+}

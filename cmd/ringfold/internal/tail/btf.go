@@ -1,0 +1,159 @@
+package tail
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/bpfmaps"
+)
+
+// newDecoder finds a type for the events of a map.
+func newDecoder(c config, typ string, m bpfmaps.Map) (*decoder, error) {
+	if c.btfFile != "" {
+		spec, err := btf.LoadSpec(c.btfFile)
+		if err != nil {
+			return nil, fmt.Errorf("-btf %s: %w: it takes a BPF object that was built with -g, or BTF itself", c.btfFile, err)
+		}
+		return findType(spec, typ, c.btfFile)
+	}
+	programs := m.Programs
+	if c.btfProg != "" {
+		p, err := findProgram(c.btfProg, m)
+		if err != nil {
+			return nil, err
+		}
+		programs = []bpfmaps.Program{p}
+	}
+	if len(programs) == 0 {
+		return nil, fmt.Errorf("-type %s: no program that could be seen uses the map: name one by -btf-prog, or a file by -btf", typ)
+	}
+	var why []error
+	for _, p := range programs {
+		d, err := findInProgram(p, typ)
+		if err == nil {
+			return d, nil
+		}
+		why = append(why, err)
+	}
+	return nil, fmt.Errorf("%w\nA BPF object has a type in its BTF if a map or a global variable has it, not if it lives on the stack only: "+
+		"-btf FILE takes it from elsewhere", errors.Join(why...))
+}
+
+// findProgram returns the program of an id, or of a name: the map's if it has one of that, or any.
+func findProgram(which string, m bpfmaps.Map) (bpfmaps.Program, error) {
+	if id, err := strconv.ParseUint(which, 10, 32); err == nil {
+		return bpfmaps.Program{ID: uint32(id)}, nil
+	}
+	for _, p := range m.Programs {
+		if p.Name == which {
+			return p, nil
+		}
+	}
+	return bpfmaps.Program{}, fmt.Errorf("-btf-prog %s: no program of the map has that name: give its id, which may be any program's", which)
+}
+
+// findInProgram finds a type in the BTF that a loaded program came with, or in that of its maps: libbpf gives all of an object's
+// types to each of them, cilium/ebpf only those that they need.
+func findInProgram(p bpfmaps.Program, name string) (*decoder, error) {
+	ids, err := btfOf(p)
+	if err != nil {
+		return nil, err
+	}
+	if len(ids) == 0 {
+		return nil, fmt.Errorf("program %s has no BTF: it was built without -g, or loaded without", p)
+	}
+	var why []error
+	for _, id := range ids {
+		handle, err := btf.NewHandleFromID(id)
+		if err != nil {
+			return nil, fmt.Errorf("the BTF of program %s: %w", p, err)
+		}
+		spec, err := handle.Spec(nil)
+		handle.Close()
+		if err != nil {
+			return nil, fmt.Errorf("the BTF of program %s: %w", p, err)
+		}
+		d, err := findType(spec, name, "the BTF of program "+p.String())
+		if err == nil {
+			return d, nil
+		}
+		why = append(why, err)
+	}
+	return nil, why[0] // the program's own has the most types, if it has any
+}
+
+// btfOf returns the ids of a program's BTF and of that of its maps, each once.
+func btfOf(p bpfmaps.Program) (ids []btf.ID, err error) {
+	prog, err := ebpf.NewProgramFromID(ebpf.ProgramID(p.ID))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("program %s: there is none (any more)", p)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("opening program %s: %w", p, err)
+	}
+	defer prog.Close()
+	info, err := prog.Info()
+	if err != nil {
+		return nil, fmt.Errorf("looking at program %s: %w", p, err)
+	}
+	if id, ok := info.BTFID(); ok {
+		ids = append(ids, id)
+	}
+	maps, _ := info.MapIDs()
+	for _, id := range maps {
+		m, err := ebpf.NewMapFromID(id)
+		if err != nil {
+			continue // it is gone
+		}
+		if info, err := m.Info(); err == nil {
+			if id, ok := info.BTFID(); ok && !slices.Contains(ids, id) {
+				ids = append(ids, id)
+			}
+		}
+		m.Close()
+	}
+	return ids, nil
+}
+
+// findType returns the struct or union, or what a typedef of that name stands for. where is for errors.
+func findType(spec *btf.Spec, name, where string) (*decoder, error) {
+	short := strings.TrimPrefix(strings.TrimPrefix(name, "struct "), "union ")
+	types, err := spec.AnyTypesByName(short)
+	if err != nil && !errors.Is(err, btf.ErrNotFound) {
+		return nil, fmt.Errorf("%s: %w", where, err)
+	}
+	for _, typ := range types {
+		switch t := btf.UnderlyingType(typ).(type) {
+		case *btf.Struct:
+			return &decoder{name: "struct " + short, size: int(t.Size), typ: t, named: typ}, nil
+		case *btf.Union:
+			return &decoder{name: "union " + short, size: int(t.Size), typ: t, named: typ}, nil
+		}
+	}
+	return nil, fmt.Errorf("%s has no struct or union %q; it has %s", where, short, structs(spec))
+}
+
+// structs names some of the structs that there are: the last ones, as a program's own come behind the kernel's that it includes.
+func structs(spec *btf.Spec) string {
+	const most = 12
+	var names []string
+	for typ := range spec.All() {
+		if s, ok := typ.(*btf.Struct); ok && s.Name != "" {
+			names = append(names, s.Name)
+		}
+	}
+	switch more := len(names) - most; {
+	case len(names) == 0:
+		return "no structs"
+	case more > 0:
+		names = names[more:]
+		return fmt.Sprintf("%s and %d more", strings.Join(names, ", "), more)
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,171 @@
+package tail
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"math"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/aquasecurity/libbpfgo"
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/rlimit"
+	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/stretchr/testify/require"
+)
+
+// sampleText is what is made of decode.bpf.c's sample.
+const sampleText = `big=9223372036854775808 comm="a \"b\"\n" cold=-40 color=GREEN unknown=3 sign=MINUS low=5 middle=100 high=65534 minus=-3 rest=1000 ` +
+	`pointer=0xffff888000001000 at={x=-1 y=2} inner=9 both=513 bytes=0102 path=[{x=3 y=4} {x=5 y=6}] address=deadbeef0001 yes=true no=false one=-1 ` +
+	`pointers=[0x10] ratio=0.5 end="the end"`
+
+// sampler is the loaded decode.bpf.o.
+type sampler struct {
+	id     string
+	size   uint64             // of the struct
+	output func(bytes uint64) // on CPU 0
+}
+
+// onCilium has cilium/ebpf load it, which gives the program's BTF only the types that it needs, and its maps theirs.
+func onCilium(t *testing.T) sampler {
+	kerneltest.Require(t)
+	require.NoError(t, rlimit.RemoveMemlock()) // before Linux 5.11
+	c, err := ebpf.LoadCollection("decode.bpf.o")
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return sampler{mapID(t, c.Maps["decode_events"].FD()), sampleSize(t), func(size uint64) {
+		const onCPU = 1 // BPF_F_TEST_RUN_ON_CPU
+		ret, err := c.Programs["output_sample"].Run(&ebpf.RunOptions{Context: [2]uint64{size, 0}, Flags: onCPU})
+		require.NoError(t, err)
+		require.Zero(t, int32(ret))
+	}}
+}
+
+// onLibbpf has libbpf load it, with all types.
+func onLibbpf(t *testing.T) sampler {
+	kerneltest.Require(t)
+	m, err := libbpfgo.NewModuleFromFileArgs(libbpfgo.NewModuleArgs{BPFObjPath: "decode.bpf.o", SkipMemlockBump: true})
+	require.NoError(t, err)
+	t.Cleanup(m.Close)
+	require.NoError(t, m.BPFLoadObject())
+	events, err := m.GetMap("decode_events")
+	require.NoError(t, err)
+	prog, err := m.GetProgram("output_sample")
+	require.NoError(t, err)
+	return sampler{mapID(t, events.FileDescriptor()), sampleSize(t), func(size uint64) {
+		args := binary.LittleEndian.AppendUint64(nil, size)
+		args = append(args, make([]byte, 8)...)
+		opts := libbpfgo.RunOpts{CtxIn: args, CtxSizeIn: uint32(len(args)), Flags: libbpfgo.RunFlagRunOnCPU}
+		require.NoError(t, prog.Run(&opts))
+		require.Zero(t, int32(opts.RetVal))
+	}}
+}
+
+func sampleSize(t *testing.T) uint64 {
+	t.Helper()
+	spec, err := btf.LoadSpec("decode.bpf.o")
+	require.NoError(t, err)
+	d, err := findType(spec, "sample", "")
+	require.NoError(t, err)
+	return uint64(d.size)
+}
+
+func TestDecode(t *testing.T) {
+	for _, load := range []func(*testing.T) sampler{onCilium, onLibbpf} {
+		s := load(t)
+		for _, args := range [][]string{
+			{"-type", "sample"}, {"-type", "struct sample"}, {"-type", "sample_t"},
+			{"-type", "sample", "-btf-prog", "output_sample"}, {"-type", "sample", "-btf", "decode.bpf.o"},
+		} {
+			r := start(t, append([]string{"-id", s.id, "-steal", "-n", "1"}, args...)...)
+			s.output(s.size)
+			require.Contains(t, r.wait(), strconv.Itoa(int(s.size+4+7)&^7-4)+"  "+sampleText+"\n")
+			require.NotContains(t, r.notes, "left out")
+		}
+	}
+	s := onLibbpf(t)
+	r := start(t, "-id", s.id, "-steal", "-n", "1", "-type", "sample", "-json")
+	s.output(s.size)
+	events, _ := parseJSON(t, r.wait())
+	require.Equal(t, `{"big":9223372036854775808,"comm":"a \"b\"\n","cold":-40,"color":"GREEN","unknown":3,"sign":"MINUS","low":5,"middle":100,"high":65534,`+
+		`"minus":-3,"rest":1000,"pointer":"0xffff888000001000","at":{"x":-1,"y":2},"inner":9,"both":513,"bytes":"0102","path":[{"x":3,"y":4},{"x":5,"y":6}],`+
+		`"address":"deadbeef0001","yes":true,"no":false,"one":-1,"pointers":["0x10"],"ratio":0.5,"end":"the end"}`, string(events[0].Fields))
+}
+
+// Of a payload that is shorter than the type, the fields that are there are shown, and this is said once.
+func TestDecodeShort(t *testing.T) {
+	s := onLibbpf(t)
+	r := start(t, "-id", s.id, "-steal", "-n", "2", "-type", "sample")
+	s.output(12) // no padding
+	s.output(28)
+	out := r.wait()
+	require.Contains(t, out, "   12  big=9223372036854775808 comm=\"a \\\"b\"\n")
+	require.Contains(t, out, "   28  big=9223372036854775808 comm=\"a \\\"b\\\"\\n\" cold=-40\n")
+	require.Equal(t, 1, strings.Count(r.notes, "struct sample has "+strconv.Itoa(int(s.size))+" bytes, but there are events with 12 "))
+	require.Equal(t, 1, strings.Count(r.notes, "left out"))
+}
+
+// What is cut off anywhere is no reason to fail, and what is there does not change.
+func TestDecodeCutOff(t *testing.T) {
+	spec, err := btf.LoadSpec("decode.bpf.o")
+	require.NoError(t, err)
+	d, err := findType(spec, "sample", "")
+	require.NoError(t, err)
+	payload := make([]byte, d.size+20)
+	for i := range payload {
+		payload[i] = byte(i)*37 | 1
+	}
+	last := 0
+	for n := range d.size + 1 {
+		f := d.decode(payload[:n:n])
+		require.GreaterOrEqual(t, len(f), last)
+		last = len(f)
+		var back map[string]any
+		require.NoError(t, json.Unmarshal(appendJSON(nil, f), &back))
+		require.Len(t, back, len(f))
+	}
+	f := d.decode(payload) // longer by more than padding
+	require.Len(t, f, last+1)
+	require.Equal(t, raw(payload[d.size:]), f[last].value)
+}
+
+func TestTypeNotThere(t *testing.T) {
+	s := onLibbpf(t)
+	for want, args := range map[string][]string{
+		`no struct or union "nonsense"; it has `:     {"-type", "nonsense"},
+		"-btf FILE takes it from elsewhere":          {"-type", "color"}, // an enum
+		"no program of the map has that name":        {"-type", "sample", "-btf-prog", "nonsense"},
+		"there is none (any more)":                   {"-type", "sample", "-btf-prog", "4294967294"},
+		"it takes a BPF object that was built with ": {"-type", "sample", "-btf", "main.go"},
+	} {
+		cmd, stderr := program(append([]string{"-id", s.id, "-steal"}, args...)...)
+		_, err := cmd.Output()
+		require.Equal(t, 1, failure(t, err))
+		require.Contains(t, stderr.String(), want)
+		require.NotContains(t, stderr.String(), "reading the map") // it took nothing over
+	}
+}
+
+func TestValues(t *testing.T) {
+	char := &btf.Int{Name: "char", Size: 1, Encoding: btf.Signed}
+	u32 := &btf.Int{Name: "unsigned int", Size: 4}
+	flexible := &btf.Struct{Name: "f", Size: 4, Members: []btf.Member{{Name: "n", Type: u32}, {Name: "rest", Type: &btf.Array{Type: char}, Offset: 32}}}
+	require.Equal(t, fields{{"n", uint64(1)}, {"rest", "abc"}}, decodeMembers(fields{}, flexible, []byte("\x01\x00\x00\x00abc\x00")))
+
+	nan := binary.LittleEndian.AppendUint32(nil, math.Float32bits(float32(math.NaN())))
+	v, ok := decodeValue(&btf.Float{Size: 4}, nan)
+	require.True(t, ok)
+	require.Equal(t, "null", string(appendJSON(nil, v)))
+	require.Equal(t, "NaN", string(appendText(nil, v)))
+
+	v, ok = decodeValue(&btf.Int{Size: 16}, make([]byte, 16))
+	require.True(t, ok)
+	require.Equal(t, strings.Repeat("0", 32), string(appendText(nil, v)))
+
+	e := &btf.Enum{Size: 8, Signed: true, Values: []btf.EnumValue{{Name: "LOW", Value: math.MaxUint64}}}
+	require.Equal(t, enumerator("LOW"), scalar(e, math.MaxUint64, 64))
+	require.Equal(t, int64(-2), scalar(e, math.MaxUint64-1, 64))
+	require.Equal(t, `"\ufffd\u0001"`, string(appendJSON(nil, "\xff\x01"))) // as encoding/json has it
+}

@@ -1,0 +1,386 @@
+package tail
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/aquasecurity/libbpfgo"
+	"github.com/ringfold/ringfold/internal/cpulist"
+	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/ringfold/ringfold/internal/leak"
+	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/stretchr/testify/require"
+)
+
+// TestMain lets the test binary be the program: see program.
+func TestMain(m *testing.M) {
+	if os.Getenv("EVENTPIPE_TEST_PROGRAM") == "1" {
+		os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+	}
+	libbpfgo.SetLoggerCbs(libbpfgo.Callbacks{Log: func(int, string) {}}) // errors say as much
+	os.Setenv("GORACE", "atexit_sleep_ms=0")                             // with the race detector, each process would take a second to end
+	leak.Main(m)
+}
+
+// program is a command that runs the program in a process of its own.
+func program(args ...string) (cmd *exec.Cmd, stderr *bytes.Buffer) {
+	stderr = &bytes.Buffer{}
+	cmd = exec.Command("/proc/self/exe", args...)
+	cmd.Env = append(os.Environ(), "EVENTPIPE_TEST_PROGRAM=1")
+	cmd.Stderr = stderr
+	return cmd, stderr
+}
+
+// running is a program that reads.
+type running struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	stdout bytes.Buffer
+	stderr *bufio.Reader
+	notes  string // what it has said before it read
+}
+
+// start runs the program, and returns when its rings are set up.
+func start(t *testing.T, args ...string) *running {
+	t.Helper()
+	r := &running{t: t}
+	r.cmd, _ = program(args...)
+	r.cmd.Stdout, r.cmd.Stderr = &r.stdout, nil
+	stderr, err := r.cmd.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, r.cmd.Start())
+	t.Cleanup(func() {
+		r.cmd.Process.Kill() // if the test has failed
+		r.cmd.Wait()
+	})
+	r.stderr = bufio.NewReader(stderr)
+	for !strings.Contains(r.notes, "reading the map") {
+		line, err := r.stderr.ReadString('\n')
+		r.notes += line
+		require.NoError(t, err, r.notes)
+	}
+	return r
+}
+
+// wait returns what the program has printed when it has ended.
+func (r *running) wait() string {
+	r.t.Helper()
+	rest, err := io.ReadAll(r.stderr)
+	require.NoError(r.t, err)
+	r.notes += string(rest)
+	require.NoError(r.t, r.cmd.Wait(), r.notes)
+	return r.stdout.String()
+}
+
+// interrupt ends it as Ctrl-C does.
+func (r *running) interrupt() string {
+	r.t.Helper()
+	require.NoError(r.t, r.cmd.Process.Signal(os.Interrupt))
+	return r.wait()
+}
+
+// emitter is a loaded program that outputs on all CPUs, with the id of its map.
+type emitter struct {
+	*kerneltest.Emitter
+	cpus []int
+	id   string
+}
+
+func load(t *testing.T) emitter {
+	e := emitter{Emitter: kerneltest.Load(t)}
+	var err error
+	e.cpus, err = cpulist.Online(cpulist.Dir)
+	require.NoError(t, err)
+	e.id = mapID(t, e.MapFD())
+	return e
+}
+
+func mapID(t *testing.T, fd int) string {
+	t.Helper()
+	info, err := os.ReadFile("/proc/self/fdinfo/" + strconv.Itoa(fd))
+	require.NoError(t, err)
+	id := regexp.MustCompile(`map_id:\s*(\d+)`).FindSubmatch(info)
+	require.NotNil(t, id, "%s", info)
+	return string(id[1])
+}
+
+// emit has each CPU output in turn.
+func (e emitter) emit(rounds, size int) (n int) {
+	for range rounds {
+		for _, cpu := range e.cpus {
+			e.Emit(cpu, 1, size)
+			n++
+		}
+	}
+	return n
+}
+
+// object is what bpftool prints, and our own keys.
+type object struct {
+	Type      int
+	CPU       int
+	Index     int
+	Timestamp uint64
+	Data      []int
+	Lost      *struct{ ID, Count, After uint64 }
+	Fields    json.RawMessage
+	Late      bool
+	Summary   *summary
+}
+
+func (o object) bytes() []byte {
+	b := make([]byte, len(o.Data))
+	for i, c := range o.Data {
+		b[i] = byte(c)
+	}
+	return b
+}
+
+func parseJSON(t *testing.T, out string) (events []object, s summary) {
+	t.Helper()
+	require.NoError(t, json.Unmarshal([]byte(out), &events), out)
+	require.NotEmpty(t, events)
+	last := events[len(events)-1]
+	require.NotNil(t, last.Summary)
+	return events[:len(events)-1], *last.Summary
+}
+
+// Every event of all CPUs comes, in the order of time, whole.
+func TestJSON(t *testing.T) {
+	e := load(t)
+	for _, mode := range [][]string{{}, {"-slack", "1s"}} { // patient, so that nothing is late
+		r := start(t, append([]string{"-id", e.id, "-steal", "-json"}, mode...)...)
+		_, before := e.first(t)
+		n := e.emit(50, 100)
+		events, s := parseJSON(t, r.interrupt())
+		require.Len(t, events, n)
+		for i, o := range events {
+			require.Equal(t, recordSample, o.Type)
+			require.Equal(t, o.CPU, o.Index)
+			require.False(t, o.Late)
+			p, err := kerneltest.Check(o.bytes())
+			require.NoError(t, err)
+			require.Equal(t, before+uint64(i), p.Global)
+			require.Equal(t, o.CPU, p.CPU)
+			if i > 0 {
+				require.GreaterOrEqual(t, o.Timestamp, events[i-1].Timestamp)
+			}
+		}
+		require.EqualValues(t, n, s.Events)
+		require.Zero(t, s.Lost+s.Late+s.Unprinted)
+		require.Equal(t, e.id, strconv.Itoa(int(s.Maps[0].ID)))
+		require.Len(t, s.CPUs, len(e.cpus))
+		for _, c := range s.CPUs {
+			require.EqualValues(t, 50, c.Events)
+		}
+		require.Contains(t, r.notes, "no ring in it: nobody is silenced")
+	}
+}
+
+// first returns how many events were output yet: the next one's number over all CPUs.
+func (e emitter) first(t *testing.T) (cpu int, n uint64) {
+	for _, cpu := range e.cpus {
+		attempted, _ := e.Counts(cpu)
+		n += attempted
+	}
+	return e.cpus[0], n
+}
+
+func TestText(t *testing.T) {
+	e := load(t)
+	r := start(t, "-id", e.id, "-steal", "-n", "3")
+	e.Emit(0, 5, 24)
+	lines := strings.Split(r.wait(), "\n")
+	require.Equal(t, "           TIME CPU   LEN  DATA", lines[0])
+	require.Regexp(t, `^    0\.000000000   0    28  0000  00 00 00 00 00 00 00 00  18 00 00 00 00 00 00 00  \|\.{16}\|$`, lines[1])
+	require.Regexp(t, `^ {27}0010  00 [0-9a-f ]+ \|.{12}\|$`, lines[2])
+	require.Regexp(t, `^    0\.000\d{6}   0    28  0000  01 00 `, lines[3])
+	require.Contains(t, strings.Join(lines[7:], "\n"), "\n3 events and 0 lost of events (id "+e.id+") in ")
+	require.Contains(t, strings.Join(lines, "\n"), "Not printed: 2 events that had come by then.")
+	require.Regexp(t, `(?m)^  0 +3 +0 +0 +\d+ +0%$`, strings.Join(lines, "\n"))
+
+	r = start(t, "-id", e.id, "-steal", "-wall", "-n", "1")
+	e.Emit(0, 1, 24)
+	require.Regexp(t, `(?m)^\d\d:\d\d:\d\d\.\d{6}   0    28  0000`, r.wait())
+
+	r = start(t, "-id", e.id, "-steal", "-stats")
+	e.Emit(0, 4, 24)
+	require.Regexp(t, `^\n4 events and 0 lost`, r.interrupt())
+
+	// It ends by itself, too.
+	require.Contains(t, start(t, "-id", e.id, "-steal", "-duration", "1ms").wait(), "\n0 events and 0 lost of ")
+}
+
+// What does not fit into the rings is told of, and all is accounted for.
+func TestLosses(t *testing.T) {
+	e := load(t)
+	cpu := e.cpus[0]
+	total := func() uint64 { attempted, _ := e.Counts(cpu); return attempted }
+	refused := func() uint64 { _, failed := e.Counts(cpu); return failed }
+
+	r := start(t, "-id", e.id, "-steal", "-json", "-ring-bytes", "4096")
+	for refused() == 0 {
+		e.Emit(cpu, 512, 512)
+	}
+	n := total()
+	events, s := parseJSON(t, r.interrupt())
+	require.Equal(t, n, s.Events+s.Lost)
+	if kerneltest.AtLeast(t, 6, 0) {
+		require.Equal(t, refused(), s.Lost)
+	}
+	lost := uint64(0)
+	for _, o := range events {
+		if o.Type == recordLost {
+			require.Less(t, o.Lost.After, o.Timestamp)
+			lost += o.Lost.Count
+		}
+	}
+	require.Equal(t, s.Lost, lost)
+
+	r = start(t, "-id", e.id, "-steal", "-ring-bytes", "4096")
+	for before := refused(); refused() == before; {
+		e.Emit(cpu, 512, 512)
+	}
+	out := r.interrupt()
+	require.Regexp(t, `(?m)^ +\d+\.\d{9}   `+strconv.Itoa(cpu)+`  LOST  \d+ events?, within [\d.]+\S+ before this$`, out)
+	require.Contains(t, out, "\nLOST: outputs found their ring full. A larger -ring-bytes holds more (it was 4096).\n")
+}
+
+// A map that is read is not taken over, unless told to. Its reader then receives nothing.
+func TestSteal(t *testing.T) {
+	e := load(t)
+	present := start(t, "-id", e.id, "-steal", "-stats")
+	e.Emit(0, 7, 24)
+	// It holds still meanwhile. Else it may get its entries back: a reader sets them as rings fall silent.
+	require.NoError(t, present.cmd.Process.Signal(syscall.SIGSTOP))
+	_, err := syscall.Wait4(present.cmd.Process.Pid, nil, syscall.WUNTRACED, nil)
+	require.NoError(t, err)
+
+	cmd, stderr := program("-id", e.id)
+	out, err := cmd.Output()
+	require.Equal(t, 1, failure(t, err))
+	require.Empty(t, out)
+	require.Contains(t, stderr.String(), "seems to be read by ")
+	require.Contains(t, stderr.String(), "(pid "+strconv.Itoa(present.cmd.Process.Pid)+")")
+	require.Contains(t, stderr.String(), "with -steal events come here")
+
+	thief := start(t, "-id", e.id, "-steal", "-json")
+	e.Emit(0, 5, 24)
+	_, s := parseJSON(t, thief.interrupt())
+	require.EqualValues(t, 5, s.Events)
+	require.Equal(t, len(e.cpus), s.Displaced)
+	require.Contains(t, thief.notes, "taken over: ")
+	require.Contains(t, thief.notes, "(pid "+strconv.Itoa(present.cmd.Process.Pid)+")")
+
+	e.Emit(0, 1, 24)
+	require.Equal(t, syscall.ENOENT, e.LastError(0))
+	require.NoError(t, present.cmd.Process.Signal(syscall.SIGCONT))
+	require.Contains(t, present.interrupt(), "\n7 events and 0 lost")
+}
+
+func TestList(t *testing.T) {
+	e := load(t)
+	cmd, stderr := program("-list")
+	out, err := cmd.Output()
+	require.NoError(t, err, stderr.String())
+	require.Regexp(t, `^ID +TYPE +NAME +ENTRIES +PROGRAMS +PROCESSES +PINS\n`, string(out))
+	require.Regexp(t, `(?m)^`+e.id+` +perf_event_array +events +\d+ +(emit|output_huge) \(id \d+\), (emit|output_huge) \(id \d+\) +\S+ \(pid `+strconv.Itoa(os.Getpid())+`\) +-$`, string(out))
+
+	cmd, stderr = program("-list", "-json")
+	out, err = cmd.Output()
+	require.NoError(t, err, stderr.String())
+	var maps []struct {
+		ID     int
+		Name   string
+		Type   string
+		Pinned []string
+		PIDs   []struct{ PID, Rings int }
+	}
+	require.NoError(t, json.Unmarshal(out, &maps))
+	found := false
+	for _, m := range maps {
+		if strconv.Itoa(m.ID) == e.id {
+			found = true
+			require.Equal(t, "perf_event_array", m.Type)
+			require.Equal(t, "events", m.Name)
+			require.Equal(t, os.Getpid(), m.PIDs[0].PID)
+		}
+	}
+	require.True(t, found)
+}
+
+// failure is the exit status of a program that should fail.
+func failure(t *testing.T, err error) int {
+	t.Helper()
+	var exit *exec.ExitError
+	require.ErrorAs(t, err, &exit)
+	return exit.ExitCode()
+}
+
+func TestUsage(t *testing.T) {
+	cmd, stderr := program("-h")
+	out, err := cmd.Output()
+	require.NoError(t, err)
+	require.Equal(t, usage, string(out))
+	require.Empty(t, stderr.String())
+	for line := range strings.Lines(usage) {
+		require.LessOrEqual(t, len(line), 129)
+	}
+
+	cmd, _ = program("-version")
+	out, err = cmd.Output()
+	require.NoError(t, err)
+	require.Equal(t, perfbuf.Version().String()+"\n", string(out))
+
+	for want, args := range map[string][]string{
+		`unknown argument "surprise"`:     {"surprise"},
+		"-nonsense":                       {"-nonsense"},
+		"-mode is exact or slack":         {"-mode", "some"},
+		"exact mode does not guess":       {"-mode", "exact", "-slack", "1s"},
+		"must not be negative":            {"-slack", "-1s"},
+		"where to look for a -type":       {"-btf-prog", "5"},
+		"give one of them":                {"-type", "t", "-btf-prog", "5", "-btf", "file"},
+		"an id is a number from 1 on":     {"-id", "0"},
+		"invalid value \"x\" for flag -n": {"-n", "x"},
+	} {
+		cmd, stderr := program(args...)
+		out, err := cmd.Output()
+		require.Equal(t, 2, failure(t, err))
+		require.Empty(t, out)
+		require.Contains(t, stderr.String(), want)
+		require.Contains(t, stderr.String(), "\n"+usage)
+	}
+}
+
+func TestNoPrivilege(t *testing.T) {
+	kerneltest.RequireRoot(t)
+	for _, args := range [][]string{{"-list"}, {"-id", "1"}, {"-name", "events"}} {
+		cmd, stderr := program(args...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		_, err := cmd.Output()
+		require.Equal(t, 1, failure(t, err))
+		require.Contains(t, stderr.String(), "takes CAP_SYS_ADMIN: run as root")
+	}
+}
+
+func TestNoReaderOfOutput(t *testing.T) {
+	e := load(t)
+	cmd, stderr := program("-id", e.id, "-steal")
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	r.Close()
+	cmd.Stdout = w
+	require.NoError(t, cmd.Start())
+	w.Close()
+	require.NoError(t, cmd.Wait(), stderr.String())
+	require.NotContains(t, stderr.String(), "broken pipe")
+}

@@ -1,0 +1,98 @@
+package tail
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"testing"
+
+	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/stretchr/testify/require"
+)
+
+// ringOf is how to choose a ring buffer of kerneltest.
+func ringOf(t *testing.T, fd int, more string) string {
+	return fmt.Sprintf("%s,time=%d,cpu=%d%s", mapID(t, fd), kerneltest.RingTimeAt, kerneltest.RingCPUAt, more)
+}
+
+// A perf event array, a ring buffer and ring buffers in a map come in one order, each with its name.
+func TestSeveralMaps(t *testing.T) {
+	e, rings := load(t), kerneltest.LoadRings(t, kerneltest.RingOptions{})
+	for _, cpu := range e.cpus {
+		rings.SetShard(cpu, kerneltest.NewRingBuf(t, 1<<16))
+	}
+	args := []string{"-steal", "-id", e.id, "-id", ringOf(t, rings.MapFD(), ",type=hold_args"), "-id", ringOf(t, rings.ShardsFD(), "")}
+	for _, asJSON := range []bool{true, false} {
+		if asJSON {
+			args = append([]string{"-json"}, args...)
+		} else {
+			args = args[1:]
+		}
+		p := start(t, args...)
+		for range 10 {
+			for _, cpu := range e.cpus {
+				e.Emit(cpu, 1, 40)
+				rings.Emit(cpu, kerneltest.RingEmit{Count: 1, Size: 40})
+				rings.Emit(cpu, kerneltest.RingEmit{Count: 1, Size: 40, To: "shard"})
+			}
+		}
+		out := p.interrupt()
+		if !asJSON {
+			require.Contains(t, out, "TIME MAP    CPU   LEN  DATA\n")
+			require.Regexp(t, `\n +\d+\.\d{9} events   \d    44  `, out)
+			require.Regexp(t, `\n +\d+\.\d{9} shared   \d    40  \w+=`, out)
+			require.Regexp(t, `\n +\d+\.\d{9} shards   \d    40  `, out)
+			require.Contains(t, out, fmt.Sprintf("\n%d events and 0 lost of events (id %s), shared (id ", 30*len(e.cpus), e.id))
+			continue
+		}
+		var all []struct {
+			Map       string
+			CPU       int
+			Timestamp uint64
+			Fields    map[string]any
+			Summary   *struct{ Maps []struct{ ID int } }
+		}
+		require.NoError(t, json.Unmarshal([]byte(out), &all))
+		end := all[len(all)-1].Summary
+		require.NotNil(t, end)
+		require.Len(t, end.Maps, 3)
+		require.Equal(t, e.id, strconv.Itoa(end.Maps[0].ID))
+		from, before := map[string]int{}, uint64(0)
+		for i, ev := range all[:len(all)-1] {
+			require.GreaterOrEqual(t, ev.Timestamp, before)
+			before = ev.Timestamp
+			require.Equal(t, e.cpus[i/3%len(e.cpus)], ev.CPU)
+			require.Equal(t, []string{"events", "shared", "shards"}[i%3], ev.Map)
+			require.Equal(t, ev.Map == "shared", ev.Fields != nil)
+			from[ev.Map]++
+		}
+		n := 10 * len(e.cpus)
+		require.Equal(t, map[string]int{"events": n, "shared": n, "shards": n}, from)
+	}
+}
+
+// A ring buffer without times is read as it comes, and alone.
+func TestRingBufWithoutTimes(t *testing.T) {
+	e, rings := load(t), kerneltest.LoadRings(t, kerneltest.RingOptions{})
+	id := mapID(t, rings.MapFD())
+	p := start(t, "-steal", "-id", id)
+	rings.Emit(0, kerneltest.RingEmit{Count: 3, Size: 32})
+	out := p.interrupt()
+	require.Regexp(t, `\n +-   -    32  `, out)
+	require.Contains(t, out, "\n3 events and 0 lost of shared (id "+id+")")
+	require.Contains(t, out, ", as they lay in the ring buffer.\n")
+
+	for want, args := range map[string][]string{
+		"has no times, by which events of several maps are ordered: say where in payloads they are, as in -name shared,time=0": {"-id", e.id, "-id", id},
+		"-mode and -slack are about the order of time": {"-id", id, "-mode", "exact"},
+		"is chosen twice": {"-id", id, "-id", id},
+		"is a perf event array: stamped, cpu= and losses= are for ring buffers":       {"-id", e.id + ",cpu=8"},
+		" samples are more than a second in the future":                               {"-id", id + ",time=32"},
+		"behind a map come time=OFFSET, cpu=OFFSET, stamped, losses=ID and type=NAME": {"-id", id + ",tim=32"},
+	} {
+		rings.Emit(0, kerneltest.RingEmit{Count: 20, Size: 64})
+		cmd, stderr := program(append([]string{"-steal"}, args...)...)
+		require.NotZero(t, failure(t, cmd.Run()))
+		require.Contains(t, stderr.String(), want)
+	}
+}

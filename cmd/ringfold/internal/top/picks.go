@@ -1,0 +1,40 @@
+package top
+
+import (
+	"maps"
+	"sync"
+
+	"github.com/ringfold/ringfold/perfbuf"
+)
+
+// picks is a perfbuf.Schedule that notes what another one chooses. Stats does not tell; a Schedule of one's own can.
+// It is asked by passes in which two or more rings have something to be read. Ordered streams ask no Schedule.
+type picks struct {
+	schedule perfbuf.Schedule
+
+	mu    sync.Mutex // the view looks while a pass asks
+	first map[int]uint64
+	last  int
+}
+
+func newPicks(schedule perfbuf.Schedule) *picks {
+	return &picks{schedule: schedule, first: map[int]uint64{}, last: noCPU}
+}
+
+// noCPU stands for none.
+const noCPU = -1
+
+func (p *picks) Order(loads []perfbuf.Load) {
+	p.schedule.Order(loads)
+	p.mu.Lock()
+	p.last = loads[0].CPU
+	p.first[p.last]++
+	p.mu.Unlock()
+}
+
+// counts returns how often each CPU's ring came first, and which was the latest to do so.
+func (p *picks) counts() (first map[int]uint64, last int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return maps.Clone(p.first), p.last
+}

@@ -1,0 +1,162 @@
+package top
+
+import (
+	"context"
+	"errors"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+	"github.com/ringfold/ringfold/internal/cpulist"
+	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/stretchr/testify/require"
+)
+
+// In all modes, one after the other, with pauses in between, every event that got into a ring is delivered.
+func TestSession(t *testing.T) {
+	e := kerneltest.Load(t)
+	cpus, err := cpulist.Online(cpulist.Dir)
+	require.NoError(t, err)
+	s, err := openOne(e.MapFD(), perfbuf.Options{}, unordered, time.Millisecond)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- s.run(ctx) }()
+
+	const each = 50
+	want := uint64(0)
+	for range 3 * len(modes) {
+		for _, cpu := range cpus {
+			e.Emit(cpu, each, 64)
+		}
+		want += uint64(each * len(cpus))
+		s.togglePause()
+		require.True(t, s.snapshot().paused)
+		e.Emit(cpus[0], 1, 64)
+		require.ErrorIs(t, e.LastError(cpus[0]), syscall.ENOENT)
+		s.togglePause()
+		require.False(t, s.snapshot().paused)
+		e.Emit(cpus[0], 1, 64)
+		require.NoError(t, e.LastError(cpus[0]))
+		want++
+		for s.snapshot().stats.Total().Samples < want { // in this mode
+		}
+		s.changeMode()
+		for _, cpu := range cpus { // while the mode is changing
+			e.Emit(cpu, each, 64)
+		}
+		want += uint64(each * len(cpus))
+	}
+	require.Equal(t, unordered, s.snapshot().mode)
+	cancel()
+	require.NoError(t, <-ended)
+	last, err := s.finish()
+	require.NoError(t, err)
+	total := last.stats.Total()
+	require.Equal(t, want, total.Samples)
+	require.Zero(t, total.Dropped+total.Lost+last.stats.Late)
+	require.Empty(t, last.problem)
+	require.NotEmpty(t, last.stats.Barrier.Provider, "exact mode was among them")
+	s.togglePause()
+	require.Contains(t, s.snapshot().problem, "closed")
+}
+
+func TestSessionFails(t *testing.T) {
+	e := kerneltest.Load(t)
+	s, err := openOne(e.MapFD(), perfbuf.Options{}, unordered, 0)
+	require.NoError(t, err)
+	require.NoError(t, s.readers[0].Close())
+	require.Error(t, s.run(t.Context()))
+
+	_, err = openOne(e.ArrayFD(), perfbuf.Options{}, unordered, 0)
+	require.Error(t, err)
+}
+
+func TestFallBack(t *testing.T) {
+	s := &session{mode: exact, turn: func() {}}
+	require.NoError(t, s.fallBack(exact, errors.New("no grace")))
+	m, _, problem := s.state()
+	require.Equal(t, unordered, m)
+	require.Equal(t, "exact mode: no grace", problem)
+	s.mode = slack
+	require.NoError(t, s.fallBack(exact, errors.New("no grace")))
+	m, _, _ = s.state()
+	require.Equal(t, slack, m, "chosen meanwhile")
+}
+
+// What a stream holds when the mode changes, as its time has not come, is delivered too.
+func TestModeChangeKeepsWhatIsHeld(t *testing.T) {
+	e := kerneltest.Load(t)
+	cpus, err := cpulist.Online(cpulist.Dir)
+	require.NoError(t, err)
+	s, err := openOne(e.MapFD(), perfbuf.Options{RingBytes: 16 << 10}, slack, time.Hour)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- s.run(ctx) }()
+	for s.snapshot().stats.SpilledBytes == 0 { // then it holds some
+		e.Emit(cpus[0], 1, 64)
+	}
+	require.Zero(t, s.snapshot().stats.Total().Samples)
+	s.changeMode()
+	for total := s.snapshot().stats.Total(); total.Samples+total.Dropped == 0; total = s.snapshot().stats.Total() {
+	}
+	cancel()
+	require.NoError(t, <-ended)
+	last, err := s.finish()
+	require.NoError(t, err)
+	attempted, failed := e.Counts(cpus[0])
+	require.Equal(t, attempted-failed, last.stats.Total().Samples)
+	require.Zero(t, last.stats.Total().Dropped)
+}
+
+// openOne is a session of one perf event array.
+func openOne(fd int, o perfbuf.Options, m mode, slack time.Duration) (*session, error) {
+	open := func(o perfbuf.Options) (*perfbuf.Reader, error) { return perfbuf.Open(fd, o) }
+	return openSession([]string{""}, []opener{open}, o, m, slack)
+}
+
+// A perf event array and a ring buffer are read in all modes, and each has its rows.
+func TestSessionOfSeveralMaps(t *testing.T) {
+	e, rings := kerneltest.Load(t), kerneltest.LoadRings(t, kerneltest.RingOptions{})
+	s, err := openSession([]string{"events", "shared"}, []opener{
+		func(o perfbuf.Options) (*perfbuf.Reader, error) { return perfbuf.Open(e.MapFD(), o) },
+		func(perfbuf.Options) (*perfbuf.Reader, error) {
+			return perfbuf.OpenRingBuf(rings.MapFD(), perfbuf.RingBufOptions{Time: perfbuf.PayloadTime(kerneltest.RingTimeAt)})
+		},
+	}, perfbuf.Options{}, unordered, 0)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- s.run(ctx) }()
+	want := uint64(0)
+	for range modes {
+		e.Emit(0, 10, 64)
+		rings.Emit(0, kerneltest.RingEmit{Count: 10, Size: 64})
+		for want += 20; s.snapshot().stats.Total().Samples < want; {
+		}
+		s.togglePause()
+		require.Contains(t, s.snapshot().problem, "ring buffer")
+		require.True(t, s.snapshot().paused, "the other one is")
+		s.togglePause()
+		require.False(t, s.snapshot().paused)
+		s.changeMode()
+	}
+	cancel()
+	require.NoError(t, <-ended)
+	last, err := s.finish()
+	require.NoError(t, err)
+	f := newFrame(s.began, snapshot{at: s.began}, last)
+	samples := map[string]uint64{}
+	for _, r := range f.rows {
+		samples[r.name] += r.Samples
+	}
+	require.Equal(t, map[string]uint64{"events": want / 2, "shared": want / 2}, samples)
+	row := f.rows[len(f.rows)-1]
+	require.Equal(t, "shared", row.name)
+	require.Equal(t, 1<<16, row.Size)
+	require.Regexp(t, `^ all .* shared$`, ansi.Strip(view{width: 100}.row(f, row)))
+	require.Regexp(t, ` MAP$`, ansi.Strip(view{width: 100}.tableHead(f)))
+}

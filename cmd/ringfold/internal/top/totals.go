@@ -1,0 +1,82 @@
+package top
+
+import (
+	"fmt"
+	"strings"
+
+	"charm.land/lipgloss/v2"
+)
+
+// total is a number of the header.
+type total struct {
+	label, value string
+	style        lipgloss.Style
+}
+
+// totals are in groups of three: what comes, what has come, order, waking.
+func totals(f frame) []total {
+	s, t := f.stats, f.total
+	barrier, none := "-", dim
+	if f.mode == exact && s.Barrier.Count > 0 {
+		barrier, none = fmt.Sprintf("%s / %s ms", milliseconds(s.Barrier.P50), milliseconds(s.Barrier.P99)), plainStyle
+	}
+	late := count(s.Late)
+	if s.Late > 0 {
+		late += fmt.Sprintf(", %s ms", milliseconds(s.MaxLateness))
+	}
+	doorbell := fmt.Sprintf("%d/%d armed", s.Doorbell.Armed, len(s.Rings))
+	if s.Doorbell.Err != nil {
+		doorbell = "none: polls"
+	}
+	return []total{
+		{"events/s", perSecond(t.events), bold},
+		{"bytes/s", size(t.bytes), plainStyle},
+		{"lost/s", perSecond(t.lost), alarm(t.lost > 0)},
+		{"delivered", count(t.Samples), plainStyle},
+		{"lost", count(t.Lost), plainStyle},
+		refusedTotal(f),
+		{"barrier", barrier, none},
+		{"late", late, alarm(f.mode == exact && s.Late > 0)},
+		{"spilled", size(float64(s.SpilledBytes)), plainStyle},
+		{"doorbell", doorbell, plainStyle},
+		{"wake-ups/s", perSecond(f.wakes), plainStyle},
+		{"rings", fmt.Sprintf("%d × %s", len(s.Rings), strings.Replace(size(float64(t.Size)), ".0 ", " ", 1)), plainStyle},
+	}
+}
+
+// refusedTotal is there if the programs count it: those of the load do.
+func refusedTotal(f frame) total {
+	if f.stats.Outputs.CPUs == nil {
+		return total{"dropped", count(f.total.Dropped), plainStyle}
+	}
+	return total{"refused/s", perSecond(f.refused), plainStyle}
+}
+
+const (
+	labelWidth = 11
+	valueWidth = 14
+	cellWidth  = 1 + labelWidth + valueWidth // at least: a third of 80 columns
+	group      = 3
+	groups     = 4
+)
+
+// grid lays the totals out: a group is a line, or, in a wide terminal, a column.
+func grid(all []total, width int) (lines []string) {
+	perLine := min(max(width/cellWidth, 1), groups)
+	if perLine < group {
+		all = all[:min(len(all), 4*perLine)] // the more important ones
+	}
+	cell := width / perLine
+	for from := 0; from < len(all); from += perLine {
+		line := ""
+		for i := from; i < min(from+perLine, len(all)); i++ {
+			t := all[i]
+			if perLine == groups {
+				t = all[i%perLine*group+i/perLine]
+			}
+			line += dim.Render(" "+t.label+pad(labelWidth-len(t.label))) + t.style.Render(right(t.value, valueWidth)) + pad(cell-cellWidth)
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}

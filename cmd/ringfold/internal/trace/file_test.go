@@ -1,0 +1,84 @@
+package trace
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/stretchr/testify/require"
+)
+
+// A recording makes the trace that was made when it was recorded, without root.
+func TestFile(t *testing.T) {
+	kerneltest.Require(t)
+	dir := t.TempDir()
+	live, path := filepath.Join(dir, "trace.json"), filepath.Join(dir, "events.data")
+	cmd := program("-o", live, "-duration", "200ms", "-record", path, "-json")
+	cmd.Stderr = os.Stderr
+	var out bytes.Buffer
+	cmd.Stdout = &out
+	require.NoError(t, cmd.Start())
+	for cmd.ProcessState == nil && !exists(live) {
+		require.NoError(t, exec.Command("true").Run())
+	}
+	require.NoError(t, cmd.Wait())
+	var want, got summary
+	require.NoError(t, json.Unmarshal(out.Bytes(), &want))
+
+	convert := func(args ...string) (string, string, error) {
+		f, err := os.Open(path) // the directory is root's
+		require.NoError(t, err)
+		defer f.Close()
+		cmd := program(append([]string{"-file", "/proc/self/fd/3"}, args...)...)
+		cmd.ExtraFiles = []*os.File{f}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		var out, messages bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &messages
+		err = cmd.Run()
+		return out.String(), messages.String(), err
+	}
+	require.NoError(t, os.Chmod(path, 0o644))
+	text, messages, err := convert("-o", "-")
+	require.NoError(t, err, messages)
+	trace := read(t, bytes.NewReader([]byte(text)))
+	other, err := json.Marshal(trace.other["summary"])
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(other, &got))
+	require.InDelta(t, want.Seconds, got.Seconds, want.Seconds)
+	require.Positive(t, got.Slices)
+	want.File, want.Seconds, want.HighWater, want.CPUs, got.File, got.Seconds, got.CPUs = "", 0, 0, 0, "", 0, 0
+	require.Equal(t, want, got)
+	content, err := os.ReadFile(live)
+	require.NoError(t, err)
+	first := read(t, bytes.NewReader(content))
+	for name, track := range trace.tracks {
+		require.Len(t, track.slices, len(first.tracks[name].slices))
+		for i, s := range track.slices {
+			require.Equal(t, first.tracks[name].slices[i].args, s.args)
+		}
+	}
+
+	// What was cut is shown as far as it goes.
+	whole, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, whole[:len(whole)/2], 0o644))
+	text, messages, err = convert("-o", "-")
+	require.Error(t, err)
+	require.Contains(t, messages, "it was cut")
+	require.NotEmpty(t, read(t, bytes.NewReader([]byte(text))).tracks)
+	require.NoError(t, os.WriteFile(path, bytes.Repeat([]byte("text "), 50), 0o644))
+	text, messages, err = convert("-o", "-")
+	require.Error(t, err)
+	require.Empty(t, text)
+	require.Contains(t, messages, "not a perf.data file")
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

@@ -1,0 +1,118 @@
+package trace
+
+import (
+	"encoding/json"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// readTrace is a trace as a viewer has it, which knows the format and nothing of this program.
+type readTrace struct {
+	tracks   map[string]*readTrack // by the thread's name
+	counters map[string][]float64
+	other    map[string]any
+}
+
+type readTrack struct {
+	slices   []readSlice
+	instants []readInstant
+}
+
+type readSlice struct {
+	name       string
+	begin, end float64
+	args       map[string]any
+}
+
+type readInstant struct {
+	what    string // first word of its name
+	time    float64
+	pid     int
+	running int // whose slice it is in
+	args    map[string]any
+}
+
+// read reads what trace.go writes, and fails where a viewer would complain or guess: an end without a begin, slices that overlap, times
+// that go back within a track, unnamed tracks, unknown keys.
+func read(t *testing.T, r io.Reader) *readTrace {
+	t.Helper()
+	var file struct {
+		TraceEvents []struct {
+			Ph           string       `json:"ph"`
+			Pid          *int         `json:"pid"`
+			Tid          *int         `json:"tid"`
+			Ts           *json.Number `json:"ts"`
+			Cat, Name, S string
+			Args         map[string]any `json:"args"`
+		} `json:"traceEvents"`
+		OtherData map[string]any `json:"otherData"`
+	}
+	d := json.NewDecoder(r)
+	d.DisallowUnknownFields()
+	require.NoError(t, d.Decode(&file))
+
+	type key struct{ pid, tid int }
+	names, tracks, latest := map[key]string{}, map[key]*readTrack{}, map[key]float64{}
+	got := &readTrace{tracks: map[string]*readTrack{}, counters: map[string][]float64{}, other: file.OtherData}
+	open := map[key]*readSlice{}
+	for _, e := range file.TraceEvents {
+		must := func(ok bool, what string) { // there may be very many events: testify's way would take minutes
+			if !ok {
+				t.Fatalf("%s: %+v", what, e)
+			}
+		}
+		must(e.Pid != nil && e.Tid != nil && e.Ts != nil, "something is missing")
+		k := key{*e.Pid, *e.Tid}
+		if e.Ph == "M" {
+			if e.Name == "thread_name" {
+				names[k] = e.Args["name"].(string)
+				tracks[k] = &readTrack{}
+				got.tracks[names[k]] = tracks[k]
+			}
+			continue
+		}
+		must(!strings.Contains(e.Ts.String(), "e"), "a time with an exponent")
+		_, decimals, _ := strings.Cut(e.Ts.String(), ".")
+		must(len(decimals) <= 3, "less than ns")
+		time, err := e.Ts.Float64()
+		must(err == nil && time >= 0, "a time before the recording")
+		if e.Ph == "C" {
+			must(len(e.Args) == 1, "a counter of several values")
+			for unit, value := range e.Args {
+				got.counters[e.Name+" "+unit] = append(got.counters[e.Name+" "+unit], value.(float64))
+			}
+			continue
+		}
+		must(names[k] != "", "a track without a name")
+		must(*e.Tid != 0, "viewers take thread 0 for idle")
+		must(time >= latest[k], "time goes back")
+		latest[k] = time
+		switch e.Ph {
+		case "B":
+			must(open[k] == nil, "it begins while another runs")
+			open[k] = &readSlice{name: e.Name, begin: time, args: e.Args}
+		case "E":
+			must(open[k] != nil, "an end without a begin")
+			open[k].end = time
+			tracks[k].slices = append(tracks[k].slices, *open[k])
+			open[k] = nil
+		case "i":
+			must(e.S == "t", "not an instant of a thread")
+			what, _, _ := strings.Cut(e.Name, " ")
+			i := readInstant{what: what, time: time, pid: int(e.Args["pid"].(float64)), args: e.Args}
+			if open[k] != nil {
+				i.running = int(open[k].args["pid"].(float64))
+			}
+			tracks[k].instants = append(tracks[k].instants, i)
+		default:
+			must(false, "an unknown phase")
+		}
+	}
+	for k, s := range open {
+		require.Nil(t, s, "a slice on %s does not end", names[k])
+	}
+	return got
+}

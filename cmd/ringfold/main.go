@@ -1,0 +1,20 @@
+// Ringfold shows, records and replays the events of BPF perf event arrays and ring buffers.
+package main
+
+import (
+	"os"
+
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/spf13/cobra"
+)
+
+func main() { os.Exit(cli.Main(root(), os.Args[1:])) }
+
+// root is the tool. Each command is a package under internal/.
+func root() *cobra.Command {
+	root := cli.Root()
+	root.AddCommand(
+		cli.Version(),
+	)
+	return root
+}
