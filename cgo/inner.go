@@ -22,7 +22,7 @@ func MapInner(mapFD int, key []byte) (id int, err error) {
 }
 
 // MapByID calls bpf_map_get_fd_by_id, which takes CAP_SYS_ADMIN. The descriptor is close-on-exec and the caller's to close. It returns ENOENT
-// if there is no such map any more.
+// if the map is gone.
 func MapByID(id int) (fd int, err error) {
 	ret := C.bpf_map_get_fd_by_id(C.__u32(id))
 	if err := result("bpf_map_get_fd_by_id", ret); err != nil {

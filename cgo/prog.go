@@ -170,7 +170,7 @@ func ProgTestStart(progFD, packet int) (*Run, error) {
 	return &Run{r}, nil
 }
 
-// Over tells whether the run has ended, or failed.
+// Over reports whether the run has ended, or failed.
 func (r *Run) Over() bool { return C.ringfold_run_over(r.run) != 0 }
 
 // Join blocks until the run has ended, and its thread with it. It must be called once, and nothing after it.

@@ -7,7 +7,7 @@ type HotplugStats struct {
 	Reopened uint64 // a CPU was back, and its ring got new perf events: the kernel closes a CPU's when it goes offline
 	Added    uint64 // a CPU was new, and got a ring
 	// Err is why the latest of this failed, nil if it did not, or why the list of CPUs is looked at twice
-	// a second, instead of when the kernel tells of a change. What failed is tried again every second, unless
+	// a second, instead of when the kernel announces a change. What failed is tried again every second, unless
 	// it is a [*MapError]: the map has no entry for that CPU.
 	Err error
 }

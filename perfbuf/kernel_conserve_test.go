@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// kernelCounts tells whether the kernel has PERF_FORMAT_LOST: Linux 6.0.
+// kernelCounts reports whether the kernel has PERF_FORMAT_LOST: Linux 6.0.
 func kernelCounts(t testing.TB) bool {
 	t.Helper()
 	return kerneltest.AtLeast(t, 6, 0)

@@ -17,7 +17,7 @@ import (
 // kernel/bpf/verifier.c). The rest differs between kernels.
 const refusal = "Sleepable programs can only use"
 
-// sleepableKinds calls f for each kind of program that may sleep on this kernel. plain tells whether there are such programs
+// sleepableKinds calls f for each kind of program that may sleep on this kernel. plain reports whether there are such programs
 // that do not sleep.
 func sleepableKinds(t *testing.T, f func(t *testing.T, kind string, plain bool)) {
 	kinds := 0

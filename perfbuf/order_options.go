@@ -67,7 +67,7 @@ type OrderOptions struct {
 	// after a pause, barriers may follow each other at once until they have used up the pause's last 16 ms.
 	//
 	// It also bounds the harm to others, which depends on the way to wait: see [Barriers]. OpenTree, and from Linux 6.19 on
-	// MapInMap, interrupt every CPU that is busy, once per barrier. A busy loop beside 1,000 barriers a second took 2 % longer, on a
+	// MapInMap, interrupt every CPU that is busy, once per barrier. At 1,000 barriers a second, a busy loop took 2 % longer, on a
 	// virtual machine with 2 CPUs (100 a second: 0.3 %, 5,000: 11 %). The others interrupt nobody.
 	//
 	// Measured delays, p50 / p99, at 160,000 events a second on Linux 6.18 with 2 CPUs: OpenTree with 1 ms

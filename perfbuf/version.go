@@ -18,7 +18,7 @@ type VersionInfo struct {
 	Static  bool   // libbpf and all else is linked into the program: the build tag static_build
 }
 
-// Version tells which ringfold this is, and which libbpf it runs with. It does not block.
+// Version says which ringfold this is, and which libbpf it runs with. It does not block.
 func Version() VersionInfo {
 	v := VersionInfo{Ringfold: version.Of(debug.ReadBuildInfo())}
 	if l, err := libbpf.Version(); err == nil {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds every BPF program: x.bpf.c into x.bpf.o beside it, which is committed and embedded.
+# Builds every BPF program: x.bpf.c into x.bpf.o next to it, which is committed and embedded.
 #
 #   scripts/generate.sh          rebuilds them in place
 #   scripts/generate.sh --check  rebuilds them under build/bpf and tells which of the committed ones differ

@@ -26,7 +26,7 @@ administrators() { have "$1" || [ -x "/usr/sbin/$1" ]; } # not in everybody's PA
 die() { echo "setup: $*"; exit 1; }
 submodule() { [ -e libbpf/src/Makefile ]; }
 
-# compiles LINE... tells whether these lines of C do.
+# compiles LINE... reports whether these lines of C do.
 compiles() {
 	# shellcheck disable=SC2046 # several flags
 	printf '%s\n' "$@" | ${CC:-gcc} -fsyntax-only $(pkg-config --cflags libbpf 2>/dev/null) -x c - 2>/dev/null

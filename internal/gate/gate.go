@@ -12,7 +12,7 @@ type Gate struct {
 	inside atomic.Int64 // the Gate itself until it is closed, and everyone between Enter and Leave
 	closed atomic.Bool
 	done   chan struct{} // closed by Close
-	final  chan struct{} // closed by whoever leaves last
+	final  chan struct{} // closed by the last to leave
 	finish func()
 }
 

@@ -28,7 +28,7 @@ type BarrierOptions struct {
 // Barrier turns grace periods into a watermark: a time up to which every event is published. A round
 // of it reads the clock and then waits for a grace period. A program that was running when the wait
 // began has finished when it ends. One that began later read its CPU's clock after ours was read, so
-// its events are later than that time, less the guard. Whoever loads the watermark first, and then
+// its events are later than that time, less the guard. A reader that loads the watermark first, and then
 // the heads of the rings, finds every event up to the watermark below those heads.
 //
 // Rounds are made on request only: without requests a barrier costs nothing. All methods are safe for
@@ -41,8 +41,8 @@ type Barrier struct {
 
 	watermark atomic.Uint64
 	pending   atomic.Bool   // a round is requested and has not begun
-	wake      chan struct{} // tells the goroutine of a request
-	done      chan struct{} // tells of a round's end
+	wake      chan struct{} // wakes the goroutine for a request
+	done      chan struct{} // receives when a round ends
 	quit      chan struct{} // closed by Close
 	start     sync.Once
 
@@ -87,7 +87,7 @@ func (b *Barrier) Request() {
 	signal(b.wake)
 }
 
-// Requested tells whether a requested round has not begun yet.
+// Requested reports whether a requested round has not begun yet.
 func (b *Barrier) Requested() bool { return b.pending.Load() }
 
 // Watermark returns the time up to which, and including which, every event is published: its heads
@@ -122,14 +122,14 @@ func (b *Barrier) Round() error {
 		//
 		// The store is a release. A program stores a record's bytes and then data_head, in
 		// perf_output_put_handle; the end of its RCU section orders both before the end of the grace
-		// period, and so before this store. Whoever sees it therefore sees those heads, or later ones.
+		// period, and so before this store. A reader that sees it therefore sees those heads, or later ones.
 		b.watermark.Store(max(b.watermark.Load(), t0-b.guard-1))
 	}
 	signal(b.done)
 	return err
 }
 
-// Close ends the goroutine and lets go of the provider, once no round uses it any more. It does not
+// Close ends the goroutine and lets go of the provider, once no round uses it. It does not
 // wait for that, and never blocks. It may be called more than once.
 func (b *Barrier) Close() {
 	b.mu.Lock()

@@ -2,7 +2,7 @@ package grace
 
 import "time"
 
-// Idle tells that no round is requested and none is under way. After a request it becomes true
+// Idle reports that no round is requested and none is under way. After a request it becomes true
 // again only when the requested round has ended.
 func (b *Barrier) Idle() bool {
 	// In this order: a round claims the provider before it takes the request.
@@ -23,7 +23,7 @@ func (b *Barrier) Failing() (time.Duration, error) {
 	return time.Since(b.base) - time.Duration(since-1), *err
 }
 
-// WaitsForPrograms tells whether a round waits for whole programs, and not only for their outputs.
+// WaitsForPrograms reports whether a round waits for whole programs, and not only for their outputs.
 func (b *Barrier) WaitsForPrograms() bool {
 	c, ok := b.provider.(*choice)
 	return !ok || c.ways[0].is != NestLevels

@@ -2,7 +2,7 @@ package grace
 
 // ProgramsEnded waits for the programs that are running, in a goroutine. The channel receives once: nil when all have ended,
 // or why that cannot be told. open is Open, or what stands for it. allow is as in Options. b, if not nil, may do what cannot
-// be opened any more, after the process has dropped privileges.
+// be opened, after the process has dropped privileges.
 func ProgramsEnded(open func(Options) (Provider, error), allow Set, b *Barrier) <-chan error {
 	if allow == NestLevels { // does not wait for programs; these interrupt as little
 		allow = MapInMap | Membarrier

@@ -64,7 +64,7 @@ func (d *durations) end(began time.Duration, err error) {
 	d.count.Add(1)
 }
 
-// Stats returns numbers on the rounds so far. It does not block, and may run beside a round: the
+// Stats returns numbers on the rounds so far. It does not block, and may run during a round: the
 // numbers may then differ by that one.
 func (b *Barrier) Stats() BarrierStats {
 	d := &b.durations

@@ -13,7 +13,7 @@ import (
 // the clock that programs see is shifted; /proc says by how much. NewClock makes one.
 type Clock struct{ shift int64 }
 
-// NewClock refuses where nothing tells the shift.
+// NewClock refuses where the shift is unknown.
 func NewClock() (Clock, error) {
 	shift, err := monotonicShift()
 	if err != nil {
@@ -46,7 +46,7 @@ func monotonicShift() (int64, error) {
 		return 0, err
 	}
 	if childrens != own {
-		return 0, errors.New("it has made another one for its children, and the kernel now tells the offset of that alone: " +
+		return 0, errors.New("it has made another one for its children, and the kernel now shows the offset of that alone: " +
 			"open the reader in a process that has not called unshare(CLONE_NEWTIME)")
 	}
 	b, err := os.ReadFile("/proc/self/timens_offsets")

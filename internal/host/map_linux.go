@@ -23,7 +23,7 @@ func Refuse32Bit() error {
 		"build for a 64-bit GOARCH, such as amd64 or arm64: %w", runtime.GOARCH, errors.ErrUnsupported)
 }
 
-// DupMap duplicates a map's descriptor, so that it stays open, and tells what the kernel knows of the map.
+// DupMap duplicates a map's descriptor, so that it stays open, and describes the map as the kernel knows it.
 func DupMap(mapFD int) (fd int, m Map, err error) {
 	if fd, err = unix.FcntlInt(uintptr(mapFD), unix.F_DUPFD_CLOEXEC, 0); err != nil {
 		if !errors.Is(err, syscall.EBADF) {

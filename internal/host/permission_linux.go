@@ -14,7 +14,7 @@ func NewPermissionError(err error) *PermissionError {
 	return &PermissionError{UID: os.Geteuid(), Err: err, Paranoid: Sysctl("kernel/perf_event_paranoid", -100), MlockKB: Sysctl("kernel/perf_event_mlock_kb", -1)}
 }
 
-// SeccompNote tells whether this thread has a seccomp filter.
+// SeccompNote reports whether this thread has a seccomp filter.
 func SeccompNote() string {
 	if mode := status("Seccomp"); mode != "" && mode != "0" {
 		return " (a seccomp filter is in force here)"
@@ -22,7 +22,7 @@ func SeccompNote() string {
 	return ""
 }
 
-// InUserNamespace tells whether the process is in another user namespace than the initial one, whose inode is USER_NS_INIT_INO
+// InUserNamespace reports whether the process is in another user namespace than the initial one, whose inode is USER_NS_INIT_INO
 // of include/uapi/linux/nsfs.h.
 func InUserNamespace() bool {
 	ns, err := os.Readlink("/proc/self/ns/user")
@@ -41,7 +41,7 @@ func Memlock() string {
 	return fmt.Sprintf("%d KiB", l.Cur>>10)
 }
 
-// OlderThan tells whether the kernel's version is below this one.
+// OlderThan reports whether the kernel's version is below this one.
 func OlderThan(major, minor int) bool {
 	var u unix.Utsname
 	var a, b int

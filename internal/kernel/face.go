@@ -2,7 +2,7 @@ package kernel
 
 import "github.com/ringfold/ringfold/internal/raw"
 
-// Face is for packages beside perfbuf, such as flight, which hand out its types. Package perfbuf sets it.
+// Face is for packages other than perfbuf, such as flight, which hand out its types. Package perfbuf sets it.
 var Face struct {
 	Events      func(func(yield func(raw.Event) bool)) any      // an iter.Seq[perfbuf.Event] of them
 	Error       func(error) error                               // one with perfbuf's errors in it

@@ -78,7 +78,7 @@ type Kernel interface {
 	// Unhook takes the rings out of the map, for good. The error is why that failed for some: outputs to these
 	// fail all the same.
 	Unhook() error
-	// Free unmaps the rings, and lets the map go. Nobody touches them any more, and Unhook was called.
+	// Free unmaps the rings, and lets the map go. Call Unhook first; no one may touch them from then on.
 	Free()
 }
 
@@ -91,7 +91,7 @@ type Poller interface {
 	Interrupt()
 }
 
-// Group is a Poller that whatever wakes one of several kernels wakes. Who closes it does not wait any more.
+// Group is a Poller that whatever wakes one of several kernels wakes. Close it when nobody waits.
 type Group interface {
 	Poller
 	Close()
@@ -114,7 +114,7 @@ type Hotplug interface {
 	// StopWatching.
 	Changed(atMost time.Duration) bool
 	StopWatching()
-	// WatchErr says why Changed looks every now and then, instead of when the kernel tells of a change.
+	// WatchErr says why Changed looks every now and then, instead of when the kernel announces a change.
 	WatchErr() error
 }
 

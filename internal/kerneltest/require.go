@@ -112,7 +112,7 @@ func RequireCPUs(t testing.TB, n int, why string) {
 	}
 }
 
-// AtLeast tells whether the kernel is Linux major.minor or newer, for tests of which only a part takes that.
+// AtLeast reports whether the kernel is Linux major.minor or newer, for tests of which only a part takes that.
 func AtLeast(t testing.TB, major, minor int) bool {
 	t.Helper()
 	var gotMajor, gotMinor int

@@ -89,7 +89,7 @@ func TestLinksInDocuments(t *testing.T) {
 	}
 }
 
-// hasHeading tells whether a page has the heading that a link calls so.
+// hasHeading reports whether a page has the heading that a link calls so.
 func hasHeading(t *testing.T, file, anchor string) bool {
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)

@@ -18,7 +18,7 @@ func (r *ring) settled() uint64 {
 	return r.scan
 }
 
-// lookAgain takes those busy records into account that are not busy any more.
+// lookAgain takes those busy records into account that are no longer busy.
 func (r *ring) lookAgain(ceiling uint64, found *Found) {
 	kept := r.busy[:0]
 	for _, b := range r.busy {

@@ -2,7 +2,7 @@
 // watermark, asks for barriers, paces rounds, relieves rings that fill up, asks the kernel about
 // losses that nothing reports, and admits or drops late events.
 //
-// Whoever waits calls [Stream.Step] for what to do: start a round, [Stream.Sleep], or wait for events.
+// A waiting reader calls [Stream.Step] for what to do: start a round, [Stream.Sleep], or wait for events.
 // A round is [Stream.Begin], then [Stream.Batch] and [Stream.Took] until there is no event left, then
 // [Stream.End]. Nothing but Sleep blocks.
 //

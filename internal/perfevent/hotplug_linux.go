@@ -26,7 +26,7 @@ func (p *Events) Index(cpu int) int {
 	return slices.IndexFunc(p.rings, func(e ringEvents) bool { return e.cpu == cpu })
 }
 
-// Alive tells whether outputs on ring i's CPU, which is online, land in it. They do not if the CPU has
+// Alive reports whether outputs on ring i's CPU, which is online, land in it. They do not if the CPU has
 // been offline since the event was opened: the kernel then takes the event out of the CPU's context
 // (perf_event_exit_cpu_context), enabling it does not put it back, and its clock stands still.
 func (p *Events) Alive(i int) bool {

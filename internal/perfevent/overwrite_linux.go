@@ -216,7 +216,7 @@ func (p *Overwritable) Rings() (rings []OverwrittenRing) {
 	return rings
 }
 
-// Pause has all outputs to these rings refused with ENOSPC, or not any more (rb_toggle_paused in kernel/events/ring_buffer.c). Outputs that
+// Pause has all outputs to these rings refused with ENOSPC, or accepted again (rb_toggle_paused in kernel/events/ring_buffer.c). Outputs that
 // are under way go on. Refused ones are counted, and reported by the next that is not.
 func (p *Overwritable) Pause(on bool) (failed error) {
 	p.mu.Lock()
@@ -279,7 +279,7 @@ func (r *overwritten) counts(format uint64) (written, refused uint64) {
 	return -r.ring.Head(), refused // it counts down from 0
 }
 
-// Close empties the map's entries, unmaps the rings, and lets the map go. Nobody uses the rings any more.
+// Close empties the map's entries, unmaps the rings, and lets the map go. No one may use the rings from then on.
 func (p *Overwritable) Close() error {
 	p.watch.close()
 	p.follower.Wait()

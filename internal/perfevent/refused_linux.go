@@ -47,7 +47,7 @@ func refused(err error) string {
 	return "bpf"
 }
 
-// changes tells whether what has failed was to change a map.
+// changes reports whether what has failed was to change a map.
 func changes(err error) bool {
 	var e *libbpf.Error
 	return errors.As(err, &e) && (e.Call == "bpf_map_update_elem" || e.Call == "bpf_map_delete_elem")

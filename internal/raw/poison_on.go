@@ -28,7 +28,7 @@ func (s *Single) owns(ev Event) bool {
 	return len(s.words) > 0 && ev.View.base == unsafe.Pointer(unsafe.SliceData(s.words))
 }
 
-// Expire ends the life of the event. Whoever has kept its bytes finds them destroyed.
+// Expire ends the life of the event. Bytes kept beyond that are destroyed.
 func (s *Single) Expire() {
 	const dead = 0xCCCCCCCC_CCCCCCCC
 	for i := range s.words {

@@ -15,7 +15,7 @@ type header struct {
 	size uint16
 }
 
-// Kind tells what a Record is.
+// Kind says what a Record is.
 type Kind uint8
 
 const (

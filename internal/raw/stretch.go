@@ -71,7 +71,7 @@ const (
 )
 
 // Find looks once more at a sample that was found before at pos of the view. It returns its Event and size.
-// ok is false if it is not there any more, goes past the view's end, or is too short for its fields.
+// ok is false if it is gone, goes past the view's end, or is too short for its fields.
 func (v *View) Find(pos uint64) (ev Event, size uint64, ok bool) {
 	if pos+v.body&^7+8 > v.size {
 		return Event{}, 0, false

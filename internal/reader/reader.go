@@ -102,7 +102,7 @@ func (r *Reader) Follow(h kernel.Hotplug) {
 // flowed keeps a ring of which many events come from waking anybody.
 func (r *Reader) flowed(ring int, bytes uint64) { r.Entries.Flowed(ring, bytes) }
 
-// disarmed makes whoever waits look at the rings by the timer.
+// disarmed makes a waiting reader look at the rings by the timer.
 func (r *Reader) disarmed() {
 	w := r.Waker
 	if s := r.Stream.Load(); s != nil {

@@ -42,7 +42,7 @@ type Stream struct {
 	parts   []wake.Part // their rings
 	waker   atomic.Pointer[wake.Waker]
 	group   kernel.Group // what that waits by; nil: it is the only source's own
-	ended   bool         // nothing is changed any more
+	ended   bool         // nothing changes from then on
 
 	barrier  *grace.Barrier // of an exact stream
 	programs bool           // that waits for whole programs, which take times themselves

@@ -61,7 +61,7 @@ func (b *Buffers) open() (err error) {
 	return nil
 }
 
-// add maps one more ring buffer, which is then the last of them. The error wraps ENODEV if there is no such map any more.
+// add maps one more ring buffer, which is then the last of them. The error wraps ENODEV if the map is gone.
 func (b *Buffers) add(s shard) (*raw.Ring, error) {
 	fd, m, err := b.opts.mapOf(s)
 	if err != nil {

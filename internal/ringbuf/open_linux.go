@@ -93,7 +93,7 @@ func (o *Opener) check() (err error) {
 	return nil
 }
 
-// sharded tells whether the ring buffers are in a map of maps.
+// sharded reports whether the ring buffers are in a map of maps.
 func (o *Opener) sharded() bool {
 	return o.info.Type == libbpf.MapTypeArrayOfMaps || o.info.Type == libbpf.MapTypeHashOfMaps
 }

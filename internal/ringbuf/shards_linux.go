@@ -78,7 +78,7 @@ func cpuOf(key []byte) int {
 	return -1
 }
 
-// mapOf opens a ring buffer's map anew. The error wraps ENODEV if there is none any more.
+// mapOf opens a ring buffer's map anew. The error wraps ENODEV if it is gone.
 func (o *Opener) mapOf(s shard) (fd int, m host.Map, err error) {
 	if !o.sharded() {
 		if fd, err = unix.FcntlInt(uintptr(o.fd), unix.F_DUPFD_CLOEXEC, 0); err != nil {
@@ -128,7 +128,7 @@ func (s *Shards) Index(id int) int {
 	return slices.IndexFunc(s.buffers, func(b *buffer) bool { return b.id == id })
 }
 
-// Add maps the ring buffer of that id. The error wraps ENODEV if it is not in the map any more.
+// Add maps the ring buffer of that id. The error wraps ENODEV if it is no longer in the map.
 func (s *Shards) Add(id int) (*raw.Ring, error) {
 	found, err := s.opts.look()
 	if err != nil {
@@ -143,7 +143,7 @@ func (s *Shards) Add(id int) (*raw.Ring, error) {
 			return memory, err
 		}
 	}
-	return nil, fmt.Errorf("map %d is not in map %q any more: %w", id, s.opts.info.Name, syscall.ENODEV)
+	return nil, fmt.Errorf("map %d is no longer in map %q: %w", id, s.opts.info.Name, syscall.ENODEV)
 }
 
 // Alive is true: a ring buffer never dies.

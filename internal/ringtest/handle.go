@@ -105,7 +105,7 @@ func (h *Handle) Report(now uint64) {
 	r.lost = 0
 }
 
-// Reports tells whether Look saw losses.
+// Reports says whether Look saw losses.
 func (h *Handle) Reports() bool { return h.report }
 
 // Time is the time of the record: the one given, or that of Report.
@@ -136,7 +136,7 @@ func (h *Handle) Copy() {
 }
 
 // Publish ends the output: perf_output_put_handle. Only the outermost writer stores data_head, for
-// all that came within it. wake tells whether it wakes readers.
+// all that came within it. wake reports whether it wakes readers.
 func (h *Handle) Publish() (wake bool) {
 	r := h.ring
 	r.nest--

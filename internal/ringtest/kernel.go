@@ -123,7 +123,7 @@ func (k *Kernel) Grace() (g Period) {
 	return g
 }
 
-// Over tells whether the grace period has ended.
+// Over reports whether the grace period has ended.
 func (g Period) Over() bool {
 	for _, ended := range g {
 		select {

@@ -259,7 +259,7 @@ func (p *Program) step() {
 func (p *Program) take() {
 	c := p.cpu
 	var wake bool
-	if p.event.unmapped { // the event has no ring any more, which the kernel calls full too
+	if p.event.unmapped { // the event no longer has a ring, which the kernel calls full too
 		p.h.Publish()
 		p.err = syscall.ENOSPC
 		p.entry.counts.Refused++
@@ -314,7 +314,7 @@ func (p *Program) Resume() {
 // Context is where the program runs.
 func (p *Program) Context() Context { return p.in }
 
-// Outputs tells whether an output is under way: the program cannot end or be preempted.
+// Outputs reports whether an output is under way: the program cannot end or be preempted.
 func (p *Program) Outputs() bool {
 	p.cpu.mu.Lock()
 	defer p.cpu.mu.Unlock()

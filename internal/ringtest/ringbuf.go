@@ -10,7 +10,7 @@ import (
 )
 
 // RingBuf is the kernel's side of a BPF ring buffer, by the rules of kernel/bpf/ringbuf.c. Programs on any CPU write it, so
-// its methods may be called from any goroutine, beside a reader.
+// its methods may be called from any goroutine, also while a reader runs.
 type RingBuf struct {
 	mu       sync.Mutex // rb->spinlock
 	words    []uint64   // consumer_pos, producer_pos
@@ -107,7 +107,7 @@ func (r Record) Write(at int, payload []byte) {
 	}
 }
 
-// Commit is bpf_ringbuf_submit. wake tells whether it wakes readers.
+// Commit is bpf_ringbuf_submit. wake reports whether it wakes readers.
 func (r Record) Commit(flags int) (wake bool) { return r.end(0, flags) }
 
 // Discard is bpf_ringbuf_discard. wake is as that of Commit.

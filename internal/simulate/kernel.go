@@ -274,7 +274,7 @@ func (k *kernel) settled(i int, time uint64, _ []byte, err error) {
 	}
 }
 
-// running tells whether any program is.
+// running reports whether any program is.
 func (k *kernel) running() bool {
 	for _, c := range k.cpus {
 		if len(c.stack)+len(c.preempted) > 0 {

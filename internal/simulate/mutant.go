@@ -33,7 +33,7 @@ const (
 // delivers reports whether what is due is delivered under the mutant, or that is how it is found.
 func (m Mutant) delivers() bool { return m == None || m >= SkippedBusy }
 
-// pretends tells whether a mutant is one of what heads the reader sees.
+// pretends reports whether a mutant is one of what heads the reader sees.
 func (m Mutant) pretends() bool {
 	return m == EarlyHeads || m == Heads32 || m == HiddenBusy || m == LeftOut
 }

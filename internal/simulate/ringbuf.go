@@ -101,7 +101,7 @@ func (k *kernel) sleepers() {
 	}
 }
 
-// asleep tells whether a program that may sleep is in an output.
+// asleep reports whether a program that may sleep is in an output.
 func (k *kernel) asleep() bool {
 	for _, s := range k.sleep {
 		if s.output != nil {

@@ -41,7 +41,7 @@ type Setup struct {
 
 func (s Setup) exact() bool { return s.Slack == 0 }
 
-// intervals tells whether intervals of losses are those of the kernel's failures: not where time is
+// intervals reports whether intervals of losses are those of the kernel's failures: not where time is
 // the programs' own, nor where what is late swaps reports.
 func (s Setup) intervals() bool { return s.exact() && !s.Payload }
 

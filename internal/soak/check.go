@@ -39,9 +39,9 @@ type verdict []string
 
 func (v *verdict) no(format string, args ...any) { *v = append(*v, fmt.Sprintf(format, args...)) }
 
-// check holds three accounts against each other, when nothing outputs to the readers any more: what was
+// check holds three accounts against each other, once nothing outputs to the readers: what was
 // delivered, what the readers counted, and what the programs saw happen since before the first of them was
-// opened. exact says that the kernel tells of losses that no record has reported.
+// opened. exact says that the kernel reports losses that no record has reported.
 func check(l *ledger, lives []life, seen []cpuCounts, exact bool) (v verdict) {
 	if len(lives) == 1 && lives[0].more != nil {
 		v.conservedMaps(l, lives[0].all(), seen, exact)

@@ -11,7 +11,7 @@ import (
 	"os/exec"
 )
 
-// loadConfig is what is to run beside the reader, in processes of their own: what the reader's does
+// loadConfig is what is to run next to the reader, in processes of their own: what the reader's does
 // is not traced, and its CPU time is its own.
 type loadConfig struct {
 	Workers, Hogs, Rate int

@@ -29,7 +29,7 @@ type session struct {
 	load  *load
 	spawn *spawner
 	rnd   *rand.Rand
-	exact bool // the kernel tells of losses that no record has reported
+	exact bool // the kernel reports losses that no record has reported
 	cpus  []int
 
 	modes  map[string]*modeResult
@@ -197,7 +197,7 @@ func (s *session) start(g *generation) error {
 	return s.p.attach()
 }
 
-// progress tells now and then how far a long soak is.
+// progress prints now and then how far a long soak is.
 func (s *session) progress() {
 	const every = 10 * time.Second
 	now := time.Now()

@@ -85,7 +85,7 @@ func (d *Doorbell) AllArmed() bool {
 	return true
 }
 
-// Idle reports whether nothing looks any more before a bell rings.
+// Idle reports whether nothing looks before a bell rings.
 func (d *Doorbell) Idle() bool { return d.again == 0 && d.AllArmed() }
 
 // Look arms the rings that have been quiet for long, and sets the time of the next look. Of a ring, head is how

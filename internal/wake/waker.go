@@ -21,7 +21,7 @@ type Rings interface {
 	Head(ring int) uint64   // how far the kernel has got
 	Unread(ring int) uint64 // bytes that are there and have not been seen
 	Flushing() bool         // a flush asks for them now
-	Closed() bool           // nobody reads them any more
+	Closed() bool           // nobody reads them now
 }
 
 // Owner is the reader whose rings are waited for, and its view of them.
@@ -97,8 +97,8 @@ func NewGroup(poller kernel.Poller) *Waker {
 // Own is the owner's rings, as it sees them.
 func (w *Waker) Own() []Part { return w.own }
 
-// Disarmed makes whoever waits look at the rings by the timer: a pass of another goroutine has
-// disarmed one, of which no output wakes any more. It may be called from anywhere.
+// Disarmed makes a waiting reader look at the rings by the timer: a pass of another goroutine has
+// disarmed one, which no longer wakes it. It may be called from anywhere.
 func (w *Waker) Disarmed(p *Policy) {
 	if p.Bell != nil && w.waiting.Load() {
 		p.Bell.changed.Store(true)
@@ -106,7 +106,7 @@ func (w *Waker) Disarmed(p *Policy) {
 	}
 }
 
-// Interrupt has whoever waits look at its context, and at what Rings say.
+// Interrupt has a waiting reader look at its context, and at what Rings say.
 func (w *Waker) Interrupt() { w.poller.Interrupt() }
 
 // Watched is a context whose end interrupts the wait already. Doing that in each Wait of a loop cost a

@@ -2,7 +2,7 @@ package walk
 
 import "github.com/ringfold/ringfold/internal/raw"
 
-// Settle makes the counts final, of a ring that nobody reads or writes any more and that is still mapped. Samples from an offset
+// Settle makes the counts final, of a ring that nobody reads or writes and that is still mapped. Samples from an offset
 // on are dropped: those before are counted. lost is how many outputs have failed for want of room, by the kernel's count. Where
 // that does not know, they are those reported, or full, if these are more: as many as others know of.
 func (r *Ring) Settle(from uint64, lost func(ring int) (n uint64, ok bool), full uint64) {

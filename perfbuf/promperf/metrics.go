@@ -39,7 +39,7 @@ var readerMetrics = []struct {
 	{"timer_wakes_total", "Times that the reader has looked because events had waited for the poll interval.", counter, func(s *perfbuf.Stats) float64 { return float64(s.TimerWakes) }},
 	{"passes_total", "Passes over all rings.", counter, func(s *perfbuf.Stats) float64 { return float64(s.Passes) }},
 	{"doorbell_arms_total", "Times that a quiet ring was told to wake the reader with its next event.", counter, func(s *perfbuf.Stats) float64 { return float64(s.Doorbell.Arms) }},
-	{"doorbell_disarms_total", "Times that it was told not to, any more.", counter, func(s *perfbuf.Stats) float64 { return float64(s.Doorbell.Disarms) }},
+	{"doorbell_disarms_total", "Times that it was disarmed.", counter, func(s *perfbuf.Stats) float64 { return float64(s.Doorbell.Disarms) }},
 	{"doorbell_polls_total", "Looks at the rings by the timer.", counter, func(s *perfbuf.Stats) float64 { return float64(s.Doorbell.Polls) }},
 	{"doorbell_armed_rings", "Rings whose next event wakes the reader.", gauge, func(s *perfbuf.Stats) float64 { return float64(s.Doorbell.Armed) }},
 	{"doorbell_failed", "1 if there is no doorbell, though the options ask for one: the reader polls.", gauge, func(s *perfbuf.Stats) float64 { return failed(s.Doorbell.Err) }},

@@ -31,7 +31,7 @@ for machine in "${machines[@]}"; do
 	table+=$(printf "$row" "${machine%-*}" "${machine#*-}" "$pass" "$fail" "$skip" "$exact" "$slack" "$seconds$verdict")$'\n'
 done
 echo
-echo 'exact: late / out of order / all outputs accounted for, as far as the kernel tells; slack: late'
+echo 'exact: late / out of order / all outputs accounted for, as far as the kernel counts; slack: late'
 # shellcheck disable=SC2059
 printf "$row" kernel CPUs passed failed skipped exact slack seconds
 printf '%s' "$table"
