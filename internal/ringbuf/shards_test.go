@@ -81,7 +81,7 @@ func TestKernelShards(t *testing.T) {
 
 	_, err = h.Add(1 << 30)
 	require.ErrorIs(t, err, syscall.ENODEV, "it is gone again")
-	require.ErrorContains(t, err, `map 1073741824 is not in map "shards" any more`)
+	require.ErrorContains(t, err, `map 1073741824 is no longer in map "shards"`)
 	n, ok := k.Lost(0)
 	require.False(t, ok, "%d", n)
 }
