@@ -2,6 +2,7 @@
 # which says so first; SETUP=0 leaves that out.
 
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
 # Go, in the environment in which it finds libbpf.
 GO := scripts/env.sh go
@@ -13,7 +14,7 @@ AS_ROOT = $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 FIND = find . \( -path ./build -o -path ./libbpf -o -path ./.git \) -prune -o
 NESTED = $(patsubst %/,%,$(dir $(shell $(FIND) -path './*/go.mod' -print)))
 
-.PHONY: help setup tool install demo fleet-demo test test-cgocheck test-vm test-vms soak simulate fuzz bench bench-docs pictures lint generate check-generate fresh-check fresh-ci static test-libbpf docker-check clean
+.PHONY: help setup tool install demo fleet-demo test test-cgocheck test-vm test-vms soak simulate fuzz bench bench-docs pictures lint generate check-generate fresh-check fresh-ci static test-libbpf docker-check apidiff release release-check clean
 .DEFAULT_GOAL := help
 
 help:
@@ -83,7 +84,7 @@ pictures: setup ## take the pictures in docs/ anew, of programs that run (root);
 	@scripts/setup.sh pictures
 	@scripts/pictures.sh $(PICTURES)
 
-lint: setup ## check format, go vet (also where there is no cgo, no Linux, or 32 bits) and staticcheck
+lint: setup ## check format, go vet (also where there is no cgo, no Linux, or 32 bits), staticcheck, and the workflows
 	@bad=$$(gofmt -l $$($(FIND) -name '*.go' -print)) && [ -z "$$bad" ] || { echo "gofmt -w needed: $$bad"; exit 1; }
 	@for dir in . $(NESTED); do \
 		$(GO) -C $$dir vet ./... || exit 1; \
@@ -92,6 +93,7 @@ lint: setup ## check format, go vet (also where there is no cgo, no Linux, or 32
 	@CGO_ENABLED=0 go vet ./cgo/... ./internal/... ./perfbuf/...
 	@CGO_ENABLED=0 GOARCH=386 go vet ./cgo/... ./internal/... ./perfbuf/...
 	@CGO_ENABLED=0 GOOS=darwin go vet ./cgo/... ./internal/... ./perfbuf/...
+	@go run $(ACTIONLINT) -shellcheck= -pyflakes= .github/workflows/*.yml
 
 generate: ## rebuild the BPF programs (*.bpf.o) from their C sources
 	@scripts/setup.sh generate
@@ -119,6 +121,16 @@ test-libbpf: setup ## build with libbpf 1.1 to 1.7 and run kernel tests, dynamic
 docker-check: ## run the steps of Dockerfile.build in a new Debian 12, without Docker (root, some minutes)
 	@scripts/setup.sh fresh-check
 	@scripts/docker/check.sh
+
+apidiff: setup ## compare the exported API with the last release's; VERSION=v0.1.1 says whether that allows for the changes
+	@scripts/apidiff.sh $(VERSION)
+
+release: setup ## build VERSION=v0.1.0 for publication, into build/release, and print its tags: docs/releasing.md
+	@scripts/setup.sh release
+	@scripts/release.sh $(VERSION)
+
+release-check: setup ## try `make release` on a clone, and that users' modules can use what it makes
+	@scripts/release/test.sh
 
 clean: ## remove build/
 	@rm -rf --one-file-system build

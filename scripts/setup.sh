@@ -9,6 +9,7 @@
 #   scripts/setup.sh pictures     also what draws the pictures in docs/, for `make pictures`
 #   scripts/setup.sh vm           also QEMU and cpio, for `make test-vm`
 #   scripts/setup.sh vm-arm64     the same for ARCH=arm64, with a cross compiler
+#   scripts/setup.sh release      also that cross compiler, for `make release`
 #   SETUP=0                       skips all of it
 set -euo pipefail
 [ "${SETUP:-1}" != 0 ] || exit 0
@@ -77,7 +78,9 @@ look() {
 		# QEMU before 8.1 has guests with many CPUs die when their kernels patch their own code.
 		[ "$1" != vm ] || have qemu-system-x86_64 || lack 'emulates machines with other kernels and more CPUs' qemu-system-x86
 		[ "$1" != vm-arm64 ] || have qemu-system-aarch64 || lack 'emulates arm64 machines' qemu-system-arm
-		[ "$1" != vm-arm64 ] || have aarch64-linux-gnu-gcc || lack 'compiles C for arm64' gcc-aarch64-linux-gnu libc6-dev-arm64-cross
+	fi
+	if [ "$1" = vm-arm64 ] || [ "$1" = release ]; then
+		have aarch64-linux-gnu-gcc || lack 'compiles C for arm64' gcc-aarch64-linux-gnu libc6-dev-arm64-cross
 	fi
 }
 
@@ -97,6 +100,7 @@ by_hand() {
 	[ "$1" != pictures ] || more=' tmux aha chromium curl nodejs npm and the font DejaVu Sans Mono'
 	[ "$1" != fresh-check ] || more=' debootstrap'
 	[[ $1 != vm* ]] || die "make test-vm takes a Debian or Ubuntu: kernels come from Debian's packages"
+	[ "$1" != release ] || die "make release takes a Debian: libbpf for arm64 comes from its packages"
 	printf 'setup: lacking here, by their Debian names:\n%ssetup: install by hand, then try again:\n' "$why"
 	for manager in $(for m in dnf pacman apk; do ! have $m || echo $m; done) dnf pacman apk; do
 		case $manager in
@@ -109,7 +113,7 @@ by_hand() {
 	exit 1
 }
 
-case ${1:-} in '' | generate | ci | pictures | fresh-check | vm | vm-arm64) ;; *) die "unknown argument $1" ;; esac
+case ${1:-} in '' | generate | ci | pictures | fresh-check | vm | vm-arm64 | release) ;; *) die "unknown argument $1" ;; esac
 check_go
 look "${1:-}"
 if [ ${#packages[@]} -gt 0 ]; then

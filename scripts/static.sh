@@ -1,5 +1,7 @@
 #!/usr/bin/env bash
 # Builds the examples as static programs, into build/static, and looks into them: see docs/static.md.
+#
+#   scripts/static.sh --look PROGRAM   only looks into one
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export LC_ALL=C
@@ -26,6 +28,12 @@ is_static() {
 	[ -z "$(needed "$1")" ] || die "$1 loads $(needed "$1")"
 	! ldd "$1" 2>/dev/null || die "$1 loads these"
 }
+
+if [ "${1:-}" = --look ]; then
+	is_static "$2"
+	one_libbpf "$2"
+	exit
+fi
 
 rm -rf "$out"
 mkdir -p "$out"
