@@ -1,0 +1,14 @@
+module github.com/ringfold/ringfold/conformance
+
+go 1.26.0
+
+replace github.com/ringfold/ringfold => ../
+
+require (
+	github.com/cilium/ebpf v0.22.0
+	github.com/ringfold/ringfold v0.0.0-00010101000000-000000000000
+	github.com/stretchr/testify v1.12.1
+	golang.org/x/sys v0.49.0
+)
+
+require go.yaml.in/yaml/v3 v3.0.5 // indirect

@@ -1,0 +1,129 @@
+//go:build linux && cgo
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/ringfold/ringfold/conformance/wire"
+	"github.com/ringfold/ringfold/perfbuf"
+)
+
+func (r *readers) do(command string, n int) error {
+	switch command {
+	case "flush":
+		return r.flush()
+	case "pause":
+		return r.each((*perfbuf.Reader).Pause)
+	case "resume":
+		return r.each((*perfbuf.Reader).Resume)
+	case "drain":
+		return r.drain()
+	case "stop":
+		r.stop()
+	case "go":
+		r.start()
+	case "slow":
+		r.slow.Store(int64(n))
+	case "deadline":
+		return r.deadline(time.Duration(n) * time.Millisecond)
+	case "keep":
+		r.keep.Store(1)
+	case "kept":
+		if record := r.kept.Load(); record != nil {
+			return r.out.Write(wire.Frame{Type: wire.Event, Source: r.index[record.Source], CPU: record.CPU, Time: record.Time, Data: record.Data})
+		}
+		return fmt.Errorf("no event came to be kept")
+	case "close":
+		return r.close(1)
+	case "close2":
+		return r.close(2)
+	case "closein":
+		r.closeIn.Store(1)
+		<-r.closed
+		return r.close(1)
+	case "reopen":
+		return r.open()
+	default:
+		return cannot("unknown command")
+	}
+	return nil
+}
+
+func (r *readers) each(f func(*perfbuf.Reader) error) error {
+	for _, reader := range r.all {
+		if err := f(reader); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *readers) flush() error {
+	select {
+	case <-r.flushed: // of an earlier one
+	default:
+	}
+	if r.stream != nil {
+		if err := r.stream.Flush(); err != nil {
+			return err
+		}
+		<-r.flushed
+		return nil
+	}
+	for _, reader := range r.all {
+		if err := r.flushOne(reader); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *readers) flushOne(reader *perfbuf.Reader) error {
+	if r.settings["way"] != "rings" {
+		if err := reader.Flush(); err != nil {
+			return err
+		}
+		<-r.flushed
+		return nil
+	}
+	// Passes over single rings deliver no markers: they are read to their end.
+	r.stop()
+	defer r.start()
+	return reader.ForEach(r.deliver)
+}
+
+func (r *readers) drain() error {
+	r.stop()
+	defer r.start()
+	if r.stream != nil {
+		return r.stream.Drain(context.Background(), r.deliver)
+	}
+	return r.each(func(reader *perfbuf.Reader) error { return reader.Drain(context.Background(), r.deliver) })
+}
+
+// deadline has the loops' context end, and starts them anew.
+func (r *readers) deadline(d time.Duration) error {
+	r.stop()
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	for _, run := range r.runs() {
+		r.loops.Go(func() { r.ended(ctx, run(ctx)) })
+	}
+	r.loops.Wait()
+	r.start()
+	return nil
+}
+
+func (r *readers) close(times int) error {
+	for range times {
+		r.each((*perfbuf.Reader).Close)
+	}
+	r.loops.Wait()
+	for _, reader := range r.all {
+		<-reader.Done()
+	}
+	return nil
+}

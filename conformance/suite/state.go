@@ -1,0 +1,132 @@
+package suite
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/ringfold/ringfold/conformance/wire"
+	"github.com/ringfold/ringfold/conformance/workload"
+)
+
+// Item is one frame that an adapter sent about what it read, in the order of delivery.
+type Item struct {
+	Type    wire.Type
+	Source  int
+	CPU     int              // as the reader tells; -1 if it does not
+	Time    uint64           // as the reader tells; 0 if it does not
+	Lost    uint64           // of wire.Lost
+	Payload workload.Payload // of wire.Event
+	Data    []byte           // of wire.Event, if the scenario keeps payloads
+}
+
+// State is what a subject has delivered so far.
+type State struct {
+	kinds []string // of the sources
+	keep  bool     // keep payloads, and do not parse them
+
+	Items    []Item
+	Events   int
+	Taken    [][]uint64 // events by source and CPU, as their payloads say
+	Lost     [][]uint64 // losses by source and CPU
+	LostAnon []uint64   // losses without CPU, by source
+	Losses   int        // reports of losses
+	Damaged  []string   // what the reader says of memory that makes no sense
+	Errors   []string   // what the reader reports otherwise
+	Problems []string   // what no reader should deliver
+	Done     map[string]int
+	Ready    bool
+	Declined string // the latest frame cannot
+	Exited   bool
+	Status   string // how the adapter ended
+
+	next [][][workload.Lanes]uint64 // the least number that may come, by source, CPU and lane
+}
+
+func newState(sources []*workload.Source) *State {
+	st := &State{Done: map[string]int{}}
+	for _, s := range sources {
+		st.kinds = append(st.kinds, s.Kind)
+		st.Taken = append(st.Taken, make([]uint64, s.CPUs))
+		st.Lost = append(st.Lost, make([]uint64, s.CPUs))
+		st.LostAnon = append(st.LostAnon, 0)
+		st.next = append(st.next, make([][workload.Lanes]uint64, s.CPUs))
+	}
+	return st
+}
+
+// add takes a frame in.
+func (st *State) add(f wire.Frame) {
+	if f.Source >= len(st.kinds) {
+		st.problem("a frame of source %d, of %d", f.Source, len(st.kinds))
+		return
+	}
+	item := Item{Type: f.Type, Source: f.Source, CPU: f.CPU, Time: f.Time}
+	switch f.Type {
+	case wire.Event:
+		st.Events++
+		if st.keep {
+			item.Data = slices.Clone(f.Data)
+		} else {
+			st.event(&item, f)
+		}
+	case wire.Lost:
+		item.Lost = binary.LittleEndian.Uint64(f.Data)
+		st.Losses++
+		if f.CPU >= 0 && f.CPU < len(st.Lost[f.Source]) {
+			st.Lost[f.Source][f.CPU] += item.Lost
+		} else {
+			st.LostAnon[f.Source] += item.Lost
+		}
+	case wire.Ready:
+		st.Ready = true
+		return
+	case wire.Done:
+		st.Done[string(f.Data)]++
+		return
+	case wire.Error:
+		st.Errors = append(st.Errors, string(f.Data))
+	case wire.Cannot:
+		st.Declined = string(f.Data)
+		return
+	case wire.Damaged:
+		st.Damaged = append(st.Damaged, string(f.Data))
+	}
+	st.Items = append(st.Items, item)
+}
+
+// event checks an event by itself, and against those before it of its CPU.
+func (st *State) event(item *Item, f wire.Frame) {
+	p, err := workload.Parse(f.Data, st.kinds[f.Source])
+	item.Payload = p
+	switch {
+	case err != nil:
+		st.problem("%v", err)
+	case p.CPU >= len(st.Taken[f.Source]):
+		st.problem("an event of CPU %d, which there is not", p.CPU)
+	case f.CPU >= 0 && f.CPU != p.CPU:
+		st.problem("event %d of CPU %d is said to be of CPU %d", p.Seq, p.CPU, f.CPU)
+	default:
+		st.Taken[f.Source][p.CPU]++
+		next := &st.next[f.Source][p.CPU][p.Lane]
+		if p.Seq < *next {
+			st.problem("event %d of CPU %d comes after event %d: twice, or out of order", p.Seq, p.CPU, *next-1)
+		}
+		*next = p.Seq + 1
+	}
+}
+
+func (st *State) problem(format string, args ...any) {
+	if len(st.Problems) < 10 {
+		st.Problems = append(st.Problems, fmt.Sprintf(format, args...))
+	}
+}
+
+// TotalLost sums up the losses of a source.
+func (st *State) TotalLost(source int) uint64 {
+	total := st.LostAnon[source]
+	for _, n := range st.Lost[source] {
+		total += n
+	}
+	return total
+}

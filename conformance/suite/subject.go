@@ -1,0 +1,208 @@
+package suite
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ringfold/ringfold/conformance/wire"
+	"github.com/ringfold/ringfold/conformance/workload"
+)
+
+// Subject is an adapter that runs.
+type Subject struct {
+	t       *T
+	sources []*workload.Source
+	cmd     *exec.Cmd
+	stdin   io.WriteCloser
+	stderr  *tail
+
+	mu      sync.Mutex
+	state   *State
+	changed chan struct{}
+
+	closed  bool // it has been told to close
+	abandon bool // it has been killed, or its end does not matter
+	lenient bool // errors that it reports are part of the scenario
+}
+
+// Source makes a map and loads programs.
+func (t *T) Source(c workload.Config) *workload.Source {
+	s, err := workload.New(c)
+	t.must(err)
+	t.Cleanup(s.Close)
+	t.sources = append(t.sources, s)
+	return s
+}
+
+// Perf makes a perf event array with an entry for each CPU.
+func (t *T) Perf() *workload.Source { return t.Source(workload.Config{Kind: "perf"}) }
+
+// Launch starts the adapter on the sources, and does not wait for it to be ready.
+func (t *T) Launch(sources []*workload.Source, settings ...string) *Subject {
+	var kinds, fds []string
+	args := append([]string{}, t.reader.Args...)
+	cmd := exec.Command(t.reader.Path)
+	for i, s := range sources {
+		kinds, fds = append(kinds, s.Kind), append(fds, fmt.Sprint(3+i))
+		file, err := s.File()
+		t.must(err)
+		defer file.Close()
+		cmd.ExtraFiles = append(cmd.ExtraFiles, file)
+	}
+	args = append(args, "maps="+strings.Join(fds, ","), "kind="+strings.Join(kinds, ","),
+		fmt.Sprintf("time=%d", workload.TimeOffset), fmt.Sprintf("cpu=%d", workload.CPUOffset))
+	cmd.Args = append(append(cmd.Args, args...), settings...)
+	s := &Subject{t: t, sources: sources, cmd: cmd, state: newState(sources), changed: make(chan struct{}, 1), stderr: &tail{}}
+	cmd.Stderr = s.stderr
+	var err error
+	s.stdin, err = cmd.StdinPipe()
+	t.must(err)
+	stdout, err := cmd.StdoutPipe()
+	t.must(err)
+	t.must(cmd.Start())
+	t.subjects = append(t.subjects, s)
+	go s.listen(stdout)
+	t.Cleanup(s.Kill)
+	return s
+}
+
+// Start starts the adapter on one source, and waits until it reads.
+func (t *T) Start(source *workload.Source, settings ...string) *Subject {
+	return t.StartAll([]*workload.Source{source}, settings...)
+}
+
+// StartAll is Start of several sources.
+func (t *T) StartAll(sources []*workload.Source, settings ...string) *Subject {
+	s := t.Launch(sources, settings...)
+	s.Until("the adapter is ready", func(st *State) bool {
+		if st.Declined != "" {
+			t.Cannotf("%s", st.Declined)
+		}
+		if !st.Ready && len(st.Errors) > 0 {
+			t.Failf("opening fails: %s", st.Errors[0])
+		}
+		return st.Ready
+	})
+	return s
+}
+
+// listen takes frames in until the adapter ends.
+func (s *Subject) listen(stdout io.Reader) {
+	r, buffer := bufio.NewReaderSize(stdout, 1<<20), []byte(nil)
+	for {
+		f, err := wire.Read(r, &buffer)
+		s.mu.Lock()
+		if err != nil {
+			if err != io.EOF {
+				s.state.problem("%v", err)
+			}
+			s.mu.Unlock()
+			break
+		}
+		s.state.add(f)
+		s.mu.Unlock()
+		s.wake()
+	}
+	io.Copy(io.Discard, r)
+	err := s.cmd.Wait()
+	s.mu.Lock()
+	s.state.Exited, s.state.Status = true, "exit status 0"
+	if err != nil {
+		s.state.Status = err.Error()
+	}
+	s.mu.Unlock()
+	s.wake()
+}
+
+func (s *Subject) wake() {
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
+// With calls f with what has been delivered so far.
+func (s *Subject) With(f func(*State)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f(s.state)
+}
+
+// Until waits until done says so. The scenario fails if the adapter ends before, or if nothing comes for the patience.
+func (s *Subject) Until(what string, done func(*State) bool) {
+	if why := s.wait(done); why != "" {
+		s.t.Failf("%s; waited until %s", why, what)
+	}
+}
+
+// wait is Until that says why done did not come to be.
+func (s *Subject) wait(done func(*State) bool) (why string) {
+	limit := time.NewTimer(6 * s.t.patience) // for what goes on and leads nowhere
+	defer limit.Stop()
+	for {
+		exited, status, ok := false, "", false
+		s.With(func(st *State) { ok, exited, status = done(st), st.Exited, st.Status })
+		if ok {
+			return ""
+		}
+		if exited {
+			return "the adapter ended, with " + status + s.stderr.hint()
+		}
+		select {
+		case <-s.changed:
+		case <-time.After(s.t.patience):
+			return fmt.Sprintf("hangs: nothing happened for %v", s.t.patience)
+		case <-limit.C:
+			return fmt.Sprintf("hangs: not there after %v", 6*s.t.patience)
+		}
+	}
+}
+
+// Kill ends the process, if it has not ended.
+func (s *Subject) Kill() {
+	s.abandon = true
+	s.cmd.Process.Kill()
+	for end := time.Now().Add(s.t.patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		exited := false
+		s.With(func(st *State) { exited = st.Exited })
+		if exited {
+			return
+		}
+	}
+}
+
+// tail keeps the beginning of what an adapter writes to stderr.
+type tail struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (t *tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.b.Len() < 1<<14 {
+		t.b.Write(b)
+	}
+	return len(b), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.b.String()
+}
+
+// hint is the first line, where an adapter says why it ended.
+func (t *tail) hint() string {
+	line, _, _ := strings.Cut(t.String(), "\n")
+	if line == "" {
+		return ""
+	}
+	return ": " + line[:min(len(line), 200)]
+}
