@@ -25,7 +25,7 @@ func All() (all []Scenario, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, group := range [][]entry{orderScenarios, orderLoadScenarios} {
+	for _, group := range [][]entry{orderScenarios, orderLoadScenarios, conservationScenarios, sizeScenarios, damageScenarios} {
 		for _, e := range group {
 			page, ok := pages[e.page]
 			if !ok {

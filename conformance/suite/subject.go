@@ -80,16 +80,21 @@ func (t *T) Start(source *workload.Source, settings ...string) *Subject {
 // StartAll is Start of several sources.
 func (t *T) StartAll(sources []*workload.Source, settings ...string) *Subject {
 	s := t.Launch(sources, settings...)
+	s.awaitReady()
+	return s
+}
+
+// awaitReady waits until the adapter of Launch reads.
+func (s *Subject) awaitReady() {
 	s.Until("the adapter is ready", func(st *State) bool {
 		if st.Declined != "" {
-			t.Cannotf("%s", st.Declined)
+			s.t.Cannotf("%s", st.Declined)
 		}
 		if !st.Ready && len(st.Errors) > 0 {
-			t.Failf("opening fails: %s", st.Errors[0])
+			s.t.Failf("opening fails: %s", st.Errors[0])
 		}
 		return st.Ready
 	})
-	return s
 }
 
 // listen takes frames in until the adapter ends.

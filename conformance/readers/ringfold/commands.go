@@ -122,8 +122,28 @@ func (r *readers) close(times int) error {
 		r.each((*perfbuf.Reader).Close)
 	}
 	r.loops.Wait()
-	for _, reader := range r.all {
+	for i, reader := range r.all {
 		<-reader.Done()
+		r.lastLosses(i, reader)
 	}
 	return nil
+}
+
+// lastLosses sends losses that no event has reported. A user finds them in Stats.
+func (r *readers) lastLosses(source int, reader *perfbuf.Reader) {
+	for _, ring := range reader.Stats().Rings {
+		if n := ring.Lost - r.lost(source, ring.CPU, 0); n > 0 {
+			r.lost(source, ring.CPU, n)
+			r.out.Losses(source, ring.CPU, 0, n)
+		}
+	}
+}
+
+// lost adds to the losses that were sent of a CPU, and returns their sum.
+func (r *readers) lost(source, cpu int, n uint64) uint64 {
+	r.lossesMu.Lock()
+	defer r.lossesMu.Unlock()
+	key := [2]int{source, cpu}
+	r.losses[key] += n
+	return r.losses[key]
 }

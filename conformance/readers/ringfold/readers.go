@@ -25,6 +25,9 @@ type readers struct {
 	stream *perfbuf.Ordered // nil: each reader by itself
 	index  map[*perfbuf.Reader]int
 
+	lossesMu sync.Mutex
+	losses   map[[2]int]uint64 // that were sent, by source and CPU
+
 	cancel  context.CancelFunc // of the loops; nil if none run
 	loops   sync.WaitGroup
 	flushed chan struct{} // a marker came
@@ -40,7 +43,7 @@ func newReaders(s settings, out *wire.Writer) *readers {
 
 func (r *readers) open() error {
 	fds := strings.Split(r.settings["maps"], ",")
-	r.all, r.stream, r.index = nil, nil, map[*perfbuf.Reader]int{}
+	r.all, r.stream, r.index, r.losses = nil, nil, map[*perfbuf.Reader]int{}, map[[2]int]uint64{}
 	for i, kind := range r.settings.kinds(len(fds)) {
 		fd, err := strconv.Atoi(fds[i])
 		if err != nil {
@@ -136,6 +139,7 @@ func (r *readers) deliver(ev perfbuf.Event) error {
 		}
 		spend(r.slow.Load())
 	case perfbuf.KindLost:
+		r.lost(source, ev.CPU(), ev.Lost())
 		r.out.Losses(source, ev.CPU(), ev.Time(), ev.Lost())
 	case perfbuf.KindCorrupt:
 		r.out.Write(wire.Frame{Type: wire.Damaged, Source: source, CPU: ev.CPU(), Data: []byte(ev.Err().Error())})
@@ -171,6 +175,7 @@ func (r *readers) deliverRecord(record perfbuf.Record) {
 		}
 		spend(r.slow.Load())
 	case perfbuf.KindLost:
+		r.lost(source, record.CPU, record.Lost)
 		r.out.Losses(source, record.CPU, record.Time, record.Lost)
 	case perfbuf.KindCorrupt:
 		r.out.Write(wire.Frame{Type: wire.Damaged, Source: source, CPU: record.CPU, Data: []byte(record.Err.Error())})

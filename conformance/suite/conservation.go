@@ -1,0 +1,404 @@
+package suite
+
+import (
+	"time"
+
+	"github.com/ringfold/ringfold/conformance/workload"
+)
+
+var conservationScenarios = []entry{
+	{"conservation/fits", "conservationFits", conservationFits},
+	{"conservation/full-to-the-brim", "conservationBrim", conservationBrim},
+	{"conservation/overflow", "conservationOverflow", conservationOverflow},
+	{"conservation/loss-in-place", "conservationLossInPlace", conservationLossInPlace},
+	{"conservation/loss-cpu", "conservationLossCPU", conservationLossCPU},
+	{"conservation/last-losses", "conservationLastLosses", conservationLastLosses},
+	{"conservation/load", "conservationLoad", conservationLoad("pages=64", 20, time.Millisecond, 0)},
+	{"conservation/overload", "conservationOverload", conservationLoad("pages=4", 500, 0, 0)},
+	{"conservation/nested", "conservationNested", conservationLoad("pages=64", 20, time.Millisecond, 100*time.Microsecond)},
+	{"conservation/stopped", "conservationStopped", conservationStopped},
+	{"conservation/pause", "conservationPause", conservationPause},
+	{"conservation/pause-flush-close", "conservationPauseFlushClose", conservationPauseFlushClose},
+	{"conservation/drain", "conservationDrain", conservationDrain},
+	{"conservation/two-maps", "conservationTwoMaps", conservationTwoMaps},
+	{"conservation/few-entries", "conservationFewEntries", conservationFewEntries},
+	{"conservation/many-entries", "conservationManyEntries", conservationManyEntries},
+}
+
+// conservationFits: What fits the rings is delivered, once, with all its bytes.
+//
+// Expected: the least that a reader does.
+//
+// Kernel: bpf_perf_event_output copies the payload into the ring of the CPU it runs on, and returns 0.
+//
+// Set-up: 100 events on each CPU, less than a ring holds.
+//
+// Check: each event is delivered once, and each byte of it is as output.
+func conservationFits(t *T) {
+	source := t.Perf()
+	s := t.Start(source, "pages=16")
+	for _, cpu := range t.CPUs() {
+		t.Output(source, cpu, 100, 200)
+	}
+	s.Settle()
+	s.Account()
+}
+
+// conservationBrim: A ring that is exactly as full as can be is delivered to the last event.
+//
+// Expected: nothing is different when the ring is full.
+//
+// Kernel: the space test keeps at least one byte free, so a ring is never filled to the last byte: 127 records of 32 bytes in 4096.
+//
+// Set-up: reading is stopped. Events are output one by one, until the first is refused. Then it goes on. Repeated with several sizes.
+//
+// Check: all that went in comes out, and one loss is reported.
+func conservationBrim(t *T) {
+	source := t.Perf()
+	cpu := t.CPUs()[0]
+	s := t.Start(source, "pages=1")
+	for _, size := range []int{24, 25, 100, 1000} {
+		s.Do("stop")
+		for before := t.Sum(source).NoSpace; t.Sum(source).NoSpace == before; {
+			t.Output(source, cpu, 1, size)
+		}
+		s.Do("go")
+		s.Settle()
+		s.report()
+	}
+	s.Account()
+}
+
+// conservationOverflow: attempted = delivered + lost, for each CPU, after rings have overflowed.
+//
+// Expected: what a reader did not get, it says; the sums are exact.
+//
+// Kernel: an output to a full ring fails with -ENOSPC and is counted. The count is written as PERF_RECORD_LOST with the next output
+// that succeeds.
+//
+// Set-up: reading is stopped, each CPU outputs more than its ring holds, reading goes on, each CPU outputs once more.
+//
+// Check: delivered events are those that outputs put into rings; reported losses are those that were refused.
+//
+// Known: libbpfgo reported losses of 0 for some time, aquasecurity/libbpfgo#122.
+func conservationOverflow(t *T) {
+	source := t.Perf()
+	s := t.Start(source, "pages=2")
+	for range 5 {
+		s.Do("stop")
+		for _, cpu := range t.some() {
+			t.Output(source, cpu, 512, 64)
+		}
+		s.Do("go")
+		s.Settle()
+		s.report()
+	}
+	s.Account()
+}
+
+// conservationLossInPlace: A loss is reported where it happened: between the events around the gap.
+//
+// Expected: a consumer that keeps state (open files, running processes) must know when its state went wrong, not only that it did.
+//
+// Kernel: PERF_RECORD_LOST lies in the ring just before the record that followed the loss.
+//
+// Set-up: as conservation/overflow, on two CPUs by turns.
+//
+// Check: each gap in a CPU's numbers has reports in it, of just as many losses.
+func conservationLossInPlace(t *T) {
+	source := t.Perf()
+	s := t.Start(source, "pages=1")
+	for range 4 {
+		for _, cpu := range t.some() {
+			s.Do("stop")
+			t.Output(source, cpu, 300, 64)
+			s.Do("go")
+			s.Settle()
+			t.Output(source, cpu, 3, 64)
+			s.Settle()
+		}
+	}
+	s.Account()
+	s.checkGaps()
+}
+
+// conservationLossCPU: A loss says on which CPU it happened.
+//
+// Expected: losses on one CPU say something of that CPU's load, and which events may be incomplete.
+//
+// Kernel: each CPU's ring has its own loss records.
+//
+// Set-up: reading is stopped; one CPU outputs too much.
+//
+// Check: the reported losses are of that CPU.
+func conservationLossCPU(t *T) {
+	source := t.Perf()
+	cpus := t.CPUs()
+	cpu := cpus[len(cpus)-1]
+	s := t.Start(source, "pages=1")
+	s.Do("stop")
+	t.Output(source, cpu, 300, 64)
+	s.Do("go")
+	s.Settle()
+	s.report()
+	s.Account()
+	s.With(func(st *State) {
+		if st.LostAnon[0] > 0 {
+			t.Cannotf("the reader reports losses without their CPU")
+		}
+	})
+}
+
+// conservationLastLosses: Losses that no later event reports are known, too: at the latest when the reader closes.
+//
+// Expected: a burst overruns a ring, and then nothing more comes. The user should know.
+//
+// Kernel: the loss record is written with the next output that succeeds. If there is none, it never is. With PERF_FORMAT_LOST (Linux
+// 6.0 and newer) a read of the event's descriptor returns the count at any time.
+//
+// Set-up: reading is stopped, a CPU outputs too much, reading goes on. Nothing follows.
+//
+// Check: after flush, drain and close, the reported losses are those that happened.
+func conservationLastLosses(t *T) {
+	if kernelBefore(6, 0) {
+		t.Cannotf("Linux before 6.0 has no PERF_FORMAT_LOST")
+	}
+	source := t.Perf()
+	s := t.Start(source, "pages=1")
+	s.Do("stop")
+	t.Output(source, t.CPUs()[0], 300, 64)
+	s.Do("go")
+	s.Settle()
+	s.Try("flush")
+	s.Try("drain")
+	s.Try("close")
+	want := t.Sum(source).NoSpace
+	s.With(func(st *State) {
+		if got := st.TotalLost(0); got != want {
+			t.Failf("%d of %d losses were reported", got, want)
+		}
+	})
+}
+
+// conservationLoad: attempted = delivered + lost + refused, while all CPUs output at the same time.
+//
+// Expected: the sums are exact under load.
+//
+// Kernel: as conservation/overflow.
+//
+// Set-up: a thread on each CPU makes system calls in groups; a program at their entry outputs an event for each.
+//
+// Check: the sums of each CPU.
+func conservationLoad(pages string, group int, pause, tick time.Duration) func(*T) {
+	return func(t *T) {
+		source := t.Perf()
+		s := t.Start(source, pages)
+		stop := t.load(source, 1, group, pause, tick)
+		time.Sleep(t.duration(time.Second))
+		stop()
+		s.Settle()
+		s.report()
+		s.Account()
+		sum := t.Sum(source)
+		t.Notef("%d events, %d lost", sum.Taken(), sum.NoSpace)
+	}
+}
+
+// conservationOverload: attempted = delivered + lost + refused, while rings overflow all the time.
+//
+// Expected: the sums are exact when most is lost, too.
+//
+// Kernel: as conservation/overflow. Rings wrap at every place.
+//
+// Set-up: as conservation/load, with rings of 4 pages, and threads that never rest.
+//
+// Check: the sums of each CPU, and each byte of what was delivered.
+func conservationOverload() {}
+
+// conservationNested: attempted = delivered + lost + refused, with outputs from interrupts within outputs.
+//
+// Expected: as conservation/load.
+//
+// Kernel: an interrupt's record may lie within what another output reserves. data_head moves when the outermost has finished.
+//
+// Set-up: as conservation/load, with timers on each CPU whose interrupts output too, every 100 µs.
+//
+// Check: the sums of each CPU; each program's events are in order.
+func conservationNested() {}
+
+// conservationStopped: What is output while nobody reads is delivered when reading goes on.
+//
+// Expected: to stop reading for a while is not to lose what fits.
+//
+// Kernel: rings keep what nobody has read. A descriptor's readiness may be consumed meanwhile (perf_poll): a reader that goes back to
+// sleep without a look at data_head misses what is there.
+//
+// Set-up: reading stops, events are output, reading goes on: five times.
+//
+// Check: all are delivered, though nothing follows.
+func conservationStopped(t *T) {
+	source := t.Perf()
+	s := t.Start(source, "pages=16")
+	for range 5 {
+		s.Do("stop")
+		for _, cpu := range t.some() {
+			t.Output(source, cpu, 20, 64)
+		}
+		s.Do("go")
+		s.Settle()
+	}
+	s.Account()
+}
+
+// conservationPause: While paused, outputs are refused; what came before and what comes after is delivered.
+//
+// Expected: a pause holds back the kernel, and costs nothing that is in rings already.
+//
+// Kernel: a reader deletes its entries of the map (-ENOENT, not counted), or uses PERF_EVENT_IOC_PAUSE_OUTPUT (-ENOSPC, counted as lost).
+//
+// Set-up: outputs before a pause, within it, and after it.
+//
+// Check: all outputs within are refused; attempted = delivered + lost + refused.
+func conservationPause(t *T) {
+	source := t.Perf()
+	s := t.Start(source, "pages=16")
+	for range 3 {
+		before := t.Sum(source)
+		for _, cpu := range t.some() {
+			t.Output(source, cpu, 10, 64)
+		}
+		s.Do("pause")
+		for _, cpu := range t.some() {
+			t.Output(source, cpu, 10, 64)
+		}
+		if got, want := t.Sum(source).Taken()-before.Taken(), uint64(10*len(t.some())); got != want {
+			t.Failf("%d outputs went into rings during the pause", int(got-want))
+		}
+		s.Do("resume")
+		for _, cpu := range t.some() {
+			t.Output(source, cpu, 10, 64)
+		}
+		s.Settle()
+	}
+	s.report()
+	s.Account()
+}
+
+// conservationPauseFlushClose: Reading can end without losing what has been output, while programs go on.
+//
+// Expected: on Ctrl-C, what has happened up to then is still delivered.
+//
+// Kernel: outputs fail once there is no ring in the map. Programs that run already may still be writing: a grace period waits for them.
+//
+// Set-up: load on all CPUs. Pause, flush, close.
+//
+// Check: attempted = delivered + lost + refused.
+func conservationPauseFlushClose(t *T) {
+	source := t.Perf()
+	s := t.Start(source, "pages=64")
+	stop := t.load(source, 1, 20, time.Millisecond, 0)
+	time.Sleep(t.duration(200 * time.Millisecond))
+	s.Do("pause")
+	time.Sleep(20 * time.Millisecond) // for programs that are running
+	s.Do("flush")
+	s.Do("close")
+	stop()
+	s.Account()
+}
+
+// conservationDrain: After programs have been detached, a drain delivers all that is left.
+//
+// Expected: a program that ends wants the rest, and to know when that is all.
+//
+// Kernel: detaching does not wait for programs that are running.
+//
+// Set-up: load on all CPUs, which ends; the programs are detached; drain.
+//
+// Check: when the drain is done, all has been delivered.
+func conservationDrain(t *T) {
+	source := t.Perf()
+	s := t.Start(source, "pages=256")
+	stop := t.load(source, 1, 20, time.Millisecond, 0)
+	time.Sleep(t.duration(200 * time.Millisecond))
+	stop()
+	s.Do("drain")
+	s.Account()
+}
+
+// conservationTwoMaps: Two maps in one process do not disturb each other.
+//
+// Expected: each event comes with its map; losses too.
+//
+// Kernel: each map has rings of its own.
+//
+// Set-up: two perf event arrays, with different numbers of events on each CPU; one overflows.
+//
+// Check: the sums for each map and CPU.
+func conservationTwoMaps(t *T) {
+	one, two := t.Perf(), t.Perf()
+	s := t.StartAll([]*workload.Source{one, two}, "pages=2")
+	for _, cpu := range t.some() {
+		t.Output(one, cpu, 30, 64)
+		t.Output(two, cpu, 20, 100)
+	}
+	s.Settle()
+	if s.Try("stop") == "" {
+		t.Output(one, t.CPUs()[0], 300, 64)
+		t.Output(two, t.CPUs()[0], 3, 64)
+		s.Do("go")
+		s.Settle()
+		s.report()
+	}
+	s.Account()
+}
+
+// conservationFewEntries: A map with fewer entries than CPUs is read as far as it goes, or refused when it is opened.
+//
+// Expected: what cannot be read is not silently missing.
+//
+// Kernel: bpf_perf_event_output on a CPU beyond max_entries fails with -E2BIG, which the kernel does not count.
+//
+// Set-up: a map with one entry. Outputs on each CPU.
+//
+// Check: what outputs on CPU 0 put into the ring is delivered; or opening fails, with a reason.
+func conservationFewEntries(t *T) {
+	t.Two()
+	source := t.Source(workload.Config{Kind: "perf", Entries: 1})
+	s := t.Launch([]*workload.Source{source}, "pages=16")
+	refused := ""
+	s.Until("the adapter is ready", func(st *State) bool {
+		if !st.Ready && len(st.Errors) > 0 {
+			refused = st.Errors[0]
+		}
+		return st.Ready || refused != ""
+	})
+	if refused != "" {
+		s.Kill()
+		t.Notef("refused: %s", refused)
+		return
+	}
+	for _, cpu := range t.some() {
+		t.Output(source, cpu, 20, 64)
+	}
+	s.Settle()
+	s.Account()
+}
+
+// conservationManyEntries: A map with more entries than CPUs can be read.
+//
+// Expected: programs are built for the largest machine, with max_entries of 128 or 1024.
+//
+// Kernel: entries beyond the CPUs stay empty.
+//
+// Set-up: a map with 1024 entries. Outputs on each CPU.
+//
+// Check: all are delivered.
+func conservationManyEntries(t *T) {
+	source := t.Source(workload.Config{Kind: "perf", Entries: 1024})
+	s := t.Start(source, "pages=16")
+	for _, cpu := range t.some() {
+		t.Output(source, cpu, 20, 64)
+	}
+	s.Settle()
+	s.Account()
+}
