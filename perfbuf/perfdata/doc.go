@@ -23,6 +23,7 @@
 // PERF_RECORD_LOST_SAMPLES. Ring memory that could not be read is a sample of a second event, named corrupt: two u64, offset
 // and bytes skipped, and the reason as text. A PERF_RECORD_FINISHED_ROUND follows where the source is an exact stream: all that
 // comes later in the file is later in time, which perf otherwise guesses.
+// With [Options].Compress, all of this is inside of PERF_RECORD_COMPRESSED.
 //
 // # Crashes
 //

@@ -44,6 +44,9 @@ func (r *Recorder) features() (list []feature) {
 	}
 	add(featClockID, native.AppendUint64(nil, 1)) // resolution in ns
 	add(featBTF, r.btf())
+	if r.packer != nil {
+		add(featCompressed, r.packer.feature(r.opts.BufferBytes))
+	}
 	add(featClockData, clockData())
 	return list
 }

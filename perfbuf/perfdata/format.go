@@ -82,6 +82,7 @@ const (
 	featSampleTime = 21
 	featClockID    = 23
 	featBTF        = 26
+	featCompressed = 27
 	featClockData  = 29
 )
 

@@ -3,18 +3,12 @@
 package perfdata_test
 
 import (
-	"bytes"
 	"context"
-	"fmt"
 	"io"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
-	"syscall"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/ringfold/ringfold/perfbuf"
@@ -68,7 +62,7 @@ func TestRecordTheKernel(t *testing.T) {
 func TestReplayOfPerfRecord(t *testing.T) {
 	e := kerneltest.Load(t)
 	path := filepath.Join(t.TempDir(), "perf.data")
-	cpus, stop := perfRecord(t, e, path)
+	cpus, stop := kerneltest.PerfRecord(t, e, path)
 	for i := range 1000 {
 		e.Emit(cpus[i%len(cpus)], 3, kerneltest.MinSize+i%100)
 	}
@@ -79,41 +73,6 @@ func TestReplayOfPerfRecord(t *testing.T) {
 	for _, rec := range samples(got) {
 		_, err := kerneltest.Check(rec.Data)
 		require.NoError(t, err)
-	}
-}
-
-// perfRecord has perf record what is output on these CPUs, until stop, which returns the CPU time that it took.
-func perfRecord(t testing.TB, e *kerneltest.Emitter, path string) (cpus []int, stop func() time.Duration) {
-	t.Helper()
-	cmd := exec.Command(kerneltest.RequireCommand(t, "perf"), "record", "-q", "-a", "-e", "bpf-output/no-inherit=1,name=emitted/", "-o", path)
-	require.NoError(t, cmd.Start())
-	fds := perfFDs(t, cmd.Process.Pid)
-	m, err := e.Module().GetMap("events")
-	require.NoError(t, err)
-	for _, fd := range fds {
-		cpu, value := uint32(len(cpus)), uint32(fd)
-		if m.Update(unsafe.Pointer(&cpu), unsafe.Pointer(&value)) == nil { // the others are of perf's dummy event
-			cpus = append(cpus, int(cpu))
-		}
-	}
-	require.NotEmpty(t, cpus)
-	for _, cpu := range cpus { // perf enables them next: until then, outputs fail
-		for before := ^uint64(0); ; time.Sleep(10 * time.Millisecond) {
-			e.Emit(cpu, 1, kerneltest.MinSize)
-			_, failed := e.Counts(cpu)
-			if failed == before {
-				break
-			}
-			before = failed
-		}
-	}
-	return cpus, func() time.Duration {
-		for _, fd := range fds {
-			unix.Close(fd)
-		}
-		require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
-		cmd.Wait()
-		return cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	}
 }
 
@@ -136,7 +95,7 @@ func BenchmarkAgainstPerf(b *testing.B) {
 	}
 	b.Run("perf", func(b *testing.B) {
 		e := kerneltest.Load(b)
-		cpus, stop := perfRecord(b, e, filepath.Join(b.TempDir(), "perf.data"))
+		cpus, stop := kerneltest.PerfRecord(b, e, filepath.Join(b.TempDir(), "perf.data"))
 		lost := load(b, e, cpus)
 		report(b, stop(), lost)
 	})
@@ -166,30 +125,4 @@ func threadTime() time.Duration {
 	var u unix.Rusage
 	unix.Getrusage(unix.RUSAGE_THREAD, &u)
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
-// perfFDs are another process's perf events, in the order of their descriptors, once it has as many as two for each CPU.
-func perfFDs(t testing.TB, pid int) (fds []int) {
-	t.Helper()
-	pidfd, err := unix.PidfdOpen(pid, 0)
-	require.NoError(t, err)
-	defer unix.Close(pidfd)
-	dir := fmt.Sprintf("/proc/%d/fd", pid)
-	for {
-		var numbers []int
-		for n := range 1000 {
-			if to, _ := os.Readlink(fmt.Sprint(dir, "/", n)); to == "anon_inode:[perf_event]" {
-				numbers = append(numbers, n)
-			}
-		}
-		if m, _ := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid)); len(numbers) > 0 && bytes.Contains(m, []byte("perf_event")) {
-			for _, n := range numbers {
-				fd, err := unix.PidfdGetfd(pidfd, n, 0)
-				require.NoError(t, err)
-				fds = append(fds, fd)
-			}
-			return fds
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
 }

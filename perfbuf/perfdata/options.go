@@ -22,6 +22,10 @@ type Options struct {
 	// BufferBytes is how much is written at once. 0 is 1 MiB, the least is 64 KiB. It is all the memory that a recorder takes.
 	BufferBytes int
 
+	// Compress has records compressed, as perf record -z does: perf decompresses them, and so does [ReplayOptions].Decompress. It is a
+	// *zstd.Encoder of github.com/klauspost/compress, say, and the recorder's alone until Close. nil: they are not.
+	Compress Compressor
+
 	// MaxBytes begins a new file before one grows beyond so many bytes, MaxAge when one is so old. 0 is no limit. With either,
 	// files are named path.000001 and so on, from the first number that is above all that there are. Each can be read alone.
 	MaxBytes int64

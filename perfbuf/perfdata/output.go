@@ -59,13 +59,18 @@ func (w *file) begin() error {
 	return w.write(w.recorder.names())
 }
 
-// names are records that name the events, for pipes, and for files that are never closed.
+// names are records that name the events, for pipes, and for files that are never closed; without the last one, perf would not
+// decompress these.
 func (r *Recorder) names() (b []byte) {
 	for _, e := range r.events {
 		body := native.AppendUint64(native.AppendUint64(nil, updateName), e.id)
 		name := make([]byte, (len(e.name)+8)&^7)
 		copy(name, e.name)
 		b = appendRecord(b, typeEventUpdate, append(body, name...))
+	}
+	if r.packer != nil {
+		body := append(native.AppendUint64(nil, featCompressed), r.packer.feature(r.opts.BufferBytes)...)
+		b = appendRecord(b, typeHeaderFeature, append(body, 0, 0, 0, 0))
 	}
 	return b
 }
@@ -131,6 +136,11 @@ func (w *file) putAt(at int64, v uint64) error {
 func (w *file) end() error {
 	if w.f == nil {
 		return nil
+	}
+	if w.recorder.err != nil { // without features, so that a replay says that something is missing
+		err := errors.Join(w.f.Truncate(w.data+w.size), w.f.Close())
+		w.f = nil
+		return err
 	}
 	list := w.recorder.features()
 	at := w.data + w.size

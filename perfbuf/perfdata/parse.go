@@ -202,6 +202,8 @@ func (r *recording) parsePreamble() error {
 			break
 		}
 		switch typ := native.Uint32(b); {
+		case typ == typeCompressed || typ == typeCompressed2:
+			return nil
 		case typ == typeHeaderAttr && r.pipe && len(b) >= 8+64 && len(r.layouts) < mostAttrs:
 			l := newLayout(b[8:])
 			if size := int(native.Uint32(b[12:])); size >= 64 && size <= len(b)-8 {

@@ -17,8 +17,9 @@ type Recorder struct {
 	opts   Options
 	out    output
 	events []event
-	buf    []byte // records not written yet
-	err    error  // of a write: nothing is recorded any more
+	buf    []byte  // records not written yet
+	packer *packer // nil: records are not compressed
+	err    error   // of a write: nothing is recorded any more
 
 	source *perfbuf.Reader // of the event before, and its id
 	id     uint64
@@ -39,7 +40,7 @@ type event struct {
 
 // Stats are a recorder's counts.
 type Stats struct {
-	Samples  uint64 // recorded, as of the latest write
+	Samples  uint64 // written
 	Bytes    uint64 // written, headers included
 	Lost     uint64 // outputs that the events of KindLost counted
 	Corrupt  uint64 // stretches of ring memory that could not be read
@@ -88,6 +89,9 @@ func newRecorder(o Options) *Recorder {
 		}
 		r.events = append(r.events, event{e.Name, uint64(i + 1), attr(swBPFOutput), e.BTF})
 	}
+	if o.Compress != nil {
+		r.packer = &packer{c: o.Compress}
+	}
 	r.events = append(r.events, event{"corrupt", uint64(len(r.events) + 1), attr(swDummy), nil})
 	r.id = 1
 	return r
@@ -96,6 +100,9 @@ func newRecorder(o Options) *Recorder {
 func (r *Recorder) begin() error {
 	r.files.Add(1)
 	r.written = span{}
+	if r.packer != nil {
+		r.packer.begin()
+	}
 	return r.failed(r.out.begin())
 }
 
@@ -267,21 +274,40 @@ func (r *Recorder) room(size int) []byte {
 // Flush writes what is in the buffer, and begins a new file if it is time. A file is then readable up to here, whatever becomes of
 // the process. It does not call fsync.
 func (r *Recorder) Flush() error {
-	r.samples.Store(r.count)
 	if r.err != nil || len(r.buf) == 0 {
 		return r.err
 	}
-	if r.out.full(len(r.buf)) {
+	if r.write() == nil {
+		r.samples.Store(r.count)
+		if r.buffered.last != 0 {
+			r.written.add(r.buffered.first, r.buffered.last)
+		}
+	}
+	r.buf, r.buffered = r.buf[:0], span{}
+	return r.err
+}
+
+// write writes what is in the buffer, into a new file if it is time.
+func (r *Recorder) write() error {
+	b, err := r.packed()
+	if err == nil && r.out.full(len(b)) {
 		if r.failed(r.out.end()) != nil || r.begin() != nil {
 			return r.err
 		}
+		b, err = r.packed() // into this file's stream
 	}
-	err := r.failed(r.out.write(r.buf))
-	if r.buffered.last != 0 {
-		r.written.add(r.buffered.first, r.buffered.last)
+	if err == nil {
+		err = r.out.write(b)
 	}
-	r.buf, r.buffered = r.buf[:0], span{}
-	return err
+	return r.failed(err)
+}
+
+// packed is what is in the buffer, compressed if it is to be.
+func (r *Recorder) packed() ([]byte, error) {
+	if r.packer == nil {
+		return r.buf, nil
+	}
+	return r.packer.pack(r.buf)
 }
 
 // Close writes what is in the buffer and what belongs at the end of the file, and closes a file that [Create] has made. Its error is that of a

@@ -49,7 +49,7 @@ func (r *recording) record(off int64) (b []byte, next int64, err error) {
 	}
 	size := int(native.Uint16(b[6:]))
 	switch {
-	case size < 8 || size%8 != 0:
+	case size < 8 || size%8 != 0 && native.Uint32(b) != typeCompressed:
 		r.cut = fmt.Sprintf("at offset %d is a record of %d bytes, which cannot be", off, size)
 		return nil, off, nil
 	case size > len(b):
@@ -58,8 +58,6 @@ func (r *recording) record(off int64) (b []byte, next int64, err error) {
 	}
 	next = off + int64(size)
 	switch typ := native.Uint32(b); typ {
-	case typeCompressed, typeCompressed2:
-		return nil, off, r.bad(off, "the records are compressed: record without -z")
 	case typeAuxTrace:
 		return nil, off, r.bad(off, "there is AUX area trace data: record without it")
 	case typeTracingData: // as much data follows as its body says
@@ -133,13 +131,17 @@ func (r *recording) loss(e entry, b []byte, own int) (entry, bool) {
 	return e, true
 }
 
-// walk goes over all that is replayed, in the file's order. It ends where the file is cut or damaged.
+// walk goes over all that is replayed, in the file's order. It ends where the file is cut or damaged. The error is errCompressed at the first
+// record that is compressed.
 func (r *recording) walk(f func(off int64, e *entry) error) error {
 	var e entry // one, as it escapes
 	for off := r.data; ; {
 		b, next, err := r.record(off)
 		if b == nil || err != nil {
 			return err
+		}
+		if typ := native.Uint32(b); typ == typeCompressed || typ == typeCompressed2 {
+			return errCompressed
 		}
 		var ok bool
 		if e, ok = r.entry(b); !ok || e.time > mostTime {

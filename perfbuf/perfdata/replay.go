@@ -19,6 +19,10 @@ type ReplayOptions struct {
 	// read.
 	RecordedPace bool
 
+	// Decompress decompresses records that are compressed, as perf record -z and [Options].Compress do: a *zstd.Decoder of
+	// github.com/klauspost/compress, say. Open uses it and is done with it. Without, such files are refused.
+	Decompress Decompressor
+
 	// Reader is as for [perfbuf.Open]. CPUs selects among those of the recording. NoTime and Outputs have no effect.
 	Reader perfbuf.Options
 }
@@ -38,7 +42,8 @@ type ReplayOptions struct {
 // the rings hold, not the rest of the file.
 //
 // Open blocks while it reads the file once. It takes 16 bytes of memory for each event if these are not in the order of time,
-// 17 MiB for reading, and the rings. A file of anybody's is safe to open. Errors name the file, and the offset of what is wrong. A
+// 17 MiB for reading, and the rings. Compressed records are decompressed into a temporary file, of any size that whoever made the file
+// has chosen; otherwise a file of anybody's is safe to open. Errors name the file, and the offset of what is wrong. A
 // recording cannot be merged with another source: each has its own clock.
 func Open(path string, o ReplayOptions) (*perfbuf.Reader, error) {
 	f, size, err := openFile(path)
@@ -69,11 +74,16 @@ func openFile(path string) (*os.File, int64, error) {
 	return f, st.Size(), nil
 }
 
-func open(name string, f io.ReaderAt, size int64, o ReplayOptions) (*perfbuf.Reader, error) {
+func open(name string, f io.ReaderAt, size int64, o ReplayOptions) (_ *perfbuf.Reader, err error) {
 	rec, err := parse(name, f, size)
 	if err != nil {
 		return nil, err
 	}
+	defer func() {
+		if f, ok := rec.blocks.f.(io.Closer); ok && err != nil {
+			f.Close()
+		}
+	}()
 	if err = rec.choose(o.Event); err != nil {
 		return nil, err
 	}
@@ -85,7 +95,13 @@ func open(name string, f io.ReaderAt, size int64, o ReplayOptions) (*perfbuf.Rea
 		o.Reader.Wakeup.Events = 1
 	}
 	k := &replay{recording: rec, paced: o.RecordedPace, interrupts: make(chan struct{}, 1)}
-	if k.cpus, k.places, err = rec.plan(); err != nil {
+	k.cpus, k.places, err = rec.plan()
+	if err == errCompressed {
+		if err = rec.inflate(o.Decompress); err == nil {
+			k.cpus, k.places, err = rec.plan()
+		}
+	}
+	if err != nil {
 		return nil, err
 	}
 	r, _, err := kernel.OpenReader(k, o.Reader)

@@ -215,7 +215,11 @@ func TestDiskFull(t *testing.T) {
 			if last && st.Size() < 1000 {
 				continue // the disk was full as it was begun
 			}
-			first, behind, _ := numbers(t, file)
+			first, behind, end := numbers(t, file)
+			if j == len(files)-1 {
+				require.ErrorIs(t, end, io.ErrUnexpectedEOF, "events are missing at the end")
+				require.ErrorContains(t, end, "ran out of room")
+			}
 			if last && first == behind {
 				continue
 			}

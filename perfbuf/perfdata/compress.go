@@ -1,0 +1,65 @@
+package perfdata
+
+import "io"
+
+// Compressor compresses a stream as zstd does. *zstd.Encoder of github.com/klauspost/compress is one.
+type Compressor interface {
+	io.Writer
+	// Flush writes all that came so far, so that it can be decompressed.
+	Flush() error
+	// Reset begins another stream.
+	Reset(to io.Writer)
+}
+
+// packer makes PERF_RECORD_COMPRESSED of records, as perf record -z does: one stream of zstd's for each file, of which each record
+// has a piece. Such records have no padding.
+type packer struct {
+	c       Compressor
+	out     []byte
+	last    int // where the record begins that is being filled
+	in, all uint64
+}
+
+func (p *packer) begin() {
+	p.out, p.in, p.all = p.out[:0], 0, 0
+	p.c.Reset(p)
+}
+
+// pack returns what is to be written for records. It is valid until the next call.
+func (p *packer) pack(records []byte) ([]byte, error) {
+	p.out = p.out[:0]
+	if _, err := p.c.Write(records); err != nil {
+		return nil, err
+	}
+	err := p.c.Flush()
+	p.in, p.all = p.in+uint64(len(records)), p.all+uint64(len(p.out))
+	return p.out, err
+}
+
+// Write takes what is compressed.
+func (p *packer) Write(b []byte) (int, error) {
+	n := len(b)
+	for len(b) > 0 {
+		if len(p.out) == 0 || len(p.out)-p.last == mostRecord {
+			p.last = len(p.out)
+			p.out = append(p.out, make([]byte, 8)...)
+		}
+		k := min(len(b), mostRecord-(len(p.out)-p.last))
+		p.out = append(p.out, b[:k]...)
+		b = b[k:]
+		putHeader(p.out[p.last:], typeCompressed, len(p.out)-p.last)
+	}
+	return n, nil
+}
+
+// feature is HEADER_COMPRESSED: version, PERF_COMP_ZSTD, level, ratio, and the most that a record decompresses to.
+func (p *packer) feature(most int) (b []byte) {
+	ratio := uint64(1)
+	if p.all > 0 {
+		ratio = max(1, p.in/p.all)
+	}
+	for _, v := range []uint64{0, 1, 1, ratio, uint64(most)} {
+		b = native.AppendUint32(b, uint32(v))
+	}
+	return b
+}

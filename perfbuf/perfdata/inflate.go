@@ -1,0 +1,143 @@
+package perfdata
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// Decompressor decompresses what a [Compressor] has made. *zstd.Decoder of github.com/klauspost/compress is one.
+type Decompressor interface {
+	io.Reader
+	// Reset begins another stream.
+	Reset(from io.Reader) error
+}
+
+var errCompressed = errors.New("compressed")
+
+// inflate makes a temporary file of all records, decompressed, from which they are read from here on. Offsets in errors are those in it.
+func (r *recording) inflate(d Decompressor) error {
+	if d == nil {
+		return fmt.Errorf("perfdata: %s: its records are compressed: set ReplayOptions.Decompress, or record without", r.file)
+	}
+	f, err := os.CreateTemp("", "perfdata-*")
+	if err != nil {
+		return fmt.Errorf("perfdata: %s: to decompress it: %w", r.file, err)
+	}
+	os.Remove(f.Name()) // where that cannot be done yet, Close does it
+	out := bufio.NewWriterSize(f, blockSize)
+	why, err := r.inflateTo(out, d)
+	if err == nil {
+		err = out.Flush()
+	}
+	size, seekErr := f.Seek(0, io.SeekCurrent)
+	if err = errors.Join(err, seekErr); err != nil {
+		temporary{f}.Close()
+		return fmt.Errorf("perfdata: %s: to decompress it: %w", r.file, err)
+	}
+	if old, ok := r.blocks.f.(io.Closer); ok {
+		old.Close()
+	}
+	cut := r.cut
+	r.blocks, r.data, r.end, r.cut = blocks{f: temporary{f}, size: size}, 0, size, ""
+	if why != "" {
+		cut = why
+	}
+	if cut == "" {
+		return nil
+	}
+	for off := int64(0); ; { // it ends with a whole record: the reason is known
+		b, next, err := r.record(off)
+		if b == nil || err != nil {
+			r.end, r.cut = off, cut
+			return err
+		}
+		off = next
+	}
+}
+
+// inflateTo writes first the records that are not compressed, then those that are. why is not empty if these are damaged.
+func (r *recording) inflateTo(out io.Writer, d Decompressor) (why string, err error) {
+	plain := &outer{recording: r, off: r.data}
+	for {
+		b, err := plain.next()
+		if b == nil || err != nil {
+			break // the others end there too
+		}
+		if typ := native.Uint32(b); typ < typeHeaderAttr {
+			if _, err := out.Write(b); err != nil {
+				return "", err
+			}
+		}
+	}
+	from := &outer{recording: r, off: r.data}
+	if err := d.Reset(from); err != nil {
+		return "", err
+	}
+	to := &keepsError{w: out}
+	_, err = io.Copy(to, d)
+	switch {
+	case to.err != nil || from.err != nil:
+		return "", errors.Join(to.err, from.err)
+	case err == nil, errors.Is(err, io.ErrUnexpectedEOF): // who records does not end the stream
+		return "", nil
+	}
+	return fmt.Sprintf("before offset %d are damaged compressed records (%v)", from.off, err), nil
+}
+
+// outer reads the records of a compressed file.
+type outer struct {
+	*recording
+	off  int64
+	left []byte // of a compressed record
+	err  error
+}
+
+func (o *outer) next() (b []byte, err error) {
+	b, o.off, err = o.record(o.off)
+	return b, err
+}
+
+// Read reads what is compressed.
+func (o *outer) Read(p []byte) (int, error) {
+	for len(o.left) == 0 {
+		b, err := o.next()
+		switch {
+		case err != nil:
+			o.err = err
+			return 0, err
+		case b == nil:
+			return 0, io.EOF
+		case native.Uint32(b) == typeCompressed:
+			o.left = b[8:]
+		case native.Uint32(b) == typeCompressed2 && len(b) >= 16:
+			o.left = b[16:]
+			o.left = o.left[:min(native.Uint64(b[8:]), uint64(len(o.left)))]
+		}
+	}
+	n := copy(p, o.left)
+	o.left = o.left[n:]
+	return n, nil
+}
+
+// keepsError tells an error of a write from one of what is read.
+type keepsError struct {
+	w   io.Writer
+	err error
+}
+
+func (k *keepsError) Write(b []byte) (n int, err error) {
+	n, k.err = k.w.Write(b)
+	return n, k.err
+}
+
+// temporary is a file that is removed in the end.
+type temporary struct{ *os.File }
+
+func (t temporary) Close() error {
+	err := t.File.Close()
+	os.Remove(t.Name())
+	return err
+}
