@@ -64,6 +64,9 @@ look() {
 	if [ "$1" = ci ]; then
 		administrators bpftool || lack 'prints the events of a map, as eventpipe does' bpftool
 		have perf || lack 'reads recordings' linux-perf
+		! have apt-get || have cargo || lack "builds Rust's reader of recordings" cargo
+		! have apt-get || compgen -G '/usr/share/cargo/registry/linux-perf-data-*' >/dev/null ||
+			lack "Rust's reader of recordings" librust-linux-perf-data-dev
 	elif [ "$1" = pictures ]; then
 		have aha || lack 'turns what a terminal shows into HTML' aha
 		have chromium-headless-shell || lack 'draws HTML, and runs the Perfetto UI' chromium-headless-shell

@@ -3,6 +3,7 @@ package perfdata_test
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -118,6 +119,12 @@ def process_event(p):
 			}
 		}
 	}
+	injected := filepath.Join(dir, "injected.data") // written anew by perf
+	perf(t, "inject", "-i", path, "-o", injected)
+	got, err := replayed(t, injected, perfdata.ReplayOptions{Event: "execs"}, &perfbuf.OrderOptions{})
+	require.Equal(t, io.EOF, err)
+	require.Equal(t, samples(recorded), samples(got))
+	require.Equal(t, rest(recorded), rest(got))
 	require.Contains(t, perf(t, "report", "--header-only", "-i", piped), "time of first sample : 1.000002")
 	require.Contains(t, perf(t, "report", "--header-only", "-i", piped), "time of last sample : 3.000004")
 	gen := exec.Command(kerneltest.RequireCommand(t, "perf"), "script", "-i", path, "-g", "python")
