@@ -147,6 +147,8 @@ func TestLast(t *testing.T) {
 	require.NoError(t, recorder.Wait())
 	events, s := replayed(t, file)
 	require.Less(t, s.Last-s.First, uint64(200*time.Millisecond))
+	require.NotZero(t, s.Since)
+	require.LessOrEqual(t, s.Since, s.First)
 	for _, ev := range events {
 		require.False(t, strings.HasPrefix(ev.Text, fmt.Sprint(old.Process.Pid, " ")), ev.Text)
 	}

@@ -40,6 +40,7 @@ type summary struct {
 	OutOfOrder uint64 `json:"out_of_order"`
 	First      uint64 `json:"first_ns"` // times of the first and the last event
 	Last       uint64 `json:"last_ns"`
+	Since      uint64 `json:"complete_since_ns"` // of a snapshot: from then on it has every event
 }
 
 // replay prints the events of a file. It needs no root.
@@ -48,6 +49,9 @@ func replay(ctx context.Context, file string, asJSON bool) {
 	defer reader.Close()
 	stream := must(reader.Ordered(perfbuf.OrderOptions{}))
 	var s summary
+	var err error
+	s.Since, _, err = perfdata.Times(file)
+	must(0, err)
 	out := json.NewEncoder(os.Stdout)
 	ended := stream.Run(ctx, func(ev perfbuf.Event) error {
 		o := event{ev.Time(), ev.CPU(), ev.Kind().String(), ev.Len(), ev.Lost(), text(ev)}

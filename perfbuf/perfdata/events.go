@@ -6,12 +6,7 @@ package perfdata
 // Events reads the file's header and features, and blocks for that; it returns the errors of [Open] that concern these. Where two
 // events have one name, [ReplayOptions] cannot choose between them.
 func Events(path string) ([]EventInfo, error) {
-	f, size, err := openFile(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	r, err := parse(path, f, size)
+	r, err := parseFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -23,6 +18,26 @@ func Events(path string) ([]EventInfo, error) {
 		list = append(list, EventInfo{Name: l.name, BTF: r.btfOf(l)})
 	}
 	return list, nil
+}
+
+// Times returns from when to when a recording says that it has every event, in ns of its clock: of a snapshot of a flight recorder, CompleteSince and
+// Until; of others, the times of the first and the last event. Both are 0 if the file does not say, as one that was not closed. Otherwise it
+// is [Events].
+func Times(path string) (since, until uint64, err error) {
+	r, err := parseFile(path)
+	if err != nil {
+		return 0, 0, err
+	}
+	return r.times.first, r.times.last, nil
+}
+
+func parseFile(path string) (*recording, error) {
+	f, size, err := openFile(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return parse(path, f, size)
 }
 
 // btfOf looks for an event's in HEADER_BPF_BTF, which in a file of perf's has other numbers. What is wrong with it leaves events without.

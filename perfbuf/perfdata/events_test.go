@@ -10,6 +10,30 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// The times of a snapshot come back from a pipe's file, those of the events from others.
+func TestTimes(t *testing.T) {
+	var b bytes.Buffer
+	rec, err := perfdata.NewRecorder(&b, perfdata.Options{Since: 5, Until: 7_200_000_000_000})
+	require.NoError(t, err)
+	emitted(t, rec, 10, true)
+	require.NoError(t, rec.Close())
+	piped := filepath.Join(t.TempDir(), "piped.data")
+	require.NoError(t, os.WriteFile(piped, b.Bytes(), 0o600))
+	since, until, err := perfdata.Times(piped)
+	require.NoError(t, err)
+	require.Equal(t, []uint64{5, 7_200_000_000_000}, []uint64{since, until})
+
+	path := record(t, perfdata.Options{}, func(rec *perfdata.Recorder) { emitted(t, rec, 10, true) })
+	since, until, err = perfdata.Times(path)
+	require.NoError(t, err)
+	require.Equal(t, []uint64{3_600_001_000_000, 3_600_010_000_000}, []uint64{since, until})
+	since, until, err = perfdata.Times("testdata/golden.perf.data") // not closed
+	require.NoError(t, err)
+	require.Zero(t, since+until)
+	_, _, err = perfdata.Times(os.DevNull)
+	require.ErrorContains(t, err, "is no file")
+}
+
 // Names and BTF come back from files and from pipes.
 func TestEvents(t *testing.T) {
 	want := []perfdata.EventInfo{{Name: "execs", BTF: []byte("a type")}, {Name: "plain"}, {Name: "exits", BTF: []byte("another")}}

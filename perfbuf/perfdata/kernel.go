@@ -76,7 +76,7 @@ func (k *replay) feed() {
 		if k.paced && k.next.time > k.clock.paced(k.next.time) {
 			return
 		}
-		if r := k.rings[int(k.next.cpu)]; r != nil && !r.put(&k.next) {
+		if r := k.rings[k.next.cpu]; r != nil && !r.put(&k.next) {
 			return
 		}
 		k.fed, k.pending = max(k.fed, k.next.time), false

@@ -4,9 +4,11 @@ package perfdata_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -125,4 +127,32 @@ func threadTime() time.Duration {
 	var u unix.Rusage
 	unix.Getrusage(unix.RUSAGE_THREAD, &u)
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// Events of a ring buffer have no CPU: perf prints none, and a replay says the same.
+func TestRecordARingBuffer(t *testing.T) {
+	e := kerneltest.LoadRings(t, kerneltest.RingOptions{})
+	r, err := perfbuf.OpenRingBuf(e.MapFD(), perfbuf.RingBufOptions{Time: perfbuf.PayloadTime(kerneltest.RingTimeAt)})
+	require.NoError(t, err)
+	defer r.Close()
+	e.Emit(0, kerneltest.RingEmit{Count: 10, Size: 64})
+	var recorded []perfbuf.Record
+	path := record(t, perfdata.Options{}, func(rec *perfdata.Recorder) {
+		require.NoError(t, r.ForEach(func(ev perfbuf.Event) error {
+			recorded = append(recorded, ev.Record())
+			return rec.Record(ev)
+		}))
+	})
+	require.Len(t, recorded, 10)
+	require.Equal(t, -1, recorded[0].CPU)
+	for _, order := range []*perfbuf.OrderOptions{nil, {}} {
+		got, err := replayed(t, path, perfdata.ReplayOptions{}, order)
+		require.Equal(t, io.EOF, err)
+		require.Equal(t, samples(recorded), got)
+	}
+	got, err := replayed(t, path, perfdata.ReplayOptions{Reader: perfbuf.Options{CPUs: []int{-1}}}, nil)
+	require.Equal(t, io.EOF, err)
+	require.Len(t, got, 10)
+	require.Equal(t, 10, strings.Count(perf(t, "script", "-i", path, "-F", "cpu,time,event", "--ns"), fmt.Sprintf("[%03d]", -1)))
+	require.Equal(t, 10, strings.Count(perf(t, "report", "-D", "-i", path), "PERF_RECORD_SAMPLE("))
 }

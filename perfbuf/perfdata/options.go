@@ -30,7 +30,8 @@ type Options struct {
 	// files are named path.000001 and so on, from the first number that is above all that there are. Each can be read alone.
 	MaxBytes int64
 	MaxAge   time.Duration
-	// MaxFiles removes the oldest of these files when there are more. 0 keeps all.
+	// MaxFiles removes the oldest of these files when there are more, those of earlier recorders too, so that restarts do not fill a disk. 0
+	// keeps all.
 	MaxFiles int
 }
 

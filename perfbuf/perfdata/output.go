@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -28,22 +29,22 @@ type file struct {
 	data   int64 // where records begin
 	size   int64 // bytes of records
 	opened time.Time
-	number int
-	series []string // that were written, the oldest first
+	number int // of the file in its series
 }
 
 func (w *file) begin() error {
 	path := w.path
 	if w.recorder.opts.rotates() {
-		if w.number == 0 {
-			w.number = lastNumber(w.path)
+		numbers := series(w.path)
+		if len(numbers) > 0 {
+			w.number = max(w.number, numbers[len(numbers)-1])
 		}
 		w.number++
-		path = fmt.Sprintf("%s.%06d", w.path, w.number)
-		w.series = append(w.series, path)
-		if most := w.recorder.opts.MaxFiles; most > 0 && len(w.series) > most {
-			os.Remove(w.series[0])
-			w.series = slices.Delete(w.series, 0, 1)
+		path = numbered(w.path, w.number)
+		if most := w.recorder.opts.MaxFiles; most > 0 {
+			for _, n := range numbers[:max(0, len(numbers)+1-most)] {
+				os.Remove(numbered(w.path, n))
+			}
 		}
 	}
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600) // payloads may be confidential, as perf's are
@@ -75,21 +76,23 @@ func (r *Recorder) names() (b []byte) {
 	return b
 }
 
-// lastNumber is the greatest number of a series.
-func lastNumber(path string) (last int) {
+func numbered(path string, n int) string { return fmt.Sprintf("%s.%06d", path, n) }
+
+// series are the numbers of the files that there are, in order, of earlier processes too.
+func series(path string) (numbers []int) {
 	dir, base := filepath.Split(path)
 	if dir == "" {
 		dir = "."
 	}
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
-		if name := e.Name(); len(name) > len(base) && name[:len(base)+1] == base+"." {
-			if n, err := strconv.Atoi(name[len(base)+1:]); err == nil {
-				last = max(last, n)
-			}
+		suffix, ok := strings.CutPrefix(e.Name(), base+".")
+		if n, err := strconv.Atoi(suffix); ok && err == nil && n > 0 && numbered(base, n) == e.Name() {
+			numbers = append(numbers, n)
 		}
 	}
-	return last
+	slices.Sort(numbers)
+	return numbers
 }
 
 // header is struct perf_file_header, the ids, and the attributes.

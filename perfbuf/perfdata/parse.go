@@ -21,6 +21,7 @@ type recording struct {
 	byID    map[uint64]*layout
 	ours    bool
 	btf     []byte  // HEADER_BPF_BTF of a Recorder
+	times   span    // HEADER_SAMPLE_TIME
 	want    *layout // the event that is replayed
 }
 
@@ -140,7 +141,7 @@ func (r *recording) parseFeatures(bits uint64) error {
 		if bits&(1<<bit) == 0 {
 			continue
 		}
-		if bit == featEventDesc || bit == featBTF {
+		if bit == featEventDesc || bit == featBTF || bit == featSampleTime {
 			section, err := r.read(at, 16, "a section of the features")
 			if err != nil {
 				return err
@@ -163,6 +164,10 @@ func (r *recording) feature(bit int, b []byte) {
 		r.nameEvents(b)
 	case featBTF:
 		r.btf = b
+	case featSampleTime:
+		if len(b) >= 16 {
+			r.times = span{native.Uint64(b), native.Uint64(b[8:])}
+		}
 	}
 }
 
@@ -213,8 +218,8 @@ func (r *recording) parsePreamble() error {
 		case typ == typeEventUpdate && len(b) > 24 && native.Uint64(b[8:]) == updateName:
 			name, _, _ := strings.Cut(string(b[24:]), "\x00")
 			r.name(native.Uint64(b[16:]), name)
-		case typ == typeHeaderFeature && len(b) > 16 && native.Uint64(b[8:]) == featBTF:
-			r.btf = slices.Clone(b[16:])
+		case typ == typeHeaderFeature && len(b) > 16 && native.Uint64(b[8:]) != featEventDesc: // of that, padding is not known
+			r.feature(int(min(native.Uint64(b[8:]), 64)), slices.Clone(b[16:]))
 		}
 		off = next
 	}

@@ -19,7 +19,7 @@ const (
 // entry is a record that is replayed.
 type entry struct {
 	kind    kind
-	cpu     uint32
+	cpu     int // -1: of a source without CPUs
 	time    uint64
 	lost    uint64
 	payload []byte // valid until the next record is read
@@ -91,7 +91,7 @@ func (r *recording) entry(b []byte) (e entry, ok bool) {
 		if l.raw > len(b) {
 			return e, false
 		}
-		e.time, e.cpu = native.Uint64(b[l.time:]), native.Uint32(b[l.cpu:])
+		e.time, e.cpu = native.Uint64(b[l.time:]), cpuAt32(b[l.cpu:])
 		e.payload, ok = l.payload(b)
 		return e, ok
 	case typeLost:
@@ -113,6 +113,9 @@ func (r *recording) entry(b []byte) (e entry, ok bool) {
 	return e, true
 }
 
+// cpuAt32 reads a CPU's number.
+func cpuAt32(b []byte) int { return int(int32(native.Uint32(b))) }
+
 // loss reads the sample_id of a record whose own fields end at an offset. A loss of which the file does not say where and when
 // is not replayed.
 func (r *recording) loss(e entry, b []byte, own int) (entry, bool) {
@@ -127,7 +130,7 @@ func (r *recording) loss(e entry, b []byte, own int) (entry, bool) {
 	if w.idBehind >= 0 && len(r.layouts) > 1 && r.byID[native.Uint64(b[w.idBehind:])] != w {
 		return e, true
 	}
-	e.kind, e.time, e.cpu = lost, native.Uint64(b[w.timeBehind:]), native.Uint32(b[w.cpuBehind:])
+	e.kind, e.time, e.cpu = lost, native.Uint64(b[w.timeBehind:]), cpuAt32(b[w.cpuBehind:])
 	return e, true
 }
 
@@ -169,7 +172,7 @@ func (r *recording) plan() (cpus map[int]uint64, places []place, err error) {
 	cpus = map[int]uint64{}
 	latest, sorted := uint64(0), true
 	err = r.walk(func(off int64, e *entry) error {
-		cpu := int(e.cpu)
+		cpu := e.cpu
 		if _, ok := cpus[cpu]; !ok && len(cpus) == mostCPUs {
 			return r.bad(off, "CPU %d, and so more than %d of them", e.cpu, mostCPUs)
 		}

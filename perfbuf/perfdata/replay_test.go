@@ -206,6 +206,13 @@ func TestRotation(t *testing.T) {
 	require.Greater(t, again.Stats().Files, uint64(2))
 	more, _ := filepath.Glob(path + ".*")
 	require.Equal(t, files, more[:3], "an earlier recording stays")
+	other := path + ".12" // is none of the series
+	require.NoError(t, os.WriteFile(other, nil, 0o600))
+	fewer, err := perfdata.Create(path, perfdata.Options{MaxAge: time.Hour, MaxFiles: 2})
+	require.NoError(t, err)
+	require.NoError(t, fewer.Close())
+	left, _ := filepath.Glob(path + ".*")
+	require.Equal(t, []string{more[len(more)-1], fmt.Sprintf("%s.%06d", path, rec.Stats().Files+again.Stats().Files+1), other}, left)
 }
 
 func TestRecordedPace(t *testing.T) {
