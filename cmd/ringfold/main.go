@@ -5,6 +5,8 @@ import (
 	"os"
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/list"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/tail"
 	"github.com/spf13/cobra"
 )
 
@@ -14,6 +16,9 @@ func main() { os.Exit(cli.Main(root(), os.Args[1:])) }
 func root() *cobra.Command {
 	root := cli.Root()
 	root.AddCommand(
+		list.Command(),
+		tail.Command(),
+		tail.Replay(),
 		cli.Version(),
 	)
 	return root

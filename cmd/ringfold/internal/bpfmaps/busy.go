@@ -36,10 +36,10 @@ func (e *BusyError) Error() string {
 		fmt.Fprintf(&b, "the map %s may have a reader: %s.", e.Map, e.Map.Unseen)
 	}
 	if e.Map.RingBuf() {
-		b.WriteString(" A BPF ring buffer hands each event to one reader only: with -steal some events come here, and a present reader misses these.")
+		b.WriteString(" A BPF ring buffer hands each event to one reader only: with --steal some events come here, and a present reader misses these.")
 		return b.String()
 	}
-	b.WriteString(" A CPU's entry of the map has room for one reader only: with -steal events come here, and a present reader gets nothing any more, " +
+	b.WriteString(" A CPU's entry of the map has room for one reader only: with --steal events come here, and a present reader gets nothing any more, " +
 		"without being told. It stays silent after this program has ended, until it is started anew.")
 	return b.String()
 }

@@ -10,8 +10,9 @@ import (
 
 // Selectors says which maps.
 type Selectors struct {
-	Maps  []Selector // none: the only one that programs use
-	Steal bool       // take them over, even if somebody reads them
+	Maps    []Selector // none: the only one that programs use, or all of Process
+	Process string     // comm or pid of a process that holds them; empty: of any, or none
+	Steal   bool       // take them over, even if somebody reads them
 }
 
 // Fields says what is in a map's payloads.
@@ -27,7 +28,7 @@ func (s *Selectors) Flags(fs *flag.FlagSet) {
 	add := func(flag string, set func(sel *Selector, value string) error) {
 		fs.Func(flag, "", func(v string) (err error) {
 			var sel Selector
-			if v, sel.Fields, err = parseFields(v); err != nil {
+			if v, sel.Fields, err = ParseFields(v); err != nil {
 				return err
 			}
 			if err = set(&sel, v); err == nil {
@@ -36,14 +37,14 @@ func (s *Selectors) Flags(fs *flag.FlagSet) {
 			return err
 		})
 	}
-	add("id", func(sel *Selector, v string) (err error) { sel.ID, err = parseID(v); return err })
+	add("id", func(sel *Selector, v string) (err error) { sel.ID, err = ParseID(v); return err })
 	add("name", func(sel *Selector, v string) error { sel.Name = v; return nil })
 	add("pin", func(sel *Selector, v string) error { sel.Pin = v; return nil })
 	fs.BoolVar(&s.Steal, "steal", false, "")
 }
 
-// parseFields splits "events,time=8,cpu=16" into the map and its Fields.
-func parseFields(s string) (which string, f Fields, err error) {
+// ParseFields splits "events,time=8,cpu=16" into the map and its Fields.
+func ParseFields(s string) (which string, f Fields, err error) {
 	words := strings.Split(s, ",")
 	if words[0] == "" {
 		return "", f, errors.New("which map is missing")
@@ -57,7 +58,7 @@ func parseFields(s string) (which string, f Fields, err error) {
 		case key == "type" && value != "":
 			f.Type = value
 		case key == "losses":
-			if f.Losses, err = parseID(value); err != nil {
+			if f.Losses, err = ParseID(value); err != nil {
 				return "", f, fmt.Errorf("%q: %w", word, err)
 			}
 		case key != "time" && key != "cpu":
@@ -76,8 +77,8 @@ func parseFields(s string) (which string, f Fields, err error) {
 	return words[0], f, nil
 }
 
-// parseID reads an id, which is never 0.
-func parseID(s string) (uint32, error) {
+// ParseID reads an id, which is never 0.
+func ParseID(s string) (uint32, error) {
 	n, err := strconv.ParseUint(s, 10, 32)
 	if err != nil || n == 0 {
 		return 0, errors.New("an id is a number from 1 on")
@@ -101,9 +102,9 @@ const FlagsUsage = `  -id N          the perf event array or BPF ring buffer wit
 
 // Open opens the maps, each as a Selector does. None is open if it fails.
 func (s Selectors) Open() (targets []*Target, err error) {
-	maps := s.Maps
-	if len(maps) == 0 {
-		maps = []Selector{{}}
+	maps, err := s.selectors()
+	if err != nil {
+		return nil, err
 	}
 	defer func() {
 		if err != nil {
@@ -113,7 +114,7 @@ func (s Selectors) Open() (targets []*Target, err error) {
 		}
 	}()
 	for _, sel := range maps {
-		sel.Steal = s.Steal
+		sel.Steal, sel.Process = s.Steal, s.Process
 		t, err := sel.Open()
 		if err != nil {
 			return targets, err
@@ -127,4 +128,23 @@ func (s Selectors) Open() (targets []*Target, err error) {
 		targets = append(targets, t)
 	}
 	return targets, nil
+}
+
+// selectors chooses one for each map.
+func (s Selectors) selectors() (maps []Selector, err error) {
+	switch {
+	case len(s.Maps) > 0:
+		return s.Maps, nil
+	case s.Process == "":
+		return []Selector{{}}, nil
+	}
+	all, err := List()
+	if err != nil {
+		return nil, err
+	}
+	held, err := HeldBy(all, s.Process)
+	for _, m := range used(held) {
+		maps = append(maps, Selector{ID: m.ID})
+	}
+	return maps, err
 }

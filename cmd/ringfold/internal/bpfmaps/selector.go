@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
+	"strconv"
 
 	"github.com/cilium/ebpf"
 )
@@ -15,6 +17,8 @@ type Selector struct {
 	Name  string
 	Pin   string // a path
 	Steal bool   // take it over, even if somebody reads it
+	// Process narrows Name to maps that the process of this comm or pid holds.
+	Process string
 
 	Fields
 }
@@ -57,19 +61,19 @@ func (s Selector) find() (*ebpf.Map, error) {
 	}
 	switch {
 	case given > 1:
-		return nil, errors.New("-id, -name and -pin each choose a map: give one of them")
+		return nil, errors.New("an id, a name and a pin each choose a map: give one of them")
 	case s.ID != 0:
 		return byID(s.ID)
 	case s.Pin != "":
 		return byPin(s.Pin)
 	}
-	return byName(s.Name)
+	return byName(s.Name, s.Process)
 }
 
 func byID(id uint32) (*ebpf.Map, error) {
 	m, err := ebpf.NewMapFromID(ebpf.MapID(id))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("there is no map with the id %d (any more): -list shows those that there are", id)
+		return nil, fmt.Errorf("there is no map with the id %d (any more): ringfold list shows those that there are", id)
 	}
 	if err != nil {
 		return nil, explain(fmt.Errorf("opening map %d: %w", id, err))
@@ -81,7 +85,7 @@ func byPin(path string) (*ebpf.Map, error) {
 	m, err := ebpf.LoadPinnedMap(path, nil)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("nothing is pinned at %s: -list shows pins", path)
+		return nil, fmt.Errorf("nothing is pinned at %s: ringfold list shows pins", path)
 	case errors.Is(err, fs.ErrPermission):
 		return nil, fmt.Errorf("opening the pin %s: %w: uid %d may not read and write the file, or lacks CAP_BPF, or %s is not in a file system "+
 			"of BPF (mount -t bpf): run as root, or grant them", path, err, os.Geteuid(), path)
@@ -92,8 +96,11 @@ func byPin(path string) (*ebpf.Map, error) {
 }
 
 // byName opens the map of that name, or, if it is empty, the only one.
-func byName(name string) (*ebpf.Map, error) {
+func byName(name, process string) (*ebpf.Map, error) {
 	all, err := List()
+	if err == nil && process != "" {
+		all, err = HeldBy(all, process)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -121,11 +128,24 @@ func choose(all []Map, name string) (Map, error) {
 	case len(found) == 0:
 		return Map{}, fmt.Errorf("no perf event array or BPF ring buffer is named %q; there are: %s", name, candidates(all))
 	case len(found) > 1 && name == "":
-		return Map{}, fmt.Errorf("there are several perf event arrays or BPF ring buffers: choose, by -id for example: %s", candidates(found))
+		return Map{}, fmt.Errorf("there are several perf event arrays or BPF ring buffers: choose, as in id %d: %s", found[0].ID, candidates(found))
 	case len(found) > 1:
-		return Map{}, fmt.Errorf("several maps are named %q: choose one by -id: %s", name, candidates(found))
+		return Map{}, fmt.Errorf("several maps are named %q: choose one, as in id %d: %s", name, found[0].ID, candidates(found))
 	}
 	return found[0], nil
+}
+
+// HeldBy returns the maps that a process holds: one of this comm, or of this pid.
+func HeldBy(all []Map, process string) (found []Map, err error) {
+	for _, m := range all {
+		if slices.ContainsFunc(m.Others(), func(p Process) bool { return p.Comm == process || strconv.Itoa(p.PID) == process }) {
+			found = append(found, m)
+		}
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("no process %q holds a perf event array or BPF ring buffer: ringfold list shows those that do", process)
+	}
+	return found, nil
 }
 
 // used returns those maps that programs use, or all, if that is none. Others get no events; readers of other maps have such (ringfold does).
@@ -173,7 +193,7 @@ func onlyReadable(m *ebpf.Map) (*ebpf.Map, error) {
 	}
 	defer m.Close()
 	id, _ := idOf(m)
-	return nil, fmt.Errorf("map %s (id %d) is a map of the type %v, not a perf event array, nor a BPF ring buffer or a map with such: -list shows those", name(mapName(m)), id, m.Type())
+	return nil, fmt.Errorf("map %s (id %d) is a map of the type %v, not a perf event array, nor a BPF ring buffer or a map with such: ringfold list shows those", name(mapName(m)), id, m.Type())
 }
 
 // describeOne describes an open map.

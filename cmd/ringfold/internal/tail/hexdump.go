@@ -5,14 +5,14 @@ import (
 	"fmt"
 )
 
-// appendHexdump appends bytes as `hexdump -C` shows them, 16 per row, with rows after the first indented. Rows that repeat the
+// appendHexdump appends bytes as `hexdump -C` shows them, so many per row, with rows after the first indented. Rows that repeat the
 // one before are a single asterisk. What fits into one row has no offset.
-func appendHexdump(b, data []byte, indent int) []byte {
-	long := len(data) > 16
+func appendHexdump(b, data []byte, indent, perRow int) []byte {
+	long := len(data) > perRow
 	repeats := false
-	for at := 0; at < len(data); at += 16 {
-		row := data[at:min(at+16, len(data))]
-		if at > 0 && at+16 < len(data) && bytes.Equal(row, data[at-16:at]) {
+	for at := 0; at < len(data); at += perRow {
+		row := data[at:min(at+perRow, len(data))]
+		if at > 0 && at+perRow < len(data) && bytes.Equal(row, data[at-perRow:at]) {
 			if !repeats {
 				b = append(appendBlanks(append(b, '\n'), indent), '*')
 			}
@@ -26,15 +26,20 @@ func appendHexdump(b, data []byte, indent int) []byte {
 		if long {
 			b = fmt.Appendf(b, "%04x  ", at)
 		}
-		b = appendRow(b, row, long)
+		b = appendRow(b, row, perRow, long)
 	}
 	return b
 }
 
-// appendRow appends up to 16 bytes in hexadecimal, and as text. Short ones are filled up if they are to be aligned.
-func appendRow(b, row []byte, align bool) []byte {
+// rowWidth is that of a row with an offset.
+func rowWidth(perRow int) int {
+	return len("0000  ") + len("00 ")*perRow + perRow/9 + len(" ||") + perRow
+}
+
+// appendRow appends bytes in hexadecimal, and as text. Short ones are filled up if they are to be aligned.
+func appendRow(b, row []byte, perRow int, align bool) []byte {
 	const hex = "0123456789abcdef"
-	for i := range 16 {
+	for i := range perRow {
 		if i == 8 && (align || len(row) > 8) {
 			b = append(b, ' ')
 		}

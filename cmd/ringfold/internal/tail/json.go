@@ -4,22 +4,22 @@ import (
 	"encoding/json"
 	"errors"
 	"strconv"
+	"time"
 
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
-// jsonArray prints an array of objects, one per line, with the keys of "bpftool map event_pipe -j":
+// jsonLines prints an object per line, with the keys of "bpftool map event_pipe -j":
 //
 //	{"type":9,"cpu":0,"index":0,"timestamp":1000,"data":[1,2,3,4]}
 //	{"type":2,"cpu":0,"index":0,"lost":{"count":5}}
 //
 // type is that of the perf record, index the entry of the map, timestamp in ns of CLOCK_MONOTONIC. What bpftool lacks has keys
-// of its own: "map" if several are read, "late", "fields" of samples, "timestamp" and "lost"."after" of losses, "corrupt", and a last
-// object with "summary". Of ring buffers, cpu is -1 and timestamp 0 if payloads do not have them.
+// of its own: "map" if several are read, "late", "utc", "fields" of samples, "timestamp" and "lost"."after" of losses, "corrupt", and a
+// last object with "summary". Of ring buffers, cpu is -1 and timestamp 0 if payloads do not have them.
 // It has no "lost"."id", which is a number of the kernel's for the perf event.
-type jsonArray struct {
-	begun bool
-}
+type jsonLines struct{ clock }
 
 // Types of perf records: include/uapi/linux/perf_event.h.
 const (
@@ -27,19 +27,10 @@ const (
 	recordSample = 9
 )
 
-func (*jsonArray) header(b []byte) []byte { return b }
+func (jsonLines) header(b []byte) []byte { return b }
 
-// next begins an object.
-func (j *jsonArray) next(b []byte) []byte {
-	if j.begun {
-		return append(b, ',', '{')
-	}
-	j.begun = true
-	return append(b, '[', '{')
-}
-
-func (j *jsonArray) event(b []byte, ev perfbuf.Event, from string, fields fields) []byte {
-	b = j.next(b)
+func (j jsonLines) event(b []byte, ev source.Event) []byte {
+	b = append(b, '{')
 	switch ev.Kind() {
 	case perfbuf.KindLost:
 		b = appendHead(b, ev, recordLost)
@@ -64,13 +55,16 @@ func (j *jsonArray) event(b []byte, ev perfbuf.Event, from string, fields fields
 			b = strconv.AppendUint(b, uint64(c), 10)
 		}
 		b = append(b, ']')
-		if fields != nil {
+		if ev.Fields != nil {
 			b = append(b, `,"fields":`...)
-			b = appendJSON(b, fields)
+			b = ev.Fields.AppendJSON(b)
 		}
 	}
-	if from != "" {
-		b = append(append(b, `,"map":`...), marshal(from)...)
+	if ev.From.Label != "" {
+		b = append(append(b, `,"map":`...), marshal(ev.From.Label)...)
+	}
+	if j.utc != 0 && ev.Time() != 0 {
+		b = append(j.day(ev.Time()).AppendFormat(append(b, `,"utc":"`...), time.RFC3339Nano), '"')
 	}
 	if ev.Late() {
 		b = append(b, `,"late":true`...)
@@ -79,7 +73,7 @@ func (j *jsonArray) event(b []byte, ev perfbuf.Event, from string, fields fields
 }
 
 // appendHead appends the keys that bpftool has too, in its order.
-func appendHead(b []byte, ev perfbuf.Event, record int64) []byte {
+func appendHead(b []byte, ev source.Event, record int64) []byte {
 	b = append(b, `"type":`...)
 	b = strconv.AppendInt(b, record, 10)
 	b = append(b, `,"cpu":`...)
@@ -90,7 +84,7 @@ func appendHead(b []byte, ev perfbuf.Event, record int64) []byte {
 	return strconv.AppendUint(b, ev.Time(), 10)
 }
 
-func appendCorrupt(b []byte, ev perfbuf.Event) []byte {
+func appendCorrupt(b []byte, ev source.Event) []byte {
 	var corrupt *perfbuf.CorruptError
 	if !errors.As(ev.Err(), &corrupt) {
 		return b
@@ -99,10 +93,10 @@ func appendCorrupt(b []byte, ev perfbuf.Event) []byte {
 		"offset": corrupt.Offset, "skipped": corrupt.Skipped, "reason": corrupt.Reason})...)
 }
 
-func (j *jsonArray) summary(b []byte, s *summary) []byte {
-	b = append(j.next(b), `"summary":`...)
+func (jsonLines) summary(b []byte, s *summary) []byte {
+	b = append(b, `{"summary":`...)
 	b = append(b, marshal(s)...)
-	return append(b, "}\n]\n"...)
+	return append(b, "}\n"...)
 }
 
 // marshal is for values that cannot fail.

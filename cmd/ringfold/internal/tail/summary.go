@@ -4,25 +4,36 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
 )
 
 // summary is what was read: printed, as far as events were.
 type summary struct {
 	Maps          []mapOf `json:"maps"`
 	names         string  // for people
-	first, last   uint64  // times of events
-	Mode          string  `json:"mode"`
-	SlackNS       int64   `json:"slack_ns,omitempty"`
-	Seconds       float64 `json:"seconds"` // of a recording, that it has
-	Events        uint64  `json:"events"`  // samples
-	Lost          uint64  `json:"lost"`
-	Late          uint64  `json:"late"`
-	MaxLatenessNS int64   `json:"max_lateness_ns"`
-	Unprinted     uint64  `json:"unprinted"` // samples that were in the rings when -n was reached
-	Displaced     int     `json:"displaced"` // entries of maps that had another's perf events
-	RingBytes     int     `json:"ring_bytes"`
-	CPUs          []cpu   `json:"cpus"`
+	set           *source.Set
+	flags         *source.Flags
+	first, last   uint64      // times of events
+	Mode          source.Mode `json:"mode"`
+	SlackNS       int64       `json:"slack_ns,omitempty"`
+	Seconds       float64     `json:"seconds"` // of a recording, that it has
+	Events        uint64      `json:"events"`  // samples
+	Lost          uint64      `json:"lost"`
+	Late          uint64      `json:"late"`
+	Filtered      uint64      `json:"filtered"` // samples that did not match
+	MaxLatenessNS int64       `json:"max_lateness_ns"`
+	Unprinted     uint64      `json:"unprinted"` // samples that were in the rings when --count was reached
+	Displaced     int         `json:"displaced"` // entries of maps that had another's perf events
+	RingBytes     int         `json:"ring_bytes"`
+	CPUs          []cpu       `json:"cpus"`
+	Command       *command    `json:"command,omitempty"`
+}
+
+// command is what was run meanwhile.
+type command struct {
+	Args   []string `json:"args"`
+	Status string   `json:"status"`
+	Exit   int      `json:"exit"` // as a shell has it
 }
 
 // mapOf is a map that was read.
@@ -45,51 +56,49 @@ type cpu struct {
 	RingBytes int    `json:"ring_bytes"`
 }
 
-func newSummary(c config) *summary {
-	s := &summary{Mode: c.mode}
-	if c.mode == slack {
-		s.SlackNS = c.slack.Nanoseconds()
-	}
-	return s
+func newSummary(c *config, set *source.Set) *summary {
+	return &summary{set: set, flags: &c.Flags, Mode: set.Mode()}
 }
 
-func (s *summary) add(ev perfbuf.Event) {
+func (s *summary) add(ev source.Event) {
 	if s.first == 0 {
 		s.first = ev.Time()
 	}
 	s.last = max(s.last, ev.Time())
-	if ev.Kind() == perfbuf.KindSample {
-		s.Events++
-	}
 }
 
 // finish adds what the readers have counted.
-func (s *summary) finish(elapsed time.Duration, all []*source) {
+func (s *summary) finish(elapsed time.Duration) {
 	s.Seconds = float64(elapsed.Microseconds()) / 1e6 // Seconds adds up two fractions, and prints as 3.8644113559999997
 	var names []string
-	for _, from := range all {
+	for _, from := range s.set.Sources {
 		names = append(names, from.String())
 		typ := from.Map.Type
-		if from.file != "" {
+		if from.File != "" {
 			typ = "recording"
 			s.Seconds = float64((s.last-s.first)/1e3) / 1e6
 		}
 		s.Maps = append(s.Maps, mapOf{from.ID, from.Name, typ})
-		if !from.Timed() {
-			s.Mode, s.SlackNS = unordered, 0
-		}
-		stats := from.reader.Stats()
+		stats := from.Reader.Stats()
 		s.Late += stats.Late
 		s.MaxLatenessNS = max(s.MaxLatenessNS, stats.MaxLateness.Nanoseconds())
 		s.Displaced += stats.ReplacedEntries
 		total := stats.Total()
 		s.Lost, s.RingBytes = s.Lost+total.Lost, max(s.RingBytes, total.Size)
-		if from.file == "" { // the rest of a recording has not come
+		if from.File == "" { // the rest of a recording has not come
 			s.Unprinted += total.Dropped
 		}
 		for _, r := range stats.Rings {
-			s.CPUs = append(s.CPUs, cpu{from.ID, from.label, r.CPU, r.Samples, r.Lost, r.Corrupt, r.Bytes, r.HighWater, r.Size})
+			s.CPUs = append(s.CPUs, cpu{from.ID, from.Label, r.CPU, r.Samples, r.Lost, r.Corrupt, r.Bytes, r.HighWater, r.Size})
 		}
 	}
 	s.names = strings.Join(names, ", ")
+	if s.Mode == source.Slack {
+		s.SlackNS = s.flags.Slack.Nanoseconds()
+	}
+	s.Events, s.Filtered = s.set.Samples, s.set.Filtered
+	if child := s.set.Child; child != nil {
+		s.Command = &command{Args: child.Args}
+		s.Command.Status, s.Command.Exit = child.Status()
+	}
 }

@@ -2,29 +2,36 @@ package tail
 
 import (
 	"fmt"
+	"io"
+	"os"
+	"strings"
 	"time"
 
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
 	"github.com/ringfold/ringfold/perfbuf"
 	"golang.org/x/sys/unix"
 )
 
 // text prints for people: a line or some per event.
 type text struct {
-	wall int64  // what is added to a time to have that of day, in ns; 0: times are from the first event on
-	zero uint64 // the first event's time
-	from int    // width of a map's name, 0 if there is but one
+	clock
+	from int // width of a map's name, 0 if there is but one
+	row  int // bytes in a row of a hexdump
 }
 
-func newText(c config, all []*source) *text {
-	t := &text{}
-	for _, s := range all {
-		t.from = max(t.from, len(s.label))
+// newText fits hexdumps into a terminal.
+func newText(c *config, set *source.Set, stdout io.Writer) *text {
+	t := &text{clock: newClock(c, set), row: 16}
+	for _, s := range set.Sources {
+		t.from = max(t.from, len(s.Label))
 	}
-	if c.wall {
-		// Events are stamped by CLOCK_MONOTONIC. If the time of day is set meanwhile, lines do not follow.
-		var now unix.Timespec
-		unix.ClockGettime(unix.CLOCK_MONOTONIC, &now)
-		t.wall = time.Now().UnixNano() - now.Nano()
+	if f, ok := stdout.(*os.File); ok {
+		if size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil && size.Col > 0 {
+			for t.row > 4 && t.dataAt()+rowWidth(t.row) > int(size.Col) {
+				t.row /= 2
+			}
+		}
 	}
 	return t
 }
@@ -36,7 +43,7 @@ const (
 )
 
 func (t *text) header(b []byte) []byte {
-	b = fmt.Appendf(b, "%*s ", timeWidth, "TIME")
+	b = fmt.Appendf(b, "%*s ", timeWidth, t.title())
 	return fmt.Appendf(t.appendFrom(b, "MAP"), "%3s %5s  %s\n", "CPU", "LEN", "DATA")
 }
 
@@ -56,27 +63,9 @@ func (t *text) dataAt() int {
 	return dataAt
 }
 
-// appendTime appends a time of CLOCK_MONOTONIC. A late event may be older than the first one.
-func (t *text) appendTime(b []byte, ns uint64) []byte {
-	if ns == 0 { // of a ring buffer
-		return fmt.Appendf(b, "%*s", timeWidth, "-")
-	}
-	if t.wall != 0 {
-		return time.Unix(0, int64(ns)+t.wall).AppendFormat(b, "15:04:05.000000")
-	}
-	d, sign := int64(ns-t.zero), ""
-	if d < 0 {
-		d, sign = -d, "-"
-	}
-	return fmt.Appendf(b, "%*s", timeWidth, fmt.Sprintf("%s%d.%09d", sign, d/1e9, d%1e9))
-}
-
-func (t *text) event(b []byte, ev perfbuf.Event, from string, fields fields) []byte {
-	if t.zero == 0 {
-		t.zero = ev.Time()
-	}
-	b = t.appendTime(b, ev.Time())
-	b = t.appendFrom(append(b, ' '), from)
+func (t *text) event(b []byte, ev source.Event) []byte {
+	b = fmt.Appendf(b, "%*s ", timeWidth, t.appendTime(nil, ev.Time()))
+	b = t.appendFrom(b, ev.From.Label)
 	b = append(appendCPU(b, ev.CPU()), ' ')
 	switch ev.Kind() {
 	case perfbuf.KindLost:
@@ -91,10 +80,10 @@ func (t *text) event(b []byte, ev perfbuf.Event, from string, fields fields) []b
 		if ev.Late() {
 			b = append(b, "LATE  "...)
 		}
-		if fields != nil {
-			b = appendFields(b, fields)
+		if ev.Fields != nil {
+			b = ev.Fields.AppendText(b)
 		} else {
-			b = appendHexdump(b, ev.Bytes(), t.dataAt())
+			b = appendHexdump(b, ev.Bytes(), t.dataAt(), t.row)
 		}
 	}
 	return append(b, '\n')
@@ -109,16 +98,16 @@ func appendCPU(b []byte, cpu int) []byte {
 }
 
 // appendInterval says within how long before its report a loss has happened.
-func (t *text) appendInterval(b []byte, ev perfbuf.Event) []byte {
+func (t *text) appendInterval(b []byte, ev source.Event) []byte {
 	return fmt.Appendf(b, ", within %v before this", time.Duration(ev.Time()-ev.After()).Round(time.Microsecond/10))
 }
 
 func (t *text) summary(b []byte, s *summary) []byte {
 	b = fmt.Appendf(b, "\n%s and %d lost of %s in %.1f s", plural(s.Events, "event"), s.Lost, s.names, s.Seconds)
 	switch s.Mode {
-	case exact:
+	case source.Exact:
 		b = append(b, ", in the order of time.\n"...)
-	case slack:
+	case source.Slack:
 		b = fmt.Appendf(b, ", by time with a slack of %v.\n", time.Duration(s.SlackNS))
 	default:
 		b = append(b, ", as they lay in the ring buffer.\n"...)
@@ -129,11 +118,15 @@ func (t *text) summary(b []byte, s *summary) []byte {
 		b = fmt.Appendf(b, " %12d %12d %9d %14d  %11d%%\n", c.Events, c.Lost, c.Corrupt, c.Bytes, c.HighWater*100/max(1, c.RingBytes))
 	}
 	if s.Late > 0 {
-		b = fmt.Appendf(b, "LATE: %s came too late for their place, by %v at most; a longer -slack makes that rarer, -mode exact rules it out.\n",
+		b = fmt.Appendf(b, "LATE: %s came too late for their place, by %v at most; a longer --slack makes that rarer, --mode exact rules it out.\n",
 			plural(s.Late, "event"), time.Duration(s.MaxLatenessNS))
 	}
 	if s.Lost > 0 {
-		b = fmt.Appendf(b, "LOST: outputs found their ring full. A larger -ring-bytes holds more (it was %d).\n", s.RingBytes)
+		size := cli.Size(s.RingBytes)
+		b = fmt.Appendf(b, "LOST: outputs found their ring full. A larger --ring-size holds more (it was %v).\n", &size)
+	}
+	if s.Filtered > 0 {
+		b = fmt.Appendf(b, "Left out: %s that did not match.\n", plural(s.Filtered, "event"))
 	}
 	if s.Unprinted > 0 {
 		b = fmt.Appendf(b, "Not printed: %s that had come by then.\n", plural(s.Unprinted, "event"))
@@ -141,5 +134,16 @@ func (t *text) summary(b []byte, s *summary) []byte {
 	if s.Displaced > 0 {
 		b = fmt.Appendf(b, "The previous reader of the map (%s) receives nothing until it is restarted or takes the map back.\n", plural(uint64(s.Displaced), "CPU"))
 	}
+	if s.Command != nil {
+		b = fmt.Appendf(b, "The command %s ended with %s.\n", strings.Join(s.Command.Args, " "), s.Command.Status)
+	}
 	return b
+}
+
+// plural is such as "1 event" or "2 events".
+func plural(n uint64, what string) string {
+	if n == 1 {
+		return fmt.Sprintf("1 %s", what)
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }

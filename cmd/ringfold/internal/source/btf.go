@@ -1,4 +1,4 @@
-package tail
+package source
 
 import (
 	"errors"
@@ -14,24 +14,24 @@ import (
 )
 
 // newDecoder finds a type for the events of a map.
-func newDecoder(c config, typ string, m bpfmaps.Map) (*decoder, error) {
-	if c.btfFile != "" {
-		spec, err := btf.LoadSpec(c.btfFile)
+func (f *Flags) newDecoder(typ string, m bpfmaps.Map) (*Decoder, error) {
+	if f.BTF != "" {
+		spec, err := btf.LoadSpec(f.BTF)
 		if err != nil {
-			return nil, fmt.Errorf("-btf %s: %w: it takes a BPF object that was built with -g, or BTF itself", c.btfFile, err)
+			return nil, fmt.Errorf("--btf %s: %w: it takes a BPF object that was built with -g, or BTF itself", f.BTF, err)
 		}
-		return findType(spec, typ, c.btfFile)
+		return findType(spec, typ, f.BTF)
 	}
 	programs := m.Programs
-	if c.btfProg != "" {
-		p, err := findProgram(c.btfProg, m)
+	if f.BTFProg != "" {
+		p, err := findProgram(f.BTFProg, m)
 		if err != nil {
 			return nil, err
 		}
 		programs = []bpfmaps.Program{p}
 	}
 	if len(programs) == 0 {
-		return nil, fmt.Errorf("-type %s: no program that could be seen uses the map: name one by -btf-prog, or a file by -btf", typ)
+		return nil, fmt.Errorf("--type %s: no program that could be seen uses the map: name one by --btf-prog, or a file by --btf", typ)
 	}
 	var why []error
 	for _, p := range programs {
@@ -41,8 +41,8 @@ func newDecoder(c config, typ string, m bpfmaps.Map) (*decoder, error) {
 		}
 		why = append(why, err)
 	}
-	return nil, fmt.Errorf("%w\nA BPF object has a type in its BTF if a map or a global variable has it, not if it lives on the stack only: "+
-		"-btf FILE takes it from elsewhere", errors.Join(why...))
+	return nil, fmt.Errorf("%w. A BPF object has a type in its BTF if a map or a global variable has it, not if it lives on the stack only: "+
+		"--btf FILE takes it from elsewhere", joined(why))
 }
 
 // findProgram returns the program of an id, or of a name: the map's if it has one of that, or any.
@@ -55,12 +55,12 @@ func findProgram(which string, m bpfmaps.Map) (bpfmaps.Program, error) {
 			return p, nil
 		}
 	}
-	return bpfmaps.Program{}, fmt.Errorf("-btf-prog %s: no program of the map has that name: give its id, which may be any program's", which)
+	return bpfmaps.Program{}, fmt.Errorf("--btf-prog %s: no program of the map has that name: give its id, which may be any program's", which)
 }
 
 // findInProgram finds a type in the BTF that a loaded program came with, or in that of its maps: libbpf gives all of an object's
 // types to each of them, cilium/ebpf only those that they need.
-func findInProgram(p bpfmaps.Program, name string) (*decoder, error) {
+func findInProgram(p bpfmaps.Program, name string) (*Decoder, error) {
 	ids, err := btfOf(p)
 	if err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func btfOf(p bpfmaps.Program) (ids []btf.ID, err error) {
 }
 
 // findType returns the struct or union, or what a typedef of that name stands for. where is for errors.
-func findType(spec *btf.Spec, name, where string) (*decoder, error) {
+func findType(spec *btf.Spec, name, where string) (*Decoder, error) {
 	short := strings.TrimPrefix(strings.TrimPrefix(name, "struct "), "union ")
 	types, err := spec.AnyTypesByName(short)
 	if err != nil && !errors.Is(err, btf.ErrNotFound) {
@@ -131,9 +131,9 @@ func findType(spec *btf.Spec, name, where string) (*decoder, error) {
 	for _, typ := range types {
 		switch t := btf.UnderlyingType(typ).(type) {
 		case *btf.Struct:
-			return &decoder{name: "struct " + short, size: int(t.Size), typ: t, named: typ}, nil
+			return describe("struct "+short, int(t.Size), t, typ), nil
 		case *btf.Union:
-			return &decoder{name: "union " + short, size: int(t.Size), typ: t, named: typ}, nil
+			return describe("union "+short, int(t.Size), t, typ), nil
 		}
 	}
 	return nil, fmt.Errorf("%s has no struct or union %q; it has %s", where, short, structs(spec))
@@ -156,4 +156,13 @@ func structs(spec *btf.Spec) string {
 		return fmt.Sprintf("%s and %d more", strings.Join(names, ", "), more)
 	}
 	return strings.Join(names, ", ")
+}
+
+// joined makes one line of errors.
+func joined(all []error) error {
+	var lines []string
+	for _, err := range all {
+		lines = append(lines, err.Error())
+	}
+	return errors.New(strings.Join(lines, "; "))
 }

@@ -1,4 +1,5 @@
-package tail
+// Package list shows the perf event arrays and BPF ring buffers of the system: the command list.
+package list
 
 import (
 	"encoding/json"
@@ -8,20 +9,57 @@ import (
 	"text/tabwriter"
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/bpfmaps"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/spf13/cobra"
 )
 
-// list prints all perf event arrays and ring buffers.
-func list(w io.Writer, asJSON bool) error {
-	maps, err := bpfmaps.List()
-	if err != nil {
-		return err
+// Command is "ringfold list".
+func Command() *cobra.Command {
+	var out cli.Output
+	var process string
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the perf event arrays and ring buffers of the system, and who reads them",
+		Long: `List the perf event arrays and BPF ring buffers of the system, with the programs that use each, the processes that hold it,
+and where it is pinned. A process that has rings reads some map. Reads and takes over nothing; it takes CAP_SYS_ADMIN.`,
+		Example: `  ringfold list
+  ringfold list --process execsnoop
+  ringfold list -o json | jq -r 'select(.pids == []) | .id'`,
+		Args: cli.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			maps, err := bpfmaps.List()
+			if err == nil && process != "" {
+				maps, err = bpfmaps.HeldBy(maps, process)
+			}
+			if err != nil {
+				return err
+			}
+			return list(cmd.OutOrStdout(), maps, out.Format)
+		},
 	}
-	if asJSON {
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.StringVar(&process, "process", "", "only maps that this process holds: its `comm|pid`")
+	out.Flags(fs)
+	return cmd
+}
+
+// list prints maps.
+func list(w io.Writer, maps []bpfmaps.Map, format cli.Format) error {
+	if format == cli.JSON {
 		return listJSON(w, maps)
 	}
 	if len(maps) == 0 {
 		_, err := fmt.Fprintln(w, "There is no perf event array or BPF ring buffer on this system: start the program that loads one.")
 		return err
+	}
+	if format == cli.Compact {
+		for _, m := range maps {
+			if _, err := fmt.Fprintf(w, "%d %s %s\n", m.ID, m.Type, dash(m.Name)); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "ID\tTYPE\tNAME\tENTRIES\tPROGRAMS\tPROCESSES\tPINS")
@@ -70,7 +108,7 @@ func dash(s string) string {
 	return s
 }
 
-// listJSON prints an object per map, with the keys that bpftool's "map list -j" has, and our own.
+// listJSON prints an object per map and line, with the keys that bpftool's "map list -j" has, and our own.
 func listJSON(w io.Writer, maps []bpfmaps.Map) error {
 	type program struct {
 		ID   uint32 `json:"id"`
@@ -92,7 +130,7 @@ func listJSON(w io.Writer, maps []bpfmaps.Map) error {
 		Pinned     []string  `json:"pinned"`
 		Unseen     string    `json:"unseen,omitempty"`
 	}
-	objects := []object{}
+	out := json.NewEncoder(w)
 	for _, m := range maps {
 		o := object{m.ID, m.Type, m.Name, m.MaxEntries, []program{}, []process{}, append([]string{}, m.Pins...), m.Unseen}
 		for _, p := range m.Programs {
@@ -101,7 +139,9 @@ func listJSON(w io.Writer, maps []bpfmaps.Map) error {
 		for _, p := range m.Processes {
 			o.PIDs = append(o.PIDs, process(p))
 		}
-		objects = append(objects, o)
+		if err := out.Encode(o); err != nil {
+			return err
+		}
 	}
-	return json.NewEncoder(w).Encode(objects)
+	return nil
 }

@@ -1,4 +1,4 @@
-package tail
+package source
 
 import (
 	"bytes"
@@ -8,32 +8,34 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// decoder turns payloads into fields, by a type of BTF.
-type decoder struct {
-	name  string // such as "struct event"
-	size  int
+// Decoder turns payloads into fields, by a type of BTF.
+type Decoder struct {
+	Name  string // such as "struct event"
+	Size  int
 	typ   btf.Type // *btf.Struct or *btf.Union
 	named btf.Type // the same, or a typedef of it
 
-	exact bool // payloads are not padded: of ring buffers
+	exact   bool     // payloads are not padded: of ring buffers
+	fields  []string // names, those of structs in it left out
+	members map[string]btf.Type
 }
 
-// decode returns the fields that b has, which may be fewer than the type has. What it returns is a copy.
-func (d *decoder) decode(b []byte) fields {
-	f := decodeMembers(fields{}, d.typ, b)
+// Decode returns the fields that b has, which may be fewer than the type has. What it returns is a copy.
+func (d *Decoder) Decode(b []byte) Fields {
+	f := decodeMembers(Fields{}, d.typ, b)
 	// A record is padded to 8 bytes, with 4 for its length: see perfbuf.Event.Len.
-	padded := (d.size+4+7)&^7 - 4
+	padded := (d.Size+4+7)&^7 - 4
 	if d.exact {
-		padded = d.size
+		padded = d.Size
 	}
 	if len(b) > padded {
-		f = append(f, field{"(more bytes)", raw(bytes.Clone(b[d.size:]))})
+		f = append(f, Field{"(more bytes)", raw(bytes.Clone(b[d.Size:]))})
 	}
 	return f
 }
 
 // decodeMembers appends the fields of a struct or union that begins with b.
-func decodeMembers(f fields, typ btf.Type, b []byte) fields {
+func decodeMembers(f Fields, typ btf.Type, b []byte) Fields {
 	var members []btf.Member
 	switch t := typ.(type) {
 	case *btf.Struct:
@@ -45,7 +47,7 @@ func decodeMembers(f fields, typ btf.Type, b []byte) fields {
 		typ := btf.UnderlyingType(m.Type)
 		if m.BitfieldSize > 0 {
 			if v, ok := decodeBits(typ, b, uint(m.Offset), uint(m.BitfieldSize)); ok {
-				f = append(f, field{m.Name, v})
+				f = append(f, Field{m.Name, v})
 			}
 			continue
 		}
@@ -58,14 +60,14 @@ func decodeMembers(f fields, typ btf.Type, b []byte) fields {
 		} else if _, anonymous := typ.(*btf.Union); m.Name == "" && anonymous {
 			f = decodeMembers(f, typ, b[at:])
 		} else if v, ok := decodeValue(typ, b[at:]); ok {
-			f = append(f, field{m.Name, v})
+			f = append(f, Field{m.Name, v})
 		}
 	}
 	return f
 }
 
 // decodeValue returns what b begins with. ok is false if that is not all there, or nothing that has a value.
-func decodeValue(typ btf.Type, b []byte) (v value, ok bool) {
+func decodeValue(typ btf.Type, b []byte) (v Value, ok bool) {
 	typ = btf.UnderlyingType(typ)
 	if arr, ok := typ.(*btf.Array); ok {
 		return decodeArray(arr, b)
@@ -76,7 +78,7 @@ func decodeValue(typ btf.Type, b []byte) (v value, ok bool) {
 	}
 	switch t := typ.(type) {
 	case *btf.Struct, *btf.Union:
-		return decodeMembers(fields{}, t, b[:min(size, len(b))]), true
+		return decodeMembers(Fields{}, t, b[:min(size, len(b))]), true
 	}
 	if size > len(b) {
 		return nil, false
@@ -106,7 +108,7 @@ func word(b []byte) uint64 {
 }
 
 // decodeBits returns a bit field, which lies at a number of bits from the beginning of b.
-func decodeBits(typ btf.Type, b []byte, at, bits uint) (v value, ok bool) {
+func decodeBits(typ btf.Type, b []byte, at, bits uint) (v Value, ok bool) {
 	first, last := at/8, (at+bits+7)/8
 	if last > uint(len(b)) || last-first > 8 {
 		return nil, false
@@ -116,7 +118,7 @@ func decodeBits(typ btf.Type, b []byte, at, bits uint) (v value, ok bool) {
 }
 
 // scalar is a number of so many bits.
-func scalar(typ btf.Type, w uint64, bits uint) value {
+func scalar(typ btf.Type, w uint64, bits uint) Value {
 	signed := int64(w<<(64-bits)) >> (64 - bits)
 	switch t := typ.(type) {
 	case *btf.Pointer:
@@ -146,7 +148,7 @@ func isChar(t *btf.Int) bool { return t.Size == 1 && (t.Encoding == btf.Char || 
 
 // decodeArray returns an array: text, bytes, or values. One of no size, the last member of a struct, goes on to the end, and one
 // that b cuts off has fewer elements.
-func decodeArray(arr *btf.Array, b []byte) (v value, ok bool) {
+func decodeArray(arr *btf.Array, b []byte) (v Value, ok bool) {
 	elem := btf.UnderlyingType(arr.Type)
 	size, err := btf.Sizeof(elem)
 	if err != nil || size == 0 {

@@ -1,4 +1,4 @@
-package tail
+package source
 
 import (
 	"encoding/hex"
@@ -6,41 +6,42 @@ import (
 	"strconv"
 )
 
-// A value is what a piece of a payload is: an int64, a uint64, a float64, a bool, a string (which may hold any bytes), or one of those
+// A Value is what a piece of a payload is: an int64, a uint64, a float64, a bool, a string (which may hold any bytes), or one of those
 // below.
-type value any
+type Value any
 
-// field is a member of a struct.
-type field struct {
-	name  string
-	value value
+// Field is a member of a struct.
+type Field struct {
+	Name  string
+	Value Value
 }
 
 type (
-	fields  []field
+	// Fields are the members of a struct, in their order.
+	Fields  []Field
 	raw     []byte // bytes that are not text
 	address uint64 // a pointer
 	// enumerator is the name of an enum's value.
 	enumerator string
-	values     []value
+	values     []Value
 )
 
-// appendFields appends the fields of the outermost struct as text: name=value, with blanks between.
-func appendFields(b []byte, f fields) []byte {
+// AppendText appends the fields of the outermost struct as text: name=value, with blanks between.
+func (f Fields) AppendText(b []byte) []byte {
 	for i, one := range f {
 		if i > 0 {
 			b = append(b, ' ')
 		}
-		b = append(append(b, one.name...), '=')
-		b = appendText(b, one.value)
+		b = append(append(b, one.Name...), '=')
+		b = appendText(b, one.Value)
 	}
 	return b
 }
 
-func appendText(b []byte, v value) []byte {
+func appendText(b []byte, v Value) []byte {
 	switch v := v.(type) {
-	case fields:
-		return append(appendFields(append(b, '{'), v), '}')
+	case Fields:
+		return append(v.AppendText(append(b, '{')), '}')
 	case values:
 		b = append(b, '[')
 		for i, one := range v {
@@ -60,18 +61,20 @@ func appendText(b []byte, v value) []byte {
 	return appendNumber(b, v)
 }
 
-// appendJSON appends fields in their order, which a Go map would lose. Integers are numbers, whatever their size; addresses and
-// raw bytes are strings of hexadecimal digits.
-func appendJSON(b []byte, v value) []byte {
+// AppendJSON appends fields as an object, in their order, which a Go map would lose. Integers are numbers, whatever their size; addresses
+// and raw bytes are strings of hexadecimal digits.
+func (f Fields) AppendJSON(b []byte) []byte { return appendJSON(b, f) }
+
+func appendJSON(b []byte, v Value) []byte {
 	switch v := v.(type) {
-	case fields:
+	case Fields:
 		b = append(b, '{')
 		for i, one := range v {
 			if i > 0 {
 				b = append(b, ',')
 			}
-			b = append(append(b, marshal(one.name)...), ':')
-			b = appendJSON(b, one.value)
+			b = append(append(b, marshal(one.Name)...), ':')
+			b = appendJSON(b, one.Value)
 		}
 		return append(b, '}')
 	case values:
@@ -100,7 +103,7 @@ func appendJSON(b []byte, v value) []byte {
 	return appendNumber(b, v)
 }
 
-func appendNumber(b []byte, v value) []byte {
+func appendNumber(b []byte, v Value) []byte {
 	switch v := v.(type) {
 	case int64:
 		return strconv.AppendInt(b, v, 10)
@@ -114,4 +117,13 @@ func appendNumber(b []byte, v value) []byte {
 		return strconv.AppendUint(append(b, "0x"...), uint64(v), 16)
 	}
 	return append(b, '?')
+}
+
+// marshal is for strings.
+func marshal(s string) []byte {
+	b, err := json.Marshal(s)
+	if err != nil {
+		panic(err) // it cannot fail
+	}
+	return b
 }

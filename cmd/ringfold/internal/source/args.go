@@ -1,0 +1,70 @@
+package source
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/bpfmaps"
+)
+
+// arguments reads "id 12 name events,time=8 pinned /sys/fs/bpf/x", or the name of a recording.
+func (f *Flags) arguments(args []string) error {
+	for len(args) > 0 {
+		word := args[0]
+		switch word {
+		case "id", "name", "pinned", "file":
+			if len(args) < 2 || args[1] == "" {
+				return fmt.Errorf("what comes behind %q is missing", word)
+			}
+			if err := f.argument(word, args[1]); err != nil {
+				return fmt.Errorf("%s %s: %w", word, args[1], err)
+			}
+			args = args[2:]
+			continue
+		}
+		if !strings.Contains(word, "/") && !strings.HasSuffix(word, ".data") {
+			return fmt.Errorf("%q: name a map by id N, name S or pinned PATH, or a recording by file PATH", word)
+		}
+		if err := f.argument("file", word); err != nil {
+			return fmt.Errorf("%s: %w", word, err)
+		}
+		args = args[1:]
+	}
+	switch {
+	case f.File != "" && len(f.Maps) > 0:
+		return errors.New("a recording is read alone: each has its own clock")
+	case f.Process != "":
+		for _, m := range f.Maps {
+			if m.Name == "" {
+				return errors.New("--process says whose maps are meant: it goes with name S, or alone")
+			}
+		}
+	}
+	return nil
+}
+
+// argument reads one of them.
+func (f *Flags) argument(what, which string) (err error) {
+	if what == "file" {
+		if f.File != "" {
+			return errors.New("a recording is read alone: each has its own clock")
+		}
+		f.File = which
+		return nil
+	}
+	var sel bpfmaps.Selector
+	if which, sel.Fields, err = bpfmaps.ParseFields(which); err != nil {
+		return err
+	}
+	switch what {
+	case "id":
+		sel.ID, err = bpfmaps.ParseID(which)
+	case "name":
+		sel.Name = which
+	case "pinned":
+		sel.Pin = which
+	}
+	f.Maps = append(f.Maps, sel)
+	return err
+}

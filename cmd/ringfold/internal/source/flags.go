@@ -1,0 +1,215 @@
+package source
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/bpfmaps"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/ringfold/ringfold/internal/cpulist"
+	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// Flags say which events are read, and in what order. A command defines the groups that it has, in the order of the methods Which,
+// What, Order and Types, and checks them with Args. Set a field before, for another default.
+type Flags struct {
+	Process string // comm or pid of a process that holds the maps
+	Event   string // of a recording
+	Steal   bool
+
+	PID     int
+	CPUs    []int // nil: all
+	Filter  string
+	Since   time.Duration
+	Count   uint64 // samples, 0 for no limit
+	Timeout time.Duration
+
+	Mode     Mode // empty: exact, where there are times
+	Slack    time.Duration
+	RingSize cli.Size
+
+	Type, BTF, BTFProg string
+
+	// Speed of a recording's replay, as a multiple of the recorded pace; 0: as fast as it is read.
+	Speed float64
+
+	// File is the recording that the arguments name, Maps are the maps; neither: the only map that programs use.
+	File    string
+	Maps    []bpfmaps.Selector
+	Command []string // to run
+
+	filter filter
+	name   string // of the command
+	cmd    *cobra.Command
+}
+
+// Usage is a command's arguments, for cobra.Command.Use.
+const Usage = "[flags] [id N | name S | pinned PATH | FILE]... [-- command]"
+
+// Which defines the flags that choose maps.
+func (f *Flags) Which(fs *pflag.FlagSet) {
+	fs.StringVar(&f.Process, "process", f.Process, "the maps that this process holds: its `comm|pid`")
+	f.Recording(fs)
+	fs.BoolVar(&f.Steal, "steal", f.Steal, "take maps over: a present reader receives nothing until it is restarted")
+}
+
+// Recording defines the flag that chooses an event of a recording, for commands that read nothing else.
+func (f *Flags) Recording(fs *pflag.FlagSet) {
+	fs.StringVar(&f.Event, "event", f.Event, "the event of a recording that has several: its `name`")
+}
+
+// What defines the flags that choose events.
+func (f *Flags) What(fs *pflag.FlagSet) {
+	fs.IntVarP(&f.PID, "pid", "p", f.PID, "only events with this `pid` in their field pid, or else tgid")
+	fs.Var((*cpus)(&f.CPUs), "cpus", "only these CPUs, such as `0-3,7`")
+	fs.StringVar(&f.Filter, "filter", f.Filter, "only events that match, such as `'pid == 12 && ret < 0'`")
+	fs.DurationVar(&f.Since, "since", f.Since, "only the last `duration` of a recording")
+	fs.Uint64VarP(&f.Count, "count", "n", f.Count, "end after so many events")
+	fs.DurationVar(&f.Timeout, "timeout", f.Timeout, "end after this `duration`, such as 5s")
+}
+
+// Order defines the flags that say how events are ordered.
+func (f *Flags) Order(fs *pflag.FlagSet) {
+	if f.RingSize == 0 {
+		f.RingSize = 1 << 20
+	}
+	if f.Slack == 0 {
+		f.Slack = time.Millisecond
+	}
+	fs.Var(&f.Mode, "mode", "`exact|slack`: wait for proof that no older event can come (default), or a fixed time")
+	fs.DurationVar(&f.Slack, "slack", f.Slack, "that fixed time; implies --mode slack")
+	fs.Var(&f.RingSize, "ring-size", "`size` of each CPU's ring")
+}
+
+// Types defines the flags that say what payloads are.
+func (f *Flags) Types(fs *pflag.FlagSet) {
+	fs.StringVar(&f.Type, "type", f.Type, "decode events as this struct or union: its `name` in BTF")
+	fs.StringVar(&f.BTF, "btf", f.BTF, "look for the type in this `file`: a BPF object, or BTF itself")
+	fs.StringVar(&f.BTFProg, "btf-prog", f.BTFProg, "look for the type in the BTF of this `program`: its id or name")
+}
+
+// Args is a cobra.PositionalArgs: it takes the arguments that name maps, a recording, and a command behind "--", and checks the
+// flags. Its errors are usage errors.
+func (f *Flags) Args(cmd *cobra.Command, args []string) error {
+	f.name, f.cmd = cmd.CommandPath(), cmd
+	if at := cmd.ArgsLenAtDash(); at >= 0 {
+		args, f.Command = args[:at], args[at:]
+		if len(f.Command) == 0 {
+			return cli.Usagef("a command to run is missing behind --")
+		}
+	}
+	err := f.arguments(args)
+	if err == nil {
+		err = f.check(cmd.Flags().Changed)
+	}
+	if err == nil {
+		f.filter, err = parseFilter(f.Filter)
+	}
+	if err != nil {
+		return cli.Usagef("%w", err)
+	}
+	if f.PID != 0 {
+		f.filter = append(filter{pidIs(f.PID)}, f.filter...)
+	}
+	return nil
+}
+
+// check looks for flags that contradict each other.
+func (f *Flags) check(given func(string) bool) error {
+	switch {
+	case f.Slack < 0 || f.Timeout < 0 || f.Since < 0 || f.PID < 0:
+		return errors.New("--slack, --timeout, --since and --pid must not be negative")
+	case f.Mode == Exact && given("slack"):
+		return errors.New("--slack is for --mode slack: exact mode does not guess")
+	case f.File != "" && (f.Steal || f.Process != "" || f.BTFProg != ""):
+		return errors.New("--steal, --process and --btf-prog are for maps, not for a recording")
+	case f.File != "" && len(f.Command) > 0:
+		return errors.New("a recording has what happened already: a command to run is for maps")
+	case f.File == "" && given("event"):
+		return errors.New("--event is for a recording: name its file")
+	case f.File == "" && given("since"):
+		return errors.New("--since is for a recording: of a map, only what is still to come can be read")
+	case !f.Decodes() && (f.BTFProg != "" || f.BTF != ""):
+		return errors.New("--btf and --btf-prog say where to look for a --type: name it")
+	case f.BTFProg != "" && f.BTF != "":
+		return errors.New("--btf and --btf-prog each say where to look for the type: give one of them")
+	case f.PID != 0 && !f.Decodes():
+		return errors.New("--pid compares a field of the event: give its struct by --type")
+	}
+	if given("slack") && f.Mode == "" {
+		f.Mode = Slack
+	}
+	return nil
+}
+
+// Named reports whether the command line names maps or a recording.
+func (f *Flags) Named() bool { return f.File != "" || len(f.Maps) > 0 || f.Process != "" }
+
+// Decodes reports whether events of some map are decoded.
+func (f *Flags) Decodes() bool {
+	for _, m := range f.Maps {
+		if m.Fields.Type != "" {
+			return true
+		}
+	}
+	return f.Type != ""
+}
+
+// note prints a line to stderr.
+func (f *Flags) note(format string, args ...any) {
+	fmt.Fprintf(f.cmd.ErrOrStderr(), f.name+": "+format+"\n", args...)
+}
+
+// Mode is how events are ordered. It is a pflag.Value.
+type Mode string
+
+// Modes.
+const (
+	Exact     Mode = "exact"
+	Slack     Mode = "slack"
+	Unordered Mode = "unordered" // ring by ring
+)
+
+// Set parses s.
+func (m *Mode) Set(s string) error {
+	switch Mode(s) {
+	case Exact, Slack, Unordered:
+		*m = Mode(s)
+		return nil
+	}
+	return fmt.Errorf("%q is none of exact, slack and unordered", s)
+}
+
+func (m *Mode) String() string { return string(*m) }
+
+// Type is for the usage text.
+func (*Mode) Type() string { return "mode" }
+
+// order is the mode as the library has it.
+func (f *Flags) order() perfbuf.OrderOptions {
+	if f.Mode == Slack {
+		return perfbuf.OrderOptions{Mode: perfbuf.Slack(f.Slack)}
+	}
+	return perfbuf.OrderOptions{Mode: perfbuf.Exact()}
+}
+
+// cpus is a flag: a list such as 0-3,7.
+type cpus []int
+
+func (c *cpus) Set(s string) (err error) {
+	if *c, err = cpulist.Parse(s); err != nil || len(*c) == 0 {
+		return fmt.Errorf("%q is not a list of CPUs such as 0-3,7", s)
+	}
+	return nil
+}
+
+func (c *cpus) String() string {
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint([]int(*c)), " ", ","), "[]")
+}
+
+// Type is for the usage text.
+func (*cpus) Type() string { return "list" }

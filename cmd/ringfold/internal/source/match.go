@@ -1,0 +1,245 @@
+package source
+
+import (
+	"cmp"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/cilium/ebpf/btf"
+	"github.com/ringfold/ringfold/perfbuf"
+)
+
+// checkFilter fails if the filter compares what there is not. It must be called before the first event.
+func (set *Set) checkFilter() error {
+	for i := range set.flags.filter {
+		if err := set.checkCondition(&set.flags.filter[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkCondition fails if no source has the field, or it cannot be compared with the literal.
+func (set *Set) checkCondition(c *condition) error {
+	found, lacking := false, false
+	var names []string
+	for _, s := range set.Sources {
+		if s.Decoder == nil {
+			lacking = true
+			continue
+		}
+		names = append(names, s.Decoder.fields...)
+		typ := s.Decoder.members[c.field(s.Decoder)]
+		if typ == nil {
+			lacking = true
+			continue
+		}
+		found = true
+		if err := c.checkType(typ); err != nil {
+			return fmt.Errorf("--filter: %w", err)
+		}
+	}
+	check := builtins[c.path]
+	switch {
+	case check != nil && lacking:
+		if err := check(c); err != nil {
+			return fmt.Errorf("--filter: %w", err)
+		}
+		return nil
+	case found:
+		return nil
+	case c.path == pidField:
+		return fmt.Errorf("--pid: events have no field pid or tgid: they have %s", strings.Join(names, ", "))
+	case names == nil:
+		return fmt.Errorf("--filter: cpu, size, time, timestamp and kind can be compared without --type NAME, which says where %s is", c.path)
+	}
+	return fmt.Errorf("--filter: there is no field %s: events have %s, besides cpu, size, time, timestamp and kind", c.path, strings.Join(names, ", "))
+}
+
+// field is the path that the condition is about in a decoder's type.
+func (c *condition) field(d *Decoder) string {
+	if c.path != pidField {
+		return c.path
+	}
+	if d.members["pid"] != nil {
+		return "pid"
+	}
+	return "tgid"
+}
+
+// checkType fails if a field of this type cannot be compared with the literal.
+func (c *condition) checkType(typ btf.Type) error {
+	switch t := typ.(type) {
+	case *btf.Array:
+		elem, ok := btf.UnderlyingType(t.Type).(*btf.Int)
+		switch {
+		case !ok || elem.Size != 1:
+			return fmt.Errorf("%s is an array: only text and bytes can be compared", c.path)
+		case !isChar(elem):
+			if _, err := hex.DecodeString(c.text); err != nil {
+				return fmt.Errorf("%s is bytes: compare it with hexadecimal digits, as it is shown", c.path)
+			}
+			return wantEqual(c)
+		}
+		return nil
+	case *btf.Struct, *btf.Union:
+		return fmt.Errorf("%s is a struct: compare one of its fields, as in %[1]s.NAME", c.path)
+	case *btf.Enum:
+		for _, v := range t.Values { // fields have names where there are such
+			if v.Name == c.text || c.number != nil && (compareNumbers(v.Value, c.number) == 0 || t.Signed && compareNumbers(int64(v.Value), c.number) == 0) {
+				c.text = v.Name
+				return wantEqual(c)
+			}
+		}
+		if c.number == nil {
+			return fmt.Errorf("%s has no value %s", c.path, c.text)
+		}
+		return wantEqual(c)
+	case *btf.Int:
+		if t.Encoding == btf.Bool && (c.text == "true" || c.text == "false") {
+			return wantEqual(c)
+		}
+	}
+	return wantNumber(c)
+}
+
+// match reports whether all conditions hold. A loss is never filtered out by what only samples have.
+func (f filter) match(ev Event, first uint64) bool {
+	for i := range f {
+		if !f[i].holds(ev, first) {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *condition) holds(ev Event, first uint64) bool {
+	if d := ev.From.Decoder; d != nil {
+		path := c.field(d)
+		if d.members[path] != nil {
+			if ev.Kind() != perfbuf.KindSample {
+				return true
+			}
+			v, ok := ev.Fields.lookup(path)
+			return ok && c.compare(v)
+		}
+	}
+	switch c.path {
+	case "cpu":
+		return c.compare(int64(ev.CPU()))
+	case "time":
+		return c.compare(float64(int64(ev.Time()-first)) / 1e9)
+	case "timestamp":
+		return c.compare(ev.Time())
+	case "kind":
+		return c.compare(kinds[ev.Kind()])
+	case "size":
+		return ev.Kind() != perfbuf.KindSample || c.compare(int64(ev.Len()))
+	}
+	return ev.Kind() != perfbuf.KindSample // a field of other sources
+}
+
+var kinds = map[perfbuf.Kind]string{perfbuf.KindSample: "sample", perfbuf.KindLost: "lost", perfbuf.KindCorrupt: "corrupt"}
+
+// compare compares a value with the literal.
+func (c *condition) compare(v Value) bool {
+	var order int
+	switch v := v.(type) {
+	case string:
+		order = cmp.Compare(v, c.text)
+	case enumerator:
+		order = cmp.Compare(string(v), c.text)
+	case raw:
+		order = cmp.Compare(hex.EncodeToString(v), strings.ToLower(c.text))
+	case bool:
+		n := int64(0)
+		if v {
+			n = 1
+		}
+		switch c.text {
+		case "true":
+			order = cmp.Compare(n, 1)
+		case "false":
+			order = cmp.Compare(n, 0)
+		default:
+			order = compareNumbers(n, c.number)
+		}
+	case address:
+		order = compareNumbers(uint64(v), c.number)
+	case int64, uint64, float64:
+		order = compareNumbers(v, c.number)
+	default:
+		return false
+	}
+	switch c.op {
+	case "==":
+		return order == 0
+	case "!=":
+		return order != 0
+	case "<":
+		return order < 0
+	case "<=":
+		return order <= 0
+	case ">":
+		return order > 0
+	default:
+		return order >= 0
+	}
+}
+
+// compareNumbers compares two of int64, uint64 and float64, integers exactly.
+func compareNumbers(a, b any) int {
+	aHigh, aLow, aWhole := wide(a)
+	bHigh, bLow, bWhole := wide(b)
+	if aWhole && bWhole {
+		return cmp.Or(cmp.Compare(aHigh, bHigh), cmp.Compare(aLow, bLow))
+	}
+	return cmp.Compare(toFloat(a), toFloat(b))
+}
+
+// wide is an integer in two's complement of 128 bits.
+func wide(n any) (high int64, low uint64, ok bool) {
+	switch n := n.(type) {
+	case int64:
+		return n >> 63, uint64(n), true
+	case uint64:
+		return 0, n, true
+	}
+	return 0, 0, false
+}
+
+func toFloat(n any) float64 {
+	switch n := n.(type) {
+	case int64:
+		return float64(n)
+	case uint64:
+		return float64(n)
+	}
+	f, _ := n.(float64)
+	return f
+}
+
+// CheckFields fails if one of these is no field of any source.
+func (set *Set) CheckFields(names []string) error {
+	var there []string
+	for _, s := range set.Sources {
+		if s.Decoder != nil {
+			there = append(there, s.Decoder.fields...)
+		}
+	}
+	if there == nil && len(names) > 0 {
+		return errors.New("--fields chooses among fields: say by --type NAME what events are")
+	}
+names:
+	for _, name := range names {
+		for _, s := range set.Sources {
+			if s.Decoder != nil && s.Decoder.members[name] != nil {
+				continue names
+			}
+		}
+		return fmt.Errorf("--fields: there is no field %s: events have %s", name, strings.Join(there, ", "))
+	}
+	return nil
+}

@@ -1,0 +1,144 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/ringfold/ringfold/perfbuf"
+)
+
+// Event is an event with what it was decoded to. Like a perfbuf.Event, it lives until the function that gets it returns; Fields are a copy.
+type Event struct {
+	perfbuf.Event
+	From   *Source
+	Fields Fields // of a sample, if its type is known; else nil
+}
+
+// Stream is what is read: a stream of all, or the reader of the only one.
+type Stream interface {
+	Wait(ctx context.Context) error
+	ForEach(f func(perfbuf.Event) error) error
+	ForEachBatch(f func(*perfbuf.Batch) error) error
+	Shutdown(ctx context.Context, f func(perfbuf.Event) error) error
+}
+
+// Merge makes one stream of all. What has no time is read as it comes, alone.
+func (set *Set) Merge() (Stream, error) {
+	if set.Mode() == Unordered {
+		switch {
+		case len(set.Sources) == 1:
+			return set.Sources[0].Reader, nil
+		case set.Timed():
+			return nil, errors.New("--mode unordered reads one map: choose one")
+		}
+	}
+	var readers []*perfbuf.Reader
+	for _, s := range set.Sources {
+		if !s.Timed() {
+			return nil, fmt.Errorf("the ring buffer %s has no times, by which events are ordered: say where in payloads they are, as in name %s,time=0, "+
+				"or read it alone without --mode and --slack", s, s.Name)
+		}
+		readers = append(readers, s.Reader)
+	}
+	return perfbuf.Merge(set.flags.order(), readers...)
+}
+
+// Run hands each event that matches to event, and calls flush after each pass over the rings, until ctx is done, there were --count
+// of them, --timeout is over, the command has ended, or the recording. Then it takes the rings out of the maps, and hands over what they
+// still held. It blocks all that time, and returns nil, or what failed: for a recording that was cut, an io.ErrUnexpectedEOF after all
+// that is there. An ErrStop of event ends it, too.
+func (set *Set) Run(ctx context.Context, in Stream, event func(Event) error, flush func() error) error {
+	f := set.flags
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if f.Timeout > 0 {
+		ctx, cancel = context.WithTimeout(ctx, f.Timeout)
+		defer cancel()
+	}
+	if len(f.Command) > 0 {
+		child, err := startChild(ctx, f.cmd, f.Command, cancel)
+		if err != nil {
+			return err
+		}
+		defer func() { cancel(); child.wait() }()
+		set.Child = child
+	}
+	stopped := false
+	each := func(ev perfbuf.Event) error {
+		one, ok := set.take(ev)
+		if !ok {
+			return nil
+		}
+		err := event(one)
+		if err == nil && f.Count > 0 && set.Samples >= f.Count {
+			err = perfbuf.ErrStop
+		}
+		stopped = errors.Is(err, perfbuf.ErrStop)
+		return err
+	}
+	pass := func(all func(func(perfbuf.Event) error) error) error {
+		if err := all(each); err != nil {
+			return err
+		}
+		return flush()
+	}
+	for !stopped {
+		if err := in.Wait(ctx); ctx.Err() != nil {
+			break
+		} else if err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if err := pass(in.ForEach); err != nil {
+			return err
+		}
+	}
+	if set.Child != nil {
+		cancel()
+		set.Child.wait()
+	}
+	if stopped || f.File != "" {
+		return nil
+	}
+	// The programs are others' and go on. Shutdown takes the rings out of the maps, so that the rest has an end.
+	// Not the context of before, which is done. A second Ctrl-C ends the program.
+	return pass(func(each func(perfbuf.Event) error) error { return in.Shutdown(context.Background(), each) })
+}
+
+// take decodes an event, and reports whether it matches.
+func (set *Set) take(ev perfbuf.Event) (one Event, ok bool) {
+	if ev.Time() < set.since {
+		return one, false
+	}
+	if set.First == 0 {
+		set.First = ev.Time()
+	}
+	from := set.from[ev.Source()]
+	one = Event{ev, from, set.decode(from.Decoder, ev)}
+	ok = set.flags.filter.match(one, set.First) && (set.flags.CPUs == nil || slices.Contains(set.flags.CPUs, ev.CPU()))
+	if ev.Kind() == perfbuf.KindSample {
+		if ok {
+			set.Samples++
+		} else {
+			set.Filtered++
+		}
+	}
+	return one, ok
+}
+
+// decode returns a sample's fields, nil if they are not wanted.
+func (set *Set) decode(d *Decoder, ev perfbuf.Event) Fields {
+	if d == nil || ev.Kind() != perfbuf.KindSample {
+		return nil
+	}
+	b := ev.Bytes()
+	if len(b) < d.Size && !set.told {
+		set.told = true
+		set.flags.note("%s has %d bytes, but there are events with %d (padding included): what is missing of these is left out", d.Name, d.Size, len(b))
+	}
+	return d.Decode(b)
+}

@@ -1,0 +1,209 @@
+// Package source is what the commands of ringfold read: it chooses maps or a recording by the command line, opens them, decodes and
+// filters their events, and reads until there were enough.
+//
+// flags.go and args.go read the command line, source.go opens maps, file.go a recording, run.go reads, command.go runs a command meanwhile.
+// btf.go finds the type of events, decode.go and value.go turn them into fields; filter.go reads a filter, match.go applies it.
+//
+//	var f source.Flags
+//	cmd := &cobra.Command{Use: "tail " + source.Usage, Args: f.Args, ...}
+//	f.Which(cmd.Flags()) // and f.What, f.Order, f.Types
+//	...
+//	set, err := f.Open(perfbuf.Options{})
+//	defer set.Close()
+//	in, err := set.Merge()
+//	set.Announce()
+//	err = set.Run(ctx, in, func(ev source.Event) error {...}, flush)
+//	set.Close() // makes Stats of the readers final
+package source
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cilium/ebpf/btf"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/bpfmaps"
+	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/ringfold/ringfold/perfbuf/perfdata"
+)
+
+// Source is a map or a recording that is read.
+type Source struct {
+	*bpfmaps.Target          // of a recording, it has a name only
+	File            string   // the recording; empty: a map
+	Label           string   // which map, if there are several; else empty
+	Decoder         *Decoder // nil without a type
+	Reader          *perfbuf.Reader
+}
+
+// String is such as "events (id 12)", or "events.data (event events)".
+func (s *Source) String() string {
+	if s.File == "" {
+		return s.Target.String()
+	}
+	return fmt.Sprintf("%s (event %s)", s.File, s.Name)
+}
+
+// Set is all that is read at a time.
+type Set struct {
+	Sources []*Source
+	// First is the time of the first event that came, 0 before.
+	First uint64
+	// Samples have matched the filter, Filtered not; Run counts them.
+	Samples, Filtered uint64
+	// Child is the command that was run, nil without one.
+	Child *Child
+
+	flags *Flags
+	from  map[*perfbuf.Reader]*Source
+	since uint64 // of a recording, events before are left out
+	told  bool   // that events are shorter than their type
+}
+
+// Open opens what the command line names: it takes maps over, each once everything else is known to be right. Of the options, it sets
+// RingBytes and CPUs. It may block for as long as a recording is read once. None is open if it fails.
+func (f *Flags) Open(o perfbuf.Options) (*Set, error) {
+	o.RingBytes, o.CPUs = int(f.RingSize), f.CPUs
+	set := &Set{flags: f, from: map[*perfbuf.Reader]*Source{}}
+	open := set.openMaps
+	if f.File != "" {
+		open = set.openFile
+	}
+	if err := open(o); err != nil {
+		set.Close()
+		return nil, err
+	}
+	for _, s := range set.Sources {
+		set.from[s.Reader] = s
+	}
+	return set, nil
+}
+
+func (set *Set) openMaps(o perfbuf.Options) error {
+	f := set.flags
+	targets, err := bpfmaps.Selectors{Maps: f.Maps, Process: f.Process, Steal: f.Steal}.Open()
+	if err != nil {
+		return err
+	}
+	names := map[string]int{}
+	for _, t := range targets {
+		set.Sources = append(set.Sources, &Source{Target: t})
+		names[t.Name]++
+	}
+	for _, s := range set.Sources { // before anybody is silenced for nothing
+		if len(targets) > 1 {
+			if s.Label = s.Name; s.Name == "" || names[s.Name] > 1 {
+				s.Label = s.String()
+			}
+		}
+		if f.CPUs != nil && s.RingBuf() && s.CPUAt == nil {
+			return fmt.Errorf("--cpus: say where the ring buffer %s has the CPU, as in name %s,cpu=8", s, s.Name)
+		}
+		typ := s.Fields.Type
+		if typ == "" {
+			typ = f.Type
+		}
+		if typ != "" {
+			if s.Decoder, err = f.newDecoder(typ, s.Map); err != nil {
+				return err
+			}
+			s.Decoder.exact = s.RingBuf()
+		}
+	}
+	if err := set.checkFilter(); err != nil {
+		return err
+	}
+	for _, s := range set.Sources {
+		if s.Reader, err = s.Target.Reader(o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Timed reports whether all have times, by which they can be ordered.
+func (set *Set) Timed() bool {
+	return !slices.ContainsFunc(set.Sources, func(s *Source) bool { return !s.Timed() })
+}
+
+// Mode is how events are ordered.
+func (set *Set) Mode() Mode {
+	switch {
+	case set.flags.Mode != "":
+		return set.flags.Mode
+	case set.Timed():
+		return Exact
+	}
+	return Unordered
+}
+
+// Close ends reading, gives the maps back, and makes the readers' Stats final. Later calls do nothing. It waits for a Run in another
+// goroutine.
+func (set *Set) Close() {
+	for _, s := range set.Sources {
+		if s.Reader != nil {
+			s.Reader.Close()
+			<-s.Reader.Done()
+		}
+		if s.File == "" {
+			s.Target.Close()
+		}
+	}
+}
+
+// Announce tells on stderr what is read, and who is silenced by that.
+func (set *Set) Announce() {
+	for _, s := range set.Sources {
+		s.announce(set.flags.note)
+	}
+}
+
+func (s *Source) announce(note func(string, ...any)) {
+	if s.File != "" {
+		note("reading the recording %s", s)
+		return
+	}
+	var others []string
+	for _, p := range s.Others() {
+		others = append(others, p.String())
+	}
+	note("reading the map %s", s)
+	if len(s.Programs) == 0 {
+		note("no program that could be seen uses it: nothing may come")
+	}
+	displaced := s.Reader.Stats().ReplacedEntries
+	switch who := strings.Join(others, ", "); {
+	case who != "" && s.RingBuf():
+		note("%s holds it too, and misses what is read here, if it reads", who)
+	case displaced > 0 && who != "":
+		note("taken over: %s held it, and its reader receives nothing until it is restarted or takes the map back", who)
+	case displaced > 0:
+		note("taken over: its previous reader receives nothing until it is restarted or takes the map back (or it has ended: the map may keep its entries)")
+	case who != "":
+		note("%s held it, and had no ring in it: nobody is silenced", who)
+	}
+}
+
+// Events are the sources as a perfdata.Recorder wants them: each with its name, and the BTF of the type that it is decoded by.
+func (set *Set) Events() (events []perfdata.EventInfo, err error) {
+	for _, s := range set.Sources {
+		e := perfdata.EventInfo{Name: s.Name, Source: s.Reader}
+		if s.Label != "" {
+			e.Name = s.Label // names of maps need not differ
+		}
+		if s.File == "" && (!s.Timed() || s.RingBuf() && s.CPUAt == nil) {
+			return nil, fmt.Errorf("events of a recording have a time and a CPU: say where the ring buffer %s has them, as in name %s,time=0,cpu=8", s, s.Name)
+		}
+		if s.Decoder != nil {
+			b, err := btf.NewBuilder([]btf.Type{s.Decoder.named}, nil)
+			if err != nil {
+				return nil, err
+			}
+			if e.BTF, err = b.Marshal(nil, nil); err != nil {
+				return nil, fmt.Errorf("the BTF of %s: %w", s.Decoder.Name, err)
+			}
+		}
+		events = append(events, e)
+	}
+	return events, nil
+}

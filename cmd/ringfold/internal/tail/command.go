@@ -1,0 +1,139 @@
+// Package tail prints events of maps and recordings: the commands tail and replay.
+//
+// command.go has their flags, tail.go reads, text.go, compact.go, hexdump.go and json.go print, summary.go says what was read.
+package tail
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// config is what the flags say.
+type config struct {
+	source.Flags
+	cli.Output
+	fields []string // none: all
+	utc    bool
+	quiet  bool
+}
+
+// Command is "ringfold tail".
+func Command() *cobra.Command {
+	c := &config{}
+	cmd := &cobra.Command{
+		Use:   "tail " + source.Usage,
+		Short: "Print events of maps or of a recording, in order",
+		Long: `Print the events of perf event arrays, BPF ring buffers or a recording, in the order of their times.
+
+Name maps as bpftool does, one or several: "id 12", "name events", "pinned PATH". Without a name, tail reads the only map
+that programs use. A word with a slash, or one that ends in .data, is a recording; it needs no root.
+Behind a map may follow, each with a comma: time=OFFSET, cpu=OFFSET (where payloads have a time and a CPU, in bytes),
+stamped and losses=ID (ring buffers of programs that use bpf/perfbuf_ringbuf.h), type=NAME.
+
+A perf event array has room for one reader. If a map may have one, tail refuses; with --steal it takes the map over, and
+the other reader receives nothing until it is restarted. Ctrl-C ends with a summary.`,
+		Example: `  ringfold tail --process execsnoop --steal --type event
+  ringfold tail name events,type=event name rb,type=record,time=0 --filter 'pid == 12 && ret < 0'
+  ringfold tail events.data -o json | jq -c '[.timestamp, .cpu]'`,
+		Args: c.Args,
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd) },
+	}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	c.Which(fs)
+	c.What(fs)
+	c.Order(fs)
+	c.show(fs)
+	return cmd
+}
+
+// Replay is "ringfold replay".
+func Replay() *cobra.Command {
+	c := &config{}
+	speed := speed(1)
+	cmd := &cobra.Command{
+		Use:   "replay [flags] FILE",
+		Short: "Print a recording at the pace at which it was recorded",
+		Long: `Print the events of a recording at the pace at which they were recorded, or faster. The output is that of tail.
+
+A recording is a perf.data file of "ringfold record", of package perfbuf/perfdata, or of perf record -e bpf-output. No
+root is needed. Ctrl-C ends with a summary.`,
+		Example: `  ringfold replay events.data
+  ringfold replay events.data --speed 10 --since 30s
+  ringfold replay events.data --speed max -o json`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				args = []string{"file", args[0]}
+			}
+			if len(args) != 2 || args[0] != "file" {
+				return cli.Usagef("name one recording")
+			}
+			return c.Args(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c.Speed = float64(speed)
+			return c.run(cmd)
+		},
+	}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.Var(&speed, "speed", "`factor` of the recorded pace, such as 10; max is as fast as possible")
+	c.Recording(fs)
+	c.What(fs)
+	c.Order(fs)
+	c.show(fs)
+	return cmd
+}
+
+// show defines the flags that say how events are shown.
+func (c *config) show(fs *pflag.FlagSet) {
+	c.Output.Flags(fs)
+	fs.StringSliceVar(&c.fields, "fields", nil, "show only these `names` of decoded fields, with commas")
+	c.Types(fs)
+	fs.BoolVar(&c.utc, "utc", false, "show the time of day, in UTC, not seconds since the first event")
+	fs.BoolVarP(&c.quiet, "quiet", "q", false, "print no events, only the summary")
+}
+
+// check looks for flags that contradict each other.
+func (c *config) check() error {
+	switch {
+	case c.File != "" && c.utc:
+		return cli.Usagef("--utc is for maps: the clock of a recording may be another machine's")
+	case len(c.fields) > 0 && !c.Decodes():
+		return cli.Usagef("--fields chooses among decoded fields: say what events are by --type")
+	}
+	return nil
+}
+
+// speed is a flag: 0 is as fast as possible.
+type speed float64
+
+func (s *speed) Set(text string) error {
+	if text == "max" {
+		*s = 0
+		return nil
+	}
+	f, err := strconv.ParseFloat(strings.TrimSuffix(text, "x"), 64)
+	if err != nil || !(f >= 0.001 && f <= 1e6) {
+		return errors.New("a speed is a number such as 0.5 or 10, or max")
+	}
+	*s = speed(f)
+	return nil
+}
+
+func (s *speed) String() string {
+	if *s == 0 {
+		return "max"
+	}
+	return fmt.Sprint(float64(*s))
+}
+
+// Type is for the usage text.
+func (*speed) Type() string { return "factor" }

@@ -1,0 +1,81 @@
+package tail
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
+	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/spf13/cobra"
+)
+
+// printer turns events into bytes.
+type printer interface {
+	header(b []byte) []byte
+	event(b []byte, ev source.Event) []byte
+	summary(b []byte, s *summary) []byte
+}
+
+// run prints events until there were enough, and the summary.
+func (c *config) run(cmd *cobra.Command) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	set, err := c.Open(perfbuf.Options{})
+	if err != nil {
+		return err
+	}
+	defer set.Close()
+	if err := set.CheckFields(c.fields); err != nil {
+		return err
+	}
+	in, err := set.Merge()
+	if err != nil {
+		return err
+	}
+	stdout := cmd.OutOrStdout()
+	out := bufio.NewWriterSize(stdout, 64<<10)
+	p := c.printer(set, stdout)
+	set.Announce()
+	if !c.quiet {
+		out.Write(p.header(nil))
+	}
+	if err := out.Flush(); err != nil {
+		return err
+	}
+	sum := newSummary(c, set)
+	var line []byte
+	begin := time.Now()
+	end := set.Run(cmd.Context(), in, func(ev source.Event) error {
+		sum.add(ev)
+		if c.quiet {
+			return nil
+		}
+		if len(c.fields) > 0 && ev.Fields != nil {
+			ev.Fields = ev.Fields.Select(c.fields)
+		}
+		line = p.event(line[:0], ev)
+		_, err := out.Write(line)
+		return err
+	}, out.Flush)
+	if end != nil && !errors.Is(end, io.ErrUnexpectedEOF) {
+		return end
+	}
+	set.Close() // makes the counts final
+	sum.finish(time.Since(begin))
+	out.Write(p.summary(nil, sum))
+	return errors.Join(end, out.Flush()) // of a recording that was cut, all that is there has been shown
+}
+
+func (c *config) printer(set *source.Set, stdout io.Writer) printer {
+	switch c.Format {
+	case cli.JSON:
+		return jsonLines{clock: newClock(c, set)}
+	case cli.Compact:
+		return &compact{clock: newClock(c, set)}
+	}
+	return newText(c, set, stdout)
+}
