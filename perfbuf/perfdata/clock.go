@@ -29,8 +29,8 @@ func (c *clock) now(k *replay) uint64 {
 	switch {
 	case k.err != nil:
 		now = max(now+uint64(future), c.shown+proven) // it goes on, as rounds have a pace
-	case k.paced && k.next.time > c.paced(k.next.time):
-		now = max(c.paced(k.next.time), 1)
+	case k.speed > 0 && k.next.time > c.paced(k.speed, k.next.time):
+		now = max(c.paced(k.speed, k.next.time), 1)
 	case k.puts != c.puts:
 		c.puts, c.stuck = k.puts, 0
 		now = min(now, max(k.next.time, k.fed)+proven-2) // what has the same time is still to come
@@ -45,18 +45,18 @@ func (c *clock) now(k *replay) uint64 {
 	return c.shown
 }
 
-// paced is the recording's time at the recorded pace, of which a first call begins with the time of the first event.
-func (c *clock) paced(first uint64) uint64 {
+// paced is the recording's time at a multiple of the recorded pace, of which a first call begins with the time of the first event.
+func (c *clock) paced(speed float64, first uint64) uint64 {
 	if c.begun.IsZero() {
 		c.begun, c.first = time.Now(), first
 	}
-	return c.first + uint64(time.Since(c.begun))
+	return c.first + uint64(float64(time.Since(c.begun))*speed)
 }
 
 // pause is how long to wait until the next event is due, or until there may be room for it.
-func (c *clock) pause(paced bool, next uint64) time.Duration {
-	if now := c.paced(next); paced && next > now {
-		return time.Duration(next - now)
+func (c *clock) pause(speed float64, next uint64) time.Duration {
+	if now := c.paced(speed, next); next > now {
+		return time.Duration(min(float64(next-now)/speed, float64(future))) + 1 // rounded up
 	}
 	return look
 }

@@ -17,7 +17,8 @@ import (
 // replay is the kernel that outputs a recording's events. It fills rings when it is asked to wait, and when it is asked for the time.
 type replay struct {
 	*recording
-	paced  bool
+	speed  float64        // 0: not paced
+	since  uint64         // what came before is left out
 	cpus   map[int]uint64 // and the bytes that their rings will have in all
 	places []place        // nil: the file is in order
 	chosen []int
@@ -73,7 +74,7 @@ func (k *replay) feed() {
 				return
 			}
 		}
-		if k.paced && k.next.time > k.clock.paced(k.next.time) {
+		if k.speed > 0 && k.next.time > k.clock.paced(k.speed, k.next.time) {
 			return
 		}
 		if r := k.rings[k.next.cpu]; r != nil && !r.put(&k.next) {
@@ -108,7 +109,7 @@ func (k *replay) read() error {
 			return k.bad(k.at, "the record is not what it was: the file was changed while it was read")
 		}
 		k.at = next
-		if k.pending = k.next.kind != other; k.pending {
+		if k.pending = k.next.kind != other && k.next.time >= k.since; k.pending {
 			return nil
 		}
 	}
@@ -123,7 +124,10 @@ func (k *replay) Wait(until time.Time, ready func(woken bool) bool) error {
 	for woken := false; ; woken = true {
 		k.mu.Lock()
 		k.feed()
-		err, pause := k.err, k.clock.pause(k.paced && k.pending, k.next.time)
+		err, pause := k.err, look
+		if k.pending && k.speed > 0 {
+			pause = k.clock.pause(k.speed, k.next.time)
+		}
 		k.mu.Unlock()
 		if ready(woken) {
 			return nil

@@ -16,6 +16,7 @@ type recording struct {
 	end    int64 // and end
 	pipe   bool
 	cut    string // why it ends before its end; empty: it does not
+	last   uint64 // time of the last event
 
 	layouts []*layout
 	byID    map[uint64]*layout

@@ -178,9 +178,10 @@ func (r *recording) plan() (cpus map[int]uint64, places []place, err error) {
 		}
 		cpus[cpu] += e.size()
 		sorted = sorted && e.time >= latest
-		latest = e.time
+		latest = max(latest, e.time)
 		return nil
 	})
+	r.last = latest
 	if err != nil || sorted {
 		return cpus, nil, err
 	}

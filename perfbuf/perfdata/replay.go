@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/perfbuf"
@@ -15,9 +16,12 @@ type ReplayOptions struct {
 	// Event names the event that is replayed, if the file has several.
 	Event string
 
-	// RecordedPace replays events at the times at which they came, from the first one on. Otherwise they come as fast as they are
-	// read.
-	RecordedPace bool
+	// Speed replays events at a multiple of the pace at which they came, from the first one on: 1 is the recorded pace, 10 is
+	// faster. 0 is as fast as they are read.
+	Speed float64
+
+	// Last replays only what came in this time before the last event. 0 is all.
+	Last time.Duration
 
 	// Decompress decompresses records that are compressed, as perf record -z and [Options].Compress do: a *zstd.Decoder of
 	// github.com/klauspost/compress, say. Open uses it and is done with it. Without, such files are refused.
@@ -26,6 +30,9 @@ type ReplayOptions struct {
 	// Reader is as for [perfbuf.Open]. CPUs selects among those of the recording. NoTime and Outputs have no effect.
 	Reader perfbuf.Options
 }
+
+// maxSpeed keeps times of the replay's clock far from overflow.
+const maxSpeed = 1e6
 
 // Open opens a recording to be replayed: the [perfbuf.Reader] that it returns works as one of a map does, with the same ways of
 // reading. It takes files of a [Recorder], and of perf record if samples have raw data, times and CPUs:
@@ -90,11 +97,14 @@ func open(name string, f io.ReaderAt, size int64, o ReplayOptions) (_ *perfbuf.R
 	if o.Reader.Time != (perfbuf.TimeSource{}) {
 		return nil, errors.New("perfdata.ReplayOptions: Reader.Time is set: events are replayed by the times of their records")
 	}
+	if !(o.Speed >= 0 && o.Speed <= maxSpeed) || o.Last < 0 {
+		return nil, fmt.Errorf("perfdata.ReplayOptions: Speed is %v and Last %v: they are 0 or more, and Speed at most %v", o.Speed, o.Last, maxSpeed)
+	}
 	o.Reader.NoTime, o.Reader.Outputs = false, perfbuf.OutputCounts{}
 	if o.Reader.Wakeup == (perfbuf.Wakeup{}) {
 		o.Reader.Wakeup.Events = 1
 	}
-	k := &replay{recording: rec, paced: o.RecordedPace, interrupts: make(chan struct{}, 1)}
+	k := &replay{recording: rec, speed: o.Speed, interrupts: make(chan struct{}, 1)}
 	k.cpus, k.places, err = rec.plan()
 	if err == errCompressed {
 		if err = rec.inflate(o.Decompress); err == nil {
@@ -103,6 +113,9 @@ func open(name string, f io.ReaderAt, size int64, o ReplayOptions) (_ *perfbuf.R
 	}
 	if err != nil {
 		return nil, err
+	}
+	if o.Last > 0 {
+		k.since = rec.last - min(rec.last, uint64(o.Last))
 	}
 	r, _, err := kernel.OpenReader(k, o.Reader)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -215,20 +216,54 @@ func TestRotation(t *testing.T) {
 	require.Equal(t, []string{more[len(more)-1], fmt.Sprintf("%s.%06d", path, rec.Stats().Files+again.Stats().Files+1), other}, left)
 }
 
-func TestRecordedPace(t *testing.T) {
+func TestSpeed(t *testing.T) {
 	path := record(t, perfdata.Options{}, func(rec *perfdata.Recorder) { emitted(t, rec, 100, true) })
 	for _, order := range []*perfbuf.OrderOptions{nil, {}} {
 		start := time.Now()
-		recs, err := replayed(t, path, perfdata.ReplayOptions{RecordedPace: true}, order)
+		recs, err := replayed(t, path, perfdata.ReplayOptions{Speed: 1}, order)
 		require.Equal(t, io.EOF, err)
 		require.Len(t, recs, 100)
 		require.GreaterOrEqual(t, time.Since(start), 99*time.Millisecond)
+
+		start = time.Now()
+		recs, err = replayed(t, path, perfdata.ReplayOptions{Speed: 0.5}, order)
+		require.Equal(t, io.EOF, err)
+		require.Len(t, recs, 100)
+		require.GreaterOrEqual(t, time.Since(start), 198*time.Millisecond)
+	}
+	path = record(t, perfdata.Options{}, func(rec *perfdata.Recorder) { emitted(t, rec, 6000, true) }) // 6 s
+	start := time.Now()
+	recs, err := replayed(t, path, perfdata.ReplayOptions{Speed: 10}, &perfbuf.OrderOptions{})
+	require.Equal(t, io.EOF, err)
+	require.Len(t, recs, 6000)
+	require.GreaterOrEqual(t, time.Since(start), 599*time.Millisecond)
+	for _, o := range []perfdata.ReplayOptions{{Speed: -1}, {Speed: math.NaN()}, {Speed: math.Inf(1)}, {Last: -1}} {
+		_, err := perfdata.Open(path, o)
+		require.ErrorContains(t, err, "Speed")
+	}
+}
+
+// The last part of a recording is replayed without waiting for what came before.
+func TestLast(t *testing.T) {
+	for _, sorted := range []bool{true, false} {
+		path := record(t, perfdata.Options{}, func(rec *perfdata.Recorder) { emitted(t, rec, 3_000, sorted) })
+		all, err := replayed(t, path, perfdata.ReplayOptions{}, &perfbuf.OrderOptions{})
+		require.Equal(t, io.EOF, err)
+		for last, want := range map[time.Duration]int{1: 1, 9 * time.Millisecond: 10, time.Hour: 3000, 0: 3000} {
+			o := perfdata.ReplayOptions{Last: last, Speed: 1}
+			if want > 10 {
+				o.Speed = 0
+			}
+			recs, err := replayed(t, path, o, &perfbuf.OrderOptions{})
+			require.Equal(t, io.EOF, err)
+			require.Equal(t, all[3000-want:], recs)
+		}
 	}
 }
 
 func TestReplayEnds(t *testing.T) {
 	path := record(t, perfdata.Options{}, func(rec *perfdata.Recorder) { emitted(t, rec, 50_000, true) })
-	r, err := perfdata.Open(path, perfdata.ReplayOptions{RecordedPace: true})
+	r, err := perfdata.Open(path, perfdata.ReplayOptions{Speed: 1})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(5*time.Millisecond, cancel)
