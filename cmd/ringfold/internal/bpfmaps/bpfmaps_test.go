@@ -230,7 +230,7 @@ func TestBusy(t *testing.T) {
 	require.Empty(t, busy.Readers())
 	require.ErrorContains(t, err, "may have a reader: ")
 	require.ErrorContains(t, err, "(pid "+strconv.Itoa(holder)+") holds it, though without a ring")
-	require.ErrorContains(t, err, "with -steal")
+	require.ErrorContains(t, err, "with --steal")
 
 	reader := start(t, "reader", e.MapFD())
 	_, err = Selector{ID: id}.Open()
@@ -284,7 +284,7 @@ func TestName(t *testing.T) {
 	require.NoError(t, err)
 	defer second.Close()
 	_, err = Selector{Name: name}.Open()
-	require.ErrorContains(t, err, `several maps are named "`+name+`": choose one by -id: `)
+	require.ErrorContains(t, err, `several maps are named "`+name+`": choose one, as in id `)
 	require.ErrorContains(t, err, "(pid "+strconv.Itoa(os.Getpid())+")")
 	_, err = Selector{Name: "none" + name}.Open()
 	require.ErrorContains(t, err, "no perf event array or BPF ring buffer is named")
@@ -309,7 +309,7 @@ func TestChoose(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 6, m.ID) // nothing outputs to the other
 	_, err = choose(append(two, Map{ID: 7, Programs: []Program{{Name: "q"}}}), "")
-	require.ErrorContains(t, err, "choose, by -id for example: (no name) (id 6) of program p, (no name) (id 7) of program q")
+	require.ErrorContains(t, err, "choose, as in id 6: (no name) (id 6) of program p, (no name) (id 7) of program q")
 	_, err = choose([]Map{{ID: 8}, {ID: 9}}, "")
 	require.ErrorContains(t, err, "there are several perf event arrays or BPF ring buffers")
 }

@@ -39,7 +39,7 @@ func (e *BusyError) Error() string {
 		b.WriteString(" A BPF ring buffer hands each event to one reader only: with --steal some events come here, and a present reader misses these.")
 		return b.String()
 	}
-	b.WriteString(" A CPU's entry of the map has room for one reader only: with --steal events come here, and a present reader gets nothing any more, " +
-		"without being told. It stays silent after this program has ended, until it is started anew.")
+	b.WriteString(" A CPU's entry of the map has room for one reader: with --steal events come here, and a present reader silently receives nothing, " +
+		"even after this program has ended, until it is restarted.")
 	return b.String()
 }

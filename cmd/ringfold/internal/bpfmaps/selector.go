@@ -138,7 +138,7 @@ func choose(all []Map, name string) (Map, error) {
 // HeldBy returns the maps that a process holds: one of this comm, or of this pid.
 func HeldBy(all []Map, process string) (found []Map, err error) {
 	for _, m := range all {
-		if slices.ContainsFunc(m.Others(), func(p Process) bool { return p.Comm == process || strconv.Itoa(p.PID) == process }) {
+		if slices.ContainsFunc(m.Processes, func(p Process) bool { return p.Comm == process || strconv.Itoa(p.PID) == process }) {
 			found = append(found, m)
 		}
 	}

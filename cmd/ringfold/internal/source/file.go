@@ -2,10 +2,7 @@ package source
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -48,33 +45,8 @@ func (set *Set) openFile(o perfbuf.Options) error {
 	if err := set.checkFilter(); err != nil {
 		return err
 	}
-	replay := perfdata.ReplayOptions{Event: f.Event, Reader: o}
-	if f.Since > 0 {
-		if set.since, err = lastTime(f.File, replay); err != nil {
-			return err
-		}
-		set.since -= min(set.since, uint64(f.Since))
-	}
-	replay.RecordedPace = f.Speed > 0
-	s.Reader, err = perfdata.Open(f.File, replay)
+	s.Reader, err = perfdata.Open(f.File, perfdata.ReplayOptions{Event: f.Event, Speed: f.Speed, Last: f.Since, Reader: o})
 	return err
-}
-
-// lastTime is that of the last event of a recording, or of what is there of it.
-func lastTime(path string, o perfdata.ReplayOptions) (last uint64, err error) {
-	r, err := perfdata.Open(path, o)
-	if err != nil {
-		return 0, err
-	}
-	defer r.Close()
-	err = r.Run(context.Background(), func(ev perfbuf.Event) error {
-		last = max(last, ev.Time())
-		return nil
-	})
-	if err == io.EOF || errors.Is(err, io.ErrUnexpectedEOF) {
-		err = nil // whoever reads it then is told
-	}
-	return last, err
 }
 
 // fileDecoder finds a type in the BTF of a recording, or where --btf says.

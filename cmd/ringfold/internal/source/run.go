@@ -111,9 +111,6 @@ func (set *Set) Run(ctx context.Context, in Stream, event func(Event) error, flu
 
 // take decodes an event, and reports whether it matches.
 func (set *Set) take(ev perfbuf.Event) (one Event, ok bool) {
-	if ev.Time() < set.since {
-		return one, false
-	}
 	if set.First == 0 {
 		set.First = ev.Time()
 	}

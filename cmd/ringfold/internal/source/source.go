@@ -56,8 +56,7 @@ type Set struct {
 
 	flags *Flags
 	from  map[*perfbuf.Reader]*Source
-	since uint64 // of a recording, events before are left out
-	told  bool   // that events are shorter than their type
+	told  bool // that events are shorter than their type
 }
 
 // Open opens what the command line names: it takes maps over, each once everything else is known to be right. Of the options, it sets

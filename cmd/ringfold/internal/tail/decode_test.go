@@ -30,7 +30,7 @@ type sampler struct {
 func onCilium(t *testing.T) sampler {
 	kerneltest.Require(t)
 	require.NoError(t, rlimit.RemoveMemlock()) // before Linux 5.11
-	c, err := ebpf.LoadCollection("decode.bpf.o")
+	c, err := ebpf.LoadCollection("../source/decode.bpf.o")
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	return sampler{mapID(t, c.Maps["decode_events"].FD()), sampleSize(t), func(size uint64) {
@@ -44,7 +44,7 @@ func onCilium(t *testing.T) sampler {
 // onLibbpf has libbpf load it, with all types.
 func onLibbpf(t *testing.T) sampler {
 	kerneltest.Require(t)
-	m, err := libbpfgo.NewModuleFromFileArgs(libbpfgo.NewModuleArgs{BPFObjPath: "decode.bpf.o", SkipMemlockBump: true})
+	m, err := libbpfgo.NewModuleFromFileArgs(libbpfgo.NewModuleArgs{BPFObjPath: "../source/decode.bpf.o", SkipMemlockBump: true})
 	require.NoError(t, err)
 	t.Cleanup(m.Close)
 	require.NoError(t, m.BPFLoadObject())
@@ -63,28 +63,28 @@ func onLibbpf(t *testing.T) sampler {
 
 func sampleSize(t *testing.T) uint64 {
 	t.Helper()
-	spec, err := btf.LoadSpec("decode.bpf.o")
+	spec, err := btf.LoadSpec("../source/decode.bpf.o")
 	require.NoError(t, err)
-	d, err := findType(spec, "sample", "")
-	require.NoError(t, err)
-	return uint64(d.size)
+	var sample *btf.Struct
+	require.NoError(t, spec.TypeByName("sample", &sample))
+	return uint64(sample.Size)
 }
 
 func TestDecode(t *testing.T) {
 	for _, load := range []func(*testing.T) sampler{onCilium, onLibbpf} {
 		s := load(t)
 		for _, args := range [][]string{
-			{"-type", "sample"}, {"-type", "struct sample"}, {"-type", "sample_t"},
-			{"-type", "sample", "-btf-prog", "output_sample"}, {"-type", "sample", "-btf", "decode.bpf.o"},
+			{"--type", "sample"}, {"--type", "struct sample"}, {"--type", "sample_t"},
+			{"--type", "sample", "--btf-prog", "output_sample"}, {"--type", "sample", "--btf", "../source/decode.bpf.o"},
 		} {
-			r := start(t, append([]string{"-id", s.id, "-steal", "-n", "1"}, args...)...)
+			r := start(t, append([]string{"id", s.id, "--steal", "-n", "1"}, args...)...)
 			s.output(s.size)
 			require.Contains(t, r.wait(), strconv.Itoa(int(s.size+4+7)&^7-4)+"  "+sampleText+"\n")
 			require.NotContains(t, r.notes, "left out")
 		}
 	}
 	s := onLibbpf(t)
-	r := start(t, "-id", s.id, "-steal", "-n", "1", "-type", "sample", "-json")
+	r := start(t, "id", s.id, "--steal", "-n", "1", "--type", "sample", "--json")
 	s.output(s.size)
 	events, _ := parseJSON(t, r.wait())
 	require.Equal(t, `{"big":9223372036854775808,"comm":"a \"b\"\n","cold":-40,"color":"GREEN","unknown":3,"sign":"MINUS","low":5,"middle":100,"high":65534,`+
@@ -95,7 +95,7 @@ func TestDecode(t *testing.T) {
 // Of a payload that is shorter than the type, the Fields that are there are shown, and this is said once.
 func TestDecodeShort(t *testing.T) {
 	s := onLibbpf(t)
-	r := start(t, "-id", s.id, "-steal", "-n", "2", "-type", "sample")
+	r := start(t, "id", s.id, "--steal", "-n", "2", "--type", "sample")
 	s.output(12) // no padding
 	s.output(28)
 	out := r.wait()
@@ -108,17 +108,16 @@ func TestDecodeShort(t *testing.T) {
 func TestTypeNotThere(t *testing.T) {
 	s := onLibbpf(t)
 	for want, args := range map[string][]string{
-		`no struct or union "nonsense"; it has `:     {"-type", "nonsense"},
-		"-btf FILE takes it from elsewhere":          {"-type", "color"}, // an enum
-		"no program of the map has that name":        {"-type", "sample", "-btf-prog", "nonsense"},
-		"there is none (any more)":                   {"-type", "sample", "-btf-prog", "4294967294"},
-		"it takes a BPF object that was built with ": {"-type", "sample", "-btf", "main.go"},
+		`no struct or union "nonsense"; it has `:     {"--type", "nonsense"},
+		"--btf FILE takes it from elsewhere":         {"--type", "color"}, // an enum
+		"no program of the map has that name":        {"--type", "sample", "--btf-prog", "nonsense"},
+		"there is none (any more)":                   {"--type", "sample", "--btf-prog", "4294967294"},
+		"it takes a BPF object that was built with ": {"--type", "sample", "--btf", "tail.go"},
 	} {
-		cmd, stderr := program(append([]string{"-id", s.id, "-steal"}, args...)...)
+		cmd, stderr := program(append([]string{"tail", "id", s.id, "--steal"}, args...)...)
 		_, err := cmd.Output()
 		require.Equal(t, 1, failure(t, err))
 		require.Contains(t, stderr.String(), want)
 		require.NotContains(t, stderr.String(), "reading the map") // it took nothing over
 	}
 }
-

@@ -1,7 +1,6 @@
 package tail
 
 import (
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"testing"
@@ -21,10 +20,10 @@ func TestSeveralMaps(t *testing.T) {
 	for _, cpu := range e.cpus {
 		rings.SetShard(cpu, kerneltest.NewRingBuf(t, 1<<16))
 	}
-	args := []string{"-steal", "-id", e.id, "-id", ringOf(t, rings.MapFD(), ",type=hold_args"), "-id", ringOf(t, rings.ShardsFD(), "")}
+	args := []string{"--steal", "id", e.id, "id", ringOf(t, rings.MapFD(), ",type=hold_args"), "id", ringOf(t, rings.ShardsFD(), "")}
 	for _, asJSON := range []bool{true, false} {
 		if asJSON {
-			args = append([]string{"-json"}, args...)
+			args = append([]string{"--json"}, args...)
 		} else {
 			args = args[1:]
 		}
@@ -45,20 +44,11 @@ func TestSeveralMaps(t *testing.T) {
 			require.Contains(t, out, fmt.Sprintf("\n%d events and 0 lost of events (id %s), shared (id ", 30*len(e.cpus), e.id))
 			continue
 		}
-		var all []struct {
-			Map       string
-			CPU       int
-			Timestamp uint64
-			Fields    map[string]any
-			Summary   *struct{ Maps []struct{ ID int } }
-		}
-		require.NoError(t, json.Unmarshal([]byte(out), &all))
-		end := all[len(all)-1].Summary
-		require.NotNil(t, end)
+		all, end := parseJSON(t, out)
 		require.Len(t, end.Maps, 3)
-		require.Equal(t, e.id, strconv.Itoa(end.Maps[0].ID))
+		require.Equal(t, e.id, strconv.Itoa(int(end.Maps[0].ID)))
 		from, before := map[string]int{}, uint64(0)
-		for i, ev := range all[:len(all)-1] {
+		for i, ev := range all {
 			require.GreaterOrEqual(t, ev.Timestamp, before)
 			before = ev.Timestamp
 			require.Equal(t, e.cpus[i/3%len(e.cpus)], ev.CPU)
@@ -75,7 +65,7 @@ func TestSeveralMaps(t *testing.T) {
 func TestRingBufWithoutTimes(t *testing.T) {
 	e, rings := load(t), kerneltest.LoadRings(t, kerneltest.RingOptions{})
 	id := mapID(t, rings.MapFD())
-	p := start(t, "-steal", "-id", id)
+	p := start(t, "--steal", "id", id)
 	rings.Emit(0, kerneltest.RingEmit{Count: 3, Size: 32})
 	out := p.interrupt()
 	require.Regexp(t, `\n +-   -    32  `, out)
@@ -83,15 +73,15 @@ func TestRingBufWithoutTimes(t *testing.T) {
 	require.Contains(t, out, ", as they lay in the ring buffer.\n")
 
 	for want, args := range map[string][]string{
-		"has no times, by which events of several maps are ordered: say where in payloads they are, as in -name shared,time=0": {"-id", e.id, "-id", id},
-		"-mode and -slack are about the order of time": {"-id", id, "-mode", "exact"},
-		"is chosen twice": {"-id", id, "-id", id},
-		"is a perf event array: stamped, cpu= and losses= are for ring buffers":       {"-id", e.id + ",cpu=8"},
-		" samples are more than a second in the future":                               {"-id", id + ",time=32"},
-		"behind a map come time=OFFSET, cpu=OFFSET, stamped, losses=ID and type=NAME": {"-id", id + ",tim=32"},
+		"has no times, by which events are ordered: say where in payloads they are, as in name shared,time=0, or read it alone": {"id", e.id, "id", id},
+		"or read it alone without --mode and --slack": {"id", id, "--mode", "exact"},
+		"is chosen twice": {"id", id, "id", id},
+		"is a perf event array: stamped, cpu= and losses= are for ring buffers":       {"id", e.id + ",cpu=8"},
+		" samples are more than a second in the future":                               {"id", id + ",time=32"},
+		"behind a map come time=OFFSET, cpu=OFFSET, stamped, losses=ID and type=NAME": {"id", id + ",tim=32"},
 	} {
 		rings.Emit(0, kerneltest.RingEmit{Count: 20, Size: 64})
-		cmd, stderr := program(append([]string{"-steal"}, args...)...)
+		cmd, stderr := program(append([]string{"tail", "--steal"}, args...)...)
 		require.NotZero(t, failure(t, cmd.Run()))
 		require.Contains(t, stderr.String(), want)
 	}

@@ -69,14 +69,14 @@ func (s *summary) add(ev source.Event) {
 
 // finish adds what the readers have counted.
 func (s *summary) finish(elapsed time.Duration) {
-	s.Seconds = float64(elapsed.Microseconds()) / 1e6 // Seconds adds up two fractions, and prints as 3.8644113559999997
+	s.Seconds = seconds(elapsed)
 	var names []string
 	for _, from := range s.set.Sources {
 		names = append(names, from.String())
 		typ := from.Map.Type
 		if from.File != "" {
 			typ = "recording"
-			s.Seconds = float64((s.last-s.first)/1e3) / 1e6
+			s.Seconds = seconds(time.Duration(s.last - s.first))
 		}
 		s.Maps = append(s.Maps, mapOf{from.ID, from.Name, typ})
 		stats := from.Reader.Stats()
@@ -102,3 +102,6 @@ func (s *summary) finish(elapsed time.Duration) {
 		s.Command.Status, s.Command.Exit = child.Status()
 	}
 }
+
+// seconds has microseconds. Duration.Seconds adds up two fractions, and prints as 3.8644113559999997.
+func seconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1e6 }

@@ -14,17 +14,19 @@ import (
 	"testing"
 
 	"github.com/aquasecurity/libbpfgo"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/internal/cpulist"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/ringfold/ringfold/internal/leak"
-	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/stretchr/testify/require"
 )
 
 // TestMain lets the test binary be the program: see program.
 func TestMain(m *testing.M) {
-	if os.Getenv("EVENTPIPE_TEST_PROGRAM") == "1" {
-		os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+	if os.Getenv("TAIL_TEST_PROGRAM") == "1" {
+		root := cli.Root()
+		root.AddCommand(Command(), Replay())
+		os.Exit(cli.Main(root, os.Args[1:]))
 	}
 	libbpfgo.SetLoggerCbs(libbpfgo.Callbacks{Log: func(int, string) {}}) // errors say as much
 	os.Setenv("GORACE", "atexit_sleep_ms=0")                             // with the race detector, each process would take a second to end
@@ -35,7 +37,7 @@ func TestMain(m *testing.M) {
 func program(args ...string) (cmd *exec.Cmd, stderr *bytes.Buffer) {
 	stderr = &bytes.Buffer{}
 	cmd = exec.Command("/proc/self/exe", args...)
-	cmd.Env = append(os.Environ(), "EVENTPIPE_TEST_PROGRAM=1")
+	cmd.Env = append(os.Environ(), "TAIL_TEST_PROGRAM=1")
 	cmd.Stderr = stderr
 	return cmd, stderr
 }
@@ -44,6 +46,7 @@ func program(args ...string) (cmd *exec.Cmd, stderr *bytes.Buffer) {
 type running struct {
 	t      *testing.T
 	cmd    *exec.Cmd
+	stdin  io.Writer
 	stdout bytes.Buffer
 	stderr *bufio.Reader
 	notes  string // what it has said before it read
@@ -53,9 +56,11 @@ type running struct {
 func start(t *testing.T, args ...string) *running {
 	t.Helper()
 	r := &running{t: t}
-	r.cmd, _ = program(args...)
+	r.cmd, _ = program(append([]string{"tail"}, args...)...)
 	r.cmd.Stdout, r.cmd.Stderr = &r.stdout, nil
 	stderr, err := r.cmd.StderrPipe()
+	require.NoError(t, err)
+	r.stdin, err = r.cmd.StdinPipe()
 	require.NoError(t, err)
 	require.NoError(t, r.cmd.Start())
 	t.Cleanup(func() {
@@ -104,6 +109,8 @@ func load(t *testing.T) emitter {
 	return e
 }
 
+func itoa(id uint32) string { return strconv.Itoa(int(id)) }
+
 func mapID(t *testing.T, fd int) string {
 	t.Helper()
 	info, err := os.ReadFile("/proc/self/fdinfo/" + strconv.Itoa(fd))
@@ -134,6 +141,8 @@ type object struct {
 	Lost      *struct{ ID, Count, After uint64 }
 	Fields    json.RawMessage
 	Late      bool
+	Map       string
+	UTC       string
 	Summary   *summary
 }
 
@@ -147,7 +156,11 @@ func (o object) bytes() []byte {
 
 func parseJSON(t *testing.T, out string) (events []object, s summary) {
 	t.Helper()
-	require.NoError(t, json.Unmarshal([]byte(out), &events), out)
+	for line := range strings.Lines(out) {
+		var o object
+		require.NoError(t, json.Unmarshal([]byte(line), &o), line)
+		events = append(events, o)
+	}
 	require.NotEmpty(t, events)
 	last := events[len(events)-1]
 	require.NotNil(t, last.Summary)
@@ -157,8 +170,8 @@ func parseJSON(t *testing.T, out string) (events []object, s summary) {
 // Every event of all CPUs comes, in the order of time, whole.
 func TestJSON(t *testing.T) {
 	e := load(t)
-	for _, mode := range [][]string{{}, {"-slack", "1s"}} { // patient, so that nothing is late
-		r := start(t, append([]string{"-id", e.id, "-steal", "-json"}, mode...)...)
+	for _, mode := range [][]string{{}, {"--slack", "1s"}} { // patient, so that nothing is late
+		r := start(t, append([]string{"id", e.id, "--steal", "--json"}, mode...)...)
 		_, before := e.first(t)
 		n := e.emit(50, 100)
 		events, s := parseJSON(t, r.interrupt())
@@ -197,7 +210,7 @@ func (e emitter) first(t *testing.T) (cpu int, n uint64) {
 
 func TestText(t *testing.T) {
 	e := load(t)
-	r := start(t, "-id", e.id, "-steal", "-n", "3")
+	r := start(t, "id", e.id, "--steal", "-n", "3")
 	e.Emit(0, 5, 24)
 	lines := strings.Split(r.wait(), "\n")
 	require.Equal(t, "           TIME CPU   LEN  DATA", lines[0])
@@ -208,16 +221,16 @@ func TestText(t *testing.T) {
 	require.Contains(t, strings.Join(lines, "\n"), "Not printed: 2 events that had come by then.")
 	require.Regexp(t, `(?m)^  0 +3 +0 +0 +\d+ +0%$`, strings.Join(lines, "\n"))
 
-	r = start(t, "-id", e.id, "-steal", "-wall", "-n", "1")
+	r = start(t, "id", e.id, "--steal", "--utc", "-n", "1")
 	e.Emit(0, 1, 24)
-	require.Regexp(t, `(?m)^\d\d:\d\d:\d\d\.\d{6}   0    28  0000`, r.wait())
+	require.Regexp(t, `(?m)^            UTC CPU   LEN  DATA\n\d\d:\d\d:\d\d\.\d{6}   0    28  0000`, r.wait())
 
-	r = start(t, "-id", e.id, "-steal", "-stats")
+	r = start(t, "id", e.id, "--steal", "-q")
 	e.Emit(0, 4, 24)
 	require.Regexp(t, `^\n4 events and 0 lost`, r.interrupt())
 
 	// It ends by itself, too.
-	require.Contains(t, start(t, "-id", e.id, "-steal", "-duration", "1ms").wait(), "\n0 events and 0 lost of ")
+	require.Contains(t, start(t, "id", e.id, "--steal", "--timeout", "1ms").wait(), "\n0 events and 0 lost of ")
 }
 
 // What does not fit into the rings is told of, and all is accounted for.
@@ -227,7 +240,7 @@ func TestLosses(t *testing.T) {
 	total := func() uint64 { attempted, _ := e.Counts(cpu); return attempted }
 	refused := func() uint64 { _, failed := e.Counts(cpu); return failed }
 
-	r := start(t, "-id", e.id, "-steal", "-json", "-ring-bytes", "4096")
+	r := start(t, "id", e.id, "--steal", "--json", "--ring-size", "4096")
 	for refused() == 0 {
 		e.Emit(cpu, 512, 512)
 	}
@@ -246,34 +259,34 @@ func TestLosses(t *testing.T) {
 	}
 	require.Equal(t, s.Lost, lost)
 
-	r = start(t, "-id", e.id, "-steal", "-ring-bytes", "4096")
+	r = start(t, "id", e.id, "--steal", "--ring-size", "4096")
 	for before := refused(); refused() == before; {
 		e.Emit(cpu, 512, 512)
 	}
 	out := r.interrupt()
 	require.Regexp(t, `(?m)^ +\d+\.\d{9}   `+strconv.Itoa(cpu)+`  LOST  \d+ events?, within [\d.]+\S+ before this$`, out)
-	require.Contains(t, out, "\nLOST: outputs found their ring full. A larger -ring-bytes holds more (it was 4096).\n")
+	require.Contains(t, out, "\nLOST: outputs found their ring full. A larger --ring-size holds more (it was 4KiB).\n")
 }
 
 // A map that is read is not taken over, unless told to. Its reader then receives nothing.
 func TestSteal(t *testing.T) {
 	e := load(t)
-	present := start(t, "-id", e.id, "-steal", "-stats")
+	present := start(t, "id", e.id, "--steal", "-q")
 	e.Emit(0, 7, 24)
 	// It holds still meanwhile. Else it may get its entries back: a reader sets them as rings fall silent.
 	require.NoError(t, present.cmd.Process.Signal(syscall.SIGSTOP))
 	_, err := syscall.Wait4(present.cmd.Process.Pid, nil, syscall.WUNTRACED, nil)
 	require.NoError(t, err)
 
-	cmd, stderr := program("-id", e.id)
+	cmd, stderr := program("tail", "id", e.id)
 	out, err := cmd.Output()
 	require.Equal(t, 1, failure(t, err))
 	require.Empty(t, out)
 	require.Contains(t, stderr.String(), "seems to be read by ")
 	require.Contains(t, stderr.String(), "(pid "+strconv.Itoa(present.cmd.Process.Pid)+")")
-	require.Contains(t, stderr.String(), "with -steal events come here")
+	require.Contains(t, stderr.String(), "with --steal events come here")
 
-	thief := start(t, "-id", e.id, "-steal", "-json")
+	thief := start(t, "id", e.id, "--steal", "--json")
 	e.Emit(0, 5, 24)
 	_, s := parseJSON(t, thief.interrupt())
 	require.EqualValues(t, 5, s.Events)
@@ -287,37 +300,6 @@ func TestSteal(t *testing.T) {
 	require.Contains(t, present.interrupt(), "\n7 events and 0 lost")
 }
 
-func TestList(t *testing.T) {
-	e := load(t)
-	cmd, stderr := program("-list")
-	out, err := cmd.Output()
-	require.NoError(t, err, stderr.String())
-	require.Regexp(t, `^ID +TYPE +NAME +ENTRIES +PROGRAMS +PROCESSES +PINS\n`, string(out))
-	require.Regexp(t, `(?m)^`+e.id+` +perf_event_array +events +\d+ +(emit|output_huge) \(id \d+\), (emit|output_huge) \(id \d+\) +\S+ \(pid `+strconv.Itoa(os.Getpid())+`\) +-$`, string(out))
-
-	cmd, stderr = program("-list", "-json")
-	out, err = cmd.Output()
-	require.NoError(t, err, stderr.String())
-	var maps []struct {
-		ID     int
-		Name   string
-		Type   string
-		Pinned []string
-		PIDs   []struct{ PID, Rings int }
-	}
-	require.NoError(t, json.Unmarshal(out, &maps))
-	found := false
-	for _, m := range maps {
-		if strconv.Itoa(m.ID) == e.id {
-			found = true
-			require.Equal(t, "perf_event_array", m.Type)
-			require.Equal(t, "events", m.Name)
-			require.Equal(t, os.Getpid(), m.PIDs[0].PID)
-		}
-	}
-	require.True(t, found)
-}
-
 // failure is the exit status of a program that should fail.
 func failure(t *testing.T, err error) int {
 	t.Helper()
@@ -326,45 +308,10 @@ func failure(t *testing.T, err error) int {
 	return exit.ExitCode()
 }
 
-func TestUsage(t *testing.T) {
-	cmd, stderr := program("-h")
-	out, err := cmd.Output()
-	require.NoError(t, err)
-	require.Equal(t, usage, string(out))
-	require.Empty(t, stderr.String())
-	for line := range strings.Lines(usage) {
-		require.LessOrEqual(t, len(line), 129)
-	}
-
-	cmd, _ = program("-version")
-	out, err = cmd.Output()
-	require.NoError(t, err)
-	require.Equal(t, perfbuf.Version().String()+"\n", string(out))
-
-	for want, args := range map[string][]string{
-		`unknown argument "surprise"`:     {"surprise"},
-		"-nonsense":                       {"-nonsense"},
-		"-mode is exact or slack":         {"-mode", "some"},
-		"exact mode does not guess":       {"-mode", "exact", "-slack", "1s"},
-		"must not be negative":            {"-slack", "-1s"},
-		"where to look for a -type":       {"-btf-prog", "5"},
-		"give one of them":                {"-type", "t", "-btf-prog", "5", "-btf", "file"},
-		"an id is a number from 1 on":     {"-id", "0"},
-		"invalid value \"x\" for flag -n": {"-n", "x"},
-	} {
-		cmd, stderr := program(args...)
-		out, err := cmd.Output()
-		require.Equal(t, 2, failure(t, err))
-		require.Empty(t, out)
-		require.Contains(t, stderr.String(), want)
-		require.Contains(t, stderr.String(), "\n"+usage)
-	}
-}
-
 func TestNoPrivilege(t *testing.T) {
 	kerneltest.RequireRoot(t)
-	for _, args := range [][]string{{"-list"}, {"-id", "1"}, {"-name", "events"}} {
-		cmd, stderr := program(args...)
+	for _, args := range [][]string{{"id", "1"}, {"name", "events"}, {"--process", "execsnoop"}} {
+		cmd, stderr := program(append([]string{"tail"}, args...)...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 		_, err := cmd.Output()
 		require.Equal(t, 1, failure(t, err))
@@ -374,7 +321,7 @@ func TestNoPrivilege(t *testing.T) {
 
 func TestNoReaderOfOutput(t *testing.T) {
 	e := load(t)
-	cmd, stderr := program("-id", e.id, "-steal")
+	cmd, stderr := program("tail", "id", e.id, "--steal")
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
 	r.Close()

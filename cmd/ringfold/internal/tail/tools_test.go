@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -42,12 +43,12 @@ func takeOver(t *testing.T, name, arg string) {
 	m := heldBy(t, cmd.Process.Pid, ended, &stderr)
 	id := strconv.Itoa(int(m.ID))
 	require.NotEmpty(t, m.Programs)
-	refused, stderrOf := program("-id", id)
+	refused, stderrOf := program("tail", "id", id)
 	require.Equal(t, 1, failure(t, refused.Run()))
 	require.Contains(t, stderrOf.String(), "seems to be read by "+name+" (pid "+strconv.Itoa(cmd.Process.Pid)+")")
 
 	for _, displaced := range []bool{true, false} { // for it is gone then
-		r := start(t, "-id", id, "-steal", "-json", "-n", "10")
+		r := start(t, "id", id, "--steal", "--json", "-n", "10")
 		done := make(chan struct{})
 		go busy(done)
 		events, s := parseJSON(t, r.wait())
@@ -118,17 +119,25 @@ func TestBpftool(t *testing.T) {
 		}
 	}
 	require.NoError(t, cmd.Process.Signal(os.Interrupt))
-	theirs := keys(t, <-read)
+	var array []map[string]any
+	require.NoError(t, json.Unmarshal(<-read, &array))
+	theirs := keys(array)
 	require.NoError(t, cmd.Wait())
 
-	r := start(t, "-id", e.id, "-steal", "-json", "-ring-bytes", "4096")
+	r := start(t, "id", e.id, "--steal", "--json", "--ring-size", "4096")
 	for _, failed := e.Counts(cpu); ; {
 		e.Emit(cpu, 512, 512)
 		if _, now := e.Counts(cpu); now > failed {
 			break
 		}
 	}
-	ours := keys(t, []byte(r.interrupt()))
+	var lines []map[string]any
+	for line := range strings.Lines(r.interrupt()) {
+		var o map[string]any
+		require.NoError(t, json.Unmarshal([]byte(line), &o), line)
+		lines = append(lines, o)
+	}
+	ours := keys(lines)
 	for _, record := range []int{recordSample, recordLost} {
 		require.NotNil(t, theirs[record], record)
 		require.NotNil(t, ours[record], record)
@@ -143,10 +152,7 @@ func TestBpftool(t *testing.T) {
 }
 
 // keys returns the last object of each type.
-func keys(t *testing.T, out []byte) map[int]map[string]any {
-	t.Helper()
-	var objects []map[string]any
-	require.NoError(t, json.Unmarshal(out, &objects), "%s", out)
+func keys(objects []map[string]any) map[int]map[string]any {
 	last := map[int]map[string]any{}
 	for _, o := range objects {
 		if record, ok := o["type"].(float64); ok {

@@ -1,0 +1,89 @@
+package list
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/aquasecurity/libbpfgo"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/bpfmaps"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/ringfold/ringfold/internal/leak"
+	"github.com/stretchr/testify/require"
+)
+
+func TestMain(m *testing.M) {
+	libbpfgo.SetLoggerCbs(libbpfgo.Callbacks{Log: func(int, string) {}}) // errors say as much
+	leak.Main(m)
+}
+
+func run(args ...string) (status int, stdout, stderr string) {
+	var out, err bytes.Buffer
+	root := cli.Root()
+	root.AddCommand(Command())
+	root.SetOut(&out)
+	root.SetErr(&err)
+	return cli.Main(root, append([]string{"list"}, args...)), out.String(), err.String()
+}
+
+func TestList(t *testing.T) {
+	e := kerneltest.Load(t)
+	info, err := os.ReadFile("/proc/self/fdinfo/" + strconv.Itoa(e.MapFD()))
+	require.NoError(t, err)
+	id := string(regexp.MustCompile(`map_id:\s*(\d+)`).FindSubmatch(info)[1])
+
+	status, out, notes := run()
+	require.Zero(t, status, notes)
+	require.Regexp(t, `^ID +TYPE +NAME +ENTRIES +PROGRAMS +PROCESSES +PINS\n`, out)
+	require.Regexp(t, `(?m)^`+id+` +perf_event_array +events +\d+ +(emit|output_huge) \(id \d+\), (emit|output_huge) \(id \d+\) +\S+ \(pid `+strconv.Itoa(os.Getpid())+`\) +-$`, out)
+
+	status, out, notes = run("-o", "compact", "--process", strconv.Itoa(os.Getpid()))
+	require.Zero(t, status, notes)
+	require.Contains(t, out, id+" perf_event_array events\n")
+
+	// An object per line.
+	status, out, notes = run("-o", "json")
+	require.Zero(t, status, notes)
+	found := false
+	for line := range strings.Lines(out) {
+		var m struct {
+			ID     int
+			Name   string
+			Type   string
+			Pinned []string
+			PIDs   []struct{ PID, Rings int }
+		}
+		require.NoError(t, json.Unmarshal([]byte(line), &m), line)
+		if strconv.Itoa(m.ID) == id {
+			found = true
+			require.Equal(t, "perf_event_array", m.Type)
+			require.Equal(t, "events", m.Name)
+			require.Equal(t, os.Getpid(), m.PIDs[0].PID)
+			require.NotNil(t, m.Pinned)
+		}
+	}
+	require.True(t, found)
+
+	status, _, notes = run("--process", "no such")
+	require.Equal(t, 1, status)
+	require.Contains(t, notes, `no process "no such" holds a perf event array`)
+	status, _, notes = run("id", "3")
+	require.Equal(t, 2, status)
+	require.Equal(t, 1, strings.Count(notes, "\n"))
+}
+
+func TestEmpty(t *testing.T) {
+	var out bytes.Buffer
+	require.NoError(t, list(&out, nil, cli.JSON))
+	require.Empty(t, out.String())
+	require.NoError(t, list(&out, nil, cli.Text))
+	require.Contains(t, out.String(), "There is no perf event array or BPF ring buffer")
+	out.Reset()
+	require.NoError(t, list(&out, []bpfmaps.Map{{ID: 3, Type: "ringbuf", Unseen: "there is no /proc here"}}, cli.Text))
+	require.Contains(t, out.String(), "There may be other processes: there is no /proc here.\n")
+}

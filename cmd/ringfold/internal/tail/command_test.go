@@ -1,0 +1,169 @@
+package tail
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/stretchr/testify/require"
+)
+
+// inProcess runs a command that does not get as far as reading.
+func inProcess(args ...string) (status int, stdout, stderr string) {
+	var out, err bytes.Buffer
+	root := cli.Root()
+	root.AddCommand(Command(), Replay())
+	root.SetOut(&out)
+	root.SetErr(&err)
+	return cli.Main(root, args), out.String(), err.String()
+}
+
+// A mistake in the command line is told in one line.
+func TestUsage(t *testing.T) {
+	for _, command := range []string{"tail", "replay"} {
+		status, out, notes := inProcess(command, "--help")
+		require.Zero(t, status)
+		require.Empty(t, notes)
+		require.Contains(t, out, "--filter")
+		for line := range strings.Lines(out) {
+			require.LessOrEqual(t, len(line), 129)
+		}
+	}
+	for line, want := range map[string]string{
+		"tail surprise":                            `"surprise": name a map by id N, name S or pinned PATH, or a recording by file PATH`,
+		"tail --nonsense":                          "--nonsense",
+		"tail id":                                  `what comes behind "id" is missing`,
+		"tail id 0":                                "id 0: an id is a number from 1 on",
+		"tail name n,losses=0":                     "an id is a number from 1 on",
+		"tail --mode some":                         `"some" is none of exact, slack and unordered`,
+		"tail --mode exact --slack 1s":             "exact mode does not guess",
+		"tail --slack -1s":                         "must not be negative",
+		"tail --btf-prog 5":                        "where to look for a --type",
+		"tail --type t --btf-prog 5 --btf file":    "give one of them",
+		"tail -n x":                                "invalid argument \"x\" for \"-n, --count\"",
+		"tail -p 3":                                "give its struct by --type",
+		"tail --cpus 3-":                           `"3-" is not a list of CPUs`,
+		"tail --fields a":                          "say what events are by --type",
+		"tail --filter pid==":                      "pid ==: a value is missing",
+		"tail --ring-size 1x":                      `"1x" is not a size`,
+		"tail --process p id 3":                    "it goes with name S, or alone",
+		"tail --since 1s":                          "--since is for a recording",
+		"tail --event e":                           "--event is for a recording",
+		"tail a.data b.data":                       "a recording is read alone",
+		"tail a.data id 3":                         "a recording is read alone",
+		"tail a.data --steal":                      "are for maps, not for a recording",
+		"tail a.data --utc":                        "--utc is for maps",
+		"tail a.data -- true":                      "a command to run is for maps",
+		"tail id 3 --":                             "a command to run is missing",
+		"tail -o yaml":                             `"yaml" is none of text, compact and json`,
+		"replay":                                   "name one recording",
+		"replay a b":                               "name one recording",
+		"replay a --speed fast":                    "a speed is a number such as 0.5 or 10, or max",
+		"replay a --steal":                         "unknown flag: --steal",
+		"replay a --speed 1 --timeout 0s --pid -1": "must not be negative",
+	} {
+		status, out, notes := inProcess(strings.Fields(line)...)
+		require.Equal(t, 2, status, line)
+		require.Empty(t, out, line)
+		require.Contains(t, notes, want, line)
+		require.Equal(t, 1, strings.Count(notes, "\n"), line)
+		require.Contains(t, notes, " --help)\n", line)
+	}
+}
+
+// A command runs while events are read, and its end is theirs. What it prints is not among them.
+func TestCommandToRun(t *testing.T) {
+	e := load(t)
+	r := start(t, "id", e.id, "--steal", "--json", "--", "sh", "-c", "echo begun; read line; exit 3")
+	stdin := r.stdin
+	line, err := r.stderr.ReadString('\n')
+	require.NoError(t, err)
+	require.Contains(t, line+r.notes, "reading the map")
+	e.Emit(0, 5, 24)
+	_, err = io.WriteString(stdin, "go\n")
+	require.NoError(t, err)
+	events, s := parseJSON(t, r.wait())
+	require.Len(t, events, 5)
+	require.Equal(t, &command{Args: []string{"sh", "-c", "echo begun; read line; exit 3"}, Status: "exit status 3", Exit: 3}, s.Command)
+	require.Contains(t, line+r.notes, "begun\n")
+
+	// It ends with ours.
+	r = start(t, "id", e.id, "--steal", "-n", "1", "--", "sleep", "1000")
+	e.Emit(0, 1, 24)
+	require.Contains(t, r.wait(), "\nThe command sleep 1000 ended with signal: terminated.\n")
+
+	cmd, stderr := program("tail", "id", e.id, "--steal", "--", "/no/such/program")
+	require.Equal(t, 1, failure(t, cmd.Run()))
+	require.Contains(t, stderr.String(), "running /no/such/program: ")
+}
+
+// The hang-up of a terminal ends it as Ctrl-C does.
+func TestHangUp(t *testing.T) {
+	e := load(t)
+	r := start(t, "id", e.id, "--steal", "-o", "compact")
+	e.Emit(0, 2, 24)
+	require.NoError(t, r.cmd.Process.Signal(syscall.SIGHUP))
+	require.Contains(t, r.wait(), "\n# 2 events, 0 lost, ")
+}
+
+// Maps are found by the process that holds them, and read on some CPUs only.
+func TestProcess(t *testing.T) {
+	e := load(t)
+	comm, err := os.ReadFile("/proc/self/comm")
+	require.NoError(t, err)
+	for _, args := range [][]string{{}, {"name", "events"}} {
+		r := start(t, append(args, "--process", strings.TrimSpace(string(comm)), "--steal", "--cpus", "1", "--utc", "--json")...)
+		e.emit(3, 24)
+		events, s := parseJSON(t, r.interrupt())
+		require.Len(t, events, 3)
+		require.Equal(t, e.id, itoa(s.Maps[0].ID))
+		for _, ev := range events {
+			require.Equal(t, 1, ev.CPU)
+			require.Regexp(t, `^\d{4}-\d\d-\d\dT.*Z$`, ev.UTC)
+		}
+	}
+	cmd, stderr := program("tail", "--process", "no such")
+	require.Equal(t, 1, failure(t, cmd.Run()))
+	require.Contains(t, stderr.String(), `no process "no such" holds a perf event array or BPF ring buffer`)
+}
+
+// Events are filtered by their fields, losses are not.
+func TestFilter(t *testing.T) {
+	s := onLibbpf(t)
+	for filter, want := range map[string]int{
+		"cold == -40 && color == GREEN": 2, "cold == -41": 0, "at.x < 0 && size > 30": 2, "size == 12": 1, "yes == false": 0,
+	} {
+		r := start(t, "id", s.id, "--steal", "--type", "sample", "--filter", filter, "--json")
+		s.output(s.size)
+		s.output(12)
+		s.output(s.size)
+		events, sum := parseJSON(t, r.interrupt())
+		require.Len(t, events, want, filter)
+		require.EqualValues(t, want, sum.Events)
+		require.EqualValues(t, 3-want, sum.Filtered)
+	}
+	for args, want := range map[string]string{
+		"--filter nonsense==1":         "there is no field nonsense: events have big, comm, ",
+		"--filter cold==x":             `cold is a number, not "x"`,
+		"--filter at==1":               "at is a struct",
+		"--filter color<GREEN":         "by == and != only",
+		"--filter color==NONE":         "color has no value NONE",
+		"--filter kind==x":             "kind is sample, lost or corrupt",
+		"--fields comm,nonsense":       "--fields: there is no field nonsense",
+		"--pid 5":                      "events have no field pid or tgid",
+		"--filter cpu==1&&time<x":      "time is that since the first event",
+		"--filter path==1&&comm=='a'":  "path is an array",
+		"--filter bytes==xyz":          "hexadecimal digits",
+		"--filter bytes>01":            "by == and != only",
+		"--filter timestamp==tomorrow": "timestamp is a number",
+	} {
+		cmd, stderr := program(append([]string{"tail", "id", s.id, "--steal", "--type", "sample"}, strings.Fields(args)...)...)
+		require.Equal(t, 1, failure(t, cmd.Run()), args)
+		require.Contains(t, stderr.String(), want)
+		require.NotContains(t, stderr.String(), "reading the map") // it took nothing over
+	}
+}
