@@ -7,6 +7,7 @@ import (
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/list"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/tail"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet"
 	"github.com/spf13/cobra"
 )
 
@@ -19,6 +20,7 @@ func root() *cobra.Command {
 		list.Command(),
 		tail.Command(),
 		tail.Replay(),
+		fleet.Command(),
 		cli.Version(),
 	)
 	return root

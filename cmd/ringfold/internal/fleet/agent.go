@@ -3,7 +3,6 @@ package fleet
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"maps"
@@ -13,24 +12,12 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/agent"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/connect"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/source"
+	"github.com/spf13/cobra"
 )
-
-const agentUsage = `Usage: fleet agent [flags]
-
-Reads this host's process events (fork, exec, exit) and publishes them. What the broker does not have yet is kept in a spool on disk:
-reading goes on while the broker is away. It needs root, or CAP_BPF and CAP_PERFMON. Ctrl-C ends it.
-
-  -host NAME      of this host, which no other may have (default: the system's)
-  -spool FILE     (default /var/lib/fleet/spool.db)
-  -spool-bytes N  what it may hold (default 268435456): events beyond are lost, which is published as a gap
-  -simulate       events are made up: for a try
-  -rate N         of these, per second (default 50)
-  -version        print which ringfold and which libbpf this is
-
-` + streamUsage + "\n" + connect.Usage
 
 // agentConfig is what the flags say.
 type agentConfig struct {
@@ -38,45 +25,62 @@ type agentConfig struct {
 	stream     streamConfig
 	host       string
 	spool      string
-	spoolBytes int64
+	spoolBytes cli.Size
 	simulate   bool
 	rate       float64
 }
 
-func (c *agentConfig) parse(args []string, out io.Writer) (done bool, err error) {
-	f := flag.NewFlagSet("agent", flag.ContinueOnError)
-	c.Options.Flags(f)
-	c.stream.flags(f)
-	f.StringVar(&c.host, "host", "", "")
-	f.StringVar(&c.spool, "spool", "/var/lib/fleet/spool.db", "")
-	f.Int64Var(&c.spoolBytes, "spool-bytes", 256<<20, "")
-	f.BoolVar(&c.simulate, "simulate", false, "")
-	f.Float64Var(&c.rate, "rate", 50, "")
-	if done, err := parse(f, args, out, agentUsage); done || err != nil {
-		return done, err
+func agentCommand() *cobra.Command {
+	c := agentConfig{spoolBytes: 256 << 20}
+	cmd := &cobra.Command{
+		Use:   "agent [flags]",
+		Short: "Publish this host's process events",
+		Long: `Read this host's process events (fork, exec, exit) and publish them.
+
+A spool on disk holds what the broker does not have yet, so reading goes on while the broker is away.
+It needs root, or CAP_BPF and CAP_PERFMON. Ctrl-C ends it.`,
+		Example: `  sudo ringfold fleet agent --url nats://broker:4222
+  sudo ringfold fleet agent --host web-1 --spool /var/spool/ringfold.db --spool-bytes 1GiB
+  ringfold fleet agent --simulate --rate 200 --spool /tmp/spool.db`,
+		Args: cli.Args(cobra.NoArgs),
 	}
-	if c.spoolBytes <= 0 || c.rate <= 0 {
-		return false, wrong("-spool-bytes and -rate must be positive")
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&c.host, "host", "", "`name` of this host, which no other may have (default: the system's)")
+	f.StringVar(&c.spool, "spool", "/var/lib/fleet/spool.db", "`file` of the spool")
+	f.Var(&c.spoolBytes, "spool-bytes", "what the spool may hold; events beyond are lost, and published as a gap")
+	f.BoolVar(&c.simulate, "simulate", false, "make events up, for a try")
+	f.Float64Var(&c.rate, "rate", 50, "of these, per second")
+	c.stream.flags(f)
+	c.Options.Flags(f)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := c.check(); err != nil {
+			return err
+		}
+		return c.run(cmd.Context(), cmd.OutOrStdout(), notes(cmd))
+	}
+	return cmd
+}
+
+func (c *agentConfig) check() (err error) {
+	if c.spoolBytes == 0 || c.rate <= 0 {
+		return cli.Usagef("--spool-bytes and --rate must be positive")
 	}
 	if c.host == "" {
 		if c.host, err = os.Hostname(); err != nil {
-			return false, fmt.Errorf("%w: name this host by -host", err)
+			return fmt.Errorf("%w: name this host by --host", err)
 		}
 	}
-	return false, c.stream.check()
+	return c.stream.check()
 }
 
-func runAgent(ctx context.Context, args []string, out io.Writer, note func(string)) error {
-	var c agentConfig
-	if done, err := c.parse(args, out); done || err != nil {
-		return err
-	}
+func (c agentConfig) run(ctx context.Context, out io.Writer, note func(string)) error {
 	var src source.Source = new(source.Real)
 	if c.simulate {
 		src = source.NewSimulated(source.SimulatedOptions{Rate: c.rate})
 	}
 	if err := os.MkdirAll(filepath.Dir(c.spool), 0o700); err != nil {
-		return fmt.Errorf("%w: -spool says where else the spool may be", err)
+		return fmt.Errorf("%w: --spool says where else the spool may be", err)
 	}
 	c.Note = note
 	nc, err := c.Connect("fleet agent " + c.host)
@@ -95,7 +99,7 @@ func runAgent(ctx context.Context, args []string, out io.Writer, note func(strin
 		}
 	})
 	stats, err := agent.Run(ctx, agent.Options{
-		Host: c.host, Source: src, Conn: nc, Prefix: c.stream.name, SpoolPath: c.spool, SpoolBytes: c.spoolBytes, Note: note})
+		Host: c.host, Source: src, Conn: nc, Prefix: c.stream.name, SpoolPath: c.spool, SpoolBytes: int64(c.spoolBytes), Note: note})
 	cause := context.Cause(ctx)
 	stop(nil)
 	making.Wait()

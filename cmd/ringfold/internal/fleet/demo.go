@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -16,27 +15,15 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/agent"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/broker"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/clock"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/connect"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/source"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/tail"
+	"github.com/spf13/cobra"
 )
-
-const demoUsage = `Usage: fleet demo [flags]
-
-Runs a NATS server, agents on made-up hosts and one on this host, if that is permitted, and prints what all of them publish, in order.
-In the end it compares that with what the agents have read, and fails if anything was out of order, or lost without a gap that says so.
-
-  -hosts N     made-up hosts (default 5)
-  -rate N      events per second on each of them (default 20)
-  -duration D  (default 10s)
-  -outage      stop the server in the middle, for 2 seconds
-  -no-real     leave this host out
-  -json        print one object per line; the last two are what the agents have read, and the summary
-  -version     print which ringfold and which libbpf this is
-`
 
 const (
 	outage   = 2 * time.Second  // how long the server is away
@@ -50,7 +37,7 @@ type demo struct {
 	duration time.Duration
 	outage   bool
 	noReal   bool
-	json     bool
+	output   cli.Output
 
 	note   func(string)
 	dir    string
@@ -58,29 +45,41 @@ type demo struct {
 	port   int
 }
 
-func (d *demo) parse(args []string, out io.Writer) (done bool, err error) {
-	f := flag.NewFlagSet("demo", flag.ContinueOnError)
-	f.IntVar(&d.hosts, "hosts", 5, "")
-	f.Float64Var(&d.rate, "rate", 20, "")
-	f.DurationVar(&d.duration, "duration", 10*time.Second, "")
-	f.BoolVar(&d.outage, "outage", false, "")
-	f.BoolVar(&d.noReal, "no-real", false, "")
-	f.BoolVar(&d.json, "json", false, "")
-	if done, err := parse(f, args, out, demoUsage); done || err != nil {
-		return done, err
+func demoCommand() *cobra.Command {
+	var d demo
+	cmd := &cobra.Command{
+		Use:   "demo [flags]",
+		Short: "Show a server, several hosts and a tail on this machine",
+		Long: `Run a NATS server, agents on made-up hosts and one on this host, if that is permitted, and print what they
+publish, in order.
+
+At the end it compares that with what the agents have read. It fails if anything was out of order, or lost
+without a gap that says so.`,
+		Example: `  ringfold fleet demo
+  ringfold fleet demo --outage --duration 20s
+  ringfold fleet demo --hosts 20 --rate 500 --no-real --json | tail -n 1`,
+		Args: cli.Args(cobra.NoArgs),
 	}
-	if d.hosts < 0 || d.hosts > 1000 || d.hosts == 0 && d.noReal || d.rate <= 0 || d.duration <= 0 {
-		return false, wrong("-hosts must be from 1 to 1000, -rate and -duration positive")
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.IntVar(&d.hosts, "hosts", 5, "make up `N` hosts")
+	f.Float64Var(&d.rate, "rate", 20, "events per second on each of them")
+	f.DurationVar(&d.duration, "duration", 10*time.Second, "end after this time")
+	f.BoolVar(&d.outage, "outage", false, "stop the server in the middle, for 2 seconds")
+	f.BoolVar(&d.noReal, "no-real", false, "leave this host out")
+	d.output.Flags(f)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if d.hosts < 0 || d.hosts > 1000 || d.hosts == 0 && d.noReal || d.rate <= 0 || d.duration <= 0 {
+			return cli.Usagef("--hosts must be from 1 to 1000, --rate and --duration positive")
+		}
+		d.note = notes(cmd)
+		return d.run(cmd.Context(), cmd.OutOrStdout())
 	}
-	return false, nil
+	return cmd
 }
 
-func runDemo(ctx context.Context, args []string, out io.Writer, note func(string)) (err error) {
-	d := &demo{note: note}
-	if done, err := d.parse(args, out); done || err != nil {
-		return err
-	}
-	if d.dir, err = os.MkdirTemp("", "fleet-demo-"); err != nil {
+func (d *demo) run(ctx context.Context, out io.Writer) (err error) {
+	if d.dir, err = os.MkdirTemp("", "ringfold-fleet-"); err != nil {
 		return err
 	}
 	defer os.RemoveAll(d.dir)
@@ -90,12 +89,12 @@ func runDemo(ctx context.Context, args []string, out io.Writer, note func(string
 	defer func() { d.server.Stop() }()
 	d.port = d.server.Port()
 
-	nc, err := connect.Options{URL: d.server.URL(), Note: note}.Connect("fleet demo")
+	nc, err := connect.Options{URL: d.server.URL(), Note: d.note}.Connect("fleet demo")
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
-	if err := (streamConfig{name: "EVENTS", maxAge: time.Hour, maxBytes: 1 << 30, replicas: 1}).ensure(ctx, nc, note); err != nil {
+	if err := (streamConfig{name: "EVENTS", maxAge: time.Hour, maxBytes: 1 << 30, replicas: 1}).ensure(ctx, nc, d.note); err != nil {
 		return err
 	}
 	return d.show(ctx, nc, out)
@@ -109,7 +108,7 @@ func (d *demo) show(ctx context.Context, nc *nats.Conn, out io.Writer) error {
 	for _, a := range agents {
 		read.Hosts = append(read.Hosts, a.Host)
 	}
-	config := tailConfig{read: read, json: d.json}
+	config := tailConfig{read: read, output: d.output}
 	sink := &checker{printer: newPrinter(out, config), hosts: map[string]*checked{}}
 
 	reading, give := context.WithCancel(context.Background()) // beyond ctx: until the hosts have ended
@@ -124,7 +123,7 @@ func (d *demo) show(ctx context.Context, nc *nats.Conn, out io.Writer) error {
 	outcomes := make([]outcome, len(agents))
 	for i, a := range agents {
 		running.Go(func() {
-			outcomes[i] = d.run(working, a)
+			outcomes[i] = d.host(working, a)
 			if outcomes[i].err != nil {
 				end()
 				give() // this one does not say that it has ended
@@ -199,7 +198,7 @@ type outcome struct {
 	err   error
 }
 
-func (d *demo) run(ctx context.Context, o agent.Options) (out outcome) {
+func (d *demo) host(ctx context.Context, o agent.Options) (out outcome) {
 	nc, err := connect.Options{URL: d.server.URL()}.Connect("fleet agent " + o.Host)
 	if err != nil {
 		return outcome{err: err}
@@ -276,7 +275,7 @@ func (d *demo) conclude(sink *checker, result tail.Result, agents []agent.Option
 		about.Agents[agents[i].Host] = a
 		errs = append(errs, sink.compare(agents[i].Host, o.stats))
 	}
-	if d.json {
+	if d.output.Format == cli.JSON {
 		line, err := json.Marshal(about)
 		if err != nil {
 			return err
@@ -292,7 +291,7 @@ func (d *demo) conclude(sink *checker, result tail.Result, agents []agent.Option
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	if !d.json {
+	if d.output.Format != cli.JSON {
 		fmt.Fprintln(out, "checked: in order, and all that the agents have read was printed, or is in a gap")
 	}
 	return nil

@@ -14,7 +14,7 @@ import (
 // checkDemo runs the demo, and checks what it prints as it does itself, from the outside.
 func checkDemo(t *testing.T, args ...string) (hosts map[string]any) {
 	t.Helper()
-	return checkOutput(t, output(t, append([]string{"demo", "-json"}, args...)...))
+	return checkOutput(t, output(t, append([]string{"demo", "--json"}, args...)...))
 }
 
 func checkOutput(t *testing.T, output string) (hosts map[string]any) {
@@ -56,16 +56,19 @@ func sortable(at string) string {
 }
 
 func TestDemo(t *testing.T) {
-	require.Len(t, checkDemo(t, "-hosts", "4", "-duration", "2s", "-rate", "200", "-no-real"), 4)
+	t.Parallel()
+	require.Len(t, checkDemo(t, "--hosts", "4", "--duration", "2s", "--rate", "200", "--no-real"), 4)
 }
 
 func TestDemoOutage(t *testing.T) {
-	hosts := checkDemo(t, "-hosts", "3", "-duration", "5s", "-no-real", "-outage")
+	t.Parallel()
+	hosts := checkDemo(t, "--hosts", "3", "--duration", "3s", "--no-real", "--outage")
 	require.Len(t, hosts, 3)
 }
 
 func TestDemoText(t *testing.T) {
-	out := output(t, "demo", "-hosts", "2", "-duration", "1s", "-rate", "200", "-no-real")
+	t.Parallel()
+	out := output(t, "demo", "--hosts", "2", "--duration", "1s", "--rate", "200", "--no-real")
 	require.True(t, strings.HasPrefix(out, "WALL TIME "), out)
 	require.Contains(t, out, "events of 2 hosts\n")
 	require.Contains(t, out, "no gaps: no event is missing\n")
@@ -74,8 +77,9 @@ func TestDemoText(t *testing.T) {
 
 // With this host among them.
 func TestDemoReal(t *testing.T) {
+	t.Parallel()
 	kerneltest.Require(t)
-	cmd := program("demo", "-json", "-hosts", "1", "-duration", "1s")
+	cmd := program("demo", "--json", "--hosts", "1", "--duration", "1s")
 	out := &strings.Builder{}
 	cmd.Stdout = out
 	require.NoError(t, cmd.Start())
@@ -94,8 +98,9 @@ func TestDemoReal(t *testing.T) {
 }
 
 func TestDemoUnprivileged(t *testing.T) {
+	t.Parallel()
 	kerneltest.RequireRoot(t)
-	cmd := program("demo", "-hosts", "1", "-duration", "1s")
+	cmd := program("demo", "--hosts", "1", "--duration", "1s")
 	cmd.Env = append(cmd.Env, "TMPDIR=/tmp")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	var stderr strings.Builder
@@ -108,7 +113,8 @@ func TestDemoUnprivileged(t *testing.T) {
 
 // Ctrl-C ends it early, in good order.
 func TestDemoInterrupted(t *testing.T) {
-	r := start(t, "demo", "-hosts", "2", "-duration", "1h", "-no-real", "-json", "-rate", "200")
+	t.Parallel()
+	r := start(t, "demo", "--hosts", "2", "--duration", "1h", "--no-real", "--json", "--rate", "200")
 	require.True(t, r.Scan())
 	require.NoError(t, r.cmd.Process.Signal(syscall.SIGINT))
 	last := ""

@@ -70,7 +70,7 @@ type jsonSummary struct {
 	Gaps       []jsonGaps        `json:"gaps"`
 	Duplicates uint64            `json:"duplicates"` // batches
 	Malformed  uint64            `json:"malformed"`  // messages
-	Unread     int               `json:"unread"`     // events that were held back when -n was reached
+	Unread     int               `json:"unread"`     // events that were held back when --count was reached
 	DelayP50   uint64            `json:"delay_p50_ns"`
 	DelayP99   uint64            `json:"delay_p99_ns"`
 	MaxError   int64             `json:"max_error_ns"`

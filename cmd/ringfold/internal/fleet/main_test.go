@@ -8,49 +8,59 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 )
 
 // The test binary is the program too.
 func TestMain(m *testing.M) {
+	os.Unsetenv("NATS_URL")
+	os.Setenv("TZ", "UTC")
 	if os.Getenv("FLEET_TEST_PROGRAM") == "1" {
-		main()
-		return
+		os.Exit(cli.Main(root(), os.Args[1:]))
 	}
 	os.Setenv("GORACE", "atexit_sleep_ms=0") // with the race detector, each process would take a second to end
-	os.Unsetenv("NATS_URL")
 	os.Exit(m.Run())
 }
 
+func root() *cobra.Command {
+	root := cli.Root()
+	root.AddCommand(Command())
+	return root
+}
+
+// program is for what takes a process of its own: signals, privileges.
 func program(args ...string) *exec.Cmd {
-	cmd := exec.Command("/proc/self/exe", args...)
+	cmd := exec.Command("/proc/self/exe", append([]string{"fleet"}, args...)...)
 	cmd.Env = append(os.Environ(), "FLEET_TEST_PROGRAM=1")
 	return cmd
 }
 
-// output runs the program, which must do well, and returns what it prints.
-func output(t *testing.T, args ...string) string {
-	t.Helper()
-	cmd := program(args...)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	require.NoErrorf(t, err, "%s%s", out, &stderr)
-	return string(out)
+// run runs the command in this process.
+func run(args ...string) (status int, stdout, stderr string) {
+	var out, err bytes.Buffer
+	root := root()
+	root.SetOut(&out)
+	root.SetErr(&err)
+	status = cli.Main(root, append([]string{"fleet"}, args...))
+	return status, out.String(), err.String()
 }
 
-// fails runs the program, which must fail with the status, and returns what it says.
+// output runs the command, which must do well, and returns what it prints.
+func output(t *testing.T, args ...string) string {
+	t.Helper()
+	status, stdout, stderr := run(args...)
+	require.Zerof(t, status, "%s%s", stdout, stderr)
+	return stdout
+}
+
+// fails runs the command, which must fail with the status, and returns what it says.
 func fails(t *testing.T, status int, args ...string) string {
 	t.Helper()
-	cmd := program(args...)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	_, err := cmd.Output()
-	var exit *exec.ExitError
-	require.ErrorAs(t, err, &exit, args)
-	require.Equal(t, status, exit.ExitCode(), stderr.String())
-	return stderr.String()
+	got, _, stderr := run(args...)
+	require.Equal(t, status, got, stderr)
+	return stderr
 }
 
 // lines parses lines of JSON.
@@ -65,33 +75,32 @@ func lines(t *testing.T, out string) (all []map[string]any) {
 }
 
 func TestArguments(t *testing.T) {
-	for _, help := range [][]string{{"-h"}, {"help"}, {"--help"}} {
-		require.Equal(t, usage, output(t, help...))
+	require.Contains(t, output(t), "ringfold fleet demo --outage")
+	for _, verb := range []string{"agent", "tail", "demo"} {
+		help := output(t, verb, "--help")
+		require.Contains(t, help, "ringfold fleet "+verb+" [flags]")
+		for line := range strings.Lines(help) {
+			require.LessOrEqual(t, len([]rune(line)), 160, line)
+		}
 	}
-	require.Equal(t, agentUsage, output(t, "agent", "-h"))
-	require.Equal(t, tailUsage, output(t, "tail", "-h"))
-	require.Equal(t, demoUsage, output(t, "demo", "-h"))
-	for _, version := range [][]string{{"-version"}, {"agent", "-version"}, {"tail", "-version"}, {"demo", "-version"}} {
-		require.Equal(t, perfbuf.Version().String()+"\n", output(t, version...))
-	}
-	require.Contains(t, fails(t, 2), "Usage: fleet")
-	require.Contains(t, fails(t, 2, "frobnicate"), `unknown command "frobnicate"`)
 	for want, args := range map[string]string{
-		`unknown argument "x"`:                       "tail x",
-		"flag provided but not defined: -frob":       "tail -frob",
-		"-event open: there are fork, exec and exit": "tail -event exec,open",
-		"-all and -since exclude each other":         "tail -all -since 1m",
-		"-once needs -all or -since":                 "tail -once",
-		"-dead and -buffer must be positive":         "tail -dead 0s",
-		"a time ago, such as 10m":                    "tail -since yesterday",
-		"without a sign":                             "tail -since -10m",
-		"names, separated by commas":                 "tail -host a,,b",
-		"-max-age must be 2m0s at least":             "agent -max-age 1m",
-		"-spool-bytes and -rate must be positive":    "agent -spool-bytes 0",
-		"-hosts must be from 1 to 1000":              "demo -hosts 0 -no-real",
-		"(fleet demo -h tells how to use it)":        "demo -frob",
+		`ringfold fleet: unknown command "frobnicate": there are agent, tail and demo (see ringfold fleet --help)`: "frobnicate",
+		`unknown command "x" for "ringfold fleet tail" (see ringfold fleet tail --help)`:                           "tail x",
+		"unknown flag: --frob":                        "tail --frob",
+		"--event open: there are fork, exec and exit": "tail --event exec,open",
+		"--all and --since exclude each other":        "tail -all -since 1m",
+		"--once needs --all or --since":               "tail --once",
+		"--dead and --buffer must be positive":        "tail --dead 0s",
+		"a time ago, such as 10m":                     "tail --since yesterday",
+		"without a sign":                              "tail --since -10m",
+		"names, separated by commas":                  "tail --host a,,b",
+		"--max-age must be 2m0s at least":             "agent --max-age 1m",
+		"--spool-bytes and --rate must be positive":   "agent --spool-bytes 0",
+		"--hosts must be from 1 to 1000":              "demo --hosts 0 --no-real",
 	} {
-		require.Contains(t, fails(t, 2, strings.Fields(args)...), want)
+		said := fails(t, 2, strings.Fields(args)...)
+		require.Contains(t, said, want)
+		require.Equal(t, 1, strings.Count(said, "\n"), said)
 	}
-	require.Contains(t, fails(t, 1, "tail", "-url", "nats://me:secret@localhost"), "-url must not have a user or a password in it")
+	require.Contains(t, fails(t, 1, "tail", "--url", "nats://me:secret@localhost"), "--url must not have a user or a password in it")
 }

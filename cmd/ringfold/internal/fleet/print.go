@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/tail"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/wire"
 )
@@ -62,7 +63,7 @@ type printed struct {
 	delay  histogram // of those that have happened since we began, ns
 }
 
-// format is how it is printed: text or JSON. Each appends to b.
+// format is how it is printed: text, compact or JSON. Each appends to b.
 type format interface {
 	item(b []byte, i tail.Item) []byte
 	summary(b []byte, p printed, r tail.Result) []byte
@@ -71,8 +72,11 @@ type format interface {
 func newPrinter(out io.Writer, c tailConfig) *printer {
 	p := &printer{out: bufio.NewWriterSize(out, 64<<10), filter: c.filter, n: c.n, began: time.Now(), format: &text{}}
 	p.filter.since = c.read.Since
-	if c.json {
+	switch c.output.Format {
+	case cli.JSON:
 		p.format = jsonLines{}
+	case cli.Compact:
+		p.format = &compact{}
 	}
 	return p
 }

@@ -3,43 +3,37 @@ package fleet
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/spf13/pflag"
 )
 
 // streamConfig is the stream that agents publish to, as it is made if there is none.
 type streamConfig struct {
 	name     string
 	maxAge   time.Duration
-	maxBytes int64
+	maxBytes cli.Size
 	replicas int
 }
 
-const streamUsage = `The stream, which is made if there is none, and left as it is otherwise:
-
-  -stream NAME   of JetStream (default EVENTS); hosts publish to NAME.HOST
-  -max-age D     how long batches are kept (default 24h), 2m at least
-  -max-bytes N   and how much of them (default 1073741824): then the oldest are dropped
-  -replicas N    on how many servers of a cluster (default 1)
-`
-
-func (c *streamConfig) flags(f *flag.FlagSet) {
-	f.StringVar(&c.name, "stream", "EVENTS", "")
-	f.DurationVar(&c.maxAge, "max-age", 24*time.Hour, "")
-	f.Int64Var(&c.maxBytes, "max-bytes", 1<<30, "")
-	f.IntVar(&c.replicas, "replicas", 1, "")
+func (c *streamConfig) flags(f *pflag.FlagSet) {
+	c.maxBytes = 1 << 30
+	f.StringVar(&c.name, "stream", "EVENTS", "`name` of the JetStream stream, made if there is none; hosts publish to NAME.HOST")
+	f.DurationVar(&c.maxAge, "max-age", 24*time.Hour, "how long a new stream keeps batches, 2m at least")
+	f.Var(&c.maxBytes, "max-bytes", "how much of them: then it drops the oldest")
+	f.IntVar(&c.replicas, "replicas", 1, "on how many servers of a cluster")
 }
 
 // duplicates is for how long the stream drops a batch that it has already. Who reads finds others by their sequence numbers.
 const duplicates = 2 * time.Minute
 
 func (c streamConfig) check() error {
-	if c.maxAge < duplicates || c.maxBytes <= 0 || c.replicas < 1 {
-		return wrong("-max-age must be %v at least, -max-bytes and -replicas positive", duplicates)
+	if c.maxAge < duplicates || c.maxBytes == 0 || c.replicas < 1 {
+		return cli.Usagef("--max-age must be %v at least, --max-bytes and --replicas positive", duplicates)
 	}
 	return nil
 }
@@ -81,7 +75,7 @@ func (c streamConfig) try(ctx context.Context, js jetstream.JetStream) error {
 	}
 	_, err := js.CreateStream(ctx, jetstream.StreamConfig{
 		Name: c.name, Description: "process events of hosts: github.com/ringfold/ringfold/cmd/ringfold/internal/fleet", Subjects: []string{c.name + ".>"},
-		Storage: jetstream.FileStorage, MaxAge: c.maxAge, MaxBytes: c.maxBytes, Replicas: c.replicas, Duplicates: duplicates,
+		Storage: jetstream.FileStorage, MaxAge: c.maxAge, MaxBytes: int64(c.maxBytes), Replicas: c.replicas, Duplicates: duplicates,
 	})
 	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 		return nil // another agent's, a moment ago

@@ -3,109 +3,97 @@ package fleet
 import (
 	"context"
 	"errors"
-	"flag"
 	"io"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/connect"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/tail"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
-
-const tailUsage = `Usage: fleet tail [flags]
-
-Prints the events of all hosts in the order of wall-clock time, and where events are missing. An event comes once all hosts that are
-alive have sent what is older: a second after it happened, at most, where nothing is wrong. Ctrl-C ends it, with a summary.
-
-What to read:
-
-  -stream NAME   of JetStream (default EVENTS)
-  -since T       from 10m ago, or 2026-01-02T15:04:05Z, on; by default from now on
-  -all           all that the stream has, and go on
-  -once          end when all that the stream has is read
-  -host A,B      only these hosts
-  -event A,B     only these events: fork, exec, exit. Gaps are always printed
-  -comm A,B      only processes of these names
-  -n N           end after N events
-  -duration D    end after D, such as 30s
-
-How to wait for hosts:
-
-  -hosts A,B     wait for these from the start, others when they are first heard of
-  -dead D        do not wait for a host of which nothing comes for so long (default 5s)
-  -buffer N      hold back N events at most (default 1000000): those beyond are printed without waiting, and counted as forced
-
-How to print:
-
-  -json          one object per line; the last one is the summary. docs/fleet.md has the keys
-  -version       print which ringfold and which libbpf this is
-
-` + connect.Usage + `
-For example:
-
-  fleet tail -since 10m -host web-1,web-2 -event exec
-  fleet tail -all -once -json | jq -r 'select(.event == "gap") | [.host, .reason, .missing] | @tsv'
-`
 
 // tailConfig is what the flags say.
 type tailConfig struct {
 	connect.Options
 	read     tail.Options
 	filter   filter
-	json     bool
+	output   cli.Output
 	n        uint64
 	duration time.Duration
 }
 
-func (c *tailConfig) parse(args []string, out io.Writer) (done bool, err error) {
-	f := flag.NewFlagSet("tail", flag.ContinueOnError)
-	c.Options.Flags(f)
-	f.StringVar(&c.read.Stream, "stream", "EVENTS", "")
-	f.Func("since", "", func(s string) (err error) {
+func tailCommand() *cobra.Command {
+	var c tailConfig
+	cmd := &cobra.Command{
+		Use:   "tail [flags]",
+		Short: "Print the events of all hosts in the order of time",
+		Long: `Print the events of all hosts in the order of wall-clock time, and where events are missing.
+
+An event is printed once all hosts that are alive have sent what is older: within a second, if nothing is
+wrong. Ctrl-C ends it, with a summary.`,
+		Example: `  ringfold fleet tail
+  ringfold fleet tail --since 10m --host web-1,web-2 --event exec
+  ringfold fleet tail --all --once --json | jq -r 'select(.event == "gap") | [.host, .reason, .missing] | @tsv'`,
+		Args: cli.Args(cobra.NoArgs),
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&c.read.Stream, "stream", "EVENTS", "`name` of the JetStream stream")
+	f.Func("since", "begin at `time`: 10m ago, or 2026-01-02T15:04:05Z (default: now)", func(s string) (err error) {
 		c.read.Since, err = parseSince(s, time.Now())
 		return err
 	})
-	f.BoolVar(&c.read.All, "all", false, "")
-	f.BoolVar(&c.read.Once, "once", false, "")
-	list(f, "host", &c.read.Only)
-	list(f, "event", &c.filter.events)
-	list(f, "comm", &c.filter.comms)
-	f.Uint64Var(&c.n, "n", 0, "")
-	f.DurationVar(&c.duration, "duration", 0, "")
-	list(f, "hosts", &c.read.Hosts)
-	f.DurationVar(&c.read.Dead, "dead", tail.DefaultDead, "")
-	f.IntVar(&c.read.Buffer, "buffer", tail.DefaultBuffer, "")
-	f.BoolVar(&c.json, "json", false, "")
-	if done, err := parse(f, args, out, tailUsage); done || err != nil {
-		return done, err
+	f.BoolVar(&c.read.All, "all", false, "begin with the oldest event of the stream")
+	f.BoolVar(&c.read.Once, "once", false, "end when everything stored is read")
+	list(f, "host", "only these `hosts`, separated by commas", &c.read.Only)
+	list(f, "event", "only these `events`: fork, exec, exit; gaps are always printed", &c.filter.events)
+	list(f, "comm", "only processes of these `names`", &c.filter.comms)
+	f.Uint64VarP(&c.n, "count", "n", 0, "end after `N` events")
+	f.DurationVar(&c.duration, "duration", 0, "end after this time")
+	list(f, "hosts", "wait for these `hosts` from the start, for others when they are first heard of", &c.read.Hosts)
+	f.DurationVar(&c.read.Dead, "dead", tail.DefaultDead, "do not wait for a host that has been silent for so long")
+	f.IntVar(&c.read.Buffer, "buffer", tail.DefaultBuffer, "hold back `N` events at most; those beyond are printed without waiting, and counted as forced")
+	c.output.Flags(f)
+	c.Options.Flags(f)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := c.check(); err != nil {
+			return err
+		}
+		return c.run(cmd.Context(), cmd.OutOrStdout(), notes(cmd))
 	}
+	return cmd
+}
+
+func (c *tailConfig) check() error {
 	for _, name := range c.filter.events {
 		if !slices.Contains(eventNames, name) {
-			return false, wrong("-event %s: there are fork, exec and exit", name)
+			return cli.Usagef("--event %s: there are fork, exec and exit", name)
 		}
 	}
 	switch {
 	case c.read.All && !c.read.Since.IsZero():
-		return false, wrong("-all and -since exclude each other")
+		return cli.Usagef("--all and --since exclude each other")
 	case c.read.Once && !c.read.All && c.read.Since.IsZero():
-		return false, wrong("-once needs -all or -since: nothing that comes from now on has been stored already")
+		return cli.Usagef("--once needs --all or --since: nothing that comes from now on has been stored already")
 	case c.read.Dead <= 0 || c.read.Buffer <= 0 || c.duration < 0:
-		return false, wrong("-dead and -buffer must be positive, -duration not negative")
+		return cli.Usagef("--dead and --buffer must be positive, --duration not negative")
 	}
 	if len(c.read.Only) > 0 && len(c.read.Hosts) == 0 {
 		c.read.Hosts = c.read.Only
 	}
 	c.read.Settle = settle
-	return false, nil
+	return nil
 }
 
 // settle is how long a tail listens who is alive before it prints: hosts on which nothing happens say so each second.
 const settle = 1500 * time.Millisecond
 
 // list makes a flag that has a list.
-func list(f *flag.FlagSet, name string, to *[]string) {
-	f.Func(name, "", func(s string) error {
+func list(f *pflag.FlagSet, name, usage string, to *[]string) {
+	f.Func(name, usage, func(s string) error {
 		for one := range strings.SplitSeq(s, ",") {
 			if one = strings.TrimSpace(one); one == "" {
 				return errors.New("names, separated by commas")
@@ -130,11 +118,7 @@ func parseSince(s string, now time.Time) (time.Time, error) {
 	return t, nil
 }
 
-func runTail(ctx context.Context, args []string, out io.Writer, note func(string)) error {
-	var c tailConfig
-	if done, err := c.parse(args, out); done || err != nil {
-		return err
-	}
+func (c tailConfig) run(ctx context.Context, out io.Writer, note func(string)) error {
 	c.Note, c.read.Note = note, note
 	nc, err := c.Connect("fleet tail")
 	if err != nil {

@@ -65,7 +65,7 @@ func (b *bench) raw(subject string, data []byte) {
 // tail runs fleet tail.
 func (b *bench) tail(args ...string) string {
 	b.t.Helper()
-	return output(b.t, append([]string{"tail", "-url", b.server.URL()}, args...)...)
+	return output(b.t, append([]string{"tail", "--url", b.server.URL()}, args...)...)
 }
 
 // past is when the hosts were booted, in the tests that are not about now.
@@ -103,9 +103,10 @@ func comms(events []map[string]any) (all []string) {
 }
 
 func TestTailJSON(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, plain, connect.Options{})
 	example(b)
-	out := lines(t, b.tail("-all", "-once", "-json"))
+	out := lines(t, b.tail("--all", "--once", "--json"))
 	require.Equal(t, []string{"a:c1", "a:c2", "b:c2", "a:c3", "b:c5", "a:c11", "b:ring_full", "a:missing_batches", "a:c25"}, comms(out))
 	require.Equal(t, map[string]any{
 		"time": "2026-01-02T03:04:05.001Z", "error_ns": 1500., "host": "a", "boot": "boot", "log": "log", "sequence": 1., "monotonic_ns": 1e6,
@@ -123,19 +124,19 @@ func TestTailJSON(t *testing.T) {
 }
 
 func TestTailText(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, plain, connect.Options{})
 	example(b)
 	exit := batch("c", 1, 30, 26)
 	exit.Events[0].Kind, exit.Events[0].Code, exit.Events[0].Comm = wire.Event_EXIT, 9, "a\x1b[2J"
 	b.publish(exit)
-	t.Setenv("TZ", "UTC")
 	require.Equal(t, `WALL TIME                   HOST     CPU WHAT     PID COMM                 ERROR  DETAIL
 2026-01-02 03:04:05.001000  a          3 exec       1 c1                  ±1.5µs  /bin/x
-2026-01-02 03:04:05.002000  a          3 exit       2 c2                  ±1.5µs  
-2026-01-02 03:04:05.002000  b          3 exit       2 c2                  ±1.5µs  
+2026-01-02 03:04:05.002000  a          3 exit       2 c2                  ±1.5µs
+2026-01-02 03:04:05.002000  b          3 exit       2 c2                  ±1.5µs
 2026-01-02 03:04:05.003000  a          3 fork       3 c3                  ±1.5µs  child 7
-2026-01-02 03:04:05.005000  b          3 exit       5 c5                  ±1.5µs  
-2026-01-02 03:04:05.011000  a          3 exit      11 c11                 ±1.5µs  
+2026-01-02 03:04:05.005000  b          3 exit       5 c5                  ±1.5µs
+2026-01-02 03:04:05.011000  a          3 exit      11 c11                 ±1.5µs
 2026-01-02 03:04:05.012000  b          - gap        -                     ±1.5µs  RING_FULL: 5 events are missing since 2026-01-02 03:04:05.011000
 2026-01-02 03:04:05.025000  a          - gap        -                     ±1.5µs  MISSING_BATCHES: events may be missing since 2026-01-02 03:04:05.020000 (batch 3)
 2026-01-02 03:04:05.025000  a          3 exec      25 c25                 ±1.5µs  /bin/x
@@ -149,43 +150,52 @@ late 0, forced 0; batches that came twice 1; messages that could not be read 0
 gaps RING_FULL            1, with 5 events as far as is known
 gaps MISSING_BATCHES      1, with 0 events as far as is known
 times are wrong by ±1.5µs at most, as the hosts say: the order between hosts is as good as that
-`, b.tail("-all", "-once"))
+`, b.tail("--all", "--once"))
+	require.True(t, strings.HasPrefix(b.tail("--all", "--once", "-o", "compact"), `03:04:05.001000 a exec 1 c1 /bin/x
+03:04:05.002000 a exit 2 c2
+`))
+	require.Contains(t, b.tail("--all", "--once", "-o", "compact"), `
+03:04:05.012000 b gap RING_FULL: 5 events are missing since 2026-01-02 03:04:05.011000
+03:04:05.025000 a gap MISSING`)
 }
 
 func TestTailFilters(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, plain, connect.Options{})
 	example(b)
 	for args, want := range map[string][]string{
-		"-host a":                         {"a:c1", "a:c2", "a:c3", "a:c11", "a:missing_batches", "a:c25"},
-		"-host b,x":                       {"b:c2", "b:c5", "b:ring_full"},
-		"-event exec,fork":                {"a:c1", "a:c3", "b:ring_full", "a:missing_batches", "a:c25"},
-		"-comm c2,c3":                     {"a:c2", "b:c2", "a:c3", "b:ring_full", "a:missing_batches"},
-		"-comm none -host b":              {"b:ring_full"},
-		"-n 2":                            {"a:c1", "a:c2"},
-		"-event fork -n 1":                {"a:c3"},
-		"-buffer 1 -host a -n 2 -dead 1m": {"a:c1", "a:c2"},
+		"--host a":                           {"a:c1", "a:c2", "a:c3", "a:c11", "a:missing_batches", "a:c25"},
+		"--host b,x":                         {"b:c2", "b:c5", "b:ring_full"},
+		"--event exec,fork":                  {"a:c1", "a:c3", "b:ring_full", "a:missing_batches", "a:c25"},
+		"--comm c2,c3":                       {"a:c2", "b:c2", "a:c3", "b:ring_full", "a:missing_batches"},
+		"--comm none --host b":               {"b:ring_full"},
+		"-n 2":                               {"a:c1", "a:c2"},
+		"--event fork -n 1":                  {"a:c3"},
+		"--buffer 1 --host a -n 2 --dead 1m": {"a:c1", "a:c2"},
 	} {
-		out := lines(t, b.tail(append(strings.Fields(args), "-all", "-once", "-json")...))
+		out := lines(t, b.tail(append(strings.Fields(args), "--all", "--once", "--json")...))
 		require.Equal(t, want, comms(out), args)
 	}
 	// Hosts whose names are the same as a subject are told apart.
 	b.publish(batch("a.b", 1, 10, 1), batch("a_b", 1, 10, 2))
-	require.Equal(t, []string{"a_b:c2"}, comms(lines(t, b.tail("-all", "-once", "-json", "-host", "a_b"))))
+	require.Equal(t, []string{"a_b:c2"}, comms(lines(t, b.tail("--all", "--once", "--json", "--host", "a_b"))))
 }
 
 // What was stored before is not read, but for a margin, of which only what is late enough is printed.
 func TestTailSince(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, plain, connect.Options{})
 	old, recent := batch("a", 1, 10, 1), batch("a", 2, 20, 11)
 	old.WallOffset, recent.WallOffset = time.Now().Add(-time.Minute).UnixNano(), time.Now().Add(-time.Minute).UnixNano()
 	recent.Events[0].Delta, recent.Watermark = uint64(50*time.Second), uint64(51*time.Second)
 	b.publish(old, recent)
-	require.Equal(t, []string{"a:c11"}, comms(lines(t, b.tail("-since", "20s", "-once", "-json"))))
-	require.Equal(t, []string{"a:c1", "a:c11"}, comms(lines(t, b.tail("-since", time.Now().Add(-2*time.Minute).Format(time.RFC3339), "-once", "-json"))))
-	require.Empty(t, comms(lines(t, b.tail("-since", time.Now().Add(time.Hour).Format(time.RFC3339), "-once", "-json"))))
+	require.Equal(t, []string{"a:c11"}, comms(lines(t, b.tail("--since", "20s", "--once", "--json"))))
+	require.Equal(t, []string{"a:c1", "a:c11"}, comms(lines(t, b.tail("--since", time.Now().Add(-2*time.Minute).Format(time.RFC3339), "--once", "--json"))))
+	require.Empty(t, comms(lines(t, b.tail("--since", time.Now().Add(time.Hour).Format(time.RFC3339), "--once", "--json"))))
 }
 
 func TestTailMalformed(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, plain, connect.Options{})
 	b.publish(batch("a.b", 1, 10, 1))
 	b.raw("EVENTS.a_b", []byte("junk"))
@@ -194,12 +204,12 @@ func TestTailMalformed(t *testing.T) {
 	require.NoError(t, err)
 	b.raw("EVENTS.impostor", data)
 	b.publish(batch("a.b", 2, 20, 11))
-	out := lines(t, b.tail("-all", "-once", "-json"))
+	out := lines(t, b.tail("--all", "--once", "--json"))
 	require.Equal(t, []string{"other:malformed", "impostor:malformed", "a.b:c1", "a.b:malformed", "a.b:c11"}, comms(out))
 	require.Contains(t, out[1]["detail"], `it says that it is of host "a.b", and was published to EVENTS.impostor`)
 	require.Contains(t, out[3]["detail"], "message 2 of the stream: malformed batch: ")
 	require.Equal(t, 3., out[5]["summary"].(map[string]any)["malformed"])
-	require.Contains(t, b.tail("-all", "-once"), "MALFORMED: events may be missing (message 3 of the stream: malformed batch: its host is missing)")
+	require.Contains(t, b.tail("--all", "--once"), "MALFORMED: events may be missing (message 3 of the stream: malformed batch: its host is missing)")
 }
 
 // running is a program that is running: reading it reads the lines that it prints.
@@ -227,9 +237,10 @@ func start(t *testing.T, args ...string) *running {
 
 // Live: nothing of before, and a slow reader of what it prints loses nothing. Ctrl-C ends it, with a summary.
 func TestTailLive(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, plain, connect.Options{})
 	b.publish(batch("a", 1, 10, 1))
-	r := start(t, "tail", "-url", b.server.URL(), "-json", "-dead", "1h")
+	r := start(t, "tail", "--url", b.server.URL(), "--json", "--dead", "1h")
 	b.consumers(1)
 	want := []string{}
 	for n := uint64(2); n < 3000; n++ {
@@ -265,18 +276,20 @@ func (b *bench) consumers(n int) {
 }
 
 func TestTailDuration(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, plain, connect.Options{})
-	require.Contains(t, b.tail("-duration", "100ms"), "0 events of 0 hosts")
-	require.Contains(t, b.tail("-hosts", "a", "-dead", "50ms", "-duration", "2s"), "HOST_SILENT: nothing comes of the host")
+	require.Contains(t, b.tail("--duration", "100ms"), "0 events of 0 hosts")
+	require.Contains(t, b.tail("--hosts", "a", "--dead", "50ms", "--duration", "2s"), "HOST_SILENT: nothing comes of the host")
 }
 
 // Nobody reads what it prints any more: | head.
 func TestTailPipe(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, plain, connect.Options{})
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
 	require.NoError(t, r.Close())
-	cmd := program("tail", "-url", b.server.URL(), "-all")
+	cmd := program("tail", "--url", b.server.URL(), "--all")
 	cmd.Stdout = w
 	require.NoError(t, cmd.Start())
 	require.NoError(t, w.Close())
@@ -285,18 +298,20 @@ func TestTailPipe(t *testing.T) {
 }
 
 func TestTailNoStream(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, plain, connect.Options{})
-	require.Contains(t, fails(t, 1, "tail", "-url", b.server.URL(), "-stream", "OTHER"),
-		"there is no stream OTHER at 127.0.0.1:"+fmt.Sprint(b.server.Port())+": start an agent, which makes it, or name another one by -stream")
-	require.Contains(t, fails(t, 1, "tail", "-url", b.server.URL(), "-stream", "a.b"), `-stream "a.b"`)
+	require.Contains(t, fails(t, 1, "tail", "--url", b.server.URL(), "--stream", "OTHER"),
+		"there is no stream OTHER at 127.0.0.1:"+fmt.Sprint(b.server.Port())+": start an agent, which makes it, or name another one by --stream")
+	require.Contains(t, fails(t, 1, "tail", "--url", b.server.URL(), "--stream", "a.b"), `-stream "a.b"`)
 	none, err := broker.StartWith(t.TempDir(), 0, func(o *server.Options) { o.JetStream = false })
 	require.NoError(t, err)
 	defer none.Stop()
-	require.Contains(t, fails(t, 1, "tail", "-url", none.URL()), "has no JetStream: run nats-server with -js")
+	require.Contains(t, fails(t, 1, "tail", "--url", none.URL()), "has no JetStream: run nats-server with -js")
 }
 
 // While there is no server it says so and tries on; what was missed while it was away comes then.
 func TestTailNoServer(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s, err := broker.Start(dir, 0)
 	require.NoError(t, err)
@@ -306,7 +321,7 @@ func TestTailNoServer(t *testing.T) {
 	require.NoError(t, streamConfig{name: "EVENTS", maxAge: time.Hour, maxBytes: 1 << 20, replicas: 1}.ensure(t.Context(), nc, func(string) {}))
 	nc.Close()
 	s.Stop()
-	r := start(t, "tail", "-url", url, "-all", "-json", "-dead", "1h")
+	r := start(t, "tail", "--url", url, "--all", "--json", "--dead", "1h")
 	require.True(t, r.stderr.Scan())
 	require.Contains(t, r.stderr.Text(), "fleet tail: no NATS server answers at nats://127.0.0.1")
 	go func() {
@@ -333,9 +348,10 @@ func TestTailNoServer(t *testing.T) {
 }
 
 func TestTailTLS(t *testing.T) {
+	t.Parallel()
 	ca, other := certtest.New(t, t.TempDir(), "ca"), certtest.New(t, t.TempDir(), "other")
 	b := newBench(t, func(o *server.Options) { o.TLS, o.TLSConfig = true, ca.Server(t) }, connect.Options{TLSCA: ca.File})
 	example(b)
-	require.Contains(t, b.tail("-all", "-once", "-tlsca", ca.File), "7 events of 2 hosts")
-	require.Contains(t, fails(t, 1, "tail", "-url", b.server.URL(), "-tlsca", other.File), "(-tlsca) does not hold the CA that has signed it")
+	require.Contains(t, b.tail("--all", "--once", "--tlsca", ca.File), "7 events of 2 hosts")
+	require.Contains(t, fails(t, 1, "tail", "--url", b.server.URL(), "--tlsca", other.File), "(--tlsca) does not hold the CA that has signed it")
 }

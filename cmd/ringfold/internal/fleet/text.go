@@ -41,15 +41,37 @@ func (t *text) item(b []byte, i tail.Item) []byte {
 	if ev.Gap != nil {
 		cpu, pid = "-", "-"
 	}
-	b = fmt.Appendf(b, "%s  %-*s %3s %-4s %7s %-15s %10s  ", at, t.width, i.Host, cpu, eventName(ev.Kind), pid, printable(ev.Comm), off)
-	b = append(b, detail(i)...)
+	b = fmt.Appendf(b, "%s  %-*s %3s %-4s %7s %-15s %10s", at, t.width, i.Host, cpu, eventName(ev.Kind), pid, printable(ev.Comm), off)
+	return append(ending(b, "  ", i), '\n')
+}
+
+// compact prints lines without columns, for narrow terminals and for grep: no date, no errors of clocks.
+type compact struct{ text }
+
+func (*compact) item(b []byte, i tail.Item) []byte {
+	at := "-"
+	if i.Wall != 0 {
+		at = time.Unix(0, i.Wall).Format(timeLayout[len("2006-01-02 "):])
+	}
+	b = fmt.Appendf(b, "%s %s %s", at, i.Host, eventName(i.Event.Kind))
+	if i.Event.Gap == nil {
+		b = fmt.Appendf(b, " %d %s", i.Event.Pid, printable(i.Event.Comm))
+	}
+	return append(ending(b, " ", i), '\n')
+}
+
+// ending is what only some events have.
+func ending(b []byte, before string, i tail.Item) []byte {
+	if detail := detail(i); detail != "" {
+		b = append(append(b, before...), detail...)
+	}
 	if i.Late {
 		b = append(b, " (late)"...)
 	}
 	if i.Forced {
 		b = append(b, " (forced)"...)
 	}
-	return append(b, '\n')
+	return b
 }
 
 // detail is what only events of the kind have.

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"flag"
 	"fmt"
 	"io/fs"
 	"net"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/spf13/pflag"
 )
 
 // Options says where the servers are, and who we are. Secrets are in files: a command line is there for all to see.
@@ -30,25 +30,14 @@ type Options struct {
 	Note func(text string)
 }
 
-// Usage describes the flags.
-const Usage = `The connection:
-
-  -url URL       of the NATS servers, separated by commas (default $NATS_URL, or nats://127.0.0.1:4222)
-  -creds FILE    a user's credentials, as nsc makes them
-  -nkey FILE     the seed of a user's NKey
-  -tlscert FILE  the client's certificate, and
-  -tlskey FILE   its key
-  -tlsca FILE    certificates of those who may have signed the server's (default: the system's)
-`
-
 // Flags makes the flags that set o.
-func (o *Options) Flags(f *flag.FlagSet) {
-	f.StringVar(&o.URL, "url", o.URL, "")
-	f.StringVar(&o.Creds, "creds", o.Creds, "")
-	f.StringVar(&o.NKey, "nkey", o.NKey, "")
-	f.StringVar(&o.TLSCert, "tlscert", o.TLSCert, "")
-	f.StringVar(&o.TLSKey, "tlskey", o.TLSKey, "")
-	f.StringVar(&o.TLSCA, "tlsca", o.TLSCA, "")
+func (o *Options) Flags(f *pflag.FlagSet) {
+	f.StringVar(&o.URL, "url", o.URL, "`URL` of the NATS servers, separated by commas (default $NATS_URL, or "+nats.DefaultURL+")")
+	f.StringVar(&o.Creds, "creds", o.Creds, "a user's credentials, a `file` as nsc makes it")
+	f.StringVar(&o.NKey, "nkey", o.NKey, "`file` with the seed of a user's NKey")
+	f.StringVar(&o.TLSCert, "tlscert", o.TLSCert, "`file` with the client's certificate")
+	f.StringVar(&o.TLSKey, "tlskey", o.TLSKey, "`file` with its key")
+	f.StringVar(&o.TLSCA, "tlsca", o.TLSCA, "`file` with the CAs that may have signed the server's certificate (default: the system's)")
 }
 
 // Connect connects. Where no server answers, it returns a connection that goes on trying, as one does that breaks later, and tells
@@ -69,7 +58,7 @@ func (o Options) Connect(name string) (*nats.Conn, error) {
 	if err := o.explain(err); err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", redacted(servers), err)
 	}
-	o.note("no NATS server answers at %s (%v): trying on; -url says where one is", redacted(servers), err)
+	o.note("no NATS server answers at %s (%v): trying on; --url says where one is", redacted(servers), err)
 	return nats.Connect(servers, append(opts, nats.RetryOnFailedConnect(true), nats.ConnectHandler(func(nc *nats.Conn) {
 		o.note("connected to %s", nc.ConnectedAddr())
 	}))...)
@@ -86,7 +75,7 @@ func (o Options) servers() (string, error) {
 	if o.URL != "" {
 		for one := range strings.SplitSeq(o.URL, ",") {
 			if strings.Contains(one, "@") {
-				return "", errors.New("-url must not have a user or a password in it, for all to see: give it as $NATS_URL, or use -creds or -nkey")
+				return "", errors.New("--url must not have a user or a password in it, for all to see: give it as $NATS_URL, or use --creds or --nkey")
 			}
 		}
 		return o.URL, nil
@@ -131,13 +120,13 @@ func (o Options) options(name string) ([]nats.Option, error) {
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { o.note("NATS: %v", err) }),
 	}
 	if (o.TLSCert == "") != (o.TLSKey == "") {
-		return nil, errors.New("-tlscert and -tlskey need each other")
+		return nil, errors.New("--tlscert and --tlskey need each other")
 	}
 	if o.Creds != "" && o.NKey != "" {
-		return nil, errors.New("-creds and -nkey exclude each other")
+		return nil, errors.New("--creds and --nkey exclude each other")
 	}
 	if o.Creds != "" {
-		if err := readable("-creds", o.Creds); err != nil { // nats.go reads it when it connects, and then goes by the server's answer
+		if err := readable("--creds", o.Creds); err != nil { // nats.go reads it when it connects, and then goes by the server's answer
 			return nil, err
 		}
 		opts = append(opts, nats.UserCredentials(o.Creds))
@@ -145,7 +134,7 @@ func (o Options) options(name string) ([]nats.Option, error) {
 	if o.NKey != "" {
 		opt, err := nats.NkeyOptionFromSeed(o.NKey)
 		if err != nil {
-			return nil, fmt.Errorf("-nkey %s: %w", o.NKey, err)
+			return nil, fmt.Errorf("--nkey %s: %w", o.NKey, err)
 		}
 		opts = append(opts, opt)
 	}
@@ -180,20 +169,20 @@ func (o Options) explain(err error) error {
 	case errors.As(err, &slow) && slow.Timeout():
 		return nil
 	case errors.As(err, &authority):
-		fix := "give its CA by -tlsca"
+		fix := "give its CA by --tlsca"
 		if o.TLSCA != "" {
-			fix = o.TLSCA + " (-tlsca) does not hold the CA that has signed it"
+			fix = o.TLSCA + " (--tlsca) does not hold the CA that has signed it"
 		}
 		return fmt.Errorf("the server's certificate is not trusted: %s: %w", fix, err)
 	case errors.As(err, &verify):
 		return fmt.Errorf("the server's certificate is not valid for this: %w", err)
 	// An alert of the server's may come as an error of crypto/tls that has no type, or be lost when the server closes the connection.
 	case errors.As(err, &alert) || errors.Is(err, nats.ErrTLS) || strings.Contains(err.Error(), "remote error: tls"):
-		return fmt.Errorf("the server refuses us: give a certificate that it trusts by -tlscert and -tlskey: %w", err)
+		return fmt.Errorf("the server refuses us: give a certificate that it trusts by --tlscert and --tlskey: %w", err)
 	case errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, nats.ErrAuthRevoked):
-		return fmt.Errorf("the server does not know us: give credentials that it accepts by -creds or -nkey: %w", err)
+		return fmt.Errorf("the server does not know us: give credentials that it accepts by --creds or --nkey: %w", err)
 	case errors.Is(err, nats.ErrSecureConnWanted):
-		return fmt.Errorf("the server has no TLS: leave out -tlsca, -tlscert, -tlskey, or configure it: %w", err)
+		return fmt.Errorf("the server has no TLS: leave out --tlsca, --tlscert, --tlskey, or configure it: %w", err)
 	case errors.As(err, &address):
 		return fmt.Errorf("this is no URL of a NATS server: %w", address.Err) // without the URL, which may hold a password
 	case errors.As(err, &file), errors.Is(err, nats.ErrNkeysNotSupported):

@@ -1,8 +1,6 @@
 package connect
 
 import (
-	"flag"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +10,7 @@ import (
 	"github.com/nats-io/nkeys"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/broker"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/connect/certtest"
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 )
 
@@ -94,20 +93,20 @@ func TestErrors(t *testing.T) {
 		nc.Close()
 	}
 	for want, bad := range map[string]Options{
-		"the server's certificate is not trusted: give its CA by -tlsca":                   {URL: secured.URL()},
-		other.File + " (-tlsca) does not hold the CA that has signed it":                   {URL: secured.URL(), TLSCA: other.File},
-		"the server refuses us: give a certificate that it trusts by -tlscert and -tlskey": {URL: picky.URL(), TLSCA: ca.File},
-		"the server does not know us: give credentials that it accepts by -creds or -nkey": {URL: keyed.URL()},
-		"the server has no TLS":                   {URL: open.URL(), TLSCA: ca.File},
-		"failed to parse root certificate":        {URL: open.URL(), TLSCA: junk},
-		"no such file":                            {URL: open.URL(), TLSCA: filepath.Join(dir, "none")},
-		"-creds: open":                            {URL: open.URL(), Creds: filepath.Join(dir, "none")},
-		"-nkey " + junk:                           {URL: open.URL(), NKey: junk},
-		"-tlscert and -tlskey need each other":    {URL: open.URL(), TLSCert: cert},
-		"-creds and -nkey exclude each other":     {URL: open.URL(), Creds: junk, NKey: nkey},
-		"error loading client certificate":        {URL: open.URL(), TLSCert: junk, TLSKey: junk},
-		"this is no URL of a NATS server":         {URL: "nats://host:x"},
-		"-url must not have a user or a password": {URL: "nats://u:secret@" + open.Addr().String()},
+		"the server's certificate is not trusted: give its CA by --tlsca":                    {URL: secured.URL()},
+		other.File + " (--tlsca) does not hold the CA that has signed it":                    {URL: secured.URL(), TLSCA: other.File},
+		"the server refuses us: give a certificate that it trusts by --tlscert and --tlskey": {URL: picky.URL(), TLSCA: ca.File},
+		"the server does not know us: give credentials that it accepts by --creds or --nkey": {URL: keyed.URL()},
+		"the server has no TLS":                    {URL: open.URL(), TLSCA: ca.File},
+		"failed to parse root certificate":         {URL: open.URL(), TLSCA: junk},
+		"no such file":                             {URL: open.URL(), TLSCA: filepath.Join(dir, "none")},
+		"--creds: open":                            {URL: open.URL(), Creds: filepath.Join(dir, "none")},
+		"--nkey " + junk:                           {URL: open.URL(), NKey: junk},
+		"--tlscert and --tlskey need each other":   {URL: open.URL(), TLSCert: cert},
+		"--creds and --nkey exclude each other":    {URL: open.URL(), Creds: junk, NKey: nkey},
+		"error loading client certificate":         {URL: open.URL(), TLSCert: junk, TLSKey: junk},
+		"this is no URL of a NATS server":          {URL: "nats://host:x"},
+		"--url must not have a user or a password": {URL: "nats://u:secret@" + open.Addr().String()},
 	} {
 		bad.Note = func(text string) { t.Error(text) }
 		nc, err := bad.Connect("test")
@@ -125,11 +124,10 @@ func TestErrors(t *testing.T) {
 }
 
 func TestFlags(t *testing.T) {
-	f := flag.NewFlagSet("", flag.ContinueOnError)
-	f.SetOutput(io.Discard)
+	f := pflag.NewFlagSet("", pflag.ContinueOnError)
 	var o Options
 	o.Flags(f)
-	require.NoError(t, f.Parse([]string{"-url", "u", "-creds", "c", "-nkey", "n", "-tlscert", "t", "-tlskey", "k", "-tlsca", "a"}))
+	require.NoError(t, f.Parse([]string{"--url", "u", "--creds", "c", "--nkey", "n", "--tlscert", "t", "--tlskey", "k", "--tlsca", "a"}))
 	o.Note = nil
 	require.Equal(t, "u c n t k a", o.URL+" "+o.Creds+" "+o.NKey+" "+o.TLSCert+" "+o.TLSKey+" "+o.TLSCA)
 }

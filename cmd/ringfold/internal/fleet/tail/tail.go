@@ -180,11 +180,11 @@ func (r *reader) consumer(ctx context.Context) (jetstream.Consumer, error) {
 		case err == nil:
 			return consumer, nil
 		case errors.Is(err, jetstream.ErrStreamNotFound):
-			return nil, fmt.Errorf("there is no stream %s at %s: start an agent, which makes it, or name another one by -stream", r.o.Stream, r.nc.ConnectedAddr())
+			return nil, fmt.Errorf("there is no stream %s at %s: start an agent, which makes it, or name another one by --stream", r.o.Stream, r.nc.ConnectedAddr())
 		case errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 			return nil, fmt.Errorf("the server at %s has no JetStream: run nats-server with -js: %w", r.nc.ConnectedAddr(), err)
 		case errors.Is(err, jetstream.ErrInvalidStreamName):
-			return nil, fmt.Errorf("-stream %q: %w", r.o.Stream, err)
+			return nil, fmt.Errorf("--stream %q: %w", r.o.Stream, err)
 		case ctx.Err() != nil || errors.Is(err, nats.ErrConnectionClosed):
 			return nil, err
 		case r.nc.IsConnected() && err.Error() != said: // else connecting has been told of
