@@ -1,14 +1,14 @@
-// Recorder records which programs are executed, and which threads end, to a file that `perf script -i` reads: all events in the order of time,
-// or with -flight those of the last moments before the end. With -replay it prints the events of such a file.
-//
-// The program is meant to be read. recorder.bpf.c has the BPF programs, and replay.go prints.
+// Recorder records which programs are executed, and which threads end, to a file that `perf script -i` reads: all events in the
+// order of time, or with -flight those of the last moments before the end. With -replay it prints the events of such a file.
 package main
 
 import (
 	"context"
 	_ "embed"
-	"errors"
+	"encoding/json"
 	"flag"
+	"fmt"
+	"io"
 	"log"
 	"os"
 	"os/exec"
@@ -29,72 +29,118 @@ func main() {
 	log.SetFlags(0)
 	log.SetPrefix("recorder: ")
 	file := flag.String("o", "", "record to this file")
-	duration := flag.Duration("duration", 0, "end after this time, such as 3s (default: with Ctrl-C or SIGUSR1)")
+	duration := flag.Duration("duration", 24*time.Hour, "end after this time, such as 3s; Ctrl-C and SIGUSR1 end it too")
 	age := flag.Duration("flight", 0, "write only what happened so long before the end, such as 1s")
 	replayed := flag.String("replay", "", "print the events of this file")
 	asJSON := flag.Bool("json", false, "with -replay: print an object per event, and a summary as the last one")
 	flag.Parse()
-	if flag.NArg() > 0 || (*file == "") == (*replayed == "") {
-		log.Fatalf("give either -o FILE or -replay FILE; -h tells more; this is %v", perfbuf.Version())
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM, unix.SIGUSR1)
-	defer stop()
-	if *replayed != "" {
+	switch {
+	case flag.NArg() > 0 || (*file == "") == (*replayed == ""):
+		log.Fatalf("give either -o FILE or -replay FILE; -h tells more; this is %v", perfbuf.Version())
+	case *replayed != "":
 		replay(ctx, *replayed, *asJSON)
 		return
 	}
-
 	bpf.SetLoggerCbs(bpf.Callbacks{Log: func(int, string) {}})
 	programs := must(bpf.NewModuleFromBufferArgs(bpf.NewModuleArgs{BPFObjBuff: object, SkipMemlockBump: true}))
 	must(0, programs.BPFLoadObject())
-	attach := func() { // not before there are rings: outputs would be gone without a trace
+	events := must(programs.GetMap("events")).FileDescriptor()
+	begin := func() { // not before there are rings: outputs would be gone without a trace
 		must(0, programs.AttachPrograms())
-		if *duration > 0 { // from now on: loading takes a while
-			time.AfterFunc(*duration, stop)
-		}
-		go startProcesses(ctx)
+		time.AfterFunc(*duration, stop) // from now on: loading takes a while
+		go func() {                     // something to see on a machine that does nothing
+			for ; ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
+				_ = exec.Command("true").Run()
+			}
+		}()
 		log.Print("recording")
 	}
-	if *age > 0 {
-		recordLast(ctx, programs, attach, *file, *age)
+	if *age == 0 {
+		stream := must(must(perfbuf.Open(events, perfbuf.Options{})).Ordered(perfbuf.OrderOptions{}))
+		rec := must(perfdata.Create(*file, perfdata.Options{}))
+		begin()
+		if err := rec.Run(ctx, stream); ctx.Err() == nil {
+			log.Fatal(err)
+		}
+		programs.Close() // no more outputs, and then the rest
+		must(0, stream.Shutdown(context.Background(), rec.Record))
+		must(0, rec.Close())
+		log.Printf("%d events, %d lost", rec.Stats().Samples, rec.Stats().Lost)
 	} else {
-		recordAll(ctx, programs, attach, *file)
+		rec := must(flight.Open(events, flight.Options{MinAge: *age})) // the kernel keeps the newest events
+		begin()
+		<-ctx.Done() // nothing reads meanwhile
+		snap := must(rec.Snapshot(context.Background()))
+		out := must(os.OpenFile(*file, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)) // it may be confidential
+		must(snap.WriteTo(out))
+		must(0, out.Close())
+		log.Printf("%d events, which are all of the last %v", snap.Len(), snap.Age())
 	}
 	log.Printf("now try: perf script -i %s, or recorder -replay %[1]s", *file)
 }
 
-// recordAll records all events until ctx is done.
-func recordAll(ctx context.Context, programs *bpf.Module, attach func(), file string) {
-	reader := must(perfbuf.Open(must(programs.GetMap("events")).FileDescriptor(), perfbuf.Options{}))
-	stream := must(reader.Ordered(perfbuf.OrderOptions{}))
-	rec := must(perfdata.Create(file, perfdata.Options{}))
-	attach()
-	if err := rec.Run(ctx, stream); ctx.Err() == nil {
-		log.Fatal(err)
+// lives decodes what the programs output, as in recorder.bpf.c.
+var lives = perfbuf.NewDecoder[struct {
+	What      [8]byte
+	PID, Code int32
+	File      [48]byte
+}]()
+
+// event is what -json prints of one.
+type event struct {
+	Time uint64 `json:"time_ns"`
+	CPU  int    `json:"cpu"`
+	Kind string `json:"kind"`
+	Len  int    `json:"len"`
+	Lost uint64 `json:"lost,omitempty"`
+	Text string `json:"text"`
+}
+
+type summary struct {
+	Events     int    `json:"events"`
+	Lost       uint64 `json:"lost"`
+	OutOfOrder int    `json:"out_of_order"`
+	First      uint64 `json:"first_ns"` // times of the first and the last event
+	Last       uint64 `json:"last_ns"`
+	Since      uint64 `json:"complete_since_ns"` // from then on a snapshot has every event
+}
+
+// replay prints the events of a file. It needs no root.
+func replay(ctx context.Context, file string, asJSON bool) {
+	stream := must(must(perfdata.Open(file, perfdata.ReplayOptions{})).Ordered(perfbuf.OrderOptions{}))
+	show := func(object any, text string) error {
+		if asJSON {
+			return json.NewEncoder(os.Stdout).Encode(object)
+		}
+		_, err := fmt.Println(text)
+		return err
 	}
-	programs.Close() // no more outputs, and then the rest
-	must(0, stream.Shutdown(context.Background(), rec.Record))
-	must(0, rec.Close())
-	log.Printf("%d events, %d lost", rec.Stats().Samples, rec.Stats().Lost)
-}
-
-// recordLast lets the kernel keep the newest events until ctx is done, and then records those that are not older than age.
-func recordLast(ctx context.Context, programs *bpf.Module, attach func(), file string, age time.Duration) {
-	rec := must(flight.Open(must(programs.GetMap("events")).FileDescriptor(), flight.Options{MinAge: age}))
-	attach()
-	<-ctx.Done() // nothing reads meanwhile
-	snap := must(rec.Snapshot(context.Background()))
-	out := must(os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)) // what is in it may be confidential
-	_, err := snap.WriteTo(out)
-	must(0, errors.Join(err, out.Close(), rec.Close()))
-	log.Printf("%d events, which are all of the last %v", snap.Len(), snap.Age())
-}
-
-// startProcesses is for something to see on a machine that does nothing.
-func startProcesses(ctx context.Context) {
-	for ctx.Err() == nil {
-		_ = exec.Command("true").Run() // which may not exist
-		time.Sleep(100 * time.Millisecond)
+	since, _, err := perfdata.Times(file)
+	must(0, err)
+	s := summary{Since: since}
+	err = stream.Run(ctx, func(ev perfbuf.Event) error {
+		e := event{ev.Time(), ev.CPU(), ev.Kind().String(), ev.Len(), ev.Lost(), ev.String()}
+		if l, ok := lives.Decode(ev); ok && unix.ByteSliceToString(l.What[:]) == "exec" {
+			e.Text = fmt.Sprintf("%d executes %s", l.PID, unix.ByteSliceToString(l.File[:]))
+		} else if ok {
+			e.Text = fmt.Sprintf("%d exits with %d", l.PID, l.Code)
+		}
+		if s.First == 0 {
+			s.First = e.Time
+		}
+		if e.Time < s.Last {
+			s.OutOfOrder++
+		}
+		if ev.Kind() == perfbuf.KindSample {
+			s.Events++
+		}
+		s.Last, s.Lost = max(s.Last, e.Time), s.Lost+e.Lost
+		return show(e, fmt.Sprintf("%11.6f  cpu %-3d %s", float64(e.Time-s.First)/1e9, e.CPU, e.Text))
+	})
+	must(0, show(map[string]summary{"summary": s}, fmt.Sprintf("%d events, %d lost, %d out of order", s.Events, s.Lost, s.OutOfOrder)))
+	if err != io.EOF { // a file that was cut, say
+		log.Fatal(err)
 	}
 }
 
