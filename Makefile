@@ -14,7 +14,7 @@ AS_ROOT = $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 FIND = find . \( -path ./build -o -path ./libbpf -o -path ./.git \) -prune -o
 NESTED = $(patsubst %/,%,$(dir $(shell $(FIND) -path './*/go.mod' -print)))
 
-.PHONY: help setup tool install demo fleet-demo test test-cgocheck test-vm test-vms soak simulate fuzz bench bench-docs pictures lint generate check-generate fresh-check fresh-ci static test-libbpf docker-check apidiff release release-check clean
+.PHONY: help setup tool man install demo fleet-demo test test-cgocheck test-vm test-vms soak simulate fuzz bench bench-docs pictures lint generate check-generate fresh-check fresh-ci static test-libbpf docker-check apidiff release release-check clean
 .DEFAULT_GOAL := help
 
 help:
@@ -23,14 +23,31 @@ help:
 setup: ## install what is missing for a build (gcc, libbpf, ...)
 	@scripts/setup.sh
 
-tool: setup ## build the tool, build/ringfold
+# For another architecture than this machine's, the tool is static: nobody has the shared libraries at hand.
+tool: setup ## build the tool, build/ringfold; ARCH=arm64 builds build/ringfold-arm64, static
 	@mkdir -p build
+ifeq ($(ARCH),)
 	@$(GO) -C cmd/ringfold build -trimpath -o "$(CURDIR)/build/ringfold" .
+else
+	@scripts/setup.sh $(ARCH)
+	@scripts/vm/cross.sh $(ARCH) go -C cmd/ringfold build -trimpath -tags static_build,netgo,osusergo -o "$(CURDIR)/build/ringfold-$(ARCH)" .
+endif
+
+man: tool ## write the tool's man pages and shell completions, into build/man and build/completion
+	@rm -rf build/man build/completion
+	@build/ringfold man build/man
+	@mkdir -p build/completion
+	@for shell in bash zsh fish; do build/ringfold completion $$shell >build/completion/$$shell || exit 1; done
 
 PREFIX ?= /usr/local
+SHARE = $(DESTDIR)$(PREFIX)/share
 
-install: tool ## install the tool to PREFIX=/usr/local
+install: man ## install the tool, its man pages and completions to PREFIX=/usr/local
 	@$(AS_ROOT) install -D -m 755 build/ringfold "$(DESTDIR)$(PREFIX)/bin/ringfold"
+	@$(AS_ROOT) install -D -m 644 -t "$(SHARE)/man/man1" build/man/*.1
+	@$(AS_ROOT) install -D -m 644 build/completion/bash "$(SHARE)/bash-completion/completions/ringfold"
+	@$(AS_ROOT) install -D -m 644 build/completion/zsh "$(SHARE)/zsh/site-functions/_ringfold"
+	@$(AS_ROOT) install -D -m 644 build/completion/fish "$(SHARE)/fish/vendor_completions.d/ringfold.fish"
 
 demo: setup ## show a stream of kernel events from all CPUs, in order, for 5 seconds; ARGS='-json -duration 2s' is passed on
 	@$(GO) -C examples/ordered build -o "$(CURDIR)/build/ordered" .
@@ -111,7 +128,7 @@ fresh-ci: ## run all of .ci/run in a new Debian 12, which has Go, git and make (
 	@scripts/setup.sh fresh-check
 	@scripts/chroot.sh fresh-ci .ci/run
 
-static: setup ## build the examples as static programs, into build/static, and run one where there is no other file
+static: setup ## build the tool and the examples as static programs, into build/static, and run one where there is no other file
 	@scripts/static.sh
 	@$(AS_ROOT) scripts/static-run.sh
 
@@ -126,7 +143,7 @@ apidiff: setup ## compare the exported API with the last release's; VERSION=v0.1
 	@scripts/apidiff.sh $(VERSION)
 
 release: setup ## build VERSION=v0.1.0 for publication, into build/release, and print its tags: docs/releasing.md
-	@scripts/setup.sh release
+	@scripts/setup.sh arm64
 	@scripts/release.sh $(VERSION)
 
 release-check: setup ## try `make release` on a clone, and that users' modules can use what it makes

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the examples as static programs, into build/static, and looks into them: see docs/static.md.
+# Builds the tool and the examples as static programs, into build/static, and looks into them: see docs/static.md.
 #
 #   scripts/static.sh --look PROGRAM   only looks into one
 set -euo pipefail
@@ -37,17 +37,17 @@ fi
 
 rm -rf "$out"
 mkdir -p "$out"
-for example in examples/*/; do # each may be a module of its own
-	grep -qs '^package main$' "$example"*.go || continue
-	program=$out/$(basename "$example")
-	warnings=$(scripts/env.sh go -C "$example" build -tags "$tags" -o "$program" . 2>&1) || die "$warnings"
+for directory in cmd/ringfold/ examples/*/; do # each may be a module of its own
+	grep -qs '^package main$' "$directory"*.go || continue
+	program=$out/$(basename "$directory")
+	warnings=$(scripts/env.sh go -C "$directory" build -trimpath -tags "$tags" -o "$program" . 2>&1) || die "$warnings"
 	warnings=$(grep -v '^go: downloading ' <<<"$warnings" || :)
 	[ -z "$warnings" ] || die "the linker complains: $warnings"
 	is_static "$program"
 	one_libbpf "$program"
 	echo "static: ${program#"$PWD/"}, $(du -h "$program" | cut -f1)"
 done
-"$out/ordered" -version
+"$out/ringfold" version
 
 # Linked the usual way, a program has no more than one either.
 dynamic=$PWD/build/static-not

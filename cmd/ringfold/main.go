@@ -8,6 +8,7 @@ import (
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/list"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/tail"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/man"
 	"github.com/spf13/cobra"
 )
 
@@ -22,6 +23,7 @@ func root() *cobra.Command {
 		tail.Replay(),
 		fleet.Command(),
 		cli.Version(),
+		man.Command(),
 	)
 	return root
 }

@@ -12,5 +12,5 @@ CAPABILITIES=chown,dac_override,fowner,fsetid,kill,setgid,setuid,setpcap,net_bin
 export LIBBPF_SOURCES CAPABILITIES
 unset RINGFOLD_REQUIRE_KERNEL
 mapfile -t commands < <(sed -n 's/^RUN //p' Dockerfile.build)
-exec scripts/chroot.sh docker-check "${commands[@]}" 'chroot build/static /ordered -version' \
-	'chroot build/static /ordered -simulate -duration 1s | tail -n1'
+exec scripts/chroot.sh docker-check "${commands[@]}" 'chroot build/static /ringfold version' \
+	'chroot build/static /ringfold demo --simulate --duration 1s | tail -n1'

@@ -10,7 +10,7 @@ libbpf)
 	scripts/libbpf.sh
 	[ -e build/libbpf/lib/libbpf.a ] || { echo "libbpf/ is empty: run 'git submodule update --init libbpf' before" >&2; exit 1; }
 	;;
-modules) go mod download ;;
+modules) go mod download && go -C cmd/ringfold mod download ;;
 static) scripts/static.sh ;;
 test) scripts/env.sh go test -timeout 4m ./... ;; # kernel tests find no privilege here, and skip
 *) echo "stage.sh: unknown step '${1:-}'" >&2; exit 1 ;;
