@@ -42,7 +42,11 @@ type Flags struct {
 	Maps    []bpfmaps.Selector
 	Command []string // to run
 
-	filter filter
+	// Trigger is an expression like Filter, which Set.Triggers goes by.
+	Trigger string
+
+	filter, trigger filter
+
 	name   string // of the command
 	cmd    *cobra.Command
 }
@@ -108,6 +112,10 @@ func (f *Flags) Args(cmd *cobra.Command, args []string) error {
 	}
 	if err == nil {
 		f.filter, err = parseFilter(f.Filter)
+	}
+	if err == nil {
+		f.trigger, err = parseFilter(f.Trigger)
+		err = ofTrigger(err)
 	}
 	if err != nil {
 		return cli.Usagef("%w", err)

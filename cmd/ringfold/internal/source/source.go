@@ -1,7 +1,7 @@
 // Package source is what the commands of ringfold read: it chooses maps or a recording by the command line, opens them, decodes and
 // filters their events, and reads until there were enough.
 //
-// flags.go and args.go read the command line, source.go opens maps, file.go a recording, run.go reads, command.go runs a command meanwhile.
+// flags.go and args.go read the command line, source.go opens maps, file.go a recording, own.go is for commands with rings of their own, run.go reads, command.go runs a command meanwhile.
 // btf.go finds the type of events, decode.go and value.go turn them into fields; filter.go reads a filter, match.go applies it.
 //
 //	var f source.Flags
@@ -79,6 +79,20 @@ func (f *Flags) Open(o perfbuf.Options) (*Set, error) {
 }
 
 func (set *Set) openMaps(o perfbuf.Options) error {
+	if err := set.chooseMaps(); err != nil {
+		return err
+	}
+	for _, s := range set.Sources {
+		var err error
+		if s.Reader, err = s.Target.Reader(o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// chooseMaps finds the maps, and whatever may be wrong before one is taken over.
+func (set *Set) chooseMaps() error {
 	f := set.flags
 	targets, err := bpfmaps.Selectors{Maps: f.Maps, Process: f.Process, Steal: f.Steal}.Open()
 	if err != nil {
@@ -109,15 +123,7 @@ func (set *Set) openMaps(o perfbuf.Options) error {
 			s.Decoder.exact = s.RingBuf()
 		}
 	}
-	if err := set.checkFilter(); err != nil {
-		return err
-	}
-	for _, s := range set.Sources {
-		if s.Reader, err = s.Target.Reader(o); err != nil {
-			return err
-		}
-	}
-	return nil
+	return set.checkFilter()
 }
 
 // Timed reports whether all have times, by which they can be ordered.
@@ -170,7 +176,10 @@ func (s *Source) announce(note func(string, ...any)) {
 	if len(s.Programs) == 0 {
 		note("no program that could be seen uses it: nothing may come")
 	}
-	displaced := s.Reader.Stats().ReplacedEntries
+	displaced := 0
+	if s.Reader != nil {
+		displaced = s.Reader.Stats().ReplacedEntries
+	}
 	switch who := strings.Join(others, ", "); {
 	case who != "" && s.RingBuf():
 		note("%s holds it too, and misses what is read here, if it reads", who)

@@ -1,0 +1,70 @@
+package source
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/bpfmaps"
+	"github.com/ringfold/ringfold/perfbuf"
+)
+
+// Choose finds the perf event array that the command line names, for a command that opens rings of its own: the set has no Reader, and
+// takes nothing over. The map's descriptor is open until Close. An error says that there are several, or another kind.
+func (f *Flags) Choose() (*Set, error) {
+	set := &Set{flags: f, from: map[*perfbuf.Reader]*Source{}}
+	err := set.chooseMaps()
+	switch {
+	case err != nil:
+	case len(set.Sources) > 1:
+		err = fmt.Errorf("%s and %s: choose one", set.Sources[0], set.Sources[1])
+	case set.Sources[0].RingBuf():
+		err = fmt.Errorf("%s is a ring buffer, which the kernel never overwrites: choose a perf event array", set.Sources[0])
+	default:
+		err = set.checkTrigger()
+	}
+	if err != nil {
+		set.Close()
+		return nil, err
+	}
+	set.from[nil] = set.Sources[0] // events that no reader has read
+	return set, nil
+}
+
+// Own is a set of one reader, of a map that the command has made itself. Close closes the reader.
+func (f *Flags) Own(name string, r *perfbuf.Reader) *Set {
+	s := &Source{Target: &bpfmaps.Target{Map: bpfmaps.Map{Name: name}}, Reader: r}
+	return &Set{Sources: []*Source{s}, flags: f, from: map[*perfbuf.Reader]*Source{r: s}}
+}
+
+// Matches counts an event, and reports whether it matches the flags.
+func (set *Set) Matches(ev perfbuf.Event) bool {
+	_, ok := set.take(ev)
+	return ok
+}
+
+// Triggers reports whether an event is a sample that matches Trigger. It does not count.
+func (set *Set) Triggers(ev perfbuf.Event) bool {
+	from := set.from[ev.Source()]
+	return ev.Kind() == perfbuf.KindSample && set.flags.trigger.match(Event{ev, from, set.decode(from.Decoder, ev)}, ev.Time())
+}
+
+// Note prints a line to stderr.
+func (set *Set) Note(format string, args ...any) { set.flags.note(format, args...) }
+
+func (set *Set) checkTrigger() error {
+	for i := range set.flags.trigger {
+		if err := set.checkCondition(&set.flags.trigger[i]); err != nil {
+			return ofTrigger(err)
+		}
+	}
+	return nil
+}
+
+// ofTrigger is an error of a filter that is a trigger.
+func ofTrigger(err error) error {
+	if err == nil {
+		return nil
+	}
+	return errors.New(strings.ReplaceAll(err.Error(), "--filter", "--trigger"))
+}
