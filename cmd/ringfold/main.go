@@ -6,6 +6,8 @@ import (
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/list"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/man"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/record"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/tail"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/man"
@@ -21,6 +23,7 @@ func root() *cobra.Command {
 		list.Command(),
 		tail.Command(),
 		tail.Replay(),
+		record.Command(),
 		fleet.Command(),
 		cli.Version(),
 		man.Command(),

@@ -47,8 +47,8 @@ type Flags struct {
 
 	filter, trigger filter
 
-	name   string // of the command
-	cmd    *cobra.Command
+	name string // of the command
+	cmd  *cobra.Command
 }
 
 // Usage is a command's arguments, for cobra.Command.Use.

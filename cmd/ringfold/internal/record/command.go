@@ -1,0 +1,105 @@
+// Package record is the command record: it writes events to perf.data files, or what a flight recorder has kept of them.
+//
+// command.go has the flags, record.go records, flight.go and trigger.go keep the newest events until a trigger, summary.go says what
+// was recorded.
+package record
+
+import (
+	"errors"
+	"time"
+
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
+	"github.com/spf13/cobra"
+)
+
+// config is what the flags say.
+type config struct {
+	source.Flags
+	cli.Output
+	write    string
+	maxSize  cli.Size
+	maxAge   time.Duration
+	maxFiles int
+
+	flight      time.Duration
+	after       time.Duration
+	snapshotDir string
+}
+
+// Command is "ringfold record".
+func Command() *cobra.Command {
+	c := &config{}
+	cmd := &cobra.Command{
+		Use:   "record " + source.Usage,
+		Short: "Record events to a file, or keep the newest until a trigger",
+		Long: `Record the events of maps to a perf.data file, which ringfold tail, ringfold replay and perf script read. Of a
+recording, the events that match are copied. Maps are named as for ringfold tail.
+
+With --flight, the kernel keeps the newest events of one map in memory, and nothing reads them. A snapshot is
+written at a trigger: SIGUSR1, an event that matches --trigger, or the end. The first ends the command, unless
+--snapshot-dir is given.`,
+		Example: `  ringfold record name events -w events.data --timeout 10s
+  ringfold record --process execsnoop --steal --type event --max-size 100MiB --max-files 5 -- make
+  ringfold record name events --flight 10s --type event --trigger 'ret < 0' --snapshot-dir /var/tmp`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := c.Flags.Args(cmd, args); err != nil {
+				return err
+			}
+			if err := c.check(cmd.Flags().Changed); err != nil {
+				return cli.Usagef("%w", err)
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if c.flight > 0 {
+				return c.fly(cmd)
+			}
+			return c.record(cmd)
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	c.Which(f)
+	c.What(f)
+	c.Order(f)
+	f.StringVarP(&c.write, "write", "w", "ringfold.data", "record to this `file`; - is stdout, for perf script -i -")
+	f.Var(&c.maxSize, "max-size", "begin a new file, FILE.000001 and so on, before one is larger")
+	f.DurationVar(&c.maxAge, "max-age", 0, "begin a new file when one is this old")
+	f.IntVar(&c.maxFiles, "max-files", 0, "keep the newest `N` of these files, or of the snapshots")
+	f.DurationVar(&c.flight, "flight", 0, "keep the events of the last `duration`, and write them at a trigger")
+	f.StringVar(&c.Trigger, "trigger", "", "trigger at an event that matches, such as `'ret < 0'`; the language is that of --filter")
+	f.DurationVar(&c.after, "after", 0, "go on for this `duration` after a trigger, before the snapshot")
+	f.StringVar(&c.snapshotDir, "snapshot-dir", "", "write each snapshot to a file of its own in this `directory`, and go on")
+	c.Output.Flags(f)
+	c.Types(f)
+	return cmd
+}
+
+// check looks for flags that contradict each other.
+func (c *config) check(given func(string) bool) error {
+	rotates := c.maxSize > 0 || c.maxAge > 0
+	switch {
+	case c.maxAge < 0 || c.maxFiles < 0 || c.flight < 0 || c.after < 0:
+		return errors.New("--max-age, --max-files, --flight and --after must not be negative")
+	case c.maxSize > 0 && c.maxSize < 1<<20:
+		return errors.New("--max-size must be 1MiB at least")
+	case c.write == "":
+		return errors.New("--write: name a file")
+	case c.write == "-" && (rotates || c.Format == cli.JSON):
+		return errors.New("--max-size, --max-age and --json need a file: name one by --write")
+	case c.flight == 0 && (c.Trigger != "" || given("after") || c.snapshotDir != ""):
+		return errors.New("--trigger, --after and --snapshot-dir are for --flight")
+	case c.flight == 0 && c.maxFiles > 0 && !rotates, c.flight > 0 && c.maxFiles > 0 && c.snapshotDir == "":
+		return errors.New("--max-files is for --max-size, --max-age or --snapshot-dir: else there is one file")
+	case c.flight == 0:
+		return nil
+	case c.File != "":
+		return errors.New("--flight is for a map: of a recording, --since has the last events")
+	case rotates || given("mode") || given("slack"):
+		return errors.New("--max-size, --max-age, --mode and --slack are not for --flight")
+	case c.snapshotDir != "" && given("write"):
+		return errors.New("--write and --snapshot-dir each say where snapshots go: give one of them")
+	}
+	return nil
+}

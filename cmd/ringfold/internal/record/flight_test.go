@@ -1,0 +1,109 @@
+package record
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+func mustDup(t *testing.T, fd int) int {
+	t.Helper()
+	n, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	require.NoError(t, err)
+	return n
+}
+
+// snapshots are what lines say of them.
+func snapshots(t *testing.T, lines []map[string]json.RawMessage) (all []snapshot) {
+	t.Helper()
+	for _, line := range lines[:len(lines)-1] {
+		var one snapshot
+		require.NoError(t, json.Unmarshal(line["snapshot"], &one))
+		all = append(all, one)
+	}
+	require.Contains(t, lines[len(lines)-1], "summary")
+	return all
+}
+
+// A signal writes what was before it, and ends the command.
+func TestSignal(t *testing.T) {
+	e := kerneltest.Load(t)
+	file := filepath.Join(t.TempDir(), "x.data")
+	r := start(t, "keeping the last", "id", id(t, e.MapFD()), "--flight", "1h", "-w", file, "--filter", "size != 44", "--json")
+	for _, size := range []int{36, 60, 44, 84} {
+		e.Emit(0, 1, size)
+	}
+	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGUSR1))
+	all := snapshots(t, r.lines())
+	require.Len(t, all, 1)
+	require.Equal(t, "signal", all[0].Trigger)
+	require.EqualValues(t, 3, all[0].Events)
+	require.Equal(t, []int{36, 60, 84}, whole(t, file))
+}
+
+// An event that matches writes what was before and after it; the end writes what was since.
+func TestTrigger(t *testing.T) {
+	e := kerneltest.Load(t)
+	dir := t.TempDir()
+	r := start(t, "keeping the last", "id", id(t, e.MapFD()), "--flight", "1h", "--trigger", "size > 90 && cpu == 0", "--after", "1ms", "--snapshot-dir", dir, "--json")
+	e.Emit(0, 2, 36)
+	e.Emit(1, 1, 100) // on the other CPU
+	e.Emit(0, 1, 100)
+	for files := 0; files == 0; {
+		all, err := os.ReadDir(dir)
+		require.NoError(t, err)
+		files = len(all)
+	}
+	e.Emit(0, 1, 100) // too soon after
+	r.stop()
+	all := snapshots(t, r.lines())
+	require.Len(t, all, 2)
+	require.Equal(t, "event", all[0].Trigger)
+	require.Equal(t, []int{36, 36, 100, 100}, whole(t, all[0].File)[:4])
+	require.Equal(t, "end", all[1].Trigger)
+	require.Len(t, whole(t, all[1].File), 5)
+}
+
+// What a terminal gets, and how many snapshots are kept.
+func TestSnapshots(t *testing.T) {
+	e := kerneltest.Load(t)
+	dir := t.TempDir()
+	r := start(t, "keeping the last", "id", id(t, e.MapFD()), "--flight", "1h", "--trigger", "kind == sample", "-n", "1", "--snapshot-dir", dir)
+	e.Emit(0, 1, 40)
+	require.NoError(t, <-r.ended)
+	require.Contains(t, r.out.String(), " s, 0 lost (event)\n1 snapshots in ")
+
+	r = start(t, "keeping the last", "id", id(t, e.MapFD()), "--flight", "1h", "--snapshot-dir", dir, "--max-files", "1")
+	for n := 0; n < 2; {
+		require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGUSR1))
+		all, err := os.ReadDir(dir)
+		require.NoError(t, err)
+		n = len(all)
+	}
+	r.stop()
+	require.NoError(t, <-r.ended)
+	all, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, all, 2, "one of each run")
+}
+
+func TestFlightRefuses(t *testing.T) {
+	e, rings := kerneltest.Load(t), kerneltest.LoadRings(t, kerneltest.RingOptions{})
+	for want, args := range map[string][]string{
+		": choose one":                         {"id", id(t, e.MapFD()), "id", id(t, rings.MapFD())},
+		"which the kernel never overwrites":    {"id", id(t, rings.MapFD())},
+		"--trigger: cpu, size, time, timestam": {"id", id(t, e.MapFD()), "--trigger", "ret < 0"},
+		"goes by the kernel's times":           {"id", id(t, e.MapFD()) + ",time=8", "--trigger", "cpu == 0"},
+		"no such file or directory":            {"id", id(t, e.MapFD()), "--timeout", "1ms", "-w", "/nonexistent/x.data"},
+	} {
+		status, _, said := run(append([]string{"--flight", "1s", "--steal"}, args...)...)
+		require.NotZero(t, status, args)
+		require.Contains(t, said, want)
+	}
+}

@@ -1,0 +1,79 @@
+package record
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
+	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/ringfold/ringfold/perfbuf/perfdata"
+	"github.com/spf13/cobra"
+)
+
+// record records until there were enough events.
+func (c *config) record(cmd *cobra.Command) error {
+	set, err := c.Open(perfbuf.Options{})
+	if err != nil {
+		return err
+	}
+	defer set.Close()
+	in, err := set.Merge()
+	if err != nil {
+		return err
+	}
+	events, err := set.Events()
+	if err != nil {
+		return err
+	}
+	from, bad := os.Stat(c.File)
+	if to, err := os.Stat(c.write); bad == nil && err == nil && os.SameFile(from, to) {
+		return fmt.Errorf("%s is read: record to another file, by --write", c.File)
+	}
+	rec, err := create(c.write, cmd.OutOrStdout(), perfdata.Options{Events: events, MaxBytes: int64(c.maxSize), MaxAge: c.maxAge, MaxFiles: c.maxFiles})
+	if err != nil {
+		return err
+	}
+	set.Announce()
+	begin := time.Now()
+	if c.all() {
+		in = batches{in, rec}
+	}
+	end := set.Run(cmd.Context(), in, func(ev source.Event) error { return rec.Record(ev.Event) }, rec.Flush)
+	set.Close()
+	if err := rec.Close(); err != nil && end == nil {
+		end = err
+	}
+	if end != nil && !errors.Is(end, io.ErrUnexpectedEOF) {
+		return end
+	}
+	sum := &summary{}
+	sum.recorded(c.write, rec.Stats())
+	sum.end(set, time.Since(begin))
+	return errors.Join(end, c.print(cmd, map[string]any{"summary": sum}, sum.String())) // of a recording that was cut, what is there is copied
+}
+
+// all reports whether every event is recorded, whatever it has.
+func (c *config) all() bool {
+	return c.Filter == "" && c.PID == 0 && c.CPUs == nil && c.Since == 0 && c.Count == 0
+}
+
+// create makes a recorder.
+func create(path string, stdout io.Writer, o perfdata.Options) (*perfdata.Recorder, error) {
+	if path == "-" {
+		return perfdata.NewRecorder(stdout, o)
+	}
+	return perfdata.Create(path, o)
+}
+
+// batches is a stream that a recorder reads by itself: it decodes nothing, and marks the rounds that are proved complete. Its Wait returns
+// when that has ended.
+type batches struct {
+	source.Stream
+	rec *perfdata.Recorder
+}
+
+func (b batches) Wait(ctx context.Context) error { return b.rec.Run(ctx, b.Stream) }

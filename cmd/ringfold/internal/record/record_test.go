@@ -1,0 +1,304 @@
+package record
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/ringfold/ringfold/perfbuf/perfdata"
+	"github.com/stretchr/testify/require"
+)
+
+// running is the command, running in this process.
+type running struct {
+	t     *testing.T
+	out   bytes.Buffer
+	notes notes
+	stop  context.CancelFunc
+	ended chan error
+}
+
+// notes is stderr, while it is written.
+type notes struct {
+	mu   sync.Mutex
+	text strings.Builder
+	came chan struct{}
+}
+
+func (n *notes) Write(b []byte) (int, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	select {
+	case n.came <- struct{}{}:
+	default:
+	}
+	return n.text.Write(b)
+}
+
+func (n *notes) String() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.text.String()
+}
+
+// start runs the command, and returns when it has said that, or has ended.
+func start(t *testing.T, said string, args ...string) *running {
+	t.Helper()
+	r := &running{t: t, ended: make(chan error, 1), notes: notes{came: make(chan struct{}, 1)}}
+	root := cli.Root()
+	root.AddCommand(Command())
+	root.SetOut(&r.out)
+	root.SetErr(&r.notes)
+	root.SetArgs(append([]string{"record", "--steal"}, args...))
+	ctx, stop := context.WithCancel(t.Context())
+	r.stop = stop
+	go func() { r.ended <- root.ExecuteContext(ctx) }()
+	for !strings.Contains(r.notes.String(), said) {
+		select {
+		case <-r.notes.came:
+		case err := <-r.ended:
+			r.ended <- err
+			return r
+		}
+	}
+	return r
+}
+
+// lines waits for the end, and returns what was printed as JSON.
+func (r *running) lines() (all []map[string]json.RawMessage) {
+	r.t.Helper()
+	require.NoError(r.t, <-r.ended, r.notes.String())
+	for line := range strings.Lines(r.out.String()) {
+		var one map[string]json.RawMessage
+		require.NoError(r.t, json.Unmarshal([]byte(line), &one), line)
+		all = append(all, one)
+	}
+	return all
+}
+
+// summary is the last line.
+func (r *running) summary() (s summary) {
+	r.t.Helper()
+	all := r.lines()
+	require.NoError(r.t, json.Unmarshal(all[len(all)-1]["summary"], &s), r.out.String())
+	return s
+}
+
+// run runs the command to its end, as main does.
+func run(args ...string) (status int, stdout, stderr string) {
+	var out, err bytes.Buffer
+	root := cli.Root()
+	root.AddCommand(Command())
+	root.SetOut(&out)
+	root.SetErr(&err)
+	status = cli.Main(root, append([]string{"record"}, args...))
+	return status, out.String(), err.String()
+}
+
+// id is that of a map, for a command line.
+func id(t *testing.T, fd int) string {
+	t.Helper()
+	m, err := ebpf.NewMapFromFD(mustDup(t, fd))
+	require.NoError(t, err)
+	defer m.Close()
+	info, err := m.Info()
+	require.NoError(t, err)
+	number, _ := info.ID()
+	return fmt.Sprint(number)
+}
+
+// sizes are those of the samples in a file, in order.
+func sizes(t *testing.T, o perfdata.ReplayOptions, file string) (all []int, end error) {
+	t.Helper()
+	r, err := perfdata.Open(file, o)
+	require.NoError(t, err)
+	defer r.Close()
+	s, err := r.Ordered(perfbuf.OrderOptions{})
+	require.NoError(t, err)
+	end = s.Run(t.Context(), func(ev perfbuf.Event) error {
+		all = append(all, ev.Len())
+		return nil
+	})
+	return all, end
+}
+
+// whole are those of a whole file.
+func whole(t *testing.T, file string) []int {
+	t.Helper()
+	all, end := sizes(t, perfdata.ReplayOptions{}, file)
+	require.Equal(t, io.EOF, end)
+	return all
+}
+
+func TestRecord(t *testing.T) {
+	e := kerneltest.Load(t)
+	dir := t.TempDir()
+	t.Chdir(dir)
+	r := start(t, "reading the map", "id", id(t, e.MapFD()), "--json")
+	for i := range 50 {
+		e.Emit(i%2, 1, 40)
+	}
+	for written := int64(0); written < 50*40; { // the end is another way
+		info, err := os.Stat("ringfold.data")
+		require.NoError(t, err)
+		written = info.Size()
+	}
+	r.stop()
+	s := r.summary()
+	require.EqualValues(t, 50, s.Events)
+	require.Equal(t, "ringfold.data", s.File)
+	require.Zero(t, s.Lost+s.Filtered+s.TooLarge+s.Corrupt)
+	require.Len(t, whole(t, "ringfold.data"), 50)
+	content, err := os.ReadFile("ringfold.data")
+	require.NoError(t, err)
+	require.EqualValues(t, len(content), s.Bytes)
+	require.True(t, bytes.Contains(content, []byte{68, 0, 0, 0, 0, 0, 8, 0}), "no PERF_RECORD_FINISHED_ROUND")
+
+	perf := kerneltest.RequireCommand(t, "perf")
+	b, err := exec.Command(perf, "script", "-f", "-i", "ringfold.data").CombinedOutput()
+	require.NoError(t, err)
+	require.Equal(t, 50, strings.Count(string(b), " events: "), "%s", b)
+}
+
+// What does not match is left out, and what comes is counted.
+func TestFilter(t *testing.T) {
+	e := kerneltest.Load(t)
+	file := filepath.Join(t.TempDir(), "x.data")
+	r := start(t, "reading the map", "id", id(t, e.MapFD()), "--json", "-w", file, "--filter", "size > 50", "-n", "2")
+	for _, size := range []int{40, 100, 40, 60} {
+		e.Emit(0, 1, size)
+	}
+	s := r.summary()
+	require.EqualValues(t, 2, s.Events)
+	require.EqualValues(t, 2, s.Filtered)
+	require.Equal(t, []int{100, 60}, whole(t, file))
+
+	// Of a recording, what matches is copied.
+	part := file + "2"
+	status, out, _ := run("file", file, "-w", part, "--filter", "size == 60")
+	require.Zero(t, status)
+	require.Contains(t, out, part+": 1 events in ")
+	require.Contains(t, out, "1 did not match")
+	require.Equal(t, []int{60}, whole(t, part))
+	status, _, notes := run("file", file, "-w", file)
+	require.Equal(t, 1, status)
+	require.Contains(t, notes, "record to another file")
+}
+
+// Of a recording that was cut, what is there is copied.
+func TestCut(t *testing.T) {
+	e := kerneltest.Load(t)
+	file := filepath.Join(t.TempDir(), "x.data")
+	r := start(t, "reading the map", "id", id(t, e.MapFD()), "-w", file, "--json")
+	e.Emit(0, 400, 100)
+	r.stop()
+	n := r.summary().Events
+	require.EqualValues(t, 400, n)
+	info, err := os.Stat(file)
+	require.NoError(t, err)
+	require.NoError(t, os.Truncate(file, info.Size()/2))
+	status, out, notes := run("file", file, "-w", file+"2", "--json")
+	require.Equal(t, 1, status)
+	require.Contains(t, notes, "it was cut")
+	require.Contains(t, out, `{"summary":`)
+	require.Greater(t, len(whole(t, file+"2")), 100)
+}
+
+// The type is in the file, and each map is an event of its own.
+func TestEvents(t *testing.T) {
+	spec, err := ebpf.LoadCollectionSpec("../source/decode.bpf.o")
+	require.NoError(t, err)
+	e := kerneltest.Load(t)
+	c, err := ebpf.NewCollection(spec)
+	require.NoError(t, err)
+	defer c.Close()
+	file := filepath.Join(t.TempDir(), "x.data")
+	r := start(t, "reading the map events", "id", id(t, e.MapFD()), "id", id(t, c.Maps["decode_events"].FD())+",type=sample_t", "-w", file, "-n", "2", "--json")
+	e.Emit(1, 1, 40)
+	ret, err := c.Programs["output_sample"].Run(&ebpf.RunOptions{Context: [2]uint64{100, 0}})
+	require.NoError(t, err)
+	require.Zero(t, int32(ret))
+	require.EqualValues(t, 2, r.summary().Events)
+	events, err := perfdata.Events(file)
+	require.NoError(t, err)
+	require.Len(t, events, 2)
+	require.Equal(t, "events", events[0].Name)
+	require.Empty(t, events[0].BTF)
+	require.Equal(t, "decode_events", events[1].Name)
+	require.NotEmpty(t, events[1].BTF)
+	all, _ := sizes(t, perfdata.ReplayOptions{Event: "decode_events"}, file)
+	require.Equal(t, []int{100}, all)
+}
+
+func TestRotation(t *testing.T) {
+	e := kerneltest.Load(t)
+	file := filepath.Join(t.TempDir(), "x.data")
+	r := start(t, "reading the map", "id", id(t, e.MapFD()), "-w", file, "--max-size", "1MiB", "--ring-size", "4MiB", "--max-files", "2", "--json")
+	for range 40 { // 4 MiB, and time to read
+		e.Emit(0, 25, 4096-8)
+	}
+	r.stop()
+	s := r.summary()
+	require.EqualValues(t, 1000, s.Events+s.Lost)
+	require.Greater(t, s.Files, uint64(2))
+	files, err := filepath.Glob(file + ".*")
+	require.NoError(t, err)
+	require.Len(t, files, 2)
+	require.NotEmpty(t, whole(t, files[1]))
+}
+
+// The pipe format, while a command runs.
+func TestPipe(t *testing.T) {
+	e := kerneltest.Load(t)
+	file := filepath.Join(t.TempDir(), "x.data")
+	r := start(t, "reading the map", "id", id(t, e.MapFD()), "-w", "-", "--", "sh", "-c", "read line; exit 3")
+	require.NoError(t, <-r.ended)
+	require.NoError(t, os.WriteFile(file, r.out.Bytes(), 0o600))
+	require.Empty(t, whole(t, file))
+	require.Contains(t, r.notes.String(), "\nsh: exit status 3\n")
+}
+
+func TestCommandStatus(t *testing.T) {
+	e := kerneltest.Load(t)
+	r := start(t, "reading the map", "id", id(t, e.MapFD()), "-w", filepath.Join(t.TempDir(), "x.data"), "--json", "--", "sh", "-c", "exit 3")
+	require.Equal(t, &command{[]string{"sh", "-c", "exit 3"}, "exit status 3", 3}, r.summary().Command)
+}
+
+func TestArguments(t *testing.T) {
+	for want, args := range map[string]string{
+		"must not be negative":                 "--max-age -1s",
+		"--write: name a file":                 "--write=",
+		"need a file":                          "-w - --json",
+		"are for --flight":                     "--trigger cpu==1",
+		"--max-files is for":                   "--max-files 2",
+		"--flight is for a map":                "--flight 1s x.data",
+		"are not for --flight":                 "--flight 1s --max-size 1MiB",
+		"--mode and --slack are not":           "--flight 1s --mode exact",
+		"give one of them":                     "--flight 1s --snapshot-dir . -w x",
+		"--trigger \"cpu\": \"cpu\" should be": "--flight 1s --trigger cpu",
+		`"x": name a map`:                      "x",
+		"unknown flag: --nonsense":             "--nonsense",
+		`"12x" is not a size such as 64KiB`:    "--max-size 12x",
+		"--max-files is for --max-size, --m":   "--flight 1s --max-files 2",
+	} {
+		status, _, said := run(strings.Fields(args)...)
+		require.Equal(t, 2, status, args)
+		require.Contains(t, said, want)
+		require.Equal(t, 1, strings.Count(said, "\n"), said)
+	}
+	status, out, _ := run("--help")
+	require.Zero(t, status)
+	require.Contains(t, out, "ringfold record [flags] [id N")
+}

@@ -1,0 +1,108 @@
+package record
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
+	"github.com/ringfold/ringfold/perfbuf/perfdata"
+	"github.com/spf13/cobra"
+)
+
+// summary is what was recorded.
+type summary struct {
+	File      string   `json:"file,omitempty"` // with --max-size and --max-age, without the number
+	Files     uint64   `json:"files"`
+	Snapshots int      `json:"snapshots"`
+	Events    uint64   `json:"events"` // samples
+	Lost      uint64   `json:"lost"`
+	Corrupt   uint64   `json:"corrupt"`   // stretches of ring memory that could not be read
+	TooLarge  uint64   `json:"too_large"` // samples that a perf.data file has no room for
+	Filtered  uint64   `json:"filtered"`  // samples that did not match
+	Bytes     uint64   `json:"bytes"`
+	Seconds   float64  `json:"seconds"`
+	Command   *command `json:"command,omitempty"`
+}
+
+// command is what was run meanwhile.
+type command struct {
+	Args   []string `json:"args"`
+	Status string   `json:"status"`
+	Exit   int      `json:"exit"` // as a shell has it
+}
+
+// snapshot is a file of a flight recorder.
+type snapshot struct {
+	File          string  `json:"file"`
+	Trigger       string  `json:"trigger"` // signal, event or end
+	Events        uint64  `json:"events"`
+	Lost          uint64  `json:"lost"`
+	CompleteSince uint64  `json:"complete_since_ns"`
+	Until         uint64  `json:"until_ns"`
+	Seconds       float64 `json:"seconds"` // from CompleteSince to Until
+}
+
+func (s snapshot) String() string {
+	return fmt.Sprintf("%s: %d events of the last %.3f s, %d lost (%s)", s.File, s.Events, s.Seconds, s.Lost, s.Trigger)
+}
+
+// snapshot counts one.
+func (s *summary) snapshot(one snapshot) {
+	s.Snapshots++
+	s.Files++
+	s.Events += one.Events
+	s.Lost += one.Lost
+}
+
+// recorded counts what is in the files.
+func (s *summary) recorded(file string, stats perfdata.Stats) {
+	s.File, s.Files, s.Bytes = file, stats.Files, stats.Bytes
+	s.Events, s.Lost, s.Corrupt, s.TooLarge = stats.Samples, stats.Lost, stats.Corrupt, stats.TooLarge
+}
+
+// end adds what is known at the end.
+func (s *summary) end(set *source.Set, elapsed time.Duration) {
+	s.Seconds, s.Filtered = elapsed.Round(time.Microsecond).Seconds(), set.Filtered
+	if child := set.Child; child != nil {
+		s.Command = &command{Args: child.Args}
+		s.Command.Status, s.Command.Exit = child.Status()
+	}
+}
+
+func (s *summary) String() string {
+	text := fmt.Sprintf("%s: %d events in %.1f s, %d lost", s.File, s.Events, s.Seconds, s.Lost)
+	for _, more := range []struct {
+		count uint64
+		what  string
+	}{{s.Filtered, "did not match"}, {s.TooLarge, "too large for the file"}, {s.Corrupt, "stretches of ring memory corrupt"}} {
+		if more.count > 0 {
+			text += fmt.Sprintf(", %d %s", more.count, more.what)
+		}
+	}
+	if s.Files > 1 {
+		text += fmt.Sprintf("; %d files", s.Files)
+	}
+	return text + ended(s.Command)
+}
+
+func ended(c *command) string {
+	if c == nil {
+		return ""
+	}
+	return fmt.Sprintf("\n%s: %s", c.Args[0], c.Status)
+}
+
+// print prints an object or a text, unless stdout is for events.
+func (c *config) print(cmd *cobra.Command, object any, text string) error {
+	switch {
+	case c.Format == cli.JSON:
+		return json.NewEncoder(cmd.OutOrStdout()).Encode(object)
+	case c.write == "-":
+		cmd.PrintErrln(text)
+		return nil
+	}
+	_, err := fmt.Fprintln(cmd.OutOrStdout(), text)
+	return err
+}
