@@ -11,6 +11,7 @@ import (
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/tail"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/man"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/trace"
 	"github.com/spf13/cobra"
 )
 
@@ -22,8 +23,9 @@ func root() *cobra.Command {
 	root.AddCommand(
 		list.Command(),
 		tail.Command(),
-		tail.Replay(),
 		record.Command(),
+		tail.Replay(),
+		trace.Command(),
 		fleet.Command(),
 		cli.Version(),
 		man.Command(),

@@ -7,7 +7,7 @@ import (
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
-// thread and payload are struct thread and struct event of trace2perfetto.bpf.c.
+// thread and payload are struct thread and struct event of trace.bpf.c.
 type thread struct {
 	PID, TID uint32
 	Comm     [16]byte
@@ -25,7 +25,7 @@ type execPayload struct {
 	File [128]byte
 }
 
-// Payloads as trace2perfetto.bpf.c outputs them. An exec's is longer, and begins as the others do.
+// Payloads as trace.bpf.c outputs them. An exec's is longer, and begins as the others do.
 var (
 	payloads     = perfbuf.NewDecoder[payload]()
 	execPayloads = perfbuf.NewDecoder[execPayload]()
@@ -33,7 +33,7 @@ var (
 
 type kind uint32
 
-const ( // as in trace2perfetto.bpf.c
+const ( // as in trace.bpf.c
 	kindSwitch kind = iota + 1
 	kindFork
 	kindExec
@@ -53,7 +53,7 @@ func handle(t *timeline, ev perfbuf.Event) error {
 	}
 	p, ok := payloads.Decode(ev)
 	if !ok {
-		return fmt.Errorf("an event of %d bytes is too short: trace2perfetto.bpf.o and event.go do not fit together", ev.Len())
+		return fmt.Errorf("an event of %d bytes is too short: trace.bpf.o and event.go do not fit together", ev.Len())
 	}
 	switch p.Kind {
 	case kindSwitch:
@@ -65,11 +65,11 @@ func handle(t *timeline, ev perfbuf.Event) error {
 	case kindExec:
 		e, ok := execPayloads.Decode(ev)
 		if !ok {
-			return fmt.Errorf("an exec of %d bytes is too short: trace2perfetto.bpf.o and event.go do not fit together", ev.Len())
+			return fmt.Errorf("an exec of %d bytes is too short: trace.bpf.o and event.go do not fit together", ev.Len())
 		}
 		return t.executed(ev.CPU(), ev.Time(), p.Current, cstring(e.File[:]))
 	}
-	return fmt.Errorf("an event of kind %d: trace2perfetto.bpf.o and event.go do not fit together", p.Kind)
+	return fmt.Errorf("an event of kind %d: trace.bpf.o and event.go do not fit together", p.Kind)
 }
 
 func (t thread) name() string { return cstring(t.Comm[:]) }

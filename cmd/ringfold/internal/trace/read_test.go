@@ -102,7 +102,8 @@ func read(t *testing.T, r io.Reader) *readTrace {
 		case "i":
 			must(e.S == "t", "not an instant of a thread")
 			what, _, _ := strings.Cut(e.Name, " ")
-			i := readInstant{what: what, time: time, pid: int(e.Args["pid"].(float64)), args: e.Args}
+			pid, _ := e.Args["pid"].(float64)
+			i := readInstant{what: what, time: time, pid: int(pid), args: e.Args}
 			if open[k] != nil {
 				i.running = int(open[k].args["pid"].(float64))
 			}

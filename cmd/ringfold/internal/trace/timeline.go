@@ -58,7 +58,19 @@ func (l *timeline) cpu(n int) (*cpu, error) {
 	}
 	c := &cpu{since: l.start}
 	l.cpus[n] = c
-	return c, l.trace.thread(processCPUs, n+1, fmt.Sprintf("CPU %d", n))
+	name := fmt.Sprintf("CPU %d", n)
+	if n < 0 {
+		name = "CPU not known"
+	}
+	return c, l.trace.thread(processCPUs, track(n), name)
+}
+
+// track is the number of a CPU's: viewers take 0 for idle. An event of a ring buffer need not say its CPU.
+func track(n int) int {
+	if n < 0 {
+		return 1 << 20
+	}
+	return n + 1
 }
 
 // switched ends the slice of the one that ran, and begins that of the next.
@@ -93,7 +105,7 @@ func (l *timeline) begin(c *cpu, n int, time uint64, t thread) error {
 	}
 	c.slice = true
 	l.sum.Slices++
-	return l.trace.begin(n+1, l.since(time), "running", t.name(), map[string]any{"pid": t.PID, "tid": t.TID})
+	return l.trace.begin(track(n), l.since(time), "running", t.name(), map[string]any{"pid": t.PID, "tid": t.TID})
 }
 
 // unseen is of slices that have ended at some time before.
@@ -104,7 +116,7 @@ func (l *timeline) stop(c *cpu, n int, time uint64, args map[string]any) error {
 		return nil
 	}
 	c.slice = false
-	return l.trace.end(n+1, l.since(time), args)
+	return l.trace.end(track(n), l.since(time), args)
 }
 
 // lost shows where events of a CPU are missing: who ran there in this time is not known.
@@ -119,10 +131,10 @@ func (l *timeline) lost(n int, after, before, count uint64) error {
 		return err
 	}
 	c.known, c.since = false, before
-	if err := l.trace.begin(n+1, l.since(after), "lost", fmt.Sprintf("%d lost", count), map[string]any{"events": count}); err != nil {
+	if err := l.trace.begin(track(n), l.since(after), "lost", fmt.Sprintf("%d lost", count), map[string]any{"events": count}); err != nil {
 		return err
 	}
-	return l.trace.end(n+1, l.since(before), nil)
+	return l.trace.end(track(n), l.since(before), nil)
 }
 
 func (l *timeline) forked(n int, time uint64, parent, child thread) error {
@@ -169,16 +181,19 @@ func (l *timeline) instant(n int, time uint64, t thread, what string, args map[s
 		}
 	}
 	args["pid"], args["tid"] = t.PID, t.TID
-	return l.trace.instant(n+1, l.since(time), "process", what+" "+t.name(), args)
+	return l.trace.instant(track(n), l.since(time), "process", what+" "+t.name(), args)
 }
 
-// counters tells how full rings are, and what they have lost.
-func (l *timeline) counters(time uint64, rings []perfbuf.RingStats) error {
+// counters shows how full rings are, and what they have lost.
+func (l *timeline) counters(label string, time uint64, rings []perfbuf.RingStats) error {
+	if label != "" {
+		label += " "
+	}
 	for _, r := range rings {
-		if err := l.trace.counter(processRings, l.since(time), fmt.Sprintf("ring of CPU %d", r.CPU), "bytes used", uint64(r.Used)); err != nil {
+		if err := l.trace.counter(processRings, l.since(time), fmt.Sprintf("%sring of CPU %d", label, r.CPU), "bytes used", uint64(r.Used)); err != nil {
 			return err
 		}
-		if err := l.trace.counter(processRings, l.since(time), fmt.Sprintf("lost on CPU %d", r.CPU), "events", r.Lost); err != nil {
+		if err := l.trace.counter(processRings, l.since(time), fmt.Sprintf("%slost on CPU %d", label, r.CPU), "events", r.Lost); err != nil {
 			return err
 		}
 	}

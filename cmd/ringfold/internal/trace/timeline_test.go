@@ -126,7 +126,7 @@ func TestNewCPU(t *testing.T) {
 func TestCounters(t *testing.T) {
 	got, _ := draw(t, []int{0, 1}, func(l *timeline) {
 		for n := range 2 {
-			require.NoError(t, l.counters(2000, []perfbuf.RingStats{{CPU: 0, Used: 5 * n, Lost: 1}, {CPU: 1, Used: 7}}))
+			require.NoError(t, l.counters("", 2000, []perfbuf.RingStats{{CPU: 0, Used: 5 * n, Lost: 1}, {CPU: 1, Used: 7}}))
 		}
 	})
 	require.Equal(t, map[string][]float64{

@@ -18,14 +18,14 @@ type trace struct {
 
 // event is one of the format's events.
 type event struct {
-	Phase    string         `json:"ph"` // B, E: a slice begins, ends. i: an instant. C: counters. M: names
-	Process  int            `json:"pid"`
-	Thread   int            `json:"tid"`
-	Time     float64        `json:"ts"` // µs; ns are decimals
-	Category string         `json:"cat,omitempty"`
-	Name     string         `json:"name,omitempty"`
-	Scope    string         `json:"s,omitempty"` // of an instant: t, its thread
-	Args     map[string]any `json:"args,omitempty"`
+	Phase    string  `json:"ph"` // B, E: a slice begins, ends. i: an instant. C: counters. M: names
+	Process  int     `json:"pid"`
+	Thread   int     `json:"tid"`
+	Time     float64 `json:"ts"` // µs; ns are decimals
+	Category string  `json:"cat,omitempty"`
+	Name     string  `json:"name,omitempty"`
+	Scope    string  `json:"s,omitempty"`    // of an instant: t, its thread
+	Args     any     `json:"args,omitempty"` // nil, or what becomes an object
 }
 
 func newTrace(w io.Writer) *trace {
@@ -78,14 +78,22 @@ func (t *trace) thread(pid, tid int, name string) error {
 }
 
 func (t *trace) begin(tid int, ns uint64, category, name string, args map[string]any) error {
-	return t.write(event{Phase: "B", Process: processCPUs, Thread: tid, Time: micros(ns), Category: category, Name: name, Args: args})
+	return t.write(event{Phase: "B", Process: processCPUs, Thread: tid, Time: micros(ns), Category: category, Name: name, Args: some(args)})
 }
 
 func (t *trace) end(tid int, ns uint64, args map[string]any) error {
-	return t.write(event{Phase: "E", Process: processCPUs, Thread: tid, Time: micros(ns), Args: args})
+	return t.write(event{Phase: "E", Process: processCPUs, Thread: tid, Time: micros(ns), Args: some(args)})
 }
 
-func (t *trace) instant(tid int, ns uint64, category, name string, args map[string]any) error {
+// some is args, or nothing.
+func some(args map[string]any) any {
+	if args == nil {
+		return nil
+	}
+	return args
+}
+
+func (t *trace) instant(tid int, ns uint64, category, name string, args any) error {
 	return t.write(event{Phase: "i", Process: processCPUs, Thread: tid, Time: micros(ns), Category: category, Name: name, Scope: "t", Args: args})
 }
 

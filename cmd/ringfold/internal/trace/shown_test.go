@@ -1,14 +1,17 @@
 package trace
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
 
+	"github.com/cilium/ebpf"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/stretchr/testify/require"
 )
@@ -18,7 +21,7 @@ func TestFile(t *testing.T) {
 	kerneltest.Require(t)
 	dir := t.TempDir()
 	live, path := filepath.Join(dir, "trace.json"), filepath.Join(dir, "events.data")
-	cmd := program("-o", live, "-duration", "200ms", "-record", path, "-json")
+	cmd := program("-w", live, "--timeout", "200ms", "--record", path, "--json")
 	cmd.Stderr = os.Stderr
 	var out bytes.Buffer
 	cmd.Stdout = &out
@@ -27,14 +30,14 @@ func TestFile(t *testing.T) {
 		require.NoError(t, exec.Command("true").Run())
 	}
 	require.NoError(t, cmd.Wait())
-	var want, got summary
-	require.NoError(t, json.Unmarshal(out.Bytes(), &want))
+	var got summary
+	want := summaryOf(t, out.String())
 
 	convert := func(args ...string) (string, string, error) {
 		f, err := os.Open(path) // the directory is root's
 		require.NoError(t, err)
 		defer f.Close()
-		cmd := program(append([]string{"-file", "/proc/self/fd/3"}, args...)...)
+		cmd := program(append([]string{"/proc/self/fd/3"}, args...)...)
 		cmd.ExtraFiles = []*os.File{f}
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 		var out, messages bytes.Buffer
@@ -43,7 +46,7 @@ func TestFile(t *testing.T) {
 		return out.String(), messages.String(), err
 	}
 	require.NoError(t, os.Chmod(path, 0o644))
-	text, messages, err := convert("-o", "-")
+	text, messages, err := convert("-w", "-")
 	require.NoError(t, err, messages)
 	trace := read(t, bytes.NewReader([]byte(text)))
 	other, err := json.Marshal(trace.other["summary"])
@@ -67,12 +70,12 @@ func TestFile(t *testing.T) {
 	whole, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(path, whole[:len(whole)/2], 0o644))
-	text, messages, err = convert("-o", "-")
+	text, messages, err = convert("-w", "-")
 	require.Error(t, err)
 	require.Contains(t, messages, "it was cut")
 	require.NotEmpty(t, read(t, bytes.NewReader([]byte(text))).tracks)
 	require.NoError(t, os.WriteFile(path, bytes.Repeat([]byte("text "), 50), 0o644))
-	text, messages, err = convert("-o", "-")
+	text, messages, err = convert("-w", "-")
 	require.Error(t, err)
 	require.Empty(t, text)
 	require.Contains(t, messages, "not a perf.data file")
@@ -81,4 +84,55 @@ func TestFile(t *testing.T) {
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
+}
+
+// Events of others are instants with their fields, or with their bytes.
+func TestOthers(t *testing.T) {
+	kerneltest.Require(t)
+	spec, err := ebpf.LoadCollectionSpec("../source/decode.bpf.o")
+	require.NoError(t, err)
+	c, err := ebpf.NewCollection(spec)
+	require.NoError(t, err)
+	defer c.Close()
+	info, err := c.Maps["decode_events"].Info()
+	require.NoError(t, err)
+	id, _ := info.ID()
+	file := filepath.Join(t.TempDir(), "x.data")
+	for _, typ := range [][]string{{"--type", "sample_t"}, nil} {
+		var out bytes.Buffer
+		reading, notes, err := os.Pipe()
+		require.NoError(t, err)
+		root := root()
+		root.SetOut(&out)
+		root.SetErr(notes)
+		args := append([]string{"trace", "id", fmt.Sprint(id), "--steal", "-n", "1", "-w", file, "--json", "--timeout", "0"}, typ...)
+		root.SetArgs(args)
+		ended := make(chan error, 1)
+		go func() { ended <- root.ExecuteContext(t.Context()) }()
+		said := bufio.NewScanner(reading)
+		require.True(t, said.Scan())
+		require.Contains(t, said.Text(), "reading the map decode_events")
+		ret, err := c.Programs["output_sample"].Run(&ebpf.RunOptions{Context: [2]uint64{100, 0}})
+		require.NoError(t, err)
+		require.Zero(t, int32(ret))
+		require.NoError(t, <-ended)
+		notes.Close()
+		reading.Close()
+		require.EqualValues(t, 1, summaryOf(t, out.String()).Events)
+		content, err := os.ReadFile(file)
+		require.NoError(t, err)
+		var found []readInstant
+		for _, track := range read(t, bytes.NewReader(content)).tracks {
+			found = append(found, track.instants...)
+		}
+		require.Len(t, found, 1)
+		require.Equal(t, "decode_events", found[0].what)
+		if typ != nil {
+			require.Equal(t, "a \"b\"\n", found[0].args["comm"])
+			require.Equal(t, map[string]any{"x": -1., "y": 2.}, found[0].args["at"])
+		} else {
+			require.EqualValues(t, 100, found[0].args["size"])
+			require.Equal(t, "0000000000000080", found[0].args["bytes"].(string)[:16])
+		}
+	}
 }

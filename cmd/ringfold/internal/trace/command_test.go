@@ -7,36 +7,63 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/internal/cpulist"
 	"github.com/ringfold/ringfold/internal/kerneltest"
-	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 )
 
 // The test binary is the program too.
 func TestMain(m *testing.M) {
-	if os.Getenv("TRACE2PERFETTO_TEST_PROGRAM") == "1" {
-		main()
-		return
+	if os.Getenv("TRACE_TEST_PROGRAM") == "1" {
+		os.Exit(cli.Main(root(), os.Args[1:]))
 	}
 	os.Setenv("GORACE", "atexit_sleep_ms=0") // with the race detector, each process would take a second to end
 	os.Exit(m.Run())
 }
 
+func root() *cobra.Command {
+	root := cli.Root()
+	root.AddCommand(Command())
+	return root
+}
+
+// program is for what takes a process of its own: signals, privileges.
 func program(args ...string) *exec.Cmd {
-	cmd := exec.Command("/proc/self/exe", args...)
-	cmd.Env = append(os.Environ(), "TRACE2PERFETTO_TEST_PROGRAM=1")
+	cmd := exec.Command("/proc/self/exe", append([]string{"trace"}, args...)...)
+	cmd.Env = append(os.Environ(), "TRACE_TEST_PROGRAM=1")
 	return cmd
+}
+
+// run runs the command in this process.
+func run(args ...string) (status int, stdout, stderr string) {
+	var out, err bytes.Buffer
+	root := root()
+	root.SetOut(&out)
+	root.SetErr(&err)
+	status = cli.Main(root, append([]string{"trace"}, args...))
+	return status, out.String(), err.String()
+}
+
+// summaryOf is what a command has printed as JSON.
+func summaryOf(t *testing.T, line string) summary {
+	t.Helper()
+	var s struct{ Summary *summary }
+	require.NoError(t, json.Unmarshal([]byte(line), &s), line)
+	require.NotNil(t, s.Summary)
+	return *s.Summary
 }
 
 // It records until Ctrl-C, what it says of it is so, and the file is complete.
 func TestRecord(t *testing.T) {
 	kerneltest.Require(t)
 	file := filepath.Join(t.TempDir(), "trace.json")
-	cmd := program("-o", file, "-duration", "0", "-json", "-ring-bytes", "1048576")
+	cmd := program("-w", file, "--timeout", "0", "--json", "--ring-size", "1MiB")
 	var out, messages bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &messages
 	require.NoError(t, cmd.Start())
@@ -64,8 +91,7 @@ func TestRecord(t *testing.T) {
 	require.NoError(t, <-ended, messages.String())
 	require.Empty(t, messages.String())
 
-	var sum summary
-	require.NoError(t, json.Unmarshal(out.Bytes(), &sum))
+	sum := summaryOf(t, out.String())
 	content, err := os.ReadFile(file)
 	require.NoError(t, err)
 	got := read(t, bytes.NewReader(content))
@@ -122,9 +148,9 @@ func TestRecord(t *testing.T) {
 func TestDuration(t *testing.T) {
 	kerneltest.Require(t)
 	file := filepath.Join(t.TempDir(), "trace.json.gz")
-	out, err := program("-o", file, "-duration", "50ms", "-ring-bytes", "65536").CombinedOutput()
-	require.NoError(t, err, string(out))
-	require.Contains(t, string(out), "ui.perfetto.dev")
+	status, out, notes := run("-w", file, "--timeout", "50ms", "--ring-size", "64KiB")
+	require.Zero(t, status, notes)
+	require.Contains(t, out, "ui.perfetto.dev")
 	f, err := os.Open(file)
 	require.NoError(t, err)
 	defer f.Close()
@@ -137,9 +163,10 @@ func TestDuration(t *testing.T) {
 
 func TestStandardOutput(t *testing.T) {
 	kerneltest.Require(t)
-	out, err := program("-o", "-", "-duration", "1ms").Output()
-	require.NoError(t, err)
-	require.NotEmpty(t, read(t, bytes.NewReader(out)).tracks)
+	status, out, notes := run("-w", "-", "--", "sh", "-c", "exit 3")
+	require.Zero(t, status, notes)
+	require.NotEmpty(t, read(t, strings.NewReader(out)).tracks)
+	require.Contains(t, notes, "\nsh: exit status 3\n")
 }
 
 // Nothing is left, and no earlier file spoilt, if there is nothing to record.
@@ -147,7 +174,7 @@ func TestNoPrivilege(t *testing.T) {
 	kerneltest.RequireRoot(t)
 	file := filepath.Join(t.TempDir(), "trace.json")
 	require.NoError(t, os.WriteFile(file, []byte("of before"), 0o644))
-	cmd := program("-o", file)
+	cmd := program("-w", file)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	out, err := cmd.CombinedOutput()
 	require.Error(t, err)
@@ -158,30 +185,29 @@ func TestNoPrivilege(t *testing.T) {
 }
 
 func TestArguments(t *testing.T) {
-	for _, c := range []struct {
-		args   []string
-		status int
-		stdout string
-		stderr string
-	}{
-		{[]string{"-h"}, 0, "Usage: trace2perfetto", ""},
-		{[]string{"-version"}, 0, perfbuf.Version().String(), ""},
-		{[]string{"-x"}, 2, "", "flag provided but not defined: -x"},
-		{[]string{"x"}, 2, "", `unknown argument "x"`},
-		{[]string{"-duration", "-1s"}, 2, "", "must not be negative"},
-		{[]string{"-file", "a", "-record", "b"}, 2, "", "is a recording already"},
-		{[]string{"-json", "-o", "-"}, 2, "", "name a file"},
+	for want, args := range map[string]string{
+		"unknown flag: --nonsense":        "--nonsense",
+		`"x": name a map`:                 "x",
+		"must not be negative":            "--timeout -1s",
+		"--record is for the events of":   "a.data --record b",
+		"--json prints where --write - w": "--json -w -",
+		"--write: name a file":            "--write=",
+		"--filter is for maps":            "--filter cpu==1",
+		"--mode is for maps":              "--mode slack",
 	} {
-		var stdout, stderr bytes.Buffer
-		require.Equal(t, c.status, run(c.args, &stdout, &stderr), c.args)
-		require.Contains(t, stdout.String(), c.stdout)
-		require.Contains(t, stderr.String(), c.stderr)
+		status, _, said := run(strings.Fields(args)...)
+		require.Equal(t, 2, status, args)
+		require.Contains(t, said, want)
+		require.Equal(t, 1, strings.Count(said, "\n"), said)
 	}
+	status, out, _ := run("--help")
+	require.Zero(t, status)
+	require.Contains(t, out, "ringfold trace [flags] [id N")
 }
 
 func TestUnwritable(t *testing.T) {
 	kerneltest.Require(t)
-	var stdout, stderr bytes.Buffer
-	require.Equal(t, 1, run([]string{"-o", filepath.Join(t.TempDir(), "none", "trace.json"), "-duration", "1ms"}, &stdout, &stderr))
-	require.Contains(t, stderr.String(), "no such file or directory")
+	status, _, said := run("-w", filepath.Join(t.TempDir(), "none", "trace.json"), "--timeout", "1ms")
+	require.Equal(t, 1, status)
+	require.Contains(t, said, "no such file or directory")
 }

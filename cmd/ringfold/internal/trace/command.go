@@ -1,0 +1,154 @@
+// Package trace is the command trace: it records for some seconds what all CPUs do, or what maps and recordings have, in the order in
+// which it happened, as a file for the Perfetto UI and chrome://tracing.
+//
+// own.go loads the command's own programs, event.go decodes their events, shown.go shows those of others; read.go reads both. timeline.go
+// makes slices and instants of them, trace.go writes these to output.go's file.
+package trace
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
+	"github.com/spf13/cobra"
+)
+
+// config is what the flags say.
+type config struct {
+	source.Flags
+	cli.Output
+	write  string
+	record string // a recording to make
+}
+
+// Command is "ringfold trace".
+func Command() *cobra.Command {
+	c := &config{}
+	c.RingSize, c.Timeout = 4<<20, 5*time.Second
+	cmd := &cobra.Command{
+		Use:   "trace " + source.Usage,
+		Short: "Draw what all CPUs do as a timeline for the Perfetto UI",
+		Long: `Record which threads run on each CPU, the processes that start, run programs and end, and how full the rings
+are, into a file that https://ui.perfetto.dev and chrome://tracing open. It needs root, or CAP_BPF and
+CAP_PERFMON, and a kernel with BTF.
+
+With maps or a recording, named as for ringfold tail, it shows their events instead: each on the track of its
+CPU. A recording that trace has made becomes the same timeline again, without root. Ctrl-C ends it early, and
+the file is complete.`,
+		Example: `  ringfold trace --timeout 2s
+  ringfold trace -w build.json.gz -- make
+  ringfold trace name events --type event
+  ringfold trace events.data -w events.json`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := c.Flags.Args(cmd, args); err != nil {
+				return err
+			}
+			if err := c.check(cmd.Flags().Changed); err != nil {
+				return cli.Usagef("%w", err)
+			}
+			return nil
+		},
+		RunE: c.run,
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	c.Which(f)
+	c.What(f)
+	f.Lookup("timeout").Usage = "end after this `duration`; 0 is at Ctrl-C. A command and a recording have their own end"
+	c.Order(f)
+	f.StringVarP(&c.write, "write", "w", "trace.json", "write to this `file`, compressed if it ends in .gz; - is stdout")
+	f.StringVar(&c.record, "record", "", "also record the events to this perf.data `file`")
+	c.Output.Flags(f)
+	c.Types(f)
+	return cmd
+}
+
+// check looks for flags that contradict each other.
+func (c *config) check(given func(string) bool) error {
+	if (c.File != "" || len(c.Command) > 0) && !given("timeout") {
+		c.Timeout = 0
+	}
+	switch {
+	case c.write == "":
+		return errors.New("--write: name a file")
+	case c.write == "-" && c.Format == cli.JSON:
+		return errors.New("--json prints where --write - writes to: name a file")
+	case c.record != "" && c.Named():
+		return errors.New("--record is for the events of trace itself: ringfold record records those of maps")
+	case c.Named():
+		return nil
+	}
+	for _, flag := range []string{"pid", "filter", "count", "since", "steal", "mode", "slack"} {
+		if given(flag) {
+			return fmt.Errorf("--%s is for maps and recordings: name one", flag)
+		}
+	}
+	return nil
+}
+
+// run makes the trace.
+func (c *config) run(cmd *cobra.Command, _ []string) error {
+	out := &output{path: c.write, stdout: cmd.OutOrStdout()}
+	read := c.own
+	if c.Named() {
+		read = c.others
+	}
+	sum, err := read(cmd.Context(), out)
+	if closed := out.close(); err == nil {
+		err = closed
+	}
+	switch {
+	case err != nil:
+		return err
+	case c.Format == cli.JSON:
+		return json.NewEncoder(out.stdout).Encode(map[string]any{"summary": sum})
+	case c.write == "-":
+		cmd.PrintErrln(sum)
+		return nil
+	}
+	_, err = fmt.Fprintln(out.stdout, sum)
+	return err
+}
+
+// summary is what was recorded.
+type summary struct {
+	File      string   `json:"file"`
+	Seconds   float64  `json:"seconds"`
+	CPUs      int      `json:"cpus"`
+	Slices    uint64   `json:"slices"`
+	Forks     uint64   `json:"forks"`
+	Execs     uint64   `json:"execs"`
+	Exits     uint64   `json:"exits"`
+	Events    uint64   `json:"events"` // of others' maps
+	Lost      uint64   `json:"lost"`
+	Unseen    uint64   `json:"unseen"`     // switches that others tell of
+	HighWater float64  `json:"high_water"` // share of the fullest ring that was used at most
+	Command   *command `json:"command,omitempty"`
+}
+
+// command is what was run meanwhile.
+type command struct {
+	Args   []string `json:"args"`
+	Status string   `json:"status"`
+	Exit   int      `json:"exit"` // as a shell has it
+}
+
+func (s summary) String() string {
+	text := fmt.Sprintf("%s: %.1f s of %d CPUs: ", s.File, s.Seconds, s.CPUs)
+	if s.Slices+s.Execs+s.Forks+s.Exits > 0 || s.Events == 0 {
+		text += fmt.Sprintf("%d slices, %d forks, %d execs, %d exits; ", s.Slices, s.Forks, s.Execs, s.Exits)
+	} else {
+		text += fmt.Sprintf("%d events; ", s.Events)
+	}
+	text += fmt.Sprintf("%d events lost; rings up to %.0f %% full\n", s.Lost, 100*s.HighWater)
+	if s.Lost > 0 {
+		text += "With larger rings (--ring-size) fewer are lost.\n"
+	}
+	if s.Command != nil {
+		text += s.Command.Args[0] + ": " + s.Command.Status + "\n"
+	}
+	return text + "Open it in https://ui.perfetto.dev, or in Chrome's chrome://tracing."
+}
