@@ -1,119 +1,64 @@
-// Callbacks reads the same events in three ways, and tells what each has received, lost, and cost.
-//
-// The ways are in files of their own, to be read side by side: channels.go is libbpfgo's, through Go channels; dropin.go is the
-// same with perfchan.InitPerfBuf, one line apart; folds.go reads events where they lie, which is what one should do.
-//
-// callbacks.bpf.c is the BPF program, and counts.go and program.go its counterpart; workload.go and calls.go are another process,
-// which causes the events; measure.go and table.go are what is around.
+// Callbacks counts the events of a BPF program in three ways: channels.go uses libbpfgo's channels, dropin.go is the same with one
+// line replaced, and folds.go counts events in the ring buffers, without channels.
 package main
 
 import (
 	"context"
-	"errors"
+	_ "embed"
 	"flag"
 	"fmt"
-	"io"
+	"log"
 	"os"
+	"os/exec"
 	"os/signal"
 	"syscall"
 	"time"
 
+	"github.com/aquasecurity/libbpfgo"
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
-func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+//go:embed callbacks.bpf.o
+var object []byte // outputs an event per system call of one process
 
-// run is the program. It returns its exit status.
-func run(args []string, stdout, stderr *os.File) int {
-	if rate, ok := os.LookupEnv(callsEnv); ok {
-		if err := makeCalls(rate, os.Stdin, stdout); err != nil {
-			fmt.Fprintf(stderr, "callbacks: workload: %v\n", err)
-			return 1
-		}
-		return 0
+func main() {
+	duration := flag.Duration("duration", 3*time.Second, "how long each way runs")
+	asJSON := flag.Bool("json", false, "print an object per way")
+	version := flag.Bool("version", false, "print the versions of ringfold and libbpf")
+	if flag.Parse(); *version {
+		fmt.Println(perfbuf.Version())
+		return
 	}
-	c, err := parse(args)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(stdout, usage)
-		return 0
-	case err != nil:
-		fmt.Fprintf(stderr, "callbacks: %v\n%s", err, usage)
-		return 2
-	case c.version:
-		fmt.Fprintln(stdout, perfbuf.Version())
-		return 0
+	format := map[bool]string{false: "%-8s %9d received %9d lost\n", true: `{"way":%q,"received":%d,"lost":%d}` + "\n"}[*asJSON]
+	libbpfgo.SetLoggerCbs(libbpfgo.Callbacks{Log: func(int, string) {}}) // errors say as much
+	interrupted, _ := signal.NotifyContext(context.Background(), os.Interrupt)
+	for i := 0; i < len(names) && interrupted.Err() == nil; i++ {
+		ctx, stop := context.WithTimeout(interrupted, *duration)
+		traced := exec.CommandContext(ctx, "dd", "if=/dev/zero", "of=/dev/null", "bs=1M") // many system calls
+		traced.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}             // if this ends by log.Fatal
+		must(0, traced.Start())
+		module := must(libbpfgo.NewModuleFromBufferArgs(libbpfgo.NewModuleArgs{BPFObjBuff: object, SkipMemlockBump: true}))
+		must(0, module.InitGlobalVariable("pid", uint32(traced.Process.Pid)))
+		must(0, module.BPFLoadObject())
+		c := ways[i](ctx, module)
+		stop()
+		module.Close()
+		_ = traced.Wait() // it was killed
+		fmt.Printf(format, names[i], c.received, c.lost)
 	}
-
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, stop) // a second Ctrl-C is not caught, and ends the program at once
-	if err := compare(ctx, c, stdout); err != nil {
-		fmt.Fprintf(stderr, "callbacks: %v\n", explain(err))
-		return 1
-	}
-	return 0
 }
 
-// way is a way of reading.
-type way struct {
-	name string
-	read func(*workload) (counts, error)
-}
+var names = []string{"channels", "dropin", "folds"}
+var ways = []func(context.Context, *libbpfgo.Module) counts{channels, dropin, folds}
 
-var ways = []way{{"channels", channels}, {"dropin", dropin}, {"folds", folds}}
+type counts struct{ received, lost uint64 }
 
-// config is what the flags say.
-type config struct {
-	ways     []way
-	duration time.Duration // of each way
-	rate     int
-	json     bool
-	version  bool
-}
+// add counts an event. It keeps nothing of data.
+func (c *counts) add(data []byte) error { c.received++; return nil }
 
-const usage = `Usage: callbacks [flags]
-
-Another process makes system calls on all CPUs, each is an event of a BPF program, and this one counts them:
-with libbpfgo's channels, with those of perfchan.InitPerfBuf, and in place. It needs root, or CAP_BPF and
-CAP_PERFMON. Ctrl-C ends it, with what there is by then.
-
-  -way W       channels, dropin, folds, or all of them in turn (the default)
-  -duration D  how long each way is run (default 5s)
-  -rate N      system calls per second on all CPUs together (default 100000); 0: as many as can be
-  -json        print JSON, one way per line
-  -version     print which ringfold and which libbpf this is, and do nothing else
-
-CPU time is that of this whole process, user and system, the Go runtime and the closing of rings included, from
-the start of the system calls to the end of the way. The process that makes them is not included; wake-ups are charged
-to whoever runs when they come, which is mostly that one. Each system call of this process passes the BPF program
-too, which lets it go. docs/benchmarks.md has measurements made with more care.
-`
-
-// parse reads the command line.
-func parse(args []string) (c config, err error) {
-	f := flag.NewFlagSet("callbacks", flag.ContinueOnError)
-	f.SetOutput(io.Discard) // run prints the error
-	name := f.String("way", "all", "")
-	f.DurationVar(&c.duration, "duration", 5*time.Second, "")
-	f.IntVar(&c.rate, "rate", 100_000, "")
-	f.BoolVar(&c.json, "json", false, "")
-	f.BoolVar(&c.version, "version", false, "")
-	if err := f.Parse(args); err != nil {
-		return c, err
+func must[T any](v T, err error) T {
+	if err != nil {
+		log.Fatal(err)
 	}
-	for _, w := range ways {
-		if *name == w.name || *name == "all" {
-			c.ways = append(c.ways, w)
-		}
-	}
-	switch {
-	case f.NArg() > 0:
-		return c, fmt.Errorf("unknown argument %q", f.Arg(0))
-	case c.ways == nil:
-		return c, fmt.Errorf("-way is channels, dropin, folds or all, not %q", *name)
-	case c.duration < 0 || c.rate < 0:
-		return c, errors.New("-duration and -rate must not be negative")
-	}
-	return c, nil
+	return v
 }

@@ -1,21 +1,31 @@
 // Sources prints the events of four sources as one stream, in the order of time: two perf event arrays and a BPF ring buffer, which
-// libbpfgo has loaded, and a BPF ring buffer per CPU, which cilium/ebpf has loaded.
-//
-// The program is meant to be read. programs.go loads the BPF programs (life.bpf.c, switches.bpf.c), and print.go prints.
+// libbpfgo loads (life.bpf.c), and a BPF ring buffer per CPU, which cilium/ebpf loads (switches.bpf.c).
 package main
 
 import (
+	"bytes"
 	"context"
+	_ "embed"
+	"encoding/json"
 	"flag"
+	"fmt"
 	"log"
 	"os"
-	"os/exec"
 	"os/signal"
-	"time"
 
+	"github.com/aquasecurity/libbpfgo"
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"github.com/cilium/ebpf/rlimit"
 	"github.com/ringfold/ringfold/perfbuf"
 	"golang.org/x/sys/unix"
 )
+
+//go:embed life.bpf.o
+var lifeObject []byte
+
+//go:embed switches.bpf.o
+var switchesObject []byte
 
 // What the programs output, as in their C sources.
 type (
@@ -28,14 +38,12 @@ type (
 		Code int32
 	}
 	forkEvent struct {
-		Time               uint64
-		CPU, Parent, Child uint32
-		_                  uint32
+		Time                  uint64
+		CPU, Parent, Child, _ uint32
 	}
 	switchEvent struct {
-		Time          uint64
-		CPU, From, To uint32
-		_             uint32
+		Time             uint64
+		CPU, From, To, _ uint32
 	}
 )
 
@@ -47,66 +55,83 @@ var (
 )
 
 func main() {
-	log.SetFlags(0)
-	log.SetPrefix("sources: ")
-	asJSON := flag.Bool("json", false, "print an object per event, and a summary as the last one")
+	asJSON := flag.Bool("json", false, "print an object per event")
 	duration := flag.Duration("duration", 0, "end after this time, such as 3s (default: with Ctrl-C)")
-	flag.Parse()
-	if flag.NArg() > 0 {
-		log.Fatalf("unknown argument %q; this is %v", flag.Arg(0), perfbuf.Version())
+	version := flag.Bool("version", false, "print the versions of ringfold and libbpf")
+	if flag.Parse(); *version {
+		fmt.Println(perfbuf.Version())
+		return
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	life, scheduling := loadLife(), loadScheduling()
+
+	// Two loaders. Any map that has a descriptor is a source.
+	libbpfgo.SetLoggerCbs(libbpfgo.Callbacks{Log: func(int, string) {}}) // errors say as much
+	life := must(libbpfgo.NewModuleFromBufferArgs(libbpfgo.NewModuleArgs{BPFObjBuff: lifeObject, SkipMemlockBump: true}))
+	must(0, life.BPFLoadObject())
+	fd := func(name string) int { return must(life.GetMap(name)).FileDescriptor() }
+	must(0, rlimit.RemoveMemlock()) // before Linux 5.11
+	spec := must(ebpf.LoadCollectionSpecFromReader(bytes.NewReader(switchesObject)))
+	scheduling := must(ebpf.NewCollection(spec))
+	for cpu := range must(ebpf.PossibleCPU()) { // a ring buffer for each
+		shard := must(ebpf.NewMap(spec.Maps["switches"].InnerMap))
+		must(0, scheduling.Maps["switches"].Put(uint32(cpu), shard))
+	}
 
 	// In the ring buffers, events have their time at byte 0, and their CPU at byte 8.
 	inPayload := perfbuf.RingBufOptions{Time: perfbuf.StampedTime(0), CPU: perfbuf.PayloadCPU(8)}
-	execs := must(perfbuf.Open(life.fd("execs"), perfbuf.Options{}))
-	exits := must(perfbuf.Open(life.fd("exits"), perfbuf.Options{}))
-	inPayload.LossesFD = life.fd("fork_losses")
-	forks := must(perfbuf.OpenRingBuf(life.fd("forks"), inPayload))
-	inPayload.LossesFD = scheduling.fd("losses")
-	switches := must(perfbuf.OpenRingBuf(scheduling.fd("switches"), inPayload))
+	execs := must(perfbuf.Open(fd("execs"), perfbuf.Options{}))
+	exits := must(perfbuf.Open(fd("exits"), perfbuf.Options{}))
+	inPayload.LossesFD = fd("fork_losses")
+	forks := must(perfbuf.OpenRingBuf(fd("forks"), inPayload))
+	inPayload.LossesFD = scheduling.Maps["losses"].FD()
+	switches := must(perfbuf.OpenRingBuf(scheduling.Maps["switches"].FD(), inPayload))
 	stream := must(perfbuf.Merge(perfbuf.OrderOptions{}, execs, exits, forks, switches))
-	life.attach() // not before: without rings, outputs are gone without a trace
-	scheduling.attach()
-	if *duration > 0 { // from now on: loading takes a while
+
+	// Not before there are rings, without which outputs fail.
+	must(0, life.AttachPrograms())
+	attached := must(link.AttachTracing(link.TracingOptions{Program: scheduling.Programs["on_switch"]}))
+	if *duration > 0 {
 		ctx, stop = context.WithTimeout(ctx, *duration)
 		defer stop()
 	}
-	go startProcesses(ctx)
 
-	p := printer{asJSON: *asJSON, names: map[*perfbuf.Reader]string{execs: "execs", exits: "exits", forks: "forks", switches: "switches"}}
+	names := map[*perfbuf.Reader]string{execs: "execs", exits: "exits", forks: "forks", switches: "switches"}
 	show := func(ev perfbuf.Event) error {
-		switch ev.Source() {
-		case execs:
-			e, _ := asExec.Decode(ev)
-			return p.print(ev, "%d executes %s", e.PID, unix.ByteSliceToString(e.File[:]))
-		case exits:
-			e, _ := asExit.Decode(ev)
-			return p.print(ev, "%d exits with %d", e.PID, e.Code)
-		case forks:
-			e, _ := asFork.Decode(ev)
-			return p.print(ev, "%d forks %d", e.Parent, e.Child)
-		default: // switches
-			e, _ := asSwitch.Decode(ev)
-			return p.print(ev, "from %d to %d", e.From, e.To)
+		text := ev.String() // of losses
+		if ev.Kind() == perfbuf.KindSample {
+			text = describe(ev, names[ev.Source()])
 		}
+		if *asJSON {
+			return json.NewEncoder(os.Stdout).Encode(map[string]any{
+				"source": names[ev.Source()], "time_ns": ev.Time(), "cpu": ev.CPU(), "kind": ev.Kind().String(), "lost": ev.Lost(), "text": text})
+		}
+		_, err := fmt.Printf("%16.6f  cpu %-3d %-9s %s\n", float64(ev.Time())/1e9, ev.CPU(), names[ev.Source()], text)
+		return err
 	}
 	if err := stream.Run(ctx, show); ctx.Err() == nil {
 		log.Fatal(err)
 	}
-	life.close() // no more outputs, and then the rest
-	scheduling.close()
+	life.Close() // no more outputs, and then the rest
+	must(0, attached.Close())
 	must(0, stream.Shutdown(context.Background(), show))
-	must(0, p.summary())
 }
 
-// startProcesses is for something to see on a machine that does nothing.
-func startProcesses(ctx context.Context) {
-	for ctx.Err() == nil {
-		_ = exec.Command("true").Run() // which may not exist
-		time.Sleep(100 * time.Millisecond)
+// describe says what happened.
+func describe(ev perfbuf.Event, source string) string {
+	switch source {
+	case "execs":
+		e, _ := asExec.Decode(ev)
+		return fmt.Sprintf("%d executes %s", e.PID, unix.ByteSliceToString(e.File[:]))
+	case "exits":
+		e, _ := asExit.Decode(ev)
+		return fmt.Sprintf("%d exits with %d", e.PID, e.Code)
+	case "forks":
+		e, _ := asFork.Decode(ev)
+		return fmt.Sprintf("%d forks %d", e.Parent, e.Child)
+	default:
+		e, _ := asSwitch.Decode(ev)
+		return fmt.Sprintf("from %d to %d", e.From, e.To)
 	}
 }
 

@@ -2,11 +2,13 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -31,7 +33,8 @@ func program(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// untilSeen runs the program, ends it with Ctrl-C when seen has returned true for a line, and returns all that it has printed.
+// untilSeen runs the program, and processes for it to see, ends it with Ctrl-C when seen has returned true for a line, and returns all
+// that it has printed.
 func untilSeen(t *testing.T, seen func(line string) bool, args ...string) (lines []string) {
 	t.Helper()
 	kerneltest.Require(t)
@@ -41,6 +44,13 @@ func untilSeen(t *testing.T, seen func(line string) bool, args ...string) (lines
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
+	ctx, cancel := context.WithCancel(t.Context())
+	var processes sync.WaitGroup
+	processes.Go(func() {
+		for ctx.Err() == nil {
+			_ = exec.Command("true").Run()
+		}
+	})
 	enough := false
 	for s := bufio.NewScanner(out); s.Scan(); {
 		lines = append(lines, s.Text())
@@ -49,14 +59,23 @@ func untilSeen(t *testing.T, seen func(line string) bool, args ...string) (lines
 			require.NoError(t, cmd.Process.Signal(os.Interrupt))
 		}
 	}
+	cancel()
+	processes.Wait()
 	require.NoError(t, cmd.Wait(), stderr.String())
 	require.True(t, enough)
 	return lines
 }
 
+type object struct {
+	Source, Kind, Text string
+	Time               uint64 `json:"time_ns"`
+	CPU                int
+	Lost               uint64
+}
+
 // All sources come in one order, which is that of what has happened: a process is forked, executes, and exits.
 func TestJSON(t *testing.T) {
-	samples, before, from, state, lives := uint64(0), uint64(0), map[string]int{}, map[string]string{}, 0
+	from, state, lives := map[string]int{}, map[string]string{}, 0
 	lines := untilSeen(t, func(line string) bool {
 		var o object
 		require.NoError(t, json.Unmarshal([]byte(line), &o))
@@ -72,47 +91,37 @@ func TestJSON(t *testing.T) {
 		}
 		return len(from) == 4 && lives >= 3
 	}, "-json")
-
-	for _, line := range lines[:len(lines)-1] {
+	before := uint64(0)
+	for _, line := range lines {
 		var o object
 		require.NoError(t, json.Unmarshal([]byte(line), &o))
 		if o.Kind == "sample" {
-			samples++
 			require.GreaterOrEqual(t, o.Time, before)
 			before = o.Time
 			require.GreaterOrEqual(t, o.CPU, 0)
 		}
 	}
-	var end struct{ Summary *summary }
-	require.NoError(t, json.Unmarshal([]byte(lines[len(lines)-1]), &end))
-	require.NotNil(t, end.Summary)
-	require.Equal(t, 4, end.Summary.Sources)
-	require.Equal(t, samples, end.Summary.Events)
-	require.Zero(t, end.Summary.OutOfOrder)
-	require.Zero(t, end.Summary.Late)
 }
 
 func TestText(t *testing.T) {
 	missing := []string{" forks ", " executes /", " exits with 0", "from 0 to "}
-	lines := untilSeen(t, func(line string) bool {
+	untilSeen(t, func(line string) bool {
+		require.Regexp(t, `^ *\d+\.\d{6}  cpu \d+ +(forks|execs|exits|switches) +\S`, line)
 		missing = slices.DeleteFunc(missing, func(s string) bool { return strings.Contains(line, s) })
 		return len(missing) == 0
 	})
-	require.Contains(t, lines[len(lines)-1], " of 4 sources, 0 out of order, 0 late, ")
 }
 
 // The duration is that of reading.
 func TestDuration(t *testing.T) {
 	kerneltest.Require(t)
-	out, err := program("-json", "-duration", "1ms").Output()
-	require.NoError(t, err)
-	require.Contains(t, string(out), `{"summary":{"events":`)
+	require.NoError(t, program("-duration", "1ms").Run())
 }
 
-func TestErrors(t *testing.T) {
-	out, err := program("nonsense").CombinedOutput()
-	require.Error(t, err)
-	require.Contains(t, string(out), perfbuf.Version().String())
+func TestFails(t *testing.T) {
+	out, err := program("-version").Output()
+	require.NoError(t, err)
+	require.Equal(t, perfbuf.Version().String()+"\n", string(out))
 
 	kerneltest.RequireRoot(t)
 	cmd := program()
