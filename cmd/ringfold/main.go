@@ -12,6 +12,7 @@ import (
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/man"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/trace"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/top"
 	"github.com/spf13/cobra"
 )
 
@@ -24,6 +25,7 @@ func root() *cobra.Command {
 		list.Command(),
 		tail.Command(),
 		record.Command(),
+		top.Command(),
 		tail.Replay(),
 		trace.Command(),
 		fleet.Command(),

@@ -28,7 +28,7 @@ func Main(root *cobra.Command, args []string) int {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second one is not caught
+	context.AfterFunc(ctx, stop)  // a second one is not caught
 	root.InitDefaultVersionFlag() // else longFlags would not know it
 	root.SetArgs(longFlags(root, args))
 	cmd, err := root.ExecuteContextC(ctx)

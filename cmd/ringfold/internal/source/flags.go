@@ -52,7 +52,10 @@ type Flags struct {
 }
 
 // Usage is a command's arguments, for cobra.Command.Use.
-const Usage = "[flags] [id N | name S | pinned PATH | FILE]... [-- command]"
+const Usage = MapsUsage + " [-- command]"
+
+// MapsUsage is that of a command that runs none.
+const MapsUsage = "[flags] [id N | name S | pinned PATH | FILE]..."
 
 // Which defines the flags that choose maps.
 func (f *Flags) Which(fs *pflag.FlagSet) {
@@ -74,6 +77,14 @@ func (f *Flags) What(fs *pflag.FlagSet) {
 	fs.DurationVar(&f.Since, "since", f.Since, "only the last `duration` of a recording")
 	fs.Uint64VarP(&f.Count, "count", "n", f.Count, "end after so many events")
 	fs.DurationVar(&f.Timeout, "timeout", f.Timeout, "end after this `duration`, such as 5s")
+}
+
+// Limits defines those of What that are about reading, not about single events.
+func (f *Flags) Limits(fs *pflag.FlagSet) {
+	all := pflag.NewFlagSet("", pflag.ContinueOnError)
+	f.What(all)
+	fs.AddFlag(all.Lookup("cpus"))
+	fs.AddFlag(all.Lookup("timeout"))
 }
 
 // Order defines the flags that say how events are ordered.

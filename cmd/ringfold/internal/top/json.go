@@ -6,12 +6,11 @@ import (
 	"time"
 )
 
-// object is a line of -json. docs/ringtop.md says what the keys mean.
+// object is a line of --json. docs/tool-top.md says what the keys mean.
 type object struct {
 	Time         string         `json:"time"`
 	Elapsed      float64        `json:"elapsed_seconds"`
 	Interval     float64        `json:"interval_seconds"`
-	Final        bool           `json:"final"`
 	Mode         string         `json:"mode"`
 	Paused       bool           `json:"paused"`
 	Problem      string         `json:"problem"`
@@ -108,13 +107,11 @@ func newObject(f frame) object {
 	return o
 }
 
-// jsonLines prints an object for each frame.
+// jsonLines prints an object for each frame, and the last one as {"summary":...}.
 type jsonLines struct{ out io.Writer }
 
 func (j jsonLines) frame(f frame) error { return json.NewEncoder(j.out).Encode(newObject(f)) }
 
 func (j jsonLines) final(f frame) error {
-	o := newObject(f)
-	o.Final = true
-	return json.NewEncoder(j.out).Encode(o)
+	return json.NewEncoder(j.out).Encode(map[string]object{"summary": newObject(f)})
 }

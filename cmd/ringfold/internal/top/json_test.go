@@ -27,7 +27,7 @@ func jsonKeys(t reflect.Type) (keys []string) {
 }
 
 func TestJSONKeysAreDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../docs/ringtop.md")
+	page, err := os.ReadFile("../../../../docs/tool-top.md")
 	require.NoError(t, err)
 	keys := jsonKeys(reflect.TypeFor[object]())
 	require.Greater(t, len(keys), 40)
@@ -51,8 +51,9 @@ func TestJSONIsComplete(t *testing.T) {
 
 	var out bytes.Buffer
 	require.NoError(t, jsonLines{&out}.final(f))
-	var o object
-	require.NoError(t, json.Unmarshal(out.Bytes(), &o))
+	var last struct{ Summary object }
+	require.NoError(t, json.Unmarshal(out.Bytes(), &last))
+	o := last.Summary
 	allSet(t, reflect.ValueOf(o))
 	require.EqualValues(t, 1, o.Outputs.Other)
 	require.Equal(t, 1, bytes.Count(out.Bytes(), []byte("\n")))

@@ -2,7 +2,6 @@ package top
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -43,12 +42,29 @@ func (r running) line() string {
 	return r.lines.Text()
 }
 
-func (r running) object() (o object) {
+// object is a line, and whether it is the last.
+func (r running) object() (o object, final bool) {
 	r.t.Helper()
-	strict := json.NewDecoder(bytes.NewBufferString(r.line()))
+	line := r.line()
+	strict := json.NewDecoder(strings.NewReader(line))
 	strict.DisallowUnknownFields()
-	require.NoError(r.t, strict.Decode(&o))
-	return o
+	if !strings.HasPrefix(line, `{"summary":`) {
+		require.NoError(r.t, strict.Decode(&o))
+		return o, false
+	}
+	last := map[string]object{}
+	require.NoError(r.t, strict.Decode(&last))
+	return last["summary"], true
+}
+
+// summary skips lines up to the last.
+func (r running) summary() object {
+	r.t.Helper()
+	for {
+		if o, final := r.object(); final {
+			return o
+		}
+	}
 }
 
 // interrupt is Ctrl-C.
@@ -65,11 +81,11 @@ func (r running) ended() {
 	require.Empty(r.t, r.stderr.String())
 }
 
-func TestPlain(t *testing.T) {
+func TestTables(t *testing.T) {
 	kerneltest.Require(t)
 	cpus, err := cpulist.Online(cpulist.Dir)
 	require.NoError(t, err)
-	p := start(t, "-interval", "20ms") // no terminal: no need to say -plain
+	p := start(t, "--interval", "20ms") // no terminal
 	var table []string
 	for !strings.Contains(strings.Join(table, "\n"), "delivered") || strings.Contains(strings.Join(table, "\n"), "delivered               0 ") {
 		for table = nil; len(table) == 0 || table[len(table)-1] != ""; {
@@ -97,13 +113,13 @@ func TestJSON(t *testing.T) {
 	kerneltest.Require(t)
 	for _, m := range modes {
 		t.Run(m, func(t *testing.T) {
-			p := start(t, "-json", "-interval", "20ms", "-mode", m, "-load", "20000")
+			p := start(t, "--json", "-interval", "20ms", "--mode", m, "--load", "20000")
 			before := object{Outputs: &outputsObject{}}
 			for n := 0; n < 5 || before.Delivered < 1000; n++ {
-				o := p.object()
+				o, final := p.object()
 				consistent(t, o)
 				require.Equal(t, m, o.Mode)
-				require.False(t, o.Final)
+				require.False(t, final)
 				require.Greater(t, o.Elapsed, before.Elapsed)
 				require.GreaterOrEqual(t, o.Delivered, before.Delivered)
 				require.GreaterOrEqual(t, o.Outputs.Attempted, before.Outputs.Attempted)
@@ -111,10 +127,7 @@ func TestJSON(t *testing.T) {
 				before = o
 			}
 			p.interrupt()
-			o := p.object()
-			for ; !o.Final; o = p.object() {
-				consistent(t, o)
-			}
+			o := p.summary()
 			p.ended()
 			// All that was output has been delivered, or is known to be lost.
 			consistent(t, o)
@@ -164,30 +177,24 @@ func TestOtherMap(t *testing.T) {
 	require.True(t, ok)
 	id := fmt.Sprint(number)
 
-	cmd, stderr := program("-json", "-id", id)
+	cmd, stderr := program("--json", "id", id)
 	require.Error(t, cmd.Run())
 	require.Equal(t, 1, cmd.ProcessState.ExitCode())
-	require.Contains(t, stderr.String(), "-steal", "it may have a reader: we hold it")
-
-	cmd, _ = program("-list")
-	out, err := cmd.Output()
-	require.NoError(t, err)
-	require.Regexp(t, `(?m)^`+id+` +perf_event_array +events `, string(out))
+	require.Contains(t, stderr.String(), "--steal", "it may have a reader: we hold it")
 
 	cpus, err := cpulist.Online(cpulist.Dir)
 	require.NoError(t, err)
-	p := start(t, "-json", "-id", id, "-steal", "-interval", "20ms")
-	require.Len(t, p.object().Rings, len(cpus)) // there are rings now
+	p := start(t, "--json", "id", id, "--steal", "-i", "20ms")
+	o, _ := p.object()
+	require.Len(t, o.Rings, len(cpus)) // there are rings now
 	for _, cpu := range cpus {
 		e.Emit(cpu, 100, 64)
 	}
-	o := p.object()
-	for ; o.Delivered < uint64(100*len(cpus)); o = p.object() {
+	for ; o.Delivered < uint64(100*len(cpus)); o, _ = p.object() {
 		require.Nil(t, o.Outputs)
 	}
 	p.interrupt()
-	for ; !o.Final; o = p.object() {
-	}
+	o = p.summary()
 	p.ended()
 	for _, r := range o.Rings {
 		require.EqualValues(t, 100, r.Delivered)
@@ -205,10 +212,9 @@ func dup(t *testing.T, fd int) int {
 func TestFails(t *testing.T) {
 	kerneltest.RequireRoot(t)
 	for args, want := range map[string]string{
-		"":            "uid 65534 may not: run it as root, or grant CAP_BPF and CAP_PERFMON",
-		"-steal":      "CAP_SYS_ADMIN",
-		"-list":       "CAP_SYS_ADMIN",
-		"-name where": "CAP_SYS_ADMIN",
+		"":           "uid 65534 may not: run it as root, or grant CAP_BPF and CAP_PERFMON",
+		"--steal":    "CAP_SYS_ADMIN",
+		"name where": "CAP_SYS_ADMIN",
 	} {
 		cmd, stderr := program(strings.Fields(args)...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
@@ -216,12 +222,12 @@ func TestFails(t *testing.T) {
 		require.Equal(t, 1, cmd.ProcessState.ExitCode())
 		require.Contains(t, stderr.String(), want, args)
 	}
-	cmd, stderr := program("-pin", "/nowhere")
+	cmd, stderr := program("pinned", "/nowhere")
 	require.Error(t, cmd.Run())
 	require.Contains(t, stderr.String(), "/nowhere")
 
 	// Nobody reads what it prints: it ends, and does not complain.
-	p := start(t, "-plain", "-interval", "10ms")
+	p := start(t, "-interval", "10ms")
 	p.line()
 	require.NoError(t, p.out.Close())
 	require.NoError(t, p.cmd.Wait(), p.stderr)

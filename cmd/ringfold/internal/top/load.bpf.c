@@ -4,7 +4,7 @@
 // Outputs events on the CPU that it is run on (BPF_PROG_TEST_RUN), and counts what becomes of them.
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
-#include "../../bpf/perfbuf_output.h"
+#include "../../../../bpf/perfbuf_output.h"
 
 #define MAX_COUNT 64 // most events per run, which keeps the CPU from all else
 

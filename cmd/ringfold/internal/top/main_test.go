@@ -1,19 +1,23 @@
 package top
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
 
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
 	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 )
 
 // The test binary is the program too.
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) == "1" {
-		os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+		os.Exit(cli.Main(root(), append([]string{"top"}, os.Args[1:]...)))
 	}
 	os.Setenv("GORACE", "atexit_sleep_ms=0") // with the race detector, each process would take a second to end
 	os.Exit(m.Run())
@@ -29,52 +33,58 @@ func program(args ...string) (cmd *exec.Cmd, stderr *strings.Builder) {
 	return cmd, stderr
 }
 
-func TestUsage(t *testing.T) {
-	cmd, _ := program("-h")
-	out, err := cmd.Output()
-	require.NoError(t, err)
-	require.Equal(t, usage, string(out))
-	for line := range strings.Lines(usage) {
-		require.LessOrEqual(t, len(line), 132, line)
-	}
-	cmd, _ = program("-version")
-	out, err = cmd.Output()
-	require.NoError(t, err)
-	require.Equal(t, perfbuf.Version().String()+"\n", string(out))
+// root is the tool, with this command only.
+func root() *cobra.Command {
+	root := cli.Root()
+	root.AddCommand(Command())
+	return root
 }
 
-func TestParse(t *testing.T) {
-	for args, want := range map[string]string{
-		"what":                "unknown argument",
-		"-mode fuzzy":         "modes are unordered, slack, exact",
-		"-interval 1ms":       "10ms at least",
-		"-load -1":            "must not be negative",
-		"-plain -json":        "exclude each other",
-		"-id 0":               "an id is a number from 1 on",
-		"-name x -load 5":     "-load is for a map of its own",
-		"-unheard":            "not defined",
-		"-duration -5s -json": "must not be negative",
-	} {
-		_, err := parse(strings.Fields(args))
-		require.ErrorContains(t, err, want, args)
-		cmd, stderr := program(strings.Fields(args)...)
-		require.Error(t, cmd.Run())
-		require.Equal(t, 2, cmd.ProcessState.ExitCode())
-		require.Contains(t, stderr.String(), want)
+// inProcess runs the command here.
+func inProcess(args ...string) (status int, stdout, stderr string) {
+	var out, errors bytes.Buffer
+	r := root()
+	r.SetOut(&out)
+	r.SetErr(&errors)
+	status = cli.Main(r, append([]string{"top"}, args...))
+	return status, out.String(), errors.String()
+}
+
+func TestHelp(t *testing.T) {
+	status, out, _ := inProcess("--help")
+	require.Zero(t, status)
+	for line := range strings.Lines(out) {
+		require.LessOrEqual(t, len(line), 132, line)
 	}
-	c, err := parse(nil)
-	require.NoError(t, err)
-	require.True(t, c.own())
-	require.Equal(t, 64<<10, c.ringBytes)
-	c, err = parse([]string{"-steal", "-mode", "exact"})
-	require.NoError(t, err)
-	require.False(t, c.own())
-	require.Zero(t, c.ringBytes, "the library's default")
-	require.Equal(t, exact, c.mode)
+	require.Less(t, strings.Index(out, "\n      --process"), strings.Index(out, "\n      --mode"))
+	require.Less(t, strings.Index(out, "\n      --mode"), strings.Index(out, "\n  -o, --output"))
+}
+
+func TestMisuse(t *testing.T) {
+	for args, want := range map[string]string{
+		"what":                 "name a map by id N",
+		"--mode fuzzy":         "none of exact, slack and unordered",
+		"--interval 1ms":       "10ms at least",
+		"--load -1":            "must not be negative",
+		"id 0":                 "an id is a number from 1 on",
+		"name x --load 5":      "--load is for a map of its own",
+		"--steal -load 5":      "--load is for a map of its own",
+		"--unheard":            "unknown flag",
+		"--timeout -5s":        "must not be negative",
+		"name x -- true":       "see ringfold stat",
+		"a.data --ring-size x": "is not a size",
+	} {
+		status, out, err := inProcess(strings.Fields(args)...)
+		require.Equal(t, 2, status, args)
+		require.Empty(t, out)
+		require.Contains(t, err, want)
+		require.Regexp(t, `^ringfold top: [^\n]* \(see ringfold top --help\)\n$`, err)
+	}
 }
 
 func TestModes(t *testing.T) {
 	require.Equal(t, []mode{slack, exact, unordered}, []mode{unordered.next(), slack.next(), exact.next()})
+	require.Equal(t, []mode{slack, exact, unordered}, []mode{modeOf(source.Slack), modeOf(source.Exact), modeOf(source.Unordered)})
 	require.Equal(t, perfbuf.Exact(), exact.order(1))
 	require.Equal(t, perfbuf.Slack(5), slack.order(5))
 }

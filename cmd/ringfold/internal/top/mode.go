@@ -1,11 +1,10 @@
 package top
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
@@ -25,15 +24,8 @@ func (m mode) String() string { return modes[m] }
 // next is the one that the key chooses.
 func (m mode) next() mode { return (m + 1) % mode(len(modes)) }
 
-// Set and String make it a flag.
-func (m *mode) Set(s string) error {
-	i := slices.Index(modes, s)
-	if i < 0 {
-		return fmt.Errorf("modes are %s", strings.Join(modes, ", "))
-	}
-	*m = mode(i)
-	return nil
-}
+// modeOf is the one that the command line names.
+func modeOf(m source.Mode) mode { return mode(slices.Index(modes, string(m))) }
 
 // order is the mode as the library has it. Unordered has none.
 func (m mode) order(slackTime time.Duration) perfbuf.Mode {

@@ -8,7 +8,8 @@ import (
 )
 
 // picks is a perfbuf.Schedule that notes what another one chooses. Stats does not tell; a Schedule of one's own can.
-// It is asked by passes in which two or more rings have something to be read. Ordered streams ask no Schedule.
+// It is asked by passes in which two or more rings have something to be read. Ordered streams ask no Schedule. Of several readers,
+// which each have rings of the same CPUs, its counts say nothing.
 type picks struct {
 	schedule perfbuf.Schedule
 
@@ -25,8 +26,8 @@ func newPicks(schedule perfbuf.Schedule) *picks {
 const noCPU = -1
 
 func (p *picks) Order(loads []perfbuf.Load) {
+	p.mu.Lock() // several readers may ask at a time
 	p.schedule.Order(loads)
-	p.mu.Lock()
 	p.last = loads[0].CPU
 	p.first[p.last]++
 	p.mu.Unlock()

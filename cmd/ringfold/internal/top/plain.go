@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/charmbracelet/x/ansi"
+
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 )
 
 // printer prints frames, and the last one, which comes after the end.
@@ -19,6 +21,21 @@ type printer interface {
 type plainText struct {
 	out    io.Writer
 	source string
+}
+
+// compact prints a line for each frame.
+type compact struct{ out io.Writer }
+
+func (c compact) frame(f frame) error {
+	t := f.total
+	_, err := fmt.Fprintf(c.out, "%s %v %s events/s %s/s %s lost/s use %s high %s late %s\n", clock(f.elapsed), f.mode, cli.PerSecond(t.events),
+		cli.Bytes(t.bytes), cli.PerSecond(t.lost), cli.Percent(t.fullness()), cli.Percent(t.highest()), cli.Count(f.stats.Late))
+	return err
+}
+
+func (c compact) final(f frame) error {
+	_, err := fmt.Fprintln(c.out, "# "+summary(f))
+	return err
 }
 
 const plainWidth = 100
@@ -47,12 +64,12 @@ func (p plainText) final(f frame) error {
 
 // summary is the whole run in a line.
 func summary(f frame) string {
-	s := fmt.Sprintf("%s events delivered in %v, %s lost", count(f.total.Samples), f.elapsed.Round(100*time.Millisecond), count(f.total.Lost))
+	s := fmt.Sprintf("%s events delivered in %v, %s lost", cli.Count(f.total.Samples), f.elapsed.Round(100*time.Millisecond), cli.Count(f.total.Lost))
 	if f.total.Dropped > 0 {
-		s += fmt.Sprintf(", %s dropped", count(f.total.Dropped))
+		s += fmt.Sprintf(", %s dropped", cli.Count(f.total.Dropped))
 	}
 	if f.stats.Late > 0 {
-		s += fmt.Sprintf(", %s late", count(f.stats.Late))
+		s += fmt.Sprintf(", %s late", cli.Count(f.stats.Late))
 	}
 	return s
 }

@@ -31,7 +31,7 @@ func newTerminal(t *testing.T, args string) terminal {
 	x := terminal{t, filepath.Join(t.TempDir(), "tmux")}
 	t.Cleanup(func() { x.tmux("kill-server") })
 	x.must("-f", "/dev/null", "new-session", "-d", "-x", "100", "-y", "30", "-e", asProgram+"=1",
-		fmt.Sprintf("echo before; '%s' -duration 10m %s; echo status $?; stty -a; exec sleep 600", exe, args))
+		fmt.Sprintf("echo before; '%s' --timeout 10m %s; echo status $?; stty -a; exec sleep 600", exe, args))
 	return x
 }
 
@@ -70,8 +70,8 @@ func (x terminal) see(patterns ...string) string {
 }
 
 func TestScreen(t *testing.T) {
-	x := newTerminal(t, "-interval 50ms")
-	screen := x.see(`ringtop  own load`, `unordered · \d`, `events/s +[1-9]`)
+	x := newTerminal(t, "--interval 50ms")
+	screen := x.see(`ringfold top  own load`, `unordered · \d`, `events/s +[1-9]`)
 	require.Contains(t, screen, "q quit")
 	require.NotContains(t, screen, "before")
 	x.press("m")
@@ -104,12 +104,12 @@ func TestScreen(t *testing.T) {
 
 func TestScreenLeftClean(t *testing.T) {
 	for name, c := range map[string]struct{ key, args string }{
-		"q": {"q", ""}, "Ctrl-C": {"C-c", ""}, "duration": {"", "-duration 1s"},
+		"q": {"q", ""}, "Ctrl-C": {"C-c", ""}, "timeout": {"", "--timeout 1s"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			x := newTerminal(t, "-interval 50ms "+c.args)
+			x := newTerminal(t, "--interval 50ms "+c.args)
 			if c.key != "" {
-				x.see(`ringtop  own load`, `events/s +[1-9]`)
+				x.see(`ringfold top  own load`, `events/s +[1-9]`)
 				x.press(c.key)
 			}
 			screen := x.see(`status 0`, `-?echoke`)

@@ -14,7 +14,7 @@ import (
 type session struct {
 	readers []*perfbuf.Reader
 	names   []string // of their maps
-	picks   *picks   // of the only reader
+	picks   *picks
 	slack   time.Duration
 	began   time.Time
 
@@ -25,25 +25,9 @@ type session struct {
 	turn    context.CancelFunc // ends reading in the present mode
 }
 
-// opener opens a map's rings.
-type opener func(perfbuf.Options) (*perfbuf.Reader, error)
-
-// openSession opens the maps' rings, and counts from now on.
-func openSession(names []string, open []opener, o perfbuf.Options, m mode, slack time.Duration) (*session, error) {
-	s := &session{names: names, picks: newPicks(perfbuf.FullestFirst()), mode: m, slack: slack, turn: func() {}}
-	if len(open) == 1 { // a Schedule is asked by one reader only
-		o.Schedule = s.picks
-	}
-	for _, one := range open {
-		r, err := one(o)
-		if err != nil {
-			s.close()
-			return nil, err
-		}
-		s.readers = append(s.readers, r)
-	}
-	s.began = time.Now()
-	return s, nil
+// newSession reads what was opened, with picks as its Schedule, and counts from now on.
+func newSession(readers []*perfbuf.Reader, names []string, picks *picks, m mode, slack time.Duration) *session {
+	return &session{readers: readers, names: names, picks: picks, mode: m, slack: slack, began: time.Now(), turn: func() {}}
 }
 
 func (s *session) close() {
@@ -52,7 +36,7 @@ func (s *session) close() {
 	}
 }
 
-// run reads until ctx ends.
+// run reads until ctx ends, or a recording: then it returns io.EOF.
 func (s *session) run(ctx context.Context) error {
 	for {
 		turn, cancel := context.WithCancel(ctx)
@@ -120,6 +104,13 @@ func (s *session) fallBack(m mode, err error) error {
 	return nil
 }
 
+// note shows a line.
+func (s *session) note(what string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.problem = what
+}
+
 // changeMode goes over to the next mode.
 func (s *session) changeMode() {
 	s.mu.Lock()
@@ -166,7 +157,9 @@ func (s *session) snapshot() snapshot {
 		now.add(s.names[i], r.Stats())
 	}
 	now.mode, now.paused, now.problem = s.state()
-	now.first, now.last = s.picks.counts()
+	if now.last = noCPU; len(s.readers) == 1 {
+		now.first, now.last = s.picks.counts()
+	}
 	return now
 }
 

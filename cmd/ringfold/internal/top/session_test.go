@@ -114,20 +114,18 @@ func TestModeChangeKeepsWhatIsHeld(t *testing.T) {
 
 // openOne is a session of one perf event array.
 func openOne(fd int, o perfbuf.Options, m mode, slack time.Duration) (*session, error) {
-	open := func(o perfbuf.Options) (*perfbuf.Reader, error) { return perfbuf.Open(fd, o) }
-	return openSession([]string{""}, []opener{open}, o, m, slack)
+	r, err := perfbuf.Open(fd, o)
+	return newSession([]*perfbuf.Reader{r}, []string{""}, newPicks(perfbuf.FullestFirst()), m, slack), err
 }
 
 // A perf event array and a ring buffer are read in all modes, and each has its rows.
 func TestSessionOfSeveralMaps(t *testing.T) {
 	e, rings := kerneltest.Load(t), kerneltest.LoadRings(t, kerneltest.RingOptions{})
-	s, err := openSession([]string{"events", "shared"}, []opener{
-		func(o perfbuf.Options) (*perfbuf.Reader, error) { return perfbuf.Open(e.MapFD(), o) },
-		func(perfbuf.Options) (*perfbuf.Reader, error) {
-			return perfbuf.OpenRingBuf(rings.MapFD(), perfbuf.RingBufOptions{Time: perfbuf.PayloadTime(kerneltest.RingTimeAt)})
-		},
-	}, perfbuf.Options{}, unordered, 0)
+	array, err := perfbuf.Open(e.MapFD(), perfbuf.Options{})
 	require.NoError(t, err)
+	ringbuf, err := perfbuf.OpenRingBuf(rings.MapFD(), perfbuf.RingBufOptions{Time: perfbuf.PayloadTime(kerneltest.RingTimeAt)})
+	require.NoError(t, err)
+	s := newSession([]*perfbuf.Reader{array, ringbuf}, []string{"events", "shared"}, newPicks(perfbuf.FullestFirst()), unordered, 0)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- s.run(ctx) }()

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"charm.land/lipgloss/v2"
+
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 )
 
 // Calm colours of the terminal's own palette, so that they fit light and dark ones.
@@ -36,19 +38,19 @@ type column struct {
 // columns are those beside the bar, which comes after the first.
 var columns = []column{
 	{"CPU", 4, 0, func(r row) (string, lipgloss.Style) { return cpu(r.CPU), bold }},
-	{"USE", 5, 2, func(r row) (string, lipgloss.Style) { return percent(r.fullness()), level(r.fullness()) }},
-	{"HIGH", 6, 6, func(r row) (string, lipgloss.Style) { return percent(r.highest()), dim }},
-	{"EVENTS/S", 12, 1, func(r row) (string, lipgloss.Style) { return perSecond(r.events), plainStyle }},
-	{"BYTES/S", 12, 4, func(r row) (string, lipgloss.Style) { return size(r.bytes), plainStyle }},
-	{"LOST/S", 11, 3, func(r row) (string, lipgloss.Style) { return perSecond(r.lost), alarm(r.lost > 0) }},
-	{"LOST", 14, 7, func(r row) (string, lipgloss.Style) { return count(r.Lost), dim }},
+	{"USE", 5, 2, func(r row) (string, lipgloss.Style) { return cli.Percent(r.fullness()), level(r.fullness()) }},
+	{"HIGH", 6, 6, func(r row) (string, lipgloss.Style) { return cli.Percent(r.highest()), dim }},
+	{"EVENTS/S", 12, 1, func(r row) (string, lipgloss.Style) { return cli.PerSecond(r.events), plainStyle }},
+	{"BYTES/S", 12, 4, func(r row) (string, lipgloss.Style) { return cli.Bytes(r.bytes), plainStyle }},
+	{"LOST/S", 11, 3, func(r row) (string, lipgloss.Style) { return cli.PerSecond(r.lost), alarm(r.lost > 0) }},
+	{"LOST", 14, 7, func(r row) (string, lipgloss.Style) { return cli.Count(r.Lost), dim }},
 	{"BELL", 6, 8, func(r row) (string, lipgloss.Style) { return bell(r.Armed), dim }},
 	{"FIRST", 8, 5, func(r row) (string, lipgloss.Style) {
 		mark := " "
 		if r.last {
 			mark = pickMark
 		}
-		return percent(r.first) + mark, plainStyle
+		return cli.Percent(r.first) + mark, plainStyle
 	}},
 }
 

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"charm.land/lipgloss/v2"
+
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 )
 
 // total is a number of the header.
@@ -18,38 +20,38 @@ func totals(f frame) []total {
 	s, t := f.stats, f.total
 	barrier, none := "-", dim
 	if f.mode == exact && s.Barrier.Count > 0 {
-		barrier, none = fmt.Sprintf("%s / %s ms", milliseconds(s.Barrier.P50), milliseconds(s.Barrier.P99)), plainStyle
+		barrier, none = fmt.Sprintf("%s / %s ms", cli.Milliseconds(s.Barrier.P50), cli.Milliseconds(s.Barrier.P99)), plainStyle
 	}
-	late := count(s.Late)
+	late := cli.Count(s.Late)
 	if s.Late > 0 {
-		late += fmt.Sprintf(", %s ms", milliseconds(s.MaxLateness))
+		late += fmt.Sprintf(", %s ms", cli.Milliseconds(s.MaxLateness))
 	}
 	doorbell := fmt.Sprintf("%d/%d armed", s.Doorbell.Armed, len(s.Rings))
 	if s.Doorbell.Err != nil {
 		doorbell = "none: polls"
 	}
 	return []total{
-		{"events/s", perSecond(t.events), bold},
-		{"bytes/s", size(t.bytes), plainStyle},
-		{"lost/s", perSecond(t.lost), alarm(t.lost > 0)},
-		{"delivered", count(t.Samples), plainStyle},
-		{"lost", count(t.Lost), plainStyle},
+		{"events/s", cli.PerSecond(t.events), bold},
+		{"bytes/s", cli.Bytes(t.bytes), plainStyle},
+		{"lost/s", cli.PerSecond(t.lost), alarm(t.lost > 0)},
+		{"delivered", cli.Count(t.Samples), plainStyle},
+		{"lost", cli.Count(t.Lost), plainStyle},
 		refusedTotal(f),
 		{"barrier", barrier, none},
 		{"late", late, alarm(f.mode == exact && s.Late > 0)},
-		{"spilled", size(float64(s.SpilledBytes)), plainStyle},
+		{"spilled", cli.Bytes(float64(s.SpilledBytes)), plainStyle},
 		{"doorbell", doorbell, plainStyle},
-		{"wake-ups/s", perSecond(f.wakes), plainStyle},
-		{"rings", fmt.Sprintf("%d × %s", len(s.Rings), strings.Replace(size(float64(t.Size)), ".0 ", " ", 1)), plainStyle},
+		{"wake-ups/s", cli.PerSecond(f.wakes), plainStyle},
+		{"rings", fmt.Sprintf("%d × %s", len(s.Rings), strings.Replace(cli.Bytes(float64(t.Size)), ".0 ", " ", 1)), plainStyle},
 	}
 }
 
 // refusedTotal is there if the programs count it: those of the load do.
 func refusedTotal(f frame) total {
 	if f.stats.Outputs.CPUs == nil {
-		return total{"dropped", count(f.total.Dropped), plainStyle}
+		return total{"dropped", cli.Count(f.total.Dropped), plainStyle}
 	}
-	return total{"refused/s", perSecond(f.refused), plainStyle}
+	return total{"refused/s", cli.PerSecond(f.refused), plainStyle}
 }
 
 const (

@@ -6,6 +6,8 @@ import (
 
 	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/x/ansi"
+
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 )
 
 // view is what is seen of a frame: a window on its rows.
@@ -61,7 +63,7 @@ func (v view) title(f frame) string {
 		state = yellow.Bold(true).Render("PAUSED") + " · " + state
 	}
 	right := state + dim.Render(" · ") + clock(f.elapsed) + " "
-	left := " " + bold.Render("ringtop") + "  " + dim.Render(v.source)
+	left := " " + bold.Render("ringfold top") + "  " + dim.Render(v.source)
 	left = ansi.Truncate(left, max(v.width-ansi.StringWidth(right)-1, 0), "…")
 	return left + pad(v.width-ansi.StringWidth(left)-ansi.StringWidth(right)) + right
 }
@@ -77,7 +79,7 @@ func warning(f frame) string {
 	case s.Hotplug.Err != nil:
 		return " CPUs that come online: " + s.Hotplug.Err.Error()
 	case f.total.Corrupt > 0:
-		return fmt.Sprintf(" %s stretches of memory were corrupt, and skipped", count(f.total.Corrupt))
+		return fmt.Sprintf(" %s stretches of memory were corrupt, and skipped", cli.Count(f.total.Corrupt))
 	}
 	return ""
 }

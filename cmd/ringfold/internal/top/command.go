@@ -1,0 +1,178 @@
+// Package top shows the rings of perf event arrays and BPF ring buffers at work: how full each is, what comes, what is lost, and how the
+// reader gets on. It looks at maps, at a recording, or at a load of its own.
+//
+// session.go reads, in the mode that is chosen, and takes snapshots; frame.go computes what two of these say. view.go, totals.go,
+// table.go and bar.go draw it, for screen.go, which is all that knows of the terminal, and plain.go; json.go is for scripts.
+// source.go opens; load.go and load.bpf.c make the load.
+package top
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"time"
+
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+)
+
+// config is what the flags say.
+type config struct {
+	source.Flags
+	cli.Output
+	load     int
+	interval time.Duration
+}
+
+// Command is "ringfold top".
+func Command() *cobra.Command {
+	c := &config{Flags: source.Flags{Speed: 1}}
+	cmd := &cobra.Command{
+		Use:   "top " + source.MapsUsage,
+		Short: "Show how full each CPU's ring is, what comes and what is lost, live",
+		Long: `Show the ring of each CPU of a map, live: how full it is, how much comes, how much is lost, and how the reader keeps up.
+
+Name maps or a recording as for "ringfold tail"; a recording is replayed at its own pace. Without a name and without
+--steal, top shows a BPF program of its own that outputs on all CPUs. Where stdout is not a terminal, it prints a table
+per interval.
+
+top reads the events of the maps, and throws them away. Another reader of a perf event array receives nothing while top
+has it, and until it is restarted: top asks for --steal before it does that.
+
+Keys: p pauses and resumes, m changes the mode, s sorts by CPU or by fullness, arrows scroll, q quits.`,
+		Example: `  ringfold top --mode exact --load 100000
+  ringfold top name events --steal
+  ringfold top --json --timeout 10s | jq -c '[.events_per_second, .lost_per_second]'`,
+		Args: c.Args,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := c.check(cmd.Flags().Changed); err != nil {
+				return err
+			}
+			return c.watch(cmd.Context(), cmd.OutOrStdout())
+		},
+	}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	c.Which(fs)
+	fs.IntVar(&c.load, "load", 50000, "without a map: `events` per second and CPU, on average; 0 is none")
+	c.Limits(fs)
+	c.Order(fs)
+	fs.Lookup("mode").Usage = "`exact|slack|unordered`: in order by proof, in order after a fixed time, or ring by ring (default)"
+	fs.DurationVarP(&c.interval, "interval", "i", time.Second, "time between two looks")
+	c.Output.Flags(fs)
+	return cmd
+}
+
+// own says that the map is the load's.
+func (c *config) own() bool { return !c.Named() && !c.Steal }
+
+// check looks for flags that contradict each other, and completes them.
+func (c *config) check(given func(string) bool) error {
+	switch {
+	case c.interval < 10*time.Millisecond:
+		return cli.Usagef("--interval %v is too short: 10ms at least", c.interval)
+	case c.load < 0:
+		return cli.Usagef("--load must not be negative")
+	case given("load") && !c.own():
+		return cli.Usagef("--load is for a map of its own: name none, and leave out --steal")
+	case len(c.Flags.Command) > 0:
+		return cli.Usagef("top has the terminal, and runs no command: see ringfold stat")
+	}
+	if c.Mode == "" {
+		c.Mode = source.Unordered
+	}
+	if c.own() && !given("ring-size") {
+		c.RingSize = 64 << 10 // small enough to show something
+	}
+	return nil
+}
+
+// watch shows the rings until ctx ends, or the user wants no more.
+func (c *config) watch(ctx context.Context, stdout io.Writer) error {
+	s, err := c.open()
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	healthy, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	shown := healthy
+	if c.Timeout > 0 {
+		var cancel context.CancelFunc
+		shown, cancel = context.WithTimeout(healthy, c.Timeout)
+		defer cancel()
+	}
+	terminal := c.terminal(stdout)
+	reading, stop := context.WithCancel(context.Background()) // beyond the end of ctx: until there are no more outputs
+	defer stop()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := s.run(reading); err == io.EOF && terminal {
+			s.note("the recording has ended") // and can be looked at
+		} else {
+			fail(err)
+		}
+	}()
+	if err := s.start(c.load, fail); err != nil {
+		return err
+	}
+	if terminal {
+		err = newScreen(s.session, s.name, c.interval).show(shown)
+	} else {
+		err = c.print(shown, s, stdout)
+	}
+	s.end()
+	if cause := context.Cause(healthy); err == nil && ctx.Err() == nil && cause != io.EOF {
+		err = cause // what reading, or the load, failed with
+	}
+	stop()
+	<-ended
+	last, failed := s.finish()
+	if err = errors.Join(err, failed); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return err
+	}
+	return errors.Join(err, c.printer(stdout, s.name).final(newFrame(s.began, snapshot{at: s.began}, last)))
+}
+
+// print prints what s reads until ctx ends.
+func (c *config) print(ctx context.Context, s *subject, stdout io.Writer) error {
+	out := c.printer(stdout, s.name)
+	ticker := time.NewTicker(c.interval)
+	defer ticker.Stop()
+	for before := s.snapshot(); ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		now := s.snapshot()
+		if err := out.frame(newFrame(s.began, before, now)); err != nil {
+			return err
+		}
+		before = now
+	}
+}
+
+func (c *config) printer(out io.Writer, source string) printer {
+	switch c.Format {
+	case cli.JSON:
+		return jsonLines{out}
+	case cli.Compact:
+		return compact{out}
+	}
+	return plainText{out, source}
+}
+
+// terminal says that out is a terminal that can do more than print lines, and that it is to be used.
+func (c *config) terminal(out io.Writer) bool {
+	f, ok := out.(*os.File)
+	if !ok || c.Format != cli.Text || os.Getenv("TERM") == "dumb" {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}

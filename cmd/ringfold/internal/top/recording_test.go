@@ -1,0 +1,66 @@
+package top
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/ringfold/ringfold/perfbuf/perfbuftest"
+	"github.com/ringfold/ringfold/perfbuf/perfdata"
+	"github.com/stretchr/testify/require"
+)
+
+// recording is one of n events of 2 CPUs, a millisecond apart.
+func recording(t *testing.T, n int) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "events.data")
+	rec, err := perfdata.Create(path, perfdata.Options{})
+	require.NoError(t, err)
+	k := perfbuftest.New(perfbuftest.Options{})
+	r, err := k.Open(perfbuf.Options{})
+	require.NoError(t, err)
+	defer r.Close()
+	for i := range n {
+		k.Advance(time.Millisecond)
+		require.NoError(t, k.Output(i%2, []byte("event")))
+		require.NoError(t, r.ForEach(rec.Record))
+	}
+	require.NoError(t, rec.Close())
+	return path
+}
+
+// A recording is replayed at its own pace. At its end, so is this.
+func TestRecording(t *testing.T) {
+	const n = 100
+	path := recording(t, n)
+	for _, m := range modes {
+		began := time.Now()
+		status, out, stderr := inProcess(path, "--json", "--mode", m)
+		require.Zero(t, status, stderr)
+		require.Empty(t, stderr)
+		require.GreaterOrEqual(t, time.Since(began), (n-1)*time.Millisecond)
+		lines := strings.Split(strings.TrimSpace(out), "\n")
+		var last struct{ Summary *object }
+		require.NoError(t, json.Unmarshal([]byte(lines[len(lines)-1]), &last))
+		require.EqualValues(t, n, last.Summary.Delivered)
+		require.Zero(t, last.Summary.Late+last.Summary.Lost+last.Summary.Dropped)
+		require.Len(t, last.Summary.Rings, 2)
+	}
+	status, out, _ := inProcess(path, "-o", "compact", "-i", "20ms", "--mode", "exact")
+	require.Zero(t, status)
+	require.Regexp(t, `(?m)^0:00 exact [\d,.]+ events/s [\d.]+ \w+/s 0 lost/s use \d+% high \d+% late 0$`, out)
+	require.Regexp(t, `\n# 100 events delivered in [\d.]+m?s, 0 lost\n$`, out)
+
+	// What is there of one that was cut is shown, and that it was.
+	whole, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, whole[:len(whole)/2], 0o600))
+	status, out, stderr := inProcess(path)
+	require.Equal(t, 1, status)
+	require.Regexp(t, `[1-9]\d* events delivered`, out)
+	require.Contains(t, stderr, "cut")
+}
