@@ -1,177 +1,148 @@
-// Ordered follows the life of processes (fork, exec, exit) on all CPUs and
-// prints one stream, in the order in which things happened.
-//
-// The kernel writes events into one ring per CPU. Read one ring after the
-// other, events of different CPUs come out in the wrong order: the child may run before its
-// parent forks it. Here perfbuf.Ordered puts them in order, by the time the kernel gave each.
-//
-// The program is meant to be read. probe.go loads the BPF programs, follow.go reads
-// the stream, event.go decodes it, text.go and json.go print it, and
-// summary.go checks and counts what was printed. Where BPF is not permitted, simulation.go stands in
-// for the kernel, and life.go for its processes.
+// Ordered prints the processes that start, run programs and end on all CPUs, as one stream in the order of time.
 package main
 
 import (
 	"context"
-	"errors"
+	_ "embed"
+	"encoding/json"
 	"flag"
 	"fmt"
-	"io"
+	"log"
 	"os"
+	"os/exec"
 	"os/signal"
-	"syscall"
+	"runtime"
 	"time"
 
+	bpf "github.com/aquasecurity/libbpfgo"
 	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/ringfold/ringfold/perfbuf/perfbuftest"
+	"golang.org/x/sys/unix"
 )
 
-func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+//go:embed ordered.bpf.o
+var object []byte
 
-// run is the program. It returns its exit status.
-func run(args []string, stdout, stderr *os.File) int {
-	c, err := parse(args)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(stdout, usage)
-		return 0
-	case err != nil:
-		fmt.Fprintf(stderr, "ordered: %v\n%s", err, usage)
-		return 2
-	case c.version:
-		fmt.Fprintln(stdout, perfbuf.Version())
-		return 0
+// process is struct process of ordered.bpf.c.
+type process struct {
+	Kind, PID uint32
+	Comm      [16]byte
+}
+
+var (
+	kinds   = []string{"fork", "exec", "exit"}
+	decoder = perfbuf.NewDecoder[process]()
+	version = flag.Bool("version", false, "print which ringfold and which libbpf this is, and do nothing else")
+	lines   = flag.Bool("json", false, "print a JSON object per event, and the summary last")
+	load    = flag.Bool("workload", false, "also start short-lived processes on every CPU")
+	fake    = flag.Bool("simulate", false, "read a simulated kernel, which needs no privilege")
+	limit   = flag.Duration("duration", 1<<62, "end after this time")
+	mode    = flag.String("mode", "exact", "exact: print an event once it is proved that no older one is to come; slack: after -slack")
+	slack   = flag.Duration("slack", time.Millisecond, "how long an older event may take to come")
+)
+
+// seen is what was printed. That the times go up is checked here, whatever the library says.
+type seen struct{ events, late, outOfOrder, newest uint64 }
+
+func main() {
+	log.SetFlags(0)
+	flag.Parse()
+	if *version {
+		fmt.Println(perfbuf.Version())
+		return
 	}
-
-	// With SIGPIPE caught, a write to a pipe that nobody reads any more (| head) fails instead of killing us.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	order, ok := map[string]perfbuf.Mode{"exact": perfbuf.Exact(), "slack": perfbuf.Slack(*slack)}[*mode]
+	if !ok || flag.NArg() > 0 {
+		flag.Usage()
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second Ctrl-C is not caught, and ends the program at once
+	ctx, cancel := context.WithTimeout(ctx, *limit)
+	defer cancel()
 
-	var out printer = newText(stdout, c)
-	if c.json {
-		out = jsonLines{}
+	source := traced
+	if *fake {
+		source = simulated
 	}
-	var src source = &probe{sched: c.sched}
-	if c.simulate {
-		src = newSimulation(simulatedCPUs, c.seed, c.sched)
+	reader, start := source()
+	stream := must(reader.Ordered(perfbuf.OrderOptions{Mode: order}))
+	start() // now that there are rings
+	if *load {
+		startProcesses(reader.Options().CPUs)
 	}
-	err = follow(ctx, c, src, out, stdout)
-	if err != nil && !errors.Is(err, syscall.EPIPE) {
-		fmt.Fprintf(stderr, "ordered: %v\n", err)
-		return 1
+	var s seen
+	if err := stream.Run(ctx, s.print); ctx.Err() == nil {
+		log.Fatal(err)
 	}
-	return 0
+	must(0, stream.Shutdown(context.Background(), s.print)) // the rest, then close
+	t := reader.Stats().Total()
+	fmt.Printf("{\"summary\":%s}\n", must(json.Marshal(map[string]any{"mode": *mode, "simulated": *fake,
+		"events": s.events, "late": s.late, "out_of_order": s.outOfOrder,
+		"outputs": t.Samples + t.Lost + t.Dropped, "samples": t.Samples, "lost": t.Lost, "unread": t.Dropped})))
 }
 
-// config is what the flags say.
-type config struct {
-	version   bool
-	json      bool
-	sched     bool
-	workload  bool
-	simulate  bool
-	seed      uint64
-	limit     uint64
-	duration  time.Duration
-	mode      string
-	slack     time.Duration // in slack mode
-	ringBytes int
+// print prints an event, or a loss.
+func (s *seen) print(ev perfbuf.Event) error {
+	p, _ := decoder.Decode(ev) // of a loss there is none
+	what := ev.Kind().String()
+	if ev.Kind() == perfbuf.KindSample {
+		what = kinds[p.Kind]
+	}
+	s.events++
+	if ev.Late() {
+		s.late++
+	} else if ev.Time() < s.newest {
+		s.outOfOrder++
+	}
+	s.newest = max(s.newest, ev.Time())
+	comm := unix.ByteSliceToString(p.Comm[:])
+	if *lines {
+		return json.NewEncoder(os.Stdout).Encode(map[string]any{"time_ns": ev.Time(), "cpu": ev.CPU(), "event": what, "pid": p.PID, "comm": comm, "lost": ev.Lost(), "late": ev.Late()})
+	}
+	_, err := fmt.Printf("%d.%09d  CPU %-3d %-5s %7d  %-15s lost %d, late %t\n", ev.Time()/1e9, ev.Time()%1e9, ev.CPU(), what, p.PID, comm, ev.Lost(), ev.Late())
+	return err
 }
 
-// Values of config.mode.
-const (
-	exact = "exact"
-	slack = "slack"
-)
-
-// order is the mode as the library has it.
-func (c config) order() perfbuf.Mode {
-	if c.mode == slack {
-		return perfbuf.Slack(c.slack)
+func must[T any](v T, err error) T {
+	if err != nil {
+		log.Fatal("ordered: ", err)
 	}
-	return perfbuf.Exact()
+	return v
 }
 
-const usage = `Usage: ordered [flags]
-
-Prints the processes that start, run programs and end on all CPUs, in the order of time.
-It needs root, or CAP_BPF and CAP_PERFMON, and a kernel with BTF. Ctrl-C ends it, with a summary.
-
-  -simulate      follow made-up processes on a simulated kernel instead; needs none of that
-  -workload      also start short-lived processes on every CPU, so that there is something to see
-  -sched         also show each wake-up and each switch of threads: many events
-  -duration D    end after D, such as 5s
-  -n N           end after N events
-  -json          print JSON, one event per line, and the summary as the last line
-  -mode M        exact (the default): print an event once it is proved that no older one is to come;
-                 slack: print it after a fixed time, which is a guess
-  -slack D       that time (default 1ms); selects -mode slack. An older event of another CPU that
-                 comes later than that is printed all the same, marked as late
-  -ring-bytes N  size of each CPU's ring (default 524288; 4194304 with -sched; 4096 with -simulate,
-                 so that now and then one overflows)
-  -seed N        with -simulate: other processes (default 1)
-  -version       print which ringfold and which libbpf this is, and do nothing else
-
-TIME is in seconds since the first event, DELTA since the line before.
-In the JSON summary, reordered and overtaken tell what reading one ring after the other would have
-done: how many events would have come right after a later one, and how many after any later one.
-It exits with 1 after an error. An event out of order without being marked as late is one, and in
-exact mode a late one, too.
-`
-
-// parse reads the command line.
-func parse(args []string) (c config, err error) {
-	f := flag.NewFlagSet("ordered", flag.ContinueOnError)
-	f.SetOutput(io.Discard) // run prints the error
-	f.BoolVar(&c.version, "version", false, "")
-	f.BoolVar(&c.simulate, "simulate", false, "")
-	f.Uint64Var(&c.seed, "seed", 1, "")
-	f.BoolVar(&c.workload, "workload", false, "")
-	f.BoolVar(&c.sched, "sched", false, "")
-	f.DurationVar(&c.duration, "duration", 0, "")
-	f.Uint64Var(&c.limit, "n", 0, "")
-	f.BoolVar(&c.json, "json", false, "")
-	f.StringVar(&c.mode, "mode", "", "")
-	f.DurationVar(&c.slack, "slack", time.Millisecond, "")
-	f.IntVar(&c.ringBytes, "ring-bytes", 0, "")
-	if err := f.Parse(args); err != nil {
-		return c, err
-	}
-	given := map[string]bool{}
-	f.Visit(func(f *flag.Flag) { given[f.Name] = true })
-	switch {
-	case f.NArg() > 0:
-		return c, fmt.Errorf("unknown argument %q", f.Arg(0))
-	case c.duration < 0 || c.slack < 0 || c.ringBytes < 0:
-		return c, errors.New("-duration, -slack and -ring-bytes must not be negative")
-	case given["mode"] && c.mode != exact && c.mode != slack:
-		return c, fmt.Errorf("-mode is exact or slack, not %q", c.mode)
-	case c.mode == exact && given["slack"]:
-		return c, errors.New("-slack is for -mode slack: exact mode does not guess")
-	case given["seed"] && !c.simulate:
-		return c, errors.New("-seed is for -simulate")
-	}
-	if c.mode == "" {
-		c.mode = exact
-		if given["slack"] {
-			c.mode = slack
-		}
-	}
-	c.workload = c.workload && !c.simulate // which has its own
-	if c.ringBytes == 0 {
-		c.ringBytes = defaultRingBytes(c)
-	}
-	return c, nil
+// traced returns rings of the kernel, and what has its programs fill them.
+func traced() (*perfbuf.Reader, func()) {
+	bpf.SetLoggerCbs(bpf.Callbacks{Log: func(int, string) {}}) // errors say enough
+	module := must(bpf.NewModuleFromBufferArgs(bpf.NewModuleArgs{BPFObjBuff: object, SkipMemlockBump: true}))
+	must(0, module.BPFLoadObject())
+	reader := must(perfbuf.Open(must(module.GetMap("events")).FileDescriptor(), perfbuf.Options{}))
+	return reader, func() { must(0, module.AttachPrograms()) }
 }
 
-func defaultRingBytes(c config) int {
-	switch {
-	case c.simulate:
-		return 4 << 10
-	case c.sched:
-		return 4 << 20
-	default:
-		return 512 << 10
+// simulated returns rings of a simulated kernel, and what fills these.
+func simulated() (*perfbuf.Reader, func()) {
+	kernel := perfbuftest.New(perfbuftest.Options{CPUs: 4, RealTime: true})
+	return must(kernel.Open(perfbuf.Options{})), func() {
+		go func() {
+			for cpu := 0; kernel.Output(cpu, make([]byte, 24)) == nil; cpu = (cpu + 1) % 4 {
+				time.Sleep(time.Millisecond)
+			}
+		}()
+	}
+}
+
+// startProcesses has each CPU run one process after the other.
+func startProcesses(cpus []int) {
+	for _, cpu := range cpus {
+		go func() {
+			runtime.LockOSThread() // children inherit the thread's CPU
+			var set unix.CPUSet
+			set.Set(cpu)
+			for unix.SchedSetaffinity(0, &set) == nil {
+				must(0, exec.Command("true").Run())
+				time.Sleep(20 * time.Millisecond)
+			}
+		}()
 	}
 }

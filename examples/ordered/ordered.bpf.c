@@ -1,22 +1,9 @@
 //go:build ignore
 
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// Follows the life of processes, and on request the scheduler, on all CPUs. Linux 5.10 and later run it.
+// Outputs the life of processes. Linux 5.10 and later run it.
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
-#include <bpf/bpf_tracing.h>
-
-// Of the kernel's own structs, the fields that are read here. Where they really lie is found when the program is loaded (CO-RE).
-struct task_struct {
-	int pid;  // the thread's number
-	int tgid; // the process's
-	int exit_code;
-	char comm[16];
-} __attribute__((preserve_access_index));
-
-struct linux_binprm {
-	const char *filename;
-} __attribute__((preserve_access_index));
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY);
@@ -24,93 +11,39 @@ struct {
 	__uint(value_size, sizeof(__u32));
 } events SEC(".maps");
 
-enum kind { FORK = 1, EXEC, EXIT, WAKEUP, SWITCH };
-
-// One struct for all kinds, without padding; "payload" in event.go is its twin. It carries no
-// time and no CPU number: the ring knows both.
-struct event {
+// "process" in main.go is its twin. It carries no time and no CPU number: the ring knows both.
+struct process {
 	__u32 kind;
-	__u32 pid, tid;             // the process and thread that ran
-	__u32 other_pid, other_tid; // fork: the child. wakeup: who is woken. switch: who runs next
-	__s32 code;                 // exit: status, as wait(2) has it. switch: 1 if the thread did not go of its own will
+	__u32 pid; // of the process that runs
 	char comm[16];
-	char detail[64];            // exec: the file. wakeup, switch: the other thread's comm
 };
 
-static __always_inline void start(struct event *e, enum kind kind)
+static __always_inline int output(void *ctx, __u32 kind)
 {
-	__u64 id = bpf_get_current_pid_tgid();
+	struct process p = {.kind = kind, .pid = bpf_get_current_pid_tgid() >> 32};
 
-	e->kind = kind;
-	e->pid = id >> 32;
-	e->tid = id;
-	bpf_get_current_comm(e->comm, sizeof(e->comm));
-}
-
-static __always_inline void set_other(struct event *e, struct task_struct *task)
-{
-	e->other_pid = task->tgid;
-	e->other_tid = task->pid;
-}
-
-static __always_inline int send(void *ctx, struct event *e)
-{
+	bpf_get_current_comm(p.comm, sizeof(p.comm));
 	// When the ring is full this fails, and the kernel counts it. User space gets that count as an event.
-	bpf_perf_event_output(ctx, &events, BPF_F_CURRENT_CPU, e, sizeof(*e));
+	bpf_perf_event_output(ctx, &events, BPF_F_CURRENT_CPU, &p, sizeof(p));
 	return 0;
 }
 
 SEC("tp_btf/sched_process_fork")
-int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
+int on_fork(void *ctx)
 {
-	struct event e = {};
-
-	start(&e, FORK);
-	set_other(&e, child);
-	return send(ctx, &e);
+	return output(ctx, 0);
 }
 
 SEC("tp_btf/sched_process_exec")
-int BPF_PROG(on_exec, struct task_struct *task, int old_pid, struct linux_binprm *bprm)
+int on_exec(void *ctx)
 {
-	struct event e = {};
-
-	start(&e, EXEC);
-	bpf_probe_read_kernel_str(e.detail, sizeof(e.detail), bprm->filename);
-	return send(ctx, &e);
+	return output(ctx, 1);
 }
 
 SEC("tp_btf/sched_process_exit")
-int BPF_PROG(on_exit, struct task_struct *task)
+int on_exit(void *ctx)
 {
-	struct event e = {};
-
-	start(&e, EXIT);
-	e.code = task->exit_code;
-	return send(ctx, &e);
-}
-
-SEC("tp_btf/sched_wakeup")
-int BPF_PROG(on_wakeup, struct task_struct *task)
-{
-	struct event e = {};
-
-	start(&e, WAKEUP);
-	set_other(&e, task);
-	bpf_probe_read_kernel_str(e.detail, sizeof(task->comm), task->comm);
-	return send(ctx, &e);
-}
-
-SEC("tp_btf/sched_switch")
-int BPF_PROG(on_switch, _Bool preempt, struct task_struct *prev, struct task_struct *next)
-{
-	struct event e = {};
-
-	start(&e, SWITCH); // prev is still the current one
-	set_other(&e, next);
-	e.code = preempt;
-	bpf_probe_read_kernel_str(e.detail, sizeof(next->comm), next->comm);
-	return send(ctx, &e);
+	return output(ctx, 2);
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
