@@ -49,9 +49,8 @@ install: man ## install the tool, its man pages and completions to PREFIX=/usr/l
 	@$(AS_ROOT) install -D -m 644 build/completion/zsh "$(SHARE)/zsh/site-functions/_ringfold"
 	@$(AS_ROOT) install -D -m 644 build/completion/fish "$(SHARE)/fish/vendor_completions.d/ringfold.fish"
 
-demo: setup ## show a stream of kernel events from all CPUs, in order, for 5 seconds; ARGS='-json -duration 2s' is passed on
-	@$(GO) -C examples/ordered build -o "$(CURDIR)/build/ordered" .
-	@$(AS_ROOT) build/ordered -workload -duration 5s $(ARGS)
+demo: tool ## show the same kernel events read ring by ring and in order; ARGS='--all --duration 5s' is passed on
+	@$(AS_ROOT) build/ringfold demo $(ARGS)
 
 fleet-demo: tool ## show several hosts' events as one stream, over an embedded NATS server; ARGS='-outage -duration 5s' is passed on
 	@$(AS_ROOT) build/ringfold fleet demo $(ARGS)

@@ -13,6 +13,7 @@ import (
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/man"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/trace"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/top"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/demo"
 	"github.com/spf13/cobra"
 )
 
@@ -29,6 +30,7 @@ func root() *cobra.Command {
 		tail.Replay(),
 		trace.Command(),
 		fleet.Command(),
+		demo.Command(),
 		cli.Version(),
 		man.Command(),
 	)

@@ -1,51 +1,15 @@
 package demo
 
 import (
-	"bytes"
-	"fmt"
-
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/lifecycle"
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
-// payload is struct event of ordered.bpf.c. Neither has padding.
-type payload struct {
-	Kind               kind
-	PID, TID           uint32 // who ran
-	OtherPID, OtherTID uint32 // fork: the child. wakeup: who is woken. switch: who runs next
-	Code               int32  // exit: status, as wait(2) has it. switch: 1 if preempted
-	Comm               [16]byte
-	Detail             [64]byte // exec: the file. wakeup, switch: the other's comm
-}
-
-// payloads decodes what ordered.bpf.c outputs.
-var payloads = perfbuf.NewDecoder[payload]()
-
-// kind is what happened.
-type kind uint32
-
-const ( // up to kindSwitch as in ordered.bpf.c
-	kindFork kind = iota + 1
-	kindExec
-	kindExit
-	kindWakeup
-	kindSwitch
-	kindLost
-	kindCorrupt
-)
-
-var kindNames = [...]string{"unknown", "fork", "exec", "exit", "wakeup", "switch", "lost", "corrupt"}
-
-func (k kind) String() string {
-	if int(k) < len(kindNames) {
-		return kindNames[k]
-	}
-	return kindNames[0]
-}
-
 // event is one line of output, in a form that outlives the ring.
 type event struct {
-	payload // of lost and corrupt only Kind is set
+	lifecycle.Event // of samples
 
+	kind perfbuf.Kind
 	time uint64 // ns of CLOCK_MONOTONIC
 	cpu  int
 	late bool
@@ -57,28 +21,25 @@ type event struct {
 
 // decode copies an event out of its ring.
 func decode(ev perfbuf.Event) (e event, err error) {
-	e.time, e.cpu, e.late = ev.Time(), ev.CPU(), ev.Late()
-	switch ev.Kind() {
+	e.kind, e.time, e.cpu, e.late = ev.Kind(), ev.Time(), ev.CPU(), ev.Late()
+	switch e.kind {
 	case perfbuf.KindLost:
-		e.Kind, e.lost, e.after = kindLost, ev.Lost(), ev.After()
+		e.lost, e.after = ev.Lost(), ev.After()
 	case perfbuf.KindCorrupt:
-		e.Kind, e.err = kindCorrupt, ev.Err()
+		e.err = ev.Err()
 	default:
-		var ok bool
-		if e.payload, ok = payloads.Decode(ev); !ok {
-			return e, fmt.Errorf("an event of %d bytes is too short: ordered.bpf.o and event.go do not fit together", ev.Len())
-		}
+		e.Event, err = lifecycle.Decode(ev)
 	}
-	return e, nil
+	return e, err
 }
 
-// cstring cuts b at its first NUL.
-func cstring(b []byte) []byte {
-	if i := bytes.IndexByte(b, 0); i >= 0 {
-		return b[:i]
+// name is what happened.
+func (e *event) name() string {
+	switch e.kind {
+	case perfbuf.KindLost:
+		return "lost"
+	case perfbuf.KindCorrupt:
+		return "corrupt"
 	}
-	return b
+	return e.Kind.String()
 }
-
-func (e *event) comm() []byte   { return cstring(e.Comm[:]) }
-func (e *event) detail() []byte { return cstring(e.Detail[:]) }

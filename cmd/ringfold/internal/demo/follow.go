@@ -10,20 +10,6 @@ import (
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
-// source is where events come from: BPF programs, or a simulation of them.
-type source interface {
-	// open sets up rings for the events. None comes before attach.
-	open(perfbuf.Options) (*perfbuf.Reader, error)
-	// attach starts the flow of events.
-	attach() error
-	// detach ends it. A program may still be running on another CPU then.
-	detach() error
-	// now is the clock that the events' times are of.
-	now() uint64
-	// close gives everything back, whatever was called before.
-	close()
-}
-
 // printer turns events into bytes.
 type printer interface {
 	header(b []byte, cpus []int) []byte
@@ -31,75 +17,68 @@ type printer interface {
 	summary(b []byte, s *summary) []byte
 }
 
-// follow prints events to w until ctx is done, or as long as the configuration says.
-func follow(ctx context.Context, c config, src source, p printer, w io.Writer) error {
-	load, err := newWorkload(c.workload)
+// openError says why there are no rings.
+type openError struct{ error }
+
+func (e *openError) Unwrap() error { return e.error }
+
+// follow prints events to w until ctx is done, or as long as the configuration says, and returns their summary.
+func follow(ctx context.Context, c config, src source, p printer, w io.Writer) (*summary, error) {
+	load, err := newWorkload(!c.simulate)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer src.close()
-
 	// The rings are set up before anything is attached: events that find no ring would be gone without a trace.
-	r, err := src.open(options(c))
+	r, err := src.open(perfbuf.Options{RingBytes: int(c.ringSize)})
 	if err != nil {
-		return err
+		return nil, &openError{err}
 	}
 	defer r.Close()
 	s, err := r.Ordered(perfbuf.OrderOptions{Mode: c.order()})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer s.Close()
 
 	cpus := r.Options().CPUs
-	f := &follower{limit: c.limit, printer: p, out: bufio.NewWriterSize(w, 64<<10), now: src.now, sum: newSummary(c, cpus)}
+	f := &follower{limit: c.count, printer: p, out: bufio.NewWriterSize(w, 64<<10), now: src.now, sum: newSummary(c, cpus)}
 	f.out.Write(p.header(nil, cpus))
 	if err := f.out.Flush(); err != nil {
-		return err
+		return nil, err
 	}
 	if err := src.attach(); err != nil {
-		return err
+		return nil, err
 	}
 	begin := time.Now()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if c.duration > 0 {
-		ctx, cancel = context.WithTimeout(ctx, c.duration)
-		defer cancel()
+		defer time.AfterFunc(c.duration, cancel).Stop()
 	}
 	load.start(cpus, cancel)
 	defer load.stop()
 
 	if err := f.follow(ctx, s); err != nil {
-		return err
+		return nil, err
 	}
 	if err := load.stop(); err != nil {
-		return err
+		return nil, err
 	}
 	if err := src.detach(); err != nil {
-		return err
+		return nil, err
 	}
 	if err := f.rest(s); err != nil {
-		return err
+		return nil, err
 	}
 	elapsed := time.Since(begin)
 	r.Close() // makes the counts final
 	f.sum.finish(elapsed, r.Stats())
 	f.out.Write(p.summary(nil, f.sum))
 	if err := f.out.Flush(); err != nil {
-		return err
+		return nil, err
 	}
-	return f.sum.verdict()
-}
-
-// options sizes the rings, and says when the kernel is to wake us.
-func options(c config) perfbuf.Options {
-	o := perfbuf.Options{RingBytes: c.ringBytes}
-	if c.sched && !c.simulate {
-		// If each event woke us, each wake-up would be an event, and so on.
-		o.Wakeup = perfbuf.Wakeup{Bytes: c.ringBytes / 8, PollInterval: 20 * time.Millisecond}
-	}
-	return o
+	return f.sum, f.sum.verdict()
 }
 
 // follower prints a stream, round by round.

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/lifecycle"
 	"golang.org/x/sys/unix"
 )
 
@@ -57,17 +58,6 @@ func (s *simulation) live() {
 			a.threads(a.newTask("java"))
 		}
 	})
-	if !s.sched {
-		return
-	}
-	for _, c := range s.cpus {
-		s.all.Go(func() {
-			r := s.random(1000 + c.id)
-			for s.pause(r, 2*time.Millisecond) {
-				c.run(c.kthread(r))
-			}
-		})
-	}
 }
 
 // actor plays a process and its offspring, one thing after the other, on whichever CPUs.
@@ -89,8 +79,8 @@ func (a *actor) newTask(comm string) task {
 }
 
 // do lets a task do something on its CPU, and a little time pass.
-func (a *actor) do(t task, e payload) {
-	a.cpus[t.cpu].run(t, e)
+func (a *actor) do(t task, e lifecycle.Event) {
+	a.cpus[t.cpu].output(e)
 	a.pause(a.r, 150*time.Microsecond)
 }
 
@@ -132,7 +122,7 @@ func (a *actor) status() int32 {
 
 // threads starts a pool of threads at once: more than a small ring has room for. They end one by one.
 func (a *actor) threads(t task) {
-	var started []payload
+	var started []lifecycle.Event
 	pool := make([]task, 40)
 	for i := range pool {
 		pool[i] = a.newTask(fmt.Sprintf("pool-1-thr-%d", i+1))
@@ -146,50 +136,28 @@ func (a *actor) threads(t task) {
 	}
 }
 
-// idle is what runs when nothing does.
-func (c *simulatedCPU) idle() task { return task{0, 0, fmt.Sprintf("swapper/%d", c.id), c.id} }
+// What tasks do, as lifecycle.bpf.c reports it.
 
-// kthread is one of the kernel's threads.
-func (c *simulatedCPU) kthread(r *rand.Rand) task {
-	pid := uint32(20 + 10*c.id)
-	switch r.IntN(3) {
-	case 0:
-		return task{pid + 2, pid + 2, fmt.Sprintf("migration/%d", c.id), c.id}
-	case 1:
-		return task{pid, pid, fmt.Sprintf("ksoftirqd/%d", c.id), c.id}
-	default:
-		return task{pid + 1, pid + 1, fmt.Sprintf("kworker/%d:1", c.id), c.id}
-	}
-}
-
-// What tasks do, as ordered.bpf.c reports it.
-
-func by(t task, k kind) payload {
-	e := payload{Kind: k, PID: t.pid, TID: t.tid}
-	copy(e.Comm[:len(e.Comm)-1], t.comm)
+func by(t task, k lifecycle.Kind) lifecycle.Event {
+	e := lifecycle.Event{Kind: k, PID: t.pid, TID: t.tid}
+	copy(e.CommBytes[:len(e.CommBytes)-1], t.comm)
 	return e
 }
 
-func with(e payload, other task) payload {
-	e.OtherPID, e.OtherTID = other.pid, other.tid
+func fork(t, child task) lifecycle.Event {
+	e := by(t, lifecycle.Fork)
+	e.ChildPID, e.ChildTID = child.pid, child.tid
 	return e
 }
 
-func detailed(e payload, detail string) payload {
-	copy(e.Detail[:len(e.Detail)-1], detail)
+func execOf(t task, file string) lifecycle.Event {
+	e := by(t, lifecycle.Exec)
+	copy(e.FileBytes[:len(e.FileBytes)-1], file)
 	return e
 }
 
-func fork(t, child task) payload { return with(by(t, kindFork), child) }
-
-func execOf(t task, file string) payload { return detailed(by(t, kindExec), file) }
-
-func exit(t task, status int32) payload {
-	e := by(t, kindExit)
+func exit(t task, status int32) lifecycle.Event {
+	e := by(t, lifecycle.Exit)
 	e.Code = status
 	return e
 }
-
-func wakeup(t, woken task) payload { return detailed(with(by(t, kindWakeup), woken), woken.comm) }
-
-func switchTo(t, next task) payload { return detailed(with(by(t, kindSwitch), next), next.comm) }

@@ -3,17 +3,17 @@ package demo
 import (
 	"encoding/binary"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/lifecycle"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/ringfold/ringfold/perfbuf/perfbuftest"
 )
 
 const simulatedCPUs = 4
 
-// simulation is the source of made-up events: what the programs of ordered.bpf.c would output on a
+// simulation is the source of made-up events: what the programs of lifecycle.bpf.c would output on a
 // kernel that is simulated in this process. Everything behind the rings is the same as for real ones.
 //
 // Its CPUs are interrupted, as real ones are, between taking an event's time and publishing it, and
@@ -21,7 +21,6 @@ const simulatedCPUs = 4
 type simulation struct {
 	kernel *perfbuftest.Kernel
 	seed   uint64
-	sched  bool
 	cpus   []*simulatedCPU
 
 	mu       sync.RWMutex // held to begin a program, so that none begins after detach
@@ -32,21 +31,18 @@ type simulation struct {
 	all  sync.WaitGroup
 }
 
-// simulatedCPU runs one task at a time, and whatever interrupts it.
+// simulatedCPU runs one task at a time.
 type simulatedCPU struct {
 	*simulation
-	id    int
-	busy  chan struct{} // full while it runs a task; no mutex, as for those synctest's clock does not go on
-	luck  *rand.Rand
-	woken []task // and to run next, with sched
-	depth int    // of interrupts
+	id   int
+	busy chan struct{} // full while it runs a task; no mutex, as for those synctest's clock does not go on
+	luck *rand.Rand
 }
 
-func newSimulation(cpus int, seed uint64, sched bool) *simulation {
+func newSimulation(cpus int, seed uint64) *simulation {
 	s := &simulation{
 		kernel: perfbuftest.New(perfbuftest.Options{CPUs: cpus, RealTime: true}),
 		seed:   seed,
-		sched:  sched,
 		quit:   make(chan struct{}),
 	}
 	for id := range cpus {
@@ -106,89 +102,33 @@ func (c *simulatedCPU) begin() *perfbuftest.Program {
 	return c.kernel.Begin(c.id)
 }
 
-// run lets a task run here, which does what the events say.
-func (c *simulatedCPU) run(t task, events ...payload) {
+// output runs a program that outputs an event of a task that runs here.
+func (c *simulatedCPU) output(e lifecycle.Event) {
 	c.busy <- struct{}{}
 	defer func() { <-c.busy }()
-	if !c.sched {
-		for _, e := range events {
-			c.output(t, e)
-		}
-		return
-	}
-	idle := c.idle()
-	current := idle
-	c.wake(idle, t)
-	for len(c.woken) > 0 { // by interrupts too
-		next := c.woken[0]
-		c.woken = c.woken[1:]
-		c.output(current, switchTo(current, next))
-		current = next
-		if current != t {
-			continue
-		}
-		for _, e := range events {
-			c.output(t, e)
-		}
-	}
-	c.output(current, switchTo(current, idle))
-}
-
-func (c *simulatedCPU) wake(t, other task) {
-	c.woken = append(c.woken, other)
-	c.output(t, wakeup(t, other))
-}
-
-// output runs a program that outputs an event, while t is on the CPU. It interrupts those that run
-// there, and may be interrupted itself.
-func (c *simulatedCPU) output(t task, e payload) {
 	p := c.begin()
 	if p == nil {
 		return
 	}
 	defer p.End()
-	interrupt := func() {
-		if c.sched && e.Kind != kindSwitch { // the scheduler has them off
-			c.interrupt(t)
-		}
-	}
 	p.Prepare(encode(e))
-	interrupt()
 	c.stall()
 	if p.Reserve() != nil {
 		return // the ring is full, which the kernel counts and reports
 	}
-	interrupt()
 	p.Copy()
-	interrupt()
 	p.Publish()
-}
-
-// interrupt may let a timer expire here, whose handler wakes a thread.
-func (c *simulatedCPU) interrupt(t task) {
-	if c.luck.IntN(16) > 0 || c.depth == 2 {
-		return
-	}
-	if other := c.kthread(c.luck); other != t && !slices.Contains(c.woken, other) {
-		c.depth++
-		c.wake(t, other)
-		c.depth--
-	}
 }
 
 // stall is what a hypervisor does to a virtual machine's CPU: it may run another's now.
 func (c *simulatedCPU) stall() {
-	odds := 50
-	if c.sched {
-		odds = 1000 // of more events
-	}
-	if c.luck.IntN(odds) == 0 {
+	if c.luck.IntN(50) == 0 {
 		time.Sleep(time.Duration(2+c.luck.IntN(10)) * time.Millisecond)
 	}
 }
 
 // burst outputs events one right after the other, each from a program of its own.
-func (c *simulatedCPU) burst(events []payload) {
+func (c *simulatedCPU) burst(events []lifecycle.Event) {
 	var encoded [][]byte
 	for _, e := range events {
 		encoded = append(encoded, encode(e))
@@ -203,8 +143,8 @@ func (c *simulatedCPU) burst(events []payload) {
 	}
 }
 
-// encode lays an event out as ordered.bpf.c does.
-func encode(e payload) []byte {
+// encode lays an event out as lifecycle.bpf.c does.
+func encode(e lifecycle.Event) []byte {
 	b, err := binary.Append(make([]byte, 0, 128), binary.NativeEndian, e)
 	if err != nil {
 		panic(err) // its size is fixed

@@ -5,14 +5,12 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
-	"strings"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 	"unsafe"
 
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/lifecycle"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/stretchr/testify/require"
 )
@@ -22,12 +20,12 @@ import (
 func simulates(t *testing.T, c config, enough func(*stream) bool) *stream {
 	t.Helper()
 	c.simulate = true
-	if c.ringBytes == 0 {
-		c.ringBytes = defaultRingBytes(c)
+	if c.ringSize == 0 {
+		c.ringSize = 4 << 10 // so that now and then one overflows
 	}
-	simulated := newSimulation(simulatedCPUs, c.seed, c.sched)
+	simulated := newSimulation(simulatedCPUs, c.seed)
 	var src source = simulated
-	if c.limit > 0 {
+	if c.count > 0 {
 		src = ending{simulated}
 	}
 	s := followsOn(t, src, c, enough)
@@ -62,23 +60,19 @@ func TestSimulation(t *testing.T) {
 	for name, c := range map[string]config{
 		"exact":       {mode: exact},
 		"slack":       {mode: slack, slack: time.Millisecond},
-		"exact sched": {mode: exact, sched: true},
-		"slack sched": {mode: slack, sched: true},
-		"large rings": {mode: exact, ringBytes: 1 << 20},
+		"large rings": {mode: exact, ringSize: 1 << 20},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c.seed = 1
 			s := simulates(t, c, func(s *stream) bool {
-				return s.losses > 0 || c.ringBytes > 4096 && len(s.lines) > 500
+				return s.losses > 0 || c.ringSize > 4096 && len(s.lines) > 500
 			})
 			events := map[string]bool{}
 			for _, l := range s.lines {
 				events[l.Event] = true
 			}
-			require.Equal(t, c.sched, events["wakeup"])
-			require.Equal(t, c.sched, events["switch"])
-			require.Equal(t, c.ringBytes == 0, events["lost"])
+			require.Equal(t, c.ringSize == 0, events["lost"])
 			require.True(t, s.has(func(l line) bool { return l.Event == "exec" && *l.Comm == "gcc" && l.Filename == "/usr/bin/gcc" }))
 			require.True(t, s.has(func(l line) bool { return l.Event == "exit" && l.ExitCode != nil && *l.ExitCode == 0 }))
 			for cpu := range simulatedCPUs {
@@ -90,7 +84,7 @@ func TestSimulation(t *testing.T) {
 
 // A process forks before it runs a program, and does that before it ends, on whichever CPUs.
 func TestSimulatedLife(t *testing.T) {
-	s := simulates(t, config{seed: 5, ringBytes: 1 << 20}, func(s *stream) bool { return len(s.lines) > 300 })
+	s := simulates(t, config{seed: 5, ringSize: 1 << 20}, func(s *stream) bool { return len(s.lines) > 300 })
 	last := map[uint32]string{}
 	for _, l := range s.lines {
 		was := last[*l.PID]
@@ -105,7 +99,7 @@ func TestSimulatedLife(t *testing.T) {
 }
 
 func TestSimulationLimit(t *testing.T) {
-	s := simulates(t, config{seed: 1, limit: 10}, never)
+	s := simulates(t, config{seed: 1, count: 10}, never)
 	require.Len(t, s.lines, 10)
 }
 
@@ -114,7 +108,7 @@ func TestSeed(t *testing.T) {
 	life := func(seed uint64) (byPID map[uint32][]string) {
 		byPID = map[uint32][]string{}
 		synctest.Test(t, func(t *testing.T) {
-			s := simulates(t, config{seed: seed, ringBytes: 1 << 20, duration: 5 * time.Second}, never)
+			s := simulates(t, config{seed: seed, ringSize: 1 << 20, duration: 5 * time.Second}, never)
 			for _, l := range s.lines {
 				byPID[*l.PID] = append(byPID[*l.PID], fmt.Sprint(*l.CPU, l.Event, *l.Comm))
 			}
@@ -138,29 +132,11 @@ func TestSeed(t *testing.T) {
 
 // What is simulated is laid out as what BPF programs output.
 func TestEncode(t *testing.T) {
-	e := payload{kindExit, 1, 2, 3, 4, -5, [16]byte{6}, [64]byte{63: 7}}
+	e := lifecycle.Event{Kind: lifecycle.Exit, PID: 1, TID: 2, ChildPID: 3, ChildTID: 4, Code: -5, CommBytes: [16]byte{6}, FileBytes: [64]byte{63: 7}}
 	b := encode(e)
 	require.Len(t, b, 104) // sizeof(struct event)
 	require.EqualValues(t, unsafe.Sizeof(e), len(b))
 	require.Equal(t, unsafe.Slice((*byte)(unsafe.Pointer(&e)), unsafe.Sizeof(e)), b)
-}
-
-// TestSimulateText needs no privilege: it gives up what it has.
-func TestSimulateText(t *testing.T) {
-	for _, args := range []string{"-simulate -n 50", "-simulate -workload -sched -duration 100ms", "-simulate -slack 1ms -duration 100ms"} {
-		cmd, stderr := program(t, strings.Fields(args)...)
-		if os.Geteuid() == 0 {
-			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-		}
-		out, err := cmd.Output()
-		require.NoError(t, err)
-		require.Empty(t, stderr.String())
-		lines := strings.Split(string(out), "\n")
-		require.Equal(t, "SIMULATED: these processes and CPUs are made up, and no BPF runs.", lines[0])
-		require.Regexp(t, `^Following fork, .* on 4 simulated CPUs\. Ctrl-C ends it\.$`, lines[1])
-		require.Regexp(t, `\n\d+ events from 4 simulated CPUs in [\d.]+ s: `, string(out))
-		require.Regexp(t, `\n\d+ outputs? = \d+ printed \+ \d+ lost`, string(out))
-	}
 }
 
 // failing is a source that fails at some point.
@@ -205,8 +181,8 @@ func (f *failing) close() {
 
 func TestSourceFails(t *testing.T) {
 	for _, at := range []string{"open", "attach", "detach"} {
-		src := &failing{newSimulation(2, 1, false), at, false}
-		err := follow(t.Context(), config{ringBytes: 4096, mode: exact, limit: 5}, src, jsonLines{}, io.Discard)
+		src := &failing{newSimulation(2, 1), at, false}
+		_, err := follow(t.Context(), config{ringSize: 4096, mode: exact, simulate: true, count: 5}, src, jsonLines{}, io.Discard)
 		require.EqualError(t, err, at+" failed")
 		require.True(t, src.closed)
 	}
@@ -218,8 +194,8 @@ type stuck struct{ *simulation }
 
 func (s stuck) attach() error {
 	p := s.kernel.Begin(0)
-	p.Prepare(encode(by(task{pid: 1, tid: 1, comm: "stuck"}, kindExec)))
-	_ = s.kernel.Output(1, encode(by(task{pid: 2, tid: 2, comm: "other"}, kindExec)))
+	p.Prepare(encode(by(task{pid: 1, tid: 1, comm: "stuck"}, lifecycle.Exec)))
+	_ = s.kernel.Output(1, encode(by(task{pid: 2, tid: 2, comm: "other"}, lifecycle.Exec)))
 	time.AfterFunc(time.Second, func() {
 		_ = p.Reserve()
 		p.Copy()
@@ -234,8 +210,9 @@ func TestDrainAtTheEnd(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		var out bytes.Buffer
-		src := stuck{newSimulation(2, 1, false)}
-		require.NoError(t, follow(ctx, config{ringBytes: 4096, mode: exact}, src, jsonLines{}, &out))
+		src := stuck{newSimulation(2, 1)}
+		_, err := follow(ctx, config{ringSize: 4096, mode: exact, simulate: true}, src, jsonLines{}, &out)
+		require.NoError(t, err)
 		require.Regexp(t, `(?s)^[^\n]*"comm":"stuck".*\n[^\n]*"comm":"other".*\n{"summary":.*"outputs":2,"samples":2,"unread":0,`, out.String())
 	})
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // summary counts what was printed, and checks its order: it trusts the times, not the library.
-// The exported fields are printed with -json.
+// The exported fields are printed with --json.
 type summary struct {
 	Events     uint64 `json:"events"` // lines printed, those of losses and of corrupt memory included
 	CPUs       int    `json:"cpus"`   // rings
@@ -25,7 +25,7 @@ type summary struct {
 	// Outputs is Samples + Lost + Unread: all, as far as the kernel counts them.
 	Outputs uint64 `json:"outputs"`
 	Samples uint64 `json:"samples"` // printed
-	Unread  uint64 `json:"unread"`  // left in the rings, as -n was reached
+	Unread  uint64 `json:"unread"`  // left in the rings, as --count was reached
 
 	SlackNS      int64     `json:"slack_ns"` // 0 in exact mode
 	LatenessNS   uint64    `json:"max_lateness_ns"`
@@ -37,8 +37,9 @@ type summary struct {
 	PerCPU       []onCPU   `json:"per_cpu"`
 
 	elapsed time.Duration
-	newest  uint64 // the latest time so far
-	index   []int  // of CPUs in PerCPU
+	first   []event // of all
+	newest  uint64  // the latest time so far
+	index   []int   // of CPUs in PerCPU
 	byRing  byRing
 	latency histogram
 }
@@ -67,7 +68,7 @@ func newSummary(c config, cpus []int) *summary {
 		s.index[cpu] = i
 		s.PerCPU = append(s.PerCPU, onCPU{CPU: cpu})
 	}
-	s.byRing.times = make([][]uint64, len(cpus))
+	s.byRing.round = make([][]event, len(cpus))
 	return s
 }
 
@@ -77,7 +78,7 @@ func (s *summary) add(e *event, now uint64) {
 	s.Events++
 	s.PerCPU[ring].Events++
 	s.Lost += e.lost
-	if e.Kind == kindCorrupt {
+	if e.kind == perfbuf.KindCorrupt {
 		s.Corrupt++
 	}
 	switch {
@@ -91,7 +92,10 @@ func (s *summary) add(e *event, now uint64) {
 	default:
 		s.newest = e.time
 	}
-	s.byRing.add(ring, e.time)
+	s.byRing.add(ring, e)
+	if len(s.first) < firstLines {
+		s.first = append(s.first, *e)
+	}
 	s.latency.add(now - min(now, e.time))
 }
 
@@ -129,32 +133,4 @@ func were(n uint64) string {
 		return "1 event was"
 	}
 	return fmt.Sprintf("%d events were", n)
-}
-
-// byRing finds out what would have been printed had the rings been read one
-// after the other: in each round first what CPU 0 had, then CPU 1 and so on.
-type byRing struct {
-	times [][]uint64 // of this round's events, by ring
-
-	last, newest uint64 // time of the event before, and the latest one
-	reordered    uint64 // events with an earlier time than the one before
-	overtaken    uint64 // events with an earlier time than any one before
-}
-
-func (b *byRing) add(ring int, time uint64) { b.times[ring] = append(b.times[ring], time) }
-
-func (b *byRing) endRound() (reordered, overtaken uint64) {
-	for ring, times := range b.times {
-		for _, t := range times {
-			if t < b.last {
-				b.reordered++
-			}
-			if t < b.newest {
-				b.overtaken++
-			}
-			b.last, b.newest = t, max(b.newest, t)
-		}
-		b.times[ring] = times[:0]
-	}
-	return b.reordered, b.overtaken
 }

@@ -56,8 +56,8 @@ func TestSummaryChecksOrder(t *testing.T) {
 		{time: 10}, {time: 10, cpu: 1}, {time: 30},
 		{time: 12, late: true},
 		{time: 29, cpu: 1}, // wrong
-		{time: 30, lost: 4, payload: payload{Kind: kindLost}},
-		{time: 30, payload: payload{Kind: kindCorrupt}},
+		{time: 30, lost: 4, kind: perfbuf.KindLost},
+		{time: 30, kind: perfbuf.KindCorrupt},
 	} {
 		s.add(&e, 130)
 	}

@@ -2,37 +2,48 @@ package demo
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strconv"
-	"unicode/utf8"
+	"strings"
 
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/lifecycle"
+	"github.com/ringfold/ringfold/perfbuf"
 	"golang.org/x/sys/unix"
 )
 
-// text prints for people: a line per event, in columns. On a terminal each CPU
-// has a colour, and if there are few, a place of its own in the CPU column: one sees how they take turns.
+// text prints for people: with --all a line per event as it comes, and at the end the picture and the summary. On a terminal
+// each CPU has a colour, and if there are few, a place of its own in the CPU column: one sees how they take turns.
 type text struct {
 	cfg     config
+	all     bool     // print events as they come
 	tty     *os.File // the terminal, nil if the output is none
 	colours bool
 
 	cpus     []int
 	lanes    bool
 	cpuWidth int
+	lines    timeline
+}
 
+// timeline is where a list of lines has come to.
+type timeline struct {
 	begun  bool
 	first  uint64 // time of the first event
 	last   uint64 // of the line before
 	newest uint64 // of all lines
-
-	scratch []byte
 }
 
-func newText(out *os.File, c config) *text {
-	t := &text{cfg: c}
-	if _, err := unix.IoctlGetTermios(int(out.Fd()), unix.TCGETS); err == nil {
-		t.tty = out
+func newText(out io.Writer, c config) *text {
+	t := &text{cfg: c, all: c.all || c.Format == cli.Compact}
+	file, ok := out.(*os.File)
+	if !ok || c.Format == cli.Compact {
+		return t
+	}
+	if _, err := unix.IoctlGetTermios(int(file.Fd()), unix.TCGETS); err == nil {
+		t.tty = file
 		t.colours = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 	}
 	return t
@@ -47,21 +58,27 @@ const (
 
 var cpuColours = []string{"36", "33", "32", "35", "94", "96", "93", "92", "95"}
 
-func (t *text) cpuColour(cpu int) string { return cpuColours[cpu%len(cpuColours)] }
+func cpuColour(cpu int) string { return cpuColours[cpu%len(cpuColours)] }
 
-// on and off put what is appended between them in a colour.
-func (t *text) on(b []byte, colour string) []byte {
+// paint puts text in a colour.
+func (t *text) paint(colour, s string) string {
 	if !t.colours || colour == "" {
-		return b
+		return s
 	}
-	return append(append(append(b, "\x1b["...), colour...), 'm')
+	return "\x1b[" + colour + "m" + s + "\x1b[0m"
 }
 
-func (t *text) off(b []byte) []byte {
-	if !t.colours {
-		return b
+// width is what a line has room for, 0 if it may be as long as it likes. It is asked anew each time: windows change.
+func (t *text) width() int {
+	if t.tty != nil {
+		if w, err := unix.IoctlGetWinsize(int(t.tty.Fd()), unix.TIOCGWINSZ); err == nil && w.Col > 0 {
+			return int(w.Col)
+		}
 	}
-	return append(b, "\x1b[0m"...)
+	if t.all {
+		return 0
+	}
+	return 100
 }
 
 func (t *text) header(b []byte, cpus []int) []byte {
@@ -70,256 +87,111 @@ func (t *text) header(b []byte, cpus []int) []byte {
 		t.lanes = true
 		t.cpuWidth = max(3, 2*len(cpus)-1)
 	}
-	what := "fork, exec and exit"
-	if t.cfg.sched {
-		what = "fork, exec, exit, wake-ups and switches"
+	for_ := ""
+	if t.cfg.duration > 0 {
+		for_ = " for " + strings.TrimSuffix(t.cfg.duration.String(), "m0s")
 	}
 	if t.cfg.simulate {
-		b = t.on(b, bold)
-		b = append(b, "SIMULATED: these processes and CPUs are made up, and no BPF runs."...)
-		b = append(t.off(b), '\n')
+		b = append(b, t.paint(bold, "SIMULATED: these processes and CPUs are made up, and no BPF runs.")+"\n"...)
 	}
-	b = t.on(b, dim)
-	b = fmt.Appendf(b, "Following %s on %s. Ctrl-C ends it.", what, t.countCPUs(len(cpus)))
-	b = append(t.off(b), '\n')
-	b = t.on(b, bold)
-	b = fmt.Appendf(b, "%11s %8s  %-*s  %-7s %7s  %-15s  %s", "TIME", "DELTA", t.cpuWidth, "CPU", "EVENT", "PID", "COMM", "DETAILS")
-	return append(t.off(b), '\n')
+	b = append(b, t.paint(dim, fmt.Sprintf("Starting processes on %s, and following their life%s. Ctrl-C ends it.", t.countCPUs(len(cpus)), for_))+"\n"...)
+	if t.all {
+		b = append(b, t.columns()...)
+	}
+	return b
+}
+
+func (t *text) columns() string {
+	return t.paint(bold, fmt.Sprintf("%11s %8s  %-*s  %-7s %7s  %-15s  %s", "TIME", "DELTA", t.cpuWidth, "CPU", "EVENT", "PID", "COMM", "DETAILS")) + "\n"
 }
 
 func (t *text) countCPUs(n int) string {
 	if t.cfg.simulate {
-		return count(n, "simulated CPU")
+		return count(uint64(n), "simulated CPU")
 	}
-	return count(n, "CPU")
+	return count(uint64(n), "CPU")
 }
 
 func (t *text) event(b []byte, e *event) []byte {
-	if !t.begun {
-		t.begun, t.first, t.last = true, e.time, e.time
-	}
-	late := ""
-	if e.late {
-		late = "LATE by " + span(int64(t.newest-min(e.time, t.newest))) + ", "
-	}
-
-	b = t.on(b, dim)
-	b = right(t.appendTime(b, e.time), len(b), 11)
-	b = append(b, ' ')
-	if e.late {
-		b = t.on(t.off(b), red)
-	}
-	b = right(appendSpan(b, int64(e.time-t.last), true), len(b), 8)
-	b = append(t.off(b), ' ', ' ')
-	b = t.appendCPU(b, e.cpu)
-	b = append(b, ' ', ' ')
-
-	t.last, t.newest = e.time, max(t.newest, e.time)
-	if e.Kind == kindLost || e.Kind == kindCorrupt {
-		b = t.on(b, red)
-		b = t.appendTrouble(b, e, late)
-		return append(t.off(b), '\n')
-	}
-
-	b = t.on(b, t.cpuColour(e.cpu))
-	b = left(append(b, e.Kind.String()...), len(b), 8)
-	b = t.off(b)
-	b = right(strconv.AppendUint(b, uint64(e.PID), 10), len(b), 7)
-	b = append(b, ' ', ' ')
-	b = left(appendPrintable(b, e.comm()), len(b), 15)
-	b = append(b, ' ', ' ')
-	b = t.appendLate(b, late)
-	b = t.appendFitting(b, e, 11+1+8+2+t.cpuWidth+2+8+7+2+15+2+len(late))
-	return append(b, '\n')
-}
-
-// appendTime appends seconds since the first event.
-func (t *text) appendTime(b []byte, ns uint64) []byte {
-	d := int64(ns - t.first)
-	if d < 0 { // it was late
-		b, d = append(b, '-'), -d
-	}
-	b = strconv.AppendInt(b, d/1e9, 10)
-	b = append(b, '.')
-	return zeros(b, d%1e9/1e3, 6)
-}
-
-func (t *text) appendCPU(b []byte, cpu int) []byte {
-	if !t.lanes {
-		return right(strconv.AppendInt(b, int64(cpu), 10), len(b), t.cpuWidth)
-	}
-	width := 0
-	for _, c := range t.cpus {
-		if width > 0 {
-			b = append(b, ' ')
-			width++
-		}
-		if c == cpu {
-			b = t.on(b, t.cpuColour(cpu))
-			b = t.off(strconv.AppendInt(b, int64(cpu), 10))
-		} else {
-			b = t.off(append(t.on(b, dim), '.'))
-		}
-		width++
-	}
-	for ; width < t.cpuWidth; width++ {
-		b = append(b, ' ')
-	}
-	return b
-}
-
-func (t *text) appendLate(b []byte, late string) []byte {
-	if late == "" {
+	if !t.all {
 		return b
 	}
-	return t.off(append(t.on(b, red), late...))
+	return append(b, t.line(&t.lines, e)...)
 }
 
-// appendTrouble says what a loss or corrupt memory is, in place of the other columns.
-func (t *text) appendTrouble(b []byte, e *event, late string) []byte {
-	if e.Kind == kindCorrupt {
-		return fmt.Appendf(b, "CORRUPT %s%v", late, e.err)
+// line is an event in columns.
+func (t *text) line(l *timeline, e *event) string {
+	if !l.begun {
+		l.begun, l.first, l.last = true, e.time, e.time
 	}
-	b = fmt.Appendf(b, "LOST    %s%s on CPU %d ", late, count(int(e.lost), "event"), e.cpu)
-	if e.after != 0 {
-		b = append(t.appendTime(append(b, "between "...), e.after), " and "...)
-	} else {
-		b = append(b, "before "...)
+	late, deltaColour := "", dim
+	if e.late {
+		late, deltaColour = "LATE by "+span(int64(l.newest-min(e.time, l.newest)))+", ", red
 	}
-	return t.appendTime(b, e.time)
-}
-
-// appendFitting appends an event's details, cut to what is left of the terminal's width after column.
-func (t *text) appendFitting(b []byte, e *event, column int) []byte {
-	d, colour := appendText(t.scratch[:0], e)
-	t.scratch = d
-	if t.tty != nil {
-		// Asked anew each time: windows change, and asking costs less than printing.
-		if w, err := unix.IoctlGetWinsize(int(t.tty.Fd()), unix.TIOCGWINSZ); err == nil && w.Col > 0 {
-			d = cut(d, int(w.Col)-column)
+	time := fmt.Sprintf("%11s", seconds(int64(e.time-l.first)))
+	delta := fmt.Sprintf("%8s", plus(int64(e.time-l.last)))
+	start := t.paint(dim, time) + " " + t.paint(deltaColour, delta) + "  " + t.cpu(e.cpu) + "  "
+	column := len(time) + 1 + len(delta) + 2 + t.cpuWidth + 2
+	l.last, l.newest = e.time, max(l.newest, e.time)
+	switch e.kind {
+	case perfbuf.KindLost:
+		between := "before "
+		if e.after != 0 {
+			between = "between " + seconds(int64(e.after-l.first)) + " and "
 		}
+		return start + t.paint(red, t.fit(fmt.Sprintf("LOST    %s%s on CPU %d %s%s", late, count(e.lost, "event"), e.cpu, between, seconds(int64(e.time-l.first))), column)) + "\n"
+	case perfbuf.KindCorrupt:
+		return start + t.paint(red, t.fit(fmt.Sprintf("CORRUPT %s%v", late, e.err), column)) + "\n"
 	}
-	b = append(t.on(b, colour), d...)
-	if colour != "" {
-		b = t.off(b)
-	}
-	return b
+	who := fmt.Sprintf("%7d  %-15s  ", e.PID, printable(e.Comm()))
+	details, colour := describe(e)
+	return start + t.paint(cpuColour(e.cpu), fmt.Sprintf("%-8s", e.name())) + who + t.paint(red, late) +
+		t.paint(colour, t.fit(details, column+8+7+2+15+2+len(late))) + "\n"
 }
 
-// appendText says what an event is about, and in which colour.
-func appendText(b []byte, e *event) (_ []byte, colour string) {
+// fit cuts what begins at a column to the width.
+func (t *text) fit(s string, column int) string {
+	if width := t.width(); width > 0 {
+		return cut(s, width-column)
+	}
+	return s
+}
+
+func (t *text) cpu(cpu int) string {
+	if !t.lanes {
+		return fmt.Sprintf("%*d", t.cpuWidth, cpu)
+	}
+	lanes := slices.Repeat([]string{t.paint(dim, ".")}, len(t.cpus))
+	lanes[slices.Index(t.cpus, cpu)] = t.paint(cpuColour(cpu), strconv.Itoa(cpu))
+	return strings.Join(lanes, " ") + strings.Repeat(" ", t.cpuWidth-(2*len(lanes)-1))
+}
+
+// describe says what an event is about, and in which colour.
+func describe(e *event) (s, colour string) {
 	if e.TID != e.PID {
-		b = appendUint(append(b, "thread "...), e.TID)
-		if e.Kind == kindExit && e.Code == 0 {
-			return b, "" // as threads do; the process goes on
+		s = fmt.Sprintf("thread %d", e.TID)
+		if e.Kind == lifecycle.Exit && e.Code == 0 {
+			return s, "" // as threads do; the process goes on
 		}
-		b = append(b, ": "...)
+		s += ": "
 	}
 	switch e.Kind {
-	case kindFork:
-		if e.OtherPID == e.PID {
-			return appendUint(append(b, "new thread "...), e.OtherTID), ""
+	case lifecycle.Fork:
+		if e.ChildPID == e.PID {
+			return s + fmt.Sprintf("new thread %d", e.ChildTID), ""
 		}
-		return appendUint(append(b, "child "...), e.OtherPID), ""
-	case kindExec:
-		return appendPrintable(b, e.detail()), ""
-	case kindExit:
-		return appendStatus(b, unix.WaitStatus(e.Code))
-	case kindWakeup:
-		return appendOther(append(b, "wakes "...), e), ""
-	case kindSwitch:
-		b = appendOther(append(b, "-> "...), e)
-		if e.Code != 0 {
-			b = append(b, ", preempted"...)
-		}
-		return b, ""
+		return s + fmt.Sprintf("child %d", e.ChildPID), ""
+	case lifecycle.Exec:
+		return s + printable(e.File()), ""
 	}
-	return b, ""
-}
-
-func appendStatus(b []byte, status unix.WaitStatus) (_ []byte, colour string) {
+	status := unix.WaitStatus(e.Code)
 	switch {
+	case status.Signaled() && status.CoreDump():
+		return s + "killed by " + signalName(status.Signal()) + ", core dumped", bold
 	case status.Signaled():
-		b = append(append(b, "killed by "...), signalName(status.Signal())...)
-		if status.CoreDump() {
-			b = append(b, ", core dumped"...)
-		}
-		return b, bold
+		return s + "killed by " + signalName(status.Signal()), bold
 	case status.ExitStatus() != 0:
-		return strconv.AppendInt(append(b, "status "...), int64(status.ExitStatus()), 10), bold
+		return s + fmt.Sprintf("status %d", status.ExitStatus()), bold
 	}
-	return append(b, "status 0"...), ""
-}
-
-// appendOther names the thread that is woken or runs next.
-func appendOther(b []byte, e *event) []byte {
-	b = append(appendPrintable(b, e.detail()), '[')
-	return append(appendUint(b, e.OtherTID), ']')
-}
-
-func signalName(s unix.Signal) string {
-	if name := unix.SignalName(s); name != "" {
-		return name
-	}
-	return "signal " + strconv.Itoa(int(s)) // the real-time ones
-}
-
-// Bits of text.
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return strconv.Itoa(n) + " " + what + "s"
-}
-
-func appendUint(b []byte, v uint32) []byte { return strconv.AppendUint(b, uint64(v), 10) }
-
-var spaces = []byte("                ")
-
-// right and left fill a column, given where in b it begins.
-func right(b []byte, start, width int) []byte {
-	return slices.Insert(b, start, spaces[:max(0, width-(len(b)-start))]...)
-}
-
-func left(b []byte, start, width int) []byte {
-	return append(b, spaces[:max(0, width-utf8.RuneCount(b[start:]))]...)
-}
-
-// zeros appends v with leading zeros.
-func zeros(b []byte, v int64, digits int) []byte {
-	start := len(b)
-	b = strconv.AppendInt(b, v, 10)
-	for len(b)-start < digits {
-		b = slices.Insert(b, start, '0')
-	}
-	return b
-}
-
-func span(ns int64) string { return string(appendSpan(nil, ns, false)) }
-
-// appendSpan appends a time span in three digits and its unit: 812ns, 48.1ms, 120s.
-func appendSpan(b []byte, ns int64, sign bool) []byte {
-	switch {
-	case ns < 0:
-		b, ns = append(b, '-'), -ns
-	case sign:
-		b = append(b, '+')
-	}
-	v, unit := float64(ns), "ns"
-	for _, next := range []string{"us", "ms", "s"} {
-		if v < 999.5 {
-			break
-		}
-		v, unit = v/1000, next
-	}
-	digits := 0
-	switch {
-	case unit == "ns" || v >= 99.95:
-	case v >= 9.995:
-		digits = 1
-	default:
-		digits = 2
-	}
-	return append(strconv.AppendFloat(b, v, 'f', digits, 64), unit...)
+	return s + "status 0", ""
 }

@@ -25,7 +25,7 @@ type workload struct {
 
 // beat is how often a process is started on each CPU. All CPUs start at the
 // same time: a bunch of interleaved events, then a pause in which one can read them.
-const beat = 50 * time.Millisecond
+const beat = 20 * time.Millisecond
 
 // newWorkload returns nil if none is wanted.
 func newWorkload(wanted bool) (*workload, error) {
@@ -34,7 +34,7 @@ func newWorkload(wanted bool) (*workload, error) {
 	}
 	path, err := exec.LookPath("true")
 	if err != nil {
-		return nil, fmt.Errorf("-workload runs the program \"true\": %w", err)
+		return nil, fmt.Errorf("the demo runs the program \"true\": %w", err)
 	}
 	return &workload{path: path, quit: make(chan struct{})}, nil
 }
@@ -49,7 +49,7 @@ func (w *workload) start(cpus []int, failed func()) {
 		w.all.Go(func() {
 			if err := w.occupy(cpu, begin); err != nil {
 				w.mu.Lock()
-				w.err = fmt.Errorf("-workload on CPU %d: %w", cpu, err)
+				w.err = fmt.Errorf("starting processes on CPU %d: %w", cpu, err)
 				w.mu.Unlock()
 				failed()
 			}
@@ -69,17 +69,24 @@ func (w *workload) stop() error {
 
 // occupy runs processes on a CPU.
 func (w *workload) occupy(cpu int, begin time.Time) error {
-	// A child inherits the thread's CPU. The thread is not given back, but ends with this goroutine: nobody else wants it.
+	// The thread is not given back, but ends with this goroutine: nobody else wants it.
 	runtime.LockOSThread()
-	var set unix.CPUSet
-	set.Set(cpu)
-	switch err := unix.SchedSetaffinity(0, &set); {
-	case errors.Is(err, unix.EINVAL):
-		return nil // not ours to use: a container's cpuset leaves it out
-	case err != nil:
+	var own, all unix.CPUSet
+	own.Set(cpu)
+	if err := unix.SchedGetaffinity(0, &all); err != nil {
 		return err
 	}
 	for {
+		// The parent forks on its CPU; the child may run on any, and so often runs before its parent goes on.
+		switch err := unix.SchedSetaffinity(0, &own); {
+		case errors.Is(err, unix.EINVAL):
+			return nil // not ours to use: a container's cpuset leaves it out
+		case err != nil:
+			return err
+		}
+		if err := unix.SchedSetaffinity(0, &all); err != nil {
+			return err
+		}
 		cmd := exec.Command(w.path)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // when we are killed
 		if err := cmd.Start(); err != nil {

@@ -1,7 +1,7 @@
 //go:build ignore
 
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// Follows the life of processes, and on request the scheduler, on all CPUs. Linux 5.10 and later run it.
+// Follows the life of processes on all CPUs. Linux 5.10 and later run it.
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
@@ -11,7 +11,6 @@ struct task_struct {
 	int pid;  // the thread's number
 	int tgid; // the process's
 	int exit_code;
-	char comm[16];
 } __attribute__((preserve_access_index));
 
 struct linux_binprm {
@@ -24,17 +23,17 @@ struct {
 	__uint(value_size, sizeof(__u32));
 } events SEC(".maps");
 
-enum kind { FORK = 1, EXEC, EXIT, WAKEUP, SWITCH };
+enum kind { FORK = 1, EXEC, EXIT };
 
-// One struct for all kinds, without padding; "payload" in event.go is its twin. It carries no
+// One struct for all kinds, without padding; "Event" in event.go is its twin. It carries no
 // time and no CPU number: the ring knows both.
 struct event {
 	__u32 kind;
 	__u32 pid, tid;             // the process and thread that ran
-	__u32 other_pid, other_tid; // fork: the child. wakeup: who is woken. switch: who runs next
-	__s32 code;                 // exit: status, as wait(2) has it. switch: 1 if the thread did not go of its own will
+	__u32 child_pid, child_tid; // fork
+	__s32 code;                 // exit: status, as wait(2) has it
 	char comm[16];
-	char detail[64];            // exec: the file. wakeup, switch: the other thread's comm
+	char file[64];              // exec
 };
 
 static __always_inline void start(struct event *e, enum kind kind)
@@ -45,12 +44,6 @@ static __always_inline void start(struct event *e, enum kind kind)
 	e->pid = id >> 32;
 	e->tid = id;
 	bpf_get_current_comm(e->comm, sizeof(e->comm));
-}
-
-static __always_inline void set_other(struct event *e, struct task_struct *task)
-{
-	e->other_pid = task->tgid;
-	e->other_tid = task->pid;
 }
 
 static __always_inline int send(void *ctx, struct event *e)
@@ -66,7 +59,8 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 	struct event e = {};
 
 	start(&e, FORK);
-	set_other(&e, child);
+	e.child_pid = child->tgid;
+	e.child_tid = child->pid;
 	return send(ctx, &e);
 }
 
@@ -76,7 +70,7 @@ int BPF_PROG(on_exec, struct task_struct *task, int old_pid, struct linux_binprm
 	struct event e = {};
 
 	start(&e, EXEC);
-	bpf_probe_read_kernel_str(e.detail, sizeof(e.detail), bprm->filename);
+	bpf_probe_read_kernel_str(e.file, sizeof(e.file), bprm->filename);
 	return send(ctx, &e);
 }
 
@@ -87,29 +81,6 @@ int BPF_PROG(on_exit, struct task_struct *task)
 
 	start(&e, EXIT);
 	e.code = task->exit_code;
-	return send(ctx, &e);
-}
-
-SEC("tp_btf/sched_wakeup")
-int BPF_PROG(on_wakeup, struct task_struct *task)
-{
-	struct event e = {};
-
-	start(&e, WAKEUP);
-	set_other(&e, task);
-	bpf_probe_read_kernel_str(e.detail, sizeof(task->comm), task->comm);
-	return send(ctx, &e);
-}
-
-SEC("tp_btf/sched_switch")
-int BPF_PROG(on_switch, _Bool preempt, struct task_struct *prev, struct task_struct *next)
-{
-	struct event e = {};
-
-	start(&e, SWITCH); // prev is still the current one
-	set_other(&e, next);
-	e.code = preempt;
-	bpf_probe_read_kernel_str(e.detail, sizeof(next->comm), next->comm);
 	return send(ctx, &e);
 }
 

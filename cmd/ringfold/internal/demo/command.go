@@ -1,0 +1,133 @@
+// Package demo shows what order is worth: the life of processes on all CPUs, read ring by ring and in order.
+//
+// The kernel writes events into one ring per CPU. Read one ring after the other, events of different CPUs come out in the wrong
+// order: a child runs a program before its parent forks it. A perfbuf.Ordered stream puts them in order, by the kernel's times.
+package demo
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/spf13/cobra"
+)
+
+// config is what the flags say.
+type config struct {
+	cli.Output
+	all      bool
+	svg      string
+	simulate bool
+	seed     uint64
+	count    uint64
+	duration time.Duration
+	mode     string
+	slack    time.Duration // in slack mode
+	ringSize cli.Size
+}
+
+// Values of config.mode.
+const (
+	exact = "exact"
+	slack = "slack"
+)
+
+// order is the mode as the library has it.
+func (c config) order() perfbuf.Mode {
+	if c.mode == slack {
+		return perfbuf.Slack(c.slack)
+	}
+	return perfbuf.Exact()
+}
+
+// Command is "ringfold demo".
+func Command() *cobra.Command {
+	c := config{ringSize: 512 << 10}
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Show the same events read ring by ring and in order",
+		Long: `Start short-lived processes on all CPUs, follow their forks, execs and exits, and show how many of
+these events come out of order when they are read ring by ring, and the same events in order.
+
+It needs root, or CAP_BPF and CAP_PERFMON, and a kernel with BTF. Where BPF is not permitted, it
+follows made-up processes on a simulated kernel, and says so. It exits with 1 if an event comes out
+of order without being marked as late.`,
+		Example: `  ringfold demo                       the picture, in 3 seconds
+  ringfold demo --all --duration 10s  every event, as it comes
+  ringfold demo --json | jq .event    an object per event, the summary last`,
+		Args: cli.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := c.check(cmd); err != nil {
+				return err
+			}
+			return run(cmd, c)
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.Uint64VarP(&c.count, "count", "n", 0, "end after this many events")
+	f.DurationVar(&c.duration, "duration", 3*time.Second, "end after this time; 0 is at Ctrl-C")
+	f.StringVar(&c.mode, "mode", exact, "`exact|slack`: deliver an event once it is proved that no older one is to come, or after a fixed time")
+	f.DurationVar(&c.slack, "slack", time.Millisecond, "that time; selects --mode slack")
+	f.Var(&c.ringSize, "ring-size", "size of each CPU's ring")
+	c.Output.Flags(f)
+	f.BoolVar(&c.all, "all", false, "print all events")
+	f.StringVar(&c.svg, "svg", "", "also write the picture to this `file`")
+	f.BoolVar(&c.simulate, "simulate", false, "follow made-up processes on a simulated kernel, which needs no privilege")
+	f.Uint64Var(&c.seed, "seed", 1, "with --simulate: other processes")
+	return cmd
+}
+
+// check refuses what makes no sense.
+func (c *config) check(cmd *cobra.Command) error {
+	given := cmd.Flags().Changed
+	switch {
+	case c.duration < 0 || c.slack < 0:
+		return cli.Usagef("--duration and --slack must not be negative")
+	case c.mode != exact && c.mode != slack:
+		return cli.Usagef("--mode is exact or slack, not %q", c.mode)
+	case c.mode == exact && given("mode") && given("slack"):
+		return cli.Usagef("--slack is for --mode slack: exact mode does not guess")
+	case given("seed") && !c.simulate:
+		return cli.Usagef("--seed is for --simulate")
+	}
+	if given("slack") {
+		c.mode = slack
+	}
+	return nil
+}
+
+// run follows real processes, or else simulated ones.
+func run(cmd *cobra.Command, c config) error {
+	sum, err := runOn(cmd, c, &probe{})
+	var refused *openError
+	if !c.simulate && errors.As(err, &refused) && errors.Is(err, fs.ErrPermission) {
+		why, _, _ := strings.Cut(refused.Error(), "\n")
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: this is a simulation, as BPF is not permitted here: %s. See ringfold doctor\n", cmd.CommandPath(), strings.TrimSuffix(why, "."))
+		c.simulate = true
+		sum, err = runOn(cmd, c, nil)
+	}
+	if err != nil {
+		return err
+	}
+	if c.svg == "" {
+		return nil
+	}
+	return os.WriteFile(c.svg, picture(sum), 0o644)
+}
+
+func runOn(cmd *cobra.Command, c config, src source) (*summary, error) {
+	if c.simulate {
+		src = newSimulation(simulatedCPUs, c.seed)
+	}
+	var out printer = jsonLines{}
+	if c.Format != cli.JSON {
+		out = newText(cmd.OutOrStdout(), c)
+	}
+	return follow(cmd.Context(), c, src, out, cmd.OutOrStdout())
+}

@@ -1,0 +1,200 @@
+package demo
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+func TestUsage(t *testing.T) {
+	var out, errs bytes.Buffer
+	require.Equal(t, 0, tool(&out, &errs, "--help"))
+	require.Contains(t, out.String(), "ringfold demo --json")
+	require.Empty(t, errs.String())
+
+	for want, args := range map[string]string{
+		`unknown command "surprise"`:              "surprise",
+		"nonsense":                                "--nonsense",
+		`invalid argument "-1"`:                   "-n -1",
+		"must not be negative":                    "--slack -1s",
+		`--mode is exact or slack, not "guess"`:   "--mode guess",
+		"--slack is for --mode slack: exact mode": "--mode exact --slack 1ms",
+		"--seed is for --simulate":                "--seed 3",
+		"is not a size":                           "--ring-size much",
+	} {
+		out.Reset()
+		errs.Reset()
+		require.Equal(t, 2, tool(&out, &errs, strings.Fields(args)...), args)
+		require.Empty(t, out.String())
+		require.Contains(t, errs.String(), want)
+		require.Equal(t, 1, strings.Count(errs.String(), "\n"), errs.String())
+	}
+}
+
+// story is the output for people: at most 40 lines of 100 columns, and the same events on both sides.
+func story(t *testing.T, out string) {
+	t.Helper()
+	lines := strings.Split(strings.TrimSuffix(out, "\n"), "\n")
+	require.LessOrEqual(t, len(lines), 40, out)
+	for _, l := range lines {
+		require.LessOrEqual(t, utf8.RuneCountInString(l), 100, l)
+	}
+	require.Regexp(t, `(?m)^Read ring by ring, [\d,]+ of [\d,]+ events \(\d+ %\) come out of order: here an? \w+ before its fork\.$`, out)
+	_, table, _ := strings.Cut(out, "  READ RING BY RING")
+	table, _, _ = strings.Cut(table, "\n\n")
+	var left, right []string
+	wrong := 0
+	for _, l := range strings.Split(table, "\n")[2:] {
+		r := []rune(l)
+		if r[0] == '>' {
+			wrong++
+		}
+		left = append(left, strings.Join(strings.Fields(strings.TrimPrefix(string(r[:48]), ">")), " "))
+		right = append(right, strings.Join(strings.Fields(string(r[48:])), " "))
+	}
+	require.Equal(t, 2, wrong, out)
+	require.NotEqual(t, left, right)
+	require.ElementsMatch(t, left, right)
+	require.Regexp(t, `(?m)^Mode \w+: (all )?in order`, out)
+	require.Regexp(t, `(?m)^[\d,]+ outputs = [\d,]+ read \+ \d+ lost`, out)
+}
+
+func TestStory(t *testing.T) {
+	kerneltest.Require(t)
+	if len(usableCPUs(t)) < 2 {
+		t.Skip("one ring is always in order")
+	}
+	svg := filepath.Join(t.TempDir(), "hero.svg")
+	var out, errs bytes.Buffer
+	require.Equal(t, 0, tool(&out, &errs, "--svg", svg), errs.String())
+	require.Empty(t, errs.String())
+	story(t, out.String())
+	require.Regexp(t, `^Starting processes on \d+ CPUs, and following their life for 3s\. Ctrl-C ends it\.\n\nRead ring`, out.String())
+
+	drawn, err := os.ReadFile(svg)
+	require.NoError(t, err)
+	headline := strings.Split(out.String(), "\n")[2]
+	require.Contains(t, string(drawn), ">"+headline+"<")
+	require.Equal(t, 2, strings.Count(string(drawn), `class="behind-bad"`))
+	require.Equal(t, 2, strings.Count(string(drawn), `class="behind-good"`))
+	for d := xml.NewDecoder(bytes.NewReader(drawn)); ; {
+		_, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		require.NoError(t, err)
+	}
+}
+
+// Who may not load programs gets a simulation, and is told.
+func TestNoPrivilege(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give privilege up")
+	}
+	for _, args := range []string{"--duration 2s", "--mode slack -n 5"} {
+		cmd, stderr := program(strings.Fields(args)...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		out, err := cmd.Output()
+		require.NoError(t, err, stderr.String())
+		first, rest, _ := strings.Cut(string(out), "\n")
+		require.Equal(t, "SIMULATED: these processes and CPUs are made up, and no BPF runs.", first)
+		if !strings.Contains(args, "slack") {
+			story(t, rest)
+		}
+		require.Contains(t, stderr.String(), "ringfold demo: this is a simulation, as BPF is not permitted here: ")
+		require.Contains(t, stderr.String(), "uid 65534 lacks CAP_BPF and CAP_PERFMON. See ringfold doctor\n")
+		require.Equal(t, 1, strings.Count(stderr.String(), "\n"), stderr.String())
+	}
+}
+
+func TestAll(t *testing.T) {
+	for _, args := range []string{"--all -n 50", "-o compact -n 50 --mode slack"} {
+		var out, errs bytes.Buffer
+		require.Equal(t, 0, tool(&out, &errs, append(strings.Fields(args), "--simulate")...), errs.String())
+		require.Empty(t, errs.String())
+		lines := strings.Split(out.String(), "\n")
+		require.Regexp(t, `^ +TIME +DELTA  CPU  EVENT `, lines[2])
+		for _, l := range lines[3:53] {
+			require.Regexp(t, `^ +-?\d+\.\d{6} +[+-][\d.]+[num]?s +\d+  ((fork|exec|exit)     +\d+  \S|LOST )`, l)
+		}
+		require.Empty(t, lines[53])
+		require.Contains(t, out.String(), "\n50 events from 4 simulated CPUs in ")
+	}
+}
+
+func TestClosedPipe(t *testing.T) {
+	kerneltest.Require(t)
+	for _, args := range []string{"--all --duration 0", "--json --duration 0"} {
+		cmd, stderr := program(strings.Fields(args)...)
+		out, err := cmd.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
+		_, err = bufio.NewReader(out).ReadString('\n')
+		require.NoError(t, err)
+		require.NoError(t, out.Close())
+		require.NoError(t, cmd.Wait())
+		require.Empty(t, stderr.String())
+	}
+}
+
+// TestInterrupt ends the program with Ctrl-C while it prints, and it says what it has seen.
+func TestInterrupt(t *testing.T) {
+	kerneltest.Require(t)
+	cmd, stderr := program("--all", "--duration", "0")
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	in := bufio.NewReader(out)
+	for range 10 {
+		_, err := in.ReadString('\n')
+		require.NoError(t, err)
+	}
+	require.NoError(t, cmd.Process.Signal(os.Interrupt))
+	rest, err := io.ReadAll(in)
+	require.NoError(t, err)
+	require.NoError(t, cmd.Wait())
+	require.Empty(t, stderr.String())
+	require.Contains(t, string(rest), "\nRead ring by ring, ")
+	require.Contains(t, string(rest), " events from ")
+}
+
+// TestInterruptTwice does so while nobody reads what it prints. Without the second Ctrl-C it would wait for ever.
+func TestInterruptTwice(t *testing.T) {
+	kerneltest.Require(t)
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer r.Close()
+	defer w.Close()
+	_, err = unix.FcntlInt(w.Fd(), unix.F_SETPIPE_SZ, 4096)
+	require.NoError(t, err)
+	cmd, _ := program("--all", "--duration", "0")
+	cmd.Stdout = w
+	require.NoError(t, cmd.Start())
+	_, err = r.Read(make([]byte, 1)) // until it prints; it soon has more than fits in
+	require.NoError(t, err)
+
+	gone := make(chan error, 1)
+	go func() { gone <- cmd.Wait() }()
+	for {
+		// Again and again, as two that come at once are one.
+		_ = cmd.Process.Signal(os.Interrupt)
+		select {
+		case <-gone:
+			return
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
