@@ -14,6 +14,7 @@ import (
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/trace"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/top"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/demo"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/doctor"
 	"github.com/spf13/cobra"
 )
 
@@ -31,6 +32,7 @@ func root() *cobra.Command {
 		trace.Command(),
 		fleet.Command(),
 		demo.Command(),
+		doctor.Command(),
 		cli.Version(),
 		man.Command(),
 	)

@@ -1,0 +1,70 @@
+// Package doctor looks at what the machine and its user permit, and says what is wrong and how to mend it.
+package doctor
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+)
+
+// Command is "ringfold doctor".
+func Command() *cobra.Command {
+	var out cli.Output
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Say what works here, what does not, and how to mend it",
+		Long: `Look at the kernel, its settings and your privileges, open rings, attach a program and read an event.
+Each line is ok, warn (something is slower, smaller or not to be seen) or bad (something does not
+work), with what to do about it. It works without root, and says what it could not see.
+
+It exits with 1 if something is bad.`,
+		Example: `  ringfold doctor
+  sudo ringfold doctor
+  ringfold doctor --json    one object, for bug reports`,
+		Args: cli.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			r := Examine(cmd.Context())
+			var err error
+			if out.Format == cli.JSON {
+				err = json.NewEncoder(cmd.OutOrStdout()).Encode(r)
+			} else {
+				err = r.text(cmd.OutOrStdout(), painter(cmd.OutOrStdout(), out.Format))
+			}
+			if err == nil && r.BadChecks > 0 {
+				err = errors.New(plural(r.BadChecks))
+			}
+			return err
+		},
+	}
+	cmd.Flags().SortFlags = false
+	out.Flags(cmd.Flags())
+	return cmd
+}
+
+func plural(n int) string {
+	if n == 1 {
+		return "1 check is bad"
+	}
+	return fmt.Sprintf("%d checks are bad", n)
+}
+
+// painter colours statuses if w is a terminal.
+func painter(w any, format cli.Format) func(Status, string) string {
+	file, ok := w.(*os.File)
+	if ok {
+		_, err := unix.IoctlGetTermios(int(file.Fd()), unix.TCGETS)
+		ok = err == nil && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && format == cli.Text
+	}
+	colours := map[Status]string{OK: "32", Warn: "33", Bad: "1;31"}
+	return func(status Status, s string) string {
+		if !ok {
+			return s
+		}
+		return "\x1b[" + colours[status] + "m" + s + "\x1b[0m"
+	}
+}

@@ -1,0 +1,120 @@
+package doctor
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Status is what a check has come to.
+type Status string
+
+// Statuses.
+const (
+	OK   Status = "ok"
+	Warn Status = "warn" // something is slower, smaller or not to be seen
+	Bad  Status = "bad"  // something does not work
+)
+
+// Check is one thing that was looked at.
+type Check struct {
+	Name   string   `json:"name"`
+	Status Status   `json:"status"`
+	Found  string   `json:"found"`
+	Notes  []string `json:"notes,omitempty"`
+	Fix    string   `json:"fix,omitempty"` // what to do about it
+}
+
+// Report is all that was found, in a form to paste into an issue. It names no host, no user and no file of the user's.
+type Report struct {
+	Version      string   `json:"version"`
+	Kernel       string   `json:"kernel"`
+	Arch         string   `json:"arch"`
+	UID          int      `json:"uid"`
+	Capabilities []string `json:"capabilities"`
+	CPUsOnline   string   `json:"cpus_online"`
+	CPUsPossible string   `json:"cpus_possible"`
+	Barriers     *Barrier `json:"barriers,omitempty"`
+	Checks       []Check  `json:"checks"`
+	BadChecks    int      `json:"bad"`
+	Warnings     int      `json:"warn"`
+}
+
+// Barrier is how exact order waits here.
+type Barrier struct {
+	Provider string   `json:"provider"`
+	CostNS   int64    `json:"cost_ns"` // of one wait; 0 if it was not measured
+	Refused  []string `json:"refused,omitempty"`
+}
+
+func (r *Report) add(status Status, name, found, fix string) {
+	r.Checks = append(r.Checks, Check{Name: name, Status: status, Found: found, Fix: fix})
+	switch status {
+	case Bad:
+		r.BadChecks++
+	case Warn:
+		r.Warnings++
+	}
+}
+
+func (r *Report) ok(name, format string, args ...any) {
+	r.add(OK, name, fmt.Sprintf(format, args...), "")
+}
+
+// failed adds a check that ended with an error: its first line says what is wrong, the others how to mend it.
+func (r *Report) failed(status Status, name string, err error, fix string) {
+	found, more, _ := strings.Cut(err.Error(), "\n")
+	if more = strings.Join(strings.Fields(more), " "); more != "" {
+		fix = strings.TrimSpace(more + " " + fix)
+	}
+	r.add(status, name, found, fix)
+}
+
+// text prints the report for people: a line per check, and what to do about it below.
+func (r *Report) text(w io.Writer, paint func(Status, string) string) error {
+	var b strings.Builder
+	fmt.Fprintln(&b, r.Version)
+	for _, c := range r.Checks {
+		fmt.Fprintf(&b, "%s  %-19s %s\n", paint(c.Status, fmt.Sprintf("%-4s", c.Status)), c.Name, indent(c.Found))
+		for _, note := range c.Notes {
+			fmt.Fprintf(&b, "%*s%s\n", column, "", indent(note))
+		}
+		if c.Fix != "" {
+			fmt.Fprintf(&b, "%*s%s\n", column, "", indent("-> "+c.Fix))
+		}
+	}
+	switch {
+	case r.BadChecks > 0:
+		fmt.Fprintf(&b, "%d bad, %d warnings.\n", r.BadChecks, r.Warnings)
+	case r.Warnings > 0:
+		fmt.Fprintf(&b, "All works, with warnings: %d.\n", r.Warnings)
+	default:
+		b.WriteString("All works.\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// column is where the text of a check begins.
+const column = 4 + 2 + 19 + 1
+
+// indent wraps a text at 100 columns, below the column in which it begins.
+func indent(s string) string {
+	const width = 100 - column
+	var b strings.Builder
+	used := 0
+	for i, word := range strings.Fields(s) {
+		switch {
+		case i == 0:
+		case used+1+len(word) > width:
+			b.WriteString("\n" + strings.Repeat(" ", column))
+			used = 0
+		default:
+			b.WriteByte(' ')
+			used++
+		}
+		b.WriteString(word)
+		used += len(word)
+	}
+	return b.String()
+}
