@@ -17,19 +17,28 @@ debian_mirror() {
 	if [ -n "${MIRROR:-}" ]; then echo "$MIRROR"; else mirror_of bookworm "$(. /etc/os-release && echo "${VERSION_CODENAME:-none}")"; fi
 }
 
-# fetch_source SUITE PACKAGE STATE downloads the upstream sources of a Debian package into the directory STATE/sources,
-# which holds nothing else then. apt keeps its lists in STATE.
-fetch_source() {
-	local suite=$1 package=$2 state=$3 mirror keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+# own_apt NAME STATE deb|deb-src SUITE makes the array NAME an apt-get that knows this suite alone, and keeps its lists in STATE.
+own_apt() {
+	local -n command=$1
+	local state=$2 keyring=/usr/share/keyrings/debian-archive-keyring.gpg mirror
 	[ -e "$keyring" ] || { echo "$keyring is missing: install debian-archive-keyring" >&2; return 1; }
 	mirror=$(debian_mirror) || { echo "no Debian mirror in apt's sources: name one with MIRROR=URL" >&2; return 1; }
-	rm -rf "$state/sources"
-	mkdir -p "$state"/{sources,parts,state/lists/partial,cache/archives/partial}
+	mkdir -p "$state"/{parts,state/lists/partial,cache/archives/partial}
 	: >"$state/status"
-	echo "deb-src [signed-by=$keyring] $mirror $suite main" >"$state/sources.list"
-	local apt=(apt-get -qq -o "Dir::State=$state/state" -o "Dir::State::status=$state/status" -o "Dir::Cache=$state/cache"
+	echo "$3 [signed-by=$keyring] $mirror $4 main" >"$state/sources.list"
+	# shellcheck disable=SC2034 # it is the caller's
+	command=(apt-get -qq -o "Dir::State=$state/state" -o "Dir::State::status=$state/status" -o "Dir::Cache=$state/cache"
 		-o "Dir::Etc::sourcelist=$state/sources.list" -o "Dir::Etc::sourceparts=$state/parts"
 		-o "APT::Sandbox::User=$(id -un)" -o Acquire::Languages=none -o Acquire::Retries=3)
+}
+
+# fetch_source SUITE PACKAGE STATE downloads the upstream sources of a Debian package into the directory STATE/sources,
+# which holds nothing else then.
+fetch_source() {
+	local suite=$1 package=$2 state=$3 apt=()
+	own_apt apt "$state" deb-src "$suite" || return
+	rm -rf "$state/sources"
+	mkdir -p "$state/sources"
 	"${apt[@]}" update >&2 && (cd "$state/sources" && "${apt[@]}" source --download-only --tar-only "$package" >&2)
 }
 
