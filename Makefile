@@ -89,7 +89,8 @@ BENCH ?=
 
 bench: setup ## measure ringfold and its peers side by side (10 minutes); BENCH=drain,ordered selects
 	@mkdir -p build
-	@$(GO) -C bench build -o "$(CURDIR)/build/bench" .
+	@flags=$$(scripts/aya.sh bench/aya libayapeer.a build/aya/libayapeer.a) && flags="-tags=aya -ldflags=-X=main.ayaLibrary=$$flags"; \
+		$(GO) -C bench build $$flags -o "$(CURDIR)/build/bench" .
 	@$(AS_ROOT) build/bench -bench "$(BENCH)" $(ARGS)
 
 bench-docs: setup ## render docs/benchmarks.md and its plots from build/bench.json
@@ -106,6 +107,7 @@ lint: setup ## check format, go vet (also where there is no cgo, no Linux, or 32
 		$(GO) -C $$dir vet ./... || exit 1; \
 		$(GO) -C $$dir run $(STATICCHECK) ./... || exit 1; \
 	done
+	@$(GO) -C bench vet -tags aya .
 	@CGO_ENABLED=0 go vet ./cgo/... ./internal/... ./perfbuf/...
 	@CGO_ENABLED=0 GOARCH=386 go vet ./cgo/... ./internal/... ./perfbuf/...
 	@CGO_ENABLED=0 GOOS=darwin go vet ./cgo/... ./internal/... ./perfbuf/...

@@ -9,10 +9,10 @@ import (
 // cpu measures what reading costs the CPU at fixed rates, and when nothing happens: the whole CPU
 // time of this process, in which one reader's loop runs at a time. Another process outputs.
 func cpu(r *run) error {
-	readers := []string{
+	readers := built(
 		ringfold, ringfoldEveryEvent, ringfoldBytes,
-		libbpfC, cilium, ciliumWatermark, libbpfgoReader, ringfoldChannels, ciliumRingbuf,
-	}
+		libbpfC, cilium, ciliumWatermark, libbpfgoReader, ringfoldChannels, ayaReader, ciliumRingbuf,
+	)
 	rounds, lasts := 5, 600*time.Millisecond
 	if r.quick {
 		rounds, lasts = 1, 100*time.Millisecond

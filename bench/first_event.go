@@ -12,7 +12,7 @@ import (
 //
 // cilium-watermark is left out: it would wait forever.
 func firstEvent(r *run) error {
-	readers := []string{ringfold, ringfoldEveryEvent, libbpfC, cilium, libbpfgoReader, ringfoldChannels, ciliumRingbuf}
+	readers := built(ringfold, ringfoldEveryEvent, libbpfC, cilium, libbpfgoReader, ringfoldChannels, ayaReader, ciliumRingbuf)
 	return firstEvents(r, "", readers, options{ringBytes: 256 << 10, timed: true})
 }
 

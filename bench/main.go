@@ -3,6 +3,8 @@
 //
 //	make bench                      # all, some minutes; root
 //	make bench BENCH=drain,ordered  # these
+//
+// aya is among them where scripts/aya.sh can build it.
 package main
 
 import (
@@ -61,7 +63,15 @@ func main() {
 	}
 }
 
+// ayaLibrary is set by the linker: the version of aya in the static library, and the checksum of that, as Go's build cache does not look at it.
+var ayaLibrary string
+
 func runAll(selected []string, quick bool, out string) error {
+	if withAya {
+		fmt.Fprintln(os.Stderr, "bench: with aya", ayaLibrary)
+	} else {
+		fmt.Fprintln(os.Stderr, "bench: without aya, which takes cargo: see scripts/aya.sh")
+	}
 	r := &run{quick: quick}
 	for _, b := range benchmarks {
 		if !slices.Contains(selected, b.name) {

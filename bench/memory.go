@@ -16,7 +16,7 @@ import (
 // And it measures how often readers in Go allocate while they drain.
 func memory(r *run) error {
 	const ringBytes = 64 << 10
-	readers := []string{ringfold, libbpfC, cilium, libbpfgoReader, ringfoldChannels, ciliumRingbuf}
+	readers := built(ringfold, libbpfC, cilium, libbpfgoReader, ringfoldChannels, ayaReader, ciliumRingbuf)
 	inGo := []string{ringfold, cilium, libbpfgoReader, ringfoldChannels, ciliumRingbuf}
 	rounds, copies := 3, 8
 	if r.quick {

@@ -6,7 +6,7 @@ import "time"
 // time the scheduler lets it have for that. Programs count what was refused. As the readers' wake-ups
 // slow the producers down, each by its own measure, the shares are of different amounts: those per second say more.
 func overload(r *run) error {
-	readers := []string{ringfold, libbpfC, cilium, ciliumWatermark, libbpfgoReader, ringfoldChannels, ciliumRingbuf}
+	readers := built(ringfold, libbpfC, cilium, ciliumWatermark, libbpfgoReader, ringfoldChannels, ayaReader, ciliumRingbuf)
 	rounds, lasts := 5, time.Second
 	if r.quick {
 		rounds, lasts = 1, 100*time.Millisecond

@@ -12,10 +12,10 @@ import (
 // and a read of the clock included. Rings are large and the reader is waited for, as refused outputs would be
 // cheap; there are none, or it fails.
 func producer(r *run) error {
-	readers := []string{
+	readers := built(
 		ringfold, ringfoldEveryEvent, ringfoldEvery64, ringfoldBytes,
-		libbpfC, cilium, ciliumWatermark, libbpfgoReader, ringfoldChannels, ciliumRingbuf,
-	}
+		libbpfC, cilium, ciliumWatermark, libbpfgoReader, ringfoldChannels, ayaReader, ciliumRingbuf,
+	)
 	rounds, lasts := 9, 200*time.Millisecond
 	if r.quick {
 		rounds, lasts = 1, 20*time.Millisecond

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -39,6 +40,11 @@ type peer interface {
 
 	// close stops the loop.
 	close() error
+}
+
+// built leaves out of a list what this program was built without.
+func built(readers ...string) []string {
+	return slices.DeleteFunc(readers, func(reader string) bool { return reader == ayaReader && !withAya })
 }
 
 // flusher is a peer that leaves events unread until more come.
@@ -104,6 +110,8 @@ func open(reader string, c *collection, o options) (p peer, err error) {
 		p, err = openCilium(c, o, half)
 	case libbpfgoReader:
 		p, err = openLibbpfgo(c, o)
+	case ayaReader:
+		p, err = openAya(c, o)
 	case ciliumRingbuf:
 		p, err = openRingbuf(c, o)
 	default:

@@ -23,6 +23,8 @@ func openRingBufReader(reader string, c *collection, o options) (peer, error) {
 		return openLibbpfC(c, o, false)
 	case cLoop:
 		return openLibbpfC(c, o, true)
+	case ayaReader:
+		return openAya(c, o)
 	case ciliumRingbuf:
 		return openRingbuf(c, o)
 	case ciliumRingbufRead:

@@ -14,6 +14,7 @@ const (
 	cilium          = "cilium"           // cilium/ebpf perf.Reader.ReadInto
 	ciliumWatermark = "cilium-watermark" // the same, with ReaderOptions.Watermark
 	libbpfgoReader  = "libbpfgo"         // libbpfgo InitPerfBuf: a channel
+	ayaReader       = "aya"              // aya PerfEventArrayBuffer.read_events, if it is built in
 
 	// Of another kind of map.
 	ciliumRingbuf     = "cilium-ringbuf"      // cilium/ebpf ringbuf.Reader.ReadInto

@@ -10,27 +10,27 @@ of the same size, and reads the first word of each event. *ringfold* loops over 
 takes 3 to 15 ns here, as the processor has mitigations on or off that keep it from predicting calls through pointers. *libbpf-c* calls a callback in C, *c-loop* is a plain loop in C over the mapped
 rings: neither comes back to Go for an event. *cilium* is ` + "`ReadInto`" + ` with one record that is used again; *cilium-watermark* is the same, woken less often.
 *libbpfgo* sends each event through a channel, a buffered one, which is kinder than one without; *ringfold-channels* is ringfold's replacement for it, ` + "`InitPerfBuf`" + `, with the
-same copies and channel. *cilium-ringbuf* reads another kind of map, a BPF ring buffer of as many bytes
+same copies and channel. *aya* is ` + "`read_events`" + ` with ten buffers of 1 KiB, as in its documentation, in Rust: it copies each event, and does not come back to Go for one either. *cilium-ringbuf* reads another kind of map, a BPF ring buffer of as many bytes
 in all. ringfold checks every header before it believes it, and its records have the kernel's timestamp, 8 bytes more than those of the others.
 It reads ahead, which neither loop in C does: in a trial, the plain one took 0.7 to 0.8 of its time with a prefetch.`},
 
 	"ringbuf": {"Reading BPF ring buffers", `As above, of one BPF ring buffer to which programs on all CPUs have output: 64 KiB and 4 MiB are the size of all of it. *ringfold* loops over
 batches, *ringfold-foreach* has its function called for each event, and *ringfold-ordered* is a stream with ` + "`Slack(0)`" + `, by a time in the payload. *libbpf-c* is ` + "`ring_buffer__consume`" + ` with a callback in
-C, *c-loop* a plain loop in C with one store of consumer_pos. *cilium-ringbuf* is cilium/ebpf's ` + "`ringbuf.Reader.ReadInto`" + `, *cilium-ringbuf-read* its ` + "`Read`" + `, which allocates; both copy each event.
+C, *c-loop* a plain loop in C with one store of consumer_pos. *aya* is its ` + "`RingBuf::next`" + `, in Rust, which copies nothing. *cilium-ringbuf* is cilium/ebpf's ` + "`ringbuf.Reader.ReadInto`" + `, *cilium-ringbuf-read* its ` + "`Read`" + `, which allocates; both copy each event.
 The goals were the time of libbpf in C, and half of that of ` + "`ReadInto`" + `. Of 64 KiB, 8192 bytes miss the first: there are six events, and a drain takes 0.4 µs more
 beside them. So do 16 bytes, which are all in the cache, as each header is checked. Of 4 MiB, 256 bytes miss the second.
 In trials, reading ahead took 0.6 to 0.9 of the time of not doing so from 256 bytes on, but for the six events (small events are not read ahead), and a list of 64 events that is found first and then handed out, instead of one loop, 1.1 to 1.9 times as long.`},
 
 	"producer": {"What an output costs the traced program", `The time of an output in the BPF program, a read of the clock and the interrupts that wake the reader included, while events flow and
 the reader keeps up: rings have 4 MiB, and no output is refused. Some 200 ns of it are the output itself, with the kernel's timestamp in ringfold's case (50 to 70 ns), and the rest
-is the price of waking the reader. libbpf, cilium/ebpf and libbpfgo wake it for each event,
+is the price of waking the reader. libbpf, cilium/ebpf, libbpfgo and aya wake it for each event,
 unless they are told to wait for more bytes: *cilium-watermark* is cilium/ebpf with half a ring, at which an event may wait forever. *ringfold-channels* is woken as *ringfold* is, but looks every
 millisecond while events flow, instead of every 5. ringfold's variants
 are ` + "`Options.Wakeup`" + ` with one event, 64 events, or half a ring.`},
 
 	"first-event": {"Delay of a first event", `Nothing has happened for at least 100 ms; a program outputs one event, and a waiting reader gets it. The delay is the time from the program's read of the clock
-to one in the user's function: the median of 100, and what 99 of them stay below. ringfold and libbpfgo park a goroutine; libbpf and
-cilium/ebpf block a thread in epoll_wait.
+to one in the user's function: the median of 100, and what 99 of them stay below. ringfold and libbpfgo park a goroutine; libbpf,
+cilium/ebpf and *aya* block a thread in epoll_wait. aya leaves waiting to its user: a loop in Rust waits here as libbpf does.
 
 Where ringfold's delay comes from, followed by tracing (medians, which the tracing makes a quarter longer; the output on one CPU, the reader asleep on the other):
 

@@ -130,7 +130,7 @@ var headlines = []struct{ bench, name, title string }{
 	{"ordered", "32 rings, interleaved", "reading an event in the order of time, 32 CPUs"},
 }
 
-var headlinePeers = []string{ringfold, "libbpf-c", "cilium", "cilium-heap", "libbpfgo"}
+var headlinePeers = []string{ringfold, "libbpf-c", "cilium", "cilium-heap", "libbpfgo", "aya"}
 
 // headline is a panel of ratios.
 func headline(all []bench) (panel, bool) {

@@ -52,6 +52,13 @@ func modules(binary string) (facts []fact) {
 			facts = append(facts, fact{"libbpfgo", dep.Version})
 		}
 	}
+	for _, s := range info.Settings {
+		// `make bench` has the linker set it, to a version and a checksum.
+		if _, library, ok := strings.Cut(s.Value, "main.ayaLibrary="); ok && s.Key == "-ldflags" {
+			version, _, _ := strings.Cut(library, "+")
+			facts = append(facts, fact{"aya", version})
+		}
+	}
 	return facts
 }
 

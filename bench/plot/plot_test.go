@@ -16,6 +16,7 @@ const sample = `[
  {"bench": "drain", "case": "56B/64KiB", "reader": "ringfold", "unit": "ns", "value": 4, "ratio_to_ringfold": 1},
  {"bench": "drain", "case": "56B/64KiB", "reader": "c-loop", "unit": "ns", "value": 3, "ratio_to_ringfold": 0.75},
  {"bench": "drain", "case": "56B/64KiB", "reader": "cilium", "unit": "ns", "value": 60, "ratio_to_ringfold": 15},
+ {"bench": "drain", "case": "56B/64KiB", "reader": "aya", "unit": "ns", "value": 20, "ratio_to_ringfold": 5},
  {"bench": "drain", "case": "1024 bytes", "reader": "ringfold", "unit": "events/s", "value": 12000000, "ratio_to_ringfold": 1},
  {"bench": "drain", "case": "1024 bytes", "reader": "libbpf-c", "unit": "events/s", "value": 13000000, "ratio_to_ringfold": 1.083},
  {"bench": "harm", "case": "no interval", "reader": "no-barriers", "unit": "throughput", "value": 1, "ratio_to_ringfold": 0},
@@ -54,7 +55,7 @@ func TestRender(t *testing.T) {
 		"bench-drain.svg":         {"56B/64KiB", "1024 bytes", "c-loop", "60 (15.0x)", "12,000,000"},
 		"bench-skew.svg":          {"64 simulated rings, load 0.9", "ringfold-fixed-order"},
 		"bench-something-new.svg": {"a & b"},
-		"bench-headline.svg":      {"56 bytes", "cilium", "15.0x"},
+		"bench-headline.svg":      {"56 bytes", "cilium", "15.0x", "aya", "5.0x"},
 	} {
 		text := texts(t, read(t, dir, name))
 		for _, w := range want {

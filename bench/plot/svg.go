@@ -34,6 +34,7 @@ var (
 	}{
 		{"cilium", color.RGBA{R: 0x8e, G: 0x6b, B: 0xbf, A: 255}},
 		{"libbpfgo", color.RGBA{R: 0x4c, G: 0x9a, B: 0x5b, A: 255}},
+		{"aya", color.RGBA{R: 0xb5, G: 0x3f, B: 0x5e, A: 255}},
 		{"libbpf", color.RGBA{R: 0xd9, G: 0x8a, B: 0x2b, A: 255}},
 	}
 	other = color.RGBA{R: 0x8a, G: 0x8a, B: 0x8a, A: 255}
