@@ -5,16 +5,15 @@ import (
 	"os"
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/demo"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/doctor"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/list"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/man"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/record"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/tail"
-	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet"
-	"github.com/ringfold/ringfold/cmd/ringfold/internal/man"
-	"github.com/ringfold/ringfold/cmd/ringfold/internal/trace"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/top"
-	"github.com/ringfold/ringfold/cmd/ringfold/internal/demo"
-	"github.com/ringfold/ringfold/cmd/ringfold/internal/doctor"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/trace"
 	"github.com/spf13/cobra"
 )
 
@@ -26,8 +25,8 @@ func root() *cobra.Command {
 	root.AddCommand(
 		list.Command(),
 		tail.Command(),
-		record.Command(),
 		top.Command(),
+		record.Command(),
 		tail.Replay(),
 		trace.Command(),
 		fleet.Command(),
