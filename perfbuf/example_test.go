@@ -2,8 +2,10 @@ package perfbuf_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
+	"syscall"
 	"time"
 
 	"github.com/ringfold/ringfold/perfbuf"
@@ -64,6 +66,21 @@ func ExampleOpen() {
 		return nil
 	})
 	log.Print(err)
+}
+
+// A process may give its privileges up once the rings are open.
+func ExampleOpen_dropPrivileges() {
+	var mapFD, uid, gid int
+
+	reader, err := perfbuf.Open(mapFD, perfbuf.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer reader.Close()
+	// Make the stream and attach programs here, then become another user: all threads do, which capset(2) would not.
+	if err := errors.Join(syscall.Setgroups(nil), syscall.Setgid(gid), syscall.Setuid(uid)); err != nil {
+		log.Fatal(err)
+	}
 }
 
 // Sizes are rounded up to what the kernel takes, and zero values become defaults.

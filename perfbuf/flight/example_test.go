@@ -17,7 +17,7 @@ func Example() {
 	var mapFD int // of a BPF_MAP_TYPE_PERF_EVENT_ARRAY: a program is loaded and attached already
 	recorder, err := flight.Open(mapFD, flight.Options{MaxBytes: 64 << 20, MinAge: 11 * time.Second})
 	if err != nil {
-		log.Fatal(err) // what lacks, and how to get it
+		log.Fatal(err) // what is missing, and how to get it
 	}
 	defer recorder.Close()
 
