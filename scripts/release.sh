@@ -89,7 +89,7 @@ for arch in $arches; do
 	tar -C "$work" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -c "$archive" | gzip -9n >"$out/$archive.tar.gz"
 done
 (cd "$out" && sha256sum ./* >"$work/sums" && sed 's|\./||' "$work/sums" >SHA256SUMS)
-du -h "$out"/*
+(cd "$out" && du -h -- *)
 
 echo "release: all is in build/release. Publish it with these tags:"
 while read -r tag commit; do echo "  git tag -s -m '$tag' $tag $commit"; done <<<"$tags"
