@@ -26,7 +26,11 @@ const (
 func Main(root *cobra.Command, args []string) int {
 	// With SIGPIPE caught, a write to a pipe that nobody reads any more fails instead of killing us.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // as under nohup
+		ends = append(ends, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), ends...)
 	defer stop()
 	context.AfterFunc(ctx, stop)  // a second one is not caught
 	root.InitDefaultVersionFlag() // else longFlags would not know it

@@ -1,9 +1,12 @@
 package tail
 
 import (
+	"bufio"
 	"bytes"
+	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -108,6 +111,22 @@ func TestHangUp(t *testing.T) {
 	e.Emit(0, 2, 24)
 	require.NoError(t, r.cmd.Process.Signal(syscall.SIGHUP))
 	require.Contains(t, r.wait(), "\n# 2 events, 0 lost, ")
+
+	// Under nohup it does not.
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.Command("sh", "-c", `trap "" HUP; exec "$@"`, "", self, "tail", "id", e.id, "--steal", "-q")
+	cmd.Env = append(os.Environ(), "TAIL_TEST_PROGRAM=1")
+	stderr, err := cmd.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	_, err = bufio.NewReader(stderr).ReadString('\n')
+	require.NoError(t, err)
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", cmd.Process.Pid))
+	require.NoError(t, err)
+	require.Regexp(t, `SigIgn:\t[0-9a-f]{15}[13579bdf]\n`, string(status))
+	require.NoError(t, cmd.Process.Signal(os.Interrupt))
+	require.NoError(t, cmd.Wait())
 }
 
 // Maps are found by the process that holds them, and read on some CPUs only.

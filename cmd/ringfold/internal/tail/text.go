@@ -112,10 +112,10 @@ func (t *text) summary(b []byte, s *summary) []byte {
 	default:
 		b = append(b, ", as they lay in the ring buffer.\n"...)
 	}
-	b = fmt.Appendf(t.appendFrom(b, "MAP"), "%3s %12s %12s %9s %14s  %s\n", "CPU", "EVENTS", "LOST", "CORRUPT", "BYTES", "RING FULL TO")
+	b = fmt.Appendf(t.appendFrom(b, "MAP"), "%3s %10s %8s %8s %12s %5s\n", "CPU", "EVENTS", "LOST", "CORRUPT", "BYTES", "FULL")
 	for _, c := range s.CPUs {
 		b = appendCPU(t.appendFrom(b, c.label), c.CPU)
-		b = fmt.Appendf(b, " %12d %12d %9d %14d  %11d%%\n", c.Events, c.Lost, c.Corrupt, c.Bytes, c.HighWater*100/max(1, c.RingBytes))
+		b = fmt.Appendf(b, " %10d %8d %8d %12d %4d%%\n", c.Events, c.Lost, c.Corrupt, c.Bytes, c.HighWater*100/max(1, c.RingBytes))
 	}
 	if s.Late > 0 {
 		b = fmt.Appendf(b, "LATE: %s came too late for their place, by %v at most; a longer --slack makes that rarer, --mode exact rules it out.\n",
