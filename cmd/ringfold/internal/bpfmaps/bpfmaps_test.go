@@ -2,7 +2,6 @@ package bpfmaps
 
 import (
 	"bytes"
-	"flag"
 	"io"
 	"os"
 	"os/exec"
@@ -314,16 +313,16 @@ func TestChoose(t *testing.T) {
 	require.ErrorContains(t, err, "there are several perf event arrays or BPF ring buffers")
 }
 
-func TestFlags(t *testing.T) {
-	var s Selectors
-	f := flag.NewFlagSet("", flag.ContinueOnError)
-	f.SetOutput(io.Discard)
-	s.Flags(f)
-	require.NoError(t, f.Parse([]string{"-id", "7", "-name", "n,time=0,cpu=8,stamped", "-pin", "/p,type=event", "-steal"}))
+func TestParse(t *testing.T) {
 	zero, eight := 0, 8
-	require.Equal(t, Selectors{Steal: true, Maps: []Selector{
-		{ID: 7}, {Name: "n", Fields: Fields{TimeAt: &zero, CPUAt: &eight, Stamped: true}}, {Pin: "/p", Fields: Fields{Type: "event"}},
-	}}, s)
+	for text, want := range map[string]Fields{
+		"n": {}, "n,time=0,cpu=8,stamped": {TimeAt: &zero, CPUAt: &eight, Stamped: true}, "n,type=event,losses=7": {Type: "event", Losses: 7},
+	} {
+		which, fields, err := ParseFields(text)
+		require.NoError(t, err)
+		require.Equal(t, "n", which)
+		require.Equal(t, want, fields)
+	}
 	for value, want := range map[string]string{
 		"n,losses=0": `"losses=0": an id is a number from 1 on`,
 		"":           "which map is missing",
@@ -334,10 +333,12 @@ func TestFlags(t *testing.T) {
 		"n,cpu=-1":   `"cpu=-1": an offset`,
 		"n,stamped":  "give time=OFFSET",
 	} {
-		require.ErrorContains(t, f.Parse([]string{"-name", value}), want)
+		_, _, err := ParseFields(value)
+		require.ErrorContains(t, err, want)
 	}
 	for _, id := range []string{"0", "-1", "x", "4294967296"} {
-		require.ErrorContains(t, f.Parse([]string{"-id", id}), "a number from 1 on")
+		_, err := ParseID(id)
+		require.ErrorContains(t, err, "a number from 1 on")
 	}
 }
 
@@ -349,6 +350,17 @@ func TestNoPrivilege(t *testing.T) {
 	out, err := cmd.Output()
 	require.NoError(t, err)
 	require.True(t, bytes.Contains(out, []byte("uid 65534 may not look for other programs' maps, which takes CAP_SYS_ADMIN: run as root")), "%s", out)
+}
+
+func TestHeldBy(t *testing.T) {
+	all := []Map{{ID: 1}, {ID: 2, Processes: []Process{{PID: 7, Comm: "a"}, {PID: 8, Comm: "b"}}}, {ID: 3, Processes: []Process{{PID: 9, Comm: "b"}}}}
+	for process, want := range map[string][]Map{"b": all[1:], "9": all[2:], "7": all[1:2]} {
+		found, err := HeldBy(all, process)
+		require.NoError(t, err)
+		require.Equal(t, want, found)
+	}
+	_, err := HeldBy(all, "c")
+	require.ErrorContains(t, err, `no process "c" holds`)
 }
 
 func TestPrintable(t *testing.T) {

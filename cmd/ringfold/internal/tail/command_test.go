@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -132,10 +133,8 @@ func TestHangUp(t *testing.T) {
 // Maps are found by the process that holds them, and read on some CPUs only.
 func TestProcess(t *testing.T) {
 	e := load(t)
-	comm, err := os.ReadFile("/proc/self/comm")
-	require.NoError(t, err)
 	for _, args := range [][]string{{}, {"name", "events"}} {
-		r := start(t, append(args, "--process", strings.TrimSpace(string(comm)), "--steal", "--cpus", "1", "--utc", "--json")...)
+		r := start(t, append(args, "--process", strconv.Itoa(os.Getpid()), "--steal", "--cpus", "1", "--utc", "--json")...)
 		e.emit(3, 24)
 		events, s := parseJSON(t, r.interrupt())
 		require.Len(t, events, 3)

@@ -2,7 +2,6 @@ package bpfmaps
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"strconv"
 	"strings"
@@ -21,26 +20,6 @@ type Fields struct {
 	Stamped       bool   // the time is taken after the record is reserved, in a ring buffer
 	Losses        uint32 // id of the map in which programs count with bpf/perfbuf_ringbuf.h; 0: none
 	Type          string // of BTF
-}
-
-// Flags defines -id, -name, -pin and -steal. FlagsUsage describes them.
-func (s *Selectors) Flags(fs *flag.FlagSet) {
-	add := func(flag string, set func(sel *Selector, value string) error) {
-		fs.Func(flag, "", func(v string) (err error) {
-			var sel Selector
-			if v, sel.Fields, err = ParseFields(v); err != nil {
-				return err
-			}
-			if err = set(&sel, v); err == nil {
-				s.Maps = append(s.Maps, sel)
-			}
-			return err
-		})
-	}
-	add("id", func(sel *Selector, v string) (err error) { sel.ID, err = ParseID(v); return err })
-	add("name", func(sel *Selector, v string) error { sel.Name = v; return nil })
-	add("pin", func(sel *Selector, v string) error { sel.Pin = v; return nil })
-	fs.BoolVar(&s.Steal, "steal", false, "")
 }
 
 // ParseFields splits "events,time=8,cpu=16" into the map and its Fields.
@@ -85,20 +64,6 @@ func ParseID(s string) (uint32, error) {
 	}
 	return uint32(n), nil
 }
-
-// FlagsUsage are lines for a program's usage text.
-const FlagsUsage = `  -id N          the perf event array or BPF ring buffer with this id, or the array or hash of ring buffers
-  -name NAME     the one of this name
-  -pin PATH      the one that is pinned there; none of these three: the only one that programs use
-                 Each may be given several times, for several maps. Behind a map may come, with a comma each:
-                   time=8   payloads have the time there, in bytes: ns of CLOCK_MONOTONIC. Ring buffers have no other
-                   cpu=16   and the CPU (ring buffers)
-                   stamped  the time was taken after the reservation, as bpf/perfbuf_ringbuf.h does (ring buffers)
-                   losses=7 the id of the map in which programs count with that what is lost (ring buffers)
-  -steal         take them over, even if somebody seems to read them: a reader of a perf event array gets nothing
-                 any more, also after this program has ended, until it is started anew; one of a ring buffer misses
-                 what is read here
-`
 
 // Open opens the maps, each as a Selector does. None is open if it fails.
 func (s Selectors) Open() (targets []*Target, err error) {
