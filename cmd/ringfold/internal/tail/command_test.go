@@ -121,6 +121,7 @@ func TestHangUp(t *testing.T) {
 	stderr, err := cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { cmd.Process.Kill() }) // if the test has failed
 	_, err = bufio.NewReader(stderr).ReadString('\n')
 	require.NoError(t, err)
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", cmd.Process.Pid))
