@@ -10,7 +10,9 @@ import (
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/list"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/man"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/metrics"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/record"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/stat"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/tail"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/top"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/trace"
@@ -29,6 +31,8 @@ func root() *cobra.Command {
 		record.Command(),
 		tail.Replay(),
 		trace.Command(),
+		stat.Command(),
+		metrics.Command(),
 		fleet.Command(),
 		demo.Command(),
 		doctor.Command(),

@@ -60,7 +60,7 @@ Keys: p pauses and resumes, m changes the mode, s sorts by CPU or by fullness, a
 	fs.IntVar(&c.load, "load", 50000, "without a map: `events` per second and CPU, on average; 0 is none")
 	c.Limits(fs)
 	c.Order(fs)
-	fs.Lookup("mode").Usage = "`exact|slack|unordered`: in order by proof, in order after a fixed time, or ring by ring (default)"
+	fs.Lookup("mode").Usage = "`exact|slack|unordered`: as elsewhere, or ring by ring (default)"
 	fs.DurationVarP(&c.interval, "interval", "i", time.Second, "time between two looks")
 	c.Output.Flags(fs)
 	return cmd

@@ -1,0 +1,176 @@
+// Package metrics serves what readers of maps count to Prometheus.
+package metrics
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
+	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/ringfold/ringfold/perfbuf/promperf"
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+)
+
+//go:embed dashboard.json
+var dashboard string
+
+// config is what the flags say.
+type config struct {
+	source.Flags
+	cli.Output
+	listen string
+	perCPU bool
+}
+
+// Command is "ringfold metrics".
+func Command() *cobra.Command {
+	c := &config{}
+	board := false
+	cmd := &cobra.Command{
+		Use:   "metrics " + source.MapsUsage,
+		Short: "Serve counts of maps to Prometheus",
+		Long: `Read maps in order, and serve what the reader counts at /metrics: events, losses, wakeups, barriers, how full rings are,
+and how long events take to arrive. Each metric has the label map.
+
+Name maps as for "ringfold tail". metrics reads the events, and discards them: another reader of a perf event array
+receives nothing meanwhile, and until it is restarted, so metrics asks for --steal before it takes over a map. To export
+the counts of a reader of your own, use package perfbuf/promperf.`,
+		Example: `  ringfold metrics name events --steal
+  ringfold metrics --process execsnoop --steal --listen :9435 --per-cpu
+  ringfold metrics --dashboard >dashboard.json    # for Grafana`,
+		Args: c.Args,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case board:
+				_, err := io.WriteString(cmd.OutOrStdout(), dashboard)
+				return err
+			case c.File != "":
+				return cli.Usagef("metrics are those of maps: ringfold stat counts a recording")
+			case len(c.Flags.Command) > 0:
+				return cli.Usagef("metrics runs no command: see ringfold stat")
+			}
+			return c.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	c.Which(fs)
+	fs.StringVar(&c.listen, "listen", "127.0.0.1:9435", "serve at this `address`; port 0 is any that is free")
+	fs.BoolVar(&c.perCPU, "per-cpu", false, "also label the metrics of rings by CPU")
+	fs.BoolVar(&board, "dashboard", false, "print a dashboard for Grafana, and do nothing else")
+	c.Limits(fs)
+	c.Order(fs)
+	c.Output.Flags(fs)
+	return cmd
+}
+
+// run reads and serves until ctx ends.
+func (c *config) run(ctx context.Context, stdout, stderr io.Writer) error {
+	listener, err := net.Listen("tcp", c.listen) // before anybody is silenced for nothing
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	set, err := c.Open(perfbuf.Options{})
+	if err != nil {
+		return err
+	}
+	defer set.Close()
+	in, err := set.Merge()
+	if err != nil {
+		return err
+	}
+	set.Announce()
+	registry, delay := c.registry(set)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	shutdown := serve(registry, listener, cancel)
+	defer shutdown()
+	fmt.Fprintf(stderr, "ringfold metrics: serving http://%s/metrics\n", listener.Addr())
+
+	began := time.Now()
+	err = set.Run(ctx, in, func(ev source.Event) error {
+		if at := ev.Time(); at > 0 && ev.Kind() == perfbuf.KindSample {
+			delay.Observe(float64(now()-at) / 1e9)
+		}
+		return nil
+	}, func() error { return nil })
+	if cause := context.Cause(ctx); err == nil && cause != nil && cause != context.Canceled && !errors.Is(cause, ctx.Err()) {
+		err = cause // of serving
+	}
+	if err != nil {
+		return err
+	}
+	set.Close() // makes the counts final
+	return c.summary(stdout, set, time.Since(began))
+}
+
+// registry has the counts of all readers, and of this process.
+func (c *config) registry(set *source.Set) (*prometheus.Registry, prometheus.Histogram) {
+	registry := prometheus.NewRegistry()
+	for _, from := range set.Sources {
+		name := from.Label // which differ
+		if name == "" {
+			name = from.Name
+		}
+		registry.MustRegister(promperf.NewCollector(from.Reader.Stats, promperf.Options{Labels: prometheus.Labels{"map": name}, PerCPU: c.perCPU}))
+	}
+	delay := prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "event_delay_seconds", Help: "Time from an event to its being handled.", Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14)})
+	registry.MustRegister(delay, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return registry, delay
+}
+
+// serve serves metrics until shutdown is called. If it cannot go on, it says why to failed.
+func serve(registry *prometheus.Registry, listener net.Listener, failed func(error)) (shutdown func()) {
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			failed(err)
+		}
+	}()
+	return func() {
+		server.Close()
+		<-ended
+	}
+}
+
+// summary is all that was counted, in a line.
+func (c *config) summary(out io.Writer, set *source.Set, elapsed time.Duration) error {
+	var total perfbuf.RingStats
+	late := uint64(0)
+	for _, from := range set.Sources {
+		s := from.Reader.Stats()
+		t := s.Total()
+		total.Samples, total.Lost, late = total.Samples+t.Samples, total.Lost+t.Lost, late+s.Late
+	}
+	if c.Format == cli.JSON {
+		return json.NewEncoder(out).Encode(map[string]any{"summary": map[string]any{
+			"events": total.Samples, "lost": total.Lost, "late": late, "seconds": elapsed.Seconds()}})
+	}
+	_, err := fmt.Fprintf(out, "%s events in %v, %s lost, %s late\n", cli.Count(total.Samples), elapsed.Round(time.Millisecond), cli.Count(total.Lost), cli.Count(late))
+	return err
+}
+
+// now is the clock of events' times, in ns.
+func now() uint64 {
+	var t unix.Timespec
+	unix.ClockGettime(unix.CLOCK_MONOTONIC, &t)
+	return uint64(t.Nano())
+}

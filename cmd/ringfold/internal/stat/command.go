@@ -1,0 +1,109 @@
+// Package stat counts events per map and CPU, as perf stat counts: over all the time that it reads, or per interval.
+//
+// counts.go counts, text.go and json.go print.
+package stat
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
+	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/spf13/cobra"
+)
+
+// config is what the flags say.
+type config struct {
+	source.Flags
+	cli.Output
+	interval time.Duration
+}
+
+// Command is "ringfold stat".
+func Command() *cobra.Command {
+	c := &config{}
+	cmd := &cobra.Command{
+		Use:   "stat " + source.Usage,
+		Short: "Count events, bytes and losses per map and CPU",
+		Long: `Count the events of maps or of a recording: per map and CPU events, bytes and losses; per map wakeups and late events; and
+how long events took to arrive. It ends with Ctrl-C, after --timeout, or with the command behind --.
+
+Name maps or a recording as for "ringfold tail". stat reads the events, and discards them: another reader of a perf event
+array receives nothing meanwhile, and until it is restarted, so stat asks for --steal before it takes over a map.`,
+		Example: `  ringfold stat name events --steal -- make
+  ringfold stat --process execsnoop --steal -i 1s --timeout 1m
+  ringfold stat events.data --type event --filter 'ret < 0' --json`,
+		Args: c.Args,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case c.interval != 0 && c.interval < 10*time.Millisecond:
+				return cli.Usagef("--interval %v is too short: 10ms at least", c.interval)
+			case c.interval != 0 && c.File != "":
+				return cli.Usagef("--interval is for maps: a recording is read as fast as possible")
+			}
+			return c.run(cmd.Context(), cmd.OutOrStdout())
+		},
+	}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	c.Which(fs)
+	c.What(fs)
+	fs.DurationVarP(&c.interval, "interval", "i", 0, "also print what each `duration` has brought, such as 1s")
+	c.Order(fs)
+	c.Output.Flags(fs)
+	c.Types(fs)
+	return cmd
+}
+
+// run counts until there were enough.
+func (c *config) run(ctx context.Context, stdout io.Writer) error {
+	set, err := c.Open(perfbuf.Options{})
+	if err != nil {
+		return err
+	}
+	defer set.Close()
+	in, err := set.Merge()
+	if err != nil {
+		return err
+	}
+	set.Announce()
+	n := newCounter(set)
+	p := c.printer(stdout)
+
+	ctx, cancel := context.WithCancelCause(ctx)
+	var printing sync.WaitGroup
+	if c.interval > 0 {
+		printing.Go(func() { cancel(n.each(ctx, c.interval, p.interval)) })
+	}
+	end := set.Run(ctx, in, n.event, n.flush)
+	cancel(nil)
+	printing.Wait()
+	if cause := context.Cause(ctx); end == nil && cause != context.Canceled {
+		end = cause // of printing
+	}
+	if end != nil && !errors.Is(end, io.ErrUnexpectedEOF) {
+		return end
+	}
+	set.Close() // makes the counts final
+	return errors.Join(end, p.summary(n.summary()))
+}
+
+// printer prints counts: those of an interval, and those of all.
+type printer interface {
+	interval(*counts) error
+	summary(*counts) error
+}
+
+func (c *config) printer(out io.Writer) printer {
+	switch c.Format {
+	case cli.JSON:
+		return jsonLines{out}
+	case cli.Compact:
+		return compact{out}
+	}
+	return text{out}
+}

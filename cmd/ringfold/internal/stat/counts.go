@@ -1,0 +1,208 @@
+package stat
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
+	"github.com/ringfold/ringfold/perfbuf"
+	"golang.org/x/sys/unix"
+)
+
+// counts are those of an interval, or of all the time. docs/tool-top.md says what the keys mean.
+type counts struct {
+	Time     string      `json:"time"`            // now
+	Elapsed  float64     `json:"elapsed_seconds"` // since the beginning; of a recording, that it has
+	Interval float64     `json:"interval_seconds"`
+	Mode     source.Mode `json:"mode"`
+	Events   uint64      `json:"events"`
+	Bytes    uint64      `json:"bytes"`
+	Lost     uint64      `json:"lost"`
+	Filtered uint64      `json:"filtered"`
+	Delay    *delay      `json:"delay"` // nil without events, without times, and of a recording
+	Maps     []mapCounts `json:"maps"`
+	Command  *command    `json:"command,omitempty"`
+}
+
+// delay is how long events take from their output to being counted.
+type delay struct {
+	P50 float64 `json:"p50_seconds"`
+	P99 float64 `json:"p99_seconds"`
+	Max float64 `json:"max_seconds"`
+}
+
+type mapCounts struct {
+	Map         string      `json:"map"`
+	ID          uint32      `json:"id"` // 0 of a recording
+	Wakeups     uint64      `json:"wakeups"`
+	Late        uint64      `json:"late"`
+	MaxLateness float64     `json:"max_lateness_seconds"` // so far
+	CPUs        []cpuCounts `json:"cpus"`
+}
+
+type cpuCounts struct {
+	CPU    int    `json:"cpu"` // -1: unknown, or all
+	Events uint64 `json:"events"`
+	Bytes  uint64 `json:"bytes"` // of payloads
+	Lost   uint64 `json:"lost"`
+}
+
+type command struct {
+	Args   []string `json:"args"`
+	Status string   `json:"status"`
+	Exit   int      `json:"exit"` // as a shell has it
+}
+
+// place is where an event was output.
+type place struct {
+	from *source.Source
+	cpu  int
+}
+
+type tally struct{ events, bytes, lost uint64 }
+
+// counter counts. Its methods may be called from several goroutines.
+type counter struct {
+	set   *source.Set
+	began time.Time
+
+	mu          sync.Mutex
+	at          map[place]tally // events and bytes that matched
+	first, last uint64          // times of events
+	pass        uint64          // the time when the present pass began, 0 before its first event
+	delays      histogram       // since the latest interval
+	all         histogram
+}
+
+func newCounter(set *source.Set) *counter {
+	return &counter{set: set, began: time.Now(), at: map[place]tally{}}
+}
+
+// event counts an event.
+func (n *counter) event(ev source.Event) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.first == 0 {
+		n.first = ev.Time()
+	}
+	n.last = max(n.last, ev.Time())
+	if ev.Kind() == perfbuf.KindSample {
+		p := place{ev.From, ev.CPU()}
+		t := n.at[p]
+		n.at[p] = tally{t.events + 1, t.bytes + uint64(len(ev.Bytes())), 0}
+		n.delayed(ev.Time())
+	}
+	return nil
+}
+
+// delayed counts how long an event has taken to get here: from its time to the beginning of the pass over the rings, or now if it came
+// in between.
+func (n *counter) delayed(at uint64) {
+	if at == 0 || n.set.Sources[0].File != "" { // has no time, or one of another machine's clock
+		return
+	}
+	if n.pass < at {
+		var now unix.Timespec
+		unix.ClockGettime(unix.CLOCK_MONOTONIC, &now)
+		n.pass = max(uint64(now.Nano()), at)
+	}
+	n.delays.add(n.pass - at)
+	n.all.add(n.pass - at)
+}
+
+// flush ends a pass.
+func (n *counter) flush() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.pass = 0
+	return nil
+}
+
+// state is all counts since the beginning.
+type state struct {
+	at      time.Time
+	tallies map[place]tally
+	stats   map[*source.Source]perfbuf.Stats
+}
+
+func (n *counter) state() state {
+	s := state{time.Now(), map[place]tally{}, map[*source.Source]perfbuf.Stats{}}
+	n.mu.Lock()
+	for p, t := range n.at {
+		s.tallies[p] = t
+	}
+	n.mu.Unlock()
+	for _, from := range n.set.Sources {
+		s.stats[from] = from.Reader.Stats()
+		for _, r := range s.stats[from].Rings {
+			p := place{from, r.CPU}
+			t := s.tallies[p]
+			t.lost += r.Lost // several ring buffers may be of one CPU, or of none
+			s.tallies[p] = t
+		}
+	}
+	return s
+}
+
+// between compares two states.
+func (n *counter) between(before, now state) *counts {
+	c := &counts{Time: now.at.UTC().Format(time.RFC3339Nano), Mode: n.set.Mode(),
+		Elapsed: now.at.Sub(n.began).Seconds(), Interval: now.at.Sub(before.at).Seconds()}
+	for _, from := range n.set.Sources {
+		s, old := now.stats[from], before.stats[from]
+		m := mapCounts{Map: from.Name, ID: from.ID, Wakeups: s.Wakes - old.Wakes, Late: s.Late - old.Late, MaxLateness: s.MaxLateness.Seconds()}
+		for p, t := range now.tallies {
+			if p.from != from {
+				continue
+			}
+			was := before.tallies[p]
+			one := cpuCounts{p.cpu, t.events - was.events, t.bytes - was.bytes, t.lost - min(was.lost, t.lost)}
+			m.CPUs = append(m.CPUs, one)
+			c.Events, c.Bytes, c.Lost = c.Events+one.Events, c.Bytes+one.Bytes, c.Lost+one.Lost
+		}
+		slices.SortFunc(m.CPUs, func(a, b cpuCounts) int { return cmp.Compare(a.CPU, b.CPU) })
+		c.Maps = append(c.Maps, m)
+	}
+	return c
+}
+
+// each hands the counts of each interval to f, until ctx ends.
+func (n *counter) each(ctx context.Context, interval time.Duration, f func(*counts) error) error {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for before := n.state(); ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		now := n.state()
+		c := n.between(before, now)
+		n.mu.Lock()
+		c.Delay = n.delays.delay()
+		n.delays = histogram{}
+		n.mu.Unlock()
+		if err := f(c); err != nil {
+			return err
+		}
+		before = now
+	}
+}
+
+// summary is for when the readers are closed.
+func (n *counter) summary() *counts {
+	c := n.between(state{at: n.began}, n.state())
+	c.Delay, c.Filtered = n.all.delay(), n.set.Filtered
+	if n.set.Sources[0].File != "" {
+		c.Elapsed = float64(n.last-n.first) / 1e9
+		c.Interval = c.Elapsed
+	}
+	if child := n.set.Child; child != nil {
+		c.Command = &command{Args: child.Args}
+		c.Command.Status, c.Command.Exit = child.Status()
+	}
+	return c
+}

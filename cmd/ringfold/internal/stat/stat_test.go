@@ -1,0 +1,244 @@
+package stat
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/ringfold/ringfold/internal/cpulist"
+	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/ringfold/ringfold/perfbuf/perfbuftest"
+	"github.com/ringfold/ringfold/perfbuf/perfdata"
+	"github.com/stretchr/testify/require"
+)
+
+// notes calls announced when the command says that it reads.
+type notes struct {
+	strings.Builder
+	announced func()
+}
+
+func (n *notes) Write(b []byte) (int, error) {
+	if n.announced != nil && bytes.Contains(b, []byte("reading the ")) {
+		go n.announced()
+		n.announced = nil
+	}
+	return n.Builder.Write(b)
+}
+
+// run runs the command, and meanwhile once it reads.
+func run(meanwhile func(), args ...string) (status int, stdout, stderr string) {
+	var out bytes.Buffer
+	errors := &notes{announced: meanwhile}
+	root := cli.Root()
+	root.AddCommand(Command())
+	root.SetOut(&out)
+	root.SetErr(errors)
+	status = cli.Main(root, append([]string{"stat"}, args...))
+	return status, out.String(), errors.String()
+}
+
+// parse returns the intervals, and the summary.
+func parse(t *testing.T, out string) (intervals []counts, summary counts) {
+	t.Helper()
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	for i, line := range lines {
+		strict := json.NewDecoder(strings.NewReader(line))
+		strict.DisallowUnknownFields()
+		if i < len(lines)-1 {
+			intervals = append(intervals, counts{})
+			require.NoError(t, strict.Decode(&intervals[i]), line)
+			continue
+		}
+		last := map[string]counts{}
+		require.NoError(t, strict.Decode(&last), line)
+		require.Contains(t, last, "summary")
+		summary = last["summary"]
+	}
+	return intervals, summary
+}
+
+func mapID(t *testing.T, fd int) string {
+	t.Helper()
+	fd, err := syscall.Dup(fd)
+	require.NoError(t, err)
+	m, err := ebpf.NewMapFromFD(fd)
+	require.NoError(t, err)
+	defer m.Close()
+	info, err := m.Info()
+	require.NoError(t, err)
+	id, ok := info.ID()
+	require.True(t, ok)
+	return fmt.Sprint(id)
+}
+
+// Every event is counted where it was output, in all intervals together too.
+func TestCounts(t *testing.T) {
+	e := kerneltest.Load(t)
+	cpus, err := cpulist.Online(cpulist.Dir)
+	require.NoError(t, err)
+	const each, size = 500, 64
+	emit := func() {
+		for range 10 {
+			for _, cpu := range cpus {
+				e.Emit(cpu, each/10, size)
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+	all := uint64(each * len(cpus))
+	for _, mode := range []string{"exact", "slack"} {
+		status, out, stderr := run(emit, "id", mapID(t, e.MapFD()), "--steal", "--json", "-i", "10ms", "--mode", mode, "-n", fmt.Sprint(all))
+		require.Zero(t, status, stderr)
+		intervals, s := parse(t, out)
+		require.Len(t, s.Maps, 1)
+		require.Len(t, s.Maps[0].CPUs, len(cpus))
+		for i, one := range s.Maps[0].CPUs {
+			require.Equal(t, cpuCounts{cpus[i], each, one.Bytes, 0}, one)
+			require.GreaterOrEqual(t, one.Bytes, uint64(each*size))
+		}
+		require.Equal(t, all, s.Events)
+		require.EqualValues(t, mode, s.Mode)
+		require.Zero(t, s.Maps[0].Late)
+		require.Positive(t, s.Delay.P50)
+		require.LessOrEqual(t, s.Delay.P50, s.Delay.P99)
+		require.LessOrEqual(t, s.Delay.P99, s.Delay.Max)
+		require.NotEmpty(t, intervals)
+		sum := uint64(0)
+		for _, c := range intervals {
+			sum += c.Events
+		}
+		require.LessOrEqual(t, sum, all)
+	}
+}
+
+// What a full ring had no room for is counted.
+func TestLost(t *testing.T) {
+	e := kerneltest.Load(t)
+	var attempted, failed uint64
+	id := mapID(t, e.MapFD())
+	status, out, stderr := run(nil, "id", id, "--steal", "--json", "--ring-size", "4KiB", "--timeout", "1ms")
+	require.Zero(t, status, stderr)
+	_, s := parse(t, out)
+	require.Zero(t, s.Events)
+	status, out, stderr = run(func() {
+		e.Emit(0, 2000, 256) // in a program that runs once: nobody reads meanwhile
+		e.Emit(0, 1, 256)
+		attempted, failed = e.Counts(0)
+	}, "id", id, "--steal", "--json", "--ring-size", "4KiB", "--timeout", "500ms")
+	require.Zero(t, status, stderr)
+	_, s = parse(t, out)
+	require.NotZero(t, failed)
+	require.Equal(t, failed, s.Lost)
+	require.Equal(t, attempted-failed, s.Events)
+	require.Equal(t, s.Lost, s.Maps[0].CPUs[0].Lost)
+}
+
+// It ends with the command that it runs, and says how that has ended.
+func TestCommand(t *testing.T) {
+	e := kerneltest.Load(t)
+	status, out, stderr := run(nil, "id", mapID(t, e.MapFD()), "--steal", "--", "sh", "-c", "exit 3")
+	require.Zero(t, status, stderr)
+	require.Regexp(t, `(?m)^ +CPU +EVENTS +EVENTS/S +BYTES +LOST +MAP$`, out)
+	require.Regexp(t, `(?m)^ +all +0 +0 +0 B +0 *$`, out)
+	require.Regexp(t, `(?m)^events: \d+ wakeups, 0 late$`, out)
+	require.Contains(t, out, "\nsh -c exit 3: exit status 3\n")
+	require.Regexp(t, `\n\d\.\d{3} s, exact\n$`, strings.TrimSuffix(out, "\n"))
+
+	status, out, _ = run(nil, "id", mapID(t, e.MapFD()), "--steal", "-o", "compact", "--", "true")
+	require.Zero(t, status)
+	require.Regexp(t, `^# [\d.]+ s 0 events 0 bytes 0 lost 0 late, command: exit status 0\n$`, out)
+}
+
+// Of a recording, the time is that which it has, and only what matches is counted.
+func TestRecording(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "events.data")
+	rec, err := perfdata.Create(path, perfdata.Options{})
+	require.NoError(t, err)
+	k := perfbuftest.New(perfbuftest.Options{})
+	r, err := k.Open(perfbuf.Options{})
+	require.NoError(t, err)
+	defer r.Close()
+	for i := range 101 {
+		k.Advance(time.Second)
+		require.NoError(t, k.Output(i%2, []byte("event")))
+		require.NoError(t, r.ForEach(rec.Record))
+	}
+	require.NoError(t, rec.Close())
+	status, out, stderr := run(nil, path, "--filter", "cpu == 1", "--json")
+	require.Zero(t, status, stderr)
+	_, s := parse(t, out)
+	require.EqualValues(t, 50, s.Events)
+	require.EqualValues(t, 51, s.Filtered)
+	require.Nil(t, s.Delay)
+	require.InDelta(t, 98, s.Elapsed, 0.01, "of what matches")
+	require.Equal(t, s.Elapsed, s.Interval)
+
+	whole, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, whole[:len(whole)/2], 0o600))
+	status, out, stderr = run(nil, path)
+	require.Equal(t, 1, status)
+	require.Regexp(t, ` all +[1-9]`, out)
+	require.Contains(t, stderr, "cut")
+}
+
+func TestMisuse(t *testing.T) {
+	for args, want := range map[string]string{
+		"what":         "name a map by id N",
+		"-i 1ms":       "10ms at least",
+		"a.data -i 1s": "--interval is for maps",
+		"id 1 --":      "missing behind --",
+		"-n none":      "invalid",
+	} {
+		status, out, stderr := run(nil, strings.Fields(args)...)
+		require.Equal(t, 2, status, args)
+		require.Empty(t, out)
+		require.Contains(t, stderr, want)
+		require.Regexp(t, `^ringfold stat: [^\n]* \(see ringfold stat --help\)\n$`, stderr)
+	}
+}
+
+func TestJSONKeysAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../../../docs/tool-top.md")
+	require.NoError(t, err)
+	_, part, found := strings.Cut(string(page), "\n## stat\n")
+	require.True(t, found)
+	var check func(reflect.Type)
+	check = func(typ reflect.Type) {
+		switch typ.Kind() {
+		case reflect.Pointer, reflect.Slice:
+			check(typ.Elem())
+		case reflect.Struct:
+			for i := range typ.NumField() {
+				key, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
+				require.Contains(t, part, "`"+key+"`")
+				check(typ.Field(i).Type)
+			}
+		}
+	}
+	check(reflect.TypeFor[counts]())
+}
+
+func TestHistogram(t *testing.T) {
+	var h histogram
+	require.Nil(t, h.delay())
+	for v := range uint64(1000) {
+		h.add(v * 1000)
+	}
+	require.InEpsilon(t, 500_000, h.quantile(0.5), 0.07)
+	require.InEpsilon(t, 990_000, h.quantile(0.99), 0.07)
+	require.EqualValues(t, 999_000, h.quantile(1))
+	h.add(1<<64 - 1)
+	require.EqualValues(t, uint64(1<<64-1), h.quantile(1))
+}
