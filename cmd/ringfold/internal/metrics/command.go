@@ -94,21 +94,21 @@ func (c *config) run(ctx context.Context, stdout, stderr io.Writer) error {
 	}
 	set.Announce()
 	registry, delay := c.registry(set)
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	shutdown := serve(registry, listener, cancel)
+	healthy, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	shutdown := serve(registry, listener, fail)
 	defer shutdown()
 	fmt.Fprintf(stderr, "ringfold metrics: serving http://%s/metrics\n", listener.Addr())
 
 	began := time.Now()
-	err = set.Run(ctx, in, func(ev source.Event) error {
+	err = set.Run(healthy, in, func(ev source.Event) error {
 		if at := ev.Time(); at > 0 && ev.Kind() == perfbuf.KindSample {
 			delay.Observe(float64(now()-at) / 1e9)
 		}
 		return nil
 	}, func() error { return nil })
-	if cause := context.Cause(ctx); err == nil && cause != nil && cause != context.Canceled && !errors.Is(cause, ctx.Err()) {
-		err = cause // of serving
+	if err == nil && ctx.Err() == nil {
+		err = context.Cause(healthy) // nil, or why it could not serve
 	}
 	if err != nil {
 		return err

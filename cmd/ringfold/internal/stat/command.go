@@ -74,16 +74,20 @@ func (c *config) run(ctx context.Context, stdout io.Writer) error {
 	n := newCounter(set)
 	p := c.printer(stdout)
 
-	ctx, cancel := context.WithCancelCause(ctx)
+	reading, cancel := context.WithCancel(ctx)
 	var printing sync.WaitGroup
+	var failed error
 	if c.interval > 0 {
-		printing.Go(func() { cancel(n.each(ctx, c.interval, p.interval)) })
+		printing.Go(func() {
+			failed = n.each(reading, c.interval, p.interval)
+			cancel()
+		})
 	}
-	end := set.Run(ctx, in, n.event, n.flush)
-	cancel(nil)
+	end := set.Run(reading, in, n.event, n.flush)
+	cancel()
 	printing.Wait()
-	if cause := context.Cause(ctx); end == nil && cause != context.Canceled {
-		end = cause // of printing
+	if end == nil {
+		end = failed
 	}
 	if end != nil && !errors.Is(end, io.ErrUnexpectedEOF) {
 		return end

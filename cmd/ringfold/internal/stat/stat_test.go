@@ -242,3 +242,12 @@ func TestHistogram(t *testing.T) {
 	h.add(1<<64 - 1)
 	require.EqualValues(t, uint64(1<<64-1), h.quantile(1))
 }
+
+// Ctrl-C ends it, and the command, with the summary.
+func TestInterrupt(t *testing.T) {
+	e := kerneltest.Load(t)
+	interrupt := func() { require.NoError(t, syscall.Kill(syscall.Getpid(), syscall.SIGINT)) }
+	status, out, stderr := run(interrupt, "id", mapID(t, e.MapFD()), "--steal", "-i", "1h", "--", "sleep", "1h")
+	require.Zero(t, status, stderr)
+	require.Contains(t, out, "\nsleep 1h: signal: terminated\n")
+}

@@ -139,6 +139,9 @@ var keys = []string{
 
 func (v view) help(first, room, all int) string {
 	where := fmt.Sprintf("by %v, %d-%d of %d ", v.sort, min(first+1, all), min(first+room, all), all)
+	if room == 0 {
+		where = fmt.Sprintf("no room for %d rows ", all)
+	}
 	for _, k := range keys {
 		if gap := v.width - ansi.StringWidth(k) - len(where); gap > 0 || k == "" {
 			return dim.Render(k + pad(gap) + where)
