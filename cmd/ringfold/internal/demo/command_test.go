@@ -62,8 +62,8 @@ func story(t *testing.T, out string) {
 		if r[0] == '>' {
 			wrong++
 		}
-		left = append(left, strings.Join(strings.Fields(strings.TrimPrefix(string(r[:48]), ">")), " "))
-		right = append(right, strings.Join(strings.Fields(string(r[48:])), " "))
+		left = append(left, strings.Join(strings.Fields(strings.TrimPrefix(string(r[:49]), ">")), " "))
+		right = append(right, strings.Join(strings.Fields(string(r[49:])), " "))
 	}
 	require.Equal(t, 2, wrong, out)
 	require.NotEqual(t, left, right)

@@ -55,10 +55,10 @@ func (t *text) sideBySide(out *strings.Builder, x excerpt) {
 	if width == 0 {
 		width = 100
 	}
-	width = max(0, min(48, (width-4)/2))
+	width = max(0, min(49, (width-2)/2))
 	pair := func(left, leftColour, right, rightColour string) {
 		left = fmt.Sprintf("%-*s", width, cut(left, width))
-		fmt.Fprintf(out, "%s    %s\n", t.paint(leftColour, left), t.paint(rightColour, cut(right, width)))
+		fmt.Fprintf(out, "%s  %s\n", t.paint(leftColour, left), t.paint(rightColour, cut(right, width)))
 	}
 	out.WriteString("\n")
 	pair("  READ RING BY RING", bold, "  READ IN ORDER", bold)
