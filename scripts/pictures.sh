@@ -115,7 +115,14 @@ picture_trace2perfetto() {
 	echo "pictures: docs/trace2perfetto.png"
 }
 
-[ $# -gt 0 ] || set -- exec ringtop eventpipe prometheus trace2perfetto
+# The demo draws it, of what it has read.
+picture_hero() {
+	scripts/env.sh go -C cmd/ringfold build -o "$out/ringfold" .
+	"$out/ringfold" demo --svg docs/hero.svg >/dev/null
+	echo "pictures: docs/hero.svg"
+}
+
+[ $# -gt 0 ] || set -- hero exec ringtop eventpipe prometheus trace2perfetto
 for name; do
 	[ "$(type -t "picture_$name")" = function ] || die "there is no picture $name"
 done
