@@ -70,11 +70,11 @@ of order without being marked as late.`,
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.Uint64VarP(&c.count, "count", "n", 0, "end after this many events")
-	f.DurationVar(&c.duration, "duration", 3*time.Second, "end after this time; 0 is at Ctrl-C")
-	f.StringVar(&c.mode, "mode", exact, "`exact|slack`: deliver an event once it is proved that no older one is to come, or after a fixed time")
-	f.DurationVar(&c.slack, "slack", time.Millisecond, "that time; selects --mode slack")
-	f.Var(&c.ringSize, "ring-size", "size of each CPU's ring")
+	f.Uint64VarP(&c.count, "count", "n", 0, "end after so many events")
+	f.DurationVar(&c.duration, "duration", 3*time.Second, "end after this `duration`; 0 is at Ctrl-C")
+	f.StringVar(&c.mode, "mode", exact, "`exact|slack`: wait for proof that no older event can come, or a fixed time")
+	f.DurationVar(&c.slack, "slack", time.Millisecond, "that fixed time; implies --mode slack")
+	f.Var(&c.ringSize, "ring-size", "`size` of each CPU's ring")
 	c.Output.Flags(f)
 	f.BoolVar(&c.all, "all", false, "print all events")
 	f.StringVar(&c.svg, "svg", "", "also write the picture to this `file`")
