@@ -163,7 +163,7 @@ func (r *Report) doorbell(stats perfbuf.Stats) {
 	case stats.Doorbell.Err != nil:
 		r.failed(Warn, "doorbell", stats.Doorbell.Err, "Readers poll instead: see the poll interval.")
 	case stats.Wakes == 0:
-		r.ok("doorbell", "nothing forbids it; events came too densely for it to ring")
+		r.ok("doorbell", "nothing forbids it; it had no occasion to ring")
 	default:
 		r.ok("doorbell", "the kernel woke the reader")
 	}
