@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Makes the pictures in docs/ anew, from real runs: programs in a terminal (tmux), and what trace2perfetto records in the Perfetto UI.
+# Makes the pictures in docs/ anew, from real runs: programs in a terminal (tmux), and what ringfold trace records in the Perfetto UI.
 #
 #   scripts/pictures.sh                  all of them
-#   scripts/pictures.sh ringtop exec     some
+#   scripts/pictures.sh top exec         some
 #
 # Needs root, as the programs do. Look at each picture before you commit it.
 set -euo pipefail
@@ -16,6 +16,9 @@ trap 'tmux -L pictures kill-server 2>/dev/null || :; [ -z "$(jobs -p)" ] || kill
 
 # build NAME builds an example.
 build() { scripts/env.sh go -C "examples/$1" build -o "$out/$1" .; }
+
+# tool builds the tool.
+tool() { scripts/env.sh go -C cmd/ringfold build -o "$out/ringfold" .; }
 
 # browser ARGUMENT... is Chromium without a window. As root it has no sandbox, and opens nothing here that is not ours.
 browser() { chromium-headless-shell --no-sandbox --disable-gpu --hide-scrollbars "$@" >/dev/null 2>&1; }
@@ -66,18 +69,18 @@ picture_exec() {
 	kill %%
 }
 
-picture_ringtop() {
-	build ringtop
-	terminal ringtop 100x16 ' 0:0[5-9]' './ringtop -mode exact -load 60000 -ring-bytes 131072'
+picture_top() {
+	tool
+	terminal top 100x16 ' 0:0[5-9]' './ringfold top --mode exact --load 60000 --ring-size 128KiB'
 }
 
 # A tool of libbpf-tools, which is not ours. It finds tracepoints by their files, which need not be mounted.
-picture_eventpipe() {
-	build eventpipe
+picture_tail() {
+	tool
 	some_processes
 	unshare --mount sh -c 'mount -t tracefs tracefs /sys/kernel/tracing; exec execsnoop' >/dev/null &
-	until "$out/eventpipe" -list | grep -q 'execsnoop.*rings'; do sleep 0.2; done
-	terminal eventpipe 128x22 ' events and ' 'clear; ./eventpipe -list; ./eventpipe -name events -steal -type event -n 8' 'sleep 1'
+	until "$out/ringfold" list | grep -q 'execsnoop.*rings'; do sleep 0.2; done
+	terminal tail 128x22 ' events and ' 'clear; ./ringfold list; ./ringfold tail --process execsnoop --steal --type event -n 8' 'sleep 1'
 	kill %% %-
 }
 
@@ -99,20 +102,20 @@ perfetto_ui() {
 	echo "$out/perfetto-ui/package"
 }
 
-picture_trace2perfetto() {
+picture_trace() {
 	local ui answer
-	build trace2perfetto
+	tool
 	ui=$(perfetto_ui)
 	some_processes
-	"$out/trace2perfetto" -duration 2s -o "$out/trace.json"
+	"$out/ringfold" trace --timeout 2s -w "$out/trace.json"
 	kill %%
 	# Perfetto has to take all of it, and to see what we mean: a CPU's slices last no longer than the recording.
 	answer=$(node scripts/perfetto/query.js "$ui" "$out/trace.json" \
 		"select name, value from stats where severity != 'info' and value > 0" \
 		"select count(distinct track_id) as tracks, sum(dur) > 1e8 and sum(dur) < 1e10 as believable, max(depth) as depth from slice where category = 'running'")
 	[ "$answer" = "$(printf '[]\n[{"tracks":%d,"believable":1,"depth":0}]' "$(nproc)")" ] || die "Perfetto reads something else: $answer"
-	node scripts/perfetto/screenshot.js "$ui" "$out/trace.json" docs/trace2perfetto.png 0.9 1.0
-	echo "pictures: docs/trace2perfetto.png"
+	node scripts/perfetto/screenshot.js "$ui" "$out/trace.json" docs/trace.png 0.9 1.0
+	echo "pictures: docs/trace.png"
 }
 
 # The demo draws it, of what it has read.
@@ -122,7 +125,7 @@ picture_hero() {
 	echo "pictures: docs/hero.svg"
 }
 
-[ $# -gt 0 ] || set -- hero exec ringtop eventpipe prometheus trace2perfetto
+[ $# -gt 0 ] || set -- hero exec top tail prometheus trace
 for name; do
 	[ "$(type -t "picture_$name")" = function ] || die "there is no picture $name"
 done

@@ -59,10 +59,10 @@ look() {
 	fi
 	if [ "$1" = ci ] || [ "$1" = pictures ]; then
 		have tmux || lack 'a terminal for programs that draw on one' tmux
-		administrators execsnoop || lack 'tools with perf event arrays, which eventpipe reads' libbpf-tools
+		administrators execsnoop || lack 'tools with perf event arrays, which ringfold tail reads' libbpf-tools
 	fi
 	if [ "$1" = ci ]; then
-		administrators bpftool || lack 'prints the events of a map, as eventpipe does' bpftool
+		administrators bpftool || lack 'prints the events of a map, as ringfold tail does' bpftool
 		have perf || lack 'reads recordings' linux-perf
 		! have apt-get || have cargo || lack "builds Rust's reader of recordings" cargo
 		! have apt-get || compgen -G '/usr/share/cargo/registry/linux-perf-data-*' >/dev/null ||

@@ -175,7 +175,7 @@ func (r *recorder) snapshot(ctx context.Context, why string) error {
 		r.set.Note("the rings hold only the last %v: --ring-size makes them larger", snap.Age())
 	}
 	s := snapshot{path, why, rec.Stats().Samples, rec.Stats().Lost, snap.CompleteSince(), snap.Until(), snap.Age().Seconds()}
-	r.sum.snapshot(s)
+	r.sum.snapshot(s, rec.Stats().Bytes)
 	if err := r.print(r.cmd, map[string]any{"snapshot": s}, s.String()); err != nil {
 		return err
 	}

@@ -41,6 +41,9 @@ func (c *config) record(cmd *cobra.Command) error {
 	begin := time.Now()
 	if c.all() {
 		in = batches{in, rec}
+		for _, from := range set.Sources {
+			from.Decoder = nil // nobody wants fields
+		}
 	}
 	end := set.Run(cmd.Context(), in, func(ev source.Event) error { return rec.Record(ev.Event) }, rec.Flush)
 	set.Close()

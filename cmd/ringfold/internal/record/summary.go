@@ -49,7 +49,8 @@ func (s snapshot) String() string {
 }
 
 // snapshot counts one.
-func (s *summary) snapshot(one snapshot) {
+func (s *summary) snapshot(one snapshot, bytes uint64) {
+	s.Bytes += bytes
 	s.Snapshots++
 	s.Files++
 	s.Events += one.Events

@@ -176,10 +176,10 @@ func (s *Source) announce(note func(string, ...any)) {
 	if len(s.Programs) == 0 {
 		note("no program that could be seen uses it: nothing may come")
 	}
-	displaced := 0
-	if s.Reader != nil {
-		displaced = s.Reader.Stats().ReplacedEntries
+	if s.Reader == nil {
+		return // the command's own rings
 	}
+	displaced := s.Reader.Stats().ReplacedEntries
 	switch who := strings.Join(others, ", "); {
 	case who != "" && s.RingBuf():
 		note("%s holds it too, and misses what is read here, if it reads", who)
