@@ -35,10 +35,9 @@ func main() {
 	asJSON := flag.Bool("json", false, "with -replay: print an object per event, and a summary as the last one")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM, unix.SIGUSR1)
-	switch {
-	case flag.NArg() > 0 || (*file == "") == (*replayed == ""):
+	if flag.NArg() > 0 || (*file == "") == (*replayed == "") {
 		log.Fatalf("give either -o FILE or -replay FILE; -h tells more; this is %v", perfbuf.Version())
-	case *replayed != "":
+	} else if *replayed != "" {
 		replay(ctx, *replayed, *asJSON)
 		return
 	}
@@ -80,15 +79,13 @@ func main() {
 	log.Printf("now try: perf script -i %s, or recorder -replay %[1]s", *file)
 }
 
-// lives decodes what the programs output, as in recorder.bpf.c.
-var lives = perfbuf.NewDecoder[struct {
+var lives = perfbuf.NewDecoder[struct { // what the programs output, as in recorder.bpf.c
 	What      [8]byte
 	PID, Code int32
 	File      [48]byte
 }]()
 
-// event is what -json prints of one.
-type event struct {
+type event struct { // as -json prints it
 	Time uint64 `json:"time_ns"`
 	CPU  int    `json:"cpu"`
 	Kind string `json:"kind"`
