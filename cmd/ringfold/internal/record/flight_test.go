@@ -60,7 +60,7 @@ func TestTrigger(t *testing.T) {
 		require.NoError(t, err)
 		files = len(all)
 	}
-	e.Emit(0, 1, 100) // too soon after
+	e.Emit(0, 1, 100)
 	r.stop()
 	all := snapshots(t, r.lines())
 	require.Len(t, all, 2)
@@ -68,6 +68,16 @@ func TestTrigger(t *testing.T) {
 	require.Equal(t, []int{36, 36, 100, 100}, whole(t, all[0].File)[:4])
 	require.Equal(t, "end", all[1].Trigger)
 	require.Len(t, whole(t, all[1].File), 5)
+}
+
+// After a snapshot, nothing triggers until there can be one without the same events.
+func TestTooSoon(t *testing.T) {
+	w := watch{looked: 1000}
+	require.False(t, w.counts(1000))
+	require.True(t, w.counts(1001))
+	w.triggered(1100, 50)
+	require.False(t, w.counts(1150))
+	require.True(t, w.counts(1151))
 }
 
 // What a terminal gets, and how many snapshots are kept.

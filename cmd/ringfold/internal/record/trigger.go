@@ -32,7 +32,7 @@ func (r *recorder) look(ctx context.Context) (found bool, err error) {
 		r.set.Note("events are overwritten before --trigger sees them: --ring-size makes the rings larger")
 	}
 	for ev := range snap.Events() {
-		if ev.Time() > max(r.looked, r.quiet) && r.set.Triggers(ev) {
+		if r.counts(ev.Time()) && r.set.Triggers(ev) {
 			found = true
 			break
 		}
@@ -41,6 +41,9 @@ func (r *recorder) look(ctx context.Context) (found bool, err error) {
 	r.every = min(max(snap.Age()/4, leastEvery), mostEvery)
 	return found, nil
 }
+
+// counts reports whether an event of this time may trigger.
+func (w *watch) counts(time uint64) bool { return time > max(w.looked, w.quiet) }
 
 // triggered keeps events that matched from triggering again until a whole snapshot later: what they show would be the same.
 func (w *watch) triggered(until uint64, age time.Duration) { w.quiet = until + uint64(age) }
