@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
@@ -39,12 +40,27 @@ func program(args ...string) *exec.Cmd {
 
 // run runs the command in this process.
 func run(args ...string) (status int, stdout, stderr string) {
-	var out, err bytes.Buffer
+	var out bytes.Buffer
+	var notes notesBuffer
 	root := root()
 	root.SetOut(&out)
-	root.SetErr(&err)
+	root.SetErr(&notes)
 	status = cli.Main(root, append([]string{"fleet"}, args...))
-	return status, out.String(), err.String()
+	notes.mu.Lock()
+	defer notes.mu.Unlock()
+	return status, out.String(), notes.text.String()
+}
+
+// notesBuffer is stderr: connections note what becomes of them at any time.
+type notesBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (n *notesBuffer) Write(b []byte) (int, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.text.Write(b)
 }
 
 // output runs the command, which must do well, and returns what it prints.
