@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// counts are those of an interval, or of all the time. docs/tool-top.md says what the keys mean.
+// counts are those of an interval, or of all the time. docs/tool.md says what the keys mean.
 type counts struct {
 	Time     string      `json:"time"`            // now
 	Elapsed  float64     `json:"elapsed_seconds"` // since the beginning; of a recording, that it has

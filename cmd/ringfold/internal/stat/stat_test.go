@@ -210,7 +210,7 @@ func TestMisuse(t *testing.T) {
 }
 
 func TestJSONKeysAreDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../../../docs/tool-top.md")
+	page, err := os.ReadFile("../../../../docs/tool.md")
 	require.NoError(t, err)
 	_, part, found := strings.Cut(string(page), "\n## stat\n")
 	require.True(t, found)

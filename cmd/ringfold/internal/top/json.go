@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// object is a line of --json. docs/tool-top.md says what the keys mean.
+// object is a line of --json. docs/tool.md says what the keys mean.
 type object struct {
 	Time         string         `json:"time"`
 	Elapsed      float64        `json:"elapsed_seconds"`

@@ -27,7 +27,7 @@ func jsonKeys(t reflect.Type) (keys []string) {
 }
 
 func TestJSONKeysAreDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../../../docs/tool-top.md")
+	page, err := os.ReadFile("../../../../docs/tool.md")
 	require.NoError(t, err)
 	keys := jsonKeys(reflect.TypeFor[object]())
 	require.Greater(t, len(keys), 40)

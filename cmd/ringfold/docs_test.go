@@ -1,0 +1,92 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+)
+
+// commandLine is one of the tool's in a document, or in a command's own help.
+var commandLine = regexp.MustCompile(`(?m)^ *(?:\$ )?(?:sudo )?(?:build/)?ringfold ([a-z][^\n]*)$`)
+
+// The command lines in documents are some that the tool takes.
+func TestCommandLinesInDocuments(t *testing.T) {
+	pages, err := filepath.Glob("../../docs/*.md")
+	require.NoError(t, err)
+	seen := 0
+	for _, page := range append(pages, "../../README.md") {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		seen += takes(t, page, code(string(text)))
+	}
+	require.Greater(t, seen, 30)
+}
+
+// So are those in the help of commands, of which each has some.
+func TestCommandLinesInHelp(t *testing.T) {
+	var visit func(cmd *cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		if cmd.Runnable() && cmd.Name() != "version" && cmd.HasParent() && !cmd.Hidden {
+			require.NotZerof(t, takes(t, cmd.CommandPath(), cmd.Example), "%s --help has no example", cmd.CommandPath())
+		}
+		for _, sub := range cmd.Commands() {
+			visit(sub)
+		}
+	}
+	visit(root())
+}
+
+// takes checks all command lines of a text, and returns how many there are.
+func takes(t *testing.T, where, text string) int {
+	lines := commandLine.FindAllStringSubmatch(text, -1)
+	for _, line := range lines {
+		root := root()
+		cmd, rest, err := root.Find(words(line[1]))
+		require.NoErrorf(t, err, "%s: %s", where, line[0])
+		require.NoErrorf(t, cmd.ParseFlags(rest), "%s: %s", where, line[0])
+		require.NoErrorf(t, cmd.ValidateArgs(cmd.Flags().Args()), "%s: %s", where, line[0])
+	}
+	return len(lines)
+}
+
+// code is what a page has between ``` and in lines that are indented by four.
+func code(page string) string {
+	var b strings.Builder
+	fenced := false
+	for line := range strings.Lines(page) {
+		if strings.HasPrefix(strings.TrimSpace(line), "```") {
+			fenced = !fenced
+		} else if fenced || strings.HasPrefix(line, "    ") {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
+// words are those of a shell's command line, up to a pipe, a redirection or a comment, which in a command's help is
+// behind two spaces.
+func words(line string) (all []string) {
+	line, _, _ = strings.Cut(strings.TrimSpace(line), "  ")
+	for ; line != ""; line = strings.TrimSpace(line) {
+		var word string
+		switch quote := line[0]; {
+		case strings.ContainsRune("|>#&\\", rune(quote)):
+			return all
+		case quote == '\'' || quote == '"':
+			word, line, _ = strings.Cut(line[1:], string(quote))
+		default:
+			end := strings.IndexAny(line, " ")
+			if end < 0 {
+				end = len(line)
+			}
+			word, line = line[:end], line[end:]
+		}
+		all = append(all, word)
+	}
+	return all
+}
