@@ -127,7 +127,7 @@ func (t *T) oversize(sizes []int) {
 // may be garbage: what is delivered up to the next events is not checked.
 func (s *Subject) recover(source *workload.Source, cpu int, after string) {
 	t := s.t
-	seq := t.Total(source)[cpu].Attempted
+	seq := t.runs(source)[cpu].Attempted
 	back := func(st *State) bool {
 		for i := len(st.Items) - 1; i >= 0 && i >= len(st.Items)-64; i-- {
 			if item := st.Items[i]; item.Type == wire.Event && item.Payload.Seq >= seq && item.Payload.CPU == cpu && item.Payload.Size == 100 {

@@ -16,6 +16,14 @@ type entry struct {
 	run        func(*T)
 }
 
+// groups are in the order in which they run.
+var groups = [][]entry{
+	orderScenarios, orderLoadScenarios,
+	conservationScenarios, sizeScenarios, damageScenarios, ringbufConservation,
+	deliveryScenarios, ringbufDelivery,
+	lifeScenarios, ringbufLife,
+}
+
 //go:embed *.go
 var sources embed.FS
 
@@ -25,7 +33,7 @@ func All() (all []Scenario, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, group := range [][]entry{orderScenarios, orderLoadScenarios, conservationScenarios, sizeScenarios, damageScenarios} {
+	for _, group := range groups {
 		for _, e := range group {
 			page, ok := pages[e.page]
 			if !ok {

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"strings"
 	"sync"
@@ -45,15 +46,23 @@ func (t *T) Perf() *workload.Source { return t.Source(workload.Config{Kind: "per
 
 // Launch starts the adapter on the sources, and does not wait for it to be ready.
 func (t *T) Launch(sources []*workload.Source, settings ...string) *Subject {
-	var kinds, fds []string
-	args := append([]string{}, t.reader.Args...)
-	cmd := exec.Command(t.reader.Path)
-	for i, s := range sources {
-		kinds, fds = append(kinds, s.Kind), append(fds, fmt.Sprint(3+i))
+	var files []*os.File
+	for _, s := range sources {
 		file, err := s.File()
 		t.must(err)
 		defer file.Close()
-		cmd.ExtraFiles = append(cmd.ExtraFiles, file)
+		files = append(files, file)
+	}
+	return t.launch(sources, files, settings...)
+}
+
+func (t *T) launch(sources []*workload.Source, files []*os.File, settings ...string) *Subject {
+	var kinds, fds []string
+	args := append([]string{}, t.reader.Args...)
+	cmd := exec.Command(t.reader.Path)
+	cmd.ExtraFiles = files
+	for i, s := range sources {
+		kinds, fds = append(kinds, s.Kind), append(fds, fmt.Sprint(3+i))
 	}
 	args = append(args, "maps="+strings.Join(fds, ","), "kind="+strings.Join(kinds, ","),
 		fmt.Sprintf("time=%d", workload.TimeOffset), fmt.Sprintf("cpu=%d", workload.CPUOffset))

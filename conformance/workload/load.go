@@ -54,13 +54,15 @@ func (s *Source) Ticks(cpus []int, period time.Duration) (stop func(), err error
 
 // Load makes system calls that sources output at: see Source.Attach.
 type Load struct {
-	end  atomic.Bool
-	done sync.WaitGroup
+	threads int
+	end     atomic.Bool
+	done    sync.WaitGroup
 }
 
 // StartLoad starts threads on each CPU. Each makes groups of system calls, and sleeps for pause in between; without pause, never.
 func StartLoad(cpus []int, threads, group int, pause time.Duration) *Load {
-	l := &Load{}
+	l := &Load{threads: len(cpus) * threads}
+	room(l.threads)
 	for _, cpu := range cpus {
 		for range threads {
 			l.done.Go(func() { l.work(cpu, group, pause) })
@@ -81,8 +83,10 @@ func (l *Load) work(cpu, group int, pause time.Duration) {
 
 // Stop ends the threads.
 func (l *Load) Stop() {
-	l.end.Store(true)
-	l.done.Wait()
+	if !l.end.Swap(true) {
+		l.done.Wait()
+		room(-l.threads)
+	}
 }
 
 // Pin keeps the goroutine on a thread of its own on that CPU, until it ends.
@@ -104,6 +108,7 @@ func Call(n int) {
 func Spin(cpus []int, threads int) (stop func()) {
 	var end atomic.Bool
 	var done sync.WaitGroup
+	room(len(cpus) * threads)
 	for _, cpu := range cpus {
 		for range threads {
 			done.Go(func() {
@@ -116,8 +121,12 @@ func Spin(cpus []int, threads int) (stop func()) {
 	return func() {
 		end.Store(true)
 		done.Wait()
+		room(-len(cpus) * threads)
 	}
 }
+
+// room has Go run so many threads more, as those of a load never leave theirs to others.
+func room(threads int) { runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + threads) }
 
 // Probe says whether BPF programs can be loaded here.
 func Probe() error {

@@ -1,0 +1,435 @@
+package suite
+
+import (
+	"time"
+
+	"github.com/ringfold/ringfold/conformance/workload"
+)
+
+var deliveryScenarios = []entry{
+	{"delivery/first-event", "deliveryFirst", deliveryFirst},
+	{"delivery/trickle", "deliveryTrickle", deliveryTrickle},
+	{"delivery/burst-after-idle", "deliveryBurst", deliveryBurst},
+	{"delivery/burst-and-straggler", "deliveryStraggler", deliveryStraggler},
+	{"delivery/watermark-events", "deliveryWatermark", deliveryWatermark("wakeup_events=8", 8)},
+	{"delivery/watermark-bytes", "deliveryWatermark", deliveryWatermark("wakeup_bytes=800", 10)},
+	{"delivery/below-watermark", "deliveryBelow", deliveryBelow},
+	{"delivery/flush-below-watermark", "deliveryFlush", deliveryFlush},
+	{"delivery/flush-empty", "deliveryFlushEmpty", deliveryFlushEmpty},
+	{"delivery/flush-under-load", "deliveryFlushLoad", deliveryFlushLoad},
+	{"delivery/deadline-empty", "deliveryDeadline", deliveryDeadline},
+	{"delivery/deadline-below-watermark", "deliveryDeadlineBelow", deliveryDeadlineBelow},
+	{"delivery/stop-under-load", "deliveryStopLoad", deliveryStopLoad},
+	{"delivery/stop-while-waiting", "deliveryStopWaiting", deliveryStopWaiting},
+	{"delivery/fairness", "deliveryFairness", deliveryFairness},
+	{"delivery/slow-callback", "deliverySlow", deliverySlow},
+	{"delivery/idle-cpu", "deliveryIdle", deliveryIdle},
+	{"delivery/busy-then-idle-cpu", "deliveryBusyIdle", deliveryBusyIdle},
+}
+
+// deliveryFirst: A single event is delivered, though nothing follows.
+//
+// Expected: an event that comes after a while of silence is delivered by itself.
+//
+// Kernel: with wakeup_events of 1, each record wakes who polls.
+//
+// Set-up: one event on each CPU, each after the one before has been delivered, with pauses of 50 ms.
+//
+// Check: it is delivered.
+func deliveryFirst(t *T) {
+	source := t.Perf()
+	s := t.Start(source, "pages=16")
+	for _, cpu := range t.some() {
+		sleepMillis(50)
+		t.Output(source, cpu, 1, 64)
+		s.Settle()
+	}
+}
+
+// deliveryTrickle: Events that come one at a time are delivered one at a time.
+//
+// Expected: no event waits for the next one.
+//
+// Kernel: as delivery/first-event. perf_poll consumes readiness: an event between a reader's last look and its going to sleep needs
+// a look at data_head.
+//
+// Set-up: 200 single events, on all CPUs by turns, the next one as soon as one has been delivered, with and without pauses.
+//
+// Check: each is delivered before the next is output.
+func deliveryTrickle(t *T) {
+	source := t.Perf()
+	s := t.Start(source, "pages=16")
+	cpus := t.some()
+	for i := range 200 {
+		t.Output(source, cpus[i%len(cpus)], 1, 64)
+		s.Settle()
+		if i%20 == 0 {
+			sleepMillis(10)
+		}
+	}
+}
+
+// deliveryBurst: After a while of silence, a burst is delivered to its last event.
+//
+// Expected: the reader wakes at the first and reads all.
+//
+// Kernel: events that come while the reader wakes up wake nobody else.
+//
+// Set-up: 50 ms of silence, then 150 events on each CPU: ten times.
+//
+// Check: all are delivered, though nothing follows.
+func deliveryBurst(t *T) {
+	source := t.Perf()
+	s := t.Start(source, "pages=16")
+	for range 10 {
+		sleepMillis(50)
+		for _, cpu := range t.some() {
+			t.Output(source, cpu, 150, 64)
+		}
+		s.Settle()
+	}
+	s.Account()
+}
+
+// deliveryStraggler: A single event right after a burst is delivered, though nothing follows.
+//
+// Expected: however a reader saves wake-ups while events flow, the last one must not stay behind.
+//
+// Kernel: as delivery/trickle.
+//
+// Set-up: bursts, and after each a single event, 0 to 12 ms later.
+//
+// Check: it is delivered.
+func deliveryStraggler(t *T) {
+	source := t.Perf()
+	cpu := t.CPUs()[0]
+	s := t.Start(source, "pages=16")
+	for i := range 40 {
+		t.Output(source, cpu, 100, 64)
+		time.Sleep(time.Duration(i) * 300 * time.Microsecond)
+		t.Output(source, cpu, 1, 64)
+		s.Settle()
+	}
+	s.Account()
+}
+
+// deliveryWatermark: As many events as the wake-up setting names are delivered.
+//
+// Expected: the setting means what it says.
+//
+// Kernel: perf_event_attr.wakeup_events wakes after that many records; with the flag watermark, wakeup_watermark after that many bytes.
+//
+// Set-up: wakeup_events of 8, or wakeup_bytes of 800; groups of 8 events, or of 10 with more than 800 bytes in all.
+//
+// Check: each group is delivered before the next one is output.
+func deliveryWatermark(setting string, group int) func(*T) {
+	return func(t *T) {
+		source := t.Perf()
+		cpu := t.CPUs()[0]
+		s := t.Start(source, "pages=16", setting)
+		for range 20 {
+			t.Output(source, cpu, group, 100)
+			s.Settle()
+		}
+	}
+}
+
+// deliveryBelow: Events below the watermark are delivered in the end, though nothing follows.
+//
+// Expected: a setting that saves wake-ups may cost delay. It must not cost events.
+//
+// Kernel: below the watermark nobody is woken, however long it takes. data_head says that there is something.
+//
+// Set-up: wakeup_events of 100; poll=20, for readers that can be told how long that may take. Three events.
+//
+// Check: they are delivered.
+//
+// Known: users of a watermark without a timeout did not get their last events: cloudflare/xdpcap#39; discussed in iovisor/bcc#3801.
+func deliveryBelow(t *T) {
+	source := t.Perf()
+	s := t.Start(source, "pages=16", "wakeup_events=100", "poll=20")
+	for range 5 {
+		t.Output(source, t.CPUs()[0], 3, 64)
+		s.Settle()
+	}
+}
+
+// deliveryFlush: A flush delivers what lies below the watermark.
+//
+// Expected: whoever waits for all so far asks for it.
+//
+// Kernel: as delivery/below-watermark.
+//
+// Set-up: wakeup_events of 100, three events on each CPU, flush: ten times.
+//
+// Check: when the flush is done, they have been delivered.
+//
+// Known: cilium/ebpf has Flush for this, cilium/ebpf#1491.
+func deliveryFlush(t *T) {
+	source := t.Perf()
+	s := t.Start(source, "pages=16", "wakeup_events=100")
+	for round := 1; round <= 10; round++ {
+		for _, cpu := range t.some() {
+			t.Output(source, cpu, 3, 64)
+		}
+		s.Do("flush")
+		s.With(func(st *State) {
+			if want := 3 * round * len(t.some()); st.Events != want {
+				t.Failf("%d of %d events had been delivered when the flush was done", st.Events, want)
+			}
+		})
+	}
+	s.Account()
+}
+
+// deliveryFlushEmpty: A flush of empty rings is done, too.
+//
+// Expected: to ask for everything so far must not hang if that is nothing.
+//
+// Kernel: nothing wakes a reader of empty rings.
+//
+// Set-up: ten flushes; no outputs.
+//
+// Check: each is done.
+func deliveryFlushEmpty(t *T) {
+	s := t.Start(t.Perf(), "pages=16")
+	for range 10 {
+		s.Do("flush")
+	}
+}
+
+// deliveryFlushLoad: A flush ends, although events keep coming.
+//
+// Expected: everything so far is finite.
+//
+// Kernel: a reader that reads until a ring is empty need not end where programs are as fast.
+//
+// Set-up: threads on all CPUs that never rest; flush: three times.
+//
+// Check: each is done.
+//
+// Known: a reader that loads data_head anew for each record may never come to its end: iovisor/bcc#3822.
+func deliveryFlushLoad(t *T) {
+	source := t.Perf()
+	s := t.Start(source, "pages=16")
+	stop := t.load(source, 1, 500, 0, 0)
+	for range 3 {
+		sleepMillis(20)
+		s.Do("flush")
+	}
+	stop()
+	s.Settle()
+	s.report()
+	s.Account()
+}
+
+// deliveryDeadline: A wait with a deadline ends at it, and reading goes on.
+//
+// Expected: a program does other things now and then.
+//
+// Kernel: epoll_wait takes a timeout.
+//
+// Set-up: three waits, limited to 20 ms, without outputs; then outputs.
+//
+// Check: the waits take at least 20 ms and end; events are delivered then.
+func deliveryDeadline(t *T) {
+	source := t.Perf()
+	s := t.Start(source, "pages=16")
+	for range 3 {
+		begin := time.Now()
+		s.Do("deadline 20")
+		if d := time.Since(begin); d < 19*time.Millisecond {
+			t.Failf("a wait that is limited to 20 ms ended after %v without an event", d)
+		}
+	}
+	t.Output(source, t.CPUs()[0], 10, 64)
+	s.Settle()
+}
+
+// deliveryDeadlineBelow: A deadline loses nothing that lies below the watermark.
+//
+// Expected: after a wait that ended by its deadline, events that are there are delivered, now or later.
+//
+// Kernel: as delivery/below-watermark.
+//
+// Set-up: wakeup_events of 100, three events, a wait limited to 20 ms; five times. Then events enough to wake.
+//
+// Check: all are delivered.
+//
+// Known: cilium/ebpf#1429.
+func deliveryDeadlineBelow(t *T) {
+	source := t.Perf()
+	cpu := t.CPUs()[0]
+	s := t.Start(source, "pages=16", "wakeup_events=100")
+	for range 5 {
+		t.Output(source, cpu, 3, 64)
+		s.Do("deadline 20")
+	}
+	t.Output(source, cpu, 120, 64)
+	if s.Try("flush") != "" {
+		t.Output(source, cpu, 120, 64) // enough for a setting that counts from the last wake-up
+	}
+	s.Settle()
+	s.Account()
+}
+
+// deliveryStopLoad: Reading stops when it is told to, although events keep coming.
+//
+// Expected: a cancelled context, or a loop that is to end, ends it under any load.
+//
+// Kernel: as delivery/flush-under-load.
+//
+// Set-up: threads on all CPUs that never rest; stop and go, three times.
+//
+// Check: each stop is done, and nothing is delivered until the next go.
+func deliveryStopLoad(t *T) {
+	source := t.Perf()
+	s := t.Start(source, "pages=16")
+	stop := t.load(source, 1, 500, 0, 0)
+	for range 3 {
+		sleepMillis(20)
+		s.Do("stop")
+		before := 0
+		s.With(func(st *State) { before = st.Events })
+		sleepMillis(20)
+		s.With(func(st *State) {
+			if st.Events > before {
+				t.Failf("%d events were delivered while reading was stopped", st.Events-before)
+			}
+		})
+		s.Do("go")
+	}
+	stop()
+	s.Settle()
+	s.report()
+	s.Account()
+}
+
+// deliveryStopWaiting: A reader that waits for events can be stopped.
+//
+// Expected: to stop does not take an event.
+//
+// Kernel: a thread in epoll_wait needs to be woken by something else.
+//
+// Set-up: stop and go, ten times, without outputs. Then outputs.
+//
+// Check: each stop is done; events are delivered then.
+func deliveryStopWaiting(t *T) {
+	source := t.Perf()
+	s := t.Start(source, "pages=16")
+	for range 10 {
+		sleepMillis(5)
+		s.Do("stop")
+		s.Do("go")
+	}
+	t.Output(source, t.CPUs()[0], 10, 64)
+	s.Settle()
+}
+
+// deliveryFairness: Events of a quiet CPU are delivered while another CPU floods.
+//
+// Expected: a CPU that outputs as fast as it can does not starve the others.
+//
+// Kernel: as delivery/flush-under-load.
+//
+// Set-up: a thread on CPU A that never rests; single events on CPU B.
+//
+// Check: each event of B is delivered before the next one is output, while A goes on.
+func deliveryFairness(t *T) {
+	a, b := t.Two()
+	source := t.Perf()
+	s := t.Start(source, "pages=16")
+	detach, err := source.Attach()
+	t.must(err)
+	t.Cleanup(detach)
+	flood := workload.StartLoad([]int{a}, 1, 500, 0)
+	t.Cleanup(flood.Stop)
+	for i := range 20 {
+		t.Output(source, b, 1, 64)
+		s.Until("the quiet CPU's event is delivered", func(st *State) bool { return st.next[0][b][workload.Run] == uint64(i)+1 })
+	}
+	flood.Stop()
+	detach()
+	s.Settle()
+	s.report()
+	s.Account()
+}
+
+// deliverySlow: A slow callback delays events, and loses none that fit.
+//
+// Expected: rings are there to buffer.
+//
+// Kernel: a ring's space is free once data_tail has passed it.
+//
+// Set-up: 500 µs in the callback for each event; 100 events on each CPU at once.
+//
+// Check: all are delivered.
+func deliverySlow(t *T) {
+	source := t.Perf()
+	s := t.Start(source, "pages=16")
+	s.Do("slow 500")
+	for _, cpu := range t.some() {
+		t.Output(source, cpu, 100, 64)
+	}
+	s.Settle()
+	s.Do("slow 0")
+	s.Account()
+}
+
+// idleShare is the most CPU time that an idle reader may take.
+const idleShare = 0.01
+
+// deliveryIdle: A reader that has nothing to read takes no CPU time.
+//
+// Expected: agents are idle most of the time, on batteries too. 1 % of one CPU is the limit here, which any timer of 10 ms keeps.
+//
+// Kernel: a thread that sleeps in epoll_wait costs nothing.
+//
+// Set-up: nothing is output for 2 seconds (1 second in the short form).
+//
+// Check: the process took less than 1 % of a CPU, by /proc/PID/task/*/schedstat. The figure is noted.
+func deliveryIdle(t *T) {
+	source := t.Perf()
+	s := t.Start(source, "pages=16")
+	t.Output(source, t.CPUs()[0], 1, 64)
+	s.Settle()
+	sleepMillis(100)
+	s.idle()
+}
+
+// deliveryBusyIdle: A reader that was busy takes no CPU time once nothing comes.
+//
+// Expected: as delivery/idle-cpu: what saves wake-ups while events flow ends when they do.
+//
+// Kernel: as delivery/idle-cpu.
+//
+// Set-up: load on all CPUs for a while; then nothing is output for 2 seconds (1 second in the short form).
+//
+// Check: as delivery/idle-cpu.
+func deliveryBusyIdle(t *T) {
+	source := t.Perf()
+	s := t.Start(source, "pages=64")
+	stop := t.load(source, 1, 50, time.Millisecond, 0)
+	sleepMillis(200)
+	stop()
+	s.Settle()
+	sleepMillis(300)
+	s.idle()
+}
+
+// idle measures what the process does while nothing is output.
+func (s *Subject) idle() {
+	d := s.t.duration(2 * time.Second)
+	before := s.Look()
+	time.Sleep(d)
+	after := s.Look()
+	share := (after.CPU - before.CPU).Seconds() / d.Seconds()
+	seen := func() (string, []any) {
+		return "%.2f %% of a CPU, %.0f sleeps a second", []any{100 * share, float64(after.Switches-before.Switches) / d.Seconds()}
+	}
+	format, args := seen()
+	if share > idleShare {
+		s.t.Failf("idle, it takes "+format, args...)
+	}
+	s.t.Notef(format, args...)
+}
