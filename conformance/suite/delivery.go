@@ -342,13 +342,17 @@ func deliveryFairness(t *T) {
 	detach, err := source.Attach()
 	t.must(err)
 	t.Cleanup(detach)
-	flood := workload.StartLoad([]int{a}, 1, 500, 0)
-	t.Cleanup(flood.Stop)
+	stop := t.threads(workload.Threads{CPUs: []int{a}, OnEach: 1, Group: 500})
 	for i := range 20 {
 		t.Output(source, b, 1, 64)
-		s.Until("the quiet CPU's event is delivered", func(st *State) bool { return st.next[0][b][workload.Run] == uint64(i)+1 })
+		why := s.wait(func(st *State) bool { return st.next[0][b][workload.Run] == uint64(i)+1 })
+		if why != "" {
+			s.With(func(st *State) {
+				t.Failf("%s; of the quiet CPU %d events were delivered, of %+v; of the other %d", why, st.Taken[0][b], t.Total(source)[b], st.Taken[0][a])
+			})
+		}
 	}
-	flood.Stop()
+	stop()
 	detach()
 	s.Settle()
 	s.report()

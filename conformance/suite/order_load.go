@@ -66,7 +66,7 @@ func orderLoad(pages string, threads, group int, pause, tick time.Duration, spin
 		s := t.Start(source, pages, "order=time")
 		stop := t.load(source, threads, group, pause, tick)
 		if spinners > 0 {
-			defer workload.Spin(t.CPUs(), spinners)()
+			t.threads(workload.Threads{CPUs: t.CPUs(), OnEach: spinners})
 		}
 		time.Sleep(t.duration(time.Second))
 		stop()
@@ -88,13 +88,20 @@ func (t *T) load(source *workload.Source, threads, group int, pause, tick time.D
 		t.must(err)
 		t.Cleanup(untick)
 	}
-	l := workload.StartLoad(t.CPUs(), threads, group, pause)
-	t.Cleanup(l.Stop)
+	end := t.threads(workload.Threads{CPUs: t.CPUs(), OnEach: threads, Group: group, Pause: pause})
 	return func() {
-		l.Stop()
+		end()
 		untick()
 		detach()
 	}
+}
+
+// threads starts threads, until stop or the scenario's end.
+func (t *T) threads(threads workload.Threads) (stop func()) {
+	stop, err := threads.Start()
+	t.must(err)
+	t.Cleanup(stop)
+	return stop
 }
 
 // duration is how long a load lasts.

@@ -2,9 +2,8 @@ package workload
 
 import (
 	"fmt"
-	"runtime"
+	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -12,8 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// syscallNumber is that of no system call: entering it runs the programs, and then it fails with ENOSYS.
-const syscallNumber = 9999
+// syscallNumber is that of no system call: entering it runs the programs, and then it fails with ENOSYS. Another suite that runs at the
+// same time has another one.
+var syscallNumber = 1<<20 + os.Getpid()
 
 // Attach has the source output at each system call of a Load, until detach. Programs that are running then go on to their end.
 func (s *Source) Attach() (detach func(), err error) {
@@ -51,82 +51,6 @@ func (s *Source) Ticks(cpus []int, period time.Duration) (stop func(), err error
 	}
 	return stop, nil
 }
-
-// Load makes system calls that sources output at: see Source.Attach.
-type Load struct {
-	threads int
-	end     atomic.Bool
-	done    sync.WaitGroup
-}
-
-// StartLoad starts threads on each CPU. Each makes groups of system calls, and sleeps for pause in between; without pause, never.
-func StartLoad(cpus []int, threads, group int, pause time.Duration) *Load {
-	l := &Load{threads: len(cpus) * threads}
-	room(l.threads)
-	for _, cpu := range cpus {
-		for range threads {
-			l.done.Go(func() { l.work(cpu, group, pause) })
-		}
-	}
-	return l
-}
-
-func (l *Load) work(cpu, group int, pause time.Duration) {
-	Pin(cpu)
-	for !l.end.Load() {
-		Call(group)
-		if pause > 0 {
-			time.Sleep(pause)
-		}
-	}
-}
-
-// Stop ends the threads.
-func (l *Load) Stop() {
-	if !l.end.Swap(true) {
-		l.done.Wait()
-		room(-l.threads)
-	}
-}
-
-// Pin keeps the goroutine on a thread of its own on that CPU, until it ends.
-func Pin(cpu int) {
-	runtime.LockOSThread()
-	var set unix.CPUSet
-	set.Set(cpu)
-	_ = unix.SchedSetaffinity(0, &set) // it may just have gone offline
-}
-
-// Call makes system calls that programs output at.
-func Call(n int) {
-	for range n {
-		unix.RawSyscall(syscallNumber, 0, 0, 0)
-	}
-}
-
-// Spin keeps CPUs busy without system calls, with so many threads each, until stop.
-func Spin(cpus []int, threads int) (stop func()) {
-	var end atomic.Bool
-	var done sync.WaitGroup
-	room(len(cpus) * threads)
-	for _, cpu := range cpus {
-		for range threads {
-			done.Go(func() {
-				Pin(cpu)
-				for !end.Load() {
-				}
-			})
-		}
-	}
-	return func() {
-		end.Store(true)
-		done.Wait()
-		room(-len(cpus) * threads)
-	}
-}
-
-// room has Go run so many threads more, as those of a load never leave theirs to others.
-func room(threads int) { runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + threads) }
 
 // Probe says whether BPF programs can be loaded here.
 func Probe() error {
