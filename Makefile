@@ -14,7 +14,7 @@ AS_ROOT = $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 FIND = find . \( -path ./build -o -path ./libbpf -o -path ./.git \) -prune -o
 NESTED = $(patsubst %/,%,$(dir $(shell $(FIND) -path './*/go.mod' -print)))
 
-.PHONY: help setup tool man install demo fleet-demo test test-cgocheck test-vm test-vms soak simulate fuzz bench bench-docs pictures lint generate check-generate fresh-check fresh-ci static test-libbpf docker-check apidiff release release-check clean
+.PHONY: help setup tool man install demo fleet-demo test test-cgocheck test-vm test-vms soak simulate fuzz conformance conformance-docs bench bench-docs pictures lint generate check-generate fresh-check fresh-ci static test-libbpf docker-check apidiff release release-check clean
 .DEFAULT_GOAL := help
 
 help:
@@ -83,6 +83,16 @@ simulate: setup ## run the simulation of ordered streams for longer; SEEDS=1000 
 
 fuzz: setup ## feed readers hostile bytes and scripts, FUZZTIME=60s for each kind; FUZZ=Reader selects
 	@FUZZTIME="$(or $(FUZZTIME),60s)" FUZZ="$(FUZZ)" scripts/fuzz.sh
+
+# Which readers and scenarios, separated by commas. READERS=all are those whose adapters can be built here; a path is your own.
+READERS ?= ringfold
+SCENARIOS ?=
+
+conformance: setup ## run the conformance suite against READERS=ringfold,libbpf,...|all|./adapter; SCENARIOS=order,life/keep selects
+	@READERS="$(READERS)" SCENARIOS="$(SCENARIOS)" scripts/conformance.sh $(ARGS)
+
+conformance-docs: ## render docs/conformance.md from build/conformance.json
+	@build/conformance/suite -docs docs/conformance.md
 
 # Which benchmarks, separated by commas; all by default.
 BENCH ?=

@@ -69,7 +69,7 @@ func conservationBrim(t *T) {
 	s.Account()
 }
 
-// conservationOverflow: attempted = delivered + lost, for each CPU, after rings have overflowed.
+// conservationOverflow: The sums are exact after rings have overflowed: attempted = delivered + lost, for each CPU.
 //
 // Expected: what a reader did not get, it says; the sums are exact.
 //
@@ -180,7 +180,7 @@ func conservationLastLosses(t *T) {
 	})
 }
 
-// conservationLoad: attempted = delivered + lost + refused, while all CPUs output at the same time.
+// conservationLoad: The sums are exact while all CPUs output at the same time: attempted = delivered + lost + refused.
 //
 // Expected: the sums are exact under load.
 //
@@ -204,7 +204,7 @@ func conservationLoad(pages string, group int, pause, tick time.Duration) func(*
 	}
 }
 
-// conservationOverload: attempted = delivered + lost + refused, while rings overflow all the time.
+// conservationOverload: The sums are exact while rings overflow all the time: attempted = delivered + lost + refused.
 //
 // Expected: the sums are exact when most is lost, too.
 //
@@ -215,7 +215,7 @@ func conservationLoad(pages string, group int, pause, tick time.Duration) func(*
 // Check: the sums of each CPU, and each byte of what was delivered.
 func conservationOverload() {}
 
-// conservationNested: attempted = delivered + lost + refused, with outputs from interrupts within outputs.
+// conservationNested: The sums are exact with outputs from interrupts within outputs: attempted = delivered + lost + refused.
 //
 // Expected: as conservation/load.
 //
