@@ -11,6 +11,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/ringfold/ringfold/perfbuf"
@@ -49,6 +50,7 @@ func untilSeen(t *testing.T, seen func(line string) bool, args ...string) (lines
 	processes.Go(func() {
 		for ctx.Err() == nil {
 			_ = exec.Command("true").Run()
+			time.Sleep(100 * time.Millisecond) // else their switches are more than a slow machine reads
 		}
 	})
 	enough := false
