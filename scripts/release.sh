@@ -46,6 +46,7 @@ licenses() {
 		for file in "$directory"/{LICENSE,LICENCE,COPYING,NOTICE}*; do
 			[ ! -f "$file" ] || install -Dm644 "$file" "$3/${path%@*}/${file##*/}"
 		done
+		[ -d "$3/${path%@*}" ] || die "$path, which is linked in, has no license"
 	done <"$work/linked"
 	install -Dm644 "$(go env GOROOT)/LICENSE" "$3/go/LICENSE"
 	[ "$2" = "$host" ] || root=build/vm/sysroot-$2
