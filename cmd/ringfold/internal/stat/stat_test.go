@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -26,11 +27,12 @@ import (
 type notes struct {
 	strings.Builder
 	announced func()
+	all       sync.WaitGroup
 }
 
 func (n *notes) Write(b []byte) (int, error) {
 	if n.announced != nil && bytes.Contains(b, []byte("reading the ")) {
-		go n.announced()
+		n.all.Go(n.announced)
 		n.announced = nil
 	}
 	return n.Builder.Write(b)
@@ -45,6 +47,7 @@ func run(meanwhile func(), args ...string) (status int, stdout, stderr string) {
 	root.SetOut(&out)
 	root.SetErr(errors)
 	status = cli.Main(root, append([]string{"stat"}, args...))
+	errors.all.Wait()
 	return status, out.String(), errors.String()
 }
 
@@ -135,7 +138,8 @@ func TestLost(t *testing.T) {
 		e.Emit(0, 2000, 256) // in a program that runs once: nobody reads meanwhile
 		e.Emit(0, 1, 256)
 		attempted, failed = e.Counts(0)
-	}, "id", id, "--steal", "--json", "--ring-size", "4KiB", "--timeout", "500ms")
+		_ = syscall.Kill(syscall.Getpid(), syscall.SIGINT)
+	}, "id", id, "--steal", "--json", "--ring-size", "4KiB")
 	require.Zero(t, status, stderr)
 	_, s = parse(t, out)
 	require.NotZero(t, failed)
