@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
@@ -41,7 +42,7 @@ type summary struct {
 	newest  uint64  // the latest time so far
 	index   []int   // of CPUs in PerCPU
 	byRing  byRing
-	latency histogram
+	latency cli.Histogram
 }
 
 // barriers are what proved that the order is complete.
@@ -96,7 +97,7 @@ func (s *summary) add(e *event, now uint64) {
 	if len(s.first) < firstLines {
 		s.first = append(s.first, *e)
 	}
-	s.latency.add(now - min(now, e.time))
+	s.latency.Add(now - min(now, e.time))
 }
 
 // endRound is called when all was read that there was to read.
@@ -105,7 +106,7 @@ func (s *summary) endRound() { s.Reordered, s.Overtaken = s.byRing.endRound() }
 // finish takes what the library has counted, when its reader is closed.
 func (s *summary) finish(elapsed time.Duration, stats perfbuf.Stats) {
 	s.elapsed = elapsed
-	s.LatencyP50NS, s.LatencyP99NS = s.latency.quantile(0.5), s.latency.quantile(0.99)
+	s.LatencyP50NS, s.LatencyP99NS = s.latency.Quantile(0.5), s.latency.Quantile(0.99)
 	t := stats.Total()
 	s.Samples, s.Lost, s.Unread = t.Samples, t.Lost, t.Dropped
 	s.Outputs = s.Samples + s.Lost + s.Unread

@@ -2,7 +2,6 @@ package demo
 
 import (
 	"encoding/json"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -113,25 +112,4 @@ func TestSummaryFinish(t *testing.T) {
 	s.finish(time.Second, stats)
 	require.Nil(t, s.Barriers)
 	require.EqualValues(t, 1e6, s.SlackNS)
-}
-
-func TestHistogram(t *testing.T) {
-	var h histogram
-	require.Zero(t, h.quantile(0.5))
-	r := rand.New(rand.NewPCG(5, 6))
-	var values []uint64
-	for range 1000 {
-		v := r.Uint64() >> r.IntN(64)
-		values = append(values, v)
-		h.add(v)
-	}
-	h.add(math.MaxUint64)
-	values = append(values, math.MaxUint64)
-	slices.Sort(values)
-	for _, q := range []float64{0.01, 0.3, 0.5, 0.9, 0.99, 1} {
-		want := values[int(math.Ceil(q*float64(len(values))))-1]
-		got := h.quantile(q)
-		require.GreaterOrEqual(t, got, want)
-		require.LessOrEqual(t, float64(got), 1.07*float64(want))
-	}
 }

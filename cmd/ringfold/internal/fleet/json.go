@@ -84,7 +84,7 @@ type jsonGaps struct {
 
 func (jsonLines) summary(b []byte, p printed, r tail.Result) []byte {
 	s := jsonSummary{Events: r.Events, Printed: p.events, Hosts: r.ByHost, Late: r.Late, Forced: r.Forced, Gaps: []jsonGaps{}, Duplicates: r.Duplicates,
-		Malformed: r.Malformed, Unread: r.Unread, DelayP50: p.delay.quantile(0.5), DelayP99: p.delay.quantile(0.99), MaxError: int64(r.MaxError)}
+		Malformed: r.Malformed, Unread: r.Unread, DelayP50: p.delay.Quantile(0.5), DelayP99: p.delay.Quantile(0.99), MaxError: int64(r.MaxError)}
 	for _, reason := range slices.Sorted(maps.Keys(r.Gaps)) {
 		s.Gaps = append(s.Gaps, jsonGaps{reasonName(reason), r.Gaps[reason].Gaps, r.Gaps[reason].Events})
 	}

@@ -60,7 +60,7 @@ type printer struct {
 // printed is what was.
 type printed struct {
 	events uint64
-	delay  histogram // of those that have happened since we began, ns
+	delay  cli.Histogram // of those that have happened since we began, ns
 }
 
 // format is how it is printed: text, compact or JSON. Each appends to b.
@@ -94,7 +94,7 @@ func (p *printer) Put(i tail.Item) error {
 	}
 	p.events++
 	if now := time.Now(); i.Wall >= p.began.UnixNano() {
-		p.delay.add(uint64(max(0, now.UnixNano()-i.Wall)))
+		p.delay.Add(uint64(max(0, now.UnixNano()-i.Wall)))
 	}
 	if p.events == p.n {
 		return tail.ErrEnough

@@ -160,8 +160,8 @@ func (t *text) summary(b []byte, p printed, r tail.Result) []byte {
 	for _, reason := range slices.Sorted(maps.Keys(r.Gaps)) {
 		b = fmt.Appendf(b, "gaps %-15s %6d, with %d events as far as is known\n", reason, r.Gaps[reason].Gaps, r.Gaps[reason].Events)
 	}
-	if p.delay.total > 0 {
-		b = fmt.Appendf(b, "from event to print: p50 %s, p99 %s\n", short(time.Duration(p.delay.quantile(0.5))), short(time.Duration(p.delay.quantile(0.99))))
+	if p.delay.Len() > 0 {
+		b = fmt.Appendf(b, "from event to print: p50 %s, p99 %s\n", short(time.Duration(p.delay.Quantile(0.5))), short(time.Duration(p.delay.Quantile(0.99))))
 	}
 	if uint64(r.MaxError) >= clock.Unknown {
 		b = append(b, "clocks of hosts are not synchronised, as they say: the order between hosts is not assured\n"...)

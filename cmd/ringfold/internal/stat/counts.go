@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
 	"github.com/ringfold/ringfold/perfbuf"
 	"golang.org/x/sys/unix"
@@ -32,6 +33,15 @@ type delay struct {
 	P50 float64 `json:"p50_seconds"`
 	P99 float64 `json:"p99_seconds"`
 	Max float64 `json:"max_seconds"`
+}
+
+// delayOf is nil if there are no values.
+func delayOf(h *cli.Histogram) *delay {
+	if h.Len() == 0 {
+		return nil
+	}
+	const s = 1e9
+	return &delay{float64(h.Quantile(0.5)) / s, float64(h.Quantile(0.99)) / s, float64(h.Max()) / s}
 }
 
 type mapCounts struct {
@@ -73,8 +83,8 @@ type counter struct {
 	at          map[place]tally // events and bytes that matched
 	first, last uint64          // times of events
 	pass        uint64          // the time when the present pass began, 0 before its first event
-	delays      histogram       // since the latest interval
-	all         histogram
+	delays      cli.Histogram   // since the latest interval
+	all         cli.Histogram
 }
 
 func newCounter(set *source.Set) *counter {
@@ -109,8 +119,8 @@ func (n *counter) delayed(at uint64) {
 		unix.ClockGettime(unix.CLOCK_MONOTONIC, &now)
 		n.pass = max(uint64(now.Nano()), at)
 	}
-	n.delays.add(n.pass - at)
-	n.all.add(n.pass - at)
+	n.delays.Add(n.pass - at)
+	n.all.Add(n.pass - at)
 }
 
 // flush ends a pass.
@@ -182,8 +192,8 @@ func (n *counter) each(ctx context.Context, interval time.Duration, f func(*coun
 		now := n.state()
 		c := n.between(before, now)
 		n.mu.Lock()
-		c.Delay = n.delays.delay()
-		n.delays = histogram{}
+		c.Delay = delayOf(&n.delays)
+		n.delays = cli.Histogram{}
 		n.mu.Unlock()
 		if err := f(c); err != nil {
 			return err
@@ -195,7 +205,7 @@ func (n *counter) each(ctx context.Context, interval time.Duration, f func(*coun
 // summary is for when the readers are closed.
 func (n *counter) summary() *counts {
 	c := n.between(state{at: n.began}, n.state())
-	c.Delay, c.Filtered = n.all.delay(), n.set.Filtered
+	c.Delay, c.Filtered = delayOf(&n.all), n.set.Filtered
 	if n.set.Sources[0].File != "" {
 		c.Elapsed = float64(n.last-n.first) / 1e9
 		c.Interval = c.Elapsed
