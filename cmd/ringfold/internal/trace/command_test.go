@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/internal/cpulist"
@@ -112,6 +113,7 @@ func TestRecord(t *testing.T) {
 	require.Equal(t, sum.Forks, instants["fork"]+instants["clone"])
 	require.Len(t, got.counters, 2*sum.CPUs)
 	require.Positive(t, sum.Seconds)
+	require.Less(t, sum.Seconds, 3600.)
 
 	// Of these processes, those are recorded that ran after programs were attached, and each did what it did in a slice of its own.
 	seen := map[int]map[string]bool{}
@@ -203,6 +205,16 @@ func TestArguments(t *testing.T) {
 	status, out, _ := run("--help")
 	require.Zero(t, status)
 	require.Contains(t, out, "ringfold trace [flags] [id N")
+}
+
+// A command and a recording have their own end.
+func TestTimeout(t *testing.T) {
+	for _, given := range []bool{false, true} {
+		c := config{write: "x"}
+		c.Timeout, c.Flags.Command = time.Second, []string{"make"}
+		require.NoError(t, c.check(func(flag string) bool { return given && flag == "timeout" }))
+		require.Equal(t, given, c.Timeout != 0)
+	}
 }
 
 func TestUnwritable(t *testing.T) {
