@@ -1,7 +1,6 @@
 package demo
 
 import (
-	"encoding/binary"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -111,7 +110,7 @@ func (c *simulatedCPU) output(e lifecycle.Event) {
 		return
 	}
 	defer p.End()
-	p.Prepare(encode(e))
+	p.Prepare(lifecycle.Encode(e))
 	c.stall()
 	if p.Reserve() != nil {
 		return // the ring is full, which the kernel counts and reports
@@ -131,7 +130,7 @@ func (c *simulatedCPU) stall() {
 func (c *simulatedCPU) burst(events []lifecycle.Event) {
 	var encoded [][]byte
 	for _, e := range events {
-		encoded = append(encoded, encode(e))
+		encoded = append(encoded, lifecycle.Encode(e))
 	}
 	c.busy <- struct{}{}
 	defer func() { <-c.busy }()
@@ -141,13 +140,4 @@ func (c *simulatedCPU) burst(events []lifecycle.Event) {
 			p.End()
 		}
 	}
-}
-
-// encode lays an event out as lifecycle.bpf.c does.
-func encode(e lifecycle.Event) []byte {
-	b, err := binary.Append(make([]byte, 0, 128), binary.NativeEndian, e)
-	if err != nil {
-		panic(err) // its size is fixed
-	}
-	return b
 }

@@ -132,9 +132,9 @@ func TestSeed(t *testing.T) {
 
 // What is simulated is laid out as what BPF programs output.
 func TestEncode(t *testing.T) {
-	e := lifecycle.Event{Kind: lifecycle.Exit, PID: 1, TID: 2, ChildPID: 3, ChildTID: 4, Code: -5, CommBytes: [16]byte{6}, FileBytes: [64]byte{63: 7}}
-	b := encode(e)
-	require.Len(t, b, 104) // sizeof(struct event)
+	e := lifecycle.Event{Kind: lifecycle.Exit, PID: 1, TID: 2, ChildPID: 3, ChildTID: 4, Code: -5, CommBytes: [16]byte{6}, FileBytes: [128]byte{127: 7}}
+	b := lifecycle.Encode(e)
+	require.Len(t, b, 168) // sizeof(struct event)
 	require.EqualValues(t, unsafe.Sizeof(e), len(b))
 	require.Equal(t, unsafe.Slice((*byte)(unsafe.Pointer(&e)), unsafe.Sizeof(e)), b)
 }
@@ -194,8 +194,8 @@ type stuck struct{ *simulation }
 
 func (s stuck) attach() error {
 	p := s.kernel.Begin(0)
-	p.Prepare(encode(by(task{pid: 1, tid: 1, comm: "stuck"}, lifecycle.Exec)))
-	_ = s.kernel.Output(1, encode(by(task{pid: 2, tid: 2, comm: "other"}, lifecycle.Exec)))
+	p.Prepare(lifecycle.Encode(by(task{pid: 1, tid: 1, comm: "stuck"}, lifecycle.Exec)))
+	_ = s.kernel.Output(1, lifecycle.Encode(by(task{pid: 2, tid: 2, comm: "other"}, lifecycle.Exec)))
 	time.AfterFunc(time.Second, func() {
 		_ = p.Reserve()
 		p.Copy()

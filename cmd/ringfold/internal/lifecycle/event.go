@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"encoding/binary"
 	"fmt"
 
 	"github.com/ringfold/ringfold/perfbuf"
@@ -14,7 +15,7 @@ type Event struct {
 	ChildPID, ChildTID uint32 // of a fork
 	Code               int32  // of an exit: the status, as wait(2) has it
 	CommBytes          [16]byte
-	FileBytes          [64]byte // of an exec
+	FileBytes          [128]byte // of an exec
 }
 
 // Kind is what happened.
@@ -45,6 +46,15 @@ func Decode(ev perfbuf.Event) (Event, error) {
 		return e, fmt.Errorf("an event of %d bytes is too short: lifecycle.bpf.o and event.go do not fit together", ev.Len())
 	}
 	return e, nil
+}
+
+// Encode lays an event out as lifecycle.bpf.c does, for a simulated kernel.
+func Encode(e Event) []byte {
+	b, err := binary.Append(make([]byte, 0, 192), binary.NativeEndian, e)
+	if err != nil {
+		panic(err) // its size is fixed
+	}
+	return b
 }
 
 // Comm is the name of the thread that ran.

@@ -33,7 +33,7 @@ struct event {
 	__u32 child_pid, child_tid; // fork
 	__s32 code;                 // exit: status, as wait(2) has it
 	char comm[16];
-	char file[64];              // exec
+	char file[128];             // exec
 };
 
 static __always_inline void start(struct event *e, enum kind kind)

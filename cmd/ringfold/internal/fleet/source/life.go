@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/lifecycle"
 	"golang.org/x/sys/unix"
 )
 
@@ -54,11 +55,11 @@ func (a *actor) newTask(comm string) task {
 // start lets a parent run a program to its end. It returns false when life ends.
 func (a *actor) start(parent task, file string) bool {
 	child := a.newTask(parent.comm)
-	forked := a.do(parent, payload{Kind: kindFork, OtherPID: child.pid, OtherTID: child.pid})
+	forked := a.do(parent, lifecycle.Event{Kind: lifecycle.Fork, ChildPID: child.pid, ChildTID: child.pid})
 	child.comm = file
-	e := payload{Kind: kindExec}
-	copy(e.Detail[:], "/usr/bin/"+file)
-	return forked && a.do(child, e) && a.do(child, payload{Kind: kindExit, Code: a.status()})
+	e := lifecycle.Event{Kind: lifecycle.Exec}
+	copy(e.FileBytes[:], "/usr/bin/"+file)
+	return forked && a.do(child, e) && a.do(child, lifecycle.Event{Kind: lifecycle.Exit, Code: a.status()})
 }
 
 // status is how a process ends, as wait(2) has it.
@@ -74,7 +75,7 @@ func (a *actor) status() int32 {
 }
 
 // do waits for its time, and lets a task do something on its CPU.
-func (a *actor) do(t task, e payload) bool {
+func (a *actor) do(t task, e lifecycle.Event) bool {
 	mean := float64(len(families)) / a.o.Rate * float64(time.Second)
 	a.next = a.next.Add(time.Duration(mean * a.r.ExpFloat64()))
 	// Whoever is late, as timers are, does not sleep, until the mean is right again.
@@ -92,7 +93,7 @@ func (a *actor) do(t task, e payload) bool {
 	default:
 	}
 	e.PID, e.TID = t.pid, t.pid
-	copy(e.Comm[:len(e.Comm)-1], t.comm)
+	copy(e.CommBytes[:len(e.CommBytes)-1], t.comm)
 	a.output(t.cpu, a.r, &e)
 	return true
 }

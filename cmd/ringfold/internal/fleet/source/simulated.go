@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/wire"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/lifecycle"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/ringfold/ringfold/perfbuf/perfbuftest"
 )
@@ -19,7 +20,7 @@ type SimulatedOptions struct {
 	RingBytes int     // 0 is perfbuf's default
 }
 
-// Simulated is a made-up host: what the programs of fleet.bpf.c would output on a kernel that is simulated in this process.
+// Simulated is a made-up host: what the programs of lifecycle.bpf.c would output on a kernel that is simulated in this process.
 // Everything behind the rings is the same as for a real one. Its clock is this machine's CLOCK_MONOTONIC.
 //
 // Its CPUs are interrupted, as real ones are, between taking an event's time and publishing it, and
@@ -116,7 +117,7 @@ func (s *Simulated) begin(cpu int) *perfbuftest.Program {
 }
 
 // output runs a program on a CPU.
-func (s *Simulated) output(cpu int, r *rand.Rand, e *payload) {
+func (s *Simulated) output(cpu int, r *rand.Rand, e *lifecycle.Event) {
 	s.busy[cpu] <- struct{}{}
 	defer func() { <-s.busy[cpu] }()
 	p := s.begin(cpu)
@@ -124,7 +125,7 @@ func (s *Simulated) output(cpu int, r *rand.Rand, e *payload) {
 		return
 	}
 	defer p.End()
-	p.Prepare(encode(e))
+	p.Prepare(lifecycle.Encode(*e))
 	s.stall(r)
 	if p.Reserve() != nil {
 		return // the ring is full, which the kernel counts and reports

@@ -2,13 +2,12 @@
 package source
 
 import (
-	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/wire"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/lifecycle"
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
@@ -31,53 +30,19 @@ type Source interface {
 // ErrSkip is of an event from before all programs were attached: it is no loss, as nothing of that time is promised.
 var ErrSkip = errors.New("event from before the source was complete")
 
-// payload is struct event of fleet.bpf.c. Neither has padding.
-type payload struct {
-	Kind               uint32
-	PID, TID           uint32
-	OtherPID, OtherTID uint32
-	Code               int32
-	Comm               [16]byte
-	Detail             [128]byte
-}
-
-var payloads = perfbuf.NewDecoder[payload]()
-
-// The numbers of kinds are the same in C and on the wire.
-const (
-	kindFork = uint32(wire.Event_FORK)
-	kindExec = uint32(wire.Event_EXEC)
-	kindExit = uint32(wire.Event_EXIT)
-)
-
+// decode copies a sample of lifecycle's. The numbers of kinds are the same there and on the wire.
 func decode(ev perfbuf.Event, e *wire.Event) error {
-	p, ok := payloads.Decode(ev)
-	if !ok {
-		return fmt.Errorf("an event of %d bytes is too short: fleet.bpf.o and source.go do not fit together", ev.Len())
+	p, err := lifecycle.Decode(ev)
+	if err != nil {
+		return err
 	}
-	if p.Kind < kindFork || p.Kind > kindExit {
-		return fmt.Errorf("an event is of the unknown kind %d: fleet.bpf.o and source.go do not fit together", p.Kind)
+	if p.Kind < lifecycle.Fork || p.Kind > lifecycle.Exit {
+		return fmt.Errorf("an event is of the unknown kind %d: lifecycle.bpf.o and event.go do not fit together", p.Kind)
 	}
 	e.Kind = wire.Event_Kind(p.Kind)
 	e.Cpu = uint32(ev.CPU())
-	e.Pid, e.Tid, e.OtherPid, e.OtherTid, e.Code = p.PID, p.TID, p.OtherPID, p.OtherTID, p.Code
-	e.Comm, e.Detail = text(p.Comm[:]), text(p.Detail[:])
+	e.Pid, e.Tid, e.OtherPid, e.OtherTid, e.Code = p.PID, p.TID, p.ChildPID, p.ChildTID, p.Code
+	// Names may hold any bytes, and messages only UTF-8.
+	e.Comm, e.Detail = strings.ToValidUTF8(p.Comm(), "�"), strings.ToValidUTF8(p.File(), "�")
 	return nil
-}
-
-// text ends at the first NUL. Names may hold any bytes, and messages only UTF-8.
-func text(b []byte) string {
-	if i := bytes.IndexByte(b, 0); i >= 0 {
-		b = b[:i]
-	}
-	return strings.ToValidUTF8(string(b), "�")
-}
-
-// encode lays an event out as fleet.bpf.c does.
-func encode(p *payload) []byte {
-	b, err := binary.Append(make([]byte, 0, 256), binary.NativeEndian, p)
-	if err != nil {
-		panic(err) // its size is fixed
-	}
-	return b
 }

@@ -10,9 +10,11 @@ import (
 	"testing"
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/wire"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/lifecycle"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/ringfold/ringfold/internal/leak"
 	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/ringfold/ringfold/perfbuf/perfbuftest"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 )
@@ -159,9 +161,21 @@ func TestNoPrivilege(t *testing.T) {
 }
 
 // Names may be any bytes, a message's strings may not.
-func TestText(t *testing.T) {
-	require.Equal(t, "abc", text([]byte("abc\x00def")))
-	require.Equal(t, "a�b", text([]byte("a\xff\xfeb")))
-	_, err := proto.Marshal(&wire.Event{Comm: text([]byte("é"[:1]))})
+func TestDecodeNames(t *testing.T) {
+	kernel := perfbuftest.New(perfbuftest.Options{})
+	reader, err := kernel.Open(perfbuf.Options{})
 	require.NoError(t, err)
+	defer reader.Close()
+	sent := lifecycle.Event{Kind: lifecycle.Exec}
+	copy(sent.CommBytes[:], "a\xff\xfeb\x00c")
+	copy(sent.FileBytes[:], "é"[:1])
+	require.NoError(t, kernel.Output(0, lifecycle.Encode(sent)))
+	require.NoError(t, reader.ForEach(func(ev perfbuf.Event) error {
+		var e wire.Event
+		require.NoError(t, decode(ev, &e))
+		require.Equal(t, "a\ufffdb", e.Comm)
+		_, err := proto.Marshal(&e)
+		require.NoError(t, err)
+		return nil
+	}))
 }
