@@ -21,6 +21,7 @@ func main() {
 	patience := flag.Duration("patience", 10*time.Second, "how long nothing may happen before that is a hang")
 	short := flag.Bool("short", false, "shorter loads")
 	flag.BoolVar(&suite.Hotplug, "hotplug", false, "take CPUs offline and back, on a machine that nobody else uses")
+	flag.Float64Var(&suite.IdleShare, "idle", suite.IdleShare, "share of a CPU that an idle reader may take")
 	list := flag.Bool("list", false, "list the scenarios")
 	explain := flag.String("explain", "", "print the pages of scenarios or groups")
 	docs := flag.String("docs", "", "write results as a table to this file, instead of running")

@@ -137,6 +137,10 @@ func (s *Subject) recover(source *workload.Source, cpu int, after string) {
 		return false
 	}
 	s.nudge(source, cpu, back, after)
+	t.Output(source, cpu, 20, 200)
+	want := seq + 20
+	s.Until("the events after that are delivered", func(st *State) bool { return st.next[0][cpu][workload.Run] >= want })
+	s.Try("close") // some tell of damage only then
 	garbage := 0
 	s.With(func(st *State) {
 		garbage = len(st.Problems)
@@ -148,9 +152,6 @@ func (s *Subject) recover(source *workload.Source, cpu int, after string) {
 		}
 		st.Problems = nil
 	})
-	t.Output(source, cpu, 20, 200)
-	want := seq + 20
-	s.Until("the events after that are delivered", func(st *State) bool { return st.next[0][cpu][workload.Run] >= want })
 }
 
 // nudge outputs events that fit until back, as what comes right after damage may be lost with it.

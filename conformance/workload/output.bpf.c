@@ -103,13 +103,10 @@ static __always_inline int run(struct bpf_raw_tracepoint_args *ctx, int to_ringb
 		barrier_var(bytes);
 		if (bytes > MAX_SIZE)
 			return -22;
-		if (to_ringbuf) {
-			if (!bytes)
-				return -22;
+		if (to_ringbuf)
 			count(c, bpf_ringbuf_output(&ringbuf, w, bytes, 0));
-		} else {
+		else
 			count(c, bpf_perf_event_output(ctx, &events, BPF_F_CURRENT_CPU, w, bytes));
-		}
 		w[0] = w0;
 		w[1] = w1;
 		w[2] = w2;

@@ -23,7 +23,7 @@ for machine in "${machines[@]}"; do
 	[ "$ARCH" = amd64 ] || file=build/vm/$machine-$ARCH.result
 	rm -f "$file"
 	verdict=''
-	tests='short grace cgo soak'
+	tests='short grace cgo soak conformance'
 	[ "${machine#*-}" -le 8 ] || tests='wide overcommit'
 	KERNEL=${machine%-*} CPUS=${machine#*-} TESTS=${TESTS:-$tests} scripts/vm/run.sh || { failed=1 verdict=' FAIL'; }
 	read -r pass fail skip exact slack seconds 2>/dev/null <"$file" || pass='-' fail='-' skip='-' exact='-' slack='-' seconds='-'

@@ -29,6 +29,7 @@ for test in $tests; do
 	flight) echo "run flight /flight.test -test.v -test.timeout 10m -test.run Kernel$quoted" ;;
 	ringbuf) echo "run ringbuf /ringbuf.test -test.v -test.timeout 10m$quoted" ;;
 	grace) echo "run grace /grace.test -test.v -test.short -test.timeout 30m$quoted" ;;
+	conformance) echo "run conformance /conformance -short -hotplug -patience 3m -idle 0.1 -adapters / -readers /ringfold -out /tmp/conformance.json$quoted" ;;
 	cgo) echo "run cgo /cgo.test -test.v -test.timeout 30m -test.skip TestOldHeaders$quoted" ;; # that one takes a C compiler
 	soak-exact | soak-slack | soak-sources) echo "run $test /soak -quiet -mode ${test#soak-} -duration 15s$quoted" ;;
 	ci)

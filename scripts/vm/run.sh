@@ -5,7 +5,7 @@
 #
 # KERNEL is one of Debian's (5.10, 6.1, 6.12, 7.2). TESTS names what runs: perfbuf (and perfchan), flight, ringbuf, grace, cgo (the kernel
 # tests of these packages), short (perfbuf without the longest), wide (a few of those that take many CPUs), soak (soak-exact and
-# soak-slack, 15 s each), soak-sources (several sources, 15 s), ci (a few of all), overcommit (both soaks for 60 s, at a rate at which the reader keeps up: with more
+# soak-slack, 15 s each), soak-sources (several sources, 15 s), conformance (all its scenarios, with CPUs that go offline), ci (a few of all), overcommit (both soaks for 60 s, at a rate at which the reader keeps up: with more
 # CPUs than the host has, for lateness), steady (soaks of 6 s at a rate that the reader follows: exact, by default and by each
 # way to wait that works on all kernels, and by slacks of 1 ms and 100 ms; for delays), harm and delay (these benchmarks of bench/, whose figures are in the log).
 # ARGS goes to each of these programs; with ARGS alone, TESTS is perfbuf: ARGS='-test.run Hotplug'. LIMIT is how long the
@@ -53,6 +53,12 @@ flock 9 # another run may build the same
 if grep -q ' /bench ' "$dir/add/plan"; then # not in each machine: it takes the peers' modules
 	[ "$arch" = "$(go env GOHOSTARCH)" ] || { say "bench is built for this machine's architecture only" >&2; exit 1; }
 	scripts/env.sh go -C bench build -tags static_build -ldflags '-s -w -extldflags -Wl,--no-warnings' -o "$PWD/$dir/add/bench" .
+fi
+if grep -q ' /conformance ' "$dir/add/plan"; then
+	environment=scripts/env.sh
+	[ "$arch" = "$(go env GOHOSTARCH)" ] || environment="scripts/vm/cross.sh $arch"
+	CGO_ENABLED=0 GOARCH=$arch go -C conformance build -ldflags '-s -w' -o "$PWD/$dir/add/conformance" .
+	$environment go -C conformance build -tags static_build -ldflags '-s -w -extldflags -Wl,--no-warnings' -o "$PWD/$dir/add/ringfold" ./readers/ringfold
 fi
 image=$(scripts/vm/kernel.sh "$kernel" "$arch")
 initramfs=$(scripts/vm/initramfs.sh "$arch")

@@ -74,6 +74,10 @@ function verdict(   test) {
 	next
 }
 /no tests to run/ { show($0); next }
+name == "conformance" && /^passed / { pass++; next }
+name == "conformance" && /^failed / { fail++; show($0); next }
+name == "conformance" && /^cannot / { skip++; show($0); next }
+name == "conformance" && /^conformance:/ { show($0); next }
 name ~ /^bench/ { show($0); next }
 /^panic:|^fatal error:|^SIG|VIOLATION|^soak:|WARNING: DATA RACE/ { trace = 60 }
 trace { trace--; show($0) }
