@@ -10,6 +10,7 @@ import (
 	"os"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/rlimit"
 	"golang.org/x/sys/unix"
 )
 
@@ -54,6 +55,9 @@ func pattern(i int) uint64 { return uint64(i+1) * 0x9E3779B97F4A7C15 }
 
 // New loads the programs and makes the map.
 func New(c Config) (*Source, error) {
+	if err := rlimit.RemoveMemlock(); err != nil { // before Linux 5.11, maps count as locked memory
+		return nil, err
+	}
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {
 		return nil, err
