@@ -84,6 +84,9 @@ func (s *Subject) Settle() {
 		want[i] = s.t.Total(source)
 	}
 	why := s.wait(func(st *State) bool {
+		if len(st.Problems) > 0 && !s.lenient {
+			return true // what is wrong need not be waited for
+		}
 		for i := range want {
 			for cpu, c := range want[i] {
 				if st.Taken[i][cpu] < c.Taken() {
@@ -93,10 +96,12 @@ func (s *Subject) Settle() {
 		}
 		return true
 	})
+	if !s.lenient {
+		s.Check()
+	}
 	if why == "" {
 		return
 	}
-	s.Check()
 	s.With(func(st *State) {
 		for i := range want {
 			for cpu, c := range want[i] {

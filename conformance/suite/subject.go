@@ -69,6 +69,7 @@ func (t *T) launch(sources []*workload.Source, files []*os.File, settings ...str
 	cmd.Args = append(append(cmd.Args, args...), settings...)
 	s := &Subject{t: t, sources: sources, cmd: cmd, state: newState(sources), changed: make(chan struct{}, 1), stderr: &tail{}}
 	cmd.Stderr = s.stderr
+	cmd.WaitDelay = time.Second // for processes that an adapter leaves behind, with its stderr
 	var err error
 	s.stdin, err = cmd.StdinPipe()
 	t.must(err)
@@ -181,6 +182,7 @@ func (s *Subject) wait(done func(*State) bool) (why string) {
 // Kill ends the process, if it has not ended.
 func (s *Subject) Kill() {
 	s.abandon = true
+	s.stdin.Close()
 	s.cmd.Process.Kill()
 	for end := time.Now().Add(s.t.patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		exited := false

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ringfold/ringfold/conformance/suite"
+	"github.com/ringfold/ringfold/conformance/wire"
+	"github.com/stretchr/testify/require"
+)
+
+// mutantEnv has this program be an adapter with a fault: "FAULT PATH" is that of a good adapter, whose frames it spoils.
+const mutantEnv = "CONFORMANCE_MUTANT"
+
+func TestMain(m *testing.M) {
+	if spec := os.Getenv(mutantEnv); spec != "" {
+		fault, path, _ := strings.Cut(spec, " ")
+		if err := mutant(fault, path); err != nil {
+			fmt.Fprintln(os.Stderr, "mutant:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func mutant(fault, path string) error {
+	os.Unsetenv(mutantEnv)
+	cmd := exec.Command(path, os.Args[1:]...)
+	cmd.Stdin, cmd.Stderr = os.Stdin, os.Stderr
+	if len(os.Args) > 1 && os.Args[1] == "describe" {
+		cmd.Stdout = os.Stdout
+		return cmd.Run()
+	}
+	cmd.ExtraFiles = []*os.File{os.NewFile(3, "map")}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	out, r, buffer := wire.NewWriter(os.Stdout), bufio.NewReader(stdout), []byte(nil)
+	events := 0
+	var held *wire.Frame
+	for {
+		f, err := wire.Read(r, &buffer)
+		if err != nil {
+			out.Flush()
+			if err == io.EOF {
+				return cmd.Wait()
+			}
+			return err
+		}
+		if f.Type == wire.Event {
+			events++
+		}
+		at := f.Type == wire.Event && events == 50
+		switch {
+		case fault == "drop" && at, fault == "no-loss" && f.Type == wire.Lost, fault == "hang" && f.Type == wire.Done:
+			continue
+		case fault == "twice" && at:
+			out.Write(f)
+		case fault == "byte" && at:
+			f.Data[30] ^= 1
+		case fault == "short" && at:
+			f.Data = f.Data[:len(f.Data)-8]
+		case fault == "cpu" && at:
+			f.CPU ^= 1
+		case fault == "crash" && at:
+			panic("crash")
+		case fault == "swap" && at:
+			f.Data = append([]byte(nil), f.Data...)
+			held = &f
+			continue
+		}
+		out.Write(f)
+		if held != nil {
+			out.Write(*held)
+			held = nil
+		}
+	}
+}
+
+// The suite finds what is wrong with an adapter.
+func TestMutants(t *testing.T) {
+	dir := adapter(t)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	for fault, want := range map[string]struct{ scenario, text string }{
+		"drop":    {"conservation/overflow", "hangs"},
+		"twice":   {"conservation/fits", "twice, or out of order"},
+		"byte":    {"conservation/fits", "output was"},
+		"short":   {"conservation/fits", "bytes were output"},
+		"swap":    {"order/alternating", "comes after"},
+		"cpu":     {"conservation/fits", "is said to be of CPU"},
+		"no-loss": {"conservation/overflow", "0 were reported as lost"},
+		"hang":    {"life/close-while-waiting", "hangs"},
+		"crash":   {"conservation/fits", "the adapter ended, with exit status 2"},
+	} {
+		t.Run(fault, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), fault)
+			script := fmt.Sprintf("#!/bin/sh\n%s='%s %s/ringfold' exec %s \"$@\"\n", mutantEnv, fault, dir, self)
+			require.NoError(t, os.WriteFile(path, []byte(script), 0o755))
+			r, err := suite.Find(path, "")
+			require.NoError(t, err)
+			selected, err := suite.Select(all(t), want.scenario)
+			require.NoError(t, err)
+			result := suite.Run(selected[0], r, suite.Options{Patience: 3 * time.Second, Short: true})
+			if result.Outcome == suite.Cannot {
+				t.Skip(result.Text)
+			}
+			require.Equalf(t, suite.Failed, result.Outcome, "%s", result.Log)
+			require.Contains(t, result.Text, want.text)
+		})
+	}
+}
