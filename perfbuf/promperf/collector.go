@@ -71,9 +71,9 @@ func NewCollector(stats func() perfbuf.Stats, o Options) prometheus.Collector {
 	for _, m := range ringMetrics {
 		c.rings = append(c.rings, numbered[perfbuf.RingStats]{named(m.name, m.help, m.kind, cpu...), m.number})
 	}
-	c.fullness = named("ring_high_water_ratio", "Most that was in a ring at once, of its size; without the label cpu, of the fullest ring.", prometheus.GaugeValue, cpu...)
-	c.refused = named("outputs_refused_total", "Outputs that the kernel refused, by reason. Takes Options.Outputs.", prometheus.CounterValue, "reason")
-	c.provider = named("barrier_provider", "What barriers wait with: 1 for the one that is in use.", prometheus.GaugeValue, "provider")
+	c.fullness = named("ring_high_water_ratio", "Highest fill level of a ring, as a share of its size; without the label cpu, of the fullest ring.", prometheus.GaugeValue, cpu...)
+	c.refused = named("outputs_refused_total", "Outputs that the kernel refused, by reason. Needs Options.Outputs.", prometheus.CounterValue, "reason")
+	c.provider = named("barrier_provider", "The way barriers wait: 1 for the provider in use.", prometheus.GaugeValue, "provider")
 	return c
 }
 
