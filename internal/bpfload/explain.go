@@ -1,3 +1,5 @@
+//go:build cgo
+
 // Package bpfload says why a program of an example does not load, and what to do about it.
 package bpfload
 
