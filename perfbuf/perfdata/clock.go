@@ -23,17 +23,17 @@ const (
 	bored  = 8
 )
 
-// now is what the clock shows. The caller has fed the rings.
-func (c *clock) now(k *replay) uint64 {
-	now := k.fed + proven
+// now is what the clock shows. The caller has fed the rings; next has the next event, nil if there is none.
+func (c *clock) now(s *session, next *replay) uint64 {
+	now := s.fed + proven
 	switch {
-	case k.err != nil:
+	case next == nil:
 		now = max(now+uint64(future), c.shown+proven) // it goes on, as rounds have a pace
-	case k.speed > 0 && k.next.time > c.paced(k.speed, k.next.time):
-		now = max(c.paced(k.speed, k.next.time), 1)
-	case k.puts != c.puts:
-		c.puts, c.stuck = k.puts, 0
-		now = min(now, max(k.next.time, k.fed)+proven-2) // what has the same time is still to come
+	case s.speed > 0 && next.next.time > c.paced(s.speed, next.next.time):
+		now = max(c.paced(s.speed, next.next.time), 1)
+	case s.puts != c.puts:
+		c.puts, c.stuck = s.puts, 0
+		now = min(now, next.next.time+proven-2) // what has the same time is still to come
 	default:
 		// A ring is full of events of one time, or of a time that a slack or the pace of rounds holds back. Events still come in order
 		// if the clock goes on.

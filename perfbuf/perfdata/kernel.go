@@ -6,7 +6,7 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ringfold/ringfold/internal/grace"
@@ -17,7 +17,8 @@ import (
 // replay is the kernel that outputs a recording's events. It fills rings when it is asked to wait, and when it is asked for the time.
 type replay struct {
 	*recording
-	speed  float64        // 0: not paced
+	speed  float64 // 0: not paced
+	wall   bool
 	since  uint64         // what came before is left out
 	cpus   map[int]uint64 // and the bytes that their rings will have in all
 	places []place        // nil: the file is in order
@@ -26,16 +27,14 @@ type replay struct {
 
 	interrupts chan struct{}
 
-	mu      sync.Mutex // held to feed
+	session atomic.Pointer[session]
+	// What follows is under its mu.
 	rings   map[int]*ring
 	at      int64 // of the next record in the file
 	index   int   // or in places
 	next    entry
-	pending bool   // next is still to be put
-	fed     uint64 // the time of the latest that was put
-	puts    uint64
+	pending bool  // next is still to be put
 	err     error // why there is no more
-	clock   clock
 }
 
 // Online returns the CPUs of the recording, one if it is empty.
@@ -47,43 +46,25 @@ func (k *replay) Online() ([]int, error) {
 }
 
 // Open makes the rings.
-func (k *replay) Open(s kernel.Setup) (kernel.Kernel, error) {
-	k.chosen, k.rings, k.at = s.CPUs, map[int]*ring{}, k.data
-	for _, cpu := range s.CPUs {
-		r, err := newRing(cpu, s.RingBytes, k.cpus[cpu])
+func (k *replay) Open(setup kernel.Setup) (kernel.Kernel, error) {
+	k.chosen, k.rings, k.at = setup.CPUs, map[int]*ring{}, k.data
+	for _, cpu := range setup.CPUs {
+		r, err := newRing(cpu, setup.RingBytes, k.cpus[cpu])
 		if err != nil {
 			return nil, err
 		}
 		k.rings[cpu] = r
 		k.memory = append(k.memory, r.raw)
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.feed()
+	s := join([]*replay{k})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.feed()
 	return k, nil
 }
 
 // Close has nothing to close: Open of this package does.
 func (k *replay) Close() {}
-
-// feed puts as much into the rings as there is room for. The caller holds mu.
-func (k *replay) feed() {
-	for k.err == nil {
-		if !k.pending {
-			if k.err = k.read(); k.err != nil {
-				return
-			}
-		}
-		if k.speed > 0 && k.next.time > k.clock.paced(k.speed, k.next.time) {
-			return
-		}
-		if r := k.rings[k.next.cpu]; r != nil && !r.put(&k.next) {
-			return
-		}
-		k.fed, k.pending = max(k.fed, k.next.time), false
-		k.puts++
-	}
-}
 
 // read makes next the next record in time.
 func (k *replay) read() error {
@@ -115,43 +96,9 @@ func (k *replay) read() error {
 	}
 }
 
-// Wait is kernel.Poller's. At the end of the recording, when all is read, it returns the reason.
+// Wait is kernel.Poller's.
 func (k *replay) Wait(until time.Time, ready func(woken bool) bool) error {
-	select {
-	case <-k.interrupts: // it is a deadline, which this one replaces
-	default:
-	}
-	for woken := false; ; woken = true {
-		k.mu.Lock()
-		k.feed()
-		err, pause := k.err, look
-		if k.pending && k.speed > 0 {
-			pause = k.clock.pause(k.speed, k.next.time)
-		}
-		k.mu.Unlock()
-		if ready(woken) {
-			return nil
-		}
-		if err != nil && k.isRead() {
-			return err
-		}
-		if !until.IsZero() {
-			pause = min(pause, time.Until(until))
-		}
-		if pause <= 0 {
-			return os.ErrDeadlineExceeded
-		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-k.interrupts:
-			timer.Stop()
-			return os.ErrDeadlineExceeded
-		}
-		if !until.IsZero() && !time.Now().Before(until) {
-			return os.ErrDeadlineExceeded
-		}
-	}
+	return wait(k.lock, k.interrupts, until, ready)
 }
 
 // isRead reports whether the rings are empty.
@@ -160,19 +107,14 @@ func (k *replay) isRead() bool {
 }
 
 // Interrupt is kernel.Poller's.
-func (k *replay) Interrupt() {
-	select {
-	case k.interrupts <- struct{}{}:
-	default:
-	}
-}
+func (k *replay) Interrupt() { interrupt(k.interrupts) }
 
 // Now is a time up to which all events are in the rings, as far as barriers ask for that.
 func (k *replay) Now() uint64 {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.feed()
-	return k.clock.now(k)
+	s := k.lock()
+	defer s.mu.Unlock()
+	s.asked++
+	return s.clock.now(s, s.feed())
 }
 
 // Rings returns the rings.
@@ -199,15 +141,10 @@ func (k *replay) Lost(int) (n uint64, ok bool) { return 0, false }
 // Unhook does nothing.
 func (k *replay) Unhook() error { return nil }
 
-// Group fails: times of two recordings cannot be compared.
-func (k *replay) Group([]kernel.Kernel) (kernel.Group, error) {
-	return nil, errors.New("perfdata: a recording cannot be merged with other sources: each has its own clock")
-}
-
 // Free closes the file.
 func (k *replay) Free() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	s := k.lock()
+	defer s.mu.Unlock()
 	k.err = os.ErrClosed
 	if f, ok := k.blocks.f.(io.Closer); ok {
 		f.Close()

@@ -60,14 +60,17 @@ func (w *file) begin() error {
 	return w.write(w.recorder.names())
 }
 
-// names are records that name the events, for pipes, and for files that are never closed; without the last one, perf would not
-// decompress these.
+// names are records that name the events, and say what time it is, for pipes, and for files that are never closed; without the last one, perf would
+// not decompress these.
 func (r *Recorder) names() (b []byte) {
 	for _, e := range r.events {
 		body := native.AppendUint64(native.AppendUint64(nil, updateName), e.id)
 		name := make([]byte, (len(e.name)+8)&^7)
 		copy(name, e.name)
 		b = appendRecord(b, typeEventUpdate, append(body, name...))
+	}
+	if now := clockData(); now != nil {
+		b = appendRecord(b, typeHeaderFeature, append(native.AppendUint64(nil, featClockData), now...))
 	}
 	if r.packer != nil {
 		body := append(native.AppendUint64(nil, featCompressed), r.packer.feature(r.opts.BufferBytes)...)

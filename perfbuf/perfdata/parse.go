@@ -23,6 +23,9 @@ type recording struct {
 	ours    bool
 	btf     []byte  // HEADER_BPF_BTF of a Recorder
 	times   span    // HEADER_SAMPLE_TIME
+	host    string  // HEADER_HOSTNAME
+	behind  uint64  // by which its clock is behind CLOCK_REALTIME, of HEADER_CLOCK_DATA
+	shift   uint64  // added to times
 	want    *layout // the event that is replayed
 }
 
@@ -124,7 +127,7 @@ func (r *recording) parseFile() error {
 	case features == 0:
 		r.cut = "its recorder was killed, or ran out of room"
 	default:
-		return r.parseFeatures(features)
+		r.parseFeatures(features)
 	}
 	return nil
 }
@@ -135,28 +138,28 @@ func (l *layout) addIDs(b []byte) {
 	}
 }
 
-// parseFeatures looks for the names of events, and their BTF. Sections lie behind the records, one for each bit.
-func (r *recording) parseFeatures(bits uint64) error {
+// parseFeatures looks for the names of events, their BTF and the like. Sections lie behind the records, one for each bit.
+func (r *recording) parseFeatures(bits uint64) {
 	at := uint64(r.end)
 	for bit := range 64 {
 		if bits&(1<<bit) == 0 {
 			continue
 		}
-		if bit == featEventDesc || bit == featBTF || bit == featSampleTime {
+		switch bit {
+		case featEventDesc, featBTF, featSampleTime, featHostname, featClockData:
+			var b []byte
 			section, err := r.read(at, 16, "a section of the features")
-			if err != nil {
-				return err
+			if err == nil {
+				b, err = r.read(native.Uint64(section), native.Uint64(section[8:]), "a feature")
 			}
-			off, size := native.Uint64(section), native.Uint64(section[8:])
-			b, err := r.read(off, size, "a feature")
 			if err != nil {
-				return err
+				r.cut = "it was cut behind the records"
+				return
 			}
 			r.feature(bit, b)
 		}
 		at += 16
 	}
-	return nil
 }
 
 func (r *recording) feature(bit int, b []byte) {
@@ -165,6 +168,14 @@ func (r *recording) feature(bit int, b []byte) {
 		r.nameEvents(b)
 	case featBTF:
 		r.btf = b
+	case featHostname:
+		if len(b) > 4 {
+			r.host, _, _ = strings.Cut(string(b[4:]), "\x00")
+		}
+	case featClockData: // version, clock, what CLOCK_REALTIME showed, and what the clock
+		if len(b) >= 24 && r.behind == 0 {
+			r.behind = native.Uint64(b[8:]) - native.Uint64(b[16:])
+		}
 	case featSampleTime:
 		if len(b) >= 16 {
 			r.times = span{native.Uint64(b), native.Uint64(b[8:])}

@@ -91,7 +91,7 @@ func (r *recording) entry(b []byte) (e entry, ok bool) {
 		if l.raw > len(b) {
 			return e, false
 		}
-		e.time, e.cpu = native.Uint64(b[l.time:]), cpuAt32(b[l.cpu:])
+		e.time, e.cpu = native.Uint64(b[l.time:])+r.shift, cpuAt32(b[l.cpu:])
 		e.payload, ok = l.payload(b)
 		return e, ok
 	case typeLost:
@@ -130,7 +130,7 @@ func (r *recording) loss(e entry, b []byte, own int) (entry, bool) {
 	if w.idBehind >= 0 && len(r.layouts) > 1 && r.byID[native.Uint64(b[w.idBehind:])] != w {
 		return e, true
 	}
-	e.kind, e.time, e.cpu = lost, native.Uint64(b[w.timeBehind:]), cpuAt32(b[w.cpuBehind:])
+	e.kind, e.time, e.cpu = lost, native.Uint64(b[w.timeBehind:])+r.shift, cpuAt32(b[w.cpuBehind:])
 	return e, true
 }
 

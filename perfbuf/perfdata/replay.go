@@ -23,6 +23,11 @@ type ReplayOptions struct {
 	// Last replays only what came in this time before the last event. 0 is all.
 	Last time.Duration
 
+	// WallClock has events at the times of CLOCK_REALTIME: what the recording machine's clocks showed when the file was begun, or closed, says how
+	// far its CLOCK_MONOTONIC is from that. Recordings of several machines, or of before and after a reboot, are merged by it, as exactly as
+	// the machines' clocks were set.
+	WallClock bool
+
 	// Decompress decompresses records that are compressed, as perf record -z and [Options].Compress do: a *zstd.Decoder of
 	// github.com/klauspost/compress, say. Open uses it and is done with it. Without, such files are refused.
 	Decompress Decompressor
@@ -40,7 +45,8 @@ const maxSpeed = 1e6
 //	perf record -a -e bpf-output/no-inherit=1,name=NAME/ ...
 //
 // Neither root nor Linux is needed. Events come in the order of their times, whatever that in the file is. An exact stream needs
-// no barriers: all is known. Nothing is lost, however slowly it is read. Losses and corrupt memory of the recording are replayed as
+// no barriers: all is known. [perfbuf.Merge] merges recordings, or several events of one file, which is then opened for each. Of one
+// that is added to a stream later, what is older than what the others' rings hold may be late. Nothing is lost, however slowly it is read. Losses and corrupt memory of the recording are replayed as
 // events; what [perfbuf.CorruptError] says is of the replay's own ring.
 //
 // At the end of the recording, Wait, Run, Events and Records return [io.EOF]; of a file that was cut, is damaged or was not closed, an error
@@ -50,8 +56,7 @@ const maxSpeed = 1e6
 //
 // Open blocks while it reads the file once. It takes 16 bytes of memory for each event if these are not in the order of time,
 // 17 MiB for reading, and the rings. Compressed records are decompressed into a temporary file, of any size that whoever made the file
-// has chosen; otherwise a file of anybody's is safe to open. Errors name the file, and the offset of what is wrong. A
-// recording cannot be merged with another source: each has its own clock.
+// has chosen; otherwise a file of anybody's is safe to open. Errors name the file, and the offset of what is wrong.
 func Open(path string, o ReplayOptions) (*perfbuf.Reader, error) {
 	f, size, err := openFile(path)
 	if err != nil {
@@ -104,7 +109,13 @@ func open(name string, f io.ReaderAt, size int64, o ReplayOptions) (_ *perfbuf.R
 	if o.Reader.Wakeup == (perfbuf.Wakeup{}) {
 		o.Reader.Wakeup.Events = 1
 	}
-	k := &replay{recording: rec, speed: o.Speed, interrupts: make(chan struct{}, 1)}
+	if o.WallClock {
+		if rec.behind == 0 {
+			return nil, fmt.Errorf("perfdata: %s: ReplayOptions.WallClock: the file does not say what time it was: record with perf record -k CLOCK_MONOTONIC, or a perfdata.Recorder", name)
+		}
+		rec.shift = rec.behind
+	}
+	k := &replay{recording: rec, wall: o.WallClock, speed: o.Speed, interrupts: make(chan struct{}, 1)}
 	k.cpus, k.places, err = rec.plan()
 	if err == errCompressed {
 		if err = rec.inflate(o.Decompress); err == nil {

@@ -156,6 +156,9 @@ func TestCutAnywhere(t *testing.T) {
 		}
 	}
 	require.Equal(t, 8, most)
+	require.NoError(t, os.WriteFile(path, whole[:len(whole)-1], 0o600))
+	_, err = replayed(t, path, perfdata.ReplayOptions{}, &perfbuf.OrderOptions{})
+	require.ErrorContains(t, err, "cut behind the records")
 }
 
 // What a Flush has written is there, whatever becomes of the recorder.

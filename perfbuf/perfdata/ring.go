@@ -81,6 +81,12 @@ func (r *ring) put(e *entry) bool {
 	return true
 }
 
+// empty takes back what was put. Nobody has read from the ring.
+func (r *ring) empty() {
+	r.head, r.bad = 0, false
+	atomic.StoreUint64(&r.meta[1024/8], 0)
+}
+
 func (r *ring) copy(at uint64, b []byte) {
 	n := copy(r.data[at&uint64(len(r.data)-1):], b)
 	copy(r.data, b[n:])

@@ -1,0 +1,209 @@
+package perfdata_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/ringfold/ringfold/perfbuf/perfbuftest"
+	"github.com/ringfold/ringfold/perfbuf/perfdata"
+	"github.com/stretchr/testify/require"
+)
+
+// scattered records numbered events, which come from sources in no regular turn, to a file each, and to a file of all.
+func scattered(t *testing.T, n, files int) (paths []string, together string, of []int) {
+	t.Helper()
+	dir := t.TempDir()
+	k := make([]*perfbuftest.Kernel, files)
+	readers := make([]*perfbuf.Reader, files)
+	recs := make([]*perfdata.Recorder, files)
+	var all perfdata.Options
+	for i := range files {
+		k[i] = perfbuftest.New(perfbuftest.Options{})
+		r, err := k[i].Open(perfbuf.Options{})
+		require.NoError(t, err)
+		defer r.Close()
+		readers[i] = r
+		paths = append(paths, filepath.Join(dir, fmt.Sprint(i)))
+		recs[i], err = perfdata.Create(paths[i], perfdata.Options{})
+		require.NoError(t, err)
+		all.Events = append(all.Events, perfdata.EventInfo{Name: fmt.Sprint(i), Source: r})
+	}
+	together = filepath.Join(dir, "all")
+	rec, err := perfdata.Create(together, all)
+	require.NoError(t, err)
+	rnd := rand.New(rand.NewPCG(1, 2))
+	turn := 1
+	for number := range n {
+		for i := range files {
+			k[i].Advance(time.Microsecond)
+		}
+		switch rnd.IntN(10) { // few of the first: what its rings hold reaches far
+		case 0:
+			turn = rnd.IntN(files)
+		case 1, 2:
+			turn = 1 + rnd.IntN(files-1)
+		}
+		of = append(of, turn)
+		require.NoError(t, k[turn].Output(number%2, binary.NativeEndian.AppendUint64(nil, uint64(number))))
+		if rnd.IntN(50) == 0 || number == n-1 { // so that files are not in order
+			for i, r := range readers {
+				require.NoError(t, r.ForEach(func(ev perfbuf.Event) error {
+					require.NoError(t, rec.Record(ev))
+					return recs[i].Record(ev)
+				}))
+			}
+		}
+	}
+	for _, r := range append(recs, rec) {
+		require.NoError(t, r.Close())
+	}
+	return paths, together, of
+}
+
+// Recordings of several files, and several events of one, come in one order, with the reader that each event is of.
+func TestMerge(t *testing.T) {
+	const n = 30_000
+	paths, together, of := scattered(t, n, 3)
+	for _, order := range []perfbuf.OrderOptions{{}, {BarrierInterval: -1, Spill: perfbuf.Spill{Bytes: -1}}, {Mode: perfbuf.Slack(time.Millisecond)}} {
+		for _, one := range []bool{false, true} {
+			var readers []*perfbuf.Reader
+			for i, path := range paths {
+				o := perfdata.ReplayOptions{Reader: perfbuf.Options{RingBytes: 4096}}
+				if one {
+					path, o.Event = together, fmt.Sprint(i)
+				}
+				r, err := perfdata.Open(path, o)
+				require.NoError(t, err)
+				defer r.Close()
+				readers = append(readers, r)
+			}
+			s, err := perfbuf.Merge(order, readers...)
+			require.NoError(t, err)
+			number := 0
+			require.Equal(t, io.EOF, s.Run(t.Context(), func(ev perfbuf.Event) error {
+				if got := binary.NativeEndian.Uint64(ev.Bytes()); got != uint64(number) || ev.Late() || ev.Source() != readers[of[number]] {
+					return fmt.Errorf("event %d comes in the place of %d: %v", got, number, ev)
+				}
+				number++
+				return nil
+			}))
+			require.Equal(t, n, number)
+			require.NoError(t, s.Close())
+		}
+	}
+}
+
+// Recordings that are taken out of a stream are replayed alone, and the one that is left goes on.
+func TestMergeRemove(t *testing.T) {
+	paths, _, of := scattered(t, 60_000, 3)
+	var readers []*perfbuf.Reader
+	for _, path := range paths {
+		r, err := perfdata.Open(path, perfdata.ReplayOptions{Reader: perfbuf.Options{RingBytes: 4096}})
+		require.NoError(t, err)
+		defer r.Close()
+		readers = append(readers, r)
+	}
+	s, err := perfbuf.Merge(perfbuf.OrderOptions{Spill: perfbuf.Spill{Bytes: -1}}, readers...)
+	require.NoError(t, err)
+	defer s.Close()
+	seen, want, removed := map[*perfbuf.Reader]int{}, 0, false
+	require.Equal(t, io.EOF, s.Run(t.Context(), func(ev perfbuf.Event) error {
+		if seen[ev.Source()]++; len(seen) == 3 && !removed {
+			removed = true
+			require.NoError(t, s.Remove(readers[0]))
+			require.NoError(t, s.Remove(readers[2]))
+		}
+		return nil
+	}))
+	for _, file := range of {
+		if file == 1 {
+			want++
+		}
+	}
+	require.Equal(t, want, seen[readers[1]])
+	require.Equal(t, io.EOF, readers[2].Run(t.Context(), func(perfbuf.Event) error { return nil }))
+	require.NoError(t, readers[1].Close())
+	require.ErrorIs(t, s.Wait(t.Context()), os.ErrClosed)
+}
+
+// Times of several machines are compared by the clock on the wall.
+func TestMergeMachines(t *testing.T) {
+	dir := t.TempDir()
+	here := record(t, perfdata.Options{}, func(rec *perfdata.Recorder) { emitted(t, rec, 100, true) })
+	whole, err := os.ReadFile(here)
+	require.NoError(t, err)
+	host, err := os.Hostname()
+	require.NoError(t, err)
+	i := bytes.Index(whole, append([]byte(host), 0))
+	require.Positive(t, i)
+	there := bytes.Clone(whole)
+	there[i] ^= 1
+	at := len(there) - 16 // of CLOCK_REALTIME, in the last feature
+	binary.NativeEndian.PutUint64(there[at:], binary.NativeEndian.Uint64(there[at:])+uint64(50*time.Millisecond+time.Microsecond))
+	other := filepath.Join(dir, "other")
+	require.NoError(t, os.WriteFile(other, there, 0o600))
+
+	run := func(a, b perfdata.ReplayOptions) (order []int, err error) {
+		r1, err := perfdata.Open(here, a)
+		require.NoError(t, err)
+		defer r1.Close()
+		r2, err := perfdata.Open(other, b)
+		require.NoError(t, err)
+		defer r2.Close()
+		s, err := perfbuf.Merge(perfbuf.OrderOptions{}, r1, r2)
+		if err != nil {
+			return nil, err
+		}
+		defer s.Close()
+		first := uint64(0)
+		return order, s.Run(t.Context(), func(ev perfbuf.Event) error {
+			if first == 0 {
+				first = ev.Time()
+				require.Greater(t, first, uint64(1e18)) // ns since 1970
+			}
+			at := int((ev.Time() - first) / 1000)
+			require.Equal(t, ev.Source() == r2, at%1000 == 1, at)
+			order = append(order, at/1000)
+			return nil
+		})
+	}
+	_, err = run(perfdata.ReplayOptions{}, perfdata.ReplayOptions{})
+	require.ErrorContains(t, err, "set ReplayOptions.WallClock")
+	_, err = run(perfdata.ReplayOptions{WallClock: true}, perfdata.ReplayOptions{})
+	require.ErrorContains(t, err, "all or none")
+	_, err = run(perfdata.ReplayOptions{Speed: 1}, perfdata.ReplayOptions{})
+	require.ErrorContains(t, err, "at one ReplayOptions.Speed")
+	order, err := run(perfdata.ReplayOptions{WallClock: true}, perfdata.ReplayOptions{WallClock: true})
+	require.Equal(t, io.EOF, err)
+	require.Len(t, order, 200)
+	require.Equal(t, []int{48, 49, 50, 50, 51, 51}, order[48:54])
+	start := time.Now()
+	order, err = run(perfdata.ReplayOptions{WallClock: true, Speed: 1}, perfdata.ReplayOptions{WallClock: true, Speed: 1})
+	require.Equal(t, io.EOF, err)
+	require.Len(t, order, 200)
+	require.GreaterOrEqual(t, time.Since(start), 148*time.Millisecond)
+
+	_, err = perfdata.Open("testdata/golden.perf.data", perfdata.ReplayOptions{WallClock: true})
+	require.ErrorContains(t, err, "does not say what time it was")
+	live, err := perfbuftest.New(perfbuftest.Options{}).Open(perfbuf.Options{})
+	require.NoError(t, err)
+	defer live.Close()
+	r, err := perfdata.Open(here, perfdata.ReplayOptions{})
+	require.NoError(t, err)
+	defer r.Close()
+	s, err := perfbuf.Merge(perfbuf.OrderOptions{}, r, live)
+	if err == nil {
+		err = s.Wait(context.Background())
+		s.Close()
+	}
+	require.ErrorContains(t, err, "with recordings only")
+}
