@@ -14,7 +14,7 @@ AS_ROOT = $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 FIND = find . \( -path ./build -o -path ./libbpf -o -path ./.git \) -prune -o
 NESTED = $(patsubst %/,%,$(dir $(shell $(FIND) -path './*/go.mod' -print)))
 
-.PHONY: help setup tool man install demo fleet-demo test test-cgocheck test-vm test-vms soak simulate fuzz conformance conformance-docs bench bench-docs pictures lint generate check-generate fresh-check fresh-ci static test-libbpf docker-check apidiff release release-check clean
+.PHONY: help setup tool man install demo fleet-demo test test-cgocheck test-vm test-vms soak simulate fuzz conformance conformance-docs bench bench-docs pictures recordings lint generate check-generate fresh-check fresh-ci static test-libbpf docker-check apidiff release release-check clean
 .DEFAULT_GOAL := help
 
 help:
@@ -122,6 +122,9 @@ lint: setup ## check format, go vet (also where there is no cgo, no Linux, or 32
 	@CGO_ENABLED=0 GOARCH=386 go vet ./cgo/... ./internal/... ./perfbuf/...
 	@CGO_ENABLED=0 GOOS=darwin go vet ./cgo/... ./internal/... ./perfbuf/...
 	@go run $(ACTIONLINT) -shellcheck= -pyflakes= .github/workflows/*.yml
+
+recordings: setup ## record the examples' programs anew, as test data in perfbuf/perfdata/testdata (root)
+	@UPDATE_RECORDINGS=1 RINGFOLD_REQUIRE_KERNEL=1 $(GO) test ./perfbuf/perfdata -count=1 -run TestMakeRecordings
 
 generate: ## rebuild the BPF programs (*.bpf.o) from their C sources
 	@scripts/setup.sh generate

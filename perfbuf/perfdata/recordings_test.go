@@ -1,0 +1,108 @@
+package perfdata_test
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/ringfold/ringfold/perfbuf/perfdata"
+	"github.com/stretchr/testify/require"
+)
+
+// A recording of each of these examples' programs is replayed: 40 processes, which execute taskset and then true, and end.
+func TestRecordings(t *testing.T) {
+	for name, want := range map[string]map[string]int{
+		"exec":     {"/bin/true": 40, "/usr/bin/taskset": 40},
+		"ordered":  {"fork": 40, "exec": 80, "exit": 40},
+		"recorder": {"exec": 80, "exit": 40},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join("testdata", name+".perf.data")
+			st, err := os.Stat(path)
+			require.NoError(t, err)
+			require.Less(t, st.Size(), int64(64<<10))
+			recs, err := replayed(t, path, perfdata.ReplayOptions{}, &perfbuf.OrderOptions{})
+			require.Equal(t, io.EOF, err)
+			got, last := map[string]int{}, uint64(0)
+			for _, rec := range recs {
+				require.Equal(t, perfbuf.KindSample, rec.Kind)
+				require.GreaterOrEqual(t, rec.Time, last)
+				last = rec.Time
+				what, _, _ := strings.Cut(string(rec.Data), "\x00")
+				if name == "ordered" {
+					what = []string{"", "fork", "exec", "exit"}[binary.NativeEndian.Uint32(rec.Data)]
+				}
+				got[what]++
+			}
+			require.Equal(t, want, got)
+			require.Equal(t, len(recs), strings.Count(perf(t, "script", "-i", path, "-F", "event"), "output:"))
+		})
+	}
+}
+
+// process is what examples/ordered outputs of processes.
+type process struct {
+	Kind, PID, TID, Child, ChildThread uint32
+	Code                               int32
+	Comm                               [16]byte
+	Detail                             [64]byte
+}
+
+var asProcess = perfbuf.NewDecoder[process]()
+
+// running follows which processes run, and what.
+type running struct {
+	files   map[uint32]string
+	unknown int // executed by processes of which it does not know
+}
+
+func (r *running) handle(ev perfbuf.Event) error {
+	switch p, ok := asProcess.Decode(ev); {
+	case !ok:
+		return fmt.Errorf("not an event of these programs: %v", ev)
+	case p.Kind == 1:
+		r.files[p.Child] = ""
+	case p.Kind == 2:
+		if _, ok := r.files[p.PID]; !ok {
+			r.unknown++
+		}
+		r.files[p.PID] = string(p.Detail[:])
+	case p.Kind == 3:
+		delete(r.files, p.PID)
+	}
+	return nil
+}
+
+// A bug, reproduced from a recording: events that are read CPU by CPU come before those that led to them. A process then executes a file before it is
+// there, and stays for good, as its end has already come. In the order of time it does not.
+func Example_bug() {
+	read := func(ordered bool) {
+		reader, err := perfdata.Open("testdata/ordered.perf.data", perfdata.ReplayOptions{})
+		if err != nil {
+			panic(err)
+		}
+		defer reader.Close()
+		run := reader.Run
+		if ordered {
+			stream, err := reader.Ordered(perfbuf.OrderOptions{})
+			if err != nil {
+				panic(err)
+			}
+			run = stream.Run
+		}
+		r := running{files: map[uint32]string{}}
+		end := run(context.Background(), r.handle)
+		fmt.Println(end, r.unknown > 0, len(r.files) > 0)
+	}
+	read(false)
+	read(true)
+	// Output:
+	// EOF true true
+	// EOF false false
+}
