@@ -53,6 +53,43 @@ func BenchmarkSnapshot(b *testing.B) {
 	}
 }
 
+// How long a snapshot takes of full rings of 1 MiB on all CPUs, while nothing is output, beside a copy of as many bytes of ordinary memory, and how much of it
+// are the two waits. For many CPUs, run it in a virtual machine: make test-vm TESTS=flight CPUS=32 ACCEL=tcg ARGS='-test.run XXX -test.bench AllCPUs'.
+func BenchmarkAllCPUs(b *testing.B) {
+	e := kerneltest.Load(b)
+	cpus := online(b)
+	r := open(b, e, flight.Options{MaxBytes: len(cpus) << 20})
+	for _, cpu := range cpus {
+		e.Emit(cpu, 20000, 40)
+	}
+	idle := open(b, kerneltest.Load(b), flight.Options{MaxBytes: len(cpus) << 20})
+	from, to := slices.Repeat([]byte{1}, len(cpus)<<20), make([]byte, len(cpus)<<20)
+	var full, empty, copies []time.Duration
+	timed := func(into *[]time.Duration, f func()) {
+		begin := time.Now()
+		f()
+		*into = append(*into, time.Since(begin))
+	}
+	events := 0
+	for b.Loop() {
+		timed(&copies, func() { copy(to, from) })
+		var s *flight.Snapshot
+		timed(&full, func() { s = snapshot(b, r) })
+		events = s.Len()
+		s.Release()
+		timed(&empty, func() { s = snapshot(b, idle) })
+		s.Release()
+	}
+	median := func(d []time.Duration) float64 { slices.Sort(d); return d[len(d)/2].Seconds() * 1e3 }
+	b.ReportMetric(float64(len(cpus)), "rings")
+	b.ReportMetric(float64(events), "events")
+	b.ReportMetric(median(full), "ms-full")
+	b.ReportMetric(median(empty), "ms-empty")
+	b.ReportMetric(median(copies), "ms-copy")
+	b.ReportMetric((median(full)-median(empty))/median(copies), "copies")
+	b.ReportMetric(0, "ns/op")
+}
+
 // paced outputs 40 bytes 100 at a time and rests, on each CPU: some 100,000 a second.
 func paced(t testing.TB, e *kerneltest.Emitter) *load {
 	l := &load{}
