@@ -81,3 +81,26 @@ func printRecording(ctx context.Context, file string) error {
 	}
 	return err
 }
+
+// Several recordings, or several events of one, in one order.
+func Example_merge() {
+	var one, other string // paths
+
+	execs, err := perfdata.Open(one, perfdata.ReplayOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	packets, err := perfdata.Open(other, perfdata.ReplayOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	stream, err := perfbuf.Merge(perfbuf.OrderOptions{}, execs, packets)
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = stream.Run(context.Background(), func(ev perfbuf.Event) error {
+		fmt.Println(ev.Source() == execs, ev)
+		return nil
+	})
+	log.Print(err)
+}

@@ -94,10 +94,10 @@ func Example_bug() {
 			if err != nil {
 				panic(err)
 			}
-			run = stream.Run
+			run = stream.Run // EOF, r.unknown is 0, and none stays
 		}
 		r := running{files: map[uint32]string{}}
-		end := run(context.Background(), r.handle)
+		end := run(context.Background(), r.handle) // run is reader.Run: EOF, and r.unknown is 10
 		fmt.Println(end, r.unknown > 0, len(r.files) > 0)
 	}
 	read(false)
