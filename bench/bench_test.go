@@ -23,12 +23,19 @@ func TestQuick(t *testing.T) {
 			if b.name == "harm" {
 				base = noBarriers
 			}
-			own := map[string]bool{}
+			own, spread := map[string]bool{}, false
 			for _, res := range r.results {
 				own[res.Case] = own[res.Case] || res.Reader == base
+				if res.High != 0 && (res.Low > res.Value || res.Value > res.High) {
+					t.Errorf("a median outside its quartiles: %+v", res)
+				}
+				spread = spread || res.High != 0
 			}
 			if len(own) == 0 {
 				t.Error("no results")
+			}
+			if !spread {
+				t.Error("no figure has quartiles")
 			}
 			for c, found := range own {
 				if !found {
@@ -42,6 +49,9 @@ func TestQuick(t *testing.T) {
 func TestStats(t *testing.T) {
 	if m := median([]float64{3, 1, 2}); m != 2 {
 		t.Errorf("the median of 1, 2, 3 is %v", m)
+	}
+	if f := (samples{"r": {4, 8, 1, 3, 2, 7, 6, 5}}).medians()["r"]; f != (figure{4.5, 3, 7}) {
+		t.Errorf("1 to 8 come to %v", f)
 	}
 	var hundred []float64
 	for i := range 100 {

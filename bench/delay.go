@@ -49,13 +49,13 @@ func delay(r *run) error {
 			name    string
 			readers []string
 		}{{"ordered", streams}, {"unordered", unordered}} {
-			add := func(name, unit string, values map[string]float64) {
+			add := func(name, unit string, values map[string]figure) {
 				if kind.name == "ordered" {
 					values[ringfold] = values[ringfoldExact]
 				}
 				r.add(load.name+name, unit+" "+kind.name, values, shown(kind.readers)...)
 			}
-			add(" p50", "us", delays.percentiles(0.5))
+			add(" p50", "us", delays.medians())
 			add(" p99", "us", delays.percentiles(0.99))
 			add("", "s/Mevent", cost.medians())
 			add("", "share", overtaken.percentiles(1)) // the worst round

@@ -35,9 +35,9 @@ func memory(r *run) error {
 		}
 	}
 	one := perRing.medians()
-	all := map[string]float64{}
+	all := map[string]figure{}
 	for name, kib := range one {
-		all[name] = 128 * kib / 1024
+		all[name] = figure{128 * kib.value / 1024, 128 * kib.low / 1024, 128 * kib.high / 1024}
 	}
 	r.add("resident per ring (64KiB)", "KiB", one, readers...)
 	r.add("resident for 128 rings, from "+fmt.Sprint(len(cpus)), "MiB", all, readers...)
@@ -104,7 +104,7 @@ func allocations(r *run, readers []string, ringBytes int) error {
 		return err
 	}
 	defer closeAll()
-	perEvent := map[string]float64{}
+	perEvent := map[string]figure{}
 	for _, o := range all {
 		if err := o.open(); err != nil {
 			return err
@@ -124,7 +124,7 @@ func allocations(r *run, readers []string, ringBytes int) error {
 			}
 			mallocs += n
 		}
-		perEvent[o.name] = float64(mallocs) / float64(drains*perCPU*len(cpus))
+		perEvent[o.name] = figure{value: float64(mallocs) / float64(drains*perCPU*len(cpus))}
 	}
 	r.add("allocs/event", "", perEvent, readers...)
 	return nil

@@ -28,6 +28,8 @@ type result struct {
 	Reader string  `json:"reader"`
 	Unit   string  `json:"unit"`
 	Value  float64 `json:"value"`
+	Low    float64 `json:"low,omitempty"` // quartiles of the samples that Value is the median of; a High of 0 is none
+	High   float64 `json:"high,omitempty"`
 	Ratio  float64 `json:"ratio_to_ringfold"` // 0 if ringfold's is 0, or is missing
 }
 
@@ -40,15 +42,15 @@ type run struct {
 
 // add adds the figures of one case, by reader, and their ratios to ringfold's. What the readers are
 // is up to the benchmark: variants of one are named like "ringfold-every-event".
-func (r *run) add(c, unit string, values map[string]float64, order ...string) {
+func (r *run) add(c, unit string, values map[string]figure, order ...string) {
 	for _, reader := range order {
 		v, ok := values[reader]
 		if !ok {
 			continue
 		}
-		res := result{Bench: r.bench, Case: c, Reader: reader, Unit: unit, Value: v}
-		if own := values[ringfold]; own != 0 {
-			res.Ratio = v / own
+		res := result{Bench: r.bench, Case: c, Reader: reader, Unit: unit, Value: v.value, Low: v.low, High: v.high}
+		if own := values[ringfold].value; own != 0 {
+			res.Ratio = v.value / own
 		}
 		r.results = append(r.results, res)
 	}

@@ -22,13 +22,13 @@ func skew(r *run) error {
 		if r.quick {
 			c.warmUp, c.outputs = 0, 20_000
 		}
-		shares := map[string]float64{}
+		shares := map[string]figure{}
 		for _, reader := range skewReaders {
 			share, err := simulateSkew(schedule(reader), c.skewCase)
 			if err != nil {
 				return fmt.Errorf("%s, %s: %w", reader, c.name, err)
 			}
-			shares[reader] = share
+			shares[reader] = figure{value: share}
 		}
 		r.add(fmt.Sprintf("%d simulated rings, %s", simRings, c.name), "share", shares, skewReaders...)
 	}

@@ -34,14 +34,24 @@ type samples map[string][]float64
 
 func (s samples) add(reader string, value float64) { s[reader] = append(s[reader], value) }
 
-func (s samples) medians() map[string]float64 { return s.each(median) }
-
-func (s samples) percentiles(p float64) map[string]float64 {
-	return s.each(func(values []float64) float64 { return percentile(values, p) })
+// figure is what samples come to: a value, and how they spread around it, if it is their median.
+type figure struct {
+	value     float64
+	low, high float64 // first and third quartile
 }
 
-func (s samples) each(f func([]float64) float64) map[string]float64 {
-	m := map[string]float64{}
+func (s samples) medians() map[string]figure {
+	return s.each(func(values []float64) figure {
+		return figure{median(values), percentile(values, 0.25), percentile(values, 0.75)}
+	})
+}
+
+func (s samples) percentiles(p float64) map[string]figure {
+	return s.each(func(values []float64) figure { return figure{value: percentile(values, p)} })
+}
+
+func (s samples) each(f func([]float64) figure) map[string]figure {
+	m := map[string]figure{}
 	for reader, values := range s {
 		m[reader] = f(values)
 	}

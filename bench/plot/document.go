@@ -10,6 +10,7 @@ const preamble = `# Benchmarks
 Written by ` + "`make bench-docs`" + ` from what ` + "`make bench`" + ` measured: ringfold and the other readers of perf event arrays side by side, in one process,
 on the same events, taking turns. Figures are medians; in parentheses is how many times ringfold's figure that is. They are of this machine and
 hold for no other, while ratios differ less; a virtual machine, or one that does other things, adds noise.
+Axes are linear and begin at 0. A thin line goes from the first to the third quartile of what the median is of. A bar with a gap is longer than drawn.
 
 `
 

@@ -8,7 +8,6 @@ import (
 const (
 	ringfold  = "ringfold"
 	unordered = "ringfold-unordered" // does less than the others
-	ratioUnit = "x"                  // of the headline
 )
 
 // bench is the results of one benchmark.
@@ -121,47 +120,3 @@ func (p panel) better(a, b float64) bool {
 
 // ours reports whether a reader is ringfold in another setting.
 func ours(reader string) bool { return strings.HasPrefix(reader, ringfold) }
-
-// headlines are what the README shows: a benchmark, its case, and how it is called there.
-var headlines = []struct{ bench, name, title string }{
-	{"drain", "56B/64KiB", "reading an event of 56 bytes"},
-	{"producer", "56B", "cost of an output for the traced program"},
-	{"cpu", "100k/s", "CPU time of the reader at 100,000 events/s"},
-	{"ordered", "32 rings, interleaved", "reading an event in the order of time, 32 CPUs"},
-}
-
-var headlinePeers = []string{ringfold, "libbpf-c", "cilium", "cilium-heap", "libbpfgo", "aya"}
-
-// headline is a panel of ratios.
-func headline(all []bench) (panel, bool) {
-	p := panel{title: "times as much as ringfold", unit: ratioUnit, goal: less}
-	for _, h := range headlines {
-		c, ok := headlineCase(all, h.bench, h.name)
-		if !ok {
-			continue
-		}
-		f := figures{name: h.title}
-		for _, peer := range headlinePeers {
-			if r, ok := c.of(peer); ok && r.Ratio > 0 {
-				f.results = append(f.results, result{Case: h.title, Reader: peer, Unit: p.unit, Value: r.Ratio, Ratio: r.Ratio})
-			}
-		}
-		if len(f.results) > 1 {
-			p.cases = append(p.cases, f)
-		}
-	}
-	return p, len(p.cases) > 0
-}
-
-func headlineCase(all []bench, bench, name string) (figures, bool) {
-	for _, b := range all {
-		for _, p := range b.panels {
-			for _, c := range p.cases {
-				if b.name == bench && c.name == name {
-					return c, true
-				}
-			}
-		}
-	}
-	return figures{}, false
-}

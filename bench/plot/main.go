@@ -34,6 +34,8 @@ type result struct {
 	Reader string  `json:"reader"`
 	Unit   string  `json:"unit"`
 	Value  float64 `json:"value"`
+	Low    float64 `json:"low"`  // quartiles of the samples that Value is the median of
+	High   float64 `json:"high"` // 0 if there are none
 	Ratio  float64 `json:"ratio_to_ringfold"`
 }
 
@@ -64,13 +66,19 @@ func render(in, binary, out string) error {
 		return err
 	}
 	for _, b := range all {
-		if err := writeSVG(filepath.Join(out, plotName(b.name)), b.panels); err != nil {
+		var charts []chart
+		for _, p := range b.panels {
+			charts = append(charts, p.charts()...)
+		}
+		drawing := stacked(explanations[b.name].title, charts)
+		if err := os.WriteFile(filepath.Join(out, plotName(b.name)), []byte(drawing), 0o644); err != nil {
 			return err
 		}
 	}
-	if p, ok := headline(all); ok {
-		return writeSVG(filepath.Join(out, plotName("headline")), []panel{p})
+	if drawing, ok := headline(all); ok {
+		return os.WriteFile(filepath.Join(out, plotName("headline")), []byte(drawing), 0o644)
 	}
+	fmt.Fprintln(os.Stderr, "bench/plot: the README's plot stays as it is: it takes drain, delay, cpu and overload")
 	return nil
 }
 

@@ -9,9 +9,6 @@ import (
 
 // caption is a figure and, behind it, how many times ringfold's that is.
 func caption(r result) string {
-	if r.Unit == ratioUnit {
-		return ratio(r.Value)
-	}
 	if r.Reader == ringfold || r.Ratio == 0 {
 		return number(r.Value)
 	}
@@ -43,6 +40,18 @@ func number(v float64) string {
 		s = strconv.FormatFloat(f, 'f', -1, 64)
 	}
 	return thousands(s)
+}
+
+// short has two digits from 0.1 on, or as many as a whole number takes.
+func short(v float64) string {
+	switch {
+	case v < 1:
+		return fmt.Sprintf("%.2f", v)
+	case v < 10:
+		return fmt.Sprintf("%.1f", v)
+	default:
+		return number(math.Round(v))
+	}
 }
 
 // thousands separates whole numbers' digits, from five on.

@@ -15,12 +15,21 @@ const sample = `[
  {"bench": "skew", "case": "64 simulated rings, load 0.9", "reader": "ringfold-fixed-order", "unit": "share", "value": 0.01, "ratio_to_ringfold": 0},
  {"bench": "drain", "case": "56B/64KiB", "reader": "ringfold", "unit": "ns", "value": 4, "ratio_to_ringfold": 1},
  {"bench": "drain", "case": "56B/64KiB", "reader": "c-loop", "unit": "ns", "value": 3, "ratio_to_ringfold": 0.75},
- {"bench": "drain", "case": "56B/64KiB", "reader": "cilium", "unit": "ns", "value": 60, "ratio_to_ringfold": 15},
+ {"bench": "drain", "case": "56B/64KiB", "reader": "cilium", "unit": "ns", "value": 60, "low": 45, "high": 75, "ratio_to_ringfold": 15},
  {"bench": "drain", "case": "56B/64KiB", "reader": "aya", "unit": "ns", "value": 20, "ratio_to_ringfold": 5},
+ {"bench": "drain", "case": "8192B/64KiB", "reader": "ringfold", "unit": "ns", "value": 40, "ratio_to_ringfold": 1},
+ {"bench": "drain", "case": "8192B/64KiB", "reader": "cilium", "unit": "ns", "value": 500, "ratio_to_ringfold": 12.5},
+ {"bench": "drain", "case": "8192B/64KiB", "reader": "aya", "unit": "ns", "value": 480, "ratio_to_ringfold": 12},
+ {"bench": "drain", "case": "8192B/64KiB", "reader": "libbpfgo", "unit": "ns", "value": 5000, "ratio_to_ringfold": 125},
  {"bench": "drain", "case": "1024 bytes", "reader": "ringfold", "unit": "events/s", "value": 12000000, "ratio_to_ringfold": 1},
  {"bench": "drain", "case": "1024 bytes", "reader": "libbpf-c", "unit": "events/s", "value": 13000000, "ratio_to_ringfold": 1.083},
  {"bench": "harm", "case": "no interval", "reader": "no-barriers", "unit": "throughput", "value": 1, "ratio_to_ringfold": 0},
  {"bench": "harm", "case": "no interval", "reader": "ringfold-membarrier", "unit": "throughput", "value": 0.98, "ratio_to_ringfold": 0},
+ {"bench": "delay", "case": "100k/s p50", "reader": "ringfold", "unit": "us ordered", "value": 562, "low": 300, "high": 800, "ratio_to_ringfold": 1},
+ {"bench": "delay", "case": "100k/s p99", "reader": "ringfold", "unit": "us ordered", "value": 1356, "ratio_to_ringfold": 1},
+ {"bench": "cpu", "case": "100k/s", "reader": "ringfold", "unit": "s/Mevent", "value": 0.109, "low": 0.1, "high": 0.12, "ratio_to_ringfold": 1},
+ {"bench": "cpu", "case": "100k/s", "reader": "aya", "unit": "s/Mevent", "value": 0.4, "ratio_to_ringfold": 3.7},
+ {"bench": "overload", "case": "lost", "reader": "libbpfgo", "unit": "share", "value": 0.9, "ratio_to_ringfold": 2.7},
  {"bench": "something new", "case": "a & b", "reader": "ringfold", "unit": "ns", "value": 1, "ratio_to_ringfold": 1}
 ]`
 
@@ -55,7 +64,7 @@ func TestRender(t *testing.T) {
 		"bench-drain.svg":         {"56B/64KiB", "1024 bytes", "c-loop", "60 (15.0x)", "12,000,000"},
 		"bench-skew.svg":          {"64 simulated rings, load 0.9", "ringfold-fixed-order"},
 		"bench-something-new.svg": {"a & b"},
-		"bench-headline.svg":      {"56 bytes", "cilium", "15.0x", "aya", "5.0x"},
+		"bench-headline.svg":      {"56 bytes", "cilium/ebpf", "60 ns", "aya (Rust)", "20 ns", "0.56 / 1.4 ms", "1.1 %", "4.0 %", "90 %", "quartiles"},
 	} {
 		text := texts(t, read(t, dir, name))
 		for _, w := range want {
