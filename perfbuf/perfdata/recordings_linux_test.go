@@ -19,6 +19,7 @@ import (
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/ringfold/ringfold/perfbuf/perfdata"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // `make recordings` makes the recordings of examples' programs anew: of processes that each start on one CPU and go on on another. Nothing else of what the
@@ -28,8 +29,9 @@ func TestMakeRecordings(t *testing.T) {
 		t.Skip("make recordings")
 	}
 	kerneltest.Require(t)
+	runtime.LockOSThread() // processes begin on its CPU
 	for name, programs := range map[string][]string{
-		"exec": {"on_exec"}, "ordered": {"on_fork", "on_exec", "on_exit"}, "recorder": {"on_exec", "on_exit"},
+		"exec": {"on_exec"}, "ordered": {"on_exec", "on_exit"}, "recorder": {"on_exec", "on_exit"},
 	} {
 		object := "../../examples/" + name + "/" + name + ".bpf.o"
 		module, err := libbpfgo.NewModuleFromFileArgs(libbpfgo.NewModuleArgs{BPFObjPath: object, SkipMemlockBump: true})
@@ -49,7 +51,10 @@ func TestMakeRecordings(t *testing.T) {
 		}
 		pids := map[uint32]bool{}
 		for i := range 40 {
-			cmd := exec.Command("taskset", "-c", strconv.Itoa(i%runtime.NumCPU()), "/bin/true")
+			var cpus unix.CPUSet
+			cpus.Set(i % runtime.NumCPU())
+			require.NoError(t, unix.SchedSetaffinity(0, &cpus))
+			cmd := exec.Command("taskset", "-c", strconv.Itoa((i+1)%runtime.NumCPU()), "/bin/true")
 			require.NoError(t, cmd.Run())
 			pids[uint32(cmd.Process.Pid)] = true
 		}
@@ -64,8 +69,8 @@ func TestMakeRecordings(t *testing.T) {
 			switch name {
 			case "exec":
 				return bytes.HasPrefix(b, []byte("/bin/true\x00")) || bytes.HasPrefix(b, []byte("/usr/bin/taskset\x00"))
-			case "ordered": // kind, pid, tid, other_pid
-				return pids[binary.NativeEndian.Uint32(b[4:])] || pids[binary.NativeEndian.Uint32(b[12:])]
+			case "ordered": // kind, pid
+				return pids[binary.NativeEndian.Uint32(b[4:])]
 			}
 			return pids[binary.NativeEndian.Uint32(b[8:])]
 		})
