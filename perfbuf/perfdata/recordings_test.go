@@ -84,9 +84,9 @@ func Example_bug() {
 			if err != nil {
 				panic(err)
 			}
-			run = stream.Run // none stays
+			run = stream.Run // EOF, and none stays
 		}
-		r := running{}                             // by pid
+		r := running{}
 		end := run(context.Background(), r.handle) // run is reader.Run: EOF, and 20 of 40 processes stay
 		fmt.Println(end, len(r), "of 40 processes stay")
 	}
