@@ -70,19 +70,16 @@ func BenchmarkAllCPUs(b *testing.B) {
 		f()
 		*into = append(*into, time.Since(begin))
 	}
-	events := 0
 	for b.Loop() {
 		timed(&copies, func() { copy(to, from) })
 		var s *flight.Snapshot
 		timed(&full, func() { s = snapshot(b, r) })
-		events = s.Len()
 		s.Release()
 		timed(&empty, func() { s = snapshot(b, idle) })
 		s.Release()
 	}
 	median := func(d []time.Duration) float64 { slices.Sort(d); return d[len(d)/2].Seconds() * 1e3 }
 	b.ReportMetric(float64(len(cpus)), "rings")
-	b.ReportMetric(float64(events), "events")
 	b.ReportMetric(median(full), "ms-full")
 	b.ReportMetric(median(empty), "ms-empty")
 	b.ReportMetric(median(copies), "ms-copy")
