@@ -112,6 +112,12 @@ func TestRecord(t *testing.T) {
 	require.Equal(t, sum.Exits, instants["exit"])
 	require.Equal(t, sum.Forks, instants["fork"]+instants["clone"])
 	require.Len(t, got.counters, 2*sum.CPUs)
+	started := map[int]int{} // arrows to the processes that this test has started
+	for _, a := range got.arrows {
+		if pids[int(a.child)] {
+			started[int(a.child)]++
+		}
+	}
 	require.Positive(t, sum.Seconds)
 	require.Less(t, sum.Seconds, 3600.)
 
@@ -135,15 +141,19 @@ func TestRecord(t *testing.T) {
 		}
 	}
 	both := 0
-	for _, what := range seen {
+	for pid, what := range seen {
 		if what["exec"] && what["exit"] {
 			both++
 		}
+		require.LessOrEqual(t, started[pid], 1, "a process starts once")
 	}
 	if sum.Lost == 0 {
 		require.GreaterOrEqual(t, both, len(seen)-2, "the first and the last may be seen in part")
 	}
 	require.Positive(t, both)
+	if sum.Lost+sum.Unseen == 0 {
+		require.GreaterOrEqual(t, len(started), both-1, "an arrow goes to each but the first, whose fork may be missing")
+	}
 }
 
 // It ends by itself, and compresses.

@@ -12,6 +12,7 @@ import (
 // readTrace is a trace as a viewer has it, which knows the format and nothing of this program.
 type readTrace struct {
 	tracks   map[string]*readTrack // by the thread's name
+	arrows   []readArrow           // that end
 	counters map[string][]float64
 	other    map[string]any
 }
@@ -25,6 +26,13 @@ type readSlice struct {
 	name       string
 	begin, end float64
 	args       map[string]any
+}
+
+// readArrow goes from what ran on a track at a time to what ran on another.
+type readArrow struct {
+	from, to      string // tracks
+	left, arrived float64
+	parent, child float64 // tids
 }
 
 type readInstant struct {
@@ -46,6 +54,8 @@ func read(t *testing.T, r io.Reader) *readTrace {
 			Tid          *int         `json:"tid"`
 			Ts           *json.Number `json:"ts"`
 			Cat, Name, S string
+			ID           int            `json:"id"`
+			BP           string         `json:"bp"`
 			Args         map[string]any `json:"args"`
 		} `json:"traceEvents"`
 		OtherData map[string]any `json:"otherData"`
@@ -57,7 +67,7 @@ func read(t *testing.T, r io.Reader) *readTrace {
 	type key struct{ pid, tid int }
 	names, tracks, latest := map[key]string{}, map[key]*readTrack{}, map[key]float64{}
 	got := &readTrace{tracks: map[string]*readTrack{}, counters: map[string][]float64{}, other: file.OtherData}
-	open := map[key]*readSlice{}
+	open, arrows := map[key]*readSlice{}, map[int]readArrow{}
 	for _, e := range file.TraceEvents {
 		must := func(ok bool, what string) { // there may be very many events: testify's way would take minutes
 			if !ok {
@@ -108,6 +118,19 @@ func read(t *testing.T, r io.Reader) *readTrace {
 				i.running = int(open[k].args["pid"].(float64))
 			}
 			tracks[k].instants = append(tracks[k].instants, i)
+		case "s":
+			must(open[k] != nil, "an arrow from nowhere")
+			must(e.ID != 0 && arrows[e.ID].from == "", "an arrow begins twice")
+			arrows[e.ID] = readArrow{from: names[k], left: time, parent: open[k].args["tid"].(float64)}
+		case "f":
+			must(open[k] != nil, "an arrow to nowhere")
+			must(e.BP == "e", "an arrow to the next slice")
+			a := arrows[e.ID]
+			must(a.from != "" && a.to == "", "an arrow ends that has not begun, or has ended")
+			must(a.left <= time, "an arrow back in time")
+			a.to, a.arrived, a.child = names[k], time, open[k].args["tid"].(float64)
+			arrows[e.ID] = a
+			got.arrows = append(got.arrows, a)
 		default:
 			must(false, "an unknown phase")
 		}

@@ -16,6 +16,9 @@ type timeline struct {
 	end   uint64 // what comes later is left out
 	cpus  map[int]*cpu
 	sum   *summary
+
+	arrows   uint64            // so far
+	children map[uint32]uint64 // arrows to threads that have not run yet, by tid
 }
 
 // cpu is what is known of a CPU at some time.
@@ -33,7 +36,7 @@ const (
 )
 
 func newTimeline(t *trace, start uint64, cpus []int, sum *summary) (*timeline, error) {
-	l := &timeline{trace: t, start: start, end: math.MaxUint64, cpus: map[int]*cpu{}, sum: sum}
+	l := &timeline{trace: t, start: start, end: math.MaxUint64, cpus: map[int]*cpu{}, sum: sum, children: map[uint32]uint64{}}
 	if err := t.process(processCPUs, "CPUs"); err != nil {
 		return nil, err
 	}
@@ -88,14 +91,28 @@ func (l *timeline) switched(n int, time uint64, from, to thread, preempted bool)
 	switch {
 	case c.tid != from.TID: // a switch before this one was not seen
 		args = unseen
-		l.sum.Unseen++
+		l.missed()
 	case preempted:
 		args = map[string]any{"preempted": true}
 	}
 	if err := l.stop(c, n, time, args); err != nil {
 		return err
 	}
-	return l.begin(c, n, time, to)
+	if err := l.begin(c, n, time, to); err != nil {
+		return err
+	}
+	arrow, started := l.children[to.TID]
+	if !started {
+		return nil
+	}
+	delete(l.children, to.TID)
+	return l.trace.arrive(track(n), l.since(time), arrow)
+}
+
+// missed counts a switch that was not seen. It may have been the first to a child: no arrow goes to a later one.
+func (l *timeline) missed() {
+	l.sum.Unseen++
+	clear(l.children)
 }
 
 func (l *timeline) begin(c *cpu, n int, time uint64, t thread) error {
@@ -126,6 +143,7 @@ func (l *timeline) lost(n int, after, before, count uint64) error {
 		return err
 	}
 	l.sum.Lost += count
+	clear(l.children) // they may have run
 	after = max(after, l.start)
 	if err := l.stop(c, n, after, unseen); err != nil {
 		return err
@@ -143,7 +161,12 @@ func (l *timeline) forked(n int, time uint64, parent, child thread) error {
 	if parent.PID == child.PID {
 		name = "clone" // a thread
 	}
-	return l.instant(n, time, parent, name, map[string]any{"child_pid": child.PID, "child_tid": child.TID})
+	if err := l.instant(n, time, parent, name, map[string]any{"child_pid": child.PID, "child_tid": child.TID}); err != nil {
+		return err
+	}
+	l.arrows++
+	l.children[child.TID] = l.arrows
+	return l.trace.leave(track(n), l.since(time), l.arrows)
 }
 
 func (l *timeline) executed(n int, time uint64, t thread, file string) error {
@@ -169,7 +192,7 @@ func (l *timeline) instant(n int, time uint64, t thread, what string, args map[s
 		return err
 	}
 	if c.known && c.tid != t.TID { // a switch was not seen
-		l.sum.Unseen++
+		l.missed()
 		if err := l.stop(c, n, time, unseen); err != nil {
 			return err
 		}

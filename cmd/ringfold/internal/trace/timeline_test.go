@@ -123,6 +123,43 @@ func TestNewCPU(t *testing.T) {
 	require.Equal(t, "/bin/ö", got.tracks["CPU 5"].instants[4].args["file"])
 }
 
+// An arrow goes from a fork to the child's first run, wherever that is, and to no later one.
+func TestArrows(t *testing.T) {
+	child, sibling := thread{PID: 13, TID: 13}, thread{PID: 10, TID: 14}
+	got, _ := draw(t, []int{0, 1}, func(l *timeline) {
+		require.NoError(t, l.switched(0, 2000, idle, a, false))
+		require.NoError(t, l.forked(0, 3000, a, child))
+		require.NoError(t, l.forked(0, 3500, a, sibling))
+		require.NoError(t, l.switched(1, 4000, idle, child, false))
+		require.NoError(t, l.switched(0, 4500, a, sibling, true))
+		require.NoError(t, l.switched(1, 5000, child, idle, false))
+		require.NoError(t, l.switched(1, 6000, idle, child, false))
+		require.NoError(t, l.forked(1, 6500, child, thread{PID: 15, TID: 15})) // which does not run
+	})
+	require.Equal(t, []readArrow{
+		{from: "CPU 0", to: "CPU 1", left: 2, arrived: 3, parent: 11, child: 13},
+		{from: "CPU 0", to: "CPU 0", left: 2.5, arrived: 3.5, parent: 11, child: 14},
+	}, got.arrows)
+}
+
+// Where the child's first run may be what was not seen, no arrow claims to know it.
+func TestNoArrow(t *testing.T) {
+	child := thread{PID: 13, TID: 13}
+	for name, missed := range map[string]func(*timeline) error{
+		"lost":    func(l *timeline) error { return l.lost(1, 4000, 5000, 7) },
+		"unseen":  func(l *timeline) error { return l.executed(0, 5000, b, "/bin/b") },
+		"between": func(l *timeline) error { return l.switched(0, 5000, b, idle, false) },
+	} {
+		got, _ := draw(t, []int{0, 1}, func(l *timeline) {
+			require.NoError(t, l.switched(0, 2000, idle, a, false))
+			require.NoError(t, l.forked(0, 3000, a, child))
+			require.NoError(t, missed(l))
+			require.NoError(t, l.switched(1, 6000, idle, child, false))
+		})
+		require.Empty(t, got.arrows, name)
+	}
+}
+
 func TestCounters(t *testing.T) {
 	got, _ := draw(t, []int{0, 1}, func(l *timeline) {
 		for n := range 2 {

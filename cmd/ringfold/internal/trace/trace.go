@@ -18,13 +18,15 @@ type trace struct {
 
 // event is one of the format's events.
 type event struct {
-	Phase    string  `json:"ph"` // B, E: a slice begins, ends. i: an instant. C: counters. M: names
+	Phase    string  `json:"ph"` // B, E: a slice begins, ends. i: an instant. s, f: an arrow begins, ends. C: counters. M: names
 	Process  int     `json:"pid"`
 	Thread   int     `json:"tid"`
 	Time     float64 `json:"ts"` // µs; ns are decimals
 	Category string  `json:"cat,omitempty"`
 	Name     string  `json:"name,omitempty"`
 	Scope    string  `json:"s,omitempty"`    // of an instant: t, its thread
+	ID       uint64  `json:"id,omitempty"`   // of an arrow, both of its ends
+	Bind     string  `json:"bp,omitempty"`   // of an arrow's end: e, to the slice around it, not to the next
 	Args     any     `json:"args,omitempty"` // nil, or what becomes an object
 }
 
@@ -95,6 +97,15 @@ func some(args map[string]any) any {
 
 func (t *trace) instant(tid int, ns uint64, category, name string, args any) error {
 	return t.write(event{Phase: "i", Process: processCPUs, Thread: tid, Time: micros(ns), Category: category, Name: name, Scope: "t", Args: args})
+}
+
+// leave and arrive are the ends of an arrow, from the slice that runs at one time to that at another.
+func (t *trace) leave(tid int, ns, id uint64) error {
+	return t.write(event{Phase: "s", Process: processCPUs, Thread: tid, Time: micros(ns), Category: "process", Name: "start", ID: id})
+}
+
+func (t *trace) arrive(tid int, ns, id uint64) error {
+	return t.write(event{Phase: "f", Process: processCPUs, Thread: tid, Time: micros(ns), Category: "process", Name: "start", ID: id, Bind: "e"})
 }
 
 func (t *trace) counter(pid int, ns uint64, name, unit string, value uint64) error {
