@@ -1,9 +1,10 @@
 //go:build cgo
 
-// Package bpfload says why a program of an example does not load, and what to do about it.
+// Package bpfload says why a BPF program of an example or of the tool does not load, and what to do about it.
 package bpfload
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -21,19 +22,46 @@ func Listen() {
 	libbpfgo.SetLoggerCbs(libbpfgo.Callbacks{Log: warnings.log})
 }
 
-// Explain says what the user can do about a failure to load or attach programs, and what libbpf has said since Listen.
+// Error is why programs do not load or attach, and what the user can do about it.
+type Error struct {
+	Err error  // the cause
+	Fix string // a sentence without its full stop
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("%v: %s", e.Err, e.Fix) }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Explain says what the user can do about a failure to load or attach programs, as an [Error], or else what libbpf has said since
+// Listen.
 func Explain(err error) error {
 	if missing := missingCaps(); len(missing) > 0 && errors.Is(err, fs.ErrPermission) {
-		return fmt.Errorf("%w: uid %d lacks %s.\nRun it as root (sudo), or grant that: setcap cap_bpf,cap_perfmon+ep %s (before Linux 5.8, or where kernel.perf_event_paranoid is above 2: cap_sys_admin+ep)",
-			err, os.Geteuid(), strings.Join(missing, " and "), os.Args[0])
+		program, _ := os.Executable() // setcap wants a path
+		return &Error{fmt.Errorf("%w: uid %d lacks %s", err, os.Geteuid(), strings.Join(missing, " and ")),
+			fmt.Sprintf("run it as root (sudo), or grant that: setcap cap_bpf,cap_perfmon+ep %s (before Linux 5.8, or where kernel.perf_event_paranoid is above 2: cap_sys_admin+ep)",
+				cmp.Or(program, os.Args[0]))}
 	}
 	if errors.Is(err, fs.ErrPermission) {
 		return fmt.Errorf("%w, though uid %d has the capabilities: a sandbox forbids it, such as seccomp or a container%s", err, os.Geteuid(), &warnings)
 	}
-	if _, none := os.Stat("/sys/kernel/btf/vmlinux"); none != nil {
-		return fmt.Errorf("the kernel has no BTF, the description of its types (%w).\nIt takes one built with CONFIG_DEBUG_INFO_BTF=y, as those of most distributions are", none)
+	if noTypes := BTF(); noTypes != nil {
+		return noTypes
 	}
 	return fmt.Errorf("%w%s", err, &warnings)
+}
+
+// BTF says why there is no description of the kernel's types, as an [Error]; nil if there is one.
+func BTF() error {
+	_, err := os.Stat("/sys/kernel/btf/vmlinux")
+	if err == nil {
+		return nil
+	}
+	if _, mounted := os.Stat("/sys/kernel"); mounted != nil {
+		return &Error{fmt.Errorf("the kernel's types (BTF) cannot be seen: %w", err), "mount sysfs on /sys"}
+	}
+	return &Error{fmt.Errorf("the kernel has no BTF, the description of its types: %w", err),
+		"it takes one built with CONFIG_DEBUG_INFO_BTF=y, as those of most distributions are"}
 }
 
 // missingCaps names the capabilities that this thread lacks.

@@ -108,7 +108,7 @@ func run(cmd *cobra.Command, c config) error {
 	var refused *openError
 	if !c.simulate && errors.As(err, &refused) && errors.Is(err, fs.ErrPermission) {
 		why, _, _ := strings.Cut(refused.Error(), "\n")
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s: this is a simulation, as BPF is not permitted here: %s. See ringfold doctor\n", cmd.CommandPath(), strings.TrimSuffix(why, "."))
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: this is a simulation, as BPF is not permitted here: %s. See ringfold doctor\n", cmd.CommandPath(), why)
 		c.simulate = true
 		sum, err = runOn(cmd, c, nil)
 	}

@@ -115,7 +115,7 @@ func TestNoPrivilege(t *testing.T) {
 			story(t, rest)
 		}
 		require.Contains(t, stderr.String(), "ringfold demo: this is a simulation, as BPF is not permitted here: ")
-		require.Contains(t, stderr.String(), "uid 65534 lacks CAP_BPF and CAP_PERFMON. See ringfold doctor\n")
+		require.Contains(t, stderr.String(), "uid 65534 lacks CAP_BPF and CAP_PERFMON: run it as root (sudo)")
 		require.Equal(t, 1, strings.Count(stderr.String(), "\n"), stderr.String())
 	}
 }

@@ -129,6 +129,7 @@ func TestUnprivileged(t *testing.T) {
 	require.Equal(t, 1, code)
 	require.Regexp(t, `(?m)^bad   CAP_BPF             no \(uid 65534\): `, out)
 	require.Contains(t, out, "-> Run it as root (sudo), or grant cap_bpf")
+	require.Contains(t, out, "-> Run it as root (sudo), or grant that: setcap") // what loading says
 	require.Regexp(t, `(?m)^4 bad, \d+ warnings\.$`, out)
 }
 

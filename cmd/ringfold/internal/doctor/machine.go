@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ringfold/ringfold/internal/bpfload"
 	"github.com/ringfold/ringfold/internal/cpulist"
 	"github.com/ringfold/ringfold/internal/host"
 	"github.com/ringfold/ringfold/perfbuf"
@@ -99,11 +100,9 @@ func (r *Report) clock() {
 }
 
 func (r *Report) btf() {
-	info, err := os.Stat("/sys/kernel/btf/vmlinux")
-	if err != nil {
-		r.add(Bad, "BTF", fmt.Sprintf("the kernel does not describe its types: %v", err),
-			"demo, trace and fleet, and most programs of others, take a kernel built with CONFIG_DEBUG_INFO_BTF=y, as those of most distributions are. The rest of ringfold works without.")
+	if err := bpfload.BTF(); err != nil {
+		r.failed(Bad, "BTF", err, "demo, trace and fleet, and most programs of others, need it; the rest of ringfold works without.")
 		return
 	}
-	r.ok("BTF", "/sys/kernel/btf/vmlinux, %d KiB", info.Size()>>10)
+	r.ok("BTF", "/sys/kernel/btf/vmlinux")
 }

@@ -1,9 +1,12 @@
 package doctor
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/ringfold/ringfold/internal/bpfload"
 )
 
 // Status is what a check has come to.
@@ -61,9 +64,15 @@ func (r *Report) ok(name, format string, args ...any) {
 	r.add(OK, name, fmt.Sprintf(format, args...), "")
 }
 
-// failed adds a check that ended with an error: its first line says what is wrong, the others how to mend it.
+// failed adds a check that ended with an error: its first line says what is wrong. How to mend it are the others, and the fix that
+// bpfload knows.
 func (r *Report) failed(status Status, name string, err error, fix string) {
 	found, more, _ := strings.Cut(err.Error(), "\n")
+	if load := new(*bpfload.Error); errors.As(err, load) {
+		more = (*load).Fix
+		found = strings.TrimSuffix(found, ": "+more)
+		more = strings.ToUpper(more[:1]) + more[1:] + "."
+	}
 	if more = strings.Join(strings.Fields(more), " "); more != "" {
 		fix = strings.TrimSpace(more + " " + fix)
 	}

@@ -212,7 +212,7 @@ func dup(t *testing.T, fd int) int {
 func TestFails(t *testing.T) {
 	kerneltest.RequireRoot(t)
 	for args, want := range map[string]string{
-		"":           "uid 65534 may not: run it as root, or grant CAP_BPF and CAP_PERFMON",
+		"":           "the load: operation not permitted: uid 65534 lacks CAP_BPF and CAP_PERFMON: run it as root",
 		"--steal":    "CAP_SYS_ADMIN",
 		"name where": "CAP_SYS_ADMIN",
 	} {

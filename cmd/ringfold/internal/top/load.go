@@ -14,6 +14,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/rlimit"
+	"github.com/ringfold/ringfold/internal/bpfload"
 )
 
 //go:embed load.bpf.o
@@ -33,8 +34,8 @@ func newLoad() (*load, error) {
 		return nil, err
 	}
 	c, err := ebpf.NewCollection(spec)
-	if errors.Is(err, os.ErrPermission) {
-		return nil, fmt.Errorf("loading the BPF program of the load: %w: uid %d may not: run it as root, or grant CAP_BPF and CAP_PERFMON", err, os.Geteuid())
+	if errno := syscall.Errno(0); errors.Is(err, os.ErrPermission) && errors.As(err, &errno) {
+		err = bpfload.Explain(errno) // cilium/ebpf would send everybody after RLIMIT_MEMLOCK
 	}
 	if err != nil {
 		return nil, fmt.Errorf("loading the BPF program of the load: %w", err)

@@ -190,7 +190,8 @@ func TestNoPrivilege(t *testing.T) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	out, err := cmd.CombinedOutput()
 	require.Error(t, err)
-	require.Contains(t, string(out), "lacks CAP_BPF and CAP_PERFMON")
+	require.Contains(t, string(out), "lacks CAP_BPF and CAP_PERFMON: run it as root (sudo)")
+	require.Equal(t, 1, strings.Count(string(out), "\n"), string(out))
 	content, err := os.ReadFile(file)
 	require.NoError(t, err)
 	require.Equal(t, "of before", string(content))

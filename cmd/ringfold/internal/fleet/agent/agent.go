@@ -53,13 +53,13 @@ type Stats struct {
 func (o Options) effective() (Options, error) {
 	switch {
 	case o.Host == "":
-		return o, errors.New("fleet agent: no host name")
+		return o, errors.New("no host name")
 	case o.Source == nil || o.Conn == nil:
-		return o, errors.New("fleet agent: no source, or no connection")
+		return o, errors.New("no source, or no connection")
 	case o.SpoolPath == "":
-		return o, errors.New("fleet agent: no file for the spool")
+		return o, errors.New("no file for the spool")
 	case o.SpoolBytes < 0 || o.Window < 0 || o.BatchDelay < 0 || o.Heartbeat < 0 || o.AckWait < 0 || o.EndWait < 0:
-		return o, errors.New("fleet agent: sizes and times cannot be negative")
+		return o, errors.New("sizes and times cannot be negative")
 	}
 	set(&o.Prefix, "EVENTS")
 	set(&o.SpoolBytes, 256<<20)
@@ -77,7 +77,7 @@ func (o Options) effective() (Options, error) {
 	if o.BootID == "" {
 		b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 		if err != nil {
-			return o, fmt.Errorf("fleet agent: which boot this is: %w", err)
+			return o, fmt.Errorf("which boot this is: %w", err)
 		}
 		o.BootID = strings.TrimSpace(string(b))
 	}
@@ -112,18 +112,18 @@ func Run(ctx context.Context, o Options) (Stats, error) {
 	f := newFolder(o, sp.Log(), a.queue)
 	// A batch that can never be published would be found out only when it is too late.
 	if _, err := wire.Marshal(&wire.Batch{Host: o.Host, BootId: o.BootID, LogId: sp.Log().LogID, Sequence: 1}); err != nil {
-		return Stats{}, fmt.Errorf("fleet agent: %w", err)
+		return Stats{}, err
 	}
 
 	defer o.Source.Close()
 	reader, err := o.Source.Open()
 	if err != nil {
-		return Stats{}, fmt.Errorf("fleet agent: %w", err)
+		return Stats{}, err
 	}
 	defer func() { reader.Close(); <-reader.Done() }()
 	stream, err := reader.Ordered(perfbuf.OrderOptions{FlushEvery: o.Heartbeat})
 	if err != nil {
-		return Stats{}, fmt.Errorf("fleet agent: %w", err)
+		return Stats{}, err
 	}
 	defer stream.Close()
 
@@ -159,9 +159,6 @@ func (a *agent) run(ctx context.Context, f *folder, stream *perfbuf.Ordered) (St
 	err = errors.Join(err, <-queued)
 	p.finish()
 	err = errors.Join(err, <-published)
-	if err != nil {
-		err = fmt.Errorf("fleet agent: %w", err)
-	}
 	s := Stats{
 		Events: f.read, Batches: a.queue.appended.Load(), Lost: f.lost, SpoolBytes: a.spool.Bytes(),
 		Published: p.published, Retried: p.retried, Acknowledged: p.acknowledged,
