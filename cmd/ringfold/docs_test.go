@@ -4,10 +4,12 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 )
 
@@ -33,6 +35,30 @@ func TestCommandLinesInHelp(t *testing.T) {
 	visit = func(cmd *cobra.Command) {
 		if cmd.Runnable() && cmd.Name() != "version" && cmd.HasParent() && !cmd.Hidden {
 			require.NotZerof(t, takes(t, cmd.CommandPath(), cmd.Example), "%s --help has no example", cmd.CommandPath())
+		}
+		for _, sub := range cmd.Commands() {
+			visit(sub)
+		}
+	}
+	visit(root())
+}
+
+// The help of commands has every flag once, and its headings in the same order.
+func TestFlagsInHelp(t *testing.T) {
+	order := []string{"Recording", "Maps and recordings", "Events", "Order", "Payloads", "Flight recorder", "Host", "Stream", "NATS servers", "Output", "Flags"}
+	var visit func(cmd *cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		cmd.InitDefaultHelpFlag()
+		help := cmd.UsageString()
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			require.Lenf(t, regexp.MustCompile(`(?m)^  (-.,|   ) --`+f.Name+` `).FindAllString(help, -1), 1, "%s --%s", cmd.CommandPath(), f.Name)
+		})
+		_, flags, _ := strings.Cut(help, cmd.Example)
+		at := 0
+		for _, heading := range regexp.MustCompile(`(?m)^(.*):\n  (?:-.,|   ) --`).FindAllStringSubmatch(flags, -1) {
+			i := slices.Index(order[at:], heading[1])
+			require.GreaterOrEqualf(t, i, 0, "%s: %s", cmd.CommandPath(), heading[1])
+			at += i + 1
 		}
 		for _, sub := range cmd.Commands() {
 			visit(sub)

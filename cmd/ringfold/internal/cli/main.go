@@ -93,6 +93,7 @@ func Root() *cobra.Command {
 	})
 	cobra.EnableCommandSorting = false // they come in the order in which one needs them
 	root.Flags().SortFlags = false
+	setUsage(root)
 	return root
 }
 

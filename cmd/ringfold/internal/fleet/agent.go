@@ -17,6 +17,7 @@ import (
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/connect"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/source"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // agentConfig is what the flags say.
@@ -46,11 +47,13 @@ It needs root, or CAP_BPF and CAP_PERFMON. Ctrl-C ends it.`,
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&c.host, "host", "", "`name` of this host, which no other may have (default: the system's)")
-	f.StringVar(&c.spool, "spool", "/var/lib/fleet/spool.db", "`file` of the spool")
-	f.Var(&c.spoolBytes, "spool-bytes", "what the spool may hold; events beyond are lost, and published as a gap")
-	f.BoolVar(&c.simulate, "simulate", false, "make events up, for a try")
-	f.Float64Var(&c.rate, "rate", 50, "of these, per second")
+	cli.Group(f, "Host", func(f *pflag.FlagSet) {
+		f.StringVar(&c.host, "host", "", "`name` of this host, which no other may have (default: the system's)")
+		f.StringVar(&c.spool, "spool", "/var/lib/fleet/spool.db", "`file` of the spool")
+		f.Var(&c.spoolBytes, "spool-bytes", "what the spool may hold; events beyond are lost, and published as a gap")
+		f.BoolVar(&c.simulate, "simulate", false, "make events up, for a try")
+		f.Float64Var(&c.rate, "rate", 50, "of these, per second")
+	})
 	c.stream.flags(f)
 	c.Options.Flags(f)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

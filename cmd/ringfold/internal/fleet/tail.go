@@ -41,23 +41,27 @@ wrong. Ctrl-C ends it, with a summary.`,
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&c.read.Stream, "stream", "EVENTS", "`name` of the JetStream stream")
-	f.Func("since", "begin at `time`: 10m ago, or 2026-01-02T15:04:05Z (default: now)", func(s string) (err error) {
-		c.read.Since, err = parseSince(s, time.Now())
-		return err
+	cli.Group(f, "Events", func(f *pflag.FlagSet) {
+		f.StringVar(&c.read.Stream, "stream", "EVENTS", "`name` of the JetStream stream")
+		f.Func("since", "begin at `time`: 10m ago, or 2026-01-02T15:04:05Z (default: now)", func(s string) (err error) {
+			c.read.Since, err = parseSince(s, time.Now())
+			return err
+		})
+		f.BoolVar(&c.read.All, "all", false, "begin with the oldest event of the stream")
+		f.BoolVar(&c.read.Once, "once", false, "end when everything stored is read")
+		list(f, "host", "only these `hosts`, separated by commas", &c.read.Only)
+		list(f, "event", "only these `events`: fork, exec, exit; gaps are always printed", &c.filter.events)
+		list(f, "comm", "only processes of these `names`", &c.filter.comms)
+		f.Uint64VarP(&c.n, "count", "n", 0, "end after `N` events")
+		f.DurationVar(&c.duration, "duration", 0, "end after this time")
 	})
-	f.BoolVar(&c.read.All, "all", false, "begin with the oldest event of the stream")
-	f.BoolVar(&c.read.Once, "once", false, "end when everything stored is read")
-	list(f, "host", "only these `hosts`, separated by commas", &c.read.Only)
-	list(f, "event", "only these `events`: fork, exec, exit; gaps are always printed", &c.filter.events)
-	list(f, "comm", "only processes of these `names`", &c.filter.comms)
-	f.Uint64VarP(&c.n, "count", "n", 0, "end after `N` events")
-	f.DurationVar(&c.duration, "duration", 0, "end after this time")
-	list(f, "hosts", "wait for these `hosts` from the start, for others when they are first heard of", &c.read.Hosts)
-	f.DurationVar(&c.read.Dead, "dead", tail.DefaultDead, "do not wait for a host that has been silent for so long")
-	f.IntVar(&c.read.Buffer, "buffer", tail.DefaultBuffer, "hold back `N` events at most; those beyond are printed without waiting, and counted as forced")
-	c.output.Flags(f)
+	cli.Group(f, "Order", func(f *pflag.FlagSet) {
+		list(f, "hosts", "wait for these `hosts` from the start, for others when they are first heard of", &c.read.Hosts)
+		f.DurationVar(&c.read.Dead, "dead", tail.DefaultDead, "do not wait for a host that has been silent for so long")
+		f.IntVar(&c.read.Buffer, "buffer", tail.DefaultBuffer, "hold back `N` events at most; those beyond are printed without waiting, and counted as forced")
+	})
 	c.Options.Flags(f)
+	cli.Group(f, "Output", c.output.Flags)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := c.check(); err != nil {
 			return err

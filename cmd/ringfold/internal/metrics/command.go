@@ -20,6 +20,7 @@ import (
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/ringfold/ringfold/perfbuf/promperf"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 )
 
@@ -67,12 +68,14 @@ the counts of a reader of your own, use package perfbuf/promperf.`,
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	c.Which(fs)
-	fs.StringVar(&c.listen, "listen", "127.0.0.1:9435", "serve at this `address`; port 0 is any that is free")
-	fs.BoolVar(&c.perCPU, "per-cpu", false, "also label the metrics of rings by CPU")
-	fs.BoolVar(&board, "dashboard", false, "print a dashboard for Grafana, and do nothing else")
 	c.Limits(fs)
 	c.Order(fs)
-	c.Output.Flags(fs)
+	cli.Group(fs, "Output", func(fs *pflag.FlagSet) {
+		fs.StringVar(&c.listen, "listen", "127.0.0.1:9435", "serve at this `address`; port 0 is any that is free")
+		fs.BoolVar(&c.perCPU, "per-cpu", false, "also label the metrics of rings by CPU")
+		fs.BoolVar(&board, "dashboard", false, "print a dashboard for Grafana, and do nothing else")
+		c.Output.Flags(fs)
+	})
 	return cmd
 }
 
@@ -80,7 +83,7 @@ the counts of a reader of your own, use package perfbuf/promperf.`,
 func (c *config) run(ctx context.Context, stdout, stderr io.Writer) error {
 	listener, err := net.Listen("tcp", c.listen) // before anybody is silenced for nothing
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: --listen says where else to serve", err)
 	}
 	defer listener.Close()
 	set, err := c.Open(perfbuf.Options{})

@@ -11,6 +11,7 @@ import (
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // config is what the flags say.
@@ -63,16 +64,20 @@ written at a trigger: SIGUSR1, an event that matches --trigger, or the end. The 
 	c.Which(f)
 	c.What(f)
 	c.Order(f)
-	f.StringVarP(&c.write, "write", "w", "ringfold.data", "record to this `file`; - is stdout, for perf script -i -")
-	f.Var(&c.maxSize, "max-size", "begin a new file, FILE.000001 and so on, before one is larger")
-	f.DurationVar(&c.maxAge, "max-age", 0, "begin a new file when one is this old")
-	f.IntVar(&c.maxFiles, "max-files", 0, "keep the newest `N` of these files, or of the snapshots")
-	f.DurationVar(&c.flight, "flight", 0, "keep the events of the last `duration`, and write them at a trigger")
-	f.StringVar(&c.Trigger, "trigger", "", "trigger at an event that matches, such as `'ret < 0'`; the language is that of --filter")
-	f.DurationVar(&c.after, "after", 0, "go on for this `duration` after a trigger, before the snapshot")
-	f.StringVar(&c.snapshotDir, "snapshot-dir", "", "write each snapshot to a file of its own in this `directory`, and go on")
-	c.Output.Flags(f)
 	c.Types(f)
+	cli.Group(f, "Flight recorder", func(f *pflag.FlagSet) {
+		f.DurationVar(&c.flight, "flight", 0, "keep the events of the last `duration`, and write them at a trigger")
+		f.StringVar(&c.Trigger, "trigger", "", "trigger at an event that matches, such as `'ret < 0'`; the language is that of --filter")
+		f.DurationVar(&c.after, "after", 0, "go on for this `duration` after a trigger, before the snapshot")
+		f.StringVar(&c.snapshotDir, "snapshot-dir", "", "write each snapshot to a file of its own in this `directory`, and go on")
+	})
+	cli.Group(f, "Output", func(f *pflag.FlagSet) {
+		f.StringVarP(&c.write, "write", "w", "ringfold.data", "record to this `file`; - is stdout, for perf script -i -")
+		f.Var(&c.maxSize, "max-size", "begin a new file, FILE.000001 and so on, before one is larger")
+		f.DurationVar(&c.maxAge, "max-age", 0, "begin a new file when one is this old")
+		f.IntVar(&c.maxFiles, "max-files", 0, "keep the newest `N` of these files, or of the snapshots")
+		c.Output.Flags(f)
+	})
 	return cmd
 }
 

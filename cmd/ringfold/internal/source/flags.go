@@ -59,9 +59,11 @@ const MapsUsage = "[flags] [id N | name S | pinned PATH | FILE]..."
 
 // Which defines the flags that choose maps.
 func (f *Flags) Which(fs *pflag.FlagSet) {
-	fs.StringVar(&f.Process, "process", f.Process, "the maps that this process holds: its `comm|pid`")
-	f.Recording(fs)
-	fs.BoolVar(&f.Steal, "steal", f.Steal, "take maps over: a present reader receives nothing until it is restarted")
+	cli.Group(fs, "Maps and recordings", func(fs *pflag.FlagSet) {
+		fs.StringVar(&f.Process, "process", f.Process, "the maps that this process holds: its `comm|pid`")
+		f.Recording(fs)
+		fs.BoolVar(&f.Steal, "steal", f.Steal, "take maps over: a present reader receives nothing until it is restarted")
+	})
 }
 
 // Recording defines the flag that chooses an event of a recording, for commands that read nothing else.
@@ -71,12 +73,14 @@ func (f *Flags) Recording(fs *pflag.FlagSet) {
 
 // What defines the flags that choose events.
 func (f *Flags) What(fs *pflag.FlagSet) {
-	fs.IntVarP(&f.PID, "pid", "p", f.PID, "only events with this `pid` in their field pid, or else tgid")
-	fs.Var((*cpus)(&f.CPUs), "cpus", "only these CPUs, such as `0-3,7`")
-	fs.StringVar(&f.Filter, "filter", f.Filter, "only events that match, such as `'pid == 12 && ret < 0'`")
-	fs.DurationVar(&f.Since, "since", f.Since, "only the last `duration` of a recording")
-	fs.Uint64VarP(&f.Count, "count", "n", f.Count, "end after so many events")
-	fs.DurationVar(&f.Timeout, "timeout", f.Timeout, "end after this `duration`, such as 5s")
+	cli.Group(fs, "Events", func(fs *pflag.FlagSet) {
+		fs.IntVarP(&f.PID, "pid", "p", f.PID, "only events with this `pid` in their field pid, or else tgid")
+		fs.Var((*cpus)(&f.CPUs), "cpus", "only these CPUs, such as `0-3,7`")
+		fs.StringVar(&f.Filter, "filter", f.Filter, "only events that match, such as `'pid == 12 && ret < 0'`")
+		fs.DurationVar(&f.Since, "since", f.Since, "only the last `duration` of a recording")
+		fs.Uint64VarP(&f.Count, "count", "n", f.Count, "end after so many events")
+		fs.DurationVar(&f.Timeout, "timeout", f.Timeout, "end after this `duration`, such as 5s")
+	})
 }
 
 // Limits defines those of What that are about reading, not about single events.
@@ -95,16 +99,20 @@ func (f *Flags) Order(fs *pflag.FlagSet) {
 	if f.Slack == 0 {
 		f.Slack = time.Millisecond
 	}
-	fs.Var(&f.Mode, "mode", "`exact|slack`: wait for proof that no older event can come (default), or a fixed time")
-	fs.DurationVar(&f.Slack, "slack", f.Slack, "that fixed time; implies --mode slack")
-	fs.Var(&f.RingSize, "ring-size", "`size` of each CPU's ring")
+	cli.Group(fs, "Order", func(fs *pflag.FlagSet) {
+		fs.Var(&f.Mode, "mode", "`exact|slack`: wait for proof that no older event can come (default), or a fixed time")
+		fs.DurationVar(&f.Slack, "slack", f.Slack, "that fixed time; implies --mode slack")
+		fs.Var(&f.RingSize, "ring-size", "`size` of each CPU's ring")
+	})
 }
 
 // Types defines the flags that say what payloads are.
 func (f *Flags) Types(fs *pflag.FlagSet) {
-	fs.StringVar(&f.Type, "type", f.Type, "decode events as this struct or union: its `name` in BTF")
-	fs.StringVar(&f.BTF, "btf", f.BTF, "look for the type in this `file`: a BPF object, or BTF itself")
-	fs.StringVar(&f.BTFProg, "btf-prog", f.BTFProg, "look for the type in the BTF of this `program`: its id or name")
+	cli.Group(fs, "Payloads", func(fs *pflag.FlagSet) {
+		fs.StringVar(&f.Type, "type", f.Type, "decode events as this struct or union: its `name` in BTF")
+		fs.StringVar(&f.BTF, "btf", f.BTF, "look for the type in this `file`: a BPF object, or BTF itself")
+		fs.StringVar(&f.BTFProg, "btf-prog", f.BTFProg, "look for the type in the BTF of this `program`: its id or name")
+	})
 }
 
 // Args is a cobra.PositionalArgs: it takes the arguments that name maps, a recording, and a command behind "--", and checks the

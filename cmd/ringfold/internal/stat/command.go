@@ -14,6 +14,7 @@ import (
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // config is what the flags say.
@@ -52,10 +53,12 @@ array receives nothing meanwhile, and until it is restarted, so stat asks for --
 	fs.SortFlags = false
 	c.Which(fs)
 	c.What(fs)
-	fs.DurationVarP(&c.interval, "interval", "i", 0, "also print what each `duration` has brought, such as 1s")
 	c.Order(fs)
-	c.Output.Flags(fs)
 	c.Types(fs)
+	cli.Group(fs, "Output", func(fs *pflag.FlagSet) {
+		fs.DurationVarP(&c.interval, "interval", "i", 0, "also print what each `duration` has brought, such as 1s")
+		c.Output.Flags(fs)
+	})
 	return cmd
 }
 

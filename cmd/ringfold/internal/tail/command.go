@@ -84,8 +84,10 @@ root is needed. Ctrl-C ends with a summary.`,
 	}
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.Var(&speed, "speed", "`factor` of the recorded pace, such as 10; max is as fast as possible")
-	c.Recording(fs)
+	cli.Group(fs, "Recording", func(fs *pflag.FlagSet) {
+		fs.Var(&speed, "speed", "`factor` of the recorded pace, such as 10; max is as fast as possible")
+		c.Recording(fs)
+	})
 	c.What(fs)
 	c.Order(fs)
 	c.show(fs)
@@ -94,11 +96,13 @@ root is needed. Ctrl-C ends with a summary.`,
 
 // show defines the flags that say how events are shown.
 func (c *config) show(fs *pflag.FlagSet) {
-	c.Output.Flags(fs)
-	fs.StringSliceVar(&c.fields, "fields", nil, "show only these `names` of decoded fields, with commas")
 	c.Types(fs)
-	fs.BoolVar(&c.utc, "utc", false, "show the time of day, in UTC, not seconds since the first event")
-	fs.BoolVarP(&c.quiet, "quiet", "q", false, "print no events, only the summary")
+	cli.Group(fs, "Output", func(fs *pflag.FlagSet) {
+		c.Output.Flags(fs)
+		fs.StringSliceVar(&c.fields, "fields", nil, "show only these `names` of decoded fields, with commas")
+		fs.BoolVar(&c.utc, "utc", false, "show the time of day, in UTC, not seconds since the first event")
+		fs.BoolVarP(&c.quiet, "quiet", "q", false, "print no events, only the summary")
+	})
 }
 
 // check looks for flags that contradict each other.

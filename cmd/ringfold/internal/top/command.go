@@ -16,6 +16,7 @@ import (
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 )
 
@@ -57,12 +58,16 @@ Keys: p pauses and resumes, m changes the mode, s sorts by CPU or by fullness, a
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	c.Which(fs)
-	fs.IntVar(&c.load, "load", 50000, "without a map: `events` per second and CPU, on average; 0 is none")
+	cli.Group(fs, "Maps and recordings", func(fs *pflag.FlagSet) {
+		fs.IntVar(&c.load, "load", 50000, "without a map: `events` per second and CPU, on average; 0 is none")
+	})
 	c.Limits(fs)
 	c.Order(fs)
 	fs.Lookup("mode").Usage = "`exact|slack|unordered`: as elsewhere, or ring by ring (default)"
-	fs.DurationVarP(&c.interval, "interval", "i", time.Second, "time between two looks")
-	c.Output.Flags(fs)
+	cli.Group(fs, "Output", func(fs *pflag.FlagSet) {
+		fs.DurationVarP(&c.interval, "interval", "i", time.Second, "time between two looks")
+		c.Output.Flags(fs)
+	})
 	return cmd
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // config is what the flags say.
@@ -59,10 +60,12 @@ the file is complete.`,
 	c.What(f)
 	f.Lookup("timeout").Usage = "end after this `duration`; 0 is at Ctrl-C. A command and a recording have their own end"
 	c.Order(f)
-	f.StringVarP(&c.write, "write", "w", "trace.json", "write to this `file`, compressed if it ends in .gz; - is stdout")
-	f.StringVar(&c.record, "record", "", "also record the events to this perf.data `file`")
-	c.Output.Flags(f)
 	c.Types(f)
+	cli.Group(f, "Output", func(f *pflag.FlagSet) {
+		f.StringVarP(&c.write, "write", "w", "trace.json", "write to this `file`, compressed if it ends in .gz; - is stdout")
+		f.StringVar(&c.record, "record", "", "also record the events to this perf.data `file`")
+		c.Output.Flags(f)
+	})
 	return cmd
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/spf13/pflag"
 )
 
@@ -32,12 +33,14 @@ type Options struct {
 
 // Flags makes the flags that set o.
 func (o *Options) Flags(f *pflag.FlagSet) {
-	f.StringVar(&o.URL, "url", o.URL, "`URL` of the NATS servers, separated by commas (default $NATS_URL, or "+nats.DefaultURL+")")
-	f.StringVar(&o.Creds, "creds", o.Creds, "a user's credentials, a `file` as nsc makes it")
-	f.StringVar(&o.NKey, "nkey", o.NKey, "`file` with the seed of a user's NKey")
-	f.StringVar(&o.TLSCert, "tlscert", o.TLSCert, "`file` with the client's certificate")
-	f.StringVar(&o.TLSKey, "tlskey", o.TLSKey, "`file` with its key")
-	f.StringVar(&o.TLSCA, "tlsca", o.TLSCA, "`file` with the CAs that may have signed the server's certificate (default: the system's)")
+	cli.Group(f, "NATS servers", func(f *pflag.FlagSet) {
+		f.StringVar(&o.URL, "url", o.URL, "`URL` of the NATS servers, separated by commas (default $NATS_URL, or "+nats.DefaultURL+")")
+		f.StringVar(&o.Creds, "creds", o.Creds, "a user's credentials, a `file` as nsc makes it")
+		f.StringVar(&o.NKey, "nkey", o.NKey, "`file` with the seed of a user's NKey")
+		f.StringVar(&o.TLSCert, "tlscert", o.TLSCert, "`file` with the client's certificate")
+		f.StringVar(&o.TLSKey, "tlskey", o.TLSKey, "`file` with its key")
+		f.StringVar(&o.TLSCA, "tlsca", o.TLSCA, "`file` with the CAs that may have signed the server's certificate (default: the system's)")
+	})
 }
 
 // Connect connects. Where no server answers, it returns a connection that goes on trying, as one does that breaks later, and tells
