@@ -124,6 +124,9 @@ func findPrograms(maps []Map) error {
 
 // explain adds to an error what is missing.
 func explain(err error) error {
+	if _, gone := os.Stat("/proc/self/fdinfo"); gone != nil { // which cilium/ebpf looks into
+		return fmt.Errorf("%w: mount proc on /proc", err)
+	}
 	if !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
