@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs build/static/ordered where there is no other file, and then, as root, where there is no more than what reading real
+# Runs build/static/ringfold where there is no other file, and then, as root, where there is no more than what reading real
 # events takes. As another user it takes user namespaces, and leaves out the second part.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -17,22 +17,22 @@ fi
 
 mkdir -p "$root"
 mount -t tmpfs none "$root"
-cp build/static/ordered "$root/"
+cp build/static/ringfold "$root/"
 echo 'static: a simulation, in an empty directory'
-chroot "$root" /ordered -simulate -duration 1s >"$root.log" 2>&1 || die "failed: $(tail "$root.log")"
+chroot "$root" /ringfold demo --simulate --duration 1s >"$root.log" 2>&1 || die "failed: $(tail "$root.log")"
 tail -n1 "$root.log"
 if [ "$2" != 0 ]; then
 	echo 'static: not root: no real events'
 	exit
 fi
 
-# The kernel's types, for the BPF programs, and its lists of CPUs. -workload starts the program "true", with /dev/null.
+# The kernel's types, for the BPF programs, and its lists of CPUs. The demo starts the program "true", with /dev/null.
 mkdir -p "$root"/{bin,dev,sys/kernel/btf,sys/devices/system/cpu}
 : >"$root/dev/null"
 mount --bind /dev/null "$root/dev/null"
 for part in kernel/btf devices/system/cpu; do mount -o bind,ro "/sys/$part" "$root/sys/$part"; done
 echo 'int main(void) { return 0; }' | "${CC:-gcc}" -static -x c -o "$root/bin/true" -
 echo 'static: real events, with /sys/kernel/btf and /sys/devices/system/cpu'
-PATH=/bin "$(command -v chroot)" "$root" /ordered -duration 2s -workload -json >"$root.log" 2>&1 || die "failed: $(tail "$root.log")"
+PATH=/bin "$(command -v chroot)" "$root" /ringfold demo --json --duration 2s >"$root.log" 2>&1 || die "failed: $(tail "$root.log")"
 tail -n1 "$root.log" | cut -c1-120
-tail -n1 "$root.log" | grep -qE '"events":[1-9]' || die 'no events'
+tail -n1 "$root.log" | grep -qE '^\{"summary":.*"events":[1-9]' || die 'no events'
