@@ -48,11 +48,12 @@ install: man ## install the tool, its man pages and completions to PREFIX=/usr/l
 	@$(AS_ROOT) install -D -m 644 build/completion/bash "$(SHARE)/bash-completion/completions/ringfold"
 	@$(AS_ROOT) install -D -m 644 build/completion/zsh "$(SHARE)/zsh/site-functions/_ringfold"
 	@$(AS_ROOT) install -D -m 644 build/completion/fish "$(SHARE)/fish/vendor_completions.d/ringfold.fish"
+	@echo "installed $(DESTDIR)$(PREFIX)/bin/ringfold, its man pages and completions"
 
 demo: tool ## show the same kernel events read ring by ring and in order; ARGS='--all --duration 5s' is passed on
 	@$(AS_ROOT) build/ringfold demo $(ARGS)
 
-fleet-demo: tool ## show several hosts' events as one stream, over an embedded NATS server; ARGS='-outage -duration 5s' is passed on
+fleet-demo: tool ## show several hosts' events as one stream, over an embedded NATS server; ARGS='--outage --duration 5s' is passed on
 	@$(AS_ROOT) build/ringfold fleet demo $(ARGS)
 
 test: setup ## run all tests: the library's plainly, with the race detector, and poisoning what must not be kept
@@ -134,7 +135,7 @@ check-generate: ## tell whether the committed BPF programs are those of the C so
 	@scripts/setup.sh generate
 	@scripts/generate.sh --check
 
-fresh-check: ## run `make test` and `make demo` in a new Debian 12, from nothing (root, some minutes)
+fresh-check: ## install the tool as the README does and run it, and `make test`, in a new Debian 12, from nothing (root, some minutes)
 	@scripts/setup.sh fresh-check
 	@scripts/fresh-check.sh
 
@@ -142,7 +143,7 @@ fresh-ci: ## run all of .ci/run in a new Debian 12, which has Go, git and make (
 	@scripts/setup.sh fresh-check
 	@scripts/chroot.sh fresh-ci .ci/run
 
-static: setup ## build the tool and the examples as static programs, into build/static, and run one where there is no other file
+static: setup ## build the tool and the examples as static programs, into build/static, and run the tool where there is no other file
 	@scripts/static.sh
 	@$(AS_ROOT) scripts/static-run.sh
 
