@@ -2,24 +2,26 @@ package perfbuf
 
 import "github.com/ringfold/ringfold/internal/grace"
 
-// Barriers is a set of ways to wait, in exact mode, until no older event can come. Of those that an
-// [OrderOptions] allows and that work on the machine, for the user who runs the program, a stream uses NestLevels, if
-// that is enough; else OpenTree or MapInMap, whichever takes less time; else Membarrier. If one ceases to work, as the process drops
-// privileges or enters a sandbox, the next takes over.
+// Barriers is a set of ways to wait, in exact mode, until no older event can come. A stream
+// considers those that its [OrderOptions] allow and that work on this machine for this user. It
+// uses NestLevels if that suffices, else the faster of OpenTree and MapInMap, else Membarrier. If
+// one stops working, because the process drops privileges or enters a sandbox, the next takes over.
 //
-// Programs that may not be interrupted, on isolated, nohz_full or real-time CPUs, want MapInMap (before Linux 6.19), Membarrier, or
-// NestLevels, and no OpenTree.
+// If you must not interrupt isolated, nohz_full or real-time CPUs, allow MapInMap (before Linux
+// 6.19), Membarrier and NestLevels, but not OpenTree.
 type Barriers uint8
 
 const (
-	// NestLevels looks at how deep each CPU is in outputs, until it has seen it in none. It interrupts
-	// nobody. It covers the kernel's times only, not PayloadTime, nor Drain, Shutdown and Close.
+	// NestLevels looks at how deep each CPU is in outputs, until it has seen it in none. It
+	// interrupts no CPU. It covers the kernel's times only, not PayloadTime, nor Drain, Shutdown
+	// and Close.
 	NestLevels = Barriers(grace.NestLevels)
 	// OpenTree clones a mount and closes it, which takes an expedited RCU grace period: tens of
-	// microseconds, and an interrupt for each CPU that is busy. It takes CAP_SYS_ADMIN and Linux 5.9. Nothing
-	// documents that this close waits, so the first stream of a process has it shown, with a BPF program that runs
-	// meanwhile: some 10 ms, and up to 0.4 s on a machine that is busy. Its two system calls, open_tree and close, come from a thread of
-	// their own, named ringfold, and show in audit logs.
+	// microseconds, and an interrupt for each CPU that is busy. It takes CAP_SYS_ADMIN and Linux
+	// 5.9. No documentation promises that this close waits, so the first stream of a process
+	// proves it, with a BPF program that runs meanwhile: some 10 ms, and up to 0.4 s on a busy
+	// machine. Its two system calls, open_tree and close, come from a thread of their own, named
+	// ringfold, and show in audit logs.
 	OpenTree = Barriers(grace.OpenTree)
 	// MapInMap updates a map in a map, for which the kernel promises to wait (maybe_wait_bpf_programs): some ms before Linux 6.19,
 	// an expedited grace period since then. It takes CAP_BPF.

@@ -8,12 +8,12 @@ import (
 	"github.com/ringfold/ringfold/internal/reader"
 )
 
-// Flush asks for everything that the rings hold now, without waiting for the wake-up policy: a blocked
-// Wait returns, and the next pass over the Reader or over its [Ordered] stream delivers it, followed by
-// an event of [KindFlushed]. In a stream the marker comes when all events up to the time of the call
-// are due and delivered: see [Ordered.Watermark]. One marker answers all calls that it follows.
-// [Ordered.ForEachPending] delivers everything in any case, and leaves a marker that is not proven to the
-// next pass.
+// Flush asks for everything that the rings hold now, without waiting for the wakeup policy: a
+// blocked Wait returns, and the next pass over the Reader or over its [Ordered] stream delivers it,
+// followed by an event of [KindFlushed]. In a stream the marker comes when all events up to the
+// time of the call are due and delivered: see [Ordered.Watermark]. One marker answers all calls
+// that it follows. [Ordered.ForEachPending] delivers everything in any case, and leaves a marker
+// that is not proven to the next pass.
 //
 // For each ring that holds something, [Ring.Wait] returns too: one that is blocked, or else the next. Passes
 // over single rings deliver no markers, and leave [Reader.Wait] returning at once.
@@ -29,21 +29,23 @@ func (s *Ordered) Flush() error {
 	return os.ErrClosed
 }
 
-// Pause takes the rings out of the map: outputs fail with -ENOENT until Resume, which the kernel does not
-// count as lost. What the rings hold stays there to be read. Programs that are running may still
-// output what they have begun: [Reader.Drain] waits for them. Pause does not block, may be called at
-// any time from anywhere, and does nothing if the Reader is paused already. Of a closed Reader it is [os.ErrClosed].
+// Pause takes the rings out of the map: outputs fail with -ENOENT until Resume, which the kernel
+// does not count as lost. You can still read what the rings hold. Running programs may still finish
+// an output: [Reader.Drain] waits for them. Pause does not block, may be called at any time from
+// anywhere, and does nothing if the Reader is paused already. After Close it returns
+// [os.ErrClosed].
 //
-// It calls bpf_map_delete_elem for each CPU. If one fails, because privileges were dropped since Open or the
-// map is frozen (BPF_MAP_FREEZE), the error says why, and some rings are still in the map. Call Pause again to
-// try those again: it is nil only once none is left. Resume puts the others back.
+// It calls bpf_map_delete_elem for each CPU. If one fails, because the process dropped privileges
+// since Open or the map is frozen (BPF_MAP_FREEZE), the error says why, and some rings are still in
+// the map. Call Pause again to retry those: it returns nil only once none is left. Resume puts the
+// others back.
 //
-// Nothing can be taken out of a BPF ring buffer: there Pause is an error that wraps [errors.ErrUnsupported].
+// A BPF ring buffer cannot be paused: Pause returns an error that wraps [errors.ErrUnsupported].
 func (r *Reader) Pause() error { return r.in.Pause() }
 
-// Resume puts the rings back into the map after [Reader.Pause], in the place of those of another reader
-// if there is one by now. It does nothing if the Reader is not paused. If an entry cannot be set, the error
-// says why; call Resume again to try again. Of a closed Reader it is [os.ErrClosed].
+// Resume puts the rings back into the map after [Reader.Pause], and replaces those of a reader that
+// came meanwhile. It does nothing if the Reader is not paused. If it cannot set an entry, the error
+// says why; call Resume again to retry. After Close it returns [os.ErrClosed].
 func (r *Reader) Resume() error { return r.in.Resume() }
 
 // Pause is [Reader.Pause] of all sources of the stream. If it fails for one, the others are paused all the same.
@@ -59,14 +61,14 @@ func (s *Ordered) forSources(do func(*reader.Reader) error) (err error) {
 	return err
 }
 
-// Shutdown ends reading and loses nothing that has been output: it takes the rings out of the map as
-// [Reader.Pause] does, waits until programs that are running have ended, calls f for all that the rings
-// hold, and closes the Reader. It blocks for an RCU grace period, some ms as a rule, and for as long as
-// f takes. Programs may stay attached.
+// Shutdown ends reading without losing events. It takes the rings out of the map as [Reader.Pause]
+// does, waits until running programs have ended, calls f for all events that the rings hold, and
+// closes the Reader. It blocks for an RCU grace period, usually some ms, and for as long as f
+// takes. Programs may stay attached.
 //
-// Errors are those of Pause and [Reader.Drain], and [ErrBusy] while another goroutine reads (end its
-// Run first): the Reader is still open then, and paused, unless Pause failed. After an error of f it is
-// closed all the same.
+// Errors are those of Pause and [Reader.Drain], and [ErrBusy] while another goroutine reads (end
+// its Run first). The Reader is then still open, and paused, unless Pause failed. After an error of
+// f it is closed.
 func (r *Reader) Shutdown(ctx context.Context, f func(Event) error) error {
 	begin := func(uint64) (*Batch, error) { return r.begin() }
 	return shutdown(ctx, func() error { return pauseIfItCan(&r.in) }, r.in.Quiesce, begin, r.in.Close, f)

@@ -1,12 +1,15 @@
 // Package perfbuf reads BPF perf event arrays (BPF_MAP_TYPE_PERF_EVENT_ARRAY), the per-CPU buffers
 // that bpf_perf_event_output writes to, and BPF ring buffers (BPF_MAP_TYPE_RINGBUF).
 //
-// It delivers events fast, in their true order across CPUs, and says exactly what was lost. Events
-// are read in place: no copy, allocation, C call or channel per event. [Open] takes a map's file
-// descriptor, whether libbpfgo, cilium/ebpf or anything else loaded the map. It sets up one ring
-// per CPU with libbpf's perf_buffer, so it needs cgo; programs must be 64-bit. [OpenRingBuf] does the
-// same for a BPF ring buffer, or for several in a map of maps, and [Merge] makes one ordered stream of
-// several readers of either kind.
+// It delivers events in their true order across CPUs, and reports exactly what was lost. It reads
+// events in place, without a copy, allocation, C call or channel per event. [Open] takes a map's
+// file descriptor, whether libbpfgo, cilium/ebpf or anything else loaded the map. It sets up one
+// ring per CPU with libbpf's perf_buffer, so it needs cgo; programs must be 64-bit.
+//
+// [OpenRingBuf] does the same for a BPF ring buffer, or for several in a map of maps. [Merge] makes
+// one ordered stream of several readers of either kind.
+//
+// This reads all CPUs in order of time:
 //
 //	reader, err := perfbuf.Open(mapFD, perfbuf.Options{})
 //	if err != nil {
@@ -26,7 +29,8 @@
 //	}
 //
 // Package perfbuftest simulates a kernel, to test consumers without root or BPF. Package perfchan
-// is a drop-in for libbpfgo's InitPerfBuf: replace one line and keep your channels.
+// is a drop-in for libbpfgo's InitPerfBuf: replace one line and keep your channels. Package
+// perfdata records and replays events, and package flight keeps the newest ones until you ask.
 //
 // # Choose how to read
 //
@@ -42,47 +46,49 @@
 // [Ordered] and [Ring] offer the same ways of reading. Methods that take a context block until
 // events come. They park the goroutine and block no thread. They return context.Cause(ctx),
 // [os.ErrClosed] after [Reader.Close], or the error of your function; an iterator yields that error
-// last. Your function ends a loop without an error by returning [ErrStop]. Two reads of the same
-// ring at a time are refused with [ErrBusy].
+// last. Your function ends a loop without an error by returning [ErrStop]. A second read of a ring
+// at the same time returns [ErrBusy].
 //
 // # Events
 //
-// An [Event] is a sample, a loss, corrupt ring memory or the answer to a Flush: [Event.Kind] says
-// which. It is valid until your function returns or the loop body ends; then the kernel overwrites
-// it. [Event.Record] copies it, and a [Decoder] reads its payload as a struct. The build tag
-// perfbuf_poison catches use after return by overwriting expired events with 0xCC.
+// An [Event] is a sample, a loss, corrupt ring memory or the marker after a Flush: [Event.Kind]
+// says which. It is valid until your function returns or the loop body ends; then the kernel
+// overwrites it. [Event.Record] copies it, and a [Decoder] reads its payload as a struct. The build
+// tag perfbuf_poison catches use after return by overwriting expired events with 0xCC.
 //
 // # Order
 //
 // Per-CPU buffers have no order between them, and interrupts can invert the order within one. An
 // [Ordered] stream restores it by the kernel's timestamps. By default it is [Exact]: it delivers an
-// event once a barrier has proved that no older event can still come, on any CPU. This costs delay:
-// on Linux 6.18, as root, 0.1 ms at the median for rare events and 0.7 ms at 160,000 a second; 12 ms
-// where no fast way to wait works (see [Barriers]). [Slack] is the usual heuristic: wait a fixed time.
-// With 1 ms, its median is 1.1 to 1.4 ms, and an event that comes too late is delivered out of order,
-// marked [Event.Late].
+// event once a barrier has proved that no older event can still come, on any CPU. A barrier waits
+// until all BPF programs that were running have ended. This costs delay, p50 / p99 on Linux 6.18 as
+// root: 0.1 / 0.2 ms for rare events, and 0.7 / 1.7 ms at 160,000 a second; 12 / 21 ms if no fast
+// barrier works (see [Barriers]).
+//
+// [Slack] is the usual heuristic: wait a fixed time. With 1 ms its delays are 1.1 / 1.2 ms and 1.4
+// / 2.3 ms. An event that comes too late is delivered out of order, marked [Event.Late].
 //
 // Events wait in their rings. When a ring fills up meanwhile, the stream copies the oldest events
 // out of it, within a memory budget: see [Spill]. A ring thus needs room only for what arrives
 // between two looks, at most 2 ms apart while the stream holds events.
 //
 // A stream may have several sources, each a Reader with options, statistics and losses of its own:
-// see [Merge]. [Event.Source] says which one an event is from, and [Ordered.Add] and [Ordered.Remove]
-// change them while the stream runs. The times of BPF ring buffers are in their payloads:
-// see [RingBufOptions].
+// see [Merge]. [Event.Source] says which one an event is from, and [Ordered.Add] and
+// [Ordered.Remove] change them while the stream runs. Events of BPF ring buffers have their times
+// in the payload: see [RingBufOptions].
 //
 // # Losses
 //
 // When a ring is full, outputs fail with -ENOSPC and the kernel counts them. The next output that
 // succeeds reports the count, which arrives as an event of [KindLost] just before it. If no output
-// follows, Linux 6.0 and newer can be asked: an Ordered stream asks when a CPU falls silent after
-// its ring was nearly full, and in [Ordered.Drain] and [Ordered.ForEachPending].
+// follows, the reader can ask Linux 6.0 and newer. An Ordered stream does so when a CPU falls
+// silent after its ring was nearly full, and in [Ordered.Drain] and [Ordered.ForEachPending].
 //
 // [Reader.Stats] has totals. After Close, Samples + Dropped + Lost of a ring is what programs tried
-// to output to it; [RingStats] says under which conditions that is exact. The kernel does not count
-// outputs that find no ring: before Open, after Close, and while the Reader is paused. With
-// [Options].Outputs, programs count those themselves. Of BPF ring buffers the kernel counts nothing:
-// see [RingBufOptions].LossesFD.
+// to output to it; [RingStats] lists the conditions under which that is exact. The kernel does not
+// count outputs that find no ring: before Open, after Close, and while the Reader is paused. With
+// [Options].Outputs, programs count those themselves. The kernel counts no losses of BPF ring
+// buffers: see [RingBufOptions].LossesFD.
 //
 // # Stop without losing events
 //
@@ -91,16 +97,16 @@
 // detach the programs first, [Ordered.Drain] delivers the rest. [Reader.Close] alone drops it.
 //
 // [Reader.Pause] and [Reader.Resume] stop and restart outputs. [Reader.Flush] asks for everything
-// that the rings hold now, followed by an event of [KindFlushed]. [Ordered.Watermark] says up to when a
-// stream is complete, and [OrderOptions].FlushEvery has it say so regularly. Flush, Pause, Resume, Stats and
-// Close do not wait for readers, and may be called from any goroutine at any time.
+// that the rings hold now, followed by an event of [KindFlushed]. [Ordered.Watermark] is the time
+// up to which a stream is complete, and [OrderOptions].FlushEvery sends it regularly. You may call
+// Flush, Pause, Resume, Stats and Close from any goroutine at any time; they do not wait for reads.
 //
 // # Wakeups
 //
 // Waking the reader costs the traced program microseconds, far more than the output itself. By
-// default rare events wake it, each at once. When more come than 1,000 a second on a CPU, the reader
-// polls every 5 ms, and a ring a quarter full wakes it early. [Wakeup] has other policies, and
-// [Schedule] chooses which ring is read first.
+// default each rare event wakes it at once. Above 1,000 events a second on a CPU, the reader polls
+// every 5 ms, and a ring a quarter full wakes it early. [Wakeup] has other policies, and [Schedule]
+// chooses which ring is read first.
 //
 // # CPU hotplug
 //
@@ -115,11 +121,11 @@
 // and with any library, replaces the first, which silently receives nothing from then on. The
 // second sees it in [Stats].ReplacedEntries. When one of the two later closes, pauses or switches
 // its wakeups, it removes the other's entries, unless it is paused and closes. For two readers,
-// have programs output to two maps. Two readers of a BPF ring buffer share its events, and nothing
-// tells; [Merge] refuses both in one stream.
+// have programs output to two maps. Two readers of a BPF ring buffer share its events, and neither
+// can notice; [Merge] refuses both in one stream.
 //
 // The kernel cleans up after a process that is killed: outputs fail with -ENOENT. One case differs:
 // another process, still alive, passed it the map's descriptor, by a socket or a fork. The entries
-// then stay in the map without rings, and outputs fail with -ENOSPC. This ends with the next
-// reader, which replaces them, or with that process.
+// then stay in the map without rings, and outputs fail with -ENOSPC, until that process ends or the
+// next reader replaces them.
 package perfbuf

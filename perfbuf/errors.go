@@ -23,12 +23,12 @@ var ErrBarriers = errors.New("perfbuf: barriers fail")
 // errStopped stands for an ErrStop that the user's function has returned.
 var errStopped = errors.New("perfbuf: stopped")
 
-// CorruptError describes ring memory that could not be read. Reading went on behind it: as a rule at
+// CorruptError describes ring memory that could not be read. Reading went on behind it, usually at
 // the end of what was published then, where the next record is sure to begin.
 //
 // The kernel itself writes such memory when a program outputs 65509 bytes or more at once (65517
 // under [Options.NoTime]): a record's length has 16 bits and wraps. The fix is to output less at a
-// time. Losses that were reported there are lost with it.
+// time. Loss reports in the skipped memory are lost.
 type CorruptError struct {
 	CPU     int
 	Offset  uint64 // where in the ring's stream of bytes, counted from its setting up
@@ -41,7 +41,7 @@ func (e *CorruptError) Error() string {
 		e.CPU, e.Offset, e.Reason, e.Skipped)
 }
 
-// MapError says that the map cannot be read with this package.
+// MapError is returned for a map that this package cannot read.
 type MapError struct {
 	ID, Type, MaxEntries int // as bpftool map show has them; Type is enum bpf_map_type
 	Name                 string
@@ -52,8 +52,8 @@ func (e *MapError) Error() string {
 	return fmt.Sprintf("perfbuf: map %q (id %d): %s", e.Name, e.ID, e.Reason)
 }
 
-// PermissionError says that the kernel refused to set up rings, what the process lacks, and how to
-// get it. errors.Is(err, fs.ErrPermission) holds.
+// PermissionError is returned if the kernel refuses to set up rings. It names what the process
+// lacks, and how to get it. errors.Is(err, fs.ErrPermission) holds.
 type PermissionError struct {
 	UID      int
 	Missing  []string // capabilities, for example CAP_PERFMON

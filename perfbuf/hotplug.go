@@ -2,7 +2,7 @@ package perfbuf
 
 import "errors"
 
-// HotplugStats is how CPUs that came online after Open were followed.
+// HotplugStats counts CPUs that came online after Open.
 type HotplugStats struct {
 	Reopened uint64 // a CPU was back, and its ring got new perf events: the kernel closes a CPU's when it goes offline
 	Added    uint64 // a CPU was new, and got a ring

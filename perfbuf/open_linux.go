@@ -10,14 +10,15 @@ import (
 // Open sets up a ring for each CPU in the perf event array that mapFD refers to, and returns a
 // reader of them. From then on outputs to the map land in the rings.
 //
-// mapFD may come from libbpfgo, cilium/ebpf, a pin or an id. It is duplicated; the caller may close its own.
+// mapFD may come from libbpfgo, cilium/ebpf, a pin or an id. Open duplicates it; you may close
+// yours.
 //
 // Open does not block. It fails with a [*MapError] for a map that cannot be read, a
 // [*PermissionError] where privilege is lacking (CAP_BPF and CAP_PERFMON, or CAP_SYS_ADMIN before
-// Linux 5.8), in 32-bit programs with an error that wraps [errors.ErrUnsupported], and otherwise with
-// one that wraps the errno. It refuses a process that is in a time namespace and has unshared another one, as
-// nothing tells the offset of its clock then. Nothing is left behind when it fails. It calls
-// perf_buffer__new_raw.
+// Linux 5.8), in 32-bit programs with an error that wraps [errors.ErrUnsupported], and otherwise
+// with one that wraps the errno. It refuses a process that is in a time namespace and has unshared
+// another one, because the offset of its clock is then unknown. A failed Open leaves nothing
+// behind. It calls perf_buffer__new_raw.
 func Open(mapFD int, opts Options) (*Reader, error) { return open(&perfevent.Map{FD: mapFD}, opts) }
 
 // public makes errors of this package of those that package host has for them.

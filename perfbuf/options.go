@@ -45,17 +45,17 @@ type Options struct {
 // Wakeup is when the kernel wakes a waiting reader. A wakeup costs the traced program some
 // microseconds, on the CPU that outputs.
 //
-// The zero value is the doorbell, which works per CPU. While events are rare, each wakes the reader at
-// once: some 16 in a row, and 1,000 a second, which costs the CPU's programs 1 % of their time. When more
-// come they wake nobody: the reader polls every PollInterval, and a ring a quarter full wakes it early, until
-// nothing has come for two of these intervals. When no events come, nothing polls. The
-// doorbell takes a second perf event per CPU, and a map update when a CPU becomes busy or quiet. If
-// the second event cannot be opened, Open falls back to Bytes of a quarter of the ring, as
-// [Reader.Options] and [Stats].Doorbell then show.
+// The zero value is the doorbell, which works per CPU. While events are rare, each wakes the reader
+// at once: some 16 in a row, and 1,000 a second, which costs the CPU's programs 1 % of their time.
+// When more come, they stop waking it: the reader polls every PollInterval, and a ring a quarter
+// full wakes it early, until nothing has come for two of these intervals. Without events, nothing
+// polls. The doorbell takes a second perf event per CPU, and a map update when a CPU becomes busy
+// or quiet. If the second event cannot be opened, Open falls back to Bytes of a quarter of the
+// ring, as [Reader.Options] and [Stats].Doorbell then show.
 //
 // With Events of 1, each event wakes the reader, which never polls. With larger Events, or with
-// Bytes, a few events wake nobody, so Wait polls every PollInterval: no event is stranded, and an idle
-// reader wakes up that often.
+// Bytes, a few events do not wake the reader, so Wait polls every PollInterval: no event is
+// stranded, and an idle reader wakes up that often.
 type Wakeup struct {
 	// Events wakes the reader after this many events on a CPU (perf_event_attr.wakeup_events). Wait
 	// returns at once if a ring may hold that many already. It judges by bytes, so it can be early when

@@ -66,9 +66,10 @@ type OrderOptions struct {
 	// barrier to start, and then for its grace period. 0 is 1 ms; below 0 is none. It holds on average:
 	// after a pause, barriers may follow each other at once until they have used up the pause's last 16 ms.
 	//
-	// It also bounds the harm to others, which depends on the way to wait: see [Barriers]. OpenTree, and from Linux 6.19 on
-	// MapInMap, interrupt every CPU that is busy, once per barrier. At 1,000 barriers a second, a busy loop took 2 % longer, on a
-	// virtual machine with 2 CPUs (100 a second: 0.3 %, 5,000: 11 %). The others interrupt nobody.
+	// It also bounds the harm to others, which depends on the way to wait: see [Barriers].
+	// OpenTree, and from Linux 6.19 on MapInMap, interrupt every CPU that is busy, once per
+	// barrier. At 1,000 barriers a second, a busy loop took 2 % longer, on a virtual machine with
+	// 2 CPUs (100 a second: 0.3 %, 5,000: 11 %). The others interrupt no CPU.
 	//
 	// Measured delays, p50 / p99, at 160,000 events a second on Linux 6.18 with 2 CPUs: OpenTree with 1 ms
 	// 0.7 / 1.7 ms, without interval 0.3 / 1.8 ms; MapInMap with 1 ms 12 / 21 ms. Rare events: OpenTree

@@ -42,8 +42,8 @@ type Ordered struct {
 // It is about events, not about outputs: what is lost before it may be reported after it, see [Event.After]. Nor is it about
 // corrupt memory, which has no time of its own, and samples without a time of theirs under [PayloadTime].
 //
-// It is one atomic load, and may be called from any goroutine at any time. Who sees a time also sees what f did
-// before.
+// It is one atomic load, and may be called from any goroutine at any time. A goroutine that sees a
+// time also sees what f did before.
 func (s *Ordered) Watermark() uint64 { return s.in.Order.Complete() }
 
 // Options returns the options in effect, with defaults filled in.

@@ -2,10 +2,10 @@ package perfbuf
 
 import "github.com/ringfold/ringfold/internal/kernel"
 
-// OutputCounts names who counts outputs besides the kernel, which counts only what full rings refused.
-// The zero value is nobody. Open duplicates the descriptors. Each call of Stats then makes a system
-// call per entry of the map, of which there are 128 by default, and per program. A simulated kernel has
-// none of this and ignores it.
+// OutputCounts names the map in which programs count their outputs: the kernel counts only those
+// that a full ring refused. The zero value names none. Open duplicates the descriptors. Each call
+// of Stats then makes a system call per entry of the map, 128 by default, and per program. A
+// simulated kernel ignores it.
 type OutputCounts struct {
 	// MapFD is the map perfbuf_outputs of programs that output with bpf/perfbuf_output.h. It should
 	// count the outputs to this reader's map and no other. 0 is none.
@@ -27,7 +27,7 @@ type OutputStats struct {
 }
 
 // CPUOutputs is what became of a CPU's outputs. Attempted is the sum of all others. All but Written
-// are outputs that failed; all but those and Full are known to nobody else.
+// are outputs that failed. Of these, the kernel itself counts only Full.
 type CPUOutputs struct {
 	CPU       int
 	Attempted uint64

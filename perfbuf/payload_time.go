@@ -11,21 +11,23 @@ type TimeSource struct {
 // offset, in ns of CLOCK_MONOTONIC, as bpf_ktime_get_ns returns it. [Event.Time] is then that time, and
 // rings need no kernel times ([Options.NoTime]).
 //
-// Exact mode then proves completeness only for times taken in the same run of the program as the output.
-// A time from an earlier run, such as the start of a call that has now returned, makes its event late. So
-// does a coarse clock (bpf_ktime_get_coarse_ns), which lags by milliseconds. [NestLevels]
-// proves nothing here, as programs may be preempted between the two.
+// Exact mode then proves completeness only for times taken in the same run of the program as the
+// output. A time from an earlier run, such as the start of a call that has now returned, makes its
+// event late. So does a coarse clock (bpf_ktime_get_coarse_ns), which lags by milliseconds.
+// [NestLevels] proves nothing here, because programs may be preempted between taking the time and
+// the output.
 //
 // Grace periods do not wait for sleepable programs. The verifier keeps perf event arrays from those, also
 // behind tail calls, but misses two ways: an array found in a map of maps, and a function replaced by
 // freplace. Such an output may come after any delay: late by its own time, in order by the kernel's, and
 // after Drain.
 //
-// A sample too short for the time, or with a time more than a second in the future, is ordered by the
-// kernel's time. Without kernel times it goes with its predecessor. Stats.Untimed counts both. A stream whose source
-// has only such times in its first 16 samples or more returns an error, once, which names the map: the offset is wrong, or the times are of another
-// clock. No event is lost, and the stream may be read on, with or without that source. Times of a clock that is behind, such as jiffies,
-// cannot be told from late events: Stats.Late counts them.
+// A sample too short for the time, or with a time more than a second in the future, is ordered by
+// the kernel's time. Without kernel times it goes with its predecessor. Stats.Untimed counts both.
+// A stream whose source has only such times in its first 16 samples or more returns an error, once,
+// which names the map: the offset is wrong, or the times are of another clock. No event is lost,
+// and the stream may be read on, with or without that source. Times of a clock that lags, such as
+// jiffies, look like late events: Stats.Late counts them.
 func PayloadTime(offset int) TimeSource { return TimeSource{payload: true, offset: offset} }
 
 // StampedTime is a [PayloadTime] that programs take after they have reserved the record in a BPF ring buffer, as

@@ -2,9 +2,10 @@ package perfbuf
 
 import "github.com/ringfold/ringfold/internal/ringbuf"
 
-// OpenRingBuf returns a reader of the BPF ring buffer that mapFD refers to, or of those in an array or hash of maps, such as
-// one per CPU; those that are put there later are found within a second. Each is a [Ring] of the reader. What holds for perf event arrays holds for them too: the ways of reading,
-// [Event], order, [Stats]. What differs:
+// OpenRingBuf returns a reader of the BPF ring buffer that mapFD refers to, or of those in an array
+// or hash of maps, such as one per CPU; those that are put there later are found within a second.
+// Each is a [Ring] of the reader. They work like perf event arrays: the ways of reading, [Event],
+// order, [Stats]. What differs:
 //
 //   - [Event.Bytes] is what the program has written, without padding. Time and CPU come from the payload.
 //   - There is one reader of a ring buffer. If somebody else reads it too, nothing reports that, and both miss events.

@@ -9,9 +9,9 @@ import (
 	"github.com/ringfold/ringfold/internal/reader"
 )
 
-// Merge opens one stream of the events of several readers, those that their rings hold and those to come, in the order
-// of time. [Event.Source] says which reader an event is from. Each keeps its own options and statistics, and its losses
-// come as its events. Of one reader, it is [Reader.Ordered].
+// Merge opens one stream of the events of several readers, those that their rings hold and those to
+// come, in order of time. [Event.Source] says which reader an event is from. Each keeps its own
+// options and statistics, and its losses come as its events. Of one reader, it is [Reader.Ordered].
 //
 // In exact mode no event of any of them is late: a barrier covers all programs, whatever they write to. Readers may be
 // added and removed later: see [Ordered.Add]. Closing one of them ends the stream, with os.ErrClosed.
@@ -48,10 +48,11 @@ func Merge(o OrderOptions, readers ...*Reader) (*Ordered, error) {
 // Ordered opens a stream of the events of this reader alone: see [Merge].
 func (r *Reader) Ordered(o OrderOptions) (*Ordered, error) { return Merge(o, r) }
 
-// Add makes a reader a source of the stream. Its events are delivered from the next pass on, those that its rings hold
-// already too: what of them is older than the stream has come to is late. So add a reader before its programs are
-// attached. Add may be called from anywhere at any time. It blocks for a grace period if the reader needs a barrier and the stream has none
-// that covers it. Errors are those of [Merge], and os.ErrClosed of a closed stream.
+// Add makes a reader a source of the stream. The stream delivers its events from the next pass on,
+// including those that its rings hold already. Those older than the stream's latest event are late,
+// so add a reader before you attach its programs. Add may be called from anywhere at any time. It
+// blocks for a grace period if the reader needs a barrier and the stream has none that covers it.
+// Errors are those of [Merge], and os.ErrClosed of a closed stream.
 func (s *Ordered) Add(r *Reader) error {
 	if _, err := s.opts.effective([]*Reader{r}); err != nil {
 		return err
@@ -59,10 +60,12 @@ func (s *Ordered) Add(r *Reader) error {
 	return s.in.Add(&r.in)
 }
 
-// Remove takes a reader out of the stream. It drops those of its events that the stream has seen and not
-// delivered, and counts them as dropped. To have them, end the programs' outputs first, as [Reader.Pause] does, and wait for
-// the marker of a [Reader.Flush]. In a BPF ring buffer, what lies behind a record that is reserved and not submitted stays there, and
-// is read again by who comes next, even if the stream has delivered it. The reader stays open, and its rings may be read in other ways.
+// Remove takes a reader out of the stream. It drops those of its events that the stream has seen
+// and not delivered, and counts them as dropped. To have them, end the programs' outputs first, as
+// [Reader.Pause] does, and wait for the marker of a [Reader.Flush]. In a BPF ring buffer, records
+// behind one that is reserved and not submitted stay there, and the next reader gets them again,
+// even if the stream has delivered them. The reader stays open, and its rings may be read in other
+// ways.
 //
 // Remove may be called from anywhere at any time, and does not block. A pass that is under way still delivers events of
 // the reader. It is an error if the reader is not a source.

@@ -8,7 +8,7 @@ import (
 	"github.com/ringfold/ringfold/internal/version"
 )
 
-// VersionInfo says what a program was built with, and runs with. Fields are empty where it cannot be told.
+// VersionInfo is what a program was built with, and runs with. Unknown fields are empty.
 type VersionInfo struct {
 	Ringfold string // version of this module, such as "v1.2.3"; "(devel)" or with a "+dirty" if built from its repository
 

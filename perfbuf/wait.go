@@ -5,17 +5,19 @@ import "context"
 // Wait blocks until there is something to read, ctx is done or the reader is closed. Nil is a hint:
 // the rings hold events, or did a moment ago; a pass says which.
 //
-// It returns nil when the wake-up policy wants it (see [Wakeup]): by default, when an event comes after
-// a while without any, and while events flow, every poll interval, or sooner when a ring fills up; and at
-// once after a [Reader.Flush]. Errors are context.Cause(ctx), which goes before everything else,
-// os.ErrClosed, and [ErrBusy] if another goroutine waits already, for the Reader or for one of its
-// rings, or an [Ordered] stream holds the rings. No thread is blocked meanwhile: the goroutine is
-// parked on libbpf's epoll descriptor (perf_buffer__epoll_fd) in the Go runtime's poller.
+// The wakeup policy decides when it returns nil (see [Wakeup]). By default that is when an event
+// comes after a while without any, and while events flow, every poll interval, or sooner when a
+// ring fills up. After a [Reader.Flush] it returns at once.
+//
+// Errors are context.Cause(ctx), which takes precedence, os.ErrClosed, and [ErrBusy] if another
+// goroutine waits already, for the Reader or for one of its rings, or an [Ordered] stream holds the
+// rings. Wait blocks no thread: it parks the goroutine on libbpf's epoll descriptor
+// (perf_buffer__epoll_fd) in the Go runtime's poller.
 func (r *Reader) Wait(ctx context.Context) error { return r.in.Wait(ctx, -1) }
 
-// Wait is [Reader.Wait] for one ring, for those who read each ring with a goroutine of its own. Any
-// number of rings may be waited for at the same time, each by one goroutine, but not the Reader too:
-// that is refused with [ErrBusy]. A [Reader.Flush] ends it once, if the ring holds something then.
+// Wait is [Reader.Wait] for one ring, to read each ring in a goroutine of its own. Any number of
+// goroutines may wait at the same time, one per ring, but not for the Reader too: that returns
+// [ErrBusy]. A [Reader.Flush] ends it once, if the ring holds something then.
 func (r *Ring) Wait(ctx context.Context) error { return r.reader.in.Wait(ctx, r.index) }
 
 // Run is [Reader.Run] for one ring, for a goroutine of its own: see [Ring.Wait].

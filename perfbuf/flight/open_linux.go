@@ -6,12 +6,14 @@ import (
 	"github.com/ringfold/ringfold/internal/perfevent"
 )
 
-// Open begins to record the perf event array that mapFD refers to, which is duplicated. From then on outputs to the map land in the recorder's
-// rings. Another reader of the map receives nothing from then on, until it is restarted: to trigger on events, and for
-// events to be read and recorded both, have programs output to two maps.
+// Open begins to record the perf event array that mapFD refers to. Open duplicates it; you may
+// close yours. From then on outputs to the map land in the recorder's rings, and another reader of
+// the map receives nothing until it is restarted. To trigger on events, or to both read and record
+// them, have programs output to two maps.
 //
-// Open blocks for an RCU grace period, and the first of a process for some 10 ms more. Its errors are those of [perfbuf.Open], and why no grace period can
-// be waited for. It calls perf_event_open with write_backward, and mmap with PROT_READ alone.
+// Open blocks for an RCU grace period, and the first of a process for some 10 ms more. Its errors
+// are those of [perfbuf.Open], and the reason why it cannot wait for a grace period. It calls
+// perf_event_open with write_backward, and mmap with PROT_READ alone.
 func Open(mapFD int, opts Options) (*Recorder, error) {
 	var o Options // in effect
 	k, err := perfevent.OpenOverwritable(mapFD, func(online []int) (s perfevent.OverwriteSetup, err error) {

@@ -18,8 +18,9 @@ type Options struct {
 	// It is locked memory. Snapshots take as much again.
 	MaxBytes int
 
-	// MinAge is how much time a snapshot is to cover: what is older is left out. 0 is all that the rings hold. Rings that are too small for it
-	// have less, as [Snapshot.Age] and Stats.Short say.
+	// MinAge is how much time a snapshot covers: it leaves out older events. 0 is all that the
+	// rings hold. Rings that are too small for it have less, as [Snapshot.Age] and Stats.Short
+	// say.
 	MinAge time.Duration
 
 	// CPUs selects the CPUs to record. nil is all that are online, now or later.

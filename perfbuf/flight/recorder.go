@@ -1,9 +1,12 @@
-// Package flight is a flight recorder: it keeps the newest events of a perf event array in memory, and hands out what happened before a
-// trigger.
+// Package flight is a flight recorder: it keeps the newest events of a BPF perf event array in
+// memory, and returns those that happened before you ask, for example because an error occurred.
+// Until then nothing reads the rings, so an idle recorder uses no CPU time.
 //
-// A [Recorder] opens one ring per CPU that the kernel overwrites: an output never fails for want of room, wakes nobody, and costs what any
-// output costs. Nothing reads the rings until [Recorder.Snapshot] copies them, while programs go on to output. A [Snapshot] has
-// the events of all CPUs in the order of time. It is exact at both ends: it says from which time to which it has every event.
+// A [Recorder] opens one ring per CPU, in which the kernel overwrites the oldest events. An output
+// never fails for lack of room, wakes no reader, and costs what any output costs.
+// [Recorder.Snapshot] copies the rings while programs keep writing. A [Snapshot] has the events of
+// all CPUs in order of time. It is exact at both ends: it has every event from
+// [Snapshot.CompleteSince] to [Snapshot.Until].
 //
 //	rec, err := flight.Open(mapFD, flight.Options{MaxBytes: 64 << 20})
 //	...
@@ -13,7 +16,9 @@
 //	}
 //	snap.Release()
 //
-// The names are those of [runtime/trace.FlightRecorder], which does this for Go's own events.
+// [Snapshot.WriteTo] writes a perf.data file, for perf script and package perfdata. A map has one
+// reader: while a Recorder has it, no perfbuf.Reader receives its events. The names are those of
+// [runtime/trace.FlightRecorder], which does this for Go's own events.
 package flight
 
 import (
@@ -196,9 +201,9 @@ func (r *Recorder) release(copies []*overwrite.Copy) {
 	}
 }
 
-// Close takes the rings out of the map and unmaps them. Outputs then fail with ENOENT. Snapshots that were taken stay as they are. It blocks
-// while a Snapshot is taken. The error says which entries of the map could not be emptied: outputs to these fail all the same. Further
-// calls return the same.
+// Close takes the rings out of the map and unmaps them. Outputs then fail with ENOENT. Snapshots
+// that were taken stay as they are. It blocks while a Snapshot is taken. The error names the map
+// entries that it could not empty: outputs to these fail, too. Further calls return the same error.
 func (r *Recorder) Close() error {
 	r.once.Do(func() {
 		close(r.closed)

@@ -81,11 +81,12 @@ func (s *Snapshot) Age() time.Duration {
 // Len is how many events there are, losses included.
 func (s *Snapshot) Len() int { return s.events }
 
-// Rings is what there is of each CPU, in the order in which they got rings.
+// Rings returns what the snapshot has of each CPU, in the order in which they got rings.
 func (s *Snapshot) Rings() []Ring { return s.rings }
 
-// Events iterates over the events in the order of time. They lie where they were copied to: an event, and the slices that it returns, are
-// valid until the loop's body ends. It does not block. It is empty after [Snapshot.Release], which must not be called meanwhile.
+// Events iterates over the events in order of time, in place: an event, and the slices that it
+// returns, are valid until the loop's body ends. It does not block. It is empty after
+// [Snapshot.Release], which must not be called meanwhile.
 func (s *Snapshot) Events() iter.Seq[perfbuf.Event] {
 	if s.released.Load() {
 		return func(func(perfbuf.Event) bool) {}
@@ -104,8 +105,8 @@ func (s *Snapshot) Records() iter.Seq[perfbuf.Record] {
 	}
 }
 
-// Release gives the snapshot's memory back to the recorder, for the next one. Without it, Go's garbage collector has it some day. Further calls
-// do nothing.
+// Release gives the snapshot's memory back to the recorder, for the next one. Without it, Go's
+// garbage collector frees it. Further calls do nothing.
 func (s *Snapshot) Release() {
 	if !s.released.Swap(true) {
 		s.recorder.release(s.copies)

@@ -6,8 +6,8 @@ import (
 )
 
 // Open is [perfbuf.Open] on this kernel's perf event array: it checks the options in the same way
-// and returns a Reader that works as any other. Like there, a second Reader takes the place of the
-// first in the array.
+// and returns a Reader that works like any other. As there, a second Reader replaces the first in
+// the array.
 func (k *Kernel) Open(o perfbuf.Options) (*perfbuf.Reader, error) {
 	r, _, err := kernel.OpenReader(k.sim.NewBuffer(), o)
 	if err != nil {

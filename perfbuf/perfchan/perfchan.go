@@ -1,5 +1,6 @@
-// Package perfchan sends the events of a BPF perf event array through Go channels, for programs written for libbpfgo:
-// [InitPerfBuf] takes the place of libbpfgo's call of that name, in one line and without importing libbpfgo.
+// Package perfchan sends the events of a BPF perf event array through Go channels. It is a drop-in
+// for programs written for libbpfgo: replace the call of Module.InitPerfBuf by [InitPerfBuf], and
+// keep your channels. It does not import libbpfgo.
 //
 //	buffer, err := perfchan.InitPerfBuf(module, "events", events, lost, 64)
 //	if err != nil {
@@ -11,7 +12,8 @@
 //		handle(data)
 //	}
 //
-// A channel costs a copy, an allocation and a hand-over for each event: package perfbuf reads events where they lie.
+// A channel costs a copy, an allocation and a hand-over per event: package perfbuf reads events in
+// place, with their CPU and time, and in order across CPUs.
 package perfchan
 
 import (
@@ -27,8 +29,9 @@ import (
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
-// PerfBuffer sends the events of a perf event array through Go channels, as the type of this name of libbpfgo does: for
-// programs written for that. See [InitPerfBuf]. Its methods may be called from several goroutines, also from those that receive.
+// PerfBuffer sends the events of a perf event array through Go channels, like libbpfgo's type of
+// this name. See [InitPerfBuf]. Its methods may be called from several goroutines, including those
+// that receive.
 type PerfBuffer struct {
 	reader *perfbuf.Reader
 	events chan []byte
@@ -48,22 +51,27 @@ const interval = time.Millisecond
 
 const maxRingBytes = 1 << 30 // perfbuf's
 
-// InitPerfBuf sets up a ring for each online CPU in the perf event array of that name, and returns what sends its
-// events to a channel. It takes the place of libbpfgo's Module.InitPerfBuf in one line, without importing libbpfgo: what
-// was m.InitPerfBuf("events", events, lost, 64) becomes perfchan.InitPerfBuf(m, "events", events, lost, 64), and Poll, Start,
-// Stop and Close stay. module is a *libbpfgo.Module, or whatever has maps with file descriptors.
+// InitPerfBuf sets up a ring for each online CPU in the perf event array of that name, and returns
+// a PerfBuffer that sends its events to a channel. It replaces libbpfgo's Module.InitPerfBuf:
+// m.InitPerfBuf("events", events, lost, 64) becomes perfchan.InitPerfBuf(m, "events", events, lost,
+// 64), and Poll, Start, Stop and Close stay. module is a *libbpfgo.Module, or any type that has
+// maps with file descriptors.
 //
-// eventsChan gets the payload of each event, padding included (see [perfbuf.Event.Len]), in a slice of its own that the receiver
-// may keep; events of one CPU come in order. lostChan gets how many events the kernel has given up, in numbers that add up
-// to all (see [PerfBuffer.Stop]); nil has them counted by Stats only. Programs' outputs land in the rings from now on, and are sent from [PerfBuffer.Poll] on.
-// While a receiver is slow, the rings are read on, until as many bytes wait as they have in all.
+// eventsChan gets the payload of each event, padding included (see [perfbuf.Event.Len]), in a slice
+// of its own that the receiver may keep; events of one CPU come in order. lostChan gets the numbers
+// of lost events, which add up to all (see [PerfBuffer.Stop]); if it is nil, only Stats counts
+// them. Outputs land in the rings from now on; [PerfBuffer.Poll] starts sending them. While a
+// receiver is slow, reading goes on until as many bytes wait as all rings hold.
 //
-// Each ring is pageCnt pages large, a power of two. libbpf's perf_buffer__new sets them up as it does for libbpfgo, so events have no
-// time. But only the first event after a pause wakes the reader at once, which then looks every millisecond while events flow: see
-// [perfbuf.Wakeup]. That spares traced programs nearly all that libbpfgo costs them, and takes three file descriptors for each CPU. If there are
-// only two of them, the reader looks every 10 ms for ever, and Stats().Doorbell.Err says why. [perfbuf.Open] is for those who want it otherwise.
+// Each ring is pageCnt pages large, a power of two. libbpf's perf_buffer__new sets them up as it
+// does for libbpfgo, so events have no time. But only the first event after a pause wakes the
+// reader at once, which then looks every millisecond while events flow: see [perfbuf.Wakeup]. That
+// saves traced programs nearly all that libbpfgo costs them, and takes three file descriptors per
+// CPU. If only two can be had, the reader polls every 10 ms, and Stats().Doorbell.Err says why. For
+// other policies use [perfbuf.Open].
 //
-// InitPerfBuf does not block, and fails as [perfbuf.Open] does. What it returns must be closed: libbpfgo's Module.Close does not know of it.
+// InitPerfBuf does not block, and fails as [perfbuf.Open] does. Call Close on the result:
+// libbpfgo's Module.Close does not.
 func InitPerfBuf[M interface{ FileDescriptor() int }](
 	module interface {
 		GetMap(mapName string) (M, error)
@@ -118,12 +126,13 @@ func (b *PerfBuffer) Poll(timeout int) {
 // Start is Poll.
 func (b *PerfBuffer) Start() { b.Poll(300) }
 
-// Stop ends what Poll has begun, and closes the channels. It waits for the goroutines, which end promptly even if nobody
-// receives: what is in the channels' buffers can still be received, events that have not come that far are dropped. It does nothing before Poll, or
-// when called again.
+// Stop ends what Poll has begun, and closes the channels. It waits for the goroutines, which end
+// promptly even without a receiver. Events in the channels' buffers can still be received; Stop
+// drops those that have not come that far. It does nothing before Poll, or when called again.
 //
-// The channel of losses gets the rest of them before it is closed: from Linux 6.0 on also those that no record has reported.
-// That needs a buffer of 1 at least, or somebody who receives, for whom Stop waits a second at most.
+// The channel of losses gets the rest of them before it is closed: from Linux 6.0 on also those
+// that no record has reported. That needs a buffer of at least 1, or a receiver, for which Stop
+// waits a second at most.
 func (b *PerfBuffer) Stop() {
 	b.mu.Lock()
 	stop := b.stop
@@ -134,10 +143,11 @@ func (b *PerfBuffer) Stop() {
 	}
 }
 
-// Close is Stop, and frees the rings: outputs are refused from then on, with ENOENT, or with EOPNOTSUPP where a ring could
-// not be taken out of the map ([Stats].CloseErr). Calling it again does nothing. The channels are closed only if Poll has been
-// called. Stats is final then, and the losses that were sent, if Stop had not been called before, are all that there ever were. Close
-// waits for programs that are running to end: some ms as a rule, a second at most.
+// Close is Stop, and frees the rings: outputs are refused from then on, with ENOENT, or with
+// EOPNOTSUPP where a ring could not be taken out of the map ([Stats].CloseErr). Calling it again
+// does nothing. The channels are closed only if Poll has been called. Stats is final then, and the
+// losses that were sent, if Stop had not been called before, are all that there ever were. Close
+// waits for programs that are running to end: usually some ms, a second at most.
 func (b *PerfBuffer) Close() {
 	b.mu.Lock()
 	if b.stop == nil { // Poll comes too late from now on
@@ -153,8 +163,9 @@ func (b *PerfBuffer) Close() {
 	<-b.ended
 }
 
-// Err returns the first thing that went wrong since InitPerfBuf, nil if nothing has: a corrupt record, which is skipped (a
-// [*perfbuf.CorruptError]); a call of Poll that had no effect; or why reading has ended by itself, after which what has been read is sent and the channels are closed.
+// Err returns the first thing that went wrong since InitPerfBuf, nil if nothing has: a corrupt
+// record, which is skipped (a [*perfbuf.CorruptError]); a call of Poll that had no effect; or the
+// reason why reading ended, after which the rest is sent and the channels are closed.
 func (b *PerfBuffer) Err() error {
 	if err := b.err.Load(); err != nil {
 		return *err

@@ -1,9 +1,9 @@
 // Package perfdata records events to perf.data, the file format of Linux's perf, and replays them.
 //
-// A [Recorder] writes what a [perfbuf.Reader] or an [perfbuf.Ordered] stream delivers. `perf script`, `perf report -D` and
-// other programs that know perf.data read the file. So does [Open], which returns a [perfbuf.Reader]
-// of the recording: a program that handles events handles recorded ones without any change, on any
-// system, without root and without BPF.
+// A [Recorder] writes what a [perfbuf.Reader] or a [perfbuf.Ordered] stream delivers. `perf
+// script`, `perf report -D` and other programs that know perf.data read the file. [Open] returns a
+// [perfbuf.Reader] of the recording. So your program handles recorded events without any change, on
+// any system, without root and without BPF.
 //
 //	rec, err := perfdata.Create("events.perf.data", perfdata.Options{})
 //	...
@@ -17,17 +17,18 @@
 //
 // # What is in a file
 //
-// Each sample is a PERF_RECORD_SAMPLE of a software event, PERF_COUNT_SW_BPF_OUTPUT, with an id, the time in ns of
-// CLOCK_MONOTONIC, the CPU, and the payload as raw data. These are 24 bytes more than in a ring. A loss is a
-// PERF_RECORD_LOST. Samples that are too large for perf's format, of more than [MaxSample] bytes, are counted by
-// PERF_RECORD_LOST_SAMPLES. Ring memory that could not be read is a sample of a second event, named corrupt: two u64, offset
-// and bytes skipped, and the reason as text. A PERF_RECORD_FINISHED_ROUND follows where the source is an exact stream: all that
-// comes later in the file is later in time, which perf otherwise guesses.
-// With [Options].Compress, all of this is inside of PERF_RECORD_COMPRESSED.
+// Each sample is a PERF_RECORD_SAMPLE of a software event, PERF_COUNT_SW_BPF_OUTPUT, with an id,
+// the time in ns of CLOCK_MONOTONIC, the CPU, and the payload as raw data. These are 24 bytes more
+// than in a ring. A loss is a PERF_RECORD_LOST. PERF_RECORD_LOST_SAMPLES counts samples that are
+// too large for perf's format, of more than [MaxSample] bytes. Ring memory that could not be read
+// is a sample of a second event, named corrupt: two u64, offset and bytes skipped, and the reason
+// as text. If the source is an exact stream, a PERF_RECORD_FINISHED_ROUND follows each pass:
+// everything later in the file is later in time, which perf otherwise guesses. With
+// [Options].Compress, all of this is inside PERF_RECORD_COMPRESSED.
 //
 // # Crashes
 //
-// The header says at any time how far the file is written. A process that is killed leaves a file that perf
-// and [Open] read up to the last [Recorder.Flush]; [Recorder.Run] flushes after each pass. What such a file lacks is what Close
-// writes at the end: the host, the BTF.
+// The header always says how far the file is written. A killed process leaves a file that perf and
+// [Open] read up to the last [Recorder.Flush]; [Recorder.Run] flushes after each pass. Such a file
+// lacks what Close writes at the end: the host, the BTF.
 package perfdata

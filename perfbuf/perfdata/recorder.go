@@ -54,8 +54,9 @@ type Source interface {
 	ForEachBatch(func(*perfbuf.Batch) error) error
 }
 
-// Create makes a file, in the place of what has that name, and a recorder that writes to it. With limits in the options, the
-// name is that of a series of files. It fails with errors of the system's, and those of invalid options.
+// Create makes a file, replacing one of that name, and a recorder that writes to it. With limits in
+// the options, the name is that of a series of files. It fails with errors of the system's, and
+// those of invalid options.
 func Create(path string, o Options) (*Recorder, error) {
 	o, err := o.effective()
 	if err != nil {
@@ -106,9 +107,10 @@ func (r *Recorder) begin() error {
 	return r.failed(r.out.begin())
 }
 
-// Run records what a source delivers, as it comes, until ctx is done or the source is closed: it waits, makes a pass,
-// and flushes, over and over. It returns what ended it, never nil: context.Cause(ctx), os.ErrClosed, other errors of the source's
-// Wait, or the error of a write. Events that come after that are still to be had: see [perfbuf.Ordered.Drain].
+// Run records what a source delivers, as it comes, until ctx is done or the source is closed: it
+// waits, makes a pass, and flushes, over and over. It returns the reason, never nil:
+// context.Cause(ctx), os.ErrClosed, other errors of the source's Wait, or the error of a write.
+// Events that come after that are still to be had: see [perfbuf.Ordered.Drain].
 func (r *Recorder) Run(ctx context.Context, src Source) error {
 	stream, ok := src.(*perfbuf.Ordered)
 	proven := ok && stream.Options().Mode == perfbuf.Exact()

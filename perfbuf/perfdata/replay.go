@@ -44,19 +44,23 @@ const maxSpeed = 1e6
 //
 //	perf record -a -e bpf-output/no-inherit=1,name=NAME/ ...
 //
-// Neither root nor Linux is needed. Events come in the order of their times, whatever that in the file is. An exact stream needs
-// no barriers: all is known. [perfbuf.Merge] merges recordings, or several events of one file, which is then opened for each. Of one
-// that is added to a stream later, what is older than what the others' rings hold may be late. Nothing is lost, however slowly it is read. Losses and corrupt memory of the recording are replayed as
-// events; what [perfbuf.CorruptError] says is of the replay's own ring.
+// Open needs neither root nor Linux. Events come in order of time, whatever their order in the
+// file. An exact stream needs no barriers, because all events are known. [perfbuf.Merge] merges
+// recordings, or several events of one file, which is then opened for each. If you add one to a
+// running stream, events older than those in the others' rings may be late. A slow reader loses
+// nothing. Losses and corrupt memory of the recording are replayed as events; a
+// [perfbuf.CorruptError] describes the replay's own ring.
 //
-// At the end of the recording, Wait, Run, Events and Records return [io.EOF]; of a file that was cut, is damaged or was not closed, an error
-// that wraps [io.ErrUnexpectedEOF] and says at which offset. All that comes before has been delivered then. The rings are
-// filled by whoever waits, so a loop over ForEach alone sees only what fits into them: call Wait in between. Drain and Shutdown deliver what
-// the rings hold, not the rest of the file.
+// At the end of the recording, Wait, Run, Events and Records return [io.EOF]; of a file that was
+// cut, is damaged or was not closed, an error that wraps [io.ErrUnexpectedEOF] and says at which
+// offset. All that comes before has been delivered then. Wait fills the rings, so a loop over
+// ForEach alone sees only what fits into them: call Wait in between. Drain and Shutdown deliver
+// what the rings hold, not the rest of the file.
 //
-// Open blocks while it reads the file once. It takes 16 bytes of memory for each event if these are not in the order of time,
-// 17 MiB for reading, and the rings. Compressed records are decompressed into a temporary file, of any size that whoever made the file
-// has chosen; otherwise a file of anybody's is safe to open. Errors name the file, and the offset of what is wrong.
+// Open blocks while it reads the file once. It takes 16 bytes of memory for each event if these are
+// not in the order of time, 17 MiB for reading, and the rings. It decompresses compressed records
+// into a temporary file, whose size the recording determines; otherwise untrusted files are safe to
+// open. Errors name the file, and the offset of what is wrong.
 func Open(path string, o ReplayOptions) (*perfbuf.Reader, error) {
 	f, size, err := openFile(path)
 	if err != nil {

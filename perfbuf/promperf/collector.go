@@ -1,9 +1,10 @@
-// Package promperf exports what a [perfbuf.Reader] has counted to Prometheus.
+// Package promperf exports the counts of a [perfbuf.Reader] as Prometheus metrics.
 //
 //	prometheus.MustRegister(promperf.NewCollector(reader.Stats, promperf.Options{}))
 //
-// Counters begin at 0 with each reader. A collector calls Stats when it is scraped, and otherwise costs
-// nothing; it may go on after the reader is closed, with its final counts.
+// Counters begin at 0 with each reader. A collector calls Stats per scrape, and otherwise costs
+// nothing. You may keep it after the reader is closed: it has the final counts then.
+// docs/prometheus.md lists the metrics.
 package promperf
 
 import (
@@ -13,14 +14,14 @@ import (
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
-// Options say how metrics are named, and which there are.
+// Options select the metrics, and their names and labels.
 type Options struct {
 	// Namespace begins all names. The default is "ringfold".
 	Namespace string
-	// Labels are on every metric. Of several readers in one registry, each needs its own.
+	// Labels are on every metric. Several readers in one registry need different labels.
 	Labels prometheus.Labels
-	// PerCPU adds the label cpu to the metrics of rings: as many time series for each of these as
-	// there are CPUs. Without it, they are sums.
+	// PerCPU adds the label cpu to the metrics of rings, and so makes a time series per CPU of
+	// each. Without it, they are sums.
 	PerCPU bool
 }
 
