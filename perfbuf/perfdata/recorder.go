@@ -124,11 +124,11 @@ func (r *Recorder) Run(ctx context.Context, src Source) error {
 	}
 	for {
 		if err := src.Wait(ctx); err != nil {
-			return errors.Join(err, r.Flush())
+			return r.flushAfter(err)
 		}
 		before := r.count
 		if err := src.ForEachBatch(record); err != nil {
-			return errors.Join(err, r.Flush())
+			return r.flushAfter(err)
 		}
 		if proven && r.count != before {
 			if p := r.room(8); p != nil {
@@ -139,6 +139,14 @@ func (r *Recorder) Run(ctx context.Context, src Source) error {
 			return err
 		}
 	}
+}
+
+// flushAfter flushes, and returns what ended the loop: as it is, so that it can be compared, unless that fails too.
+func (r *Recorder) flushAfter(err error) error {
+	if failed := r.Flush(); failed != nil {
+		return errors.Join(err, failed)
+	}
+	return err
 }
 
 // Record records one event. Markers of [perfbuf.KindFlushed] are not recorded. It copies to memory, and writes when the buffer is full. After an

@@ -1,6 +1,7 @@
 package perfdata_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -111,4 +112,18 @@ func TestSources(t *testing.T) {
 	}
 	_, err = perfdata.Open(path, perfdata.ReplayOptions{Event: "third"})
 	require.ErrorContains(t, err, "no event can be replayed")
+}
+
+// Run returns what ended it, as it is.
+func TestRunReturnsTheCause(t *testing.T) {
+	reader, err := perfbuftest.New(perfbuftest.Options{}).Open(perfbuf.Options{})
+	require.NoError(t, err)
+	defer reader.Close()
+	rec, err := perfdata.Create(filepath.Join(t.TempDir(), "x"), perfdata.Options{})
+	require.NoError(t, err)
+	defer rec.Close()
+	cause := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(cause)
+	require.True(t, rec.Run(ctx, reader) == cause)
 }

@@ -22,6 +22,7 @@ type config struct {
 	maxSize  cli.Size
 	maxAge   time.Duration
 	maxFiles int
+	compress bool
 
 	flight      time.Duration
 	after       time.Duration
@@ -76,6 +77,7 @@ written at a trigger: SIGUSR1, an event that matches --trigger, or the end. The 
 		f.Var(&c.maxSize, "max-size", "begin a new file, FILE.000001 and so on, before one is larger")
 		f.DurationVar(&c.maxAge, "max-age", 0, "begin a new file when one is this old")
 		f.IntVar(&c.maxFiles, "max-files", 0, "keep the newest `N` of these files, or of the snapshots")
+		f.BoolVarP(&c.compress, "compress", "z", false, "compress with zstd, as perf record -z does: smaller, and several times the CPU")
 		c.Output.Flags(f)
 	})
 	return cmd

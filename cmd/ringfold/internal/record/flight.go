@@ -159,7 +159,7 @@ func (r *recorder) snapshot(ctx context.Context, why string) error {
 	if r.snapshotDir != "" {
 		path = filepath.Join(r.snapshotDir, time.Now().UTC().Format("ringfold-20060102T150405.000000Z.data"))
 	}
-	rec, err := create(path, r.cmd.OutOrStdout(), perfdata.Options{Events: r.events, Since: snap.CompleteSince(), Until: snap.Until()})
+	rec, err := r.create(path, r.cmd.OutOrStdout(), perfdata.Options{Events: r.events, Since: snap.CompleteSince(), Until: snap.Until()})
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/klauspost/compress/zstd"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/ringfold/ringfold/perfbuf/perfdata"
@@ -33,7 +34,7 @@ func (c *config) record(cmd *cobra.Command) error {
 	if to, err := os.Stat(c.write); bad == nil && err == nil && os.SameFile(from, to) {
 		return fmt.Errorf("%s is read: record to another file, by --write", c.File)
 	}
-	rec, err := create(c.write, cmd.OutOrStdout(), perfdata.Options{Events: events, MaxBytes: int64(c.maxSize), MaxAge: c.maxAge, MaxFiles: c.maxFiles})
+	rec, err := c.create(c.write, cmd.OutOrStdout(), perfdata.Options{Events: events, MaxBytes: int64(c.maxSize), MaxAge: c.maxAge, MaxFiles: c.maxFiles})
 	if err != nil {
 		return err
 	}
@@ -65,7 +66,12 @@ func (c *config) all() bool {
 }
 
 // create makes a recorder.
-func create(path string, stdout io.Writer, o perfdata.Options) (*perfdata.Recorder, error) {
+func (c *config) create(path string, stdout io.Writer, o perfdata.Options) (_ *perfdata.Recorder, err error) {
+	if c.compress {
+		if o.Compress, err = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1)); err != nil {
+			return nil, err
+		}
+	}
 	if path == "-" {
 		return perfdata.NewRecorder(stdout, o)
 	}

@@ -172,6 +172,42 @@ func TestRecord(t *testing.T) {
 	require.Equal(t, 50, strings.Count(string(b), " events: "), "%s", b)
 }
 
+// A compressed recording is smaller, and read like any other.
+func TestCompress(t *testing.T) {
+	e := kerneltest.Load(t)
+	dir := t.TempDir()
+	small, copied := filepath.Join(dir, "small.data"), filepath.Join(dir, "copied.data")
+	r := start(t, "reading the map", "id", id(t, e.MapFD()), "--json", "-w", small, "-z", "-n", "500")
+	e.Emit(0, 500, 200)
+	require.EqualValues(t, 500, r.summary().Events)
+	_, err := perfdata.Open(small, perfdata.ReplayOptions{})
+	require.ErrorContains(t, err, "compressed")
+	status, _, stderr := run(small, "-w", copied)
+	require.Zero(t, status, stderr)
+	require.Len(t, whole(t, copied), 500)
+	require.Less(t, 2*size(t, small), size(t, copied))
+}
+
+func size(t *testing.T, file string) int64 {
+	info, err := os.Stat(file)
+	require.NoError(t, err)
+	return info.Size()
+}
+
+// A ring buffer's events need a time, but no CPU.
+func TestRingBuf(t *testing.T) {
+	rings := kerneltest.LoadRings(t, kerneltest.RingOptions{})
+	file := filepath.Join(t.TempDir(), "x.data")
+	ring := id(t, rings.MapFD())
+	status, _, stderr := run("id", ring, "--steal", "-w", file)
+	require.Equal(t, 1, status)
+	require.Contains(t, stderr, ",time=0")
+	r := start(t, "reading the map", "id", fmt.Sprintf("%s,time=%d", ring, kerneltest.RingTimeAt), "--json", "-w", file, "-n", "3")
+	rings.Emit(0, kerneltest.RingEmit{Count: 3, Size: 40})
+	require.EqualValues(t, 3, r.summary().Events)
+	require.Equal(t, []int{40, 40, 40}, whole(t, file))
+}
+
 // What does not match is left out, and what comes is counted.
 func TestFilter(t *testing.T) {
 	e := kerneltest.Load(t)

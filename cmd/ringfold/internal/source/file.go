@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cilium/ebpf/btf"
+	"github.com/klauspost/compress/zstd"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/bpfmaps"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/ringfold/ringfold/perfbuf/perfdata"
@@ -45,7 +46,12 @@ func (set *Set) openFile(o perfbuf.Options) error {
 	if err := set.checkFilter(); err != nil {
 		return err
 	}
-	s.Reader, err = perfdata.Open(f.File, perfdata.ReplayOptions{Event: f.Event, Speed: f.Speed, Last: f.Since, Reader: o})
+	decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
+	if err != nil {
+		return err
+	}
+	defer decoder.Close() // Open is done with it
+	s.Reader, err = perfdata.Open(f.File, perfdata.ReplayOptions{Event: f.Event, Speed: f.Speed, Last: f.Since, Decompress: decoder, Reader: o})
 	return err
 }
 

@@ -88,7 +88,7 @@ func (set *Set) Run(ctx context.Context, in Stream, event func(Event) error, flu
 	for !stopped {
 		if err := in.Wait(ctx); ctx.Err() != nil {
 			break
-		} else if err == io.EOF {
+		} else if errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
 			return err

@@ -199,8 +199,8 @@ func (set *Set) Events() (events []perfdata.EventInfo, err error) {
 		if s.Label != "" {
 			e.Name = s.Label // names of maps need not differ
 		}
-		if s.File == "" && (!s.Timed() || s.RingBuf() && s.CPUAt == nil) {
-			return nil, fmt.Errorf("events of a recording have a time and a CPU: say where the ring buffer %s has them, as in name %s,time=0,cpu=8", s, s.Name)
+		if s.File == "" && !s.Timed() {
+			return nil, fmt.Errorf("events of a recording have a time: say where the ring buffer %s has it, as in name %s,time=0", s, s.Name)
 		}
 		if s.Decoder != nil {
 			b, err := btf.NewBuilder([]btf.Type{s.Decoder.named}, nil)
