@@ -37,7 +37,7 @@ type Decoder[T any] struct{ ok bool }
 func NewDecoder[T any]() Decoder[T] {
 	switch t := reflect.TypeFor[T](); {
 	case !plain(t):
-		panic(fmt.Sprintf("perfbuf.NewDecoder: %v is not made of numbers alone: use fixed-size numbers, arrays and structs of them", t))
+		panic(fmt.Sprintf("perfbuf.NewDecoder: %v contains other types than numbers: use fixed-size numbers, arrays and structs of them", t))
 	case t.Size() == 0:
 		panic(fmt.Sprintf("perfbuf.NewDecoder: %v has no bytes: nothing to decode", t))
 	}

@@ -37,7 +37,7 @@ type CorruptError struct {
 }
 
 func (e *CorruptError) Error() string {
-	return fmt.Sprintf("perfbuf: corrupt ring of CPU %d at offset %d: %s; skipped %d bytes (outputs of 65509 bytes or more at once do this)",
+	return fmt.Sprintf("perfbuf: corrupt ring of CPU %d at offset %d: %s; skipped %d bytes (outputs of 65509 bytes or more do this: output less at once)",
 		e.CPU, e.Offset, e.Reason, e.Skipped)
 }
 

@@ -98,7 +98,7 @@ func TestKernelOpenCPUs(t *testing.T) {
 		"CPU 65535 is not online":   {cpu, 65535},
 		"CPU 1048576 is not online": {1 << 20},
 		"CPU -1 is not online":      {-1},
-		"named twice":               {cpu, cpu},
+		"listed twice":              {cpu, cpu},
 	} {
 		require.ErrorContains(t, openFails(t, e.MapFD(), perfbuf.Options{CPUs: cpus}), text)
 	}

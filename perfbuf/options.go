@@ -96,9 +96,9 @@ func (o Options) effective(n int) (Options, error) {
 	case o.RingBytes > 0 && o.TotalBytes > 0:
 		return bad("both RingBytes and TotalBytes are set: set one")
 	case o.RingBytes > maxRingBytes:
-		return bad("RingBytes is %d: at most %d (1 GiB) per CPU", o.RingBytes, maxRingBytes)
+		return bad("RingBytes is %d: use at most %d (1 GiB) per CPU", o.RingBytes, maxRingBytes)
 	case o.TotalBytes/n > maxRingBytes:
-		return bad("TotalBytes is %d: at most %d (1 GiB) per CPU, %d in all", o.TotalBytes, maxRingBytes, n*maxRingBytes)
+		return bad("TotalBytes is %d: use at most %d (1 GiB) per CPU, %d in all", o.TotalBytes, maxRingBytes, n*maxRingBytes)
 	case o.TotalBytes > 0:
 		if o.TotalBytes/n < page {
 			return bad("TotalBytes is %d: %d CPUs need at least a page of %d bytes each, %d in all", o.TotalBytes, n, page, n*page)
@@ -110,7 +110,7 @@ func (o Options) effective(n int) (Options, error) {
 	o.RingBytes = max(page, 1<<bits.Len(uint(o.RingBytes-1)))
 	o.TotalBytes = 0 // has done its work
 	if o.Time.stamped {
-		return bad("Time is a StampedTime: programs can take one for a BPF ring buffer only, use PayloadTime")
+		return bad("Time is a StampedTime, which only BPF ring buffers have: use PayloadTime")
 	}
 	if o.Time.offset < 0 {
 		return bad("PayloadTime is at offset %d: must not be negative", o.Time.offset)
@@ -119,15 +119,15 @@ func (o Options) effective(n int) (Options, error) {
 	w := &o.Wakeup
 	switch {
 	case w.Events < 0 || w.Bytes < 0 || w.PollInterval < 0:
-		return bad("Wakeup is %+v: nothing in it may be negative", *w)
+		return bad("Wakeup is %+v: its fields must not be negative", *w)
 	case w.Events > 0 && w.Bytes > 0:
 		return bad("both Wakeup.Events and Wakeup.Bytes are set: set one")
 	case int64(w.Events) >= 1<<31:
 		return bad("Wakeup.Events is %d: must be below 2^31", w.Events)
 	case w.PollInterval > 0 && w.PollInterval < leastPollInterval && w.Events != 1:
-		return bad("Wakeup.PollInterval is %v: at least %v, or the reader would do nothing but look; or 0 for the default", w.PollInterval, leastPollInterval)
+		return bad("Wakeup.PollInterval is %v: use at least %v, or 0 for the default", w.PollInterval, leastPollInterval)
 	case w.Bytes > o.RingBytes/2:
-		return bad("Wakeup.Bytes is %d: at most half of the ring's %d bytes, so that there is room while the reader wakes up", w.Bytes, o.RingBytes)
+		return bad("Wakeup.Bytes is %d: use at most half of the ring's %d bytes, to leave room while the reader wakes up", w.Bytes, o.RingBytes)
 	}
 	switch {
 	case w.Events == 1:
@@ -173,16 +173,16 @@ func (o Options) pick(online []int) ([]int, error) {
 	cpus := online
 	if o.CPUs != nil {
 		if len(o.CPUs) == 0 {
-			return nil, errors.New("perfbuf.Options: CPUs is empty: use nil for all that are online, or name those to read")
+			return nil, errors.New("perfbuf.Options: CPUs is empty: use nil for all online CPUs, or list those to read")
 		}
 		cpus = slices.Clone(o.CPUs)
 		slices.Sort(cpus)
 		for i, c := range cpus {
 			if !slices.Contains(online, c) {
-				return nil, fmt.Errorf("perfbuf.Options: CPU %d is not online: online are %v", c, online)
+				return nil, fmt.Errorf("perfbuf.Options: CPU %d is not online: choose from %v", c, online)
 			}
 			if i > 0 && cpus[i-1] == c {
-				return nil, fmt.Errorf("perfbuf.Options: CPU %d is named twice", c)
+				return nil, fmt.Errorf("perfbuf.Options: CPU %d is listed twice: list it once", c)
 			}
 		}
 	}

@@ -114,10 +114,10 @@ func TestPickCPUs(t *testing.T) {
 	require.Equal(t, []int{9, 0, 1}, mine, "the caller's slice is untouched")
 
 	for want, cpus := range map[string][]int{
-		"CPU 3 is not online: online are [0 1 2 5 9]": {0, 3},
-		"CPU -1 is not online":                        {-1},
-		"CPU 5 is named twice":                        {5, 0, 5},
-		"CPUs is empty: use nil for all":              {},
+		"CPU 3 is not online: choose from [0 1 2 5 9]": {0, 3},
+		"CPU -1 is not online":                         {-1},
+		"CPU 5 is listed twice":                        {5, 0, 5},
+		"CPUs is empty: use nil for all":               {},
 	} {
 		_, err := Options{CPUs: cpus}.pick(online)
 		require.ErrorContains(t, err, want)

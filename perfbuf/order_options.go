@@ -114,11 +114,11 @@ func (o OrderOptions) effective(readers []*Reader) (OrderOptions, error) {
 		}
 		switch {
 		case r.all()[0].raw.Layout() == raw.LayoutRingBuf && !r.opts.Time.payload:
-			return bad("a BPF ring buffer's records have no time: say where in the payload one is, with RingBufOptions.Time")
+			return bad("records of a BPF ring buffer have no time: put one into the payload, and set RingBufOptions.Time to its offset")
 		case r.opts.NoTime && !r.opts.Time.payload:
-			return bad("the rings were opened with Options.NoTime: ordering needs the kernel's times, or PayloadTime")
+			return bad("the rings were opened with Options.NoTime, and so have no times: open them without it, or set Options.Time to a PayloadTime")
 		case o.Barriers == NestLevels && r.opts.Time.payload:
-			return bad("NestLevels alone with PayloadTime: it waits for outputs, not for whole programs, which may be preempted after taking the time")
+			return bad("Barriers is NestLevels alone, which waits for outputs, not for programs that have taken their PayloadTime: allow another, too")
 		}
 	}
 	sp := &o.Spill
@@ -126,13 +126,13 @@ func (o OrderOptions) effective(readers []*Reader) (OrderOptions, error) {
 	case o.Mode.slack < 0:
 		return bad("slack is %v: must not be negative", o.Mode.slack)
 	case o.Barriers&^allBarriers != 0:
-		return bad("Barriers is %#x: there are only NestLevels, OpenTree, MapInMap and Membarrier", uint8(o.Barriers))
+		return bad("Barriers is %#x: use only NestLevels, OpenTree, MapInMap and Membarrier", uint8(o.Barriers))
 	case o.FlushEvery < 0 || o.FlushEvery > 0 && o.FlushEvery < leastFlushEvery:
 		return bad("FlushEvery is %v: must be at least %v, or 0 for never", o.FlushEvery, leastFlushEvery)
 	case o.FlushEvery > 0 && !o.Mode.guess && o.FlushEvery < o.BarrierInterval:
-		return bad("FlushEvery is %v, and BarrierInterval %v: must not be longer, as each flush takes a barrier", o.FlushEvery, o.BarrierInterval)
+		return bad("FlushEvery is %v, and BarrierInterval %v: must not be longer, because each flush takes a barrier", o.FlushEvery, o.BarrierInterval)
 	case sp.Above < 0 || sp.Above > 100 || sp.Until < 0 || sp.Until > 100:
-		return bad("Spill.Above is %d and Spill.Until %d: they are percentages of a ring", sp.Above, sp.Until)
+		return bad("Spill.Above is %d and Spill.Until %d: use percentages of a ring, 0 to 100", sp.Above, sp.Until)
 	}
 	if sp.Above == 0 {
 		sp.Above = 50

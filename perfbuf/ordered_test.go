@@ -154,7 +154,7 @@ func TestTimeInTheFutureIsCorrupt(t *testing.T) {
 	require.Len(t, errs, 4)
 	var corrupt *CorruptError
 	require.True(t, errors.As(errs[3], &corrupt), "%v", errs)
-	require.Equal(t, CorruptError{CPU: firstCPU, Offset: 2 * recordSize, Skipped: recordSize, Reason: "time lies in the future"}, *corrupt)
+	require.Equal(t, CorruptError{CPU: firstCPU, Offset: 2 * recordSize, Skipped: recordSize, Reason: "time is in the future"}, *corrupt)
 	require.Equal(t, k.w[0].Head(), k.w[0].Tail())
 }
 

@@ -44,7 +44,7 @@ func TestEventsInLogs(t *testing.T) {
 	require.NoError(t, k.Flush())
 	k.clock.Store(at)
 	require.NoError(t, k.ForEach(show))
-	after, damage := at+n-1, fmt.Sprintf("perfbuf: corrupt ring of CPU 10 at offset %d: header.size is 0; skipped 104 bytes (outputs of 65509 bytes or more at once do this)", k.w[0].Head()-104)
+	after, damage := at+n-1, fmt.Sprintf("perfbuf: corrupt ring of CPU 10 at offset %d: header.size is 0; skipped 104 bytes (outputs of 65509 bytes or more do this: output less at once)", k.w[0].Head()-104)
 	require.Equal(t, []string{
 		fmt.Sprintf("lost cpu=10 time=3601.000000005s lost=1 after=3600.%09ds", n-1),
 		fmt.Sprintf("ev.kind=lost ev.cpu=10 ev.time=3601000000005 ev.lost=1 ev.after=%d", after),

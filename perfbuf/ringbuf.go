@@ -46,7 +46,7 @@ func (o RingBufOptions) effective() (RingBufOptions, error) {
 	case o.Time.payload && o.Time.offset < 0 || o.CPU.offset < 0:
 		return o, fmt.Errorf("perfbuf.RingBufOptions: Time is at offset %d and CPU at %d: must not be negative", o.Time.offset, o.CPU.offset)
 	case o.PollInterval < 0 || o.PollInterval > 0 && o.PollInterval < leastPollInterval:
-		return o, fmt.Errorf("perfbuf.RingBufOptions: PollInterval is %v: at least %v, or 0 for the default", o.PollInterval, leastPollInterval)
+		return o, fmt.Errorf("perfbuf.RingBufOptions: PollInterval is %v: use at least %v, or 0 for the default", o.PollInterval, leastPollInterval)
 	case o.PollInterval == 0:
 		o.PollInterval = defaultRingBufPoll
 	}

@@ -23,7 +23,7 @@ import (
 // grace period.
 func Merge(o OrderOptions, readers ...*Reader) (*Ordered, error) {
 	if len(readers) == 0 {
-		return nil, errors.New("perfbuf.Merge: no reader is given: name one at least")
+		return nil, errors.New("perfbuf.Merge: no readers: pass at least one")
 	}
 	o, err := o.effective(readers)
 	if err != nil {

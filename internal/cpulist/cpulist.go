@@ -21,7 +21,7 @@ func Possible(dir string) ([]int, error) { return read(dir, "possible") }
 func read(dir, which string) ([]int, error) {
 	b, err := os.ReadFile(dir + which)
 	if err != nil {
-		return nil, fmt.Errorf("which CPUs are %s (is sysfs mounted at /sys?): %w", which, err)
+		return nil, fmt.Errorf("cannot read which CPUs are %s (is sysfs mounted at /sys?): %w", which, err)
 	}
 	cpus, err := Parse(string(b))
 	if err != nil {

@@ -225,9 +225,9 @@ func (c *choice) refusals() []error {
 			all = append(all, fmt.Errorf("%v: %w", w.is, *err))
 		case w == c.first():
 		case w.cost == 0:
-			all = append(all, fmt.Errorf("%v: is in reserve", w.is))
+			all = append(all, fmt.Errorf("%v: in reserve", w.is))
 		default:
-			all = append(all, fmt.Errorf("%v: is in reserve, as a wait took %v", w.is, w.cost))
+			all = append(all, fmt.Errorf("%v: in reserve, because a wait took %v", w.is, w.cost))
 		}
 	}
 	return all

@@ -108,7 +108,7 @@ func TestCost(t *testing.T) {
 		p, err = m.open(Options{Programs: true})
 		require.NoError(t, err)
 		require.Equal(t, "wait open-tree", strings.Join(m.calls, ","))
-		require.Equal(t, "[nest-levels: waits for outputs, not for whole programs: unsupported operation map-in-map: is in reserve, as a wait took 8ms membarrier: is in reserve]",
+		require.Equal(t, "[nest-levels: waits for outputs, not for whole programs: unsupported operation map-in-map: in reserve, because a wait took 8ms membarrier: in reserve]",
 			strings.ReplaceAll(strings.TrimSpace(errorsText(p.(*choice).refusals())), "\n", " "))
 		m.calls = nil
 		require.NoError(t, p.Close())

@@ -18,7 +18,7 @@ const (
 	membarrierGlobal = 1 << 0
 )
 
-var errOneCPU = errors.New("with one CPU online the kernel does not wait")
+var errOneCPU = errors.New("the kernel does not wait while only one CPU is online")
 
 // membarrier waits with membarrier(MEMBARRIER_CMD_GLOBAL), which is synchronize_rcu in
 // kernel/sched/membarrier.c. The expedited commands are not: they send interrupts, and wait for no
@@ -61,7 +61,7 @@ func (m membarrier) Wait() error {
 		w.stop()
 		switch {
 		case err == unix.EINVAL:
-			return fmt.Errorf("membarrier(MEMBARRIER_CMD_GLOBAL): the kernel cannot while a CPU is nohz_full: %w", err)
+			return fmt.Errorf("membarrier(MEMBARRIER_CMD_GLOBAL): does not work while a CPU is nohz_full: %w", err)
 		case err != nil:
 			return fmt.Errorf("membarrier(MEMBARRIER_CMD_GLOBAL): %w", err)
 		case gone == nil:

@@ -44,7 +44,7 @@ func nestLevelFacts() (levelFacts, error) {
 
 func proveNestLevels() (levelFacts, error) {
 	if runtime.GOARCH != "amd64" {
-		return levelFacts{}, fmt.Errorf("it relies on the order in which x86-64 stores, and this is %s: %w", runtime.GOARCH, errors.ErrUnsupported)
+		return levelFacts{}, fmt.Errorf("relies on the order of stores on x86-64, and this is %s: %w", runtime.GOARCH, errors.ErrUnsupported)
 	}
 	possible, err := cpulist.Possible(cpulist.Dir)
 	if err != nil {
@@ -103,7 +103,7 @@ func twoCPUs() ([2]int, error) {
 		}
 	}
 	if len(all) < 2 {
-		return [2]int{}, fmt.Errorf("to be shown to see outputs it takes two CPUs, and this process may run on CPUs %v only", all)
+		return [2]int{}, fmt.Errorf("testing it takes two CPUs, and this process may only run on CPUs %v", all)
 	}
 	return [2]int{all[0], all[len(all)-1]}, nil
 }
@@ -116,7 +116,7 @@ const (
 )
 
 // errNotShown may be for want of time: on a machine with much to do, the two threads hardly run at the same time.
-var errNotShown = errors.New("too few to show that it says whether an output is under way; try again when the machine has less to do")
+var errNotShown = errors.New("too few to prove that it sees outputs under way; try again when the machine is less busy")
 
 // proveLevel has outputs be made on a CPU, and looks on from another until it has seen the variable of that CPU raised, and 0 in
 // between. The outputs are to an array without an event: they go nowhere, but are counted as under way for much of the time.

@@ -89,7 +89,7 @@ func explainClone(err error) error {
 	switch {
 	case e.Errno == syscall.EPERM:
 		return fmt.Errorf("%w: it takes CAP_SYS_ADMIN, and a seccomp filter that allows open_tree. With it, exact order "+
-			"takes microseconds and not milliseconds before Linux 6.19", err)
+			"takes microseconds instead of milliseconds before Linux 6.19", err)
 	case e.Errno == syscall.ENOSYS:
 		return fmt.Errorf("%w: it takes Linux 5.9, and a seccomp filter that allows open_tree and close_range", err)
 	case e.Errno == syscall.EINVAL && e.Call == "open_tree":

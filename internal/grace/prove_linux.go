@@ -7,9 +7,9 @@ import (
 )
 
 // errUnclear is for a proof that has shown nothing: another time it may.
-var errUnclear = errors.New("not shown to wait for programs: none was seen under way")
+var errUnclear = errors.New("not proved to wait for programs: none was seen running")
 
-var errDoesNotWait = errors.New("a program that was under way was still running after the wait")
+var errDoesNotWait = errors.New("does not wait: a program that was running had not ended after it")
 
 const (
 	enough    = 5                      // programs that would have been seen to go on after the wait, had it not waited
@@ -31,7 +31,7 @@ const (
 func prove(wait, noWait func() error) error {
 	t, err := newTrial()
 	if err != nil {
-		return fmt.Errorf("cannot be shown to wait for programs, which takes CAP_BPF: %w", err)
+		return fmt.Errorf("cannot be proved to wait for programs: that takes CAP_BPF: %w", err)
 	}
 	defer t.close()
 	length, begin := shortRun, time.Now()

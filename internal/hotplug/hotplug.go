@@ -139,7 +139,7 @@ func (f *Follower) renew(ring int) error {
 func (f *Follower) add(cpu int) (final bool, err error) {
 	i := f.o.Rings.Len()
 	if i == f.o.Rings.Room() { // the kernel did not tell of the CPU when the reader was opened
-		return true, fmt.Errorf("no room for a ring of CPU %d: it is online, and was not possible before", cpu)
+		return true, fmt.Errorf("no room for a ring of CPU %d, which was not possible when the reader was opened: open a new one", cpu)
 	}
 	memory, err := f.o.Kernel.Add(cpu)
 	if err != nil {

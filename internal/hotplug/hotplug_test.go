@@ -85,7 +85,7 @@ func TestReplug(t *testing.T) {
 
 	g.online = append(g.online, 8)
 	require.NoError(t, g.Replug(), "it is no use to try again")
-	require.ErrorContains(t, g.Err(), "CPU 8: it is online, and was not possible before")
+	require.ErrorContains(t, g.Err(), "CPU 8, which was not possible when the reader was opened")
 	require.Equal(t, 1, g.gate.Inside())
 	g.gate.Close()
 	g.dead[0] = true

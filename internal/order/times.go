@@ -35,7 +35,7 @@ func (s *Stream) badTimes() error {
 			t.judged = true
 			id, name := src.Kernel.Map()
 			return fmt.Errorf("perfbuf.Ordered: map %q (id %d): the times in its first %d samples are more than a second in the future of CLOCK_MONOTONIC: "+
-				"give the offset in the payload at which programs store bpf_ktime_get_ns(), and no other clock's time", name, id, t.future)
+				"set the payload offset at which programs store bpf_ktime_get_ns(), and use no other clock", name, id, t.future)
 		}
 	}
 	return nil

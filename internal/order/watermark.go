@@ -86,7 +86,7 @@ func (s *Stream) failing() error {
 		return nil
 	}
 	if d, err := s.opts.Barrier.Failing(); d > mostFailing {
-		return fmt.Errorf("for %v, events are held back: %w", d.Round(time.Second), err)
+		return fmt.Errorf("events are held back for %v: %w", d.Round(time.Second), err)
 	}
 	return nil
 }

@@ -79,12 +79,12 @@ func permissionError(err error, ringBytes, paranoid int) error {
 	case ringBytes > 0 && !has(unix.CAP_IPC_LOCK) && (call == "mmap" || call == "" && !lacks && !errors.Is(err, syscall.EACCES)):
 		e.Missing = []string{"CAP_IPC_LOCK"}
 		e.Detail = fmt.Sprintf("uid %d has no CAP_IPC_LOCK, and %d KiB per CPU exceed what it may lock in memory (kernel.perf_event_mlock_kb is %d per CPU, "+
-			"for all rings of this user; RLIMIT_MEMLOCK, which is %s, comes on top): choose a smaller Options.RingBytes, raise either limit, or grant CAP_IPC_LOCK",
+			"for all rings of this user; RLIMIT_MEMLOCK, which is %s, adds to it): choose a smaller Options.RingBytes, raise either limit, or grant CAP_IPC_LOCK",
 			e.UID, ringBytes>>10, e.MlockKB, host.Memlock())
 	case host.InUserNamespace():
 		e.Missing = []string{"CAP_BPF", "CAP_PERFMON"}
 		e.Detail = fmt.Sprintf("uid %d is in a user namespace, whose capabilities do not count for BPF and perf events: "+
-			"run outside of it, that is, in no rootless container and without user namespace remapping", e.UID)
+			"run outside it: not in a rootless container, and without user namespace remapping", e.UID)
 	case lacks:
 		e.Detail = fmt.Sprintf("uid %d lacks %s (kernel.perf_event_paranoid is %d): run as root, or grant them, for example with "+
 			"setcap cap_bpf,cap_perfmon+ep PROGRAM or AmbientCapabilities=CAP_BPF CAP_PERFMON in a systemd unit; before Linux 5.8 it takes CAP_SYS_ADMIN",
@@ -94,8 +94,8 @@ func permissionError(err error, ringBytes, paranoid int) error {
 		}
 	case paranoid >= strict && !has(unix.CAP_SYS_ADMIN) && errors.Is(err, syscall.EACCES) && call != "bpf": // seccomp says EPERM
 		e.Missing = []string{"CAP_SYS_ADMIN"}
-		e.Detail = fmt.Sprintf("kernel.perf_event_paranoid is %d: above 2, kernels of Debian and Ubuntu refuse perf events to all who lack CAP_SYS_ADMIN, "+
-			"CAP_PERFMON or not: set it to 2 (sysctl kernel.perf_event_paranoid=2), run as root, or grant CAP_SYS_ADMIN", e.Paranoid)
+		e.Detail = fmt.Sprintf("kernel.perf_event_paranoid is %d: above 2, kernels of Debian and Ubuntu refuse perf events without CAP_SYS_ADMIN, "+
+			"even with CAP_PERFMON: set it to 2 (sysctl kernel.perf_event_paranoid=2), run as root, or grant CAP_SYS_ADMIN", e.Paranoid)
 	case changes(err): // while the calls of bpf before were allowed
 		e.Detail = fmt.Sprintf("uid %d has the capabilities for it: the map's descriptor is read-only (BPF_F_RDONLY), or the map frozen (BPF_MAP_FREEZE): pass another",
 			e.UID)

@@ -66,15 +66,15 @@ const (
 func (f Fault) String() string {
 	return [...]string{
 		FaultNone:       "none",
-		FaultHead:       "data_head is further ahead than the ring is large",
+		FaultHead:       "data_head is further ahead than the ring's size",
 		FaultZero:       "header.size is 0",
 		FaultSmall:      "header.size is below 8",
 		FaultUnaligned:  "header.size is not a multiple of 8",
 		FaultBeyondHead: "record goes past data_head",
 		FaultShort:      "record is too short for its type",
 		FaultRawSize:    "payload goes past the record",
-		FaultTime:       "time lies in the future",
-		FaultChanged:    "record was written over while it was held",
+		FaultTime:       "time is in the future",
+		FaultChanged:    "record was overwritten while the stream held it",
 	}[f]
 }
 

@@ -47,7 +47,7 @@ func (r *Reader) Flush() error {
 // Pause takes the rings out of the map until Resume.
 func (r *Reader) Pause() error {
 	if r.opts.RingBuf {
-		return fmt.Errorf("perfbuf.Pause: programs write to a BPF ring buffer whoever reads it: detach them instead: %w", errors.ErrUnsupported)
+		return fmt.Errorf("perfbuf.Pause: a BPF ring buffer cannot be paused: detach its programs instead: %w", errors.ErrUnsupported)
 	}
 	return r.control("Pause", r.Entries.Pause)
 }
@@ -79,7 +79,7 @@ func (r *Reader) Quiesce(ctx context.Context) (since uint64, err error) {
 	select {
 	case err := <-r.programsEnded():
 		if err != nil {
-			return 0, fmt.Errorf("perfbuf.Drain: cannot wait for running programs, ForEachPending does not: %w", err)
+			return 0, fmt.Errorf("perfbuf.Drain: cannot wait for running programs (ForEachPending reads without waiting): %w", err)
 		}
 		return since, nil
 	case <-ctx.Done():

@@ -18,7 +18,7 @@ func (s *Stream) prove(r *Reader) error {
 	}
 	p, err := r.Kernel.Grace(grace.Options{Allow: s.opts.Barriers, Programs: programs})
 	if err != nil {
-		return fmt.Errorf("perfbuf.Ordered: exact mode cannot prove completeness here; Slack(d) needs no proof and gives none: %w", err)
+		return fmt.Errorf("perfbuf.Ordered: exact mode cannot prove completeness here (Slack(d) needs no proof, and gives none): %w", err)
 	}
 	b := grace.New(p, r.Kernel.Now, grace.BarrierOptions{Interval: max(s.opts.Order.Interval, 0)})
 	if r.stepped != nil {

@@ -84,7 +84,7 @@ func (s *Stream) Add(r *Reader) error {
 // Remove gives a reader back.
 func (s *Stream) Remove(r *Reader) error {
 	if !r.Stream.CompareAndSwap(s, nil) {
-		return errors.New("perfbuf.Remove: the reader is no source of this stream")
+		return errors.New("perfbuf.Remove: the reader is not a source of this stream")
 	}
 	s.change(func() {
 		if r.Gate.Enter() == nil { // else its end has done it
@@ -103,16 +103,16 @@ func (s *Stream) unlike(r *Reader) error {
 	id, name := r.Kernel.Map()
 	for _, src := range s.sources {
 		if src.reader == r {
-			return fmt.Errorf("perfbuf.Merge: a reader is given twice, that of map %q (id %d)", name, id)
+			return fmt.Errorf("perfbuf.Merge: the reader of map %q (id %d) is passed twice: pass it once", name, id)
 		}
 		switch otherID, otherName := src.reader.Kernel.Map(); {
 		case r.opts.RingBuf && src.reader.opts.RingBuf:
 			if slices.ContainsFunc(r.ringBufs(), func(id int) bool { return id != 0 && slices.Contains(src.reader.ringBufs(), id) }) {
-				return fmt.Errorf("perfbuf.Merge: a ring buffer is read by two of the readers, of map %q (id %d) and of map %q (id %d), and each misses what the other reads: open it once",
+				return fmt.Errorf("perfbuf.Merge: the readers of map %q (id %d) and map %q (id %d) share a ring buffer, and each misses what the other reads: open it once",
 					name, id, otherName, otherID)
 			}
 		case id != 0 && otherID == id:
-			return fmt.Errorf("perfbuf.Merge: map %q (id %d) is read by two of the readers, of which only the later receives anything: open it once", name, id)
+			return fmt.Errorf("perfbuf.Merge: map %q (id %d) has two of the readers, and only the later one receives events: open it once", name, id)
 		}
 	}
 	return nil

@@ -110,7 +110,7 @@ func (s *Stream) Acquire() error {
 		if s.halt.Load() {
 			return os.ErrClosed
 		}
-		return fmt.Errorf("%w: another goroutine, or the function that events are handed to, uses this Ordered stream", walk.ErrBusy)
+		return fmt.Errorf("%w: another goroutine, or the function that receives its events, uses this Ordered stream", walk.ErrBusy)
 	}
 	if err := s.enter(); err != nil {
 		s.idle()

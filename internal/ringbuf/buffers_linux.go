@@ -56,7 +56,7 @@ func (b *Buffers) open() (err error) {
 		b.memory = append(b.memory, memory)
 	}
 	if len(b.memory) == 0 {
-		return b.opts.info.Fail("it has no maps in it yet: store its ring buffers first, one at least; those that come later are found")
+		return b.opts.info.Fail("it contains no maps yet: store at least one ring buffer first; the reader finds later ones itself")
 	}
 	return nil
 }
@@ -91,7 +91,7 @@ func (b *Buffers) Rings() []*raw.Ring { return b.memory }
 // CPUs has room for one ring.
 func (b *Buffers) CPUs() []int { return []int{-1} }
 
-var errNoBell = errors.New("a BPF ring buffer has no doorbell: the kernel wakes whoever has read all of it, without one")
+var errNoBell = errors.New("a BPF ring buffer needs no doorbell: the kernel wakes a reader that has read all of it")
 
 // Bells says that there are none.
 func (b *Buffers) Bells() error { return errNoBell }

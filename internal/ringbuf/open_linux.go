@@ -112,7 +112,7 @@ func checkRingBuf(m host.Map) error {
 	case m.Type != libbpf.MapTypeRingbuf:
 		return m.Fail("it is of type %s, but %s", m.TypeName(), types)
 	case m.Flags&overwrites != 0:
-		return m.Fail("it has the flag BPF_F_RB_OVERWRITE: programs write over what has not been read, and tell of it in a way that is not read here: create it without the flag")
+		return m.Fail("it has the flag BPF_F_RB_OVERWRITE: programs overwrite unread records, which this package does not support: create it without the flag")
 	}
 	return nil
 }

@@ -21,11 +21,11 @@ func refusedMapping(m host.Map, fd int, err error) error {
 	info, _ := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", fd))
 	switch {
 	case strings.Contains(string(info), "frozen:\t1"): // bpf_map_mmap in kernel/bpf/syscall.c
-		e.Detail = "the map is frozen (BPF_MAP_FREEZE), but its reader writes to it how far it has read: do not freeze it"
+		e.Detail = "the map is frozen (BPF_MAP_FREEZE), but its reader stores its position in it: do not freeze it"
 	case errors.Is(err, syscall.EACCES):
-		e.Detail = "the descriptor is read-only or write-only (BPF_F_RDONLY, BPF_F_WRONLY), but a reader writes to the map how far it has read: open the map without these flags"
+		e.Detail = "the descriptor is read-only or write-only (BPF_F_RDONLY, BPF_F_WRONLY), but a reader stores its position in the map: open it without these flags"
 	default:
-		e.Detail = fmt.Sprintf("mapping one takes no capability: a sandbox forbids it, such as seccomp or an LSM%s", host.SeccompNote())
+		e.Detail = fmt.Sprintf("mapping a ring buffer takes no capability: a sandbox forbids it, such as seccomp or an LSM%s", host.SeccompNote())
 	}
 	return e
 }
@@ -40,7 +40,7 @@ func refusedShard(m host.Map, err error) error {
 	switch {
 	case host.InUserNamespace():
 		e.Missing = []string{"CAP_SYS_ADMIN"}
-		e.Detail = fmt.Sprintf("uid %d is in a user namespace, whose capabilities do not count for opening the maps in map %q: run outside of it%s", e.UID, m.Name, instead)
+		e.Detail = fmt.Sprintf("uid %d is in a user namespace, whose capabilities do not count for opening the maps in map %q: run outside it%s", e.UID, m.Name, instead)
 	case host.Caps()>>unix.CAP_SYS_ADMIN&1 == 0:
 		e.Missing = []string{"CAP_SYS_ADMIN"}
 		e.Detail = fmt.Sprintf("uid %d lacks CAP_SYS_ADMIN, which opening the maps in map %q takes (BPF_MAP_GET_FD_BY_ID): grant it%s", e.UID, m.Name, instead)
@@ -57,7 +57,7 @@ func explain(err error) error {
 		e := host.NewPermissionError(err)
 		if caps := host.Caps(); caps>>unix.CAP_BPF&1 == 0 && caps>>unix.CAP_SYS_ADMIN&1 == 0 {
 			e.Missing = []string{"CAP_BPF"}
-			e.Detail = fmt.Sprintf("uid %d lacks CAP_BPF, which the system call bpf takes here (kernel.unprivileged_bpf_disabled): grant it, or run as root", e.UID)
+			e.Detail = fmt.Sprintf("uid %d lacks CAP_BPF, which the bpf system call takes here (kernel.unprivileged_bpf_disabled): grant it, or run as root", e.UID)
 		} else {
 			e.Detail = fmt.Sprintf("uid %d has the capabilities for it: a sandbox forbids it, such as seccomp or an LSM, or the descriptor of a map of maps is "+
 				"write-only (BPF_F_WRONLY)%s", e.UID, host.SeccompNote())
@@ -66,7 +66,7 @@ func explain(err error) error {
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
 		return fmt.Errorf("%w: each ring buffer takes a file descriptor, and each reader three more: raise the limit (ulimit -n, LimitNOFILE=)", err)
 	case errors.Is(err, syscall.ENOMEM):
-		return fmt.Errorf("%w: a ring buffer takes twice its size of address space (ulimit -v), and two mappings (vm.max_map_count)", err)
+		return fmt.Errorf("%w: a ring buffer takes twice its size of address space, and two mappings: raise the limits (ulimit -v, vm.max_map_count)", err)
 	case errors.Is(err, syscall.ENOSYS):
 		return fmt.Errorf("%w: this kernel has no BPF (CONFIG_BPF_SYSCALL), or a sandbox hides it%s", err, host.SeccompNote())
 	}

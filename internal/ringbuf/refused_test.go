@@ -57,7 +57,7 @@ func TestKernelRefusals(t *testing.T) {
 	}{
 		{events.MapFD(), []string{`map "events"`, "BPF_MAP_TYPE_PERF_EVENT_ARRAY (4)", "with perfbuf.Open"}},
 		{events.ArrayFD(), []string{`map "array"`, "BPF_MAP_TYPE_ARRAY (2)", "only BPF_MAP_TYPE_RINGBUF (27)"}},
-		{e.GroupsFD(), []string{`map "groups"`, "no maps in it yet"}},
+		{e.GroupsFD(), []string{`map "groups"`, "it contains no maps yet"}},
 		{arrays.FileDescriptor(), []string{`map "array"`, "BPF_MAP_TYPE_ARRAY (2)"}},
 	} {
 		err := func() error { o := opener(c.fd); _, err := o.Open(kernel.Setup{}); o.Close(); return err }()

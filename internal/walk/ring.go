@@ -9,12 +9,12 @@ import (
 )
 
 // ErrBusy is perfbuf.ErrBusy.
-var ErrBusy = errors.New("perfbuf: ring is being read already")
+var ErrBusy = errors.New("perfbuf: the ring is already being read")
 
 // ErrHeld is returned where an ordered stream holds the rings.
 var ErrHeld = fmt.Errorf("%w: an Ordered stream holds all rings: read through it, or close it first", ErrBusy)
 
-var errPassing = fmt.Errorf("%w: by another goroutine or by the function that events are handed to: a Reader has one pass at a time", ErrBusy)
+var errPassing = fmt.Errorf("%w: by another goroutine, or by the function that receives its events: a Reader allows one pass at a time", ErrBusy)
 
 // Ring is a ring and its reading: who reads it, and how far that has come.
 type Ring struct {
@@ -84,7 +84,7 @@ func (r *Ring) claim(as uint32) error {
 	if r.Raw.CPU() < 0 {
 		whose = fmt.Sprintf("ring buffer %d", r.index)
 	}
-	return fmt.Errorf("%w: %s: by another goroutine or by the function it hands events to: a ring has one reader at a time", ErrBusy, whose)
+	return fmt.Errorf("%w: %s: by another goroutine, or by the function that receives its events: a ring allows one read at a time", ErrBusy, whose)
 }
 
 // Disclaim undoes Claim.

@@ -57,14 +57,14 @@ func (o Options) effective(online []int) (_ Options, cpus []int, ringBytes int, 
 		cpus = slices.Clone(o.CPUs)
 		slices.Sort(cpus)
 		if len(cpus) == 0 {
-			return bad("CPUs is empty: use nil for all that are online, or name those to record")
+			return bad("CPUs is empty: use nil for all online CPUs, or list those to record")
 		}
 		for i, cpu := range cpus {
 			if !slices.Contains(online, cpu) {
-				return bad("CPU %d is not online: online are %v", cpu, online)
+				return bad("CPU %d is not online: choose from %v", cpu, online)
 			}
 			if i > 0 && cpus[i-1] == cpu {
-				return bad("CPU %d is named twice", cpu)
+				return bad("CPU %d is listed twice: list it once", cpu)
 			}
 		}
 	}
@@ -77,15 +77,15 @@ func (o Options) effective(online []int) (_ Options, cpus []int, ringBytes int, 
 	case o.MaxBytes < n*page:
 		return bad("MaxBytes is %d: %d CPUs need at least a page of %d bytes each, %d in all", o.MaxBytes, n, page, n*page)
 	case o.MaxBytes/n > maxRingBytes:
-		return bad("MaxBytes is %d: at most %d (1 GiB) per CPU, %d in all", o.MaxBytes, maxRingBytes, n*maxRingBytes)
+		return bad("MaxBytes is %d: use at most %d (1 GiB) per CPU, %d in all", o.MaxBytes, maxRingBytes, n*maxRingBytes)
 	case o.MinAge < 0:
 		return bad("MinAge is %v: must not be negative", o.MinAge)
 	case stamped:
-		return bad("Time is a StampedTime: programs can take one for a BPF ring buffer only, use PayloadTime")
+		return bad("Time is a StampedTime, which only BPF ring buffers have: use PayloadTime")
 	case at < -1:
 		return bad("PayloadTime is at offset %d: must not be negative", at)
 	case o.Barriers == perfbuf.NestLevels:
-		return bad("NestLevels alone: it waits for outputs, not for whole programs: allow another of Barriers")
+		return bad("Barriers is NestLevels alone, which waits for outputs, not for whole programs: allow another, too")
 	}
 	ringBytes = 1 << (bits.Len(uint(o.MaxBytes/n)) - 1)
 	o.MaxBytes = n * ringBytes

@@ -134,7 +134,7 @@ func (r *Recorder) take(ctx context.Context, copies []*overwrite.Copy) (t0 uint6
 		}
 	}
 	if err := r.kernel.Wait(); err != nil {
-		return 0, fmt.Errorf("flight.Recorder.Snapshot: waiting for outputs that are under way: %w", err)
+		return 0, fmt.Errorf("flight.Recorder.Snapshot: waiting for outputs under way: %w", err)
 	}
 	if r.opts.Pause { // nothing is output now
 		for _, c := range copies {
@@ -157,7 +157,7 @@ func (r *Recorder) take(ctx context.Context, copies []*overwrite.Copy) (t0 uint6
 		// Copying comes before the wait, and an output that begins during the wait stores its bytes after the wait began: so they are not
 		// in the copies (the guarantee of synchronize_rcu in Documentation/RCU/Design/Requirements).
 		if err := r.kernel.Wait(); err != nil {
-			return 0, fmt.Errorf("flight.Recorder.Snapshot: waiting for outputs that are under way: %w", err)
+			return 0, fmt.Errorf("flight.Recorder.Snapshot: waiting for outputs under way: %w", err)
 		}
 		for _, c := range copies[:n] {
 			c.Check()

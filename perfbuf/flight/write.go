@@ -16,7 +16,7 @@ import (
 // which must not be called meanwhile, it is [os.ErrClosed]. A sample of more than [perfdata.MaxSample] bytes is counted as lost.
 func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	if s.released.Load() {
-		return 0, fmt.Errorf("flight.Snapshot.WriteTo: it was released: %w", os.ErrClosed)
+		return 0, fmt.Errorf("flight.Snapshot.WriteTo: the snapshot was released: %w", os.ErrClosed)
 	}
 	rec, err := perfdata.NewRecorder(w, perfdata.Options{Since: s.CompleteSince(), Until: s.Until()})
 	if err == nil {

@@ -62,7 +62,7 @@ func TestOptions(t *testing.T) {
 	for want, o := range map[string]perfbuf.Options{
 		"RingBytes is -1":        {RingBytes: -1},
 		"CPU 3 is not online":    {CPUs: []int{3}},
-		"CPU 1 is named twice":   {CPUs: []int{1, 1}},
+		"CPU 1 is listed twice":  {CPUs: []int{1, 1}},
 		"Wakeup.Bytes is 100000": {RingBytes: 4096, Wakeup: perfbuf.Wakeup{Bytes: 100_000}},
 	} {
 		_, err := k.Open(o)

@@ -110,7 +110,7 @@ func (b *PerfBuffer) Poll(timeout int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.stop != nil {
-		b.note(errors.New("perfchan.PerfBuffer: Poll was called twice, or after Stop or Close"))
+		b.note(errors.New("perfchan.PerfBuffer: Poll had no effect, because it was called twice, or after Stop or Close"))
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())

@@ -31,7 +31,7 @@ func TestTimes(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, since+until)
 	_, _, err = perfdata.Times(os.DevNull)
-	require.ErrorContains(t, err, "is no file")
+	require.ErrorContains(t, err, "is not a regular file")
 }
 
 // Names and BTF come back from files and from pipes.
@@ -63,7 +63,7 @@ func TestEvents(t *testing.T) {
 	require.Equal(t, []perfdata.EventInfo{{Name: "execs"}, {Name: "plain"}, {Name: "exits"}}, got)
 
 	_, err = perfdata.Events(os.DevNull)
-	require.ErrorContains(t, err, "is no file")
+	require.ErrorContains(t, err, "is not a regular file")
 	_, err = perfdata.Events(filepath.Join(t.TempDir(), "none"))
 	require.ErrorIs(t, err, os.ErrNotExist)
 	require.NoError(t, os.WriteFile(path, bytes.Repeat([]byte("text "), 50), 0o600))

@@ -20,11 +20,11 @@ var errCompressed = errors.New("compressed")
 // inflate makes a temporary file of all records, decompressed, from which they are read from here on. Offsets in errors are those in it.
 func (r *recording) inflate(d Decompressor) error {
 	if d == nil {
-		return fmt.Errorf("perfdata: %s: its records are compressed: set ReplayOptions.Decompress, or record without", r.file)
+		return fmt.Errorf("perfdata: %s: its records are compressed: set ReplayOptions.Decompress, or record without compression", r.file)
 	}
 	f, err := os.CreateTemp("", "perfdata-*")
 	if err != nil {
-		return fmt.Errorf("perfdata: %s: to decompress it: %w", r.file, err)
+		return fmt.Errorf("perfdata: %s: decompressing it: %w", r.file, err)
 	}
 	os.Remove(f.Name()) // where that cannot be done yet, Close does it
 	out := bufio.NewWriterSize(f, blockSize)
@@ -35,7 +35,7 @@ func (r *recording) inflate(d Decompressor) error {
 	size, seekErr := f.Seek(0, io.SeekCurrent)
 	if err = errors.Join(err, seekErr); err != nil {
 		temporary{f}.Close()
-		return fmt.Errorf("perfdata: %s: to decompress it: %w", r.file, err)
+		return fmt.Errorf("perfdata: %s: decompressing it: %w", r.file, err)
 	}
 	if old, ok := r.blocks.f.(io.Closer); ok {
 		old.Close()

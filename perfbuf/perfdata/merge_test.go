@@ -181,7 +181,7 @@ func TestMergeMachines(t *testing.T) {
 	_, err = run(perfdata.ReplayOptions{WallClock: true}, perfdata.ReplayOptions{})
 	require.ErrorContains(t, err, "all or none")
 	_, err = run(perfdata.ReplayOptions{Speed: 1}, perfdata.ReplayOptions{})
-	require.ErrorContains(t, err, "at one ReplayOptions.Speed")
+	require.ErrorContains(t, err, "at the same ReplayOptions.Speed")
 	order, err := run(perfdata.ReplayOptions{WallClock: true}, perfdata.ReplayOptions{WallClock: true})
 	require.Equal(t, io.EOF, err)
 	require.Len(t, order, 200)

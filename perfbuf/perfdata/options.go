@@ -61,18 +61,18 @@ func (o Options) effective() (Options, error) {
 	}
 	for _, e := range o.Events {
 		if len(e.Name) > mostName || strings.Contains(e.Name, "\x00") {
-			return bad("an event's name has %d bytes, or a zero among them: %d at most, and none", len(e.Name), mostName)
+			return bad("an event's name has %d bytes, or contains a zero byte: use at most %d, none of them zero", len(e.Name), mostName)
 		}
 	}
 	switch {
 	case o.BufferBytes < leastBuffer:
-		return bad("BufferBytes is %d: at least %d, the size of the largest record", o.BufferBytes, leastBuffer)
+		return bad("BufferBytes is %d: use at least %d, the size of the largest record", o.BufferBytes, leastBuffer)
 	case o.MaxBytes < 0 || o.MaxAge < 0 || o.MaxFiles < 0:
-		return bad("MaxBytes is %d, MaxAge %v, MaxFiles %d: nothing of it may be negative", o.MaxBytes, o.MaxAge, o.MaxFiles)
+		return bad("MaxBytes is %d, MaxAge %v, MaxFiles %d: must not be negative", o.MaxBytes, o.MaxAge, o.MaxFiles)
 	case o.Until == 0 && o.Since != 0:
 		return bad("Since is %d, and Until 0: set both, or neither", o.Since)
 	case o.MaxBytes > 0 && o.MaxBytes < leastFile:
-		return bad("MaxBytes is %d: at least %d", o.MaxBytes, leastFile)
+		return bad("MaxBytes is %d: use at least %d", o.MaxBytes, leastFile)
 	case o.MaxFiles > 0 && !o.rotates():
 		return bad("MaxFiles is %d, and there is only one file: set MaxBytes or MaxAge", o.MaxFiles)
 	}

@@ -266,13 +266,13 @@ func (r *recording) choose(name string) error {
 	events := strings.Join(there, "; ")
 	switch {
 	case len(fit) == 0:
-		return fmt.Errorf("perfdata: %s: no event can be replayed: it takes raw data, times and CPUs (perf record -e bpf-output/no-inherit=1,name=NAME/, or -R -T --sample-cpu): there are: %s", r.file, events)
+		return fmt.Errorf("perfdata: %s: no event can be replayed: record raw data, times and CPUs (perf record -e bpf-output/no-inherit=1,name=NAME/, or -R -T --sample-cpu): the file has: %s", r.file, events)
 	case len(fit) > 1:
-		return fmt.Errorf("perfdata: %s: more than one event can be replayed: name one with ReplayOptions.Event: there are: %s", r.file, events)
+		return fmt.Errorf("perfdata: %s: more than one event can be replayed: name one with ReplayOptions.Event: the file has: %s", r.file, events)
 	}
 	r.want = fit[0]
 	if len(r.layouts) > 1 && slices.ContainsFunc(r.layouts, func(l *layout) bool { return l.id != r.want.id }) {
-		return fmt.Errorf("perfdata: %s: records do not say in the same way which event they are of: record with perf 3.13 or newer", r.file)
+		return fmt.Errorf("perfdata: %s: events identify their records in different ways: record with perf 3.13 or newer", r.file)
 	}
 	return nil
 }

@@ -335,7 +335,7 @@ func (r *Recorder) Close() error {
 // failed keeps the first error.
 func (r *Recorder) failed(err error) error {
 	if err != nil && r.err == nil {
-		r.err = fmt.Errorf("perfdata: recording ends here, the file is whole up to it: %w", err)
+		r.err = fmt.Errorf("perfdata: recording ends here, and the file is complete up to here: %w", err)
 	}
 	return r.err
 }

@@ -44,7 +44,7 @@ func TestNoRoom(t *testing.T) {
 	require.NoError(t, one())
 	require.ErrorIs(t, one(), errFull)
 	require.ErrorIs(t, one(), errFull)
-	require.ErrorContains(t, rec.Flush(), "the file is whole up to it")
+	require.ErrorContains(t, rec.Flush(), "the file is complete up to here")
 	require.ErrorIs(t, rec.Close(), errFull)
 	require.Equal(t, os.ErrClosed, rec.Close())
 	require.EqualValues(t, 1, rec.Stats().Samples)

@@ -81,7 +81,7 @@ func openFile(path string) (*os.File, int64, error) {
 	}
 	st, err := f.Stat()
 	if err == nil && !st.Mode().IsRegular() {
-		err = fmt.Errorf("%s is no file: a recording is read twice", path)
+		err = fmt.Errorf("%s is not a regular file: copy it into one, because a recording is read twice", path)
 	}
 	if err != nil {
 		f.Close()
@@ -104,10 +104,10 @@ func open(name string, f io.ReaderAt, size int64, o ReplayOptions) (_ *perfbuf.R
 		return nil, err
 	}
 	if o.Reader.Time != (perfbuf.TimeSource{}) {
-		return nil, errors.New("perfdata.ReplayOptions: Reader.Time is set: events are replayed by the times of their records")
+		return nil, errors.New("perfdata.ReplayOptions: Reader.Time is set: leave it unset, because events are replayed by the times of their records")
 	}
 	if !(o.Speed >= 0 && o.Speed <= maxSpeed) || o.Last < 0 {
-		return nil, fmt.Errorf("perfdata.ReplayOptions: Speed is %v and Last %v: they are 0 or more, and Speed at most %v", o.Speed, o.Last, maxSpeed)
+		return nil, fmt.Errorf("perfdata.ReplayOptions: Speed is %v and Last %v: must not be negative, and Speed at most %v", o.Speed, o.Last, maxSpeed)
 	}
 	o.Reader.NoTime, o.Reader.Outputs = false, perfbuf.OutputCounts{}
 	if o.Reader.Wakeup == (perfbuf.Wakeup{}) {
@@ -115,7 +115,7 @@ func open(name string, f io.ReaderAt, size int64, o ReplayOptions) (_ *perfbuf.R
 	}
 	if o.WallClock {
 		if rec.behind == 0 {
-			return nil, fmt.Errorf("perfdata: %s: ReplayOptions.WallClock: the file does not say what time it was: record with perf record -k CLOCK_MONOTONIC, or a perfdata.Recorder", name)
+			return nil, fmt.Errorf("perfdata: %s: ReplayOptions.WallClock: the file does not have the time of day: record with perf record -k CLOCK_MONOTONIC, or a perfdata.Recorder", name)
 		}
 		rec.shift = rec.behind
 	}

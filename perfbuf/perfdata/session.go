@@ -195,11 +195,11 @@ func (k *replay) Group(others []kernel.Kernel) (kernel.Group, error) {
 		other, ok := o.(*replay)
 		switch {
 		case !ok:
-			return nil, errors.New("perfdata: a recording can be merged with recordings only: its events are of another time")
+			return nil, errors.New("perfdata: a recording can only be merged with recordings: its events are from another time")
 		case other.speed != k.speed:
-			return nil, errors.New("perfdata: recordings can be merged if they are replayed at one ReplayOptions.Speed")
+			return nil, errors.New("perfdata: recordings can only be merged at the same ReplayOptions.Speed: set it alike")
 		case other.wall != k.wall:
-			return nil, errors.New("perfdata: recordings can be merged if all or none are replayed with ReplayOptions.WallClock")
+			return nil, errors.New("perfdata: recordings can only be merged if all or none have ReplayOptions.WallClock: set it alike")
 		case !k.wall && other.host != k.host && other.host != "" && k.host != "":
 			return nil, fmt.Errorf("perfdata: %s was recorded on %s and %s on %s, by different clocks: set ReplayOptions.WallClock", k.file, k.host, other.file, other.host)
 		}

@@ -204,7 +204,7 @@ func TestDiskFull(t *testing.T) {
 		flushed := uint64(0)
 		err = load(t, rec, func(n uint64) error { flushed = n; return nil })
 		require.ErrorIs(t, err, syscall.ENOSPC)
-		require.ErrorContains(t, err, "recording ends here, the file is whole up to it")
+		require.ErrorContains(t, err, "recording ends here, and the file is complete up to here")
 		require.ErrorIs(t, rec.Close(), syscall.ENOSPC)
 		files, _ := filepath.Glob(path + "*")
 		next := uint64(0)

@@ -40,7 +40,7 @@ func TestTextLines(t *testing.T) {
    1.000000     +0ns    0  fork          8  go               thread 9: new thread 10
    2.000000   +1.00s   12  LOST    3 events on CPU 12 between 1.000000 and 2.000000
    2.000000     +0ns    0  LOST    1 event on CPU 0 before 2.000000
-   2.000000     +0ns    0  CORRUPT perfbuf: corrupt ring of CPU 1 at offset 0: ; skipped 0 bytes (outputs of 65509 bytes or more at once do this)
+   2.000000     +0ns    0  CORRUPT perfbuf: corrupt ring of CPU 1 at offset 0: ; skipped 0 bytes (outputs of 65509 bytes or more do this: output less at once)
 `, string(b))
 }
 
