@@ -108,7 +108,7 @@ bench-docs: setup ## render docs/benchmarks.md and its plots from build/bench.js
 	@$(GO) -C bench build -o "$(CURDIR)/build/bench-docs" ./plot
 	@build/bench-docs
 
-pictures: setup ## take the pictures in docs/ anew, of programs that run (root); PICTURES='top exec' selects
+pictures: setup ## take the pictures in docs/ anew, of programs that run (root); PICTURES='top tail' selects
 	@scripts/setup.sh pictures
 	@scripts/pictures.sh $(PICTURES)
 

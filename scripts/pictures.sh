@@ -2,7 +2,7 @@
 # Makes the pictures in docs/ anew, from real runs: programs in a terminal (tmux), and what ringfold trace records in the Perfetto UI.
 #
 #   scripts/pictures.sh                  all of them
-#   scripts/pictures.sh top exec         some
+#   scripts/pictures.sh top tail         some
 #
 # Needs root, as the programs do. Look at each picture before you commit it.
 set -euo pipefail
@@ -27,7 +27,7 @@ browser() { chromium-headless-shell --no-sandbox --disable-gpu --hide-scrollbars
 # regular expression, is to be seen. WHAT ELSE is a shell command that runs before the picture is taken.
 terminal() {
 	local name=$1 columns=${2%x*} rows=${2#*x} until=$3 command=$4 more=${5:-:} tmux=(tmux -L pictures) lines
-	"${tmux[@]}" -f /dev/null new-session -d -c "$out" -x "$columns" -y "$rows" env -i PATH="$PATH" TERM=tmux-256color LC_ALL="$LC_ALL" \
+	"${tmux[@]}" -f /dev/null new-session -d -c "$out" -x "$columns" -y "$rows" env -i PATH="$out:$PATH" TERM=tmux-256color LC_ALL="$LC_ALL" \
 		HOME="$out" PS1='\[\e[1;32m\]# \[\e[0m\]' bash --norc --noprofile
 	"${tmux[@]}" set -g status off
 	"${tmux[@]}" send-keys "$command" Enter
@@ -54,24 +54,20 @@ terminal() {
 	echo "pictures: docs/$name.png"
 }
 
+# Pictures that are below each other in the README have so many columns.
+readme=102
+
 # some_processes starts short-lived programs now and then, so that there is something to see.
 some_processes() {
 	while :; do
-		for file in date uname id; do "$file" >/dev/null 2>&1 || :; done
+		for file in date uname id; do "$file" | cat; done >/dev/null
 		sleep 0.3
 	done &
 }
 
-picture_exec() {
-	build exec
-	some_processes
-	terminal exec 72x12 "bin/id 0" "./exec" "sleep 0.5"
-	kill %%
-}
-
 picture_top() {
 	tool
-	terminal top 100x16 ' 0:0[5-9]' './ringfold top --mode exact --load 60000 --ring-size 128KiB'
+	terminal top ${readme}x13 ' 0:0[5-9]' 'ringfold top --mode exact --load 250000 --ring-size 512KiB'
 }
 
 # A tool of libbpf-tools, which is not ours. It finds tracepoints by their files, which need not be mounted.
@@ -80,7 +76,7 @@ picture_tail() {
 	some_processes
 	unshare --mount sh -c 'mount -t tracefs tracefs /sys/kernel/tracing; exec execsnoop' >/dev/null &
 	until "$out/ringfold" list | grep -q 'execsnoop.*rings'; do sleep 0.2; done
-	terminal tail 128x22 ' events and ' 'clear; ./ringfold list; ./ringfold tail --process execsnoop --steal --type event -n 8' 'sleep 1'
+	terminal tail ${readme}x20 ' events and ' 'ringfold tail --process execsnoop --steal --type event --fields pid,ppid,args -n 10 2>/dev/null' 'sleep 1'
 	kill %% %-
 }
 
@@ -88,7 +84,7 @@ picture_prometheus() {
 	build prometheus
 	"$out/prometheus" -per-cpu >/dev/null &
 	sleep 3
-	terminal prometheus 84x27 'ringfold_tail' "clear; curl -s http://127.0.0.1:9435/metrics | grep '^ringfold_' | grep -v ' 0\$'" 'sleep 1'
+	terminal prometheus 84x23 'ringfold_tail' "clear; curl -s http://127.0.0.1:9435/metrics | grep '^ringfold_' | grep -v ' 0\$'" 'sleep 1'
 	kill %%
 }
 
@@ -103,7 +99,7 @@ perfetto_ui() {
 }
 
 picture_trace() {
-	local ui answer
+	local ui answer where
 	tool
 	ui=$(perfetto_ui)
 	some_processes
@@ -114,7 +110,14 @@ picture_trace() {
 		"select name, value from stats where severity != 'info' and value > 0" \
 		"select count(distinct track_id) as tracks, sum(dur) > 1e8 and sum(dur) < 1e10 as believable, max(depth) as depth from slice where category = 'running'")
 	[ "$answer" = "$(printf '[]\n[{"tracks":%d,"believable":1,"depth":0}]' "$(nproc)")" ] || die "Perfetto reads something else: $answer"
-	node scripts/perfetto/screenshot.js "$ui" "$out/trace.json" docs/trace.png 0.9 1.0
+	# A fork whose child ran soon, for long enough to be seen, on another CPU: 0.5 ms before it to 2.5 ms after.
+	where=$(node scripts/perfetto/query.js "$ui" "$out/trace.json" "select printf('%.6f %.6f %d', t - 0.0005, t + 0.0025, id) as what from (
+		select parent.id, (parent.ts - start_ts) / 1e9 as t from flow join slice parent on slice_out = parent.id join slice child on slice_in = child.id, trace_bounds
+		where parent.name = 'fork bash' and parent.track_id != child.track_id and child.ts - parent.ts between 2e4 and 8e5 and child.dur > 3e5)
+		order by t desc limit 1" | sed -n 's/.*"what":"\(.*\)".*/\1/p')
+	[ -n "$where" ] || die "no fork in the trace whose child ran soon on another CPU: once more"
+	# shellcheck disable=SC2086 # three words
+	node scripts/perfetto/screenshot.js "$ui" "$out/trace.json" docs/trace.png $where
 	echo "pictures: docs/trace.png"
 }
 
@@ -125,7 +128,7 @@ picture_hero() {
 	echo "pictures: docs/hero.svg"
 }
 
-[ $# -gt 0 ] || set -- hero exec top tail prometheus trace
+[ $# -gt 0 ] || set -- hero top tail prometheus trace
 for name; do
 	[ "$(type -t "picture_$name")" = function ] || die "there is no picture $name"
 done

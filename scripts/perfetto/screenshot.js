@@ -1,16 +1,17 @@
 // Opens a trace in the Perfetto UI, in a headless Chromium, and writes what one sees as a PNG:
 //
-//   node screenshot.js DIRECTORY TRACE PNG [FROM TO]
+//   node screenshot.js DIRECTORY TRACE PNG FROM TO SLICE
 //
-// DIRECTORY has a build of the UI; FROM and TO are seconds of the trace to zoom to.
+// DIRECTORY has a build of the UI; FROM and TO are seconds of the trace to zoom to; SLICE is the id of one to select, whose arrows are drawn.
 'use strict';
 const fs = require('fs');
 const http = require('http');
 const path = require('path');
 const { spawn } = require('child_process');
 
-const [directory, trace, png, from = '0', to = '0'] = process.argv.slice(2);
-const size = { width: 1400, height: 300 };
+const [directory, trace, png, from, to, slice] = process.argv.slice(2);
+const top = 46; // of what is below the search box
+const size = { width: 980, height: 560 };
 const page = `<!doctype html><meta charset="utf-8"><style>:root { --track-shell-width: 200px !important } html, body { margin: 0; height: 100% } #timeline_main { position: relative; height: 100% }</style>
 <div id="timeline_data_source" hidden></div><div id="timeline_main"></div>
 <script>document.getElementById('timeline_data_source').textContent = location.origin + '/trace'</script><script src="frontend_bundle.js"></script>`;
@@ -55,15 +56,17 @@ async function main() {
 		return result.value;
 	};
 	await call('Runtime.enable', {}, sessionId);
-	await call('Emulation.setDeviceMetricsOverride', { ...size, deviceScaleFactor: 1, mobile: false }, sessionId);
+	await call('Emulation.setDeviceMetricsOverride', { ...size, deviceScaleFactor: 2, mobile: false }, sessionId);
 	await call('Page.navigate', { url: `http://127.0.0.1:${server.address().port}/` }, sessionId);
 	const until = async expression => { while (!await evaluate(expression)) await new Promise(resolve => setTimeout(resolve, 200)); };
 
 	await until(`!!(window.globals && Object.values(globals.state.engines)[0]?.ready && Object.keys(globals.state.trackGroups).length)`);
 	await until(`Object.values(globals.state.trackGroups).length > 0 && globals.numQueuedQueries === 0`);
 	await evaluate(`for (const group of Object.values(globals.state.trackGroups)) if (group.collapsed) globals.dispatch(Actions.toggleTrackGroupCollapsed({ trackGroupId: group.id }))`);
-	if (Number(to) > 0) await evaluate(`(() => { const start = globals.state.traceTime.startSec, visible = globals.frontendLocalState;
+	await evaluate(`(() => { const start = globals.state.traceTime.startSec, visible = globals.frontendLocalState;
 		visible.updateVisibleTime(new visible.visibleWindowTime.constructor(start + ${Number(from)}, start + ${Number(to)})); })()`);
+	await evaluate(`globals.dispatch(Actions.selectChromeSlice({ id: ${Number(slice)}, trackId: Object.values(globals.state.tracks).find(track => track.name.startsWith('CPU ')).id, table: 'internal' }))`);
+	await until(`globals.connectedFlows.length > 0`);
 	await new Promise(resolve => setTimeout(resolve, 3000));
 	await until(`globals.numQueuedQueries === 0`);
 	await new Promise(resolve => setTimeout(resolve, 3000));
@@ -72,7 +75,7 @@ async function main() {
 			.filter(name => !name.endsWith(' summary')).map(name => name.replace(/^(CPU [0-9]+) [0-9]+$/, '$1'));
 		document.querySelectorAll('.track-shell').forEach((shell, i) => { const name = document.createElement('span'); name.textContent = names[i];
 			name.style.cssText = 'padding-left: 12px; font: 13px Roboto Condensed'; shell.append(name); }); })()`);
-	const { data } = await call('Page.captureScreenshot', { format: 'png' }, sessionId);
+	const { data } = await call('Page.captureScreenshot', { format: 'png', clip: { ...size, x: 0, y: top, height: size.height - top, scale: 1 } }, sessionId);
 	fs.writeFileSync(png, Buffer.from(data, 'base64'));
 	chromium.kill();
 }
