@@ -50,10 +50,10 @@ install: man ## install the tool, its man pages and completions to PREFIX=/usr/l
 	@$(AS_ROOT) install -D -m 644 build/completion/fish "$(SHARE)/fish/vendor_completions.d/ringfold.fish"
 	@echo "installed $(DESTDIR)$(PREFIX)/bin/ringfold, its man pages and completions"
 
-demo: tool ## show the same kernel events read ring by ring and in order; ARGS='--all --duration 5s' is passed on
+demo: tool ## show the same kernel events read ring by ring and in order; ARGS='--all --timeout 5s' is passed on
 	@$(AS_ROOT) build/ringfold demo $(ARGS)
 
-fleet-demo: tool ## show several hosts' events as one stream, over an embedded NATS server; ARGS='--outage --duration 5s' is passed on
+fleet-demo: tool ## show several hosts' events as one stream, over an embedded NATS server; ARGS='--outage --timeout 5s' is passed on
 	@$(AS_ROOT) build/ringfold fleet demo $(ARGS)
 
 test: setup ## run all tests: the library's plainly, with the race detector, and poisoning what must not be kept

@@ -19,7 +19,7 @@ mkdir -p "$root"
 mount -t tmpfs none "$root"
 cp build/static/ringfold "$root/"
 echo 'static: a simulation, in an empty directory'
-chroot "$root" /ringfold demo --simulate --duration 1s >"$root.log" 2>&1 || die "failed: $(tail "$root.log")"
+chroot "$root" /ringfold demo --simulate --timeout 1s >"$root.log" 2>&1 || die "failed: $(tail "$root.log")"
 tail -n1 "$root.log"
 if [ "$2" != 0 ]; then
 	echo 'static: not root: no real events'
@@ -33,6 +33,6 @@ mount --bind /dev/null "$root/dev/null"
 for part in kernel/btf devices/system/cpu; do mount -o bind,ro "/sys/$part" "$root/sys/$part"; done
 echo 'int main(void) { return 0; }' | "${CC:-gcc}" -static -x c -o "$root/bin/true" -
 echo 'static: real events, with /sys/kernel/btf and /sys/devices/system/cpu'
-PATH=/bin "$(command -v chroot)" "$root" /ringfold demo --json --duration 2s >"$root.log" 2>&1 || die "failed: $(tail "$root.log")"
+PATH=/bin "$(command -v chroot)" "$root" /ringfold demo --json --timeout 2s >"$root.log" 2>&1 || die "failed: $(tail "$root.log")"
 tail -n1 "$root.log" | cut -c1-120
 tail -n1 "$root.log" | grep -qE '^\{"summary":.*"events":[1-9]' || die 'no events'

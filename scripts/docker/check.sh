@@ -13,4 +13,4 @@ export LIBBPF_SOURCES CAPABILITIES
 unset RINGFOLD_REQUIRE_KERNEL
 mapfile -t commands < <(sed -n 's/^RUN //p' Dockerfile.build)
 exec scripts/chroot.sh docker-check "${commands[@]}" 'chroot build/static /ringfold version' \
-	'chroot build/static /ringfold demo --simulate --duration 1s | tail -n1'
+	'chroot build/static /ringfold demo --simulate --timeout 1s | tail -n1'

@@ -58,7 +58,7 @@ It needs root, or CAP_BPF and CAP_PERFMON, and a kernel with BTF. Where BPF is n
 follows made-up processes on a simulated kernel, and says so. It exits with 1 if an event comes out
 of order without being marked as late.`,
 		Example: `  ringfold demo                       the picture, in 3 seconds
-  ringfold demo --all --duration 10s  every event, as it comes
+  ringfold demo --all --timeout 10s  every event, as it comes
   ringfold demo --json | jq .event    an object per event, the summary last`,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -71,7 +71,7 @@ of order without being marked as late.`,
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.Uint64VarP(&c.count, "count", "n", 0, "end after so many events")
-	f.DurationVar(&c.duration, "duration", 3*time.Second, "end after this `duration`; 0 is at Ctrl-C")
+	f.DurationVar(&c.duration, "timeout", 3*time.Second, "end after this `duration`; 0 is at Ctrl-C")
 	f.StringVar(&c.mode, "mode", exact, "`exact|slack`: wait for proof that no older event can come, or a fixed time")
 	f.DurationVar(&c.slack, "slack", time.Millisecond, "that fixed time; implies --mode slack")
 	f.Var(&c.ringSize, "ring-size", "`size` of each CPU's ring")
@@ -88,7 +88,7 @@ func (c *config) check(cmd *cobra.Command) error {
 	given := cmd.Flags().Changed
 	switch {
 	case c.duration < 0 || c.slack < 0:
-		return cli.Usagef("--duration and --slack must not be negative")
+		return cli.Usagef("--timeout and --slack must not be negative")
 	case c.mode != exact && c.mode != slack:
 		return cli.Usagef("--mode is exact or slack, not %q", c.mode)
 	case c.mode == exact && given("mode") && given("slack"):

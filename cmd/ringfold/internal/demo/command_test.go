@@ -104,7 +104,7 @@ func TestNoPrivilege(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can give privilege up")
 	}
-	for _, args := range []string{"--duration 2s", "--mode slack -n 5"} {
+	for _, args := range []string{"--timeout 2s", "--mode slack -n 5"} {
 		cmd, stderr := program(strings.Fields(args)...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 		out, err := cmd.Output()
@@ -137,7 +137,7 @@ func TestAll(t *testing.T) {
 
 func TestClosedPipe(t *testing.T) {
 	kerneltest.Require(t)
-	for _, args := range []string{"--all --duration 0", "--json --duration 0"} {
+	for _, args := range []string{"--all --timeout 0", "--json --timeout 0"} {
 		cmd, stderr := program(strings.Fields(args)...)
 		out, err := cmd.StdoutPipe()
 		require.NoError(t, err)
@@ -153,7 +153,7 @@ func TestClosedPipe(t *testing.T) {
 // TestInterrupt ends the program with Ctrl-C while it prints, and it says what it has seen.
 func TestInterrupt(t *testing.T) {
 	kerneltest.Require(t)
-	cmd, stderr := program("--all", "--duration", "0")
+	cmd, stderr := program("--all", "--timeout", "0")
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
@@ -180,7 +180,7 @@ func TestInterruptTwice(t *testing.T) {
 	defer w.Close()
 	_, err = unix.FcntlInt(w.Fd(), unix.F_SETPIPE_SZ, 4096)
 	require.NoError(t, err)
-	cmd, _ := program("--all", "--duration", "0")
+	cmd, _ := program("--all", "--timeout", "0")
 	cmd.Stdout = w
 	require.NoError(t, cmd.Start())
 	_, err = r.Read(make([]byte, 1)) // until it prints; it soon has more than fits in

@@ -56,7 +56,7 @@ publish, in order.
 At the end it compares that with what the agents have read. It fails if anything was out of order, or lost
 without a gap that says so.`,
 		Example: `  ringfold fleet demo
-  ringfold fleet demo --outage --duration 20s
+  ringfold fleet demo --outage --timeout 20s
   ringfold fleet demo --hosts 20 --rate 500 --no-real --json | tail -n 1`,
 		Args: cli.Args(cobra.NoArgs),
 	}
@@ -64,13 +64,13 @@ without a gap that says so.`,
 	f.SortFlags = false
 	f.IntVar(&d.hosts, "hosts", 5, "make up `N` hosts")
 	f.Float64Var(&d.rate, "rate", 20, "events per second on each of them")
-	f.DurationVar(&d.duration, "duration", 10*time.Second, "end after this time")
+	f.DurationVar(&d.duration, "timeout", 10*time.Second, "end after this `duration`")
 	f.BoolVar(&d.outage, "outage", false, "stop the server in the middle, for 2 seconds")
 	f.BoolVar(&d.noReal, "no-real", false, "leave this host out")
 	d.output.Flags(f)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if d.hosts < 0 || d.hosts > 1000 || d.hosts == 0 && d.noReal || d.rate <= 0 || d.duration <= 0 {
-			return cli.Usagef("--hosts must be from 1 to 1000, --rate and --duration positive")
+			return cli.Usagef("--hosts must be from 1 to 1000, --rate and --timeout positive")
 		}
 		d.note = notes(cmd)
 		return d.run(cmd.Context(), cmd.OutOrStdout())

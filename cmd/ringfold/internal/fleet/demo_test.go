@@ -57,18 +57,18 @@ func sortable(at string) string {
 
 func TestDemo(t *testing.T) {
 	t.Parallel()
-	require.Len(t, checkDemo(t, "--hosts", "4", "--duration", "2s", "--rate", "200", "--no-real"), 4)
+	require.Len(t, checkDemo(t, "--hosts", "4", "--timeout", "2s", "--rate", "200", "--no-real"), 4)
 }
 
 func TestDemoOutage(t *testing.T) {
 	t.Parallel()
-	hosts := checkDemo(t, "--hosts", "3", "--duration", "3s", "--no-real", "--outage")
+	hosts := checkDemo(t, "--hosts", "3", "--timeout", "3s", "--no-real", "--outage")
 	require.Len(t, hosts, 3)
 }
 
 func TestDemoText(t *testing.T) {
 	t.Parallel()
-	out := output(t, "demo", "--hosts", "2", "--duration", "1s", "--rate", "200", "--no-real")
+	out := output(t, "demo", "--hosts", "2", "--timeout", "1s", "--rate", "200", "--no-real")
 	require.True(t, strings.HasPrefix(out, "WALL TIME "), out)
 	require.Contains(t, out, "events of 2 hosts\n")
 	require.Contains(t, out, "no gaps: no event is missing\n")
@@ -79,7 +79,7 @@ func TestDemoText(t *testing.T) {
 func TestDemoReal(t *testing.T) {
 	t.Parallel()
 	kerneltest.Require(t)
-	cmd := program("demo", "--json", "--hosts", "1", "--duration", "1s")
+	cmd := program("demo", "--json", "--hosts", "1", "--timeout", "1s")
 	out := &strings.Builder{}
 	cmd.Stdout = out
 	require.NoError(t, cmd.Start())
@@ -100,7 +100,7 @@ func TestDemoReal(t *testing.T) {
 func TestDemoUnprivileged(t *testing.T) {
 	t.Parallel()
 	kerneltest.RequireRoot(t)
-	cmd := program("demo", "--hosts", "1", "--duration", "1s")
+	cmd := program("demo", "--hosts", "1", "--timeout", "1s")
 	cmd.Env = append(cmd.Env, "TMPDIR=/tmp")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	var stderr strings.Builder
@@ -114,7 +114,7 @@ func TestDemoUnprivileged(t *testing.T) {
 // Ctrl-C ends it early, in good order.
 func TestDemoInterrupted(t *testing.T) {
 	t.Parallel()
-	r := start(t, "demo", "--hosts", "2", "--duration", "1h", "--no-real", "--json", "--rate", "200")
+	r := start(t, "demo", "--hosts", "2", "--timeout", "1h", "--no-real", "--json", "--rate", "200")
 	require.True(t, r.Scan())
 	require.NoError(t, r.cmd.Process.Signal(syscall.SIGINT))
 	last := ""

@@ -53,7 +53,7 @@ wrong. Ctrl-C ends it, with a summary.`,
 		list(f, "event", "only these `events`: fork, exec, exit; gaps are always printed", &c.filter.events)
 		list(f, "comm", "only processes of these `names`", &c.filter.comms)
 		f.Uint64VarP(&c.n, "count", "n", 0, "end after `N` events")
-		f.DurationVar(&c.duration, "duration", 0, "end after this time")
+		f.DurationVar(&c.duration, "timeout", 0, "end after this `duration`, such as 5s")
 	})
 	cli.Group(f, "Order", func(f *pflag.FlagSet) {
 		list(f, "hosts", "wait for these `hosts` from the start, for others when they are first heard of", &c.read.Hosts)
@@ -83,7 +83,7 @@ func (c *tailConfig) check() error {
 	case c.read.Once && !c.read.All && c.read.Since.IsZero():
 		return cli.Usagef("--once needs --all or --since: nothing that comes from now on has been stored already")
 	case c.read.Dead <= 0 || c.read.Buffer <= 0 || c.duration < 0:
-		return cli.Usagef("--dead and --buffer must be positive, --duration not negative")
+		return cli.Usagef("--dead and --buffer must be positive, --timeout not negative")
 	}
 	if len(c.read.Only) > 0 && len(c.read.Hosts) == 0 {
 		c.read.Hosts = c.read.Only

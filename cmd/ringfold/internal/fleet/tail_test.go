@@ -278,8 +278,8 @@ func (b *bench) consumers(n int) {
 func TestTailDuration(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, plain, connect.Options{})
-	require.Contains(t, b.tail("--duration", "100ms"), "0 events of 0 hosts")
-	require.Contains(t, b.tail("--hosts", "a", "--dead", "50ms", "--duration", "2s"), "HOST_SILENT: nothing comes of the host")
+	require.Contains(t, b.tail("--timeout", "100ms"), "0 events of 0 hosts")
+	require.Contains(t, b.tail("--hosts", "a", "--dead", "50ms", "--timeout", "2s"), "HOST_SILENT: nothing comes of the host")
 }
 
 // Nobody reads what it prints any more: | head.
