@@ -20,6 +20,7 @@ const refusal = "Sleepable programs can only use"
 // sleepableKinds calls f for each kind of program that may sleep on this kernel. plain reports whether there are such programs
 // that do not sleep.
 func sleepableKinds(t *testing.T, f func(t *testing.T, kind string, plain bool)) {
+	kerneltest.Require(t)
 	kinds := 0
 	for _, kind := range []string{"lsm", "fentry", "uprobe", "iter", "syscall"} {
 		t.Run(kind, func(t *testing.T) {

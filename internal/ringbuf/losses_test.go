@@ -129,6 +129,7 @@ func TestKernelLossesInInterrupts(t *testing.T) {
 
 // CPUs that the map has no entry of their own for are counted together, in the last one.
 func TestKernelLossesOfFewEntries(t *testing.T) {
+	kerneltest.Require(t)
 	kerneltest.RequireCPUs(t, 2, "of which one has no entry")
 	m, err := libbpfgo.CreateMap(libbpfgo.MapTypeArray, "losses", 4, 64, 1, &libbpfgo.BPFMapCreateOpts{MapFlags: mapFlagMmapable})
 	require.NoError(t, err)
