@@ -140,7 +140,7 @@ func TestExactNeedsAProvider(t *testing.T) {
 	k := newFake(t, 2, Options{CPUs: []int{10, 11}})
 	_, err := k.Ordered(OrderOptions{})
 	require.ErrorIs(t, err, os.ErrInvalid)
-	require.ErrorContains(t, err, "exact mode cannot prove completeness here; Slack(d)")
+	require.ErrorContains(t, err, "exact mode cannot prove completeness here (Slack(d)")
 	k.output(1, 1)
 	require.Equal(t, []uint64{1}, ids(t, k.all()[1]), "all rings are given back")
 	require.Empty(t, k.Stats().Barrier)

@@ -49,8 +49,8 @@ func TestKernelMergeAMapTwice(t *testing.T) {
 		once, twice *perfbuf.Reader
 		want        string
 	}{
-		"the same reader":                           {perf, perf, `given twice, that of map "events"`},
-		"the same reader of a ring buffer":          {shared, shared, `given twice, that of map "shared"`},
+		"the same reader":                           {perf, perf, `is passed twice`},
+		"the same reader of a ring buffer":          {shared, shared, `is passed twice`},
 		"two readers of a perf event array":         {perf, open(t, e, perfbuf.Options{}), `map "events"`},
 		"two readers of a ring buffer":              {shared, openRing(rings.MapFD()), `map "shared"`},
 		"two readers of ring buffers in a map":      {shards, openRing(rings.ShardsFD()), `map "shards"`},

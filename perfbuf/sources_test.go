@@ -53,7 +53,7 @@ func TestAddAndRemove(t *testing.T) {
 	require.Equal(t, []uint64{5, 10}, ids(t, s))
 	a.output(0, 20)
 	require.NoError(t, s.Remove(a.Reader))
-	require.ErrorContains(t, s.Remove(a.Reader), "no source")
+	require.ErrorContains(t, s.Remove(a.Reader), "not a source")
 	require.Equal(t, []uint64{20}, ids(t, a.Reader), "it had not been seen")
 	b.output(0, 30)
 	require.Equal(t, []uint64{30}, ids(t, s))
@@ -127,8 +127,8 @@ func TestMergeRefuses(t *testing.T) {
 	a, b := twoReaders(t)
 	c := newFake(t, 1, Options{NoTime: true})
 	for want, readers := range map[string][]*Reader{
-		"no reader is given":         nil,
-		"a reader is given twice":    {a.Reader, b.Reader, a.Reader},
+		"no readers":                 nil,
+		"is passed twice":            {a.Reader, b.Reader, a.Reader},
 		"opened with Options.NoTime": {a.Reader, c.Reader},
 	} {
 		_, err := Merge(OrderOptions{Mode: Slack(0)}, readers...)

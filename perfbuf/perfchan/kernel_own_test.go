@@ -105,7 +105,7 @@ func TestKernelChannelsErr(t *testing.T) {
 	pb.Poll(-1)
 	require.NoError(t, pb.Err())
 	pb.Poll(-1)
-	require.ErrorContains(t, pb.Err(), "Poll was called twice")
+	require.ErrorContains(t, pb.Err(), "called twice")
 	e.Emit(cpu, 1, 24)
 	<-events  // goes on all the same
 	pb.Stop() // at once, whatever Poll was given

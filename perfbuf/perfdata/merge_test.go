@@ -193,7 +193,7 @@ func TestMergeMachines(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(start), 148*time.Millisecond)
 
 	_, err = perfdata.Open("testdata/golden.perf.data", perfdata.ReplayOptions{WallClock: true})
-	require.ErrorContains(t, err, "does not say what time it was")
+	require.ErrorContains(t, err, "does not have the time of day")
 	live, err := perfbuftest.New(perfbuftest.Options{}).Open(perfbuf.Options{})
 	require.NoError(t, err)
 	defer live.Close()
@@ -205,5 +205,5 @@ func TestMergeMachines(t *testing.T) {
 		err = s.Wait(context.Background())
 		s.Close()
 	}
-	require.ErrorContains(t, err, "with recordings only")
+	require.ErrorContains(t, err, "only be merged with recordings")
 }

@@ -163,7 +163,7 @@ func TestBadFile(t *testing.T) {
 	}
 	fails("has no BTF", path, "--type", "event")
 	fails("no such file or directory", path+".none/x")
-	fails("is no file", "/dev/null")
+	fails("is not a regular file", "/dev/null")
 	require.NoError(t, os.WriteFile(path, whole[:600], 0o644))
 	require.Regexp(t, `\n[1-9] events? and 0 lost`, fails("it was cut", path))
 	require.NoError(t, os.WriteFile(path, []byte(strings.Repeat("text ", 100)), 0o644))
