@@ -91,6 +91,12 @@ func Root() *cobra.Command {
 		}
 		return &UsageError{err}
 	})
+	root.SetGlobalNormalizationFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if name == "duration" { // as the examples call it
+			name = "timeout"
+		}
+		return pflag.NormalizedName(name)
+	})
 	cobra.EnableCommandSorting = false // they come in the order in which one needs them
 	root.Flags().SortFlags = false
 	setUsage(root)
