@@ -12,10 +12,12 @@ const (
 	gap        = 20
 	lineHeight = 24
 	panelTop   = 64
+	margin     = 16
 )
 
-// The picture follows the reader's light or dark mode, as GitHub's pages do.
+// The picture follows the system's light or dark mode. It has a background of its own, as the page may have another mode.
 const style = `
+.page { fill: #ffffff }
 text { font: 15px ui-monospace, SFMono-Regular, "DejaVu Sans Mono", Menlo, Consolas, monospace; fill: #1f2328; white-space: pre }
 .title { font: bold 16px system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif }
 .name { font: bold 15px system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif }
@@ -26,6 +28,7 @@ text { font: 15px ui-monospace, SFMono-Regular, "DejaVu Sans Mono", Menlo, Conso
 .behind-bad { fill: #ffebe9 }
 .behind-good { fill: #dafbe1 }
 @media (prefers-color-scheme: dark) {
+.page { fill: #0d1117 }
 text { fill: #f0f6fc }
 .panel { fill: #151b23; stroke: #3d444d }
 .dim { fill: #9198a1 }
@@ -56,8 +59,10 @@ func picture(s *summary) []byte {
 	x := s.byRing.best
 	height := panelTop + lineHeight*(len(x.rows)+1) + 24
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" role=\"img\">\n", 2*panelWidth+gap+2, height)
+	wide, high := 2*panelWidth+gap+2+2*margin, height+2*margin
+	fmt.Fprintf(&b, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"%d %d %d %d\" role=\"img\">\n", -margin, -margin, wide, high)
 	fmt.Fprintf(&b, "<title>%s</title>\n<style>%s</style>\n", escape(headline(s)), style)
+	fmt.Fprintf(&b, "<rect class=\"page\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"8\"/>\n", -margin, -margin, wide, high)
 	write(&b, 1, 24, "title", "start", headline(s))
 	ordered := x.inOrder()
 	for panel, name := range []string{"Read ring by ring", "Read in order"} {
