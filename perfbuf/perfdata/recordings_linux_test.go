@@ -22,6 +22,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// example is a program of an example, and what of its events is to be kept.
+type example struct {
+	object string   // under examples/
+	attach []string // programs
+	maps   []string // whose events are recorded; a ring buffer has its time and CPU as the header perfbuf_ringbuf.h has it
+	pidAt  int      // where payloads have the process; -1: each is kept
+	most   int      // events that are kept; 0: all
+}
+
+var examples = map[string]example{
+	"exec":       {"exec/exec", []string{"on_exec"}, []string{"events"}, -1, 0},
+	"ordered":    {"ordered/ordered", []string{"on_exec", "on_exit"}, []string{"events"}, 4, 0},
+	"recorder":   {"recorder/recorder", []string{"on_exec", "on_exit"}, []string{"events"}, 8, 0},
+	"callbacks":  {"callbacks/callbacks", []string{"on_sys_enter"}, []string{"events"}, -1, 300},
+	"prometheus": {"prometheus/switches", []string{"on_switch"}, []string{"events"}, 0, 100},
+	"sources":    {"sources/life", []string{"on_exec", "on_exit", "on_fork"}, []string{"execs", "exits", "forks"}, 0, 0},
+}
+
 // `make recordings` makes the recordings of examples' programs anew: of processes that each start on one CPU and go on on another. Nothing else of what the
 // machine does is kept.
 func TestMakeRecordings(t *testing.T) {
@@ -30,20 +48,31 @@ func TestMakeRecordings(t *testing.T) {
 	}
 	kerneltest.Require(t)
 	runtime.LockOSThread() // processes begin on its CPU
-	for name, programs := range map[string][]string{
-		"exec": {"on_exec"}, "ordered": {"on_exec", "on_exit"}, "recorder": {"on_exec", "on_exit"},
-	} {
-		object := "../../examples/" + name + "/" + name + ".bpf.o"
-		module, err := libbpfgo.NewModuleFromFileArgs(libbpfgo.NewModuleArgs{BPFObjPath: object, SkipMemlockBump: true})
+	for name, e := range examples {
+		module, err := libbpfgo.NewModuleFromFileArgs(libbpfgo.NewModuleArgs{BPFObjPath: "../../examples/" + e.object + ".bpf.o", SkipMemlockBump: true})
 		require.NoError(t, err)
+		if name == "callbacks" {
+			require.NoError(t, module.InitGlobalVariable("pid", uint32(os.Getpid())))
+		}
 		require.NoError(t, module.BPFLoadObject())
-		events, err := module.GetMap("events")
+		var o perfdata.Options
+		var readers []*perfbuf.Reader
+		for _, name := range e.maps {
+			events, err := module.GetMap(name)
+			require.NoError(t, err)
+			var r *perfbuf.Reader
+			if events.Type() == libbpfgo.MapTypeRingbuf {
+				r, err = perfbuf.OpenRingBuf(events.FileDescriptor(), perfbuf.RingBufOptions{Time: perfbuf.StampedTime(0), CPU: perfbuf.PayloadCPU(8)})
+			} else {
+				r, err = perfbuf.Open(events.FileDescriptor(), perfbuf.Options{})
+			}
+			require.NoError(t, err)
+			o.Events = append(o.Events, perfdata.EventInfo{Name: name, Source: r})
+			readers = append(readers, r)
+		}
+		s, err := perfbuf.Merge(perfbuf.OrderOptions{}, readers...)
 		require.NoError(t, err)
-		r, err := perfbuf.Open(events.FileDescriptor(), perfbuf.Options{})
-		require.NoError(t, err)
-		s, err := r.Ordered(perfbuf.OrderOptions{})
-		require.NoError(t, err)
-		for _, name := range programs {
+		for _, name := range e.attach {
 			prog, err := module.GetProgram(name)
 			require.NoError(t, err)
 			_, err = prog.AttachGeneric()
@@ -59,37 +88,53 @@ func TestMakeRecordings(t *testing.T) {
 			pids[uint32(cmd.Process.Pid)] = true
 		}
 		all := filepath.Join(t.TempDir(), "all")
-		rec, err := perfdata.Create(all, perfdata.Options{})
+		rec, err := perfdata.Create(all, o)
 		require.NoError(t, err)
 		require.NoError(t, s.Drain(t.Context(), rec.Record))
 		require.NoError(t, rec.Close())
 		module.Close()
-		keepOnly(t, all, "testdata/"+name+".perf.data", func(ev perfbuf.Event) bool {
+		kept := 0
+		keepOnly(t, all, "testdata/"+name+".perf.data", func(from string, ev perfbuf.Event) bool {
 			b := ev.Bytes()
-			switch name {
-			case "exec":
-				return bytes.HasPrefix(b, []byte("/bin/true\x00")) || bytes.HasPrefix(b, []byte("/usr/bin/taskset\x00"))
-			case "ordered": // kind, pid
-				return pids[binary.NativeEndian.Uint32(b[4:])]
+			ours := e.pidAt < 0
+			switch {
+			case name == "exec":
+				ours = bytes.HasPrefix(b, []byte("/bin/true\x00")) || bytes.HasPrefix(b, []byte("/usr/bin/taskset\x00"))
+			case from == "forks":
+				ours = pids[binary.NativeEndian.Uint32(b[16:])]
+			case e.pidAt >= 0:
+				ours = pids[binary.NativeEndian.Uint32(b[e.pidAt:])]
 			}
-			return pids[binary.NativeEndian.Uint32(b[8:])]
+			if ours {
+				kept++
+			}
+			return ours && (e.most == 0 || kept <= e.most)
 		})
 	}
 }
 
 // keepOnly records anew those events of a recording that are to be kept, and nothing about this machine.
-func keepOnly(t *testing.T, from, to string, keep func(perfbuf.Event) bool) {
-	r, err := perfdata.Open(from, perfdata.ReplayOptions{})
+func keepOnly(t *testing.T, from, to string, keep func(event string, ev perfbuf.Event) bool) {
+	events, err := perfdata.Events(from)
 	require.NoError(t, err)
-	defer r.Close()
-	s, err := r.Ordered(perfbuf.OrderOptions{})
+	var o perfdata.Options
+	var readers []*perfbuf.Reader
+	names := map[*perfbuf.Reader]string{}
+	for _, e := range events {
+		r, err := perfdata.Open(from, perfdata.ReplayOptions{Event: e.Name})
+		require.NoError(t, err)
+		defer r.Close()
+		o.Events = append(o.Events, perfdata.EventInfo{Name: e.Name, Source: r})
+		readers, names[r] = append(readers, r), e.Name
+	}
+	s, err := perfbuf.Merge(perfbuf.OrderOptions{}, readers...)
 	require.NoError(t, err)
 	args := os.Args
 	os.Args = []string{"record"}
-	rec, err := perfdata.Create(to, perfdata.Options{})
+	rec, err := perfdata.Create(to, o)
 	require.NoError(t, err)
 	require.Equal(t, io.EOF, s.Run(context.Background(), func(ev perfbuf.Event) error {
-		if ev.Kind() == perfbuf.KindSample && !keep(ev) {
+		if ev.Kind() == perfbuf.KindSample && !keep(names[ev.Source()], ev) {
 			return nil
 		}
 		return rec.Record(ev)

@@ -15,33 +15,53 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A recording of each of these examples' programs is replayed: 40 processes, which execute taskset and then true, and end.
+// A recording of each example's programs is replayed: 40 processes, which execute taskset and then true, and end. Those of sources are in
+// three maps, of which one is a ring buffer; of callbacks there are 300 system calls, of prometheus 100 switches.
 func TestRecordings(t *testing.T) {
 	for name, want := range map[string]map[string]int{
 		"exec":     {"/bin/true": 40, "/usr/bin/taskset": 40},
 		"ordered":  {"exec": 80, "exit": 40},
 		"recorder": {"exec": 80, "exit": 40},
+		"sources":  {"execs": 80, "exits": 40, "forks": 40},
+
+		"callbacks":  {"events": 300},
+		"prometheus": {"events": 100},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join("testdata", name+".perf.data")
 			st, err := os.Stat(path)
 			require.NoError(t, err)
 			require.Less(t, st.Size(), int64(64<<10))
-			recs, err := replayed(t, path, perfdata.ReplayOptions{}, &perfbuf.OrderOptions{})
-			require.Equal(t, io.EOF, err)
-			got, last := map[string]int{}, uint64(0)
-			for _, rec := range recs {
-				require.Equal(t, perfbuf.KindSample, rec.Kind)
-				require.GreaterOrEqual(t, rec.Time, last)
-				last = rec.Time
-				what, _, _ := strings.Cut(string(rec.Data), "\x00")
-				if name == "ordered" {
-					what = []string{"fork", "exec", "exit"}[binary.NativeEndian.Uint32(rec.Data)]
+			events, err := perfdata.Events(path)
+			require.NoError(t, err)
+			var readers []*perfbuf.Reader
+			names := map[*perfbuf.Reader]string{}
+			for _, e := range events {
+				r, err := perfdata.Open(path, perfdata.ReplayOptions{Event: e.Name})
+				require.NoError(t, err)
+				defer r.Close()
+				readers, names[r] = append(readers, r), e.Name
+			}
+			stream, err := perfbuf.Merge(perfbuf.OrderOptions{}, readers...)
+			require.NoError(t, err)
+			got, last, n := map[string]int{}, uint64(0), 0
+			require.Equal(t, io.EOF, stream.Run(t.Context(), func(ev perfbuf.Event) error {
+				require.Equal(t, perfbuf.KindSample, ev.Kind())
+				require.GreaterOrEqual(t, ev.Time(), last)
+				last = ev.Time()
+				what := names[ev.Source()]
+				switch name {
+				case "exec", "recorder":
+					what, _, _ = strings.Cut(string(ev.Bytes()), "\x00")
+				case "ordered":
+					what = []string{"fork", "exec", "exit"}[binary.NativeEndian.Uint32(ev.Bytes())]
 				}
 				got[what]++
-			}
+				n++
+				return nil
+			}))
 			require.Equal(t, want, got)
-			require.Equal(t, len(recs), strings.Count(perf(t, "script", "-i", path, "-F", "event"), "output:"))
+			require.Equal(t, n, strings.Count(perf(t, "script", "-i", path, "-F", "event"), ":"))
 		})
 	}
 }
