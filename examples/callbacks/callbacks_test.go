@@ -1,13 +1,16 @@
 package main
 
 import (
-	"bufio"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/ringfold/ringfold/perfbuf"
@@ -54,22 +57,34 @@ func TestWays(t *testing.T) {
 	}
 }
 
-// Ctrl-C, which all processes of the group get, ends it in the middle.
+// Ctrl-C, which all processes of the group get, ends the first way in the middle, and the program with it.
 func TestInterrupt(t *testing.T) {
 	kerneltest.Require(t)
-	cmd, stderr := program("-duration", "2s")
+	cmd, stderr := program("-duration", "1h")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
+	var stdout strings.Builder
+	cmd.Stdout = &stdout
 	require.NoError(t, cmd.Start())
-	lines := bufio.NewScanner(out)
-	require.True(t, lines.Scan())
-	require.Regexp(t, `^channels +[1-9]\d* received +\d+ lost$`, lines.Text())
+	ended := make(chan error)
+	go func() { ended <- cmd.Wait() }()
+	for !hasChild(cmd.Process.Pid) { // the traced program: the way has begun
+		select {
+		case err := <-ended:
+			require.FailNow(t, "the program has ended", "%v: %s", err, stderr)
+		case <-time.After(time.Millisecond):
+		}
+	}
 	require.NoError(t, syscall.Kill(-cmd.Process.Pid, syscall.SIGINT))
-	require.True(t, lines.Scan())
-	require.Regexp(t, `^dropin +\d+ received +\d+ lost$`, lines.Text())
-	require.False(t, lines.Scan())
-	require.NoError(t, cmd.Wait(), stderr.String())
+	require.NoError(t, <-ended, stderr)
+	require.Regexp(t, `^channels +\d+ received +\d+ lost\n$`, stdout.String())
+}
+
+func hasChild(pid int) bool {
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	return slices.ContainsFunc(lists, func(list string) bool {
+		children, _ := os.ReadFile(list) // a thread may end meanwhile
+		return len(children) > 0
+	})
 }
 
 func TestVersion(t *testing.T) {

@@ -33,17 +33,18 @@ func main() {
 	libbpfgo.SetLoggerCbs(libbpfgo.Callbacks{Log: func(int, string) {}}) // errors say as much
 	interrupted, _ := signal.NotifyContext(context.Background(), os.Interrupt)
 	for i := 0; i < len(names) && interrupted.Err() == nil; i++ {
-		ctx, stop := context.WithTimeout(interrupted, *duration)
-		traced := exec.CommandContext(ctx, "dd", "if=/dev/zero", "of=/dev/null", "bs=1M") // many system calls
-		traced.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}             // if this ends by log.Fatal
+		traced := exec.Command("dd", "if=/dev/zero", "of=/dev/null", "bs=1M") // many system calls
+		traced.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // if this ends by log.Fatal
 		must(0, traced.Start())
 		module := must(libbpfgo.NewModuleFromBufferArgs(libbpfgo.NewModuleArgs{BPFObjBuff: object, SkipMemlockBump: true}))
 		must(0, module.InitGlobalVariable("pid", uint32(traced.Process.Pid)))
 		must(0, module.BPFLoadObject())
+		ctx, stop := context.WithTimeout(interrupted, *duration)
 		c := ways[i](ctx, module)
 		stop()
 		module.Close()
-		_ = traced.Wait() // it was killed
+		_ = traced.Process.Kill() // Ctrl-C may have ended it
+		_ = traced.Wait()
 		fmt.Printf(format, names[i], c.received, c.lost)
 	}
 }
