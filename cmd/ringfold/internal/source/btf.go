@@ -58,8 +58,7 @@ func findProgram(which string, m bpfmaps.Map) (bpfmaps.Program, error) {
 	return bpfmaps.Program{}, fmt.Errorf("--btf-prog %s: no program of the map has that name: give its id, which may be any program's", which)
 }
 
-// findInProgram finds a type in the BTF that a loaded program came with, or in that of its maps: libbpf gives all of an object's
-// types to each of them, cilium/ebpf only those that they need.
+// findInProgram finds a type in the BTF of a loaded program.
 func findInProgram(p bpfmaps.Program, name string) (*Decoder, error) {
 	ids, err := btfOf(p)
 	if err != nil {
@@ -70,12 +69,7 @@ func findInProgram(p bpfmaps.Program, name string) (*Decoder, error) {
 	}
 	var why []error
 	for _, id := range ids {
-		handle, err := btf.NewHandleFromID(id)
-		if err != nil {
-			return nil, fmt.Errorf("the BTF of program %s: %w", p, err)
-		}
-		spec, err := handle.Spec(nil)
-		handle.Close()
+		spec, err := load(id)
 		if err != nil {
 			return nil, fmt.Errorf("the BTF of program %s: %w", p, err)
 		}
@@ -88,7 +82,63 @@ func findInProgram(p bpfmaps.Program, name string) (*Decoder, error) {
 	return nil, why[0] // the program's own has the most types, if it has any
 }
 
-// btfOf returns the ids of a program's BTF and of that of its maps, each once.
+// load returns the types of a BTF object in the kernel: BPF_BTF_GET_FD_BY_ID, which takes CAP_SYS_ADMIN.
+func load(id btf.ID) (*btf.Spec, error) {
+	handle, err := btf.NewHandleFromID(id)
+	if err != nil {
+		return nil, err
+	}
+	defer handle.Close()
+	return handle.Spec(nil)
+}
+
+// encode returns the BTF of some types, and of what they are made of.
+func encode(types []btf.Type) ([]byte, error) {
+	if len(types) == 0 {
+		return nil, nil
+	}
+	b, err := btf.NewBuilder(types, nil)
+	if err != nil {
+		return nil, err
+	}
+	return b.Marshal(nil, nil)
+}
+
+// typesOf returns the types in the BTF of programs, as far as that can be had.
+func typesOf(programs []bpfmaps.Program) (types []btf.Type) {
+	seen := map[btf.ID]bool{}
+	for _, p := range programs {
+		ids, _ := btfOf(p)
+		for _, id := range ids {
+			if seen[id] {
+				continue // libbpf's programs share one
+			}
+			seen[id] = true
+			spec, err := load(id)
+			if err != nil {
+				continue
+			}
+			types = append(types, named(spec)...)
+		}
+	}
+	return types
+}
+
+// named returns the types that events may have.
+func named(spec *btf.Spec) (types []btf.Type) {
+	for typ := range spec.All() {
+		switch typ.(type) {
+		case *btf.Struct, *btf.Union, *btf.Typedef:
+			if typ.TypeName() != "" {
+				types = append(types, typ)
+			}
+		}
+	}
+	return types
+}
+
+// btfOf returns the ids of the BTF that a program was loaded with, and of that of its maps, each once: libbpf gives all of an object's
+// types to each of them, cilium/ebpf only those that they need.
 func btfOf(p bpfmaps.Program) (ids []btf.ID, err error) {
 	prog, err := ebpf.NewProgramFromID(ebpf.ProgramID(p.ID))
 	if errors.Is(err, fs.ErrNotExist) {

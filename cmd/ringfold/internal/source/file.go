@@ -37,10 +37,8 @@ func (set *Set) openFile(o perfbuf.Options) error {
 	set.Sources = []*Source{s}
 	if at >= 0 { // without any, Open says why
 		s.Name = events[at].Name
-		if f.Type != "" {
-			if s.Decoder, err = f.fileDecoder(events[at].BTF); err != nil {
-				return err
-			}
+		if err := s.findTypes(f, events[at].BTF); err != nil {
+			return err
 		}
 	}
 	if err := set.checkFilter(); err != nil {
@@ -55,17 +53,25 @@ func (set *Set) openFile(o perfbuf.Options) error {
 	return err
 }
 
-// fileDecoder finds a type in the BTF of a recording, or where --btf says.
-func (f *Flags) fileDecoder(blob []byte) (*Decoder, error) {
+// findTypes finds what a recording has of types, and the one that is named: there, or where --btf says.
+func (s *Source) findTypes(f *Flags, blob []byte) (err error) {
+	where := "the BTF in " + f.File
+	var spec *btf.Spec
+	if len(blob) > 0 {
+		if spec, err = btf.LoadSpecFromReader(bytes.NewReader(blob)); err != nil {
+			return fmt.Errorf("%s: %w", where, err)
+		}
+		s.types = named(spec)
+	}
 	switch {
+	case f.Type == "":
+		return nil
 	case f.BTF != "":
-		return f.newDecoder(f.Type, bpfmaps.Map{})
+		s.Decoder, err = f.newDecoder(f.Type, bpfmaps.Map{})
 	case len(blob) == 0:
-		return nil, fmt.Errorf("--type %s: %s has no BTF, as its recorder gave none, or was killed: --btf FILE takes the type from elsewhere", f.Type, f.File)
+		err = fmt.Errorf("--type %s: %s has no BTF, as its recorder gave none, or was killed: --btf FILE takes the type from elsewhere", f.Type, f.File)
+	default:
+		s.Decoder, err = findType(spec, f.Type, where)
 	}
-	spec, err := btf.LoadSpecFromReader(bytes.NewReader(blob))
-	if err != nil {
-		return nil, fmt.Errorf("the BTF in %s: %w", f.File, err)
-	}
-	return findType(spec, f.Type, "the BTF in "+f.File)
+	return err
 }

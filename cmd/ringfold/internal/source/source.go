@@ -34,6 +34,7 @@ type Source struct {
 	Label           string   // which map, if there are several; else empty
 	Decoder         *Decoder // nil without a type
 	Reader          *perfbuf.Reader
+	types           []btf.Type // those in the recording
 }
 
 // String is such as "events (id 12)", or "events.data (event events)".
@@ -192,7 +193,8 @@ func (s *Source) announce(note func(string, ...any)) {
 	}
 }
 
-// Events are the sources as a perfdata.Recorder wants them: each with its name, and the BTF of the type that it is decoded by.
+// Events are the sources as a perfdata.Recorder wants them: each with its name, and the BTF of the type that it is decoded by. Without
+// a type, it is all BTF that the map's programs have, or the recording that is copied: so one can be named later.
 func (set *Set) Events() (events []perfdata.EventInfo, err error) {
 	for _, s := range set.Sources {
 		e := perfdata.EventInfo{Name: s.Name, Source: s.Reader}
@@ -202,14 +204,12 @@ func (set *Set) Events() (events []perfdata.EventInfo, err error) {
 		if s.File == "" && !s.Timed() {
 			return nil, fmt.Errorf("events of a recording have a time: say where the ring buffer %s has it, as in name %s,time=0", s, s.Name)
 		}
+		types := append(s.types, typesOf(s.Programs)...)
 		if s.Decoder != nil {
-			b, err := btf.NewBuilder([]btf.Type{s.Decoder.named}, nil)
-			if err != nil {
-				return nil, err
-			}
-			if e.BTF, err = b.Marshal(nil, nil); err != nil {
-				return nil, fmt.Errorf("the BTF of %s: %w", s.Decoder.Name, err)
-			}
+			types = []btf.Type{s.Decoder.named}
+		}
+		if e.BTF, err = encode(types); err != nil {
+			return nil, fmt.Errorf("the BTF of %s: %w", s, err)
 		}
 		events = append(events, e)
 	}

@@ -161,7 +161,8 @@ func TestBadFile(t *testing.T) {
 		require.Contains(t, lines[len(lines)-1], want)
 		return out
 	}
-	fails("has no BTF", path, "--type", "event")
+	fails(`has no struct or union "event"; it has `, path, "--type", "event")
+	fails("has no BTF", "../../../../perfbuf/perfdata/testdata/exec.perf.data", "--type", "event")
 	fails("no such file or directory", path+".none/x")
 	fails("is not a regular file", "/dev/null")
 	require.NoError(t, os.WriteFile(path, whole[:600], 0o644))
