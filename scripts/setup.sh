@@ -64,6 +64,7 @@ look() {
 	if [ "$1" = ci ]; then
 		administrators bpftool || lack 'prints the events of a map, as ringfold tail does' bpftool
 		have perf || lack 'reads recordings' linux-perf
+		have jq || lack 'reads JSON, in command lines of documents' jq
 		! have apt-get || have cargo || lack "builds Rust's reader of recordings" cargo
 		! have apt-get || compgen -G '/usr/share/cargo/registry/linux-perf-data-*' >/dev/null ||
 			lack "Rust's reader of recordings" librust-linux-perf-data-dev

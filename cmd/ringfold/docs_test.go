@@ -16,31 +16,48 @@ import (
 // commandLine is one of the tool's in a document, or in a command's own help.
 var commandLine = regexp.MustCompile(`(?m)^ *(?:\$ )?(?:sudo )?(?:build/)?ringfold ([a-z][^\n]*)$`)
 
-// The command lines in documents are some that the tool takes.
-func TestCommandLinesInDocuments(t *testing.T) {
-	pages, err := filepath.Glob("../../docs/*.md")
+// page is a text with command lines: the code of a document, or the examples of a command's help.
+type page struct{ name, text string }
+
+func documents(t *testing.T) (all []page) {
+	files, err := filepath.Glob("../../docs/*.md")
 	require.NoError(t, err)
-	seen := 0
-	for _, page := range append(pages, "../../README.md") {
-		text, err := os.ReadFile(page)
+	for _, file := range append(files, "../../README.md") {
+		text, err := os.ReadFile(file)
 		require.NoError(t, err)
-		seen += takes(t, page, code(string(text)))
+		all = append(all, page{filepath.Base(file), code(string(text))})
 	}
-	require.Greater(t, seen, 30)
+	return all
 }
 
-// So are those in the help of commands, of which each has some.
-func TestCommandLinesInHelp(t *testing.T) {
+func help() (all []page) {
 	var visit func(cmd *cobra.Command)
 	visit = func(cmd *cobra.Command) {
 		if cmd.Runnable() && cmd.Name() != "version" && cmd.HasParent() && !cmd.Hidden {
-			require.NotZerof(t, takes(t, cmd.CommandPath(), cmd.Example), "%s --help has no example", cmd.CommandPath())
+			all = append(all, page{cmd.CommandPath(), cmd.Example})
 		}
 		for _, sub := range cmd.Commands() {
 			visit(sub)
 		}
 	}
 	visit(root())
+	return all
+}
+
+// The command lines in documents are some that the tool takes.
+func TestCommandLinesInDocuments(t *testing.T) {
+	seen := 0
+	for _, page := range documents(t) {
+		seen += takes(t, page)
+	}
+	require.Greater(t, seen, 30)
+}
+
+// So are those in the help of commands, of which each has some.
+func TestCommandLinesInHelp(t *testing.T) {
+	for _, page := range help() {
+		require.NotZerof(t, takes(t, page), "%s --help has no example", page.name)
+	}
 }
 
 // The help of commands has every flag once, and its headings in the same order.
@@ -67,15 +84,15 @@ func TestFlagsInHelp(t *testing.T) {
 	visit(root())
 }
 
-// takes checks all command lines of a text, and returns how many there are.
-func takes(t *testing.T, where, text string) int {
-	lines := commandLine.FindAllStringSubmatch(text, -1)
+// takes checks all command lines of a page, and returns how many there are.
+func takes(t *testing.T, p page) int {
+	lines := commandLine.FindAllStringSubmatch(p.text, -1)
 	for _, line := range lines {
 		root := root()
 		cmd, rest, err := root.Find(words(line[1]))
-		require.NoErrorf(t, err, "%s: %s", where, line[0])
-		require.NoErrorf(t, cmd.ParseFlags(rest), "%s: %s", where, line[0])
-		require.NoErrorf(t, cmd.ValidateArgs(cmd.Flags().Args()), "%s: %s", where, line[0])
+		require.NoErrorf(t, err, "%s: %s", p.name, line[0])
+		require.NoErrorf(t, cmd.ParseFlags(rest), "%s: %s", p.name, line[0])
+		require.NoErrorf(t, cmd.ValidateArgs(cmd.Flags().Args()), "%s: %s", p.name, line[0])
 	}
 	return len(lines)
 }
@@ -94,11 +111,9 @@ func code(page string) string {
 	return b.String()
 }
 
-// words are those of a shell's command line, up to a pipe, a redirection or a comment, which in a command's help is
-// behind two spaces.
+// words are those of a shell's command line, up to a pipe, a redirection or a comment.
 func words(line string) (all []string) {
-	line, _, _ = strings.Cut(strings.TrimSpace(line), "  ")
-	for ; line != ""; line = strings.TrimSpace(line) {
+	for line = strings.TrimSpace(line); line != ""; line = strings.TrimSpace(line) {
 		var word string
 		switch quote := line[0]; {
 		case strings.ContainsRune("|>#&\\", rune(quote)):

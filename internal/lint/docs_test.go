@@ -112,3 +112,27 @@ func TestReadmeIsShort(t *testing.T) {
 	require.NoError(t, err)
 	require.LessOrEqual(t, strings.Count(string(text), "\n"), 130)
 }
+
+// What documents say of make, its targets are.
+func TestMakeInDocuments(t *testing.T) {
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	require.NoError(t, err)
+	targets := map[string]bool{}
+	for _, found := range regexp.MustCompile(`(?m)^([a-z-]+):`).FindAllStringSubmatch(string(makefile), -1) {
+		targets[found[1]] = true
+	}
+	all := documents(t)
+	for _, page := range []string{"CONTRIBUTING.md", "CHANGELOG.md", "conformance/PROTOCOL.md"} {
+		text, err := os.ReadFile(filepath.Join(root, page))
+		require.NoError(t, err)
+		all[page] = string(text)
+	}
+	seen := 0
+	for page, text := range all {
+		for _, found := range regexp.MustCompile("(?m)(?:`|^ +|^)make ([a-z-]+)").FindAllStringSubmatch(text, -1) {
+			require.True(t, targets[found[1]], "%s: make %s", page, found[1])
+			seen++
+		}
+	}
+	require.Greater(t, seen, 30)
+}

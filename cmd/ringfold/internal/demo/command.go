@@ -57,9 +57,9 @@ these events come out of order when they are read ring by ring, and the same eve
 It needs root, or CAP_BPF and CAP_PERFMON, and a kernel with BTF. Where BPF is not permitted, it
 follows made-up processes on a simulated kernel, and says so. It exits with 1 if an event comes out
 of order without being marked as late.`,
-		Example: `  ringfold demo                       the picture, in 3 seconds
-  ringfold demo --all --timeout 10s  every event, as it comes
-  ringfold demo --json | jq .event    an object per event, the summary last`,
+		Example: `  ringfold demo                      # the picture, in 3 seconds
+  ringfold demo --all --timeout 10s  # every event, as it comes
+  ringfold demo --json | jq .event   # an object per event, the summary last`,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := c.check(cmd); err != nil {

@@ -25,7 +25,7 @@ work), with what to do about it. It works without root, and says what it could n
 It exits with 1 if something is bad.`,
 		Example: `  ringfold doctor
   sudo ringfold doctor
-  ringfold doctor --json    one object, for bug reports`,
+  ringfold doctor --json    # one object, for bug reports`,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r := Examine(cmd.Context())

@@ -94,7 +94,9 @@ func (d *demo) run(ctx context.Context, out io.Writer) (err error) {
 		return err
 	}
 	defer nc.Close()
-	if err := (streamConfig{name: "EVENTS", maxAge: time.Hour, maxBytes: 1 << 30, replicas: 1}).ensure(ctx, nc, d.note); err != nil {
+	stream := streamConfig{name: "EVENTS", maxAge: time.Hour, maxBytes: 1 << 30, replicas: 1}
+	if err := stream.ensure(context.WithoutCancel(ctx), nc, d.note); err != nil { // our own server answers, and Ctrl-C is no error
+
 		return err
 	}
 	return d.show(ctx, nc, out)
