@@ -45,7 +45,7 @@ func cpu(r *run) error {
 		}
 		r.add(fmt.Sprintf("%dk/s", rate/1000), "s/Mevent", cost.medians(), readers...)
 		if rate == 500_000 {
-			// Where wake-ups take the producers' time, they may fall behind.
+			// Where wakeups take the producers' time, they may fall behind.
 			r.add("output at 500k/s", "/s", output.medians(), readers...)
 			r.add("lost at 500k/s", "share", lost.medians(), readers...)
 		}

@@ -54,7 +54,7 @@ func bytesName(n int) string {
 }
 
 // fills is how many events of each CPU fill rings to fifteen sixteenths. Of 4 MiB rings and small payloads it
-// is less, as filling takes long: the wake-up of each event is paid even if nobody waits.
+// is less, as filling takes long: the wakeup of each event is paid even if nobody waits.
 func fills(o options, size int) int {
 	share := o.ringBytes / 16 * 15
 	record := (8 + 8 + 4 + size + 7) &^ 7 // header, time, raw_size: ringfold's, the largest of all

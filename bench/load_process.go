@@ -70,7 +70,7 @@ func (f flow) runOn(prog, cpu int, stop *atomic.Bool) error {
 	if _, err := pin(cpu); err != nil {
 		return err
 	}
-	// A program is not preempted while it runs, so runs are short: 256 events with a wake-up each take 1 ms.
+	// A program is not preempted while it runs, so runs are short: 256 events with a wakeup each take 1 ms.
 	const most = 256
 	const tick = time.Millisecond
 	if f.Rate == 0 {

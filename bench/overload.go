@@ -3,7 +3,7 @@ package main
 import "time"
 
 // overload outputs as fast as can be on all CPUs, and sees how much of it a reader gets, and how much CPU
-// time the scheduler lets it have for that. Programs count what was refused. As the readers' wake-ups
+// time the scheduler lets it have for that. Programs count what was refused. As the readers' wakeups
 // slow the producers down, each by its own measure, the shares are of different amounts: those per second say more.
 func overload(r *run) error {
 	readers := built(ringfold, libbpfC, cilium, ciliumWatermark, libbpfgoReader, ringfoldChannels, ayaReader, ciliumRingbuf)

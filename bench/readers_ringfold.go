@@ -9,7 +9,7 @@ import (
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
-// ringfoldPeer is this library: default options but for the ring size, and the wake-up policy where
+// ringfoldPeer is this library: default options but for the ring size, and the wakeup policy where
 // its name says so. It loops over batches, as a program does that wants the most of it; ringfold-foreach
 // has its function called for each event. Records have the kernel's time, 8 bytes that no other peer has.
 type ringfoldPeer struct {

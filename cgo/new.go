@@ -74,7 +74,7 @@ import (
 var printing sync.Mutex
 
 // New calls perf_buffer__new: one ring of pages pages per online CPU whose number is below the map's
-// max_entries, in the order of these numbers, RAW samples without a time, a wake-up on every event, and
+// max_entries, in the order of these numbers, RAW samples without a time, a wakeup on every event, and
 // the ring's perf event stored in the map under its CPU's number. Otherwise it is as NewRaw.
 func New(mapFD, pages int) (*PerfBuffer, error) {
 	return newBuffer("perf_buffer__new", mapFD, pages, nil, 0, nil, nil)

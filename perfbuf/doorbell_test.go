@@ -160,7 +160,7 @@ func TestDoorbellFindsWhatIsThere(t *testing.T) {
 	})
 }
 
-// While events flow, wake-ups do not count, and the poll interval sets the pace, unless a ring fills up.
+// While events flow, wakeups do not count, and the poll interval sets the pace, unless a ring fills up.
 func TestDoorbellPollsWhileEventsFlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newBelled(t, 2)

@@ -68,7 +68,7 @@ func newFakeAt(t testing.TB, n int, start uint64, opts Options) *fake {
 	h.unhook = func() error { k.unhooked.Add(1); return nil }
 	h.free = func() { k.freed.Add(1) }
 	k.Reader = newReader(h, opts, false)
-	k.in.Entries.Burst = 0 // the first event disarms its ring; tests of the budget for wake-ups set another one
+	k.in.Entries.Burst = 0 // the first event disarms its ring; tests of the budget for wakeups set another one
 	t.Cleanup(func() { k.Close() })
 	return k
 }
@@ -151,7 +151,7 @@ type fakePoller struct {
 
 func newFakePoller() *fakePoller { return &fakePoller{Poll: ringtest.NewPoll()} }
 
-// wake is the kernel's wake-up. Like perf's readiness, it is remembered once.
+// wake is the kernel's wakeup. Like perf's readiness, it is remembered once.
 func (p *fakePoller) wake() { p.Wake() }
 
 func (p *fakePoller) Wait(until time.Time, ready func(woken bool) bool) error {

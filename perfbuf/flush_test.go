@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A stream sleeps until the marker's turn has come, also if its wake-up policy waits for the poll interval.
+// A stream sleeps until the marker's turn has come, also if its wakeup policy waits for the poll interval.
 func TestFlushWhileAStreamPolls(t *testing.T) {
 	for name, wakeup := range map[string]Wakeup{
 		"bytes":  {Bytes: 8 * recordSize, PollInterval: time.Minute},

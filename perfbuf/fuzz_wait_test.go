@@ -10,7 +10,7 @@ import (
 	"github.com/ringfold/ringfold/internal/order"
 )
 
-// Wake-up policies of a FuzzReader.
+// Wakeup policies of a FuzzReader.
 func fuzzWakeup(options byte) Wakeup {
 	switch options >> 5 & 3 {
 	case 1:

@@ -106,7 +106,7 @@ func requireDoorbell(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, s r
 	wakes := r.Stats().Wakes - before.Wakes
 	require.Less(t, wakes, uint64(want)/5)
 	require.Greater(t, r.Stats().Doorbell.Disarms, before.Doorbell.Disarms)
-	t.Logf("%d wake-ups for %d events; %+v", wakes, want, r.Stats().Doorbell)
+	t.Logf("%d wakeups for %d events; %+v", wakes, want, r.Stats().Doorbell)
 	stop()
 	require.NoError(t, r.Stats().Doorbell.Err)
 	require.NoError(t, r.Close())

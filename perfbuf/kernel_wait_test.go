@@ -166,7 +166,7 @@ func TestKernelWaitBusy(t *testing.T) {
 	})
 }
 
-// The kernel's own wake-ups, with nobody looking before an hour has passed.
+// The kernel's own wakeups, with nobody looking before an hour has passed.
 func TestKernelWakeup(t *testing.T) {
 	for name, c := range map[string]struct {
 		wakeup perfbuf.Wakeup
@@ -229,7 +229,7 @@ func TestKernelTrickle(t *testing.T) {
 	}
 }
 
-// A wake-up that came while nobody waited is not lost: enough is there, and the next Wait sees that.
+// A wakeup that came while nobody waited is not lost: enough is there, and the next Wait sees that.
 func TestKernelWakeupBeforeWait(t *testing.T) {
 	for name, opts := range map[string]perfbuf.Options{
 		"each":            {},

@@ -149,7 +149,7 @@ func (o Options) watermark() int {
 	return o.Wakeup.Bytes
 }
 
-// threshold is how many bytes in one ring are enough not to wait at all. It stands in for a wake-up
+// threshold is how many bytes in one ring are enough not to wait at all. It stands in for a wakeup
 // that came while nobody waited, so it must not be more than what causes one.
 func (o Options) threshold() uint64 {
 	switch {

@@ -95,7 +95,7 @@ func TestRunOfAStreamKeepsTime(t *testing.T) {
 	})
 }
 
-// With a wake-up threshold, what is seen and held does not count as unread, and what is below waits for its poll interval.
+// With a wakeup threshold, what is seen and held does not count as unread, and what is below waits for its poll interval.
 func TestStreamPolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, s, clock := timed(t, 1, Options{Wakeup: Wakeup{Bytes: 2 * recordSize, PollInterval: time.Minute}}, time.Millisecond)

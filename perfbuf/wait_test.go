@@ -132,7 +132,7 @@ func TestWaitEndsWithClose(t *testing.T) {
 	})
 }
 
-// Events below the wake-up threshold wake nobody, and are seen when they have waited for the poll interval at most.
+// Events below the wakeup threshold wake nobody, and are seen when they have waited for the poll interval at most.
 func TestPollInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newFake(t, 1, Options{Wakeup: Wakeup{Bytes: 2 * recordSize, PollInterval: time.Minute}})
@@ -166,7 +166,7 @@ func TestWaitThreshold(t *testing.T) {
 		k.output(0, 4)
 		k.poll.wake()
 		require.NoError(t, <-done)
-		require.Equal(t, time.Minute, time.Since(start), "the kernel's wake-up counts whatever the threshold")
+		require.Equal(t, time.Minute, time.Since(start), "the kernel's wakeup counts whatever the threshold")
 		require.Equal(t, uint64(1), k.Stats().Wakes)
 	})
 }
@@ -210,7 +210,7 @@ func TestInterruptJustBeforeTheDeadlineIsSet(t *testing.T) {
 	})
 }
 
-// A wake-up that nobody waited for is gone. What it stood for is enough not to wait.
+// A wakeup that nobody waited for is gone. What it stood for is enough not to wait.
 func TestWakeupAfterEventsThatNobodyWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newFake(t, 1, Options{Wakeup: Wakeup{Events: 3, PollInterval: time.Hour}})

@@ -93,7 +93,7 @@ func deliveryBurst(t *T) {
 
 // deliveryStraggler: A single event right after a burst is delivered, though nothing follows.
 //
-// Expected: however a reader saves wake-ups while events flow, the last one must not stay behind.
+// Expected: however a reader saves wakeups while events flow, the last one must not stay behind.
 //
 // Kernel: as delivery/trickle.
 //
@@ -113,7 +113,7 @@ func deliveryStraggler(t *T) {
 	s.Account()
 }
 
-// deliveryWatermark: As many events as the wake-up setting names are delivered.
+// deliveryWatermark: As many events as the wakeup setting names are delivered.
 //
 // Expected: the setting means what it says.
 //
@@ -136,7 +136,7 @@ func deliveryWatermark(setting string, group int) func(*T) {
 
 // deliveryBelow: Events below the watermark are delivered in the end, though nothing follows.
 //
-// Expected: a setting that saves wake-ups may cost delay. It must not cost events.
+// Expected: a setting that saves wakeups may cost delay. It must not cost events.
 //
 // Kernel: below the watermark nobody is woken, however long it takes. data_head says that there is something.
 //
@@ -232,7 +232,7 @@ func deliveryIdle(t *T) {
 
 // deliveryBusyIdle: A reader that was busy takes no CPU time once nothing comes.
 //
-// Expected: as delivery/idle-cpu: what saves wake-ups while events flow ends when they do.
+// Expected: as delivery/idle-cpu: what saves wakeups while events flow ends when they do.
 //
 // Kernel: as delivery/idle-cpu.
 //

@@ -117,7 +117,7 @@ func deliveryDeadlineBelow(t *T) {
 	}
 	t.Output(source, cpu, 120, 64)
 	if s.Try("flush") != "" {
-		t.Output(source, cpu, 120, 64) // enough for a setting that counts from the last wake-up
+		t.Output(source, cpu, 120, 64) // enough for a setting that counts from the last wakeup
 	}
 	s.Settle()
 	s.Account()

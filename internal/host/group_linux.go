@@ -10,7 +10,7 @@ import (
 // Pollable is a kernel that waits for an epoll descriptor.
 type Pollable interface{ PollFD() int }
 
-// Group nests the kernels' epoll descriptors in another one. Nesting takes a wake-up some hundred ns longer.
+// Group nests the kernels' epoll descriptors in another one. Nesting takes a wakeup some hundred ns longer.
 func Group(first Pollable, others []kernel.Kernel) (kernel.Group, error) {
 	all, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {

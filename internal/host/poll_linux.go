@@ -12,9 +12,9 @@ import (
 
 // Poller waits on an epoll descriptor in Go's runtime poller.
 //
-// A wake-up is only a hint: the inner epoll is never asked which ring it was for, and every ring is looked at, before
-// blocking too. It is the runtime's own epoll that asks, once for each wake-up of the kernel (ep_poll_callback in
-// fs/eventpoll.c), so what stays unread wakes nobody again. perf_poll (kernel/events/core.c) forgets a wake-up as it reports it.
+// A wakeup is only a hint: the inner epoll is never asked which ring it was for, and every ring is looked at, before
+// blocking too. It is the runtime's own epoll that asks, once for each wakeup of the kernel (ep_poll_callback in
+// fs/eventpoll.c), so what stays unread wakes nobody again. perf_poll (kernel/events/core.c) forgets a wakeup as it reports it.
 type Poller struct {
 	file  *os.File
 	conn  syscall.RawConn
@@ -58,8 +58,8 @@ func (p *Poller) Wait(deadline time.Time, ready func(woken bool) bool) error {
 
 	err := p.file.SetReadDeadline(deadline)
 	if err == nil {
-		// RawConn.Read forgets earlier wake-ups before it calls the function the first time, and
-		// remembers later ones: a wake-up while the function looks at the heads is not missed.
+		// RawConn.Read forgets earlier wakeups before it calls the function the first time, and
+		// remembers later ones: a wakeup while the function looks at the heads is not missed.
 		p.asked = false
 		err = p.conn.Read(p.ask)
 	}

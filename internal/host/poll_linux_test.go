@@ -18,7 +18,7 @@ func newBell(t *testing.T) bell {
 	event, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	require.NoError(t, err)
 	t.Cleanup(func() { unix.Close(epoll); unix.Close(event) })
-	// Edge-triggered: like perf_poll, it reports each wake-up once.
+	// Edge-triggered: like perf_poll, it reports each wakeup once.
 	require.NoError(t, unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, event, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: int32(event)}))
 	return bell{epoll, event}
 }
@@ -73,7 +73,7 @@ func TestFilePollerAsksAfterEachWakeUp(t *testing.T) {
 	require.NoError(t, <-a.result)
 }
 
-// A wake-up while the heads are being looked at must not be missed.
+// A wakeup while the heads are being looked at must not be missed.
 func TestFilePollerRemembersAWakeUpDuringTheQuestion(t *testing.T) {
 	b := newBell(t)
 	a := b.poller(t)

@@ -82,9 +82,9 @@ type Kernel interface {
 	Free()
 }
 
-// Poller waits for the kernel's wake-ups. One goroutine at a time calls Wait.
+// Poller waits for the kernel's wakeups. One goroutine at a time calls Wait.
 type Poller interface {
-	// Wait asks ready before it blocks, with woken false, and after each wake-up, with woken true, until that
+	// Wait asks ready before it blocks, with woken false, and after each wakeup, with woken true, until that
 	// reports true. It returns os.ErrDeadlineExceeded after until (zero: never) or Interrupt.
 	Wait(until time.Time, ready func(woken bool) bool) error
 	// Interrupt ends the present Wait, if there is one.

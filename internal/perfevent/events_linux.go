@@ -247,7 +247,7 @@ func (p *Events) Wait(until time.Time, ready func(woken bool) bool) error {
 	return p.poller.Wait(until, ready)
 }
 
-// PollFD is the epoll descriptor that wake-ups make readable.
+// PollFD is the epoll descriptor that wakeups make readable.
 func (p *Events) PollFD() int { return p.rings[0].pb.EpollFD() }
 
 // Group is host.Group.

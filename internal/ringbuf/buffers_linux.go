@@ -141,7 +141,7 @@ func (b *Buffers) Wait(until time.Time, ready func(woken bool) bool) error {
 // Interrupt ends a Wait.
 func (b *Buffers) Interrupt() { b.poller.Interrupt() }
 
-// PollFD is the epoll descriptor that wake-ups make readable.
+// PollFD is the epoll descriptor that wakeups make readable.
 func (b *Buffers) PollFD() int { return b.epoll }
 
 // Group is host.Group.

@@ -1,10 +1,10 @@
 // Package ringbuf is the real kernel's side of BPF ring buffers (BPF_MAP_TYPE_RINGBUF): it maps them, alone or as the shards in an
-// array or hash of maps, finds new shards, waits for wake-ups, and reads what programs count of their losses.
+// array or hash of maps, finds new shards, waits for wakeups, and reads what programs count of their losses.
 //
 // libbpf's ring_buffer is no help: it hands records to a callback and gives out neither the data nor the positions (ring__consumer_pos and
 // its like came with libbpf 1.3, and lack the data still). The memory is mapped here as ring_buffer__add does it.
 //
-// # Wake-ups
+// # Wakeups
 //
 // All of it from kernel/bpf/ringbuf.c. bpf_ringbuf_commit, for a discarded record too, clears the record's busy bit by an xchg, which is a full
 // barrier. Then it loads consumer_pos, and wakes
@@ -15,13 +15,13 @@
 // it is committed: either the commit sees the position, or the reader sees the commit. Both take the look after the store.
 //
 // Nobody is woken
-//   - by the records behind a busy one, until that is committed: the wake-up is then for all of them;
+//   - by the records behind a busy one, until that is committed: the wakeup is then for all of them;
 //   - while consumer_pos lies before what has been read, as in an ordered stream, which keeps it at the first event that it has not delivered:
 //     no commit finds the reader waiting for its record. Such a reader looks by itself, or stores a position first;
 //   - by programs that say BPF_RB_NO_WAKEUP.
 //
-// The wake-up is an irq_work, which wakes the map's wait queue (bpf_ringbuf_notify); from there it goes to all epoll descriptors that the
-// map is in, one in another, and to Go's poller. That is edge-triggered: it asks the map's poll once for each wake-up (ringbuf_map_poll_kern:
-// readable if consumer_pos is not producer_pos), and not again while something stays unread. So unread records, busy ones for instance, make nobody spin. A wake-up whose
+// The wakeup is an irq_work, which wakes the map's wait queue (bpf_ringbuf_notify); from there it goes to all epoll descriptors that the
+// map is in, one in another, and to Go's poller. That is edge-triggered: it asks the map's poll once for each wakeup (ringbuf_map_poll_kern:
+// readable if consumer_pos is not producer_pos), and not again while something stays unread. So unread records, busy ones for instance, make nobody spin. A wakeup whose
 // records have been read meanwhile may be dropped.
 package ringbuf

@@ -10,7 +10,7 @@ import (
 	"github.com/ringfold/ringfold/internal/kernel"
 )
 
-// Poll waits for wake-ups that come over a channel, as kernel.Kernel's Wait and Interrupt do.
+// Poll waits for wakeups that come over a channel, as kernel.Kernel's Wait and Interrupt do.
 type Poll struct {
 	wakes      chan struct{} // of capacity 1. Like perf's readiness, one is remembered
 	interrupts chan struct{}
@@ -25,7 +25,7 @@ func NewPoll() *Poll {
 	return &Poll{wakes: make(chan struct{}, 1), interrupts: make(chan struct{}, 1)}
 }
 
-// Wake is the kernel's wake-up.
+// Wake is the kernel's wakeup.
 func (p *Poll) Wake() {
 	p.mu.Lock()
 	for _, g := range p.groups {
@@ -38,7 +38,7 @@ func (p *Poll) Wake() {
 	}
 }
 
-// Wakes has a value when there was a wake-up that no Wait has heard of.
+// Wakes has a value when there was a wakeup that no Wait has heard of.
 func (p *Poll) Wakes() <-chan struct{} { return p.wakes }
 
 // Wait is kernel.Kernel's.

@@ -32,7 +32,7 @@ type Ring struct {
 	lost      uint64 // outputs that failed since the last that succeeded
 	wakeup    uint64 // changes when readers are to be woken
 	watermark uint64
-	events    int // since the last wake-up
+	events    int // since the last wakeup
 
 	wakeupEvents int           // perf_event_attr.wakeup_events, 0 if watermark is set
 	total        atomic.Uint64 // outputs that ever failed for want of room, perf_event.lost_samples

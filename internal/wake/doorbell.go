@@ -8,9 +8,9 @@ import (
 // Doorbell decides when each output is to wake the reader: while they are rare.
 //
 // Each ring has two perf events: one that wakes the reader when much has come since the last
-// wake-up, and one, the doorbell, of which each output does. Which of them a program outputs to is
+// wakeup, and one, the doorbell, of which each output does. Which of them a program outputs to is
 // what the map says (bpf_perf_event_output in kernel/trace/bpf_trace.c); both write to one ring
-// (PERF_EVENT_IOC_SET_OUTPUT), and the wake-up is the event's own matter (perf_output_sample in
+// (PERF_EVENT_IOC_SET_OUTPUT), and the wakeup is the event's own matter (perf_output_sample in
 // kernel/events/core.c). So arming is one map update.
 //
 //	armed     each output wakes the reader, which disarms the ring once that has cost too much: see budget

@@ -11,7 +11,7 @@ import (
 	"github.com/ringfold/ringfold/internal/walk"
 )
 
-// each is the goroutines that wait for one ring each. A wake-up tells only one poller which ring it was for
+// each is the goroutines that wait for one ring each. A wakeup tells only one poller which ring it was for
 // (perf_poll consumes readiness), so one goroutine waits on behalf of all of them.
 type each struct {
 	mu      sync.Mutex

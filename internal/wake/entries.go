@@ -13,14 +13,14 @@ type Entries struct {
 	set      func(ring int, to kernel.Entry) error
 	disarmed func() // is called when a ring has been disarmed, or cannot be
 
-	// Burst is how many wake-ups in a row an armed ring may cause. It must not change while there are readers.
+	// Burst is how many wakeups in a row an armed ring may cause. It must not change while there are readers.
 	Burst int
 
 	mu     sync.Mutex // held while they are changed
 	paused bool
 	closed bool
 	armed  []atomic.Bool // the ring's entry is its doorbell, or will be when not paused
-	spent  []budget      // by each ring's wake-ups; of whoever reads the ring
+	spent  []budget      // by each ring's wakeups; of whoever reads the ring
 	count  *atomic.Int32
 
 	arms, disarms atomic.Uint64

@@ -18,8 +18,8 @@ func newBellRings() (*fakeRings, *Waker) {
 	return newFakeRings(&Policy{Bell: NewDoorbell(e, time.Second), Enough: 64})
 }
 
-// After a pause a wake-up ends the wait at once, and the next look comes after the interval from then on. Before there was a look that
-// has found nothing, a wake-up may be that of an output which was read already.
+// After a pause a wakeup ends the wait at once, and the next look comes after the interval from then on. Before there was a look that
+// has found nothing, a wakeup may be that of an output which was read already.
 func TestWaitAfterAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := newBellRings()
@@ -48,7 +48,7 @@ func TestWaitAfterAPause(t *testing.T) {
 	})
 }
 
-// After a pause, too, a wake-up by a ring that nobody waits for ends no wait for another, and does not start the looks again.
+// After a pause, too, a wakeup by a ring that nobody waits for ends no wait for another, and does not start the looks again.
 func TestWaitRingAfterAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := newBellRings()

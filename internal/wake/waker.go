@@ -281,7 +281,7 @@ func (w *Waker) ready(woken bool) bool {
 	return w.ended() != nil || w.flushing() || w.changed()
 }
 
-// rouses reports whether anything in a ring ends the wait, however little. With a doorbell, a wake-up may be the old one of a
+// rouses reports whether anything in a ring ends the wait, however little. With a doorbell, a wakeup may be the old one of a
 // ring that has been disarmed since.
 func (p *Policy) rouses(ring int, woken bool) bool {
 	if p.Bell == nil {

@@ -47,7 +47,7 @@ func inBackground(f func() error) <-chan error {
 	return done
 }
 
-// A wait for all rings ends by a wake-up with something to read, by the poll interval, by a flush, a context, the
+// A wait for all rings ends by a wakeup with something to read, by the poll interval, by a flush, a context, the
 // end of the rings, and no sooner.
 func TestWait(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -56,10 +56,10 @@ func TestWait(t *testing.T) {
 		after time.Duration
 		count Counts
 	}{
-		"a wake-up":          {func(r *fakeRings, _ func()) { r.unread[1].Store(8); r.poll.Wake() }, nil, 0, Counts{Wakes: 1}},
+		"a wakeup":          {func(r *fakeRings, _ func()) { r.unread[1].Store(8); r.poll.Wake() }, nil, 0, Counts{Wakes: 1}},
 		"an interrupt":       {func(r *fakeRings, _ func()) { r.unread[0].Store(64); r.poll.Interrupt() }, nil, 0, Counts{Timer: 1}},
 		"the poll interval":  {func(r *fakeRings, _ func()) { r.unread[1].Store(8) }, nil, time.Second, Counts{Timer: 1}},
-		"a spurious wake-up": {func(r *fakeRings, _ func()) { r.poll.Wake(); synctest.Wait(); r.unread[1].Store(8) }, nil, time.Second, Counts{Wakes: 1, Spurious: 1, Timer: 1}},
+		"a spurious wakeup": {func(r *fakeRings, _ func()) { r.poll.Wake(); synctest.Wait(); r.unread[1].Store(8) }, nil, time.Second, Counts{Wakes: 1, Spurious: 1, Timer: 1}},
 		"a flush":            {func(r *fakeRings, _ func()) { r.flushing.Store(true); r.poll.Interrupt() }, nil, 0, Counts{}},
 		"the context":        {func(_ *fakeRings, cancel func()) { cancel() }, context.Canceled, 0, Counts{}},
 		"closed rings":       {func(r *fakeRings, _ func()) { r.closed.Store(true); r.poll.Interrupt() }, os.ErrClosed, 0, Counts{}},
@@ -96,7 +96,7 @@ func TestWaitForEnough(t *testing.T) {
 	})
 }
 
-// Of those who wait for one ring each, a wake-up ends the wait of whom it concerns. The rings are retained until the
+// Of those who wait for one ring each, a wakeup ends the wait of whom it concerns. The rings are retained until the
 // last has gone.
 func TestWaitForOneRingEach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -269,7 +269,7 @@ func TestCloseDuringABarrier(t *testing.T) {
 	})
 }
 
-// Wake-ups are the kernel's: each event, each so many, or so many bytes.
+// Wakeups are the kernel's: each event, each so many, or so many bytes.
 func TestWakeup(t *testing.T) {
 	for _, c := range []struct {
 		w      perfbuf.Wakeup

@@ -257,7 +257,7 @@ func TestKernelChannelsDoorbell(t *testing.T) {
 	}
 	eventually(t, "counted", func() bool { return pb.Stats().Total().Samples == sent }) // at the end of the pass
 	s := pb.Stats()
-	t.Logf("%d wake-ups for %d events; %+v", s.Wakes, sent, s.Doorbell)
+	t.Logf("%d wakeups for %d events; %+v", s.Wakes, sent, s.Doorbell)
 	require.Less(t, s.Wakes, rounds/5+20*s.Doorbell.Disarms, "a ring that has been quiet for long rings at each until it is disarmed")
 	eventually(t, "armed", func() bool { return pb.Stats().Doorbell.Armed == len(cpus) })
 	before := pb.Stats().Doorbell.Disarms

@@ -160,7 +160,7 @@ static void run_commands(bool may_read)
 }
 
 // wait waits for stdin and for the sources. Asking perf_buffer__epoll_fd would take the news from perf_buffer__poll: an event is
-// polled as readable once for each wake-up. So each buffer is asked by itself.
+// polled as readable once for each wakeup. So each buffer is asked by itself.
 static void wait(void)
 {
 	struct { struct source *s; int buffer; } of[MAX_FDS];

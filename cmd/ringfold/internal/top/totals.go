@@ -41,7 +41,7 @@ func totals(f frame) []total {
 		{"late", late, alarm(f.mode == exact && s.Late > 0)},
 		{"spilled", cli.Bytes(float64(s.SpilledBytes)), plainStyle},
 		{"doorbell", doorbell, plainStyle},
-		{"wake-ups/s", cli.PerSecond(f.wakes), plainStyle},
+		{"wakeups/s", cli.PerSecond(f.wakes), plainStyle},
 		{"rings", fmt.Sprintf("%d × %s", len(s.Rings), strings.Replace(cli.Bytes(float64(t.Size)), ".0 ", " ", 1)), plainStyle},
 	}
 }
