@@ -73,6 +73,16 @@ func status(t *testing.T, r Report, name string) Status {
 	return ""
 }
 
+// Whatever does not work comes with what to do about it.
+func requireFixes(t *testing.T, r Report) {
+	t.Helper()
+	for _, c := range r.Checks {
+		if c.Status == Bad {
+			require.NotEmpty(t, c.Fix, "%s: %s", c.Name, c.Found)
+		}
+	}
+}
+
 func TestPrivileged(t *testing.T) {
 	kerneltest.Require(t)
 	var out, errs bytes.Buffer
@@ -121,6 +131,7 @@ func TestUnprivileged(t *testing.T) {
 		require.Equal(t, Bad, status(t, r, name))
 	}
 	require.Equal(t, 4, r.BadChecks)
+	requireFixes(t, r)
 	require.Equal(t, "ringfold doctor: 4 checks are bad\n", stderr)
 	require.Empty(t, r.Capabilities)
 	require.Equal(t, 65534, r.UID)
@@ -143,7 +154,7 @@ func TestUserNamespace(t *testing.T) {
 	require.Equal(t, 1, code)
 	require.Regexp(t, `(?m)^bad   CAP_BPF             `, out)
 	require.Regexp(t, `(?m)^warn  sandbox             a user namespace`, out)
-	require.Regexp(t, `(?m)^bad   rings `, out)
+	require.Regexp(t, `(?m)^bad   rings .*\n +-> Only capabilities of the initial user namespace count`, out)
 }
 
 // A limit on open files that is too low for a ring is found, and what else there is to say is said.
@@ -162,6 +173,7 @@ func TestOpenFiles(t *testing.T) {
 	require.NoError(t, json.Unmarshal(out, &r), "%s", out)
 	require.Equal(t, Warn, status(t, r, "open files"))
 	require.NotZero(t, r.BadChecks)
+	requireFixes(t, r)
 	require.Equal(t, "events", r.Checks[len(r.Checks)-1].Name)
 }
 
@@ -182,6 +194,7 @@ func TestNothingMounted(t *testing.T) {
 	for _, name := range []string{"CPUs", "BTF", "rings"} {
 		require.Equal(t, Bad, status(t, r, name))
 	}
+	requireFixes(t, r)
 	for _, name := range []string{"sandbox", "perf_event_paranoid"} {
 		require.Equal(t, Warn, status(t, r, name))
 	}

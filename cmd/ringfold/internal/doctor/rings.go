@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 	"time"
@@ -32,7 +33,7 @@ func (r *Report) rings(ctx context.Context) {
 		if p := new(*perfbuf.PermissionError); errors.As(err, p) {
 			r.failed(Bad, "rings", (*p).Err, (*p).Detail)
 		} else {
-			r.failed(Bad, "rings", err, "")
+			r.failed(Bad, "rings", err, ringsFix(err))
 		}
 		r.skipped("exact order", "doorbell")
 	} else {
@@ -79,6 +80,22 @@ func (r *Report) open(programs *lifecycle.Probe) (*perfbuf.Reader, error) {
 	}
 	defer unix.Close(fd) // the reader duplicates it
 	return perfbuf.Open(fd, perfbuf.Options{})
+}
+
+// ringsFix says what to do about rings that could not be opened, for errors that do not say it themselves.
+func ringsFix(err error) string {
+	switch {
+	case errors.Is(err, fs.ErrPermission) && (host.InUserNamespace() || effective()&(1<<unix.CAP_BPF|1<<unix.CAP_SYS_ADMIN) == 0):
+		return grant("CAP_BPF and CAP_PERFMON")
+	case errors.Is(err, fs.ErrPermission):
+		return "Something refuses it despite the capabilities, such as seccomp: allow bpf and perf_event_open there, see docs/permissions.md."
+	case errors.Is(err, unix.EMFILE):
+		return "Raise the limit on open files: ulimit -n, LimitNOFILE=."
+	case errors.Is(err, fs.ErrNotExist):
+		return "Mount sysfs on /sys."
+	default:
+		return "Please file an issue, with the output of ringfold doctor --json."
+	}
 }
 
 func (r *Report) skipped(names ...string) {
