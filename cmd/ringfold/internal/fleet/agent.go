@@ -81,6 +81,8 @@ func (c agentConfig) run(ctx context.Context, out io.Writer, note func(string)) 
 	var src source.Source = new(source.Real)
 	if c.simulate {
 		src = source.NewSimulated(source.SimulatedOptions{Rate: c.rate})
+	} else if err := permitted(); err != nil { // before it makes a spool, or tries servers for ever
+		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(c.spool), 0o700); err != nil {
 		return fmt.Errorf("%w: --spool says where else the spool may be", err)
