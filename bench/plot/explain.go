@@ -10,8 +10,8 @@ is payloads of 56 bytes in rings of 64 KiB. Each reader has its own map, program
 same size, and reads the first word of each event.
 
 - *ringfold* loops over batches (` + "`ForEachBatch`" + `); *ringfold-foreach* calls its function for each
-  event. That takes 3 to 15 ns here, with the processor's mitigations off or on, which keep it from
-  predicting calls through pointers.
+  event. Such a call costs up to 15 ns where the processor's mitigations keep it from predicting
+  calls through pointers, and less than the noise on other machines.
 - *libbpf-c* calls a callback in C, and *c-loop* is a plain loop in C over the mapped rings. Neither
   returns to Go for an event.
 - *cilium* is ` + "`ReadInto`" + ` with one reused record; *cilium-watermark* is the same, woken less often.
@@ -37,9 +37,9 @@ its size.
   which allocates; both copy each event.
 
 The goals were the time of libbpf in C, and half of that of ` + "`ReadInto`" + `. With 64 KiB, 8192 bytes miss
-the first: there are only six events, and a drain costs 0.4 µs more beyond them. So do 16 bytes,
-which are all in the cache, because ringfold checks each header. With 4 MiB, 256 bytes miss the
-second.
+the first: there are only six events, and a drain costs 0.4 µs more beyond them. So do 16 and 56
+bytes, which are all in the cache, because ringfold checks each header; 16 bytes with 4 MiB, too.
+Payloads of 256 bytes miss the second.
 
 In trials, prefetching took 0.6 to 0.9 of the time without it from 256 bytes on, except with the six
 events; ringfold does not prefetch small ones. A list of 64 events that is filled first and then
@@ -47,8 +47,8 @@ handed out took 1.1 to 1.9 times as long as one loop.`},
 
 	"producer": {"What an output costs the traced program", `The time of an output in the BPF program, including a read of the clock and the interrupts that wake
 the reader, while events flow and the reader keeps up. Rings have 4 MiB, and no output is refused.
-The output itself takes some 200 ns, of which ringfold's kernel timestamp takes 50 to 70 ns. The
-rest is the price of waking the reader.
+Where the reader is rarely woken, that is 60 to 120 ns, of which ringfold's kernel timestamp takes
+some 30. The rest is the price of waking the reader.
 
 - libbpf, cilium/ebpf, libbpfgo and aya wake it for each event, unless told to wait for more bytes.
   *cilium-watermark* is cilium/ebpf with half a ring, at which an event may wait forever.
