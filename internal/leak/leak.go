@@ -12,9 +12,12 @@ import (
 	"time"
 )
 
-// patience is how long something may take to go away by itself. Closed readers take a second at most to settle their counts, and
-// the machine may be slow. Only a leak takes that long, and after the first one there is less.
-var patience = 20 * time.Second
+// between is the time from one look to the next, at least, and patience how many looks something may take to go away by itself.
+// Closed readers take a second at most to settle their counts. Looks are counted, not the time: on a machine that stops for a while,
+// or is slow, what is to go away has had no time either. Only a leak takes that many, and after the first one there are fewer.
+const between = 5 * time.Millisecond
+
+var patience = int(20 * time.Second / between)
 
 // Main runs a package's tests, and ends the process. If they pass and leave something behind, it says what, and fails.
 func Main(m *testing.M) {
@@ -45,18 +48,19 @@ func Check(t testing.TB) {
 			return // and has not come to where it cleans up, perhaps
 		}
 		if left := before.wait(patience); len(left) > 0 {
-			patience = time.Second
+			patience = int(time.Second / between)
 			t.Errorf("left behind:\n%s", strings.Join(left, "\n"))
 		}
 	})
 }
 
-// wait waits until everything that is new is gone, and returns what is not.
-func (before *snapshot) wait(patience time.Duration) (left []string) {
-	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+// wait waits until everything that is new is gone, and returns what is not after one look and so many more.
+func (before *snapshot) wait(more int) (left []string) {
+	for ; ; more-- {
 		runtime.GC() // what is cleaned up when it becomes unreachable
-		if left = take().beyond(before); len(left) == 0 || time.Now().After(end) {
+		if left = take().beyond(before); len(left) == 0 || more <= 0 {
 			return left
 		}
+		time.Sleep(between)
 	}
 }
