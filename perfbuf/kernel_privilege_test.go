@@ -284,7 +284,7 @@ func TestKernelSeccompOpenTree(t *testing.T) {
 					}
 					s, err := r.Ordered(o)
 					require.NoError(t, err)
-					for later && strings.Contains(fmt.Sprint(r.Stats().Barrier.Refused), "none was seen under way") { // a busy machine
+					for later && strings.Contains(fmt.Sprint(r.Stats().Barrier.Refused), "none was seen running") { // a busy machine
 						require.NoError(t, s.Close())
 						s, err = r.Ordered(o)
 						require.NoError(t, err)
