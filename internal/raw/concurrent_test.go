@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"runtime"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -13,15 +14,19 @@ import (
 )
 
 // One goroutine writes as the kernel does while another reads: every record
-// arrives whole, in order, and every failed output is accounted for.
+// arrives whole, in order, and every failed output is accounted for. They go on until enough has been read and lost, whichever of the
+// two a busy machine favours.
 func TestReaderAndWriterAtTheSameTime(t *testing.T) {
-	const attempts = 200_000
+	const least = 200_000
+	attempts := uint64(0) // is the writer's until it is done
+	var enough atomic.Bool
 	w := ringtest.New(2048, raw.LayoutRawTime, 1<<32-4096)
 	r := w.Raw()
 	done := make(chan error, 1)
 	go func() {
 		rnd := rand.New(rand.NewPCG(1, 2))
-		for i := range uint64(attempts) {
+		for i := uint64(0); i < least || !enough.Load(); i++ {
+			attempts++
 			if err := w.Output(i, ringtest.Payload(i, ringtest.MinPayload+rnd.IntN(100))); err != nil && !errors.Is(err, syscall.ENOSPC) {
 				done <- err
 				return
@@ -43,14 +48,13 @@ func TestReaderAndWriterAtTheSameTime(t *testing.T) {
 		default:
 		}
 		got.drain(t, r, r.Head())
+		enough.Store(got.lost > 0 && got.delivered > least/100)
 		if rnd.IntN(4) == 0 {
 			runtime.Gosched()
 		}
 	}
-	require.Equal(t, uint64(attempts), got.delivered+got.lost+w.Pending())
+	require.Equal(t, attempts, got.delivered+got.lost+w.Pending())
 	require.Equal(t, r.Head(), r.Tail())
-	require.NotZero(t, got.lost, "the ring was never full: the test shows too little")
-	require.Greater(t, got.delivered, uint64(attempts/100))
 }
 
 type tally struct {
