@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"io"
 	"net/http"
-	"os"
 	"os/exec"
 	"regexp"
 	"strings"
@@ -16,20 +15,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The test binary is the program too.
-func TestMain(m *testing.M) {
-	if os.Getenv("PROMETHEUS_TEST_PROGRAM") == "1" {
-		main()
-		return
-	}
-	os.Setenv("GORACE", "atexit_sleep_ms=0") // with the race detector, each process would take a second to end
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { kerneltest.Main(m, main) }
 
-func program(args ...string) (cmd *exec.Cmd, stderr *strings.Builder) {
+func program(t *testing.T, args ...string) (cmd *exec.Cmd, stderr *strings.Builder) {
 	stderr = &strings.Builder{}
-	cmd = exec.Command("/proc/self/exe", args...)
-	cmd.Env = append(os.Environ(), "PROMETHEUS_TEST_PROGRAM=1")
+	cmd = kerneltest.Program(t, args...)
 	cmd.Stderr = stderr
 	return cmd, stderr
 }
@@ -37,7 +27,7 @@ func program(args ...string) (cmd *exec.Cmd, stderr *strings.Builder) {
 // scrape starts the program, returns what it serves once events have come, and ends it with Ctrl-C.
 func scrape(t *testing.T, args ...string) string {
 	t.Helper()
-	cmd, stderr := program(append(args, "-listen", "127.0.0.1:0")...)
+	cmd, stderr := program(t, append(args, "-listen", "127.0.0.1:0")...)
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
@@ -75,23 +65,23 @@ func TestServes(t *testing.T) {
 
 func TestDuration(t *testing.T) {
 	kerneltest.Require(t)
-	cmd, stderr := program("-listen", "127.0.0.1:0", "-duration", "1ms")
+	cmd, stderr := program(t, "-listen", "127.0.0.1:0", "-duration", "1ms")
 	require.NoError(t, cmd.Run(), stderr.String())
 }
 
 func TestFails(t *testing.T) {
-	cmd, _ := program("-version")
+	cmd, _ := program(t, "-version")
 	out, err := cmd.Output()
 	require.NoError(t, err)
 	require.Equal(t, perfbuf.Version().String()+"\n", string(out))
 
 	kerneltest.RequireRoot(t)
-	cmd, stderr := program("-listen", "127.0.0.1:0")
+	cmd, stderr := program(t, "-listen", "127.0.0.1:0")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	require.Error(t, cmd.Run())
 	require.Contains(t, stderr.String(), "operation not permitted")
 
-	cmd, stderr = program("-listen", "127.0.0.1:none")
+	cmd, stderr = program(t, "-listen", "127.0.0.1:none")
 	require.Error(t, cmd.Run())
 	require.Equal(t, 1, cmd.ProcessState.ExitCode())
 	require.Contains(t, stderr.String(), "none")
