@@ -58,8 +58,6 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	ctx, cancel := context.WithTimeout(ctx, *limit)
-	defer cancel()
 
 	source := traced
 	if *fake {
@@ -67,7 +65,8 @@ func main() {
 	}
 	reader, start := source()
 	stream := must(reader.Ordered(perfbuf.OrderOptions{Mode: order}))
-	start() // now that there are rings
+	start()                                   // now that there are rings
+	defer time.AfterFunc(*limit, stop).Stop() // loading took a while
 	if *load {
 		startProcesses(reader.Options().CPUs)
 	}
@@ -140,7 +139,7 @@ func startProcesses(cpus []int) {
 			var set unix.CPUSet
 			set.Set(cpu)
 			for unix.SchedSetaffinity(0, &set) == nil {
-				must(0, exec.Command("true").Run())
+				_ = exec.Command("true").Run() // Ctrl-C may end it
 				time.Sleep(20 * time.Millisecond)
 			}
 		}()

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -13,99 +14,100 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestMain lets the test binary be the program.
-func TestMain(m *testing.M) {
-	if os.Getenv("ORDERED_TEST_PROGRAM") == "1" {
-		main()
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { kerneltest.Main(m, main) }
 
-func program(t *testing.T, args ...string) (stdout, stderr string, err error) {
-	var out, errs strings.Builder
-	cmd := exec.Command("/proc/self/exe", args...)
-	cmd.Env = append(os.Environ(), "ORDERED_TEST_PROGRAM=1")
-	cmd.Stdout, cmd.Stderr = &out, &errs
+// simulation is a command that runs the program on a simulated kernel, which takes no privilege.
+func simulation(t *testing.T, args ...string) *exec.Cmd {
+	cmd := kerneltest.Program(t, append(args, "-simulate")...)
 	cmd.Dir = "/"
-	if args[0] == "-simulate" && os.Geteuid() == 0 { // it needs no privilege
+	if os.Geteuid() == 0 {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	}
-	err = cmd.Run()
-	return out.String(), errs.String(), err
+	return cmd
 }
 
 func TestStream(t *testing.T) {
-	for _, args := range []string{"-workload", "-workload -mode slack -slack 2ms", "-simulate", "-simulate -mode slack"} {
-		t.Run(args, func(t *testing.T) {
-			simulated := strings.HasPrefix(args, "-simulate")
-			if !simulated {
-				kerneltest.Require(t)
-			}
-			out, stderr, err := program(t, append(strings.Fields(args), "-json", "-duration", "1s")...)
-			require.NoError(t, err, stderr)
-			require.Empty(t, stderr)
-			lines := strings.Split(strings.TrimSpace(out), "\n")
-			var last uint64
-			seen := map[string]uint64{}
-			for _, l := range lines[:len(lines)-1] {
-				var e struct {
-					TimeNS uint64 `json:"time_ns"`
-					CPU    *int   `json:"cpu"`
-					Event  string `json:"event"`
-					Late   bool   `json:"late"`
-				}
-				require.NoError(t, json.Unmarshal([]byte(l), &e), l)
-				require.NotNil(t, e.CPU)
-				require.True(t, e.Late || e.TimeNS >= last, l)
-				last = max(last, e.TimeNS)
-				seen[e.Event]++
-			}
-			var end struct {
-				Summary struct {
-					Mode                                   string
-					Simulated                              bool
-					Events, Outputs, Samples, Lost, Unread uint64
-					OutOfOrder                             *uint64 `json:"out_of_order"`
-				}
-			}
-			require.NoError(t, json.Unmarshal([]byte(lines[len(lines)-1]), &end))
-			s := end.Summary
-			require.EqualValues(t, len(lines)-1, s.Events)
-			require.NotZero(t, s.Events)
-			require.Equal(t, simulated, s.Simulated)
-			require.Equal(t, strings.Contains(args, "slack"), s.Mode == "slack")
-			require.Zero(t, *s.OutOfOrder)
-			require.Equal(t, s.Events-seen["lost"], s.Samples)
-			require.Equal(t, s.Outputs, s.Samples+s.Lost+s.Unread)
-			if !simulated {
-				require.NotZero(t, seen["fork"])
-				require.NotZero(t, seen["exec"])
-				require.NotZero(t, seen["exit"])
-			}
+	for _, mode := range []string{"exact", "slack"} {
+		t.Run(mode, func(t *testing.T) {
+			kerneltest.Require(t)
+			stream(t, kerneltest.Program(t, "-workload", "-mode", mode, "-json"), mode, false)
 		})
+		t.Run("simulated "+mode, func(t *testing.T) { stream(t, simulation(t, "-mode", mode, "-json"), mode, true) })
 	}
 }
 
+// stream ends the program when it has printed events of all kinds, and checks what it prints.
+func stream(t *testing.T, cmd *exec.Cmd, mode string, simulated bool) {
+	missing := []string{`"fork"`, `"exec"`, `"exit"`}
+	if simulated {
+		missing = missing[:1]
+	}
+	lines := kerneltest.Until(t, cmd, func(line string) bool {
+		missing = slices.DeleteFunc(missing, func(kind string) bool { return strings.Contains(line, `"event":`+kind) })
+		return len(missing) == 0
+	})
+	var last, losses uint64
+	for _, l := range lines[:len(lines)-1] {
+		var e struct {
+			TimeNS uint64 `json:"time_ns"`
+			CPU    *int   `json:"cpu"`
+			Event  string `json:"event"`
+			Late   bool   `json:"late"`
+		}
+		require.NoError(t, json.Unmarshal([]byte(l), &e), l)
+		require.NotNil(t, e.CPU)
+		require.True(t, e.Late || e.TimeNS >= last, l)
+		last = max(last, e.TimeNS)
+		if e.Event == "lost" {
+			losses++
+		}
+	}
+	var end struct {
+		Summary struct {
+			Mode                                   string
+			Simulated                              bool
+			Events, Outputs, Samples, Lost, Unread uint64
+			OutOfOrder                             *uint64 `json:"out_of_order"`
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(lines[len(lines)-1]), &end))
+	s := end.Summary
+	require.EqualValues(t, len(lines)-1, s.Events)
+	require.Equal(t, simulated, s.Simulated)
+	require.Equal(t, mode, s.Mode)
+	require.Zero(t, *s.OutOfOrder)
+	require.Equal(t, s.Events-losses, s.Samples)
+	require.Equal(t, s.Outputs, s.Samples+s.Lost+s.Unread)
+}
+
 func TestText(t *testing.T) {
-	out, _, err := program(t, "-simulate", "-duration", "100ms")
+	lines := kerneltest.Until(t, simulation(t), func(string) bool { return true })
+	require.Regexp(t, `^\d+\.\d{9}  CPU 0   fork        0  `, lines[0])
+	require.Contains(t, lines[len(lines)-1], `{"summary":{`)
+}
+
+// The duration is that of reading.
+func TestDuration(t *testing.T) {
+	out, err := simulation(t, "-duration", "1ms").CombinedOutput()
 	require.NoError(t, err)
-	require.Regexp(t, `^\d+\.\d{9}  CPU 0   fork        0  `, out)
-	require.Contains(t, out, `{"summary":{`)
+	require.Contains(t, string(out), `{"summary":{`)
+
+	kerneltest.Require(t)
+	require.NoError(t, kerneltest.Program(t, "-duration", "1ms").Run())
 }
 
 func TestVersion(t *testing.T) {
-	out, _, err := program(t, "-version")
+	out, err := kerneltest.Program(t, "-version").Output()
 	require.NoError(t, err)
-	require.Equal(t, perfbuf.Version().String()+"\n", out)
+	require.Equal(t, perfbuf.Version().String()+"\n", string(out))
 }
 
 func TestUsage(t *testing.T) {
 	for _, args := range [][]string{{"surprise"}, {"-mode", "guess"}, {"-nonsense"}} {
-		_, stderr, err := program(t, args...)
+		out, err := kerneltest.Program(t, args...).CombinedOutput()
 		var exit *exec.ExitError
 		require.ErrorAs(t, err, &exit)
 		require.Equal(t, 2, exit.ExitCode())
-		require.Contains(t, stderr, "-mode")
+		require.Contains(t, string(out), "-mode")
 	}
 }
