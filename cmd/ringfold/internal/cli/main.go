@@ -97,7 +97,6 @@ func Root() *cobra.Command {
 		}
 		return pflag.NormalizedName(name)
 	})
-	cobra.EnableCommandSorting = false // they come in the order in which one needs them
 	root.Flags().SortFlags = false
 	setUsage(root)
 	return root

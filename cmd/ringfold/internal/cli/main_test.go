@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -68,4 +70,17 @@ func TestGoFlags(t *testing.T) {
 	status, out, _, _ := run(nil, "-version")
 	require.Equal(t, ok, status)
 	require.Equal(t, version()+"\n", out)
+}
+
+// Tests of commands run tools side by side, and what these share in cobra must not be written then.
+func TestSideBySide(t *testing.T) {
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			if status, out, errs, _ := run(nil, "x", "--help"); status != ok || !strings.Contains(out, "--timeout") {
+				t.Error(status, out, errs)
+			}
+		})
+	}
+	all.Wait()
 }

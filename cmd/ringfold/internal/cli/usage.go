@@ -44,9 +44,14 @@ func groups(fs *pflag.FlagSet) string {
 	return b.String()
 }
 
+// These are settings of all commands in the process.
+func init() {
+	cobra.AddTemplateFunc("groups", groups)
+	cobra.EnableCommandSorting = false // they come in the order in which one needs them
+}
+
 // setUsage has a command and those below it show its flags in groups: the rest is cobra's own.
 func setUsage(root *cobra.Command) {
-	cobra.AddTemplateFunc("groups", groups)
 	const flags = "\n\nFlags:\n{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}"
 	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), flags, "{{groups .LocalFlags}}", 1))
 }
