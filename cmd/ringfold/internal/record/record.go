@@ -62,7 +62,7 @@ func (c *config) record(cmd *cobra.Command) error {
 
 // all reports whether every event is recorded, whatever it has.
 func (c *config) all() bool {
-	return c.Filter == "" && c.PID == 0 && c.CPUs == nil && c.Since == 0 && c.Count == 0
+	return !c.Filters() && c.CPUs == nil && c.Since == 0 && c.Count == 0
 }
 
 // create makes a recorder.

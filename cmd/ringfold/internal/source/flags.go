@@ -139,7 +139,7 @@ func (f *Flags) Args(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return cli.Usagef("%w", err)
 	}
-	if f.PID != 0 {
+	if cmd.Flags().Changed("pid") { // 0 is the idle task's
 		f.filter = append(filter{pidIs(f.PID)}, f.filter...)
 	}
 	return nil
@@ -164,7 +164,7 @@ func (f *Flags) check(given func(string) bool) error {
 		return errors.New("--btf and --btf-prog say where to look for a --type: name it")
 	case f.BTFProg != "" && f.BTF != "":
 		return errors.New("--btf and --btf-prog each say where to look for the type: give one of them")
-	case f.PID != 0 && !f.Decodes():
+	case given("pid") && !f.Decodes():
 		return errors.New("--pid compares a field of the event: give its struct by --type")
 	}
 	if given("slack") && f.Mode == "" {
@@ -175,6 +175,9 @@ func (f *Flags) check(given func(string) bool) error {
 
 // Named reports whether the command line names maps or a recording.
 func (f *Flags) Named() bool { return f.File != "" || len(f.Maps) > 0 || f.Process != "" }
+
+// Filters reports whether events are left out by what they have: with --filter or --pid.
+func (f *Flags) Filters() bool { return len(f.filter) > 0 }
 
 // Decodes reports whether events of some map are decoded.
 func (f *Flags) Decodes() bool {

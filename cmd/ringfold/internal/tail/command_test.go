@@ -50,6 +50,7 @@ func TestUsage(t *testing.T) {
 		"tail --type t --btf-prog 5 --btf file":    "give one of them",
 		"tail -n x":                                "invalid argument \"x\" for \"-n, --count\"",
 		"tail -p 3":                                "give its struct by --type",
+		"tail -p 0":                                "give its struct by --type",
 		"tail --cpus 3-":                           `"3-" is not a list of CPUs`,
 		"tail --fields a":                          "say what events are by --type",
 		"tail --filter pid==":                      "pid ==: a value is missing",

@@ -1,0 +1,21 @@
+package source
+
+import (
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+)
+
+// --pid 0 is the idle task's, and not the absence of the flag.
+func TestPIDZero(t *testing.T) {
+	for want, args := range [][]string{{"id", "1"}, {"id", "1,type=event", "--pid", "0"}} {
+		var f Flags
+		cmd := &cobra.Command{Use: "test", Args: f.Args, RunE: func(*cobra.Command, []string) error { return nil }}
+		f.What(cmd.Flags())
+		cmd.SetArgs(args)
+		require.NoError(t, cmd.Execute())
+		require.Equal(t, want == 1, f.Filters())
+		require.Len(t, f.filter, want)
+	}
+}
