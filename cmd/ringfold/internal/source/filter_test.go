@@ -69,7 +69,7 @@ func TestCompare(t *testing.T) {
 // --pid means the field pid, or tgid, and an enum is compared by name or number.
 func TestFieldsOfConditions(t *testing.T) {
 	u32 := &btf.Int{Name: "unsigned int", Size: 4}
-	color := &btf.Enum{Name: "color", Size: 4, Values: []btf.EnumValue{{Name: "RED", Value: 2}}}
+	color := &btf.Enum{Name: "color", Size: 4, Values: []btf.EnumValue{{Name: "RED", Value: 2}, {Name: "NONE", Value: math.MaxUint32}, {Name: "LAST", Value: 2}}}
 	inner := &btf.Struct{Size: 4, Members: []btf.Member{{Name: "tgid", Type: u32}}}
 	typ := &btf.Struct{Name: "e", Size: 8, Members: []btf.Member{{Type: inner}, {Name: "color", Type: color, Offset: 32}}}
 	d := describe("struct e", 8, typ, typ)
@@ -78,10 +78,16 @@ func TestFieldsOfConditions(t *testing.T) {
 	require.Equal(t, "tgid", c.field(d))
 	set := &Set{Sources: []*Source{{Decoder: d}}, flags: &Flags{}}
 	require.NoError(t, set.checkCondition(&c))
-	c = condition{path: "color", op: "==", text: "2", number: int64(2)}
-	require.NoError(t, set.checkCondition(&c))
-	v, ok := d.Decode([]byte{7, 0, 0, 0, 2, 0, 0, 0}).lookup("color")
-	require.True(t, ok)
-	require.True(t, c.compare(v))
+	for literal, payload := range map[string][]byte{
+		"2": {7, 0, 0, 0, 2, 0, 0, 0}, "RED": {7, 0, 0, 0, 2, 0, 0, 0},
+		"LAST": {7, 0, 0, 0, 2, 0, 0, 0}, // another name of RED
+		"-1":   {7, 0, 0, 0, 0xff, 0xff, 0xff, 0xff}, "0xffffffff": {7, 0, 0, 0, 0xff, 0xff, 0xff, 0xff},
+	} {
+		c = condition{path: "color", op: "==", text: literal, number: parseNumber(literal)}
+		require.NoError(t, set.checkCondition(&c))
+		v, ok := d.Decode(payload).lookup("color")
+		require.True(t, ok)
+		require.True(t, c.compare(v), literal)
+	}
 	require.Equal(t, Fields{{"color", enumerator("RED")}}, d.Decode([]byte{7, 0, 0, 0, 2, 0, 0, 0}).Select([]string{"color", "none"}))
 }

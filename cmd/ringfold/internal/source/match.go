@@ -87,9 +87,11 @@ func (c *condition) checkType(typ btf.Type) error {
 	case *btf.Struct, *btf.Union:
 		return fmt.Errorf("%s is a struct: compare one of its fields, as in %[1]s.NAME", c.path)
 	case *btf.Enum:
-		for _, v := range t.Values { // fields have names where there are such
-			if v.Name == c.text || c.number != nil && (compareNumbers(v.Value, c.number) == 0 || t.Signed && compareNumbers(int64(v.Value), c.number) == 0) {
-				c.text = v.Name
+		unused := 64 - 8*t.Size // clang before 15 does not say that an enum is signed
+		for _, v := range t.Values {
+			signed := int64(v.Value<<unused) >> unused
+			if v.Name == c.text || c.number != nil && (compareNumbers(v.Value, c.number) == 0 || compareNumbers(signed, c.number) == 0) {
+				c.text = string(scalar(t, v.Value, 64).(enumerator)) // the name that fields have: of several, the first
 				return wantEqual(c)
 			}
 		}

@@ -49,7 +49,6 @@ func TestUsage(t *testing.T) {
 		"tail --btf-prog 5":                        "where to look for a --type",
 		"tail --type t --btf-prog 5 --btf file":    "give one of them",
 		"tail -n x":                                "invalid argument \"x\" for \"-n, --count\"",
-		"tail -p 3":                                "give its struct by --type",
 		"tail -p 0":                                "give its struct by --type",
 		"tail --cpus 3-":                           `"3-" is not a list of CPUs`,
 		"tail --fields a":                          "say what events are by --type",
@@ -155,7 +154,7 @@ func TestProcess(t *testing.T) {
 func TestFilter(t *testing.T) {
 	s := onLibbpf(t)
 	for filter, want := range map[string]int{
-		"cold == -40 && color == GREEN": 2, "cold == -41": 0, "at.x < 0 && size > 30": 2, "size == 12": 1, "yes == false": 0,
+		"cold == -40 && color == GREEN": 2, "cold == -41": 0, "at.x < 0 && size > 30": 2, "size == 12": 1, "yes == false": 0, "sign == -1": 2,
 	} {
 		r := start(t, "id", s.id, "--steal", "--type", "sample", "--filter", filter, "--json")
 		s.output(s.size)
