@@ -1,4 +1,4 @@
-// Exec prints each file that is executed, on all CPUs, in the order of time, and what was lost; it loads its BPF program with libbpfgo.
+// Exec prints each file that is executed, on all CPUs, in order of time, and what was lost; it loads its BPF program with libbpfgo.
 package main
 
 import (
@@ -29,7 +29,7 @@ func main() {
 	defer module.Close()
 	must(0, module.BPFLoadObject())
 	reader := must(perfbuf.Open(must(module.GetMap("events")).FileDescriptor(), perfbuf.Options{}))
-	stream := must(reader.Ordered(perfbuf.OrderOptions{})) // all CPUs, in the order of time
+	stream := must(reader.Ordered(perfbuf.OrderOptions{})) // all CPUs, in order of time
 
 	must(0, module.AttachPrograms()) // now that there are rings
 	show := func(ev perfbuf.Event) error {

@@ -1,4 +1,4 @@
-// Ordered prints the processes that start, run programs and end on all CPUs, as one stream in the order of time.
+// Ordered prints the processes that start, run programs and end on all CPUs, as one stream in order of time.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Prometheus reads switches of threads on all CPUs, in the order of time, and serves what the reader counts, and how long events
+// Prometheus reads switches of threads on all CPUs, in order of time, and serves what the reader counts, and how long events
 // take to get here, at /metrics.
 package main
 

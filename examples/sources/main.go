@@ -1,4 +1,4 @@
-// Sources prints the events of four sources as one stream, in the order of time: two perf event arrays and a BPF ring buffer, which
+// Sources prints the events of four sources as one stream, in order of time: two perf event arrays and a BPF ring buffer, which
 // libbpfgo loads (life.bpf.c), and a BPF ring buffer per CPU, which cilium/ebpf loads (switches.bpf.c).
 package main
 

@@ -5,7 +5,7 @@ import (
 	"io"
 )
 
-// blocks reads a file in large pieces, of which it keeps a few: records in the order of time lie near each other.
+// blocks reads a file in large pieces, of which it keeps a few: records in order of time lie near each other.
 type blocks struct {
 	f    io.ReaderAt
 	size int64

@@ -166,7 +166,7 @@ type place struct {
 	off  int64
 }
 
-// plan looks at the whole file: what CPUs there are, how much of each, and whether records come in the order of time. If not, places are those
+// plan looks at the whole file: what CPUs there are, how much of each, and whether records come in order of time. If not, places are those
 // of all records in that order.
 func (r *recording) plan() (cpus map[int]uint64, places []place, err error) {
 	cpus = map[int]uint64{}

@@ -58,7 +58,7 @@ const maxSpeed = 1e6
 // what the rings hold, not the rest of the file.
 //
 // Open blocks while it reads the file once. It takes 16 bytes of memory for each event if these are
-// not in the order of time, 17 MiB for reading, and the rings. It decompresses compressed records
+// not in order of time, 17 MiB for reading, and the rings. It decompresses compressed records
 // into a temporary file, whose size the recording determines; otherwise untrusted files are safe to
 // open. Errors name the file, and the offset of what is wrong.
 func Open(path string, o ReplayOptions) (*perfbuf.Reader, error) {

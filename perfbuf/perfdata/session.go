@@ -12,7 +12,7 @@ import (
 	"github.com/ringfold/ringfold/internal/kernel"
 )
 
-// session is a replay, or several that are merged: events are put into the rings in the order of time over all of them, and there is one clock.
+// session is a replay, or several that are merged: events are put into the rings in order of time over all of them, and there is one clock.
 type session struct {
 	mu      sync.Mutex // held to feed; what members read and put is under it
 	members []*replay

@@ -1,4 +1,4 @@
-// Cilium is exec with cilium/ebpf: it prints each file that is executed, on all CPUs, in the order of time, and what was lost.
+// Cilium is exec with cilium/ebpf: it prints each file that is executed, on all CPUs, in order of time, and what was lost.
 package main
 
 import (
@@ -25,7 +25,7 @@ func main() {
 	bpf := must(ebpf.LoadCollection(file))
 	defer bpf.Close()
 	reader := must(perfbuf.Open(bpf.Maps["events"].FD(), perfbuf.Options{}))
-	stream := must(reader.Ordered(perfbuf.OrderOptions{})) // all CPUs, in the order of time
+	stream := must(reader.Ordered(perfbuf.OrderOptions{})) // all CPUs, in order of time
 
 	exec := must(link.AttachTracing(link.TracingOptions{Program: bpf.Programs["on_exec"]})) // now that there are rings
 	defer exec.Close()

@@ -73,6 +73,12 @@ func Root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "ringfold",
 		Short: "Show, record and replay events of BPF perf event arrays and ring buffers, in order",
+		Long: `Show, record and replay what BPF programs write to perf event arrays and ring buffers: the events of
+all CPUs, in order of time. It reads the maps of any program on the system, and recordings.`,
+		Example: `  sudo ringfold demo                                what order is worth, on your own system
+  sudo ringfold list                                maps, their programs, and who holds them
+  sudo ringfold tail --process execsnoop --steal    the events of one program's map
+  ringfold tail events.data                         those of a recording, without root`,
 		Args: Args(func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return fmt.Errorf("unknown command %q", args[0])

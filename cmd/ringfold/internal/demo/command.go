@@ -51,7 +51,7 @@ func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Show the same events read ring by ring and in order",
-		Long: `Start short-lived processes on all CPUs, follow their forks, execs and exits, and show how many of
+		Long: `Start short-lived processes on all CPUs and follow their forks, execs and exits. Show how many of
 these events come out of order when they are read ring by ring, and the same events in order.
 
 It needs root, or CAP_BPF and CAP_PERFMON, and a kernel with BTF. Where BPF is not permitted, it
@@ -70,16 +70,16 @@ of order without being marked as late.`,
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.Uint64VarP(&c.count, "count", "n", 0, "end after so many events")
-	f.DurationVar(&c.duration, "timeout", 3*time.Second, "end after this `duration`; 0 is at Ctrl-C")
+	f.Uint64VarP(&c.count, "count", "n", 0, "end after `N` events")
+	f.DurationVar(&c.duration, "timeout", 3*time.Second, "end after this `duration`; 0 waits for Ctrl-C")
 	f.StringVar(&c.mode, "mode", exact, "`exact|slack`: wait for proof that no older event can come, or a fixed time")
-	f.DurationVar(&c.slack, "slack", time.Millisecond, "that fixed time; implies --mode slack")
+	f.DurationVar(&c.slack, "slack", time.Millisecond, "how long --mode slack waits; implies that mode")
 	f.Var(&c.ringSize, "ring-size", "`size` of each CPU's ring")
 	c.Output.Flags(f)
 	f.BoolVar(&c.all, "all", false, "print all events")
 	f.StringVar(&c.svg, "svg", "", "also write the picture to this `file`")
-	f.BoolVar(&c.simulate, "simulate", false, "follow made-up processes on a simulated kernel, which needs no privilege")
-	f.Uint64Var(&c.seed, "seed", 1, "with --simulate: other processes")
+	f.BoolVar(&c.simulate, "simulate", false, "follow made-up processes on a simulated kernel, without any privilege")
+	f.Uint64Var(&c.seed, "seed", 1, "with --simulate: another `number` makes up other processes")
 	return cmd
 }
 

@@ -17,10 +17,10 @@ func Command() *cobra.Command {
 	var out cli.Output
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Say what works here, what does not, and how to mend it",
-		Long: `Look at the kernel, its settings and your privileges, open rings, attach a program and read an event.
-Each line is ok, warn (something is slower, smaller or not to be seen) or bad (something does not
-work), with what to do about it. It works without root, and says what it could not see.
+		Short: "Check what works on this machine, and how to fix what does not",
+		Long: `Check the kernel, its settings and your privileges; then open rings, attach a program and read an
+event. Each line is ok, warn (something is slower, smaller or cannot be seen) or bad (something does
+not work), and says how to fix it. It also runs without root, and says what it could not see.
 
 It exits with 1 if something is bad.`,
 		Example: `  ringfold doctor

@@ -100,7 +100,7 @@ func ringsFix(err error) string {
 
 func (r *Report) skipped(names ...string) {
 	for _, name := range names {
-		r.add(Warn, name, "not looked at, as that takes what is bad above", "")
+		r.add(Warn, name, "not checked, because it needs what is bad above", "")
 	}
 }
 
@@ -180,7 +180,7 @@ func (r *Report) doorbell(stats perfbuf.Stats) {
 	case stats.Doorbell.Err != nil:
 		r.failed(Warn, "doorbell", stats.Doorbell.Err, "Readers poll instead: see the poll interval.")
 	case stats.Wakes == 0:
-		r.ok("doorbell", "nothing forbids it; it had no occasion to ring")
+		r.ok("doorbell", "available, but no event rang it")
 	default:
 		r.ok("doorbell", "the kernel woke the reader")
 	}

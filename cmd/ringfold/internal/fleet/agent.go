@@ -38,8 +38,8 @@ func agentCommand() *cobra.Command {
 		Short: "Publish this host's process events",
 		Long: `Read this host's process events (fork, exec, exit) and publish them.
 
-A spool on disk holds what the broker does not have yet, so reading goes on while the broker is away.
-It needs root, or CAP_BPF and CAP_PERFMON. Ctrl-C ends it.`,
+A spool on disk holds what the NATS server has not stored yet, so reading goes on while the server is
+away. It needs root, or CAP_BPF and CAP_PERFMON. Ctrl-C ends it.`,
 		Example: `  sudo ringfold fleet agent --url nats://broker:4222
   sudo ringfold fleet agent --host web-1 --spool /var/spool/ringfold.db --spool-bytes 1GiB
   ringfold fleet agent --simulate --rate 200 --spool /tmp/spool.db`,
@@ -50,9 +50,9 @@ It needs root, or CAP_BPF and CAP_PERFMON. Ctrl-C ends it.`,
 	cli.Group(f, "Host", func(f *pflag.FlagSet) {
 		f.StringVar(&c.host, "host", "", "`name` of this host, which no other may have (default: the system's)")
 		f.StringVar(&c.spool, "spool", "/var/lib/fleet/spool.db", "`file` of the spool")
-		f.Var(&c.spoolBytes, "spool-bytes", "what the spool may hold; events beyond are lost, and published as a gap")
-		f.BoolVar(&c.simulate, "simulate", false, "make events up, for a try")
-		f.Float64Var(&c.rate, "rate", 50, "of these, per second")
+		f.Var(&c.spoolBytes, "spool-bytes", "how much the spool holds; beyond this `size` events are lost, and published as a gap")
+		f.BoolVar(&c.simulate, "simulate", false, "make up events, to try it out")
+		f.Float64Var(&c.rate, "rate", 50, "how many made-up events per second")
 	})
 	c.stream.flags(f)
 	c.Options.Flags(f)

@@ -50,11 +50,11 @@ func demoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo [flags]",
 		Short: "Show a server, several hosts and a tail on this machine",
-		Long: `Run a NATS server, agents on made-up hosts and one on this host, if that is permitted, and print what they
-publish, in order.
+		Long: `Run a NATS server, agents on made-up hosts, and one on this host if that is permitted. Print what
+they publish, in order.
 
-At the end it compares that with what the agents have read. It fails if anything was out of order, or lost
-without a gap that says so.`,
+At the end, compare that with what the agents have read, and fail if anything was out of order, or
+lost without a gap that says so.`,
 		Example: `  ringfold fleet demo
   ringfold fleet demo --outage --timeout 20s
   ringfold fleet demo --hosts 20 --rate 500 --no-real --json | tail -n 1`,

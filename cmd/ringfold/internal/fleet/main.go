@@ -20,7 +20,7 @@ func Command() *cobra.Command {
 		Long: `Merge the process events of many hosts into one ordered log, over NATS JetStream.
 
 Each host runs "fleet agent", which publishes its events. Any number of "fleet tail" print the
-events of all hosts in the order of time, and say what is missing. "fleet demo" shows it on one machine.`,
+events of all hosts in order of time, and say what is missing. "fleet demo" shows it on one machine.`,
 		Example: `  ringfold fleet demo --outage
   ringfold fleet agent --url nats://broker:4222
   ringfold fleet tail --url nats://broker:4222 --since 10m --event exec`,

@@ -23,10 +23,10 @@ type streamConfig struct {
 func (c *streamConfig) flags(f *pflag.FlagSet) {
 	c.maxBytes = 1 << 30
 	cli.Group(f, "Stream", func(f *pflag.FlagSet) {
-		f.StringVar(&c.name, "stream", "EVENTS", "`name` of the JetStream stream, made if there is none; hosts publish to NAME.HOST")
-		f.DurationVar(&c.maxAge, "max-age", 24*time.Hour, "how long a new stream keeps batches, 2m at least")
-		f.Var(&c.maxBytes, "max-bytes", "how much of them: then it drops the oldest")
-		f.IntVar(&c.replicas, "replicas", 1, "on how many servers of a cluster")
+		f.StringVar(&c.name, "stream", "EVENTS", "`name` of the JetStream stream, created if there is none; hosts publish to NAME.HOST")
+		f.DurationVar(&c.maxAge, "max-age", 24*time.Hour, "how long a new stream keeps batches, at least 2m")
+		f.Var(&c.maxBytes, "max-bytes", "how much a new stream keeps; beyond this `size` it drops the oldest batches")
+		f.IntVar(&c.replicas, "replicas", 1, "on how many servers of a cluster a new stream is kept")
 	})
 }
 

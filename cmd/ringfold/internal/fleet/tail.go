@@ -29,11 +29,11 @@ func tailCommand() *cobra.Command {
 	var c tailConfig
 	cmd := &cobra.Command{
 		Use:   "tail [flags]",
-		Short: "Print the events of all hosts in the order of time",
-		Long: `Print the events of all hosts in the order of wall-clock time, and where events are missing.
+		Short: "Print the events of all hosts in order of time",
+		Long: `Print the events of all hosts in order of wall-clock time, and where events are missing.
 
-An event is printed once all hosts that are alive have sent what is older: within a second, if nothing is
-wrong. Ctrl-C ends it, with a summary.`,
+An event is printed once every live host has sent all older ones, usually within a second. Ctrl-C
+ends with a summary.`,
 		Example: `  ringfold fleet tail
   ringfold fleet tail --since 10m --host web-1,web-2 --event exec
   ringfold fleet tail --all --once --json | jq -r 'select(.event == "gap") | [.host, .reason, .missing] | @tsv'`,
@@ -57,7 +57,7 @@ wrong. Ctrl-C ends it, with a summary.`,
 	})
 	cli.Group(f, "Order", func(f *pflag.FlagSet) {
 		list(f, "hosts", "wait for these `hosts` from the start, for others when they are first heard of", &c.read.Hosts)
-		f.DurationVar(&c.read.Dead, "dead", tail.DefaultDead, "do not wait for a host that has been silent for so long")
+		f.DurationVar(&c.read.Dead, "dead", tail.DefaultDead, "do not wait for a host that has been silent for this `duration`")
 		f.IntVar(&c.read.Buffer, "buffer", tail.DefaultBuffer, "hold back `N` events at most; those beyond are printed without waiting, and counted as forced")
 	})
 	c.Options.Flags(f)

@@ -19,9 +19,10 @@ func Command() *cobra.Command {
 	var process string
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List the perf event arrays and ring buffers of the system, and who reads them",
-		Long: `List the perf event arrays and BPF ring buffers of the system, with the programs that use each, the processes that hold it,
-and where it is pinned. A process that has rings reads some map. Reads and takes over nothing; it takes CAP_SYS_ADMIN.`,
+		Short: "List perf event arrays and ring buffers, their programs, and the processes that hold them",
+		Long: `List the perf event arrays and BPF ring buffers of the system: the programs that use each, the
+processes that hold it, and where it is pinned. A process that has rings reads some map, perhaps
+another one. list reads no events and disturbs no reader. It needs CAP_SYS_ADMIN.`,
 		Example: `  ringfold list
   ringfold list --process execsnoop
   ringfold list -o json | jq -r 'select(.pids == []) | .id'`,

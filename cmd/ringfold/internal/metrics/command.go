@@ -40,14 +40,14 @@ func Command() *cobra.Command {
 	c := &config{}
 	board := false
 	cmd := &cobra.Command{
-		Use:   "metrics " + source.MapsUsage,
-		Short: "Serve counts of maps to Prometheus",
-		Long: `Read maps in order, and serve what the reader counts at /metrics: events, losses, wakeups, barriers, how full rings are,
-and how long events take to arrive. Each metric has the label map.
+		Use:   "metrics [flags] [id N | name S | pinned PATH]...",
+		Short: "Serve counts of events, losses and delays to Prometheus",
+		Long: `Read maps in order, and serve what the reader counts at /metrics: events, losses, wakeups, barriers,
+how full rings are, and how long events take to arrive. Each metric has the label map.
 
-Name maps as for "ringfold tail". metrics reads the events, and discards them: another reader of a perf event array
-receives nothing meanwhile, and until it is restarted, so metrics asks for --steal before it takes over a map. To export
-the counts of a reader of your own, use package perfbuf/promperf.`,
+Name maps as for "ringfold tail". metrics reads the events, and discards them. Another reader of a
+perf event array receives nothing from then on, until it is restarted, so metrics refuses such a map
+without --steal. To export the counts of your own reader, use package perfbuf/promperf.`,
 		Example: `  ringfold metrics name events --steal
   ringfold metrics --process execsnoop --steal --listen :9435 --per-cpu
   ringfold metrics --dashboard >dashboard.json    # for Grafana`,
@@ -58,7 +58,7 @@ the counts of a reader of your own, use package perfbuf/promperf.`,
 				_, err := io.WriteString(cmd.OutOrStdout(), dashboard)
 				return err
 			case c.File != "":
-				return cli.Usagef("metrics are those of maps: ringfold stat counts a recording")
+				return cli.Usagef("only maps have metrics: ringfold stat counts a recording")
 			case len(c.Flags.Command) > 0:
 				return cli.Usagef("metrics runs no command: see ringfold stat")
 			}
@@ -71,7 +71,7 @@ the counts of a reader of your own, use package perfbuf/promperf.`,
 	c.Limits(fs)
 	c.Order(fs)
 	cli.Group(fs, "Output", func(fs *pflag.FlagSet) {
-		fs.StringVar(&c.listen, "listen", "127.0.0.1:9435", "serve at this `address`; port 0 is any that is free")
+		fs.StringVar(&c.listen, "listen", "127.0.0.1:9435", "serve at this `address`; port 0 is any free one")
 		fs.BoolVar(&c.perCPU, "per-cpu", false, "also label the metrics of rings by CPU")
 		fs.BoolVar(&board, "dashboard", false, "print a dashboard for Grafana, and do nothing else")
 		c.Output.Flags(fs)

@@ -34,13 +34,13 @@ func Command() *cobra.Command {
 	c := &config{}
 	cmd := &cobra.Command{
 		Use:   "record " + source.Usage,
-		Short: "Record events to a file, or keep the newest until a trigger",
-		Long: `Record the events of maps to a perf.data file, which ringfold tail, ringfold replay and perf script read. Of a
-recording, the events that match are copied. Maps are named as for ringfold tail.
+		Short: "Record events to a file, or keep the newest ones until a trigger",
+		Long: `Record the events of maps to a perf.data file, which ringfold tail, ringfold replay and perf script
+read. Given a recording, copy the events that match. Name maps as for "ringfold tail".
 
-With --flight, the kernel keeps the newest events of one map in memory, and nothing reads them. A snapshot is
-written at a trigger: SIGUSR1, an event that matches --trigger, or the end. The first ends the command, unless
---snapshot-dir is given.`,
+With --flight, the kernel keeps the newest events of one map in memory, and nothing reads them. A
+trigger writes a snapshot: SIGUSR1, an event that matches --trigger, or the end. The first snapshot
+ends the command, unless --snapshot-dir is given.`,
 		Example: `  ringfold record name events -w events.data --timeout 10s
   ringfold record --process execsnoop --steal --type event --max-size 100MiB --max-files 5 -- make
   ringfold record name events --flight 10s --type event --trigger 'ret < 0' --snapshot-dir /var/tmp`,
@@ -67,17 +67,17 @@ written at a trigger: SIGUSR1, an event that matches --trigger, or the end. The 
 	c.Order(f)
 	c.Types(f)
 	cli.Group(f, "Flight recorder", func(f *pflag.FlagSet) {
-		f.DurationVar(&c.flight, "flight", 0, "keep the events of the last `duration`, and write them at a trigger")
-		f.StringVar(&c.Trigger, "trigger", "", "trigger at an event that matches, such as `'ret < 0'`; the language is that of --filter")
-		f.DurationVar(&c.after, "after", 0, "go on for this `duration` after a trigger, before the snapshot")
+		f.DurationVar(&c.flight, "flight", 0, "keep the events of the last `duration`, and write them when triggered")
+		f.StringVar(&c.Trigger, "trigger", "", "trigger at an event that matches, such as `'ret < 0'`; written like --filter")
+		f.DurationVar(&c.after, "after", 0, "wait for this `duration` after a trigger, then take the snapshot")
 		f.StringVar(&c.snapshotDir, "snapshot-dir", "", "write each snapshot to a file of its own in this `directory`, and go on")
 	})
 	cli.Group(f, "Output", func(f *pflag.FlagSet) {
 		f.StringVarP(&c.write, "write", "w", "ringfold.data", "record to this `file`; - is stdout, for perf script -i -")
-		f.Var(&c.maxSize, "max-size", "begin a new file, FILE.000001 and so on, before one is larger")
-		f.DurationVar(&c.maxAge, "max-age", 0, "begin a new file when one is this old")
+		f.Var(&c.maxSize, "max-size", "begin a new file, FILE.000001 and so on, before one exceeds this `size`")
+		f.DurationVar(&c.maxAge, "max-age", 0, "begin a new file when one is older than this `duration`")
 		f.IntVar(&c.maxFiles, "max-files", 0, "keep the newest `N` of these files, or of the snapshots")
-		f.BoolVarP(&c.compress, "compress", "z", false, "compress with zstd, as perf record -z does: smaller, and several times the CPU")
+		f.BoolVarP(&c.compress, "compress", "z", false, "compress with zstd, as perf record -z does: smaller files, several times the CPU time")
 		c.Output.Flags(f)
 	})
 	return cmd

@@ -60,25 +60,25 @@ const MapsUsage = "[flags] [id N | name S | pinned PATH | FILE]..."
 // Which defines the flags that choose maps.
 func (f *Flags) Which(fs *pflag.FlagSet) {
 	cli.Group(fs, "Maps and recordings", func(fs *pflag.FlagSet) {
-		fs.StringVar(&f.Process, "process", f.Process, "the maps that this process holds: its `comm|pid`")
+		fs.StringVar(&f.Process, "process", f.Process, "the maps that the process with this `comm|pid` holds")
 		f.Recording(fs)
-		fs.BoolVar(&f.Steal, "steal", f.Steal, "take maps over: a present reader receives nothing until it is restarted")
+		fs.BoolVar(&f.Steal, "steal", f.Steal, "take maps over from their readers, which receive nothing until they are restarted")
 	})
 }
 
 // Recording defines the flag that chooses an event of a recording, for commands that read nothing else.
 func (f *Flags) Recording(fs *pflag.FlagSet) {
-	fs.StringVar(&f.Event, "event", f.Event, "the event of a recording that has several: its `name`")
+	fs.StringVar(&f.Event, "event", f.Event, "the event with this `name`, of a recording that has several")
 }
 
 // What defines the flags that choose events.
 func (f *Flags) What(fs *pflag.FlagSet) {
 	cli.Group(fs, "Events", func(fs *pflag.FlagSet) {
-		fs.IntVarP(&f.PID, "pid", "p", f.PID, "only events with this `pid` in their field pid, or else tgid")
+		fs.IntVarP(&f.PID, "pid", "p", f.PID, "only events with this `pid` in the field pid, or in tgid if there is no pid")
 		fs.Var((*cpus)(&f.CPUs), "cpus", "only these CPUs, such as `0-3,7`")
 		fs.StringVar(&f.Filter, "filter", f.Filter, "only events that match, such as `'pid == 12 && ret < 0'`")
 		fs.DurationVar(&f.Since, "since", f.Since, "only the last `duration` of a recording")
-		fs.Uint64VarP(&f.Count, "count", "n", f.Count, "end after so many events")
+		fs.Uint64VarP(&f.Count, "count", "n", f.Count, "end after `N` events")
 		fs.DurationVar(&f.Timeout, "timeout", f.Timeout, "end after this `duration`, such as 5s")
 	})
 }
@@ -101,7 +101,7 @@ func (f *Flags) Order(fs *pflag.FlagSet) {
 	}
 	cli.Group(fs, "Order", func(fs *pflag.FlagSet) {
 		fs.Var(&f.Mode, "mode", "`exact|slack`: wait for proof that no older event can come (default), or a fixed time")
-		fs.DurationVar(&f.Slack, "slack", f.Slack, "that fixed time; implies --mode slack")
+		fs.DurationVar(&f.Slack, "slack", f.Slack, "how long --mode slack waits; implies that mode")
 		fs.Var(&f.RingSize, "ring-size", "`size` of each CPU's ring")
 	})
 }
@@ -109,9 +109,9 @@ func (f *Flags) Order(fs *pflag.FlagSet) {
 // Types defines the flags that say what payloads are.
 func (f *Flags) Types(fs *pflag.FlagSet) {
 	cli.Group(fs, "Payloads", func(fs *pflag.FlagSet) {
-		fs.StringVar(&f.Type, "type", f.Type, "decode events as this struct or union: its `name` in BTF")
-		fs.StringVar(&f.BTF, "btf", f.BTF, "look for the type in this `file`: a BPF object, or BTF itself")
-		fs.StringVar(&f.BTFProg, "btf-prog", f.BTFProg, "look for the type in the BTF of this `program`: its id or name")
+		fs.StringVar(&f.Type, "type", f.Type, "decode events as the struct or union with this `name` in BTF")
+		fs.StringVar(&f.BTF, "btf", f.BTF, "look for the type in this `file`, a BPF object or raw BTF")
+		fs.StringVar(&f.BTFProg, "btf-prog", f.BTFProg, "look for the type in the BTF of this `program`, an id or a name")
 	})
 }
 

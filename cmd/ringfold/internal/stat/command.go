@@ -30,11 +30,13 @@ func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stat " + source.Usage,
 		Short: "Count events, bytes and losses per map and CPU",
-		Long: `Count the events of maps or of a recording: per map and CPU events, bytes and losses; per map wakeups and late events; and
-how long events took to arrive. It ends with Ctrl-C, after --timeout, or with the command behind --.
+		Long: `Count the events of maps or of a recording: events, bytes and losses per map and CPU, wakeups and
+late events per map, and how long events took to arrive. It ends with Ctrl-C, after --timeout, or
+with the command behind --.
 
-Name maps or a recording as for "ringfold tail". stat reads the events, and discards them: another reader of a perf event
-array receives nothing meanwhile, and until it is restarted, so stat asks for --steal before it takes over a map.`,
+Name maps or a recording as for "ringfold tail". stat reads the events, and discards them. Another
+reader of a perf event array receives nothing from then on, until it is restarted, so stat refuses
+such a map without --steal.`,
 		Example: `  ringfold stat name events --steal -- make
   ringfold stat --process execsnoop --steal -i 1s --timeout 1m
   ringfold stat events.data --type event --filter 'ret < 0' --json`,
@@ -56,7 +58,7 @@ array receives nothing meanwhile, and until it is restarted, so stat asks for --
 	c.Order(fs)
 	c.Types(fs)
 	cli.Group(fs, "Output", func(fs *pflag.FlagSet) {
-		fs.DurationVarP(&c.interval, "interval", "i", 0, "also print what each `duration` has brought, such as 1s")
+		fs.DurationVarP(&c.interval, "interval", "i", 0, "also print the counts of each `duration`, such as 1s")
 		c.Output.Flags(fs)
 	})
 	return cmd

@@ -30,15 +30,19 @@ func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tail " + source.Usage,
 		Short: "Print events of maps or of a recording, in order",
-		Long: `Print the events of perf event arrays, BPF ring buffers or a recording, in the order of their times.
+		Long: `Print the events of perf event arrays, BPF ring buffers or a recording, in order of time.
 
-Name maps as bpftool does, one or several: "id 12", "name events", "pinned PATH". Without a name, tail reads the only map
-that programs use. A word with a slash, or one that ends in .data, is a recording; it needs no root.
-Behind a map may follow, each with a comma: time=OFFSET, cpu=OFFSET (where payloads have a time and a CPU, in bytes),
-stamped and losses=ID (ring buffers of programs that use bpf/perfbuf_ringbuf.h), type=NAME.
+Name one map or several as bpftool does: "id 12", "name events", "pinned PATH". Without a name, tail
+reads the only map that programs use. A word with a slash, or one that ends in .data, is a
+recording, which needs no root.
 
-A perf event array has room for one reader. If a map may have one, tail refuses; with --steal it takes the map over, and
-the other reader receives nothing until it is restarted. Ctrl-C ends with a summary.`,
+Options of a map follow its name, each after a comma. time=OFFSET and cpu=OFFSET say at which byte
+payloads have a time and a CPU. type=NAME is --type for this map. stamped and losses=ID are for ring
+buffers of programs that use bpf/perfbuf_ringbuf.h.
+
+A perf event array has room for one reader. If a map may have one, tail refuses. With --steal it
+takes the map over, and the other reader receives nothing until it is restarted. Ctrl-C ends with a
+summary.`,
 		Example: `  ringfold tail --process execsnoop --steal --type event
   ringfold tail name events,type=event name rb,type=record,time=0 --filter 'pid == 12 && ret < 0'
   ringfold tail events.data -o json | jq -c '[.timestamp, .cpu]'`,
@@ -60,8 +64,8 @@ func Replay() *cobra.Command {
 	speed := speed(1)
 	cmd := &cobra.Command{
 		Use:   "replay [flags] FILE",
-		Short: "Print a recording at the pace at which it was recorded",
-		Long: `Print the events of a recording at the pace at which they were recorded, or faster. The output is that of tail.
+		Short: "Print a recording at its recorded pace",
+		Long: `Print the events of a recording at its recorded pace, or faster. The output is that of tail.
 
 A recording is a perf.data file of "ringfold record", of package perfbuf/perfdata, or of perf record -e bpf-output. No
 root is needed. Ctrl-C ends with a summary.`,
@@ -99,7 +103,7 @@ func (c *config) show(fs *pflag.FlagSet) {
 	c.Types(fs)
 	cli.Group(fs, "Output", func(fs *pflag.FlagSet) {
 		c.Output.Flags(fs)
-		fs.StringSliceVar(&c.fields, "fields", nil, "show only these `names` of decoded fields, with commas")
+		fs.StringSliceVar(&c.fields, "fields", nil, "show only the decoded fields with these `names`, separated by commas")
 		fs.BoolVar(&c.utc, "utc", false, "show the time of day, in UTC, not seconds since the first event")
 		fs.BoolVarP(&c.quiet, "quiet", "q", false, "print no events, only the summary")
 	})

@@ -106,7 +106,7 @@ func (t *text) summary(b []byte, s *summary) []byte {
 	b = fmt.Appendf(b, "\n%s and %d lost of %s in %.1f s", plural(s.Events, "event"), s.Lost, s.names, s.Seconds)
 	switch s.Mode {
 	case source.Exact:
-		b = append(b, ", in the order of time.\n"...)
+		b = append(b, ", in order of time.\n"...)
 	case source.Slack:
 		b = fmt.Appendf(b, ", by time with a slack of %v.\n", time.Duration(s.SlackNS))
 	default:

@@ -33,17 +33,19 @@ func Command() *cobra.Command {
 	c := &config{Flags: source.Flags{Speed: 1}}
 	cmd := &cobra.Command{
 		Use:   "top " + source.MapsUsage,
-		Short: "Show how full each CPU's ring is, what comes and what is lost, live",
-		Long: `Show the ring of each CPU of a map, live: how full it is, how much comes, how much is lost, and how the reader keeps up.
+		Short: "Show live how full each CPU's ring is, event rates and losses",
+		Long: `Show the ring of each CPU of a map, live: how full it is, how many events come and are lost, and how
+the reader keeps up.
 
-Name maps or a recording as for "ringfold tail"; a recording is replayed at its own pace. Without a name and without
---steal, top shows a BPF program of its own that outputs on all CPUs. Where stdout is not a terminal, it prints a table
-per interval.
+Name maps or a recording as for "ringfold tail"; a recording is replayed at its own pace. Without a
+name and without --steal, top shows a BPF program of its own that outputs on all CPUs. If stdout is
+no terminal, top prints a table per interval.
 
-top reads the events of the maps, and throws them away. Another reader of a perf event array receives nothing while top
-has it, and until it is restarted: top asks for --steal before it does that.
+top reads the events of the maps, and discards them. Another reader of a perf event array receives
+nothing from then on, until it is restarted, so top refuses such a map without --steal.
 
-Keys: p pauses and resumes, m changes the mode, s sorts by CPU or by fullness, arrows scroll, q quits.`,
+Keys: p pauses and resumes, m changes the mode, s sorts by CPU or by fullness, arrows scroll,
+q quits.`,
 		Example: `  ringfold top --mode exact --load 100000
   ringfold top name events --steal
   ringfold top --json --timeout 10s | jq -c '[.events_per_second, .lost_per_second]'`,

@@ -32,13 +32,13 @@ func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trace " + source.Usage,
 		Short: "Draw what all CPUs do as a timeline for the Perfetto UI",
-		Long: `Record which threads run on each CPU, the processes that start, run programs and end, and how full the rings
-are, into a file that https://ui.perfetto.dev and chrome://tracing open. It needs root, or CAP_BPF and
-CAP_PERFMON, and a kernel with BTF.
+		Long: `Record which threads run on each CPU, the processes that start, run programs and end, and how full
+the rings are, into a file that https://ui.perfetto.dev and chrome://tracing open. It needs root, or
+CAP_BPF and CAP_PERFMON, and a kernel with BTF.
 
-With maps or a recording, named as for ringfold tail, it shows their events instead: each on the track of its
-CPU. A recording that trace has made becomes the same timeline again, without root. Ctrl-C ends it early, and
-the file is complete.`,
+With maps or a recording, named as for "ringfold tail", show their events instead, each on the track
+of its CPU. A recording that trace has made becomes the same timeline again, without root. Ctrl-C
+ends early, with a complete file.`,
 		Example: `  ringfold trace --timeout 2s
   ringfold trace -w build.json.gz -- make
   ringfold trace name events --type event
@@ -58,7 +58,7 @@ the file is complete.`,
 	f.SortFlags = false
 	c.Which(f)
 	c.What(f)
-	f.Lookup("timeout").Usage = "end after this `duration`; 0 is at Ctrl-C. A command and a recording have their own end"
+	f.Lookup("timeout").Usage = "end after this `duration`; 0 waits for Ctrl-C. A command or a recording ends by itself"
 	c.Order(f)
 	c.Types(f)
 	cli.Group(f, "Output", func(f *pflag.FlagSet) {
