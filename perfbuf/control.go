@@ -35,10 +35,10 @@ func (s *Ordered) Flush() error {
 // anywhere, and does nothing if the Reader is paused already. After Close it returns
 // [os.ErrClosed].
 //
-// It calls bpf_map_delete_elem for each CPU. If one fails, because the process dropped privileges
-// since Open or the map is frozen (BPF_MAP_FREEZE), the error says why, and some rings are still in
-// the map. Call Pause again to retry those: it returns nil only once none is left. Resume puts the
-// others back.
+// It calls bpf_map_delete_elem for each CPU, but from Linux 5.10 on not for those whose entry a newer
+// reader has. If a call fails, because the process dropped privileges since Open or the map is frozen
+// (BPF_MAP_FREEZE), the error says why, and some rings are still in the map. Call Pause again to
+// retry those: it returns nil only once none is left. Resume puts the others back.
 //
 // A BPF ring buffer cannot be paused: Pause returns an error that wraps [errors.ErrUnsupported].
 func (r *Reader) Pause() error { return r.in.Pause() }

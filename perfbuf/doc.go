@@ -119,9 +119,10 @@
 //
 // A perf event array holds one perf event per CPU. A second reader of the same map, in any process
 // and with any library, replaces the first, which silently receives nothing from then on. The
-// second sees it in [Stats].ReplacedEntries. When one of the two later closes, pauses or switches
-// its wakeups, it removes the other's entries, unless it is paused and closes. For two readers,
-// have programs output to two maps. Two readers of a BPF ring buffer share its events, and neither
+// second sees it in [Stats].ReplacedEntries. From Linux 5.10 on, a Reader leaves alone what came
+// after it, however it goes on or ends; only [Reader.Resume] takes the map back. Other libraries may
+// remove a newer reader's entries: libbpf does, when it closes. For two readers, have programs
+// output to two maps. Two readers of a BPF ring buffer share its events, and neither
 // can notice; [Merge] refuses both in one stream.
 //
 // The kernel cleans up after a process that is killed: outputs fail with -ENOENT. One case differs:

@@ -82,6 +82,12 @@ func TestKernelPrivilegedNobody(t *testing.T) {
 		require.Equal(t, "map-in-map", s.Barrier.Provider)
 		require.ErrorContains(t, s.Barrier.Refused, "open-tree: open_tree: operation not permitted: it takes CAP_SYS_ADMIN")
 		require.Positive(t, s.Barrier.Cost)
+
+		newer := openChild(t, perfbuf.Options{})
+		defer newer.Close()
+		require.NoError(t, r.Close())
+		e.emit(newer.Rings()[0].CPU(), 3)
+		require.Len(t, collect(t, newer), 3, "the older reader has left its entries alone")
 	})
 }
 

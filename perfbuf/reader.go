@@ -80,7 +80,7 @@ func (r *Reader) Done() <-chan struct{} { return r.in.Gate.Final() }
 
 // Close takes the rings out of the map, so that outputs fail with -ENOENT. Events not yet read are dropped
 // and counted as dropped. If a ring cannot be taken out, [Stats].CloseErr says why, and outputs to it fail
-// with -EOPNOTSUPP.
+// with -EOPNOTSUPP. What a newer reader has in the map stays, from Linux 5.10 on.
 //
 // Call it from anywhere at any time; later calls do nothing. It does not block. A Wait ends with
 // os.ErrClosed at once, and a running pass before its next event. An event in use stays valid until its

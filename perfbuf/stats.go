@@ -24,7 +24,7 @@ type Stats struct {
 	// BPF_F_PRESERVE_ELEMS, they may be the events of a reader that is gone.
 	ReplacedEntries int
 
-	// CloseErr says why Close left a ring in the map: the process has dropped privileges since Open, or
+	// CloseErr says why Close left a ring of this reader in the map: the process has dropped privileges since Open, or
 	// the map is frozen (BPF_MAP_FREEZE). It is nil if Close took all out. Outputs on a CPU that was left
 	// fail with EOPNOTSUPP, not ENOENT, until another reader takes the entry.
 	CloseErr error

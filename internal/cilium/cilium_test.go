@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/perf"
 	"github.com/cilium/ebpf/rlimit"
 	"github.com/ringfold/ringfold/internal/cpulist"
 	"github.com/ringfold/ringfold/internal/kerneltest"
@@ -164,4 +165,23 @@ func TestDocs(t *testing.T) {
 	adapter, _, found = strings.Cut(adapter, "\nfunc Test")
 	require.True(t, found)
 	require.Contains(t, string(docs), "```go\n// maps is "+adapter)
+}
+
+// A reader of cilium/ebpf's that has come after ringfold's keeps the map when that one closes.
+func TestOlderThanCilium(t *testing.T) {
+	c := load(t)
+	old, err := perfbuf.Open(c.Maps["events"].FD(), perfbuf.Options{})
+	require.NoError(t, err)
+	defer old.Close()
+	r, err := perf.NewReader(c.Maps["events"], os.Getpagesize())
+	require.NoError(t, err)
+	defer r.Close()
+	c.emit(1)
+	require.NoError(t, old.Close())
+	c.emit(1)
+	for range 2 * len(c.cpus) {
+		_, err := r.Read()
+		require.NoError(t, err)
+	}
+	require.Zero(t, old.Stats().Total().Dropped)
 }

@@ -21,16 +21,14 @@ import (
 // Events is the perf events of a reader's rings, and what they put into the user's map.
 //
 // libbpf stores the events that it opens in a map at once, and deletes them there when it frees the
-// rings. It is given a map of ours for that, so that it is we who say what is in the user's, and when.
+// rings. It is given the userMap's own for that, so that it is we who say what is in the user's, and when.
 //
 // A ring belongs to the event with which libbpf has made it, its owner, for as long as it is mapped.
 // Outputs go to it through that event, through the doorbell, or, after its CPU has been offline, through
 // events that have taken the place of both: see reopen. Nothing is output through the owners that
 // perf_buffer__new has made, which do not count what they lose: see openFirst.
 type Events struct {
-	target   int // the user's map, a duplicate of the descriptor
-	entries  host.Map
-	scratch  int // libbpf's map
+	entries  *userMap // libbpf's is its own
 	setup    kernel.Setup
 	standard bool // perf_buffer__new has set the rings up
 	attr     unix.PerfEventAttr
@@ -49,13 +47,12 @@ type Events struct {
 }
 
 type ringEvents struct {
-	cpu   int
+	place
 	pb    *libbpf.PerfBuffer
 	index int // of the ring in pb
 	owner int
 	plain int    // wakes the reader as the setup says
 	bell  int    // wakes it at each output; 0: there is none
-	held  bool   // the user's map may have one of these, and no one else's, as far as is known
 	lost  uint64 // of events that are closed
 }
 
@@ -64,12 +61,12 @@ func openEvents(m *Map, setup kernel.Setup) (p *Events, err error) {
 	if last := setup.CPUs[len(setup.CPUs)-1]; last >= m.info.MaxEntries {
 		return nil, tooSmall(m.info, last)
 	}
-	p = &Events{target: m.fd, entries: m.info, watch: m.watch, setup: setup, standard: m.Standard, attr: *attr(setup)}
+	p = &Events{watch: m.watch, setup: setup, standard: m.Standard, attr: *attr(setup)}
 	if p.clock, err = host.NewClock(); err != nil {
 		return nil, err
 	}
-	if p.scratch, err = libbpf.MapCreate(libbpf.MapTypePerfEventArray, "ringfold", 4, 4, m.info.MaxEntries, 0); err != nil {
-		return nil, fmt.Errorf("a map for libbpf: %w", err)
+	if p.entries, err = openUserMap(m.fd, m.info); err != nil {
+		return nil, err
 	}
 	err = p.openFirst(setup.CPUs)
 	if errors.Is(err, syscall.EINVAL) && p.countsLost() {
@@ -77,7 +74,7 @@ func openEvents(m *Map, setup kernel.Setup) (p *Events, err error) {
 		err = p.openFirst(setup.CPUs)
 	}
 	if err != nil {
-		unix.Close(p.scratch)
+		p.entries.close()
 		return nil, err
 	}
 	if err = p.finish(); err != nil {
@@ -142,13 +139,13 @@ func (p *Events) openFirst(cpus []int) error {
 // newRingEvents is the ring of that index in pb, with no other event than its owner.
 func newRingEvents(pb *libbpf.PerfBuffer, index, cpu int) (ringEvents, error) {
 	owner, err := pb.BufferFD(index)
-	return ringEvents{cpu: cpu, pb: pb, index: index, owner: owner, plain: owner}, err
+	return ringEvents{place: place{cpu: cpu}, pb: pb, index: index, owner: owner, plain: owner}, err
 }
 
 // openStandard has perf_buffer__new set the rings up.
 func (p *Events) openStandard(cpus []int) (*libbpf.PerfBuffer, error) {
 	// Which CPUs these are is not to be had from libbpf: those that were online, if the same are still.
-	pb, err := libbpf.New(p.scratch, p.setup.RingBytes/os.Getpagesize())
+	pb, err := libbpf.New(p.entries.own, p.setup.RingBytes/os.Getpagesize())
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +158,7 @@ func (p *Events) openStandard(cpus []int) (*libbpf.PerfBuffer, error) {
 
 // openRings opens the perf events of some CPUs and maps their rings.
 func (p *Events) openRings(cpus []int) (*libbpf.PerfBuffer, error) {
-	return libbpf.NewRaw(p.scratch, p.setup.RingBytes/os.Getpagesize(), &p.attr, cpus, cpus)
+	return libbpf.NewRaw(p.entries.own, p.setup.RingBytes/os.Getpagesize(), &p.attr, cpus, cpus)
 }
 
 func (p *Events) countsLost() bool { return p.attr.Read_format&unix.PERF_FORMAT_LOST != 0 }
@@ -269,7 +266,7 @@ func (e *ringEvents) close() {
 // Free closes the events, unmaps the rings, and lets the maps go.
 func (p *Events) Free() {
 	p.release()
-	unix.Close(p.target)
+	unix.Close(p.entries.fd)
 }
 
 // release is Free, but for the user's map.
@@ -284,7 +281,7 @@ func (p *Events) release() {
 			last = e.pb
 		}
 	}
-	unix.Close(p.scratch)
+	p.entries.close()
 	if p.poller != nil {
 		p.poller.Close()
 	}

@@ -76,7 +76,7 @@ func (p *Events) Reopen(i int) error {
 // Add opens a ring for a CPU that has none. It is not in the map yet.
 func (p *Events) Add(cpu int) (*raw.Ring, error) {
 	if cpu >= p.entries.MaxEntries {
-		return nil, tooSmall(p.entries, cpu)
+		return nil, tooSmall(p.entries.Map, cpu)
 	}
 	pb, err := p.openRings([]int{cpu})
 	if err != nil {

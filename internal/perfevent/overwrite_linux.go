@@ -10,7 +10,6 @@ import (
 	"syscall"
 	"unsafe"
 
-	libbpf "github.com/ringfold/ringfold/cgo"
 	"github.com/ringfold/ringfold/internal/cpulist"
 	"github.com/ringfold/ringfold/internal/grace"
 	"github.com/ringfold/ringfold/internal/host"
@@ -23,8 +22,7 @@ import (
 // as fill up (perf_mmap in kernel/events/core.c), so these are opened and mapped here.
 type Overwritable struct {
 	setup    OverwriteSetup
-	target   int // the user's map, a duplicate of the descriptor
-	info     host.Map
+	entries  *userMap // nil: not open yet
 	attr     unix.PerfEventAttr
 	clock    host.Clock
 	watch    *cpuWatch
@@ -51,12 +49,11 @@ type OverwriteSetup struct {
 // overwritten is one of the rings. The event that it is mapped by lives as long as the ring. Outputs come through event, another one since the
 // CPU was offline: see Alive in hotplug_linux.go.
 type overwritten struct {
-	cpu          int
+	place
 	owner, event int
 	memory       []byte
 	ring         *raw.Ring
 	began        uint64
-	held         bool // the map has event
 }
 
 // OpenOverwritable opens rings and stores them in the map that fd refers to. setup chooses them, given the CPUs that are online.
@@ -77,7 +74,7 @@ func openOverwritable(fd int, setup func(online []int) (OverwriteSetup, error)) 
 	if err := host.Refuse32Bit(); err != nil {
 		return nil, fmt.Errorf("flight.Open: %w", err)
 	}
-	p := &Overwritable{target: -1}
+	p := &Overwritable{}
 	defer func() {
 		var wrong *host.MapError
 		if err != nil {
@@ -90,10 +87,17 @@ func openOverwritable(fd int, setup func(online []int) (OverwriteSetup, error)) 
 			}
 		}
 	}()
-	if p.target, p.info, err = host.DupMap(fd); err != nil {
+	dup, info, err := host.DupMap(fd)
+	if err != nil {
 		return nil, fmt.Errorf("flight.Open: %w", err)
 	}
-	if err := checkType(p.info); err != nil {
+	if err = checkType(info); err == nil {
+		if p.entries, err = openUserMap(dup, info); err != nil {
+			err = fmt.Errorf("flight.Open: %w", err)
+		}
+	}
+	if err != nil {
+		unix.Close(dup)
 		return nil, err
 	}
 	if p.clock, err = host.NewClock(); err != nil {
@@ -114,12 +118,12 @@ func openOverwritable(fd int, setup func(online []int) (OverwriteSetup, error)) 
 		}
 	}
 	for i := range p.rings {
-		// Deleting an entry says whether there was one: see Events.store.
-		if libbpf.MapDelete(p.target, uint32(p.rings[i].cpu)) == nil {
-			p.replaced++
-		}
-		if err := p.store(i); err != nil {
+		had, err := p.entries.take(&p.rings[i].place, p.rings[i].event)
+		if err != nil {
 			return nil, fmt.Errorf("flight.Open: %w", err)
+		}
+		if had {
+			p.replaced++
 		}
 	}
 	// It waits for outputs that have found the map's entries of before.
@@ -165,8 +169,8 @@ func (p *Overwritable) event(cpu int) (int, error) {
 
 // open opens the ring of a CPU. It is not in the map yet.
 func (p *Overwritable) open(cpu int) error {
-	if cpu >= p.info.MaxEntries {
-		return tooSmall(p.info, cpu)
+	if cpu >= p.entries.MaxEntries {
+		return tooSmall(p.entries.Map, cpu)
 	}
 	fd, err := p.event(cpu)
 	if err != nil {
@@ -186,17 +190,7 @@ func (p *Overwritable) open(cpu int) error {
 		return err
 	}
 	ring.SetCPU(cpu)
-	p.rings = append(p.rings, overwritten{cpu: cpu, owner: fd, event: fd, memory: memory, ring: ring})
-	return nil
-}
-
-// store puts a ring into the map.
-func (p *Overwritable) store(i int) error {
-	r := &p.rings[i]
-	if err := libbpf.MapUpdate(p.target, uint32(r.cpu), uint32(r.event)); err != nil {
-		return fmt.Errorf("the map's entry of CPU %d: %w", r.cpu, err)
-	}
-	r.held = true
+	p.rings = append(p.rings, overwritten{place: place{cpu: cpu}, owner: fd, event: fd, memory: memory, ring: ring})
 	return nil
 }
 
@@ -279,7 +273,7 @@ func (r *overwritten) counts(format uint64) (written, refused uint64) {
 	return -r.ring.Head(), refused // it counts down from 0
 }
 
-// Close empties the map's entries, unmaps the rings, and lets the map go. No one may use the rings from then on.
+// Close empties those of the map's entries that are still this reader's, unmaps the rings, and lets the map go. No one may use the rings from then on.
 func (p *Overwritable) Close() error {
 	p.watch.close()
 	p.follower.Wait()
@@ -291,7 +285,8 @@ func (p *Overwritable) release() (failed error) {
 	defer p.mu.Unlock()
 	for i := range p.rings {
 		r := &p.rings[i]
-		if err := p.empty(r); err != nil {
+		if err := p.entries.empty(&r.place); err != nil {
+			unix.IoctlSetInt(r.event, unix.PERF_EVENT_IOC_DISABLE, 0) // outputs then fail with EOPNOTSUPP
 			failed = cmp.Or(failed, err)
 		}
 		written, refused := r.counts(p.attr.Read_format)
@@ -306,22 +301,9 @@ func (p *Overwritable) release() (failed error) {
 	if p.provider != nil {
 		p.provider.Close()
 	}
-	if p.target >= 0 {
-		unix.Close(p.target)
+	if p.entries != nil {
+		p.entries.close()
+		unix.Close(p.entries.fd)
 	}
 	return failed
-}
-
-// empty takes a ring out of the map.
-func (p *Overwritable) empty(r *overwritten) error {
-	if !r.held {
-		return nil
-	}
-	err := libbpf.MapDelete(p.target, uint32(r.cpu))
-	if err == nil || errors.Is(err, syscall.ENOENT) {
-		return nil
-	}
-	// The map may keep the event: outputs then fail with EOPNOTSUPP.
-	unix.IoctlSetInt(r.event, unix.PERF_EVENT_IOC_DISABLE, 0)
-	return fmt.Errorf("the map's entry of CPU %d: %w", r.cpu, err)
 }

@@ -29,6 +29,7 @@ type Buffer struct {
 type event struct {
 	*Ring
 	unmapped bool
+	held     bool // it was stored in the map, and the entry not emptied since
 	poll     *Poll
 }
 
@@ -42,7 +43,11 @@ func (e *event) wake(really bool) {
 func (k *Kernel) NewBuffer() *Buffer {
 	b := &Buffer{kernel: k, Poll: NewPoll(), over: make(chan struct{})}
 	b.unhook = sync.OnceFunc(func() {
-		b.each(func(c *cpu, _ *event) { c.entries[b.Array].event = nil })
+		b.each(func(c *cpu, e *event) {
+			if entry := &c.entries[b.Array]; entry.event == e {
+				entry.event = nil
+			}
+		})
 		close(b.over)
 	})
 	return b
@@ -64,7 +69,7 @@ func (b *Buffer) Open(s kernel.Setup) (kernel.Kernel, error) {
 	}
 	b.cpus = s.CPUs
 	for _, i := range b.cpus {
-		e := &event{Ring: New(s.RingBytes, layout, b.Start), poll: b.Poll}
+		e := &event{Ring: New(s.RingBytes, layout, b.Start), held: true, poll: b.Poll}
 		e.SetWakeup(s.WakeupEvents, s.WakeupBytes)
 		b.rings = append(b.rings, e)
 		r := e.Raw()
@@ -129,22 +134,28 @@ func (b *Buffer) Ring(i int) *Ring { return b.rings[i].Ring }
 // Lost is how many outputs to the i-th ring have failed for want of room.
 func (b *Buffer) Lost(i int) (n uint64, ok bool) { return b.rings[i].Lost(), true }
 
-// Unhook empties the map's entries of these CPUs, whoever's rings they have, as perf_buffer__free
-// does. Outputs find no ring from then on; those that have found it write to it all the same.
+// Unhook empties the map's entries that have these rings. Outputs find no ring from then on; those that
+// have found it write to it all the same.
 func (b *Buffer) Unhook() error {
 	b.unhook()
 	return nil
 }
 
-// Set stores the i-th ring in the map, in the place of what is there, or empties the entry.
+// Set stores the i-th ring in the map, or empties the entry. If another reader has taken that since, it stays that one's.
 func (b *Buffer) Set(i int, to kernel.Entry) error {
-	c := b.kernel.cpu(b.cpus[i])
+	c, e := b.kernel.cpu(b.cpus[i]), b.rings[i]
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	entry := &c.entries[b.Array]
-	entry.event, entry.bell = nil, to == kernel.Bell
-	if to != kernel.Empty {
-		entry.event = b.rings[i]
+	taken := e.held && entry.event != nil && entry.event != e
+	switch {
+	case to == kernel.Empty:
+		if e.held && !taken {
+			entry.event = nil
+		}
+		e.held = false
+	case !taken:
+		entry.event, entry.bell, e.held = e, to == kernel.Bell, true
 	}
 	return nil
 }

@@ -247,3 +247,23 @@ func lostOf(b *ringtest.Buffer, ring int) uint64 {
 	n, _ := b.Lost(ring)
 	return n
 }
+
+// A reader leaves alone what a later one has in the map, until it has emptied its own entry and stores it anew.
+func TestTwoReaders(t *testing.T) {
+	k, old := newKernel(1)
+	setup := kernel.Setup{CPUs: []int{0}, RingBytes: 4096, NoTime: true, WakeupEvents: 1}
+	later := k.NewBuffer()
+	later.Open(setup)
+	for _, to := range []kernel.Entry{kernel.Bell, kernel.Empty} {
+		require.NoError(t, old.Set(0, to))
+		require.NoError(t, k.Output(0, nil))
+	}
+	require.Len(t, records(later.Ring(0)), 2)
+	require.NoError(t, old.Set(0, kernel.Plain))
+	require.NoError(t, k.Output(0, nil))
+	require.Len(t, records(old.Ring(0)), 1)
+	later.Unhook()
+	require.NoError(t, k.Output(0, nil))
+	old.Unhook()
+	require.Equal(t, syscall.ENOENT, k.Output(0, nil))
+}

@@ -387,7 +387,7 @@ func TestKernelSnapshotAfterClose(t *testing.T) {
 	require.Error(t, e.LastError(online(t)[0])) // no entry is left
 }
 
-// Two recorders of two maps record each its own; the second of one map takes it over.
+// Two recorders of two maps record each its own; the second of one map takes it over, and keeps it when the first ends.
 func TestKernelTwoRecorders(t *testing.T) {
 	one, two := kerneltest.Load(t), kerneltest.Load(t)
 	cpu := online(t)[0]
@@ -401,6 +401,11 @@ func TestKernelTwoRecorders(t *testing.T) {
 	one.Emit(cpu, 7, 40)
 	require.Equal(t, 3, snapshot(t, a).Len())
 	require.Equal(t, 7, snapshot(t, c).Len())
+	if kerneltest.AtLeast(t, 5, 10) {
+		require.NoError(t, a.Close())
+		one.Emit(cpu, 2, 40)
+		require.Equal(t, 9, snapshot(t, c).Len())
+	}
 }
 
 func TestKernelOpenErrors(t *testing.T) {

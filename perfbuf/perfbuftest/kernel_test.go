@@ -80,7 +80,7 @@ func TestOptions(t *testing.T) {
 	require.Panics(t, func() { k.Advance(-1) })
 }
 
-// A second reader has the array's entries from then on, and closing one removes the other's.
+// A second reader has the array's entries from then on, and closing the first leaves them alone.
 func TestOneReaderPerMap(t *testing.T) {
 	k := perfbuftest.New(perfbuftest.Options{CPUs: 1})
 	first := open(t, k, perfbuf.Options{})
@@ -90,8 +90,11 @@ func TestOneReaderPerMap(t *testing.T) {
 	require.Equal(t, []string{"1st."}, payloads(collect(t, first)))
 	require.Equal(t, []string{"2nd."}, payloads(collect(t, second)))
 	require.NoError(t, first.Close())
+	require.NoError(t, k.Output(0, []byte("3rd.")))
+	require.Equal(t, []string{"3rd."}, payloads(collect(t, second)))
+	require.NoError(t, second.Close())
 	require.Equal(t, syscall.ENOENT, k.Output(0, nil))
-	require.Equal(t, perfbuftest.Counts{Attempted: 3, Written: 2, Refused: 1}, k.Counts(0))
+	require.Equal(t, perfbuftest.Counts{Attempted: 4, Written: 3, Refused: 1}, k.Counts(0))
 }
 
 func TestLoss(t *testing.T) {
