@@ -106,10 +106,10 @@ func (o Options) options(name string) ([]nats.Option, error) {
 		nats.IgnoreAuthErrorAbort(), // whoever is to mend that does not want to restart us everywhere as well
 		nats.ReconnectWait(500 * time.Millisecond),
 		nats.ReconnectHandler(func(nc *nats.Conn) {
-			said = ""
 			o.note("connected to %s again", nc.ConnectedAddr())
 		}),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			said = ""
 			if err != nil { // nil: by Close
 				o.note("the connection broke: %v: trying to connect again", err)
 			}
