@@ -42,7 +42,6 @@ type demo struct {
 	note   func(string)
 	dir    string
 	server *broker.Server
-	port   int
 }
 
 func demoCommand() *cobra.Command {
@@ -83,11 +82,10 @@ func (d *demo) run(ctx context.Context, out io.Writer) (err error) {
 		return err
 	}
 	defer os.RemoveAll(d.dir)
-	if d.server, err = broker.Start(filepath.Join(d.dir, "nats"), 0); err != nil {
+	if d.server, err = broker.Start(filepath.Join(d.dir, "nats")); err != nil {
 		return err
 	}
-	defer func() { d.server.Stop() }()
-	d.port = d.server.Port()
+	defer d.server.Close()
 
 	nc, err := connect.Options{URL: d.server.URL(), Note: d.note}.Connect("fleet demo")
 	if err != nil {
@@ -233,11 +231,9 @@ func (d *demo) last(ctx context.Context, nc *nats.Conn, hosts int) error {
 		d.note(fmt.Sprintf("stopping the server, for %v", outage))
 		d.server.Stop()
 		wait(ctx, outage)
-		again, err := broker.Start(filepath.Join(d.dir, "nats"), d.port)
-		if err != nil {
+		if err := d.server.Restart(); err != nil {
 			return err
 		}
-		d.server = again
 		d.note("the server runs again")
 		wait(ctx, d.duration/2)
 	}

@@ -20,7 +20,7 @@ func TestShips(t *testing.T) {
 	makeStream(t, connect(t, b.URL()), 1)
 	s := source.NewSimulated(source.SimulatedOptions{Rate: 5000, Events: 3000})
 	reading := clock.Reading{Offset: -7, Error: 3}
-	a := startAgent(t, Options{Host: "web.1", Source: s, Conn: connect(t, b.URL()), Clock: func() clock.Reading { return reading }})
+	a := startAgent(t, Options{Host: "web.1", Source: s, Conn: connect(t, b.URL()), Clock: func() clock.Reading { return reading }, AckWait: time.Hour})
 	happened(s, 3000)
 	stats := a.end()
 	h := read(t, stored(t, b.URL()))
@@ -51,15 +51,19 @@ func TestHeartbeats(t *testing.T) {
 	beats := make(chan *wire.Batch, 100)
 	sub, err := nc.Subscribe("EVENTS.>", func(m *nats.Msg) {
 		b, err := wire.Unmarshal(m.Data)
-		if err == nil {
-			beats <- b
+		if err != nil {
+			return
+		}
+		select {
+		case beats <- b:
+		default: // there are enough
 		}
 	})
 	require.NoError(t, err)
 	require.NoError(t, nc.Flush())
 	defer sub.Unsubscribe()
 	s := source.NewSimulated(source.SimulatedOptions{Rate: 1e-9})
-	a := startAgent(t, Options{Source: s, Conn: connect(t, b.URL()), Heartbeat: time.Millisecond})
+	a := startAgent(t, Options{Source: s, Conn: connect(t, b.URL()), Heartbeat: time.Millisecond, AckWait: time.Hour})
 	before := s.Now()
 	for last := uint64(0); last < before+uint64(20*time.Millisecond); {
 		b := <-beats

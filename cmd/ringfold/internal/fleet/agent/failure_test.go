@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,27 +17,45 @@ import (
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/source"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/spool"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/wire"
+	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/stretchr/testify/require"
 )
 
+// counted is a host that counts what is read of it. Its rings have room for all that happens in a test: an agent that is slow loses nothing.
+type counted struct {
+	*source.Simulated
+	read atomic.Uint64
+}
+
+func newCounted(events uint64) *counted {
+	return &counted{Simulated: source.NewSimulated(source.SimulatedOptions{Rate: 10_000, Events: events, RingBytes: 8 << 20})}
+}
+
+func (c *counted) Decode(ev perfbuf.Event, e *wire.Event) error {
+	c.read.Add(1)
+	return c.Simulated.Decode(ev, e)
+}
+
+// wait waits until so many events have been read.
+func (c *counted) wait(n uint64) { poll(func() bool { return c.read.Load() >= n }) }
+
 // ship has an agent ship n events, while something is done, and returns what has come.
-func ship(t *testing.T, o Options, n uint64, url func() string, meanwhile func(s *source.Simulated)) (history, Stats) {
+func ship(t *testing.T, o Options, n uint64, url func() string, meanwhile func(a *run, s *counted)) (history, Stats) {
 	t.Helper()
-	s := source.NewSimulated(source.SimulatedOptions{Rate: 10_000, Events: n})
+	s := newCounted(n)
 	o.Source = s
 	if o.BatchDelay == 0 {
 		o.BatchDelay = 5 * time.Millisecond // many of them
 	}
 	a := startAgent(t, o)
-	meanwhile(s)
-	happened(s, n)
+	meanwhile(a, s)
+	s.wait(n)
 	stats := a.end()
 	batches := stored(t, url())
 	h := read(t, batches)
-	w, lost := s.Counts()
-	require.Equal(t, w, stats.Events)
-	require.Equal(t, lost, h.gaps[wire.Gap_RING_FULL])
-	require.Equal(t, w, h.events+h.gaps[wire.Gap_SPOOL_FULL], "each event is there, or missing and counted")
+	require.Equal(t, n, stats.Events)
+	require.Zero(t, h.gaps[wire.Gap_RING_FULL])
+	require.Equal(t, n, h.events+h.gaps[wire.Gap_SPOOL_FULL], "each event is there, or missing and counted")
 	require.Equal(t, stats.Lost[wire.Gap_SPOOL_FULL], h.gaps[wire.Gap_SPOOL_FULL])
 	require.Equal(t, stats.Batches, uint64(len(batches)))
 	require.Equal(t, stats.Published, stats.Batches)
@@ -46,20 +65,17 @@ func ship(t *testing.T, o Options, n uint64, url func() string, meanwhile func(s
 
 // The broker is stopped and comes back, at the same place with what it had: nothing is lost, nothing is there twice.
 func TestBrokerRestarts(t *testing.T) {
-	dir := t.TempDir()
-	b, err := broker.Start(dir, 0)
-	require.NoError(t, err)
-	defer func() { b.Stop() }()
+	b := startBroker(t)
 	makeStream(t, connect(t, b.URL()), 1)
 	o := Options{Conn: connect(t, b.URL()), AckWait: 200 * time.Millisecond}
-	h, stats := ship(t, o, 20_000, func() string { return b.URL() }, func(s *source.Simulated) {
+	h, stats := ship(t, o, 20_000, b.URL, func(a *run, s *counted) {
 		for i := range uint64(4) {
-			happened(s, (i+1)*4000)
-			port := b.Port()
+			s.wait((i + 1) * 4000)
 			b.Stop()
-			happened(s, (i+1)*4000+1000) // it is away for a while
-			b, err = broker.Start(dir, port)
-			require.NoError(t, err)
+			s.wait((i+1)*4000 + 1000) // it is away for a while
+			a.told("publishing: ")
+			require.NoError(t, b.Restart())
+			a.told("publishing again")
 		}
 	})
 	require.Zero(t, h.gaps[wire.Gap_SPOOL_FULL])
@@ -68,21 +84,17 @@ func TestBrokerRestarts(t *testing.T) {
 
 // The broker is away for longer than the spool holds: what is lost is counted, to the last event, and the rings are read all the time.
 func TestSpoolFull(t *testing.T) {
-	dir := t.TempDir()
-	b, err := broker.Start(dir, 0)
-	require.NoError(t, err)
-	defer func() { b.Stop() }()
+	b := startBroker(t)
 	makeStream(t, connect(t, b.URL()), 1)
+	b.Stop() // for the first events
 	o := Options{Conn: connect(t, b.URL()), SpoolBytes: 64 << 10, AckWait: 200 * time.Millisecond}
-	h, stats := ship(t, o, 20_000, func() string { return b.URL() }, func(s *source.Simulated) {
-		for i := range uint64(2) {
-			happened(s, i*10_000+100)
-			port := b.Port()
-			b.Stop()
-			happened(s, i*10_000+8000) // the spool holds 1500
-			b, err = broker.Start(dir, port)
-			require.NoError(t, err)
-		}
+	h, stats := ship(t, o, 20_000, b.URL, func(_ *run, s *counted) {
+		s.wait(8000) // the spool holds 1500
+		require.NoError(t, b.Restart())
+		s.wait(10_000)
+		b.Stop()
+		s.wait(18_000)
+		require.NoError(t, b.Restart())
 	})
 	require.Positive(t, h.gaps[wire.Gap_SPOOL_FULL])
 	require.Positive(t, h.number[wire.Gap_SPOOL_FULL])
@@ -92,9 +104,10 @@ func TestSpoolFull(t *testing.T) {
 // It ends while the spool is full: the last batch has room all the same, and says what is missing.
 func TestEndsWithSpoolFull(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "spool")
-	s := source.NewSimulated(source.SimulatedOptions{Rate: 10_000, Events: 8000})
+	const n = 8000
+	s := newCounted(n)
 	a := startAgent(t, Options{Source: s, Conn: connect(t, "nats://127.0.0.1:1"), SpoolPath: path, SpoolBytes: 64 << 10, BootID: "b", EndWait: time.Millisecond})
-	n := happened(s, 8000)
+	s.wait(n)
 	stats := a.end()
 	require.LessOrEqual(t, stats.SpoolBytes, int64(65<<10))
 	require.Positive(t, stats.Lost[wire.Gap_SPOOL_FULL])
@@ -115,7 +128,7 @@ func TestEndsWithSpoolFull(t *testing.T) {
 		batches, at = append(batches, b), e.Position
 	}
 	h := read(t, batches)
-	require.Equal(t, n, h.events+h.gaps[wire.Gap_SPOOL_FULL])
+	require.Equal(t, uint64(n), h.events+h.gaps[wire.Gap_SPOOL_FULL])
 	require.Equal(t, stats.Lost[wire.Gap_SPOOL_FULL], h.gaps[wire.Gap_SPOOL_FULL])
 	require.True(t, batches[len(batches)-1].End)
 }
@@ -126,18 +139,48 @@ func TestSlowBroker(t *testing.T) {
 	makeStream(t, connect(t, b.URL()), 1)
 	p := slowProxy(t, b.Addr().String())
 	o := Options{Conn: connect(t, "nats://"+p), AckWait: 10 * time.Millisecond, Window: 4}
-	_, stats := ship(t, o, 5000, b.URL, func(*source.Simulated) {})
+	_, stats := ship(t, o, 5000, b.URL, func(*run, *counted) {})
 	require.Positive(t, stats.Retried)
 }
 
-// slowProxy is a connection to a server that takes up to 20 ms each way.
+// firstBatch is how a message begins that has it.
+var firstBatch = regexp.MustCompile(`Nats-Msg-Id: ?\S+/1\r\n`)
+
+// slowProxy is a connection to a server whose answers do not come from when the first batch is sent until it is sent again.
 func slowProxy(t *testing.T, to string) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	var all sync.WaitGroup
-	t.Cleanup(func() { l.Close(); all.Wait() })
-	slowly := func(from, to net.Conn) {
+	var (
+		all   sync.WaitGroup
+		mu    sync.Mutex
+		sent  []byte // up to the second time
+		times int
+	)
+	again, over := make(chan struct{}), make(chan struct{})
+	t.Cleanup(func() { close(over); l.Close(); all.Wait() })
+	sees := func(b []byte) {
+		mu.Lock()
+		defer mu.Unlock()
+		if times < 2 {
+			sent = append(sent, b...)
+			if times = len(firstBatch.FindAll(sent, -1)); times >= 2 {
+				close(again)
+			}
+		}
+	}
+	holds := func([]byte) {
+		mu.Lock()
+		waits := times == 1
+		mu.Unlock()
+		if waits {
+			select {
+			case <-again:
+			case <-over:
+			}
+		}
+	}
+	pass := func(from, to net.Conn, look func([]byte)) {
 		defer from.Close()
 		defer to.Close()
 		b := make([]byte, 16<<10)
@@ -146,7 +189,7 @@ func slowProxy(t *testing.T, to string) (address string) {
 			if err != nil {
 				return
 			}
-			time.Sleep(20 * time.Millisecond)
+			look(b[:n])
 			if _, err := to.Write(b[:n]); err != nil {
 				return
 			}
@@ -163,8 +206,8 @@ func slowProxy(t *testing.T, to string) (address string) {
 				in.Close()
 				continue
 			}
-			all.Go(func() { slowly(in, out) })
-			all.Go(func() { slowly(out, in) })
+			all.Go(func() { pass(in, out, sees) })
+			all.Go(func() { pass(out, in, holds) })
 		}
 	})
 	return l.Addr().String()
@@ -177,8 +220,8 @@ func TestClusterLosesLeader(t *testing.T) {
 	defer c.Stop()
 	makeStream(t, connect(t, c.URL()), 3)
 	o := Options{Conn: connect(t, c.URL()), AckWait: 500 * time.Millisecond}
-	_, stats := ship(t, o, 20_000, c.URL, func(s *source.Simulated) {
-		happened(s, 5000)
+	_, stats := ship(t, o, 20_000, c.URL, func(_ *run, s *counted) {
+		s.wait(5000)
 		var leader *broker.Server
 		poll(func() bool { leader = c.Leader("EVENTS"); return leader != nil })
 		leader.Stop()
@@ -249,8 +292,8 @@ func TestUnacknowledgedStays(t *testing.T) {
 func TestNoStreamYet(t *testing.T) {
 	b := startBroker(t)
 	nc := connect(t, b.URL())
-	ship(t, Options{Conn: connect(t, b.URL())}, 2000, b.URL, func(s *source.Simulated) {
-		happened(s, 1000)
+	ship(t, Options{Conn: connect(t, b.URL())}, 2000, b.URL, func(_ *run, s *counted) {
+		s.wait(1000)
 		makeStream(t, nc, 1)
 	})
 }

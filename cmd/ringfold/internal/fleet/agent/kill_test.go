@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/source"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/spool"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/wire"
 	"github.com/stretchr/testify/require"
 )
@@ -32,25 +33,37 @@ func TestKilled(t *testing.T) {
 	b := startBroker(t)
 	nc := connect(t, b.URL())
 	js := makeStream(t, nc, 1)
-	spool := filepath.Join(t.TempDir(), "spool")
-	messages := func() uint64 {
+	path := filepath.Join(t.TempDir(), "spool")
+	// newest is the sequence number of the stream's last batch, 0 while that is not known.
+	newest := func() uint64 {
 		s, err := js.Stream(t.Context(), "EVENTS")
+		if err != nil {
+			return 0
+		}
+		m, err := s.GetLastMsgForSubject(t.Context(), "EVENTS.host-1")
+		if err != nil {
+			return 0
+		}
+		b, err := wire.Unmarshal(m.Data)
 		require.NoError(t, err)
-		return s.CachedInfo().State.Msgs
+		return b.Sequence
 	}
 	const kills = 4
 	for range kills {
-		before := messages()
-		cmd := exec.Command("/proc/self/exe", spool)
+		sp, err := spool.Open(path, bootID(t))
+		require.NoError(t, err)
+		first := sp.Log().Next // of the batches of this run; the spool may have some of earlier ones
+		require.NoError(t, sp.Close())
+		cmd := exec.Command("/proc/self/exe", path)
 		cmd.Env = append(os.Environ(), programEnv+"="+b.URL())
 		cmd.Stderr = os.Stderr
 		require.NoError(t, cmd.Start())
-		poll(func() bool { return messages() >= before+5 })
+		poll(func() bool { return newest() >= first+5 })
 		require.NoError(t, cmd.Process.Kill())
 		require.ErrorContains(t, cmd.Wait(), "killed")
 	}
 	s := source.NewSimulated(source.SimulatedOptions{Rate: 5000, Events: 100})
-	a := startAgent(t, Options{Source: s, SpoolPath: spool, Conn: connect(t, b.URL())})
+	a := startAgent(t, Options{Source: s, SpoolPath: path, Conn: connect(t, b.URL())})
 	happened(s, 100)
 	a.end()
 
@@ -69,4 +82,12 @@ func TestKilled(t *testing.T) {
 			last = b.Watermark
 		}
 	}
+}
+
+// bootID is that of this machine, which the agent's log has.
+func bootID(t *testing.T) string {
+	t.Helper()
+	o, err := Options{Host: "x", Source: new(source.Simulated), Conn: new(nats.Conn), SpoolPath: "x"}.effective()
+	require.NoError(t, err)
+	return o.BootID
 }

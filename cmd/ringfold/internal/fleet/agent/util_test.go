@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -30,9 +31,9 @@ func TestMain(m *testing.M) {
 // startBroker starts a server, and stops it when the test ends.
 func startBroker(t testing.TB) *broker.Server {
 	t.Helper()
-	s, err := broker.Start(t.TempDir(), 0)
+	s, err := broker.Start(t.TempDir())
 	require.NoError(t, err)
-	t.Cleanup(s.Stop)
+	t.Cleanup(s.Close)
 	return s
 }
 
@@ -110,6 +111,17 @@ func (r *run) end() Stats {
 	return r.stats
 }
 
+// told waits until a note begins with this, and forgets it and those before it.
+func (r *run) told(what string) {
+	poll(func() bool {
+		r.notesMu.Lock()
+		defer r.notesMu.Unlock()
+		at := slices.IndexFunc(r.notes, func(note string) bool { return strings.HasPrefix(note, what) })
+		r.notes = r.notes[at+1:]
+		return at >= 0
+	})
+}
+
 // poll waits for something that comes by itself.
 func poll(done func() bool) {
 	for !done() {
@@ -137,8 +149,13 @@ func stored(t testing.TB, url string) (batches []*wire.Batch) {
 		}
 		t.Log("looking for the stream: ", err)
 	}
-	c, err := stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{})
-	require.NoError(t, err)
+	var c jetstream.Consumer
+	poll(func() bool {
+		if c, err = stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{}); err != nil {
+			t.Log("reading the stream: ", err)
+		}
+		return err == nil
+	})
 	messages, err := c.Messages()
 	require.NoError(t, err)
 	defer messages.Stop()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -16,35 +15,30 @@ import (
 // Cluster is some servers that keep streams together.
 type Cluster struct {
 	Servers []*Server
+	ports   []port // at which they find each other
 }
 
 // StartCluster starts n servers on loopback, at ports that are free, which keep their streams below dir. It returns when they have
 // found each other and have chosen a leader, or when ctx is done.
 func StartCluster(ctx context.Context, dir string, n int) (*Cluster, error) {
-	// Each is told all others' addresses, as the first leader counts them. So ports are chosen beforehand, and kept until they are used.
-	var ports []net.Listener
+	// Each is told all others' addresses, as the first leader counts them. So ports are chosen beforehand.
+	c := new(Cluster)
 	var routes []*url.URL
-	defer func() {
-		for _, l := range ports {
-			l.Close()
-		}
-	}()
 	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		p, err := reserve()
 		if err != nil {
+			c.Stop()
 			return nil, err
 		}
-		ports = append(ports, l)
-		routes = append(routes, &url.URL{Scheme: "nats", Host: l.Addr().String()})
+		c.ports = append(c.ports, p)
+		routes = append(routes, &url.URL{Scheme: "nats", Host: fmt.Sprint("127.0.0.1:", p.number)})
 	}
-	c := new(Cluster)
-	for i, l := range ports {
+	for i, p := range c.ports {
 		name := fmt.Sprintf("fleet-%d", i+1)
-		l.Close()
 		s, err := start(&server.Options{
-			ServerName: name, Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true,
+			ServerName: name, Host: "127.0.0.1", NoSigs: true, NoLog: true,
 			JetStream: true, StoreDir: filepath.Join(dir, name),
-			Cluster: server.ClusterOpts{Name: "fleet", Host: "127.0.0.1", Port: l.Addr().(*net.TCPAddr).Port},
+			Cluster: server.ClusterOpts{Name: "fleet", Host: "127.0.0.1", Port: p.number},
 			Routes:  routes,
 		})
 		if err != nil {
@@ -103,6 +97,9 @@ func (c *Cluster) Stop() {
 		s.Shutdown()
 	}
 	for _, s := range c.Servers {
-		s.WaitForShutdown()
+		s.Close()
+	}
+	for _, p := range c.ports {
+		p.release()
 	}
 }

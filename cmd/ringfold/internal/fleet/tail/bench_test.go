@@ -62,9 +62,9 @@ func (s *nowhere) Flush() error { return nil }
 // BenchmarkTail is all from the stream's file to the Sink.
 func BenchmarkTail(b *testing.B) {
 	const messages = 2000
-	s, err := broker.Start(b.TempDir(), 0)
+	s, err := broker.Start(b.TempDir())
 	require.NoError(b, err)
-	defer s.Stop()
+	defer s.Close()
 	nc, err := nats.Connect(s.URL())
 	require.NoError(b, err)
 	defer nc.Close()
