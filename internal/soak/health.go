@@ -55,7 +55,7 @@ type healthWatch struct {
 func watchHealth(c config) *healthWatch {
 	h := &healthWatch{limit: int(c.memory), end: make(chan struct{}), every: 200 * time.Millisecond}
 	if c.duration > 0 {
-		h.every = max(20*time.Millisecond, min(h.every, c.duration/200))
+		h.every = max(100*time.Millisecond, min(h.every, c.duration/200)) // a few seconds are no trend
 	}
 	h.samples = make([]healthSample, 0, mostAre) // it does not grow by itself
 	h.all.Go(func() {
