@@ -23,11 +23,11 @@ import (
 func providers(t *testing.T, f func(t *testing.T, p Provider)) {
 	for _, c := range candidates() {
 		t.Run(c.is.String(), func(t *testing.T) {
-			p, err := c.open()
-			if runtime.NumCPU() == 1 && errors.Is(err, errUnclear) {
-				t.Skip(err) // a program is hardly ever preempted in the middle there
+			if c.is == OpenTree { // without the proof, which takes long on a busy machine: TestKernelProve has it
+				c.open = func() (Provider, error) { return cloneSome(mountsToClone) }
 			}
-			for errors.Is(err, errUnclear) || errors.Is(err, errNotShown) { // a busy machine
+			p, err := c.open()
+			for errors.Is(err, errNotShown) { // a busy machine
 				p, err = c.open()
 			}
 			if err == nil {
@@ -187,7 +187,7 @@ func TestKernelWaitsForPrograms(t *testing.T) {
 			t.Skip("a program may be between two outputs, and nobody waits for the next")
 		}
 		m := newMachine(t, cpus[len(cpus)-1:])
-		for n := 0; n < 10; {
+		for begin, n := time.Now(), 0; n < 10 && (n == 0 || time.Since(begin) < 3*time.Second); { // a busy machine sees few
 			underWay, missing := unfinished(t, m.rings[0], p.Wait)
 			require.False(t, missing, "a program had not finished")
 			if underWay {

@@ -16,37 +16,41 @@ func TestKernelProve(t *testing.T) {
 	kerneltest.Require(t)
 	kerneltest.RequireCPUs(t, 2, "one to look on while the program runs on the other")
 	nothing := func() error { return nil }
-	prove := func(wait, noWait func() error) error {
-		for {
+	prove := func(t *testing.T, wait, noWait func() error) error {
+		for range 20 {
 			if err := prove(wait, noWait); err != errUnclear {
 				return err
 			}
 		}
+		t.Skip("too busy a machine: its threads see programs end without any wait")
+		return nil
 	}
 	providers(t, func(t *testing.T, p Provider) {
 		begin := time.Now()
-		err := prove(p.Wait, nothing)
+		err := prove(t, p.Wait, nothing)
 		t.Logf("%v in %v", err, time.Since(begin))
 		require.NoError(t, err)
 	})
 	t.Run("no wait", func(t *testing.T) {
-		require.Equal(t, errDoesNotWait, prove(nothing, nothing))
+		require.Equal(t, errDoesNotWait, prove(t, nothing, nothing))
 	})
 	t.Run("not the last close", func(t *testing.T) {
 		p, err := cloneSome(mountsToClone)
 		require.NoError(t, err)
 		defer p.Close()
 		held := func() error { return p.clone(true) }
-		require.Equal(t, errDoesNotWait, prove(held, held))
+		require.Equal(t, errDoesNotWait, prove(t, held, held))
 	})
 	t.Run("an error", func(t *testing.T) {
-		require.Equal(t, unix.EPERM, prove(func() error { return unix.EPERM }, nothing))
+		require.Equal(t, unix.EPERM, prove(t, func() error { return unix.EPERM }, nothing))
 	})
 }
 
-// Programs end while nothing waits, too: what takes longer than they do proves nothing.
+// Programs end while nothing waits, too: where none is seen to go on without the wait, nothing is proved. Here that waits as well.
 func TestKernelProveUnclear(t *testing.T) {
 	kerneltest.Require(t)
-	late := func() error { time.Sleep(10 * longRun); return nil }
-	require.Equal(t, errUnclear, prove(late, late))
+	p, err := openMapInMap()
+	require.NoError(t, err)
+	defer p.Close()
+	require.Equal(t, errUnclear, prove(p.Wait, p.Wait))
 }

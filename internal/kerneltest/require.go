@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -100,7 +101,8 @@ func RequireLinux(t testing.TB, major, minor int, what string) {
 	}
 }
 
-// RequireCPUs skips the test if fewer than n CPUs are online, with RINGFOLD_REQUIRE_KERNEL=1 too. why is the rest of "needs n CPUs online".
+// RequireCPUs skips the test if fewer than n CPUs are online, or this process may run on fewer, with RINGFOLD_REQUIRE_KERNEL=1 too. why
+// is the rest of "needs n CPUs online".
 func RequireCPUs(t testing.TB, n int, why string) {
 	t.Helper()
 	online, err := cpulist.Online(cpulist.Dir)
@@ -109,6 +111,9 @@ func RequireCPUs(t testing.TB, n int, why string) {
 	}
 	if len(online) < n {
 		t.Skipf("needs %d CPUs online (%s), and these are: %v", n, why, online)
+	}
+	if usable := runtime.NumCPU(); usable < n {
+		t.Skipf("needs %d CPUs (%s), and may run on %d", n, why, usable)
 	}
 }
 
