@@ -12,7 +12,7 @@ long='OversizeSmallRing|Trickle|KernelStreams|CloseUnderLoad|Alternating|Payload
 order='Kernel(Exact|Order|Spill|Unreported|Loss)'
 
 # What CI has time for.
-few='Kernel(Exact|Order|Spill|Unreported|Wait|Pause|Shutdown|Loss|Hotplug|Replug|Sleepable)'
+few='Kernel(Exact|Order|Spill|Unreported|Wait|Pause|Shutdown|Loss|Hotplug|Replug|Older|Sleepable)'
 
 tests=${tests/ soak / soak-exact soak-slack }
 for test in $tests; do
