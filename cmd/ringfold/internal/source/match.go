@@ -26,14 +26,16 @@ func (set *Set) checkCondition(c *condition) error {
 	found, lacking := false, false
 	var names []string
 	for _, s := range set.Sources {
-		if s.Decoder == nil {
-			lacking = true
-			continue
+		var typ btf.Type
+		if s.Decoder != nil {
+			names = append(names, s.Decoder.fields...)
+			typ = s.Decoder.members[c.field(s.Decoder)]
 		}
-		names = append(names, s.Decoder.fields...)
-		typ := s.Decoder.members[c.field(s.Decoder)]
 		if typ == nil {
 			lacking = true
+			if err := c.checkBuiltin(s); err != nil {
+				return fmt.Errorf("--filter: %w", err)
+			}
 			continue
 		}
 		found = true
@@ -56,6 +58,17 @@ func (set *Set) checkCondition(c *condition) error {
 		return fmt.Errorf("--filter: cpu, size, time, timestamp and kind can be compared without --type NAME, which says where %s is", c.path)
 	}
 	return fmt.Errorf("--filter: there is no field %s: events have %s, besides cpu, size, time, timestamp and kind", c.path, strings.Join(names, ", "))
+}
+
+// checkBuiltin fails if events of a source have no time or no CPU to compare.
+func (c *condition) checkBuiltin(s *Source) error {
+	switch {
+	case (c.path == "time" || c.path == "timestamp") && !s.Timed():
+		return fmt.Errorf("the ring buffer %s has no times: say where in payloads they are, as in name %s,time=0", s, s.Name)
+	case c.path == "cpu" && s.Map.Type == "ringbuf" && s.CPUAt == nil: // in an array of them, the index is the CPU
+		return fmt.Errorf("say where the ring buffer %s has the CPU, as in name %s,cpu=8", s, s.Name)
+	}
+	return nil
 }
 
 // field is the path that the condition is about in a decoder's type.
