@@ -34,12 +34,17 @@ func (f *Flags) newDecoder(typ string, m bpfmaps.Map) (*Decoder, error) {
 		return nil, fmt.Errorf("--type %s: no program that could be seen uses the map: name one by --btf-prog, or a file by --btf", typ)
 	}
 	var why []error
+	looked := true // at all BTF there is
 	for _, p := range programs {
 		d, err := findInProgram(p, typ)
 		if err == nil {
 			return d, nil
 		}
+		looked = looked && errors.Is(err, errNoType)
 		why = append(why, err)
+	}
+	if !looked {
+		return nil, fmt.Errorf("--type %s: %w", typ, joined(why))
 	}
 	return nil, fmt.Errorf("%w. A BPF object has a type in its BTF if a map or a global variable has it, not if it lives on the stack only: "+
 		"--btf FILE takes it from elsewhere", joined(why))
@@ -65,21 +70,25 @@ func findInProgram(p bpfmaps.Program, name string) (*Decoder, error) {
 		return nil, err
 	}
 	if len(ids) == 0 {
-		return nil, fmt.Errorf("program %s has no BTF: it was built without -g, or loaded without", p)
+		return nil, fmt.Errorf("%w: program %s has no BTF: it was built without -g, or loaded without", errNoType, p)
 	}
-	var why []error
+	var names []string
 	for _, id := range ids {
 		spec, err := load(id)
 		if err != nil {
 			return nil, fmt.Errorf("the BTF of program %s: %w", p, err)
 		}
 		d, err := findType(spec, name, "the BTF of program "+p.String())
-		if err == nil {
-			return d, nil
+		if !errors.Is(err, errNoType) {
+			return d, err
 		}
-		why = append(why, err)
+		for _, s := range structs(spec) {
+			if !slices.Contains(names, s) {
+				names = append(names, s)
+			}
+		}
 	}
-	return nil, why[0] // the program's own has the most types, if it has any
+	return nil, noType("the BTF of program "+p.String(), name, names)
 }
 
 // load returns the types of a BTF object in the kernel: BPF_BTF_GET_FD_BY_ID, which takes CAP_SYS_ADMIN.
@@ -142,7 +151,7 @@ func named(spec *btf.Spec) (types []btf.Type) {
 func btfOf(p bpfmaps.Program) (ids []btf.ID, err error) {
 	prog, err := ebpf.NewProgramFromID(ebpf.ProgramID(p.ID))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("program %s: there is none (any more)", p)
+		return nil, fmt.Errorf("there is no program with the id %d (any more)", p.ID)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("opening program %s: %w", p, err)
@@ -158,22 +167,27 @@ func btfOf(p bpfmaps.Program) (ids []btf.ID, err error) {
 	maps, _ := info.MapIDs()
 	for _, id := range maps {
 		m, err := ebpf.NewMapFromID(id)
-		if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
 			continue // it is gone
 		}
-		if info, err := m.Info(); err == nil {
-			if id, ok := info.BTFID(); ok && !slices.Contains(ids, id) {
-				ids = append(ids, id)
-			}
+		if err != nil {
+			return nil, fmt.Errorf("opening map %d of program %s: %w", id, p, err)
 		}
+		info, err := m.Info()
 		m.Close()
+		if err != nil {
+			return nil, fmt.Errorf("looking at map %d of program %s: %w", id, p, err)
+		}
+		if id, ok := info.BTFID(); ok && !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
 	}
 	return ids, nil
 }
 
 // findType returns the struct or union, or what a typedef of that name stands for. where is for errors.
 func findType(spec *btf.Spec, name, where string) (*Decoder, error) {
-	short := strings.TrimPrefix(strings.TrimPrefix(name, "struct "), "union ")
+	short := bare(name)
 	types, err := spec.AnyTypesByName(short)
 	if err != nil && !errors.Is(err, btf.ErrNotFound) {
 		return nil, fmt.Errorf("%s: %w", where, err)
@@ -186,18 +200,34 @@ func findType(spec *btf.Spec, name, where string) (*Decoder, error) {
 			return describe("union "+short, int(t.Size), t, typ), nil
 		}
 	}
-	return nil, fmt.Errorf("%s has no struct or union %q; it has %s", where, short, structs(spec))
+	return nil, noType(where, name, structs(spec))
 }
 
-// structs names some of the structs that there are: the last ones, as a program's own come behind the kernel's that it includes.
-func structs(spec *btf.Spec) string {
-	const most = 12
-	var names []string
+// bare is a type's name as BTF has it.
+func bare(name string) string {
+	return strings.TrimPrefix(strings.TrimPrefix(name, "struct "), "union ")
+}
+
+// structs are the names of the structs that there are.
+func structs(spec *btf.Spec) (names []string) {
 	for typ := range spec.All() {
 		if s, ok := typ.(*btf.Struct); ok && s.Name != "" {
 			names = append(names, s.Name)
 		}
 	}
+	return names
+}
+
+var errNoType = errors.New("no struct or union")
+
+// noType is an errNoType that names some of the structs that there are: the last ones, as a program's own come behind the kernel's that it
+// includes.
+func noType(where, name string, names []string) error {
+	return fmt.Errorf("%s has %w %q; it has %s", where, errNoType, bare(name), some(names))
+}
+
+func some(names []string) string {
+	const most = 12
 	switch more := len(names) - most; {
 	case len(names) == 0:
 		return "no structs"

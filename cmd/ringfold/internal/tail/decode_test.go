@@ -2,6 +2,7 @@ package tail
 
 import (
 	"encoding/binary"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -108,16 +109,35 @@ func TestDecodeShort(t *testing.T) {
 func TestTypeNotThere(t *testing.T) {
 	s := onLibbpf(t)
 	for want, args := range map[string][]string{
-		`no struct or union "nonsense"; it has `:     {"--type", "nonsense"},
-		"--btf FILE takes it from elsewhere":         {"--type", "color"}, // an enum
-		"no program of the map has that name":        {"--type", "sample", "--btf-prog", "nonsense"},
-		"there is none (any more)":                   {"--type", "sample", "--btf-prog", "4294967294"},
-		"it takes a BPF object that was built with ": {"--type", "sample", "--btf", "tail.go"},
+		`no struct or union "nonsense"; it has `:      {"--type", "nonsense"},
+		"--btf FILE takes it from elsewhere":          {"--type", "color"}, // an enum
+		"no program of the map has that name":         {"--type", "sample", "--btf-prog", "nonsense"},
+		"there is no program with the id 4294967294 ": {"--type", "sample", "--btf-prog", "4294967294"},
+		"it takes a BPF object that was built with ":  {"--type", "sample", "--btf", "tail.go"},
 	} {
 		cmd, stderr := program(append([]string{"tail", "id", s.id, "--steal"}, args...)...)
 		_, err := cmd.Output()
 		require.Equal(t, 1, failure(t, err))
 		require.Contains(t, stderr.String(), want)
 		require.NotContains(t, stderr.String(), "reading the map") // it took nothing over
+	}
+}
+
+// What is wrong is said, not that the type is missing: of a program that cilium/ebpf has loaded, its map's BTF may have it.
+func TestTypesOfCilium(t *testing.T) {
+	s := onCilium(t)
+	cmd, stderr := program("tail", "id", s.id, "--steal", "--type", "nonsense")
+	require.Equal(t, 1, failure(t, cmd.Run()))
+	require.Regexp(t, `it has .*\bsample\b`, stderr.String())
+
+	for n := 8; ; n++ { // with ever more files, until all is well; with fewer, Go does not start
+		cmd, stderr := program("tail", "id", s.id, "--steal", "--type", "sample", "--timeout", "1ms")
+		cmd.Path, cmd.Args = "/bin/sh", append([]string{"sh", "-c", "ulimit -n " + strconv.Itoa(n) + ` && exec "$0" "$@"`,
+			"/proc/" + strconv.Itoa(os.Getpid()) + "/exe"}, cmd.Args[1:]...)
+		if cmd.Run() == nil {
+			return
+		}
+		require.Contains(t, stderr.String(), "too many open files")
+		require.NotContains(t, stderr.String(), "has no struct")
 	}
 }
