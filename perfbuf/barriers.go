@@ -12,22 +12,22 @@ import "github.com/ringfold/ringfold/internal/grace"
 type Barriers uint8
 
 const (
-	// NestLevels looks at how deep each CPU is in outputs, until it has seen it in none. It
-	// interrupts no CPU. It covers the kernel's times only, not PayloadTime, nor Drain, Shutdown
-	// and Close.
+	// NestLevels reads how many outputs are nested on each CPU, until it has seen each CPU in none.
+	// It interrupts no CPU. It is for the kernel's times: streams with PayloadTime, and Drain,
+	// Shutdown and Close, wait in another way.
 	NestLevels = Barriers(grace.NestLevels)
-	// OpenTree clones a mount and closes it, which takes an expedited RCU grace period: tens of
-	// microseconds, and an interrupt for each CPU that is busy. It takes CAP_SYS_ADMIN and Linux
-	// 5.9. No documentation promises that this close waits, so the first stream of a process
+	// OpenTree clones a mount and closes it, for which the kernel waits an expedited RCU grace period:
+	// tens of microseconds, and an interrupt of each CPU that is busy. It needs CAP_SYS_ADMIN and
+	// Linux 5.9. No documentation promises that this close waits, so the first stream of a process
 	// proves it, with a BPF program that runs meanwhile: some 10 ms, and up to 0.4 s on a busy
 	// machine. Its two system calls, open_tree and close, come from a thread of their own, named
 	// ringfold, and show in audit logs.
 	OpenTree = Barriers(grace.OpenTree)
-	// MapInMap updates a map in a map, for which the kernel promises to wait (maybe_wait_bpf_programs): some ms before Linux 6.19,
-	// an expedited grace period since then. It takes CAP_BPF.
+	// MapInMap updates a map in a map, for which the kernel promises to wait (maybe_wait_bpf_programs):
+	// 8 to 16 ms before Linux 6.19, an expedited grace period since then. It needs CAP_BPF.
 	MapInMap = Barriers(grace.MapInMap)
-	// Membarrier calls membarrier(MEMBARRIER_CMD_GLOBAL), which takes a grace period of some ms, no
-	// capability, two CPUs online, and none that is nohz_full.
+	// Membarrier calls membarrier(MEMBARRIER_CMD_GLOBAL), which waits a grace period of 8 to 16 ms. It
+	// needs no capability, but two CPUs online, and none that is nohz_full.
 	Membarrier = Barriers(grace.Membarrier)
 
 	allBarriers = Barriers(grace.All)

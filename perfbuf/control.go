@@ -75,8 +75,9 @@ func (r *Reader) Shutdown(ctx context.Context, f func(Event) error) error {
 }
 
 // Shutdown is [Reader.Shutdown] for a stream: what the rings hold comes in order, and none of it is
-// late in exact mode. It closes the stream and the readers that are its sources. Of a stream that is closed already it is
-// os.ErrClosed: readers stay open then, and paused if the stream was closed meanwhile.
+// late in exact mode. It closes the stream and the readers that are its sources. If the stream is
+// closed already, it returns os.ErrClosed and leaves the readers open; they stay paused if the stream
+// was closed during the call.
 func (s *Ordered) Shutdown(ctx context.Context, f func(Event) error) error {
 	if s.in.Closing() {
 		return os.ErrClosed

@@ -119,14 +119,14 @@
 //
 // A perf event array holds one perf event per CPU. A second reader of the same map, in any process
 // and with any library, replaces the first, which silently receives nothing from then on. The
-// second sees it in [Stats].ReplacedEntries. From Linux 5.10 on, a Reader leaves alone what came
-// after it, however it goes on or ends; only [Reader.Resume] takes the map back. Other libraries may
-// remove a newer reader's entries: libbpf does, when it closes. For two readers, have programs
-// output to two maps. Two readers of a BPF ring buffer share its events, and neither
-// can notice; [Merge] refuses both in one stream.
+// second sees it in [Stats].ReplacedEntries. From Linux 5.10 on, a Reader leaves a newer reader's
+// entries alone, also when it closes; only [Reader.Resume] takes the map back. Other libraries may
+// remove a newer reader's entries: libbpf does, when it closes. For two readers, have programs output
+// to two maps. Two readers of a BPF ring buffer share its events, and neither can notice. [Merge]
+// refuses both in one stream.
 //
-// The kernel cleans up after a process that is killed: outputs fail with -ENOENT. One case differs:
-// another process, still alive, passed it the map's descriptor, by a socket or a fork. The entries
-// then stay in the map without rings, and outputs fail with -ENOSPC, until that process ends or the
-// next reader replaces them.
+// The kernel cleans up after a process that is killed: outputs then fail with -ENOENT. There is one
+// exception. If a process that still runs passed it the map's descriptor, over a socket or by a fork,
+// the entries stay in the map without rings. Outputs then fail with -ENOSPC, until that process ends
+// or the next reader replaces the entries.
 package perfbuf

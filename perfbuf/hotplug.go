@@ -4,11 +4,11 @@ import "errors"
 
 // HotplugStats counts CPUs that came online after Open.
 type HotplugStats struct {
-	Reopened uint64 // a CPU was back, and its ring got new perf events: the kernel closes a CPU's when it goes offline
-	Added    uint64 // a CPU was new, and got a ring
-	// Err is why the latest of this failed, nil if it did not, or why the list of CPUs is looked at twice
-	// a second, instead of when the kernel announces a change. What failed is tried again every second, unless
-	// it is a [*MapError]: the map has no entry for that CPU.
+	Reopened uint64 // CPUs that came back: their rings got new perf events, as the kernel closes those of an offline CPU
+	Added    uint64 // CPUs that came for the first time, and got rings
+	// Err says why the reader could not follow the latest change, or why it reads the list of CPUs twice a
+	// second instead of listening to the kernel's announcements; it is nil if all is well. The reader tries
+	// again every second, unless Err is a [*MapError]: the map has no entry for that CPU.
 	Err error
 }
 

@@ -63,8 +63,8 @@ type OrderOptions struct {
 
 	// BarrierInterval is the least time from the start of one barrier to the start of the next, in
 	// exact mode. A longer one costs less CPU time and delivers later: an event waits for the next
-	// barrier to start, and then for its grace period. 0 is 1 ms; below 0 is none. It holds on average:
-	// after a pause, barriers may follow each other at once until they have used up the pause's last 16 ms.
+	// barrier to start, and then for its grace period. 0 is 1 ms; below 0 is none. It is an average: after
+	// a pause, barriers may follow each other at once, as many as would have fit into 16 ms of the pause.
 	//
 	// It also bounds the harm to others, which depends on the way to wait: see [Barriers].
 	// OpenTree, and from Linux 6.19 on MapInMap, interrupt every CPU that is busy, once per
@@ -76,21 +76,22 @@ type OrderOptions struct {
 	// 0.1 / 0.2 ms.
 	BarrierInterval time.Duration
 
-	// Barriers are the ways in which barriers may wait, those of Drain, Shutdown and Close included. 0 allows all, and
-	// takes the best that works here: see [Barriers]. BarrierStats say which that is, and why not another.
+	// Barriers are the ways in which barriers may wait, also in Drain, Shutdown and Close. 0 allows all. The
+	// stream takes the best that works here (see [Barriers]); BarrierStats says which, and why not another.
 	Barriers Barriers
 
 	// DropLate drops samples that come too late, instead of delivering them marked as Late.
 	// Stats.Late and RingStats.Dropped count them. Losses and corrupt memory are never dropped.
 	DropLate bool
 
-	// FlushEvery has the stream flush itself, as [Reader.Flush] does: while somebody waits on the stream, or makes
-	// passes, an event of [KindFlushed] comes this often, whether events flow or not. Its Time is that of
-	// [Ordered.Watermark]: everything up to it has been delivered. The next one is due this long after
-	// that time, and comes with the first pass that reaches it. 0 is never; at least 1 ms, and BarrierInterval in exact mode.
+	// FlushEvery makes the stream flush itself, as [Reader.Flush] does. While you wait on the stream or make
+	// passes, it delivers an event of [KindFlushed] this often, whether events flow or not. The marker's Time
+	// is [Ordered.Watermark]: everything up to it has been delivered. The next one is due this long after
+	// that time, and comes with the first pass that reaches it. 0 is never; the least is 1 ms, in exact mode
+	// BarrierInterval if that is longer.
 	//
-	// Where events flow, it costs next to nothing. On an idle system, it costs one wakeup of the process per interval,
-	// and in exact mode a second one and a barrier. While barriers fail, Wait returns [ErrBarriers] there too.
+	// It costs next to nothing while events flow. On an idle system it costs one wakeup of the process per
+	// interval, in exact mode two and a barrier. While barriers fail, Wait then returns [ErrBarriers].
 	FlushEvery time.Duration
 
 	Spill Spill

@@ -12,7 +12,8 @@ import (
 // [Reader.Ordered], or of several readers with [Merge]. Events stay in their rings until
 // they are delivered, unless a ring fills up: see [Spill].
 //
-// [Event.Time] never decreases, except at events marked [Event.Late]. Exact mode has no late events. With
+// [Event.Time] never decreases, except at events marked [Event.Late]. Exact mode has no late events,
+// but for the cases that [PayloadTime] and [Ordered.Add] describe. With
 // slack, an earlier event may follow a marker ([KindFlushed]). A loss comes just before the sample
 // that reported it. A record whose time lies more than a second in the future is corrupt: see
 // [KindCorrupt].

@@ -18,11 +18,13 @@ type OutputCounts struct {
 // programs.
 type OutputStats struct {
 	CPUs []CPUOutputs // of all possible CPUs, by number; nil without a map
-	// RecursionMisses is how many runs of the programs were skipped, as the CPU was running the same
-	// program already: programs on functions or tracepoints that they reach themselves, or that
-	// interrupts reach. Linux counts them from 5.12 on, not for all types of program at first.
+	// RecursionMisses is how many runs of the programs the kernel skipped, because the CPU was already
+	// running the same program. That happens to programs on functions or tracepoints that they reach
+	// themselves, or that interrupts reach. Linux counts these runs from 5.12 on, at first not for all
+	// types of program.
 	RecursionMisses uint64
-	// Err is why the latest look failed: privileges that were dropped, perhaps. The counts are older then.
+	// Err is why the map could not be read, for example because the process dropped privileges. The counts
+	// are then those of the last successful read.
 	Err error
 }
 
@@ -33,9 +35,9 @@ type CPUOutputs struct {
 	Attempted uint64
 	Written   uint64 // to the ring
 	Full      uint64 // ENOSPC: the ring was full
-	NoRing    uint64 // ENOENT: nobody reads this CPU, or not now: see Reader.Pause
-	Nested    uint64 // EBUSY: within three outputs of that CPU already, which it interrupted
-	Offline   uint64 // EOPNOTSUPP: the CPU was offline, and its ring is not opened anew yet, or is another CPU's; or see Stats.CloseErr
+	NoRing    uint64 // ENOENT: there is no ring for this CPU, or the reader is paused
+	Nested    uint64 // EBUSY: it interrupted three nested outputs on that CPU
+	Offline   uint64 // EOPNOTSUPP: the CPU was offline and its ring is not reopened yet, or the entry is another CPU's; or see Stats.CloseErr
 	NoEntry   uint64 // E2BIG: the map has fewer entries than there are CPUs
 	Other     uint64
 }

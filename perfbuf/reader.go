@@ -11,11 +11,12 @@ import (
 	"github.com/ringfold/ringfold/internal/walk"
 )
 
-// Reader reads the per-CPU rings of a perf event array. Make one with [Open] and end it with
-// [Reader.Close]. The garbage collector cleans up a Reader that was not closed.
+// Reader reads the per-CPU rings of a perf event array, or BPF ring buffers. Make one with [Open] or
+// [OpenRingBuf], and end it with [Reader.Close]. The garbage collector cleans up a Reader that was not
+// closed.
 //
-// Different [Ring]s may be read concurrently. Wait, Stats and Close may run at the same time as anything
-// else. A second read of the same rings, or a second Wait, returns [ErrBusy].
+// Each [Ring] may be read by a goroutine of its own. Wait, Stats and Close may run at the same time as
+// anything else. A second read of the same rings, or a second Wait, returns [ErrBusy].
 type Reader struct {
 	in    reader.Reader
 	opts  Options
@@ -54,9 +55,9 @@ func (r *Reader) all() []*Ring {
 	return rings
 }
 
-// Rings returns the rings, in order of their CPUs. The slice is the caller's. A CPU that comes online
-// later gets a ring, unless Options.CPUs leaves it out: if you read rings one by one, call Rings again
-// when Stats.Hotplug.Added has grown.
+// Rings returns the rings, in order of their CPUs, in a new slice. A CPU that comes online later gets a
+// ring, unless Options.CPUs leaves it out: if you read rings one by one, call Rings again when
+// Stats.Hotplug.Added has grown.
 func (r *Reader) Rings() []*Ring {
 	rings := r.all()
 	slices.SortFunc(rings, func(a, b *Ring) int { return a.CPU() - b.CPU() })

@@ -8,13 +8,13 @@ import (
 )
 
 // Schedule chooses the order in which a pass over a [Reader] visits rings. [FullestFirst],
-// [SoonestFull], [RoundRobin] and [FixedOrder] make the usual ones.
+// [SoonestFull], [RoundRobin] and [FixedOrder] return the usual ones.
 //
 // A pass looks at all rings, asks for the order, and reads from each in turn, an eighth of a ring or 32
-// KiB at most. When it has read enough for the picture to have changed, it looks again. It ends when
-// all that was there at its beginning has been read. Until then, rings more than half full are read
-// beyond that, but in all no more than as much again: so no fast producer holds a pass up for ever, and
-// no ring starves, whatever the order is.
+// KiB at most. When the rings may have filled up differently meanwhile, it looks again. It ends when it
+// has read all that was there at its beginning. It also reads newer events of rings that are more than
+// half full, but at most as much again: so no fast producer holds a pass up forever, and no ring
+// starves, whatever the order is.
 type Schedule interface {
 	// Order sorts loads, which come by CPU number, into the order in which their rings are to be read.
 	// It must only move them, and not keep the slice. It is called within a pass, by its goroutine.
@@ -26,7 +26,7 @@ type Load struct {
 	CPU   int
 	Size  int // data bytes
 	Used  int // bytes that the ring holds
-	Grown int // bytes that have come since the look before, over the same time for all rings
+	Grown int // bytes that have come since the previous look, over the same time for all rings
 
 	ring *walk.Ring
 }
@@ -45,9 +45,9 @@ func fullestFirst(loads []Load) {
 	slices.SortStableFunc(loads, func(a, b Load) int { return cmp.Compare(b.Used, a.Used) })
 }
 
-// SoonestFull is the Schedule by which the ring comes first that will be full soonest if all go on
-// filling up as fast as they just did. One that is full comes before all others. So does one that is full
-// but for an eighth and has not grown: the outputs to it may be larger than the room that is left.
+// SoonestFull is the Schedule that reads first the ring that will be full soonest, if all go on filling
+// up as fast as they just did. A full ring comes before all others. So does one that is seven eighths
+// full and has not grown: outputs to it may be larger than the room that is left.
 func SoonestFull() Schedule { return ScheduleFunc(soonestFull) }
 
 func soonestFull(loads []Load) { slices.SortStableFunc(loads, sooner) }
@@ -82,11 +82,11 @@ func (l Load) full() int {
 	}
 }
 
-// FixedOrder is the Schedule by which rings come by CPU number.
+// FixedOrder is the Schedule that reads rings in order of their CPUs.
 func FixedOrder() Schedule { return ScheduleFunc(func([]Load) {}) }
 
-// RoundRobin returns a Schedule by which rings come by CPU number, each time beginning with the one behind
-// that which came first the last time. It is for one Reader.
+// RoundRobin returns a Schedule that reads rings in order of their CPUs, and starts one ring further each
+// time. Make one for each Reader.
 func RoundRobin() Schedule {
 	last := -1 // CPU
 	return ScheduleFunc(func(loads []Load) {

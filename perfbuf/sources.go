@@ -13,12 +13,14 @@ import (
 // come, in order of time. [Event.Source] says which reader an event is from. Each keeps its own
 // options and statistics, and its losses come as its events. Of one reader, it is [Reader.Ordered].
 //
-// In exact mode no event of any of them is late: a barrier covers all programs, whatever they write to. Readers may be
-// added and removed later: see [Ordered.Add]. Closing one of them ends the stream, with os.ErrClosed.
+// In exact mode no event of any of them is late: a barrier covers all programs, whatever they write
+// to. Readers may be added and removed later: see [Ordered.Add]. Closing one of them ends the stream,
+// with os.ErrClosed.
 //
-// Errors are invalid options, a reader or a map that is there twice, [ErrBusy] if rings are being read, and os.ErrClosed; no reader
-// is claimed then. Exact mode also fails if the process has no way to wait for an RCU grace period. The error says what
-// was tried: see [Barriers]. The first exact stream of a process blocks for 20 to 50 ms, in which it
+// Errors are invalid options, a reader or a map that is there twice, [ErrBusy] if rings are being read,
+// and os.ErrClosed. After an error the readers are as before. Exact mode also fails if the process has
+// no way to wait for an RCU grace period. The error says what was tried: see [Barriers]. The first
+// exact stream of a process blocks for 20 to 50 ms, in which it
 // compares these and proves [OpenTree]; on a busy machine that takes up to 0.4 s. Later ones block for a
 // grace period.
 func Merge(o OrderOptions, readers ...*Reader) (*Ordered, error) {

@@ -5,9 +5,9 @@ import "context"
 // Wait blocks until there is something to read, ctx is done or the reader is closed. Nil is a hint:
 // the rings hold events, or did a moment ago; a pass says which.
 //
-// The wakeup policy decides when it returns nil (see [Wakeup]). By default that is when an event
-// comes after a while without any, and while events flow, every poll interval, or sooner when a
-// ring fills up. After a [Reader.Flush] it returns at once.
+// The wakeup policy decides when it returns nil (see [Wakeup]). By default that is at once when a
+// rare event comes. While events are frequent, it is every poll interval, or sooner when a ring fills
+// up. After a [Reader.Flush] it returns at once.
 //
 // Errors are context.Cause(ctx), which takes precedence, os.ErrClosed, and [ErrBusy] if another
 // goroutine waits already, for the Reader or for one of its rings, or an [Ordered] stream holds the
@@ -30,7 +30,7 @@ func (r *Ring) Run(ctx context.Context, f func(Event) error) error { return run(
 // It paces passes, so that a steady flow is read in batches. In exact mode the barriers do that. In
 // slack mode the next pass comes half the slack after the one before at the earliest (5 ms at most).
 //
-// A plain wakeup policy with a poll interval ([Wakeup]) puts the next pass off by that time, or until a
-// ring holds as much as wakes the reader. With the doorbell, a stream that holds nothing looks at busy
+// A plain wakeup policy with a poll interval ([Wakeup]) delays the next pass by that time, or until a
+// ring holds enough to wake the reader. With the doorbell, a stream that holds nothing looks at busy
 // rings once per slack or barrier interval, at most once per ms.
 func (s *Ordered) Wait(ctx context.Context) error { return s.in.Wait(ctx, ErrBarriers) }

@@ -1,5 +1,5 @@
 // Callbacks counts the events of a BPF program in three ways: channels.go uses libbpfgo's channels, dropin.go is the same with one
-// line replaced, and folds.go counts events in the ring buffers, without channels.
+// line replaced, and folds.go reads events in place, without channels.
 package main
 
 import (

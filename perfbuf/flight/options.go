@@ -13,9 +13,9 @@ import (
 
 // Options configures a [Recorder]. The zero value is good for most uses.
 type Options struct {
-	// MaxBytes is the size of all rings together, in bytes, for the CPUs that are online; each has the same share, rounded down to a power of
-	// two of pages. 0 is 512 KiB per CPU, the most that the kernel grants without CAP_IPC_LOCK (perf_event_mlock_kb); the most is 1 GiB per CPU.
-	// It is locked memory. Snapshots take as much again.
+	// MaxBytes is the size of all rings together, in bytes. Each CPU that is online gets the same share, rounded
+	// down to a power of two of pages. 0 is 512 KiB per CPU, the most that the kernel grants without CAP_IPC_LOCK
+	// (perf_event_mlock_kb); the most is 1 GiB per CPU. It is locked memory. Snapshots take as much again.
 	MaxBytes int
 
 	// MinAge is how much time a snapshot covers: it leaves out older events. 0 is all that the
@@ -26,19 +26,20 @@ type Options struct {
 	// CPUs selects the CPUs to record. nil is all that are online, now or later.
 	CPUs []int
 
-	// Time is what orders events: the kernel's time if it is zero, or a perfbuf.PayloadTime. A sample too short for the latter, or with a
-	// time later than the kernel's, has the kernel's.
+	// Time is what orders events: the kernel's time if it is zero, or a perfbuf.PayloadTime. A sample that is too
+	// short for the latter, or whose time is later than the kernel's, has the kernel's.
 	Time perfbuf.TimeSource
 
 	// Partial keeps the events before [Snapshot.CompleteSince] that CPUs with fewer events have left.
 	Partial bool
 
-	// Pause has the kernel refuse outputs (PERF_EVENT_IOC_PAUSE_OUTPUT) from the beginning of a snapshot to the end of the copying. They fail with ENOSPC, and a
-	// [perfbuf.KindLost] in the next snapshot says how many. In exchange, nothing old is overwritten meanwhile. That is for rings that programs fill faster than
-	// they can be copied.
+	// Pause makes the kernel refuse outputs (PERF_EVENT_IOC_PAUSE_OUTPUT) while a snapshot copies the rings. They
+	// fail with ENOSPC, and a [perfbuf.KindLost] in the next snapshot says how many. In exchange, nothing old is
+	// overwritten meanwhile. It is for rings that programs fill faster than a snapshot copies them.
 	Pause bool
 
-	// Barriers selects how to wait for outputs that are under way, as in perfbuf.OrderOptions. 0 takes the best that works here. NestLevels cannot be used.
+	// Barriers selects how to wait for outputs that are under way, as in perfbuf.OrderOptions. 0 takes the best
+	// that works here. NestLevels cannot be used.
 	Barriers perfbuf.Barriers
 }
 
@@ -104,7 +105,8 @@ type Stats struct {
 	Plugged   uint64        // CPUs that came online and got rings, or came back
 	// ReplacedEntries is how many of the map's entries another reader had, which receives nothing until it is restarted.
 	ReplacedEntries int
-	// Err is why a CPU that came online has no ring, nil if all have, or how they are looked for if not by the kernel's uevents. It is tried again every second.
+	// Err says why a CPU that came online has no ring, or how the recorder looks for CPUs if the kernel's uevents
+	// cannot be had; it is nil if all is well. The recorder tries again every second.
 	Err error
 }
 

@@ -28,8 +28,8 @@ type Ring struct {
 	Since  uint64 // every event of this CPU from this time up to Snapshot.Until was in its ring, in ns of CLOCK_MONOTONIC
 	Bytes  int    // of records in its ring
 	Events int    // in the snapshot
-	// Err is a *perfbuf.CorruptError if the ring's older events could not be read, as a program has output too much at once. Offset counts
-	// from the newest event, to older ones.
+	// Err is a *perfbuf.CorruptError if the ring's older events could not be read, because a program had output
+	// too much at once. Its Offset counts from the newest event towards older ones.
 	Err error
 }
 

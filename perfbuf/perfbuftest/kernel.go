@@ -67,16 +67,17 @@ func (k *Kernel) Advance(d time.Duration) {
 	k.clock.Add(int64(d))
 }
 
-// Output runs a BPF program on a CPU that outputs once, from its begin to its end, as an interrupt
+// Output runs a BPF program on a CPU that outputs once, from beginning to end, as an interrupt
 // if a program is running there. It returns nil or what bpf_perf_event_output does, see [Program.Reserve].
 func (k *Kernel) Output(cpu int, payload []byte) error { return k.sim.Output(cpu, payload) }
 
 // Counts says what became of a CPU's outputs since New. It comes from the writing side alone, so a
 // test can hold against it what was read: at the end Written is the number of samples, and Lost
-// that of the losses reported and of those that no later output could report. That takes that no
+// that of the losses reported and of those that no later output could report. This requires that no
 // output of a [Program] was under way when the Reader was closed.
 //
-// It does not know of damage: what is too large for a record is Written, see [Program.Reserve].
+// It does not know of damage: an output that is too large for a record counts as Written, see
+// [Program.Reserve].
 type Counts struct {
 	Attempted uint64 // the sum of the others, and those under way
 	Written   uint64
@@ -84,5 +85,5 @@ type Counts struct {
 	Refused   uint64 // -ENOENT, -EBUSY: what no reader is told
 }
 
-// Counts of a CPU.
+// Counts returns the counts of a CPU.
 func (k *Kernel) Counts(cpu int) Counts { return Counts(k.sim.Counts(cpu)) }

@@ -15,7 +15,7 @@ import "github.com/ringfold/ringfold/internal/ringtest"
 type Program struct{ p *ringtest.Program }
 
 // Begin starts a program on a CPU. If one is running there, the new one interrupts it: as a softirq
-// if that is a task's, then as a hardirq, then as an NMI. To interrupt an NMI is a panic.
+// if that is a task's, then as a hardirq, then as an NMI. To interrupt an NMI panics.
 func (k *Kernel) Begin(cpu int) *Program { return &Program{k.sim.Begin(cpu)} }
 
 // Prepare begins an output: the kernel looks for the CPU's ring and takes the event's time. The

@@ -64,11 +64,11 @@ const maxRingBytes = 1 << 30 // perfbuf's
 // receiver is slow, reading goes on until as many bytes wait as all rings hold.
 //
 // Each ring is pageCnt pages large, a power of two. libbpf's perf_buffer__new sets them up as it
-// does for libbpfgo, so events have no time. But only the first event after a pause wakes the
-// reader at once, which then looks every millisecond while events flow: see [perfbuf.Wakeup]. That
-// saves traced programs nearly all that libbpfgo costs them, and takes three file descriptors per
-// CPU. If only two can be had, the reader polls every 10 ms, and Stats().Doorbell.Err says why. For
-// other policies use [perfbuf.Open].
+// does for libbpfgo, so events have no time. But only rare events wake the reader, at most 1,000 a
+// second and CPU; above that it polls every millisecond: see [perfbuf.Wakeup]. That saves traced
+// programs nearly all that libbpfgo costs them, and takes three file descriptors per CPU. If only two
+// can be had, the reader polls every 10 ms, and Stats().Doorbell.Err says why. For other policies use
+// [perfbuf.Open].
 //
 // InitPerfBuf does not block, and fails as [perfbuf.Open] does. Call Close on the result:
 // libbpfgo's Module.Close does not.
@@ -143,11 +143,11 @@ func (b *PerfBuffer) Stop() {
 	}
 }
 
-// Close is Stop, and frees the rings: outputs are refused from then on, with ENOENT, or with
-// EOPNOTSUPP where a ring could not be taken out of the map ([Stats].CloseErr). Calling it again
-// does nothing. The channels are closed only if Poll has been called. Stats is final then, and the
-// losses that were sent, if Stop had not been called before, are all that there ever were. Close
-// waits for programs that are running to end: usually some ms, a second at most.
+// Close is Stop, and frees the rings. From then on outputs are refused, with ENOENT, or with EOPNOTSUPP
+// where a ring could not be taken out of the map (Stats().CloseErr). Calling it again does nothing. The
+// channels are closed only if Poll has been called. Stats is then final. Unless Stop came before, the
+// losses that were sent add up to all there ever were. Close waits for running programs to end: usually
+// some ms, at most a second.
 func (b *PerfBuffer) Close() {
 	b.mu.Lock()
 	if b.stop == nil { // Poll comes too late from now on

@@ -20,9 +20,10 @@ func Events(path string) ([]EventInfo, error) {
 	return list, nil
 }
 
-// Times returns from when to when a recording says that it has every event, in ns of its clock: of a snapshot of a flight recorder, CompleteSince and
-// Until; of others, the times of the first and the last event. Both are 0 if the file does not say, as one that was not closed. Otherwise it
-// is [Events].
+// Times returns the interval for which a recording says that it has every event, in ns of its clock. For a
+// snapshot of a flight recorder these are CompleteSince and Until, otherwise the times of the first and the
+// last event. Both are 0 if the file does not say, as when it was not closed. It blocks and fails as
+// [Events] does.
 func Times(path string) (since, until uint64, err error) {
 	r, err := parseFile(path)
 	if err != nil {

@@ -10,36 +10,39 @@ import (
 
 // Options say what a recording is like. The zero value is good: one event, one file without limit.
 type Options struct {
-	// Events are what is recorded: one for each source of a merged stream that is to have a name of its own. Events of
-	// readers that are not named here are recorded as the first. nil is one event named output.
+	// Events are what is recorded: one for each source of a merged stream that is to have a name of its own.
+	// Events of readers that are not named here are recorded as the first. nil is one event named output.
 	Events []EventInfo
 
-	// Since and Until are the times between which the recording has all events, in ns of CLOCK_MONOTONIC, if that is known before it
-	// begins: of a snapshot, for instance. The file has them as the times of its first and last sample, which `perf report --header-only`
-	// shows. With Until 0, these are those of the events.
+	// Since and Until are the times between which the recording has all events, in ns of CLOCK_MONOTONIC, if
+	// they are known beforehand, as of a snapshot. The file has them as the times of its first and last
+	// sample, which `perf report --header-only` shows. If Until is 0, the file has those of the events.
 	Since, Until uint64
 
-	// BufferBytes is how much is written at once. 0 is 1 MiB, the least is 64 KiB. It is all the memory that a recorder takes.
+	// BufferBytes is how much is written at once. 0 is 1 MiB, the least is 64 KiB. A recorder takes no other
+	// memory.
 	BufferBytes int
 
-	// Compress has records compressed, as perf record -z does: perf decompresses them, and so does [ReplayOptions].Decompress. It is a
-	// *zstd.Encoder of github.com/klauspost/compress, say, and the recorder's alone until Close. nil: they are not.
+	// Compress compresses records, as perf record -z does: perf decompresses them, and so does
+	// [ReplayOptions].Decompress. It is for example a *zstd.Encoder of github.com/klauspost/compress, which
+	// nothing else may use until Close. nil is no compression.
 	Compress Compressor
 
-	// MaxBytes begins a new file before one grows beyond so many bytes, MaxAge when one is so old. 0 is no limit. With either,
-	// files are named path.000001 and so on, from the first number that is above all that there are. Each can be read alone.
+	// MaxBytes begins a new file before one grows beyond this size, MaxAge when one is this old. 0 is no
+	// limit. With either, files are named path.000001 and so on, beginning above the highest number that is
+	// there. Each can be read alone.
 	MaxBytes int64
 	MaxAge   time.Duration
-	// MaxFiles removes the oldest of these files when there are more, those of earlier recorders too, so that restarts do not fill a disk. 0
-	// keeps all.
+	// MaxFiles removes the oldest of these files when there are more, also those of earlier recorders, so that
+	// restarts do not fill a disk. 0 keeps all.
 	MaxFiles int
 }
 
 // EventInfo names a source.
 type EventInfo struct {
 	Name   string
-	Source *perfbuf.Reader // nil: all that are not named
-	BTF    []byte          // that describes the payload, to be kept in the file; nil: none
+	Source *perfbuf.Reader // nil: all readers that are not named
+	BTF    []byte          // of the payload, to be kept in the file; nil: none
 }
 
 const (

@@ -110,7 +110,7 @@ func (r *Recorder) begin() error {
 // Run records what a source delivers, as it comes, until ctx is done or the source is closed: it
 // waits, makes a pass, and flushes, over and over. It returns the reason, never nil:
 // context.Cause(ctx), os.ErrClosed, other errors of the source's Wait, or the error of a write.
-// Events that come after that are still to be had: see [perfbuf.Ordered.Drain].
+// Later events are still in the rings: see [perfbuf.Ordered.Drain].
 func (r *Recorder) Run(ctx context.Context, src Source) error {
 	stream, ok := src.(*perfbuf.Ordered)
 	proven := ok && stream.Options().Mode == perfbuf.Exact()

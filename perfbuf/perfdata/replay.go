@@ -16,20 +16,21 @@ type ReplayOptions struct {
 	// Event names the event that is replayed, if the file has several.
 	Event string
 
-	// Speed replays events at a multiple of the pace at which they came, from the first one on: 1 is the recorded pace, 10 is
-	// faster. 0 is as fast as they are read.
+	// Speed is a multiple of the recorded pace: 1 is the recorded pace, 10 is ten times as fast. 0 is as fast
+	// as events are read.
 	Speed float64
 
-	// Last replays only what came in this time before the last event. 0 is all.
+	// Last replays only the last part of the recording, this long. 0 is all of it.
 	Last time.Duration
 
-	// WallClock has events at the times of CLOCK_REALTIME: what the recording machine's clocks showed when the file was begun, or closed, says how
-	// far its CLOCK_MONOTONIC is from that. Recordings of several machines, or of before and after a reboot, are merged by it, as exactly as
-	// the machines' clocks were set.
+	// WallClock gives events the times of CLOCK_REALTIME. The file has its offset from CLOCK_MONOTONIC on the
+	// recording machine, taken when the file was begun or closed. By it, recordings of several machines, or from
+	// before and after a reboot, can be merged, as exactly as the machines' clocks were set.
 	WallClock bool
 
-	// Decompress decompresses records that are compressed, as perf record -z and [Options].Compress do: a *zstd.Decoder of
-	// github.com/klauspost/compress, say. Open uses it and is done with it. Without, such files are refused.
+	// Decompress decompresses records that perf record -z or [Options].Compress has compressed. It is for
+	// example a *zstd.Decoder of github.com/klauspost/compress. Open uses it only during the call. Without one,
+	// Open refuses such files.
 	Decompress Decompressor
 
 	// Reader is as for [perfbuf.Open]. CPUs selects among those of the recording. NoTime and Outputs have no effect.
@@ -39,8 +40,9 @@ type ReplayOptions struct {
 // maxSpeed keeps times of the replay's clock far from overflow.
 const maxSpeed = 1e6
 
-// Open opens a recording to be replayed: the [perfbuf.Reader] that it returns works as one of a map does, with the same ways of
-// reading. It takes files of a [Recorder], and of perf record if samples have raw data, times and CPUs:
+// Open opens a recording for replay. The [perfbuf.Reader] that it returns works like one of a map, with the
+// same ways of reading. It takes files of a [Recorder], and of perf record if samples have raw data, times and
+// CPUs:
 //
 //	perf record -a -e bpf-output/no-inherit=1,name=NAME/ ...
 //
@@ -51,16 +53,16 @@ const maxSpeed = 1e6
 // nothing. Losses and corrupt memory of the recording are replayed as events; a
 // [perfbuf.CorruptError] describes the replay's own ring.
 //
-// At the end of the recording, Wait, Run, Events and Records return [io.EOF]; of a file that was
-// cut, is damaged or was not closed, an error that wraps [io.ErrUnexpectedEOF] and says at which
+// At the end of the recording, Wait, Run, Events and Records return [io.EOF]. If the file was cut, is
+// damaged or was not closed, they return an error that wraps [io.ErrUnexpectedEOF] and names the
 // offset. All that comes before has been delivered then. Wait fills the rings, so a loop over
 // ForEach alone sees only what fits into them: call Wait in between. Drain and Shutdown deliver
 // what the rings hold, not the rest of the file.
 //
-// Open blocks while it reads the file once. It takes 16 bytes of memory for each event if these are
-// not in order of time, 17 MiB for reading, and the rings. It decompresses compressed records
-// into a temporary file, whose size the recording determines; otherwise untrusted files are safe to
-// open. Errors name the file, and the offset of what is wrong.
+// Open blocks while it reads the file once, or twice if events are not in order of time. It takes 17 MiB
+// of memory for reading, the rings, and 16 bytes per event if these are not in order. It decompresses
+// compressed records into a temporary file, whose size the recording determines; otherwise untrusted
+// files are safe to open. Errors name the file, and the offset of what is wrong.
 func Open(path string, o ReplayOptions) (*perfbuf.Reader, error) {
 	f, size, err := openFile(path)
 	if err != nil {
