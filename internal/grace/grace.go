@@ -2,7 +2,7 @@
 //
 // The kernel takes an event's time and publishes the event within one RCU read-side critical section
 // (perf_event_output, kernel/events/core.c). So when a grace period that began at a time T has
-// ended, every event with an earlier time is published. That is a guarantee and no guess, however
+// ended, every event with an earlier time is published. That is a guarantee, not a guess, however
 // long a CPU was interrupted, or a virtual one not run, in between.
 //
 // Times that a program takes itself are covered because the whole program runs inside such a section.

@@ -6,8 +6,8 @@
 // watermark, Batch while it returns any and Next for what it does not, until that reports nil, End.
 // What is later than the watermark is held for another round. Equal keys come by ring, then by offset.
 //
-// In a BPF ring buffer a program may still be writing a record, which is busy, while those behind it are committed, and may be older.
-// A scan goes past it, and each later one looks at it again.
+// In a BPF ring buffer, a program may still be writing a record, which is then busy, while those behind it are committed and may
+// be older. A scan goes past a busy record, and each later scan looks at it again.
 //
 // Invariants:
 //   - every byte of [freed, scan) of a ring is addressable and has been checked;

@@ -1,8 +1,8 @@
 // Package overwrite reads perf rings that the kernel overwrites: those of events with write_backward, mapped without PROT_WRITE.
 //
 // Such a ring is written from its end to its beginning (__perf_output_begin in kernel/events/ring_buffer.c). data_head starts at 0 and goes
-// down, to the newest record, which begins there. Behind it, at rising offsets, are the older ones, each in one piece from its header on, until
-// the bytes that newer ones have overwritten. Nobody tells the kernel what was read, and no output fails.
+// down: it points to the newest record. Behind that, at rising offsets, follow the older records, each whole, up to the bytes that newer
+// records have overwritten. Nobody tells the kernel what was read, and no output fails.
 //
 // A Copy is taken while programs go on to output, and proven afterwards: Take copies, from data_head on; then the caller waits until every
 // output that was under way has ended, a grace period; then Check loads data_head again. An output that overwrites bytes of the

@@ -1,5 +1,5 @@
 // Package reader is the machinery of a reader, and of a stream over several: what is opened, who may touch it, who waits, what
-// changes while others read, and how it ends. How events are handed out is no matter of it.
+// changes while others read, and how it ends. Package perfbuf hands out the events.
 package reader
 
 import (

@@ -1,8 +1,8 @@
 // Package ringbuf is the real kernel's side of BPF ring buffers (BPF_MAP_TYPE_RINGBUF): it maps them, alone or as the shards in an
 // array or hash of maps, finds new shards, waits for wakeups, and reads what programs count of their losses.
 //
-// libbpf's ring_buffer is no help: it hands records to a callback and gives out neither the data nor the positions (ring__consumer_pos and
-// its like came with libbpf 1.3, and lack the data still). The memory is mapped here as ring_buffer__add does it.
+// libbpf's ring_buffer does not help: it hands records to a callback and exposes neither the data nor the positions (ring__consumer_pos
+// and the like came with libbpf 1.3, still without the data). The memory is mapped here as ring_buffer__add does it.
 //
 // # Wakeups
 //
@@ -22,6 +22,6 @@
 //
 // The wakeup is an irq_work, which wakes the map's wait queue (bpf_ringbuf_notify); from there it goes to all epoll descriptors that the
 // map is in, one in another, and to Go's poller. That is edge-triggered: it asks the map's poll once for each wakeup (ringbuf_map_poll_kern:
-// readable if consumer_pos is not producer_pos), and not again while something stays unread. So unread records, busy ones for instance, make nobody spin. A wakeup whose
+// readable if consumer_pos is not producer_pos), and not again while something stays unread. So unread records, such as busy ones, make no reader spin. A wakeup whose
 // records have been read meanwhile may be dropped.
 package ringbuf

@@ -57,12 +57,12 @@ func TestWait(t *testing.T) {
 		count Counts
 	}{
 		"a wakeup":          {func(r *fakeRings, _ func()) { r.unread[1].Store(8); r.poll.Wake() }, nil, 0, Counts{Wakes: 1}},
-		"an interrupt":       {func(r *fakeRings, _ func()) { r.unread[0].Store(64); r.poll.Interrupt() }, nil, 0, Counts{Timer: 1}},
-		"the poll interval":  {func(r *fakeRings, _ func()) { r.unread[1].Store(8) }, nil, time.Second, Counts{Timer: 1}},
+		"an interrupt":      {func(r *fakeRings, _ func()) { r.unread[0].Store(64); r.poll.Interrupt() }, nil, 0, Counts{Timer: 1}},
+		"the poll interval": {func(r *fakeRings, _ func()) { r.unread[1].Store(8) }, nil, time.Second, Counts{Timer: 1}},
 		"a spurious wakeup": {func(r *fakeRings, _ func()) { r.poll.Wake(); synctest.Wait(); r.unread[1].Store(8) }, nil, time.Second, Counts{Wakes: 1, Spurious: 1, Timer: 1}},
-		"a flush":            {func(r *fakeRings, _ func()) { r.flushing.Store(true); r.poll.Interrupt() }, nil, 0, Counts{}},
-		"the context":        {func(_ *fakeRings, cancel func()) { cancel() }, context.Canceled, 0, Counts{}},
-		"closed rings":       {func(r *fakeRings, _ func()) { r.closed.Store(true); r.poll.Interrupt() }, os.ErrClosed, 0, Counts{}},
+		"a flush":           {func(r *fakeRings, _ func()) { r.flushing.Store(true); r.poll.Interrupt() }, nil, 0, Counts{}},
+		"the context":       {func(_ *fakeRings, cancel func()) { cancel() }, context.Canceled, 0, Counts{}},
+		"closed rings":      {func(r *fakeRings, _ func()) { r.closed.Store(true); r.poll.Interrupt() }, os.ErrClosed, 0, Counts{}},
 		"closed rings, and the context before that": {func(r *fakeRings, cancel func()) { r.closed.Store(true); cancel() }, context.Canceled, 0, Counts{}},
 		"the longest time of it":                    {func(*fakeRings, func()) {}, nil, time.Hour, Counts{}},
 	} {

@@ -1,5 +1,5 @@
-// Package bpfmaps finds the perf event arrays and BPF ring buffers that are on the system, whoever has loaded them, and tells whether somebody
-// seems to read one. cilium/ebpf walks the kernel's maps and programs.
+// Package bpfmaps finds the perf event arrays and BPF ring buffers of the system, whichever program loaded them, and tells
+// whether one seems to have a reader. cilium/ebpf walks the kernel's maps and programs.
 //
 // list.go finds maps and programs, processes.go who holds them, pins.go where they are pinned; selectors.go and selector.go choose some, and
 // target.go opens them.

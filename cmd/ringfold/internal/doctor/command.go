@@ -1,4 +1,4 @@
-// Package doctor looks at what the machine and its user permit, and says what is wrong and how to mend it.
+// Package doctor looks at what the machine and its user permit, and says what is wrong and how to fix it.
 package doctor
 
 import (

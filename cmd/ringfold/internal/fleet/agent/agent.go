@@ -1,5 +1,5 @@
 // Package agent ships a host's events to JetStream: ring, exact stream, batch, spool on disk, broker. Whatever fails behind the rings,
-// reading them goes on; and what is missing in the end, is in the log as a gap.
+// reading goes on, and whatever is missing in the end is in the log as a gap.
 package agent
 
 import (

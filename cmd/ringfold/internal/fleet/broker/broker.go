@@ -1,4 +1,4 @@
-// Package broker runs NATS servers with JetStream in this process: for the demo and for tests. In earnest one runs nats-server.
+// Package broker runs NATS servers with JetStream in this process: for the demo and for tests. In production, run nats-server.
 package broker
 
 import (
