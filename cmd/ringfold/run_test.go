@@ -71,7 +71,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
-	nats, err := broker.Start(t.TempDir(), 0)
+	nats, err := broker.Start(t.TempDir())
 	require.NoError(t, err)
 	t.Cleanup(nats.Shutdown)
 
@@ -84,7 +84,7 @@ func newWorld(t *testing.T) *world {
 	require.NoError(t, os.WriteFile("/proc/self/comm", []byte(comm), 0))
 	w := &world{dir: t.TempDir(), replace: strings.NewReplacer(
 		"name events", events, "id 12", events, "id 7", events, "name rb", rb, "id 15", rb,
-		"--process execsnoop", "--process "+comm, "--process runqslower", "--process "+comm,
+		"--process execsnoop", "--process "+comm, "--process runqslower", "--process "+comm, "--process exec ", "--process "+comm+" ",
 		"ringfold stat  ", "ringfold stat "+events,
 		"ringfold metrics", "ringfold metrics --listen 127.0.0.1:0", "--listen :9435", "",
 		"nats://broker:4222", nats.URL(), " /tmp/", " ", " /var/", " var/",
