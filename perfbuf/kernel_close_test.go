@@ -79,6 +79,7 @@ func TestKernelUseAfterClose(t *testing.T) {
 	require.Zero(t, ring.Used())
 	require.Equal(t, r.Options().RingBytes, ring.Size())
 
+	<-r.Done()
 	stats := r.Stats().Total()
 	require.EqualValues(t, 1, stats.Samples)
 	require.Zero(t, stats.Used)
@@ -114,7 +115,7 @@ func TestKernelUseAfterOrderedClose(t *testing.T) {
 // What Close and a failing Open have to put back: descriptors, mappings, and the map's entries.
 func TestKernelCloseLeavesNothing(t *testing.T) {
 	e := kerneltest.Load(t)
-	before := belongings(t)
+	before := atRest(t)
 	for _, opts := range []perfbuf.Options{{}, {NoTime: true}, {RingBytes: 1 << 20}, {Wakeup: perfbuf.Wakeup{Events: 10}}} {
 		r := open(t, e, opts)
 		require.Greater(t, len(belongings(t)), len(before)+2*len(r.Rings()))
@@ -137,7 +138,7 @@ func TestKernelCloseLeavesNothing(t *testing.T) {
 // A pass in another goroutine has rings until it ends, and the last to leave frees them.
 func TestKernelCloseDuringPass(t *testing.T) {
 	e := kerneltest.Load(t)
-	before := belongings(t)
+	before := atRest(t)
 	r := open(t, e, perfbuf.Options{})
 	cpu := r.Rings()[0].CPU()
 	e.Emit(cpu, 3, 56)
@@ -168,7 +169,7 @@ func TestKernelCloseInside(t *testing.T) {
 	for _, name := range []string{"reader", "ordered", "ring"} {
 		t.Run(name, func(t *testing.T) {
 			e := kerneltest.Load(t)
-			before := belongings(t)
+			before := atRest(t)
 			r := open(t, e, perfbuf.Options{RingBytes: 4096})
 			var src perfbuf.Source = r
 			switch name {

@@ -60,7 +60,7 @@ func TestKernelCloseUnderLoad(t *testing.T) {
 	first := open(t, e, perfbuf.Options{})
 	cpus := first.Options().CPUs
 	require.NoError(t, first.Close())
-	before := belongings(t)
+	before := atRest(t)
 	stop := load(t, e, cpus, 300, 0)
 
 	for name, read := range read {
@@ -111,7 +111,7 @@ func TestKernelCloseRaces(t *testing.T) {
 	e := kerneltest.Load(t)
 	first := open(t, e, perfbuf.Options{})
 	require.NoError(t, first.Close())
-	before := belongings(t)
+	before := atRest(t)
 	stop := load(t, e, first.Options().CPUs, 100, 0)
 	for range 50 {
 		r := open(t, e, perfbuf.Options{RingBytes: 4096})

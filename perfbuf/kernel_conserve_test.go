@@ -107,6 +107,7 @@ func TestKernelConservation(t *testing.T) {
 				})
 				require.Equal(t, os.ErrClosed, err)
 				<-closed
+				<-r.Done()
 				stop()
 				for _, s := range r.Stats().Rings {
 					now, old := count(s.CPU), before[s.CPU]
@@ -135,7 +136,7 @@ func TestKernelBalance(t *testing.T) {
 			}), errOver)
 			stop()
 			kerneltest.RequireLinux(t, 6, 0, "PERF_FORMAT_LOST, for losses that nothing has reported")
-			require.NoError(t, r.Close())
+			shut(t, r)
 			for _, s := range r.Stats().Rings {
 				attempted, failed := e.Counts(s.CPU)
 				require.Equal(t, attempted, s.Samples+s.Dropped+s.Lost, "CPU %d", s.CPU)
@@ -182,7 +183,7 @@ func TestKernelUnreportedLosses(t *testing.T) {
 			end(t, r, l)
 			l.balance(e, r)
 			require.EqualValues(t, 10*len(r.Rings()), r.Stats().Total().Lost)
-			require.NoError(t, r.Close())
+			shut(t, r)
 			l.balance(e, r)
 		})
 	}
@@ -193,7 +194,7 @@ func TestKernelUnreportedLosses(t *testing.T) {
 		e.Emit(ring.CPU(), 63+10, 40)
 		require.Len(t, collect(t, r), 63)
 		require.Zero(t, r.Stats().Rings[0].Lost)
-		require.NoError(t, r.Close())
+		shut(t, r)
 		require.EqualValues(t, 10, r.Stats().Rings[0].Lost)
 	})
 }

@@ -56,7 +56,7 @@ func TestKernelPause(t *testing.T) {
 		}
 		require.Len(t, collect(t, r), 1)
 	}
-	require.NoError(t, r.Close())
+	shut(t, r)
 	for _, s := range r.Stats().Rings {
 		attempted, failed := e.Counts(s.CPU)
 		require.EqualValues(t, 3*6, failed)
@@ -172,7 +172,7 @@ func TestKernelRingWait(t *testing.T) {
 				require.NoError(t, ring.ForEach(ledgers[i].add))
 				all.cpus[ring.CPU()] = ledgers[i].cpus[ring.CPU()]
 			}
-			require.NoError(t, r.Close())
+			shut(t, r)
 			all.balance(e, r)
 			require.Positive(t, waits.Load())
 		})

@@ -39,7 +39,7 @@ func TestKernelDefaultConserves(t *testing.T) {
 			require.NoError(t, r.ForEach(nothing))
 		}
 	}
-	require.NoError(t, r.Close())
+	shut(t, r)
 	for _, s := range r.Stats().Rings {
 		attempted, failed := e.Counts(s.CPU)
 		require.EqualValues(t, 1200, attempted)
@@ -82,7 +82,7 @@ func TestKernelDefaultWithoutDoorbell(t *testing.T) {
 		for _, ring := range r.Rings() {
 			e.Emit(ring.CPU(), 5, kerneltest.MaxSize) // does not fit
 		}
-		require.NoError(t, r.Close())
+		shut(t, r)
 		if kernelCounts(t) {
 			require.EqualValues(t, 5*n, r.Stats().Total().Lost)
 		}
@@ -109,7 +109,7 @@ func TestKernelDefaultWithoutLost(t *testing.T) {
 	for _, ring := range r.Rings() {
 		e.Emit(ring.CPU(), 300, 40)
 	}
-	require.NoError(t, r.Close())
+	shut(t, r)
 	for _, s := range r.Stats().Rings {
 		attempted, failed := e.Counts(s.CPU)
 		require.Equal(t, attempted-failed, s.Dropped)

@@ -109,7 +109,7 @@ func requireDoorbell(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, s r
 	t.Logf("%d wakeups for %d events; %+v", wakes, want, r.Stats().Doorbell)
 	stop()
 	require.NoError(t, r.Stats().Doorbell.Err)
-	require.NoError(t, r.Close())
+	shut(t, r)
 	l.balance(e, r)
 	require.Zero(t, l.lost())
 }
@@ -142,7 +142,7 @@ func requireDoorbellConserves(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Re
 			require.NoError(t, r.ForEach(nothing))
 		}
 	}
-	require.NoError(t, r.Close())
+	shut(t, r)
 	for _, s := range r.Stats().Rings {
 		attempted, failed := e.Counts(s.CPU)
 		require.GreaterOrEqual(t, failed, uint64(3*17))
@@ -193,8 +193,8 @@ func TestKernelDoorbellStress(t *testing.T) {
 func TestKernelDoorbellWithoutDescriptors(t *testing.T) {
 	e := kerneltest.Load(t)
 	require.NoError(t, open(t, e, perfbuf.Options{}).Close()) // also makes the runtime open what it keeps open
+	before := atRest(t)
 	openWith := scarceDescriptors(t)
-	before := belongings(t)
 	without := 0
 	for free := 3; ; free++ {
 		r, err := openWith(free, e)

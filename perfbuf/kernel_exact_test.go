@@ -80,7 +80,7 @@ func TestKernelExact(t *testing.T) {
 			finish(t, e, r, s, l.add)
 			l.balance(e, r)
 			require.NoError(t, s.Close())
-			require.NoError(t, r.Close())
+			shut(t, r)
 			l.balance(e, r)
 			st := r.Stats()
 			require.Zero(t, st.Late)

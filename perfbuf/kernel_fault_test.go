@@ -162,6 +162,7 @@ func TestKernelCloseFaults(t *testing.T) {
 					e.Emit(cpus[0], 1, 24)
 				}
 				require.Positive(t, kerneltest.Fail(t, c.call, syscall.EPERM, c.which, func() { r.Close() }))
+				<-r.Done()
 				require.EqualValues(t, 1, r.Stats().Rings[0].Dropped)
 				require.Equal(t, c.stay > 0, errors.Is(r.Stats().CloseErr, syscall.EPERM))
 				for i, cpu := range cpus {

@@ -148,7 +148,7 @@ func TestKernelOutputs(t *testing.T) {
 	expect(first, 1, nil)
 	require.Len(t, collect(t, r), 2, "a loss, and the sample")
 
-	require.NoError(t, r.Close())
+	shut(t, r)
 	require.Equal(t, syscall.ENOENT, c.Output(first, 24))
 	for _, cpu := range cpus {
 		require.Equal(t, want[cpu], counted(t, r, cpu), "of the time until Close")
@@ -251,7 +251,7 @@ func TestKernelOutputsRecursion(t *testing.T) {
 		} else {
 			require.Equal(t, runs, misses)
 		}
-		require.NoError(t, r.Close())
+		shut(t, r)
 		c.Fault(cpus[0])
 		require.Equal(t, perfbuf.OutputStats{RecursionMisses: misses}, r.Stats().Outputs, "until Close")
 	}
@@ -314,6 +314,7 @@ func TestKernelOutputsClose(t *testing.T) {
 				return nil
 			}), os.ErrClosed)
 			<-stats
+			<-r.Done()
 			close(over)
 			wg.Wait()
 			s := r.Stats()
@@ -354,7 +355,7 @@ func TestKernelOutputsCallerCloses(t *testing.T) {
 	require.NoError(t, unix.Close(fd))
 	require.NoError(t, c.Output(cpu, 24))
 	require.Equal(t, result(t, cpu, nil, 1), counted(t, r, cpu))
-	require.NoError(t, r.Close())
+	shut(t, r)
 	require.Equal(t, result(t, cpu, nil, 1), counted(t, r, cpu))
 }
 

@@ -61,7 +61,7 @@ func TestKernelReopenAfterClose(t *testing.T) {
 			e.Emit(ring.CPU(), 1, 24)
 			require.NoError(t, e.LastError(ring.CPU()))
 		}
-		require.NoError(t, r.Close())
+		shut(t, r)
 		require.EqualValues(t, len(r.Rings()), r.Stats().Total().Dropped)
 	}
 }
@@ -70,7 +70,7 @@ func TestKernelReopenAfterClose(t *testing.T) {
 // also if only the reader is closed, and in the middle of a barrier.
 func TestKernelExactLeavesNothing(t *testing.T) {
 	e := kerneltest.Load(t)
-	before := belongings(t)
+	before := atRest(t)
 	for i := range 20 {
 		r := open(t, e, perfbuf.Options{})
 		s, err := r.Ordered(perfbuf.OrderOptions{})

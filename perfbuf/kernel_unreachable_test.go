@@ -74,7 +74,7 @@ func TestKernelUnreachable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := kerneltest.Load(t)
 			leak.Check(t)
-			before := belongings(t)
+			before := atRest(t)
 			var cpus []int
 			func() {
 				r, err := perfbuf.Open(e.MapFD(), perfbuf.Options{RingBytes: 64 << 10})

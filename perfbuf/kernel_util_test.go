@@ -210,6 +210,22 @@ func belongings(t testing.TB) (all []string) {
 	return all
 }
 
+// shut closes a reader and waits until its counts are final: who is inside at the moment, as when a CPU's state has changed, finishes it.
+func shut(t testing.TB, r *perfbuf.Reader) {
+	t.Helper()
+	require.NoError(t, r.Close())
+	<-r.Done()
+}
+
+// atRest returns belongings once nobody waits for programs on behalf of readers of earlier tests.
+func atRest(t testing.TB) []string {
+	t.Helper()
+	for buf := make([]byte, 1<<20); strings.Contains(string(buf[:runtime.Stack(buf, true)]), "ringfold/internal/grace."); {
+		runtime.Gosched()
+	}
+	return belongings(t)
+}
+
 // returned waits until what was closed has been given back: whoever waits for programs may do so for longer than Close does.
 func returned(t testing.TB, before []string) {
 	t.Helper()

@@ -192,6 +192,7 @@ func compare(t *testing.T, kernel, fake *side) {
 	require.Equal(t, kernel.r.Stats(), fake.r.Stats())
 	for _, s := range []*side{kernel, fake} {
 		require.NoError(t, s.r.Close())
+		<-s.r.Done()
 	}
 	require.Equal(t, kernel.r.Stats(), fake.r.Stats(), "what was dropped included")
 }
