@@ -2,6 +2,7 @@ package suite
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/ringfold/ringfold/conformance/wire"
 	"github.com/ringfold/ringfold/conformance/workload"
@@ -35,7 +36,7 @@ func kernelBefore(major, minor int) bool {
 	return a < major || a == major && b < minor
 }
 
-// report outputs once more on each CPU that has lost something, as the kernel reports losses with the next record. Rings have room.
+// report outputs once more on each CPU that has lost something, as the kernel reports losses with the next record.
 func (s *Subject) report() {
 	for _, source := range s.sources {
 		if source.Kind != "perf" {
@@ -43,11 +44,35 @@ func (s *Subject) report() {
 		}
 		for cpu, c := range s.t.Total(source) {
 			if c.NoSpace > 0 {
-				s.t.Output(source, cpu, 1, workload.HeaderSize)
+				s.t.outputOne(source, cpu)
 			}
 		}
 	}
 	s.Settle()
+}
+
+// outputOne outputs on a CPU until an event is in its ring. A reader that has just delivered all of a full ring may not have said so to
+// the kernel yet.
+func (t *T) outputOne(source *workload.Source, cpu int) {
+	before := t.Total(source)[cpu].Taken()
+	for end := time.Now().Add(t.patience); ; sleepMillis(1) {
+		t.Output(source, cpu, 1, workload.HeaderSize)
+		if t.Total(source)[cpu].Taken() > before {
+			return
+		}
+		if time.Now().After(end) {
+			t.Failf("the ring of CPU %d stays full, though all of it was delivered %v ago", cpu, t.patience)
+		}
+	}
+}
+
+// awaitPrograms waits for the programs that are running: they run inside RCU read sections, and MEMBARRIER_CMD_GLOBAL waits for
+// a grace period. It does nothing on one CPU, where no program runs while this does.
+func awaitPrograms() {
+	const global = 1
+	if _, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, global, 0, 0); errno != 0 { // with nohz_full
+		sleepMillis(100)
+	}
 }
 
 // checkGaps checks that each gap in a CPU's numbers has a report of as many losses in it. Nothing else may have been refused, and

@@ -116,6 +116,7 @@ func conservationLossInPlace(t *T) {
 			s.Settle()
 		}
 	}
+	s.report()
 	s.Account()
 	s.checkGaps()
 }
@@ -218,12 +219,11 @@ func (t *T) conserveLoad(pages string, group int, pause, tick time.Duration) {
 	source := t.Perf()
 	s := t.Start(source, pages)
 	stop := t.load(source, 1, group, pause, tick)
-	time.Sleep(t.duration(time.Second))
+	t.lasts(source, tick)
 	stop()
 	s.Settle()
 	s.report()
 	s.Account()
-	t.staged(source, tick)
 	sum := t.Sum(source)
 	t.Notef("%d events, %d lost", sum.Taken(), sum.NoSpace)
 }

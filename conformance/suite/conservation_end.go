@@ -79,7 +79,7 @@ func conservationPauseFlushClose(t *T) {
 	stop := t.load(source, 1, 20, time.Millisecond, 0)
 	time.Sleep(t.duration(200 * time.Millisecond))
 	s.Do("pause")
-	time.Sleep(20 * time.Millisecond) // for programs that are running
+	awaitPrograms()
 	s.Do("flush")
 	s.Do("close")
 	stop()

@@ -96,7 +96,7 @@ func orderLoss(t *T) {
 		t.Output(source, b, 5, 64)
 		s.Do("go")
 		s.Settle()
-		t.Output(source, a, 1, 64)
+		t.outputOne(source, a)
 		s.Settle()
 	}
 	s.Account()

@@ -67,26 +67,32 @@ func (t *T) orderLoad(pages string, threads, group int, pause, tick time.Duratio
 	if spinners > 0 {
 		t.threads(workload.Threads{CPUs: t.CPUs(), OnEach: spinners})
 	}
-	time.Sleep(t.duration(time.Second))
+	t.lasts(source, tick)
 	stop()
 	s.Settle()
 	s.report()
 	s.checkTimes()
 	s.Account()
-	t.staged(source, tick)
 }
 
-// staged checks that the load was one: that interrupts have output, if they should have.
-func (t *T) staged(source *workload.Source, tick time.Duration) {
-	of, err := source.Counts()
-	t.must(err)
-	var calls, ticks uint64
-	for cpu := range of[workload.Syscall] {
-		calls += of[workload.Syscall][cpu].Attempted
-		ticks += of[workload.Timer][cpu].Attempted
-	}
-	if calls == 0 || tick > 0 && ticks == 0 {
-		t.Cannotf("not on this machine: %d outputs by system calls, %d by timers", calls, ticks)
+// lasts has a load go on for a second, and on a busy machine until it is one: until system calls have output, and interrupts, if they
+// should.
+func (t *T) lasts(source *workload.Source, tick time.Duration) {
+	time.Sleep(t.duration(time.Second))
+	for end := time.Now().Add(t.patience); ; sleepMillis(10) {
+		of, err := source.Counts()
+		t.must(err)
+		var calls, ticks uint64
+		for cpu := range of[workload.Syscall] {
+			calls += of[workload.Syscall][cpu].Attempted
+			ticks += of[workload.Timer][cpu].Attempted
+		}
+		if calls > 0 && (tick == 0 || ticks > 0) {
+			return
+		}
+		if time.Now().After(end) {
+			t.Cannotf("not on this machine: %d outputs by system calls, %d by timers", calls, ticks)
+		}
 	}
 }
 

@@ -115,6 +115,7 @@ func wrap(pages int, sizes ...int) func(*T) {
 				s.Settle()
 			}
 		}
+		s.report()
 		s.Account()
 	}
 }

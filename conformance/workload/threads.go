@@ -69,17 +69,21 @@ func (t Threads) Start() (stop func(), err error) {
 // work is the other process.
 func (t Threads) work() {
 	runtime.GOMAXPROCS(len(t.CPUs)*t.OnEach + 1)
+	var all sync.WaitGroup
 	for _, cpu := range t.CPUs {
 		for range t.OnEach {
-			go t.run(cpu)
+			all.Add(1)
+			go t.run(cpu, all.Done)
 		}
 	}
+	all.Wait()
 	os.Stdout.Write([]byte{0})
 	io.Copy(io.Discard, os.Stdin)
 }
 
-func (t Threads) run(cpu int) {
+func (t Threads) run(cpu int, begun func()) {
 	Pin(cpu)
+	begun()
 	for {
 		for range t.Group {
 			unix.RawSyscall(uintptr(t.Number), 0, 0, 0)
