@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/ringfold/ringfold/conformance/workload"
@@ -220,7 +221,7 @@ var IdleShare = 0.01
 //
 // Set-up: nothing is output for 2 seconds (1 second in the short form).
 //
-// Check: the process took less than 1 % of a CPU, by /proc/PID/task/*/schedstat. The figure is noted.
+// Check: the process took less than 1 % of a CPU, by /proc/PID/task/*/schedstat, the best of five times. The figure is noted.
 func deliveryIdle(t *T) {
 	source := t.Perf()
 	s := t.Start(source, "pages=16")
@@ -252,17 +253,18 @@ func deliveryBusyIdle(t *T) {
 
 // idle measures what the process does while nothing is output.
 func (s *Subject) idle() {
-	d := s.t.duration(2 * time.Second)
-	before := s.Look()
-	time.Sleep(d)
-	after := s.Look()
-	share := (after.CPU - before.CPU).Seconds() / d.Seconds()
-	seen := func() (string, []any) {
-		return "%.2f %% of a CPU, %.0f sleeps a second", []any{100 * share, float64(after.Switches-before.Switches) / d.Seconds()}
+	least, seen := 1e9, ""
+	for range 5 { // what else happens on a machine may be counted, now and then
+		before, begin := s.Look(), time.Now()
+		time.Sleep(s.t.duration(2 * time.Second))
+		after, took := s.Look(), time.Since(begin).Seconds()
+		if share := (after.CPU - before.CPU).Seconds() / took; share < least {
+			least, seen = share, fmt.Sprintf("%.2f %% of a CPU, %.0f sleeps a second", 100*share, float64(after.Switches-before.Switches)/took)
+		}
+		if least <= IdleShare {
+			s.t.Notef("%s", seen)
+			return
+		}
 	}
-	format, args := seen()
-	if share > IdleShare {
-		s.t.Failf("idle, it takes "+format, args...)
-	}
-	s.t.Notef(format, args...)
+	s.t.Failf("idle, it takes %s", seen)
 }
