@@ -21,9 +21,10 @@ func lifeMemory(t *T) {
 	source := t.Perf()
 	s := t.Start(source, "pages=64")
 	stop := t.load(source, 1, 100, 2*time.Millisecond, 0)
-	time.Sleep(t.duration(400 * time.Millisecond))
+	few := int(t.duration(30_000))
+	s.Until("the first events are delivered", func(st *State) bool { return st.Events >= few })
 	before := s.Look().Resident
-	time.Sleep(t.duration(2 * time.Second))
+	s.Until("the others are delivered", func(st *State) bool { return st.Events >= 5*few })
 	after := s.Look().Resident
 	stop()
 	s.Settle()
