@@ -1,6 +1,6 @@
 package suite
 
-import ()
+import "time"
 
 var lifeScenarios = []entry{
 	{"life/close-while-waiting", "lifeCloseWaiting", lifeCloseWaiting},
@@ -99,8 +99,16 @@ func lifeCloseIn(t *T) {
 	source := t.Perf()
 	s := t.Start(source, "pages=16")
 	closing := s.Begin("closein")
-	sleepMillis(20)
-	t.Output(source, t.CPUs()[0], 5, 64)
+	met := func(st *State) bool {
+		return st.Done["closein"] > 0 || st.Declined != "" || len(st.Errors) > 0 || st.Exited
+	}
+	for end := time.Now().Add(t.patience); time.Now().Before(end); sleepMillis(5) { // the command may be slower than an event
+		t.Output(source, t.CPUs()[0], 1, 64)
+		done := false
+		if s.With(func(st *State) { done = met(st) }); done {
+			break
+		}
+	}
 	declined := ""
 	s.Finished(closing, &declined)
 	if declined != "" {
