@@ -27,8 +27,8 @@ func sleepMillis(n int) { time.Sleep(time.Duration(n) * time.Millisecond) }
 //
 // Kernel: perf_event_header says a record's type and size.
 //
-// Set-up: the suite opens a perf event of its own, which reports what threads are called, and redirects it into the reader's ring
-// (pidfd_getfd, PERF_EVENT_IOC_SET_OUTPUT). Between outputs, a thread on that CPU changes its name.
+// Set-up: the suite opens a perf event of its own, which reports what a thread on that CPU is called, and redirects it into the reader's
+// ring (pidfd_getfd, PERF_EVENT_IOC_SET_OUTPUT). Between outputs, the thread changes its name.
 //
 // Check: all events around the PERF_RECORD_COMM are delivered. A reader may report that it met something unknown.
 func unknownRecord(t *T) {
@@ -38,16 +38,21 @@ func unknownRecord(t *T) {
 	s.lenient = true
 	t.Output(source, cpu, 1, 64)
 	s.Settle()
-	s.redirect(cpu)
-	named := make(chan bool)
+	names, named := make(chan string), make(chan int)
+	defer close(names)
+	go func() {
+		workload.Pin(cpu)
+		named <- unix.Gettid()
+		for name := range names {
+			b := []byte(name + "\x00")
+			unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&b[0])), 0, 0, 0)
+			named <- 0
+		}
+	}()
+	s.redirect(cpu, <-named)
 	for i := range 200 {
 		t.Output(source, cpu, 1, 64+i%9)
-		go func() {
-			workload.Pin(cpu)
-			name := []byte(fmt.Sprintf("unknown-%d\x00", i))
-			unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&name[0])), 0, 0, 0)
-			named <- true
-		}()
+		names <- fmt.Sprintf("unknown-%d", i)
 		<-named
 		t.Output(source, cpu, 2, 64)
 		if i%10 == 9 {
@@ -58,8 +63,9 @@ func unknownRecord(t *T) {
 	s.Account()
 }
 
-// redirect has a perf event of the suite write to the subject's ring of a CPU: records of the names that threads get.
-func (s *Subject) redirect(cpu int) {
+// redirect has a perf event of the suite write to the subject's ring of a CPU: records of the names that a thread gets there. Those of all
+// threads might fill the ring on a busy machine.
+func (s *Subject) redirect(cpu, thread int) {
 	pid := s.cmd.Process.Pid
 	pidfd, err := unix.PidfdOpen(pid, 0)
 	s.t.must(err)
@@ -71,7 +77,7 @@ func (s *Subject) redirect(cpu int) {
 		event, err := unix.PerfEventOpen(&unix.PerfEventAttr{
 			Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_DUMMY, Clockid: unix.CLOCK_MONOTONIC,
 			Size: uint32(unsafe.Sizeof(unix.PerfEventAttr{})), Bits: unix.PerfBitComm | clock,
-		}, -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
+		}, thread, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
 		s.t.must(err)
 		s.t.Cleanup(func() { unix.Close(event) })
 		for _, entry := range fds {
