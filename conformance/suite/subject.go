@@ -125,12 +125,9 @@ func (s *Subject) listen(stdout io.Reader) {
 		s.wake()
 	}
 	io.Copy(io.Discard, r)
-	err := s.cmd.Wait()
+	s.cmd.Wait() // its error may be of stderr, which somebody else has
 	s.mu.Lock()
-	s.state.Exited, s.state.Status = true, "exit status 0"
-	if err != nil {
-		s.state.Status = err.Error()
-	}
+	s.state.Exited, s.state.Status = true, s.cmd.ProcessState.String()
 	s.mu.Unlock()
 	s.wake()
 }
