@@ -9,7 +9,7 @@
 # is added to the kernel's command line.
 set -euo pipefail
 arch=$1 cpus=$2 accel=$3 kernel=$4 initramfs=$5 log=$6
-silence=${SILENCE:-60} pid=$log.pid
+silence=${SILENCE:-60} pid=$log.pid job=
 
 case $arch in
 amd64) machine=(qemu-system-x86_64 -machine pc) console=ttyS0 cpu=max ;;
@@ -23,8 +23,11 @@ machine+=(-cpu "$cpu" -smp "$cpus" -m "$((2 + cpus / 16))G" -nographic -no-reboo
 	# Guests under software emulation die at boot less often if they need not doubt the time stamp counter and the timer.
 	-append "console=$console panic=-1 quiet loglevel=1 tsc=reliable no_timer_check ${APPEND:-}")
 
-# end ends the machine: timeout passes the signal on, and kills what does not heed it.
-end() { [ ! -s "$pid" ] || kill "$(<"$pid")" 2>/dev/null || :; }
+# end ends the machine, if need be once it has begun: timeout passes the signal on, and kills what does not heed it.
+end() {
+	until [ -s "$pid" ] || ! kill -0 "$job" 2>/dev/null; do sleep 0.1; done
+	[ ! -s "$pid" ] || kill "$(<"$pid")" 2>/dev/null || :
+}
 trap 'end; rm -f "$pid"' EXIT
 trap 'exit 1' INT TERM
 : >"$log"
@@ -32,11 +35,12 @@ rm -f "$pid"
 # shellcheck disable=SC2016 # for that shell
 bash -c 'echo $$ >"$1"; exec timeout -k 10 "${@:2}"' - "$pid" "${LIMIT:-60m}" "${machine[@]}" </dev/null 2>&1 |
 	sed -Eu 's/\r$//; s/\x1b(c|\[[0-9;?]*[A-Za-z])//g' | tee "$log" &
+job=$!
 
 stopped() { grep -m1 -oE '(KVM internal error|KVM: entry failed|emulation failure|kvm run failed).*' "$log"; }
 begun() { grep -q '### KERNEL' "$log"; }
 why=''
-while [ "$accel" = kvm ] && kill -0 $! 2>/dev/null; do
+while [ "$accel" = kvm ] && kill -0 "$job" 2>/dev/null; do
 	if why=$(stopped); then
 		end
 		break
@@ -47,7 +51,7 @@ while [ "$accel" = kvm ] && kill -0 $! 2>/dev/null; do
 	fi
 	sleep 1
 done
-wait $! || :
+wait "$job" || :
 if [ "$accel" = kvm ] && [ -z "$why" ]; then
 	why=$(stopped) || begun || why='the machine ended before the guest began'
 fi
