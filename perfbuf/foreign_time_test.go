@@ -45,15 +45,20 @@ func TestForeignTimes(t *testing.T) {
 	}
 }
 
-// Payloads that are too short have no time at all, which a program may well output now and then.
-func TestShortPayloadsAreNoForeignTimes(t *testing.T) {
-	k := newFake(t, 1, Options{})
-	k.clock.Store(uint64(time.Second))
-	s := k.byPayload(OrderOptions{Mode: Slack(0)})
-	for range 40 {
-		require.NoError(t, k.w[0].Output(1, []byte{1, 2, 3, 4}))
+// Payloads that are too short, which a program may well output now and then, have the kernel's time. Without it nothing has an order.
+func TestShortPayloads(t *testing.T) {
+	for _, o := range []Options{{}, {NoTime: true}} {
+		k := newFake(t, 1, o)
+		k.clock.Store(uint64(time.Second))
+		s := k.byPayload(OrderOptions{Mode: Slack(0)})
+		for range 40 {
+			require.NoError(t, k.w[0].Output(1, []byte{1, 2, 3, 4}))
+		}
+		if o.NoTime {
+			require.ErrorContains(t, s.ForEach(func(Event) error { return nil }), "its first 40 samples are too short for a time")
+		}
+		require.Len(t, copies(t, s), 40)
 	}
-	require.Len(t, copies(t, s), 40)
 }
 
 func repeat(time uint64, n int) (times []uint64) {

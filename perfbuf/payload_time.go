@@ -24,10 +24,10 @@ type TimeSource struct {
 //
 // A sample too short for the time, or with a time more than a second in the future, is ordered by
 // the kernel's time. Without kernel times it goes with its predecessor. Stats.Untimed counts both.
-// A stream whose source has only such times in its first 16 samples or more returns an error, once,
-// which names the map: the offset is wrong, or the times are of another clock. No event is lost,
-// and the stream may be read on, with or without that source. Times of a clock that lags, such as
-// jiffies, look like late events: Stats.Late counts them.
+// A stream returns an error, once, if a source begins with 16 samples or more whose times are all in the
+// future, or are missing and not made up for by the kernel's. It names the map: the offset is wrong, or
+// the times are of another clock. No event is lost, and the stream may be read on, with or without that
+// source. Times of a clock that lags, such as jiffies, look like late events: Stats.Late counts them.
 func PayloadTime(offset int) TimeSource { return TimeSource{payload: true, offset: offset} }
 
 // StampedTime is a [PayloadTime] that programs take after they have reserved the record in a BPF ring buffer, as

@@ -86,7 +86,7 @@ func TestBusyRecordsThatAreNotBelieved(t *testing.T) {
 	}
 	future.Commit(0)
 	empty.Commit(0)
-	require.Equal(t, merge.Found{Keyless: 2, Future: 1}, m.Scan(0, w.Head(), 1000, 0))
+	require.Equal(t, merge.Found{Keyless: 2, Bad: 2}, m.Scan(0, w.Head(), 1000, 0))
 	require.Zero(t, m.Busy(0))
 	reserve(t, w, 11, 8).Commit(0)
 	m.Scan(0, w.Head(), 1000, 0)

@@ -93,7 +93,7 @@ type Found struct {
 	Inversions int // samples that lie behind one with a later key
 	Unknown    int // records of types that are not delivered
 	Keyless    int // samples without a key in their payload, if there should be one
-	Future     int // of these, with one above the ceiling
+	Bad        int // of these, with one above the ceiling, or none of the kernel's instead
 	Discarded  int // records that their programs have given up
 }
 

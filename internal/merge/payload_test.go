@@ -91,8 +91,8 @@ func TestKeysThatAreNotBelieved(t *testing.T) {
 	}{
 		{100, true, 7, out{0, raw.Sample, 100, false}, merge.Found{}},
 		{100, true, 101, out{0, raw.Sample, 100, false}, merge.Found{}},
-		{101, true, 7, out{0, raw.Sample, 7, false}, merge.Found{Keyless: 1, Future: 1}},
-		{101, true, 100, out{0, raw.Sample, 100, false}, merge.Found{Keyless: 1, Future: 1}},
+		{101, true, 7, out{0, raw.Sample, 7, false}, merge.Found{Keyless: 1, Bad: 1}},
+		{101, true, 100, out{0, raw.Sample, 100, false}, merge.Found{Keyless: 1, Bad: 1}},
 		{3, false, 7, out{0, raw.Sample, 7, false}, merge.Found{Keyless: 1}},
 		{3, false, 101, out{0, raw.Corrupt, 0, false}, merge.Found{Keyless: 1}},
 	} {

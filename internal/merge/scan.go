@@ -101,8 +101,8 @@ func (r *ring) keyOf(rec *raw.Record, ceiling uint64, found *Found) (key, flag u
 	}
 	if key, ok := r.raw.Payload8(rec, r.timeAt); ok && key <= ceiling {
 		return key, 0
-	} else if ok {
-		found.Future++
+	} else if ok || rec.Time == 0 {
+		found.Bad++
 	}
 	found.Keyless++
 	if rec.Time == 0 {

@@ -9,7 +9,7 @@ import (
 // times says whether a source's payloads have times at all.
 type times struct {
 	judged bool // they have, or the user has been told
-	future int  // samples, of all so far, with times that no clock shows yet
+	bad    int  // samples, of all so far, with times that no clock shows yet, or without any
 }
 
 // distrusted is how many first samples with such times are no accident.
@@ -21,7 +21,7 @@ func (t *times) judge(samples int, found merge.Found) {
 		return
 	}
 	t.judged = found.Keyless < samples
-	t.future += found.Future
+	t.bad += found.Bad
 }
 
 // badTimes returns an error, once, if none of a source's samples had a time that can be believed: they have another clock's, or another field
@@ -31,11 +31,11 @@ func (s *Stream) badTimes() error {
 		return nil // it may be the last round, which is to deliver all there is
 	}
 	for _, src := range s.sources {
-		if t := &src.times; !t.judged && t.future >= distrusted {
+		if t := &src.times; !t.judged && t.bad >= distrusted {
 			t.judged = true
 			id, name := src.Kernel.Map()
-			return fmt.Errorf("perfbuf.Ordered: map %q (id %d): the times in its first %d samples are more than a second in the future of CLOCK_MONOTONIC: "+
-				"set the payload offset at which programs store bpf_ktime_get_ns(), and use no other clock", name, id, t.future)
+			return fmt.Errorf("perfbuf.Ordered: map %q (id %d): its first %d samples are too short for a time, or have one more than a second in the future of CLOCK_MONOTONIC: "+
+				"set the payload offset at which programs store bpf_ktime_get_ns(), and use no other clock", name, id, t.bad)
 		}
 	}
 	return nil

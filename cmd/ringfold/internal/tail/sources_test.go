@@ -79,7 +79,8 @@ func TestRingBufWithoutTimes(t *testing.T) {
 		"has the CPU, as in name shared,cpu=8":                                        {"id", id, "--filter", "cpu == 0"},
 		"is chosen twice":                                                             {"id", id, "id", id},
 		"is a perf event array: stamped, cpu= and losses= are for ring buffers":       {"id", e.id + ",cpu=8"},
-		" samples are more than a second in the future":                               {"id", id + ",time=32"},
+		"have one more than a second in the future":                                   {"id", id + ",time=32"},
+		" samples are too short for a time":                                           {"id", id + ",time=64"},
 		"behind a map come time=OFFSET, cpu=OFFSET, stamped, losses=ID and type=NAME": {"id", id + ",tim=32"},
 	} {
 		rings.Emit(0, kerneltest.RingEmit{Count: 20, Size: 64})
