@@ -66,14 +66,15 @@ func perfFDs(t testing.TB, pid int) (fds []int) {
 	defer unix.Close(pidfd)
 	dir := fmt.Sprintf("/proc/%d/fd", pid)
 	for ; ; time.Sleep(10 * time.Millisecond) {
+		// It has opened all by the time that it has mapped one. Before, it tries what the kernel can do with others.
+		if m, _ := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid)); !bytes.Contains(m, []byte("perf_event")) {
+			continue
+		}
 		var numbers []int
 		for n := range 1000 {
 			if to, _ := os.Readlink(fmt.Sprint(dir, "/", n)); to == "anon_inode:[perf_event]" {
 				numbers = append(numbers, n)
 			}
-		}
-		if m, _ := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid)); len(numbers) == 0 || !bytes.Contains(m, []byte("perf_event")) {
-			continue
 		}
 		for _, n := range numbers {
 			fd, err := unix.PidfdGetfd(pidfd, n, 0)
