@@ -64,7 +64,7 @@ func Create(path string, o Options) (*Recorder, error) {
 	}
 	r := newRecorder(o)
 	r.out = &file{path: path, recorder: r}
-	return r, r.begin()
+	return r.first()
 }
 
 // NewRecorder makes a recorder that writes the pipe format, for `perf script -i -`, to w. Nothing of it is written twice, so
@@ -79,7 +79,7 @@ func NewRecorder(w io.Writer, o Options) (*Recorder, error) {
 	}
 	r := newRecorder(o)
 	r.out = &pipe{w: w, recorder: r}
-	return r, r.begin()
+	return r.first()
 }
 
 func newRecorder(o Options) *Recorder {
@@ -98,13 +98,22 @@ func newRecorder(o Options) *Recorder {
 	return r
 }
 
+// first begins the first file, and leaves nothing open if that fails.
+func (r *Recorder) first() (*Recorder, error) {
+	if err := r.begin(); err != nil {
+		r.err = fmt.Errorf("perfdata: %w", err)
+		r.out.end()
+	}
+	return r, r.err
+}
+
 func (r *Recorder) begin() error {
 	r.files.Add(1)
 	r.written = span{}
 	if r.packer != nil {
 		r.packer.begin()
 	}
-	return r.failed(r.out.begin())
+	return r.out.begin()
 }
 
 // Run records what a source delivers, as it comes, until ctx is done or the source is closed: it
@@ -301,7 +310,7 @@ func (r *Recorder) Flush() error {
 func (r *Recorder) write() error {
 	b, err := r.packed()
 	if err == nil && r.out.full(len(b)) {
-		if r.failed(r.out.end()) != nil || r.begin() != nil {
+		if r.failed(r.out.end()) != nil || r.failed(r.begin()) != nil {
 			return r.err
 		}
 		b, err = r.packed() // into this file's stream

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/ringfold/ringfold/internal/raw"
@@ -48,6 +49,15 @@ func TestNoRoom(t *testing.T) {
 	require.ErrorIs(t, rec.Close(), errFull)
 	require.Equal(t, os.ErrClosed, rec.Close())
 	require.EqualValues(t, 1, rec.Stats().Samples)
+}
+
+// A recording that does not begin has no part that is complete.
+func TestNoRoomForTheHeader(t *testing.T) {
+	for path, want := range map[string]error{"/dev/full": syscall.ENOSPC, filepath.Join(t.TempDir(), "no", "dir"): os.ErrNotExist} {
+		_, err := perfdata.Create(path, perfdata.Options{})
+		require.ErrorIs(t, err, want)
+		require.NotContains(t, err.Error(), "complete")
+	}
 }
 
 func TestOptions(t *testing.T) {
