@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
@@ -51,13 +52,13 @@ func (c *config) record(cmd *cobra.Command) error {
 	if err := rec.Close(); err != nil && end == nil {
 		end = err
 	}
-	if end != nil && !errors.Is(end, io.ErrUnexpectedEOF) {
-		return end
+	if errors.Is(end, syscall.EPIPE) {
+		return end // of a closed stdout nothing is said
 	}
 	sum := &summary{}
 	sum.recorded(c.write, rec.Stats())
 	sum.end(set, time.Since(begin))
-	return errors.Join(end, c.print(cmd, map[string]any{"summary": sum}, sum.String())) // of a recording that was cut, what is there is copied
+	return errors.Join(end, c.print(cmd, map[string]any{"summary": sum}, sum.String())) // what was read before an error is there
 }
 
 // all reports whether every event is recorded, whatever it has.

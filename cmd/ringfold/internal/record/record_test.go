@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -250,6 +251,33 @@ func TestCut(t *testing.T) {
 	require.Contains(t, notes, "it was cut")
 	require.Contains(t, out, `{"summary":`)
 	require.Greater(t, len(whole(t, file+"2")), 100)
+}
+
+// full is a disk with room for some writes.
+type full struct{ left int }
+
+func (f *full) Write(b []byte) (int, error) {
+	if f.left--; f.left < 0 {
+		return 0, syscall.ENOSPC
+	}
+	return len(b), nil
+}
+
+// A full disk ends a recording with its summary, as it keeps what it has.
+func TestNoRoom(t *testing.T) {
+	e := kerneltest.Load(t)
+	file := filepath.Join(t.TempDir(), "x.data")
+	r := start(t, "reading the map", "id", id(t, e.MapFD()), "-w", file)
+	e.Emit(0, 400, 100)
+	r.stop()
+	require.NoError(t, <-r.ended)
+	var notes bytes.Buffer
+	root := cli.Root()
+	root.AddCommand(Command())
+	root.SetOut(&full{left: 1})
+	root.SetErr(&notes)
+	require.Equal(t, 1, cli.Main(root, []string{"record", file, "-w", "-"}))
+	require.Regexp(t, `(?m)^-: \d+ events in .*\n.*no space left on device$`, notes.String())
 }
 
 // The type is in the file, and each map is an event of its own.
