@@ -1,7 +1,6 @@
 package bpfmaps
 
 import (
-	"bytes"
 	"io"
 	"os"
 	"os/exec"
@@ -344,12 +343,21 @@ func TestParse(t *testing.T) {
 
 func TestNoPrivilege(t *testing.T) {
 	kerneltest.RequireRoot(t)
-	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = append(os.Environ(), childEnv+"=list")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-	out, err := cmd.Output()
-	require.NoError(t, err)
-	require.True(t, bytes.Contains(out, []byte("uid 65534 may not look for other programs' maps, which takes CAP_SYS_ADMIN: run as root")), "%s", out)
+	ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1}}
+	for want, attr := range map[string]syscall.SysProcAttr{
+		"uid 65534 may not look for other programs' maps, which takes CAP_SYS_ADMIN: run as root": {Credential: &syscall.Credential{Uid: 65534, Gid: 65534}},
+		"uid 0 is in a user namespace": {Cloneflags: syscall.CLONE_NEWUSER, UidMappings: ids, GidMappings: ids},
+	} {
+		cmd := exec.Command("/proc/self/exe")
+		cmd.Env = append(os.Environ(), childEnv+"=list")
+		cmd.SysProcAttr = &attr
+		out, err := cmd.Output()
+		if cmd.ProcessState == nil {
+			t.Skip(err) // no user namespaces
+		}
+		require.NoError(t, err)
+		require.Contains(t, string(out), want)
+	}
 }
 
 func TestHeldBy(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/cilium/ebpf"
+	"github.com/ringfold/ringfold/internal/host"
 )
 
 // List returns all perf event arrays and ring buffers of the system, by id. It takes CAP_SYS_ADMIN.
@@ -129,6 +130,9 @@ func explain(err error) error {
 	}
 	if !errors.Is(err, fs.ErrPermission) {
 		return err
+	}
+	if host.InUserNamespace() {
+		return fmt.Errorf("%w: uid %d is in a user namespace, whose capabilities do not count for BPF: run it outside, not in a rootless container", err, os.Geteuid())
 	}
 	return fmt.Errorf("%w: uid %d may not look for other programs' maps, which takes CAP_SYS_ADMIN: run as root, or grant it; "+
 		"a map that is pinned can be opened by its path, with CAP_BPF", err, os.Geteuid())
