@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/aquasecurity/libbpfgo"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/bpfmaps"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/clitest"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/ringfold/ringfold/internal/leak"
 	"github.com/stretchr/testify/require"
@@ -22,25 +24,20 @@ func TestMain(m *testing.M) {
 	leak.Main(m)
 }
 
-func run(args ...string) (status int, stdout, stderr string) {
-	var out, err bytes.Buffer
-	root := cli.Root()
-	root.AddCommand(Command())
-	root.SetOut(&out)
-	root.SetErr(&err)
-	return cli.Main(root, append([]string{"list"}, args...)), out.String(), err.String()
-}
+func run(args ...string) (status int, stdout, stderr string) { return clitest.Run(Command, args...) }
 
 func TestList(t *testing.T) {
 	e := kerneltest.Load(t)
-	info, err := os.ReadFile("/proc/self/fdinfo/" + strconv.Itoa(e.MapFD()))
-	require.NoError(t, err)
-	id := string(regexp.MustCompile(`map_id:\s*(\d+)`).FindSubmatch(info)[1])
+	id := clitest.MapID(t, e.MapFD())
 
-	status, out, notes := run()
-	require.Zero(t, status, notes)
-	require.Regexp(t, `^ID +TYPE +NAME +ENTRIES +PROGRAMS +PROCESSES +PINS\n`, out)
-	require.Regexp(t, `(?m)^`+id+` +perf_event_array +events +\d+ +(emit|output_huge) \(id \d+\), (emit|output_huge) \(id \d+\) +\S+ \(pid `+strconv.Itoa(os.Getpid())+`\) +-$`, out)
+	line := regexp.MustCompile(`(?m)^` + id + ` +perf_event_array +events +\d+ +(emit|output_huge) \(id \d+\), (emit|output_huge) \(id \d+\) +\S+ \(pid ` + strconv.Itoa(os.Getpid()) + `\) +-$`)
+	var status int
+	var out, notes string
+	for !line.MatchString(out) { // others' tests list maps too, and hold each of them for a moment
+		status, out, notes = run()
+		require.Zero(t, status, notes)
+		require.Regexp(t, `^ID +TYPE +NAME +ENTRIES +PROGRAMS +PROCESSES +PINS\n`, out)
+	}
 
 	status, out, notes = run("-o", "compact", "--process", strconv.Itoa(os.Getpid()))
 	require.Zero(t, status, notes)
@@ -63,7 +60,7 @@ func TestList(t *testing.T) {
 			found = true
 			require.Equal(t, "perf_event_array", m.Type)
 			require.Equal(t, "events", m.Name)
-			require.Equal(t, os.Getpid(), m.PIDs[0].PID)
+			require.True(t, slices.ContainsFunc(m.PIDs, func(p struct{ PID, Rings int }) bool { return p.PID == os.Getpid() }))
 			require.NotNil(t, m.Pinned)
 		}
 	}

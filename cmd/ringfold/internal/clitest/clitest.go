@@ -1,0 +1,138 @@
+// Package clitest is what tests of commands have in common: the tool in this process, in one of its own, and what it prints while it runs.
+package clitest
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+)
+
+// programEnv has a test binary be the tool.
+const programEnv = "RINGFOLD_TEST_PROGRAM"
+
+// Program is the tool with some commands if Command has started this process, and ends it then. Call it first in TestMain.
+func Program(commands ...func() *cobra.Command) {
+	if os.Getenv(programEnv) != "" {
+		os.Exit(cli.Main(tool(commands...), os.Args[1:]))
+	}
+	os.Setenv("GORACE", "atexit_sleep_ms=0") // with the race detector, each process would take a second to end
+}
+
+func tool(commands ...func() *cobra.Command) *cobra.Command {
+	root := cli.Root()
+	for _, c := range commands {
+		root.AddCommand(c())
+	}
+	return root
+}
+
+// Command is the tool in a process of its own, for signals and privileges. Its stderr is kept, unless it is set to something else.
+func Command(args ...string) (cmd *exec.Cmd, stderr *Output) {
+	stderr = NewOutput()
+	cmd = exec.Command("/proc/self/exe", args...)
+	cmd.Env = append(os.Environ(), programEnv+"=1")
+	cmd.Stderr = stderr
+	return cmd, stderr
+}
+
+// Env is what has the test binary be the tool, for those who start it by a shell.
+func Env() string { return programEnv + "=1" }
+
+// Run runs one of the commands in this process, and returns when it has ended.
+func Run(command func() *cobra.Command, args ...string) (status int, stdout, stderr string) {
+	out, notes := NewOutput(), NewOutput()
+	status = RunTo(out, notes, command, args...)
+	return status, out.String(), notes.String()
+}
+
+// RunTo is Run with others' outputs.
+func RunTo(stdout, stderr *Output, command func() *cobra.Command, args ...string) (status int) {
+	defer stdout.End()
+	defer stderr.End()
+	cmd := command()
+	root := cli.Root()
+	root.AddCommand(cmd)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	return cli.Main(root, append([]string{cmd.Name()}, args...))
+}
+
+// Output is what is printed. It may be read while it is written.
+type Output struct {
+	mu    sync.Mutex
+	more  *sync.Cond
+	text  bytes.Buffer
+	ended bool
+}
+
+// NewOutput is an empty one.
+func NewOutput() *Output {
+	o := &Output{}
+	o.more = sync.NewCond(&o.mu)
+	return o
+}
+
+// Write never fails.
+func (o *Output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.more.Broadcast()
+	return o.text.Write(b)
+}
+
+// End says that nothing more will come.
+func (o *Output) End() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.ended = true
+	o.more.Broadcast()
+}
+
+func (o *Output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// Wait blocks until this regular expression matches what there is, and returns what it and its groups match. The test fails if the tool ends
+// before that.
+func (o *Output) Wait(t testing.TB, pattern string) []string {
+	t.Helper()
+	p := regexp.MustCompile(pattern)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for {
+		if match := p.FindStringSubmatch(o.text.String()); match != nil {
+			return match
+		}
+		if o.ended {
+			require.Fail(t, "the tool has ended without "+pattern, o.text.String())
+		}
+		o.more.Wait()
+	}
+}
+
+// MapID is the id of a map, for a command line.
+func MapID(t testing.TB, fd int) string {
+	t.Helper()
+	fd, err := syscall.Dup(fd)
+	require.NoError(t, err)
+	m, err := ebpf.NewMapFromFD(fd)
+	require.NoError(t, err)
+	defer m.Close()
+	info, err := m.Info()
+	require.NoError(t, err)
+	id, ok := info.ID()
+	require.True(t, ok)
+	return strconv.Itoa(int(id))
+}
