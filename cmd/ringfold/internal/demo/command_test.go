@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -14,16 +15,17 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/clitest"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
 
 func TestUsage(t *testing.T) {
-	var out, errs bytes.Buffer
-	require.Equal(t, 0, tool(&out, &errs, "--help"))
-	require.Contains(t, out.String(), "ringfold demo --json")
-	require.Empty(t, errs.String())
+	status, out, errs := clitest.Run(Command, "--help")
+	require.Zero(t, status)
+	require.Contains(t, out, "ringfold demo --json")
+	require.Empty(t, errs)
 
 	for want, args := range map[string]string{
 		`unknown command "surprise"`:              "surprise",
@@ -35,14 +37,16 @@ func TestUsage(t *testing.T) {
 		"--seed is for --simulate":                "--seed 3",
 		"is not a size":                           "--ring-size much",
 	} {
-		out.Reset()
-		errs.Reset()
-		require.Equal(t, 2, tool(&out, &errs, strings.Fields(args)...), args)
-		require.Empty(t, out.String())
-		require.Contains(t, errs.String(), want)
-		require.Equal(t, 1, strings.Count(errs.String(), "\n"), errs.String())
+		status, out, errs := clitest.Run(Command, strings.Fields(args)...)
+		require.Equal(t, 2, status, args)
+		require.Empty(t, out)
+		require.Contains(t, errs, want)
+		require.Equal(t, 1, strings.Count(errs, "\n"), errs)
 	}
 }
+
+// overtaken says that a child has overtaken its fork, read ring by ring: most often some do in a run, but on a busy machine none may.
+func overtaken(out string) bool { return strings.Contains(out, " before its fork.\n") }
 
 // story is the output for people: at most 40 lines of 100 columns, and the same events on both sides.
 func story(t *testing.T, out string) {
@@ -69,7 +73,7 @@ func story(t *testing.T, out string) {
 	require.NotEqual(t, left, right)
 	require.ElementsMatch(t, left, right)
 	require.Regexp(t, `(?m)^Mode \w+: (all )?in order`, out)
-	require.Regexp(t, `(?m)^[\d,]+ outputs = [\d,]+ read \+ \d+ lost`, out)
+	require.Regexp(t, `(?m)^[\d,]+ outputs = [\d,]+ read \+ [\d,]+ lost`, out)
 }
 
 func TestStory(t *testing.T) {
@@ -78,15 +82,20 @@ func TestStory(t *testing.T) {
 		t.Skip("one ring is always in order")
 	}
 	svg := filepath.Join(t.TempDir(), "hero.svg")
-	var out, errs bytes.Buffer
-	require.Equal(t, 0, tool(&out, &errs, "--svg", svg), errs.String())
-	require.Empty(t, errs.String())
-	story(t, out.String())
-	require.Regexp(t, `^Starting processes on \d+ CPUs, and following their life for 3s\. Ctrl-C ends it\.\n\nRead ring`, out.String())
+	var out string
+	for !overtaken(out) {
+		var status int
+		var errs string
+		status, out, errs = clitest.Run(Command, "--svg", svg)
+		require.Zero(t, status, errs)
+		require.Empty(t, errs)
+	}
+	story(t, out)
+	require.Regexp(t, `^Starting processes on \d+ CPUs, and following their life for 3s\. Ctrl-C ends it\.\n\nRead ring`, out)
 
 	drawn, err := os.ReadFile(svg)
 	require.NoError(t, err)
-	headline := strings.Split(out.String(), "\n")[2]
+	headline := strings.Split(out, "\n")[2]
 	require.Contains(t, string(drawn), ">"+headline+"<")
 	require.Equal(t, 2, strings.Count(string(drawn), `class="behind-bad"`))
 	require.Equal(t, 2, strings.Count(string(drawn), `class="behind-good"`))
@@ -105,10 +114,16 @@ func TestNoPrivilege(t *testing.T) {
 		t.Skip("only root can give privilege up")
 	}
 	for _, args := range []string{"--timeout 2s", "--mode slack -n 5"} {
-		cmd, stderr := program(strings.Fields(args)...)
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-		out, err := cmd.Output()
-		require.NoError(t, err, stderr.String())
+		var out []byte
+		var stderr *clitest.Output
+		for again := true; again; again = !strings.Contains(args, "slack") && !overtaken(string(out)) {
+			var cmd *exec.Cmd
+			cmd, stderr = program(strings.Fields(args)...)
+			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+			var err error
+			out, err = cmd.Output()
+			require.NoError(t, err, stderr.String())
+		}
 		first, rest, _ := strings.Cut(string(out), "\n")
 		require.Equal(t, "SIMULATED: these processes and CPUs are made up, and no BPF runs.", first)
 		if !strings.Contains(args, "slack") {
@@ -122,16 +137,16 @@ func TestNoPrivilege(t *testing.T) {
 
 func TestAll(t *testing.T) {
 	for _, args := range []string{"--all -n 50", "-o compact -n 50 --mode slack"} {
-		var out, errs bytes.Buffer
-		require.Equal(t, 0, tool(&out, &errs, append(strings.Fields(args), "--simulate")...), errs.String())
-		require.Empty(t, errs.String())
-		lines := strings.Split(out.String(), "\n")
+		status, out, errs := clitest.Run(Command, append(strings.Fields(args), "--simulate")...)
+		require.Zero(t, status, errs)
+		require.Empty(t, errs)
+		lines := strings.Split(out, "\n")
 		require.Regexp(t, `^ +TIME +DELTA  CPU  EVENT `, lines[2])
 		for _, l := range lines[3:53] {
 			require.Regexp(t, `^ +-?\d+\.\d{6} +[+-][\d.]+[num]?s +\d+  ((fork|exec|exit)     +\d+  \S|LOST )`, l)
 		}
 		require.Empty(t, lines[53])
-		require.Contains(t, out.String(), "\n50 events from 4 simulated CPUs in ")
+		require.Contains(t, out, "\n50 events from 4 simulated CPUs in ")
 	}
 }
 

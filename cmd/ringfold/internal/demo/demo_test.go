@@ -4,43 +4,27 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"io"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/clitest"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
 
-// TestMain lets the test binary be the tool: see program.
 func TestMain(m *testing.M) {
-	if os.Getenv("DEMO_TEST_PROGRAM") == "1" {
-		os.Exit(tool(os.Stdout, os.Stderr, os.Args[1:]...))
-	}
+	clitest.Program(Command)
 	os.Exit(m.Run())
 }
 
-// tool runs the command in this process, and returns its exit status.
-func tool(stdout, stderr io.Writer, args ...string) int {
-	root := cli.Root()
-	root.AddCommand(Command())
-	root.SetOut(stdout)
-	root.SetErr(stderr)
-	return cli.Main(root, append([]string{"demo"}, args...))
-}
-
-// program is a command that runs the tool in a process of its own.
-func program(args ...string) (cmd *exec.Cmd, stderr *bytes.Buffer) {
-	stderr = &bytes.Buffer{}
-	cmd = exec.Command("/proc/self/exe", args...)
-	cmd.Env = append(os.Environ(), "DEMO_TEST_PROGRAM=1")
+// program is the command in a process of its own.
+func program(args ...string) (*exec.Cmd, *clitest.Output) {
+	cmd, stderr := clitest.Command(append([]string{"demo"}, args...)...)
 	cmd.Dir = "/"
-	cmd.Stderr = stderr
 	return cmd, stderr
 }
 
@@ -210,16 +194,15 @@ func TestStream(t *testing.T) {
 						return false
 					}
 				}
-				return true
+				// The life of the workload's processes.
+				return s.has(func(l line) bool { return l.Event == "fork" }) &&
+					s.has(func(l line) bool {
+						return l.Event == "exec" && *l.Comm == "true" && strings.HasSuffix(l.Filename, "/true")
+					}) &&
+					s.has(func(l line) bool {
+						return l.Event == "exit" && *l.Comm == "true" && l.ExitCode != nil && *l.ExitCode == 0
+					})
 			})
-			// The life of the workload's processes.
-			require.True(t, s.has(func(l line) bool { return l.Event == "fork" }))
-			require.True(t, s.has(func(l line) bool {
-				return l.Event == "exec" && *l.Comm == "true" && strings.HasSuffix(l.Filename, "/true")
-			}))
-			require.True(t, s.has(func(l line) bool {
-				return l.Event == "exit" && *l.Comm == "true" && l.ExitCode != nil && *l.ExitCode == 0
-			}))
 			_, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
 			require.ErrorIs(t, err, unix.ECHILD, "the workload left processes behind")
 			if c.mode == exact {

@@ -66,18 +66,17 @@ func TestSimulation(t *testing.T) {
 			t.Parallel()
 			c.seed = 1
 			s := simulates(t, c, func(s *stream) bool {
-				return s.losses > 0 || c.ringSize > 4096 && len(s.lines) > 500
+				if c.ringSize > 4096 && len(s.lines) < 500 || c.ringSize == 0 && s.losses == 0 || len(s.perCPU) < simulatedCPUs {
+					return false
+				}
+				return s.has(func(l line) bool { return l.Event == "exec" && *l.Comm == "gcc" && l.Filename == "/usr/bin/gcc" }) &&
+					s.has(func(l line) bool { return l.Event == "exit" && l.ExitCode != nil && *l.ExitCode == 0 })
 			})
 			events := map[string]bool{}
 			for _, l := range s.lines {
 				events[l.Event] = true
 			}
 			require.Equal(t, c.ringSize == 0, events["lost"])
-			require.True(t, s.has(func(l line) bool { return l.Event == "exec" && *l.Comm == "gcc" && l.Filename == "/usr/bin/gcc" }))
-			require.True(t, s.has(func(l line) bool { return l.Event == "exit" && l.ExitCode != nil && *l.ExitCode == 0 }))
-			for cpu := range simulatedCPUs {
-				require.NotZero(t, s.perCPU[cpu])
-			}
 		})
 	}
 }

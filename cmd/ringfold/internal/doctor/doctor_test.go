@@ -3,7 +3,6 @@ package doctor
 import (
 	"bytes"
 	"encoding/json"
-	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -11,25 +10,14 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/clitest"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/stretchr/testify/require"
 )
 
-// TestMain lets the test binary be the tool.
 func TestMain(m *testing.M) {
-	if os.Getenv("DOCTOR_TEST_PROGRAM") == "1" {
-		os.Exit(tool(os.Stdout, os.Stderr, os.Args[1:]...))
-	}
+	clitest.Program(Command)
 	os.Exit(m.Run())
-}
-
-func tool(stdout, stderr io.Writer, args ...string) int {
-	root := cli.Root()
-	root.AddCommand(Command())
-	root.SetOut(stdout)
-	root.SetErr(stderr)
-	return cli.Main(root, append([]string{"doctor"}, args...))
 }
 
 // nobody runs it as a user without privileges.
@@ -38,11 +26,10 @@ func nobody(t *testing.T, attr syscall.SysProcAttr, args ...string) (stdout, std
 	if os.Geteuid() != 0 {
 		t.Skip("only root can give privilege up")
 	}
-	var out, errs bytes.Buffer
-	cmd := exec.Command("/proc/self/exe", args...)
-	cmd.Env = append(os.Environ(), "DOCTOR_TEST_PROGRAM=1")
+	var out bytes.Buffer
+	cmd, errs := clitest.Command(append([]string{"doctor"}, args...)...)
 	cmd.Dir = "/"
-	cmd.Stdout, cmd.Stderr = &out, &errs
+	cmd.Stdout = &out
 	cmd.SysProcAttr = &attr
 	err := cmd.Run()
 	if cmd.ProcessState == nil {
@@ -85,16 +72,16 @@ func requireFixes(t *testing.T, r Report) {
 
 func TestPrivileged(t *testing.T) {
 	kerneltest.Require(t)
-	var out, errs bytes.Buffer
-	require.Equal(t, 0, tool(&out, &errs, "--json"), out.String())
-	require.Empty(t, errs.String())
-	require.Equal(t, 1, strings.Count(out.String(), "\n"))
+	code, out, errs := clitest.Run(Command, "--json")
+	require.Zero(t, code, out)
+	require.Empty(t, errs)
+	require.Equal(t, 1, strings.Count(out, "\n"))
 	var r Report
-	require.NoError(t, json.Unmarshal(out.Bytes(), &r))
+	require.NoError(t, json.Unmarshal([]byte(out), &r))
 	require.ElementsMatch(t, all, names(r))
 	require.Zero(t, r.BadChecks)
 	for _, name := range []string{"kernel", "BTF", "rings", "programs", "doorbell", "events"} {
-		require.Equal(t, OK, status(t, r, name), out.String())
+		require.Equal(t, OK, status(t, r, name), out)
 	}
 	require.NotEmpty(t, r.Version)
 	require.NotEmpty(t, r.Kernel)
@@ -106,17 +93,17 @@ func TestPrivileged(t *testing.T) {
 
 func TestText(t *testing.T) {
 	kerneltest.Require(t)
-	var out, errs bytes.Buffer
-	require.Equal(t, 0, tool(&out, &errs))
-	require.Empty(t, errs.String())
-	for _, l := range strings.Split(out.String(), "\n")[1:] {
+	code, out, errs := clitest.Run(Command)
+	require.Zero(t, code, out)
+	require.Empty(t, errs)
+	for _, l := range strings.Split(out, "\n")[1:] {
 		require.LessOrEqual(t, utf8.RuneCountInString(l), 100)
 	}
 	for _, name := range all {
-		require.Regexp(t, `(?m)^(ok|warn)  +`+name+` +\S`, out.String())
+		require.Regexp(t, `(?m)^(ok|warn)  +`+name+` +\S`, out)
 	}
-	require.Regexp(t, `(?m)^ok    events              an event came, .+s after it had happened$`, out.String())
-	require.Regexp(t, `(?m)^All works`, out.String())
+	require.Regexp(t, `(?m)^ok    events              an event came, .+s after it had happened$`, out)
+	require.Regexp(t, `(?m)^All works`, out)
 }
 
 // Without privileges it says what is missing, for each check, and ends with status 1.
@@ -163,8 +150,8 @@ func TestOpenFiles(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("as root")
 	}
-	cmd := exec.Command("/bin/sh", "-c", "ulimit -n 9; exec "+self(t)+" --json")
-	cmd.Env = append(os.Environ(), "DOCTOR_TEST_PROGRAM=1")
+	cmd := exec.Command("/bin/sh", "-c", "ulimit -n 9; exec "+self(t)+" doctor --json")
+	cmd.Env = append(os.Environ(), clitest.Env())
 	out, err := cmd.Output()
 	var exit *exec.ExitError
 	require.ErrorAs(t, err, &exit, "%s", out)
@@ -183,8 +170,8 @@ func TestNothingMounted(t *testing.T) {
 		t.Skip("mounting takes root")
 	}
 	cmd := exec.Command("unshare", "--mount", "sh", "-c",
-		"mount -t tmpfs none /sys && mount -t tmpfs none /proc && exec "+self(t)+" --json")
-	cmd.Env = append(os.Environ(), "DOCTOR_TEST_PROGRAM=1")
+		"mount -t tmpfs none /sys && mount -t tmpfs none /proc && exec "+self(t)+" doctor --json")
+	cmd.Env = append(os.Environ(), clitest.Env())
 	out, err := cmd.Output()
 	var exit *exec.ExitError
 	require.ErrorAs(t, err, &exit, "%s", out)

@@ -1,67 +1,32 @@
 package fleet
 
 import (
-	"bytes"
 	"encoding/json"
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"testing"
 
-	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
-	"github.com/spf13/cobra"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/clitest"
 	"github.com/stretchr/testify/require"
 )
 
-// The test binary is the program too.
 func TestMain(m *testing.M) {
 	os.Unsetenv("NATS_URL")
 	os.Setenv("TZ", "UTC")
-	if os.Getenv("FLEET_TEST_PROGRAM") == "1" {
-		os.Exit(cli.Main(root(), os.Args[1:]))
-	}
-	os.Setenv("GORACE", "atexit_sleep_ms=0") // with the race detector, each process would take a second to end
+	clitest.Program(Command)
 	os.Exit(m.Run())
 }
 
-func root() *cobra.Command {
-	root := cli.Root()
-	root.AddCommand(Command())
-	return root
-}
-
-// program is for what takes a process of its own: signals, privileges.
+// program is the command in a process of its own.
 func program(args ...string) *exec.Cmd {
-	cmd := exec.Command("/proc/self/exe", append([]string{"fleet"}, args...)...)
-	cmd.Env = append(os.Environ(), "FLEET_TEST_PROGRAM=1")
+	cmd, _ := clitest.Command(append([]string{"fleet"}, args...)...)
+	cmd.Stderr = nil
 	return cmd
 }
 
 // run runs the command in this process.
-func run(args ...string) (status int, stdout, stderr string) {
-	var out bytes.Buffer
-	var notes notesBuffer
-	root := root()
-	root.SetOut(&out)
-	root.SetErr(&notes)
-	status = cli.Main(root, append([]string{"fleet"}, args...))
-	notes.mu.Lock()
-	defer notes.mu.Unlock()
-	return status, out.String(), notes.text.String()
-}
-
-// notesBuffer is stderr: connections note what becomes of them at any time.
-type notesBuffer struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (n *notesBuffer) Write(b []byte) (int, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.text.Write(b)
-}
+func run(args ...string) (status int, stdout, stderr string) { return clitest.Run(Command, args...) }
 
 // output runs the command, which must do well, and returns what it prints.
 func output(t *testing.T, args ...string) string {

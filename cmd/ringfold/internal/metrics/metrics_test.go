@@ -1,9 +1,7 @@
 package metrics
 
 import (
-	"bytes"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -12,48 +10,18 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/cilium/ebpf"
-	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/clitest"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/stretchr/testify/require"
 )
 
-// watcher hands the address that is served to a channel.
-type watcher struct {
-	strings.Builder
-	url chan string
-}
-
-var served = regexp.MustCompile(`serving (http://\S+)`)
-
-func (w *watcher) Write(b []byte) (int, error) {
-	if m := served.FindSubmatch(b); m != nil {
-		w.url <- string(m[1])
-	}
-	return w.Builder.Write(b)
-}
-
-func run(stderr io.Writer, args ...string) (status int, stdout string) {
-	var out bytes.Buffer
-	root := cli.Root()
-	root.AddCommand(Command())
-	root.SetOut(&out)
-	root.SetErr(stderr)
-	status = cli.Main(root, append([]string{"metrics"}, args...))
-	return status, out.String()
-}
-
 // scrape returns what is served of events that emit outputs, once there are some, and then ends the command with Ctrl-C.
 func scrape(t *testing.T, emit func(), args ...string) (body, stdout string) {
 	t.Helper()
-	w := &watcher{url: make(chan string, 1)}
+	out, notes := clitest.NewOutput(), clitest.NewOutput()
 	ended := make(chan int, 1)
-	go func() {
-		var status int
-		status, stdout = run(w, append(args, "--listen", "127.0.0.1:0")...)
-		ended <- status
-	}()
-	url := <-w.url
+	go func() { ended <- clitest.RunTo(out, notes, Command, append(args, "--listen", "127.0.0.1:0")...) }()
+	url := notes.Wait(t, `serving (http://\S+)`)[1]
 	samples := regexp.MustCompile(`(?m)^ringfold_samples_total.* [1-9]`)
 	delays := regexp.MustCompile(`(?m)^event_delay_seconds_count [1-9]`) // looked at before or after the samples
 	for !samples.MatchString(body) || !delays.MatchString(body) {
@@ -66,38 +34,24 @@ func scrape(t *testing.T, emit func(), args ...string) (body, stdout string) {
 		body = string(b)
 	}
 	require.NoError(t, syscall.Kill(syscall.Getpid(), syscall.SIGINT))
-	require.Zero(t, <-ended, w.String())
+	require.Zero(t, <-ended, notes.String())
 	_, err := http.Get(url)
 	require.Error(t, err, "it serves no longer")
-	return body, stdout
-}
-
-func mapID(t *testing.T, fd int) string {
-	t.Helper()
-	fd, err := syscall.Dup(fd)
-	require.NoError(t, err)
-	m, err := ebpf.NewMapFromFD(fd)
-	require.NoError(t, err)
-	defer m.Close()
-	info, err := m.Info()
-	require.NoError(t, err)
-	id, ok := info.ID()
-	require.True(t, ok)
-	return fmt.Sprint(id)
+	return body, out.String()
 }
 
 func TestServes(t *testing.T) {
 	e := kerneltest.Load(t)
-	id := mapID(t, e.MapFD())
+	id := clitest.MapID(t, e.MapFD())
 	emit := func() { e.Emit(0, 10, 64) }
 	all, out := scrape(t, emit, "id", id, "--steal")
 	require.Contains(t, all, "\nringfold_late_events_total{map=\"events\"} 0\n")
 	require.Contains(t, all, "\ngo_goroutines ")
 	require.NotContains(t, all, "cpu=")
-	require.Regexp(t, `^\d+0 events in [\d.]+m?s, 0 lost, 0 late\n$`, out)
+	require.Regexp(t, `^\d+0 events in \S+, 0 lost, 0 late\n$`, out)
 
 	// What the dashboard shows is there.
-	status, text := run(io.Discard, "--dashboard")
+	status, text, _ := clitest.Run(Command, "--dashboard")
 	require.Zero(t, status)
 	var board struct {
 		Panels []struct {
@@ -135,11 +89,10 @@ func TestAddressTaken(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer l.Close()
-	var stderr strings.Builder
-	status, _ := run(&stderr, "id", mapID(t, e.MapFD()), "--steal", "--listen", l.Addr().String())
+	status, _, stderr := clitest.Run(Command, "id", clitest.MapID(t, e.MapFD()), "--steal", "--listen", l.Addr().String())
 	require.Equal(t, 1, status)
-	require.Contains(t, stderr.String(), "address already in use")
-	require.NotContains(t, stderr.String(), "reading")
+	require.Contains(t, stderr, "address already in use")
+	require.NotContains(t, stderr, "reading")
 }
 
 func TestMisuse(t *testing.T) {
@@ -148,11 +101,10 @@ func TestMisuse(t *testing.T) {
 		"a.data":       "ringfold stat counts a recording",
 		"id 1 -- true": "see ringfold stat",
 	} {
-		var stderr strings.Builder
-		status, out := run(&stderr, strings.Fields(args)...)
+		status, out, stderr := clitest.Run(Command, strings.Fields(args)...)
 		require.Equal(t, 2, status, args)
 		require.Empty(t, out)
-		require.Contains(t, stderr.String(), want)
-		require.Regexp(t, `^ringfold metrics: [^\n]* \(see ringfold metrics --help\)\n$`, stderr.String())
+		require.Contains(t, stderr, want)
+		require.Regexp(t, `^ringfold metrics: [^\n]* \(see ringfold metrics --help\)\n$`, stderr)
 	}
 }

@@ -9,15 +9,7 @@ import (
 
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
-
-func mustDup(t *testing.T, fd int) int {
-	t.Helper()
-	n, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
-	require.NoError(t, err)
-	return n
-}
 
 // snapshots are what lines say of them.
 func snapshots(t *testing.T, lines []map[string]json.RawMessage) (all []snapshot) {

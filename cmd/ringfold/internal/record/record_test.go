@@ -10,12 +10,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
 	"github.com/cilium/ebpf"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/clitest"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/ringfold/ringfold/perfbuf/perfdata"
@@ -25,55 +25,28 @@ import (
 // running is the command, running in this process.
 type running struct {
 	t     *testing.T
-	out   bytes.Buffer
-	notes notes
+	out   *clitest.Output
+	notes *clitest.Output
 	stop  context.CancelFunc
 	ended chan error
 }
 
-// notes is stderr, while it is written.
-type notes struct {
-	mu   sync.Mutex
-	text strings.Builder
-	came chan struct{}
-}
-
-func (n *notes) Write(b []byte) (int, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	select {
-	case n.came <- struct{}{}:
-	default:
-	}
-	return n.text.Write(b)
-}
-
-func (n *notes) String() string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.text.String()
-}
-
-// start runs the command, and returns when it has said that, or has ended.
+// start runs the command, and returns when it has said that.
 func start(t *testing.T, said string, args ...string) *running {
 	t.Helper()
-	r := &running{t: t, ended: make(chan error, 1), notes: notes{came: make(chan struct{}, 1)}}
+	r := &running{t: t, ended: make(chan error, 1), out: clitest.NewOutput(), notes: clitest.NewOutput()}
 	root := cli.Root()
 	root.AddCommand(Command())
-	root.SetOut(&r.out)
-	root.SetErr(&r.notes)
+	root.SetOut(r.out)
+	root.SetErr(r.notes)
 	root.SetArgs(append([]string{"record", "--steal"}, args...))
 	ctx, stop := context.WithCancel(t.Context())
 	r.stop = stop
-	go func() { r.ended <- root.ExecuteContext(ctx) }()
-	for !strings.Contains(r.notes.String(), said) {
-		select {
-		case <-r.notes.came:
-		case err := <-r.ended:
-			r.ended <- err
-			return r
-		}
-	}
+	go func() {
+		defer r.notes.End()
+		r.ended <- root.ExecuteContext(ctx)
+	}()
+	r.notes.Wait(t, said)
 	return r
 }
 
@@ -98,27 +71,10 @@ func (r *running) summary() (s summary) {
 }
 
 // run runs the command to its end, as main does.
-func run(args ...string) (status int, stdout, stderr string) {
-	var out, err bytes.Buffer
-	root := cli.Root()
-	root.AddCommand(Command())
-	root.SetOut(&out)
-	root.SetErr(&err)
-	status = cli.Main(root, append([]string{"record"}, args...))
-	return status, out.String(), err.String()
-}
+func run(args ...string) (status int, stdout, stderr string) { return clitest.Run(Command, args...) }
 
 // id is that of a map, for a command line.
-func id(t *testing.T, fd int) string {
-	t.Helper()
-	m, err := ebpf.NewMapFromFD(mustDup(t, fd))
-	require.NoError(t, err)
-	defer m.Close()
-	info, err := m.Info()
-	require.NoError(t, err)
-	number, _ := info.ID()
-	return fmt.Sprint(number)
-}
+var id = clitest.MapID
 
 // sizes are those of the samples in a file, in order.
 func sizes(t *testing.T, o perfdata.ReplayOptions, file string) (all []int, end error) {
@@ -329,7 +285,7 @@ func TestPipe(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "x.data")
 	r := start(t, "reading the map", "id", id(t, e.MapFD()), "-w", "-", "--", "sh", "-c", "read line; exit 3")
 	require.NoError(t, <-r.ended)
-	require.NoError(t, os.WriteFile(file, r.out.Bytes(), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte(r.out.String()), 0o600))
 	require.Empty(t, whole(t, file))
 	require.Contains(t, r.notes.String(), "\nsh: exit status 3\n")
 }

@@ -1,7 +1,6 @@
 package stat
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -13,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cilium/ebpf"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/clitest"
 	"github.com/ringfold/ringfold/internal/cpulist"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/ringfold/ringfold/perfbuf"
@@ -23,32 +22,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// notes calls announced when the command says that it reads.
-type notes struct {
-	strings.Builder
-	announced func()
-	all       sync.WaitGroup
-}
-
-func (n *notes) Write(b []byte) (int, error) {
-	if n.announced != nil && bytes.Contains(b, []byte("reading the ")) {
-		n.all.Go(n.announced)
-		n.announced = nil
+// run runs the command, and meanwhile once it reads. That gets what is printed so far.
+func run(t *testing.T, meanwhile func(printed *clitest.Output), args ...string) (status int, stdout, stderr string) {
+	out, notes := clitest.NewOutput(), clitest.NewOutput()
+	var all sync.WaitGroup
+	if meanwhile != nil {
+		all.Go(func() {
+			notes.Wait(t, "reading the ")
+			meanwhile(out)
+		})
 	}
-	return n.Builder.Write(b)
-}
-
-// run runs the command, and meanwhile once it reads.
-func run(meanwhile func(), args ...string) (status int, stdout, stderr string) {
-	var out bytes.Buffer
-	errors := &notes{announced: meanwhile}
-	root := cli.Root()
-	root.AddCommand(Command())
-	root.SetOut(&out)
-	root.SetErr(errors)
-	status = cli.Main(root, append([]string{"stat"}, args...))
-	errors.all.Wait()
-	return status, out.String(), errors.String()
+	status = clitest.RunTo(out, notes, Command, args...)
+	all.Wait()
+	return status, out.String(), notes.String()
 }
 
 // parse returns the intervals, and the summary.
@@ -71,37 +57,23 @@ func parse(t *testing.T, out string) (intervals []counts, summary counts) {
 	return intervals, summary
 }
 
-func mapID(t *testing.T, fd int) string {
-	t.Helper()
-	fd, err := syscall.Dup(fd)
-	require.NoError(t, err)
-	m, err := ebpf.NewMapFromFD(fd)
-	require.NoError(t, err)
-	defer m.Close()
-	info, err := m.Info()
-	require.NoError(t, err)
-	id, ok := info.ID()
-	require.True(t, ok)
-	return fmt.Sprint(id)
-}
-
 // Every event is counted where it was output, in all intervals together too.
 func TestCounts(t *testing.T) {
 	e := kerneltest.Load(t)
 	cpus, err := cpulist.Online(cpulist.Dir)
 	require.NoError(t, err)
 	const each, size = 500, 64
-	emit := func() {
-		for range 10 {
+	emit := func(printed *clitest.Output) {
+		for range 2 {
 			for _, cpu := range cpus {
-				e.Emit(cpu, each/10, size)
+				e.Emit(cpu, each/2, size)
 			}
-			time.Sleep(5 * time.Millisecond)
+			printed.Wait(t, `"events":[1-9]`) // an interval has some, before all have come
 		}
 	}
 	all := uint64(each * len(cpus))
 	for _, mode := range []string{"exact", "slack"} {
-		status, out, stderr := run(emit, "id", mapID(t, e.MapFD()), "--steal", "--json", "-i", "10ms", "--mode", mode, "-n", fmt.Sprint(all))
+		status, out, stderr := run(t, emit, "id", clitest.MapID(t, e.MapFD()), "--steal", "--json", "-i", "10ms", "--mode", mode, "-n", fmt.Sprint(all))
 		require.Zero(t, status, stderr)
 		intervals, s := parse(t, out)
 		require.Len(t, s.Maps, 1)
@@ -129,14 +101,16 @@ func TestCounts(t *testing.T) {
 func TestLost(t *testing.T) {
 	e := kerneltest.Load(t)
 	var attempted, failed uint64
-	id := mapID(t, e.MapFD())
-	status, out, stderr := run(nil, "id", id, "--steal", "--json", "--ring-size", "4KiB", "--timeout", "1ms")
+	id := clitest.MapID(t, e.MapFD())
+	status, out, stderr := run(t, nil, "id", id, "--steal", "--json", "--ring-size", "4KiB", "--timeout", "1ms")
 	require.Zero(t, status, stderr)
 	_, s := parse(t, out)
 	require.Zero(t, s.Events)
-	status, out, stderr = run(func() {
-		e.Emit(0, 2000, 256) // in a program that runs once: nobody reads meanwhile
-		e.Emit(0, 1, 256)
+	status, out, stderr = run(t, func(*clitest.Output) {
+		e.Emit(0, 2000, 256) // in programs that run so long that the ring is full
+		for e.Emit(0, 1, 256); e.LastError(0) != nil; {
+			e.Emit(0, 1, 256) // until one is written, which reports those before it
+		}
 		attempted, failed = e.Counts(0)
 		_ = syscall.Kill(syscall.Getpid(), syscall.SIGINT)
 	}, "id", id, "--steal", "--json", "--ring-size", "4KiB")
@@ -151,15 +125,15 @@ func TestLost(t *testing.T) {
 // It ends with the command that it runs, and says how that has ended.
 func TestCommand(t *testing.T) {
 	e := kerneltest.Load(t)
-	status, out, stderr := run(nil, "id", mapID(t, e.MapFD()), "--steal", "--", "sh", "-c", "exit 3")
+	status, out, stderr := run(t, nil, "id", clitest.MapID(t, e.MapFD()), "--steal", "--", "sh", "-c", "exit 3")
 	require.Zero(t, status, stderr)
 	require.Regexp(t, `(?m)^ +CPU +EVENTS +EVENTS/S +BYTES +LOST +MAP$`, out)
 	require.Regexp(t, `(?m)^ +all +0 +0 +0 B +0 *$`, out)
 	require.Regexp(t, `(?m)^events: \d+ wakeups, 0 late$`, out)
 	require.Contains(t, out, "\nsh -c exit 3: exit status 3\n")
-	require.Regexp(t, `\n\d\.\d{3} s, exact\n$`, strings.TrimSuffix(out, "\n"))
+	require.Regexp(t, `\n\d+\.\d{3} s, exact\n$`, strings.TrimSuffix(out, "\n"))
 
-	status, out, _ = run(nil, "id", mapID(t, e.MapFD()), "--steal", "-o", "compact", "--", "true")
+	status, out, _ = run(t, nil, "id", clitest.MapID(t, e.MapFD()), "--steal", "-o", "compact", "--", "true")
 	require.Zero(t, status)
 	require.Regexp(t, `^# [\d.]+ s 0 events 0 bytes 0 lost 0 late, command: exit status 0\n$`, out)
 }
@@ -179,7 +153,7 @@ func TestRecording(t *testing.T) {
 		require.NoError(t, r.ForEach(rec.Record))
 	}
 	require.NoError(t, rec.Close())
-	status, out, stderr := run(nil, path, "--filter", "cpu == 1", "--json")
+	status, out, stderr := run(t, nil, path, "--filter", "cpu == 1", "--json")
 	require.Zero(t, status, stderr)
 	_, s := parse(t, out)
 	require.EqualValues(t, 50, s.Events)
@@ -191,7 +165,7 @@ func TestRecording(t *testing.T) {
 	whole, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(path, whole[:len(whole)/2], 0o600))
-	status, out, stderr = run(nil, path)
+	status, out, stderr = run(t, nil, path)
 	require.Equal(t, 1, status)
 	require.Regexp(t, ` all +[1-9]`, out)
 	require.Contains(t, stderr, "cut")
@@ -205,7 +179,7 @@ func TestMisuse(t *testing.T) {
 		"id 1 --":      "missing behind --",
 		"-n none":      "invalid",
 	} {
-		status, out, stderr := run(nil, strings.Fields(args)...)
+		status, out, stderr := run(t, nil, strings.Fields(args)...)
 		require.Equal(t, 2, status, args)
 		require.Empty(t, out)
 		require.Contains(t, stderr, want)
@@ -244,7 +218,7 @@ func TestDelay(t *testing.T) {
 // Ctrl-C ends it, and the command, with the summary.
 func TestInterrupt(t *testing.T) {
 	e := kerneltest.Load(t)
-	status, out, stderr := run(nil, "id", mapID(t, e.MapFD()), "--steal", "-i", "1h", "--", "sh", "-c", "kill -INT $PPID; exec sleep 1h")
+	status, out, stderr := run(t, nil, "id", clitest.MapID(t, e.MapFD()), "--steal", "-i", "1h", "--", "sh", "-c", "kill -INT $PPID; exec sleep 1h")
 	require.Zero(t, status, stderr)
 	require.Contains(t, out, "sleep 1h: signal: terminated\n")
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/clitest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -100,7 +101,7 @@ func TestCommandToRun(t *testing.T) {
 	e.Emit(0, 1, 24)
 	require.Contains(t, r.wait(), "\nThe command sleep 1000 ended with signal: terminated.\n")
 
-	cmd, stderr := program("tail", "id", e.id, "--steal", "--", "/no/such/program")
+	cmd, stderr := clitest.Command("tail", "id", e.id, "--steal", "--", "/no/such/program")
 	require.Equal(t, 1, failure(t, cmd.Run()))
 	require.Contains(t, stderr.String(), "running /no/such/program: ")
 }
@@ -117,7 +118,7 @@ func TestHangUp(t *testing.T) {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	cmd := exec.Command("sh", "-c", `trap "" HUP; exec "$@"`, "", self, "tail", "id", e.id, "--steal", "-q")
-	cmd.Env = append(os.Environ(), "TAIL_TEST_PROGRAM=1")
+	cmd.Env = append(os.Environ(), clitest.Env())
 	stderr, err := cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
@@ -145,7 +146,7 @@ func TestProcess(t *testing.T) {
 			require.Regexp(t, `^\d{4}-\d\d-\d\dT.*Z$`, ev.UTC)
 		}
 	}
-	cmd, stderr := program("tail", "--process", "no such")
+	cmd, stderr := clitest.Command("tail", "--process", "no such")
 	require.Equal(t, 1, failure(t, cmd.Run()))
 	require.Contains(t, stderr.String(), `no process "no such" holds a perf event array or BPF ring buffer`)
 }
@@ -180,7 +181,7 @@ func TestFilter(t *testing.T) {
 		"--filter bytes>01":            "by == and != only",
 		"--filter timestamp==tomorrow": "timestamp is a number",
 	} {
-		cmd, stderr := program(append([]string{"tail", "id", s.id, "--steal", "--type", "sample"}, strings.Fields(args)...)...)
+		cmd, stderr := clitest.Command(append([]string{"tail", "id", s.id, "--steal", "--type", "sample"}, strings.Fields(args)...)...)
 		require.Equal(t, 1, failure(t, cmd.Run()), args)
 		require.Contains(t, stderr.String(), want)
 		require.NotContains(t, stderr.String(), "reading the map") // it took nothing over

@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/rlimit"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/clitest"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/stretchr/testify/require"
 )
@@ -34,7 +35,7 @@ func onCilium(t *testing.T) sampler {
 	c, err := ebpf.LoadCollection("../source/decode.bpf.o")
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
-	return sampler{mapID(t, c.Maps["decode_events"].FD()), sampleSize(t), func(size uint64) {
+	return sampler{clitest.MapID(t, c.Maps["decode_events"].FD()), sampleSize(t), func(size uint64) {
 		const onCPU = 1 // BPF_F_TEST_RUN_ON_CPU
 		ret, err := c.Programs["output_sample"].Run(&ebpf.RunOptions{Context: [2]uint64{size, 0}, Flags: onCPU})
 		require.NoError(t, err)
@@ -53,7 +54,7 @@ func onLibbpf(t *testing.T) sampler {
 	require.NoError(t, err)
 	prog, err := m.GetProgram("output_sample")
 	require.NoError(t, err)
-	return sampler{mapID(t, events.FileDescriptor()), sampleSize(t), func(size uint64) {
+	return sampler{clitest.MapID(t, events.FileDescriptor()), sampleSize(t), func(size uint64) {
 		args := binary.LittleEndian.AppendUint64(nil, size)
 		args = append(args, make([]byte, 8)...)
 		opts := libbpfgo.RunOpts{CtxIn: args, CtxSizeIn: uint32(len(args)), Flags: libbpfgo.RunFlagRunOnCPU}
@@ -115,7 +116,7 @@ func TestTypeNotThere(t *testing.T) {
 		"there is no program with the id 4294967294 ": {"--type", "sample", "--btf-prog", "4294967294"},
 		"it takes a BPF object that was built with ":  {"--type", "sample", "--btf", "tail.go"},
 	} {
-		cmd, stderr := program(append([]string{"tail", "id", s.id, "--steal"}, args...)...)
+		cmd, stderr := clitest.Command(append([]string{"tail", "id", s.id, "--steal"}, args...)...)
 		_, err := cmd.Output()
 		require.Equal(t, 1, failure(t, err))
 		require.Contains(t, stderr.String(), want)
@@ -126,12 +127,12 @@ func TestTypeNotThere(t *testing.T) {
 // What is wrong is said, not that the type is missing: of a program that cilium/ebpf has loaded, its map's BTF may have it.
 func TestTypesOfCilium(t *testing.T) {
 	s := onCilium(t)
-	cmd, stderr := program("tail", "id", s.id, "--steal", "--type", "nonsense")
+	cmd, stderr := clitest.Command("tail", "id", s.id, "--steal", "--type", "nonsense")
 	require.Equal(t, 1, failure(t, cmd.Run()))
 	require.Regexp(t, `it has .*\bsample\b`, stderr.String())
 
 	for n := 8; ; n++ { // with ever more files, until all is well; with fewer, Go does not start
-		cmd, stderr := program("tail", "id", s.id, "--steal", "--type", "sample", "--timeout", "1ms")
+		cmd, stderr := clitest.Command("tail", "id", s.id, "--steal", "--type", "sample", "--timeout", "1ms")
 		cmd.Path, cmd.Args = "/bin/sh", append([]string{"sh", "-c", "ulimit -n " + strconv.Itoa(n) + ` && exec "$0" "$@"`,
 			"/proc/" + strconv.Itoa(os.Getpid()) + "/exe"}, cmd.Args[1:]...)
 		if cmd.Run() == nil {

@@ -5,11 +5,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/clitest"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/ringfold/ringfold/perfbuf"
@@ -21,7 +23,7 @@ import (
 // replay runs the program without root.
 func replay(t *testing.T, args ...string) (out, notes string, err error) {
 	t.Helper()
-	cmd, stderr := program(args...)
+	cmd, stderr := clitest.Command(args...)
 	if os.Getuid() == 0 {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	}
@@ -128,7 +130,7 @@ func TestFileOfSeveral(t *testing.T) {
 	e, rings := load(t), kerneltest.LoadRings(t, kerneltest.RingOptions{})
 	path := readable(t)
 	n := 3 * len(e.cpus)
-	record(t, path, func() { e.emit(3, 40) }, "id", e.id, "id", ringOf(t, rings.MapFD(), ""), "--steal", "-n", "6")
+	record(t, path, func() { e.emit(3, 40) }, "id", e.id, "id", ringOf(t, rings.MapFD(), ""), "--steal", "-n", strconv.Itoa(n))
 	_, notes, err := replay(t, "tail", path)
 	require.Equal(t, 1, failure(t, err))
 	require.Contains(t, notes, "has several events: name one by --event: events, ")
@@ -169,7 +171,7 @@ func TestBadFile(t *testing.T) {
 	require.Regexp(t, `\n[1-9] events? and 0 lost`, fails("it was cut", path))
 	require.NoError(t, os.WriteFile(path, []byte(strings.Repeat("text ", 100)), 0o644))
 	fails("not a perf.data file", path)
-	cmd, stderr := program("tail", path+".copy", "--json")
+	cmd, stderr := clitest.Command("tail", path+".copy", "--json")
 	require.NoError(t, os.WriteFile(path+".copy", whole, 0o644))
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	require.NoError(t, err)

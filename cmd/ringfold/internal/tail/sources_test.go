@@ -5,13 +5,14 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/clitest"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/stretchr/testify/require"
 )
 
 // ringOf is how to choose a ring buffer of kerneltest.
 func ringOf(t *testing.T, fd int, more string) string {
-	return fmt.Sprintf("%s,time=%d,cpu=%d%s", mapID(t, fd), kerneltest.RingTimeAt, kerneltest.RingCPUAt, more)
+	return fmt.Sprintf("%s,time=%d,cpu=%d%s", clitest.MapID(t, fd), kerneltest.RingTimeAt, kerneltest.RingCPUAt, more)
 }
 
 // A perf event array, a ring buffer and ring buffers in a map come in one order, each with its name.
@@ -64,7 +65,7 @@ func TestSeveralMaps(t *testing.T) {
 // A ring buffer without times is read as it comes, and alone.
 func TestRingBufWithoutTimes(t *testing.T) {
 	e, rings := load(t), kerneltest.LoadRings(t, kerneltest.RingOptions{})
-	id := mapID(t, rings.MapFD())
+	id := clitest.MapID(t, rings.MapFD())
 	p := start(t, "--steal", "id", id)
 	rings.Emit(0, kerneltest.RingEmit{Count: 3, Size: 32})
 	out := p.interrupt()
@@ -84,7 +85,7 @@ func TestRingBufWithoutTimes(t *testing.T) {
 		"behind a map come time=OFFSET, cpu=OFFSET, stamped, losses=ID and type=NAME": {"id", id + ",tim=32"},
 	} {
 		rings.Emit(0, kerneltest.RingEmit{Count: 20, Size: 64})
-		cmd, stderr := program(append([]string{"tail", "--steal"}, args...)...)
+		cmd, stderr := clitest.Command(append([]string{"tail", "--steal"}, args...)...)
 		require.NotZero(t, failure(t, cmd.Run()))
 		require.Contains(t, stderr.String(), want)
 	}

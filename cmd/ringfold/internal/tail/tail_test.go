@@ -7,39 +7,23 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/aquasecurity/libbpfgo"
-	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/clitest"
 	"github.com/ringfold/ringfold/internal/cpulist"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/ringfold/ringfold/internal/leak"
 	"github.com/stretchr/testify/require"
 )
 
-// TestMain lets the test binary be the program: see program.
 func TestMain(m *testing.M) {
-	if os.Getenv("TAIL_TEST_PROGRAM") == "1" {
-		root := cli.Root()
-		root.AddCommand(Command(), Replay())
-		os.Exit(cli.Main(root, os.Args[1:]))
-	}
+	clitest.Program(Command, Replay)
 	libbpfgo.SetLoggerCbs(libbpfgo.Callbacks{Log: func(int, string) {}}) // errors say as much
-	os.Setenv("GORACE", "atexit_sleep_ms=0")                             // with the race detector, each process would take a second to end
 	leak.Main(m)
-}
-
-// program is a command that runs the program in a process of its own.
-func program(args ...string) (cmd *exec.Cmd, stderr *bytes.Buffer) {
-	stderr = &bytes.Buffer{}
-	cmd = exec.Command("/proc/self/exe", args...)
-	cmd.Env = append(os.Environ(), "TAIL_TEST_PROGRAM=1")
-	cmd.Stderr = stderr
-	return cmd, stderr
 }
 
 // running is a program that reads.
@@ -56,7 +40,7 @@ type running struct {
 func start(t *testing.T, args ...string) *running {
 	t.Helper()
 	r := &running{t: t}
-	r.cmd, _ = program(append([]string{"tail"}, args...)...)
+	r.cmd, _ = clitest.Command(append([]string{"tail"}, args...)...)
 	r.cmd.Stdout, r.cmd.Stderr = &r.stdout, nil
 	stderr, err := r.cmd.StderrPipe()
 	require.NoError(t, err)
@@ -105,20 +89,11 @@ func load(t *testing.T) emitter {
 	var err error
 	e.cpus, err = cpulist.Online(cpulist.Dir)
 	require.NoError(t, err)
-	e.id = mapID(t, e.MapFD())
+	e.id = clitest.MapID(t, e.MapFD())
 	return e
 }
 
 func itoa(id uint32) string { return strconv.Itoa(int(id)) }
-
-func mapID(t *testing.T, fd int) string {
-	t.Helper()
-	info, err := os.ReadFile("/proc/self/fdinfo/" + strconv.Itoa(fd))
-	require.NoError(t, err)
-	id := regexp.MustCompile(`map_id:\s*(\d+)`).FindSubmatch(info)
-	require.NotNil(t, id, "%s", info)
-	return string(id[1])
-}
 
 // emit has each CPU output in turn.
 func (e emitter) emit(rounds, size int) (n int) {
@@ -216,7 +191,7 @@ func TestText(t *testing.T) {
 	require.Equal(t, "           TIME CPU   LEN  DATA", lines[0])
 	require.Regexp(t, `^    0\.000000000   0    28  0000  00 00 00 00 00 00 00 00  18 00 00 00 00 00 00 00  \|\.{16}\|$`, lines[1])
 	require.Regexp(t, `^ {27}0010  00 [0-9a-f ]+ \|.{12}\|$`, lines[2])
-	require.Regexp(t, `^    0\.000\d{6}   0    28  0000  01 00 `, lines[3])
+	require.Regexp(t, `^ +\d+\.\d{9}   0    28  0000  01 00 `, lines[3])
 	require.Contains(t, strings.Join(lines[7:], "\n"), "\n3 events and 0 lost of events (id "+e.id+") in ")
 	require.Contains(t, strings.Join(lines, "\n"), "Not printed: 2 events that had come by then.")
 	require.Regexp(t, `(?m)^  0 +3 +0 +0 +\d+ +0%$`, strings.Join(lines, "\n"))
@@ -278,7 +253,7 @@ func TestSteal(t *testing.T) {
 	_, err := syscall.Wait4(present.cmd.Process.Pid, nil, syscall.WUNTRACED, nil)
 	require.NoError(t, err)
 
-	cmd, stderr := program("tail", "id", e.id)
+	cmd, stderr := clitest.Command("tail", "id", e.id)
 	out, err := cmd.Output()
 	require.Equal(t, 1, failure(t, err))
 	require.Empty(t, out)
@@ -311,7 +286,7 @@ func failure(t *testing.T, err error) int {
 func TestNoPrivilege(t *testing.T) {
 	kerneltest.RequireRoot(t)
 	for _, args := range [][]string{{"id", "1"}, {"name", "events"}, {"--process", "execsnoop"}} {
-		cmd, stderr := program(append([]string{"tail"}, args...)...)
+		cmd, stderr := clitest.Command(append([]string{"tail"}, args...)...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 		_, err := cmd.Output()
 		require.Equal(t, 1, failure(t, err))
@@ -321,7 +296,7 @@ func TestNoPrivilege(t *testing.T) {
 
 func TestNoReaderOfOutput(t *testing.T) {
 	e := load(t)
-	cmd, stderr := program("tail", "id", e.id, "--steal")
+	cmd, stderr := clitest.Command("tail", "id", e.id, "--steal")
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
 	r.Close()

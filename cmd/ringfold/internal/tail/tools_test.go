@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/bpfmaps"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/clitest"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/stretchr/testify/require"
 )
@@ -43,7 +44,7 @@ func takeOver(t *testing.T, name, arg string) {
 	m := heldBy(t, cmd.Process.Pid, ended, &stderr)
 	id := strconv.Itoa(int(m.ID))
 	require.NotEmpty(t, m.Programs)
-	refused, stderrOf := program("tail", "id", id)
+	refused, stderrOf := clitest.Command("tail", "id", id)
 	require.Equal(t, 1, failure(t, refused.Run()))
 	require.Contains(t, stderrOf.String(), "seems to be read by "+name+" (pid "+strconv.Itoa(cmd.Process.Pid)+")")
 

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/cilium/ebpf"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/clitest"
 	"github.com/ringfold/ringfold/internal/cpulist"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/stretchr/testify/require"
@@ -22,7 +22,7 @@ type running struct {
 	cmd    *exec.Cmd
 	out    io.Closer
 	lines  *bufio.Scanner
-	stderr *strings.Builder
+	stderr *clitest.Output
 }
 
 func start(t *testing.T, args ...string) running {
@@ -168,14 +168,7 @@ func consistent(t *testing.T, o object) {
 // Somebody else's map: the one that this process has.
 func TestOtherMap(t *testing.T) {
 	e := kerneltest.Load(t)
-	m, err := ebpf.NewMapFromFD(dup(t, e.MapFD()))
-	require.NoError(t, err)
-	defer m.Close()
-	info, err := m.Info()
-	require.NoError(t, err)
-	number, ok := info.ID()
-	require.True(t, ok)
-	id := fmt.Sprint(number)
+	id := clitest.MapID(t, e.MapFD())
 
 	cmd, stderr := program("--json", "id", id)
 	require.Error(t, cmd.Run())
@@ -201,12 +194,6 @@ func TestOtherMap(t *testing.T) {
 	}
 	e.Emit(cpus[0], 1, 64)
 	require.ErrorIs(t, e.LastError(cpus[0]), syscall.ENOENT, "the rings are out of the map")
-}
-
-func dup(t *testing.T, fd int) int {
-	fd, err := syscall.Dup(fd)
-	require.NoError(t, err)
-	return fd
 }
 
 func TestFails(t *testing.T) {

@@ -1,53 +1,30 @@
 package top
 
 import (
-	"bytes"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
 
-	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/clitest"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
 	"github.com/ringfold/ringfold/perfbuf"
-	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 )
 
-// The test binary is the program too.
 func TestMain(m *testing.M) {
-	if os.Getenv(asProgram) == "1" {
-		os.Exit(cli.Main(root(), append([]string{"top"}, os.Args[1:]...)))
-	}
-	os.Setenv("GORACE", "atexit_sleep_ms=0") // with the race detector, each process would take a second to end
+	clitest.Program(Command)
 	os.Exit(m.Run())
 }
 
-const asProgram = "RINGTOP_TEST_PROGRAM"
-
-func program(args ...string) (cmd *exec.Cmd, stderr *strings.Builder) {
-	stderr = &strings.Builder{}
-	cmd = exec.Command("/proc/self/exe", args...)
-	cmd.Env = append(os.Environ(), asProgram+"=1")
-	cmd.Stderr = stderr
-	return cmd, stderr
-}
-
-// root is the tool, with this command only.
-func root() *cobra.Command {
-	root := cli.Root()
-	root.AddCommand(Command())
-	return root
+// program is the command in a process of its own.
+func program(args ...string) (*exec.Cmd, *clitest.Output) {
+	return clitest.Command(append([]string{"top"}, args...)...)
 }
 
 // inProcess runs the command here.
 func inProcess(args ...string) (status int, stdout, stderr string) {
-	var out, errors bytes.Buffer
-	r := root()
-	r.SetOut(&out)
-	r.SetErr(&errors)
-	status = cli.Main(r, append([]string{"top"}, args...))
-	return status, out.String(), errors.String()
+	return clitest.Run(Command, args...)
 }
 
 func TestHelp(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/clitest"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/stretchr/testify/require"
 )
@@ -30,8 +31,8 @@ func newTerminal(t *testing.T, args string) terminal {
 	require.NoError(t, err)
 	x := terminal{t, filepath.Join(t.TempDir(), "tmux")}
 	t.Cleanup(func() { x.tmux("kill-server") })
-	x.must("-f", "/dev/null", "new-session", "-d", "-x", "100", "-y", "30", "-e", asProgram+"=1",
-		fmt.Sprintf("echo before; '%s' --timeout 10m %s; echo status $?; stty -a; exec sleep 600", exe, args))
+	x.must("-f", "/dev/null", "new-session", "-d", "-x", "100", "-y", "30", "-e", clitest.Env(),
+		fmt.Sprintf("echo before; '%s' top --timeout 10m %s; echo status $?; stty -a; exec sleep 600", exe, args))
 	return x
 }
 

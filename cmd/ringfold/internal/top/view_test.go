@@ -98,6 +98,14 @@ func fits(t *testing.T, v view, screen string) {
 	}
 }
 
+// A line per interval, and one at the end.
+func TestCompact(t *testing.T) {
+	var out strings.Builder
+	require.NoError(t, compact{&out}.frame(fixed(2, exact)))
+	require.NoError(t, compact{&out}.final(fixed(2, exact)))
+	require.Equal(t, "2:02 exact 43,002 events/s 3.6 MiB/s 67 lost/s use 75% high 85% late 0\n# 5,246,258 events delivered in 2m2s, 8,148 lost\n", out.String())
+}
+
 // Whatever the terminal's size, nothing is wider or higher, and nothing panics.
 func TestAllSizes(t *testing.T) {
 	f := fixed(8, exact)

@@ -1,10 +1,8 @@
 package trace
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/clitest"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/stretchr/testify/require"
 )
@@ -94,30 +93,18 @@ func TestOthers(t *testing.T) {
 	c, err := ebpf.NewCollection(spec)
 	require.NoError(t, err)
 	defer c.Close()
-	info, err := c.Maps["decode_events"].Info()
-	require.NoError(t, err)
-	id, _ := info.ID()
+	id := clitest.MapID(t, c.Maps["decode_events"].FD())
 	file := filepath.Join(t.TempDir(), "x.data")
 	for _, typ := range [][]string{{"--type", "sample_t"}, nil} {
-		var out bytes.Buffer
-		reading, notes, err := os.Pipe()
-		require.NoError(t, err)
-		root := root()
-		root.SetOut(&out)
-		root.SetErr(notes)
-		args := append([]string{"trace", "id", fmt.Sprint(id), "--steal", "-n", "1", "-w", file, "--json", "--timeout", "0"}, typ...)
-		root.SetArgs(args)
-		ended := make(chan error, 1)
-		go func() { ended <- root.ExecuteContext(t.Context()) }()
-		said := bufio.NewScanner(reading)
-		require.True(t, said.Scan())
-		require.Contains(t, said.Text(), "reading the map decode_events")
+		out, notes := clitest.NewOutput(), clitest.NewOutput()
+		args := append([]string{"id", id, "--steal", "-n", "1", "-w", file, "--json", "--timeout", "0"}, typ...)
+		ended := make(chan int, 1)
+		go func() { ended <- clitest.RunTo(out, notes, Command, args...) }()
+		notes.Wait(t, "reading the map decode_events")
 		ret, err := c.Programs["output_sample"].Run(&ebpf.RunOptions{Context: [2]uint64{100, 0}})
 		require.NoError(t, err)
 		require.Zero(t, int32(ret))
-		require.NoError(t, <-ended)
-		notes.Close()
-		reading.Close()
+		require.Zero(t, <-ended, notes)
 		require.EqualValues(t, 1, summaryOf(t, out.String()).Events)
 		content, err := os.ReadFile(file)
 		require.NoError(t, err)
