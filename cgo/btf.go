@@ -21,13 +21,9 @@ const kernelBTF = "/sys/kernel/btf/vmlinux"
 // KernelVariables calls btf__parse_raw and btf__find_by_name_kind: the type numbers of per-CPU variables in the kernel's BTF, by
 // which programs refer to them. That takes milliseconds, and some 10 MiB for as long.
 func KernelVariables(names ...string) ([]int32, error) {
-	path := C.CString(kernelBTF)
-	defer C.free(unsafe.Pointer(path))
-	btf, err := C.btf__parse_raw(path)
-	if btf == nil {
-		e := failed("btf__parse_raw", err)
-		e.Detail = kernelBTF
-		return nil, e
+	btf, err := parseKernelBTF()
+	if err != nil {
+		return nil, err
 	}
 	defer C.btf__free(btf)
 	ids := make([]int32, len(names))
@@ -41,4 +37,17 @@ func KernelVariables(names ...string) ([]int32, error) {
 		ids[i] = int32(id)
 	}
 	return ids, nil
+}
+
+// parseKernelBTF returns the kernel's BTF, which is the caller's to free.
+func parseKernelBTF() (*C.struct_btf, error) {
+	path := C.CString(kernelBTF)
+	defer C.free(unsafe.Pointer(path))
+	btf, err := C.btf__parse_raw(path)
+	if btf == nil {
+		e := failed("btf__parse_raw", err)
+		e.Detail = kernelBTF
+		return nil, e
+	}
+	return btf, nil
 }

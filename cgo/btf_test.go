@@ -23,3 +23,18 @@ func TestKernelVariables(t *testing.T) {
 	requireErrno(t, err, "btf__find_by_name_kind", syscall.ENOENT)
 	require.ErrorContains(t, err, "no variable no_such_variable in /sys/kernel/btf/vmlinux")
 }
+
+func TestKernelMembers(t *testing.T) {
+	kerneltest.Require(t)
+	offsets, err := libbpf.KernelMembers([2]string{"list_head", "next"}, [2]string{"list_head", "prev"},
+		[2]string{"bpf_array", "value"}, [2]string{"bpf_array", "ptrs"}) // in an anonymous union
+	require.NoError(t, err)
+	require.Equal(t, []int{0, 8}, offsets[:2])
+	require.Equal(t, offsets[2], offsets[3])
+	require.Greater(t, offsets[3], 100)
+	for _, none := range [][2]string{{"list_head", "nothing"}, {"no_such_struct", "next"}} {
+		_, err = libbpf.KernelMembers(none)
+		requireErrno(t, err, "btf__find_by_name_kind", syscall.ENOENT)
+		require.ErrorContains(t, err, "no struct "+none[0]+" with a member "+none[1])
+	}
+}

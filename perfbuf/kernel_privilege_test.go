@@ -79,8 +79,10 @@ func TestKernelPrivilegedNobody(t *testing.T) {
 		s := r.Stats()
 		require.NoError(t, s.Doorbell.Err)
 		require.Positive(t, s.Doorbell.Arms)
-		require.Equal(t, "map-in-map", s.Barrier.Provider)
-		require.ErrorContains(t, s.Barrier.Refused, "open-tree: open_tree: operation not permitted: it takes CAP_SYS_ADMIN")
+		if s.Barrier.Provider != "nest-levels" { // which comes first, where the kernel has it
+			require.Equal(t, "map-in-map", s.Barrier.Provider)
+			require.ErrorContains(t, s.Barrier.Refused, "open-tree: open_tree: operation not permitted: it takes CAP_SYS_ADMIN")
+		}
 		require.Positive(t, s.Barrier.Cost)
 
 		newer := openChild(t, perfbuf.Options{})

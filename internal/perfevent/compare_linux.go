@@ -1,0 +1,67 @@
+package perfevent
+
+import (
+	"sync"
+
+	libbpf "github.com/ringfold/ringfold/cgo"
+	"golang.org/x/sys/unix"
+)
+
+// layout is where the kernel has an entry (struct bpf_array) and its perf event (struct bpf_event_entry): offsets, in bytes.
+var layout = sync.OnceValues(func() ([]int, error) {
+	return libbpf.KernelMembers([2]string{"bpf_array", "ptrs"}, [2]string{"bpf_event_entry", "event"})
+})
+
+// loadCompare loads a program that returns 1 if the second map has a perf event in an entry, and the first one has another there. Its context
+// is the entry's index. It reads the kernel's memory, within an RCU read section, as entries are freed after a grace period
+// (bpf_event_entry_free_rcu in kernel/bpf/arraymap.c). That takes BTF, test runs of such programs (Linux 5.10), and no lockdown for confidentiality.
+func loadCompare(first, second int) (int, error) {
+	at, err := layout()
+	if err != nil {
+		return -1, err
+	}
+	const (
+		pseudoMapFD         = 1       // BPF_PSEUDO_MAP_FD
+		callProbeReadKernel = 113     // BPF_FUNC_probe_read_kernel
+		word, address       = -8, -16 // on the stack
+
+		move, add   = unix.BPF_ALU64 | unix.BPF_MOV, unix.BPF_ALU64 | unix.BPF_ADD
+		load, store = unix.BPF_LDX | unix.BPF_MEM | unix.BPF_DW, unix.BPF_STX | unix.BPF_MEM | unix.BPF_DW
+		equal       = unix.BPF_JMP | unix.BPF_JEQ
+		unequal     = unix.BPF_JMP | unix.BPF_JNE
+		x           = unix.BPF_X
+	)
+	var code []libbpf.Insn
+	var leave []int // jumps to the end
+	put := func(insns ...libbpf.Insn) { code = append(code, insns...) }
+	leaveIf := func(i libbpf.Insn) { leave = append(leave, len(code)); put(i) }
+	read := func() { // the word at the address in register 3 into register 3
+		put(libbpf.Insn{Code: move | x, Dst: 1, Src: 10}, libbpf.Insn{Code: add, Dst: 1, Imm: word},
+			libbpf.Insn{Code: move, Dst: 2, Imm: 8},
+			libbpf.Insn{Code: unix.BPF_JMP | unix.BPF_CALL, Imm: callProbeReadKernel})
+		leaveIf(libbpf.Insn{Code: unequal})
+		put(libbpf.Insn{Code: load, Dst: 3, Src: 10, Off: word})
+	}
+	event := func(mapFD int) { // that a map has, into register 3
+		put(libbpf.Insn{Code: unix.BPF_LD | unix.BPF_IMM | unix.BPF_DW, Dst: 1, Src: pseudoMapFD, Imm: int32(mapFD)}, libbpf.Insn{},
+			libbpf.Insn{Code: store, Dst: 10, Src: 1, Off: address}, // the verifier allows sums with what was read, not with a map
+			libbpf.Insn{Code: move | x, Dst: 3, Src: 10}, libbpf.Insn{Code: add, Dst: 3, Imm: address})
+		read()
+		put(libbpf.Insn{Code: add | x, Dst: 3, Src: 6}, libbpf.Insn{Code: add, Dst: 3, Imm: int32(at[0])})
+		read()
+		leaveIf(libbpf.Insn{Code: equal, Dst: 3}) // the entry is empty
+		put(libbpf.Insn{Code: add, Dst: 3, Imm: int32(at[1])})
+		read()
+	}
+	put(libbpf.Insn{Code: load, Dst: 6, Src: 1}, libbpf.Insn{Code: unix.BPF_ALU64 | unix.BPF_LSH, Dst: 6, Imm: 3})
+	event(first)
+	put(libbpf.Insn{Code: move | x, Dst: 7, Src: 3})
+	event(second)
+	leaveIf(libbpf.Insn{Code: equal | x, Dst: 3, Src: 7})
+	put(libbpf.Insn{Code: move, Imm: 1}, libbpf.Insn{Code: unix.BPF_JMP | unix.BPF_EXIT})
+	for _, i := range leave {
+		code[i].Off = int16(len(code) - i - 1)
+	}
+	put(libbpf.Insn{Code: move}, libbpf.Insn{Code: unix.BPF_JMP | unix.BPF_EXIT})
+	return libbpf.ProgLoad(libbpf.ProgTypeRawTracepoint, "ringfold_same", "Dual BSD/GPL", code)
+}
