@@ -26,6 +26,8 @@ var deliveryScenarios = []entry{
 	{"delivery/slow-callback", "deliverySlow", deliverySlow},
 	{"delivery/idle-cpu", "deliveryIdle", deliveryIdle},
 	{"delivery/busy-then-idle-cpu", "deliveryBusyIdle", deliveryBusyIdle},
+	{"delivery/wakeups", "deliveryWakeups", deliveryWakeups},
+	{"delivery/allocations", "deliveryAllocations", deliveryAllocations},
 }
 
 // deliveryFirst: A single event is delivered, though nothing follows.

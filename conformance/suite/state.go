@@ -35,6 +35,7 @@ type State struct {
 	Errors   []string   // what the reader reports otherwise
 	Problems []string   // what no reader should deliver
 	Done     map[string]int
+	Number   uint64 // the latest
 	Ready    bool
 	Declined string // the latest frame cannot
 	Exited   bool
@@ -86,6 +87,9 @@ func (st *State) add(f wire.Frame) {
 		return
 	case wire.Error:
 		st.Errors = append(st.Errors, string(f.Data))
+	case wire.Number:
+		st.Number = binary.LittleEndian.Uint64(f.Data)
+		return
 	case wire.Cannot:
 		st.Declined = string(f.Data)
 		return

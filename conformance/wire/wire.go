@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"runtime"
 	"sync"
 	"time"
 )
@@ -23,6 +24,7 @@ const (
 	Error
 	Cannot
 	Damaged
+	Number
 )
 
 // MaxData is the most bytes that a frame may carry.
@@ -51,7 +53,7 @@ func Read(r *bufio.Reader, buffer *[]byte) (Frame, error) {
 		Time: le.Uint64(h[16:]),
 	}
 	size := int(le.Uint32(h[8:]))
-	if f.Type < Event || f.Type > Damaged || size > MaxData || (f.Type == Lost && size != 8) {
+	if f.Type < Event || f.Type > Number || size > MaxData || ((f.Type == Lost || f.Type == Number) && size != 8) {
 		return f, fmt.Errorf("the adapter sent what is no frame: % x", h)
 	}
 	if cap(*buffer) < size {
@@ -64,30 +66,35 @@ func Read(r *bufio.Reader, buffer *[]byte) (Frame, error) {
 
 // Writer writes frames, from any goroutine. What it writes is flushed after a millisecond at most, and by Flush.
 type Writer struct {
-	mu    sync.Mutex
-	w     *bufio.Writer
-	armed bool // a flush is to come
+	mu     sync.Mutex
+	w      *bufio.Writer
+	header [headerSize]byte
+	timer  *time.Timer
+	armed  bool // a flush is to come
 }
 
 // NewWriter returns a Writer.
-func NewWriter(w io.Writer) *Writer { return &Writer{w: bufio.NewWriterSize(w, 1<<16)} }
+func NewWriter(w io.Writer) *Writer {
+	out := &Writer{w: bufio.NewWriterSize(w, 1<<16)}
+	out.timer = time.AfterFunc(time.Hour, func() { out.Flush() })
+	return out
+}
 
 // Write writes a frame. It blocks while nobody reads.
 func (w *Writer) Write(f Frame) error {
-	var h [headerSize]byte
-	le := binary.LittleEndian
-	le.PutUint16(h[:], uint16(f.Type))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	h, le := w.header[:], binary.LittleEndian
+	le.PutUint16(h, uint16(f.Type))
 	le.PutUint16(h[2:], uint16(f.Source))
 	le.PutUint32(h[4:], uint32(int32(f.CPU)))
 	le.PutUint32(h[8:], uint32(len(f.Data)))
 	le.PutUint64(h[16:], f.Time)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.w.Write(h[:]) // an error stays, and Flush returns it
+	w.w.Write(h) // an error stays, and Flush returns it
 	_, err := w.w.Write(f.Data)
 	if !w.armed {
 		w.armed = true
-		time.AfterFunc(500*time.Microsecond, func() { w.Flush() })
+		w.timer.Reset(500 * time.Microsecond)
 	}
 	return err
 }
@@ -103,6 +110,13 @@ func (w *Writer) Text(t Type, text string) error {
 // Losses writes how many events were lost.
 func (w *Writer) Losses(source, cpu int, time, count uint64) error {
 	return w.Write(Frame{Type: Lost, Source: source, CPU: cpu, Time: time, Data: binary.LittleEndian.AppendUint64(nil, count)})
+}
+
+// Allocations writes how many allocations on Go's heap this process has made so far.
+func (w *Writer) Allocations() error {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return w.Write(Frame{Type: Number, CPU: -1, Data: binary.LittleEndian.AppendUint64(nil, m.Mallocs)})
 }
 
 // Flush hands on what was written.

@@ -41,3 +41,20 @@ func TestNoFrame(t *testing.T) {
 	_, err := Read(bufio.NewReader(bytes.NewReader(bytes.Repeat([]byte("hello, world\n"), 10))), &buffer)
 	require.ErrorContains(t, err, "no frame")
 }
+
+// What a writer allocates would be counted as the reader's.
+func TestAllocations(t *testing.T) {
+	var b bytes.Buffer
+	w := NewWriter(&b)
+	require.NoError(t, w.Allocations())
+	require.NoError(t, w.Flush())
+	buffer := []byte(nil)
+	f, err := Read(bufio.NewReader(&b), &buffer)
+	require.NoError(t, err)
+	require.Equal(t, Number, f.Type)
+	require.NotEqual(t, make([]byte, 8), f.Data)
+
+	w = NewWriter(io.Discard)
+	payload := make([]byte, 100)
+	require.Less(t, testing.AllocsPerRun(1000, func() { w.Write(Frame{Type: Event, Data: payload}) }), 1.0)
+}

@@ -13,6 +13,28 @@ static struct source {
 } sources[MAX_MAPS];
 static bool reading;
 static long slow; // us
+static uint64_t allocations;
+
+// libbpf's calls come here, too. What glibc's own functions are called.
+void *__libc_malloc(size_t size), *__libc_calloc(size_t count, size_t size), *__libc_realloc(void *p, size_t size);
+
+void *malloc(size_t size)
+{
+	allocations++;
+	return __libc_malloc(size);
+}
+
+void *calloc(size_t count, size_t size)
+{
+	allocations++;
+	return __libc_calloc(count, size);
+}
+
+void *realloc(void *p, size_t size)
+{
+	allocations++;
+	return __libc_realloc(p, size);
+}
 
 static void event(struct source *s, int cpu, const void *data, size_t size)
 {
@@ -128,6 +150,8 @@ static const char *command(const char *name, long n)
 		check(sources[0].pb ? perf_buffer__poll(sources[0].pb, n) : ring_buffer__poll(sources[0].rb, n));
 	else if (!strcmp(name, "keep"))
 		return "data is valid until the callback returns, and there is no call that copies it";
+	else if (!strcmp(name, "allocations"))
+		frame(NUMBER, 0, -1, &allocations, sizeof(allocations));
 	else if (!strcmp(name, "close"))
 		close_all();
 	else if (!strcmp(name, "reopen"))

@@ -11,7 +11,7 @@
 #define MAX_MAPS 8
 #define MAX_FDS 1024 // to wait for
 
-enum frame_type { EVENT = 1, LOST, READY, DONE, ERROR, CANNOT };
+enum frame_type { EVENT = 1, LOST, READY, DONE, ERROR, CANNOT, DAMAGED, NUMBER };
 
 struct settings {
 	int maps[MAX_MAPS], count;

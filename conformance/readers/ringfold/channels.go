@@ -78,6 +78,8 @@ func (c *channels) do(command string, n int) error {
 	switch command {
 	case "slow":
 		c.slow.Store(int64(n))
+	case "allocations":
+		return c.out.Allocations()
 	case "keep":
 		c.keep.Store(1)
 	case "kept":

@@ -36,6 +36,8 @@ func (r *readers) do(command string, n int) error {
 			return r.out.Write(wire.Frame{Type: wire.Event, Source: r.index[record.Source], CPU: record.CPU, Time: record.Time, Data: record.Data})
 		}
 		return fmt.Errorf("no event came to be kept")
+	case "allocations":
+		return r.out.Allocations()
 	case "close":
 		return r.close(1)
 	case "close2":

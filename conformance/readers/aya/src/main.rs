@@ -133,6 +133,7 @@ impl Reader {
                 Some((source, cpu, event)) => self.wire.frame(Type::Event, *source, *cpu, event),
                 None => self.wire.text(Type::Error, "no event was kept"),
             },
+            "allocations" => self.wire.frame(Type::Number, 0, -1, &wire::ALLOCATIONS.count().to_le_bytes()),
             "close" => self.shut(),
             "reopen" => {
                 if let Err(err) = self.open() {

@@ -1,6 +1,8 @@
 //! PROTOCOL.md: settings, frames, commands.
+use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::{stdout, BufWriter, Stdout, Write};
 use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 pub struct Settings {
@@ -38,6 +40,31 @@ pub enum Type {
     Done,
     Error,
     Cannot,
+    Number = 8,
+}
+
+/// The allocator, which counts.
+pub struct Counting(AtomicU64);
+
+#[global_allocator]
+pub static ALLOCATIONS: Counting = Counting(AtomicU64::new(0));
+
+impl Counting {
+    pub fn count(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+// Safe as the system's is, to which all goes.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        self.0.fetch_add(1, Relaxed);
+        System.alloc(layout)
+    }
+
+    unsafe fn dealloc(&self, p: *mut u8, layout: Layout) {
+        System.dealloc(p, layout)
+    }
 }
 
 pub struct Wire(BufWriter<Stdout>);

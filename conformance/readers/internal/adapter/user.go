@@ -30,8 +30,9 @@ func (u *User) Event(source, cpu int, payload []byte) (closeNow bool) {
 	f := wire.Frame{Type: wire.Event, Source: source, CPU: cpu, Data: payload}
 	u.out.Write(f) // without the suite there is nobody to tell of errors
 	if u.keep.CompareAndSwap(true, false) {
+		kept := f // so that f need not be allocated
 		u.mu.Lock()
-		u.kept = &f
+		u.kept = &kept
 		u.mu.Unlock()
 	}
 	if slow := u.slow.Load(); slow > 0 {
@@ -69,6 +70,8 @@ func (u *User) do(command string, n int) (err error, own bool) {
 			return errors.New("no event was kept"), true
 		}
 		return u.out.Write(*u.kept), true
+	case "allocations":
+		return u.out.Allocations(), true
 	case "closein":
 		u.close.Store(true)
 		<-u.closed
