@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/aquasecurity/libbpfgo"
+	libbpf "github.com/ringfold/ringfold/cgo"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/stretchr/testify/require"
@@ -201,7 +202,18 @@ func TestKernelOutputsOversize(t *testing.T) {
 func TestKernelOutputsNested(t *testing.T) {
 	cpus := outputCPUs(t)
 	c := kerneltest.LoadCounter(t, kerneltest.CounterOptions{Nest: true})
+	// The kernel's own sum of misses. Outputs of other processes reach these programs too, and may interrupt them.
+	kernels := func() (sum uint64) {
+		for _, fd := range c.NestFDs() {
+			n, err := libbpf.RecursionMisses(fd)
+			require.NoError(t, err)
+			sum += n
+		}
+		return sum
+	}
+	before := kernels()
 	r := openCounted(t, c, perfbuf.Options{Outputs: perfbuf.OutputCounts{ProgFDs: c.NestFDs()}})
+	after := kernels()
 	misses := uint64(0)
 	for _, cpu := range cpus {
 		for range 3 + cpu {
@@ -215,7 +227,10 @@ func TestKernelOutputsNested(t *testing.T) {
 		// Each output that gets as far as perf_output_begin reaches all the programs.
 		misses += got.Written*uint64(len(c.NestFDs())) - c.Nested(cpu)
 	}
-	require.Equal(t, misses, r.Stats().Outputs.RecursionMisses)
+	least := kernels() - after
+	got := r.Stats().Outputs.RecursionMisses
+	require.GreaterOrEqual(t, got, max(misses, least))
+	require.LessOrEqual(t, got, kernels()-before)
 	t.Logf("%+v, %d runs missed", r.Stats().Outputs.Total(), misses)
 }
 

@@ -24,9 +24,9 @@ struct {
 
 struct state {
 	__u64 results[MAX_ERROR]; // of outputs on this CPU, by errno
-	__u64 nesting;            // the programs nest0 to nest3 are to output
+	__u64 nesting;            // the thread within whose output the programs nest0 to nest3 are to output
 	__u64 nested;             // and have done so that often
-	__u64 faulting;           // the program faulty is to fault: 1; it is doing so: 2
+	__u64 faulting;           // four times the thread in whose fault the program faulty is to fault, plus 1; it is doing so: plus 2
 	__u64 faults;             // and has run that often
 };
 
@@ -42,6 +42,12 @@ static __always_inline struct state *state(void)
 	__u32 zero = 0;
 
 	return bpf_map_lookup_elem(&states, &zero);
+}
+
+// Another thread may have the CPU meanwhile, and output or fault as well. The idle one has the number 0.
+static __always_inline __u64 thread(void)
+{
+	return (__u32)bpf_get_current_pid_tgid() + 1ULL;
 }
 
 // What interrupts an output has counted its own when that returns.
@@ -70,7 +76,7 @@ int output(struct bpf_raw_tracepoint_args *ctx)
 
 	if (!s || !bytes || size > MAX_SIZE)
 		return -22;
-	s->nesting = ctx->args[1];
+	s->nesting = ctx->args[1] ? thread() : 0;
 	ret = perfbuf_output(ctx, &events, bytes, size);
 	s->nesting = 0;
 	note(s, ret);
@@ -86,7 +92,7 @@ int output(struct bpf_raw_tracepoint_args *ctx)
 		struct state *s = state();                             \
 		__u64 word = 0;                                        \
                                                                        \
-		if (!s || !s->nesting)                                 \
+		if (!s || s->nesting != thread())                      \
 			return 0;                                      \
 		s->nested++;                                           \
 		note(s, perfbuf_output(ctx, &events, &word, sizeof(word))); \
@@ -109,7 +115,7 @@ int fault(void *ctx)
 
 	if (!s)
 		return -22;
-	s->faulting = 1;
+	s->faulting = thread() << 2 | 1;
 	bpf_probe_read_kernel(&word, sizeof(word), NOWHERE);
 	s->faulting = 0;
 	return 0;
@@ -122,13 +128,13 @@ int faulty(void *ctx)
 	struct state *s = state();
 	__u64 word;
 
-	if (!s || !s->faulting)
+	if (!s || s->faulting >> 2 != thread())
 		return 0;
 	s->faults++;
-	if (s->faulting == 1) {
-		s->faulting = 2;
+	if ((s->faulting & 3) == 1) {
+		s->faulting++;
 		bpf_probe_read_kernel(&word, sizeof(word), NOWHERE);
-		s->faulting = 1;
+		s->faulting--;
 	}
 	return 0;
 }
