@@ -21,7 +21,7 @@ func TestKernelOrderAlternating(t *testing.T) {
 	for name, mode := range map[string]perfbuf.Mode{"no slack": perfbuf.Slack(0), "5ms": perfbuf.Slack(5 * time.Millisecond), "default": {}} {
 		t.Run(name, func(t *testing.T) {
 			e := kerneltest.Load(t)
-			r := open(t, e, perfbuf.Options{})
+			r := open(t, e, perfbuf.Options{RingBytes: 1 << 20}) // has room for all, on one CPU too
 			s, err := r.Ordered(perfbuf.OrderOptions{Mode: mode})
 			require.NoError(t, err)
 			const bursts = 3000

@@ -292,7 +292,11 @@ func TestKernelSeccompOpenTree(t *testing.T) {
 					}
 					s, err := r.Ordered(o)
 					require.NoError(t, err)
-					for later && strings.Contains(fmt.Sprint(r.Stats().Barrier.Refused), "none was seen running") { // a busy machine
+					for tries := 0; later && strings.Contains(fmt.Sprint(r.Stats().Barrier.Refused), "none was seen running"); tries++ { // a busy machine
+						if tries == 20 {
+							t.Log("too busy a machine for the proof")
+							return
+						}
 						require.NoError(t, s.Close())
 						s, err = r.Ordered(o)
 						require.NoError(t, err)

@@ -97,7 +97,7 @@ func TestKernelFlushEveryWhenIdle(t *testing.T) {
 		return nil
 	}))
 	st := r.Stats()
-	require.LessOrEqual(t, st.Barrier.Count, n)
+	require.LessOrEqual(t, st.Barrier.Count, n+1, "one may have been asked for at the end")
 	require.Equal(t, n, st.Passes)
 	require.Zero(t, st.Wakes)
 }
