@@ -51,7 +51,7 @@ func running(t *testing.T, s reading, f func(perfbuf.Event) error) (n *atomic.In
 	return n, stop
 }
 
-// asleep waits until all rings are armed and nothing polls any more.
+// asleep waits until all rings are armed and nothing polls any more. On a busy machine the last look may be yet to come.
 func asleep(t *testing.T, r *perfbuf.Reader) {
 	t.Helper()
 	eventually(t, "armed", func() bool { return r.Stats().Doorbell.Armed == len(r.Rings()) })
@@ -83,22 +83,27 @@ func requireDoorbell(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, s r
 	n, stop := running(t, s, l.add)
 	asleep(t, r)
 	want := int64(0)
-	for _, ring := range r.Rings() {
-		eventually(t, "armed", func() bool { return r.Stats().Doorbell.Armed == len(r.Rings()) })
-		before := r.Stats()
+	one := func(ring *perfbuf.Ring) {
 		e.Emit(ring.CPU(), 1, 24)
 		want++
 		eventually(t, "delivered", func() bool { return n.Load() == want })
-		if want == 1 { // from sleep; soon after arming, it may be a look that finds the event
-			require.Greater(t, r.Stats().Wakes, before.Wakes)
+	}
+	for before := r.Stats(); ; asleep(t, r) { // it may be a look that finds the event, if that comes late
+		if one(r.Rings()[0]); r.Stats().Wakes > before.Wakes {
+			break
 		}
+	}
+	for _, ring := range r.Rings() {
+		eventually(t, "armed", func() bool { return r.Stats().Doorbell.Armed == len(r.Rings()) })
+		before := r.Stats()
+		one(ring)
 		require.Equal(t, before.Doorbell.Disarms, r.Stats().Doorbell.Disarms, "rare events leave their ring armed")
 	}
 	before := r.Stats()
-	for i := range 100 {
+	for range 15 { // however slow the machine: each burst alone is too much for a ring to stay armed
 		for _, ring := range r.Rings() {
-			e.Emit(ring.CPU(), 1+i%9, 24)
-			want += int64(1 + i%9)
+			e.Emit(ring.CPU(), 200, 24)
+			want += 200
 		}
 		time.Sleep(100 * time.Microsecond)
 	}
@@ -169,7 +174,7 @@ func TestKernelDoorbellStress(t *testing.T) {
 		wg.Go(func() {
 			rnd := rand.New(rand.NewPCG(uint64(ring.CPU()), 3))
 			sent := int64(0)
-			for range 300 {
+			for i := 0; i < 300 || r.Stats().Doorbell.Arms <= 50; i++ { // a starved reader arms few
 				for _, n := range []int{40, 1} {
 					e.Emit(ring.CPU(), n, 24)
 					for sent += int64(n); delivered[ring.CPU()].Load() != sent; {
@@ -182,9 +187,7 @@ func TestKernelDoorbellStress(t *testing.T) {
 	}
 	wg.Wait()
 	stop()
-	st := r.Stats().Doorbell
-	require.Greater(t, st.Arms, uint64(50))
-	t.Logf("%+v", st)
+	t.Logf("%+v", r.Stats().Doorbell)
 	l.balance(e, r)
 	require.Zero(t, l.lost())
 }

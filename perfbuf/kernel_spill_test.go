@@ -3,7 +3,9 @@
 package perfbuf_test
 
 import (
-	"errors"
+	"context"
+	"math/rand/v2"
+	"sync"
 	"testing"
 	"time"
 
@@ -29,16 +31,19 @@ func TestKernelSpill(t *testing.T) {
 			s, err := r.Ordered(c.order)
 			require.NoError(t, err)
 			l := &orderly{ledger: newLedger(t)}
-			stop := load(t, e, r.Options().CPUs, 500, time.Millisecond)
-			// However slow the machine: until the budget is used, or enough of it.
-			require.ErrorIs(t, s.Run(t.Context(), func(ev perfbuf.Event) error {
-				err := l.add(ev)
-				if st := r.Stats(); st.SpilledBytes > 512<<10 && (c.all || st.SpillRefused > 0) {
-					return errors.Join(err, errOver)
-				}
-				return err
-			}), errOver)
-			stop()
+			// However slow the machine: until the budget is used, or enough of it, and not much more.
+			var load sync.WaitGroup
+			for _, cpu := range r.Options().CPUs {
+				load.Go(func() {
+					for st := r.Stats(); st.SpilledBytes <= 512<<10 || !c.all && st.SpillRefused == 0; st = r.Stats() {
+						e.Emit(cpu, 100, 24+rand.IntN(476))
+						time.Sleep(time.Millisecond)
+					}
+				})
+			}
+			ctx, cancel := context.WithCancelCause(t.Context())
+			background(t, func() { load.Wait(); cancel(errOver) })
+			require.ErrorIs(t, s.Run(ctx, l.add), errOver)
 			finish(t, e, r, s, l.add)
 			l.balance(e, r)
 			st := r.Stats()
