@@ -1,7 +1,7 @@
 package perfdata
 
 // Events returns the events of a recording that can be replayed, with their names, and the BTF that [Options] gave for each. It
-// has no Source. Of perf record's files, and of files that were not closed, there is no BTF.
+// has no Source. Of perf record's files there is no BTF, and of files that were not closed only such that takes less than 64 KiB.
 //
 // Events reads the file's header and features, and blocks for that; it returns the errors of [Open] that concern these. Where two
 // events have one name, [ReplayOptions] cannot choose between them.

@@ -57,7 +57,21 @@ func (w *file) begin() error {
 	if _, err = f.Write(head); err != nil {
 		return err
 	}
-	return w.write(w.recorder.names())
+	b := w.recorder.names()
+	if types := w.recorder.btf(); types != nil {
+		b = appendFeature(b, feature{featBTF, types}) // for files that are still written, or never closed
+	}
+	return w.write(b)
+}
+
+// appendFeature appends a feature as a record, unless it is too large for one.
+func appendFeature(b []byte, f feature) []byte {
+	size := (16 + len(f.body) + 7) &^ 7
+	if size > mostRecord {
+		return b
+	}
+	body := append(native.AppendUint64(nil, uint64(f.bit)), f.body...)
+	return appendRecord(b, typeHeaderFeature, append(body, make([]byte, size-8-len(body))...))
 }
 
 // names are records that name the events, and say what time it is, for pipes, and for files that are never closed; without the last one, perf would
@@ -183,10 +197,7 @@ func (p *pipe) begin() error {
 		b = appendRecord(b, typeHeaderAttr, native.AppendUint64(slices.Clone(e.attr), e.id))
 	}
 	for _, f := range p.recorder.features() {
-		if size := (16 + len(f.body) + 7) &^ 7; size <= mostRecord {
-			body := append(native.AppendUint64(nil, uint64(f.bit)), f.body...)
-			b = appendRecord(b, typeHeaderFeature, append(body, make([]byte, size-8-len(body))...))
-		}
+		b = appendFeature(b, f)
 	}
 	return p.write(append(b, p.recorder.names()...))
 }
