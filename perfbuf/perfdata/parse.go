@@ -125,7 +125,7 @@ func (r *recording) parseFile() error {
 	case size > file-data:
 		r.cut = fmt.Sprintf("it was cut: %d bytes are missing at least", size-(file-data))
 	case features == 0:
-		r.cut = "its recorder was killed, or ran out of room"
+		r.cut = "its recorder still writes it, was killed, or ran out of room"
 	default:
 		r.parseFeatures(features)
 	}

@@ -69,7 +69,7 @@ func (s *Source) findTypes(f *Flags, blob []byte) (err error) {
 	case f.BTF != "":
 		s.Decoder, err = f.newDecoder(f.Type, bpfmaps.Map{})
 	case len(blob) == 0:
-		err = fmt.Errorf("--type %s: %s has no BTF, as its recorder gave none, or was killed: --btf FILE takes the type from elsewhere", f.Type, f.File)
+		err = fmt.Errorf("--type %s: %s has no BTF, as its recorder gave none, or has not closed it: --btf FILE takes the type from elsewhere", f.Type, f.File)
 	default:
 		s.Decoder, err = findType(spec, f.Type, where)
 	}
