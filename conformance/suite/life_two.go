@@ -26,7 +26,7 @@ func lifeSecondLoad(t *T) {
 	of, err := source.Counts()
 	t.must(err)
 	from := t.Total(source)
-	time.Sleep(t.duration(time.Second))
+	t.lasts(source, 0)
 	stop()
 	first.With(func(st *State) {
 		for cpu, c := range of[workload.Syscall] {
