@@ -15,7 +15,8 @@ type plan struct {
 	read   uint64  // bytes since the latest look
 }
 
-// leastQuantum is how many bytes are worth a visit, which takes some hundred ns.
+// leastQuantum is how many bytes are worth a visit, which takes some hundred ns. With twice as many, draining full rings of 64 KiB took 0.92
+// of the time, but 1.6 times as many events were lost where one ring of 64 was hot and the reader paused now and then.
 const leastQuantum = 32 << 10
 
 // planPass sets out what each ring holds as what the pass has to read.
