@@ -75,10 +75,10 @@ func (r *opened) firstEvent(cpu int) (time.Duration, error) {
 			delays := r.p.timing().delays
 			return time.Duration(delays[len(delays)-1]), nil
 		}
-		if time.Since(begin) > 10*time.Second {
+		if time.Since(begin) > patience {
 			o, err := r.outputs()
-			return 0, errors.Join(err, fmt.Errorf("%s has not read an event on CPU %d in 10 s, after %d others: %d of %d outputs were refused",
-				r.name, cpu, before, o.failed, o.attempted))
+			return 0, errors.Join(err, fmt.Errorf("%s has not read an event on CPU %d in %v, after %d others: %d of %d outputs were refused",
+				r.name, cpu, patience, before, o.failed, o.attempted))
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"sync"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"github.com/aquasecurity/libbpfgo"
@@ -106,6 +107,23 @@ func (c *collection) outputs() (o outputs, err error) {
 		o.ns += binary.NativeEndian.Uint64(b[16:])
 	}
 	return o, nil
+}
+
+// patience is how long nothing may happen before that is a hang. A busy machine starts processes slowly, and readers have to share it.
+const patience = time.Minute
+
+// awaitOutputs waits until outputs have succeeded since those before, and returns the counters.
+func (c *collection) awaitOutputs(before outputs) (o outputs, err error) {
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		if o, err = c.outputs(); err != nil {
+			return o, err
+		}
+		if d := o.since(before); d.attempted > d.failed {
+			return o, nil
+		} else if time.Now().After(end) {
+			return o, fmt.Errorf("no output succeeded, of %d in %v", d.attempted, patience)
+		}
+	}
 }
 
 // emit outputs count events of size bytes on a CPU. On another one than the caller's, the kernel

@@ -74,7 +74,7 @@ func (r *opened) produce(lasts time.Duration) (float64, error) {
 				if n-events <= most {
 					break
 				}
-				if time.Since(begin) > lasts+10*time.Second {
+				if time.Since(begin) > lasts+patience {
 					return fmt.Errorf("has read %d of %d events, and reads no more", events, n)
 				}
 			}

@@ -255,12 +255,16 @@ func (r *opened) settle() (outputs, error) {
 			return o, fmt.Errorf("flushing %s: %w", r.name, err)
 		}
 	}
+	last := uint64(0)
 	for begin := time.Now(); ; time.Sleep(time.Millisecond) {
 		events, _ := r.p.counts()
 		if events == o.attempted-o.failed {
 			return o, nil
 		}
-		if events > o.attempted-o.failed || time.Since(begin) > 10*time.Second {
+		if events > last {
+			last, begin = events, time.Now()
+		}
+		if events > o.attempted-o.failed || time.Since(begin) > patience {
 			return o, fmt.Errorf("%s has read %d events, and %d were output: %d of %d were refused",
 				r.name, events, o.attempted-o.failed, o.failed, o.attempted)
 		}
