@@ -53,11 +53,11 @@ func follow(ctx context.Context, c config, src source, p printer, w io.Writer) (
 	begin := time.Now()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if c.duration > 0 {
-		defer time.AfterFunc(c.duration, cancel).Stop()
-	}
 	load.start(cpus, cancel)
 	defer load.stop()
+	if c.duration > 0 { // from when there is something to see on each CPU
+		defer time.AfterFunc(c.duration, cancel).Stop()
+	}
 
 	if err := f.follow(ctx, s); err != nil {
 		return nil, err

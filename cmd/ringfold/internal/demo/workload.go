@@ -39,15 +39,20 @@ func newWorkload(wanted bool) (*workload, error) {
 	return &workload{path: path, quit: make(chan struct{})}, nil
 }
 
-// start begins with a process per CPU. If one cannot be started, failed is called, and stop says why.
+// start begins with a process per CPU, and returns when each CPU has had one. If one cannot be started, failed is called, and stop says why.
 func (w *workload) start(cpus []int, failed func()) {
 	if w == nil {
 		return
 	}
 	begin := time.Now()
+	var first sync.WaitGroup
+	defer first.Wait()
 	for _, cpu := range cpus {
+		first.Add(1)
+		had := sync.OnceFunc(first.Done)
 		w.all.Go(func() {
-			if err := w.occupy(cpu, begin); err != nil {
+			defer had()
+			if err := w.occupy(cpu, begin, had); err != nil {
 				w.mu.Lock()
 				w.err = fmt.Errorf("starting processes on CPU %d: %w", cpu, err)
 				w.mu.Unlock()
@@ -67,8 +72,8 @@ func (w *workload) stop() error {
 	return w.err
 }
 
-// occupy runs processes on a CPU.
-func (w *workload) occupy(cpu int, begin time.Time) error {
+// occupy runs processes on a CPU, and calls had when there was one.
+func (w *workload) occupy(cpu int, begin time.Time, had func()) error {
 	// The thread is not given back, but ends with this goroutine: nobody else wants it.
 	runtime.LockOSThread()
 	var own, all unix.CPUSet
@@ -76,16 +81,19 @@ func (w *workload) occupy(cpu int, begin time.Time) error {
 	if err := unix.SchedGetaffinity(0, &all); err != nil {
 		return err
 	}
-	for {
-		// The parent forks on its CPU; the child may run on any, and so often runs before its parent goes on.
+	for first := true; ; first = false {
 		switch err := unix.SchedSetaffinity(0, &own); {
 		case errors.Is(err, unix.EINVAL):
 			return nil // not ours to use: a container's cpuset leaves it out
 		case err != nil:
 			return err
 		}
-		if err := unix.SchedSetaffinity(0, &all); err != nil {
-			return err
+		// The parent forks on its CPU; the child may run on any, and so often runs before its parent goes on. Only the first stays on that CPU,
+		// as on a busy machine the parent may have been moved away, too.
+		if !first {
+			if err := unix.SchedSetaffinity(0, &all); err != nil {
+				return err
+			}
 		}
 		cmd := exec.Command(w.path)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // when we are killed
@@ -93,6 +101,7 @@ func (w *workload) occupy(cpu int, begin time.Time) error {
 			return err
 		}
 		_ = cmd.Wait() // how it ended does not matter: Ctrl-C reaches it too
+		had()
 		select {
 		case <-w.quit:
 			return nil
