@@ -2,7 +2,7 @@
 # Runs all tests. The library, whose memory and concurrency are at stake, is tested three times: plainly, with the race detector, and
 # poisoning what must not be kept. What uses it, examples and tools, is tested once, with both of the last together.
 #
-#   TIMEOUT=10m scripts/test.sh    how long a package's tests may take, before they end and show what all goroutines do
+#   TIMEOUT=1h scripts/test.sh    how long a package's tests may take, before they end and show what all goroutines do
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 packages=(./cgo/... ./internal/... ./perfbuf/...)
@@ -10,7 +10,7 @@ packages=(./cgo/... ./internal/... ./perfbuf/...)
 # run DIRECTORY ARGUMENT... runs tests of the module there.
 run() {
 	echo "go test ${*:2} ($1)"
-	scripts/env.sh go -C "$1" test -count=1 -timeout "${TIMEOUT:-4m}" "${@:2}"
+	scripts/env.sh go -C "$1" test -count=1 -timeout "${TIMEOUT:-20m}" "${@:2}"
 }
 
 test_library() {

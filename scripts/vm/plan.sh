@@ -33,10 +33,10 @@ for test in $tests; do
 	cgo) echo "run cgo /cgo.test -test.v -test.timeout 30m -test.skip TestOldHeaders$quoted" ;; # that one takes a C compiler
 	soak-exact | soak-slack | soak-sources) echo "run $test /soak -quiet -mode ${test#soak-} -duration 15s$quoted" ;;
 	ci)
-		echo "run perfbuf /perfbuf.test -test.v -test.timeout 10m -test.run '$few' -test.skip '$long'$quoted"
-		echo "run perfchan /perfchan.test -test.v -test.timeout 10m -test.run '$few' -test.skip '$long'$quoted"
-		echo "run ringbuf /ringbuf.test -test.v -test.timeout 10m"
-		echo "run flight /flight.test -test.v -test.timeout 10m -test.run Kernel -test.skip UnderLoad"
+		echo "run perfbuf /perfbuf.test -test.v -test.timeout 30m -test.run '$few' -test.skip '$long'$quoted"
+		echo "run perfchan /perfchan.test -test.v -test.timeout 30m -test.run '$few' -test.skip '$long'$quoted"
+		echo "run ringbuf /ringbuf.test -test.v -test.timeout 30m"
+		echo "run flight /flight.test -test.v -test.timeout 30m -test.run Kernel -test.skip UnderLoad"
 		echo "run soak-exact /soak -quiet -mode exact -duration 10s"
 		;;
 	overcommit)
