@@ -3,6 +3,8 @@
 
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+# Built once, as "go run" of a version asks the network each time whether it is deprecated.
+LINTERS = $(CURDIR)/build/linters/$(shell go env GOVERSION 2>/dev/null)
 
 # Go, in the environment in which it finds libbpf.
 GO := scripts/env.sh go
@@ -14,7 +16,7 @@ AS_ROOT = $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 FIND = find . \( -path ./build -o -path ./libbpf -o -path ./.git \) -prune -o
 NESTED = $(patsubst %/,%,$(dir $(shell $(FIND) -path './*/go.mod' -print)))
 
-.PHONY: help setup tool man install demo fleet-demo test test-cgocheck test-vm test-vms soak simulate fuzz conformance conformance-docs bench bench-docs pictures recordings lint generate check-generate fresh-check fresh-ci static test-libbpf docker-check apidiff release release-check clean
+.PHONY: help setup fetch tool man install demo fleet-demo test test-cgocheck test-vm test-vms soak simulate fuzz conformance conformance-docs bench bench-docs pictures recordings lint generate check-generate fresh-check fresh-ci static test-libbpf docker-check apidiff release release-check clean
 .DEFAULT_GOAL := help
 
 help:
@@ -22,6 +24,15 @@ help:
 
 setup: ## install what is missing for a build (gcc, libbpf, ...)
 	@scripts/setup.sh
+
+fetch: $(LINTERS) ## fetch the Go modules that builds, tests and lint need, while there is a network
+	@for dir in . $(NESTED); do go -C $$dir list -deps -test ./... >/dev/null || exit 1; done
+
+$(LINTERS): Makefile
+	@rm -rf $@ $@.new
+	@GOBIN=$@.new go install $(STATICCHECK)
+	@GOBIN=$@.new go install $(ACTIONLINT)
+	@mv $@.new $@ && touch $@
 
 # For another architecture than this machine's, the tool is static: nobody has the shared libraries at hand.
 tool: setup ## build the tool, build/ringfold; ARCH=arm64 builds build/ringfold-arm64, static
@@ -60,7 +71,7 @@ test: setup ## run all tests: the library's plainly, with the race detector, and
 	@scripts/test.sh
 
 test-cgocheck: setup ## run the tests of the two packages that call C with Go's thorough check of pointers
-	@GOEXPERIMENT=cgocheck2 $(GO) test -count=1 -timeout 4m ./cgo ./perfbuf
+	@GOEXPERIMENT=cgocheck2 $(GO) test -count=1 -timeout $(or $(TIMEOUT),20m) ./cgo ./perfbuf
 
 # Both scripts take their settings, which make exports when they are given on its command line, from the environment.
 test-vm: setup ## run the kernel tests in an emulated machine: KERNEL=6.1 CPUS=4; TESTS, ARGS, APPEND, ARCH=arm64: see scripts/vm/run.sh
@@ -112,17 +123,17 @@ pictures: setup ## take the pictures in docs/ anew, of programs that run (root);
 	@scripts/setup.sh pictures
 	@scripts/pictures.sh $(PICTURES)
 
-lint: setup ## check format, go vet (also where there is no cgo, no Linux, or 32 bits), staticcheck, and the workflows
+lint: setup $(LINTERS) ## check format, go vet (also where there is no cgo, no Linux, or 32 bits), staticcheck, and the workflows
 	@bad=$$(gofmt -l $$($(FIND) -name '*.go' -print)) && [ -z "$$bad" ] || { echo "gofmt -w needed: $$bad"; exit 1; }
 	@for dir in . $(NESTED); do \
 		$(GO) -C $$dir vet ./... || exit 1; \
-		$(GO) -C $$dir run $(STATICCHECK) ./... || exit 1; \
+		(cd $$dir && $(CURDIR)/$(firstword $(GO)) $(LINTERS)/staticcheck ./...) || exit 1; \
 	done
 	@$(GO) -C bench vet -tags aya .
 	@CGO_ENABLED=0 go vet ./cgo/... ./internal/... ./perfbuf/...
 	@CGO_ENABLED=0 GOARCH=386 go vet ./cgo/... ./internal/... ./perfbuf/...
 	@CGO_ENABLED=0 GOOS=darwin go vet ./cgo/... ./internal/... ./perfbuf/...
-	@go run $(ACTIONLINT) -shellcheck= -pyflakes= .github/workflows/*.yml
+	@$(LINTERS)/actionlint -shellcheck= -pyflakes= .github/workflows/*.yml
 
 recordings: setup ## record the examples' programs anew, as test data in perfbuf/perfdata/testdata (root)
 	@UPDATE_RECORDINGS=1 RINGFOLD_REQUIRE_KERNEL=1 $(GO) test ./perfbuf/perfdata -count=1 -run TestMakeRecordings
