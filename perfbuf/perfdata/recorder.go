@@ -38,16 +38,6 @@ type event struct {
 	btf  []byte
 }
 
-// Stats are a recorder's counts.
-type Stats struct {
-	Samples  uint64 // written
-	Bytes    uint64 // written, headers included
-	Lost     uint64 // outputs that the events of KindLost counted
-	Corrupt  uint64 // stretches of ring memory that could not be read
-	TooLarge uint64 // samples of more than MaxSample bytes, which are not recorded; the file counts them as lost
-	Files    uint64 // begun
-}
-
 // Source is what [Recorder.Run] records: a [perfbuf.Reader], [perfbuf.Ring] or [perfbuf.Ordered].
 type Source interface {
 	Wait(context.Context) error
@@ -347,12 +337,4 @@ func (r *Recorder) failed(err error) error {
 		r.err = fmt.Errorf("perfdata: recording ends here, and the file is complete up to here: %w", err)
 	}
 	return r.err
-}
-
-// Stats returns the counts. It does not block, and may be called from anywhere at any time.
-func (r *Recorder) Stats() Stats {
-	return Stats{
-		Samples: r.samples.Load(), Bytes: r.bytes.Load(), Lost: r.lost.Load(), Corrupt: r.corrupt.Load(),
-		TooLarge: r.tooLarge.Load(), Files: r.files.Load(),
-	}
 }
