@@ -15,13 +15,23 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// scrape returns what is served of events that emit outputs, once there are some, and then ends the command with Ctrl-C.
-func scrape(t *testing.T, emit func(), args ...string) (body, stdout string) {
+// serving starts the command, and returns what it serves at and what ends it with Ctrl-C and returns its output.
+func serving(t *testing.T, args ...string) (url string, end func() string) {
 	t.Helper()
 	out, notes := clitest.NewOutput(), clitest.NewOutput()
 	ended := make(chan int, 1)
 	go func() { ended <- clitest.RunTo(out, notes, Command, append(args, "--listen", "127.0.0.1:0")...) }()
-	url := notes.Wait(t, `serving (http://\S+)`)[1]
+	return notes.Wait(t, `serving (http://\S+)`)[1], func() string {
+		require.NoError(t, syscall.Kill(syscall.Getpid(), syscall.SIGINT))
+		require.Zero(t, <-ended, notes.String())
+		return out.String()
+	}
+}
+
+// scrape returns what is served of events that emit outputs, once there are some, and what the command prints at its end.
+func scrape(t *testing.T, emit func(), args ...string) (body, stdout string) {
+	t.Helper()
+	url, end := serving(t, args...)
 	samples := regexp.MustCompile(`(?m)^ringfold_samples_total.* [1-9]`)
 	delays := regexp.MustCompile(`(?m)^event_delay_seconds_count [1-9]`) // looked at before or after the samples
 	for !samples.MatchString(body) || !delays.MatchString(body) {
@@ -33,11 +43,10 @@ func scrape(t *testing.T, emit func(), args ...string) (body, stdout string) {
 		require.NoError(t, answer.Body.Close())
 		body = string(b)
 	}
-	require.NoError(t, syscall.Kill(syscall.Getpid(), syscall.SIGINT))
-	require.Zero(t, <-ended, notes.String())
+	stdout = end()
 	_, err := http.Get(url)
 	require.Error(t, err, "it serves no longer")
-	return body, out.String()
+	return body, stdout
 }
 
 func TestServes(t *testing.T) {
@@ -51,17 +60,8 @@ func TestServes(t *testing.T) {
 	require.Regexp(t, `^\d+0 events in \S+, 0 lost, 0 late\n$`, out)
 
 	// What the dashboard shows is there.
-	status, text, _ := clitest.Run(Command, "--dashboard")
-	require.Zero(t, status)
-	var board struct {
-		Panels []struct {
-			Title   string
-			Targets []struct{ Expr string }
-		}
-	}
-	require.NoError(t, json.Unmarshal([]byte(text), &board))
 	names := 0
-	for _, p := range board.Panels {
+	for _, p := range board(t) {
 		for _, target := range p.Targets {
 			for _, name := range regexp.MustCompile(`\b(ringfold|event)_[a-z0-9_]+`).FindAllString(target.Expr, -1) {
 				if name != "ringfold_outputs_refused_total" { // takes Options.Outputs
