@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/ringfold/ringfold/internal/kerneltest"
@@ -40,6 +41,8 @@ func child(what string) int {
 			return 1
 		}
 		defer r.Close()
+	case "moment":
+		time.AfterFunc(100*time.Millisecond, func() { unix.Close(3) })
 	case "list":
 		_, err := List()
 		os.Stdout.WriteString(err.Error())
@@ -279,6 +282,25 @@ func TestFree(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, target.Others())
 	require.NoError(t, target.Close())
+}
+
+// Who holds a map for a moment only, as to list it, is no reader.
+func TestHeldForAMoment(t *testing.T) {
+	e, id := emitter(t)
+	if listed(t, id).Unseen != "" {
+		t.Skip("not all processes can be seen")
+	}
+	for {
+		start(t, "moment", e.MapFD())
+		target, err := Selector{ID: id}.Open()
+		if err == nil {
+			require.Empty(t, target.Others())
+			require.NoError(t, target.Close())
+			return
+		}
+		var busy *BusyError // the moment was long, on a busy machine
+		require.ErrorAs(t, err, &busy)
+	}
 }
 
 func TestUnseen(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/cilium/ebpf"
 )
@@ -44,11 +45,30 @@ func (s Selector) Open() (*Target, error) {
 		m.Close()
 		return nil, err
 	}
-	if others := t.Others(); !s.Steal && (len(others) > 0 || t.Unseen != "") {
+	if s.Steal {
+		return t, nil
+	}
+	if t.waitForLists(); len(t.Others()) > 0 || t.Unseen != "" {
 		m.Close()
-		return nil, &BusyError{Map: t.Map, Others: others}
+		return nil, &BusyError{Map: t.Map, Others: t.Others()}
 	}
 	return t, nil
+}
+
+// waitForLists looks again who holds the map, for 200 ms at most, while others do, and forgets who does not any more: to list maps, as
+// List and bpftool do, is to hold each for a moment.
+func (m *Map) waitForLists() {
+	for range 10 {
+		if len(m.Others()) == 0 {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+		now := []Map{{ID: m.ID, Type: m.Type}}
+		findProcesses(now)
+		m.Processes = slices.DeleteFunc(m.Processes, func(p Process) bool {
+			return !slices.ContainsFunc(now[0].Processes, func(q Process) bool { return q.PID == p.PID })
+		})
+	}
 }
 
 // find opens the map, whatever it is used for.

@@ -18,7 +18,7 @@ import (
 
 // How long to wait for an event that has happened, and for the doorbell to ring: it does so in rings that were quiet.
 const (
-	patience = 5 * time.Second
+	patience = 20 * time.Second
 	quiet    = time.Second
 )
 
