@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Makes the pictures in docs/ anew, from real runs: programs in a terminal (tmux), and what ringfold trace records in the Perfetto UI.
+# Makes the pictures in docs/ anew, from real runs: programs in a terminal (tmux), what ringfold trace records in the
+# Perfetto UI, and ringfold's dashboard by Grafana's components.
 #
 #   scripts/pictures.sh                  all of them
 #   scripts/pictures.sh top tail         some
@@ -128,7 +129,61 @@ picture_hero() {
 	echo "pictures: docs/hero.svg"
 }
 
-[ $# -gt 0 ] || set -- hero top tail prometheus trace
+# Debian's package of Prometheus would start a server when it is installed.
+prometheus_server() {
+	command -v prometheus && return
+	if [ ! -x "$out/debian/usr/bin/prometheus" ]; then
+		mkdir -p "$out/debian"
+		(cd "$out/debian" && apt-get -qq download prometheus && dpkg-deb -x prometheus_*.deb .) || die "no Debian package prometheus"
+	fi
+	echo "$out/debian/usr/bin/prometheus"
+}
+
+# grafana_panels makes panels.html in $out/grafana, which draws the dashboard with Grafana's components. The last version that has the one
+# for time series in @grafana/ui is 11.6.
+grafana_panels() {
+	local packages=(@grafana/ui@11.6.7 @grafana/data@11.6.7 react@18.3.1 react-dom@18.3.1 @fontsource/inter@5.2.8 esbuild@0.25.12)
+	mkdir -p "$out/grafana"
+	if [ "$(cat "$out/grafana/packages" 2>/dev/null)" != "${packages[*]}" ]; then
+		npm install --silent --no-audit --no-fund --ignore-scripts --prefix "$out/grafana" "${packages[@]}" || die "no ${packages[*]}"
+		echo "${packages[*]}" >"$out/grafana/packages"
+	fi
+	NODE_PATH=$out/grafana/node_modules node "$out/grafana/node_modules/esbuild/bin/esbuild" scripts/grafana/panels.jsx --bundle --log-level=error \
+		--outfile="$out/grafana/panels.js" --alias:dashboard="$PWD/cmd/ringfold/internal/metrics/dashboard.json" --main-fields=module,browser,main \
+		--define:process.env.NODE_ENV='"production"' --define:global=window --loader:.woff2=dataurl --loader:.woff=empty --loader:.ttf=empty
+	echo '<!doctype html><meta charset="utf-8"><link rel="stylesheet" href="panels.css"><body></body><script src="panels.js"></script>' >"$out/grafana/panels.html"
+}
+
+# A load that comes and goes, small rings, and for some seconds programs that leave the reader little of the CPUs.
+picture_grafana() {
+	local server from to port=19435
+	tool
+	grafana_panels
+	server=$(prometheus_server)
+	rm -rf "$out/prometheus.data"
+	echo "{global: {scrape_interval: 1s}, scrape_configs: [{job_name: ringfold, static_configs: [{targets: ['127.0.0.1:$port']}]}]}" >"$out/prometheus.yml"
+	"$server" --config.file="$out/prometheus.yml" --storage.tsdb.path="$out/prometheus.data" --web.listen-address=127.0.0.1:$((port + 1)) 2>/dev/null &
+	"$out/ringfold" top --load 20000 --json >/dev/null 2>&1 &
+	until "$out/ringfold" list | grep -q 'ringtop_events.*rings'; do sleep 0.2; done
+	"$out/ringfold" metrics name ringtop_events --steal --ring-size 64KiB --per-cpu --listen 127.0.0.1:$port >/dev/null 2>&1 &
+	sleep 7
+	from=$(date +%s)
+	sleep 32
+	for _ in $(seq $(($(nproc) * 3))); do nice -n -5 timeout 16 sh -c 'while :; do :; done' & done
+	sleep 40
+	curl -s http://127.0.0.1:$port/metrics | grep '^ringfold_lost_samples_total.* [1-9]' >/dev/null || die 'nothing was lost: once more'
+	# No label of the time axes is cut at the right edge 7 seconds after one. A query that fails has its error in the picture's place.
+	to=$(date +%s)
+	to=$((to - (to - 7) % 15))
+	browser --window-size=904,848 --force-device-scale-factor=2 --virtual-time-budget=60000 --screenshot=docs/grafana.png \
+		"file://$out/grafana/panels.html#http://127.0.0.1:$((port + 1))%20$from%20$to%201"
+	# shellcheck disable=SC2046 # several
+	kill $(jobs -p) 2>/dev/null || :
+	wait
+	echo "pictures: docs/grafana.png"
+}
+
+[ $# -gt 0 ] || set -- hero top tail prometheus grafana trace
 for name; do
 	[ "$(type -t "picture_$name")" = function ] || die "there is no picture $name"
 done

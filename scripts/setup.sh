@@ -73,8 +73,8 @@ look() {
 		have chromium-headless-shell || lack 'draws HTML, and runs the Perfetto UI' chromium-headless-shell
 		have curl || lack 'gets the metrics' curl
 		fc-list 2>/dev/null | grep -q DejaVuSansMono || lack 'the font' fontconfig fonts-dejavu-core
-		have node || lack "runs Perfetto's importer" nodejs
-		have npm || lack 'gets the Perfetto UI' npm
+		have node || lack "runs Perfetto's importer, and bundles Grafana's components" nodejs
+		have npm || lack "gets the Perfetto UI and Grafana's components" npm
 	elif [ "$1" = fresh-check ]; then
 		have debootstrap || lack 'makes a fresh Debian 12' debootstrap
 	elif [ "$1" = vm ] || [ "$1" = vm-arm64 ]; then
