@@ -39,7 +39,7 @@ func TestKernelNestedOutputs(t *testing.T) {
 		})
 	}
 	interrupts, amid := 0, 0
-	for range 300 {
+	for rounds := 0; rounds < 300 || amid == 0; rounds++ { // on a busy machine, interrupts seldom come amid an output
 		ended := map[int]uint64{}
 		for _, cpu := range cpus {
 			ended[cpu] = done[cpu].Load()
@@ -79,5 +79,4 @@ func TestKernelNestedOutputs(t *testing.T) {
 	}
 	stop()
 	t.Logf("%d events of interrupts, of which %d came amid an output", interrupts, amid)
-	require.Positive(t, amid)
 }
