@@ -368,7 +368,7 @@ func TestDoorbellAndPassesOfOthers(t *testing.T) {
 				done := k.armed()
 				read(k)
 				synctest.Wait()
-				if name == "as it is woken" && len(done) > 0 { // it was quicker than the pass
+				if name != "an empty ring" && len(done) > 0 { // it looked at the rings before the pass gave the bytes back
 					require.NoError(t, <-done)
 					done = waitInBackground(func() error { return k.Wait(t.Context()) })
 				}
