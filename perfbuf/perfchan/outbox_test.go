@@ -43,7 +43,11 @@ func TestOutbox(t *testing.T) {
 			synctest.Wait()
 			require.LessOrEqual(t, put, i+1+11+1, "one is with the sender")
 		}
-		require.EqualValues(t, 7, <-lost, "what nobody received is added up")
+		sum := <-lost
+		if sum == 3 { // its sender was quicker than the second
+			sum += <-lost
+		}
+		require.EqualValues(t, 7, sum, "what nobody received is added up")
 		synctest.Wait()
 		require.True(t, box.direct(buffered, nil), "nothing waits")
 		require.False(t, box.direct(buffered, nil), "the channel is full")
