@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strconv"
 	"strings"
 	"syscall"
@@ -108,6 +109,9 @@ func TestCommandToRun(t *testing.T) {
 
 // The hang-up of a terminal ends it as Ctrl-C does.
 func TestHangUp(t *testing.T) {
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, syscall.SIGHUP) // so children have the default, also if the tests run under nohup
+	defer signal.Stop(caught)
 	e := load(t)
 	r := start(t, "id", e.id, "--steal", "-o", "compact")
 	e.Emit(0, 2, 24)
