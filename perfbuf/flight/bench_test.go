@@ -54,7 +54,7 @@ func BenchmarkSnapshot(b *testing.B) {
 }
 
 // How long a snapshot takes of full rings of 1 MiB on all CPUs, while nothing is output, beside a copy of as many bytes of ordinary memory, and how much of it
-// are the two waits. For many CPUs, run it in a virtual machine: make test-vm TESTS=flight CPUS=32 ACCEL=tcg ARGS='-test.run XXX -test.bench AllCPUs'.
+// are the two waits. For many CPUs, run it in a virtual machine: make test-vm TESTS=flight CPUS=32 ACCEL=tcg ARGS='-test.run none -test.bench AllCPUs'.
 func BenchmarkAllCPUs(b *testing.B) {
 	e := kerneltest.Load(b)
 	cpus := online(b)
