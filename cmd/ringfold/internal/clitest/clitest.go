@@ -2,12 +2,9 @@
 package clitest
 
 import (
-	"bytes"
 	"os"
 	"os/exec"
-	"regexp"
 	"strconv"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -37,8 +34,8 @@ func tool(commands ...func() *cobra.Command) *cobra.Command {
 }
 
 // Command is the tool in a process of its own, for signals and privileges. Its stderr is kept, unless it is set to something else.
-func Command(args ...string) (cmd *exec.Cmd, stderr *Output) {
-	stderr = NewOutput()
+func Command(t *testing.T, args ...string) (cmd *exec.Cmd, stderr *Output) {
+	stderr = NewOutput(t)
 	cmd = exec.Command("/proc/self/exe", args...)
 	cmd.Env = append(os.Environ(), programEnv+"=1")
 	cmd.Stderr = stderr
@@ -49,8 +46,8 @@ func Command(args ...string) (cmd *exec.Cmd, stderr *Output) {
 func Env() string { return programEnv + "=1" }
 
 // Run runs one of the commands in this process, and returns when it has ended.
-func Run(command func() *cobra.Command, args ...string) (status int, stdout, stderr string) {
-	out, notes := NewOutput(), NewOutput()
+func Run(t *testing.T, command func() *cobra.Command, args ...string) (status int, stdout, stderr string) {
+	out, notes := NewOutput(t), NewOutput(t)
 	status = RunTo(out, notes, command, args...)
 	return status, out.String(), notes.String()
 }
@@ -65,61 +62,6 @@ func RunTo(stdout, stderr *Output, command func() *cobra.Command, args ...string
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	return cli.Main(root, append([]string{cmd.Name()}, args...))
-}
-
-// Output is what is printed. It may be read while it is written.
-type Output struct {
-	mu    sync.Mutex
-	more  *sync.Cond
-	text  bytes.Buffer
-	ended bool
-}
-
-// NewOutput is an empty one.
-func NewOutput() *Output {
-	o := &Output{}
-	o.more = sync.NewCond(&o.mu)
-	return o
-}
-
-// Write never fails.
-func (o *Output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.more.Broadcast()
-	return o.text.Write(b)
-}
-
-// End says that nothing more will come.
-func (o *Output) End() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.ended = true
-	o.more.Broadcast()
-}
-
-func (o *Output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
-}
-
-// Wait blocks until this regular expression matches what there is, and returns what it and its groups match. The test fails if the tool ends
-// before that.
-func (o *Output) Wait(t testing.TB, pattern string) []string {
-	t.Helper()
-	p := regexp.MustCompile(pattern)
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for {
-		if match := p.FindStringSubmatch(o.text.String()); match != nil {
-			return match
-		}
-		if o.ended {
-			require.Fail(t, "the tool has ended without "+pattern, o.text.String())
-		}
-		o.more.Wait()
-	}
 }
 
 // MapID is the id of a map, for a command line.

@@ -22,7 +22,7 @@ import (
 )
 
 func TestUsage(t *testing.T) {
-	status, out, errs := clitest.Run(Command, "--help")
+	status, out, errs := clitest.Run(t, Command, "--help")
 	require.Zero(t, status)
 	require.Contains(t, out, "ringfold demo --json")
 	require.Empty(t, errs)
@@ -37,7 +37,7 @@ func TestUsage(t *testing.T) {
 		"--seed is for --simulate":                "--seed 3",
 		"is not a size":                           "--ring-size much",
 	} {
-		status, out, errs := clitest.Run(Command, strings.Fields(args)...)
+		status, out, errs := clitest.Run(t, Command, strings.Fields(args)...)
 		require.Equal(t, 2, status, args)
 		require.Empty(t, out)
 		require.Contains(t, errs, want)
@@ -86,7 +86,7 @@ func TestStory(t *testing.T) {
 	for !overtaken(out) {
 		var status int
 		var errs string
-		status, out, errs = clitest.Run(Command, "--svg", svg)
+		status, out, errs = clitest.Run(t, Command, "--svg", svg)
 		require.Zero(t, status, errs)
 		require.Empty(t, errs)
 	}
@@ -118,7 +118,7 @@ func TestNoPrivilege(t *testing.T) {
 		var stderr *clitest.Output
 		for again := true; again; again = !strings.Contains(args, "slack") && !overtaken(string(out)) {
 			var cmd *exec.Cmd
-			cmd, stderr = program(strings.Fields(args)...)
+			cmd, stderr = program(t, strings.Fields(args)...)
 			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 			var err error
 			out, err = cmd.Output()
@@ -137,7 +137,7 @@ func TestNoPrivilege(t *testing.T) {
 
 func TestAll(t *testing.T) {
 	for _, args := range []string{"--all -n 50", "-o compact -n 50 --mode slack"} {
-		status, out, errs := clitest.Run(Command, append(strings.Fields(args), "--simulate")...)
+		status, out, errs := clitest.Run(t, Command, append(strings.Fields(args), "--simulate")...)
 		require.Zero(t, status, errs)
 		require.Empty(t, errs)
 		lines := strings.Split(out, "\n")
@@ -153,7 +153,7 @@ func TestAll(t *testing.T) {
 func TestClosedPipe(t *testing.T) {
 	kerneltest.Require(t)
 	for _, args := range []string{"--all --timeout 0", "--json --timeout 0"} {
-		cmd, stderr := program(strings.Fields(args)...)
+		cmd, stderr := program(t, strings.Fields(args)...)
 		out, err := cmd.StdoutPipe()
 		require.NoError(t, err)
 		require.NoError(t, cmd.Start())
@@ -168,7 +168,7 @@ func TestClosedPipe(t *testing.T) {
 // TestInterrupt ends the program with Ctrl-C while it prints, and it says what it has seen.
 func TestInterrupt(t *testing.T) {
 	kerneltest.Require(t)
-	cmd, stderr := program("--all", "--timeout", "0")
+	cmd, stderr := program(t, "--all", "--timeout", "0")
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
@@ -195,7 +195,7 @@ func TestInterruptTwice(t *testing.T) {
 	defer w.Close()
 	_, err = unix.FcntlInt(w.Fd(), unix.F_SETPIPE_SZ, 4096)
 	require.NoError(t, err)
-	cmd, _ := program("--all", "--timeout", "0")
+	cmd, _ := program(t, "--all", "--timeout", "0")
 	cmd.Stdout = w
 	require.NoError(t, cmd.Start())
 	_, err = r.Read(make([]byte, 1)) // until it prints; it soon has more than fits in

@@ -22,8 +22,8 @@ func TestMain(m *testing.M) {
 }
 
 // program is the command in a process of its own.
-func program(args ...string) (*exec.Cmd, *clitest.Output) {
-	cmd, stderr := clitest.Command(append([]string{"demo"}, args...)...)
+func program(t *testing.T, args ...string) (*exec.Cmd, *clitest.Output) {
+	cmd, stderr := clitest.Command(t, append([]string{"demo"}, args...)...)
 	cmd.Dir = "/"
 	return cmd, stderr
 }

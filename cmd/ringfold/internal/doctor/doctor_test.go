@@ -27,7 +27,7 @@ func nobody(t *testing.T, attr syscall.SysProcAttr, args ...string) (stdout, std
 		t.Skip("only root can give privilege up")
 	}
 	var out bytes.Buffer
-	cmd, errs := clitest.Command(append([]string{"doctor"}, args...)...)
+	cmd, errs := clitest.Command(t, append([]string{"doctor"}, args...)...)
 	cmd.Dir = "/"
 	cmd.Stdout = &out
 	cmd.SysProcAttr = &attr
@@ -72,7 +72,7 @@ func requireFixes(t *testing.T, r Report) {
 
 func TestPrivileged(t *testing.T) {
 	kerneltest.Require(t)
-	code, out, errs := clitest.Run(Command, "--json")
+	code, out, errs := clitest.Run(t, Command, "--json")
 	require.Zero(t, code, out)
 	require.Empty(t, errs)
 	require.Equal(t, 1, strings.Count(out, "\n"))
@@ -93,7 +93,7 @@ func TestPrivileged(t *testing.T) {
 
 func TestText(t *testing.T) {
 	kerneltest.Require(t)
-	code, out, errs := clitest.Run(Command)
+	code, out, errs := clitest.Run(t, Command)
 	require.Zero(t, code, out)
 	require.Empty(t, errs)
 	for _, l := range strings.Split(out, "\n")[1:] {

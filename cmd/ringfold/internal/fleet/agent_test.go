@@ -15,7 +15,7 @@ func TestAgentUnprivileged(t *testing.T) {
 	t.Parallel()
 	kerneltest.RequireRoot(t)
 	spool := filepath.Join(t.TempDir(), "spool", "spool.db")
-	cmd := program("agent", "--url", "nats://127.0.0.1:1", "--spool", spool)
+	cmd := program(t, "agent", "--url", "nats://127.0.0.1:1", "--spool", spool)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	var stdout, stderr strings.Builder
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr

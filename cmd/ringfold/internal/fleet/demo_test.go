@@ -79,7 +79,7 @@ func TestDemoText(t *testing.T) {
 func TestDemoReal(t *testing.T) {
 	t.Parallel()
 	kerneltest.Require(t)
-	cmd := program("demo", "--json", "--hosts", "1", "--timeout", "1s", "--rate", "200")
+	cmd := program(t, "demo", "--json", "--hosts", "1", "--timeout", "1s", "--rate", "200")
 	out := &strings.Builder{}
 	cmd.Stdout = out
 	require.NoError(t, cmd.Start())
@@ -100,7 +100,7 @@ func TestDemoReal(t *testing.T) {
 func TestDemoUnprivileged(t *testing.T) {
 	t.Parallel()
 	kerneltest.RequireRoot(t)
-	cmd := program("demo", "--hosts", "1", "--timeout", "1s", "--rate", "200")
+	cmd := program(t, "demo", "--hosts", "1", "--timeout", "1s", "--rate", "200")
 	cmd.Env = append(cmd.Env, "TMPDIR=/tmp")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	var stderr strings.Builder

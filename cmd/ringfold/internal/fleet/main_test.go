@@ -19,19 +19,21 @@ func TestMain(m *testing.M) {
 }
 
 // program is the command in a process of its own.
-func program(args ...string) *exec.Cmd {
-	cmd, _ := clitest.Command(append([]string{"fleet"}, args...)...)
+func program(t *testing.T, args ...string) *exec.Cmd {
+	cmd, _ := clitest.Command(t, append([]string{"fleet"}, args...)...)
 	cmd.Stderr = nil
 	return cmd
 }
 
 // run runs the command in this process.
-func run(args ...string) (status int, stdout, stderr string) { return clitest.Run(Command, args...) }
+func run(t *testing.T, args ...string) (status int, stdout, stderr string) {
+	return clitest.Run(t, Command, args...)
+}
 
 // output runs the command, which must do well, and returns what it prints.
 func output(t *testing.T, args ...string) string {
 	t.Helper()
-	status, stdout, stderr := run(args...)
+	status, stdout, stderr := run(t, args...)
 	require.Zerof(t, status, "%s%s", stdout, stderr)
 	return stdout
 }
@@ -39,7 +41,7 @@ func output(t *testing.T, args ...string) string {
 // fails runs the command, which must fail with the status, and returns what it says.
 func fails(t *testing.T, status int, args ...string) string {
 	t.Helper()
-	got, _, stderr := run(args...)
+	got, _, stderr := run(t, args...)
 	require.Equal(t, status, got, stderr)
 	return stderr
 }

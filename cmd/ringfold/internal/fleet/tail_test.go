@@ -222,7 +222,7 @@ type running struct {
 
 func start(t *testing.T, args ...string) *running {
 	t.Helper()
-	cmd := program(args...)
+	cmd := program(t, args...)
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	stderr, err := cmd.StderrPipe()
@@ -300,7 +300,7 @@ func TestTailPipe(t *testing.T) {
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
 	require.NoError(t, r.Close())
-	cmd := program("tail", "--url", b.server.URL(), "--all")
+	cmd := program(t, "tail", "--url", b.server.URL(), "--all")
 	cmd.Stdout = w
 	require.NoError(t, cmd.Start())
 	require.NoError(t, w.Close())

@@ -24,7 +24,9 @@ func TestMain(m *testing.M) {
 	leak.Main(m)
 }
 
-func run(args ...string) (status int, stdout, stderr string) { return clitest.Run(Command, args...) }
+func run(t *testing.T, args ...string) (status int, stdout, stderr string) {
+	return clitest.Run(t, Command, args...)
+}
 
 func TestList(t *testing.T) {
 	e := kerneltest.Load(t)
@@ -34,17 +36,17 @@ func TestList(t *testing.T) {
 	var status int
 	var out, notes string
 	for !line.MatchString(out) { // others' tests list maps too, and hold each of them for a moment
-		status, out, notes = run()
+		status, out, notes = run(t)
 		require.Zero(t, status, notes)
 		require.Regexp(t, `^ID +TYPE +NAME +ENTRIES +PROGRAMS +PROCESSES +PINS\n`, out)
 	}
 
-	status, out, notes = run("-o", "compact", "--process", strconv.Itoa(os.Getpid()))
+	status, out, notes = run(t, "-o", "compact", "--process", strconv.Itoa(os.Getpid()))
 	require.Zero(t, status, notes)
 	require.Contains(t, out, id+" perf_event_array events\n")
 
 	// An object per line.
-	status, out, notes = run("-o", "json")
+	status, out, notes = run(t, "-o", "json")
 	require.Zero(t, status, notes)
 	found := false
 	for line := range strings.Lines(out) {
@@ -66,10 +68,10 @@ func TestList(t *testing.T) {
 	}
 	require.True(t, found)
 
-	status, _, notes = run("--process", "no such")
+	status, _, notes = run(t, "--process", "no such")
 	require.Equal(t, 1, status)
 	require.Contains(t, notes, `no process "no such" holds a perf event array`)
-	status, _, notes = run("id", "3")
+	status, _, notes = run(t, "id", "3")
 	require.Equal(t, 2, status)
 	require.Equal(t, 1, strings.Count(notes, "\n"))
 }

@@ -27,7 +27,7 @@ type panel struct {
 // board is what ringfold metrics --dashboard prints.
 func board(t *testing.T) []panel {
 	t.Helper()
-	status, text, _ := clitest.Run(Command, "--dashboard")
+	status, text, _ := clitest.Run(t, Command, "--dashboard")
 	require.Zero(t, status)
 	var d struct{ Panels []panel }
 	require.NoError(t, json.Unmarshal([]byte(text), &d))

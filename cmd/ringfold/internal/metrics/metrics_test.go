@@ -18,7 +18,7 @@ import (
 // serving starts the command, and returns what it serves at and what ends it with Ctrl-C and returns its output.
 func serving(t *testing.T, args ...string) (url string, end func() string) {
 	t.Helper()
-	out, notes := clitest.NewOutput(), clitest.NewOutput()
+	out, notes := clitest.NewOutput(t), clitest.NewOutput(t)
 	ended := make(chan int, 1)
 	go func() { ended <- clitest.RunTo(out, notes, Command, append(args, "--listen", "127.0.0.1:0")...) }()
 	return notes.Wait(t, `serving (http://\S+)`)[1], func() string {
@@ -89,7 +89,7 @@ func TestAddressTaken(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer l.Close()
-	status, _, stderr := clitest.Run(Command, "id", clitest.MapID(t, e.MapFD()), "--steal", "--listen", l.Addr().String())
+	status, _, stderr := clitest.Run(t, Command, "id", clitest.MapID(t, e.MapFD()), "--steal", "--listen", l.Addr().String())
 	require.Equal(t, 1, status)
 	require.Contains(t, stderr, "address already in use")
 	require.NotContains(t, stderr, "reading")
@@ -101,7 +101,7 @@ func TestMisuse(t *testing.T) {
 		"a.data":       "ringfold stat counts a recording",
 		"id 1 -- true": "see ringfold stat",
 	} {
-		status, out, stderr := clitest.Run(Command, strings.Fields(args)...)
+		status, out, stderr := clitest.Run(t, Command, strings.Fields(args)...)
 		require.Equal(t, 2, status, args)
 		require.Empty(t, out)
 		require.Contains(t, stderr, want)

@@ -104,7 +104,7 @@ func TestFlightRefuses(t *testing.T) {
 		"goes by the kernel's times":           {"id", id(t, e.MapFD()) + ",time=8", "--trigger", "cpu == 0"},
 		"no such file or directory":            {"id", id(t, e.MapFD()), "--timeout", "1ms", "-w", "/nonexistent/x.data"},
 	} {
-		status, _, said := run(append([]string{"--flight", "1s", "--steal"}, args...)...)
+		status, _, said := run(t, append([]string{"--flight", "1s", "--steal"}, args...)...)
 		require.NotZero(t, status, args)
 		require.Contains(t, said, want)
 	}

@@ -34,7 +34,7 @@ type running struct {
 // start runs the command, and returns when it has said that.
 func start(t *testing.T, said string, args ...string) *running {
 	t.Helper()
-	r := &running{t: t, ended: make(chan error, 1), out: clitest.NewOutput(), notes: clitest.NewOutput()}
+	r := &running{t: t, ended: make(chan error, 1), out: clitest.NewOutput(t), notes: clitest.NewOutput(t)}
 	root := cli.Root()
 	root.AddCommand(Command())
 	root.SetOut(r.out)
@@ -71,7 +71,9 @@ func (r *running) summary() (s summary) {
 }
 
 // run runs the command to its end, as main does.
-func run(args ...string) (status int, stdout, stderr string) { return clitest.Run(Command, args...) }
+func run(t *testing.T, args ...string) (status int, stdout, stderr string) {
+	return clitest.Run(t, Command, args...)
+}
 
 // id is that of a map, for a command line.
 var id = clitest.MapID
@@ -139,7 +141,7 @@ func TestCompress(t *testing.T) {
 	require.EqualValues(t, 500, r.summary().Events)
 	_, err := perfdata.Open(small, perfdata.ReplayOptions{})
 	require.ErrorContains(t, err, "compressed")
-	status, _, stderr := run(small, "-w", copied)
+	status, _, stderr := run(t, small, "-w", copied)
 	require.Zero(t, status, stderr)
 	require.Len(t, whole(t, copied), 500)
 	require.Less(t, 2*size(t, small), size(t, copied))
@@ -156,7 +158,7 @@ func TestRingBuf(t *testing.T) {
 	rings := kerneltest.LoadRings(t, kerneltest.RingOptions{})
 	file := filepath.Join(t.TempDir(), "x.data")
 	ring := id(t, rings.MapFD())
-	status, _, stderr := run("id", ring, "--steal", "-w", file)
+	status, _, stderr := run(t, "id", ring, "--steal", "-w", file)
 	require.Equal(t, 1, status)
 	require.Contains(t, stderr, ",time=0")
 	r := start(t, "reading the map", "id", fmt.Sprintf("%s,time=%d", ring, kerneltest.RingTimeAt), "--json", "-w", file, "-n", "3")
@@ -180,12 +182,12 @@ func TestFilter(t *testing.T) {
 
 	// Of a recording, what matches is copied.
 	part := file + "2"
-	status, out, _ := run("file", file, "-w", part, "--filter", "size == 60")
+	status, out, _ := run(t, "file", file, "-w", part, "--filter", "size == 60")
 	require.Zero(t, status)
 	require.Contains(t, out, part+": 1 events in ")
 	require.Contains(t, out, "1 did not match")
 	require.Equal(t, []int{60}, whole(t, part))
-	status, _, notes := run("file", file, "-w", file)
+	status, _, notes := run(t, "file", file, "-w", file)
 	require.Equal(t, 1, status)
 	require.Contains(t, notes, "record to another file")
 }
@@ -202,7 +204,7 @@ func TestCut(t *testing.T) {
 	info, err := os.Stat(file)
 	require.NoError(t, err)
 	require.NoError(t, os.Truncate(file, info.Size()/2))
-	status, out, notes := run("file", file, "-w", file+"2", "--json")
+	status, out, notes := run(t, "file", file, "-w", file+"2", "--json")
 	require.Equal(t, 1, status)
 	require.Contains(t, notes, "it was cut")
 	require.Contains(t, out, `{"summary":`)
@@ -313,12 +315,12 @@ func TestArguments(t *testing.T) {
 		`"12x" is not a size such as 64KiB`:    "--max-size 12x",
 		"--max-files is for --max-size, --m":   "--flight 1s --max-files 2",
 	} {
-		status, _, said := run(strings.Fields(args)...)
+		status, _, said := run(t, strings.Fields(args)...)
 		require.Equal(t, 2, status, args)
 		require.Contains(t, said, want)
 		require.Equal(t, 1, strings.Count(said, "\n"), said)
 	}
-	status, out, _ := run("--help")
+	status, out, _ := run(t, "--help")
 	require.Zero(t, status)
 	require.Contains(t, out, "ringfold record [flags] [id N")
 }

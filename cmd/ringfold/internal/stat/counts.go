@@ -179,11 +179,12 @@ func (n *counter) between(before, now state) *counts {
 	return c
 }
 
-// each hands the counts of each interval to f, until ctx ends.
+// each hands the counts of each interval to f, until ctx ends. The first one begins with the counter,
+// however late each is called.
 func (n *counter) each(ctx context.Context, interval time.Duration, f func(*counts) error) error {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
-	for before := n.state(); ; {
+	for before := (state{at: n.began}); ; {
 		select {
 		case <-ctx.Done():
 			return nil

@@ -3,6 +3,7 @@ package stat
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/clitest"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
 	"github.com/ringfold/ringfold/internal/cpulist"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/ringfold/ringfold/perfbuf"
@@ -24,7 +26,7 @@ import (
 
 // run runs the command, and meanwhile once it reads. That gets what is printed so far.
 func run(t *testing.T, meanwhile func(printed *clitest.Output), args ...string) (status int, stdout, stderr string) {
-	out, notes := clitest.NewOutput(), clitest.NewOutput()
+	out, notes := clitest.NewOutput(t), clitest.NewOutput(t)
 	var all sync.WaitGroup
 	if meanwhile != nil {
 		all.Go(func() {
@@ -95,6 +97,22 @@ func TestCounts(t *testing.T) {
 		}
 		require.LessOrEqual(t, sum, all)
 	}
+}
+
+// The intervals have every event from the beginning, also those before the goroutine that prints runs.
+func TestFirstInterval(t *testing.T) {
+	k := perfbuftest.New(perfbuftest.Options{})
+	r, err := k.Open(perfbuf.Options{})
+	require.NoError(t, err)
+	set := (&source.Flags{}).Own("events", r)
+	defer set.Close()
+	n := newCounter(set)
+	require.NoError(t, k.Output(0, []byte("event")))
+	require.NoError(t, r.ForEach(func(ev perfbuf.Event) error { return n.event(source.Event{Event: ev, From: set.Sources[0]}) }))
+	require.ErrorIs(t, n.each(t.Context(), time.Millisecond, func(c *counts) error {
+		require.EqualValues(t, 1, c.Events)
+		return io.EOF
+	}), io.EOF)
 }
 
 // What a full ring had no room for is counted.

@@ -102,7 +102,7 @@ func TestCommandToRun(t *testing.T) {
 	e.Emit(0, 1, 24)
 	require.Contains(t, r.wait(), "\nThe command sleep 1000 ended with signal: terminated.\n")
 
-	cmd, stderr := clitest.Command("tail", "id", e.id, "--steal", "--", "/no/such/program")
+	cmd, stderr := clitest.Command(t, "tail", "id", e.id, "--steal", "--", "/no/such/program")
 	require.Equal(t, 1, failure(t, cmd.Run()))
 	require.Contains(t, stderr.String(), "running /no/such/program: ")
 }
@@ -150,7 +150,7 @@ func TestProcess(t *testing.T) {
 			require.Regexp(t, `^\d{4}-\d\d-\d\dT.*Z$`, ev.UTC)
 		}
 	}
-	cmd, stderr := clitest.Command("tail", "--process", "no such")
+	cmd, stderr := clitest.Command(t, "tail", "--process", "no such")
 	require.Equal(t, 1, failure(t, cmd.Run()))
 	require.Contains(t, stderr.String(), `no process "no such" holds a perf event array or BPF ring buffer`)
 }
@@ -185,7 +185,7 @@ func TestFilter(t *testing.T) {
 		"--filter bytes>01":            "by == and != only",
 		"--filter timestamp==tomorrow": "timestamp is a number",
 	} {
-		cmd, stderr := clitest.Command(append([]string{"tail", "id", s.id, "--steal", "--type", "sample"}, strings.Fields(args)...)...)
+		cmd, stderr := clitest.Command(t, append([]string{"tail", "id", s.id, "--steal", "--type", "sample"}, strings.Fields(args)...)...)
 		require.Equal(t, 1, failure(t, cmd.Run()), args)
 		require.Contains(t, stderr.String(), want)
 		require.NotContains(t, stderr.String(), "reading the map") // it took nothing over

@@ -116,7 +116,7 @@ func TestTypeNotThere(t *testing.T) {
 		"there is no program with the id 4294967294 ": {"--type", "sample", "--btf-prog", "4294967294"},
 		"it takes a BPF object that was built with ":  {"--type", "sample", "--btf", "tail.go"},
 	} {
-		cmd, stderr := clitest.Command(append([]string{"tail", "id", s.id, "--steal"}, args...)...)
+		cmd, stderr := clitest.Command(t, append([]string{"tail", "id", s.id, "--steal"}, args...)...)
 		_, err := cmd.Output()
 		require.Equal(t, 1, failure(t, err))
 		require.Contains(t, stderr.String(), want)
@@ -127,12 +127,12 @@ func TestTypeNotThere(t *testing.T) {
 // What is wrong is said, not that the type is missing: of a program that cilium/ebpf has loaded, its map's BTF may have it.
 func TestTypesOfCilium(t *testing.T) {
 	s := onCilium(t)
-	cmd, stderr := clitest.Command("tail", "id", s.id, "--steal", "--type", "nonsense")
+	cmd, stderr := clitest.Command(t, "tail", "id", s.id, "--steal", "--type", "nonsense")
 	require.Equal(t, 1, failure(t, cmd.Run()))
 	require.Regexp(t, `it has .*\bsample\b`, stderr.String())
 
 	for n := 8; ; n++ { // with ever more files, until all is well; with fewer, Go does not start
-		cmd, stderr := clitest.Command("tail", "id", s.id, "--steal", "--type", "sample", "--timeout", "1ms")
+		cmd, stderr := clitest.Command(t, "tail", "id", s.id, "--steal", "--type", "sample", "--timeout", "1ms")
 		cmd.Path, cmd.Args = "/bin/sh", append([]string{"sh", "-c", "ulimit -n " + strconv.Itoa(n) + ` && exec "$0" "$@"`,
 			"/proc/" + strconv.Itoa(os.Getpid()) + "/exe"}, cmd.Args[1:]...)
 		if cmd.Run() == nil {

@@ -24,7 +24,7 @@ import (
 // replay runs the program without root.
 func replay(t *testing.T, args ...string) (out, notes string, err error) {
 	t.Helper()
-	cmd, stderr := clitest.Command(args...)
+	cmd, stderr := clitest.Command(t, args...)
 	if os.Getuid() == 0 {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	}
@@ -173,7 +173,7 @@ func TestBadFile(t *testing.T) {
 	require.Regexp(t, `\n[1-9] events? and 0 lost`, fails("it was cut", path))
 	require.NoError(t, os.WriteFile(path, []byte(strings.Repeat("text ", 100)), 0o644))
 	fails("not a perf.data file", path)
-	cmd, stderr := clitest.Command("tail", path+".copy", "--json")
+	cmd, stderr := clitest.Command(t, "tail", path+".copy", "--json")
 	require.NoError(t, os.WriteFile(path+".copy", whole, 0o644))
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	require.NoError(t, err)

@@ -85,7 +85,7 @@ func TestRingBufWithoutTimes(t *testing.T) {
 		"behind a map come time=OFFSET, cpu=OFFSET, stamped, losses=ID and type=NAME": {"id", id + ",tim=32"},
 	} {
 		rings.Emit(0, kerneltest.RingEmit{Count: 20, Size: 64})
-		cmd, stderr := clitest.Command(append([]string{"tail", "--steal"}, args...)...)
+		cmd, stderr := clitest.Command(t, append([]string{"tail", "--steal"}, args...)...)
 		require.NotZero(t, failure(t, cmd.Run()))
 		require.Contains(t, stderr.String(), want)
 	}

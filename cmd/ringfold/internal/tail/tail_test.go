@@ -40,7 +40,7 @@ type running struct {
 func start(t *testing.T, args ...string) *running {
 	t.Helper()
 	r := &running{t: t}
-	r.cmd, _ = clitest.Command(append([]string{"tail"}, args...)...)
+	r.cmd, _ = clitest.Command(t, append([]string{"tail"}, args...)...)
 	r.cmd.Stdout, r.cmd.Stderr = &r.stdout, nil
 	stderr, err := r.cmd.StderrPipe()
 	require.NoError(t, err)
@@ -253,7 +253,7 @@ func TestSteal(t *testing.T) {
 	_, err := syscall.Wait4(present.cmd.Process.Pid, nil, syscall.WUNTRACED, nil)
 	require.NoError(t, err)
 
-	cmd, stderr := clitest.Command("tail", "id", e.id)
+	cmd, stderr := clitest.Command(t, "tail", "id", e.id)
 	out, err := cmd.Output()
 	require.Equal(t, 1, failure(t, err))
 	require.Empty(t, out)
@@ -286,7 +286,7 @@ func failure(t *testing.T, err error) int {
 func TestNoPrivilege(t *testing.T) {
 	kerneltest.RequireRoot(t)
 	for _, args := range [][]string{{"id", "1"}, {"name", "events"}, {"--process", "execsnoop"}} {
-		cmd, stderr := clitest.Command(append([]string{"tail"}, args...)...)
+		cmd, stderr := clitest.Command(t, append([]string{"tail"}, args...)...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 		_, err := cmd.Output()
 		require.Equal(t, 1, failure(t, err))
@@ -296,7 +296,7 @@ func TestNoPrivilege(t *testing.T) {
 
 func TestNoReaderOfOutput(t *testing.T) {
 	e := load(t)
-	cmd, stderr := clitest.Command("tail", "id", e.id, "--steal")
+	cmd, stderr := clitest.Command(t, "tail", "id", e.id, "--steal")
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
 	r.Close()

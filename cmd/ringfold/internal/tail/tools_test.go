@@ -44,7 +44,7 @@ func takeOver(t *testing.T, name, arg string) {
 	m := heldBy(t, cmd.Process.Pid, ended, &stderr)
 	id := strconv.Itoa(int(m.ID))
 	require.NotEmpty(t, m.Programs)
-	refused, stderrOf := clitest.Command("tail", "id", id)
+	refused, stderrOf := clitest.Command(t, "tail", "id", id)
 	require.Equal(t, 1, failure(t, refused.Run()))
 	require.Contains(t, stderrOf.String(), "seems to be read by "+name+" (pid "+strconv.Itoa(cmd.Process.Pid)+")")
 

@@ -27,7 +27,7 @@ type running struct {
 
 func start(t *testing.T, args ...string) running {
 	t.Helper()
-	cmd, stderr := program(args...)
+	cmd, stderr := program(t, args...)
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
@@ -170,7 +170,7 @@ func TestOtherMap(t *testing.T) {
 	e := kerneltest.Load(t)
 	id := clitest.MapID(t, e.MapFD())
 
-	cmd, stderr := program("--json", "id", id)
+	cmd, stderr := program(t, "--json", "id", id)
 	require.Error(t, cmd.Run())
 	require.Equal(t, 1, cmd.ProcessState.ExitCode())
 	require.Contains(t, stderr.String(), "--steal", "it may have a reader: we hold it")
@@ -203,13 +203,13 @@ func TestFails(t *testing.T) {
 		"--steal":    "CAP_SYS_ADMIN",
 		"name where": "CAP_SYS_ADMIN",
 	} {
-		cmd, stderr := program(strings.Fields(args)...)
+		cmd, stderr := program(t, strings.Fields(args)...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 		require.Error(t, cmd.Run())
 		require.Equal(t, 1, cmd.ProcessState.ExitCode())
 		require.Contains(t, stderr.String(), want, args)
 	}
-	cmd, stderr := program("pinned", "/nowhere")
+	cmd, stderr := program(t, "pinned", "/nowhere")
 	require.Error(t, cmd.Run())
 	require.Contains(t, stderr.String(), "/nowhere")
 

@@ -18,17 +18,17 @@ func TestMain(m *testing.M) {
 }
 
 // program is the command in a process of its own.
-func program(args ...string) (*exec.Cmd, *clitest.Output) {
-	return clitest.Command(append([]string{"top"}, args...)...)
+func program(t *testing.T, args ...string) (*exec.Cmd, *clitest.Output) {
+	return clitest.Command(t, append([]string{"top"}, args...)...)
 }
 
 // inProcess runs the command here.
-func inProcess(args ...string) (status int, stdout, stderr string) {
-	return clitest.Run(Command, args...)
+func inProcess(t *testing.T, args ...string) (status int, stdout, stderr string) {
+	return clitest.Run(t, Command, args...)
 }
 
 func TestHelp(t *testing.T) {
-	status, out, _ := inProcess("--help")
+	status, out, _ := inProcess(t, "--help")
 	require.Zero(t, status)
 	for line := range strings.Lines(out) {
 		require.LessOrEqual(t, len(line), 132, line)
@@ -51,7 +51,7 @@ func TestMisuse(t *testing.T) {
 		"name x -- true":       "see ringfold stat",
 		"a.data --ring-size x": "is not a size",
 	} {
-		status, out, err := inProcess(strings.Fields(args)...)
+		status, out, err := inProcess(t, strings.Fields(args)...)
 		require.Equal(t, 2, status, args)
 		require.Empty(t, out)
 		require.Contains(t, err, want)

@@ -39,7 +39,7 @@ func TestRecording(t *testing.T) {
 	path := recording(t, n)
 	for _, m := range modes {
 		began := time.Now()
-		status, out, stderr := inProcess(path, "--json", "--mode", m)
+		status, out, stderr := inProcess(t, path, "--json", "--mode", m)
 		require.Zero(t, status, stderr)
 		require.Empty(t, stderr)
 		require.GreaterOrEqual(t, time.Since(began), (n-1)*time.Millisecond)
@@ -50,7 +50,7 @@ func TestRecording(t *testing.T) {
 		require.Zero(t, last.Summary.Late+last.Summary.Lost+last.Summary.Dropped)
 		require.Len(t, last.Summary.Rings, 2)
 	}
-	status, out, _ := inProcess(path, "-o", "compact", "-i", "20ms", "--mode", "exact")
+	status, out, _ := inProcess(t, path, "-o", "compact", "-i", "20ms", "--mode", "exact")
 	require.Zero(t, status)
 	require.Regexp(t, `(?m)^# 100 events delivered in \S+, 0 lost\n$`, out)
 
@@ -58,7 +58,7 @@ func TestRecording(t *testing.T) {
 	whole, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(path, whole[:len(whole)/2], 0o600))
-	status, out, stderr := inProcess(path)
+	status, out, stderr := inProcess(t, path)
 	require.Equal(t, 1, status)
 	require.Regexp(t, `[1-9]\d* events delivered`, out)
 	require.Contains(t, stderr, "cut")

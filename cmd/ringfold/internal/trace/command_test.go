@@ -24,14 +24,16 @@ func TestMain(m *testing.M) {
 }
 
 // program is the command in a process of its own.
-func program(args ...string) *exec.Cmd {
-	cmd, _ := clitest.Command(append([]string{"trace"}, args...)...)
+func program(t *testing.T, args ...string) *exec.Cmd {
+	cmd, _ := clitest.Command(t, append([]string{"trace"}, args...)...)
 	cmd.Stderr = nil
 	return cmd
 }
 
 // run runs the command in this process.
-func run(args ...string) (status int, stdout, stderr string) { return clitest.Run(Command, args...) }
+func run(t *testing.T, args ...string) (status int, stdout, stderr string) {
+	return clitest.Run(t, Command, args...)
+}
 
 // summaryOf is what a command has printed as JSON.
 func summaryOf(t *testing.T, line string) summary {
@@ -46,7 +48,7 @@ func summaryOf(t *testing.T, line string) summary {
 func TestRecord(t *testing.T) {
 	kerneltest.Require(t)
 	file := filepath.Join(t.TempDir(), "trace.json")
-	cmd := program("-w", file, "--timeout", "0", "--json", "--ring-size", "1MiB")
+	cmd := program(t, "-w", file, "--timeout", "0", "--json", "--ring-size", "1MiB")
 	var out, messages bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &messages
 	require.NoError(t, cmd.Start())
@@ -150,7 +152,7 @@ func TestRecord(t *testing.T) {
 func TestDuration(t *testing.T) {
 	kerneltest.Require(t)
 	file := filepath.Join(t.TempDir(), "trace.json.gz")
-	status, out, notes := run("-w", file, "--timeout", "50ms", "--ring-size", "64KiB")
+	status, out, notes := run(t, "-w", file, "--timeout", "50ms", "--ring-size", "64KiB")
 	require.Zero(t, status, notes)
 	require.Contains(t, out, "ui.perfetto.dev")
 	f, err := os.Open(file)
@@ -165,7 +167,7 @@ func TestDuration(t *testing.T) {
 
 func TestStandardOutput(t *testing.T) {
 	kerneltest.Require(t)
-	status, out, notes := run("-w", "-", "--", "sh", "-c", "exit 3")
+	status, out, notes := run(t, "-w", "-", "--", "sh", "-c", "exit 3")
 	require.Zero(t, status, notes)
 	require.NotEmpty(t, read(t, strings.NewReader(out)).tracks)
 	require.Contains(t, notes, "\nsh: exit status 3\n")
@@ -176,7 +178,7 @@ func TestNoPrivilege(t *testing.T) {
 	kerneltest.RequireRoot(t)
 	file := filepath.Join(t.TempDir(), "trace.json")
 	require.NoError(t, os.WriteFile(file, []byte("of before"), 0o644))
-	cmd := program("-w", file)
+	cmd := program(t, "-w", file)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	out, err := cmd.CombinedOutput()
 	require.Error(t, err)
@@ -198,12 +200,12 @@ func TestArguments(t *testing.T) {
 		"--filter is for maps":            "--filter cpu==1",
 		"--mode is for maps":              "--mode slack",
 	} {
-		status, _, said := run(strings.Fields(args)...)
+		status, _, said := run(t, strings.Fields(args)...)
 		require.Equal(t, 2, status, args)
 		require.Contains(t, said, want)
 		require.Equal(t, 1, strings.Count(said, "\n"), said)
 	}
-	status, out, _ := run("--help")
+	status, out, _ := run(t, "--help")
 	require.Zero(t, status)
 	require.Contains(t, out, "ringfold trace [flags] [id N")
 }
@@ -220,7 +222,7 @@ func TestTimeout(t *testing.T) {
 
 func TestUnwritable(t *testing.T) {
 	kerneltest.Require(t)
-	status, _, said := run("-w", filepath.Join(t.TempDir(), "none", "trace.json"), "--timeout", "1ms")
+	status, _, said := run(t, "-w", filepath.Join(t.TempDir(), "none", "trace.json"), "--timeout", "1ms")
 	require.Equal(t, 1, status)
 	require.Contains(t, said, "no such file or directory")
 }

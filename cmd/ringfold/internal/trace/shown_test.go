@@ -20,7 +20,7 @@ func TestFile(t *testing.T) {
 	kerneltest.Require(t)
 	dir := t.TempDir()
 	live, path := filepath.Join(dir, "trace.json"), filepath.Join(dir, "events.data")
-	cmd := program("-w", live, "--timeout", "200ms", "--record", path, "--json")
+	cmd := program(t, "-w", live, "--timeout", "200ms", "--record", path, "--json")
 	cmd.Stderr = os.Stderr
 	var out bytes.Buffer
 	cmd.Stdout = &out
@@ -36,7 +36,7 @@ func TestFile(t *testing.T) {
 		f, err := os.Open(path) // the directory is root's
 		require.NoError(t, err)
 		defer f.Close()
-		cmd := program(append([]string{"/proc/self/fd/3"}, args...)...)
+		cmd := program(t, append([]string{"/proc/self/fd/3"}, args...)...)
 		cmd.ExtraFiles = []*os.File{f}
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 		var out, messages bytes.Buffer
@@ -96,7 +96,7 @@ func TestOthers(t *testing.T) {
 	id := clitest.MapID(t, c.Maps["decode_events"].FD())
 	file := filepath.Join(t.TempDir(), "x.data")
 	for _, typ := range [][]string{{"--type", "sample_t"}, nil} {
-		out, notes := clitest.NewOutput(), clitest.NewOutput()
+		out, notes := clitest.NewOutput(t), clitest.NewOutput(t)
 		args := append([]string{"id", id, "--steal", "-n", "1", "-w", file, "--json", "--timeout", "0"}, typ...)
 		ended := make(chan int, 1)
 		go func() { ended <- clitest.RunTo(out, notes, Command, args...) }()
