@@ -29,7 +29,7 @@ type Reader struct {
 func newReader(k kernel.Kernel, opts Options, ringBuf bool) *Reader {
 	r := &Reader{opts: opts}
 	if r.opts.Schedule == nil {
-		r.opts.Schedule = FullestFirst()
+		r.opts.Schedule = FullestFirst
 	}
 	r.in.Init(k, reader.Options{
 		Walk: walk.Options{Pass: &r.batch.pass, Order: r.order}, Add: r.add, Refused: refused,

@@ -5,30 +5,23 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/ringfold/ringfold/internal/kernel"
+	"github.com/ringfold/ringfold/internal/raw"
 	"github.com/ringfold/ringfold/internal/ringtest"
 	"github.com/stretchr/testify/require"
 )
 
-func TestScheduleOrders(t *testing.T) {
-	const size = 1000
-	load := func(cpu, used, grown int) Load { return Load{CPU: cpu, Size: size, Used: used, Grown: grown} }
+func TestFullestFirst(t *testing.T) {
 	for name, c := range map[string]struct {
-		schedule Schedule
-		loads    []Load
-		want     []int
+		loads []Load
+		want  []int
 	}{
-		"fullest first":         {FullestFirst(), []Load{load(0, 10, 900), load(1, 500, 0), load(2, 999, 1), load(3, 500, 7)}, []int{2, 1, 3, 0}},
-		"fullest first, sorted": {FullestFirst(), []Load{load(0, 3, 0), load(1, 3, 0), load(2, 3, 0)}, []int{0, 1, 2}},
-		// 900/90 = 10, 500/10 = 50, 100/1 = 100 and 300/100 = 3 looks from now; the others never.
-		"soonest full":          {SoonestFull(), []Load{load(0, 100, 90), load(1, 500, 10), load(2, 900, 1), load(3, 700, 100), load(4, 20, 0), load(5, 800, 0)}, []int{3, 0, 1, 2, 5, 4}},
-		"soonest full, at once": {SoonestFull(), []Load{load(0, 999, 1), load(1, 1000, 1), load(2, 0, 1000)}, []int{1, 0, 2}},
-		// Nothing comes to a ring that is full. It is full already.
-		"soonest full, one is":     {SoonestFull(), []Load{load(0, 64, 64), load(1, 400, 0), load(2, 1000, 0), load(3, 500, 500)}, []int{2, 3, 0, 1}},
-		"soonest full, one nearly": {SoonestFull(), []Load{load(0, 64, 64), load(1, 990, 0), load(2, 870, 0), load(3, 500, 500)}, []int{1, 3, 0, 2}},
-		"fixed order":              {FixedOrder(), []Load{load(3, 1, 1), load(5, 1000, 1000), load(9, 0, 0)}, []int{3, 5, 9}},
-		"a function":               {ScheduleFunc(func(l []Load) { slices.Reverse(l) }), []Load{load(3, 1, 1), load(5, 0, 0)}, []int{5, 3}},
+		"by share":     {[]Load{{CPU: 0, Size: 1000, Used: 10, Grown: 900}, {CPU: 1, Size: 1000, Used: 500}, {CPU: 2, Size: 1000, Used: 999}, {CPU: 3, Size: 1000, Used: 500, Grown: 7}}, []int{2, 1, 3, 0}},
+		"as they came": {[]Load{{CPU: 0, Size: 8, Used: 3}, {CPU: 1, Size: 8, Used: 3}, {CPU: 2, Size: 16, Used: 6}}, []int{0, 1, 2}},
+		"unequal":      {[]Load{{CPU: 0, Size: 1 << 20, Used: 1 << 17}, {CPU: 1, Size: 1 << 16, Used: 1<<16 - 8}, {CPU: 2, Size: 1 << 20, Used: 1 << 19}}, []int{1, 2, 0}},
+		"the largest":  {[]Load{{CPU: 0, Size: 1 << 30, Used: 1<<30 - 8}, {CPU: 1, Size: 1 << 30, Used: 1 << 30}, {CPU: 2, Size: 64, Used: 63}}, []int{1, 0, 2}},
 	} {
-		c.schedule.Order(c.loads)
+		FullestFirst(c.loads)
 		var got []int
 		for _, l := range c.loads {
 			got = append(got, l.CPU)
@@ -37,52 +30,48 @@ func TestScheduleOrders(t *testing.T) {
 	}
 }
 
-func TestRoundRobin(t *testing.T) {
-	s := RoundRobin()
-	for _, c := range [][2][]int{
-		{{0, 1, 2, 3}, {0, 1, 2, 3}},
-		{{0, 1, 2, 3}, {1, 2, 3, 0}},
-		{{0, 1, 3}, {3, 0, 1}}, // 2 has nothing to read
-		{{0, 1, 2, 3}, {0, 1, 2, 3}},
-		{{0}, {0}},
-		{{4, 7}, {4, 7}},
-		{{4, 7}, {7, 4}},
-	} {
-		var loads []Load
-		for _, cpu := range c[0] {
-			loads = append(loads, Load{CPU: cpu})
+// Rings of 64 KiB and of 8 MiB: the small one comes first though it holds less, and is not left to overflow while the large one is read.
+func TestFullestFirstOfUnequalRings(t *testing.T) {
+	small, large := ringtest.New(64<<10, raw.LayoutRawTime, 0), ringtest.New(8<<20, raw.LayoutRawTime, 0)
+	var payload [12]byte
+	fill := func(w *ringtest.Ring, percent uint64) {
+		for w.Head()-w.Tail() < w.Raw().Size()/100*percent {
+			require.NoError(t, w.Output(1, payload[:]))
 		}
-		s.Order(loads)
-		var got []int
-		for _, l := range loads {
-			got = append(got, l.CPU)
-		}
-		require.Equal(t, c[1], got)
 	}
-	again := []Load{{CPU: 0}, {CPU: 1}}
-	RoundRobin().Order(again)
-	require.Equal(t, 0, again[0].CPU, "each has a memory of its own")
+	fill(large, 60)
+	fill(small, 95)
+	r, _, err := kernel.OpenReader(ringtest.NewStill(func() uint64 { return 1 << 40 }, firstCPU, large, small), Options{CPUs: []int{firstCPU, firstCPU + 1}})
+	require.NoError(t, err)
+	defer r.(*Reader).Close()
+	var got []int
+	require.NoError(t, r.(*Reader).ForEach(func(ev Event) error {
+		if got = append(got, ev.CPU()); len(got)%3 == 0 {
+			small.Output(1, payload[:])
+		}
+		return nil
+	}))
+	require.Equal(t, firstCPU+1, got[0])
+	require.Zero(t, small.Lost())
+	require.Greater(t, len(got), 8<<20/recordSize*60/100)
 }
 
-// schedules are those built in, and those that users get wrong.
+// schedules are the default, and those that users make, or get wrong.
 func schedules() map[string]Schedule {
 	return map[string]Schedule{
-		"default":       nil,
-		"fullest first": FullestFirst(),
-		"soonest full":  SoonestFull(),
-		"round robin":   RoundRobin(),
-		"fixed order":   FixedOrder(),
-		"random":        ScheduleFunc(func(l []Load) { rand.Shuffle(len(l), func(i, j int) { l[i], l[j] = l[j], l[i] }) }),
-		"forgets all":   ScheduleFunc(func(l []Load) { clear(l) }),
-		"forgets one":   ScheduleFunc(func(l []Load) { l[0] = Load{} }),
-		"one over and over": ScheduleFunc(func(l []Load) {
+		"default":     nil,
+		"fixed order": func([]Load) {},
+		"random":      func(l []Load) { rand.Shuffle(len(l), func(i, j int) { l[i], l[j] = l[j], l[i] }) },
+		"forgets all": func(l []Load) { clear(l) },
+		"forgets one": func(l []Load) { l[0] = Load{} },
+		"one over and over": func(l []Load) {
 			for i := range l {
 				l[i] = l[len(l)-1]
 			}
-		}),
-		"invents":   ScheduleFunc(func(l []Load) { l[0] = Load{CPU: 99, Size: -1, Used: 1024 * gib} }),
-		"emptiest":  ScheduleFunc(func(l []Load) { slices.SortFunc(l, func(a, b Load) int { return a.Used - b.Used }) }),
-		"one twice": ScheduleFunc(func(l []Load) { l[0] = l[len(l)-1] }),
+		},
+		"invents":   func(l []Load) { l[0] = Load{CPU: 99, Size: -1, Used: 1024 * gib} },
+		"emptiest":  func(l []Load) { slices.SortFunc(l, func(a, b Load) int { return a.Used - b.Used }) },
+		"one twice": func(l []Load) { l[0] = l[len(l)-1] },
 	}
 }
 
@@ -197,12 +186,10 @@ func TestScheduleRevisitsAHotRing(t *testing.T) {
 		}))
 		return k.w[2].Lost()
 	}
-	require.Zero(t, lost(FullestFirst()))
-	require.Zero(t, lost(SoonestFull()))
 	require.Zero(t, lost(nil))
-	require.Positive(t, lost(ScheduleFunc(func(l []Load) { // else the test is of nothing
+	require.Positive(t, lost(func(l []Load) { // else the test is of nothing
 		slices.SortStableFunc(l, func(a, b Load) int { return a.Used - b.Used })
-	})))
+	}))
 }
 
 // The tail moves on as rings are read, an eighth after the other, the fullest ring's first.
@@ -238,11 +225,11 @@ func TestQuantum(t *testing.T) {
 func TestSchedulePanics(t *testing.T) {
 	for _, at := range []int{1, 2, 3} {
 		calls := 0
-		k := newWide(t, 3, ScheduleFunc(func([]Load) {
+		k := newWide(t, 3, func([]Load) {
 			if calls++; calls == at {
 				panic(errTest)
 			}
-		}))
+		})
 		const each = 2000
 		for i := range k.w {
 			for time := range uint64(each) {
@@ -270,13 +257,13 @@ func TestSchedulePanics(t *testing.T) {
 // A Schedule is told what a ring holds, and how much of it is new; one ring needs none.
 func TestScheduleLoads(t *testing.T) {
 	var got [][]Load
-	k := newFake(t, 3, Options{Schedule: ScheduleFunc(func(l []Load) {
+	k := newFake(t, 3, Options{Schedule: func(l []Load) {
 		loads := slices.Clone(l)
 		for i := range loads {
 			loads[i].ring = nil
 		}
 		got = append(got, loads)
-	})})
+	}})
 	load := func(i, used, grown int) Load {
 		return Load{CPU: firstCPU + i, Size: fakeRingSize, Used: used * recordSize, Grown: grown * recordSize}
 	}
@@ -293,7 +280,7 @@ func TestScheduleLoads(t *testing.T) {
 
 // A head that goes back in the middle of a pass, as no kernel's does, does not hold it up.
 func TestHeadGoesBackDuringAPass(t *testing.T) {
-	k := newFake(t, 2, Options{Schedule: FixedOrder()})
+	k := newFake(t, 2, Options{Schedule: func([]Load) {}})
 	k.output(0, 1)
 	k.output(1, 2, 3, 4)
 	require.NoError(t, k.ForEach(func(ev Event) error {
@@ -303,17 +290,14 @@ func TestHeadGoesBackDuringAPass(t *testing.T) {
 	}))
 }
 
-// The built-in orders allocate nothing.
-func TestScheduleDoesNotAllocate(t *testing.T) {
+func TestFullestFirstDoesNotAllocate(t *testing.T) {
 	loads := make([]Load, 64)
-	for name, s := range map[string]Schedule{"fullest": FullestFirst(), "soonest": SoonestFull(), "robin": RoundRobin(), "fixed": FixedOrder()} {
-		require.Zero(t, testing.AllocsPerRun(20, func() {
-			for i := range loads {
-				loads[i] = Load{CPU: i, Size: 1000, Used: i * 37 % 1000, Grown: i * 91 % 1000}
-			}
-			s.Order(loads)
-		}), name)
-	}
+	require.Zero(t, testing.AllocsPerRun(20, func() {
+		for i := range loads {
+			loads[i] = Load{CPU: i, Size: 1000, Used: i * 37 % 1000}
+		}
+		FullestFirst(loads)
+	}))
 }
 
 // A head that has gone back behind the tail before the pass begins, as only damage makes it.

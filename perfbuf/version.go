@@ -27,9 +27,6 @@ func Version() VersionInfo {
 	return v
 }
 
-// LibbpfVersion returns the version of the libbpf that the program runs with, such as "v1.5" (libbpf_version_string), and "" without cgo.
-func LibbpfVersion() string { return Version().Libbpf }
-
 // String returns a line for a program's -version, such as "ringfold v1.2.3, libbpf v1.5 (static)".
 func (v VersionInfo) String() string {
 	s := "ringfold " + v.Ringfold

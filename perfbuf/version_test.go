@@ -24,7 +24,6 @@ func TestVersionString(t *testing.T) {
 func TestVersion(t *testing.T) {
 	v := Version()
 	t.Log(v)
-	require.Equal(t, v.Libbpf, LibbpfVersion())
 	if v.Libbpf == "" {
 		return // built without cgo
 	}

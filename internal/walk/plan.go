@@ -2,6 +2,7 @@ package walk
 
 import (
 	"cmp"
+	"math"
 	"slices"
 )
 
@@ -11,19 +12,22 @@ type plan struct {
 	order  []*Ring // still to be visited
 	extra  uint64  // bytes that rings nearly full may still be read beyond what they held at the beginning
 	open   int     // rings of which something is still to be read that they held at the beginning
+	visit  uint64  // bytes that a visit reads at most: an eighth of the smallest ring, which may fill up meanwhile
 	fresh  uint64  // bytes that may still be read until the next look
 	read   uint64  // bytes since the latest look
 }
 
-// leastQuantum is how many bytes are worth a visit, which takes some hundred ns. With twice as many, draining full rings of 64 KiB took 0.92
+// leastVisit is how many bytes are worth a visit, which takes some hundred ns. With twice as many, draining full rings of 64 KiB took 0.92
 // of the time, but 1.6 times as many events were lost where one ring of 64 was hot and the reader paused now and then.
-const leastQuantum = 32 << 10
+const leastVisit = 32 << 10
 
 // planPass sets out what each ring holds as what the pass has to read.
 func (r *Rings) planPass() {
 	p := &r.plan
 	p.extra, p.open, p.visits = 0, 0, p.visits[:0]
+	p.visit = math.MaxUint64
 	for _, ring := range r.all() {
+		p.visit = min(p.visit, ring.Raw.Size()/8)
 		tail, head := ring.measure()
 		ring.target = head
 		if int64(head-tail) > 0 { // not a head that went back
@@ -32,7 +36,8 @@ func (r *Rings) planPass() {
 			p.visits = append(p.visits, ring)
 		}
 	}
-	p.read = 1 // progress, so to say
+	p.visit = max(p.visit, leastVisit)
+	p.read = 1 // the first order counts
 	r.arrange()
 }
 
@@ -61,7 +66,7 @@ func (r *Rings) arrange() {
 	p := &r.plan
 	// Rings of CPUs that came later are at the end. Ring buffers have no CPU.
 	slices.SortFunc(p.visits, func(a, b *Ring) int { return cmp.Or(a.Raw.CPU()-b.Raw.CPU(), a.index-b.index) })
-	p.fresh = max(r.rings[0].Raw.Size()/8, leastQuantum, uint64(len(r.all()))<<10) // a look costs some ns per ring
+	p.fresh = max(p.visit, uint64(len(r.all()))<<10) // a look costs some ns per ring
 	p.order = p.visits
 	if len(p.visits) > 1 && p.read > 0 { // else order has left out a ring: visit all
 		r.order(p.visits)
@@ -83,12 +88,12 @@ func (r *Rings) nextVisit() (ring *Ring, upTo uint64) {
 		if ring == nil {
 			continue // order has left one out
 		}
-		tail, quantum := ring.Raw.Tail(), max(ring.Raw.Size()/8, leastQuantum)
+		tail := ring.Raw.Tail()
 		if left := ring.target - tail; int64(left) > 0 {
-			return ring, tail + min(left, quantum)
+			return ring, tail + min(left, p.visit)
 		}
 		if p.extra > 0 {
-			return ring, tail + min(p.extra, quantum)
+			return ring, tail + min(p.extra, p.visit)
 		}
 	}
 	return nil, 0

@@ -90,13 +90,13 @@ func TestSorted(t *testing.T) {
 }
 
 func TestPicks(t *testing.T) {
-	p := newPicks(perfbuf.FullestFirst())
+	p := newPicks(perfbuf.FullestFirst)
 	first, last := p.counts()
 	require.Empty(t, first)
 	require.Equal(t, noCPU, last)
 	for _, used := range [][2]int{{5, 6}, {7, 6}, {1, 9}} {
 		loads := []perfbuf.Load{{CPU: 3, Size: 10, Used: used[0]}, {CPU: 4, Size: 10, Used: used[1]}}
-		p.Order(loads)
+		p.order(loads)
 		require.GreaterOrEqual(t, loads[0].Used, loads[1].Used)
 	}
 	first, last = p.counts()

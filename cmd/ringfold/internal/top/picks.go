@@ -7,7 +7,7 @@ import (
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
-// picks is a perfbuf.Schedule that notes what another one chooses. Stats does not tell; a Schedule of one's own can.
+// picks notes what a perfbuf.Schedule chooses. Stats does not say; a Schedule of one's own can.
 // It is asked by passes in which two or more rings have something to be read. Ordered streams ask no Schedule. Of several readers,
 // which each have rings of the same CPUs, its counts say nothing.
 type picks struct {
@@ -25,9 +25,10 @@ func newPicks(schedule perfbuf.Schedule) *picks {
 // noCPU stands for none.
 const noCPU = -1
 
-func (p *picks) Order(loads []perfbuf.Load) {
+// order is that Schedule, which notes what it chooses.
+func (p *picks) order(loads []perfbuf.Load) {
 	p.mu.Lock() // several readers may ask at a time
-	p.schedule.Order(loads)
+	p.schedule(loads)
 	p.last = loads[0].CPU
 	p.first[p.last]++
 	p.mu.Unlock()

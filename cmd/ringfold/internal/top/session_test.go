@@ -115,7 +115,7 @@ func TestModeChangeKeepsWhatIsHeld(t *testing.T) {
 // openOne is a session of one perf event array.
 func openOne(fd int, o perfbuf.Options, m mode, slack time.Duration) (*session, error) {
 	r, err := perfbuf.Open(fd, o)
-	return newSession([]*perfbuf.Reader{r}, []string{""}, newPicks(perfbuf.FullestFirst()), m, slack), err
+	return newSession([]*perfbuf.Reader{r}, []string{""}, newPicks(perfbuf.FullestFirst), m, slack), err
 }
 
 // A perf event array and a ring buffer are read in all modes, and each has its rows.
@@ -125,7 +125,7 @@ func TestSessionOfSeveralMaps(t *testing.T) {
 	require.NoError(t, err)
 	ringbuf, err := perfbuf.OpenRingBuf(rings.MapFD(), perfbuf.RingBufOptions{Time: perfbuf.PayloadTime(kerneltest.RingTimeAt)})
 	require.NoError(t, err)
-	s := newSession([]*perfbuf.Reader{array, ringbuf}, []string{"events", "shared"}, newPicks(perfbuf.FullestFirst()), unordered, 0)
+	s := newSession([]*perfbuf.Reader{array, ringbuf}, []string{"events", "shared"}, newPicks(perfbuf.FullestFirst), unordered, 0)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- s.run(ctx) }()

@@ -19,9 +19,9 @@ type subject struct {
 
 // open opens the rings, and counts from now on.
 func (c *config) open() (*subject, error) {
-	picks := newPicks(perfbuf.FullestFirst())
+	picks := newPicks(perfbuf.FullestFirst)
 	if !c.own() {
-		set, err := c.Open(perfbuf.Options{Schedule: picks})
+		set, err := c.Open(perfbuf.Options{Schedule: picks.order})
 		if err != nil {
 			return nil, err
 		}
@@ -45,7 +45,7 @@ func (c *config) open() (*subject, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := perfbuf.Open(l.eventsFD(), perfbuf.Options{RingBytes: int(c.RingSize), CPUs: c.CPUs, Schedule: picks,
+	r, err := perfbuf.Open(l.eventsFD(), perfbuf.Options{RingBytes: int(c.RingSize), CPUs: c.CPUs, Schedule: picks.order,
 		Outputs: perfbuf.OutputCounts{MapFD: l.outputsFD()}})
 	if err != nil {
 		l.Close()
