@@ -57,6 +57,46 @@ func TestReaderAndWriterAtTheSameTime(t *testing.T) {
 	require.Equal(t, r.Head(), r.Tail())
 }
 
+// Whichever way a reader sees that a record is committed, it sees the payload too: the race detector checks that.
+func TestCommitPublishesThePayload(t *testing.T) {
+	payload := fielded(7, 1, 40)
+	for name, look := range map[string]func(r *raw.Ring, head uint64) (ev raw.Event, ok bool){
+		"Parse": func(r *raw.Ring, head uint64) (ev raw.Event, ok bool) {
+			rec := ringtest.Parse(r, 0, head)
+			if ok = rec.Kind == raw.Sample; ok {
+				ev = new(raw.Single).Join(r, &rec)
+			}
+			return ev, ok
+		},
+		"Stretch": func(r *raw.Ring, head uint64) (raw.Event, bool) {
+			s := r.Stretch(0, head, head)
+			word, _, ok := s.View.Sample(s.Pos, s.End)
+			return raw.Event{View: s.View, Word: word}, ok
+		},
+		"Events": func(r *raw.Ring, head uint64) (raw.Event, bool) {
+			var evs [1]raw.Event
+			n, _, _ := r.Events(0, head, head, evs[:])
+			return evs[0], n == 1
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := ringtest.NewRingBuf(128, 0)
+			rec, err := w.Reserve(len(payload))
+			require.NoError(t, err)
+			go func() {
+				rec.Write(0, payload)
+				rec.Commit(0)
+			}()
+			r, head := w.Raw(), w.Head()
+			ev, ok := look(r, head)
+			for ; !ok; ev, ok = look(r, head) {
+				runtime.Gosched()
+			}
+			require.Equal(t, string(payload), string(ev.Bytes()))
+		})
+	}
+}
+
 type tally struct {
 	delivered, lost uint64
 	next            uint64 // the least id that the next sample can have

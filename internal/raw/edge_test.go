@@ -36,6 +36,8 @@ func TestStretchStopsBeforeFieldsBehindTheEdge(t *testing.T) {
 			var rec raw.Record
 			r.Parse(end, w.Head(), &rec)
 			require.Equal(t, raw.Sample, rec.Kind)
+			_, _, ok := r.View().Find(r.At(end))
+			require.False(t, ok, "it goes over the edge")
 		}
 	}
 }

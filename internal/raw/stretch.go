@@ -45,9 +45,9 @@ func (r *Ring) Stretch(off, stop, head uint64) Stretch {
 // returns the Word of its Event and where the record ends. ok is false if it is not a sample as Parse
 // would find one, or is too short for the view's fields.
 func (v *View) Sample(pos, end uint64) (word, next uint64, ok bool) {
-	// Invariant of Stretch. The acquire is as in ringBufHeaderAt.
+	// Invariant of Stretch. The acquire is as in ringBufHeaderAt; the length there is in the same word, so it is atomic too.
 	h := atomic.LoadUint64((*uint64)(unsafe.Add(v.base, pos)))
-	n := uint64(*(*uint32)(unsafe.Add(v.base, pos+v.length))) // and here
+	n := uint64(atomic.LoadUint32((*uint32)(unsafe.Add(v.base, pos+v.length))))
 	next = pos + (h>>(v.shift&63)+v.round)&v.sizes
 	// Compared as signed numbers, a size below that of the fixed part is not enough for any payload.
 	return pos | n<<32, next, h&v.bits == v.want && int64((n-v.least)|(next-pos-v.body-4-n)|(end-next)) >= 0
