@@ -8,6 +8,7 @@ type busy struct {
 	// A clock reading before the head was loaded that the scan before came to: at off, or below. So it is from before the record was
 	// reserved, and a stamp taken behind that is later. 0: there was no such scan.
 	after uint64
+	max   uint64 // the greatest key before it in the ring
 }
 
 // settled is where the first busy record begins, or scan. The tail does not pass it.
@@ -35,7 +36,7 @@ func (r *ring) lookAgain(ceiling uint64, found *Found) {
 			found.Discarded++
 		case rec.Kind == raw.Sample:
 			key, flag := r.keyOf(rec, ceiling, found) // without a time of the record's own, it is at most ceiling
-			if key < r.max {
+			if key < b.max {
 				found.Inversions++
 			}
 			r.addEarly(raw.Mark{Time: key, Off: b.off | flag})

@@ -39,10 +39,37 @@ func TestBehindABusyRecord(t *testing.T) {
 	require.Equal(t, busy.Off, w.Tail())
 	require.Equal(t, 1, m.Busy(0))
 	reserve(t, w, 30, 8).Commit(0)
+	require.Equal(t, merge.Found{}, m.Scan(0, w.Head(), forever, 0))
 	busy.Commit(0)
-	m.Scan(0, w.Head(), forever, 0)
+	require.Equal(t, merge.Found{}, m.Scan(0, w.Head(), forever, 0), "it lies before the later one")
 	require.Equal(t, []out{{0, raw.Sample, 20, false}, {0, raw.Sample, 30, false}}, drain(t, m, all, 9))
 	require.Equal(t, w.Head(), w.Tail())
+	reserve(t, w, 50, 8).Commit(0)
+	behind := reserve(t, w, 40, 8)
+	m.Scan(0, w.Head(), forever, 0)
+	behind.Commit(0)
+	require.Equal(t, merge.Found{Inversions: 1}, m.Scan(0, w.Head(), forever, 0))
+}
+
+// While a busy record keeps the tail, a round asks only now and then whether it can be moved.
+func TestRoundsBehindABusyRecord(t *testing.T) {
+	const n = 1000
+	m, w := oneBuffer(1<<15, 0)
+	reserve(t, w, 1, 8)
+	for i := range uint64(n) {
+		reserve(t, w, 2+i, 8).Commit(0)
+	}
+	m.Scan(0, w.Head(), forever, 0)
+	m.Begin(all)
+	evs, rings := make([]raw.Event, merge.BatchSize), make([]int, merge.BatchSize)
+	batches, got := 0, 0
+	for k := m.Batch(evs, rings); k > 0; k = m.Batch(evs, rings) {
+		batches++
+		got += k
+	}
+	m.End()
+	require.Equal(t, n, got)
+	require.LessOrEqual(t, batches, n/merge.BatchSize+8)
 }
 
 // Stamps are taken behind the reservation: what is not below the head yet, or is busy, is stamped later than a clock reading from before the scan that has not

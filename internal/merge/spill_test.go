@@ -181,6 +181,79 @@ func TestSpillEndsAnItemsLife(t *testing.T) {
 	m.End()
 }
 
+// A chunk ends where a record begins: at the block's very end if one does, and never where a loss was added that is in no record.
+func TestSpillEndsWhereARecordBegins(t *testing.T) {
+	for _, c := range []struct {
+		size  int    // of records
+		back  uint64 // from one's time to the next's
+		bytes int    // spilled
+	}{{64, 0, block}, {64, 9, block}, {24, 0, block - 16}} { // one of 24 ends 8 bytes behind the block
+		r := ringtest.New(large, raw.LayoutRawTime, 0)
+		m := merge.New([]*raw.Ring{r.Raw()}, merge.Options{Spill: block}, func(int, uint64) {})
+		time := uint64(1 << 20)
+		output := func() {
+			time -= c.back
+			require.NoError(t, r.Output(time, make([]byte, c.size-20)))
+		}
+		for r.Head() <= block {
+			output()
+		}
+		m.Scan(0, r.Head(), forever, 0)
+		m.Lose(0, 3, 1<<20)
+		output()
+		m.Scan(0, r.Head(), forever, 0)
+		require.Equal(t, uint64(c.bytes), m.Spill(0))
+		kinds := map[raw.Kind]int{}
+		for _, it := range drain(t, m, all, large) {
+			kinds[it.kind]++
+		}
+		require.Equal(t, map[raw.Kind]int{raw.Sample: int(r.Head()) / c.size, raw.Lost: 1}, kinds)
+	}
+}
+
+// The memory of the last event delivered is there for the next spill.
+func TestSpillReusesWhatItEndsTheLifeOf(t *testing.T) {
+	r := ringtest.New(512, raw.LayoutRawTime, 0)
+	m := merge.New([]*raw.Ring{r.Raw()}, merge.Options{Spill: 512}, func(int, uint64) {})
+	output := func(time uint64) {
+		require.NoError(t, r.Output(time, ringtest.Payload(time, 12)))
+		m.Scan(0, r.Head(), forever, 0)
+	}
+	output(1)
+	require.Equal(t, uint64(32), m.Spill(0))
+	output(2)
+	m.Begin(all)
+	require.Equal(t, uint64(1), next(m).Key)
+	require.Equal(t, uint64(32), m.Spill(0))
+	require.Equal(t, uint64(2), next(m).Key)
+	require.Nil(t, next(m))
+	m.End()
+}
+
+// Memory that was made for rings of one size goes if those of another need it, and counts no longer.
+func TestSpillGivesUpBlocksOfOtherSizes(t *testing.T) {
+	rs := []*ringtest.Ring{ringtest.New(512, raw.LayoutRawTime, 0), ringtest.New(1024, raw.LayoutRawTime, 0)}
+	m := merge.New([]*raw.Ring{rs[0].Raw(), rs[1].Raw()}, merge.Options{Spill: 1024}, func(int, uint64) {})
+	for n := range uint64(6) {
+		i := int(n % 2)
+		require.NoError(t, rs[i].Output(n, ringtest.Payload(n, 12)))
+		m.Scan(i, rs[i].Head(), forever, 0)
+		require.Equal(t, uint64(32), m.Spill(i))
+		require.Equal(t, []out{{i, raw.Sample, n, false}}, drain(t, m, all, 9))
+	}
+}
+
+// Offsets are compared by their difference, that of what was copied out long ago too.
+func TestHeadFarFromWhatWasCopiedOut(t *testing.T) {
+	m, w := oneBuffer(1024, 1024)
+	start := w.Head()
+	reserve(t, w, 1, 8).Commit(0)
+	m.Scan(0, w.Head(), forever, 0)
+	require.Equal(t, uint64(16), m.Spill(0))
+	require.NotZero(t, m.Ahead(0, start+1<<62-8))
+	require.Zero(t, m.Ahead(0, start+1<<62))
+}
+
 // Giving up puts everything back, and the rings go on.
 func TestAbandon(t *testing.T) {
 	for stop := range 4 {

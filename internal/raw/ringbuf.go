@@ -81,7 +81,8 @@ func (r *Ring) Busy(off, head uint64) bool {
 
 // Events fills into with the samples of a BPF ring buffer that lie in a row from off on, passing over discarded records. The last begins
 // before stop, which lies between off and head. It returns how many there are, how many were discarded between them, before and behind
-// them, and where it stopped: in front of what Parse finds and is no sample, or a sample that does not lie in View.
+// them, and where it stopped: in front of what Parse finds and is no sample, or one too short for the fields.
+// Invariant: a record up to head is at most the ring's size, and View is twice that, so it lies in View wherever it begins.
 func (r *Ring) Events(off, stop, head uint64, into []Event) (n, discarded int, next uint64) {
 	if head-off > r.mask+1 || r.layout != LayoutRingBuf {
 		return 0, 0, off
@@ -90,7 +91,7 @@ func (r *Ring) Events(off, stop, head uint64, into []Event) (n, discarded int, n
 		h := r.ringBufHeaderAt(off)
 		size, length := ringBufSize(h)
 		switch {
-		case h&ringBufBusy != 0 || size > head-off || off&r.mask+size > r.view.size:
+		case h&ringBufBusy != 0 || size > head-off:
 			return n, discarded, off
 		case h&ringBufDiscarded != 0:
 			discarded++
@@ -116,7 +117,7 @@ func (r *Ring) samplesRingBuf(off, head, floor, ceiling uint64, marks []Mark) ([
 	for off != head {
 		h, pos := r.ringBufHeaderAt(off), off&r.mask
 		size, n := ringBufSize(h)
-		if h > ringBufLength || size > head-off || pos+size > r.view.size || n < uint64(r.timeAt)+8 {
+		if h > ringBufLength || size > head-off || n < uint64(r.timeAt)+8 {
 			break
 		}
 		// Invariant: as just compared, 8 bytes lie there, in the payload.
