@@ -1,4 +1,5 @@
-// Package cli is what the commands of ringfold have in common: how they begin and end, their flags, and how they print.
+// Package cli is what the commands of ringfold have in common: how they begin and end, their flags,
+// how they print, and the clock of events.
 package cli
 
 import (

@@ -10,7 +10,6 @@ import (
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
 	"github.com/ringfold/ringfold/perfbuf"
-	"golang.org/x/sys/unix"
 )
 
 // counts are those of an interval, or of all the time. docs/tool.md says what the keys mean.
@@ -115,9 +114,7 @@ func (n *counter) delayed(at uint64) {
 		return
 	}
 	if n.pass < at {
-		var now unix.Timespec
-		unix.ClockGettime(unix.CLOCK_MONOTONIC, &now)
-		n.pass = max(uint64(now.Nano()), at)
+		n.pass = at + cli.Age(at)
 	}
 	n.delays.Add(n.pass - at)
 	n.all.Add(n.pass - at)

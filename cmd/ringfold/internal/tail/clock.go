@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
-	"golang.org/x/sys/unix"
 )
 
 // clock shows times of CLOCK_MONOTONIC.
@@ -17,9 +17,7 @@ type clock struct {
 func newClock(c *config, set *source.Set) clock {
 	k := clock{set: set}
 	if c.utc { // If the time of day is set meanwhile, events do not follow.
-		var now unix.Timespec
-		unix.ClockGettime(unix.CLOCK_MONOTONIC, &now)
-		k.utc = time.Now().UnixNano() - now.Nano()
+		k.utc = time.Now().UnixNano() - int64(cli.Now())
 	}
 	return k
 }

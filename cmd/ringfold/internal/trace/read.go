@@ -7,9 +7,9 @@ import (
 	"io"
 	"time"
 
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
 	"github.com/ringfold/ringfold/perfbuf"
-	"golang.org/x/sys/unix"
 )
 
 // reading reads a set into a timeline. It is the stream that source.Set.Run reads: one that samples counters in between.
@@ -95,7 +95,7 @@ func (r *reading) Wait(ctx context.Context) error {
 	if err := r.Stream.Wait(ctx); err != nil {
 		return err
 	}
-	r.sampling = r.live && now()-r.sampled >= uint64(beat)
+	r.sampling = r.live && cli.Now()-r.sampled >= uint64(beat)
 	return r.counters()
 }
 
@@ -104,7 +104,7 @@ func (r *reading) counters() error {
 	if !r.sampling {
 		return nil
 	}
-	r.sampled = now()
+	r.sampled = cli.Now()
 	for _, s := range r.set.Sources {
 		if err := r.l.counters(s.Label, r.sampled, s.Reader.Stats().Rings); err != nil {
 			return err
@@ -115,20 +115,11 @@ func (r *reading) counters() error {
 
 // Shutdown ends the timeline here: of what comes meanwhile, some may be missing.
 func (r *reading) Shutdown(ctx context.Context, each func(perfbuf.Event) error) error {
-	r.l.end = now()
+	r.l.end = cli.Now()
 	if r.stop != nil {
 		if err := r.stop(); err != nil {
 			return err
 		}
 	}
 	return r.Stream.Shutdown(ctx, each)
-}
-
-// now is the clock of events' times, in ns.
-func now() uint64 {
-	var t unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
-		panic(err) // it exists everywhere
-	}
-	return uint64(t.Nano())
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"golang.org/x/sys/unix"
 )
 
@@ -21,8 +22,8 @@ type Reading struct {
 // Measure reads the clocks. It takes some microseconds.
 func Measure() Reading {
 	return measure(
-		func() int64 { return now(unix.CLOCK_MONOTONIC) },
-		func() int64 { return now(unix.CLOCK_REALTIME) },
+		func() int64 { return int64(cli.Now()) },
+		func() int64 { return time.Now().UnixNano() },
 		maxError,
 	)
 }
@@ -43,14 +44,6 @@ func measure(monotonic, realtime func() int64, maxError func() uint64) Reading {
 	}
 	r.Error = uint64(width+1)/2 + maxError()
 	return r
-}
-
-func now(clock int32) int64 {
-	var t unix.Timespec
-	if err := unix.ClockGettime(clock, &t); err != nil {
-		panic(err) // both exist everywhere
-	}
-	return t.Nano()
 }
 
 // maxError is the kernel's: what the synchronising daemon has told it, growing since.

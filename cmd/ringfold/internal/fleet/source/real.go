@@ -1,10 +1,10 @@
 package source
 
 import (
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/wire"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/lifecycle"
 	"github.com/ringfold/ringfold/perfbuf"
-	"golang.org/x/sys/unix"
 )
 
 // Real is this host. The zero value is ready.
@@ -38,19 +38,11 @@ func (s *Real) Decode(ev perfbuf.Event, e *wire.Event) error {
 	return decode(ev, e)
 }
 
-func (s *Real) Now() uint64 { return monotonic() }
+func (s *Real) Now() uint64 { return cli.Now() }
 
 func (s *Real) Close() {
 	if s.probe != nil {
 		s.probe.Close()
 		s.probe = nil
 	}
-}
-
-func monotonic() uint64 {
-	var t unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
-		panic(err) // it exists everywhere
-	}
-	return uint64(t.Nano())
 }
