@@ -48,7 +48,7 @@ func main() {
 	stream := must(reader.Ordered(perfbuf.OrderOptions{}))
 
 	// The reader's own counts, and a histogram of this program's.
-	delay := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "event_delay_seconds",
+	delay := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "ringfold_event_delay_seconds",
 		Help: "Time from an event to its being handled.", Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14)})
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(promperf.NewCollector(reader.Stats, promperf.Options{PerCPU: *perCPU}), delay)

@@ -55,7 +55,7 @@ func TestServes(t *testing.T) {
 	all := scrape(t)
 	require.Contains(t, all, "\nringfold_barrier_provider{provider=")
 	require.Contains(t, all, "\nringfold_late_events_total 0\n")
-	require.Contains(t, all, "\nevent_delay_seconds_count ")
+	require.Contains(t, all, "\nringfold_event_delay_seconds_count ")
 	require.NotContains(t, all, "cpu=")
 
 	perCPU := scrape(t, "-per-cpu")

@@ -2,6 +2,7 @@
 package metrics
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -21,7 +22,6 @@ import (
 	"github.com/ringfold/ringfold/perfbuf/promperf"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/sys/unix"
 )
 
 //go:embed dashboard.json
@@ -96,7 +96,7 @@ func (c *config) run(ctx context.Context, stdout, stderr io.Writer) error {
 		return err
 	}
 	set.Announce()
-	registry, delay := c.registry(set)
+	registry, delays := c.registry(set)
 	healthy, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	shutdown := serve(registry, listener, fail)
@@ -106,7 +106,7 @@ func (c *config) run(ctx context.Context, stdout, stderr io.Writer) error {
 	began := time.Now()
 	err = set.Run(healthy, in, func(ev source.Event) error {
 		if at := ev.Time(); at > 0 && ev.Kind() == perfbuf.KindSample {
-			delay.Observe(float64(now()-at) / 1e9)
+			delays[ev.From].Observe(float64(cli.Age(at)) / 1e9)
 		}
 		return nil
 	}, func() error { return nil })
@@ -120,27 +120,27 @@ func (c *config) run(ctx context.Context, stdout, stderr io.Writer) error {
 	return c.summary(stdout, set, time.Since(began))
 }
 
-// registry has the counts of all readers, and of this process.
-func (c *config) registry(set *source.Set) (*prometheus.Registry, prometheus.Histogram) {
-	registry := prometheus.NewRegistry()
+// registry has the counts of all readers, and of this process. Events are counted in delays.
+func (c *config) registry(set *source.Set) (registry *prometheus.Registry, delays map[*source.Source]prometheus.Histogram) {
+	registry, delays = prometheus.NewRegistry(), map[*source.Source]prometheus.Histogram{}
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	for _, from := range set.Sources {
-		name := from.Label // which differ
-		if name == "" {
-			name = from.Name
-		}
-		registry.MustRegister(promperf.NewCollector(from.Reader.Stats, promperf.Options{Labels: prometheus.Labels{"map": name}, PerCPU: c.perCPU}))
+		labels := prometheus.Labels{"map": cmp.Or(from.Label, from.Name)} // labels differ
+		delays[from] = prometheus.NewHistogram(prometheus.HistogramOpts{Name: "ringfold_event_delay_seconds", ConstLabels: labels,
+			Help: "Time from an event to its being handled.", Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14)})
+		registry.MustRegister(delays[from], promperf.NewCollector(from.Reader.Stats, promperf.Options{Labels: labels, PerCPU: c.perCPU}))
 	}
-	delay := prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name: "event_delay_seconds", Help: "Time from an event to its being handled.", Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14)})
-	registry.MustRegister(delay, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return registry, delay
+	return registry, delays
 }
+
+// patience is how long a client may take to send a request, and to read the answer.
+var patience = 30 * time.Second
 
 // serve serves metrics until shutdown is called. If it cannot go on, it says why to failed.
 func serve(registry *prometheus.Registry, listener net.Listener, failed func(error)) (shutdown func()) {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: mux, ReadTimeout: patience, WriteTimeout: patience}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -169,11 +169,4 @@ func (c *config) summary(out io.Writer, set *source.Set, elapsed time.Duration) 
 	}
 	_, err := fmt.Fprintf(out, "%s events in %v, %s lost, %s late\n", cli.Count(total.Samples), elapsed.Round(time.Millisecond), cli.Count(total.Lost), cli.Count(late))
 	return err
-}
-
-// now is the clock of events' times, in ns.
-func now() uint64 {
-	var t unix.Timespec
-	unix.ClockGettime(unix.CLOCK_MONOTONIC, &t)
-	return uint64(t.Nano())
 }

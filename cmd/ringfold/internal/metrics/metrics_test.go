@@ -9,7 +9,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/clitest"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/stretchr/testify/require"
@@ -33,7 +36,7 @@ func scrape(t *testing.T, emit func(), args ...string) (body, stdout string) {
 	t.Helper()
 	url, end := serving(t, args...)
 	samples := regexp.MustCompile(`(?m)^ringfold_samples_total.* [1-9]`)
-	delays := regexp.MustCompile(`(?m)^event_delay_seconds_count [1-9]`) // looked at before or after the samples
+	delays := regexp.MustCompile(`(?m)^ringfold_event_delay_seconds_count\{map="events"\} [1-9]`) // looked at before or after the samples
 	for !samples.MatchString(body) || !delays.MatchString(body) {
 		emit()
 		answer, err := http.Get(url)
@@ -63,7 +66,7 @@ func TestServes(t *testing.T) {
 	names := 0
 	for _, p := range board(t) {
 		for _, target := range p.Targets {
-			for _, name := range regexp.MustCompile(`\b(ringfold|event)_[a-z0-9_]+`).FindAllString(target.Expr, -1) {
+			for _, name := range regexp.MustCompile(`\bringfold_[a-z0-9_]+`).FindAllString(target.Expr, -1) {
 				if name != "ringfold_outputs_refused_total" { // takes Options.Outputs
 					require.Contains(t, all, "\n"+name, p.Title)
 				}
@@ -81,6 +84,24 @@ func TestServes(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(out), &last))
 	require.NotZero(t, *last.Summary.Events)
 	require.Zero(t, *last.Summary.Lost+*last.Summary.Late)
+}
+
+// A client that never reads is not served for ever.
+func TestClientThatNeverReads(t *testing.T) {
+	patience = time.Millisecond
+	defer func() { patience = 30 * time.Second }()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector())
+	shutdown := serve(registry, listener, func(err error) { t.Error(err) })
+	defer shutdown()
+	client, err := net.Dial("tcp", listener.Addr().String())
+	require.NoError(t, err)
+	defer client.Close()
+	for err == nil { // until the server hangs up; it takes no more requests when it cannot answer
+		_, err = io.WriteString(client, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+	}
 }
 
 // Where it cannot listen, it takes over no map.
