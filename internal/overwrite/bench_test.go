@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/ringfold/ringfold/internal/raw"
+	"github.com/ringfold/ringfold/internal/ringtest"
 )
 
 // What a snapshot of full rings of 1 MiB takes, the grace periods aside: records of 64 bytes, 16384 in a ring.
@@ -12,11 +13,11 @@ func BenchmarkRings(b *testing.B) {
 	for _, n := range []int{2, 32, 128} {
 		var copies []*Copy
 		for cpu := range n {
-			r := newRing(b, 1<<20)
+			r := ringtest.NewOverwritten(1<<20)
 			for i := range uint64(20000) {
-				r.output(i*uint64(n)+uint64(cpu), i, 4)
+				r.Output(i*uint64(n)+uint64(cpu), i, 4)
 			}
-			copies = append(copies, NewCopy(r.raw, -1))
+			copies = append(copies, NewCopy(r.Raw, -1))
 		}
 		step := func(name string, f func()) {
 			b.Run(fmt.Sprintf("rings=%d/%s", n, name), func(b *testing.B) {

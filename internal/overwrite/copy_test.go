@@ -3,9 +3,9 @@ package overwrite
 import (
 	"math"
 	"testing"
-	"unsafe"
 
 	"github.com/ringfold/ringfold/internal/raw"
+	"github.com/ringfold/ringfold/internal/ringtest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -14,7 +14,7 @@ const ever = math.MaxUint64 - 1
 // A copy has the newest records that are whole, oldest first, wherever the ring's edge is among them.
 func TestCopyAtEveryOffset(t *testing.T) {
 	for extra := range 9 {
-		r := newRing(t, 512)
+		r := ringtest.NewOverwritten(512)
 		size := 32 + 8*extra
 		for n := range uint64(200) {
 			c := take(r, ever)
@@ -34,38 +34,52 @@ func TestCopyAtEveryOffset(t *testing.T) {
 			default:
 				require.Equal(t, 100+n-uint64(fit)+nested, c.Since) // one more than the oldest six
 			}
-			r.output(100+n, n, extra)
+			r.Output(100+n, n, extra)
 		}
 	}
 }
 
 // What is overwritten while it is copied, and until the wait has ended, is given up, published or not at the time of the copy.
 func TestCheck(t *testing.T) {
-	for newer := range 12 {
-		r := newRing(t, 256) // 8 records
+	for newer := range 48 { // words, 4 to a record
+		r := ringtest.NewOverwritten(256) // 8 records
 		for n := range uint64(20) {
-			r.output(n, n, 0)
+			r.Output(n, n, 0)
 		}
-		c := NewCopy(r.raw, -1)
-		for n := range uint64(newer) { // their bytes are there, and no head
-			r.put(sample(100+n, 100+n)...)
+		c := NewCopy(r.Raw, -1)
+		for range newer { // their bytes are there, and no head
+			r.Put(math.MaxUint64)
 		}
 		c.Take()
-		r.publish()
+		r.Publish()
 		c.Check()
 		c.Index(ever)
 		var want []got
-		for n := uint64(12 + newer); n < 20; n++ {
+		for n := uint64(12 + (newer+3)/4); n < 20; n++ {
 			want = append(want, got{n, n})
 		}
-		require.Equalf(t, want, events(c), "%d newer", newer)
+		require.Equalf(t, want, events(c), "%d newer words", newer)
 	}
 }
 
+// What was output before the ring's event was there is not missing.
+func TestSinceBegan(t *testing.T) {
+	r := ringtest.NewOverwritten(512)
+	for n := range uint64(20) {
+		r.Output(n, n, 0)
+	}
+	c := NewCopy(r.Raw, -1)
+	c.Began = 15
+	c.Take()
+	c.Check()
+	c.Index(ever)
+	require.Equal(t, uint64(15), c.Since)
+}
+
 func TestKeep(t *testing.T) {
-	r := newRing(t, 1024)
+	r := ringtest.NewOverwritten(1024)
 	for n := range uint64(10) {
-		r.output(10*n, n, 0)
+		r.Output(10*n, n, 0)
 	}
 	for _, test := range []struct{ from, until, first, n uint64 }{{0, ever, 0, 10}, {0, 90, 0, 10}, {1, 89, 1, 8}, {10, 80, 1, 8}, {50, 50, 5, 1}, {91, ever, 0, 0}, {60, 20, 0, 0}} {
 		c := take(r, test.until)
@@ -80,16 +94,18 @@ func TestKeep(t *testing.T) {
 
 // Outputs that interrupt others come out of order; a loss stays in front of what reports it.
 func TestOrderWithinARing(t *testing.T) {
-	r := newRing(t, 1024)
-	r.output(10, 0, 0)
-	r.output(30, 2, 0) // interrupted the next between its time and its place
-	r.output(20, 1, 0)
-	r.put(append(lost(40, 7), sample(40, 3)...)...)
-	r.publish()
-	r.output(40, 4, 0)
-	r.put(append(lost(60, 8), sample(60, 6)...)...)
-	r.publish()
-	r.output(50, 5, 0)
+	r := ringtest.NewOverwritten(1024)
+	r.Output(10, 0, 0)
+	r.Output(30, 2, 0) // interrupted the next between its time and its place
+	r.Output(20, 1, 0)
+	r.PutSample(40, 3, 0)
+	r.Put(lost(40, 7)...)
+	r.Publish()
+	r.Output(40, 4, 0)
+	r.PutSample(60, 6, 0)
+	r.Put(lost(60, 8)...)
+	r.Publish()
+	r.Output(50, 5, 0)
 	c := take(r, ever)
 	require.Equal(t, []got{{10, 0}, {20, 1}, {30, 2}, {40, 1007}, {40, 3}, {40, 4}, {50, 5}, {60, 1008}, {60, 6}}, events(c))
 	Events([]*Copy{c})(func(ev raw.Event) bool {
@@ -103,13 +119,13 @@ func TestOrderWithinARing(t *testing.T) {
 
 // An output that was lost may be later than the oldest that is left, and than as many as may have been under way with it: never is it later than Since.
 func TestSinceWithNesting(t *testing.T) {
-	r := newRing(t, 512) // 16 records
-	r.output(60, 0, 0)   // is going to be overwritten: it interrupted five others, which have taken their times and reserve from the innermost on
+	r := ringtest.NewOverwritten(512) // 16 records
+	r.Output(60, 0, 0)   // is going to be overwritten: it interrupted five others, which have taken their times and reserve from the innermost on
 	for n := range uint64(5) {
-		r.output(50-10*n, 1+n, 0)
+		r.Output(50-10*n, 1+n, 0)
 	}
 	for n := range uint64(11) {
-		r.output(100+n, 10+n, 0)
+		r.Output(100+n, 10+n, 0)
 	}
 	c := take(r, ever)
 	require.Equal(t, 16, c.Len())
@@ -121,9 +137,9 @@ func TestMerge(t *testing.T) {
 	var copies []*Copy
 	var want []got
 	for n := range uint64(7) {
-		r := newRing(t, 1<<12)
+		r := ringtest.NewOverwritten(1<<12)
 		for i := range 5 * n {
-			r.output(n+7*i, n+7*i, 0)
+			r.Output(n+7*i, n+7*i, 0)
 		}
 		copies = append(copies, take(r, ever))
 	}
@@ -144,13 +160,13 @@ func TestFaults(t *testing.T) {
 		raw.FaultZero: {9, 0, 0}, raw.FaultUnaligned: {9 | 25<<48, 0, 0}, raw.FaultRawSize: {9 | 24<<48, 0, 70000}, raw.FaultShort: {9 | 16<<48, 0},
 		raw.FaultBeyondHead: {9 | 4096<<48, 0, 0},
 	} {
-		r := newRing(t, 1024)
+		r := ringtest.NewOverwritten(1024)
 		for n := range uint64(5) {
-			r.output(n, n, 0)
+			r.Output(n, n, 0)
 		}
-		r.put(words...)
+		r.Put(words...)
 		for n := range uint64(10) {
-			r.output(100+n, 100+n, 0)
+			r.Output(100+n, 100+n, 0)
 		}
 		c := take(r, ever)
 		require.Equal(t, fault, c.Fault)
@@ -166,22 +182,19 @@ func FuzzCopy(f *testing.F) {
 	f.Add(^uint64(99), uint64(64), []byte("\x09\x00\x00\x00\x00\x00\x20\x00aaaaaaaa\x08\x00\x00\x00bbbb"), 0)
 	f.Add(^uint64(1023), uint64(0), []byte("\x02\x00\x00\x00\x00\x00\x20\x00aaaaaaaa\x08\x00\x00\x00bbbb"), 4)
 	f.Fuzz(func(t *testing.T, head, newer uint64, data []byte, timeAt int) {
-		r := newRing(t, 1024)
-		bytes := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(r.data))), 1024)
-		for i := range bytes {
+		r := ringtest.NewOverwritten(1024)
+		for i := range r.Data() {
 			if len(data) > 0 {
-				bytes[i] = data[i%len(data)]
+				r.Data()[i] = data[i%len(data)]
 			}
 		}
 		if timeAt > 1<<16 || timeAt < 0 {
 			timeAt = -1
 		}
-		r.head = head
-		r.publish()
-		c := NewCopy(r.raw, timeAt)
+		r.SetHead(head)
+		c := NewCopy(r.Raw, timeAt)
 		c.Take()
-		r.head = head - newer
-		r.publish()
+		r.SetHead(head - newer)
 		c.Check()
 		c.Index(ever)
 		c.Keep(0)
