@@ -12,6 +12,7 @@ import (
 type outbox struct {
 	limit   int          // of bytes
 	waiting atomic.Int64 // events that have been put and not sent
+	rest    [][]byte     // of the reader's batch: what the channel had no room for, and all behind it
 
 	mu      sync.Mutex
 	changed sync.Cond
@@ -31,21 +32,26 @@ func newOutbox(limit int) *outbox {
 	return b
 }
 
-// direct sends an event if that does not take waiting, and no others wait to be sent before it.
-func (b *outbox) direct(to chan<- []byte, data []byte) bool {
-	if b.waiting.Load() > 0 {
-		return false
+// send sends an event if that does not take waiting and no others wait to be sent before it. Else put will queue it.
+func (b *outbox) send(to chan<- []byte, data []byte) {
+	if len(b.rest) == 0 && b.waiting.Load() == 0 {
+		select {
+		case to <- data:
+			return
+		default:
+		}
 	}
-	select {
-	case to <- data:
-		return true
-	default:
-		return false
-	}
+	b.rest = append(b.rest, data)
 }
 
-// put queues events, for which it waits for room. It returns false when stopped.
-func (b *outbox) put(events [][]byte) bool {
+// put ends a batch: it queues what send could not send, for which it waits for room. It returns false when stopped.
+func (b *outbox) put() bool {
+	events := b.rest
+	if len(events) == 0 {
+		return true
+	}
+	b.rest = events[:0]
+	defer clear(events) // they are the receiver's
 	b.waiting.Add(int64(len(events)))
 	b.mu.Lock()
 	defer b.mu.Unlock()

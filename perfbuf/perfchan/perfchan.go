@@ -187,16 +187,12 @@ func (b *PerfBuffer) run(ctx context.Context, box *outbox) {
 	if b.lost != nil {
 		senders.Go(func() { box.sendLost(ctx, b.lost) })
 	}
-	var rest [][]byte // of a batch, what its channel has no room for
 	lost := uint64(0) // that records have reported
 	err := b.reader.RunBatches(ctx, func(batch *perfbuf.Batch) error {
-		rest = rest[:0]
 		for ev := range batch.Events() {
 			switch ev.Kind() {
 			case perfbuf.KindSample:
-				if data := bytes.Clone(ev.Bytes()); len(rest) > 0 || !box.direct(b.events, data) {
-					rest = append(rest, data)
-				}
+				box.send(b.events, bytes.Clone(ev.Bytes()))
 			case perfbuf.KindLost:
 				lost += ev.Lost()
 				box.putLost(ev.Lost())
@@ -204,10 +200,9 @@ func (b *PerfBuffer) run(ctx context.Context, box *outbox) {
 				b.note(ev.Err())
 			}
 		}
-		if len(rest) > 0 && !box.put(rest) {
+		if !box.put() {
 			return ctx.Err()
 		}
-		clear(rest) // they are the receiver's
 		return nil
 	})
 	if ctx.Err() == nil {
