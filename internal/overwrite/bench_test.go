@@ -13,7 +13,7 @@ func BenchmarkRings(b *testing.B) {
 	for _, n := range []int{2, 32, 128} {
 		var copies []*Copy
 		for cpu := range n {
-			r := ringtest.NewOverwritten(1<<20)
+			r := ringtest.NewOverwritten(1 << 20)
 			for i := range uint64(20000) {
 				r.Output(i*uint64(n)+uint64(cpu), i, 4)
 			}

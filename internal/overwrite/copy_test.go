@@ -120,7 +120,7 @@ func TestOrderWithinARing(t *testing.T) {
 // An output that was lost may be later than the oldest that is left, and than as many as may have been under way with it: never is it later than Since.
 func TestSinceWithNesting(t *testing.T) {
 	r := ringtest.NewOverwritten(512) // 16 records
-	r.Output(60, 0, 0)   // is going to be overwritten: it interrupted five others, which have taken their times and reserve from the innermost on
+	r.Output(60, 0, 0)                // is going to be overwritten: it interrupted five others, which have taken their times and reserve from the innermost on
 	for n := range uint64(5) {
 		r.Output(50-10*n, 1+n, 0)
 	}
@@ -137,7 +137,7 @@ func TestMerge(t *testing.T) {
 	var copies []*Copy
 	var want []got
 	for n := range uint64(7) {
-		r := ringtest.NewOverwritten(1<<12)
+		r := ringtest.NewOverwritten(1 << 12)
 		for i := range 5 * n {
 			r.Output(n+7*i, n+7*i, 0)
 		}
