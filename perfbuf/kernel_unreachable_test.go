@@ -71,6 +71,9 @@ func TestKernelUnreachable(t *testing.T) {
 			require.NoError(t, ordered(t, r).Run(t.Context(), one))
 		},
 	} {
+		if name != "paused" {
+			t.Run("ring buffers: "+name, func(t *testing.T) { unreachableRingBufs(t, use) })
+		}
 		t.Run(name, func(t *testing.T) {
 			e := kerneltest.Load(t)
 			leak.Check(t)
@@ -86,14 +89,38 @@ func TestKernelUnreachable(t *testing.T) {
 				use(t, r)
 				require.NotEqual(t, before, belongings(t))
 			}()
-			for !slices.Equal(before, belongings(t)) {
-				runtime.GC()
-			}
+			collected(t, before)
 			requireUnhooked(t, e, cpus, syscall.ENOENT)
 			r := open(t, e, perfbuf.Options{})
 			require.Zero(t, r.Stats().ReplacedEntries)
 			require.NoError(t, r.Close())
 		})
+	}
+}
+
+// collected waits until what was dropped has been given back.
+func collected(t *testing.T, before []string) {
+	t.Helper()
+	for !slices.Equal(before, belongings(t)) {
+		runtime.GC()
+	}
+}
+
+// unreachableRingBufs is TestKernelUnreachable of a ring buffer, and of one in an array.
+func unreachableRingBufs(t *testing.T, use func(t *testing.T, r *perfbuf.Reader)) {
+	e := kerneltest.LoadRings(t, kerneltest.RingOptions{})
+	e.SetShard(0, kerneltest.NewRingBuf(t, 4096))
+	leak.Check(t)
+	for to, fd := range map[string]int{"shared": e.MapFD(), "shard": e.ShardsFD()} {
+		before := atRest(t)
+		func() {
+			r, err := perfbuf.OpenRingBuf(fd, perfbuf.RingBufOptions{Time: perfbuf.PayloadTime(kerneltest.RingTimeAt), LossesFD: e.LossesFD()})
+			require.NoError(t, err)
+			e.Emit(0, kerneltest.RingEmit{Count: 3, Size: 40, To: to})
+			use(t, r)
+			require.NotEqual(t, before, belongings(t))
+		}()
+		collected(t, before)
 	}
 }
 

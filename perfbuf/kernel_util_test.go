@@ -203,7 +203,7 @@ func belongings(t testing.TB) (all []string) {
 	maps, err := os.ReadFile("/proc/self/maps")
 	require.NoError(t, err)
 	for line := range strings.Lines(string(maps)) {
-		if strings.Contains(line, "[perf_event]") {
+		if strings.Contains(line, "[perf_event]") || strings.Contains(line, "bpf-map") {
 			all = append(all, "mapping of a ring")
 		}
 	}

@@ -24,8 +24,8 @@ func (k *fake) outputAt(ring int, kt uint64, times ...uint64) {
 func (k *fake) byPayload(o OrderOptions) *Ordered {
 	k.t.Helper()
 	k.opts.Time = PayloadTime(4)
-	for _, r := range k.hooks.memory {
-		r.SetFields(4, -1)
+	for _, r := range k.all() {
+		r.raw.SetFields(4, -1)
 	}
 	s, err := k.Ordered(o)
 	require.NoError(k.t, err)

@@ -18,8 +18,10 @@ type Ring struct {
 	batch  *Batch // of a pass over this ring alone; nil before the first
 }
 
-// add makes the memory of a ring the reader's last ring.
+// add makes the memory of a ring the reader's last ring. The kernel keeps its own reading side, if at all: it must not refer to
+// the reader, which the garbage collector would then find in use.
 func (r *Reader) add(memory *raw.Ring) {
+	memory = memory.Clone()
 	memory.SetSource(r)
 	if memory.Layout() != raw.LayoutRingBuf { // whose opener has done it
 		memory.SetFields(r.opts.Time.at(), -1)

@@ -221,11 +221,8 @@ func openOnto(e *ringEvents, attr unix.PerfEventAttr) (int, error) {
 // Now is the kernel's CLOCK_MONOTONIC.
 func (p *Events) Now() uint64 { return p.clock.Now() }
 
-// Rings hands out the rings that openEvents has opened, once: their reader is to be collected while these events are still open.
-func (p *Events) Rings() (rings []*raw.Ring) {
-	rings, p.memory = p.memory, nil
-	return rings
-}
+// Rings returns the rings that openEvents has opened.
+func (p *Events) Rings() []*raw.Ring { return p.memory }
 
 // Bells is why there are no doorbells.
 func (p *Events) Bells() error { return p.noBells }

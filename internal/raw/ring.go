@@ -103,6 +103,14 @@ func (r *Ring) CopyOf(of *Ring) {
 	r.SetFields(of.timeAt, of.cpuAt)
 }
 
+// Clone makes another reading side of the same ring, with the same CPU and fields and no source.
+func (r *Ring) Clone() *Ring {
+	c := newRing(r.head, r.tail, r.data, r.mask+1, r.view.size, r.layout)
+	c.SetCPU(r.CPU())
+	c.SetFields(r.timeAt, r.cpuAt)
+	return c
+}
+
 // noCounters stands in for head and tail where there are none.
 var noCounters [2]uint64
 

@@ -152,3 +152,40 @@ func keepOnly(t *testing.T, from, to string, keep func(event string, ev perfbuf.
 	}
 	require.NoError(t, os.WriteFile(to, b, 0o644))
 }
+
+// The file of a replay that is dropped and not closed is closed.
+func TestUnreachable(t *testing.T) {
+	path, err := filepath.Abs("testdata/exec.perf.data")
+	require.NoError(t, err)
+	isOpen := func() (found bool) {
+		fds, err := os.ReadDir("/proc/self/fd")
+		require.NoError(t, err)
+		for _, fd := range fds {
+			to, _ := os.Readlink("/proc/self/fd/" + fd.Name())
+			found = found || to == path
+		}
+		return found
+	}
+	one := func(perfbuf.Event) error { return perfbuf.ErrStop }
+	for name, use := range map[string]func(*perfbuf.Reader) error{
+		"not used": func(*perfbuf.Reader) error { return nil },
+		"run":      func(r *perfbuf.Reader) error { return r.Run(t.Context(), one) },
+		"stream": func(r *perfbuf.Reader) error {
+			s, err := r.Ordered(perfbuf.OrderOptions{})
+			require.NoError(t, err)
+			return s.Run(t.Context(), one)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			func() {
+				r, err := perfdata.Open(path, perfdata.ReplayOptions{})
+				require.NoError(t, err)
+				require.NoError(t, use(r))
+				require.True(t, isOpen())
+			}()
+			for isOpen() {
+				runtime.GC()
+			}
+		})
+	}
+}
