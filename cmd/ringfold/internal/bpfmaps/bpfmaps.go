@@ -8,6 +8,8 @@ package bpfmaps
 import (
 	"fmt"
 	"strings"
+
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 )
 
 // Map is a perf event array, a BPF ring buffer, or an array or hash of such.
@@ -33,7 +35,7 @@ type Program struct {
 // Process is a process that holds a map.
 type Process struct {
 	PID  int
-	Comm string
+	Comm string // whatever it calls itself
 	// Rings is how many mappings of perf events it has: a reader of perf event arrays has one for each CPU. For a ring buffer, it is how many
 	// mappings of maps: a reader has two of each. -1 if that cannot be seen.
 	Rings int
@@ -48,7 +50,7 @@ const perfEventArray = "perf_event_array"
 func (m Map) String() string { return fmt.Sprintf("%s (id %d)", name(m.Name), m.ID) }
 
 // String is such as "opensnoop (pid 345)".
-func (p Process) String() string { return fmt.Sprintf("%s (pid %d)", p.Comm, p.PID) }
+func (p Process) String() string { return fmt.Sprintf("%s (pid %d)", cli.Printable(p.Comm), p.PID) }
 
 // String is such as "handle_exit (id 7, Tracing)".
 func (p Program) String() string { return fmt.Sprintf("%s (id %d, %s)", name(p.Name), p.ID, p.Type) }
@@ -58,7 +60,7 @@ func name(s string) string {
 	if s == "" {
 		return "(no name)"
 	}
-	return s
+	return cli.Printable(s)
 }
 
 // join is a list in a sentence.

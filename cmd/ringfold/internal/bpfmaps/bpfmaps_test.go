@@ -417,7 +417,3 @@ func TestHeldBy(t *testing.T) {
 	_, err := HeldBy(all, "c")
 	require.ErrorContains(t, err, `no process "c" holds`)
 }
-
-func TestPrintable(t *testing.T) {
-	require.Equal(t, "ö b?[31m?", printable("ö b\x1b[31m\n"))
-}

@@ -79,7 +79,7 @@ func mapID(fdinfo []byte) (id uint32, ok bool) {
 func process(dir string, ringBuf bool) Process {
 	pid, _ := strconv.Atoi(filepath.Base(dir))
 	comm, _ := os.ReadFile(dir + "/comm")
-	p := Process{PID: pid, Comm: printable(strings.TrimSuffix(string(comm), "\n")), Rings: -1}
+	p := Process{PID: pid, Comm: strings.TrimSuffix(string(comm), "\n"), Rings: -1}
 	if maps, err := os.ReadFile(dir + "/maps"); err == nil {
 		mapping := "anon_inode:[perf_event]"
 		if ringBuf {
@@ -88,14 +88,4 @@ func process(dir string, ringBuf bool) Process {
 		p.Rings = bytes.Count(maps, []byte(mapping))
 	}
 	return p
-}
-
-// printable replaces what a terminal might obey: a process may call itself what it likes.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if !strconv.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, s)
 }

@@ -36,6 +36,11 @@ func Main(root *cobra.Command, args []string) int {
 	context.AfterFunc(ctx, stop)  // a second one is not caught
 	root.InitDefaultVersionFlag() // else longFlags would not know it
 	root.SetArgs(longFlags(root, args))
+	stdout, stderr := NewWriter(root.OutOrStdout()), NewWriter(root.ErrOrStderr())
+	defer stderr.Close()
+	defer stdout.Close()
+	root.SetOut(stdout)
+	root.SetErr(stderr)
 	cmd, err := root.ExecuteContextC(ctx)
 	var usage *UsageError
 	switch {

@@ -12,6 +12,7 @@ import (
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // programEnv has a test binary be the tool.
@@ -62,6 +63,26 @@ func RunTo(stdout, stderr *Output, command func() *cobra.Command, args ...string
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	return cli.Main(root, append([]string{cmd.Name()}, args...))
+}
+
+// Terminal makes a terminal of some width: what is written to tty can be read from the master.
+func Terminal(t testing.TB, width uint16) (master, tty *os.File) {
+	t.Helper()
+	open := func(path string) *os.File {
+		f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOCTTY, 0)
+		if err != nil {
+			t.Skip(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		return f
+	}
+	master = open("/dev/ptmx")
+	require.NoError(t, unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0))
+	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	require.NoError(t, err)
+	tty = open("/dev/pts/" + strconv.Itoa(n))
+	require.NoError(t, unix.IoctlSetWinsize(int(tty.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: width}))
+	return master, tty
 }
 
 // MapID is the id of a map, for a command line.

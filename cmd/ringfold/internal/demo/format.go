@@ -3,22 +3,13 @@ package demo
 import (
 	"fmt"
 	"strconv"
-	"strings"
-	"unicode"
-	"unicode/utf8"
 
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"golang.org/x/sys/unix"
 )
 
-// printable is what a process calls itself, without what would upset a terminal: escape sequences, for one.
-func printable(name string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) || r == utf8.RuneError {
-			return '?'
-		}
-		return r
-	}, name)
-}
+// comm is what a process calls itself, as wide as its column at most.
+func comm(e *event) string { return cut(cli.Printable(e.Comm()), 15) }
 
 // cut shortens text to width, and shows it.
 func cut(s string, width int) string {

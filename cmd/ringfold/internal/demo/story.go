@@ -93,7 +93,7 @@ func (r row) cells(x excerpt) cells {
 	if r.kind != perfbuf.KindSample {
 		return c
 	}
-	c.pid, c.who = fmt.Sprint(r.PID), printable(r.Comm())
+	c.pid, c.who = fmt.Sprint(r.PID), comm(&r.event)
 	switch {
 	case r.Kind == lifecycle.Fork && r.ChildPID != r.PID:
 		c.who = fmt.Sprintf("%s -> %d", c.who, r.ChildPID)

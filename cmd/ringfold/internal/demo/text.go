@@ -17,10 +17,10 @@ import (
 // text prints for people: with --all a line per event as it comes, and at the end the picture and the summary. On a terminal
 // each CPU has a colour, and if there are few, a place of its own in the CPU column: one sees how they take turns.
 type text struct {
-	cfg     config
-	all     bool     // print events as they come
-	tty     *os.File // the terminal, nil if the output is none
-	colours bool
+	cfg   config
+	all   bool                             // print events as they come
+	tty   *os.File                         // the terminal, nil if the output is none
+	paint func(colour, text string) string // as cli.Colours has it
 
 	cpus     []int
 	lanes    bool
@@ -37,16 +37,10 @@ type timeline struct {
 }
 
 func newText(out io.Writer, c config) *text {
-	t := &text{cfg: c, all: c.all || c.Format == cli.Compact}
-	file, ok := out.(*os.File)
-	if !ok || c.Format == cli.Compact {
-		return t
+	if c.Format == cli.Compact {
+		out, c.all = nil, true
 	}
-	if _, err := unix.IoctlGetTermios(int(file.Fd()), unix.TCGETS); err == nil {
-		t.tty = file
-		t.colours = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
-	}
-	return t
+	return &text{cfg: c, all: c.all, tty: cli.Terminal(out), paint: cli.Colours(out)}
 }
 
 // Colours, as ANSI has them. Those of CPUs leave out red, which is for what went wrong.
@@ -59,14 +53,6 @@ const (
 var cpuColours = []string{"36", "33", "32", "35", "94", "96", "93", "92", "95"}
 
 func cpuColour(cpu int) string { return cpuColours[cpu%len(cpuColours)] }
-
-// paint puts text in a colour.
-func (t *text) paint(colour, s string) string {
-	if !t.colours || colour == "" {
-		return s
-	}
-	return "\x1b[" + colour + "m" + s + "\x1b[0m"
-}
 
 // width is what a line has room for, 0 if it may be as long as it likes. It is asked anew each time: windows change.
 func (t *text) width() int {
@@ -143,7 +129,7 @@ func (t *text) line(l *timeline, e *event) string {
 	case perfbuf.KindCorrupt:
 		return start + t.paint(red, t.fit(fmt.Sprintf("CORRUPT %s%v", late, e.err), column)) + "\n"
 	}
-	who := fmt.Sprintf("%7d  %-15s  ", e.PID, printable(e.Comm()))
+	who := fmt.Sprintf("%7d  %-15s  ", e.PID, comm(e))
 	details, colour := describe(e)
 	return start + t.paint(cpuColour(e.cpu), fmt.Sprintf("%-8s", e.name())) + who + t.paint(red, late) +
 		t.paint(colour, t.fit(details, column+8+7+2+15+2+len(late))) + "\n"
@@ -182,7 +168,7 @@ func describe(e *event) (s, colour string) {
 		}
 		return s + fmt.Sprintf("child %d", e.ChildPID), ""
 	case lifecycle.Exec:
-		return s + printable(e.File()), ""
+		return s + cli.Printable(e.File()), ""
 	}
 	status := unix.WaitStatus(e.Code)
 	switch {

@@ -1,20 +1,20 @@
 package demo
 
 import (
-	"fmt"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/clitest"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/lifecycle"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 func TestTextLines(t *testing.T) {
-	p := &text{all: true}
+	p := newText(nil, config{all: true})
 	var b []byte
 	b = p.header(b, []int{0, 12})
 	for _, e := range []*event{
@@ -34,7 +34,7 @@ func TestTextLines(t *testing.T) {
        TIME    DELTA  CPU  EVENT       PID  COMM             DETAILS
    0.000000     +0ns   12  fork          7  sh               child 4194304
    0.001234  +1.23ms    0  exec    4194304  fifteen letters  /bin/true
-   0.001000   -235us    0  exit          8  é?[2J?           LATE by 235us, status 3
+   0.001000   -235us    0  exit          8  é\u001b[2J\xff   LATE by 235us, status 3
    1.000000   +999ms    0  exit          8  go               thread 9
    1.000000     +0ns    0  exit          8  go               thread 9: killed by SIGSEGV, core dumped
    1.000000     +0ns    0  fork          8  go               thread 9: new thread 10
@@ -45,7 +45,7 @@ func TestTextLines(t *testing.T) {
 }
 
 func TestTextSummary(t *testing.T) {
-	p := &text{cfg: config{ringSize: 4096}}
+	p := newText(nil, config{ringSize: 4096})
 	s := newSummary(config{mode: exact}, []int{0, 1})
 	s.Events, s.PerCPU[0].Events, s.PerCPU[1].Events = 10, 7, 3
 	s.Overtaken, s.RingUse, s.elapsed = 4, 1.25, 5*time.Second
@@ -98,19 +98,20 @@ Corrupt memory was skipped: 1 time.
 
 // TestTerminal prints to a pseudo-terminal.
 func TestTerminal(t *testing.T) {
-	tty := openTerminal(t, 80)
+	_, tty := clitest.Terminal(t, 80)
 	t.Setenv("NO_COLOR", "")
 	t.Setenv("TERM", "xterm")
 	e := made(event{cpu: 1, Event: lifecycle.Event{Kind: lifecycle.Exec, PID: 8, TID: 8}}, "true", "/a/very/long/way/to/go/to/get/to/true")
 
-	p := newText(tty, config{all: true})
+	p := newText(cli.NewWriter(tty), config{all: true})
 	p.header(nil, []int{0, 1})
 	line := string(p.event(nil, e))
-	require.Contains(t, line, "\x1b[2m.\x1b[0m \x1b[33m1\x1b[0m")
+	require.Contains(t, line, p.paint(dim, ".")+" "+p.paint(cpuColour(1), "1"))
+	require.NotEqual(t, "1", p.paint(cpuColour(1), "1"))
 	require.True(t, strings.HasSuffix(line, "…\n"), "%q", line)
 
 	t.Setenv("NO_COLOR", "1")
-	p = newText(tty, config{all: true})
+	p = newText(cli.NewWriter(tty), config{all: true})
 	p.header(nil, []int{0, 1})
 	line = string(p.event(nil, e))
 	require.NotContains(t, line, "\x1b")
@@ -120,31 +121,11 @@ func TestTerminal(t *testing.T) {
 	require.NoError(t, err)
 	defer file.Close()
 	t.Setenv("NO_COLOR", "")
-	p = newText(file, config{all: true})
+	p = newText(cli.NewWriter(file), config{all: true})
 	p.header(nil, []int{0, 1})
 	line = string(p.event(nil, e))
 	require.NotContains(t, line, "\x1b")
 	require.Contains(t, line, "/to/true\n")
-}
-
-// openTerminal makes a terminal of some width.
-func openTerminal(t *testing.T, width uint16) *os.File {
-	t.Helper()
-	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Skip(err)
-	}
-	t.Cleanup(func() { master.Close() })
-	require.NoError(t, unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0))
-	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
-	require.NoError(t, err)
-	tty, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Skip(err)
-	}
-	t.Cleanup(func() { tty.Close() })
-	require.NoError(t, unix.IoctlSetWinsize(int(tty.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: width}))
-	return tty
 }
 
 // A terminal of any width is enough, and no line is wider.
@@ -158,7 +139,8 @@ func TestNarrowTerminal(t *testing.T) {
 	s.endRound()
 	require.Len(t, s.byRing.best.rows, rows)
 	for _, width := range []uint16{1, 3, 5, 20, 60, 80} {
-		p := newText(openTerminal(t, width), config{})
+		_, tty := clitest.Terminal(t, width)
+		p := newText(cli.NewWriter(tty), config{})
 		p.header(nil, []int{0, 1})
 		out := string(p.summary(nil, s))
 		_, table, _ := strings.Cut(out, "\n\n")

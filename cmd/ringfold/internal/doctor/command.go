@@ -5,11 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 )
 
 // Command is "ringfold doctor".
@@ -33,7 +31,7 @@ It exits with 1 if something is bad.`,
 			if out.Format == cli.JSON {
 				err = json.NewEncoder(cmd.OutOrStdout()).Encode(r)
 			} else {
-				err = r.text(cmd.OutOrStdout(), painter(cmd.OutOrStdout(), out.Format))
+				err = r.text(cmd.OutOrStdout(), out.Format)
 			}
 			if err == nil && r.BadChecks > 0 {
 				err = errors.New(plural(r.BadChecks))
@@ -51,20 +49,4 @@ func plural(n int) string {
 		return "1 check is bad"
 	}
 	return fmt.Sprintf("%d checks are bad", n)
-}
-
-// painter colours statuses if w is a terminal.
-func painter(w any, format cli.Format) func(Status, string) string {
-	file, ok := w.(*os.File)
-	if ok {
-		_, err := unix.IoctlGetTermios(int(file.Fd()), unix.TCGETS)
-		ok = err == nil && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && format == cli.Text
-	}
-	colours := map[Status]string{OK: "32", Warn: "33", Bad: "1;31"}
-	return func(status Status, s string) string {
-		if !ok {
-			return s
-		}
-		return "\x1b[" + colours[status] + "m" + s + "\x1b[0m"
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/internal/bpfload"
 )
 
@@ -80,11 +81,16 @@ func (r *Report) failed(status Status, name string, err error, fix string) {
 }
 
 // text prints the report for people: a line per check, and what to do about it below.
-func (r *Report) text(w io.Writer, paint func(Status, string) string) error {
+func (r *Report) text(w io.Writer, format cli.Format) error {
+	paint := cli.Colours(w)
+	if format == cli.Compact {
+		paint = cli.Colours(nil)
+	}
+	colours := map[Status]string{OK: "32", Warn: "33", Bad: "1;31"}
 	var b strings.Builder
 	fmt.Fprintln(&b, r.Version)
 	for _, c := range r.Checks {
-		fmt.Fprintf(&b, "%s  %-19s %s\n", paint(c.Status, fmt.Sprintf("%-4s", c.Status)), c.Name, indent(c.Found))
+		fmt.Fprintf(&b, "%s  %-19s %s\n", paint(colours[c.Status], fmt.Sprintf("%-4s", c.Status)), c.Name, indent(c.Found))
 		for _, note := range c.Notes {
 			fmt.Fprintf(&b, "%*s%s\n", column, "", indent(note))
 		}

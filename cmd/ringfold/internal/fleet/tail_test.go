@@ -140,7 +140,7 @@ func TestTailText(t *testing.T) {
 2026-01-02 03:04:05.012000  b          - gap        -                     ±1.5µs  RING_FULL: 5 events are missing since 2026-01-02 03:04:05.011000
 2026-01-02 03:04:05.025000  a          - gap        -                     ±1.5µs  MISSING_BATCHES: events may be missing since 2026-01-02 03:04:05.020000 (batch 3)
 2026-01-02 03:04:05.025000  a          3 exec      25 c25                 ±1.5µs  /bin/x
-2026-01-02 03:04:05.026000  c          3 exit      26 "a\x1b[2J"          ±1.5µs  killed by signal 9
+2026-01-02 03:04:05.026000  c          3 exit      26 a\u001b[2J          ±1.5µs  killed by signal 9
 
 8 events of 3 hosts
   a                 5

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/clock"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/tail"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/wire"
@@ -23,7 +24,7 @@ type text struct {
 const timeLayout = "2006-01-02 15:04:05.000000"
 
 func (t *text) item(b []byte, i tail.Item) []byte {
-	t.width = max(t.width, 8, len(i.Host))
+	t.width = max(t.width, 8, len(cli.Printable(i.Host)))
 	if !t.began {
 		t.began = true
 		b = fmt.Appendf(b, "%-*s  %-*s %3s %-4s %7s %-15s %10s  %s\n", len(timeLayout), "WALL TIME", t.width, "HOST", "CPU", "WHAT", "PID", "COMM", "ERROR", "DETAIL")
@@ -41,7 +42,7 @@ func (t *text) item(b []byte, i tail.Item) []byte {
 	if ev.Gap != nil {
 		cpu, pid = "-", "-"
 	}
-	b = fmt.Appendf(b, "%s  %-*s %3s %-4s %7s %-15s %10s", at, t.width, i.Host, cpu, eventName(ev.Kind), pid, printable(ev.Comm), off)
+	b = fmt.Appendf(b, "%s  %-*s %3s %-4s %7s %-15s %10s", at, t.width, cli.Printable(i.Host), cpu, eventName(ev.Kind), pid, cli.Printable(ev.Comm), off)
 	return append(ending(b, "  ", i), '\n')
 }
 
@@ -53,9 +54,9 @@ func (*compact) item(b []byte, i tail.Item) []byte {
 	if i.Wall != 0 {
 		at = time.Unix(0, i.Wall).Format(timeLayout[len("2006-01-02 "):])
 	}
-	b = fmt.Appendf(b, "%s %s %s", at, i.Host, eventName(i.Event.Kind))
+	b = fmt.Appendf(b, "%s %s %s", at, cli.Printable(i.Host), eventName(i.Event.Kind))
 	if i.Event.Gap == nil {
-		b = fmt.Appendf(b, " %d %s", i.Event.Pid, printable(i.Event.Comm))
+		b = fmt.Appendf(b, " %d %s", i.Event.Pid, cli.Printable(i.Event.Comm))
 	}
 	return append(ending(b, " ", i), '\n')
 }
@@ -92,7 +93,7 @@ func detail(i tail.Item) string {
 		}
 		return ""
 	}
-	return printable(ev.Detail)
+	return cli.Printable(ev.Detail)
 }
 
 func gapText(i tail.Item) string {
@@ -110,7 +111,7 @@ func gapText(i tail.Item) string {
 		s += " since " + time.Unix(0, after).Format(timeLayout)
 	}
 	if i.Event.Detail != "" {
-		s += " (" + printable(i.Event.Detail) + ")"
+		s += " (" + cli.Printable(i.Event.Detail) + ")"
 	}
 	return s
 }
@@ -121,14 +122,6 @@ func wallAfter(i tail.Item) int64 {
 		return 0
 	}
 	return i.Wall - int64(i.Time-i.Event.Gap.After)
-}
-
-// printable is a name without what would move the terminal's cursor.
-func printable(s string) string {
-	if strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) {
-		return strconv.Quote(s)
-	}
-	return s
 }
 
 // short is a duration with three digits or so.
@@ -151,7 +144,7 @@ func (t *text) summary(b []byte, p printed, r tail.Result) []byte {
 	}
 	b = append(b, '\n')
 	for _, host := range slices.Sorted(maps.Keys(r.ByHost)) {
-		b = fmt.Appendf(b, "  %-*s %10d\n", max(t.width, 8), host, r.ByHost[host])
+		b = fmt.Appendf(b, "  %-*s %10d\n", max(t.width, 8), cli.Printable(host), r.ByHost[host])
 	}
 	b = fmt.Appendf(b, "late %d, forced %d; batches that came twice %d; messages that could not be read %d\n", r.Late, r.Forced, r.Duplicates, r.Malformed)
 	if len(r.Gaps) == 0 {

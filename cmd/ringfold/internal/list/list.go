@@ -106,7 +106,7 @@ func dash(s string) string {
 	if s == "" {
 		return "-"
 	}
-	return s
+	return cli.Printable(s)
 }
 
 // listJSON prints an object per map and line, with the keys that bpftool's "map list -j" has, and our own.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/zstd"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/ringfold/ringfold/perfbuf/perfdata"
@@ -74,7 +75,10 @@ func (c *config) create(path string, stdout io.Writer, o perfdata.Options) (_ *p
 		}
 	}
 	if path == "-" {
-		return perfdata.NewRecorder(stdout, o)
+		if cli.Terminal(stdout) != nil {
+			return nil, cli.Usagef("--write -: stdout is a terminal, which a recording is not for: pipe it, or name a file")
+		}
+		return perfdata.NewRecorder(cli.Unwrap(stdout), o)
 	}
 	return perfdata.Create(path, o)
 }

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"syscall"
 
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/spf13/cobra"
 )
 
@@ -22,7 +23,8 @@ type Child struct {
 // to stderr, as stdout is for events. ended is called when it has ended.
 func startChild(ctx context.Context, cmd *cobra.Command, args []string, ended func()) (*Child, error) {
 	run := exec.CommandContext(ctx, args[0], args[1:]...)
-	run.Stdin, run.Stdout, run.Stderr = os.Stdin, cmd.ErrOrStderr(), cmd.ErrOrStderr()
+	stderr := cli.Unwrap(cmd.ErrOrStderr()) // a file has no need of a goroutine that copies
+	run.Stdin, run.Stdout, run.Stderr = os.Stdin, stderr, stderr
 	run.Cancel = func() error { return run.Process.Signal(syscall.SIGTERM) }
 	if err := run.Start(); err != nil {
 		return nil, fmt.Errorf("running %s: %w", args[0], err)

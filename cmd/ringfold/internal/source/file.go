@@ -9,6 +9,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 	"github.com/klauspost/compress/zstd"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/bpfmaps"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/ringfold/ringfold/perfbuf/perfdata"
 )
@@ -22,9 +23,9 @@ func (set *Set) openFile(o perfbuf.Options) error {
 	}
 	var names []string
 	for _, e := range events {
-		names = append(names, e.Name)
+		names = append(names, cli.Printable(e.Name))
 	}
-	at := slices.Index(names, f.Event)
+	at := slices.IndexFunc(events, func(e perfdata.EventInfo) bool { return e.Name == f.Event })
 	switch {
 	case f.Event == "" && len(events) == 1:
 		at = 0

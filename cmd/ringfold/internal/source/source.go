@@ -23,6 +23,7 @@ import (
 
 	"github.com/cilium/ebpf/btf"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/bpfmaps"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/ringfold/ringfold/perfbuf/perfdata"
 )
@@ -42,7 +43,7 @@ func (s *Source) String() string {
 	if s.File == "" {
 		return s.Target.String()
 	}
-	return fmt.Sprintf("%s (event %s)", s.File, s.Name)
+	return fmt.Sprintf("%s (event %s)", s.File, cli.Printable(s.Name))
 }
 
 // Set is all that is read at a time.

@@ -4,6 +4,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"strconv"
+
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 )
 
 // A Value is what a piece of a payload is: an int64, a uint64, a float64, a bool, a string (which may hold any bytes), or one of those
@@ -32,7 +34,7 @@ func (f Fields) AppendText(b []byte) []byte {
 		if i > 0 {
 			b = append(b, ' ')
 		}
-		b = append(append(b, one.Name...), '=')
+		b = append(append(b, cli.Printable(one.Name)...), '=')
 		b = appendText(b, one.Value)
 	}
 	return b
@@ -52,7 +54,7 @@ func appendText(b []byte, v Value) []byte {
 		}
 		return append(b, ']')
 	case enumerator:
-		return append(b, v...)
+		return append(b, cli.Printable(string(v))...)
 	case string:
 		return strconv.AppendQuote(b, v)
 	case raw:

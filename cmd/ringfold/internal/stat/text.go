@@ -28,7 +28,7 @@ func (t text) summary(c *counts) error {
 		if c.Interval > 0 {
 			rate = float64(events) / c.Interval
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t  %s\n", cpu, cli.Count(events), cli.PerSecond(rate), cli.Bytes(float64(bytes)), cli.Count(lost), name)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t  %s\n", cpu, cli.Count(events), cli.PerSecond(rate), cli.Bytes(float64(bytes)), cli.Count(lost), cli.Printable(name))
 	}
 	for _, m := range c.Maps {
 		for _, one := range m.CPUs {
@@ -50,7 +50,7 @@ func (t text) summary(c *counts) error {
 // remarks are what the table does not say.
 func remarks(c *counts) (lines []string) {
 	for _, m := range c.Maps {
-		s := fmt.Sprintf("%s: %s wakeups, %s late", m.Map, cli.Count(m.Wakeups), cli.Count(m.Late))
+		s := fmt.Sprintf("%s: %s wakeups, %s late", cli.Printable(m.Map), cli.Count(m.Wakeups), cli.Count(m.Late))
 		if m.Late > 0 {
 			s += fmt.Sprintf(" by up to %s ms", cli.Milliseconds(seconds(m.MaxLateness)))
 		}

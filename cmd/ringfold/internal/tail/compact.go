@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
 	"github.com/ringfold/ringfold/perfbuf"
 )
@@ -18,7 +19,7 @@ func (*compact) header(b []byte) []byte { return b }
 func (c *compact) event(b []byte, ev source.Event) []byte {
 	b = append(c.appendTime(b, ev.Time()), ' ')
 	if ev.From.Label != "" {
-		b = append(append(b, ev.From.Label...), ' ')
+		b = append(append(b, cli.Printable(ev.From.Label)...), ' ')
 	}
 	if ev.CPU() < 0 {
 		b = append(b, "- "...)

@@ -3,7 +3,6 @@ package tail
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -24,9 +23,9 @@ type text struct {
 func newText(c *config, set *source.Set, stdout io.Writer) *text {
 	t := &text{clock: newClock(c, set), row: 16}
 	for _, s := range set.Sources {
-		t.from = max(t.from, len(s.Label))
+		t.from = max(t.from, len(cli.Printable(s.Label)))
 	}
-	if f, ok := stdout.(*os.File); ok {
+	if f := cli.Terminal(stdout); f != nil {
 		if size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil && size.Col > 0 {
 			for t.row > 4 && t.dataAt()+rowWidth(t.row) > int(size.Col) {
 				t.row /= 2
@@ -50,7 +49,7 @@ func (t *text) header(b []byte) []byte {
 // appendFrom appends a map's name, if there are several.
 func (t *text) appendFrom(b []byte, from string) []byte {
 	if t.from > 0 {
-		b = fmt.Appendf(b, "%-*s ", t.from, from)
+		b = fmt.Appendf(b, "%-*s ", t.from, cli.Printable(from))
 	}
 	return b
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/sys/unix"
 )
 
 // config is what the flags say.
@@ -176,10 +175,5 @@ func (c *config) printer(out io.Writer, source string) printer {
 
 // terminal says that out is a terminal that can do more than print lines, and that it is to be used.
 func (c *config) terminal(out io.Writer) bool {
-	f, ok := out.(*os.File)
-	if !ok || c.Format != cli.Text || os.Getenv("TERM") == "dumb" {
-		return false
-	}
-	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-	return err == nil
+	return c.Format == cli.Text && os.Getenv("TERM") != "dumb" && cli.Terminal(out) != nil
 }

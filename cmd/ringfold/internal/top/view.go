@@ -63,7 +63,7 @@ func (v view) title(f frame) string {
 		state = yellow.Bold(true).Render("PAUSED") + " · " + state
 	}
 	right := state + dim.Render(" · ") + clock(f.elapsed) + " "
-	left := " " + bold.Render("ringfold top") + "  " + dim.Render(v.source)
+	left := " " + bold.Render("ringfold top") + "  " + dim.Render(cli.Printable(v.source))
 	left = ansi.Truncate(left, max(v.width-ansi.StringWidth(right)-1, 0), "…")
 	return left + pad(v.width-ansi.StringWidth(left)-ansi.StringWidth(right)) + right
 }
@@ -73,11 +73,11 @@ func warning(f frame) string {
 	s := f.stats
 	switch {
 	case f.problem != "":
-		return " " + f.problem
+		return " " + cli.Printable(f.problem)
 	case s.Barrier.Stalled > 0 && f.mode == exact:
 		return fmt.Sprintf(" the present barrier has been waiting for %v: some program, or some virtual CPU, does not get on", s.Barrier.Stalled.Round(1e8))
 	case s.Hotplug.Err != nil:
-		return " CPUs that come online: " + s.Hotplug.Err.Error()
+		return " CPUs that come online: " + cli.Printable(s.Hotplug.Err.Error())
 	case f.total.Corrupt > 0:
 		return fmt.Sprintf(" %s stretches of memory were corrupt, and skipped", cli.Count(f.total.Corrupt))
 	}
@@ -124,7 +124,7 @@ func (v view) row(f frame, r row) string {
 		}
 	}
 	if r.name != "" {
-		b.WriteString(" " + ansi.Truncate(r.name, 15, "…"))
+		b.WriteString(" " + ansi.Truncate(cli.Printable(r.name), 15, "…"))
 	}
 	return b.String()
 }
