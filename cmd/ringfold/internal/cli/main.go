@@ -3,7 +3,6 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -22,18 +21,14 @@ const (
 	misuse = 2 // the command line makes no sense
 )
 
-// Main runs the tool and returns its exit status. The context of the command ends at the first Ctrl-C, SIGTERM or SIGHUP; a
-// second one kills the process. Errors go to stderr, one line each; of a closed stdout (| head) nothing is said.
+// Main runs the tool and returns its exit status. The context of the command ends at the first Ctrl-C,
+// SIGTERM or SIGHUP; the third or a later one kills the process, if it comes a second after the first.
+// Errors go to stderr, one line each, except that of a closed stdout (| head).
 func Main(root *cobra.Command, args []string) int {
 	// With SIGPIPE caught, a write to a pipe that nobody reads any more fails instead of killing us.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) { // as under nohup
-		ends = append(ends, syscall.SIGHUP)
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), ends...)
+	ctx, stop := untilSignal()
 	defer stop()
-	context.AfterFunc(ctx, stop)  // a second one is not caught
 	root.InitDefaultVersionFlag() // else longFlags would not know it
 	root.SetArgs(longFlags(root, args))
 	stdout, stderr := NewWriter(root.OutOrStdout()), NewWriter(root.ErrOrStderr())

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -186,28 +187,33 @@ func TestInterrupt(t *testing.T) {
 	require.Contains(t, string(rest), " events from ")
 }
 
-// TestInterruptTwice does so while nobody reads what it prints. Without the second Ctrl-C it would wait for ever.
-func TestInterruptTwice(t *testing.T) {
+// TestInsist does so while nobody reads what it prints: it would wait for ever, and further signals kill it.
+func TestInsist(t *testing.T) {
 	kerneltest.Require(t)
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
 	defer r.Close()
 	defer w.Close()
-	_, err = unix.FcntlInt(w.Fd(), unix.F_SETPIPE_SZ, 4096)
-	require.NoError(t, err)
 	cmd, _ := program(t, "--all", "--timeout", "0")
 	cmd.Stdout = w
 	require.NoError(t, cmd.Start())
-	_, err = r.Read(make([]byte, 1)) // until it prints; it soon has more than fits in
+	_, err = r.Read(make([]byte, 1)) // until it prints
 	require.NoError(t, err)
+	fill, err := unix.Open(fmt.Sprint("/proc/self/fd/", w.Fd()), unix.O_WRONLY|unix.O_NONBLOCK, 0)
+	require.NoError(t, err)
+	defer unix.Close(fill)
+	for err == nil {
+		_, err = unix.Write(fill, []byte{0})
+	}
+	require.Equal(t, unix.EAGAIN, err)
 
 	gone := make(chan error, 1)
 	go func() { gone <- cmd.Wait() }()
 	for {
-		// Again and again, as two that come at once are one.
 		_ = cmd.Process.Signal(os.Interrupt)
 		select {
 		case <-gone:
+			require.Equal(t, os.Interrupt, cmd.ProcessState.Sys().(syscall.WaitStatus).Signal())
 			return
 		case <-time.After(50 * time.Millisecond):
 		}

@@ -120,7 +120,7 @@ func (f *follower) rest(s *perfbuf.Ordered) error {
 	if f.full() {
 		return nil
 	}
-	// Not the context of before, which is done. A second Ctrl-C ends this too.
+	// Not the context of before, which is done. Further signals end this too: see cli.Main.
 	ctx, cancel := context.WithTimeoutCause(context.Background(), patience, fmt.Errorf("programs still run %v after they were detached", patience))
 	defer cancel()
 	return f.round(func(event func(perfbuf.Event) error) error { return s.Drain(ctx, event) })

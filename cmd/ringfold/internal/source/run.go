@@ -105,7 +105,7 @@ func (set *Set) Run(ctx context.Context, in Stream, event func(Event) error, flu
 		return nil
 	}
 	// The programs are others' and go on. Shutdown takes the rings out of the maps, so that the rest has an end.
-	// Not the context of before, which is done. A second Ctrl-C ends the program.
+	// Not the context of before, which is done. Further signals end the program: see cli.Main.
 	return pass(func(each func(perfbuf.Event) error) error { return in.Shutdown(context.Background(), each) })
 }
 

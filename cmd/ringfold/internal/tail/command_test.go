@@ -107,6 +107,33 @@ func TestCommandToRun(t *testing.T) {
 	require.Contains(t, stderr.String(), "running /no/such/program: ")
 }
 
+// timeout(1) signals twice: the second signal takes away no summary, whenever it comes.
+func TestSignalledTwice(t *testing.T) {
+	e := load(t)
+	for _, s := range []os.Signal{syscall.SIGTERM, os.Interrupt, syscall.SIGHUP} {
+		// The child holds up the end. It says that the first signal has come, and ends with its stdin.
+		r := start(t, "id", e.id, "--steal", "-q", "--", "sh", "-c", `trap 'echo signalled' TERM; echo begun; read line; read line; exit 3`)
+		said := func(want string) {
+			for !strings.Contains(r.notes, want) {
+				line, err := r.stderr.ReadString('\n')
+				r.notes += line
+				require.NoError(t, err, r.notes)
+			}
+		}
+		said("begun\n")
+		require.NoError(t, r.cmd.Process.Signal(s))
+		said("signalled\n")
+		require.NoError(t, r.cmd.Process.Signal(s))
+		for pending := true; pending; { // until it has been taken
+			status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.cmd.Process.Pid))
+			require.NoError(t, err)
+			pending = !strings.Contains(string(status), "ShdPnd:\t0000000000000000\n")
+		}
+		require.NoError(t, r.stdin.Close())
+		require.Contains(t, r.wait(), "\n0 events and 0 lost of ")
+	}
+}
+
 // The hang-up of a terminal ends it as Ctrl-C does.
 func TestHangUp(t *testing.T) {
 	caught := make(chan os.Signal, 1)

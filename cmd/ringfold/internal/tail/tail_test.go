@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 type running struct {
 	t      *testing.T
 	cmd    *exec.Cmd
-	stdin  io.Writer
+	stdin  io.WriteCloser
 	stdout bytes.Buffer
 	stderr *bufio.Reader
 	notes  string // what it has said before it read
