@@ -80,24 +80,14 @@ all CPUs, in order of time. It reads the maps of any program on the system, and 
   sudo ringfold list                                maps, their programs, and who holds them
   sudo ringfold tail --process execsnoop --steal    the events of one program's map
   ringfold tail events.data                         those of a recording, without root`,
-		Args: Args(func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return fmt.Errorf("unknown command %q", args[0])
-			}
-			return nil
-		}),
+		Args:          OnlyCommands,
 		RunE:          func(cmd *cobra.Command, args []string) error { return cmd.Help() },
 		Version:       version(),
 		SilenceErrors: true, // Main prints them
 		SilenceUsage:  true,
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		if errors.Is(err, pflag.ErrHelp) {
-			return err
-		}
-		return &UsageError{err}
-	})
+	root.SetFlagErrorFunc(flagError)
 	root.SetGlobalNormalizationFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		if name == "duration" { // as the examples call it
 			name = "timeout"

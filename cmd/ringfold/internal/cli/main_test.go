@@ -34,10 +34,13 @@ func run(end error, args ...string) (status int, stdout, stderr string, timeout 
 // A mistake in the command line is a line, with where to look.
 func TestUsageErrors(t *testing.T) {
 	for want, args := range map[string][]string{
-		"ringfold: unknown command \"y\" (see ringfold --help)\n":                        {"y"},
-		"ringfold: unknown flag: --bogus (see ringfold --help)\n":                        {"--bogus"},
-		"ringfold x: unknown flag: --bogus (see ringfold x --help)\n":                    {"x", "--bogus"},
-		"ringfold x: unknown command \"1\" for \"ringfold x\" (see ringfold x --help)\n": {"x", "1"},
+		"ringfold: unknown command \"yonder\" (see ringfold --help)\n":                           {"yonder"},
+		"ringfold: unknown flag: --bogus (see ringfold --help)\n":                                {"--bogus"},
+		"ringfold x: unknown flag: --bogus (see ringfold x --help)\n":                            {"x", "--bogus"},
+		"ringfold: unknown command \"vresion\": did you mean version? (see ringfold --help)\n":   {"vresion", "--timeout", "1s"},
+		"ringfold x: unknown flag: --tiemout: did you mean --timeout? (see ringfold x --help)\n": {"x", "--tiemout", "1s"},
+		"ringfold x: unknown shorthand flag: 'y' in -y (see ringfold x --help)\n":                {"x", "-y"},
+		"ringfold x: unknown command \"1\" for \"ringfold x\" (see ringfold x --help)\n":         {"x", "1"},
 	} {
 		status, out, errs, _ := run(nil, args...)
 		require.Equal(t, misuse, status)

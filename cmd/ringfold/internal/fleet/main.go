@@ -6,8 +6,6 @@
 package fleet
 
 import (
-	"fmt"
-
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/spf13/cobra"
 )
@@ -24,12 +22,7 @@ events of all hosts in order of time, and say what is missing. "fleet demo" show
 		Example: `  ringfold fleet demo --outage
   ringfold fleet agent --url nats://broker:4222
   ringfold fleet tail --url nats://broker:4222 --since 10m --event exec`,
-		Args: cli.Args(func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return fmt.Errorf("unknown command %q: there are agent, tail and demo", args[0])
-			}
-			return nil
-		}),
+		Args: cli.OnlyCommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(agentCommand(), tailCommand(), demoCommand())

@@ -67,8 +67,9 @@ func TestArguments(t *testing.T) {
 		}
 	}
 	for want, args := range map[string]string{
-		`ringfold fleet: unknown command "frobnicate": there are agent, tail and demo (see ringfold fleet --help)`: "frobnicate",
-		`unknown command "x" for "ringfold fleet tail" (see ringfold fleet tail --help)`:                           "tail x",
+		`ringfold fleet: unknown command "frobnicate" (see ringfold fleet --help)`:               "frobnicate",
+		`ringfold fleet: unknown command "tial": did you mean tail? (see ringfold fleet --help)`: "tial --once",
+		`unknown command "x" for "ringfold fleet tail" (see ringfold fleet tail --help)`:         "tail x",
 		"unknown flag: --frob":                        "tail --frob",
 		"--event open: there are fork, exec and exit": "tail --event exec,open",
 		"--all and --since exclude each other":        "tail -all -since 1m",
