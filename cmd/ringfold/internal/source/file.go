@@ -42,7 +42,7 @@ func (set *Set) openFile(o perfbuf.Options) error {
 			return err
 		}
 	}
-	if err := set.checkFilter(); err != nil {
+	if err := set.checkFilters(); err != nil {
 		return err
 	}
 	decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))

@@ -4,13 +4,31 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// filter is a list of conditions that must all hold.
-type filter []condition
+// filter is a condition, or several filters: all of them must hold, or any. The zero filter always holds.
+type filter struct {
+	*condition
+	parts []filter
+	any   bool
+}
+
+// each hands all conditions to do, until one fails.
+func (f filter) each(do func(*condition) error) error {
+	if f.condition != nil {
+		return do(f.condition)
+	}
+	for _, part := range f.parts {
+		if err := part.each(do); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // condition compares something of an event with a literal, as in "ret < 0".
 type condition struct {
@@ -24,50 +42,82 @@ type condition struct {
 // operators, longer ones first.
 var operators = []string{"==", "!=", "<=", ">=", "<", ">"}
 
-// parseFilter reads conditions joined by "&&". An empty text has none.
+// parseFilter reads conditions joined by "&&" and "||", of which && binds tighter, and parentheses. An empty text always holds.
 func parseFilter(text string) (f filter, err error) {
-	if strings.TrimSpace(text) == "" {
-		return nil, nil
+	p := parser{text}
+	if p.skip(""); p.rest == "" {
+		return filter{}, nil
 	}
-	rest := text
+	if f, err = p.either(); err == nil && p.rest != "" {
+		err = fmt.Errorf("%q should be && or || and a condition", p.rest)
+	}
+	return f, err
+}
+
+// parser has what is still to be read, without blanks before it.
+type parser struct{ rest string }
+
+// skip goes on behind token, and the blanks behind that, if token comes next.
+func (p *parser) skip(token string) bool {
+	rest, found := strings.CutPrefix(p.rest, token)
+	if found {
+		p.rest = strings.TrimSpace(rest)
+	}
+	return found
+}
+
+func (p *parser) either() (filter, error) { return p.several("||", p.all) }
+func (p *parser) all() (filter, error)    { return p.several("&&", p.one) }
+
+// several reads parts with an operator between.
+func (p *parser) several(op string, part func() (filter, error)) (filter, error) {
+	f := filter{any: op == "||"}
 	for {
-		var c condition
-		if c, rest, err = parseCondition(rest); err != nil {
-			return nil, fmt.Errorf("--filter %q: %w", text, err)
+		one, err := part()
+		if err != nil {
+			return f, err
 		}
-		f = append(f, c)
-		if rest == "" {
-			return f, nil
+		if f.parts = append(f.parts, one); p.skip(op) {
+			continue
 		}
-		var more bool
-		if rest, more = strings.CutPrefix(rest, "&&"); !more {
-			return nil, fmt.Errorf("--filter %q: %q should be && and a condition", text, rest)
+		if len(f.parts) == 1 {
+			return one, nil
 		}
+		return f, nil
 	}
 }
 
-// parseCondition reads one, and returns what comes behind.
-func parseCondition(s string) (c condition, rest string, err error) {
-	s = strings.TrimSpace(s)
-	end := strings.IndexFunc(s, func(r rune) bool { return strings.ContainsRune(" =!<>&\t", r) })
+// one reads a condition, or a filter in parentheses.
+func (p *parser) one() (filter, error) {
+	if !p.skip("(") {
+		c, err := p.comparison()
+		return filter{condition: c}, err
+	}
+	f, err := p.either()
+	if err == nil && !p.skip(")") {
+		err = fmt.Errorf("%q should be && or || and a condition, or )", p.rest)
+	}
+	return f, err
+}
+
+func (p *parser) comparison() (c *condition, err error) {
+	end := strings.IndexFunc(p.rest, func(r rune) bool { return strings.ContainsRune(" =!<>&|()\t", r) })
 	if end <= 0 {
-		return c, "", fmt.Errorf("%q should be a condition, such as pid == 12 or comm == \"sh\"", s)
+		return nil, fmt.Errorf("%q should be a condition, such as pid == 12 or comm == \"sh\"", p.rest)
 	}
-	c.path, s = s[:end], strings.TrimSpace(s[end:])
-	for _, op := range operators {
-		if after, ok := strings.CutPrefix(s, op); ok {
-			c.op, s = op, strings.TrimSpace(after)
-			break
-		}
+	c = &condition{path: p.rest[:end]}
+	p.skip(c.path)
+	at := slices.IndexFunc(operators, p.skip)
+	if at < 0 {
+		return nil, fmt.Errorf("behind %s should be one of %s", c.path, strings.Join(operators, " "))
 	}
-	if c.op == "" {
-		return c, "", fmt.Errorf("behind %s should be one of %s", c.path, strings.Join(operators, " "))
+	c.op = operators[at]
+	if c.text, p.rest, err = parseLiteral(p.rest); err != nil {
+		return nil, fmt.Errorf("%s %s: %w", c.path, c.op, err)
 	}
-	if c.text, s, err = parseLiteral(s); err != nil {
-		return c, "", fmt.Errorf("%s %s: %w", c.path, c.op, err)
-	}
+	p.skip("")
 	c.number = parseNumber(c.text)
-	return c, strings.TrimSpace(s), nil
+	return c, nil
 }
 
 // parseLiteral reads a quoted or bare word.
@@ -90,7 +140,7 @@ func parseLiteral(s string) (text, rest string, err error) {
 		}
 		return text, rest, nil
 	}
-	end := strings.IndexAny(s, " \t&")
+	end := strings.IndexAny(s, " \t&|()")
 	if end < 0 {
 		end = len(s)
 	}
@@ -115,8 +165,8 @@ func parseNumber(s string) any {
 }
 
 // pidIs is the condition that --pid stands for.
-func pidIs(pid int) condition {
-	return condition{path: pidField, op: "==", text: strconv.Itoa(pid), number: int64(pid)}
+func pidIs(pid int) filter {
+	return filter{condition: &condition{path: pidField, op: "==", text: strconv.Itoa(pid), number: int64(pid)}}
 }
 
 // pidField stands for the field pid, or tgid if there is none.

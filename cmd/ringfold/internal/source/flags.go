@@ -129,18 +129,17 @@ func (f *Flags) Args(cmd *cobra.Command, args []string) error {
 	if err == nil {
 		err = f.check(cmd.Flags().Changed)
 	}
-	if err == nil {
-		f.filter, err = parseFilter(f.Filter)
-	}
-	if err == nil {
-		f.trigger, err = parseFilter(f.Trigger)
-		err = ofTrigger(err)
-	}
 	if err != nil {
 		return cli.Usagef("%w", err)
 	}
+	if f.filter, err = parseFilter(f.Filter); err != nil {
+		return cli.Usagef("--filter %q: %w", f.Filter, err)
+	}
+	if f.trigger, err = parseFilter(f.Trigger); err != nil {
+		return cli.Usagef("--trigger %q: %w", f.Trigger, err)
+	}
 	if cmd.Flags().Changed("pid") { // 0 is the idle task's
-		f.filter = append(filter{pidIs(f.PID)}, f.filter...)
+		f.filter = filter{parts: []filter{pidIs(f.PID), f.filter}}
 	}
 	return nil
 }
@@ -177,7 +176,7 @@ func (f *Flags) check(given func(string) bool) error {
 func (f *Flags) Named() bool { return f.File != "" || len(f.Maps) > 0 || f.Process != "" }
 
 // Filters reports whether events are left out by what they have: with --filter or --pid.
-func (f *Flags) Filters() bool { return len(f.filter) > 0 }
+func (f *Flags) Filters() bool { return f.filter.condition != nil || f.filter.parts != nil }
 
 // Decodes reports whether events of some map are decoded.
 func (f *Flags) Decodes() bool {

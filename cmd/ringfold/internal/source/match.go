@@ -11,14 +11,22 @@ import (
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
-// checkFilter fails if the filter compares what there is not. It must be called before the first event.
-func (set *Set) checkFilter() error {
-	for i := range set.flags.filter {
-		if err := set.checkCondition(&set.flags.filter[i]); err != nil {
-			return err
+// checkFilters fails if a filter compares what there is not. It must be called before the first event.
+func (set *Set) checkFilters() error {
+	return cmp.Or(set.check(set.flags.filter, "--filter"), set.check(set.flags.trigger, "--trigger"))
+}
+
+func (set *Set) check(f filter, flag string) error {
+	return f.each(func(c *condition) error {
+		err := set.checkCondition(c)
+		if err == nil {
+			return nil
 		}
-	}
-	return nil
+		if c.path == pidField {
+			flag = "--pid"
+		}
+		return fmt.Errorf("%s: %w", flag, err)
+	})
 }
 
 // checkCondition fails if no source has the field, or it cannot be compared with the literal.
@@ -34,30 +42,27 @@ func (set *Set) checkCondition(c *condition) error {
 		if typ == nil {
 			lacking = true
 			if err := c.checkBuiltin(s); err != nil {
-				return fmt.Errorf("--filter: %w", err)
+				return err
 			}
 			continue
 		}
 		found = true
 		if err := c.checkType(typ); err != nil {
-			return fmt.Errorf("--filter: %w", err)
+			return err
 		}
 	}
 	check := builtins[c.path]
 	switch {
 	case check != nil && lacking:
-		if err := check(c); err != nil {
-			return fmt.Errorf("--filter: %w", err)
-		}
-		return nil
+		return check(c)
 	case found:
 		return nil
 	case c.path == pidField:
-		return fmt.Errorf("--pid: events have no field pid or tgid: they have %s", strings.Join(names, ", "))
+		return fmt.Errorf("events have no field pid or tgid: they have %s", strings.Join(names, ", "))
 	case names == nil:
-		return fmt.Errorf("--filter: cpu, size, time, timestamp and kind can be compared without --type NAME, which says where %s is", c.path)
+		return fmt.Errorf("cpu, size, time, timestamp and kind can be compared without --type NAME, which says where %s is", c.path)
 	}
-	return fmt.Errorf("--filter: there is no field %s: events have %s, besides cpu, size, time, timestamp and kind", c.path, strings.Join(names, ", "))
+	return fmt.Errorf("there is no field %s: events have %s, besides cpu, size, time, timestamp and kind", c.path, strings.Join(names, ", "))
 }
 
 // checkBuiltin fails if events of a source have no time or no CPU to compare.
@@ -120,14 +125,17 @@ func (c *condition) checkType(typ btf.Type) error {
 	return wantNumber(c)
 }
 
-// match reports whether all conditions hold. A loss is never filtered out by what only samples have.
+// match reports whether the filter holds. A loss is never filtered out by what only samples have.
 func (f filter) match(ev Event, first uint64) bool {
-	for i := range f {
-		if !f[i].holds(ev, first) {
-			return false
+	if f.condition != nil {
+		return f.holds(ev, first)
+	}
+	for _, part := range f.parts {
+		if part.match(ev, first) == f.any {
+			return f.any
 		}
 	}
-	return true
+	return !f.any
 }
 
 func (c *condition) holds(ev Event, first uint64) bool {

@@ -1,9 +1,7 @@
 package source
 
 import (
-	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/bpfmaps"
 	"github.com/ringfold/ringfold/perfbuf"
@@ -20,8 +18,6 @@ func (f *Flags) Choose() (*Set, error) {
 		err = fmt.Errorf("%s and %s: choose one", set.Sources[0], set.Sources[1])
 	case set.Sources[0].RingBuf():
 		err = fmt.Errorf("%s is a ring buffer, which the kernel never overwrites: choose a perf event array", set.Sources[0])
-	default:
-		err = set.checkTrigger()
 	}
 	if err != nil {
 		set.Close()
@@ -51,20 +47,3 @@ func (set *Set) Triggers(ev perfbuf.Event) bool {
 
 // Note prints a line to stderr.
 func (set *Set) Note(format string, args ...any) { set.flags.note(format, args...) }
-
-func (set *Set) checkTrigger() error {
-	for i := range set.flags.trigger {
-		if err := set.checkCondition(&set.flags.trigger[i]); err != nil {
-			return ofTrigger(err)
-		}
-	}
-	return nil
-}
-
-// ofTrigger is an error of a filter that is a trigger.
-func ofTrigger(err error) error {
-	if err == nil {
-		return nil
-	}
-	return errors.New(strings.ReplaceAll(err.Error(), "--filter", "--trigger"))
-}

@@ -125,7 +125,7 @@ func (set *Set) chooseMaps() error {
 			s.Decoder.exact = s.RingBuf()
 		}
 	}
-	return set.checkFilter()
+	return set.checkFilters()
 }
 
 // Timed reports whether all have times, by which they can be ordered.
