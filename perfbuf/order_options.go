@@ -110,6 +110,9 @@ func (o OrderOptions) effective(readers []*Reader) (OrderOptions, error) {
 	}
 	size := 0 // of all rings
 	for _, r := range readers {
+		if r == nil {
+			return o, errNilReader
+		}
 		for _, ring := range r.all() {
 			size += ring.Size()
 		}

@@ -71,4 +71,11 @@ func (s *Ordered) Add(r *Reader) error {
 //
 // Remove may be called from anywhere at any time, and does not block. A pass that is under way still delivers events of
 // the reader. It is an error if the reader is not a source.
-func (s *Ordered) Remove(r *Reader) error { return s.in.Remove(&r.in) }
+func (s *Ordered) Remove(r *Reader) error {
+	if r == nil {
+		return errNilReader
+	}
+	return s.in.Remove(&r.in)
+}
+
+var errNilReader = errors.New("perfbuf.Ordered: the reader is nil: pass one that Open or OpenRingBuf has returned")

@@ -83,7 +83,7 @@ func (o Options) effective(online []int) (_ Options, cpus []int, ringBytes int, 
 		return bad("MinAge is %v: must not be negative", o.MinAge)
 	case stamped:
 		return bad("Time is a StampedTime, which only BPF ring buffers have: use PayloadTime")
-	case at < -1:
+	case at < 0 && o.Time != (perfbuf.TimeSource{}):
 		return bad("PayloadTime is at offset %d: must not be negative", at)
 	case o.Barriers == perfbuf.NestLevels:
 		return bad("Barriers is NestLevels alone, which waits for outputs, not for whole programs: allow another, too")

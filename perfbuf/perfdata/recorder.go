@@ -61,7 +61,11 @@ func Create(path string, o Options) (*Recorder, error) {
 // w may be a pipe or a compressor. There is no rotation. Open reads such files too.
 func NewRecorder(w io.Writer, o Options) (*Recorder, error) {
 	o, err := o.effective()
-	if err == nil && o.rotates() {
+	switch {
+	case err != nil:
+	case w == nil:
+		err = errors.New("perfdata.NewRecorder: the io.Writer is nil: pass one, or use Create")
+	case o.rotates():
 		err = errors.New("perfdata.NewRecorder: MaxBytes and MaxAge begin new files: use Create")
 	}
 	if err != nil {

@@ -74,6 +74,8 @@ func TestOptions(t *testing.T) {
 	}
 	_, err := perfdata.NewRecorder(io.Discard, perfdata.Options{MaxBytes: 1 << 20})
 	require.ErrorContains(t, err, "use Create")
+	_, err = perfdata.NewRecorder(nil, perfdata.Options{})
+	require.ErrorContains(t, err, "is nil")
 }
 
 func TestRecordDoesNotAllocate(t *testing.T) {
