@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/ringfold/ringfold/perfbuf"
-	"golang.org/x/sys/unix"
 )
 
 // Variants of readers.
@@ -170,11 +169,10 @@ func now() uint64 { return clockAt + uint64(time.Since(clockBase)) }
 var clockBase, clockAt = func() (base time.Time, at uint64) {
 	best := time.Hour
 	for range 100 {
-		var ts unix.Timespec
 		before := time.Now()
-		unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
+		then := perfbuf.Now()
 		if took := time.Since(before); took < best {
-			best, base, at = took, before.Add(took/2), uint64(ts.Nano())
+			best, base, at = took, before.Add(took/2), then
 		}
 	}
 	return base, at

@@ -206,7 +206,7 @@ func TestKernelFlush(t *testing.T) {
 						e.Emit(ring.CPU(), int(i)%4, 24)
 						want += i % 4
 					}
-					before := now(t)
+					before := perfbuf.Now()
 					require.NoError(t, r.Flush())
 					eventually(t, "a marker", func() bool { return markers.Load() > i })
 					require.Equal(t, want, samples.Load())

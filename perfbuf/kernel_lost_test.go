@@ -28,9 +28,9 @@ func TestKernelLoss(t *testing.T) {
 				for _, ring := range r.Rings() {
 					// After a loss there is a report in the ring as well.
 					require.NoError(t, forEach(src, l.add))
-					before := now(t)
+					before := perfbuf.Now()
 					e.Emit(ring.CPU(), fit+round, size)
-					after := now(t)
+					after := perfbuf.Now()
 					var last uint64
 					n := 0
 					require.NoError(t, forEach(src, func(ev perfbuf.Event) error {
@@ -46,9 +46,9 @@ func TestKernelLoss(t *testing.T) {
 					}
 					require.Equal(t, syscall.ENOSPC, e.LastError(ring.CPU()))
 
-					before = now(t)
+					before = perfbuf.Now()
 					e.Emit(ring.CPU(), 1, size)
-					after = now(t)
+					after = perfbuf.Now()
 					recs := collectTo(t, src, l)
 					require.Len(t, recs, 2)
 					require.Equal(t, perfbuf.Record{Source: r,

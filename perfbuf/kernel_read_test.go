@@ -60,7 +60,7 @@ func TestKernelPayloads(t *testing.T) {
 				s = ordered(t, r)
 			}
 			l := newLedger(t)
-			before := now(t)
+			before := perfbuf.Now()
 			for range 8 {
 				for _, size := range sizes {
 					for _, ring := range r.Rings() {
@@ -73,7 +73,7 @@ func TestKernelPayloads(t *testing.T) {
 			require.Zero(t, l.lost())
 			for _, a := range l.cpus {
 				require.Greater(t, a.time, before)
-				require.Less(t, a.time, now(t))
+				require.Less(t, a.time, perfbuf.Now())
 			}
 			for _, rs := range r.Stats().Rings {
 				require.Greater(t, rs.Bytes, uint64(30*rs.Size), "laps")

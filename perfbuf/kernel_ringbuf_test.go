@@ -208,7 +208,7 @@ func TestKernelRingBufLosses(t *testing.T) {
 		if inOrder {
 			src = ordered(t, r)
 		}
-		begin := now(t)
+		begin := perfbuf.Now()
 		e.Emit(1, kerneltest.RingEmit{Count: 200, Size: 32})
 		samples, lost := 0, uint64(0)
 		for range 2 {
@@ -221,7 +221,7 @@ func TestKernelRingBufLosses(t *testing.T) {
 				require.Equal(t, 1, rec.CPU)
 				require.Equal(t, r, rec.Source)
 				require.GreaterOrEqual(t, rec.After, begin)
-				require.LessOrEqual(t, rec.Time, now(t))
+				require.LessOrEqual(t, rec.Time, perfbuf.Now())
 				lost += rec.Lost
 			}
 		}

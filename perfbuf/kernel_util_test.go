@@ -57,14 +57,6 @@ func collect(t testing.TB, src perfbuf.Source) (recs []perfbuf.Record) {
 // recordSize is how many bytes of a ring an output of size bytes takes.
 func recordSize(size int) int { return 8 + 8 + (4+size+7)&^7 }
 
-// now is CLOCK_MONOTONIC.
-func now(t testing.TB) uint64 {
-	t.Helper()
-	var ts unix.Timespec
-	require.NoError(t, unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts))
-	return uint64(ts.Nano())
-}
-
 // ledger keeps account of one emitter's events: that each output of each CPU
 // arrives once, in the order of outputs, byte by byte, or is reported as lost, and
 // that losses are reported exactly where and how large they were.

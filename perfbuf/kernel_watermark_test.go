@@ -53,8 +53,8 @@ func TestKernelWatermark(t *testing.T) {
 				defer close(watched)
 				for last := uint64(0); !over.Load(); time.Sleep(100 * time.Microsecond) {
 					w := s.Watermark()
-					if w < last || w > now(t) {
-						t.Errorf("the watermark is %d after %d, at %d", w, last, now(t))
+					if w < last || w > perfbuf.Now() {
+						t.Errorf("the watermark is %d after %d, at %d", w, last, perfbuf.Now())
 					}
 					last = w
 				}
@@ -63,11 +63,11 @@ func TestKernelWatermark(t *testing.T) {
 			stop := load(t, e, r.Options().CPUs, 300, 50*time.Microsecond)
 			eventually(t, "markers between events", func() bool { return markers.Load() >= 20 })
 			stop()
-			at, n := now(t), markers.Load()
+			at, n := perfbuf.Now(), markers.Load()
 			eventually(t, "markers without events", func() bool { return markers.Load() >= n+5 })
 			require.Greater(t, s.Watermark(), at)
 			end()
-			at = now(t)
+			at = perfbuf.Now()
 			finish(t, e, r, s, f)
 			require.GreaterOrEqual(t, s.Watermark(), at-20_000) // the guard is 10 us, or more with nest levels
 			if c.mode == perfbuf.Exact() {

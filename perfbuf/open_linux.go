@@ -2,6 +2,7 @@ package perfbuf
 
 import (
 	"errors"
+	"sync"
 
 	"github.com/ringfold/ringfold/internal/host"
 	"github.com/ringfold/ringfold/internal/perfevent"
@@ -20,6 +21,20 @@ import (
 // another one, because the offset of its clock is then unknown. A failed Open leaves nothing
 // behind. It calls perf_buffer__new_raw.
 func Open(mapFD int, opts Options) (*Reader, error) { return open(&perfevent.Map{FD: mapFD}, opts) }
+
+// Now returns the time in ns of CLOCK_MONOTONIC, as the kernel stamps events with it: compare it with
+// [Event.Time] for an event's age. clock_gettime(2) shows another time in a time namespace. Now does
+// not block, and returns 0 where [Open] fails because the offset of the clock is unknown. Payloads and
+// events of simulated kernels and recordings may have times of other clocks, or from the future.
+func Now() uint64 {
+	clock, err := kernelClock()
+	if err != nil {
+		return 0
+	}
+	return clock.Now()
+}
+
+var kernelClock = sync.OnceValues(host.NewClock)
 
 // public makes errors of this package of those that package host has for them.
 func public(err error) error {

@@ -19,7 +19,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/ringfold/ringfold/perfbuf/promperf"
-	"golang.org/x/sys/unix"
 )
 
 //go:embed switches.bpf.o
@@ -60,7 +59,7 @@ func main() {
 	must(0, module.AttachPrograms())
 	observe := func(ev perfbuf.Event) error {
 		if ev.Kind() == perfbuf.KindSample {
-			delay.Observe(float64(now()-ev.Time()) / 1e9)
+			delay.Observe(float64(perfbuf.Now()-ev.Time()) / 1e9)
 		}
 		return ev.Err()
 	}
@@ -68,13 +67,6 @@ func main() {
 		log.Fatal(err)
 	}
 	must(0, stream.Shutdown(context.Background(), observe))
-}
-
-// now is the clock of events' times, in ns.
-func now() uint64 {
-	var t unix.Timespec
-	must(0, unix.ClockGettime(unix.CLOCK_MONOTONIC, &t))
-	return uint64(t.Nano())
 }
 
 func must[T any](v T, err error) T {

@@ -16,7 +16,6 @@ import (
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 func TestMain(m *testing.M) { kerneltest.Main(m, main) }
@@ -111,18 +110,11 @@ func exit(t *testing.T) (pid int) {
 func record(t *testing.T, file string, args ...string) (pid int, began uint64) {
 	t.Helper()
 	recorder := begun(t, file, args...)
-	began = now(t)
+	began = perfbuf.Now()
 	pid = exit(t)
 	require.NoError(t, recorder.Process.Signal(syscall.SIGUSR1))
 	require.NoError(t, recorder.Wait())
 	return pid, began
-}
-
-// now is the clock of events' times.
-func now(t *testing.T) uint64 {
-	var ts unix.Timespec
-	require.NoError(t, unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts))
-	return uint64(ts.Nano())
 }
 
 // What has ended before the signal is in the file, whole.
@@ -156,7 +148,7 @@ func TestLast(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "perf.data")
 	recorder := begun(t, file, "-flight", "200ms")
 	exit(t)
-	old := now(t)
+	old := perfbuf.Now()
 	time.Sleep(200 * time.Millisecond)
 	require.NoError(t, recorder.Process.Signal(os.Interrupt))
 	require.NoError(t, recorder.Wait())

@@ -6,7 +6,7 @@ import (
 	"math/bits"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/ringfold/ringfold/perfbuf"
 )
 
 // clock reads CLOCK_MONOTONIC by way of package time, which asks the vDSO and makes no system call.
@@ -19,12 +19,11 @@ func newClock() clock {
 	var c clock
 	best := time.Hour
 	for range 100 {
-		var ts unix.Timespec
 		before := time.Now()
-		unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
+		at := perfbuf.Now()
 		if took := time.Since(before); took < best {
 			best = took
-			c = clock{base: before.Add(took / 2), at: uint64(ts.Nano())}
+			c = clock{base: before.Add(took / 2), at: at}
 		}
 	}
 	return c

@@ -133,7 +133,7 @@ func TestMarkers(t *testing.T) {
 	}
 	call := func(last uint64) step { return func(l *ledger) { l.markers.call(seen(last)) } }
 	marker := func(l *ledger) {
-		l.record(perfbuf.Record{Kind: perfbuf.KindFlushed, CPU: -1, Time: monotonic()})
+		l.record(perfbuf.Record{Kind: perfbuf.KindFlushed, CPU: -1, Time: perfbuf.Now()})
 	}
 	for name, c := range map[string]struct {
 		steps   []step
@@ -146,7 +146,7 @@ func TestMarkers(t *testing.T) {
 		"two calls":       {[]step{sampleStep(1, 0, 1, 10, false), call(1), call(2), marker}, "", 2},
 		"another's event": {[]step{func(l *ledger) { l.markers.restart(seen(7)) }, call(7), marker}, "", 0},
 		"a call later": {[]step{func(l *ledger) {
-			at := monotonic()
+			at := perfbuf.Now()
 			call(1)(l)
 			l.record(perfbuf.Record{Kind: perfbuf.KindFlushed, CPU: -1, Time: at - 1})
 		}}, "", 0},

@@ -5,7 +5,7 @@ package main
 import (
 	"sync"
 
-	"golang.org/x/sys/unix"
+	"github.com/ringfold/ringfold/perfbuf"
 )
 
 // markers holds each Flush against what the programs had counted before the call: all that had been output
@@ -24,13 +24,6 @@ type call struct {
 	seen []cpuCounts // before that
 }
 
-// monotonic is exact, as a marker's time is that of a call.
-func monotonic() uint64 {
-	var ts unix.Timespec
-	unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
-	return uint64(ts.Nano())
-}
-
 // restart forgets calls whose markers need not come: what they asked for has been dropped.
 func (m *markers) restart(floor []cpuCounts) {
 	m.mu.Lock()
@@ -43,7 +36,7 @@ func (m *markers) call(seen []cpuCounts) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.calls++
-	m.pending = append(m.pending, call{monotonic(), seen})
+	m.pending = append(m.pending, call{perfbuf.Now(), seen})
 }
 
 // open is how many calls have had no answer.

@@ -82,7 +82,7 @@ func recordTape(t *testing.T) *tape {
 		require.NoError(t, stream.Wait(t.Context()))
 		seen, err := p.witness()
 		require.NoError(t, err)
-		tape.items = append(tape.items, item{call: call{monotonic(), seen}})
+		tape.items = append(tape.items, item{call: call{perfbuf.Now(), seen}})
 		require.NoError(t, r.Flush())
 		require.NoError(t, stream.ForEach(add))
 		time.Sleep(5 * time.Millisecond) // or nothing is lost

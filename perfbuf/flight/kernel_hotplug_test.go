@@ -33,7 +33,7 @@ func TestKernelHotplug(t *testing.T) {
 	require.Equal(t, len(cpus)-1, r.Stats().Rings)
 	for n := 1; n <= 3; n++ {
 		e.Emit(cold, 10, 40)
-		before := now()
+		before := perfbuf.Now()
 		plug(t, hot, "1")
 		for r.Stats().Plugged < uint64(n) {
 			time.Sleep(time.Millisecond)

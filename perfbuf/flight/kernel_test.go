@@ -30,9 +30,9 @@ import (
 func TestKernelSnapshot(t *testing.T) {
 	e := kerneltest.Load(t)
 	cpus := online(t)
-	before := now()
+	before := perfbuf.Now()
 	r := open(t, e, flight.Options{MaxBytes: len(cpus) * 64 << 10})
-	opened := now()
+	opened := perfbuf.Now()
 	require.Empty(t, check(t, snapshot(t, r)))
 	for _, cpu := range cpus {
 		e.Emit(cpu, 100, 40)
@@ -267,7 +267,7 @@ func TestKernelMinAgeAndPartial(t *testing.T) {
 
 	r = open(t, e, flight.Options{MinAge: time.Microsecond})
 	e.Emit(cpus[0], 10, 40)
-	for end := now() + 1000; now() <= end; {
+	for end := perfbuf.Now() + 1000; perfbuf.Now() <= end; {
 	}
 	s = snapshot(t, r)
 	require.Zero(t, s.Len())
@@ -294,7 +294,7 @@ func TestKernelPayloadTime(t *testing.T) {
 
 	for _, offset := range []int{24, 4000} { // pattern, or a payload that is too short
 		r = open(t, e, flight.Options{Time: perfbuf.PayloadTime(offset)})
-		began := now()
+		began := perfbuf.Now()
 		e.Emit(cpus[0], 20, 40)
 		n := 0
 		for ev := range snapshot(t, r).Events() {

@@ -13,7 +13,6 @@ import (
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/ringfold/ringfold/perfbuf/flight"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 func online(t testing.TB) []int {
@@ -36,13 +35,6 @@ func snapshot(t testing.TB, r *flight.Recorder) *flight.Snapshot {
 	s, err := r.Snapshot(t.Context())
 	require.NoError(t, err)
 	return s
-}
-
-// now is CLOCK_MONOTONIC.
-func now() uint64 {
-	var ts unix.Timespec
-	unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
-	return uint64(ts.Nano())
 }
 
 // load outputs on all CPUs until it is stopped. size says how large the nth run's events are.

@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"strings"
 	"time"
+
+	"github.com/ringfold/ringfold/perfbuf"
 )
 
 // feature is one of the sections at the end of a file.
@@ -102,7 +104,7 @@ func (r *Recorder) btf() []byte {
 
 // clockData is what two clocks show now, so that perf can print dates. nil: not known.
 func clockData() []byte {
-	now := monotonic()
+	now := perfbuf.Now()
 	if now == 0 {
 		return nil
 	}

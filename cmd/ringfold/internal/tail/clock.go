@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
+	"github.com/ringfold/ringfold/perfbuf"
 )
 
 // clock shows times of CLOCK_MONOTONIC.
@@ -17,7 +17,7 @@ type clock struct {
 func newClock(c *config, set *source.Set) clock {
 	k := clock{set: set}
 	if c.utc { // If the time of day is set meanwhile, events do not follow.
-		k.utc = time.Now().UnixNano() - int64(cli.Now())
+		k.utc = time.Now().UnixNano() - int64(perfbuf.Now())
 	}
 	return k
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 
 	"github.com/aquasecurity/libbpfgo"
-	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
 	"github.com/ringfold/ringfold/internal/bpfload"
 	"github.com/ringfold/ringfold/perfbuf"
@@ -52,7 +51,7 @@ func (c *config) own(ctx context.Context, w io.Writer) (sum summary, err error) 
 		return sum, bpfload.Explain(err)
 	}
 	// Programs are attached, and detached, one after the other. What comes while some are not would not fit together.
-	r := &reading{config: c, set: set, sum: &sum, live: true, start: cli.Now(), stop: module.DetachPrograms, show: func(l *timeline, ev source.Event) error {
+	r := &reading{config: c, set: set, sum: &sum, live: true, start: perfbuf.Now(), stop: module.DetachPrograms, show: func(l *timeline, ev source.Event) error {
 		if rec != nil && l.within(ev.Time()) {
 			if err := rec.Record(ev.Event); err != nil {
 				return err

@@ -7,7 +7,6 @@ import (
 	"io"
 	"time"
 
-	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
 	"github.com/ringfold/ringfold/perfbuf"
 )
@@ -95,7 +94,7 @@ func (r *reading) Wait(ctx context.Context) error {
 	if err := r.Stream.Wait(ctx); err != nil {
 		return err
 	}
-	r.sampling = r.live && cli.Now()-r.sampled >= uint64(beat)
+	r.sampling = r.live && perfbuf.Now()-r.sampled >= uint64(beat)
 	return r.counters()
 }
 
@@ -104,7 +103,7 @@ func (r *reading) counters() error {
 	if !r.sampling {
 		return nil
 	}
-	r.sampled = cli.Now()
+	r.sampled = perfbuf.Now()
 	for _, s := range r.set.Sources {
 		if err := r.l.counters(s.Label, r.sampled, s.Reader.Stats().Rings); err != nil {
 			return err
@@ -115,7 +114,7 @@ func (r *reading) counters() error {
 
 // Shutdown ends the timeline here: of what comes meanwhile, some may be missing.
 func (r *reading) Shutdown(ctx context.Context, each func(perfbuf.Event) error) error {
-	r.l.end = cli.Now()
+	r.l.end = perfbuf.Now()
 	if r.stop != nil {
 		if err := r.stop(); err != nil {
 			return err

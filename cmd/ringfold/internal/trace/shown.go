@@ -6,14 +6,13 @@ import (
 	"encoding/json"
 	"io"
 
-	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
 // others writes a trace of the maps or the recording that the command line names.
 func (c *config) others(ctx context.Context, w io.Writer) (sum summary, err error) {
-	start := cli.Now()
+	start := perfbuf.Now()
 	set, err := c.Open(c.options(perfbuf.Options{}))
 	if err != nil {
 		return sum, err

@@ -5,7 +5,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/ringfold/ringfold/perfbuf"
 	"golang.org/x/sys/unix"
 )
 
@@ -22,7 +22,7 @@ type Reading struct {
 // Measure reads the clocks. It takes some microseconds.
 func Measure() Reading {
 	return measure(
-		func() int64 { return int64(cli.Now()) },
+		func() int64 { return int64(perfbuf.Now()) },
 		func() int64 { return time.Now().UnixNano() },
 		maxError,
 	)

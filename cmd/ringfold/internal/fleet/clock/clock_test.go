@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -15,7 +15,7 @@ import (
 func TestMeasure(t *testing.T) {
 	for range 20 {
 		a := Measure()
-		mono, wall := int64(cli.Now()), time.Now().UnixNano()
+		mono, wall := int64(perfbuf.Now()), time.Now().UnixNano()
 		b := Measure()
 		require.LessOrEqual(t, abs(a.Offset-b.Offset), int64(a.Error+b.Error))
 		require.Less(t, abs(mono+a.Offset-wall), int64(time.Minute)) // the two readings are not bracketed: a sanity check

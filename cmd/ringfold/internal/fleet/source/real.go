@@ -1,7 +1,6 @@
 package source
 
 import (
-	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/wire"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/lifecycle"
 	"github.com/ringfold/ringfold/perfbuf"
@@ -38,7 +37,7 @@ func (s *Real) Decode(ev perfbuf.Event, e *wire.Event) error {
 	return decode(ev, e)
 }
 
-func (s *Real) Now() uint64 { return cli.Now() }
+func (s *Real) Now() uint64 { return perfbuf.Now() }
 
 func (s *Real) Close() {
 	if s.probe != nil {

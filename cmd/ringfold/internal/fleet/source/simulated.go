@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/wire"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/lifecycle"
 	"github.com/ringfold/ringfold/perfbuf"
@@ -50,7 +49,7 @@ func NewSimulated(o SimulatedOptions) *Simulated {
 	}
 	s := &Simulated{
 		o:      o,
-		kernel: perfbuftest.New(perfbuftest.Options{CPUs: o.CPUs, RealTime: true, Start: time.Duration(cli.Now())}),
+		kernel: perfbuftest.New(perfbuftest.Options{CPUs: o.CPUs, RealTime: true, Start: time.Duration(perfbuf.Now())}),
 		quit:   make(chan struct{}),
 	}
 	for range o.CPUs {
