@@ -11,7 +11,7 @@ import (
 type Stats struct {
 	Rings []RingStats // by CPU
 
-	Wakes         uint64 // times the kernel woke a Wait
+	Wakes         uint64 // times the kernel woke a Wait, that of a merged stream if it was for an event of this reader
 	SpuriousWakes uint64 // of these, with nothing to read; the first after a pause does not count
 	TimerWakes    uint64 // times a Wait returned because a poll found events
 	Doorbell      DoorbellStats

@@ -328,7 +328,7 @@ func TestDrainOfAStream(t *testing.T) {
 				require.NoError(t, s.Drain(t.Context(), take))
 			} else {
 				require.ErrorIs(t, s.Drain(t.Context(), never), errTest)
-				require.ErrorContains(t, s.Drain(t.Context(), never), "ForEachPending reads without waiting")
+				require.ErrorContains(t, s.Drain(t.Context(), never), "Ordered.ForEachPending read without waiting")
 				require.NoError(t, s.ForEachPending(take), "nothing is lost")
 			}
 			require.EqualValues(t, base+2000, recs[n+2].Time)

@@ -79,7 +79,7 @@ func (r *Reader) Quiesce(ctx context.Context) (since uint64, err error) {
 	select {
 	case err := <-r.programsEnded():
 		if err != nil {
-			return 0, fmt.Errorf("perfbuf.Drain: cannot wait for running programs (ForEachPending reads without waiting): %w", err)
+			return 0, fmt.Errorf("perfbuf: cannot wait for running programs (Reader.ForEach and Ordered.ForEachPending read without waiting): %w", err)
 		}
 		return since, nil
 	case <-ctx.Done():

@@ -65,3 +65,40 @@ func TestWaitRingAfterAPause(t *testing.T) {
 		require.NoError(t, <-done)
 	})
 }
+
+// A wakeup of several readers counts once: for the one whose event ends the wait, or else for the
+// first with anything to read, after a pause too.
+func TestWakesOfSeveral(t *testing.T) {
+	for name, c := range map[string]struct {
+		unread [2]uint64 // of the readers
+		wakes  [2]uint64
+	}{
+		"of the first":  {[2]uint64{8, 0}, [2]uint64{1, 0}},
+		"of the second": {[2]uint64{0, 8}, [2]uint64{0, 1}},
+		"of both":       {[2]uint64{8, 8}, [2]uint64{1, 0}},
+		"of neither":    {[2]uint64{0, 0}, [2]uint64{1, 0}},
+	} {
+		for _, newRings := range []func() (*fakeRings, *Waker){newBellRings, func() (*fakeRings, *Waker) { return newFakeRings(&Policy{Enough: 64}) }} {
+			t.Run(name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					a, own := newRings()
+					b, others := newRings()
+					parts := []Part{own.own[0], others.own[0]}
+					done := inBackground(func() error { return NewGroup(a.poll).Wait(t.Context(), parts, 2*time.Hour) })
+					time.Sleep(time.Hour)
+					a.unread[1].Store(c.unread[0])
+					b.unread[0].Store(c.unread[1])
+					a.poll.Wake()
+					require.NoError(t, <-done)
+					var got, spurious [2]uint64
+					for i := range parts {
+						n := parts[i].Policy.Counts()
+						got[i], spurious[i] = n.Wakes, n.Spurious
+					}
+					require.Equal(t, c.wakes, got)
+					require.Equal(t, c.unread == [2]uint64{}, spurious == [2]uint64{1, 0})
+				})
+			})
+		}
+	}
+}

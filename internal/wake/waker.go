@@ -251,34 +251,38 @@ func (w *Waker) ended() error {
 // before it began, in vain, so these are looked at too. What there is to read comes first: after a pause, all memory and
 // code that is touched costs time. Block asks itself whether the wait has ended.
 func (w *Waker) ready(woken bool) bool {
-	first := false
-	for i := range w.parts {
-		p := w.parts[i].Policy
-		if woken {
-			p.wakes.Add(1)
-		}
-		first = first || p.Bell != nil && p.Bell.pause
-	}
-	if woken && first && !w.shared {
+	if p := w.parts[0].Policy; woken && len(w.parts) == 1 && p.Bell != nil && p.Bell.pause && !w.shared {
+		p.wakes.Add(1)
 		return true // the first output after a pause, and what is touched after a pause takes time: a pass looks at the rings anyway
 	}
-	unread := false
+	enough, by := w.look(woken)
+	if woken {
+		if by == nil { // it may have been for any of them
+			by = w.parts[0].Policy
+			by.spurious.Add(1)
+		}
+		by.wakes.Add(1)
+	}
+	return enough || w.ended() != nil || w.flushing() || w.changed()
+}
+
+// look reports whether a ring holds enough to end the wait, and which part it belongs to. If none
+// does, by is the first part that holds anything, or nil. A wakeup was for that part, as far as can
+// be seen.
+func (w *Waker) look(woken bool) (enough bool, by *Policy) {
 	for i := range w.parts {
 		p := &w.parts[i]
 		for ring := range p.Len() {
 			n := w.unread(p, ring)
 			if n >= p.Policy.Enough || n > 0 && p.Policy.rouses(ring, woken) {
-				return true
+				return true, p.Policy
 			}
-			unread = unread || n > 0
+			if n > 0 && by == nil {
+				by = p.Policy
+			}
 		}
 	}
-	if woken && !unread {
-		for i := range w.parts {
-			w.parts[i].Policy.spurious.Add(1)
-		}
-	}
-	return w.ended() != nil || w.flushing() || w.changed()
+	return false, by
 }
 
 // rouses reports whether anything in a ring ends the wait, however little. With a doorbell, a wakeup may be the old one of a
