@@ -1,8 +1,6 @@
 package tail
 
 import (
-	"container/heap"
-	"fmt"
 	"math"
 	"time"
 
@@ -22,8 +20,9 @@ type host struct {
 	logs   map[string]*log
 	order  []string // of logs: the one that began last is last
 	queue  []entry
-	next   place // the first event of queue
-	index  int   // in Merger.queues; -1: it is not there
+	next   place         // the first event of queue
+	ranks  [rankings]int // places in Merger.ranks, from 1 on; 0: it is not there
+	due    time.Time     // no wait for it ends before
 	events uint64
 }
 
@@ -41,30 +40,6 @@ const maxLogs = 16
 
 // maxAhead is by how much a host's clock may be ahead of the broker's. Beyond that it is wrong, and would hold its events back for as long.
 const maxAhead = time.Minute
-
-// log is the sequence of a log's batches.
-type log struct {
-	next uint64          // the sequence number that is due
-	held map[uint64]held // those that have come before it
-}
-
-// held is a batch that waits for one before it, since it has come.
-type held struct {
-	b     *wire.Batch
-	since time.Time
-}
-
-// first returns the first sequence number that is held, and since when one is waited for that is missing before it.
-func (l *log) first() (sequence uint64, since time.Time) {
-	sequence = math.MaxUint64
-	for s, h := range l.held {
-		sequence = min(sequence, s)
-		if since.IsZero() || h.since.Before(since) {
-			since = h.since
-		}
-	}
-	return sequence, since
-}
 
 // entry is a batch in the queue.
 type entry struct {
@@ -96,8 +71,9 @@ func (h *host) feed(b *wire.Batch, received time.Time) {
 	h.known, h.state = true, live
 	if b.Sequence > l.next {
 		// An agent that has to publish again may do so out of order.
-		l.held[b.Sequence] = held{b, h.m.now}
+		l.hold(b, h.m.now)
 		h.m.buffered += len(b.Events)
+		h.become(live)
 		return
 	}
 	h.take(b, received)
@@ -106,15 +82,20 @@ func (h *host) feed(b *wire.Batch, received time.Time) {
 }
 
 func (h *host) takeHeld(l *log) {
-	for {
-		b := l.held[l.next].b
-		if b == nil {
-			return
-		}
-		delete(l.held, l.next)
+	for b := l.release(); b != nil; b = l.release() {
 		h.m.buffered -= len(b.Events)
 		h.take(b, h.m.now)
 		l.next++
+	}
+}
+
+// become changes the state, and whether others wait for the host.
+func (h *host) become(s state) {
+	h.state = s
+	h.m.ranks[byFloor].put(h, h.holds())
+	if h.ranks[byDue] == 0 {
+		h.due = time.Time{} // check finds out
+		h.m.ranks[byDue].put(h, true)
 	}
 }
 
@@ -153,28 +134,36 @@ func (h *host) take(b *wire.Batch, received time.Time) {
 	if b.End {
 		h.state = ended
 	}
+	h.become(h.state)
 }
 
-// check gives up waiting for what has not come for too long.
+// check gives up waiting for what has not come for too long, and sees when the next wait may be over.
 func (h *host) check() {
-	for _, l := range h.logs {
-		for len(l.held) > 0 {
-			first, since := l.first()
-			if h.m.now.Sub(since) < h.m.o.Dead {
-				break
-			}
-			h.skip(l, first)
+	h.due = time.Time{}
+	overdue := func(since time.Time) bool {
+		at := since.Add(h.m.o.Dead)
+		if at.After(h.m.now) && (h.due.IsZero() || at.Before(h.due)) {
+			h.due = at
+		}
+		return !at.After(h.m.now)
+	}
+	for _, key := range h.order {
+		for l := h.logs[key]; len(l.held) > 0 && overdue(l.first().since); {
+			h.skip(l)
 		}
 	}
-	if (h.state == live || h.state == awaited) && h.m.now.Sub(h.heard) >= h.m.o.Dead {
+	if waits := h.state == live || h.state == awaited; waits && overdue(h.heard) {
 		h.giveUp()
+		h.become(silent)
 		gap := &wire.Event{Kind: wire.Event_GAP, Gap: &wire.Gap{Reason: wire.Gap_HOST_SILENT, After: h.mark}}
-		if h.state = silent; h.known {
+		if h.known {
 			h.gap(gap)
 		} else {
 			h.m.hand(Item{Host: h.name, Event: gap})
 		}
+		h.due = time.Time{}
 	}
+	h.m.ranks[byDue].put(h, !h.due.IsZero())
 }
 
 // giveUp gives up waiting for any batch.
@@ -186,14 +175,13 @@ func (h *host) giveUp() {
 
 func (h *host) skipAll(l *log) {
 	for len(l.held) > 0 {
-		first, _ := l.first()
-		h.skip(l, first)
+		h.skip(l)
 	}
 }
 
 // skip says that the batches before the first one that is held are missing, and takes that one, and those that follow it.
-func (h *host) skip(l *log, first uint64) {
-	b := l.held[first].b
+func (h *host) skip(l *log) {
+	b := l.first().b
 	at := b.Watermark
 	if len(b.Events) > 0 {
 		at = b.BaseTime + b.Events[0].Delta
@@ -203,16 +191,9 @@ func (h *host) skip(l *log, first uint64) {
 		gap.After = h.mark
 	}
 	h.push(entry{&wire.Batch{Host: b.Host, BootId: b.BootId, LogId: b.LogId, BaseTime: at, WallOffset: b.WallOffset, WallError: b.WallError,
-		Events: []*wire.Event{{Kind: wire.Event_GAP, Gap: gap, Detail: missing(l.next, first-1)}}}, h.floor, h.m.now.Add(maxAhead).UnixNano()})
-	l.next = first
+		Events: []*wire.Event{{Kind: wire.Event_GAP, Gap: gap, Detail: missing(l.next, b.Sequence-1)}}}, h.floor, h.m.now.Add(maxAhead).UnixNano()})
+	l.next = b.Sequence
 	h.takeHeld(l)
-}
-
-func missing(first, last uint64) string {
-	if first == last {
-		return fmt.Sprintf("batch %d", first)
-	}
-	return fmt.Sprintf("batches %d to %d", first, last)
 }
 
 // gap puts a gap where the host's events have got to.
@@ -229,7 +210,7 @@ func (h *host) push(e entry) {
 	h.m.buffered += len(e.b.Events)
 	if len(h.queue) == 1 {
 		h.place(0)
-		heap.Push(&h.m.queues, h)
+		h.m.ranks[byEvent].put(h, true)
 	}
 }
 

@@ -4,7 +4,6 @@
 package tail
 
 import (
-	"container/heap"
 	"math"
 	"time"
 
@@ -65,9 +64,9 @@ type Merger struct {
 	deliver  func(Item) error
 	err      error // of deliver
 	hosts    map[string]*host
-	queues   queues
-	buffered int // events in queues, and in batches that wait for others
-	began    time.Time
+	ranks    [rankings]ranking
+	buffered int       // events in queues, and in batches that wait for others
+	began    time.Time // since when hosts could be heard
 	now      time.Time
 	last     int64 // the latest wall-clock time that was delivered
 	stats    Stats
@@ -83,10 +82,22 @@ func NewMerger(o MergeOptions, deliver func(Item) error) *Merger {
 		o.Buffer = DefaultBuffer
 	}
 	m := &Merger{o: o, deliver: deliver, hosts: map[string]*host{}, last: math.MinInt64, stats: Stats{Gaps: map[wire.Gap_Reason]Gaps{}}}
+	for kind, before := range [rankings]func(a, b *host) bool{
+		byEvent: func(a, b *host) bool { return earlier(a.next.wall, a, b.next.wall, b) },
+		byFloor: func(a, b *host) bool { return earlier(a.floor, a, b.floor, b) },
+		byDue:   func(a, b *host) bool { return a.due.Before(b.due) },
+	} {
+		m.ranks[kind] = ranking{kind: kind, less: before}
+	}
 	for _, name := range o.Hosts {
-		m.host(name).state = awaited
+		m.host(name).become(awaited)
 	}
 	return m
+}
+
+// earlier says whether one host's place in the order is before another's. At the same time they go by name.
+func earlier(x int64, a *host, y int64, b *host) bool {
+	return x < y || x == y && a.name < b.name
 }
 
 // Feed takes a batch, which must be valid and is kept. Advance then delivers.
@@ -112,32 +123,26 @@ func (m *Merger) Malformed(name, why string, received time.Time) {
 // Advance delivers what can be delivered now, when all that came before now has been fed.
 func (m *Merger) Advance(now time.Time) {
 	m.tick(now)
-	for _, h := range m.hosts {
-		h.check()
+	due := &m.ranks[byDue]
+	for m.now.Sub(m.began) >= m.o.Dead && due.Len() > 0 && !due.hosts[0].due.After(m.now) {
+		due.hosts[0].check()
 	}
 	if m.now.Sub(m.began) >= m.o.Settle || m.buffered > m.o.Buffer {
 		m.flush()
 	}
 }
 
-// Resume says that nothing could be heard until now, of anyone: hosts get their time to be heard again. The clock may begin anew here.
+// Resume says that nothing could be heard until now, of anyone: hosts get their time to be heard again. The clock may go back here if nothing has been
+// fed yet.
 func (m *Merger) Resume(now time.Time) {
 	m.began, m.now = now, now
-	for _, h := range m.hosts {
-		h.heard = now
-		for _, l := range h.logs {
-			for sequence, waits := range l.held {
-				l.held[sequence] = held{waits.b, now}
-			}
-		}
-	}
 }
 
 // Drain delivers everything that is held back, when nothing is to come any more.
 func (m *Merger) Drain() {
 	for _, h := range m.hosts {
 		h.giveUp()
-		h.state = ended
+		h.become(ended)
 	}
 	m.flush()
 }
@@ -177,9 +182,6 @@ func (m *Merger) Buffered() int { return m.buffered }
 func (m *Merger) tick(now time.Time) {
 	if m.began.IsZero() {
 		m.began = now
-		for _, h := range m.hosts {
-			h.heard = now // from now on they are waited for
-		}
 	}
 	if now.After(m.now) {
 		m.now = now
@@ -189,7 +191,7 @@ func (m *Merger) tick(now time.Time) {
 func (m *Merger) host(name string) *host {
 	h := m.hosts[name]
 	if h == nil {
-		h = &host{m: m, name: name, floor: math.MinInt64, logs: map[string]*log{}, index: -1}
+		h = &host{m: m, name: name, floor: math.MinInt64, logs: map[string]*log{}}
 		m.hosts[name] = h
 	}
 	return h
@@ -197,45 +199,35 @@ func (m *Merger) host(name string) *host {
 
 // flush delivers, from the oldest event on, what cannot be preceded by anything that is still to come.
 func (m *Merger) flush() {
-	for bound := m.bound(); len(m.queues) > 0 && m.err == nil; {
-		h := m.queues[0]
-		forced := !bound.allows(h)
+	for m.err == nil {
+		h := m.ranks[byEvent].top()
+		if h == nil && m.buffered <= m.o.Buffer {
+			return
+		}
+		if h == nil { // batches that wait for missing ones are all that is left
+			for _, h := range m.hosts {
+				h.giveUp()
+			}
+			continue
+		}
+		slowest := m.slowest()
+		forced := slowest != nil && earlier(slowest.floor, slowest, h.next.wall, h)
 		if forced && m.buffered <= m.o.Buffer {
 			return
 		}
 		m.pop(h, forced)
-		if forced {
-			bound = m.bound() // those who were held up by a host that is far behind are not any more
-		}
-	}
-	// Batches that wait for missing ones are all that is left.
-	if m.buffered > m.o.Buffer && m.err == nil {
-		for _, h := range m.hosts {
-			h.giveUp()
-		}
-		m.flush()
 	}
 }
 
-// bound is the lowest place in the order at which something may still come.
-type bound struct {
-	wall int64
-	name string
-	none bool
-}
-
-func (b bound) allows(h *host) bool {
-	return b.none || h.next.wall < b.wall || h.next.wall == b.wall && h.name <= b.name
-}
-
-func (m *Merger) bound() bound {
-	b := bound{none: true}
-	for _, h := range m.hosts {
-		if h.holds() && (b.none || h.floor < b.wall || h.floor == b.wall && h.name < b.name) {
-			b = bound{wall: h.floor, name: h.name}
+// slowest is the host that may still send the oldest event, nil if none may.
+func (m *Merger) slowest() *host {
+	for {
+		h := m.ranks[byFloor].top()
+		if h == nil || h.holds() {
+			return h
 		}
+		m.ranks[byFloor].put(h, false) // what was delivered, unproved, is beyond it now
 	}
-	return b
 }
 
 // pop delivers the first event of h, which has the oldest one.
@@ -245,11 +237,7 @@ func (m *Merger) pop(h *host, forced bool) {
 	item.Late = item.Wall < m.last
 	m.last = max(m.last, item.Wall)
 	m.buffered--
-	if h.shift() {
-		heap.Fix(&m.queues, h.index)
-	} else {
-		heap.Pop(&m.queues)
-	}
+	m.ranks[byEvent].put(h, h.shift())
 	m.hand(item)
 }
 
@@ -275,36 +263,4 @@ func (m *Merger) hand(item Item) {
 		m.stats.MaxError = max(m.stats.MaxError, time.Duration(min(item.Error, math.MaxInt64)))
 	}
 	m.err = m.deliver(item)
-}
-
-// queues is a heap of the hosts that have events, the one with the oldest on top.
-type queues []*host
-
-func (q queues) Len() int { return len(q) }
-
-func (q queues) Less(i, j int) bool {
-	if q[i].next.wall != q[j].next.wall {
-		return q[i].next.wall < q[j].next.wall
-	}
-	return q[i].name < q[j].name
-}
-
-func (q queues) Swap(i, j int) {
-	q[i], q[j] = q[j], q[i]
-	q[i].index, q[j].index = i, j
-}
-
-func (q *queues) Push(x any) {
-	h := x.(*host)
-	h.index = len(*q)
-	*q = append(*q, h)
-}
-
-func (q *queues) Pop() any {
-	last := len(*q) - 1
-	h := (*q)[last]
-	(*q)[last] = nil
-	*q = (*q)[:last]
-	h.index = -1
-	return h
 }
