@@ -195,12 +195,15 @@ func candidates(maps []Map) string {
 
 type candidate Map
 
-func (c candidate) String() string {
-	switch s := Map(c).String(); {
-	case len(c.Processes) > 0:
-		return s + " of " + c.Processes[0].String()
-	case len(c.Programs) > 0:
-		return s + " of program " + name(c.Programs[0].Name)
+func (c candidate) String() string { return Map(c).Whose() }
+
+// Whose is such as "events (id 12) of opensnoop (pid 345)".
+func (m Map) Whose() string {
+	switch s := m.String(); {
+	case len(m.Processes) > 0:
+		return s + " of " + m.Processes[0].String()
+	case len(m.Programs) > 0:
+		return s + " of program " + name(m.Programs[0].Name)
 	default:
 		return s
 	}

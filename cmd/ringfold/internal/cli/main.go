@@ -29,6 +29,7 @@ func Main(root *cobra.Command, args []string) int {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	ctx, stop := untilSignal()
 	defer stop()
+	completeFlags(root)
 	root.InitDefaultVersionFlag() // else longFlags would not know it
 	root.SetArgs(longFlags(root, args))
 	stdout, stderr := NewWriter(root.OutOrStdout()), NewWriter(root.ErrOrStderr())

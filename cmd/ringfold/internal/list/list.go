@@ -10,6 +10,7 @@ import (
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/bpfmaps"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
 	"github.com/spf13/cobra"
 )
 
@@ -41,6 +42,7 @@ another one. list reads no events and disturbs no reader. It needs CAP_SYS_ADMIN
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	fs.StringVar(&process, "process", "", "only maps that this process holds: its `comm|pid`")
+	cmd.RegisterFlagCompletionFunc("process", source.CompleteProcess)
 	out.Flags(fs)
 	return cmd
 }

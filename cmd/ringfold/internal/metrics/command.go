@@ -76,6 +76,7 @@ without --steal. To export the counts of your own reader, use package perfbuf/pr
 		fs.BoolVar(&board, "dashboard", false, "print a dashboard for Grafana, and do nothing else")
 		c.Output.Flags(fs)
 	})
+	c.Complete(cmd)
 	return cmd
 }
 

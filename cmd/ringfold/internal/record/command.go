@@ -80,6 +80,7 @@ ends the command, unless --snapshot-dir is given.`,
 		f.BoolVarP(&c.compress, "compress", "z", false, "compress with zstd, as perf record -z does: smaller files, several times the CPU time")
 		c.Output.Flags(f)
 	})
+	c.Complete(cmd)
 	return cmd
 }
 

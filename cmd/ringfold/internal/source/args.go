@@ -3,17 +3,20 @@ package source
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/bpfmaps"
 )
 
+// selectors are the words before what names a map or a recording.
+var selectors = []string{"id", "name", "pinned", "file"}
+
 // arguments reads "id 12 name events,time=8 pinned /sys/fs/bpf/x", or the name of a recording.
 func (f *Flags) arguments(args []string) error {
 	for len(args) > 0 {
 		word := args[0]
-		switch word {
-		case "id", "name", "pinned", "file":
+		if slices.Contains(selectors, word) {
 			if len(args) < 2 || args[1] == "" {
 				return fmt.Errorf("what comes behind %q is missing", word)
 			}

@@ -18,3 +18,12 @@ func TestPIDZero(t *testing.T) {
 		require.Equal(t, want == 1, f.Filters())
 	}
 }
+
+// A shell would run what is in some names.
+func TestOffer(t *testing.T) {
+	all := offer(nil, "events-1.2", "id 3")
+	for _, bad := range []string{"", "$(reboot)", "a b", "a;b", "a\nb", "\x1b[2J", "é"} {
+		all = offer(all, bad, "")
+	}
+	require.Equal(t, []string{"events-1.2\tid 3"}, all)
+}

@@ -1,12 +1,12 @@
 // Package source is what the commands of ringfold read: it chooses maps or a recording by the command line, opens them, decodes and
 // filters their events, and reads until there were enough.
 //
-// flags.go and args.go read the command line, source.go opens maps, file.go a recording, own.go is for commands with rings of their own, run.go reads, command.go runs a command meanwhile.
+// flags.go and args.go read the command line, complete.go completes it, source.go opens maps, file.go a recording, own.go is for commands with rings of their own, run.go reads, command.go runs a command meanwhile.
 // btf.go finds the type of events, decode.go and value.go turn them into fields; filter.go reads a filter, match.go applies it.
 //
 //	var f source.Flags
 //	cmd := &cobra.Command{Use: "tail " + source.Usage, Args: f.Args, ...}
-//	f.Which(cmd.Flags()) // and f.What, f.Order, f.Types
+//	f.Which(cmd.Flags()) // and f.What, f.Order, f.Types; then f.Complete(cmd)
 //	...
 //	set, err := f.Open(perfbuf.Options{})
 //	defer set.Close()

@@ -61,6 +61,7 @@ such a map without --steal.`,
 		fs.DurationVarP(&c.interval, "interval", "i", 0, "also print the counts of each `duration`, such as 1s")
 		c.Output.Flags(fs)
 	})
+	c.Complete(cmd)
 	return cmd
 }
 

@@ -55,6 +55,7 @@ summary.`,
 	c.What(fs)
 	c.Order(fs)
 	c.show(fs)
+	c.Complete(cmd)
 	return cmd
 }
 
@@ -72,6 +73,7 @@ root is needed. Ctrl-C ends with a summary.`,
 		Example: `  ringfold replay events.data
   ringfold replay events.data --speed 10 --since 30s
   ringfold replay events.data --speed max -o json`,
+		ValidArgsFunction: cli.CompleteFiles,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				args = []string{"file", args[0]}
@@ -95,6 +97,7 @@ root is needed. Ctrl-C ends with a summary.`,
 	c.What(fs)
 	c.Order(fs)
 	c.show(fs)
+	c.Complete(cmd)
 	return cmd
 }
 

@@ -69,6 +69,7 @@ q quits.`,
 		fs.DurationVarP(&c.interval, "interval", "i", time.Second, "time between two looks")
 		c.Output.Flags(fs)
 	})
+	c.Complete(cmd)
 	return cmd
 }
 

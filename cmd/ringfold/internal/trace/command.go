@@ -66,6 +66,7 @@ ends early, with a complete file.`,
 		f.StringVar(&c.record, "record", "", "also record the events to this perf.data `file`")
 		c.Output.Flags(f)
 	})
+	c.Complete(cmd)
 	return cmd
 }
 
