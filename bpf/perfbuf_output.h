@@ -17,6 +17,7 @@
  *	EBUSY       nested: the CPU was in three other outputs, which this one interrupted
  *	EOPNOTSUPP  this CPU was offline, and its ring is not opened anew yet; or the ring is another CPU's; or see Stats.CloseErr
  *	E2BIG       the perf event array has no entry for this CPU: max_entries is too small
+ *	EMSGSIZE    90 everywhere: more than PERFBUF_OUTPUT_MOST bytes, which this file refuses
  *
  * It costs a map lookup and an atomic addition per output, and 8 * PERFBUF_OUTPUTS_MAX bytes per possible CPU. Outputs to all maps
  * are counted together. Runs of a program that the kernel skipped, as the program was running on that CPU already, get nowhere near
@@ -34,6 +35,11 @@
 #define PERFBUF_OUTPUTS_MAX 128
 #endif
 
+/* The largest output. The kernel does not refuse larger ones: it returns 0, but the length of a record has 16 bits and wraps. Such an
+ * output writes over others that have not been read, or leaves no trace at all. */
+#define PERFBUF_OUTPUT_MOST 65508
+#define PERFBUF_EMSGSIZE 90
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, PERFBUF_OUTPUTS_MAX);
@@ -41,13 +47,16 @@ struct {
 	__type(value, __u64);
 } perfbuf_outputs SEC(".maps");
 
-/* Returns what bpf_perf_event_output does: 0 or a negative errno. */
+/* Returns what bpf_perf_event_output does, 0 or a negative errno, or -PERFBUF_EMSGSIZE. */
 static __always_inline long perfbuf_output(void *ctx, void *map, void *data, __u64 size)
 {
-	long ret = bpf_perf_event_output(ctx, map, BPF_F_CURRENT_CPU, data, size);
-	__u32 error = -ret;
+	long ret = -PERFBUF_EMSGSIZE;
 	__u64 *count;
+	__u32 error;
 
+	if (size <= PERFBUF_OUTPUT_MOST)
+		ret = bpf_perf_event_output(ctx, map, BPF_F_CURRENT_CPU, data, size);
+	error = -ret;
 	if (error >= PERFBUF_OUTPUTS_MAX)
 		error = PERFBUF_OUTPUTS_MAX - 1;
 	count = bpf_map_lookup_elem(&perfbuf_outputs, &error);

@@ -27,8 +27,10 @@ var errStopped = errors.New("perfbuf: stopped")
 // the end of what was published then, where the next record is sure to begin.
 //
 // The kernel itself writes such memory when a program outputs 65509 bytes or more at once (65517
-// under [Options.NoTime]): a record's length has 16 bits and wraps. The fix is to output less at a
-// time. Loss reports in the skipped memory are lost.
+// under [Options.NoTime]): a record's length has 16 bits and wraps. Outputs of up to 7 bytes more wrap
+// to 0 and leave no trace, except in what they overwrite. The fix is to output less at a time;
+// perfbuf_output of bpf/perfbuf_output.h refuses larger outputs. Loss reports in the skipped memory
+// are lost.
 type CorruptError struct {
 	CPU     int
 	Offset  uint64 // where in the ring's stream of bytes, counted from its setting up

@@ -51,6 +51,8 @@ func result(t *testing.T, cpu int, err error, n uint64) perfbuf.CPUOutputs {
 		c.Offline = n
 	case syscall.E2BIG:
 		c.NoEntry = n
+	case syscall.EMSGSIZE:
+		c.TooLarge = n
 	case syscall.EINVAL:
 		c.Other = n
 	default:
@@ -179,17 +181,21 @@ func TestKernelOutputsNoEntry(t *testing.T) {
 	require.Equal(t, result(t, cpus[0], nil, 1), counted(t, r, cpus[0]))
 }
 
-// The kernel refuses nothing for its size: what is too large damages the ring, and counts as written.
+// The kernel refuses nothing for its size. The header does, before the ring is damaged.
 func TestKernelOutputsOversize(t *testing.T) {
 	cpu := outputCPUs(t)[0]
 	c := kerneltest.LoadCounter(t, kerneltest.CounterOptions{})
-	r := openCounted(t, c, perfbuf.Options{})
-	require.NoError(t, c.Output(cpu, 70000))
-	require.NoError(t, c.Output(cpu, 24))
-	require.Equal(t, result(t, cpu, nil, 2), counted(t, r, cpu))
+	r := openCounted(t, c, perfbuf.Options{RingBytes: 256 << 10})
+	require.NoError(t, c.Output(cpu, largestSafe))
+	for _, size := range []int{sizeZero, 65516, 65517, 70000} {
+		require.Equal(t, syscall.EMSGSIZE, c.Output(cpu, size))
+	}
+	require.Equal(t, sum(cpu, result(t, cpu, nil, 1), result(t, cpu, syscall.EMSGSIZE, 4)), counted(t, r, cpu))
 	require.Equal(t, tried(t, c, cpu), counted(t, r, cpu))
-	require.NoError(t, r.ForEach(func(perfbuf.Event) error { return nil }))
-	require.Positive(t, r.Stats().Total().Corrupt)
+	recs := collect(t, r)
+	require.Len(t, recs, 1)
+	require.Len(t, recs[0].Data, largestSafe)
+	require.Zero(t, r.Stats().Total().Corrupt)
 
 	// Larger than the ring, it is refused as any that finds no room.
 	c = kerneltest.LoadCounter(t, kerneltest.CounterOptions{})

@@ -39,6 +39,7 @@ type CPUOutputs struct {
 	Nested    uint64 // EBUSY: it interrupted three nested outputs on that CPU
 	Offline   uint64 // EOPNOTSUPP: the CPU was offline and its ring is not reopened yet, or the entry is another CPU's; or see Stats.CloseErr
 	NoEntry   uint64 // E2BIG: the map has fewer entries than there are CPUs
+	TooLarge  uint64 // EMSGSIZE: more than 65508 bytes, which perfbuf_output refuses
 	Other     uint64
 }
 
@@ -46,15 +47,11 @@ type CPUOutputs struct {
 func (s OutputStats) Total() CPUOutputs {
 	t := CPUOutputs{CPU: -1}
 	for _, c := range s.CPUs {
-		for i, n := range c.counts() {
-			*t.counts()[i] += *n
+		for i, n := range (*kernel.CPUOutputs)(&c).Counts() {
+			*(*kernel.CPUOutputs)(&t).Counts()[i] += *n
 		}
 	}
 	return t
-}
-
-func (c *CPUOutputs) counts() [8]*uint64 {
-	return [...]*uint64{&c.Attempted, &c.Written, &c.Full, &c.NoRing, &c.Nested, &c.Offline, &c.NoEntry, &c.Other}
 }
 
 // outputStats are the public form.

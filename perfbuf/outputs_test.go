@@ -15,16 +15,16 @@ func TestOutputs(t *testing.T) {
 	failed := errors.New("not now")
 	k.hooks.outputs = func() kernel.Outputs {
 		return kernel.Outputs{RecursionMisses: 3, Err: failed, CPUs: []kernel.CPUOutputs{
-			{CPU: 0, Attempted: 36, Written: 1, Full: 2, NoRing: 3, Nested: 4, Offline: 5, NoEntry: 6, Other: 7},
+			{CPU: 0, Attempted: 44, Written: 1, Full: 2, NoRing: 3, Nested: 4, Offline: 5, NoEntry: 6, TooLarge: 8, Other: 7},
 			{CPU: firstCPU, Attempted: 1, Written: 1},
 		}}
 	}
 	want := OutputStats{RecursionMisses: 3, Err: failed, CPUs: []CPUOutputs{
-		{CPU: 0, Attempted: 36, Written: 1, Full: 2, NoRing: 3, Nested: 4, Offline: 5, NoEntry: 6, Other: 7},
+		{CPU: 0, Attempted: 44, Written: 1, Full: 2, NoRing: 3, Nested: 4, Offline: 5, NoEntry: 6, TooLarge: 8, Other: 7},
 		{CPU: firstCPU, Attempted: 1, Written: 1},
 	}}
 	require.Equal(t, want, k.Stats().Outputs)
-	require.Equal(t, CPUOutputs{CPU: -1, Attempted: 37, Written: 2, Full: 2, NoRing: 3, Nested: 4, Offline: 5, NoEntry: 6, Other: 7}, want.Total())
+	require.Equal(t, CPUOutputs{CPU: -1, Attempted: 45, Written: 2, Full: 2, NoRing: 3, Nested: 4, Offline: 5, NoEntry: 6, TooLarge: 8, Other: 7}, want.Total())
 }
 
 // Where the kernel does not say how much was lost, programs that count do; where it does, they are not asked.

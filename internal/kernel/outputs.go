@@ -17,8 +17,13 @@ type Outputs struct {
 
 // CPUOutputs is what became of a CPU's outputs: see perfbuf.CPUOutputs.
 type CPUOutputs struct {
-	CPU                                                               int
-	Attempted, Written, Full, NoRing, Nested, Offline, NoEntry, Other uint64
+	CPU                                                                         int
+	Attempted, Written, Full, NoRing, Nested, Offline, NoEntry, TooLarge, Other uint64
+}
+
+// Counts are all of them.
+func (c *CPUOutputs) Counts() [9]*uint64 {
+	return [...]*uint64{&c.Attempted, &c.Written, &c.Full, &c.NoRing, &c.Nested, &c.Offline, &c.NoEntry, &c.TooLarge, &c.Other}
 }
 
 // OutputCounter is implemented by a Kernel that can count outputs.

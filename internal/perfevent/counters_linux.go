@@ -128,6 +128,8 @@ func (c *counters) read() (s kernel.Outputs, err error) {
 	return s, nil
 }
 
+const tooLarge syscall.Errno = 90 // PERFBUF_EMSGSIZE of bpf/perfbuf_output.h
+
 // result is where outputs that returned -errno belong. The map's last entry counts all errors from there on.
 func result(c *kernel.CPUOutputs, errno, last int) *uint64 {
 	if errno == last {
@@ -146,6 +148,8 @@ func result(c *kernel.CPUOutputs, errno, last int) *uint64 {
 		return &c.Offline
 	case syscall.E2BIG:
 		return &c.NoEntry
+	case tooLarge:
+		return &c.TooLarge
 	}
 	return &c.Other
 }

@@ -47,8 +47,8 @@ func (o *outputs) update() {
 	}
 	s.RecursionMisses -= o.begin.RecursionMisses
 	for i := range s.CPUs {
-		for j, n := range counts(&o.begin.CPUs[i]) {
-			*counts(&s.CPUs[i])[j] -= *n
+		for j, n := range o.begin.CPUs[i].Counts() {
+			*s.CPUs[i].Counts()[j] -= *n
 		}
 	}
 	o.latest = s
@@ -63,8 +63,4 @@ func (o *outputs) close() {
 	defer o.mu.Unlock()
 	o.read = nil
 	o.free()
-}
-
-func counts(c *kernel.CPUOutputs) [8]*uint64 {
-	return [...]*uint64{&c.Attempted, &c.Written, &c.Full, &c.NoRing, &c.Nested, &c.Offline, &c.NoEntry, &c.Other}
 }

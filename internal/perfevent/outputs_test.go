@@ -16,7 +16,7 @@ func TestOutputs(t *testing.T) {
 	none.close()
 
 	now := kernel.Outputs{RecursionMisses: 100, CPUs: []kernel.CPUOutputs{
-		{CPU: 0, Attempted: 36, Written: 1, Full: 2, NoRing: 3, Nested: 4, Offline: 5, NoEntry: 6, Other: 7},
+		{CPU: 0, Attempted: 44, Written: 1, Full: 2, NoRing: 3, Nested: 4, Offline: 5, NoEntry: 6, TooLarge: 8, Other: 7},
 		{CPU: 10, Attempted: 1000},
 	}}
 	var fails error
@@ -30,11 +30,11 @@ func TestOutputs(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, kernel.Outputs{CPUs: []kernel.CPUOutputs{{CPU: 0}, {CPU: 10}}}, o.look())
 	now.RecursionMisses, now.CPUs = 103, []kernel.CPUOutputs{
-		{CPU: 0, Attempted: 2 * 36, Written: 2, Full: 4, NoRing: 6, Nested: 8, Offline: 10, NoEntry: 12, Other: 14},
+		{CPU: 0, Attempted: 2 * 44, Written: 2, Full: 4, NoRing: 6, Nested: 8, Offline: 10, NoEntry: 12, TooLarge: 16, Other: 14},
 		{CPU: 10, Attempted: 1001, Written: 1},
 	}
 	want := kernel.Outputs{RecursionMisses: 3, CPUs: []kernel.CPUOutputs{
-		{CPU: 0, Attempted: 36, Written: 1, Full: 2, NoRing: 3, Nested: 4, Offline: 5, NoEntry: 6, Other: 7},
+		{CPU: 0, Attempted: 44, Written: 1, Full: 2, NoRing: 3, Nested: 4, Offline: 5, NoEntry: 6, TooLarge: 8, Other: 7},
 		{CPU: 10, Attempted: 1, Written: 1},
 	}}
 	require.Equal(t, want, o.look())
