@@ -49,7 +49,7 @@ func (jsonLines) item(b []byte, i tail.Item) []byte {
 		e.Status = &ev.Code
 	}
 	if gap := ev.Gap; gap != nil {
-		e.Reason, e.Missing, e.After = reasonName(gap.Reason), gap.Count, jsonTime(wallAfter(i))
+		e.Reason, e.Missing, e.After = reasonName(gap.Reason), gap.Count, jsonTime(i.After)
 	}
 	return appendJSON(b, e)
 }
@@ -74,6 +74,14 @@ type jsonSummary struct {
 	DelayP50   uint64            `json:"delay_p50_ns"`
 	DelayP99   uint64            `json:"delay_p99_ns"`
 	MaxError   int64             `json:"max_error_ns"`
+	Waiting    *jsonWait         `json:"waiting,omitempty"`
+}
+
+// jsonWait is a host that events waited for until the end.
+type jsonWait struct {
+	Host   string `json:"host"`
+	Since  string `json:"since"`
+	Events int    `json:"events"`
 }
 
 type jsonGaps struct {
@@ -85,6 +93,9 @@ type jsonGaps struct {
 func (jsonLines) summary(b []byte, p printed, r tail.Result) []byte {
 	s := jsonSummary{Events: r.Events, Printed: p.events, Hosts: r.ByHost, Late: r.Late, Forced: r.Forced, Gaps: []jsonGaps{}, Duplicates: r.Duplicates,
 		Malformed: r.Malformed, Unread: r.Unread, DelayP50: p.delay.Quantile(0.5), DelayP99: p.delay.Quantile(0.99), MaxError: int64(r.MaxError)}
+	if w := r.Waiting; w != nil {
+		s.Waiting = &jsonWait{w.Host, jsonTime(w.Since.UnixNano()), w.Events}
+	}
 	for _, reason := range slices.Sorted(maps.Keys(r.Gaps)) {
 		s.Gaps = append(s.Gaps, jsonGaps{reasonName(reason), r.Gaps[reason].Gaps, r.Gaps[reason].Events})
 	}

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/connect"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/connect/certtest"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/wire"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -363,4 +366,30 @@ func TestTailTLS(t *testing.T) {
 	b := newBench(t, func(o *server.Options) { o.TLS, o.TLSConfig = true, ca.Server(t) }, connect.Options{TLSCA: ca.File})
 	example(b)
 	require.Contains(t, b.tail("--all", "--once", "--tlsca", ca.File), "7 events of 2 hosts")
+}
+
+// Events that wait for a host are told of: for which one, and since when, also in the summary.
+func TestTailWaits(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, plain, connect.Options{})
+	var wait sync.WaitGroup
+	for format, want := range map[string][2]string{
+		"compact": {`^- ghost gap HOST_BEHIND: events of others wait for the host since 20\S+ \S+ \(nothing has come of it\)$`, `^until the end, 1 events waited for ghost since 20\S+ \S+$`},
+		"json":    {`"host":"ghost",.*"reason":"host_behind","after":"20\S+Z"`, `"waiting":{"host":"ghost","since":"20\S+Z","events":1}}}$`},
+	} {
+		wait.Go(func() {
+			r := start(t, "tail", "--url", b.server.URL(), "--all", "--hosts", "ghost", "--dead", "1h", "-o", format)
+			assert.True(t, r.Scan())
+			assert.Regexp(t, want[0], r.Text())
+			assert.NoError(t, r.cmd.Process.Signal(os.Interrupt))
+			found := false
+			for r.Scan() {
+				found = found || regexp.MustCompile(want[1]).MatchString(r.Text())
+			}
+			assert.True(t, found, want[1])
+			assert.NoError(t, r.cmd.Wait())
+		})
+	}
+	b.publish(batch("a", 1, 10, 1))
+	wait.Wait()
 }

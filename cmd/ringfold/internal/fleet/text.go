@@ -102,26 +102,20 @@ func gapText(i tail.Item) string {
 	switch {
 	case gap.Reason == wire.Gap_HOST_SILENT:
 		s += "nothing comes of the host"
+	case gap.Reason == wire.Gap_HOST_BEHIND:
+		s += "events of others wait for the host"
 	case gap.Count > 0:
 		s += fmt.Sprintf("%d events are missing", gap.Count)
 	default:
 		s += "events may be missing"
 	}
-	if after := wallAfter(i); after != 0 {
-		s += " since " + time.Unix(0, after).Format(timeLayout)
+	if i.After != 0 {
+		s += " since " + time.Unix(0, i.After).Format(timeLayout)
 	}
 	if i.Event.Detail != "" {
 		s += " (" + cli.Printable(i.Event.Detail) + ")"
 	}
 	return s
-}
-
-// wallAfter is the beginning of a gap, on the wall's clock; 0: not known.
-func wallAfter(i tail.Item) int64 {
-	if i.Event.Gap.After == 0 || i.Wall == 0 {
-		return 0
-	}
-	return i.Wall - int64(i.Time-i.Event.Gap.After)
 }
 
 // short is a duration with three digits or so.
@@ -152,6 +146,9 @@ func (t *text) summary(b []byte, p printed, r tail.Result) []byte {
 	}
 	for _, reason := range slices.Sorted(maps.Keys(r.Gaps)) {
 		b = fmt.Appendf(b, "gaps %-15s %6d, with %d events as far as is known\n", reason, r.Gaps[reason].Gaps, r.Gaps[reason].Events)
+	}
+	if w := r.Waiting; w != nil {
+		b = fmt.Appendf(b, "until the end, %d events waited for %s since %s\n", w.Events, w.Host, w.Since.Format(timeLayout))
 	}
 	if p.delay.Len() > 0 {
 		b = fmt.Appendf(b, "from event to print: p50 %s, p99 %s\n", short(time.Duration(p.delay.Quantile(0.5))), short(time.Duration(p.delay.Quantile(0.99))))

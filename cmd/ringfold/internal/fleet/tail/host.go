@@ -24,6 +24,7 @@ type host struct {
 	ranks  [rankings]int // places in Merger.ranks, from 1 on; 0: it is not there
 	due    time.Time     // no wait for it ends before
 	events uint64
+	told   int // Merger.waits when it was told of that others wait for it
 }
 
 type state int
@@ -44,8 +45,9 @@ const maxAhead = time.Minute
 // entry is a batch in the queue.
 type entry struct {
 	b     *wire.Batch
-	floor int64 // no event is placed before this, not to overtake those of earlier batches when the clock is set back
-	limit int64 // nor after this
+	floor int64     // no event is placed before this, not to overtake those of earlier batches when the clock is set back
+	limit int64     // nor after this
+	since time.Time // it is in the queue
 }
 
 // place is the position in the stream of an event of queue[0].
@@ -122,7 +124,7 @@ func (h *host) log(b *wire.Batch) *log {
 // take puts a batch into the queue.
 func (h *host) take(b *wire.Batch, received time.Time) {
 	limit := received.Add(maxAhead).UnixNano()
-	e := entry{b, h.floor, limit}
+	e := entry{b: b, floor: h.floor, limit: limit}
 	h.floor = max(h.floor, min(limit, wall(b.Watermark, b.WallOffset)))
 	if n := len(b.Events); n > 0 {
 		last, _ := e.at(n - 1)
@@ -190,8 +192,8 @@ func (h *host) skip(l *log) {
 	if h.last != nil && h.last.BootId == b.BootId && h.mark <= at {
 		gap.After = h.mark
 	}
-	h.push(entry{&wire.Batch{Host: b.Host, BootId: b.BootId, LogId: b.LogId, BaseTime: at, WallOffset: b.WallOffset, WallError: b.WallError,
-		Events: []*wire.Event{{Kind: wire.Event_GAP, Gap: gap, Detail: missing(l.next, b.Sequence-1)}}}, h.floor, h.m.now.Add(maxAhead).UnixNano()})
+	h.push(entry{b: &wire.Batch{Host: b.Host, BootId: b.BootId, LogId: b.LogId, BaseTime: at, WallOffset: b.WallOffset, WallError: b.WallError,
+		Events: []*wire.Event{{Kind: wire.Event_GAP, Gap: gap, Detail: missing(l.next, b.Sequence-1)}}}, floor: h.floor, limit: h.m.now.Add(maxAhead).UnixNano()})
 	l.next = b.Sequence
 	h.takeHeld(l)
 }
@@ -202,10 +204,11 @@ func (h *host) gap(ev *wire.Event) {
 	if h.last != nil {
 		b.BootId, b.LogId, b.WallOffset, b.WallError = h.last.BootId, h.last.LogId, h.last.WallOffset, h.last.WallError
 	}
-	h.push(entry{b, h.floor, h.floor})
+	h.push(entry{b: b, floor: h.floor, limit: h.floor})
 }
 
 func (h *host) push(e entry) {
+	e.since = h.m.now
 	h.queue = append(h.queue, e)
 	h.m.buffered += len(e.b.Events)
 	if len(h.queue) == 1 {
@@ -237,7 +240,11 @@ func (h *host) place(i int) {
 func (h *host) item() Item {
 	b := h.queue[0].b
 	ev := b.Events[h.next.i]
-	return Item{Host: h.name, BootID: b.BootId, LogID: b.LogId, Sequence: b.Sequence, Event: ev, Time: b.BaseTime + ev.Delta, Wall: h.next.wall, Error: h.next.error}
+	i := Item{Host: h.name, BootID: b.BootId, LogID: b.LogId, Sequence: b.Sequence, Event: ev, Time: b.BaseTime + ev.Delta, Wall: h.next.wall, Error: h.next.error}
+	if after := ev.Gap.GetAfter(); after != 0 {
+		i.After = i.Wall - int64(i.Time-after)
+	}
+	return i
 }
 
 // at is the wall-clock time of an event, and by how much it may be wrong.

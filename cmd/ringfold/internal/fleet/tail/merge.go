@@ -4,11 +4,15 @@
 package tail
 
 import (
+	"fmt"
 	"math"
 	"time"
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/wire"
 )
+
+// patience is how long events wait for a host before that is told of: for longer than for a batch that is missing.
+const patience = 2 * DefaultDead
 
 // Defaults of MergeOptions.
 const (
@@ -34,6 +38,7 @@ type Item struct {
 	Time         uint64 // CLOCK_MONOTONIC of the host, ns
 	Wall         int64  // ns since 1970; 0: not known, of a gap of a host that has never been heard of
 	Error        uint64 // ns by which Wall may be wrong
+	After        int64  // of a gap: since when, ns since 1970; 0: not known
 	Late, Forced bool   // an event with a later Wall came before; it was delivered before that was proved to be its turn
 }
 
@@ -46,6 +51,14 @@ type Stats struct {
 	Duplicates uint64 // batches that had come already
 	Gaps       map[wire.Gap_Reason]Gaps
 	MaxError   time.Duration // the largest of events'
+}
+
+// Wait says that events wait for a host for longer than they should.
+type Wait struct {
+	Host   string
+	Since  time.Time
+	Events int           // that are held back
+	Behind time.Duration // how far the host is behind the broker's clock; 0: it has never been heard of
 }
 
 // Gaps counts gaps of one reason.
@@ -69,6 +82,7 @@ type Merger struct {
 	began    time.Time // since when hosts could be heard
 	now      time.Time
 	last     int64 // the latest wall-clock time that was delivered
+	waits    int   // counts the times that there was none
 	stats    Stats
 }
 
@@ -81,7 +95,7 @@ func NewMerger(o MergeOptions, deliver func(Item) error) *Merger {
 	if o.Buffer == 0 {
 		o.Buffer = DefaultBuffer
 	}
-	m := &Merger{o: o, deliver: deliver, hosts: map[string]*host{}, last: math.MinInt64, stats: Stats{Gaps: map[wire.Gap_Reason]Gaps{}}}
+	m := &Merger{o: o, deliver: deliver, hosts: map[string]*host{}, last: math.MinInt64, waits: 1, stats: Stats{Gaps: map[wire.Gap_Reason]Gaps{}}}
 	for kind, before := range [rankings]func(a, b *host) bool{
 		byEvent: func(a, b *host) bool { return earlier(a.next.wall, a, b.next.wall, b) },
 		byFloor: func(a, b *host) bool { return earlier(a.floor, a, b.floor, b) },
@@ -130,6 +144,30 @@ func (m *Merger) Advance(now time.Time) {
 	if m.now.Sub(m.began) >= m.o.Settle || m.buffered > m.o.Buffer {
 		m.flush()
 	}
+	if wait := m.Waiting(); wait == nil {
+		m.waits++
+	} else if h := m.hosts[wait.Host]; h.told < m.waits { // not each time
+		h.told = m.waits
+		gap := &wire.Event{Kind: wire.Event_GAP, Gap: &wire.Gap{Reason: wire.Gap_HOST_BEHIND}, Detail: "nothing has come of it"}
+		if wait.Behind != 0 {
+			gap.Detail = fmt.Sprintf("its clock, or what it sends, is %v behind", wait.Behind.Round(time.Second))
+		}
+		m.hand(Item{Host: h.name, After: wait.Since.UnixNano(), Event: gap})
+	}
+}
+
+// Waiting returns whom events wait for, nil if they do not for long.
+func (m *Merger) Waiting() *Wait {
+	first := m.ranks[byEvent].top()
+	h := m.blocks(first)
+	if h == nil || m.now.Sub(first.queue[0].since) < patience {
+		return nil
+	}
+	w := &Wait{Host: h.name, Since: first.queue[0].since, Events: m.buffered}
+	if h.known {
+		w.Behind = m.now.Sub(time.Unix(0, h.floor))
+	}
+	return w
 }
 
 // Resume says that nothing could be heard until now, of anyone: hosts get their time to be heard again. The clock may go back here if nothing has been
@@ -210,8 +248,7 @@ func (m *Merger) flush() {
 			}
 			continue
 		}
-		slowest := m.slowest()
-		forced := slowest != nil && earlier(slowest.floor, slowest, h.next.wall, h)
+		forced := m.blocks(h) != nil
 		if forced && m.buffered <= m.o.Buffer {
 			return
 		}
@@ -219,15 +256,17 @@ func (m *Merger) flush() {
 	}
 }
 
-// slowest is the host that may still send the oldest event, nil if none may.
-func (m *Merger) slowest() *host {
-	for {
-		h := m.ranks[byFloor].top()
-		if h == nil || h.holds() {
-			return h
-		}
-		m.ranks[byFloor].put(h, false) // what was delivered, unproved, is beyond it now
+// blocks returns the host that may still send what belongs before the oldest event, which first has; nil if none may.
+func (m *Merger) blocks(first *host) *host {
+	h := m.ranks[byFloor].top()
+	for h != nil && !h.holds() { // what was delivered, unproved, is beyond it now
+		m.ranks[byFloor].put(h, false)
+		h = m.ranks[byFloor].top()
 	}
+	if h == nil || first == nil || !earlier(h.floor, h, first.next.wall, first) {
+		return nil
+	}
+	return h
 }
 
 // pop delivers the first event of h, which has the oldest one.

@@ -307,3 +307,37 @@ func TestEnough(t *testing.T) {
 	require.Equal(t, 2, n)
 	require.Equal(t, uint64(2), m.Stats().Events)
 }
+
+// A host whose clock is slow, or whose watermark stands still, holds up the others: that is told of, once, with since when.
+func TestBehind(t *testing.T) {
+	m := newMerged(MergeOptions{})
+	for s := 1.0; s < 11; s++ {
+		slow := batch("slow", uint64(s), s, s-0.1)
+		slow.WallOffset -= int64(time.Hour)
+		m.feed(s, batch("good", uint64(s), s, s-0.2), slow, batch("still", uint64(s), 1))
+		require.Nil(t, m.Waiting())
+	}
+	m.out()
+	m.feed(11, batch("good", 11, 11), batch("still", 11, 1))
+	require.Len(t, m.items, 1)
+	require.Equal(t, at(1).UnixNano(), m.items[0].After)
+	require.Equal(t, "its clock, or what it sends, is 1h0m1s behind", m.items[0].Event.Detail)
+	require.Equal(t, []string{"slow HOST_BEHIND"}, m.out())
+	require.Equal(t, &Wait{Host: "slow", Since: at(1), Events: 10, Behind: time.Hour + time.Second}, m.Waiting())
+
+	end := batch("slow", 11, 11)
+	end.WallOffset -= int64(time.Hour)
+	end.End = true
+	require.Equal(t, []string{"good0.8", "still HOST_BEHIND"}, m.feed(12, batch("good", 12, 12), batch("still", 12, 1), end).out())
+	for s := 13.0; s < 30; s++ {
+		require.Empty(t, m.feed(s, batch("good", uint64(s), s), batch("still", uint64(s), 1)).out(), "it was told of")
+	}
+	require.Len(t, m.feed(30, batch("still", 30, 30)).out(), 9)
+	require.Nil(t, m.Waiting())
+	require.Equal(t, Gaps{Gaps: 2}, m.Stats().Gaps[wire.Gap_HOST_BEHIND])
+	m.feed(31, batch("good", 30, 31, 30.5), batch("still", 31, 30))
+	for s := 32.0; s < 42; s++ {
+		m.feed(s, batch("good", uint64(s-1), s), batch("still", uint64(s), 30))
+	}
+	require.Equal(t, []string{"still HOST_BEHIND"}, m.out(), "it is so again")
+}

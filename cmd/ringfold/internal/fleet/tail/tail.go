@@ -40,6 +40,7 @@ type Result struct {
 	Stats
 	Malformed uint64 // messages
 	Unread    int    // events that were held back when the Sink had enough
+	Waiting   *Wait  // in the end
 }
 
 // pulled is how many messages come here before they are asked for. What is more waits at the server, however slow the Sink is.
@@ -66,6 +67,7 @@ func Run(ctx context.Context, nc *nats.Conn, o Options, sink Sink) (Result, erro
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		err = nil // as it was asked for
 	}
+	waiting := r.merger.Waiting()
 	if err == nil {
 		r.merger.Drain()
 		err = r.flush()
@@ -73,7 +75,7 @@ func Run(ctx context.Context, nc *nats.Conn, o Options, sink Sink) (Result, erro
 	if errors.Is(err, ErrEnough) {
 		err = sink.Flush()
 	}
-	return Result{Stats: r.merger.Stats(), Malformed: r.malformed, Unread: r.merger.Buffered()}, err
+	return Result{Stats: r.merger.Stats(), Malformed: r.malformed, Unread: r.merger.Buffered(), Waiting: waiting}, err
 }
 
 type reader struct {

@@ -90,6 +90,7 @@ const (
 	Gap_HOST_SILENT     Gap_Reason = 5 // nothing has come of the host for too long: others do not wait for it any more
 	Gap_MISSING_BATCHES Gap_Reason = 6 // sequence numbers are missing: the stream has dropped them, by age or size
 	Gap_MALFORMED       Gap_Reason = 7 // a message could not be read
+	Gap_HOST_BEHIND     Gap_Reason = 8 // nothing is missing: others' events wait for the host, whose watermark does not get to them
 )
 
 // Enum value maps for Gap_Reason.
@@ -103,6 +104,7 @@ var (
 		5: "HOST_SILENT",
 		6: "MISSING_BATCHES",
 		7: "MALFORMED",
+		8: "HOST_BEHIND",
 	}
 	Gap_Reason_value = map[string]int32{
 		"UNSPECIFIED":     0,
@@ -113,6 +115,7 @@ var (
 		"HOST_SILENT":     5,
 		"MISSING_BATCHES": 6,
 		"MALFORMED":       7,
+		"HOST_BEHIND":     8,
 	}
 )
 
@@ -351,11 +354,11 @@ const file_event_proto_rawDesc = "" +
 	"\x04FORK\x10\x01\x12\b\n" +
 	"\x04EXEC\x10\x02\x12\b\n" +
 	"\x04EXIT\x10\x03\x12\a\n" +
-	"\x03GAP\x10\x04\"\xf5\x01\n" +
+	"\x03GAP\x10\x04\"\x86\x02\n" +
 	"\x03Gap\x125\n" +
 	"\x06reason\x18\x01 \x01(\x0e2\x1d.ringfold.fleet.v1.Gap.ReasonR\x06reason\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x04R\x05count\x12\x14\n" +
-	"\x05after\x18\x03 \x01(\x04R\x05after\"\x8a\x01\n" +
+	"\x05after\x18\x03 \x01(\x04R\x05after\"\x9b\x01\n" +
 	"\x06Reason\x12\x0f\n" +
 	"\vUNSPECIFIED\x10\x00\x12\r\n" +
 	"\tRING_FULL\x10\x01\x12\v\n" +
@@ -366,7 +369,8 @@ const file_event_proto_rawDesc = "" +
 	"AGENT_DOWN\x10\x04\x12\x0f\n" +
 	"\vHOST_SILENT\x10\x05\x12\x13\n" +
 	"\x0fMISSING_BATCHES\x10\x06\x12\r\n" +
-	"\tMALFORMED\x10\aB?Z=github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/wireb\x06proto3"
+	"\tMALFORMED\x10\a\x12\x0f\n" +
+	"\vHOST_BEHIND\x10\bB?Z=github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/wireb\x06proto3"
 
 var (
 	file_event_proto_rawDescOnce sync.Once
