@@ -19,7 +19,7 @@ type replay struct {
 	*recording
 	speed  float64 // 0: not paced
 	wall   bool
-	since  uint64         // what came before is left out
+	keep   uint64         // how much of the end is replayed, in ns; 0: all
 	cpus   map[int]uint64 // and the bytes that their rings will have in all
 	places []place        // nil: the file is in order
 	chosen []int
@@ -29,6 +29,7 @@ type replay struct {
 
 	session atomic.Pointer[session]
 	// What follows is under its mu.
+	since   uint64 // earlier records are left out
 	rings   map[int]*ring
 	at      int64 // of the next record in the file
 	index   int   // or in places
@@ -47,7 +48,7 @@ func (k *replay) Online() ([]int, error) {
 
 // Open makes the rings.
 func (k *replay) Open(setup kernel.Setup) (kernel.Kernel, error) {
-	k.chosen, k.rings, k.at = setup.CPUs, map[int]*ring{}, k.data
+	k.chosen, k.rings = setup.CPUs, map[int]*ring{}
 	for _, cpu := range setup.CPUs {
 		r, err := newRing(cpu, setup.RingBytes, k.cpus[cpu])
 		if err != nil {

@@ -20,7 +20,7 @@ type ReplayOptions struct {
 	// as events are read.
 	Speed float64
 
-	// Last replays only the last part of the recording, this long. 0 is all of it.
+	// Last replays only the last part of the recording, or of all that are merged, this long. 0 is all.
 	Last time.Duration
 
 	// WallClock gives events the times of CLOCK_REALTIME. The file has its offset from CLOCK_MONOTONIC on the
@@ -121,7 +121,7 @@ func open(name string, f io.ReaderAt, size int64, o ReplayOptions) (_ *perfbuf.R
 		}
 		rec.shift = rec.behind
 	}
-	k := &replay{recording: rec, wall: o.WallClock, speed: o.Speed, interrupts: make(chan struct{}, 1)}
+	k := &replay{recording: rec, wall: o.WallClock, speed: o.Speed, keep: uint64(o.Last), interrupts: make(chan struct{}, 1)}
 	k.cpus, k.places, err = rec.plan()
 	if err == errCompressed {
 		if err = rec.inflate(o.Decompress); err == nil {
@@ -130,9 +130,6 @@ func open(name string, f io.ReaderAt, size int64, o ReplayOptions) (_ *perfbuf.R
 	}
 	if err != nil {
 		return nil, err
-	}
-	if o.Last > 0 {
-		k.since = rec.last - min(rec.last, uint64(o.Last))
 	}
 	r, _, err := kernel.OpenReader(k, o.Reader)
 	if err != nil {

@@ -34,11 +34,15 @@ func join(members []*replay) *session {
 	s := &session{members: members, speed: members[0].speed}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	last := uint64(0)
+	for _, k := range members {
+		last = max(last, k.last)
+	}
 	for _, k := range members {
 		if old := k.session.Load(); old != nil {
 			old.mu.Lock()
 			if old.fresh() {
-				k.rewind()
+				k.rewind(last)
 			} else {
 				s.fed = max(s.fed, old.fed)
 			}
@@ -49,6 +53,7 @@ func join(members []*replay) *session {
 			k.session.Store(s)
 			old.mu.Unlock()
 		} else {
+			k.rewind(last)
 			k.session.Store(s)
 		}
 	}
@@ -68,8 +73,11 @@ func (s *session) fresh() bool {
 	return s.asked <= 1 && !s.waited
 }
 
-// rewind empties the rings and begins anew.
-func (k *replay) rewind() {
+// rewind empties the rings and begins anew. last is the time of the last event that will be replayed.
+func (k *replay) rewind(last uint64) {
+	if k.keep > 0 {
+		k.since = last - min(last, k.keep)
+	}
 	for _, r := range k.rings {
 		r.empty()
 	}

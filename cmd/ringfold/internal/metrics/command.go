@@ -57,7 +57,7 @@ without --steal. To export the counts of your own reader, use package perfbuf/pr
 			case board:
 				_, err := io.WriteString(cmd.OutOrStdout(), dashboard)
 				return err
-			case c.File != "":
+			case len(c.Files) > 0:
 				return cli.Usagef("only maps have metrics: ringfold stat counts a recording")
 			case len(c.Flags.Command) > 0:
 				return cli.Usagef("metrics runs no command: see ringfold stat")

@@ -36,7 +36,7 @@ func Command() *cobra.Command {
 		Use:   "record " + source.Usage,
 		Short: "Record events to a file, or keep the newest ones until a trigger",
 		Long: `Record the events of maps to a perf.data file, which ringfold tail, ringfold replay and perf script
-read. Given a recording, copy the events that match. Name maps as for "ringfold tail".
+read. Given recordings, copy the events that match. Name maps as for "ringfold tail".
 
 With --flight, the kernel keeps the newest events of one map in memory, and nothing reads them. A
 trigger writes a snapshot: SIGUSR1, an event that matches --trigger, or the end. The first snapshot
@@ -102,7 +102,7 @@ func (c *config) check(given func(string) bool) error {
 		return errors.New("--max-files is for --max-size, --max-age or --snapshot-dir: else there is one file")
 	case c.flight == 0:
 		return nil
-	case c.File != "":
+	case len(c.Files) > 0:
 		return errors.New("--flight is for a map: of a recording, --since has the last events")
 	case rotates || given("mode") || given("slack"):
 		return errors.New("--max-size, --max-age, --mode and --slack are not for --flight")

@@ -32,9 +32,11 @@ func (c *config) record(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	from, bad := os.Stat(c.File)
-	if to, err := os.Stat(c.write); bad == nil && err == nil && os.SameFile(from, to) {
-		return fmt.Errorf("%s is read: record to another file, by --write", c.File)
+	for _, file := range c.Files {
+		from, bad := os.Stat(file)
+		if to, err := os.Stat(c.write); bad == nil && err == nil && os.SameFile(from, to) {
+			return fmt.Errorf("%s is read: record to another file, by --write", file)
+		}
 	}
 	rec, err := c.create(c.write, cmd.OutOrStdout(), perfdata.Options{Events: events, MaxBytes: int64(c.maxSize), MaxAge: c.maxAge, MaxFiles: c.maxFiles})
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 // selectors are the words before what names a map or a recording.
 var selectors = []string{"id", "name", "pinned", "file"}
 
-// arguments reads "id 12 name events,time=8 pinned /sys/fs/bpf/x", or the name of a recording.
+// arguments reads "id 12 name events,time=8 pinned /sys/fs/bpf/x", or names of recordings.
 func (f *Flags) arguments(args []string) error {
 	for len(args) > 0 {
 		word := args[0]
@@ -35,8 +35,8 @@ func (f *Flags) arguments(args []string) error {
 		args = args[1:]
 	}
 	switch {
-	case f.File != "" && len(f.Maps) > 0:
-		return errors.New("a recording is read alone: each has its own clock")
+	case len(f.Files) > 0 && len(f.Maps) > 0:
+		return errors.New("maps and recordings are of different times: read them one after the other")
 	case f.Process != "":
 		for _, m := range f.Maps {
 			if m.Name == "" {
@@ -50,10 +50,7 @@ func (f *Flags) arguments(args []string) error {
 // argument reads one of them.
 func (f *Flags) argument(what, which string) (err error) {
 	if what == "file" {
-		if f.File != "" {
-			return errors.New("a recording is read alone: each has its own clock")
-		}
-		f.File = which
+		f.Files = append(f.Files, which)
 		return nil
 	}
 	var sel bpfmaps.Selector

@@ -2,6 +2,7 @@ package source
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -106,10 +107,19 @@ func CompleteProcess(*cobra.Command, []string, string) (all completions, _ cobra
 	return offered(all, err)
 }
 
-// completeEvent offers the events of a recording.
+// events are those of the recordings.
+func (f *Flags) events() (all []perfdata.EventInfo, err error) {
+	for _, file := range f.Files {
+		events, bad := perfdata.Events(file)
+		all, err = append(all, events...), errors.Join(err, bad)
+	}
+	return all, err
+}
+
+// completeEvent offers the events of recordings.
 func (f *Flags) completeEvent(_ *cobra.Command, args []string, _ string) (all completions, _ cobra.ShellCompDirective) {
 	f.arguments(args)
-	events, err := perfdata.Events(f.File)
+	events, err := f.events()
 	for _, e := range events {
 		all = offer(all, e.Name, "")
 	}
@@ -134,8 +144,8 @@ func (f *Flags) types() (types []btf.Type, err error) {
 			return nil, err
 		}
 		return named(spec), nil
-	case f.File != "":
-		events, err := perfdata.Events(f.File)
+	case f.recorded():
+		events, err := f.events()
 		for _, e := range events {
 			if spec, err := btf.LoadSpecFromReader(bytes.NewReader(e.BTF)); err == nil && (f.Event == "" || f.Event == e.Name) {
 				types = append(types, named(spec)...)

@@ -3,7 +3,7 @@ package source
 import (
 	"bytes"
 	"fmt"
-	"slices"
+	"os"
 	"strings"
 
 	"github.com/cilium/ebpf/btf"
@@ -14,34 +14,57 @@ import (
 	"github.com/ringfold/ringfold/perfbuf/perfdata"
 )
 
-// openFile opens a recording.
-func (set *Set) openFile(o perfbuf.Options) error {
-	f := set.flags
-	events, err := perfdata.Events(f.File)
-	if err != nil {
+// openFiles opens the recordings, and each event of one as a source. A signal ends that, too: a file may
+// be large, or made to be slow.
+func (set *Set) openFiles(o perfbuf.Options) error {
+	opened, done := &Set{flags: set.flags}, make(chan error, 1)
+	go func() { done <- opened.readFiles(o) }()
+	select {
+	case err := <-done:
+		set.Sources = opened.Sources
 		return err
+	case <-set.flags.cmd.Context().Done():
+		return fmt.Errorf("stopped while opening %s", strings.Join(set.flags.Files, ", "))
 	}
-	var names []string
-	for _, e := range events {
-		names = append(names, cli.Printable(e.Name))
-	}
-	at := slices.IndexFunc(events, func(e perfdata.EventInfo) bool { return e.Name == f.Event })
-	switch {
-	case f.Event == "" && len(events) == 1:
-		at = 0
-	case f.Event == "" && len(events) > 1:
-		return fmt.Errorf("%s has several events: name one by --event: %s", f.File, strings.Join(names, ", "))
-	case at < 0 && len(events) > 0:
-		return fmt.Errorf("--event %s: %s has none of this name, but %s", f.Event, f.File, strings.Join(names, ", "))
-	}
-	s := &Source{File: f.File, Target: &bpfmaps.Target{}}
-	set.Sources = []*Source{s}
-	if at >= 0 { // without any, Open says why
-		s.Name = events[at].Name
-		if err := s.findTypes(f, events[at].BTF); err != nil {
+}
+
+// readFiles finds whatever may be wrong with a recording before it reads any of them as a whole.
+func (set *Set) readFiles(o perfbuf.Options) error {
+	f := set.flags
+	var sources []*Source
+	for i, file := range f.Files {
+		for _, before := range f.Files[:i] {
+			if sameFile(file, before) {
+				return fmt.Errorf("%s and %s are one recording: name it once", before, file)
+			}
+		}
+		events, err := perfdata.Events(file)
+		if err != nil {
 			return err
 		}
+		var names []string
+		found := events[:0:0]
+		for _, e := range events {
+			names = append(names, cli.Printable(e.Name))
+			if f.Event == "" || e.Name == f.Event {
+				found = append(found, e)
+			}
+		}
+		if len(events) == 0 { // Open says why
+			found = make([]perfdata.EventInfo, 1)
+		} else if len(found) == 0 {
+			return fmt.Errorf("--event %s: %s has none of this name, but %s", f.Event, file, strings.Join(names, ", "))
+		}
+		for _, e := range found {
+			s := &Source{File: file, Target: &bpfmaps.Target{Map: bpfmaps.Map{Name: e.Name}}}
+			if err := s.findTypes(f, e.BTF); err != nil {
+				return err
+			}
+			sources = append(sources, s)
+		}
 	}
+	set.Sources = sources
+	set.label()
 	if err := set.checkFilters(); err != nil {
 		return err
 	}
@@ -50,13 +73,25 @@ func (set *Set) openFile(o perfbuf.Options) error {
 		return err
 	}
 	defer decoder.Close() // Open is done with it
-	s.Reader, err = perfdata.Open(f.File, perfdata.ReplayOptions{Event: f.Event, Speed: f.Speed, Last: f.Since, Decompress: decoder, Reader: o})
-	return err
+	for _, s := range sources {
+		s.Reader, err = perfdata.Open(s.File, perfdata.ReplayOptions{Event: s.Name, Speed: f.Speed, Last: f.Since, WallClock: f.WallClock,
+			Decompress: decoder, Reader: o})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func sameFile(a, b string) bool {
+	x, errX := os.Stat(a)
+	y, errY := os.Stat(b)
+	return errX == nil && errY == nil && os.SameFile(x, y)
 }
 
 // findTypes finds what a recording has of types, and the one that is named: there, or where --btf says.
 func (s *Source) findTypes(f *Flags, blob []byte) (err error) {
-	where := "the BTF in " + f.File
+	where := "the BTF in " + s.File
 	var spec *btf.Spec
 	if len(blob) > 0 {
 		if spec, err = btf.LoadSpecFromReader(bytes.NewReader(blob)); err != nil {
@@ -70,7 +105,7 @@ func (s *Source) findTypes(f *Flags, blob []byte) (err error) {
 	case f.BTF != "":
 		s.Decoder, err = f.newDecoder(f.Type, bpfmaps.Map{})
 	case len(blob) == 0:
-		err = fmt.Errorf("--type %s: %s has no BTF, as its recorder gave none, or has not closed it: --btf FILE takes the type from elsewhere", f.Type, f.File)
+		err = fmt.Errorf("--type %s: %s has no BTF, as its recorder gave none, or has not closed it: --btf FILE takes the type from elsewhere", f.Type, s.File)
 	default:
 		s.Decoder, err = findType(spec, f.Type, where)
 	}

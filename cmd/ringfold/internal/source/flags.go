@@ -18,8 +18,10 @@ import (
 // What, Order and Types, and checks them with Args. Set a field before, for another default.
 type Flags struct {
 	Process string // comm or pid of a process that holds the maps
-	Event   string // of a recording
+	Event   string // of the recordings; empty: all
 	Steal   bool
+
+	WallClock bool // order recordings by the time of day
 
 	PID     int
 	CPUs    []int // nil: all
@@ -37,8 +39,8 @@ type Flags struct {
 	// Speed of a recording's replay, as a multiple of the recorded pace; 0: as fast as it is read.
 	Speed float64
 
-	// File is the recording that the arguments name, Maps are the maps; neither: the only map that programs use.
-	File    string
+	// Files are the recordings that the arguments name, Maps the maps; neither: the only map that programs use.
+	Files   []string
 	Maps    []bpfmaps.Selector
 	Command []string // to run
 
@@ -66,9 +68,10 @@ func (f *Flags) Which(fs *pflag.FlagSet) {
 	})
 }
 
-// Recording defines the flag that chooses an event of a recording, for commands that read nothing else.
+// Recording defines the flags for recordings, for commands that read nothing else.
 func (f *Flags) Recording(fs *pflag.FlagSet) {
-	fs.StringVar(&f.Event, "event", f.Event, "the event with this `name`, of a recording that has several")
+	fs.StringVar(&f.Event, "event", f.Event, "only the event with this `name`, of recordings that have several")
+	fs.BoolVar(&f.WallClock, "wall-clock", f.WallClock, "order recordings of several hosts or boots by their time of day")
 }
 
 // What defines the flags that choose events.
@@ -77,7 +80,7 @@ func (f *Flags) What(fs *pflag.FlagSet) {
 		fs.IntVarP(&f.PID, "pid", "p", f.PID, "only events with this `pid` in the field pid, or in tgid if there is no pid")
 		fs.Var((*cpus)(&f.CPUs), "cpus", "only these CPUs, such as `0-3,7`")
 		fs.StringVar(&f.Filter, "filter", f.Filter, "only events that match, such as `'pid == 12 && ret < 0'`")
-		fs.DurationVar(&f.Since, "since", f.Since, "only the last `duration` of a recording")
+		fs.DurationVar(&f.Since, "since", f.Since, "only the last `duration` of recordings")
 		fs.Uint64VarP(&f.Count, "count", "n", f.Count, "end after `N` events")
 		fs.DurationVar(&f.Timeout, "timeout", f.Timeout, "end after this `duration`, such as 5s")
 	})
@@ -151,13 +154,13 @@ func (f *Flags) check(given func(string) bool) error {
 		return errors.New("--slack, --timeout, --since and --pid must not be negative")
 	case f.Mode == Exact && given("slack"):
 		return errors.New("--slack is for --mode slack: exact mode does not guess")
-	case f.File != "" && (f.Steal || f.Process != "" || f.BTFProg != ""):
+	case f.recorded() && (f.Steal || f.Process != "" || f.BTFProg != ""):
 		return errors.New("--steal, --process and --btf-prog are for maps, not for a recording")
-	case f.File != "" && len(f.Command) > 0:
+	case f.recorded() && len(f.Command) > 0:
 		return errors.New("a recording has what happened already: a command to run is for maps")
-	case f.File == "" && given("event"):
-		return errors.New("--event is for a recording: name its file")
-	case f.File == "" && given("since"):
+	case !f.recorded() && (given("event") || f.WallClock):
+		return errors.New("--event and --wall-clock are for recordings: name a file")
+	case !f.recorded() && given("since"):
 		return errors.New("--since is for a recording: of a map, only what is still to come can be read")
 	case !f.Decodes() && (f.BTFProg != "" || f.BTF != ""):
 		return errors.New("--btf and --btf-prog say where to look for a --type: name it")
@@ -173,7 +176,9 @@ func (f *Flags) check(given func(string) bool) error {
 }
 
 // Named reports whether the command line names maps or a recording.
-func (f *Flags) Named() bool { return f.File != "" || len(f.Maps) > 0 || f.Process != "" }
+func (f *Flags) Named() bool { return f.recorded() || len(f.Maps) > 0 || f.Process != "" }
+
+func (f *Flags) recorded() bool { return len(f.Files) > 0 }
 
 // Filters reports whether events are left out by what they have: with --filter or --pid.
 func (f *Flags) Filters() bool { return f.filter.condition != nil || f.filter.parts != nil }

@@ -68,6 +68,10 @@ func (set *Set) Run(ctx context.Context, in Stream, event func(Event) error, flu
 	}
 	stopped := false
 	each := func(ev perfbuf.Event) error {
+		if f.recorded() && ctx.Err() != nil { // of a map, what the rings hold is still delivered
+			stopped = true
+			return perfbuf.ErrStop
+		}
 		one, ok := set.take(ev)
 		if !ok {
 			return nil
@@ -101,7 +105,7 @@ func (set *Set) Run(ctx context.Context, in Stream, event func(Event) error, flu
 		cancel()
 		set.Child.wait()
 	}
-	if stopped || f.File != "" {
+	if stopped || f.recorded() {
 		return nil
 	}
 	// The programs are others' and go on. Shutdown takes the rings out of the maps, so that the rest has an end.

@@ -1,7 +1,8 @@
 // Package source is what the commands of ringfold read: it chooses maps or a recording by the command line, opens them, decodes and
 // filters their events, and reads until there were enough.
 //
-// flags.go and args.go read the command line, complete.go completes it, source.go opens maps, file.go a recording, own.go is for commands with rings of their own, run.go reads, command.go runs a command meanwhile.
+// flags.go and args.go read the command line, complete.go completes it, source.go opens maps, file.go recordings, own.go is for
+// commands with rings of their own, run.go reads, command.go runs a command meanwhile.
 // btf.go finds the type of events, decode.go and value.go turn them into fields; filter.go reads a filter, match.go applies it.
 //
 //	var f source.Flags
@@ -18,6 +19,7 @@ package source
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -32,7 +34,7 @@ import (
 type Source struct {
 	*bpfmaps.Target          // of a recording, it has a name only
 	File            string   // the recording; empty: a map
-	Label           string   // which map, if there are several; else empty
+	Label           string   // which one, if there are several; else empty
 	Decoder         *Decoder // nil without a type
 	Reader          *perfbuf.Reader
 	types           []btf.Type // those in the recording
@@ -67,8 +69,8 @@ func (f *Flags) Open(o perfbuf.Options) (*Set, error) {
 	o.RingBytes, o.CPUs = int(f.RingSize), f.CPUs
 	set := &Set{flags: f, from: map[*perfbuf.Reader]*Source{}}
 	open := set.openMaps
-	if f.File != "" {
-		open = set.openFile
+	if f.recorded() {
+		open = set.openFiles
 	}
 	if err := open(o); err != nil {
 		set.Close()
@@ -100,17 +102,11 @@ func (set *Set) chooseMaps() error {
 	if err != nil {
 		return err
 	}
-	names := map[string]int{}
 	for _, t := range targets {
 		set.Sources = append(set.Sources, &Source{Target: t})
-		names[t.Name]++
 	}
+	set.label()
 	for _, s := range set.Sources { // before anybody is silenced for nothing
-		if len(targets) > 1 {
-			if s.Label = s.Name; s.Name == "" || names[s.Name] > 1 {
-				s.Label = s.String()
-			}
-		}
 		if f.CPUs != nil && s.RingBuf() && s.CPUAt == nil {
 			return fmt.Errorf("--cpus: say where the ring buffer %s has the CPU, as in name %s,cpu=8", s, s.Name)
 		}
@@ -126,6 +122,32 @@ func (set *Set) chooseMaps() error {
 		}
 	}
 	return set.checkFilters()
+}
+
+// label labels the sources, if there are several: each by the shortest of its names that no other has.
+func (set *Set) label() {
+	if len(set.Sources) < 2 {
+		return
+	}
+	for _, name := range []func(*Source) string{(*Source).String, (*Source).base, func(s *Source) string { return s.Name }} {
+		n := map[string]int{}
+		for _, s := range set.Sources {
+			n[name(s)]++
+		}
+		for _, s := range set.Sources {
+			if short := name(s); s.Label == "" || short != "" && n[short] == 1 {
+				s.Label = short
+			}
+		}
+	}
+}
+
+// base is the name of a recording without its directory, empty of a map.
+func (s *Source) base() string {
+	if s.File == "" {
+		return ""
+	}
+	return filepath.Base(s.File)
 }
 
 // Timed reports whether all have times, by which they can be ordered.

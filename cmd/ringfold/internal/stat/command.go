@@ -30,11 +30,11 @@ func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stat " + source.Usage,
 		Short: "Count events, bytes and losses per map and CPU",
-		Long: `Count the events of maps or of a recording: events, bytes and losses per map and CPU, wakeups and
+		Long: `Count the events of maps or recordings: events, bytes and losses per map and CPU, wakeups and
 late events per map, and how long events took to arrive. It ends with Ctrl-C, after --timeout, or
 with the command behind --.
 
-Name maps or a recording as for "ringfold tail". stat reads the events, and discards them. Another
+Name maps or recordings as for "ringfold tail". stat reads the events, and discards them. Another
 reader of a perf event array receives nothing from then on, until it is restarted, so stat refuses
 such a map without --steal.`,
 		Example: `  ringfold stat name events --steal -- make
@@ -45,7 +45,7 @@ such a map without --steal.`,
 			switch {
 			case c.interval != 0 && c.interval < 10*time.Millisecond:
 				return cli.Usagef("--interval %v is too short: 10ms at least", c.interval)
-			case c.interval != 0 && c.File != "":
+			case c.interval != 0 && len(c.Files) > 0:
 				return cli.Usagef("--interval is for maps: a recording is read as fast as possible")
 			}
 			return c.run(cmd.Context(), cmd.OutOrStdout())

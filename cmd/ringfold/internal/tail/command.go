@@ -29,8 +29,8 @@ func Command() *cobra.Command {
 	c := &config{}
 	cmd := &cobra.Command{
 		Use:   "tail " + source.Usage,
-		Short: "Print events of maps or of a recording, in order",
-		Long: `Print the events of perf event arrays, BPF ring buffers or a recording, in order of time.
+		Short: "Print events of maps or of recordings, in order",
+		Long: `Print the events of perf event arrays and BPF ring buffers, or of recordings, in order of time.
 
 Name one map or several as bpftool does: "id 12", "name events", "pinned PATH". Without a name, tail
 reads the only map that programs use. A word with a slash, or one that ends in .data, is a
@@ -64,9 +64,9 @@ func Replay() *cobra.Command {
 	c := &config{}
 	speed := speed(1)
 	cmd := &cobra.Command{
-		Use:   "replay [flags] FILE",
-		Short: "Print a recording at its recorded pace",
-		Long: `Print the events of a recording at its recorded pace, or faster. The output is that of tail.
+		Use:   "replay [flags] FILE...",
+		Short: "Print recordings at their recorded pace",
+		Long: `Print the events of recordings at their recorded pace, or faster. The output is that of tail.
 
 A recording is a perf.data file of "ringfold record", of package perfbuf/perfdata, or of perf record -e bpf-output. No
 root is needed. Ctrl-C ends with a summary.`,
@@ -75,13 +75,16 @@ root is needed. Ctrl-C ends with a summary.`,
   ringfold replay events.data --speed max -o json`,
 		ValidArgsFunction: cli.CompleteFiles,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 1 {
-				args = []string{"file", args[0]}
+			var files []string
+			for _, arg := range args {
+				if arg != "file" {
+					files = append(files, "file", arg)
+				}
 			}
-			if len(args) != 2 || args[0] != "file" {
-				return cli.Usagef("name one recording")
+			if files == nil {
+				return cli.Usagef("name a recording")
 			}
-			return c.Args(cmd, args)
+			return c.Args(cmd, files)
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c.Speed = float64(speed)
@@ -115,7 +118,7 @@ func (c *config) show(fs *pflag.FlagSet) {
 // check looks for flags that contradict each other.
 func (c *config) check() error {
 	switch {
-	case c.File != "" && c.utc:
+	case len(c.Files) > 0 && c.utc:
 		return cli.Usagef("--utc is for maps: the clock of a recording may be another machine's")
 	case len(c.fields) > 0 && !c.Decodes():
 		return cli.Usagef("--fields chooses among decoded fields: say what events are by --type")

@@ -1,5 +1,5 @@
 // Package top shows the rings of perf event arrays and BPF ring buffers at work: how full each is, what comes, what is lost, and how the
-// reader gets on. It looks at maps, at a recording, or at a load of its own.
+// reader gets on. It looks at maps, at recordings, or at a load of its own.
 //
 // session.go reads, in the mode that is chosen, and takes snapshots; frame.go computes what two of these say. view.go, totals.go,
 // table.go and bar.go draw it, for screen.go, which is all that knows of the terminal, and plain.go; json.go is for scripts.
@@ -36,7 +36,7 @@ func Command() *cobra.Command {
 		Long: `Show the ring of each CPU of a map, live: how full it is, how many events come and are lost, and how
 the reader keeps up.
 
-Name maps or a recording as for "ringfold tail"; a recording is replayed at its own pace. Without a
+Name maps or recordings as for "ringfold tail"; recordings are replayed at their own pace. Without a
 name and without --steal, top shows a BPF program of its own that outputs on all CPUs. If stdout is
 no terminal, top prints a table per interval.
 
@@ -88,7 +88,7 @@ func (c *config) check(given func(string) bool) error {
 	case len(c.Flags.Command) > 0:
 		return cli.Usagef("top has the terminal, and runs no command: see ringfold stat")
 	}
-	if c.Mode == "" {
+	if c.Mode == "" && len(c.Files) < 2 { // several are replayed by one clock, in an ordered stream
 		c.Mode = source.Unordered
 	}
 	if c.own() && !given("ring-size") {

@@ -49,6 +49,10 @@ func TestRecording(t *testing.T) {
 		require.EqualValues(t, n, last.Summary.Delivered)
 		require.Zero(t, last.Summary.Late+last.Summary.Lost+last.Summary.Dropped)
 		require.Len(t, last.Summary.Rings, 2)
+
+		status, out, stderr = inProcess(t, path, recording(t, 2*n), "-o", "compact", "--mode", m)
+		require.Zero(t, status, stderr)
+		require.Regexp(t, `(?m)^# 300 events delivered in \S+, 0 lost\n$`, out)
 	}
 	status, out, _ := inProcess(t, path, "-o", "compact", "-i", "20ms", "--mode", "exact")
 	require.Zero(t, status)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"time"
 
@@ -79,15 +80,20 @@ func (s *session) read(ctx context.Context, m mode) error {
 	return stream.ForEachPending(func(perfbuf.Event) error { return nil }) // else what it holds would be dropped
 }
 
-// readUnordered reads each map by itself. It returns when ctx ends, or the first of them has failed.
+// readUnordered reads each map by itself. It returns when ctx ends, all recordings have, or one has failed.
 func (s *session) readUnordered(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var all sync.WaitGroup
 	for _, r := range s.readers {
-		all.Go(func() { cancel(r.RunBatches(ctx, discard)) })
+		all.Go(func() {
+			if err := r.RunBatches(ctx, discard); err != io.EOF {
+				cancel(err)
+			}
+		})
 	}
 	all.Wait()
+	cancel(io.EOF)
 	return context.Cause(ctx)
 }
 

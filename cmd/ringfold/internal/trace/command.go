@@ -36,7 +36,7 @@ func Command() *cobra.Command {
 the rings are, into a file that https://ui.perfetto.dev and chrome://tracing open. It needs root, or
 CAP_BPF and CAP_PERFMON, and a kernel with BTF.
 
-With maps or a recording, named as for "ringfold tail", show their events instead, each on the track
+With maps or recordings, named as for "ringfold tail", show their events instead, each on the track
 of its CPU. A recording that trace has made becomes the same timeline again, without root. Ctrl-C
 ends early, with a complete file.`,
 		Example: `  ringfold trace --timeout 2s
@@ -72,7 +72,7 @@ ends early, with a complete file.`,
 
 // check looks for flags that contradict each other.
 func (c *config) check(given func(string) bool) error {
-	if (c.File != "" || len(c.Command) > 0) && !given("timeout") {
+	if (len(c.Files) > 0 || len(c.Command) > 0) && !given("timeout") {
 		c.Timeout = 0
 	}
 	switch {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
@@ -38,11 +39,16 @@ func (c *config) options(o perfbuf.Options) perfbuf.Options {
 // run reads until the end, and completes the trace. Of a recording that was cut, it shows what is there.
 func (r *reading) run(ctx context.Context, in source.Stream, w io.Writer) error {
 	r.Stream = in
-	reader := r.set.Sources[0].Reader
-	*r.sum = summary{File: r.write, CPUs: len(reader.Options().CPUs)}
+	var cpus []int
+	for _, s := range r.set.Sources {
+		cpus = append(cpus, s.Reader.Options().CPUs...)
+	}
+	slices.Sort(cpus)
+	cpus = slices.Compact(cpus)
+	*r.sum = summary{File: r.write, CPUs: len(cpus)}
 	begin := func(time uint64) (err error) {
 		r.trace = newTrace(w)
-		r.l, err = newTimeline(r.trace, time, reader.Options().CPUs, r.sum)
+		r.l, err = newTimeline(r.trace, time, cpus, r.sum)
 		return err
 	}
 	if r.live {

@@ -10,7 +10,7 @@ import (
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
-// others writes a trace of the maps or the recording that the command line names.
+// others writes a trace of the maps or recordings that the command line names.
 func (c *config) others(ctx context.Context, w io.Writer) (sum summary, err error) {
 	start := perfbuf.Now()
 	set, err := c.Open(c.options(perfbuf.Options{}))
@@ -23,10 +23,7 @@ func (c *config) others(ctx context.Context, w io.Writer) (sum summary, err erro
 		return sum, err
 	}
 	set.Announce()
-	r := &reading{config: c, set: set, sum: &sum, live: c.File == "", start: start, show: shown}
-	if c.File != "" && set.Sources[0].Name == ownEvent {
-		r.show = func(l *timeline, ev source.Event) error { return handle(l, ev.Event) }
-	}
+	r := &reading{config: c, set: set, sum: &sum, live: len(c.Files) == 0, start: start, show: shown}
 	return sum, r.run(ctx, in, w)
 }
 
@@ -34,6 +31,9 @@ func (c *config) others(ctx context.Context, w io.Writer) (sum summary, err erro
 func shown(l *timeline, ev source.Event) error {
 	if !l.within(ev.Time()) {
 		return nil
+	}
+	if ev.From.File != "" && ev.From.Name == ownEvent {
+		return handle(l, ev.Event)
 	}
 	var args any
 	name := ev.From.Label

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -122,4 +123,25 @@ func TestOthers(t *testing.T) {
 			require.Equal(t, "0000000000000080", found[0].args["bytes"].(string)[:16])
 		}
 	}
+}
+
+// Several recordings, and all events of one, are one timeline.
+func TestSeveralRecordings(t *testing.T) {
+	data := "../../../../perfbuf/perfdata/testdata/"
+	count := func(files ...string) (instants, cpus int) {
+		status, out, notes := run(t, append(files, "-w", "-")...)
+		require.Zero(t, status, notes)
+		got := read(t, strings.NewReader(out))
+		for _, track := range got.tracks {
+			instants += len(track.instants)
+		}
+		return instants, len(got.tracks)
+	}
+	execs, n := count(data + "exec.perf.data")
+	lives, m := count(data + "sources.perf.data")
+	require.Positive(t, execs)
+	require.Positive(t, lives)
+	all, cpus := count(data+"exec.perf.data", data+"sources.perf.data")
+	require.Equal(t, execs+lives, all)
+	require.Equal(t, max(n, m), cpus)
 }

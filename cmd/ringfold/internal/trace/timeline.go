@@ -3,7 +3,6 @@ package trace
 import (
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/ringfold/ringfold/perfbuf"
 	"golang.org/x/sys/unix"
@@ -35,6 +34,7 @@ const (
 	processRings
 )
 
+// newTimeline begins with the tracks of these CPUs, which are in order.
 func newTimeline(t *trace, start uint64, cpus []int, sum *summary) (*timeline, error) {
 	l := &timeline{trace: t, start: start, end: math.MaxUint64, cpus: map[int]*cpu{}, sum: sum, children: map[uint32]uint64{}}
 	if err := t.process(processCPUs, "CPUs"); err != nil {
@@ -43,7 +43,7 @@ func newTimeline(t *trace, start uint64, cpus []int, sum *summary) (*timeline, e
 	if err := t.process(processRings, "rings"); err != nil {
 		return nil, err
 	}
-	for _, n := range slices.Sorted(slices.Values(cpus)) {
+	for _, n := range cpus {
 		if _, err := l.cpu(n); err != nil {
 			return nil, err
 		}
