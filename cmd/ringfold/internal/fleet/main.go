@@ -28,8 +28,3 @@ events of all hosts in order of time, and say what is missing. "fleet demo" show
 	cmd.AddCommand(agentCommand(), tailCommand(), demoCommand())
 	return cmd
 }
-
-// notes returns what prints diagnostics, from any goroutine.
-func notes(cmd *cobra.Command) func(string) {
-	return func(text string) { cmd.PrintErrln(cmd.CommandPath() + ": " + text) }
-}

@@ -46,7 +46,7 @@ func (c streamConfig) ensure(ctx context.Context, nc *nats.Conn, note func(strin
 	if err != nil {
 		return err
 	}
-	for said := ""; ; {
+	for {
 		err := nats.ErrDisconnected
 		if nc.IsConnected() {
 			err = c.try(ctx, js)
@@ -57,8 +57,7 @@ func (c streamConfig) ensure(ctx context.Context, nc *nats.Conn, note func(strin
 			return ctx.Err()
 		case errors.As(err, &api) && api.Code < 500 || errors.Is(err, nats.ErrConnectionClosed):
 			return fmt.Errorf("making stream %s: %w", c.name, err)
-		case nc.IsConnected() && err.Error() != said: // else connecting has been told of
-			said = err.Error()
+		case nc.IsConnected(): // else connecting has been told of
 			note(fmt.Sprintf("making stream %s: %v: trying on", c.name, err))
 		}
 		select {

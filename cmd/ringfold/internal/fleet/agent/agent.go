@@ -36,7 +36,7 @@ type Options struct {
 	EndWait    time.Duration // how long to wait in the end for the broker to take what there is; 0: 5 s
 
 	Clock func() clock.Reading // nil: clock.Measure
-	Note  func(text string)    // is told what goes wrong, and when it is right again, from any goroutine. nil: nobody is
+	Note  func(text string)    // is told what goes wrong, as often as it does, and when it is right again, from any goroutine. nil: nobody is
 }
 
 // Stats is what an agent has done.

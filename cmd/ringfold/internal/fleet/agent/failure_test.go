@@ -304,15 +304,16 @@ func TestDiskFails(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, sp.Close()) // a closed file takes no more
 	ctx, cancel := context.WithCancel(t.Context())
-	q := newQueue(sp, 1000, func(text string) {
+	var q *queue
+	q = newQueue(sp, 1000, func(text string) {
 		require.Contains(t, text, "trying on")
+		require.True(t, q.push(spool.Batch{Sequence: 3}, true), "while it fails")
 		cancel()
 	})
 	require.True(t, q.push(spool.Batch{Sequence: 1, Data: make([]byte, 900)}, false))
 	require.False(t, q.push(spool.Batch{Sequence: 2, Data: make([]byte, 101)}, false), "no room")
 	require.True(t, q.push(spool.Batch{Sequence: 2, Data: make([]byte, 101)}, true), "it must")
-	q.finish()
-	require.ErrorContains(t, q.run(ctx), "2 batches are lost: writing to the spool")
+	require.ErrorContains(t, q.run(ctx), "3 batches are lost: writing to the spool")
 }
 
 // BenchmarkShip compares batches with a message for each event, from the decoded event to the acknowledgement.

@@ -92,7 +92,9 @@ func (q *queue) run(ctx context.Context) error {
 				q.note(fmt.Sprintf("%v: trying on", err))
 			}
 			if !retry.sleep(ctx) {
-				return fmt.Errorf("%d batches are lost: %w", len(batches), err)
+				q.mu.Lock()
+				defer q.mu.Unlock()
+				return fmt.Errorf("%d batches are lost: %w", len(batches)+len(q.waiting), err)
 			}
 		}
 		if retry.reset() {

@@ -27,7 +27,7 @@ type Options struct {
 	TLSKey  string // and with its key
 	TLSCA   string // file with the certificates that a server's is checked against; empty: the system's
 
-	// Note is told, in words, what becomes of the connection. It may be called from any goroutine.
+	// Note is told, in words, what becomes of the connection, as often as it is tried. It may be called from any goroutine.
 	Note func(text string)
 }
 
@@ -99,7 +99,6 @@ func redacted(servers string) string {
 }
 
 func (o Options) options(name string) ([]nats.Option, error) {
-	said := "" // by the handlers, which are called one after another
 	opts := []nats.Option{
 		nats.Name(name),
 		nats.MaxReconnects(-1),
@@ -109,16 +108,12 @@ func (o Options) options(name string) ([]nats.Option, error) {
 			o.note("connected to %s again", nc.ConnectedAddr())
 		}),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
-			said = ""
 			if err != nil { // nil: by Close
 				o.note("the connection broke: %v: trying to connect again", err)
 			}
 		}),
 		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) {
-			if text := err.Error(); text != said { // once, not twice a second
-				said = text
-				o.note("cannot connect: %v: trying on", err)
-			}
+			o.note("cannot connect: %v: trying on", err)
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { o.note("NATS: %v", err) }),
 	}

@@ -17,13 +17,13 @@ import (
 // Options says what to read, and how.
 type Options struct {
 	MergeOptions
-	Stream string    // of JetStream; its subjects are STREAM.HOST
-	Only   []string  // hosts; empty: all
-	Since  time.Time // read what was stored from then on; zero: what comes from now on
-	All    bool      // read all that the stream has, instead
-	Once   bool      // end when all that the stream has is read
-	ToEnd  bool      // end when all hosts have ended in good order
-	Note   func(text string)
+	Stream string            // of JetStream; its subjects are STREAM.HOST
+	Only   []string          // hosts; empty: all
+	Since  time.Time         // read what was stored from then on; zero: what comes from now on
+	All    bool              // read all that the stream has, instead
+	Once   bool              // end when all that the stream has is read
+	ToEnd  bool              // end when all hosts have ended in good order
+	Note   func(text string) // is told what goes wrong, as often as it does
 }
 
 // Sink is where the events go.
@@ -176,7 +176,7 @@ func (r *reader) consumer(ctx context.Context) (jetstream.Consumer, error) {
 	if err != nil {
 		return nil, err
 	}
-	for said := ""; ; {
+	for {
 		consumer, err := r.tryConsumer(ctx, js)
 		switch {
 		case err == nil:
@@ -189,8 +189,7 @@ func (r *reader) consumer(ctx context.Context) (jetstream.Consumer, error) {
 			return nil, fmt.Errorf("--stream %q: %w", r.o.Stream, err)
 		case ctx.Err() != nil || errors.Is(err, nats.ErrConnectionClosed):
 			return nil, err
-		case r.nc.IsConnected() && err.Error() != said: // else connecting has been told of
-			said = err.Error()
+		case r.nc.IsConnected(): // else connecting has been told of
 			r.o.Note(fmt.Sprintf("reading stream %s: %v: trying on", r.o.Stream, err))
 		}
 		select {
