@@ -8,6 +8,7 @@ import (
 	"os"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/aquasecurity/libbpfgo"
 	"github.com/ringfold/ringfold/internal/kerneltest"
@@ -195,6 +196,33 @@ func TestKernelBusyRecord(t *testing.T) {
 			require.NoError(t, s.Run(t.Context(), count(4)))
 			require.Equal(t, 4, n)
 			require.Equal(t, map[string]uint64{"stamped": 0, "payload": 1}[name], r.Stats().Late, "a program that sleeps is beyond grace periods")
+		})
+	}
+}
+
+// A waiting stream gives discarded records back, though it has nothing to deliver, and what comes behind them wakes it: it never polls here.
+func TestKernelDiscards(t *testing.T) {
+	for name, source := range map[string]perfbuf.TimeSource{"stamped": perfbuf.StampedTime(kerneltest.RingTimeAt), "payload": perfbuf.PayloadTime(kerneltest.RingTimeAt)} {
+		t.Run(name, func(t *testing.T) {
+			e := kerneltest.LoadRings(t, kerneltest.RingOptions{Bytes: 4096})
+			r := openRings(t, e.MapFD(), perfbuf.RingBufOptions{Time: source, PollInterval: 1000 * time.Hour})
+			s, err := r.Ordered(perfbuf.OrderOptions{Spill: perfbuf.Spill{Bytes: -1}})
+			require.NoError(t, err)
+			events := make(chan struct{})
+			ended := background(t, func() {
+				require.NoError(t, s.Run(t.Context(), func(perfbuf.Event) error { close(events); return perfbuf.ErrStop }))
+			})
+			for range 4096/(8+kerneltest.StampedSize)/3 + 1 { // more than fit
+				e.Emit(0, kerneltest.RingEmit{Count: 3, Stamped: true, Every: 1})
+				for r.Rings()[0].Used() > 0 {
+					time.Sleep(100 * time.Microsecond)
+				}
+			}
+			e.Emit(0, kerneltest.RingEmit{Count: 1, Stamped: true})
+			<-events
+			<-ended
+			_, refused := e.Counts(0)
+			require.Zero(t, refused)
 		})
 	}
 }

@@ -8,6 +8,7 @@ type busy struct {
 	// A clock reading before the head was loaded that the scan before came to: at off, or below. So it is from before the record was
 	// reserved, and a stamp taken behind that is later. 0: there was no such scan.
 	after uint64
+	found uint64 // clock reading of the scan that came to it
 	max   uint64 // the greatest key before it in the ring
 }
 
@@ -47,6 +48,21 @@ func (r *ring) lookAgain(ceiling uint64, found *Found) {
 
 // Busy returns how many records of ring i the latest scan found busy.
 func (m *Merger) Busy(i int) int { return len(m.rings[i].busy) }
+
+// BusySince returns the clock reading of the scan that found the first busy record of ring i. There must be one.
+func (m *Merger) BusySince(i int) (now uint64) { return m.rings[i].busy[0].found }
+
+// CaughtUp reports whether the tail of ring i is at the first busy record: the kernel wakes readers when that is committed.
+func (m *Merger) CaughtUp(i int) bool { return m.rings[i].freed == m.rings[i].settled() }
+
+// Committed returns the size of the first record of ring i that the latest scan found busy, if it no longer is, else 0.
+func (m *Merger) Committed(i int) uint64 {
+	r := &m.rings[i]
+	if len(r.busy) == 0 || r.raw.Busy(r.busy[0].off, r.scan) {
+		return 0
+	}
+	return r.busy[0].size
+}
 
 // StampedUpTo returns up to which clock reading ring i is complete, if its records carry a time that was taken behind their
 // reservation, by clocks that agree: every record stamped before is held or has been delivered. It is the one before the head was loaded

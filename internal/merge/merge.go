@@ -296,6 +296,13 @@ func (m *Merger) End() {
 
 func (m *Merger) commit(i int) { m.free(i, m.rings[i].done()) }
 
+// GiveBack publishes the tail of ring i behind what a Scan has passed over, such as discarded records, unless something held or
+// busy lies before it. No item may be with the caller.
+func (m *Merger) GiveBack(i int) {
+	m.release()
+	m.commit(i)
+}
+
 // free publishes a tail.
 func (m *Merger) free(i int, to uint64) {
 	r := &m.rings[i]

@@ -178,6 +178,26 @@ func (s *shared) scan(i int) {
 	}
 	require.Equal(s.t, []int{held, open}, []int{s.m.Held(i), s.m.Busy(i)})
 	require.Equal(s.t, bound, s.m.StampedUpTo(i))
+	if s.rnd.IntN(2) == 0 {
+		s.giveBack(i)
+	}
+}
+
+// giveBack moves a tail up to the first record that is busy, or held and not copied out.
+func (s *shared) giveBack(i int) {
+	b := s.bufs[i]
+	s.m.GiveBack(i)
+	want, busy := b.scanned, b.scanned
+	for _, w := range b.recs {
+		if (w.open || w.seen && !w.spilled) && int64(w.Off-want) < 0 {
+			want = w.Off
+		}
+		if w.open && int64(w.Off-busy) < 0 {
+			busy = w.Off
+		}
+	}
+	require.Equal(s.t, want, b.Tail())
+	require.Equal(s.t, want == busy, s.m.CaughtUp(i))
 }
 
 // watermark is below the times of all that is still to come.

@@ -54,7 +54,7 @@ func (r *ring) scanTo(head, ceiling, now uint64) (found Found) {
 		case raw.Unknown:
 			found.Unknown++
 		case raw.Busy:
-			r.busy = append(r.busy, busy{off, rec.Size, before, r.max})
+			r.busy = append(r.busy, busy{off, rec.Size, before, now, r.max})
 		case raw.Discarded:
 			found.Discarded++
 		case raw.Lost:

@@ -55,19 +55,15 @@ func (s *Stream) untilMarker(limit time.Duration) time.Duration {
 	if s.opts.FlushEvery == 0 {
 		return limit
 	}
-	until := time.Duration(min(s.markerTurn()-s.scanned, math.MaxInt64))
-	if limit == 0 {
-		return until
-	}
-	return min(limit, until)
+	return sooner(limit, time.Duration(min(s.markerTurn()-s.scanned, math.MaxInt64)))
 }
 
 // asked is the time of the first flush that has not been answered, Never if there is none.
 func (s *Stream) asked() uint64 {
 	first := uint64(Never)
 	for _, src := range s.sources {
-		if f := src.Rings.Flushes.Load(); f != nil {
-			first = min(first, f.Time)
+		if src.seen = src.Rings.Flushes.Load(); src.seen != nil {
+			first = min(first, src.seen.Time)
 		}
 	}
 	return first

@@ -36,7 +36,7 @@ func (s *Stream) Step() (Step, error) {
 		first := min(s.Earliest(), marker)
 		free := watermark
 		if watermark = s.bound(free); watermark < first && first <= free {
-			return Step{Do: Sleep, For: min(leastScan, s.untilFull())}, nil // a record that is busy may be older
+			return Step{Do: Await, For: s.untilRelief()}, nil // a record that is busy may be older
 		}
 		verdict, until := s.pacing.judge(view{
 			now: s.scanned, watermark: watermark, earliest: first,
@@ -79,22 +79,52 @@ func (s *Stream) filling() bool {
 	return false
 }
 
-// leastPoll bounds the time between looks at rings that ring no bell.
-const leastPoll = time.Millisecond
+// untilRelief is after what time to look at rings while a busy record holds events up; 0: not before they wake the reader.
+func (s *Stream) untilRelief() time.Duration {
+	look := s.nextLook()
+	for _, r := range s.rings {
+		if r.head != r.before {
+			return sooner(look, s.untilFull()) // it may have to be relieved
+		}
+	}
+	return look
+}
 
-// nextLook is after what time to look at rings that hold nothing; 0: not before they wake the reader.
+// Bounds of the time between looks at rings that wake nobody.
+const (
+	leastPoll = time.Millisecond
+	mostPoll  = 100 * time.Millisecond
+)
+
+// nextLook is after what time to look at rings of which nothing is due; 0: not before they wake the reader.
 func (s *Stream) nextLook() (after time.Duration) {
 	for _, r := range s.rings {
-		if s.merger.Busy(r.at) > 0 {
-			after = leastPoll // what is reserved behind it wakes nobody
-		}
+		after = sooner(after, s.nextLookAtBusy(r))
 	}
 	for _, src := range s.sources {
-		if look := s.nextLookAt(&src.Wakeup); look > 0 && (after == 0 || look < after) {
-			after = look
-		}
+		after = sooner(after, s.nextLookAt(&src.Wakeup))
 	}
 	return after
+}
+
+// nextLookAtBusy is nextLook of a ring in which a record may be busy. What is committed behind one wakes nobody, nor does that one while
+// the tail is before it. In a stamped ring, nothing behind it can be due: it is looked at less and less often.
+func (s *Stream) nextLookAtBusy(r *ring) time.Duration {
+	switch {
+	case s.merger.Busy(r.at) == 0, r.source.Stamped && s.merger.CaughtUp(r.at):
+		return 0
+	case r.source.Stamped:
+		return max(leastScan, min(time.Duration(s.scanned-s.merger.BusySince(r.at))/8, mostPoll))
+	}
+	return leastPoll
+}
+
+// sooner is the shorter of two times, of which 0 is without limit.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b > 0 && b < a {
+		return b
+	}
+	return a
 }
 
 func (s *Stream) nextLookAt(w *Wakeup) time.Duration {

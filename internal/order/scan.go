@@ -41,6 +41,9 @@ func (s *Stream) load() {
 			r.source.Counts.Inversions.Add(uint64(found.Inversions))
 			r.source.Counts.Untimed.Add(uint64(found.Keyless))
 		}
+		if found.Unknown|found.Discarded != 0 {
+			s.merger.GiveBack(i) // or nobody would before the next round, while the ring fills with them and wakes nobody
+		}
 	}
 }
 

@@ -19,7 +19,8 @@ type Source struct {
 	Stamped bool
 
 	stream *Stream
-	taken  []*ring // by the stream, as Rings has them
+	seen   *walk.Flush // the latest that a Step has taken into account
+	taken  []*ring     // by the stream, as Rings has them
 	times  times
 }
 
@@ -102,16 +103,23 @@ func (src *Source) Len() int { return src.Rings.Len() }
 // Head is how far the kernel has got in a ring.
 func (src *Source) Head(ring int) uint64 { return src.Rings.Head(ring) }
 
-// Unread is how many bytes of a ring the stream has not seen.
+// Unread is how many bytes of a ring the stream has not seen, or not seen committed.
 func (src *Source) Unread(ring int) uint64 {
 	if ring >= len(src.taken) {
 		return src.Rings.Unread(ring) // it is new, and the stream's next scan takes it in
 	}
-	return src.stream.merger.Ahead(src.taken[ring].at, src.Rings.Head(ring))
+	m, at := src.stream.merger, src.taken[ring].at
+	if ahead := m.Ahead(at, src.Rings.Head(ring)); ahead > 0 {
+		return ahead
+	}
+	return m.Committed(at)
 }
 
-// Flushing reports whether a flush has not been answered, or the sources are to be changed.
-func (src *Source) Flushing() bool { return src.Rings.Flushing() || src.stream.opts.Changed.Load() }
+// Flushing reports whether there is a flush that no Step has taken into account, or the sources are to be changed.
+func (src *Source) Flushing() bool {
+	f := src.Rings.Flushes.Load()
+	return f != nil && f != src.seen || src.stream.opts.Changed.Load()
+}
 
 // Closed reports whether the stream is closed, or one of its sources.
 func (src *Source) Closed() bool { return src.stream.opts.Halt.Load() }

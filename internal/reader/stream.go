@@ -61,7 +61,7 @@ func NewStream(p *walk.Pass, o StreamOptions, readers []*Reader) (*Stream, error
 		o.Order.Yield = first.stepped.Yield
 	}
 	if o.Exact {
-		o.Order.Slack = grace.DefaultGuard // for sources that need no barrier
+		o.Order.Slack = grace.DefaultGuard + 1 // for sources that need no barrier: what it covers, order.Stream.bound does
 	}
 	s.Order = order.New(o.Order)
 	s.Order.SetPass(p, s.Release)

@@ -17,7 +17,8 @@
 // Nobody is woken
 //   - by the records behind a busy one, until that is committed: the wakeup is then for all of them;
 //   - while consumer_pos lies before what has been read, as in an ordered stream, which keeps it at the first event that it has not delivered:
-//     no commit finds the reader waiting for its record. Such a reader looks by itself, or stores a position first;
+//     no commit finds the reader waiting for its record. Such a reader looks by itself while it holds events. Behind discarded records alone it
+//     stores the position at once;
 //   - by programs that say BPF_RB_NO_WAKEUP.
 //
 // The wakeup is an irq_work, which wakes the map's wait queue (bpf_ringbuf_notify); from there it goes to all epoll descriptors that the
