@@ -50,6 +50,14 @@ func Percent(share float64) string {
 	return fmt.Sprintf("%.0f%%", n)
 }
 
+// Share is Percent of n in all, a dash if that is nothing: a recording has no rings to be full.
+func Share(n, all int) string {
+	if all == 0 {
+		return "-"
+	}
+	return Percent(min(float64(n)/float64(all), 1))
+}
+
 // Milliseconds is such as 7.6, or 234.
 func Milliseconds(d time.Duration) string {
 	ms := float64(d) / 1e6

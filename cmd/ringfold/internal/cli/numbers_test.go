@@ -20,6 +20,10 @@ func TestFormats(t *testing.T) {
 	for f, want := range map[float64]string{0: "0%", 0.0001: "1%", 0.5: "50%", 0.9999: "99%", 1: "100%"} {
 		require.Equal(t, want, Percent(f))
 	}
+	for n, want := range map[int]string{0: "0%", 1: "1%", 500: "50%", 1500: "100%"} {
+		require.Equal(t, want, Share(n, 1000))
+	}
+	require.Equal(t, "-", Share(0, 0))
 	for d, want := range map[time.Duration]string{0: "0.0", 7649 * time.Microsecond: "7.6", 99960 * time.Microsecond: "100", 65 * time.Second: "65000"} {
 		require.Equal(t, want, Milliseconds(d))
 	}

@@ -48,6 +48,17 @@ func (s *Source) String() string {
 	return fmt.Sprintf("%s (event %s)", s.File, cli.Printable(s.Name))
 }
 
+// Stats returns what the reader counts. A recording has no rings, so none has a size or is full.
+func (s *Source) Stats() perfbuf.Stats {
+	stats := s.Reader.Stats()
+	for i := range stats.Rings {
+		if r := &stats.Rings[i]; s.File != "" {
+			r.Size, r.Used, r.HighWater = 0, 0, 0
+		}
+	}
+	return stats
+}
+
 // Set is all that is read at a time.
 type Set struct {
 	Sources []*Source

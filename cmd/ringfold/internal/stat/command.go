@@ -30,8 +30,8 @@ func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stat " + source.Usage,
 		Short: "Count events, bytes and losses per map and CPU",
-		Long: `Count the events of maps or recordings: events, bytes and losses per map and CPU, wakeups and
-late events per map, and how long events took to arrive. It ends with Ctrl-C, after --timeout, or
+		Long: `Count the events of maps or recordings: events, bytes of their payloads and losses per map and CPU,
+wakeups and late events per map, and how long events took to arrive. It ends with Ctrl-C, after --timeout, or
 with the command behind --.
 
 Name maps or recordings as for "ringfold tail". stat reads the events, and discards them. Another

@@ -143,7 +143,7 @@ func (n *counter) state() state {
 	}
 	n.mu.Unlock()
 	for _, from := range n.set.Sources {
-		s.stats[from] = from.Reader.Stats()
+		s.stats[from] = from.Stats()
 		for _, r := range s.stats[from].Rings {
 			p := place{from, r.CPU}
 			t := s.tallies[p]

@@ -42,7 +42,8 @@ buffers of programs that use bpf/perfbuf_ringbuf.h.
 
 A perf event array has room for one reader. If a map may have one, tail refuses. With --steal it
 takes the map over, and the other reader receives nothing until it is restarted. Ctrl-C ends with a
-summary.`,
+summary: BYTES is what the records took in the rings, FULL how full each ring was at most (- for a
+recording, which has no rings).`,
 		Example: `  ringfold tail --process execsnoop --steal --type event
   ringfold tail name events,type=event name rb,type=record,time=0 --filter 'pid == 12 && ret < 0'
   ringfold tail events.data -o json | jq -c '[.timestamp, .cpu]'`,

@@ -112,6 +112,7 @@ func TestFile(t *testing.T) {
 	out, notes, err := replay(t, "tail", path, "-n", "1")
 	require.NoError(t, err, notes)
 	require.Contains(t, out, "\n1 event and 0 lost of "+path+" (event decode_events) in 0.0 s, in order of time.\n")
+	require.Regexp(t, `\n  0 +1 +0 +0 +\d+ +-\n`, out, "there are no rings to be full")
 	require.NotContains(t, out, "Not printed")
 	out, _, err = replay(t, "tail", path, "-q", "--slack", "1s")
 	require.NoError(t, err)

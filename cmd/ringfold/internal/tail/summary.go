@@ -79,7 +79,7 @@ func (s *summary) finish(elapsed time.Duration) {
 			s.Seconds = seconds(time.Duration(s.last - s.first))
 		}
 		s.Maps = append(s.Maps, mapOf{from.ID, from.Name, typ})
-		stats := from.Reader.Stats()
+		stats := from.Stats()
 		s.Late += stats.Late
 		s.MaxLatenessNS = max(s.MaxLatenessNS, stats.MaxLateness.Nanoseconds())
 		s.Displaced += stats.ReplacedEntries

@@ -194,7 +194,7 @@ func TestText(t *testing.T) {
 	require.Regexp(t, `^ +\d+\.\d{9}   0    28  0000  01 00 `, lines[3])
 	require.Contains(t, strings.Join(lines[7:], "\n"), "\n3 events and 0 lost of events (id "+e.id+") in ")
 	require.Contains(t, strings.Join(lines, "\n"), "Not printed: 2 events that had come by then.")
-	require.Regexp(t, `(?m)^  0 +3 +0 +0 +\d+ +0%$`, strings.Join(lines, "\n"))
+	require.Regexp(t, `(?m)^  0 +3 +0 +0 +\d+ +1%$`, strings.Join(lines, "\n"))
 
 	r = start(t, "id", e.id, "--steal", "--utc", "-n", "1")
 	e.Emit(0, 1, 24)

@@ -114,14 +114,15 @@ func (t *text) summary(b []byte, s *summary) []byte {
 	b = fmt.Appendf(t.appendFrom(b, "MAP"), "%3s %10s %8s %8s %12s %5s\n", "CPU", "EVENTS", "LOST", "CORRUPT", "BYTES", "FULL")
 	for _, c := range s.CPUs {
 		b = appendCPU(t.appendFrom(b, c.label), c.CPU)
-		b = fmt.Appendf(b, " %10d %8d %8d %12d %4d%%\n", c.Events, c.Lost, c.Corrupt, c.Bytes, c.HighWater*100/max(1, c.RingBytes))
+		b = fmt.Appendf(b, " %10d %8d %8d %12d %5s\n", c.Events, c.Lost, c.Corrupt, c.Bytes, cli.Share(c.HighWater, c.RingBytes))
 	}
 	if s.Late > 0 {
 		b = fmt.Appendf(b, "LATE: %s came too late for their place, by %v at most; a longer --slack makes that rarer, --mode exact rules it out.\n",
 			plural(s.Late, "event"), time.Duration(s.MaxLatenessNS))
 	}
-	if s.Lost > 0 {
-		size := cli.Size(s.RingBytes)
+	if size := cli.Size(s.RingBytes); s.Lost > 0 && size == 0 {
+		b = append(b, "LOST: outputs found their ring full when this was recorded. A larger --ring-size of record holds more.\n"...)
+	} else if s.Lost > 0 {
 		b = fmt.Appendf(b, "LOST: outputs found their ring full. A larger --ring-size holds more (it was %v).\n", &size)
 	}
 	if s.Filtered > 0 {

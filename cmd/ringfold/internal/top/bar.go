@@ -7,8 +7,8 @@ import (
 
 // bar shows how full a ring is, with a tick where the fullest was.
 func bar(r row, width int) string {
-	if width == 0 {
-		return ""
+	if width == 0 || r.Size == 0 {
+		return pad(width)
 	}
 	eighths := int(math.Round(r.fullness() * float64(8*width)))
 	if r.Used > 0 {

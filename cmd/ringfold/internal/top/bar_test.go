@@ -34,5 +34,5 @@ func TestBar(t *testing.T) {
 		got := ansi.Strip(bar(row{RingStats: perfbuf.RingStats{Size: 100, Used: c.used, HighWater: c.high}}, c.width))
 		require.Equal(t, c.want, got, "%+v", c)
 	}
-	require.Empty(t, bar(row{}, 0), "a ring without a size")
+	require.Equal(t, "   ", bar(row{}, 3), "a ring without a size")
 }

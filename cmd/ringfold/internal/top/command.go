@@ -36,15 +36,16 @@ func Command() *cobra.Command {
 		Long: `Show the ring of each CPU of a map, live: how full it is, how many events come and are lost, and how
 the reader keeps up.
 
-Name maps or recordings as for "ringfold tail"; recordings are replayed at their own pace. Without a
-name and without --steal, top shows a BPF program of its own that outputs on all CPUs. If stdout is
-no terminal, top prints a table per interval.
+Name maps or recordings as for "ringfold tail"; recordings are replayed at their own pace, and have no
+rings to be full (-). Without a name and without --steal, top shows a BPF program of its own that
+outputs on all CPUs. If stdout is no terminal, or one that cannot move its cursor (TERM=dumb), top
+prints a table per interval.
 
 top reads the events of the maps, and discards them. Another reader of a perf event array receives
 nothing from then on, until it is restarted, so top refuses such a map without --steal.
 
 Keys: p pauses and resumes, m changes the mode, s sorts by CPU or by fullness, arrows scroll,
-q quits.`,
+q quits, Ctrl-Z stops top until fg: meanwhile, nothing reads the map.`,
 		Example: `  ringfold top --mode exact --load 100000
   ringfold top name events --steal
   ringfold top --json --timeout 10s | jq -c '[.events_per_second, .lost_per_second]'`,
@@ -112,7 +113,11 @@ func (c *config) watch(ctx context.Context, stdout io.Writer) error {
 		shown, cancel = context.WithTimeout(healthy, c.Timeout)
 		defer cancel()
 	}
-	terminal := c.terminal(stdout)
+	terminal := c.Format == cli.Text && cli.Terminal(stdout) != nil
+	if term := os.Getenv("TERM"); terminal && (term == "" || term == "dumb") {
+		s.set.Note("TERM=%s cannot show a live view: a table per --interval follows; -o compact prints a line", term)
+		terminal = false
+	}
 	reading, stop := context.WithCancel(context.Background()) // beyond the end of ctx: until there are no more outputs
 	defer stop()
 	ended := make(chan struct{})
@@ -172,9 +177,4 @@ func (c *config) printer(out io.Writer, source string) printer {
 		return compact{out}
 	}
 	return plainText{out, source}
-}
-
-// terminal says that out is a terminal that can do more than print lines, and that it is to be used.
-func (c *config) terminal(out io.Writer) bool {
-	return c.Format == cli.Text && os.Getenv("TERM") != "dumb" && cli.Terminal(out) != nil
 }

@@ -139,18 +139,13 @@ func refused(s perfbuf.Stats) uint64 {
 	return t.Attempted - t.Written - t.Full
 }
 
-// fullness is the share of a ring that is in use.
+// fullness is the share of a ring that is in use: 0 without a ring.
 func (r row) fullness() float64 { return share(r.Used, r.Size) }
 
 // highest is the greatest share that was.
 func (r row) highest() float64 { return share(r.HighWater, r.Size) }
 
-func share(n, of int) float64 {
-	if of == 0 {
-		return 0
-	}
-	return min(float64(n)/float64(of), 1)
-}
+func share(n, of int) float64 { return min(float64(n)/float64(max(of, 1)), 1) }
 
 // sorting is the order of rows.
 type sorting int

@@ -29,7 +29,7 @@ type compact struct{ out io.Writer }
 func (c compact) frame(f frame) error {
 	t := f.total
 	_, err := fmt.Fprintf(c.out, "%s %v %s events/s %s/s %s lost/s use %s high %s late %s\n", clock(f.elapsed), f.mode, cli.PerSecond(t.events),
-		cli.Bytes(t.bytes), cli.PerSecond(t.lost), cli.Percent(t.fullness()), cli.Percent(t.highest()), cli.Count(f.stats.Late))
+		cli.Bytes(t.bytes), cli.PerSecond(t.lost), cli.Share(t.Used, t.Size), cli.Share(t.HighWater, t.Size), cli.Count(f.stats.Late))
 	return err
 }
 

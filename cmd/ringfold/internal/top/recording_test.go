@@ -33,6 +33,18 @@ func recording(t *testing.T, n int) string {
 	return path
 }
 
+// Of a recording, which has no rings, nothing says how full they are.
+func TestNoRings(t *testing.T) {
+	var out strings.Builder
+	f := newFrame(began, snapshot{at: began}, at(time.Second, perfbuf.RingStats{Samples: 3}))
+	require.NoError(t, compact{&out}.frame(f))
+	require.Contains(t, out.String(), " 3 events/s 0 B/s 0 lost/s use - high - late 0\n")
+	out.Reset()
+	require.NoError(t, plainText{out: &out}.frame(f))
+	require.Regexp(t, `doorbell +- +wakeups/s +0 +rings +-\n`, out.String())
+	require.Regexp(t, `\n   0 +- +- +3 +0 B +0 +0 +- +-\n`, out.String())
+}
+
 // A recording is replayed at its own pace. At its end, so is this.
 func TestRecording(t *testing.T) {
 	const n = 100
@@ -49,6 +61,9 @@ func TestRecording(t *testing.T) {
 		require.EqualValues(t, n, last.Summary.Delivered)
 		require.Zero(t, last.Summary.Late+last.Summary.Lost+last.Summary.Dropped)
 		require.Len(t, last.Summary.Rings, 2)
+		for _, r := range last.Summary.Rings {
+			require.Zero(t, r.Size+r.Used+r.HighWater, "there are no rings to be full")
+		}
 
 		status, out, stderr = inProcess(t, path, recording(t, 2*n), "-o", "compact", "--mode", m)
 		require.Zero(t, status, stderr)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
+	"golang.org/x/sys/unix"
 )
 
 // screen is the live view in a terminal, as Bubble Tea has it.
@@ -52,6 +53,12 @@ func (s screen) key(key string) (tea.Model, tea.Cmd) {
 	switch key {
 	case "q", "ctrl+c":
 		return s, tea.Quit
+	case "ctrl+z":
+		// Not without a shell that could continue us: where we are in its own group, nothing stops, and Bubble Tea would wait.
+		if session, err := unix.Getsid(0); err == nil && unix.Getpgrp() != session {
+			return s, tea.Suspend
+		}
+		s.session.note("Ctrl-Z: top runs without a shell that could bring it back: q quits")
 	case "p":
 		s.session.togglePause()
 	case "m":

@@ -8,13 +8,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
 // session reads one map or several in the mode that is asked for. Its methods may be called while run runs, and do not block.
 type session struct {
-	readers []*perfbuf.Reader
-	names   []string // of their maps
+	set     *source.Set
+	readers []*perfbuf.Reader // of the set
 	picks   *picks
 	slack   time.Duration
 	began   time.Time
@@ -27,14 +28,12 @@ type session struct {
 }
 
 // newSession reads what was opened, with picks as its Schedule, and counts from now on.
-func newSession(readers []*perfbuf.Reader, names []string, picks *picks, m mode, slack time.Duration) *session {
-	return &session{readers: readers, names: names, picks: picks, mode: m, slack: slack, began: time.Now(), turn: func() {}}
-}
-
-func (s *session) close() {
-	for _, r := range s.readers {
-		r.Close()
+func newSession(set *source.Set, picks *picks, m mode, slack time.Duration) *session {
+	s := &session{set: set, picks: picks, mode: m, slack: slack, began: time.Now(), turn: func() {}}
+	for _, from := range set.Sources {
+		s.readers = append(s.readers, from.Reader)
 	}
+	return s
 }
 
 // run reads until ctx ends, or a recording: then it returns io.EOF.
@@ -159,8 +158,12 @@ func (s *session) state() (m mode, paused bool, problem string) {
 // snapshot is what is known now.
 func (s *session) snapshot() snapshot {
 	now := snapshot{at: time.Now()}
-	for i, r := range s.readers {
-		now.add(s.names[i], r.Stats())
+	for _, from := range s.set.Sources {
+		name := ""
+		if len(s.readers) > 1 {
+			name = from.String()
+		}
+		now.add(name, from.Stats())
 	}
 	now.mode, now.paused, now.problem = s.state()
 	if now.last = noCPU; len(s.readers) == 1 {

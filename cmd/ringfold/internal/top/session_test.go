@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/charmbracelet/x/ansi"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
 	"github.com/ringfold/ringfold/internal/cpulist"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/ringfold/ringfold/perfbuf"
@@ -115,7 +116,7 @@ func TestModeChangeKeepsWhatIsHeld(t *testing.T) {
 // openOne is a session of one perf event array.
 func openOne(fd int, o perfbuf.Options, m mode, slack time.Duration) (*session, error) {
 	r, err := perfbuf.Open(fd, o)
-	return newSession([]*perfbuf.Reader{r}, []string{""}, newPicks(perfbuf.FullestFirst), m, slack), err
+	return newSession((&source.Flags{}).Own("events", r), newPicks(perfbuf.FullestFirst), m, slack), err
 }
 
 // A perf event array and a ring buffer are read in all modes, and each has its rows.
@@ -125,7 +126,9 @@ func TestSessionOfSeveralMaps(t *testing.T) {
 	require.NoError(t, err)
 	ringbuf, err := perfbuf.OpenRingBuf(rings.MapFD(), perfbuf.RingBufOptions{Time: perfbuf.PayloadTime(kerneltest.RingTimeAt)})
 	require.NoError(t, err)
-	s := newSession([]*perfbuf.Reader{array, ringbuf}, []string{"events", "shared"}, newPicks(perfbuf.FullestFirst), unordered, 0)
+	set := (&source.Flags{}).Own("events", array)
+	set.Sources = append(set.Sources, (&source.Flags{}).Own("shared", ringbuf).Sources...)
+	s := newSession(set, newPicks(perfbuf.FullestFirst), unordered, 0)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- s.run(ctx) }()
@@ -151,10 +154,10 @@ func TestSessionOfSeveralMaps(t *testing.T) {
 	for _, r := range f.rows {
 		samples[r.name] += r.Samples
 	}
-	require.Equal(t, map[string]uint64{"events": want / 2, "shared": want / 2}, samples)
+	require.Equal(t, map[string]uint64{"events (id 0)": want / 2, "shared (id 0)": want / 2}, samples)
 	row := f.rows[len(f.rows)-1]
-	require.Equal(t, "shared", row.name)
+	require.Equal(t, "shared (id 0)", row.name)
 	require.Equal(t, 1<<16, row.Size)
-	require.Regexp(t, `^ all .* shared$`, ansi.Strip(view{width: 100}.row(f, row)))
+	require.Regexp(t, `^ all .* shared \(id 0\)$`, ansi.Strip(view{width: 100}.row(f, row)))
 	require.Regexp(t, ` MAP$`, ansi.Strip(view{width: 100}.tableHead(f)))
 }

@@ -12,47 +12,39 @@ import (
 // subject is what is looked at: the load, or what the command line names.
 type subject struct {
 	*session
-	name string      // for people
-	load *load       // either
-	set  *source.Set // or
+	name string // for people
+	load *load  // nil: others'
 }
 
 // open opens the rings, and counts from now on.
 func (c *config) open() (*subject, error) {
 	picks := newPicks(perfbuf.FullestFirst)
-	if !c.own() {
-		set, err := c.Open(perfbuf.Options{Schedule: picks.order})
-		if err != nil {
+	s, set, err := &subject{}, (*source.Set)(nil), error(nil)
+	if c.own() {
+		if s.load, err = newLoad(); err != nil {
 			return nil, err
 		}
-		s := &subject{set: set}
-		var readers []*perfbuf.Reader
+		r, err := perfbuf.Open(s.load.eventsFD(), perfbuf.Options{RingBytes: int(c.RingSize), CPUs: c.CPUs, Schedule: picks.order,
+			Outputs: perfbuf.OutputCounts{MapFD: s.load.outputsFD()}})
+		if err != nil {
+			s.load.Close()
+			return nil, err
+		}
+		set, s.name = c.Own("", r), fmt.Sprintf("own load, %s/s and CPU", cli.Count(uint64(c.load)))
+	} else {
+		if set, err = c.Open(perfbuf.Options{Schedule: picks.order}); err != nil {
+			return nil, err
+		}
 		var names []string
 		for _, from := range set.Sources {
-			readers, names = append(readers, from.Reader), append(names, from.String())
+			names = append(names, from.String())
 		}
 		s.name = strings.Join(names, ", ")
-		if len(names) == 1 {
-			names = []string{""}
-		}
-		s.session = newSession(readers, names, picks, modeOf(c.Mode), c.Slack)
-		if n := s.snapshot().stats.ReplacedEntries; n > 0 {
-			s.name += fmt.Sprintf(", taken from a reader of %d rings", n)
-		}
-		return s, nil
 	}
-	l, err := newLoad()
-	if err != nil {
-		return nil, err
+	s.session = newSession(set, picks, modeOf(c.Mode), c.Slack)
+	if n := s.snapshot().stats.ReplacedEntries; n > 0 {
+		s.name += fmt.Sprintf(", taken from a reader of %d rings", n)
 	}
-	r, err := perfbuf.Open(l.eventsFD(), perfbuf.Options{RingBytes: int(c.RingSize), CPUs: c.CPUs, Schedule: picks.order,
-		Outputs: perfbuf.OutputCounts{MapFD: l.outputsFD()}})
-	if err != nil {
-		l.Close()
-		return nil, err
-	}
-	s := &subject{name: fmt.Sprintf("own load, %s/s and CPU", cli.Count(uint64(c.load))), load: l}
-	s.session = newSession([]*perfbuf.Reader{r}, []string{""}, picks, modeOf(c.Mode), c.Slack)
 	return s, nil
 }
 
@@ -73,10 +65,8 @@ func (s *subject) end() {
 
 // Close gives the maps back.
 func (s *subject) Close() {
-	if s.load == nil {
-		s.set.Close()
-		return
+	s.set.Close()
+	if s.load != nil {
+		s.load.Close()
 	}
-	s.close()
-	s.load.Close()
 }

@@ -38,8 +38,8 @@ type column struct {
 // columns are those beside the bar, which comes after the first.
 var columns = []column{
 	{"CPU", 4, 0, func(r row) (string, lipgloss.Style) { return cpu(r.CPU), bold }},
-	{"USE", 5, 2, func(r row) (string, lipgloss.Style) { return cli.Percent(r.fullness()), level(r.fullness()) }},
-	{"HIGH", 6, 6, func(r row) (string, lipgloss.Style) { return cli.Percent(r.highest()), dim }},
+	{"USE", 5, 2, func(r row) (string, lipgloss.Style) { return cli.Share(r.Used, r.Size), level(r.fullness()) }},
+	{"HIGH", 6, 6, func(r row) (string, lipgloss.Style) { return cli.Share(r.HighWater, r.Size), dim }},
 	{"EVENTS/S", 12, 1, func(r row) (string, lipgloss.Style) { return cli.PerSecond(r.events), plainStyle }},
 	{"BYTES/S", 12, 4, func(r row) (string, lipgloss.Style) { return cli.Bytes(r.bytes), plainStyle }},
 	{"LOST/S", 11, 3, func(r row) (string, lipgloss.Style) { return cli.PerSecond(r.lost), alarm(r.lost > 0) }},

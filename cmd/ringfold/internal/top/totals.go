@@ -27,7 +27,11 @@ func totals(f frame) []total {
 		late += fmt.Sprintf(", %s ms", cli.Milliseconds(s.MaxLateness))
 	}
 	doorbell := fmt.Sprintf("%d/%d armed", s.Doorbell.Armed, len(s.Rings))
-	if s.Doorbell.Err != nil {
+	rings := fmt.Sprintf("%d × %s", len(s.Rings), strings.Replace(cli.Bytes(float64(t.Size)), ".0 ", " ", 1))
+	switch {
+	case t.Size == 0: // of a recording
+		doorbell, rings = "-", "-"
+	case s.Doorbell.Err != nil:
 		doorbell = "none: polls"
 	}
 	return []total{
@@ -42,7 +46,7 @@ func totals(f frame) []total {
 		{"spilled", cli.Bytes(float64(s.SpilledBytes)), plainStyle},
 		{"doorbell", doorbell, plainStyle},
 		{"wakeups/s", cli.PerSecond(f.wakes), plainStyle},
-		{"rings", fmt.Sprintf("%d × %s", len(s.Rings), strings.Replace(cli.Bytes(float64(t.Size)), ".0 ", " ", 1)), plainStyle},
+		{"rings", rings, plainStyle},
 	}
 }
 

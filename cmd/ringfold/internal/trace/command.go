@@ -147,8 +147,12 @@ func (s summary) String() string {
 	} else {
 		text += fmt.Sprintf("%d events; ", s.Events)
 	}
-	text += fmt.Sprintf("%d events lost; rings up to %.0f %% full\n", s.Lost, 100*s.HighWater)
-	if s.Lost > 0 {
+	text += fmt.Sprintf("%d events lost", s.Lost)
+	if s.HighWater > 0 { // a recording has no rings
+		text += fmt.Sprintf("; rings up to %.0f %% full", 100*s.HighWater)
+	}
+	text += "\n"
+	if s.Lost > 0 && s.HighWater > 0 {
 		text += "With larger rings (--ring-size) fewer are lost.\n"
 	}
 	if s.Command != nil {
