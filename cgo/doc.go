@@ -1,7 +1,7 @@
 // Package libbpf holds the few libbpf calls that ringfold needs, one thin function each:
 // perf_buffer (set up, look into, free), map creation, lookup, update and delete, program load and test
-// run, map and program information, the maps in a map of maps, and libbpf's version. Two things are here because they need a thread of
-// C: a test run in the background, and [MountCloner]. It has no policy, starts no goroutine, and C never calls into Go: all
+// run, map and program information, the maps in a map of maps, and libbpf's version. One thing is here because it needs a thread of
+// C: a test run in the background. The package has no policy, starts no goroutine, and C never calls into Go: all
 // perf_buffer callbacks are NULL and neither perf_buffer__poll nor perf_buffer__consume is ever
 // called, because the rings are read from Go.
 //

@@ -21,15 +21,3 @@ func (r *Run) Over() bool { return true }
 
 // Join returns ErrUnsupported.
 func (r *Run) Join() error { return ErrUnsupported }
-
-// MountCloner clones mounts.
-type MountCloner struct{}
-
-// NewMountCloner returns ErrUnsupported.
-func NewMountCloner(path string) (*MountCloner, error) { return nil, ErrUnsupported }
-
-// Clone returns ErrUnsupported.
-func (m *MountCloner) Clone(held bool) error { return ErrUnsupported }
-
-// Close does nothing.
-func (m *MountCloner) Close() {}

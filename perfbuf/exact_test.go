@@ -147,9 +147,9 @@ func TestExactNeedsAProvider(t *testing.T) {
 	require.NoError(t, k.slack(1).Close())
 
 	k.programs = &fakePrograms{opened: func() error { return errTest }}
-	_, err = k.Ordered(OrderOptions{Mode: Exact(), Barriers: OpenTree})
+	_, err = k.Ordered(OrderOptions{Mode: Exact(), Barriers: BindMount})
 	require.ErrorIs(t, err, errTest)
-	require.Equal(t, grace.Options{Allow: grace.OpenTree}, k.programs.options)
+	require.Equal(t, grace.Options{Allow: grace.BindMount}, k.programs.options)
 	require.ErrorIs(t, k.slack(1).Drain(t.Context(), never), errTest)
 }
 

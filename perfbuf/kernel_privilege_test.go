@@ -81,7 +81,7 @@ func TestKernelPrivilegedNobody(t *testing.T) {
 		require.Positive(t, s.Doorbell.Arms)
 		if s.Barrier.Provider != "nest-levels" { // which comes first, where the kernel has it
 			require.Equal(t, "map-in-map", s.Barrier.Provider)
-			require.ErrorContains(t, s.Barrier.Refused, "open-tree: open_tree: operation not permitted: it takes CAP_SYS_ADMIN")
+			require.ErrorContains(t, s.Barrier.Refused, "bind-mount: mount(/proc/self on /proc/version): operation not permitted: it takes CAP_SYS_ADMIN")
 		}
 		require.Positive(t, s.Barrier.Cost)
 
@@ -276,11 +276,11 @@ func TestKernelSeccompLater(t *testing.T) {
 	})
 }
 
-// Profiles of containers refuse open_tree. Streams then wait in another way, also those that were made before, and say why.
-func TestKernelSeccompOpenTree(t *testing.T) {
+// Profiles of containers refuse mount(2). Streams then wait in another way, also those that were made before, and say why.
+func TestKernelSeccompBindMount(t *testing.T) {
 	kerneltest.RequireCPUs(t, 2, "or membarrier does not wait")
-	// Membarrier comes after OpenTree whatever that was measured to take; MapInMap does not.
-	o := perfbuf.OrderOptions{Barriers: perfbuf.OpenTree | perfbuf.Membarrier}
+	// Membarrier comes after BindMount whatever that was measured to take; MapInMap does not.
+	o := perfbuf.OrderOptions{Barriers: perfbuf.BindMount | perfbuf.Membarrier}
 	for _, errno := range []syscall.Errno{syscall.EPERM, syscall.ENOSYS} {
 		for _, later := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%v later %v", errno, later), func(t *testing.T) {
@@ -288,7 +288,7 @@ func TestKernelSeccompOpenTree(t *testing.T) {
 					r := openChild(t, perfbuf.Options{RingBytes: 64 << 10})
 					defer r.Close()
 					if !later {
-						refuse(t, unix.SYS_OPEN_TREE, errno)
+						refuse(t, unix.SYS_MOUNT, errno)
 					}
 					s, err := r.Ordered(o)
 					require.NoError(t, err)
@@ -303,14 +303,14 @@ func TestKernelSeccompOpenTree(t *testing.T) {
 					}
 					defer s.Close()
 					if later {
-						require.Equal(t, "open-tree", r.Stats().Barrier.Provider)
-						refuse(t, unix.SYS_OPEN_TREE, errno)
+						require.Equal(t, "bind-mount", r.Stats().Barrier.Provider)
+						refuse(t, unix.SYS_MOUNT, errno)
 					}
 					useStream(t, e, r, s)
 					b := r.Stats().Barrier
 					require.Equal(t, "membarrier", b.Provider)
 					require.ErrorIs(t, b.Refused, errno)
-					require.ErrorContains(t, b.Refused, "a seccomp filter that allows open_tree")
+					require.ErrorContains(t, b.Refused, "that allows mount(2)")
 					require.NoError(t, b.Err)
 				})
 			})
@@ -339,7 +339,7 @@ func TestKernelDroppedPrivileges(t *testing.T) {
 
 		used := updates(r, s)
 		useStream(t, e, r, s)
-		require.ErrorContains(t, r.Stats().Barrier.Refused, "open-tree: ", "of before")
+		require.ErrorContains(t, r.Stats().Barrier.Refused, "bind-mount: ", "of before")
 		if !used {
 			require.Equal(t, "membarrier", r.Stats().Barrier.Provider)
 			var u unix.Utsname

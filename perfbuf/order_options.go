@@ -67,12 +67,12 @@ type OrderOptions struct {
 	// a pause, barriers may follow each other at once, as many as would have fit into 16 ms of the pause.
 	//
 	// It also bounds the harm to others, which depends on the way to wait: see [Barriers].
-	// OpenTree, and from Linux 6.19 on MapInMap, interrupt every CPU that is busy, once per
+	// BindMount, and from Linux 6.19 on MapInMap, interrupt every CPU that is busy, once per
 	// barrier. At 1,000 barriers a second, a busy loop took 2 % longer, on a virtual machine with
 	// 2 CPUs (100 a second: 0.3 %, 5,000: 11 %). The others interrupt no CPU.
 	//
-	// Measured delays, p50 / p99, at 160,000 events a second on Linux 6.18 with 2 CPUs: OpenTree with 1 ms
-	// 0.7 / 1.7 ms, without interval 0.3 / 1.8 ms; MapInMap with 1 ms 12 / 21 ms. Rare events: OpenTree
+	// Measured delays, p50 / p99, at 160,000 events a second on Linux 6.18 with 2 CPUs: BindMount with 1 ms
+	// 0.7 / 1.7 ms, without interval 0.3 / 1.8 ms; MapInMap with 1 ms 12 / 21 ms. Rare events: BindMount
 	// 0.1 / 0.2 ms.
 	BarrierInterval time.Duration
 
@@ -130,7 +130,7 @@ func (o OrderOptions) effective(readers []*Reader) (OrderOptions, error) {
 	case o.Mode.slack < 0:
 		return bad("slack is %v: must not be negative", o.Mode.slack)
 	case o.Barriers&^allBarriers != 0:
-		return bad("Barriers is %#x: use only NestLevels, OpenTree, MapInMap and Membarrier", uint8(o.Barriers))
+		return bad("Barriers is %#x: use only NestLevels, BindMount, MapInMap and Membarrier", uint8(o.Barriers))
 	case o.FlushEvery < 0 || o.FlushEvery > 0 && o.FlushEvery < leastFlushEvery:
 		return bad("FlushEvery is %v: must be at least %v, or 0 for never", o.FlushEvery, leastFlushEvery)
 	case o.FlushEvery > 0 && !o.Mode.guess && o.FlushEvery < o.BarrierInterval:

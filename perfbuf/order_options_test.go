@@ -26,7 +26,7 @@ func TestEffectiveOrderOptions(t *testing.T) {
 		"until half of that": {in: o{Spill: Spill{Bytes: 1, Above: 81}}, want: o{BarrierInterval: ms, Spill: Spill{1, 81, 40}}},
 		"percentages":        {in: o{Spill: Spill{1, 100, 100}}, want: o{BarrierInterval: ms, Spill: Spill{1, 100, 100}}},
 		"until, alone":       {in: o{Spill: Spill{Bytes: 1, Until: 50}}, want: o{BarrierInterval: ms, Spill: Spill{1, 50, 50}}},
-		"barriers, drop":     {in: o{Barriers: OpenTree, DropLate: true}, want: o{Barriers: OpenTree, DropLate: true, BarrierInterval: ms, Spill: half(16 << 20)}},
+		"barriers, drop":     {in: o{Barriers: BindMount, DropLate: true}, want: o{Barriers: BindMount, DropLate: true, BarrierInterval: ms, Spill: half(16 << 20)}},
 		"flushes":            {in: o{FlushEvery: ms}, want: o{FlushEvery: ms, BarrierInterval: ms, Spill: half(16 << 20)}},
 		"slack and flushes": {in: o{Mode: Slack(ms), FlushEvery: ms, BarrierInterval: time.Second},
 			want: o{Mode: Slack(ms), FlushEvery: ms, BarrierInterval: time.Second, Spill: half(16 << 20)}},
@@ -50,7 +50,7 @@ func TestOrderOptionsThatCannotBe(t *testing.T) {
 		"Options.NoTime, and so have no times: open them without": {noTime: true},
 		"NoTime, and so have no times":                            {noTime: true, o: OrderOptions{Mode: Slack(time.Second)}},
 		"NestLevels alone, which waits for outputs":               {payload: true, o: OrderOptions{Barriers: NestLevels}},
-		"Barriers is 0x30: use only NestLevels, OpenTree":         {o: OrderOptions{Barriers: 0x30}},
+		"Barriers is 0x30: use only NestLevels, BindMount":        {o: OrderOptions{Barriers: 0x30}},
 		"FlushEvery is -1s: must be at least 1ms, or 0 for never": {o: OrderOptions{FlushEvery: -time.Second}},
 		"FlushEvery is 999µs: must be at least 1ms, or 0 for nev": {o: OrderOptions{FlushEvery: 999 * time.Microsecond}},
 		"FlushEvery is 1ms, and BarrierInterval 2ms: must not be": {o: OrderOptions{FlushEvery: time.Millisecond, BarrierInterval: 2 * time.Millisecond}},
@@ -102,5 +102,5 @@ func TestBarriersArePassedOn(t *testing.T) {
 		require.Equal(t, c.drain, k.programs.options)
 		require.NoError(t, s.Close())
 	}
-	require.Equal(t, "open-tree|map-in-map", (OpenTree | MapInMap).String())
+	require.Equal(t, "bind-mount|map-in-map", (BindMount | MapInMap).String())
 }

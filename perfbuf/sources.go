@@ -21,7 +21,7 @@ import (
 // and os.ErrClosed. After an error the readers are as before. Exact mode also fails if the process has
 // no way to wait for an RCU grace period. The error says what was tried: see [Barriers]. The first
 // exact stream of a process blocks for 20 to 50 ms, in which it
-// compares these and proves [OpenTree]; on a busy machine that takes up to 0.4 s. Later ones block for a
+// compares these and proves [BindMount]; on a busy machine that takes up to 0.4 s. Later ones block for a
 // grace period.
 func Merge(o OrderOptions, readers ...*Reader) (*Ordered, error) {
 	if len(readers) == 0 {

@@ -77,7 +77,7 @@ func (c *chooser) once(o Options) Provider {
 		return cmp.Or(cmp.Compare(a.is.rank(), b.is.rank()), cmp.Compare(cost(a.is), cost(b.is)))
 	})
 	all = slices.DeleteFunc(all, func(candidate candidate) bool {
-		return o.allowed(candidate.is) != nil || candidate.is == OpenTree && c.costs[OpenTree] == 0
+		return o.allowed(candidate.is) != nil || candidate.is == BindMount && c.costs[BindMount] == 0
 	})
 	c.mu.Unlock()
 	for _, candidate := range all {
@@ -121,11 +121,11 @@ func (c *chooser) choose(o Options) (*choice, error) {
 	return chosen, nil
 }
 
-// enoughMeasured bounds how long measuring goes on: what takes so long is slow. A wait by OpenTree that took so long was
-// preempted, so there is more than one of these: the choice is for the life of the process.
+// enoughMeasured bounds how long measuring goes on: what takes so long is slow. A BindMount's wait that took so long was
+// preempted, so it is measured more than once: the choice is for the life of the process.
 const (
 	enoughMeasured = 5 * time.Millisecond
-	leastOpenTree  = 3
+	leastBindMount = 3
 )
 
 // measure has w know what a wait costs: the least of up to ten, as a busy machine makes some long. A normal grace period is
@@ -138,8 +138,8 @@ func (c *chooser) measure(w *way) error {
 	w.cost = time.Hour
 	start := time.Now()
 	least := 0
-	if w.is == OpenTree {
-		least = leastOpenTree
+	if w.is == BindMount {
+		least = leastBindMount
 	}
 	for n := 0; n < 10 && (n < least || time.Since(start) < enoughMeasured); n++ {
 		begin := time.Now()

@@ -43,7 +43,7 @@ type stubs struct {
 func newStubs(takes map[Set]time.Duration) *stubs {
 	m := &stubs{waits: map[Set]*error{}, refused: map[Set]error{}}
 	m.costs = map[Set]time.Duration{}
-	for _, is := range []Set{NestLevels, OpenTree, MapInMap, Membarrier} {
+	for _, is := range []Set{NestLevels, BindMount, MapInMap, Membarrier} {
 		m.waits[is] = new(error)
 		m.candidates = append(m.candidates, candidate{is, func() (Provider, error) {
 			if _, is := m.refused[is]; is {
@@ -60,21 +60,21 @@ func newStubs(takes map[Set]time.Duration) *stubs {
 
 const us = time.Microsecond
 
-var old = map[Set]time.Duration{NestLevels: 300 * us, OpenTree: 10 * us, MapInMap: 8000 * us, Membarrier: 8000 * us}
+var old = map[Set]time.Duration{NestLevels: 300 * us, BindMount: 10 * us, MapInMap: 8000 * us, Membarrier: 8000 * us}
 
 // What is proven and interrupts nobody comes first, then what is fastest; each only if allowed, and if it waits for what must be waited for.
 func TestChoice(t *testing.T) {
-	recent := map[Set]time.Duration{NestLevels: 300 * us, OpenTree: 335 * us, MapInMap: 149 * us, Membarrier: 16000 * us}
+	recent := map[Set]time.Duration{NestLevels: 300 * us, BindMount: 335 * us, MapInMap: 149 * us, Membarrier: 16000 * us}
 	for name, c := range map[string]struct {
 		takes map[Set]time.Duration
 		o     Options
 		want  string
 	}{
 		"outputs":                  {old, Options{}, "nest-levels"},
-		"programs":                 {old, Options{Programs: true}, "open-tree"},
+		"programs":                 {old, Options{Programs: true}, "bind-mount"},
 		"programs, Linux 6.19":     {recent, Options{Programs: true}, "map-in-map"},
 		"all but one":              {recent, Options{Allow: All &^ NestLevels}, "map-in-map"},
-		"slower":                   {recent, Options{Allow: OpenTree | Membarrier}, "open-tree"},
+		"slower":                   {recent, Options{Allow: BindMount | Membarrier}, "bind-mount"},
 		"gentle":                   {old, Options{Allow: MapInMap | Membarrier}, "map-in-map"},
 		"last":                     {old, Options{Allow: Membarrier}, "membarrier"},
 		"last, and the other none": {old, Options{Allow: Membarrier | NestLevels, Programs: true}, "membarrier"},
@@ -103,16 +103,16 @@ func TestCost(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 10*us, p.(*choice).first().cost)
 		require.EqualValues(t, Membarrier, p.(*choice).Guard(), "enough for all")
-		require.Equal(t, strings.Repeat("wait open-tree,", 10)+"wait map-in-map,wait open-tree", strings.Join(m.calls, ","))
+		require.Equal(t, strings.Repeat("wait bind-mount,", 10)+"wait map-in-map,wait bind-mount", strings.Join(m.calls, ","))
 		m.calls = nil
 		p, err = m.open(Options{Programs: true})
 		require.NoError(t, err)
-		require.Equal(t, "wait open-tree", strings.Join(m.calls, ","))
+		require.Equal(t, "wait bind-mount", strings.Join(m.calls, ","))
 		require.Equal(t, "[nest-levels: waits for outputs, not for whole programs: unsupported operation map-in-map: in reserve, because a wait took 8ms membarrier: in reserve]",
 			strings.ReplaceAll(strings.TrimSpace(errorsText(p.(*choice).refusals())), "\n", " "))
 		m.calls = nil
 		require.NoError(t, p.Close())
-		require.Equal(t, "close open-tree,close map-in-map,close membarrier", strings.Join(m.calls, ","))
+		require.Equal(t, "close bind-mount,close map-in-map,close membarrier", strings.Join(m.calls, ","))
 	})
 }
 
@@ -139,10 +139,10 @@ func TestOnce(t *testing.T) {
 		*m.waits[MapInMap] = unix.EPERM
 		require.Equal(t, "wait map-in-map,close map-in-map,wait membarrier,close membarrier", once())
 		*m.waits[Membarrier] = errOneCPU
-		require.Contains(t, once(), "wait open-tree", "where nothing else works, it is worth a proof")
-		require.Equal(t, "wait open-tree,close open-tree", once())
-		require.NoError(t, m.refused[OpenTree])
-		m.refused[OpenTree] = unix.EPERM
+		require.Contains(t, once(), "wait bind-mount", "where nothing else works, it is worth a proof")
+		require.Equal(t, "wait bind-mount,close bind-mount", once())
+		require.NoError(t, m.refused[BindMount])
+		m.refused[BindMount] = unix.EPERM
 		_, err := m.open(Options{Programs: true, Once: true})
 		require.ErrorIs(t, err, errOneCPU)
 	})
@@ -159,17 +159,17 @@ func TestReserve(t *testing.T) {
 			require.NoError(t, p.Wait())
 			return strings.Join(m.calls, ",")
 		}
-		*m.waits[OpenTree] = unix.ENFILE
-		require.Equal(t, "wait open-tree,wait map-in-map", waits())
-		*m.waits[OpenTree] = nil
-		require.Equal(t, "wait open-tree", waits())
-		require.Equal(t, "open-tree", p.Name())
+		*m.waits[BindMount] = unix.ENFILE
+		require.Equal(t, "wait bind-mount,wait map-in-map", waits())
+		*m.waits[BindMount] = nil
+		require.Equal(t, "wait bind-mount", waits())
+		require.Equal(t, "bind-mount", p.Name())
 
-		*m.waits[OpenTree] = unix.EPERM
-		require.Equal(t, "wait open-tree,wait map-in-map", waits())
+		*m.waits[BindMount] = unix.EPERM
+		require.Equal(t, "wait bind-mount,wait map-in-map", waits())
 		require.Equal(t, "wait map-in-map", waits())
 		require.Equal(t, "map-in-map", p.Name())
-		require.Contains(t, errorsText(p.(*choice).refusals()), "open-tree: operation not permitted")
+		require.Contains(t, errorsText(p.(*choice).refusals()), "bind-mount: operation not permitted")
 
 		*m.waits[MapInMap] = unix.ENOSYS
 		require.Equal(t, "wait map-in-map,wait membarrier", waits())
@@ -186,13 +186,13 @@ func TestReserve(t *testing.T) {
 // If none works, the error names each with the reason, and what was opened is closed.
 func TestNoChoice(t *testing.T) {
 	m := newStubs(nil)
-	m.refused[OpenTree], *m.waits[MapInMap], *m.waits[Membarrier] = unix.EPERM, unix.EIO, errOneCPU
+	m.refused[BindMount], *m.waits[MapInMap], *m.waits[Membarrier] = unix.EPERM, unix.EIO, errOneCPU
 	_, err := m.open(Options{Programs: true})
 	t.Log(err)
 	for _, cause := range []error{unix.EPERM, fs.ErrPermission, errOneCPU, errors.ErrUnsupported} {
 		require.ErrorIs(t, err, cause)
 	}
-	for _, text := range []string{"open-tree: operation not permitted", "membarrier: " + errOneCPU.Error(), "CAP_BPF", "nest-levels: waits for outputs"} {
+	for _, text := range []string{"bind-mount: operation not permitted", "membarrier: " + errOneCPU.Error(), "CAP_BPF", "nest-levels: waits for outputs"} {
 		require.ErrorContains(t, err, text)
 	}
 	require.Equal(t, []string{"refuse", "wait map-in-map", "close map-in-map", "wait membarrier", "close membarrier"}, m.calls)
@@ -200,7 +200,7 @@ func TestNoChoice(t *testing.T) {
 	m.refused[MapInMap] = unix.EMFILE
 	_, err = m.open(Options{Allow: MapInMap})
 	require.ErrorContains(t, err, "Raise the limit on open files")
-	require.ErrorContains(t, err, "open-tree: not allowed by the options")
+	require.ErrorContains(t, err, "bind-mount: not allowed by the options")
 	require.NotContains(t, err.Error(), "CAP_BPF")
 
 	_, err = (&chooser{}).open(Options{})

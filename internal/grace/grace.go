@@ -35,17 +35,17 @@ type Set uint8
 // The providers.
 const (
 	NestLevels Set = 1 << iota
-	OpenTree
+	BindMount
 	MapInMap
 	Membarrier
 
-	All = NestLevels | OpenTree | MapInMap | Membarrier
+	All = NestLevels | BindMount | MapInMap | Membarrier
 )
 
 // String returns the names.
 func (s Set) String() string {
 	var names []string
-	for i, name := range []string{"nest-levels", "open-tree", "map-in-map", "membarrier"} {
+	for i, name := range []string{"nest-levels", "bind-mount", "map-in-map", "membarrier"} {
 		if s&(1<<i) != 0 {
 			names = append(names, name)
 		}
@@ -60,12 +60,12 @@ type Options struct {
 	// enough if all events are published whose time the kernel took before Wait was called: NestLevels does no more.
 	Programs bool
 	// Once is for a provider that is only opened, as Open waits: it returns the first that works, and keeps none in reserve.
-	// OpenTree is not proven for that, but used if it was.
+	// BindMount is not proven for that, but used if it was.
 	Once bool
 }
 
 // Open opens the ways to wait that work on this machine, for this user, and returns them as one provider, which has then
-// waited once. It is NestLevels if that is proven here; else the fastest of OpenTree, if that is proven here, and MapInMap; and
+// waited once. It is NestLevels if that is proven here; else the fastest of BindMount, if that is proven here, and MapInMap; and
 // Membarrier where none of these works. If the first fails later, as a process may drop privileges, the next takes over.
 //
 // The first Open of a process takes some 10 ms for the proof, and a grace period for what it is compared with. If no

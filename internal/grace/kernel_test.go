@@ -23,8 +23,8 @@ import (
 func providers(t *testing.T, f func(t *testing.T, p Provider)) {
 	for _, c := range candidates() {
 		t.Run(c.is.String(), func(t *testing.T) {
-			if c.is == OpenTree { // without the proof, which takes long on a busy machine: TestKernelProve has it
-				c.open = func() (Provider, error) { return cloneSome(mountsToClone) }
+			if c.is == BindMount { // without the proof, which takes long on a busy machine: TestKernelProve has it
+				c.open = func() (Provider, error) { return bindSome(bindable) }
 			}
 			p, err := c.open()
 			for errors.Is(err, errNotShown) { // a busy machine

@@ -5,7 +5,7 @@ package grace
 func candidates() []candidate {
 	return []candidate{
 		{NestLevels, openNestLevels},
-		{OpenTree, openOpenTree},
+		{BindMount, openBindMount},
 		{MapInMap, openMapInMap},
 		{Membarrier, openMembarrier},
 	}

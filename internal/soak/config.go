@@ -62,7 +62,7 @@ func (c *config) flags(f *flag.FlagSet) {
 	f.DurationVar(&c.slack, "slack", c.slack, "slack of -mode slack")
 	f.DurationVar(&c.interval, "interval", c.interval,
 		"least time between barriers of -mode exact; 0 is the library's default, below 0 none")
-	f.Var(&c.barriers, "barriers", "ways in which barriers of -mode exact may wait, such as `open-tree|map-in-map`; empty is all, and takes the best")
+	f.Var(&c.barriers, "barriers", "ways in which barriers of -mode exact may wait, such as `bind-mount|map-in-map`; empty is all, and takes the best")
 	f.IntVar(&c.ringBytes, "ring-bytes", c.ringBytes,
 		"size of each CPU's ring; 8192 is sure to lose events")
 	f.IntVar(&c.spill, "spill-bytes", c.spill,

@@ -171,9 +171,9 @@ func TestFlags(t *testing.T) {
 		require.Error(t, s.Set(text), text)
 	}
 	var b barriers
-	require.NoError(t, b.Set("open-tree,membarrier"))
-	require.EqualValues(t, perfbuf.OpenTree|perfbuf.Membarrier, b)
-	require.ErrorContains(t, b.Set("open-tre"), "open-tree")
+	require.NoError(t, b.Set("bind-mount,membarrier"))
+	require.EqualValues(t, perfbuf.BindMount|perfbuf.Membarrier, b)
+	require.ErrorContains(t, b.Set("bind-moun"), "bind-mount")
 	c := defaults()
 	c.mode = "fast"
 	require.ErrorContains(t, c.check(), "-mode fast: fold, ")

@@ -47,7 +47,7 @@ for test in $tests; do
 	steady)
 		load='-duration 6s -load 4 -rate 300 -hogs 0 -bursts=false'
 		echo "run soak-exact /soak -quiet -mode exact $load$quoted"
-		for by in open-tree map-in-map membarrier; do echo "run soak-exact-$by /soak -quiet -mode exact -barriers $by $load$quoted"; done
+		for by in bind-mount map-in-map membarrier; do echo "run soak-exact-$by /soak -quiet -mode exact -barriers $by $load$quoted"; done
 		for slack in 1ms 100ms; do echo "run soak-slack-$slack /soak -quiet -mode slack -slack $slack $load$quoted"; done
 		;;
 	harm | delay) echo "run bench-$test /bench -bench $test -out /tmp/bench.json$quoted" ;;

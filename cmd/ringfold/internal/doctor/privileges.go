@@ -84,7 +84,7 @@ func (r *Report) sandbox() {
 		r.ok("sandbox", "none: no user namespace, no seccomp filter, no lockdown to be seen")
 		return
 	}
-	r.add(Warn, "sandbox", strings.Join(found, "; "), "If rings or programs are refused below, allow bpf, perf_event_open and open_tree there: see docs/permissions.md.")
+	r.add(Warn, "sandbox", strings.Join(found, "; "), "If rings or programs are refused below, allow bpf, perf_event_open and mount there: see docs/permissions.md.")
 }
 
 func (r *Report) paranoid() {

@@ -127,7 +127,7 @@ func (r *Report) order(reader *perfbuf.Reader) *perfbuf.Ordered {
 	case fast:
 		r.add(OK, "exact order", found, "")
 	case effective()>>unix.CAP_SYS_ADMIN&1 == 0:
-		r.add(Warn, "exact order", found+". Events come that much later", "With CAP_SYS_ADMIN it takes microseconds, by open-tree.")
+		r.add(Warn, "exact order", found+". Events come that much later", "With CAP_SYS_ADMIN it takes microseconds, by bind-mount.")
 	default:
 		r.add(Warn, "exact order", found+". Events come that much later", "")
 	}

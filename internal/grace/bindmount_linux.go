@@ -1,0 +1,127 @@
+package grace
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// bindMount waits by asking for a bind mount that the kernel refuses: of a directory, on a file. do_loopback (fs/namespace.c) first
+// makes a copy of the mount. graft_tree then finds that a directory cannot lie on a file, and do_loopback dissolves the copy. For that,
+// namespace_unlock calls synchronize_rcu_expedited: a grace period that asks every busy CPU by an interrupt, and so takes
+// microseconds where others take milliseconds. It leaves idle CPUs alone. The wait takes CAP_SYS_ADMIN, in the user namespace of the
+// mount namespace.
+//
+// The caller itself dissolves the copy and waits, before mount(2) returns. The copy has never been part of a mount namespace and never had
+// a descriptor. So nobody, a child process or an observer of this one, can hold it and make another thread dissolve it.
+//
+// No document says that this call waits. So it is used only where prove has shown that it does.
+type bindMount struct {
+	paths          bindPaths
+	source, target *byte // for mount(2)
+}
+
+// bindPaths are a directory and a file to mount it on.
+type bindPaths struct{ source, target string }
+
+// bindable are tried in turn. A user namespace may have locked mounts below a directory, which would be EINVAL: the first has none.
+// Older kernels hold the lock of the file's inode while they wait, so it must be one that nobody changes. The second pair is for a /proc
+// that shows processes alone (subset=pid).
+var bindable = []bindPaths{{"/proc/self", "/proc/version"}, {"/", "/dev/null"}}
+
+// bindMountProof is what prove has found out in this process.
+var bindMountProof struct {
+	sync.Mutex
+	done bool
+	err  error
+}
+
+func openBindMount() (Provider, error) {
+	p, err := bindSome(bindable)
+	if err != nil {
+		return nil, err
+	}
+	bindMountProof.Lock()
+	defer bindMountProof.Unlock()
+	if !bindMountProof.done {
+		err := prove(p.Wait, p.noWait)
+		bindMountProof.done, bindMountProof.err = !errors.Is(err, errUnclear), err
+	}
+	if err := bindMountProof.err; err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// bindSome takes the first paths with which a wait works.
+func bindSome(all []bindPaths) (*bindMount, error) {
+	var refusals []error
+	for _, paths := range all {
+		p := &bindMount{paths: paths}
+		var err error
+		if p.source, err = unix.BytePtrFromString(paths.source); err == nil {
+			p.target, err = unix.BytePtrFromString(paths.target)
+		}
+		if err == nil {
+			err = p.Wait()
+		}
+		if err == nil {
+			return p, nil
+		}
+		refusals = append(refusals, err)
+	}
+	return nil, errors.Join(refusals...)
+}
+
+func (*bindMount) Name() string { return BindMount.String() }
+
+func (p *bindMount) Wait() error {
+	switch errno := p.mount(p.source); errno {
+	case unix.ENOTDIR:
+		// That a directory cannot lie on a file. Or, before any copy was made, that /proc is not a directory, after a chroot: then this
+		// fails, too.
+		if _, _, errno := unix.Syscall6(unix.SYS_FACCESSAT, 0, uintptr(unsafe.Pointer(p.target)), unix.F_OK, 0, 0, 0); errno != 0 {
+			return p.failed("faccessat", errno)
+		}
+		return nil
+	case 0: // both are directories or both are files, after a chroot
+		unix.Unmount(p.paths.target, unix.MNT_DETACH)
+		return fmt.Errorf("%s could be mounted on %s, so that was no wait: %w", p.paths.source, p.paths.target, errors.ErrUnsupported)
+	default:
+		return p.failed("mount", errno)
+	}
+}
+
+// noWait is as Wait, but for the wait: the kernel refuses an empty source before it copies a mount.
+func (p *bindMount) noWait() error {
+	if errno := p.mount(new(byte)); errno != unix.EINVAL {
+		return p.failed("mount", errno)
+	}
+	return nil
+}
+
+func (p *bindMount) mount(source *byte) unix.Errno {
+	// The kernel reads the two strings only during the call.
+	_, _, errno := unix.Syscall6(unix.SYS_MOUNT, uintptr(unsafe.Pointer(source)), uintptr(unsafe.Pointer(p.target)), 0, unix.MS_BIND, 0, 0)
+	return errno
+}
+
+func (*bindMount) Close() error { return nil }
+
+// failed says what would help.
+func (p *bindMount) failed(call string, errno unix.Errno) error {
+	err := fmt.Errorf("%s(%s on %s): %w", call, p.paths.source, p.paths.target, errno)
+	switch errno {
+	case unix.EPERM, unix.EACCES:
+		return fmt.Errorf("%w: it takes CAP_SYS_ADMIN, and a sandbox that allows mount(2). With it, exact order takes microseconds "+
+			"instead of milliseconds before Linux 6.19", err)
+	case unix.ENOSYS:
+		return fmt.Errorf("%w: it takes a seccomp filter that allows mount(2)", err)
+	case unix.EINVAL:
+		return fmt.Errorf("%w: the mount is unbindable, or of another mount namespace", err)
+	}
+	return err
+}
