@@ -122,8 +122,8 @@
 // second sees it in [Stats].ReplacedEntries. From Linux 5.10 on, a Reader leaves a newer reader's
 // entries alone, also when it closes; only [Reader.Resume] takes the map back. Other libraries may
 // remove a newer reader's entries: libbpf does, when it closes. For two readers, have programs output
-// to two maps. Two readers of a BPF ring buffer share its events, and neither can notice. [Merge]
-// refuses both in one stream.
+// to two maps. Two readers of a BPF ring buffer share its events, and each misses what the other gets;
+// [RingStats].Shared counts how often a reader noticed. [Merge] refuses both in one stream.
 //
 // The kernel cleans up after a process that is killed: outputs then fail with -ENOENT. There is one
 // exception. If a process that still runs passed it the map's descriptor, over a socket or by a fork,

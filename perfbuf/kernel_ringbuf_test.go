@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -285,4 +286,31 @@ func TestKernelShardLosses(t *testing.T) {
 	require.NoError(t, r.Close())
 	<-r.Done()
 	require.Equal(t, lost[0]+lost[1], r.Stats().Total().Lost)
+}
+
+// Two readers of one ring buffer end their passes, whatever each makes of the other's records, and notice each other.
+func TestKernelTwoReadersOfARingBuf(t *testing.T) {
+	e := kerneltest.LoadRings(t, kerneltest.RingOptions{Bytes: 4096})
+	a, b := openRings(t, e.MapFD(), perfbuf.RingBufOptions{}), openRings(t, e.MapFD(), perfbuf.RingBufOptions{})
+	ctx, cancel := context.WithCancel(t.Context())
+	load := background(t, func() {
+		for i := 0; ctx.Err() == nil; i++ {
+			e.Emit(0, kerneltest.RingEmit{Count: 2, Stamped: true, Every: 2})
+			e.Emit(0, kerneltest.RingEmit{Count: 3, Size: 32 + i%200})
+		}
+	})
+	other := background(t, func() {
+		for ctx.Err() == nil {
+			require.NoError(t, b.ForEach(nothing))
+		}
+	})
+	for shared := func(r *perfbuf.Reader) uint64 { return r.Stats().Total().Shared }; shared(a) < 30 || shared(b) == 0; {
+		require.NoError(t, a.ForEach(func(perfbuf.Event) error {
+			runtime.Gosched()
+			return perfbuf.ErrStop
+		}))
+	}
+	cancel()
+	<-load
+	<-other
 }

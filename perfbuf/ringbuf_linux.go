@@ -8,7 +8,8 @@ import "github.com/ringfold/ringfold/internal/ringbuf"
 // order, [Stats]. What differs:
 //
 //   - [Event.Bytes] is what the program has written, without padding. Time and CPU come from the payload.
-//   - There is one reader of a ring buffer. If somebody else reads it too, nothing reports that, and both miss events.
+//   - There is one reader of a ring buffer. If another reads it too, each misses what the other gets, and may get damaged events.
+//     [RingStats].Shared counts how often this was noticed.
 //   - Events stay in the map until they are read. Open and Close change nothing for programs, and [Reader.Pause] is an error.
 //   - A record that a program has reserved and not submitted holds up those behind it, but not in an [Ordered] stream.
 //   - The kernel wakes the reader at an event, as soon as it has read all before.

@@ -83,6 +83,7 @@ type RingStats struct {
 	LostRecords uint64 // the kernel's reports of such losses
 	Unknown     uint64 // records of other types, skipped
 	Discarded   uint64 // records of a BPF ring buffer that programs gave up (bpf_ringbuf_discard), skipped
+	Shared      uint64 // times that another reader was found to have read this BPF ring buffer: each misses what the other gets
 	Corrupt     uint64 // stretches of memory that could not be read, skipped
 	TailStores  uint64 // stores of data_tail
 	Armed       bool   // its next output wakes the reader: see DoorbellStats
@@ -103,6 +104,7 @@ func (s Stats) Total() RingStats {
 		t.LostRecords += r.LostRecords
 		t.Unknown += r.Unknown
 		t.Discarded += r.Discarded
+		t.Shared += r.Shared
 		t.Corrupt += r.Corrupt
 		t.TailStores += r.TailStores
 	}
@@ -115,7 +117,7 @@ func (r *Ring) stats(used int) RingStats {
 		CPU: r.CPU(), Size: r.Size(), Used: used,
 		HighWater: int(c.HighWater.Load()), Samples: c.Samples.Load(), Dropped: c.Dropped.Load(), Bytes: c.Bytes.Load(),
 		Lost: c.Lost.Load(), LostRecords: c.LostRecords.Load(), Unknown: c.Unknown.Load(), Discarded: c.Discarded.Load(),
-		Corrupt: c.Corrupt.Load(), TailStores: c.TailStores.Load(),
+		Shared: c.Shared.Load(), Corrupt: c.Corrupt.Load(), TailStores: c.TailStores.Load(),
 	}
 }
 

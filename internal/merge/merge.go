@@ -311,7 +311,9 @@ func (m *Merger) free(i int, to uint64) {
 	}
 	bytes := to - r.freed
 	r.freed, r.tryAt = to, to+r.eighth
-	r.raw.SetTail(to)
+	if int64(to-r.raw.Tail()) > 0 { // else another reads the same BPF ring buffer, and is further: outputs fail if the tail goes back
+		r.raw.SetTail(to)
+	}
 	m.committed(i, bytes)
 }
 

@@ -103,6 +103,7 @@ func (s *Stream) count(r *ring) {
 func (s *Stream) freed(i int, bytes uint64) {
 	r := s.rings[i]
 	s.count(r)
+	r.Leave()
 	r.Counts.Stored(bytes)
 	// The ring may have filled up since the scan, and not be full any longer at the next.
 	r.losses.filled(r.Raw.Head()-s.merger.Freed(i)+bytes, r.Raw.Size())

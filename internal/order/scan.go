@@ -18,6 +18,7 @@ func (s *Stream) load() {
 	s.elapsed, s.scanned = now-s.scanned, now
 	for i, r := range s.rings {
 		s.yield()
+		r.Tail()
 		r.before, r.head = r.head, r.Raw.Head()
 		if grown := r.head - r.before; grown > 0 {
 			r.source.Rings.Flowed(r.index, grown)

@@ -150,7 +150,7 @@ func (src *source) counted(stats perfbuf.Stats) error {
 		} else {
 			want, got = src.final[i]+src.again[i], r.Samples+r.Dropped
 		}
-		if got != want || r.Corrupt+r.Unknown > 0 {
+		if got != want || r.Corrupt+r.Unknown+r.Shared > 0 {
 			return fmt.Errorf("%w: ring %d: %+v, which is %d of %d", ErrCounts, i, r, got, want)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 
 // Counts are written by the ring's owner and read by anyone.
 type Counts struct {
-	HighWater, Samples, Dropped, Bytes, Lost, LostRecords, Unknown, Corrupt, Discarded, TailStores atomic.Uint64
+	HighWater, Samples, Dropped, Bytes, Lost, LostRecords, Unknown, Corrupt, Discarded, Shared, TailStores atomic.Uint64
 }
 
 // Observe keeps the high-water mark. Only the ring's owner writes it.

@@ -49,18 +49,18 @@ func (w *ringWalk) settleList(n int) {
 	w.tally.Samples += uint64(n)
 	if n < l.n {
 		l.next = w.ring.Raw.Offset(l.events[n], w.off)
-		l.discarded = w.ring.discarded(w.off, l.next, w.head)
+		l.discarded = w.ring.discarded(w.off, l.next)
 	}
 	w.off = l.next
 	w.tally.Discarded += l.discarded
 	l.n = 0
 }
 
-// discarded counts such records from one offset to another.
-func (r *Ring) discarded(from, to, head uint64) (n uint64) {
+// discarded counts such records from one offset to another. Neither is passed over, whatever has been written over the records since.
+func (r *Ring) discarded(from, to uint64) (n uint64) {
 	var rec raw.Record
 	for ; from != to; from += rec.Size {
-		if r.Raw.Parse(from, head, &rec); rec.Kind == raw.Discarded {
+		if r.Raw.Parse(from, to, &rec); rec.Kind == raw.Discarded {
 			n++
 		}
 	}

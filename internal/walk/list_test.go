@@ -95,6 +95,32 @@ func TestListTakenInPart(t *testing.T) {
 	}
 }
 
+// Another reader has read the ring buffer meanwhile, and programs have written over the records of a list, with others of any size. The pass ends,
+// both readers' positions stay as they are, and the reader counts that it is not alone.
+func TestListOverwritten(t *testing.T) {
+	for size := 16; size <= 400; size += 8 {
+		b := newBufRig(t, 0, 0)
+		b.reserve(0).Discard(0)
+		b.commit(1, 2, 3, 4)
+		require.NoError(t, b.ring.Begin(func() *Pass { return b.one }))
+		require.True(t, b.one.Next())
+		b.w.SetTail(b.w.Head())
+		for b.w.Head() < ringSize+uint64(size) {
+			h, err := b.w.Reserve(size)
+			require.NoError(t, err)
+			h.Write(0, make([]byte, size))
+			h.Commit(0)
+			b.w.SetTail(b.w.Head())
+		}
+		b.one.End()
+		require.Equal(t, b.w.Head(), b.w.Tail(), "of the other reader")
+		require.EqualValues(t, 1, b.ring.Counts.Shared.Load())
+		require.NoError(t, b.ring.Begin(func() *Pass { return b.one }))
+		require.Empty(t, read(b.one, 9))
+		require.EqualValues(t, 1, b.ring.Counts.Shared.Load(), "once")
+	}
+}
+
 // A user's function that panics has had its event.
 func TestListAndPanic(t *testing.T) {
 	b := newBufRig(t, 0, 0)

@@ -31,6 +31,7 @@ type Ring struct {
 	grown  uint64 // bytes that had come since the look before
 
 	// For the owner only.
+	left      uint64    // the tail as it was left, or was found
 	walk      *ringWalk // over this ring alone; nil before the first
 	last      uint64    // time of the latest sample read, unordered
 	lossAfter uint64    // no loss of the latest report is from before this time, unordered
@@ -69,6 +70,20 @@ func (r *Ring) Begin(pass func() *Pass) error {
 	w.pass.Err, w.upTo = nil, w.head
 	return nil
 }
+
+// Tail is the published tail. It counts if that is not where the ring's reader has left it, for which see Leave: another reads the same BPF
+// ring buffer.
+func (r *Ring) Tail() uint64 {
+	tail := r.Raw.Tail()
+	if tail != r.left {
+		r.Counts.Shared.Add(1)
+		r.left = tail
+	}
+	return tail
+}
+
+// Leave notes where the ring's reader has left the tail.
+func (r *Ring) Leave() { r.left = r.Raw.Tail() }
 
 // Claim makes the caller the ring's only reader, until Disclaim. It returns an error that wraps ErrBusy.
 func (r *Ring) Claim() error { return r.claim(reading) }

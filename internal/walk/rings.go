@@ -52,6 +52,7 @@ func (r *Rings) Init(o Options) {
 func (r *Rings) Add(ring *Ring) {
 	i := int(r.count.Load())
 	ring.rings, ring.index = r, i
+	ring.Leave()
 	r.holding.Lock()
 	defer r.holding.Unlock()
 	if i > 0 && r.Held() {

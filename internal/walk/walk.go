@@ -48,7 +48,7 @@ func (w *ringWalk) init(p *Pass, rings *Rings, only *Ring) {
 // visit loads the head of a ring that is claimed.
 func (w *ringWalk) visit(r *Ring) {
 	w.ring = r
-	w.tail = r.Raw.Tail()
+	w.tail = r.Tail()
 	w.off, w.began, w.head = w.tail, w.tail, r.Raw.Head()
 	used, size := w.head-w.tail, r.Raw.Size()
 	w.commitAt = math.MaxUint64
@@ -228,7 +228,10 @@ func (w *ringWalk) marker() bool {
 func (w *ringWalk) commit() {
 	r := w.ring
 	if w.off != w.tail {
-		r.Raw.SetTail(w.off)
+		if tail := r.Tail(); int64(w.off-tail) > 0 { // else another reader is further: outputs fail if the tail goes back
+			r.Raw.SetTail(w.off)
+			r.Leave()
+		}
 		r.Again = 0
 		r.Counts.Stored(w.off - w.tail)
 		w.tail = w.off

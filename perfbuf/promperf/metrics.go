@@ -21,6 +21,7 @@ var ringMetrics = []struct {
 	{"lost_records_total", "Loss reports by the kernel.", counter, func(r perfbuf.RingStats) float64 { return float64(r.LostRecords) }},
 	{"corrupt_records_total", "Stretches of corrupt ring memory that were skipped.", counter, func(r perfbuf.RingStats) float64 { return float64(r.Corrupt) }},
 	{"discarded_records_total", "Records of a BPF ring buffer that programs discarded.", counter, func(r perfbuf.RingStats) float64 { return float64(r.Discarded) }},
+	{"shared_total", "Times that another reader was found to have read the BPF ring buffer.", counter, func(r perfbuf.RingStats) float64 { return float64(r.Shared) }},
 	{"unknown_records_total", "Records of unknown type that were skipped.", counter, func(r perfbuf.RingStats) float64 { return float64(r.Unknown) }},
 	{"read_bytes_total", "Bytes given back to the kernel, for records of all kinds.", counter, func(r perfbuf.RingStats) float64 { return float64(r.Bytes) }},
 	{"tail_stores_total", "Stores of a ring's tail.", counter, func(r perfbuf.RingStats) float64 { return float64(r.TailStores) }},
