@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/bpfmaps"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 )
 
 // newDecoder finds a type for the events of a map.
@@ -193,12 +194,19 @@ func findType(spec *btf.Spec, name, where string) (*Decoder, error) {
 		return nil, fmt.Errorf("%s: %w", where, err)
 	}
 	for _, typ := range types {
+		var d *Decoder
 		switch t := btf.UnderlyingType(typ).(type) {
 		case *btf.Struct:
-			return describe("struct "+short, int(t.Size), t, typ), nil
+			d, err = describe("struct "+short, int(t.Size), t, typ)
 		case *btf.Union:
-			return describe("union "+short, int(t.Size), t, typ), nil
+			d, err = describe("union "+short, int(t.Size), t, typ)
+		default:
+			continue
 		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w: choose another type", where, err)
+		}
+		return d, nil
 	}
 	return nil, noType(where, name, structs(spec))
 }
@@ -212,7 +220,7 @@ func bare(name string) string {
 func structs(spec *btf.Spec) (names []string) {
 	for typ := range spec.All() {
 		if s, ok := typ.(*btf.Struct); ok && s.Name != "" {
-			names = append(names, s.Name)
+			names = append(names, cli.Printable(s.Name))
 		}
 	}
 	return names

@@ -39,15 +39,16 @@ func TestValues(t *testing.T) {
 	char := &btf.Int{Name: "char", Size: 1, Encoding: btf.Signed}
 	u32 := &btf.Int{Name: "unsigned int", Size: 4}
 	flexible := &btf.Struct{Name: "f", Size: 4, Members: []btf.Member{{Name: "n", Type: u32}, {Name: "rest", Type: &btf.Array{Type: char}, Offset: 32}}}
-	require.Equal(t, Fields{{"n", uint64(1)}, {"rest", "abc"}}, decodeMembers(Fields{}, flexible, []byte("\x01\x00\x00\x00abc\x00")))
+	require.Equal(t, Fields{{"n", uint64(1)}, {"rest", "abc"}}, (&Decoder{Size: 8, typ: flexible}).Decode([]byte("\x01\x00\x00\x00abc\x00")))
 
 	nan := binary.LittleEndian.AppendUint32(nil, math.Float32bits(float32(math.NaN())))
-	v, ok := decodeValue(&btf.Float{Size: 4}, nan)
+	left := newBudget(nan)
+	v, ok := left.value(&btf.Float{Size: 4}, nan)
 	require.True(t, ok)
 	require.Equal(t, "null", string(appendJSON(nil, v)))
 	require.Equal(t, "NaN", string(appendText(nil, v)))
 
-	v, ok = decodeValue(&btf.Int{Size: 16}, make([]byte, 16))
+	v, ok = left.value(&btf.Int{Size: 16}, make([]byte, 16))
 	require.True(t, ok)
 	require.Equal(t, strings.Repeat("0", 32), string(appendText(nil, v)))
 

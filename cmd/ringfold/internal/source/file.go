@@ -1,12 +1,10 @@
 package source
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"strings"
 
-	"github.com/cilium/ebpf/btf"
 	"github.com/klauspost/compress/zstd"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/bpfmaps"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
@@ -89,25 +87,24 @@ func sameFile(a, b string) bool {
 	return errX == nil && errY == nil && os.SameFile(x, y)
 }
 
-// findTypes finds what a recording has of types, and the one that is named: there, or where --btf says.
+// findTypes finds the type that is named, where --btf says or in the recording. Else nobody looks at the recording's BTF.
 func (s *Source) findTypes(f *Flags, blob []byte) (err error) {
-	where := "the BTF in " + s.File
-	var spec *btf.Spec
-	if len(blob) > 0 {
-		if spec, err = btf.LoadSpecFromReader(bytes.NewReader(blob)); err != nil {
-			return fmt.Errorf("%s: %w", where, err)
-		}
-		s.types = named(spec)
-	}
+	s.btf = blob
 	switch {
 	case f.Type == "":
 		return nil
 	case f.BTF != "":
 		s.Decoder, err = f.newDecoder(f.Type, bpfmaps.Map{})
+		return err
 	case len(blob) == 0:
-		err = fmt.Errorf("--type %s: %s has no BTF, as its recorder gave none, or has not closed it: --btf FILE takes the type from elsewhere", f.Type, s.File)
-	default:
+		return fmt.Errorf("--type %s: %s has no BTF, as its recorder gave none, or has not closed it: --btf FILE takes the type from elsewhere", f.Type, s.File)
+	}
+	where := "the BTF in " + s.File
+	spec, err := loadForeign(blob)
+	if err == nil {
 		s.Decoder, err = findType(spec, f.Type, where)
+	} else {
+		err = fmt.Errorf("--type %s: %s is damaged: %w: --btf FILE takes the type from elsewhere", f.Type, where, err)
 	}
 	return err
 }

@@ -36,8 +36,8 @@ func (set *Set) checkCondition(c *condition) error {
 	for _, s := range set.Sources {
 		var typ btf.Type
 		if s.Decoder != nil {
-			names = append(names, s.Decoder.fields...)
-			typ = s.Decoder.members[c.field(s.Decoder)]
+			names = append(names, s.Decoder.fields()...)
+			typ = s.Decoder.member(c.field(s.Decoder))
 		}
 		if typ == nil {
 			lacking = true
@@ -81,7 +81,7 @@ func (c *condition) field(d *Decoder) string {
 	if c.path != pidField {
 		return c.path
 	}
-	if d.members["pid"] != nil {
+	if d.member("pid") != nil {
 		return "pid"
 	}
 	return "tgid"
@@ -141,7 +141,7 @@ func (f filter) match(ev Event, first uint64) bool {
 func (c *condition) holds(ev Event, first uint64) bool {
 	if d := ev.From.Decoder; d != nil {
 		path := c.field(d)
-		if d.members[path] != nil {
+		if d.member(path) != nil {
 			if ev.Kind() != perfbuf.KindSample {
 				return true
 			}
@@ -249,7 +249,7 @@ func (set *Set) CheckFields(names []string) error {
 	var there []string
 	for _, s := range set.Sources {
 		if s.Decoder != nil {
-			there = append(there, s.Decoder.fields...)
+			there = append(there, s.Decoder.fields()...)
 		}
 	}
 	if there == nil && len(names) > 0 {
@@ -258,7 +258,7 @@ func (set *Set) CheckFields(names []string) error {
 names:
 	for _, name := range names {
 		for _, s := range set.Sources {
-			if s.Decoder != nil && s.Decoder.members[name] != nil {
+			if s.Decoder != nil && s.Decoder.member(name) != nil {
 				continue names
 			}
 		}

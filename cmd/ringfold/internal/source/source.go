@@ -37,7 +37,7 @@ type Source struct {
 	Label           string   // which one, if there are several; else empty
 	Decoder         *Decoder // nil without a type
 	Reader          *perfbuf.Reader
-	types           []btf.Type // those in the recording
+	btf             []byte // of the recording
 }
 
 // String is such as "events (id 12)", or "events.data (event events)".
@@ -238,11 +238,15 @@ func (set *Set) Events() (events []perfdata.EventInfo, err error) {
 		if s.File == "" && !s.Timed() {
 			return nil, fmt.Errorf("events of a recording have a time: say where the ring buffer %s has it, as in name %s,time=0", s, s.Name)
 		}
-		types := append(s.types, typesOf(s.Programs)...)
-		if s.Decoder != nil {
-			types = []btf.Type{s.Decoder.named}
+		switch {
+		case s.Decoder != nil:
+			e.BTF, err = encode([]btf.Type{s.Decoder.named})
+		case s.File != "":
+			e.BTF = s.btf
+		default:
+			e.BTF, err = encode(typesOf(s.Programs))
 		}
-		if e.BTF, err = encode(types); err != nil {
+		if err != nil {
 			return nil, fmt.Errorf("the BTF of %s: %w", s, err)
 		}
 		events = append(events, e)
