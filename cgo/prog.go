@@ -10,6 +10,7 @@ package libbpf
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 #include "libbpf.h"
 
 #ifndef BPF_F_TEST_RUN_ON_CPU // of kernel headers older than 5.10
@@ -71,10 +72,15 @@ static struct ringfold_run *ringfold_run_start(int fd, size_t size)
 	pthread_attr_init(&attr);
 	if (!sched_getaffinity(0, sizeof(others), &others)) { // fails where there are over a thousand
 		CPU_CLR(sched_getcpu(), &others);
-		if (CPU_COUNT(&others))
-			pthread_attr_setaffinity_np(&attr, sizeof(others), &others);
+		if (!CPU_COUNT(&others)) { // confined to one: the kernel takes what a cpuset leaves of all
+			memset(&others, 0xff, sizeof(others));
+			CPU_CLR(sched_getcpu(), &others);
+		}
+		pthread_attr_setaffinity_np(&attr, sizeof(others), &others);
 	}
 	err = pthread_create(&r->thread, &attr, ringfold_runs, r);
+	if (err == EINVAL) // the cpuset has one CPU
+		err = pthread_create(&r->thread, NULL, ringfold_runs, r);
 	pthread_attr_destroy(&attr);
 	if (err) {
 		free(r);
@@ -160,8 +166,8 @@ func ProgTestRun(progFD int, data, ctx []byte, cpu int) (uint32, error) {
 // processors to begin.
 type Run struct{ run *C.struct_ringfold_run }
 
-// ProgTestStart starts bpf_prog_test_run_opts on a packet of this size, on another CPU than this if the process may, and does not
-// wait for it. Join must follow.
+// ProgTestStart starts bpf_prog_test_run_opts on a packet of this size, and does not wait for it. Join must follow. It runs on another
+// CPU than this: one of those that the thread may run on, or else any, if the machine and the process's cpuset have another.
 func ProgTestStart(progFD, packet int) (*Run, error) {
 	r, err := C.ringfold_run_start(C.int(progFD), C.size_t(packet))
 	if r == nil {

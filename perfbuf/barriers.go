@@ -21,7 +21,9 @@ const (
 	// tens of microseconds, and an interrupt of each CPU that is busy. It needs CAP_SYS_ADMIN.
 	// No documentation promises that this call waits, so the first stream of a process
 	// proves it, with a BPF program that runs meanwhile: some 10 ms, and up to 0.4 s on a busy
-	// machine. Audit logs show each call as a mount(2) that failed with ENOTDIR.
+	// machine. That takes a second CPU for a moment, also of a process that taskset confines to one. If
+	// a cpuset does, or if the machine is too busy, nothing is proved and streams wait in another way;
+	// one made 8 s later tries again. Audit logs show each call as a mount(2) that failed with ENOTDIR.
 	BindMount = Barriers(grace.BindMount)
 	// MapInMap updates a map in a map, for which the kernel promises to wait (maybe_wait_bpf_programs):
 	// 8 to 16 ms before Linux 6.19, an expedited grace period since then. It needs CAP_BPF.

@@ -3,7 +3,6 @@ package grace
 import (
 	"errors"
 	"fmt"
-	"sync"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -33,24 +32,14 @@ type bindPaths struct{ source, target string }
 var bindable = []bindPaths{{"/proc/self", "/proc/version"}, {"/", "/dev/null"}}
 
 // bindMountProof is what prove has found out in this process.
-var bindMountProof struct {
-	sync.Mutex
-	done bool
-	err  error
-}
+var bindMountProof proof
 
 func openBindMount() (Provider, error) {
 	p, err := bindSome(bindable)
 	if err != nil {
 		return nil, err
 	}
-	bindMountProof.Lock()
-	defer bindMountProof.Unlock()
-	if !bindMountProof.done {
-		err := prove(p.Wait, p.noWait)
-		bindMountProof.done, bindMountProof.err = !errors.Is(err, errUnclear), err
-	}
-	if err := bindMountProof.err; err != nil {
+	if err := bindMountProof.get(func() error { return prove(p.Wait, p.noWait) }); err != nil {
 		return nil, err
 	}
 	return p, nil

@@ -3,6 +3,7 @@ package grace
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 )
 
@@ -17,7 +18,27 @@ const (
 	shortRun  = time.Millisecond / 2   // of the program, at first. Each round in which it is not seen in the middle adds a quarter,
 	longRun   = 8 * time.Millisecond   // up to here: threads of a busy machine start late
 	runPacket = 64                     // bytes of the packet that the program is given
+	unclear   = 20 * mostProof         // for so long, a proof that has shown nothing is not tried again
 )
+
+// A proof is what prove has found out: for the life of the process, unless it has shown nothing.
+type proof struct {
+	mu    sync.Mutex
+	err   error
+	until time.Time // of err, if that is errUnclear
+	done  bool
+}
+
+// get returns what prove says, or has said. Streams that a busy machine makes one after the other do not all wait for a proof.
+func (p *proof) get(prove func() error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.done || p.err == errUnclear && !time.Now().Before(p.until) {
+		p.err, p.done = prove(), true
+		p.until = time.Now().Add(unclear)
+	}
+	return p.err
+}
 
 // prove shows on this machine that a wait outlasts a program that is under way. A program of known length is started on a
 // thread of its own. Once it is seen to have begun and not to have ended, on another CPU or preempted on this one, the wait begins;

@@ -3,7 +3,9 @@
 package grace
 
 import (
+	"runtime"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ringfold/ringfold/internal/kerneltest"
@@ -11,23 +13,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// proveSurely proves, or skips the test on a machine that is too busy.
+func proveSurely(t *testing.T, wait, noWait func() error) error {
+	for range 20 {
+		if err := prove(wait, noWait); err != errUnclear {
+			return err
+		}
+	}
+	t.Skip("too busy a machine: its threads see programs end without any wait")
+	return nil
+}
+
 // Each provider is proven, and what does not wait is found out, or nothing is said.
 func TestKernelProve(t *testing.T) {
 	kerneltest.Require(t)
 	kerneltest.RequireCPUs(t, 2, "one to look on while the program runs on the other")
 	nothing := func() error { return nil }
-	prove := func(t *testing.T, wait, noWait func() error) error {
-		for range 20 {
-			if err := prove(wait, noWait); err != errUnclear {
-				return err
-			}
-		}
-		t.Skip("too busy a machine: its threads see programs end without any wait")
-		return nil
-	}
 	providers(t, func(t *testing.T, p Provider) {
 		begin := time.Now()
-		err := prove(t, p.Wait, nothing)
+		err := proveSurely(t, p.Wait, nothing)
 		t.Logf("%v in %v", err, time.Since(begin))
 		if p.Name() == NestLevels.String() {
 			require.Equal(t, errDoesNotWait, err, "the program outputs nothing")
@@ -36,15 +40,15 @@ func TestKernelProve(t *testing.T) {
 		require.NoError(t, err)
 	})
 	t.Run("no wait", func(t *testing.T) {
-		require.Equal(t, errDoesNotWait, prove(t, nothing, nothing))
+		require.Equal(t, errDoesNotWait, proveSurely(t, nothing, nothing))
 	})
 	t.Run("refused earlier", func(t *testing.T) {
 		p, err := bindSome(bindable)
 		require.NoError(t, err)
-		require.Equal(t, errDoesNotWait, prove(t, p.noWait, p.noWait))
+		require.Equal(t, errDoesNotWait, proveSurely(t, p.noWait, p.noWait))
 	})
 	t.Run("an error", func(t *testing.T) {
-		require.Equal(t, unix.EPERM, prove(t, func() error { return unix.EPERM }, nothing))
+		require.Equal(t, unix.EPERM, proveSurely(t, func() error { return unix.EPERM }, nothing))
 	})
 }
 
@@ -55,4 +59,57 @@ func TestKernelProveUnclear(t *testing.T) {
 	require.NoError(t, err)
 	defer p.Close()
 	require.Equal(t, errUnclear, prove(p.Wait, p.Wait))
+}
+
+// A process that is confined to one CPU proves it as well: the program runs on another one.
+func TestKernelProveOnOneCPU(t *testing.T) {
+	kerneltest.RequireRoot(t)
+	kerneltest.RequireCPUs(t, 2, "one for the program")
+	p, err := bindSome(bindable)
+	require.NoError(t, err)
+	require.NoError(t, proveSurely(t, p.Wait, p.noWait))
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cpus, err := twoCPUs()
+	require.NoError(t, err)
+	var before, one unix.CPUSet
+	require.NoError(t, unix.SchedGetaffinity(0, &before))
+	one.Set(cpus[0])
+	require.NoError(t, unix.SchedSetaffinity(0, &one))
+	defer unix.SchedSetaffinity(0, &before)
+	err = errUnclear
+	for tries := 0; err == errUnclear && tries < 20; tries++ {
+		err = prove(p.Wait, p.noWait)
+	}
+	require.NoError(t, err)
+}
+
+// What is proved stays proved. What has shown nothing is tried again, but not by each stream at once.
+func TestProof(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p proof
+		tries := 0
+		get := func(err error) error {
+			return p.get(func() error { tries++; time.Sleep(mostProof); return err })
+		}
+		for range 5 {
+			require.Equal(t, errUnclear, get(errUnclear))
+		}
+		require.Equal(t, 1, tries)
+		time.Sleep(unclear)
+		require.Equal(t, errUnclear, get(errUnclear))
+		time.Sleep(unclear - 1)
+		require.Equal(t, errUnclear, get(nil))
+		require.Equal(t, 2, tries)
+		time.Sleep(1)
+		require.NoError(t, get(nil))
+		time.Sleep(time.Hour)
+		require.NoError(t, get(errDoesNotWait))
+		require.Equal(t, 3, tries)
+
+		p = proof{}
+		require.Equal(t, errDoesNotWait, get(errDoesNotWait))
+		time.Sleep(time.Hour)
+		require.Equal(t, errDoesNotWait, get(nil))
+	})
 }
