@@ -8,7 +8,7 @@ import (
 )
 
 // DefaultGuard is the guard, in ns, of a barrier that is not told another one: far more than the
-// clocks of different CPUs are apart.
+// clocks of different CPUs are apart, also while adjtimex changes their rate. docs/ordering.md says what was measured.
 const DefaultGuard = 10_000
 
 // backoff is how long a barrier at least does nothing after a wait that failed: what failed once

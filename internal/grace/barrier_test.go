@@ -25,6 +25,15 @@ func TestClockIsReadBeforeTheWait(t *testing.T) {
 	require.EqualValues(t, 1_000_000-grace.DefaultGuard-1, b.Watermark())
 }
 
+// A request that comes once the clock has been read leads to another round: an event may be later than that reading.
+func TestRequestAfterTheClock(t *testing.T) {
+	var b *grace.Barrier
+	b = grace.New(waiter(func() error { return nil }), func() uint64 { b.Request(); return 1 }, grace.BarrierOptions{})
+	b.Request()
+	require.NoError(t, b.Round())
+	require.True(t, b.Requested())
+}
+
 // Nothing is published before the wait has ended.
 func TestWatermarkAfterTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

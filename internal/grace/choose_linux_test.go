@@ -207,3 +207,26 @@ func TestNoChoice(t *testing.T) {
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 	require.ErrorContains(t, err, "Linux")
 }
+
+// Programs have ended by a barrier's word only if the barrier waits for programs, and not for their outputs alone.
+func TestProgramsEndedByABarrier(t *testing.T) {
+	for _, allow := range []Set{NestLevels | MapInMap, MapInMap} {
+		t.Run(allow.String(), func(t *testing.T) {
+			m := newStubs(nil)
+			p, err := m.open(Options{Allow: allow})
+			require.NoError(t, err)
+			b := New(p, func() uint64 { return 1 }, BarrierOptions{})
+			m.calls = nil
+			cannot := func(o Options) (Provider, error) { return nil, unix.EPERM }
+			err = <-ProgramsEnded(cannot, allow, b)
+			if allow == MapInMap {
+				require.NoError(t, err)
+				require.Equal(t, []string{"wait map-in-map"}, m.calls)
+				return
+			}
+			require.Equal(t, unix.EPERM, err)
+			require.Empty(t, m.calls)
+			require.Equal(t, unix.EPERM, <-ProgramsEnded(cannot, allow, nil))
+		})
+	}
+}
