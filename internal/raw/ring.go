@@ -21,9 +21,9 @@ import (
 // Where struct perf_event_mmap_page (include/uapi/linux/perf_event.h) has the two words that ring
 // and kernel share.
 const (
-	headOffset = 1024 // data_head
-	tailOffset = 1032 // data_tail
-	metaSize   = 1088 // up to aux_size, the last member
+	HeadWord = 1024 / 8 // data_head
+	TailWord = 1032 / 8 // data_tail
+	metaSize = 1088     // bytes up to aux_size, the last member
 )
 
 // Layout says which fields a record has, that is, which sample_type its perf event was opened with.
@@ -67,7 +67,7 @@ func New(meta unsafe.Pointer, data []byte, layout Layout) (*Ring, error) {
 		return nil, fmt.Errorf("ring memory at %p and %p: must be aligned to 8 bytes", meta, base)
 	}
 	// Invariant: the caller's metadata page is at least metaSize long.
-	return newRing((*uint64)(unsafe.Add(meta, headOffset)), (*uint64)(unsafe.Add(meta, tailOffset)), base, uint64(n), uint64(n), layout), nil
+	return newRing((*uint64)(unsafe.Add(meta, 8*HeadWord)), (*uint64)(unsafe.Add(meta, 8*TailWord)), base, uint64(n), uint64(n), layout), nil
 }
 
 // newRing describes a ring of n bytes, and its memory, which is so many bytes in one piece.

@@ -39,7 +39,7 @@ func (r *Overwritten) Put(words ...uint64) {
 }
 
 // Publish stores data_head.
-func (r *Overwritten) Publish() { atomic.StoreUint64(&r.meta[1024/8], r.head) }
+func (r *Overwritten) Publish() { atomic.StoreUint64(&r.meta[raw.HeadWord], r.head) }
 
 // SetHead moves data_head, as no kernel does.
 func (r *Overwritten) SetHead(h uint64) {

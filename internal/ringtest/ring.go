@@ -73,10 +73,10 @@ func (r *Ring) Raw() *raw.Ring {
 }
 
 // Tail is data_tail, as the reader published it.
-func (r *Ring) Tail() uint64 { return atomic.LoadUint64(&r.meta[1032/8]) }
+func (r *Ring) Tail() uint64 { return atomic.LoadUint64(&r.meta[raw.TailWord]) }
 
 // SetTail moves data_tail, as only a reader does.
-func (r *Ring) SetTail(t uint64) { atomic.StoreUint64(&r.meta[1032/8], t) }
+func (r *Ring) SetTail(t uint64) { atomic.StoreUint64(&r.meta[raw.TailWord], t) }
 
 // Head is how far the ring is written, or reserved.
 func (r *Ring) Head() uint64 { return r.head }
@@ -85,7 +85,7 @@ func (r *Ring) Head() uint64 { return r.head }
 func (r *Ring) SetHead(h uint64) { r.head = h }
 
 // Publish stores data_head, as the outermost writer does in perf_output_put_handle.
-func (r *Ring) Publish() { atomic.StoreUint64(&r.meta[1024/8], r.head) }
+func (r *Ring) Publish() { atomic.StoreUint64(&r.meta[raw.HeadWord], r.head) }
 
 // Data is the data bytes, to do damage to.
 func (r *Ring) Data() []byte { return r.data }

@@ -47,18 +47,11 @@ type pretence struct {
 	heads     []uint64    // as remembered
 }
 
-// Words of the metadata page, see internal/raw.
-const (
-	headWord  = 1024 / 8
-	tailWord  = 1032 / 8
-	pageWords = 4096 / 8
-)
-
 // pretendPerf makes rings whose metadata pages are ours.
 func (src *source) pretendPerf(setup seam.Setup) {
-	src.head_, src.tail_ = headWord, tailWord
+	src.head_, src.tail_ = raw.HeadWord, raw.TailWord
 	for i, r := range src.perf.Rings() {
-		page := make([]uint64, pageWords)
+		page := make([]uint64, 4096/8)
 		layout := raw.LayoutRawTime
 		if setup.NoTime {
 			layout = raw.LayoutRaw

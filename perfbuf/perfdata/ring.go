@@ -77,14 +77,14 @@ func (r *ring) put(e *entry) bool {
 	}
 	r.bad = e.kind == corrupt
 	r.head += size
-	atomic.StoreUint64(&r.meta[1024/8], r.head) // data_head: as perf_output_put_handle, behind the bytes
+	atomic.StoreUint64(&r.meta[raw.HeadWord], r.head) // data_head: as perf_output_put_handle, behind the bytes
 	return true
 }
 
 // empty takes back what was put. Nobody has read from the ring.
 func (r *ring) empty() {
 	r.head, r.bad = 0, false
-	atomic.StoreUint64(&r.meta[1024/8], 0)
+	atomic.StoreUint64(&r.meta[raw.HeadWord], 0)
 }
 
 func (r *ring) copy(at uint64, b []byte) {
