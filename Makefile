@@ -61,8 +61,9 @@ install: man ## install the tool, its man pages and completions to PREFIX=/usr/l
 	@$(AS_ROOT) install -D -m 644 build/completion/fish "$(SHARE)/fish/vendor_completions.d/ringfold.fish"
 	@echo "installed $(DESTDIR)$(PREFIX)/bin/ringfold, its man pages and completions"
 
-demo: tool ## show the same kernel events read ring by ring and in order; ARGS='--all --timeout 5s' is passed on
-	@$(AS_ROOT) build/ringfold demo $(ARGS)
+demo: setup ## show the same kernel events read ring by ring and in order, without building all of the tool; ARGS='--all --timeout 5s' is passed on
+	@$(GO) -C cmd/ringfold build -trimpath -o "$(CURDIR)/build/ringfold-demo" ./internal/demo/alone
+	@$(AS_ROOT) build/ringfold-demo demo $(ARGS)
 
 fleet-demo: tool ## show several hosts' events as one stream, over an embedded NATS server; ARGS='--outage --timeout 5s' is passed on
 	@$(AS_ROOT) build/ringfold fleet demo $(ARGS)

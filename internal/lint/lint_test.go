@@ -24,8 +24,7 @@ const module = "github.com/ringfold/ringfold/"
 const root = "../.."
 
 // mayImport says which packages beyond the standard library the code of a
-// directory may import, tests aside. Dependencies point one way: perfbuf -> cgo and
-// internal/merge -> internal/raw.
+// directory may import, tests aside.
 var mayImport = map[string][]string{
 	"cgo":                 {"C", "golang.org/x/sys/unix"},
 	"internal/raw":        {},
@@ -151,13 +150,23 @@ func TestOneReadsTheClock(t *testing.T) {
 	}
 }
 
-// Whoever uses the library builds neither libbpfgo nor testify: only its tests and examples do.
-func TestLibraryWithoutLibbpfgo(t *testing.T) {
-	out, err := exec.Command("go", "list", "-deps", module+"perfbuf", module+"perfbuf/perfchan").CombinedOutput()
-	require.NoErrorf(t, err, "%s", out)
-	require.Contains(t, string(out), module+"internal/raw\n")
-	require.NotContains(t, string(out), "libbpfgo")
-	require.NotContains(t, string(out), "testify")
+// Whoever uses the library builds neither libbpfgo nor testify: only its tests and examples do. make demo fetches none of the modules of
+// the tool's other commands.
+func TestWithout(t *testing.T) {
+	for _, c := range []struct {
+		module, packages string
+		without          []string
+	}{
+		{".", module + "perfbuf/...", []string{"libbpfgo", "testify"}},
+		{"cmd/ringfold", "./internal/demo/alone", []string{"bubbletea", "cilium", "nats", "prometheus", "testify"}},
+	} {
+		out, err := exec.Command("go", "-C", filepath.Join(root, c.module), "list", "-deps", c.packages).CombinedOutput()
+		require.NoErrorf(t, err, "%s", out)
+		require.Contains(t, string(out), module+"internal/raw\n")
+		for _, name := range c.without {
+			require.NotContains(t, string(out), name, c.packages)
+		}
+	}
 }
 
 // A 32-bit program is told that it cannot have a Reader. No C compiler is needed to run such a test, but a processor and a kernel that do.
