@@ -314,3 +314,15 @@ func TestKernelTwoReadersOfARingBuf(t *testing.T) {
 	<-load
 	<-other
 }
+
+// Close drops nothing that the next reader gets.
+func TestKernelRingBufLeft(t *testing.T) {
+	e := kerneltest.LoadRings(t, kerneltest.RingOptions{})
+	r := openRings(t, e.MapFD(), perfbuf.RingBufOptions{})
+	e.Emit(0, kerneltest.RingEmit{Count: 5, Size: 40})
+	require.NoError(t, r.ForEach(func(perfbuf.Event) error { return perfbuf.ErrStop }))
+	shut(t, r)
+	got := r.Stats().Total()
+	require.Equal(t, []uint64{1, 0}, []uint64{got.Samples, got.Dropped})
+	require.Len(t, collect(t, openRings(t, e.MapFD(), perfbuf.RingBufOptions{})), 4)
+}

@@ -71,13 +71,14 @@ type BarrierStats struct {
 // RingStats are the counters of one ring. After Close, Samples + Dropped + Lost is the number of outputs
 // that the ring took or had no room for. It is exact if the kernel is 6.0 or newer or programs count
 // their outputs (Options.Outputs), no memory was corrupt, and running programs ended within a second of Close.
+// Events left in a BPF ring buffer are not among them: the next reader gets these.
 type RingStats struct {
 	CPU         int
 	Size        int    // data bytes
 	Used        int    // bytes not given back to the kernel at this moment
 	HighWater   int    // the greatest Used that a pass has found
 	Samples     uint64 // samples delivered
-	Dropped     uint64 // samples not delivered: late ones with OrderOptions.DropLate, and those left at Close
+	Dropped     uint64 // samples not delivered: late ones with OrderOptions.DropLate, and those left at Close in a perf ring
 	Bytes       uint64 // bytes given back to the kernel, of records of all kinds
 	Lost        uint64 // outputs known to have failed as the ring was full; after Close all of them, on Linux 6.0 or with Options.Outputs
 	LostRecords uint64 // the kernel's reports of such losses

@@ -17,33 +17,15 @@ func (m *Merger) Abandon() {
 }
 
 // Remove is Abandon of ring i alone, which is merged no longer: the indices of those behind it shift down by one. It must not be called
-// between Begin and End. It returns how many samples were given up that do not come again, and how many do that were delivered.
-func (m *Merger) Remove(i int) (dropped, again uint64) {
+// between Begin and End. It returns how many samples were given up that do not come again.
+func (m *Merger) Remove(i int) (dropped uint64) {
 	m.release()
-	dropped, again = m.rings[i].left()
+	r := &m.rings[i]
+	dropped = uint64(r.samples() - r.within(r.settled(), r.scan))
 	m.giveUp(i)
 	m.rings = slices.Delete(m.rings, i, i+1)
 	m.resize()
-	return dropped, again
-}
-
-// left counts samples: those held before the first busy record, and those delivered behind it.
-func (r *ring) left() (held, delivered uint64) {
-	if len(r.busy) == 0 {
-		return uint64(r.samples()), 0
-	}
-	behind := r.within(r.settled(), r.scan)
-	held = uint64(r.samples() - behind)
-	rec, busy := &r.rec, r.busy
-	for off := r.settled(); off != r.scan; off += rec.Size {
-		r.raw.Parse(off, r.scan, rec)
-		if len(busy) > 0 && busy[0].off == off { // it may be committed by now
-			busy = busy[1:]
-		} else if rec.Kind == raw.Sample {
-			delivered++
-		}
-	}
-	return held, delivered - min(delivered, uint64(behind))
+	return dropped
 }
 
 func (m *Merger) giveUp(i int) {

@@ -73,7 +73,6 @@ func TestRemoveBehindBusy(t *testing.T) {
 	m.Scan(0, w.Head(), forever, 0)
 	require.Len(t, drain(t, m, 5, 9), 3)
 	second.Commit(0) // since
-	dropped, again := m.Remove(0)
-	require.Equal(t, []uint64{1, 2}, []uint64{dropped, again}, "of 9; and 2 and 3, of which 8 was never delivered")
+	require.EqualValues(t, 1, m.Remove(0), "of 9")
 	require.Equal(t, busy.Off, w.Tail())
 }

@@ -59,9 +59,7 @@ func (s *Stream) Remove(src *Source) {
 		r.Counts.Lost.Store(s.known(r)) // those whose loss events are dropped too
 		r.Advance, r.Suspect = s.merger.Advance(r.at), r.losses.suspect
 		r.found = 0 // they are not delivered
-		dropped, again := s.merger.Remove(r.at)
-		r.Counts.Dropped.Add(dropped)
-		r.Again = again
+		r.Counts.Dropped.Add(s.merger.Remove(r.at))
 		s.rings = slices.Delete(s.rings, r.at, r.at+1)
 		for i, behind := range s.rings[r.at:] {
 			behind.at = r.at + i
@@ -89,7 +87,6 @@ func (s *Stream) adoptFrom(src *Source) {
 		s.merger.Add(r.Raw)
 		s.merger.Expect(r.at, r.Advance)
 		r.head = s.merger.Freed(r.at)
-		r.Again = 0
 		r.before, r.losses = r.head, lossWatch{suspect: r.Suspect, known: r.Counts.Lost.Load()}
 		s.rings, src.taken = append(s.rings, r), append(src.taken, r)
 	}

@@ -136,7 +136,7 @@ func (r *Reader) finish() {
 				full = outputs.AllFull()
 			}
 		}
-		ring.Settle(ring.Raw.Tail(), r.Kernel.Lost, full)
+		ring.Settle(r.Kernel.Lost, full)
 	}
 	r.Kernel.Free()
 }

@@ -1,6 +1,8 @@
 package simulate
 
 import (
+	"slices"
+
 	"github.com/ringfold/ringfold/internal/grace"
 	seam "github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/raw"
@@ -87,8 +89,16 @@ func (k *seenBufs) Rings() []*raw.Ring {
 	return k.RingBufs.Rings()
 }
 
-// Free comes right behind the reader's last look.
-func (k *seenBufs) Free() { k.src.final = append([]uint64(nil), k.src.committed...) }
+// Free comes right behind the reader's last look. What is left is the next reader's.
+func (k *seenBufs) Free() {
+	src := k.src
+	src.final = slices.Clone(src.committed)
+	for _, r := range src.world.truth.pending {
+		if r.to == src && int64(r.off-src.tail(r.ring)) >= 0 {
+			src.final[r.ring]--
+		}
+	}
+}
 
 func (k *seenBufs) Now() uint64                                   { return k.seen.Now() }
 func (k *seenBufs) Grace(o grace.Options) (grace.Provider, error) { return k.seen.Grace(o) }

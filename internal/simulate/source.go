@@ -36,7 +36,7 @@ type source struct {
 	committed []uint64
 	again     []uint64  // came once more, as a stream has let the ring go
 	kept      []*record // delivered and not given back to the kernel
-	final     []uint64  // committed when the reader had its last look
+	final     []uint64  // committed when the reader had its last look, but for what is still there
 
 	// Of streams that come and go.
 	out     bool     // it is not in the stream

@@ -37,9 +37,6 @@ type Ring struct {
 	lossAfter uint64    // no loss of the latest report is from before this time, unordered
 	// Advance is how many losses were delivered that no record has reported yet: the record that does is cut by them.
 	Advance uint64
-	// Again is how many samples from the tail on have been delivered, by a stream that has let go of the ring: a busy record before them
-	// kept the tail there.
-	Again   uint64
 	Suspect bool // a stream has found it nearly full, and has not asked about losses since
 
 	Counts Counts

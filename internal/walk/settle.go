@@ -2,12 +2,14 @@ package walk
 
 import "github.com/ringfold/ringfold/internal/raw"
 
-// Settle makes the counts final, of a ring that nobody reads or writes and that is still mapped. Samples from an offset
-// on are dropped: those before are counted. lost is how many outputs have failed for want of room, by the kernel's count. Where
+// Settle makes the counts final, of a ring that nobody reads or writes and that is still mapped. What a perf ring holds is dropped; a BPF
+// ring buffer keeps it for the next reader. lost is how many outputs have failed for want of room, by the kernel's count. Where
 // that does not know, they are those reported, or full, if these are more: as many as others know of.
-func (r *Ring) Settle(from uint64, lost func(ring int) (n uint64, ok bool), full uint64) {
-	samples, reported := r.Count(from)
-	r.Counts.Dropped.Add(samples - min(samples, r.Again))
+func (r *Ring) Settle(lost func(ring int) (n uint64, ok bool), full uint64) {
+	samples, reported := r.Count(r.Raw.Tail())
+	if r.Raw.Layout() != raw.LayoutRingBuf {
+		r.Counts.Dropped.Add(samples)
+	}
 	total, ok := lost(r.index)
 	if !ok {
 		total = max(r.Counts.Lost.Load()+reported-min(reported, r.Advance), full)

@@ -232,7 +232,6 @@ func (w *ringWalk) commit() {
 			r.Raw.SetTail(w.off)
 			r.Leave()
 		}
-		r.Again = 0
 		r.Counts.Stored(w.off - w.tail)
 		w.tail = w.off
 	}
