@@ -43,7 +43,7 @@ func parseFile(path string) (*recording, error) {
 
 // btfOf looks for an event's in HEADER_BPF_BTF, which in a file of perf's has other numbers. What is wrong with it leaves events without.
 func (r *recording) btfOf(l *layout) []byte {
-	if !r.ours || len(r.btf) < 4 || len(l.ids) == 0 {
+	if !r.ours || len(r.btf) < 4 || !l.named {
 		return nil
 	}
 	for b := r.btf[4:]; len(b) >= 8; {
@@ -51,7 +51,7 @@ func (r *recording) btfOf(l *layout) []byte {
 		if b = b[8:]; size > uint64(len(b)) {
 			return nil
 		}
-		if uint64(id) == l.ids[0] {
+		if uint64(id) == l.first {
 			return b[:size:size]
 		}
 		b = b[size:]

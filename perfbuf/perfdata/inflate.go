@@ -28,7 +28,7 @@ func (r *recording) inflate(d Decompressor) error {
 	}
 	os.Remove(f.Name()) // where that cannot be done yet, Close does it
 	out := bufio.NewWriterSize(f, blockSize)
-	why, err := r.inflateTo(out, d)
+	why, err := r.inflateTo(out, d, max(leastInflated, mostRatio*r.blocks.size))
 	if err == nil {
 		err = out.Flush()
 	}
@@ -58,8 +58,16 @@ func (r *recording) inflate(d Decompressor) error {
 	}
 }
 
-// inflateTo writes first the records that are not compressed, then those that are. why is not empty if these are damaged.
-func (r *recording) inflateTo(out io.Writer, d Decompressor) (why string, err error) {
+// What records may decompress to: so much, or so many times the file, whichever is more. Recorders come to 100 times at most, unless payloads
+// are nearly all zeros.
+const (
+	leastInflated = 1 << 30
+	mostRatio     = 1000
+)
+
+// inflateTo writes first the records that are not compressed, then those that are, of which it writes most bytes. why is not empty if
+// there are more, or these are damaged.
+func (r *recording) inflateTo(out io.Writer, d Decompressor, most int64) (why string, err error) {
 	plain := &outer{recording: r, off: r.data}
 	for {
 		b, err := plain.next()
@@ -77,11 +85,13 @@ func (r *recording) inflateTo(out io.Writer, d Decompressor) (why string, err er
 		return "", err
 	}
 	to := &keepsError{w: out}
-	_, err = io.Copy(to, d)
+	_, err = io.CopyN(to, d, most)
 	switch {
 	case to.err != nil || from.err != nil:
 		return "", errors.Join(to.err, from.err)
-	case err == nil, errors.Is(err, io.ErrUnexpectedEOF): // who records does not end the stream
+	case err == nil:
+		return fmt.Sprintf("its records decompress to more than %d bytes, which recorders do not make of %d: the rest is left out", most, r.blocks.size), nil
+	case err == io.EOF, errors.Is(err, io.ErrUnexpectedEOF): // recorders do not end the stream
 		return "", nil
 	}
 	return fmt.Sprintf("before offset %d are damaged compressed records (%v)", from.off, err), nil

@@ -9,7 +9,8 @@ type layout struct {
 	typ        uint32
 	sampleType uint64
 	idAll      bool
-	ids        []uint64
+	first      uint64 // of its ids
+	named      bool   // it has ids
 
 	id, time, cpu, raw int // in a sample; id -1: none. raw: or the callchain before it
 	callchain          bool

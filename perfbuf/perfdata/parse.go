@@ -19,7 +19,7 @@ type recording struct {
 	last   uint64 // time of the last event
 
 	layouts []*layout
-	byID    map[uint64]*layout
+	byID    map[uint64]*layout // of all their ids
 	ours    bool
 	btf     []byte  // HEADER_BPF_BTF of a Recorder
 	times   span    // HEADER_SAMPLE_TIME
@@ -76,12 +76,7 @@ func parse(name string, f io.ReaderAt, size int64) (*recording, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, l := range r.layouts {
-		r.ours = r.ours || l.mark()
-		for _, id := range l.ids {
-			r.byID[id] = l
-		}
-	}
+	r.ours = slices.ContainsFunc(r.layouts, (*layout).mark)
 	return r, nil
 }
 
@@ -100,7 +95,6 @@ func (r *recording) parseFile() error {
 	}
 	total := uint64(0)
 	for ; len(list) > 0; list = list[attrSize:] {
-		l := newLayout(list)
 		ids, n := native.Uint64(list[attrSize-16:]), native.Uint64(list[attrSize-8:])/8
 		if total += n; n > mostIDs || total > mostIDs {
 			return r.bad(int64(attrs), "%d ids and more: too many", n)
@@ -109,8 +103,7 @@ func (r *recording) parseFile() error {
 		if err != nil {
 			return err
 		}
-		l.addIDs(b)
-		r.layouts = append(r.layouts, l)
+		r.addLayout(newLayout(list), b)
 	}
 	data, size := native.Uint64(h[40:]), native.Uint64(h[dataSizeAt:])
 	file := uint64(r.blocks.size)
@@ -132,10 +125,15 @@ func (r *recording) parseFile() error {
 	return nil
 }
 
-func (l *layout) addIDs(b []byte) {
-	for ; len(b) >= 8; b = b[8:] {
-		l.ids = append(l.ids, native.Uint64(b))
+// addLayout adds an attribute with its ids.
+func (r *recording) addLayout(l *layout, ids []byte) {
+	if len(ids) >= 8 {
+		l.first, l.named = native.Uint64(ids), true
 	}
+	for ; len(ids) >= 8; ids = ids[8:] {
+		r.byID[native.Uint64(ids)] = l
+	}
+	r.layouts = append(r.layouts, l)
 }
 
 // parseFeatures looks for the names of events, their BTF and the like. Sections lie behind the records, one for each bit.
@@ -222,11 +220,13 @@ func (r *recording) parsePreamble() error {
 		case typ == typeCompressed || typ == typeCompressed2:
 			return nil
 		case typ == typeHeaderAttr && r.pipe && len(b) >= 8+64 && len(r.layouts) < mostAttrs:
-			l := newLayout(b[8:])
-			if size := int(native.Uint32(b[12:])); size >= 64 && size <= len(b)-8 {
-				l.addIDs(b[8+size:])
+			size := int(native.Uint32(b[12:]))
+			if size < 64 || size > len(b)-8 {
+				size = len(b) - 8
 			}
-			r.layouts = append(r.layouts, l)
+			if r.addLayout(newLayout(b[8:]), b[8+size:]); len(r.byID) > mostIDs {
+				return r.bad(off, "%d ids: too many", len(r.byID))
+			}
 		case typ == typeEventUpdate && len(b) > 24 && native.Uint64(b[8:]) == updateName:
 			name, _, _ := strings.Cut(string(b[24:]), "\x00")
 			r.name(native.Uint64(b[16:]), name)
@@ -240,10 +240,8 @@ func (r *recording) parsePreamble() error {
 
 // name names the event that has an id.
 func (r *recording) name(id uint64, name string) {
-	for _, l := range r.layouts {
-		if slices.Contains(l.ids, id) {
-			l.name = name
-		}
+	if l := r.byID[id]; l != nil {
+		l.name = name
 	}
 }
 

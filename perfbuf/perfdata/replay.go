@@ -61,8 +61,10 @@ const maxSpeed = 1e6
 //
 // Open blocks while it reads the file once, or twice if events are not in order of time. It takes 17 MiB
 // of memory for reading, the rings, and 16 bytes per event if these are not in order. It decompresses
-// compressed records into a temporary file, whose size the recording determines; otherwise untrusted
-// files are safe to open. Errors name the file, and the offset of what is wrong.
+// compressed records into a temporary file, of 1 GiB or 1,000 times the recording at most, whichever is
+// more; what goes beyond is left out, and the end is [io.ErrUnexpectedEOF]. Untrusted files are safe to
+// open if Decompress bounds its own memory, as zstd.WithDecoderMaxWindow does. Errors name the file, and
+// the offset of what is wrong.
 func Open(path string, o ReplayOptions) (*perfbuf.Reader, error) {
 	f, size, err := openFile(path)
 	if err != nil {

@@ -66,7 +66,8 @@ func (set *Set) readFiles(o perfbuf.Options) error {
 	if err := set.checkFilters(); err != nil {
 		return err
 	}
-	decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
+	// No recorder needs a larger window: it is that of zstd's highest level.
+	decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(128<<20))
 	if err != nil {
 		return err
 	}

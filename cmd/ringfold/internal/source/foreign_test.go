@@ -25,14 +25,31 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// frame is a perfdata.Compressor, whose frame says that it needs a window of 512 MiB.
+type frame struct{ to io.Writer }
+
+func (f *frame) Reset(to io.Writer)        { f.to = to }
+func (*frame) Write(b []byte) (int, error) { return len(b), nil }
+func (f *frame) Flush() error {
+	_, err := f.to.Write([]byte{0x28, 0xb5, 0x2f, 0xfd, 0, 19 << 3, 3, 0, 8, 0}) // one block: a byte, 64 Ki times
+	return err
+}
+
+// A compressed recording does not say how much memory is taken.
+func TestLargeWindow(t *testing.T) {
+	_, _, err := read(t, recordingOf(t, nil, &frame{}))
+	require.ErrorContains(t, err, "window size exceeded")
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+}
+
 // recordingOf makes one of a few events, whose BTF is blob.
-func recordingOf(t testing.TB, blob []byte) []byte {
+func recordingOf(t testing.TB, blob []byte, compress perfdata.Compressor) []byte {
 	k := perfbuftest.New(perfbuftest.Options{CPUs: 2})
 	r, err := k.Open(perfbuf.Options{})
 	require.NoError(t, err)
 	defer r.Close()
 	path := filepath.Join(t.TempDir(), "events.data")
-	rec, err := perfdata.Create(path, perfdata.Options{Events: []perfdata.EventInfo{{Name: "events", BTF: blob}}})
+	rec, err := perfdata.Create(path, perfdata.Options{Events: []perfdata.EventInfo{{Name: "events", BTF: blob}}, Compress: compress})
 	require.NoError(t, err)
 	for i := range 3 {
 		k.Advance(time.Millisecond)
@@ -188,7 +205,7 @@ func TestForeignBTF(t *testing.T) {
 	limitMemory(t)
 	for name, blob := range bombs(t) {
 		_, want, _ := strings.Cut(name, ": ")
-		file := recordingOf(t, blob)
+		file := recordingOf(t, blob, nil)
 		n, text, err := read(t, file, "--type", "event")
 		if want != "" && want != "(incomplete)" {
 			require.ErrorContains(t, err, want)
@@ -226,14 +243,14 @@ func FuzzRecording(f *testing.F) {
 	limitMemory(f)
 	for _, blob := range bombs(f) {
 		if len(blob) < 10_000 {
-			f.Add(recordingOf(f, blob), "event")
+			f.Add(recordingOf(f, blob, nil), "event")
 		}
 	}
 	object, err := btf.LoadSpec("decode.bpf.o")
 	require.NoError(f, err)
 	blob, err := encode(named(object))
 	require.NoError(f, err)
-	f.Add(recordingOf(f, blob), "sample_t")
+	f.Add(recordingOf(f, blob, nil), "sample_t")
 	f.Fuzz(func(t *testing.T, file []byte, typ string) {
 		if len(file) > 1<<20 {
 			return
