@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/ringfold/ringfold/perfbuf/flight"
 	"github.com/stretchr/testify/require"
 )
