@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -51,6 +52,40 @@ func Run(t *testing.T, command func() *cobra.Command, args ...string) (status in
 	out, notes := NewOutput(t), NewOutput(t)
 	status = RunTo(out, notes, command, args...)
 	return status, out.String(), notes.String()
+}
+
+// Misuse runs a command with arguments that make no sense. For each, it must print nothing but a line that has that text.
+func Misuse(t *testing.T, command func() *cobra.Command, lines map[string]string) {
+	t.Helper()
+	for args, want := range lines {
+		status, stdout, stderr := Run(t, command, strings.Fields(args)...)
+		require.Equal(t, 2, status, args)
+		require.Empty(t, stdout, args)
+		require.Contains(t, stderr, want, args)
+		require.Regexp(t, `^(ringfold `+command().Name()+`[a-z ]*): [^\n]+ \(see ringfold [a-z ]+ --help\)\n$`, stderr, args)
+	}
+}
+
+// Running is a command that runs in this process.
+type Running struct {
+	Out, Notes *Output
+	ended      chan int
+}
+
+// Start starts a command in this process, and returns when it has said what matches a pattern of Output.Wait.
+func Start(t *testing.T, said string, command func() *cobra.Command, args ...string) *Running {
+	t.Helper()
+	r := &Running{NewOutput(t), NewOutput(t), make(chan int, 1)}
+	go func() { r.ended <- RunTo(r.Out, r.Notes, command, args...) }()
+	r.Notes.Wait(t, said)
+	return r
+}
+
+// Wait waits for the end of the command, which must do well, and returns what it has printed.
+func (r *Running) Wait(t *testing.T) string {
+	t.Helper()
+	require.Zero(t, <-r.ended, r.Notes)
+	return r.Out.String()
 }
 
 // RunTo is Run with others' outputs.

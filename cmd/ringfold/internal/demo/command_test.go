@@ -28,22 +28,16 @@ func TestUsage(t *testing.T) {
 	require.Contains(t, out, "ringfold demo --json")
 	require.Empty(t, errs)
 
-	for want, args := range map[string]string{
-		`unknown command "surprise"`:              "surprise",
-		"nonsense":                                "--nonsense",
-		`invalid argument "-1"`:                   "-n -1",
-		"must not be negative":                    "--slack -1s",
-		`--mode is exact or slack, not "guess"`:   "--mode guess",
-		"--slack is for --mode slack: exact mode": "--mode exact --slack 1ms",
-		"--seed is for --simulate":                "--seed 3",
-		"is not a size":                           "--ring-size much",
-	} {
-		status, out, errs := clitest.Run(t, Command, strings.Fields(args)...)
-		require.Equal(t, 2, status, args)
-		require.Empty(t, out)
-		require.Contains(t, errs, want)
-		require.Equal(t, 1, strings.Count(errs, "\n"), errs)
-	}
+	clitest.Misuse(t, Command, map[string]string{
+		"surprise":                 `unknown command "surprise"`,
+		"--nonsense":               "nonsense",
+		"-n -1":                    `invalid argument "-1"`,
+		"--slack -1s":              "must not be negative",
+		"--mode guess":             `--mode is exact or slack, not "guess"`,
+		"--mode exact --slack 1ms": "--slack is for --mode slack: exact mode",
+		"--seed 3":                 "--seed is for --simulate",
+		"--ring-size much":         "is not a size",
+	})
 }
 
 // overtaken says that a child has overtaken its fork, read ring by ring: most often some do in a run, but on a busy machine none may.

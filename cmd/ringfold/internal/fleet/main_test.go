@@ -66,25 +66,21 @@ func TestArguments(t *testing.T) {
 			require.LessOrEqual(t, len([]rune(line)), 160, line)
 		}
 	}
-	for want, args := range map[string]string{
-		`ringfold fleet: unknown command "frobnicate" (see ringfold fleet --help)`:               "frobnicate",
-		`ringfold fleet: unknown command "tial": did you mean tail? (see ringfold fleet --help)`: "tial --once",
-		`unknown command "x" for "ringfold fleet tail" (see ringfold fleet tail --help)`:         "tail x",
-		"unknown flag: --frob":                        "tail --frob",
-		"--event open: there are fork, exec and exit": "tail --event exec,open",
-		"--all and --since exclude each other":        "tail -all -since 1m",
-		"--once needs --all or --since":               "tail --once",
-		"--dead and --buffer must be positive":        "tail --dead 0s",
-		"a time ago, such as 10m":                     "tail --since yesterday",
-		"without a sign":                              "tail --since -10m",
-		"names, separated by commas":                  "tail --host a,,b",
-		"--max-age must be 2m0s at least":             "agent --max-age 1m",
-		"--spool-bytes and --rate must be positive":   "agent --spool-bytes 0",
-		"--hosts must be from 1 to 1000":              "demo --hosts 0 --no-real",
-	} {
-		said := fails(t, 2, strings.Fields(args)...)
-		require.Contains(t, said, want)
-		require.Equal(t, 1, strings.Count(said, "\n"), said)
-	}
+	clitest.Misuse(t, Command, map[string]string{
+		"frobnicate":               `ringfold fleet: unknown command "frobnicate" (see ringfold fleet --help)`,
+		"tial --once":              `ringfold fleet: unknown command "tial": did you mean tail? (see ringfold fleet --help)`,
+		"tail x":                   `unknown command "x" for "ringfold fleet tail" (see ringfold fleet tail --help)`,
+		"tail --frob":              "unknown flag: --frob",
+		"tail --event exec,open":   "--event open: there are fork, exec and exit",
+		"tail -all -since 1m":      "--all and --since exclude each other",
+		"tail --once":              "--once needs --all or --since",
+		"tail --dead 0s":           "--dead and --buffer must be positive",
+		"tail --since yesterday":   "a time ago, such as 10m",
+		"tail --since -10m":        "without a sign",
+		"tail --host a,,b":         "names, separated by commas",
+		"agent --max-age 1m":       "--max-age must be 2m0s at least",
+		"agent --spool-bytes 0":    "--spool-bytes and --rate must be positive",
+		"demo --hosts 0 --no-real": "--hosts must be from 1 to 1000",
+	})
 	require.Contains(t, fails(t, 1, "tail", "--url", "nats://me:secret@localhost"), "--url must not have a user or a password in it")
 }

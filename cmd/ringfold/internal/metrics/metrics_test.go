@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"regexp"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -21,13 +20,10 @@ import (
 // serving starts the command, and returns what it serves at and what ends it with Ctrl-C and returns its output.
 func serving(t *testing.T, args ...string) (url string, end func() string) {
 	t.Helper()
-	out, notes := clitest.NewOutput(t), clitest.NewOutput(t)
-	ended := make(chan int, 1)
-	go func() { ended <- clitest.RunTo(out, notes, Command, append(args, "--listen", "127.0.0.1:0")...) }()
-	return notes.Wait(t, `serving (http://\S+)`)[1], func() string {
+	r := clitest.Start(t, `serving http://\S+`, Command, append(args, "--listen", "127.0.0.1:0")...)
+	return r.Notes.Wait(t, `serving (http://\S+)`)[1], func() string {
 		require.NoError(t, syscall.Kill(syscall.Getpid(), syscall.SIGINT))
-		require.Zero(t, <-ended, notes.String())
-		return out.String()
+		return r.Wait(t)
 	}
 }
 
@@ -117,15 +113,9 @@ func TestAddressTaken(t *testing.T) {
 }
 
 func TestMisuse(t *testing.T) {
-	for args, want := range map[string]string{
+	clitest.Misuse(t, Command, map[string]string{
 		"what":         "name a map by id N",
 		"a.data":       "ringfold stat counts a recording",
 		"id 1 -- true": "see ringfold stat",
-	} {
-		status, out, stderr := clitest.Run(t, Command, strings.Fields(args)...)
-		require.Equal(t, 2, status, args)
-		require.Empty(t, out)
-		require.Contains(t, stderr, want)
-		require.Regexp(t, `^ringfold metrics: [^\n]* \(see ringfold metrics --help\)\n$`, stderr)
-	}
+	})
 }

@@ -299,27 +299,22 @@ func TestCommandStatus(t *testing.T) {
 }
 
 func TestArguments(t *testing.T) {
-	for want, args := range map[string]string{
-		"must not be negative":                 "--max-age -1s",
-		"--write: name a file":                 "--write=",
-		"need a file":                          "-w - --json",
-		"are for --flight":                     "--trigger cpu==1",
-		"--max-files is for":                   "--max-files 2",
-		"--flight is for a map":                "--flight 1s x.data",
-		"are not for --flight":                 "--flight 1s --max-size 1MiB",
-		"--mode and --slack are not":           "--flight 1s --mode exact",
-		"give one of them":                     "--flight 1s --snapshot-dir . -w x",
-		"--trigger \"cpu\": \"cpu\" should be": "--flight 1s --trigger cpu",
-		`"x": name a map`:                      "x",
-		"unknown flag: --nonsense":             "--nonsense",
-		`"12x" is not a size such as 64KiB`:    "--max-size 12x",
-		"--max-files is for --max-size, --m":   "--flight 1s --max-files 2",
-	} {
-		status, _, said := run(t, strings.Fields(args)...)
-		require.Equal(t, 2, status, args)
-		require.Contains(t, said, want)
-		require.Equal(t, 1, strings.Count(said, "\n"), said)
-	}
+	clitest.Misuse(t, Command, map[string]string{
+		"--max-age -1s":                     "must not be negative",
+		"--write=":                          "--write: name a file",
+		"-w - --json":                       "need a file",
+		"--trigger cpu==1":                  "are for --flight",
+		"--max-files 2":                     "--max-files is for",
+		"--flight 1s x.data":                "--flight is for a map",
+		"--flight 1s --max-size 1MiB":       "are not for --flight",
+		"--flight 1s --mode exact":          "--mode and --slack are not",
+		"--flight 1s --snapshot-dir . -w x": "give one of them",
+		"--flight 1s --trigger cpu":         "--trigger \"cpu\": \"cpu\" should be",
+		"x":                                 `"x": name a map`,
+		"--nonsense":                        "unknown flag: --nonsense",
+		"--max-size 12x":                    `"12x" is not a size such as 64KiB`,
+		"--flight 1s --max-files 2":         "--max-files is for --max-size, --m",
+	})
 	status, out, _ := run(t, "--help")
 	require.Zero(t, status)
 	require.Contains(t, out, "ringfold record [flags] [id N")

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -23,21 +22,6 @@ import (
 	"github.com/ringfold/ringfold/perfbuf/perfdata"
 	"github.com/stretchr/testify/require"
 )
-
-// run runs the command, and meanwhile once it reads. That gets what is printed so far.
-func run(t *testing.T, meanwhile func(printed *clitest.Output), args ...string) (status int, stdout, stderr string) {
-	out, notes := clitest.NewOutput(t), clitest.NewOutput(t)
-	var all sync.WaitGroup
-	if meanwhile != nil {
-		all.Go(func() {
-			notes.Wait(t, "reading the ")
-			meanwhile(out)
-		})
-	}
-	status = clitest.RunTo(out, notes, Command, args...)
-	all.Wait()
-	return status, out.String(), notes.String()
-}
 
 // parse returns the intervals, and the summary.
 func parse(t *testing.T, out string) (intervals []counts, summary counts) {
@@ -65,19 +49,16 @@ func TestCounts(t *testing.T) {
 	cpus, err := cpulist.Online(cpulist.Dir)
 	require.NoError(t, err)
 	const each, size = 500, 64
-	emit := func(printed *clitest.Output) {
+	all := uint64(each * len(cpus))
+	for _, mode := range []string{"exact", "slack"} {
+		r := clitest.Start(t, "reading the ", Command, "id", clitest.MapID(t, e.MapFD()), "--steal", "--json", "-i", "10ms", "--mode", mode, "-n", fmt.Sprint(all))
 		for range 2 {
 			for _, cpu := range cpus {
 				e.Emit(cpu, each/2, size)
 			}
-			printed.Wait(t, `"events":[1-9]`) // an interval has some, before all have come
+			r.Out.Wait(t, `"events":[1-9]`) // an interval has some, before all have come
 		}
-	}
-	all := uint64(each * len(cpus))
-	for _, mode := range []string{"exact", "slack"} {
-		status, out, stderr := run(t, emit, "id", clitest.MapID(t, e.MapFD()), "--steal", "--json", "-i", "10ms", "--mode", mode, "-n", fmt.Sprint(all))
-		require.Zero(t, status, stderr)
-		intervals, s := parse(t, out)
+		intervals, s := parse(t, r.Wait(t))
 		require.Len(t, s.Maps, 1)
 		require.Len(t, s.Maps[0].CPUs, len(cpus))
 		for i, one := range s.Maps[0].CPUs {
@@ -118,22 +99,19 @@ func TestFirstInterval(t *testing.T) {
 // What a full ring had no room for is counted.
 func TestLost(t *testing.T) {
 	e := kerneltest.Load(t)
-	var attempted, failed uint64
 	id := clitest.MapID(t, e.MapFD())
-	status, out, stderr := run(t, nil, "id", id, "--steal", "--json", "--ring-size", "4KiB", "--timeout", "1ms")
+	status, out, stderr := clitest.Run(t, Command, "id", id, "--steal", "--json", "--ring-size", "4KiB", "--timeout", "1ms")
 	require.Zero(t, status, stderr)
 	_, s := parse(t, out)
 	require.Zero(t, s.Events)
-	status, out, stderr = run(t, func(*clitest.Output) {
-		e.Emit(0, 2000, 256) // in programs that run so long that the ring is full
-		for e.Emit(0, 1, 256); e.LastError(0) != nil; {
-			e.Emit(0, 1, 256) // until one is written, which reports those before it
-		}
-		attempted, failed = e.Counts(0)
-		_ = syscall.Kill(syscall.Getpid(), syscall.SIGINT)
-	}, "id", id, "--steal", "--json", "--ring-size", "4KiB")
-	require.Zero(t, status, stderr)
-	_, s = parse(t, out)
+	r := clitest.Start(t, "reading the ", Command, "id", id, "--steal", "--json", "--ring-size", "4KiB")
+	e.Emit(0, 2000, 256) // in programs that run so long that the ring is full
+	for e.Emit(0, 1, 256); e.LastError(0) != nil; {
+		e.Emit(0, 1, 256) // until one is written, which reports those before it
+	}
+	attempted, failed := e.Counts(0)
+	require.NoError(t, syscall.Kill(syscall.Getpid(), syscall.SIGINT))
+	_, s = parse(t, r.Wait(t))
 	require.NotZero(t, failed)
 	require.Equal(t, failed, s.Lost)
 	require.Equal(t, attempted-failed, s.Events)
@@ -143,7 +121,7 @@ func TestLost(t *testing.T) {
 // It ends with the command that it runs, and says how that has ended.
 func TestCommand(t *testing.T) {
 	e := kerneltest.Load(t)
-	status, out, stderr := run(t, nil, "id", clitest.MapID(t, e.MapFD()), "--steal", "--", "sh", "-c", "exit 3")
+	status, out, stderr := clitest.Run(t, Command, "id", clitest.MapID(t, e.MapFD()), "--steal", "--", "sh", "-c", "exit 3")
 	require.Zero(t, status, stderr)
 	require.Regexp(t, `(?m)^ +CPU +EVENTS +EVENTS/S +BYTES +LOST +MAP$`, out)
 	require.Regexp(t, `(?m)^ +all +0 +0 +0 B +0 *$`, out)
@@ -151,7 +129,7 @@ func TestCommand(t *testing.T) {
 	require.Contains(t, out, "\nsh -c exit 3: exit status 3\n")
 	require.Regexp(t, `\n\d+\.\d{3} s, exact\n$`, strings.TrimSuffix(out, "\n"))
 
-	status, out, _ = run(t, nil, "id", clitest.MapID(t, e.MapFD()), "--steal", "-o", "compact", "--", "true")
+	status, out, _ = clitest.Run(t, Command, "id", clitest.MapID(t, e.MapFD()), "--steal", "-o", "compact", "--", "true")
 	require.Zero(t, status)
 	require.Regexp(t, `^# [\d.]+ s 0 events 0 bytes 0 lost 0 late, command: exit status 0\n$`, out)
 }
@@ -171,7 +149,7 @@ func TestRecording(t *testing.T) {
 		require.NoError(t, r.ForEach(rec.Record))
 	}
 	require.NoError(t, rec.Close())
-	status, out, stderr := run(t, nil, path, "--filter", "cpu == 1", "--json")
+	status, out, stderr := clitest.Run(t, Command, path, "--filter", "cpu == 1", "--json")
 	require.Zero(t, status, stderr)
 	_, s := parse(t, out)
 	require.EqualValues(t, 50, s.Events)
@@ -183,26 +161,20 @@ func TestRecording(t *testing.T) {
 	whole, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(path, whole[:len(whole)/2], 0o600))
-	status, out, stderr = run(t, nil, path)
+	status, out, stderr = clitest.Run(t, Command, path)
 	require.Equal(t, 1, status)
 	require.Regexp(t, ` all +[1-9]`, out)
 	require.Contains(t, stderr, "cut")
 }
 
 func TestMisuse(t *testing.T) {
-	for args, want := range map[string]string{
+	clitest.Misuse(t, Command, map[string]string{
 		"what":         "name a map by id N",
 		"-i 1ms":       "10ms at least",
 		"a.data -i 1s": "--interval is for maps",
 		"id 1 --":      "missing behind --",
 		"-n none":      "invalid",
-	} {
-		status, out, stderr := run(t, nil, strings.Fields(args)...)
-		require.Equal(t, 2, status, args)
-		require.Empty(t, out)
-		require.Contains(t, stderr, want)
-		require.Regexp(t, `^ringfold stat: [^\n]* \(see ringfold stat --help\)\n$`, stderr)
-	}
+	})
 }
 
 func TestJSONKeysAreDocumented(t *testing.T) {
@@ -236,7 +208,7 @@ func TestDelay(t *testing.T) {
 // Ctrl-C ends it, and the command, with the summary.
 func TestInterrupt(t *testing.T) {
 	e := kerneltest.Load(t)
-	status, out, stderr := run(t, nil, "id", clitest.MapID(t, e.MapFD()), "--steal", "-i", "1h", "--", "sh", "-c", "kill -INT $PPID; exec sleep 1h")
+	status, out, stderr := clitest.Run(t, Command, "id", clitest.MapID(t, e.MapFD()), "--steal", "-i", "1h", "--", "sh", "-c", "kill -INT $PPID; exec sleep 1h")
 	require.Zero(t, status, stderr)
 	require.Contains(t, out, "sleep 1h: signal: terminated\n")
 }

@@ -38,7 +38,7 @@ func TestHelp(t *testing.T) {
 }
 
 func TestMisuse(t *testing.T) {
-	for args, want := range map[string]string{
+	clitest.Misuse(t, Command, map[string]string{
 		"what":                 "name a map by id N",
 		"--mode fuzzy":         "none of exact, slack and unordered",
 		"--interval 1ms":       "10ms at least",
@@ -50,13 +50,7 @@ func TestMisuse(t *testing.T) {
 		"--timeout -5s":        "must not be negative",
 		"name x -- true":       "see ringfold stat",
 		"a.data --ring-size x": "is not a size",
-	} {
-		status, out, err := inProcess(t, strings.Fields(args)...)
-		require.Equal(t, 2, status, args)
-		require.Empty(t, out)
-		require.Contains(t, err, want)
-		require.Regexp(t, `^ringfold top: [^\n]* \(see ringfold top --help\)\n$`, err)
-	}
+	})
 }
 
 func TestModes(t *testing.T) {

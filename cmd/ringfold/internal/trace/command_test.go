@@ -190,21 +190,16 @@ func TestNoPrivilege(t *testing.T) {
 }
 
 func TestArguments(t *testing.T) {
-	for want, args := range map[string]string{
-		"unknown flag: --nonsense":        "--nonsense",
-		`"x": name a map`:                 "x",
-		"must not be negative":            "--timeout -1s",
-		"--record is for the events of":   "a.data --record b",
-		"--json prints where --write - w": "--json -w -",
-		"--write: name a file":            "--write=",
-		"--filter is for maps":            "--filter cpu==1",
-		"--mode is for maps":              "--mode slack",
-	} {
-		status, _, said := run(t, strings.Fields(args)...)
-		require.Equal(t, 2, status, args)
-		require.Contains(t, said, want)
-		require.Equal(t, 1, strings.Count(said, "\n"), said)
-	}
+	clitest.Misuse(t, Command, map[string]string{
+		"--nonsense":        "unknown flag: --nonsense",
+		"x":                 `"x": name a map`,
+		"--timeout -1s":     "must not be negative",
+		"a.data --record b": "--record is for the events of",
+		"--json -w -":       "--json prints where --write - w",
+		"--write=":          "--write: name a file",
+		"--filter cpu==1":   "--filter is for maps",
+		"--mode slack":      "--mode is for maps",
+	})
 	status, out, _ := run(t, "--help")
 	require.Zero(t, status)
 	require.Contains(t, out, "ringfold trace [flags] [id N")

@@ -97,16 +97,12 @@ func TestOthers(t *testing.T) {
 	id := clitest.MapID(t, c.Maps["decode_events"].FD())
 	file := filepath.Join(t.TempDir(), "x.data")
 	for _, typ := range [][]string{{"--type", "sample_t"}, nil} {
-		out, notes := clitest.NewOutput(t), clitest.NewOutput(t)
 		args := append([]string{"id", id, "--steal", "-n", "1", "-w", file, "--json", "--timeout", "0"}, typ...)
-		ended := make(chan int, 1)
-		go func() { ended <- clitest.RunTo(out, notes, Command, args...) }()
-		notes.Wait(t, "reading the map decode_events")
+		r := clitest.Start(t, "reading the map decode_events", Command, args...)
 		ret, err := c.Programs["output_sample"].Run(&ebpf.RunOptions{Context: [2]uint64{100, 0}})
 		require.NoError(t, err)
 		require.Zero(t, int32(ret))
-		require.Zero(t, <-ended, notes)
-		require.EqualValues(t, 1, summaryOf(t, out.String()).Events)
+		require.EqualValues(t, 1, summaryOf(t, r.Wait(t)).Events)
 		content, err := os.ReadFile(file)
 		require.NoError(t, err)
 		var found []readInstant
