@@ -67,11 +67,11 @@ func main() {
 		must(0, rec.Close())
 		log.Printf("%d events, %d lost", rec.Stats().Samples, rec.Stats().Lost)
 	} else {
+		out := must(os.OpenFile(*file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)) // it may be confidential
 		rec := must(flight.Open(events, flight.Options{MinAge: *age})) // the kernel keeps the newest events
 		begin()
 		<-ctx.Done() // nothing reads meanwhile
 		snap := must(rec.Snapshot(context.Background()))
-		out := must(os.OpenFile(*file, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)) // it may be confidential
 		must(snap.WriteTo(out))
 		must(0, out.Close())
 		log.Printf("%d events, which are all of the last %v", snap.Len(), snap.Age())

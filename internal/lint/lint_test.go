@@ -29,6 +29,7 @@ var mayImport = map[string][]string{
 	"cgo":                 {"C", "golang.org/x/sys/unix"},
 	"internal/raw":        {},
 	"internal/merge":      {module + "internal/raw"},
+	"internal/newfile":    {},
 	"internal/reader":     {module + "internal/gate", module + "internal/grace", module + "internal/hotplug", module + "internal/kernel", module + "internal/order", module + "internal/raw", module + "internal/wake", module + "internal/walk"},
 	"internal/order":      {module + "internal/grace", module + "internal/kernel", module + "internal/merge", module + "internal/raw", module + "internal/walk"},
 	"internal/gate":       {},
@@ -56,7 +57,7 @@ var mayImport = map[string][]string{
 	"perfbuf/perfchan":    {module + "perfbuf", module + "internal/kernel", module + "internal/perfevent"},
 	"perfbuf/flight":      {module + "perfbuf", module + "perfbuf/perfdata", module + "internal/grace", module + "internal/kernel", module + "internal/overwrite", module + "internal/perfevent", module + "internal/raw"},
 	"perfbuf/promperf":    {module + "perfbuf", "github.com/prometheus/client_golang/prometheus"},
-	"perfbuf/perfdata":    {module + "perfbuf", module + "internal/grace", module + "internal/kernel", module + "internal/raw"},
+	"perfbuf/perfdata":    {module + "perfbuf", module + "internal/grace", module + "internal/kernel", module + "internal/newfile", module + "internal/raw"},
 	"perfbuf/perfbuftest": {module + "perfbuf", module + "internal/kernel", module + "internal/ringtest"},
 }
 

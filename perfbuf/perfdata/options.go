@@ -17,6 +17,7 @@ type Options struct {
 	// Since and Until are the times between which the recording has all events, in ns of CLOCK_MONOTONIC, if
 	// they are known beforehand, as of a snapshot. The file has them as the times of its first and last
 	// sample, which `perf report --header-only` shows. If Until is 0, the file has those of the events.
+	// With Until, [Create] shows the file when it is complete.
 	Since, Until uint64
 
 	// BufferBytes is how much is written at once. 0 is 1 MiB, the least is 64 KiB. A recorder takes no other
@@ -29,8 +30,8 @@ type Options struct {
 	Compress Compressor
 
 	// MaxBytes begins a new file before one grows beyond this size, MaxAge when one is this old. 0 is no
-	// limit. With either, files are named path.000001 and so on, beginning above the highest number that is
-	// there. Each can be read alone.
+	// limit. With either, there is a number before the extension of the path: events.000001.data and so on,
+	// beginning above the highest number that is there. Each file can be read alone.
 	MaxBytes int64
 	MaxAge   time.Duration
 	// MaxFiles removes the oldest of these files when there are more, also those of earlier recorders, so that

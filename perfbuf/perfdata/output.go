@@ -2,14 +2,12 @@ package perfdata
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
+
+	"github.com/ringfold/ringfold/internal/newfile"
 )
 
 // output is where a recording goes. Only whole records are written.
@@ -25,44 +23,45 @@ type file struct {
 	path     string
 	recorder *Recorder
 
-	f      *os.File
+	f      *newfile.File
 	data   int64 // where records begin
 	size   int64 // bytes of records
 	opened time.Time
 	number int // of the file in its series
 }
 
-func (w *file) begin() error {
-	path := w.path
-	if w.recorder.opts.rotates() {
-		numbers := series(w.path)
-		if len(numbers) > 0 {
-			w.number = max(w.number, numbers[len(numbers)-1])
-		}
-		w.number++
-		path = numbered(w.path, w.number)
-		if most := w.recorder.opts.MaxFiles; most > 0 {
-			for _, n := range numbers[:max(0, len(numbers)+1-most)] {
-				os.Remove(numbered(w.path, n))
+func (w *file) begin() (err error) {
+	if o := &w.recorder.opts; o.rotates() {
+		if numbers := newfile.Series(w.path); o.MaxFiles > 0 {
+			for _, n := range numbers[:max(0, len(numbers)+1-o.MaxFiles)] {
+				os.Remove(newfile.Numbered(w.path, n))
 			}
 		}
+		w.f, w.number, err = newfile.CreateNumbered(w.path, w.number)
+	} else {
+		w.f, err = newfile.Create(w.path)
 	}
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600) // payloads may be confidential, as perf's are
 	if err != nil {
 		return err
 	}
 	head := w.recorder.header()
-	w.f, w.data, w.size, w.opened = f, int64(len(head)), 0, time.Now()
+	w.data, w.size, w.opened = int64(len(head)), 0, time.Now()
 	w.recorder.bytes.Add(uint64(len(head)))
-	if _, err = f.Write(head); err != nil {
+	if _, err = w.f.Write(head); err != nil {
 		return err
 	}
 	b := w.recorder.names()
 	if types := w.recorder.btf(); types != nil {
 		b = appendFeature(b, feature{featBTF, types}) // for files that are still written, or never closed
 	}
-	return w.write(b)
+	if err = w.write(b); err != nil || w.late() {
+		return err
+	}
+	return w.f.Keep() // from now on it can be read
 }
+
+// late reports whether the file gets its name at the end only: a snapshot has all that it promises, or is none.
+func (w *file) late() bool { return w.recorder.opts.Until != 0 }
 
 // appendFeature appends a feature as a record, unless it is too large for one.
 func appendFeature(b []byte, f feature) []byte {
@@ -91,25 +90,6 @@ func (r *Recorder) names() (b []byte) {
 		b = appendRecord(b, typeHeaderFeature, append(body, 0, 0, 0, 0))
 	}
 	return b
-}
-
-func numbered(path string, n int) string { return fmt.Sprintf("%s.%06d", path, n) }
-
-// series are the numbers of the files that there are, in order, of earlier processes too.
-func series(path string) (numbers []int) {
-	dir, base := filepath.Split(path)
-	if dir == "" {
-		dir = "."
-	}
-	entries, _ := os.ReadDir(dir)
-	for _, e := range entries {
-		suffix, ok := strings.CutPrefix(e.Name(), base+".")
-		if n, err := strconv.Atoi(suffix); ok && err == nil && n > 0 && numbered(base, n) == e.Name() {
-			numbers = append(numbers, n)
-		}
-	}
-	slices.Sort(numbers)
-	return numbers
 }
 
 // header is struct perf_file_header, the ids, and the attributes.
@@ -143,11 +123,7 @@ func (w *file) write(records []byte) error {
 	}
 	w.size += int64(len(records))
 	w.recorder.bytes.Add(uint64(len(records)))
-	return w.putAt(dataSizeAt, uint64(w.size))
-}
-
-func (w *file) putAt(at int64, v uint64) error {
-	_, err := w.f.WriteAt(native.AppendUint64(nil, v), at)
+	_, err := w.f.WriteAt(native.AppendUint64(nil, uint64(w.size)), dataSizeAt)
 	return err
 }
 
@@ -157,10 +133,10 @@ func (w *file) end() error {
 	if w.f == nil {
 		return nil
 	}
+	f := w.f
+	w.f = nil
 	if w.recorder.err != nil { // without features, so that a replay says that something is missing
-		err := errors.Join(w.f.Truncate(w.data+w.size), w.f.Close())
-		w.f = nil
-		return err
+		return errors.Join(f.Truncate(w.data+w.size), f.Discard())
 	}
 	list := w.recorder.features()
 	at := w.data + w.size
@@ -175,19 +151,21 @@ func (w *file) end() error {
 	for _, f := range list {
 		b = append(b, f.body...)
 	}
-	_, err := w.f.WriteAt(b, at)
+	_, err := f.WriteAt(b, at)
 	if err == nil {
-		err = w.putAt(featuresAt, bits)
-		w.recorder.bytes.Add(uint64(len(b)))
+		_, err = f.WriteAt(native.AppendUint64(nil, bits), featuresAt)
 	}
-	err = errors.Join(err, w.f.Close())
-	w.f = nil
-	return err
+	if err == nil {
+		w.recorder.bytes.Add(uint64(len(b)))
+		err = f.Keep()
+	}
+	return errors.Join(err, f.Discard())
 }
 
 // pipe is perf's format for pipes: what a file has in its header comes as records.
 type pipe struct {
 	w        io.Writer
+	close    func() error
 	recorder *Recorder
 }
 
@@ -210,4 +188,4 @@ func (p *pipe) write(b []byte) error {
 	return err
 }
 
-func (p *pipe) end() error { return nil }
+func (p *pipe) end() error { return p.close() }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"sync/atomic"
 
@@ -42,38 +41,6 @@ type event struct {
 type Source interface {
 	Wait(context.Context) error
 	ForEachBatch(func(*perfbuf.Batch) error) error
-}
-
-// Create makes a file, replacing one of that name, and a recorder that writes to it. With limits in
-// the options, the name is that of a series of files. It fails with errors of the system's, and
-// those of invalid options.
-func Create(path string, o Options) (*Recorder, error) {
-	o, err := o.effective()
-	if err != nil {
-		return nil, err
-	}
-	r := newRecorder(o)
-	r.out = &file{path: path, recorder: r}
-	return r.first()
-}
-
-// NewRecorder makes a recorder that writes the pipe format, for `perf script -i -`, to w. Nothing of it is written twice, so
-// w may be a pipe or a compressor. There is no rotation. Open reads such files too.
-func NewRecorder(w io.Writer, o Options) (*Recorder, error) {
-	o, err := o.effective()
-	switch {
-	case err != nil:
-	case w == nil:
-		err = errors.New("perfdata.NewRecorder: the io.Writer is nil: pass one, or use Create")
-	case o.rotates():
-		err = errors.New("perfdata.NewRecorder: MaxBytes and MaxAge begin new files: use Create")
-	}
-	if err != nil {
-		return nil, err
-	}
-	r := newRecorder(o)
-	r.out = &pipe{w: w, recorder: r}
-	return r.first()
 }
 
 func newRecorder(o Options) *Recorder {
@@ -338,7 +305,11 @@ func (r *Recorder) Close() error {
 // failed keeps the first error.
 func (r *Recorder) failed(err error) error {
 	if err != nil && r.err == nil {
-		r.err = fmt.Errorf("perfdata: recording ends here, and the file is complete up to here: %w", err)
+		what := "recording ends here, and the file is complete up to here"
+		if r.opts.Until != 0 {
+			what = "the snapshot is not written"
+		}
+		r.err = fmt.Errorf("perfdata: %s: %w", what, err)
 	}
 	return r.err
 }

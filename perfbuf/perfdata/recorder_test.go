@@ -3,6 +3,7 @@ package perfdata_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -58,6 +59,58 @@ func TestNoRoomForTheHeader(t *testing.T) {
 		require.ErrorIs(t, err, want)
 		require.NotContains(t, err.Error(), "complete")
 	}
+}
+
+// A recording has its name as soon as it can be read, a snapshot when it is complete. What had the name
+// stays, as the old one.
+func TestNames(t *testing.T) {
+	for _, until := range []uint64{0, 1} {
+		path := filepath.Join(t.TempDir(), "x.data")
+		var before os.FileInfo
+		for range 3 {
+			rec, err := perfdata.Create(path, perfdata.Options{Until: until})
+			require.NoError(t, err)
+			now, err := os.Stat(path)
+			if until == 0 {
+				require.NoError(t, err)
+				require.False(t, os.SameFile(before, now))
+				_, err = replayed(t, path, perfdata.ReplayOptions{}, nil)
+				require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+			} else if before != nil {
+				require.True(t, os.SameFile(before, now))
+			} else {
+				require.ErrorIs(t, err, os.ErrNotExist)
+			}
+			require.NoError(t, rec.Close())
+			old, err := os.Stat(path + ".old")
+			if before != nil {
+				require.True(t, os.SameFile(before, old))
+			} else {
+				require.ErrorIs(t, err, os.ErrNotExist)
+			}
+			before, err = os.Stat(path)
+			require.NoError(t, err)
+			_, err = replayed(t, path, perfdata.ReplayOptions{}, nil)
+			require.Equal(t, io.EOF, err)
+		}
+	}
+}
+
+// An open file gets the format for pipes.
+func TestOpenFile(t *testing.T) {
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer r.Close()
+	path := fmt.Sprint("/dev/fd/", w.Fd())
+	rec, err := perfdata.Create(path, perfdata.Options{})
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	require.NoError(t, rec.Close())
+	b, err := io.ReadAll(r) // until all have closed it
+	require.NoError(t, err)
+	require.Equal(t, "PERFILE2\x10\x00\x00\x00\x00\x00\x00\x00", string(b[:16]))
+	_, err = perfdata.Create("/dev/null", perfdata.Options{MaxBytes: 1 << 20})
+	require.ErrorContains(t, err, "with the path of a file")
 }
 
 func TestOptions(t *testing.T) {

@@ -197,6 +197,13 @@ func TestDiskFull(t *testing.T) {
 	}
 	require.NoError(t, syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""))
 	require.NoError(t, syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=5m"))
+	rec, err := perfdata.Create(filepath.Join(dir, "snapshot"), perfdata.Options{Until: 1})
+	require.NoError(t, err)
+	require.ErrorIs(t, load(t, rec, func(uint64) error { return nil }), syscall.ENOSPC)
+	require.ErrorContains(t, rec.Close(), "the snapshot is not written")
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, left)
 	for i, o := range []perfdata.Options{{}, {BufferBytes: 64 << 10}, {MaxBytes: 1 << 20}} {
 		path := filepath.Join(dir, "full")
 		rec, err := perfdata.Create(path, o)
@@ -232,7 +239,7 @@ func TestDiskFull(t *testing.T) {
 			os.Remove(file)
 		}
 	}
-	rec, err := perfdata.Create(filepath.Join(dir, "fits"), perfdata.Options{MaxBytes: 1 << 20, MaxFiles: 3})
+	rec, err = perfdata.Create(filepath.Join(dir, "fits"), perfdata.Options{MaxBytes: 1 << 20, MaxFiles: 3})
 	require.NoError(t, err)
 	enough := errors.New("enough")
 	require.ErrorIs(t, load(t, rec, func(uint64) error {

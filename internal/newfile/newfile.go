@@ -1,0 +1,177 @@
+// Package newfile makes files that take the place of others: recordings, snapshots, traces.
+//
+// A name that others may write to as well, in /tmp for example, can be prepared: by a link to a file
+// of ours, or by a file that somebody else owns and reads. So a [File] is always made anew, with mode
+// 0600, under a name that nobody knows before. [File.Keep] gives it the name that was asked for. What
+// had this name becomes name.old, as with perf record.
+package newfile
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// File is a new file. Until Keep, its name is that of the path with .part and a number behind it.
+type File struct {
+	*os.File
+	path string // that it is to have; empty if it has it
+}
+
+// Create makes a file next to path, for Keep to give it that name. The device or open file that a path
+// such as /dev/null or /dev/stdout names is opened as it is. Create refuses to replace what is neither
+// a regular file nor a symbolic link. Errors name the path.
+func Create(path string) (*File, error) {
+	if Special(path) {
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+		return named(f, "", err)
+	}
+	switch st, err := os.Lstat(path); {
+	case err == nil && st.IsDir():
+		return nil, fmt.Errorf("%s is a directory: name a file in it", path)
+	case err == nil && st.Mode()&^os.ModeSymlink&os.ModeType != 0:
+		return nil, fmt.Errorf("%s is not a regular file: choose another name, or write to it as a stream (stdout, perfdata.NewRecorder)", path)
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".part*") // with O_EXCL, and mode 0600
+	var failed *fs.PathError
+	if errors.As(err, &failed) {
+		failed.Path = path
+	}
+	return named(f, path, err)
+}
+
+func named(f *os.File, path string, err error) (*File, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &File{f, path}, nil
+}
+
+// Special reports whether a path names a device, or an open file such as /dev/stdout. Only links in the
+// system's own directories count: others may be anybody's.
+func Special(path string) bool {
+	st, err := os.Lstat(path)
+	if err != nil {
+		return false
+	}
+	if st.Mode()&os.ModeSymlink == 0 {
+		return st.Mode()&os.ModeCharDevice != 0
+	}
+	path, err = filepath.Abs(path)
+	dir := filepath.Dir(path)
+	return err == nil && (dir == "/dev" || dir == "/dev/fd" || strings.HasPrefix(dir, "/proc/"))
+}
+
+// Keep gives the file its name. What had the name becomes name.old, unless it is an empty file; an older
+// name.old is removed. After an error, the file still has the name of before.
+func (f *File) Keep() error {
+	if f.path == "" {
+		return nil
+	}
+	st, err := os.Lstat(f.path)
+	if err == nil && (st.Size() > 0 || !st.Mode().IsRegular()) {
+		err = os.Rename(f.path, old(f.path))
+	}
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		err = os.Rename(f.Name(), f.path)
+	}
+	if err == nil {
+		f.path = ""
+	}
+	return err
+}
+
+// Discard closes the file, and removes it unless Keep was called.
+func (f *File) Discard() error {
+	err := f.Close()
+	if f.path != "" {
+		err = errors.Join(err, os.Remove(f.Name()))
+	}
+	return err
+}
+
+// Check reports why a file cannot be made at a path, or has no room. It leaves nothing there.
+func Check(path string) error {
+	f, err := Create(path)
+	if err != nil {
+		return err
+	}
+	if f.path != "" {
+		_, err = f.Write(make([]byte, 4096))
+	}
+	return errors.Join(err, f.Discard())
+}
+
+// Clash reports why one must not write to a path while others are read and written: a file would be
+// replaced that is one of them, by whatever name or hard link, or would become the old one.
+func Clash(path string, read, written []string) error {
+	for _, other := range read {
+		if same(path, other) {
+			return fmt.Errorf("%s is read: write to another file", other)
+		}
+		if _, err := os.Lstat(path); err == nil && same(old(path), other) {
+			return fmt.Errorf("%s is read, and %s would replace it: write to another file", other, path)
+		}
+	}
+	for _, other := range written {
+		if same(path, other) || same(old(path), other) || same(path, old(other)) {
+			return fmt.Errorf("%s and %s are written to, and would replace each other: write to different files", other, path)
+		}
+	}
+	return nil
+}
+
+func old(path string) string { return path + ".old" }
+
+// same reports whether two paths mean one file, or will once there is one. Devices take what several write.
+func same(a, b string) bool {
+	x, errX := os.Stat(a)
+	y, errY := os.Stat(b)
+	if errX == nil && errY == nil && os.SameFile(x, y) {
+		return x.Mode()&os.ModeCharDevice == 0
+	}
+	x, errX = os.Stat(filepath.Dir(a))
+	y, errY = os.Stat(filepath.Dir(b))
+	return errX == nil && errY == nil && os.SameFile(x, y) && filepath.Base(a) == filepath.Base(b)
+}
+
+// Numbered is the name of a file in a series: events.000001.data of events.data.
+func Numbered(path string, n int) string {
+	ext := filepath.Ext(path)
+	return fmt.Sprintf("%s.%06d%s", strings.TrimSuffix(path, ext), n, ext)
+}
+
+// Series returns the numbers of the files of a series that there are, in order.
+func Series(path string) (numbers []int) {
+	entries, _ := os.ReadDir(filepath.Dir(path))
+	base := filepath.Base(path)
+	ext := filepath.Ext(base)
+	for _, e := range entries {
+		middle, ok := strings.CutPrefix(e.Name(), strings.TrimSuffix(base, ext)+".")
+		if n, err := strconv.Atoi(strings.TrimSuffix(middle, ext)); ok && err == nil && n > 0 && Numbered(base, n) == e.Name() {
+			numbers = append(numbers, n)
+		}
+	}
+	slices.Sort(numbers)
+	return numbers
+}
+
+// CreateNumbered makes a file of a series, with a number above that of the last and of all that there
+// are. It has its name at once, as nothing is replaced.
+func CreateNumbered(path string, last int) (_ *File, n int, err error) {
+	if numbers := Series(path); len(numbers) > 0 {
+		last = max(last, numbers[len(numbers)-1])
+	}
+	for n = last + 1; ; n++ {
+		f, err := os.OpenFile(Numbered(path, n), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+		if !errors.Is(err, fs.ErrExist) {
+			made, err := named(f, "", err)
+			return made, n, err
+		}
+	}
+}

@@ -1,0 +1,209 @@
+package newfile
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func write(t *testing.T, path, text string) string {
+	t.Helper()
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o666))
+	require.NoError(t, os.Chmod(path, 0o666))
+	return path
+}
+
+// is requires that a path is a regular file of ours, for us alone, with this text.
+func is(t *testing.T, path, text string) {
+	t.Helper()
+	st, err := os.Lstat(path)
+	require.NoError(t, err)
+	require.Equal(t, fs.FileMode(0o600), st.Mode())
+	require.EqualValues(t, os.Geteuid(), st.Sys().(*syscall.Stat_t).Uid)
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, text, string(b))
+}
+
+func names(t *testing.T, dir string) (all []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	for _, e := range entries {
+		all = append(all, e.Name())
+	}
+	return all
+}
+
+// Whatever is prepared at a path, the file is a new one, and what was there is the old one.
+func TestKeep(t *testing.T) {
+	for what, prepare := range map[string]func(t *testing.T, path, victim string){
+		"nothing":         func(*testing.T, string, string) {},
+		"an empty file":   func(t *testing.T, path, _ string) { write(t, path, "") },
+		"a file":          func(t *testing.T, path, _ string) { write(t, path, "before") },
+		"a link":          func(t *testing.T, path, victim string) { require.NoError(t, os.Symlink(victim, path)) },
+		"a hard link":     func(t *testing.T, path, victim string) { require.NoError(t, os.Link(victim, path)) },
+		"a link nowhere":  func(t *testing.T, path, victim string) { require.NoError(t, os.Symlink(victim+"2", path)) },
+		"a link to links": func(t *testing.T, path, victim string) { require.NoError(t, os.Symlink(path, path)) },
+		"an old one": func(t *testing.T, path, victim string) {
+			write(t, path, "before")
+			require.NoError(t, os.Symlink(victim, path+".old"))
+		},
+		"somebody else's file": func(t *testing.T, path, victim string) {
+			write(t, path, "before")
+			if os.Geteuid() == 0 {
+				require.NoError(t, os.Chown(path, 65534, 65534))
+			}
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			victim, dir := write(t, filepath.Join(t.TempDir(), "victim"), "important"), t.TempDir()
+			path := filepath.Join(dir, "x.data")
+			prepare(t, path, victim)
+			before, gone := os.Lstat(path)
+
+			f, err := Create(path)
+			require.NoError(t, err)
+			_, err = f.WriteString("new")
+			require.NoError(t, err)
+			if now, err := os.Lstat(path); gone == nil {
+				require.True(t, os.SameFile(before, now))
+			} else {
+				require.ErrorIs(t, err, fs.ErrNotExist)
+			}
+			is(t, f.Name(), "new")
+			require.NoError(t, f.Keep())
+			require.NoError(t, f.Discard())
+
+			is(t, path, "new")
+			if old, err := os.Lstat(path + ".old"); gone == nil && before.Size() > 0 {
+				require.True(t, os.SameFile(before, old))
+			} else {
+				require.ErrorIs(t, err, fs.ErrNotExist)
+			}
+			b, err := os.ReadFile(victim)
+			require.NoError(t, err)
+			require.Equal(t, "important", string(b))
+			require.Subset(t, []string{"x.data", "x.data.old"}, names(t, dir))
+		})
+	}
+}
+
+// What is discarded, or only checked, leaves no trace.
+func TestDiscard(t *testing.T) {
+	dir := t.TempDir()
+	path := write(t, filepath.Join(dir, "x.data"), "before")
+	f, err := Create(path)
+	require.NoError(t, err)
+	require.Len(t, names(t, dir), 2)
+	require.NoError(t, f.Discard())
+	require.NoError(t, Check(path))
+	require.NoError(t, Check(filepath.Join(dir, "other")))
+	require.Equal(t, []string{"x.data"}, names(t, dir))
+}
+
+func TestRefuses(t *testing.T) {
+	dir := t.TempDir()
+	fifo := filepath.Join(dir, "fifo")
+	require.NoError(t, syscall.Mkfifo(fifo, 0o600))
+	for path, want := range map[string]string{
+		dir:                             "is a directory",
+		fifo:                            "is not a regular file: choose another name",
+		filepath.Join(dir, "none", "x"): "open " + filepath.Join(dir, "none", "x") + ": no such file",
+	} {
+		_, err := Create(path)
+		require.ErrorContains(t, err, want)
+		require.ErrorContains(t, Check(path), want)
+	}
+	require.Equal(t, []string{"fifo"}, names(t, dir))
+}
+
+// Devices and open files are written to as they are, and links to these only where nobody else makes them.
+func TestSpecial(t *testing.T) {
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer r.Close()
+	fd := fmt.Sprint(w.Fd())
+	for _, path := range []string{"/dev/null", "/proc/self/fd/" + fd, "/dev/fd/" + fd} {
+		require.True(t, Special(path))
+		require.NoError(t, Check(path))
+		f, err := Create(path)
+		require.NoError(t, err)
+		_, err = f.WriteString("x")
+		require.NoError(t, err)
+		require.NoError(t, f.Keep())
+		require.NoError(t, f.Discard())
+	}
+	require.NoError(t, w.Close())
+	b := make([]byte, 10)
+	n, err := r.Read(b)
+	require.NoError(t, err)
+	require.Equal(t, "xx", string(b[:n]))
+
+	link := filepath.Join(t.TempDir(), "link")
+	require.NoError(t, os.Symlink("/dev/null", link))
+	require.False(t, Special(link))
+}
+
+// A file that is read or written too is found, whatever it is called.
+func TestClash(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	for _, name := range []string{"a", "b", "old.old"} {
+		write(t, name, name)
+	}
+	require.NoError(t, os.Link("a", "hard"))
+	require.NoError(t, os.Symlink("a", "soft"))
+	require.NoError(t, os.Mkdir("sub", 0o700))
+	for _, c := range []struct {
+		path, read, written, want string
+	}{
+		{"a", "a", "", "a is read"}, {"a", "./a", "", "./a is read"}, {"sub/../a", "a", "", "is read"}, {"hard", "a", "", "is read"},
+		{"soft", "a", "", "is read"}, {dir + "/a", "a", "", "is read"}, {"a", "b", "", ""}, {"new", "b", "", ""},
+		{"old", "old.old", "", ""}, {"b", "b.old", "", "and b would replace it"},
+		{"new", "", "new", "would replace each other"}, {"new", "", dir + "/new", "would"}, {"new", "", "new.old", "would"},
+		{"new.old", "", "new", "would"}, {"new", "", "sub/new", ""}, {"/dev/null", "", "/dev/null", ""},
+	} {
+		var read, written []string
+		if c.read != "" {
+			read = []string{"none", c.read}
+		}
+		if c.written != "" {
+			written = []string{"none2", c.written}
+		}
+		err := Clash(c.path, read, written)
+		if c.want == "" {
+			require.NoError(t, err, c)
+		} else {
+			require.ErrorContains(t, err, c.want, c)
+		}
+	}
+}
+
+// Files of a series sort by number and end as the path does, and none replaces another.
+func TestSeries(t *testing.T) {
+	for path, second := range map[string]string{"x.data": "x.000002.data", "a.b/series": "a.b/series.000002", ".data": ".000002.data"} {
+		t.Chdir(t.TempDir())
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		require.Empty(t, Series(path))
+		write(t, path, "before")
+		require.NoError(t, os.Symlink("nowhere", Numbered(path, 1)))
+		f, n, err := CreateNumbered(path, 0)
+		require.NoError(t, err)
+		require.NoError(t, errors.Join(f.Keep(), f.Discard()))
+		require.Equal(t, 2, n)
+		is(t, second, "")
+		f, n, err = CreateNumbered(path, 10)
+		require.NoError(t, err)
+		require.NoError(t, f.Discard())
+		require.Equal(t, 11, n)
+		write(t, Numbered(path, 3)+"4", "not of the series")
+		require.Equal(t, []int{1, 2, 11}, Series(path))
+	}
+}
