@@ -50,6 +50,8 @@ func TestRunDocuments(t *testing.T) {
 	w := newWorld(t)
 	w.run(t, "ringfold record name events --type event -w events.data -n 3 -- sh -c 'while :; do /bin/true; done'")
 	recording := w.read(t, "events.data")
+	w.write(t, "events.000001.data", recording)
+	w.write(t, "events.000002.data", recording)
 	ran := map[string]bool{}
 	for _, page := range append(documents(t), help()...) {
 		for _, line := range commandLine.FindAllString(page.text, -1) {

@@ -179,12 +179,11 @@ func TestRingBufs(t *testing.T) {
 	}
 
 	eight := 8
-	targets, err := Selectors{Steal: true, Maps: []Selector{{ID: shared}, {ID: shards, Fields: Fields{TimeAt: &eight}}}}.Open()
+	targets, err := Selectors{Steal: true, Maps: []Selector{{ID: shared, Fields: Fields{Losses: id(e.LossesFD())}}, {ID: shards, Fields: Fields{TimeAt: &eight}}}}.Open()
 	require.NoError(t, err)
 	require.False(t, targets[0].Timed())
 	require.True(t, targets[1].Timed())
 	mapped := listed(t, shared).Processes[0].Rings
-	targets[0].Losses = id(e.LossesFD())
 	r, err := targets[0].Reader(perfbuf.Options{})
 	require.NoError(t, err)
 	e.Emit(0, kerneltest.RingEmit{Count: 512, Size: 4096})

@@ -41,15 +41,18 @@ func (s Selector) Open() (*Target, error) {
 		return nil, err
 	}
 	t := &Target{m: m, Fields: s.Fields}
-	if t.Map, err = describeOne(m); err != nil {
-		m.Close()
+	if t.Map, err = describeOne(m); err == nil {
+		err = t.prepare()
+	}
+	if err != nil {
+		t.Close()
 		return nil, err
 	}
 	if s.Steal {
 		return t, nil
 	}
 	if t.waitForLists(); len(t.Others()) > 0 || t.Unseen != "" {
-		m.Close()
+		t.Close()
 		return nil, &BusyError{Map: t.Map, Others: t.Others()}
 	}
 	return t, nil

@@ -87,12 +87,12 @@ func (c *config) run(ctx context.Context, stdout, stderr io.Writer) error {
 		return fmt.Errorf("%w: --listen says where else to serve", err)
 	}
 	defer listener.Close()
-	set, err := c.Open(perfbuf.Options{})
+	set, err := c.Choose()
 	if err != nil {
 		return err
 	}
 	defer set.Close()
-	in, err := set.Merge()
+	in, err := set.Open(perfbuf.Options{})
 	if err != nil {
 		return err
 	}

@@ -54,6 +54,9 @@ ends the command, unless --snapshot-dir is given.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if c.write == "-" && cli.Terminal(cmd.OutOrStdout()) != nil {
+				return cli.Usagef("--write -: stdout is a terminal, which a recording is not for: pipe it, or name a file")
+			}
 			if c.flight > 0 {
 				return c.fly(cmd)
 			}
@@ -74,7 +77,7 @@ ends the command, unless --snapshot-dir is given.`,
 	})
 	cli.Group(f, "Output", func(f *pflag.FlagSet) {
 		f.StringVarP(&c.write, "write", "w", "ringfold.data", "record to this `file`; - is stdout, for perf script -i -")
-		f.Var(&c.maxSize, "max-size", "begin a new file, FILE.000001 and so on, before one exceeds this `size`")
+		f.Var(&c.maxSize, "max-size", "begin a new file, named as in ringfold.000001.data, before one exceeds this `size`")
 		f.DurationVar(&c.maxAge, "max-age", 0, "begin a new file when one is older than this `duration`")
 		f.IntVar(&c.maxFiles, "max-files", 0, "keep the newest `N` of these files, or of the snapshots")
 		f.BoolVarP(&c.compress, "compress", "z", false, "compress with zstd, as perf record -z does: smaller files, several times the CPU time")
@@ -84,9 +87,12 @@ ends the command, unless --snapshot-dir is given.`,
 	return cmd
 }
 
+// rotates reports whether a series of files is written.
+func (c *config) rotates() bool { return c.maxSize > 0 || c.maxAge > 0 }
+
 // check looks for flags that contradict each other.
 func (c *config) check(given func(string) bool) error {
-	rotates := c.maxSize > 0 || c.maxAge > 0
+	rotates := c.rotates()
 	switch {
 	case c.maxAge < 0 || c.maxFiles < 0 || c.flight < 0 || c.after < 0:
 		return errors.New("--max-age, --max-files, --flight and --after must not be negative")

@@ -1,7 +1,9 @@
 package record
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -27,20 +29,27 @@ type recorder struct {
 	events  []perfdata.EventInfo
 	sum     *summary
 	begin   time.Time
-	files   []string // snapshots that are there
-	enough  func()   // ends it
+	enough  func() // ends it
 	signals chan os.Signal
 	watch
+	pending
 }
 
 // fly keeps the newest events, and writes snapshots.
 func (c *config) fly(cmd *cobra.Command) error {
-	set, err := c.Choose()
+	c.Writes = []string{c.write}
+	if c.snapshotDir != "" {
+		c.Writes = []string{filepath.Join(c.snapshotDir, "ringfold.data")}
+	}
+	set, err := c.ChooseOne()
 	if err != nil {
 		return err
 	}
 	defer set.Close()
 	r := &recorder{config: c, cmd: cmd, set: set, signals: make(chan os.Signal, 1), sum: &summary{}}
+	r.retry = time.NewTimer(0)
+	r.retry.Stop()
+	defer r.retry.Stop()
 	if r.events, err = set.Events(); err != nil {
 		return err
 	}
@@ -67,11 +76,10 @@ func (c *config) fly(cmd *cobra.Command) error {
 	ctx, enough := context.WithCancel(cmd.Context())
 	defer enough()
 	r.begin, r.enough = time.Now(), enough
-	if err := set.Run(ctx, r, nil, func() error { return nil }); err != nil {
-		return err
-	}
+	failed := set.Run(ctx, r, nil, func() error { return nil })
 	r.sum.end(set, time.Since(r.begin))
-	return c.print(cmd, map[string]any{"summary": r.sum}, fmt.Sprintf("%d snapshots in %.1f s", r.sum.Snapshots, r.sum.Seconds)+ended(r.sum.Command))
+	text := fmt.Sprintf("%d snapshots in %.1f s", r.sum.Snapshots, r.sum.Seconds) + ended(r.sum.Command)
+	return errors.Join(failed, c.print(cmd, map[string]any{"summary": r.sum}, text))
 }
 
 // bytes is the size of all rings.
@@ -86,20 +94,12 @@ func (c *config) bytes() (int, error) {
 	return int(c.RingSize) * len(cpus), nil
 }
 
-// full reports whether there are enough snapshots.
-func (r *recorder) full() bool {
-	if r.snapshotDir == "" {
-		return r.sum.Snapshots == 1
-	}
-	return r.Count > 0 && uint64(r.sum.Snapshots) >= r.Count
-}
-
 // Wait waits for triggers and writes snapshots, until ctx is done or something fails.
 func (r *recorder) Wait(ctx context.Context) error {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
+	looks := time.NewTimer(0)
+	defer looks.Stop()
 	if r.Trigger == "" {
-		timer.Stop()
+		looks.Stop()
 	}
 	for !r.full() {
 		why := "signal"
@@ -107,9 +107,11 @@ func (r *recorder) Wait(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-r.signals:
-		case <-timer.C:
+		case <-r.retry.C:
+			why = ""
+		case <-looks.C:
 			found, err := r.look(ctx)
-			timer.Reset(r.every)
+			looks.Reset(r.every)
 			if err != nil {
 				return err
 			} else if !found {
@@ -117,12 +119,17 @@ func (r *recorder) Wait(ctx context.Context) error {
 			}
 			why = "event"
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(r.after):
+		if why != "" {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(r.after):
+			}
+			if err := r.take(ctx, why); err != nil {
+				return err
+			}
 		}
-		if err := r.snapshot(ctx, why); err != nil {
+		if err := r.save(); err != nil {
 			return err
 		}
 	}
@@ -141,54 +148,9 @@ func (*recorder) ForEachBatch(func(*perfbuf.Batch) error) error { return nil }
 
 // Shutdown writes what there is at the end, if there are not enough snapshots.
 func (r *recorder) Shutdown(ctx context.Context, _ func(perfbuf.Event) error) error {
-	if r.full() {
-		return nil
-	}
-	return r.snapshot(ctx, "end")
-}
-
-// snapshot writes what the rings hold.
-func (r *recorder) snapshot(ctx context.Context, why string) error {
-	snap, err := r.rec.Snapshot(ctx)
-	if err != nil {
+	r.ending = true
+	if err := r.take(ctx, "end"); err != nil {
 		return err
 	}
-	defer snap.Release()
-	r.triggered(snap.Until(), r.flight)
-	path := r.write
-	if r.snapshotDir != "" {
-		path = filepath.Join(r.snapshotDir, time.Now().UTC().Format("ringfold-20060102T150405.000000Z.data"))
-	}
-	rec, err := r.create(path, r.cmd.OutOrStdout(), perfdata.Options{Events: r.events, Since: snap.CompleteSince(), Until: snap.Until()})
-	if err != nil {
-		return err
-	}
-	for ev := range snap.Events() {
-		if r.set.Matches(ev) && rec.Record(ev) != nil {
-			break // Close has the error
-		}
-	}
-	if err := rec.Close(); err != nil {
-		return err
-	}
-	if snap.Age() < r.flight && time.Since(r.begin) > r.flight {
-		r.set.Note("the rings hold only the last %v: --ring-size makes them larger", snap.Age())
-	}
-	s := snapshot{path, why, rec.Stats().Samples, rec.Stats().Lost, snap.CompleteSince(), snap.Until(), snap.Age().Seconds()}
-	r.sum.snapshot(s, rec.Stats().Bytes)
-	if err := r.print(r.cmd, map[string]any{"snapshot": s}, s.String()); err != nil {
-		return err
-	}
-	return r.forget(path)
-}
-
-// forget removes the oldest snapshots, if there are more than --max-files.
-func (r *recorder) forget(newest string) error {
-	r.files = append(r.files, newest)
-	if r.maxFiles == 0 || len(r.files) <= r.maxFiles {
-		return nil
-	}
-	oldest := r.files[0]
-	r.files = r.files[1:]
-	return os.Remove(oldest)
+	return cmp.Or(r.save(), r.missing())
 }

@@ -4,9 +4,13 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/stretchr/testify/require"
 )
@@ -72,6 +76,79 @@ func TestTooSoon(t *testing.T) {
 	require.True(t, w.counts(1151))
 }
 
+// A snapshot that cannot be written is kept until it can be, and recording goes on.
+func TestSnapshotLater(t *testing.T) {
+	e := kerneltest.Load(t)
+	for _, single := range []bool{true, false} {
+		dir := filepath.Join(t.TempDir(), "dir")
+		require.NoError(t, os.Mkdir(dir, 0o700))
+		args := []string{"id", id(t, e.MapFD()), "--flight", "1h", "--filter", "size == 44", "--json"}
+		if single {
+			args = append(args, "-w", filepath.Join(dir, "x.data"))
+		} else {
+			args = append(args, "--snapshot-dir", dir)
+		}
+		r := start(t, "keeping the last", args...)
+		require.NoError(t, os.Remove(dir))
+		e.Emit(0, 1, 36)
+		e.Emit(0, 2, 44)
+		trigger := func() { require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGUSR1)) }
+		trigger()
+		r.notes.Wait(t, "no such file or directory: keeping the snapshot .signal. in memory")
+		e.Emit(0, 1, 44)
+		if !single { // so many that not all are kept
+			for !strings.Contains(r.notes.String(), "left out a snapshot") {
+				trigger()
+			}
+		}
+		require.NoError(t, os.Mkdir(dir, 0o700))
+		r.notes.Wait(t, "x?.data is written now")
+		if single {
+			require.EqualValues(t, 1, r.summary().Filtered, "counted once")
+		} else {
+			r.stop()
+			require.ErrorContains(t, <-r.ended, "snapshots were left out")
+		}
+		all := snapshots(t, r.printed())
+		require.Equal(t, []int{44, 44}, whole(t, all[0].File))
+		if single {
+			require.Len(t, all, 1)
+			continue
+		}
+		require.Greater(t, len(all), mostHeld)
+		require.Equal(t, []int{44, 44, 44}, whole(t, all[len(all)-1].File))
+	}
+}
+
+// At the end there is no other time to write a snapshot.
+func TestSnapshotLost(t *testing.T) {
+	e := kerneltest.Load(t)
+	dir := filepath.Join(t.TempDir(), "dir")
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	r := start(t, "keeping the last", "id", id(t, e.MapFD()), "--flight", "1h", "-w", filepath.Join(dir, "x.data"))
+	require.NoError(t, os.Remove(dir))
+	r.stop()
+	require.ErrorContains(t, <-r.ended, "1 snapshots are lost: perfdata: open "+dir)
+	require.Contains(t, r.out.String(), "0 snapshots in ")
+	require.NotContains(t, r.notes.String(), "in memory")
+}
+
+func TestLarger(t *testing.T) {
+	for _, c := range []struct {
+		size        cli.Size
+		age, wanted time.Duration
+		want        string
+	}{
+		{1 << 20, 163 * time.Millisecond, 10 * time.Second, "--ring-size 64MiB would hold 10s, "},
+		{1 << 20, time.Second, 2 * time.Second, "--ring-size 2MiB would hold 2s, "},
+		{1<<20 + 1, time.Second, 2001 * time.Millisecond, "--ring-size 4MiB would hold 2.001s, "},
+		{1 << 20, time.Second, time.Hour, "--ring-size 1GiB would hold 17m4s, "},
+		{1 << 20, 0, time.Second, "--ring-size 1GiB would hold 0s, "},
+	} {
+		require.Contains(t, larger(c.size, c.age, c.wanted), c.want)
+	}
+}
+
 // What a terminal gets, and how many snapshots are kept.
 func TestSnapshots(t *testing.T) {
 	e := kerneltest.Load(t)
@@ -82,11 +159,13 @@ func TestSnapshots(t *testing.T) {
 	require.Contains(t, r.out.String(), " s, 0 lost (event)\n1 snapshots in ")
 
 	r = start(t, "keeping the last", "id", id(t, e.MapFD()), "--flight", "1h", "--snapshot-dir", dir, "--max-files", "1")
-	for n := 0; n < 2; {
+	for n := 1; n <= 3; n++ {
 		require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGUSR1))
-		all, err := os.ReadDir(dir)
-		require.NoError(t, err)
-		n = len(all)
+		for strings.Count(r.out.String(), "(signal)") < n {
+		}
+		if n == 1 { // somebody removes what --max-files would remove
+			require.NoError(t, os.Remove(regexp.MustCompile(`(?m)^/\S+\.data`).FindString(r.out.String())))
+		}
 	}
 	r.stop()
 	require.NoError(t, <-r.ended)

@@ -3,15 +3,14 @@ package record
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"os"
 	"syscall"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
+	"github.com/ringfold/ringfold/internal/newfile"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/ringfold/ringfold/perfbuf/perfdata"
 	"github.com/spf13/cobra"
@@ -19,24 +18,30 @@ import (
 
 // record records until there were enough events.
 func (c *config) record(cmd *cobra.Command) error {
-	set, err := c.Open(perfbuf.Options{})
+	c.Writes = []string{c.write}
+	if c.rotates() {
+		c.Writes = []string{newfile.Numbered(c.write, 1)}
+		for _, n := range newfile.Series(c.write) { // --max-files may remove it
+			if err := newfile.Clash(newfile.Numbered(c.write, n), c.Files, nil); err != nil {
+				return err
+			}
+		}
+	}
+	set, err := c.Choose()
 	if err != nil {
 		return err
 	}
 	defer set.Close()
-	in, err := set.Merge()
-	if err != nil {
-		return err
-	}
 	events, err := set.Events()
 	if err != nil {
 		return err
 	}
-	for _, file := range c.Files {
-		from, bad := os.Stat(file)
-		if to, err := os.Stat(c.write); bad == nil && err == nil && os.SameFile(from, to) {
-			return fmt.Errorf("%s is read: record to another file, by --write", file)
-		}
+	in, err := set.Open(perfbuf.Options{})
+	if err != nil {
+		return err
+	}
+	for i, s := range set.Sources {
+		events[i].Source = s.Reader
 	}
 	rec, err := c.create(c.write, cmd.OutOrStdout(), perfdata.Options{Events: events, MaxBytes: int64(c.maxSize), MaxAge: c.maxAge, MaxFiles: c.maxFiles})
 	if err != nil {
@@ -77,9 +82,6 @@ func (c *config) create(path string, stdout io.Writer, o perfdata.Options) (_ *p
 		}
 	}
 	if path == "-" {
-		if cli.Terminal(stdout) != nil {
-			return nil, cli.Usagef("--write -: stdout is a terminal, which a recording is not for: pipe it, or name a file")
-		}
 		return perfdata.NewRecorder(cli.Unwrap(stdout), o)
 	}
 	return perfdata.Create(path, o)

@@ -54,6 +54,11 @@ func start(t *testing.T, said string, args ...string) *running {
 func (r *running) lines() (all []map[string]json.RawMessage) {
 	r.t.Helper()
 	require.NoError(r.t, <-r.ended, r.notes.String())
+	return r.printed()
+}
+
+// printed is what was printed as JSON.
+func (r *running) printed() (all []map[string]json.RawMessage) {
 	for line := range strings.Lines(r.out.String()) {
 		var one map[string]json.RawMessage
 		require.NoError(r.t, json.Unmarshal([]byte(line), &one), line)
@@ -189,7 +194,7 @@ func TestFilter(t *testing.T) {
 	require.Equal(t, []int{60}, whole(t, part))
 	status, _, notes := run(t, "file", file, "-w", file)
 	require.Equal(t, 1, status)
-	require.Contains(t, notes, "record to another file")
+	require.Contains(t, notes, file+" is read: write to another file")
 }
 
 // Of a recording that was cut, what is there is copied.
@@ -264,6 +269,48 @@ func TestEvents(t *testing.T) {
 	require.Equal(t, []int{100}, all)
 }
 
+// What is wrong is found before a map's reader is silenced, and before a file is touched.
+func TestNothingForNothing(t *testing.T) {
+	e, rings := kerneltest.Load(t), kerneltest.LoadRings(t, kerneltest.RingOptions{})
+	reader, err := perfbuf.Open(e.MapFD(), perfbuf.Options{})
+	require.NoError(t, err)
+	defer reader.Close()
+	dir := t.TempDir()
+	t.Chdir(dir)
+	require.NoError(t, os.WriteFile("x.data", []byte("before"), 0o600))
+	n := uint64(0)
+	for args, want := range map[string]string{
+		"-w none/x.data":                                    "open none/x.data: no such file",
+		"-w none/x.data --max-size 1MiB":                    "open none/x.000001.data: no such file",
+		"-w .":                                              ". is a directory",
+		"-w x.data --flight 1s --trigger x==1":              "says where x is",
+		"-w none/x.data --flight 1s":                        "open none/x.data: no such file",
+		"--snapshot-dir none --flight 1s":                   "open none/ringfold.data: no such file",
+		"-w x.data --btf x.data --type x":                   "x.data is read: write to another file",
+		"-w x.data --type nonsense":                         "nonsense",
+		"-w x.data -- /no/such/program":                     "running /no/such/program: ",
+		"-w x.data id " + id(t, rings.MapFD()):              "events of a recording have a time",
+		"-w x.data name none":                               "no perf event array or BPF ring buffer is named",
+		"-w x.data --mode exact,":                           "invalid argument",
+		"-w x.data id " + id(t, e.MapFD()):                  "is chosen twice",
+		"-w x.data --mode unordered id " + id(t, e.MapFD()): "is chosen twice",
+	} {
+		status, _, notes := run(t, append([]string{"id", id(t, e.MapFD()), "--steal"}, strings.Fields(args)...)...)
+		require.NotZero(t, status, args)
+		require.Contains(t, notes, want, args)
+		e.Emit(0, 1, 40)
+		require.NoError(t, reader.ForEach(func(perfbuf.Event) error { return nil }))
+		n++
+		require.Equal(t, n, reader.Stats().Total().Samples, args)
+	}
+	content, err := os.ReadFile("x.data")
+	require.NoError(t, err)
+	require.Equal(t, "before", string(content))
+	all, err := os.ReadDir(".")
+	require.NoError(t, err)
+	require.Len(t, all, 1)
+}
+
 func TestRotation(t *testing.T) {
 	e := kerneltest.Load(t)
 	file := filepath.Join(t.TempDir(), "x.data")
@@ -275,10 +322,15 @@ func TestRotation(t *testing.T) {
 	s := r.summary()
 	require.EqualValues(t, 1000, s.Events+s.Lost)
 	require.Greater(t, s.Files, uint64(2))
-	files, err := filepath.Glob(file + ".*")
+	files, err := filepath.Glob(filepath.Join(filepath.Dir(file), "x.*.data"))
 	require.NoError(t, err)
 	require.Len(t, files, 2)
 	require.NotEmpty(t, whole(t, files[1]))
+	for _, read := range files {
+		status, _, notes := run(t, read, "-w", file, "--max-size", "1MiB", "--max-files", "2")
+		require.Equal(t, 1, status)
+		require.Contains(t, notes, read+" is read: write to another file")
+	}
 }
 
 // The pipe format, while a command runs.

@@ -2,7 +2,6 @@ package source
 
 import (
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
@@ -12,33 +11,40 @@ import (
 	"github.com/ringfold/ringfold/perfbuf/perfdata"
 )
 
-// openFiles opens the recordings, and each event of one as a source. A signal ends that, too: a file may
-// be large, or made to be slow.
-func (set *Set) openFiles(o perfbuf.Options) error {
-	opened, done := &Set{flags: set.flags}, make(chan error, 1)
-	go func() { done <- opened.readFiles(o) }()
+// unlessStopped returns what work returns, or an error once a signal has come: a recording may be
+// large, or made to be slow.
+func unlessStopped[T any](f *Flags, work func() (T, error)) (made T, err error) {
+	type result struct {
+		made T
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() {
+		made, err := work()
+		done <- result{made, err}
+	}()
 	select {
-	case err := <-done:
-		set.Sources = opened.Sources
-		return err
-	case <-set.flags.cmd.Context().Done():
-		return fmt.Errorf("stopped while opening %s", strings.Join(set.flags.Files, ", "))
+	case r := <-done:
+		return r.made, r.err
+	case <-f.cmd.Context().Done():
+		return made, fmt.Errorf("stopped while opening %s", strings.Join(f.Files, ", "))
 	}
 }
 
-// readFiles finds whatever may be wrong with a recording before it reads any of them as a whole.
-func (set *Set) readFiles(o perfbuf.Options) error {
-	f := set.flags
-	var sources []*Source
-	for i, file := range f.Files {
-		for _, before := range f.Files[:i] {
-			if sameFile(file, before) {
-				return fmt.Errorf("%s and %s are one recording: name it once", before, file)
-			}
-		}
+// mostEvents bounds what a recording may ask for: it is read, and decompressed, once for each event.
+const mostEvents = 8
+
+// findFiles finds the recordings and their events, each of which is a source.
+func (set *Set) findFiles() (err error) {
+	set.Sources, err = unlessStopped(set.flags, set.flags.findEvents)
+	return err
+}
+
+func (f *Flags) findEvents() (sources []*Source, err error) {
+	for _, file := range f.Files {
 		events, err := perfdata.Events(file)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		var names []string
 		found := events[:0:0]
@@ -51,41 +57,35 @@ func (set *Set) readFiles(o perfbuf.Options) error {
 		if len(events) == 0 { // Open says why
 			found = make([]perfdata.EventInfo, 1)
 		} else if len(found) == 0 {
-			return fmt.Errorf("--event %s: %s has none of this name, but %s", f.Event, file, strings.Join(names, ", "))
+			return nil, fmt.Errorf("--event %s: %s has none of this name, but %s", f.Event, file, strings.Join(names, ", "))
+		}
+		if len(found) > mostEvents {
+			return nil, fmt.Errorf("%s has %d events, more than %d: name one by --event", file, len(found), mostEvents)
 		}
 		for _, e := range found {
 			s := &Source{File: file, Target: &bpfmaps.Target{Map: bpfmaps.Map{Name: e.Name}}}
 			if err := s.findTypes(f, e.BTF); err != nil {
-				return err
+				return nil, err
 			}
 			sources = append(sources, s)
 		}
 	}
-	set.Sources = sources
-	set.label()
-	if err := set.checkFilters(); err != nil {
-		return err
-	}
-	// No recorder needs a larger window: it is that of zstd's highest level.
-	decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(128<<20))
-	if err != nil {
-		return err
-	}
-	defer decoder.Close() // Open is done with it
-	for _, s := range sources {
-		s.Reader, err = perfdata.Open(s.File, perfdata.ReplayOptions{Event: s.Name, Speed: f.Speed, Last: f.Since, WallClock: f.WallClock,
-			Decompress: decoder, Reader: o})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return sources, nil
 }
 
-func sameFile(a, b string) bool {
-	x, errX := os.Stat(a)
-	y, errY := os.Stat(b)
-	return errX == nil && errY == nil && os.SameFile(x, y)
+// replay opens a recording.
+func (set *Set) replay(s *Source, o perfbuf.Options) (*perfbuf.Reader, error) {
+	f := set.flags
+	return unlessStopped(f, func() (*perfbuf.Reader, error) {
+		// No recorder needs a larger window: it is that of zstd's highest level.
+		decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(128<<20))
+		if err != nil {
+			return nil, err
+		}
+		defer decoder.Close() // Open is done with it
+		return perfdata.Open(s.File, perfdata.ReplayOptions{Event: s.Name, Speed: f.Speed, Last: f.Since, WallClock: f.WallClock,
+			Decompress: decoder, Reader: o})
+	})
 }
 
 // findTypes finds the type that is named, where --btf says or in the recording. Else nobody looks at the recording's BTF.

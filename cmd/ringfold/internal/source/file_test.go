@@ -44,7 +44,7 @@ func recording(t *testing.T, path string, n int, start time.Duration, names ...s
 }
 
 // open opens what a command line names.
-func open(t *testing.T, ctx context.Context, args ...string) (*Set, error) {
+func open(t *testing.T, ctx context.Context, args ...string) (*Set, Stream, error) {
 	t.Helper()
 	var f Flags
 	cmd := &cobra.Command{Use: "test", Args: f.Args, RunE: func(*cobra.Command, []string) error { return nil }}
@@ -52,7 +52,12 @@ func open(t *testing.T, ctx context.Context, args ...string) (*Set, error) {
 	f.What(cmd.Flags())
 	cmd.SetArgs(args)
 	require.NoError(t, cmd.ExecuteContext(ctx))
-	return f.Open(perfbuf.Options{})
+	set, err := f.Choose()
+	if err != nil {
+		return nil, nil, err
+	}
+	in, err := set.Open(perfbuf.Options{})
+	return set, in, err
 }
 
 // Recordings are one stream, in order of time, of all their events or of those with one name.
@@ -76,9 +81,7 @@ func TestSeveralRecordings(t *testing.T) {
 		if args != "" {
 			all = append(all, args)
 		}
-		set, err := open(t, t.Context(), all...)
-		require.NoError(t, err)
-		in, err := set.Merge()
+		set, in, err := open(t, t.Context(), all...)
 		require.NoError(t, err)
 		var got []string
 		before := uint64(0)
@@ -96,9 +99,12 @@ func TestSeveralRecordings(t *testing.T) {
 	}
 	link := filepath.Join(dir, "link.data")
 	require.NoError(t, os.Link(a, link))
-	_, err := open(t, t.Context(), a, link)
+	_, _, err := open(t, t.Context(), a, link)
 	require.ErrorContains(t, err, "are one recording")
-	_, err = open(t, t.Context(), a, b, "--event", "exit")
+	recording(t, link+"2", 1, 0, strings.Fields(strings.Repeat("exec ", mostEvents+1))...)
+	_, _, err = open(t, t.Context(), "file", link+"2")
+	require.ErrorContains(t, err, "has 9 events, more than 8: name one by --event")
+	_, _, err = open(t, t.Context(), a, b, "--event", "exit")
 	require.ErrorContains(t, err, b+" has none of this name, but exec")
 }
 
@@ -107,11 +113,9 @@ func TestStopAmidRecording(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a.data")
 	recording(t, path, 1000, 0, "exec")
-	set, err := open(t, t.Context(), path)
+	set, in, err := open(t, t.Context(), path)
 	require.NoError(t, err)
 	defer set.Close()
-	in, err := set.Merge()
-	require.NoError(t, err)
 	ctx, signal := context.WithCancel(t.Context())
 	n := 0
 	require.NoError(t, set.Run(ctx, in, func(Event) error { n++; signal(); return nil }, func() error { return nil }))
@@ -119,7 +123,7 @@ func TestStopAmidRecording(t *testing.T) {
 
 	slow := filepath.Join(dir, "slow.data")
 	require.NoError(t, syscall.Mkfifo(slow, 0o600)) // opening it blocks
-	_, err = open(t, ctx, slow)
+	_, _, err = open(t, ctx, slow)
 	require.ErrorContains(t, err, "stopped while opening "+slow)
 	w, err := os.OpenFile(slow, os.O_WRONLY, 0)
 	require.NoError(t, err)

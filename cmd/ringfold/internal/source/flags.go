@@ -43,6 +43,7 @@ type Flags struct {
 	Files   []string
 	Maps    []bpfmaps.Selector
 	Command []string // to run
+	Writes  []string // files that the command will write; - is stdout
 
 	// Trigger is an expression like Filter, which Set.Triggers goes by.
 	Trigger string

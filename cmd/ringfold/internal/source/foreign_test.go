@@ -75,7 +75,7 @@ func read(t testing.TB, file []byte, args ...string) (events int, text []byte, e
 	cmd.SetErr(io.Discard)
 	cmd.SetArgs(append([]string{"file", path}, args...))
 	cmd.RunE = func(*cobra.Command, []string) error {
-		set, err := f.Open(perfbuf.Options{})
+		set, err := f.Choose()
 		if err != nil {
 			return err
 		}
@@ -83,8 +83,10 @@ func read(t testing.TB, file []byte, args ...string) (events int, text []byte, e
 		if _, err := set.Events(); err != nil {
 			return err
 		}
-		in, err := set.Merge()
-		require.NoError(t, err)
+		in, err := set.Open(perfbuf.Options{})
+		if err != nil {
+			return err
+		}
 		return set.Run(context.Background(), in, func(ev Event) error {
 			events++
 			before := len(text)

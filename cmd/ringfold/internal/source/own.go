@@ -7,13 +7,14 @@ import (
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
-// Choose finds the perf event array that the command line names, for a command that opens rings of its own: the set has no Reader, and
-// takes nothing over. The map's descriptor is open until Close. An error says that there are several, or another kind.
-func (f *Flags) Choose() (*Set, error) {
-	set := &Set{flags: f, from: map[*perfbuf.Reader]*Source{}}
-	err := set.chooseMaps()
+// ChooseOne is Choose for a command that opens a perf event array itself, and looks for Trigger. An
+// error says that there are several maps, or that it is another kind.
+func (f *Flags) ChooseOne() (*Set, error) {
+	set, err := f.Choose()
+	if err != nil {
+		return nil, err
+	}
 	switch {
-	case err != nil:
 	case len(set.Sources) > 1:
 		err = fmt.Errorf("%s and %s: choose one", set.Sources[0], set.Sources[1])
 	case set.Sources[0].RingBuf():

@@ -3,7 +3,6 @@ package source
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 
@@ -23,27 +22,6 @@ type Stream interface {
 	ForEach(f func(perfbuf.Event) error) error
 	ForEachBatch(f func(*perfbuf.Batch) error) error
 	Shutdown(ctx context.Context, f func(perfbuf.Event) error) error
-}
-
-// Merge makes one stream of all. What has no time is read as it comes, alone.
-func (set *Set) Merge() (Stream, error) {
-	if set.Mode() == Unordered {
-		switch {
-		case len(set.Sources) == 1:
-			return set.Sources[0].Reader, nil
-		case set.Timed():
-			return nil, errors.New("--mode unordered reads one map: choose one")
-		}
-	}
-	var readers []*perfbuf.Reader
-	for _, s := range set.Sources {
-		if !s.Timed() {
-			return nil, fmt.Errorf("the ring buffer %s has no times, by which events are ordered: say where in payloads they are, as in name %s,time=0, "+
-				"or read it alone without --mode and --slack", s, s.Name)
-		}
-		readers = append(readers, s.Reader)
-	}
-	return perfbuf.Merge(set.flags.order(), readers...)
 }
 
 // Run hands each event that matches to event, and calls flush after each pass over the rings, until ctx is done, there were --count

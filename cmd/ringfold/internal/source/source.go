@@ -9,15 +9,16 @@
 //	cmd := &cobra.Command{Use: "tail " + source.Usage, Args: f.Args, ...}
 //	f.Which(cmd.Flags()) // and f.What, f.Order, f.Types; then f.Complete(cmd)
 //	...
-//	set, err := f.Open(perfbuf.Options{})
+//	set, err := f.Choose()
 //	defer set.Close()
-//	in, err := set.Merge()
+//	in, err := set.Open(perfbuf.Options{})
 //	set.Announce()
 //	err = set.Run(ctx, in, func(ev source.Event) error {...}, flush)
 //	set.Close() // makes Stats of the readers final
 package source
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -74,40 +75,31 @@ type Set struct {
 	told  bool // that events are shorter than their type
 }
 
-// Open opens what the command line names: it takes maps over, each once everything else is known to be right. Of the options, it sets
-// RingBytes and CPUs. It may block for as long as a recording is read once. None is open if it fails.
-func (f *Flags) Open(o perfbuf.Options) (*Set, error) {
-	o.RingBytes, o.CPUs = int(f.RingSize), f.CPUs
+// Choose finds what the command line names, and whatever may be wrong, before a map is taken over and
+// its reader silenced for nothing. The maps' descriptors are open until Close. A set of a perf event
+// array that a command opens itself, and of a trigger, is one of ChooseOne.
+func (f *Flags) Choose() (*Set, error) {
 	set := &Set{flags: f, from: map[*perfbuf.Reader]*Source{}}
-	open := set.openMaps
+	find := set.findMaps
 	if f.recorded() {
-		open = set.openFiles
+		find = set.findFiles
 	}
-	if err := open(o); err != nil {
+	err := f.Ready()
+	if err == nil {
+		err = find()
+	}
+	if err == nil {
+		set.label()
+		err = set.checkFilters()
+	}
+	if err != nil {
 		set.Close()
 		return nil, err
-	}
-	for _, s := range set.Sources {
-		set.from[s.Reader] = s
 	}
 	return set, nil
 }
 
-func (set *Set) openMaps(o perfbuf.Options) error {
-	if err := set.chooseMaps(); err != nil {
-		return err
-	}
-	for _, s := range set.Sources {
-		var err error
-		if s.Reader, err = s.Target.Reader(o); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// chooseMaps finds the maps, and whatever may be wrong before one is taken over.
-func (set *Set) chooseMaps() error {
+func (set *Set) findMaps() error {
 	f := set.flags
 	targets, err := bpfmaps.Selectors{Maps: f.Maps, Process: f.Process, Steal: f.Steal}.Open()
 	if err != nil {
@@ -116,8 +108,7 @@ func (set *Set) chooseMaps() error {
 	for _, t := range targets {
 		set.Sources = append(set.Sources, &Source{Target: t})
 	}
-	set.label()
-	for _, s := range set.Sources { // before anybody is silenced for nothing
+	for _, s := range set.Sources {
 		if f.CPUs != nil && s.RingBuf() && s.CPUAt == nil {
 			return fmt.Errorf("--cpus: say where the ring buffer %s has the CPU, as in name %s,cpu=8", s, s.Name)
 		}
@@ -132,7 +123,51 @@ func (set *Set) chooseMaps() error {
 			s.Decoder.exact = s.RingBuf()
 		}
 	}
-	return set.checkFilters()
+	return nil
+}
+
+// TakeOver opens a reader of each map or recording. Of the options, it sets RingBytes and CPUs. It may
+// block for as long as a recording is read once.
+func (set *Set) TakeOver(o perfbuf.Options) (err error) {
+	o.RingBytes, o.CPUs = int(set.flags.RingSize), set.flags.CPUs
+	for _, s := range set.Sources {
+		if s.File != "" {
+			s.Reader, err = set.replay(s, o)
+		} else {
+			s.Reader, err = s.Target.Reader(o)
+		}
+		if err != nil {
+			return err
+		}
+		set.from[s.Reader] = s
+	}
+	return nil
+}
+
+// Open makes one stream of all, and takes the maps over for that, as TakeOver does. What has no time is
+// read as it comes, alone.
+func (set *Set) Open(o perfbuf.Options) (Stream, error) {
+	if set.Mode() == Unordered && len(set.Sources) > 1 && set.Timed() {
+		return nil, errors.New("--mode unordered reads one map: choose one")
+	}
+	ordered := set.Mode() != Unordered || len(set.Sources) > 1
+	for _, s := range set.Sources {
+		if ordered && !s.Timed() {
+			return nil, fmt.Errorf("the ring buffer %s has no times, by which events are ordered: say where in payloads they are, as in name %s,time=0, "+
+				"or read it alone without --mode and --slack", s, s.Name)
+		}
+	}
+	if err := set.TakeOver(o); err != nil {
+		return nil, err
+	}
+	if !ordered {
+		return set.Sources[0].Reader, nil
+	}
+	var readers []*perfbuf.Reader
+	for _, s := range set.Sources {
+		readers = append(readers, s.Reader)
+	}
+	return perfbuf.Merge(set.flags.order(), readers...)
 }
 
 // label labels the sources, if there are several: each by the shortest of its names that no other has.
@@ -227,8 +262,9 @@ func (s *Source) announce(note func(string, ...any)) {
 	}
 }
 
-// Events are the sources as a perfdata.Recorder wants them: each with its name, and the BTF of the type that it is decoded by. Without
-// a type, it is all BTF that the map's programs have, or the recording that is copied: so one can be named later.
+// Events are the sources as a perfdata.Recorder wants them: each with its name, and the BTF of the type
+// that it is decoded by. Without a type, it is all BTF that the map's programs have, or the recording
+// that is copied: so one can be named later. Source is nil before Open.
 func (set *Set) Events() (events []perfdata.EventInfo, err error) {
 	for _, s := range set.Sources {
 		e := perfdata.EventInfo{Name: s.Name, Source: s.Reader}

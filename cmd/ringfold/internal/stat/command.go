@@ -67,12 +67,12 @@ such a map without --steal.`,
 
 // run counts until there were enough.
 func (c *config) run(ctx context.Context, stdout io.Writer) error {
-	set, err := c.Open(perfbuf.Options{})
+	set, err := c.Choose()
 	if err != nil {
 		return err
 	}
 	defer set.Close()
-	in, err := set.Merge()
+	in, err := set.Open(perfbuf.Options{})
 	if err != nil {
 		return err
 	}

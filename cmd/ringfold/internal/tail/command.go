@@ -46,6 +46,7 @@ summary: BYTES is what the records took in the rings, FULL how full each ring wa
 recording, which has no rings).`,
 		Example: `  ringfold tail --process execsnoop --steal --type event
   ringfold tail name events,type=event name rb,type=record,time=0 --filter 'pid == 12 && ret < 0'
+  ringfold tail events.*.data
   ringfold tail events.data -o json | jq -c '[.timestamp, .cpu]'`,
 		Args: c.Args,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd) },

@@ -55,12 +55,12 @@ func record(t *testing.T, path string, emit func(), args ...string) (asText, asJ
 	t.Helper()
 	var f source.Flags
 	cmd := &cobra.Command{Use: "record", Args: f.Args, RunE: func(cmd *cobra.Command, _ []string) error {
-		set, err := f.Open(perfbuf.Options{})
+		set, err := f.Choose()
 		if err != nil {
 			return err
 		}
 		defer set.Close()
-		in, err := set.Merge()
+		in, err := set.Open(perfbuf.Options{})
 		require.NoError(t, err)
 		events, err := set.Events()
 		if err != nil {

@@ -24,7 +24,7 @@ func (c *config) run(cmd *cobra.Command) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	set, err := c.Open(perfbuf.Options{})
+	set, err := c.Choose()
 	if err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ func (c *config) run(cmd *cobra.Command) error {
 	if err := set.CheckFields(c.fields); err != nil {
 		return err
 	}
-	in, err := set.Merge()
+	in, err := set.Open(perfbuf.Options{})
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,11 @@ func (c *config) open() (*subject, error) {
 		}
 		set, s.name = c.Own("", r), fmt.Sprintf("own load, %s/s and CPU", cli.Count(uint64(c.load)))
 	} else {
-		if set, err = c.Open(perfbuf.Options{Schedule: picks.order}); err != nil {
+		if set, err = c.Choose(); err != nil {
+			return nil, err
+		}
+		if err := set.TakeOver(perfbuf.Options{Schedule: picks.order}); err != nil {
+			set.Close()
 			return nil, err
 		}
 		var names []string

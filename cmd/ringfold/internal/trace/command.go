@@ -100,13 +100,14 @@ func (c *config) run(cmd *cobra.Command, _ []string) error {
 	if c.Named() {
 		read = c.others
 	}
-	sum, err := read(cmd.Context(), out)
-	if closed := out.close(); err == nil {
-		err = closed
+	c.Writes = []string{c.write}
+	if c.record != "" {
+		c.Writes = append(c.Writes, c.record)
 	}
+	sum, err := read(cmd.Context(), out)
 	switch {
 	case err != nil:
-		return err
+		return out.close(err)
 	case c.Format == cli.JSON:
 		return json.NewEncoder(out.stdout).Encode(map[string]any{"summary": sum})
 	case c.write == "-":

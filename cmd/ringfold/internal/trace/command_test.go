@@ -68,8 +68,12 @@ func TestRecord(t *testing.T) {
 			t.Fatal(err, messages.String())
 		default:
 		}
-		if info, err := os.Stat(file); err == nil {
-			written = info.Size()
+		unfinished, err := filepath.Glob(file + ".part*")
+		require.NoError(t, err)
+		for _, part := range unfinished {
+			if info, err := os.Stat(part); err == nil {
+				written = info.Size()
+			}
 		}
 	}
 	// Whatever has filled the file up to here: this one runs when all programs are attached.
@@ -176,7 +180,11 @@ func TestStandardOutput(t *testing.T) {
 // Nothing is left, and no earlier file spoilt, if there is nothing to record.
 func TestNoPrivilege(t *testing.T) {
 	kerneltest.RequireRoot(t)
-	file := filepath.Join(t.TempDir(), "trace.json")
+	dir, err := os.MkdirTemp("", "trace")
+	require.NoError(t, err)
+	defer os.RemoveAll(dir)
+	require.NoError(t, os.Chmod(dir, 0o777))
+	file := filepath.Join(dir, "trace.json")
 	require.NoError(t, os.WriteFile(file, []byte("of before"), 0o644))
 	cmd := program(t, "-w", file)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
@@ -187,6 +195,9 @@ func TestNoPrivilege(t *testing.T) {
 	content, err := os.ReadFile(file)
 	require.NoError(t, err)
 	require.Equal(t, "of before", string(content))
+	all, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, all, 1)
 }
 
 func TestArguments(t *testing.T) {
@@ -215,9 +226,55 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-func TestUnwritable(t *testing.T) {
+// A trace destroys no file that it reads or writes otherwise, and leaves what it cannot complete.
+func TestFiles(t *testing.T) {
 	kerneltest.Require(t)
-	status, _, said := run(t, "-w", filepath.Join(t.TempDir(), "none", "trace.json"), "--timeout", "1ms")
+	recorded, err := os.ReadFile("../../../../perfbuf/perfdata/testdata/exec.perf.data")
+	require.NoError(t, err)
+	dir := t.TempDir()
+	t.Chdir(dir)
+	require.NoError(t, os.WriteFile("x.data", recorded, 0o600))
+	require.NoError(t, os.Link("x.data", "y.data"))
+	for args, want := range map[string]string{
+		"x.data -w x.data":                  "x.data is read: write to another file",
+		"x.data -w y.data":                  "x.data is read",
+		"file x.data -w " + dir + "/x.data": "x.data is read",
+		"-w x.data --record ./x.data":       "x.data and ./x.data are written to, and would replace each other",
+		"-w none --record ./none":           "would replace each other",
+		"-w none --record none.old":         "would replace each other",
+		"-w none/trace.json":                "no such file or directory",
+		"-w x.json --record none/x.data":    "no such file or directory",
+		"-w x.json -- /no/such/program":     "running /no/such/program",
+	} {
+		status, _, said := run(t, append(strings.Fields(args), "--timeout", "1ms")...)
+		require.Equal(t, 1, status)
+		require.Contains(t, said, want)
+	}
+	content, err := os.ReadFile("x.data")
+	require.NoError(t, err)
+	require.Equal(t, recorded, content)
+	all, err := os.ReadDir(".")
+	require.NoError(t, err)
+	require.Len(t, all, 2)
+
+	require.NoError(t, os.Symlink("x.data", "x.json"))
+	status, _, said := run(t, "x.data", "-w", "x.json")
 	require.Equal(t, 1, status)
-	require.Contains(t, said, "no such file or directory")
+	require.Contains(t, said, "x.data is read")
+	require.NoError(t, os.Remove("x.json"))
+	status, _, said = run(t, "x.data", "-w", "x.json")
+	require.Zero(t, status, said)
+	info, err := os.Lstat("x.json")
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode())
+
+	out := &output{path: "cut.json"}
+	_, err = out.Write([]byte("half"))
+	require.NoError(t, err)
+	err = out.close(syscall.ENOSPC)
+	require.ErrorIs(t, err, syscall.ENOSPC)
+	require.Regexp(t, `no space left on device; what there is of the trace is in \./cut\.json\.part\d+$`, err.Error())
+	content, err = os.ReadFile(out.file.Name())
+	require.NoError(t, err)
+	require.Equal(t, "half", string(content))
 }

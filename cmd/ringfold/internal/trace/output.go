@@ -2,16 +2,20 @@ package trace
 
 import (
 	"compress/gzip"
+	"errors"
+	"fmt"
 	"io"
-	"os"
 	"strings"
+
+	"github.com/ringfold/ringfold/internal/newfile"
 )
 
-// output is the file. It exists from the first Write on: a recording that cannot begin leaves none, and spoils no earlier one.
+// output is the file. It is made by the first Write, and has its name when it is complete: a trace that
+// fails replaces no earlier one.
 type output struct {
 	path   string
 	stdout io.Writer
-	file   *os.File
+	file   *newfile.File // nil before, and when it is closed
 	gzip   *gzip.Writer
 }
 
@@ -21,7 +25,7 @@ func (o *output) Write(b []byte) (int, error) {
 	}
 	if o.file == nil {
 		var err error
-		if o.file, err = os.Create(o.path); err != nil {
+		if o.file, err = newfile.Create(o.path); err != nil {
 			return 0, err
 		}
 		if strings.HasSuffix(o.path, ".gz") {
@@ -34,15 +38,35 @@ func (o *output) Write(b []byte) (int, error) {
 	return o.file.Write(b)
 }
 
-func (o *output) close() error {
+// flush completes the compressed stream.
+func (o *output) flush() error {
+	if o.gzip == nil {
+		return nil
+	}
+	return o.gzip.Close()
+}
+
+// keep closes a complete file, and gives it its name.
+func (o *output) keep() error {
 	if o.file == nil {
 		return nil
 	}
-	if o.gzip != nil {
-		if err := o.gzip.Close(); err != nil {
-			o.file.Close()
-			return err
-		}
+	err := o.flush()
+	if err == nil {
+		err = o.file.Keep()
 	}
-	return o.file.Close()
+	if err == nil {
+		err = o.file.Close()
+		o.file = nil
+	}
+	return err
+}
+
+// close closes a file that is not complete. It stays, as viewers show what there is: the error says where.
+func (o *output) close(why error) error {
+	if o.file == nil {
+		return why
+	}
+	o.flush() // what has failed is said by why
+	return fmt.Errorf("%w; what there is of the trace is in %s", errors.Join(why, o.file.Close()), o.file.Name())
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	_ "embed"
 	"errors"
-	"io"
 
 	"github.com/aquasecurity/libbpfgo"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
@@ -20,7 +19,10 @@ var object []byte
 const ownEvent = "ringfold_trace"
 
 // own writes a trace of what the command's own programs see.
-func (c *config) own(ctx context.Context, w io.Writer) (sum summary, err error) {
+func (c *config) own(ctx context.Context, w *output) (sum summary, err error) {
+	if err := c.Ready(); err != nil {
+		return sum, err
+	}
 	module, err := load()
 	if err != nil {
 		return sum, err
@@ -36,9 +38,12 @@ func (c *config) own(ctx context.Context, w io.Writer) (sum summary, err error) 
 	}
 	set := c.Own(ownEvent, reader)
 	defer set.Close()
-	in, err := set.Merge()
+	in, err := reader.Ordered(perfbuf.OrderOptions{})
 	if err != nil {
 		return sum, err
+	}
+	if err := module.AttachPrograms(); err != nil {
+		return sum, bpfload.Explain(err)
 	}
 	var rec *perfdata.Recorder
 	if c.record != "" {
@@ -46,9 +51,6 @@ func (c *config) own(ctx context.Context, w io.Writer) (sum summary, err error) 
 			return sum, err
 		}
 		defer func() { err = errors.Join(err, rec.Close()) }()
-	}
-	if err := module.AttachPrograms(); err != nil {
-		return sum, bpfload.Explain(err)
 	}
 	// Programs are attached, and detached, one after the other. What comes while some are not would not fit together.
 	r := &reading{config: c, set: set, sum: &sum, live: true, start: perfbuf.Now(), stop: module.DetachPrograms, show: func(l *timeline, ev source.Event) error {

@@ -37,7 +37,7 @@ func (c *config) options(o perfbuf.Options) perfbuf.Options {
 }
 
 // run reads until the end, and completes the trace. Of a recording that was cut, it shows what is there.
-func (r *reading) run(ctx context.Context, in source.Stream, w io.Writer) error {
+func (r *reading) run(ctx context.Context, in source.Stream, w *output) error {
 	r.Stream = in
 	var cpus []int
 	for _, s := range r.set.Sources {
@@ -89,7 +89,10 @@ func (r *reading) run(ctx context.Context, in source.Stream, w io.Writer) error 
 		r.sum.Command.Status, r.sum.Command.Exit = child.Status()
 	}
 	about := map[string]any{"tool": "ringfold trace", "version": perfbuf.Version().String(), "summary": r.sum}
-	return errors.Join(end, r.trace.close(about))
+	if err := r.trace.close(about); err != nil {
+		return err
+	}
+	return errors.Join(end, w.keep())
 }
 
 // beat is the time between passes that counters are sampled around: more would make the file large.

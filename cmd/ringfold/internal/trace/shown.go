@@ -4,21 +4,20 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
-	"io"
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
 // others writes a trace of the maps or recordings that the command line names.
-func (c *config) others(ctx context.Context, w io.Writer) (sum summary, err error) {
+func (c *config) others(ctx context.Context, w *output) (sum summary, err error) {
 	start := perfbuf.Now()
-	set, err := c.Open(c.options(perfbuf.Options{}))
+	set, err := c.Choose()
 	if err != nil {
 		return sum, err
 	}
 	defer set.Close()
-	in, err := set.Merge()
+	in, err := set.Open(c.options(perfbuf.Options{}))
 	if err != nil {
 		return sum, err
 	}
