@@ -68,7 +68,7 @@ func main() {
 		log.Printf("%d events, %d lost", rec.Stats().Samples, rec.Stats().Lost)
 	} else {
 		out := must(os.OpenFile(*file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)) // it may be confidential
-		rec := must(flight.Open(events, flight.Options{MinAge: *age})) // the kernel keeps the newest events
+		rec := must(flight.Open(events, flight.Options{MinAge: *age}))            // the kernel keeps the newest events
 		begin()
 		<-ctx.Done() // nothing reads meanwhile
 		snap := must(rec.Snapshot(context.Background()))
