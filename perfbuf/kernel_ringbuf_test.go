@@ -326,3 +326,26 @@ func TestKernelRingBufLeft(t *testing.T) {
 	require.Equal(t, []uint64{1, 0}, []uint64{got.Samples, got.Dropped})
 	require.Len(t, collect(t, openRings(t, e.MapFD(), perfbuf.RingBufOptions{})), 4)
 }
+
+// A stream follows a ring buffer that is replaced time and again. What came before it was found may be late, and says so; nothing is lost.
+func TestKernelShardReplaced(t *testing.T) {
+	e := kerneltest.LoadRings(t, kerneltest.RingOptions{Shards: 1})
+	e.SetShard(0, kerneltest.NewRingBuf(t, 4096))
+	r := openRings(t, e.ShardsFD(), perfbuf.RingBufOptions{})
+	s, err := r.Ordered(perfbuf.OrderOptions{})
+	require.NoError(t, err)
+	events := 0
+	for replaced := range 4 {
+		e.Emit(0, kerneltest.RingEmit{Count: 3, Size: 40, To: "shard"})
+		e.SetShard(0, kerneltest.NewRingBuf(t, 4096))
+		e.Emit(0, kerneltest.RingEmit{Count: 2, Size: 40, To: "shard"})
+		require.NoError(t, s.Run(t.Context(), func(perfbuf.Event) error {
+			if events++; events == 5*(replaced+1) {
+				return perfbuf.ErrStop
+			}
+			return nil
+		}))
+	}
+	require.NoError(t, r.Stats().Hotplug.Err)
+	require.Len(t, r.Rings(), 5)
+}

@@ -24,6 +24,7 @@ type Options struct {
 	Rings  *walk.Rings
 	Add    func(*raw.Ring)      // makes this the last of Rings
 	Renew  func(ring int) error // puts a ring's perf event into the map
+	Full   string               // why there is no room for one more, a format of its CPU
 	// Refused says whether it is of no use to try again after an error of Kernel.Add, and what the user gets to see of it.
 	Refused func(error) (final bool, public error)
 }
@@ -138,8 +139,8 @@ func (f *Follower) renew(ring int) error {
 // add gives a new CPU a ring.
 func (f *Follower) add(cpu int) (final bool, err error) {
 	i := f.o.Rings.Len()
-	if i == f.o.Rings.Room() { // the kernel did not tell of the CPU when the reader was opened
-		return true, fmt.Errorf("no room for a ring of CPU %d, which was not possible when the reader was opened: open a new one", cpu)
+	if i == f.o.Rings.Room() {
+		return true, fmt.Errorf(f.o.Full, cpu)
 	}
 	memory, err := f.o.Kernel.Add(cpu)
 	if err != nil {

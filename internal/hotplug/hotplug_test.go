@@ -35,7 +35,7 @@ func newRig(room int) *rig {
 	g.gate.Open(func() {})
 	g.rings.Init(walk.Options{Gate: &g.gate, Room: room, Pass: new(walk.Pass)})
 	g.Init(Options{
-		Kernel: g, Gate: &g.gate, Rings: &g.rings,
+		Kernel: g, Gate: &g.gate, Rings: &g.rings, Full: "no room for CPU %d",
 		Add:     func(memory *raw.Ring) { g.rings.Add(&walk.Ring{Raw: memory}) },
 		Renew:   func(ring int) error { g.renewed = append(g.renewed, ring); return g.sets },
 		Refused: func(err error) (bool, error) { return err == errSmall, err },
@@ -85,7 +85,7 @@ func TestReplug(t *testing.T) {
 
 	g.online = append(g.online, 8)
 	require.NoError(t, g.Replug(), "it is no use to try again")
-	require.ErrorContains(t, g.Err(), "CPU 8, which was not possible when the reader was opened")
+	require.ErrorContains(t, g.Err(), "no room for CPU 8")
 	require.Equal(t, 1, g.gate.Inside())
 	g.gate.Close()
 	g.dead[0] = true

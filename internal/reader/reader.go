@@ -3,6 +3,7 @@
 package reader
 
 import (
+	"fmt"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -96,7 +97,11 @@ func Start[T any](r *Reader, owner *T) {
 
 // Follow makes the reader's rings those that CPUs of h get.
 func (r *Reader) Follow(h kernel.Hotplug) {
-	r.Hotplug.Init(hotplug.Options{Kernel: h, Gate: &r.Gate, Rings: &r.Walk, Add: r.opts.Add, Renew: r.Entries.Renew, Refused: r.opts.Refused})
+	full := "no room for a ring of CPU %d, which was not possible when the reader was opened: open a new one"
+	if r.opts.RingBuf {
+		full = fmt.Sprintf("no room for the ring buffer with map id %%d: this reader has had %d from the map, the most that it follows: open a new one", r.Walk.Room())
+	}
+	r.Hotplug.Init(hotplug.Options{Kernel: h, Gate: &r.Gate, Rings: &r.Walk, Add: r.opts.Add, Renew: r.Entries.Renew, Full: full, Refused: r.opts.Refused})
 }
 
 // flowed keeps a ring of which many events come from waking anybody.

@@ -168,7 +168,9 @@ func (b *Buffers) release() {
 	defer b.mu.Unlock()
 	for _, buf := range b.buffers {
 		buf.unmap()
-		unix.Close(buf.fd)
+		if !buf.vacated {
+			unix.Close(buf.fd)
+		}
 	}
 	b.losses.close()
 }

@@ -17,6 +17,9 @@ type buffer struct {
 	consumer []byte // a page, with consumer_pos in front
 	rest     []byte // a page with producer_pos in front, and the data twice
 	memory   *raw.Ring
+
+	missed  int  // looks in a row that have not found it in the map
+	vacated bool // see vacate
 }
 
 // mapBuffer maps a ring buffer. The descriptor is the buffer's if it succeeds.
@@ -39,6 +42,38 @@ func mapBuffer(fd int, m host.Map) (*buffer, error) {
 		return nil, err
 	}
 	return b, nil
+}
+
+// isRead reports whether it holds nothing.
+func (b *buffer) isRead() bool { return b.memory.Tail() == b.memory.Head() }
+
+// vacate lets the map go. Its memory is replaced by some that is like that of the ring buffer, read and at the same positions, as its reader
+// may look there until unmap.
+func (b *buffer) vacate() error {
+	at := b.memory.Tail()
+	old := [][]byte{b.consumer, b.rest}
+	var fresh []unsafe.Pointer
+	for _, m := range old {
+		p, err := unix.MmapPtr(-1, 0, nil, uintptr(len(m)), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
+		if err != nil {
+			for i, p := range fresh {
+				unix.MunmapPtr(p, uintptr(len(old[i])))
+			}
+			return err
+		}
+		*(*uint64)(p) = at // invariant: it has just been mapped, and its reader finds a position in its first word
+		fresh = append(fresh, p)
+	}
+	for i, m := range old {
+		// Invariant: mremap (mm/mremap.c) holds mmap_lock for writing while it replaces one mapping by the other, so that whoever looks
+		// finds either.
+		if _, err := unix.MremapPtr(fresh[i], uintptr(len(m)), unsafe.Pointer(&m[0]), uintptr(len(m)), unix.MREMAP_MAYMOVE|unix.MREMAP_FIXED); err != nil {
+			return err
+		}
+	}
+	b.vacated = true
+	unix.Close(b.fd)
+	return nil
 }
 
 func (b *buffer) unmap() {

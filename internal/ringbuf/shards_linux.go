@@ -11,13 +11,14 @@ import (
 	"time"
 
 	libbpf "github.com/ringfold/ringfold/cgo"
+	"github.com/ringfold/ringfold/internal/grace"
 	"github.com/ringfold/ringfold/internal/host"
 	"github.com/ringfold/ringfold/internal/raw"
 	"golang.org/x/sys/unix"
 )
 
 // Shards are ring buffers in an array or hash of maps. Their number grows: what is stored in the map later is found, in the
-// place of another one too, which is read on. A ring buffer under several keys is one.
+// place of another one too, which is let go when it has been read. A ring buffer under several keys is one.
 //
 // To a kernel.Hotplug's user, ids of maps are what CPUs are elsewhere.
 type Shards struct {
@@ -102,18 +103,18 @@ func (o *Opener) mapOf(s shard) (fd int, m host.Map, err error) {
 	return fd, m, err
 }
 
-// mostShards bounds what is set aside for those to come.
+// mostShards is how many ring buffers there may be from first to last, those included that are let go. Each takes some words.
 const mostShards = 1 << 12
 
-// CPUs has room for the rings that there may be some day: as many as the map has entries, and as many again for those that
-// replace them.
-func (s *Shards) CPUs() []int {
-	return make([]int, max(len(s.memory), min(2*s.opts.info.MaxEntries, mostShards)))
-}
+// CPUs has room for the rings that there may be some day.
+func (s *Shards) CPUs() []int { return make([]int, max(len(s.memory), mostShards)) }
 
-// Online returns the ids of the ring buffers that are in the map now.
+// Online returns the ids of the ring buffers that are in the map now, and lets go of others.
 func (s *Shards) Online() ([]int, error) {
 	found, err := s.opts.look()
+	if err == nil {
+		s.retire(found)
+	}
 	ids := make([]int, len(found))
 	for i, f := range found {
 		ids[i] = f.id
@@ -121,11 +122,37 @@ func (s *Shards) Online() ([]int, error) {
 	return ids, err
 }
 
+// retire lets go of ring buffers that have been taken out of the map, once they are read: two looks have not found them, as one of a hash
+// may miss an entry, and programs that had found them before have ended. Their rings stay, and are empty. If such a ring buffer is stored in
+// the map again, it is a new one.
+func (s *Shards) retire(found []shard) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []*buffer
+	for _, b := range s.buffers {
+		b.missed++
+		if slices.ContainsFunc(found, func(f shard) bool { return f.id == b.id }) {
+			b.missed = 0
+		}
+		if b.missed >= 2 && !b.vacated && b.isRead() {
+			out = append(out, b)
+		}
+	}
+	if len(out) == 0 || <-grace.ProgramsEnded(s.Grace, grace.MapInMap|grace.Membarrier, nil) != nil {
+		return // it is tried again
+	}
+	for _, b := range out {
+		if b.isRead() {
+			b.vacate()
+		}
+	}
+}
+
 // Index is which ring has that id, -1 if none has.
 func (s *Shards) Index(id int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.IndexFunc(s.buffers, func(b *buffer) bool { return b.id == id })
+	return slices.IndexFunc(s.buffers, func(b *buffer) bool { return b.id == id && !b.vacated })
 }
 
 // Add maps the ring buffer of that id. The error wraps ENODEV if it is no longer in the map.

@@ -3,6 +3,8 @@
 package ringbuf
 
 import (
+	"os"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -43,7 +45,6 @@ func TestKernelShards(t *testing.T) {
 	require.Len(t, rings, 2, "one is there twice")
 	require.Equal(t, []int{0, 7}, []int{rings[0].CPU(), rings[1].CPU()})
 	require.EqualValues(t, []uint64{4096, 8192}, []uint64{rings[0].Size(), rings[1].Size()})
-	require.Len(t, k.CPUs(), 16)
 	h := k.(kernel.Hotplug)
 	require.Empty(t, replug(t, h))
 
@@ -84,6 +85,43 @@ func TestKernelShards(t *testing.T) {
 	require.ErrorContains(t, err, `map 1073741824 is no longer in map "shards"`)
 	n, ok := k.Lost(0)
 	require.False(t, ok, "%d", n)
+}
+
+// However often a ring buffer is replaced, what it holds is read, and then its memory and descriptor are let go.
+func TestKernelReplacedShards(t *testing.T) {
+	mappings := func() int {
+		maps, err := os.ReadFile("/proc/self/maps")
+		require.NoError(t, err)
+		return strings.Count(string(maps), "bpf-map")
+	}
+	e := kerneltest.LoadRings(t, kerneltest.RingOptions{Shards: 1})
+	before := mappings()
+	e.SetShard(0, kerneltest.NewRingBuf(t, 4096))
+	k := open(t, opener(e.ShardsFD()))
+	h := k.(kernel.Hotplug)
+	mapped := mappings() - before
+	s := seen{}
+	const rounds = 5
+	for i := range rounds {
+		old := k.(*Shards).buffers[i]
+		e.Emit(0, kerneltest.RingEmit{To: "shard", Count: 3, Size: 40})
+		e.SetShard(0, kerneltest.NewRingBuf(t, 8192))
+		require.Equal(t, []int{i + 1}, replug(t, h))
+		for range 3 {
+			require.Empty(t, replug(t, h))
+			require.False(t, old.vacated, "it is not read")
+		}
+		events, _ := read(t, old.memory)
+		s.add(t, events)
+		require.Empty(t, replug(t, h))
+		require.True(t, old.vacated)
+		require.Equal(t, old.memory.Head(), old.memory.Tail())
+		require.Equal(t, -1, h.Index(old.id))
+		events, _ = read(t, old.memory)
+		require.Empty(t, events)
+		require.Equal(t, mapped, mappings()-before)
+	}
+	require.EqualValues(t, seen{0: 3 * rounds}, s)
 }
 
 // Whoever waits for several kernels is woken by any of them, by shards that have come since too.
