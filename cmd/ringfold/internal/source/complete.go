@@ -1,7 +1,6 @@
 package source
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -147,7 +146,7 @@ func (f *Flags) types() (types []btf.Type, err error) {
 	case f.recorded():
 		events, err := f.events()
 		for _, e := range events {
-			if spec, err := btf.LoadSpecFromReader(bytes.NewReader(e.BTF)); err == nil && (f.Event == "" || f.Event == e.Name) {
+			if spec, err := loadForeign(e.BTF); err == nil && (f.Event == "" || f.Event == e.Name) {
 				types = append(types, named(spec)...)
 			}
 		}

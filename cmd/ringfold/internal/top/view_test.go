@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/charmbracelet/x/ansi"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/stretchr/testify/require"
 )
@@ -180,4 +181,24 @@ func TestColours(t *testing.T) {
 	require.Contains(t, bar(row{RingStats: perfbuf.RingStats{Size: 10, Used: 6}}, 10), yellow.Render("██████"))
 	require.Contains(t, bar(row{RingStats: perfbuf.RingStats{Size: 10, Used: 1}}, 10), green.Render("█"))
 	require.NotEqual(t, ansi.Strip(full), full)
+}
+
+// The screen writes to the terminal by itself: what it shows of text from outside must be clean.
+func TestHostileNames(t *testing.T) {
+	const evil = "\x1b]0;title\a\x1b[2J\x1b[5m\u009b31m\x9b31m\u202e\u2066\r\nx"
+	colours := regexp.MustCompile(`\x1b\[[0-9;]*m`)
+	f := fixed(2, exact)
+	f.rows[0].name, f.rows[1].name = evil, evil+"2"
+	for _, problem := range []string{evil, ""} {
+		f.problem, f.stats.Hotplug.Err = problem, errors.New(evil)
+		v := view{width: 300, height: 24, source: evil}
+		screen := v.render(f)
+		require.NotContains(t, screen, "\x1b[5m")
+		lines := strings.Split(colours.ReplaceAllString(screen, ""), "\n")
+		require.Len(t, lines, v.height)
+		for _, line := range lines {
+			require.Equal(t, cli.Printable(line), line)
+		}
+		require.Equal(t, 4, strings.Count(screen, `\u001b]0;`), screen) // title, problem, rows
+	}
 }
