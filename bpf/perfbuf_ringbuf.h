@@ -50,7 +50,7 @@
 struct perfbuf_ringbuf_losses {
 	__u64 attempted; /* outputs and reservations */
 	__u64 failed;	 /* of these */
-	__u64 first;	 /* not after the time of the first that has failed since the reader looked */
+	__u64 first;	 /* time of the first that has failed since the reader looked: see perfbuf_ringbuf_fail */
 	__u64 last;	 /* time of the last */
 	__u64 taken;	 /* failed as the reader has seen it, who writes this */
 	__u64 unused[3];
@@ -80,10 +80,10 @@ static __always_inline struct perfbuf_ringbuf_losses *perfbuf_ringbuf_begin(void
 	return l;
 }
 
-/* Counts a failure. Programs interrupt each other here too, at any place, and the reader may look. Whoever finds that none has failed
- * since the reader looked stores first, and does so behind the addition: one that interrupts it after that finds its failure counted, and
- * leaves first alone; one that interrupts it before stores a later time first, and this one's comes on top. Without an atomic operation that
- * fetches, which Linux has since 5.12. */
+/* Counts a failure. Programs interrupt and preempt each other here too, at any place, and the reader may look. The number is exact. A program
+ * that finds that none has failed since the reader looked stores first, behind the addition: one that interrupts it after that leaves first
+ * alone. But if another fails between its two loads, or preempted programs store in another order than they began, first is the later
+ * one's time: too late by as long as a program was kept here. An exact minimum needs atomic operations that fetch (Linux 5.12). */
 static __always_inline void perfbuf_ringbuf_fail(struct perfbuf_ringbuf_losses *l)
 {
 	__u64 now = bpf_ktime_get_ns();

@@ -98,7 +98,8 @@ func (e Event) Lost() uint64 { return e.ev.Odd().Lost }
 
 // After bounds a loss from below: its outputs failed after this time and no later than
 // [Event.Time], both in ns of CLOCK_MONOTONIC. It is the greatest time read from that ring before
-// the loss, 0 if there was none, and 0 for kinds other than [KindLost].
+// the loss, 0 if there was none, and 0 for kinds other than [KindLost]. Losses of a BPF ring buffer are
+// counted by programs: the first may have failed earlier, if it was interrupted or preempted amid that.
 func (e Event) After() uint64 { return e.ev.Odd().After }
 
 // Err returns a [*CorruptError] for [KindCorrupt], otherwise nil. Reading goes on after such an

@@ -17,7 +17,8 @@ type TimeSource struct {
 // [NestLevels] proves nothing here, because programs may be preempted between taking the time and
 // the output.
 //
-// Grace periods do not wait for sleepable programs. The verifier keeps perf event arrays from those, also
+// Grace periods do not wait for sleepable programs, nor for callbacks of bpf_wq and bpf_task_work, which may
+// sleep, too, and output to BPF ring buffers. The verifier keeps perf event arrays from sleepable programs, also
 // behind tail calls, but misses two ways: an array found in a map of maps, and a function replaced by
 // freplace. Such an output may come after any delay: late by its own time, in order by the kernel's, and
 // after Drain.
@@ -33,7 +34,7 @@ func PayloadTime(offset int) TimeSource { return TimeSource{payload: true, offse
 // StampedTime is a [PayloadTime] that programs take after they have reserved the record in a BPF ring buffer, as
 // perfbuf_ringbuf_reserve of bpf/perfbuf_ringbuf.h does. It is for [OpenRingBuf] alone. Exact mode needs no barrier for such a source: it is
 // complete up to the time at which its positions were read, but for records that are still reserved and not submitted. That also holds for programs
-// that may sleep, for which no grace period waits. A program that sleeps with a record reserved holds the stream back.
+// and callbacks that may sleep, for which no grace period waits. A program that sleeps with a record reserved holds the stream back.
 func StampedTime(offset int) TimeSource {
 	return TimeSource{payload: true, stamped: true, offset: offset}
 }

@@ -54,8 +54,8 @@ func (o Outputs) Full(cpu int) uint64 {
 type CPULosses struct {
 	CPU   int // -1: of several
 	Count uint64
-	// None has failed before First. Last is when the last one did, unless that was interrupted by or interrupted another; all
-	// have failed before the look.
+	// First is when the first one failed, and Last when the last one did, unless that was kept from counting by an interrupt, or preempted,
+	// while another failed. All have failed before the look.
 	First, Last uint64
 }
 
