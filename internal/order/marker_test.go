@@ -40,6 +40,20 @@ func TestComplete(t *testing.T) {
 	require.EqualValues(t, 6e6-guard-1, f.Complete(), "it does not go back")
 }
 
+// An event of the very time of a call is one of those that the marker comes after, though it has come late.
+func TestMarkerAfterAnEventOfItsTime(t *testing.T) {
+	f := newFake(t, 1, Options{})
+	f.clock = 1e6
+	f.round(false)
+	require.EqualValues(t, 1e6, f.Complete())
+	require.True(t, f.Passed(1e6))
+	f.output(0, 1e6)
+	f.next(1e6)
+	require.False(t, f.Passed(1e6))
+	f.round(false)
+	require.True(t, f.Passed(1e6))
+}
+
 // A round that ends early completes what is earlier than what it has left.
 func TestCompleteOfARoundThatEndsEarly(t *testing.T) {
 	for taken, want := range map[int]uint64{0: 999, 1: 1999, 2: 1999, 3: 2999, 4: 1e6} {

@@ -68,6 +68,20 @@ func TestStepsWithBarriers(t *testing.T) {
 	f.End()
 }
 
+// What one barrier was asked for, the next one has to be asked for again.
+func TestBarrierThatIsReplaced(t *testing.T) {
+	f, b := exact(t, 1)
+	f.clock = 1e9
+	f.output(0, f.clock)
+	f.clock += guard + 2
+	f.next(Never)
+	require.True(t, b.Requested())
+	_, other := exact(t, 1)
+	f.SetBarrier(other)
+	f.next(Never)
+	require.True(t, other.Requested())
+}
+
 // A wait gives up when it has lasted a second, and barriers have failed for a second.
 func TestBarriersThatFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -94,7 +94,7 @@ func New(o Options) *Stream {
 }
 
 // SetBarrier replaces the barrier. No round may be under way.
-func (s *Stream) SetBarrier(b *grace.Barrier) { s.opts.Barrier, s.requested = b, 0 }
+func (s *Stream) SetBarrier(b *grace.Barrier) { s.opts.Barrier = b }
 
 // yield lets a simulation go on.
 func (s *Stream) yield() {

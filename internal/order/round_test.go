@@ -1,10 +1,13 @@
 package order
 
 import (
+	"encoding/binary"
 	"testing"
 
 	"github.com/ringfold/ringfold/internal/merge"
 	"github.com/ringfold/ringfold/internal/raw"
+	"github.com/ringfold/ringfold/internal/ringtest"
+	"github.com/ringfold/ringfold/internal/walk"
 	"github.com/stretchr/testify/require"
 )
 
@@ -138,4 +141,73 @@ func TestRoundChecksForFullRings(t *testing.T) {
 	require.LessOrEqual(t, f.w[0].Head()-f.w[0].Tail(), uint64(ringSize/4))
 	require.Positive(t, f.counts.Spilled.Load())
 	require.Len(t, f.round(false), room)
+}
+
+// stamped makes a stream of n ring buffers whose records are stamped after their reservation.
+func stamped(t *testing.T, n int) (*fake, []*ringtest.RingBuf) {
+	f := newFake(t, 0, Options{})
+	var bufs []*ringtest.RingBuf
+	for range n {
+		w := ringtest.NewRingBuf(ringSize, 0)
+		r := &walk.Ring{Raw: w.Raw()}
+		r.Raw.SetFields(0, -1)
+		f.rings.Add(r)
+		bufs = append(bufs, w)
+	}
+	f.source.Stamped = true
+	return f, bufs
+}
+
+// Stamps are later than the clock before the heads were loaded, less the guard. So up to then the stream is complete, whatever the clock says
+// when all heads have been loaded.
+func TestStampedAreCompleteUpToTheLoadOfHeads(t *testing.T) {
+	f, bufs := stamped(t, 2)
+	f.clock = 1e6
+	missed := f.clock - guard // on a CPU whose clock is behind
+	looks := 0
+	f.looks = func() {
+		if looks++; looks == 3 { // between the loads of the two heads
+			require.NoError(t, bufs[0].Output(binary.NativeEndian.AppendUint64(nil, missed)))
+			f.clock += 1e6
+		}
+	}
+	require.Empty(t, f.round(false))
+	require.NotZero(t, f.Complete())
+	require.Less(t, f.Complete(), missed)
+	require.Equal(t, []uint64{missed}, f.round(false))
+}
+
+// A busy record bounds what the last round proves: its program has stamped it, and not committed it.
+func TestLastRoundBehindABusyRecord(t *testing.T) {
+	f, bufs := stamped(t, 1)
+	f.clock = 1e6
+	require.Empty(t, f.round(false))
+	_, err := bufs[0].Reserve(8)
+	require.NoError(t, err)
+	f.clock = 2e6
+	f.BeginAll(f.clock)
+	require.Empty(t, f.Batch())
+	f.End()
+	require.Less(t, f.Complete(), uint64(1e6))
+}
+
+// A ring that filled up during a round, in which an output was refused, is asked about though it has room again at the next look.
+func TestRingThatFilledUpDuringARound(t *testing.T) {
+	f := newFake(t, 1, Options{})
+	f.clock = 1e9
+	f.fill(0, 1, 50)
+	f.Begin()
+	f.Took(len(f.Batch()))
+	f.fill(0, 100, 40)
+	require.Error(t, f.w[0].Output(200, make([]byte, ringSize/3)))
+	for evs := f.Batch(); len(evs) > 0; evs = f.Batch() {
+		f.Took(len(evs))
+	}
+	f.End()
+	for range 2 {
+		f.clock += uint64(AskAfter)
+		f.round(false)
+	}
+	require.Contains(t, f.asked, 0)
+	require.EqualValues(t, 1, f.tally(0).Lost)
 }
