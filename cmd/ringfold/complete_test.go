@@ -26,6 +26,10 @@ func TestCompletion(t *testing.T) {
 	defer unix.Unmount(dir, unix.MNT_DETACH)
 	pin := filepath.Join(dir, "events")
 	require.NoError(t, loaded.Maps["events"].Pin(pin))
+	recordings := t.TempDir()
+	for _, name := range []string{"events.data", "$(reboot).data"} {
+		require.NoError(t, os.WriteFile(filepath.Join(recordings, name), nil, 0o600))
+	}
 	holder := exec.Command("sleep", "1000")
 	fd, err := unix.Dup(loaded.Maps["rb"].FD())
 	require.NoError(t, err)
@@ -37,17 +41,17 @@ func TestCompletion(t *testing.T) {
 
 	const files, dirs, nothing = ":0", ":16", ":4"
 	for line, want := range map[string]string{
-		"tail ":                        "id name pinned file " + files,
-		"tail internal/../testdata/ev": files,
-		"tail id ":                     id + " " + nothing,
-		"tail name ":                   "events rb " + nothing,
-		"tail id " + id + " name ":     "events rb " + nothing,
-		"stat pinned ":                 pin + " " + nothing,
-		"top file ":                    files,
-		"trace --process ":             "sleep " + nothing,
-		"list --process ":              "sleep " + nothing,
-		"tail --process sleep name ":   "rb " + nothing,
-		"tail id " + id + " --type ":   "event " + nothing,
+		"tail ":                      "id name pinned file " + files,
+		"tail " + recordings + "/":   recordings + "/events.data " + files,
+		"tail id ":                   id + " " + nothing,
+		"tail name ":                 "events rb " + nothing,
+		"tail id " + id + " name ":   "events rb " + nothing,
+		"stat pinned ":               pin + " " + nothing,
+		"top file ":                  files,
+		"trace --process ":           "sleep " + nothing,
+		"list --process ":            "sleep " + nothing,
+		"tail --process sleep name ": "rb " + nothing,
+		"tail id " + id + " --type ": "event " + nothing,
 		"record --btf testdata/exec.bpf.o --type ": "event " + nothing,
 		"stat id " + id + " --btf-prog ":           "executed " + nothing,
 		"replay ":                                  files,
@@ -67,5 +71,6 @@ func TestCompletion(t *testing.T) {
 		root.SetErr(io.Discard)
 		require.Zero(t, cli.Main(root, append([]string{cobra.ShellCompNoDescRequestCmd}, strings.Split(line, " ")...)))
 		require.Subset(t, strings.Fields(out.String()), strings.Fields(want), line)
+		require.NotContains(t, out.String(), "$(reboot)", "a shell would run it")
 	}
 }

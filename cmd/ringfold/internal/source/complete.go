@@ -74,8 +74,12 @@ func (f *Flags) completeArguments(_ *cobra.Command, args []string, word string) 
 	}
 	switch behind {
 	case "":
+		all = slices.Clone(selectors)
 		recordings, _ := filepath.Glob(word + "*.data")
-		return slices.Concat(selectors, recordings), cobra.ShellCompDirectiveDefault
+		for _, path := range recordings {
+			all = offer(all, path, "")
+		}
+		return all, cobra.ShellCompDirectiveDefault
 	case "file":
 		return nil, cobra.ShellCompDirectiveDefault
 	}
