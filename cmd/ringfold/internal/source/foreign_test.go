@@ -224,7 +224,7 @@ func TestForeignBTF(t *testing.T) {
 	}
 }
 
-// A field that is nowhere is looked for at each type once, not on each way to it; and one that is on no more ways than there may be.
+// Fields are found by paths, those of nameless structs without one.
 func TestMember(t *testing.T) {
 	u8 := &btf.Int{Name: "u8", Size: 1}
 	inner := &btf.Struct{Size: 2, Members: []btf.Member{{Name: "x", Type: u8}, {Name: "y", Type: &btf.Pointer{}, Offset: 8}}}

@@ -3,7 +3,7 @@
 //
 // flags.go and args.go read the command line, complete.go completes it, source.go opens maps, file.go recordings, own.go is for
 // commands with rings of their own, run.go reads, command.go runs a command meanwhile.
-// btf.go finds the type of events, decode.go and value.go turn them into fields; filter.go reads a filter, match.go applies it.
+// btf.go finds the type of events, foreign.go checks the BTF of recordings first, members.go looks up fields, decode.go and value.go turn them into fields; filter.go reads a filter, match.go applies it.
 //
 //	var f source.Flags
 //	cmd := &cobra.Command{Use: "tail " + source.Usage, Args: f.Args, ...}
