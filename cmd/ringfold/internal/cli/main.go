@@ -19,7 +19,11 @@ const (
 	ok     = 0
 	failed = 1 // the command could not do its work
 	misuse = 2 // the command line makes no sense
+	unsure = 3 // see ErrIncomplete
 )
+
+// ErrIncomplete is in the error of a command that has done its work, if what it shows may not be all that it was asked for.
+var ErrIncomplete = errors.New("not known to be complete")
 
 // Main runs the tool and returns its exit status. The context of the command ends at the first Ctrl-C,
 // SIGTERM or SIGHUP; the third or a later one kills the process, if it comes a second after the first.
@@ -47,6 +51,9 @@ func Main(root *cobra.Command, args []string) int {
 		return misuse
 	default:
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %v\n", cmd.CommandPath(), err)
+		if errors.Is(err, ErrIncomplete) {
+			return unsure
+		}
 		return failed
 	}
 }

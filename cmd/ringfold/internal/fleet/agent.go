@@ -41,15 +41,15 @@ func agentCommand() *cobra.Command {
 A spool on disk holds what the NATS server has not stored yet, so reading goes on while the server is
 away. It needs root, or CAP_BPF and CAP_PERFMON. Ctrl-C ends it.`,
 		Example: `  sudo ringfold fleet agent --url nats://broker:4222
-  sudo ringfold fleet agent --host web-1 --spool /var/spool/ringfold.db --spool-bytes 1GiB
-  ringfold fleet agent --simulate --rate 200 --spool /tmp/spool.db`,
+  sudo ringfold fleet agent --host web-1 --spool /var/spool/ringfold-spool.db --spool-bytes 1GiB
+  ringfold fleet agent --simulate --rate 200 --spool /tmp/ringfold-spool.db`,
 		Args: cli.Args(cobra.NoArgs),
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
 	cli.Group(f, "Host", func(f *pflag.FlagSet) {
 		f.StringVar(&c.host, "host", "", "`name` of this host, which no other may have (default: the system's)")
-		f.StringVar(&c.spool, "spool", "/var/lib/fleet/spool.db", "`file` of the spool")
+		f.StringVar(&c.spool, "spool", "/var/lib/ringfold/ringfold-spool.db", "`file` of the spool")
 		f.Var(&c.spoolBytes, "spool-bytes", "how much the spool holds; beyond this `size` events are lost, and published as a gap")
 		f.BoolVar(&c.simulate, "simulate", false, "make up events, to try it out")
 		f.Float64Var(&c.rate, "rate", 50, "how many made-up events per second")

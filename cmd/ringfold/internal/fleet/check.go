@@ -38,7 +38,7 @@ func (c *checker) Put(i tail.Item) error {
 	c.last = max(c.last, i.Wall)
 	if gap := i.Event.Gap; gap != nil {
 		h.missing[gap.Reason] += gap.Count
-		h.unknown = h.unknown || gap.Count == 0 && gap.Reason != wire.Gap_HOST_SILENT && gap.Reason != wire.Gap_HOST_BEHIND
+		h.unknown = h.unknown || gap.Count == 0 && tail.Missing(gap.Reason)
 	} else {
 		if h.events++; i.Time < h.lastTime && c.disorder == nil {
 			c.disorder = fmt.Errorf("out of order: %s's own events", i.Host)

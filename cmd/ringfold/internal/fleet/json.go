@@ -62,19 +62,30 @@ func jsonTime(wall int64) string {
 }
 
 type jsonSummary struct {
-	Events     uint64            `json:"events"`
-	Printed    uint64            `json:"printed"`
-	Hosts      map[string]uint64 `json:"hosts"` // events of each
-	Late       uint64            `json:"late"`
-	Forced     uint64            `json:"forced"`
-	Gaps       []jsonGaps        `json:"gaps"`
-	Duplicates uint64            `json:"duplicates"` // batches
-	Malformed  uint64            `json:"malformed"`  // messages
-	Unread     int               `json:"unread"`     // events that were held back when --count was reached
-	DelayP50   uint64            `json:"delay_p50_ns"`
-	DelayP99   uint64            `json:"delay_p99_ns"`
-	MaxError   int64             `json:"max_error_ns"`
-	Waiting    *jsonWait         `json:"waiting,omitempty"`
+	Events     uint64              `json:"events"`
+	Printed    uint64              `json:"printed"`
+	Hosts      map[string]jsonHost `json:"hosts"`
+	Complete   bool                `json:"complete"` // no event of these hosts is missing, between their times
+	Unknown    []string            `json:"unknown"`  // why that is not so, or not known
+	Late       uint64              `json:"late"`
+	Forced     uint64              `json:"forced"`
+	Gaps       []jsonGaps          `json:"gaps"`
+	Duplicates uint64              `json:"duplicates"` // batches
+	Malformed  uint64              `json:"malformed"`  // messages
+	Unread     int                 `json:"unread"`     // events that were held back when --count was reached
+	DelayP50   uint64              `json:"delay_p50_ns"`
+	DelayP99   uint64              `json:"delay_p99_ns"`
+	MaxError   int64               `json:"max_error_ns"`
+	Waiting    *jsonWait           `json:"waiting,omitempty"`
+}
+
+// jsonHost is what is known of a host: all that happened from a time to another, but for the gaps.
+type jsonHost struct {
+	Events uint64 `json:"events"`
+	From   string `json:"from,omitempty"` // left out if nothing is known
+	To     string `json:"to,omitempty"`
+	Gaps   uint64 `json:"gaps"`
+	Silent bool   `json:"silent,omitempty"`
 }
 
 // jsonWait is a host that events waited for until the end.
@@ -91,8 +102,15 @@ type jsonGaps struct {
 }
 
 func (jsonLines) summary(b []byte, p printed, r tail.Result) []byte {
-	s := jsonSummary{Events: r.Events, Printed: p.events, Hosts: r.ByHost, Late: r.Late, Forced: r.Forced, Gaps: []jsonGaps{}, Duplicates: r.Duplicates,
+	s := jsonSummary{Events: r.Events, Printed: p.events, Hosts: map[string]jsonHost{}, Complete: len(p.unknown) == 0, Unknown: append([]string{}, p.unknown...), Late: r.Late, Forced: r.Forced, Gaps: []jsonGaps{}, Duplicates: r.Duplicates,
 		Malformed: r.Malformed, Unread: r.Unread, DelayP50: p.delay.Quantile(0.5), DelayP99: p.delay.Quantile(0.99), MaxError: int64(r.MaxError)}
+	for name, h := range r.ByHost {
+		of := jsonHost{Events: h.Events, Gaps: h.Gaps, Silent: h.Silent}
+		if !h.From.IsZero() {
+			of.From, of.To = jsonTime(h.From.UnixNano()), jsonTime(h.To.UnixNano())
+		}
+		s.Hosts[name] = of
+	}
 	if w := r.Waiting; w != nil {
 		s.Waiting = &jsonWait{w.Host, jsonTime(w.Since.UnixNano()), w.Events}
 	}

@@ -61,6 +61,8 @@ type printer struct {
 type printed struct {
 	events uint64
 	delay  cli.Histogram // of those that have happened since we began, ns
+	// In the end: why events may be missing.
+	unknown []string
 }
 
 // format is how it is printed: text, compact or JSON. Each appends to b.
@@ -106,6 +108,7 @@ func (p *printer) Flush() error { return p.out.Flush() }
 
 // end prints the summary.
 func (p *printer) end(r tail.Result) error {
+	p.unknown = unknown(r, p.filter.since)
 	if _, err := p.out.Write(p.format.summary(nil, p.printed, r)); err != nil {
 		return err
 	}

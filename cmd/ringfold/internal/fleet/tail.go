@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -33,7 +34,8 @@ func tailCommand() *cobra.Command {
 		Long: `Print the events of all hosts in order of wall-clock time, and where events are missing.
 
 An event is printed once every live host has sent all older ones, usually within a second. Ctrl-C
-ends with a summary.`,
+ends with a summary: from when to when all is known of each host. If events are missing, or may be,
+the exit status is 3.`,
 		Example: `  ringfold fleet tail
   ringfold fleet tail --since 10m --host web-1,web-2 --event exec
   ringfold fleet tail --all --once --json | jq -r 'select(.event == "gap") | [.host, .reason, .missing] | @tsv'`,
@@ -139,5 +141,8 @@ func (c tailConfig) run(ctx context.Context, out io.Writer, note func(string)) e
 	if err != nil {
 		return err
 	}
-	return p.end(result)
+	if err := p.end(result); err != nil || len(p.unknown) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w: %s", cli.ErrIncomplete, strings.Join(p.unknown, "; "))
 }

@@ -65,10 +65,12 @@ func (b *bench) raw(subject string, data []byte) {
 	require.NoError(b.t, err)
 }
 
-// tail runs fleet tail.
-func (b *bench) tail(args ...string) string {
+// tail runs fleet tail, and checks its exit status.
+func (b *bench) tail(status int, args ...string) string {
 	b.t.Helper()
-	return output(b.t, append([]string{"tail", "--url", b.server.URL()}, args...)...)
+	got, stdout, stderr := run(b.t, append([]string{"tail", "--url", b.server.URL()}, args...)...)
+	require.Equalf(b.t, status, got, "%s%s", stdout, stderr)
+	return stdout
 }
 
 // past is when the hosts were booted, in the tests that are not about now.
@@ -76,7 +78,7 @@ var past = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // batch makes a batch of a host: its events are at ms since its boot, and alternate between exec, fork and exit.
 func batch(host string, sequence uint64, watermark uint64, ms ...uint64) *wire.Batch {
-	b := &wire.Batch{Host: host, BootId: "boot", LogId: "log", Sequence: sequence, Watermark: watermark * 1e6, WallOffset: past.UnixNano(), WallError: 1500}
+	b := &wire.Batch{Host: host, BootId: "boot", LogId: "log", Sequence: sequence, First: 1, Since: (watermark - 10) * 1e6, Watermark: watermark * 1e6, WallOffset: past.UnixNano(), WallError: 1500}
 	for _, m := range ms {
 		b.Events = append(b.Events, &wire.Event{Kind: wire.Event_Kind(1 + m%3), Delta: m * 1e6, Cpu: 3, Pid: uint32(m), Tid: uint32(m), OtherPid: 7, OtherTid: 7,
 			Comm: fmt.Sprint("c", m), Detail: "/bin/x"})
@@ -90,7 +92,9 @@ func example(b *bench) {
 	gap.Events[0] = &wire.Event{Kind: wire.Event_GAP, Delta: 12e6, Gap: &wire.Gap{Reason: wire.Gap_RING_FULL, Count: 5, After: 11e6}}
 	end := batch("b", 3, 30)
 	end.End = true
-	b.publish(batch("a", 1, 10, 1, 2, 3), batch("b", 1, 10, 2, 5), batch("a", 2, 20, 11), gap, batch("a", 2, 20, 11), batch("a", 4, 30, 25), end)
+	behind := batch("a", 4, 30, 25)
+	behind.Since = 24e6
+	b.publish(batch("a", 1, 10, 1, 2, 3), batch("b", 1, 10, 2, 5), batch("a", 2, 20, 11), gap, batch("a", 2, 20, 11), behind, end)
 }
 
 // comms are the events' names, and the gaps' reasons.
@@ -109,7 +113,7 @@ func TestTailJSON(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, plain, connect.Options{})
 	example(b)
-	out := lines(t, b.tail("--all", "--once", "--json"))
+	out := lines(t, b.tail(3, "--all", "--once", "--json"))
 	require.Equal(t, []string{"a:c1", "a:c2", "b:c2", "a:c3", "b:c5", "a:c11", "b:ring_full", "a:missing_batches", "a:c25"}, comms(out))
 	require.Equal(t, map[string]any{
 		"time": "2026-01-02T03:04:05.001Z", "error_ns": 1500., "host": "a", "boot": "boot", "log": "log", "sequence": 1., "monotonic_ns": 1e6,
@@ -121,7 +125,11 @@ func TestTailJSON(t *testing.T) {
 	require.Equal(t, "batch 3", out[7]["detail"])
 	summary := out[9]["summary"].(map[string]any)
 	require.Equal(t, map[string]any{
-		"events": 7., "printed": 7., "hosts": map[string]any{"a": 5., "b": 2.}, "late": 0., "forced": 0., "duplicates": 1., "malformed": 0., "unread": 0.,
+		"events": 7., "printed": 7., "complete": false, "unknown": []any{"a: gaps: 1", "b: gaps: 1"}, "late": 0., "forced": 0., "duplicates": 1., "malformed": 0., "unread": 0.,
+		"hosts": map[string]any{
+			"a": map[string]any{"events": 5., "gaps": 1., "from": "2026-01-02T03:04:05Z", "to": "2026-01-02T03:04:05.03Z"},
+			"b": map[string]any{"events": 2., "gaps": 1., "from": "2026-01-02T03:04:05Z", "to": "2026-01-02T03:04:05.03Z"},
+		},
 		"gaps":         []any{map[string]any{"reason": "ring_full", "gaps": 1., "missing": 5.}, map[string]any{"reason": "missing_batches", "gaps": 1., "missing": 0.}},
 		"delay_p50_ns": 0., "delay_p99_ns": 0., "max_error_ns": 1500.}, summary)
 }
@@ -141,47 +149,54 @@ func TestTailText(t *testing.T) {
 2026-01-02 03:04:05.005000  b          3 exit       5 c5                  ±1.5µs
 2026-01-02 03:04:05.011000  a          3 exit      11 c11                 ±1.5µs
 2026-01-02 03:04:05.012000  b          - gap        -                     ±1.5µs  RING_FULL: 5 events are missing since 2026-01-02 03:04:05.011000
-2026-01-02 03:04:05.025000  a          - gap        -                     ±1.5µs  MISSING_BATCHES: events may be missing since 2026-01-02 03:04:05.020000 (batch 3)
+2026-01-02 03:04:05.024000  a          - gap        -                     ±1.5µs  MISSING_BATCHES: events may be missing since 2026-01-02 03:04:05.020000 (batch 3)
 2026-01-02 03:04:05.025000  a          3 exec      25 c25                 ±1.5µs  /bin/x
 2026-01-02 03:04:05.026000  c          3 exit      26 a\u001b[2J          ±1.5µs  killed by signal 9
 
 8 events of 3 hosts
-  a                 5
-  b                 2
-  c                 1
+  HOST         EVENTS   GAPS  KNOWN FROM                  TO
+  a                 5      1  2026-01-02 03:04:05.000000  2026-01-02 03:04:05.030000
+  b                 2      1  2026-01-02 03:04:05.000000  2026-01-02 03:04:05.030000
+  c                 1      0  2026-01-02 03:04:05.020000  2026-01-02 03:04:05.030000
 late 0, forced 0; batches that came twice 1; messages that could not be read 0
 gaps RING_FULL            1, with 5 events as far as is known
 gaps MISSING_BATCHES      1, with 0 events as far as is known
+not known to be complete:
+  a: gaps: 1
+  b: gaps: 1
 times are wrong by ±1.5µs at most, as the hosts say: the order between hosts is as good as that
-`, b.tail("--all", "--once"))
-	require.True(t, strings.HasPrefix(b.tail("--all", "--once", "-o", "compact"), `03:04:05.001000 a exec 1 c1 /bin/x
+`, b.tail(3, "--all", "--once"))
+	require.True(t, strings.HasPrefix(b.tail(3, "--all", "--once", "-o", "compact"), `03:04:05.001000 a exec 1 c1 /bin/x
 03:04:05.002000 a exit 2 c2
 `))
-	require.Contains(t, b.tail("--all", "--once", "-o", "compact"), `
+	require.Contains(t, b.tail(3, "--all", "--once", "-o", "compact"), `
 03:04:05.012000 b gap RING_FULL: 5 events are missing since 2026-01-02 03:04:05.011000
-03:04:05.025000 a gap MISSING`)
+03:04:05.024000 a gap MISSING`)
 }
 
 func TestTailFilters(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, plain, connect.Options{})
 	example(b)
-	for args, want := range map[string][]string{
-		"--host a":                           {"a:c1", "a:c2", "a:c3", "a:c11", "a:missing_batches", "a:c25"},
-		"--host b,x":                         {"b:c2", "b:c5", "b:ring_full"},
-		"--event exec,fork":                  {"a:c1", "a:c3", "b:ring_full", "a:missing_batches", "a:c25"},
-		"--comm c2,c3":                       {"a:c2", "b:c2", "a:c3", "b:ring_full", "a:missing_batches"},
-		"--comm none --host b":               {"b:ring_full"},
-		"-n 2":                               {"a:c1", "a:c2"},
-		"--event fork -n 1":                  {"a:c3"},
-		"--buffer 1 --host a -n 2 --dead 1m": {"a:c1", "a:c2"},
+	for args, c := range map[string]struct {
+		status int
+		want   []string
+	}{
+		"--host a":                           {3, []string{"a:c1", "a:c2", "a:c3", "a:c11", "a:missing_batches", "a:c25"}},
+		"--host b,x":                         {3, []string{"b:c2", "b:c5", "b:ring_full"}},
+		"--event exec,fork":                  {3, []string{"a:c1", "a:c3", "b:ring_full", "a:missing_batches", "a:c25"}},
+		"--comm c2,c3":                       {3, []string{"a:c2", "b:c2", "a:c3", "b:ring_full", "a:missing_batches"}},
+		"--comm none --host b":               {3, []string{"b:ring_full"}},
+		"-n 2":                               {0, []string{"a:c1", "a:c2"}},
+		"--event fork -n 1":                  {0, []string{"a:c3"}},
+		"--buffer 1 --host a -n 2 --dead 1m": {0, []string{"a:c1", "a:c2"}},
 	} {
-		out := lines(t, b.tail(append(strings.Fields(args), "--all", "--once", "--json")...))
-		require.Equal(t, want, comms(out), args)
+		out := lines(t, b.tail(c.status, append(strings.Fields(args), "--all", "--once", "--json")...))
+		require.Equal(t, c.want, comms(out), args)
 	}
 	// Hosts whose names are the same as a subject are told apart.
 	b.publish(batch("a.b", 1, 10, 1), batch("a_b", 1, 10, 2))
-	require.Equal(t, []string{"a_b:c2"}, comms(lines(t, b.tail("--all", "--once", "--json", "--host", "a_b"))))
+	require.Equal(t, []string{"a_b:c2"}, comms(lines(t, b.tail(0, "--all", "--once", "--json", "--host", "a_b"))))
 }
 
 // What was stored before is not read, but for a margin, of which only what is late enough is printed.
@@ -193,9 +208,9 @@ func TestTailSince(t *testing.T) {
 	old.WallOffset, recent.WallOffset = hourAgo.UnixNano(), hourAgo.UnixNano()
 	recent.Events[0].Delta, recent.Watermark = uint64(50*time.Minute), uint64(51*time.Minute)
 	b.publish(old, recent)
-	require.Equal(t, []string{"a:c11"}, comms(lines(t, b.tail("--since", "30m", "--once", "--json"))))
-	require.Equal(t, []string{"a:c1", "a:c11"}, comms(lines(t, b.tail("--since", time.Now().Add(-2*time.Hour).Format(time.RFC3339), "--once", "--json"))))
-	require.Empty(t, comms(lines(t, b.tail("--since", time.Now().Add(time.Hour).Format(time.RFC3339), "--once", "--json"))))
+	require.Equal(t, []string{"a:c11"}, comms(lines(t, b.tail(0, "--since", "30m", "--once", "--json"))))
+	require.Equal(t, []string{"a:c1", "a:c11"}, comms(lines(t, b.tail(3, "--since", time.Now().Add(-2*time.Hour).Format(time.RFC3339), "--once", "--json"))))
+	require.Empty(t, comms(lines(t, b.tail(3, "--since", time.Now().Add(time.Hour).Format(time.RFC3339), "--once", "--json"))))
 }
 
 func TestTailMalformed(t *testing.T) {
@@ -208,12 +223,12 @@ func TestTailMalformed(t *testing.T) {
 	require.NoError(t, err)
 	b.raw("EVENTS.impostor", data)
 	b.publish(batch("a.b", 2, 20, 11))
-	out := lines(t, b.tail("--all", "--once", "--json"))
+	out := lines(t, b.tail(3, "--all", "--once", "--json"))
 	require.Equal(t, []string{"other:malformed", "impostor:malformed", "a.b:c1", "a.b:malformed", "a.b:c11"}, comms(out))
 	require.Contains(t, out[1]["detail"], `it says that it is of host "a.b", and was published to EVENTS.impostor`)
 	require.Contains(t, out[3]["detail"], "message 2 of the stream: malformed batch: ")
 	require.Equal(t, 3., out[5]["summary"].(map[string]any)["malformed"])
-	require.Contains(t, b.tail("--all", "--once"), "MALFORMED: events may be missing (message 3 of the stream: malformed batch: its host is missing)")
+	require.Contains(t, b.tail(3, "--all", "--once"), "MALFORMED: events may be missing (message 3 of the stream: malformed batch: its host is missing)")
 }
 
 // running is a program that is running: reading it reads the lines that it prints.
@@ -282,7 +297,7 @@ func (b *bench) consumers(n int) {
 func TestTailDuration(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, plain, connect.Options{})
-	require.Contains(t, b.tail("--timeout", "100ms"), "0 events of 0 hosts")
+	require.Contains(t, b.tail(3, "--timeout", "100ms"), "0 events of 0 hosts")
 }
 
 // A host of which nothing comes is told of.
@@ -293,7 +308,7 @@ func TestTailSilentHost(t *testing.T) {
 	require.True(t, r.Scan())
 	require.Contains(t, r.Text(), " a gap HOST_SILENT: nothing comes of the host")
 	require.NoError(t, r.cmd.Process.Signal(os.Interrupt))
-	require.NoError(t, r.cmd.Wait())
+	require.EqualError(t, r.cmd.Wait(), "exit status 3")
 }
 
 // Nobody reads what it prints any more: | head.
@@ -365,7 +380,7 @@ func TestTailTLS(t *testing.T) {
 	ca := certtest.New(t, t.TempDir(), "ca")
 	b := newBench(t, func(o *server.Options) { o.TLS, o.TLSConfig = true, ca.Server(t) }, connect.Options{TLSCA: ca.File})
 	example(b)
-	require.Contains(t, b.tail("--all", "--once", "--tlsca", ca.File), "7 events of 2 hosts")
+	require.Contains(t, b.tail(3, "--all", "--once", "--tlsca", ca.File), "7 events of 2 hosts")
 }
 
 // Events that wait for a host are told of: for which one, and since when, also in the summary.
@@ -387,7 +402,7 @@ func TestTailWaits(t *testing.T) {
 				found = found || regexp.MustCompile(want[1]).MatchString(r.Text())
 			}
 			assert.True(t, found, want[1])
-			assert.NoError(t, r.cmd.Wait())
+			assert.EqualError(t, r.cmd.Wait(), "exit status 3")
 		})
 	}
 	b.publish(batch("a", 1, 10, 1))

@@ -104,6 +104,8 @@ func gapText(i tail.Item) string {
 		s += "nothing comes of the host"
 	case gap.Reason == wire.Gap_HOST_BEHIND:
 		s += "events of others wait for the host"
+	case gap.Reason == wire.Gap_TWO_AGENTS:
+		s += "two agents say that they are this host"
 	case gap.Count > 0:
 		s += fmt.Sprintf("%d events are missing", gap.Count)
 	default:
@@ -129,7 +131,13 @@ func short(d time.Duration) string {
 }
 
 func (t *text) summary(b []byte, p printed, r tail.Result) []byte {
-	b = fmt.Appendf(b, "\n%d events of %d hosts", r.Events, len(r.ByHost))
+	heard := 0
+	for _, h := range r.ByHost {
+		if !h.From.IsZero() {
+			heard++
+		}
+	}
+	b = fmt.Appendf(b, "\n%d events of %d hosts", r.Events, heard)
 	if p.events != r.Events {
 		b = fmt.Appendf(b, ", of which %d were printed", p.events)
 	}
@@ -137,18 +145,30 @@ func (t *text) summary(b []byte, p printed, r tail.Result) []byte {
 		b = fmt.Appendf(b, "; %d more have come", r.Unread)
 	}
 	b = append(b, '\n')
+	if len(r.ByHost) > 0 {
+		b = fmt.Appendf(b, "  %-*s %10s %6s  %-*s  TO\n", max(t.width, 8), "HOST", "EVENTS", "GAPS", len(timeLayout), "KNOWN FROM")
+	}
 	for _, host := range slices.Sorted(maps.Keys(r.ByHost)) {
-		b = fmt.Appendf(b, "  %-*s %10d\n", max(t.width, 8), cli.Printable(host), r.ByHost[host])
+		h, from, to := r.ByHost[host], "-", "-"
+		if !h.From.IsZero() {
+			from, to = h.From.Format(timeLayout), h.To.Format(timeLayout)
+		}
+		b = fmt.Appendf(b, "  %-*s %10d %6d  %-*s  %s\n", max(t.width, 8), cli.Printable(host), h.Events, h.Gaps, len(timeLayout), from, to)
 	}
 	b = fmt.Appendf(b, "late %d, forced %d; batches that came twice %d; messages that could not be read %d\n", r.Late, r.Forced, r.Duplicates, r.Malformed)
-	if len(r.Gaps) == 0 {
-		b = append(b, "no gaps: no event is missing\n"...)
-	}
 	for _, reason := range slices.Sorted(maps.Keys(r.Gaps)) {
 		b = fmt.Appendf(b, "gaps %-15s %6d, with %d events as far as is known\n", reason, r.Gaps[reason].Gaps, r.Gaps[reason].Events)
 	}
 	if w := r.Waiting; w != nil {
-		b = fmt.Appendf(b, "until the end, %d events waited for %s since %s\n", w.Events, w.Host, w.Since.Format(timeLayout))
+		b = fmt.Appendf(b, "until the end, %d events waited for %s since %s\n", w.Events, cli.Printable(w.Host), w.Since.Format(timeLayout))
+	}
+	if len(p.unknown) == 0 {
+		b = append(b, "complete: no event of these hosts is missing between these times. Before, after, and on other hosts: unknown\n"...)
+	} else {
+		b = append(b, "not known to be complete:\n"...)
+	}
+	for _, why := range p.unknown {
+		b = append(append(append(b, "  "...), cli.Printable(why)...), '\n')
 	}
 	if p.delay.Len() > 0 {
 		b = fmt.Appendf(b, "from event to print: p50 %s, p99 %s\n", short(time.Duration(p.delay.Quantile(0.5))), short(time.Duration(p.delay.Quantile(0.99))))

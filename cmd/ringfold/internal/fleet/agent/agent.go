@@ -102,16 +102,16 @@ func Run(ctx context.Context, o Options) (Stats, error) {
 	if err != nil {
 		return Stats{}, err
 	}
-	sp, err := spool.Open(o.SpoolPath, o.BootID)
+	sp, err := spool.Open(o.SpoolPath)
 	if err != nil {
 		return Stats{}, err
 	}
 	defer sp.Close()
 	a := &agent{Options: o, spool: sp}
 	a.queue = newQueue(sp, o.SpoolBytes, o.Note)
-	f := newFolder(o, sp.Log(), a.queue)
+	f := newFolder(o, a.queue)
 	// A batch that can never be published would be found out only when it is too late.
-	if _, err := wire.Marshal(&wire.Batch{Host: o.Host, BootId: o.BootID, LogId: sp.Log().LogID, Sequence: 1}); err != nil {
+	if _, err := wire.Marshal(&wire.Batch{Host: o.Host, BootId: o.BootID}); err != nil {
 		return Stats{}, err
 	}
 

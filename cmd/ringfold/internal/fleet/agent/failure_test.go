@@ -2,10 +2,12 @@ package agent
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -112,21 +114,7 @@ func TestEndsWithSpoolFull(t *testing.T) {
 	require.LessOrEqual(t, stats.SpoolBytes, int64(65<<10))
 	require.Positive(t, stats.Lost[wire.Gap_SPOOL_FULL])
 
-	sp, err := spool.Open(path, "b")
-	require.NoError(t, err)
-	defer sp.Close()
-	require.True(t, sp.Log().Ended)
-	var batches []*wire.Batch
-	for at := uint64(0); ; {
-		e, ok, err := sp.Next(at)
-		require.NoError(t, err)
-		if !ok {
-			break
-		}
-		b, err := wire.Unmarshal(e.Data)
-		require.NoError(t, err)
-		batches, at = append(batches, b), e.Position
-	}
+	batches := spooled(t, path)
 	h := read(t, batches)
 	require.Equal(t, uint64(n), h.events+h.gaps[wire.Gap_SPOOL_FULL])
 	require.Equal(t, stats.Lost[wire.Gap_SPOOL_FULL], h.gaps[wire.Gap_SPOOL_FULL])
@@ -238,24 +226,171 @@ func TestPublishedTwice(t *testing.T) {
 	s := source.NewSimulated(source.SimulatedOptions{Rate: 5000, Events: 500})
 	a := startAgent(t, Options{Source: s, BootID: "b", SpoolPath: filepath.Join(dir, "spool"), Conn: connect(t, "nats://127.0.0.1:1"), EndWait: time.Millisecond})
 	n := happened(s, 500)
-	a.end()
+	stats := a.end()
 	file, err := os.ReadFile(filepath.Join(dir, "spool"))
 	require.NoError(t, err)
 	for range 2 {
 		path := filepath.Join(dir, "copy")
 		require.NoError(t, os.WriteFile(path, file, 0o600))
-		sp, err := spool.Open(path, "b")
+		sp, err := spool.Open(path)
 		require.NoError(t, err)
-		o, err := Options{Host: "host-1", Source: s, Conn: nc, SpoolPath: path}.effective()
-		require.NoError(t, err)
-		p := newPublisher(o, sp, newQueue(sp, o.SpoolBytes, o.Note))
-		p.finish()
-		require.NoError(t, p.run(t.Context()))
-		require.Zero(t, sp.Bytes())
-		require.Equal(t, sp.Log().Next-1, p.acknowledged)
-		require.NoError(t, sp.Close())
+		require.Equal(t, stats.Batches, publishAll(t, nc, sp).acknowledged)
 	}
 	require.Equal(t, n, read(t, stored(t, b.URL())).events)
+}
+
+// publishAll publishes what a spool has, and closes it.
+func publishAll(t *testing.T, nc *nats.Conn, sp *spool.Spool) *publisher {
+	t.Helper()
+	o, err := Options{Host: "host-1", Source: new(source.Simulated), Conn: nc, SpoolPath: "x"}.effective()
+	require.NoError(t, err)
+	p := newPublisher(o, sp, newQueue(sp, o.SpoolBytes, o.Note))
+	p.finish()
+	require.NoError(t, p.run(t.Context()))
+	require.Zero(t, sp.Bytes())
+	require.NoError(t, sp.Close())
+	return p
+}
+
+// spooled is what is in the spool of an agent that has ended.
+func spooled(t *testing.T, path string) (batches []*wire.Batch) {
+	t.Helper()
+	sp, err := spool.Open(path)
+	require.NoError(t, err)
+	defer sp.Close()
+	for at := uint64(0); ; {
+		e, ok, err := sp.Next(at)
+		require.NoError(t, err)
+		if !ok {
+			return batches
+		}
+		data, err := wire.AppendPlace(e.Data, &wire.Batch{LogId: e.Log.ID, Sequence: e.Position, First: e.Log.First})
+		require.NoError(t, err)
+		b, err := wire.Unmarshal(data)
+		require.NoError(t, err)
+		batches, at = append(batches, b), e.Position
+	}
+}
+
+// An older copy of a spool that comes back, or runs elsewhere: what is new there is published, however well the stream knows its place.
+func TestOlderSpool(t *testing.T) {
+	b := startBroker(t)
+	makeStream(t, connect(t, b.URL()), 1)
+	path := filepath.Join(t.TempDir(), "spool")
+	var older []byte
+	events := uint64(0)
+	for i := range 3 {
+		if i == 2 {
+			require.NoError(t, os.WriteFile(path, older, 0o600))
+		}
+		s := source.NewSimulated(source.SimulatedOptions{Rate: 5000, Events: 300, Seed: uint64(i)})
+		a := startAgent(t, Options{Source: s, SpoolPath: path, Conn: connect(t, b.URL())})
+		happened(s, 300)
+		events += a.end().Events
+		if i == 0 {
+			var err error
+			older, err = os.ReadFile(path)
+			require.NoError(t, err)
+		}
+	}
+	logs := map[string][]*wire.Batch{}
+	for _, b := range stored(t, b.URL()) {
+		logs[b.LogId] = append(logs[b.LogId], b)
+		for _, e := range b.Events {
+			if e.Gap == nil {
+				events--
+			}
+		}
+	}
+	require.Zero(t, events, "all are there")
+	require.Len(t, logs, 3)
+}
+
+// A copy of an agent that runs on elsewhere, as of a virtual machine, publishes other batches under the same names. JetStream takes them
+// for the same ones, and drops them: the agent goes on with another log.
+func TestCopyRuns(t *testing.T) {
+	b := startBroker(t)
+	nc := connect(t, b.URL())
+	js := makeStream(t, nc, 1)
+	path := filepath.Join(t.TempDir(), "spool")
+	sp, err := spool.Open(path)
+	require.NoError(t, err)
+	var want []string
+	for i := range 40 {
+		want = append(want, fmt.Sprint("boot ", i))
+		data, err := wire.Marshal(&wire.Batch{Host: "host-1", BootId: want[i]})
+		require.NoError(t, err)
+		require.NoError(t, sp.Append(data))
+	}
+	e, _, err := sp.Next(0)
+	require.NoError(t, err)
+	copied := &wire.Batch{Host: "host-1", BootId: "other", LogId: e.Log.ID, Sequence: 7, First: 1}
+	data, err := wire.Marshal(copied)
+	require.NoError(t, err)
+	_, err = js.Publish(t.Context(), "EVENTS.host-1", data, jetstream.WithMsgID(wire.ID(copied)))
+	require.NoError(t, err)
+	p := publishAll(t, nc, sp)
+	require.Equal(t, uint64(40), p.acknowledged)
+	require.Positive(t, p.retried)
+	var got []string
+	ids := map[string]bool{}
+	for _, b := range stored(t, b.URL()) {
+		if b.BootId != "other" && !slices.Contains(got, b.BootId) { // those sent with the one that was dropped come again, in the new log
+			got = append(got, b.BootId)
+			ids[b.LogId] = true
+		}
+	}
+	require.ElementsMatch(t, want, got)
+	require.Len(t, ids, 2)
+}
+
+// An answer counts for the log in which a batch was sent. That the stream has had a batch is no news once it was sent twice.
+func TestAnswers(t *testing.T) {
+	b := startBroker(t)
+	sp, err := spool.Open(filepath.Join(t.TempDir(), "spool"))
+	require.NoError(t, err)
+	defer sp.Close()
+	o, err := Options{Host: "host-1", Source: new(source.Simulated), Conn: connect(t, b.URL()), SpoolPath: "x"}.effective()
+	require.NoError(t, err)
+	p := newPublisher(o, sp, newQueue(sp, o.SpoolBytes, o.Note))
+	answer := func(attempt, position int, duplicate bool) {
+		p.answer(&nats.Msg{Subject: fmt.Sprint(p.inbox, ".", attempt, ".", position), Data: fmt.Appendf(nil, `{"stream":"EVENTS","duplicate":%v}`, duplicate)})
+	}
+	under := func() (positions []uint64) {
+		for _, s := range p.flight {
+			positions = append(positions, s.Position)
+		}
+		return positions
+	}
+	require.NoError(t, sp.Append([]byte("1"), []byte("2")))
+	poll(o.Conn.IsConnected)
+	require.NoError(t, p.fill())
+	p.again(t.Context())
+	require.NoError(t, sp.Append([]byte("3"), []byte("4"), []byte("5")))
+	require.NoError(t, p.fill())
+	require.Equal(t, []uint64{1, 2, 3, 4, 5}, under())
+	first := p.flight[0].Log
+	answer(1, 1, true)
+	require.NoError(t, p.failure)
+	require.Equal(t, []uint64{2, 3, 4, 5}, under())
+
+	answer(2, 5, false)
+	answer(2, 4, true) // it was sent once
+	require.ErrorContains(t, p.failure, "batch 4 of log "+first.ID+" was published by another agent")
+	second := p.flight[2].Log
+	require.Equal(t, spool.Log{ID: second.ID, First: 4, Prior: first.ID}, second)
+	require.Equal(t, []spool.Log{first, first, second, second}, []spool.Log{p.flight[0].Log, p.flight[1].Log, p.flight[2].Log, p.flight[3].Log})
+	answer(2, 2, false)
+	answer(2, 3, false)
+	answer(2, 4, false)
+	require.Equal(t, []uint64{4, 5}, under(), "they were of the first log")
+	p.again(t.Context())
+	answer(2, 4, false)
+	require.Equal(t, []uint64{4, 5}, under())
+	answer(3, 4, false)
+	require.Equal(t, []uint64{5}, under(), "of the second log it is not there")
+	answer(3, 5, false)
+	require.Empty(t, under())
 }
 
 // What arrives somewhere is not stored yet: without an acknowledgement it stays in the spool, for the next run.
@@ -273,19 +408,7 @@ func TestUnacknowledgedStays(t *testing.T) {
 	poll(func() bool { return received.Load() >= 2*deleteEvery })
 	stats := a.end()
 	require.Zero(t, stats.Acknowledged)
-	sp, err := spool.Open(path, "b")
-	require.NoError(t, err)
-	defer sp.Close()
-	n := uint64(0)
-	for at := uint64(0); ; n++ {
-		e, ok, err := sp.Next(at)
-		require.NoError(t, err)
-		if !ok {
-			break
-		}
-		at = e.Position
-	}
-	require.Equal(t, stats.Batches, n)
+	require.Equal(t, stats.Batches, uint64(len(spooled(t, path))))
 }
 
 // Without a stream, batches wait until there is one.
@@ -300,19 +423,19 @@ func TestNoStreamYet(t *testing.T) {
 
 // The disk fails: it is tried again, and what has to be given up in the end is an error.
 func TestDiskFails(t *testing.T) {
-	sp, err := spool.Open(filepath.Join(t.TempDir(), "spool"), "b")
+	sp, err := spool.Open(filepath.Join(t.TempDir(), "spool"))
 	require.NoError(t, err)
 	require.NoError(t, sp.Close()) // a closed file takes no more
 	ctx, cancel := context.WithCancel(t.Context())
 	var q *queue
 	q = newQueue(sp, 1000, func(text string) {
 		require.Contains(t, text, "trying on")
-		require.True(t, q.push(spool.Batch{Sequence: 3}, true), "while it fails")
+		require.True(t, q.push(nil, true), "while it fails")
 		cancel()
 	})
-	require.True(t, q.push(spool.Batch{Sequence: 1, Data: make([]byte, 900)}, false))
-	require.False(t, q.push(spool.Batch{Sequence: 2, Data: make([]byte, 101)}, false), "no room")
-	require.True(t, q.push(spool.Batch{Sequence: 2, Data: make([]byte, 101)}, true), "it must")
+	require.True(t, q.push(make([]byte, 900), false))
+	require.False(t, q.push(make([]byte, 101), false), "no room")
+	require.True(t, q.push(make([]byte, 101), true), "it must")
 	require.ErrorContains(t, q.run(ctx), "3 batches are lost: writing to the spool")
 }
 

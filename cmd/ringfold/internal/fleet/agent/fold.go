@@ -9,7 +9,6 @@ import (
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/clock"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/source"
-	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/spool"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/wire"
 	"github.com/ringfold/ringfold/perfbuf"
 	"google.golang.org/protobuf/proto"
@@ -25,7 +24,7 @@ const (
 type folder struct {
 	Options
 	queue *queue
-	log   spool.Log // Next and Watermark as of the last batch that was taken
+	since uint64 // the watermark of the last batch that was taken
 
 	events []*wire.Event // of the open batch, and behind them others to use again
 	times  []uint64      // of those in the batch
@@ -47,16 +46,12 @@ type gap struct {
 	until        uint64
 }
 
-func newFolder(o Options, l spool.Log, q *queue) *folder {
-	return &folder{Options: o, queue: q, log: l, last: l.Watermark, gaps: map[wire.Gap_Reason]*gap{}, lost: map[wire.Gap_Reason]uint64{}}
+func newFolder(o Options, q *queue) *folder {
+	return &folder{Options: o, queue: q, gaps: map[wire.Gap_Reason]*gap{}, lost: map[wire.Gap_Reason]uint64{}}
 }
 
-// begin is told when the source began. If the log has batches of before, nobody has read since the last of them.
-func (f *folder) begin(now uint64) {
-	if f.log.Next > 1 {
-		f.gaps[wire.Gap_AGENT_DOWN] = &gap{after: f.log.Watermark, until: now}
-	}
-}
+// begin is told when the source began.
+func (f *folder) begin(now uint64) { f.since = now }
 
 // follow reads until ctx is done. The stream flushes itself: see event.
 func (f *folder) follow(ctx context.Context, stream *perfbuf.Ordered) error {
@@ -161,8 +156,8 @@ func (f *folder) close(watermark uint64, end bool) {
 		f.clock, f.measured = f.Clock(), now
 	}
 	b := &wire.Batch{
-		Host: f.Host, BootId: f.log.BootID, LogId: f.log.LogID, Sequence: f.log.Next,
-		Watermark: max(watermark, f.last, f.log.Watermark), WallOffset: f.clock.Offset, WallError: f.clock.Error, End: end,
+		Host: f.Host, BootId: f.BootID, Since: f.since, Watermark: max(watermark, f.last, f.since),
+		WallOffset: f.clock.Offset, WallError: f.clock.Error, End: end,
 	}
 	events, times := f.withGaps()
 	if b.BaseTime = b.Watermark; len(times) > 0 {
@@ -177,8 +172,8 @@ func (f *folder) close(watermark uint64, end bool) {
 		panic(fmt.Sprintf("a batch of our own: %v", err)) // all of it was made here, within its bounds
 	}
 	full := len(f.times) == 0 && end // the last one has room in any case, without events
-	if f.queue.push(spool.Batch{Sequence: b.Sequence, Watermark: b.Watermark, End: end, ID: wire.ID(b), Data: data}, full) {
-		f.log.Next, f.log.Watermark = b.Sequence+1, b.Watermark
+	if f.queue.push(data, full) {
+		f.since = b.Watermark
 		clear(f.gaps)
 		f.times = f.times[:0]
 		return

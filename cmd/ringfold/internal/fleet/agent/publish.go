@@ -32,7 +32,7 @@ type publisher struct {
 	ending  chan struct{}
 
 	flight  []sent
-	attempt uint64    // counts the times that all were sent again
+	attempt uint64    // counts the times that all were sent
 	alive   time.Time // when something was acknowledged last, or all were sent
 	failure error     // why to send all again
 	retry   backoff
@@ -46,6 +46,7 @@ type publisher struct {
 
 type sent struct {
 	spool.Entry
+	attempt      uint64 // with which it was sent first; 0: it was not yet
 	acknowledged bool
 }
 
@@ -55,7 +56,7 @@ const deleteEvery = 16
 func newPublisher(o Options, s *spool.Spool, q *queue) *publisher {
 	return &publisher{
 		Options: o, spool: s, queue: q, subject: wire.Subject(o.Prefix, o.Host),
-		inbox: o.Conn.NewInbox(), answers: make(chan *nats.Msg, 4*o.Window), ending: make(chan struct{}),
+		inbox: o.Conn.NewInbox(), attempt: 1, answers: make(chan *nats.Msg, 4*o.Window), ending: make(chan struct{}),
 	}
 }
 
@@ -106,22 +107,28 @@ func (p *publisher) fill() error {
 		p.last = e.Position
 		p.flight = append(p.flight, sent{Entry: e})
 		p.published++
-		p.send(e)
+		p.send(&p.flight[len(p.flight)-1])
 	}
 	return nil
 }
 
-func (p *publisher) send(e spool.Entry) {
+func (p *publisher) send(s *sent) {
 	if !p.Conn.IsConnected() { // nats.go would keep in memory what we have on disk
 		p.failure = nats.ErrDisconnected
 		return
 	}
-	err := p.Conn.PublishMsg(&nats.Msg{
-		Subject: p.subject, Data: e.Data, Header: nats.Header{jetstream.MsgIDHeader: {e.ID}},
-		Reply: fmt.Sprintf("%s.%d.%d", p.inbox, p.attempt, e.Position),
-	})
+	place := &wire.Batch{LogId: s.Log.ID, Sequence: s.Position, First: s.Log.First, Prior: s.Log.Prior}
+	data, err := wire.AppendPlace(s.Data, place)
+	if err == nil {
+		err = p.Conn.PublishMsg(&nats.Msg{
+			Subject: p.subject, Data: data, Header: nats.Header{jetstream.MsgIDHeader: {wire.ID(place)}},
+			Reply: fmt.Sprintf("%s.%d.%d", p.inbox, p.attempt, s.Position),
+		})
+	}
 	if err != nil {
 		p.failure = err
+	} else if s.attempt == 0 {
+		s.attempt = p.attempt
 	}
 }
 
@@ -159,18 +166,26 @@ func (p *publisher) wait(ctx context.Context, connected <-chan nats.Status) {
 
 // answer takes what the server says to a batch.
 func (p *publisher) answer(m *nats.Msg) {
-	attempt, position, _ := strings.Cut(strings.TrimPrefix(m.Subject, p.inbox+"."), ".")
-	if err := answered(m); err != nil {
-		if attempt == strconv.FormatUint(p.attempt, 10) { // to an earlier one it has been reacted to
+	to, position, _ := strings.Cut(strings.TrimPrefix(m.Subject, p.inbox+"."), ".")
+	attempt, _ := strconv.ParseUint(to, 10, 64)
+	at, _ := strconv.ParseUint(position, 10, 64)
+	duplicate, err := answered(m)
+	if err != nil {
+		if attempt == p.attempt { // to an earlier one it has been reacted to
 			p.failure = err
 		}
 		return
 	}
-	at, _ := strconv.ParseUint(position, 10, 64)
 	for i := range p.flight {
-		if p.flight[i].Position == at {
-			p.flight[i].acknowledged = true
+		s := &p.flight[i]
+		if s.Position != at || s.attempt == 0 || attempt < s.attempt {
+			continue
 		}
+		if duplicate && s.Fresh && s.attempt == p.attempt {
+			p.renew(i)
+			return
+		}
+		s.acknowledged = true
 	}
 	for len(p.flight) > 0 && p.flight[0].acknowledged {
 		p.done = p.flight[0].Position
@@ -183,22 +198,38 @@ func (p *publisher) answer(m *nats.Msg) {
 	}
 }
 
-// answered returns what has kept a stream from storing a batch.
-func answered(m *nats.Msg) error {
+// renew has a batch, and those behind it, be of a new log: the stream says that it has it, or has had it, and we sent it for the first
+// time. Another one was published in its name, by a copy of this agent that goes on elsewhere, as that of a virtual machine.
+func (p *publisher) renew(i int) {
+	first := p.flight[i]
+	p.failure = fmt.Errorf("batch %d of log %s was published by another agent: does a copy of this host, or of its spool, run?", first.Position, first.Log.ID)
+	p.retry.reset() // it is another failure than those before
+	log, err := p.spool.Renew(first.Position)
+	if err != nil {
+		p.failure, log = errors.Join(p.failure, err), first.Log // the next answer has us try again
+	}
+	for i := i; i < len(p.flight); i++ {
+		p.flight[i].Log, p.flight[i].attempt, p.flight[i].acknowledged = log, 0, false
+	}
+}
+
+// answered reports whether a stream has had a batch already, or what has kept it from storing it.
+func answered(m *nats.Msg) (duplicate bool, err error) {
 	if len(m.Data) == 0 && m.Header.Get("Status") == "503" {
-		return fmt.Errorf("%w: no stream with this subject, or none that works now", jetstream.ErrNoStreamResponse)
+		return false, fmt.Errorf("%w: no stream with this subject, or none that works now", jetstream.ErrNoStreamResponse)
 	}
 	var a struct {
-		Stream string
-		Error  *jetstream.APIError
+		Stream    string
+		Duplicate bool
+		Error     *jetstream.APIError
 	}
 	if err := json.Unmarshal(m.Data, &a); err != nil || a.Stream == "" && a.Error == nil {
-		return fmt.Errorf("the answer %q is none of a stream: does something else listen there?", m.Data)
+		return false, fmt.Errorf("the answer %q is none of a stream: does something else listen there?", m.Data)
 	}
 	if a.Error != nil {
-		return a.Error
+		return false, a.Error
 	}
-	return nil
+	return a.Duplicate, nil
 }
 
 // again sends all that is under way once more, after a while, which is longer each time that nothing is acknowledged.
@@ -212,13 +243,13 @@ func (p *publisher) again(ctx context.Context) {
 	p.failure = nil
 	p.attempt++
 	p.alive = time.Now()
-	for _, s := range p.flight {
+	for i := range p.flight {
 		if p.failure != nil {
 			return
 		}
-		if !s.acknowledged {
+		if s := &p.flight[i]; !s.acknowledged {
 			p.retried++
-			p.send(s.Entry)
+			p.send(s)
 		}
 	}
 }

@@ -23,8 +23,8 @@ type queue struct {
 	appended atomic.Uint64 // batches
 
 	mu       sync.Mutex
-	waiting  []spool.Batch
-	bytes    int64 // of those, and of those that are being written
+	waiting  [][]byte // batches
+	bytes    int64    // of those, and of those that are being written
 	finished bool
 
 	more  chan struct{} // of capacity 1: there is something waiting, or it is finished
@@ -38,8 +38,8 @@ func newQueue(s *spool.Spool, limit int64, note func(string)) *queue {
 }
 
 // push takes a batch, if there is room for it, or if it must.
-func (q *queue) push(b spool.Batch, must bool) bool {
-	n := int64(len(b.Data))
+func (q *queue) push(b []byte, must bool) bool {
+	n := int64(len(b))
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	// Only this adds: what there is room for now, there will be.
@@ -103,7 +103,7 @@ func (q *queue) run(ctx context.Context) error {
 		q.appended.Add(uint64(len(batches)))
 		var n int64
 		for _, b := range batches {
-			n += int64(len(b.Data))
+			n += int64(len(b))
 		}
 		q.mu.Lock()
 		q.bytes -= n

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -176,28 +175,36 @@ type history struct {
 	events uint64                     // without gaps
 	gaps   map[wire.Gap_Reason]uint64 // the sum of their counts
 	number map[wire.Gap_Reason]int    // how many gaps
-	logs   map[string][]*wire.Batch   // in the order of their sequence numbers
+	logs   [][]*wire.Batch            // of each run, in the order of their sequence numbers
 }
 
 // read checks what every log promises, whatever has failed: all sequence numbers once, events in the order of time, watermarks that
-// never go back and hold.
+// never go back and hold. The logs are of one spool.
 func read(t testing.TB, batches []*wire.Batch) history {
 	t.Helper()
-	h := history{gaps: map[wire.Gap_Reason]uint64{}, number: map[wire.Gap_Reason]int{}, logs: map[string][]*wire.Batch{}}
-	for _, b := range batches {
-		key := b.Host + "/" + b.BootId + "/" + b.LogId
-		h.logs[key] = append(h.logs[key], b)
+	h := history{gaps: map[wire.Gap_Reason]uint64{}, number: map[wire.Gap_Reason]int{}}
+	slices.SortStableFunc(batches, func(a, b *wire.Batch) int { return int(a.Sequence) - int(b.Sequence) })
+	for i, b := range batches {
+		require.Equal(t, uint64(i+1), b.Sequence, "a hole or a duplicate")
+		if b.Sequence == b.First {
+			if i > 0 {
+				require.Equal(t, batches[i-1].LogId, b.Prior)
+			}
+			h.logs = append(h.logs, nil)
+		}
+		h.logs[len(h.logs)-1] = append(h.logs[len(h.logs)-1], b)
 	}
-	for _, key := range slices.Sorted(maps.Keys(h.logs)) {
-		l := h.logs[key]
-		slices.SortStableFunc(l, func(a, b *wire.Batch) int { return int(a.Sequence) - int(b.Sequence) })
-		last, watermark := uint64(0), uint64(0)
-		for i, b := range l {
-			require.Equal(t, uint64(i+1), b.Sequence, "a hole or a duplicate in %s", key)
+	for _, l := range h.logs {
+		last, watermark := uint64(0), l[0].Since
+		for _, b := range l {
+			require.Equal(t, l[0].LogId, b.LogId)
+			require.Equal(t, watermark, b.Since, "what no batch speaks of")
 			for _, e := range b.Events {
 				at := b.BaseTime + e.Delta
 				require.GreaterOrEqual(t, at, last, "order of time in %s", wire.ID(b))
-				require.GreaterOrEqual(t, at, watermark, "an event below the watermark in %s", wire.ID(b))
+				if b != l[0] { // what happens while it begins is there too
+					require.GreaterOrEqual(t, at, watermark, "an event below the watermark in %s", wire.ID(b))
+				}
 				last = at
 				if e.Gap != nil {
 					h.gaps[e.Gap.Reason] += e.Gap.Count

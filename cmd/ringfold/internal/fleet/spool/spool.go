@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -19,51 +20,44 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 )
 
-// Spool is an open one. Its methods may be called from anywhere at any time.
+// Spool is an open one. Its methods may be called from anywhere at any time, but Next and Renew by one goroutine.
 type Spool struct {
 	path  string
 	db    *bolt.DB
-	log   Log
+	logs  []Log  // of the batches that it has, and the present one, by First
+	fresh uint64 // what is appended has positions from here on
 	bytes atomic.Int64
 }
 
-// Log is what an agent has written in one boot of its host. The host's next boot begins another.
+// Log is what was appended since the spool was opened, or since Renew. Its id is random: whoever goes on with a copy of the file does
+// not go on with the same log.
 type Log struct {
-	BootID string
-	LogID  string
-	// Next is the sequence number of the batch that comes next; 1 if nothing has been written yet.
-	Next      uint64
-	Watermark uint64 // of the last batch
-	Ended     bool   // the last batch said so
-}
-
-// Batch is one to be appended.
-type Batch struct {
-	Sequence  uint64
-	Watermark uint64
-	End       bool
-	ID        string // under which it is published
-	Data      []byte
+	ID    string
+	First uint64 // position with which it begins
+	Prior string // ID of the log before it
 }
 
 var (
 	batchesBucket = []byte("batches") // by position, big-endian: all logs' batches, in the order in which they were appended
-	metaBucket    = []byte("meta")
-	logKey        = []byte("log")
+	metaBucket    = []byte("ringfold-spool")
+	logsKey       = []byte("logs")
 	checksums     = crc32.MakeTable(crc32.Castagnoli)
 )
 
-var errCorrupt = errors.New("a batch's checksum is wrong")
+var (
+	errCorrupt = errors.New("a batch's checksum is wrong")
+	errForeign = errors.New("a database of another program")
+)
 
-// Open opens the spool of an agent on a host in that boot, and makes it if there is none. Batches of earlier boots stay, to be published.
-// It reads all that the file holds, and checks it.
-func Open(path, boot string) (s *Spool, err error) {
+// Open opens an agent's spool, and makes it if there is none. Batches of before stay, to be published, and a new log begins. It reads all
+// that the file holds, and checks it.
+func Open(path string) (s *Spool, err error) {
 	db, err := openFile(path)
 	if err != nil {
 		return nil, explain(path, err)
 	}
 	s = &Spool{path: path, db: db}
-	if err := guard(func() error { return db.Update(func(tx *bolt.Tx) error { return s.begin(tx, boot) }) }); err != nil {
+	if err := guard(func() error { return db.Update(s.begin) }); err != nil {
 		// A transaction that ended in a panic has unlocked what it held, and the file is to be closed all the same.
 		_ = guard(db.Close)
 		return nil, explain(path, err)
@@ -111,6 +105,8 @@ func explain(path string, err error) error {
 	switch {
 	case errors.Is(err, berrors.ErrTimeout):
 		return fmt.Errorf("the spool %s is in use by another agent: end that one, or give this one another file", path)
+	case errors.Is(err, errForeign):
+		return fmt.Errorf("%s is %w, and no spool: name another file by --spool", path, err)
 	case errors.As(err, &system):
 		return fmt.Errorf("opening the spool %s: %w", path, err)
 	default: // the database does not like what it finds
@@ -119,8 +115,11 @@ func explain(path string, err error) error {
 	}
 }
 
-// begin reads what there is, and begins a new log if there is none of this boot.
-func (s *Spool) begin(tx *bolt.Tx, boot string) error {
+// begin reads what there is, and begins a new log.
+func (s *Spool) begin(tx *bolt.Tx) error {
+	if bucket, _ := tx.Cursor().First(); bucket != nil && tx.Bucket(metaBucket) == nil {
+		return errForeign
+	}
 	meta, err := tx.CreateBucketIfNotExists(metaBucket)
 	if err != nil {
 		return err
@@ -129,20 +128,19 @@ func (s *Spool) begin(tx *bolt.Tx, boot string) error {
 	if err != nil {
 		return err
 	}
-	if b := meta.Get(logKey); b != nil {
-		if err := json.Unmarshal(b, &s.log); err != nil {
+	if b := meta.Get(logsKey); b != nil {
+		if err := json.Unmarshal(b, &s.logs); err != nil {
 			return fmt.Errorf("%w: %w", errCorrupt, err)
 		}
 	}
-	if s.log.BootID != boot {
-		s.log = Log{BootID: boot, LogID: rand.Text(), Next: 1}
-	}
-	size := int64(0)
+	s.fresh = batches.Sequence() + 1
+	oldest, size := s.fresh, int64(0)
 	err = batches.ForEach(func(k, v []byte) error {
-		_, data, err := unseal(v)
+		data, err := unseal(v)
 		if err != nil || len(k) != 8 {
 			return errCorrupt
 		}
+		oldest = min(oldest, binary.BigEndian.Uint64(k))
 		size += int64(len(data))
 		return nil
 	})
@@ -150,51 +148,66 @@ func (s *Spool) begin(tx *bolt.Tx, boot string) error {
 		return err
 	}
 	s.bytes.Store(size)
-	return s.putLog(tx, s.log)
+	for len(s.logs) > 1 && s.logs[1].First <= oldest {
+		s.logs = s.logs[1:]
+	}
+	return s.beginLog(tx, s.fresh)
 }
 
-func (s *Spool) putLog(tx *bolt.Tx, l Log) error {
-	b, err := json.Marshal(l)
+// beginLog begins a log at a position. It takes the place of those that would have nothing left.
+func (s *Spool) beginLog(tx *bolt.Tx, at uint64) error {
+	l := Log{ID: rand.Text(), First: at}
+	logs := slices.Clone(s.logs)
+	for n := len(logs) - 1; n >= 0; n-- {
+		if logs[n].First < at {
+			l.Prior = logs[n].ID
+			break
+		}
+		logs, l.Prior = logs[:n], logs[n].Prior
+	}
+	logs = append(logs, l)
+	b, err := json.Marshal(logs)
 	if err != nil {
 		return err
 	}
-	return tx.Bucket(metaBucket).Put(logKey, b)
+	s.logs = logs
+	return tx.Bucket(metaBucket).Put(logsKey, b)
 }
 
-// Log is how far the present log has come.
-func (s *Spool) Log() Log { return s.log }
+// Renew has the batches from a position on be of a new log, which it returns.
+func (s *Spool) Renew(at uint64) (Log, error) {
+	before := s.logs
+	if err := s.db.Update(func(tx *bolt.Tx) error { return s.beginLog(tx, at) }); err != nil {
+		s.logs = before
+		return Log{}, fmt.Errorf("writing to the spool %s: %w", s.path, err)
+	}
+	return s.logs[len(s.logs)-1], nil
+}
 
 // Bytes is the size of all batches that are in it. The file may have several times as many, and does not shrink.
 func (s *Spool) Bytes() int64 { return s.bytes.Load() }
 
-// Append adds batches to the log, all or none. When it returns they are on disk. They have to go on where the log ends.
-// Calls of Append and Log are for one goroutine.
-func (s *Spool) Append(all ...Batch) error {
-	l := s.log
+// Append adds batches to the log, all or none. When it returns they are on disk.
+func (s *Spool) Append(all ...[]byte) error {
 	size := int64(0)
 	err := s.db.Update(func(tx *bolt.Tx) error {
 		bucket := tx.Bucket(batchesBucket)
 		bucket.FillPercent = 1 // keys only grow
-		for _, b := range all {
-			if b.Sequence != l.Next {
-				return fmt.Errorf("batch %d cannot follow batch %d in a log", b.Sequence, l.Next-1)
-			}
+		for _, data := range all {
 			position, err := bucket.NextSequence()
 			if err != nil {
 				return err
 			}
-			if err := bucket.Put(key(position), seal(b.ID, b.Data)); err != nil {
+			if err := bucket.Put(key(position), seal(data)); err != nil {
 				return err
 			}
-			l.Next, l.Watermark, l.Ended = b.Sequence+1, b.Watermark, b.End
-			size += int64(len(b.Data))
+			size += int64(len(data))
 		}
-		return s.putLog(tx, l)
+		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("writing to the spool %s: %w", s.path, err)
 	}
-	s.log = l
 	s.bytes.Add(size)
 	return nil
 }
@@ -202,7 +215,8 @@ func (s *Spool) Append(all ...Batch) error {
 // Entry is a batch in the spool.
 type Entry struct {
 	Position uint64 // 1, 2, ... over all logs
-	ID       string
+	Log      Log
+	Fresh    bool // it was appended since the spool was opened
 	Data     []byte
 }
 
@@ -213,8 +227,14 @@ func (s *Spool) Next(after uint64) (e Entry, ok bool, err error) {
 		if k == nil {
 			return nil
 		}
-		id, data, err := unseal(v)
-		e, ok = Entry{binary.BigEndian.Uint64(k), string(id), append([]byte(nil), data...)}, err == nil
+		data, err := unseal(v)
+		at := binary.BigEndian.Uint64(k)
+		e, ok = Entry{Position: at, Fresh: at >= s.fresh, Data: slices.Clone(data)}, err == nil
+		for _, l := range s.logs {
+			if l.First <= at {
+				e.Log = l
+			}
+		}
 		return err
 	})
 	if err != nil {
@@ -228,7 +248,7 @@ func (s *Spool) Delete(upTo uint64) (bytes int64, err error) {
 	err = s.db.Update(func(tx *bolt.Tx) error {
 		c := tx.Bucket(batchesBucket).Cursor()
 		for k, v := c.First(); k != nil && binary.BigEndian.Uint64(k) <= upTo; k, v = c.First() {
-			_, data, err := unseal(v)
+			data, err := unseal(v)
 			if err != nil {
 				return err
 			}
@@ -251,22 +271,14 @@ func (s *Spool) Close() error { return s.db.Close() }
 
 func key(position uint64) []byte { return binary.BigEndian.AppendUint64(nil, position) }
 
-// seal adds a checksum, as the database has none for what it keeps, and the id's length: crc32 (4 bytes), length (2 bytes), id, data.
-func seal(id string, data []byte) []byte {
-	b := make([]byte, 6, 6+len(id)+len(data))
-	binary.BigEndian.PutUint16(b[4:], uint16(len(id)))
-	b = append(append(b, id...), data...)
-	binary.BigEndian.PutUint32(b, crc32.Checksum(b[4:], checksums))
-	return b
+// seal adds a checksum, as the database has none for what it keeps.
+func seal(data []byte) []byte {
+	return append(binary.BigEndian.AppendUint32(nil, crc32.Checksum(data, checksums)), data...)
 }
 
-func unseal(v []byte) (id, data []byte, err error) {
-	if len(v) < 6 || crc32.Checksum(v[4:], checksums) != binary.BigEndian.Uint32(v) {
-		return nil, nil, errCorrupt
+func unseal(v []byte) (data []byte, err error) {
+	if len(v) < 4 || crc32.Checksum(v[4:], checksums) != binary.BigEndian.Uint32(v) {
+		return nil, errCorrupt
 	}
-	n := 6 + int(binary.BigEndian.Uint16(v[4:]))
-	if n > len(v) {
-		return nil, nil, errCorrupt
-	}
-	return v[6:n], v[n:], nil
+	return v[4:], nil
 }

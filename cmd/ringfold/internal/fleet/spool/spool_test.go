@@ -5,17 +5,19 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/ringfold/ringfold/internal/leak"
 	"github.com/stretchr/testify/require"
+	bolt "go.etcd.io/bbolt"
 )
 
 func TestMain(m *testing.M) { leak.Main(m) }
 
-func open(t *testing.T, path, boot string) *Spool {
+func open(t *testing.T, path string) *Spool {
 	t.Helper()
-	s, err := Open(path, boot)
+	s, err := Open(path)
 	require.NoError(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
@@ -37,20 +39,15 @@ func all(t *testing.T, s *Spool) (data []string, last uint64) {
 
 func TestAppendNextDelete(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "spool")
-	s := open(t, path, "boot")
-	require.Equal(t, uint64(1), s.Log().Next)
-	require.NotEmpty(t, s.Log().LogID)
-	require.NoError(t, s.Append(Batch{1, 10, false, "first", []byte("one")}, Batch{2, 20, false, "", []byte("two")}))
-	require.NoError(t, s.Append(Batch{3, 30, true, "", nil}))
+	s := open(t, path)
+	require.NoError(t, s.Append([]byte("one"), []byte("two")))
+	require.NoError(t, s.Append(nil))
 	require.Equal(t, int64(6), s.Bytes())
-	require.Error(t, s.Append(Batch{3, 30, true, "", nil}), "not the next one")
-	require.Error(t, s.Append(Batch{4, 30, false, "", []byte("x")}, Batch{6, 30, false, "", nil}), "a hole")
 	got, last := all(t, s)
-	require.Equal(t, []string{"one", "two", ""}, got, "all or nothing")
-
+	require.Equal(t, []string{"one", "two", ""}, got)
 	e, _, err := s.Next(0)
 	require.NoError(t, err)
-	require.Equal(t, "first", e.ID)
+	require.True(t, e.Fresh)
 	n, err := s.Delete(e.Position)
 	require.NoError(t, err)
 	require.Equal(t, int64(3), n)
@@ -58,55 +55,124 @@ func TestAppendNextDelete(t *testing.T) {
 	n, err = s.Delete(e.Position)
 	require.NoError(t, err)
 	require.Zero(t, n)
-
-	l := s.Log()
-	require.Equal(t, Log{BootID: "boot", LogID: l.LogID, Next: 4, Watermark: 30, Ended: true}, l)
 	require.NoError(t, s.Close())
-	s = open(t, path, "boot")
-	require.Equal(t, l, s.Log(), "the same log goes on")
+
+	s = open(t, path)
 	require.Equal(t, int64(3), s.Bytes())
 	_, err = s.Delete(last)
 	require.NoError(t, err)
-	require.NoError(t, s.Append(Batch{4, 40, false, "", []byte("four")}))
+	require.NoError(t, s.Append([]byte("four")))
 	_, again := all(t, s)
-	require.Greater(t, again, last, "positions are not used twice")
+	require.Equal(t, last+1, again, "positions are not used twice, and have no holes")
 }
 
-// The host's next boot: its batches come behind those that are still there.
-func TestAnotherBoot(t *testing.T) {
+// Each time that it is opened, a log begins. Batches of before stay in theirs, and an older copy has others than what it was copied from.
+func TestLogs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "spool")
-	s := open(t, path, "one")
-	require.NoError(t, s.Append(Batch{1, 10, false, "", []byte("a")}))
-	first := s.Log().LogID
+	s := open(t, path)
+	log := func(position uint64) Log {
+		e, ok, err := s.Next(position - 1)
+		require.NoError(t, err)
+		require.True(t, ok)
+		return e.Log
+	}
+	require.NoError(t, s.Append([]byte("1"), []byte("2")))
+	first := log(2)
+	require.Equal(t, Log{ID: first.ID, First: 1}, first)
 	s.Close()
-	s = open(t, path, "two")
-	require.NotEqual(t, first, s.Log().LogID)
-	require.Equal(t, Log{BootID: "two", LogID: s.Log().LogID, Next: 1}, s.Log())
-	require.NoError(t, s.Append(Batch{1, 5, false, "", []byte("b")}))
-	got, _ := all(t, s)
-	require.Equal(t, []string{"a", "b"}, got)
+	copied, err := os.ReadFile(path)
+	require.NoError(t, err)
+
+	var ids []string
+	for range 2 { // the first time nothing is appended
+		s = open(t, path)
+		ids = append(ids, s.logs[len(s.logs)-1].ID)
+		require.Equal(t, first, log(1))
+		e, _, err := s.Next(0)
+		require.NoError(t, err)
+		require.False(t, e.Fresh)
+		if len(ids) < 2 {
+			s.Close()
+		}
+	}
+	require.NotEqual(t, ids[0], ids[1])
+	require.NoError(t, s.Append([]byte("3"), []byte("4"), []byte("5")))
+	second := log(3)
+	require.Equal(t, Log{ID: ids[1], First: 3, Prior: first.ID}, second)
+
+	// From 5 on it is another one, then from 4 on.
+	third, err := s.Renew(5)
+	require.NoError(t, err)
+	require.Equal(t, Log{ID: third.ID, First: 5, Prior: second.ID}, third)
+	require.Equal(t, third, log(5))
+	fourth, err := s.Renew(4)
+	require.NoError(t, err)
+	require.Equal(t, Log{ID: fourth.ID, First: 4, Prior: second.ID}, fourth)
+	_, err = s.Delete(2)
+	require.NoError(t, err)
+	s.Close()
+	s = open(t, path)
+	require.Equal(t, []Log{second, fourth, fourth}, []Log{log(3), log(4), log(5)})
+	require.Len(t, s.logs, 3, "of what is gone none is kept")
+	_, err = s.Renew(4)
+	require.NoError(t, err)
+	s.Close()
+	_, err = s.Renew(4)
+	require.Error(t, err)
+
+	require.NoError(t, os.WriteFile(path, copied, 0o600))
+	s = open(t, path)
+	require.NoError(t, s.Append([]byte("other 3")))
+	require.Equal(t, first, log(1))
+	require.Equal(t, Log{ID: log(3).ID, First: 3, Prior: first.ID}, log(3))
+	require.NotEqual(t, ids[1], log(3).ID)
+}
+
+// A database of another program is not touched. One that holds nothing is what a crash leaves when a spool is made.
+func TestForeign(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "spool")
+	db, err := bolt.Open(path, 0o600, nil)
+	require.NoError(t, err)
+	require.NoError(t, db.Close())
+	open(t, path).Close()
+
+	require.NoError(t, os.Remove(path))
+	db, err = bolt.Open(path, 0o600, nil)
+	require.NoError(t, err)
+	require.NoError(t, db.Update(func(tx *bolt.Tx) error {
+		_, err := tx.CreateBucket([]byte("batches"))
+		return err
+	}))
+	require.NoError(t, db.Close())
+	before, err := os.ReadFile(path)
+	require.NoError(t, err)
+	_, err = Open(path)
+	require.EqualError(t, err, path+" is a database of another program, and no spool: name another file by --spool")
+	after, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(before, after))
 }
 
 func TestInUse(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "spool")
-	s := open(t, path, "boot")
-	_, err := Open(path, "boot")
+	s := open(t, path)
+	_, err := Open(path)
 	require.ErrorContains(t, err, path+" is in use by another agent")
 	s.Close()
-	open(t, path, "boot")
+	open(t, path)
 }
 
 func TestNoDirectory(t *testing.T) {
-	_, err := Open(filepath.Join(t.TempDir(), "none", "spool"), "boot")
+	_, err := Open(filepath.Join(t.TempDir(), "none", "spool"))
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
 // Damage is found when the spool is opened, wherever it is, and nothing in the file is changed.
 func TestDamaged(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "spool")
-	s := open(t, path, "boot")
+	s := open(t, path)
 	for i := range uint64(50) {
-		require.NoError(t, s.Append(Batch{i + 1, i, false, "", bytes.Repeat([]byte(fmt.Sprintf("%03d", i)), 1000)}))
+		require.NoError(t, s.Append(bytes.Repeat([]byte(fmt.Sprintf("%03d", i)), 1000)))
 	}
 	require.NoError(t, s.Close())
 	good, err := os.ReadFile(path)
@@ -129,7 +195,7 @@ func TestDamaged(t *testing.T) {
 	}
 	for name, b := range damaged {
 		require.NoError(t, os.WriteFile(path, b, 0o600))
-		s, err := Open(path, "boot")
+		s, err := Open(path)
 		if err == nil { // the damaged page was a free one
 			got, _ := all(t, s)
 			require.Len(t, got, 50, name)
@@ -148,10 +214,10 @@ func TestDamaged(t *testing.T) {
 // However long it is used, the file takes a small multiple of what it has held at once.
 func TestFileStaysSmall(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "spool")
-	s := open(t, path, "boot")
+	s := open(t, path)
 	data := bytes.Repeat([]byte("x"), 100_000)
 	for i := range uint64(100) {
-		require.NoError(t, s.Append(Batch{i + 1, i, false, "", data}))
+		require.NoError(t, s.Append(data))
 		if i >= 10 {
 			_, err := s.Delete(i + 1 - 10)
 			require.NoError(t, err)
@@ -167,18 +233,14 @@ func TestFileStaysSmall(t *testing.T) {
 func BenchmarkSpool(b *testing.B) {
 	for _, together := range []int{1, 16} {
 		b.Run(fmt.Sprint(together, " together"), func(b *testing.B) {
-			s, err := Open(filepath.Join(b.TempDir(), "spool"), "boot")
+			s, err := Open(filepath.Join(b.TempDir(), "spool"))
 			require.NoError(b, err)
 			defer s.Close()
 			data := make([]byte, 42<<10) // of 1000 events
 			next := uint64(1)
 			for b.Loop() {
-				var batches []Batch
-				for range together {
-					batches = append(batches, Batch{Sequence: next, ID: "host/boot/log/1", Data: data})
-					next++
-				}
-				require.NoError(b, s.Append(batches...))
+				require.NoError(b, s.Append(slices.Repeat([][]byte{data}, together)...))
+				next += uint64(together)
 				for range together {
 					_, _, err := s.Next(next - uint64(together) - 1)
 					require.NoError(b, err)

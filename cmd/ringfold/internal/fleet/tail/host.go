@@ -1,6 +1,7 @@
 package tail
 
 import (
+	"fmt"
 	"math"
 	"time"
 
@@ -12,11 +13,11 @@ type host struct {
 	m      *Merger
 	name   string
 	state  state
-	known  bool // a batch of it has come
 	heard  time.Time
-	floor  int64  // nothing of it that comes has an earlier wall-clock time
-	mark   uint64 // the last watermark
-	last   *wire.Batch
+	from   int64       // since when all is known but what gaps say
+	floor  int64       // nothing of it that comes has an earlier wall-clock time
+	last   *wire.Batch // that was taken; nil: it has never been heard of
+	log    *log        // of that one
 	logs   map[string]*log
 	order  []string // of logs: the one that began last is last
 	queue  []entry
@@ -24,7 +25,8 @@ type host struct {
 	ranks  [rankings]int // places in Merger.ranks, from 1 on; 0: it is not there
 	due    time.Time     // no wait for it ends before
 	events uint64
-	told   int // Merger.waits when it was told of that others wait for it
+	gaps   uint64 // of what is missing
+	told   int    // Merger.waits when it was told of that others wait for it
 }
 
 type state int
@@ -36,9 +38,6 @@ const (
 	ended                // has said so: not waited for
 )
 
-// maxLogs is how many logs of a host have their sequence numbers remembered. An agent begins one per boot and spool.
-const maxLogs = 16
-
 // maxAhead is by how much a host's clock may be ahead of the broker's. Beyond that it is wrong, and would hold its events back for as long.
 const maxAhead = time.Minute
 
@@ -47,6 +46,7 @@ type entry struct {
 	b     *wire.Batch
 	floor int64     // no event is placed before this, not to overtake those of earlier batches when the clock is set back
 	limit int64     // nor after this
+	after int64     // of a gap: since when
 	since time.Time // it is in the queue
 }
 
@@ -65,12 +65,13 @@ func (h *host) holds() bool {
 
 // feed takes a batch, when it is its turn.
 func (h *host) feed(b *wire.Batch, received time.Time) {
-	l := h.log(b)
+	l := h.logOf(b)
 	if b.Sequence < l.next || l.held[b.Sequence].b != nil {
 		h.m.stats.Duplicates++
 		return
 	}
-	h.known, h.state = true, live
+	l.end = max(l.end, b.Sequence+1)
+	h.state = live
 	if b.Sequence > l.next {
 		// An agent that has to publish again may do so out of order.
 		l.hold(b, h.m.now)
@@ -78,7 +79,7 @@ func (h *host) feed(b *wire.Batch, received time.Time) {
 		h.become(live)
 		return
 	}
-	h.take(b, received)
+	h.take(l, b, received)
 	l.next++
 	h.takeHeld(l)
 }
@@ -86,7 +87,7 @@ func (h *host) feed(b *wire.Batch, received time.Time) {
 func (h *host) takeHeld(l *log) {
 	for b := l.release(); b != nil; b = l.release() {
 		h.m.buffered -= len(b.Events)
-		h.take(b, h.m.now)
+		h.take(l, b, h.m.now)
 		l.next++
 	}
 }
@@ -101,28 +102,9 @@ func (h *host) become(s state) {
 	}
 }
 
-// log returns the log of a batch. A host's first one begins wherever we come in; others at their beginning.
-func (h *host) log(b *wire.Batch) *log {
-	key := b.BootId + "/" + b.LogId
-	l := h.logs[key]
-	if l == nil {
-		l = &log{next: 1, held: map[uint64]held{}}
-		if len(h.order) == 0 {
-			l.next = b.Sequence
-		}
-		h.logs[key] = l
-		h.order = append(h.order, key)
-		if len(h.order) > maxLogs {
-			h.skipAll(h.logs[h.order[0]])
-			delete(h.logs, h.order[0])
-			h.order = h.order[1:]
-		}
-	}
-	return l
-}
-
 // take puts a batch into the queue.
-func (h *host) take(b *wire.Batch, received time.Time) {
+func (h *host) take(l *log, b *wire.Batch, received time.Time) {
+	h.compare(l, b)
 	limit := received.Add(maxAhead).UnixNano()
 	e := entry{b: b, floor: h.floor, limit: limit}
 	h.floor = max(h.floor, min(limit, wall(b.Watermark, b.WallOffset)))
@@ -131,12 +113,37 @@ func (h *host) take(b *wire.Batch, received time.Time) {
 		h.floor = max(h.floor, last)
 		h.push(e)
 	}
-	h.last = b
-	h.mark = b.Watermark
+	h.last, h.log = b, l
+	l.boot, l.mark, l.missing = b.BootId, b.Watermark, ""
 	if b.End {
 		h.state = ended
 	}
 	h.become(h.state)
+}
+
+// compare compares a batch with what is known of the host: something may be missing between, or two agents may say that they are the host.
+func (h *host) compare(l *log, b *wire.Batch) {
+	began := wall(b.Since, b.WallOffset)
+	if h.last == nil {
+		h.from, l.began = began, began
+		return
+	}
+	known, reason, detail := l, wire.Gap_AGENT_DOWN, ""
+	switch {
+	case l.missing != "":
+		reason, detail = wire.Gap_MISSING_BATCHES, l.missing
+	case l.boot == "":
+		known, reason, detail = h.log, wire.Gap_SPOOL_LOST, "log "+l.id
+	}
+	if l.missing != "" || known.boot != b.BootId || known.mark < b.Since {
+		h.gap(reason, detail, h.floor, b)
+	}
+	if l.boot == "" {
+		l.began = began
+	} else if l.began <= h.log.began && l != h.log && wall(b.Watermark, b.WallOffset) > h.log.began && !(l.twin && h.log.twin) {
+		l.twin, h.log.twin = true, true
+		h.gap(wire.Gap_TWO_AGENTS, fmt.Sprintf("logs %s and %s", h.log.id, l.id), h.log.began, b)
+	}
 }
 
 // check gives up waiting for what has not come for too long, and sees when the next wait may be over.
@@ -157,11 +164,10 @@ func (h *host) check() {
 	if waits := h.state == live || h.state == awaited; waits && overdue(h.heard) {
 		h.giveUp()
 		h.become(silent)
-		gap := &wire.Event{Kind: wire.Event_GAP, Gap: &wire.Gap{Reason: wire.Gap_HOST_SILENT, After: h.mark}}
-		if h.known {
-			h.gap(gap)
+		if h.last != nil {
+			h.gap(wire.Gap_HOST_SILENT, "", h.floor, nil)
 		} else {
-			h.m.hand(Item{Host: h.name, Event: gap})
+			h.m.tell(h.name, wire.Gap_HOST_SILENT, "", 0)
 		}
 		h.due = time.Time{}
 	}
@@ -181,30 +187,28 @@ func (h *host) skipAll(l *log) {
 	}
 }
 
-// skip says that the batches before the first one that is held are missing, and takes that one, and those that follow it.
+// skip takes the first batch that is held, though those before it are missing, and those that follow it.
 func (h *host) skip(l *log) {
-	b := l.first().b
-	at := b.Watermark
-	if len(b.Events) > 0 {
-		at = b.BaseTime + b.Events[0].Delta
-	}
-	gap := &wire.Gap{Reason: wire.Gap_MISSING_BATCHES}
-	if h.last != nil && h.last.BootId == b.BootId && h.mark <= at {
-		gap.After = h.mark
-	}
-	h.push(entry{b: &wire.Batch{Host: b.Host, BootId: b.BootId, LogId: b.LogId, BaseTime: at, WallOffset: b.WallOffset, WallError: b.WallError,
-		Events: []*wire.Event{{Kind: wire.Event_GAP, Gap: gap, Detail: missing(l.next, b.Sequence-1)}}}, floor: h.floor, limit: h.m.now.Add(maxAhead).UnixNano()})
-	l.next = b.Sequence
+	first := l.first().b.Sequence
+	l.missing = missing(l.next, first-1)
+	l.next = first
 	h.takeHeld(l)
 }
 
-// gap puts a gap where the host's events have got to.
-func (h *host) gap(ev *wire.Event) {
-	b := &wire.Batch{Host: h.name, BaseTime: h.mark, Events: []*wire.Event{ev}}
-	if h.last != nil {
-		b.BootId, b.LogId, b.WallOffset, b.WallError = h.last.BootId, h.last.LogId, h.last.WallOffset, h.last.WallError
+// gap puts a gap before a batch or, without one, where the host's events have got to.
+func (h *host) gap(reason wire.Gap_Reason, detail string, after int64, before *wire.Batch) {
+	b := &wire.Batch{Events: []*wire.Event{{Kind: wire.Event_GAP, Gap: &wire.Gap{Reason: reason}, Detail: detail}}}
+	limit, like := h.floor, h.last
+	if before != nil {
+		limit, like = math.MaxInt64, before
+		if b.BaseTime = before.Since; len(before.Events) > 0 { // what happened while the agent began is there, too
+			b.BaseTime = min(b.BaseTime, before.BaseTime+before.Events[0].Delta)
+		}
+	} else if like != nil {
+		b.BaseTime = like.Watermark
 	}
-	h.push(entry{b: b, floor: h.floor, limit: h.floor})
+	b.BootId, b.LogId, b.WallOffset, b.WallError = like.GetBootId(), like.GetLogId(), like.GetWallOffset(), like.GetWallError()
+	h.push(entry{b: b, floor: h.floor, limit: min(limit, h.m.now.Add(maxAhead).UnixNano()), after: after})
 }
 
 func (h *host) push(e entry) {
@@ -240,7 +244,7 @@ func (h *host) place(i int) {
 func (h *host) item() Item {
 	b := h.queue[0].b
 	ev := b.Events[h.next.i]
-	i := Item{Host: h.name, BootID: b.BootId, LogID: b.LogId, Sequence: b.Sequence, Event: ev, Time: b.BaseTime + ev.Delta, Wall: h.next.wall, Error: h.next.error}
+	i := Item{Host: h.name, BootID: b.BootId, LogID: b.LogId, Sequence: b.Sequence, Event: ev, Time: b.BaseTime + ev.Delta, Wall: h.next.wall, Error: h.next.error, After: h.queue[0].after}
 	if after := ev.Gap.GetAfter(); after != 0 {
 		i.After = i.Wall - int64(i.Time-after)
 	}

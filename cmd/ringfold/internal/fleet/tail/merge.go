@@ -44,8 +44,8 @@ type Item struct {
 
 // Stats is what has come out of a Merger so far.
 type Stats struct {
-	Events     uint64            // gaps excepted
-	ByHost     map[string]uint64 // the same, of each host that has been heard of
+	Events     uint64          // gaps excepted
+	ByHost     map[string]Host // each that has been heard of, or is waited for
 	Late       uint64
 	Forced     uint64
 	Duplicates uint64 // batches that had come already
@@ -59,6 +59,14 @@ type Wait struct {
 	Since  time.Time
 	Events int           // that are held back
 	Behind time.Duration // how far the host is behind the broker's clock; 0: it has never been heard of
+}
+
+// Host is what is known of a host: all that happened from a time to another, but for the gaps.
+type Host struct {
+	Events   uint64
+	From, To time.Time // zero: nothing is known
+	Gaps     uint64    // in which events may be missing
+	Silent   bool      // nothing has come for too long
 }
 
 // Gaps counts gaps of one reason.
@@ -125,13 +133,12 @@ func (m *Merger) Feed(b *wire.Batch, received time.Time) {
 // Malformed is told of a message that could not be read, from the host as far as its subject tells.
 func (m *Merger) Malformed(name, why string, received time.Time) {
 	m.tick(received)
-	gap := &wire.Event{Kind: wire.Event_GAP, Detail: why, Gap: &wire.Gap{Reason: wire.Gap_MALFORMED}}
-	if h := m.hosts[name]; h != nil && h.known {
+	if h := m.hosts[name]; h != nil && h.last != nil {
 		h.heard = m.now
-		h.gap(gap)
+		h.gap(wire.Gap_MALFORMED, why, 0, nil)
 		return
 	}
-	m.hand(Item{Host: name, Event: gap})
+	m.tell(name, wire.Gap_MALFORMED, why, 0)
 }
 
 // Advance delivers what can be delivered now, when all that came before now has been fed.
@@ -148,11 +155,11 @@ func (m *Merger) Advance(now time.Time) {
 		m.waits++
 	} else if h := m.hosts[wait.Host]; h.told < m.waits { // not each time
 		h.told = m.waits
-		gap := &wire.Event{Kind: wire.Event_GAP, Gap: &wire.Gap{Reason: wire.Gap_HOST_BEHIND}, Detail: "nothing has come of it"}
+		detail := "nothing has come of it"
 		if wait.Behind != 0 {
-			gap.Detail = fmt.Sprintf("its clock, or what it sends, is %v behind", wait.Behind.Round(time.Second))
+			detail = fmt.Sprintf("its clock, or what it sends, is %v behind", wait.Behind.Round(time.Second))
 		}
-		m.hand(Item{Host: h.name, After: wait.Since.UnixNano(), Event: gap})
+		m.tell(h.name, wire.Gap_HOST_BEHIND, detail, wait.Since.UnixNano())
 	}
 }
 
@@ -164,7 +171,7 @@ func (m *Merger) Waiting() *Wait {
 		return nil
 	}
 	w := &Wait{Host: h.name, Since: first.queue[0].since, Events: m.buffered}
-	if h.known {
+	if h.last != nil {
 		w.Behind = m.now.Sub(time.Unix(0, h.floor))
 	}
 	return w
@@ -180,7 +187,9 @@ func (m *Merger) Resume(now time.Time) {
 func (m *Merger) Drain() {
 	for _, h := range m.hosts {
 		h.giveUp()
-		h.become(ended)
+		if h.state != silent {
+			h.become(ended)
+		}
 	}
 	m.flush()
 }
@@ -188,11 +197,16 @@ func (m *Merger) Drain() {
 // Stats returns the counts so far.
 func (m *Merger) Stats() Stats {
 	s := m.stats
-	s.ByHost = map[string]uint64{}
+	s.ByHost = map[string]Host{}
 	for name, h := range m.hosts {
-		if h.state != awaited && h.known {
-			s.ByHost[name] = h.events
+		of := Host{Events: h.events, Gaps: h.gaps, Silent: h.state == silent}
+		if h.last != nil {
+			of.From, of.To = time.Unix(0, h.from), time.Unix(0, h.floor)
+			if m.err != nil { // the rest was not delivered
+				of.To = time.Unix(0, min(h.floor, m.last))
+			}
 		}
+		s.ByHost[name] = of
 	}
 	s.Gaps = map[wire.Gap_Reason]Gaps{}
 	for reason, g := range m.stats.Gaps {
@@ -280,6 +294,16 @@ func (m *Merger) pop(h *host, forced bool) {
 	m.hand(item)
 }
 
+// tell delivers a gap at once, without a place in the order.
+func (m *Merger) tell(host string, reason wire.Gap_Reason, detail string, after int64) {
+	m.hand(Item{Host: host, After: after, Event: &wire.Event{Kind: wire.Event_GAP, Detail: detail, Gap: &wire.Gap{Reason: reason}}})
+}
+
+// Missing says whether events may be missing in such a gap. In others they may come late.
+func Missing(reason wire.Gap_Reason) bool {
+	return reason != wire.Gap_HOST_SILENT && reason != wire.Gap_HOST_BEHIND
+}
+
 // hand counts an item and delivers it.
 func (m *Merger) hand(item Item) {
 	if m.err != nil {
@@ -296,6 +320,9 @@ func (m *Merger) hand(item Item) {
 		g.Gaps++
 		g.Events += gap.Count
 		m.stats.Gaps[gap.Reason] = g
+		if h := m.hosts[item.Host]; h != nil && Missing(gap.Reason) {
+			h.gaps++
+		}
 	} else {
 		m.stats.Events++
 		m.hosts[item.Host].events++

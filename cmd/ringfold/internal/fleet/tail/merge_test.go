@@ -3,6 +3,7 @@ package tail
 import (
 	"fmt"
 	"io"
+	"slices"
 	"testing"
 	"time"
 
@@ -15,9 +16,10 @@ var epoch = time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
 
 func at(s float64) time.Time { return epoch.Add(time.Duration(s * float64(time.Second))) }
 
-// batch makes a batch of a host that was booted at epoch: times are in seconds since then, and comm says which event it is.
+// batch makes a batch of a host that was booted at epoch: times are in seconds since then, and comm says which event it is. It claims all
+// that was before, but for the batches before it.
 func batch(host string, sequence uint64, watermark float64, events ...float64) *wire.Batch {
-	b := &wire.Batch{Host: host, BootId: "boot", LogId: "log", Sequence: sequence, Watermark: uint64(watermark * 1e9), WallOffset: epoch.UnixNano()}
+	b := &wire.Batch{Host: host, BootId: "boot", LogId: "log", Sequence: sequence, First: 1, Watermark: uint64(watermark * 1e9), WallOffset: epoch.UnixNano()}
 	for _, s := range events {
 		b.Events = append(b.Events, &wire.Event{Kind: wire.Event_EXEC, Delta: uint64(s * 1e9), Comm: fmt.Sprint(host, s)})
 	}
@@ -78,7 +80,8 @@ func TestWatermarks(t *testing.T) {
 	require.Equal(t, []string{"b1"}, m.feed(1.5, batch("a", 2, 1.05)).out())
 	require.Zero(t, m.Buffered())
 	s := m.Stats()
-	require.Equal(t, Stats{Events: 7, ByHost: map[string]uint64{"a": 3, "b": 4}, Gaps: map[wire.Gap_Reason]Gaps{}}, s)
+	require.Equal(t, Stats{Events: 7, ByHost: map[string]Host{"a": {Events: 3, From: at(0).Local(), To: at(1.05).Local()}, "b": {Events: 4, From: at(0).Local(), To: at(1.05).Local()}},
+		Gaps: map[wire.Gap_Reason]Gaps{}}, s)
 }
 
 // Where the watermark is behind the events that have come, these go on: no older ones of the host follow.
@@ -114,11 +117,13 @@ func TestSilentSince(t *testing.T) {
 	m.out()
 	m.Advance(at(6))
 	require.Len(t, m.items, 1)
-	require.Equal(t, uint64(0.7e9), m.items[0].Event.Gap.After)
+	require.Equal(t, at(0.7).UnixNano(), m.items[0].After)
 	require.Equal(t, uint64(0.7e9), m.items[0].Time)
 	require.Equal(t, at(0.7).UnixNano(), m.items[0].Wall)
 	m.Advance(at(20))
 	require.Len(t, m.items, 1, "once")
+	m.Drain()
+	require.True(t, m.Stats().ByHost["a"].Silent)
 }
 
 // A host that is waited for and never comes.
@@ -128,7 +133,7 @@ func TestNeverHeardOf(t *testing.T) {
 	m.feed(6, batch("a", 2, 6))
 	require.Zero(t, m.items[0].Wall, "nobody knows since when")
 	require.Equal(t, []string{"b HOST_SILENT", "a0.5"}, m.out())
-	require.NotContains(t, m.Stats().ByHost, "b")
+	require.Equal(t, Host{Silent: true}, m.Stats().ByHost["b"])
 }
 
 // A host that ends in good order is not waited for, and not missed.
@@ -152,14 +157,14 @@ func TestMissing(t *testing.T) {
 	m.feed(2, batch("a", 9, 3, 2.5), batch("b", 2, 3, 0.9))
 	require.Equal(t, []string{"b0.9"}, m.out())
 	require.Equal(t, []string{"a2", "a2.5"}, m.feed(2.1, batch("a", 8, 2, 2)).out(), "out of order")
-	m.feed(3, batch("a", 12, 4, 3.5), batch("a", 13, 4.2, 4.1), batch("a", 15, 4.5, 4.4), batch("b", 3, 4))
+	m.feed(3, since(3.2, batch("a", 12, 4, 3.5)), batch("a", 13, 4.2, 4.1), batch("a", 15, 4.5, 4.4), batch("b", 3, 4))
 	require.Equal(t, 3, m.Buffered())
 	m.feed(7, batch("a", 16, 7), batch("b", 4, 7))
 	require.Empty(t, m.out())
 	m.Advance(at(8))
 	require.Equal(t, "batches 10 to 11", m.items[0].Event.Detail)
-	require.Equal(t, uint64(3e9), m.items[0].Event.Gap.After)
-	require.Equal(t, uint64(3.5e9), m.items[0].Time)
+	require.Equal(t, at(3).UnixNano(), m.items[0].After)
+	require.Equal(t, uint64(3.2e9), m.items[0].Time)
 	require.Equal(t, "batch 14", m.items[3].Event.Detail)
 	require.Equal(t, []string{"a MISSING_BATCHES", "a3.5", "a4.1", "a MISSING_BATCHES", "a4.4"}, m.out())
 	require.Empty(t, m.feed(8.1, batch("a", 10, 7, 3.1)).out(), "too late: the gap has been told")
@@ -176,33 +181,116 @@ func TestDuplicates(t *testing.T) {
 	require.Equal(t, uint64(3), m.Stats().Duplicates)
 }
 
-// Another boot or log has sequence numbers of its own, from 1 on. What comes again of an earlier one is known.
-func TestAnotherLog(t *testing.T) {
-	m := newMerged(MergeOptions{})
-	second := func(sequence uint64, watermark float64, events ...float64) *wire.Batch {
-		b := batch("a", sequence, watermark, events...)
-		b.BootId, b.LogId, b.WallOffset = "boot 2", "log 2", at(10).UnixNano()
+// since has a batch claim no more than what happened from then on.
+func since(s float64, b *wire.Batch) *wire.Batch {
+	b.Since = uint64(s * 1e9)
+	return b
+}
+
+// of has a batch be of another log, which begins with first and follows a prior one in its spool.
+func of(log string, first uint64, prior string, b *wire.Batch) *wire.Batch {
+	b.LogId, b.First, b.Prior = log, first, prior
+	return b
+}
+
+// An agent begins a log each time that it starts. From what that says of its spool, and since when it is complete, follows what may be
+// missing before, and why.
+func TestLogs(t *testing.T) {
+	another := func(boot string, b *wire.Batch) *wire.Batch {
+		b.BootId = boot
 		return b
 	}
-	require.Equal(t, []string{"a5"}, m.feed(6, batch("a", 40, 5, 5)).out())
-	require.Equal(t, []string{"a0.1"}, m.feed(11, second(1, 0.5, 0.1)).out())
-	require.Empty(t, m.feed(11, batch("a", 40, 5, 5)).out())
-	require.Equal(t, []string{"a0.7"}, m.feed(12, second(2, 1, 0.7)).out())
-	require.Equal(t, uint64(1), m.Stats().Duplicates)
-	require.Empty(t, m.Stats().Gaps)
+	first := batch("a", 40, 5, 5)
+	for name, c := range map[string]struct {
+		then []*wire.Batch
+		want []string
+	}{
+		"goes on":                   {[]*wire.Batch{since(5, batch("a", 41, 6, 5.5))}, []string{"a5.5"}},
+		"started again":             {[]*wire.Batch{since(7, of("2", 41, "log", batch("a", 41, 8, 7.5)))}, []string{"a AGENT_DOWN after 5", "a7.5"}},
+		"started twice":             {[]*wire.Batch{since(7, of("2", 41, "log", batch("a", 41, 8))), since(9, of("3", 42, "2", batch("a", 42, 10)))}, []string{"a AGENT_DOWN after 5", "a AGENT_DOWN after 8"}},
+		"a reboot":                  {[]*wire.Batch{since(7, of("2", 41, "log", another("2", batch("a", 41, 8))))}, []string{"a AGENT_DOWN after 5"}},
+		"again, what came before":   {[]*wire.Batch{since(7, of("2", 41, "log", batch("a", 41, 8))), first}, []string{"a AGENT_DOWN after 5"}},
+		"out of order":              {[]*wire.Batch{since(7, of("2", 42, "log", batch("a", 42, 8))), since(5, batch("a", 41, 6, 5.5))}, []string{"a5.5", "a AGENT_DOWN after 6"}},
+		"its last batch missing":    {[]*wire.Batch{since(7, of("2", 42, "log", batch("a", 42, 8, 7.5)))}, []string{"a MISSING_BATCHES after 5 (batch 41)", "a7.5"}},
+		"another spool":             {[]*wire.Batch{since(7, of("2", 1, "", batch("a", 1, 8, 7.5)))}, []string{"a SPOOL_LOST after 5 (log 2)", "a7.5"}},
+		"another spool and boot":    {[]*wire.Batch{since(1, of("2", 1, "", another("2", batch("a", 1, 8))))}, []string{"a SPOOL_LOST after 5 (log 2)"}},
+		"another spool, disorder":   {[]*wire.Batch{since(8, of("2", 1, "", batch("a", 2, 9))), since(7, of("2", 1, "", batch("a", 1, 8, 7.5)))}, []string{"a SPOOL_LOST after 5 (log 2)", "a7.5"}},
+		"another spool, not whole":  {[]*wire.Batch{since(7, of("2", 1, "", batch("a", 3, 8)))}, []string{"a MISSING_BATCHES after 5 (batches 1 to 2)"}},
+		"an older copy":             {[]*wire.Batch{since(7, of("2", 30, "1", batch("a", 30, 8)))}, []string{"a SPOOL_LOST after 5 (log 2)"}},
+		"an older copy of this":     {[]*wire.Batch{since(7, of("2", 40, "log", batch("a", 40, 8, 7.5)))}, []string{"a SPOOL_LOST after 5 (log 2)", "a7.5"}},
+		"what happens as it begins": {[]*wire.Batch{since(7, of("2", 41, "log", batch("a", 41, 8, 6.9)))}, []string{"a AGENT_DOWN after 5", "a6.9"}},
+		"another spool, its middle": {[]*wire.Batch{since(7, of("2", 1, "", batch("a", 100, 8)))}, []string{"a SPOOL_LOST after 5 (log 2)"}},
+		"a copy with holes": {[]*wire.Batch{since(6.5, batch("a", 43, 7, 6.6)), since(7, of("2", 42, "log", batch("a", 43, 8, 7.5)))},
+			[]string{"a MISSING_BATCHES after 5 (batches 41 to 42)", "a6.6", "a MISSING_BATCHES after 7 (batch 42)", "a7.5"}},
+		"a copy runs on":         {[]*wire.Batch{since(7, of("2", 41, "log", batch("a", 41, 8, 7.5))), batch("a", 41, 9, 8.5)}, []string{"a AGENT_DOWN after 5", "a7.5", "a8.5"}},
+		"another's middle":       {[]*wire.Batch{of("2", 1, "", batch("a", 5, 6, 5.5))}, []string{"a5.5"}},
+		"what another publishes": {[]*wire.Batch{of("2", 41, "log", batch("a", 41, 6, 5.5))}, []string{"a5.5"}},
+	} {
+		m := newMerged(MergeOptions{})
+		m.feed(6, first)
+		m.out()
+		m.feed(11, c.then...)
+		m.Drain()
+		var got []string
+		for i, out := range slices.Clone(m.items) {
+			if item := m.items[i]; item.Event.Gap != nil {
+				out.Event.Comm = fmt.Sprint(item.Host, " ", item.Event.Gap.Reason, " after ", time.Duration(item.After-epoch.UnixNano()).Seconds())
+				if item.Event.Detail != "" {
+					out.Event.Comm += " (" + item.Event.Detail + ")"
+				}
+			}
+			got = append(got, out.Event.Comm)
+		}
+		require.Equal(t, c.want, got, name)
+		require.Zero(t, m.Stats().Late, name)
+		gaps := uint64(len(c.want))
+		require.Equal(t, gaps-m.Stats().Events+1, m.Stats().ByHost["a"].Gaps, name)
+	}
 
-	third := second(2, 3, 2)
-	third.LogId = "log 3" // its first one is missing
-	m.feed(13, third)
-	m.Drain()
-	require.Equal(t, []string{"a MISSING_BATCHES", "a2"}, m.out())
-
+	m := newMerged(MergeOptions{})
 	for i := range 3 * maxLogs {
-		b := second(1, 4, 3)
-		b.LogId = fmt.Sprint(i)
-		m.feed(14, b)
+		m.feed(14, of(fmt.Sprint(i), 1, "", batch("a", 1, 4, 3)))
 	}
 	require.LessOrEqual(t, len(m.hosts["a"].logs), maxLogs)
+	require.LessOrEqual(t, len(m.hosts["a"].order), maxLogs)
+}
+
+// Two agents that publish as one host are told of once, and what each of them publishes is all there: nothing of it is missing.
+func TestTwoAgents(t *testing.T) {
+	for name, second := range map[string]func(n uint64, s float64) *wire.Batch{
+		"another spool": func(n uint64, s float64) *wire.Batch {
+			return of("2", 1, "", since(s-0.5, batch("a", n+68, s+0.5, s+0.3))) // of which we do not know the beginning
+		},
+		"another machine": func(n uint64, s float64) *wire.Batch {
+			b := of("2", 1, "", since(s+999.5, batch("a", n+68, s+1000.5, s+1000.3)))
+			b.BootId, b.WallOffset = "2", at(-1000).UnixNano()
+			return b
+		},
+		"a copy of the spool": func(n uint64, s float64) *wire.Batch {
+			return of("2", 3, "log", since(s-0.5, batch("a", n+2, s+0.5, s+0.3)))
+		},
+	} {
+		m := newMerged(MergeOptions{})
+		var events int
+		for n := uint64(1); n < 50; n++ {
+			s := float64(n)
+			m.feed(s, since(s-1, batch("a", n, s, s-0.2)))
+			if events++; n > 2 {
+				m.feed(s+0.5, second(n-2, s))
+				events++
+			}
+		}
+		m.Drain()
+		require.Equal(t, uint64(events), m.Stats().Events, name)
+		require.Zero(t, m.Stats().Duplicates, name)
+		require.Equal(t, Gaps{Gaps: 1}, m.Stats().Gaps[wire.Gap_TWO_AGENTS], name)
+		require.Zero(t, m.Stats().Gaps[wire.Gap_MISSING_BATCHES], name)
+		for _, i := range m.items {
+			if i.Event.Gap.GetReason() == wire.Gap_TWO_AGENTS {
+				require.Equal(t, "logs 2 and log", i.Event.Detail)
+			}
+		}
+	}
 }
 
 // A clock that is set back does not reorder a host's events. How far they are moved is said.
@@ -287,7 +375,7 @@ func TestMalformedMessage(t *testing.T) {
 	require.Zero(t, m.items[1].Wall)
 	require.Equal(t, at(1).UnixNano(), m.items[2].Wall)
 	require.Equal(t, []string{"a0.5", "x MALFORMED", "a MALFORMED"}, m.out())
-	require.Equal(t, map[string]uint64{"a": 1}, m.Stats().ByHost)
+	require.Equal(t, map[string]Host{"a": {Events: 1, From: at(0).Local(), To: at(1).Local(), Gaps: 1}}, m.Stats().ByHost)
 }
 
 // Who has had enough gets nothing more, and it is not counted.
@@ -306,6 +394,7 @@ func TestEnough(t *testing.T) {
 	require.Equal(t, io.EOF, m.Err())
 	require.Equal(t, 2, n)
 	require.Equal(t, uint64(2), m.Stats().Events)
+	require.Equal(t, at(0.2).Local(), m.Stats().ByHost["a"].To, "what was held back is not known")
 }
 
 // A host whose clock is slow, or whose watermark stands still, holds up the others: that is told of, once, with since when.

@@ -32,6 +32,7 @@ type setup struct {
 	name      string
 	deaths    bool // hosts are silent for long, and come back
 	drops     bool // batches are missing
+	restarts  bool // agents are down for a while, and some lose their spools
 	disorder  bool // batches come twice, and out of order
 	clocks    bool // hosts are wrong about the time, within what they say
 	buffer    int
@@ -82,12 +83,38 @@ func (f *fleet) host(name string) {
 		number   = 0
 		dies     = span
 		sequence uint64
+		logs     = 1
+		log      = name + " 1"
+		first    = uint64(1)
+		prior    string
+		mark     = uint64(epoch.Add(now).Sub(boot))
+		told     []string // gaps, if nothing is missing before
 	)
+	happen := func(at time.Duration) string {
+		number++
+		id := fmt.Sprintf("%s/%d", name, number)
+		f.truth[id] = epoch.Add(at).UnixNano()
+		return id
+	}
 	if f.set.deaths && f.IntN(2) == 0 {
 		dies = f.between(span/4, span/2)
 	}
 	for sequence = 1; now < span; sequence++ {
-		b := &wire.Batch{Host: name, BootId: "boot", LogId: "log", Sequence: sequence, WallOffset: boot.UnixNano(), Watermark: uint64(epoch.Add(now).Sub(boot))}
+		if f.set.restarts && sequence > first+8 && now < span-10*time.Second && f.IntN(10) == 0 {
+			logs++
+			prior, log, first = log, fmt.Sprint(name, " ", logs), sequence
+			told = []string{name + ": "}
+			if f.IntN(2) == 0 {
+				told = []string{fmt.Sprintf("%s: log %s", name, log)}
+				prior, sequence, first, dropped = "", 1, 1, 0
+			}
+			happen(now) // and nobody is there
+			events = now + f.between(time.Millisecond, 500*time.Millisecond)
+			now = events + time.Millisecond
+			mark = uint64(epoch.Add(events).Sub(boot))
+		}
+		b := &wire.Batch{Host: name, BootId: "boot", LogId: log, Sequence: sequence, First: first, Prior: prior, Since: mark, WallOffset: boot.UnixNano(),
+			Watermark: uint64(epoch.Add(now).Sub(boot))}
 		if f.set.clocks {
 			b.WallError = uint64(5 * time.Millisecond)
 			b.WallOffset += int64(f.between(-5*time.Millisecond, 5*time.Millisecond))
@@ -98,19 +125,17 @@ func (f *fleet) host(name string) {
 				break
 			}
 			events = happens
-			number++
-			id := fmt.Sprintf("%s/%d", name, number)
-			f.truth[id] = epoch.Add(happens).UnixNano()
-			ev := &wire.Event{Kind: wire.Event_EXEC, Comm: id, Delta: uint64(epoch.Add(happens).Sub(boot))}
+			ev := &wire.Event{Kind: wire.Event_EXEC, Comm: happen(happens), Delta: uint64(epoch.Add(happens).Sub(boot))}
 			if len(b.Events) == 0 {
 				b.BaseTime = ev.Delta
 			}
 			ev.Delta -= b.BaseTime
 			b.Events = append(b.Events, ev)
 		}
-		if events = now; f.IntN(3) == 0 && len(b.Events) > 0 { // it knows of less than it has sent, just as well
-			b.Watermark -= uint64(f.between(0, 1000*time.Millisecond))
+		if events = now; f.IntN(3) == 0 && len(b.Events) > 0 { // it knows of less than is true, just as well
+			b.Watermark = max(b.BaseTime+b.Events[len(b.Events)-1].Delta, b.Watermark-uint64(f.between(0, 1000*time.Millisecond)))
 		}
+		mark = b.Watermark
 		// What came later is not before.
 		if at := epoch.Add(now + path + f.between(0, 50*time.Millisecond)); at.After(arrived) {
 			arrived = at
@@ -128,9 +153,10 @@ func (f *fleet) host(name string) {
 		} else {
 			f.send(b, arrived, &heard)
 			if dropped > 0 {
-				f.missing = append(f.missing, name+": "+missing(sequence-dropped, sequence-1))
-				dropped = 0
+				told = []string{name + ": " + missing(sequence-dropped, sequence-1)}
 			}
+			f.missing = append(f.missing, told...)
+			dropped, told = 0, nil
 		}
 		now += f.between(10*time.Millisecond, time.Second)
 	}
@@ -165,7 +191,9 @@ func TestSimulation(t *testing.T) {
 		{name: "missing", drops: true, endedWell: true},
 		{name: "missing and disorder", drops: true, disorder: true},
 		{name: "deaths", deaths: true},
-		{name: "all", deaths: true, drops: true, disorder: true, clocks: true},
+		{name: "restarts", restarts: true},
+		{name: "restarts and disorder", restarts: true, disorder: true},
+		{name: "all", deaths: true, drops: true, restarts: true, disorder: true, clocks: true},
 		{name: "little memory", deaths: true, drops: true, buffer: 20},
 	} {
 		t.Run(set.name, func(t *testing.T) {
@@ -203,6 +231,7 @@ func run(t *testing.T, f *fleet) bool {
 	last, s := int64(0), m.Stats()
 	seen := map[string]bool{}
 	byHost := map[string]int64{}
+	holes := map[string][]Item{}
 	var gaps []string
 	silences := map[string]int{}
 	behind := 0
@@ -221,6 +250,7 @@ func run(t *testing.T, f *fleet) bool {
 				silences[i.Host]++
 			} else {
 				gaps = append(gaps, i.Host+": "+i.Event.Detail)
+				holes[i.Host] = append(holes[i.Host], i)
 			}
 			continue
 		}
@@ -231,6 +261,15 @@ func run(t *testing.T, f *fleet) bool {
 		seen[id] = true
 		if off := max(i.Wall-f.truth[id], f.truth[id]-i.Wall); uint64(off) > i.Error {
 			t.Fatal("it is not where it is said to be: ", i)
+		}
+	}
+	const wrong = int64(20 * time.Millisecond) // more than clocks are
+	for id, at := range f.truth {
+		host, _, _ := strings.Cut(id, "/")
+		h := s.ByHost[host]
+		if !seen[id] && at >= h.From.UnixNano()+wrong && at < h.To.UnixNano()-wrong &&
+			!slices.ContainsFunc(holes[host], func(i Item) bool { return at >= i.After-wrong && at <= i.Wall+wrong }) {
+			t.Fatal("it is missing where all is known: ", id, " at ", time.Unix(0, at), ", of ", h)
 		}
 	}
 	slices.Sort(gaps)
@@ -244,7 +283,7 @@ func run(t *testing.T, f *fleet) bool {
 		if !f.set.disorder { // else a host may be heard of by what comes again
 			require.Equal(t, f.silences, silences)
 		}
-		if !f.set.deaths || !f.set.disorder { // else what comes again may keep a host from being silent
+		if !f.set.disorder { // else what comes again may keep a host from being silent
 			require.Zero(t, behind)
 		}
 		if !f.set.deaths {

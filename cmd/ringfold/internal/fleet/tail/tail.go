@@ -187,7 +187,9 @@ func (r *reader) consumer(ctx context.Context) (jetstream.Consumer, error) {
 			return nil, fmt.Errorf("the server at %s has no JetStream: run nats-server with -js: %w", r.nc.ConnectedAddr(), err)
 		case errors.Is(err, jetstream.ErrInvalidStreamName):
 			return nil, fmt.Errorf("--stream %q: %w", r.o.Stream, err)
-		case ctx.Err() != nil || errors.Is(err, nats.ErrConnectionClosed):
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case errors.Is(err, nats.ErrConnectionClosed):
 			return nil, err
 		case r.nc.IsConnected(): // else connecting has been told of
 			r.o.Note(fmt.Sprintf("reading stream %s: %v: trying on", r.o.Stream, err))
@@ -215,6 +217,9 @@ func (r *reader) tryConsumer(ctx context.Context, js jetstream.JetStream) (jetst
 		if subject := wire.Subject(r.o.Stream, host); !slices.Contains(config.FilterSubjects, subject) {
 			config.FilterSubjects = append(config.FilterSubjects, subject)
 		}
+	}
+	if state := stream.CachedInfo().State; state.FirstSeq > 1 && state.FirstTime.After(r.o.Since) && !r.o.Since.IsZero() {
+		r.o.Note(fmt.Sprintf("stream %s has dropped what was stored before %s, as its limits say", r.o.Stream, state.FirstTime.Local().Format(time.DateTime)))
 	}
 	switch {
 	case r.o.All:

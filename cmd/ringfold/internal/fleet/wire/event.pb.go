@@ -85,26 +85,30 @@ const (
 	Gap_RING_FULL   Gap_Reason = 1 // the kernel found a ring full
 	Gap_CORRUPT     Gap_Reason = 2 // memory of a ring could not be read
 	Gap_SPOOL_FULL  Gap_Reason = 3 // the broker was away for longer than the spool could hold
-	Gap_AGENT_DOWN  Gap_Reason = 4 // no agent has read the host's events
-	// Those below are found by who reads, and are never published.
-	Gap_HOST_SILENT     Gap_Reason = 5 // nothing has come of the host for too long: others do not wait for it any more
-	Gap_MISSING_BATCHES Gap_Reason = 6 // sequence numbers are missing: the stream has dropped them, by age or size
-	Gap_MALFORMED       Gap_Reason = 7 // a message could not be read
-	Gap_HOST_BEHIND     Gap_Reason = 8 // nothing is missing: others' events wait for the host, whose watermark does not get to them
+	// Those below are found by the reader, and are never published.
+	Gap_AGENT_DOWN      Gap_Reason = 4  // no agent has read the host's events
+	Gap_HOST_SILENT     Gap_Reason = 5  // nothing has come of the host for too long: others do not wait for it any more
+	Gap_MISSING_BATCHES Gap_Reason = 6  // sequence numbers are missing: the stream has dropped them, by age or size
+	Gap_MALFORMED       Gap_Reason = 7  // a message could not be read
+	Gap_HOST_BEHIND     Gap_Reason = 8  // nothing is missing: others' events wait for the host, whose watermark does not get to them
+	Gap_SPOOL_LOST      Gap_Reason = 9  // the agent has another spool than before: what that one held may be missing, too
+	Gap_TWO_AGENTS      Gap_Reason = 10 // two agents publish as the same host
 )
 
 // Enum value maps for Gap_Reason.
 var (
 	Gap_Reason_name = map[int32]string{
-		0: "UNSPECIFIED",
-		1: "RING_FULL",
-		2: "CORRUPT",
-		3: "SPOOL_FULL",
-		4: "AGENT_DOWN",
-		5: "HOST_SILENT",
-		6: "MISSING_BATCHES",
-		7: "MALFORMED",
-		8: "HOST_BEHIND",
+		0:  "UNSPECIFIED",
+		1:  "RING_FULL",
+		2:  "CORRUPT",
+		3:  "SPOOL_FULL",
+		4:  "AGENT_DOWN",
+		5:  "HOST_SILENT",
+		6:  "MISSING_BATCHES",
+		7:  "MALFORMED",
+		8:  "HOST_BEHIND",
+		9:  "SPOOL_LOST",
+		10: "TWO_AGENTS",
 	}
 	Gap_Reason_value = map[string]int32{
 		"UNSPECIFIED":     0,
@@ -116,6 +120,8 @@ var (
 		"MISSING_BATCHES": 6,
 		"MALFORMED":       7,
 		"HOST_BEHIND":     8,
+		"SPOOL_LOST":      9,
+		"TWO_AGENTS":      10,
 	}
 )
 
@@ -354,11 +360,11 @@ const file_event_proto_rawDesc = "" +
 	"\x04FORK\x10\x01\x12\b\n" +
 	"\x04EXEC\x10\x02\x12\b\n" +
 	"\x04EXIT\x10\x03\x12\a\n" +
-	"\x03GAP\x10\x04\"\x86\x02\n" +
+	"\x03GAP\x10\x04\"\xa6\x02\n" +
 	"\x03Gap\x125\n" +
 	"\x06reason\x18\x01 \x01(\x0e2\x1d.ringfold.fleet.v1.Gap.ReasonR\x06reason\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x04R\x05count\x12\x14\n" +
-	"\x05after\x18\x03 \x01(\x04R\x05after\"\x9b\x01\n" +
+	"\x05after\x18\x03 \x01(\x04R\x05after\"\xbb\x01\n" +
 	"\x06Reason\x12\x0f\n" +
 	"\vUNSPECIFIED\x10\x00\x12\r\n" +
 	"\tRING_FULL\x10\x01\x12\v\n" +
@@ -370,7 +376,12 @@ const file_event_proto_rawDesc = "" +
 	"\vHOST_SILENT\x10\x05\x12\x13\n" +
 	"\x0fMISSING_BATCHES\x10\x06\x12\r\n" +
 	"\tMALFORMED\x10\a\x12\x0f\n" +
-	"\vHOST_BEHIND\x10\bB?Z=github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/wireb\x06proto3"
+	"\vHOST_BEHIND\x10\b\x12\x0e\n" +
+	"\n" +
+	"SPOOL_LOST\x10\t\x12\x0e\n" +
+	"\n" +
+	"TWO_AGENTS\x10\n" +
+	"B?Z=github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/wireb\x06proto3"
 
 var (
 	file_event_proto_rawDescOnce sync.Once

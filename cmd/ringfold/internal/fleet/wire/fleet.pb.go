@@ -25,22 +25,27 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Batch is some events of a host, in the order of time, and what is known beyond them. It never changes once it has a sequence number:
-// published again, it is the same, byte for byte.
+// Batch is all that happened on a host in a stretch of time: its events in order, and gaps for those that were lost. Published again,
+// it is the same, byte for byte.
 type Batch struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	Host     string                 `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
-	BootId   string                 `protobuf:"bytes,2,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"` // of /proc/sys/kernel/random/boot_id: times of different boots are not comparable
-	LogId    string                 `protobuf:"bytes,3,opt,name=log_id,json=logId,proto3" json:"log_id,omitempty"`    // of the agent's spool, in this boot: sequence numbers are its own
-	Sequence uint64                 `protobuf:"varint,4,opt,name=sequence,proto3" json:"sequence,omitempty"`          // 1, 2, 3, ... in the log, without holes
-	BaseTime uint64                 `protobuf:"varint,5,opt,name=base_time,json=baseTime,proto3" json:"base_time,omitempty"`
-	Events   []*Event               `protobuf:"bytes,6,rep,name=events,proto3" json:"events,omitempty"`
-	// All events of the host with a time below this one are in this batch or in earlier ones. It never goes back. A host on which
-	// nothing happens goes on to publish watermarks.
-	Watermark     uint64 `protobuf:"varint,7,opt,name=watermark,proto3" json:"watermark,omitempty"`
-	WallOffset    int64  `protobuf:"zigzag64,8,opt,name=wall_offset,json=wallOffset,proto3" json:"wall_offset,omitempty"` // ns: CLOCK_REALTIME - CLOCK_MONOTONIC, as measured last
-	WallError     uint64 `protobuf:"varint,9,opt,name=wall_error,json=wallError,proto3" json:"wall_error,omitempty"`      // ns: how wrong that may be, as far as the kernel and the measurement tell
-	End           bool   `protobuf:"varint,10,opt,name=end,proto3" json:"end,omitempty"`                                  // the agent ends in good order: nothing follows in this log until it is started again
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Host   string                 `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
+	BootId string                 `protobuf:"bytes,2,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"` // of /proc/sys/kernel/random/boot_id: times of different boots are not comparable
+	// The batch's place. An agent begins a log whenever it starts, with a random id. Its spool numbers the batches 1, 2, 3, ... through
+	// all its logs. A log that does not go on where the one before it ended is of another spool: a new one, or an older copy.
+	LogId    string `protobuf:"bytes,3,opt,name=log_id,json=logId,proto3" json:"log_id,omitempty"`
+	Sequence uint64 `protobuf:"varint,4,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	First    uint64 `protobuf:"varint,12,opt,name=first,proto3" json:"first,omitempty"` // the sequence number with which the log begins
+	Prior    string `protobuf:"bytes,13,opt,name=prior,proto3" json:"prior,omitempty"`  // the log before it in the spool; empty: there was none
+	// The stretch of time. All events from `since` on and below `watermark` are in this batch. The next batch of the log goes on where
+	// this one ends. A host on which nothing happens goes on to publish batches.
+	Since         uint64   `protobuf:"varint,11,opt,name=since,proto3" json:"since,omitempty"`
+	Watermark     uint64   `protobuf:"varint,7,opt,name=watermark,proto3" json:"watermark,omitempty"`
+	BaseTime      uint64   `protobuf:"varint,5,opt,name=base_time,json=baseTime,proto3" json:"base_time,omitempty"`
+	Events        []*Event `protobuf:"bytes,6,rep,name=events,proto3" json:"events,omitempty"`
+	WallOffset    int64    `protobuf:"zigzag64,8,opt,name=wall_offset,json=wallOffset,proto3" json:"wall_offset,omitempty"` // ns: CLOCK_REALTIME - CLOCK_MONOTONIC, as measured last
+	WallError     uint64   `protobuf:"varint,9,opt,name=wall_error,json=wallError,proto3" json:"wall_error,omitempty"`      // ns: how wrong that may be, as far as the kernel and the measurement tell
+	End           bool     `protobuf:"varint,10,opt,name=end,proto3" json:"end,omitempty"`                                  // the agent ends in good order: nothing follows in this log
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -103,6 +108,34 @@ func (x *Batch) GetSequence() uint64 {
 	return 0
 }
 
+func (x *Batch) GetFirst() uint64 {
+	if x != nil {
+		return x.First
+	}
+	return 0
+}
+
+func (x *Batch) GetPrior() string {
+	if x != nil {
+		return x.Prior
+	}
+	return ""
+}
+
+func (x *Batch) GetSince() uint64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+func (x *Batch) GetWatermark() uint64 {
+	if x != nil {
+		return x.Watermark
+	}
+	return 0
+}
+
 func (x *Batch) GetBaseTime() uint64 {
 	if x != nil {
 		return x.BaseTime
@@ -115,13 +148,6 @@ func (x *Batch) GetEvents() []*Event {
 		return x.Events
 	}
 	return nil
-}
-
-func (x *Batch) GetWatermark() uint64 {
-	if x != nil {
-		return x.Watermark
-	}
-	return 0
 }
 
 func (x *Batch) GetWallOffset() int64 {
@@ -149,15 +175,18 @@ var File_fleet_proto protoreflect.FileDescriptor
 
 const file_fleet_proto_rawDesc = "" +
 	"\n" +
-	"\vfleet.proto\x12\x11ringfold.fleet.v1\x1a\vevent.proto\"\xa6\x02\n" +
+	"\vfleet.proto\x12\x11ringfold.fleet.v1\x1a\vevent.proto\"\xe8\x02\n" +
 	"\x05Batch\x12\x12\n" +
 	"\x04host\x18\x01 \x01(\tR\x04host\x12\x17\n" +
 	"\aboot_id\x18\x02 \x01(\tR\x06bootId\x12\x15\n" +
 	"\x06log_id\x18\x03 \x01(\tR\x05logId\x12\x1a\n" +
-	"\bsequence\x18\x04 \x01(\x04R\bsequence\x12\x1b\n" +
+	"\bsequence\x18\x04 \x01(\x04R\bsequence\x12\x14\n" +
+	"\x05first\x18\f \x01(\x04R\x05first\x12\x14\n" +
+	"\x05prior\x18\r \x01(\tR\x05prior\x12\x14\n" +
+	"\x05since\x18\v \x01(\x04R\x05since\x12\x1c\n" +
+	"\twatermark\x18\a \x01(\x04R\twatermark\x12\x1b\n" +
 	"\tbase_time\x18\x05 \x01(\x04R\bbaseTime\x120\n" +
-	"\x06events\x18\x06 \x03(\v2\x18.ringfold.fleet.v1.EventR\x06events\x12\x1c\n" +
-	"\twatermark\x18\a \x01(\x04R\twatermark\x12\x1f\n" +
+	"\x06events\x18\x06 \x03(\v2\x18.ringfold.fleet.v1.EventR\x06events\x12\x1f\n" +
 	"\vwall_offset\x18\b \x01(\x12R\n" +
 	"wallOffset\x12\x1d\n" +
 	"\n" +

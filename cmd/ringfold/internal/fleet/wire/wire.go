@@ -1,8 +1,10 @@
 package wire
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -14,9 +16,10 @@ import (
 const (
 	MaxBytes  = 1 << 20 // NATS's own default for a message
 	MaxEvents = 1 << 14
-	maxName   = 255  // a host's, a boot's, a log's
-	maxComm   = 64   // the kernel's has 16
-	maxDetail = 4096 // PATH_MAX
+	maxPlace  = 1 << 10 // of MaxBytes, what AppendPlace adds
+	maxName   = 255     // a host's, a boot's, a log's
+	maxComm   = 64      // the kernel's has 16
+	maxDetail = 4096    // PATH_MAX
 )
 
 // ErrMalformed is in every error of Unmarshal and Marshal: another try with the same bytes changes nothing.
@@ -24,7 +27,7 @@ var ErrMalformed = errors.New("malformed batch")
 
 // ID names a batch: JetStream drops a message whose ID it has seen a short while ago.
 func ID(b *Batch) string {
-	return fmt.Sprintf("%s/%s/%s/%d", b.Host, b.BootId, b.LogId, b.Sequence)
+	return fmt.Sprintf("%s/%d", b.LogId, b.Sequence)
 }
 
 // Subject is where a host's batches are published. What a subject's part cannot hold becomes "_", so two hosts may share one:
@@ -38,7 +41,7 @@ func Subject(prefix, host string) string {
 	}, host)
 }
 
-// Marshal is a message's payload. What Unmarshal would refuse is an error here.
+// Marshal is a message's payload. What Unmarshal would refuse is an error here, but for the batch's place: AppendPlace may add that later.
 func Marshal(b *Batch) ([]byte, error) {
 	if err := check(b); err != nil {
 		return nil, err
@@ -47,39 +50,43 @@ func Marshal(b *Batch) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
-	if len(data) > MaxBytes {
-		return nil, tooLarge(len(data))
+	if len(data) > MaxBytes-maxPlace {
+		return nil, tooLarge(len(data), MaxBytes-maxPlace)
 	}
 	return data, nil
+}
+
+// AppendPlace adds the fields of b that say where a batch has its place to its payload.
+func AppendPlace(data []byte, b *Batch) ([]byte, error) {
+	place := &Batch{LogId: b.LogId, Sequence: b.Sequence, First: b.First, Prior: b.Prior}
+	return proto.MarshalOptions{Deterministic: true}.MarshalAppend(data, place) // of a field that comes twice the last one counts
 }
 
 // Unmarshal reads a message's payload, which may be anything, and checks what can be checked in a batch alone.
 func Unmarshal(data []byte) (*Batch, error) {
 	if len(data) > MaxBytes {
-		return nil, tooLarge(len(data))
+		return nil, tooLarge(len(data), MaxBytes)
 	}
 	b := new(Batch)
 	if err := proto.Unmarshal(data, b); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
-	if err := check(b); err != nil {
+	if err := cmp.Or(check(b), checkPlace(b)); err != nil {
 		return nil, err
 	}
 	return b, nil
 }
 
-func tooLarge(n int) error {
-	return fmt.Errorf("%w: %d bytes, more than %d", ErrMalformed, n, MaxBytes)
+func tooLarge(n, most int) error {
+	return fmt.Errorf("%w: %d bytes, more than %d", ErrMalformed, n, most)
 }
 
 func check(b *Batch) error {
-	for _, f := range []struct{ name, value string }{{"host", b.Host}, {"boot_id", b.BootId}, {"log_id", b.LogId}} {
-		if err := checkName(f.value); err != nil {
-			return fmt.Errorf("%w: its %s %w", ErrMalformed, f.name, err)
-		}
+	if err := checkNames("host", b.Host, "boot_id", b.BootId); err != nil {
+		return err
 	}
-	if b.Sequence == 0 {
-		return fmt.Errorf("%w: it has no sequence number (they begin with 1)", ErrMalformed)
+	if b.Since > b.Watermark {
+		return fmt.Errorf("%w: it begins at %d, after its watermark %d", ErrMalformed, b.Since, b.Watermark)
 	}
 	if len(b.Events) > MaxEvents {
 		return fmt.Errorf("%w: %d events, more than %d", ErrMalformed, len(b.Events), MaxEvents)
@@ -90,6 +97,25 @@ func check(b *Batch) error {
 			return fmt.Errorf("%w: event %d of %d %w", ErrMalformed, i+1, len(b.Events), err)
 		}
 		last = e.Delta
+	}
+	return nil
+}
+
+func checkPlace(b *Batch) error {
+	if b.First == 0 || b.First > b.Sequence || b.Sequence > math.MaxInt64 {
+		return fmt.Errorf("%w: its sequence number is %d, in a log that begins with %d", ErrMalformed, b.Sequence, b.First)
+	}
+	if b.Prior == "" {
+		return checkNames("log_id", b.LogId)
+	}
+	return checkNames("log_id", b.LogId, "prior", b.Prior)
+}
+
+func checkNames(fields ...string) error {
+	for i := 0; i < len(fields); i += 2 {
+		if err := checkName(fields[i+1]); err != nil {
+			return fmt.Errorf("%w: its %s %w", ErrMalformed, fields[i], err)
+		}
 	}
 	return nil
 }

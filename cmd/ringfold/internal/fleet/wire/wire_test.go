@@ -10,7 +10,7 @@ import (
 
 func sample() *Batch {
 	return &Batch{
-		Host: "web-1.example", BootId: "b", LogId: "l", Sequence: 7, BaseTime: 1000, Watermark: 1500, WallOffset: -5, WallError: 9,
+		Host: "web-1.example", BootId: "b", LogId: "l", Sequence: 7, First: 5, Prior: "k", BaseTime: 1000, Since: 990, Watermark: 1500, WallOffset: -5, WallError: 9,
 		Events: []*Event{
 			{Kind: Event_FORK, Cpu: 1, Pid: 2, Tid: 3, OtherPid: 4, OtherTid: 5, Comm: "sh"},
 			{Kind: Event_EXEC, Delta: 3, Comm: "true", Detail: "/bin/true"},
@@ -26,10 +26,16 @@ func TestThereAndBack(t *testing.T) {
 	b, err := Unmarshal(data)
 	require.NoError(t, err)
 	require.True(t, proto.Equal(sample(), b))
-	require.Equal(t, "web-1.example/b/l/7", ID(b))
+	require.Equal(t, "l/7", ID(b))
 
-	_, err = Marshal(&Batch{Host: "a", BootId: "b", LogId: "c", Sequence: 1}) // a heartbeat has no events
+	// A heartbeat has no events, and no place yet.
+	data, err = Marshal(&Batch{Host: "a", BootId: "b", LogId: "early"})
 	require.NoError(t, err)
+	data, err = AppendPlace(data, &Batch{Host: "none of this", LogId: "l", Sequence: 3, First: 2, Prior: "k"})
+	require.NoError(t, err)
+	b, err = Unmarshal(data)
+	require.NoError(t, err)
+	require.True(t, proto.Equal(&Batch{Host: "a", BootId: "b", LogId: "l", Sequence: 3, First: 2, Prior: "k"}, b))
 }
 
 func TestSubject(t *testing.T) {
@@ -45,10 +51,9 @@ func TestMalformed(t *testing.T) {
 	for want, change := range map[string]func(b *Batch){
 		"its host is missing":                                      func(b *Batch) { b.Host = "" },
 		"its boot_id is missing":                                   func(b *Batch) { b.BootId = "" },
-		"its log_id has 256 bytes, more than 255":                  func(b *Batch) { b.LogId = strings.Repeat("x", 256) },
 		`its host has characters that cannot be printed: "a\nb"`:   func(b *Batch) { b.Host = "a\nb" },
 		`its host has characters that cannot be printed: "\x1b[2"`: func(b *Batch) { b.Host = "\x1b[2" },
-		"it has no sequence number":                                func(b *Batch) { b.Sequence = 0 },
+		"it begins at 1501, after its watermark 1500":              func(b *Batch) { b.Since = 1501 },
 		"more than 16384":                                          func(b *Batch) { b.Events = make([]*Event, MaxEvents+1) },
 		"event 4 of 4 is not in the order of time: delta 2 after 3": func(b *Batch) {
 			b.Events[3].Delta = 2
@@ -77,6 +82,24 @@ func TestMalformed(t *testing.T) {
 		require.ErrorContains(t, err, want)
 	}
 
+	for want, change := range map[string]func(b *Batch){
+		"its log_id is missing":                   func(b *Batch) { b.LogId = "" },
+		"its log_id has 256 bytes, more than 255": func(b *Batch) { b.LogId = strings.Repeat("x", 256) },
+		"its prior has characters":                func(b *Batch) { b.Prior = "\x00" },
+		"its sequence number is 0":                func(b *Batch) { b.Sequence = 0 },
+		"in a log that begins with 0":             func(b *Batch) { b.First = 0 },
+		"in a log that begins with 8":             func(b *Batch) { b.First = 8 },
+		"is 18446744073709551615, in":             func(b *Batch) { b.Sequence = 1<<64 - 1 },
+	} {
+		b := sample()
+		change(b)
+		data, err := Marshal(b)
+		require.NoError(t, err)
+		_, err = Unmarshal(data)
+		require.ErrorIs(t, err, ErrMalformed)
+		require.ErrorContains(t, err, want)
+	}
+
 	for _, data := range []string{"", "x", "\xff\xff\xff", strings.Repeat("\x00", MaxBytes+1)} {
 		_, err := Unmarshal([]byte(data))
 		require.ErrorIs(t, err, ErrMalformed)
@@ -87,7 +110,7 @@ func TestMalformed(t *testing.T) {
 	}
 	_, err := Marshal(b)
 	require.ErrorIs(t, err, ErrMalformed)
-	require.ErrorContains(t, err, "more than 1048576")
+	require.ErrorContains(t, err, "more than 1047552")
 }
 
 // Whatever is read can be written, and says the same again.
