@@ -43,8 +43,7 @@ func (s *Ordered) Flush() error {
 // A BPF ring buffer cannot be paused: Pause returns an error that wraps [errors.ErrUnsupported].
 func (r *Reader) Pause() error { return r.in.Pause() }
 
-// Resume puts the rings back into the map after [Reader.Pause], and replaces those of a reader that
-// came meanwhile. It does nothing if the Reader is not paused. If it cannot set an entry, the error
+// Resume puts the rings back into the map after [Reader.Pause], and replaces those of other readers. It does nothing if the Reader is not paused. If it cannot set an entry, the error
 // says why; call Resume again to retry. After Close it returns [os.ErrClosed].
 func (r *Reader) Resume() error { return r.in.Resume() }
 
@@ -68,7 +67,7 @@ func (s *Ordered) forSources(do func(*reader.Reader) error) (err error) {
 //
 // Errors are those of Pause and [Reader.Drain], and [ErrBusy] while another goroutine reads (end
 // its Run first). The Reader is then still open, and paused, unless Pause failed. After an error of
-// f it is closed.
+// f, and after [ErrDisplaced], it is closed.
 func (r *Reader) Shutdown(ctx context.Context, f func(Event) error) error {
 	begin := func(uint64) (*Batch, error) { return r.begin() }
 	return shutdown(ctx, func() error { return pauseIfItCan(&r.in) }, r.in.Quiesce, begin, r.in.Close, f)

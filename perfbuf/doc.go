@@ -118,12 +118,14 @@
 // # One reader per map
 //
 // A perf event array holds one perf event per CPU. A second reader of the same map, in any process
-// and with any library, replaces the first, which silently receives nothing from then on. The
-// second sees it in [Stats].ReplacedEntries. From Linux 5.10 on, a Reader leaves a newer reader's
-// entries alone, also when it closes; only [Reader.Resume] takes the map back. Other libraries may
-// remove a newer reader's entries: libbpf does, when it closes. For two readers, have programs output
-// to two maps. Two readers of a BPF ring buffer share its events, and each misses what the other gets;
-// [RingStats].Shared counts how often a reader noticed. [Merge] refuses both in one stream.
+// and with any library, replaces the first, which receives nothing from then on, and nothing wakes
+// it. The second sees it in [Stats].ReplacedEntries. From Linux 5.10 on, the first looks every 2
+// seconds whether its entries are still there: reading then returns [ErrDisplaced], once, after all that
+// the rings held, and [Stats].Displaced says since when events may be missing. A Reader leaves a newer
+// reader's entries alone, also when it closes; only [Reader.Resume] takes the map back. Other libraries
+// may remove a newer reader's entries: libbpf does, when it closes. For two readers, have programs
+// output to two maps. Two readers of a BPF ring buffer share its events, and each misses what the
+// other gets; [RingStats].Shared counts how often a reader noticed. [Merge] refuses both in one stream.
 //
 // The kernel cleans up after a process that is killed: outputs then fail with -ENOENT. There is one
 // exception. If a process that still runs passed it the map's descriptor, over a socket or by a fork,

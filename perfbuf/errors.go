@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/ringfold/ringfold/internal/reader"
 	"github.com/ringfold/ringfold/internal/walk"
 )
 
@@ -19,6 +20,13 @@ var ErrBusy = walk.ErrBusy
 // ErrBarriers is returned by an exact stream when every barrier has failed for more than a second. The
 // wrapping error says why. No event is lost, and you may wait again.
 var ErrBarriers = errors.New("perfbuf: barriers fail")
+
+// ErrDisplaced is returned once, when another reader has taken entries of the map: events of their CPUs
+// no longer arrive. A pass returns it after all that the rings held. It is found within about 2 seconds, or
+// when the Reader changes an entry itself; Stats().Displaced says since when events may be missing. You
+// may go on reading the other CPUs, take the map back with Pause and Resume, or give up. It comes again
+// if more entries are taken.
+var ErrDisplaced = reader.ErrDisplaced
 
 // errStopped stands for an ErrStop that the user's function has returned.
 var errStopped = errors.New("perfbuf: stopped")

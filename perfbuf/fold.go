@@ -33,7 +33,8 @@ type Source interface {
 // Fold returns f's error, or nil if that is [ErrStop]. It returns [os.ErrClosed] if the reader was
 // closed, before the call or during it. It returns [ErrBusy] when it comes to a ring that is
 // already being read: by another goroutine, or by a pass whose f called Fold. By then f may have
-// received events of other rings. Fold holds no lock while f runs, and f may close the reader. Fold
+// received events of other rings. It returns [ErrDisplaced] at its end, once, when another reader has
+// taken the map. Fold holds no lock while f runs, and f may close the reader. Fold
 // does not allocate.
 func Fold[A any](src Source, acc A, f func(acc A, ev Event) (A, error)) (A, error) {
 	batch, err := src.begin()

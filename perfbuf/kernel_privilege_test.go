@@ -273,6 +273,7 @@ func TestKernelSeccompLater(t *testing.T) {
 			require.ErrorIs(t, err, syscall.EPERM)
 			require.ErrorContains(t, err, "the map's entry of CPU")
 		}
+		require.ErrorIs(t, r.Stats().Displaced.Err, syscall.EPERM)
 	})
 }
 
@@ -345,6 +346,7 @@ func TestKernelDroppedPrivileges(t *testing.T) {
 			require.Less(t, major*1000+minor, 5019)
 			require.ErrorIs(t, r.Stats().Doorbell.Err, syscall.EPERM)
 			require.ErrorIs(t, r.Pause(), syscall.EPERM)
+			require.ErrorIs(t, r.Stats().Displaced.Err, syscall.EPERM)
 			return
 		}
 		require.Equal(t, "map-in-map", r.Stats().Barrier.Provider)
@@ -355,6 +357,7 @@ func TestKernelDroppedPrivileges(t *testing.T) {
 		require.NoError(t, r.Stats().Doorbell.Err)
 		require.NoError(t, r.Close())
 		<-r.Done()
+		require.NoError(t, r.Stats().Displaced.Err, "Close has looked")
 		e.emit(r.Options().CPUs[0], 1)
 	})
 }

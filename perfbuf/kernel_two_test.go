@@ -3,6 +3,7 @@
 package perfbuf_test
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"syscall"
@@ -56,7 +57,7 @@ func TestKernelOlderReaderEnds(t *testing.T) {
 		"close": func(t *testing.T, r *perfbuf.Reader) { require.NoError(t, r.Close()) },
 		"pause": func(t *testing.T, r *perfbuf.Reader) { require.NoError(t, r.Pause()) },
 		"shutdown": func(t *testing.T, r *perfbuf.Reader) {
-			require.NoError(t, r.Shutdown(t.Context(), nothing))
+			require.ErrorIs(t, r.Shutdown(t.Context(), nothing), perfbuf.ErrDisplaced)
 		},
 		"new perf events": func(t *testing.T, r *perfbuf.Reader) { // as after the CPU was offline
 			for i := range r.Rings() {
@@ -104,7 +105,12 @@ func TestKernelOlderReaderRuns(t *testing.T) {
 		e := kerneltest.Load(t)
 		old := open(t, e, perfbuf.Options{})
 		cpus := old.Options().CPUs
-		run := func(r *perfbuf.Reader) { background(t, func() { r.Run(t.Context(), nothing) }) }
+		run := func(r *perfbuf.Reader) {
+			background(t, func() {
+				for errors.Is(r.Run(t.Context(), nothing), perfbuf.ErrDisplaced) { // it goes on
+				}
+			})
+		}
 		run(old)
 		stop := load(t, e, cpus, 60, 100*time.Microsecond)
 		eventually(t, "the doorbells are out of the map", func() bool {
@@ -196,6 +202,8 @@ func TestKernelBlindReader(t *testing.T) {
 			require.Len(t, collect(t, old), len(cpus))
 			r := open(t, e, perfbuf.Options{})
 			fail(c.close, func() { require.NoError(t, old.Close()) })
+			require.ErrorContains(t, old.Stats().Displaced.Err, "cannot look whether the map's entries are still this reader's")
+			require.Zero(t, old.Stats().Displaced.Entries)
 			require.NoError(t, old.Stats().CloseErr)
 			requireUnhooked(t, e, cpus, syscall.ENOENT)
 			require.NoError(t, r.Close())

@@ -101,12 +101,12 @@ func (r *Reader) ForEach(f func(Event) error) error { return forEach(r, f) }
 
 // Run calls f for each event as it comes, ring by ring, until f returns an error, ctx is done or
 // the reader is closed. It returns f's error (nil if that is [ErrStop]), context.Cause(ctx),
-// os.ErrClosed or [ErrBusy], never nil otherwise.
+// os.ErrClosed, [ErrBusy] or [ErrDisplaced], never nil otherwise.
 func (r *Reader) Run(ctx context.Context, f func(Event) error) error { return run(ctx, r, f) }
 
 // Events iterates over events as they come, ring by ring, waiting in between. The error is nil with
 // an event. What ends the iteration, other than the loop itself, comes alone and last:
-// context.Cause(ctx), os.ErrClosed or [ErrBusy].
+// context.Cause(ctx), os.ErrClosed, [ErrBusy] or [ErrDisplaced].
 func (r *Reader) Events(ctx context.Context) iter.Seq2[Event, error] { return stream(ctx, r) }
 
 // Records iterates over copies of events as they come, ring by ring, waiting in between. It is the

@@ -60,7 +60,8 @@ func (r *Ring) Used() int {
 
 // ForEach calls f for every event that the ring holds now, without waiting. See [Fold] for the
 // order of things; if f returns an error, ForEach stops and returns it, or nil if it is [ErrStop].
-// It returns os.ErrClosed after Close and [ErrBusy] if the ring is being read.
+// It returns os.ErrClosed after Close, [ErrBusy] if the ring is being read, and [ErrDisplaced], once, when
+// another reader has taken its entry.
 func (r *Ring) ForEach(f func(Event) error) error { return forEach(r, f) }
 
 // Events is [Reader.Events] for one ring, for a goroutine of its own: see [Ring.Wait].

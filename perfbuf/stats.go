@@ -23,6 +23,7 @@ type Stats struct {
 	// its own. An entry holds one event, so that reader receives nothing from then on. With
 	// BPF_F_PRESERVE_ELEMS, they may be the events of a reader that is gone.
 	ReplacedEntries int
+	Displaced       DisplacedStats // what other readers have taken from this one since
 
 	// CloseErr says why Close left a ring of this reader in the map: the process has dropped privileges since Open, or
 	// the map is frozen (BPF_MAP_FREEZE). It is nil if Close took all out. Outputs on a CPU that was left
@@ -38,6 +39,19 @@ type Stats struct {
 	SpillUsed    uint64        // bytes of memory that hold such copies now, as of the latest pass or look
 	SpillRefused uint64        // times that the budget for copies was used up
 	Barrier      BarrierStats  // of the latest stream in exact mode
+}
+
+// DisplacedStats says whether another reader has taken the map's entries from this one: see [ErrDisplaced].
+// It is as of the latest look, at most about 2 seconds ago, and final after Close.
+type DisplacedStats struct {
+	Entries int // entries that others have replaced or emptied
+	// OwnedUntil is when all entries were last seen to be this reader's, in ns of CLOCK_MONOTONIC. Once they are
+	// not, it stays: no events are missing up to then. It is 0 if that was never seen.
+	OwnedUntil uint64
+	// Err says why nobody can know, and Entries may be too low: of BPF ring buffers always; of perf event
+	// arrays before Linux 5.10, without BTF (CONFIG_DEBUG_INFO_BTF), in lockdown for confidentiality, and
+	// after the process has dropped CAP_BPF.
+	Err error
 }
 
 // DoorbellStats describes the default wakeup policy at work: see [Wakeup].
@@ -138,6 +152,9 @@ func (r *Reader) Stats() Stats {
 	s.Doorbell.Arms, s.Doorbell.Disarms = r.in.Entries.Counts()
 	s.Hotplug.Reopened, s.Hotplug.Added = r.in.Hotplug.Counts()
 	s.Hotplug.Err = r.in.Hotplug.Err()
+	if d, ok := r.in.Kernel.(kernel.Displaceable); ok {
+		s.Displaced = DisplacedStats(d.Displaced())
+	}
 	s.Outputs, s.ReplacedEntries = outputStats(kernel.CountedOutputs(r.in.Kernel)), r.in.Kernel.Replaced()
 	if err := r.in.Unhooking.Load(); err != nil {
 		s.CloseErr = *err

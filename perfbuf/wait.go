@@ -7,7 +7,8 @@ import "context"
 //
 // The wakeup policy decides when it returns nil (see [Wakeup]). By default that is at once when a
 // rare event comes. While events are frequent, it is every poll interval, or sooner when a ring fills
-// up. After a [Reader.Flush] it returns at once.
+// up. After a [Reader.Flush], and when another reader has taken the map ([ErrDisplaced]), it returns at
+// once, and a pass answers.
 //
 // Errors are context.Cause(ctx), which takes precedence, os.ErrClosed, and [ErrBusy] if another
 // goroutine waits already, for the Reader or for one of its rings, or an [Ordered] stream holds the

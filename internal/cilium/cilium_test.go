@@ -167,7 +167,7 @@ func TestDocs(t *testing.T) {
 	require.Contains(t, string(docs), "```go\n// maps is "+adapter)
 }
 
-// A reader of cilium/ebpf's that has come after ringfold's keeps the map when that one closes.
+// A reader of cilium/ebpf's that has come after ringfold's keeps the map when that one closes, which knows that it has lost the map.
 func TestOlderThanCilium(t *testing.T) {
 	c := load(t)
 	old, err := perfbuf.Open(c.Maps["events"].FD(), perfbuf.Options{})
@@ -177,6 +177,7 @@ func TestOlderThanCilium(t *testing.T) {
 	require.NoError(t, err)
 	defer r.Close()
 	c.emit(1)
+	require.ErrorIs(t, old.Run(t.Context(), func(perfbuf.Event) error { return nil }), perfbuf.ErrDisplaced)
 	require.NoError(t, old.Close())
 	c.emit(1)
 	for range 2 * len(c.cpus) {

@@ -118,6 +118,22 @@ type Hotplug interface {
 	WatchErr() error
 }
 
+// Displaced is what other readers have done to a reader's entries of the map.
+type Displaced struct {
+	Entries    int    // that they have replaced or emptied; one that was taken back may be taken again
+	OwnedUntil uint64 // the latest time when none of this was so, as far as looks have found
+	Err        error  // why it cannot be known now; nil: it is known
+}
+
+// Displaceable is implemented by a Kernel whose entries other readers may take.
+type Displaceable interface {
+	// Displaced is what the latest looks have found. Set and Unhook look at an entry too.
+	Displaced() Displaced
+	// Watch looks every now and then, and at last in Unhook. It has found called, from any goroutine, with the CPUs
+	// whose entries others have taken since the last time, and when these were last seen to be the reader's.
+	Watch(found func(cpus []int, since uint64))
+}
+
 // Stepped is implemented by a Kernel of a simulation in which one thing happens at a time.
 type Stepped interface {
 	// Yield is called wherever the reader's steps and the kernel's may interleave in a way that matters: between

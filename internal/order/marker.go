@@ -62,8 +62,10 @@ func (s *Stream) untilMarker(limit time.Duration) time.Duration {
 func (s *Stream) asked() uint64 {
 	first := uint64(Never)
 	for _, src := range s.sources {
-		if src.seen = src.Rings.Flushes.Load(); src.seen != nil {
-			first = min(first, src.seen.Time)
+		for i, flushes := range src.flushes() {
+			if src.seen[i] = flushes.Load(); src.seen[i] != nil {
+				first = min(first, src.seen[i].Time)
+			}
 		}
 	}
 	return first

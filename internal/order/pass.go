@@ -44,24 +44,30 @@ func (w *Pass) settle() {
 }
 
 // marker makes a batch of the event that says up to when the stream is complete, if it answers a flush, or
-// the options want one now. One marker answers the calls to all sources.
+// the options want one now. One marker answers the calls to all sources. An error of a source comes after that.
 func (w *Pass) marker() (ok bool) {
 	s := w.stream
 	for _, src := range s.sources {
-		flushes := &src.Rings.Flushes
-		if f := flushes.Load(); f != nil && s.Passed(f.Time) {
-			ok = flushes.Answer(w.pass, f, s.MarkerTime(f.Time)) || ok
-		}
+		ok = w.answer(&src.Rings.Flushes) || ok
 	}
 	switch {
 	case ok:
 	case s.MarkerDue():
 		walk.Mark(w.pass, s.MarkerTime(0))
 	default:
+		for i := 0; i < len(s.sources) && w.pass.Err == nil; i++ {
+			w.answer(&s.sources[i].Rings.Failures)
+		}
 		return false
 	}
 	s.Marked()
 	return true
+}
+
+// answer answers calls if the stream is complete up to their time. It reports whether that is a marker.
+func (w *Pass) answer(flushes *walk.Flushes) bool {
+	f := flushes.Load()
+	return f != nil && w.stream.Passed(f.Time) && flushes.Answer(w.pass, f, w.stream.MarkerTime(f.Time))
 }
 
 // End ends the round.

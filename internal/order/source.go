@@ -19,8 +19,8 @@ type Source struct {
 	Stamped bool
 
 	stream *Stream
-	seen   *walk.Flush // the latest that a Step has taken into account
-	taken  []*ring     // by the stream, as Rings has them
+	seen   [2]*walk.Flush // the latest of flushes that a Step has taken into account
+	taken  []*ring        // by the stream, as Rings has them
 	times  times
 }
 
@@ -114,8 +114,17 @@ func (src *Source) Unread(ring int) uint64 {
 
 // Flushing reports whether there is a flush that no Step has taken into account, or the sources are to be changed.
 func (src *Source) Flushing() bool {
-	f := src.Rings.Flushes.Load()
-	return f != nil && f != src.seen || src.stream.opts.Changed.Load()
+	for i, flushes := range src.flushes() {
+		if f := flushes.Load(); f != nil && f != src.seen[i] {
+			return true
+		}
+	}
+	return src.stream.opts.Changed.Load()
+}
+
+// flushes are those that markers answer, and those that errors do.
+func (src *Source) flushes() [2]*walk.Flushes {
+	return [...]*walk.Flushes{&src.Rings.Flushes, &src.Rings.Failures}
 }
 
 // Closed reports whether the stream is closed, or one of its sources.

@@ -47,7 +47,7 @@ type Events struct {
 }
 
 type ringEvents struct {
-	place
+	cpu   int
 	pb    *libbpf.PerfBuffer
 	index int // of the ring in pb
 	owner int
@@ -65,7 +65,7 @@ func openEvents(m *Map, setup kernel.Setup) (p *Events, err error) {
 	if p.clock, err = host.NewClock(); err != nil {
 		return nil, err
 	}
-	if p.entries, err = openUserMap(m.fd, m.info); err != nil {
+	if p.entries, err = openUserMap(m.fd, m.info, p.clock); err != nil {
 		return nil, err
 	}
 	err = p.openFirst(setup.CPUs)
@@ -139,7 +139,7 @@ func (p *Events) openFirst(cpus []int) error {
 // newRingEvents is the ring of that index in pb, with no other event than its owner.
 func newRingEvents(pb *libbpf.PerfBuffer, index, cpu int) (ringEvents, error) {
 	owner, err := pb.BufferFD(index)
-	return ringEvents{place: place{cpu: cpu}, pb: pb, index: index, owner: owner, plain: owner}, err
+	return ringEvents{cpu: cpu, pb: pb, index: index, owner: owner, plain: owner}, err
 }
 
 // openStandard has perf_buffer__new set the rings up.

@@ -69,7 +69,7 @@ func (p *Overwritable) plug(i, cpu int) error {
 		}
 		i = len(p.rings) - 1
 		p.rings[i].began = math.MaxUint64 - 1 // until outputs are sure to come
-		return p.entries.set(&p.rings[i].place, p.rings[i].event)
+		return p.entries.set(cpu, p.rings[i].event)
 	}
 	r := &p.rings[i]
 	fd, err := p.event(cpu)
@@ -84,5 +84,5 @@ func (p *Overwritable) plug(i, cpu int) error {
 		unix.Close(r.event) // the map still has it
 	}
 	r.event, r.began = fd, math.MaxUint64-1
-	return p.entries.set(&r.place, fd)
+	return p.entries.set(cpu, fd)
 }

@@ -49,7 +49,7 @@ type OverwriteSetup struct {
 // overwritten is one of the rings. The event that it is mapped by lives as long as the ring. Outputs come through event, another one since the
 // CPU was offline: see Alive in hotplug_linux.go.
 type overwritten struct {
-	place
+	cpu          int
 	owner, event int
 	memory       []byte
 	ring         *raw.Ring
@@ -92,16 +92,17 @@ func openOverwritable(fd int, setup func(online []int) (OverwriteSetup, error)) 
 		return nil, fmt.Errorf("flight.Open: %w", err)
 	}
 	if err = checkType(info); err == nil {
-		if p.entries, err = openUserMap(dup, info); err != nil {
+		p.clock, err = host.NewClock()
+		if err == nil {
+			p.entries, err = openUserMap(dup, info, p.clock)
+		}
+		if err != nil {
 			err = fmt.Errorf("flight.Open: %w", err)
 		}
 	}
 	if err != nil {
 		unix.Close(dup)
 		return nil, err
-	}
-	if p.clock, err = host.NewClock(); err != nil {
-		return nil, fmt.Errorf("flight.Open: %w", err)
 	}
 	p.watch = watchCPUs() // before the list is read
 	online, err := cpulist.Online(cpulist.Dir)
@@ -118,7 +119,7 @@ func openOverwritable(fd int, setup func(online []int) (OverwriteSetup, error)) 
 		}
 	}
 	for i := range p.rings {
-		had, err := p.entries.take(&p.rings[i].place, p.rings[i].event)
+		had, err := p.entries.take(p.rings[i].cpu, p.rings[i].event)
 		if err != nil {
 			return nil, fmt.Errorf("flight.Open: %w", err)
 		}
@@ -190,7 +191,7 @@ func (p *Overwritable) open(cpu int) error {
 		return err
 	}
 	ring.SetCPU(cpu)
-	p.rings = append(p.rings, overwritten{place: place{cpu: cpu}, owner: fd, event: fd, memory: memory, ring: ring})
+	p.rings = append(p.rings, overwritten{cpu: cpu, owner: fd, event: fd, memory: memory, ring: ring})
 	return nil
 }
 
@@ -285,7 +286,7 @@ func (p *Overwritable) release() (failed error) {
 	defer p.mu.Unlock()
 	for i := range p.rings {
 		r := &p.rings[i]
-		if err := p.entries.empty(&r.place); err != nil {
+		if err := p.entries.empty(r.cpu); err != nil {
 			unix.IoctlSetInt(r.event, unix.PERF_EVENT_IOC_DISABLE, 0) // outputs then fail with EOPNOTSUPP
 			failed = cmp.Or(failed, err)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/ringfold/ringfold/internal/grace"
 	"github.com/ringfold/ringfold/internal/walk"
@@ -37,11 +38,32 @@ func (r *Reader) Flush() error {
 	}
 	defer r.Gate.LeaveAtOnce()
 	r.Walk.Flushes.Ask(r.Kernel.Now())
+	r.flushed()
+	return nil
+}
+
+func (r *Reader) flushed() {
 	r.Waker.Flush()
 	if s := r.Stream.Load(); s != nil {
 		s.Interrupt()
 	}
-	return nil
+}
+
+// ErrDisplaced is perfbuf.ErrDisplaced.
+var ErrDisplaced = errors.New("perfbuf: another reader has taken the map's entries")
+
+// displaced has passes end with an error, once they have delivered what the rings hold. since is when the entries of these CPUs were last
+// seen to be the reader's.
+func (r *Reader) displaced(cpus []int, since uint64) {
+	if r.Gate.Enter() != nil {
+		return
+	}
+	defer r.Gate.LeaveAtOnce()
+	now := r.Kernel.Now()
+	id, name := r.Kernel.Map()
+	r.Walk.Fail(now, fmt.Errorf("%w: map %q (id %d), entries of %d CPUs, within the last %v: events of these no longer arrive. For two readers, have programs output "+
+		"to two maps; Pause and Resume take this one back", ErrDisplaced, name, id, len(cpus), time.Duration(now-min(since, now)).Round(time.Millisecond)), cpus)
+	r.flushed()
 }
 
 // Pause takes the rings out of the map until Resume.

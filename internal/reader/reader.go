@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"sync/atomic"
 	"time"
+	"weak"
 
 	"github.com/ringfold/ringfold/internal/gate"
 	"github.com/ringfold/ringfold/internal/grace"
@@ -91,6 +92,14 @@ func Start[T any](r *Reader, owner *T) {
 	if h, ok := r.Kernel.(kernel.Hotplug); ok {
 		r.Follow(h)
 		r.Hotplug.Start()
+	}
+	if d, ok := r.Kernel.(kernel.Displaceable); ok {
+		weakly := weak.Make(r) // the kernel outlives a reader that is forgotten
+		d.Watch(func(cpus []int, since uint64) {
+			if r := weakly.Value(); r != nil {
+				r.displaced(cpus, since)
+			}
+		})
 	}
 	r.forgotten = runtime.AddCleanup(owner, kernel.Discard, r.Kernel)
 }

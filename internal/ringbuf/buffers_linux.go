@@ -99,6 +99,14 @@ func (b *Buffers) Bells() error { return errNoBell }
 // Replaced is 0: the map has no entries that are taken from anybody.
 func (b *Buffers) Replaced() int { return 0 }
 
+var errShared = errors.New("another reader of a BPF ring buffer is noticed by chance at best: see RingStats.Shared")
+
+// Displaced is not known.
+func (b *Buffers) Displaced() kernel.Displaced { return kernel.Displaced{Err: errShared} }
+
+// Watch has nothing to look at.
+func (b *Buffers) Watch(func(cpus []int, since uint64)) {}
+
 // Map is the user's.
 func (b *Buffers) Map() (id int, name string) { return b.opts.info.ID, b.opts.info.Name }
 

@@ -17,12 +17,17 @@ type Buffer struct {
 	Array int
 	*Poll
 
-	kernel *Kernel
-	cpus   []int
-	rings  []*event
-	memory []*raw.Ring
-	over   chan struct{} // closed by Unhook
-	unhook func()
+	kernel   *Kernel
+	cpus     []int
+	rings    []*event
+	memory   []*raw.Ring
+	over     chan struct{} // closed by Unhook
+	unhook   func()
+	replaced int
+
+	mu        sync.Mutex
+	displaced kernel.Displaced
+	found     func(cpus []int, since uint64)
 }
 
 // event is a perf event and the ring that belongs to it.
@@ -30,12 +35,12 @@ type event struct {
 	*Ring
 	unmapped bool
 	held     bool // it was stored in the map, and the entry not emptied since
-	poll     *Poll
+	reader   *Buffer
 }
 
 func (e *event) wake(really bool) {
 	if really {
-		e.poll.Wake()
+		e.reader.Wake()
 	}
 }
 
@@ -61,7 +66,7 @@ func (b *Buffer) Online() (cpus []int, err error) {
 	return cpus, nil
 }
 
-// Open makes the rings and stores them in the kernel's map, in the place of what is there.
+// Open makes the rings and stores them in the kernel's map. They replace those of other readers.
 func (b *Buffer) Open(s kernel.Setup) (kernel.Kernel, error) {
 	layout := raw.LayoutRawTime
 	if s.NoTime {
@@ -69,18 +74,59 @@ func (b *Buffer) Open(s kernel.Setup) (kernel.Kernel, error) {
 	}
 	b.cpus = s.CPUs
 	for _, i := range b.cpus {
-		e := &event{Ring: New(s.RingBytes, layout, b.Start), held: true, poll: b.Poll}
+		e := &event{Ring: New(s.RingBytes, layout, b.Start), reader: b}
 		e.SetWakeup(s.WakeupEvents, s.WakeupBytes)
 		b.rings = append(b.rings, e)
 		r := e.Raw()
 		r.SetCPU(i)
 		b.memory = append(b.memory, r)
-		c := b.kernel.cpu(i)
-		c.mu.Lock()
-		c.entries[b.Array].event, c.entries[b.Array].bell = e, false
-		c.mu.Unlock()
+		if b.store(b.kernel.cpu(i), e, false) {
+			b.replaced++
+		}
 	}
 	return b, nil
+}
+
+// store stores a ring in the map, and tells the reader whose it replaces, if there is one.
+func (b *Buffer) store(c *cpu, e *event, bell bool) (replaced bool) {
+	c.mu.Lock()
+	entry := &c.entries[b.Array]
+	old := entry.event
+	entry.event, entry.bell, e.held = e, bell, true
+	c.mu.Unlock()
+	if old == nil || old == e {
+		return false
+	}
+	old.reader.lose(c.id)
+	return true
+}
+
+// lose tells the reader that another one has taken an entry.
+func (b *Buffer) lose(cpu int) {
+	now := b.Now()
+	b.mu.Lock()
+	if b.displaced.Entries++; b.displaced.Entries == 1 {
+		b.displaced.OwnedUntil = now
+	}
+	found := b.found
+	b.mu.Unlock()
+	if found != nil {
+		found([]int{cpu}, now)
+	}
+}
+
+// Displaced is what other readers have done to the entries.
+func (b *Buffer) Displaced() kernel.Displaced {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.displaced
+}
+
+// Watch has found called at once when another reader takes an entry.
+func (b *Buffer) Watch(found func(cpus []int, since uint64)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.found = found
 }
 
 // Close has nothing to close.
@@ -95,8 +141,8 @@ func (b *Buffer) CPUs() []int { return b.cpus }
 // Bells is nil: each ring has one.
 func (b *Buffer) Bells() error { return nil }
 
-// Replaced is 0: who reads a map is not counted.
-func (b *Buffer) Replaced() int { return 0 }
+// Replaced is how many entries were another reader's.
+func (b *Buffer) Replaced() int { return b.replaced }
 
 // Map is 0: who reads it is not known.
 func (b *Buffer) Map() (id int, name string) { return 0, "" }
@@ -145,17 +191,17 @@ func (b *Buffer) Unhook() error {
 func (b *Buffer) Set(i int, to kernel.Entry) error {
 	c, e := b.kernel.cpu(b.cpus[i]), b.rings[i]
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	entry := &c.entries[b.Array]
 	taken := e.held && entry.event != nil && entry.event != e
-	switch {
-	case to == kernel.Empty:
+	if to == kernel.Empty {
 		if e.held && !taken {
 			entry.event = nil
 		}
 		e.held = false
-	case !taken:
-		entry.event, entry.bell, e.held = e, to == kernel.Bell, true
+	}
+	c.mu.Unlock()
+	if to != kernel.Empty && !taken {
+		b.store(c, e, to == kernel.Bell)
 	}
 	return nil
 }

@@ -64,8 +64,8 @@ func (w *Waker) join(ring int) (done <-chan error, err error) {
 	if one.waits.Load() || len(one.done) > 0 {
 		return nil, ErrRingBusy
 	}
-	if one.flushed {
-		if one.flushed = false; w.owner.Unread(ring) > 0 {
+	if one.flushed || w.owner.Failing(ring) {
+		if one.flushed = false; w.holds(ring) {
 			one.done <- nil // there is room, as above
 			return one.done, nil
 		}
@@ -101,6 +101,9 @@ func (w *Waker) quit(ring int) {
 	w.poller.Interrupt()
 }
 
+// holds reports whether there is something to read in a ring, or an error at its end.
+func (w *Waker) holds(ring int) bool { return w.owner.Unread(ring) > 0 || w.owner.Failing(ring) }
+
 // Flush ends the waits that are under way, for one ring if that holds something. Who comes later for what a ring
 // holds now does not wait. It does not block.
 func (w *Waker) Flush() {
@@ -110,7 +113,7 @@ func (w *Waker) Flush() {
 	for i := range w.owner.Len() {
 		one := &w.each.waiters[i]
 		switch {
-		case w.owner.Unread(i) == 0:
+		case !w.holds(i):
 		case one.waits.Load():
 			w.finish(one, nil)
 			w.each.changed.Store(true)
@@ -151,7 +154,7 @@ func (w *Waker) finishReady(err error) (empty bool) {
 	w.each.changed.Store(false)
 	for i := range w.owner.Len() {
 		one := &w.each.waiters[i]
-		if err != errChanged && one.waits.Load() && (err != nil || w.owner.Unread(i) > 0) {
+		if err != errChanged && one.waits.Load() && (err != nil || w.holds(i)) {
 			w.finish(one, err)
 		}
 	}

@@ -31,6 +31,7 @@ func (r *fakeRings) Len() int               { return len(r.unread) }
 func (r *fakeRings) Head(ring int) uint64   { return r.unread[ring].Load() }
 func (r *fakeRings) Unread(ring int) uint64 { return r.unread[ring].Load() }
 func (r *fakeRings) Flushing() bool         { return r.flushing.Load() }
+func (r *fakeRings) Failing(int) bool       { return false }
 func (r *fakeRings) Closed() bool           { return r.closed.Load() }
 func (r *fakeRings) Retain()                { r.retained.Add(1) }
 func (r *fakeRings) Release()               { r.retained.Add(-1) }

@@ -6,19 +6,24 @@ import (
 	"github.com/ringfold/ringfold/internal/raw"
 )
 
-// Flushes are the calls that ask for all that the rings hold, followed by a marker. One marker answers all calls
-// that it follows.
+// Flushes are the calls that ask for all that the rings hold, followed by a marker or by an error. One answer is
+// for all calls that it follows.
 type Flushes struct{ latest atomic.Pointer[Flush] }
 
-// Flush is one or more calls of which the marker has not been delivered.
+// Flush is one or more calls that have not been answered.
 type Flush struct {
 	Time   uint64     // of the latest call, by the clock
+	err    error      // ends a pass; nil: a marker answers
 	marker raw.Single // each has its own: a stream may deliver one while another is with the user
 }
 
 // Ask adds a call. It may be made from anywhere, and does not block.
-func (f *Flushes) Ask(now uint64) {
-	ask := &Flush{Time: now}
+func (f *Flushes) Ask(now uint64) { f.ask(&Flush{Time: now}) }
+
+// Fail is Ask for the error with which a pass is to end.
+func (f *Flushes) Fail(now uint64, err error) { f.ask(&Flush{Time: now, err: err}) }
+
+func (f *Flushes) ask(ask *Flush) {
 	for {
 		old := f.latest.Load()
 		if old != nil {
@@ -33,14 +38,19 @@ func (f *Flushes) Ask(now uint64) {
 // Load returns what has not been answered, nil if all has.
 func (f *Flushes) Load() *Flush { return f.latest.Load() }
 
-// Answer makes the marker the batch of a pass, unless it has been delivered, or another call has come since: that
-// has a marker of its own.
+// Answer makes the marker the batch of a pass, or has the pass end with the error, unless it has been
+// delivered, or another call has come since: that has an answer of its own. It reports whether there is
+// a batch.
 func (f *Flushes) Answer(p *Pass, ask *Flush, time uint64) bool {
-	if !f.latest.CompareAndSwap(ask, nil) {
-		return false
+	switch {
+	case !f.latest.CompareAndSwap(ask, nil):
+	case ask.err != nil:
+		p.Err = ask.err
+	default:
+		ask.mark(p, time)
+		return true
 	}
-	ask.mark(p, time)
-	return true
+	return false
 }
 
 // Mark makes a marker that answers no call the batch of a pass.

@@ -24,6 +24,8 @@ type Ring struct {
 	index int           // among rings
 	owner atomic.Uint32 // one of idle, reading, held
 
+	failures Flushes // that passes over this ring alone answer
+
 	// For a pass over all rings.
 	target uint64 // head at its beginning
 	looked uint64 // head at its latest look
@@ -63,6 +65,7 @@ func (r *Ring) Begin(pass func() *Pass) error {
 		r.walk.init(pass(), r.rings, r)
 	}
 	w := r.walk
+	w.failure = r.failures.Load() // before the head
 	w.visit(r)
 	w.pass.Err, w.upTo = nil, w.head
 	return nil

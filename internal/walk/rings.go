@@ -1,6 +1,7 @@
 package walk
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -21,9 +22,11 @@ type Rings struct {
 	pass    *Pass                        // that pass
 	plan    plan                         // of that pass
 
-	losses  func(into []raw.Odd) []raw.Odd
-	Passes  atomic.Uint64 // over all rings
-	Flushes Flushes       // that passes over all rings answer
+	losses func(into []raw.Odd) []raw.Odd
+	Passes atomic.Uint64 // over all rings
+	// Passes over all rings answer these, and streams.
+	Flushes  Flushes
+	Failures Flushes // with errors: see Fail
 }
 
 // Options are what Rings needs of its user. Functions are called by whoever reads, within passes.
@@ -87,7 +90,7 @@ func (r *Rings) Begin() error {
 	}
 	w := r.walk
 	w.pass.Err, w.planned, w.counting = nil, false, true
-	w.flush = r.Flushes.Load() // before the heads
+	w.flush, w.failure = r.Flushes.Load(), r.Failures.Load() // before the heads
 	r.Passes.Add(1)
 	return nil
 }
@@ -128,6 +131,17 @@ func (r *Rings) At(i int) *Ring { return r.rings[i] }
 // Flowed tells Options.Flowing, on behalf of a stream.
 func (r *Rings) Flowed(ring int, bytes uint64) { r.flowing(ring, bytes) }
 
+// Fail ends passes with an error, once each, when they have delivered what the rings held at that time: one over all
+// rings, and one over the ring of each of these CPUs alone.
+func (r *Rings) Fail(now uint64, err error, cpus []int) {
+	r.Failures.Fail(now, err)
+	for _, ring := range r.all() {
+		if slices.Contains(cpus, ring.Raw.CPU()) {
+			ring.failures.Fail(now, err)
+		}
+	}
+}
+
 // CountsLosses reports whether programs count the losses, and no record reports them.
 func (r *Rings) CountsLosses() bool { return r.losses != nil }
 
@@ -157,7 +171,10 @@ func (r *Rings) Head(ring int) uint64 { return r.rings[ring].Raw.Head() }
 func (r *Rings) Unread(ring int) uint64 { return r.rings[ring].Unread() }
 
 // Flushing reports whether a flush has not been answered.
-func (r *Rings) Flushing() bool { return r.Flushes.Load() != nil }
+func (r *Rings) Flushing() bool { return r.Flushes.Load() != nil || r.Failures.Load() != nil }
+
+// Failing is Flushing for one ring, which passes over it alone answer.
+func (r *Rings) Failing(ring int) bool { return r.rings[ring].failures.Load() != nil }
 
 // Closed reports whether the reader is closed.
 func (r *Rings) Closed() bool { return r.gate.Closed().Load() }

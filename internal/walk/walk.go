@@ -21,6 +21,7 @@ type ringWalk struct {
 	ring     *Ring      // being read, nil between rings
 	planned  bool       // the rings' plan is that of this walk
 	flush    *Flush     // whose marker is to come at the end
+	failure  *Flush     // whose error comes after that
 	lost     []raw.Odd  // that programs have counted, and the user has not been told of
 	counting bool       // the present pass has not asked for more of these
 	alone    raw.Single // of an event that does not lie in its ring's view
@@ -214,14 +215,22 @@ func (w *ringWalk) counted() bool {
 	return true
 }
 
-// marker makes a batch of the event that answers a Flush, if one is due.
+// marker makes a batch of the event that answers a Flush, if one is due, or ends the pass with an error.
 func (w *ringWalk) marker() bool {
 	if w.counted() {
 		return true
 	}
-	f := w.flush
-	w.flush = nil
-	return f != nil && w.pass.Err == nil && w.rings.Flushes.Answer(w.pass, f, f.Time)
+	failures := &w.rings.Failures
+	if w.only != nil {
+		failures = &w.only.failures
+	}
+	return w.answer(&w.rings.Flushes, &w.flush) || w.answer(failures, &w.failure)
+}
+
+func (w *ringWalk) answer(flushes *Flushes, to **Flush) bool {
+	f := *to
+	*to = nil
+	return f != nil && w.pass.Err == nil && flushes.Answer(w.pass, f, f.Time)
 }
 
 // commit publishes the tail: everything before off has been consumed.

@@ -87,7 +87,16 @@ func TestOneReaderPerMap(t *testing.T) {
 	require.NoError(t, k.Output(0, []byte("1st.")))
 	second := open(t, k, perfbuf.Options{})
 	require.NoError(t, k.Output(0, []byte("2nd.")))
-	require.Equal(t, []string{"1st."}, payloads(collect(t, first)))
+	k.Advance(time.Second)
+	var recs []perfbuf.Record
+	require.ErrorIs(t, first.ForEach(func(ev perfbuf.Event) error {
+		recs = append(recs, ev.Record())
+		return nil
+	}), perfbuf.ErrDisplaced)
+	require.Equal(t, []string{"1st."}, payloads(recs))
+	require.Empty(t, collect(t, first), "it is said once")
+	require.Equal(t, perfbuf.DisplacedStats{Entries: 1, OwnedUntil: k.Now() - 1e9}, first.Stats().Displaced)
+	require.Equal(t, 1, second.Stats().ReplacedEntries)
 	require.Equal(t, []string{"2nd."}, payloads(collect(t, second)))
 	require.NoError(t, first.Close())
 	require.NoError(t, k.Output(0, []byte("3rd.")))

@@ -16,6 +16,37 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// When another reader takes the map, Err says so. The channels stay open, for the other CPUs, and for the map's return.
+func TestKernelChannelsDisplaced(t *testing.T) {
+	if !kerneltest.AtLeast(t, 5, 10) {
+		t.Skip("readers do not see each other before Linux 5.10")
+	}
+	e := kerneltest.Load(t)
+	cpu := onlineCPUs(t)[0]
+	events := make(chan []byte, 10)
+	pb, err := perfchan.InitPerfBuf(e.Module(), "events", events, nil, 4)
+	require.NoError(t, err)
+	defer pb.Close()
+	pb.Start()
+	e.Emit(cpu, 1, 24)
+	other, err := perfbuf.Open(e.MapFD(), perfbuf.Options{})
+	require.NoError(t, err)
+	defer other.Close()
+	eventually(t, "it is noticed", func() bool { return pb.Err() != nil })
+	require.ErrorIs(t, pb.Err(), perfbuf.ErrDisplaced)
+	_, err = kerneltest.Check(<-events)
+	require.NoError(t, err)
+	require.Equal(t, len(onlineCPUs(t)), pb.Stats().Displaced.Entries)
+	select {
+	case b := <-events:
+		require.Fail(t, "the channel is closed, or has another event", "%x", b)
+	default:
+	}
+	pb.Stop()
+	_, open := <-events
+	require.False(t, open)
+}
+
 // What InitPerfBuf's channels do that libbpfgo's do not: see kernel_channels_test.go for the rest.
 
 // Who does not receive losses gets events all the same, and the losses later, added up.

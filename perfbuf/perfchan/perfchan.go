@@ -164,8 +164,9 @@ func (b *PerfBuffer) Close() {
 }
 
 // Err returns the first thing that went wrong since InitPerfBuf, nil if nothing has: a corrupt
-// record, which is skipped (a [*perfbuf.CorruptError]); a call of Poll that had no effect; or the
-// reason why reading ended, after which the rest is sent and the channels are closed.
+// record, which is skipped (a [*perfbuf.CorruptError]); a call of Poll that had no effect; another
+// reader that has taken CPUs of the map ([perfbuf.ErrDisplaced]), whose events are no longer sent; or
+// the reason why reading ended, after which the rest is sent and the channels are closed.
 func (b *PerfBuffer) Err() error {
 	if err := b.err.Load(); err != nil {
 		return *err
@@ -188,7 +189,7 @@ func (b *PerfBuffer) run(ctx context.Context, box *outbox) {
 		senders.Go(func() { box.sendLost(ctx, b.lost) })
 	}
 	lost := uint64(0) // that records have reported
-	err := b.reader.RunBatches(ctx, func(batch *perfbuf.Batch) error {
+	read := func(batch *perfbuf.Batch) error {
 		for ev := range batch.Events() {
 			switch ev.Kind() {
 			case perfbuf.KindSample:
@@ -204,7 +205,12 @@ func (b *PerfBuffer) run(ctx context.Context, box *outbox) {
 			return ctx.Err()
 		}
 		return nil
-	})
+	}
+	err := b.reader.RunBatches(ctx, read)
+	for errors.Is(err, perfbuf.ErrDisplaced) { // other CPUs go on, and receivers are not prepared for the channel's end
+		b.note(err)
+		err = b.reader.RunBatches(ctx, read)
+	}
 	if ctx.Err() == nil {
 		b.note(err)
 	}

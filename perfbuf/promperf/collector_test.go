@@ -2,6 +2,7 @@ package promperf
 
 import (
 	"errors"
+	"math"
 	"os"
 	"reflect"
 	"regexp"
@@ -96,8 +97,8 @@ func TestComplete(t *testing.T) {
 	check = func(v reflect.Value, name string) {
 		for i := range v.NumField() {
 			f, name := v.Field(i), name+"."+v.Type().Field(i).Name
-			if slices.Contains([]string{"Ring.CPU", "Ring.HighWater", "Outputs.CPU", "Outputs.Written"}, name) {
-				continue // a label, a ratio, a sum, the rest of those attempted
+			if slices.Contains([]string{"Ring.CPU", "Ring.HighWater", "Outputs.CPU", "Outputs.Written", "Stats.Displaced.OwnedUntil"}, name) {
+				continue // a label, a ratio, a sum, the rest of those attempted, a time
 			}
 			switch d := f.Interface().(type) {
 			case time.Duration:
@@ -150,10 +151,11 @@ func TestNothing(t *testing.T) {
 	}
 	require.Equal(t, []float64{0}, none["ringfold_doorbell_failed"])
 	s := perfbuf.Stats{}
-	s.Doorbell.Err, s.Hotplug.Err = errors.New("a"), errors.New("b")
+	s.Doorbell.Err, s.Hotplug.Err, s.Displaced.Err = errors.New("a"), errors.New("b"), errors.New("c")
 	failed := gather(t, Options{}, s)
 	require.Equal(t, []float64{1}, failed["ringfold_doorbell_failed"])
 	require.Equal(t, []float64{1}, failed["ringfold_hotplug_failed"])
+	require.True(t, math.IsNaN(failed["ringfold_displaced_entries"][0]))
 }
 
 // docs/prometheus.md has all metrics, and says what they are.

@@ -1,6 +1,8 @@
 package promperf
 
 import (
+	"math"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/ringfold/ringfold/perfbuf"
 )
@@ -48,6 +50,7 @@ var readerMetrics = []struct {
 	{"hotplug_reopened_rings_total", "Rings reopened for CPUs that came back online.", counter, func(s *perfbuf.Stats) float64 { return float64(s.Hotplug.Reopened) }},
 	{"hotplug_failed", "1 if the reader could not follow the latest change of the online CPUs.", gauge, func(s *perfbuf.Stats) float64 { return failed(s.Hotplug.Err) }},
 	{"replaced_entries", "Map entries that belonged to another reader when this one opened.", gauge, func(s *perfbuf.Stats) float64 { return float64(s.ReplacedEntries) }},
+	{"displaced_entries", "Map entries that other readers have taken from this one, whose events no longer arrive. NaN if that is not known.", gauge, displaced},
 	{"outputs_attempted_total", "Outputs that programs attempted. 0 without Options.Outputs.", counter, func(s *perfbuf.Stats) float64 { return float64(s.Outputs.Total().Attempted) }},
 	{"recursion_misses_total", "Program runs that the kernel skipped because the program was already running on that CPU. 0 without Options.Outputs.", counter, func(s *perfbuf.Stats) float64 { return float64(s.Outputs.RecursionMisses) }},
 	{"late_events_total", "Events that ordered streams delivered after a later one.", counter, func(s *perfbuf.Stats) float64 { return float64(s.Late) }},
@@ -65,6 +68,13 @@ var readerMetrics = []struct {
 	{"barrier_last_seconds", "Latest barrier.", gauge, func(s *perfbuf.Stats) float64 { return s.Barrier.Last.Seconds() }},
 	{"barrier_cost_seconds", "Duration of one wait by the chosen provider, measured when the process opened its first exact stream.", gauge, func(s *perfbuf.Stats) float64 { return s.Barrier.Cost.Seconds() }},
 	{"barrier_stalled_seconds", "How long the current barrier has been under way, if more than a second.", gauge, func(s *perfbuf.Stats) float64 { return s.Barrier.Stalled.Seconds() }},
+}
+
+func displaced(s *perfbuf.Stats) float64 {
+	if d := s.Displaced; d.Entries > 0 || d.Err == nil {
+		return float64(d.Entries)
+	}
+	return math.NaN()
 }
 
 // failed is 1 for an error.

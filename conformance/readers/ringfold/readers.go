@@ -104,7 +104,13 @@ func (r *readers) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
 	for _, run := range r.runs() {
-		r.loops.Go(func() { r.ended(ctx, run(ctx)) })
+		r.loops.Go(func() {
+			err := run(ctx)
+			for errors.Is(err, perfbuf.ErrDisplaced) { // said once; the others' scenarios go on, and so does this reader
+				err = run(ctx)
+			}
+			r.ended(ctx, err)
+		})
 	}
 }
 

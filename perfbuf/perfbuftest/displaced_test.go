@@ -1,0 +1,101 @@
+package perfbuftest_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/ringfold/ringfold/perfbuf/perfbuftest"
+	"github.com/stretchr/testify/require"
+)
+
+// source is a Reader, a Ring or a stream.
+type source interface {
+	Run(context.Context, func(perfbuf.Event) error) error
+	Wait(context.Context) error
+}
+
+// Whoever reads, and whether or not it waits at the time: it gets what there is, the answers to flushes, and then the
+// error, once. It goes on with what is left, and has the error again when more is taken.
+func TestDisplaced(t *testing.T) {
+	for name, read := range map[string]func(*perfbuf.Reader) (source, error){
+		"reader": func(r *perfbuf.Reader) (source, error) { return r, nil },
+		"ring":   func(r *perfbuf.Reader) (source, error) { return r.Rings()[0], nil },
+		"exact":  func(r *perfbuf.Reader) (source, error) { return r.Ordered(perfbuf.OrderOptions{}) },
+		"slack": func(r *perfbuf.Reader) (source, error) {
+			return r.Ordered(perfbuf.OrderOptions{Mode: perfbuf.Slack(time.Second)})
+		},
+	} {
+		for _, waiting := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, waiting %v", name, waiting), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { displaced(t, read, waiting) })
+			})
+		}
+	}
+}
+
+func displaced(t *testing.T, read func(*perfbuf.Reader) (source, error), waiting bool) {
+	k := perfbuftest.New(perfbuftest.Options{RealTime: true, CPUs: 2})
+	r := open(t, k, perfbuf.Options{})
+	s, err := read(r)
+	require.NoError(t, err)
+	var got []string
+	var done <-chan error
+	run := func() {
+		done = inBackground(func() error {
+			return s.Run(t.Context(), func(ev perfbuf.Event) error {
+				got = append(got, ev.Kind().String()+string(ev.Bytes()))
+				return nil
+			})
+		})
+	}
+	output := func(cpu int, payload string) { require.NoError(t, k.Output(cpu, []byte(payload))) }
+	displace := func(cpu int) { open(t, k, perfbuf.Options{CPUs: []int{cpu}}) }
+	rest := func() {
+		time.Sleep(time.Hour)
+		synctest.Wait()
+	}
+
+	if waiting {
+		run()
+	}
+	output(0, "1st.")
+	want := []string{"sample1st."}
+	_, alone := s.(*perfbuf.Ring) // whose passes answer no flushes
+	if !alone {
+		require.NoError(t, r.Flush())
+		want = append(want, "flushed")
+	}
+	displace(0)
+	output(0, "not.")
+	if !waiting {
+		require.NoError(t, s.Wait(t.Context()))
+		run()
+	}
+	require.ErrorIs(t, <-done, perfbuf.ErrDisplaced)
+	require.Equal(t, want, got)
+	require.Equal(t, 1, r.Stats().Displaced.Entries)
+
+	run()
+	output(1, "2nd.")
+	rest()
+	require.Empty(t, done, "it is said once")
+	displace(1)
+	if !alone {
+		want = append(want, "sample2nd.")
+		require.ErrorIs(t, <-done, perfbuf.ErrDisplaced)
+		run()
+	}
+	require.NoError(t, r.Pause())
+	require.NoError(t, r.Resume())
+	output(0, "3rd.")
+	rest()
+	require.Empty(t, done)
+	require.Equal(t, append(want, "sample3rd."), got)
+	require.Equal(t, 2, r.Stats().Displaced.Entries)
+	require.NoError(t, r.Close())
+	require.Error(t, <-done)
+}
