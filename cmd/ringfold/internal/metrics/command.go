@@ -114,11 +114,11 @@ func (c *config) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if err == nil && ctx.Err() == nil {
 		err = context.Cause(healthy) // nil, or why it could not serve
 	}
-	if err != nil {
+	if err != nil && !source.Incomplete(err) {
 		return err
 	}
 	set.Close() // makes the counts final
-	return c.summary(stdout, set, time.Since(began))
+	return errors.Join(err, c.summary(stdout, set, time.Since(began)))
 }
 
 // registry has the counts of all readers, and of this process. Events are counted in delays.

@@ -13,17 +13,20 @@ import (
 
 // summary is what was recorded.
 type summary struct {
-	File      string   `json:"file,omitempty"` // with --max-size and --max-age, without the number
-	Files     uint64   `json:"files"`
-	Snapshots int      `json:"snapshots"`
-	Events    uint64   `json:"events"` // samples
-	Lost      uint64   `json:"lost"`
-	Corrupt   uint64   `json:"corrupt"`   // stretches of ring memory that could not be read
-	TooLarge  uint64   `json:"too_large"` // samples that a perf.data file has no room for
-	Filtered  uint64   `json:"filtered"`  // samples that did not match
-	Bytes     uint64   `json:"bytes"`
-	Seconds   float64  `json:"seconds"`
-	Command   *command `json:"command,omitempty"`
+	File      string `json:"file,omitempty"` // with --max-size and --max-age, without the number
+	Files     uint64 `json:"files"`
+	Snapshots int    `json:"snapshots"`
+	Events    uint64 `json:"events"` // samples
+	Lost      uint64 `json:"lost"`
+	Corrupt   uint64 `json:"corrupt"`   // stretches of ring memory that could not be read
+	TooLarge  uint64 `json:"too_large"` // samples that a perf.data file has no room for
+	Filtered  uint64 `json:"filtered"`  // samples that did not match
+	Bytes     uint64 `json:"bytes"`
+	// Displaced counts entries that other readers have taken; nil: not known. Up to OwnedUntil, no event is missing for that.
+	Displaced  *int     `json:"displaced"`
+	OwnedUntil uint64   `json:"owned_until_ns,omitempty"`
+	Seconds    float64  `json:"seconds"`
+	Command    *command `json:"command,omitempty"`
 }
 
 // command is what was run meanwhile.
@@ -65,6 +68,7 @@ func (s *summary) recorded(file string, stats perfdata.Stats) {
 
 // end adds what is known at the end.
 func (s *summary) end(set *source.Set, elapsed time.Duration) {
+	s.Displaced, s.OwnedUntil = set.Displaced()
 	s.Seconds, s.Filtered = elapsed.Round(time.Microsecond).Seconds(), set.Filtered
 	if child := set.Child; child != nil {
 		s.Command = &command{Args: child.Args}

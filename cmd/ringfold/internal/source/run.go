@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -27,7 +28,8 @@ type Stream interface {
 // Run hands each event that matches to event, and calls flush after each pass over the rings, until ctx is done, there were --count
 // of them, --timeout is over, the command has ended, or the recording. Then it takes the rings out of the maps, and hands over what they
 // still held. It blocks all that time, and returns nil, or what failed: for a recording that was cut, an io.ErrUnexpectedEOF after all
-// that is there. An ErrStop of event ends it, too.
+// that is there. An ErrStop of event ends it, too. If another reader takes a map, that ends it with a perfbuf.ErrDisplaced, after all
+// that came: not before the command has ended, if there is one.
 func (set *Set) Run(ctx context.Context, in Stream, event func(Event) error, flush func() error) error {
 	f := set.flags
 	ctx, cancel := context.WithCancel(ctx)
@@ -62,20 +64,29 @@ func (set *Set) Run(ctx context.Context, in Stream, event func(Event) error, flu
 		return err
 	}
 	pass := func(all func(func(perfbuf.Event) error) error) error {
-		if err := all(each); err != nil {
+		err := all(each)
+		if err != nil && !errors.Is(err, perfbuf.ErrDisplaced) {
 			return err
 		}
-		return flush()
+		return cmp.Or(flush(), err)
 	}
-	for !stopped {
-		if err := in.Wait(ctx); ctx.Err() != nil {
+	var taken error // by another reader
+	for !stopped && (taken == nil || set.Child != nil) {
+		err := in.Wait(ctx)
+		if ctx.Err() != nil {
 			break
-		} else if errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
-			return err
 		}
-		if err := pass(in.ForEach); err != nil {
+		if err == nil {
+			err = pass(in.ForEach)
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case errors.Is(err, perfbuf.ErrDisplaced):
+			if taken = set.DisplacedError(); set.Child != nil {
+				f.note("%v. The command goes on", taken)
+			}
+		case err != nil:
 			return err
 		}
 	}
@@ -84,11 +95,15 @@ func (set *Set) Run(ctx context.Context, in Stream, event func(Event) error, flu
 		set.Child.wait()
 	}
 	if stopped || f.recorded() {
-		return nil
+		return taken
 	}
 	// The programs are others' and go on. Shutdown takes the rings out of the maps, so that the rest has an end.
 	// Not the context of before, which is done. Further signals end the program: see cli.Main.
-	return pass(func(each func(perfbuf.Event) error) error { return in.Shutdown(context.Background(), each) })
+	err := pass(func(each func(perfbuf.Event) error) error { return in.Shutdown(context.Background(), each) })
+	if errors.Is(err, perfbuf.ErrDisplaced) {
+		return set.DisplacedError()
+	}
+	return errors.Join(taken, err)
 }
 
 // take decodes an event, and reports whether it matches.

@@ -95,7 +95,7 @@ func (c *config) run(ctx context.Context, stdout io.Writer) error {
 	if end == nil {
 		end = failed
 	}
-	if end != nil && !errors.Is(end, io.ErrUnexpectedEOF) {
+	if end != nil && !source.Incomplete(end) {
 		return end
 	}
 	set.Close() // makes the counts final

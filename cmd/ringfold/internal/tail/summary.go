@@ -22,8 +22,10 @@ type summary struct {
 	Late          uint64      `json:"late"`
 	Filtered      uint64      `json:"filtered"` // samples that did not match
 	MaxLatenessNS int64       `json:"max_lateness_ns"`
-	Unprinted     uint64      `json:"unprinted"` // samples that were in the rings when --count was reached
-	Displaced     int         `json:"displaced"` // entries of maps that had another's perf events
+	Unprinted     uint64      `json:"unprinted"`        // samples that were in the rings when --count was reached
+	Replaced      int         `json:"replaced_entries"` // of maps, that had another reader's perf events
+	Displaced     *int        `json:"displaced"`        // entries that other readers have taken; nil: not known
+	OwnedUntil    uint64      `json:"owned_until_ns,omitempty"`
 	RingBytes     int         `json:"ring_bytes"`
 	CPUs          []cpu       `json:"cpus"`
 	Command       *command    `json:"command,omitempty"`
@@ -82,7 +84,7 @@ func (s *summary) finish(elapsed time.Duration) {
 		stats := from.Stats()
 		s.Late += stats.Late
 		s.MaxLatenessNS = max(s.MaxLatenessNS, stats.MaxLateness.Nanoseconds())
-		s.Displaced += stats.ReplacedEntries
+		s.Replaced += stats.ReplacedEntries
 		total := stats.Total()
 		s.Lost, s.RingBytes = s.Lost+total.Lost, max(s.RingBytes, total.Size)
 		if from.File == "" { // the rest of a recording has not come
@@ -92,6 +94,7 @@ func (s *summary) finish(elapsed time.Duration) {
 			s.CPUs = append(s.CPUs, cpu{from.ID, from.Label, r.CPU, r.Samples, r.Lost, r.Corrupt, r.Bytes, r.HighWater, r.Size})
 		}
 	}
+	s.Displaced, s.OwnedUntil = s.set.Displaced()
 	s.names = strings.Join(names, ", ")
 	if s.Mode == source.Slack {
 		s.SlackNS = s.flags.Slack.Nanoseconds()

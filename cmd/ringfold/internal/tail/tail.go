@@ -61,13 +61,13 @@ func (c *config) run(cmd *cobra.Command) error {
 		_, err := out.Write(line)
 		return err
 	}, out.Flush)
-	if end != nil && !errors.Is(end, io.ErrUnexpectedEOF) {
+	if end != nil && !source.Incomplete(end) {
 		return end
 	}
 	set.Close() // makes the counts final
 	sum.finish(time.Since(begin))
 	out.Write(p.summary(nil, sum))
-	return errors.Join(end, out.Flush()) // of a recording that was cut, all that is there has been shown
+	return errors.Join(end, out.Flush()) // all that is there has been shown
 }
 
 func (c *config) printer(set *source.Set, stdout io.Writer) printer {

@@ -60,14 +60,22 @@ func start(t *testing.T, args ...string) *running {
 	return r
 }
 
-// wait returns what the program has printed when it has ended.
+// wait returns what the program has printed when it has ended, which went well.
 func (r *running) wait() string {
+	r.t.Helper()
+	out, err := r.end()
+	require.NoError(r.t, err, r.notes)
+	return out
+}
+
+// end returns what the program has printed when it has ended, and how that went.
+func (r *running) end() (string, error) {
 	r.t.Helper()
 	rest, err := io.ReadAll(r.stderr)
 	require.NoError(r.t, err)
 	r.notes += string(rest)
-	require.NoError(r.t, r.cmd.Wait(), r.notes)
-	return r.stdout.String()
+	err = r.cmd.Wait()
+	return r.stdout.String(), err
 }
 
 // interrupt ends it as Ctrl-C does.
@@ -265,14 +273,19 @@ func TestSteal(t *testing.T) {
 	e.Emit(0, 5, 24)
 	_, s := parseJSON(t, thief.interrupt())
 	require.EqualValues(t, 5, s.Events)
-	require.Equal(t, len(e.cpus), s.Displaced)
+	require.Equal(t, len(e.cpus), s.Replaced)
+	require.Zero(t, *s.Displaced)
 	require.Contains(t, thief.notes, "taken over: ")
 	require.Contains(t, thief.notes, "(pid "+strconv.Itoa(present.cmd.Process.Pid)+")")
 
 	e.Emit(0, 1, 24)
 	require.Equal(t, syscall.ENOENT, e.LastError(0))
 	require.NoError(t, present.cmd.Process.Signal(syscall.SIGCONT))
-	require.Contains(t, present.interrupt(), "\n7 events and 0 lost")
+	seven, err := present.end() // it finds out
+	require.Equal(t, 1, failure(t, err))
+	require.Contains(t, seven, "\n7 events and 0 lost")
+	require.Contains(t, seven, "\nDISPLACED: another reader has taken the map ")
+	require.Contains(t, present.notes, "another reader has taken the map ")
 }
 
 // failure is the exit status of a program that should fail.

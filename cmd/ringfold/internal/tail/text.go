@@ -131,8 +131,12 @@ func (t *text) summary(b []byte, s *summary) []byte {
 	if s.Unprinted > 0 {
 		b = fmt.Appendf(b, "Not printed: %s that had come by then.\n", plural(s.Unprinted, "event"))
 	}
-	if s.Displaced > 0 {
-		b = fmt.Appendf(b, "The previous reader of the map (%s) receives nothing until it is restarted or takes the map back.\n", plural(uint64(s.Displaced), "CPU"))
+	if s.Replaced > 0 {
+		b = fmt.Appendf(b, "The previous reader of the map (%s) receives nothing until it is restarted or takes the map back.\n", plural(uint64(s.Replaced), "CPU"))
+	}
+	if s.OwnedUntil > 0 {
+		b = fmt.Appendf(b, "DISPLACED: another reader has taken the map (%s): events after %s may be missing.\n",
+			plural(uint64(*s.Displaced), "CPU"), t.appendTime(nil, s.OwnedUntil))
 	}
 	if s.Command != nil {
 		b = fmt.Appendf(b, "The command %s ended with %s.\n", strings.Join(s.Command.Args, " "), s.Command.Status)

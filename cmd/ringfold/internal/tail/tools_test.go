@@ -48,14 +48,14 @@ func takeOver(t *testing.T, name, arg string) {
 	require.Equal(t, 1, failure(t, refused.Run()))
 	require.Contains(t, stderrOf.String(), "seems to be read by "+name+" (pid "+strconv.Itoa(cmd.Process.Pid)+")")
 
-	for _, displaced := range []bool{true, false} { // for it is gone then
+	for _, replaced := range []bool{true, false} { // for it is gone then
 		r := start(t, "id", id, "--steal", "--json", "-n", "10")
 		done := make(chan struct{})
 		go busy(done)
 		events, s := parseJSON(t, r.wait())
 		done <- struct{}{}
 		require.EqualValues(t, 10, s.Events)
-		require.Equal(t, displaced, s.Displaced > 0)
+		require.Equal(t, replaced, s.Replaced > 0)
 		for i := range events[1:] {
 			require.LessOrEqual(t, events[i].Timestamp, events[i+1].Timestamp)
 		}

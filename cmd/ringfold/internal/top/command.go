@@ -15,6 +15,7 @@ import (
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
+	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -144,7 +145,10 @@ func (c *config) watch(ctx context.Context, stdout io.Writer) error {
 	stop()
 	<-ended
 	last, failed := s.finish()
-	if err = errors.Join(err, failed); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+	if err = errors.Join(err, failed); errors.Is(err, perfbuf.ErrDisplaced) && s.set != nil {
+		err = s.set.DisplacedError()
+	}
+	if err != nil && !source.Incomplete(err) {
 		return err
 	}
 	return errors.Join(err, c.printer(stdout, s.name).final(newFrame(s.began, snapshot{at: s.began}, last)))

@@ -32,6 +32,8 @@ func (s *snapshot) add(name string, one perfbuf.Stats) {
 	all := &s.stats
 	all.Rings = append(all.Rings, one.Rings...)
 	all.Wakes, all.Passes, all.ReplacedEntries = all.Wakes+one.Wakes, all.Passes+one.Passes, all.ReplacedEntries+one.ReplacedEntries
+	all.Displaced.Entries += one.Displaced.Entries
+	all.Displaced.Err = cmp.Or(all.Displaced.Err, one.Displaced.Err)
 	all.Late, all.MaxLateness = all.Late+one.Late, max(all.MaxLateness, one.MaxLateness)
 	all.SpilledBytes, all.SpillUsed = all.SpilledBytes+one.SpilledBytes, all.SpillUsed+one.SpillUsed
 	all.Doorbell.Armed, all.Doorbell.Polls = all.Doorbell.Armed+one.Doorbell.Armed, all.Doorbell.Polls+one.Doorbell.Polls

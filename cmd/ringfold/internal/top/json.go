@@ -28,7 +28,8 @@ type object struct {
 	Wakes        uint64         `json:"wakeups"`
 	Passes       uint64         `json:"passes"`
 	Choices      uint64         `json:"choices"`
-	Displaced    int            `json:"displaced"`
+	Replaced     int            `json:"replaced_entries"`
+	Displaced    *int           `json:"displaced"` // null: not known
 	Doorbell     doorbellObject `json:"doorbell"`
 	Barrier      *barrierObject `json:"barrier"`
 	Outputs      *outputsObject `json:"outputs"`
@@ -84,8 +85,11 @@ func newObject(f frame) object {
 		EventsRate: t.events, BytesRate: t.bytes, LostRate: t.lost,
 		Delivered: t.Samples, Dropped: t.Dropped, Lost: t.Lost, Corrupt: t.Corrupt,
 		Late: s.Late, MaxLateness: s.MaxLateness.Seconds(), SpilledBytes: s.SpilledBytes, SpillUsed: s.SpillUsed,
-		Wakes: s.Wakes, Passes: s.Passes, Choices: f.choices, Displaced: s.ReplacedEntries,
+		Wakes: s.Wakes, Passes: s.Passes, Choices: f.choices, Replaced: s.ReplacedEntries,
 		Doorbell: doorbellObject{Armed: s.Doorbell.Armed, Polls: s.Doorbell.Polls},
+	}
+	if d := s.Displaced; d.Entries > 0 || d.Err == nil {
+		o.Displaced = &d.Entries
 	}
 	if s.Doorbell.Err != nil {
 		o.Doorbell.Error = s.Doorbell.Err.Error()

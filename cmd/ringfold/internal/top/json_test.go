@@ -42,6 +42,7 @@ func TestJSONIsComplete(t *testing.T) {
 	f.paused, f.problem, f.choices = true, "something", 3
 	s := &f.stats
 	s.Late, s.MaxLateness, s.SpillUsed, s.Passes, s.ReplacedEntries = 1, time.Second, 2, 3, 4
+	s.Displaced.Entries = 10
 	s.Doorbell.Polls, s.Doorbell.Err = 5, errors.New("none")
 	s.Barrier.Failed, s.Barrier.Max, s.Barrier.Stalled = 6, time.Second, time.Second
 	s.Outputs.CPUs = []perfbuf.CPUOutputs{{Attempted: 10, Written: 4, Full: 3, NoRing: 2, Nested: 1}}

@@ -105,17 +105,18 @@ func (c *config) run(cmd *cobra.Command, _ []string) error {
 		c.Writes = append(c.Writes, c.record)
 	}
 	sum, err := read(cmd.Context(), out)
+	var failed error
 	switch {
-	case err != nil:
+	case err != nil && !source.Incomplete(err):
 		return out.close(err)
 	case c.Format == cli.JSON:
-		return json.NewEncoder(out.stdout).Encode(map[string]any{"summary": sum})
+		failed = json.NewEncoder(out.stdout).Encode(map[string]any{"summary": sum})
 	case c.write == "-":
 		cmd.PrintErrln(sum)
-		return nil
+	default:
+		_, failed = fmt.Fprintln(out.stdout, sum)
 	}
-	_, err = fmt.Fprintln(out.stdout, sum)
-	return err
+	return errors.Join(err, failed)
 }
 
 // summary is what was recorded.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"time"
 
@@ -66,7 +65,7 @@ func (r *reading) run(ctx context.Context, in source.Stream, w *output) error {
 		return r.show(r.l, ev)
 	}, r.counters)
 	switch {
-	case end != nil && (!errors.Is(end, io.ErrUnexpectedEOF) || r.l == nil):
+	case end != nil && (!source.Incomplete(end) || r.l == nil):
 		return end
 	case r.l == nil:
 		return fmt.Errorf("%s has no events that match", r.set.Sources[0])
