@@ -16,6 +16,7 @@ func init() {
 		}
 		return r, func() { r.in.Walk.CountLost(r.in.Kernel.Lost) }, nil
 	}
+	kernel.Face.Counted = func(ev any) bool { return ev.(Event).ev.Odd().Counted }
 	kernel.Face.Error = public
 	kernel.Face.PayloadTime = func(t any) (int, bool) { return t.(TimeSource).at(), t.(TimeSource).stamped }
 	kernel.Face.Events = func(all func(func(raw.Event) bool)) any {

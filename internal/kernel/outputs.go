@@ -77,7 +77,7 @@ type LossCounter interface {
 func CountedLosses(c LossCounter, into []raw.Odd, now func() uint64) []raw.Odd {
 	for _, l := range c.Losses(nil) {
 		// What counts is interrupted, and interrupts, so its last time is no upper bound; now is.
-		into = append(into, raw.Odd{Kind: raw.Lost, CPU: l.CPU, Lost: l.Count, After: l.First - min(l.First, 1), Time: now()})
+		into = append(into, raw.Odd{Kind: raw.Lost, CPU: l.CPU, Lost: l.Count, After: l.First - min(l.First, 1), Time: now(), Counted: true})
 	}
 	return into
 }

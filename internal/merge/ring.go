@@ -158,7 +158,7 @@ func (r *ring) takeOdd(e raw.Mark, it *Item, alone *raw.Single) {
 	i := slices.IndexFunc(all, func(o raw.Odd) bool { return o.Off == e.Off })
 	o := all[i]
 	r.odd.remove(i)
-	if e.Off&unreported == 0 {
+	if e.Off&unreported == 0 && !o.Counted {
 		o.CPU = r.raw.CPU()
 	}
 	o.Off, o.After, o.Time = it.Off, min(o.After, e.Time), it.Key

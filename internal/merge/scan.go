@@ -58,6 +58,13 @@ func (r *ring) scanTo(head, ceiling, now uint64) (found Found) {
 		case raw.Discarded:
 			found.Discarded++
 		case raw.Lost:
+			loss = raw.Odd{Off: off, Size: rec.Size}
+			if r.raw.Counted(rec, &loss) {
+				r.reported += loss.Lost
+				r.addOdd(loss, loss.Time, 0)
+				loss.Lost = 0
+				continue
+			}
 			known := min(rec.Lost, r.advance)
 			r.advance -= known
 			r.reported += rec.Lost - known

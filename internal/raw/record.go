@@ -144,6 +144,22 @@ func (r *Ring) Parse(off, head uint64, rec *Record) {
 	}
 }
 
+// SizeCounted is the size of a Lost record of a recording that says all of a loss that programs have
+// counted: id, time after which it was, number, time, CPU. The kernel's have 32 bytes at most.
+const SizeCounted = 40
+
+// Counted completes o, if rec is such a Lost record.
+func (r *Ring) Counted(rec *Record, o *Odd) bool {
+	if rec.Size != SizeCounted {
+		return false
+	}
+	// Invariant: as in Parse, 8 bytes at off+8 and off+32, masked, lie within the ring and are aligned.
+	o.After = min(*(*uint64)(unsafe.Add(r.data, (rec.Off+8)&r.mask)), rec.Time)
+	o.CPU = int(*(*int32)(unsafe.Add(r.data, (rec.Off+32)&r.mask)))
+	o.Kind, o.Lost, o.Time, o.Counted = Lost, rec.Lost, rec.Time, true
+	return true
+}
+
 // corrupt makes rec everything up to the head, left bytes.
 func (rec *Record) corrupt(f Fault, left uint64) {
 	rec.Kind, rec.Fault, rec.Len, rec.Size, rec.Time = Corrupt, f, 0, left, 0

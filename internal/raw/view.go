@@ -45,6 +45,8 @@ type Odd struct {
 	Off   uint64 // of Corrupt: where it begins, a free-running count of bytes
 	Size  uint64 // of Corrupt: how many bytes
 	Time  uint64
+
+	Counted bool // of Lost: programs have counted it. It says where it was, as no place in a ring does
 }
 
 var (

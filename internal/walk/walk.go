@@ -152,6 +152,9 @@ func (w *ringWalk) deliver(r *Ring, rec *raw.Record) bool {
 		w.pass.Batch.One(ev)
 		return true
 	case raw.Lost:
+		if r.Raw.Counted(rec, &odd) {
+			break
+		}
 		if rec.Time > r.last { // else an interrupt reports what the record before had seen
 			r.lossAfter = r.last
 		}

@@ -97,6 +97,15 @@ func (k *replay) read() error {
 	}
 }
 
+// ring is where the next record goes, nil if its CPU is left out. A loss that programs have counted can
+// be all that there is of its CPU: events of a ring buffer need not say theirs.
+func (k *replay) ring() *ring {
+	if _, ok := k.cpus[k.next.cpu]; !ok && k.next.counted {
+		return k.rings[k.home]
+	}
+	return k.rings[k.next.cpu]
+}
+
 // Wait is kernel.Poller's.
 func (k *replay) Wait(until time.Time, ready func(woken bool) bool) error {
 	return wait(k.lock, k.interrupts, until, ready)

@@ -17,6 +17,7 @@ type recording struct {
 	pipe   bool
 	cut    string // why it ends before its end; empty: it does not
 	last   uint64 // time of the last event
+	home   int    // the CPU whose ring gets losses of CPUs that have nothing else
 
 	layouts []*layout
 	byID    map[uint64]*layout // of all their ids

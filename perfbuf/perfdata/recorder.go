@@ -7,6 +7,7 @@ import (
 	"os"
 	"sync/atomic"
 
+	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
@@ -199,13 +200,18 @@ func (r *Recorder) odd(ev perfbuf.Event) error {
 	return r.err
 }
 
-// loss writes a PERF_RECORD_LOST or LOST_SAMPLES.
+// loss writes a PERF_RECORD_LOST or LOST_SAMPLES. One that programs have counted does not lie between
+// the events of its CPU, so the time after which it was is behind the number, where perf reads nothing.
 func (r *Recorder) loss(ev perfbuf.Event, typ uint32, n uint64) error {
-	at := 8 // of the number; behind it are the fields of sample_id_all: time, cpu, id
+	at, own := 8, 16 // where the number is, and the fields of sample_id_all: time, cpu, id
 	if typ == typeLost {
-		at = 16
+		at, own = 16, 24
 	}
-	p := r.room(at + 32)
+	counted := kernel.Face.Counted(ev)
+	if counted {
+		own = countedAt + 8
+	}
+	p := r.room(own + 24)
 	if p == nil {
 		return r.err
 	}
@@ -213,10 +219,13 @@ func (r *Recorder) loss(ev perfbuf.Event, typ uint32, n uint64) error {
 	id := r.idOf(ev)
 	native.PutUint64(p[8:], id)
 	native.PutUint64(p[at:], n)
-	native.PutUint64(p[at+8:], r.time(ev))
-	native.PutUint32(p[at+16:], uint32(ev.CPU()))
-	native.PutUint32(p[at+20:], 0)
-	native.PutUint64(p[len(p)-8:], id)
+	if counted {
+		native.PutUint64(p[countedAt:], ev.After())
+	}
+	native.PutUint64(p[own:], r.time(ev))
+	native.PutUint32(p[own+8:], uint32(ev.CPU()))
+	native.PutUint32(p[own+12:], 0)
+	native.PutUint64(p[own+16:], id)
 	return nil
 }
 

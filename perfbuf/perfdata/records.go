@@ -3,6 +3,7 @@ package perfdata
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -22,6 +23,8 @@ type entry struct {
 	cpu     int // -1: of a source without CPUs
 	time    uint64
 	lost    uint64
+	counted bool   // the loss, by programs
+	after   uint64 // of such a loss
 	payload []byte // valid until the next record is read
 }
 
@@ -99,6 +102,12 @@ func (r *recording) entry(b []byte) (e entry, ok bool) {
 			return e, false
 		}
 		e.lost = native.Uint64(b[16:])
+		if r.ours && len(b) == countedAt+8+r.want.behind {
+			e.counted, e.after = true, native.Uint64(b[countedAt:])
+			if e.after != 0 {
+				e.after += r.shift
+			}
+		}
 		return r.loss(e, b, 24)
 	case typeLostSamples: // perf's own count those again that PERF_RECORD_LOST has counted
 		if !r.ours {
@@ -166,22 +175,43 @@ type place struct {
 	off  int64
 }
 
+func lowest(cpus map[int]uint64) int {
+	if len(cpus) == 0 {
+		return 0
+	}
+	return slices.Min(slices.Collect(maps.Keys(cpus)))
+}
+
 // plan looks at the whole file: what CPUs there are, how much of each, and whether records come in order of time. If not, places are those
 // of all records in that order.
 func (r *recording) plan() (cpus map[int]uint64, places []place, err error) {
 	cpus = map[int]uint64{}
+	counted := map[int]uint64{} // of losses that programs have counted
 	latest, sorted := uint64(0), true
 	err = r.walk(func(off int64, e *entry) error {
-		cpu := e.cpu
-		if _, ok := cpus[cpu]; !ok && len(cpus) == mostCPUs {
+		of := cpus
+		if e.counted {
+			of = counted
+		}
+		if _, ok := of[e.cpu]; !ok && len(of) == mostCPUs {
 			return r.bad(off, "CPU %d, and so more than %d of them", e.cpu, mostCPUs)
 		}
-		cpus[cpu] += e.size()
+		of[e.cpu] += e.size()
 		sorted = sorted && e.time >= latest
 		latest = max(latest, e.time)
 		return nil
 	})
 	r.last = latest
+	if len(cpus) == 0 && len(counted) > 0 {
+		cpus[-1] = 0
+	}
+	r.home = lowest(cpus)
+	for cpu, bytes := range counted {
+		if _, ok := cpus[cpu]; !ok {
+			cpu = r.home
+		}
+		cpus[cpu] += bytes
+	}
 	if err != nil || sorted {
 		return cpus, nil, err
 	}

@@ -46,6 +46,9 @@ func (e *entry) size() uint64 {
 	case sample:
 		return uint64(20+len(e.payload)+7) &^ 7 // header, time, raw_size
 	case lost:
+		if e.counted {
+			return raw.SizeCounted
+		}
 		return 32 // header, id, lost, time
 	default:
 		return 8
@@ -59,7 +62,7 @@ func (r *ring) put(e *entry) bool {
 	if used+size >= uint64(len(r.data)) || r.bad && used > 0 {
 		return false
 	}
-	var b [32]byte
+	var b [raw.SizeCounted]byte
 	switch e.kind {
 	case sample:
 		putHeader(b[:], typeSample, int(size))
@@ -69,9 +72,11 @@ func (r *ring) put(e *entry) bool {
 		r.copy(r.head+20, e.payload)
 	case lost:
 		putHeader(b[:], typeLost, int(size))
+		native.PutUint64(b[8:], e.after)
 		native.PutUint64(b[16:], e.lost)
 		native.PutUint64(b[24:], e.time)
-		r.copy(r.head, b[:32])
+		native.PutUint32(b[32:], uint32(e.cpu))
+		r.copy(r.head, b[:size])
 	case corrupt:
 		r.copy(r.head, b[:8]) // a header.size of 0
 	}

@@ -119,7 +119,7 @@ func (s *session) feed() *replay {
 		if k == nil || s.speed > 0 && k.next.time > s.clock.paced(s.speed, k.next.time) {
 			return k
 		}
-		if r := k.rings[k.next.cpu]; r != nil && !r.put(&k.next) {
+		if r := k.ring(); r != nil && !r.put(&k.next) {
 			return k
 		}
 		s.fed, k.pending = max(s.fed, k.next.time), false
