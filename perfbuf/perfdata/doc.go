@@ -23,9 +23,9 @@
 // too large for perf's format, of more than [MaxSample] bytes. A loss that programs have counted, of
 // a BPF ring buffer, has its [perfbuf.Event.After] behind the count, where perf reads nothing. Ring
 // memory that could not be read is a sample of a second event, named corrupt: two u64, offset and
-// bytes skipped, and the reason as text. If the source is an exact stream, a PERF_RECORD_FINISHED_ROUND follows each pass:
-// everything later in the file is later in time, which perf otherwise guesses. With
-// [Options].Compress, all of this is inside PERF_RECORD_COMPRESSED.
+// bytes skipped, and the reason as text. If the source is an exact stream, a
+// PERF_RECORD_FINISHED_ROUND follows each pass: everything later in the file is later in time, which
+// perf otherwise guesses. With [Options].Compress, all of this is inside PERF_RECORD_COMPRESSED.
 //
 // # Crashes
 //

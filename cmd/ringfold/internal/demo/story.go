@@ -139,7 +139,7 @@ func (t *text) order(out *strings.Builder, s *summary) {
 		t.alarm(out, "LATE: %s came after a later one, by %s at most. Exact mode rules that out.", count(s.Late, "event"), span(int64(s.LatenessNS)))
 	case s.Late > 0:
 		fmt.Fprintf(out, "Mode slack: in order, but for %s that came too late (marked LATE), by %s at most.\n"+
-			"A longer --slack makes that rarer (it was %v); --mode exact rules it out.\n", count(s.Late, "event"), span(int64(s.LatenessNS)), time.Duration(s.SlackNS))
+			"A longer --slack makes that rarer (it was %v); --mode exact waits for proof.\n", count(s.Late, "event"), span(int64(s.LatenessNS)), time.Duration(s.SlackNS))
 	case s.Mode == exact:
 		out.WriteString("Mode exact: all in order, none late.\n")
 	default:

@@ -82,7 +82,7 @@ Read ring by ring, all 10 events would have come in order too, this time.
 
 10 events from 2 CPUs in 5.0 s: 7 on CPU 0, 3 on CPU 1.
 Mode slack: in order, but for 2 events that came too late (marked LATE), by 12.3ms at most.
-A longer --slack makes that rarer (it was 1ms); --mode exact rules it out.
+A longer --slack makes that rarer (it was 1ms); --mode exact waits for proof.
 From event to delivery: 1.50ms (p50), 3.00ms (p99).
 LOST: 8 events found their ring full. A larger --ring-size holds more (it was 4KiB).
 4,096 bytes of waiting events were copied out of rings that filled up.

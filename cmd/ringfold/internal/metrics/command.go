@@ -118,7 +118,7 @@ func (c *config) run(ctx context.Context, stdout, stderr io.Writer) error {
 		return err
 	}
 	set.Close() // makes the counts final
-	return errors.Join(err, c.summary(stdout, set, time.Since(began)))
+	return errors.Join(err, c.summary(stdout, set, time.Since(began)), set.Untimed())
 }
 
 // registry has the counts of all readers, and of this process. Events are counted in delays.

@@ -66,7 +66,7 @@ func (c *config) record(cmd *cobra.Command) error {
 	sum := &summary{}
 	sum.recorded(c.write, rec.Stats())
 	sum.end(set, time.Since(begin))
-	return errors.Join(end, c.print(cmd, map[string]any{"summary": sum}, sum.String())) // what was read before an error is there
+	return errors.Join(end, c.print(cmd, map[string]any{"summary": sum}, sum.String()), set.Untimed()) // what was read before an error is there
 }
 
 // all reports whether every event is recorded, whatever it has.

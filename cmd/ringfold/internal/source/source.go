@@ -226,6 +226,24 @@ func (set *Set) Close() {
 	}
 }
 
+// Untimed returns an error if samples had no time where time= says. They are there, in an order that is
+// not by that time.
+func (set *Set) Untimed() (err error) {
+	for _, s := range set.Sources {
+		n := s.Reader.Stats().Untimed
+		if n == 0 {
+			continue
+		}
+		instead := "the kernel's time"
+		if s.RingBuf() {
+			instead = "that of the event before"
+		}
+		err = errors.Join(err, fmt.Errorf("%s: %d events have no time at time=%d, as they are shorter, or one of another clock: %s was used, so their order is not proven",
+			s, n, *s.TimeAt, instead))
+	}
+	return err
+}
+
 // Announce tells on stderr what is read, and who is silenced by that.
 func (set *Set) Announce() {
 	for _, s := range set.Sources {

@@ -99,7 +99,7 @@ func (c *config) run(ctx context.Context, stdout io.Writer) error {
 		return end
 	}
 	set.Close() // makes the counts final
-	return errors.Join(end, p.summary(n.summary()))
+	return errors.Join(end, p.summary(n.summary()), set.Untimed())
 }
 
 // printer prints counts: those of an interval, and those of all.

@@ -2,6 +2,7 @@ package tail
 
 import (
 	"fmt"
+	"io"
 	"strconv"
 	"testing"
 
@@ -88,5 +89,36 @@ func TestRingBufWithoutTimes(t *testing.T) {
 		cmd, stderr := clitest.Command(t, append([]string{"tail", "--steal"}, args...)...)
 		require.NotZero(t, failure(t, cmd.Run()))
 		require.Contains(t, stderr.String(), want)
+	}
+}
+
+// Events that have no time where it is said to be are shown and counted, and their order is not called proven.
+func TestUntimed(t *testing.T) {
+	e, rings := load(t), kerneltest.LoadRings(t, kerneltest.RingOptions{})
+	for _, c := range []struct {
+		which, want string
+		emit        func()
+	}{
+		{e.id + ",time=64", "5 events have no time at time=64, as they are shorter, or one of another clock: the kernel's time was used", func() { e.Emit(0, 5, 40) }},
+		{clitest.MapID(t, rings.MapFD()) + ",time=64", ": that of the event before was used", func() {
+			rings.Emit(0, kerneltest.RingEmit{Count: 5, Size: 32})
+		}},
+	} {
+		for _, command := range []string{"--json", "-o=text"} {
+			r := start(t, "id", c.which, "--steal", command, "-n", "5")
+			c.emit()
+			rest, err := io.ReadAll(r.stderr)
+			require.NoError(t, err)
+			require.Equal(t, 1, failure(t, r.cmd.Wait()))
+			require.Contains(t, string(rest), c.want)
+			require.Contains(t, string(rest), "so their order is not proven\n")
+			if command == "--json" {
+				events, s := parseJSON(t, r.stdout.String())
+				require.Len(t, events, 5)
+				require.EqualValues(t, 5, s.Untimed)
+			} else {
+				require.Contains(t, r.stdout.String(), "\nUNTIMED: 5 events had no time where time= says")
+			}
+		}
 	}
 }

@@ -20,6 +20,7 @@ type summary struct {
 	Events        uint64      `json:"events"`  // samples
 	Lost          uint64      `json:"lost"`
 	Late          uint64      `json:"late"`
+	Untimed       uint64      `json:"untimed"`  // samples without a time where time= says
 	Filtered      uint64      `json:"filtered"` // samples that did not match
 	MaxLatenessNS int64       `json:"max_lateness_ns"`
 	Unprinted     uint64      `json:"unprinted"`        // samples that were in the rings when --count was reached
@@ -82,7 +83,7 @@ func (s *summary) finish(elapsed time.Duration) {
 		}
 		s.Maps = append(s.Maps, mapOf{from.ID, from.Name, typ})
 		stats := from.Stats()
-		s.Late += stats.Late
+		s.Late, s.Untimed = s.Late+stats.Late, s.Untimed+stats.Untimed
 		s.MaxLatenessNS = max(s.MaxLatenessNS, stats.MaxLateness.Nanoseconds())
 		s.Replaced += stats.ReplacedEntries
 		total := stats.Total()

@@ -67,7 +67,7 @@ func (c *config) run(cmd *cobra.Command) error {
 	set.Close() // makes the counts final
 	sum.finish(time.Since(begin))
 	out.Write(p.summary(nil, sum))
-	return errors.Join(end, out.Flush()) // all that is there has been shown
+	return errors.Join(end, out.Flush(), set.Untimed()) // all that is there has been shown
 }
 
 func (c *config) printer(set *source.Set, stdout io.Writer) printer {

@@ -117,8 +117,14 @@ func (t *text) summary(b []byte, s *summary) []byte {
 		b = fmt.Appendf(b, " %10d %8d %8d %12d %5s\n", c.Events, c.Lost, c.Corrupt, c.Bytes, cli.Share(c.HighWater, c.RingBytes))
 	}
 	if s.Late > 0 {
-		b = fmt.Appendf(b, "LATE: %s came too late for their place, by %v at most; a longer --slack makes that rarer, --mode exact rules it out.\n",
-			plural(s.Late, "event"), time.Duration(s.MaxLatenessNS))
+		why := "a longer --slack makes that rarer; --mode exact waits for proof instead."
+		if s.Mode == source.Exact {
+			why = "their programs may sleep, or took the time long before the output."
+		}
+		b = fmt.Appendf(b, "LATE: %s came after later ones, by up to %v: %s\n", plural(s.Late, "event"), time.Duration(s.MaxLatenessNS), why)
+	}
+	if s.Untimed > 0 {
+		b = fmt.Appendf(b, "UNTIMED: %s had no time where time= says, and are not in order by it.\n", plural(s.Untimed, "event"))
 	}
 	if size := cli.Size(s.RingBytes); s.Lost > 0 && size == 0 {
 		b = append(b, "LOST: outputs found their ring full when this was recorded. A larger --ring-size of record holds more.\n"...)

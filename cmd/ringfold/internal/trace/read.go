@@ -91,7 +91,7 @@ func (r *reading) run(ctx context.Context, in source.Stream, w *output) error {
 	if err := r.trace.close(about); err != nil {
 		return err
 	}
-	return errors.Join(end, w.keep())
+	return errors.Join(end, w.keep(), r.set.Untimed())
 }
 
 // beat is the time between passes that counters are sampled around: more would make the file large.
