@@ -9,6 +9,10 @@ import (
 // Sleep blocks for this time at most, or until a barrier ends or WakeUp is called. It returns
 // context.Cause(ctx), or os.ErrClosed once the channel is closed.
 func (s *Stream) Sleep(ctx context.Context, d time.Duration, closed <-chan struct{}) error {
+	if s.opts.Yield != nil { // in a simulation, what others do is what time passes by
+		s.opts.Yield()
+		return context.Cause(ctx)
+	}
 	var barrier <-chan struct{}
 	if s.opts.Barrier != nil {
 		barrier = s.opts.Barrier.Done()

@@ -79,8 +79,11 @@ func (w *world) pause() {
 		i := w.sched.IntN(src.rings())
 		src.setTail(i, src.head(i))
 	}
+	w.waited()
 	for _, src := range w.sources {
-		src.commit()
+		if w.Mutant != LateTail || w.waits.cancel == nil {
+			src.commit()
+		}
 		src.poison()
 	}
 	w.fresh()
@@ -105,6 +108,11 @@ func (w *world) consume() {
 		}
 		if w.Changes && w.sched.IntN(16) == 0 {
 			if w.failure = w.change(); w.failure != nil {
+				return
+			}
+		}
+		if len(w.truth.pending) == 0 || w.sched.IntN(4) == 0 {
+			if w.failure = w.wait(); w.failure != nil {
 				return
 			}
 		}

@@ -28,6 +28,7 @@ const (
 	HiddenBusy      // a scan ends in front of what is busy, and says nothing of it
 	LeftOut         // scans leave the last source out, now and then
 	KeptTail        // a source that is taken out is not given back
+	LateTail        // tails are not stored while the stream waits
 )
 
 // delivers reports whether what is due is delivered under the mutant, or that is how it is found.
@@ -35,7 +36,7 @@ func (m Mutant) delivers() bool { return m == None || m >= SkippedBusy }
 
 // pretends reports whether a mutant is one of what heads the reader sees.
 func (m Mutant) pretends() bool {
-	return m == EarlyHeads || m == Heads32 || m == HiddenBusy || m == LeftOut
+	return m == EarlyHeads || m == Heads32 || m == HiddenBusy || m == LeftOut || m == LateTail
 }
 
 // pretence is the words where the reader finds heads, and stores tails, in the kernel's place.
@@ -134,7 +135,7 @@ func (w *world) showAll() {
 
 // fresh is lookAll and showAll for mutants for which it need not wait for a barrier.
 func (w *world) fresh() {
-	if w.Mutant != Heads32 && w.Mutant != HiddenBusy && w.Mutant != LeftOut {
+	if !w.Mutant.pretends() || w.Mutant == EarlyHeads {
 		return
 	}
 	for i, src := range w.sources {

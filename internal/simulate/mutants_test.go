@@ -38,7 +38,7 @@ func TestMutantsAreCaught(t *testing.T) {
 		"ring buffer: the clock is read after the wait": {of(simulate.LateClock, shared), late},
 		"ring buffer: heads are loaded before the wait": {of(simulate.EarlyHeads, shared), late},
 		"shards: heads are loaded before the wait":      {of(simulate.EarlyHeads, shards), late},
-		"ring buffer: no barrier at all":                {of(simulate.None, claimed), late},
+		"ring buffer: no barrier at all":                {of(simulate.None, claimed), append(late, simulate.ErrDelayed)},
 		"ring buffer: clocks differ by more than guard": {simulate.Setup{Skew: 10 * skew, Sources: []simulate.Source{shared}, Only: true}, late},
 		"ring buffer: a tail moves over what is busy":   {of(simulate.EarlyTail, shared), []error{simulate.ErrSample}},
 		"ring buffer: what is busy is passed over":      {of(simulate.SkippedBusy, shared), held},
@@ -51,6 +51,8 @@ func TestMutantsAreCaught(t *testing.T) {
 		"mixed: barriers that wait for nothing":         {simulate.Setup{Mutant: simulate.Lying, Sources: all}, late},
 		"mixed: a source is left out of scans":          {simulate.Setup{Mutant: simulate.LeftOut, Sources: all}, append(held, late...)},
 		"mixed: what is busy holds up nothing":          {simulate.Setup{Mutant: simulate.HiddenBusy, Sources: all}, append(held, late...)},
+		"ring buffer: a wait stores no tails":           {simulate.Setup{Mutant: simulate.LateTail, Sources: []simulate.Source{shared}, Only: true, Idle: 3}, held},
+		"stamped: a wait stores no tails":               {simulate.Setup{Mutant: simulate.LateTail, Sources: []simulate.Source{{RingBufs: 1, Stamped: true}}, Only: true, Idle: 3}, held},
 		"ring buffer: Remove does not give back":        {simulate.Setup{Mutant: simulate.KeptTail, Sources: []simulate.Source{{}, shared}, Changes: true}, []error{simulate.ErrSample, simulate.ErrCounts, simulate.ErrMissing}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -59,14 +59,18 @@ func (k *kernel) advance(o *output, cpu int) (more bool) {
 	default:
 		to.finished(o)
 		if o.discard {
-			o.buf.Discard(0)
+			if o.buf.Discard(0) {
+				to.bufs.Wake()
+			}
 			if k.mutant == DiscardAsSample {
 				to.bufs.At(o.ring).SetHeader(o.buf.Off, uint32(len(o.payload)))
 			}
 			k.truth.reuse(o.record)
 			return false
 		}
-		o.buf.Commit(0)
+		if o.buf.Commit(0) {
+			to.bufs.Wake()
+		}
 		k.truth.written(o.record, o.own)
 		return false
 	}

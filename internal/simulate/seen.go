@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"slices"
+	"time"
 
 	"github.com/ringfold/ringfold/internal/grace"
 	seam "github.com/ringfold/ringfold/internal/kernel"
@@ -61,6 +62,9 @@ func (k *seenPerf) Lost(i int) (n uint64, ok bool) {
 	return k.Buffer.Lost(i)
 }
 
+func (k *seenPerf) Wait(t time.Time, f func(bool) bool) error     { return k.seen.Wait(t, f) }
+func (k *seenPerf) Group(o []seam.Kernel) (seam.Group, error)     { return k.seen.Group(o) }
+func (k *seenPerf) Interrupt()                                    {}
 func (k *seenPerf) Now() uint64                                   { return k.seen.Now() }
 func (k *seenPerf) Grace(o grace.Options) (grace.Provider, error) { return k.seen.Grace(o) }
 
@@ -100,5 +104,8 @@ func (k *seenBufs) Free() {
 	}
 }
 
+func (k *seenBufs) Wait(t time.Time, f func(bool) bool) error     { return k.seen.Wait(t, f) }
+func (k *seenBufs) Group(o []seam.Kernel) (seam.Group, error)     { return k.seen.Group(o) }
+func (k *seenBufs) Interrupt()                                    {}
 func (k *seenBufs) Now() uint64                                   { return k.seen.Now() }
 func (k *seenBufs) Grace(o grace.Options) (grace.Provider, error) { return k.seen.Grace(o) }

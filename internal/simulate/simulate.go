@@ -65,6 +65,7 @@ type world struct {
 	sources  []*source
 	stream   *perfbuf.Ordered
 	changing []*change // asked for and not made
+	waits    wait
 
 	barrier   *grace.Barrier // nil in slack mode
 	began     uint64         // the clock when its round began

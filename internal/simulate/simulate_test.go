@@ -76,6 +76,7 @@ func setups() map[string]simulate.Setup {
 		"two arrays, changes":            {CPUs: 4, RingBytes: small, Skew: skew, Sources: []simulate.Source{{}}, Changes: true},
 		"ring buffer":                    {CPUs: 4, RingBytes: large, Skew: skew, Start: near32, Sources: []simulate.Source{shared}, Only: true},
 		"ring buffer, full":              {CPUs: 4, RingBytes: small, Skew: skew, Start: near64, Sources: []simulate.Source{shared}, Only: true},
+		"ring buffer, mostly idle":       {CPUs: 4, RingBytes: small, Idle: 3, Skew: skew, Sources: []simulate.Source{shared}, Only: true},
 		"ring buffer, changes":           {CPUs: 4, RingBytes: small, Skew: skew, Sources: []simulate.Source{shared}, Only: true, Changes: true},
 		"shards":                         {CPUs: 4, RingBytes: small, Skew: skew, Start: near32, Sources: []simulate.Source{shards}, Only: true},
 		"stamped":                        {CPUs: 4, RingBytes: large, Skew: skew, Start: near64, Sources: []simulate.Source{stamped}, Only: true},

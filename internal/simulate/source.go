@@ -71,7 +71,7 @@ func (src *source) open() (err error) {
 	w := src.world
 	var r any
 	if src.bufs != nil {
-		o := perfbuf.RingBufOptions{Time: perfbuf.PayloadTime(timeOffset)}
+		o := perfbuf.RingBufOptions{Time: perfbuf.PayloadTime(timeOffset), PollInterval: 2 * longest}
 		if src.Stamped || src.Claimed {
 			o.Time = perfbuf.StampedTime(timeOffset)
 		}

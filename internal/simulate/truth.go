@@ -35,6 +35,7 @@ type record struct {
 	own     uint64 // the program's time, in the payload
 	key     uint64 // what it is ordered by
 	off     uint64 // where its reservation begins, counted from the ring's first byte
+	step    int    // of the kernel, when it was written
 	payload []byte
 }
 
@@ -96,7 +97,7 @@ func (t *truth) reuse(r *record) { t.spare = append(t.spare, r) }
 
 // written says that a record is in its ring, if not yet published, with the time that the kernel took.
 func (t *truth) written(r *record, time uint64) {
-	r.key = time
+	r.key, r.step = time, t.clock.steps
 	if t.setup.Payload || r.to.bufs != nil {
 		r.key = r.own
 	}
