@@ -8,6 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// CompareProgram is the name of the program by which a reader looks at its entries of a map. It outputs
+// nothing.
+const CompareProgram = "ringfold_same"
+
 // layout is where the kernel has an entry (struct bpf_array) and its perf event (struct bpf_event_entry): offsets, in bytes.
 var layout = sync.OnceValues(func() ([]int, error) {
 	return libbpf.KernelMembers([2]string{"bpf_array", "ptrs"}, [2]string{"bpf_event_entry", "event"})
@@ -76,7 +80,7 @@ func loadCompare(first, second int) (int, error) {
 		}
 		put(libbpf.Insn{Code: move, Imm: int32(is)}, libbpf.Insn{Code: unix.BPF_JMP | unix.BPF_EXIT})
 		if is == ours {
-			return libbpf.ProgLoad(libbpf.ProgTypeRawTracepoint, "ringfold_same", "Dual BSD/GPL", code)
+			return libbpf.ProgLoad(libbpf.ProgTypeRawTracepoint, CompareProgram, "Dual BSD/GPL", code)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/ringfold/ringfold/internal/host"
+	"github.com/ringfold/ringfold/internal/perfevent"
 )
 
 // List returns all perf event arrays and ring buffers of the system, by id. It takes CAP_SYS_ADMIN.
@@ -93,7 +94,7 @@ func describe(maps []Map) error {
 	return findPrograms(maps)
 }
 
-// findPrograms adds to each map the programs that use it.
+// findPrograms adds to each map the programs that use it and may output to it.
 func findPrograms(maps []Map) error {
 	for id, err := ebpf.ProgramGetNextID(0); ; id, err = ebpf.ProgramGetNextID(id) {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -114,6 +115,9 @@ func findPrograms(maps []Map) error {
 		if err != nil {
 			return explain(fmt.Errorf("looking at program %d: %w", id, err))
 		}
+		if info.Name == perfevent.CompareProgram {
+			continue // of a reader
+		}
 		uses, _ := info.MapIDs()
 		for i := range maps {
 			if slices.Contains(uses, ebpf.MapID(maps[i].ID)) {
@@ -121,6 +125,24 @@ func findPrograms(maps []Map) error {
 			}
 		}
 	}
+}
+
+// Used reports whether a loaded program uses the map, and looks for others when all of Programs are
+// gone. If it cannot see that, it is true.
+func (m *Map) Used() bool {
+	for _, known := range m.Programs {
+		p, err := ebpf.NewProgramFromID(ebpf.ProgramID(known.ID))
+		if err == nil {
+			p.Close()
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return true
+		}
+	}
+	now := []Map{{ID: m.ID}}
+	err := findPrograms(now)
+	m.Programs = now[0].Programs
+	return err != nil || len(m.Programs) > 0
 }
 
 // explain adds to an error what is missing.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"sync"
 
 	"github.com/ringfold/ringfold/perfbuf"
 )
@@ -46,6 +47,9 @@ func (set *Set) Run(ctx context.Context, in Stream, event func(Event) error, flu
 		defer func() { cancel(); child.wait() }()
 		set.Child = child
 	}
+	var watching sync.WaitGroup
+	watching.Go(func() { set.watchPrograms(ctx) })
+	defer func() { cancel(); watching.Wait() }()
 	stopped := false
 	each := func(ev perfbuf.Event) error {
 		if f.recorded() && ctx.Err() != nil { // of a map, what the rings hold is still delivered

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"testing"
 
+	"github.com/cilium/ebpf"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/clitest"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/stretchr/testify/require"
@@ -121,4 +123,40 @@ func TestUntimed(t *testing.T) {
 			}
 		}
 	}
+}
+
+// When the last program that used a map is gone, that is said, and a new one's events come.
+func TestProgramsGone(t *testing.T) {
+	spec, err := ebpf.LoadCollectionSpec("../source/decode.bpf.o")
+	require.NoError(t, err)
+	load := func(shared map[string]*ebpf.Map) *ebpf.Collection {
+		c, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: shared})
+		require.NoError(t, err)
+		t.Cleanup(c.Close)
+		return c
+	}
+	unload := func(c *ebpf.Collection) {
+		for _, p := range c.Programs {
+			require.NoError(t, p.Close())
+		}
+	}
+	kerneltest.Require(t)
+	first := load(nil)
+	r := start(t, "id", clitest.MapID(t, first.Maps["decode_events"].FD()), "--steal", "-q")
+	said := func(want string) {
+		for !strings.Contains(r.notes, want) {
+			line, err := r.stderr.ReadString('\n')
+			r.notes += line
+			require.NoError(t, err, r.notes)
+		}
+		r.notes = ""
+	}
+	unload(first)
+	said("the last program that used the map decode_events (id ")
+	second := load(map[string]*ebpf.Map{"decode_events": first.Maps["decode_events"]})
+	ret, err := second.Programs["output_sample"].Run(&ebpf.RunOptions{Context: [2]uint64{100, 0}})
+	require.NoError(t, err)
+	require.Zero(t, int32(ret))
+	require.Contains(t, r.interrupt(), "\n1 event and 0 lost of decode_events")
+	require.Empty(t, r.notes)
 }
