@@ -46,7 +46,7 @@ type Stats struct {
 type DisplacedStats struct {
 	Entries int // entries that others have replaced or emptied
 	// OwnedUntil is when all entries were last seen to be this reader's, in ns of CLOCK_MONOTONIC. Once they are
-	// not, it stays: no events are missing up to then. It is 0 if that was never seen.
+	// not, it stays: no events are missing up to then. It is 0 if nobody can know.
 	OwnedUntil uint64
 	// Err says why nobody can know, and Entries may be too low: of BPF ring buffers always; of perf event
 	// arrays before Linux 5.10, without BTF (CONFIG_DEBUG_INFO_BTF), in lockdown for confidentiality, and

@@ -87,6 +87,9 @@ func (m *userMap) set(cpu, event int) error {
 		return fmt.Errorf("the map's entry of CPU %d: %w", cpu, err)
 	}
 	m.held[cpu] = &entry{seen: now}
+	if m.compare >= 0 && m.state.OwnedUntil == 0 {
+		m.state.OwnedUntil = now // the first entry, which may be taken before anybody looks at all
+	}
 	if libbpf.MapUpdate(m.own, uint32(cpu), uint32(event)) != nil {
 		libbpf.MapDelete(m.own, uint32(cpu)) // there is nothing to compare with then
 	}

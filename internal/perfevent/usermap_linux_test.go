@@ -1,0 +1,43 @@
+package perfevent
+
+import (
+	"testing"
+
+	libbpf "github.com/ringfold/ringfold/cgo"
+	"github.com/ringfold/ringfold/internal/host"
+	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// An entry that is taken before anybody has looked: no events are missing up to when it was stored.
+func TestKernelTakenBeforeTheFirstLook(t *testing.T) {
+	kerneltest.RequireRoot(t)
+	clock, err := host.NewClock()
+	require.NoError(t, err)
+	fd, err := libbpf.MapCreate(libbpf.MapTypePerfEventArray, "taken", 4, 4, 1, 0)
+	require.NoError(t, err)
+	defer unix.Close(fd)
+	m, err := openUserMap(fd, host.Map{MaxEntries: 1}, clock)
+	require.NoError(t, err)
+	defer m.close()
+	if m.compare < 0 {
+		t.Skip(m.state.Err)
+	}
+	event := func() int {
+		e, err := unix.PerfEventOpen(&unix.PerfEventAttr{Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_BPF_OUTPUT, Sample_type: unix.PERF_SAMPLE_RAW}, -1, 0, -1, unix.PERF_FLAG_FD_CLOEXEC)
+		require.NoError(t, err)
+		t.Cleanup(func() { unix.Close(e) })
+		return e
+	}
+	before := clock.Now()
+	require.NoError(t, m.set(0, event()))
+	stored := clock.Now()
+	require.NoError(t, libbpf.MapUpdate(fd, 0, uint32(event())))
+	m.lookAround()
+	d := m.displaced()
+	require.NoError(t, d.Err)
+	require.Equal(t, 1, d.Entries)
+	require.GreaterOrEqual(t, d.OwnedUntil, before)
+	require.LessOrEqual(t, d.OwnedUntil, stored)
+}
