@@ -15,9 +15,10 @@ import (
 // (perf_poll consumes readiness), so one goroutine waits on behalf of all of them.
 type each struct {
 	mu      sync.Mutex
-	waiters []waiter // by ring
-	count   int      // that wait
-	serving bool     // a goroutine waits on their behalf
+	waiters []waiter  // by ring
+	count   int       // that wait
+	serving bool      // a goroutine waits on their behalf
+	left    sync.Cond // of mu: it does not any longer
 	changed atomic.Bool
 }
 
@@ -161,8 +162,26 @@ func (w *Waker) finishReady(err error) (empty bool) {
 	if w.each.count == 0 {
 		w.each.serving = false
 		w.waiting.Store(false)
+		w.each.left.Broadcast()
 	}
 	return w.each.count == 0
+}
+
+// begin makes the caller the only one that waits. Once all waits for single rings have ended, the goroutine that served them
+// is about to leave: begin waits for that.
+func (w *Waker) begin() error {
+	if w.waiting.CompareAndSwap(false, true) {
+		return nil
+	}
+	w.each.mu.Lock()
+	defer w.each.mu.Unlock()
+	for w.each.serving && w.each.count == 0 {
+		w.each.left.Wait()
+	}
+	if !w.waiting.CompareAndSwap(false, true) {
+		return ErrBusy
+	}
+	return nil
 }
 
 // State is who waits, for tests.

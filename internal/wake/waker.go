@@ -91,7 +91,7 @@ func New(poller kernel.Poller, owner Owner, room int, p *Policy) *Waker {
 // readers wakes the poller.
 func NewGroup(poller kernel.Poller) *Waker {
 	w := &Waker{poller: poller}
-	w.isReady = w.ready
+	w.isReady, w.each.left.L = w.ready, &w.each.mu
 	return w
 }
 
@@ -118,8 +118,8 @@ type Watched struct{ context.Context }
 // returns nil after atMost too, if that is not 0. Errors are context.Cause(ctx), os.ErrClosed, ErrBusy if another
 // goroutine waits, for one ring or for all, and those of the kernel's Wait.
 func (w *Waker) Wait(ctx context.Context, parts []Part, atMost time.Duration) error {
-	if !w.waiting.CompareAndSwap(false, true) {
-		return ErrBusy
+	if err := w.begin(); err != nil {
+		return err
 	}
 	defer w.waiting.Store(false)
 	if _, ok := ctx.(Watched); !ok && ctx.Done() != nil {

@@ -3,6 +3,7 @@ package wake
 import (
 	"context"
 	"os"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -130,4 +131,37 @@ func TestWaitForOneRingEach(t *testing.T) {
 		synctest.Wait()
 		require.Zero(t, r.retained.Load())
 	})
+}
+
+// Once the wait for a ring has ended, however it did, another may wait for all rings: the goroutine that served it is in nobody's way.
+func TestWaitAfterAWaitForARing(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, wait := range map[string]func(r *fakeRings, w *Waker) error{
+		"an event":    func(r *fakeRings, w *Waker) error { r.unread[0].Store(64); return w.WaitRing(t.Context(), 0, nil) },
+		"the context": func(_ *fakeRings, w *Waker) error { return w.WaitRing(ended, 0, nil) },
+		"a flush": func(r *fakeRings, w *Waker) error {
+			r.unread[0].Store(8)
+			done := make(chan error, 1)
+			go func() { done <- w.WaitRing(t.Context(), 0, nil) }()
+			for w.State().Each == 0 {
+				runtime.Gosched()
+			}
+			w.Flush()
+			return <-done
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, w := newFakeRings(&Policy{Enough: 64})
+			for range 5000 {
+				r.unread[0].Store(0)
+				if err := wait(r, w); err != context.Canceled {
+					require.NoError(t, err)
+				}
+				r.unread[1].Store(64)
+				require.NoError(t, w.Wait(t.Context(), w.Own(), 0))
+			}
+			require.Zero(t, w.State())
+		})
+	}
 }
