@@ -21,13 +21,8 @@ import (
 // It does not block, and may be called from anywhere at any time. It returns os.ErrClosed after Close.
 func (r *Reader) Flush() error { return r.in.Flush() }
 
-// Flush is [Reader.Flush] of a stream's sources. One marker answers it.
-func (s *Ordered) Flush() error {
-	for _, r := range s.in.Readers() {
-		return r.Flush()
-	}
-	return os.ErrClosed
-}
+// Flush is [Reader.Flush] of all sources together, those to come included. It returns os.ErrClosed once the stream or a source is closed.
+func (s *Ordered) Flush() error { return s.in.Flush() }
 
 // Pause takes the rings out of the map: outputs fail with -ENOENT until Resume, which the kernel
 // does not count as lost. You can still read what the rings hold. Running programs may still finish
@@ -86,6 +81,7 @@ func (s *Ordered) Shutdown(ctx context.Context, f func(Event) error) error {
 		for _, r := range readers {
 			r.Close()
 		}
+		s.in.Close()
 	}, f)
 }
 

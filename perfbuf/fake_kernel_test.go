@@ -21,6 +21,7 @@ type fakeKernel struct {
 	lost    func(ring int) (uint64, bool)
 	set     func(ring int, to kernel.Entry) error
 	grace   func(grace.Options) (grace.Provider, error)
+	group   func() (kernel.Group, error)
 	outputs func() kernel.Outputs
 	unhook  func() error
 	free    func()
@@ -30,8 +31,11 @@ type fakeKernel struct {
 
 func (k *fakeKernel) Map() (id int, name string) { return 0, "" }
 
-func (k *fakeKernel) Group(others []kernel.Kernel) (kernel.Group, error) {
-	return k.poll.Group(others)
+func (k *fakeKernel) Group() (kernel.Group, error) {
+	if k.group != nil {
+		return k.group()
+	}
+	return k.poll.Group()
 }
 
 func (k *fakeKernel) Polled() *ringtest.Poll { return k.poll.Polled() }
@@ -40,7 +44,7 @@ func (k *fakeKernel) Polled() *ringtest.Poll { return k.poll.Polled() }
 type fakePolling interface {
 	Wait(until time.Time, ready func(woken bool) bool) error
 	Interrupt()
-	Group(others []kernel.Kernel) (kernel.Group, error)
+	Group() (kernel.Group, error)
 	Polled() *ringtest.Poll
 }
 

@@ -3,10 +3,13 @@
 package perfbuf_test
 
 import (
+	"os"
+	"syscall"
 	"testing"
 
 	"github.com/aquasecurity/libbpfgo"
 	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/ringfold/ringfold/internal/leak"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/stretchr/testify/require"
 )
@@ -119,4 +122,63 @@ func TestKernelForeignTimes(t *testing.T) {
 		return nil
 	}))
 	require.NoError(t, s.Close())
+}
+
+// A reader that is removed from a stream that runs may be closed at once, and the map read anew. The stream goes on.
+func TestKernelRemoveThenClose(t *testing.T) {
+	e1, e2 := kerneltest.Load(t), kerneltest.Load(t)
+	a, b := open(t, e1, perfbuf.Options{}), open(t, e2, perfbuf.Options{})
+	s, err := perfbuf.Merge(perfbuf.OrderOptions{}, a, b)
+	require.NoError(t, err)
+	from := make(chan *perfbuf.Reader, 1000)
+	ended := background(t, func() {
+		require.ErrorIs(t, s.Run(t.Context(), func(ev perfbuf.Event) error { from <- ev.Source(); return nil }), os.ErrClosed)
+	})
+	for range 20 {
+		require.NoError(t, s.Remove(a))
+		require.NoError(t, a.Close())
+		e2.Emit(0, 1, 40)
+		require.Equal(t, b, <-from)
+		a = open(t, e1, perfbuf.Options{})
+		require.NoError(t, s.Add(a))
+		e1.Emit(0, 1, 40)
+		require.Equal(t, a, <-from)
+	}
+	require.NoError(t, s.Close())
+	<-ended
+}
+
+// Add that cannot wait for one more reader, for want of a descriptor for instance, says so, and changes nothing.
+func TestKernelAddFaults(t *testing.T) {
+	e1, e2 := kerneltest.Load(t), kerneltest.Load(t)
+	for call, errno := range map[kerneltest.Call]syscall.Errno{
+		kerneltest.CallEpollCreate: syscall.EMFILE, kerneltest.CallDup: syscall.EMFILE, kerneltest.CallEpollCtl: syscall.ENOSPC,
+	} {
+		t.Run(call.String(), func(t *testing.T) {
+			leak.Check(t)
+			a, b := open(t, e1, perfbuf.Options{}), open(t, e2, perfbuf.Options{})
+			s, err := perfbuf.Merge(perfbuf.OrderOptions{}, a)
+			require.NoError(t, err)
+			failed := 0
+			for k, calls := 1, 1; calls >= k; k++ {
+				calls = kerneltest.Fail(t, call, errno, only(k), func() { err = s.Add(b) })
+				if err == nil { // nothing depends on the call, or all succeed
+					require.NoError(t, s.Remove(b))
+					continue
+				}
+				require.ErrorContains(t, err, "cannot be waited for together")
+				failed++
+				requireReads(t, e2, b)
+				e1.Emit(0, 1, 40)
+				require.NoError(t, s.Run(t.Context(), func(ev perfbuf.Event) error {
+					require.Equal(t, a, ev.Source())
+					return perfbuf.ErrStop
+				}))
+			}
+			require.NotZero(t, failed)
+			require.NoError(t, s.Close())
+			require.NoError(t, a.Close())
+			require.NoError(t, b.Close())
+		})
+	}
 }

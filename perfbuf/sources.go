@@ -18,8 +18,9 @@ import (
 // with os.ErrClosed.
 //
 // Errors are invalid options, a reader or a map that is there twice, [ErrBusy] if rings are being read,
-// and os.ErrClosed. After an error the readers are as before. Exact mode also fails if the process has
-// no way to wait for an RCU grace period. The error says what was tried: see [Barriers]. The first
+// os.ErrClosed, and why readers cannot be waited for together, such as EMFILE (epoll_ctl). After an
+// error the readers are as before. Exact mode also fails if the process has no way to wait for an RCU
+// grace period. The error says what was tried: see [Barriers]. The first
 // exact stream of a process blocks for 20 to 50 ms, in which it
 // compares these and proves [BindMount]; on a busy machine that takes up to 0.4 s. Later ones block for a
 // grace period.
@@ -54,7 +55,7 @@ func (r *Reader) Ordered(o OrderOptions) (*Ordered, error) { return Merge(o, r) 
 // including those that its rings hold already. Those older than the stream's latest event are late,
 // so add a reader before you attach its programs. Add may be called from anywhere at any time. It
 // blocks for a grace period if the reader needs a barrier and the stream has none that covers it.
-// Errors are those of [Merge], and os.ErrClosed of a closed stream.
+// Errors are those of [Merge], and os.ErrClosed of a closed stream. After an error all is as before.
 func (s *Ordered) Add(r *Reader) error {
 	if _, err := s.opts.effective([]*Reader{r}); err != nil {
 		return err
@@ -69,8 +70,9 @@ func (s *Ordered) Add(r *Reader) error {
 // even if the stream has delivered them. The reader stays open, and its rings may be read in other
 // ways.
 //
-// Remove may be called from anywhere at any time, and does not block. A pass that is under way still delivers events of
-// the reader. It is an error if the reader is not a source.
+// Remove may be called from anywhere at any time, and does not block. A pass that is under way still
+// delivers events of the reader, and until it ends, other reads return [ErrBusy]. You may close the
+// reader at once: the stream goes on. It is an error if the reader is not a source.
 func (s *Ordered) Remove(r *Reader) error {
 	if r == nil {
 		return errNilReader

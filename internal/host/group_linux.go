@@ -1,6 +1,8 @@
 package host
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 
 	"github.com/ringfold/ringfold/internal/kernel"
@@ -10,26 +12,44 @@ import (
 // Pollable is a kernel that waits for an epoll descriptor.
 type Pollable interface{ PollFD() int }
 
-// Group nests the kernels' epoll descriptors in another one. Nesting takes a wakeup some hundred ns longer.
-func Group(first Pollable, others []kernel.Kernel) (kernel.Group, error) {
+// group nests kernels' epoll descriptors in another one. Nesting takes a wakeup some hundred ns longer.
+type group struct{ *Poller }
+
+// Group makes a group of one kernel.
+func Group(first kernel.Kernel) (kernel.Group, error) {
 	all, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("epoll_create1: %w", err)
 	}
 	defer unix.Close(all) // the poller duplicates it
-	members := []Pollable{first}
-	for _, k := range others {
-		m, ok := k.(Pollable)
-		if !ok {
-			return nil, fmt.Errorf("rings of the kernel and simulated ones cannot be waited for together")
-		}
-		members = append(members, m)
+	p, err := NewPoller(all)
+	if err != nil {
+		return nil, err
 	}
-	for _, m := range members {
-		fd := m.PollFD()
-		if err := unix.EpollCtl(all, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}); err != nil {
-			return nil, fmt.Errorf("epoll_ctl: %w", err)
-		}
+	g := group{p}
+	if err := g.Add(first); err != nil {
+		g.Close()
+		return nil, err
 	}
-	return NewPoller(all)
+	return g, nil
+}
+
+// Add is kernel.Group's.
+func (g group) Add(k kernel.Kernel) error { return g.control(unix.EPOLL_CTL_ADD, k) }
+
+// Remove is kernel.Group's. It cannot fail for a descriptor that is open and in the group.
+func (g group) Remove(k kernel.Kernel) { g.control(unix.EPOLL_CTL_DEL, k) }
+
+func (g group) control(op int, k kernel.Kernel) (err error) {
+	m, ok := k.(Pollable)
+	if !ok {
+		return errors.New("rings of the kernel and simulated ones cannot be waited for together")
+	}
+	fd := m.PollFD()
+	closed := g.conn.Control(func(all uintptr) {
+		if err = unix.EpollCtl(int(all), op, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}); err != nil {
+			err = fmt.Errorf("epoll_ctl: %w", err)
+		}
+	})
+	return cmp.Or(err, closed)
 }

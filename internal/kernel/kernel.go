@@ -72,8 +72,8 @@ type Kernel interface {
 	Grace(grace.Options) (grace.Provider, error)
 
 	Poller
-	// Group makes a Poller of this kernel and others.
-	Group(others []Kernel) (Group, error)
+	// Group makes a Group of which this kernel is the first.
+	Group() (Group, error)
 
 	// Unhook takes the rings out of the map, for good. The error is why that failed for some: outputs to these
 	// fail all the same.
@@ -91,9 +91,14 @@ type Poller interface {
 	Interrupt()
 }
 
-// Group is a Poller that whatever wakes one of several kernels wakes. Close it when nobody waits.
+// Group is a Poller that whatever wakes one of several kernels wakes. Kernels come and go while somebody waits, one at a time.
 type Group interface {
 	Poller
+	// Add takes in one more, which must be open. The error says why it cannot be waited for together with the others.
+	Add(Kernel) error
+	// Remove lets go of one that is still open.
+	Remove(Kernel)
+	// Close is for when nobody waits.
 	Close()
 }
 

@@ -3,6 +3,8 @@ package order
 import (
 	"math"
 	"time"
+
+	"github.com/ringfold/ringfold/internal/walk"
 )
 
 // A marker says up to when the stream is complete. It is due at the end of a round that has made the stream
@@ -61,12 +63,19 @@ func (s *Stream) untilMarker(limit time.Duration) time.Duration {
 // asked is the time of the first flush that has not been answered, Never if there is none.
 func (s *Stream) asked() uint64 {
 	first := uint64(Never)
-	for _, src := range s.sources {
-		for i, flushes := range src.flushes() {
-			if src.seen[i] = flushes.Load(); src.seen[i] != nil {
-				first = min(first, src.seen[i].Time)
-			}
+	for flushes := range s.calls {
+		if f := flushes.Look(); f != nil {
+			first = min(first, f.Time)
 		}
 	}
 	return first
+}
+
+// calls are those of the stream and of each source that a marker answers, or an error.
+func (s *Stream) calls(yield func(*walk.Flushes) bool) {
+	more := yield(&s.Flushes)
+	for i := 0; i < len(s.sources) && more; i++ {
+		rings := s.sources[i].Rings
+		more = yield(&rings.Flushes) && yield(&rings.Failures)
+	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/ringfold/ringfold/internal/grace"
 	"github.com/ringfold/ringfold/internal/merge"
 	"github.com/ringfold/ringfold/internal/raw"
+	"github.com/ringfold/ringfold/internal/walk"
 )
 
 // Never is later than every time: it is the time of no flush.
@@ -70,6 +71,8 @@ type Stream struct {
 	all        bool   // the round delivers everything, not just what is due
 	untilCheck int    // events until a round checks how full the rings are
 
+	Flushes walk.Flushes // those of all sources together
+
 	complete atomic.Uint64
 	flushAt  uint64 // with FlushEvery: the next marker without a call covers it
 
@@ -87,14 +90,20 @@ func New(o Options) *Stream {
 	}
 	s.merger = merge.New(nil, o.Merge, s.freed)
 	s.StartWait()
-	if o.FlushEvery > 0 {
-		s.startInterval(o.Now())
-	}
 	return s
 }
 
-// SetBarrier replaces the barrier. No round may be under way.
-func (s *Stream) SetBarrier(b *grace.Barrier) { s.opts.Barrier = b }
+// Barrier is the one in use, nil if there is none.
+func (s *Stream) Barrier() *grace.Barrier { return s.opts.Barrier }
+
+// SetBarrier replaces it, and returns the one that is not used any longer. No round may be under way.
+func (s *Stream) SetBarrier(b *grace.Barrier) (old *grace.Barrier) {
+	if old = s.opts.Barrier; old == b {
+		return nil
+	}
+	s.opts.Barrier = b
+	return old
+}
 
 // yield lets a simulation go on.
 func (s *Stream) yield() {

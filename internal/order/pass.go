@@ -44,9 +44,10 @@ func (w *Pass) settle() {
 }
 
 // marker makes a batch of the event that says up to when the stream is complete, if it answers a flush, or
-// the options want one now. One marker answers the calls to all sources. An error of a source comes after that.
-func (w *Pass) marker() (ok bool) {
+// the options want one now. One marker answers all calls. An error of a source comes after that.
+func (w *Pass) marker() bool {
 	s := w.stream
+	ok := w.answer(&s.Flushes)
 	for _, src := range s.sources {
 		ok = w.answer(&src.Rings.Flushes) || ok
 	}

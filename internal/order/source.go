@@ -19,8 +19,7 @@ type Source struct {
 	Stamped bool
 
 	stream *Stream
-	seen   [2]*walk.Flush // the latest of flushes that a Step has taken into account
-	taken  []*ring        // by the stream, as Rings has them
+	taken  []*ring // by the stream, as Rings has them
 	times  times
 }
 
@@ -47,6 +46,9 @@ type ring struct {
 
 // Add takes in a source's rings, from their published tails on. No round may be under way.
 func (s *Stream) Add(src *Source) {
+	if s.opts.FlushEvery > 0 && s.flushAt == 0 {
+		s.startInterval(s.opts.Now())
+	}
 	src.stream = s
 	s.sources = append(s.sources, src)
 	s.adoptFrom(src)
@@ -55,6 +57,8 @@ func (s *Stream) Add(src *Source) {
 // Remove lets a source go. It gives up what is held of it, counted as dropped, and stores its tails behind that. What lies behind a busy
 // record stays in its ring, and comes again to whoever reads that next. What is known of losses is left with the rings. No round may be under way.
 func (s *Stream) Remove(src *Source) {
+	defer func(yield func()) { s.opts.Yield = yield }(s.opts.Yield)
+	s.opts.Yield = nil // the caller holds a lock, for which all others of a simulation would wait
 	for _, r := range slices.Backward(src.taken) {
 		r.Counts.Lost.Store(s.known(r)) // those whose loss events are dropped too
 		r.Advance, r.Suspect = s.merger.Advance(r.at), r.losses.suspect
@@ -114,17 +118,8 @@ func (src *Source) Unread(ring int) uint64 {
 
 // Flushing reports whether there is a flush that no Step has taken into account, or the sources are to be changed.
 func (src *Source) Flushing() bool {
-	for i, flushes := range src.flushes() {
-		if f := flushes.Load(); f != nil && f != src.seen[i] {
-			return true
-		}
-	}
-	return src.stream.opts.Changed.Load()
-}
-
-// flushes are those that markers answer, and those that errors do.
-func (src *Source) flushes() [2]*walk.Flushes {
-	return [...]*walk.Flushes{&src.Rings.Flushes, &src.Rings.Failures}
+	s, rings := src.stream, src.Rings
+	return rings.Flushes.Overlooked() || rings.Failures.Overlooked() || s.Flushes.Overlooked() || s.opts.Changed.Load()
 }
 
 // Closed reports whether the stream is closed, or one of its sources.

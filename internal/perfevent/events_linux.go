@@ -245,7 +245,7 @@ func (p *Events) Wait(until time.Time, ready func(woken bool) bool) error {
 func (p *Events) PollFD() int { return p.rings[0].pb.EpollFD() }
 
 // Group is host.Group.
-func (p *Events) Group(others []kernel.Kernel) (kernel.Group, error) { return host.Group(p, others) }
+func (p *Events) Group() (kernel.Group, error) { return host.Group(p) }
 
 // Interrupt ends a Wait.
 func (p *Events) Interrupt() { p.poller.Interrupt() }

@@ -44,8 +44,8 @@ func (r *Reader) Flush() error {
 
 func (r *Reader) flushed() {
 	r.Waker.Flush()
-	if s := r.Stream.Load(); s != nil {
-		s.Interrupt()
+	if src := r.source.Load(); src != nil {
+		src.stream.Interrupt()
 	}
 }
 
@@ -97,16 +97,20 @@ func (r *Reader) Quiesce(ctx context.Context) (since uint64, err error) {
 		return 0, err
 	}
 	defer r.Gate.Leave()
-	since = r.Kernel.Now()
+	return quiesce(ctx, r.Kernel.Now, r.Gate.Done(), r.programsEnded)
+}
+
+func quiesce(ctx context.Context, now func() uint64, closed <-chan struct{}, programsEnded func() <-chan error) (since uint64, err error) {
+	since = now()
 	select {
-	case err := <-r.programsEnded():
+	case err := <-programsEnded():
 		if err != nil {
 			return 0, fmt.Errorf("perfbuf: cannot wait for running programs (Reader.ForEach and Ordered.ForEachPending read without waiting): %w", err)
 		}
 		return since, nil
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)
-	case <-r.Gate.Done():
+	case <-closed:
 		return 0, os.ErrClosed
 	}
 }
@@ -114,8 +118,8 @@ func (r *Reader) Quiesce(ctx context.Context) (since uint64, err error) {
 // programsEnded says when every program that is running has ended, or why it cannot. What the open stream allows holds.
 func (r *Reader) programsEnded() <-chan error {
 	var allow grace.Set
-	if s := r.Stream.Load(); s != nil {
-		allow = s.opts.Barriers
+	if src := r.source.Load(); src != nil {
+		allow = src.stream.opts.Barriers
 	}
 	return grace.ProgramsEnded(r.Kernel.Grace, allow, r.Barrier.Load())
 }

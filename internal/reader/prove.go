@@ -7,37 +7,37 @@ import (
 	"github.com/ringfold/ringfold/internal/grace"
 )
 
-// prove sees to it that the stream, if it is exact, has a barrier that covers a reader's times.
-func (s *Stream) prove(r *Reader) error {
+// prove makes the barrier that the stream, if it is exact, needs for a reader's times: nil if it has one. programs says whether that waits for
+// whole programs.
+func (s *Stream) prove(r *Reader) (b *grace.Barrier, programs bool, err error) {
 	s.mu.Lock()
-	programs := s.programs || r.opts.OwnTimes
+	programs = s.programs || r.opts.OwnTimes
 	has := !s.opts.Exact || r.opts.Stamped || s.barrier != nil && s.programs == programs
 	s.mu.Unlock()
 	if has {
-		return nil
+		return nil, programs, nil
 	}
 	p, err := r.Kernel.Grace(grace.Options{Allow: s.opts.Barriers, Programs: programs})
 	if err != nil {
-		return fmt.Errorf("perfbuf.Ordered: exact mode cannot prove completeness here (Slack(d) needs no proof, and gives none): %w", err)
+		return nil, programs, fmt.Errorf("perfbuf.Ordered: exact mode cannot prove completeness here (Slack(d) needs no proof, and gives none): %w", err)
 	}
-	b := grace.New(p, r.Kernel.Now, grace.BarrierOptions{Interval: max(s.opts.Order.Interval, 0)})
+	b = grace.New(p, s.clock.now, grace.BarrierOptions{Interval: max(s.opts.Order.Interval, 0)})
 	if r.stepped != nil {
 		r.stepped.Drive(b)
 	} else {
 		b.Start()
 	}
 	runtime.AddCleanup(s, func(b *grace.Barrier) { b.Close() }, b) // which has a goroutine
-	if err = s.change(func() {
-		if s.barrier != nil {
-			s.barrier.Close()
-		}
-		s.barrier, s.programs = b, programs
-		s.Order.SetBarrier(b)
-		for _, src := range s.sources {
-			src.reader.Barrier.Store(b)
-		}
-	}); err != nil {
-		b.Close()
+	return b, programs, nil
+}
+
+// setBarrier replaces the barrier. The caller holds mu.
+func (s *Stream) setBarrier(b *grace.Barrier, programs bool) {
+	if s.barrier != s.Order.Barrier() { // it was to come
+		s.barrier.Close()
 	}
-	return err
+	s.barrier, s.programs = b, programs
+	for _, src := range s.wanted {
+		src.reader.Barrier.Store(b)
+	}
 }

@@ -49,7 +49,7 @@ type Reader struct {
 	Hotplug hotplug.Follower
 	Counts  order.Counts
 
-	Stream    atomic.Pointer[Stream]        // which holds the rings
+	source    atomic.Pointer[source]        // of the stream that holds the rings
 	Barrier   atomic.Pointer[grace.Barrier] // of the latest stream that had one
 	Unhooking atomic.Pointer[error]         // what that came to
 
@@ -119,8 +119,8 @@ func (r *Reader) flowed(ring int, bytes uint64) { r.Entries.Flowed(ring, bytes) 
 // disarmed makes a waiting reader look at the rings by the timer.
 func (r *Reader) disarmed() {
 	w := r.Waker
-	if s := r.Stream.Load(); s != nil {
-		w = s.waker.Load()
+	if src := r.source.Load(); src != nil {
+		w = src.stream.waker.Load()
 	}
 	if w != nil {
 		w.Disarmed(&r.Policy)
@@ -138,8 +138,8 @@ func (r *Reader) finish() {
 	case <-r.programsEnded():
 	case <-time.After(mostSettling):
 	}
-	if s := r.Stream.Load(); s != nil { // was open when the reader was closed
-		s.lose(r)
+	if src := r.source.Load(); src != nil { // the stream was open when the reader was closed
+		src.stream.lose(src)
 	}
 	outputs := kernel.CountedOutputs(r.Kernel)
 	for i := range r.Walk.Len() {
@@ -160,8 +160,8 @@ func (r *Reader) Close() {
 	if !r.Gate.Close() {
 		return
 	}
-	if s := r.Stream.Load(); s != nil {
-		s.stop()
+	if src := r.source.Load(); src != nil {
+		src.stream.closed(src)
 	}
 	r.Kernel.Interrupt()
 	r.Hotplug.Stop()

@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/ringfold/ringfold/internal/grace"
 	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/order"
 	"github.com/ringfold/ringfold/internal/wake"
@@ -15,23 +16,21 @@ import (
 type source struct {
 	order.Source
 	reader *Reader
+	stream *Stream
 }
 
 // Readers returns those that are sources now.
 func (s *Stream) Readers() (readers []*Reader) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, src := range s.sources {
+	for _, src := range s.wanted {
 		readers = append(readers, src.reader)
 	}
 	return readers
 }
 
-// Add claims a reader's rings and makes it a source. Errors are those of NewStream.
+// Add claims a reader's rings and makes it a source. Errors are those of NewStream, and leave all as it was.
 func (s *Stream) Add(r *Reader) error {
-	if s.closing.Load() {
-		return os.ErrClosed
-	}
 	if err := r.Gate.Enter(); err != nil {
 		return err
 	}
@@ -42,7 +41,25 @@ func (s *Stream) Add(r *Reader) error {
 	if err := r.Walk.Claim(); err != nil {
 		return err
 	}
-	src := &source{reader: r, Source: order.Source{
+	b, programs, err := s.prove(r)
+	if err == nil {
+		err = s.enlist(r, b, programs)
+	}
+	switch {
+	case err != nil:
+		r.Walk.Disclaim()
+		if b != nil {
+			b.Close()
+		}
+	case r.Walk.Closed(): // perhaps too early to know of the stream
+		s.stop()
+	}
+	return err
+}
+
+// enlist makes a reader, whose rings are claimed, a source. b is a barrier that it needs, nil if the stream has one.
+func (s *Stream) enlist(r *Reader, b *grace.Barrier, programs bool) error {
+	src := &source{reader: r, stream: s, Source: order.Source{
 		Kernel: r.Kernel, Rings: &r.Walk, Counts: &r.Counts,
 		Wakeup:  order.Wakeup{Poll: r.Policy.Interval, Enough: r.Policy.Enough},
 		Stamped: r.opts.Stamped && s.opts.Exact,
@@ -53,55 +70,64 @@ func (s *Stream) Add(r *Reader) error {
 	if r.Policy.Bell != nil {
 		src.Wakeup.Armed = r.Policy.Bell.AllArmed
 	}
-	if err := s.prove(r); err != nil {
-		r.Walk.Disclaim()
-		return err
-	}
-	r.Stream.Store(s)
 	s.mu.Lock()
-	if s.barrier != nil {
+	defer s.mu.Unlock()
+	if s.halt.Load() {
+		return os.ErrClosed
+	}
+	if err := s.waitFor(r.Kernel); err != nil {
+		return fmt.Errorf("perfbuf.Merge: the reader cannot be waited for together with the stream's others: %w", err)
+	}
+	s.wanted = append(s.wanted, src)
+	r.source.Store(src)
+	if b != nil {
+		s.setBarrier(b, programs)
+	} else if s.barrier != nil {
 		r.Barrier.Store(s.barrier)
 	}
-	s.mu.Unlock()
-	if r.Walk.Closed() { // perhaps too early to know of the stream
-		s.stop()
+	s.change()
+	return nil
+}
+
+// waitFor has wakeups of one more kernel wake whoever waits. The caller holds mu.
+func (s *Stream) waitFor(k kernel.Kernel) error {
+	if s.group != nil {
+		return s.group.Add(k)
 	}
-	if err := s.change(func() {
-		if r.Gate.Enter() != nil {
-			return // closed meanwhile, and so is the stream
-		}
-		defer r.Gate.LeaveAtOnce()
-		s.Order.Add(&src.Source)
-		s.sources = append(slices.Clone(s.sources), src)
-	}); err != nil {
-		r.Stream.Store(nil)
-		r.Walk.Disclaim()
+	if len(s.wanted) == 0 {
+		return nil // its own suffice
+	}
+	g, err := s.wanted[0].reader.Kernel.Group()
+	if err != nil {
 		return err
 	}
+	if err = g.Add(k); err != nil {
+		g.Close()
+		return err
+	}
+	s.group, s.grouped = g, wake.NewGroup(g)
 	return nil
 }
 
 // Remove gives a reader back.
 func (s *Stream) Remove(r *Reader) error {
-	if !r.Stream.CompareAndSwap(s, nil) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	src := r.source.Load()
+	if !slices.Contains(s.wanted, src) {
 		return errors.New("perfbuf.Remove: the reader is not a source of this stream")
 	}
-	s.change(func() {
-		if r.Gate.Enter() == nil { // else its end has done it
-			s.detach(r)
-			r.Walk.Disclaim()
-			r.Gate.LeaveAtOnce()
-		}
-	})
+	s.dismiss(src)
+	s.change()
 	return nil
 }
 
-// unlike makes sure that a reader is no source yet, nor another reader of the same map. The reader is open, and so are sources while mu is held.
+// unlike makes sure that a reader is no source yet, nor another reader of the same map.
 func (s *Stream) unlike(r *Reader) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	id, name := r.Kernel.Map()
-	for _, src := range s.sources {
+	for _, src := range s.wanted {
 		if src.reader == r {
 			return fmt.Errorf("perfbuf.Merge: the reader of map %q (id %d) is passed twice: pass it once", name, id)
 		}
@@ -128,112 +154,95 @@ func (r *Reader) ringBufs() []int {
 	return []int{id}
 }
 
-// change makes a change to the sources: now if nobody uses the stream, else by who does.
-func (s *Stream) change(f func()) error {
-	s.mu.Lock()
-	if s.ended {
-		s.mu.Unlock()
-		return os.ErrClosed
-	}
-	s.changes = append(s.changes, f)
+// change has the sources made what is wanted: now if nobody uses the stream, else by who does. The caller holds mu.
+func (s *Stream) change() {
 	s.changed.Store(true)
-	s.mu.Unlock()
-	s.Interrupt()
-	if s.busy.CompareAndSwap(false, true) {
-		if s.enter() == nil {
-			s.Release()
-		} else {
-			s.idle()
-		}
+	if s.used {
+		s.Interrupt()
+	} else {
+		s.settle()
 	}
-	return nil
 }
 
-// enter makes the changes that were asked for, and keeps the rings mapped. The caller has set busy.
-func (s *Stream) enter() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// settle makes the sources what is wanted. The caller holds mu, and nobody uses the stream.
+func (s *Stream) settle() {
 	if s.closing.Load() {
-		return os.ErrClosed // disband makes them
+		s.disband()
 	}
-	if err := s.applyChanges(); err != nil {
-		s.changed.Store(true) // so that it is tried again
-		return err
+	if !s.changed.Swap(false) {
+		return
 	}
-	if s.halt.Load() {
-		return os.ErrClosed
+	if old := s.Order.SetBarrier(s.barrier); old != nil {
+		old.Close()
 	}
-	for i, src := range s.sources {
-		if err := src.reader.Gate.Enter(); err != nil {
-			for _, src := range s.sources[:i] {
-				src.reader.Gate.LeaveAtOnce()
-			}
-			return err
+	for _, src := range s.sources {
+		if !slices.Contains(s.wanted, src) {
+			s.giveBack(src)
 		}
 	}
-	s.inside = s.sources
-	return nil
-}
-
-// applyChanges makes the changes, and has the stream wait for the sources that there are then. The caller holds mu.
-func (s *Stream) applyChanges() error {
-	if !s.changed.Load() {
-		return nil
+	for _, src := range s.wanted {
+		if !slices.Contains(s.sources, src) {
+			s.Order.Add(&src.Source)
+		}
 	}
-	s.changed.Store(false)
-	for _, f := range s.changes {
-		f()
-	}
-	s.changes = nil
-	s.parts = nil
+	s.sources, s.parts = slices.Clone(s.wanted), nil
 	for _, src := range s.sources {
 		s.parts = append(s.parts, wake.Part{Rings: &src.Source, Policy: &src.reader.Policy})
 	}
-	return s.regroup()
-}
-
-// regroup makes the stream wait for its sources. The caller holds mu.
-func (s *Stream) regroup() error {
-	old := s.group
-	s.group = nil
-	var err error
-	switch len(s.sources) {
-	case 0:
+	switch {
+	case len(s.sources) == 0:
 		s.waker.Store(nil)
-	case 1:
-		s.waker.Store(s.sources[0].reader.Waker)
+		return
+	case s.group != nil:
+		s.waker.Store(s.grouped)
 	default:
-		var others []kernel.Kernel
-		for _, src := range s.sources[1:] {
-			others = append(others, src.reader.Kernel)
-		}
-		if s.group, err = s.sources[0].reader.Kernel.Group(others); err == nil {
-			s.waker.Store(wake.NewGroup(s.group))
-		}
+		s.waker.Store(s.sources[0].reader.Waker)
 	}
-	if old != nil {
-		old.Close()
-	}
-	return err
+	s.clock.set(s.sources[0].reader.Kernel)
 }
 
-// detach takes a reader's rings out of the order, if they are in it. The caller holds mu, and the rings are mapped.
-func (s *Stream) detach(r *Reader) {
-	for i, src := range s.sources {
-		if src.reader == r {
-			s.Order.Remove(&src.Source)
-			s.sources = slices.Delete(slices.Clone(s.sources), i, i+1)
-			s.changed.Store(true)
-			return
-		}
+// dismiss makes one unwanted. The caller holds mu.
+func (s *Stream) dismiss(src *source) {
+	s.wanted = slices.DeleteFunc(slices.Clone(s.wanted), func(other *source) bool { return other == src })
+	if s.group != nil {
+		s.group.Remove(src.reader.Kernel)
+	}
+	if !slices.Contains(s.sources, src) { // it was to come
+		s.giveBack(src)
 	}
 }
 
-// lose is detach at the end of a reader, whose rings are unmapped next. It has ended the stream.
-func (s *Stream) lose(r *Reader) {
+// giveBack lets others read a reader's rings. The caller holds mu.
+func (s *Stream) giveBack(src *source) {
+	if slices.Contains(s.sources, src) {
+		s.Order.Remove(&src.Source)
+	}
+	src.reader.source.Store(nil)
+	src.reader.Walk.Disclaim()
+}
+
+// closed hears of the end of a reader. The stream ends with it, but not if it is to be given back.
+func (s *Stream) closed(src *source) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.detach(r)
+	if slices.Contains(s.wanted, src) {
+		s.stop()
+	}
+}
+
+// lose lets go of a reader whose rings are unmapped next. It has ended the stream: a user keeps its sources open, and gives back those that
+// are not wanted before it leaves.
+func (s *Stream) lose(src *source) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.Contains(s.wanted, src) {
+		return // given back since
+	}
+	s.dismiss(src)
+	if slices.Contains(s.sources, src) {
+		s.giveBack(src)
+		s.sources = slices.DeleteFunc(slices.Clone(s.sources), func(other *source) bool { return other == src })
+	}
 	s.closeBarrier()
 }
 
@@ -243,22 +252,15 @@ func (s *Stream) closeBarrier() {
 	}
 }
 
-// disband gives all sources back. The caller has set busy, for good.
+// disband gives all sources back. The caller holds mu, and nobody uses the stream.
 func (s *Stream) disband() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.applyChanges()
-	s.ended = true
-	for _, src := range s.sources {
-		if r := src.reader; r.Gate.Enter() == nil { // else it is closed too, and counts what was held
-			s.detach(r)
-			r.Stream.Store(nil)
-			r.Walk.Disclaim()
-			r.Gate.LeaveAtOnce()
-		}
+	for _, src := range s.wanted {
+		s.dismiss(src)
 	}
+	s.changed.Store(true)
 	if s.group != nil {
 		s.group.Close()
+		s.group = nil
 	}
 	s.closeBarrier()
 }

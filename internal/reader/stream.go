@@ -1,9 +1,11 @@
 package reader
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,39 +26,46 @@ type StreamOptions struct {
 
 // Stream is the order over the rings of its sources, and who may do what with it. It has one user at a time, between Acquire and
 // Release. All other methods may be called from anywhere.
+//
+// Sources come and go at any time. While the stream has a user, it keeps those that it has: Release makes the changes.
+//
+// Invariant: while mu is held, the rings and the kernel of each source are there. The end of a reader takes it out, under mu, before
+// it unmaps anything.
 type Stream struct {
 	Order *order.Stream
 	opts  StreamOptions
 
-	busy    atomic.Bool // it has a user
 	closing atomic.Bool
 	halt    atomic.Bool // the same, or a source is closed
 	halted  sync.Once
 	gone    chan struct{} // closed with halt
+	changed atomic.Bool   // there are changes to make
+	clock   *clock
+	waker   atomic.Pointer[wake.Waker] // of whoever uses it; nil: there are no sources
 
-	changed atomic.Bool // there are changes
-	mu      sync.Mutex  // held while what follows is changed, which takes busy too, or the end of a source
-	changes []func()    // to the sources, asked for and not made yet
-	sources []*source   // copied when changed
-	inside  []*source   // those that the user keeps open
-	parts   []wake.Part // their rings
-	waker   atomic.Pointer[wake.Waker]
-	group   kernel.Group // what that waits by; nil: it is the only source's own
-	ended   bool         // nothing changes from then on
+	mu      sync.Mutex
+	used    bool         // it has a user
+	wanted  []*source    // those that are to be sources
+	sources []*source    // as the Order has them. The user keeps them open
+	parts   []wake.Part  // their rings
+	group   kernel.Group // of those wanted; nil: there was never more than one
+	grouped *wake.Waker  // waits by that
 
-	barrier  *grace.Barrier // of an exact stream
+	barrier  *grace.Barrier // of an exact stream, as wanted
 	programs bool           // that waits for whole programs, which take times themselves
 }
 
 // NewStream makes a stream of these readers, whose pass is p. It claims their rings. Errors wrap walk.ErrBusy, or are os.ErrClosed, or say
-// why exact mode cannot be; no reader is claimed then.
+// why exact mode cannot be, or why they cannot be waited for together; no reader is claimed then.
 func NewStream(p *walk.Pass, o StreamOptions, readers []*Reader) (*Stream, error) {
+	s := &Stream{opts: o, gone: make(chan struct{}), clock: &clock{}, used: true}
+	defer s.Release() // all sources come in at once
 	first := readers[0]
-	s := &Stream{opts: o, gone: make(chan struct{})}
+	s.clock.set(first.Kernel)
 	for _, r := range readers {
 		s.programs = s.programs || r.opts.OwnTimes
 	}
-	o.Order.Now, o.Order.Halt, o.Order.Changed = first.Kernel.Now, &s.halt, &s.changed
+	o.Order.Now, o.Order.Halt, o.Order.Changed = s.clock.now, &s.halt, &s.changed
 	if first.stepped != nil {
 		o.Order.Yield = first.stepped.Yield
 	}
@@ -74,13 +83,22 @@ func NewStream(p *walk.Pass, o StreamOptions, readers []*Reader) (*Stream, error
 	return s, nil
 }
 
+// clock is that of a source, or of the last that there was: recordings that are merged have one of their own. A barrier's goroutine has it, and
+// must not keep the stream, or a reader, from being collected.
+type clock struct{ of atomic.Pointer[kernel.Kernel] }
+
+func (c *clock) set(k kernel.Kernel)   { c.of.Store(&k) }
+func (c *clock) kernel() kernel.Kernel { return *c.of.Load() }
+func (c *clock) now() uint64           { return c.kernel().Now() }
+
 // Close ends the stream and gives all sources back. It does not block: if it has a user, that does it.
 func (s *Stream) Close() {
-	if s.closing.CompareAndSwap(false, true) {
-		s.stop()
-	}
-	if s.busy.CompareAndSwap(false, true) { // for good
-		s.disband()
+	s.closing.Store(true)
+	s.stop()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.used {
+		s.settle()
 	}
 }
 
@@ -96,7 +114,7 @@ func (s *Stream) stop() {
 	})
 }
 
-// Interrupt has who waits look at its context, at flushes, and at changes.
+// Interrupt has whoever waits look at its context, at flushes, and at changes.
 func (s *Stream) Interrupt() {
 	s.Order.WakeUp()
 	if w := s.waker.Load(); w != nil {
@@ -106,34 +124,51 @@ func (s *Stream) Interrupt() {
 
 // Acquire makes the caller the stream's only user, and keeps the rings mapped.
 func (s *Stream) Acquire() error {
-	if !s.busy.CompareAndSwap(false, true) {
-		if s.halt.Load() {
-			return os.ErrClosed
-		}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.halt.Load():
+		return os.ErrClosed
+	case s.used:
 		return fmt.Errorf("%w: another goroutine, or the function that receives its events, uses this Ordered stream", walk.ErrBusy)
 	}
-	if err := s.enter(); err != nil {
-		s.idle()
-		return err
+	for i, src := range s.sources {
+		if err := src.reader.Gate.Enter(); err != nil { // it is being closed, and so is the stream
+			for _, src := range s.sources[:i] {
+				src.reader.Gate.LeaveAtOnce()
+			}
+			return err
+		}
 	}
+	s.used = true
 	return nil
 }
 
-// Release undoes Acquire.
+// Release undoes Acquire, and makes the changes that were asked for meanwhile.
 func (s *Stream) Release() {
-	inside := s.inside
-	s.idle()
-	for _, src := range inside {
-		src.reader.Gate.Leave()
+	s.mu.Lock()
+	had := s.sources
+	s.used = false
+	s.settle()
+	has := s.sources
+	s.mu.Unlock()
+	for _, src := range had {
+		if s.halt.Load() || slices.Contains(has, src) {
+			src.reader.Gate.Leave()
+		} else { // the stream does not wait for the end of a reader that it has let go of
+			src.reader.Gate.LeaveAtOnce()
+		}
 	}
 }
 
-// idle lets another be the stream's user.
-func (s *Stream) idle() {
-	s.busy.Store(false)
-	if s.closing.Load() {
-		s.Close() // which could not finish while we were busy
+// Flush asks for all that the sources hold, followed by a marker.
+func (s *Stream) Flush() error {
+	if s.halt.Load() {
+		return os.ErrClosed
 	}
+	s.Order.Flushes.Ask(s.clock.now())
+	s.Interrupt()
+	return nil
 }
 
 // Wait blocks until a round would deliver something. barriers makes the error when all barriers fail.
@@ -163,10 +198,8 @@ func (s *Stream) await(ctx context.Context, barriers error) (due bool, err error
 			return false, fmt.Errorf("%w: %w", barriers, err)
 		case step.Do == order.Deliver:
 			return true, nil
-		case step.Do == order.Sleep:
-			err = s.Order.Sleep(ctx, step.For, s.gone)
-		case waker == nil: // there are no sources
-			err = s.Order.Sleep(ctx, time.Hour, s.gone)
+		case step.Do == order.Sleep || waker == nil:
+			err = s.Order.Sleep(ctx, cmp.Or(step.For, time.Hour), s.gone)
 		default:
 			err = waker.Wait(ctx, s.parts, step.For)
 		}
@@ -177,13 +210,12 @@ func (s *Stream) await(ctx context.Context, barriers error) (due bool, err error
 	return false, nil
 }
 
-// Quiesce is Reader.Quiesce for the programs of all sources.
+// Quiesce is Reader.Quiesce for the programs of all sources, as a grace period is for all.
 func (s *Stream) Quiesce(ctx context.Context) (since uint64, err error) {
-	if s.closing.Load() {
-		return 0, os.ErrClosed
-	}
-	for _, r := range s.Readers() { // a grace period is for all
-		return r.Quiesce(ctx)
-	}
-	return 0, nil
+	return quiesce(ctx, s.clock.now, s.gone, func() <-chan error {
+		s.mu.Lock()
+		b := s.barrier
+		s.mu.Unlock()
+		return grace.ProgramsEnded(s.clock.kernel().Grace, s.opts.Barriers, b)
+	})
 }

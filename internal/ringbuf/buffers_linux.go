@@ -153,7 +153,7 @@ func (b *Buffers) Interrupt() { b.poller.Interrupt() }
 func (b *Buffers) PollFD() int { return b.epoll }
 
 // Group is host.Group.
-func (b *Buffers) Group(others []kernel.Kernel) (kernel.Group, error) { return host.Group(b, others) }
+func (b *Buffers) Group() (kernel.Group, error) { return host.Group(b) }
 
 // Unhook does nothing: nothing is in the map, and programs go on to output to it.
 func (b *Buffers) Unhook() error { return nil }

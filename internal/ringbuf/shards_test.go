@@ -131,9 +131,10 @@ func TestKernelGroup(t *testing.T) {
 	shared, shards := open(t, opener(e.MapFD())), open(t, opener(e.ShardsFD()))
 	_, name := shards.Map()
 	require.Equal(t, "shards", name)
-	g, err := shared.Group([]kernel.Kernel{shards})
+	g, err := shared.Group()
 	require.NoError(t, err)
 	defer g.Close()
+	require.NoError(t, g.Add(shards))
 	e.SetShard(0, kerneltest.NewRingBuf(t, 4096))
 	require.Equal(t, []int{1}, replug(t, shards.(kernel.Hotplug)))
 	for range 20 {

@@ -17,7 +17,6 @@ type Poll struct {
 
 	mu     sync.Mutex
 	groups []*Poll // that wake with it
-	of     []*Poll // it is a group of these
 }
 
 // NewPoll makes a Poll that nobody has woken yet.
@@ -86,30 +85,52 @@ type pollable interface{ Polled() *Poll }
 // Polled is the Poll of a kernel that embeds it.
 func (p *Poll) Polled() *Poll { return p }
 
+// group is a kernel.Group.
+type group struct {
+	*Poll
+	of []*Poll
+}
+
 // Group is kernel.Kernel's.
-func (p *Poll) Group(others []kernel.Kernel) (kernel.Group, error) {
-	g := NewPoll()
-	g.of = []*Poll{p}
-	for _, k := range others {
-		other, ok := k.(pollable)
-		if !ok {
-			return nil, errors.New("simulated rings and those of the kernel cannot be waited for together")
-		}
-		g.of = append(g.of, other.Polled())
-	}
-	for _, member := range g.of {
-		member.mu.Lock()
-		member.groups = append(member.groups, g)
-		member.mu.Unlock()
-	}
+func (p *Poll) Group() (kernel.Group, error) {
+	g := &group{Poll: NewPoll()}
+	g.take(p)
 	return g, nil
 }
 
-// Close ends a group.
-func (p *Poll) Close() {
-	for _, member := range p.of {
-		member.mu.Lock()
-		member.groups = slices.DeleteFunc(member.groups, func(g *Poll) bool { return g == p })
-		member.mu.Unlock()
+// Add is kernel.Group's.
+func (g *group) Add(k kernel.Kernel) error {
+	member, ok := k.(pollable)
+	if !ok {
+		return errors.New("simulated rings and those of the kernel cannot be waited for together")
+	}
+	g.take(member.Polled())
+	return nil
+}
+
+func (g *group) take(p *Poll) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.groups = append(p.groups, g.Poll)
+	g.of = append(g.of, p)
+}
+
+// Remove is kernel.Group's.
+func (g *group) Remove(k kernel.Kernel) {
+	p := k.(pollable).Polled()
+	g.of = slices.DeleteFunc(g.of, func(member *Poll) bool { return member == p })
+	p.leave(g.Poll)
+}
+
+func (p *Poll) leave(g *Poll) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.groups = slices.DeleteFunc(p.groups, func(other *Poll) bool { return other == g })
+}
+
+// Close is kernel.Group's.
+func (g *group) Close() {
+	for _, p := range g.of {
+		p.leave(g.Poll)
 	}
 }

@@ -144,7 +144,7 @@ func TestWaitAfterAWaitForARing(t *testing.T) {
 			r.unread[0].Store(8)
 			done := make(chan error, 1)
 			go func() { done <- w.WaitRing(t.Context(), 0, nil) }()
-			for w.State().Each == 0 {
+			for w.State().Each == 0 && len(done) == 0 {
 				runtime.Gosched()
 			}
 			w.Flush()

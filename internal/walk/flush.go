@@ -8,7 +8,10 @@ import (
 
 // Flushes are the calls that ask for all that the rings hold, followed by a marker or by an error. One answer is
 // for all calls that it follows.
-type Flushes struct{ latest atomic.Pointer[Flush] }
+type Flushes struct {
+	latest atomic.Pointer[Flush]
+	seen   *Flush // by Look
+}
 
 // Flush is one or more calls that have not been answered.
 type Flush struct {
@@ -37,6 +40,18 @@ func (f *Flushes) ask(ask *Flush) {
 
 // Load returns what has not been answered, nil if all has.
 func (f *Flushes) Load() *Flush { return f.latest.Load() }
+
+// Look is Load for whoever waits until it can be answered, and then asks what has been Overlooked.
+func (f *Flushes) Look() *Flush {
+	f.seen = f.latest.Load()
+	return f.seen
+}
+
+// Overlooked reports whether there is one that Look has not returned.
+func (f *Flushes) Overlooked() bool {
+	ask := f.latest.Load()
+	return ask != nil && ask != f.seen
+}
 
 // Answer makes the marker the batch of a pass, or has the pass end with the error, unless it has been
 // delivered, or another call has come since: that has an answer of its own. It reports whether there is

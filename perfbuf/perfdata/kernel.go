@@ -123,7 +123,7 @@ func (k *replay) Interrupt() { interrupt(k.interrupts) }
 func (k *replay) Now() uint64 {
 	s := k.lock()
 	defer s.mu.Unlock()
-	s.asked++
+	s.looked = true
 	return s.clock.now(s, s.feed())
 }
 

@@ -102,7 +102,7 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// Recordings that are taken out of a stream are replayed alone, and the one that is left goes on.
+// Recordings that are taken out of a stream are replayed alone, or closed. Those that are left go on in order.
 func TestMergeRemove(t *testing.T) {
 	paths, _, of := scattered(t, 60_000, 3)
 	var readers []*perfbuf.Reader
@@ -115,15 +115,21 @@ func TestMergeRemove(t *testing.T) {
 	s, err := perfbuf.Merge(perfbuf.OrderOptions{Spill: perfbuf.Spill{Bytes: -1}}, readers...)
 	require.NoError(t, err)
 	defer s.Close()
-	seen, want, removed := map[*perfbuf.Reader]int{}, 0, false
+	seen, want := map[*perfbuf.Reader]int{}, 0
 	require.Equal(t, io.EOF, s.Run(t.Context(), func(ev perfbuf.Event) error {
-		if seen[ev.Source()]++; len(seen) == 3 && !removed {
-			removed = true
+		require.False(t, ev.Late(), ev)
+		seen[ev.Source()]++
+		switch {
+		case ev.Source() == readers[0] && seen[ev.Source()] == 1:
 			require.NoError(t, s.Remove(readers[0]))
+			require.NoError(t, readers[0].Close())
+		case ev.Source() == readers[2] && seen[ev.Source()] == 5000:
+			require.Less(t, s.Watermark(), ev.Time(), "it goes by the clock of those that are left")
 			require.NoError(t, s.Remove(readers[2]))
 		}
 		return nil
 	}))
+	require.GreaterOrEqual(t, seen[readers[2]], 5000)
 	for _, file := range of {
 		if file == 1 {
 			want++

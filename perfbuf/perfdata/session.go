@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ringfold/ringfold/internal/kernel"
@@ -20,8 +21,7 @@ type session struct {
 	fed     uint64  // the time of the latest that was put
 	puts    uint64
 	clock   clock
-	asked   int  // times that the clock was read
-	waited  bool // somebody has waited
+	looked  bool // somebody has waited, or read the clock, as streams do before they look at rings
 }
 
 // joining is held while a session gets members from others.
@@ -60,8 +60,8 @@ func join(members []*replay) *session {
 	return s
 }
 
-// fresh reports whether nobody has read from the rings, so that what they hold may be taken back: it may be later than what others have still to
-// put. A new stream asks for the time once.
+// fresh reports whether nobody has looked at the rings, so that what they hold may be taken back: it may be later than what others have still to
+// put.
 func (s *session) fresh() bool {
 	for _, k := range s.members {
 		for _, r := range k.memory {
@@ -70,7 +70,7 @@ func (s *session) fresh() bool {
 			}
 		}
 	}
-	return s.asked <= 1 && !s.waited
+	return !s.looked
 }
 
 // rewind empties the rings and begins anew. last is the time of the last event that will be replayed.
@@ -87,17 +87,19 @@ func (k *replay) rewind(last uint64) {
 	}
 }
 
-// lock locks the session that a replay is in.
-func (k *replay) lock() *session {
+// lock locks the session that a replay, or a group, is in.
+func lock(in *atomic.Pointer[session]) *session {
 	for {
-		s := k.session.Load()
+		s := in.Load()
 		s.mu.Lock()
-		if k.session.Load() == s {
+		if in.Load() == s {
 			return s
 		}
 		s.mu.Unlock()
 	}
 }
+
+func (k *replay) lock() *session { return lock(&k.session) }
 
 // first is the member that has the next event, nil if there is no more. The caller holds mu, as it does for what follows.
 func (s *session) first() (first *replay) {
@@ -148,7 +150,7 @@ func wait(lock func() *session, interrupts chan struct{}, until time.Time, ready
 	}
 	for woken := false; ; woken = true {
 		s := lock()
-		s.waited = true
+		s.looked = true
 		pause := look
 		if next := s.feed(); next != nil && s.speed > 0 {
 			pause = s.clock.pause(s.speed, next.next.time)
@@ -191,44 +193,55 @@ func interrupt(interrupts chan struct{}) {
 
 // group is what a stream waits by that merges recordings.
 type group struct {
-	*session
-	all        []*replay
+	session    atomic.Pointer[session]
+	members    []*replay // for those who add and remove them
 	interrupts chan struct{}
 }
 
-// Group joins recordings.
-func (k *replay) Group(others []kernel.Kernel) (kernel.Group, error) {
-	all := []*replay{k}
-	for _, o := range others {
-		other, ok := o.(*replay)
-		switch {
-		case !ok:
-			return nil, errors.New("perfdata: a recording can only be merged with recordings: its events are from another time")
-		case other.speed != k.speed:
-			return nil, errors.New("perfdata: recordings can only be merged at the same ReplayOptions.Speed: set it alike")
-		case other.wall != k.wall:
-			return nil, errors.New("perfdata: recordings can only be merged if all or none have ReplayOptions.WallClock: set it alike")
-		case !k.wall && other.host != k.host && other.host != "" && k.host != "":
-			return nil, fmt.Errorf("perfdata: %s was recorded on %s and %s on %s, by different clocks: set ReplayOptions.WallClock", k.file, k.host, other.file, other.host)
-		}
-		all = append(all, other)
+// Group is kernel.Kernel's.
+func (k *replay) Group() (kernel.Group, error) {
+	g := &group{interrupts: make(chan struct{}, 1)}
+	return g, g.Add(k)
+}
+
+// Add joins one more recording.
+func (g *group) Add(k kernel.Kernel) error {
+	other, ok := k.(*replay)
+	if !ok {
+		return errors.New("perfdata: a recording can only be merged with recordings: its events are from another time")
 	}
-	return &group{join(slices.Clone(all)), all, make(chan struct{}, 1)}, nil
+	if len(g.members) > 0 {
+		switch k := g.members[0]; {
+		case other.speed != k.speed:
+			return errors.New("perfdata: recordings can only be merged at the same ReplayOptions.Speed: set it alike")
+		case other.wall != k.wall:
+			return errors.New("perfdata: recordings can only be merged if all or none have ReplayOptions.WallClock: set it alike")
+		case !k.wall && other.host != k.host && other.host != "" && k.host != "":
+			return fmt.Errorf("perfdata: %s was recorded on %s and %s on %s, by different clocks: set ReplayOptions.WallClock", k.file, k.host, other.file, other.host)
+		}
+	}
+	g.members = append(g.members, other)
+	g.session.Store(join(slices.Clone(g.members)))
+	return nil
+}
+
+// Remove has one replayed alone.
+func (g *group) Remove(k kernel.Kernel) {
+	g.members = slices.DeleteFunc(g.members, func(m *replay) bool { return m == k })
+	join([]*replay{k.(*replay)})
+}
+
+// Close has all replayed alone.
+func (g *group) Close() {
+	for _, k := range slices.Clone(g.members) {
+		g.Remove(k)
+	}
 }
 
 // Wait is kernel.Poller's.
 func (g *group) Wait(until time.Time, ready func(woken bool) bool) error {
-	return wait(func() *session { g.mu.Lock(); return g.session }, g.interrupts, until, ready)
+	return wait(func() *session { return lock(&g.session) }, g.interrupts, until, ready)
 }
 
 // Interrupt is kernel.Poller's.
 func (g *group) Interrupt() { interrupt(g.interrupts) }
-
-// Close has those that are in no later group replayed alone.
-func (g *group) Close() {
-	for _, k := range g.all {
-		if k.session.Load() == g.session {
-			join([]*replay{k})
-		}
-	}
-}
