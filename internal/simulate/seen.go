@@ -63,7 +63,7 @@ func (k *seenPerf) Lost(i int) (n uint64, ok bool) {
 }
 
 func (k *seenPerf) Wait(t time.Time, f func(bool) bool) error     { return k.seen.Wait(t, f) }
-func (k *seenPerf) Group(o []seam.Kernel) (seam.Group, error)     { return k.seen.Group(o) }
+func (k *seenPerf) Group() (seam.Group, error)                    { return k.seen.Group() }
 func (k *seenPerf) Interrupt()                                    {}
 func (k *seenPerf) Now() uint64                                   { return k.seen.Now() }
 func (k *seenPerf) Grace(o grace.Options) (grace.Provider, error) { return k.seen.Grace(o) }
@@ -105,7 +105,7 @@ func (k *seenBufs) Free() {
 }
 
 func (k *seenBufs) Wait(t time.Time, f func(bool) bool) error     { return k.seen.Wait(t, f) }
-func (k *seenBufs) Group(o []seam.Kernel) (seam.Group, error)     { return k.seen.Group(o) }
+func (k *seenBufs) Group() (seam.Group, error)                    { return k.seen.Group() }
 func (k *seenBufs) Interrupt()                                    {}
 func (k *seenBufs) Now() uint64                                   { return k.seen.Now() }
 func (k *seenBufs) Grace(o grace.Options) (grace.Provider, error) { return k.seen.Grace(o) }

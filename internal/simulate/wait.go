@@ -132,11 +132,12 @@ func (src *source) wakes() <-chan struct{} {
 // group is several kernels that are waited for.
 type group struct{ *world }
 
-// Close has nothing to close.
-func (group) Close() {}
+func (group) Add(seam.Kernel) error { return nil }
+func (group) Remove(seam.Kernel)    {}
+func (group) Close()                {}
 
 // Group waits for all sources.
-func (k *seen) Group([]seam.Kernel) (seam.Group, error) { return group{k.src.world}, nil }
+func (k *seen) Group() (seam.Group, error) { return group{k.src.world}, nil }
 
 // Wait is the world's.
 func (k *seen) Wait(until time.Time, ready func(woken bool) bool) error {
