@@ -113,10 +113,11 @@ func (k *fakeKernel) Free() {
 	}
 }
 
-func (k *fakeKernel) Yield() {
+func (k *fakeKernel) Yield() bool {
 	if k.yield != nil {
 		k.yield()
 	}
+	return false
 }
 
 func (k *fakeKernel) Drive(b *grace.Barrier) {

@@ -142,8 +142,8 @@ type Displaceable interface {
 // Stepped is implemented by a Kernel of a simulation in which one thing happens at a time.
 type Stepped interface {
 	// Yield is called wherever the reader's steps and the kernel's may interleave in a way that matters: between
-	// two loads of heads, after a store of a tail.
-	Yield()
+	// two loads of heads, after a store of a tail, and while it sleeps. False is for tests in which time passes by itself.
+	Yield() bool
 	// Drive gets the barrier of an ordered stream, which is not started: the simulation calls its Round when it
 	// is Requested.
 	Drive(*grace.Barrier)

@@ -64,10 +64,11 @@ func newFakeWoken(t testing.TB, n int, o Options, w Wakeup) *fake {
 // begin makes the fake's stream.
 func (f *fake) begin(o Options, w Wakeup) {
 	o.Now, o.Halt, o.Changed = f.Now, &f.halt, &f.change
-	o.Yield = func() {
+	o.Yield = func() bool {
 		if f.looks != nil {
 			f.looks()
 		}
+		return false
 	}
 	f.Stream = New(o)
 	f.source = &Source{Kernel: f, Rings: &f.rings, Counts: &f.counts, Wakeup: w}

@@ -128,7 +128,6 @@ func TestSleepEnds(t *testing.T) {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				defer cancel(nil)
 				f, _ := exact(t, 1)
-				f.opts.Yield = nil // no simulation
 				if c.before != nil {
 					c.before(f.Stream, cancel)
 				}

@@ -41,7 +41,7 @@ type Options struct {
 	Now     func() uint64 // CLOCK_MONOTONIC, in ns
 	Halt    *atomic.Bool  // set when the stream is closed, or one of its sources: passes and waits end
 	Changed *atomic.Bool  // set when sources are to be changed: waits for rings end
-	Yield   func()        // lets a simulation go on; nil: this is none
+	Yield   func() bool   // lets a simulation go on; nil, or false: this is none, and time passes by itself
 }
 
 // Stream is the order over the rings of several readers. It is not safe for concurrent use, except
@@ -105,9 +105,5 @@ func (s *Stream) SetBarrier(b *grace.Barrier) (old *grace.Barrier) {
 	return old
 }
 
-// yield lets a simulation go on.
-func (s *Stream) yield() {
-	if s.opts.Yield != nil {
-		s.opts.Yield()
-	}
-}
+// yield lets a simulation go on. It reports whether this is one.
+func (s *Stream) yield() bool { return s.opts.Yield != nil && s.opts.Yield() }

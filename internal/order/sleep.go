@@ -9,8 +9,7 @@ import (
 // Sleep blocks for this time at most, or until a barrier ends or WakeUp is called. It returns
 // context.Cause(ctx), or os.ErrClosed once the channel is closed.
 func (s *Stream) Sleep(ctx context.Context, d time.Duration, closed <-chan struct{}) error {
-	if s.opts.Yield != nil { // in a simulation, what others do is what time passes by
-		s.opts.Yield()
+	if s.yield() { // in a simulation, what others do is what time passes by
 		return context.Cause(ctx)
 	}
 	var barrier <-chan struct{}

@@ -57,7 +57,7 @@ func (s *Stream) Add(src *Source) {
 // Remove lets a source go. It gives up what is held of it, counted as dropped, and stores its tails behind that. What lies behind a busy
 // record stays in its ring, and comes again to whoever reads that next. What is known of losses is left with the rings. No round may be under way.
 func (s *Stream) Remove(src *Source) {
-	defer func(yield func()) { s.opts.Yield = yield }(s.opts.Yield)
+	defer func(yield func() bool) { s.opts.Yield = yield }(s.opts.Yield)
 	s.opts.Yield = nil // the caller holds a lock, for which all others of a simulation would wait
 	for _, r := range slices.Backward(src.taken) {
 		r.Counts.Lost.Store(s.known(r)) // those whose loss events are dropped too

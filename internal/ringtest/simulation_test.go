@@ -60,7 +60,7 @@ func (k stepped) Open(setup kernel.Setup) (kernel.Kernel, error) {
 }
 
 func (k stepped) Now() uint64            { return k.s.clock }
-func (k stepped) Yield()                 { k.s.yield() }
+func (k stepped) Yield() bool            { k.s.yield(); return true }
 func (k stepped) Drive(b *grace.Barrier) { k.s.barrier = b }
 
 func (k stepped) Grace(grace.Options) (grace.Provider, error) {

@@ -23,7 +23,7 @@ func (k *seen) Grace(grace.Options) (grace.Provider, error) {
 }
 
 // Yield lets others go on.
-func (k *seen) Yield() { k.src.world.pause() }
+func (k *seen) Yield() bool { k.src.world.pause(); return true }
 
 // Drive keeps the barrier. It covers nothing yet.
 func (k *seen) Drive(b *grace.Barrier) { k.src.world.barrier, k.src.world.covered = b, 0 }
