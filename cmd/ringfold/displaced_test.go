@@ -51,10 +51,12 @@ func TestDisplaced(t *testing.T) {
 		"tail --json":   {tail.Command, []string{"--json"}, `"replaced_entries":0,"displaced":[1-9]\d*,"owned_until_ns":\d+,`},
 		"record":        {record.Command, []string{"-w", file}, `1 events in .* 0 lost`},
 		"record --json": {record.Command, []string{"-w", file, "--json"}, `"events":1,.*"displaced":[1-9]\d*,"owned_until_ns":\d+,`},
-		"stat":          {stat.Command, nil, `all +1 `},
-		"metrics":       {metrics.Command, []string{"--listen", "127.0.0.1:0"}, `^1 events in`},
-		"trace":         {trace.Command, []string{"-w", file}, `1 events; 0 events lost`},
-		"top":           {top.Command, []string{"--json"}, `"summary".*"displaced":[1-9]`},
+		"record --flight": {record.Command, []string{"-w", file, "--flight", "1h", "--json"},
+			`"trigger":"end","events":1,.*\n.*"snapshots":1,.*"displaced":[1-9]\d*,"owned_until_ns":\d+,`},
+		"stat":    {stat.Command, nil, `all +1 `},
+		"metrics": {metrics.Command, []string{"--listen", "127.0.0.1:0"}, `^1 events in`},
+		"trace":   {trace.Command, []string{"-w", file}, `1 events; 0 events lost`},
+		"top":     {top.Command, []string{"--json"}, `"summary".*"displaced":[1-9]`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := kerneltest.Load(t)
@@ -69,16 +71,27 @@ func TestDisplaced(t *testing.T) {
 
 // A command that is run meanwhile is not ended for that.
 func TestDisplacedWithACommand(t *testing.T) {
-	e := kerneltest.Load(t)
-	pipe := filepath.Join(t.TempDir(), "pipe")
-	require.NoError(t, unix.Mkfifo(pipe, 0o600))
-	_, notes, ended := reading(t, e, tail.Command, "--", "cat", pipe)
-	steal(t, e)
-	notes.Wait(t, displaced+`. The command goes on`)
-	f, err := os.OpenFile(pipe, os.O_WRONLY, 0) // once cat has opened it
-	require.NoError(t, err)
-	require.Empty(t, ended)
-	require.NoError(t, f.Close())
-	require.Equal(t, 1, <-ended)
-	require.Regexp(t, `(?m)^ringfold tail: `+displaced+`$`, notes)
+	file := filepath.Join(t.TempDir(), "out")
+	for name, c := range map[string]struct {
+		command func() *cobra.Command
+		args    []string
+	}{
+		"tail":            {tail.Command, nil},
+		"record --flight": {record.Command, []string{"-w", file, "--flight", "1h"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := kerneltest.Load(t)
+			pipe := filepath.Join(t.TempDir(), "pipe")
+			require.NoError(t, unix.Mkfifo(pipe, 0o600))
+			_, notes, ended := reading(t, e, c.command, append(c.args, "--", "cat", pipe)...)
+			steal(t, e)
+			notes.Wait(t, displaced+`. The command goes on`)
+			f, err := os.OpenFile(pipe, os.O_WRONLY, 0) // once cat has opened it
+			require.NoError(t, err)
+			require.Empty(t, ended)
+			require.NoError(t, f.Close())
+			require.Equal(t, 1, <-ended)
+			require.Regexp(t, `(?m)^ringfold `+c.command().Name()+`: `+displaced+`$`, notes)
+		})
+	}
 }

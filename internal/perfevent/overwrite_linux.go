@@ -134,6 +134,7 @@ func openOverwritable(fd int, setup func(online []int) (OverwriteSetup, error)) 
 	for i := range p.rings {
 		p.rings[i].began = p.Now()
 	}
+	p.entries.watch(nil)
 	return p, nil
 }
 
@@ -240,6 +241,13 @@ func (p *Overwritable) Barrier() string { return p.provider.Name() }
 // Replaced is how many of the map's entries were another reader's.
 func (p *Overwritable) Replaced() int { return p.replaced }
 
+// Displaced looks at the map's entries, and returns what other readers have done to them. After Close it
+// returns what the last look has found.
+func (p *Overwritable) Displaced() kernel.Displaced {
+	p.entries.lookAround()
+	return p.entries.displaced()
+}
+
 // Hotplug is how many CPUs have got rings, or got them back, and why the latest has not, if so.
 func (p *Overwritable) Hotplug() (n uint64, err error) {
 	p.mu.Lock()
@@ -278,6 +286,7 @@ func (r *overwritten) counts(format uint64) (written, refused uint64) {
 func (p *Overwritable) Close() error {
 	p.watch.close()
 	p.follower.Wait()
+	p.entries.unwatch() // while the entries are still there
 	return p.release()
 }
 

@@ -150,8 +150,8 @@ func (m *userMap) displaced() kernel.Displaced {
 	return m.state
 }
 
-// watch looks at all entries now and every now and then, until unwatch. It calls tell when others have
-// taken more, as report does.
+// watch looks at all entries now and every now and then, until unwatch. It calls tell, unless that is nil, when
+// others have taken more, as report does.
 func (m *userMap) watch(tell func(cpus []int, since uint64)) {
 	m.mu.Lock()
 	m.tell, m.timer = tell, time.AfterFunc(lookEvery, m.lookAround)
@@ -159,20 +159,24 @@ func (m *userMap) watch(tell func(cpus []int, since uint64)) {
 	m.lookAround()
 }
 
-// unwatch looks once more.
+// unwatch looks once more, and for the last time.
 func (m *userMap) unwatch() {
+	m.lookAround()
 	m.mu.Lock()
-	timer := m.timer
-	m.timer = nil
-	m.mu.Unlock()
-	if timer != nil {
-		timer.Stop()
-		m.lookAround()
+	defer m.mu.Unlock()
+	if m.timer != nil {
+		m.timer.Stop()
+		m.timer = nil
 	}
 }
 
+// lookAround looks at all entries, while somebody watches.
 func (m *userMap) lookAround() {
 	m.mu.Lock()
+	if m.timer == nil {
+		m.mu.Unlock()
+		return
+	}
 	now := m.clock.Now()
 	if m.compare >= 0 {
 		m.state.Err = nil
@@ -181,9 +185,7 @@ func (m *userMap) lookAround() {
 	if m.state.Entries == 0 && m.state.Err == nil {
 		m.state.OwnedUntil = now
 	}
-	if m.timer != nil {
-		m.timer.Reset(lookEvery)
-	}
+	m.timer.Reset(lookEvery)
 	m.mu.Unlock()
 	m.report()
 }

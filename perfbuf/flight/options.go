@@ -105,6 +105,7 @@ type Stats struct {
 	Plugged   uint64        // CPUs that came online and got rings, or came back
 	// ReplacedEntries is how many of the map's entries another reader had, which receives nothing until it is restarted.
 	ReplacedEntries int
+	Displaced       perfbuf.DisplacedStats // what other readers have taken since: see [Recorder.Displaced]
 	// Err says why a CPU that came online has no ring, or how the recorder looks for CPUs if the kernel's uevents
 	// cannot be had; it is nil if all is well. The recorder tries again every second.
 	Err error
@@ -116,7 +117,16 @@ func (r *Recorder) Stats() Stats {
 	s := r.stats
 	r.mu.Unlock()
 	s.Written, s.Refused = r.kernel.Counts()
+	s.Displaced = r.Displaced()
 	s.Plugged, s.Err = r.kernel.Hotplug()
 	s.Barrier, s.ReplacedEntries, s.Rings = r.kernel.Barrier(), r.kernel.Replaced(), len(r.kernel.list())
 	return s
+}
+
+// Displaced looks whether other readers have taken the map's entries, of whose CPUs no more events arrive, or
+// says why nobody can know: see perfbuf.ErrDisplaced. A recorder looks every 2 seconds, too, and when it takes
+// a snapshot. To record the map again, close it and open another. Displaced does not block, and
+// takes about a microsecond per CPU. After Close it returns what the last look has found.
+func (r *Recorder) Displaced() perfbuf.DisplacedStats {
+	return perfbuf.DisplacedStats(r.kernel.Displaced())
 }

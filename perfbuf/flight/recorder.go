@@ -1,6 +1,7 @@
 // Package flight is a flight recorder: it keeps the newest events of a BPF perf event array in
 // memory, and returns those that happened before you ask, for example because an error occurred.
-// Until then nothing reads the rings, so an idle recorder uses no CPU time.
+// Until then nothing reads the rings, so an idle recorder only looks, every
+// 2 seconds, whether it still has the map.
 //
 // A [Recorder] opens one ring per CPU, in which the kernel overwrites the oldest events. An output
 // never fails for lack of room, wakes no reader, and costs what any output costs.
@@ -17,7 +18,8 @@
 //	snap.Release()
 //
 // [Snapshot.WriteTo] writes a perf.data file, for perf script and package perfdata. A map has one
-// reader: while a Recorder has it, no perfbuf.Reader receives its events. The names are those of
+// reader: while a Recorder has it, no perfbuf.Reader receives its events, and a reader that opens the map
+// later takes it from the Recorder: see [Recorder.Displaced]. The names are those of
 // [runtime/trace.FlightRecorder], which does this for Go's own events.
 package flight
 
@@ -65,6 +67,7 @@ type rings interface {
 	Counts() (written, refused uint64)
 	Hotplug() (n uint64, err error)
 	Replaced() int
+	Displaced() kernel.Displaced // as of a look at the map's entries now
 	Barrier() string
 	Close() error
 }
@@ -80,6 +83,9 @@ func (r *Recorder) Options() Options { return r.opts }
 
 // Snapshot copies what the rings hold. It has every event output before the call that the rings still had then, and none output after it.
 // Recording goes on; snapshots may follow each other at any rate, and each has all that the rings have.
+//
+// Once another reader has taken entries of the map, a snapshot ends when they were last seen to be the
+// Recorder's: see [Snapshot.Until] and [Recorder.Displaced].
 //
 // It blocks for two RCU grace periods (see perfbuf.Barriers) and the copying, about 0.1 ms per MiB: events that are overwritten meanwhile, the
 // oldest, are left out. See Options.Pause for another way. It also blocks while another Snapshot is taken. Programs never wait.
@@ -100,12 +106,12 @@ func (r *Recorder) Snapshot(ctx context.Context) (*Snapshot, error) {
 	}
 	began := time.Now()
 	s := &Snapshot{recorder: r, copies: r.room()}
-	t0, err := r.take(ctx, s.copies)
+	t0, until, err := r.take(ctx, s.copies)
 	if err != nil {
 		s.Release()
 		return nil, err
 	}
-	s.index(t0)
+	s.index(t0, until)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stats.Snapshots++
@@ -116,8 +122,9 @@ func (r *Recorder) Snapshot(ctx context.Context) (*Snapshot, error) {
 	return s, nil
 }
 
-// take copies the rings. It begins once all events with times up to t0, the time of the call, are in them.
-func (r *Recorder) take(ctx context.Context, copies []*overwrite.Copy) (t0 uint64, err error) {
+// take copies the rings. It begins once all events with times up to t0, the time of the call, are in them,
+// if they came to them at all: those up to until did.
+func (r *Recorder) take(ctx context.Context, copies []*overwrite.Copy) (t0, until uint64, err error) {
 	began := time.Now()
 	// A program that begins during the wait is not waited for. So the wait begins when all CPUs' clocks are past t0, by which events of
 	// such a program are later.
@@ -130,25 +137,31 @@ func (r *Recorder) take(ctx context.Context, copies []*overwrite.Copy) (t0 uint6
 			}
 		}()
 		if err := r.kernel.Pause(true); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 	}
 	if err := r.kernel.Wait(); err != nil {
-		return 0, fmt.Errorf("flight.Recorder.Snapshot: waiting for outputs under way: %w", err)
+		return 0, 0, fmt.Errorf("flight.Recorder.Snapshot: waiting for outputs under way: %w", err)
+	}
+	// Programs that began before t0 have ended. If all entries are the recorder's now, all that these output came to its rings.
+	// An output that found another's entry has a time later than OwnedUntil, on a CPU whose clock is not behind.
+	until = t0
+	if d := r.kernel.Displaced(); d.Entries > 0 {
+		until = min(t0, d.OwnedUntil-grace.DefaultGuard)
 	}
 	if r.opts.Pause { // nothing is output now
 		for _, c := range copies {
 			c.Take()
 			c.Check()
 		}
-		return t0, nil
+		return t0, until, nil
 	}
 	// A ring is overwritten from the beginning of its copy to the end of the wait that proves it. So there is a wait for as many
 	// rings as take as long to copy.
 	waited := time.Since(began)
 	for len(copies) > 0 {
 		if ctx.Err() != nil {
-			return 0, context.Cause(ctx)
+			return 0, 0, context.Cause(ctx)
 		}
 		n := 0
 		for began = time.Now(); n < len(copies) && (n == 0 || time.Since(began) < waited); n++ {
@@ -157,14 +170,14 @@ func (r *Recorder) take(ctx context.Context, copies []*overwrite.Copy) (t0 uint6
 		// Copying comes before the wait, and an output that begins during the wait stores its bytes after the wait began: so they are not
 		// in the copies (the guarantee of synchronize_rcu in Documentation/RCU/Design/Requirements).
 		if err := r.kernel.Wait(); err != nil {
-			return 0, fmt.Errorf("flight.Recorder.Snapshot: waiting for outputs under way: %w", err)
+			return 0, 0, fmt.Errorf("flight.Recorder.Snapshot: waiting for outputs under way: %w", err)
 		}
 		for _, c := range copies[:n] {
 			c.Check()
 		}
 		copies = copies[n:]
 	}
-	return t0, nil
+	return t0, until, nil
 }
 
 // room is memory for copies of all rings.

@@ -1,9 +1,12 @@
 package flight
 
 import (
+	"os"
 	"testing"
+	"time"
 
 	"github.com/ringfold/ringfold/internal/grace"
+	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/ringtest"
 	"github.com/stretchr/testify/require"
 )
@@ -14,6 +17,13 @@ type underWay struct {
 	ring  *ringtest.Overwritten
 	clock uint64
 	waits []uint64 // when they began
+	owned kernel.Displaced
+	looks []int // after how many waits
+}
+
+func (k *underWay) Displaced() kernel.Displaced {
+	k.looks = append(k.looks, len(k.waits))
+	return k.owned
 }
 
 func (k *underWay) list() []ring { return []ring{{Ring: k.ring.Raw}} }
@@ -45,4 +55,40 @@ func TestSnapshotBesideOutputsUnderWay(t *testing.T) {
 		times = append(times, ev.Time())
 	}
 	require.Equal(t, []uint64{called}, times)
+}
+
+// Once another reader has taken entries, a snapshot claims nothing later than when they were last seen to be the recorder's, and leaves none of
+// what is there out.
+func TestSnapshotOfATakenMap(t *testing.T) {
+	const early, late, call = 1<<30 - 5e6, 1<<30 - 1e6, 1 << 30
+	const cut = late - grace.DefaultGuard
+	for name, c := range map[string]struct {
+		minAge       time.Duration
+		owned        kernel.Displaced
+		until, since uint64
+		times        []uint64
+	}{
+		"not taken":          {0, kernel.Displaced{OwnedUntil: late}, call, 0, []uint64{early, late}},
+		"not known":          {0, kernel.Displaced{Err: os.ErrPermission}, call, 0, []uint64{early, late}},
+		"taken":              {0, kernel.Displaced{Entries: 1, OwnedUntil: late}, cut, 0, []uint64{early, late}},
+		"taken after a look": {0, kernel.Displaced{Entries: 1, OwnedUntil: 1 << 31}, call, 0, []uint64{early, late}},
+		"cannot look since":  {0, kernel.Displaced{Entries: 1, OwnedUntil: late, Err: os.ErrPermission}, cut, 0, []uint64{early, late}},
+		"with an age":        {1e6, kernel.Displaced{Entries: 1, OwnedUntil: late}, cut, cut + 1 - 1e6, []uint64{late}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := &underWay{ring: ringtest.NewOverwritten(1 << 12), clock: call - 1000, owned: c.owned}
+			k.ring.Output(early, 0, 0)
+			k.ring.Output(late, 0, 0)
+			s, err := newRecorder(k, Options{MinAge: c.minAge}).Snapshot(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, []int{1}, k.looks, "the programs that began before the call have ended by the look")
+			require.Equal(t, c.until, s.Until())
+			require.Equal(t, c.since, s.CompleteSince())
+			var times []uint64
+			for ev := range s.Events() {
+				times = append(times, ev.Time())
+			}
+			require.Equal(t, c.times, times)
+		})
+	}
 }

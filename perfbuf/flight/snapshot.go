@@ -33,11 +33,11 @@ type Ring struct {
 	Err error
 }
 
-// index finds the events, of which all up to a time are there.
-func (s *Snapshot) index(until uint64) {
+// index finds the events up to t0, of which all up to until are there.
+func (s *Snapshot) index(t0, until uint64) {
 	s.until = until
 	for _, c := range s.copies {
-		c.Index(until)
+		c.Index(t0)
 		s.since = max(s.since, c.Since)
 	}
 	opts := &s.recorder.opts
@@ -69,7 +69,11 @@ func (s *Snapshot) index(until uint64) {
 // After [perfbuf.KindLost], an output is missing that was refused, while the rings were paused.
 func (s *Snapshot) CompleteSince() uint64 { return s.since }
 
-// Until is the time of the call of [Recorder.Snapshot], in ns of CLOCK_MONOTONIC. No event is later.
+// Until is the time up to which the snapshot has every event, in ns of CLOCK_MONOTONIC: the time of the call
+// of [Recorder.Snapshot]. No event is later, unless another reader has taken entries of the map: then Until
+// is when all of them were last seen to be the Recorder's, some 2 seconds before that or less. Events that are
+// later are those that its rings still got; others are missing. With a perfbuf.PayloadTime, so may
+// be one whose program took its time before Until and output it afterwards.
 func (s *Snapshot) Until() uint64 { return s.until }
 
 // Age is how much time lies between [Snapshot.CompleteSince] and [Snapshot.Until]. Below Options.MinAge, the rings were too small for that, or had

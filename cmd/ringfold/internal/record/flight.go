@@ -31,6 +31,7 @@ type recorder struct {
 	begin   time.Time
 	enough  func() // ends it
 	signals chan os.Signal
+	taken   int // entries that other readers have taken, as far as Run knows
 	watch
 	pending
 }
@@ -68,6 +69,7 @@ func (c *config) fly(cmd *cobra.Command) error {
 		return err
 	}
 	defer r.rec.Close()
+	set.Sources[0].Flight = r.rec
 	set.Announce()
 	if r.rec.Stats().ReplacedEntries > 0 {
 		set.Note("taken over: its previous reader receives nothing until it is restarted")
@@ -94,13 +96,28 @@ func (c *config) bytes() (int, error) {
 	return int(c.RingSize) * len(cpus), nil
 }
 
-// Wait waits for triggers and writes snapshots, until ctx is done or something fails.
+// displacedEvery is how often a recorder looks whether it still has the map.
+const displacedEvery = 2 * time.Second
+
+// displaced is an ErrDisplaced if other readers have taken more of the map since the last call. It waits for
+// snapshots that cannot be written yet: the error ends the command, and they would be lost.
+func (r *recorder) displaced() error {
+	if n := r.rec.Displaced().Entries; n > r.taken && len(r.held) == 0 {
+		r.taken = n
+		return perfbuf.ErrDisplaced
+	}
+	return nil
+}
+
+// Wait waits for triggers and writes snapshots, until ctx is done, something fails or another reader takes the map.
 func (r *recorder) Wait(ctx context.Context) error {
 	looks := time.NewTimer(0)
 	defer looks.Stop()
 	if r.Trigger == "" {
 		looks.Stop()
 	}
+	owned := time.NewTicker(displacedEvery)
+	defer owned.Stop()
 	for !r.full() {
 		why := "signal"
 		select {
@@ -109,6 +126,11 @@ func (r *recorder) Wait(ctx context.Context) error {
 		case <-r.signals:
 		case <-r.retry.C:
 			why = ""
+		case <-owned.C:
+			if err := r.displaced(); err != nil {
+				return err
+			}
+			continue
 		case <-looks.C:
 			found, err := r.look(ctx)
 			looks.Reset(r.every)
@@ -129,7 +151,7 @@ func (r *recorder) Wait(ctx context.Context) error {
 				return err
 			}
 		}
-		if err := r.save(); err != nil {
+		if err := cmp.Or(r.save(), r.displaced()); err != nil {
 			return err
 		}
 	}
@@ -149,8 +171,15 @@ func (*recorder) ForEachBatch(func(*perfbuf.Batch) error) error { return nil }
 // Shutdown writes what there is at the end, if there are not enough snapshots.
 func (r *recorder) Shutdown(ctx context.Context, _ func(perfbuf.Event) error) error {
 	r.ending = true
-	if err := r.take(ctx, "end"); err != nil {
-		return err
+	var taken error
+	if !r.full() {
+		if err := r.take(ctx, "end"); err != nil {
+			return err
+		}
+		if err := r.save(); err != nil {
+			return err
+		}
+		taken = r.displaced()
 	}
-	return cmp.Or(r.save(), r.missing())
+	return cmp.Or(r.missing(), taken)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/stretchr/testify/require"
 )
 
@@ -64,6 +65,54 @@ func TestTrigger(t *testing.T) {
 	require.Equal(t, []int{36, 36, 100, 100}, whole(t, all[0].File)[:4])
 	require.Equal(t, "end", all[1].Trigger)
 	require.Len(t, whole(t, all[1].File), 5)
+}
+
+// However a command ends whose map another reader has just taken, its snapshot says until when it is complete, and the command fails.
+func TestFlightDisplaced(t *testing.T) {
+	for name, end := range map[string]func(r *running){
+		"by a signal": func(*running) { require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGUSR1)) },
+		"stopped":     func(r *running) { r.stop() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := kerneltest.Load(t)
+			file := filepath.Join(t.TempDir(), "x.data")
+			r := start(t, "keeping the last", "id", id(t, e.MapFD()), "--flight", "1h", "-w", file, "--json")
+			e.Emit(0, 3, 36)
+			other, err := perfbuf.Open(e.MapFD(), perfbuf.Options{})
+			require.NoError(t, err)
+			defer other.Close()
+			taken := perfbuf.Now()
+			end(r)
+			err = <-r.ended
+			require.ErrorIs(t, err, perfbuf.ErrDisplaced)
+			require.ErrorContains(t, err, "another reader has taken the map")
+			all := snapshots(t, r.printed())
+			require.Len(t, all, 1)
+			require.Less(t, all[0].Until, taken)
+			require.Equal(t, []int{36, 36, 36}, whole(t, file))
+		})
+	}
+}
+
+// When another reader has taken a CPU, events of the others still trigger, each once.
+func TestTriggerDisplaced(t *testing.T) {
+	e := kerneltest.Load(t)
+	dir := t.TempDir()
+	r := start(t, "keeping the last", "id", id(t, e.MapFD()), "--flight", "1ms", "--trigger", "size > 90", "--snapshot-dir", dir, "--json", "--", "sleep", "1h")
+	other, err := perfbuf.Open(e.MapFD(), perfbuf.Options{CPUs: []int{1}})
+	require.NoError(t, err)
+	defer other.Close()
+	r.notes.Wait(t, "another reader has taken the map")
+	for n := 1; n <= 3; n++ {
+		e.Emit(0, 1, 100)
+		for strings.Count(r.out.String(), `"trigger":"event"`) < n {
+		}
+		for written := perfbuf.Now(); perfbuf.Now() <= written+uint64(time.Millisecond); { // until then, nothing triggers
+		}
+	}
+	r.stop()
+	require.ErrorIs(t, <-r.ended, perfbuf.ErrDisplaced)
+	require.Len(t, snapshots(t, r.printed()), 4, "with that at the end")
 }
 
 // After a snapshot, nothing triggers until there can be one without the same events.

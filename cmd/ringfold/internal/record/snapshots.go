@@ -12,6 +12,7 @@ import (
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/internal/newfile"
+	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/ringfold/ringfold/perfbuf/flight"
 	"github.com/ringfold/ringfold/perfbuf/perfdata"
 )
@@ -66,7 +67,7 @@ func (r *recorder) take(ctx context.Context, why string) error {
 	if err != nil {
 		return err
 	}
-	r.triggered(snap.Until(), r.flight)
+	r.triggered(perfbuf.Now(), r.flight)
 	path := r.write
 	if r.snapshotDir != "" {
 		path = filepath.Join(r.snapshotDir, time.Now().UTC().Format("ringfold-20060102T150405.000000Z.data"))

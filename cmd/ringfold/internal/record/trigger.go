@@ -3,6 +3,8 @@ package record
 import (
 	"context"
 	"time"
+
+	"github.com/ringfold/ringfold/perfbuf"
 )
 
 // watch looks for an event that triggers. A perf event array has one reader, and that is the kernel's overwriting: so what the rings hold is
@@ -22,6 +24,7 @@ const (
 
 // look reports whether an event that triggers has come since the last look.
 func (r *recorder) look(ctx context.Context) (found bool, err error) {
+	now := perfbuf.Now() // events up to this time are in it; up to Until, if the map is another reader's by now
 	snap, err := r.rec.Snapshot(ctx)
 	if err != nil {
 		return false, err
@@ -37,7 +40,7 @@ func (r *recorder) look(ctx context.Context) (found bool, err error) {
 			break
 		}
 	}
-	r.looked = snap.Until()
+	r.looked = now
 	r.every = min(max(snap.Age()/4, leastEvery), mostEvery)
 	return found, nil
 }

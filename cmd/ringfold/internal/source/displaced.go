@@ -27,10 +27,15 @@ func (set *Set) Displaced() (entries *int, until uint64) {
 func (set *Set) taken() (entries *int, until uint64, from []string) {
 	n, known := 0, true
 	for _, s := range set.Sources {
-		if s.Reader == nil { // the command's own rings
+		var d perfbuf.DisplacedStats
+		switch {
+		case s.Flight != nil:
+			d = s.Flight.Displaced()
+		case s.Reader != nil:
+			d = s.Reader.Stats().Displaced
+		default: // the command's own rings
 			continue
 		}
-		d := s.Reader.Stats().Displaced
 		known = known && d.Err == nil
 		if d.Entries == 0 {
 			continue

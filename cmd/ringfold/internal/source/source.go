@@ -28,6 +28,7 @@ import (
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/bpfmaps"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/ringfold/ringfold/perfbuf/flight"
 	"github.com/ringfold/ringfold/perfbuf/perfdata"
 )
 
@@ -38,7 +39,8 @@ type Source struct {
 	Label           string   // which one, if there are several; else empty
 	Decoder         *Decoder // nil without a type
 	Reader          *perfbuf.Reader
-	btf             []byte // of the recording
+	Flight          *flight.Recorder // has the map instead of Reader
+	btf             []byte           // of the recording
 }
 
 // String is such as "events (id 12)", or "events.data (event events)".

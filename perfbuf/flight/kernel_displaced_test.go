@@ -1,0 +1,140 @@
+//go:build linux && cgo
+
+package flight_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	libbpf "github.com/ringfold/ringfold/cgo"
+	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/ringfold/ringfold/perfbuf/flight"
+	"github.com/ringfold/ringfold/perfbuf/perfdata"
+	"github.com/stretchr/testify/require"
+)
+
+// recorded opens a recorder that can look whether its entries are its own.
+func recorded(t *testing.T, e *kerneltest.Emitter) *flight.Recorder {
+	t.Helper()
+	if !kerneltest.AtLeast(t, 5, 10) {
+		t.Skip("entries cannot be compared before Linux 5.10")
+	}
+	r := open(t, e, flight.Options{})
+	d := r.Displaced()
+	require.NoError(t, d.Err)
+	require.Zero(t, d.Entries)
+	return r
+}
+
+// take has another reader take some CPUs' entries.
+func take(t *testing.T, e *kerneltest.Emitter, cpus []int) *perfbuf.Reader {
+	t.Helper()
+	r, err := perfbuf.Open(e.MapFD(), perfbuf.Options{CPUs: cpus})
+	require.NoError(t, err)
+	t.Cleanup(func() { r.Close() })
+	return r
+}
+
+// When entries become another reader's, or empty, snapshots are complete until then, and say so: by themselves, in a file and in Stats, also
+// after Close. They still have what comes from other CPUs.
+func TestKernelDisplaced(t *testing.T) {
+	cpus := online(t)
+	for name, c := range map[string]struct {
+		displace func(t *testing.T, e *kerneltest.Emitter)
+		entries  int
+	}{
+		"another reader":            {func(t *testing.T, e *kerneltest.Emitter) { take(t, e, cpus) }, len(cpus)},
+		"another recorder":          {func(t *testing.T, e *kerneltest.Emitter) { open(t, e, flight.Options{}) }, len(cpus)},
+		"a reader that is closed":   {func(t *testing.T, e *kerneltest.Emitter) { require.NoError(t, take(t, e, cpus).Close()) }, len(cpus)},
+		"another reader of one CPU": {func(t *testing.T, e *kerneltest.Emitter) { take(t, e, cpus[:1]) }, 1},
+		"an entry deleted": {func(t *testing.T, e *kerneltest.Emitter) {
+			require.NoError(t, libbpf.MapDelete(e.MapFD(), uint32(cpus[0])))
+		}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := kerneltest.Load(t)
+			r := recorded(t, e)
+			for _, cpu := range cpus {
+				e.Emit(cpu, 3, 40)
+			}
+			looked := perfbuf.Now()
+			whole := snapshot(t, r)
+			require.Greater(t, whole.Until(), looked)
+			require.Equal(t, 3*len(cpus), whole.Len())
+			c.displace(t, e)
+			taken := perfbuf.Now()
+			for _, cpu := range cpus {
+				e.Emit(cpu, 2, 40)
+			}
+			var until uint64
+			for n := range 2 {
+				s := snapshot(t, r)
+				require.Less(t, s.Until(), taken)
+				require.GreaterOrEqual(t, s.Until(), whole.Until(), "the look of the snapshot before")
+				require.Equal(t, whole.CompleteSince(), s.CompleteSince())
+				if until != 0 {
+					require.Equal(t, until, s.Until(), "snapshot %d", n)
+				}
+				until = s.Until()
+				require.Equal(t, 3*len(cpus)+2*(len(cpus)-c.entries), s.Len())
+				for ev := range s.Events() {
+					p, err := kerneltest.Check(ev.Bytes())
+					require.NoError(t, err)
+					require.Equal(t, p.Seq >= 3, ev.Time() > until, "what comes later is not said to be complete")
+				}
+			}
+			path := filepath.Join(t.TempDir(), "snapshot.data")
+			file, err := os.Create(path)
+			require.NoError(t, err)
+			_, err = snapshot(t, r).WriteTo(file)
+			require.NoError(t, err)
+			require.NoError(t, file.Close())
+			_, last, err := perfdata.Times(path)
+			require.NoError(t, err)
+			require.Equal(t, until, last)
+			require.Equal(t, c.entries, r.Stats().Displaced.Entries)
+			require.NoError(t, r.Close())
+			d := r.Displaced()
+			require.Equal(t, c.entries, d.Entries)
+			require.GreaterOrEqual(t, d.OwnedUntil, until)
+			require.Less(t, d.OwnedUntil, taken)
+		})
+	}
+}
+
+// A recorder that is not asked for anything looks by itself: so snapshots after a displacement claim little less than they might.
+func TestKernelDisplacedWhileIdle(t *testing.T) {
+	t.Parallel()
+	e := kerneltest.Load(t)
+	for wait := 3 * time.Second; ; wait *= 2 { // on a busy machine, a look may be late
+		r := recorded(t, e)
+		opened := perfbuf.Now()
+		time.Sleep(wait)
+		take(t, e, online(t))
+		if snapshot(t, r).Until() > opened {
+			return
+		}
+		require.NoError(t, r.Close())
+	}
+}
+
+// What is no displacement: the end of an older reader, and one's own. What comes after Close is none of a recorder's.
+func TestKernelNotDisplaced(t *testing.T) {
+	e := kerneltest.Load(t)
+	older := take(t, e, online(t))
+	r := recorded(t, e)
+	require.NoError(t, older.Close())
+	before := perfbuf.Now()
+	require.Greater(t, snapshot(t, r).Until(), before)
+	require.NoError(t, r.Close())
+	closed := perfbuf.Now()
+	take(t, e, online(t))
+	d := r.Displaced()
+	require.Zero(t, d.Entries)
+	require.NoError(t, d.Err)
+	require.Greater(t, d.OwnedUntil, before)
+	require.Less(t, d.OwnedUntil, closed)
+}
