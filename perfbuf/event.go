@@ -79,7 +79,8 @@ func (e Event) Source() *Reader {
 func (e Event) Time() uint64 { return e.ev.Time() }
 
 // Late reports whether the event came too late for its place in an [Ordered] stream: the stream had
-// already delivered one with a later time.
+// already delivered one with a later time, or, in exact mode, was complete up to its time
+// ([Ordered.Watermark]).
 func (e Event) Late() bool { return e.ev.Late() }
 
 // Len returns the length of [Event.Bytes] in bytes, padding included.

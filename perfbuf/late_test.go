@@ -1,6 +1,7 @@
 package perfbuf
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -67,4 +68,58 @@ func TestDropLateWithinAPass(t *testing.T) {
 	require.Zero(t, k.Stats().Rings[1].Samples)
 	k.output(1, 1001)
 	require.Equal(t, []uint64{1001}, ids(t, s))
+}
+
+// In exact mode, what comes with a time up to the watermark is late, though nothing later was delivered: a source may have been added that
+// holds such. In slack mode the watermark is a guess, and what comes in order is not late.
+func TestLateBelowTheWatermark(t *testing.T) {
+	for _, mode := range []Mode{Exact(), Slack(time.Millisecond)} {
+		for _, drop := range []bool{false, true} {
+			t.Run(fmt.Sprint(mode, drop), func(t *testing.T) {
+				a, b := twoReaders(t)
+				s, barrier := a.stepped(5_000_000, OrderOptions{Mode: mode, DropLate: drop})
+				a.output(0, 1_000_000)
+				if barrier != nil {
+					require.NoError(t, barrier.Round())
+				}
+				require.NoError(t, s.Flush())
+				require.Equal(t, []uint64{1_000_000}, ids(t, s))
+				at := s.Watermark()
+				require.Greater(t, at, uint64(3_000_000))
+				b.output(0, 2_000_000, at-1, at, at+1, at+2)
+				require.NoError(t, s.Add(b.Reader))
+				a.clock.Store(10_000_000)
+				if barrier != nil {
+					require.NoError(t, barrier.Round())
+				}
+				var late, inTime []uint64
+				for _, rec := range copies(t, s) {
+					switch {
+					case rec.Kind == KindFlushed:
+					case rec.Late:
+						late = append(late, rec.Time)
+					default:
+						inTime = append(inTime, rec.Time)
+					}
+				}
+				below, above := []uint64{2_000_000, at - 1, at}, []uint64{at + 1, at + 2}
+				st := b.Stats()
+				switch {
+				case mode != Exact():
+					require.Empty(t, late)
+					require.Equal(t, append(below, above...), inTime)
+					require.Zero(t, st.Late)
+					return
+				case drop:
+					require.Empty(t, late)
+					require.EqualValues(t, 3, st.Total().Dropped)
+				default:
+					require.Equal(t, below, late)
+				}
+				require.Equal(t, above, inTime)
+				require.EqualValues(t, 3, st.Late)
+				require.EqualValues(t, at+1-2_000_000, st.MaxLateness)
+			})
+		}
+	}
 }

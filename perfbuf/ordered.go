@@ -30,9 +30,10 @@ type Ordered struct {
 }
 
 // Watermark returns the time up to which the stream is complete, in ns of CLOCK_MONOTONIC: f has
-// returned from every event with this time or an earlier one, or DropLate has dropped it. In exact mode no such event
-// will still come; in slack mode that is a guess. It never goes back, is 0 before the first pass, and
-// stays as it is after Close.
+// returned from every event with this time or an earlier one, or DropLate has dropped it. In exact
+// mode that is proven, and such an event is marked [Event.Late] if it comes all the same: of a source
+// that was added since, or in another case that [PayloadTime] describes. In slack mode it is a guess.
+// It never goes back, is 0 before the first pass, and stays as it is after Close.
 //
 // It moves on at the end of a pass, before the markers of that pass. A pass that ends early, as f fails, panics or
 // stops, leaves it before the first event that f did not get. While nothing happens, there are no passes:

@@ -33,8 +33,8 @@ func Merge(o OrderOptions, readers ...*Reader) (*Ordered, error) {
 		return nil, err
 	}
 	s := &Ordered{opts: o}
-	so := reader.StreamOptions{Exact: !o.Mode.guess, Barriers: grace.Set(o.Barriers), Order: order.Options{
-		Interval: o.BarrierInterval, Slack: o.Mode.slack, DropLate: o.DropLate, FlushEvery: o.FlushEvery,
+	so := reader.StreamOptions{Barriers: grace.Set(o.Barriers), Order: order.Options{
+		Exact: !o.Mode.guess, Interval: o.BarrierInterval, Slack: o.Mode.slack, DropLate: o.DropLate, FlushEvery: o.FlushEvery,
 		Merge: merge.Options{Spill: max(o.Spill.Bytes, 0)}, Above: o.Spill.Above, Until: o.Spill.Until,
 	}}
 	in := make([]*reader.Reader, len(readers))
@@ -52,8 +52,8 @@ func Merge(o OrderOptions, readers ...*Reader) (*Ordered, error) {
 func (r *Reader) Ordered(o OrderOptions) (*Ordered, error) { return Merge(o, r) }
 
 // Add makes a reader a source of the stream. The stream delivers its events from the next pass on,
-// including those that its rings hold already. Those older than the stream's latest event are late,
-// so add a reader before you attach its programs. Add may be called from anywhere at any time. It
+// including those that its rings hold already. Those older than the stream's latest event, or, in exact
+// mode, than [Ordered.Watermark], are late, so add a reader before you attach its programs. Add may be called from anywhere at any time. It
 // blocks for a grace period if the reader needs a barrier and the stream has none that covers it.
 // Errors are those of [Merge], and os.ErrClosed of a closed stream. After an error all is as before.
 func (s *Ordered) Add(r *Reader) error {

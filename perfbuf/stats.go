@@ -31,8 +31,8 @@ type Stats struct {
 	CloseErr error
 
 	// Of ordered streams.
-	Late         uint64        // events that came after one with a later time was delivered
-	MaxLateness  time.Duration // by how much at most
+	Late         uint64        // events marked as such: see Event.Late
+	MaxLateness  time.Duration // how far one was below the least time that would not have been late, at most
 	Inversions   uint64        // samples that lay in their ring behind one with a later time
 	Untimed      uint64        // samples without a believable time in their payload: see PayloadTime
 	SpilledBytes uint64        // copied out of rings that filled up

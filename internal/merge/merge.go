@@ -14,7 +14,7 @@
 //   - the published tail is at or below every busy record and every undelivered one that is not copied out, and only grows;
 //   - every record below scan has been taken into account, or is in the list of busy ones, by offset;
 //   - the main run of a ring is in order by key and by offset. What was busy is with the early ones, whatever its key;
-//   - the keys of delivered items never decrease, except of those marked late;
+//   - the keys of delivered items never decrease, except of those marked late, as are those up to what was said to be complete;
 //   - bytes copied out are within the budget, and a record is copied whole or not at all;
 //   - a delivered record's bytes stay valid until the next call of Next or End.
 package merge
@@ -29,11 +29,13 @@ const never = math.MaxUint64
 
 // Item is one event in its place in the stream.
 type Item struct {
-	Event raw.Event // late, if a later key has been delivered before
+	Event raw.Event // late, if a later key has been delivered before, or all up to its key was said to be complete
 	Ring  int       // index into the rings given to New
 	Key   uint64    // what it is ordered by: its time, as a rule
 
 	Off, Size uint64 // of the record
+
+	Lateness uint64 // of a late event: how far its key is below what would not have been late
 }
 
 // Options says how to merge.
@@ -51,6 +53,7 @@ type Merger struct {
 	alone  raw.Single // of events that do not lie in their ring's view
 	attend bool       // there is something to do when the caller is done with the item
 	last   uint64     // the greatest key delivered
+	floor  uint64     // what comes with a key below it is late
 	before uint64     // what it was before the latest Batch
 	early  uint64     // which of the latest Batch were early ones of their rings, a bit each
 
@@ -161,11 +164,12 @@ func (m *Merger) Next() *Item {
 	it := &m.item
 	it.Ring = int(d.order[d.next] & d.mask)
 	d.next++
-	m.rings[it.Ring].take(it, m.last, &m.alone)
+	least := max(m.last, m.floor)
+	m.rings[it.Ring].take(it, least, &m.alone)
 	it.Event = m.alone.Private(it.Event)
 	m.attend = true
-	if it.Key < m.last {
-		it.Event = it.Event.AsLate()
+	if it.Key < least {
+		it.Event, it.Lateness = it.Event.AsLate(), least-it.Key
 	}
 	m.last = max(m.last, it.Key)
 	return it
@@ -189,6 +193,7 @@ func (m *Merger) Batch(evs []raw.Event, rings []int) (n int) {
 		return 0
 	}
 	m.before, m.early = m.last, 0
+	least := max(m.last, m.floor)
 	if m.far {
 		m.touch()
 	}
@@ -205,7 +210,7 @@ func (m *Merger) Batch(evs []raw.Event, rings []int) (n int) {
 		}
 		e := from.buf[from.first]
 		ev, size, ok := r.view.Find(r.raw.At(e.Off))
-		if !ok || ev.Time() != e.Time || e.Time < m.last || e.Off&flags != 0 {
+		if !ok || ev.Time() != e.Time || e.Time < least || e.Off&flags != 0 {
 			break
 		}
 		if early {
@@ -316,6 +321,9 @@ func (m *Merger) free(i int, to uint64) {
 	}
 	m.committed(i, bytes)
 }
+
+// Complete says that nothing up to a key is missing. What comes with such a key all the same is late.
+func (m *Merger) Complete(upTo uint64) { m.floor = max(m.floor, upTo+1) }
 
 // Last returns the greatest key delivered so far.
 func (m *Merger) Last() uint64 { return m.last }

@@ -98,9 +98,9 @@ func (r *ring) done() uint64 {
 	return r.freed + n
 }
 
-// take moves the earliest event that is due into it, given the greatest key delivered. alone is for what does not
+// take moves the earliest event that is due into it, given the least key that is not late. alone is for what does not
 // lie in the ring's view.
-func (r *ring) take(it *Item, last uint64, alone *raw.Single) {
+func (r *ring) take(it *Item, least uint64, alone *raw.Single) {
 	var e raw.Mark
 	if r.earlyIsNext() {
 		e = r.early.front()
@@ -114,7 +114,7 @@ func (r *ring) take(it *Item, last uint64, alone *raw.Single) {
 	}
 	it.Key = e.Time
 	if e.Off&placed != 0 {
-		it.Key = max(e.Time, last)
+		it.Key = max(e.Time, least)
 	}
 	it.Off = e.Off &^ flags
 	if e.Off&isOdd != 0 {

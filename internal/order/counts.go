@@ -4,7 +4,7 @@ import "sync/atomic"
 
 // Counts are of all streams of a reader. They may be loaded at any time.
 type Counts struct {
-	Late        atomic.Uint64 // events that came after one with a later time
+	Late        atomic.Uint64 // events marked as such
 	MaxLateness atomic.Uint64 // ns
 	Inversions  atomic.Uint64 // samples that lay in their ring behind one with a later time
 	Untimed     atomic.Uint64 // samples without a believable time in their payload

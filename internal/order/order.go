@@ -25,7 +25,8 @@ const Never = math.MaxUint64
 
 // Options says how to order.
 type Options struct {
-	Barrier  *grace.Barrier // proves that events are complete; nil: Slack guesses
+	Exact    bool           // what is complete is proven, so what comes up to there is late
+	Barrier  *grace.Barrier // proves it; nil: Slack guesses, or no source needs one
 	Interval time.Duration  // between the starts of barriers, at least
 	Slack    time.Duration  // without a barrier: an event is due this long after its time
 	Merge    merge.Options

@@ -74,9 +74,7 @@ func (s *Stream) admit(it *merge.Item) bool {
 	if it.Event.Late() {
 		c := r.source.Counts
 		c.Late.Add(1)
-		if by := s.merger.Last() - it.Key; by > c.MaxLateness.Load() {
-			c.MaxLateness.Store(by)
-		}
+		c.MaxLateness.Store(max(c.MaxLateness.Load(), it.Lateness))
 		if s.opts.DropLate && it.Event.Kind() == raw.Sample {
 			r.found--
 			r.Counts.Dropped.Add(1)

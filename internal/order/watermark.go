@@ -33,8 +33,8 @@ func (s *Stream) bound(watermark uint64) uint64 {
 }
 
 // Complete returns the time up to which every event has been delivered, or dropped and counted. In exact
-// mode none up to it can still come; in slack mode that is a guess. It never goes back. It may be
-// called from anywhere.
+// mode none up to it can still come, and what is not proven, as of a source that is added, is late; in slack mode
+// that is a guess. It never goes back. It may be called from anywhere.
 //
 // The load is an acquire and pairs with advance's store: whoever sees a time sees what the user's function did
 // with the events up to it.
@@ -47,7 +47,11 @@ func (s *Stream) advance() {
 		return
 	}
 	// What is held may be earlier than what was complete: with slack, as it came late; else what has no time of its own.
-	s.complete.Store(max(s.complete.Load(), min(s.proven, first-1)))
+	complete := max(s.complete.Load(), min(s.proven, first-1))
+	s.complete.Store(complete)
+	if s.opts.Exact {
+		s.merger.Complete(complete)
+	}
 }
 
 // Earliest returns the time of the earliest event that is held, Never if there is none.

@@ -12,7 +12,7 @@ import (
 func (s *Stream) prove(r *Reader) (b *grace.Barrier, programs bool, err error) {
 	s.mu.Lock()
 	programs = s.programs || r.opts.OwnTimes
-	has := !s.opts.Exact || r.opts.Stamped || s.barrier != nil && s.programs == programs
+	has := !s.opts.Order.Exact || r.opts.Stamped || s.barrier != nil && s.programs == programs
 	s.mu.Unlock()
 	if has {
 		return nil, programs, nil

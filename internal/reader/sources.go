@@ -62,7 +62,7 @@ func (s *Stream) enlist(r *Reader, b *grace.Barrier, programs bool) error {
 	src := &source{reader: r, stream: s, Source: order.Source{
 		Kernel: r.Kernel, Rings: &r.Walk, Counts: &r.Counts,
 		Wakeup:  order.Wakeup{Poll: r.Policy.Interval, Enough: r.Policy.Enough},
-		Stamped: r.opts.Stamped && s.opts.Exact,
+		Stamped: r.opts.Stamped && s.opts.Order.Exact,
 	}}
 	if r.opts.RingBuf { // it wakes at each event
 		src.Wakeup.Poll = 0

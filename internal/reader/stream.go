@@ -20,8 +20,7 @@ import (
 // StreamOptions says what a Stream is to be.
 type StreamOptions struct {
 	Order    order.Options // but for the barrier, the clock, and what tells of the stream's end
-	Exact    bool
-	Barriers grace.Set // allowed
+	Barriers grace.Set     // allowed
 }
 
 // Stream is the order over the rings of its sources, and who may do what with it. It has one user at a time, between Acquire and
@@ -69,7 +68,7 @@ func NewStream(p *walk.Pass, o StreamOptions, readers []*Reader) (*Stream, error
 	if first.stepped != nil {
 		o.Order.Yield = first.stepped.Yield
 	}
-	if o.Exact {
+	if o.Order.Exact {
 		o.Order.Slack = grace.DefaultGuard + 1 // for sources that need no barrier: what it covers, order.Stream.bound does
 	}
 	s.Order = order.New(o.Order)

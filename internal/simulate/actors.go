@@ -230,7 +230,7 @@ func (w *world) deliver(ev perfbuf.Event) error {
 	if w.Delivered != nil {
 		w.Delivered(ev)
 	}
-	return w.truth.deliver(ev)
+	return w.truth.deliver(ev, w.stream.Watermark())
 }
 
 // frugal checks that copies keep to the budget.

@@ -29,6 +29,7 @@ const (
 	LeftOut         // scans leave the last source out, now and then
 	KeptTail        // a source that is taken out is not given back
 	LateTail        // tails are not stored while the stream waits
+	Unmarked        // what comes below the watermark alone is not marked late
 )
 
 // delivers reports whether what is due is delivered under the mutant, or that is how it is found.

@@ -53,6 +53,7 @@ func TestMutantsAreCaught(t *testing.T) {
 		"mixed: what is busy holds up nothing":          {simulate.Setup{Mutant: simulate.HiddenBusy, Sources: all}, append(held, late...)},
 		"ring buffer: a wait stores no tails":           {simulate.Setup{Mutant: simulate.LateTail, Sources: []simulate.Source{shared}, Only: true, Idle: 3}, held},
 		"stamped: a wait stores no tails":               {simulate.Setup{Mutant: simulate.LateTail, Sources: []simulate.Source{{RingBufs: 1, Stamped: true}}, Only: true, Idle: 3}, held},
+		"what comes below the watermark is not marked":  {simulate.Setup{Mutant: simulate.Unmarked, Sources: []simulate.Source{{}}, Changes: true}, []error{simulate.ErrOrder}},
 		"ring buffer: Remove does not give back":        {simulate.Setup{Mutant: simulate.KeptTail, Sources: []simulate.Source{{}, shared}, Changes: true}, []error{simulate.ErrSample, simulate.ErrCounts, simulate.ErrMissing}},
 	} {
 		t.Run(name, func(t *testing.T) {

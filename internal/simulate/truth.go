@@ -105,10 +105,14 @@ func (t *truth) written(r *record, time uint64) {
 	t.pending[r.id] = r
 }
 
-// deliver checks an event when it is delivered.
-func (t *truth) deliver(ev perfbuf.Event) error {
-	if late := ev.Time() < t.last.key; late != ev.Late() {
-		return fmt.Errorf("%w: %s, after one of %d", ErrOrder, describe(ev), t.last.key)
+// deliver checks an event when it is delivered, and the watermark is so far. What is proven not to come any more, and comes, is late, too.
+func (t *truth) deliver(ev perfbuf.Event, watermark uint64) error {
+	marked := ev.Late()
+	if t.setup.Mutant == Unmarked {
+		marked = marked && ev.Time() < t.last.key
+	}
+	if late := ev.Time() < t.last.key || t.setup.exact() && ev.Time() <= watermark; late != marked {
+		return fmt.Errorf("%w: %s, after one of %d and a watermark of %d", ErrOrder, describe(ev), t.last.key, watermark)
 	}
 	if ev.Late() {
 		t.late++
