@@ -111,15 +111,15 @@ func Check(path string) error {
 // replaced that is one of them, by whatever name or hard link, or would become the old one.
 func Clash(path string, read, written []string) error {
 	for _, other := range read {
-		if same(path, other) {
+		if Same(path, other) {
 			return fmt.Errorf("%s is read: write to another file", other)
 		}
-		if _, err := os.Lstat(path); err == nil && same(old(path), other) {
+		if _, err := os.Lstat(path); err == nil && Same(old(path), other) {
 			return fmt.Errorf("%s is read, and %s would replace it: write to another file", other, path)
 		}
 	}
 	for _, other := range written {
-		if same(path, other) || same(old(path), other) || same(path, old(other)) {
+		if Same(path, other) || Same(old(path), other) || Same(path, old(other)) {
 			return fmt.Errorf("%s and %s are written to, and would replace each other: write to different files", other, path)
 		}
 	}
@@ -128,8 +128,8 @@ func Clash(path string, read, written []string) error {
 
 func old(path string) string { return path + ".old" }
 
-// same reports whether two paths mean one file, or will once there is one. Devices take what several write.
-func same(a, b string) bool {
+// Same reports whether two paths mean one file, or will once there is one. Devices take what several write.
+func Same(a, b string) bool {
 	x, errX := os.Stat(a)
 	y, errY := os.Stat(b)
 	if errX == nil && errY == nil && os.SameFile(x, y) {

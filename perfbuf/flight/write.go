@@ -13,7 +13,7 @@ import (
 // [Snapshot.Rings] says is not in it.
 //
 // It blocks while w does, and takes 1 MiB of memory. The number of bytes and the error are those of w's writes; after [Snapshot.Release],
-// which must not be called meanwhile, it is [os.ErrClosed]. A sample of more than [perfdata.MaxSample] bytes is counted as lost.
+// which must not be called meanwhile, it is [os.ErrClosed]. After an error the snapshot is as before, and can be written elsewhere. A sample of more than [perfdata.MaxSample] bytes is counted as lost.
 func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	if s.released.Load() {
 		return 0, fmt.Errorf("flight.Snapshot.WriteTo: the snapshot was released: %w", os.ErrClosed)

@@ -269,6 +269,16 @@ func TestEvents(t *testing.T) {
 	require.Equal(t, []int{100}, all)
 }
 
+// A recording has no place on a terminal, under whatever name.
+func TestTerminal(t *testing.T) {
+	_, tty := clitest.Terminal(t, 80)
+	for _, flags := range [][]string{nil, {"--flight", "1s"}} {
+		status, _, notes := run(t, append([]string{"-w", tty.Name()}, flags...)...)
+		require.Equal(t, 1, status)
+		require.Contains(t, notes, tty.Name()+" is a terminal: name a file")
+	}
+}
+
 // What is wrong is found before a map's reader is silenced, and before a file is touched.
 func TestNothingForNothing(t *testing.T) {
 	e, rings := kerneltest.Load(t), kerneltest.LoadRings(t, kerneltest.RingOptions{})

@@ -59,8 +59,9 @@ func (r *recorder) take(ctx context.Context, why string) error {
 	case r.wanted() == 0:
 		return nil
 	case len(r.held) == mostHeld:
-		r.leftOut++
-		r.set.Note("left out a snapshot (%s): %d wait already until they can be written", why, mostHeld)
+		if r.leftOut++; r.leftOut == 1 { // there may be one at every look
+			r.set.Note("left out a snapshot (%s), as maybe more to come: %d wait already until they can be written", why, mostHeld)
+		}
 		return nil
 	}
 	snap, err := r.rec.Snapshot(ctx)

@@ -2,10 +2,10 @@ package source
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
 	"slices"
 
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/internal/newfile"
 )
 
@@ -15,7 +15,7 @@ import (
 func (f *Flags) Ready() error {
 	for i, file := range f.Files {
 		for _, before := range f.Files[:i] {
-			if sameFile(file, before) {
+			if newfile.Same(file, before) {
 				return fmt.Errorf("%s and %s are one recording: name it once", before, file)
 			}
 		}
@@ -39,6 +39,9 @@ func (f *Flags) Ready() error {
 		if err := newfile.Check(path); err != nil {
 			return err
 		}
+		if terminal(path) {
+			return fmt.Errorf("%s is a terminal: name a file", path)
+		}
 	}
 	if len(f.Command) > 0 {
 		if _, err := exec.LookPath(f.Command[0]); err != nil {
@@ -48,8 +51,14 @@ func (f *Flags) Ready() error {
 	return nil
 }
 
-func sameFile(a, b string) bool {
-	x, errX := os.Stat(a)
-	y, errY := os.Stat(b)
-	return errX == nil && errY == nil && os.SameFile(x, y)
+func terminal(path string) bool {
+	if !newfile.Special(path) {
+		return false
+	}
+	f, err := newfile.Create(path) // opens it
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return cli.Terminal(f.File) != nil
 }
