@@ -1,0 +1,217 @@
+package perfbuf
+
+import (
+	"os"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ringfold/ringfold/internal/kernel"
+	"github.com/stretchr/testify/require"
+)
+
+// countedGroup is a kernel's Group that counts its end. It takes in nobody if refuses is set.
+type countedGroup struct {
+	kernel.Group
+	closed  *atomic.Int32
+	refuses bool
+}
+
+func (g countedGroup) Close() { g.closed.Add(1); g.Group.Close() }
+
+func (g countedGroup) Add(k kernel.Kernel) error {
+	if g.refuses {
+		return errTest
+	}
+	return g.Group.Add(k)
+}
+
+// However a stream ends, and whatever was to change then, its barriers and groups end with it, once each, and its sources are given back.
+func TestStreamLeavesNothingOpen(t *testing.T) {
+	type world struct {
+		a, b, c *fake // the programs of b and c take times themselves
+		s       *Ordered
+		refuses bool
+	}
+	within := func(f func(t *testing.T, w *world)) func(t *testing.T, w *world) {
+		return func(t *testing.T, w *world) {
+			once := false
+			w.a.hooks.yield = func() {
+				if !once {
+					once = true
+					f(t, w)
+				}
+			}
+			w.s.ForEach(never)
+			require.True(t, once)
+		}
+	}
+	for name, c := range map[string]struct {
+		end              func(t *testing.T, w *world)
+		barriers, groups int
+	}{
+		"two sources": {func(t *testing.T, w *world) { require.NoError(t, w.s.Add(w.b.Reader)) }, 2, 1},
+		"the first has gone": {func(t *testing.T, w *world) {
+			require.NoError(t, w.s.Add(w.b.Reader))
+			require.NoError(t, w.s.Remove(w.a.Reader))
+		}, 2, 1},
+		"a source that cannot be waited for": {func(t *testing.T, w *world) {
+			w.refuses = true
+			require.ErrorIs(t, w.s.Add(w.b.Reader), errTest)
+		}, 2, 1},
+		"a source comes within the last pass": {within(func(t *testing.T, w *world) {
+			require.NoError(t, w.s.Add(w.b.Reader))
+			require.NoError(t, w.s.Close())
+		}), 2, 1},
+		"a source comes and goes within a pass": {within(func(t *testing.T, w *world) {
+			require.NoError(t, w.s.Add(w.b.Reader))
+			require.NoError(t, w.s.Remove(w.b.Reader))
+			require.NoError(t, w.b.ForEach(never))
+		}), 2, 1},
+		"two sources come at once within a pass": {within(func(t *testing.T, w *world) {
+			w.b.programs.opened = func() error { return w.s.Add(w.c.Reader) }
+			require.NoError(t, w.s.Add(w.b.Reader))
+		}), 3, 1},
+		"a source is closed": {func(t *testing.T, w *world) {
+			require.NoError(t, w.s.Add(w.b.Reader))
+			require.NoError(t, w.b.Close())
+			synctest.Wait()
+			require.Equal(t, w.b.programs.opens.Load(), w.b.programs.closes.Load(), "the barrier needs no Close of the stream")
+		}, 3, 1}, // its end waits for programs, too
+		"a source is closed that has come within a pass": {within(func(t *testing.T, w *world) {
+			require.NoError(t, w.s.Add(w.b.Reader))
+			require.NoError(t, w.b.Close())
+		}), 3, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := &world{a: newFake(t, 1, Options{}), b: newFake(t, 1, Options{Time: PayloadTime(0)}), c: newFake(t, 1, Options{Time: PayloadTime(0)})}
+				all := []*fake{w.a, w.b, w.c}
+				var groups, closed atomic.Int32
+				for _, k := range all {
+					k.programs = &fakePrograms{}
+					k.hooks.group = func() (kernel.Group, error) {
+						groups.Add(1)
+						g, err := k.poll.Group()
+						return countedGroup{g, &closed, w.refuses}, err
+					}
+				}
+				var err error
+				w.s, err = w.a.Ordered(OrderOptions{})
+				require.NoError(t, err)
+				c.end(t, w)
+				require.NoError(t, w.s.Close())
+				synctest.Wait()
+				var opens, closes int32
+				for _, k := range all {
+					opens, closes = opens+k.programs.opens.Load(), closes+k.programs.closes.Load()
+					if k.freed.Load() == 0 {
+						require.NoError(t, k.ForEach(never), "it is given back")
+						require.Equal(t, 1, k.in.Gate.Inside())
+					}
+				}
+				require.EqualValues(t, []int{c.barriers, c.barriers, c.groups, c.groups}, []int{int(opens), int(closes), int(groups.Load()), int(closed.Load())},
+					"barriers and groups that were opened, and closed")
+				runtime.KeepAlive(w) // with the stream, the garbage collector would close its barrier
+			})
+		})
+	}
+}
+
+// The barrier of a stream waits for outputs, until a source comes whose programs take times themselves: for these it has to wait for whole
+// programs, also if that source goes again.
+func TestBarrierIsReplaced(t *testing.T) {
+	a, b, c := newFake(t, 1, Options{}), newFake(t, 1, Options{Time: PayloadTime(0)}), newFake(t, 1, Options{Time: PayloadTime(0)})
+	for _, k := range []*fake{a, b, c} {
+		k.programs = &fakePrograms{}
+	}
+	s, err := a.Ordered(OrderOptions{Barriers: NestLevels | Membarrier})
+	require.NoError(t, err)
+	require.False(t, a.programs.options.Programs)
+	require.NoError(t, s.Add(b.Reader))
+	require.EqualValues(t, 1, b.programs.opens.Load())
+	require.True(t, b.programs.options.Programs)
+	require.NoError(t, s.Remove(b.Reader))
+	require.NoError(t, s.Add(c.Reader))
+	require.Zero(t, c.programs.opens.Load(), "b's is there")
+}
+
+// A source whose end has begun, and of which the stream does not know yet, keeps no other from ending.
+func TestCloseBesideAcquire(t *testing.T) {
+	a, b := twoReaders(t)
+	s, err := Merge(OrderOptions{Mode: Slack(0)}, a.Reader, b.Reader)
+	require.NoError(t, err)
+	require.True(t, b.in.Gate.Close())
+	require.Equal(t, os.ErrClosed, s.ForEach(never))
+	require.NoError(t, s.Close())
+	require.NoError(t, a.Close())
+	require.EqualValues(t, 1, a.freed.Load())
+	b.in.Gate.Leave()
+}
+
+// askedPoller asks whoever waits, at one interrupt, whether to go on, as it may do right then.
+type askedPoller struct {
+	*fakePoller
+	ask, told atomic.Bool
+	ready     func(woken bool) bool
+}
+
+func (p *askedPoller) Wait(until time.Time, ready func(woken bool) bool) error {
+	p.ready = ready
+	return p.fakePoller.Wait(until, ready)
+}
+
+func (p *askedPoller) Interrupt() {
+	if p.ask.Swap(false) {
+		p.told.Store(p.ready(false))
+	}
+	p.fakePoller.Interrupt()
+}
+
+// Who is interrupted sees why, however quickly it looks: nobody interrupts it again.
+func TestInterruptsComeLast(t *testing.T) {
+	for name, interrupt := range map[string]func(s *Ordered, a, b *fake) error{
+		"Add":              func(s *Ordered, _, b *fake) error { return s.Add(b.Reader) },
+		"Remove":           func(s *Ordered, a, _ *fake) error { return s.Remove(a.Reader) },
+		"Flush":            func(s *Ordered, _, _ *fake) error { return s.Flush() },
+		"Close":            func(s *Ordered, _, _ *fake) error { return s.Close() },
+		"a source's Flush": func(_ *Ordered, a, _ *fake) error { return a.Flush() },
+		"a source's Close": func(_ *Ordered, a, _ *fake) error { return a.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a, b := twoReaders(t)
+				p := &askedPoller{fakePoller: a.poll}
+				a.hooks.poll = p
+				s, err := a.Ordered(OrderOptions{Mode: Slack(0)})
+				require.NoError(t, err)
+				done := waitInBackground(func() error { return s.Wait(t.Context()) })
+				blocked(t, done)
+				p.ask.Store(true)
+				require.NoError(t, interrupt(s, a, b))
+				require.False(t, p.ask.Load(), "it was interrupted")
+				require.True(t, p.told.Load(), "it would have slept on")
+				s.Close()
+				<-done
+			})
+		})
+	}
+}
+
+// A flush that one of several sources asks for ends the stream's wait.
+func TestFlushOfASourceWhileTheStreamWaits(t *testing.T) {
+	for i := range 2 {
+		synctest.Test(t, func(t *testing.T) {
+			a, b := twoReaders(t)
+			s, err := Merge(OrderOptions{Mode: Slack(0)}, a.Reader, b.Reader)
+			require.NoError(t, err)
+			done := waitInBackground(func() error { return s.Wait(t.Context()) })
+			blocked(t, done)
+			require.NoError(t, []*fake{a, b}[i].Flush())
+			require.NoError(t, <-done)
+			require.Len(t, copies(t, s), 1)
+		})
+	}
+}
