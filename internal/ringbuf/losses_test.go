@@ -140,6 +140,7 @@ func TestKernelLossesOfFewEntries(t *testing.T) {
 	atomic.StoreUint64(&l.slots[0].failed, 3)
 	atomic.StoreUint64(&l.slots[0].last, 7)
 	require.Equal(t, []kernel.CPULosses{{CPU: -1, Count: 3, First: 5, Last: 7}}, l.take(nil), "its time is not stored yet")
+	require.Equal(t, kernel.Outputs{CPUs: []kernel.CPUOutputs{{CPU: -1, Full: 3}}}, l.outputs(), "they were attempted before anybody counted")
 }
 
 // After Free the counts are those of the end. Where nobody counts there are none.

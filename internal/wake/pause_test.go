@@ -1,6 +1,7 @@
 package wake
 
 import (
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -100,5 +101,68 @@ func TestWakesOfSeveral(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// A ring that is disarmed after a wait has chosen its deadline is looked at all the same: who interrupts the wait in vain, because it has not
+// begun, has told it before.
+func TestDisarmedBeforeTheWaitBegins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, w := newBellRings()
+		p := w.own[0].Policy
+		done := inBackground(func() error { return w.Wait(t.Context(), w.Own(), 0) })
+		time.Sleep(time.Hour)
+		synctest.Wait() // without a deadline
+		interrupted, told := make(chan struct{}), make(chan struct{})
+		r.interrupted = func() {
+			close(interrupted)
+			synctest.Wait() // until it sleeps
+		}
+		r.before = func() {
+			p.Bell.entries.Disarm(0)
+			go func() { w.Disarmed(p); close(told) }()
+			<-interrupted
+		}
+		r.poll.Interrupt()
+		<-told
+		r.unread[0].Store(8) // which wakes nobody
+		require.NoError(t, <-done)
+	})
+}
+
+// A ring that is disarmed while a wait chooses its deadline is seen, or changes the deadline. Of many rings, the first is looked at long
+// before the choice is made.
+func TestDisarmedWhileTheDeadlineIsChosen(t *testing.T) {
+	const rings = 1 << 12
+	var count atomic.Int32
+	count.Store(rings)
+	e := NewEntries(rings, &count, func(int, kernel.Entry) error { return nil }, func() {})
+	for i := range rings {
+		e.Arm(i)
+	}
+	d := NewDoorbell(e, time.Second)
+	const rounds = 4000
+	var begun, done atomic.Int32
+	go func() { // beside the choice, sooner or later
+		for n := range int32(rounds) {
+			for begun.Load() <= n {
+				runtime.Gosched()
+			}
+			for range n {
+				begun.Load()
+			}
+			e.Disarm(0)
+			d.changed.Store(true)
+			done.Add(1)
+		}
+	}()
+	for n := range int32(rounds) {
+		e.Arm(0)
+		begun.Add(1)
+		at := d.deadline()
+		for done.Load() <= n {
+			runtime.Gosched()
+		}
+		require.True(t, !at.IsZero() || d.changed.Load(), "nobody looks at the ring")
 	}
 }

@@ -22,12 +22,26 @@ type fakeRings struct {
 	flushing      atomic.Bool
 	closed        atomic.Bool
 	retained      atomic.Int32
+
+	before      func() // the next Wait
+	interrupted func() // behind each Interrupt
 }
 
 func (r *fakeRings) Wait(until time.Time, ready func(bool) bool) error {
+	if f := r.before; f != nil {
+		r.before = nil
+		f()
+	}
 	return r.poll.Wait(until, ready)
 }
-func (r *fakeRings) Interrupt()             { r.poll.Interrupt() }
+
+func (r *fakeRings) Interrupt() {
+	r.poll.Interrupt()
+	if r.interrupted != nil {
+		r.interrupted()
+	}
+}
+
 func (r *fakeRings) Len() int               { return len(r.unread) }
 func (r *fakeRings) Head(ring int) uint64   { return r.unread[ring].Load() }
 func (r *fakeRings) Unread(ring int) uint64 { return r.unread[ring].Load() }
