@@ -6,6 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/ringfold/ringfold/perfbuf/perfbuftest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -145,4 +147,17 @@ func TestOutboxLarge(t *testing.T) {
 	box := newOutbox(10)
 	box.send(nil, make([]byte, 100))
 	require.True(t, box.put())
+}
+
+// Who reads, and is stopped by Close, knows that the counts are about to be final, and waits for these.
+func TestCloseTellsBeforeItStops(t *testing.T) {
+	r, err := perfbuftest.New(perfbuftest.Options{}).Open(perfbuf.Options{})
+	require.NoError(t, err)
+	b, told := &PerfBuffer{reader: r, ended: make(chan struct{})}, false
+	b.stop = func() {
+		told = b.closing.Load()
+		close(b.ended)
+	}
+	b.Close()
+	require.True(t, told)
 }
