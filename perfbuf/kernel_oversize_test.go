@@ -175,7 +175,9 @@ func oversizeSizes(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, src i
 			require.ErrorAs(t, recs[1].Err, &err, "%d bytes", size)
 			require.Equal(t, perfbuf.KindCorrupt, recs[1].Kind)
 			require.Equal(t, ring.CPU(), recs[1].CPU)
-			require.Equal(t, recs[0].Time, recs[1].Time)
+			if !recs[0].Late { // what has no time of its own goes with the one before, and is never late
+				require.Equal(t, recs[0].Time, recs[1].Time)
+			}
 			require.Equal(t, ring.CPU(), err.CPU)
 			require.Equal(t, []uint64{offset, uint64(full & 0xffff)}, []uint64{err.Offset, err.Skipped}, "%d bytes", size)
 			corrupt++

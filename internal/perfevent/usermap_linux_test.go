@@ -34,7 +34,7 @@ func TestKernelTakenBeforeTheFirstLook(t *testing.T) {
 	require.NoError(t, m.set(0, event()))
 	stored := clock.Now()
 	require.NoError(t, libbpf.MapUpdate(fd, 0, uint32(event())))
-	m.lookAround()
+	m.watch(nil)
 	d := m.displaced()
 	require.NoError(t, d.Err)
 	require.Equal(t, 1, d.Entries)
