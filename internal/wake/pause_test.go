@@ -141,14 +141,14 @@ func TestDisarmedWhileTheDeadlineIsChosen(t *testing.T) {
 		e.Arm(i)
 	}
 	d := NewDoorbell(e, time.Second)
-	const rounds = 4000
+	const rounds = 500
 	var begun, done atomic.Int32
 	go func() { // beside the choice, sooner or later
 		for n := range int32(rounds) {
 			for begun.Load() <= n {
 				runtime.Gosched()
 			}
-			for range n {
+			for range 8 * n {
 				begun.Load()
 			}
 			e.Disarm(0)
