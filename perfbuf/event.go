@@ -74,8 +74,8 @@ func (e Event) Source() *Reader {
 //
 // A loss has the time of the sample that reported it, which follows it, or of the reader's question
 // to the kernel. Corrupt memory has the time of an event before it. [KindFlushed] has the time of
-// the call. In a stream it has that of [Ordered.Watermark], which is no earlier; in [Ordered.Drain] and
-// Shutdown, where nothing else comes, that of the last event if that is later.
+// the call. In a stream it has that of [Ordered.Watermark], which is no earlier; in
+// [Ordered.Shutdown], after which nothing comes, that of the last event if that is later.
 func (e Event) Time() uint64 { return e.ev.Time() }
 
 // Late reports whether the event came too late for its place in an [Ordered] stream: the stream had

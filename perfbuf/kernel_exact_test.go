@@ -92,6 +92,25 @@ func TestKernelExact(t *testing.T) {
 	}
 }
 
+// Drain beside programs that go on delivers nothing that it cannot prove: nothing is late, and nothing is lost with it.
+func TestKernelDrainBesidePrograms(t *testing.T) {
+	e := kerneltest.Load(t)
+	r := open(t, e, perfbuf.Options{RingBytes: 512 << 10})
+	s, err := r.Ordered(perfbuf.OrderOptions{})
+	require.NoError(t, err)
+	l := &orderly{ledger: newLedger(t)}
+	stop := load(t, e, r.Options().CPUs, 100, 0)
+	for range 100 {
+		before := perfbuf.Now()
+		require.NoError(t, s.Drain(t.Context(), l.add))
+		require.GreaterOrEqual(t, s.Watermark(), before)
+	}
+	stop()
+	finish(t, e, r, s, l.add)
+	l.balance(e, r)
+	require.Zero(t, r.Stats().Late)
+}
+
 // While nothing is output there are no barriers.
 func TestKernelExactIdle(t *testing.T) {
 	e := kerneltest.Load(t)

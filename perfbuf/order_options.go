@@ -45,7 +45,8 @@ func (m Mode) String() string {
 
 // Spill bounds the copies of events out of rings that fill up before their events are due. The stream
 // copies the oldest bytes and gives their room back to the kernel. Neither what is delivered nor the order
-// changes. The zero value is good.
+// changes. The room behind a record of a BPF ring buffer that is reserved and not submitted cannot be
+// given back (__bpf_ringbuf_reserve, kernel/bpf/ringbuf.c). The zero value is good.
 type Spill struct {
 	// Bytes is the budget for copies of all rings together, allocated on demand in blocks of 64 KiB to
 	// 1 MiB, and reused. 0 is 16 MiB, or the size of all rings if that is more; below 0 is no budget. Once

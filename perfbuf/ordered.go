@@ -38,8 +38,8 @@ type Ordered struct {
 // It moves on at the end of a pass, before the markers of that pass. A pass that ends early, as f fails, panics or
 // stops, leaves it before the first event that f did not get. While nothing happens, there are no passes:
 // see [OrderOptions].FlushEvery. [Ordered.ForEachPending] delivers events beyond it and
-// proves nothing. After [Ordered.Drain] and [Ordered.Shutdown], in either mode, it is at most the error of
-// the clocks, some 10 µs, before the time of the call.
+// proves nothing. After [Ordered.Drain], in either mode, it is the time of the call or a later one; after
+// [Ordered.Shutdown] it is at most the error of the clocks, some 10 µs, before that.
 //
 // It is about events, not about outputs: what is lost before it may be reported after it, see [Event.After]. Nor is it about
 // corrupt memory, which has no time of its own, and samples without a time of theirs under [PayloadTime].
@@ -69,17 +69,18 @@ func (s *Ordered) ForEach(f func(Event) error) error { return forEach(s, f) }
 // yet; asking for them interrupts each CPU. Events that come later with earlier times are late, in exact
 // mode too: to miss none, see [Ordered.Drain].
 func (s *Ordered) ForEachPending(f func(Event) error) error {
-	return s.all(0, f)
+	_, err := s.beginAll(0)
+	return s.deliver(err, f)
 }
 
-// all delivers what the rings hold. waited is what quiesce has returned, or 0.
-func (s *Ordered) all(waited uint64, f func(Event) error) error {
-	batch, err := s.beginAll(waited)
+// deliver goes over the round that was begun, unless that has failed.
+func (s *Ordered) deliver(err error, f func(Event) error) error {
 	if err != nil {
 		return err
 	}
-	defer batch.pass.End()
-	return unlessStopped(each(context.Background(), &batch.pass, f))
+	p := &s.batch.pass
+	defer p.End()
+	return unlessStopped(each(context.Background(), p, f))
 }
 
 // begin starts the delivery of what is due.
@@ -94,24 +95,22 @@ func (s *Ordered) beginRound(begin func(*order.Stream)) (*Batch, error) {
 	if err := s.in.Acquire(); err != nil {
 		return nil, err
 	}
-	s.batch.pass.Err = nil
 	begin(s.in.Order)
 	return &s.batch, nil
 }
 
-// Drain is ForEachPending for the end of a stream. Detach your programs and end your Run first. Drain waits
-// until running programs have ended (on sleepable ones, see [PayloadTime]), and then calls f for all that
-// is left. So the stream ends complete, in either mode, and no event is late in exact mode.
+// Drain is ForEachPending with proof, for the end of a stream. Detach your programs and end your Run
+// first. Drain waits until running programs have ended (on sleepable ones, see [PayloadTime]), and then
+// calls f for all that is left. So the stream ends complete, in either mode, and no event is late in
+// exact mode. Other programs may go on: what they output meanwhile is left for the next pass, and comes
+// in order, too.
 //
-// It blocks for an RCU grace period, usually some ms, and then for as long as f takes. Errors are those
-// of ForEach, context.Cause(ctx), and the reason why it cannot wait. After an error nothing is lost, and
-// ForEachPending still works.
+// It blocks for an RCU grace period, usually some ms, for two if programs have output something in the
+// 10 µs before the call or since, while a sleepable program has a record reserved under [StampedTime],
+// and then for as long as f takes. Errors are those of ForEach, context.Cause(ctx), and the reason why
+// it cannot wait. After an error nothing is lost, and ForEachPending still works.
 func (s *Ordered) Drain(ctx context.Context, f func(Event) error) error {
-	waited, err := s.in.Quiesce(ctx)
-	if err != nil {
-		return err
-	}
-	return s.all(waited, f)
+	return s.deliver(s.in.Drain(ctx), f)
 }
 
 // Run calls f for each event as it becomes due, and waits in between. Errors are those of [Reader.Run].

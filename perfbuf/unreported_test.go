@@ -313,7 +313,12 @@ func TestDrainOfAStream(t *testing.T) {
 			k.output(1, base)
 			require.Empty(t, ids(t, s))
 			n := 0
-			k.programs.opened = func() error { n = k.overflow(0, base-1, 2); k.clock.Add(1000); return nil } // the last that ran
+			k.programs.opened = func() error { // the last that ran
+				n = k.overflow(0, base-1, 2)
+				k.clock.Add(1000)
+				k.programs.opened = nil
+				return nil
+			}
 			var recs []Record
 			take := func(ev Event) error { recs = append(recs, unsourced(ev)); return nil }
 			require.NoError(t, s.Drain(t.Context(), take))
@@ -332,6 +337,44 @@ func TestDrainOfAStream(t *testing.T) {
 				require.NoError(t, s.ForEachPending(take), "nothing is lost")
 			}
 			require.EqualValues(t, base+2000, recs[n+2].Time)
+		})
+	}
+}
+
+// Drain beside programs that go on delivers what they had output, and leaves what nothing proves: what comes later is in order.
+func TestDrainBesidePrograms(t *testing.T) {
+	for _, mode := range []Mode{Slack(time.Hour), Exact()} {
+		t.Run(mode.String(), func(t *testing.T) {
+			k := newFake(t, 2, Options{})
+			s, barrier := k.stepped(5_000_000, OrderOptions{Mode: mode})
+			k.output(0, 4_000_000)
+			waits := 0
+			k.programs.opened = func() error {
+				waits++
+				k.clock.Add(1_000_000)
+				k.output(0, k.clock.Load()-100) // by one that ran at the first wait, and ended with it; or by one that began after that
+				return nil
+			}
+			require.NoError(t, s.Flush())
+			recs := []Record{}
+			require.NoError(t, s.Drain(t.Context(), func(ev Event) error { recs = append(recs, unsourced(ev)); return nil }))
+			require.Equal(t, 2, waits)
+			require.Equal(t, []uint64{4_000_000, 5_999_900, 5_999_900}, timesOf(recs))
+			require.Equal(t, KindFlushed, recs[2].Kind)
+			require.Less(t, s.Watermark(), uint64(6_000_000))
+
+			k.output(1, 6_500_000) // by one that had taken its time before the other
+			k.programs.opened = nil
+			k.clock.Store(10_000_000)
+			if mode == Exact() {
+				require.NoError(t, barrier.Round())
+				recs = copies(t, s)
+			} else {
+				recs = nil
+				require.NoError(t, s.Drain(t.Context(), func(ev Event) error { recs = append(recs, unsourced(ev)); return nil }))
+			}
+			require.Equal(t, []uint64{6_500_000, 6_999_900}, timesOf(recs))
+			require.Zero(t, k.Stats().Late)
 		})
 	}
 }

@@ -325,5 +325,17 @@ func (m *Merger) free(i int, to uint64) {
 // Complete says that nothing up to a key is missing. What comes with such a key all the same is late.
 func (m *Merger) Complete(upTo uint64) { m.floor = max(m.floor, upTo+1) }
 
+// Latest returns a key that none that is held is above: the greatest that was ever scanned, or held beside those in order.
+func (m *Merger) Latest() (key uint64) {
+	for i := range m.rings {
+		r := &m.rings[i]
+		key = max(key, r.max)
+		for _, e := range r.early.all() {
+			key = max(key, e.Time)
+		}
+	}
+	return key
+}
+
 // Last returns the greatest key delivered so far.
 func (m *Merger) Last() uint64 { return m.last }

@@ -115,6 +115,11 @@ func (f *fake) round(all bool) (got []uint64) {
 	} else {
 		f.Begin()
 	}
+	return f.delivered()
+}
+
+// delivered returns the times of what the round delivers that was begun.
+func (f *fake) delivered() (got []uint64) {
 	defer f.End()
 	for evs := f.Batch(); len(evs) > 0; evs = f.Batch() {
 		for _, ev := range evs {

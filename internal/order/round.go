@@ -2,8 +2,8 @@ package order
 
 import (
 	"math"
+	"time"
 
-	"github.com/ringfold/ringfold/internal/grace"
 	"github.com/ringfold/ringfold/internal/merge"
 	"github.com/ringfold/ringfold/internal/raw"
 )
@@ -20,13 +20,40 @@ func (s *Stream) Begin() {
 // BeginAll starts a round that delivers everything that the rings hold and the losses that the kernel
 // knows of. All programs that ran at the time waited have ended; 0: nobody has waited for them.
 func (s *Stream) BeginAll(waited uint64) {
-	proven := max(s.watermark(), waited-min(waited, grace.DefaultGuard+1)) // as in grace.Barrier.Round
+	proven := max(s.watermark(), Covered(waited))
+	s.ask()
+	s.all = true
+	s.begin(math.MaxUint64-1, s.bound(proven), waited)
+}
+
+// ask scans the rings, and adds the losses that the kernel knows of.
+func (s *Stream) ask() {
 	s.scan()
 	for _, r := range s.rings {
 		s.askLosses(r)
 	}
+}
+
+// Extent returns the time up to which all lies that the rings hold now, and all losses that the kernel knows of. No round may be under way.
+func (s *Stream) Extent() uint64 {
+	s.ask()
+	return s.merger.Latest()
+}
+
+// BeginDrain is BeginAll, but leaves what is neither up to a time nor proven to have nothing before it. As long as such may come of records that
+// were reserved by then, in stamped ring buffers, it begins nothing, and returns after what time to try again. Markers answer calls up to called.
+func (s *Stream) BeginDrain(called, waited, upTo uint64) (again time.Duration) {
+	proven := max(s.watermark(), Covered(waited))
+	s.scan()
+	upTo = max(upTo, proven)
+	for _, r := range s.rings {
+		if r.source.Stamped && s.merger.Busy(r.at) > 0 && Covered(s.merger.StampedUpTo(r.at)) < upTo {
+			return leastScan
+		}
+	}
 	s.all = true
-	s.begin(math.MaxUint64-1, s.bound(proven), waited)
+	s.begin(upTo, s.bound(proven), called)
+	return 0
 }
 
 func (s *Stream) begin(watermark, proven, waited uint64) {

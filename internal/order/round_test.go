@@ -3,6 +3,7 @@ package order
 import (
 	"encoding/binary"
 	"testing"
+	"time"
 
 	"github.com/ringfold/ringfold/internal/merge"
 	"github.com/ringfold/ringfold/internal/raw"
@@ -189,6 +190,36 @@ func TestLastRoundBehindABusyRecord(t *testing.T) {
 	require.Empty(t, f.Batch())
 	f.End()
 	require.Less(t, f.Complete(), uint64(1e6))
+}
+
+// A drain delivers what is up to its extent or proven, and begins when no record that is busy can come before that.
+func TestDrainDeliversWhatIsProven(t *testing.T) {
+	f := newFake(t, 2, Options{Slack: time.Hour})
+	f.clock = 5e6
+	f.output(0, 1e6, 3e6)
+	require.EqualValues(t, 3e6, f.Extent())
+	f.output(0, 4e6)
+	f.output(1, 2e6, 3e6, 3e6+1)
+	require.Zero(t, f.BeginDrain(1e6, 2e6, 3e6))
+	require.Equal(t, []uint64{1e6, 2e6, 3e6, 3e6}, f.delivered())
+	require.EqualValues(t, 2e6-guard-1, f.Complete())
+	require.True(t, f.Passed(1e6))
+	require.Zero(t, f.BeginDrain(5e6, 4e6, 3e6))
+	require.Equal(t, []uint64{3e6 + 1}, f.delivered(), "4e6 is not proven")
+
+	f, bufs := stamped(t, 1)
+	f.clock = 1e6
+	require.Empty(t, f.round(false))
+	rec, err := bufs[0].Reserve(8)
+	require.NoError(t, err)
+	require.NoError(t, bufs[0].Output(binary.NativeEndian.AppendUint64(nil, 1.7e6)))
+	f.clock = 2e6
+	require.EqualValues(t, 1.7e6, f.Extent())
+	require.Positive(t, f.BeginDrain(2e6, 2e6, 1.7e6))
+	rec.Write(0, binary.NativeEndian.AppendUint64(nil, 1.5e6))
+	rec.Commit(0)
+	require.Zero(t, f.BeginDrain(2e6, 2e6, 1.7e6))
+	require.Equal(t, []uint64{1.5e6, 1.7e6}, f.delivered())
 }
 
 // A ring that filled up during a round, in which an output was refused, is asked about though it has room again at the next look.

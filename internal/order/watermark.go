@@ -25,12 +25,15 @@ func (s *Stream) bound(watermark uint64) uint64 {
 			continue
 		}
 		for _, r := range src.taken {
-			upTo := s.merger.StampedUpTo(r.at)
-			watermark = min(watermark, upTo-min(upTo, grace.DefaultGuard+1)) // one less, as in grace.Barrier.Round
+			watermark = min(watermark, Covered(s.merger.StampedUpTo(r.at)))
 		}
 	}
 	return watermark
 }
+
+// Covered is up to what time all is there once programs have ended that ran at this time, or, where programs stamp what they have reserved, once
+// the heads are loaded: one less than the guard before, as in grace.Barrier.Round.
+func Covered(time uint64) uint64 { return time - min(time, grace.DefaultGuard+1) }
 
 // Complete returns the time up to which every event has been delivered, or dropped and counted. In exact
 // mode none up to it can still come, and what is not proven, as of a source that is added, is late; in slack mode

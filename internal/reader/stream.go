@@ -31,8 +31,9 @@ type StreamOptions struct {
 // Invariant: while mu is held, the rings and the kernel of each source are there. The end of a reader takes it out, under mu, before
 // it unmaps anything.
 type Stream struct {
-	Order *order.Stream
-	opts  StreamOptions
+	Order   *order.Stream
+	opts    StreamOptions
+	stepped kernel.Stepped // nil: this is no simulation
 
 	closing atomic.Bool
 	halt    atomic.Bool // the same, or a source is closed
@@ -65,8 +66,8 @@ func NewStream(p *walk.Pass, o StreamOptions, readers []*Reader) (*Stream, error
 		s.programs = s.programs || r.opts.OwnTimes
 	}
 	o.Order.Now, o.Order.Halt, o.Order.Changed = s.clock.now, &s.halt, &s.changed
-	if first.stepped != nil {
-		o.Order.Yield = first.stepped.Yield
+	if s.stepped = first.stepped; s.stepped != nil {
+		o.Order.Yield = s.stepped.Yield
 	}
 	if o.Order.Exact {
 		o.Order.Slack = grace.DefaultGuard + 1 // for sources that need no barrier: what it covers, order.Stream.bound does
@@ -207,14 +208,4 @@ func (s *Stream) await(ctx context.Context, barriers error) (due bool, err error
 		}
 	}
 	return false, nil
-}
-
-// Quiesce is Reader.Quiesce for the programs of all sources, as a grace period is for all.
-func (s *Stream) Quiesce(ctx context.Context) (since uint64, err error) {
-	return quiesce(ctx, s.clock.now, s.gone, func() <-chan error {
-		s.mu.Lock()
-		b := s.barrier
-		s.mu.Unlock()
-		return grace.ProgramsEnded(s.clock.kernel().Grace, s.opts.Barriers, b)
-	})
 }
