@@ -79,8 +79,7 @@ func newWorld(t *testing.T) *world {
 
 	free, held := load(t), load(t)
 	events, rb := id(t, free.Maps["events"]), id(t, free.Maps["rb"])
-	free.Close() // else we might be its reader
-	t.Cleanup(held.Close)
+	free.Close()                                // else we might be its reader
 	require.NoError(t, held.Maps["rb"].Close()) // so the other map is meant
 	comm := fmt.Sprint("docs", os.Getpid())     // other tests have programs, and maps, of the names in documents
 	require.NoError(t, os.WriteFile("/proc/self/comm", []byte(comm), 0))
@@ -111,6 +110,7 @@ func load(t *testing.T) *ebpf.Collection {
 	require.NoError(t, err)
 	loaded, err := ebpf.NewCollection(spec)
 	require.NoError(t, err)
+	t.Cleanup(loaded.Close) // or the next test holds these maps too, until they are collected
 	attached, err := link.AttachRawTracepoint(link.RawTracepointOptions{Name: "sched_process_exec", Program: loaded.Programs["executed"]})
 	require.NoError(t, err)
 	t.Cleanup(func() { attached.Close() })
