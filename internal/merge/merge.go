@@ -164,12 +164,11 @@ func (m *Merger) Next() *Item {
 	it := &m.item
 	it.Ring = int(d.order[d.next] & d.mask)
 	d.next++
-	least := max(m.last, m.floor)
-	m.rings[it.Ring].take(it, least, &m.alone)
+	m.rings[it.Ring].take(it, m.last, m.floor, &m.alone)
 	it.Event = m.alone.Private(it.Event)
 	m.attend = true
-	if it.Key < least {
-		it.Event, it.Lateness = it.Event.AsLate(), least-it.Key
+	if it.Lateness > 0 {
+		it.Event = it.Event.AsLate()
 	}
 	m.last = max(m.last, it.Key)
 	return it

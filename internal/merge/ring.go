@@ -98,9 +98,9 @@ func (r *ring) done() uint64 {
 	return r.freed + n
 }
 
-// take moves the earliest event that is due into it, given the least key that is not late. alone is for what does not
-// lie in the ring's view.
-func (r *ring) take(it *Item, least uint64, alone *raw.Single) {
+// take moves the earliest event that is due into it, given the greatest key delivered, and the least key that is not late anyway. alone is for
+// what does not lie in the ring's view.
+func (r *ring) take(it *Item, last, floor uint64, alone *raw.Single) {
 	var e raw.Mark
 	if r.earlyIsNext() {
 		e = r.early.front()
@@ -112,9 +112,11 @@ func (r *ring) take(it *Item, least uint64, alone *raw.Single) {
 		r.main.pop()
 		r.dueMain--
 	}
-	it.Key = e.Time
+	it.Key, it.Lateness = e.Time, 0
 	if e.Off&placed != 0 {
-		it.Key = max(e.Time, least)
+		it.Key = max(e.Time, last)
+	} else if least := max(last, floor); e.Time < least {
+		it.Lateness = least - e.Time
 	}
 	it.Off = e.Off &^ flags
 	if e.Off&isOdd != 0 {

@@ -111,7 +111,8 @@ func (t *truth) deliver(ev perfbuf.Event, watermark uint64) error {
 	if t.setup.Mutant == Unmarked {
 		marked = marked && ev.Time() < t.last.key
 	}
-	if late := ev.Time() < t.last.key || t.setup.exact() && ev.Time() <= watermark; late != marked {
+	// Damaged memory has no time of its own.
+	if late := ev.Time() < t.last.key || t.setup.exact() && ev.Time() <= watermark && ev.Kind() != perfbuf.KindCorrupt; late != marked {
 		return fmt.Errorf("%w: %s, after one of %d and a watermark of %d", ErrOrder, describe(ev), t.last.key, watermark)
 	}
 	if ev.Late() {
