@@ -51,8 +51,9 @@ func TestDisplaced(t *testing.T) {
 		"tail --json":   {tail.Command, []string{"--json"}, `"replaced_entries":0,"displaced":[1-9]\d*,"owned_until_ns":\d+,`},
 		"record":        {record.Command, []string{"-w", file}, `1 events in .* 0 lost`},
 		"record --json": {record.Command, []string{"-w", file, "--json"}, `"events":1,.*"displaced":[1-9]\d*,"owned_until_ns":\d+,`},
+		// The event may come before the recorder counts it as one of the time that it has.
 		"record --flight": {record.Command, []string{"-w", file, "--flight", "1h", "--json"},
-			`"trigger":"end","events":1,.*\n.*"snapshots":1,.*"displaced":[1-9]\d*,"owned_until_ns":\d+,`},
+			`"trigger":"end","events":[01],.*\n.*"snapshots":1,.*"displaced":[1-9]\d*,"owned_until_ns":\d+,`},
 		"stat":    {stat.Command, nil, `all +1 `},
 		"metrics": {metrics.Command, []string{"--listen", "127.0.0.1:0"}, `^1 events in`},
 		"trace":   {trace.Command, []string{"-w", file}, `1 events; 0 events lost`},
