@@ -23,7 +23,8 @@ func TestRemoveThenClose(t *testing.T) {
 		require.ErrorContains(t, s.Remove(k.Reader), "not a source")
 	}
 	within := func(t *testing.T, s *Ordered, k *fake) {
-		once := false
+		k.programs = &fakePrograms{opened: func() error { time.Sleep(time.Millisecond); return nil }}
+		once, start := false, time.Now()
 		require.NoError(t, s.ForEach(func(Event) error {
 			if !once {
 				retire(t, s, k)
@@ -33,6 +34,7 @@ func TestRemoveThenClose(t *testing.T) {
 			return nil
 		}))
 		require.True(t, once)
+		require.Equal(t, start, time.Now(), "the end of a reader takes its time, and the stream goes on")
 		<-k.Done()
 	}
 	waiting := func(t *testing.T, s *Ordered, k *fake) {

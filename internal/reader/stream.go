@@ -153,9 +153,10 @@ func (s *Stream) Release() {
 	has := s.sources
 	s.mu.Unlock()
 	for _, src := range had {
-		if s.halt.Load() || slices.Contains(has, src) {
+		// The stream does not wait for the end of a reader that it has let go of, but in a simulation, which has no other goroutine.
+		if s.halt.Load() || slices.Contains(has, src) || s.stepped != nil && s.stepped.Yield() {
 			src.reader.Gate.Leave()
-		} else { // the stream does not wait for the end of a reader that it has let go of
+		} else {
 			src.reader.Gate.LeaveAtOnce()
 		}
 	}

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -37,7 +38,9 @@ func (w *world) rounds() {
 // kernel goes on.
 func (w *world) grace() error {
 	if w.waiter == nil || !w.waiter.running {
-		w.await(w.kernel.step)
+		if w.Mutant != Hasty || w.finishing {
+			w.await(w.kernel.step)
+		}
 		w.lookAll() // even so, nothing is missing at the end
 		w.showAll()
 		return nil
@@ -116,9 +119,29 @@ func (w *world) consume() {
 				return
 			}
 		}
+		if w.sched.IntN(64) == 0 {
+			if w.failure = w.drainBesides(); w.failure != nil {
+				return
+			}
+		}
 		w.failure = w.pass()
 		w.pause()
 	}
+}
+
+// drainBesides drains while programs go on.
+func (w *world) drainBesides() error {
+	before := w.kernel.clock
+	w.draining = true // it has the stream twice, so nobody can tell when a change would be made
+	err := w.stream.Drain(context.Background(), w.deliver)
+	w.draining = false
+	if at := w.stream.Watermark(); err == nil && at < before {
+		err = fmt.Errorf("%w: it is %d after a Drain at %d", ErrWatermark, at, before)
+	}
+	if err == nil {
+		err = w.truth.complete(w.watermark())
+	}
+	return err
 }
 
 // pass is one of the user's, checked.
@@ -129,15 +152,17 @@ func (w *world) pass() error {
 		left = w.sched.IntN(50)
 	}
 	stopped := false
+	handed := uint64(0)
 	f := func(ev perfbuf.Event) error {
+		handed++
 		if err := w.deliver(ev); err != nil {
 			return err
 		}
 		if w.sched.IntN(8) == 0 {
 			w.pause()
 		}
-		if w.Changes && len(w.changing) == 0 && w.sched.IntN(500) == 0 {
-			if err := w.ask(); err != nil {
+		if w.sched.IntN(500) == 0 {
+			if err := w.meddled(); err != nil {
 				return err
 			}
 		}
@@ -147,26 +172,30 @@ func (w *world) pass() error {
 		}
 		return nil
 	}
-	asked := w.take()
 	for _, src := range w.sources {
 		if !src.out {
 			src.scans = [2]uint64{src.scans[1], w.kernel.clock}
 		}
 	}
-	due := w.due()
+	due, flushes := w.due(), w.asked
 	var err error
+	w.using = true
 	if w.sched.IntN(2) == 0 {
 		err = w.stream.ForEach(f)
 	} else {
-		before := w.truth.handed()
-		n, e := perfbuf.Fold(w.stream, before, func(n uint64, ev perfbuf.Event) (uint64, error) { return n + 1, f(ev) })
-		if err = e; err == nil && n != w.truth.handed() {
-			err = fmt.Errorf("%w: Fold of %d events from %d on ends with %d", ErrCounts, w.truth.handed()-before, before, n)
+		n, e := perfbuf.Fold(w.stream, 1, func(n uint64, ev perfbuf.Event) (uint64, error) { return n + 1, f(ev) })
+		if err = e; err == nil && n != 1+handed {
+			err = fmt.Errorf("%w: Fold of %d events from 1 on ends with %d", ErrCounts, handed, n)
 		}
 	}
-	w.took(asked)
+	w.using = false
+	if e := w.made(); err == nil {
+		err = e
+	}
 	if err == nil && !stopped {
-		err = w.truth.due(due)
+		if err = w.truth.due(due); err == nil {
+			err = w.unanswered(flushes)
+		}
 		if at := w.stream.Watermark(); err == nil && w.exact() && at < due {
 			err = fmt.Errorf("%w: it is %d, and all up to %d was due", ErrWatermark, at, due)
 		}
@@ -216,11 +245,9 @@ func (w *world) deliver(ev perfbuf.Event) error {
 	at := w.watermark()
 	if ev.Kind() == perfbuf.KindFlushed {
 		w.truth.markers++
-		if ev.Time() < max(at, w.truth.last.key) || ev.Time() > at && !w.draining {
+		w.answered(ev.Time())
+		if ev.Time() < max(at, w.truth.last.key) || ev.Time() > at {
 			return fmt.Errorf("%w: %s, after one of %d, and it is %d", ErrWatermark, describe(ev), w.truth.last.key, at)
-		}
-		if w.draining && w.exact() { // all is complete
-			return w.truth.due(ev.Time())
 		}
 		return w.truth.complete(at)
 	}

@@ -1,7 +1,9 @@
 package simulate
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/ringfold/ringfold/perfbuf"
 )
@@ -12,28 +14,86 @@ type change struct {
 	in  bool
 }
 
-// ask asks for a change. Within the function that events are handed to, it is made by the next pass.
-func (w *world) ask() error {
-	src := w.sources[w.sched.IntN(len(w.sources))]
-	c := &change{src, src.out}
-	if c.in {
-		if err := w.stream.Add(src.reader); err != nil {
-			return fmt.Errorf("%w: %v: Add: %w", ErrRest, src, err)
+var errRefused = errors.New("the kernel has no descriptor left")
+
+// meddle has sources come and go, and flushes asked for, wherever the user is.
+func (w *world) meddle() {
+	for w.failure == nil && !w.finishing && !w.changer.stopped {
+		for range w.sched.IntN(100) {
+			w.changer.pause()
 		}
-	} else {
-		src.leaves = true
-		if err := w.stream.Remove(src.reader); err != nil {
-			return fmt.Errorf("%w: %v: Remove: %w", ErrRest, src, err)
+		if w.Mutant == Meddling {
+			w.stream.ForEach(func(ev perfbuf.Event) error { w.changer.pause(); return w.deliver(ev) })
+		}
+		if err := w.meddled(); err != nil && w.failure == nil {
+			w.failure = err
 		}
 	}
-	w.changing = append(w.changing, c)
+}
+
+// meddled does one of these things, in whatever goes on.
+func (w *world) meddled() error {
+	if w.sched.IntN(4) == 0 {
+		return w.flush()
+	}
+	if !w.Changes || w.draining || len(w.changing) > 0 {
+		return nil
+	}
+	w.waits.interrupted = true
+	if err := w.ask(); err != nil || w.using {
+		return err
+	}
+	return w.made()
+}
+
+// ask asks for a change. While the user is in a pass or a wait, it is made at the end of that.
+func (w *world) ask() error {
+	src := w.sources[w.sched.IntN(len(w.sources))]
+	if src.out {
+		return w.askToAdd(src)
+	}
+	src.leaves = true
+	if err := w.stream.Remove(src.reader); err != nil {
+		return fmt.Errorf("%w: %v: Remove: %w", ErrRest, src, err)
+	}
+	w.changing = append(w.changing, &change{src, false})
+	if w.Mutant != KeptTail && w.sched.IntN(3) == 0 { // at once, while the stream may still read it
+		src.closed = true
+		src.reader.Close()
+	}
+	return nil
+}
+
+// askToAdd adds a source that is out, of which there is a new reader if the last one was closed. Now and then the kernel has no descriptor for it.
+func (w *world) askToAdd(src *source) error {
+	if src.closed {
+		if err := src.open(); err != nil {
+			return err
+		}
+	}
+	w.refusing = w.sched.IntN(4) == 0
+	err := w.stream.Add(src.reader)
+	refused := w.refusing
+	w.refusing = false
+	switch {
+	case errors.Is(err, errRefused):
+		if err := src.reader.ForEach(w.alone); err != nil {
+			return fmt.Errorf("%w: %v, which could not be added: %w", ErrRest, src, err)
+		}
+		return nil
+	case err != nil:
+		return fmt.Errorf("%w: %v: Add: %w", ErrRest, src, err)
+	case refused && w.members != nil && !slices.Contains(w.members, src):
+		return fmt.Errorf("%w: %v: Add says nothing, and the kernel does not wake the stream for it", ErrRest, src)
+	}
+	w.changing = append(w.changing, &change{src, true})
 	return nil
 }
 
 // change makes one, and reads what is out.
 func (w *world) change() error {
 	if len(w.changing) > 0 {
-		return nil // the next pass makes those
+		return nil
 	}
 	tails := make([][]uint64, len(w.sources))
 	for i, src := range w.sources {
@@ -44,9 +104,11 @@ func (w *world) change() error {
 	if err := w.ask(); err != nil {
 		return err
 	}
-	w.took(w.take())
+	if err := w.made(); err != nil {
+		return err
+	}
 	for _, src := range w.sources {
-		if src.out && w.sched.IntN(2) == 0 { // it is given back, so it can be read in another way
+		if src.out && !src.closed && w.sched.IntN(2) == 0 { // it is given back, so it can be read in another way
 			if err := src.reader.ForEach(w.alone); err != nil {
 				return fmt.Errorf("%w: %v, which is out: %w", ErrRest, src, err)
 			}
@@ -77,53 +139,77 @@ func (w *world) alone(ev perfbuf.Event) error {
 		w.truth.gaps++
 		w.truth.of(ev).losses[ev.CPU()].reported += ev.Lost()
 		return nil
+	case perfbuf.KindFlushed:
+		return fmt.Errorf("%w: the stream's marker comes from a source that is out", ErrWatermark)
 	}
 	return fmt.Errorf("%w: %v", ErrSample, ev.Err())
 }
 
-// take takes note of the changes that are made next, or just were.
-func (w *world) take() []*change {
+// made settles accounts of the changes that have been made.
+func (w *world) made() error {
 	asked := w.changing
 	w.changing = nil
 	for _, c := range asked {
-		c.src.out = !c.in
-		c.src.scans = [2]uint64{}
+		src := c.src
+		src.out, src.scans = !c.in, [2]uint64{}
 		if c.in {
-			c.src.since = max(w.stream.Watermark(), w.truth.last.key)
+			src.since = max(w.stream.Watermark(), w.truth.last.key)
 			continue
 		}
-		for _, ring := range c.src.busy {
+		for _, ring := range src.busy {
 			for _, o := range ring {
 				o.scanned = 0
 			}
 		}
-	}
-	return asked
-}
-
-// took settles accounts of changes that have been made.
-func (w *world) took(asked []*change) {
-	for _, c := range asked {
-		if !c.in {
-			c.src.gone(w.truth)
+		src.gone(w.truth)
+		if src.closed {
+			src.retire()
 		}
 	}
+	return w.awaited()
 }
 
 // rejoin adds the sources that are out.
 func (w *world) rejoin() error {
-	for len(w.changing) > 0 {
-		if err := w.pass(); err != nil {
-			return err
-		}
-	}
 	for _, src := range w.sources {
-		if src.out {
-			if err := w.stream.Add(src.reader); err != nil {
+		if !src.out {
+			continue
+		}
+		if src.closed {
+			if err := src.open(); err != nil {
 				return err
 			}
-			src.out, src.since = false, max(w.stream.Watermark(), w.truth.last.key)
 		}
+		if err := w.stream.Add(src.reader); err != nil {
+			return err
+		}
+		src.out, src.since = false, max(w.stream.Watermark(), w.truth.last.key)
+	}
+	return w.awaited()
+}
+
+// flush asks for a marker.
+func (w *world) flush() error {
+	w.flushes = append(w.flushes, w.kernel.clock)
+	w.asked++
+	w.waits.interrupted = true
+	if src := w.sources[0]; w.Mutant == LostFlush && !src.out && !src.closed {
+		return src.reader.Flush()
+	}
+	return w.stream.Flush()
+}
+
+// answered takes a marker, which answers the flushes that were asked for by its time.
+func (w *world) answered(time uint64) {
+	w.flushes = slices.DeleteFunc(w.flushes, func(at uint64) bool { return at <= time })
+}
+
+// unanswered checks that a pass that went to its end has answered all flushes if it could, and no more have been asked for since it began: one
+// marker answers them together.
+func (w *world) unanswered(asked int) error {
+	at := w.stream.Watermark()
+	if n := len(w.flushes); n > 0 && w.asked == asked && max(w.flushes[n-1], w.truth.last.key) <= at {
+		return fmt.Errorf("%w: it is %d, and a flush of %d has not been answered", ErrWatermark, at, w.flushes[n-1])
 	}
 	return nil
 }

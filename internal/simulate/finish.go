@@ -19,7 +19,6 @@ func (w *world) drain() error {
 		return err
 	}
 	before := w.kernel.clock
-	w.draining = true
 	if err := w.stream.Drain(context.Background(), w.deliver); err != nil {
 		return err
 	}
@@ -36,6 +35,9 @@ func (w *world) drain() error {
 func (w *world) drained() error {
 	if w.kernel.running() {
 		return fmt.Errorf("%w: Drain has not waited for the programs", ErrRest)
+	}
+	if len(w.flushes) > 0 {
+		return fmt.Errorf("%w: flushes of %v were never answered", ErrWatermark, w.flushes)
 	}
 	if err := w.missing(); err != nil {
 		return err
@@ -90,7 +92,7 @@ func (w *world) missing() error {
 				left[r.ring]++
 			}
 		}
-		for i, s := range src.reader.Stats().Rings {
+		for i, s := range src.stats().Rings {
 			if s.Dropped != left[i] {
 				return fmt.Errorf("%w: %v, ring %d: %d were not delivered, %d dropped", ErrMissing, src, i, left[i], s.Dropped)
 			}
@@ -112,7 +114,7 @@ func (w *world) close() (res Result, err error) {
 	var samples uint64
 	for _, src := range w.sources {
 		src.reader.Close()
-		stats := src.reader.Stats()
+		stats := src.stats()
 		if err := src.counted(stats); err != nil {
 			return res, fmt.Errorf("%v: %w", src, err)
 		}
@@ -145,7 +147,7 @@ func (src *source) counted(stats perfbuf.Stats) error {
 			c := w.kernel.CountsOf(src.perf.Array, i)
 			want, got = c.Attempted-c.Refused, r.Samples+r.Dropped+r.Lost
 			if w.NoCounter {
-				want -= src.perf.Ring(i).Pending()
+				want -= src.perf.Ring(i).Pending() + src.silent[i]
 			}
 		} else {
 			want, got = src.final[i]+src.again[i], r.Samples+r.Dropped

@@ -30,6 +30,11 @@ const (
 	KeptTail        // a source that is taken out is not given back
 	LateTail        // tails are not stored while the stream waits
 	Unmarked        // what comes below the watermark alone is not marked late
+	EarlyFree       // the rings of a reader are unmapped by Close, though they are read
+	Meddling        // whoever changes sources reads the stream
+	LostFlush       // a flush is asked of the first source, and not of the stream
+	Forgotten       // a source that cannot be waited for is added all the same
+	Hasty           // Drain does not wait for programs
 )
 
 // delivers reports whether what is due is delivered under the mutant, or that is how it is found.

@@ -11,7 +11,10 @@ import (
 )
 
 // seen is a source's kernel as its reader sees it.
-type seen struct{ src *source }
+type seen struct {
+	src   *source
+	freed bool
+}
 
 // Now is the world's clock.
 func (k *seen) Now() uint64 { return k.src.world.clock() }
@@ -58,13 +61,29 @@ func (k *seenPerf) Lost(i int) (n uint64, ok bool) {
 	if k.src.world.NoCounter {
 		return 0, false
 	}
-	k.src.losses[i].asked = true
+	k.source().losses[i].asked = true
 	return k.Buffer.Lost(i)
+}
+
+// Unhook takes the rings out of the map.
+func (k *seenPerf) Unhook() error {
+	if k.src.world.Mutant == EarlyFree {
+		for i := range k.src.rings() {
+			clear(k.Ring(i).Data())
+		}
+	}
+	return k.Buffer.Unhook()
+}
+
+// Free unmaps the rings.
+func (k *seenPerf) Free() {
+	k.freed = true
+	k.Buffer.Free()
 }
 
 func (k *seenPerf) Wait(t time.Time, f func(bool) bool) error     { return k.seen.Wait(t, f) }
 func (k *seenPerf) Group() (seam.Group, error)                    { return k.seen.Group() }
-func (k *seenPerf) Interrupt()                                    {}
+func (k *seenPerf) Interrupt()                                    { k.seen.Interrupt() }
 func (k *seenPerf) Now() uint64                                   { return k.seen.Now() }
 func (k *seenPerf) Grace(o grace.Options) (grace.Provider, error) { return k.seen.Grace(o) }
 
@@ -96,6 +115,7 @@ func (k *seenBufs) Rings() []*raw.Ring {
 // Free comes right behind the reader's last look. What is left is the next reader's.
 func (k *seenBufs) Free() {
 	src := k.src
+	k.freed = true
 	src.final = slices.Clone(src.committed)
 	for _, r := range src.world.truth.pending {
 		if r.to == src && int64(r.off-src.tail(r.ring)) >= 0 {
@@ -106,6 +126,6 @@ func (k *seenBufs) Free() {
 
 func (k *seenBufs) Wait(t time.Time, f func(bool) bool) error     { return k.seen.Wait(t, f) }
 func (k *seenBufs) Group() (seam.Group, error)                    { return k.seen.Group() }
-func (k *seenBufs) Interrupt()                                    {}
+func (k *seenBufs) Interrupt()                                    { k.seen.Interrupt() }
 func (k *seenBufs) Now() uint64                                   { return k.seen.Now() }
 func (k *seenBufs) Grace(o grace.Options) (grace.Provider, error) { return k.seen.Grace(o) }

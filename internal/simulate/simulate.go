@@ -65,6 +65,11 @@ type world struct {
 	sources  []*source
 	stream   *perfbuf.Ordered
 	changing []*change // asked for and not made
+	using    bool      // the user is in a pass or a wait
+	members  []*source // that are waited for together; nil: there was never more than one
+	refusing bool      // the kernel lets nothing more be waited for
+	flushes  []uint64  // times of those that have not been answered
+	asked    int       // of all
 	waits    wait
 
 	barrier   *grace.Barrier // nil in slack mode
@@ -73,6 +78,7 @@ type world struct {
 	covered   uint64         // every event up to it is due
 	waiter    *coroutine     // makes the barrier's rounds
 	consumer  *coroutine
+	changer   *coroutine
 	weights   [2]int // the kernel's and the barrier's turns, in 100
 	finishing bool   // the consumer is to come to its end
 	draining  bool
@@ -105,8 +111,9 @@ func Run(s Setup, seed uint64) (res Result, err error) {
 	if err := w.open(); err != nil {
 		return res, err
 	}
-	w.waiter, w.consumer = newCoroutine(w.rounds), newCoroutine(w.consume)
+	w.waiter, w.consumer, w.changer = newCoroutine(w.rounds), newCoroutine(w.consume), newCoroutine(w.meddle)
 	defer w.waiter.stop()
+	defer w.changer.stop()
 	defer w.consumer.stop()
 	if err := w.run(); err != nil {
 		return res, err
@@ -155,6 +162,8 @@ func (w *world) run() error {
 			}
 		case r < w.weights[0]+w.weights[1]:
 			w.waiter.resume()
+		case r%8 == 0 && !w.changer.ended:
+			w.changer.resume()
 		default:
 			w.consumer.resume()
 		}
@@ -164,6 +173,7 @@ func (w *world) run() error {
 	}
 	w.finishing = true
 	if w.Abandon && w.sched.IntN(2) == 0 {
+		w.sources[0].closed = true
 		w.sources[0].reader.Close() // maybe within a pass
 	}
 	for !w.consumer.ended {

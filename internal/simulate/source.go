@@ -39,11 +39,15 @@ type source struct {
 	final     []uint64  // committed when the reader had its last look, but for what is still there
 
 	// Of streams that come and go.
-	out     bool     // it is not in the stream
-	since   uint64   // it came in when the stream had got so far: what is older may be late
-	dropped []uint64 // of each ring, when it was taken out
-	leaves  bool     // it ever was
+	out     bool          // it is not in the stream
+	closed  bool          // its reader is, and it is out or goes
+	retired bool          // that is over
+	past    perfbuf.Stats // of readers before
+	since   uint64        // it came in when the stream had got so far: what is older may be late
+	dropped []uint64      // of each ring, when it was taken out
+	leaves  bool          // it ever was
 	scans   [2]uint64
+	silent  []uint64 // losses in rings that are gone which no record has reported
 }
 
 func (w *world) newSource(s Source, array int) *source {
@@ -56,7 +60,7 @@ func (w *world) newSource(s Source, array int) *source {
 		src.perf = w.kernel.NewBuffer()
 		src.perf.Start, src.perf.Array = w.Start, array
 	}
-	for _, counts := range []*[]uint64{&src.committed, &src.again, &src.dropped} {
+	for _, counts := range []*[]uint64{&src.committed, &src.again, &src.dropped, &src.silent} {
 		*counts = make([]uint64, n)
 	}
 	src.last, src.busy = make([]place, n), make([][]*output, n)
@@ -66,22 +70,28 @@ func (w *world) newSource(s Source, array int) *source {
 	return src
 }
 
-// open makes the reader.
+// open makes the reader, and new rings where they are a reader's own.
 func (src *source) open() (err error) {
 	w := src.world
+	src.closed, src.retired = false, false
+	if src.perf != nil {
+		array := src.perf.Array
+		src.perf = w.kernel.NewBuffer()
+		src.perf.Start, src.perf.Array = w.Start, array
+	}
 	var r any
 	if src.bufs != nil {
 		o := perfbuf.RingBufOptions{Time: perfbuf.PayloadTime(timeOffset), PollInterval: 2 * longest}
 		if src.Stamped || src.Claimed {
 			o.Time = perfbuf.StampedTime(timeOffset)
 		}
-		r, err = seam.OpenRingBufReader(&seenBufs{src.bufs, seen{src}}, o)
+		r, err = seam.OpenRingBufReader(&seenBufs{src.bufs, seen{src: src}}, o)
 	} else {
 		o := perfbuf.Options{RingBytes: w.RingBytes, NoTime: w.NoTime, Wakeup: perfbuf.Wakeup{Events: 1}}
 		if w.Payload {
 			o.Time = perfbuf.PayloadTime(timeOffset)
 		}
-		r, _, err = seam.OpenReader(&seenPerf{src.perf, seen{src}}, o)
+		r, _, err = seam.OpenReader(&seenPerf{src.perf, seen{src: src}}, o)
 	}
 	if err == nil {
 		src.reader = r.(*perfbuf.Reader)
@@ -206,6 +216,54 @@ func (src *source) gone(t *truth) {
 	}
 	src.kept = nil
 	clear(src.last)
+}
+
+// retire settles accounts when the reader is closed: what was left in rings of its own is dropped.
+func (src *source) retire() {
+	<-src.reader.Done()
+	if src.perf != nil {
+		for _, r := range src.world.truth.pending {
+			if r.to == src {
+				src.dropped[r.ring]++
+				delete(src.world.truth.pending, r.id)
+				src.world.truth.reuse(r)
+			}
+		}
+		for i := range src.silent {
+			src.silent[i] += src.perf.Ring(i).Pending()
+		}
+	}
+	src.past, src.retired = src.stats(), true
+}
+
+// stats sums the reader's up with those of its predecessors.
+func (src *source) stats() perfbuf.Stats {
+	s := src.past
+	if src.retired {
+		return s
+	}
+	now := src.reader.Stats()
+	s.Late += now.Late
+	s.Inversions += now.Inversions
+	s.SpilledBytes += now.SpilledBytes
+	s.SpillRefused += now.SpillRefused
+	s.Rings = slices.Clone(s.Rings)
+	if s.Rings == nil {
+		s.Rings = make([]perfbuf.RingStats, len(now.Rings))
+	}
+	for i, r := range now.Rings {
+		sum := &s.Rings[i]
+		sum.Samples += r.Samples
+		sum.Dropped += r.Dropped
+		sum.Lost += r.Lost
+		sum.LostRecords += r.LostRecords
+		sum.Bytes += r.Bytes
+		sum.TailStores += r.TailStores
+		sum.Corrupt += r.Corrupt
+		sum.Unknown += r.Unknown
+		sum.Shared += r.Shared
+	}
+	return s
 }
 
 // sum of counts.

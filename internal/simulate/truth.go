@@ -224,9 +224,6 @@ func (t *truth) loss(ev perfbuf.Event) error {
 	return l.report(gap{ev.Lost(), ev.After(), ev.Time()}, t.setup.Skew)
 }
 
-// handed is how many events of all kinds have been delivered.
-func (t *truth) handed() uint64 { return t.delivered + t.gaps + t.markers }
-
 // complete checks a claim that nothing up to a time is missing. Nothing may come behind it later, either.
 func (t *truth) complete(watermark uint64) error {
 	if watermark < t.watermark || watermark > t.clock.clock {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	seam "github.com/ringfold/ringfold/internal/kernel"
@@ -15,6 +16,8 @@ type wait struct {
 	cancel context.CancelFunc // nil: the user does not wait
 	left   int                // pauses until it is cancelled
 	since  int                // the kernel's step when it fell asleep, until the kernel wakes it
+
+	interrupted bool
 }
 
 // mostPauses bounds a wait, and longest is less than any time without which the kernel's wakeups alone end it.
@@ -27,13 +30,13 @@ const (
 func (w *world) wait() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	w.waits = wait{cancel: cancel, left: mostPauses}
+	w.waits, w.using = wait{cancel: cancel, left: mostPauses}, true
 	err := w.stream.Wait(ctx)
-	w.waits = wait{}
+	w.waits, w.using = wait{}, false
 	if errors.Is(err, context.Canceled) {
 		err = nil
 	}
-	return errors.Join(err, w.failure)
+	return errors.Join(err, w.failure, w.made())
 }
 
 // waited counts a pause of a wait.
@@ -47,9 +50,10 @@ func (w *world) waited() {
 	}
 }
 
-// Wait is kernel.Poller's, of a reader and of several: no time passes but that of the simulation.
-func (w *world) Wait(until time.Time, ready func(woken bool) bool) error {
-	w.woken()
+// waitFor is kernel.Poller's Wait, for some sources: no time passes but that of the simulation.
+func (w *world) waitFor(members []*source, until time.Time, ready func(woken bool) bool) error {
+	w.waits.interrupted = false
+	w.woken(members)
 	if ready(false) {
 		return nil
 	}
@@ -61,7 +65,13 @@ func (w *world) Wait(until time.Time, ready func(woken bool) bool) error {
 	for w.waits.left > 0 {
 		w.pause()
 		w.fresh()
-		if w.woken() {
+		if w.waits.interrupted { // as a deadline that is over would, but none is
+			w.waits.interrupted = false
+			if ready(false) {
+				return nil
+			}
+		}
+		if w.woken(members) {
 			if ready(true) {
 				return nil
 			}
@@ -75,15 +85,9 @@ func (w *world) Wait(until time.Time, ready func(woken bool) bool) error {
 	return os.ErrDeadlineExceeded
 }
 
-// Interrupt does nothing: the simulation has one thread.
-func (w *world) Interrupt() {}
-
-// woken reports whether the kernel has woken the stream since the last call.
-func (w *world) woken() (woken bool) {
-	for _, src := range w.sources {
-		if src.out {
-			continue
-		}
+// woken reports whether the kernel has woken these since the last call.
+func (w *world) woken(members []*source) (woken bool) {
+	for _, src := range members {
 		select {
 		case <-src.wakes():
 			woken = true
@@ -129,17 +133,72 @@ func (src *source) wakes() <-chan struct{} {
 	return src.perf.Wakes()
 }
 
-// group is several kernels that are waited for.
+// group is the sources that are waited for together: the world's members.
 type group struct{ *world }
 
-func (group) Add(seam.Kernel) error { return nil }
-func (group) Remove(seam.Kernel)    {}
-func (group) Close()                {}
+// Add takes one in, unless it is refused.
+func (g group) Add(k seam.Kernel) error {
+	if g.refusing && g.Mutant != Forgotten {
+		return errRefused
+	}
+	if !g.refusing {
+		g.members = append(g.members, sourceOf(k))
+	}
+	return nil
+}
 
-// Group waits for all sources.
-func (k *seen) Group() (seam.Group, error) { return group{k.src.world}, nil }
+// Remove takes one out. It must not be freed.
+func (g group) Remove(k seam.Kernel) {
+	g.members = slices.DeleteFunc(g.members, func(src *source) bool { return src == sourceOf(k) })
+}
+
+// Close has nothing to close.
+func (g group) Close() { g.members = nil }
 
 // Wait is the world's.
-func (k *seen) Wait(until time.Time, ready func(woken bool) bool) error {
-	return k.src.world.Wait(until, ready)
+func (g group) Wait(until time.Time, ready func(woken bool) bool) error {
+	return g.waitFor(g.members, until, ready)
 }
+
+// Interrupt does nothing, as contexts call it from goroutines of their own: see meddled.
+func (g group) Interrupt() {}
+
+// awaited checks that the stream waits for its sources, and for nothing else.
+func (w *world) awaited() error {
+	for _, src := range w.sources {
+		if waited := slices.Contains(w.members, src); w.members != nil && len(w.changing) == 0 && !src.closed && waited == src.out {
+			return fmt.Errorf("%w: %v is out: %v, and is waited for: %v", ErrRest, src, src.out, waited)
+		}
+	}
+	return nil
+}
+
+func sourceOf(k seam.Kernel) *source {
+	return k.(interface{ source() *source }).source()
+}
+
+// source is whose kernel it is. Nobody asks for one that has been freed.
+func (k *seen) source() *source {
+	if k.freed {
+		panic("a kernel is asked after it was freed")
+	}
+	return k.src
+}
+
+// Group makes a group of one.
+func (k *seen) Group() (seam.Group, error) {
+	w := k.source().world
+	if w.refusing && w.Mutant != Forgotten {
+		return nil, errRefused
+	}
+	w.members = []*source{k.src}
+	return group{w}, nil
+}
+
+// Wait is the world's, for one source.
+func (k *seen) Wait(until time.Time, ready func(woken bool) bool) error {
+	return k.src.world.waitFor([]*source{k.source()}, until, ready)
+}
+
+// Interrupt is the group's.
+func (k *seen) Interrupt() {}
