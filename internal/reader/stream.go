@@ -153,10 +153,13 @@ func (s *Stream) Release() {
 	has := s.sources
 	s.mu.Unlock()
 	for _, src := range had {
-		// The stream does not wait for the end of a reader that it has let go of, but in a simulation, which has no other goroutine.
-		if s.halt.Load() || slices.Contains(has, src) || s.stepped != nil && s.stepped.Yield() {
+		switch {
+		case s.halt.Load() || slices.Contains(has, src):
 			src.reader.Gate.Leave()
-		} else {
+		case s.stepped != nil: // a simulation has no other goroutine to wait in
+			s.stepped.Yield()
+			src.reader.Gate.Leave()
+		default: // the stream does not wait for the end of a reader that it has let go of
 			src.reader.Gate.LeaveAtOnce()
 		}
 	}
