@@ -239,16 +239,22 @@ func TestKernelChannelsStopUnread(t *testing.T) {
 	})
 }
 
-// overflow has losses told of in a CPU's ring of a page. It receives one event.
-func overflow(e *kerneltest.Emitter, cpu int, events <-chan []byte) {
-	e.Emit(cpu, 100, 200)
-	<-events
-	_, failed := e.Counts(cpu)
-	for before := uint64(0); failed != before; { // until one finds room
+// overflow has losses told of in a CPU's ring of a page. It receives some events, and returns how many.
+func overflow(e *kerneltest.Emitter, cpu int, events <-chan []byte) (received uint64) {
+	_, before := e.Counts(cpu)
+	failed := before
+	for failed == before { // a reader may keep up, if programs are interrupted
+		e.Emit(cpu, 100, 200)
+		<-events
+		received++
+		_, failed = e.Counts(cpu)
+	}
+	for before = 0; failed != before; { // until one finds room
 		before = failed
 		e.Emit(cpu, 1, 200)
 		_, failed = e.Counts(cpu)
 	}
+	return received
 }
 
 // libbpfgo's Stop receives what is in the way of its end, but from the channel of losses only when that of events has
