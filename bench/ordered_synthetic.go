@@ -66,7 +66,7 @@ func ringfoldDrain(reader string, r *perfbuf.Reader) (func(deliver) error, error
 	switch reader {
 	case ringfold:
 		// Everything that is there is due, as nothing is written meanwhile.
-		s, err := r.Ordered(perfbuf.OrderOptions{Mode: perfbuf.Slack(0), Spill: perfbuf.Spill{Bytes: -1}})
+		s, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Slack(0), Spill: perfbuf.Spill{Bytes: -1}})
 		if err != nil {
 			return nil, err
 		}

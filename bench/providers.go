@@ -14,12 +14,12 @@ type provider struct {
 	allow grace.Set
 }
 
-// barrierInterval is the default of OrderOptions.BarrierInterval.
+// barrierInterval is the default of StreamOptions.BarrierInterval.
 const barrierInterval = time.Millisecond
 
 // order are options of a stream that uses this one alone.
-func (p provider) order() perfbuf.OrderOptions {
-	return perfbuf.OrderOptions{Barriers: perfbuf.Barriers(p.allow)}
+func (p provider) order() perfbuf.StreamOptions {
+	return perfbuf.StreamOptions{Barriers: perfbuf.Barriers(p.allow)}
 }
 
 // providers are those that work here.

@@ -15,11 +15,11 @@ const (
 )
 
 // orders are the options of ordered streams, by reader.
-func orders() map[string]perfbuf.OrderOptions {
-	all := map[string]perfbuf.OrderOptions{
+func orders() map[string]perfbuf.StreamOptions {
+	all := map[string]perfbuf.StreamOptions{
 		ringfoldExact:    {},
-		ringfoldSlack1:   {Mode: perfbuf.Slack(time.Millisecond)},
-		ringfoldSlack100: {Mode: perfbuf.Slack(100 * time.Millisecond)},
+		ringfoldSlack1:   {Order: perfbuf.Slack(time.Millisecond)},
+		ringfoldSlack100: {Order: perfbuf.Slack(100 * time.Millisecond)},
 	}
 	for _, p := range providers() {
 		all[p.name] = p.order()
@@ -32,13 +32,13 @@ type orderedPeer struct {
 	*ringfoldPeer
 }
 
-func openOrdered(c *collection, o options, order perfbuf.OrderOptions) (peer, error) {
+func openOrdered(c *collection, o options, order perfbuf.StreamOptions) (peer, error) {
 	p, err := openRingfold(c, o, perfbuf.Wakeup{})
 	if err != nil {
 		return nil, err
 	}
 	r := p.(*ringfoldPeer)
-	stream, err := r.r.Ordered(order)
+	stream, err := r.r.Stream(order)
 	if err != nil {
 		return nil, errors.Join(err, r.close())
 	}

@@ -78,7 +78,7 @@ func openSources(reader string, ringBuf bool, n, burst int) (*rings, error) {
 		c.drain = func(f deliver) error { return readers[0].ForEach(handTo(f)) }
 		return c, nil
 	}
-	stream, err := perfbuf.Merge(perfbuf.OrderOptions{Mode: perfbuf.Slack(0), Spill: perfbuf.Spill{Bytes: -1}}, readers...)
+	stream, err := perfbuf.Merge(perfbuf.StreamOptions{Order: perfbuf.Slack(0), Spill: perfbuf.Spill{Bytes: -1}}, readers...)
 	if err != nil {
 		c.close()
 		return nil, err

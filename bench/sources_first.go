@@ -47,7 +47,7 @@ func openStream(p *ringfoldPeer, two bool) (peer, error) {
 		}
 		readers = append(readers, s.more)
 	}
-	stream, err := perfbuf.Merge(perfbuf.OrderOptions{Mode: perfbuf.Slack(0), Spill: perfbuf.Spill{Bytes: -1}}, readers...)
+	stream, err := perfbuf.Merge(perfbuf.StreamOptions{Order: perfbuf.Slack(0), Spill: perfbuf.Spill{Bytes: -1}}, readers...)
 	if err != nil {
 		return nil, errors.Join(err, s.close())
 	}

@@ -44,7 +44,7 @@ func TestCountsAfterClose(t *testing.T) {
 			s.Close()
 		},
 		"stream with late ones": func(k *fake, more func()) {
-			s, err := k.Ordered(OrderOptions{Mode: Slack(0), DropLate: true})
+			s, err := k.Stream(StreamOptions{Order: Slack(0), DropLate: true})
 			require.NoError(k.t, err)
 			k.output(1, k.clock.Load()-50)
 			for range 3 {

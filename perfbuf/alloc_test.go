@@ -27,7 +27,7 @@ func TestReadingDoesNotAllocate(t *testing.T) {
 				case *Reader:
 					return s.ForEach(f)
 				default:
-					return s.(*Ordered).ForEach(f)
+					return s.(*Stream).ForEach(f)
 				}
 			},
 			"Decoder.All": func(src Source) error {

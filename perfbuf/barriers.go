@@ -3,7 +3,7 @@ package perfbuf
 import "github.com/ringfold/ringfold/internal/grace"
 
 // Barriers is a set of ways to wait, in exact mode, until no older event can come. A stream
-// considers those that its [OrderOptions] allow and that work on this machine for this user. It
+// considers those that its [StreamOptions] allow and that work on this machine for this user. It
 // uses NestLevels if that suffices, else the faster of BindMount and MapInMap, else Membarrier. If
 // one stops working, because the process drops privileges or enters a sandbox, the next takes over.
 //

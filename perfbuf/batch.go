@@ -68,8 +68,8 @@ func (r *Reader) ForEachBatch(f func(*Batch) error) error { return forEachBatch(
 // ForEachBatch is [Ring.ForEach] with one call for many events: see [Reader.ForEachBatch].
 func (r *Ring) ForEachBatch(f func(*Batch) error) error { return forEachBatch(r, f) }
 
-// ForEachBatch is [Ordered.ForEach] with one call for many events: see [Reader.ForEachBatch].
-func (s *Ordered) ForEachBatch(f func(*Batch) error) error { return forEachBatch(s, f) }
+// ForEachBatch is [Stream.ForEach] with one call for many events: see [Reader.ForEachBatch].
+func (s *Stream) ForEachBatch(f func(*Batch) error) error { return forEachBatch(s, f) }
 
 // RunBatches calls f with batches of events as they come, and blocks in between: [Reader.Run] with
 // one call for many events. [Reader.ForEachBatch] says which events count as consumed. Between
@@ -83,7 +83,7 @@ func (r *Ring) RunBatches(ctx context.Context, f func(*Batch) error) error {
 	return runBatches(ctx, r, f)
 }
 
-// RunBatches is [Ordered.Run] with one call for many events: see [Reader.RunBatches].
-func (s *Ordered) RunBatches(ctx context.Context, f func(*Batch) error) error {
+// RunBatches is [Stream.Run] with one call for many events: see [Reader.RunBatches].
+func (s *Stream) RunBatches(ctx context.Context, f func(*Batch) error) error {
 	return runBatches(ctx, s, f)
 }

@@ -72,7 +72,7 @@ func BenchmarkOrdered(b *testing.B) {
 	} {
 		b.Run(fmt.Sprintf("burst=%d/rings=%d/payload=%d", c.burst, c.rings, c.payload), func(b *testing.B) {
 			ordered, unordered := newBenchRings(b, c.rings, 1<<16, c.burst, c.payload), newBenchRings(b, c.rings, 1<<16, c.burst, c.payload)
-			s, err := ordered.Ordered(OrderOptions{Mode: Slack(0), Spill: Spill{Bytes: -1}})
+			s, err := ordered.Stream(StreamOptions{Order: Slack(0), Spill: Spill{Bytes: -1}})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -10,38 +10,38 @@ import (
 // Everything that would read what a pass is reading is refused, from the
 // function that events are handed to and from other goroutines. Nothing is lost by it.
 func TestBusy(t *testing.T) {
-	ring := func(k *fake, _ *Ordered) error { return k.all()[0].ForEach(never) }
-	fold := func(k *fake, _ *Ordered) error {
+	ring := func(k *fake, _ *Stream) error { return k.all()[0].ForEach(never) }
+	fold := func(k *fake, _ *Stream) error {
 		n, err := Fold(k.all()[0], 5, func(int, Event) (int, error) { panic("called") })
 		require.Equal(k.t, 5, n)
 		return err
 	}
-	iterate := func(k *fake, _ *Ordered) (last error) {
+	iterate := func(k *fake, _ *Stream) (last error) {
 		for ev, err := range k.all()[0].Events(k.t.Context()) {
 			require.Equal(k.t, Event{}, ev)
 			last = err
 		}
 		return last
 	}
-	reader := func(k *fake, _ *Ordered) error { return k.ForEach(never) }
-	run := func(k *fake, _ *Ordered) error { return k.Run(k.t.Context(), never) }
-	order := func(k *fake, _ *Ordered) error { _, err := k.Ordered(OrderOptions{}); return err }
-	stream := func(k *fake, s *Ordered) error { return s.ForEach(never) }
-	flush := func(k *fake, s *Ordered) error { return s.ForEachPending(never) }
-	wait := func(k *fake, s *Ordered) error { return s.Wait(k.t.Context()) }
+	reader := func(k *fake, _ *Stream) error { return k.ForEach(never) }
+	run := func(k *fake, _ *Stream) error { return k.Run(k.t.Context(), never) }
+	order := func(k *fake, _ *Stream) error { _, err := k.Stream(StreamOptions{}); return err }
+	stream := func(k *fake, s *Stream) error { return s.ForEach(never) }
+	flush := func(k *fake, s *Stream) error { return s.ForEachPending(never) }
+	wait := func(k *fake, s *Stream) error { return s.Wait(k.t.Context()) }
 
 	for name, c := range map[string]struct {
 		source string
-		inner  []func(k *fake, s *Ordered) error
+		inner  []func(k *fake, s *Stream) error
 	}{
-		"in a ring's pass":    {"ring", []func(*fake, *Ordered) error{ring, fold, iterate, reader, run, order}},
-		"in a reader's pass":  {"reader", []func(*fake, *Ordered) error{ring, fold, iterate, reader, run, order}},
-		"in a stream's round": {"ordered", []func(*fake, *Ordered) error{ring, fold, iterate, reader, run, order, stream, flush, wait}},
+		"in a ring's pass":    {"ring", []func(*fake, *Stream) error{ring, fold, iterate, reader, run, order}},
+		"in a reader's pass":  {"reader", []func(*fake, *Stream) error{ring, fold, iterate, reader, run, order}},
+		"in a stream's round": {"ordered", []func(*fake, *Stream) error{ring, fold, iterate, reader, run, order, stream, flush, wait}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := newFake(t, 1, Options{})
 			src := sourceKinds[c.source](k)
-			s, _ := src.(*Ordered)
+			s, _ := src.(*Stream)
 			k.output(0, 1, 2, 3)
 			var got []uint64
 			require.NoError(t, forEach(src, func(ev Event) error {
@@ -72,9 +72,9 @@ func TestOpenStreamHoldsItsRings(t *testing.T) {
 	require.ErrorIs(t, k.Wait(t.Context()), ErrBusy)
 	require.ErrorIs(t, k.Run(t.Context(), never), ErrBusy)
 	k.output(1, 1)
-	require.ErrorContains(t, k.all()[1].ForEach(never), "Ordered stream holds all rings")
+	require.ErrorContains(t, k.all()[1].ForEach(never), "Stream holds all rings")
 	require.ErrorIs(t, k.ForEach(never), ErrBusy)
-	_, err := k.Ordered(OrderOptions{})
+	_, err := k.Stream(StreamOptions{})
 	require.ErrorIs(t, err, ErrBusy)
 	require.Equal(t, []uint64{1}, ids(t, s))
 	require.NoError(t, s.Close())
@@ -87,7 +87,7 @@ func TestRefusedStreamHoldsNoRing(t *testing.T) {
 	k := newFake(t, 3, Options{})
 	k.output(2, 1)
 	require.NoError(t, k.all()[2].ForEach(func(Event) error {
-		_, err := k.Ordered(OrderOptions{})
+		_, err := k.Stream(StreamOptions{})
 		require.ErrorIs(t, err, ErrBusy)
 		k.output(0, 2)
 		require.Equal(t, []uint64{2}, ids(t, k.all()[0]))

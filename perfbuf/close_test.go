@@ -35,7 +35,7 @@ func TestCloseWithinAPass(t *testing.T) {
 				require.NoError(t, k.Close())
 				require.Zero(t, k.freed.Load(), "freed under the feet of f")
 				require.Zero(t, k.all()[1].Used(), "nobody else gets in")
-				_, err := k.Ordered(OrderOptions{})
+				_, err := k.Stream(StreamOptions{})
 				require.Equal(t, os.ErrClosed, err)
 				require.Equal(t, uint64(1), id(t, ev))
 				return nil
@@ -78,23 +78,23 @@ func TestEverythingAfterCloseIsErrClosed(t *testing.T) {
 			_, err := Fold(k.Reader, 0, func(int, Event) (int, error) { panic("called") })
 			return err
 		},
-		"Fold of a stream":        func() error { _, err := Fold(stream, 0, func(int, Event) (int, error) { panic("called") }); return err },
-		"Ring.ForEach":            func() error { return ring.ForEach(never) },
-		"Ring.Events":             func() error { return only(t, ring.Events(t.Context())) },
-		"Ring.Records":            func() error { return only(t, ring.Records(t.Context())) },
-		"Reader.ForEach":          func() error { return k.ForEach(never) },
-		"Reader.Run":              func() error { return k.Run(t.Context(), never) },
-		"Reader.Events":           func() error { return only(t, k.Events(t.Context())) },
-		"Reader.Records":          func() error { return only(t, k.Records(t.Context())) },
-		"Reader.Wait":             func() error { return k.Wait(t.Context()) },
-		"Reader.Ordered":          func() error { _, err := k.Ordered(OrderOptions{}); return err },
-		"Ordered.ForEach":         func() error { return stream.ForEach(never) },
-		"Ordered.ForEachPending":  func() error { return stream.ForEachPending(never) },
-		"Ordered.Run":             func() error { return stream.Run(t.Context(), never) },
-		"Ordered.Events":          func() error { return only(t, stream.Events(t.Context())) },
-		"Ordered.Records":         func() error { return only(t, stream.Records(t.Context())) },
-		"Ordered.Wait":            func() error { return stream.Wait(t.Context()) },
-		"Ordered.ForEach, closed": func() error { stream.Close(); return stream.ForEach(never) },
+		"Fold of a stream":       func() error { _, err := Fold(stream, 0, func(int, Event) (int, error) { panic("called") }); return err },
+		"Ring.ForEach":           func() error { return ring.ForEach(never) },
+		"Ring.Events":            func() error { return only(t, ring.Events(t.Context())) },
+		"Ring.Records":           func() error { return only(t, ring.Records(t.Context())) },
+		"Reader.ForEach":         func() error { return k.ForEach(never) },
+		"Reader.Run":             func() error { return k.Run(t.Context(), never) },
+		"Reader.Events":          func() error { return only(t, k.Events(t.Context())) },
+		"Reader.Records":         func() error { return only(t, k.Records(t.Context())) },
+		"Reader.Wait":            func() error { return k.Wait(t.Context()) },
+		"Reader.Stream":          func() error { _, err := k.Stream(StreamOptions{}); return err },
+		"Stream.ForEach":         func() error { return stream.ForEach(never) },
+		"Stream.ForEachPending":  func() error { return stream.ForEachPending(never) },
+		"Stream.Run":             func() error { return stream.Run(t.Context(), never) },
+		"Stream.Events":          func() error { return only(t, stream.Events(t.Context())) },
+		"Stream.Records":         func() error { return only(t, stream.Records(t.Context())) },
+		"Stream.Wait":            func() error { return stream.Wait(t.Context()) },
+		"Stream.ForEach, closed": func() error { stream.Close(); return stream.ForEach(never) },
 	} {
 		require.Equal(t, os.ErrClosed, call(), name)
 	}

@@ -9,10 +9,10 @@ import (
 )
 
 // Flush asks for everything that the rings hold now, without waiting for the wakeup policy: a
-// blocked Wait returns, and the next pass over the Reader or over its [Ordered] stream delivers it,
+// blocked Wait returns, and the next pass over the Reader or over its [Stream] delivers it,
 // followed by an event of [KindFlushed]. In a stream the marker comes when all events up to the
-// time of the call are due and delivered: see [Ordered.Watermark]. One marker answers all calls
-// that it follows. [Ordered.ForEachPending] delivers everything in any case, and leaves a marker
+// time of the call are due and delivered: see [Stream.Watermark]. One marker answers all calls
+// that it follows. [Stream.ForEachPending] delivers everything in any case, and leaves a marker
 // that is not proven to the next pass.
 //
 // For each ring that holds something, [Ring.Wait] returns too: one that is blocked, or else the next. Passes
@@ -22,7 +22,7 @@ import (
 func (r *Reader) Flush() error { return r.in.Flush() }
 
 // Flush is [Reader.Flush] of all sources together, those to come included. It returns os.ErrClosed once the stream or a source is closed.
-func (s *Ordered) Flush() error { return s.in.Flush() }
+func (s *Stream) Flush() error { return s.in.Flush() }
 
 // Pause takes the rings out of the map: outputs fail with -ENOENT until Resume, which the kernel
 // does not count as lost. You can still read what the rings hold. Running programs may still finish
@@ -43,12 +43,12 @@ func (r *Reader) Pause() error { return r.in.Pause() }
 func (r *Reader) Resume() error { return r.in.Resume() }
 
 // Pause is [Reader.Pause] of all sources of the stream. If it fails for one, the others are paused all the same.
-func (s *Ordered) Pause() error { return s.forSources((*reader.Reader).Pause) }
+func (s *Stream) Pause() error { return s.forSources((*reader.Reader).Pause) }
 
 // Resume is [Reader.Resume] of all sources of the stream.
-func (s *Ordered) Resume() error { return s.forSources((*reader.Reader).Resume) }
+func (s *Stream) Resume() error { return s.forSources((*reader.Reader).Resume) }
 
-func (s *Ordered) forSources(do func(*reader.Reader) error) (err error) {
+func (s *Stream) forSources(do func(*reader.Reader) error) (err error) {
 	for _, r := range s.in.Readers() {
 		err = errors.Join(err, do(r))
 	}
@@ -72,7 +72,7 @@ func (r *Reader) Shutdown(ctx context.Context, f func(Event) error) error {
 // late in exact mode. It closes the stream and the readers that are its sources. If the stream is
 // closed already, it returns os.ErrClosed and leaves the readers open; they stay paused if the stream
 // was closed during the call.
-func (s *Ordered) Shutdown(ctx context.Context, f func(Event) error) error {
+func (s *Stream) Shutdown(ctx context.Context, f func(Event) error) error {
 	if s.in.Closing() {
 		return os.ErrClosed
 	}

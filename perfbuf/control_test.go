@@ -96,7 +96,7 @@ func TestShutdown(t *testing.T) {
 	for name, shutdown := range map[string]func(k *belled, f func(Event) error) error{
 		"reader": func(k *belled, f func(Event) error) error { return k.Shutdown(k.t.Context(), f) },
 		"stream": func(k *belled, f func(Event) error) error {
-			s, err := k.Ordered(OrderOptions{Mode: Slack(time.Hour)})
+			s, err := k.Stream(StreamOptions{Order: Slack(time.Hour)})
 			require.NoError(k.t, err)
 			return s.Shutdown(k.t.Context(), f)
 		},
@@ -157,8 +157,8 @@ func waitersOf(t *testing.T, f func(t *testing.T, k *belled, w waiter, clock fun
 		lag  time.Duration
 	}{
 		"reader": {func(k *belled) (waiter, error) { return k.Reader, nil }, 0},
-		"slack":  {func(k *belled) (waiter, error) { return k.Ordered(OrderOptions{Mode: Slack(time.Second)}) }, time.Second},
-		"exact":  {func(k *belled) (waiter, error) { return k.Ordered(OrderOptions{}) }, guard + 2 + period},
+		"slack":  {func(k *belled) (waiter, error) { return k.Stream(StreamOptions{Order: Slack(time.Second)}) }, time.Second},
+		"exact":  {func(k *belled) (waiter, error) { return k.Stream(StreamOptions{}) }, guard + 2 + period},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -180,7 +180,7 @@ func marker(time uint64) Record { return Record{Kind: KindFlushed, CPU: -1, Time
 func requireMarker(t *testing.T, src Source, call uint64, got ...Record) {
 	t.Helper()
 	want := call
-	if s, ok := src.(*Ordered); ok {
+	if s, ok := src.(*Stream); ok {
 		want = s.Watermark()
 		require.GreaterOrEqual(t, want, call)
 	}
@@ -288,10 +288,10 @@ func TestFlushDuringAPass(t *testing.T) {
 
 // ForEachPending delivers no marker that is not proven; a stream that is closed leaves it to others.
 func TestFlushAndTheEndOfAStream(t *testing.T) {
-	for _, mode := range []Mode{Slack(time.Hour), Exact()} {
+	for _, mode := range []Order{Slack(time.Hour), Order{}} {
 		k := newBelled(t, 2)
 		k.programs = &fakePrograms{}
-		s, _ := k.stepped(1_000_000, OrderOptions{Mode: mode})
+		s, _ := k.stepped(1_000_000, StreamOptions{Order: mode})
 		k.output(1, 999_000)
 		require.NoError(t, k.Flush())
 		require.Empty(t, copies(t, s))
@@ -313,7 +313,7 @@ func TestFlushAndTheEndOfAStream(t *testing.T) {
 // Markers have their place in the order: none is earlier than what came before it.
 func TestFlushTimesDoNotGoBack(t *testing.T) {
 	k := newBelled(t, 2)
-	s, b := k.stepped(5_000_000, OrderOptions{})
+	s, b := k.stepped(5_000_000, StreamOptions{})
 	require.NoError(t, k.Flush())
 	k.output(0, 4_000_000, 5_000_000, 5_500_000)
 	k.output(1, 5_200_000, 9_999_999)
@@ -351,7 +351,7 @@ func TestFlushTimesDoNotGoBack(t *testing.T) {
 // Of two calls at the same time, the marker that answers both is of the later one.
 func TestFlushCallsAtTheSameTime(t *testing.T) {
 	k := newBelled(t, 1)
-	s, err := k.Ordered(OrderOptions{Mode: Slack(0)})
+	s, err := k.Stream(StreamOptions{Order: Slack(0)})
 	require.NoError(t, err)
 	now, inner := uint64(1000), false
 	k.hooks.clock = func() uint64 {

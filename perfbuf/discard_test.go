@@ -17,7 +17,7 @@ import (
 // look.
 type buffers struct {
 	*ringtest.RingBufs
-	*Ordered
+	*Stream
 	t     *testing.T
 	looks atomic.Int64 // at the clock
 	got   chan uint64  // times of events
@@ -25,12 +25,12 @@ type buffers struct {
 
 const bufferSize = 4096
 
-func newBuffers(t *testing.T, n int, source TimeSource, o OrderOptions) *buffers {
+func newBuffers(t *testing.T, n int, source TimeSource, o StreamOptions) *buffers {
 	b := &buffers{t: t, got: make(chan uint64, 1000)}
 	b.RingBufs = ringtest.NewKernel(1, func(int) uint64 { b.looks.Add(1); return uint64(time.Now().UnixNano()) }).NewRingBufs(n, bufferSize, 0, 0)
 	r, err := kernel.OpenRingBufReader(b.RingBufs, RingBufOptions{Time: source, PollInterval: 1000 * time.Hour})
 	require.NoError(t, err)
-	b.Ordered, err = r.(*Reader).Ordered(o)
+	b.Stream, err = r.(*Reader).Stream(o)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
@@ -40,7 +40,7 @@ func newBuffers(t *testing.T, n int, source TimeSource, o OrderOptions) *buffers
 	t.Cleanup(func() {
 		cancel()
 		require.Equal(t, context.Canceled, <-done)
-		require.NoError(t, b.Ordered.Close())
+		require.NoError(t, b.Stream.Close())
 		require.NoError(t, r.(*Reader).Close())
 		<-r.(*Reader).Done()
 	})
@@ -86,7 +86,7 @@ func TestDiscardedRecordsAreGivenBack(t *testing.T) {
 		for _, spill := range []int{0, -1} {
 			t.Run(name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					b := newBuffers(t, 1, source, OrderOptions{Spill: Spill{Bytes: spill}})
+					b := newBuffers(t, 1, source, StreamOptions{Spill: Spill{Bytes: spill}})
 					for range 3 * bufferSize / 16 {
 						require.True(t, b.reserve(0).end(ringtest.Record.Discard))
 						synctest.Wait()
@@ -106,7 +106,7 @@ func TestDiscardedRecordsAreGivenBack(t *testing.T) {
 func TestBusyRecordCostsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const few = 20
-		b := newBuffers(t, 2, StampedTime(0), OrderOptions{})
+		b := newBuffers(t, 2, StampedTime(0), StreamOptions{})
 		busy := b.reserve(0)
 		require.Less(t, b.idle(), int64(few), "nothing behind it")
 		b.reserve(0).end(ringtest.Record.Discard)

@@ -16,7 +16,7 @@
 //		return err
 //	}
 //	defer reader.Close()
-//	stream, err := reader.Ordered(perfbuf.OrderOptions{})
+//	stream, err := reader.Stream(perfbuf.StreamOptions{})
 //	if err != nil {
 //		return err
 //	}
@@ -37,13 +37,13 @@
 //   - [Reader.Records] is the simplest: each [Record] is a copy that you may keep.
 //   - [Reader.Run] and [Reader.Events] hand out events in place, ring by ring, fullest ring first.
 //   - [Reader.RunBatches] is the fastest: one call for many events.
-//   - [Reader.Ordered] merges all CPUs into one [Ordered] stream by time, and [Merge] several readers.
+//   - [Reader.Stream] merges all CPUs into one [Stream] by time, and [Merge] several readers.
 //   - [Reader.Rings] lets you read each [Ring] in a goroutine of its own.
 //   - [Reader.ForEach], [Reader.ForEachBatch] and [Fold] read what the rings hold now, without
 //     waiting.
 //   - [Reader.Wait] waits without reading, for loops of your own.
 //
-// [Ordered] and [Ring] offer the same ways of reading. Methods that take a context block until
+// [Stream] and [Ring] offer the same ways of reading. Methods that take a context block until
 // events come. They park the goroutine and block no thread. They return context.Cause(ctx),
 // [os.ErrClosed] after [Reader.Close], or the error of your function; an iterator yields that error
 // last. Your function ends a loop without an error by returning [ErrStop]. A second read of a ring
@@ -58,8 +58,8 @@
 //
 // # Order
 //
-// Per-CPU buffers have no order between them, and interrupts can invert the order within one. An
-// [Ordered] stream restores it by the kernel's timestamps. By default it is [Exact]: it delivers an
+// Per-CPU buffers have no order between them, and interrupts can invert the order within one. A
+// [Stream] restores it by the kernel's timestamps. By default it is exact (see [Order]): it delivers an
 // event once a barrier has proved that no older event can still come, on any CPU. A barrier waits
 // until all BPF programs that were running have ended. This costs delay, p50 / p99 on Linux 6.18 as
 // root: 0.1 / 0.2 ms for rare events, and 0.7 / 1.7 ms at 160,000 a second; 12 / 21 ms if no fast
@@ -73,16 +73,16 @@
 // between two looks, at most 2 ms apart while the stream holds events.
 //
 // A stream may have several sources, each a Reader with options, statistics and losses of its own:
-// see [Merge]. [Event.Source] says which one an event is from, and [Ordered.Add] and
-// [Ordered.Remove] change them while the stream runs. Events of BPF ring buffers have their times
+// see [Merge]. [Event.Source] says which one an event is from, and [Stream.Add] and
+// [Stream.Remove] change them while the stream runs. Events of BPF ring buffers have their times
 // in the payload: see [RingBufOptions].
 //
 // # Losses
 //
 // When a ring is full, outputs fail with -ENOSPC and the kernel counts them. The next output that
 // succeeds reports the count, which arrives as an event of [KindLost] just before it. If no output
-// follows, the reader can ask Linux 6.0 and newer. An Ordered stream does so when a CPU falls
-// silent after its ring was nearly full, and in [Ordered.Drain] and [Ordered.ForEachPending].
+// follows, the reader can ask Linux 6.0 and newer. An Stream does so when a CPU falls
+// silent after its ring was nearly full, and in [Stream.Drain] and [Stream.ForEachPending].
 //
 // [Reader.Stats] has totals. After Close, Samples + Dropped + Lost of a ring is what programs tried
 // to output to it; [RingStats] lists the conditions under which that is exact. The kernel does not
@@ -92,13 +92,13 @@
 //
 // # Stop without losing events
 //
-// On Ctrl-C, cancel the context, and call [Reader.Shutdown] or [Ordered.Shutdown] when your loop
+// On Ctrl-C, cancel the context, and call [Reader.Shutdown] or [Stream.Shutdown] when your loop
 // has returned. It stops outputs, delivers what the rings hold, and closes the reader. If you
-// detach the programs first, [Ordered.Drain] delivers the rest. [Reader.Close] alone drops it.
+// detach the programs first, [Stream.Drain] delivers the rest. [Reader.Close] alone drops it.
 //
 // [Reader.Pause] and [Reader.Resume] stop and restart outputs. [Reader.Flush] asks for everything
-// that the rings hold now, followed by an event of [KindFlushed]. [Ordered.Watermark] is the time
-// up to which a stream is complete, and [OrderOptions].FlushEvery sends it regularly. You may call
+// that the rings hold now, followed by an event of [KindFlushed]. [Stream.Watermark] is the time
+// up to which a stream is complete, and [StreamOptions].FlushEvery sends it regularly. You may call
 // Flush, Pause, Resume, Stats and Close from any goroutine at any time; they do not wait for reads.
 //
 // # Wakeups

@@ -409,7 +409,7 @@ func TestDoorbellOfAStreamThatHoldsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newBelled(t, 1)
 		clock := k.clocked()
-		s, err := k.Ordered(OrderOptions{Mode: Slack(time.Millisecond)})
+		s, err := k.Stream(StreamOptions{Order: Slack(time.Millisecond)})
 		require.NoError(t, err)
 		read := func() (at uint64) {
 			require.NoError(t, s.Wait(t.Context()))
@@ -429,13 +429,13 @@ func TestDoorbellOfAStreamThatHoldsNothing(t *testing.T) {
 // Streams of both modes, from idle to busy and back: everything comes in order and in time, and when
 // nothing comes nothing polls.
 func TestDoorbellOfAStream(t *testing.T) {
-	for name, o := range map[string]OrderOptions{"slack": {Mode: Slack(2 * time.Millisecond)}, "exact": {}} {
+	for name, o := range map[string]StreamOptions{"slack": {Order: Slack(2 * time.Millisecond)}, "exact": {}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				k := newBelled(t, 3)
 				clock := k.clocked()
 				k.programs = &fakePrograms{wait: func() error { time.Sleep(period); return nil }}
-				s, err := k.Ordered(o)
+				s, err := k.Stream(o)
 				require.NoError(t, err)
 				var got, want []uint64
 				done := waitInBackground(func() error {

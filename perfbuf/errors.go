@@ -13,7 +13,7 @@ import (
 var ErrStop = errors.New("perfbuf: stop")
 
 // ErrBusy is returned by a call whose rings are being read already: by another goroutine, by the
-// function that makes the call, or by an [Ordered] stream, which holds all rings until it is closed.
+// function that makes the call, or by a [Stream], which holds all rings until it is closed.
 // The wrapping error says which.
 var ErrBusy = walk.ErrBusy
 

@@ -16,8 +16,8 @@ const (
 	KindLost
 	// KindCorrupt is ring memory that could not be read and was skipped: see [Event.Err].
 	KindCorrupt
-	// KindFlushed answers [Reader.Flush]: everything output before the call has been delivered. In an
-	// [Ordered] stream its time says up to when the stream is complete. See [OrderOptions].FlushEvery.
+	// KindFlushed answers [Reader.Flush]: everything output before the call has been delivered. In a
+	// [Stream] its time says up to when the stream is complete. See [StreamOptions].FlushEvery.
 	KindFlushed
 )
 
@@ -74,13 +74,13 @@ func (e Event) Source() *Reader {
 //
 // A loss has the time of the sample that reported it, which follows it, or of the reader's question
 // to the kernel. Corrupt memory has the time of an event before it. [KindFlushed] has the time of
-// the call. In a stream it has that of [Ordered.Watermark], which is no earlier; in
-// [Ordered.Shutdown], after which nothing comes, that of the last event if that is later.
+// the call. In a stream it has that of [Stream.Watermark], which is no earlier; in
+// [Stream.Shutdown], after which nothing comes, that of the last event if that is later.
 func (e Event) Time() uint64 { return e.ev.Time() }
 
-// Late reports whether the event came too late for its place in an [Ordered] stream: the stream had
+// Late reports whether the event came too late for its place in a [Stream]: the stream had
 // already delivered one with a later time, or, in exact mode, was complete up to its time
-// ([Ordered.Watermark]).
+// ([Stream.Watermark]).
 func (e Event) Late() bool { return e.ev.Late() }
 
 // Len returns the length of [Event.Bytes] in bytes, padding included.

@@ -148,7 +148,7 @@ func TestNoTime(t *testing.T) {
 	require.NoError(t, k.ForEach(func(ev Event) error { recs = append(recs, unsourced(ev)); return nil }))
 	require.Equal(t, Record{Kind: KindLost, CPU: firstCPU, Lost: 1}, recs[0])
 	require.Zero(t, recs[1].Time)
-	_, err := k.Ordered(OrderOptions{})
+	_, err := k.Stream(StreamOptions{})
 	require.ErrorContains(t, err, "NoTime")
 	require.NoError(t, k.all()[0].ForEach(never), "the refused stream holds nothing")
 }

@@ -14,7 +14,7 @@ const guard = grace.DefaultGuard
 func TestExactDeliversBehindABarrierOnly(t *testing.T) {
 	k := newFake(t, 2, Options{})
 	k.programs = &fakePrograms{}
-	s, b := k.stepped(0, OrderOptions{})
+	s, b := k.stepped(0, StreamOptions{})
 	k.output(0, 1_000_000)
 	k.clock.Store(10_000_000)
 	require.Empty(t, ids(t, s), "however old it is")
@@ -40,7 +40,7 @@ func TestExactDeliversBehindABarrierOnly(t *testing.T) {
 // loaded, and what it covers is not delivered out of order.
 func TestExactWatermarkIsLoadedBeforeTheHeads(t *testing.T) {
 	k := newFake(t, 2, Options{})
-	s, b := k.stepped(5_000_000, OrderOptions{})
+	s, b := k.stepped(5_000_000, StreamOptions{})
 	k.output(1, 2_000_000)
 	once := true
 	k.hooks.yield = func() { // before ring 0's head is loaded, or, the second time, ring 1's
@@ -58,7 +58,7 @@ func TestExactWatermarkIsLoadedBeforeTheHeads(t *testing.T) {
 // What becomes visible after the barrier has ended and before the heads are loaded is in its place.
 func TestExactTakesWhatIsVisible(t *testing.T) {
 	k := newFake(t, 2, Options{})
-	s, b := k.stepped(5_000_000, OrderOptions{})
+	s, b := k.stepped(5_000_000, StreamOptions{})
 	k.output(1, 2_000_000, 4_000_000)
 	require.NoError(t, b.Round())
 	k.hooks.yield = func() {
@@ -72,7 +72,7 @@ func TestExactTakesWhatIsVisible(t *testing.T) {
 func TestExactRequests(t *testing.T) {
 	k := newFake(t, 1, Options{})
 	const at = 1_000_000
-	s, b := k.stepped(at, OrderOptions{})
+	s, b := k.stepped(at, StreamOptions{})
 	for range 3 {
 		require.Empty(t, ids(t, s))
 		require.False(t, b.Requested(), "nothing is held")
@@ -106,7 +106,7 @@ func TestExactRequests(t *testing.T) {
 // What is due already needs no barrier, though a round left it.
 func TestExactRequestsNothingForWhatIsDue(t *testing.T) {
 	k := newFake(t, 1, Options{})
-	s, b := k.stepped(5_000_000, OrderOptions{})
+	s, b := k.stepped(5_000_000, StreamOptions{})
 	k.output(0, 1_000_000, 2_000_000)
 	require.NoError(t, b.Round())
 	require.NoError(t, s.ForEach(func(Event) error { return ErrStop }))
@@ -117,7 +117,7 @@ func TestExactRequestsNothingForWhatIsDue(t *testing.T) {
 // A barrier that failed is asked for anew.
 func TestExactRequestsAgainAfterAFailure(t *testing.T) {
 	k := newFake(t, 1, Options{})
-	s, b := k.stepped(5_000_000, OrderOptions{})
+	s, b := k.stepped(5_000_000, StreamOptions{})
 	k.output(0, 1_000_000)
 	require.Empty(t, ids(t, s))
 	k.programs.wait = func() error { return errTest }
@@ -138,7 +138,7 @@ func TestExactRequestsAgainAfterAFailure(t *testing.T) {
 // Without a way to wait there is no exact mode, never a weaker one; a slack needs none.
 func TestExactNeedsAProvider(t *testing.T) {
 	k := newFake(t, 2, Options{CPUs: []int{10, 11}})
-	_, err := k.Ordered(OrderOptions{})
+	_, err := k.Stream(StreamOptions{})
 	require.ErrorIs(t, err, os.ErrInvalid)
 	require.ErrorContains(t, err, "exact mode cannot prove completeness here (Slack(d)")
 	k.output(1, 1)
@@ -147,7 +147,7 @@ func TestExactNeedsAProvider(t *testing.T) {
 	require.NoError(t, k.slack(1).Close())
 
 	k.programs = &fakePrograms{opened: func() error { return errTest }}
-	_, err = k.Ordered(OrderOptions{Mode: Exact(), Barriers: BindMount})
+	_, err = k.Stream(StreamOptions{Barriers: BindMount})
 	require.ErrorIs(t, err, errTest)
 	require.Equal(t, grace.Options{Allow: grace.BindMount}, k.programs.options)
 	require.ErrorIs(t, k.slack(1).Drain(t.Context(), never), errTest)
@@ -164,7 +164,7 @@ func TestCloseWhileAnExactStreamIsMade(t *testing.T) {
 		require.Zero(t, k.freed.Load())
 		return nil
 	}
-	s, err := k.Ordered(OrderOptions{})
+	s, err := k.Stream(StreamOptions{})
 	if err == nil {
 		require.Equal(t, os.ErrClosed, s.ForEach(never))
 	} else {
@@ -176,17 +176,17 @@ func TestCloseWhileAnExactStreamIsMade(t *testing.T) {
 
 // Closing the stream, or just the reader, lets go of the barrier's provider.
 func TestExactCloseLetsGoOfTheProvider(t *testing.T) {
-	for name, end := range map[string]func(*fake, *Ordered){
-		"stream": func(_ *fake, s *Ordered) { s.Close(); s.Close() },
-		"reader": func(k *fake, _ *Ordered) { k.Close() },
-		"both":   func(k *fake, s *Ordered) { k.Close(); s.Close() },
-		"inside": func(k *fake, s *Ordered) {
+	for name, end := range map[string]func(*fake, *Stream){
+		"stream": func(_ *fake, s *Stream) { s.Close(); s.Close() },
+		"reader": func(k *fake, _ *Stream) { k.Close() },
+		"both":   func(k *fake, s *Stream) { k.Close(); s.Close() },
+		"inside": func(k *fake, s *Stream) {
 			require.Equal(k.t, os.ErrClosed, s.ForEach(func(Event) error { return k.Close() }))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := newFake(t, 1, Options{})
-			s, b := k.stepped(1_000_000, OrderOptions{})
+			s, b := k.stepped(1_000_000, StreamOptions{})
 			k.output(0, 1, 2)
 			require.NoError(t, b.Round())
 			end(k, s)
@@ -200,13 +200,13 @@ func TestExactCloseLetsGoOfTheProvider(t *testing.T) {
 // Only a stream that asked for barriers has them, and the latest such is told of.
 func TestBarrierStatsAreOfTheLatestExactStream(t *testing.T) {
 	k := newFake(t, 1, Options{})
-	s, b := k.stepped(1_000_000, OrderOptions{})
+	s, b := k.stepped(1_000_000, StreamOptions{})
 	require.NoError(t, b.Round())
 	require.EqualValues(t, 1, k.Stats().Barrier.Count)
 	require.NoError(t, s.Close())
 	require.NoError(t, k.slack(1).Close())
 	require.EqualValues(t, 1, k.Stats().Barrier.Count)
-	s, b = k.stepped(1_000_000, OrderOptions{Mode: Exact()})
+	s, b = k.stepped(1_000_000, StreamOptions{})
 	require.Zero(t, k.Stats().Barrier.Count)
 	require.NoError(t, b.Round())
 	require.NoError(t, s.Close())

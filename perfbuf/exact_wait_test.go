@@ -14,13 +14,13 @@ import (
 const period = 8 * time.Millisecond // a grace period
 
 // exact is timed for a stream in exact mode, whose barriers take a grace period.
-func exact(t *testing.T, rings int, opts Options, o OrderOptions) (*fake, *Ordered, func() uint64) {
+func exact(t *testing.T, rings int, opts Options, o StreamOptions) (*fake, *Stream, func() uint64) {
 	k := newFake(t, rings, opts)
 	start := time.Now()
 	clock := func() uint64 { return uint64(time.Hour + time.Since(start)) }
 	k.hooks.clock = clock
 	k.programs = &fakePrograms{wait: func() error { time.Sleep(period); return nil }}
-	s, err := k.Ordered(o)
+	s, err := k.Stream(o)
 	require.NoError(t, err)
 	return k, s, clock
 }
@@ -28,7 +28,7 @@ func exact(t *testing.T, rings int, opts Options, o OrderOptions) (*fake, *Order
 // While nothing is held there are no barriers, however long; then one suffices for an event.
 func TestExactWaitMakesBarriersForEventsOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k, s, clock := exact(t, 2, Options{}, OrderOptions{})
+		k, s, clock := exact(t, 2, Options{}, StreamOptions{})
 		for range 3 {
 			done := waitInBackground(func() error { return s.Wait(t.Context()) })
 			k.poll.wake() // for nothing
@@ -50,7 +50,7 @@ func TestExactWaitMakesBarriersForEventsOnly(t *testing.T) {
 // An old event needs not wait for the guard.
 func TestExactWaitForAnOldEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k, s, clock := exact(t, 1, Options{}, OrderOptions{})
+		k, s, clock := exact(t, 1, Options{}, StreamOptions{})
 		at := clock()
 		k.output(0, at-2*guard)
 		require.NoError(t, s.Wait(t.Context()))
@@ -67,7 +67,7 @@ func TestExactBarrierInterval(t *testing.T) {
 		-1: period, 0: period, time.Second: time.Second, 20 * time.Millisecond: 20 * time.Millisecond,
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			k, s, clock := exact(t, 3, Options{}, OrderOptions{BarrierInterval: interval})
+			k, s, clock := exact(t, 3, Options{}, StreamOptions{BarrierInterval: interval})
 			var starts []time.Time
 			k.programs.wait = func() error { starts = append(starts, time.Now()); time.Sleep(period); return nil }
 			ctx, cancel := context.WithCancel(context.Background())
@@ -102,7 +102,7 @@ func TestExactBarrierInterval(t *testing.T) {
 // A barrier that fails makes a Wait neither spin nor end; it goes on when the next one succeeds.
 func TestExactWaitWhileBarriersFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k, s, clock := exact(t, 1, Options{}, OrderOptions{BarrierInterval: -1})
+		k, s, clock := exact(t, 1, Options{}, StreamOptions{BarrierInterval: -1})
 		var fail atomic.Bool
 		fail.Store(true)
 		k.programs.wait = func() error {
@@ -143,14 +143,14 @@ func TestExactWaitWhileBarriersFail(t *testing.T) {
 
 // A barrier that hangs holds everything up, and Stats says so. Nobody who wants to end waits for it.
 func TestExactWaitWhileABarrierHangs(t *testing.T) {
-	for how, end := range map[string]func(k *fake, s *Ordered, cancel func(error)) error{
-		"context":      func(_ *fake, _ *Ordered, cancel func(error)) error { cancel(errTest); return errTest },
-		"Close":        func(_ *fake, s *Ordered, _ func(error)) error { s.Close(); return os.ErrClosed },
-		"Reader.Close": func(k *fake, _ *Ordered, _ func(error)) error { k.Close(); return os.ErrClosed },
+	for how, end := range map[string]func(k *fake, s *Stream, cancel func(error)) error{
+		"context":      func(_ *fake, _ *Stream, cancel func(error)) error { cancel(errTest); return errTest },
+		"Close":        func(_ *fake, s *Stream, _ func(error)) error { s.Close(); return os.ErrClosed },
+		"Reader.Close": func(k *fake, _ *Stream, _ func(error)) error { k.Close(); return os.ErrClosed },
 	} {
 		t.Run(how, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				k, s, clock := exact(t, 2, Options{}, OrderOptions{})
+				k, s, clock := exact(t, 2, Options{}, StreamOptions{})
 				hang := make(chan error)
 				k.programs.wait = func() error { return <-hang }
 				at := clock()
@@ -191,7 +191,7 @@ func TestExactWaitWhileABarrierHangs(t *testing.T) {
 // Whoever does not wait gets on by asking again.
 func TestExactForEachAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k, s, clock := exact(t, 2, Options{}, OrderOptions{})
+		k, s, clock := exact(t, 2, Options{}, StreamOptions{})
 		var got []uint64
 		for i := range 100 {
 			k.output(i%2, clock())
@@ -223,7 +223,7 @@ func TestExactPolls(t *testing.T) {
 		10*time.Millisecond + period: true,
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			k, s, clock := exact(t, 2, Options{Wakeup: Wakeup{Bytes: 4 * recordSize, PollInterval: interval}}, OrderOptions{})
+			k, s, clock := exact(t, 2, Options{Wakeup: Wakeup{Bytes: 4 * recordSize, PollInterval: interval}}, StreamOptions{})
 			k.output(0, 1)
 			require.NoError(t, s.Wait(t.Context()))
 			require.Equal(t, []uint64{1}, ids(t, s))
@@ -244,11 +244,11 @@ func TestExactPolls(t *testing.T) {
 
 // All ways to read in exact mode give all events, in order.
 func TestExactReading(t *testing.T) {
-	for name, read := range map[string]func(s *Ordered, f func(uint64) error) error{
-		"Run": func(s *Ordered, f func(uint64) error) error {
+	for name, read := range map[string]func(s *Stream, f func(uint64) error) error{
+		"Run": func(s *Stream, f func(uint64) error) error {
 			return s.Run(context.Background(), func(ev Event) error { return f(ev.Time()) })
 		},
-		"Events": func(s *Ordered, f func(uint64) error) error {
+		"Events": func(s *Stream, f func(uint64) error) error {
 			for ev, err := range s.Events(context.Background()) {
 				if err != nil {
 					return err
@@ -259,7 +259,7 @@ func TestExactReading(t *testing.T) {
 			}
 			return nil
 		},
-		"Records": func(s *Ordered, f func(uint64) error) error {
+		"Records": func(s *Stream, f func(uint64) error) error {
 			for rec, err := range s.Records(context.Background()) {
 				if err != nil {
 					return err
@@ -273,7 +273,7 @@ func TestExactReading(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				k, s, clock := exact(t, 3, Options{}, OrderOptions{})
+				k, s, clock := exact(t, 3, Options{}, StreamOptions{})
 				var got []uint64
 				done := waitInBackground(func() error {
 					return read(s, func(time uint64) error {

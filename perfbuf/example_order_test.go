@@ -13,14 +13,14 @@ import (
 // An interrupt outputs in the middle of another program's output. Its event is later, yet lies first in the
 // ring. An ordered stream goes by the events' times, within a CPU as well as across CPUs. The default mode,
 // Exact, proves that nothing older can still come. Drain delivers the rest after programs are detached.
-func ExampleReader_Ordered() {
+func ExampleReader_Stream() {
 	kernel := perfbuftest.New(perfbuftest.Options{})
 	reader, err := kernel.Open(perfbuf.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer reader.Close()
-	stream, err := reader.Ordered(perfbuf.OrderOptions{})
+	stream, err := reader.Stream(perfbuf.StreamOptions{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func ExampleSlack() {
 		log.Fatal(err)
 	}
 	defer reader.Close()
-	stream, err := reader.Ordered(perfbuf.OrderOptions{Mode: perfbuf.Slack(10 * time.Millisecond)})
+	stream, err := reader.Stream(perfbuf.StreamOptions{Order: perfbuf.Slack(10 * time.Millisecond)})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -93,14 +93,14 @@ func ExampleSlack() {
 
 // A consumer that puts several streams together, or writes windows of time, has to know up to when each is
 // complete, also when nothing happens.
-func ExampleOrdered_Watermark() {
+func ExampleStream_Watermark() {
 	kernel := perfbuftest.New(perfbuftest.Options{RealTime: true})
 	reader, err := kernel.Open(perfbuf.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer reader.Close()
-	stream, err := reader.Ordered(perfbuf.OrderOptions{FlushEvery: 10 * time.Millisecond})
+	stream, err := reader.Stream(perfbuf.StreamOptions{FlushEvery: 10 * time.Millisecond})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -21,7 +21,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer reader.Close()
-	stream, err := reader.Ordered(perfbuf.OrderOptions{})
+	stream, err := reader.Stream(perfbuf.StreamOptions{})
 	if err != nil {
 		log.Fatal(err)
 	}

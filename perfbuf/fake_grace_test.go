@@ -51,7 +51,7 @@ func (k *fake) kernelLost(ring int) (uint64, bool) {
 }
 
 // stepped is an exact stream whose barriers the test makes itself, by calling Round.
-func (k *fake) stepped(now uint64, o OrderOptions) (*Ordered, *grace.Barrier) {
+func (k *fake) stepped(now uint64, o StreamOptions) (*Stream, *grace.Barrier) {
 	k.t.Helper()
 	k.clock.Store(now)
 	if k.programs == nil {
@@ -59,7 +59,7 @@ func (k *fake) stepped(now uint64, o OrderOptions) (*Ordered, *grace.Barrier) {
 	}
 	var barrier *grace.Barrier
 	k.hooks.drive = func(b *grace.Barrier) { barrier = b }
-	s, err := k.Ordered(o)
+	s, err := k.Stream(o)
 	require.NoError(k.t, err)
 	return s, barrier
 }

@@ -96,10 +96,10 @@ func (k *fake) fill(ring int, from uint64) (n int) {
 	return n
 }
 
-// stream is an Ordered stream in which everything is due.
-func (k *fake) stream() *Ordered {
+// stream is a Stream in which everything is due.
+func (k *fake) stream() *Stream {
 	k.t.Helper()
-	s, err := k.Ordered(OrderOptions{Mode: Slack(0), Spill: Spill{Bytes: -1}})
+	s, err := k.Stream(StreamOptions{Order: Slack(0), Spill: Spill{Bytes: -1}})
 	require.NoError(k.t, err)
 	return s
 }

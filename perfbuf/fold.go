@@ -6,7 +6,7 @@ import (
 	"github.com/ringfold/ringfold/internal/raw"
 )
 
-// Source is what a pass reads: one [Ring], a [Reader] (all rings), or an [Ordered] stream (all
+// Source is what a pass reads: one [Ring], a [Reader] (all rings), or a [Stream] (all
 // rings, what is due in time order). Only they, and types that embed them, implement it.
 type Source interface {
 	// begin claims the source, of which the batch, and the pass that refills it, is then the caller's until the
@@ -20,7 +20,7 @@ type Source interface {
 
 // Fold reads the events that src holds now, without waiting, and carries a value from one to the
 // next: it calls acc, err = f(acc, ev) for each event and returns the last acc. A src is a [Ring],
-// a [Reader] or an [Ordered] stream. ForEach is Fold without the value.
+// a [Reader] or a [Stream]. ForEach is Fold without the value.
 //
 // Fold loads the head of a Ring once, when it begins: events that come later wait for the next
 // call. It stores the tail once, when it ends, which gives the memory back to the kernel. Only if

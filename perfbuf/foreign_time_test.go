@@ -26,7 +26,7 @@ func TestForeignTimes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := newFake(t, 2, Options{NoTime: true})
 			k.clock.Store(now)
-			s := k.byPayload(OrderOptions{Mode: Slack(0)})
+			s := k.byPayload(StreamOptions{Order: Slack(0)})
 			n := 0
 			for pass, times := range [][]uint64{c.first, c.last} {
 				for i, at := range times {
@@ -50,7 +50,7 @@ func TestShortPayloads(t *testing.T) {
 	for _, o := range []Options{{}, {NoTime: true}} {
 		k := newFake(t, 1, o)
 		k.clock.Store(uint64(time.Second))
-		s := k.byPayload(OrderOptions{Mode: Slack(0)})
+		s := k.byPayload(StreamOptions{Order: Slack(0)})
 		for range 40 {
 			require.NoError(t, k.w[0].Output(1, []byte{1, 2, 3, 4}))
 		}

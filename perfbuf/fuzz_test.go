@@ -44,8 +44,8 @@ type readerFuzz struct {
 	t      *testing.T
 	k      *fake
 	start  uint64
-	order  OrderOptions
-	stream *Ordered
+	order  StreamOptions
+	stream *Stream
 	filled int
 	times  uint64
 
@@ -110,8 +110,8 @@ func (z *readerFuzz) do(op, arg byte, b []byte) {
 	case 8:
 		if z.stream == nil {
 			o := z.order
-			o.Mode = Slack(time.Duration(v << (v % 40)))
-			s, err := z.k.Ordered(o)
+			o.Order = Slack(time.Duration(v << (v % 40)))
+			s, err := z.k.Stream(o)
 			if err != nil {
 				z.t.Fatal(err)
 			}

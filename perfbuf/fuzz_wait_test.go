@@ -97,7 +97,7 @@ func (z *readerFuzz) quiet(src waiter) {
 	}
 	if s := z.stream; s != nil {
 		first := min(s.in.Order.Earliest(), z.flushTime())
-		if due := first + uint64(s.opts.Mode.slack+10*time.Millisecond); first != order.Never && due < z.k.hooks.clock() {
+		if due := first + uint64(s.opts.Order.slack+10*time.Millisecond); first != order.Never && due < z.k.hooks.clock() {
 			z.t.Fatalf("an event of %d is due at %d, and it is %d", first, due, z.k.hooks.clock())
 		}
 	} else if src == z.k.Reader && z.k.in.Walk.Flushing() {

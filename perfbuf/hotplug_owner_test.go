@@ -12,7 +12,7 @@ import (
 // the stream.
 func TestNewRingIsTheStreams(t *testing.T) {
 	k := newPluggable(t, 2)
-	s, barrier := k.stepped(1<<40, OrderOptions{})
+	s, barrier := k.stepped(1<<40, StreamOptions{})
 	k.comes(firstCPU - 1)
 	k.output(2, 10)
 	k.output(0, 20)
@@ -38,7 +38,7 @@ func TestNewRingOfAStreamThatFails(t *testing.T) {
 		require.ErrorIs(t, k.all()[2].ForEach(never), ErrBusy)
 		return errTest
 	}}
-	_, err := k.Ordered(OrderOptions{})
+	_, err := k.Stream(StreamOptions{})
 	require.ErrorIs(t, err, errTest)
 	require.Equal(t, []uint64{10}, ids(t, k))
 }
@@ -56,7 +56,7 @@ func TestNewRingsWhileStreamsComeAndGo(t *testing.T) {
 		}()
 		for last := false; !last; {
 			last = len(k.all()) == 3
-			s, err := k.Ordered(OrderOptions{Mode: Slack(0)})
+			s, err := k.Stream(StreamOptions{Order: Slack(0)})
 			require.NoError(t, err)
 			for _, ring := range k.all() {
 				if err := ring.ForEach(never); !errors.Is(err, ErrBusy) {
@@ -77,7 +77,7 @@ func TestNewRingsWhileStreamsComeAndGo(t *testing.T) {
 // waits for a grace period and looks at all rings then.
 func TestFirstEventOfANewRingIsNotLate(t *testing.T) {
 	k := newPluggable(t, 1)
-	s, barrier := k.stepped(1<<40, OrderOptions{})
+	s, barrier := k.stepped(1<<40, StreamOptions{})
 	k.belled.set = func(ring int, _ kernel.Entry) error { // at the latest, the entry is there when this returns
 		k.belled.set = nil
 		k.output(ring, 10)

@@ -112,10 +112,10 @@ func TestNewCPUGetsARing(t *testing.T) {
 
 // A stream has the ring from its next round on.
 func TestStreamTakesNewRingsIn(t *testing.T) {
-	for name, make := range map[string]func(k *pluggable) (*Ordered, func()){
-		"slack": func(k *pluggable) (*Ordered, func()) { return k.stream(), func() {} },
-		"exact": func(k *pluggable) (*Ordered, func()) {
-			s, b := k.stepped(1<<40, OrderOptions{})
+	for name, make := range map[string]func(k *pluggable) (*Stream, func()){
+		"slack": func(k *pluggable) (*Stream, func()) { return k.stream(), func() {} },
+		"exact": func(k *pluggable) (*Stream, func()) {
+			s, b := k.stepped(1<<40, StreamOptions{})
 			return s, func() { require.NoError(t, b.Round()) }
 		},
 	} {

@@ -19,7 +19,7 @@ func TestKernelAllocations(t *testing.T) {
 		passes = 50
 		batch  = 30 // events of a pass
 	)
-	type reader = func(r *perfbuf.Reader, s *perfbuf.Ordered, f func(perfbuf.Event) error) error
+	type reader = func(r *perfbuf.Reader, s *perfbuf.Stream, f func(perfbuf.Event) error) error
 	iterate := func(events func(func(perfbuf.Event, error) bool), f func(perfbuf.Event) error) error {
 		for ev, err := range events {
 			if err != nil {
@@ -37,45 +37,45 @@ func TestKernelAllocations(t *testing.T) {
 		perPass float64
 		read    reader
 	}{
-		"Fold(Reader)":   {read: func(r *perfbuf.Reader, _ *perfbuf.Ordered, f func(perfbuf.Event) error) error { return forEach(r, f) }},
-		"Reader.ForEach": {read: func(r *perfbuf.Reader, _ *perfbuf.Ordered, f func(perfbuf.Event) error) error { return r.ForEach(f) }},
-		"Ring.ForEach": {read: func(r *perfbuf.Reader, _ *perfbuf.Ordered, f func(perfbuf.Event) error) error {
+		"Fold(Reader)":   {read: func(r *perfbuf.Reader, _ *perfbuf.Stream, f func(perfbuf.Event) error) error { return forEach(r, f) }},
+		"Reader.ForEach": {read: func(r *perfbuf.Reader, _ *perfbuf.Stream, f func(perfbuf.Event) error) error { return r.ForEach(f) }},
+		"Ring.ForEach": {read: func(r *perfbuf.Reader, _ *perfbuf.Stream, f func(perfbuf.Event) error) error {
 			return r.Rings()[0].ForEach(f)
 		}, perPass: 1},
-		"Ordered.ForEach": {ordered: true, read: func(_ *perfbuf.Reader, s *perfbuf.Ordered, f func(perfbuf.Event) error) error { return s.ForEach(f) }},
-		"Fold(Ordered)":   {ordered: true, read: func(_ *perfbuf.Reader, s *perfbuf.Ordered, f func(perfbuf.Event) error) error { return forEach(s, f) }},
-		"Ordered.ForEachPending": {ordered: true, read: func(_ *perfbuf.Reader, s *perfbuf.Ordered, f func(perfbuf.Event) error) error {
+		"Stream.ForEach": {ordered: true, read: func(_ *perfbuf.Reader, s *perfbuf.Stream, f func(perfbuf.Event) error) error { return s.ForEach(f) }},
+		"Fold(Stream)":   {ordered: true, read: func(_ *perfbuf.Reader, s *perfbuf.Stream, f func(perfbuf.Event) error) error { return forEach(s, f) }},
+		"Stream.ForEachPending": {ordered: true, read: func(_ *perfbuf.Reader, s *perfbuf.Stream, f func(perfbuf.Event) error) error {
 			return s.ForEachPending(f)
 		}},
-		"Reader.Wait": {read: func(r *perfbuf.Reader, _ *perfbuf.Ordered, f func(perfbuf.Event) error) error {
+		"Reader.Wait": {read: func(r *perfbuf.Reader, _ *perfbuf.Stream, f func(perfbuf.Event) error) error {
 			if err := r.Wait(background); err != nil {
 				return err
 			}
 			return r.ForEach(f)
 		}},
-		"Ordered.Wait": {ordered: true, read: func(_ *perfbuf.Reader, s *perfbuf.Ordered, f func(perfbuf.Event) error) error {
+		"Stream.Wait": {ordered: true, read: func(_ *perfbuf.Reader, s *perfbuf.Stream, f func(perfbuf.Event) error) error {
 			if err := s.Wait(background); err != nil {
 				return err
 			}
 			return s.ForEach(f)
 		}},
-		"Ring.Events": {perPass: 10, read: func(r *perfbuf.Reader, _ *perfbuf.Ordered, f func(perfbuf.Event) error) error {
+		"Ring.Events": {perPass: 10, read: func(r *perfbuf.Reader, _ *perfbuf.Stream, f func(perfbuf.Event) error) error {
 			return iterate(r.Rings()[0].Events(background), f)
 		}},
-		"Reader.Events": {perPass: 10, read: func(r *perfbuf.Reader, _ *perfbuf.Ordered, f func(perfbuf.Event) error) error {
+		"Reader.Events": {perPass: 10, read: func(r *perfbuf.Reader, _ *perfbuf.Stream, f func(perfbuf.Event) error) error {
 			return iterate(r.Events(background), f)
 		}},
-		"Reader.Run": {perPass: 10, read: func(r *perfbuf.Reader, _ *perfbuf.Ordered, f func(perfbuf.Event) error) error {
+		"Reader.Run": {perPass: 10, read: func(r *perfbuf.Reader, _ *perfbuf.Stream, f func(perfbuf.Event) error) error {
 			return r.Run(background, f)
 		}},
-		"Ordered.Events": {ordered: true, perPass: 10, read: func(_ *perfbuf.Reader, s *perfbuf.Ordered, f func(perfbuf.Event) error) error {
+		"Stream.Events": {ordered: true, perPass: 10, read: func(_ *perfbuf.Reader, s *perfbuf.Stream, f func(perfbuf.Event) error) error {
 			return iterate(s.Events(background), f)
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := kerneltest.Load(t)
 			r := open(t, e, perfbuf.Options{RingBytes: 256 << 10})
-			var s *perfbuf.Ordered
+			var s *perfbuf.Stream
 			if c.ordered {
 				s = ordered(t, r)
 			}

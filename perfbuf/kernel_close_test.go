@@ -16,7 +16,7 @@ import (
 
 func nothing(perfbuf.Event) error { return nil }
 
-// reading is what a Reader and an Ordered stream have in common.
+// reading is what a Reader and a Stream have in common.
 type reading interface {
 	perfbuf.Source
 	Wait(context.Context) error
@@ -63,7 +63,7 @@ func TestKernelUseAfterClose(t *testing.T) {
 	require.NoError(t, r.Close())
 
 	requireClosed(t, r)
-	_, err := r.Ordered(perfbuf.OrderOptions{})
+	_, err := r.Stream(perfbuf.StreamOptions{})
 	require.Equal(t, os.ErrClosed, err)
 	require.Len(t, r.Rings(), len(r.Options().CPUs))
 
@@ -95,7 +95,7 @@ func TestKernelUseAfterOrderedClose(t *testing.T) {
 			e.Emit(ring.CPU(), 10, 24)
 		}
 		s := ordered(t, r)
-		_, err := r.Ordered(perfbuf.OrderOptions{})
+		_, err := r.Stream(perfbuf.StreamOptions{})
 		require.ErrorIs(t, err, perfbuf.ErrBusy)
 		require.ErrorIs(t, r.ForEach(nothing), perfbuf.ErrBusy)
 		require.ErrorIs(t, r.Rings()[0].ForEach(nothing), perfbuf.ErrBusy)

@@ -42,12 +42,12 @@ var consumers = map[string]func(t *testing.T, r *perfbuf.Reader, f func() error)
 		}
 		return nil
 	},
-	"slack":     orderedBy(perfbuf.OrderOptions{Mode: perfbuf.Slack(time.Millisecond)}),
-	"drop late": orderedBy(perfbuf.OrderOptions{Mode: perfbuf.Slack(0), DropLate: true}),
-	"exact":     orderedBy(perfbuf.OrderOptions{}),
+	"slack":     orderedBy(perfbuf.StreamOptions{Order: perfbuf.Slack(time.Millisecond)}),
+	"drop late": orderedBy(perfbuf.StreamOptions{Order: perfbuf.Slack(0), DropLate: true}),
+	"exact":     orderedBy(perfbuf.StreamOptions{}),
 	"exact, one stream after another": func(t *testing.T, r *perfbuf.Reader, f func() error) error {
 		for {
-			s, err := r.Ordered(perfbuf.OrderOptions{})
+			s, err := r.Stream(perfbuf.StreamOptions{})
 			if err != nil {
 				return err
 			}
@@ -65,9 +65,9 @@ var consumers = map[string]func(t *testing.T, r *perfbuf.Reader, f func() error)
 	},
 }
 
-func orderedBy(o perfbuf.OrderOptions) func(*testing.T, *perfbuf.Reader, func() error) error {
+func orderedBy(o perfbuf.StreamOptions) func(*testing.T, *perfbuf.Reader, func() error) error {
 	return func(t *testing.T, r *perfbuf.Reader, f func() error) error {
-		s, err := r.Ordered(o)
+		s, err := r.Stream(o)
 		if err != nil {
 			return err
 		}
@@ -152,17 +152,17 @@ func TestKernelUnreportedLosses(t *testing.T) {
 	kerneltest.RequireLinux(t, 6, 0, "PERF_FORMAT_LOST")
 	for name, end := range map[string]func(*testing.T, *perfbuf.Reader, *ledger){
 		"drain": func(t *testing.T, r *perfbuf.Reader, l *ledger) {
-			s, err := r.Ordered(perfbuf.OrderOptions{})
+			s, err := r.Stream(perfbuf.StreamOptions{})
 			require.NoError(t, err)
 			require.NoError(t, s.Drain(t.Context(), l.add))
 		},
 		"flush": func(t *testing.T, r *perfbuf.Reader, l *ledger) {
-			s, err := r.Ordered(perfbuf.OrderOptions{Mode: perfbuf.Slack(time.Hour)})
+			s, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Slack(time.Hour)})
 			require.NoError(t, err)
 			require.NoError(t, s.ForEachPending(l.add))
 		},
 		"silence": func(t *testing.T, r *perfbuf.Reader, l *ledger) {
-			s, err := r.Ordered(perfbuf.OrderOptions{})
+			s, err := r.Stream(perfbuf.StreamOptions{})
 			require.NoError(t, err)
 			require.NoError(t, s.Run(t.Context(), func(ev perfbuf.Event) error {
 				l.add(ev)

@@ -76,7 +76,7 @@ func TestKernelShutdown(t *testing.T) {
 			return s.(*perfbuf.Reader).Shutdown
 		}},
 		"exact": {make: readings["exact"], order: true, end: func(s reading) func(context.Context, func(perfbuf.Event) error) error {
-			return s.(*perfbuf.Ordered).Shutdown
+			return s.(*perfbuf.Stream).Shutdown
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -202,7 +202,7 @@ func TestKernelDisplacedSource(t *testing.T) {
 	requireRuns(t)
 	one, two := kerneltest.Load(t), kerneltest.Load(t)
 	a, b := open(t, one, perfbuf.Options{}), open(t, two, perfbuf.Options{})
-	s, err := perfbuf.Merge(perfbuf.OrderOptions{}, a, b)
+	s, err := perfbuf.Merge(perfbuf.StreamOptions{}, a, b)
 	require.NoError(t, err)
 	open(t, two, perfbuf.Options{})
 	err = s.Run(t.Context(), nothing)

@@ -20,12 +20,12 @@ import (
 var readings = map[string]func(t *testing.T, r *perfbuf.Reader) reading{
 	"reader": func(_ *testing.T, r *perfbuf.Reader) reading { return r },
 	"slack": func(t *testing.T, r *perfbuf.Reader) reading {
-		s, err := r.Ordered(perfbuf.OrderOptions{Mode: perfbuf.Slack(100 * time.Millisecond)})
+		s, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Slack(100 * time.Millisecond)})
 		require.NoError(t, err)
 		return s
 	},
 	"exact": func(t *testing.T, r *perfbuf.Reader) reading {
-		s, err := r.Ordered(perfbuf.OrderOptions{})
+		s, err := r.Stream(perfbuf.StreamOptions{})
 		require.NoError(t, err)
 		return s
 	},

@@ -39,7 +39,7 @@ func runFor(t *testing.T, s reading, d time.Duration, f func(perfbuf.Event) erro
 
 // finish ends a stream whose emitters have stopped: Drain, and then, for kernels that do not count,
 // an output that reports what was lost.
-func finish(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, s *perfbuf.Ordered, f func(perfbuf.Event) error) {
+func finish(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, s *perfbuf.Stream, f func(perfbuf.Event) error) {
 	t.Helper()
 	require.NoError(t, s.Drain(t.Context(), f))
 	if !kernelCounts(t) {
@@ -55,21 +55,21 @@ func finish(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, s *perfbuf.O
 func TestKernelExact(t *testing.T) {
 	for name, c := range map[string]struct {
 		opts  perfbuf.Options
-		order perfbuf.OrderOptions
+		order perfbuf.StreamOptions
 		pause time.Duration
 	}{
-		"fast":        {perfbuf.Options{RingBytes: 512 << 10}, perfbuf.OrderOptions{}, 0},
-		"small rings": {perfbuf.Options{RingBytes: 8 << 10}, perfbuf.OrderOptions{}, 0},
-		"paced":       {perfbuf.Options{}, perfbuf.OrderOptions{}, 500 * time.Microsecond},
-		"no interval": {perfbuf.Options{}, perfbuf.OrderOptions{BarrierInterval: -1}, 100 * time.Microsecond},
+		"fast":        {perfbuf.Options{RingBytes: 512 << 10}, perfbuf.StreamOptions{}, 0},
+		"small rings": {perfbuf.Options{RingBytes: 8 << 10}, perfbuf.StreamOptions{}, 0},
+		"paced":       {perfbuf.Options{}, perfbuf.StreamOptions{}, 500 * time.Microsecond},
+		"no interval": {perfbuf.Options{}, perfbuf.StreamOptions{BarrierInterval: -1}, 100 * time.Microsecond},
 		"polling": {perfbuf.Options{Wakeup: perfbuf.Wakeup{Bytes: 64 << 10, PollInterval: 20 * time.Millisecond}},
-			perfbuf.OrderOptions{}, time.Millisecond},
-		"map-in-map": {perfbuf.Options{}, perfbuf.OrderOptions{Barriers: perfbuf.MapInMap}, time.Millisecond},
+			perfbuf.StreamOptions{}, time.Millisecond},
+		"map-in-map": {perfbuf.Options{}, perfbuf.StreamOptions{Barriers: perfbuf.MapInMap}, time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := kerneltest.Load(t)
 			r := open(t, e, c.opts)
-			s, err := r.Ordered(c.order)
+			s, err := r.Stream(c.order)
 			require.NoError(t, err)
 			l := &orderly{ledger: newLedger(t)}
 			stop := load(t, e, r.Options().CPUs, 300, c.pause)
@@ -96,7 +96,7 @@ func TestKernelExact(t *testing.T) {
 func TestKernelDrainBesidePrograms(t *testing.T) {
 	e := kerneltest.Load(t)
 	r := open(t, e, perfbuf.Options{RingBytes: 512 << 10})
-	s, err := r.Ordered(perfbuf.OrderOptions{})
+	s, err := r.Stream(perfbuf.StreamOptions{})
 	require.NoError(t, err)
 	l := &orderly{ledger: newLedger(t)}
 	stop := load(t, e, r.Options().CPUs, 100, 0)
@@ -115,7 +115,7 @@ func TestKernelDrainBesidePrograms(t *testing.T) {
 func TestKernelExactIdle(t *testing.T) {
 	e := kerneltest.Load(t)
 	r := open(t, e, perfbuf.Options{})
-	s, err := r.Ordered(perfbuf.OrderOptions{})
+	s, err := r.Stream(perfbuf.StreamOptions{})
 	require.NoError(t, err)
 	runFor(t, s, 100*time.Millisecond, nothing)
 	require.Zero(t, r.Stats().Barrier.Count)
@@ -134,7 +134,7 @@ func TestKernelPayloadTime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := kerneltest.Load(t)
 			r := open(t, e, opts)
-			s, err := r.Ordered(perfbuf.OrderOptions{})
+			s, err := r.Stream(perfbuf.StreamOptions{})
 			require.NoError(t, err)
 			const bursts = 500
 			for i := range bursts {

@@ -237,10 +237,10 @@ func TestKernelOrderedFaults(t *testing.T) {
 		call kerneltest.Call
 		k    int
 	}{{callCreate, 1}, {callCreate, 2}, {callUpdate, 1}} {
-		var s *perfbuf.Ordered
+		var s *perfbuf.Stream
 		var err error
 		require.Equal(t, min(c.k, 2), kerneltest.Fail(t, c.call, syscall.EPERM, only(c.k), func() {
-			s, err = r.Ordered(perfbuf.OrderOptions{Barriers: perfbuf.MapInMap | perfbuf.Membarrier})
+			s, err = r.Stream(perfbuf.StreamOptions{Barriers: perfbuf.MapInMap | perfbuf.Membarrier})
 		}))
 		require.NoError(t, err)
 		require.Equal(t, "membarrier", r.Stats().Barrier.Provider)

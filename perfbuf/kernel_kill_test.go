@@ -56,7 +56,7 @@ var victims = map[string]func(t *testing.T, mapFD int, begun func()){
 		t.Error(victim(t, mapFD).Run(t.Context(), func(perfbuf.Event) error { begun(); return nil }))
 	},
 	"ordered": func(t *testing.T, mapFD int, begun func()) {
-		s, err := victim(t, mapFD).Ordered(perfbuf.OrderOptions{})
+		s, err := victim(t, mapFD).Stream(perfbuf.StreamOptions{})
 		require.NoError(t, err)
 		t.Error(s.Run(t.Context(), func(perfbuf.Event) error { begun(); return nil }))
 	},

@@ -18,11 +18,11 @@ import (
 // Outputs on alternating CPUs, one after the other has returned: the number over
 // all CPUs is the order of times, and none can be late.
 func TestKernelOrderAlternating(t *testing.T) {
-	for name, mode := range map[string]perfbuf.Mode{"no slack": perfbuf.Slack(0), "5ms": perfbuf.Slack(5 * time.Millisecond), "default": {}} {
+	for name, mode := range map[string]perfbuf.Order{"no slack": perfbuf.Slack(0), "5ms": perfbuf.Slack(5 * time.Millisecond), "default": {}} {
 		t.Run(name, func(t *testing.T) {
 			e := kerneltest.Load(t)
 			r := open(t, e, perfbuf.Options{RingBytes: 1 << 20}) // has room for all, on one CPU too
-			s, err := r.Ordered(perfbuf.OrderOptions{Mode: mode})
+			s, err := r.Stream(perfbuf.StreamOptions{Order: mode})
 			require.NoError(t, err)
 			const bursts = 3000
 			background(t, func() {
@@ -93,7 +93,7 @@ func TestKernelOrderBacklog(t *testing.T) {
 func TestKernelOrderConcurrent(t *testing.T) {
 	e := kerneltest.Load(t)
 	r := open(t, e, perfbuf.Options{RingBytes: 512 << 10})
-	s, err := r.Ordered(perfbuf.OrderOptions{Mode: perfbuf.Slack(time.Millisecond)})
+	s, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Slack(time.Millisecond)})
 	require.NoError(t, err)
 	l := newLedger(t)
 	last, late := uint64(0), uint64(0)

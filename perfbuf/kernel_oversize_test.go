@@ -20,7 +20,7 @@ const (
 	sizeZero    = 65509 // a record of 65536 bytes: a length of 0, and data_head does not move
 )
 
-// eachSource runs a test with the rings read by a Reader and by an Ordered stream.
+// eachSource runs a test with the rings read by a Reader and by a Stream.
 func eachSource(t *testing.T, opts perfbuf.Options, f func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, src perfbuf.Source)) {
 	for _, name := range []string{"reader", "ordered"} {
 		t.Run(name, func(t *testing.T) {
@@ -112,7 +112,7 @@ func TestKernelOversizeZero(t *testing.T) {
 // the ring is not noticed, and all else is reported, in its place. Reading goes on in each case.
 func TestKernelOversizeSizes(t *testing.T) {
 	for _, noTime := range []bool{false, true} {
-		for name, mode := range map[string]*perfbuf.Mode{"reader": nil, "slack": new(perfbuf.Slack(0)), "exact": new(perfbuf.Exact())} {
+		for name, mode := range map[string]*perfbuf.Order{"reader": nil, "slack": new(perfbuf.Slack(0)), "exact": new(perfbuf.Order{})} {
 			t.Run(fmt.Sprintf("%s, no time %v", name, noTime), func(t *testing.T) {
 				e := kerneltest.Load(t)
 				opts := perfbuf.Options{RingBytes: 256 << 10, NoTime: noTime}
@@ -124,7 +124,7 @@ func TestKernelOversizeSizes(t *testing.T) {
 					oversizeSizes(t, e, r, r)
 					return
 				}
-				s, err := r.Ordered(perfbuf.OrderOptions{Mode: *mode})
+				s, err := r.Stream(perfbuf.StreamOptions{Order: *mode})
 				require.NoError(t, err)
 				oversizeSizes(t, e, r, s)
 			})

@@ -121,7 +121,7 @@ func useReader(t *testing.T, e *remote, r *perfbuf.Reader) {
 	e.emit(cpu, 2)
 	require.Len(t, collect(t, r), 2, "and none while it was paused")
 
-	s, err := r.Ordered(perfbuf.OrderOptions{})
+	s, err := r.Stream(perfbuf.StreamOptions{})
 	require.NoError(t, err)
 	useStream(t, e, r, s)
 	require.NoError(t, s.Drain(t.Context(), func(perfbuf.Event) error { return nil }))
@@ -129,7 +129,7 @@ func useReader(t *testing.T, e *remote, r *perfbuf.Reader) {
 }
 
 // useStream reads what a parent outputs, in order.
-func useStream(t *testing.T, e *remote, r *perfbuf.Reader, s *perfbuf.Ordered) {
+func useStream(t *testing.T, e *remote, r *perfbuf.Reader, s *perfbuf.Stream) {
 	t.Helper()
 	for range 5 {
 		for _, ring := range r.Rings() {
@@ -261,7 +261,7 @@ func TestKernelSeccompLater(t *testing.T) {
 		r := openChild(t, perfbuf.Options{RingBytes: 64 << 10})
 		defer r.Close()
 		refuse(t, unix.SYS_BPF, syscall.EPERM)
-		s, err := r.Ordered(perfbuf.OrderOptions{})
+		s, err := r.Stream(perfbuf.StreamOptions{})
 		require.NoError(t, err)
 		defer s.Close()
 		require.Equal(t, "membarrier", r.Stats().Barrier.Provider)
@@ -281,7 +281,7 @@ func TestKernelSeccompLater(t *testing.T) {
 func TestKernelSeccompBindMount(t *testing.T) {
 	kerneltest.RequireCPUs(t, 2, "or membarrier does not wait")
 	// Membarrier comes after BindMount whatever that was measured to take; MapInMap does not.
-	o := perfbuf.OrderOptions{Barriers: perfbuf.BindMount | perfbuf.Membarrier}
+	o := perfbuf.StreamOptions{Barriers: perfbuf.BindMount | perfbuf.Membarrier}
 	for _, errno := range []syscall.Errno{syscall.EPERM, syscall.ENOSYS} {
 		for _, later := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%v later %v", errno, later), func(t *testing.T) {
@@ -291,7 +291,7 @@ func TestKernelSeccompBindMount(t *testing.T) {
 					if !later {
 						refuse(t, unix.SYS_MOUNT, errno)
 					}
-					s, err := r.Ordered(o)
+					s, err := r.Stream(o)
 					require.NoError(t, err)
 					defer s.Close()
 					if later && strings.Contains(fmt.Sprint(r.Stats().Barrier.Refused), "none was seen running") {
@@ -322,7 +322,7 @@ func TestKernelDroppedPrivileges(t *testing.T) {
 		r, err := perfbuf.Open(childFD, perfbuf.Options{RingBytes: 64 << 10})
 		require.NoError(t, err)
 		defer r.Close()
-		s, err := r.Ordered(perfbuf.OrderOptions{})
+		s, err := r.Stream(perfbuf.StreamOptions{})
 		require.NoError(t, err)
 		defer s.Close()
 
@@ -363,7 +363,7 @@ func TestKernelDroppedPrivileges(t *testing.T) {
 }
 
 // updates waits until the doorbell has changed the map, or could not.
-func updates(r *perfbuf.Reader, s *perfbuf.Ordered) bool {
+func updates(r *perfbuf.Reader, s *perfbuf.Stream) bool {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Wait(ctx) }()

@@ -19,29 +19,29 @@ var sizes = []int{24, 25, 26, 27, 28, 29, 31, 33, 40, 44, 47, 56, 61, 100, 255, 
 
 // Every byte of every payload arrives, from the right CPU, over many laps of small rings, whichever way they are read.
 func TestKernelPayloads(t *testing.T) {
-	read := map[string]func(t *testing.T, r *perfbuf.Reader, s *perfbuf.Ordered, l *ledger){
-		"reader": func(t *testing.T, r *perfbuf.Reader, _ *perfbuf.Ordered, l *ledger) {
+	read := map[string]func(t *testing.T, r *perfbuf.Reader, s *perfbuf.Stream, l *ledger){
+		"reader": func(t *testing.T, r *perfbuf.Reader, _ *perfbuf.Stream, l *ledger) {
 			require.NoError(t, r.ForEach(l.add))
 		},
-		"ordered": func(t *testing.T, _ *perfbuf.Reader, s *perfbuf.Ordered, l *ledger) {
+		"ordered": func(t *testing.T, _ *perfbuf.Reader, s *perfbuf.Stream, l *ledger) {
 			require.NoError(t, s.ForEach(l.add))
 		},
-		"rings": func(t *testing.T, r *perfbuf.Reader, _ *perfbuf.Ordered, l *ledger) {
+		"rings": func(t *testing.T, r *perfbuf.Reader, _ *perfbuf.Stream, l *ledger) {
 			for _, ring := range r.Rings() {
 				require.NoError(t, ring.ForEach(l.add))
 			}
 		},
-		"fold": func(t *testing.T, r *perfbuf.Reader, _ *perfbuf.Ordered, l *ledger) {
+		"fold": func(t *testing.T, r *perfbuf.Reader, _ *perfbuf.Stream, l *ledger) {
 			n, err := perfbuf.Fold(r, 0, func(n int, ev perfbuf.Event) (int, error) { l.add(ev); return n + 1, nil })
 			require.NoError(t, err)
 			require.Equal(t, len(r.Rings()), n)
 		},
-		"one by one": func(t *testing.T, r *perfbuf.Reader, _ *perfbuf.Ordered, l *ledger) {
+		"one by one": func(t *testing.T, r *perfbuf.Reader, _ *perfbuf.Stream, l *ledger) {
 			for range r.Rings() {
 				require.NoError(t, r.ForEach(func(ev perfbuf.Event) error { l.add(ev); return perfbuf.ErrStop }))
 			}
 		},
-		"ring events": func(t *testing.T, r *perfbuf.Reader, _ *perfbuf.Ordered, l *ledger) {
+		"ring events": func(t *testing.T, r *perfbuf.Reader, _ *perfbuf.Stream, l *ledger) {
 			for _, ring := range r.Rings() {
 				for ev, err := range ring.Events(t.Context()) {
 					require.NoError(t, err)
@@ -55,7 +55,7 @@ func TestKernelPayloads(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := kerneltest.Load(t)
 			r := open(t, e, perfbuf.Options{RingBytes: 4096})
-			var s *perfbuf.Ordered
+			var s *perfbuf.Stream
 			if name == "ordered" {
 				s = ordered(t, r)
 			}
@@ -136,7 +136,7 @@ func TestKernelNoTime(t *testing.T) {
 	e := kerneltest.Load(t)
 	r := open(t, e, perfbuf.Options{NoTime: true, RingBytes: 4096})
 	require.True(t, r.Options().NoTime)
-	_, err := r.Ordered(perfbuf.OrderOptions{})
+	_, err := r.Stream(perfbuf.StreamOptions{})
 	require.ErrorContains(t, err, "NoTime")
 	l := newLedger(t) // also sees to it that Time does not decrease: it is 0
 	for _, size := range sizes {

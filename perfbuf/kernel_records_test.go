@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// eachReading runs a test with a Reader and with an Ordered stream.
+// eachReading runs a test with a Reader and with a Stream.
 func eachReading(t *testing.T, opts perfbuf.Options, f func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, src reading)) {
 	eachSource(t, opts, func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, src perfbuf.Source) {
 		f(t, e, r, src.(reading))

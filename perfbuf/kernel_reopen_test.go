@@ -55,7 +55,7 @@ func TestKernelReopenAfterClose(t *testing.T) {
 	e := kerneltest.Load(t)
 	for range 20 {
 		r := open(t, e, perfbuf.Options{RingBytes: 4096})
-		_, err := r.Ordered(perfbuf.OrderOptions{})
+		_, err := r.Stream(perfbuf.StreamOptions{})
 		require.NoError(t, err)
 		for _, ring := range r.Rings() {
 			e.Emit(ring.CPU(), 1, 24)
@@ -73,7 +73,7 @@ func TestKernelExactLeavesNothing(t *testing.T) {
 	before := atRest(t)
 	for i := range 20 {
 		r := open(t, e, perfbuf.Options{})
-		s, err := r.Ordered(perfbuf.OrderOptions{})
+		s, err := r.Stream(perfbuf.StreamOptions{})
 		require.NoError(t, err)
 		e.Emit(r.Rings()[0].CPU(), 10, 24)
 		switch i % 4 {

@@ -32,7 +32,7 @@ func openRings(t testing.TB, fd int, o perfbuf.RingBufOptions) *perfbuf.Reader {
 func TestKernelRingBufWaysOfReading(t *testing.T) {
 	e := kerneltest.LoadRings(t, kerneltest.RingOptions{})
 	r := openRings(t, e.MapFD(), perfbuf.RingBufOptions{CPU: perfbuf.PayloadCPU(kerneltest.RingCPUAt)})
-	s, err := r.Ordered(perfbuf.OrderOptions{})
+	s, err := r.Stream(perfbuf.StreamOptions{})
 	require.NoError(t, err)
 	require.NoError(t, s.Close())
 	cpus := onlineCPUs(t)
@@ -60,8 +60,8 @@ func TestKernelRingBufWaysOfReading(t *testing.T) {
 			}
 			return nil
 		},
-		"Ordered.Run": func(ctx context.Context, f func(perfbuf.Event) error) error {
-			s, err := r.Ordered(perfbuf.OrderOptions{})
+		"Stream.Run": func(ctx context.Context, f func(perfbuf.Event) error) error {
+			s, err := r.Stream(perfbuf.StreamOptions{})
 			if err != nil {
 				return err
 			}
@@ -113,7 +113,7 @@ func TestKernelMergeExact(t *testing.T) {
 	}
 	shared, shards := openRings(t, rings.MapFD(), perfbuf.RingBufOptions{}), openRings(t, rings.ShardsFD(), perfbuf.RingBufOptions{})
 	last := openRings(t, stamped.MapFD(), perfbuf.RingBufOptions{Time: perfbuf.StampedTime(kerneltest.RingTimeAt), LossesFD: stamped.LossesFD()})
-	s, err := perfbuf.Merge(perfbuf.OrderOptions{}, perf, shared, shards, last)
+	s, err := perfbuf.Merge(perfbuf.StreamOptions{}, perf, shared, shards, last)
 	require.NoError(t, err)
 	defer s.Close()
 
@@ -156,7 +156,7 @@ func TestKernelMergeExact(t *testing.T) {
 func TestKernelStampedNeedsNoBarrier(t *testing.T) {
 	e := kerneltest.LoadRings(t, kerneltest.RingOptions{})
 	r := openRings(t, e.MapFD(), perfbuf.RingBufOptions{Time: perfbuf.StampedTime(kerneltest.RingTimeAt)})
-	s, err := r.Ordered(perfbuf.OrderOptions{})
+	s, err := r.Stream(perfbuf.StreamOptions{})
 	require.NoError(t, err)
 	for range 100 {
 		e.Emit(0, kerneltest.RingEmit{Count: 1, Stamped: true})
@@ -173,7 +173,7 @@ func TestKernelBusyRecord(t *testing.T) {
 	for name, source := range map[string]perfbuf.TimeSource{"stamped": perfbuf.StampedTime(kerneltest.RingTimeAt), "payload": perfbuf.PayloadTime(kerneltest.RingTimeAt)} {
 		t.Run(name, func(t *testing.T) {
 			r := openRings(t, e.MapFD(), perfbuf.RingBufOptions{Time: source})
-			s, err := r.Ordered(perfbuf.OrderOptions{})
+			s, err := r.Stream(perfbuf.StreamOptions{})
 			require.NoError(t, err)
 			defer s.Close()
 			release := e.Hold(false)
@@ -207,7 +207,7 @@ func TestKernelDiscards(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := kerneltest.LoadRings(t, kerneltest.RingOptions{Bytes: 4096})
 			r := openRings(t, e.MapFD(), perfbuf.RingBufOptions{Time: source, PollInterval: 1000 * time.Hour})
-			s, err := r.Ordered(perfbuf.OrderOptions{Spill: perfbuf.Spill{Bytes: -1}})
+			s, err := r.Stream(perfbuf.StreamOptions{Spill: perfbuf.Spill{Bytes: -1}})
 			require.NoError(t, err)
 			events := make(chan struct{})
 			ended := background(t, func() {
@@ -332,7 +332,7 @@ func TestKernelShardReplaced(t *testing.T) {
 	e := kerneltest.LoadRings(t, kerneltest.RingOptions{Shards: 1})
 	e.SetShard(0, kerneltest.NewRingBuf(t, 4096))
 	r := openRings(t, e.ShardsFD(), perfbuf.RingBufOptions{})
-	s, err := r.Ordered(perfbuf.OrderOptions{})
+	s, err := r.Stream(perfbuf.StreamOptions{})
 	require.NoError(t, err)
 	events := 0
 	for replaced := range 4 {

@@ -62,9 +62,9 @@ func TestKernelMergeAMapTwice(t *testing.T) {
 		"a ring buffer that is in two maps of maps": {shards, groups, `map "groups"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := perfbuf.Merge(perfbuf.OrderOptions{}, c.once, c.twice)
+			_, err := perfbuf.Merge(perfbuf.StreamOptions{}, c.once, c.twice)
 			require.ErrorContains(t, err, c.want)
-			s, err := perfbuf.Merge(perfbuf.OrderOptions{}, c.once)
+			s, err := perfbuf.Merge(perfbuf.StreamOptions{}, c.once)
 			require.NoError(t, err, "nothing is left claimed")
 			defer s.Close()
 			require.ErrorContains(t, s.Add(c.twice), c.want)
@@ -76,21 +76,21 @@ func TestKernelMergeAMapTwice(t *testing.T) {
 func TestKernelSourcesThatAreRead(t *testing.T) {
 	e, rings := kerneltest.Load(t), kerneltest.LoadRings(t, kerneltest.RingOptions{})
 	perf, shared := open(t, e, perfbuf.Options{}), openRings(t, rings.MapFD(), perfbuf.RingBufOptions{})
-	s, err := perfbuf.Merge(perfbuf.OrderOptions{}, perf, shared)
+	s, err := perfbuf.Merge(perfbuf.StreamOptions{}, perf, shared)
 	require.NoError(t, err)
 	never := func(perfbuf.Event) error { panic("an event") }
 	for _, r := range []*perfbuf.Reader{perf, shared} {
 		require.ErrorIs(t, r.ForEach(never), perfbuf.ErrBusy)
 		require.ErrorIs(t, r.Rings()[0].Run(t.Context(), never), perfbuf.ErrBusy)
 		require.ErrorIs(t, r.Wait(t.Context()), perfbuf.ErrBusy)
-		_, err = perfbuf.Merge(perfbuf.OrderOptions{}, r)
+		_, err = perfbuf.Merge(perfbuf.StreamOptions{}, r)
 		require.ErrorIs(t, err, perfbuf.ErrBusy)
 	}
 	require.NoError(t, s.Close())
 
 	rings.Emit(0, kerneltest.RingEmit{Count: 1, Size: 32})
 	require.NoError(t, shared.ForEach(func(perfbuf.Event) error {
-		_, err := perfbuf.Merge(perfbuf.OrderOptions{}, perf, shared)
+		_, err := perfbuf.Merge(perfbuf.StreamOptions{}, perf, shared)
 		require.ErrorIs(t, err, perfbuf.ErrBusy)
 		return nil
 	}))
@@ -103,7 +103,7 @@ func TestKernelForeignTimes(t *testing.T) {
 	perf := open(t, e, perfbuf.Options{})
 	const pattern = 32 // where payloads have no time
 	wrong := openRings(t, rings.MapFD(), perfbuf.RingBufOptions{Time: perfbuf.PayloadTime(pattern)})
-	s, err := perfbuf.Merge(perfbuf.OrderOptions{}, perf, wrong)
+	s, err := perfbuf.Merge(perfbuf.StreamOptions{}, perf, wrong)
 	require.NoError(t, err)
 	rings.Emit(0, kerneltest.RingEmit{Count: 20, Size: 64})
 	err = s.Run(t.Context(), func(perfbuf.Event) error { panic("an event") })
@@ -128,7 +128,7 @@ func TestKernelForeignTimes(t *testing.T) {
 func TestKernelRemoveThenClose(t *testing.T) {
 	e1, e2 := kerneltest.Load(t), kerneltest.Load(t)
 	a, b := open(t, e1, perfbuf.Options{}), open(t, e2, perfbuf.Options{})
-	s, err := perfbuf.Merge(perfbuf.OrderOptions{}, a, b)
+	s, err := perfbuf.Merge(perfbuf.StreamOptions{}, a, b)
 	require.NoError(t, err)
 	from := make(chan *perfbuf.Reader, 1000)
 	ended := background(t, func() {
@@ -157,7 +157,7 @@ func TestKernelAddFaults(t *testing.T) {
 		t.Run(call.String(), func(t *testing.T) {
 			leak.Check(t)
 			a, b := open(t, e1, perfbuf.Options{}), open(t, e2, perfbuf.Options{})
-			s, err := perfbuf.Merge(perfbuf.OrderOptions{}, a)
+			s, err := perfbuf.Merge(perfbuf.StreamOptions{}, a)
 			require.NoError(t, err)
 			failed := 0
 			for k, calls := 1, 1; calls >= k; k++ {

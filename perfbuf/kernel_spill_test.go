@@ -18,17 +18,17 @@ import (
 // in order, and what does not fit into the budget is lost and told.
 func TestKernelSpill(t *testing.T) {
 	for name, c := range map[string]struct {
-		order perfbuf.OrderOptions
+		order perfbuf.StreamOptions
 		all   bool
 	}{
-		"exact":       {perfbuf.OrderOptions{BarrierInterval: 200 * time.Millisecond, Spill: perfbuf.Spill{Bytes: 64 << 20}}, true},
-		"slack":       {perfbuf.OrderOptions{Mode: perfbuf.Slack(200 * time.Millisecond), Spill: perfbuf.Spill{Bytes: 64 << 20}}, true},
-		"over budget": {perfbuf.OrderOptions{BarrierInterval: 200 * time.Millisecond, Spill: perfbuf.Spill{Bytes: 512 << 10}}, false},
+		"exact":       {perfbuf.StreamOptions{BarrierInterval: 200 * time.Millisecond, Spill: perfbuf.Spill{Bytes: 64 << 20}}, true},
+		"slack":       {perfbuf.StreamOptions{Order: perfbuf.Slack(200 * time.Millisecond), Spill: perfbuf.Spill{Bytes: 64 << 20}}, true},
+		"over budget": {perfbuf.StreamOptions{BarrierInterval: 200 * time.Millisecond, Spill: perfbuf.Spill{Bytes: 512 << 10}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := kerneltest.Load(t)
 			r := open(t, e, perfbuf.Options{RingBytes: 256 << 10})
-			s, err := r.Ordered(c.order)
+			s, err := r.Stream(c.order)
 			require.NoError(t, err)
 			l := &orderly{ledger: newLedger(t)}
 			// However slow the machine: until the budget is used, or enough of it, and not much more.

@@ -28,7 +28,7 @@ type storm struct {
 	t      *testing.T
 	ctx    context.Context
 	r      *perfbuf.Reader
-	stream atomic.Pointer[perfbuf.Ordered]
+	stream atomic.Pointer[perfbuf.Stream]
 	exact  bool
 	events atomic.Int64
 }
@@ -62,15 +62,15 @@ func (s *storm) soon(rnd *rand.Rand) context.Context {
 }
 
 // order opens a stream, or returns the one that there is.
-func (s *storm) order() (*perfbuf.Ordered, error) {
+func (s *storm) order() (*perfbuf.Stream, error) {
 	if stream := s.stream.Load(); stream != nil {
 		return stream, nil
 	}
-	opts := perfbuf.OrderOptions{Spill: perfbuf.Spill{Bytes: 64 << 10}}
+	opts := perfbuf.StreamOptions{Spill: perfbuf.Spill{Bytes: 64 << 10}}
 	if !s.exact {
-		opts.Mode = perfbuf.Slack(100 * time.Microsecond)
+		opts.Order = perfbuf.Slack(100 * time.Microsecond)
 	}
-	stream, err := s.r.Ordered(opts)
+	stream, err := s.r.Stream(opts)
 	if err == nil {
 		s.stream.Store(stream)
 	}

@@ -82,7 +82,7 @@ func requireKernelsClock(t *testing.T, e *remote) {
 	}
 	require.Len(t, times, 15)
 	require.IsIncreasing(t, times)
-	s, err := r.Ordered(perfbuf.OrderOptions{})
+	s, err := r.Stream(perfbuf.StreamOptions{})
 	require.NoError(t, err)
 	defer s.Close()
 	useStream(t, e, r, s)

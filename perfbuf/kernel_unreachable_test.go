@@ -18,8 +18,8 @@ import (
 // A Reader that is dropped and not closed is cleaned up, whatever has been done with it.
 func TestKernelUnreachable(t *testing.T) {
 	one := func(perfbuf.Event) error { return perfbuf.ErrStop }
-	exact := func(t *testing.T, r *perfbuf.Reader) *perfbuf.Ordered {
-		s, err := r.Ordered(perfbuf.OrderOptions{})
+	exact := func(t *testing.T, r *perfbuf.Reader) *perfbuf.Stream {
+		s, err := r.Stream(perfbuf.StreamOptions{})
 		require.NoError(t, err)
 		return s
 	}

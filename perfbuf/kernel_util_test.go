@@ -31,9 +31,9 @@ func open(t testing.TB, e *kerneltest.Emitter, opts perfbuf.Options) *perfbuf.Re
 }
 
 // ordered makes an ordered stream with a slack of 0: what is in the rings is due.
-func ordered(t testing.TB, r *perfbuf.Reader) *perfbuf.Ordered {
+func ordered(t testing.TB, r *perfbuf.Reader) *perfbuf.Stream {
 	t.Helper()
-	s, err := r.Ordered(perfbuf.OrderOptions{Mode: perfbuf.Slack(0), Spill: perfbuf.Spill{Bytes: -1}})
+	s, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Slack(0), Spill: perfbuf.Spill{Bytes: -1}})
 	require.NoError(t, err)
 	return s
 }

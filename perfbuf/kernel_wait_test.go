@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// waiter is a Reader or an Ordered stream.
+// waiter is a Reader or a Stream.
 type waiter interface {
 	perfbuf.Source
 	Wait(context.Context) error
@@ -144,15 +144,15 @@ func TestKernelWaitOrderedClose(t *testing.T) {
 
 // A stream also waits for events to come of age, and that ends as well.
 func TestKernelWaitSlack(t *testing.T) {
-	for name, end := range map[string]func(*perfbuf.Reader, *perfbuf.Ordered, func()) error{
-		"stream": func(_ *perfbuf.Reader, s *perfbuf.Ordered, _ func()) error { s.Close(); return os.ErrClosed },
-		"reader": func(r *perfbuf.Reader, _ *perfbuf.Ordered, _ func()) error { r.Close(); return os.ErrClosed },
-		"cancel": func(_ *perfbuf.Reader, _ *perfbuf.Ordered, cancel func()) error { cancel(); return context.Canceled },
+	for name, end := range map[string]func(*perfbuf.Reader, *perfbuf.Stream, func()) error{
+		"stream": func(_ *perfbuf.Reader, s *perfbuf.Stream, _ func()) error { s.Close(); return os.ErrClosed },
+		"reader": func(r *perfbuf.Reader, _ *perfbuf.Stream, _ func()) error { r.Close(); return os.ErrClosed },
+		"cancel": func(_ *perfbuf.Reader, _ *perfbuf.Stream, cancel func()) error { cancel(); return context.Canceled },
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := kerneltest.Load(t)
 			r := open(t, e, perfbuf.Options{})
-			s, err := r.Ordered(perfbuf.OrderOptions{Mode: perfbuf.Slack(time.Hour)})
+			s, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Slack(time.Hour)})
 			require.NoError(t, err)
 			e.Emit(r.Rings()[0].CPU(), 1, 24)
 			ctx, cancel := context.WithCancel(t.Context())

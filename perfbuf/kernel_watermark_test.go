@@ -17,17 +17,17 @@ import (
 func TestKernelWatermark(t *testing.T) {
 	for name, c := range map[string]struct {
 		opts perfbuf.Options
-		mode perfbuf.Mode
+		mode perfbuf.Order
 	}{
-		"exact":          {mode: perfbuf.Exact()},
-		"exact, overrun": {opts: perfbuf.Options{RingBytes: 8 << 10}, mode: perfbuf.Exact()},
+		"exact":          {mode: perfbuf.Order{}},
+		"exact, overrun": {opts: perfbuf.Options{RingBytes: 8 << 10}, mode: perfbuf.Order{}},
 		"slack":          {mode: perfbuf.Slack(2 * time.Millisecond)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			const every = 5 * time.Millisecond
 			e := kerneltest.Load(t)
 			r := open(t, e, c.opts)
-			s, err := r.Ordered(perfbuf.OrderOptions{Mode: c.mode, FlushEvery: every})
+			s, err := r.Stream(perfbuf.StreamOptions{Order: c.mode, FlushEvery: every})
 			require.NoError(t, err)
 			l := newLedger(t)
 			var markers atomic.Int64
@@ -42,7 +42,7 @@ func TestKernelWatermark(t *testing.T) {
 					markers.Add(1)
 					return nil
 				}
-				if ev.Kind() == perfbuf.KindSample && ev.Time() <= w && c.mode == perfbuf.Exact() {
+				if ev.Kind() == perfbuf.KindSample && ev.Time() <= w && c.mode == (perfbuf.Order{}) {
 					t.Errorf("CPU %d: an event is %d ns before the watermark", ev.CPU(), w-ev.Time())
 				}
 				return l.add(ev)
@@ -70,7 +70,7 @@ func TestKernelWatermark(t *testing.T) {
 			at = perfbuf.Now()
 			finish(t, e, r, s, f)
 			require.GreaterOrEqual(t, s.Watermark(), at-20_000) // the guard is 10 us, or more with nest levels
-			if c.mode == perfbuf.Exact() {
+			if c.mode == (perfbuf.Order{}) {
 				l.balance(e, r)
 			}
 			over.Store(true)
@@ -86,7 +86,7 @@ func TestKernelWatermark(t *testing.T) {
 func TestKernelFlushEveryWhenIdle(t *testing.T) {
 	e := kerneltest.Load(t)
 	r := open(t, e, perfbuf.Options{})
-	s, err := r.Ordered(perfbuf.OrderOptions{FlushEvery: 20 * time.Millisecond})
+	s, err := r.Stream(perfbuf.StreamOptions{FlushEvery: 20 * time.Millisecond})
 	require.NoError(t, err)
 	n := uint64(0)
 	require.NoError(t, s.Run(t.Context(), func(ev perfbuf.Event) error {

@@ -12,7 +12,7 @@ import (
 // With DropLate, late samples are dropped and counted; what comes in time is not.
 func TestDropLate(t *testing.T) {
 	k := newFake(t, 2, Options{})
-	s, err := k.Ordered(OrderOptions{Mode: Slack(0), DropLate: true})
+	s, err := k.Stream(StreamOptions{Order: Slack(0), DropLate: true})
 	require.NoError(t, err)
 	k.output(0, 700, 800)
 	require.Equal(t, []uint64{700, 800}, ids(t, s))
@@ -35,7 +35,7 @@ func TestDropLate(t *testing.T) {
 // Losses and corrupt memory are delivered though they are late.
 func TestDropLateKeepsLossesAndDamage(t *testing.T) {
 	k := newFake(t, 2, Options{})
-	s, err := k.Ordered(OrderOptions{Mode: Slack(0), DropLate: true})
+	s, err := k.Stream(StreamOptions{Order: Slack(0), DropLate: true})
 	require.NoError(t, err)
 	n := uint64(k.fill(0, 1000))
 	require.Len(t, ids(t, s), int(n))
@@ -58,7 +58,7 @@ func TestDropLateKeepsLossesAndDamage(t *testing.T) {
 // Dropping everything does not end a pass, or a wait, early.
 func TestDropLateWithinAPass(t *testing.T) {
 	k := newFake(t, 2, Options{})
-	s, err := k.Ordered(OrderOptions{Mode: Slack(0), DropLate: true})
+	s, err := k.Stream(StreamOptions{Order: Slack(0), DropLate: true})
 	require.NoError(t, err)
 	k.output(0, 1000)
 	require.Len(t, ids(t, s), 1)
@@ -73,11 +73,11 @@ func TestDropLateWithinAPass(t *testing.T) {
 // In exact mode, what comes with a time up to the watermark is late, though nothing later was delivered: a source may have been added that
 // holds such. In slack mode the watermark is a guess, and what comes in order is not late.
 func TestLateBelowTheWatermark(t *testing.T) {
-	for _, mode := range []Mode{Exact(), Slack(time.Millisecond)} {
+	for _, mode := range []Order{Order{}, Slack(time.Millisecond)} {
 		for _, drop := range []bool{false, true} {
 			t.Run(fmt.Sprint(mode, drop), func(t *testing.T) {
 				a, b := twoReaders(t)
-				s, barrier := a.stepped(5_000_000, OrderOptions{Mode: mode, DropLate: drop})
+				s, barrier := a.stepped(5_000_000, StreamOptions{Order: mode, DropLate: drop})
 				a.output(0, 1_000_000)
 				if barrier != nil {
 					require.NoError(t, barrier.Round())
@@ -105,7 +105,7 @@ func TestLateBelowTheWatermark(t *testing.T) {
 				below, above := []uint64{2_000_000, at - 1, at}, []uint64{at + 1, at + 2}
 				st := b.Stats()
 				switch {
-				case mode != Exact():
+				case mode != Order{}:
 					require.Empty(t, late)
 					require.Equal(t, append(below, above...), inTime)
 					require.Zero(t, st.Late)

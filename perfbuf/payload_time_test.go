@@ -21,13 +21,13 @@ func (k *fake) outputAt(ring int, kt uint64, times ...uint64) {
 	}
 }
 
-func (k *fake) byPayload(o OrderOptions) *Ordered {
+func (k *fake) byPayload(o StreamOptions) *Stream {
 	k.t.Helper()
 	k.opts.Time = PayloadTime(4)
 	for _, r := range k.all() {
 		r.raw.SetFields(4, -1)
 	}
-	s, err := k.Ordered(o)
+	s, err := k.Stream(o)
 	require.NoError(k.t, err)
 	return s
 }
@@ -51,7 +51,7 @@ func TestPayloadTimeOrders(t *testing.T) {
 	for name, opts := range map[string]Options{"with the kernel's times": {}, "without": {NoTime: true}} {
 		t.Run(name, func(t *testing.T) {
 			k := newFakeAt(t, 2, fakeRingSize-3*recordSize-16, opts) // records wrap, times too
-			s := k.byPayload(OrderOptions{Mode: Slack(0)})
+			s := k.byPayload(StreamOptions{Order: Slack(0)})
 			k.outputAt(0, 1000, 50, 20, 60)
 			k.outputAt(1, 900, 30, 40, 10, 10)
 			recs := copies(t, s)
@@ -77,7 +77,7 @@ func TestPayloadTimeOrders(t *testing.T) {
 func TestPayloadTimeIsWhatWaits(t *testing.T) {
 	k := newFake(t, 1, Options{})
 	k.clock.Store(1000)
-	s := k.byPayload(OrderOptions{Mode: Slack(100)})
+	s := k.byPayload(StreamOptions{Order: Slack(100)})
 	k.outputAt(0, 1, 890, 950)
 	require.Equal(t, []uint64{890}, timesOf(copies(t, s)))
 	k.clock.Store(1050)
@@ -97,7 +97,7 @@ func TestPayloadWithoutATime(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := newFake(t, 1, c.opts)
-			s := k.byPayload(OrderOptions{Mode: Slack(0)})
+			s := k.byPayload(StreamOptions{Order: Slack(0)})
 			k.outputAt(0, 1, 100)
 			require.NoError(t, k.w[0].Output(110, []byte{1, 2, 3, 4}))
 			k.outputAt(0, 120, future)
@@ -117,7 +117,7 @@ func TestPayloadWithoutATime(t *testing.T) {
 // A loss stands just before the sample that reported it, wherever that sample's time puts it.
 func TestLossWithPayloadTime(t *testing.T) {
 	k := newFake(t, 2, Options{})
-	s := k.byPayload(OrderOptions{Mode: Slack(0)})
+	s := k.byPayload(StreamOptions{Order: Slack(0)})
 	k.outputAt(0, 1, 1)
 	n := uint64(k.fill(0, 500)) // their ids lie where no time is looked for
 	before := copies(t, s)
@@ -135,7 +135,7 @@ func TestLossWithPayloadTime(t *testing.T) {
 // Exact mode goes by the payload's time too.
 func TestPayloadTimeInExactMode(t *testing.T) {
 	k := newFake(t, 2, Options{NoTime: true, Time: PayloadTime(4)})
-	s, b := k.stepped(5_000_000, OrderOptions{})
+	s, b := k.stepped(5_000_000, StreamOptions{})
 	k.outputAt(0, 0, 4_000_000, 5_000_000)
 	k.outputAt(1, 0, 3_000_000)
 	require.Empty(t, copies(t, s))

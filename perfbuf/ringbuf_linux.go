@@ -10,11 +10,11 @@ import "github.com/ringfold/ringfold/internal/ringbuf"
 //   - There is one reader of a ring buffer. If another reads it too, each misses what the other gets, and may get damaged events.
 //     [RingStats].Shared counts how often this was noticed.
 //   - Events stay in the map until they are read. Open and Close change nothing for programs, and [Reader.Pause] is an error.
-//   - A record that a program has reserved and not submitted holds up those behind it, in an [Ordered] stream only under
+//   - A record that a program has reserved and not submitted holds up those behind it, in a [Stream] only under
 //     [StampedTime]. Their room is not free again before it is submitted.
 //   - The kernel wakes the reader at an event, as soon as it has read all before.
 //   - A ring buffer that is put into the array or hash later is found within a second. Nothing is lost until then, but what is older than
-//     an [Ordered] stream has delivered comes late ([Event.Late]), in exact mode too: store all ring buffers before you open the map.
+//     a [Stream] has delivered comes late ([Event.Late]), in exact mode too: store all ring buffers before you open the map.
 //     One that was taken out is read on; once it is empty, and the programs that had found it have ended, its memory is let go, and its Ring
 //     stays empty. One that may sleep and outputs to it later still, is not heard. A reader follows 4,096 ring buffers from first to last.
 //

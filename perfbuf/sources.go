@@ -11,10 +11,10 @@ import (
 
 // Merge opens one stream of the events of several readers, those that their rings hold and those to
 // come, in order of time. [Event.Source] says which reader an event is from. Each keeps its own
-// options and statistics, and its losses come as its events. Of one reader, it is [Reader.Ordered].
+// options and statistics, and its losses come as its events. Of one reader, it is [Reader.Stream].
 //
 // In exact mode no event of any of them is late: a barrier covers all programs, whatever they write
-// to. Readers may be added and removed later: see [Ordered.Add]. Closing one of them ends the stream,
+// to. Readers may be added and removed later: see [Stream.Add]. Closing one of them ends the stream,
 // with os.ErrClosed.
 //
 // Errors are invalid options, a reader or a map that is there twice, [ErrBusy] if rings are being read,
@@ -24,7 +24,7 @@ import (
 // exact stream of a process blocks for 20 to 50 ms, in which it
 // compares these and proves [BindMount]; on a busy machine that takes up to 0.4 s. Later ones block for a
 // grace period.
-func Merge(o OrderOptions, readers ...*Reader) (*Ordered, error) {
+func Merge(o StreamOptions, readers ...*Reader) (*Stream, error) {
 	if len(readers) == 0 {
 		return nil, errors.New("perfbuf.Merge: no readers: pass at least one")
 	}
@@ -32,9 +32,9 @@ func Merge(o OrderOptions, readers ...*Reader) (*Ordered, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Ordered{opts: o}
+	s := &Stream{opts: o}
 	so := reader.StreamOptions{Barriers: grace.Set(o.Barriers), Order: order.Options{
-		Exact: !o.Mode.guess, Interval: o.BarrierInterval, Slack: o.Mode.slack, DropLate: o.DropLate, FlushEvery: o.FlushEvery,
+		Exact: !o.Order.guess, Interval: o.BarrierInterval, Slack: o.Order.slack, DropLate: o.DropLate, FlushEvery: o.FlushEvery,
 		Merge: merge.Options{Spill: max(o.Spill.Bytes, 0)}, Above: o.Spill.Above, Until: o.Spill.Until,
 	}}
 	in := make([]*reader.Reader, len(readers))
@@ -48,15 +48,15 @@ func Merge(o OrderOptions, readers ...*Reader) (*Ordered, error) {
 	return s, nil
 }
 
-// Ordered opens a stream of the events of this reader alone: see [Merge].
-func (r *Reader) Ordered(o OrderOptions) (*Ordered, error) { return Merge(o, r) }
+// Stream opens a stream of the events of this reader alone: see [Merge].
+func (r *Reader) Stream(o StreamOptions) (*Stream, error) { return Merge(o, r) }
 
 // Add makes a reader a source of the stream. The stream delivers its events from the next pass on,
 // including those that its rings hold already. Those older than the stream's latest event, or, in exact
-// mode, than [Ordered.Watermark], are late, so add a reader before you attach its programs. Add may be called from anywhere at any time. It
+// mode, than [Stream.Watermark], are late, so add a reader before you attach its programs. Add may be called from anywhere at any time. It
 // blocks for a grace period if the reader needs a barrier and the stream has none that covers it.
 // Errors are those of [Merge], and os.ErrClosed of a closed stream. After an error all is as before.
-func (s *Ordered) Add(r *Reader) error {
+func (s *Stream) Add(r *Reader) error {
 	if _, err := s.opts.effective([]*Reader{r}); err != nil {
 		return err
 	}
@@ -73,11 +73,11 @@ func (s *Ordered) Add(r *Reader) error {
 // Remove may be called from anywhere at any time, and does not block. A pass that is under way still
 // delivers events of the reader, and until it ends, other reads return [ErrBusy]. You may close the
 // reader at once: the stream goes on. It is an error if the reader is not a source.
-func (s *Ordered) Remove(r *Reader) error {
+func (s *Stream) Remove(r *Reader) error {
 	if r == nil {
 		return errNilReader
 	}
 	return s.in.Remove(&r.in)
 }
 
-var errNilReader = errors.New("perfbuf.Ordered: the reader is nil: pass one that Open or OpenRingBuf has returned")
+var errNilReader = errors.New("perfbuf.Stream: the reader is nil: pass one that Open or OpenRingBuf has returned")

@@ -17,12 +17,12 @@ import (
 // A reader that is removed may be closed at once, whoever uses the stream, and whichever source it was: the stream goes on with the
 // rest, and asks nothing of a reader that is being freed.
 func TestRemoveThenClose(t *testing.T) {
-	retire := func(t *testing.T, s *Ordered, k *fake) {
+	retire := func(t *testing.T, s *Stream, k *fake) {
 		require.NoError(t, s.Remove(k.Reader))
 		require.NoError(t, k.Close())
 		require.ErrorContains(t, s.Remove(k.Reader), "not a source")
 	}
-	within := func(t *testing.T, s *Ordered, k *fake) {
+	within := func(t *testing.T, s *Stream, k *fake) {
 		k.programs = &fakePrograms{opened: func() error { time.Sleep(time.Millisecond); return nil }}
 		once, start := false, time.Now()
 		require.NoError(t, s.ForEach(func(Event) error {
@@ -37,7 +37,7 @@ func TestRemoveThenClose(t *testing.T) {
 		require.Equal(t, start, time.Now(), "the end of a reader takes its time, and the stream goes on")
 		<-k.Done()
 	}
-	waiting := func(t *testing.T, s *Ordered, k *fake) {
+	waiting := func(t *testing.T, s *Stream, k *fake) {
 		ids(t, s)
 		done := waitInBackground(func() error { return s.Wait(t.Context()) })
 		blocked(t, done)
@@ -47,18 +47,18 @@ func TestRemoveThenClose(t *testing.T) {
 		require.NoError(t, s.Flush())
 		require.NoError(t, <-done)
 	}
-	idle := func(t *testing.T, s *Ordered, k *fake) {
+	idle := func(t *testing.T, s *Stream, k *fake) {
 		retire(t, s, k)
 		require.EqualValues(t, 1, k.freed.Load())
 	}
-	for how, retire := range map[string]func(*testing.T, *Ordered, *fake){"within a pass": within, "while one waits": waiting, "idle": idle} {
+	for how, retire := range map[string]func(*testing.T, *Stream, *fake){"within a pass": within, "while one waits": waiting, "idle": idle} {
 		for left := range 3 {
 			t.Run(fmt.Sprintf("%s, %d is left", how, left), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					a, b := twoReaders(t)
 					c, _ := twoReaders(t)
 					all := []*fake{a, b, c}
-					s, err := Merge(OrderOptions{Mode: Slack(0)}, a.Reader, b.Reader, c.Reader)
+					s, err := Merge(StreamOptions{Order: Slack(0)}, a.Reader, b.Reader, c.Reader)
 					require.NoError(t, err)
 					for i := range uint64(3) {
 						all[i].output(0, 1+i)
@@ -88,7 +88,7 @@ func TestRemoveThenClose(t *testing.T) {
 // Sources that come and go beside whoever uses the stream are in nobody's way.
 func TestChangesBesideTheUser(t *testing.T) {
 	a, b := twoReaders(t)
-	s, err := Merge(OrderOptions{Mode: Slack(0)}, a.Reader)
+	s, err := Merge(StreamOptions{Order: Slack(0)}, a.Reader)
 	require.NoError(t, err)
 	var done atomic.Bool
 	go func() {
@@ -113,7 +113,7 @@ func TestChangesBesideTheUser(t *testing.T) {
 func TestAddThatFails(t *testing.T) {
 	a, b := newFake(t, 1, Options{}), newFake(t, 1, Options{Time: PayloadTime(0)})
 	b.programs = &fakePrograms{}
-	s, barrier := a.stepped(5_000_000, OrderOptions{})
+	s, barrier := a.stepped(5_000_000, StreamOptions{})
 	a.hooks.group = func() (kernel.Group, error) { return nil, errTest }
 	require.ErrorIs(t, s.Add(b.Reader), errTest)
 	require.NoError(t, b.ForEach(never), "it is not claimed")
@@ -129,15 +129,15 @@ func TestAddThatFails(t *testing.T) {
 
 // The marker that answers a stream's Flush comes, whichever sources go, also if none is left.
 func TestFlushWhileSourcesGo(t *testing.T) {
-	for name, remove := range map[string]func(s *Ordered, a, b *fake) error{
-		"the first": func(s *Ordered, a, _ *fake) error { return s.Remove(a.Reader) },
-		"the last":  func(s *Ordered, _, b *fake) error { return s.Remove(b.Reader) },
-		"all": func(s *Ordered, a, b *fake) error {
+	for name, remove := range map[string]func(s *Stream, a, b *fake) error{
+		"the first": func(s *Stream, a, _ *fake) error { return s.Remove(a.Reader) },
+		"the last":  func(s *Stream, _, b *fake) error { return s.Remove(b.Reader) },
+		"all": func(s *Stream, a, b *fake) error {
 			s.Remove(a.Reader)
 			return s.Remove(b.Reader)
 		},
 	} {
-		for _, mode := range []Mode{Exact(), Slack(time.Millisecond)} {
+		for _, mode := range []Order{Order{}, Slack(time.Millisecond)} {
 			for _, waits := range []bool{false, true} {
 				t.Run(name+", "+mode.String(), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
@@ -146,7 +146,7 @@ func TestFlushWhileSourcesGo(t *testing.T) {
 						start := time.Now()
 						clock := func() uint64 { return uint64(time.Hour + time.Since(start)) }
 						a.hooks.clock, b.hooks.clock = clock, clock
-						s, err := Merge(OrderOptions{Mode: mode}, a.Reader, b.Reader)
+						s, err := Merge(StreamOptions{Order: mode}, a.Reader, b.Reader)
 						require.NoError(t, err)
 						done := make(<-chan error)
 						if waits {
@@ -184,9 +184,9 @@ func TestFlushWhileSourcesGo(t *testing.T) {
 
 // A stream without sources delivers the markers that its options ask for, and ends as any other.
 func TestStreamWithoutSources(t *testing.T) {
-	for name, end := range map[string]func(t *testing.T, s *Ordered) error{
-		"Close":    func(_ *testing.T, s *Ordered) error { return s.Close() },
-		"Shutdown": func(t *testing.T, s *Ordered) error { return s.Shutdown(t.Context(), never) },
+	for name, end := range map[string]func(t *testing.T, s *Stream) error{
+		"Close":    func(_ *testing.T, s *Stream) error { return s.Close() },
+		"Shutdown": func(t *testing.T, s *Stream) error { return s.Shutdown(t.Context(), never) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -194,7 +194,7 @@ func TestStreamWithoutSources(t *testing.T) {
 				k.programs = &fakePrograms{}
 				start := time.Now()
 				k.hooks.clock = func() uint64 { return uint64(time.Hour + time.Since(start)) }
-				s, err := k.Ordered(OrderOptions{FlushEvery: time.Minute})
+				s, err := k.Stream(StreamOptions{FlushEvery: time.Minute})
 				require.NoError(t, err)
 				require.NoError(t, s.Remove(k.Reader))
 				for i := range 3 {

@@ -32,7 +32,7 @@ func (g countedGroup) Add(k kernel.Kernel) error {
 func TestStreamLeavesNothingOpen(t *testing.T) {
 	type world struct {
 		a, b, c *fake // the programs of b and c take times themselves
-		s       *Ordered
+		s       *Stream
 		refuses bool
 	}
 	within := func(f func(t *testing.T, w *world)) func(t *testing.T, w *world) {
@@ -99,7 +99,7 @@ func TestStreamLeavesNothingOpen(t *testing.T) {
 					}
 				}
 				var err error
-				w.s, err = w.a.Ordered(OrderOptions{})
+				w.s, err = w.a.Stream(StreamOptions{})
 				require.NoError(t, err)
 				c.end(t, w)
 				require.NoError(t, w.s.Close())
@@ -127,7 +127,7 @@ func TestBarrierIsReplaced(t *testing.T) {
 	for _, k := range []*fake{a, b, c} {
 		k.programs = &fakePrograms{}
 	}
-	s, err := a.Ordered(OrderOptions{Barriers: NestLevels | Membarrier})
+	s, err := a.Stream(StreamOptions{Barriers: NestLevels | Membarrier})
 	require.NoError(t, err)
 	require.False(t, a.programs.options.Programs)
 	require.NoError(t, s.Add(b.Reader))
@@ -141,7 +141,7 @@ func TestBarrierIsReplaced(t *testing.T) {
 // A source whose end has begun, and of which the stream does not know yet, keeps no other from ending.
 func TestCloseBesideAcquire(t *testing.T) {
 	a, b := twoReaders(t)
-	s, err := Merge(OrderOptions{Mode: Slack(0)}, a.Reader, b.Reader)
+	s, err := Merge(StreamOptions{Order: Slack(0)}, a.Reader, b.Reader)
 	require.NoError(t, err)
 	require.True(t, b.in.Gate.Close())
 	require.Equal(t, os.ErrClosed, s.ForEach(never))
@@ -172,20 +172,20 @@ func (p *askedPoller) Interrupt() {
 
 // Who is interrupted sees why, however quickly it looks: nobody interrupts it again.
 func TestInterruptsComeLast(t *testing.T) {
-	for name, interrupt := range map[string]func(s *Ordered, a, b *fake) error{
-		"Add":              func(s *Ordered, _, b *fake) error { return s.Add(b.Reader) },
-		"Remove":           func(s *Ordered, a, _ *fake) error { return s.Remove(a.Reader) },
-		"Flush":            func(s *Ordered, _, _ *fake) error { return s.Flush() },
-		"Close":            func(s *Ordered, _, _ *fake) error { return s.Close() },
-		"a source's Flush": func(_ *Ordered, a, _ *fake) error { return a.Flush() },
-		"a source's Close": func(_ *Ordered, a, _ *fake) error { return a.Close() },
+	for name, interrupt := range map[string]func(s *Stream, a, b *fake) error{
+		"Add":              func(s *Stream, _, b *fake) error { return s.Add(b.Reader) },
+		"Remove":           func(s *Stream, a, _ *fake) error { return s.Remove(a.Reader) },
+		"Flush":            func(s *Stream, _, _ *fake) error { return s.Flush() },
+		"Close":            func(s *Stream, _, _ *fake) error { return s.Close() },
+		"a source's Flush": func(_ *Stream, a, _ *fake) error { return a.Flush() },
+		"a source's Close": func(_ *Stream, a, _ *fake) error { return a.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a, b := twoReaders(t)
 				p := &askedPoller{fakePoller: a.poll}
 				a.hooks.poll = p
-				s, err := a.Ordered(OrderOptions{Mode: Slack(0)})
+				s, err := a.Stream(StreamOptions{Order: Slack(0)})
 				require.NoError(t, err)
 				done := waitInBackground(func() error { return s.Wait(t.Context()) })
 				blocked(t, done)
@@ -205,7 +205,7 @@ func TestFlushOfASourceWhileTheStreamWaits(t *testing.T) {
 	for i := range 2 {
 		synctest.Test(t, func(t *testing.T) {
 			a, b := twoReaders(t)
-			s, err := Merge(OrderOptions{Mode: Slack(0)}, a.Reader, b.Reader)
+			s, err := Merge(StreamOptions{Order: Slack(0)}, a.Reader, b.Reader)
 			require.NoError(t, err)
 			done := waitInBackground(func() error { return s.Wait(t.Context()) })
 			blocked(t, done)

@@ -24,7 +24,7 @@ func TestMergeReaders(t *testing.T) {
 	a.output(0, 10, 40)
 	a.output(1, 20)
 	b.output(0, 15, 30, 50)
-	s, err := Merge(OrderOptions{Mode: Slack(0)}, a.Reader, b.Reader)
+	s, err := Merge(StreamOptions{Order: Slack(0)}, a.Reader, b.Reader)
 	require.NoError(t, err)
 	var ids []uint64
 	var from []*Reader
@@ -45,7 +45,7 @@ func TestMergeReaders(t *testing.T) {
 // A reader that is taken out is free at once, and one that comes in later is read from then on.
 func TestAddAndRemove(t *testing.T) {
 	a, b := twoReaders(t)
-	s, err := Merge(OrderOptions{Mode: Slack(0)}, a.Reader)
+	s, err := Merge(StreamOptions{Order: Slack(0)}, a.Reader)
 	require.NoError(t, err)
 	b.output(0, 5)
 	require.NoError(t, s.Add(b.Reader))
@@ -56,7 +56,7 @@ func TestAddAndRemove(t *testing.T) {
 	require.ErrorContains(t, s.Remove(a.Reader), "not a source")
 	require.Equal(t, errNilReader, s.Remove(nil))
 	require.Equal(t, errNilReader, s.Add(nil))
-	_, err = Merge(OrderOptions{}, b.Reader, nil)
+	_, err = Merge(StreamOptions{}, b.Reader, nil)
 	require.Equal(t, errNilReader, err)
 	require.Equal(t, []uint64{20}, ids(t, a.Reader), "it had not been seen")
 	b.output(0, 30)
@@ -72,7 +72,7 @@ func TestAddAndRemove(t *testing.T) {
 func TestWaitForSeveralReaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := twoReaders(t)
-		s, err := Merge(OrderOptions{Mode: Slack(0)}, a.Reader)
+		s, err := Merge(StreamOptions{Order: Slack(0)}, a.Reader)
 		require.NoError(t, err)
 		done := waitInBackground(func() error { return s.Wait(t.Context()) })
 		blocked(t, done)
@@ -120,7 +120,7 @@ func TestWaitForSeveralReaders(t *testing.T) {
 // One marker answers the flushes of all sources.
 func TestFlushOfSeveralReaders(t *testing.T) {
 	a, b := twoReaders(t)
-	s, err := Merge(OrderOptions{Mode: Slack(time.Millisecond)}, a.Reader, b.Reader)
+	s, err := Merge(StreamOptions{Order: Slack(time.Millisecond)}, a.Reader, b.Reader)
 	require.NoError(t, err)
 	require.NoError(t, a.Flush())
 	require.NoError(t, b.Flush())
@@ -140,18 +140,18 @@ func TestMergeRefuses(t *testing.T) {
 		"is passed twice":            {a.Reader, b.Reader, a.Reader},
 		"opened with Options.NoTime": {a.Reader, c.Reader},
 	} {
-		_, err := Merge(OrderOptions{Mode: Slack(0)}, readers...)
+		_, err := Merge(StreamOptions{Order: Slack(0)}, readers...)
 		require.ErrorContains(t, err, want)
 		require.NoError(t, a.ForEach(never), "nothing is left claimed")
 		require.NoError(t, b.ForEach(never))
 	}
 	s := a.slack(1)
-	_, err := Merge(OrderOptions{Mode: Slack(0)}, b.Reader, a.Reader)
+	_, err := Merge(StreamOptions{Order: Slack(0)}, b.Reader, a.Reader)
 	require.ErrorIs(t, err, ErrBusy)
 	require.NoError(t, b.ForEach(never))
 	require.NoError(t, s.Close())
 	require.NoError(t, b.Close())
-	_, err = Merge(OrderOptions{Mode: Slack(0)}, a.Reader, b.Reader)
+	_, err = Merge(StreamOptions{Order: Slack(0)}, a.Reader, b.Reader)
 	require.Equal(t, os.ErrClosed, err)
 	require.NoError(t, a.ForEach(never))
 }
@@ -159,7 +159,7 @@ func TestMergeRefuses(t *testing.T) {
 // Readers may come, go and be closed in the middle of a pass. It is the next that sees them.
 func TestSourcesChangeWithinAPass(t *testing.T) {
 	a, b := twoReaders(t)
-	s, err := Merge(OrderOptions{Mode: Slack(0)}, a.Reader)
+	s, err := Merge(StreamOptions{Order: Slack(0)}, a.Reader)
 	require.NoError(t, err)
 	a.output(0, 1, 2)
 	b.output(0, 3)
@@ -204,7 +204,7 @@ func TestSourcesChangeWithinAPass(t *testing.T) {
 // A source that cannot be paused is let pass, as a BPF ring buffer; one of which that fails is not, and all stay open.
 func TestShutdownNeedsPause(t *testing.T) {
 	a, b := twoReaders(t)
-	s, err := Merge(OrderOptions{Mode: Slack(0)}, a.Reader, b.Reader)
+	s, err := Merge(StreamOptions{Order: Slack(0)}, a.Reader, b.Reader)
 	require.NoError(t, err)
 	a.hooks.set = func(int, kernel.Entry) error { return errors.ErrUnsupported }
 	b.hooks.set = func(int, kernel.Entry) error { return errTest }

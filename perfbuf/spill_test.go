@@ -16,9 +16,9 @@ import (
 const block = fakeRingSize
 
 // slow is a stream in which nothing is due before the clock has moved by an hour.
-func (k *fake) slow(sp Spill) *Ordered {
+func (k *fake) slow(sp Spill) *Stream {
 	k.t.Helper()
-	s, err := k.Ordered(OrderOptions{Mode: Slack(time.Hour), Spill: sp})
+	s, err := k.Stream(StreamOptions{Order: Slack(time.Hour), Spill: sp})
 	require.NoError(k.t, err)
 	return s
 }
@@ -149,7 +149,7 @@ func TestCloseOfAStreamWithCopies(t *testing.T) {
 // While a barrier hangs, a Wait keeps rings from filling up.
 func TestWaitRelievesRingsWhileABarrierHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k, s, clock := exact(t, 2, Options{}, OrderOptions{Spill: Spill{Bytes: 64 * block}})
+		k, s, clock := exact(t, 2, Options{}, StreamOptions{Spill: Spill{Bytes: 64 * block}})
 		hang := make(chan error)
 		k.programs.wait = func() error { return <-hang }
 		done := waitInBackground(func() error { return s.Wait(t.Context()) })

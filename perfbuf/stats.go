@@ -92,7 +92,7 @@ type RingStats struct {
 	Used        int    // bytes not given back to the kernel at this moment
 	HighWater   int    // the greatest Used that a pass has found
 	Samples     uint64 // samples delivered
-	Dropped     uint64 // samples not delivered: late ones with OrderOptions.DropLate, and those left at Close in a perf ring
+	Dropped     uint64 // samples not delivered: late ones with StreamOptions.DropLate, and those left at Close in a perf ring
 	Bytes       uint64 // bytes given back to the kernel, of records of all kinds
 	Lost        uint64 // outputs known to have failed as the ring was full; after Close all of them, on Linux 6.0 or with Options.Outputs
 	LostRecords uint64 // the kernel's reports of such losses

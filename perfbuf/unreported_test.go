@@ -42,7 +42,7 @@ func losses(recs []Record) (lost []Record) {
 // A CPU whose ring was full and that goes silent has its loss delivered after a while, once, though
 // nothing is output that could report it. Other rings are not asked about, nor is this one for long.
 func TestLossOfASilentCPU(t *testing.T) {
-	for name, o := range map[string]OrderOptions{"slack": {Mode: Slack(time.Millisecond)}, "exact": {}} {
+	for name, o := range map[string]StreamOptions{"slack": {Order: Slack(time.Millisecond)}, "exact": {}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				k, s, clock := exact(t, 3, Options{}, o)
@@ -129,7 +129,7 @@ func TestRingThatStaysFull(t *testing.T) {
 		start := time.Now()
 		k.hooks.clock = func() uint64 { return uint64(time.Hour + time.Since(start)) }
 		k.counts = true
-		s, err := k.Ordered(OrderOptions{Mode: Slack(time.Minute), Spill: Spill{Bytes: -1}})
+		s, err := k.Stream(StreamOptions{Order: Slack(time.Minute), Spill: Spill{Bytes: -1}})
 		require.NoError(t, err)
 		n := k.overflow(0, k.hooks.clock(), 5)
 		var recs []Record
@@ -152,16 +152,16 @@ func TestRingThatStaysFull(t *testing.T) {
 
 // However the stream that told of a loss ends, whoever comes to the record that reports it knows.
 func TestLossIsToldOnce(t *testing.T) {
-	next := map[string]func(k *fake, s *Ordered) Source{
-		"same stream": func(_ *fake, s *Ordered) Source { return s },
-		"next stream": func(k *fake, s *Ordered) Source { s.Close(); return k.stream() },
-		"third stream": func(k *fake, s *Ordered) Source {
+	next := map[string]func(k *fake, s *Stream) Source{
+		"same stream": func(_ *fake, s *Stream) Source { return s },
+		"next stream": func(k *fake, s *Stream) Source { s.Close(); return k.stream() },
+		"third stream": func(k *fake, s *Stream) Source {
 			s.Close()
 			k.stream().Close()
 			return k.stream()
 		},
-		"reader": func(k *fake, s *Ordered) Source { s.Close(); return k.Reader },
-		"stream after reader": func(k *fake, s *Ordered) Source {
+		"reader": func(k *fake, s *Stream) Source { s.Close(); return k.Reader },
+		"stream after reader": func(k *fake, s *Stream) Source {
 			s.Close()
 			require.NoError(k.t, k.ForEach(never))
 			return k.stream()
@@ -304,11 +304,11 @@ func TestLossWithoutTheKernelsCount(t *testing.T) {
 
 // Drain ends complete: programs that were running have ended, and unreported losses are told.
 func TestDrainOfAStream(t *testing.T) {
-	for name, mode := range map[string]Mode{"slack": Slack(time.Hour), "exact": Exact()} {
+	for name, mode := range map[string]Order{"slack": Slack(time.Hour), "exact": Order{}} {
 		t.Run(name, func(t *testing.T) {
 			k := newFake(t, 2, Options{})
 			k.counts = true
-			s, _ := k.stepped(1<<40, OrderOptions{Mode: mode})
+			s, _ := k.stepped(1<<40, StreamOptions{Order: mode})
 			base := k.clock.Load()
 			k.output(1, base)
 			require.Empty(t, ids(t, s))
@@ -329,11 +329,11 @@ func TestDrainOfAStream(t *testing.T) {
 
 			k.programs.opened = func() error { return errTest }
 			k.output(1, base+2000)
-			if mode == Exact() { // its barrier can still wait
+			if mode == (Order{}) { // its barrier can still wait
 				require.NoError(t, s.Drain(t.Context(), take))
 			} else {
 				require.ErrorIs(t, s.Drain(t.Context(), never), errTest)
-				require.ErrorContains(t, s.Drain(t.Context(), never), "Ordered.ForEachPending read without waiting")
+				require.ErrorContains(t, s.Drain(t.Context(), never), "Stream.ForEachPending read without waiting")
 				require.NoError(t, s.ForEachPending(take), "nothing is lost")
 			}
 			require.EqualValues(t, base+2000, recs[n+2].Time)
@@ -343,10 +343,10 @@ func TestDrainOfAStream(t *testing.T) {
 
 // Drain beside programs that go on delivers what they had output, and leaves what nothing proves: what comes later is in order.
 func TestDrainBesidePrograms(t *testing.T) {
-	for _, mode := range []Mode{Slack(time.Hour), Exact()} {
+	for _, mode := range []Order{Slack(time.Hour), Order{}} {
 		t.Run(mode.String(), func(t *testing.T) {
 			k := newFake(t, 2, Options{})
-			s, barrier := k.stepped(5_000_000, OrderOptions{Mode: mode})
+			s, barrier := k.stepped(5_000_000, StreamOptions{Order: mode})
 			k.output(0, 4_000_000)
 			waits := 0
 			k.programs.opened = func() error {
@@ -366,7 +366,7 @@ func TestDrainBesidePrograms(t *testing.T) {
 			k.output(1, 6_500_000) // by one that had taken its time before the other
 			k.programs.opened = nil
 			k.clock.Store(10_000_000)
-			if mode == Exact() {
+			if mode == (Order{}) {
 				require.NoError(t, barrier.Round())
 				recs = copies(t, s)
 			} else {

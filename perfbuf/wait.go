@@ -11,7 +11,7 @@ import "context"
 // once, and a pass answers.
 //
 // Errors are context.Cause(ctx), which takes precedence, os.ErrClosed, and [ErrBusy] if another
-// goroutine waits already, for the Reader or for one of its rings, or an [Ordered] stream holds the
+// goroutine waits already, for the Reader or for one of its rings, or a [Stream] holds the
 // rings. Wait blocks no thread: it parks the goroutine on libbpf's epoll descriptor
 // (perf_buffer__epoll_fd) in the Go runtime's poller.
 func (r *Reader) Wait(ctx context.Context) error { return r.in.Wait(ctx, -1) }
@@ -34,4 +34,4 @@ func (r *Ring) Run(ctx context.Context, f func(Event) error) error { return run(
 // A plain wakeup policy with a poll interval ([Wakeup]) delays the next pass by that time, or until a
 // ring holds enough to wake the reader. With the doorbell, a stream that holds nothing looks at busy
 // rings once per slack or barrier interval, at most once per ms.
-func (s *Ordered) Wait(ctx context.Context) error { return s.in.Wait(ctx, ErrBarriers) }
+func (s *Stream) Wait(ctx context.Context) error { return s.in.Wait(ctx, ErrBarriers) }

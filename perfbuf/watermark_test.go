@@ -13,22 +13,22 @@ import (
 
 // However a pass ends, the watermark stays before what f has not had.
 func TestWatermarkOfPassesThatEndEarly(t *testing.T) {
-	for how, end := range map[string]func(k *fake, s *Ordered) error{
-		"error":        func(*fake, *Ordered) error { return errTest },
-		"ErrStop":      func(*fake, *Ordered) error { return ErrStop },
-		"panic":        func(*fake, *Ordered) error { panic(errTest) },
-		"Goexit":       func(*fake, *Ordered) error { runtime.Goexit(); return nil },
-		"Close":        func(_ *fake, s *Ordered) error { return s.Close() },
-		"Reader.Close": func(k *fake, _ *Ordered) error { return k.Close() },
+	for how, end := range map[string]func(k *fake, s *Stream) error{
+		"error":        func(*fake, *Stream) error { return errTest },
+		"ErrStop":      func(*fake, *Stream) error { return ErrStop },
+		"panic":        func(*fake, *Stream) error { panic(errTest) },
+		"Goexit":       func(*fake, *Stream) error { runtime.Goexit(); return nil },
+		"Close":        func(_ *fake, s *Stream) error { return s.Close() },
+		"Reader.Close": func(k *fake, _ *Stream) error { return k.Close() },
 	} {
-		for pass, read := range map[string]func(s *Ordered, f func(Event) error) error{
-			"ForEach":        (*Ordered).ForEach,
-			"ForEachPending": (*Ordered).ForEachPending,
-			"Drain":          func(s *Ordered, f func(Event) error) error { return s.Drain(t.Context(), f) },
+		for pass, read := range map[string]func(s *Stream, f func(Event) error) error{
+			"ForEach":        (*Stream).ForEach,
+			"ForEachPending": (*Stream).ForEachPending,
+			"Drain":          func(s *Stream, f func(Event) error) error { return s.Drain(t.Context(), f) },
 		} {
 			t.Run(how+", "+pass, func(t *testing.T) {
 				k := newFake(t, 2, Options{})
-				s, b := k.stepped(5_000_000, OrderOptions{})
+				s, b := k.stepped(5_000_000, StreamOptions{})
 				k.output(0, 1_000_000, 3_000_000)
 				k.output(1, 2_000_000, 4_000_000)
 				require.NoError(t, b.Round())
@@ -67,17 +67,17 @@ func TestWatermarkOfPassesThatEndEarly(t *testing.T) {
 func TestWatermarkOfPassesOverEverything(t *testing.T) {
 	ignore := func(Event) error { return nil }
 	for pass, c := range map[string]struct {
-		read         func(s *Ordered) error
+		read         func(s *Stream) error
 		exact, slack uint64
 	}{
-		"ForEachPending": {func(s *Ordered) error { return s.ForEachPending(ignore) }, 2_000_000 - guard - 1, 2_500_000},
-		"Drain":          {func(s *Ordered) error { return s.Drain(t.Context(), ignore) }, 3_500_000 - guard - 1, 3_500_000 - guard - 1}, // it waits once more
-		"Shutdown":       {func(s *Ordered) error { return s.Shutdown(t.Context(), ignore) }, 3_000_000 - guard - 1, 3_000_000 - guard - 1},
+		"ForEachPending": {func(s *Stream) error { return s.ForEachPending(ignore) }, 2_000_000 - guard - 1, 2_500_000},
+		"Drain":          {func(s *Stream) error { return s.Drain(t.Context(), ignore) }, 3_500_000 - guard - 1, 3_500_000 - guard - 1}, // it waits once more
+		"Shutdown":       {func(s *Stream) error { return s.Shutdown(t.Context(), ignore) }, 3_000_000 - guard - 1, 3_000_000 - guard - 1},
 	} {
-		for mode, want := range map[Mode]uint64{Exact(): c.exact, Slack(time.Millisecond): c.slack} {
+		for mode, want := range map[Order]uint64{Order{}: c.exact, Slack(time.Millisecond): c.slack} {
 			t.Run(pass+", "+mode.String(), func(t *testing.T) {
 				k := newFake(t, 2, Options{})
-				s, b := k.stepped(2_000_000, OrderOptions{Mode: mode})
+				s, b := k.stepped(2_000_000, StreamOptions{Order: mode})
 				if b != nil {
 					require.NoError(t, b.Round())
 				}
@@ -98,7 +98,7 @@ func TestWatermarkOfPassesOverEverything(t *testing.T) {
 // Drain that cannot wait leaves the watermark where it was.
 func TestWatermarkOfADrainThatFails(t *testing.T) {
 	k := newFake(t, 1, Options{})
-	s, _ := k.stepped(2_000_000, OrderOptions{})
+	s, _ := k.stepped(2_000_000, StreamOptions{})
 	k.programs.opened = func() error { return errTest }
 	k.programs.wait = k.programs.opened
 	require.ErrorIs(t, s.Drain(t.Context(), never), errTest)
@@ -108,7 +108,7 @@ func TestWatermarkOfADrainThatFails(t *testing.T) {
 // Who sees a time, from any goroutine, sees what f has done with the events up to it: for the race detector.
 func TestWatermarkFromAnotherGoroutine(t *testing.T) {
 	k := newFake(t, 2, Options{})
-	s, err := k.Ordered(OrderOptions{Mode: Slack(0)})
+	s, err := k.Stream(StreamOptions{Order: Slack(0)})
 	require.NoError(t, err)
 	const n = 500
 	var had [n + 1]bool
@@ -139,19 +139,19 @@ func TestFlushEveryOnAnIdleSystem(t *testing.T) {
 	const every = 100 * time.Millisecond
 	for name, c := range map[string]struct {
 		opts  Options
-		order OrderOptions
+		order StreamOptions
 		lag   time.Duration
 	}{
-		"slack":               {Options{}, OrderOptions{Mode: Slack(10 * time.Millisecond)}, 10 * time.Millisecond},
-		"exact":               {Options{}, OrderOptions{}, guard + 2 + period},
-		"exact, payload":      {Options{NoTime: true, Time: PayloadTime(0)}, OrderOptions{}, guard + 2 + period},
-		"exact, seldom woken": {Options{Wakeup: Wakeup{Bytes: 1024}}, OrderOptions{}, guard + 2 + period},
+		"slack":               {Options{}, StreamOptions{Order: Slack(10 * time.Millisecond)}, 10 * time.Millisecond},
+		"exact":               {Options{}, StreamOptions{}, guard + 2 + period},
+		"exact, payload":      {Options{NoTime: true, Time: PayloadTime(0)}, StreamOptions{}, guard + 2 + period},
+		"exact, seldom woken": {Options{Wakeup: Wakeup{Bytes: 1024}}, StreamOptions{}, guard + 2 + period},
 	} {
-		for way, read := range map[string]func(ctx context.Context, s *Ordered, f func(rec Record) error) error{
-			"Run": func(ctx context.Context, s *Ordered, f func(rec Record) error) error {
+		for way, read := range map[string]func(ctx context.Context, s *Stream, f func(rec Record) error) error{
+			"Run": func(ctx context.Context, s *Stream, f func(rec Record) error) error {
 				return s.Run(ctx, func(ev Event) error { return f(unsourced(ev)) })
 			},
-			"Records": func(ctx context.Context, s *Ordered, f func(rec Record) error) error {
+			"Records": func(ctx context.Context, s *Stream, f func(rec Record) error) error {
 				for rec, err := range s.Records(ctx) {
 					if err != nil {
 						return err
@@ -162,7 +162,7 @@ func TestFlushEveryOnAnIdleSystem(t *testing.T) {
 				}
 				return nil
 			},
-			"Wait": func(ctx context.Context, s *Ordered, f func(rec Record) error) error {
+			"Wait": func(ctx context.Context, s *Stream, f func(rec Record) error) error {
 				for {
 					if err := s.Wait(ctx); err != nil {
 						return err
@@ -197,7 +197,7 @@ func TestFlushEveryOnAnIdleSystem(t *testing.T) {
 					}))
 					require.EqualValues(t, n, k.Stats().Passes)
 					require.LessOrEqual(t, k.poll.waits.Load(), int32(n+1))
-					if c.order.Mode == Exact() {
+					if c.order.Order == (Order{}) {
 						require.EqualValues(t, n, k.programs.waits.Load()-waits)
 					}
 				})
@@ -209,10 +209,10 @@ func TestFlushEveryOnAnIdleSystem(t *testing.T) {
 // While events flow, markers come between them, each at its place, and cost no barriers of their own.
 func TestFlushEveryWhileEventsFlow(t *testing.T) {
 	const every = 50 * time.Millisecond
-	for _, mode := range []Mode{Exact(), Slack(5 * time.Millisecond)} {
+	for _, mode := range []Order{Order{}, Slack(5 * time.Millisecond)} {
 		t.Run(mode.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				k, s, clock := exact(t, 3, Options{}, OrderOptions{Mode: mode, FlushEvery: every, BarrierInterval: -1})
+				k, s, clock := exact(t, 3, Options{}, StreamOptions{Order: mode, FlushEvery: every, BarrierInterval: -1})
 				var last, marked uint64
 				markers, events := 0, 0
 				done := waitInBackground(func() error {
@@ -250,7 +250,7 @@ func TestFlushEveryWhileEventsFlow(t *testing.T) {
 // Where barriers fail, a stream cannot say what it is asked for.
 func TestFlushEveryWhileBarriersFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k, s, clock := exact(t, 1, Options{}, OrderOptions{FlushEvery: time.Second})
+		k, s, clock := exact(t, 1, Options{}, StreamOptions{FlushEvery: time.Second})
 		k.programs.wait = func() error { return errTest }
 		start := clock()
 		require.ErrorIs(t, s.Run(t.Context(), never), ErrBarriers)
@@ -261,14 +261,14 @@ func TestFlushEveryWhileBarriersFail(t *testing.T) {
 
 // Drain and Shutdown, which are the end, deliver a marker for calls before them, behind events and losses of any time.
 func TestFlushBeforeTheEnd(t *testing.T) {
-	for end, read := range map[string]func(s *Ordered, f func(Event) error) error{
-		"Drain":    func(s *Ordered, f func(Event) error) error { return s.Drain(t.Context(), f) },
-		"Shutdown": func(s *Ordered, f func(Event) error) error { return s.Shutdown(t.Context(), f) },
+	for end, read := range map[string]func(s *Stream, f func(Event) error) error{
+		"Drain":    func(s *Stream, f func(Event) error) error { return s.Drain(t.Context(), f) },
+		"Shutdown": func(s *Stream, f func(Event) error) error { return s.Shutdown(t.Context(), f) },
 	} {
-		for _, mode := range []Mode{Exact(), Slack(time.Second)} {
+		for _, mode := range []Order{Order{}, Slack(time.Second)} {
 			t.Run(end+", "+mode.String(), func(t *testing.T) {
 				k := newFake(t, 2, Options{})
-				s, _ := k.stepped(3_000_000, OrderOptions{Mode: mode})
+				s, _ := k.stepped(3_000_000, StreamOptions{Order: mode})
 				k.output(0, 2_000_000, 3_400_000)
 				require.NoError(t, k.Flush())
 				var got []Record

@@ -29,7 +29,7 @@ func main() {
 	defer module.Close()
 	must(0, module.BPFLoadObject())
 	reader := must(perfbuf.Open(must(module.GetMap("events")).FileDescriptor(), perfbuf.Options{}))
-	stream := must(reader.Ordered(perfbuf.OrderOptions{})) // all CPUs, in order of time
+	stream := must(reader.Stream(perfbuf.StreamOptions{})) // all CPUs, in order of time
 
 	must(0, module.AttachPrograms()) // now that there are rings
 	show := func(ev perfbuf.Event) error {

@@ -51,7 +51,7 @@ func main() {
 		fmt.Println(perfbuf.Version())
 		return
 	}
-	order, ok := map[string]perfbuf.Mode{"exact": perfbuf.Exact(), "slack": perfbuf.Slack(*slack)}[*mode]
+	order, ok := map[string]perfbuf.Order{"exact": perfbuf.Order{}, "slack": perfbuf.Slack(*slack)}[*mode]
 	if !ok || flag.NArg() > 0 {
 		flag.Usage()
 		os.Exit(2)
@@ -64,7 +64,7 @@ func main() {
 		source = simulated
 	}
 	reader, start := source()
-	stream := must(reader.Ordered(perfbuf.OrderOptions{Mode: order}))
+	stream := must(reader.Stream(perfbuf.StreamOptions{Order: order}))
 	start()                                   // now that there are rings
 	defer time.AfterFunc(*limit, stop).Stop() // loading took a while
 	if *load {

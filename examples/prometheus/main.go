@@ -44,7 +44,7 @@ func main() {
 	module := must(libbpfgo.NewModuleFromBufferArgs(libbpfgo.NewModuleArgs{BPFObjBuff: object, SkipMemlockBump: true}))
 	must(0, module.BPFLoadObject())
 	reader := must(perfbuf.Open(must(module.GetMap("events")).FileDescriptor(), perfbuf.Options{}))
-	stream := must(reader.Ordered(perfbuf.OrderOptions{}))
+	stream := must(reader.Stream(perfbuf.StreamOptions{}))
 
 	// The reader's own counts, and a histogram of this program's.
 	delay := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "ringfold_event_delay_seconds",

@@ -56,7 +56,7 @@ func main() {
 		log.Print("recording")
 	}
 	if *age == 0 {
-		stream := must(must(perfbuf.Open(events, perfbuf.Options{})).Ordered(perfbuf.OrderOptions{}))
+		stream := must(must(perfbuf.Open(events, perfbuf.Options{})).Stream(perfbuf.StreamOptions{}))
 		rec := must(perfdata.Create(*file, perfdata.Options{}))
 		begin()
 		if err := rec.Run(ctx, stream); ctx.Err() == nil {
@@ -105,7 +105,7 @@ type summary struct {
 
 // replay prints the events of a file. It needs no root.
 func replay(ctx context.Context, file string, asJSON bool) {
-	stream := must(must(perfdata.Open(file, perfdata.ReplayOptions{})).Ordered(perfbuf.OrderOptions{}))
+	stream := must(must(perfdata.Open(file, perfdata.ReplayOptions{})).Stream(perfbuf.StreamOptions{}))
 	show := func(object any, text string) error {
 		if asJSON {
 			return json.NewEncoder(os.Stdout).Encode(object)

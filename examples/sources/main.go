@@ -86,7 +86,7 @@ func main() {
 	forks := must(perfbuf.OpenRingBuf(fd("forks"), inPayload))
 	inPayload.LossesFD = scheduling.Maps["losses"].FD()
 	switches := must(perfbuf.OpenRingBuf(scheduling.Maps["switches"].FD(), inPayload))
-	stream := must(perfbuf.Merge(perfbuf.OrderOptions{}, execs, exits, forks, switches))
+	stream := must(perfbuf.Merge(perfbuf.StreamOptions{}, execs, exits, forks, switches))
 
 	// Not before there are rings, without which outputs fail.
 	must(0, life.AttachPrograms())

@@ -71,7 +71,7 @@ func TestOrdered(t *testing.T) {
 	r, err := perfbuf.Open(c.Maps["events"].FD(), perfbuf.Options{})
 	require.NoError(t, err)
 	defer r.Close()
-	s, err := r.Ordered(perfbuf.OrderOptions{})
+	s, err := r.Stream(perfbuf.StreamOptions{})
 	require.NoError(t, err)
 	c.emit(100)
 	next, want := 0, 100*len(c.cpus)
@@ -96,7 +96,7 @@ func TestMapClosed(t *testing.T) {
 	r, err := perfbuf.Open(c.Maps["events"].FD(), perfbuf.Options{})
 	require.NoError(t, err)
 	defer r.Close()
-	s, err := r.Ordered(perfbuf.OrderOptions{})
+	s, err := r.Stream(perfbuf.StreamOptions{})
 	require.NoError(t, err)
 	next := 0
 	c.emit(10)

@@ -102,7 +102,7 @@ func TestKernelLost(t *testing.T) {
 func TestKernelExact(t *testing.T) {
 	p := load(t)
 	r, cpus := open(t, p)
-	s, err := r.Ordered(perfbuf.OrderOptions{Mode: perfbuf.Exact()})
+	s, err := r.Stream(perfbuf.StreamOptions{})
 	require.NoError(t, err)
 	next := uint64(0)
 	for range 25 {

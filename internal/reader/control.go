@@ -110,7 +110,7 @@ func quiesce(ctx context.Context, now func() uint64, closed <-chan struct{}, pro
 	select {
 	case err := <-programsEnded():
 		if err != nil {
-			return 0, fmt.Errorf("perfbuf: cannot wait for running programs (Reader.ForEach and Ordered.ForEachPending read without waiting): %w", err)
+			return 0, fmt.Errorf("perfbuf: cannot wait for running programs (Reader.ForEach and Stream.ForEachPending read without waiting): %w", err)
 		}
 		return since, nil
 	case <-ctx.Done():

@@ -19,7 +19,7 @@ func (s *Stream) prove(r *Reader) (b *grace.Barrier, programs bool, err error) {
 	}
 	p, err := r.Kernel.Grace(grace.Options{Allow: s.opts.Barriers, Programs: programs})
 	if err != nil {
-		return nil, programs, fmt.Errorf("perfbuf.Ordered: exact mode cannot prove completeness here (Slack(d) needs no proof, and gives none): %w", err)
+		return nil, programs, fmt.Errorf("perfbuf.Stream: exact mode cannot prove completeness here (Slack(d) needs no proof, and gives none): %w", err)
 	}
 	b = grace.New(p, s.clock.now, grace.BarrierOptions{Interval: max(s.opts.Order.Interval, 0)})
 	if r.stepped != nil {

@@ -47,7 +47,7 @@ func TestRingBufs(t *testing.T) {
 	require.Equal(t, [][2]uint64{{3, 12}, {4, 13}}, read())
 	_, err = b.Reserve(1, 0, 5000)
 	require.Equal(t, syscall.ENOSPC, err)
-	stream, err := r.Ordered(perfbuf.OrderOptions{Mode: perfbuf.Slack(0)})
+	stream, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Slack(0)})
 	require.NoError(t, err)
 	require.NoError(t, stream.ForEach(func(ev perfbuf.Event) error {
 		require.Equal(t, [3]uint64{1, 1, 100}, [3]uint64{uint64(ev.CPU()), ev.Lost(), ev.After()})

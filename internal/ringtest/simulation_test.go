@@ -118,7 +118,7 @@ func (s *simulation) step() {
 func TestSimulatedExactStream(t *testing.T) {
 	for seed := range uint64(3) {
 		s := newSimulation(t, seed)
-		stream, err := s.reader.Ordered(perfbuf.OrderOptions{})
+		stream, err := s.reader.Stream(perfbuf.StreamOptions{})
 		require.NoError(t, err)
 		require.NotNil(t, s.barrier)
 		var last, lost uint64

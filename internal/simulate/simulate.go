@@ -32,7 +32,7 @@ type Setup struct {
 	Sources   []Source      // besides, or instead of, a perf event array
 	Only      bool          // instead
 	Changes   bool          // they are taken out of the stream and put back, while it runs
-	Stream    perfbuf.OrderOptions
+	Stream    perfbuf.StreamOptions
 	Mutant    Mutant
 
 	// Delivered, if not nil, is told of each event.
@@ -63,7 +63,7 @@ type world struct {
 	truth    *truth
 	sched    *rand.Rand // of the scheduler and the consumer
 	sources  []*source
-	stream   *perfbuf.Ordered
+	stream   *perfbuf.Stream
 	changing []*change // asked for and not made
 	using    bool      // the user is in a pass or a wait
 	members  []*source // that are waited for together; nil: there was never more than one
@@ -136,7 +136,7 @@ func (w *world) open() (err error) {
 	}
 	w.kernel.to = w.sources
 	if !w.exact() {
-		w.Stream.Mode = perfbuf.Slack(w.Slack)
+		w.Stream.Order = perfbuf.Slack(w.Slack)
 	}
 	if w.sched.IntN(2) == 0 {
 		w.Stream.FlushEvery = time.Millisecond

@@ -41,7 +41,7 @@ func setups() map[string]simulate.Setup {
 	most := perfbuf.Spill{Above: 1, Until: 1}
 	tiny := perfbuf.Spill{Bytes: 8 << 10, Above: 10, Until: 5}
 	none := perfbuf.Spill{Bytes: -1}
-	with := func(s perfbuf.Spill) perfbuf.OrderOptions { return perfbuf.OrderOptions{Spill: s} }
+	with := func(s perfbuf.Spill) perfbuf.StreamOptions { return perfbuf.StreamOptions{Spill: s} }
 	return map[string]simulate.Setup{
 		"exact, 1 CPU":                   {CPUs: 1, RingBytes: small, Start: near64},
 		"exact, 1 CPU, skew":             {CPUs: 1, RingBytes: large, Skew: skew},
@@ -65,7 +65,7 @@ func setups() map[string]simulate.Setup {
 		"payload, 8 CPUs, tiny spill":    {CPUs: 8, RingBytes: small, Payload: true, NoTime: true, Stream: with(tiny)},
 		"slack 1 ns, 4 CPUs":             {CPUs: 4, RingBytes: large, Slack: 1},
 		"slack 5 us, 4 CPUs, skew":       {CPUs: 4, RingBytes: small, Slack: 5 * time.Microsecond, Skew: skew},
-		"slack 50 us, 8 CPUs, drop":      {CPUs: 8, RingBytes: small, Slack: 50 * time.Microsecond, Skew: skew, Stream: perfbuf.OrderOptions{DropLate: true}},
+		"slack 50 us, 8 CPUs, drop":      {CPUs: 8, RingBytes: small, Slack: 50 * time.Microsecond, Skew: skew, Stream: perfbuf.StreamOptions{DropLate: true}},
 		"slack 50 us, 2 CPUs, spill":     {CPUs: 2, RingBytes: small, Slack: 50 * time.Microsecond, Stream: with(most), Start: near64},
 		"slack 50 us, payload, 4 CPUs":   {CPUs: 4, RingBytes: small, Slack: 50 * time.Microsecond, Payload: true, Skew: skew},
 		"slack 1 ms, 4 CPUs, no counter": {CPUs: 4, RingBytes: small, Slack: time.Millisecond, Skew: skew, NoCounter: true, Start: near32},
@@ -90,7 +90,7 @@ func setups() map[string]simulate.Setup {
 		"mixed, abandoned":               {CPUs: 4, RingBytes: small, Skew: skew, Sources: all, Abandon: true},
 		"slack 50 us, mixed":             {CPUs: 4, RingBytes: small, Slack: 50 * time.Microsecond, Skew: skew, Sources: all},
 		"slack 50 us, mixed, changes":    {CPUs: 4, RingBytes: small, Slack: 50 * time.Microsecond, Sources: all, Changes: true},
-		"slack 50 us, mixed, drop":       {CPUs: 4, RingBytes: small, Slack: 50 * time.Microsecond, Sources: all, Stream: perfbuf.OrderOptions{DropLate: true}},
+		"slack 50 us, mixed, drop":       {CPUs: 4, RingBytes: small, Slack: 50 * time.Microsecond, Sources: all, Stream: perfbuf.StreamOptions{DropLate: true}},
 		"slack 50 us, abandoned":         {CPUs: 4, RingBytes: small, Slack: 50 * time.Microsecond, Skew: skew, Abandon: true},
 	}
 }

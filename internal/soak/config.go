@@ -120,12 +120,12 @@ func (c *config) check() error {
 	return nil
 }
 
-func (c *config) options() (perfbuf.Options, perfbuf.OrderOptions) {
-	o := perfbuf.OrderOptions{
+func (c *config) options() (perfbuf.Options, perfbuf.StreamOptions) {
+	o := perfbuf.StreamOptions{
 		DropLate: c.dropLate, Spill: perfbuf.Spill{Bytes: c.spill}, BarrierInterval: c.interval, Barriers: perfbuf.Barriers(c.barriers),
 	}
 	if c.mode == "slack" {
-		o.Mode = perfbuf.Slack(c.slack)
+		o.Order = perfbuf.Slack(c.slack)
 	}
 	r := perfbuf.Options{RingBytes: c.ringBytes, Wakeup: c.wake}
 	if c.time == "payload" {

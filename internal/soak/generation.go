@@ -18,7 +18,7 @@ type generation struct {
 	mode    string
 	r       *perfbuf.Reader
 	more    []*perfbuf.Reader // of -mode sources: of the other maps
-	stream  *perfbuf.Ordered  // of the ordered modes
+	stream  *perfbuf.Stream   // of the ordered modes
 	pausing bool              // Pause is called
 	pauses  atomic.Uint64
 	streams int         // that were opened, one after the other
@@ -61,7 +61,7 @@ func (s *session) open(mode string) (*generation, error) {
 		}
 		g.streams++
 	} else if isOrdered(mode) {
-		if g.stream, err = r.Ordered(orderOptions); err != nil {
+		if g.stream, err = r.Stream(orderOptions); err != nil {
 			r.Close()
 			return nil, err
 		}
@@ -210,7 +210,7 @@ func (s *session) over(ctx context.Context, err error) error {
 func (s *session) restream(g *generation) (err error) {
 	order := g.stream.Options()
 	g.stream.Close()
-	if g.stream, err = g.r.Ordered(order); err != nil {
+	if g.stream, err = g.r.Stream(order); err != nil {
 		return err
 	}
 	g.streams++

@@ -56,7 +56,7 @@ func (p *programs) spread(on bool) error {
 }
 
 // openMaps opens the maps that are read besides the first, into g, and one stream of all.
-func (s *session) openMaps(g *generation, ringOptions perfbuf.Options, o perfbuf.OrderOptions) error {
+func (s *session) openMaps(g *generation, ringOptions perfbuf.Options, o perfbuf.StreamOptions) error {
 	for m, name := range mapNames[1:] {
 		of, err := s.p.module.GetMap(name)
 		if err != nil {

@@ -68,7 +68,7 @@ func recordTape(t *testing.T) *tape {
 	r, err := perfbuf.Open(p.events.FileDescriptor(), ringOptions)
 	require.NoError(t, err)
 	t.Cleanup(func() { r.Close() })
-	stream, err := r.Ordered(orderOptions)
+	stream, err := r.Stream(orderOptions)
 	require.NoError(t, err)
 	require.NoError(t, s.start(&generation{r: r}))
 	t.Cleanup(func() { s.load.stop() })

@@ -11,7 +11,7 @@ import (
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
-// source is what *perfbuf.Reader and *perfbuf.Ordered have in common.
+// source is what *perfbuf.Reader and *perfbuf.Stream have in common.
 type source interface {
 	perfbuf.Source
 	Wait(context.Context) error
@@ -42,7 +42,7 @@ var ways = map[string][]way{
 	"sources": {forEach, run, events, runBatches, records, fold},
 }
 
-// isOrdered says which modes read an Ordered stream.
+// isOrdered says which modes read a Stream.
 func isOrdered(mode string) bool { return mode == "slack" || mode == "exact" || mode == "sources" }
 
 // passes calls pass each time that there is something to read.

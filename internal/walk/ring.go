@@ -12,7 +12,7 @@ import (
 var ErrBusy = errors.New("perfbuf: the ring is already being read")
 
 // ErrHeld is returned where an ordered stream holds the rings.
-var ErrHeld = fmt.Errorf("%w: an Ordered stream holds all rings: read through it, or close it first", ErrBusy)
+var ErrHeld = fmt.Errorf("%w: a Stream holds all rings: read through it, or close it first", ErrBusy)
 
 var errPassing = fmt.Errorf("%w: by another goroutine, or by the function that receives its events: a Reader allows one pass at a time", ErrBusy)
 

@@ -70,7 +70,7 @@ func replayed(t testing.TB, path string) (recs []perfbuf.Record, err error) {
 	r, err := perfdata.Open(path, perfdata.ReplayOptions{Decompress: decoder(t), Event: "output"})
 	require.NoError(t, err)
 	defer r.Close()
-	s, err := r.Ordered(perfbuf.OrderOptions{})
+	s, err := r.Stream(perfbuf.StreamOptions{})
 	require.NoError(t, err)
 	defer s.Close()
 	return recs, s.Run(t.Context(), func(ev perfbuf.Event) error {

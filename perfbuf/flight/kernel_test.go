@@ -101,7 +101,7 @@ func TestKernelWriteTo(t *testing.T) {
 	reader, err := perfdata.Open(path, perfdata.ReplayOptions{})
 	require.NoError(t, err)
 	defer reader.Close()
-	stream, err := reader.Ordered(perfbuf.OrderOptions{})
+	stream, err := reader.Stream(perfbuf.StreamOptions{})
 	require.NoError(t, err)
 	next, stop := iter.Pull(s.Records())
 	defer stop()

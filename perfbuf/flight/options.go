@@ -38,7 +38,7 @@ type Options struct {
 	// overwritten meanwhile. It is for rings that programs fill faster than a snapshot copies them.
 	Pause bool
 
-	// Barriers selects how to wait for outputs that are under way, as in perfbuf.OrderOptions. 0 takes the best
+	// Barriers selects how to wait for outputs that are under way, as in perfbuf.StreamOptions. 0 takes the best
 	// that works here. NestLevels cannot be used.
 	Barriers perfbuf.Barriers
 }

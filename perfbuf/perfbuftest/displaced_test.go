@@ -24,9 +24,9 @@ func TestDisplaced(t *testing.T) {
 	for name, read := range map[string]func(*perfbuf.Reader) (source, error){
 		"reader": func(r *perfbuf.Reader) (source, error) { return r, nil },
 		"ring":   func(r *perfbuf.Reader) (source, error) { return r.Rings()[0], nil },
-		"exact":  func(r *perfbuf.Reader) (source, error) { return r.Ordered(perfbuf.OrderOptions{}) },
+		"exact":  func(r *perfbuf.Reader) (source, error) { return r.Stream(perfbuf.StreamOptions{}) },
 		"slack": func(r *perfbuf.Reader) (source, error) {
-			return r.Ordered(perfbuf.OrderOptions{Mode: perfbuf.Slack(time.Second)})
+			return r.Stream(perfbuf.StreamOptions{Order: perfbuf.Slack(time.Second)})
 		},
 	} {
 		for _, waiting := range []bool{false, true} {

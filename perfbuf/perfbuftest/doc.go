@@ -17,7 +17,7 @@
 // The clock stands still until you move it ([Kernel.Advance]) or let it run (Options.RealTime).
 // Times are then exact, and a test's result does not depend on its speed. But by a clock that
 // stands still, an ordered stream may never deliver an event. So read it with
-// [perfbuf.Ordered.Drain] or ForEachPending, which use no clock, or advance the clock by more than
+// [perfbuf.Stream.Drain] or ForEachPending, which use no clock, or advance the clock by more than
 // the stream's mode waits for. Test methods that block (Wait, Run, Events, Records) with
 // Options.RealTime, in a bubble of testing/synctest, where time costs nothing.
 //
@@ -25,7 +25,7 @@
 //
 // [Kernel.Output] runs a whole program. [Kernel.Begin] runs one step by step, so that a test can
 // put anything between two steps: other CPUs, interrupts, reads. Calls that wait for programs in a
-// real kernel wait for these too: [perfbuf.Reader.Ordered] in exact mode, Drain, and an exact
+// real kernel wait for these too: [perfbuf.Reader.Stream] in exact mode, Drain, and an exact
 // stream before it delivers. Do not call the first two in the goroutine that has yet to end a
 // program.
 //

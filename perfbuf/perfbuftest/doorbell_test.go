@@ -151,7 +151,7 @@ func TestShutdown(t *testing.T) {
 			return r.Shutdown(t.Context(), f)
 		},
 		"stream": func(t *testing.T, r *perfbuf.Reader, f func(perfbuf.Event) error) error {
-			s, err := r.Ordered(perfbuf.OrderOptions{Mode: perfbuf.Slack(time.Hour)})
+			s, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Slack(time.Hour)})
 			require.NoError(t, err)
 			return s.Shutdown(t.Context(), f)
 		},
@@ -200,7 +200,7 @@ func TestFlush(t *testing.T) {
 		require.Equal(t, at, k.Now())
 		require.Equal(t, []perfbuf.Record{{Kind: perfbuf.KindFlushed, CPU: -1, Time: at}}, collect(t, r))
 
-		s, err := r.Ordered(perfbuf.OrderOptions{})
+		s, err := r.Stream(perfbuf.StreamOptions{})
 		require.NoError(t, err)
 		var got []perfbuf.Kind
 		stop := errors.New("stop")

@@ -62,7 +62,7 @@ func ExampleKernel_Advance() {
 	k := perfbuftest.New(perfbuftest.Options{})
 	r := must(k.Open(perfbuf.Options{}))
 	defer r.Close()
-	stream := must(r.Ordered(perfbuf.OrderOptions{}))
+	stream := must(r.Stream(perfbuf.StreamOptions{}))
 	defer stream.Close()
 
 	start := k.Now()
@@ -98,7 +98,7 @@ func ExampleKernel_Begin() {
 	task.Publish()
 	task.End()
 
-	stream := must(r.Ordered(perfbuf.OrderOptions{}))
+	stream := must(r.Stream(perfbuf.StreamOptions{}))
 	defer stream.Close()
 	check(stream.Drain(context.Background(), func(ev perfbuf.Event) error {
 		fmt.Printf("%s\n", ev.Bytes())

@@ -38,7 +38,7 @@ type script struct {
 	t       *testing.T
 	k       *perfbuftest.Kernel
 	r       *perfbuf.Reader
-	stream  *perfbuf.Ordered
+	stream  *perfbuf.Stream
 	unread  bool // at the end
 	damaged bool // by an output too large for a record
 
@@ -196,9 +196,9 @@ func (s *script) open(v int) {
 	if s.stream != nil {
 		return
 	}
-	o := perfbuf.OrderOptions{Mode: perfbuf.Slack(time.Duration(v << (v % 24)))}
+	o := perfbuf.StreamOptions{Order: perfbuf.Slack(time.Duration(v << (v % 24)))}
 	if v%16 == 15 && s.idle() {
-		o.Mode = perfbuf.Exact()
+		o.Order = perfbuf.Order{}
 	}
 	if v%8 == 3 {
 		o.Spill.Bytes = -1
@@ -207,7 +207,7 @@ func (s *script) open(v int) {
 	if v%2 == 1 {
 		o.FlushEvery = time.Millisecond << (v % 16)
 	}
-	stream, err := s.r.Ordered(o)
+	stream, err := s.r.Stream(o)
 	s.check(err)
 	s.stream, s.last, s.watermark = stream, 0, 0
 }
@@ -285,7 +285,7 @@ func (s *script) complete(ev perfbuf.Event) {
 		s.t.Fatalf("the watermark is %d after %d, at %d", w, s.watermark, s.k.Now())
 	case ev.Kind() == perfbuf.KindFlushed && ev.Time() < max(w, s.last):
 		s.t.Fatalf("a marker of %d, where the watermark is %d", ev.Time(), w)
-	case ev.Kind() == perfbuf.KindSample && ev.Time() <= w && s.stream.Options().Mode == perfbuf.Exact():
+	case ev.Kind() == perfbuf.KindSample && ev.Time() <= w && s.stream.Options().Order == perfbuf.Order{}:
 		s.t.Fatalf("a sample of %d, where the watermark was %d", ev.Time(), w)
 	}
 	s.watermark = w

@@ -131,7 +131,7 @@ func TestExactStreamWaitsForPrograms(t *testing.T) {
 		r, err := k.Open(perfbuf.Options{})
 		require.NoError(t, err)
 		defer r.Close()
-		stream, err := r.Ordered(perfbuf.OrderOptions{Mode: perfbuf.Exact()})
+		stream, err := r.Stream(perfbuf.StreamOptions{})
 		require.NoError(t, err)
 		defer stream.Close()
 
@@ -173,9 +173,9 @@ func TestDrainWaitsForPrograms(t *testing.T) {
 	}
 	for name, source := range map[string]func(*perfbuf.Reader) (drainer, error){
 		"reader": func(r *perfbuf.Reader) (drainer, error) { return r, nil },
-		"exact":  func(r *perfbuf.Reader) (drainer, error) { return r.Ordered(perfbuf.OrderOptions{}) },
+		"exact":  func(r *perfbuf.Reader) (drainer, error) { return r.Stream(perfbuf.StreamOptions{}) },
 		"slack": func(r *perfbuf.Reader) (drainer, error) {
-			return r.Ordered(perfbuf.OrderOptions{Mode: perfbuf.Slack(time.Hour)})
+			return r.Stream(perfbuf.StreamOptions{Order: perfbuf.Slack(time.Hour)})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -186,7 +186,7 @@ func TestDrainWaitsForPrograms(t *testing.T) {
 				defer r.Close()
 				src, err := source(r)
 				require.NoError(t, err)
-				if stream, ok := src.(*perfbuf.Ordered); ok {
+				if stream, ok := src.(*perfbuf.Stream); ok {
 					defer stream.Close()
 				}
 
@@ -216,7 +216,7 @@ func TestDrainWaitsForPrograms(t *testing.T) {
 // Slack is a guess, and here it is wrong.
 func TestSlackStreamMarksLate(t *testing.T) {
 	k := perfbuftest.New(perfbuftest.Options{})
-	stream, err := open(t, k, perfbuf.Options{}).Ordered(perfbuf.OrderOptions{Mode: perfbuf.Slack(time.Millisecond)})
+	stream, err := open(t, k, perfbuf.Options{}).Stream(perfbuf.StreamOptions{Order: perfbuf.Slack(time.Millisecond)})
 	require.NoError(t, err)
 	defer stream.Close()
 	p := k.Begin(0)
@@ -260,7 +260,7 @@ func TestCloseDuringABarrier(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := perfbuftest.New(perfbuftest.Options{RealTime: true})
 		r := open(t, k, perfbuf.Options{})
-		stream, err := r.Ordered(perfbuf.OrderOptions{})
+		stream, err := r.Stream(perfbuf.StreamOptions{})
 		require.NoError(t, err)
 		p := k.Begin(0)
 		time.Sleep(time.Second)
@@ -320,7 +320,7 @@ func TestRealTimeInABubble(t *testing.T) {
 		r, err := k.Open(perfbuf.Options{})
 		require.NoError(t, err)
 		defer r.Close()
-		stream, err := r.Ordered(perfbuf.OrderOptions{Mode: perfbuf.Slack(time.Minute)})
+		stream, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Slack(time.Minute)})
 		require.NoError(t, err)
 		defer stream.Close()
 		require.NoError(t, k.Output(0, []byte("1st.")))
@@ -341,12 +341,12 @@ func TestRealTimeInABubble(t *testing.T) {
 // Programs run on all CPUs, interrupted at any step, while a stream is read: nothing is out of
 // order, and everything is accounted for.
 func TestConservation(t *testing.T) {
-	for name, mode := range map[string]perfbuf.Mode{"exact": perfbuf.Exact(), "slack": perfbuf.Slack(time.Millisecond)} {
+	for name, mode := range map[string]perfbuf.Order{"exact": perfbuf.Order{}, "slack": perfbuf.Slack(time.Millisecond)} {
 		t.Run(name, func(t *testing.T) {
 			const cpus = 4
 			k := perfbuftest.New(perfbuftest.Options{CPUs: cpus, RealTime: true})
 			r := open(t, k, perfbuf.Options{RingBytes: 4096})
-			stream, err := r.Ordered(perfbuf.OrderOptions{Mode: mode})
+			stream, err := r.Stream(perfbuf.StreamOptions{Order: mode})
 			require.NoError(t, err)
 			defer stream.Close()
 			var samples, lost [cpus]uint64
@@ -389,7 +389,7 @@ func TestConservation(t *testing.T) {
 			}
 			require.NoError(t, stream.Drain(t.Context(), check))
 
-			if mode == perfbuf.Exact() {
+			if mode == (perfbuf.Order{}) {
 				require.Zero(t, r.Stats().Late)
 			}
 			for cpu := range cpus {

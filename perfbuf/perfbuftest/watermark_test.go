@@ -15,13 +15,13 @@ import (
 // A program that has taken its event's time and goes on for long holds the watermark back, and with it the markers. They go on
 // when it has ended, its event before them.
 func TestWatermarkWaitsForPrograms(t *testing.T) {
-	for name, o := range map[string]perfbuf.OrderOptions{"exact": {}, "slack": {Mode: perfbuf.Slack(time.Millisecond)}} {
+	for name, o := range map[string]perfbuf.StreamOptions{"exact": {}, "slack": {Order: perfbuf.Slack(time.Millisecond)}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				k := perfbuftest.New(perfbuftest.Options{RealTime: true})
 				r := open(t, k, perfbuf.Options{})
 				o.FlushEvery = time.Second
-				s, err := r.Ordered(o)
+				s, err := r.Stream(o)
 				require.NoError(t, err)
 				ctx, cancel := context.WithCancel(t.Context())
 				var markers atomic.Int64

@@ -80,7 +80,7 @@ func BenchmarkReplay(b *testing.B) {
 				if name == "reader" {
 					err = r.Run(b.Context(), see)
 				} else {
-					s, _ := r.Ordered(perfbuf.OrderOptions{BarrierInterval: -1})
+					s, _ := r.Stream(perfbuf.StreamOptions{BarrierInterval: -1})
 					err = s.Run(b.Context(), see)
 				}
 				if err != io.EOF {

@@ -19,7 +19,7 @@ func TestKernelCountedLosses(t *testing.T) {
 		e := kerneltest.LoadRings(t, kerneltest.RingOptions{})
 		r, err := perfbuf.OpenRingBuf(e.MapFD(), perfbuf.RingBufOptions{Time: perfbuf.PayloadTime(kerneltest.RingTimeAt), CPU: cpus, LossesFD: e.LossesFD()})
 		require.NoError(t, err)
-		s, err := r.Ordered(perfbuf.OrderOptions{})
+		s, err := r.Stream(perfbuf.StreamOptions{})
 		require.NoError(t, err)
 		var want []perfbuf.Record
 		path := record(t, perfdata.Options{}, func(rec *perfdata.Recorder) {
@@ -59,10 +59,10 @@ func TestKernelCountedLosses(t *testing.T) {
 		require.Equal(t, lost, again.Stats().Total().Lost)
 		require.Len(t, again.Stats().Rings, rings)
 		for _, file := range []string{path, copied} {
-			got, err := replayed(t, file, perfdata.ReplayOptions{}, &perfbuf.OrderOptions{})
+			got, err := replayed(t, file, perfdata.ReplayOptions{}, &perfbuf.StreamOptions{})
 			require.Equal(t, io.EOF, err)
 			require.Equal(t, want, got)
-			later, err := replayed(t, file, perfdata.ReplayOptions{WallClock: true}, &perfbuf.OrderOptions{})
+			later, err := replayed(t, file, perfdata.ReplayOptions{WallClock: true}, &perfbuf.StreamOptions{})
 			require.Equal(t, io.EOF, err)
 			last, shift := len(want)-1, later[0].Time-want[0].Time
 			require.Equal(t, want[last].After+shift, later[last].After)

@@ -1,6 +1,6 @@
 // Package perfdata records events to perf.data, the file format of Linux's perf, and replays them.
 //
-// A [Recorder] writes what a [perfbuf.Reader] or a [perfbuf.Ordered] stream delivers. `perf
+// A [Recorder] writes what a [perfbuf.Reader] or a [perfbuf.Stream] delivers. `perf
 // script`, `perf report -D` and other programs that know perf.data read the file. [Open] returns a
 // [perfbuf.Reader] of the recording. So your program handles recorded events without any change, on
 // any system, without root and without BPF.

@@ -47,7 +47,7 @@ func Example() {
 }
 
 func recordStream(ctx context.Context, reader *perfbuf.Reader, file string) error {
-	stream, err := reader.Ordered(perfbuf.OrderOptions{})
+	stream, err := reader.Stream(perfbuf.StreamOptions{})
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func printRecording(ctx context.Context, file string) error {
 		return err
 	}
 	defer reader.Close()
-	stream, err := reader.Ordered(perfbuf.OrderOptions{})
+	stream, err := reader.Stream(perfbuf.StreamOptions{})
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func Example_merge() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	stream, err := perfbuf.Merge(perfbuf.OrderOptions{}, execs, packets)
+	stream, err := perfbuf.Merge(perfbuf.StreamOptions{}, execs, packets)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -40,7 +40,7 @@ func FuzzOpen(f *testing.F) {
 				return nil
 			}
 			if ordered {
-				s, err := r.Ordered(perfbuf.OrderOptions{BarrierInterval: -1})
+				s, err := r.Stream(perfbuf.StreamOptions{BarrierInterval: -1})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -19,7 +19,7 @@ func TestGolden(t *testing.T) {
 		emitted(t, rec, 4, true)
 		require.NoError(t, rec.Flush()) // and killed: the machine's names stay out of it
 	}
-	got, err := replayed(t, path, perfdata.ReplayOptions{Event: "golden"}, &perfbuf.OrderOptions{})
+	got, err := replayed(t, path, perfdata.ReplayOptions{Event: "golden"}, &perfbuf.StreamOptions{})
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 	require.Len(t, got, 4)
 	for i, rec := range got {

@@ -25,7 +25,7 @@ func TestRecordTheKernel(t *testing.T) {
 	r, err := perfbuf.Open(e.MapFD(), perfbuf.Options{RingBytes: 4 << 20})
 	require.NoError(t, err)
 	defer r.Close()
-	s, err := r.Ordered(perfbuf.OrderOptions{})
+	s, err := r.Stream(perfbuf.StreamOptions{})
 	require.NoError(t, err)
 	var all []perfbuf.Record
 	path := record(t, perfdata.Options{}, func(rec *perfdata.Recorder) {
@@ -48,7 +48,7 @@ func TestRecordTheKernel(t *testing.T) {
 		require.NoError(t, rec.Flush())
 		require.EqualValues(t, 6000, rec.Stats().Samples+rec.Stats().Lost)
 	})
-	got, err := replayed(t, path, perfdata.ReplayOptions{}, &perfbuf.OrderOptions{})
+	got, err := replayed(t, path, perfdata.ReplayOptions{}, &perfbuf.StreamOptions{})
 	require.Equal(t, io.EOF, err)
 	require.Len(t, samples(got), 6000)
 	left := samples(all) // by Run
@@ -69,7 +69,7 @@ func TestReplayOfPerfRecord(t *testing.T) {
 		e.Emit(cpus[i%len(cpus)], 3, kerneltest.MinSize+i%100)
 	}
 	stop()
-	got, err := replayed(t, path, perfdata.ReplayOptions{Event: "emitted"}, &perfbuf.OrderOptions{})
+	got, err := replayed(t, path, perfdata.ReplayOptions{Event: "emitted"}, &perfbuf.StreamOptions{})
 	require.Equal(t, io.EOF, err)
 	require.GreaterOrEqual(t, len(samples(got)), 3000+len(cpus)) // and those that looked whether perf is ready
 	for _, rec := range samples(got) {
@@ -145,7 +145,7 @@ func TestRecordARingBuffer(t *testing.T) {
 	})
 	require.Len(t, recorded, 10)
 	require.Equal(t, -1, recorded[0].CPU)
-	for _, order := range []*perfbuf.OrderOptions{nil, {}} {
+	for _, order := range []*perfbuf.StreamOptions{nil, {}} {
 		got, err := replayed(t, path, perfdata.ReplayOptions{}, order)
 		require.Equal(t, io.EOF, err)
 		require.Equal(t, samples(recorded), got)

@@ -73,7 +73,7 @@ func scattered(t *testing.T, n, files int) (paths []string, together string, of 
 func TestMerge(t *testing.T) {
 	const n = 30_000
 	paths, together, of := scattered(t, n, 3)
-	for _, order := range []perfbuf.OrderOptions{{}, {BarrierInterval: -1, Spill: perfbuf.Spill{Bytes: -1}}, {Mode: perfbuf.Slack(time.Millisecond)}} {
+	for _, order := range []perfbuf.StreamOptions{{}, {BarrierInterval: -1, Spill: perfbuf.Spill{Bytes: -1}}, {Order: perfbuf.Slack(time.Millisecond)}} {
 		for _, one := range []bool{false, true} {
 			var readers []*perfbuf.Reader
 			for i, path := range paths {
@@ -112,7 +112,7 @@ func TestMergeRemove(t *testing.T) {
 		defer r.Close()
 		readers = append(readers, r)
 	}
-	s, err := perfbuf.Merge(perfbuf.OrderOptions{Spill: perfbuf.Spill{Bytes: -1}}, readers...)
+	s, err := perfbuf.Merge(perfbuf.StreamOptions{Spill: perfbuf.Spill{Bytes: -1}}, readers...)
 	require.NoError(t, err)
 	defer s.Close()
 	seen, want := map[*perfbuf.Reader]int{}, 0
@@ -165,7 +165,7 @@ func TestMergeMachines(t *testing.T) {
 		r2, err := perfdata.Open(other, b)
 		require.NoError(t, err)
 		defer r2.Close()
-		s, err := perfbuf.Merge(perfbuf.OrderOptions{}, r1, r2)
+		s, err := perfbuf.Merge(perfbuf.StreamOptions{}, r1, r2)
 		if err != nil {
 			return nil, err
 		}
@@ -206,7 +206,7 @@ func TestMergeMachines(t *testing.T) {
 	r, err := perfdata.Open(here, perfdata.ReplayOptions{})
 	require.NoError(t, err)
 	defer r.Close()
-	s, err := perfbuf.Merge(perfbuf.OrderOptions{}, r, live)
+	s, err := perfbuf.Merge(perfbuf.StreamOptions{}, r, live)
 	if err == nil {
 		err = s.Wait(context.Background())
 		s.Close()

@@ -25,7 +25,7 @@ func simulated(t *testing.T, rec *perfdata.Recorder) (recorded []perfbuf.Record)
 	r, err := k.Open(perfbuf.Options{RingBytes: 128 << 10})
 	require.NoError(t, err)
 	defer r.Close()
-	s, err := r.Ordered(perfbuf.OrderOptions{})
+	s, err := r.Stream(perfbuf.StreamOptions{})
 	require.NoError(t, err)
 	defer s.Close()
 	drain := func() {
@@ -121,7 +121,7 @@ def process_event(p):
 	}
 	injected := filepath.Join(dir, "injected.data") // written anew by perf
 	perf(t, "inject", "-i", path, "-o", injected)
-	got, err := replayed(t, injected, perfdata.ReplayOptions{Event: "execs"}, &perfbuf.OrderOptions{})
+	got, err := replayed(t, injected, perfdata.ReplayOptions{Event: "execs"}, &perfbuf.StreamOptions{})
 	require.Equal(t, io.EOF, err)
 	require.Equal(t, samples(recorded), samples(got))
 	require.Equal(t, rest(recorded), rest(got))

@@ -38,7 +38,7 @@ type event struct {
 	btf  []byte
 }
 
-// Source is what [Recorder.Run] records: a [perfbuf.Reader], [perfbuf.Ring] or [perfbuf.Ordered].
+// Source is what [Recorder.Run] records: a [perfbuf.Reader], [perfbuf.Ring] or [perfbuf.Stream].
 type Source interface {
 	Wait(context.Context) error
 	ForEachBatch(func(*perfbuf.Batch) error) error
@@ -81,10 +81,10 @@ func (r *Recorder) begin() error {
 // Run records what a source delivers, as it comes, until ctx is done or the source is closed: it
 // waits, makes a pass, and flushes, over and over. It returns the reason, never nil:
 // context.Cause(ctx), os.ErrClosed, other errors of the source's Wait, or the error of a write.
-// Later events are still in the rings: see [perfbuf.Ordered.Drain].
+// Later events are still in the rings: see [perfbuf.Stream.Drain].
 func (r *Recorder) Run(ctx context.Context, src Source) error {
-	stream, ok := src.(*perfbuf.Ordered)
-	proven := ok && stream.Options().Mode == perfbuf.Exact()
+	stream, ok := src.(*perfbuf.Stream)
+	proven := ok && stream.Options().Order == perfbuf.Order{}
 	record := func(b *perfbuf.Batch) error {
 		for ev := range b.Events() {
 			if err := r.Record(ev); err != nil {

@@ -171,7 +171,7 @@ func TestSources(t *testing.T) {
 	_, err := perfdata.Open(path, perfdata.ReplayOptions{})
 	require.ErrorContains(t, err, `"first" (type 1, config 10); "second"`)
 	for name, n := range map[string]int{"first": 3, "second": 4} {
-		got, err := replayed(t, path, perfdata.ReplayOptions{Event: name}, &perfbuf.OrderOptions{})
+		got, err := replayed(t, path, perfdata.ReplayOptions{Event: name}, &perfbuf.StreamOptions{})
 		require.Equal(t, io.EOF, err)
 		require.Len(t, got, n)
 	}

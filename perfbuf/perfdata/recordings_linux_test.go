@@ -70,7 +70,7 @@ func TestMakeRecordings(t *testing.T) {
 			o.Events = append(o.Events, perfdata.EventInfo{Name: name, Source: r})
 			readers = append(readers, r)
 		}
-		s, err := perfbuf.Merge(perfbuf.OrderOptions{}, readers...)
+		s, err := perfbuf.Merge(perfbuf.StreamOptions{}, readers...)
 		require.NoError(t, err)
 		for _, name := range e.attach {
 			prog, err := module.GetProgram(name)
@@ -127,7 +127,7 @@ func keepOnly(t *testing.T, from, to string, keep func(event string, ev perfbuf.
 		o.Events = append(o.Events, perfdata.EventInfo{Name: e.Name, Source: r})
 		readers, names[r] = append(readers, r), e.Name
 	}
-	s, err := perfbuf.Merge(perfbuf.OrderOptions{}, readers...)
+	s, err := perfbuf.Merge(perfbuf.StreamOptions{}, readers...)
 	require.NoError(t, err)
 	args := os.Args
 	os.Args = []string{"record"}
@@ -171,7 +171,7 @@ func TestUnreachable(t *testing.T) {
 		"not used": func(*perfbuf.Reader) error { return nil },
 		"run":      func(r *perfbuf.Reader) error { return r.Run(t.Context(), one) },
 		"stream": func(r *perfbuf.Reader) error {
-			s, err := r.Ordered(perfbuf.OrderOptions{})
+			s, err := r.Stream(perfbuf.StreamOptions{})
 			require.NoError(t, err)
 			return s.Run(t.Context(), one)
 		},

@@ -42,7 +42,7 @@ func TestRecordings(t *testing.T) {
 				defer r.Close()
 				readers, names[r] = append(readers, r), e.Name
 			}
-			stream, err := perfbuf.Merge(perfbuf.OrderOptions{}, readers...)
+			stream, err := perfbuf.Merge(perfbuf.StreamOptions{}, readers...)
 			require.NoError(t, err)
 			got, last, n := map[string]int{}, uint64(0), 0
 			require.Equal(t, io.EOF, stream.Run(t.Context(), func(ev perfbuf.Event) error {
@@ -100,7 +100,7 @@ func Example_bug() {
 		defer reader.Close()
 		run := reader.Run
 		if ordered {
-			stream, err := reader.Ordered(perfbuf.OrderOptions{})
+			stream, err := reader.Stream(perfbuf.StreamOptions{})
 			if err != nil {
 				panic(err)
 			}

@@ -18,7 +18,7 @@ import (
 )
 
 // replayed is all that a recording delivers, in order, and how it ends.
-func replayed(t *testing.T, path string, o perfdata.ReplayOptions, order *perfbuf.OrderOptions) (recs []perfbuf.Record, err error) {
+func replayed(t *testing.T, path string, o perfdata.ReplayOptions, order *perfbuf.StreamOptions) (recs []perfbuf.Record, err error) {
 	t.Helper()
 	r, err := perfdata.Open(path, o)
 	require.NoError(t, err)
@@ -33,7 +33,7 @@ func replayed(t *testing.T, path string, o perfdata.ReplayOptions, order *perfbu
 	if order == nil {
 		err = r.Run(t.Context(), keep)
 	} else {
-		s, err := r.Ordered(*order)
+		s, err := r.Stream(*order)
 		require.NoError(t, err)
 		defer s.Close()
 		return recs, s.Run(t.Context(), keep)
@@ -82,7 +82,7 @@ func TestReplay(t *testing.T) {
 	path := record(t, perfdata.Options{}, func(rec *perfdata.Recorder) { recorded = simulated(t, rec) })
 	want := samples(recorded)
 	require.Equal(t, map[string]uint64{"lost 0": 1, "lost 1": 1, "corrupt 1": 1}, rest(recorded))
-	for _, order := range []perfbuf.OrderOptions{{}, {Mode: perfbuf.Slack(time.Millisecond)}, {BarrierInterval: -1}} {
+	for _, order := range []perfbuf.StreamOptions{{}, {Order: perfbuf.Slack(time.Millisecond)}, {BarrierInterval: -1}} {
 		got, err := replayed(t, path, perfdata.ReplayOptions{}, &order)
 		require.Equal(t, io.EOF, err)
 		require.Equal(t, want, samples(got))
@@ -92,7 +92,7 @@ func TestReplay(t *testing.T) {
 	require.Equal(t, io.EOF, err)
 	require.ElementsMatch(t, want, samples(got))
 	require.Equal(t, rest(recorded), rest(got))
-	got, err = replayed(t, path, perfdata.ReplayOptions{Reader: perfbuf.Options{CPUs: []int{1}}}, &perfbuf.OrderOptions{})
+	got, err = replayed(t, path, perfdata.ReplayOptions{Reader: perfbuf.Options{CPUs: []int{1}}}, &perfbuf.StreamOptions{})
 	require.Equal(t, io.EOF, err)
 	require.Equal(t, slices.DeleteFunc(want, func(r perfbuf.Record) bool { return r.CPU != 1 }), samples(got))
 }
@@ -102,10 +102,10 @@ func TestReplayMoreThanFits(t *testing.T) {
 	const n = 200_000
 	for _, sorted := range []bool{true, false} {
 		path := record(t, perfdata.Options{}, func(rec *perfdata.Recorder) { emitted(t, rec, n, sorted) })
-		for _, order := range []perfbuf.OrderOptions{{}, {BarrierInterval: -1, Spill: perfbuf.Spill{Bytes: -1}}, {Mode: perfbuf.Slack(10 * time.Millisecond)}} {
+		for _, order := range []perfbuf.StreamOptions{{}, {BarrierInterval: -1, Spill: perfbuf.Spill{Bytes: -1}}, {Order: perfbuf.Slack(10 * time.Millisecond)}} {
 			r, err := perfdata.Open(path, perfdata.ReplayOptions{Reader: perfbuf.Options{RingBytes: 4096}})
 			require.NoError(t, err)
-			s, err := r.Ordered(order)
+			s, err := r.Stream(order)
 			require.NoError(t, err)
 			count, last := 0, uint64(0)
 			require.Equal(t, io.EOF, s.Run(t.Context(), func(ev perfbuf.Event) error {
@@ -131,7 +131,7 @@ func TestCutAnywhere(t *testing.T) {
 	file := record(t, perfdata.Options{}, func(rec *perfdata.Recorder) { emitted(t, rec, 8, true) })
 	whole, err := os.ReadFile(file)
 	require.NoError(t, err)
-	all, err := replayed(t, file, perfdata.ReplayOptions{}, &perfbuf.OrderOptions{})
+	all, err := replayed(t, file, perfdata.ReplayOptions{}, &perfbuf.StreamOptions{})
 	require.Equal(t, io.EOF, err)
 	require.Len(t, all, 8)
 	path := filepath.Join(t.TempDir(), "cut.data")
@@ -144,7 +144,7 @@ func TestCutAnywhere(t *testing.T) {
 			continue
 		}
 		require.NoError(t, r.Close())
-		got, err := replayed(t, path, perfdata.ReplayOptions{}, &perfbuf.OrderOptions{})
+		got, err := replayed(t, path, perfdata.ReplayOptions{}, &perfbuf.StreamOptions{})
 		require.GreaterOrEqual(t, len(got), most)
 		most = len(got)
 		require.Equal(t, append([]perfbuf.Record{}, all[:most]...), append([]perfbuf.Record{}, got...))
@@ -157,7 +157,7 @@ func TestCutAnywhere(t *testing.T) {
 	}
 	require.Equal(t, 8, most)
 	require.NoError(t, os.WriteFile(path, whole[:len(whole)-1], 0o600))
-	_, err = replayed(t, path, perfdata.ReplayOptions{}, &perfbuf.OrderOptions{})
+	_, err = replayed(t, path, perfdata.ReplayOptions{}, &perfbuf.StreamOptions{})
 	require.ErrorContains(t, err, "cut behind the records")
 }
 
@@ -169,7 +169,7 @@ func TestKilled(t *testing.T) {
 	emitted(t, rec, 10, true)
 	require.NoError(t, rec.Flush())
 	emitted(t, rec, 10, true)
-	got, err := replayed(t, path, perfdata.ReplayOptions{Event: "output"}, &perfbuf.OrderOptions{})
+	got, err := replayed(t, path, perfdata.ReplayOptions{Event: "output"}, &perfbuf.StreamOptions{})
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 	require.ErrorContains(t, err, "killed")
 	require.Len(t, got, 10)
@@ -195,7 +195,7 @@ func TestRotation(t *testing.T) {
 		st, err := os.Stat(file)
 		require.NoError(t, err)
 		require.LessOrEqual(t, st.Size(), int64(1<<20+8192))
-		recs, err := replayed(t, file, perfdata.ReplayOptions{}, &perfbuf.OrderOptions{})
+		recs, err := replayed(t, file, perfdata.ReplayOptions{}, &perfbuf.StreamOptions{})
 		require.Equal(t, io.EOF, err)
 		require.Contains(t, perf(t, "report", "--header-only", "-i", file), "name = output")
 		all = append(all, recs...)
@@ -221,7 +221,7 @@ func TestRotation(t *testing.T) {
 
 func TestSpeed(t *testing.T) {
 	path := record(t, perfdata.Options{}, func(rec *perfdata.Recorder) { emitted(t, rec, 100, true) })
-	for _, order := range []*perfbuf.OrderOptions{nil, {}} {
+	for _, order := range []*perfbuf.StreamOptions{nil, {}} {
 		start := time.Now()
 		recs, err := replayed(t, path, perfdata.ReplayOptions{Speed: 1}, order)
 		require.Equal(t, io.EOF, err)
@@ -236,7 +236,7 @@ func TestSpeed(t *testing.T) {
 	}
 	path = record(t, perfdata.Options{}, func(rec *perfdata.Recorder) { emitted(t, rec, 6000, true) }) // 6 s
 	start := time.Now()
-	recs, err := replayed(t, path, perfdata.ReplayOptions{Speed: 10}, &perfbuf.OrderOptions{})
+	recs, err := replayed(t, path, perfdata.ReplayOptions{Speed: 10}, &perfbuf.StreamOptions{})
 	require.Equal(t, io.EOF, err)
 	require.Len(t, recs, 6000)
 	require.GreaterOrEqual(t, time.Since(start), 599*time.Millisecond)
@@ -250,14 +250,14 @@ func TestSpeed(t *testing.T) {
 func TestLast(t *testing.T) {
 	for _, sorted := range []bool{true, false} {
 		path := record(t, perfdata.Options{}, func(rec *perfdata.Recorder) { emitted(t, rec, 3_000, sorted) })
-		all, err := replayed(t, path, perfdata.ReplayOptions{}, &perfbuf.OrderOptions{})
+		all, err := replayed(t, path, perfdata.ReplayOptions{}, &perfbuf.StreamOptions{})
 		require.Equal(t, io.EOF, err)
 		for last, want := range map[time.Duration]int{1: 1, 9 * time.Millisecond: 10, time.Hour: 3000, 0: 3000} {
 			o := perfdata.ReplayOptions{Last: last, Speed: 1}
 			if want > 10 {
 				o.Speed = 0
 			}
-			recs, err := replayed(t, path, o, &perfbuf.OrderOptions{})
+			recs, err := replayed(t, path, o, &perfbuf.StreamOptions{})
 			require.Equal(t, io.EOF, err)
 			require.Equal(t, all[3000-want:], recs)
 		}

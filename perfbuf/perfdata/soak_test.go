@@ -67,7 +67,7 @@ func numbers(t *testing.T, path string) (first, behind uint64, end error) {
 	r, err := perfdata.Open(path, perfdata.ReplayOptions{})
 	require.NoError(t, err)
 	defer r.Close()
-	s, err := r.Ordered(perfbuf.OrderOptions{})
+	s, err := r.Stream(perfbuf.StreamOptions{})
 	require.NoError(t, err)
 	defer s.Close()
 	end = s.Run(t.Context(), func(ev perfbuf.Event) error {

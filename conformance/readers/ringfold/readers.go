@@ -22,7 +22,7 @@ type readers struct {
 	out      *wire.Writer
 
 	all    []*perfbuf.Reader
-	stream *perfbuf.Ordered // nil: each reader by itself
+	stream *perfbuf.Stream // nil: each reader by itself
 	index  map[*perfbuf.Reader]int
 
 	lossesMu sync.Mutex
@@ -90,9 +90,9 @@ func (r *readers) openStream() (err error) {
 	way, order := r.settings["way"], r.settings["order"] == "time"
 	switch {
 	case way == "slack":
-		r.stream, err = perfbuf.Merge(perfbuf.OrderOptions{Mode: perfbuf.Slack(time.Millisecond)}, r.all...)
+		r.stream, err = perfbuf.Merge(perfbuf.StreamOptions{Order: perfbuf.Slack(time.Millisecond)}, r.all...)
 	case way == "exact" || way == "" && order:
-		r.stream, err = perfbuf.Merge(perfbuf.OrderOptions{}, r.all...)
+		r.stream, err = perfbuf.Merge(perfbuf.StreamOptions{}, r.all...)
 	case order:
 		return cannot("this way reads ring by ring; Ordered and Merge order")
 	}

@@ -25,7 +25,7 @@ func main() {
 	bpf := must(ebpf.LoadCollection(file))
 	defer bpf.Close()
 	reader := must(perfbuf.Open(bpf.Maps["events"].FD(), perfbuf.Options{}))
-	stream := must(reader.Ordered(perfbuf.OrderOptions{})) // all CPUs, in order of time
+	stream := must(reader.Stream(perfbuf.StreamOptions{})) // all CPUs, in order of time
 
 	exec := must(link.AttachTracing(link.TracingOptions{Program: bpf.Programs["on_exec"]})) // now that there are rings
 	defer exec.Close()

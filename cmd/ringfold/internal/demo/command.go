@@ -1,7 +1,7 @@
 // Package demo shows what order is worth: the life of processes on all CPUs, read ring by ring and in order.
 //
 // The kernel writes events into one ring per CPU. Read one ring after the other, events of different CPUs come out in the wrong
-// order: a child runs a program before its parent forks it. A perfbuf.Ordered stream puts them in order, by the kernel's times.
+// order: a child runs a program before its parent forks it. A perfbuf.Stream puts them in order, by the kernel's times.
 package demo
 
 import (
@@ -38,11 +38,11 @@ const (
 )
 
 // order is the mode as the library has it.
-func (c config) order() perfbuf.Mode {
+func (c config) order() perfbuf.Order {
 	if c.mode == slack {
 		return perfbuf.Slack(c.slack)
 	}
-	return perfbuf.Exact()
+	return perfbuf.Order{}
 }
 
 // Command is "ringfold demo".

@@ -35,7 +35,7 @@ func follow(ctx context.Context, c config, src source, p printer, w io.Writer) (
 		return nil, &openError{err}
 	}
 	defer r.Close()
-	s, err := r.Ordered(perfbuf.OrderOptions{Mode: c.order()})
+	s, err := r.Stream(perfbuf.StreamOptions{Order: c.order()})
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func (f *follower) full() bool { return f.limit > 0 && f.sum.Events >= f.limit }
 //
 // s.Run(ctx, f.event) would do the same in one call. The loop is here because it knows where
 // a round ends: then the output is flushed, and the summary learns what was read together.
-func (f *follower) follow(ctx context.Context, s *perfbuf.Ordered) error {
+func (f *follower) follow(ctx context.Context, s *perfbuf.Stream) error {
 	for !f.full() {
 		if err := s.Wait(ctx); err != nil {
 			if ctx.Err() != nil {
@@ -116,7 +116,7 @@ func (f *follower) follow(ctx context.Context, s *perfbuf.Ordered) error {
 const patience = 30 * time.Second
 
 // rest prints what is left when the programs are detached.
-func (f *follower) rest(s *perfbuf.Ordered) error {
+func (f *follower) rest(s *perfbuf.Stream) error {
 	if f.full() {
 		return nil
 	}

@@ -41,7 +41,7 @@ func (r *Report) rings(ctx context.Context) {
 		o := reader.Options()
 		r.ok("rings", "opened and mapped: %d of %d KiB", len(o.CPUs), o.RingBytes>>10)
 	}
-	var stream *perfbuf.Ordered
+	var stream *perfbuf.Stream
 	if reader != nil {
 		stream = r.order(reader)
 		defer stream.Close()
@@ -105,11 +105,11 @@ func (r *Report) skipped(names ...string) {
 }
 
 // order says how exact order waits, and falls back on slack.
-func (r *Report) order(reader *perfbuf.Reader) *perfbuf.Ordered {
-	stream, err := reader.Ordered(perfbuf.OrderOptions{})
+func (r *Report) order(reader *perfbuf.Reader) *perfbuf.Stream {
+	stream, err := reader.Stream(perfbuf.StreamOptions{})
 	if err != nil {
 		r.failed(Bad, "exact order", err, "Slack order (--mode slack) works without.")
-		stream, _ = reader.Ordered(perfbuf.OrderOptions{Mode: perfbuf.Slack(time.Millisecond)})
+		stream, _ = reader.Stream(perfbuf.StreamOptions{Order: perfbuf.Slack(time.Millisecond)})
 		return stream
 	}
 	b := reader.Stats().Barrier
@@ -136,7 +136,7 @@ func (r *Report) order(reader *perfbuf.Reader) *perfbuf.Ordered {
 }
 
 // events has something happen, and reads it.
-func (r *Report) events(ctx context.Context, reader *perfbuf.Reader, stream *perfbuf.Ordered) {
+func (r *Report) events(ctx context.Context, reader *perfbuf.Reader, stream *perfbuf.Stream) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	clock, clockErr := host.NewClock()

@@ -89,7 +89,7 @@ func sizes(t *testing.T, o perfdata.ReplayOptions, file string) (all []int, end 
 	r, err := perfdata.Open(file, o)
 	require.NoError(t, err)
 	defer r.Close()
-	s, err := r.Ordered(perfbuf.OrderOptions{})
+	s, err := r.Stream(perfbuf.StreamOptions{})
 	require.NoError(t, err)
 	end = s.Run(t.Context(), func(ev perfbuf.Event) error {
 		all = append(all, ev.Len())

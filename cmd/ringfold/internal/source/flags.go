@@ -225,11 +225,11 @@ func (m *Mode) String() string { return string(*m) }
 func (*Mode) Type() string { return "mode" }
 
 // order is the mode as the library has it.
-func (f *Flags) order() perfbuf.OrderOptions {
+func (f *Flags) order() perfbuf.StreamOptions {
 	if f.Mode == Slack {
-		return perfbuf.OrderOptions{Mode: perfbuf.Slack(f.Slack)}
+		return perfbuf.StreamOptions{Order: perfbuf.Slack(f.Slack)}
 	}
-	return perfbuf.OrderOptions{Mode: perfbuf.Exact()}
+	return perfbuf.StreamOptions{}
 }
 
 // cpus is a flag: a list such as 0-3,7.

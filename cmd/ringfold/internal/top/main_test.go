@@ -56,6 +56,6 @@ func TestMisuse(t *testing.T) {
 func TestModes(t *testing.T) {
 	require.Equal(t, []mode{slack, exact, unordered}, []mode{unordered.next(), slack.next(), exact.next()})
 	require.Equal(t, []mode{slack, exact, unordered}, []mode{modeOf(source.Slack), modeOf(source.Exact), modeOf(source.Unordered)})
-	require.Equal(t, perfbuf.Exact(), exact.order(1))
+	require.Equal(t, perfbuf.Order{}, exact.order(1))
 	require.Equal(t, perfbuf.Slack(5), slack.order(5))
 }

@@ -28,9 +28,9 @@ func (m mode) next() mode { return (m + 1) % mode(len(modes)) }
 func modeOf(m source.Mode) mode { return mode(slices.Index(modes, string(m))) }
 
 // order is the mode as the library has it. Unordered has none.
-func (m mode) order(slackTime time.Duration) perfbuf.Mode {
+func (m mode) order(slackTime time.Duration) perfbuf.Order {
 	if m == slack {
 		return perfbuf.Slack(slackTime)
 	}
-	return perfbuf.Exact()
+	return perfbuf.Order{}
 }

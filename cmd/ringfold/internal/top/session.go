@@ -66,7 +66,7 @@ func (s *session) read(ctx context.Context, m mode) error {
 	if m == unordered {
 		return s.readUnordered(ctx)
 	}
-	stream, err := perfbuf.Merge(perfbuf.OrderOptions{Mode: m.order(s.slack)}, s.readers...)
+	stream, err := perfbuf.Merge(perfbuf.StreamOptions{Order: m.order(s.slack)}, s.readers...)
 	if err != nil {
 		return s.fallBack(m, err)
 	}

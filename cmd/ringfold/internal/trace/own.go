@@ -38,7 +38,7 @@ func (c *config) own(ctx context.Context, w *output) (sum summary, err error) {
 	}
 	set := c.Own(ownEvent, reader)
 	defer set.Close()
-	in, err := reader.Ordered(perfbuf.OrderOptions{})
+	in, err := reader.Stream(perfbuf.StreamOptions{})
 	if err != nil {
 		return sum, err
 	}

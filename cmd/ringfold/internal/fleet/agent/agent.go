@@ -121,7 +121,7 @@ func Run(ctx context.Context, o Options) (Stats, error) {
 		return Stats{}, err
 	}
 	defer func() { reader.Close(); <-reader.Done() }()
-	stream, err := reader.Ordered(perfbuf.OrderOptions{FlushEvery: o.Heartbeat})
+	stream, err := reader.Stream(perfbuf.StreamOptions{FlushEvery: o.Heartbeat})
 	if err != nil {
 		return Stats{}, err
 	}
@@ -136,7 +136,7 @@ type agent struct {
 	queue *queue
 }
 
-func (a *agent) run(ctx context.Context, f *folder, stream *perfbuf.Ordered) (Stats, error) {
+func (a *agent) run(ctx context.Context, f *folder, stream *perfbuf.Stream) (Stats, error) {
 	p := newPublisher(a.Options, a.spool, a.queue)
 	// Both outlive ctx: they have work until the end.
 	lifetime, kill := context.WithCancel(context.Background())
@@ -167,7 +167,7 @@ func (a *agent) run(ctx context.Context, f *folder, stream *perfbuf.Ordered) (St
 }
 
 // read reads the stream from its beginning to its end, into batches.
-func (a *agent) read(ctx context.Context, f *folder, stream *perfbuf.Ordered) error {
+func (a *agent) read(ctx context.Context, f *folder, stream *perfbuf.Stream) error {
 	if err := a.Source.Attach(); err != nil {
 		return err
 	}

@@ -54,7 +54,7 @@ func newFolder(o Options, q *queue) *folder {
 func (f *folder) begin(now uint64) { f.since = now }
 
 // follow reads until ctx is done. The stream flushes itself: see event.
-func (f *folder) follow(ctx context.Context, stream *perfbuf.Ordered) error {
+func (f *folder) follow(ctx context.Context, stream *perfbuf.Stream) error {
 	for ctx.Err() == nil {
 		if err := f.wait(ctx, stream); err != nil {
 			return err
@@ -70,7 +70,7 @@ func (f *folder) follow(ctx context.Context, stream *perfbuf.Ordered) error {
 }
 
 // wait returns when there is something to do.
-func (f *folder) wait(ctx context.Context, stream *perfbuf.Ordered) error {
+func (f *folder) wait(ctx context.Context, stream *perfbuf.Stream) error {
 	due, cancel := ctx, context.CancelFunc(func() {})
 	if len(f.times) > 0 {
 		due, cancel = context.WithDeadline(ctx, f.opened.Add(f.BatchDelay))

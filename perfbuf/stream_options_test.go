@@ -10,15 +10,14 @@ import (
 
 func TestEffectiveOrderOptions(t *testing.T) {
 	const ms = time.Millisecond
-	type o = OrderOptions
+	type o = StreamOptions
 	half := func(bytes int) Spill { return Spill{Bytes: bytes, Above: 50, Until: 25} }
 	for name, c := range map[string]struct {
-		in, want OrderOptions
+		in, want StreamOptions
 	}{
 		"defaults":           {in: o{}, want: o{BarrierInterval: ms, Spill: half(16 << 20)}},
-		"exact, by name":     {in: o{Mode: Exact()}, want: o{BarrierInterval: ms, Spill: half(16 << 20)}},
-		"slack":              {in: o{Mode: Slack(2 * ms)}, want: o{Mode: Slack(2 * ms), BarrierInterval: ms, Spill: half(16 << 20)}},
-		"no slack":           {in: o{Mode: Slack(0)}, want: o{Mode: Slack(0), BarrierInterval: ms, Spill: half(16 << 20)}},
+		"slack":              {in: o{Order: Slack(2 * ms)}, want: o{Order: Slack(2 * ms), BarrierInterval: ms, Spill: half(16 << 20)}},
+		"no slack":           {in: o{Order: Slack(0)}, want: o{Order: Slack(0), BarrierInterval: ms, Spill: half(16 << 20)}},
 		"interval":           {in: o{BarrierInterval: time.Second}, want: o{BarrierInterval: time.Second, Spill: half(16 << 20)}},
 		"no interval":        {in: o{BarrierInterval: -time.Second}, want: o{BarrierInterval: -1, Spill: half(16 << 20)}},
 		"budget":             {in: o{Spill: Spill{Bytes: 7}}, want: o{BarrierInterval: ms, Spill: half(7)}},
@@ -28,8 +27,8 @@ func TestEffectiveOrderOptions(t *testing.T) {
 		"until, alone":       {in: o{Spill: Spill{Bytes: 1, Until: 50}}, want: o{BarrierInterval: ms, Spill: Spill{1, 50, 50}}},
 		"barriers, drop":     {in: o{Barriers: BindMount, DropLate: true}, want: o{Barriers: BindMount, DropLate: true, BarrierInterval: ms, Spill: half(16 << 20)}},
 		"flushes":            {in: o{FlushEvery: ms}, want: o{FlushEvery: ms, BarrierInterval: ms, Spill: half(16 << 20)}},
-		"slack and flushes": {in: o{Mode: Slack(ms), FlushEvery: ms, BarrierInterval: time.Second},
-			want: o{Mode: Slack(ms), FlushEvery: ms, BarrierInterval: time.Second, Spill: half(16 << 20)}},
+		"slack and flushes": {in: o{Order: Slack(ms), FlushEvery: ms, BarrierInterval: time.Second},
+			want: o{Order: Slack(ms), FlushEvery: ms, BarrierInterval: time.Second, Spill: half(16 << 20)}},
 	} {
 		got, err := c.in.effective([]*Reader{newFake(t, 3, Options{RingBytes: 1 << 16}).Reader})
 		require.NoError(t, err, name)
@@ -42,30 +41,30 @@ func TestEffectiveOrderOptions(t *testing.T) {
 
 func TestOrderOptionsThatCannotBe(t *testing.T) {
 	for want, c := range map[string]struct {
-		o       OrderOptions
+		o       StreamOptions
 		noTime  bool
 		payload bool
 	}{
-		"slack is -1ns: must not be negative":                     {o: OrderOptions{Mode: Slack(-1)}},
+		"slack is -1ns: must not be negative":                     {o: StreamOptions{Order: Slack(-1)}},
 		"Options.NoTime, and so have no times: open them without": {noTime: true},
-		"NoTime, and so have no times":                            {noTime: true, o: OrderOptions{Mode: Slack(time.Second)}},
-		"NestLevels alone, which waits for outputs":               {payload: true, o: OrderOptions{Barriers: NestLevels}},
-		"Barriers is 0x30: use only NestLevels, BindMount":        {o: OrderOptions{Barriers: 0x30}},
-		"FlushEvery is -1s: must be at least 1ms, or 0 for never": {o: OrderOptions{FlushEvery: -time.Second}},
-		"FlushEvery is 999µs: must be at least 1ms, or 0 for nev": {o: OrderOptions{FlushEvery: 999 * time.Microsecond}},
-		"FlushEvery is 1ms, and BarrierInterval 2ms: must not be": {o: OrderOptions{FlushEvery: time.Millisecond, BarrierInterval: 2 * time.Millisecond}},
-		"Spill.Above is -1 and Spill.Until 0: use percentages":    {o: OrderOptions{Spill: Spill{Above: -1}}},
-		"Spill.Above is 101 and Spill.Until 0":                    {o: OrderOptions{Spill: Spill{Above: 101}}},
-		"Spill.Above is 0 and Spill.Until -1":                     {o: OrderOptions{Spill: Spill{Until: -1}}},
-		"Spill.Above is 0 and Spill.Until 101":                    {o: OrderOptions{Spill: Spill{Until: 101}}},
-		"Spill.Until is 51: must not be above Spill.Above, 50":    {o: OrderOptions{Spill: Spill{Until: 51}}},
-		"Spill.Until is 31: must not be above Spill.Above, 30":    {o: OrderOptions{Spill: Spill{Above: 30, Until: 31}}},
+		"NoTime, and so have no times":                            {noTime: true, o: StreamOptions{Order: Slack(time.Second)}},
+		"NestLevels alone, which waits for outputs":               {payload: true, o: StreamOptions{Barriers: NestLevels}},
+		"Barriers is 0x30: use only NestLevels, BindMount":        {o: StreamOptions{Barriers: 0x30}},
+		"FlushEvery is -1s: must be at least 1ms, or 0 for never": {o: StreamOptions{FlushEvery: -time.Second}},
+		"FlushEvery is 999µs: must be at least 1ms, or 0 for nev": {o: StreamOptions{FlushEvery: 999 * time.Microsecond}},
+		"FlushEvery is 1ms, and BarrierInterval 2ms: must not be": {o: StreamOptions{FlushEvery: time.Millisecond, BarrierInterval: 2 * time.Millisecond}},
+		"Spill.Above is -1 and Spill.Until 0: use percentages":    {o: StreamOptions{Spill: Spill{Above: -1}}},
+		"Spill.Above is 101 and Spill.Until 0":                    {o: StreamOptions{Spill: Spill{Above: 101}}},
+		"Spill.Above is 0 and Spill.Until -1":                     {o: StreamOptions{Spill: Spill{Until: -1}}},
+		"Spill.Above is 0 and Spill.Until 101":                    {o: StreamOptions{Spill: Spill{Until: 101}}},
+		"Spill.Until is 51: must not be above Spill.Above, 50":    {o: StreamOptions{Spill: Spill{Until: 51}}},
+		"Spill.Until is 31: must not be above Spill.Above, 30":    {o: StreamOptions{Spill: Spill{Above: 30, Until: 31}}},
 	} {
 		k := newFake(t, 2, Options{NoTime: c.noTime, Time: TimeSource{payload: c.payload, offset: 8}})
 		k.programs = &fakePrograms{}
-		_, err := k.Ordered(c.o)
+		_, err := k.Stream(c.o)
 		require.ErrorContains(t, err, want)
-		require.ErrorContains(t, err, "perfbuf.Ordered: ")
+		require.ErrorContains(t, err, "perfbuf.Stream: ")
 		require.NoError(t, k.ForEach(never), "nothing is left claimed")
 		require.Zero(t, k.programs.opens.Load())
 	}
@@ -73,10 +72,10 @@ func TestOrderOptionsThatCannotBe(t *testing.T) {
 
 func TestOptionsOfAStream(t *testing.T) {
 	k := newFake(t, 2, Options{})
-	s, err := k.Ordered(OrderOptions{Mode: Slack(time.Second)})
+	s, err := k.Stream(StreamOptions{Order: Slack(time.Second)})
 	require.NoError(t, err)
-	require.Equal(t, OrderOptions{
-		Mode: Slack(time.Second), BarrierInterval: time.Millisecond,
+	require.Equal(t, StreamOptions{
+		Order: Slack(time.Second), BarrierInterval: time.Millisecond,
 		Spill: Spill{Bytes: 16 << 20, Above: 50, Until: 25},
 	}, s.Options())
 }
@@ -85,15 +84,15 @@ func TestOptionsOfAStream(t *testing.T) {
 func TestBarriersArePassedOn(t *testing.T) {
 	all := grace.Options{}
 	for _, c := range []struct {
-		o             OrderOptions
+		o             StreamOptions
 		time          TimeSource
 		stream, drain grace.Options
 	}{
-		{OrderOptions{}, TimeSource{}, all, grace.Options{Programs: true, Once: true}},
-		{OrderOptions{}, PayloadTime(0), grace.Options{Programs: true}, grace.Options{Programs: true, Once: true}},
-		{OrderOptions{Barriers: MapInMap | Membarrier}, TimeSource{}, grace.Options{Allow: grace.MapInMap | grace.Membarrier},
+		{StreamOptions{}, TimeSource{}, all, grace.Options{Programs: true, Once: true}},
+		{StreamOptions{}, PayloadTime(0), grace.Options{Programs: true}, grace.Options{Programs: true, Once: true}},
+		{StreamOptions{Barriers: MapInMap | Membarrier}, TimeSource{}, grace.Options{Allow: grace.MapInMap | grace.Membarrier},
 			grace.Options{Allow: grace.MapInMap | grace.Membarrier, Programs: true, Once: true}},
-		{OrderOptions{Barriers: NestLevels}, TimeSource{}, grace.Options{Allow: grace.NestLevels}, grace.Options{Allow: grace.MapInMap | grace.Membarrier, Programs: true, Once: true}},
+		{StreamOptions{Barriers: NestLevels}, TimeSource{}, grace.Options{Allow: grace.NestLevels}, grace.Options{Allow: grace.MapInMap | grace.Membarrier, Programs: true, Once: true}},
 	} {
 		k := newFake(t, 2, Options{CPUs: []int{10, 11}, Time: c.time})
 		s, _ := k.stepped(1, c.o)

@@ -11,10 +11,10 @@ import (
 )
 
 // slack makes a stream with a slack of 100 ns, at a time of the test's choice.
-func (k *fake) slack(now uint64) *Ordered {
+func (k *fake) slack(now uint64) *Stream {
 	k.t.Helper()
 	k.clock.Store(now)
-	s, err := k.Ordered(OrderOptions{Mode: Slack(100)})
+	s, err := k.Stream(StreamOptions{Order: Slack(100)})
 	require.NoError(k.t, err)
 	return s
 }
@@ -263,8 +263,7 @@ func TestClockIsReadAfterTheHeadsToo(t *testing.T) {
 	require.Zero(t, k.Stats().Total().Corrupt)
 }
 
-func TestModeSaysWhatItMeans(t *testing.T) {
-	require.Equal(t, "exact", Mode{}.String())
-	require.Equal(t, Exact(), Mode{})
+func TestOrderSaysWhatItMeans(t *testing.T) {
+	require.Equal(t, "exact", Order{}.String())
 	require.Equal(t, "slack 0s", Slack(0).String())
 }

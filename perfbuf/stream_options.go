@@ -7,13 +7,8 @@ import (
 	"github.com/ringfold/ringfold/internal/raw"
 )
 
-// Mode is how an ordered stream decides that an event is due. The zero value is [Exact].
-type Mode struct {
-	guess bool
-	slack time.Duration
-}
-
-// Exact delivers an event once no older one can still come from any CPU, which it proves.
+// Order is the order of a stream's events. Its zero value is exact: an event is delivered once no older
+// one can still come from any CPU, which the stream proves.
 //
 // The proof: the kernel takes an event's time and publishes the event within one RCU read-side critical
 // section (perf_event_output). The stream reads the clock, waits for an RCU grace period (a barrier), and
@@ -24,21 +19,24 @@ type Mode struct {
 // The proof holds however long a CPU was interrupted, or paused by its hypervisor. Clocks of different
 // CPUs may disagree by up to 10 us. For times that programs take themselves, see [PayloadTime].
 //
-// Delivery lags by one to two grace periods: see [OrderOptions].BarrierInterval for figures. An idle
+// Delivery lags by one to two grace periods: see [StreamOptions].BarrierInterval for figures. An idle
 // system costs nothing: there are barriers only while events are held. If barriers fail, Wait returns
 // [ErrBarriers]. If one hangs, [BarrierStats].Stalled grows. Meanwhile the stream delivers nothing.
-func Exact() Mode { return Mode{} }
+type Order struct {
+	guess bool
+	slack time.Duration
+}
 
 // Slack is the usual heuristic: it holds each event back until d after its time, so that older events on
 // other CPUs can come first. No fixed wait is safe: a hypervisor may stop a CPU for 100 ms between
 // taking an event's time and publishing it. An event that comes too late is delivered at once, marked
-// [Event.Late], or dropped and counted with OrderOptions.DropLate. Delivery lags by d to 1.5 d, more
+// [Event.Late], or dropped and counted with StreamOptions.DropLate. Delivery lags by d to 1.5 d, more
 // with a poll interval ([Wakeup]) or while a pass takes long. Slack needs no barriers.
-func Slack(d time.Duration) Mode { return Mode{guess: true, slack: d} }
+func Slack(d time.Duration) Order { return Order{guess: true, slack: d} }
 
-func (m Mode) String() string {
-	if m.guess {
-		return fmt.Sprintf("slack %v", m.slack)
+func (o Order) String() string {
+	if o.guess {
+		return fmt.Sprintf("slack %v", o.slack)
 	}
 	return "exact"
 }
@@ -58,9 +56,9 @@ type Spill struct {
 	Above, Until int
 }
 
-// OrderOptions configures an ordered stream. The zero value is good.
-type OrderOptions struct {
-	Mode Mode
+// StreamOptions configures an ordered stream. The zero value is good.
+type StreamOptions struct {
+	Order Order
 
 	// BarrierInterval is the least time from the start of one barrier to the start of the next, in
 	// exact mode. A longer one costs less CPU time and delivers later: an event waits for the next
@@ -87,7 +85,7 @@ type OrderOptions struct {
 
 	// FlushEvery makes the stream flush itself, as [Reader.Flush] does. While you wait on the stream or make
 	// passes, it delivers an event of [KindFlushed] this often, whether events flow or not. The marker's Time
-	// is [Ordered.Watermark]: everything up to it has been delivered. The next one is due this long after
+	// is [Stream.Watermark]: everything up to it has been delivered. The next one is due this long after
 	// that time, and comes with the first pass that reaches it. 0 is never; the least is 1 ms, in exact mode
 	// BarrierInterval if that is longer.
 	//
@@ -105,9 +103,9 @@ const (
 )
 
 // effective checks the options and fills in defaults, for a stream of these readers.
-func (o OrderOptions) effective(readers []*Reader) (OrderOptions, error) {
-	bad := func(format string, args ...any) (OrderOptions, error) {
-		return o, fmt.Errorf("perfbuf.Ordered: "+format, args...)
+func (o StreamOptions) effective(readers []*Reader) (StreamOptions, error) {
+	bad := func(format string, args ...any) (StreamOptions, error) {
+		return o, fmt.Errorf("perfbuf.Stream: "+format, args...)
 	}
 	size := 0 // of all rings
 	for _, r := range readers {
@@ -128,13 +126,13 @@ func (o OrderOptions) effective(readers []*Reader) (OrderOptions, error) {
 	}
 	sp := &o.Spill
 	switch {
-	case o.Mode.slack < 0:
-		return bad("slack is %v: must not be negative", o.Mode.slack)
+	case o.Order.slack < 0:
+		return bad("slack is %v: must not be negative", o.Order.slack)
 	case o.Barriers&^allBarriers != 0:
 		return bad("Barriers is %#x: use only NestLevels, BindMount, MapInMap and Membarrier", uint8(o.Barriers))
 	case o.FlushEvery < 0 || o.FlushEvery > 0 && o.FlushEvery < leastFlushEvery:
 		return bad("FlushEvery is %v: must be at least %v, or 0 for never", o.FlushEvery, leastFlushEvery)
-	case o.FlushEvery > 0 && !o.Mode.guess && o.FlushEvery < o.BarrierInterval:
+	case o.FlushEvery > 0 && !o.Order.guess && o.FlushEvery < o.BarrierInterval:
 		return bad("FlushEvery is %v, and BarrierInterval %v: must not be longer, because each flush takes a barrier", o.FlushEvery, o.BarrierInterval)
 	case sp.Above < 0 || sp.Above > 100 || sp.Until < 0 || sp.Until > 100:
 		return bad("Spill.Above is %d and Spill.Until %d: use percentages of a ring, 0 to 100", sp.Above, sp.Until)

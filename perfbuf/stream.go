@@ -8,12 +8,12 @@ import (
 	"github.com/ringfold/ringfold/internal/reader"
 )
 
-// Ordered is one stream of the events of all CPUs, and of all its sources, in timestamp order. Make one with
-// [Reader.Ordered], or of several readers with [Merge]. Events stay in their rings until
+// Stream is one stream of the events of all CPUs, and of all its sources, in timestamp order. Make one with
+// [Reader.Stream], or of several readers with [Merge]. Events stay in their rings until
 // they are delivered, unless a ring fills up: see [Spill].
 //
 // [Event.Time] never decreases, except at events marked [Event.Late]. Exact mode has no late events,
-// but for the cases that [PayloadTime] and [Ordered.Add] describe. With
+// but for the cases that [PayloadTime] and [Stream.Add] describe. With
 // slack, an earlier event may follow a marker ([KindFlushed]). A loss comes just before the sample
 // that reported it. A record whose time lies more than a second in the future is corrupt: see
 // [KindCorrupt].
@@ -23,9 +23,9 @@ import (
 //
 // An open stream holds all rings: other reads of them return [ErrBusy]. Use it from one goroutine at a
 // time. Close may be called from any.
-type Ordered struct {
+type Stream struct {
 	in    *reader.Stream
-	opts  OrderOptions
+	opts  StreamOptions
 	batch Batch
 }
 
@@ -37,44 +37,44 @@ type Ordered struct {
 //
 // It moves on at the end of a pass, before the markers of that pass. A pass that ends early, as f fails, panics or
 // stops, leaves it before the first event that f did not get. While nothing happens, there are no passes:
-// see [OrderOptions].FlushEvery. [Ordered.ForEachPending] delivers events beyond it and
-// proves nothing. After [Ordered.Drain], in either mode, it is the time of the call or a later one; after
-// [Ordered.Shutdown] it is at most the error of the clocks, some 10 µs, before that.
+// see [StreamOptions].FlushEvery. [Stream.ForEachPending] delivers events beyond it and
+// proves nothing. After [Stream.Drain], in either mode, it is the time of the call or a later one; after
+// [Stream.Shutdown] it is at most the error of the clocks, some 10 µs, before that.
 //
 // It is about events, not about outputs: what is lost before it may be reported after it, see [Event.After]. Nor is it about
 // corrupt memory, which has no time of its own, and samples without a time of theirs under [PayloadTime].
 //
 // It is one atomic load, and may be called from any goroutine at any time. A goroutine that sees a
 // time also sees what f did before.
-func (s *Ordered) Watermark() uint64 { return s.in.Order.Complete() }
+func (s *Stream) Watermark() uint64 { return s.in.Order.Complete() }
 
 // Options returns the options in effect, with defaults filled in.
-func (s *Ordered) Options() OrderOptions { return s.opts }
+func (s *Stream) Options() StreamOptions { return s.opts }
 
 // Close ends the stream. It drops events that the stream has seen and not delivered, and counts them as
-// dropped in Stats. To read them first, call [Ordered.Drain] or [Ordered.ForEachPending]. Readers stay
+// dropped in Stats. To read them first, call [Stream.Drain] or [Stream.ForEachPending]. Readers stay
 // open, and their rings may be read in other ways. Close does not block: a running Wait or pass ends with
 // os.ErrClosed. The error is always nil.
-func (s *Ordered) Close() error {
+func (s *Stream) Close() error {
 	s.in.Close()
 	return nil
 }
 
 // ForEach calls f for every event that is due, in order, without waiting. See [Fold] for what ends it. It
 // stores tails at its end, and whenever it has read an eighth of a ring.
-func (s *Ordered) ForEach(f func(Event) error) error { return forEach(s, f) }
+func (s *Stream) ForEach(f func(Event) error) error { return forEach(s, f) }
 
 // ForEachPending calls f for every event that the rings hold, in order, whether due or not, and for every
 // loss that the kernel knows of. On Linux 6.0 and newer these include losses that no record has reported
 // yet; asking for them interrupts each CPU. Events that come later with earlier times are late, in exact
-// mode too: to miss none, see [Ordered.Drain].
-func (s *Ordered) ForEachPending(f func(Event) error) error {
+// mode too: to miss none, see [Stream.Drain].
+func (s *Stream) ForEachPending(f func(Event) error) error {
 	_, err := s.beginAll(0)
 	return s.deliver(err, f)
 }
 
 // deliver goes over the round that was begun, unless that has failed.
-func (s *Ordered) deliver(err error, f func(Event) error) error {
+func (s *Stream) deliver(err error, f func(Event) error) error {
 	if err != nil {
 		return err
 	}
@@ -84,14 +84,14 @@ func (s *Ordered) deliver(err error, f func(Event) error) error {
 }
 
 // begin starts the delivery of what is due.
-func (s *Ordered) begin() (*Batch, error) { return s.beginRound((*order.Stream).Begin) }
+func (s *Stream) begin() (*Batch, error) { return s.beginRound((*order.Stream).Begin) }
 
 // beginAll starts the delivery of all that the rings hold. waited is what quiesce has returned, or 0.
-func (s *Ordered) beginAll(waited uint64) (*Batch, error) {
+func (s *Stream) beginAll(waited uint64) (*Batch, error) {
 	return s.beginRound(func(o *order.Stream) { o.BeginAll(waited) })
 }
 
-func (s *Ordered) beginRound(begin func(*order.Stream)) (*Batch, error) {
+func (s *Stream) beginRound(begin func(*order.Stream)) (*Batch, error) {
 	if err := s.in.Acquire(); err != nil {
 		return nil, err
 	}
@@ -109,19 +109,19 @@ func (s *Ordered) beginRound(begin func(*order.Stream)) (*Batch, error) {
 // 10 µs before the call or since, while a sleepable program has a record reserved under [StampedTime],
 // and then for as long as f takes. Errors are those of ForEach, context.Cause(ctx), and the reason why
 // it cannot wait. After an error nothing is lost, and ForEachPending still works.
-func (s *Ordered) Drain(ctx context.Context, f func(Event) error) error {
+func (s *Stream) Drain(ctx context.Context, f func(Event) error) error {
 	return s.deliver(s.in.Drain(ctx), f)
 }
 
 // Run calls f for each event as it becomes due, and waits in between. Errors are those of [Reader.Run].
-func (s *Ordered) Run(ctx context.Context, f func(Event) error) error { return run(ctx, s, f) }
+func (s *Stream) Run(ctx context.Context, f func(Event) error) error { return run(ctx, s, f) }
 
 // Events iterates over events as they become due, and waits in between. Errors are those of
 // [Reader.Events].
-func (s *Ordered) Events(ctx context.Context) iter.Seq2[Event, error] { return stream(ctx, s) }
+func (s *Stream) Events(ctx context.Context) iter.Seq2[Event, error] { return stream(ctx, s) }
 
 // Records iterates over copies of events as they become due, and waits in between. Errors are those of
 // [Reader.Events].
-func (s *Ordered) Records(ctx context.Context) iter.Seq2[Record, error] { return records(ctx, s) }
+func (s *Stream) Records(ctx context.Context) iter.Seq2[Record, error] { return records(ctx, s) }
 
-func (s *Ordered) interrupt() { s.in.Interrupt() }
+func (s *Stream) interrupt() { s.in.Interrupt() }

@@ -11,13 +11,13 @@ import (
 )
 
 // timed makes a fake whose clock is that of the bubble, and a stream of it.
-// Ordered.Wait sleeps by the one and reckons by the other.
-func timed(t *testing.T, rings int, opts Options, slack time.Duration) (*fake, *Ordered, func() uint64) {
+// Stream.Wait sleeps by the one and reckons by the other.
+func timed(t *testing.T, rings int, opts Options, slack time.Duration) (*fake, *Stream, func() uint64) {
 	k := newFake(t, rings, opts)
 	start := time.Now()
 	clock := func() uint64 { return uint64(time.Hour + time.Since(start)) }
 	k.hooks.clock = clock
-	s, err := k.Ordered(OrderOptions{Mode: Slack(slack)})
+	s, err := k.Stream(StreamOptions{Order: Slack(slack)})
 	require.NoError(t, err)
 	return k, s, clock
 }
@@ -118,10 +118,10 @@ func TestWaitOfAStreamEnds(t *testing.T) {
 		"nothing is held": {0, Options{}}, "two events are held": {2, Options{}},
 		"nothing is held, polling": {0, polling}, "two events are held, polling": {2, polling},
 	} {
-		for how, end := range map[string]func(k *fake, s *Ordered, cancel func(error)) error{
-			"context":      func(_ *fake, _ *Ordered, cancel func(error)) error { cancel(errTest); return errTest },
-			"Close":        func(_ *fake, s *Ordered, _ func(error)) error { s.Close(); return os.ErrClosed },
-			"Reader.Close": func(k *fake, _ *Ordered, _ func(error)) error { k.Close(); return os.ErrClosed },
+		for how, end := range map[string]func(k *fake, s *Stream, cancel func(error)) error{
+			"context":      func(_ *fake, _ *Stream, cancel func(error)) error { cancel(errTest); return errTest },
+			"Close":        func(_ *fake, s *Stream, _ func(error)) error { s.Close(); return os.ErrClosed },
+			"Reader.Close": func(k *fake, _ *Stream, _ func(error)) error { k.Close(); return os.ErrClosed },
 		} {
 			t.Run(how+", "+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
