@@ -156,8 +156,7 @@ func (s *Stream) Release() {
 		switch {
 		case s.halt.Load() || slices.Contains(has, src):
 			src.reader.Gate.Leave()
-		case s.stepped != nil: // a simulation has no other goroutine to wait in
-			s.stepped.Yield()
+		case s.stepped != nil && s.stepped.Yield(): // a simulation has no other goroutine to wait in
 			src.reader.Gate.Leave()
 		default: // the stream does not wait for the end of a reader that it has let go of
 			src.reader.Gate.LeaveAtOnce()

@@ -92,7 +92,7 @@ func (w *world) pause() {
 	w.fresh()
 	switch {
 	case w.consumer == nil:
-	case w.consumer.running:
+	case w.consumer.running && !w.consumer.stopped:
 		w.consumer.pause()
 	default:
 		for range w.sched.IntN(4) {

@@ -25,12 +25,8 @@ func (k *seen) Grace(grace.Options) (grace.Provider, error) {
 	return p, p.Wait()
 }
 
-// Yield lets others go on, until the simulation ends.
-func (k *seen) Yield() bool {
-	w := k.src.world
-	w.pause()
-	return !w.consumer.stopped
-}
+// Yield lets others go on.
+func (k *seen) Yield() bool { k.src.world.pause(); return true }
 
 // Drive keeps the barrier. It covers nothing yet.
 func (k *seen) Drive(b *grace.Barrier) { k.src.world.barrier, k.src.world.covered = b, 0 }
