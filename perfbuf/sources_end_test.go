@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/ringfold/ringfold/internal/grace"
 	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/stretchr/testify/require"
 )
@@ -136,6 +137,23 @@ func TestBarrierIsReplaced(t *testing.T) {
 	require.NoError(t, s.Remove(b.Reader))
 	require.NoError(t, s.Add(c.Reader))
 	require.Zero(t, c.programs.opens.Load(), "b's is there")
+}
+
+// Stamped sources need no barrier. That of a stream which has others too waits for what these need, whichever comes first.
+func TestBarrierIsNotForStamped(t *testing.T) {
+	for name, o := range map[string]StreamOptions{"any": {}, "none for programs": {Barriers: NestLevels}} {
+		for first := range 2 {
+			k, stamped := newFake(t, 1, Options{}), newFake(t, 1, Options{Time: StampedTime(0)})
+			k.programs, stamped.programs = &fakePrograms{}, &fakePrograms{}
+			readers := []*Reader{stamped.Reader, k.Reader}
+			s, err := Merge(o, readers[first], readers[1-first])
+			require.NoError(t, err, name)
+			require.Equal(t, grace.Options{Allow: grace.Set(o.Barriers)}, k.programs.options, name)
+			require.NoError(t, s.Close())
+			require.Zero(t, stamped.programs.opens.Load(), name)
+			require.EqualValues(t, 1, k.programs.opens.Load(), name)
+		}
+	}
 }
 
 // A source whose end has begun, and of which the stream does not know yet, keeps no other from ending.

@@ -25,8 +25,8 @@ type Options struct {
 	Add  func(*raw.Ring) // makes memory the last of Reader.Walk's rings
 
 	RingBuf  bool // the rings are BPF ring buffers
-	OwnTimes bool // programs take the times of events
-	Stamped  bool // after they have reserved a record
+	OwnTimes bool // programs take the times of events before they output them, so barriers wait for whole programs
+	Stamped  bool // they take the times after they have reserved the record, which needs no barrier
 
 	Poll   time.Duration // see wake.Policy
 	Enough uint64
