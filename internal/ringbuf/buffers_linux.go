@@ -27,8 +27,8 @@ type Buffers struct {
 	buffers []*buffer // as the reader's rings
 }
 
-// open maps what is there now. release frees it, whether or not that succeeds.
-func (b *Buffers) open() (err error) {
+// open maps the ring buffers found that are still there. release frees them, whether or not that succeeds.
+func (b *Buffers) open(found []shard) (err error) {
 	if b.clock, err = host.NewClock(); err != nil {
 		return err
 	}
@@ -39,10 +39,6 @@ func (b *Buffers) open() (err error) {
 		return err
 	}
 	if b.losses, err = openLosses(b.opts.LossesFD, b.clock.Now()); err != nil {
-		return err
-	}
-	found, err := b.opts.look()
-	if err != nil {
 		return err
 	}
 	for _, s := range found {

@@ -47,8 +47,16 @@ func (o *Opener) Open(kernel.Setup) (kernel.Kernel, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
+	found, err := o.look()
+	if err != nil {
+		return nil, o.failed(err)
+	}
+	return o.open(found)
+}
+
+func (o *Opener) open(found []shard) (kernel.Kernel, error) {
 	b := &Buffers{target: o.fd, opts: *o, epoll: -1}
-	if err := b.open(); err != nil {
+	if err := b.open(found); err != nil {
 		b.release()
 		return nil, o.failed(err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/ringfold/ringfold/internal/leak"
 	"github.com/stretchr/testify/require"
 )
 
@@ -85,6 +86,26 @@ func TestKernelShards(t *testing.T) {
 	require.ErrorContains(t, err, `map 1073741824 is no longer in map "shards"`)
 	n, ok := k.Lost(0)
 	require.False(t, ok, "%d", n)
+}
+
+// Ring buffers that are replaced between the look that finds them and their mapping are left out.
+func TestKernelReplacedBeforeMapped(t *testing.T) {
+	e := kerneltest.LoadRings(t, kerneltest.RingOptions{})
+	e.SetShard(7, e.MapFD())
+	leak.Check(t)
+	o := opener(e.ShardsFD())
+	defer o.Close()
+	require.NoError(t, o.check())
+	there, err := o.look()
+	require.NoError(t, err)
+	gone := shard{id: 1 << 30}
+	_, err = o.open([]shard{gone})
+	require.ErrorContains(t, err, "it contains no maps yet")
+	k, err := o.open(append([]shard{gone}, there...))
+	require.NoError(t, err)
+	defer kernel.Discard(k)
+	require.Len(t, k.Rings(), 1)
+	require.Equal(t, 7, k.Rings()[0].CPU())
 }
 
 // However often a ring buffer is replaced, what it holds is read, and then its memory and descriptor are let go.
