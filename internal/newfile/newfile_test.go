@@ -3,12 +3,16 @@ package newfile
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -95,6 +99,19 @@ func TestKeep(t *testing.T) {
 	}
 }
 
+// What somebody makes at the path meanwhile is kept, too, unless it is an empty file.
+func TestKeepMeanwhile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.data")
+	f, err := Create(path)
+	require.NoError(t, err)
+	require.NoError(t, syscall.Mkfifo(path, 0o600))
+	require.NoError(t, errors.Join(f.Keep(), f.Discard()))
+	is(t, path, "")
+	old, err := os.Lstat(path + ".old")
+	require.NoError(t, err)
+	require.Equal(t, fs.ModeNamedPipe, old.Mode().Type())
+}
+
 // What is discarded, or only checked, leaves no trace.
 func TestDiscard(t *testing.T) {
 	dir := t.TempDir()
@@ -106,6 +123,20 @@ func TestDiscard(t *testing.T) {
 	require.NoError(t, Check(path))
 	require.NoError(t, Check(filepath.Join(dir, "other")))
 	require.Equal(t, []string{"x.data"}, names(t, dir))
+}
+
+// Check finds out that there is no room.
+func TestNoRoom(t *testing.T) {
+	dir := t.TempDir()
+	signal.Ignore(syscall.SIGXFSZ)
+	defer signal.Reset(syscall.SIGXFSZ)
+	var limit syscall.Rlimit
+	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit))
+	require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 0, Max: limit.Max}))
+	err := Check(filepath.Join(dir, "x.data"))
+	require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit))
+	require.ErrorIs(t, err, syscall.EFBIG)
+	require.Empty(t, names(t, dir))
 }
 
 func TestRefuses(t *testing.T) {
@@ -141,14 +172,29 @@ func TestSpecial(t *testing.T) {
 		require.NoError(t, f.Discard())
 	}
 	require.NoError(t, w.Close())
-	b := make([]byte, 10)
-	n, err := r.Read(b)
+	b, err := io.ReadAll(r)
 	require.NoError(t, err)
-	require.Equal(t, "xx", string(b[:n]))
+	require.Equal(t, "xx", string(b))
+
+	file, err := os.Create(filepath.Join(t.TempDir(), "stdout"))
+	require.NoError(t, err)
+	defer file.Close()
+	for range 2 { // what is there stays
+		f, err := Create(fmt.Sprint("/proc/self/fd/", file.Fd()))
+		require.NoError(t, err)
+		_, err = f.WriteString("x")
+		require.NoError(t, errors.Join(err, f.Discard()))
+	}
+	b, err = os.ReadFile(file.Name())
+	require.NoError(t, err)
+	require.Equal(t, "xx", string(b))
 
 	link := filepath.Join(t.TempDir(), "link")
 	require.NoError(t, os.Symlink("/dev/null", link))
 	require.False(t, Special(link))
+	require.True(t, Special("/dev/stdout"))
+	t.Chdir("/dev")
+	require.True(t, Special("stdout"))
 }
 
 // A file that is read or written too is found, whatever it is called.
@@ -203,7 +249,32 @@ func TestSeries(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, f.Discard())
 		require.Equal(t, 11, n)
-		write(t, Numbered(path, 3)+"4", "not of the series")
-		require.Equal(t, []int{1, 2, 11}, Series(path))
+		f, n, err = CreateNumbered(path, 2)
+		require.NoError(t, err)
+		require.NoError(t, f.Discard())
+		require.Equal(t, 12, n)
+		for _, other := range []string{Numbered(path, 3) + "4", Numbered(path, 0), Numbered(path, -3)} {
+			write(t, other, "not of the series")
+		}
+		require.Equal(t, []int{1, 2, 11, 12}, Series(path))
 	}
+}
+
+// Those who make a series together get a file each.
+func TestSeriesOfSeveral(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.data")
+	const writers, each = 4, 100
+	var all sync.WaitGroup
+	for range writers {
+		all.Go(func() {
+			for range each {
+				f, _, err := CreateNumbered(path, 0)
+				if assert.NoError(t, err) {
+					assert.NoError(t, f.Discard())
+				}
+			}
+		})
+	}
+	all.Wait()
+	require.Len(t, Series(path), writers*each)
 }
