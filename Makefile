@@ -83,7 +83,7 @@ test-vms: setup ## the same with kernels 5.10 to 7.2 and 1 to 64 CPUs, and a tab
 	@scripts/setup.sh vm
 	@scripts/vm/matrix.sh
 
-# How long, and how to read: fold, foreach, batches, records, rings, slack, exact, or all of these in turn.
+# How long, and how to read: fold, foreach, batches, records, rings, slack, exact, sources, or all of these in turn.
 DURATION ?= 30s
 MODE ?= exact
 

@@ -21,8 +21,12 @@ type life struct {
 
 func (g *generation) life(hotplug bool) life {
 	var more []perfbuf.Stats
-	for _, r := range g.more {
-		more = append(more, r.Stats())
+	for m, r := range g.more {
+		stats := r.Stats()
+		if g.changes != nil {
+			stats = sumStats(g.changes.closed[m+1], stats)
+		}
+		more = append(more, stats)
 	}
 	return life{
 		stats: g.r.Stats(), more: more, mode: g.mode, dropLate: g.dropLate,
@@ -44,7 +48,7 @@ func (v *verdict) no(format string, args ...any) { *v = append(*v, fmt.Sprintf(f
 // opened. exact says that the kernel reports losses that no record has reported.
 func check(l *ledger, lives []life, seen []cpuCounts, exact bool) (v verdict) {
 	if len(lives) == 1 && lives[0].more != nil {
-		v.conservedMaps(l, lives[0].all(), seen, exact)
+		v.conservedMaps(l, &lives[0], seen, exact)
 		return v
 	}
 	rings := map[int]perfbuf.RingStats{}

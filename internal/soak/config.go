@@ -27,7 +27,7 @@ type config struct {
 	time      string
 	dropLate  bool
 
-	pauses, flushes, reopen, vary, hotplug bool
+	pauses, flushes, changes, reopen, vary, hotplug bool
 
 	life time.Duration // the most between two reopenings
 
@@ -53,6 +53,7 @@ func (c *config) flags(f *flag.FlagSet) {
 	f.DurationVar(&c.duration, "duration", c.duration, "how long programs run; 0 is until Ctrl-C")
 	f.BoolVar(&c.pauses, "pauses", c.pauses, "call Pause and Resume at random; on in -mode all")
 	f.BoolVar(&c.flushes, "flushes", c.flushes, "call Flush at random, and check what comes before its marker; on in -mode all")
+	f.BoolVar(&c.changes, "changes", c.changes, "in -mode sources, take sources other than the first out of the stream every few ms, close and reopen\nhalf of them, and put them back: what they bring late must be marked. On in -mode sources and all")
 	f.BoolVar(&c.reopen, "reopen", c.reopen, "close the reader at random, and open another on the same map; on in -mode all")
 	f.DurationVar(&c.life, "life", c.life, "with -reopen: the longest that a reader is open")
 	f.BoolVar(&c.vary, "vary", c.vary, "open readers and streams with options at random; on in -mode all")
@@ -95,8 +96,8 @@ const spawnRate = 40
 func (c *config) fill(f *flag.FlagSet) {
 	given := map[string]bool{}
 	f.Visit(func(f *flag.Flag) { given[f.Name] = true })
-	for name, on := range map[string]*bool{"pauses": &c.pauses, "flushes": &c.flushes, "reopen": &c.reopen, "vary": &c.vary} {
-		if c.mode == "all" && !given[name] {
+	for name, on := range map[string]*bool{"pauses": &c.pauses, "flushes": &c.flushes, "changes": &c.changes, "reopen": &c.reopen, "vary": &c.vary} {
+		if (c.mode == "all" || c.mode == "sources" && name != "reopen" && name != "vary") && !given[name] {
 			*on = true
 		}
 	}

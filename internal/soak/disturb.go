@@ -11,18 +11,18 @@ import (
 	"time"
 )
 
-// disturb calls Pause, Resume and Flush at random while a reader is read, until stop, which returns when
-// it has ended. Then the reader is not paused.
+// disturb calls Pause, Resume and Flush at random, and has sources come and go, while a reader is read, until
+// stop, which returns when it has ended. Then the reader is not paused, and all sources are there.
 func (s *session) disturb(g *generation) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
-	begin := func(on bool, f func(*rand.Rand) error) {
+	begin := func(on bool, often time.Duration, f func(*rand.Rand) error) {
 		if !on {
 			return
 		}
 		rnd := rand.New(rand.NewPCG(s.c.seed, s.rnd.Uint64()))
 		all.Go(func() {
-			for sleep(ctx, rnd, 20*time.Millisecond) {
+			for sleep(ctx, rnd, often) {
 				if err := f(rnd); errors.Is(err, os.ErrClosed) {
 					return
 				} else if err != nil {
@@ -32,7 +32,7 @@ func (s *session) disturb(g *generation) (stop func()) {
 			}
 		})
 	}
-	begin(g.pausing, func(rnd *rand.Rand) error {
+	begin(g.pausing, 20*time.Millisecond, func(rnd *rand.Rand) error {
 		if err := g.r.Pause(); err != nil {
 			return err
 		}
@@ -40,14 +40,18 @@ func (s *session) disturb(g *generation) (stop func()) {
 		sleep(ctx, rnd, 5*time.Millisecond)
 		return g.r.Resume()
 	})
-	begin(s.c.flushes && g.mode != "rings", func(*rand.Rand) error { // passes over single rings deliver no markers
+	begin(s.c.flushes && g.mode != "rings", 20*time.Millisecond, func(*rand.Rand) error { // passes over single rings deliver no markers
 		seen, err := s.p.witness()
 		if err != nil {
 			return err
 		}
 		s.l.markers.call(seen)
+		if g.more != nil {
+			return g.stream.Flush()
+		}
 		return g.r.Flush()
 	})
+	begin(g.changes != nil, 5*time.Millisecond, func(rnd *rand.Rand) error { return s.change(ctx, g, rnd) })
 	return func() {
 		cancel()
 		all.Wait()

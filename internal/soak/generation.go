@@ -18,6 +18,7 @@ type generation struct {
 	mode    string
 	r       *perfbuf.Reader
 	more    []*perfbuf.Reader // of -mode sources: of the other maps
+	changes *changes          // of these; nil: none
 	stream  *perfbuf.Stream   // of the ordered modes
 	pausing bool              // Pause is called
 	pauses  atomic.Uint64
@@ -94,9 +95,10 @@ func (s *session) generation(ctx context.Context, mode string, until time.Time, 
 	s.group = append(s.group, g)
 	s.l.ordered = g.stream != nil
 	s.l.kernelTime = g.stream == nil || !g.payloadTime
-	s.l.last, s.l.readers = 0, nil
-	if g.more != nil {
-		s.l.readers = g.readers()
+	s.l.last, s.l.changing, s.l.watermark = 0, g.changes != nil, nil
+	s.l.setReaders(g.readers())
+	if g.stream != nil && mode != "slack" {
+		s.l.watermark = func() uint64 { return g.stream.Watermark() }
 	}
 	s.l.markers.restart(g.floor)
 	if err := s.start(g); err != nil {
@@ -119,7 +121,7 @@ func (s *session) generation(ctx context.Context, mode string, until time.Time, 
 	case s.next != nil:
 		g.end = reopened
 		return nil // accounts are settled with the next
-	case errors.Is(err, os.ErrClosed):
+	case end == closed && errors.Is(err, os.ErrClosed):
 		g.end = closed
 	case err != nil:
 		return err
@@ -269,7 +271,7 @@ func (s *session) rest(ev perfbuf.Event) error {
 // look checks that no output was refused for want of a ring, unless Pause was called. It is for just
 // before the ring is taken away.
 func (s *session) look(g *generation) {
-	if g.pausing || s.c.hotplug {
+	if g.pausing || g.changes != nil || s.c.hotplug {
 		return
 	}
 	seen, err := s.p.witness()

@@ -153,11 +153,6 @@ func sampleHealth() (s healthSample) {
 
 // entries is how many a directory has.
 func entries(dir string) uint64 {
-	f, err := os.Open(dir)
-	if err != nil {
-		return 0
-	}
-	defer f.Close()
-	names, _ := f.Readdirnames(-1)
-	return uint64(len(names))
+	list, _ := os.ReadDir(dir)
+	return uint64(len(list))
 }

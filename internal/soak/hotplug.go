@@ -7,10 +7,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/ringfold/ringfold/internal/cpulist"
 )
 
 const cpuDir = "/sys/devices/system/cpu"
@@ -68,20 +69,7 @@ func setOnline(cpu int, on bool) error {
 
 // present lists the CPUs that there are, online or not.
 func present() (cpus []int) {
-	b, err := os.ReadFile(cpuDir + "/present")
-	if err != nil {
-		return nil
-	}
-	for part := range strings.SplitSeq(strings.TrimSpace(string(b)), ",") {
-		first, last, more := strings.Cut(part, "-")
-		if !more {
-			last = first
-		}
-		from, _ := strconv.Atoi(first)
-		to, _ := strconv.Atoi(last)
-		for cpu := from; cpu <= to; cpu++ {
-			cpus = append(cpus, cpu)
-		}
-	}
+	b, _ := os.ReadFile(cpuDir + "/present") // an empty list is none
+	cpus, _ = cpulist.Parse(strings.TrimSpace(string(b)))
 	return cpus
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 
 	"github.com/ringfold/ringfold/perfbuf"
 )
@@ -22,11 +23,13 @@ type ledger struct {
 	kernelTime bool // events have the time of the output, not that of the payload
 	timed      bool // latency counts
 	clock      clock
-	accounts   []account         // by CPU
-	readers    []*perfbuf.Reader // as mapNames has them; nil: events is read alone
+	accounts   []account                         // by CPU
+	readers    atomic.Pointer[[]*perfbuf.Reader] // as mapNames has them; nil: any of the first map
+	changing   bool                              // readers of maps other than the first come and go
 
-	ordered    bool   // what is delivered is one stream, in order
-	last       uint64 // the greatest time in it so far
+	ordered    bool          // what is delivered is one stream, in order
+	last       uint64        // the greatest time in it so far
+	watermark  func() uint64 // up to when it is proven to be complete; nil: unknown
 	outOfOrder uint64
 	markers    markers
 
@@ -71,7 +74,8 @@ func (t *tally) add(o *tally) {
 
 type levelAccount struct {
 	next, samples uint64
-	fresh         bool // what was passed over before the next sample was output to nobody
+	of            [len(mapNames)]uint64 // next of each map
+	fresh         bool                  // what was passed over before the next sample was output to nobody
 }
 
 func newLedger(pattern []uint64, cpus int, rnd *rand.Rand) *ledger {
@@ -89,7 +93,7 @@ func (l *ledger) settled() {
 		old := a.levels
 		*a = account{}
 		for level := range old {
-			a.levels[level] = levelAccount{next: old[level].next, fresh: true}
+			a.levels[level] = levelAccount{next: old[level].next, of: old[level].of, fresh: true}
 		}
 	}
 }
@@ -123,38 +127,44 @@ func (l *ledger) count() error {
 }
 
 func (l *ledger) take(ev perfbuf.Event) {
-	if a, m := l.begin(ev.Kind(), ev.CPU(), ev.Source(), ev.Time(), ev.Late()); a != nil {
-		switch ev.Kind() {
-		case perfbuf.KindSample:
-			l.sample(a, ev.CPU(), m, ev.Time(), ev.Bytes())
-		case perfbuf.KindLost:
-			l.loss(a, ev.CPU(), m, ev.Lost(), ev.After(), ev.Time())
-		default:
-			a.corrupt++
-			l.violate("%v", ev.Err())
-		}
+	rec := perfbuf.Record{Kind: ev.Kind(), CPU: ev.CPU(), Source: ev.Source(), Time: ev.Time(), Late: ev.Late()}
+	switch rec.Kind {
+	case perfbuf.KindSample:
+		rec.Data = ev.Bytes()
+	case perfbuf.KindLost:
+		rec.Lost, rec.After = ev.Lost(), ev.After()
+	case perfbuf.KindCorrupt:
+		rec.Err = ev.Err()
 	}
+	l.takeRecord(&rec)
 }
 
 // record is deliver for a copy.
 func (l *ledger) record(rec perfbuf.Record) error {
-	if a, m := l.begin(rec.Kind, rec.CPU, rec.Source, rec.Time, rec.Late); a != nil {
-		switch rec.Kind {
-		case perfbuf.KindSample:
-			l.sample(a, rec.CPU, m, rec.Time, rec.Data)
-		case perfbuf.KindLost:
-			l.loss(a, rec.CPU, m, rec.Lost, rec.After, rec.Time)
-		default:
-			a.corrupt++
-			l.violate("%v", rec.Err)
-		}
-	}
+	l.takeRecord(&rec)
 	return l.count()
 }
 
+func (l *ledger) takeRecord(rec *perfbuf.Record) {
+	a, m := l.begin(rec)
+	if a == nil {
+		return
+	}
+	switch rec.Kind {
+	case perfbuf.KindSample:
+		l.sample(a, m, rec)
+	case perfbuf.KindLost:
+		l.loss(a, m, rec)
+	default:
+		a.corrupt++
+		l.violate("%v", rec.Err)
+	}
+}
+
 // begin does what concerns all kinds, and returns the CPU's account, if there is one, and which map it is of.
-func (l *ledger) begin(kind perfbuf.Kind, cpu int, source *perfbuf.Reader, time uint64, late bool) (a *account, m int) {
-	if kind == perfbuf.KindFlushed {
+func (l *ledger) begin(rec *perfbuf.Record) (a *account, m int) {
+	cpu, time, late := rec.CPU, rec.Time, rec.Late
+	if rec.Kind == perfbuf.KindFlushed {
 		if cpu != -1 {
 			l.violate("a marker has CPU %d", cpu)
 		}
@@ -168,15 +178,13 @@ func (l *ledger) begin(kind perfbuf.Kind, cpu int, source *perfbuf.Reader, time 
 		l.violate("an event is of CPU %d, which cannot be", cpu)
 		return nil, 0
 	}
-	if l.readers != nil {
-		if m = l.mapOf(source); m < 0 {
-			l.violate("CPU %d: an event is of no reader", cpu)
-			return nil, 0
-		}
+	if m = l.mapOf(rec.Source); m < 0 {
+		l.violate("CPU %d: an event is of no reader", cpu)
+		return nil, 0
 	}
 	a = &l.accounts[cpu]
 	a.events++
-	if l.timed && kind == perfbuf.KindSample {
+	if l.timed && rec.Kind == perfbuf.KindSample {
 		now := l.clock.now()
 		a.latency.add(now - min(time, now))
 	}
@@ -195,9 +203,11 @@ func (l *ledger) order(a *account, cpu int, time uint64, late bool) {
 		l.violate("a marker is marked late")
 	case late:
 		a.late++
-		if time >= l.last {
+		if time >= l.last && (l.watermark == nil || time > l.watermark()) {
 			l.violate("CPU %d: an event of %d is marked late, but the greatest time before it is %d", cpu, time, l.last)
 		}
+	case a != nil && l.watermark != nil && time <= l.watermark():
+		l.violate("CPU %d: an event of %d comes when all up to %d is complete, and is not marked late", cpu, time, l.watermark())
 	case time < l.last:
 		l.outOfOrder++
 		l.violate("CPU %d: an event comes %d ns before the one before, and is not marked late", cpu, l.last-time)
@@ -205,13 +215,14 @@ func (l *ledger) order(a *account, cpu int, time uint64, late bool) {
 	l.last = max(l.last, time)
 }
 
-func (l *ledger) loss(a *account, cpu, m int, lost, after, time uint64) {
+func (l *ledger) loss(a *account, m int, rec *perfbuf.Record) {
+	lost, after := rec.Lost, rec.After
 	a.losses++
 	a.maps[m].losses++
 	a.maps[m].lost += lost
 	a.lost += lost
-	if lost == 0 || after > time {
-		l.violate("CPU %d: %d lost after %d and not after %d", cpu, lost, after, time)
+	if lost == 0 || after > rec.Time {
+		l.violate("CPU %d: %d lost after %d and not after %d", rec.CPU, lost, after, rec.Time)
 	}
 	if a.unexplained > 0 && after >= a.since {
 		a.wrong++
@@ -221,10 +232,11 @@ func (l *ledger) loss(a *account, cpu, m int, lost, after, time uint64) {
 	}
 }
 
-func (l *ledger) sample(a *account, cpu, m int, time uint64, b []byte) {
+func (l *ledger) sample(a *account, m int, rec *perfbuf.Record) {
+	cpu, time := rec.CPU, rec.Time
 	a.samples++
 	a.maps[m].samples++
-	p, err := decode(b, l.pattern, !isRingBuf(m))
+	p, err := decode(rec.Data, l.pattern, !isRingBuf(m))
 	if err != nil {
 		l.violate("CPU %d: %v", cpu, err)
 		return
@@ -242,8 +254,20 @@ func (l *ledger) sample(a *account, cpu, m int, time uint64, b []byte) {
 	a.sources[p.source&7]++
 	// Of one level, each is output before the next begins. So they come in order, late or not.
 	v := &a.levels[p.level]
-	if p.seq < v.next {
-		l.violate("CPU %d level %d: number %d comes again, or after %d", cpu, p.level, p.seq, v.next-1)
+	next := v.next
+	if l.changing { // of one map: others come and go
+		next = v.of[m]
+	}
+	if p.seq < next {
+		if a.maps[m].again++; !l.changing || !isRingBuf(m) {
+			l.violate("CPU %d level %d, %s: number %d comes again, or after %d", cpu, p.level, mapNames[m], p.seq, next-1)
+			return
+		}
+	}
+	v.of[m] = max(v.of[m], p.seq+1)
+	v.samples++
+	if l.changing {
+		v.next = max(v.next, p.seq+1)
 		return
 	}
 	if v.fresh {
@@ -252,7 +276,6 @@ func (l *ledger) sample(a *account, cpu, m int, time uint64, b []byte) {
 		a.missing += p.seq - v.next
 	}
 	v.next = p.seq + 1
-	v.samples++
 	if a.missing <= a.lost {
 		a.unexplained = 0
 		return

@@ -68,6 +68,25 @@ func sampleStep(cpu, level int, seq, time uint64, late bool) step {
 	}
 }
 
+func changing(l *ledger) { l.changing = true }
+
+// sourceStep delivers one of a map, of CPU 0.
+func sourceStep(m int, seq, time uint64, late bool) step {
+	return func(l *ledger) {
+		if l.readers.Load() == nil {
+			l.setReaders([]*perfbuf.Reader{{}, {}, {}, {}})
+		}
+		rec := perfbuf.Record{Kind: perfbuf.KindSample, Time: time, Late: late, Data: output(0, 0, seq, time, 40)}
+		if m >= 0 {
+			rec.Source = (*l.readers.Load())[m]
+		}
+		if m >= 0 && isRingBuf(m) {
+			rec.Data = rec.Data[:40]
+		}
+		l.record(rec)
+	}
+}
+
 func lossStep(cpu int, n, after, time uint64) step {
 	return func(l *ledger) {
 		l.record(perfbuf.Record{Kind: perfbuf.KindLost, CPU: cpu, Time: time, Lost: n, After: after})
@@ -78,6 +97,7 @@ func lossStep(cpu int, n, after, time uint64) step {
 func TestLedger(t *testing.T) {
 	unordered := func(l *ledger) { l.ordered = false }
 	settled := func(l *ledger) { l.settled() }
+	complete := func(l *ledger) { l.watermark = func() uint64 { return 20 } }
 	for name, c := range map[string]struct {
 		steps []step
 		want  string
@@ -85,14 +105,23 @@ func TestLedger(t *testing.T) {
 		"good": {[]step{
 			sampleStep(0, 0, 0, 10, false), sampleStep(1, 0, 0, 11, false), sampleStep(0, 1, 0, 12, false), sampleStep(0, 0, 1, 12, false),
 		}, ""},
-		"late":            {[]step{sampleStep(0, 0, 0, 10, false), sampleStep(1, 0, 0, 9, true)}, ""},
-		"unmarked":        {[]step{sampleStep(0, 0, 0, 10, false), sampleStep(1, 0, 0, 9, false)}, "not marked"},
-		"unordered":       {[]step{unordered, sampleStep(0, 0, 0, 10, false), sampleStep(1, 0, 0, 9, false)}, ""},
-		"unordered, late": {[]step{unordered, sampleStep(0, 0, 0, 10, true)}, "was not ordered"},
-		"wrongly marked":  {[]step{sampleStep(0, 0, 0, 10, false), sampleStep(1, 0, 0, 10, true)}, "marked late"},
-		"twice":           {[]step{sampleStep(0, 0, 0, 10, false), sampleStep(0, 0, 0, 10, false)}, "comes again"},
-		"again, later":    {[]step{sampleStep(0, 0, 0, 10, false), settled, sampleStep(0, 0, 0, 10, false)}, "comes again"},
-		"exchanged":       {[]step{sampleStep(0, 0, 1, 10, false), sampleStep(0, 0, 0, 10, false)}, "comes again"},
+		"late":                            {[]step{sampleStep(0, 0, 0, 10, false), sampleStep(1, 0, 0, 9, true)}, ""},
+		"unmarked":                        {[]step{sampleStep(0, 0, 0, 10, false), sampleStep(1, 0, 0, 9, false)}, "not marked"},
+		"unordered":                       {[]step{unordered, sampleStep(0, 0, 0, 10, false), sampleStep(1, 0, 0, 9, false)}, ""},
+		"unordered, late":                 {[]step{unordered, sampleStep(0, 0, 0, 10, true)}, "was not ordered"},
+		"wrongly marked":                  {[]step{sampleStep(0, 0, 0, 10, false), sampleStep(1, 0, 0, 10, true)}, "marked late"},
+		"late, though nothing later came": {[]step{complete, sampleStep(0, 0, 0, 20, true)}, ""},
+		"wrongly marked, by a watermark":  {[]step{complete, sampleStep(0, 0, 0, 21, true)}, "marked late"},
+		"unmarked, by a watermark":        {[]step{complete, sampleStep(0, 0, 0, 20, false)}, "up to 20 is complete"},
+		"twice, with changes":             {[]step{changing, sampleStep(0, 0, 0, 10, false), sampleStep(0, 0, 0, 10, false)}, "comes again"},
+		"of a source that was away":       {[]step{changing, sampleStep(0, 0, 4, 10, false), sourceStep(1, 1, 9, true)}, ""},
+		"of a ring buffer, twice":         {[]step{changing, sourceStep(2, 2, 10, false), sourceStep(2, 2, 10, false)}, ""},
+		"of a ring buffer that stays":     {[]step{sourceStep(2, 2, 10, false), sourceStep(2, 2, 10, false)}, "comes again"},
+		"of another map":                  {[]step{sourceStep(1, 2, 10, false)}, "comes from more"},
+		"of no source":                    {[]step{sourceStep(-1, 2, 10, false)}, "of no reader"},
+		"twice":                           {[]step{sampleStep(0, 0, 0, 10, false), sampleStep(0, 0, 0, 10, false)}, "comes again"},
+		"again, later":                    {[]step{sampleStep(0, 0, 0, 10, false), settled, sampleStep(0, 0, 0, 10, false)}, "comes again"},
+		"exchanged":                       {[]step{sampleStep(0, 0, 1, 10, false), sampleStep(0, 0, 0, 10, false)}, "comes again"},
 		"of another CPU": {[]step{func(l *ledger) {
 			l.record(perfbuf.Record{Kind: perfbuf.KindSample, CPU: 1, Time: 10, Data: output(0, 0, 0, 10, 40)})
 		}}, "says it is of CPU 0"},
@@ -144,6 +173,8 @@ func TestMarkers(t *testing.T) {
 		"too early":       {[]step{sampleStep(1, 0, 0, 10, false), call(2), marker}, "before number 1", 1},
 		"before all":      {[]step{call(1), marker}, "before number 0", 1},
 		"two calls":       {[]step{sampleStep(1, 0, 1, 10, false), call(1), call(2), marker}, "", 2},
+		"with changes":    {[]step{changing, sampleStep(1, 0, 0, 10, false), call(1), call(3), marker}, "", 1},
+		"too early, too":  {[]step{changing, sampleStep(1, 0, 0, 10, false), call(5), marker}, "before number 4", 1},
 		"another's event": {[]step{func(l *ledger) { l.markers.restart(seen(7)) }, call(7), marker}, "", 0},
 		"a call later": {[]step{func(l *ledger) {
 			at := perfbuf.Now()

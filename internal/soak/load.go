@@ -9,6 +9,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
+
+	"golang.org/x/sys/unix"
 )
 
 // loadConfig is what is to run next to the reader, in processes of their own: what the reader's does
@@ -78,10 +80,11 @@ func (l *load) start(j job, burst int) error {
 	if err != nil {
 		return err
 	}
-	prog, err := dup(burst)
+	fd, err := unix.FcntlInt(uintptr(burst), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
+	prog := os.NewFile(uintptr(fd), "burst")
 	defer prog.Close()
 	cmd := exec.Command(self)
 	cmd.Env = append(os.Environ(), jobEnv+"="+string(text))

@@ -63,8 +63,9 @@ func (m *markers) check(l *ledger, seen []cpuCounts) {
 	for cpu := range seen {
 		for level := range seen[cpu].Levels {
 			last := seen[cpu].Levels[level].Last
-			// What was attempted before the floor may have gone to another reader, or have been dropped.
-			if last <= m.floor[cpu].Levels[level].Attempted {
+			// What was attempted before the floor may have gone to another reader, or have been dropped. What a source that
+			// was removed had may have been dropped.
+			if last <= m.floor[cpu].Levels[level].Attempted || l.changing && (last-1)%uint64(len(mapNames)) != 0 {
 				continue
 			}
 			m.checked++

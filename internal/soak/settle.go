@@ -41,7 +41,8 @@ func (s *session) settle(m *modeResult) error {
 			for _, w := range wrong {
 				s.l.violate("%s: %s", m.Mode, w)
 			}
-			m.add(s.l, s.group, lives, since, s.exact)
+			m.Conserved = m.Conserved && len(wrong) == 0
+			m.add(s.l, s.group, lives, since)
 			s.base = seen
 			break
 		}

@@ -172,7 +172,7 @@ func (s *session) part(ctx context.Context, mode string, until time.Time, last b
 func (s *session) mode(name string) *modeResult {
 	m := s.modes[name]
 	if m == nil {
-		m = &modeResult{Mode: name}
+		m = &modeResult{Mode: name, Conserved: true}
 		s.modes[name] = m
 	}
 	return m

@@ -122,6 +122,18 @@ func TestSoakAll(t *testing.T) {
 	}
 }
 
+// Sources come and go every few ms, some closed and opened anew.
+func TestSoakChanges(t *testing.T) {
+	until(t, time.Second, func(c *config) { c.mode, c.changes, c.flushes = "sources", true, true }, func(res *result) bool {
+		for _, m := range res.Maps {
+			if m.Delivered == 0 {
+				return false
+			}
+		}
+		return res.Changes > 50 && res.Checked > 0 && res.Late > 0
+	})
+}
+
 func TestSoakSmallRings(t *testing.T) {
 	until(t, 1200*time.Millisecond, func(c *config) { c.ringBytes, c.spill = 8192, 64<<10 }, func(res *result) bool {
 		return res.Lost > 0 && res.Gaps > 0 && res.Spilled > 0
@@ -146,6 +158,7 @@ func TestFlags(t *testing.T) {
 		{[]string{"-mode", "slack"}, false, false, 0},
 		{[]string{"-mode", "fold", "-pauses"}, true, false, 0},
 		{[]string{"-mode", "all"}, true, true, spawnRate},
+		{[]string{"-mode", "sources"}, true, false, spawnRate},
 		{[]string{"-mode", "all", "-pauses=false"}, false, true, spawnRate},
 		{[]string{"-mode", "all", "-spawn", "0"}, true, true, 0},
 		{[]string{"-bursts=false"}, false, false, 0},

@@ -22,7 +22,6 @@ type spawner struct {
 	children atomic.Uint64
 	cancel   context.CancelFunc
 	all      sync.WaitGroup
-	once     sync.Once
 	err      atomic.Pointer[error]
 }
 
@@ -63,7 +62,7 @@ func startSpawner(rate int, seed uint64) (*spawner, error) {
 
 // stop ends it, and returns why it has ended before.
 func (s *spawner) stop() error {
-	s.once.Do(s.cancel)
+	s.cancel()
 	s.all.Wait()
 	if err := s.err.Load(); err != nil {
 		return *err

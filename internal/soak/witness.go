@@ -17,33 +17,28 @@ type counts struct {
 	To                                   [len(mapNames)]mapCounts
 }
 
+// words are its fields. The pointer is good: these are slotHead numbers of 64 bits, and nothing else.
+func (c *counts) words() *[slotHead]uint64 { return (*[slotHead]uint64)(unsafe.Pointer(c)) }
+
+var _ [0]struct{} = [unsafe.Sizeof(counts{}) - 8*uintptr(slotHead)]struct{}{}
+
 // uncounted are the outputs that the kernel refused without counting them as lost.
 func (c *counts) uncounted() uint64 { return c.EBUSY + c.ENOENT + c.Off + c.Other }
 
 func (c *counts) add(o *counts) {
-	c.Attempted += o.Attempted
-	c.OK += o.OK
-	c.ENOSPC += o.ENOSPC
-	c.EBUSY += o.EBUSY
-	c.ENOENT += o.ENOENT
-	c.Off += o.Off
-	c.Other += o.Other
-	for m := range c.To {
-		c.To[m].OK += o.To[m].OK
-		c.To[m].ENOSPC += o.To[m].ENOSPC
+	for i, n := range o.words() {
+		c.words()[i] += n
 	}
 }
 
 // minus is what was counted since o.
 func (c counts) minus(o counts) counts {
-	d := counts{
-		Attempted: c.Attempted - o.Attempted, OK: c.OK - o.OK, ENOSPC: c.ENOSPC - o.ENOSPC, EBUSY: c.EBUSY - o.EBUSY,
-		ENOENT: c.ENOENT - o.ENOENT, Off: c.Off - o.Off, Other: c.Other - o.Other, Last: c.Last,
+	last := c.Last
+	for i, n := range o.words() {
+		c.words()[i] -= n
 	}
-	for m := range d.To {
-		d.To[m] = mapCounts{c.To[m].OK - o.To[m].OK, c.To[m].ENOSPC - o.To[m].ENOSPC}
-	}
-	return d
+	c.Last = last
+	return c
 }
 
 // cpuCounts is what they have counted on one CPU.
@@ -83,12 +78,8 @@ func (p *programs) witness() ([]cpuCounts, error) {
 		all[cpu].Deep = word(1)
 		for level := range all[cpu].Levels {
 			at := cpuWords + level*slotTotal
-			all[cpu].Levels[level] = counts{
-				Attempted: word(at), OK: word(at + 1), ENOSPC: word(at + 2), EBUSY: word(at + 3), ENOENT: word(at + 4),
-				Off: word(at + 5), Other: word(at + 6), Last: word(at + 7),
-			}
-			for m := range mapNames {
-				all[cpu].Levels[level].To[m] = mapCounts{word(at + 8 + 2*m), word(at + 9 + 2*m)}
+			for i := range slotHead {
+				all[cpu].Levels[level].words()[i] = word(at + i)
 			}
 		}
 	}

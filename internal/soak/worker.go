@@ -178,11 +178,3 @@ func burst(cpu, count int) error {
 	}
 	return nil
 }
-
-func dup(fd int) (*os.File, error) {
-	n, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(n), "burst"), nil
-}
