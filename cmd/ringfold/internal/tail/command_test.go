@@ -108,6 +108,7 @@ func TestCommandToRun(t *testing.T) {
 
 // timeout(1) signals twice: the second signal takes away no summary, whenever it comes.
 func TestSignalledTwice(t *testing.T) {
+	hangUp(t)
 	e := load(t)
 	for _, s := range []os.Signal{syscall.SIGTERM, os.Interrupt, syscall.SIGHUP} {
 		// The child holds up the end. It says that the first signal has come, and ends with its stdin.
@@ -133,11 +134,16 @@ func TestSignalledTwice(t *testing.T) {
 	}
 }
 
+// hangUp has children end at SIGHUP by default, also if the tests run under nohup.
+func hangUp(t *testing.T) {
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, syscall.SIGHUP)
+	t.Cleanup(func() { signal.Stop(caught) })
+}
+
 // The hang-up of a terminal ends it as Ctrl-C does.
 func TestHangUp(t *testing.T) {
-	caught := make(chan os.Signal, 1)
-	signal.Notify(caught, syscall.SIGHUP) // so children have the default, also if the tests run under nohup
-	defer signal.Stop(caught)
+	hangUp(t)
 	e := load(t)
 	r := start(t, "id", e.id, "--steal", "-o", "compact")
 	e.Emit(0, 2, 24)
