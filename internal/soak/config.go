@@ -32,7 +32,7 @@ type config struct {
 	life time.Duration // the most between two reopenings
 
 	seed   uint64
-	memory size
+	memory int // bytes; 0 is no limit
 
 	load  loadConfig
 	spawn int // child processes a second
@@ -51,38 +51,34 @@ func defaults() config {
 func (c *config) flags(f *flag.FlagSet) {
 	f.StringVar(&c.mode, "mode", c.mode, "how to read: `"+strings.Join(modeNames, ", ")+"`, or all, one after the other; sources is an exact\nstream of two perf event arrays, a shared ring buffer and one per CPU")
 	f.DurationVar(&c.duration, "duration", c.duration, "how long programs run; 0 is until Ctrl-C")
-	f.BoolVar(&c.pauses, "pauses", c.pauses, "call Pause and Resume at random; on in -mode all")
-	f.BoolVar(&c.flushes, "flushes", c.flushes, "call Flush at random, and check what comes before its marker; on in -mode all")
+	f.BoolVar(&c.pauses, "pauses", c.pauses, "call Pause and Resume at random; on in -mode sources and all")
+	f.BoolVar(&c.flushes, "flushes", c.flushes, "call Flush at random, and check what comes before its marker; on in -mode sources and all")
 	f.BoolVar(&c.changes, "changes", c.changes, "in -mode sources, take sources other than the first out of the stream every few ms, close and reopen\nhalf of them, and put them back: what they bring late must be marked. On in -mode sources and all")
 	f.BoolVar(&c.reopen, "reopen", c.reopen, "close the reader at random, and open another on the same map; on in -mode all")
 	f.DurationVar(&c.life, "life", c.life, "with -reopen: the longest that a reader is open")
 	f.BoolVar(&c.vary, "vary", c.vary, "open readers and streams with options at random; on in -mode all")
 	f.BoolVar(&c.hotplug, "hotplug", c.hotplug, "take CPUs other than 0 offline and back at random: not on a machine that others use")
 	f.Uint64Var(&c.seed, "seed", c.seed, "of what is done at random; what the kernel does is not reproduced")
-	f.Var(&c.memory, "memory", "limit of Go's memory, 64MiB for instance (GOMEMLIMIT)")
+	f.Func("memory", "limit of Go's memory in `MiB` (GOMEMLIMIT): 64MiB, for instance", func(text string) error {
+		n, err := strconv.ParseUint(strings.TrimSuffix(text, "MiB"), 10, 32)
+		c.memory = int(n) << 20
+		return err
+	})
 	f.DurationVar(&c.slack, "slack", c.slack, "slack of -mode slack")
-	f.DurationVar(&c.interval, "interval", c.interval,
-		"least time between barriers of -mode exact; 0 is the library's default, below 0 none")
+	f.DurationVar(&c.interval, "interval", c.interval, "least time between barriers of -mode exact; 0 is the library's default, below 0 none")
 	f.Var(&c.barriers, "barriers", "ways in which barriers of -mode exact may wait, such as `bind-mount|map-in-map`; empty is all, and takes the best")
-	f.IntVar(&c.ringBytes, "ring-bytes", c.ringBytes,
-		"size of each CPU's ring; 8192 is sure to lose events")
-	f.IntVar(&c.spill, "spill-bytes", c.spill,
-		"most memory for what full rings hold; 0 is the library's default, -1 none")
-	f.IntVar(&c.wake.Bytes, "wake-bytes", c.wake.Bytes,
-		"wake the reader after so many bytes on a CPU; 0 is the library's default")
-	f.DurationVar(&c.wake.PollInterval, "poll-interval", c.wake.PollInterval,
-		"the longest that events wait unseen; 0 is the library's default")
+	f.IntVar(&c.ringBytes, "ring-bytes", c.ringBytes, "size of each CPU's ring; 8192 is sure to lose events")
+	f.IntVar(&c.spill, "spill-bytes", c.spill, "most memory for what full rings hold; 0 is the library's default, -1 none")
+	f.IntVar(&c.wake.Bytes, "wake-bytes", c.wake.Bytes, "wake the reader after so many bytes on a CPU; 0 is the library's default")
+	f.DurationVar(&c.wake.PollInterval, "poll-interval", c.wake.PollInterval, "the longest that events wait unseen; 0 is the library's default")
 	f.StringVar(&c.time, "time", c.time, "`kernel` or payload: which time to order by")
 	f.BoolVar(&c.dropLate, "drop-late", c.dropLate, "let the stream drop late events")
-	f.IntVar(&c.load.Workers, "load", c.load.Workers,
-		"workers that make system calls, sleep, and wake each other; dealt out to the CPUs")
+	f.IntVar(&c.load.Workers, "load", c.load.Workers, "workers that make system calls, sleep, and wake each other; dealt out to the CPUs")
 	f.IntVar(&c.load.Hogs, "hogs", c.load.Hogs,
 		"threads that take all the CPU time they get; if each CPU has one, kernel threads\n"+
 			"may starve for seconds, and grace periods with them")
-	f.IntVar(&c.load.Rate, "rate", c.load.Rate,
-		"system calls a second of each worker; 0 is as many as it can")
-	f.BoolVar(&c.load.Bursts, "bursts", c.load.Bursts,
-		"output bursts on all CPUs, for 20 ms of each second without a pause")
+	f.IntVar(&c.load.Rate, "rate", c.load.Rate, "system calls a second of each worker; 0 is as many as it can")
+	f.BoolVar(&c.load.Bursts, "bursts", c.load.Bursts, "output bursts on all CPUs, for 20 ms of each second without a pause")
 	f.IntVar(&c.spawn, "spawn", c.spawn,
 		fmt.Sprintf("child processes a second that the reader's process makes, by fork and by fork and exec, 0 for none;\n"+
 			"without this flag %d in -mode exact and all, none with -bursts=false, which makes a steady load", spawnRate))
@@ -156,38 +152,15 @@ func (b *barriers) String() string { return perfbuf.Barriers(*b).String() }
 
 func (b *barriers) Set(text string) error {
 	*b = 0
-	var known []string
-	names := strings.FieldsFunc(text, func(r rune) bool { return r == '|' || r == ',' })
-	for one := perfbuf.Barriers(1); one.String() != ""; one <<= 1 {
-		known = append(known, one.String())
-		if slices.Contains(names, one.String()) {
-			*b |= barriers(one)
+next:
+	for _, name := range strings.FieldsFunc(text, func(r rune) bool { return r == '|' || r == ',' }) {
+		for one := perfbuf.Barriers(1); one.String() != ""; one <<= 1 {
+			if one.String() == name {
+				*b |= barriers(one)
+				continue next
+			}
 		}
+		return fmt.Errorf("there is no %q: there are %v", name, ^perfbuf.Barriers(0))
 	}
-	for _, name := range names {
-		if !slices.Contains(known, name) {
-			return fmt.Errorf("there is no %q: there are %s", name, strings.Join(known, ", "))
-		}
-	}
-	return nil
-}
-
-// size is a number of bytes, as GOMEMLIMIT takes it.
-type size int
-
-func (s *size) String() string { return strconv.Itoa(int(*s)) }
-
-func (s *size) Set(text string) error {
-	unit := 1
-	for name, n := range map[string]int{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30} {
-		if rest, ok := strings.CutSuffix(text, name); ok {
-			text, unit = rest, n
-		}
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 0 || n > 1<<40/unit {
-		return fmt.Errorf("not a size: 64MiB, for instance")
-	}
-	*s = size(n * unit)
 	return nil
 }

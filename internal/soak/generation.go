@@ -22,8 +22,9 @@ type generation struct {
 	stream  *perfbuf.Stream   // of the ordered modes
 	pausing bool              // Pause is called
 	pauses  atomic.Uint64
-	streams int         // that were opened, one after the other
-	floor   []cpuCounts // after it was opened
+	streams int                 // that were opened, one after the other
+	floor   []cpuCounts         // after it was opened
+	rings   []perfbuf.RingStats // of r, when they were settled
 	end     ending
 
 	payloadTime, dropLate bool

@@ -53,7 +53,7 @@ type healthWatch struct {
 }
 
 func watchHealth(c config) *healthWatch {
-	h := &healthWatch{limit: int(c.memory), end: make(chan struct{}), every: 200 * time.Millisecond}
+	h := &healthWatch{limit: c.memory, end: make(chan struct{}), every: 200 * time.Millisecond}
 	if c.duration > 0 {
 		h.every = max(100*time.Millisecond, min(h.every, c.duration/200)) // a few seconds are no trend
 	}

@@ -37,10 +37,7 @@ const jobEnv = "RINGFOLD_SOAK_JOB"
 // own processor of Go's.
 var workerEnv = []string{"GOGC=off", "GOMAXPROCS=8", "GODEBUG=asyncpreemptoff=1"}
 
-type load struct {
-	workers []worker
-	stopped bool
-}
+type load struct{ workers []worker }
 
 type worker struct {
 	cmd  *exec.Cmd
@@ -104,10 +101,6 @@ func (l *load) start(j job, burst int) error {
 
 // stop ends the load. It fails if a process has ended before.
 func (l *load) stop() (errs error) {
-	if l.stopped {
-		return nil
-	}
-	l.stopped = true
 	for _, w := range l.workers {
 		w.life.Close()
 	}
@@ -116,5 +109,6 @@ func (l *load) stop() (errs error) {
 			errs = errors.Join(errs, fmt.Errorf("load process %q: %w", w.job.Kind, err))
 		}
 	}
+	l.workers = nil
 	return errs
 }

@@ -6,8 +6,6 @@ import (
 	"context"
 	"slices"
 	"time"
-
-	"github.com/ringfold/ringfold/perfbuf"
 )
 
 // settling is how long to look again where accounts do not hold: a program may have counted an attempt, and
@@ -51,25 +49,18 @@ func (s *session) settle(m *modeResult) error {
 	}
 	s.l.settled()
 	s.final(m)
-	s.before = nil
 	for i, g := range s.group {
-		s.before = append(s.before, final{g.r, lives[i].stats.Rings})
+		g.rings = lives[i].stats.Rings
 	}
-	s.group = nil
+	s.before, s.group = s.group, nil
 	return nil
-}
-
-// final is what a reader's counts were when they were settled.
-type final struct {
-	r     *perfbuf.Reader
-	rings []perfbuf.RingStats
 }
 
 // final checks that the counts of the generations before have stayed what they were.
 func (s *session) final(m *modeResult) {
-	for _, f := range s.before {
-		if now := f.r.Stats().Rings; !slices.Equal(now, f.rings) {
-			s.l.violate("%s: counts were final, and have changed: from %+v to %+v", m.Mode, f.rings, now)
+	for _, g := range s.before {
+		if now := g.r.Stats().Rings; !slices.Equal(now, g.rings) {
+			s.l.violate("%s: counts were final, and have changed: from %+v to %+v", m.Mode, g.rings, now)
 		}
 	}
 }

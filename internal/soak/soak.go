@@ -35,7 +35,7 @@ type session struct {
 	modes  map[string]*modeResult
 	group  []*generation // those whose accounts are to be settled
 	next   *generation   // has been opened before the one before it was free
-	before []final       // the last group
+	before []*generation // the last group
 	base   []cpuCounts   // when accounts were settled
 
 	began, ended      time.Time

@@ -4,6 +4,7 @@ package main
 
 import (
 	"flag"
+	"io"
 	"os"
 	"testing"
 	"time"
@@ -143,7 +144,7 @@ func TestSoakSmallRings(t *testing.T) {
 func TestSoakLittleMemory(t *testing.T) {
 	res := short(t, func(c *config) {
 		c.mode = "records"
-		require.NoError(t, c.memory.Set("16MiB"))
+		c.memory = 16 << 20
 	})
 	require.EqualValues(t, 16<<10, res.Resources.LimitKiB)
 }
@@ -174,14 +175,13 @@ func TestFlags(t *testing.T) {
 		require.Equal(t, c.reopen, got.reopen, c.args)
 		require.Equal(t, c.spawn, got.spawn, c.args)
 	}
-	for text, want := range map[string]int{"64MiB": 64 << 20, "1GiB": 1 << 30, "3KiB": 3 << 10, "17": 17} {
-		var s size
-		require.NoError(t, s.Set(text))
-		require.EqualValues(t, want, s)
-	}
-	for _, text := range []string{"", "MiB", "-1", "1TB", "9999999GiB"} {
-		var s size
-		require.Error(t, s.Set(text), text)
+	f, memory := flag.NewFlagSet("soak", flag.ContinueOnError), defaults()
+	f.SetOutput(io.Discard)
+	memory.flags(f)
+	require.NoError(t, f.Parse([]string{"-memory", "64MiB"}))
+	require.Equal(t, 64<<20, memory.memory)
+	for _, text := range []string{"", "MiB", "-1", "1TB"} {
+		require.Error(t, f.Parse([]string{"-memory", text}), text)
 	}
 	var b barriers
 	require.NoError(t, b.Set("bind-mount,membarrier"))

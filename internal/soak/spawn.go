@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os/exec"
@@ -22,7 +23,7 @@ type spawner struct {
 	children atomic.Uint64
 	cancel   context.CancelFunc
 	all      sync.WaitGroup
-	err      atomic.Pointer[error]
+	errs     [2]error // why each kind has ended, once all have
 }
 
 // startSpawner makes so many children a second at most: half by fork and exec, as os/exec does, which holds
@@ -49,8 +50,7 @@ func startSpawner(rate int, seed uint64) (*spawner, error) {
 			runtime.LockOSThread()
 			for sleep(ctx, rnd, 2*pause) { // the mean is pause
 				if err := spawn(rnd); err != nil {
-					err = fmt.Errorf("making a child process (-spawn 0 makes none): %w", err)
-					s.err.Store(&err)
+					s.errs[i] = fmt.Errorf("making a child process (-spawn 0 makes none): %w", err)
 					return
 				}
 				s.children.Add(1)
@@ -64,10 +64,7 @@ func startSpawner(rate int, seed uint64) (*spawner, error) {
 func (s *spawner) stop() error {
 	s.cancel()
 	s.all.Wait()
-	if err := s.err.Load(); err != nil {
-		return *err
-	}
-	return nil
+	return errors.Join(s.errs[:]...)
 }
 
 // forkNapping forks a child that does nothing for up to 1 ms, and ends.
