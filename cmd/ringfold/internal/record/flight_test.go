@@ -191,6 +191,8 @@ func TestLarger(t *testing.T) {
 		{1 << 20, 163 * time.Millisecond, 10 * time.Second, "--ring-size 64MiB would hold 10s, "},
 		{1 << 20, time.Second, 2 * time.Second, "--ring-size 2MiB would hold 2s, "},
 		{1<<20 + 1, time.Second, 2001 * time.Millisecond, "--ring-size 4MiB would hold 2.001s, "},
+		{1900 << 10, time.Second, 1500 * time.Millisecond, "--ring-size 2MiB would hold 1.5s, "},
+		{1 << 20, 163_456_789, time.Hour, "--ring-size 1GiB would hold 2m47.38s, "},
 		{1 << 20, time.Second, time.Hour, "--ring-size 1GiB would hold 17m4s, "},
 		{1 << 20, 0, time.Second, "--ring-size 1GiB would hold 0s, "},
 	} {

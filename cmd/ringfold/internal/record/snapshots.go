@@ -84,7 +84,7 @@ func (r *recorder) take(ctx context.Context, why string) error {
 func larger(size cli.Size, age, wanted time.Duration) string {
 	const most = 1 << 30 // of a ring
 	size = 1 << (bits.Len64(uint64(size)) - 1)
-	need := float64(size) * float64(wanted) / float64(max(age, 1))
+	need := float64(size) * float64(wanted) / float64(age)
 	if need > most {
 		size, wanted = most, time.Duration(float64(age)*float64(most)/float64(size)).Round(time.Millisecond)
 	} else {
