@@ -6,6 +6,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -126,7 +127,7 @@ func TestTooSoon(t *testing.T) {
 	require.True(t, w.counts(1151))
 }
 
-// limitFiles has this process write nothing to files until the limit is lifted.
+// limitFiles has this process write no more than 100 KiB to a file until the limit is lifted.
 func limitFiles(t *testing.T) (lift func()) {
 	signal.Ignore(syscall.SIGXFSZ)
 	var limit syscall.Rlimit
@@ -136,7 +137,7 @@ func limitFiles(t *testing.T) (lift func()) {
 		signal.Reset(syscall.SIGXFSZ)
 	}
 	t.Cleanup(lift)
-	require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 0, Max: limit.Max}))
+	require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 100 << 10, Max: limit.Max}))
 	return lift
 }
 
@@ -153,14 +154,15 @@ func TestSnapshotLater(t *testing.T) {
 			args = append(args, "--snapshot-dir", dir)
 		}
 		r := start(t, "keeping the last", args...)
-		mend := limitFiles(t) // amid the events, as on a full disk
+		many, mend := 5000, limitFiles(t) // amid the events, as on a full disk
 		if !single {
 			mend()
+			many = 2
 			require.NoError(t, os.Remove(dir))
 			mend = func() { require.NoError(t, os.Mkdir(dir, 0o700)) }
 		}
 		e.Emit(0, 1, 36)
-		e.Emit(0, 2, 44)
+		e.Emit(0, many, 44)
 		trigger := func() { require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGUSR1)) }
 		trigger()
 		r.notes.Wait(t, "(no such file or directory|file too large): keeping the snapshot .signal. in memory")
@@ -179,7 +181,7 @@ func TestSnapshotLater(t *testing.T) {
 			require.ErrorContains(t, <-r.ended, "snapshots were left out")
 		}
 		all := snapshots(t, r.printed())
-		require.Equal(t, []int{44, 44}, whole(t, all[0].File))
+		require.Equal(t, slices.Repeat([]int{44}, many), whole(t, all[0].File))
 		if single {
 			require.Len(t, all, 1)
 			continue
@@ -243,6 +245,7 @@ func TestSnapshots(t *testing.T) {
 	all, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Len(t, all, 2, "one of each run")
+	require.NotContains(t, r.notes.String(), "--max-files:")
 }
 
 func TestFlightRefuses(t *testing.T) {
