@@ -97,11 +97,11 @@ func (e Event) Bytes() []byte { return e.ev.Bytes() }
 // Lost returns how many outputs failed because the ring was full, for [KindLost]; otherwise 0.
 func (e Event) Lost() uint64 { return e.ev.Odd().Lost }
 
-// After bounds a loss from below: its outputs failed after this time and no later than
+// LostAfter bounds a loss from below: its outputs failed after this time and no later than
 // [Event.Time], both in ns of CLOCK_MONOTONIC. It is the greatest time read from that ring before
 // the loss, 0 if there was none, and 0 for kinds other than [KindLost]. Losses of a BPF ring buffer are
 // counted by programs: the first may have failed earlier, if it was interrupted or preempted amid that.
-func (e Event) After() uint64 { return e.ev.Odd().After }
+func (e Event) LostAfter() uint64 { return e.ev.Odd().After }
 
 // Err returns a [*CorruptError] for [KindCorrupt], otherwise nil. Reading goes on after such an
 // event.
@@ -132,8 +132,8 @@ func (e Event) String() string {
 		s += fmt.Sprintf(" len=%d", e.Len())
 	case KindLost:
 		s += fmt.Sprintf(" lost=%d", e.Lost())
-		if e.After() != 0 {
-			s += " after=" + seconds(e.After())
+		if e.LostAfter() != 0 {
+			s += " after=" + seconds(e.LostAfter())
 		}
 	case KindCorrupt:
 		s += fmt.Sprintf(" err=%q", e.Err())

@@ -66,19 +66,19 @@ func TestLossIsAnEventOfItsOwn(t *testing.T) {
 				recs = append(recs, unsourced(ev))
 				if ev.Kind() == KindLost {
 					require.Equal(t, uint64(2), ev.Lost())
-					require.Equal(t, 99+n, ev.After())
+					require.Equal(t, 99+n, ev.LostAfter())
 					require.Zero(t, ev.Len())
 					require.Empty(t, ev.Bytes())
 				} else {
 					require.Zero(t, ev.Lost())
-					require.Zero(t, ev.After())
+					require.Zero(t, ev.LostAfter())
 				}
 				require.NoError(t, ev.Err())
 				require.Equal(t, firstCPU, ev.CPU())
 				return nil
 			}))
 			require.Len(t, recs, 2)
-			require.Equal(t, Record{Kind: KindLost, CPU: firstCPU, Time: 1000, Lost: 2, After: 99 + n}, recs[0])
+			require.Equal(t, Record{Kind: KindLost, CPU: firstCPU, Time: 1000, Lost: 2, LostAfter: 99 + n}, recs[0])
 			require.Equal(t, KindSample, recs[1].Kind)
 			require.Equal(t, uint64(1000), recs[1].Time)
 			s := k.Stats().Rings[0]

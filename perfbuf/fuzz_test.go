@@ -269,8 +269,8 @@ func (z *readerFuzz) count(ev Event) {
 		}
 	case KindLost:
 		z.lost[i] += ev.Lost()
-		if ev.Lost() == 0 || ev.After() > ev.Time() {
-			z.t.Fatalf("%d lost after %d, at %d", ev.Lost(), ev.After(), ev.Time())
+		if ev.Lost() == 0 || ev.LostAfter() > ev.Time() {
+			z.t.Fatalf("%d lost after %d, at %d", ev.Lost(), ev.LostAfter(), ev.Time())
 		}
 	case KindCorrupt:
 		z.corrupt[i]++

@@ -52,7 +52,7 @@ func TestKernelLoss(t *testing.T) {
 					recs := collectTo(t, src, l)
 					require.Len(t, recs, 2)
 					require.Equal(t, perfbuf.Record{Source: r,
-						Kind: perfbuf.KindLost, CPU: ring.CPU(), Lost: uint64(round), After: last, Time: recs[1].Time,
+						Kind: perfbuf.KindLost, CPU: ring.CPU(), Lost: uint64(round), LostAfter: last, Time: recs[1].Time,
 					}, recs[0])
 					require.Equal(t, perfbuf.KindSample, recs[1].Kind)
 					require.True(t, before < recs[0].Time && recs[0].Time < after)
@@ -88,7 +88,7 @@ func TestKernelLossFirst(t *testing.T) {
 	e.Emit(cpu, 1, 24)
 	recs := collect(t, r)
 	require.Len(t, recs, 2)
-	require.Equal(t, perfbuf.Record{Source: r, Kind: perfbuf.KindLost, CPU: cpu, Lost: 3, After: 0, Time: recs[1].Time}, recs[0])
+	require.Equal(t, perfbuf.Record{Source: r, Kind: perfbuf.KindLost, CPU: cpu, Lost: 3, LostAfter: 0, Time: recs[1].Time}, recs[0])
 }
 
 // What was lost before a stream was made is in it, and a loss at the very start
@@ -104,7 +104,7 @@ func TestKernelLossBeforeOrdered(t *testing.T) {
 	require.Len(t, recs, 2)
 	require.Equal(t, perfbuf.KindLost, recs[0].Kind)
 	require.EqualValues(t, 100-samples, recs[0].Lost)
-	require.LessOrEqual(t, recs[0].After, recs[0].Time)
+	require.LessOrEqual(t, recs[0].LostAfter, recs[0].Time)
 }
 
 // One byte stays free: 64 records of 64 bytes do not fit into 4096.

@@ -249,7 +249,7 @@ func TestKernelRingBufLosses(t *testing.T) {
 				require.Equal(t, perfbuf.KindLost, rec.Kind)
 				require.Equal(t, 1, rec.CPU)
 				require.Equal(t, r, rec.Source)
-				require.GreaterOrEqual(t, rec.After, begin)
+				require.GreaterOrEqual(t, rec.LostAfter, begin)
 				require.LessOrEqual(t, rec.Time, perfbuf.Now())
 				lost += rec.Lost
 			}

@@ -96,8 +96,8 @@ func (a *account) add(t testing.TB, ev perfbuf.Event) {
 		if ev.Lost() == 0 {
 			t.Errorf("CPU %d: loss of nothing", ev.CPU())
 		}
-		if ev.After() != a.sample {
-			t.Errorf("CPU %d: loss after %d, but the sample before has time %d", ev.CPU(), ev.After(), a.sample)
+		if ev.LostAfter() != a.sample {
+			t.Errorf("CPU %d: loss after %d, but the sample before has time %d", ev.CPU(), ev.LostAfter(), a.sample)
 		}
 		a.gap += ev.Lost() // more than one, if a stream has asked the kernel
 		a.lost += ev.Lost()

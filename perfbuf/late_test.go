@@ -46,7 +46,7 @@ func TestDropLateKeepsLossesAndDamage(t *testing.T) {
 	k.w[0].PutHeader(ringtest.TypeSample, 4, 48)
 	recs := copies(t, s)
 	require.Len(t, recs, 2)
-	require.Equal(t, Record{Kind: KindLost, CPU: firstCPU, Time: 5500, Lost: 1, After: 999 + n, Late: true}, recs[0])
+	require.Equal(t, Record{Kind: KindLost, CPU: firstCPU, Time: 5500, Lost: 1, LostAfter: 999 + n, Late: true}, recs[0])
 	require.Equal(t, KindCorrupt, recs[1].Kind)
 	require.False(t, recs[1].Late)
 	st := k.Stats()

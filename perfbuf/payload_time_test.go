@@ -129,7 +129,7 @@ func TestLossWithPayloadTime(t *testing.T) {
 	require.Equal(t, []uint64{1 << 39, 1<<39 + 10, 1<<39 + 10, 1<<39 + 20}, timesOf(recs))
 	require.Equal(t, []Kind{KindSample, KindLost, KindSample, KindSample}, []Kind{recs[0].Kind, recs[1].Kind, recs[2].Kind, recs[3].Kind})
 	require.EqualValues(t, 1, recs[1].Lost)
-	require.Less(t, recs[1].After, recs[1].Time)
+	require.Less(t, recs[1].LostAfter, recs[1].Time)
 }
 
 // Exact mode goes by the payload's time too.

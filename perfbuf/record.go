@@ -6,20 +6,20 @@ import "log/slog"
 // that name returns, and Data what [Event.Bytes] returns. Fields that do not apply to the Kind are
 // zero.
 type Record struct {
-	Kind   Kind
-	CPU    int
-	Source *Reader
-	Time   uint64 // ns of CLOCK_MONOTONIC
-	Data   []byte // of KindSample: the payload, and 0 to 7 bytes of padding
-	Late   bool   // only in ordered streams
-	Lost   uint64 // of KindLost: how many outputs failed
-	After  uint64 // of KindLost: earliest time, in ns of CLOCK_MONOTONIC
-	Err    error  // of KindCorrupt: a *CorruptError
+	Kind      Kind
+	CPU       int
+	Source    *Reader
+	Time      uint64 // ns of CLOCK_MONOTONIC
+	Data      []byte // of KindSample: the payload, and 0 to 7 bytes of padding
+	Late      bool   // only in ordered streams
+	Lost      uint64 // of KindLost: how many outputs failed
+	LostAfter uint64 // of KindLost: earliest time, in ns of CLOCK_MONOTONIC
+	Err       error  // of KindCorrupt: a *CorruptError
 }
 
 // Record returns a copy that you may keep. It allocates.
 func (e Event) Record() Record {
-	rec := Record{Kind: e.Kind(), CPU: e.CPU(), Source: e.Source(), Time: e.Time(), Late: e.Late(), Lost: e.Lost(), After: e.After(), Err: e.Err()}
+	rec := Record{Kind: e.Kind(), CPU: e.CPU(), Source: e.Source(), Time: e.Time(), Late: e.Late(), Lost: e.Lost(), LostAfter: e.LostAfter(), Err: e.Err()}
 	if rec.Kind == KindSample {
 		rec.Data = append(make([]byte, 0, e.Len()), e.Bytes()...)
 	}
@@ -35,7 +35,7 @@ func (r Record) LogValue() slog.Value {
 	case KindSample:
 		attrs = append(attrs, slog.Int("len", len(r.Data)))
 	case KindLost:
-		attrs = append(attrs, slog.Uint64("lost", r.Lost), slog.Uint64("after", r.After))
+		attrs = append(attrs, slog.Uint64("lost", r.Lost), slog.Uint64("after", r.LostAfter))
 	case KindCorrupt:
 		attrs = append(attrs, slog.Any("err", r.Err))
 	}

@@ -114,9 +114,9 @@ func TestSpillBudget(t *testing.T) {
 	k.clock.Add(uint64(time.Hour))
 	recs := copies(t, s)
 	require.Len(t, recs, int(m)+3)
-	require.Equal(t, Record{Kind: KindLost, CPU: firstCPU, Time: base + 1000, After: base + n - 1, Lost: 1}, recs[0])
+	require.Equal(t, Record{Kind: KindLost, CPU: firstCPU, Time: base + 1000, LostAfter: base + n - 1, Lost: 1}, recs[0])
 	last := recs[len(recs)-2]
-	require.Equal(t, Record{Kind: KindLost, CPU: firstCPU, Time: base + 2000, After: base + 1000 + m - 1, Lost: 5}, last)
+	require.Equal(t, Record{Kind: KindLost, CPU: firstCPU, Time: base + 2000, LostAfter: base + 1000 + m - 1, Lost: 5}, last)
 	require.NoError(t, k.Close())
 	k.account(t, 0, n+m+1+6)
 }

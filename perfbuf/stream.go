@@ -41,7 +41,7 @@ type Stream struct {
 // proves nothing. After [Stream.Drain], in either mode, it is the time of the call or a later one; after
 // [Stream.Shutdown] it is at most the error of the clocks, some 10 µs, before that.
 //
-// It is about events, not about outputs: what is lost before it may be reported after it, see [Event.After]. Nor is it about
+// It is about events, not about outputs: what is lost before it may be reported after it, see [Event.LostAfter]. Nor is it about
 // corrupt memory, which has no time of its own, and samples without a time of theirs under [PayloadTime].
 //
 // It is one atomic load, and may be called from any goroutine at any time. A goroutine that sees a

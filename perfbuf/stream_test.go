@@ -136,7 +136,7 @@ func TestLossInAStream(t *testing.T) {
 	var recs []Record
 	require.NoError(t, s.ForEach(func(ev Event) error { recs = append(recs, unsourced(ev)); return nil }))
 	require.Len(t, recs, 5)
-	require.Equal(t, Record{Kind: KindLost, CPU: firstCPU, Time: 5500, Lost: 1, After: 999 + n}, recs[2])
+	require.Equal(t, Record{Kind: KindLost, CPU: firstCPU, Time: 5500, Lost: 1, LostAfter: 999 + n}, recs[2])
 	require.Equal(t, []uint64{4000, 5000, 5500, 5500, 6000},
 		[]uint64{recs[0].Time, recs[1].Time, recs[2].Time, recs[3].Time, recs[4].Time})
 	require.Equal(t, KindSample, recs[3].Kind)

@@ -72,7 +72,7 @@ func TestLossOfASilentCPU(t *testing.T) {
 				time.Sleep(2*silence + period)
 				synctest.Wait()
 				recs := seen()
-				require.Equal(t, []Record{{Kind: KindLost, CPU: firstCPU + 1, Time: losses(recs)[0].Time, Lost: 7, After: at + uint64(n) - 1}}, losses(recs))
+				require.Equal(t, []Record{{Kind: KindLost, CPU: firstCPU + 1, Time: losses(recs)[0].Time, Lost: 7, LostAfter: at + uint64(n) - 1}}, losses(recs))
 				require.Greater(t, losses(recs)[0].Time, at+uint64(n)+7, "after the last that failed")
 				require.LessOrEqual(t, losses(recs)[0].Time, clock())
 				require.Len(t, recs, n+2)
@@ -177,7 +177,7 @@ func TestLossIsToldOnce(t *testing.T) {
 				var told []Record
 				require.NoError(t, s.ForEachPending(func(ev Event) error { told = append(told, unsourced(ev)); return nil }))
 				require.Len(t, told, n+1)
-				require.Equal(t, Record{Kind: KindLost, CPU: firstCPU, Time: k.clock.Load(), Lost: 4, After: 1000 + uint64(n) - 1}, told[n])
+				require.Equal(t, Record{Kind: KindLost, CPU: firstCPU, Time: k.clock.Load(), Lost: 4, LostAfter: 1000 + uint64(n) - 1}, told[n])
 				require.NoError(t, s.ForEachPending(never))
 
 				// The kernel loses more before it can report. Nobody is asked until then.
@@ -255,7 +255,7 @@ func TestLossReportedAndHeld(t *testing.T) {
 	require.Empty(t, ids(t, s)) // it is seen and held
 	var recs []Record
 	require.NoError(t, s.ForEachPending(func(ev Event) error { recs = append(recs, unsourced(ev)); return nil }))
-	require.Equal(t, []Record{{Kind: KindLost, CPU: firstCPU, Time: base + 1000, After: base + uint64(n) - 1, Lost: 4}}, losses(recs))
+	require.Equal(t, []Record{{Kind: KindLost, CPU: firstCPU, Time: base + 1000, LostAfter: base + uint64(n) - 1, Lost: 4}}, losses(recs))
 	require.EqualValues(t, 4, k.Stats().Total().Lost)
 }
 

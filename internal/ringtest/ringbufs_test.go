@@ -50,7 +50,7 @@ func TestRingBufs(t *testing.T) {
 	stream, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Slack(0)})
 	require.NoError(t, err)
 	require.NoError(t, stream.ForEach(func(ev perfbuf.Event) error {
-		require.Equal(t, [3]uint64{1, 1, 100}, [3]uint64{uint64(ev.CPU()), ev.Lost(), ev.After()})
+		require.Equal(t, [3]uint64{1, 1, 100}, [3]uint64{uint64(ev.CPU()), ev.Lost(), ev.LostAfter()})
 		return nil
 	}))
 }

@@ -23,7 +23,7 @@ func delivered(t *testing.T, s simulate.Setup, seed uint64) (all []event, res si
 	s.Delivered = func(ev perfbuf.Event) {
 		b := ev.Bytes()
 		b = b[:max(0, len(b)-7)] // padding is what was there before
-		all = append(all, event{ev.Kind(), ev.CPU(), ev.Time(), ev.Lost(), ev.After(), string(b)})
+		all = append(all, event{ev.Kind(), ev.CPU(), ev.Time(), ev.Lost(), ev.LostAfter(), string(b)})
 	}
 	res, err := simulate.Run(s, seed)
 	require.NoError(t, err)

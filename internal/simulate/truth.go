@@ -118,7 +118,7 @@ func (t *truth) deliver(ev perfbuf.Event, watermark uint64) error {
 	if ev.Late() {
 		t.late++
 	}
-	t.hash.add(uint64(ev.Kind()), uint64(ev.CPU()), ev.Time(), ev.Lost(), ev.After())
+	t.hash.add(uint64(ev.Kind()), uint64(ev.CPU()), ev.Time(), ev.Lost(), ev.LostAfter())
 	switch ev.Kind() {
 	case perfbuf.KindSample:
 		return t.sample(ev)
@@ -209,8 +209,8 @@ func (t *truth) loss(ev perfbuf.Event) error {
 	if !ev.Late() && ev.Time() > t.last.key {
 		t.last = place{key: ev.Time()}
 	}
-	if ev.Lost() == 0 || ev.After() > ev.Time() {
-		return fmt.Errorf("%w: %s: %d lost in (%d, %d]", ErrLoss, describe(ev), ev.Lost(), ev.After(), ev.Time())
+	if ev.Lost() == 0 || ev.LostAfter() > ev.Time() {
+		return fmt.Errorf("%w: %s: %d lost in (%d, %d]", ErrLoss, describe(ev), ev.Lost(), ev.LostAfter(), ev.Time())
 	}
 	src := t.of(ev)
 	if ev.Late() && t.setup.exact() && ev.Time() > src.since {
@@ -221,7 +221,7 @@ func (t *truth) loss(ev perfbuf.Event) error {
 		l.reported += ev.Lost()
 		return nil
 	}
-	return l.report(gap{ev.Lost(), ev.After(), ev.Time()}, t.setup.Skew)
+	return l.report(gap{ev.Lost(), ev.LostAfter(), ev.Time()}, t.setup.Skew)
 }
 
 // complete checks a claim that nothing up to a time is missing. Nothing may come behind it later, either.

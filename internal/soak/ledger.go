@@ -132,7 +132,7 @@ func (l *ledger) take(ev perfbuf.Event) {
 	case perfbuf.KindSample:
 		rec.Data = ev.Bytes()
 	case perfbuf.KindLost:
-		rec.Lost, rec.After = ev.Lost(), ev.After()
+		rec.Lost, rec.LostAfter = ev.Lost(), ev.LostAfter()
 	case perfbuf.KindCorrupt:
 		rec.Err = ev.Err()
 	}
@@ -216,7 +216,7 @@ func (l *ledger) order(a *account, cpu int, time uint64, late bool) {
 }
 
 func (l *ledger) loss(a *account, m int, rec *perfbuf.Record) {
-	lost, after := rec.Lost, rec.After
+	lost, after := rec.Lost, rec.LostAfter
 	a.losses++
 	a.maps[m].losses++
 	a.maps[m].lost += lost

@@ -89,7 +89,7 @@ func sourceStep(m int, seq, time uint64, late bool) step {
 
 func lossStep(cpu int, n, after, time uint64) step {
 	return func(l *ledger) {
-		l.record(perfbuf.Record{Kind: perfbuf.KindLost, CPU: cpu, Time: time, Lost: n, After: after})
+		l.record(perfbuf.Record{Kind: perfbuf.KindLost, CPU: cpu, Time: time, Lost: n, LostAfter: after})
 	}
 }
 

@@ -203,7 +203,7 @@ func TestKernelPause(t *testing.T) {
 		s := snapshot(t, r)
 		last := uint64(0)
 		for ev := range s.Events() {
-			if ev.Time() < last || ev.After() > ev.Time() {
+			if ev.Time() < last || ev.LostAfter() > ev.Time() {
 				t.Fatalf("%v after %d", ev, last)
 			}
 			last = ev.Time()

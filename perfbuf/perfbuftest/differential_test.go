@@ -182,7 +182,7 @@ func compare(t *testing.T, kernel, fake *side) {
 	for i := range kernel.recs {
 		for n, rec := range []*perfbuf.Record{&kernel.recs[i], &fake.recs[i]} {
 			rec.Source = nil
-			rec.Time, rec.After = ranks[n](rec.Time), ranks[n](rec.After)
+			rec.Time, rec.LostAfter = ranks[n](rec.Time), ranks[n](rec.LostAfter)
 			rec.Data = unpadded(rec.Data)
 		}
 		if !reflect.DeepEqual(kernel.recs[i], fake.recs[i]) { // which is faster
@@ -216,7 +216,7 @@ func unpadded(b []byte) []byte {
 func ranks(recs []perfbuf.Record) func(uint64) uint64 {
 	var times []uint64
 	for _, rec := range recs {
-		times = append(times, rec.Time, rec.After)
+		times = append(times, rec.Time, rec.LostAfter)
 	}
 	slices.Sort(times)
 	times = slices.Compact(times)

@@ -119,7 +119,7 @@ func TestLoss(t *testing.T) {
 	k.Advance(1)
 	require.NoError(t, k.Output(0, []byte("back")))
 	require.Equal(t, []perfbuf.Record{
-		{Source: r, Kind: perfbuf.KindLost, Time: k.Now(), Lost: 73, After: last},
+		{Source: r, Kind: perfbuf.KindLost, Time: k.Now(), Lost: 73, LostAfter: last},
 		{Source: r, Kind: perfbuf.KindSample, Time: k.Now(), Data: []byte("back")},
 	}, collect(t, r))
 }

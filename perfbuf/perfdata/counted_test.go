@@ -42,7 +42,7 @@ func TestKernelCountedLosses(t *testing.T) {
 		require.Equal(t, perfbuf.KindLost, want[len(want)-1].Kind)
 		for _, one := range want {
 			if one.Kind == perfbuf.KindLost {
-				require.NotZero(t, one.After)
+				require.NotZero(t, one.LostAfter)
 				at++
 			}
 		}
@@ -65,7 +65,7 @@ func TestKernelCountedLosses(t *testing.T) {
 			later, err := replayed(t, file, perfdata.ReplayOptions{WallClock: true}, &perfbuf.StreamOptions{})
 			require.Equal(t, io.EOF, err)
 			last, shift := len(want)-1, later[0].Time-want[0].Time
-			require.Equal(t, want[last].After+shift, later[last].After)
+			require.Equal(t, want[last].LostAfter+shift, later[last].LostAfter)
 		}
 		require.Contains(t, perf(t, "script", "--show-lost-events", "-i", path), "PERF_RECORD_LOST lost ")
 	}

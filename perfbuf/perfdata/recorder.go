@@ -220,7 +220,7 @@ func (r *Recorder) loss(ev perfbuf.Event, typ uint32, n uint64) error {
 	native.PutUint64(p[8:], id)
 	native.PutUint64(p[at:], n)
 	if counted {
-		native.PutUint64(p[countedAt:], ev.After())
+		native.PutUint64(p[countedAt:], ev.LostAfter())
 	}
 	native.PutUint64(p[own:], r.time(ev))
 	native.PutUint32(p[own+8:], uint32(ev.CPU()))

@@ -24,7 +24,7 @@ func decode(ev perfbuf.Event) (e event, err error) {
 	e.kind, e.time, e.cpu, e.late = ev.Kind(), ev.Time(), ev.CPU(), ev.Late()
 	switch e.kind {
 	case perfbuf.KindLost:
-		e.lost, e.after = ev.Lost(), ev.After()
+		e.lost, e.after = ev.Lost(), ev.LostAfter()
 	case perfbuf.KindCorrupt:
 		e.err = ev.Err()
 	default:

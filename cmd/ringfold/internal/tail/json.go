@@ -37,7 +37,7 @@ func (j jsonLines) event(b []byte, ev source.Event) []byte {
 		b = append(b, `,"lost":{"count":`...)
 		b = strconv.AppendUint(b, ev.Lost(), 10)
 		b = append(b, `,"after":`...)
-		b = strconv.AppendUint(b, ev.After(), 10)
+		b = strconv.AppendUint(b, ev.LostAfter(), 10)
 		b = append(b, '}')
 	case perfbuf.KindCorrupt:
 		b = append(b, `"cpu":`...)

@@ -69,7 +69,7 @@ func (t *text) event(b []byte, ev source.Event) []byte {
 	switch ev.Kind() {
 	case perfbuf.KindLost:
 		b = fmt.Appendf(b, " LOST  %s", plural(ev.Lost(), "event"))
-		if ev.After() != 0 {
+		if ev.LostAfter() != 0 {
 			b = t.appendInterval(b, ev)
 		}
 	case perfbuf.KindCorrupt:
@@ -98,7 +98,7 @@ func appendCPU(b []byte, cpu int) []byte {
 
 // appendInterval says within how long before its report a loss has happened.
 func (t *text) appendInterval(b []byte, ev source.Event) []byte {
-	return fmt.Appendf(b, ", within %v before this", time.Duration(ev.Time()-ev.After()).Round(time.Microsecond/10))
+	return fmt.Appendf(b, ", within %v before this", time.Duration(ev.Time()-ev.LostAfter()).Round(time.Microsecond/10))
 }
 
 func (t *text) summary(b []byte, s *summary) []byte {

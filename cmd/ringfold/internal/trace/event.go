@@ -47,7 +47,7 @@ func handle(t *timeline, ev perfbuf.Event) error {
 	}
 	switch ev.Kind() {
 	case perfbuf.KindLost:
-		return t.lost(ev.CPU(), ev.After(), ev.Time(), ev.Lost())
+		return t.lost(ev.CPU(), ev.LostAfter(), ev.Time(), ev.Lost())
 	case perfbuf.KindCorrupt:
 		return ev.Err()
 	}

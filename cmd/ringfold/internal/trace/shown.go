@@ -41,7 +41,7 @@ func shown(l *timeline, ev source.Event) error {
 	}
 	switch ev.Kind() {
 	case perfbuf.KindLost:
-		return l.lost(ev.CPU(), ev.After(), ev.Time(), ev.Lost())
+		return l.lost(ev.CPU(), ev.LostAfter(), ev.Time(), ev.Lost())
 	case perfbuf.KindCorrupt:
 		name, args = "corrupt", map[string]any{"error": ev.Err().Error()}
 	case perfbuf.KindSample:

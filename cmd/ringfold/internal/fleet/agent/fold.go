@@ -99,7 +99,7 @@ func (f *folder) event(ev perfbuf.Event) error {
 		return nil
 	case perfbuf.KindLost:
 		f.lost[wire.Gap_RING_FULL] += ev.Lost()
-		f.addGap(wire.Gap_RING_FULL, ev.Time(), ev.Lost(), ev.After())
+		f.addGap(wire.Gap_RING_FULL, ev.Time(), ev.Lost(), ev.LostAfter())
 	case perfbuf.KindCorrupt:
 		f.Note(ev.Err().Error())
 		f.lost[wire.Gap_CORRUPT]++
