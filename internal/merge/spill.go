@@ -70,6 +70,7 @@ func (a *arena) get(of *raw.Ring) *chunk {
 
 func (a *arena) put(c *chunk) {
 	a.used -= c.bytes()
+	c.block.SetSource(nil) // it may be free for long, and keeps no reader alive
 	a.free = append(a.free, c)
 }
 

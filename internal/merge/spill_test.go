@@ -3,7 +3,9 @@ package merge_test
 import (
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"testing"
+	"weak"
 
 	"github.com/ringfold/ringfold/internal/merge"
 	"github.com/ringfold/ringfold/internal/raw"
@@ -241,6 +243,24 @@ func TestSpillGivesUpBlocksOfOtherSizes(t *testing.T) {
 		require.Equal(t, uint64(32), m.Spill(i))
 		require.Equal(t, []out{{i, raw.Sample, n, false}}, drain(t, m, all, 9))
 	}
+}
+
+// Memory that is free keeps nothing alive of the ring that it was for.
+func TestFreeBlocksKeepNoSource(t *testing.T) {
+	w := ringtest.New(512, raw.LayoutRawTime, 0)
+	source := new([64]byte)
+	alive := weak.Make(source)
+	ring := w.Raw()
+	ring.SetSource(source)
+	m := merge.New([]*raw.Ring{ring}, merge.Options{Spill: 512}, func(int, uint64) {})
+	require.NoError(t, w.Output(1, ringtest.Payload(1, 12)))
+	m.Scan(0, w.Head(), forever, 0)
+	require.NotZero(t, m.Spill(0))
+	m.Remove(0)
+	ring, source = nil, nil
+	runtime.GC()
+	require.Nil(t, alive.Value())
+	runtime.KeepAlive(m)
 }
 
 // Offsets are compared by their difference, that of what was copied out long ago too.
