@@ -130,7 +130,7 @@ func (s *Stream) Acquire() error {
 	case s.halt.Load():
 		return os.ErrClosed
 	case s.used:
-		return fmt.Errorf("%w: another goroutine, or the function that receives its events, uses this Stream", walk.ErrBusy)
+		return fmt.Errorf("%w: another goroutine, or the function that receives its events, uses this Ordered stream", walk.ErrBusy)
 	}
 	for i, src := range s.sources {
 		if err := src.reader.Gate.Enter(); err != nil { // it is being closed, and so is the stream
@@ -153,12 +153,10 @@ func (s *Stream) Release() {
 	has := s.sources
 	s.mu.Unlock()
 	for _, src := range had {
-		switch {
-		case s.halt.Load() || slices.Contains(has, src):
+		// The stream does not wait for the end of a reader that it has let go of, but in a simulation, which has no other goroutine.
+		if s.halt.Load() || slices.Contains(has, src) || s.stepped != nil && s.stepped.Yield() {
 			src.reader.Gate.Leave()
-		case s.stepped != nil && s.stepped.Yield(): // a simulation has no other goroutine to wait in
-			src.reader.Gate.Leave()
-		default: // the stream does not wait for the end of a reader that it has let go of
+		} else {
 			src.reader.Gate.LeaveAtOnce()
 		}
 	}

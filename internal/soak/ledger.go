@@ -24,7 +24,7 @@ type ledger struct {
 	timed      bool // latency counts
 	clock      clock
 	accounts   []account                         // by CPU
-	readers    atomic.Pointer[[]*perfbuf.Reader] // as mapNames has them; nil: any of the first map
+	readers    atomic.Pointer[[]*perfbuf.Reader] // as mapNames has them
 	changing   bool                              // readers of maps other than the first come and go
 
 	ordered    bool          // what is delivered is one stream, in order

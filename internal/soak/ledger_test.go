@@ -21,6 +21,7 @@ var testPattern = func() (words []uint64) {
 func testLedger(cpus int) *ledger {
 	l := newLedger(testPattern, cpus, rand.New(rand.NewPCG(1, 1)))
 	l.ordered = true
+	l.setReaders([]*perfbuf.Reader{nil, {}, {}, {}})
 	l.markers.restart(make([]cpuCounts, cpus))
 	return l
 }
@@ -73,10 +74,7 @@ func changing(l *ledger) { l.changing = true }
 // sourceStep delivers one of a map, of CPU 0.
 func sourceStep(m int, seq, time uint64, late bool) step {
 	return func(l *ledger) {
-		if l.readers.Load() == nil {
-			l.setReaders([]*perfbuf.Reader{{}, {}, {}, {}})
-		}
-		rec := perfbuf.Record{Kind: perfbuf.KindSample, Time: time, Late: late, Data: output(0, 0, seq, time, 40)}
+		rec := perfbuf.Record{Kind: perfbuf.KindSample, Source: new(perfbuf.Reader), Time: time, Late: late, Data: output(0, 0, seq, time, 40)}
 		if m >= 0 {
 			rec.Source = (*l.readers.Load())[m]
 		}

@@ -138,11 +138,7 @@ func (l *ledger) setReaders(readers []*perfbuf.Reader) { l.readers.Store(&reader
 
 // mapOf is which map an event is from, -1 if from none.
 func (l *ledger) mapOf(source *perfbuf.Reader) int {
-	readers := l.readers.Load()
-	if readers == nil {
-		return 0
-	}
-	return slices.Index(*readers, source)
+	return slices.Index(*l.readers.Load(), source)
 }
 
 // results adds what came of each map.

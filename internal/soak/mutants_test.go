@@ -16,6 +16,7 @@ import (
 
 // tape is what one real stream delivered, with all that is held against it.
 type tape struct {
+	reader  *perfbuf.Reader
 	pattern []uint64
 	items   []item
 	life    life
@@ -41,6 +42,7 @@ func (t *tape) copy() *tape {
 func (t *tape) play() []string {
 	l := newLedger(t.pattern, len(t.seen), rand.New(rand.NewPCG(1, 1)))
 	l.ordered, l.timed = true, false
+	l.setReaders([]*perfbuf.Reader{t.reader})
 	l.markers.restart(make([]cpuCounts, len(t.seen)))
 	for _, it := range t.items {
 		if it.call.seen != nil {
@@ -73,7 +75,7 @@ func recordTape(t *testing.T) *tape {
 	require.NoError(t, s.start(&generation{r: r}))
 	t.Cleanup(func() { s.load.stop() })
 
-	tape := &tape{pattern: p.pattern}
+	tape := &tape{reader: r, pattern: p.pattern}
 	add := func(ev perfbuf.Event) error {
 		tape.items = append(tape.items, item{Record: ev.Record()})
 		return nil
