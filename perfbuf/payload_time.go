@@ -39,6 +39,9 @@ func StampedTime(offset int) TimeSource {
 	return TimeSource{payload: true, stamped: true, offset: offset}
 }
 
+// early reports whether programs take the time before they output, so that barriers have to wait for whole programs.
+func (t TimeSource) early() bool { return t.payload && !t.stamped }
+
 // at is where in a payload the time is, below 0 for nowhere.
 func (t TimeSource) at() int {
 	if t.payload {

@@ -33,7 +33,7 @@ func newReader(k kernel.Kernel, opts Options, ringBuf bool) *Reader {
 	}
 	r.in.Init(k, reader.Options{
 		Walk: walk.Options{Pass: &r.batch.pass, Order: r.order}, Add: r.add, Refused: refused,
-		RingBuf: ringBuf, OwnTimes: opts.Time.payload && !opts.Time.stamped, Stamped: opts.Time.stamped,
+		RingBuf: ringBuf, OwnTimes: opts.Time.early(), Stamped: opts.Time.stamped,
 		Bell: opts.Wakeup.doorbell(), Poll: opts.Wakeup.PollInterval, Enough: opts.threshold(),
 		NoBell: func(error) (time.Duration, uint64) {
 			r.opts.Wakeup = Wakeup{Bytes: opts.watermark(), PollInterval: max(opts.Wakeup.PollInterval, defaultPollInterval)}

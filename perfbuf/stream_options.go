@@ -120,7 +120,7 @@ func (o StreamOptions) effective(readers []*Reader) (StreamOptions, error) {
 			return bad("records of a BPF ring buffer have no time: put one into the payload, and set RingBufOptions.Time to its offset")
 		case r.opts.NoTime && !r.opts.Time.payload:
 			return bad("the rings were opened with Options.NoTime, and so have no times: open them without it, or set Options.Time to a PayloadTime")
-		case o.Barriers == NestLevels && r.opts.Time.payload && !r.opts.Time.stamped:
+		case o.Barriers == NestLevels && r.opts.Time.early():
 			return bad("Barriers is NestLevels alone, which waits for outputs, not for programs that have taken their PayloadTime: allow another, too")
 		}
 	}
