@@ -288,7 +288,7 @@ func TestFlushDuringAPass(t *testing.T) {
 
 // ForEachPending delivers no marker that is not proven; a stream that is closed leaves it to others.
 func TestFlushAndTheEndOfAStream(t *testing.T) {
-	for _, mode := range []Order{Slack(time.Hour), Order{}} {
+	for _, mode := range []Order{Slack(time.Hour), {}} {
 		k := newBelled(t, 2)
 		k.programs = &fakePrograms{}
 		s, _ := k.stepped(1_000_000, StreamOptions{Order: mode})

@@ -137,7 +137,7 @@ func TestFlushWhileSourcesGo(t *testing.T) {
 			return s.Remove(b.Reader)
 		},
 	} {
-		for _, mode := range []Order{Order{}, Slack(time.Millisecond)} {
+		for _, mode := range []Order{{}, Slack(time.Millisecond)} {
 			for _, waits := range []bool{false, true} {
 				t.Run(name+", "+mode.String(), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestEffectiveOrderOptions(t *testing.T) {
+func TestEffectiveStreamOptions(t *testing.T) {
 	const ms = time.Millisecond
 	type o = StreamOptions
 	half := func(bytes int) Spill { return Spill{Bytes: bytes, Above: 50, Until: 25} }
@@ -39,7 +39,7 @@ func TestEffectiveOrderOptions(t *testing.T) {
 	}
 }
 
-func TestOrderOptionsThatCannotBe(t *testing.T) {
+func TestStreamOptionsThatCannotBe(t *testing.T) {
 	for want, c := range map[string]struct {
 		o       StreamOptions
 		noTime  bool

@@ -304,7 +304,7 @@ func TestLossWithoutTheKernelsCount(t *testing.T) {
 
 // Drain ends complete: programs that were running have ended, and unreported losses are told.
 func TestDrainOfAStream(t *testing.T) {
-	for name, mode := range map[string]Order{"slack": Slack(time.Hour), "exact": Order{}} {
+	for name, mode := range map[string]Order{"slack": Slack(time.Hour), "exact": {}} {
 		t.Run(name, func(t *testing.T) {
 			k := newFake(t, 2, Options{})
 			k.counts = true
@@ -343,7 +343,7 @@ func TestDrainOfAStream(t *testing.T) {
 
 // Drain beside programs that go on delivers what they had output, and leaves what nothing proves: what comes later is in order.
 func TestDrainBesidePrograms(t *testing.T) {
-	for _, mode := range []Order{Slack(time.Hour), Order{}} {
+	for _, mode := range []Order{Slack(time.Hour), {}} {
 		t.Run(mode.String(), func(t *testing.T) {
 			k := newFake(t, 2, Options{})
 			s, barrier := k.stepped(5_000_000, StreamOptions{Order: mode})

@@ -74,7 +74,7 @@ func TestWatermarkOfPassesOverEverything(t *testing.T) {
 		"Drain":          {func(s *Stream) error { return s.Drain(t.Context(), ignore) }, 3_500_000 - guard - 1, 3_500_000 - guard - 1}, // it waits once more
 		"Shutdown":       {func(s *Stream) error { return s.Shutdown(t.Context(), ignore) }, 3_000_000 - guard - 1, 3_000_000 - guard - 1},
 	} {
-		for mode, want := range map[Order]uint64{Order{}: c.exact, Slack(time.Millisecond): c.slack} {
+		for mode, want := range map[Order]uint64{{}: c.exact, Slack(time.Millisecond): c.slack} {
 			t.Run(pass+", "+mode.String(), func(t *testing.T) {
 				k := newFake(t, 2, Options{})
 				s, b := k.stepped(2_000_000, StreamOptions{Order: mode})
@@ -209,7 +209,7 @@ func TestFlushEveryOnAnIdleSystem(t *testing.T) {
 // While events flow, markers come between them, each at its place, and cost no barriers of their own.
 func TestFlushEveryWhileEventsFlow(t *testing.T) {
 	const every = 50 * time.Millisecond
-	for _, mode := range []Order{Order{}, Slack(5 * time.Millisecond)} {
+	for _, mode := range []Order{{}, Slack(5 * time.Millisecond)} {
 		t.Run(mode.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				k, s, clock := exact(t, 3, Options{}, StreamOptions{Order: mode, FlushEvery: every, BarrierInterval: -1})
@@ -265,7 +265,7 @@ func TestFlushBeforeTheEnd(t *testing.T) {
 		"Drain":    func(s *Stream, f func(Event) error) error { return s.Drain(t.Context(), f) },
 		"Shutdown": func(s *Stream, f func(Event) error) error { return s.Shutdown(t.Context(), f) },
 	} {
-		for _, mode := range []Order{Order{}, Slack(time.Second)} {
+		for _, mode := range []Order{{}, Slack(time.Second)} {
 			t.Run(end+", "+mode.String(), func(t *testing.T) {
 				k := newFake(t, 2, Options{})
 				s, _ := k.stepped(3_000_000, StreamOptions{Order: mode})

@@ -131,7 +131,7 @@ the scheduler gives the reader. ringfold's events are 8 bytes larger, for the ti
 come in runs of 32 per CPU. (The two real CPUs take turns; simulated ones are chosen at random, with
 runs of 32 on average.) Payloads have 56 bytes, rings 64 KiB; only reading is timed.
 
-- *ringfold* is an ` + "`Ordered`" + ` stream with ` + "`Slack(0)`" + `: all events are due. *ringfold-unordered*
+- *ringfold* is a ` + "`Stream`" + ` with ` + "`Slack(0)`" + `: all events are due. *ringfold-unordered*
   delivers equal rings without order: the difference is the price of order.
 - *cilium-heap* is what people write: ` + "`ReadInto`" + `, then container/heap by a time at the payload's
   start. It reuses records and so allocates nothing, which most programs do not manage.

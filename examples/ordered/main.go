@@ -51,7 +51,7 @@ func main() {
 		fmt.Println(perfbuf.Version())
 		return
 	}
-	order, ok := map[string]perfbuf.Order{"exact": perfbuf.Order{}, "slack": perfbuf.Slack(*slack)}[*mode]
+	order, ok := map[string]perfbuf.Order{"exact": {}, "slack": perfbuf.Slack(*slack)}[*mode]
 	if !ok || flag.NArg() > 0 {
 		flag.Usage()
 		os.Exit(2)

@@ -102,7 +102,7 @@ func (r *Reader) Quiesce(ctx context.Context) (since uint64, err error) {
 
 func quiesce(ctx context.Context, now func() uint64, closed <-chan struct{}, programsEnded func() <-chan error) (since uint64, err error) {
 	select {
-	case <-closed: // asks nobody, whom nobody would wait for
+	case <-closed: // begin nothing that would go on after the return
 		return 0, os.ErrClosed
 	default:
 	}

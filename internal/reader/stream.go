@@ -130,7 +130,7 @@ func (s *Stream) Acquire() error {
 	case s.halt.Load():
 		return os.ErrClosed
 	case s.used:
-		return fmt.Errorf("%w: another goroutine, or the function that receives its events, uses this Ordered stream", walk.ErrBusy)
+		return fmt.Errorf("%w: another goroutine, or the function that receives its events, uses this Stream", walk.ErrBusy)
 	}
 	for i, src := range s.sources {
 		if err := src.reader.Gate.Enter(); err != nil { // it is being closed, and so is the stream

@@ -341,7 +341,7 @@ func TestRealTimeInABubble(t *testing.T) {
 // Programs run on all CPUs, interrupted at any step, while a stream is read: nothing is out of
 // order, and everything is accounted for.
 func TestConservation(t *testing.T) {
-	for name, mode := range map[string]perfbuf.Order{"exact": perfbuf.Order{}, "slack": perfbuf.Slack(time.Millisecond)} {
+	for name, mode := range map[string]perfbuf.Order{"exact": {}, "slack": perfbuf.Slack(time.Millisecond)} {
 		t.Run(name, func(t *testing.T) {
 			const cpus = 4
 			k := perfbuftest.New(perfbuftest.Options{CPUs: cpus, RealTime: true})

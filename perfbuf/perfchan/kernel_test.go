@@ -251,7 +251,7 @@ func overflow(e *kerneltest.Emitter, cpu int, events <-chan []byte) (received ui
 	}
 	for before = 0; failed != before; { // until one finds room
 		before = failed
-		select { // whoever sends may wait for a receiver, and reads nothing meanwhile
+		select { // a reader that waits for a receiver makes no room
 		case <-events:
 			received++
 		default:

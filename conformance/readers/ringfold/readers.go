@@ -94,7 +94,7 @@ func (r *readers) openStream() (err error) {
 	case way == "exact" || way == "" && order:
 		r.stream, err = perfbuf.Merge(perfbuf.StreamOptions{}, r.all...)
 	case order:
-		return cannot("this way reads ring by ring; Ordered and Merge order")
+		return cannot("this way reads ring by ring; Reader.Stream and Merge order")
 	}
 	return err
 }
