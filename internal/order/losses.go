@@ -73,9 +73,10 @@ func (s *Stream) askLosses(r *ring) {
 		return
 	}
 	total, ok := r.source.Kernel.Lost(r.index)
+	now := s.opts.Now() // after all failures, and before the look at the head: what comes behind that is not older
 	if known := s.known(r); ok && total > known && r.Raw.Head() == r.head {
 		// A record that is being written meanwhile reports the same. It is cut by what is added now.
-		s.merger.Lose(r.at, total-known, s.opts.Now())
+		s.merger.Lose(r.at, total-known, now)
 	}
 }
 

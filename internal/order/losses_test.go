@@ -3,6 +3,7 @@ package order
 import (
 	"testing"
 
+	"github.com/ringfold/ringfold/internal/ringtest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -65,4 +66,23 @@ func TestLossesOfAQuietRing(t *testing.T) {
 	require.EqualValues(t, 3, left.Counts.Lost.Load())
 	require.Zero(t, left.Advance)
 	require.False(t, left.Suspect)
+}
+
+// An output that comes while the kernel is asked reports its losses itself: added now, they would stand behind it.
+func TestLossReportedMeanwhile(t *testing.T) {
+	f := newFake(t, 1, Options{})
+	f.fill(0, 1, 3)
+	require.Error(t, f.w[0].Output(10, ringtest.Payload(10, ringSize)))
+	f.clock = 20
+	f.opts.Now = func() uint64 {
+		if len(f.asked) == 1 {
+			f.opts.Now = f.Now
+			f.output(0, f.clock)
+			f.clock = 30
+		}
+		return f.clock
+	}
+	require.Equal(t, []uint64{1, 2, 3}, f.round(true))
+	require.Equal(t, []uint64{20, 20}, f.round(true))
+	require.EqualValues(t, 1, f.rings.At(0).Counts.Lost.Load())
 }
