@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/lifecycle"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/spf13/cobra"
 )
@@ -104,30 +105,44 @@ func (c *config) check(cmd *cobra.Command) error {
 
 // run follows real processes, or else simulated ones.
 func run(cmd *cobra.Command, c config) error {
-	sum, err := runOn(cmd, c, &probe{})
-	var refused *openError
-	if !c.simulate && errors.As(err, &refused) && errors.Is(err, fs.ErrPermission) {
-		why, _, _ := strings.Cut(refused.Error(), "\n")
+	src, reader, err := c.open()
+	if !c.simulate && errors.Is(err, fs.ErrPermission) {
+		why, _, _ := strings.Cut(err.Error(), "\n")
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: this is a simulation, as BPF is not permitted here: %s. See ringfold doctor\n", cmd.CommandPath(), why)
 		c.simulate = true
-		sum, err = runOn(cmd, c, nil)
+		src, reader, err = c.open()
 	}
 	if err != nil {
 		return err
-	}
-	if c.svg == "" {
-		return nil
-	}
-	return os.WriteFile(c.svg, picture(sum), 0o644)
-}
-
-func runOn(cmd *cobra.Command, c config, src source) (*summary, error) {
-	if c.simulate {
-		src = newSimulation(simulatedCPUs, c.seed)
 	}
 	var out printer = jsonLines{}
 	if c.Format != cli.JSON {
 		out = newText(cmd.OutOrStdout(), c)
 	}
-	return follow(cmd.Context(), c, src, out, cmd.OutOrStdout())
+	sum, err := follow(cmd.Context(), c, src, reader, out, cmd.OutOrStdout())
+	if err != nil || c.svg == "" {
+		return err
+	}
+	return os.WriteFile(c.svg, picture(sum), 0o644)
+}
+
+// source is where events come from: a lifecycle.Probe or a lifecycle.Simulation.
+type source interface {
+	Open(perfbuf.Options) (*perfbuf.Reader, error)
+	Attach() error
+	Detach() error
+	Close()
+}
+
+// open sets up rings. No event comes before src.Attach: events without a ring would be gone without a trace.
+func (c *config) open() (src source, reader *perfbuf.Reader, err error) {
+	if c.simulate {
+		src = lifecycle.NewSimulation(lifecycle.SimulationOptions{CPUs: 4, Seed: c.seed, Rate: 400})
+	} else if src, err = lifecycle.Load(); err != nil {
+		return nil, nil, err
+	}
+	if reader, err = src.Open(perfbuf.Options{RingBytes: int(c.ringSize)}); err != nil {
+		src.Close()
+	}
+	return src, reader, err
 }

@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/clitest"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/lifecycle"
 	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -63,7 +65,9 @@ type stream struct {
 func follows(t *testing.T, c config, enough func(*stream) bool) *stream {
 	t.Helper()
 	kerneltest.Require(t)
-	return followsOn(t, &probe{}, c, enough)
+	programs, err := lifecycle.Load()
+	require.NoError(t, err)
+	return followsOn(t, programs, c, enough)
 }
 
 func followsOn(t *testing.T, src source, c config, enough func(*stream) bool) *stream {
@@ -77,7 +81,9 @@ func followsOn(t *testing.T, src source, c config, enough func(*stream) bool) *s
 	if c.mode == "" {
 		c.mode = exact
 	}
-	_, err := follow(ctx, c, src, jsonLines{}, s)
+	r, err := src.Open(perfbuf.Options{RingBytes: int(c.ringSize)})
+	require.NoError(t, err)
+	_, err = follow(ctx, c, src, r, jsonLines{}, s)
 	require.NoError(t, err)
 
 	require.Empty(t, s.partial)
@@ -234,14 +240,4 @@ func TestLimit(t *testing.T) {
 
 func TestDuration(t *testing.T) {
 	follows(t, config{duration: 100 * time.Millisecond}, never)
-}
-
-func TestCancelled(t *testing.T) {
-	kerneltest.Require(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	var out bytes.Buffer
-	_, err := follow(ctx, config{ringSize: 4096}, &probe{}, jsonLines{}, &out)
-	require.NoError(t, err)
-	require.Contains(t, out.String(), `{"summary":`)
 }

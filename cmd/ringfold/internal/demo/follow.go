@@ -17,24 +17,14 @@ type printer interface {
 	summary(b []byte, s *summary) []byte
 }
 
-// openError says why there are no rings.
-type openError struct{ error }
-
-func (e *openError) Unwrap() error { return e.error }
-
-// follow prints events to w until ctx is done, or as long as the configuration says, and returns their summary.
-func follow(ctx context.Context, c config, src source, p printer, w io.Writer) (*summary, error) {
+// follow prints events to w until ctx is done, or as long as the configuration says, and returns their summary. It closes src and r.
+func follow(ctx context.Context, c config, src source, r *perfbuf.Reader, p printer, w io.Writer) (*summary, error) {
+	defer src.Close()
+	defer r.Close()
 	load, err := newWorkload(!c.simulate)
 	if err != nil {
 		return nil, err
 	}
-	defer src.close()
-	// The rings are set up before anything is attached: events that find no ring would be gone without a trace.
-	r, err := src.open(perfbuf.Options{RingBytes: int(c.ringSize)})
-	if err != nil {
-		return nil, &openError{err}
-	}
-	defer r.Close()
 	s, err := r.Stream(perfbuf.StreamOptions{Order: c.order()})
 	if err != nil {
 		return nil, err
@@ -42,12 +32,12 @@ func follow(ctx context.Context, c config, src source, p printer, w io.Writer) (
 	defer s.Close()
 
 	cpus := r.Options().CPUs
-	f := &follower{limit: c.count, printer: p, out: bufio.NewWriterSize(w, 64<<10), now: src.now, sum: newSummary(c, cpus)}
+	f := &follower{limit: c.count, printer: p, out: bufio.NewWriterSize(w, 64<<10), sum: newSummary(c, cpus)}
 	f.out.Write(p.header(nil, cpus))
 	if err := f.out.Flush(); err != nil {
 		return nil, err
 	}
-	if err := src.attach(); err != nil {
+	if err := src.Attach(); err != nil {
 		return nil, err
 	}
 	begin := time.Now()
@@ -65,7 +55,7 @@ func follow(ctx context.Context, c config, src source, p printer, w io.Writer) (
 	if err := load.stop(); err != nil {
 		return nil, err
 	}
-	if err := src.detach(); err != nil {
+	if err := src.Detach(); err != nil {
 		return nil, err
 	}
 	if err := f.rest(s); err != nil {
@@ -87,7 +77,6 @@ type follower struct {
 	printer printer
 	out     *bufio.Writer
 	line    []byte
-	now     func() uint64
 	sum     *summary
 }
 
@@ -141,7 +130,7 @@ func (f *follower) event(ev perfbuf.Event) error {
 	if err != nil {
 		return err
 	}
-	f.sum.add(&e, f.now())
+	f.sum.add(&e, perfbuf.Now())
 	f.line = f.printer.event(f.line[:0], &e)
 	if _, err := f.out.Write(f.line); err != nil {
 		return err

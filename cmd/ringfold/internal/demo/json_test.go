@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// made is an event with names in it.
-func made(e event, comm, file string) *event {
+// sample is an event with names in it.
+func sample(e event, comm, file string) *event {
 	e.kind = perfbuf.KindSample
 	copy(e.CommBytes[:], comm)
 	copy(e.FileBytes[:], file)
@@ -22,17 +22,17 @@ func TestJSONLines(t *testing.T) {
 		event *event
 		want  string
 	}{
-		{made(event{time: 5, cpu: 1, Event: lifecycle.Event{Kind: lifecycle.Fork, PID: 7, TID: 7, ChildPID: 8, ChildTID: 8}}, "sh", ""),
+		{sample(event{time: 5, cpu: 1, Event: lifecycle.Event{Kind: lifecycle.Fork, PID: 7, TID: 7, ChildPID: 8, ChildTID: 8}}, "sh", ""),
 			`{"time_ns":5,"cpu":1,"event":"fork","pid":7,"comm":"sh","child_pid":8}`},
-		{made(event{Event: lifecycle.Event{Kind: lifecycle.Fork, PID: 7, TID: 9, ChildPID: 7, ChildTID: 10}}, "go", ""),
+		{sample(event{Event: lifecycle.Event{Kind: lifecycle.Fork, PID: 7, TID: 9, ChildPID: 7, ChildTID: 10}}, "go", ""),
 			`{"time_ns":0,"cpu":0,"event":"fork","pid":7,"tid":9,"comm":"go","child_pid":7,"child_tid":10}`},
-		{made(event{Event: lifecycle.Event{Kind: lifecycle.Exec, PID: 8, TID: 8}}, "true", "/bin/true"),
+		{sample(event{Event: lifecycle.Event{Kind: lifecycle.Exec, PID: 8, TID: 8}}, "true", "/bin/true"),
 			`{"time_ns":0,"cpu":0,"event":"exec","pid":8,"comm":"true","filename":"/bin/true"}`},
-		{made(event{late: true, Event: lifecycle.Event{Kind: lifecycle.Exit, PID: 8, TID: 8, Code: 3 << 8}}, "true", ""),
+		{sample(event{late: true, Event: lifecycle.Event{Kind: lifecycle.Exit, PID: 8, TID: 8, Code: 3 << 8}}, "true", ""),
 			`{"time_ns":0,"cpu":0,"event":"exit","pid":8,"comm":"true","exit_code":3,"late":true}`},
-		{made(event{Event: lifecycle.Event{Kind: lifecycle.Exit, PID: 8, TID: 8, Code: 9}}, "true", ""),
+		{sample(event{Event: lifecycle.Event{Kind: lifecycle.Exit, PID: 8, TID: 8, Code: 9}}, "true", ""),
 			`{"time_ns":0,"cpu":0,"event":"exit","pid":8,"comm":"true","signal":"SIGKILL"}`},
-		{made(event{Event: lifecycle.Event{Kind: lifecycle.Exec, PID: 8, TID: 8}}, "\x1b<\"\xff", "\n"),
+		{sample(event{Event: lifecycle.Event{Kind: lifecycle.Exec, PID: 8, TID: 8}}, "\x1b<\"\xff", "\n"),
 			`{"time_ns":0,"cpu":0,"event":"exec","pid":8,"comm":"\u001b<\"\ufffd","filename":"\n"}`},
 		{&event{time: 20, lost: 3, after: 10, kind: perfbuf.KindLost},
 			`{"time_ns":20,"cpu":0,"event":"lost","lost":3,"after_ns":10}`},

@@ -18,12 +18,12 @@ func TestTextLines(t *testing.T) {
 	var b []byte
 	b = p.header(b, []int{0, 12})
 	for _, e := range []*event{
-		made(event{time: 7e9, cpu: 12, Event: lifecycle.Event{Kind: lifecycle.Fork, PID: 7, TID: 7, ChildPID: 4194304, ChildTID: 4194304}}, "sh", ""),
-		made(event{time: 7e9 + 1234567, Event: lifecycle.Event{Kind: lifecycle.Exec, PID: 4194304, TID: 4194304}}, "fifteen letters", "/bin/true"),
-		made(event{time: 7e9 + 1e6, late: true, Event: lifecycle.Event{Kind: lifecycle.Exit, PID: 8, TID: 8, Code: 3 << 8}}, "é\x1b[2J\xff", ""),
-		made(event{time: 8e9, Event: lifecycle.Event{Kind: lifecycle.Exit, PID: 8, TID: 9}}, "go", ""),
-		made(event{time: 8e9, Event: lifecycle.Event{Kind: lifecycle.Exit, PID: 8, TID: 9, Code: 11 | 128}}, "go", ""),
-		made(event{time: 8e9, Event: lifecycle.Event{Kind: lifecycle.Fork, PID: 8, TID: 9, ChildPID: 8, ChildTID: 10}}, "go", ""),
+		sample(event{time: 7e9, cpu: 12, Event: lifecycle.Event{Kind: lifecycle.Fork, PID: 7, TID: 7, ChildPID: 4194304, ChildTID: 4194304}}, "sh", ""),
+		sample(event{time: 7e9 + 1234567, Event: lifecycle.Event{Kind: lifecycle.Exec, PID: 4194304, TID: 4194304}}, "fifteen letters", "/bin/true"),
+		sample(event{time: 7e9 + 1e6, late: true, Event: lifecycle.Event{Kind: lifecycle.Exit, PID: 8, TID: 8, Code: 3 << 8}}, "é\x1b[2J\xff", ""),
+		sample(event{time: 8e9, Event: lifecycle.Event{Kind: lifecycle.Exit, PID: 8, TID: 9}}, "go", ""),
+		sample(event{time: 8e9, Event: lifecycle.Event{Kind: lifecycle.Exit, PID: 8, TID: 9, Code: 11 | 128}}, "go", ""),
+		sample(event{time: 8e9, Event: lifecycle.Event{Kind: lifecycle.Fork, PID: 8, TID: 9, ChildPID: 8, ChildTID: 10}}, "go", ""),
 		{time: 9e9, cpu: 12, lost: 3, after: 8e9, kind: perfbuf.KindLost},
 		{time: 9e9, lost: 1, kind: perfbuf.KindLost},
 		{time: 9e9, err: &perfbuf.CorruptError{CPU: 1}, kind: perfbuf.KindCorrupt},
@@ -101,7 +101,7 @@ func TestTerminal(t *testing.T) {
 	_, tty := clitest.Terminal(t, 80)
 	t.Setenv("NO_COLOR", "")
 	t.Setenv("TERM", "xterm")
-	e := made(event{cpu: 1, Event: lifecycle.Event{Kind: lifecycle.Exec, PID: 8, TID: 8}}, "true", "/a/very/long/way/to/go/to/get/to/true")
+	e := sample(event{cpu: 1, Event: lifecycle.Event{Kind: lifecycle.Exec, PID: 8, TID: 8}}, "true", "/a/very/long/way/to/go/to/get/to/true")
 
 	p := newText(cli.NewWriter(tty), config{all: true})
 	p.header(nil, []int{0, 1})
@@ -133,7 +133,7 @@ func TestNarrowTerminal(t *testing.T) {
 	t.Setenv("NO_COLOR", "1")
 	s := newSummary(config{mode: exact}, []int{0, 1})
 	for i := range uint64(20) {
-		e := made(forkAt(1000-i*10, int(i%2), 4194304, 4194303), "fifteen letters", "")
+		e := sample(forkAt(1000-i*10, int(i%2), 4194304, 4194303), "fifteen letters", "")
 		s.add(e, 2000)
 	}
 	s.endRound()
