@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/clitest"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/ringfold/ringfold/internal/leak"
 	"github.com/ringfold/ringfold/perfbuf"
@@ -44,7 +45,7 @@ func child(what string) int {
 	case "moment":
 		time.AfterFunc(100*time.Millisecond, func() { unix.Close(3) })
 	case "list":
-		_, err := List()
+		_, err := List("")
 		os.Stdout.WriteString(err.Error())
 		return 0
 	}
@@ -78,22 +79,19 @@ func start(t *testing.T, what string, fd int) (pid int) {
 	return cmd.Process.Pid
 }
 
-func emitter(t *testing.T) (e *kerneltest.Emitter, id uint32) {
-	e = kerneltest.Load(t)
-	events, err := e.Module().GetMap("events")
+// id is that of a map.
+func id(t *testing.T, fd int) uint32 {
+	id, err := ParseID(clitest.MapID(t, fd))
 	require.NoError(t, err)
-	info, err := os.ReadFile("/proc/self/fdinfo/" + strconv.Itoa(events.FileDescriptor()))
-	require.NoError(t, err)
-	id, ok := mapID(info)
-	require.True(t, ok)
-	return e, id
+	return id
 }
 
-// listed is what List says of a map once nobody holds it but this process: others' tests list maps too, and hold each of them for a moment.
+// listed is what List says of a map once only this process holds it: other packages' tests list maps
+// too, and hold each of them for a moment.
 func listed(t *testing.T, id uint32) Map {
 	t.Helper()
 	for {
-		all, err := List()
+		all, err := List("")
 		require.NoError(t, err)
 		at := slices.IndexFunc(all, func(m Map) bool { return m.ID == id })
 		require.GreaterOrEqual(t, at, 0, "the map %d is not among %v", id, all)
@@ -104,26 +102,29 @@ func listed(t *testing.T, id uint32) Map {
 }
 
 // open opens a map that so many others hold, if nobody else does for a moment.
-func open(s Selector, others int) (*Target, error) {
+func open(s Selector, steal bool, others int) (*Target, error) {
 	for {
-		target, err := s.Open()
+		targets, err := Open([]Selector{s}, "", steal)
 		var busy *BusyError
 		switch {
 		case errors.As(err, &busy):
-			if len(busy.Others) == others {
+			if len(busy.Others()) == others {
 				return nil, err
 			}
-		case err != nil || len(target.Others()) == others:
-			return target, err
+		case err != nil:
+			return nil, err
+		case len(targets[0].Others()) == others:
+			return targets[0], nil
 		default:
-			target.Close()
+			targets[0].Close()
 		}
 	}
 }
 
 func TestList(t *testing.T) {
-	e, id := emitter(t)
-	m := listed(t, id)
+	e := kerneltest.Load(t)
+	events := id(t, e.MapFD())
+	m := listed(t, events)
 	require.Equal(t, "events", m.Name)
 	require.NotZero(t, m.MaxEntries)
 	var names []string
@@ -141,45 +142,32 @@ func TestList(t *testing.T) {
 	r, err := perfbuf.Open(e.MapFD(), perfbuf.Options{})
 	require.NoError(t, err)
 	defer r.Close()
-	require.Equal(t, len(r.Rings()), listed(t, id).Processes[0].Rings)
+	require.Equal(t, len(r.Rings()), listed(t, events).Processes[0].Rings)
 
 	// Maps of other types are not listed.
-	array, err := os.ReadFile("/proc/self/fdinfo/" + strconv.Itoa(e.ArrayFD()))
+	array := id(t, e.ArrayFD())
+	all, err := List("")
 	require.NoError(t, err)
-	arrayID, ok := mapID(array)
-	require.True(t, ok)
-	all, err := List()
-	require.NoError(t, err)
-	for _, m := range all {
-		require.NotEqual(t, arrayID, m.ID)
-	}
-	_, err = Selector{ID: arrayID}.Open()
+	require.False(t, slices.ContainsFunc(all, func(m Map) bool { return m.ID == array }))
+	_, err = Open([]Selector{{ID: array}}, "", false)
 	require.ErrorContains(t, err, "is a map of the type Array, not a perf event array, nor a BPF ring buffer")
 }
 
-// BPF ring buffers are listed, too, and the maps that they are in. A reader of one is seen by what it has mapped.
+// BPF ring buffers are listed, too, and the maps that they are in. The mappings of a process show that it
+// reads one.
 func TestRingBufs(t *testing.T) {
 	e := kerneltest.LoadRings(t, kerneltest.RingOptions{})
 	e.SetShard(1, kerneltest.NewRingBuf(t, 4096))
-	id := func(fd int) uint32 {
-		info, err := os.ReadFile("/proc/self/fdinfo/" + strconv.Itoa(fd))
-		require.NoError(t, err)
-		id, ok := mapID(info)
-		require.True(t, ok)
-		return id
-	}
-	shared, shards := id(e.MapFD()), id(e.ShardsFD())
+	shared, shards, empty := id(t, e.MapFD()), id(t, e.ShardsFD()), id(t, e.GroupsFD())
 	require.Equal(t, "ringbuf", listed(t, shared).Type)
 	require.True(t, listed(t, shared).RingBuf())
 	require.Equal(t, "array_of_maps", listed(t, shards).Type)
-	all, err := List()
+	all, err := List("")
 	require.NoError(t, err)
-	for _, m := range all {
-		require.NotEqual(t, id(e.GroupsFD()), m.ID, "it is empty")
-	}
+	require.False(t, slices.ContainsFunc(all, func(m Map) bool { return m.ID == empty }))
 
 	eight := 8
-	targets, err := Selectors{Steal: true, Maps: []Selector{{ID: shared, Fields: Fields{Losses: id(e.LossesFD())}}, {ID: shards, Fields: Fields{TimeAt: &eight}}}}.Open()
+	targets, err := Open([]Selector{{ID: shared, Fields: Fields{Losses: id(t, e.LossesFD())}}, {ID: shards, Fields: Fields{TimeAt: &eight}}}, "", true)
 	require.NoError(t, err)
 	require.False(t, targets[0].Timed())
 	require.True(t, targets[1].Timed())
@@ -194,17 +182,15 @@ func TestRingBufs(t *testing.T) {
 	for _, target := range targets {
 		require.NoError(t, target.Close())
 	}
-	_, err = Selectors{Steal: true, Maps: []Selector{{ID: shared}, {ID: shared}}}.Open()
-	require.ErrorContains(t, err, "is chosen twice")
 
 	start(t, "holder", e.MapFD())
-	_, err = open(Selector{ID: shared}, 1)
+	_, err = open(Selector{ID: shared}, false, 1)
 	require.ErrorContains(t, err, "hands each event to one reader only")
 }
 
 func TestPins(t *testing.T) {
 	kerneltest.RequireRoot(t)
-	e, id := emitter(t)
+	e := kerneltest.Load(t)
 	dir := t.TempDir() + "/a b"
 	require.NoError(t, os.Mkdir(dir, 0o700))
 	require.NoError(t, unix.Mount("bpf", dir, "bpf", 0, ""))
@@ -218,93 +204,75 @@ func TestPins(t *testing.T) {
 	prog, err := e.Module().GetProgram("emit")
 	require.NoError(t, err)
 	require.NoError(t, prog.Pin(filepath.Join(dir, "prog")))
-	require.Equal(t, []string{path}, listed(t, id).Pins)
+	require.Equal(t, []string{path}, listed(t, id(t, e.MapFD())).Pins)
 
-	target, err := Selector{Pin: path, Steal: true}.Open()
+	targets, err := Open([]Selector{{Pin: path}}, "", true)
 	require.NoError(t, err)
-	require.Equal(t, id, target.ID)
-	require.Equal(t, []string{path}, target.Pins)
-	r, err := perfbuf.Open(target.FD(), perfbuf.Options{})
-	require.NoError(t, err)
-	require.NoError(t, target.Close())
-	e.Emit(0, 3, 24)
-	n, err := perfbuf.Fold(r, 0, func(n int, _ perfbuf.Event) (int, error) { return n + 1, nil })
-	require.NoError(t, err)
-	require.Equal(t, 3, n)
-	require.NoError(t, r.Close())
-
-	_, err = Selector{Pin: filepath.Join(dir, "prog")}.Open()
-	require.ErrorContains(t, err, "is not a Map")
-	_, err = Selector{Pin: filepath.Join(dir, "none")}.Open()
-	require.ErrorContains(t, err, "nothing is pinned at")
+	require.Equal(t, id(t, e.MapFD()), targets[0].ID)
+	require.Equal(t, []string{path}, targets[0].Pins)
+	require.NoError(t, targets[0].Close())
+	for name, want := range map[string]string{"prog": "is not a Map", "none": "nothing is pinned at"} {
+		_, err = Open([]Selector{{Pin: filepath.Join(dir, name)}}, "", true)
+		require.ErrorContains(t, err, want)
+	}
 }
 
 // A map that another process holds, or reads, is not taken over without being told to.
 func TestBusy(t *testing.T) {
-	e, id := emitter(t)
+	e := kerneltest.Load(t)
+	events := Selector{ID: id(t, e.MapFD())}
+	target, err := open(events, false, 0)
+	if unseen := listed(t, events.ID).Unseen; unseen != "" {
+		require.ErrorContains(t, err, "may have a reader: "+unseen)
+	} else {
+		require.NoError(t, err)
+		require.NoError(t, target.Close())
+	}
+
 	holder := start(t, "holder", e.MapFD())
-	_, err := open(Selector{ID: id}, 1)
+	_, err = open(events, false, 1)
 	var busy *BusyError
 	require.ErrorAs(t, err, &busy)
-	require.Equal(t, id, busy.Map.ID)
-	require.Len(t, busy.Others, 1)
-	require.Equal(t, holder, busy.Others[0].PID)
+	require.Equal(t, holder, busy.Others()[0].PID)
 	require.Empty(t, busy.Readers())
 	require.ErrorContains(t, err, "may have a reader: ")
 	require.ErrorContains(t, err, "(pid "+strconv.Itoa(holder)+") holds it, though without a ring")
 	require.ErrorContains(t, err, "with --steal")
 
 	reader := start(t, "reader", e.MapFD())
-	_, err = open(Selector{ID: id}, 2)
+	_, err = open(events, false, 2)
 	require.ErrorAs(t, err, &busy)
-	require.Len(t, busy.Others, 2)
 	require.Len(t, busy.Readers(), 1)
 	require.Equal(t, reader, busy.Readers()[0].PID)
-	require.Positive(t, busy.Readers()[0].Rings)
 	require.ErrorContains(t, err, "seems to be read by ")
 
-	target, err := open(Selector{ID: id, Steal: true}, 2)
+	target, err = open(events, true, 2)
 	require.NoError(t, err)
-	require.Len(t, target.Others(), 2)
 	require.Len(t, target.Processes, 3) // and this one
 	require.NoError(t, target.Close())
+
+	busy = &BusyError{Map{ID: 3, Name: "events", Unseen: "there is no /proc here"}}
+	require.ErrorContains(t, busy, "the map events (id 3) may have a reader: there is no /proc here. A CPU's entry")
 }
 
-// A map that nobody else holds is free, if that can be told here.
-func TestFree(t *testing.T) {
-	_, id := emitter(t)
-	target, err := open(Selector{ID: id}, 0)
-	if unseen := listed(t, id).Unseen; unseen != "" {
-		require.ErrorContains(t, err, "may have a reader: "+unseen)
-		return
-	}
-	require.NoError(t, err)
-	require.Empty(t, target.Others())
-	require.NoError(t, target.Close())
-}
-
-// Who holds a map for a moment only, as to list it, is no reader.
+// A process that holds a map for a moment only, as to list it, is no reader.
 func TestHeldForAMoment(t *testing.T) {
-	e, id := emitter(t)
-	if listed(t, id).Unseen != "" {
+	e := kerneltest.Load(t)
+	events := id(t, e.MapFD())
+	if listed(t, events).Unseen != "" {
 		t.Skip("not all processes can be seen")
 	}
 	for {
 		start(t, "moment", e.MapFD())
-		target, err := Selector{ID: id}.Open()
+		targets, err := Open([]Selector{{ID: events}}, "", false)
 		if err == nil {
-			require.Empty(t, target.Others())
-			require.NoError(t, target.Close())
+			require.Empty(t, targets[0].Others())
+			require.NoError(t, targets[0].Close())
 			return
 		}
 		var busy *BusyError // the moment was long, on a busy machine
 		require.ErrorAs(t, err, &busy)
 	}
-}
-
-func TestUnseen(t *testing.T) {
-	err := &BusyError{Map: Map{ID: 3, Name: "events", Unseen: "there is no /proc here"}}
-	require.ErrorContains(t, err, "the map events (id 3) may have a reader: there is no /proc here. A CPU's entry")
 }
 
 func TestName(t *testing.T) {
@@ -314,28 +282,26 @@ func TestName(t *testing.T) {
 	m, err := ebpf.NewMap(spec)
 	require.NoError(t, err)
 	defer m.Close()
-	target, err := Selector{Name: name, Steal: true}.Open()
+	targets, err := Open([]Selector{{Name: name}}, "", true)
 	require.NoError(t, err)
-	require.Equal(t, name, target.Name)
-	require.Equal(t, m.MaxEntries(), target.MaxEntries)
-	require.Empty(t, target.Programs)
-	require.NoError(t, target.Close())
+	require.Equal(t, name, targets[0].Name)
+	require.Equal(t, m.MaxEntries(), targets[0].MaxEntries)
+	require.Empty(t, targets[0].Programs)
+	require.NoError(t, targets[0].Close())
 
 	second, err := ebpf.NewMap(spec)
 	require.NoError(t, err)
 	defer second.Close()
 	own := "(pid " + strconv.Itoa(os.Getpid()) + ")"
-	for err = errors.New(""); strings.Count(err.Error(), own) < 2; { // one who holds a map for a moment may be named instead
-		_, err = Selector{Name: name}.Open()
+	for err = errors.New(""); strings.Count(err.Error(), own) < 2; { // another holder, for a moment, may be named instead
+		_, err = Open([]Selector{{Name: name}}, "", false)
 		require.Error(t, err)
 	}
 	require.ErrorContains(t, err, `several maps are named "`+name+`": choose one, as in id `)
-	_, err = Selector{Name: "none" + name}.Open()
+	_, err = Open([]Selector{{Name: "none" + name}}, "", false)
 	require.ErrorContains(t, err, "no perf event array or BPF ring buffer is named")
-	require.ErrorContains(t, err, target.Map.String())
-	_, err = Selector{Name: name, ID: 1}.Open()
-	require.ErrorContains(t, err, "give one of them")
-	_, err = Selector{ID: 1<<32 - 2}.Open()
+	require.ErrorContains(t, err, targets[0].Map.String())
+	_, err = Open([]Selector{{ID: 1<<32 - 2}}, "", false)
 	require.ErrorContains(t, err, "there is no map with the id 4294967294")
 }
 
@@ -409,10 +375,10 @@ func TestNoPrivilege(t *testing.T) {
 func TestHeldBy(t *testing.T) {
 	all := []Map{{ID: 1}, {ID: 2, Processes: []Process{{PID: 7, Comm: "a"}, {PID: 8, Comm: "b"}}}, {ID: 3, Processes: []Process{{PID: 9, Comm: "b"}}}}
 	for process, want := range map[string][]Map{"b": all[1:], "9": all[2:], "7": all[1:2]} {
-		found, err := HeldBy(all, process)
+		found, err := heldBy(all, process)
 		require.NoError(t, err)
 		require.Equal(t, want, found)
 	}
-	_, err := HeldBy(all, "c")
+	_, err := heldBy(all, "c")
 	require.ErrorContains(t, err, `no process "c" holds`)
 }

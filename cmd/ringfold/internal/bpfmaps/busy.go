@@ -1,22 +1,16 @@
 package bpfmaps
 
-import (
-	"fmt"
-	"strings"
-)
+import "fmt"
 
 // BusyError says that a map may have a reader, which would be silenced.
 //
-// The kernel does not tell: an entry of a perf event array cannot be looked at. What can be seen is who holds the map, and
+// The kernel does not show the entries of a perf event array. What can be seen is who holds the map, and
 // whether they have rings.
-type BusyError struct {
-	Map    Map
-	Others []Process // that hold the map
-}
+type BusyError struct{ Map }
 
-// Readers are those that have rings, of this map or of another.
-func (e *BusyError) Readers() (readers []Process) {
-	for _, p := range e.Others {
+// Readers are the others that have rings, of this map or of another.
+func (e *BusyError) Readers() (readers Processes) {
+	for _, p := range e.Others() {
 		if p.Rings > 0 {
 			readers = append(readers, p)
 		}
@@ -25,21 +19,16 @@ func (e *BusyError) Readers() (readers []Process) {
 }
 
 func (e *BusyError) Error() string {
-	var b strings.Builder
-	readers := e.Readers()
-	switch {
-	case len(readers) > 0:
-		fmt.Fprintf(&b, "the map %s seems to be read by %s, as that holds it and has rings.", e.Map, join(readers))
-	case len(e.Others) > 0:
-		fmt.Fprintf(&b, "the map %s may have a reader: %s holds it, though without a ring that could be seen.", e.Map, join(e.Others))
-	default:
-		fmt.Fprintf(&b, "the map %s may have a reader: %s.", e.Map, e.Map.Unseen)
+	why := fmt.Sprintf("may have a reader: %s.", e.Unseen)
+	if readers := e.Readers(); len(readers) > 0 {
+		why = fmt.Sprintf("seems to be read by %s, as that holds it and has rings.", readers)
+	} else if others := e.Others(); len(others) > 0 {
+		why = fmt.Sprintf("may have a reader: %s holds it, though without a ring that could be seen.", others)
 	}
-	if e.Map.RingBuf() {
-		b.WriteString(" A BPF ring buffer hands each event to one reader only: with --steal some events come here, and a present reader misses these.")
-		return b.String()
+	more := "A CPU's entry of the map has room for one reader: with --steal events come here, and a present reader silently receives nothing, " +
+		"even after this program has ended, until it is restarted."
+	if e.RingBuf() {
+		more = "A BPF ring buffer hands each event to one reader only: with --steal some events come here, and a present reader misses these."
 	}
-	b.WriteString(" A CPU's entry of the map has room for one reader: with --steal events come here, and a present reader silently receives nothing, " +
-		"even after this program has ended, until it is restarted.")
-	return b.String()
+	return fmt.Sprintf("the map %s %s %s", e.Map, why, more)
 }

@@ -3,6 +3,7 @@ package bpfmaps
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"slices"
@@ -12,35 +13,58 @@ import (
 	"github.com/ringfold/ringfold/internal/perfevent"
 )
 
-// List returns all perf event arrays and ring buffers of the system, by id. It takes CAP_SYS_ADMIN.
-func List() ([]Map, error) {
-	var maps []Map
-	for id, err := ebpf.MapGetNextID(0); ; id, err = ebpf.MapGetNextID(id) {
+// List returns the perf event arrays and ring buffers of the system, by id, or those that one process
+// holds, named by its comm or pid, of which there must be some. It takes CAP_SYS_ADMIN.
+func List(process string) (maps []Map, err error) {
+	err = each("map", ebpf.MapGetNextID, ebpf.NewMapFromID, func(_ ebpf.MapID, m *ebpf.Map) error {
+		one, err := mapOf(m)
+		if err == nil && one.Type != "" {
+			maps = append(maps, one)
+		}
+		return err
+	})
+	if err == nil && len(maps) > 0 {
+		err = describe(maps)
+	}
+	if err != nil || process == "" {
+		return maps, err
+	}
+	return heldBy(maps, process)
+}
+
+// each opens every object of one kind in the kernel for do, in the order of ids. It skips objects that
+// go meanwhile.
+func each[ID ~uint32, T io.Closer](kind string, next func(ID) (ID, error), open func(ID) (T, error), do func(ID, T) error) error {
+	for id := ID(0); ; {
+		var err error
+		if id, err = next(id); errors.Is(err, fs.ErrNotExist) {
+			return nil
+		} else if err != nil {
+			return explain(fmt.Errorf("listing %ss: %w", kind, err))
+		}
+		object, err := open(id)
 		if errors.Is(err, fs.ErrNotExist) {
-			break
+			continue
+		}
+		if err == nil {
+			err = do(id, object)
+			object.Close()
 		}
 		if err != nil {
-			return nil, explain(fmt.Errorf("listing maps: %w", err))
+			return explain(fmt.Errorf("looking at %s %d: %w", kind, id, err))
 		}
-		m, err := ebpf.NewMapFromID(id)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // it is gone
-		}
-		if err != nil {
-			return nil, explain(fmt.Errorf("opening map %d: %w", id, err))
-		}
-		if typ := readable(m); typ != "" {
-			maps = append(maps, Map{ID: uint32(id), Type: typ, Name: mapName(m), MaxEntries: m.MaxEntries()})
-		}
-		m.Close()
 	}
-	if len(maps) == 0 {
-		return nil, nil
+}
+
+// mapOf describes an open map, without its users. Its Type is empty if it cannot be read.
+func mapOf(m *ebpf.Map) (Map, error) {
+	info, err := m.Info()
+	if err != nil {
+		return Map{}, err
 	}
-	if err := describe(maps); err != nil {
-		return nil, err
-	}
-	return maps, nil
+	id, _ := info.ID()
+	return Map{ID: uint32(id), Type: readable(m), Name: info.Name, MaxEntries: m.MaxEntries(),
+		Programs: []Program{}, Processes: Processes{}, Pins: []string{}}, nil
 }
 
 // readable names the type of a map that can be read, and is empty for others.
@@ -79,15 +103,8 @@ func of(m *ebpf.Map, typ string) string {
 	return ""
 }
 
-// mapName is the map's name, empty if it has none.
-func mapName(m *ebpf.Map) string {
-	if info, err := m.Info(); err == nil {
-		return info.Name
-	}
-	return ""
-}
-
-// describe finds who has to do with the maps. If it may not look at programs, which is its only error, it has found the rest.
+// describe finds the processes, pins and programs of maps. Its only error is that it may not look at
+// programs; it has found the rest then.
 func describe(maps []Map) error {
 	findProcesses(maps)
 	findPins(maps)
@@ -96,27 +113,10 @@ func describe(maps []Map) error {
 
 // findPrograms adds to each map the programs that use it and may output to it.
 func findPrograms(maps []Map) error {
-	for id, err := ebpf.ProgramGetNextID(0); ; id, err = ebpf.ProgramGetNextID(id) {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		if err != nil {
-			return explain(fmt.Errorf("listing programs: %w", err))
-		}
-		p, err := ebpf.NewProgramFromID(id)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // it is gone
-		}
-		if err != nil {
-			return explain(fmt.Errorf("opening program %d: %w", id, err))
-		}
+	return each("program", ebpf.ProgramGetNextID, ebpf.NewProgramFromID, func(id ebpf.ProgramID, p *ebpf.Program) error {
 		info, err := p.Info()
-		p.Close()
-		if err != nil {
-			return explain(fmt.Errorf("looking at program %d: %w", id, err))
-		}
-		if info.Name == perfevent.CompareProgram {
-			continue // of a reader
+		if err != nil || info.Name == perfevent.CompareProgram { // of a reader
+			return err
 		}
 		uses, _ := info.MapIDs()
 		for i := range maps {
@@ -124,7 +124,8 @@ func findPrograms(maps []Map) error {
 				maps[i].Programs = append(maps[i].Programs, Program{ID: uint32(id), Name: info.Name, Type: info.Type.String()})
 			}
 		}
-	}
+		return nil
+	})
 }
 
 // Used reports whether a loaded program uses the map, and looks for others when all of Programs are
@@ -154,7 +155,8 @@ func explain(err error) error {
 		return err
 	}
 	if host.InUserNamespace() {
-		return fmt.Errorf("%w: uid %d is in a user namespace, whose capabilities do not count for BPF: run it outside, not in a rootless container", err, os.Geteuid())
+		return fmt.Errorf("%w: uid %d is in a user namespace, whose capabilities do not count for BPF: "+
+			"run it outside, not in a rootless container", err, os.Geteuid())
 	}
 	return fmt.Errorf("%w: uid %d may not look for other programs' maps, which takes CAP_SYS_ADMIN: run as root, or grant it; "+
 		"a map that is pinned can be opened by its path, with CAP_BPF", err, os.Geteuid())

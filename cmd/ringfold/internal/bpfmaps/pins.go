@@ -10,8 +10,8 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// findPins adds to each map the paths where it is pinned, in whatever file systems of BPF are mounted here. It skips what it
-// may not look into.
+// findPins adds to each map the paths where it is pinned, in all BPF file systems that are mounted here.
+// It skips directories that it may not read.
 func findPins(maps []Map) {
 	for _, root := range bpfMounts() {
 		_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -23,9 +23,9 @@ func findPins(maps []Map) {
 				return nil // a program or a link
 			}
 			defer m.Close()
-			id, _ := idOf(m)
+			pinned, _ := mapOf(m)
 			for i := range maps {
-				if maps[i].ID == id && !slices.Contains(maps[i].Pins, path) {
+				if maps[i].ID == pinned.ID && !slices.Contains(maps[i].Pins, path) {
 					maps[i].Pins = append(maps[i].Pins, path)
 				}
 			}
@@ -47,14 +47,4 @@ func bpfMounts() (dirs []string) {
 		}
 	}
 	return dirs
-}
-
-// idOf returns a map's id.
-func idOf(m *ebpf.Map) (uint32, error) {
-	info, err := m.Info()
-	if err != nil {
-		return 0, err
-	}
-	id, _ := info.ID()
-	return uint32(id), nil
 }

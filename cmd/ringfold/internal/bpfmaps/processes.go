@@ -7,19 +7,18 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
 
-// findProcesses adds to each map the processes that hold a descriptor of it, and says if there may be others.
+// findProcesses adds to each map the processes that hold a descriptor of it, and says if there may be
+// others.
 //
-// A reader need not keep the map's descriptor, but all that are known do (libbpf, bcc, cilium/ebpf, ringfold): it takes
-// one to let go of the rings.
+// A reader need not keep the map's descriptor, but all known ones do (libbpf, bcc, cilium/ebpf,
+// ringfold): it takes one to let go of the rings.
 func findProcesses(maps []Map) {
-	byID := map[uint32]*Map{}
-	for i := range maps {
-		byID[maps[i].ID] = &maps[i]
-	}
 	dirs, _ := filepath.Glob("/proc/[0-9]*") // by name
 	unseen := ""
 	if len(dirs) == 0 {
@@ -32,8 +31,8 @@ func findProcesses(maps []Map) {
 		if errors.Is(err, fs.ErrPermission) && unseen == "" {
 			unseen = fmt.Sprintf("uid %d may not look into all processes, which takes CAP_SYS_PTRACE", os.Geteuid())
 		}
-		for id := range held {
-			if m := byID[id]; m != nil {
+		for i := range maps {
+			if m := &maps[i]; slices.Contains(held, m.ID) {
 				m.Processes = append(m.Processes, process(dir, m.RingBuf()))
 			}
 		}
@@ -43,36 +42,22 @@ func findProcesses(maps []Map) {
 	}
 }
 
+var mapID = regexp.MustCompile(`(?m)^map_id:\s*(\d+)$`)
+
 // heldMaps returns the ids of all maps that a process has descriptors of. The process may end meanwhile.
-func heldMaps(dir string) (ids map[uint32]bool, err error) {
+func heldMaps(dir string) (ids []uint32, err error) {
 	fds, err := os.ReadDir(dir + "/fd")
-	if err != nil {
-		return nil, err
-	}
 	for _, fd := range fds {
 		if target, _ := os.Readlink(dir + "/fd/" + fd.Name()); target != "anon_inode:bpf-map" {
 			continue
 		}
 		info, _ := os.ReadFile(dir + "/fdinfo/" + fd.Name())
-		if id, ok := mapID(info); ok {
-			if ids == nil {
-				ids = map[uint32]bool{}
-			}
-			ids[id] = true
+		if found := mapID.FindSubmatch(info); found != nil {
+			id, _ := strconv.ParseUint(string(found[1]), 10, 32)
+			ids = append(ids, uint32(id))
 		}
 	}
-	return ids, nil
-}
-
-// mapID finds the line "map_id:	12" of a map's fdinfo.
-func mapID(fdinfo []byte) (id uint32, ok bool) {
-	for line := range bytes.Lines(fdinfo) {
-		if value, ok := bytes.CutPrefix(line, []byte("map_id:")); ok {
-			n, err := strconv.ParseUint(string(bytes.TrimSpace(value)), 10, 32)
-			return uint32(n), err == nil
-		}
-	}
-	return 0, false
+	return ids, err
 }
 
 // process describes a process by its directory in /proc.
@@ -88,4 +73,17 @@ func process(dir string, ringBuf bool) Process {
 		p.Rings = bytes.Count(maps, []byte(mapping))
 	}
 	return p
+}
+
+// heldBy returns those maps that a process holds, named by its comm or pid. There must be some.
+func heldBy(all []Map, process string) (found []Map, err error) {
+	for _, m := range all {
+		if slices.ContainsFunc(m.Processes, func(p Process) bool { return p.Comm == process || strconv.Itoa(p.PID) == process }) {
+			found = append(found, m)
+		}
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("no process %q holds a perf event array or BPF ring buffer: ringfold list shows those that do", process)
+	}
+	return found, nil
 }

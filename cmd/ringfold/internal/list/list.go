@@ -29,10 +29,7 @@ another one. list reads no events and disturbs no reader. It needs CAP_SYS_ADMIN
   ringfold list -o json | jq -r 'select(.pids == []) | .id'`,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			maps, err := bpfmaps.List()
-			if err == nil && process != "" {
-				maps, err = bpfmaps.HeldBy(maps, process)
-			}
+			maps, err := bpfmaps.List(process)
 			if err != nil {
 				return err
 			}
@@ -49,8 +46,14 @@ another one. list reads no events and disturbs no reader. It needs CAP_SYS_ADMIN
 
 // list prints maps.
 func list(w io.Writer, maps []bpfmaps.Map, format cli.Format) error {
-	if format == cli.JSON {
-		return listJSON(w, maps)
+	if format == cli.JSON { // an object per map and line
+		out := json.NewEncoder(w)
+		for _, m := range maps {
+			if err := out.Encode(m); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	if len(maps) == 0 {
 		_, err := fmt.Fprintln(w, "There is no perf event array or BPF ring buffer on this system: start the program that loads one.")
@@ -109,42 +112,4 @@ func dash(s string) string {
 		return "-"
 	}
 	return cli.Printable(s)
-}
-
-// listJSON prints an object per map and line, with the keys that bpftool's "map list -j" has, and our own.
-func listJSON(w io.Writer, maps []bpfmaps.Map) error {
-	type program struct {
-		ID   uint32 `json:"id"`
-		Name string `json:"name"`
-		Type string `json:"type"`
-	}
-	type process struct {
-		PID   int    `json:"pid"`
-		Comm  string `json:"comm"`
-		Rings int    `json:"rings"`
-	}
-	type object struct {
-		ID         uint32    `json:"id"`
-		Type       string    `json:"type"`
-		Name       string    `json:"name"`
-		MaxEntries uint32    `json:"max_entries"`
-		Programs   []program `json:"programs"`
-		PIDs       []process `json:"pids"`
-		Pinned     []string  `json:"pinned"`
-		Unseen     string    `json:"unseen,omitempty"`
-	}
-	out := json.NewEncoder(w)
-	for _, m := range maps {
-		o := object{m.ID, m.Type, m.Name, m.MaxEntries, []program{}, []process{}, append([]string{}, m.Pins...), m.Unseen}
-		for _, p := range m.Programs {
-			o.Programs = append(o.Programs, program(p))
-		}
-		for _, p := range m.Processes {
-			o.PIDs = append(o.PIDs, process(p))
-		}
-		if err := out.Encode(o); err != nil {
-			return err
-		}
-	}
-	return nil
 }

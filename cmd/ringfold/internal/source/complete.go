@@ -51,10 +51,7 @@ func offered(all completions, err error) (completions, cobra.ShellCompDirective)
 
 // maps are those that may be meant: of Process, and among those that the command line names already, if it does. why is why there are none.
 func (f *Flags) maps() (maps []bpfmaps.Map, why error) {
-	maps, why = bpfmaps.List()
-	if why == nil && f.Process != "" {
-		maps, why = bpfmaps.HeldBy(maps, f.Process)
-	}
+	maps, why = bpfmaps.List(f.Process)
 	return slices.DeleteFunc(maps, func(m bpfmaps.Map) bool {
 		return len(f.Maps) > 0 && !slices.ContainsFunc(f.Maps, func(s bpfmaps.Selector) bool {
 			return s.ID == m.ID || s.Name != "" && s.Name == m.Name || slices.Contains(m.Pins, s.Pin)
@@ -101,7 +98,7 @@ func (f *Flags) completeArguments(_ *cobra.Command, args []string, word string) 
 
 // CompleteProcess is a cobra.CompletionFunc: processes that hold maps.
 func CompleteProcess(*cobra.Command, []string, string) (all completions, _ cobra.ShellCompDirective) {
-	maps, err := bpfmaps.List()
+	maps, err := bpfmaps.List("")
 	for _, m := range maps {
 		for _, p := range m.Others() {
 			all = offer(all, p.Comm, fmt.Sprintf("pid %d", p.PID))

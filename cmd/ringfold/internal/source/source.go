@@ -22,7 +22,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/cilium/ebpf/btf"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/bpfmaps"
@@ -103,7 +102,7 @@ func (f *Flags) Choose() (*Set, error) {
 
 func (set *Set) findMaps() error {
 	f := set.flags
-	targets, err := bpfmaps.Selectors{Maps: f.Maps, Process: f.Process, Steal: f.Steal}.Open()
+	targets, err := bpfmaps.Open(f.Maps, f.Process, f.Steal)
 	if err != nil {
 		return err
 	}
@@ -258,10 +257,6 @@ func (s *Source) announce(note func(string, ...any)) {
 		note("reading the recording %s", s)
 		return
 	}
-	var others []string
-	for _, p := range s.Others() {
-		others = append(others, p.String())
-	}
 	note("reading the map %s", s)
 	if len(s.Programs) == 0 {
 		note("no program that could be seen uses it: nothing may come")
@@ -270,7 +265,7 @@ func (s *Source) announce(note func(string, ...any)) {
 		return // the command's own rings
 	}
 	displaced := s.Reader.Stats().ReplacedEntries
-	switch who := strings.Join(others, ", "); {
+	switch who := s.Others().String(); {
 	case who != "" && s.RingBuf():
 		note("%s holds it too, and misses what is read here, if it reads", who)
 	case displaced > 0 && who != "":

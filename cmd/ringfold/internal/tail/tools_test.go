@@ -71,7 +71,7 @@ func heldBy(t *testing.T, pid int, ended <-chan struct{}, stderr *bytes.Buffer) 
 			t.Fatalf("the tool cannot be used here: %s", stderr)
 		default:
 		}
-		maps, err := bpfmaps.List()
+		maps, err := bpfmaps.List("")
 		require.NoError(t, err)
 		for _, m := range maps {
 			for _, p := range m.Processes {
