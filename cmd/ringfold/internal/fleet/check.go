@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/agent"
@@ -62,5 +61,3 @@ func (c *checker) compare(host string, s agent.Stats) error {
 	}
 	return nil
 }
-
-func reasonName(r wire.Gap_Reason) string { return strings.ToLower(r.String()) }

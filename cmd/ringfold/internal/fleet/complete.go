@@ -26,13 +26,13 @@ func unknown(r tail.Result, since time.Time) (why []string) {
 			why = append(why, name+": nothing has come of it")
 			continue
 		case !since.IsZero() && h.From.After(since):
-			why = append(why, fmt.Sprintf("%s: unknown before %s", name, h.From.Format(timeLayout)))
+			why = append(why, fmt.Sprintf("%s: unknown before %s", name, localTime(h.From)))
 		}
 		if h.Gaps > 0 {
 			why = append(why, fmt.Sprintf("%s: gaps: %d", name, h.Gaps))
 		}
 		if h.Silent {
-			why = append(why, fmt.Sprintf("%s: silent since %s", name, h.To.Format(timeLayout)))
+			why = append(why, fmt.Sprintf("%s: silent since %s", name, localTime(h.To)))
 		}
 	}
 	if holes > 0 {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/tail"
@@ -62,63 +63,32 @@ func jsonTime(wall int64) string {
 }
 
 type jsonSummary struct {
-	Events     uint64              `json:"events"`
-	Printed    uint64              `json:"printed"`
-	Hosts      map[string]jsonHost `json:"hosts"`
-	Complete   bool                `json:"complete"` // no event of these hosts is missing, between their times
-	Unknown    []string            `json:"unknown"`  // why that is not so, or not known
-	Late       uint64              `json:"late"`
-	Forced     uint64              `json:"forced"`
-	Gaps       []jsonGaps          `json:"gaps"`
-	Duplicates uint64              `json:"duplicates"` // batches
-	Malformed  uint64              `json:"malformed"`  // messages
-	Unread     int                 `json:"unread"`     // events that were held back when --count was reached
-	DelayP50   uint64              `json:"delay_p50_ns"`
-	DelayP99   uint64              `json:"delay_p99_ns"`
-	MaxError   int64               `json:"max_error_ns"`
-	Waiting    *jsonWait           `json:"waiting,omitempty"`
-}
-
-// jsonHost is what is known of a host: all that happened from a time to another, but for the gaps.
-type jsonHost struct {
-	Events uint64 `json:"events"`
-	From   string `json:"from,omitempty"` // left out if nothing is known
-	To     string `json:"to,omitempty"`
-	Gaps   uint64 `json:"gaps"`
-	Silent bool   `json:"silent,omitempty"`
-}
-
-// jsonWait is a host that events waited for until the end.
-type jsonWait struct {
-	Host   string `json:"host"`
-	Since  string `json:"since"`
-	Events int    `json:"events"`
+	tail.Result
+	Printed  uint64     `json:"printed"`
+	Complete bool       `json:"complete"` // no event of these hosts is missing, between their times
+	Unknown  []string   `json:"unknown"`  // why that is false, or not known
+	Gaps     []jsonGaps `json:"gaps"`
+	DelayP50 uint64     `json:"delay_p50_ns"`
+	DelayP99 uint64     `json:"delay_p99_ns"`
 }
 
 type jsonGaps struct {
-	Reason  string `json:"reason"`
-	Gaps    uint64 `json:"gaps"`
-	Missing uint64 `json:"missing"` // events, as far as is known
+	Reason string `json:"reason"`
+	tail.Gaps
 }
 
 func (jsonLines) summary(b []byte, p printed, r tail.Result) []byte {
-	s := jsonSummary{Events: r.Events, Printed: p.events, Hosts: map[string]jsonHost{}, Complete: len(p.unknown) == 0, Unknown: append([]string{}, p.unknown...), Late: r.Late, Forced: r.Forced, Gaps: []jsonGaps{}, Duplicates: r.Duplicates,
-		Malformed: r.Malformed, Unread: r.Unread, DelayP50: p.delay.Quantile(0.5), DelayP99: p.delay.Quantile(0.99), MaxError: int64(r.MaxError)}
-	for name, h := range r.ByHost {
-		of := jsonHost{Events: h.Events, Gaps: h.Gaps, Silent: h.Silent}
-		if !h.From.IsZero() {
-			of.From, of.To = jsonTime(h.From.UnixNano()), jsonTime(h.To.UnixNano())
-		}
-		s.Hosts[name] = of
-	}
-	if w := r.Waiting; w != nil {
-		s.Waiting = &jsonWait{w.Host, jsonTime(w.Since.UnixNano()), w.Events}
+	s := jsonSummary{
+		Result: r, Printed: p.events, Complete: len(p.unknown) == 0, Unknown: append([]string{}, p.unknown...), Gaps: []jsonGaps{},
+		DelayP50: p.delay.Quantile(0.5), DelayP99: p.delay.Quantile(0.99),
 	}
 	for _, reason := range slices.Sorted(maps.Keys(r.Gaps)) {
-		s.Gaps = append(s.Gaps, jsonGaps{reasonName(reason), r.Gaps[reason].Gaps, r.Gaps[reason].Events})
+		s.Gaps = append(s.Gaps, jsonGaps{reasonName(reason), r.Gaps[reason]})
 	}
 	return appendJSON(b, map[string]jsonSummary{"summary": s})
 }
+
+func reasonName(r wire.Gap_Reason) string { return strings.ToLower(r.String()) }
 
 func appendJSON(b []byte, v any) []byte {
 	line, err := json.Marshal(v)

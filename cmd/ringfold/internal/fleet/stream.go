@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/connect"
 	"github.com/spf13/pflag"
 )
 
@@ -30,7 +31,7 @@ func (c *streamConfig) flags(f *pflag.FlagSet) {
 	})
 }
 
-// duplicates is for how long the stream drops a batch that it has already. Who reads finds others by their sequence numbers.
+// duplicates is for how long the stream drops a batch that it has already. Tails find later ones by their sequence numbers.
 const duplicates = 2 * time.Minute
 
 func (c streamConfig) check() error {
@@ -40,46 +41,31 @@ func (c streamConfig) check() error {
 	return nil
 }
 
-// ensure makes the stream if there is none. It tries until that is so, or ctx ends, or it is told that it cannot be.
+// ensure makes the stream if there is none. It tries until that is so, ctx ends, or the server refuses.
 func (c streamConfig) ensure(ctx context.Context, nc *nats.Conn, note func(string)) error {
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return err
 	}
-	for {
-		err := nats.ErrDisconnected
-		if nc.IsConnected() {
-			err = c.try(ctx, js)
-		}
+	what := "making stream " + c.name
+	refused := func(err error) error {
 		var api *jetstream.APIError
-		switch {
-		case err == nil || ctx.Err() != nil:
-			return ctx.Err()
-		case errors.As(err, &api) && api.Code < 500 || errors.Is(err, nats.ErrConnectionClosed):
-			return fmt.Errorf("making stream %s: %w", c.name, err)
-		case nc.IsConnected(): // else connecting has been told of
-			note(fmt.Sprintf("making stream %s: %v: trying on", c.name, err))
+		if errors.As(err, &api) && api.Code < 500 {
+			return fmt.Errorf("%s: %w", what, err)
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(100 * time.Millisecond):
-		}
+		return nil
 	}
-}
-
-func (c streamConfig) try(ctx context.Context, js jetstream.JetStream) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	if _, err := js.Stream(ctx, c.name); !errors.Is(err, jetstream.ErrStreamNotFound) {
+	return connect.Retry(ctx, nc, what, note, refused, func(ctx context.Context) error {
+		if _, err := js.Stream(ctx, c.name); !errors.Is(err, jetstream.ErrStreamNotFound) {
+			return err
+		}
+		_, err := js.CreateStream(ctx, jetstream.StreamConfig{
+			Name: c.name, Description: "process events of hosts: github.com/ringfold/ringfold/cmd/ringfold/internal/fleet", Subjects: []string{c.name + ".>"},
+			Storage: jetstream.FileStorage, MaxAge: c.maxAge, MaxBytes: int64(c.maxBytes), Replicas: c.replicas, Duplicates: duplicates,
+		})
+		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+			return nil // another agent made it a moment ago
+		}
 		return err
-	}
-	_, err := js.CreateStream(ctx, jetstream.StreamConfig{
-		Name: c.name, Description: "process events of hosts: github.com/ringfold/ringfold/cmd/ringfold/internal/fleet", Subjects: []string{c.name + ".>"},
-		Storage: jetstream.FileStorage, MaxAge: c.maxAge, MaxBytes: int64(c.maxBytes), Replicas: c.replicas, Duplicates: duplicates,
 	})
-	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-		return nil // another agent's, a moment ago
-	}
-	return err
 }

@@ -23,6 +23,8 @@ type text struct {
 
 const timeLayout = "2006-01-02 15:04:05.000000"
 
+func localTime(t time.Time) string { return t.Local().Format(timeLayout) }
+
 func (t *text) item(b []byte, i tail.Item) []byte {
 	t.width = max(t.width, 8, len(cli.Printable(i.Host)))
 	if !t.began {
@@ -32,7 +34,7 @@ func (t *text) item(b []byte, i tail.Item) []byte {
 	at := strings.Repeat(" ", len(timeLayout)-1) + "-"
 	off := "-"
 	if i.Wall != 0 {
-		at, off = time.Unix(0, i.Wall).Format(timeLayout), "±"+short(time.Duration(min(i.Error, 1<<62)))
+		at, off = localTime(time.Unix(0, i.Wall)), "±"+short(time.Duration(min(i.Error, 1<<62)))
 		if i.Error >= clock.Unknown {
 			off = "unknown"
 		}
@@ -112,7 +114,7 @@ func gapText(i tail.Item) string {
 		s += "events may be missing"
 	}
 	if i.After != 0 {
-		s += " since " + time.Unix(0, i.After).Format(timeLayout)
+		s += " since " + localTime(time.Unix(0, i.After))
 	}
 	if i.Event.Detail != "" {
 		s += " (" + cli.Printable(i.Event.Detail) + ")"
@@ -151,7 +153,7 @@ func (t *text) summary(b []byte, p printed, r tail.Result) []byte {
 	for _, host := range slices.Sorted(maps.Keys(r.ByHost)) {
 		h, from, to := r.ByHost[host], "-", "-"
 		if !h.From.IsZero() {
-			from, to = h.From.Format(timeLayout), h.To.Format(timeLayout)
+			from, to = localTime(h.From), localTime(h.To)
 		}
 		b = fmt.Appendf(b, "  %-*s %10d %6d  %-*s  %s\n", max(t.width, 8), cli.Printable(host), h.Events, h.Gaps, len(timeLayout), from, to)
 	}
@@ -160,7 +162,7 @@ func (t *text) summary(b []byte, p printed, r tail.Result) []byte {
 		b = fmt.Appendf(b, "gaps %-15s %6d, with %d events as far as is known\n", reason, r.Gaps[reason].Gaps, r.Gaps[reason].Events)
 	}
 	if w := r.Waiting; w != nil {
-		b = fmt.Appendf(b, "until the end, %d events waited for %s since %s\n", w.Events, cli.Printable(w.Host), w.Since.Format(timeLayout))
+		b = fmt.Appendf(b, "until the end, %d events waited for %s since %s\n", w.Events, cli.Printable(w.Host), localTime(w.Since))
 	}
 	if len(p.unknown) == 0 {
 		b = append(b, "complete: no event of these hosts is missing between these times. Before, after, and on other hosts: unknown\n"...)

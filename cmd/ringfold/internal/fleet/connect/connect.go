@@ -2,6 +2,7 @@
 package connect
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -65,6 +66,37 @@ func (o Options) Connect(name string) (*nats.Conn, error) {
 	return nats.Connect(servers, append(opts, nats.RetryOnFailedConnect(true), nats.ConnectHandler(func(nc *nats.Conn) {
 		o.note("connected to %s", nc.ConnectedAddr())
 	}))...)
+}
+
+// Retry calls try until it succeeds, ctx ends, or final explains its error, which then is returned. It calls try only while
+// there is a connection, and tells note of errors.
+func Retry(ctx context.Context, nc *nats.Conn, what string, note func(string), final func(error) error, try func(context.Context) error) error {
+	for {
+		err := error(nats.ErrDisconnected)
+		if nc.IsConnected() {
+			limited, cancel := context.WithTimeout(ctx, 5*time.Second)
+			err = try(limited)
+			cancel()
+			if err == nil {
+				return nil
+			}
+		}
+		if final := final(err); final != nil {
+			return final
+		}
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, nats.ErrConnectionClosed):
+			return fmt.Errorf("%s: %w", what, err)
+		case nc.IsConnected(): // without a connection, Connect's handlers have noted it
+			note(fmt.Sprintf("%s: %v: trying on", what, err))
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
 }
 
 func (o Options) note(format string, args ...any) {

@@ -83,7 +83,7 @@ func BenchmarkTail(b *testing.B) {
 	<-js.PublishAsyncComplete()
 	sink := new(nowhere)
 	for b.Loop() {
-		_, err := Run(context.Background(), nc, Options{All: true, Once: true}, sink)
+		_, err := Run(context.Background(), nc, Options{Stream: "EVENTS", All: true, Once: true}, sink)
 		require.NoError(b, err)
 	}
 	require.Equal(b, b.N*messages*100, sink.n)

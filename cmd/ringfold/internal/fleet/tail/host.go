@@ -3,6 +3,7 @@ package tail
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/wire"
@@ -21,9 +22,9 @@ type host struct {
 	logs   map[string]*log
 	order  []string // of logs: the one that began last is last
 	queue  []entry
-	next   place         // the first event of queue
-	ranks  [rankings]int // places in Merger.ranks, from 1 on; 0: it is not there
-	due    time.Time     // no wait for it ends before
+	at     int  // index of the next event in queue[0]
+	next   Item // that event
+	ranked bool // it is in Merger.byFloor
 	events uint64
 	gaps   uint64 // of what is missing
 	told   int    // Merger.waits when it was told of that others wait for it
@@ -50,13 +51,6 @@ type entry struct {
 	since time.Time // it is in the queue
 }
 
-// place is the position in the stream of an event of queue[0].
-type place struct {
-	i     int // in its events
-	wall  int64
-	error uint64
-}
-
 // holds says that the host holds others up. One that has fallen behind what was delivered does not: all that it sends is late anyway,
 // until it has caught up.
 func (h *host) holds() bool {
@@ -64,9 +58,10 @@ func (h *host) holds() bool {
 }
 
 // feed takes a batch, when it is its turn.
-func (h *host) feed(b *wire.Batch, received time.Time) {
+func (h *host) feed(b *wire.Batch) {
 	l := h.logOf(b)
-	if b.Sequence < l.next || l.held[b.Sequence].b != nil {
+	at, found := l.find(b.Sequence)
+	if b.Sequence < l.next || found {
 		h.m.stats.Duplicates++
 		return
 	}
@@ -74,42 +69,44 @@ func (h *host) feed(b *wire.Batch, received time.Time) {
 	h.state = live
 	if b.Sequence > l.next {
 		// An agent that has to publish again may do so out of order.
-		l.hold(b, h.m.now)
+		l.held = slices.Insert(l.held, at, held{b, h.m.now})
 		h.m.buffered += len(b.Events)
 		h.become(live)
 		return
 	}
-	h.take(l, b, received)
+	h.take(l, b)
 	l.next++
 	h.takeHeld(l)
 }
 
+// takeHeld takes the held batches whose turn has come.
 func (h *host) takeHeld(l *log) {
-	for b := l.release(); b != nil; b = l.release() {
+	for len(l.held) > 0 && l.held[0].b.Sequence == l.next {
+		b := l.held[0].b
+		l.held[0] = held{} // for the garbage collector
+		l.held = l.held[1:]
 		h.m.buffered -= len(b.Events)
-		h.take(l, b, h.m.now)
+		h.take(l, b)
 		l.next++
 	}
 }
 
 // become changes the state, and whether others wait for the host.
 func (h *host) become(s state) {
-	h.state = s
-	h.m.ranks[byFloor].put(h, h.holds())
-	if h.ranks[byDue] == 0 {
-		h.due = time.Time{} // check finds out
-		h.m.ranks[byDue].put(h, true)
+	if h.state = s; h.holds() && !h.ranked {
+		h.ranked = true
+		h.m.byFloor.add(waited{h, h.floor})
 	}
 }
 
 // take puts a batch into the queue.
-func (h *host) take(l *log, b *wire.Batch, received time.Time) {
+func (h *host) take(l *log, b *wire.Batch) {
 	h.compare(l, b)
-	limit := received.Add(maxAhead).UnixNano()
+	limit := h.m.now.Add(maxAhead).UnixNano()
 	e := entry{b: b, floor: h.floor, limit: limit}
 	h.floor = max(h.floor, min(limit, wall(b.Watermark, b.WallOffset)))
 	if n := len(b.Events); n > 0 {
-		last, _ := e.at(n - 1)
+		last, _ := e.wall(b.Events[n-1])
 		h.floor = max(h.floor, last)
 		h.push(e)
 	}
@@ -146,32 +143,24 @@ func (h *host) compare(l *log, b *wire.Batch) {
 	}
 }
 
-// check gives up waiting for what has not come for too long, and sees when the next wait may be over.
+// check gives up waiting for what has not come for too long.
 func (h *host) check() {
-	h.due = time.Time{}
-	overdue := func(since time.Time) bool {
-		at := since.Add(h.m.o.Dead)
-		if at.After(h.m.now) && (h.due.IsZero() || at.Before(h.due)) {
-			h.due = at
-		}
-		return !at.After(h.m.now)
-	}
+	overdue := func(since time.Time) bool { return h.m.now.Sub(since) >= h.m.o.Dead }
 	for _, key := range h.order {
-		for l := h.logs[key]; len(l.held) > 0 && overdue(l.first().since); {
+		for l := h.logs[key]; len(l.held) > 0 && overdue(l.held[0].since); {
 			h.skip(l)
 		}
 	}
-	if waits := h.state == live || h.state == awaited; waits && overdue(h.heard) {
-		h.giveUp()
-		h.become(silent)
-		if h.last != nil {
-			h.gap(wire.Gap_HOST_SILENT, "", h.floor, nil)
-		} else {
-			h.m.tell(h.name, wire.Gap_HOST_SILENT, "", 0)
-		}
-		h.due = time.Time{}
+	if waits := h.state == live || h.state == awaited; !waits || !overdue(h.heard) {
+		return
 	}
-	h.m.ranks[byDue].put(h, !h.due.IsZero())
+	h.giveUp()
+	h.become(silent)
+	if h.last != nil {
+		h.gap(wire.Gap_HOST_SILENT, "", h.floor, nil)
+	} else {
+		h.m.tell(h.name, wire.Gap_HOST_SILENT, "", 0)
+	}
 }
 
 // giveUp gives up waiting for any batch.
@@ -189,7 +178,7 @@ func (h *host) skipAll(l *log) {
 
 // skip takes the first batch that is held, though those before it are missing, and those that follow it.
 func (h *host) skip(l *log) {
-	first := l.first().b.Sequence
+	first := l.held[0].b.Sequence
 	l.missing = missing(l.next, first-1)
 	l.next = first
 	h.takeHeld(l)
@@ -217,43 +206,42 @@ func (h *host) push(e entry) {
 	h.m.buffered += len(e.b.Events)
 	if len(h.queue) == 1 {
 		h.place(0)
-		h.m.ranks[byEvent].put(h, true)
+		h.m.byEvent.add(h)
 	}
 }
 
-// shift goes on to the next event, if there is one.
+// shift goes on to the next event. It returns false if there is none.
 func (h *host) shift() bool {
-	if i := h.next.i + 1; i < len(h.queue[0].b.Events) {
-		h.place(i)
+	if h.at+1 < len(h.queue[0].b.Events) {
+		h.place(h.at + 1)
 		return true
 	}
 	h.queue[0] = entry{} // for the garbage collector
-	h.queue = h.queue[1:]
-	if len(h.queue) == 0 {
+	if h.queue = h.queue[1:]; len(h.queue) == 0 {
+		h.next = Item{}
 		return false
 	}
 	h.place(0)
 	return true
 }
 
-func (h *host) place(i int) {
-	wall, off := h.queue[0].at(i)
-	h.next = place{i, wall, off}
-}
-
-func (h *host) item() Item {
-	b := h.queue[0].b
-	ev := b.Events[h.next.i]
-	i := Item{Host: h.name, BootID: b.BootId, LogID: b.LogId, Sequence: b.Sequence, Event: ev, Time: b.BaseTime + ev.Delta, Wall: h.next.wall, Error: h.next.error, After: h.queue[0].after}
-	if after := ev.Gap.GetAfter(); after != 0 {
-		i.After = i.Wall - int64(i.Time-after)
+// place makes an event of queue[0] the next one.
+func (h *host) place(at int) {
+	b, ev := h.queue[0].b, h.queue[0].b.Events[at]
+	wall, off := h.queue[0].wall(ev)
+	h.at = at
+	h.next = Item{
+		Host: h.name, BootID: b.BootId, LogID: b.LogId, Sequence: b.Sequence, Event: ev,
+		Time: b.BaseTime + ev.Delta, Wall: wall, Error: off, After: h.queue[0].after,
 	}
-	return i
+	if after := ev.Gap.GetAfter(); after != 0 {
+		h.next.After = wall - int64(h.next.Time-after)
+	}
 }
 
-// at is the wall-clock time of an event, and by how much it may be wrong.
-func (e entry) at(i int) (at int64, off uint64) {
-	says := wall(e.b.BaseTime+e.b.Events[i].Delta, e.b.WallOffset)
+// wall returns the wall-clock time of an event, and by how much it may be wrong.
+func (e entry) wall(ev *wire.Event) (at int64, off uint64) {
+	says := wall(e.b.BaseTime+ev.Delta, e.b.WallOffset)
 	at = max(e.floor, min(says, e.limit))
 	moved := uint64(at) - uint64(says)
 	if at < says {

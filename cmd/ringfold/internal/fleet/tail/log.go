@@ -1,8 +1,9 @@
 package tail
 
 import (
-	"container/heap"
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/wire"
@@ -26,8 +27,7 @@ type log struct {
 	began   int64  // since when there are batches
 	twin    bool   // it was told of that another one is of a second agent
 
-	held  map[uint64]held // those that have come too early
-	order sequences       // of those
+	held []held // batches that have come too early, by sequence number
 }
 
 // logOf returns the log of a batch. One that does not go on with another begins where we come in. But if something is missing before
@@ -46,7 +46,7 @@ func (h *host) logOf(b *wire.Batch) *log {
 			return l
 		}
 	}
-	l = &log{id: b.LogId, from: b.First, next: b.Sequence, held: map[uint64]held{}}
+	l = &log{id: b.LogId, from: b.First, next: b.Sequence}
 	if h.last != nil && wall(b.Since, b.WallOffset) > h.floor && b.Sequence-b.First < reordered {
 		l.next = b.First
 	}
@@ -66,49 +66,15 @@ func (h *host) forget(id string) {
 	h.order = h.order[1:]
 }
 
-// held is a batch that waits for one before it, since it has come.
+// held is a batch that waits for an earlier one.
 type held struct {
 	b     *wire.Batch
 	since time.Time
 }
 
-// sequences is a heap.
-type sequences []uint64
-
-func (s sequences) Len() int           { return len(s) }
-func (s sequences) Less(i, j int) bool { return s[i] < s[j] }
-func (s sequences) Swap(i, j int)      { s[i], s[j] = s[j], s[i] }
-func (s *sequences) Push(x any)        { *s = append(*s, x.(uint64)) }
-
-func (s *sequences) Pop() any {
-	last := (*s)[len(*s)-1]
-	*s = (*s)[:len(*s)-1]
-	return last
-}
-
-// hold keeps a batch until its turn has come.
-func (l *log) hold(b *wire.Batch, now time.Time) {
-	l.held[b.Sequence] = held{b, now}
-	heap.Push(&l.order, b.Sequence)
-}
-
-// first is the first batch that is held, if one is.
-func (l *log) first() held {
-	if len(l.order) == 0 {
-		return held{}
-	}
-	return l.held[l.order[0]]
-}
-
-// release gives back the first batch that is held, if it is its turn.
-func (l *log) release() *wire.Batch {
-	b := l.first().b
-	if b == nil || b.Sequence != l.next {
-		return nil
-	}
-	heap.Pop(&l.order)
-	delete(l.held, b.Sequence)
-	return b
+// find returns where a sequence number belongs among the held batches, and whether it is there.
+func (l *log) find(sequence uint64) (at int, found bool) {
+	return slices.BinarySearchFunc(l.held, sequence, func(h held, sequence uint64) int { return cmp.Compare(h.b.Sequence, sequence) })
 }
 
 func missing(first, last uint64) string {

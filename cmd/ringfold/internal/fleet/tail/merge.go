@@ -4,7 +4,9 @@
 package tail
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"time"
 
@@ -28,53 +30,6 @@ type MergeOptions struct {
 	Settle time.Duration // how long nothing is delivered at the start, so that hosts that are alive have been heard of
 }
 
-// Item is an event in the stream.
-type Item struct {
-	Host         string
-	BootID       string
-	LogID        string
-	Sequence     uint64 // of the batch; 0: the Merger has found it itself
-	Event        *wire.Event
-	Time         uint64 // CLOCK_MONOTONIC of the host, ns
-	Wall         int64  // ns since 1970; 0: not known, of a gap of a host that has never been heard of
-	Error        uint64 // ns by which Wall may be wrong
-	After        int64  // of a gap: since when, ns since 1970; 0: not known
-	Late, Forced bool   // an event with a later Wall came before; it was delivered before that was proved to be its turn
-}
-
-// Stats is what has come out of a Merger so far.
-type Stats struct {
-	Events     uint64          // gaps excepted
-	ByHost     map[string]Host // each that has been heard of, or is waited for
-	Late       uint64
-	Forced     uint64
-	Duplicates uint64 // batches that had come already
-	Gaps       map[wire.Gap_Reason]Gaps
-	MaxError   time.Duration // the largest of events'
-}
-
-// Wait says that events wait for a host for longer than they should.
-type Wait struct {
-	Host   string
-	Since  time.Time
-	Events int           // that are held back
-	Behind time.Duration // how far the host is behind the broker's clock; 0: it has never been heard of
-}
-
-// Host is what is known of a host: all that happened from a time to another, but for the gaps.
-type Host struct {
-	Events   uint64
-	From, To time.Time // zero: nothing is known
-	Gaps     uint64    // in which events may be missing
-	Silent   bool      // nothing has come for too long
-}
-
-// Gaps counts gaps of one reason.
-type Gaps struct {
-	Gaps   uint64
-	Events uint64 // that are missing, as far as is known
-}
-
 // Merger puts hosts' batches in the order of their events' wall-clock times. An event is delivered once no host that is alive can
 // send an older one: each batch says up to which time (its watermark) its host has sent everything. It is not for concurrent use.
 //
@@ -85,9 +40,12 @@ type Merger struct {
 	deliver  func(Item) error
 	err      error // of deliver
 	hosts    map[string]*host
-	ranks    [rankings]ranking
-	buffered int       // events in queues, and in batches that wait for others
-	began    time.Time // since when hosts could be heard
+	all      []*host         // in the order in which they came
+	byEvent  ranking[*host]  // hosts that have events, by the oldest one
+	byFloor  ranking[waited] // hosts that others wait for
+	buffered int             // events in queues, and in batches that wait for others
+	began    time.Time       // since when hosts could be heard
+	checked  time.Time       // when all hosts were checked last
 	now      time.Time
 	last     int64 // the latest wall-clock time that was delivered
 	waits    int   // counts the times that there was none
@@ -97,24 +55,20 @@ type Merger struct {
 // NewMerger returns a Merger that calls deliver with the events in order, while Malformed, Advance or Drain is running, until it returns
 // an error: see Err.
 func NewMerger(o MergeOptions, deliver func(Item) error) *Merger {
-	if o.Dead == 0 {
-		o.Dead = DefaultDead
-	}
-	if o.Buffer == 0 {
-		o.Buffer = DefaultBuffer
-	}
+	o.Dead, o.Buffer = cmp.Or(o.Dead, DefaultDead), cmp.Or(o.Buffer, DefaultBuffer)
 	m := &Merger{o: o, deliver: deliver, hosts: map[string]*host{}, last: math.MinInt64, waits: 1, stats: Stats{Gaps: map[wire.Gap_Reason]Gaps{}}}
-	for kind, before := range [rankings]func(a, b *host) bool{
-		byEvent: func(a, b *host) bool { return earlier(a.next.wall, a, b.next.wall, b) },
-		byFloor: func(a, b *host) bool { return earlier(a.floor, a, b.floor, b) },
-		byDue:   func(a, b *host) bool { return a.due.Before(b.due) },
-	} {
-		m.ranks[kind] = ranking{kind: kind, less: before}
-	}
+	m.byEvent.before = func(a, b *host) bool { return earlier(a.next.Wall, a, b.next.Wall, b) }
+	m.byFloor.before = func(a, b waited) bool { return earlier(a.floor, a.host, b.floor, b.host) }
 	for _, name := range o.Hosts {
 		m.host(name).become(awaited)
 	}
 	return m
+}
+
+// waited is a host that others wait for. Its floor may have risen since it was ranked.
+type waited struct {
+	host  *host
+	floor int64
 }
 
 // earlier says whether one host's place in the order is before another's. At the same time they go by name.
@@ -127,7 +81,7 @@ func (m *Merger) Feed(b *wire.Batch, received time.Time) {
 	m.tick(received)
 	h := m.host(b.Host)
 	h.heard = m.now
-	h.feed(b, received)
+	h.feed(b)
 }
 
 // Malformed is told of a message that could not be read, from the host as far as its subject tells.
@@ -144,9 +98,11 @@ func (m *Merger) Malformed(name, why string, received time.Time) {
 // Advance delivers what can be delivered now, when all that came before now has been fed.
 func (m *Merger) Advance(now time.Time) {
 	m.tick(now)
-	due := &m.ranks[byDue]
-	for m.now.Sub(m.began) >= m.o.Dead && due.Len() > 0 && !due.hosts[0].due.After(m.now) {
-		due.hosts[0].check()
+	if m.now.Sub(m.began) >= m.o.Dead && m.now.Sub(m.checked) >= look {
+		m.checked = m.now
+		for _, h := range m.all {
+			h.check()
+		}
 	}
 	if m.now.Sub(m.began) >= m.o.Settle || m.buffered > m.o.Buffer {
 		m.flush()
@@ -165,12 +121,15 @@ func (m *Merger) Advance(now time.Time) {
 
 // Waiting returns whom events wait for, nil if they do not for long.
 func (m *Merger) Waiting() *Wait {
-	first := m.ranks[byEvent].top()
-	h := m.blocks(first)
-	if h == nil || m.now.Sub(first.queue[0].since) < patience {
+	if m.byEvent.Len() == 0 {
 		return nil
 	}
-	w := &Wait{Host: h.name, Since: first.queue[0].since, Events: m.buffered}
+	since := m.byEvent.items[0].queue[0].since
+	h := m.blocks()
+	if h == nil || m.now.Sub(since) < patience {
+		return nil
+	}
+	w := &Wait{Host: h.name, Since: since.UTC(), Events: m.buffered}
 	if h.last != nil {
 		w.Behind = m.now.Sub(time.Unix(0, h.floor))
 	}
@@ -180,12 +139,12 @@ func (m *Merger) Waiting() *Wait {
 // Resume says that nothing could be heard until now, of anyone: hosts get their time to be heard again. The clock may go back here if nothing has been
 // fed yet.
 func (m *Merger) Resume(now time.Time) {
-	m.began, m.now = now, now
+	m.began, m.checked, m.now = now, now, now
 }
 
 // Drain delivers everything that is held back, when nothing is to come any more.
 func (m *Merger) Drain() {
-	for _, h := range m.hosts {
+	for _, h := range m.all {
 		h.giveUp()
 		if h.state != silent {
 			h.become(ended)
@@ -201,17 +160,14 @@ func (m *Merger) Stats() Stats {
 	for name, h := range m.hosts {
 		of := Host{Events: h.events, Gaps: h.gaps, Silent: h.state == silent}
 		if h.last != nil {
-			of.From, of.To = time.Unix(0, h.from), time.Unix(0, h.floor)
+			of.From, of.To = time.Unix(0, h.from).UTC(), time.Unix(0, h.floor).UTC()
 			if m.err != nil { // the rest was not delivered
-				of.To = time.Unix(0, min(h.floor, m.last))
+				of.To = time.Unix(0, min(h.floor, m.last)).UTC()
 			}
 		}
 		s.ByHost[name] = of
 	}
-	s.Gaps = map[wire.Gap_Reason]Gaps{}
-	for reason, g := range m.stats.Gaps {
-		s.Gaps[reason] = g
-	}
+	s.Gaps = maps.Clone(m.stats.Gaps)
 	return s
 }
 
@@ -245,6 +201,7 @@ func (m *Merger) host(name string) *host {
 	if h == nil {
 		h = &host{m: m, name: name, floor: math.MinInt64, logs: map[string]*log{}}
 		m.hosts[name] = h
+		m.all = append(m.all, h)
 	}
 	return h
 }
@@ -252,45 +209,58 @@ func (m *Merger) host(name string) *host {
 // flush delivers, from the oldest event on, what cannot be preceded by anything that is still to come.
 func (m *Merger) flush() {
 	for m.err == nil {
-		h := m.ranks[byEvent].top()
-		if h == nil && m.buffered <= m.o.Buffer {
-			return
-		}
-		if h == nil { // batches that wait for missing ones are all that is left
-			for _, h := range m.hosts {
+		full := m.buffered > m.o.Buffer
+		if m.byEvent.Len() == 0 {
+			if !full {
+				return
+			}
+			for _, h := range m.all { // batches that wait for missing ones are all that is left
 				h.giveUp()
 			}
 			continue
 		}
-		forced := m.blocks(h) != nil
-		if forced && m.buffered <= m.o.Buffer {
+		forced := m.blocks() != nil
+		if forced && !full {
 			return
 		}
-		m.pop(h, forced)
+		m.pop(forced)
 	}
 }
 
-// blocks returns the host that may still send what belongs before the oldest event, which first has; nil if none may.
-func (m *Merger) blocks(first *host) *host {
-	h := m.ranks[byFloor].top()
-	for h != nil && !h.holds() { // what was delivered, unproved, is beyond it now
-		m.ranks[byFloor].put(h, false)
-		h = m.ranks[byFloor].top()
+// blocks returns the host that may still send what belongs before the oldest event; nil if none may.
+func (m *Merger) blocks() *host {
+	first := m.byEvent.items[0]
+	for m.byFloor.Len() > 0 {
+		top := &m.byFloor.items[0]
+		switch h := top.host; {
+		case !h.holds(): // what was delivered, unproved, is beyond it now
+			h.ranked = false
+			m.byFloor.remove()
+		case top.floor != h.floor:
+			top.floor = h.floor
+			m.byFloor.fix()
+		case earlier(h.floor, h, first.next.Wall, first):
+			return h
+		default:
+			return nil
+		}
 	}
-	if h == nil || first == nil || !earlier(h.floor, h, first.next.wall, first) {
-		return nil
-	}
-	return h
+	return nil
 }
 
-// pop delivers the first event of h, which has the oldest one.
-func (m *Merger) pop(h *host, forced bool) {
-	item := h.item()
+// pop delivers the oldest event.
+func (m *Merger) pop(forced bool) {
+	h := m.byEvent.items[0]
+	item := h.next
 	item.Forced = forced
 	item.Late = item.Wall < m.last
 	m.last = max(m.last, item.Wall)
 	m.buffered--
-	m.ranks[byEvent].put(h, h.shift())
+	if h.shift() {
+		m.byEvent.fix()
+	} else {
+		m.byEvent.remove()
+	}
 	m.hand(item)
 }
 

@@ -80,7 +80,7 @@ func TestWatermarks(t *testing.T) {
 	require.Equal(t, []string{"b1"}, m.feed(1.5, batch("a", 2, 1.05)).out())
 	require.Zero(t, m.Buffered())
 	s := m.Stats()
-	require.Equal(t, Stats{Events: 7, ByHost: map[string]Host{"a": {Events: 3, From: at(0).Local(), To: at(1.05).Local()}, "b": {Events: 4, From: at(0).Local(), To: at(1.05).Local()}},
+	require.Equal(t, Stats{Events: 7, ByHost: map[string]Host{"a": {Events: 3, From: at(0), To: at(1.05)}, "b": {Events: 4, From: at(0), To: at(1.05)}},
 		Gaps: map[wire.Gap_Reason]Gaps{}}, s)
 }
 
@@ -375,7 +375,7 @@ func TestMalformedMessage(t *testing.T) {
 	require.Zero(t, m.items[1].Wall)
 	require.Equal(t, at(1).UnixNano(), m.items[2].Wall)
 	require.Equal(t, []string{"a0.5", "x MALFORMED", "a MALFORMED"}, m.out())
-	require.Equal(t, map[string]Host{"a": {Events: 1, From: at(0).Local(), To: at(1).Local(), Gaps: 1}}, m.Stats().ByHost)
+	require.Equal(t, map[string]Host{"a": {Events: 1, From: at(0), To: at(1), Gaps: 1}}, m.Stats().ByHost)
 }
 
 // Who has had enough gets nothing more, and it is not counted.
@@ -394,7 +394,7 @@ func TestEnough(t *testing.T) {
 	require.Equal(t, io.EOF, m.Err())
 	require.Equal(t, 2, n)
 	require.Equal(t, uint64(2), m.Stats().Events)
-	require.Equal(t, at(0.2).Local(), m.Stats().ByHost["a"].To, "what was held back is not known")
+	require.Equal(t, at(0.2), m.Stats().ByHost["a"].To, "what was held back is not known")
 }
 
 // A host whose clock is slow, or whose watermark stands still, holds up the others: that is told of, once, with since when.

@@ -1,6 +1,7 @@
 package tail
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/connect"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/wire"
 )
 
@@ -26,7 +27,7 @@ type Options struct {
 	Note   func(text string) // is told what goes wrong, as often as it does
 }
 
-// Sink is where the events go.
+// Sink receives the events.
 type Sink interface {
 	Put(Item) error
 	Flush() error // is called when there is nothing to put for now
@@ -34,14 +35,6 @@ type Sink interface {
 
 // ErrEnough is returned by a Sink that wants no more. Run then ends without an error.
 var ErrEnough = errors.New("enough")
-
-// Result is what Run has read.
-type Result struct {
-	Stats
-	Malformed uint64 // messages
-	Unread    int    // events that were held back when the Sink had enough
-	Waiting   *Wait  // in the end
-}
 
 // pulled is how many messages come here before they are asked for. What is more waits at the server, however slow the Sink is.
 const pulled = 100
@@ -54,15 +47,8 @@ const look = 50 * time.Millisecond
 
 // Run reads until ctx ends, and then hands over what it still holds. While there is no server it waits for one.
 func Run(ctx context.Context, nc *nats.Conn, o Options, sink Sink) (Result, error) {
-	if o.Stream == "" {
-		o.Stream = "EVENTS"
-	}
-	if o.Note == nil {
-		o.Note = func(string) {}
-	}
-	r := &reader{o: o, nc: nc, sink: sink, subjects: map[string]string{}, now: time.Now()}
-	r.o.Hosts = append(slices.Clone(o.Hosts), o.Only...)
-	r.merger = NewMerger(r.o.MergeOptions, sink.Put)
+	o.Hosts = append(slices.Clone(o.Hosts), o.Only...)
+	r := &reader{o: o, nc: nc, sink: sink, merger: NewMerger(o.MergeOptions, sink.Put), subjects: map[string]string{}, now: time.Now()}
 	err := r.run(ctx)
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		err = nil // as it was asked for
@@ -121,9 +107,7 @@ func (r *reader) run(ctx context.Context) error {
 			}
 			select {
 			case come <- msg:
-			case <-ctx.Done():
-				failed = ctx.Err()
-				return
+			case <-ctx.Done(): // Next says so too
 			}
 		}
 	}()
@@ -170,68 +154,57 @@ func (r *reader) run(ctx context.Context) error {
 	}
 }
 
-// consumer waits for a server that has the stream's beginning.
-func (r *reader) consumer(ctx context.Context) (jetstream.Consumer, error) {
+// consumer waits for a server that has the stream.
+func (r *reader) consumer(ctx context.Context) (consumer jetstream.Consumer, err error) {
 	js, err := jetstream.New(r.nc)
 	if err != nil {
 		return nil, err
 	}
-	for {
-		consumer, err := r.tryConsumer(ctx, js)
-		switch {
-		case err == nil:
-			return consumer, nil
-		case errors.Is(err, jetstream.ErrStreamNotFound):
-			return nil, fmt.Errorf("there is no stream %s at %s: start an agent, which makes it, or name another one by --stream", r.o.Stream, r.nc.ConnectedAddr())
-		case errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
-			return nil, fmt.Errorf("the server at %s has no JetStream: run nats-server with -js: %w", r.nc.ConnectedAddr(), err)
-		case errors.Is(err, jetstream.ErrInvalidStreamName):
-			return nil, fmt.Errorf("--stream %q: %w", r.o.Stream, err)
-		case ctx.Err() != nil:
-			return nil, ctx.Err()
-		case errors.Is(err, nats.ErrConnectionClosed):
-			return nil, err
-		case r.nc.IsConnected(): // else connecting has been told of
-			r.o.Note(fmt.Sprintf("reading stream %s: %v: trying on", r.o.Stream, err))
+	err = connect.Retry(ctx, r.nc, "reading stream "+r.o.Stream, r.o.Note, r.explain, func(ctx context.Context) error {
+		stream, err := js.Stream(ctx, r.o.Stream)
+		if err != nil {
+			return err
 		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
+		consumer, err = stream.OrderedConsumer(ctx, r.config(stream.CachedInfo().State))
+		return err
+	})
+	return consumer, err
 }
 
-func (r *reader) tryConsumer(ctx context.Context, js jetstream.JetStream) (jetstream.Consumer, error) {
-	if !r.nc.IsConnected() {
-		return nil, nats.ErrDisconnected
+// explain returns what to say of an error that trying again does not mend, and nil for others.
+func (r *reader) explain(err error) error {
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		return fmt.Errorf("there is no stream %s at %s: start an agent, which makes it, or name another one by --stream", r.o.Stream, r.nc.ConnectedAddr())
+	case errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
+		return fmt.Errorf("the server at %s has no JetStream: run nats-server with -js: %w", r.nc.ConnectedAddr(), err)
+	case errors.Is(err, jetstream.ErrInvalidStreamName):
+		return fmt.Errorf("--stream %q: %w", r.o.Stream, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	stream, err := js.Stream(ctx, r.o.Stream)
-	if err != nil {
-		return nil, err
-	}
-	config := jetstream.OrderedConsumerConfig{}
+	return nil
+}
+
+// config says which messages of the stream to read.
+func (r *reader) config(state jetstream.StreamState) (config jetstream.OrderedConsumerConfig) {
 	for _, host := range r.o.Only {
-		if subject := wire.Subject(r.o.Stream, host); !slices.Contains(config.FilterSubjects, subject) {
-			config.FilterSubjects = append(config.FilterSubjects, subject)
-		}
+		config.FilterSubjects = append(config.FilterSubjects, wire.Subject(r.o.Stream, host))
 	}
-	if state := stream.CachedInfo().State; state.FirstSeq > 1 && state.FirstTime.After(r.o.Since) && !r.o.Since.IsZero() {
-		r.o.Note(fmt.Sprintf("stream %s has dropped what was stored before %s, as its limits say", r.o.Stream, state.FirstTime.Local().Format(time.DateTime)))
-	}
+	slices.Sort(config.FilterSubjects)
+	config.FilterSubjects = slices.Compact(config.FilterSubjects)
 	switch {
 	case r.o.All:
 		config.DeliverPolicy = jetstream.DeliverAllPolicy
 	case !r.o.Since.IsZero():
+		if state.FirstSeq > 1 && state.FirstTime.After(r.o.Since) {
+			r.o.Note(fmt.Sprintf("stream %s has dropped what was stored before %s, as its limits say", r.o.Stream, state.FirstTime.Local().Format(time.DateTime)))
+		}
 		start := r.o.Since.Add(-margin)
 		config.DeliverPolicy, config.OptStartTime = jetstream.DeliverByStartTimePolicy, &start
 	default:
 		// Not DeliverNewPolicy: a consumer that is made anew before the first message has come would begin at a later now.
-		config.DeliverPolicy, config.OptStartSeq = jetstream.DeliverByStartSequencePolicy, stream.CachedInfo().State.LastSeq+1
+		config.DeliverPolicy, config.OptStartSeq = jetstream.DeliverByStartSequencePolicy, state.LastSeq+1
 	}
-	return stream.OrderedConsumer(ctx, config)
+	return config
 }
 
 // message merges a message.
@@ -249,34 +222,24 @@ func (r *reader) message(msg jetstream.Msg) error {
 		r.now = stored
 	}
 	r.caught = meta.NumPending == 0
-	if b, err := r.batch(msg); err != nil {
+	// The server says who may publish to which subject. That holds for what is in a batch too.
+	b, err := wire.Unmarshal(msg.Data())
+	if err == nil && wire.Subject(r.o.Stream, b.Host) != msg.Subject() {
+		err = fmt.Errorf("%w: it says that it is of host %q, and was published to %s", wire.ErrMalformed, b.Host, msg.Subject())
+	}
+	if err != nil {
 		r.malformed++
-		host := r.subjects[msg.Subject()]
-		if host == "" {
-			host = strings.TrimPrefix(msg.Subject(), r.o.Stream+".")
-		}
+		host := cmp.Or(r.subjects[msg.Subject()], strings.TrimPrefix(msg.Subject(), r.o.Stream+"."))
 		r.merger.Malformed(host, fmt.Sprintf("message %d of the stream: %v", meta.Sequence.Stream, err), r.now)
 	} else if len(r.o.Only) == 0 || slices.Contains(r.o.Only, b.Host) { // subjects of hosts may be the same
 		r.subjects[msg.Subject()] = b.Host
 		r.merger.Feed(b, r.now)
 	}
 	r.merger.Advance(r.now)
-	if err := r.merger.Err(); err != nil {
-		return err
-	}
 	if r.caught {
 		return r.flush()
 	}
-	return nil
-}
-
-// batch is what a message holds. Who may publish to which subject is for the server to say, and that holds for what is in a batch too.
-func (r *reader) batch(msg jetstream.Msg) (*wire.Batch, error) {
-	b, err := wire.Unmarshal(msg.Data())
-	if err == nil && wire.Subject(r.o.Stream, b.Host) != msg.Subject() {
-		err = fmt.Errorf("%w: it says that it is of host %q, and was published to %s", wire.ErrMalformed, b.Host, msg.Subject())
-	}
-	return b, err
+	return r.merger.Err()
 }
 
 func (r *reader) flush() error {
