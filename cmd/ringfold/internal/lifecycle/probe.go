@@ -12,14 +12,17 @@ import (
 //go:embed lifecycle.bpf.o
 var object []byte
 
-// Probe is the BPF programs of lifecycle.bpf.c, in the kernel.
+// Probe is BPF programs in the kernel, which output to the perf event array "events".
 type Probe struct{ module *libbpfgo.Module }
 
-// Load loads the programs, and attaches none. Errors say what the user can do.
-func Load() (*Probe, error) {
+// Load loads the programs of lifecycle.bpf.c, and attaches none. Errors say what the user can do.
+func Load() (*Probe, error) { return LoadObject(object, "lifecycle") }
+
+// LoadObject is Load for the programs of another object file.
+func LoadObject(object []byte, name string) (*Probe, error) {
 	bpfload.Listen()
 	// Raising the limit on locked memory takes CAP_SYS_RESOURCE, and is not needed since Linux 5.11: libbpf knows.
-	module, err := libbpfgo.NewModuleFromBufferArgs(libbpfgo.NewModuleArgs{BPFObjBuff: object, BPFObjName: "lifecycle", SkipMemlockBump: true})
+	module, err := libbpfgo.NewModuleFromBufferArgs(libbpfgo.NewModuleArgs{BPFObjBuff: object, BPFObjName: name, SkipMemlockBump: true})
 	if err != nil {
 		return nil, bpfload.Explain(err)
 	}
@@ -30,7 +33,7 @@ func Load() (*Probe, error) {
 	return &Probe{module}, nil
 }
 
-// Open sets up rings for the events. Do it before Attach: events that find no ring are gone without a trace.
+// Open sets up rings for the events. Do it before Attach: events without a ring are gone without a trace.
 func (p *Probe) Open(o perfbuf.Options) (*perfbuf.Reader, error) {
 	events, err := p.module.GetMap("events")
 	if err != nil {

@@ -1,8 +1,8 @@
-// Package trace is the command trace: it records for some seconds what all CPUs do, or what maps and recordings have, in the order in
-// which it happened, as a file for the Perfetto UI and chrome://tracing.
+// Package trace is the command trace: it records for some seconds what all CPUs do, or the events of maps and recordings, in order of
+// time, as a file for the Perfetto UI and chrome://tracing.
 //
-// own.go loads the command's own programs, event.go decodes their events, shown.go shows those of others; read.go reads both. timeline.go
-// makes slices and instants of them, trace.go writes these to output.go's file.
+// own.go reads the command's own programs, of which event.go decodes the events; others.go shows the events of other programs, and
+// read.go reads either. timeline.go makes slices and marks of them, which trace.go writes to the file of output.go.
 package trace
 
 import (
@@ -93,28 +93,26 @@ func (c *config) check(given func(string) bool) error {
 	return nil
 }
 
-// run makes the trace.
+// run makes the trace. Of a recording that was cut, it shows what is there.
 func (c *config) run(cmd *cobra.Command, _ []string) error {
-	out := &output{path: c.write, stdout: cmd.OutOrStdout()}
-	read := c.own
-	if c.Named() {
-		read = c.others
-	}
 	c.Writes = []string{c.write}
 	if c.record != "" {
 		c.Writes = append(c.Writes, c.record)
 	}
-	sum, err := read(cmd.Context(), out)
+	read := c.own
+	if c.Named() {
+		read = c.others
+	}
+	sum, err := read(cmd.Context(), cmd.OutOrStdout())
 	var failed error
 	switch {
 	case err != nil && !source.Incomplete(err):
-		return out.close(err)
 	case c.Format == cli.JSON:
-		failed = json.NewEncoder(out.stdout).Encode(map[string]any{"summary": sum})
+		failed = json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"summary": sum})
 	case c.write == "-":
 		cmd.PrintErrln(sum)
 	default:
-		_, failed = fmt.Fprintln(out.stdout, sum)
+		_, failed = fmt.Fprintln(cmd.OutOrStdout(), sum)
 	}
 	return errors.Join(err, failed)
 }

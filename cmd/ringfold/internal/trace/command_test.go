@@ -268,13 +268,16 @@ func TestFiles(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode())
 
-	out := &output{path: "cut.json"}
+	out, err := newOutput("cut.json", nil)
+	require.NoError(t, err)
 	_, err = out.Write([]byte("half"))
 	require.NoError(t, err)
 	err = out.close(syscall.ENOSPC)
 	require.ErrorIs(t, err, syscall.ENOSPC)
 	require.Regexp(t, `no space left on device; what there is of the trace is in \./cut\.json\.part\d+$`, err.Error())
-	content, err = os.ReadFile(out.file.Name())
+	left, err := filepath.Glob("cut.json.part*")
+	require.NoError(t, err)
+	content, err = os.ReadFile(left[0])
 	require.NoError(t, err)
 	require.Equal(t, "half", string(content))
 }

@@ -1,10 +1,10 @@
 package trace
 
 import (
-	"bytes"
 	"fmt"
 
 	"github.com/ringfold/ringfold/perfbuf"
+	"golang.org/x/sys/unix"
 )
 
 // thread and payload are struct thread and struct event of trace.bpf.c.
@@ -13,11 +13,13 @@ type thread struct {
 	Comm     [16]byte
 }
 
+func (t thread) name() string { return unix.ByteSliceToString(t.Comm[:]) }
+
 type payload struct {
 	Kind    kind
 	Code    int32 // switch: 1 if preempted. exit: status, as wait(2) has it
 	Current thread
-	Other   thread // switch: who runs next. fork: the child
+	Other   thread // switch: what runs next. fork: the child
 }
 
 type execPayload struct {
@@ -40,44 +42,27 @@ const ( // as in trace.bpf.c
 	kindExit
 )
 
-// handle passes an event on to the timeline.
-func handle(t *timeline, ev perfbuf.Event) error {
-	if !t.within(ev.Time()) {
-		return nil
-	}
+// handle passes an event of the command's own programs on to the timeline.
+func handle(l *timeline, ev perfbuf.Event) error {
 	switch ev.Kind() {
 	case perfbuf.KindLost:
-		return t.lost(ev.CPU(), ev.LostAfter(), ev.Time(), ev.Lost())
+		l.lost(ev.CPU(), ev.LostAfter(), ev.Time(), ev.Lost())
+		return nil
 	case perfbuf.KindCorrupt:
 		return ev.Err()
 	}
 	p, ok := payloads.Decode(ev)
-	if !ok {
-		return fmt.Errorf("an event of %d bytes is too short: trace.bpf.o and event.go do not fit together", ev.Len())
+	switch e, isExec := execPayloads.Decode(ev); {
+	case ok && p.Kind == kindSwitch:
+		l.switched(ev.CPU(), ev.Time(), p.Current, p.Other, p.Code != 0)
+	case ok && p.Kind == kindFork:
+		l.forked(ev.CPU(), ev.Time(), p.Current, p.Other)
+	case isExec && p.Kind == kindExec:
+		l.executed(ev.CPU(), ev.Time(), p.Current, unix.ByteSliceToString(e.File[:]))
+	case ok && p.Kind == kindExit:
+		l.exited(ev.CPU(), ev.Time(), p.Current, p.Code)
+	default:
+		return fmt.Errorf("an event of kind %d and %d bytes: trace.bpf.o and event.go do not fit together", p.Kind, ev.Len())
 	}
-	switch p.Kind {
-	case kindSwitch:
-		return t.switched(ev.CPU(), ev.Time(), p.Current, p.Other, p.Code != 0)
-	case kindFork:
-		return t.forked(ev.CPU(), ev.Time(), p.Current, p.Other)
-	case kindExit:
-		return t.exited(ev.CPU(), ev.Time(), p.Current, p.Code)
-	case kindExec:
-		e, ok := execPayloads.Decode(ev)
-		if !ok {
-			return fmt.Errorf("an exec of %d bytes is too short: trace.bpf.o and event.go do not fit together", ev.Len())
-		}
-		return t.executed(ev.CPU(), ev.Time(), p.Current, cstring(e.File[:]))
-	}
-	return fmt.Errorf("an event of kind %d: trace.bpf.o and event.go do not fit together", p.Kind)
-}
-
-func (t thread) name() string { return cstring(t.Comm[:]) }
-
-// cstring cuts b at its first NUL.
-func cstring(b []byte) string {
-	if i := bytes.IndexByte(b, 0); i >= 0 {
-		b = b[:i]
-	}
-	return string(b)
+	return nil
 }

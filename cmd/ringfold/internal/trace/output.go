@@ -10,63 +10,47 @@ import (
 	"github.com/ringfold/ringfold/internal/newfile"
 )
 
-// output is the file. It is made by the first Write, and has its name when it is complete: a trace that
-// fails replaces no earlier one.
+// output is stdout, or a file that has its name when it is complete: a trace that fails replaces no earlier one.
 type output struct {
-	path   string
-	stdout io.Writer
-	file   *newfile.File // nil before, and when it is closed
-	gzip   *gzip.Writer
+	io.Writer
+	file *newfile.File // nil: stdout
+	gzip *gzip.Writer  // nil: not compressed
 }
 
-func (o *output) Write(b []byte) (int, error) {
-	if o.path == "-" {
-		return o.stdout.Write(b)
+func newOutput(path string, stdout io.Writer) (*output, error) {
+	if path == "-" {
+		return &output{Writer: stdout}, nil
 	}
-	if o.file == nil {
-		var err error
-		if o.file, err = newfile.Create(o.path); err != nil {
-			return 0, err
-		}
-		if strings.HasSuffix(o.path, ".gz") {
-			o.gzip, _ = gzip.NewWriterLevel(o.file, gzip.BestSpeed) // the level exists
-		}
+	file, err := newfile.Create(path)
+	if err != nil {
+		return nil, err
 	}
-	if o.gzip != nil {
-		return o.gzip.Write(b)
+	o := &output{Writer: file, file: file}
+	if strings.HasSuffix(path, ".gz") {
+		o.gzip, _ = gzip.NewWriterLevel(file, gzip.BestSpeed) // the level exists
+		o.Writer = o.gzip
 	}
-	return o.file.Write(b)
+	return o, nil
 }
 
-// flush completes the compressed stream.
-func (o *output) flush() error {
-	if o.gzip == nil {
-		return nil
-	}
-	return o.gzip.Close()
-}
-
-// keep closes a complete file, and gives it its name.
-func (o *output) keep() error {
-	if o.file == nil {
-		return nil
-	}
-	err := o.flush()
-	if err == nil {
-		err = o.file.Keep()
-	}
-	if err == nil {
-		err = o.file.Close()
-		o.file = nil
-	}
-	return err
-}
-
-// close closes a file that is not complete. It stays, as viewers show what there is: the error says where.
+// close gives a complete file its name. One that is not complete stays as it is, as viewers show what there is: the error says
+// where. Later calls do nothing.
 func (o *output) close(why error) error {
 	if o.file == nil {
 		return why
 	}
-	o.flush() // what has failed is said by why
-	return fmt.Errorf("%w; what there is of the trace is in %s", errors.Join(why, o.file.Close()), o.file.Name())
+	file := o.file
+	o.file = nil
+	if o.gzip != nil {
+		if err := o.gzip.Close(); why == nil {
+			why = err
+		}
+	}
+	if why == nil {
+		why = file.Keep()
+	}
+	if err := errors.Join(why, file.Close()); err != nil {
+		return fmt.Errorf("%w; what there is of the trace is in %s", err, file.Name())
+	}
+	return nil
 }

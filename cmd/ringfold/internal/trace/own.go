@@ -4,10 +4,10 @@ import (
 	"context"
 	_ "embed"
 	"errors"
+	"io"
 
-	"github.com/aquasecurity/libbpfgo"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/lifecycle"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
-	"github.com/ringfold/ringfold/internal/bpfload"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/ringfold/ringfold/perfbuf/perfdata"
 )
@@ -15,24 +15,20 @@ import (
 //go:embed trace.bpf.o
 var object []byte
 
-// ownEvent is how events of the command's own programs are called in recordings.
+// ownEvent names events of the command's own programs in recordings.
 const ownEvent = "ringfold_trace"
 
 // own writes a trace of what the command's own programs see.
-func (c *config) own(ctx context.Context, w *output) (sum summary, err error) {
+func (c *config) own(ctx context.Context, stdout io.Writer) (sum summary, err error) {
 	if err := c.Ready(); err != nil {
 		return sum, err
 	}
-	module, err := load()
+	programs, err := lifecycle.LoadObject(object, ownEvent)
 	if err != nil {
 		return sum, err
 	}
-	defer module.Close()
-	events, err := module.GetMap("events")
-	if err != nil {
-		return sum, err
-	}
-	reader, err := perfbuf.Open(events.FileDescriptor(), c.options(perfbuf.Options{RingBytes: int(c.RingSize), CPUs: c.CPUs}))
+	defer programs.Close()
+	reader, err := programs.Open(c.options(perfbuf.Options{RingBytes: int(c.RingSize), CPUs: c.CPUs}))
 	if err != nil {
 		return sum, err
 	}
@@ -42,38 +38,24 @@ func (c *config) own(ctx context.Context, w *output) (sum summary, err error) {
 	if err != nil {
 		return sum, err
 	}
-	if err := module.AttachPrograms(); err != nil {
-		return sum, bpfload.Explain(err)
+	if err := programs.Attach(); err != nil {
+		return sum, err
 	}
-	var rec *perfdata.Recorder
+	show := func(l *timeline, ev source.Event) error { return handle(l, ev.Event) }
 	if c.record != "" {
-		if rec, err = perfdata.Create(c.record, perfdata.Options{Events: []perfdata.EventInfo{{Name: ownEvent}}}); err != nil {
+		rec, err := perfdata.Create(c.record, perfdata.Options{Events: []perfdata.EventInfo{{Name: ownEvent}}})
+		if err != nil {
 			return sum, err
 		}
 		defer func() { err = errors.Join(err, rec.Close()) }()
-	}
-	// Programs are attached, and detached, one after the other. What comes while some are not would not fit together.
-	r := &reading{config: c, set: set, sum: &sum, live: true, start: perfbuf.Now(), stop: module.DetachPrograms, show: func(l *timeline, ev source.Event) error {
-		if rec != nil && l.within(ev.Time()) {
+		show = func(l *timeline, ev source.Event) error {
 			if err := rec.Record(ev.Event); err != nil {
 				return err
 			}
+			return handle(l, ev.Event)
 		}
-		return handle(l, ev.Event)
-	}}
-	return sum, r.run(ctx, in, w)
-}
-
-// load loads the programs.
-func load() (*libbpfgo.Module, error) {
-	bpfload.Listen()
-	module, err := libbpfgo.NewModuleFromBufferArgs(libbpfgo.NewModuleArgs{BPFObjBuff: object, BPFObjName: ownEvent, SkipMemlockBump: true})
-	if err != nil {
-		return nil, bpfload.Explain(err)
 	}
-	if err := module.BPFLoadObject(); err != nil {
-		module.Close()
-		return nil, bpfload.Explain(err)
-	}
-	return module, nil
+	// The kernel attaches and detaches programs one after the other. Events from before all are attached would not fit together.
+	r := &reading{config: c, set: set, stdout: stdout, live: true, start: perfbuf.Now(), stop: programs.Detach, show: show}
+	return r.run(ctx, in)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"time"
 
@@ -15,15 +16,16 @@ import (
 type reading struct {
 	*config
 	source.Stream
-	set    *source.Set
-	live   bool         // of maps, with rings that fill
-	start  uint64       // of what is live
-	stop   func() error // called at the end
-	show   func(*timeline, source.Event) error
-	trace  *trace
-	l      *timeline
-	sum    *summary
-	latest uint64 // time of the latest event
+	set   *source.Set
+	live  bool         // of maps, with rings that fill
+	start uint64       // if live
+	stop  func() error // called at the end, unless it is nil
+	show  func(*timeline, source.Event) error
+
+	stdout io.Writer
+	out    *output
+	l      *timeline // nil before it begins: of a recording, with the first event
+	latest uint64    // time of the latest event
 
 	sampled  uint64 // when counters were sampled
 	sampling bool   // they are, before and after this pass
@@ -36,62 +38,78 @@ func (c *config) options(o perfbuf.Options) perfbuf.Options {
 }
 
 // run reads until the end, and completes the trace. Of a recording that was cut, it shows what is there.
-func (r *reading) run(ctx context.Context, in source.Stream, w *output) error {
+func (r *reading) run(ctx context.Context, in source.Stream) (sum summary, err error) {
 	r.Stream = in
+	if r.live {
+		err = r.begin(r.start)
+	}
+	if err == nil {
+		err = r.set.Run(ctx, r, r.event, r.counters)
+	}
+	if r.l == nil {
+		if err == nil {
+			err = fmt.Errorf("%s has no events that match", r.set.Sources[0])
+		}
+		return sum, err
+	}
+	if err == nil || source.Incomplete(err) {
+		failed := r.complete()
+		if err = errors.Join(err, r.out.close(failed)); failed == nil {
+			err = errors.Join(err, r.set.Untimed())
+		}
+		return r.l.sum, err
+	}
+	return sum, r.out.close(err)
+}
+
+// begin begins the timeline.
+func (r *reading) begin(time uint64) (err error) {
 	var cpus []int
 	for _, s := range r.set.Sources {
 		cpus = append(cpus, s.Reader.Options().CPUs...)
 	}
 	slices.Sort(cpus)
-	cpus = slices.Compact(cpus)
-	*r.sum = summary{File: r.write, CPUs: len(cpus)}
-	begin := func(time uint64) (err error) {
-		r.trace = newTrace(w)
-		r.l, err = newTimeline(r.trace, time, cpus, r.sum)
+	if r.out, err = newOutput(r.write, r.stdout); err != nil {
 		return err
 	}
-	if r.live {
-		if err := begin(r.start); err != nil {
+	r.l = newTimeline(r.out, time, slices.Compact(cpus))
+	r.l.sum.File = r.write
+	return nil
+}
+
+// event shows an event.
+func (r *reading) event(ev source.Event) error {
+	if r.l == nil {
+		if err := r.begin(ev.Time()); err != nil {
 			return err
 		}
 	}
-	end := r.set.Run(ctx, r, func(ev source.Event) error {
-		if r.l == nil {
-			if err := begin(ev.Time()); err != nil {
-				return err
-			}
-		}
-		r.latest = max(r.latest, ev.Time())
-		return r.show(r.l, ev)
-	}, r.counters)
-	switch {
-	case end != nil && (!source.Incomplete(end) || r.l == nil):
-		return end
-	case r.l == nil:
-		return fmt.Errorf("%s has no events that match", r.set.Sources[0])
-	case r.live:
-		r.latest, r.sampling = r.l.end, true
-		if err := r.counters(); err != nil {
-			return err
-		}
+	r.latest = max(r.latest, ev.Time())
+	if !r.l.within(ev.Time()) {
+		return nil
+	}
+	if err := r.show(r.l, ev); err != nil {
+		return err
+	}
+	return r.l.trace.err
+}
+
+// complete writes the end of the trace.
+func (r *reading) complete() error {
+	if r.live {
+		r.latest, r.sampling = min(r.l.end, perfbuf.Now()), true
+		r.counters()
 		for _, s := range r.set.Sources {
 			total := s.Reader.Stats().Total()
-			r.sum.HighWater = max(r.sum.HighWater, float64(total.HighWater)/float64(max(total.Size, 1)))
+			r.l.sum.HighWater = max(r.l.sum.HighWater, float64(total.HighWater)/float64(max(total.Size, 1)))
 		}
 	}
-	if err := r.l.finish(r.latest); err != nil {
-		return err
-	}
-	r.sum.Seconds = float64(r.latest-r.l.start) / 1e9
+	r.l.finish(r.latest)
 	if child := r.set.Child; child != nil {
-		r.sum.Command = &command{Args: child.Args}
-		r.sum.Command.Status, r.sum.Command.Exit = child.Status()
+		r.l.sum.Command = &command{Args: child.Args}
+		r.l.sum.Command.Status, r.l.sum.Command.Exit = child.Status()
 	}
-	about := map[string]any{"tool": "ringfold trace", "version": perfbuf.Version().String(), "summary": r.sum}
-	if err := r.trace.close(about); err != nil {
-		return err
-	}
-	return errors.Join(end, w.keep(), r.set.Untimed())
+	return r.l.trace.close(map[string]any{"tool": "ringfold trace", "version": perfbuf.Version().String(), "summary": r.l.sum})
 }
 
 // beat is the time between passes that counters are sampled around: more would make the file large.
@@ -113,11 +131,9 @@ func (r *reading) counters() error {
 	}
 	r.sampled = perfbuf.Now()
 	for _, s := range r.set.Sources {
-		if err := r.l.counters(s.Label, r.sampled, s.Reader.Stats().Rings); err != nil {
-			return err
-		}
+		r.l.counters(s.Label, r.sampled, s.Reader.Stats().Rings)
 	}
-	return nil
+	return r.l.trace.err
 }
 
 // Shutdown ends the timeline here: of what comes meanwhile, some may be missing.

@@ -25,7 +25,8 @@ type readTrack struct {
 type readSlice struct {
 	name       string
 	begin, end float64
-	args       map[string]any
+	args       map[string]any // of the begin
+	ended      map[string]any // of the end
 }
 
 // readArrow goes from what ran on a track at a time to what ran on another.
@@ -106,7 +107,7 @@ func read(t *testing.T, r io.Reader) *readTrace {
 			open[k] = &readSlice{name: e.Name, begin: time, args: e.Args}
 		case "E":
 			must(open[k] != nil, "an end without a begin")
-			open[k].end = time
+			open[k].end, open[k].ended = time, e.Args
 			tracks[k].slices = append(tracks[k].slices, *open[k])
 			open[k] = nil
 		case "i":

@@ -3,17 +3,19 @@ package trace
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"io"
 )
 
-// trace writes the Trace Event Format: JSON that the Perfetto UI and chrome://tracing read. It is described in Google's document
-// "Trace Event Format"; Perfetto's own converter is src/trace_processor/importers/json of its source.
+// trace writes the Trace Event Format: JSON that the Perfetto UI and chrome://tracing read. Google's document "Trace Event
+// Format" describes it; Perfetto's own converter is src/trace_processor/importers/json of its source.
 //
-// Running threads are pairs of begin and end, not complete events with a duration: where one ends and the next begins there is one
-// number, which cannot be rounded in two ways. In this order, even if both have the same time.
+// Running threads are pairs of begin and end, not complete events with a duration. So where one ends and the next begins
+// there is one number, which cannot be rounded in two ways. Both come in this order, even at the same time.
 type trace struct {
 	w     *bufio.Writer
 	first bool
+	err   error // the first; nothing is written after it
 }
 
 // event is one of the format's events.
@@ -36,11 +38,11 @@ func newTrace(w io.Writer) *trace {
 	return t
 }
 
-// close ends the file: information is about all of it. What is not closed can be read all the same: viewers do not insist on the end.
+// close ends the file with information about all of it. Viewers also show a trace without this end.
 func (t *trace) close(information any) error {
 	other, err := json.Marshal(information)
-	if err != nil {
-		return err
+	if t.err != nil || err != nil {
+		return errors.Join(t.err, err)
 	}
 	t.w.WriteString("\n],\"otherData\":")
 	t.w.Write(other)
@@ -48,66 +50,29 @@ func (t *trace) close(information any) error {
 	return t.w.Flush()
 }
 
-func (t *trace) write(e event) error {
+func (t *trace) write(e event) {
 	line, err := json.Marshal(e)
-	if err != nil {
-		return err
+	if t.err == nil {
+		t.err = err
+	}
+	if t.err != nil {
+		return
 	}
 	if !t.first {
 		t.w.WriteByte(',')
 	}
 	t.first = false
 	t.w.WriteByte('\n')
-	_, err = t.w.Write(line) // an error of before is kept, and comes again
-	return err
+	_, t.err = t.w.Write(line) // an error of before is kept, and comes again
 }
-
-func micros(ns uint64) float64 { return float64(ns) / 1000 }
 
 // process names a process, and puts it in its place.
-func (t *trace) process(pid int, name string) error {
-	if err := t.write(event{Phase: "M", Process: pid, Name: "process_name", Args: map[string]any{"name": name}}); err != nil {
-		return err
-	}
-	return t.write(event{Phase: "M", Process: pid, Name: "process_sort_index", Args: map[string]any{"sort_index": pid}})
+func (t *trace) process(pid int, name string) {
+	t.write(event{Phase: "M", Process: pid, Name: "process_name", Args: map[string]any{"name": name}})
+	t.write(event{Phase: "M", Process: pid, Name: "process_sort_index", Args: map[string]any{"sort_index": pid}})
 }
 
-func (t *trace) thread(pid, tid int, name string) error {
-	if err := t.write(event{Phase: "M", Process: pid, Thread: tid, Name: "thread_name", Args: map[string]any{"name": name}}); err != nil {
-		return err
-	}
-	return t.write(event{Phase: "M", Process: pid, Thread: tid, Name: "thread_sort_index", Args: map[string]any{"sort_index": tid}})
-}
-
-func (t *trace) begin(tid int, ns uint64, category, name string, args map[string]any) error {
-	return t.write(event{Phase: "B", Process: processCPUs, Thread: tid, Time: micros(ns), Category: category, Name: name, Args: some(args)})
-}
-
-func (t *trace) end(tid int, ns uint64, args map[string]any) error {
-	return t.write(event{Phase: "E", Process: processCPUs, Thread: tid, Time: micros(ns), Args: some(args)})
-}
-
-// some is args, or nothing.
-func some(args map[string]any) any {
-	if args == nil {
-		return nil
-	}
-	return args
-}
-
-func (t *trace) instant(tid int, ns uint64, category, name string, args any) error {
-	return t.write(event{Phase: "i", Process: processCPUs, Thread: tid, Time: micros(ns), Category: category, Name: name, Scope: "t", Args: args})
-}
-
-// leave and arrive are the ends of an arrow, from the slice that runs at one time to that at another.
-func (t *trace) leave(tid int, ns, id uint64) error {
-	return t.write(event{Phase: "s", Process: processCPUs, Thread: tid, Time: micros(ns), Category: "process", Name: "start", ID: id})
-}
-
-func (t *trace) arrive(tid int, ns, id uint64) error {
-	return t.write(event{Phase: "f", Process: processCPUs, Thread: tid, Time: micros(ns), Category: "process", Name: "start", ID: id, Bind: "e"})
-}
-
-func (t *trace) counter(pid int, ns uint64, name, unit string, value uint64) error {
-	return t.write(event{Phase: "C", Process: pid, Thread: pid, Time: micros(ns), Name: name, Args: map[string]any{unit: value}})
+func (t *trace) thread(pid, tid int, name string) {
+	t.write(event{Phase: "M", Process: pid, Thread: tid, Name: "thread_name", Args: map[string]any{"name": name}})
+	t.write(event{Phase: "M", Process: pid, Thread: tid, Name: "thread_sort_index", Args: map[string]any{"sort_index": tid}})
 }

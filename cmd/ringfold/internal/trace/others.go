@@ -1,16 +1,18 @@
 package trace
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"io"
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
 // others writes a trace of the maps or recordings that the command line names.
-func (c *config) others(ctx context.Context, w *output) (sum summary, err error) {
+func (c *config) others(ctx context.Context, stdout io.Writer) (sum summary, err error) {
 	start := perfbuf.Now()
 	set, err := c.Choose()
 	if err != nil {
@@ -22,26 +24,21 @@ func (c *config) others(ctx context.Context, w *output) (sum summary, err error)
 		return sum, err
 	}
 	set.Announce()
-	r := &reading{config: c, set: set, sum: &sum, live: len(c.Files) == 0, start: start, show: shown}
-	return sum, r.run(ctx, in, w)
+	r := &reading{config: c, set: set, stdout: stdout, live: len(c.Files) == 0, start: start, show: show}
+	return r.run(ctx, in)
 }
 
-// shown shows an event of any program: as an instant on the track of its CPU, with its fields.
-func shown(l *timeline, ev source.Event) error {
-	if !l.within(ev.Time()) {
-		return nil
-	}
+// show marks an event of any program on the track of its CPU, with its fields.
+func show(l *timeline, ev source.Event) error {
 	if ev.From.File != "" && ev.From.Name == ownEvent {
 		return handle(l, ev.Event)
 	}
 	var args any
-	name := ev.From.Label
-	if name == "" {
-		name = ev.From.Name
-	}
+	name := cmp.Or(ev.From.Label, ev.From.Name)
 	switch ev.Kind() {
 	case perfbuf.KindLost:
-		return l.lost(ev.CPU(), ev.LostAfter(), ev.Time(), ev.Lost())
+		l.lost(ev.CPU(), ev.LostAfter(), ev.Time(), ev.Lost())
+		return nil
 	case perfbuf.KindCorrupt:
 		name, args = "corrupt", map[string]any{"error": ev.Err().Error()}
 	case perfbuf.KindSample:
@@ -58,10 +55,9 @@ func shown(l *timeline, ev source.Event) error {
 			}
 		}
 	}
-	if _, err := l.cpu(ev.CPU()); err != nil {
-		return err
-	}
-	return l.trace.instant(track(ev.CPU()), l.since(ev.Time()), "event", name, args)
+	l.cpu(ev.CPU()) // has a track
+	l.write(ev.CPU(), ev.Time(), event{Phase: "i", Category: "event", Name: name, Scope: "t", Args: args})
+	return nil
 }
 
 // mostBytes of a payload are shown if its type is not known.
