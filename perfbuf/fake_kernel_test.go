@@ -12,10 +12,11 @@ import (
 
 // fakeKernel is a kernel.Kernel made of functions, which a test replaces. Those that are nil do nothing.
 type fakeKernel struct {
-	poll   fakePolling
-	memory []*raw.Ring
-	cpus   []int // nil: those of memory
-	bells  error
+	kernel.Hotplug // nil: only CPUs may be called
+	poll           fakePolling
+	memory         []*raw.Ring
+	cpus           []int // that may have rings some day
+	bells          error
 
 	clock   func() uint64
 	lost    func(ring int) (uint64, bool)
@@ -28,8 +29,6 @@ type fakeKernel struct {
 	yield   func()
 	drive   func(*grace.Barrier)
 }
-
-func (k *fakeKernel) Map() (id int, name string) { return 0, "" }
 
 func (k *fakeKernel) Group() (kernel.Group, error) {
 	if k.group != nil {
@@ -59,18 +58,10 @@ func (k *fakeKernel) Interrupt() {
 }
 
 func (k *fakeKernel) Rings() []*raw.Ring { return k.memory }
+func (k *fakeKernel) CPUs() []int        { return k.cpus }
 func (k *fakeKernel) Bells() error       { return k.bells }
 func (k *fakeKernel) Replaced() int      { return 0 }
 func (k *fakeKernel) Now() uint64        { return k.clock() }
-
-func (k *fakeKernel) CPUs() []int {
-	if k.cpus == nil {
-		for _, r := range k.memory {
-			k.cpus = append(k.cpus, r.CPU())
-		}
-	}
-	return k.cpus
-}
 
 func (k *fakeKernel) Set(ring int, to kernel.Entry) error {
 	if k.set == nil {

@@ -31,10 +31,19 @@ func newPluggable(t testing.TB, n int) *pluggable {
 	for i := range n {
 		k.online = append(k.online, firstCPU+i)
 	}
-	k.Reader.in.Follow(k)
+	k.hooks.Hotplug = k
+	k.in.Parts.Returning = k
+	k.watch(k)
 	return k
 }
 
+// watch has the reader follow CPUs as w tells of them.
+func (k *pluggable) watch(w kernel.Watcher) {
+	k.in.Parts.Watcher = w
+	k.in.Follow()
+}
+
+func (k *pluggable) CPUs() []int            { return k.hooks.cpus }
 func (k *pluggable) Online() ([]int, error) { return k.online, k.listing }
 func (k *pluggable) Index(cpu int) int {
 	return slices.IndexFunc(k.all(), func(r *Ring) bool { return r.CPU() == cpu })
@@ -265,7 +274,6 @@ func TestWaitHearsOfANewRing(t *testing.T) {
 
 // fakeWatch is told of CPUs by a test.
 type fakeWatch struct {
-	kernel.Hotplug
 	waits  chan time.Duration
 	events chan bool
 }
@@ -279,8 +287,8 @@ func (w *fakeWatch) StopWatching()   { close(w.events) }
 
 func TestReaderFollowsItsWatch(t *testing.T) {
 	k := newPluggable(t, 1)
-	w := &fakeWatch{Hotplug: k, waits: make(chan time.Duration), events: make(chan bool)}
-	k.Reader.in.Follow(w)
+	w := &fakeWatch{waits: make(chan time.Duration), events: make(chan bool)}
+	k.watch(w)
 	k.Reader.in.Hotplug.Start()
 	require.Zero(t, <-w.waits)
 	k.online = append(k.online, firstCPU+1)
@@ -298,8 +306,8 @@ func TestReaderFollowsItsWatch(t *testing.T) {
 func TestCPUForWhichTheMapIsTooSmall(t *testing.T) {
 	k := newPluggable(t, 1)
 	tooSmall := &MapError{MaxEntries: 1, Reason: "it is too small"}
-	w := &fakeWatch{Hotplug: k, waits: make(chan time.Duration), events: make(chan bool)}
-	k.Reader.in.Follow(w)
+	w := &fakeWatch{waits: make(chan time.Duration), events: make(chan bool)}
+	k.watch(w)
 	k.Reader.in.Hotplug.Start()
 	require.Zero(t, <-w.waits)
 	event := func(again time.Duration, refusals ...error) {
@@ -330,7 +338,8 @@ func TestWhoFollowsDoesNotKeepTheReader(t *testing.T) {
 	func() {
 		r := newReader(ringtest.NewStill(nil, 0, ringtest.New(fakeRingSize, raw.LayoutRawTime, 0)), Options{Wakeup: Wakeup{Events: 1}}, false)
 		runtime.AddCleanup(r, func(int) { close(collected) }, 0)
-		r.in.Follow(w)
+		r.in.Parts.Watcher = w
+		r.in.Follow()
 		r.in.Hotplug.Start()
 	}()
 	<-w.waits
@@ -347,10 +356,10 @@ func TestWhoFollowsDoesNotKeepTheReader(t *testing.T) {
 	}
 }
 
-// hotpluggedKernel is a fakeKernel with hotplug.
+// hotpluggedKernel is a fakeKernel that tells of CPUs.
 type hotpluggedKernel struct {
 	fakeKernel
-	kernel.Hotplug
+	*fakeWatch
 }
 
 // A reader that is dropped has its remains cleaned up.

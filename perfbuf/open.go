@@ -14,7 +14,7 @@ func init() {
 		if err != nil {
 			return nil, nil, err
 		}
-		return r, func() { r.in.Walk.CountLost(r.in.Kernel.Lost) }, nil
+		return r, func() { r.in.Walk.CountLost(r.in.Parts.Lost) }, nil
 	}
 	kernel.Face.Counted = func(ev any) bool { return ev.(Event).ev.Odd().Counted }
 	kernel.Face.Error = public

@@ -1,10 +1,6 @@
 package perfbuf
 
-import (
-	"time"
-
-	"github.com/ringfold/ringfold/internal/kernel"
-)
+import "time"
 
 // Stats are a [Reader]'s counters since Open. They are updated at the end of each pass, and now and
 // then within a long one.
@@ -152,10 +148,10 @@ func (r *Reader) Stats() Stats {
 	s.Doorbell.Arms, s.Doorbell.Disarms = r.in.Entries.Counts()
 	s.Hotplug.Reopened, s.Hotplug.Added = r.in.Hotplug.Counts()
 	s.Hotplug.Err = r.in.Hotplug.Err()
-	if d, ok := r.in.Kernel.(kernel.Displaceable); ok {
-		s.Displaced = DisplacedStats(d.Displaced())
+	s.Displaced, s.Outputs = DisplacedStats(r.in.Displaced()), outputStats(r.in.Parts.Outputs())
+	if entries := r.in.Parts.Entries; entries != nil {
+		s.ReplacedEntries = entries.Replaced()
 	}
-	s.Outputs, s.ReplacedEntries = outputStats(kernel.CountedOutputs(r.in.Kernel)), r.in.Kernel.Replaced()
 	if err := r.in.Unhooking.Load(); err != nil {
 		s.CloseErr = *err
 	}

@@ -400,21 +400,21 @@ func TestPollIntervalWhileACPUIsSilent(t *testing.T) {
 // Counted for Stats, unreported losses are not counted again when a record reports them.
 func TestCountUnreported(t *testing.T) {
 	k := newFake(t, 2, Options{})
-	k.in.Walk.CountLost(k.Reader.in.Kernel.Lost) // this kernel does not know
+	k.in.Walk.CountLost(k.in.Parts.Lost) // this kernel does not know
 	k.counts = true
 	n := k.overflow(0, 1, 4)
-	k.in.Walk.CountLost(k.Reader.in.Kernel.Lost)
-	k.in.Walk.CountLost(k.Reader.in.Kernel.Lost)
+	k.in.Walk.CountLost(k.in.Parts.Lost)
+	k.in.Walk.CountLost(k.in.Parts.Lost)
 	require.EqualValues(t, 4, k.Stats().Total().Lost)
 	require.Len(t, ids(t, k.Reader), n)
 	k.output(0, 500)
 	require.Equal(t, []uint64{500}, ids(t, k.Reader), "the report is of what is known")
 	require.EqualValues(t, 4, k.Stats().Total().Lost)
 	k.overflow(0, 600, 3)
-	require.NoError(t, k.all()[0].ForEach(func(Event) error { k.in.Walk.CountLost(k.Reader.in.Kernel.Lost); return ErrStop }), "not of a ring that is being read")
+	require.NoError(t, k.all()[0].ForEach(func(Event) error { k.in.Walk.CountLost(k.in.Parts.Lost); return ErrStop }), "not of a ring that is being read")
 	require.EqualValues(t, 4, k.Stats().Total().Lost)
 	require.NoError(t, k.Close())
-	k.in.Walk.CountLost(k.Reader.in.Kernel.Lost)
+	k.in.Walk.CountLost(k.in.Parts.Lost)
 	require.EqualValues(t, 7, k.Stats().Total().Lost)
 }
 

@@ -19,8 +19,8 @@ import (
 
 // Options are what a Follower needs of the reader whose rings it adds to.
 type Options struct {
-	Kernel kernel.Hotplug
-	Gate   *gate.Gate // of the rings
+	Kernel *kernel.Parts // has Hotplug and Watcher
+	Gate   *gate.Gate    // of the rings
 	Rings  *walk.Rings
 	Add    func(*raw.Ring)      // makes this the last of Rings
 	Renew  func(ring int) error // puts a ring's perf event into the map
@@ -44,12 +44,12 @@ func (f *Follower) Init(o Options) { f.o = o }
 
 // Start follows CPUs from now on, in a goroutine that does not keep the Follower, or what it is part of, from
 // being collected.
-func (f *Follower) Start() { go follow(weak.Make(f), f.o.Kernel) }
+func (f *Follower) Start() { go follow(weak.Make(f), f.o.Kernel.Watcher) }
 
 // Stop ends that. It does not block.
 func (f *Follower) Stop() {
 	if f.o.Kernel != nil {
-		f.o.Kernel.StopWatching()
+		f.o.Kernel.Watcher.StopWatching()
 	}
 }
 
@@ -62,14 +62,14 @@ func (f *Follower) Err() error {
 		return *err
 	}
 	if f.o.Kernel != nil {
-		return f.o.Kernel.WatchErr()
+		return f.o.Kernel.Watcher.WatchErr()
 	}
 	return nil
 }
 
-func follow(follower weak.Pointer[Follower], h kernel.Hotplug) {
+func follow(follower weak.Pointer[Follower], watch kernel.Watcher) {
 	var again time.Duration
-	for h.Changed(again) {
+	for watch.Changed(again) {
 		f := follower.Value()
 		if f == nil {
 			return
@@ -88,7 +88,7 @@ func (f *Follower) Replug() error {
 		return nil // closed
 	}
 	defer f.o.Gate.Leave()
-	cpus, err := f.o.Kernel.Online()
+	cpus, err := f.o.Kernel.Hotplug.Online()
 	again := err
 	for _, cpu := range cpus {
 		final, failed := f.plug(cpu)
@@ -106,10 +106,10 @@ func (f *Follower) Replug() error {
 
 // plug sees to it that an online CPU has a ring. final says that it never will.
 func (f *Follower) plug(cpu int) (final bool, err error) {
-	switch i := f.o.Kernel.Index(cpu); {
+	switch i := f.o.Kernel.Hotplug.Index(cpu); {
 	case i < 0:
 		return f.add(cpu)
-	case !f.o.Kernel.Alive(i):
+	case f.o.Kernel.Returning != nil && !f.o.Kernel.Returning.Alive(i):
 		return false, f.Reopen(i)
 	case slices.Contains(f.unset, i):
 		return false, f.renew(i)
@@ -119,7 +119,7 @@ func (f *Follower) plug(cpu int) (final bool, err error) {
 
 // Reopen lets outputs of a CPU that is back go on to its ring.
 func (f *Follower) Reopen(ring int) error {
-	if err := f.o.Kernel.Reopen(ring); err != nil {
+	if err := f.o.Kernel.Returning.Reopen(ring); err != nil {
 		return err
 	}
 	f.reopened.Add(1)
@@ -142,7 +142,7 @@ func (f *Follower) add(cpu int) (final bool, err error) {
 	if i == f.o.Rings.Room() {
 		return true, fmt.Errorf(f.o.Full, cpu)
 	}
-	memory, err := f.o.Kernel.Add(cpu)
+	memory, err := f.o.Kernel.Hotplug.Add(cpu)
 	if err != nil {
 		return f.o.Refused(err)
 	}

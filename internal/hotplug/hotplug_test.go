@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ringfold/ringfold/internal/gate"
+	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/raw"
 	"github.com/ringfold/ringfold/internal/ringtest"
 	"github.com/ringfold/ringfold/internal/walk"
@@ -35,7 +36,7 @@ func newRig(room int) *rig {
 	g.gate.Open(func() {})
 	g.rings.Init(walk.Options{Gate: &g.gate, Room: room, Pass: new(walk.Pass)})
 	g.Init(Options{
-		Kernel: g, Gate: &g.gate, Rings: &g.rings, Full: "no room for CPU %d",
+		Kernel: &kernel.Parts{Hotplug: g, Returning: g, Watcher: g}, Gate: &g.gate, Rings: &g.rings, Full: "no room for CPU %d",
 		Add:     func(memory *raw.Ring) { g.rings.Add(&walk.Ring{Raw: memory}) },
 		Renew:   func(ring int) error { g.renewed = append(g.renewed, ring); return g.sets },
 		Refused: func(err error) (bool, error) { return err == errSmall, err },
@@ -45,6 +46,7 @@ func newRig(room int) *rig {
 
 var errSmall = errors.New("the map has no entry for that CPU")
 
+func (g *rig) CPUs() []int            { return nil }
 func (g *rig) Online() ([]int, error) { return g.online, g.listing }
 func (g *rig) Index(cpu int) int      { return slices.Index(g.added, cpu) }
 func (g *rig) Alive(ring int) bool    { return !g.dead[ring] }

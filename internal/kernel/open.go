@@ -27,8 +27,8 @@ func OpenOnline(o Opener, setup func(online []int) (Setup, error)) (Kernel, erro
 
 // Discard ends a Kernel whose reader was dropped without closing it.
 func Discard(k Kernel) {
-	if h, ok := k.(Hotplug); ok {
-		h.StopWatching()
+	if p := PartsOf(k); p.Watcher != nil {
+		p.Watcher.StopWatching()
 	}
 	k.Unhook()
 	k.Free()

@@ -32,10 +32,10 @@ type OutputCounter interface {
 	Outputs() Outputs
 }
 
-// CountedOutputs are those that k has counted, none if it cannot.
-func CountedOutputs(k Kernel) (o Outputs) {
-	if c, ok := k.(OutputCounter); ok {
-		o = c.Outputs()
+// Outputs is that of OutputCounter, and nothing without one.
+func (p *Parts) Outputs() (o Outputs) {
+	if p.OutputCounter != nil {
+		o = p.OutputCounter.Outputs()
 	}
 	return o
 }

@@ -31,7 +31,7 @@ var mayImport = map[string][]string{
 	"internal/merge":      {module + "internal/raw"},
 	"internal/newfile":    {},
 	"internal/reader":     {module + "internal/gate", module + "internal/grace", module + "internal/hotplug", module + "internal/kernel", module + "internal/order", module + "internal/raw", module + "internal/wake", module + "internal/walk"},
-	"internal/order":      {module + "internal/grace", module + "internal/kernel", module + "internal/merge", module + "internal/raw", module + "internal/walk"},
+	"internal/order":      {module + "internal/grace", module + "internal/merge", module + "internal/raw", module + "internal/walk"},
 	"internal/gate":       {},
 	"internal/overwrite":  {module + "internal/raw"},
 	"internal/walk":       {module + "internal/gate", module + "internal/raw"},

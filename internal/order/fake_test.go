@@ -71,7 +71,7 @@ func (f *fake) begin(o Options, w Wakeup) {
 		return false
 	}
 	f.Stream = New(o)
-	f.source = &Source{Kernel: f, Rings: &f.rings, Counts: &f.counts, Wakeup: w}
+	f.source = &Source{Name: "map \"events\" (id 7)", Lost: f.Lost, Rings: &f.rings, Counts: &f.counts, Wakeup: w}
 	f.Add(f.source)
 }
 

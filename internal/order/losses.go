@@ -72,7 +72,7 @@ func (s *Stream) askLosses(r *ring) {
 	if r.source.Rings.CountsLosses() {
 		return
 	}
-	total, ok := r.source.Kernel.Lost(r.index)
+	total, ok := r.source.Lost(r.index)
 	now := s.opts.Now() // after all failures, and before the look at the head: what comes behind that is not older
 	if known := s.known(r); ok && total > known && r.Raw.Head() == r.head {
 		// A record that is being written meanwhile reports the same. It is cut by what is added now.

@@ -4,14 +4,14 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/walk"
 )
 
 // Source is a reader whose rings a stream orders. They are claimed for the stream, and those that come later are too.
 type Source struct {
-	Kernel kernel.Kernel // is asked about losses
-	Rings  *walk.Rings   // they and their Counts say what becomes of events
+	Name   string                                // of its map, for errors
+	Rings  *walk.Rings                           // they and their Counts say what becomes of events
+	Lost   func(ring int) (n uint64, known bool) // outputs to a ring that have failed so far, by the kernel's count
 	Counts *Counts
 	Wakeup Wakeup
 	// Stamped says that the events' times were taken after their records were reserved, in a BPF ring buffer: the source is complete

@@ -33,9 +33,8 @@ func (s *Stream) badTimes() error {
 	for _, src := range s.sources {
 		if t := &src.times; !t.judged && t.bad >= distrusted {
 			t.judged = true
-			id, name := src.Kernel.Map()
-			return fmt.Errorf("perfbuf.Stream: map %q (id %d): its first %d samples are too short for a time, or have one more than a second in the future of CLOCK_MONOTONIC: "+
-				"set the payload offset at which programs store bpf_ktime_get_ns(), and use no other clock", name, id, t.bad)
+			return fmt.Errorf("perfbuf.Stream: %s: its first %d samples are too short for a time, or have one more than a second in the future of CLOCK_MONOTONIC: "+
+				"set the payload offset at which programs store bpf_ktime_get_ns(), and use no other clock", src.Name, t.bad)
 		}
 	}
 	return nil

@@ -46,6 +46,17 @@ type Events struct {
 	rings []ringEvents // as the reader's rings
 }
 
+var _ interface {
+	kernel.Named
+	kernel.Entries
+	kernel.Displaceable
+	kernel.LostCounter
+	kernel.OutputCounter
+	kernel.Hotplug
+	kernel.Returning
+	kernel.Watcher
+} = (*Events)(nil)
+
 type ringEvents struct {
 	cpu   int
 	pb    *libbpf.PerfBuffer

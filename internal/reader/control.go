@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ringfold/ringfold/internal/grace"
+	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/walk"
 )
 
@@ -60,10 +61,23 @@ func (r *Reader) displaced(cpus []int, since uint64) {
 	}
 	defer r.Gate.LeaveAtOnce()
 	now := r.Kernel.Now()
-	id, name := r.Kernel.Map()
+	id, name := r.Parts.Map()
 	r.Walk.Fail(now, fmt.Errorf("%w: map %q (id %d), entries of %d CPUs, within the last %v: events of these no longer arrive. For two readers, have programs output "+
 		"to two maps; Pause and Resume take this one back", ErrDisplaced, name, id, len(cpus), time.Duration(now-min(since, now)).Round(time.Millisecond)), cpus)
 	r.flushed()
+}
+
+var errShared = errors.New("another reader of a BPF ring buffer is noticed by chance at best: see RingStats.Shared")
+
+// Displaced is what other readers have done to the map's entries.
+func (r *Reader) Displaced() (d kernel.Displaced) {
+	switch {
+	case r.opts.RingBuf:
+		d.Err = errShared
+	case r.Parts.Displaceable != nil:
+		d = r.Parts.Displaceable.Displaced()
+	}
+	return d
 }
 
 // Pause takes the rings out of the map until Resume.

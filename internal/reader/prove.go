@@ -22,8 +22,8 @@ func (s *Stream) prove(r *Reader) (b *grace.Barrier, programs bool, err error) {
 		return nil, programs, fmt.Errorf("perfbuf.Stream: exact mode cannot prove completeness here (Slack(d) needs no proof, and gives none): %w", err)
 	}
 	b = grace.New(p, s.clock.now, grace.BarrierOptions{Interval: max(s.opts.Order.Interval, 0)})
-	if r.stepped != nil {
-		r.stepped.Drive(b)
+	if stepped := r.Parts.Stepped; stepped != nil {
+		stepped.Drive(b)
 	} else {
 		b.Start()
 	}

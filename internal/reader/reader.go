@@ -3,6 +3,7 @@
 package reader
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"sync/atomic"
@@ -41,7 +42,8 @@ type Options struct {
 // Reader is rings, and who may do what with them. Methods may be called from anywhere.
 type Reader struct {
 	Kernel  kernel.Kernel
-	Gate    gate.Gate // of ring memory: when the last has left, counts are made final and rings unmapped
+	Parts   kernel.Parts // of it
+	Gate    gate.Gate    // of ring memory: when the last has left, counts are made final and rings unmapped
 	Walk    walk.Rings
 	Entries *wake.Entries
 	Policy  wake.Policy
@@ -54,29 +56,30 @@ type Reader struct {
 	Unhooking atomic.Pointer[error]         // what that came to
 
 	opts      Options
-	stepped   kernel.Stepped  // nil: this is no simulation
 	forgotten runtime.Cleanup // if nobody calls Close
 }
 
 // Init makes r a Reader of the rings that k has opened.
 func (r *Reader) Init(k kernel.Kernel, o Options) {
-	r.Kernel, r.opts = k, o
-	r.stepped, _ = k.(kernel.Stepped)
+	r.Kernel, r.Parts, r.opts = k, kernel.PartsOf(k), o
 	r.Gate.Open(r.finish)
 	rings := k.Rings()
-	room := max(len(k.CPUs()), len(rings))
+	room := len(rings)
+	if h := r.Parts.Hotplug; h != nil {
+		room = max(room, len(h.CPUs()))
+	}
 	o.Walk.Gate, o.Walk.Room, o.Walk.Flowing = &r.Gate, room, r.flowed
-	if counter, ok := k.(kernel.LossCounter); ok {
+	if counter := r.Parts.LossCounter; counter != nil {
 		o.Walk.Losses = func(into []raw.Odd) []raw.Odd { return kernel.CountedLosses(counter, into, k.Now) }
 	}
 	r.Walk.Init(o.Walk)
 	for _, memory := range rings {
 		o.Add(memory)
 	}
-	r.Entries = wake.NewEntries(room, r.Walk.Count(), k.Set, r.disarmed)
+	r.Entries = wake.NewEntries(room, r.Walk.Count(), r.Parts.Set, r.disarmed)
 	r.Policy.Interval, r.Policy.Enough = o.Poll, o.Enough
 	if o.Bell {
-		if err := k.Bells(); err != nil {
+		if err := r.noBells(); err != nil {
 			r.Policy.Interval, r.Policy.Enough = o.NoBell(err)
 			r.Entries.Fail(err)
 		} else {
@@ -86,14 +89,24 @@ func (r *Reader) Init(k kernel.Kernel, o Options) {
 	r.Waker = wake.New(k, &r.Walk, room, &r.Policy)
 }
 
+var errNoEntries = errors.New("these rings are not entries of a map, whose perf events could ring a doorbell")
+
+// noBells says why there are no doorbells.
+func (r *Reader) noBells() error {
+	if r.Parts.Entries == nil {
+		return errNoEntries
+	}
+	return r.Parts.Entries.Bells()
+}
+
 // Start follows CPUs that come and go, if they do, and has the garbage collector clean up after whoever does not close the reader.
 // owner is what its user has. Its counts are lost with it. The poller's file is collected by itself.
 func Start[T any](r *Reader, owner *T) {
-	if h, ok := r.Kernel.(kernel.Hotplug); ok {
-		r.Follow(h)
+	if r.Parts.Watcher != nil {
+		r.Follow()
 		r.Hotplug.Start()
 	}
-	if d, ok := r.Kernel.(kernel.Displaceable); ok {
+	if d := r.Parts.Displaceable; d != nil {
 		weakly := weak.Make(r) // the kernel outlives a reader that is forgotten
 		d.Watch(func(cpus []int, since uint64) {
 			if r := weakly.Value(); r != nil {
@@ -104,13 +117,13 @@ func Start[T any](r *Reader, owner *T) {
 	r.forgotten = runtime.AddCleanup(owner, kernel.Discard, r.Kernel)
 }
 
-// Follow makes the reader's rings those that CPUs of h get.
-func (r *Reader) Follow(h kernel.Hotplug) {
+// Follow makes the reader's rings those that CPUs get which come later.
+func (r *Reader) Follow() {
 	full := "no room for a ring of CPU %d, which was not possible when the reader was opened: open a new one"
 	if r.opts.RingBuf {
 		full = fmt.Sprintf("no room for the ring buffer with map id %%d: this reader has had %d from the map, the most that it follows: open a new one", r.Walk.Room())
 	}
-	r.Hotplug.Init(hotplug.Options{Kernel: h, Gate: &r.Gate, Rings: &r.Walk, Add: r.opts.Add, Renew: r.Entries.Renew, Full: full, Refused: r.opts.Refused})
+	r.Hotplug.Init(hotplug.Options{Kernel: &r.Parts, Gate: &r.Gate, Rings: &r.Walk, Add: r.opts.Add, Renew: r.Entries.Renew, Full: full, Refused: r.opts.Refused})
 }
 
 // flowed keeps a ring of which many events come from waking anybody.
@@ -141,7 +154,7 @@ func (r *Reader) finish() {
 	if src := r.source.Load(); src != nil { // the stream was open when the reader was closed
 		src.stream.lose(src)
 	}
-	outputs := kernel.CountedOutputs(r.Kernel)
+	outputs := r.Parts.Outputs()
 	for i := range r.Walk.Len() {
 		ring := r.Walk.At(i)
 		full := outputs.Full(ring.Raw.CPU())
@@ -150,7 +163,7 @@ func (r *Reader) finish() {
 				full = outputs.AllFull()
 			}
 		}
-		ring.Settle(r.Kernel.Lost, full)
+		ring.Settle(r.Parts.Lost, full)
 	}
 	r.Kernel.Free()
 }

@@ -59,8 +59,9 @@ func (s *Stream) Add(r *Reader) error {
 
 // enlist makes a reader, whose rings are claimed, a source. b is a barrier that it needs, nil if the stream has one.
 func (s *Stream) enlist(r *Reader, b *grace.Barrier, programs bool) error {
+	id, name := r.Parts.Map()
 	src := &source{reader: r, stream: s, Source: order.Source{
-		Kernel: r.Kernel, Rings: &r.Walk, Counts: &r.Counts,
+		Name: fmt.Sprintf("map %q (id %d)", name, id), Lost: r.Parts.Lost, Rings: &r.Walk, Counts: &r.Counts,
 		Wakeup:  order.Wakeup{Poll: r.Policy.Interval, Enough: r.Policy.Enough},
 		Stamped: r.opts.Stamped && s.opts.Order.Exact,
 	}}
@@ -126,12 +127,12 @@ func (s *Stream) Remove(r *Reader) error {
 func (s *Stream) unlike(r *Reader) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	id, name := r.Kernel.Map()
+	id, name := r.Parts.Map()
 	for _, src := range s.wanted {
 		if src.reader == r {
 			return fmt.Errorf("perfbuf.Merge: the reader of map %q (id %d) is passed twice: pass it once", name, id)
 		}
-		switch otherID, otherName := src.reader.Kernel.Map(); {
+		switch otherID, otherName := src.reader.Parts.Map(); {
 		case r.opts.RingBuf && src.reader.opts.RingBuf:
 			if slices.ContainsFunc(r.ringBufs(), func(id int) bool { return id != 0 && slices.Contains(src.reader.ringBufs(), id) }) {
 				return fmt.Errorf("perfbuf.Merge: the readers of map %q (id %d) and map %q (id %d) share a ring buffer, and each misses what the other reads: open it once",
@@ -146,11 +147,11 @@ func (s *Stream) unlike(r *Reader) error {
 
 // ringBufs are the ids of the ring buffers that a reader reads.
 func (r *Reader) ringBufs() []int {
-	if shards, ok := r.Kernel.(kernel.Hotplug); ok {
+	if shards := r.Parts.Hotplug; shards != nil {
 		ids, _ := shards.Online() // what cannot be seen now is not compared
 		return ids
 	}
-	id, _ := r.Kernel.Map()
+	id, _ := r.Parts.Map()
 	return []int{id}
 }
 

@@ -66,7 +66,7 @@ func NewStream(p *walk.Pass, o StreamOptions, readers []*Reader) (*Stream, error
 		s.programs = s.programs || r.opts.OwnTimes
 	}
 	o.Order.Now, o.Order.Halt, o.Order.Changed = s.clock.now, &s.halt, &s.changed
-	if s.stepped = first.stepped; s.stepped != nil {
+	if s.stepped = first.Parts.Stepped; s.stepped != nil {
 		o.Order.Yield = s.stepped.Yield
 	}
 	if o.Order.Exact {

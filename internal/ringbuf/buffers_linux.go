@@ -84,35 +84,8 @@ func (b *Buffers) add(s shard) (*raw.Ring, error) {
 // Rings returns the ring buffers that open has found.
 func (b *Buffers) Rings() []*raw.Ring { return b.memory }
 
-// CPUs has room for one ring.
-func (b *Buffers) CPUs() []int { return []int{-1} }
-
-var errNoBell = errors.New("a BPF ring buffer needs no doorbell: the kernel wakes a reader that has read all of it")
-
-// Bells says that there are none.
-func (b *Buffers) Bells() error { return errNoBell }
-
-// Replaced is 0: the map has no entries that are taken from anybody.
-func (b *Buffers) Replaced() int { return 0 }
-
-var errShared = errors.New("another reader of a BPF ring buffer is noticed by chance at best: see RingStats.Shared")
-
-// Displaced is not known.
-func (b *Buffers) Displaced() kernel.Displaced { return kernel.Displaced{Err: errShared} }
-
-// Watch has nothing to look at.
-func (b *Buffers) Watch(func(cpus []int, since uint64)) {}
-
 // Map is the user's.
 func (b *Buffers) Map() (id int, name string) { return b.opts.info.ID, b.opts.info.Name }
-
-// Set refuses all but Plain: a ring buffer is written whether it is read or not.
-func (b *Buffers) Set(ring int, to kernel.Entry) error {
-	if to == kernel.Plain {
-		return nil
-	}
-	return fmt.Errorf("programs output to a BPF ring buffer whether or not it is read, and nothing is to be set: %w", errors.ErrUnsupported)
-}
 
 // Lost is how many outputs have failed, by all CPUs together, if programs count them. Those of several shards are not told apart.
 func (b *Buffers) Lost(ring int) (n uint64, ok bool) {

@@ -13,6 +13,7 @@ import (
 	libbpf "github.com/ringfold/ringfold/cgo"
 	"github.com/ringfold/ringfold/internal/grace"
 	"github.com/ringfold/ringfold/internal/host"
+	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/raw"
 	"golang.org/x/sys/unix"
 )
@@ -26,6 +27,15 @@ type Shards struct {
 	stop    chan struct{}
 	stopped sync.Once
 }
+
+var _ interface {
+	kernel.Named
+	kernel.LostCounter
+	kernel.LossCounter
+	kernel.OutputCounter
+	kernel.Hotplug
+	kernel.Watcher
+} = (*Shards)(nil)
 
 // shard is a ring buffer that is there.
 type shard struct {
@@ -172,12 +182,6 @@ func (s *Shards) Add(id int) (*raw.Ring, error) {
 	}
 	return nil, fmt.Errorf("map %d is no longer in map %q: %w", id, s.opts.info.Name, syscall.ENODEV)
 }
-
-// Alive is true: a ring buffer never dies.
-func (s *Shards) Alive(ring int) bool { return true }
-
-// Reopen does nothing, therefore.
-func (s *Shards) Reopen(ring int) error { return nil }
 
 // lookInterval is how often to look for new shards: the kernel does not tell of them.
 const lookInterval = time.Second

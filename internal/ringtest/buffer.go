@@ -135,17 +135,11 @@ func (b *Buffer) Close() {}
 // Rings are the reading sides.
 func (b *Buffer) Rings() []*raw.Ring { return b.memory }
 
-// CPUs are those that rings are for, in their order.
-func (b *Buffer) CPUs() []int { return b.cpus }
-
 // Bells is nil: each ring has one.
 func (b *Buffer) Bells() error { return nil }
 
 // Replaced is how many entries were another reader's.
 func (b *Buffer) Replaced() int { return b.replaced }
-
-// Map is 0: who reads it is not known.
-func (b *Buffer) Map() (id int, name string) { return 0, "" }
 
 // Now is what the clock of the first CPU shows.
 func (b *Buffer) Now() uint64 { return b.kernel.clock(0) }

@@ -1,7 +1,6 @@
 package ringtest
 
 import (
-	"errors"
 	"os"
 	"sync"
 
@@ -103,29 +102,6 @@ func (b *RingBufs) Close() {}
 
 // Rings are the reading sides.
 func (b *RingBufs) Rings() []*raw.Ring { return b.memory }
-
-// CPUs are numbers of the rings.
-func (b *RingBufs) CPUs() []int { cpus, _ := b.Online(); return cpus }
-
-// Bells says that there are none.
-func (b *RingBufs) Bells() error { return errors.ErrUnsupported }
-
-// Replaced is 0.
-func (b *RingBufs) Replaced() int { return 0 }
-
-// Map is 0: who reads it is not known.
-func (b *RingBufs) Map() (id int, name string) { return 0, "" }
-
-// Set refuses all but Plain.
-func (b *RingBufs) Set(_ int, to kernel.Entry) error {
-	if to != kernel.Plain {
-		return errors.ErrUnsupported
-	}
-	return nil
-}
-
-// Lost is not known: programs count, see Losses.
-func (b *RingBufs) Lost(int) (n uint64, ok bool) { return 0, false }
 
 // Now is what the clock of the first CPU shows.
 func (b *RingBufs) Now() uint64 { return b.kernel.clock(0) }

@@ -1,8 +1,6 @@
 package ringtest
 
 import (
-	"errors"
-
 	"github.com/ringfold/ringfold/internal/grace"
 	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/raw"
@@ -28,7 +26,12 @@ func NewStill(clock func() uint64, first int, rings ...*Ring) *Still {
 }
 
 // Online returns the CPUs of the rings.
-func (k *Still) Online() ([]int, error) { return k.CPUs(), nil }
+func (k *Still) Online() (cpus []int, err error) {
+	for _, r := range k.Memory {
+		cpus = append(cpus, r.CPU())
+	}
+	return cpus, nil
+}
 
 // Open has done its work.
 func (k *Still) Open(kernel.Setup) (kernel.Kernel, error) { return k, nil }
@@ -38,31 +41,6 @@ func (k *Still) Close() {}
 
 // Rings returns the rings.
 func (k *Still) Rings() []*raw.Ring { return k.Memory }
-
-// CPUs returns the CPUs of the rings.
-func (k *Still) CPUs() (cpus []int) {
-	for _, r := range k.Memory {
-		cpus = append(cpus, r.CPU())
-	}
-	return cpus
-}
-
-var errStill = errors.New("a kernel in which nothing happens")
-
-// Bells is why there are none.
-func (k *Still) Bells() error { return errStill }
-
-// Replaced is 0.
-func (k *Still) Replaced() int { return 0 }
-
-// Map is 0: there is none.
-func (k *Still) Map() (id int, name string) { return 0, "" }
-
-// Set does nothing: there is no map.
-func (k *Still) Set(int, kernel.Entry) error { return nil }
-
-// Lost is not known.
-func (k *Still) Lost(int) (n uint64, ok bool) { return 0, false }
 
 // Now is what the clock shows.
 func (k *Still) Now() uint64 { return k.Clock() }

@@ -2,7 +2,6 @@ package simulate
 
 import (
 	"slices"
-	"time"
 
 	"github.com/ringfold/ringfold/internal/grace"
 	seam "github.com/ringfold/ringfold/internal/kernel"
@@ -15,6 +14,12 @@ type seen struct {
 	src   *source
 	freed bool
 }
+
+// perf and bufs lie so deep in what embeds them that methods of seen go before theirs.
+type (
+	perf struct{ *ringtest.Buffer }
+	bufs struct{ *ringtest.RingBufs }
+)
 
 // Now is the world's clock.
 func (k *seen) Now() uint64 { return k.src.world.clock() }
@@ -33,8 +38,8 @@ func (k *seen) Drive(b *grace.Barrier) { k.src.world.barrier, k.src.world.covere
 
 // seenPerf is that of a perf event array.
 type seenPerf struct {
-	*ringtest.Buffer
 	seen
+	perf
 }
 
 // Open makes the rings.
@@ -81,16 +86,10 @@ func (k *seenPerf) Free() {
 	k.Buffer.Free()
 }
 
-func (k *seenPerf) Wait(t time.Time, f func(bool) bool) error     { return k.seen.Wait(t, f) }
-func (k *seenPerf) Group() (seam.Group, error)                    { return k.seen.Group() }
-func (k *seenPerf) Interrupt()                                    { k.seen.Interrupt() }
-func (k *seenPerf) Now() uint64                                   { return k.seen.Now() }
-func (k *seenPerf) Grace(o grace.Options) (grace.Provider, error) { return k.seen.Grace(o) }
-
 // seenBufs is that of ring buffers.
 type seenBufs struct {
-	*ringtest.RingBufs
 	seen
+	bufs
 }
 
 // Open makes the reading sides.
@@ -123,9 +122,3 @@ func (k *seenBufs) Free() {
 		}
 	}
 }
-
-func (k *seenBufs) Wait(t time.Time, f func(bool) bool) error     { return k.seen.Wait(t, f) }
-func (k *seenBufs) Group() (seam.Group, error)                    { return k.seen.Group() }
-func (k *seenBufs) Interrupt()                                    { k.seen.Interrupt() }
-func (k *seenBufs) Now() uint64                                   { return k.seen.Now() }
-func (k *seenBufs) Grace(o grace.Options) (grace.Provider, error) { return k.seen.Grace(o) }

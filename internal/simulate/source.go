@@ -85,13 +85,13 @@ func (src *source) open() (err error) {
 		if src.Stamped || src.Claimed {
 			o.Time = perfbuf.StampedTime(timeOffset)
 		}
-		r, err = seam.OpenRingBufReader(&seenBufs{src.bufs, seen{src: src}}, o)
+		r, err = seam.OpenRingBufReader(&seenBufs{seen{src: src}, bufs{src.bufs}}, o)
 	} else {
 		o := perfbuf.Options{RingBytes: w.RingBytes, NoTime: w.NoTime, Wakeup: perfbuf.Wakeup{Events: 1}}
 		if w.Payload {
 			o.Time = perfbuf.PayloadTime(timeOffset)
 		}
-		r, _, err = seam.OpenReader(&seenPerf{src.perf, seen{src: src}}, o)
+		r, _, err = seam.OpenReader(&seenPerf{seen{src: src}, perf{src.perf}}, o)
 	}
 	if err == nil {
 		src.reader = r.(*perfbuf.Reader)

@@ -1,7 +1,6 @@
 package perfdata
 
 import (
-	"errors"
 	"io"
 	"maps"
 	"os"
@@ -129,24 +128,6 @@ func (k *replay) Now() uint64 {
 
 // Rings returns the rings.
 func (k *replay) Rings() []*raw.Ring { return k.memory }
-
-// CPUs returns those of the rings.
-func (k *replay) CPUs() []int { return k.chosen }
-
-// Bells is why there are none.
-func (k *replay) Bells() error { return errors.New("a recording is read without being woken") }
-
-// Replaced is 0: there is no map, and what follows does nothing for that.
-func (k *replay) Replaced() int { return 0 }
-
-// Map is 0.
-func (k *replay) Map() (id int, name string) { return 0, "" }
-
-// Set does nothing.
-func (k *replay) Set(int, kernel.Entry) error { return nil }
-
-// Lost is not known, but by records.
-func (k *replay) Lost(int) (n uint64, ok bool) { return 0, false }
 
 // Unhook does nothing.
 func (k *replay) Unhook() error { return nil }

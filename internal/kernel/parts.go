@@ -1,0 +1,154 @@
+package kernel
+
+import (
+	"time"
+
+	"github.com/ringfold/ringfold/internal/grace"
+	"github.com/ringfold/ringfold/internal/raw"
+)
+
+// Parts are what some kernels can do and others cannot. A part that a kernel lacks is nil.
+type Parts struct {
+	Named         Named
+	Entries       Entries
+	Displaceable  Displaceable
+	LostCounter   LostCounter
+	LossCounter   LossCounter
+	OutputCounter OutputCounter
+	Hotplug       Hotplug
+	Returning     Returning
+	Watcher       Watcher
+	Stepped       Stepped
+}
+
+// PartsOf returns the parts of a kernel.
+func PartsOf(k Kernel) (p Parts) {
+	p.Named, _ = k.(Named)
+	p.Entries, _ = k.(Entries)
+	p.Displaceable, _ = k.(Displaceable)
+	p.LostCounter, _ = k.(LostCounter)
+	p.LossCounter, _ = k.(LossCounter)
+	p.OutputCounter, _ = k.(OutputCounter)
+	p.Hotplug, _ = k.(Hotplug)
+	p.Returning, _ = k.(Returning)
+	p.Watcher, _ = k.(Watcher)
+	p.Stepped, _ = k.(Stepped)
+	return p
+}
+
+// Named is implemented by a Kernel whose map others can find.
+type Named interface {
+	// Map is the map's id and name, as bpftool shows them.
+	Map() (id int, name string)
+}
+
+// Map is Named's: 0 for a map that nobody else can read.
+func (p *Parts) Map() (id int, name string) {
+	if p.Named == nil {
+		return 0, ""
+	}
+	return p.Named.Map()
+}
+
+// Entries is implemented by a Kernel whose rings are entries of a map.
+type Entries interface {
+	// Set changes a ring's entry in the map, which is Plain at first. Programs that have found the one before
+	// still use that.
+	Set(ring int, to Entry) error
+	// Bells says why rings have no doorbells, though Setup asks for them. It is nil if they have.
+	Bells() error
+	// Replaced is how many of the map's entries were another reader's.
+	Replaced() int
+}
+
+// Entry is what the map holds for a CPU.
+type Entry uint8
+
+const (
+	// Empty is nothing: outputs fail with ENOENT.
+	Empty Entry = iota
+	// Plain is the ring's perf event, which wakes the reader as its Setup says.
+	Plain
+	// Bell is the ring's doorbell, a perf event of which each output wakes the reader.
+	Bell
+)
+
+// Set is that of Entries. Without any, there is nothing to change.
+func (p *Parts) Set(ring int, to Entry) error {
+	if p.Entries == nil {
+		return nil
+	}
+	return p.Entries.Set(ring, to)
+}
+
+// Displaced is what other readers have done to a reader's entries of the map.
+type Displaced struct {
+	Entries    int    // that they have replaced or emptied; one that was taken back may be taken again
+	OwnedUntil uint64 // the latest time when none of this was so, as far as looks have found
+	Err        error  // why it cannot be known now; nil: it is known
+}
+
+// Displaceable is implemented by a Kernel whose entries other readers may take.
+type Displaceable interface {
+	// Displaced is what the latest looks have found. Set and Unhook look at an entry too.
+	Displaced() Displaced
+	// Watch looks every now and then, and at last in Unhook. It has found called, from any goroutine, with the CPUs
+	// whose entries others have taken since the last time, and when these were last seen to be the reader's.
+	Watch(found func(cpus []int, since uint64))
+}
+
+// LostCounter is implemented by a Kernel that counts the outputs it has no room for.
+type LostCounter interface {
+	// Lost is how many outputs to a ring have failed for want of room (PERF_FORMAT_LOST); ok is false if the kernel
+	// does not know. It interrupts the ring's CPU.
+	Lost(ring int) (n uint64, ok bool)
+}
+
+// Lost is that of LostCounter. A kernel that is none does not know.
+func (p *Parts) Lost(ring int) (n uint64, ok bool) {
+	if p.LostCounter == nil {
+		return 0, false
+	}
+	return p.LostCounter.Lost(ring)
+}
+
+// Hotplug is implemented by a Kernel that opens rings for CPUs that come later. For ring buffers in a map of maps, their ids
+// are what CPUs are here.
+type Hotplug interface {
+	// CPUs returns the CPUs that may have a ring some day.
+	CPUs() []int
+	// Online returns the CPUs that are online and to be read.
+	Online() ([]int, error)
+	// Index is which ring a CPU that is online has, -1 if none.
+	Index(cpu int) int
+	// Add opens a ring for a CPU that has none. It is the next one, and not in the map yet.
+	Add(cpu int) (*raw.Ring, error)
+}
+
+// Returning is implemented by a Hotplug whose CPUs may go offline and come back.
+type Returning interface {
+	// Alive says whether outputs on a ring's CPU, which is online, land in it.
+	Alive(ring int) bool
+	// Reopen makes them do so, once the map's entry is set again.
+	Reopen(ring int) error
+}
+
+// Watcher is implemented by a Hotplug.
+type Watcher interface {
+	// Changed blocks until CPUs may have come or gone, or for atMost, if that is not 0. It returns false after
+	// StopWatching.
+	Changed(atMost time.Duration) bool
+	StopWatching()
+	// WatchErr says why Changed looks every now and then, instead of when the kernel announces a change.
+	WatchErr() error
+}
+
+// Stepped is implemented by a Kernel of a simulation in which one thing happens at a time.
+type Stepped interface {
+	// Yield is called wherever the reader's steps and the kernel's may interleave in a way that matters: between
+	// two loads of heads, after a store of a tail, and while it sleeps. False is for tests in which time passes by itself.
+	Yield() bool
+	// Drive gets the barrier of an ordered stream, which is not started: the simulation calls its Round when it
+	// is Requested.
+	Drive(*grace.Barrier)
+}
