@@ -2,12 +2,12 @@ package perfbuftest_test
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/ringfold/ringfold/internal/ringtest"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/ringfold/ringfold/perfbuf/perfbuftest"
 )
@@ -80,16 +80,10 @@ func newScript(t *testing.T, options byte) *script {
 	return s
 }
 
-// payload is one that tells which output it is of.
+// payload is that of a CPU's next output.
 func (s *script) payload(cpu, size int) []byte {
 	s.ids[cpu]++
-	b := make([]byte, max(size, 12))
-	binary.NativeEndian.PutUint64(b, s.ids[cpu])
-	binary.NativeEndian.PutUint32(b[8:], uint32(len(b)))
-	for i := 12; i < len(b); i++ {
-		b[i] = byte(s.ids[cpu]) + byte(i)
-	}
-	return b
+	return ringtest.Payload(s.ids[cpu], max(size, ringtest.MinPayload))
 }
 
 // step does one thing.
@@ -291,25 +285,16 @@ func (s *script) complete(ev perfbuf.Event) {
 	s.watermark = w
 }
 
-// sample requires that it is as it was output, and is the only one.
+// sample requires that it is as it was output, and comes once.
 func (s *script) sample(ev perfbuf.Event) {
-	b := ev.Bytes()
 	if s.damaged {
 		return
 	}
-	if len(b) < 12 {
-		s.t.Fatalf("%d bytes", len(b))
-	}
-	id, n := binary.NativeEndian.Uint64(b), int(binary.NativeEndian.Uint32(b[8:]))
-	if n > len(b) || len(b)-n > 7 || id > s.ids[ev.CPU()] || s.seen[ev.CPU()][id] {
-		s.t.Fatalf("output %d of %d, of %d bytes, came with %d, before: %v", id, s.ids[ev.CPU()], n, len(b), s.seen[ev.CPU()][id])
+	id, err := ringtest.Check(ev.Bytes())
+	if err != nil || id == 0 || id > s.ids[ev.CPU()] || s.seen[ev.CPU()][id] {
+		s.t.Fatalf("output %d of %d, seen before: %v: %v", id, s.ids[ev.CPU()], s.seen[ev.CPU()][id], err)
 	}
 	s.seen[ev.CPU()][id] = true
-	for i := 12; i < n; i++ {
-		if b[i] != byte(id)+byte(i) {
-			s.t.Fatalf("byte %d of output %d is %#x", i, id, b[i])
-		}
-	}
 }
 
 // finish ends programs, reads what is left, and draws up the accounts.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"syscall"
 	"testing"
@@ -124,26 +123,23 @@ func TestLoss(t *testing.T) {
 	}, collect(t, r))
 }
 
-// An event whose program has not come to its publication holds back later ones, for as long as it takes.
+// An event whose program has not come to its end holds back later ones, for as long as it takes.
 func TestExactStreamWaitsForPrograms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := perfbuftest.New(perfbuftest.Options{RealTime: true})
-		r, err := k.Open(perfbuf.Options{})
-		require.NoError(t, err)
-		defer r.Close()
+		require.EqualValues(t, time.Hour, k.Now())
+		r := open(t, k, perfbuf.Options{})
 		stream, err := r.Stream(perfbuf.StreamOptions{})
 		require.NoError(t, err)
-		defer stream.Close()
-
 		p := k.Begin(0)
 		p.Prepare([]byte("slow"))
 		time.Sleep(time.Second)
+		require.EqualValues(t, time.Hour+time.Second, k.Now())
 		require.NoError(t, k.Output(1, []byte("fast")))
 
 		var got []string
-		var run sync.WaitGroup
-		run.Go(func() {
-			stream.Run(t.Context(), func(ev perfbuf.Event) error {
+		run := inBackground(func() error {
+			return stream.Run(t.Context(), func(ev perfbuf.Event) error {
 				if got = append(got, string(ev.Bytes())); len(got) == 2 {
 					return perfbuf.ErrStop
 				}
@@ -151,8 +147,6 @@ func TestExactStreamWaitsForPrograms(t *testing.T) {
 			})
 		})
 		time.Sleep(time.Minute)
-		synctest.Wait()
-		require.Empty(t, got)
 		require.NoError(t, p.Reserve())
 		p.Copy()
 		p.Publish()
@@ -160,79 +154,84 @@ func TestExactStreamWaitsForPrograms(t *testing.T) {
 		synctest.Wait()
 		require.Empty(t, got, "the program is still running")
 		p.End()
-		run.Wait()
+		require.NoError(t, <-run)
 		require.Equal(t, []string{"slow", "fast"}, got)
 		require.Zero(t, r.Stats().Late)
+		require.NoError(t, r.Close())
 	})
 }
 
-// Drain waits for the programs that are running, even if the clock stands still.
-func TestDrainWaitsForPrograms(t *testing.T) {
-	type drainer interface {
+// inBackground starts a call and lets it come to rest.
+func inBackground(call func() error) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- call() }()
+	synctest.Wait()
+	return done
+}
+
+// Drain and Shutdown wait for the programs that are running, even if the clock stands still, and deliver what these output.
+func TestEndsWaitForPrograms(t *testing.T) {
+	type ender interface {
 		Drain(context.Context, func(perfbuf.Event) error) error
+		Shutdown(context.Context, func(perfbuf.Event) error) error
 	}
-	for name, source := range map[string]func(*perfbuf.Reader) (drainer, error){
-		"reader": func(r *perfbuf.Reader) (drainer, error) { return r, nil },
-		"exact":  func(r *perfbuf.Reader) (drainer, error) { return r.Stream(perfbuf.StreamOptions{}) },
-		"slack": func(r *perfbuf.Reader) (drainer, error) {
+	for name, source := range map[string]func(*perfbuf.Reader) (ender, error){
+		"reader": func(r *perfbuf.Reader) (ender, error) { return r, nil },
+		"exact":  func(r *perfbuf.Reader) (ender, error) { return r.Stream(perfbuf.StreamOptions{}) },
+		"slack": func(r *perfbuf.Reader) (ender, error) {
 			return r.Stream(perfbuf.StreamOptions{Order: perfbuf.Slack(time.Hour)})
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				k := perfbuftest.New(perfbuftest.Options{CPUs: 1})
-				r, err := k.Open(perfbuf.Options{})
-				require.NoError(t, err)
-				defer r.Close()
-				src, err := source(r)
-				require.NoError(t, err)
-				if stream, ok := src.(*perfbuf.Stream); ok {
-					defer stream.Close()
-				}
-
-				p := k.Begin(0)
-				p.Prepare([]byte("last"))
-				var got []string
-				drained := make(chan error, 1)
-				go func() {
-					drained <- src.Drain(t.Context(), func(ev perfbuf.Event) error {
-						got = append(got, string(ev.Bytes()))
-						return nil
+		for end, f := range map[string]func(ender, context.Context, func(perfbuf.Event) error) error{"Drain": ender.Drain, "Shutdown": ender.Shutdown} {
+			t.Run(name+" "+end, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					k := perfbuftest.New(perfbuftest.Options{})
+					r := open(t, k, perfbuf.Options{})
+					src, err := source(r)
+					require.NoError(t, err)
+					p := k.Begin(0)
+					p.Prepare([]byte("1st."))
+					k.Advance(time.Second)
+					require.NoError(t, k.Output(1, []byte("2nd.")))
+					var got []string
+					done := inBackground(func() error {
+						return f(src, t.Context(), func(ev perfbuf.Event) error {
+							got = append(got, string(ev.Bytes()))
+							return nil
+						})
 					})
-				}()
-				synctest.Wait()
-				require.Empty(t, drained)
-				require.NoError(t, p.Reserve())
-				p.Copy()
-				p.Publish()
-				p.End()
-				require.NoError(t, <-drained)
-				require.Equal(t, []string{"last"}, got)
+					require.Empty(t, done)
+					if end == "Shutdown" {
+						require.Equal(t, syscall.ENOENT, k.Output(1, []byte("none")))
+					}
+					require.NoError(t, p.Reserve())
+					p.Copy()
+					p.Publish()
+					p.End()
+					require.NoError(t, <-done)
+					require.ElementsMatch(t, []string{"1st.", "2nd."}, got)
+					if name != "reader" {
+						require.IsIncreasing(t, got)
+					}
+					require.NoError(t, r.Close())
+					require.Zero(t, r.Stats().Total().Dropped)
+				})
 			})
-		})
+		}
 	}
 }
 
-// Slack is a guess, and here it is wrong.
-func TestSlackStreamMarksLate(t *testing.T) {
-	k := perfbuftest.New(perfbuftest.Options{})
-	stream, err := open(t, k, perfbuf.Options{}).Stream(perfbuf.StreamOptions{Order: perfbuf.Slack(time.Millisecond)})
-	require.NoError(t, err)
-	defer stream.Close()
-	p := k.Begin(0)
-	p.Prepare([]byte("slow"))
-	k.Advance(time.Second)
-	require.NoError(t, k.Output(1, []byte("fast")))
-	require.Empty(t, collect(t, stream))
-	k.Advance(time.Millisecond)
-	require.Equal(t, []string{"fast"}, payloads(collect(t, stream)))
-	require.NoError(t, p.Reserve())
-	p.Copy()
-	p.Publish()
-	p.End()
-	recs := collect(t, stream)
-	require.Equal(t, []string{"slow"}, payloads(recs))
-	require.True(t, recs[0].Late)
+// Outputs of a paused reader are refused, and counted as such.
+func TestPauseAndResume(t *testing.T) {
+	k := perfbuftest.New(perfbuftest.Options{CPUs: 1})
+	r := open(t, k, perfbuf.Options{})
+	require.NoError(t, k.Output(0, []byte("kept")))
+	require.NoError(t, r.Pause())
+	require.Equal(t, syscall.ENOENT, k.Output(0, []byte("none")))
+	require.NoError(t, r.Resume())
+	require.NoError(t, k.Output(0, []byte("back")))
+	require.Equal(t, []string{"kept", "back"}, payloads(collect(t, r)))
+	require.Equal(t, perfbuftest.Counts{Attempted: 3, Written: 2, Refused: 1}, k.Counts(0))
 }
 
 // A reader is closed although programs that output to it have not ended. What they have reserved no reader counts.
@@ -255,33 +254,7 @@ func TestCloseDoesNotWaitForPrograms(t *testing.T) {
 	require.Zero(t, r.Stats().Total().Dropped)
 }
 
-// A barrier that waits for a program when the reader is closed has not failed, nor succeeded.
-func TestCloseDuringABarrier(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := perfbuftest.New(perfbuftest.Options{RealTime: true})
-		r := open(t, k, perfbuf.Options{})
-		stream, err := r.Stream(perfbuf.StreamOptions{})
-		require.NoError(t, err)
-		p := k.Begin(0)
-		time.Sleep(time.Second)
-		require.NoError(t, k.Output(1, []byte("held")))
-		done := inBackground(func() error {
-			return stream.Run(t.Context(), func(perfbuf.Event) error { return errors.New("not yet") })
-		})
-		time.Sleep(time.Minute)
-		before := r.Stats().Barrier
-		require.Greater(t, before.Stalled, 59*time.Second)
-		require.NoError(t, r.Close())
-		require.Equal(t, os.ErrClosed, <-done)
-		synctest.Wait()
-		before.Stalled = 0
-		require.Equal(t, before, r.Stats().Barrier)
-		require.EqualValues(t, 1, r.Stats().Total().Dropped)
-		p.End()
-	})
-}
-
-// Wakeups are the kernel's: each event, each so many, or so many bytes.
+// Wakeups are the kernel's: the doorbell's, each so many events, or so many bytes.
 func TestWakeup(t *testing.T) {
 	for _, c := range []struct {
 		w      perfbuf.Wakeup
@@ -293,49 +266,22 @@ func TestWakeup(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			k := perfbuftest.New(perfbuftest.Options{RealTime: true})
-			r, err := k.Open(perfbuf.Options{Wakeup: c.w})
-			require.NoError(t, err)
-			defer r.Close()
-			var woken bool
-			go func() { woken = r.Wait(t.Context()) == nil }()
-			synctest.Wait()
+			r := open(t, k, perfbuf.Options{Wakeup: c.w})
+			woken := inBackground(func() error { return r.Wait(t.Context()) })
+			time.Sleep(time.Minute) // by default, it looks no more
 			for range c.sleeps {
 				require.NoError(t, k.Output(1, make([]byte, 12)))
 				synctest.Wait()
-				require.False(t, woken)
+				require.Empty(t, woken)
 			}
+			start := time.Now()
 			require.NoError(t, k.Output(1, make([]byte, 12)))
-			synctest.Wait()
-			require.True(t, woken)
+			require.NoError(t, <-woken)
+			require.Equal(t, start, time.Now())
 			require.EqualValues(t, 1, r.Stats().Wakes)
+			require.NoError(t, r.Close())
 		})
 	}
-}
-
-// In a bubble the clock is the bubble's: what waits for it does not take long.
-func TestRealTimeInABubble(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := perfbuftest.New(perfbuftest.Options{RealTime: true})
-		require.EqualValues(t, time.Hour, k.Now())
-		r, err := k.Open(perfbuf.Options{})
-		require.NoError(t, err)
-		defer r.Close()
-		stream, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Slack(time.Minute)})
-		require.NoError(t, err)
-		defer stream.Close()
-		require.NoError(t, k.Output(0, []byte("1st.")))
-		time.Sleep(time.Second)
-		require.NoError(t, k.Output(1, []byte("2nd.")))
-		n := 0
-		for ev, err := range stream.Events(t.Context()) {
-			require.NoError(t, err)
-			require.EqualValues(t, time.Hour+time.Duration(n)*time.Second, ev.Time())
-			require.GreaterOrEqual(t, k.Now(), ev.Time()+uint64(time.Minute))
-			if n++; n == 2 {
-				break
-			}
-		}
-	})
 }
 
 // Programs run on all CPUs, interrupted at any step, while a stream is read: nothing is out of
