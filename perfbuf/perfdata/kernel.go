@@ -5,8 +5,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"sync/atomic"
-	"time"
 
 	"github.com/ringfold/ringfold/internal/grace"
 	"github.com/ringfold/ringfold/internal/kernel"
@@ -16,6 +14,7 @@ import (
 // replay is the kernel that outputs a recording's events. It fills rings when it is asked to wait, and when it is asked for the time.
 type replay struct {
 	*recording
+	poller
 	speed  float64 // 0: not paced
 	wall   bool
 	keep   uint64         // how much of the end is replayed, in ns; 0: all
@@ -24,10 +23,7 @@ type replay struct {
 	chosen []int
 	memory []*raw.Ring
 
-	interrupts chan struct{}
-
-	session atomic.Pointer[session]
-	// What follows is under its mu.
+	// What follows is under the session's mu.
 	since   uint64 // earlier records are left out
 	rings   map[int]*ring
 	at      int64 // of the next record in the file
@@ -56,9 +52,9 @@ func (k *replay) Open(setup kernel.Setup) (kernel.Kernel, error) {
 		k.rings[cpu] = r
 		k.memory = append(k.memory, r.raw)
 	}
-	s := join([]*replay{k})
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s := &session{members: []*replay{k}, speed: k.speed}
+	k.session.Store(s)
+	k.rewind(k.last)
 	s.feed()
 	return k, nil
 }
@@ -105,18 +101,10 @@ func (k *replay) ring() *ring {
 	return k.rings[k.next.cpu]
 }
 
-// Wait is kernel.Poller's.
-func (k *replay) Wait(until time.Time, ready func(woken bool) bool) error {
-	return wait(k.lock, k.interrupts, until, ready)
-}
-
 // isRead reports whether the rings are empty.
 func (k *replay) isRead() bool {
 	return !slices.ContainsFunc(k.memory, func(r *raw.Ring) bool { return r.Tail() != r.Head() })
 }
-
-// Interrupt is kernel.Poller's.
-func (k *replay) Interrupt() { interrupt(k.interrupts) }
 
 // Now is a time up to which all events are in the rings, as far as barriers ask for that.
 func (k *replay) Now() uint64 {

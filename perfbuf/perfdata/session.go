@@ -13,9 +13,9 @@ import (
 	"github.com/ringfold/ringfold/internal/kernel"
 )
 
-// session is a replay, or several that are merged: events are put into the rings in order of time over all of them, and there is one clock.
+// session feeds the rings of a replay, or of several that are merged, in order of time over all of them, by one clock.
 type session struct {
-	mu      sync.Mutex // held to feed; what members read and put is under it
+	mu      sync.Mutex // guards what members read and put, too
 	members []*replay
 	speed   float64 // 0: not paced
 	fed     uint64  // the time of the latest that was put
@@ -24,44 +24,43 @@ type session struct {
 	looked  bool // somebody has waited, or read the clock, as streams do before they look at rings
 }
 
-// joining is held while a session gets members from others.
-var joining sync.Mutex
+// moving is held while a replay goes from one session to another.
+var moving sync.Mutex
 
-// join makes a session of replays, which leave theirs.
-func join(members []*replay) *session {
-	joining.Lock()
-	defer joining.Unlock()
-	s := &session{members: members, speed: members[0].speed}
+// join takes a replay over from its session.
+func (s *session) join(k *replay) {
+	moving.Lock()
+	defer moving.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	last := uint64(0)
-	for _, k := range members {
-		last = max(last, k.last)
+	old := k.session.Load()
+	old.mu.Lock()
+	defer old.mu.Unlock()
+	last := k.last
+	for _, m := range s.members {
+		last = max(last, m.last)
 	}
-	for _, k := range members {
-		if old := k.session.Load(); old != nil {
-			old.mu.Lock()
-			if old.fresh() {
-				k.rewind(last)
-			} else {
-				s.fed = max(s.fed, old.fed)
-			}
-			if first := old.clock.first; first != 0 && (s.clock.first == 0 || first < s.clock.first) {
-				s.clock.begun, s.clock.first = time.Now(), first
-			}
-			old.members = slices.DeleteFunc(old.members, func(m *replay) bool { return m == k })
-			k.session.Store(s)
-			old.mu.Unlock()
-		} else {
-			k.rewind(last)
-			k.session.Store(s)
+	if s.fresh() {
+		s.fed = 0
+		for _, m := range s.members {
+			m.rewind(last)
 		}
 	}
-	return s
+	if old.fresh() {
+		k.rewind(last)
+	} else {
+		s.fed = max(s.fed, old.fed)
+	}
+	if first := old.clock.first; first != 0 && (s.clock.first == 0 || first < s.clock.first) {
+		s.clock.begun, s.clock.first = time.Now(), first
+	}
+	old.members = slices.DeleteFunc(old.members, func(m *replay) bool { return m == k })
+	s.members = append(s.members, k)
+	k.session.Store(s)
 }
 
-// fresh reports whether nobody has looked at the rings, so that what they hold may be taken back: it may be later than what others have still to
-// put.
+// fresh reports whether nobody has looked at the rings. What they hold may then be taken back: it may be later than what
+// others have still to put.
 func (s *session) fresh() bool {
 	for _, k := range s.members {
 		for _, r := range k.memory {
@@ -86,20 +85,6 @@ func (k *replay) rewind(last uint64) {
 		k.err = nil
 	}
 }
-
-// lock locks the session that a replay, or a group, is in.
-func lock(in *atomic.Pointer[session]) *session {
-	for {
-		s := in.Load()
-		s.mu.Lock()
-		if in.Load() == s {
-			return s
-		}
-		s.mu.Unlock()
-	}
-}
-
-func (k *replay) lock() *session { return lock(&k.session) }
 
 // first is the member that has the next event, nil if there is no more. The caller holds mu, as it does for what follows.
 func (s *session) first() (first *replay) {
@@ -142,14 +127,32 @@ func (s *session) ended() (why error) {
 	return why
 }
 
-// wait is kernel.Poller's. At the end, when all is read, it returns the reason.
-func wait(lock func() *session, interrupts chan struct{}, until time.Time, ready func(woken bool) bool) error {
+// poller is a kernel.Poller of whatever session a replay is in, or of that of a group.
+type poller struct {
+	session    atomic.Pointer[session]
+	interrupts chan struct{}
+}
+
+// lock locks the session.
+func (p *poller) lock() *session {
+	for {
+		s := p.session.Load()
+		s.mu.Lock()
+		if p.session.Load() == s {
+			return s
+		}
+		s.mu.Unlock()
+	}
+}
+
+// Wait is kernel.Poller's. At the end, when all is read, it returns the reason.
+func (p *poller) Wait(until time.Time, ready func(woken bool) bool) error {
 	select {
-	case <-interrupts: // it is a deadline, which this one replaces
+	case <-p.interrupts: // it is a deadline, which this one replaces
 	default:
 	}
 	for woken := false; ; woken = true {
-		s := lock()
+		s := p.lock()
 		s.looked = true
 		pause := look
 		if next := s.feed(); next != nil && s.speed > 0 {
@@ -159,7 +162,7 @@ func wait(lock func() *session, interrupts chan struct{}, until time.Time, ready
 		if ready(woken) {
 			return nil
 		}
-		s = lock()
+		s = p.lock()
 		err := s.ended()
 		s.mu.Unlock()
 		if err != nil {
@@ -174,7 +177,7 @@ func wait(lock func() *session, interrupts chan struct{}, until time.Time, ready
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
-		case <-interrupts:
+		case <-p.interrupts:
 			timer.Stop()
 			return os.ErrDeadlineExceeded
 		}
@@ -184,23 +187,21 @@ func wait(lock func() *session, interrupts chan struct{}, until time.Time, ready
 	}
 }
 
-func interrupt(interrupts chan struct{}) {
+// Interrupt is kernel.Poller's.
+func (p *poller) Interrupt() {
 	select {
-	case interrupts <- struct{}{}:
+	case p.interrupts <- struct{}{}:
 	default:
 	}
 }
 
-// group is what a stream waits by that merges recordings.
-type group struct {
-	session    atomic.Pointer[session]
-	members    []*replay // for those who add and remove them
-	interrupts chan struct{}
-}
+// group is what a stream waits by that merges recordings. It keeps its session.
+type group struct{ poller }
 
 // Group is kernel.Kernel's.
 func (k *replay) Group() (kernel.Group, error) {
-	g := &group{interrupts: make(chan struct{}, 1)}
+	g := &group{poller{interrupts: make(chan struct{}, 1)}}
+	g.session.Store(&session{speed: k.speed})
 	return g, g.Add(k)
 }
 
@@ -210,8 +211,9 @@ func (g *group) Add(k kernel.Kernel) error {
 	if !ok {
 		return errors.New("perfdata: a recording can only be merged with recordings: its events are from another time")
 	}
-	if len(g.members) > 0 {
-		switch k := g.members[0]; {
+	s := g.session.Load()
+	if len(s.members) > 0 {
+		switch k := s.members[0]; {
 		case other.speed != k.speed:
 			return errors.New("perfdata: recordings can only be merged at the same ReplayOptions.Speed: set it alike")
 		case other.wall != k.wall:
@@ -220,28 +222,21 @@ func (g *group) Add(k kernel.Kernel) error {
 			return fmt.Errorf("perfdata: %s was recorded on %s and %s on %s, by different clocks: set ReplayOptions.WallClock", k.file, k.host, other.file, other.host)
 		}
 	}
-	g.members = append(g.members, other)
-	g.session.Store(join(slices.Clone(g.members)))
+	s.join(other)
 	return nil
 }
 
-// Remove has one replayed alone.
+// Remove has a recording replayed alone. It keeps its pace.
 func (g *group) Remove(k kernel.Kernel) {
-	g.members = slices.DeleteFunc(g.members, func(m *replay) bool { return m == k })
-	join([]*replay{k.(*replay)})
+	s := g.lock()
+	alone := &session{speed: s.speed, clock: clock{begun: s.clock.begun, first: s.clock.first}}
+	s.mu.Unlock()
+	alone.join(k.(*replay))
 }
 
 // Close has all replayed alone.
 func (g *group) Close() {
-	for _, k := range slices.Clone(g.members) {
+	for _, k := range slices.Clone(g.session.Load().members) {
 		g.Remove(k)
 	}
 }
-
-// Wait is kernel.Poller's.
-func (g *group) Wait(until time.Time, ready func(woken bool) bool) error {
-	return wait(func() *session { return lock(&g.session) }, g.interrupts, until, ready)
-}
-
-// Interrupt is kernel.Poller's.
-func (g *group) Interrupt() { interrupt(g.interrupts) }
