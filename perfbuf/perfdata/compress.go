@@ -54,6 +54,9 @@ func (p *packer) Write(b []byte) (int, error) {
 
 // feature is HEADER_COMPRESSED: version, PERF_COMP_ZSTD, level, ratio, and the most that a record decompresses to.
 func (p *packer) feature(most int) (b []byte) {
+	if p == nil {
+		return nil
+	}
 	ratio := uint64(1)
 	if p.all > 0 {
 		ratio = max(1, p.in/p.all)

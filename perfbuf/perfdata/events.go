@@ -51,7 +51,7 @@ func (r *recording) btfOf(l *layout) []byte {
 		if b = b[8:]; size > uint64(len(b)) {
 			return nil
 		}
-		if uint64(id) == l.first {
+		if uint64(id) == l.id {
 			return b[:size:size]
 		}
 		b = b[size:]

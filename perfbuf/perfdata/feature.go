@@ -3,6 +3,7 @@ package perfdata
 import (
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,42 +16,41 @@ type feature struct {
 	body []byte
 }
 
-// features are those of a recording, in the order of their numbers. Those that are not known, on other systems than Linux, are
-// left out.
-func (r *Recorder) features() (list []feature) {
-	add := func(bit int, body []byte) {
-		if body != nil {
-			list = append(list, feature{bit, body})
-		}
-	}
+// features are those of a recording, in the order of their numbers. Those that are not known, on other systems than Linux,
+// are left out.
+func (r *Recorder) features() []feature {
 	host, _ := os.Hostname()
-	add(featHostname, str(host))
 	release, _ := os.ReadFile("/proc/sys/kernel/osrelease")
-	add(featOSRelease, str(strings.TrimSpace(string(release))))
-	add(featVersion, str("ringfold"))
-	add(featArch, str(arch()))
-	n := uint32(runtime.NumCPU())
-	add(featNrCPUs, native.AppendUint32(native.AppendUint32(nil, n), n)) // available, online
+	cpus := uint32(runtime.NumCPU())
 	cmdline := native.AppendUint32(nil, uint32(len(os.Args)))
 	for _, arg := range os.Args {
 		cmdline = append(cmdline, str(arg)...)
 	}
-	add(featCmdline, cmdline)
-	add(featEventDesc, r.eventDesc())
 	times := r.written
 	if r.opts.Until != 0 {
 		times = span{r.opts.Since, r.opts.Until}
 	}
-	if times.last != 0 {
-		add(featSampleTime, native.AppendUint64(native.AppendUint64(nil, times.first), times.last))
+	return slices.DeleteFunc([]feature{
+		{featHostname, str(host)},
+		{featOSRelease, str(strings.TrimSpace(string(release)))},
+		{featVersion, str("ringfold")},
+		{featArch, str(arch())},
+		{featNrCPUs, native.AppendUint32(native.AppendUint32(nil, cpus), cpus)}, // available, online
+		{featCmdline, cmdline},
+		{featEventDesc, r.eventDesc()},
+		{featSampleTime, times.feature()},
+		{featClockID, native.AppendUint64(nil, 1)}, // resolution in ns
+		{featBTF, r.btf()},
+		{featCompressed, r.packer.feature(r.opts.BufferBytes)},
+		{featClockData, clockData()},
+	}, func(f feature) bool { return f.body == nil })
+}
+
+func (s span) feature() []byte {
+	if s.last == 0 {
+		return nil
 	}
-	add(featClockID, native.AppendUint64(nil, 1)) // resolution in ns
-	add(featBTF, r.btf())
-	if r.packer != nil {
-		add(featCompressed, r.packer.feature(r.opts.BufferBytes))
-	}
-	add(featClockData, clockData())
-	return list
+	return native.AppendUint64(native.AppendUint64(nil, s.first), s.last)
 }
 
 // str is struct perf_header_string, with its text padded as perf does.

@@ -1,6 +1,7 @@
 package perfdata
 
 import (
+	"bufio"
 	"bytes"
 	"io"
 	"strings"
@@ -32,7 +33,7 @@ func TestInflateLimit(t *testing.T) {
 	for limit, want := range map[int64]string{most: "decompress to more than 65536 bytes", most + 100: "more than 65636"} {
 		var out bytes.Buffer
 		z := &zeros{}
-		why, err := r.inflateTo(&out, z, limit)
+		why, err := r.inflateTo(bufio.NewWriter(&out), z, limit)
 		if err != nil || !strings.Contains(why, want) {
 			t.Fatal(why, err)
 		}

@@ -29,9 +29,6 @@ func (r *recording) inflate(d Decompressor) error {
 	os.Remove(f.Name()) // where that cannot be done yet, Close does it
 	out := bufio.NewWriterSize(f, blockSize)
 	why, err := r.inflateTo(out, d, max(leastInflated, mostRatio*r.blocks.size))
-	if err == nil {
-		err = out.Flush()
-	}
 	size, seekErr := f.Seek(0, io.SeekCurrent)
 	if err = errors.Join(err, seekErr); err != nil {
 		temporary{f}.Close()
@@ -65,33 +62,31 @@ const (
 	mostRatio     = 1000
 )
 
-// inflateTo writes first the records that are not compressed, then those that are, of which it writes most bytes. why is not empty if
-// there are more, or these are damaged.
-func (r *recording) inflateTo(out io.Writer, d Decompressor, most int64) (why string, err error) {
+// inflateTo writes first the records that are not compressed, then those that are, of which it writes at most most bytes. why is
+// not empty if there are more, or these are damaged.
+func (r *recording) inflateTo(out *bufio.Writer, d Decompressor, most int64) (why string, err error) {
 	plain := &outer{recording: r, off: r.data}
 	for {
 		b, err := plain.next()
 		if b == nil || err != nil {
 			break // the others end there too
 		}
-		if typ := native.Uint32(b); typ < typeHeaderAttr {
-			if _, err := out.Write(b); err != nil {
-				return "", err
-			}
+		if native.Uint32(b) < typeHeaderAttr {
+			out.Write(b)
 		}
 	}
 	from := &outer{recording: r, off: r.data}
 	if err := d.Reset(from); err != nil {
 		return "", err
 	}
-	to := &keepsError{w: out}
-	_, err = io.CopyN(to, d, most)
+	_, err = io.CopyN(struct{ io.Writer }{out}, d, most) // by its Write alone: its ReadFrom would keep errors of d
+	failed := errors.Join(out.Flush(), from.err)         // of the first write that failed, if one did
 	switch {
-	case to.err != nil || from.err != nil:
-		return "", errors.Join(to.err, from.err)
+	case failed != nil:
+		return "", failed
 	case err == nil:
 		return fmt.Sprintf("its records decompress to more than %d bytes, which recorders do not make of %d: the rest is left out", most, r.blocks.size), nil
-	case err == io.EOF, errors.Is(err, io.ErrUnexpectedEOF): // recorders do not end the stream
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF): // recorders do not end the stream
 		return "", nil
 	}
 	return fmt.Sprintf("before offset %d are damaged compressed records (%v)", from.off, err), nil
@@ -130,17 +125,6 @@ func (o *outer) Read(p []byte) (int, error) {
 	n := copy(p, o.left)
 	o.left = o.left[n:]
 	return n, nil
-}
-
-// keepsError tells an error of a write from one of what is read.
-type keepsError struct {
-	w   io.Writer
-	err error
-}
-
-func (k *keepsError) Write(b []byte) (n int, err error) {
-	n, k.err = k.w.Write(b)
-	return n, k.err
 }
 
 // temporary is a file that is removed in the end.

@@ -8,69 +8,51 @@ type layout struct {
 	config     uint64
 	typ        uint32
 	sampleType uint64
-	idAll      bool
-	first      uint64 // of its ids
+	id         uint64 // the first of its ids
 	named      bool   // it has ids
 
-	id, time, cpu, raw int // in a sample; id -1: none. raw: or the callchain before it
-	callchain          bool
-	behind             int // bytes of sample_id behind other records
-	idBehind           int // where in these; -1: none
-	timeBehind         int
-	cpuBehind          int
+	sample fields // of samples, up to the callchain or the raw data
+	behind fields // of sample_id, at the end of other records
 }
 
-// What has 8 bytes each, in the order of samples and of sample_id.
+// fields are the offsets of a record's fields, -1 for those that are missing, and the bytes that all take.
+type fields struct{ id, time, cpu, size int }
+
+// The fields of 8 bytes, in the order of samples and of sample_id.
 var (
 	inSample = []uint64{sampleIdentifier, sampleIP, sampleTID, sampleTime, sampleAddr, sampleID, sampleStreamID, sampleCPU, samplePeriod}
 	inBehind = []uint64{sampleTID, sampleTime, sampleID, sampleStreamID, sampleCPU, sampleIdentifier}
 )
 
-// newLayout reads struct perf_event_attr, of 64 bytes at least.
+// newLayout reads struct perf_event_attr, of at least 64 bytes.
 func newLayout(b []byte) *layout {
 	l := &layout{typ: native.Uint32(b), config: native.Uint64(b[8:]), sampleType: native.Uint64(b[24:])}
-	l.idAll = native.Uint64(b[40:])&sampleIDAll != 0
-	l.id, l.time, l.cpu = l.place(inSample, 8)
-	l.raw = 8
-	for _, bit := range inSample {
-		if l.sampleType&bit != 0 {
-			l.raw += 8
-		}
+	behind := inBehind
+	if native.Uint64(b[40:])&sampleIDAll == 0 {
+		behind = nil
 	}
-	l.callchain = l.sampleType&sampleCallchain != 0
-	l.idBehind, l.timeBehind, l.cpuBehind = -1, -1, -1
-	if l.idAll {
-		l.idBehind, l.timeBehind, l.cpuBehind = l.place(inBehind, 0)
-		for _, bit := range inBehind {
-			if l.sampleType&bit != 0 {
-				l.behind += 8
-			}
-		}
-	}
+	l.sample, l.behind = arrange(inSample, l.sampleType, 8), arrange(behind, l.sampleType, 0)
 	return l
 }
 
-func (l *layout) place(order []uint64, at int) (id, time, cpu int) {
-	id, time, cpu = -1, -1, -1
+// arrange lays out the fields that a sample_type has, from an offset on.
+func arrange(order []uint64, sampleType uint64, from int) fields {
+	f := fields{-1, -1, -1, from}
 	for _, bit := range order {
-		if l.sampleType&bit == 0 {
+		if sampleType&bit == 0 {
 			continue
 		}
-		switch bit {
-		case sampleIdentifier:
-			id = at
-		case sampleID:
-			if id < 0 {
-				id = at
-			}
-		case sampleTime:
-			time = at
-		case sampleCPU:
-			cpu = at
+		switch at := f.size; {
+		case bit == sampleIdentifier, bit == sampleID && f.id < 0:
+			f.id = at
+		case bit == sampleTime:
+			f.time = at
+		case bit == sampleCPU:
+			f.cpu = at
 		}
-		at += 8
+		f.size += 8
 	}
-	return id, time, cpu
+	return f
 }
 
 // lacks is why samples cannot be replayed, empty if they can.
@@ -78,9 +60,9 @@ func (l *layout) lacks() string {
 	switch {
 	case l.sampleType&sampleRaw == 0:
 		return "no raw data"
-	case l.time < 0:
+	case l.sample.time < 0:
 		return "no time"
-	case l.cpu < 0:
+	case l.sample.cpu < 0:
 		return "no CPU"
 	case l.sampleType&sampleRead != 0:
 		return "counter values in front of the raw data"
@@ -88,31 +70,30 @@ func (l *layout) lacks() string {
 	return ""
 }
 
-// mark says that samples are a Recorder's, of ring memory that could not be read.
+// mark reports whether samples are a Recorder's, of ring memory that could not be read.
 func (l *layout) mark() bool {
 	return l.typ == perfTypeSoftware && l.config == swDummy && l.sampleType == sampleOurs
 }
 
-// payload is the raw data of a sample.
+// payload is the raw data of a sample, which has the fields before it.
 func (l *layout) payload(b []byte) ([]byte, bool) {
-	at := l.raw
-	if l.callchain {
-		if at+8 > len(b) {
+	b = b[l.sample.size:]
+	if l.sampleType&sampleCallchain != 0 {
+		if len(b) < 8 {
 			return nil, false
 		}
-		n := native.Uint64(b[at:])
-		hi, skip := bits.Mul64(n, 8)
-		if hi != 0 || skip > uint64(len(b)-at-8) {
+		hi, skip := bits.Mul64(native.Uint64(b), 8)
+		if b = b[8:]; hi != 0 || skip > uint64(len(b)) {
 			return nil, false
 		}
-		at += 8 + int(skip)
+		b = b[skip:]
 	}
-	if at+4 > len(b) {
+	if len(b) < 4 {
 		return nil, false
 	}
-	n := uint64(native.Uint32(b[at:]))
-	if n > uint64(len(b)-at-4) {
+	n := uint64(native.Uint32(b))
+	if b = b[4:]; n > uint64(len(b)) {
 		return nil, false
 	}
-	return b[at+4:][:n], true
+	return b[:n], true
 }

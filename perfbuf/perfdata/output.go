@@ -50,10 +50,8 @@ func (w *file) begin() (err error) {
 	if _, err = w.f.Write(head); err != nil {
 		return err
 	}
-	b := w.recorder.names()
-	if types := w.recorder.btf(); types != nil {
-		b = appendFeature(b, feature{featBTF, types}) // for files that are still written, or never closed
-	}
+	// What files that are never closed are to have: without the compression, perf would not decompress these.
+	b := w.recorder.preamble(featBTF, featCompressed, featClockData)
 	if err = w.write(b); err != nil || w.late() {
 		return err
 	}
@@ -63,34 +61,24 @@ func (w *file) begin() (err error) {
 // late reports whether the file gets its name at the end only: a snapshot has all that it promises, or is none.
 func (w *file) late() bool { return w.recorder.opts.Until != 0 }
 
-// appendFeature appends a feature as a record, unless it is too large for one.
-func appendFeature(b []byte, f feature) []byte {
-	size := (16 + len(f.body) + 7) &^ 7
-	if size > mostRecord {
-		return b
-	}
-	body := append(native.AppendUint64(nil, uint64(f.bit)), f.body...)
-	return appendRecord(b, typeHeaderFeature, append(body, make([]byte, size-8-len(body))...))
-}
-
-// names are records that name the events, and say what time it is, for pipes, and for files that are never closed; without the last one, perf would
-// not decompress these.
-func (r *Recorder) names() (b []byte) {
+// preamble is records that name the events, and have the features with these numbers, or all if there are none. Features that are too
+// large for a record are left out.
+func (r *Recorder) preamble(bits ...int) (b []byte) {
 	for _, e := range r.events {
 		body := native.AppendUint64(native.AppendUint64(nil, updateName), e.id)
-		name := make([]byte, (len(e.name)+8)&^7)
-		copy(name, e.name)
-		b = appendRecord(b, typeEventUpdate, append(body, name...))
+		b = appendRecord(b, typeEventUpdate, padded(append(body, e.name+"\x00"...)))
 	}
-	if now := clockData(); now != nil {
-		b = appendRecord(b, typeHeaderFeature, append(native.AppendUint64(nil, featClockData), now...))
-	}
-	if r.packer != nil {
-		body := append(native.AppendUint64(nil, featCompressed), r.packer.feature(r.opts.BufferBytes)...)
-		b = appendRecord(b, typeHeaderFeature, append(body, 0, 0, 0, 0))
+	for _, f := range r.features() {
+		body := padded(append(native.AppendUint64(nil, uint64(f.bit)), f.body...))
+		if (bits == nil || slices.Contains(bits, f.bit)) && 8+len(body) <= mostRecord {
+			b = appendRecord(b, typeHeaderFeature, body)
+		}
 	}
 	return b
 }
+
+// padded appends zeros up to a multiple of 8 bytes.
+func padded(b []byte) []byte { return append(b, make([]byte, -len(b)&7)...) }
 
 // header is struct perf_file_header, the ids, and the attributes.
 func (r *Recorder) header() []byte {
@@ -140,17 +128,15 @@ func (w *file) end() error {
 	}
 	list := w.recorder.features()
 	at := w.data + w.size
-	b := make([]byte, 0, 4096)
-	body := uint64(at) + 16*uint64(len(list))
+	next := uint64(at) + 16*uint64(len(list))
+	var sections, bodies []byte
 	bits := uint64(0)
 	for _, f := range list {
-		b = native.AppendUint64(native.AppendUint64(b, body), uint64(len(f.body)))
-		body += uint64(len(f.body))
+		sections = native.AppendUint64(native.AppendUint64(sections, next+uint64(len(bodies))), uint64(len(f.body)))
+		bodies = append(bodies, f.body...)
 		bits |= 1 << f.bit
 	}
-	for _, f := range list {
-		b = append(b, f.body...)
-	}
+	b := append(sections, bodies...)
 	_, err := f.WriteAt(b, at)
 	if err == nil {
 		_, err = f.WriteAt(native.AppendUint64(nil, bits), featuresAt)
@@ -174,10 +160,7 @@ func (p *pipe) begin() error {
 	for _, e := range p.recorder.events {
 		b = appendRecord(b, typeHeaderAttr, native.AppendUint64(slices.Clone(e.attr), e.id))
 	}
-	for _, f := range p.recorder.features() {
-		b = appendFeature(b, f)
-	}
-	return p.write(append(b, p.recorder.names()...))
+	return p.write(append(b, p.recorder.preamble()...))
 }
 
 func (p *pipe) full(int) bool { return false }

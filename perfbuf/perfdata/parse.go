@@ -129,7 +129,7 @@ func (r *recording) parseFile() error {
 // addLayout adds an attribute with its ids.
 func (r *recording) addLayout(l *layout, ids []byte) {
 	if len(ids) >= 8 {
-		l.first, l.named = native.Uint64(ids), true
+		l.id, l.named = native.Uint64(ids), true
 	}
 	for ; len(ids) >= 8; ids = ids[8:] {
 		r.byID[native.Uint64(ids)] = l
@@ -270,7 +270,7 @@ func (r *recording) choose(name string) error {
 		return fmt.Errorf("perfdata: %s: more than one event can be replayed: name one with ReplayOptions.Event: the file has: %s", r.file, events)
 	}
 	r.want = fit[0]
-	if len(r.layouts) > 1 && slices.ContainsFunc(r.layouts, func(l *layout) bool { return l.id != r.want.id }) {
+	if len(r.layouts) > 1 && slices.ContainsFunc(r.layouts, func(l *layout) bool { return l.sample.id != r.want.sample.id }) {
 		return fmt.Errorf("perfdata: %s: events identify their records in different ways: record with perf 3.13 or newer", r.file)
 	}
 	return nil

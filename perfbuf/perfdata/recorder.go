@@ -120,38 +120,48 @@ func (r *Recorder) flushAfter(err error) error {
 	return err
 }
 
-// Record records one event. Markers of [perfbuf.KindFlushed] are not recorded. It copies to memory, and writes when the buffer is full. After an
-// error of a write it does nothing but return that.
+// Record records one event, other than markers ([perfbuf.KindFlushed]). It copies to memory, and writes when the buffer is full. After
+// an error of a write it only returns that.
 func (r *Recorder) Record(ev perfbuf.Event) error {
-	if ev.Kind() != perfbuf.KindSample {
-		return r.odd(ev)
+	switch ev.Kind() {
+	case perfbuf.KindSample:
+		b := ev.Bytes()
+		if len(b) > MaxSample {
+			r.tooLarge.Add(1)
+			return r.loss(ev, typeLostSamples, 8, 1)
+		}
+		if r.sample(ev, r.idOf(ev), b) {
+			r.count++
+		}
+	case perfbuf.KindLost:
+		r.lost.Add(ev.Lost())
+		return r.loss(ev, typeLost, 16, ev.Lost())
+	case perfbuf.KindCorrupt:
+		r.corrupt.Add(1)
+		var corrupt *perfbuf.CorruptError
+		errors.As(ev.Err(), &corrupt)
+		body := native.AppendUint64(native.AppendUint64(nil, corrupt.Offset), corrupt.Skipped)
+		r.sample(ev, r.events[len(r.events)-1].id, append(body, corrupt.Reason...))
 	}
-	b := ev.Bytes()
-	size := (payloadAt + len(b) + 7) &^ 7
-	if size > mostRecord {
-		r.tooLarge.Add(1)
-		return r.loss(ev, typeLostSamples, 1)
-	}
-	p := r.room(size)
-	if p == nil {
-		return r.err
-	}
-	native.PutUint64(p[size-8:], 0) // padding
-	r.sample(p, ev, r.idOf(ev), len(b))
-	copy(p[payloadAt:], b)
-	r.count++
-	return nil
+	return r.err
 }
 
-// sample writes all of a sample but its payload.
-func (r *Recorder) sample(p []byte, ev perfbuf.Event, id uint64, payload int) {
+// sample writes a sample, unless there was an error.
+func (r *Recorder) sample(ev perfbuf.Event, id uint64, payload []byte) bool {
+	p := r.room((payloadAt + len(payload) + 7) &^ 7)
+	if p == nil {
+		return false
+	}
+	native.PutUint64(p[len(p)-8:], 0) // padding
 	putHeader(p, typeSample, len(p))
 	native.PutUint64(p[idAt:], id)
 	native.PutUint64(p[ipAt:], 0)
 	native.PutUint64(p[timeAt:], r.time(ev))
 	native.PutUint32(p[cpuAt:], uint32(ev.CPU()))
 	native.PutUint32(p[cpuAt+4:], 0)
-	native.PutUint32(p[rawAt:], uint32(payload))
+	native.PutUint32(p[rawAt:], uint32(len(payload)))
+	copy(p[payloadAt:], payload)
+	return true
 }
 
 // time is that of an event, noted for the file's features.
@@ -187,31 +197,15 @@ func (r *Recorder) idOf(ev perfbuf.Event) uint64 {
 	return r.id
 }
 
-// odd records what is no sample.
-func (r *Recorder) odd(ev perfbuf.Event) error {
-	switch ev.Kind() {
-	case perfbuf.KindLost:
-		r.lost.Add(ev.Lost())
-		return r.loss(ev, typeLost, ev.Lost())
-	case perfbuf.KindCorrupt:
-		r.corrupt.Add(1)
-		return r.damage(ev)
-	}
-	return r.err
-}
-
-// loss writes a PERF_RECORD_LOST or LOST_SAMPLES. One that programs have counted does not lie between
-// the events of its CPU, so the time after which it was is behind the number, where perf reads nothing.
-func (r *Recorder) loss(ev perfbuf.Event, typ uint32, n uint64) error {
-	at, own := 8, 16 // where the number is, and the fields of sample_id_all: time, cpu, id
-	if typ == typeLost {
-		at, own = 16, 24
-	}
+// loss writes a PERF_RECORD_LOST or LOST_SAMPLES, with the count at an offset. One that programs have counted does not lie between the
+// events of its CPU, so the time after which it was is behind the count, where perf reads nothing.
+func (r *Recorder) loss(ev perfbuf.Event, typ uint32, at int, n uint64) error {
+	own := at + 8
 	counted := kernel.Face.Counted(ev)
 	if counted {
-		own = countedAt + 8
+		own += 8
 	}
-	p := r.room(own + 24)
+	p := r.room(own + 24) // time, CPU and id are those of sample_id_all
 	if p == nil {
 		return r.err
 	}
@@ -226,24 +220,6 @@ func (r *Recorder) loss(ev perfbuf.Event, typ uint32, n uint64) error {
 	native.PutUint32(p[own+8:], uint32(ev.CPU()))
 	native.PutUint32(p[own+12:], 0)
 	native.PutUint64(p[own+16:], id)
-	return nil
-}
-
-// damage writes a sample of the event named corrupt.
-func (r *Recorder) damage(ev perfbuf.Event) error {
-	var corrupt *perfbuf.CorruptError
-	errors.As(ev.Err(), &corrupt)
-	reason := corrupt.Reason
-	size := (payloadAt + 16 + len(reason) + 7) &^ 7
-	p := r.room(size)
-	if p == nil {
-		return r.err
-	}
-	native.PutUint64(p[size-8:], 0) // padding
-	r.sample(p, ev, r.events[len(r.events)-1].id, 16+len(reason))
-	native.PutUint64(p[payloadAt:], corrupt.Offset)
-	native.PutUint64(p[payloadAt+8:], corrupt.Skipped)
-	copy(p[payloadAt+16:], reason)
 	return nil
 }
 

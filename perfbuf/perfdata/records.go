@@ -73,74 +73,70 @@ func (r *recording) record(off int64) (b []byte, next int64, err error) {
 
 // entry reads a record. ok is false if it is too short for its fields.
 func (r *recording) entry(b []byte) (e entry, ok bool) {
-	w := r.want
 	switch native.Uint32(b) {
 	case typeSample:
-		l := w
-		if len(r.layouts) > 1 && w.id >= 0 {
-			if w.id+8 > len(b) {
-				return e, false
-			}
-			l = r.byID[native.Uint64(b[w.id:])]
-		}
-		switch {
-		case l == w:
-			e.kind = sample
-		case l != nil && l.mark():
-			e.kind = corrupt
-		default:
-			return e, true
-		}
-		if l.raw > len(b) {
-			return e, false
-		}
-		e.time, e.cpu = native.Uint64(b[l.time:])+r.shift, cpuAt32(b[l.cpu:])
-		e.payload, ok = l.payload(b)
-		return e, ok
+		return r.sample(b)
 	case typeLost:
-		if len(b) < 24 {
-			return e, false
+		return r.loss(b, 16)
+	case typeLostSamples:
+		if r.ours { // perf's own count again what PERF_RECORD_LOST has counted
+			return r.loss(b, 8)
 		}
-		e.lost = native.Uint64(b[16:])
-		if r.ours && len(b) == countedAt+8+r.want.behind {
-			e.counted, e.after = true, native.Uint64(b[countedAt:])
-			if e.after != 0 {
-				e.after += r.shift
-			}
-		}
-		return r.loss(e, b, 24)
-	case typeLostSamples: // perf's own count those again that PERF_RECORD_LOST has counted
-		if !r.ours {
-			return e, true
-		}
-		if len(b) < 16 {
-			return e, false
-		}
-		e.lost = native.Uint64(b[8:])
-		return r.loss(e, b, 16)
 	}
 	return e, true
 }
 
-// cpuAt32 reads a CPU's number.
-func cpuAt32(b []byte) int { return int(int32(native.Uint32(b))) }
-
-// loss reads the sample_id of a record whose own fields end at an offset. A loss of which the file does not say where and when
-// is not replayed.
-func (r *recording) loss(e entry, b []byte, own int) (entry, bool) {
-	w := r.want
-	if w.timeBehind < 0 || w.cpuBehind < 0 {
+func (r *recording) sample(b []byte) (e entry, ok bool) {
+	l := r.want
+	if len(r.layouts) > 1 && l.sample.id >= 0 {
+		if l.sample.id+8 > len(b) {
+			return e, false
+		}
+		l = r.byID[native.Uint64(b[l.sample.id:])]
+	}
+	switch {
+	case l == r.want:
+		e.kind = sample
+	case l != nil && l.mark():
+		e.kind = corrupt
+	default:
 		return e, true
 	}
-	if len(b) < own+w.behind {
+	if l.sample.size > len(b) {
 		return e, false
 	}
-	b = b[len(b)-w.behind:]
-	if w.idBehind >= 0 && len(r.layouts) > 1 && r.byID[native.Uint64(b[w.idBehind:])] != w {
+	e.time, e.cpu = r.when(b, l.sample)
+	e.payload, ok = l.payload(b)
+	return e, ok
+}
+
+// loss reads a record whose own fields end with a count, at an offset. It skips a loss without a time or a CPU.
+func (r *recording) loss(b []byte, at int) (e entry, ok bool) {
+	f, own := r.want.behind, at+8
+	switch {
+	case len(b) < own:
+		return e, false
+	case f.time < 0 || f.cpu < 0:
+		return e, true
+	case len(b) < own+f.size:
+		return e, false
+	}
+	id := b[len(b)-f.size:]
+	if f.id >= 0 && len(r.layouts) > 1 && r.byID[native.Uint64(id[f.id:])] != r.want {
 		return e, true
 	}
-	e.kind, e.time, e.cpu = lost, native.Uint64(b[w.timeBehind:])+r.shift, cpuAt32(b[w.cpuBehind:])
+	e.kind, e.lost = lost, native.Uint64(b[at:])
+	e.time, e.cpu = r.when(id, f)
+	if e.counted = r.ours && own == countedAt && len(b) == own+8+f.size; e.counted {
+		if e.after = native.Uint64(b[own:]); e.after != 0 {
+			e.after += r.shift
+		}
+	}
 	return e, true
+}
+
+func (r *recording) when(b []byte, f fields) (time uint64, cpu int) {
+	return native.Uint64(b[f.time:]) + r.shift, int(int32(native.Uint32(b[f.cpu:])))
 }
 
 // walk goes over all that is replayed, in the file's order. It ends where the file is cut or damaged. The error is errCompressed at the first
@@ -175,13 +171,6 @@ type place struct {
 	off  int64
 }
 
-func lowest(cpus map[int]uint64) int {
-	if len(cpus) == 0 {
-		return 0
-	}
-	return slices.Min(slices.Collect(maps.Keys(cpus)))
-}
-
 // plan looks at the whole file: what CPUs there are, how much of each, and whether records come in order of time. If not, places are those
 // of all records in that order.
 func (r *recording) plan() (cpus map[int]uint64, places []place, err error) {
@@ -205,7 +194,9 @@ func (r *recording) plan() (cpus map[int]uint64, places []place, err error) {
 	if len(cpus) == 0 && len(counted) > 0 {
 		cpus[-1] = 0
 	}
-	r.home = lowest(cpus)
+	if len(cpus) > 0 {
+		r.home = slices.Min(slices.Collect(maps.Keys(cpus)))
+	}
 	for cpu, bytes := range counted {
 		if _, ok := cpus[cpu]; !ok {
 			cpu = r.home
