@@ -104,7 +104,6 @@ func (c *config) run(ctx context.Context, stdout, stderr io.Writer) error {
 	defer shutdown()
 	fmt.Fprintf(stderr, "ringfold metrics: serving http://%s/metrics\n", listener.Addr())
 
-	began := time.Now()
 	err = set.Run(healthy, in, func(ev source.Event) error {
 		if at := ev.Time(); at > 0 && ev.Kind() == perfbuf.KindSample {
 			delays[ev.From].Observe(float64(cli.Age(at)) / 1e9)
@@ -114,11 +113,7 @@ func (c *config) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if err == nil && ctx.Err() == nil {
 		err = context.Cause(healthy) // nil, or why it could not serve
 	}
-	if err != nil && !source.Incomplete(err) {
-		return err
-	}
-	set.Close() // makes the counts final
-	return errors.Join(err, c.summary(stdout, set, time.Since(began)), set.Untimed())
+	return set.Finish(err, func() error { return c.summary(stdout, set) })
 }
 
 // registry has the counts of all readers, and of this process. Events are counted in delays.
@@ -155,19 +150,18 @@ func serve(registry *prometheus.Registry, listener net.Listener, failed func(err
 	}
 }
 
-// summary is all that was counted, in a line.
-func (c *config) summary(out io.Writer, set *source.Set, elapsed time.Duration) error {
-	var total perfbuf.RingStats
-	late := uint64(0)
+// summary prints all that was counted, in a line.
+func (c *config) summary(out io.Writer, set *source.Set) error {
+	var events, lost, late uint64
 	for _, from := range set.Sources {
 		s := from.Reader.Stats()
 		t := s.Total()
-		total.Samples, total.Lost, late = total.Samples+t.Samples, total.Lost+t.Lost, late+s.Late
+		events, lost, late = events+t.Samples, lost+t.Lost, late+s.Late
 	}
 	if c.Format == cli.JSON {
 		return json.NewEncoder(out).Encode(map[string]any{"summary": map[string]any{
-			"events": total.Samples, "lost": total.Lost, "late": late, "seconds": elapsed.Seconds()}})
+			"events": events, "lost": lost, "late": late, "seconds": set.Elapsed().Seconds()}})
 	}
-	_, err := fmt.Fprintf(out, "%s events in %v, %s lost, %s late\n", cli.Count(total.Samples), elapsed.Round(time.Millisecond), cli.Count(total.Lost), cli.Count(late))
+	_, err := fmt.Fprintf(out, "%s events in %v, %s lost, %s late\n", cli.Count(events), set.Elapsed().Round(time.Millisecond), cli.Count(lost), cli.Count(late))
 	return err
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/clitest"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/ringfold/ringfold/perfbuf/perfdata"
@@ -357,7 +358,7 @@ func TestPipe(t *testing.T) {
 func TestCommandStatus(t *testing.T) {
 	e := kerneltest.Load(t)
 	r := start(t, "reading the map", "id", id(t, e.MapFD()), "-w", filepath.Join(t.TempDir(), "x.data"), "--json", "--", "sh", "-c", "exit 3")
-	require.Equal(t, &command{[]string{"sh", "-c", "exit 3"}, "exit status 3", 3}, r.summary().Command)
+	require.Equal(t, &source.Command{Args: []string{"sh", "-c", "exit 3"}, Status: "exit status 3", Exit: 3}, r.summary().Command)
 }
 
 func TestArguments(t *testing.T) {

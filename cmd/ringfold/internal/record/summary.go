@@ -23,17 +23,10 @@ type summary struct {
 	Filtered  uint64 `json:"filtered"`  // samples that did not match
 	Bytes     uint64 `json:"bytes"`
 	// Displaced counts entries that other readers have taken; nil: not known. Up to OwnedUntil, no event is missing for that.
-	Displaced  *int     `json:"displaced"`
-	OwnedUntil uint64   `json:"owned_until_ns,omitempty"`
-	Seconds    float64  `json:"seconds"`
-	Command    *command `json:"command,omitempty"`
-}
-
-// command is what was run meanwhile.
-type command struct {
-	Args   []string `json:"args"`
-	Status string   `json:"status"`
-	Exit   int      `json:"exit"` // as a shell has it
+	Displaced  *int            `json:"displaced"`
+	OwnedUntil uint64          `json:"owned_until_ns,omitempty"`
+	Seconds    float64         `json:"seconds"`
+	Command    *source.Command `json:"command,omitempty"`
 }
 
 // snapshot is a file of a flight recorder.
@@ -69,11 +62,7 @@ func (s *summary) recorded(file string, stats perfdata.Stats) {
 // end adds what is known at the end.
 func (s *summary) end(set *source.Set, elapsed time.Duration) {
 	s.Displaced, s.OwnedUntil = set.Displaced()
-	s.Seconds, s.Filtered = elapsed.Round(time.Microsecond).Seconds(), set.Filtered
-	if child := set.Child; child != nil {
-		s.Command = &command{Args: child.Args}
-		s.Command.Status, s.Command.Exit = child.Status()
-	}
+	s.Seconds, s.Filtered, s.Command = elapsed.Round(time.Microsecond).Seconds(), set.Filtered, set.Command
 }
 
 func (s *summary) String() string {
@@ -92,7 +81,7 @@ func (s *summary) String() string {
 	return text + ended(s.Command)
 }
 
-func ended(c *command) string {
+func ended(c *source.Command) string {
 	if c == nil {
 		return ""
 	}

@@ -2,7 +2,6 @@ package source
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,16 +11,17 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Child is a command that is run while events are read.
-type Child struct {
-	Args  []string
-	ended chan struct{}
-	err   error
+// Command is a command that is run while events are read. Its end is known after Run.
+type Command struct {
+	Args   []string `json:"args"`
+	Status string   `json:"status"` // such as "exit status 1" or "signal: terminated"
+	Exit   int      `json:"exit"`   // 0 to 255, as a shell has it
+	ended  chan struct{}
 }
 
-// startChild runs a command until it ends or ctx is done: then it gets a SIGTERM. It shares stdin and stderr, and what it prints goes
-// to stderr, as stdout is for events. ended is called when it has ended.
-func startChild(ctx context.Context, cmd *cobra.Command, args []string, ended func()) (*Child, error) {
+// startCommand runs a command until it ends or ctx is done: then it gets a SIGTERM. It shares stdin and
+// stderr, and its output goes to stderr too, as stdout is for events. It calls ended at its end.
+func startCommand(ctx context.Context, cmd *cobra.Command, args []string, ended func()) (*Command, error) {
 	run := exec.CommandContext(ctx, args[0], args[1:]...)
 	stderr := cli.Unwrap(cmd.ErrOrStderr()) // a file has no need of a goroutine that copies
 	run.Stdin, run.Stdout, run.Stderr = os.Stdin, stderr, stderr
@@ -29,26 +29,17 @@ func startChild(ctx context.Context, cmd *cobra.Command, args []string, ended fu
 	if err := run.Start(); err != nil {
 		return nil, fmt.Errorf("running %s: %w", args[0], err)
 	}
-	c := &Child{Args: args, ended: make(chan struct{})}
+	c := &Command{Args: args, ended: make(chan struct{})}
 	go func() {
-		c.err = run.Wait()
+		_ = run.Wait() // its state says how it has ended
+		c.Status, c.Exit = run.ProcessState.String(), run.ProcessState.ExitCode()
+		if s, ok := run.ProcessState.Sys().(syscall.WaitStatus); ok && s.Signaled() {
+			c.Exit = 128 + int(s.Signal())
+		}
 		close(c.ended)
 		ended()
 	}()
 	return c, nil
 }
 
-func (c *Child) wait() { <-c.ended }
-
-// Status is how it has ended, such as "exit status 1" or "signal: terminated", and 0 to 255 as a shell has it. Call it after Run.
-func (c *Child) Status() (text string, code int) {
-	c.wait()
-	var exit *exec.ExitError
-	if !errors.As(c.err, &exit) {
-		return "exit status 0", 0
-	}
-	if s, ok := exit.Sys().(syscall.WaitStatus); ok && s.Signaled() {
-		return exit.String(), 128 + int(s.Signal())
-	}
-	return exit.String(), exit.ExitCode()
-}
+func (c *Command) wait() { <-c.ended }

@@ -15,7 +15,7 @@ import (
 func TestDecodeCutOff(t *testing.T) {
 	spec, err := btf.LoadSpec("decode.bpf.o")
 	require.NoError(t, err)
-	d, err := findType(spec, "sample", "")
+	d, err := findType("sample", "", spec)
 	require.NoError(t, err)
 	payload := make([]byte, d.Size+20)
 	for i := range payload {
@@ -27,7 +27,7 @@ func TestDecodeCutOff(t *testing.T) {
 		require.GreaterOrEqual(t, len(f), last)
 		last = len(f)
 		var back map[string]any
-		require.NoError(t, json.Unmarshal(appendJSON(nil, f), &back))
+		require.NoError(t, json.Unmarshal(asJSON.value(nil, f), &back))
 		require.Len(t, back, len(f))
 	}
 	f := d.Decode(payload) // longer by more than padding
@@ -45,15 +45,15 @@ func TestValues(t *testing.T) {
 	left := newBudget(nan)
 	v, ok := left.value(&btf.Float{Size: 4}, nan)
 	require.True(t, ok)
-	require.Equal(t, "null", string(appendJSON(nil, v)))
-	require.Equal(t, "NaN", string(appendText(nil, v)))
+	require.Equal(t, "null", string(asJSON.value(nil, v)))
+	require.Equal(t, "NaN", string(asText.value(nil, v)))
 
 	v, ok = left.value(&btf.Int{Size: 16}, make([]byte, 16))
 	require.True(t, ok)
-	require.Equal(t, strings.Repeat("0", 32), string(appendText(nil, v)))
+	require.Equal(t, strings.Repeat("0", 32), string(asText.value(nil, v)))
 
 	e := &btf.Enum{Size: 8, Signed: true, Values: []btf.EnumValue{{Name: "LOW", Value: math.MaxUint64}}}
 	require.Equal(t, enumerator("LOW"), scalar(e, math.MaxUint64, 64))
 	require.Equal(t, int64(-2), scalar(e, math.MaxUint64-1, 64))
-	require.Equal(t, `"\ufffd\u0001"`, string(appendJSON(nil, "\xff\x01"))) // as encoding/json has it
+	require.Equal(t, `"\ufffd\u0001"`, string(asJSON.value(nil, "\xff\x01"))) // as encoding/json has it
 }

@@ -103,7 +103,7 @@ func (s *Source) findTypes(f *Flags, blob []byte) (err error) {
 	where := "the BTF in " + s.File
 	spec, err := loadForeign(blob)
 	if err == nil {
-		s.Decoder, err = findType(spec, f.Type, where)
+		s.Decoder, err = findType(f.Type, where, spec)
 	} else {
 		err = fmt.Errorf("--type %s: %s is damaged: %w: --btf FILE takes the type from elsewhere", f.Type, where, err)
 	}

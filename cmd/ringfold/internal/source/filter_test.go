@@ -115,7 +115,7 @@ func TestFieldsOfConditions(t *testing.T) {
 	color := &btf.Enum{Name: "color", Size: 4, Values: []btf.EnumValue{{Name: "RED", Value: 2}, {Name: "NONE", Value: math.MaxUint32}, {Name: "LAST", Value: 2}}}
 	inner := &btf.Struct{Size: 4, Members: []btf.Member{{Name: "tgid", Type: u32}}}
 	typ := &btf.Struct{Name: "e", Size: 8, Members: []btf.Member{{Type: inner}, {Name: "color", Type: color, Offset: 32}}}
-	d, err := describe("struct e", 8, typ, typ)
+	d, err := describe("e", typ)
 	require.NoError(t, err)
 	require.Equal(t, []string{"tgid", "color"}, d.fields())
 	c := pidIs(7).condition

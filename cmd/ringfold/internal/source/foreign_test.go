@@ -229,7 +229,7 @@ func TestMember(t *testing.T) {
 	u8 := &btf.Int{Name: "u8", Size: 1}
 	inner := &btf.Struct{Size: 2, Members: []btf.Member{{Name: "x", Type: u8}, {Name: "y", Type: &btf.Pointer{}, Offset: 8}}}
 	typ := &btf.Struct{Name: "e", Size: 4, Members: []btf.Member{{Name: "at", Type: &btf.Typedef{Type: inner}}, {Type: &btf.Union{Members: inner.Members}, Offset: 16}}}
-	d, err := describe("struct e", 4, typ, typ)
+	d, err := describe("e", typ)
 	require.NoError(t, err)
 	for path, want := range map[string]btf.Type{"at": inner, "at.x": u8, "x": u8, "y": inner.Members[1].Type, "at.z": nil, "z": nil, "at.x.y": nil, "": nil, "x.": nil} {
 		for range 2 {

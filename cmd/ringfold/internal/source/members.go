@@ -21,12 +21,25 @@ var (
 	errWide   = fmt.Errorf("has more than %d members", mostMembers)
 )
 
-// describe makes a decoder of a struct or union, unless that exceeds the limits.
-func describe(name string, size int, typ, named btf.Type) (*Decoder, error) {
-	if _, err := weigh(typ, map[btf.Type]weight{}, 0); err != nil {
-		return nil, fmt.Errorf("%s %w", name, err)
+// describe makes a decoder of a struct or union, or of what a typedef stands for, unless that exceeds the
+// limits. It is nil for other types.
+func describe(name string, named btf.Type) (*Decoder, error) {
+	typ, kind := btf.UnderlyingType(named), "struct "
+	switch typ.(type) {
+	case *btf.Struct:
+	case *btf.Union:
+		kind = "union "
+	default:
+		return nil, nil
 	}
-	return &Decoder{Name: name, Size: size, typ: typ, named: named, members: map[string]btf.Type{}}, nil
+	size, err := btf.Sizeof(typ)
+	if err == nil {
+		_, err = weigh(typ, map[btf.Type]weight{}, 0)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s%s %w", kind, name, err)
+	}
+	return &Decoder{Name: kind + name, Size: size, typ: typ, named: named, members: map[string]btf.Type{}}, nil
 }
 
 type weight struct{ depth, members int }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/ringfold/ringfold/perfbuf"
 )
@@ -33,6 +34,7 @@ type Stream interface {
 // that came: not before the command has ended, if there is one.
 func (set *Set) Run(ctx context.Context, in Stream, event func(Event) error, flush func() error) error {
 	f := set.flags
+	set.began = time.Now()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if f.Timeout > 0 {
@@ -40,12 +42,12 @@ func (set *Set) Run(ctx context.Context, in Stream, event func(Event) error, flu
 		defer cancel()
 	}
 	if len(f.Command) > 0 {
-		child, err := startChild(ctx, f.cmd, f.Command, cancel)
+		child, err := startCommand(ctx, f.cmd, f.Command, cancel)
 		if err != nil {
 			return err
 		}
 		defer func() { cancel(); child.wait() }()
-		set.Child = child
+		set.Command = child
 	}
 	var watching sync.WaitGroup
 	watching.Go(func() { set.watchPrograms(ctx) })
@@ -75,7 +77,7 @@ func (set *Set) Run(ctx context.Context, in Stream, event func(Event) error, flu
 		return cmp.Or(flush(), err)
 	}
 	var taken error // by another reader
-	for !stopped && (taken == nil || set.Child != nil) {
+	for !stopped && (taken == nil || set.Command != nil) {
 		err := in.Wait(ctx)
 		if ctx.Err() != nil {
 			break
@@ -87,16 +89,16 @@ func (set *Set) Run(ctx context.Context, in Stream, event func(Event) error, flu
 		case errors.Is(err, io.EOF):
 			return nil
 		case errors.Is(err, perfbuf.ErrDisplaced):
-			if taken = set.DisplacedError(); set.Child != nil {
+			if taken = set.DisplacedError(); set.Command != nil {
 				f.note("%v. The command goes on", taken)
 			}
 		case err != nil:
 			return err
 		}
 	}
-	if set.Child != nil {
+	if set.Command != nil {
 		cancel()
-		set.Child.wait()
+		set.Command.wait()
 	}
 	if stopped || f.recorded() {
 		return taken
@@ -118,12 +120,18 @@ func (set *Set) take(ev perfbuf.Event) (one Event, ok bool) {
 	from := set.from[ev.Source()]
 	one = Event{ev, from, set.decode(from.Decoder, ev)}
 	ok = set.flags.filter.match(one, set.First) && (set.flags.CPUs == nil || slices.Contains(set.flags.CPUs, ev.CPU()))
-	if ev.Kind() == perfbuf.KindSample {
-		if ok {
-			set.Samples++
-		} else {
-			set.Filtered++
+	if ok {
+		set.last = max(set.last, ev.Time())
+		if set.first == 0 {
+			set.first = ev.Time()
 		}
+	}
+	switch {
+	case ev.Kind() != perfbuf.KindSample:
+	case ok:
+		set.Samples++
+	default:
+		set.Filtered++
 	}
 	return one, ok
 }

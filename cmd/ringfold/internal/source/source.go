@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/cilium/ebpf/btf"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/bpfmaps"
@@ -68,12 +69,14 @@ type Set struct {
 	First uint64
 	// Samples have matched the filter, Filtered not; Run counts them.
 	Samples, Filtered uint64
-	// Child is the command that was run, nil without one.
-	Child *Child
+	// Command is the one that was run, nil without one.
+	Command *Command
 
-	flags *Flags
-	from  map[*perfbuf.Reader]*Source
-	told  bool // that events are shorter than their type
+	flags       *Flags
+	from        map[*perfbuf.Reader]*Source
+	told        bool // that events are shorter than their type
+	began       time.Time
+	first, last uint64 // times of events that matched
 }
 
 // Choose finds what the command line names, and whatever may be wrong, before a map is taken over and
@@ -225,6 +228,27 @@ func (set *Set) Close() {
 			s.Target.Close()
 		}
 	}
+}
+
+// Recorded reports whether it is one of recordings.
+func (set *Set) Recorded() bool { return set.flags.recorded() }
+
+// Elapsed is the time since Run began, or, of recordings, from the first event that matched to the last.
+func (set *Set) Elapsed() time.Duration {
+	if set.Recorded() {
+		return time.Duration(set.last - set.first)
+	}
+	return time.Since(set.began)
+}
+
+// Finish closes the set, which makes its counts final, and lets summary show them, unless Run has returned
+// an error that says that some of what came is not there. It returns what failed.
+func (set *Set) Finish(end error, summary func() error) error {
+	if end != nil && !Incomplete(end) {
+		return end
+	}
+	set.Close()
+	return errors.Join(end, summary(), set.Untimed())
 }
 
 // Untimed returns an error if samples had no time where time= says. They are there, in an order that is

@@ -8,8 +8,8 @@ import (
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 )
 
-// A Value is what a piece of a payload is: an int64, a uint64, a float64, a bool, a string (which may hold any bytes), or one of those
-// below.
+// A Value is what a piece of a payload is: an int64, a uint64, a float64, a bool, a string (which may
+// hold any bytes), or one of the types below.
 type Value any
 
 // Field is a member of a struct.
@@ -29,103 +29,77 @@ type (
 )
 
 // AppendText appends the fields of the outermost struct as text: name=value, with blanks between.
-func (f Fields) AppendText(b []byte) []byte {
+func (f Fields) AppendText(b []byte) []byte { return asText.members(b, f) }
+
+// AppendJSON appends fields as an object, in their order, which a Go map would lose. Integers are
+// numbers, whatever their size; addresses and raw bytes are strings of hexadecimal digits.
+func (f Fields) AppendJSON(b []byte) []byte { return asJSON.value(b, f) }
+
+// format says how values are written.
+type format struct {
+	between, is string                          // two values; a name and its value
+	name, text  func(b []byte, s string) []byte // a name, and the text in a payload
+	float       func(b []byte, f float64) []byte
+	quote       string // around hexadecimal digits
+}
+
+var (
+	asText = format{" ", "=", appendPrintable, strconv.AppendQuote, appendFloat, ""}
+	asJSON = format{",", ":", marshal[string], marshal[string], marshal[float64], `"`}
+)
+
+func (w format) members(b []byte, f Fields) []byte {
 	for i, one := range f {
 		if i > 0 {
-			b = append(b, ' ')
+			b = append(b, w.between...)
 		}
-		b = append(append(b, cli.Printable(one.Name)...), '=')
-		b = appendText(b, one.Value)
+		b = w.value(append(w.name(b, one.Name), w.is...), one.Value)
 	}
 	return b
 }
 
-func appendText(b []byte, v Value) []byte {
+func (w format) value(b []byte, v Value) []byte {
 	switch v := v.(type) {
 	case Fields:
-		return append(v.AppendText(append(b, '{')), '}')
+		return append(w.members(append(b, '{'), v), '}')
 	case values:
 		b = append(b, '[')
 		for i, one := range v {
 			if i > 0 {
-				b = append(b, ' ')
+				b = append(b, w.between...)
 			}
-			b = appendText(b, one)
+			b = w.value(b, one)
 		}
 		return append(b, ']')
 	case enumerator:
-		return append(b, cli.Printable(string(v))...)
+		return w.name(b, string(v))
 	case string:
-		return strconv.AppendQuote(b, v)
+		return w.text(b, v)
 	case raw:
-		return hex.AppendEncode(b, v)
-	}
-	return appendNumber(b, v)
-}
-
-// AppendJSON appends fields as an object, in their order, which a Go map would lose. Integers are numbers, whatever their size; addresses
-// and raw bytes are strings of hexadecimal digits.
-func (f Fields) AppendJSON(b []byte) []byte { return appendJSON(b, f) }
-
-func appendJSON(b []byte, v Value) []byte {
-	switch v := v.(type) {
-	case Fields:
-		b = append(b, '{')
-		for i, one := range v {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = append(append(b, marshal(one.Name)...), ':')
-			b = appendJSON(b, one.Value)
-		}
-		return append(b, '}')
-	case values:
-		b = append(b, '[')
-		for i, one := range v {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = appendJSON(b, one)
-		}
-		return append(b, ']')
-	case enumerator:
-		return append(b, marshal(string(v))...)
-	case string:
-		return append(b, marshal(v)...)
-	case raw:
-		return append(hex.AppendEncode(append(b, '"'), v), '"')
+		return append(hex.AppendEncode(append(b, w.quote...), v), w.quote...)
 	case address:
-		return append(appendNumber(append(b, '"'), v), '"')
-	case float64:
-		if n, err := json.Marshal(v); err == nil {
-			return append(b, n...)
-		}
-		return append(b, "null"...) // NaN, infinite
-	}
-	return appendNumber(b, v)
-}
-
-func appendNumber(b []byte, v Value) []byte {
-	switch v := v.(type) {
+		return append(strconv.AppendUint(append(b, w.quote+"0x"...), uint64(v), 16), w.quote...)
 	case int64:
 		return strconv.AppendInt(b, v, 10)
 	case uint64:
 		return strconv.AppendUint(b, v, 10)
 	case float64:
-		return strconv.AppendFloat(b, v, 'g', -1, 64)
+		return w.float(b, v)
 	case bool:
 		return strconv.AppendBool(b, v)
-	case address:
-		return strconv.AppendUint(append(b, "0x"...), uint64(v), 16)
 	}
 	return append(b, '?')
 }
 
-// marshal is for strings.
-func marshal(s string) []byte {
-	b, err := json.Marshal(s)
+func appendPrintable(b []byte, s string) []byte { return append(b, cli.Printable(s)...) }
+
+func appendFloat(b []byte, f float64) []byte { return strconv.AppendFloat(b, f, 'g', -1, 64) }
+
+// marshal is null for floats that JSON does not have: NaN and infinite ones.
+func marshal[T string | float64](b []byte, v T) []byte {
+	encoded, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // it cannot fail
+		return append(b, "null"...)
 	}
-	return b
+	return append(b, encoded...)
 }

@@ -1,11 +1,10 @@
 // Package stat counts events per map and CPU, as perf stat counts: over all the time that it reads, or per interval.
 //
-// counts.go counts, text.go and json.go print.
+// counts.go counts, text.go prints.
 package stat
 
 import (
 	"context"
-	"errors"
 	"io"
 	"sync"
 	"time"
@@ -78,14 +77,12 @@ func (c *config) run(ctx context.Context, stdout io.Writer) error {
 	}
 	set.Announce()
 	n := newCounter(set)
-	p := c.printer(stdout)
-
 	reading, cancel := context.WithCancel(ctx)
 	var printing sync.WaitGroup
 	var failed error
 	if c.interval > 0 {
 		printing.Go(func() {
-			failed = n.each(reading, c.interval, p.interval)
+			failed = n.each(reading, c.interval, func(n *counts) error { return c.print(stdout, n, false) })
 			cancel()
 		})
 	}
@@ -95,25 +92,5 @@ func (c *config) run(ctx context.Context, stdout io.Writer) error {
 	if end == nil {
 		end = failed
 	}
-	if end != nil && !source.Incomplete(end) {
-		return end
-	}
-	set.Close() // makes the counts final
-	return errors.Join(end, p.summary(n.summary()), set.Untimed())
-}
-
-// printer prints counts: those of an interval, and those of all.
-type printer interface {
-	interval(*counts) error
-	summary(*counts) error
-}
-
-func (c *config) printer(out io.Writer) printer {
-	switch c.Format {
-	case cli.JSON:
-		return jsonLines{out}
-	case cli.Compact:
-		return compact{out}
-	}
-	return text{out}
+	return set.Finish(end, func() error { return c.print(stdout, n.summary(), true) })
 }

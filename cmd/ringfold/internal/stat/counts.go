@@ -14,17 +14,17 @@ import (
 
 // counts are those of an interval, or of all the time. docs/tool.md says what the keys mean.
 type counts struct {
-	Time     string      `json:"time"`            // now
-	Elapsed  float64     `json:"elapsed_seconds"` // since the beginning; of a recording, that it has
-	Interval float64     `json:"interval_seconds"`
-	Mode     source.Mode `json:"mode"`
-	Events   uint64      `json:"events"`
-	Bytes    uint64      `json:"bytes"`
-	Lost     uint64      `json:"lost"`
-	Filtered uint64      `json:"filtered"`
-	Delay    *delay      `json:"delay"` // nil without events, without times, and of a recording
-	Maps     []mapCounts `json:"maps"`
-	Command  *command    `json:"command,omitempty"`
+	Time     string          `json:"time"`            // now
+	Elapsed  float64         `json:"elapsed_seconds"` // since the beginning; of a recording, that it has
+	Interval float64         `json:"interval_seconds"`
+	Mode     source.Mode     `json:"mode"`
+	Events   uint64          `json:"events"`
+	Bytes    uint64          `json:"bytes"`
+	Lost     uint64          `json:"lost"`
+	Filtered uint64          `json:"filtered"`
+	Delay    *delay          `json:"delay"` // nil without events, without times, and of a recording
+	Maps     []mapCounts     `json:"maps"`
+	Command  *source.Command `json:"command,omitempty"`
 }
 
 // delay is how long events take from their output to being counted.
@@ -59,12 +59,6 @@ type cpuCounts struct {
 	Lost   uint64 `json:"lost"`
 }
 
-type command struct {
-	Args   []string `json:"args"`
-	Status string   `json:"status"`
-	Exit   int      `json:"exit"` // as a shell has it
-}
-
 // place is where an event was output.
 type place struct {
 	from *source.Source
@@ -78,12 +72,11 @@ type counter struct {
 	set   *source.Set
 	began time.Time
 
-	mu          sync.Mutex
-	at          map[place]tally // events and bytes that matched
-	first, last uint64          // times of events
-	pass        uint64          // the time when the present pass began, 0 before its first event
-	delays      cli.Histogram   // since the latest interval
-	all         cli.Histogram
+	mu     sync.Mutex
+	at     map[place]tally // events and bytes that matched
+	pass   uint64          // the time when the present pass began, 0 before its first event
+	delays cli.Histogram   // since the latest interval
+	all    cli.Histogram
 }
 
 func newCounter(set *source.Set) *counter {
@@ -94,10 +87,6 @@ func newCounter(set *source.Set) *counter {
 func (n *counter) event(ev source.Event) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.first == 0 {
-		n.first = ev.Time()
-	}
-	n.last = max(n.last, ev.Time())
 	if ev.Kind() == perfbuf.KindSample {
 		p := place{ev.From, ev.CPU()}
 		t := n.at[p]
@@ -107,10 +96,10 @@ func (n *counter) event(ev source.Event) error {
 	return nil
 }
 
-// delayed counts how long an event has taken to get here: from its time to the beginning of the pass over the rings, or now if it came
-// in between.
+// delayed counts how long an event has taken to get here: from its time to the beginning of the pass over
+// the rings, or to now if it came in between.
 func (n *counter) delayed(at uint64) {
-	if at == 0 || n.set.Sources[0].File != "" { // has no time, or one of another machine's clock
+	if at == 0 || n.set.Recorded() { // has no time, or one of another machine's clock
 		return
 	}
 	if n.pass < at {
@@ -200,17 +189,13 @@ func (n *counter) each(ctx context.Context, interval time.Duration, f func(*coun
 	}
 }
 
-// summary is for when the readers are closed.
+// summary is for a set that is closed.
 func (n *counter) summary() *counts {
 	c := n.between(state{at: n.began}, n.state())
-	c.Delay, c.Filtered = delayOf(&n.all), n.set.Filtered
-	if n.set.Sources[0].File != "" {
-		c.Elapsed = float64(n.last-n.first) / 1e9
+	c.Delay, c.Filtered, c.Command = delayOf(&n.all), n.set.Filtered, n.set.Command
+	if n.set.Recorded() {
+		c.Elapsed = n.set.Elapsed().Seconds()
 		c.Interval = c.Elapsed
-	}
-	if child := n.set.Child; child != nil {
-		c.Command = &command{Args: child.Args}
-		c.Command.Status, c.Command.Exit = child.Status()
 	}
 	return c
 }

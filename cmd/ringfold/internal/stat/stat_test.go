@@ -188,10 +188,11 @@ func TestJSONKeysAreDocumented(t *testing.T) {
 		case reflect.Pointer, reflect.Slice:
 			check(typ.Elem())
 		case reflect.Struct:
-			for i := range typ.NumField() {
-				key, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
-				require.Contains(t, part, "`"+key+"`")
-				check(typ.Field(i).Type)
+			for _, field := range reflect.VisibleFields(typ) {
+				if key, _, _ := strings.Cut(field.Tag.Get("json"), ","); field.IsExported() {
+					require.Contains(t, part, "`"+key+"`")
+					check(field.Type)
+				}
 			}
 		}
 	}

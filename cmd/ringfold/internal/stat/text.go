@@ -1,6 +1,7 @@
 package stat
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -10,18 +11,27 @@ import (
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 )
 
-// text prints a table per interval, and one of all.
-type text struct{ out io.Writer }
-
-func (t text) interval(c *counts) error {
-	if _, err := fmt.Fprintf(t.out, "%.3f s\n", c.Elapsed); err != nil {
-		return err
+// print prints the counts of an interval, or of all.
+func (c *config) print(out io.Writer, n *counts, all bool) error {
+	switch {
+	case c.Format == cli.JSON && all:
+		return json.NewEncoder(out).Encode(map[string]*counts{"summary": n})
+	case c.Format == cli.JSON:
+		return json.NewEncoder(out).Encode(n)
+	case c.Format == cli.Compact && all:
+		return printLine(out, "# ", n)
+	case c.Format == cli.Compact:
+		return printLine(out, "", n)
+	case !all:
+		if _, err := fmt.Fprintf(out, "%.3f s\n", n.Elapsed); err != nil {
+			return err
+		}
 	}
-	return t.summary(c)
+	return printTable(out, n)
 }
 
-func (t text) summary(c *counts) error {
-	table := tabwriter.NewWriter(t.out, 0, 0, 2, ' ', tabwriter.AlignRight)
+func printTable(out io.Writer, c *counts) error {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "CPU\tEVENTS\tEVENTS/S\tBYTES\tLOST\t  MAP")
 	line := func(cpu string, events, bytes, lost uint64, name string) {
 		rate := 0.0
@@ -43,7 +53,7 @@ func (t text) summary(c *counts) error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(t.out, "\n%s\n", strings.Join(remarks(c), "\n"))
+	_, err := fmt.Fprintf(out, "\n%s\n", strings.Join(remarks(c), "\n"))
 	return err
 }
 
@@ -71,13 +81,7 @@ func remarks(c *counts) (lines []string) {
 
 func seconds(s float64) time.Duration { return time.Duration(s * 1e9) }
 
-// compact prints a line per interval, and one of all.
-type compact struct{ out io.Writer }
-
-func (t compact) interval(c *counts) error { return t.line("", c) }
-func (t compact) summary(c *counts) error  { return t.line("# ", c) }
-
-func (t compact) line(mark string, c *counts) error {
+func printLine(out io.Writer, mark string, c *counts) error {
 	late := uint64(0)
 	for _, m := range c.Maps {
 		late += m.Late
@@ -89,6 +93,6 @@ func (t compact) line(mark string, c *counts) error {
 	if c.Command != nil {
 		s += ", command: " + c.Command.Status
 	}
-	_, err := fmt.Fprintln(t.out, s)
+	_, err := fmt.Fprintln(out, s)
 	return err
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/clitest"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
 	"github.com/stretchr/testify/require"
 )
 
@@ -93,7 +94,7 @@ func TestCommandToRun(t *testing.T) {
 	require.NoError(t, err)
 	events, s := parseJSON(t, r.wait())
 	require.Len(t, events, 5)
-	require.Equal(t, &command{Args: []string{"sh", "-c", "echo begun; read line; exit 3"}, Status: "exit status 3", Exit: 3}, s.Command)
+	require.Equal(t, &source.Command{Args: []string{"sh", "-c", "echo begun; read line; exit 3"}, Status: "exit status 3", Exit: 3}, s.Command)
 	require.Contains(t, line+r.notes, "begun\n")
 
 	// It ends with ours.

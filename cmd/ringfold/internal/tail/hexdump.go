@@ -5,52 +5,46 @@ import (
 	"fmt"
 )
 
-// appendHexdump appends bytes as `hexdump -C` shows them, so many per row, with rows after the first indented. Rows that repeat the
-// one before are a single asterisk. What fits into one row has no offset.
+// appendHexdump appends bytes as `hexdump -C` shows them, so many per row, with rows after the first
+// indented. A single asterisk stands for rows that repeat the one before. What fits into one row has no
+// offset.
 func appendHexdump(b, data []byte, indent, perRow int) []byte {
 	long := len(data) > perRow
 	repeats := false
 	for at := 0; at < len(data); at += perRow {
 		row := data[at:min(at+perRow, len(data))]
-		if at > 0 && at+perRow < len(data) && bytes.Equal(row, data[at-perRow:at]) {
-			if !repeats {
-				b = append(appendBlanks(append(b, '\n'), indent), '*')
-			}
-			repeats = true
+		again := at > 0 && at+perRow < len(data) && bytes.Equal(row, data[at-perRow:at])
+		if again && repeats {
 			continue
 		}
-		repeats = false
-		if at > 0 {
-			b = appendBlanks(append(b, '\n'), indent)
+		if repeats = again; at > 0 {
+			b = fmt.Appendf(b, "\n%*s", indent, "")
 		}
-		if long {
-			b = fmt.Appendf(b, "%04x  ", at)
+		switch {
+		case repeats:
+			b = append(b, '*')
+		case long:
+			b = appendRow(fmt.Appendf(b, "%04x  ", at), row, hexWidth(perRow))
+		default:
+			b = appendRow(b, row, 0)
 		}
-		b = appendRow(b, row, perRow, long)
 	}
 	return b
 }
 
-// rowWidth is that of a row with an offset.
-func rowWidth(perRow int) int {
-	return len("0000  ") + len("00 ")*perRow + perRow/9 + len(" ||") + perRow
-}
+// hexWidth is that of so many bytes in hexadecimal: a blank between two, and one more behind the eighth.
+func hexWidth(n int) int { return 3*n - 1 + n/9 }
 
-// appendRow appends bytes in hexadecimal, and as text. Short ones are filled up if they are to be aligned.
-func appendRow(b, row []byte, perRow int, align bool) []byte {
-	const hex = "0123456789abcdef"
-	for i := range perRow {
-		if i == 8 && (align || len(row) > 8) {
-			b = append(b, ' ')
-		}
-		switch {
-		case i < len(row):
-			b = append(b, hex[row[i]>>4], hex[row[i]&15], ' ')
-		case align:
-			b = append(b, "   "...)
-		}
+// rowWidth is that of a row with an offset.
+func rowWidth(perRow int) int { return len("0000  ") + hexWidth(perRow) + len("  ||") + perRow }
+
+// appendRow appends bytes in hexadecimal, filled up to a width, and as text.
+func appendRow(b, row []byte, width int) []byte {
+	hex := fmt.Sprintf("% x", row[:min(8, len(row))])
+	if len(row) > 8 {
+		hex += fmt.Sprintf("  % x", row[8:])
 	}
-	b = append(b, " |"...)
+	b = fmt.Appendf(b, "%-*s  |", width, hex)
 	for _, c := range row {
 		if c < ' ' || c > '~' {
 			c = '.'
@@ -58,11 +52,4 @@ func appendRow(b, row []byte, perRow int, align bool) []byte {
 		b = append(b, c)
 	}
 	return append(b, '|')
-}
-
-func appendBlanks(b []byte, n int) []byte {
-	for range n {
-		b = append(b, ' ')
-	}
-	return b
 }

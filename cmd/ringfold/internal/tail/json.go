@@ -3,6 +3,7 @@ package tail
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -15,10 +16,10 @@ import (
 //	{"type":9,"cpu":0,"index":0,"timestamp":1000,"data":[1,2,3,4]}
 //	{"type":2,"cpu":0,"index":0,"lost":{"count":5}}
 //
-// type is that of the perf record, index the entry of the map, timestamp in ns of CLOCK_MONOTONIC. What bpftool lacks has keys
-// of its own: "map" if several are read, "late", "utc", "fields" of samples, "timestamp" and "lost"."after" of losses, "corrupt", and a
-// last object with "summary". Of ring buffers, cpu is -1 and timestamp 0 if payloads do not have them.
-// It has no "lost"."id", which is a number of the kernel's for the perf event.
+// type is that of the perf record, index the entry of the map, timestamp in ns of CLOCK_MONOTONIC. bpftool
+// lacks "map", if several are read, "late", "utc", "fields" of samples, "timestamp" and "lost"."after" of
+// losses, "corrupt", and a last object with "summary". Of ring buffers, cpu is -1 and timestamp 0 if
+// payloads do not have them. There is no "lost"."id", which is a number of the kernel's for the perf event.
 type jsonLines struct{ clock }
 
 // Types of perf records: include/uapi/linux/perf_event.h.
@@ -33,21 +34,15 @@ func (j jsonLines) event(b []byte, ev source.Event) []byte {
 	b = append(b, '{')
 	switch ev.Kind() {
 	case perfbuf.KindLost:
-		b = appendHead(b, ev, recordLost)
-		b = append(b, `,"lost":{"count":`...)
-		b = strconv.AppendUint(b, ev.Lost(), 10)
-		b = append(b, `,"after":`...)
-		b = strconv.AppendUint(b, ev.LostAfter(), 10)
-		b = append(b, '}')
+		b = fmt.Appendf(appendHead(b, ev, recordLost), `,"lost":{"count":%d,"after":%d}`, ev.Lost(), ev.LostAfter())
 	case perfbuf.KindCorrupt:
-		b = append(b, `"cpu":`...)
-		b = strconv.AppendInt(b, int64(ev.CPU()), 10)
-		b = append(b, `,"timestamp":`...)
-		b = strconv.AppendUint(b, ev.Time(), 10)
-		b = appendCorrupt(b, ev)
+		b = fmt.Appendf(b, `"cpu":%d,"timestamp":%d`, ev.CPU(), ev.Time())
+		var corrupt *perfbuf.CorruptError
+		if errors.As(ev.Err(), &corrupt) {
+			b = fmt.Appendf(b, `,"corrupt":{"offset":%d,"reason":%s,"skipped":%d}`, corrupt.Offset, marshal(corrupt.Reason), corrupt.Skipped)
+		}
 	default:
-		b = appendHead(b, ev, recordSample)
-		b = append(b, `,"data":[`...)
+		b = append(appendHead(b, ev, recordSample), `,"data":[`...)
 		for i, c := range ev.Bytes() {
 			if i > 0 {
 				b = append(b, ',')
@@ -56,8 +51,7 @@ func (j jsonLines) event(b []byte, ev source.Event) []byte {
 		}
 		b = append(b, ']')
 		if ev.Fields != nil {
-			b = append(b, `,"fields":`...)
-			b = ev.Fields.AppendJSON(b)
+			b = ev.Fields.AppendJSON(append(b, `,"fields":`...))
 		}
 	}
 	if ev.From.Label != "" {
@@ -73,30 +67,12 @@ func (j jsonLines) event(b []byte, ev source.Event) []byte {
 }
 
 // appendHead appends the keys that bpftool has too, in its order.
-func appendHead(b []byte, ev source.Event, record int64) []byte {
-	b = append(b, `"type":`...)
-	b = strconv.AppendInt(b, record, 10)
-	b = append(b, `,"cpu":`...)
-	b = strconv.AppendInt(b, int64(ev.CPU()), 10)
-	b = append(b, `,"index":`...)
-	b = strconv.AppendInt(b, int64(ev.CPU()), 10)
-	b = append(b, `,"timestamp":`...)
-	return strconv.AppendUint(b, ev.Time(), 10)
-}
-
-func appendCorrupt(b []byte, ev source.Event) []byte {
-	var corrupt *perfbuf.CorruptError
-	if !errors.As(ev.Err(), &corrupt) {
-		return b
-	}
-	return append(append(b, `,"corrupt":`...), marshal(map[string]any{
-		"offset": corrupt.Offset, "skipped": corrupt.Skipped, "reason": corrupt.Reason})...)
+func appendHead(b []byte, ev source.Event, record int) []byte {
+	return fmt.Appendf(b, `"type":%d,"cpu":%d,"index":%[2]d,"timestamp":%d`, record, ev.CPU(), ev.Time())
 }
 
 func (jsonLines) summary(b []byte, s *summary) []byte {
-	b = append(b, `{"summary":`...)
-	b = append(b, marshal(s)...)
-	return append(b, "}\n"...)
+	return fmt.Appendf(b, "{\"summary\":%s}\n", marshal(s))
 }
 
 // marshal is for values that cannot fail.

@@ -9,34 +9,24 @@ import (
 
 // summary is what was read: printed, as far as events were.
 type summary struct {
-	Maps          []mapOf `json:"maps"`
-	names         string  // for people
-	set           *source.Set
-	flags         *source.Flags
-	first, last   uint64      // times of events
-	Mode          source.Mode `json:"mode"`
-	SlackNS       int64       `json:"slack_ns,omitempty"`
-	Seconds       float64     `json:"seconds"` // of a recording, that it has
-	Events        uint64      `json:"events"`  // samples
-	Lost          uint64      `json:"lost"`
-	Late          uint64      `json:"late"`
-	Untimed       uint64      `json:"untimed"`  // samples without a time where time= says
-	Filtered      uint64      `json:"filtered"` // samples that did not match
-	MaxLatenessNS int64       `json:"max_lateness_ns"`
-	Unprinted     uint64      `json:"unprinted"`        // samples that were in the rings when --count was reached
-	Replaced      int         `json:"replaced_entries"` // of maps, that had another reader's perf events
-	Displaced     *int        `json:"displaced"`        // entries that other readers have taken; nil: not known
-	OwnedUntil    uint64      `json:"owned_until_ns,omitempty"`
-	RingBytes     int         `json:"ring_bytes"`
-	CPUs          []cpu       `json:"cpus"`
-	Command       *command    `json:"command,omitempty"`
-}
-
-// command is what was run meanwhile.
-type command struct {
-	Args   []string `json:"args"`
-	Status string   `json:"status"`
-	Exit   int      `json:"exit"` // as a shell has it
+	Maps          []mapOf         `json:"maps"`
+	names         string          // for people
+	Mode          source.Mode     `json:"mode"`
+	SlackNS       int64           `json:"slack_ns,omitempty"`
+	Seconds       float64         `json:"seconds"` // of a recording, that it has
+	Events        uint64          `json:"events"`  // samples
+	Lost          uint64          `json:"lost"`
+	Late          uint64          `json:"late"`
+	Untimed       uint64          `json:"untimed"`  // samples without a time where time= says
+	Filtered      uint64          `json:"filtered"` // samples that did not match
+	MaxLatenessNS int64           `json:"max_lateness_ns"`
+	Unprinted     uint64          `json:"unprinted"`        // samples left in the rings at --count
+	Replaced      int             `json:"replaced_entries"` // entries of another reader before
+	Displaced     *int            `json:"displaced"`        // entries that other readers have taken; nil: not known
+	OwnedUntil    uint64          `json:"owned_until_ns,omitempty"`
+	RingBytes     int             `json:"ring_bytes"`
+	CPUs          []cpu           `json:"cpus"`
+	Command       *source.Command `json:"command,omitempty"`
 }
 
 // mapOf is a map that was read.
@@ -59,27 +49,18 @@ type cpu struct {
 	RingBytes int    `json:"ring_bytes"`
 }
 
-func newSummary(c *config, set *source.Set) *summary {
-	return &summary{set: set, flags: &c.Flags, Mode: set.Mode()}
-}
-
-func (s *summary) add(ev source.Event) {
-	if s.first == 0 {
-		s.first = ev.Time()
+// summary adds up what the readers have counted, when they are closed.
+func (c *config) summary(set *source.Set) *summary {
+	s := &summary{Mode: set.Mode(), Seconds: seconds(set.Elapsed()), Events: set.Samples, Filtered: set.Filtered, Command: set.Command}
+	if s.Mode == source.Slack {
+		s.SlackNS = c.Slack.Nanoseconds()
 	}
-	s.last = max(s.last, ev.Time())
-}
-
-// finish adds what the readers have counted.
-func (s *summary) finish(elapsed time.Duration) {
-	s.Seconds = seconds(elapsed)
 	var names []string
-	for _, from := range s.set.Sources {
+	for _, from := range set.Sources {
 		names = append(names, from.String())
 		typ := from.Map.Type
 		if from.File != "" {
 			typ = "recording"
-			s.Seconds = seconds(time.Duration(s.last - s.first))
 		}
 		s.Maps = append(s.Maps, mapOf{from.ID, from.Name, typ})
 		stats := from.Stats()
@@ -95,16 +76,9 @@ func (s *summary) finish(elapsed time.Duration) {
 			s.CPUs = append(s.CPUs, cpu{from.ID, from.Label, r.CPU, r.Samples, r.Lost, r.Corrupt, r.Bytes, r.HighWater, r.Size})
 		}
 	}
-	s.Displaced, s.OwnedUntil = s.set.Displaced()
+	s.Displaced, s.OwnedUntil = set.Displaced()
 	s.names = strings.Join(names, ", ")
-	if s.Mode == source.Slack {
-		s.SlackNS = s.flags.Slack.Nanoseconds()
-	}
-	s.Events, s.Filtered = s.set.Samples, s.set.Filtered
-	if child := s.set.Child; child != nil {
-		s.Command = &command{Args: child.Args}
-		s.Command.Status, s.Command.Exit = child.Status()
-	}
+	return s
 }
 
 // seconds has microseconds. Duration.Seconds adds up two fractions, and prints as 3.8644113559999997.

@@ -2,9 +2,7 @@ package tail
 
 import (
 	"bufio"
-	"errors"
 	"io"
-	"time"
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
@@ -46,11 +44,8 @@ func (c *config) run(cmd *cobra.Command) error {
 	if err := out.Flush(); err != nil {
 		return err
 	}
-	sum := newSummary(c, set)
 	var line []byte
-	begin := time.Now()
 	end := set.Run(cmd.Context(), in, func(ev source.Event) error {
-		sum.add(ev)
 		if c.quiet {
 			return nil
 		}
@@ -61,13 +56,10 @@ func (c *config) run(cmd *cobra.Command) error {
 		_, err := out.Write(line)
 		return err
 	}, out.Flush)
-	if end != nil && !source.Incomplete(end) {
-		return end
-	}
-	set.Close() // makes the counts final
-	sum.finish(time.Since(begin))
-	out.Write(p.summary(nil, sum))
-	return errors.Join(end, out.Flush(), set.Untimed()) // all that is there has been shown
+	return set.Finish(end, func() error {
+		out.Write(p.summary(nil, c.summary(set)))
+		return out.Flush()
+	})
 }
 
 func (c *config) printer(set *source.Set, stdout io.Writer) printer {

@@ -119,25 +119,18 @@ func (c *config) run(cmd *cobra.Command, _ []string) error {
 
 // summary is what was recorded.
 type summary struct {
-	File      string   `json:"file"`
-	Seconds   float64  `json:"seconds"`
-	CPUs      int      `json:"cpus"`
-	Slices    uint64   `json:"slices"`
-	Forks     uint64   `json:"forks"`
-	Execs     uint64   `json:"execs"`
-	Exits     uint64   `json:"exits"`
-	Events    uint64   `json:"events"` // of others' maps
-	Lost      uint64   `json:"lost"`
-	Unseen    uint64   `json:"unseen"`     // switches that others tell of
-	HighWater float64  `json:"high_water"` // share of the fullest ring that was used at most
-	Command   *command `json:"command,omitempty"`
-}
-
-// command is what was run meanwhile.
-type command struct {
-	Args   []string `json:"args"`
-	Status string   `json:"status"`
-	Exit   int      `json:"exit"` // as a shell has it
+	File      string          `json:"file"`
+	Seconds   float64         `json:"seconds"`
+	CPUs      int             `json:"cpus"`
+	Slices    uint64          `json:"slices"`
+	Forks     uint64          `json:"forks"`
+	Execs     uint64          `json:"execs"`
+	Exits     uint64          `json:"exits"`
+	Events    uint64          `json:"events"` // of others' maps
+	Lost      uint64          `json:"lost"`
+	Unseen    uint64          `json:"unseen"`     // switches that others tell of
+	HighWater float64         `json:"high_water"` // share of the fullest ring that was used at most
+	Command   *source.Command `json:"command,omitempty"`
 }
 
 func (s summary) String() string {

@@ -105,10 +105,7 @@ func (r *reading) complete() error {
 		}
 	}
 	r.l.finish(r.latest)
-	if child := r.set.Child; child != nil {
-		r.l.sum.Command = &command{Args: child.Args}
-		r.l.sum.Command.Status, r.l.sum.Command.Exit = child.Status()
-	}
+	r.l.sum.Command = r.set.Command
 	return r.l.trace.close(map[string]any{"tool": "ringfold trace", "version": perfbuf.Version().String(), "summary": r.l.sum})
 }
 
