@@ -20,11 +20,10 @@ func bar(r row, width int) string {
 	}
 	filled := (eighths + 7) / 8
 	tick := min(int(r.highest()*float64(width)), width-1)
+	empty := func(n int) string { return dim.Render(strings.Repeat("·", n)) }
+	full = level(r.fullness()).Render(full)
 	if r.HighWater == 0 || tick < filled { // the tick would hide what is now
-		return level(r.fullness()).Render(full) + dim.Render(strings.Repeat(empty, width-filled))
+		return full + empty(width-filled)
 	}
-	return level(r.fullness()).Render(full) + dim.Render(strings.Repeat(empty, tick-filled)) +
-		level(r.highest()).Render("│") + dim.Render(strings.Repeat(empty, width-tick-1))
+	return full + empty(tick-filled) + level(r.highest()).Render("│") + empty(width-tick-1)
 }
-
-const empty = "·"

@@ -1,9 +1,9 @@
-// Package top shows the rings of perf event arrays and BPF ring buffers at work: how full each is, what comes, what is lost, and how the
-// reader gets on. It looks at maps, at recordings, or at a load of its own.
+// Package top shows the rings of perf event arrays and BPF ring buffers at work: how full each is, which events come and are lost, and
+// how the reader keeps up. It looks at maps, at recordings, or at a load of its own.
 //
-// session.go reads, in the mode that is chosen, and takes snapshots; frame.go computes what two of these say. view.go, totals.go,
-// table.go and bar.go draw it, for screen.go, which is all that knows of the terminal, and plain.go; json.go is for scripts.
-// source.go opens; load.go and load.bpf.c make the load.
+// session.go opens and reads, in the mode that is chosen, and takes snapshots; frame.go makes a frame of two of these, which is a line
+// of JSON. view.go, totals.go, table.go and bar.go draw it, for plain.go and for screen.go, which alone knows the terminal. load.go and
+// load.bpf.c make the load.
 package top
 
 import (
@@ -90,8 +90,11 @@ func (c *config) check(given func(string) bool) error {
 	case len(c.Flags.Command) > 0:
 		return cli.Usagef("top has the terminal, and runs no command: see ringfold stat")
 	}
-	if c.Mode == "" && len(c.Files) < 2 { // several are replayed by one clock, in an ordered stream
+	if c.Mode == "" {
 		c.Mode = source.Unordered
+		if len(c.Files) > 1 { // they are replayed by one clock, in an ordered stream
+			c.Mode = source.Exact
+		}
 	}
 	if c.own() && !given("ring-size") {
 		c.RingSize = 64 << 10 // small enough to show something
@@ -130,22 +133,26 @@ func (c *config) watch(ctx context.Context, stdout io.Writer) error {
 			fail(err)
 		}
 	}()
-	if err := s.start(c.load, fail); err != nil {
-		return err
+	if s.load != nil {
+		if err := s.load.start(c.load, fail); err != nil {
+			return err
+		}
 	}
 	if terminal {
-		err = newScreen(s.session, s.name, c.interval).show(shown)
+		err = newScreen(s, c.interval).show(shown)
 	} else {
 		err = c.print(shown, s, stdout)
 	}
-	s.end()
+	if s.load != nil {
+		s.load.end()
+	}
 	if cause := context.Cause(healthy); err == nil && ctx.Err() == nil && cause != io.EOF {
 		err = cause // what reading, or the load, failed with
 	}
 	stop()
 	<-ended
 	last, failed := s.finish()
-	if err = errors.Join(err, failed); errors.Is(err, perfbuf.ErrDisplaced) && s.set != nil {
+	if err = errors.Join(err, failed); errors.Is(err, perfbuf.ErrDisplaced) {
 		err = s.set.DisplacedError()
 	}
 	if err != nil && !source.Incomplete(err) {
@@ -155,7 +162,7 @@ func (c *config) watch(ctx context.Context, stdout io.Writer) error {
 }
 
 // print prints what s reads until ctx ends.
-func (c *config) print(ctx context.Context, s *subject, stdout io.Writer) error {
+func (c *config) print(ctx context.Context, s *session, stdout io.Writer) error {
 	out := c.printer(stdout, s.name)
 	ticker := time.NewTicker(c.interval)
 	defer ticker.Stop()

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/clitest"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
 	"github.com/ringfold/ringfold/internal/cpulist"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/stretchr/testify/require"
@@ -27,7 +28,7 @@ type running struct {
 
 func start(t *testing.T, args ...string) running {
 	t.Helper()
-	cmd, stderr := program(t, args...)
+	cmd, stderr := clitest.Command(t, append([]string{"top"}, args...)...)
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
@@ -42,8 +43,8 @@ func (r running) line() string {
 	return r.lines.Text()
 }
 
-// object is a line, and whether it is the last.
-func (r running) object() (o object, final bool) {
+// frame is a line, and whether it is the last.
+func (r running) frame() (o frame, final bool) {
 	r.t.Helper()
 	line := r.line()
 	strict := json.NewDecoder(strings.NewReader(line))
@@ -52,16 +53,16 @@ func (r running) object() (o object, final bool) {
 		require.NoError(r.t, strict.Decode(&o))
 		return o, false
 	}
-	last := map[string]object{}
+	last := map[string]frame{}
 	require.NoError(r.t, strict.Decode(&last))
 	return last["summary"], true
 }
 
 // summary skips lines up to the last.
-func (r running) summary() object {
+func (r running) summary() frame {
 	r.t.Helper()
 	for {
-		if o, final := r.object(); final {
+		if o, final := r.frame(); final {
 			return o
 		}
 	}
@@ -112,18 +113,18 @@ func TestTables(t *testing.T) {
 func TestJSON(t *testing.T) {
 	kerneltest.Require(t)
 	for _, m := range modes {
-		t.Run(m, func(t *testing.T) {
-			p := start(t, "--json", "-interval", "20ms", "--mode", m, "--load", "20000")
-			before := object{Outputs: &outputsObject{}}
+		t.Run(string(m), func(t *testing.T) {
+			p := start(t, "--json", "-interval", "20ms", "--mode", string(m), "--load", "20000")
+			before := frame{Outputs: &outputs{}}
 			for n := 0; n < 5 || before.Delivered < 1000; n++ {
-				o, final := p.object()
+				o, final := p.frame()
 				consistent(t, o)
 				require.Equal(t, m, o.Mode)
 				require.False(t, final)
 				require.Greater(t, o.Elapsed, before.Elapsed)
 				require.GreaterOrEqual(t, o.Delivered, before.Delivered)
 				require.GreaterOrEqual(t, o.Outputs.Attempted, before.Outputs.Attempted)
-				require.True(t, m == "exact" || o.Barrier == nil) // the first may come before there is one
+				require.True(t, m == source.Exact || o.Barrier == nil) // the first may come before there is one
 				before = o
 			}
 			p.interrupt()
@@ -136,7 +137,7 @@ func TestJSON(t *testing.T) {
 			require.Equal(t, o.Outputs.Full, o.Lost)
 			require.Equal(t, o.Elapsed, o.Interval)
 			require.InDelta(t, float64(o.Delivered)/o.Elapsed, o.EventsRate, 1)
-			if m == "exact" {
+			if m == source.Exact {
 				require.Zero(t, o.Late)
 				require.NotEmpty(t, o.Barrier.Provider)
 			}
@@ -144,8 +145,8 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// consistent checks that an object's counts fit each other.
-func consistent(t *testing.T, o object) {
+// consistent checks that a frame's counts fit each other.
+func consistent(t *testing.T, o frame) {
 	t.Helper()
 	var delivered, lost uint64
 	var events, first float64
@@ -158,7 +159,7 @@ func consistent(t *testing.T, o object) {
 	require.Equal(t, lost, o.Lost)
 	require.InDelta(t, events, o.EventsRate, 0.01)
 	if o.Choices > 0 {
-		require.Equal(t, "unordered", o.Mode)
+		require.Equal(t, source.Unordered, o.Mode)
 		require.InDelta(t, 1, first, 0.01)
 	}
 	require.Equal(t, o.Outputs.Attempted, o.Outputs.Written+o.Outputs.Full+o.Outputs.NoRing+o.Outputs.Other)
@@ -170,7 +171,7 @@ func TestOtherMap(t *testing.T) {
 	e := kerneltest.Load(t)
 	id := clitest.MapID(t, e.MapFD())
 
-	cmd, stderr := program(t, "--json", "id", id)
+	cmd, stderr := clitest.Command(t, "top", "--json", "id", id)
 	require.Error(t, cmd.Run())
 	require.Equal(t, 1, cmd.ProcessState.ExitCode())
 	require.Contains(t, stderr.String(), "--steal", "it may have a reader: we hold it")
@@ -178,12 +179,12 @@ func TestOtherMap(t *testing.T) {
 	cpus, err := cpulist.Online(cpulist.Dir)
 	require.NoError(t, err)
 	p := start(t, "--json", "id", id, "--steal", "-i", "20ms")
-	o, _ := p.object()
+	o, _ := p.frame()
 	require.Len(t, o.Rings, len(cpus)) // there are rings now
 	for _, cpu := range cpus {
 		e.Emit(cpu, 100, 64)
 	}
-	for ; o.Delivered < uint64(100*len(cpus)); o, _ = p.object() {
+	for ; o.Delivered < uint64(100*len(cpus)); o, _ = p.frame() {
 		require.Nil(t, o.Outputs)
 	}
 	p.interrupt()
@@ -203,13 +204,13 @@ func TestFails(t *testing.T) {
 		"--steal":    "CAP_SYS_ADMIN",
 		"name where": "CAP_SYS_ADMIN",
 	} {
-		cmd, stderr := program(t, strings.Fields(args)...)
+		cmd, stderr := clitest.Command(t, append([]string{"top"}, strings.Fields(args)...)...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 		require.Error(t, cmd.Run())
 		require.Equal(t, 1, cmd.ProcessState.ExitCode())
 		require.Contains(t, stderr.String(), want, args)
 	}
-	cmd, stderr := program(t, "pinned", "/nowhere")
+	cmd, stderr := clitest.Command(t, "top", "pinned", "/nowhere")
 	require.Error(t, cmd.Run())
 	require.Contains(t, stderr.String(), "/nowhere")
 

@@ -7,31 +7,26 @@ import (
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
-// picks notes what a perfbuf.Schedule chooses. Stats does not say; a Schedule of one's own can.
-// It is asked by passes in which two or more rings have something to be read. Ordered streams ask no Schedule. Of several readers,
-// which each have rings of the same CPUs, its counts say nothing.
+// picks notes what a perfbuf.Schedule chooses, which Stats does not say. Passes ask it if two or more rings have something to be
+// read; ordered streams never do. Several readers, which each have rings of the same CPUs, make its counts worthless.
 type picks struct {
-	schedule perfbuf.Schedule
-
 	mu    sync.Mutex // the view looks while a pass asks
 	first map[int]uint64
 	last  int
 }
 
-func newPicks(schedule perfbuf.Schedule) *picks {
-	return &picks{schedule: schedule, first: map[int]uint64{}, last: noCPU}
-}
+func newPicks() *picks { return &picks{first: map[int]uint64{}, last: noCPU} }
 
 // noCPU stands for none.
 const noCPU = -1
 
-// order is that Schedule, which notes what it chooses.
+// order is perfbuf.FullestFirst, and notes what it chooses.
 func (p *picks) order(loads []perfbuf.Load) {
 	p.mu.Lock() // several readers may ask at a time
-	p.schedule(loads)
+	defer p.mu.Unlock()
+	perfbuf.FullestFirst(loads)
 	p.last = loads[0].CPU
 	p.first[p.last]++
-	p.mu.Unlock()
 }
 
 // counts returns how often each CPU's ring came first, and which was the latest to do so.

@@ -1,6 +1,7 @@
 package top
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -17,10 +18,12 @@ type printer interface {
 	final(frame) error
 }
 
-// plainText prints a table for each frame.
-type plainText struct {
-	out    io.Writer
-	source string
+// jsonLines prints an object for each frame, and the last one as {"summary":...}.
+type jsonLines struct{ out io.Writer }
+
+func (j jsonLines) frame(f frame) error { return json.NewEncoder(j.out).Encode(f) }
+func (j jsonLines) final(f frame) error {
+	return json.NewEncoder(j.out).Encode(map[string]frame{"summary": f})
 }
 
 // compact prints a line for each frame.
@@ -28,8 +31,8 @@ type compact struct{ out io.Writer }
 
 func (c compact) frame(f frame) error {
 	t := f.total
-	_, err := fmt.Fprintf(c.out, "%s %v %s events/s %s/s %s lost/s use %s high %s late %s\n", clock(f.elapsed), f.mode, cli.PerSecond(t.events),
-		cli.Bytes(t.bytes), cli.PerSecond(t.lost), cli.Share(t.Used, t.Size), cli.Share(t.HighWater, t.Size), cli.Count(f.stats.Late))
+	_, err := fmt.Fprintf(c.out, "%s %s %s events/s %s/s %s lost/s use %s high %s late %s\n", clock(f.Elapsed), f.Mode, cli.PerSecond(t.EventsRate),
+		cli.Bytes(t.BytesRate), cli.PerSecond(t.LostRate), cli.Share(t.Used, t.Size), cli.Share(t.HighWater, t.Size), cli.Count(f.Late))
 	return err
 }
 
@@ -38,17 +41,22 @@ func (c compact) final(f frame) error {
 	return err
 }
 
-const plainWidth = 100
+// plainText prints a table for each frame.
+type plainText struct {
+	out    io.Writer
+	source string
+}
 
 func (p plainText) frame(f frame) error {
-	v := view{width: plainWidth, source: p.source}
+	v := view{width: 100, source: p.source}
 	lines := append([]string{v.title(f)}, grid(totals(f), v.width)...)
 	if w := warning(f); w != "" {
 		lines = append(lines, w)
 	}
-	lines = append(lines, v.tableHead(f))
-	for _, r := range f.rows {
-		lines = append(lines, v.row(f, r))
+	table := newTable(f, v.width)
+	lines = append(lines, table.head())
+	for _, r := range f.Rings {
+		lines = append(lines, table.row(r))
 	}
 	for i := range lines {
 		lines[i] = strings.TrimRight(ansi.Strip(lines[i]), " ")
@@ -64,12 +72,13 @@ func (p plainText) final(f frame) error {
 
 // summary is the whole run in a line.
 func summary(f frame) string {
-	s := fmt.Sprintf("%s events delivered in %v, %s lost", cli.Count(f.total.Samples), f.elapsed.Round(100*time.Millisecond), cli.Count(f.total.Lost))
-	if f.total.Dropped > 0 {
-		s += fmt.Sprintf(", %s dropped", cli.Count(f.total.Dropped))
+	elapsed := time.Duration(f.Elapsed * float64(time.Second)).Round(100 * time.Millisecond)
+	s := fmt.Sprintf("%s events delivered in %v, %s lost", cli.Count(f.Delivered), elapsed, cli.Count(f.Lost))
+	if f.Dropped > 0 {
+		s += fmt.Sprintf(", %s dropped", cli.Count(f.Dropped))
 	}
-	if f.stats.Late > 0 {
-		s += fmt.Sprintf(", %s late", cli.Count(f.stats.Late))
+	if f.Late > 0 {
+		s += fmt.Sprintf(", %s late", cli.Count(f.Late))
 	}
 	return s
 }

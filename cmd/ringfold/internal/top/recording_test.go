@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/clitest"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/ringfold/ringfold/perfbuf/perfbuftest"
 	"github.com/ringfold/ringfold/perfbuf/perfdata"
@@ -49,14 +50,17 @@ func TestNoRings(t *testing.T) {
 func TestRecording(t *testing.T) {
 	const n = 100
 	path := recording(t, n)
+	whole, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path+"2", whole, 0o600))
 	for _, m := range modes {
 		began := time.Now()
-		status, out, stderr := inProcess(t, path, "--json", "--mode", m)
+		status, out, stderr := clitest.Run(t, Command, path, "--json", "--mode", string(m))
 		require.Zero(t, status, stderr)
 		require.Empty(t, stderr)
 		require.GreaterOrEqual(t, time.Since(began), (n-1)*time.Millisecond)
 		lines := strings.Split(strings.TrimSpace(out), "\n")
-		var last struct{ Summary *object }
+		var last struct{ Summary *frame }
 		require.NoError(t, json.Unmarshal([]byte(lines[len(lines)-1]), &last))
 		require.EqualValues(t, n, last.Summary.Delivered)
 		require.Zero(t, last.Summary.Late+last.Summary.Lost+last.Summary.Dropped)
@@ -65,19 +69,17 @@ func TestRecording(t *testing.T) {
 			require.Zero(t, r.Size+r.Used+r.HighWater, "there are no rings to be full")
 		}
 
-		status, out, stderr = inProcess(t, path, recording(t, 2*n), "-o", "compact", "--mode", m)
+		status, out, stderr = clitest.Run(t, Command, path, recording(t, 2*n), "-o", "compact", "--mode", string(m))
 		require.Zero(t, status, stderr)
 		require.Regexp(t, `(?m)^# 300 events delivered in \S+, 0 lost\n$`, out)
 	}
-	status, out, _ := inProcess(t, path, "-o", "compact", "-i", "20ms", "--mode", "exact")
-	require.Zero(t, status)
-	require.Regexp(t, `(?m)^# 100 events delivered in \S+, 0 lost\n$`, out)
+	status, out, stderr := clitest.Run(t, Command, path, "file", path+"2", "-o", "compact", "-i", "20ms")
+	require.Zero(t, status, stderr)
+	require.Regexp(t, `(?m)^0:00 exact .*(\n.*)*\n# 200 events delivered in \S+, 0 lost\n$`, out)
 
 	// What is there of one that was cut is shown, and that it was.
-	whole, err := os.ReadFile(path)
-	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(path, whole[:len(whole)/2], 0o600))
-	status, out, stderr := inProcess(t, path)
+	status, out, stderr = clitest.Run(t, Command, path)
 	require.Equal(t, 1, status)
 	require.Regexp(t, `[1-9]\d* events delivered`, out)
 	require.Contains(t, stderr, "cut")

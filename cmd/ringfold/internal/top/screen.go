@@ -18,9 +18,9 @@ type screen struct {
 	frame    frame
 }
 
-func newScreen(s *session, source string, interval time.Duration) screen {
+func newScreen(s *session, interval time.Duration) screen {
 	first := s.snapshot()
-	return screen{view: view{source: source}, session: s, interval: interval, before: first, frame: newFrame(s.began, first, first)}
+	return screen{view: view{source: s.name}, session: s, interval: interval, before: first, frame: newFrame(s.began, first, first)}
 }
 
 // tick says that an interval is over.
@@ -64,7 +64,7 @@ func (s screen) key(key string) (tea.Model, tea.Cmd) {
 	case "m":
 		s.session.changeMode()
 	case "s":
-		s.sort, s.offset = (s.sort+1)%sortings, 0
+		s.byFullness, s.offset = !s.byFullness, 0
 	case "up", "k":
 		s.offset--
 	case "down", "j":
@@ -76,11 +76,11 @@ func (s screen) key(key string) (tea.Model, tea.Cmd) {
 	case "home":
 		s.offset = 0
 	case "end":
-		s.offset = len(s.frame.rows)
+		s.offset = len(s.frame.Rings)
 	}
 	s.view = s.clamp(s.frame)
 	// What was asked for shows at once. The numbers stay those of the interval.
-	s.frame.mode, s.frame.paused, s.frame.problem = s.session.state()
+	s.frame.Mode, s.frame.Paused, s.frame.Problem = s.session.state()
 	return s, nil
 }
 

@@ -5,35 +5,85 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
-// session reads one map or several in the mode that is asked for. Its methods may be called while run runs, and do not block.
+// session reads the load, or the maps and recordings that the command line names, in the mode that is asked for. Its
+// methods may be called while run runs, and do not block.
 type session struct {
-	set     *source.Set
-	readers []*perfbuf.Reader // of the set
-	picks   *picks
-	slack   time.Duration
-	began   time.Time
+	set   *source.Set
+	load  *load  // nil: the programs of others
+	name  string // of all that is read, for people
+	picks *picks
+	slack time.Duration
+	began time.Time
 
 	mu      sync.Mutex
-	mode    mode
+	mode    source.Mode
 	paused  bool
 	problem string
 	turn    context.CancelFunc // ends reading in the present mode
 }
 
-// newSession reads what was opened, with picks as its Schedule, and counts from now on.
-func newSession(set *source.Set, picks *picks, m mode, slack time.Duration) *session {
-	s := &session{set: set, picks: picks, mode: m, slack: slack, began: time.Now(), turn: func() {}}
-	for _, from := range set.Sources {
-		s.readers = append(s.readers, from.Reader)
+// open opens the rings, and counts from now on.
+func (c *config) open() (s *session, err error) {
+	s = &session{picks: newPicks(), mode: c.Mode, slack: c.Slack, began: time.Now(), turn: func() {}}
+	if c.own() {
+		err = s.openLoad(c)
+	} else if s.set, err = c.Choose(); err == nil {
+		err = s.set.TakeOver(perfbuf.Options{Schedule: s.picks.order})
+		var names []string
+		for _, from := range s.set.Sources {
+			names = append(names, from.String())
+		}
+		s.name = strings.Join(names, ", ")
 	}
-	return s
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	if n := s.snapshot().stats.ReplacedEntries; n > 0 {
+		s.name += fmt.Sprintf(", taken from a reader of %d rings", n)
+	}
+	return s, nil
+}
+
+func (s *session) openLoad(c *config) (err error) {
+	if s.load, err = newLoad(); err != nil {
+		return err
+	}
+	reader, err := perfbuf.Open(s.load.eventsFD(), perfbuf.Options{RingBytes: int(c.RingSize), CPUs: c.CPUs, Schedule: s.picks.order,
+		Outputs: perfbuf.OutputCounts{MapFD: s.load.outputsFD()}})
+	if err != nil {
+		return err
+	}
+	s.set, s.name = c.Own("", reader), fmt.Sprintf("own load, %s/s and CPU", cli.Count(uint64(c.load)))
+	return nil
+}
+
+// Close gives the maps back, and ends the load.
+func (s *session) Close() {
+	if s.set != nil {
+		s.set.Close()
+	}
+	if s.load != nil {
+		s.load.Close()
+	}
+}
+
+// readers are those of the set.
+func (s *session) readers() (all []*perfbuf.Reader) {
+	for _, from := range s.set.Sources {
+		all = append(all, from.Reader)
+	}
+	return all
 }
 
 // run reads until ctx ends, or a recording: then it returns io.EOF.
@@ -54,7 +104,7 @@ func (s *session) run(ctx context.Context) error {
 }
 
 // begin notes how to end reading in the mode that it returns.
-func (s *session) begin(cancel context.CancelFunc) mode {
+func (s *session) begin(cancel context.CancelFunc) source.Mode {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.turn = cancel
@@ -62,11 +112,15 @@ func (s *session) begin(cancel context.CancelFunc) mode {
 }
 
 // read reads in one mode until ctx ends.
-func (s *session) read(ctx context.Context, m mode) error {
-	if m == unordered {
+func (s *session) read(ctx context.Context, m source.Mode) error {
+	if m == source.Unordered {
 		return s.readUnordered(ctx)
 	}
-	stream, err := perfbuf.Merge(perfbuf.StreamOptions{Order: m.order(s.slack)}, s.readers...)
+	o := perfbuf.StreamOptions{}
+	if m == source.Slack {
+		o.Order = perfbuf.Slack(s.slack)
+	}
+	stream, err := perfbuf.Merge(o, s.readers()...)
 	if err != nil {
 		return s.fallBack(m, err)
 	}
@@ -84,7 +138,7 @@ func (s *session) readUnordered(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var all sync.WaitGroup
-	for _, r := range s.readers {
+	for _, r := range s.readers() {
 		all.Go(func() {
 			if err := r.RunBatches(ctx, discard); err != io.EOF {
 				cancel(err)
@@ -100,11 +154,11 @@ func (s *session) readUnordered(ctx context.Context) error {
 func discard(*perfbuf.Batch) error { return nil }
 
 // fallBack goes on without order, and says why.
-func (s *session) fallBack(m mode, err error) error {
+func (s *session) fallBack(m source.Mode, err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mode == m { // not changed meanwhile
-		s.mode, s.problem = unordered, fmt.Sprintf("%v mode: %v", m, err)
+		s.mode, s.problem = source.Unordered, fmt.Sprintf("%v mode: %v", m, err)
 	}
 	return nil
 }
@@ -116,11 +170,14 @@ func (s *session) note(what string) {
 	s.problem = what
 }
 
+// modes, in the order in which the key chooses them.
+var modes = []source.Mode{source.Unordered, source.Slack, source.Exact}
+
 // changeMode goes over to the next mode.
 func (s *session) changeMode() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mode, s.problem = s.mode.next(), ""
+	s.mode, s.problem = modes[(slices.Index(modes, s.mode)+1)%len(modes)], ""
 	s.turn()
 }
 
@@ -131,7 +188,7 @@ func (s *session) togglePause() {
 	s.problem = ""
 	did := false
 	var failed error
-	for _, r := range s.readers {
+	for _, r := range s.readers() {
 		call := r.Pause
 		if s.paused {
 			call = r.Resume
@@ -148,25 +205,26 @@ func (s *session) togglePause() {
 	}
 }
 
-// state is what there is to know without counts.
-func (s *session) state() (m mode, paused bool, problem string) {
+// state returns all but the counts.
+func (s *session) state() (m source.Mode, paused bool, problem string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mode, s.paused, s.problem
 }
 
-// snapshot is what is known now.
+// snapshot returns the present state.
 func (s *session) snapshot() snapshot {
-	now := snapshot{at: time.Now()}
+	now := snapshot{at: time.Now(), last: noCPU}
+	alone := len(s.set.Sources) == 1
 	for _, from := range s.set.Sources {
 		name := ""
-		if len(s.readers) > 1 {
+		if !alone {
 			name = from.String()
 		}
 		now.add(name, from.Stats())
 	}
 	now.mode, now.paused, now.problem = s.state()
-	if now.last = noCPU; len(s.readers) == 1 {
+	if alone {
 		now.first, now.last = s.picks.counts()
 	}
 	return now
@@ -176,7 +234,7 @@ func (s *session) snapshot() snapshot {
 func (s *session) finish() (snapshot, error) {
 	// Not a context that has ended. It waits for programs that are running, some ms as a rule.
 	var failed error
-	for _, r := range s.readers {
+	for _, r := range s.readers() {
 		failed = errors.Join(failed, r.Shutdown(context.Background(), func(perfbuf.Event) error { return nil }))
 		r.Close()
 		<-r.Done()

@@ -20,7 +20,7 @@ func TestSession(t *testing.T) {
 	e := kerneltest.Load(t)
 	cpus, err := cpulist.Online(cpulist.Dir)
 	require.NoError(t, err)
-	s, err := openOne(e.MapFD(), perfbuf.Options{}, unordered, time.Millisecond)
+	s, err := openOne(e.MapFD(), perfbuf.Options{}, source.Unordered, time.Millisecond)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
@@ -50,7 +50,7 @@ func TestSession(t *testing.T) {
 		}
 		want += uint64(each * len(cpus))
 	}
-	require.Equal(t, unordered, s.snapshot().mode)
+	require.Equal(t, source.Unordered, s.snapshot().mode)
 	cancel()
 	require.NoError(t, <-ended)
 	last, err := s.finish()
@@ -66,25 +66,25 @@ func TestSession(t *testing.T) {
 
 func TestSessionFails(t *testing.T) {
 	e := kerneltest.Load(t)
-	s, err := openOne(e.MapFD(), perfbuf.Options{}, unordered, 0)
+	s, err := openOne(e.MapFD(), perfbuf.Options{}, source.Unordered, 0)
 	require.NoError(t, err)
-	require.NoError(t, s.readers[0].Close())
+	require.NoError(t, s.readers()[0].Close())
 	require.Error(t, s.run(t.Context()))
 
-	_, err = openOne(e.ArrayFD(), perfbuf.Options{}, unordered, 0)
+	_, err = openOne(e.ArrayFD(), perfbuf.Options{}, source.Unordered, 0)
 	require.Error(t, err)
 }
 
 func TestFallBack(t *testing.T) {
-	s := &session{mode: exact, turn: func() {}}
-	require.NoError(t, s.fallBack(exact, errors.New("no grace")))
+	s := &session{mode: source.Exact, turn: func() {}}
+	require.NoError(t, s.fallBack(source.Exact, errors.New("no grace")))
 	m, _, problem := s.state()
-	require.Equal(t, unordered, m)
+	require.Equal(t, source.Unordered, m)
 	require.Equal(t, "exact mode: no grace", problem)
-	s.mode = slack
-	require.NoError(t, s.fallBack(exact, errors.New("no grace")))
+	s.mode = source.Slack
+	require.NoError(t, s.fallBack(source.Exact, errors.New("no grace")))
 	m, _, _ = s.state()
-	require.Equal(t, slack, m, "chosen meanwhile")
+	require.Equal(t, source.Slack, m, "chosen meanwhile")
 }
 
 // What a stream holds when the mode changes, as its time has not come, is delivered too.
@@ -92,7 +92,7 @@ func TestModeChangeKeepsWhatIsHeld(t *testing.T) {
 	e := kerneltest.Load(t)
 	cpus, err := cpulist.Online(cpulist.Dir)
 	require.NoError(t, err)
-	s, err := openOne(e.MapFD(), perfbuf.Options{RingBytes: 16 << 10}, slack, time.Hour)
+	s, err := openOne(e.MapFD(), perfbuf.Options{RingBytes: 16 << 10}, source.Slack, time.Hour)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
@@ -114,9 +114,13 @@ func TestModeChangeKeepsWhatIsHeld(t *testing.T) {
 }
 
 // openOne is a session of one perf event array.
-func openOne(fd int, o perfbuf.Options, m mode, slack time.Duration) (*session, error) {
+func openOne(fd int, o perfbuf.Options, m source.Mode, slack time.Duration) (*session, error) {
 	r, err := perfbuf.Open(fd, o)
-	return newSession((&source.Flags{}).Own("events", r), newPicks(perfbuf.FullestFirst), m, slack), err
+	return sessionOf((&source.Flags{}).Own("events", r), m, slack), err
+}
+
+func sessionOf(set *source.Set, m source.Mode, slack time.Duration) *session {
+	return &session{set: set, picks: newPicks(), mode: m, slack: slack, began: time.Now(), turn: func() {}}
 }
 
 // A perf event array and a ring buffer are read in all modes, and each has its rows.
@@ -128,7 +132,7 @@ func TestSessionOfSeveralMaps(t *testing.T) {
 	require.NoError(t, err)
 	set := (&source.Flags{}).Own("events", array)
 	set.Sources = append(set.Sources, (&source.Flags{}).Own("shared", ringbuf).Sources...)
-	s := newSession(set, newPicks(perfbuf.FullestFirst), unordered, 0)
+	s := sessionOf(set, source.Unordered, 0)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- s.run(ctx) }()
@@ -151,13 +155,14 @@ func TestSessionOfSeveralMaps(t *testing.T) {
 	require.NoError(t, err)
 	f := newFrame(s.began, snapshot{at: s.began}, last)
 	samples := map[string]uint64{}
-	for _, r := range f.rows {
-		samples[r.name] += r.Samples
+	for _, r := range f.Rings {
+		samples[r.Map] += r.Delivered
 	}
 	require.Equal(t, map[string]uint64{"events (id 0)": want / 2, "shared (id 0)": want / 2}, samples)
-	row := f.rows[len(f.rows)-1]
-	require.Equal(t, "shared (id 0)", row.name)
+	row := f.Rings[len(f.Rings)-1]
+	require.Equal(t, "shared (id 0)", row.Map)
 	require.Equal(t, 1<<16, row.Size)
-	require.Regexp(t, `^ all .* shared \(id 0\)$`, ansi.Strip(view{width: 100}.row(f, row)))
-	require.Regexp(t, ` MAP$`, ansi.Strip(view{width: 100}.tableHead(f)))
+	table := newTable(f, 100)
+	require.Regexp(t, `^ all .* shared \(id 0\)$`, ansi.Strip(table.row(row)))
+	require.Regexp(t, ` MAP$`, ansi.Strip(table.head()))
 }

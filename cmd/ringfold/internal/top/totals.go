@@ -3,10 +3,12 @@ package top
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"charm.land/lipgloss/v2"
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
 )
 
 // total is a number of the header.
@@ -15,72 +17,61 @@ type total struct {
 	style        lipgloss.Style
 }
 
-// totals are in groups of three: what comes, what has come, order, waking.
+// totals are all numbers of the header, the most important ones first.
 func totals(f frame) []total {
-	s, t := f.stats, f.total
-	barrier, none := "-", dim
-	if f.mode == exact && s.Barrier.Count > 0 {
-		barrier, none = fmt.Sprintf("%s / %s ms", cli.Milliseconds(s.Barrier.P50), cli.Milliseconds(s.Barrier.P99)), plainStyle
+	barrier := total{"barrier", "-", dim}
+	if f.Mode == source.Exact && f.Barrier != nil && f.Barrier.Count > 0 {
+		barrier = total{"barrier", milliseconds(f.Barrier.P50) + " / " + milliseconds(f.Barrier.P99) + " ms", plainStyle}
 	}
-	late := cli.Count(s.Late)
-	if s.Late > 0 {
-		late += fmt.Sprintf(", %s ms", cli.Milliseconds(s.MaxLateness))
+	late := cli.Count(f.Late)
+	if f.Late > 0 {
+		late += ", " + milliseconds(f.MaxLateness) + " ms"
 	}
-	doorbell := fmt.Sprintf("%d/%d armed", s.Doorbell.Armed, len(s.Rings))
-	rings := fmt.Sprintf("%d × %s", len(s.Rings), strings.Replace(cli.Bytes(float64(t.Size)), ".0 ", " ", 1))
+	dropped := total{"dropped", cli.Count(f.Dropped), plainStyle}
+	if f.Outputs != nil { // programs count them: those of the load do
+		dropped = total{"refused/s", cli.PerSecond(f.refused), plainStyle}
+	}
+	doorbell := fmt.Sprintf("%d/%d armed", f.Doorbell.Armed, len(f.Rings))
+	rings := fmt.Sprintf("%d × %s", len(f.Rings), strings.Replace(cli.Bytes(float64(f.total.Size)), ".0 ", " ", 1))
 	switch {
-	case t.Size == 0: // of a recording
+	case f.total.Size == 0: // of a recording
 		doorbell, rings = "-", "-"
-	case s.Doorbell.Err != nil:
+	case f.Doorbell.Error != "":
 		doorbell = "none: polls"
 	}
 	return []total{
-		{"events/s", cli.PerSecond(t.events), bold},
-		{"bytes/s", cli.Bytes(t.bytes), plainStyle},
-		{"lost/s", cli.PerSecond(t.lost), alarm(t.lost > 0)},
-		{"delivered", cli.Count(t.Samples), plainStyle},
-		{"lost", cli.Count(t.Lost), plainStyle},
-		refusedTotal(f),
-		{"barrier", barrier, none},
-		{"late", late, alarm(f.mode == exact && s.Late > 0)},
-		{"spilled", cli.Bytes(float64(s.SpilledBytes)), plainStyle},
+		{"events/s", cli.PerSecond(f.EventsRate), bold},
+		{"bytes/s", cli.Bytes(f.BytesRate), plainStyle},
+		{"lost/s", cli.PerSecond(f.LostRate), alarm(f.LostRate > 0)},
+		{"delivered", cli.Count(f.Delivered), plainStyle},
+		{"lost", cli.Count(f.Lost), plainStyle},
+		dropped,
+		barrier,
+		{"late", late, alarm(f.Mode == source.Exact && f.Late > 0)},
+		{"spilled", cli.Bytes(float64(f.SpilledBytes)), plainStyle},
 		{"doorbell", doorbell, plainStyle},
 		{"wakeups/s", cli.PerSecond(f.wakes), plainStyle},
 		{"rings", rings, plainStyle},
 	}
 }
 
-// refusedTotal is there if the programs count it: those of the load do.
-func refusedTotal(f frame) total {
-	if f.stats.Outputs.CPUs == nil {
-		return total{"dropped", cli.Count(f.total.Dropped), plainStyle}
-	}
-	return total{"refused/s", cli.PerSecond(f.refused), plainStyle}
+func milliseconds(seconds float64) string {
+	return cli.Milliseconds(time.Duration(seconds * float64(time.Second)))
 }
 
 const (
 	labelWidth = 11
 	valueWidth = 14
-	cellWidth  = 1 + labelWidth + valueWidth // at least: a third of 80 columns
-	group      = 3
-	groups     = 4
+	cellWidth  = 1 + labelWidth + valueWidth // a third of 80 columns
 )
 
-// grid lays the totals out: a group is a line, or, in a wide terminal, a column.
+// grid lays the totals out in four lines, in narrow terminals the first of them alone.
 func grid(all []total, width int) (lines []string) {
-	perLine := min(max(width/cellWidth, 1), groups)
-	if perLine < group {
-		all = all[:min(len(all), 4*perLine)] // the more important ones
-	}
-	cell := width / perLine
-	for from := 0; from < len(all); from += perLine {
+	perLine := min(max(width/cellWidth, 1), 3)
+	for i := range 4 {
 		line := ""
-		for i := from; i < min(from+perLine, len(all)); i++ {
-			t := all[i]
-			if perLine == groups {
-				t = all[i%perLine*group+i/perLine]
-			}
-			line += dim.Render(" "+t.label+pad(labelWidth-len(t.label))) + t.style.Render(right(t.value, valueWidth)) + pad(cell-cellWidth)
+		for _, t := range all[i*perLine : (i+1)*perLine] {
+			line += dim.Render(fmt.Sprintf(" %-*s", labelWidth, t.label)) + t.style.Render(right(t.value, valueWidth)) + pad(width/perLine-cellWidth)
 		}
 		lines = append(lines, line)
 	}

@@ -3,35 +3,44 @@ package top
 import (
 	"fmt"
 	"strings"
+	"time"
 
-	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
 )
 
 // view is what is seen of a frame: a window on its rows.
 type view struct {
 	width, height int
-	source        string // whose map it is
-	sort          sorting
+	source        string // the map's name
+	byFullness    bool
 	offset        int // rows scrolled away
 }
 
 // render draws the whole screen: height lines, none wider than width.
 func (v view) render(f frame) string {
-	head := v.head(f)
-	rows := f.sorted(v.sort)
-	room := v.room(f)
+	rows, room := f.sorted(v.byFullness), v.room(f)
 	first := v.clamp(f).offset
-	lines := append(head, v.tableHead(f))
-	for _, r := range rows[first:min(first+room, len(rows))] {
-		lines = append(lines, v.row(f, r))
+	last := min(first+room, len(rows))
+	table := newTable(f, v.width)
+	lines := append(v.head(f), table.head())
+	for _, r := range rows[first:last] {
+		lines = append(lines, table.row(r))
 	}
 	for len(lines) < v.height-1 {
 		lines = append(lines, "")
 	}
-	lines = append(lines[:max(v.height-1, 0)], v.help(first, room, len(rows)))
+	by := "CPU"
+	if v.byFullness {
+		by = "fullness"
+	}
+	where := fmt.Sprintf("by %s, %d-%d of %d ", by, min(first+1, len(rows)), last, len(rows))
+	if room == 0 {
+		where = fmt.Sprintf("no room for %d rows ", len(rows))
+	}
+	lines = append(lines[:max(v.height-1, 0)], v.help(where))
 	for i := range lines {
 		lines[i] = ansi.Truncate(lines[i], v.width, "")
 	}
@@ -43,7 +52,7 @@ func (v view) room(f frame) int { return max(v.height-len(v.head(f))-2, 0) }
 
 // clamp brings the offset back to where there are rows.
 func (v view) clamp(f frame) view {
-	v.offset = max(min(v.offset, len(f.rows)-v.room(f)), 0)
+	v.offset = max(min(v.offset, len(f.Rings)-v.room(f)), 0)
 	return v
 }
 
@@ -58,102 +67,54 @@ func (v view) head(f frame) []string {
 }
 
 func (v view) title(f frame) string {
-	state := cyan.Render(f.mode.String())
-	if f.paused {
+	state := cyan.Render(string(f.Mode))
+	if f.Paused {
 		state = yellow.Bold(true).Render("PAUSED") + " · " + state
 	}
-	right := state + dim.Render(" · ") + clock(f.elapsed) + " "
+	right := state + dim.Render(" · ") + clock(f.Elapsed) + " "
 	left := " " + bold.Render("ringfold top") + "  " + dim.Render(cli.Printable(v.source))
 	left = ansi.Truncate(left, max(v.width-ansi.StringWidth(right)-1, 0), "…")
 	return left + pad(v.width-ansi.StringWidth(left)-ansi.StringWidth(right)) + right
 }
 
+// clock is such as 1:02:03.
+func clock(seconds float64) string {
+	s := int(seconds)
+	if s >= 3600 {
+		return fmt.Sprintf("%d:%02d:%02d", s/3600, s/60%60, s%60)
+	}
+	return fmt.Sprintf("%d:%02d", s/60, s%60)
+}
+
 // warning is what the user has to know, empty as a rule.
 func warning(f frame) string {
-	s := f.stats
 	switch {
-	case f.problem != "":
-		return " " + cli.Printable(f.problem)
-	case s.Barrier.Stalled > 0 && f.mode == exact:
-		return fmt.Sprintf(" the present barrier has been waiting for %v: some program, or some virtual CPU, does not get on", s.Barrier.Stalled.Round(1e8))
-	case s.Hotplug.Err != nil:
-		return " CPUs that come online: " + cli.Printable(s.Hotplug.Err.Error())
-	case f.total.Corrupt > 0:
-		return fmt.Sprintf(" %s stretches of memory were corrupt, and skipped", cli.Count(f.total.Corrupt))
+	case f.Problem != "":
+		return " " + cli.Printable(f.Problem)
+	case f.Barrier != nil && f.Barrier.Stalled > 0 && f.Mode == source.Exact:
+		stalled := time.Duration(f.Barrier.Stalled * float64(time.Second))
+		return fmt.Sprintf(" the present barrier has been waiting for %v: some program, or some virtual CPU, does not get on", stalled.Round(1e8))
+	case f.hotplug != nil:
+		return " CPUs that come online: " + cli.Printable(f.hotplug.Error())
+	case f.Corrupt > 0:
+		return fmt.Sprintf(" %s stretches of memory were corrupt, and skipped", cli.Count(f.Corrupt))
 	}
 	return ""
 }
 
-// names is how wide the column of maps is, with the gap before it: 0 if there is but one.
-func (v view) names(f frame) (width int) {
-	for _, r := range f.rows {
-		if r.name != "" {
-			width = max(width, min(len(r.name), 15)+1)
-		}
-	}
-	return width
-}
-
-func (v view) tableHead(f frame) string {
-	names := v.names(f)
-	fitting, bar := fit(v.width - names)
-	var b strings.Builder
-	for i, c := range fitting {
-		fmt.Fprintf(&b, "%*s", c.width, c.title)
-		if i == 0 {
-			fmt.Fprintf(&b, " %-*s", bar, "RING"[:min(bar, 4)])
-		}
-	}
-	if names > 0 {
-		b.WriteString(" MAP")
-	}
-	return dim.Render(b.String())
-}
-
-func (v view) row(f frame, r row) string {
-	fitting, width := fit(v.width - v.names(f))
-	var b strings.Builder
-	for i, c := range fitting {
-		text, style := c.cell(r)
-		if c.title == "FIRST" && f.choices == 0 {
-			text, style = "- ", dim
-		}
-		b.WriteString(style.Render(right(text, c.width)))
-		if i == 0 {
-			b.WriteString(" " + bar(r, width))
-		}
-	}
-	if r.name != "" {
-		b.WriteString(" " + ansi.Truncate(cli.Printable(r.name), 15, "…"))
-	}
-	return b.String()
-}
-
-// keys are the help line: longer ones first, of which that is taken which fits.
+// keys are the help line: longer ones first, of which the first that fits is shown.
 var keys = []string{
 	" p pause/resume  m mode  s sort  ↑↓ PgUp PgDn scroll  q quit",
 	" p pause  m mode  s sort  ↑↓ scroll  q quit",
 	" p m s ↑↓ q",
-	"",
 }
 
-func (v view) help(first, room, all int) string {
-	where := fmt.Sprintf("by %v, %d-%d of %d ", v.sort, min(first+1, all), min(first+room, all), all)
-	if room == 0 {
-		where = fmt.Sprintf("no room for %d rows ", all)
-	}
+// help is the keys, if there is room, and where one is.
+func (v view) help(where string) string {
 	for _, k := range keys {
-		if gap := v.width - ansi.StringWidth(k) - len(where); gap > 0 || k == "" {
+		if gap := v.width - ansi.StringWidth(k) - len(where); gap > 0 {
 			return dim.Render(k + pad(gap) + where)
 		}
 	}
-	return ""
-}
-
-func pad(n int) string { return strings.Repeat(" ", max(n, 0)) }
-
-// right aligns at the right, and cuts off what does not fit.
-func right(s string, width int) string {
-	s = ansi.Truncate(s, width, "…")
-	return pad(width-lipgloss.Width(s)) + s
+	return dim.Render(pad(v.width-len(where)) + where)
 }

@@ -11,8 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/x/ansi"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/stretchr/testify/require"
 )
@@ -20,7 +22,7 @@ import (
 var update = flag.Bool("update", false, "write the golden files")
 
 // fixed is a frame of so many CPUs that is always the same.
-func fixed(cpus int, m mode) frame {
+func fixed(cpus int, m source.Mode) frame {
 	snap := func(k uint64) snapshot {
 		s := snapshot{at: began.Add(time.Duration(k) * 61 * time.Second), mode: m, last: cpus / 2, first: map[int]uint64{}}
 		for cpu := range cpus {
@@ -32,19 +34,19 @@ func fixed(cpus int, m mode) frame {
 				r.Lost = k * weight * 97
 			}
 			s.stats.Rings = append(s.stats.Rings, r)
-			if m == unordered {
+			if m == source.Unordered {
 				s.first[cpu] = k * weight
 			}
 		}
 		s.stats.Wakes, s.stats.Doorbell.Armed = k*12_345, cpus/2
-		if m != unordered {
+		if m != source.Unordered {
 			s.stats.Late, s.stats.MaxLateness = 0, 0
 			s.stats.SpilledBytes = k * 5 << 20
 		}
-		if m == slack {
+		if m == source.Slack {
 			s.stats.Late, s.stats.MaxLateness = k*12, 5100*time.Microsecond
 		}
-		if m == exact {
+		if m == source.Exact {
 			s.stats.Barrier = perfbuf.BarrierStats{Provider: "map-in-map", Count: k, P50: 7600 * time.Microsecond, P99: 16200 * time.Microsecond}
 		}
 		return s
@@ -55,17 +57,14 @@ func fixed(cpus int, m mode) frame {
 func TestGolden(t *testing.T) {
 	for _, c := range []struct {
 		cpus int
-		mode mode
+		mode source.Mode
 		view view
 	}{
-		{2, exact, view{width: 80, height: 24}},
-		{2, unordered, view{width: 40, height: 16}},
-		{8, exact, view{width: 100, height: 28}},
-		{8, slack, view{width: 60, height: 20}},
-		{128, unordered, view{width: 160, height: 50}},
-		{128, exact, view{width: 80, height: 24, offset: 60, sort: byFullness}},
-		{128, exact, view{width: 120, height: 20, offset: 1000}},
-		{128, slack, view{width: 30, height: 8}},
+		{2, source.Exact, view{width: 80, height: 24}},
+		{2, source.Unordered, view{width: 40, height: 16}},
+		{8, source.Unordered, view{width: 160, height: 18}},
+		{128, source.Exact, view{width: 80, height: 24, offset: 60, byFullness: true}},
+		{128, source.Slack, view{width: 30, height: 8}},
 	} {
 		name := fmt.Sprintf("%d-%v-%dx%d", c.cpus, c.mode, c.view.width, c.view.height)
 		t.Run(name, func(t *testing.T) {
@@ -99,18 +98,24 @@ func fits(t *testing.T, v view, screen string) {
 	}
 }
 
+func TestClock(t *testing.T) {
+	for seconds, want := range map[float64]string{0: "0:00", 61.9: "1:01", 3661: "1:01:01"} {
+		require.Equal(t, want, clock(seconds))
+	}
+}
+
 // A line per interval, and one at the end.
 func TestCompact(t *testing.T) {
 	var out strings.Builder
-	require.NoError(t, compact{&out}.frame(fixed(2, exact)))
-	require.NoError(t, compact{&out}.final(fixed(2, exact)))
+	require.NoError(t, compact{&out}.frame(fixed(2, source.Exact)))
+	require.NoError(t, compact{&out}.final(fixed(2, source.Exact)))
 	require.Equal(t, "2:02 exact 43,002 events/s 3.6 MiB/s 67 lost/s use 75% high 85% late 0\n# 5,246,258 events delivered in 2m2s, 8,148 lost\n", out.String())
 }
 
 // Whatever the terminal's size, nothing is wider or higher, and nothing panics.
 func TestAllSizes(t *testing.T) {
-	f := fixed(8, exact)
-	f.problem = strings.Repeat("much is wrong ", 20)
+	f := fixed(8, source.Exact)
+	f.Problem = strings.Repeat("much is wrong ", 20)
 	for width := 0; width < 170; width += 1 + width/20 {
 		for _, height := range []int{0, 1, 2, 5, 11, 12, 24} {
 			v := view{width: width, height: height, source: "a map of a long name (id 4294967295), taken from a reader of 128 rings", offset: 3}
@@ -125,8 +130,8 @@ func TestNothingJumps(t *testing.T) {
 	none := newFrame(began, at(0, perfbuf.RingStats{Size: 1 << 16}), at(time.Second, perfbuf.RingStats{Size: 1 << 16}))
 	much := newFrame(began, at(0, perfbuf.RingStats{Size: 1 << 16}), at(time.Second, perfbuf.RingStats{Size: 1 << 16, Used: 1 << 16, HighWater: 1 << 16,
 		Samples: 123_456_789, Bytes: 9_999_999_999, Lost: 12_345_678}))
-	much.stats.Late, much.stats.MaxLateness, much.stats.SpilledBytes = 999_999, time.Minute, 1<<50
-	much.problem = "something"
+	much.Late, much.MaxLateness, much.SpilledBytes = 999_999, 60, 1<<50
+	much.Problem = "something"
 	a, b := strings.Split(ansi.Strip(v.render(none)), "\n"), strings.Split(ansi.Strip(v.render(much)), "\n")
 	const tableHead = 7
 	require.Contains(t, a[tableHead], "CPU RING")
@@ -143,25 +148,25 @@ func TestNothingJumps(t *testing.T) {
 }
 
 func TestWarnings(t *testing.T) {
-	f := fixed(2, exact)
+	f := fixed(2, source.Exact)
 	require.Empty(t, warning(f))
-	f.total.Corrupt = 2000
+	f.Corrupt = 2000
 	require.Contains(t, warning(f), "2,000 stretches of memory were corrupt")
-	f.stats.Hotplug.Err = errors.New("no list")
+	f.hotplug = errors.New("no list")
 	require.Contains(t, warning(f), "no list")
-	f.stats.Barrier.Stalled = 1234 * time.Millisecond
+	f.Barrier.Stalled = 1.234
 	require.Contains(t, warning(f), "waiting for 1.2s")
-	f.mode, f.problem = unordered, "exact mode: why not"
+	f.Mode, f.Problem = source.Unordered, "exact mode: why not"
 	require.Contains(t, warning(f), "exact mode: why not")
 
-	f.stats.Doorbell.Err = errors.New("none")
+	f.Doorbell.Error = "none"
 	require.Contains(t, ansi.Strip(strings.Join(grid(totals(f), 80), "\n")), "none: polls")
-	f.paused = true
+	f.Paused = true
 	require.Contains(t, ansi.Strip(view{width: 80}.title(f)), "PAUSED · unordered")
 }
 
 func TestScroll(t *testing.T) {
-	f := fixed(128, exact)
+	f := fixed(128, source.Exact)
 	v := view{width: 80, height: 24}
 	room := v.room(f)
 	require.Greater(t, room, 10)
@@ -171,26 +176,43 @@ func TestScroll(t *testing.T) {
 	}
 	v.offset = 5
 	require.Contains(t, ansi.Strip(v.render(f)), fmt.Sprintf("by CPU, 6-%d of 128", 5+room))
-	require.Zero(t, v.clamp(fixed(2, exact)).offset)
+	require.Zero(t, v.clamp(fixed(2, source.Exact)).offset)
 }
 
-// Colours say how full a ring is.
-func TestColours(t *testing.T) {
-	full := bar(row{RingStats: perfbuf.RingStats{Size: 10, Used: 9}}, 10)
-	require.Contains(t, full, red.Render("█████████"))
-	require.Contains(t, bar(row{RingStats: perfbuf.RingStats{Size: 10, Used: 6}}, 10), yellow.Render("██████"))
-	require.Contains(t, bar(row{RingStats: perfbuf.RingStats{Size: 10, Used: 1}}, 10), green.Render("█"))
-	require.NotEqual(t, ansi.Strip(full), full)
+func TestBar(t *testing.T) {
+	for _, c := range []struct {
+		used, high, width int
+		want              string
+	}{
+		{0, 0, 8, "········"},
+		{1, 0, 8, "▏·······"}, // something is something
+		{100, 100, 8, "████████"},
+		{50, 75, 8, "████··│·"},
+		{50, 50, 8, "████│···"},
+		{50, 100, 8, "████···│"},
+		{53, 53, 8, "████▎···"}, // the tick would hide it
+		{80, 50, 8, "██████▍·"}, // used now, and no pass has seen it yet
+		{0, 100, 1, "│"},
+		{50, 50, 0, ""},
+	} {
+		require.Equal(t, c.want, ansi.Strip(bar(row{Size: 100, Used: c.used, HighWater: c.high}, c.width)), "%+v", c)
+	}
+	require.Equal(t, "   ", bar(row{}, 3), "a ring without a size")
+	// Colours say how full a ring is.
+	for used, style := range map[int]lipgloss.Style{9: red, 6: yellow, 1: green} {
+		require.Contains(t, bar(row{Size: 10, Used: used}, 10), style.Render(strings.Repeat("█", used)))
+	}
+	require.NotEqual(t, red.Render("█"), "█")
 }
 
 // The screen writes to the terminal by itself: what it shows of text from outside must be clean.
 func TestHostileNames(t *testing.T) {
 	const evil = "\x1b]0;title\a\x1b[2J\x1b[5m\u009b31m\x9b31m\u202e\u2066\r\nx"
 	colours := regexp.MustCompile(`\x1b\[[0-9;]*m`)
-	f := fixed(2, exact)
-	f.rows[0].name, f.rows[1].name = evil, evil+"2"
+	f := fixed(2, source.Exact)
+	f.Rings[0].Map, f.Rings[1].Map = evil, evil+"2"
 	for _, problem := range []string{evil, ""} {
-		f.problem, f.stats.Hotplug.Err = problem, errors.New(evil)
+		f.Problem, f.hotplug = problem, errors.New(evil)
 		v := view{width: 300, height: 24, source: evil}
 		screen := v.render(f)
 		require.NotContains(t, screen, "\x1b[5m")
