@@ -10,133 +10,216 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sim writes rings as CPUs do, under one clock: outputs are interrupted by
-// others after their time is taken, so that older times land behind younger ones, or before they
-// are published, so that a ring's newest records stay unseen for a while.
+// sim writes rings as CPUs do, under one clock. A program takes its time before it reserves its
+// record, so older times land behind younger ones. In perf rings, the newest records stay unpublished
+// for a while; in ring buffers, any record stays busy for a while.
 type sim struct {
 	*bench
-	rnd   *rand.Rand
-	clock uint64
-	cpus  []cpu
-
-	chooseKeys bool // of payloads
+	rnd  *rand.Rand
+	size int // of the next ring
+	run
 }
 
-// cpu is what is under way on one.
-type cpu struct {
-	outer      uint64 // time taken by an output that was interrupted before it wrote, 0 if none
-	unseen     uint64 // least time that is written and not published, if Defer is set
-	quietUntil uint64
+// run says what a simulation plays.
+type run struct {
+	rings   []laneKind
+	sizes   []int
+	exact   bool // the watermark is below everything that is still to come
+	slack   func(s *sim) uint64
+	stamped bool // times are taken behind the reservation
+	changes bool // rings are added and removed
+	crowd   bool // rounds of many records, half of them in ring 0
+	must    func(c counts) []int
 }
 
-func newSim(t testing.TB, seed uint64, rings, size int) *sim {
-	starts := []uint64{0, 1<<32 - 512, math.MaxUint64 - 1023, 1<<63 - 64}
+var perf, buffer = laneKind{}, laneKind{buffer: true}
+
+func times(n int, k laneKind) []laneKind { return slices.Repeat([]laneKind{k}, n) }
+
+func newSim(t testing.TB, seed uint64, r run) *sim {
+	size := r.sizes[seed%uint64(len(r.sizes))]
 	block := min(size, max(size/4, 1<<16))
-	return &sim{
-		bench: setup{
-			rings: rings,
-			size:  size,
-			start: starts[seed%4],
-			spill: []int{3 * block, 0, block, 100*block + 1, block - 1}[seed%5],
-		}.bench(t),
-		rnd:   rand.New(rand.NewPCG(seed, uint64(rings))),
-		clock: 1000,
-		cpus:  make([]cpu, rings),
+	s := &sim{size: size, rnd: rand.New(rand.NewPCG(seed, uint64(len(r.rings)))), run: r}
+	s.bench = setup{spill: []int{3 * block, 0, block, 100*block + 1, block - 1}[seed%5]}.bench(t)
+	s.clock = 1000
+	for _, kind := range r.rings {
+		s.addLane(kind)
 	}
+	return s
 }
 
-// step lets one CPU do something.
+func (s *sim) addLane(kind laneKind) {
+	start := []uint64{0, 1<<32 - 512, math.MaxUint64 - 1023, 1<<63 - 64}[s.rnd.IntN(4)]
+	if s.changes {
+		s.size = s.sizes[s.rnd.IntN(len(s.sizes))]
+	}
+	s.add(kind, s.size, start)
+}
+
+// step lets one program do something.
 func (s *sim) step() {
 	if s.rnd.IntN(3) > 0 {
 		s.clock += s.rnd.Uint64N(5)
 	}
 	i := s.rnd.IntN(len(s.lanes))
-	c, l := &s.cpus[i], s.lanes[i]
-	if c.quietUntil > s.clock {
-		return
+	if s.crowd {
+		i *= s.rnd.IntN(2)
 	}
-	n := 12 + s.rnd.IntN(len(l.Data())/12)
+	if l := s.lanes[i]; l.quietUntil > s.clock {
+		return
+	} else if l.perf != nil {
+		s.stepPerf(i, l)
+	} else {
+		s.stepBuffer(i, l)
+	}
+}
+
+func (s *sim) stepPerf(i int, l *lane) {
 	switch s.rnd.IntN(24) {
 	case 0:
-		c.quietUntil = s.clock + s.rnd.Uint64N(uint64(10*len(s.lanes)))
+		l.quietUntil = s.clock + s.rnd.Uint64N(uint64(10*len(s.lanes)))
 	case 1, 2:
 		s.throttle(i, 8*s.rnd.IntN(5))
 	case 3, 4:
-		if c.outer == 0 {
-			c.outer = s.clock
+		if len(l.taken) == 0 {
+			l.taken = append(l.taken, s.clock)
 		}
 	case 5, 6, 7:
-		if c.outer != 0 {
-			time := c.outer
-			if l.Pending() > 0 {
+		if len(l.taken) > 0 {
+			time := l.taken[0]
+			if l.perf.Pending() > 0 {
 				time = s.clock // the kernel takes the time again when it adds a report of losses
 			}
-			s.write(i, time, n)
-			c.outer = 0
+			s.write(i, time)
+			l.taken = nil
 		}
 	case 8, 9:
-		if !l.Defer {
-			l.Defer, c.unseen = true, math.MaxUint64
-		}
+		l.perf.Defer = true
 	case 10, 11, 12:
-		s.publish(i)
+		s.publish(l)
 	case 13:
 		if s.now == nil && s.rnd.IntN(4) == 0 { // nobody scans while an event is with the user
-			s.damage(i, 8*(1+s.rnd.IntN(len(l.Data())/32)))
+			s.damage(i, 8*(1+s.rnd.IntN(int(l.raw.Size())/32)))
 		}
 	default:
-		s.write(i, s.clock, n)
+		s.write(i, s.clock)
 	}
 }
 
-func (s *sim) write(i int, time uint64, n int) {
-	if s.chooseKeys {
-		switch s.rnd.IntN(8) {
-		case 0: // it has none
-		case 1:
-			s.keys[s.ids+1] = forever + s.rnd.Uint64N(5)
-		case 2:
-			s.keys[s.ids+1] = time + s.rnd.Uint64N(100)
-		default:
-			s.keys[s.ids+1] = time - min(time, s.rnd.Uint64N(30))
+func (s *sim) write(i int, time uint64) {
+	key := noKey
+	switch s.rnd.IntN(8) {
+	case 0:
+	case 1:
+		key = forever + s.rnd.Uint64N(5)
+	case 2:
+		key = time + s.rnd.Uint64N(100)
+	default:
+		key = time - min(time, s.rnd.Uint64N(30))
+	}
+	n := 12 + s.rnd.IntN(int(s.lanes[i].raw.Size())/12)
+	if s.crowd {
+		n = 12
+		if s.rnd.IntN(100) == 0 {
+			time -= min(time, 2000)
 		}
 	}
-	if s.output(i, time, n) && s.lanes[i].Defer {
-		s.cpus[i].unseen = min(s.cpus[i].unseen, time)
+	s.outputKey(i, time, key, n)
+}
+
+func (s *sim) publish(l *lane) {
+	l.perf.Defer = false
+	l.perf.Publish()
+}
+
+func (s *sim) stepBuffer(i int, l *lane) {
+	switch op := s.rnd.IntN(8); {
+	case op < 3 && !s.stamped && len(l.taken) < 5:
+		l.taken = append(l.taken, s.clock)
+	case op < 5 && (s.stamped || len(l.taken) > 0):
+		s.clock++
+		key := s.clock
+		if !s.stamped {
+			at := s.rnd.IntN(len(l.taken))
+			key = l.taken[at]
+			l.taken = slices.Delete(l.taken, at, at+1)
+		}
+		n := 8 + s.rnd.IntN(50)
+		if s.rnd.IntN(16) == 0 {
+			n = s.rnd.IntN(8)
+		}
+		s.reserve(i, key, n)
+	default:
+		open := l.open()
+		if len(open) == 0 || s.rnd.IntN(6) == 0 {
+			return
+		}
+		r := open[s.rnd.IntN(min(len(open), 4))]
+		if s.rnd.IntN(8) == 0 {
+			r.discard()
+			return
+		}
+		r.commit()
 	}
 }
 
-func (s *sim) publish(i int) {
-	s.lanes[i].Defer = false
-	s.lanes[i].Publish()
+// open are the records that their programs have not committed.
+func (l *lane) open() (open []*rec) {
+	for _, r := range l.recs {
+		if r.isOpen() {
+			open = append(open, r)
+		}
+	}
+	return open
 }
 
 // bound is the greatest time that nothing still to come can be at or below.
 func (s *sim) bound() uint64 {
 	bound := s.clock
-	for i, c := range s.cpus {
-		if c.outer != 0 {
-			bound = min(bound, c.outer)
+	for _, l := range s.lanes {
+		for _, time := range l.taken {
+			bound = min(bound, time)
 		}
-		if s.lanes[i].Defer {
-			bound = min(bound, c.unseen)
+		for _, r := range l.recs {
+			if r.isOpen() || int64(r.off-l.raw.Head()) >= 0 {
+				bound = min(bound, max(r.key, 1))
+			}
 		}
 	}
 	return bound - 1
 }
 
-// run plays rounds, each up to what watermark says before the heads are loaded.
-func (s *sim) run(watermark func() uint64) {
+// stampedUpTo is the same, as the merger knows it.
+func (s *sim) stampedUpTo() uint64 {
+	bound := s.clock
+	for i := range s.lanes {
+		bound = min(bound, s.m.StampedUpTo(i))
+	}
+	return bound - min(bound, 1)
+}
+
+// play plays rounds, each up to a watermark chosen before the heads are loaded.
+func (s *sim) play() {
 	for range 6 + 60/len(s.lanes) {
-		for range s.rnd.IntN(40 * len(s.lanes)) {
+		steps := s.rnd.IntN(40 * len(s.lanes))
+		if s.crowd {
+			steps *= 10
+		}
+		for range steps {
 			s.step()
 		}
-		w := watermark()
+		w := s.bound()
+		if !s.exact {
+			w = s.slack(s)
+		}
 		for range s.rnd.IntN(4) { // between the watermark and the heads
 			s.step()
 		}
 		for _, i := range s.rnd.Perm(len(s.lanes)) {
 			s.scan(i)
+		}
+		if s.exact && s.stamped {
+			w = s.stampedUpTo()
 		}
 		if s.rnd.IntN(8) == 0 {
 			continue // a look at what is held, no round
@@ -144,23 +227,37 @@ func (s *sim) run(watermark func() uint64) {
 		for range s.rnd.IntN(3) {
 			s.disturb()
 		}
-		s.play(w)
+		s.roundOf(w)
+		if s.changes && s.rnd.IntN(4) == 0 && len(s.lanes) < 5 {
+			s.addLane(s.rings[s.rnd.IntN(len(s.rings))])
+		}
+		if s.changes && s.rnd.IntN(4) == 0 && len(s.lanes) > 1 {
+			s.remove(s.rnd.IntN(len(s.lanes)))
+		}
 	}
-	for i := range s.lanes {
-		s.publish(i)
+	for _, l := range s.lanes {
+		for _, r := range l.open() {
+			r.commit()
+		}
+		if l.perf != nil {
+			s.publish(l)
+		}
 	}
 	s.round(all)
 	s.empty()
+	for s.changes && len(s.lanes) > 0 {
+		s.remove(0)
+		s.round(all)
+	}
 }
 
-// play is one round, in which CPUs go on and the user may stop early.
-func (s *sim) play(w uint64) {
-	due := s.due(w)
+// roundOf is one round, in which programs go on and the user may stop early.
+func (s *sim) roundOf(w uint64) {
+	due := s.begin(w)
 	stop := len(due)
 	if s.rnd.IntN(4) == 0 {
 		stop = s.rnd.IntN(len(due) + 1)
 	}
-	s.begin(w)
 	for _, want := range due[:stop] {
 		s.next(want)
 		if s.rnd.IntN(4) == 0 {
@@ -170,6 +267,9 @@ func (s *sim) play(w uint64) {
 	}
 	if stop == len(due) {
 		s.over()
+		if s.rnd.IntN(4) == 0 {
+			s.complete(w)
+		}
 		return
 	}
 	s.end()
@@ -187,79 +287,65 @@ func (s *sim) disturb() {
 	case 3:
 		s.finish()
 		s.lose(i, s.clock)
+	case 4:
+		s.giveBack(i)
 	}
 }
 
-func simulate(t *testing.T, play func(t *testing.T, s *sim)) {
-	for _, rings := range []int{1, 2, 3, 8, 33} {
-		for seed := range uint64(seeds) {
-			size := []int{512, 1024, 4096}[seed%3]
-			if rings == 3 {
-				size = []int{128 << 10, 512 << 10}[seed%2] // larger than a block
-			}
-			t.Run(fmt.Sprintf("%d rings, seed %d", rings, seed), func(t *testing.T) {
-				s := newSim(t, seed, rings, size)
-				play(t, s)
-				t.Logf("%d delivered, %d late, %d lost, of these %d without a record, %d inversions, %d corrupt, %d commits, %d bytes spilled",
-					s.delivered, s.late, s.lost, s.added, s.inversions, s.corrupt, s.commits, s.moved)
-				require.NotZero(t, s.inversions)
-				require.NotZero(t, s.unknown)
-				if s.budget >= size {
-					require.NotZero(t, s.moved)
+func TestSimulation(t *testing.T) {
+	small, large := []int{512, 1024, 4096}, []int{128 << 10, 512 << 10} // large ones are larger than a block
+	eager := func(s *sim) uint64 { return s.clock - 3 }
+	back := func(s *sim) uint64 { // as after a flush
+		if s.rnd.IntN(3) == 0 {
+			return s.clock + 1000
+		}
+		return s.clock - min(s.clock, s.rnd.Uint64N(200))
+	}
+	written := func(c counts) []int { return []int{c.inversions, c.unknown, c.lost, c.added, c.corrupt, c.spilled} }
+	late := func(c counts) []int { return append(written(c), c.late) }
+	keyed := func(c counts) []int { return append(late(c), c.keyless) }
+	shared := func(c counts) []int { return []int{c.discarded, c.foundBusy, c.behindBusy, c.spilled, c.removed} }
+	sharedLate := func(c counts) []int { return append(shared(c), c.late) }
+	mixed := append(times(2, perf), buffer, buffer, laneKind{keyed: true})
+
+	runs := map[string]run{
+		"crowd":           {rings: times(33, perf), sizes: []int{512 << 10}, slack: back, crowd: true, must: func(c counts) []int { return []int{c.late, c.spilled} }},
+		"keyed":           {rings: times(2, laneKind{keyed: true}), sizes: small[1:2], slack: back, must: keyed},
+		"keyed, no times": {rings: times(3, laneKind{keyed: true, noTime: true}), sizes: small[1:2], slack: back, must: keyed},
+		"no times":        {rings: times(3, laneKind{noTime: true}), sizes: small, slack: back, must: func(c counts) []int { return []int{c.late, c.lost, c.added, c.corrupt, c.spilled} }},
+		"buffers":         {rings: times(3, buffer), sizes: small, exact: true, changes: true, must: shared},
+		"stamped":         {rings: times(3, buffer), sizes: small, exact: true, stamped: true, changes: true, must: shared},
+		"buffers, slack":  {rings: times(2, buffer), sizes: small, slack: eager, changes: true, must: sharedLate},
+		"mixed":           {rings: mixed[:4], sizes: append(small, large...), exact: true, changes: true, must: shared},
+		"mixed, slack":    {rings: mixed, sizes: append(small, large...), slack: back, changes: true, must: sharedLate},
+	}
+	for _, n := range []int{1, 2, 3, 8, 33} {
+		r := run{rings: times(n, perf), sizes: small, exact: true, must: written}
+		if n == 3 {
+			r.sizes = large
+		}
+		runs[fmt.Sprintf("%d, exact", n)] = r
+		r.exact, r.slack, r.must = false, eager, late
+		runs[fmt.Sprintf("%d, eager", n)] = r
+		r.slack = back
+		runs[fmt.Sprintf("%d, back", n)] = r
+	}
+	for name, r := range runs {
+		t.Run(name, func(t *testing.T) {
+			var sum counts
+			for seed := range uint64(seeds) {
+				if !t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+					s := newSim(t, seed, r)
+					s.counts = sum
+					s.play()
+					sum = s.counts
+					require.False(t, r.exact && s.late > 0, "the watermark was low enough")
+				}) {
+					return
 				}
-			})
-		}
-	}
-}
-
-// With a watermark below everything that is still to come, nothing is late.
-func TestTrueWatermarkNeverMakesLate(t *testing.T) {
-	simulate(t, func(t *testing.T, s *sim) {
-		s.run(s.bound)
-		require.Zero(t, s.late)
-	})
-}
-
-// With one that guesses, those and only those are flagged that come after a later one.
-func TestEagerWatermarkFlagsWhatIsLate(t *testing.T) {
-	late := 0
-	simulate(t, func(t *testing.T, s *sim) {
-		s.run(func() uint64 { return s.clock - 3 })
-		late += s.late
-	})
-	require.NotZero(t, late)
-}
-
-// A watermark may also go back, as after a flush.
-func TestWatermarkThatGoesBack(t *testing.T) {
-	simulate(t, func(t *testing.T, s *sim) {
-		s.run(func() uint64 {
-			if s.rnd.IntN(3) == 0 {
-				return s.clock + 1000
 			}
-			return s.clock - min(s.clock, s.rnd.Uint64N(200))
+			t.Logf("%+v", sum)
+			require.Positive(t, slices.Min(r.must(sum)))
 		})
-	})
-}
-
-// Many records of few times, to see that equals come by ring and offset.
-func TestEqualTimesComeByRingAndOffset(t *testing.T) {
-	for seed := range uint64(8) {
-		b := newBench(t, 5, 4096, 0)
-		rnd := rand.New(rand.NewPCG(seed, 5))
-		for range 200 {
-			b.output(rnd.IntN(5), 7+rnd.Uint64N(3), 12) // times are 7, 8 and 9, mostly not in order
-		}
-		b.scanAll()
-		due := b.due(all)
-		require.True(t, slices.IsSortedFunc(due, func(x, y expected) int {
-			if x.key == y.key && x.ring == y.ring {
-				return int(int64(x.off - y.off))
-			}
-			return 0
-		}))
-		b.round(all)
-		b.empty()
-		require.Equal(t, 200, b.delivered)
 	}
 }
