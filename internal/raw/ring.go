@@ -133,7 +133,7 @@ func (r *Ring) CPU() int { return int(r.cpu) }
 // that is too short for one of them has the record's time, or the ring's CPU. It is for before events are read.
 func (r *Ring) SetFields(timeAt, cpuAt int) {
 	r.timeAt, r.cpuAt = timeAt, cpuAt
-	r.view = r.bare().fields(timeAt, cpuAt, math.MaxUint64)
+	r.view = r.bare().fields(timeAt, cpuAt, math.MaxInt64) // Sample compares as signed numbers
 }
 
 // TimeAt is where in a payload its time is; below 0: it is the record's.
