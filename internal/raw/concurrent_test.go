@@ -62,7 +62,7 @@ func TestCommitPublishesThePayload(t *testing.T) {
 	payload := fielded(7, 1, 40)
 	for name, look := range map[string]func(r *raw.Ring, head uint64) (ev raw.Event, ok bool){
 		"Parse": func(r *raw.Ring, head uint64) (ev raw.Event, ok bool) {
-			rec := ringtest.Parse(r, 0, head)
+			rec := parse(t, r, 0, head)
 			if ok = rec.Kind == raw.Sample; ok {
 				ev = new(raw.Single).Join(r, &rec)
 			}
@@ -106,7 +106,7 @@ type tally struct {
 
 func (c *tally) drain(t *testing.T, r *raw.Ring, head uint64) {
 	for off := r.Tail(); off != head; {
-		rec := ringtest.Parse(r, off, head)
+		rec := parse(t, r, off, head)
 		switch rec.Kind {
 		case raw.Sample:
 			id, err := ringtest.Check(c.alone.Join(r, &rec).Bytes())
