@@ -15,7 +15,8 @@ import (
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/agent"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/connect"
-	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/source"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/lifecycle"
+	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -78,10 +79,8 @@ func (c *agentConfig) check() (err error) {
 }
 
 func (c agentConfig) run(ctx context.Context, out io.Writer, note func(string)) error {
-	var src source.Source = new(source.Real)
-	if c.simulate {
-		src = source.NewSimulated(source.SimulatedOptions{Rate: c.rate})
-	} else if err := permitted(); err != nil { // before it makes a spool, or tries servers for ever
+	src, err := c.source() // before it makes a spool, or tries servers for ever
+	if err != nil {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(c.spool), 0o700); err != nil {
@@ -113,6 +112,27 @@ func (c agentConfig) run(ctx context.Context, out io.Writer, note func(string)) 
 	}
 	fmt.Fprintln(out, agentSummary(stats))
 	return err
+}
+
+func (c agentConfig) source() (agent.Source, error) {
+	if c.simulate {
+		return lifecycle.NewSimulation(lifecycle.SimulationOptions{Rate: c.rate}), nil
+	}
+	return thisHost()
+}
+
+// thisHost returns this host's events, or says why they cannot be read.
+func thisHost() (agent.Source, error) {
+	probe, err := lifecycle.Load()
+	if err != nil {
+		return nil, err
+	}
+	reader, err := probe.Open(perfbuf.Options{}) // it may take more than loading does
+	if err != nil {
+		probe.Close()
+		return nil, err
+	}
+	return probe, reader.Close()
 }
 
 // agentSummary says what an agent has done.

@@ -12,9 +12,9 @@ import (
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/agent"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/broker"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/connect"
-	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/source"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/tail"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/wire"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/lifecycle"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -35,7 +35,7 @@ func TestNothingKnown(t *testing.T) {
 	require.Contains(t, stdout, "\nnot known to be complete:\n  no host has been heard of\n")
 	require.True(t, strings.HasSuffix(stderr, nobody), stderr)
 
-	refuses, err := broker.StartWith(t.TempDir(), func(o *server.Options) {
+	refuses, err := broker.Start(t.TempDir(), func(o *server.Options) {
 		o.Users = []*server.User{{Username: "agent", Password: "x"}, {Username: "tail", Password: "x", Permissions: &server.Permissions{
 			Publish: &server.SubjectPermission{Allow: []string{"$JS.API.STREAM.INFO.EVENTS"}}}}}
 	})
@@ -110,7 +110,7 @@ func TestSpools(t *testing.T) {
 		ended := make(chan agent.Stats)
 		go func() {
 			stats, err := agent.Run(ctx, agent.Options{
-				Host: "h", Source: source.NewSimulated(source.SimulatedOptions{}), Conn: b.nc, SpoolPath: path, EndWait: time.Hour})
+				Host: "h", Source: lifecycle.NewSimulation(lifecycle.SimulationOptions{}), Conn: b.nc, SpoolPath: path, EndWait: time.Hour})
 			assert.NoError(t, err)
 			ended <- stats
 		}()

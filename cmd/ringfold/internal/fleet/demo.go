@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,14 +13,13 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/agent"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/broker"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/clock"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/connect"
-	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/source"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/tail"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/lifecycle"
 	"github.com/spf13/cobra"
 )
 
@@ -32,7 +30,7 @@ const (
 
 // demo is what the flags say, and what runs.
 type demo struct {
-	hosts    int
+	made     int // hosts that are made up
 	rate     float64
 	duration time.Duration
 	outage   bool
@@ -61,14 +59,14 @@ lost without a gap that says so.`,
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.IntVar(&d.hosts, "hosts", 5, "make up `N` hosts")
+	f.IntVar(&d.made, "hosts", 5, "make up `N` hosts")
 	f.Float64Var(&d.rate, "rate", 20, "events per second on each of them")
 	f.DurationVar(&d.duration, "timeout", 10*time.Second, "end after this `duration`")
 	f.BoolVar(&d.outage, "outage", false, "stop the server in the middle, for 2 seconds")
 	f.BoolVar(&d.noReal, "no-real", false, "leave this host out")
 	d.output.Flags(f)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if d.hosts < 0 || d.hosts > 1000 || d.hosts == 0 && d.noReal || d.rate <= 0 || d.duration <= 0 {
+		if d.made < 0 || d.made > 1000 || d.made == 0 && d.noReal || d.rate <= 0 || d.duration <= 0 {
 			return cli.Usagef("--hosts must be from 1 to 1000, --rate and --timeout positive")
 		}
 		d.note = notes(cmd)
@@ -86,7 +84,6 @@ func (d *demo) run(ctx context.Context, out io.Writer) (err error) {
 		return err
 	}
 	defer d.server.Close()
-
 	nc, err := connect.Options{URL: d.server.URL(), Note: d.note}.Connect("fleet demo")
 	if err != nil {
 		return err
@@ -94,22 +91,26 @@ func (d *demo) run(ctx context.Context, out io.Writer) (err error) {
 	defer nc.Close()
 	stream := streamConfig{name: "EVENTS", maxAge: time.Hour, maxBytes: 1 << 30, replicas: 1}
 	if err := stream.ensure(context.WithoutCancel(ctx), nc, d.note); err != nil { // our own server answers, and Ctrl-C is no error
-
 		return err
 	}
 	return d.show(ctx, nc, out)
 }
 
+// host is an agent of the demo, and how it has ended.
+type host struct {
+	agent.Options
+	stats agent.Stats
+	err   error
+}
+
 // show runs agents and a tail.
 func (d *demo) show(ctx context.Context, nc *nats.Conn, out io.Writer) error {
-	agents := d.agents()
-	read := tail.Options{Stream: "EVENTS", All: true, ToEnd: true, Note: d.note}
-	read.Dead = patience
-	for _, a := range agents {
-		read.Hosts = append(read.Hosts, a.Host)
+	hosts := d.hosts()
+	read := tail.Options{MergeOptions: tail.MergeOptions{Dead: patience}, Stream: "EVENTS", All: true, ToEnd: true, Note: d.note}
+	for _, h := range hosts {
+		read.Hosts = append(read.Hosts, h.Host)
 	}
-	config := tailConfig{read: read, output: d.output}
-	sink := &checker{printer: newPrinter(out, config), hosts: map[string]*checked{}}
+	sink := &checker{printer: newPrinter(out, tailConfig{read: read, output: d.output}), hosts: map[string]*checked{}}
 
 	reading, give := context.WithCancel(context.Background()) // beyond ctx: until the hosts have ended
 	defer give()
@@ -117,74 +118,58 @@ func (d *demo) show(ctx context.Context, nc *nats.Conn, out io.Writer) error {
 	var failed error
 	var tailed, running sync.WaitGroup
 	tailed.Go(func() { result, failed = tail.Run(reading, nc, read, sink) })
-
 	working, end := context.WithCancel(ctx)
 	defer end()
-	outcomes := make([]outcome, len(agents))
-	for i, a := range agents {
+	for _, h := range hosts {
 		running.Go(func() {
-			outcomes[i] = d.host(working, a)
-			if outcomes[i].err != nil {
+			if h.stats, h.err = d.ship(working, h.Options); h.err == nil && h.stats.SpoolBytes > 0 {
+				h.err = fmt.Errorf("%d bytes are left in its spool", h.stats.SpoolBytes)
+			}
+			if h.err != nil {
 				end()
-				give() // this one does not say that it has ended
+				give() // the stream does not say that this one has ended
 			}
 		})
 	}
-	err := d.last(working, nc, len(agents))
+	err := d.last(working, nc, len(hosts))
 	end()
 	running.Wait()
-	for i := range outcomes {
-		if o := &outcomes[i]; o.err == nil && o.stats.SpoolBytes > 0 {
-			o.err = fmt.Errorf("%d bytes are left in its spool", o.stats.SpoolBytes)
-			give()
-		}
-	}
 	tailed.Wait()
-	for i, o := range outcomes {
-		if o.err != nil {
-			err = errors.Join(err, fmt.Errorf("agent of %s: %w", agents[i].Host, o.err))
+	for _, h := range hosts {
+		if h.err != nil {
+			err = errors.Join(err, fmt.Errorf("agent of %s: %w", h.Host, h.err))
 		}
 	}
 	if err = errors.Join(err, failed); err != nil {
 		return err
 	}
-	return d.conclude(sink, result, agents, outcomes, out)
+	return d.conclude(sink, result, hosts, out)
 }
 
-// agents are the hosts.
-func (d *demo) agents() (all []agent.Options) {
-	for i := range d.hosts {
-		host := agent.Options{Host: fmt.Sprintf("web-%d", i+1), BootID: fmt.Sprintf("boot-%d", i+1),
-			Source: source.NewSimulated(source.SimulatedOptions{Seed: uint64(i), Rate: d.rate}), Clock: wrongBy(time.Duration(i%5-2) * 100 * time.Microsecond)}
-		all = append(all, host)
+func (d *demo) hosts() (all []*host) {
+	for i := range d.made {
+		all = append(all, &host{Options: agent.Options{
+			Host: fmt.Sprintf("web-%d", i+1), BootID: fmt.Sprintf("boot-%d", i+1), Clock: wrongBy(time.Duration(i%5-2) * 100 * time.Microsecond),
+			Source: lifecycle.NewSimulation(lifecycle.SimulationOptions{Seed: uint64(i), Rate: d.rate}),
+		}})
 	}
-	if !d.noReal {
-		if err := permitted(); err != nil {
-			d.note(fmt.Sprintf("without this host: %v", err))
-		} else {
-			host, _ := os.Hostname()
-			if host == "" || strings.HasPrefix(host, "web-") { // those are made up
-				host = "localhost"
-			}
-			all = append(all, agent.Options{Host: host, Source: new(source.Real), Clock: wrongBy(0)})
-		}
+	if d.noReal {
+		return all
 	}
-	return all
-}
-
-// permitted says why this host's events cannot be read.
-func permitted() error {
-	src := new(source.Real)
-	defer src.Close()
-	reader, err := src.Open()
+	src, err := thisHost()
 	if err != nil {
-		return err
+		d.note(fmt.Sprintf("without this host: %v", err))
+		return all
 	}
-	return reader.Close()
+	name, _ := os.Hostname()
+	if name == "" || strings.HasPrefix(name, "web-") { // those are made up
+		name = "localhost"
+	}
+	return append(all, &host{Options: agent.Options{Host: name, Source: src, Clock: wrongBy(0)}})
 }
 
-// wrongBy is the clock of a host that is wrong, and knows by how much. All have it from this machine, so that it does not matter for their
-// order how wrong that is itself.
+// wrongBy is the clock of a host that is wrong, and knows by how much. All are relative to this machine's, so its own error does not
+// matter for their order.
 func wrongBy(d time.Duration) func() clock.Reading {
 	return func() clock.Reading {
 		r := clock.Measure()
@@ -192,23 +177,16 @@ func wrongBy(d time.Duration) func() clock.Reading {
 	}
 }
 
-// outcome is how an agent has ended.
-type outcome struct {
-	stats agent.Stats
-	err   error
-}
-
-func (d *demo) host(ctx context.Context, o agent.Options) (out outcome) {
+func (d *demo) ship(ctx context.Context, o agent.Options) (agent.Stats, error) {
 	nc, err := connect.Options{URL: d.server.URL()}.Connect("fleet agent " + o.Host)
 	if err != nil {
-		return outcome{err: err}
+		return agent.Stats{}, err
 	}
 	defer nc.Close()
 	o.Conn, o.SpoolPath, o.EndWait = nc, filepath.Join(d.dir, o.Host+".spool"), time.Minute
 	o.AckWait = time.Second // what was under way when the server stopped is sent again soon
 	o.Note = func(text string) { d.note(o.Host + ": " + text) }
-	out.stats, out.err = agent.Run(ctx, o)
-	return out
+	return agent.Run(ctx, o)
 }
 
 // last waits for the end, with an outage in the middle if that is wanted. The time begins when all hosts have published.
@@ -244,10 +222,9 @@ func (d *demo) last(ctx context.Context, nc *nats.Conn, hosts int) error {
 func wait(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
-		return false
 	case <-time.After(d):
-		return true
 	}
+	return ctx.Err() == nil
 }
 
 // jsonAgents is the object before the summary.
@@ -262,31 +239,23 @@ type jsonAgent struct {
 }
 
 // conclude prints the summary, and checks that all is there.
-func (d *demo) conclude(sink *checker, result tail.Result, agents []agent.Options, outcomes []outcome, out io.Writer) error {
-	var errs []error
-	about := jsonAgents{Agents: map[string]jsonAgent{}, InOrder: sink.disorder == nil}
-	for i, o := range outcomes {
-		a := jsonAgent{Read: o.stats.Events, Lost: map[string]uint64{}}
-		for reason, n := range o.stats.Lost {
+func (d *demo) conclude(sink *checker, result tail.Result, hosts []*host, out io.Writer) error {
+	err := sink.disorder
+	about := jsonAgents{Agents: map[string]jsonAgent{}, InOrder: err == nil}
+	for _, h := range hosts {
+		a := jsonAgent{Read: h.stats.Events, Lost: map[string]uint64{}}
+		for reason, n := range h.stats.Lost {
 			a.Lost[reasonName(reason)] = n
 		}
-		about.Agents[agents[i].Host] = a
-		errs = append(errs, sink.compare(agents[i].Host, o.stats))
+		about.Agents[h.Host] = a
+		err = errors.Join(err, sink.compare(h.Host, h.stats))
 	}
 	if d.output.Format == cli.JSON {
-		line, err := json.Marshal(about)
-		if err != nil {
-			return err
-		}
-		if _, err := sink.out.Write(append(line, '\n')); err != nil {
+		if _, err := sink.out.Write(appendJSON(nil, about)); err != nil {
 			return err
 		}
 	}
-	if err := sink.end(result); err != nil {
-		return err
-	}
-	errs = append(errs, sink.disorder)
-	if err := errors.Join(errs...); err != nil {
+	if err := errors.Join(sink.end(result), err); err != nil {
 		return err
 	}
 	if d.output.Format != cli.JSON {

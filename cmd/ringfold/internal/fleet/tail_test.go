@@ -33,7 +33,7 @@ type bench struct {
 
 func newBench(t *testing.T, change func(*server.Options), o connect.Options) *bench {
 	t.Helper()
-	s, err := broker.StartWith(t.TempDir(), change)
+	s, err := broker.Start(t.TempDir(), change)
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
 	b := &bench{t: t, server: s}
@@ -332,7 +332,7 @@ func TestTailNoStream(t *testing.T) {
 	require.Contains(t, fails(t, 1, "tail", "--url", b.server.URL(), "--stream", "OTHER"),
 		"there is no stream OTHER at 127.0.0.1:"+fmt.Sprint(b.server.Port())+": start an agent, which makes it, or name another one by --stream")
 	require.Contains(t, fails(t, 1, "tail", "--url", b.server.URL(), "--stream", "a.b"), `-stream "a.b"`)
-	none, err := broker.StartWith(t.TempDir(), func(o *server.Options) { o.JetStream = false })
+	none, err := broker.Start(t.TempDir(), func(o *server.Options) { o.JetStream = false })
 	require.NoError(t, err)
 	defer none.Close()
 	require.Contains(t, fails(t, 1, "tail", "--url", none.URL()), "has no JetStream: run nats-server with -js")

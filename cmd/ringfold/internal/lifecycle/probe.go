@@ -13,7 +13,10 @@ import (
 var object []byte
 
 // Probe is BPF programs in the kernel, which output to the perf event array "events".
-type Probe struct{ module *libbpfgo.Module }
+type Probe struct {
+	module *libbpfgo.Module
+	since  uint64
+}
 
 // Load loads the programs of lifecycle.bpf.c, and attaches none. Errors say what the user can do.
 func Load() (*Probe, error) { return LoadObject(object, "lifecycle") }
@@ -30,7 +33,7 @@ func LoadObject(object []byte, name string) (*Probe, error) {
 		module.Close()
 		return nil, bpfload.Explain(err)
 	}
-	return &Probe{module}, nil
+	return &Probe{module: module}, nil
 }
 
 // Open sets up rings for the events. Do it before Attach: events without a ring are gone without a trace.
@@ -47,8 +50,12 @@ func (p *Probe) Attach() error {
 	if err := p.module.AttachPrograms(); err != nil {
 		return bpfload.Explain(err)
 	}
+	p.since = perfbuf.Now()
 	return nil
 }
+
+// Since returns when Attach was done: programs are attached one by one, so events before that may be missing.
+func (p *Probe) Since() uint64 { return p.since }
 
 // Detach ends it. A program may still be running on another CPU then.
 func (p *Probe) Detach() error { return p.module.DetachPrograms() }

@@ -31,6 +31,7 @@ type Simulation struct {
 
 	mu       sync.Mutex // held to begin a program, so that none begins after Detach
 	attached bool
+	since    uint64
 	begun    uint64
 
 	life context.Context
@@ -59,10 +60,14 @@ func (s *Simulation) Open(o perfbuf.Options) (*perfbuf.Reader, error) { return s
 
 // Attach starts the flow of events.
 func (s *Simulation) Attach() error {
+	s.since = s.kernel.Now()
 	s.attach(true)
 	s.live()
 	return nil
 }
+
+// Since returns when Attach began the flow.
+func (s *Simulation) Since() uint64 { return s.since }
 
 // Detach ends it. A program may still be running on another CPU then.
 func (s *Simulation) Detach() error {

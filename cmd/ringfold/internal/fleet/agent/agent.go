@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +13,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/clock"
-	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/source"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/spool"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/wire"
 	"github.com/ringfold/ringfold/perfbuf"
@@ -21,22 +21,36 @@ import (
 // Options say what to ship, and where to. Host, Source, Conn and SpoolPath are needed.
 type Options struct {
 	Host   string
-	BootID string // empty: the kernel's
-	Source source.Source
-	Conn   *nats.Conn // which goes on trying by itself when it breaks: nats.MaxReconnects(-1)
-	Prefix string     // of the subject; empty: EVENTS
+	BootID string // default: the kernel's
+	Source Source
+	Conn   *nats.Conn // must reconnect by itself for ever: nats.MaxReconnects(-1)
+	Prefix string     // of the subject (default EVENTS)
 
 	SpoolPath  string
-	SpoolBytes int64 // of batches that the broker does not have yet, at most; 0: 256 MiB
-	Window     int   // batches that are sent before the first of them is acknowledged; 0: 16
+	SpoolBytes int64 // of batches that the broker does not have yet, at most (default 256 MiB)
+	Window     int   // batches that are sent before the first of them is acknowledged (default 16)
 
-	BatchDelay time.Duration // an event waits in a batch for no longer; 0: 100 ms
-	Heartbeat  time.Duration // how often a batch is sent at least, though nothing happens; 0: 1 s
-	AckWait    time.Duration // then a batch is sent again; 0: 2 s, less than readers wait for one that is missing
-	EndWait    time.Duration // how long to wait in the end for the broker to take what there is; 0: 5 s
+	BatchDelay time.Duration // an event waits in a batch for no longer (default 100 ms)
+	Heartbeat  time.Duration // at least so often a batch is sent, even if nothing happens (default 1 s)
+	AckWait    time.Duration // then a batch is sent again (default 2 s, less than readers wait for a missing one)
+	EndWait    time.Duration // how long the broker has in the end to take what is left (default 5 s)
 
-	Clock func() clock.Reading // nil: clock.Measure
-	Note  func(text string)    // is told what goes wrong, as often as it does, and when it is right again, from any goroutine. nil: nobody is
+	Clock func() clock.Reading // default: clock.Measure
+	Note  func(text string)    // gets errors, as often as they happen, and recoveries, from any goroutine (default: dropped)
+}
+
+// Source is where events come from: a lifecycle.Probe or a lifecycle.Simulation. Their clock is perfbuf.Now.
+type Source interface {
+	// Open sets up rings for the events. None comes before Attach.
+	Open(perfbuf.Options) (*perfbuf.Reader, error)
+	// Attach starts the flow of events.
+	Attach() error
+	// Since returns when Attach was done. Events of before do not count: others may be missing.
+	Since() uint64
+	// Detach ends the flow. A program may still be running on another CPU then.
+	Detach() error
+	// Close gives everything back, whatever was called before. The reader is closed first.
+	Close()
 }
 
 // Stats is what an agent has done.
@@ -50,24 +64,14 @@ type Stats struct {
 	Lost         map[wire.Gap_Reason]uint64 // events that are not in the log: RING_FULL and SPOOL_FULL. Of CORRUPT: stretches of memory
 }
 
-func (o Options) effective() (Options, error) {
-	switch {
-	case o.Host == "":
-		return o, errors.New("no host name")
-	case o.Source == nil || o.Conn == nil:
-		return o, errors.New("no source, or no connection")
-	case o.SpoolPath == "":
-		return o, errors.New("no file for the spool")
-	case o.SpoolBytes < 0 || o.Window < 0 || o.BatchDelay < 0 || o.Heartbeat < 0 || o.AckWait < 0 || o.EndWait < 0:
-		return o, errors.New("sizes and times cannot be negative")
-	}
-	set(&o.Prefix, "EVENTS")
-	set(&o.SpoolBytes, 256<<20)
-	set(&o.Window, 16)
-	set(&o.BatchDelay, 100*time.Millisecond)
-	set(&o.Heartbeat, time.Second)
-	set(&o.AckWait, 2*time.Second)
-	set(&o.EndWait, 5*time.Second)
+func (o Options) withDefaults() (Options, error) {
+	o.Prefix = cmp.Or(o.Prefix, "EVENTS")
+	o.SpoolBytes = cmp.Or(o.SpoolBytes, 256<<20)
+	o.Window = cmp.Or(o.Window, 16)
+	o.BatchDelay = cmp.Or(o.BatchDelay, 100*time.Millisecond)
+	o.Heartbeat = cmp.Or(o.Heartbeat, time.Second)
+	o.AckWait = cmp.Or(o.AckWait, 2*time.Second)
+	o.EndWait = cmp.Or(o.EndWait, 5*time.Second)
 	if o.Clock == nil {
 		o.Clock = clock.Measure
 	}
@@ -81,24 +85,17 @@ func (o Options) effective() (Options, error) {
 		}
 		o.BootID = strings.TrimSpace(string(b))
 	}
-	return o, nil
+	// A host's name that no batch can have must not be found out by the first of them.
+	_, err := wire.Marshal(&wire.Batch{Host: o.Host, BootId: o.BootID})
+	return o, err
 }
 
-func set[T comparable](option *T, byDefault T) {
-	var zero T
-	if *option == zero {
-		*option = byDefault
-	}
-}
-
-// patience is far more than programs that were running when they were detached take to end.
-const patience = 30 * time.Second
-
-// Run reads the source and publishes what it has, and what the spool has of earlier runs, until ctx is done. It then detaches the
-// source, ships what is left, waits for the broker for as long as Options say, and returns nil: what has not been acknowledged stays in the spool. An error
-// is one of the source or of the spool's file; the broker's are tried against for ever.
+// Run publishes the source's events, and what the spool has of earlier runs, until ctx is done. It then detaches the source, ships what
+// is left, waits for the broker for EndWait, and returns nil: what was not acknowledged stays in the spool. An error is one of the source
+// or of the spool's file. After errors of the broker it tries again for ever. It closes the source.
 func Run(ctx context.Context, o Options) (Stats, error) {
-	o, err := o.effective()
+	defer o.Source.Close()
+	o, err := o.withDefaults()
 	if err != nil {
 		return Stats{}, err
 	}
@@ -107,16 +104,7 @@ func Run(ctx context.Context, o Options) (Stats, error) {
 		return Stats{}, err
 	}
 	defer sp.Close()
-	a := &agent{Options: o, spool: sp}
-	a.queue = newQueue(sp, o.SpoolBytes, o.Note)
-	f := newFolder(o, a.queue)
-	// A batch that can never be published would be found out only when it is too late.
-	if _, err := wire.Marshal(&wire.Batch{Host: o.Host, BootId: o.BootID}); err != nil {
-		return Stats{}, err
-	}
-
-	defer o.Source.Close()
-	reader, err := o.Source.Open()
+	reader, err := o.Source.Open(perfbuf.Options{})
 	if err != nil {
 		return Stats{}, err
 	}
@@ -127,68 +115,32 @@ func Run(ctx context.Context, o Options) (Stats, error) {
 	}
 	defer stream.Close()
 
-	return a.run(ctx, f, stream)
-}
-
-type agent struct {
-	Options
-	spool *spool.Spool
-	queue *queue
-}
-
-func (a *agent) run(ctx context.Context, f *folder, stream *perfbuf.Stream) (Stats, error) {
-	p := newPublisher(a.Options, a.spool, a.queue)
-	// Both outlive ctx: they have work until the end.
+	q := newQueue(sp, o.SpoolBytes, o.Note)
+	f := newFolder(o, q)
+	p := newPublisher(o, sp, q)
+	// Queue and publisher outlive ctx: they have work until the end.
 	lifetime, kill := context.WithCancel(context.Background())
 	defer kill()
-	queued, published := make(chan error, 1), make(chan error, 1)
-	go func() { queued <- a.queue.run(lifetime) }()
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
+	queued, published := make(chan error, 1), make(chan error, 1)
+	go func() { queued <- q.run(lifetime) }()
 	go func() {
 		err := p.run(lifetime)
 		stop() // if it is an error: what cannot be published need not be read
 		published <- err
 	}()
 
-	err := a.read(reading, f, stream)
+	err = f.read(reading, stream)
 
-	end := time.AfterFunc(a.EndWait, kill)
+	end := time.AfterFunc(o.EndWait, kill)
 	defer end.Stop()
-	a.queue.finish()
+	q.finish()
 	err = errors.Join(err, <-queued)
 	p.finish()
 	err = errors.Join(err, <-published)
-	s := Stats{
-		Events: f.read, Batches: a.queue.appended.Load(), Lost: f.lost, SpoolBytes: a.spool.Bytes(),
+	return Stats{
+		Events: f.decoded, Batches: q.appended.Load(), Lost: f.lost, SpoolBytes: sp.Bytes(),
 		Published: p.published, Retried: p.retried, Acknowledged: p.acknowledged,
-	}
-	return s, err
-}
-
-// read reads the stream from its beginning to its end, into batches.
-func (a *agent) read(ctx context.Context, f *folder, stream *perfbuf.Stream) error {
-	if err := a.Source.Attach(); err != nil {
-		return err
-	}
-	f.begin(a.Source.Now())
-	err := f.follow(ctx, stream)
-	watermark := a.Source.Now() // what happens from now on may be missed
-	if err != nil {
-		f.close(0, false)
-		return err
-	}
-	if err := a.Source.Detach(); err != nil {
-		f.close(0, false)
-		return err
-	}
-	// Not the context of before, which is done.
-	drain, cancel := context.WithTimeoutCause(context.Background(), patience, fmt.Errorf("programs still run %v after they were detached", patience))
-	defer cancel()
-	if err := stream.Drain(drain, f.event); err != nil {
-		f.close(0, false)
-		return err
-	}
-	f.close(watermark, true)
-	return nil
+	}, err
 }

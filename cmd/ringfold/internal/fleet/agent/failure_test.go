@@ -1,59 +1,37 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"sync"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/broker"
-	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/source"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/spool"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/wire"
-	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/stretchr/testify/require"
 )
 
-// counted is a host that counts what is read of it. Its rings have room for all that happens in a test: an agent that is slow loses nothing.
-type counted struct {
-	*source.Simulated
-	read atomic.Uint64
-}
-
-func newCounted(events uint64) *counted {
-	return &counted{Simulated: source.NewSimulated(source.SimulatedOptions{Rate: 10_000, Events: events, RingBytes: 8 << 20})}
-}
-
-func (c *counted) Decode(ev perfbuf.Event, e *wire.Event) error {
-	c.read.Add(1)
-	return c.Simulated.Decode(ev, e)
-}
-
-// wait waits until so many events have been read.
-func (c *counted) wait(n uint64) { poll(func() bool { return c.read.Load() >= n }) }
-
 // ship has an agent ship n events, while something is done, and returns what has come.
-func ship(t *testing.T, o Options, n uint64, url func() string, meanwhile func(a *run, s *counted)) (history, Stats) {
+func ship(t *testing.T, o Options, n uint64, url string, meanwhile func(a *run, s *made)) (history, Stats) {
 	t.Helper()
-	s := newCounted(n)
-	o.Source = s
-	if o.BatchDelay == 0 {
-		o.BatchDelay = 5 * time.Millisecond // many of them
-	}
+	s := newMade(t, 10_000, n)
+	o.Source, o.BatchDelay = s, 5*time.Millisecond // many of them
 	a := startAgent(t, o)
 	meanwhile(a, s)
 	s.wait(n)
 	stats := a.end()
-	batches := stored(t, url())
+	batches := stored(t, url)
 	h := read(t, batches)
 	require.Equal(t, n, stats.Events)
 	require.Zero(t, h.gaps[wire.Gap_RING_FULL])
@@ -67,10 +45,9 @@ func ship(t *testing.T, o Options, n uint64, url func() string, meanwhile func(a
 
 // The broker is stopped and comes back, at the same place with what it had: nothing is lost, nothing is there twice.
 func TestBrokerRestarts(t *testing.T) {
-	b := startBroker(t)
-	makeStream(t, connect(t, b.URL()), 1)
+	b := newFleet(t)
 	o := Options{Conn: connect(t, b.URL()), AckWait: 200 * time.Millisecond}
-	h, stats := ship(t, o, 20_000, b.URL, func(a *run, s *counted) {
+	h, stats := ship(t, o, 20_000, b.URL(), func(a *run, s *made) {
 		for i := range uint64(4) {
 			s.wait((i + 1) * 4000)
 			b.Stop()
@@ -86,11 +63,10 @@ func TestBrokerRestarts(t *testing.T) {
 
 // The broker is away for longer than the spool holds: what is lost is counted, to the last event, and the rings are read all the time.
 func TestSpoolFull(t *testing.T) {
-	b := startBroker(t)
-	makeStream(t, connect(t, b.URL()), 1)
+	b := newFleet(t)
 	b.Stop() // for the first events
 	o := Options{Conn: connect(t, b.URL()), SpoolBytes: 64 << 10, AckWait: 200 * time.Millisecond}
-	h, stats := ship(t, o, 20_000, b.URL, func(_ *run, s *counted) {
+	h, _ := ship(t, o, 20_000, b.URL(), func(_ *run, s *made) {
 		s.wait(8000) // the spool holds 1500
 		require.NoError(t, b.Restart())
 		s.wait(10_000)
@@ -100,15 +76,14 @@ func TestSpoolFull(t *testing.T) {
 	})
 	require.Positive(t, h.gaps[wire.Gap_SPOOL_FULL])
 	require.Positive(t, h.number[wire.Gap_SPOOL_FULL])
-	t.Log(h.gaps, h.number, stats)
 }
 
 // It ends while the spool is full: the last batch has room all the same, and says what is missing.
 func TestEndsWithSpoolFull(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "spool")
 	const n = 8000
-	s := newCounted(n)
-	a := startAgent(t, Options{Source: s, Conn: connect(t, "nats://127.0.0.1:1"), SpoolPath: path, SpoolBytes: 64 << 10, BootID: "b", EndWait: time.Millisecond})
+	s := newMade(t, 10_000, n)
+	a := startAgent(t, Options{Source: s, Conn: connect(t, nowhere), SpoolPath: path, SpoolBytes: 64 << 10, BootID: "b", EndWait: time.Millisecond})
 	s.wait(n)
 	stats := a.end()
 	require.LessOrEqual(t, stats.SpoolBytes, int64(65<<10))
@@ -123,109 +98,70 @@ func TestEndsWithSpoolFull(t *testing.T) {
 
 // A broker that takes longer than the agent waits has everything twice, and keeps it once.
 func TestSlowBroker(t *testing.T) {
-	b := startBroker(t)
-	makeStream(t, connect(t, b.URL()), 1)
-	p := slowProxy(t, b.Addr().String())
-	o := Options{Conn: connect(t, "nats://"+p), AckWait: 10 * time.Millisecond, Window: 4}
-	_, stats := ship(t, o, 5000, b.URL, func(*run, *counted) {})
+	b := newFleet(t)
+	o := Options{Conn: connect(t, b.URL(), nats.SetCustomDialer(slow{})), AckWait: 10 * time.Millisecond, Window: 4}
+	_, stats := ship(t, o, 5000, b.URL(), func(*run, *made) {})
 	require.Positive(t, stats.Retried)
 }
 
-// firstBatch is how a message begins that has it.
-var firstBatch = regexp.MustCompile(`Nats-Msg-Id: ?\S+/1\r\n`)
+// slow dials connections on which no answer comes from when the first batch is sent until it is sent again.
+type slow struct{}
 
-// slowProxy is a connection to a server whose answers do not come from when the first batch is sent until it is sent again.
-func slowProxy(t *testing.T, to string) (address string) {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	var (
-		all   sync.WaitGroup
-		mu    sync.Mutex
-		sent  []byte // up to the second time
-		times int
-	)
-	again, over := make(chan struct{}), make(chan struct{})
-	t.Cleanup(func() { close(over); l.Close(); all.Wait() })
-	sees := func(b []byte) {
-		mu.Lock()
-		defer mu.Unlock()
-		if times < 2 {
-			sent = append(sent, b...)
-			if times = len(firstBatch.FindAll(sent, -1)); times >= 2 {
-				close(again)
-			}
+func (slow) Dial(network, address string) (net.Conn, error) {
+	c, err := net.Dial(network, address)
+	return &slowConn{Conn: c, again: make(chan struct{})}, err
+}
+
+type slowConn struct {
+	net.Conn
+	times atomic.Int64 // that the first batch was sent
+	again chan struct{}
+}
+
+func (c *slowConn) Write(b []byte) (int, error) {
+	for range bytes.Count(b, []byte("/1\r\n")) { // as the header ends that has its id
+		if c.times.Add(1) == 2 {
+			close(c.again)
 		}
 	}
-	holds := func([]byte) {
-		mu.Lock()
-		waits := times == 1
-		mu.Unlock()
-		if waits {
-			select {
-			case <-again:
-			case <-over:
-			}
-		}
+	return c.Conn.Write(b)
+}
+
+func (c *slowConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if c.times.Load() == 1 {
+		<-c.again
 	}
-	pass := func(from, to net.Conn, look func([]byte)) {
-		defer from.Close()
-		defer to.Close()
-		b := make([]byte, 16<<10)
-		for {
-			n, err := from.Read(b)
-			if err != nil {
-				return
-			}
-			look(b[:n])
-			if _, err := to.Write(b[:n]); err != nil {
-				return
-			}
-		}
-	}
-	all.Go(func() {
-		for {
-			in, err := l.Accept()
-			if err != nil {
-				return
-			}
-			out, err := net.Dial("tcp", to)
-			if err != nil {
-				in.Close()
-				continue
-			}
-			all.Go(func() { pass(in, out, sees) })
-			all.Go(func() { pass(out, in, holds) })
-		}
-	})
-	return l.Addr().String()
+	return n, err
 }
 
 // The leader of a stream of three servers goes: another one takes its place, and nothing is lost, nothing is there twice.
 func TestClusterLosesLeader(t *testing.T) {
-	c, err := broker.StartCluster(t.Context(), t.TempDir(), 3)
+	servers, err := broker.StartCluster(t.TempDir(), 3)
 	require.NoError(t, err)
-	defer c.Stop()
-	makeStream(t, connect(t, c.URL()), 3)
-	o := Options{Conn: connect(t, c.URL()), AckWait: 500 * time.Millisecond}
-	_, stats := ship(t, o, 20_000, c.URL, func(_ *run, s *counted) {
+	var urls []string
+	for _, s := range servers {
+		defer s.Close()
+		urls = append(urls, s.URL())
+	}
+	url := strings.Join(urls, ",")
+	makeStream(t, connect(t, url), 3)
+	ship(t, Options{Conn: connect(t, url), AckWait: 500 * time.Millisecond}, 20_000, url, func(_ *run, s *made) {
 		s.wait(5000)
-		var leader *broker.Server
-		poll(func() bool { leader = c.Leader("EVENTS"); return leader != nil })
-		leader.Stop()
+		leads := func(s *broker.Server) bool { return s.JetStreamIsStreamLeader(server.DEFAULT_GLOBAL_ACCOUNT, "EVENTS") }
+		leader := -1
+		poll(func() bool { leader = slices.IndexFunc(servers, leads); return leader >= 0 })
+		servers[leader].Stop()
 	})
-	t.Logf("%+v", stats)
 }
 
 // A spool that was published already is published again, as after a crash: the stream has it once.
 func TestPublishedTwice(t *testing.T) {
-	b := startBroker(t)
-	nc := connect(t, b.URL())
-	makeStream(t, nc, 1)
+	b := newFleet(t)
 	dir := t.TempDir()
-	s := source.NewSimulated(source.SimulatedOptions{Rate: 5000, Events: 500})
-	a := startAgent(t, Options{Source: s, BootID: "b", SpoolPath: filepath.Join(dir, "spool"), Conn: connect(t, "nats://127.0.0.1:1"), EndWait: time.Millisecond})
-	n := happened(s, 500)
+	s := newMade(t, 5000, 500)
+	a := startAgent(t, Options{Source: s, BootID: "b", SpoolPath: filepath.Join(dir, "spool"), Conn: connect(t, nowhere), EndWait: time.Millisecond})
+	s.wait(500)
 	stats := a.end()
 	file, err := os.ReadFile(filepath.Join(dir, "spool"))
 	require.NoError(t, err)
@@ -234,17 +170,23 @@ func TestPublishedTwice(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, file, 0o600))
 		sp, err := spool.Open(path)
 		require.NoError(t, err)
-		require.Equal(t, stats.Batches, publishAll(t, nc, sp).acknowledged)
+		require.Equal(t, stats.Batches, publishAll(t, b.nc, sp).acknowledged)
 	}
-	require.Equal(t, n, read(t, stored(t, b.URL())).events)
+	require.Equal(t, uint64(500), read(t, stored(t, b.URL())).events)
+}
+
+// publisherOf makes a publisher for a spool.
+func publisherOf(t *testing.T, nc *nats.Conn, sp *spool.Spool) *publisher {
+	t.Helper()
+	o, err := Options{Host: "host-1", Conn: nc}.withDefaults()
+	require.NoError(t, err)
+	return newPublisher(o, sp, newQueue(sp, o.SpoolBytes, o.Note))
 }
 
 // publishAll publishes what a spool has, and closes it.
 func publishAll(t *testing.T, nc *nats.Conn, sp *spool.Spool) *publisher {
 	t.Helper()
-	o, err := Options{Host: "host-1", Source: new(source.Simulated), Conn: nc, SpoolPath: "x"}.effective()
-	require.NoError(t, err)
-	p := newPublisher(o, sp, newQueue(sp, o.SpoolBytes, o.Note))
+	p := publisherOf(t, nc, sp)
 	p.finish()
 	require.NoError(t, p.run(t.Context()))
 	require.Zero(t, sp.Bytes())
@@ -272,46 +214,10 @@ func spooled(t *testing.T, path string) (batches []*wire.Batch) {
 	}
 }
 
-// An older copy of a spool that comes back, or runs elsewhere: what is new there is published, however well the stream knows its place.
-func TestOlderSpool(t *testing.T) {
-	b := startBroker(t)
-	makeStream(t, connect(t, b.URL()), 1)
-	path := filepath.Join(t.TempDir(), "spool")
-	var older []byte
-	events := uint64(0)
-	for i := range 3 {
-		if i == 2 {
-			require.NoError(t, os.WriteFile(path, older, 0o600))
-		}
-		s := source.NewSimulated(source.SimulatedOptions{Rate: 5000, Events: 300, Seed: uint64(i)})
-		a := startAgent(t, Options{Source: s, SpoolPath: path, Conn: connect(t, b.URL())})
-		happened(s, 300)
-		events += a.end().Events
-		if i == 0 {
-			var err error
-			older, err = os.ReadFile(path)
-			require.NoError(t, err)
-		}
-	}
-	logs := map[string][]*wire.Batch{}
-	for _, b := range stored(t, b.URL()) {
-		logs[b.LogId] = append(logs[b.LogId], b)
-		for _, e := range b.Events {
-			if e.Gap == nil {
-				events--
-			}
-		}
-	}
-	require.Zero(t, events, "all are there")
-	require.Len(t, logs, 3)
-}
-
 // A copy of an agent that runs on elsewhere, as of a virtual machine, publishes other batches under the same names. JetStream takes them
 // for the same ones, and drops them: the agent goes on with another log.
 func TestCopyRuns(t *testing.T) {
-	b := startBroker(t)
-	nc := connect(t, b.URL())
-	js := makeStream(t, nc, 1)
+	b := newFleet(t)
 	path := filepath.Join(t.TempDir(), "spool")
 	sp, err := spool.Open(path)
 	require.NoError(t, err)
@@ -327,9 +233,9 @@ func TestCopyRuns(t *testing.T) {
 	copied := &wire.Batch{Host: "host-1", BootId: "other", LogId: e.Log.ID, Sequence: 7, First: 1}
 	data, err := wire.Marshal(copied)
 	require.NoError(t, err)
-	_, err = js.Publish(t.Context(), "EVENTS.host-1", data, jetstream.WithMsgID(wire.ID(copied)))
+	_, err = b.js.Publish(t.Context(), "EVENTS.host-1", data, jetstream.WithMsgID(wire.ID(copied)))
 	require.NoError(t, err)
-	p := publishAll(t, nc, sp)
+	p := publishAll(t, b.nc, sp)
 	require.Equal(t, uint64(40), p.acknowledged)
 	require.Positive(t, p.retried)
 	var got []string
@@ -346,13 +252,11 @@ func TestCopyRuns(t *testing.T) {
 
 // An answer counts for the log in which a batch was sent. That the stream has had a batch is no news once it was sent twice.
 func TestAnswers(t *testing.T) {
-	b := startBroker(t)
+	b := newFleet(t)
 	sp, err := spool.Open(filepath.Join(t.TempDir(), "spool"))
 	require.NoError(t, err)
 	defer sp.Close()
-	o, err := Options{Host: "host-1", Source: new(source.Simulated), Conn: connect(t, b.URL()), SpoolPath: "x"}.effective()
-	require.NoError(t, err)
-	p := newPublisher(o, sp, newQueue(sp, o.SpoolBytes, o.Note))
+	p := publisherOf(t, b.nc, sp)
 	answer := func(attempt, position int, duplicate bool) {
 		p.answer(&nats.Msg{Subject: fmt.Sprint(p.inbox, ".", attempt, ".", position), Data: fmt.Appendf(nil, `{"stream":"EVENTS","duplicate":%v}`, duplicate)})
 	}
@@ -363,7 +267,7 @@ func TestAnswers(t *testing.T) {
 		return positions
 	}
 	require.NoError(t, sp.Append([]byte("1"), []byte("2")))
-	poll(o.Conn.IsConnected)
+	poll(b.nc.IsConnected)
 	require.NoError(t, p.fill())
 	p.again(t.Context())
 	require.NoError(t, sp.Append([]byte("3"), []byte("4"), []byte("5")))
@@ -395,16 +299,12 @@ func TestAnswers(t *testing.T) {
 
 // What arrives somewhere is not stored yet: without an acknowledgement it stays in the spool, for the next run.
 func TestUnacknowledgedStays(t *testing.T) {
-	b := startBroker(t)
-	nc := connect(t, b.URL())
+	b := newFleet(t)
+	require.NoError(t, b.js.DeleteStream(t.Context(), "EVENTS"))
 	var received atomic.Int64
-	sub, err := nc.Subscribe("EVENTS.>", func(*nats.Msg) { received.Add(1) }) // no stream
-	require.NoError(t, err)
-	require.NoError(t, nc.Flush())
-	defer sub.Unsubscribe()
+	b.batches(func(*wire.Batch) { received.Add(1) })
 	path := filepath.Join(t.TempDir(), "spool")
-	s := source.NewSimulated(source.SimulatedOptions{Rate: 1000})
-	a := startAgent(t, Options{Source: s, Conn: connect(t, b.URL()), SpoolPath: path, BootID: "b", Window: 100, BatchDelay: time.Millisecond, EndWait: time.Millisecond})
+	a := startAgent(t, Options{Source: newMade(t, 1000, 0), Conn: connect(t, b.URL()), SpoolPath: path, BootID: "b", Window: 100, BatchDelay: time.Millisecond, EndWait: time.Millisecond})
 	poll(func() bool { return received.Load() >= 2*deleteEvery })
 	stats := a.end()
 	require.Zero(t, stats.Acknowledged)
@@ -413,11 +313,11 @@ func TestUnacknowledgedStays(t *testing.T) {
 
 // Without a stream, batches wait until there is one.
 func TestNoStreamYet(t *testing.T) {
-	b := startBroker(t)
-	nc := connect(t, b.URL())
-	ship(t, Options{Conn: connect(t, b.URL())}, 2000, b.URL, func(_ *run, s *counted) {
+	b := newFleet(t)
+	require.NoError(t, b.js.DeleteStream(t.Context(), "EVENTS"))
+	ship(t, Options{Conn: connect(t, b.URL())}, 2000, b.URL(), func(_ *run, s *made) {
 		s.wait(1000)
-		makeStream(t, nc, 1)
+		makeStream(t, b.nc, 1)
 	})
 }
 
@@ -441,9 +341,7 @@ func TestDiskFails(t *testing.T) {
 
 // BenchmarkShip compares batches with a message for each event, from the decoded event to the acknowledgement.
 func BenchmarkShip(b *testing.B) {
-	server := startBroker(b)
-	nc := connect(b, server.URL())
-	js := makeStream(b, nc, 1)
+	js := newFleet(b).js
 	event := func(i int) *wire.Event {
 		return &wire.Event{Kind: wire.Event_EXEC, Delta: uint64(i), Cpu: 1, Pid: 1234, Tid: 1234, Comm: "cc1", Detail: "/usr/lib/gcc/cc1"}
 	}

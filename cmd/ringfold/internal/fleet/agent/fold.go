@@ -1,15 +1,18 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/clock"
-	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/source"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/wire"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/lifecycle"
 	"github.com/ringfold/ringfold/perfbuf"
 	"google.golang.org/protobuf/proto"
 )
@@ -20,7 +23,10 @@ const (
 	mostBytes  = 128 << 10
 )
 
-// folder folds an exact stream into batches. It never waits for whoever takes them.
+// patience is far more than programs take to end that were running when they were detached.
+const patience = 30 * time.Second
+
+// folder folds an exact stream into batches. It never waits for the disk or the broker.
 type folder struct {
 	Options
 	queue *queue
@@ -36,8 +42,8 @@ type folder struct {
 	clock    clock.Reading
 	measured time.Time
 
-	read uint64
-	lost map[wire.Gap_Reason]uint64
+	decoded uint64
+	lost    map[wire.Gap_Reason]uint64
 }
 
 // gap is events that are missing, until a batch says so.
@@ -50,8 +56,30 @@ func newFolder(o Options, q *queue) *folder {
 	return &folder{Options: o, queue: q, gaps: map[wire.Gap_Reason]*gap{}, lost: map[wire.Gap_Reason]uint64{}}
 }
 
-// begin is told when the source began.
-func (f *folder) begin(now uint64) { f.since = now }
+// read reads the stream from its beginning to its end.
+func (f *folder) read(ctx context.Context, stream *perfbuf.Stream) (err error) {
+	if err := f.Source.Attach(); err != nil {
+		return err
+	}
+	f.since = f.Source.Since()
+	watermark, drained := uint64(0), false
+	defer func() { f.close(watermark, drained) }()
+	if err := f.follow(ctx, stream); err != nil {
+		return err
+	}
+	detached := perfbuf.Now() // what happens from now on may be missed
+	if err := f.Source.Detach(); err != nil {
+		return err
+	}
+	// Not with ctx, which is done.
+	drain, cancel := context.WithTimeoutCause(context.Background(), patience, fmt.Errorf("programs still run %v after they were detached", patience))
+	defer cancel()
+	if err := stream.Drain(drain, f.event); err != nil {
+		return err
+	}
+	watermark, drained = detached, true
+	return nil
+}
 
 // follow reads until ctx is done. The stream flushes itself: see event.
 func (f *folder) follow(ctx context.Context, stream *perfbuf.Stream) error {
@@ -105,19 +133,36 @@ func (f *folder) event(ev perfbuf.Event) error {
 		f.lost[wire.Gap_CORRUPT]++
 		f.addGap(wire.Gap_CORRUPT, ev.Time(), 0, 0)
 	default:
+		if ev.Time() < f.Source.Since() {
+			return nil // no loss: nothing of that time is promised
+		}
 		e := f.room()
-		if err := f.Source.Decode(ev, e); err != nil {
-			if errors.Is(err, source.ErrSkip) {
-				return nil
-			}
+		if err := decode(ev, e); err != nil {
 			return err
 		}
-		f.read++
+		f.decoded++
 		f.add(e, ev.Time())
 	}
 	if len(f.times) >= mostEvents || f.bytes >= mostBytes {
 		f.close(0, false)
 	}
+	return nil
+}
+
+// decode copies a sample of lifecycle's, except its time. The numbers of kinds are the same there and on the wire.
+func decode(ev perfbuf.Event, e *wire.Event) error {
+	p, err := lifecycle.Decode(ev)
+	if err != nil {
+		return err
+	}
+	if p.Kind < lifecycle.Fork || p.Kind > lifecycle.Exit {
+		return fmt.Errorf("an event is of the unknown kind %d: lifecycle.bpf.o and event.go do not fit together", p.Kind)
+	}
+	e.Kind = wire.Event_Kind(p.Kind)
+	e.Cpu = uint32(ev.CPU())
+	e.Pid, e.Tid, e.OtherPid, e.OtherTid, e.Code = p.PID, p.TID, p.ChildPID, p.ChildTID, p.Code
+	// Names may hold any bytes, and messages only UTF-8.
+	e.Comm, e.Detail = strings.ToValidUTF8(p.Comm(), "�"), strings.ToValidUTF8(p.File(), "�")
 	return nil
 }
 
@@ -184,9 +229,13 @@ func (f *folder) close(watermark uint64, end bool) {
 	}
 }
 
-// withGaps returns the events of the batch, those gaps first that the batches before it could not tell.
+// withGaps returns the events of the batch, after the gaps that earlier batches had no room to report. Gaps come by their end, then by
+// reason, so that a batch is always the same.
 func (f *folder) withGaps() (events []*wire.Event, times []uint64) {
-	for reason, g := range f.gaps {
+	for _, reason := range slices.SortedFunc(maps.Keys(f.gaps), func(a, b wire.Gap_Reason) int {
+		return cmp.Or(cmp.Compare(f.gaps[a].until, f.gaps[b].until), cmp.Compare(a, b))
+	}) {
+		g := f.gaps[reason]
 		at := g.until
 		if len(f.times) > 0 {
 			at = min(at, f.times[0])
@@ -194,15 +243,6 @@ func (f *folder) withGaps() (events []*wire.Event, times []uint64) {
 		times = append(times, at)
 		events = append(events, &wire.Event{Kind: wire.Event_GAP, Gap: &wire.Gap{Reason: reason, Count: g.count, After: min(g.after, at)}})
 	}
-	// By the end, and what ends at the same time by the reason, so that it is the same each time.
-	slices.Sort(times)
-	slices.SortFunc(events, func(a, b *wire.Event) int {
-		x, y := f.gaps[a.Gap.Reason], f.gaps[b.Gap.Reason]
-		if x.until != y.until {
-			return int(int64(x.until - y.until))
-		}
-		return int(a.Gap.Reason - b.Gap.Reason)
-	})
 	return append(events, f.events[:len(f.times)]...), append(times, f.times...)
 }
 

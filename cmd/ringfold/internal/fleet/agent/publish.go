@@ -256,19 +256,15 @@ func (p *publisher) again(ctx context.Context) {
 
 // delete deletes what is acknowledged, to make room. If that fails it tries again, until ctx is done: at worst it is published twice.
 func (p *publisher) delete(ctx context.Context) {
-	var retry backoff
-	for p.done > p.deleted {
+	if p.done == p.deleted {
+		return
+	}
+	_ = persist(ctx, p.Note, "deleting from the spool again", func() error {
 		n, err := p.spool.Delete(p.done)
 		if err == nil {
 			p.queue.used.Add(-n)
 			p.deleted = p.done
-			return
 		}
-		if retry.first() {
-			p.Note(fmt.Sprintf("%v: trying on", err))
-		}
-		if !retry.sleep(ctx) {
-			return
-		}
-	}
+		return err
+	})
 }

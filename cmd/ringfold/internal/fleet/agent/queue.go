@@ -13,7 +13,7 @@ import (
 // mostQueued is how many bytes may wait for a slow disk.
 const mostQueued = 8 << 20
 
-// queue is between the reader, who must not wait, and the disk.
+// queue is between the reader, which must not wait, and the disk.
 type queue struct {
 	spool *spool.Spool
 	limit int64
@@ -68,9 +68,8 @@ func signal(c chan struct{}) {
 	}
 }
 
-// run writes to the spool until it is finished and all is written. If that fails it tries again, until ctx is done.
+// run writes to the spool until the queue is finished and all is written. If that fails it tries again, until ctx is done.
 func (q *queue) run(ctx context.Context) error {
-	var retry backoff
 	for {
 		q.mu.Lock()
 		batches, finished := q.waiting, q.finished
@@ -80,35 +79,41 @@ func (q *queue) run(ctx context.Context) error {
 			if finished {
 				return nil
 			}
-			<-q.more // run is always finished
+			<-q.more // finish always comes
 			continue
 		}
-		for {
-			err := q.spool.Append(batches...)
-			if err == nil {
-				break
-			}
-			if retry.first() {
-				q.note(fmt.Sprintf("%v: trying on", err))
-			}
-			if !retry.sleep(ctx) {
-				q.mu.Lock()
-				defer q.mu.Unlock()
-				return fmt.Errorf("%d batches are lost: %w", len(batches)+len(q.waiting), err)
-			}
-		}
-		if retry.reset() {
-			q.note("writing to the spool again")
+		if err := persist(ctx, q.note, "writing to the spool again", func() error { return q.spool.Append(batches...) }); err != nil {
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			return fmt.Errorf("%d batches are lost: %w", len(batches)+len(q.waiting), err)
 		}
 		q.appended.Add(uint64(len(batches)))
-		var n int64
-		for _, b := range batches {
-			n += int64(len(b))
-		}
 		q.mu.Lock()
-		q.bytes -= n
+		for _, b := range batches {
+			q.bytes -= int64(len(b))
+		}
 		q.mu.Unlock()
 		signal(q.fresh)
+	}
+}
+
+// persist calls f until it succeeds, or ctx is done. It notes the first failure, and the success after it.
+func persist(ctx context.Context, note func(string), again string, f func() error) error {
+	var retry backoff
+	for {
+		err := f()
+		if err == nil {
+			if retry.reset() {
+				note(again)
+			}
+			return nil
+		}
+		if retry.first() {
+			note(fmt.Sprintf("%v: trying on", err))
+		}
+		if !retry.sleep(ctx) {
+			return err
+		}
 	}
 }
 
@@ -123,7 +128,7 @@ const (
 // first reports whether nothing has failed since the last success.
 func (b *backoff) first() bool { return b.d == 0 }
 
-// reset is told of a success, and reports whether there were failures before.
+// reset records a success, and reports whether there were failures before.
 func (b *backoff) reset() bool {
 	failed := b.d > 0
 	b.d = 0

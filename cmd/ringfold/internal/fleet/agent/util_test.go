@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,33 +14,55 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/broker"
-	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/source"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/wire"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/lifecycle"
 	"github.com/ringfold/ringfold/internal/leak"
+	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/stretchr/testify/require"
 )
 
+// programEnv makes the test binary an agent, which TestKilled kills. It is the URL of the broker.
+const programEnv = "FLEET_TEST_AGENT"
+
 func TestMain(m *testing.M) {
-	if os.Getenv(programEnv) != "" {
-		program()
-		return
+	if url := os.Getenv(programEnv); url != "" {
+		nc, err := nats.Connect(url, nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true))
+		if err == nil {
+			s := lifecycle.NewSimulation(lifecycle.SimulationOptions{Rate: 5000})
+			_, err = Run(context.Background(), Options{Host: "host-1", Source: s, SpoolPath: os.Args[1], Conn: nc})
+		}
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
 	leak.Main(m)
 }
 
-// startBroker starts a server, and stops it when the test ends.
-func startBroker(t testing.TB) *broker.Server {
+// nowhere is a URL where no broker ever is.
+const nowhere = "nats://127.0.0.1:1"
+
+// fleet is a broker with the stream of agents, and what tests ask of it.
+type fleet struct {
+	t testing.TB
+	*broker.Server
+	nc *nats.Conn
+	js jetstream.JetStream
+}
+
+// newFleet starts a broker, and stops it when the test ends.
+func newFleet(t testing.TB) *fleet {
 	t.Helper()
 	s, err := broker.Start(t.TempDir())
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
-	return s
+	f := &fleet{t: t, Server: s, nc: connect(t, s.URL())}
+	f.js = makeStream(t, f.nc, 1)
+	return f
 }
 
 // connect connects, and goes on trying for ever.
-func connect(t testing.TB, url string) *nats.Conn {
+func connect(t testing.TB, url string, o ...nats.Option) *nats.Conn {
 	t.Helper()
-	nc, err := nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.ReconnectJitter(0, 0), nats.RetryOnFailedConnect(true))
+	nc, err := nats.Connect(url, append(o, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.ReconnectJitter(0, 0), nats.RetryOnFailedConnect(true))...)
 	require.NoError(t, err)
 	t.Cleanup(nc.Close)
 	return nc
@@ -50,16 +73,45 @@ func makeStream(t testing.TB, nc *nats.Conn, replicas int) jetstream.JetStream {
 	t.Helper()
 	js, err := jetstream.New(nc)
 	require.NoError(t, err)
-	for {
+	poll(func() bool {
 		_, err := js.CreateOrUpdateStream(context.Background(), jetstream.StreamConfig{
 			Name: "EVENTS", Subjects: []string{"EVENTS.>"}, Storage: jetstream.FileStorage, Replicas: replicas, Duplicates: 2 * time.Minute,
 		})
-		if err == nil {
-			return js
-		}
-		t.Log("making the stream: ", err)
-	}
+		return err == nil
+	})
+	return js
 }
+
+// batches calls f with each batch that is published from now on.
+func (f *fleet) batches(call func(*wire.Batch)) {
+	sub, err := f.nc.Subscribe("EVENTS.>", func(m *nats.Msg) {
+		if b, err := wire.Unmarshal(m.Data); err == nil {
+			call(b)
+		}
+	})
+	require.NoError(f.t, err)
+	f.t.Cleanup(func() { sub.Unsubscribe() })
+	require.NoError(f.t, f.nc.Flush())
+}
+
+// made is a made-up host. Its rings have room for all that happens in a test: an agent that is slow loses nothing.
+type made struct {
+	*lifecycle.Simulation
+	reader *perfbuf.Reader
+}
+
+func newMade(t testing.TB, rate float64, events uint64) *made {
+	t.Helper()
+	s := lifecycle.NewSimulation(lifecycle.SimulationOptions{Rate: rate, Events: events})
+	r, err := s.Open(perfbuf.Options{RingBytes: 8 << 20})
+	require.NoError(t, err)
+	return &made{s, r}
+}
+
+func (m *made) Open(perfbuf.Options) (*perfbuf.Reader, error) { return m.reader, nil }
+
+// wait waits until so many events have been read.
+func (m *made) wait(n uint64) { poll(func() bool { return m.reader.Stats().Total().Samples >= n }) }
 
 // run is an agent that runs in this process.
 type run struct {
@@ -128,37 +180,25 @@ func poll(done func() bool) {
 	}
 }
 
-// happened waits until so many things have happened, of which some may have found a ring full. It returns how many did not.
-func happened(s *source.Simulated, n uint64) (written uint64) {
-	var lost uint64
-	poll(func() bool { written, lost = s.Counts(); return written+lost >= n })
-	return written
-}
-
-// stored is all messages of the stream.
+// stored is all messages of the stream. A cluster may be choosing a leader.
 func stored(t testing.TB, url string) (batches []*wire.Batch) {
 	t.Helper()
 	js, err := jetstream.New(connect(t, url))
 	require.NoError(t, err)
-	ctx := context.Background()
-	var stream jetstream.Stream
-	for { // a cluster may be choosing a leader
-		if stream, err = js.Stream(ctx, "EVENTS"); err == nil {
-			break
-		}
-		t.Log("looking for the stream: ", err)
-	}
+	var n uint64
 	var c jetstream.Consumer
 	poll(func() bool {
-		if c, err = stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{}); err != nil {
-			t.Log("reading the stream: ", err)
+		stream, err := js.Stream(context.Background(), "EVENTS")
+		if err == nil {
+			n = stream.CachedInfo().State.Msgs
+			c, err = stream.OrderedConsumer(context.Background(), jetstream.OrderedConsumerConfig{})
 		}
 		return err == nil
 	})
 	messages, err := c.Messages()
 	require.NoError(t, err)
 	defer messages.Stop()
-	for n := stream.CachedInfo().State.Msgs; uint64(len(batches)) < n; {
+	for uint64(len(batches)) < n {
 		m, err := messages.Next()
 		require.NoError(t, err)
 		b, err := wire.Unmarshal(m.Data())
@@ -184,6 +224,7 @@ func read(t testing.TB, batches []*wire.Batch) history {
 	t.Helper()
 	h := history{gaps: map[wire.Gap_Reason]uint64{}, number: map[wire.Gap_Reason]int{}}
 	slices.SortStableFunc(batches, func(a, b *wire.Batch) int { return int(a.Sequence) - int(b.Sequence) })
+	last, watermark := uint64(0), uint64(0)
 	for i, b := range batches {
 		require.Equal(t, uint64(i+1), b.Sequence, "a hole or a duplicate")
 		if b.Sequence == b.First {
@@ -191,31 +232,24 @@ func read(t testing.TB, batches []*wire.Batch) history {
 				require.Equal(t, batches[i-1].LogId, b.Prior)
 			}
 			h.logs = append(h.logs, nil)
+			last, watermark = 0, b.Since
 		}
-		h.logs[len(h.logs)-1] = append(h.logs[len(h.logs)-1], b)
-	}
-	for _, l := range h.logs {
-		last, watermark := uint64(0), l[0].Since
-		for _, b := range l {
-			require.Equal(t, l[0].LogId, b.LogId)
-			require.Equal(t, watermark, b.Since, "what no batch speaks of")
-			for _, e := range b.Events {
-				at := b.BaseTime + e.Delta
-				require.GreaterOrEqual(t, at, last, "order of time in %s", wire.ID(b))
-				if b != l[0] { // what happens while it begins is there too
-					require.GreaterOrEqual(t, at, watermark, "an event below the watermark in %s", wire.ID(b))
-				}
-				last = at
-				if e.Gap != nil {
-					h.gaps[e.Gap.Reason] += e.Gap.Count
-					h.number[e.Gap.Reason]++
-				} else {
-					h.events++
-				}
+		l := &h.logs[len(h.logs)-1]
+		*l = append(*l, b)
+		require.Equal(t, (*l)[0].LogId, b.LogId)
+		require.Equal(t, watermark, b.Since, "what no batch covers")
+		for _, e := range b.Events {
+			at := b.BaseTime + e.Delta
+			require.GreaterOrEqual(t, at, max(last, watermark), "order of time in %s", wire.ID(b))
+			if last = at; e.Gap != nil {
+				h.gaps[e.Gap.Reason] += e.Gap.Count
+				h.number[e.Gap.Reason]++
+			} else {
+				h.events++
 			}
-			require.GreaterOrEqual(t, b.Watermark, watermark)
-			watermark = b.Watermark
 		}
+		require.GreaterOrEqual(t, b.Watermark, watermark)
+		watermark = b.Watermark
 	}
 	return h
 }

@@ -4,6 +4,9 @@ package broker
 import (
 	"errors"
 	"fmt"
+	"net/url"
+	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -17,21 +20,14 @@ type Server struct {
 	url     string
 }
 
-// Start starts a server that listens on loopback, at a port that is free, and keeps its streams below dir.
-func Start(dir string) (*Server, error) {
-	return StartWith(dir, func(*server.Options) {})
-}
-
-// StartWith is Start with other options too, such as TLS and users: change makes them.
-func StartWith(dir string, change func(o *server.Options)) (*Server, error) {
+// Start starts a server that listens on loopback, at a free port, and keeps its streams below dir. Functions may change its options.
+func Start(dir string, change ...func(o *server.Options)) (*Server, error) {
 	o := &server.Options{ServerName: "fleet", Host: "127.0.0.1", JetStream: true, StoreDir: dir, NoSigs: true, NoLog: true}
-	change(o)
-	return start(o)
-}
-
-func start(o *server.Options) (*Server, error) {
 	// Clients on this machine may be stopped for any time in the middle of a handshake.
 	o.TLSTimeout, o.AuthTimeout = time.Hour.Seconds(), time.Hour.Seconds()
+	for _, f := range change {
+		f(o)
+	}
 	kept, err := reserve()
 	if err != nil {
 		return nil, fmt.Errorf("starting a NATS server: %w", err)
@@ -44,6 +40,32 @@ func start(o *server.Options) (*Server, error) {
 	}
 	s.url = s.ClientURL()
 	return s, nil
+}
+
+// StartCluster starts n servers, which keep their streams together, below dir. A stream can be made when they have found each other.
+func StartCluster(dir string, n int) (all []*Server, err error) {
+	// Each must know all others from the start, as the first leader counts them.
+	var routes []*url.URL
+	for range n {
+		p, err := reserve()
+		if err != nil {
+			return nil, err
+		}
+		defer p.release() // the servers have it then
+		routes = append(routes, &url.URL{Scheme: "nats", Host: fmt.Sprint("127.0.0.1:", p.number)})
+	}
+	for i, at := range routes {
+		port, _ := strconv.Atoi(at.Port())
+		s, err := Start(filepath.Join(dir, strconv.Itoa(i)), func(o *server.Options) {
+			o.ServerName, o.Routes = fmt.Sprint("fleet-", i), routes
+			o.Cluster = server.ClusterOpts{Name: "fleet", Host: "127.0.0.1", Port: port}
+		})
+		if err != nil {
+			return all, err
+		}
+		all = append(all, s)
+	}
+	return all, nil
 }
 
 // Restart starts a server again that was stopped, at the same port and with what it has stored.

@@ -18,7 +18,7 @@ import (
 
 func start(t *testing.T, change func(*server.Options)) *broker.Server {
 	t.Helper()
-	s, err := broker.StartWith(t.TempDir(), change)
+	s, err := broker.Start(t.TempDir(), change)
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
 	return s
