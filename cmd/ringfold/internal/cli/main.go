@@ -7,11 +7,9 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
 
 // Exit statuses.
@@ -34,8 +32,7 @@ func Main(root *cobra.Command, args []string) int {
 	ctx, stop := untilSignal()
 	defer stop()
 	completeFlags(root)
-	root.InitDefaultVersionFlag() // else longFlags would not know it
-	root.SetArgs(longFlags(root, args))
+	root.SetArgs(args)
 	stdout, stderr := NewWriter(root.OutOrStdout()), NewWriter(root.ErrOrStderr())
 	defer stderr.Close()
 	defer stdout.Close()
@@ -96,32 +93,8 @@ all CPUs, in order of time. It reads the maps of any program on the system, and 
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
-	root.SetGlobalNormalizationFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-		if name == "duration" { // as the examples call it
-			name = "timeout"
-		}
-		return pflag.NormalizedName(name)
-	})
+	root.InitDefaultVersionFlag() // for manual pages, too
 	root.Flags().SortFlags = false
 	setUsage(root)
 	return root
-}
-
-// longFlags takes a long flag with one dash, as Go's own tools have them, for one with two.
-func longFlags(root *cobra.Command, args []string) []string {
-	cmd, _, err := root.Find(args)
-	if err != nil {
-		return args
-	}
-	all := append([]string(nil), args...)
-	for i, arg := range all {
-		if arg == "--" {
-			break
-		}
-		name, _, _ := strings.Cut(strings.TrimPrefix(arg, "-"), "=")
-		if strings.HasPrefix(arg, "-") && len(name) > 1 && cmd.Flags().Lookup(name) != nil {
-			all[i] = "-" + arg
-		}
-	}
-	return all
 }

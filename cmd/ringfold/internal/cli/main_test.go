@@ -8,27 +8,25 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 )
 
 // run runs a tool whose command x ends with an error.
-func run(end error, args ...string) (status int, stdout, stderr string, timeout time.Duration) {
+func run(end error, args ...string) (status int, stdout, stderr string) {
 	var out, errs bytes.Buffer
 	root := Root()
 	x := &cobra.Command{Use: "x", Args: Args(cobra.NoArgs), RunE: func(cmd *cobra.Command, _ []string) error {
 		fmt.Fprintln(cmd.OutOrStdout(), "x runs")
 		return end
 	}}
-	x.Flags().DurationVar(&timeout, "timeout", 0, "")
-	x.Flags().IntP("count", "n", 0, "")
+	x.Flags().Duration("timeout", 0, "")
 	root.AddCommand(x, Version())
 	root.SetOut(&out)
 	root.SetErr(&errs)
 	status = Main(root, args)
-	return status, out.String(), errs.String(), timeout
+	return status, out.String(), errs.String()
 }
 
 // A mistake in the command line is a line, with where to look.
@@ -42,7 +40,7 @@ func TestUsageErrors(t *testing.T) {
 		"ringfold x: unknown shorthand flag: 'y' in -y (see ringfold x --help)\n":                {"x", "-y"},
 		"ringfold x: unknown command \"1\" for \"ringfold x\" (see ringfold x --help)\n":         {"x", "1"},
 	} {
-		status, out, errs, _ := run(nil, args...)
+		status, out, errs := run(nil, args...)
 		require.Equal(t, misuse, status)
 		require.Empty(t, out)
 		require.Equal(t, want, errs)
@@ -50,29 +48,16 @@ func TestUsageErrors(t *testing.T) {
 }
 
 func TestFailure(t *testing.T) {
-	status, _, errs, _ := run(errors.New("broken"), "x")
+	status, _, errs := run(errors.New("broken"), "x")
 	require.Equal(t, failed, status)
 	require.Equal(t, "ringfold x: broken\n", errs)
 }
 
 // A reader that has gone away (| head) is no failure.
 func TestClosedPipe(t *testing.T) {
-	status, _, errs, _ := run(fmt.Errorf("write: %w", syscall.EPIPE), "x")
+	status, _, errs := run(fmt.Errorf("write: %w", syscall.EPIPE), "x")
 	require.Equal(t, ok, status)
 	require.Empty(t, errs)
-}
-
-// Long flags may have one dash, and --duration is --timeout, as in the examples.
-func TestGoFlags(t *testing.T) {
-	for _, args := range [][]string{{"x", "--timeout", "2s"}, {"x", "-timeout=2s"}, {"x", "-duration", "2s"}, {"x", "-n", "1", "-duration=2s"}} {
-		status, out, errs, timeout := run(nil, args...)
-		require.Equal(t, ok, status, errs)
-		require.Equal(t, "x runs\n", out)
-		require.Equal(t, 2*time.Second, timeout)
-	}
-	status, out, _, _ := run(nil, "-version")
-	require.Equal(t, ok, status)
-	require.Equal(t, version()+"\n", out)
 }
 
 // Tests of commands run tools side by side, and what these share in cobra must not be written then.
@@ -80,7 +65,7 @@ func TestSideBySide(t *testing.T) {
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() {
-			if status, out, errs, _ := run(nil, "x", "--help"); status != ok || !strings.Contains(out, "--timeout") {
+			if status, out, errs := run(nil, "x", "--help"); status != ok || !strings.Contains(out, "--timeout") {
 				t.Error(status, out, errs)
 			}
 		})

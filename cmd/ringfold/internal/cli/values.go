@@ -44,28 +44,3 @@ func (z *Size) String() string {
 
 // Type is for the usage text.
 func (*Size) Type() string { return "size" }
-
-// Format is how a command prints. It is a pflag.Value.
-type Format string
-
-// Formats.
-const (
-	Text    Format = "text"    // for people
-	Compact Format = "compact" // for narrow terminals and for grep: a line per event, without colour
-	JSON    Format = "json"    // JSON Lines: an object per line
-)
-
-// Set parses s.
-func (f *Format) Set(s string) error {
-	switch Format(s) {
-	case Text, Compact, JSON:
-		*f = Format(s)
-		return nil
-	}
-	return fmt.Errorf("%q is none of text, compact and json", s)
-}
-
-func (f *Format) String() string { return string(*f) }
-
-// Type is for the usage text.
-func (*Format) Type() string { return "text|compact|json" }

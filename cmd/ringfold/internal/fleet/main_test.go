@@ -72,7 +72,7 @@ func TestArguments(t *testing.T) {
 		"tail x":                   `unknown command "x" for "ringfold fleet tail" (see ringfold fleet tail --help)`,
 		"tail --frob":              "unknown flag: --frob",
 		"tail --event exec,open":   "--event open: there are fork, exec and exit",
-		"tail -all -since 1m":      "--all and --since exclude each other",
+		"tail --all --since 1m":    "--all and --since exclude each other",
 		"tail --once":              "--once needs --all or --since",
 		"tail --dead 0s":           "--dead and --buffer must be positive",
 		"tail --since yesterday":   "a time ago, such as 10m",

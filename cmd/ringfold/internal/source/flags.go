@@ -3,7 +3,6 @@ package source
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/bpfmaps"
@@ -14,8 +13,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Flags say which events are read, and in what order. A command defines the groups that it has, in the order of the methods Which,
-// What, Order and Types, and checks them with Args. Set a field before, for another default.
+// Flags say which events are read, and in what order. A command defines the groups that it has, in the
+// order of the methods Which, What, Order and Types, and checks them with Args. Set a field before, for
+// another default.
 type Flags struct {
 	Process string // comm or pid of a process that holds the maps
 	Event   string // of the recordings; empty: all
@@ -79,7 +79,12 @@ func (f *Flags) Recording(fs *pflag.FlagSet) {
 func (f *Flags) What(fs *pflag.FlagSet) {
 	cli.Group(fs, "Events", func(fs *pflag.FlagSet) {
 		fs.IntVarP(&f.PID, "pid", "p", f.PID, "only events with this `pid` in the field pid, or in tgid if there is no pid")
-		fs.Var((*cpus)(&f.CPUs), "cpus", "only these CPUs, such as `0-3,7`")
+		fs.Func("cpus", "only these CPUs, such as `0-3,7`", func(list string) (err error) {
+			if f.CPUs, err = cpulist.Parse(list); err != nil || len(f.CPUs) == 0 {
+				return fmt.Errorf("%q is not a list of CPUs such as 0-3,7", list)
+			}
+			return nil
+		})
 		fs.StringVar(&f.Filter, "filter", f.Filter, "only events that match, such as `'pid == 12 && ret < 0'`")
 		fs.DurationVar(&f.Since, "since", f.Since, "only the last `duration` of recordings")
 		fs.Uint64VarP(&f.Count, "count", "n", f.Count, "end after `N` events")
@@ -104,7 +109,7 @@ func (f *Flags) Order(fs *pflag.FlagSet) {
 		f.Slack = time.Millisecond
 	}
 	cli.Group(fs, "Order", func(fs *pflag.FlagSet) {
-		fs.Var(&f.Mode, "mode", "`exact|slack`: wait for proof that no older event can come (default), or a fixed time")
+		fs.Var(cli.Choice(&f.Mode, Exact, Slack, Unordered), "mode", "`exact|slack`: wait for proof that no older event can come (default), or a fixed time")
 		fs.DurationVar(&f.Slack, "slack", f.Slack, "how long --mode slack waits; implies that mode")
 		fs.Var(&f.RingSize, "ring-size", "`size` of each CPU's ring")
 	})
@@ -119,8 +124,8 @@ func (f *Flags) Types(fs *pflag.FlagSet) {
 	})
 }
 
-// Args is a cobra.PositionalArgs: it takes the arguments that name maps, a recording, and a command behind "--", and checks the
-// flags. Its errors are usage errors.
+// Args is a cobra.PositionalArgs: it takes the arguments that name maps, a recording, and a command behind
+// "--", and checks the flags. Its errors are usage errors.
 func (f *Flags) Args(cmd *cobra.Command, args []string) error {
 	f.name, f.cmd = cmd.CommandPath(), cmd
 	if at := cmd.ArgsLenAtDash(); at >= 0 {
@@ -199,7 +204,7 @@ func (f *Flags) note(format string, args ...any) {
 	fmt.Fprintf(f.cmd.ErrOrStderr(), f.name+": "+format+"\n", args...)
 }
 
-// Mode is how events are ordered. It is a pflag.Value.
+// Mode is how events are ordered.
 type Mode string
 
 // Modes.
@@ -209,21 +214,6 @@ const (
 	Unordered Mode = "unordered" // ring by ring
 )
 
-// Set parses s.
-func (m *Mode) Set(s string) error {
-	switch Mode(s) {
-	case Exact, Slack, Unordered:
-		*m = Mode(s)
-		return nil
-	}
-	return fmt.Errorf("%q is none of exact, slack and unordered", s)
-}
-
-func (m *Mode) String() string { return string(*m) }
-
-// Type is for the usage text.
-func (*Mode) Type() string { return "mode" }
-
 // order is the mode as the library has it.
 func (f *Flags) order() perfbuf.StreamOptions {
 	if f.Mode == Slack {
@@ -231,20 +221,3 @@ func (f *Flags) order() perfbuf.StreamOptions {
 	}
 	return perfbuf.StreamOptions{}
 }
-
-// cpus is a flag: a list such as 0-3,7.
-type cpus []int
-
-func (c *cpus) Set(s string) (err error) {
-	if *c, err = cpulist.Parse(s); err != nil || len(*c) == 0 {
-		return fmt.Errorf("%q is not a list of CPUs such as 0-3,7", s)
-	}
-	return nil
-}
-
-func (c *cpus) String() string {
-	return strings.Trim(strings.ReplaceAll(fmt.Sprint([]int(*c)), " ", ","), "[]")
-}
-
-// Type is for the usage text.
-func (*cpus) Type() string { return "list" }

@@ -215,7 +215,7 @@ func TestFails(t *testing.T) {
 	require.Contains(t, stderr.String(), "/nowhere")
 
 	// Nobody reads what it prints: it ends, and does not complain.
-	p := start(t, "-interval", "10ms")
+	p := start(t, "--interval", "10ms")
 	p.line()
 	require.NoError(t, p.out.Close())
 	require.NoError(t, p.cmd.Wait(), p.stderr)

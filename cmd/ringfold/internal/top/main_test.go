@@ -15,12 +15,12 @@ func TestMain(m *testing.M) {
 func TestMisuse(t *testing.T) {
 	clitest.Misuse(t, Command, map[string]string{
 		"what":                 "name a map by id N",
-		"--mode fuzzy":         "none of exact, slack and unordered",
+		"--mode fuzzy":         "none of exact, slack, unordered",
 		"--interval 1ms":       "10ms at least",
 		"--load -1":            "must not be negative",
 		"id 0":                 "an id is a number from 1 on",
 		"name x --load 5":      "--load is for a map of its own",
-		"--steal -load 5":      "--load is for a map of its own",
+		"--steal --load 5":     "--load is for a map of its own",
 		"--unheard":            "unknown flag",
 		"--timeout -5s":        "must not be negative",
 		"name x -- true":       "see ringfold stat",
