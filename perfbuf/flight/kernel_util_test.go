@@ -67,10 +67,10 @@ func (l *load) stop() {
 	l.wg.Wait()
 }
 
-// span is the numbers of a CPU's events in a snapshot: from first up to next, without a gap.
+// span is the numbers of a CPU's events in a snapshot: from first up to next, without a gap other than its losses.
 type span struct{ first, next uint64 }
 
-// check makes sure that a snapshot is in order and whole, and has all that a CPU had output, as far as its ring goes.
+// check requires that a snapshot is whole and in order, and returns what it has of each CPU.
 func check(t testing.TB, s *flight.Snapshot) map[int]span {
 	t.Helper()
 	return checkFrom(t, s, s.CompleteSince())
@@ -82,28 +82,29 @@ func checkFrom(t testing.TB, s *flight.Snapshot, from uint64) map[int]span {
 	for _, ring := range s.Rings() {
 		require.NoError(t, ring.Err)
 	}
-	seen, last, n := map[int]span{}, uint64(0), 0
+	seen, lost, last, n := map[int]span{}, map[int]uint64{}, uint64(0), 0
 	for ev := range s.Events() {
 		n++
-		if ev.Time() < last || ev.Time() < from || ev.Time() > s.Until() {
+		if ev.Time() < last || ev.Time() < from || ev.Time() > s.Until() || ev.LostAfter() > ev.Time() {
 			t.Fatalf("%v after %d, of %d to %d", ev, last, from, s.Until())
 		}
 		last = ev.Time()
-		if ev.Kind() != perfbuf.KindSample {
-			t.Fatalf("event is %v", ev)
+		if ev.Kind() == perfbuf.KindLost {
+			lost[ev.CPU()] += ev.Lost()
+			continue
 		}
 		p, err := kerneltest.Check(ev.Bytes())
-		if err != nil || p.CPU != ev.CPU() {
-			t.Fatalf("%v: %+v, %v", ev, p, err)
+		got, ok := seen[p.CPU]
+		if err != nil || p.CPU != ev.CPU() || ok && got.next+lost[p.CPU] != p.Seq {
+			t.Fatalf("%v: %+v, %v, after %+v and %d losses", ev, p, err, got, lost[p.CPU])
 		}
-		if got, ok := seen[p.CPU]; !ok {
-			seen[p.CPU] = span{p.Seq, p.Seq + 1}
-		} else if got.next != p.Seq {
-			t.Fatalf("CPU %d: number %d after %d", p.CPU, p.Seq, got.next-1)
-		} else {
-			seen[p.CPU] = span{got.first, p.Seq + 1}
+		if !ok {
+			got.first = p.Seq
 		}
+		seen[p.CPU] = span{got.first, p.Seq + 1}
+		delete(lost, p.CPU)
 	}
+	require.Empty(t, lost, "a loss comes with what reports it")
 	require.Equal(t, s.Len(), n)
 	return seen
 }

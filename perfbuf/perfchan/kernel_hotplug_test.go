@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/ringfold/ringfold/internal/kerneltest"
-	"github.com/ringfold/ringfold/perfbuf/perfchan"
 	"github.com/stretchr/testify/require"
 )
 
@@ -54,10 +53,7 @@ func TestKernelHotplugChannels(t *testing.T) {
 	hole, last := hot[0], hot[1]
 	plugged(t, hole, false)
 	events := make(chan []byte)
-	pb, err := perfchan.InitPerfBuf(e.Module(), "events", events, nil, 16)
-	require.NoError(t, err)
-	defer pb.Close()
-	pb.Start()
+	pb := start(t, e, events, nil, 16)
 	comes := func(cpu int) {
 		t.Helper()
 		for written := 0; written < 10; { // outputs are refused until the ring has new perf events

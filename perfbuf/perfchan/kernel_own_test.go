@@ -24,10 +24,7 @@ func TestKernelChannelsDisplaced(t *testing.T) {
 	e := kerneltest.Load(t)
 	cpu := onlineCPUs(t)[0]
 	events := make(chan []byte, 10)
-	pb, err := perfchan.InitPerfBuf(e.Module(), "events", events, nil, 4)
-	require.NoError(t, err)
-	defer pb.Close()
-	pb.Start()
+	pb := start(t, e, events, nil, 4)
 	e.Emit(cpu, 1, 24)
 	other, err := perfbuf.Open(e.MapFD(), perfbuf.Options{})
 	require.NoError(t, err)
@@ -54,8 +51,7 @@ func TestKernelChannelsUnreadLost(t *testing.T) {
 	e := kerneltest.Load(t)
 	cpu := onlineCPUs(t)[0]
 	events, lost := make(chan []byte, 1000), make(chan uint64)
-	pb := opened(t, e, ours, events, lost, 1)
-	pb.Start()
+	pb := start(t, e, events, lost, 1)
 	var received uint64
 	for range 5 {
 		received += overflow(e, cpu, events)
@@ -74,7 +70,7 @@ func TestKernelChannelsUnreadLost(t *testing.T) {
 		total += <-lost
 	}
 	eventually(t, "counted", func() bool { // at the end of the pass
-		return pb.(*perfchan.PerfBuffer).Stats().Total().Lost == attempted-received
+		return pb.Stats().Total().Lost == attempted-received
 	})
 }
 
@@ -83,10 +79,7 @@ func TestKernelChannelsSlowReceiver(t *testing.T) {
 	e := kerneltest.Load(t)
 	cpu := onlineCPUs(t)[0]
 	events, lost := make(chan []byte), make(chan uint64)
-	pb, err := perfchan.InitPerfBuf(e.Module(), "events", events, lost, 16)
-	require.NoError(t, err)
-	defer pb.Close()
-	pb.Start()
+	pb := start(t, e, events, lost, 16)
 	for read := uint64(0); read < 60; { // as many bytes as one ring has
 		e.Emit(cpu, 20, 1000)
 		for read += 20; pb.Stats().Total().Samples < read; {
@@ -97,16 +90,7 @@ func TestKernelChannelsSlowReceiver(t *testing.T) {
 	for failed := uint64(0); failed == 0; _, failed = e.Counts(cpu) {
 		e.Emit(cpu, 10, 1000)
 	}
-	sum := uint64(0)
-	_, failed := e.Counts(cpu)
-	for before := uint64(0); failed != before; { // until one that tells of the losses finds room
-		before = failed
-		_, err := kerneltest.Check(<-events)
-		require.NoError(t, err)
-		sum++
-		e.Emit(cpu, 1, 24)
-		_, failed = e.Counts(cpu)
-	}
+	sum := report(e, cpu, events)
 	attempted, _ := e.Counts(cpu)
 	for sum < attempted {
 		select {

@@ -124,40 +124,6 @@ func TestKernelChannelsEvents(t *testing.T) {
 	})
 }
 
-// Received and lost are what was output.
-func TestKernelChannelsLost(t *testing.T) {
-	both(t, func(t *testing.T, e *kerneltest.Emitter, init initPerfBuf) {
-		events, lost := make(chan []byte), make(chan uint64)
-		pb := opened(t, e, init, events, lost, 1)
-		cpu := onlineCPUs(t)[0]
-		e.Emit(cpu, 100, 200)
-		pb.Start()
-		attempted, failed := e.Counts(cpu)
-		require.Positive(t, failed)
-		for range attempted - failed {
-			<-events
-		}
-		received := attempted - failed
-		for before := failed; ; { // until one that tells of the losses finds room
-			e.Emit(cpu, 1, 200)
-			if attempted, failed = e.Counts(cpu); failed == before {
-				break
-			}
-			before = failed
-		}
-		for total := uint64(0); received+total < attempted || total < failed; {
-			select {
-			case <-events:
-				received++
-			case n := <-lost:
-				total += n
-			}
-		}
-		require.Equal(t, attempted-failed, received)
-		pb.Close()
-	})
-}
-
 func TestKernelChannelsWithoutLost(t *testing.T) {
 	both(t, func(t *testing.T, e *kerneltest.Emitter, init initPerfBuf) {
 		events := make(chan []byte, 1000)
@@ -249,17 +215,7 @@ func overflow(e *kerneltest.Emitter, cpu int, events <-chan []byte) (received ui
 		received++
 		_, failed = e.Counts(cpu)
 	}
-	for before = 0; failed != before; { // until one finds room
-		before = failed
-		select { // a reader that waits for a receiver makes no room
-		case <-events:
-			received++
-		default:
-		}
-		e.Emit(cpu, 1, 200)
-		_, failed = e.Counts(cpu)
-	}
-	return received
+	return received + report(e, cpu, events)
 }
 
 // libbpfgo's Stop receives what is in the way of its end, but from the channel of losses only when that of events has
@@ -304,11 +260,10 @@ func TestKernelChannelsStopDeadlock(t *testing.T) {
 
 	e = kerneltest.Load(t)
 	events, lost = make(chan []byte, 1000), make(chan uint64)
-	pb = opened(t, e, ours, events, lost, 1)
-	pb.Poll(300)
+	our := start(t, e, events, lost, 1)
 	overflow(e, onlineCPUs(t)[0], events)
-	awaitLost(pb.(*perfchan.PerfBuffer))
-	pb.Stop()
+	awaitLost(our)
+	our.Stop()
 	_, open := <-lost
 	require.False(t, open)
 }
