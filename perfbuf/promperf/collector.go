@@ -25,31 +25,36 @@ type Options struct {
 	PerCPU bool
 }
 
-// A metric is what is made of one number, or a few.
-type metric struct {
+// family is a metric with the names and labels that Options give it.
+type family[T any] struct {
+	metric[T]
 	desc *prometheus.Desc
-	kind prometheus.ValueType
 }
 
-func (m metric) of(v float64, labels ...string) prometheus.Metric {
-	return prometheus.MustNewConstMetric(m.desc, m.kind, v, labels...)
+// families describes metrics, in all too.
+func families[T any](metrics []metric[T], o Options, labels []string, all *[]*prometheus.Desc) (list []family[T]) {
+	for _, m := range metrics {
+		desc := prometheus.NewDesc(o.Namespace+"_"+m.name, m.help, labels, o.Labels)
+		list, *all = append(list, family[T]{m, desc}), append(*all, desc)
+	}
+	return list
 }
 
-// numbered is a metric, and which number of T it is.
-type numbered[T any] struct {
-	metric
-	number func(T) float64
+func collect[T any](to chan<- prometheus.Metric, list []family[T], of T, labels ...string) {
+	for _, f := range list {
+		to <- prometheus.MustNewConstMetric(f.desc, f.kind, f.number(of), labels...)
+	}
 }
 
 type collector struct {
 	stats  func() perfbuf.Stats
 	perCPU bool
+	descs  []*prometheus.Desc
 
-	reader   []numbered[*perfbuf.Stats]
-	rings    []numbered[perfbuf.RingStats]
-	fullness metric
-	refused  metric
-	provider metric
+	reader    []family[*perfbuf.Stats]
+	rings     []family[perfbuf.RingStats]
+	refused   []family[uint64] // by reason
+	providers []family[string]
 }
 
 // NewCollector returns a collector of what stats returns: the method Stats of a [perfbuf.Reader], or of a
@@ -58,77 +63,50 @@ func NewCollector(stats func() perfbuf.Stats, o Options) prometheus.Collector {
 	if o.Namespace == "" {
 		o.Namespace = "ringfold"
 	}
-	c := &collector{stats: stats, perCPU: o.PerCPU}
-	named := func(name, help string, kind prometheus.ValueType, labels ...string) metric {
-		return metric{prometheus.NewDesc(o.Namespace+"_"+name, help, labels, o.Labels), kind}
-	}
-	for _, m := range readerMetrics {
-		c.reader = append(c.reader, numbered[*perfbuf.Stats]{named(m.name, m.help, m.kind), m.number})
-	}
 	var cpu []string
 	if o.PerCPU {
 		cpu = []string{"cpu"}
 	}
-	for _, m := range ringMetrics {
-		c.rings = append(c.rings, numbered[perfbuf.RingStats]{named(m.name, m.help, m.kind, cpu...), m.number})
-	}
-	c.fullness = named("ring_high_water_ratio", "Highest fill level of a ring, as a share of its size; without the label cpu, of the fullest ring.", prometheus.GaugeValue, cpu...)
-	c.refused = named("outputs_refused_total", "Outputs that the kernel refused, by reason. Needs Options.Outputs.", prometheus.CounterValue, "reason")
-	c.provider = named("barrier_provider", "The way barriers wait: 1 for the provider in use.", prometheus.GaugeValue, "provider")
+	c := &collector{stats: stats, perCPU: o.PerCPU}
+	c.reader = families(readerMetrics, o, nil, &c.descs)
+	c.rings = families(ringMetrics, o, cpu, &c.descs)
+	c.refused = families(refusedMetrics, o, []string{"reason"}, &c.descs)
+	c.providers = families(providerMetrics, o, []string{"provider"}, &c.descs)
 	return c
 }
 
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(to chan<- *prometheus.Desc) {
-	for _, m := range c.reader {
-		to <- m.desc
-	}
-	for _, m := range c.rings {
-		to <- m.desc
-	}
-	for _, m := range []metric{c.fullness, c.refused, c.provider} {
-		to <- m.desc
+	for _, desc := range c.descs {
+		to <- desc
 	}
 }
 
 // Collect implements prometheus.Collector.
 func (c *collector) Collect(to chan<- prometheus.Metric) {
 	s := c.stats()
-	for _, m := range c.reader {
-		to <- m.of(m.number(&s))
-	}
+	collect(to, c.reader, &s)
 	if c.perCPU {
 		for _, ring := range s.Rings {
-			c.collectRing(to, ring, strconv.Itoa(ring.CPU))
+			collect(to, c.rings, ring, strconv.Itoa(ring.CPU))
 		}
 	} else if len(s.Rings) > 0 {
-		c.collectRing(to, sum(s))
+		collect(to, c.rings, sum(s))
 	}
 	if len(s.Outputs.CPUs) > 0 {
 		out := s.Outputs.Total()
 		for reason, n := range map[string]uint64{
 			"full": out.Full, "no_ring": out.NoRing, "nested": out.Nested, "offline": out.Offline, "no_entry": out.NoEntry, "too_large": out.TooLarge, "other": out.Other,
 		} {
-			to <- c.refused.of(float64(n), reason)
+			collect(to, c.refused, n, reason)
 		}
 	}
 	if s.Barrier.Provider != "" {
-		to <- c.provider.of(1, s.Barrier.Provider)
+		collect(to, c.providers, s.Barrier.Provider, s.Barrier.Provider)
 	}
 }
 
-func (c *collector) collectRing(to chan<- prometheus.Metric, ring perfbuf.RingStats, labels ...string) {
-	for _, m := range c.rings {
-		to <- m.of(m.number(ring), labels...)
-	}
-	highWater := 0.0
-	if ring.HighWater > 0 {
-		highWater = float64(ring.HighWater) / float64(ring.Size)
-	}
-	to <- c.fullness.of(highWater, labels...)
-}
-
-// sum is all rings as one, but for the high-water mark, which is that of the fullest.
+// sum is all rings as one, except for the high-water mark, which is that of the fullest.
 func sum(s perfbuf.Stats) perfbuf.RingStats {
 	t := s.Total()
 	fullest := float64(t.HighWater) / float64(t.Size)

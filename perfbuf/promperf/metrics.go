@@ -7,16 +7,19 @@ import (
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
+// metric is what is made of one number of a T.
+type metric[T any] struct {
+	name, help string
+	kind       prometheus.ValueType
+	number     func(T) float64
+}
+
 const (
 	counter = prometheus.CounterValue
 	gauge   = prometheus.GaugeValue
 )
 
-var ringMetrics = []struct {
-	name, help string
-	kind       prometheus.ValueType
-	number     func(perfbuf.RingStats) float64
-}{
+var ringMetrics = []metric[perfbuf.RingStats]{
 	{"samples_total", "Events delivered.", counter, func(r perfbuf.RingStats) float64 { return float64(r.Samples) }},
 	{"dropped_samples_total", "Events read but not delivered: late ones, with DropLate, and those left at the end.", counter, func(r perfbuf.RingStats) float64 { return float64(r.Dropped) }},
 	{"lost_samples_total", "Outputs that failed because the ring was full, as far as known.", counter, func(r perfbuf.RingStats) float64 { return float64(r.Lost) }},
@@ -28,14 +31,19 @@ var ringMetrics = []struct {
 	{"read_bytes_total", "Bytes given back to the kernel, for records of all kinds.", counter, func(r perfbuf.RingStats) float64 { return float64(r.Bytes) }},
 	{"tail_stores_total", "Stores of a ring's tail.", counter, func(r perfbuf.RingStats) float64 { return float64(r.TailStores) }},
 	{"ring_size_bytes", "Size of the rings.", gauge, func(r perfbuf.RingStats) float64 { return float64(r.Size) }},
+	{"ring_high_water_ratio", "Highest fill level of a ring, as a share of its size; without the label cpu, of the fullest ring.", gauge, highWater},
 	{"ring_used_bytes", "Bytes in the rings not yet given back to the kernel.", gauge, func(r perfbuf.RingStats) float64 { return float64(r.Used) }},
 }
 
-var readerMetrics = []struct {
-	name, help string
-	kind       prometheus.ValueType
-	number     func(*perfbuf.Stats) float64
-}{
+var refusedMetrics = []metric[uint64]{
+	{"outputs_refused_total", "Outputs that the kernel refused, by reason. Needs Options.Outputs.", counter, func(n uint64) float64 { return float64(n) }},
+}
+
+var providerMetrics = []metric[string]{
+	{"barrier_provider", "The way barriers wait: 1 for the provider in use.", gauge, func(string) float64 { return 1 }},
+}
+
+var readerMetrics = []metric[*perfbuf.Stats]{
 	{"rings", "Rings being read, one per CPU.", gauge, func(s *perfbuf.Stats) float64 { return float64(len(s.Rings)) }},
 	{"wakeups_total", "Wakeups of the reader by the kernel.", counter, func(s *perfbuf.Stats) float64 { return float64(s.Wakes) }},
 	{"spurious_wakeups_total", "Wakeups with nothing to read.", counter, func(s *perfbuf.Stats) float64 { return float64(s.SpuriousWakes) }},
@@ -75,6 +83,13 @@ func displaced(s *perfbuf.Stats) float64 {
 		return float64(d.Entries)
 	}
 	return math.NaN()
+}
+
+func highWater(r perfbuf.RingStats) float64 {
+	if r.HighWater == 0 {
+		return 0
+	}
+	return float64(r.HighWater) / float64(r.Size)
 }
 
 // failed is 1 for an error.
