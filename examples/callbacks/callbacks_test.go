@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,19 +12,10 @@ import (
 	"time"
 
 	"github.com/ringfold/ringfold/internal/kerneltest"
-	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/stretchr/testify/require"
 )
 
 func TestMain(m *testing.M) { kerneltest.Main(m, main) }
-
-// program is a command that runs the program in a process of its own.
-func program(t *testing.T, args ...string) (cmd *exec.Cmd, stderr *strings.Builder) {
-	stderr = &strings.Builder{}
-	cmd = kerneltest.Program(t, args...)
-	cmd.Stderr = stderr
-	return cmd, stderr
-}
 
 // Each way receives events.
 func TestWays(t *testing.T) {
@@ -36,10 +26,8 @@ func TestWays(t *testing.T) {
 
 // receive runs each way for a while, and reports whether all have received events.
 func receive(t *testing.T, duration time.Duration) bool {
-	cmd, stderr := program(t, "-duration", duration.String(), "-json")
-	out, err := cmd.Output()
-	require.NoError(t, err, stderr.String())
-	require.Empty(t, stderr.String())
+	out, err := kerneltest.Program(t, "-duration", duration.String(), "-json").CombinedOutput()
+	require.NoError(t, err, "%s", out)
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 	require.Len(t, lines, len(names))
 	all := true
@@ -59,23 +47,23 @@ func receive(t *testing.T, duration time.Duration) bool {
 // Ctrl-C, which all processes of the group get, ends the first way in the middle, and the program with it.
 func TestInterrupt(t *testing.T) {
 	kerneltest.Require(t)
-	cmd, stderr := program(t, "-duration", "1h")
+	cmd := kerneltest.Program(t, "-duration", "1h")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	var stdout strings.Builder
-	cmd.Stdout = &stdout
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
 	require.NoError(t, cmd.Start())
 	ended := make(chan error)
 	go func() { ended <- cmd.Wait() }()
 	for !hasChild(cmd.Process.Pid) { // the traced program: the way has begun
 		select {
 		case err := <-ended:
-			require.FailNow(t, "the program has ended", "%v: %s", err, stderr)
+			require.FailNow(t, "the program has ended", "%v: %s", err, out.String())
 		case <-time.After(time.Millisecond):
 		}
 	}
 	require.NoError(t, syscall.Kill(-cmd.Process.Pid, syscall.SIGINT))
-	require.NoError(t, <-ended, stderr)
-	require.Regexp(t, `^channels +\d+ received +\d+ lost\n$`, stdout.String())
+	require.NoError(t, <-ended, out.String())
+	require.Regexp(t, `^channels +\d+ received +\d+ lost\n$`, out.String())
 }
 
 func hasChild(pid int) bool {
@@ -86,17 +74,4 @@ func hasChild(pid int) bool {
 	})
 }
 
-func TestVersion(t *testing.T) {
-	cmd, _ := program(t, "-version")
-	out, err := cmd.Output()
-	require.NoError(t, err)
-	require.Equal(t, perfbuf.Version().String()+"\n", string(out))
-}
-
-func TestNoPrivilege(t *testing.T) {
-	kerneltest.RequireRoot(t)
-	cmd, stderr := program(t)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-	require.Error(t, cmd.Run())
-	require.Contains(t, stderr.String(), "operation not permitted")
-}
+func TestNoPrivilege(t *testing.T) { kerneltest.Unprivileged(t) }

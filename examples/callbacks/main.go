@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/aquasecurity/libbpfgo"
-	"github.com/ringfold/ringfold/perfbuf"
 )
 
 //go:embed callbacks.bpf.o
@@ -24,11 +23,7 @@ var object []byte // outputs an event per system call of one process
 func main() {
 	duration := flag.Duration("duration", 3*time.Second, "how long each way runs")
 	asJSON := flag.Bool("json", false, "print an object per way")
-	version := flag.Bool("version", false, "print the versions of ringfold and libbpf")
-	if flag.Parse(); *version {
-		fmt.Println(perfbuf.Version())
-		return
-	}
+	flag.Parse()
 	format := map[bool]string{false: "%-8s %9d received %9d lost\n", true: `{"way":%q,"received":%d,"lost":%d}` + "\n"}[*asJSON]
 	libbpfgo.SetLoggerCbs(libbpfgo.Callbacks{Log: func(int, string) {}}) // errors say as much
 	interrupted, _ := signal.NotifyContext(context.Background(), os.Interrupt)

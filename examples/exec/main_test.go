@@ -2,7 +2,6 @@ package main
 
 import (
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/ringfold/ringfold/internal/kerneltest"
@@ -25,11 +24,4 @@ func TestArguments(t *testing.T) {
 	require.Contains(t, string(out), perfbuf.Version().String())
 }
 
-func TestNoPrivilege(t *testing.T) {
-	kerneltest.RequireRoot(t)
-	cmd := kerneltest.Program(t)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-	out, err := cmd.CombinedOutput()
-	require.Error(t, err)
-	require.Contains(t, string(out), "operation not permitted")
-}
+func TestNoPrivilege(t *testing.T) { kerneltest.Unprivileged(t) }

@@ -32,7 +32,6 @@ type process struct {
 var (
 	kinds   = []string{"fork", "exec", "exit"}
 	decoder = perfbuf.NewDecoder[process]()
-	version = flag.Bool("version", false, "print which ringfold and which libbpf this is, and do nothing else")
 	lines   = flag.Bool("json", false, "print a JSON object per event, and the summary last")
 	load    = flag.Bool("workload", false, "also start short-lived processes on every CPU")
 	fake    = flag.Bool("simulate", false, "read a simulated kernel, which needs no privilege")
@@ -47,10 +46,6 @@ type seen struct{ events, late, outOfOrder, newest uint64 }
 func main() {
 	log.SetFlags(0)
 	flag.Parse()
-	if *version {
-		fmt.Println(perfbuf.Version())
-		return
-	}
 	order, ok := map[string]perfbuf.Order{"exact": {}, "slack": perfbuf.Slack(*slack)}[*mode]
 	if !ok || flag.NArg() > 0 {
 		flag.Usage()

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/ringfold/ringfold/internal/kerneltest"
-	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/stretchr/testify/require"
 )
 
@@ -94,12 +93,6 @@ func TestDuration(t *testing.T) {
 
 	kerneltest.Require(t)
 	require.NoError(t, kerneltest.Program(t, "-duration", "1ms").Run())
-}
-
-func TestVersion(t *testing.T) {
-	out, err := kerneltest.Program(t, "-version").Output()
-	require.NoError(t, err)
-	require.Equal(t, perfbuf.Version().String()+"\n", string(out))
 }
 
 func TestUsage(t *testing.T) {

@@ -28,11 +28,7 @@ func main() {
 	listen := flag.String("listen", "127.0.0.1:9435", "where to serve; port 0 is any that is free")
 	perCPU := flag.Bool("per-cpu", false, "label the metrics of rings by CPU")
 	duration := flag.Duration("duration", 0, "end after this time, such as 3s (default: with Ctrl-C)")
-	version := flag.Bool("version", false, "print the versions of ringfold and libbpf")
-	if flag.Parse(); *version {
-		fmt.Println(perfbuf.Version())
-		return
-	}
+	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if *duration > 0 {

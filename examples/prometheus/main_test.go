@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/ringfold/ringfold/internal/kerneltest"
-	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/stretchr/testify/require"
 )
 
@@ -70,18 +69,8 @@ func TestDuration(t *testing.T) {
 }
 
 func TestFails(t *testing.T) {
-	cmd, _ := program(t, "-version")
-	out, err := cmd.Output()
-	require.NoError(t, err)
-	require.Equal(t, perfbuf.Version().String()+"\n", string(out))
-
-	kerneltest.RequireRoot(t)
-	cmd, stderr := program(t, "-listen", "127.0.0.1:0")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-	require.Error(t, cmd.Run())
-	require.Contains(t, stderr.String(), "operation not permitted")
-
-	cmd, stderr = program(t, "-listen", "127.0.0.1:none")
+	kerneltest.Unprivileged(t, "-listen", "127.0.0.1:0")
+	cmd, stderr := program(t, "-listen", "127.0.0.1:none")
 	require.Error(t, cmd.Run())
 	require.Equal(t, 1, cmd.ProcessState.ExitCode())
 	require.Contains(t, stderr.String(), "none")

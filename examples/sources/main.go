@@ -57,11 +57,7 @@ var (
 func main() {
 	asJSON := flag.Bool("json", false, "print an object per event")
 	duration := flag.Duration("duration", 0, "end after this time, such as 3s (default: with Ctrl-C)")
-	version := flag.Bool("version", false, "print the versions of ringfold and libbpf")
-	if flag.Parse(); *version {
-		fmt.Println(perfbuf.Version())
-		return
-	}
+	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 

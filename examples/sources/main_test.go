@@ -4,11 +4,9 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/ringfold/ringfold/internal/kerneltest"
-	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/stretchr/testify/require"
 )
 
@@ -70,15 +68,4 @@ func TestDuration(t *testing.T) {
 	require.NoError(t, kerneltest.Program(t, "-duration", "1ms").Run())
 }
 
-func TestFails(t *testing.T) {
-	out, err := kerneltest.Program(t, "-version").Output()
-	require.NoError(t, err)
-	require.Equal(t, perfbuf.Version().String()+"\n", string(out))
-
-	kerneltest.RequireRoot(t)
-	cmd := kerneltest.Program(t)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-	out, err = cmd.CombinedOutput()
-	require.Error(t, err)
-	require.Contains(t, string(out), "operation not permitted")
-}
+func TestNoPrivilege(t *testing.T) { kerneltest.Unprivileged(t) }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -33,6 +34,17 @@ func Program(t testing.TB, args ...string) *exec.Cmd {
 		}
 	})
 	return cmd
+}
+
+// Unprivileged requires that the program fails for want of privilege if nobody runs it.
+func Unprivileged(t testing.TB, args ...string) {
+	t.Helper()
+	RequireRoot(t)
+	cmd := Program(t, args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "operation not permitted") {
+		t.Fatalf("the program ends (%v) with: %s", err, out)
+	}
 }
 
 // Until runs a command, ends it with Ctrl-C once enough has returned true for a line that it printed, and returns all its lines. It has
