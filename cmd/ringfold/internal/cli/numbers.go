@@ -66,3 +66,12 @@ func Milliseconds(d time.Duration) string {
 	}
 	return fmt.Sprintf("%.0f", ms)
 }
+
+// Round leaves three digits: 48.1ms.
+func Round(d time.Duration) time.Duration {
+	unit := time.Duration(1)
+	for d.Abs()/unit >= 1000 {
+		unit *= 10
+	}
+	return d.Round(unit)
+}

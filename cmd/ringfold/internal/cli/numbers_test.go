@@ -28,3 +28,11 @@ func TestFormats(t *testing.T) {
 		require.Equal(t, want, Milliseconds(d))
 	}
 }
+
+func TestRound(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0s", 999: "999ns", 9996: "10µs", 48_123_456: "48.1ms", 999_600_000: "1s", 123_456_789_000: "2m3s", -235_123: "-235µs",
+	} {
+		require.Equal(t, want, Round(d).String())
+	}
+}

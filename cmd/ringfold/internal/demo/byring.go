@@ -3,15 +3,12 @@ package demo
 import (
 	"cmp"
 	"slices"
-
-	"github.com/ringfold/ringfold/cmd/ringfold/internal/lifecycle"
-	"github.com/ringfold/ringfold/perfbuf"
 )
 
-// byRing finds out in which order events come that are read ring by ring, as libbpf's perf_buffer__consume does: of what is
-// there at one time, first what CPU 0 has, then CPU 1 and so on.
+// byRing finds out in which order events would come if they were read ring by ring, as libbpf's perf_buffer__consume does: of the
+// events that are there at one time, first those of CPU 0, then of CPU 1 and so on.
 type byRing struct {
-	round [][]event // what was there this time, by ring
+	round [][]event // the events that were there this time, by ring
 
 	last, newest uint64 // time of the event before, and the latest one
 	reordered    uint64 // events with an earlier time than the one before
@@ -19,21 +16,19 @@ type byRing struct {
 	best         excerpt
 }
 
-func (b *byRing) add(ring int, e *event) { b.round[ring] = append(b.round[ring], *e) }
-
-// endRound is called when all was read that was there.
+// endRound ends a pass over all rings.
 func (b *byRing) endRound() (reordered, overtaken uint64) {
 	var read []row
 	for ring, events := range b.round {
 		for _, e := range events {
-			if e.time < b.last {
+			if e.TimeNS < b.last {
 				b.reordered++
 			}
-			if e.time < b.newest {
+			if e.TimeNS < b.newest {
 				b.overtaken++
 			}
-			read = append(read, row{event: e, overtaken: e.time < b.newest})
-			b.last, b.newest = e.time, max(b.newest, e.time)
+			read = append(read, row{event: e, overtaken: e.TimeNS < b.newest})
+			b.last, b.newest = e.TimeNS, max(b.newest, e.TimeNS)
 		}
 		b.round[ring] = events[:0]
 	}
@@ -64,7 +59,7 @@ type row struct {
 // inOrder returns the same rows by time.
 func (x excerpt) inOrder() []row {
 	all := slices.Clone(x.rows)
-	slices.SortStableFunc(all, func(a, b row) int { return cmp.Compare(a.time, b.time) })
+	slices.SortStableFunc(all, func(a, b row) int { return cmp.Compare(a.TimeNS, b.TimeNS) })
 	return all
 }
 
@@ -72,27 +67,29 @@ func (x excerpt) better(than excerpt) bool {
 	return cmp.Or(cmp.Compare(x.rank, than.rank), cmp.Compare(len(x.rows), len(than.rows)), cmp.Compare(x.overtaken, than.overtaken)) > 0
 }
 
-// find cuts the best excerpt out of what was read at one time: an exec before its fork, or else an exit before its fork,
+// find cuts the best excerpt out of one round: an exec before its fork, or else an exit before its fork,
 // or else any event that comes after a later one.
 func find(read []row) excerpt {
 	forks := map[uint32]int{} // by the child
 	for i, r := range read {
-		if r.kind == perfbuf.KindSample && r.Kind == lifecycle.Fork {
+		if r.Event == "fork" {
 			forks[r.ChildPID] = i
 		}
 	}
-	for n, kind := range []lifecycle.Kind{lifecycle.Exec, lifecycle.Exit} {
+	for n, what := range []string{"exec", "exit"} {
 		for i, r := range read {
-			fork, ok := forks[r.PID]
-			if ok && r.kind == perfbuf.KindSample && r.Kind == kind && r.PID == r.TID && i < fork && fork-i < rows && r.time > read[fork].time {
+			if r.Event != what || r.TID != 0 {
+				continue
+			}
+			if fork := forks[r.PID]; i < fork && fork-i < rows && r.TimeNS > read[fork].TimeNS {
 				x := around(read, i, fork)
-				x.rank, x.wrong = 3-n, "an "+kind.String()+" before its fork"
+				x.rank, x.wrong = 3-n, "an "+what+" before its fork"
 				return x
 			}
 		}
 	}
 	for i := 1; i < len(read); i++ {
-		if read[i].time < read[i-1].time {
+		if read[i].TimeNS < read[i-1].TimeNS {
 			x := around(read, i-1, i)
 			x.rank, x.wrong = 1, "an event before an earlier one"
 			return x

@@ -4,8 +4,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/ringfold/ringfold/cmd/ringfold/internal/lifecycle"
-	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/stretchr/testify/require"
 )
 
@@ -13,25 +11,24 @@ import (
 func reads(events ...event) excerpt {
 	b := byRing{round: make([][]event, 2)}
 	for i := range events {
-		events[i].kind = perfbuf.KindSample
-		b.add(events[i].cpu, &events[i])
+		b.round[events[i].CPU] = append(b.round[events[i].CPU], events[i])
 	}
 	b.endRound()
 	return b.best
 }
 
 func forkAt(time uint64, cpu int, pid, child uint32) event {
-	return event{time: time, cpu: cpu, Event: lifecycle.Event{Kind: lifecycle.Fork, PID: pid, TID: pid, ChildPID: child, ChildTID: child}}
+	return event{TimeNS: time, CPU: cpu, Event: "fork", Process: &Process{PID: pid, ChildPID: child}}
 }
 
-func eventAt(time uint64, cpu int, kind lifecycle.Kind, pid uint32) event {
-	return event{time: time, cpu: cpu, Event: lifecycle.Event{Kind: kind, PID: pid, TID: pid}}
+func eventAt(time uint64, cpu int, what string, pid uint32) event {
+	return event{TimeNS: time, CPU: cpu, Event: what, Process: &Process{PID: pid}}
 }
 
 func wrongTimes(x excerpt) (times []uint64) {
 	for _, r := range x.rows {
 		if r.wrong {
-			times = append(times, r.time)
+			times = append(times, r.TimeNS)
 		}
 	}
 	return times
@@ -39,29 +36,29 @@ func wrongTimes(x excerpt) (times []uint64) {
 
 func TestExcerpt(t *testing.T) {
 	// An exec is preferred to an exit, and that to any other.
-	x := reads(forkAt(10, 1, 1, 2), forkAt(20, 1, 1, 3), eventAt(30, 0, lifecycle.Exit, 2), eventAt(40, 0, lifecycle.Exec, 3))
+	x := reads(forkAt(10, 1, 1, 2), forkAt(20, 1, 1, 3), eventAt(30, 0, "exit", 2), eventAt(40, 0, "exec", 3))
 	require.Equal(t, "an exec before its fork", x.wrong)
 	require.Equal(t, []uint64{40, 20}, wrongTimes(x))
 	require.Len(t, x.rows, 4)
 	var inOrder []uint64
 	for _, r := range x.inOrder() {
-		inOrder = append(inOrder, r.time)
+		inOrder = append(inOrder, r.TimeNS)
 	}
 	require.Equal(t, []uint64{10, 20, 30, 40}, inOrder)
 
-	x = reads(forkAt(10, 1, 1, 2), eventAt(30, 0, lifecycle.Exit, 2))
+	x = reads(forkAt(10, 1, 1, 2), eventAt(30, 0, "exit", 2))
 	require.Equal(t, "an exit before its fork", x.wrong)
 
-	x = reads(forkAt(10, 1, 1, 2), eventAt(30, 0, lifecycle.Exec, 7))
+	x = reads(forkAt(10, 1, 1, 2), eventAt(30, 0, "exec", 7))
 	require.Equal(t, "an event before an earlier one", x.wrong)
 
 	// The fork of another process that had the number later.
-	x = reads(eventAt(10, 0, lifecycle.Exit, 2), forkAt(20, 1, 1, 2))
+	x = reads(eventAt(10, 0, "exit", 2), forkAt(20, 1, 1, 2))
 	require.Empty(t, x.wrong)
 	require.Empty(t, x.rows)
 
 	// A thread's end is not the process's.
-	end := eventAt(30, 0, lifecycle.Exit, 2)
+	end := eventAt(30, 0, "exit", 2)
 	end.TID = 9
 	require.Equal(t, "an event before an earlier one", reads(forkAt(10, 1, 1, 2), end).wrong)
 }
@@ -71,11 +68,11 @@ func TestExcerptIsShort(t *testing.T) {
 		var events []event
 		events = append(events, forkAt(1000, 1, 1, 2))
 		for i := range 20 {
-			events = append(events, eventAt(1100+uint64(i), 0, lifecycle.Exec, 100))
+			events = append(events, eventAt(1100+uint64(i), 0, "exec", 100))
 		}
-		events = append(events, eventAt(1200, 0, lifecycle.Exec, 2))
+		events = append(events, eventAt(1200, 0, "exec", 2))
 		for i := range between {
-			events = append(events, eventAt(1300+uint64(i), 0, lifecycle.Exec, 100))
+			events = append(events, eventAt(1300+uint64(i), 0, "exec", 100))
 		}
 		x := reads(events...)
 		require.Len(t, x.rows, rows)

@@ -115,11 +115,7 @@ func run(cmd *cobra.Command, c config) error {
 	if err != nil {
 		return err
 	}
-	var out printer = jsonLines{}
-	if c.Format != cli.JSON {
-		out = newText(cmd.OutOrStdout(), c)
-	}
-	sum, err := follow(cmd.Context(), c, src, reader, out, cmd.OutOrStdout())
+	sum, err := follow(cmd.Context(), c, src, reader, cmd.OutOrStdout())
 	if err != nil || c.svg == "" {
 		return err
 	}

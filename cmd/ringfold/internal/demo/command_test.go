@@ -92,8 +92,8 @@ func TestStory(t *testing.T) {
 	require.NoError(t, err)
 	headline := strings.Split(out, "\n")[2]
 	require.Contains(t, string(drawn), ">"+headline+"<")
-	require.Equal(t, 2, strings.Count(string(drawn), `class="behind-bad"`))
-	require.Equal(t, 2, strings.Count(string(drawn), `class="behind-good"`))
+	require.Equal(t, 2, strings.Count(string(drawn), `class="bad"`))
+	require.Equal(t, 2, strings.Count(string(drawn), `class="good"`))
 	for d := xml.NewDecoder(bytes.NewReader(drawn)); ; {
 		_, err := d.Token()
 		if errors.Is(err, io.EOF) {
@@ -138,7 +138,7 @@ func TestAll(t *testing.T) {
 		lines := strings.Split(out, "\n")
 		require.Regexp(t, `^ +TIME +DELTA  CPU  EVENT `, lines[2])
 		for _, l := range lines[3:53] {
-			require.Regexp(t, `^ +-?\d+\.\d{6} +[+-][\d.]+[num]?s +\d+  ((fork|exec|exit)     +\d+  \S|LOST )`, l)
+			require.Regexp(t, `^ +-?\d+\.\d{6} +[+-][\d.]+[nµm]?s +\d+  ((fork|exec|exit)     +\d+  \S|LOST )`, l)
 		}
 		require.Empty(t, lines[53])
 		require.Contains(t, out, "\n50 events from 4 simulated CPUs in ")

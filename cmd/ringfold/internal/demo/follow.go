@@ -3,22 +3,37 @@ package demo
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"time"
 
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
-// printer turns events into bytes.
+// printer prints what is followed. Its output keeps errors.
 type printer interface {
-	header(b []byte, cpus []int) []byte
-	event(b []byte, e *event) []byte
-	summary(b []byte, s *summary) []byte
+	header(cpus int)
+	event(*event)
+	summary(*summary)
 }
 
+// jsonLines prints an object per line. The last line has the summary instead.
+type jsonLines struct{ *json.Encoder }
+
+func newJSON(w io.Writer) jsonLines {
+	e := json.NewEncoder(w) // names of programs and files may hold any bytes: what is not UTF-8 becomes U+FFFD
+	e.SetEscapeHTML(false)
+	return jsonLines{e}
+}
+
+func (jsonLines) header(int)           {}
+func (j jsonLines) event(e *event)     { j.Encode(e) }
+func (j jsonLines) summary(s *summary) { j.Encode(map[string]*summary{"summary": s}) }
+
 // follow prints events to w until ctx is done, or as long as the configuration says, and returns their summary. It closes src and r.
-func follow(ctx context.Context, c config, src source, r *perfbuf.Reader, p printer, w io.Writer) (*summary, error) {
+func follow(ctx context.Context, c config, src source, r *perfbuf.Reader, w io.Writer) (*summary, error) {
 	defer src.Close()
 	defer r.Close()
 	load, err := newWorkload(!c.simulate)
@@ -32,8 +47,11 @@ func follow(ctx context.Context, c config, src source, r *perfbuf.Reader, p prin
 	defer s.Close()
 
 	cpus := r.Options().CPUs
-	f := &follower{limit: c.count, printer: p, out: bufio.NewWriterSize(w, 64<<10), sum: newSummary(c, cpus)}
-	f.out.Write(p.header(nil, cpus))
+	f := &follower{limit: c.count, out: bufio.NewWriterSize(w, 64<<10), sum: newSummary(c, cpus)}
+	if f.printer = newJSON(f.out); c.Format != cli.JSON {
+		f.printer = newText(f.out, w, c)
+	}
+	f.printer.header(len(cpus))
 	if err := f.out.Flush(); err != nil {
 		return nil, err
 	}
@@ -64,7 +82,7 @@ func follow(ctx context.Context, c config, src source, r *perfbuf.Reader, p prin
 	elapsed := time.Since(begin)
 	r.Close() // makes the counts final
 	f.sum.finish(elapsed, r.Stats())
-	f.out.Write(p.summary(nil, f.sum))
+	f.printer.summary(f.sum)
 	if err := f.out.Flush(); err != nil {
 		return nil, err
 	}
@@ -76,7 +94,6 @@ type follower struct {
 	limit   uint64 // events to print, 0 for no limit
 	printer printer
 	out     *bufio.Writer
-	line    []byte
 	sum     *summary
 }
 
@@ -131,10 +148,7 @@ func (f *follower) event(ev perfbuf.Event) error {
 		return err
 	}
 	f.sum.add(&e, perfbuf.Now())
-	f.line = f.printer.event(f.line[:0], &e)
-	if _, err := f.out.Write(f.line); err != nil {
-		return err
-	}
+	f.printer.event(&e)
 	if f.full() {
 		return perfbuf.ErrStop
 	}

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/lifecycle"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/ringfold/ringfold/perfbuf/perfbuftest"
@@ -37,7 +38,7 @@ func TestSimulation(t *testing.T) {
 				require.Equal(t, []uint64{written, lost}, []uint64{s.summary.Samples, s.summary.Lost})
 				require.Equal(t, c.ringSize > 0, s.losses > 0)
 				require.Len(t, s.perCPU, 4)
-				require.True(t, s.has(func(l line) bool { return l.Event == "exec" && *l.Comm == "gcc" && l.Filename == "/usr/bin/gcc" }))
+				require.True(t, s.has(func(l line) bool { return l.Event == "exec" && l.Comm == "gcc" && l.Filename == "/usr/bin/gcc" }))
 				require.True(t, s.has(func(l line) bool { return l.Event == "exit" && l.ExitCode != nil && *l.ExitCode == 0 }))
 			})
 		})
@@ -69,7 +70,7 @@ func TestSourceFails(t *testing.T) {
 		src.Kernel = perfbuftest.New(perfbuftest.Options{RealTime: true})
 		r, err := src.Open(perfbuf.Options{})
 		require.NoError(t, err)
-		_, err = follow(t.Context(), config{mode: exact, simulate: true, duration: 1}, src, r, jsonLines{}, io.Discard)
+		_, err = follow(t.Context(), config{mode: exact, simulate: true, duration: 1}, src, r, io.Discard)
 		require.Equal(t, failed, err)
 		require.True(t, src.closed)
 	}
@@ -95,7 +96,7 @@ func TestDrainAtTheEnd(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		var out bytes.Buffer
-		_, err = follow(ctx, config{mode: exact, simulate: true}, src, r, jsonLines{}, &out)
+		_, err = follow(ctx, config{Output: cli.Output{Format: cli.JSON}, mode: exact, simulate: true}, src, r, &out)
 		require.NoError(t, err)
 		require.Regexp(t, `(?s)^[^\n]*"pid":1,.*\n[^\n]*"pid":2,.*\n{"summary":.*"outputs":2,"samples":2,"unread":0,`, out.String())
 	})

@@ -3,6 +3,7 @@ package demo
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
@@ -40,7 +41,6 @@ type summary struct {
 	elapsed time.Duration
 	first   []event // of all
 	newest  uint64  // the latest time so far
-	index   []int   // of CPUs in PerCPU
 	byRing  byRing
 	latency cli.Histogram
 }
@@ -61,46 +61,54 @@ type onCPU struct {
 }
 
 func newSummary(c config, cpus []int) *summary {
-	s := &summary{CPUs: len(cpus), Mode: c.mode, Simulated: c.simulate, index: make([]int, cpus[len(cpus)-1]+1)}
+	s := &summary{CPUs: len(cpus), Mode: c.mode, Simulated: c.simulate}
 	if c.mode == slack {
 		s.SlackNS = int64(c.slack)
 	}
-	for i, cpu := range cpus {
-		s.index[cpu] = i
-		s.PerCPU = append(s.PerCPU, onCPU{CPU: cpu})
+	for _, cpu := range cpus {
+		s.ring(cpu)
 	}
-	s.byRing.round = make([][]event, len(cpus))
 	return s
+}
+
+// ring is the index of a CPU's ring, which is new for a CPU that has come online meanwhile.
+func (s *summary) ring(cpu int) int {
+	i := slices.IndexFunc(s.PerCPU, func(c onCPU) bool { return c.CPU == cpu })
+	if i < 0 {
+		i = len(s.PerCPU)
+		s.PerCPU, s.byRing.round = append(s.PerCPU, onCPU{CPU: cpu}), append(s.byRing.round, nil)
+	}
+	return i
 }
 
 // add counts an event that is printed now.
 func (s *summary) add(e *event, now uint64) {
-	ring := s.index[e.cpu]
+	ring := s.ring(e.CPU)
 	s.Events++
 	s.PerCPU[ring].Events++
-	s.Lost += e.lost
-	if e.kind == perfbuf.KindCorrupt {
+	s.Lost += e.Lost
+	if e.Event == "corrupt" {
 		s.Corrupt++
 	}
 	switch {
-	case e.late:
+	case e.Late:
 		s.Late++
-		if e.time < s.newest {
-			s.LatenessNS = max(s.LatenessNS, s.newest-e.time)
+		if e.TimeNS < s.newest {
+			s.LatenessNS = max(s.LatenessNS, s.newest-e.TimeNS)
 		}
-	case e.time < s.newest:
+	case e.TimeNS < s.newest:
 		s.OutOfOrder++
 	default:
-		s.newest = e.time
+		s.newest = e.TimeNS
 	}
-	s.byRing.add(ring, e)
+	s.byRing.round[ring] = append(s.byRing.round[ring], *e)
 	if len(s.first) < firstLines {
 		s.first = append(s.first, *e)
 	}
-	s.latency.Add(now - min(now, e.time))
+	s.latency.Add(now - min(now, e.TimeNS))
 }
 
-// endRound is called when all was read that there was to read.
+// endRound ends a pass over all rings.
 func (s *summary) endRound() { s.Reordered, s.Overtaken = s.byRing.endRound() }
 
 // finish takes what the library has counted, when its reader is closed.
@@ -111,7 +119,7 @@ func (s *summary) finish(elapsed time.Duration, stats perfbuf.Stats) {
 	s.Samples, s.Lost, s.Unread = t.Samples, t.Lost, t.Dropped
 	s.Outputs = s.Samples + s.Lost + s.Unread
 	s.SpilledBytes = stats.SpilledBytes
-	s.RingUse = math.Round(1000*100*float64(t.HighWater)/float64(t.Size)) / 1000
+	s.RingUse = math.Round(1000*100*float64(t.HighWater)/float64(max(t.Size, 1))) / 1000
 	if s.Mode == exact {
 		b := stats.Barrier
 		s.Barriers = &barriers{b.Provider, b.Count, b.Failed, int64(b.P50), int64(b.P99), int64(b.Max)}
@@ -122,16 +130,9 @@ func (s *summary) finish(elapsed time.Duration, stats perfbuf.Stats) {
 func (s *summary) verdict() error {
 	switch {
 	case s.OutOfOrder > 0:
-		return fmt.Errorf("%s out of order and not marked as late: this is a bug", were(s.OutOfOrder))
+		return fmt.Errorf("%s out of order and not marked as late: this is a bug", count(s.OutOfOrder, "event", "was", "were"))
 	case s.Mode == exact && s.Late > 0:
-		return fmt.Errorf("%s late in exact mode: this is a bug", were(s.Late))
+		return fmt.Errorf("%s late in exact mode: this is a bug", count(s.Late, "event", "was", "were"))
 	}
 	return nil
-}
-
-func were(n uint64) string {
-	if n == 1 {
-		return "1 event was"
-	}
-	return fmt.Sprintf("%d events were", n)
 }

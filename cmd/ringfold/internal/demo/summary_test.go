@@ -23,13 +23,13 @@ func TestByRing(t *testing.T) {
 			round := map[int][]uint64{}
 			for range r.IntN(20) {
 				now += uint64(r.IntN(3))
-				e := event{time: now, cpu: cpus[r.IntN(len(cpus))]}
+				e := event{TimeNS: now, CPU: cpus[r.IntN(len(cpus))]}
 				if r.IntN(10) == 0 {
-					e.time -= uint64(r.IntN(50))
-					e.late = e.time < s.newest
+					e.TimeNS -= uint64(r.IntN(50))
+					e.Late = e.TimeNS < s.newest
 				}
 				s.add(&e, now)
-				round[e.cpu] = append(round[e.cpu], e.time)
+				round[e.CPU] = append(round[e.CPU], e.TimeNS)
 			}
 			s.endRound()
 			for _, cpu := range cpus {
@@ -52,11 +52,11 @@ func TestByRing(t *testing.T) {
 func TestSummaryChecksOrder(t *testing.T) {
 	s := newSummary(config{mode: slack}, []int{0, 1})
 	for _, e := range []event{
-		{time: 10}, {time: 10, cpu: 1}, {time: 30},
-		{time: 12, late: true},
-		{time: 29, cpu: 1}, // wrong
-		{time: 30, lost: 4, kind: perfbuf.KindLost},
-		{time: 30, kind: perfbuf.KindCorrupt},
+		{TimeNS: 10}, {TimeNS: 10, CPU: 1}, {TimeNS: 30},
+		{TimeNS: 12, Late: true},
+		{TimeNS: 29, CPU: 1}, // wrong
+		{TimeNS: 30, Event: "lost", Lost: 4},
+		{TimeNS: 30, Event: "corrupt"},
 	} {
 		s.add(&e, 130)
 	}
@@ -99,8 +99,8 @@ func TestSummaryFinish(t *testing.T) {
 		Barrier:      perfbuf.BarrierStats{Provider: "p", Count: 4, Failed: 1, P50: 2, P99: 3, Max: 5},
 	}
 	s := newSummary(config{mode: exact, slack: time.Millisecond}, []int{0, 1})
-	s.add(&event{time: 30}, 42)
-	s.add(&event{time: 50}, 49) // clocks of CPUs differ a little
+	s.add(&event{TimeNS: 30}, 42)
+	s.add(&event{TimeNS: 50}, 49) // clocks of CPUs differ a little
 	s.finish(time.Second, stats)
 	require.Equal(t, []uint64{9, 3, 1, 13, 64}, []uint64{s.Samples, s.Lost, s.Unread, s.Outputs, s.SpilledBytes})
 	require.Equal(t, &barriers{"p", 4, 1, 2, 3, 5}, s.Barriers)

@@ -4,31 +4,23 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
-	"strconv"
 	"strings"
+	"time"
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
-	"github.com/ringfold/ringfold/cmd/ringfold/internal/lifecycle"
-	"github.com/ringfold/ringfold/perfbuf"
 	"golang.org/x/sys/unix"
 )
 
-// text prints for people: with --all a line per event as it comes, and at the end the picture and the summary. On a terminal
-// each CPU has a colour, and if there are few, a place of its own in the CPU column: one sees how they take turns.
+// text prints for people: with --all a line per event as it comes, and at the end the picture and the summary.
 type text struct {
 	cfg   config
-	all   bool                             // print events as they come
+	out   io.Writer
 	tty   *os.File                         // the terminal, nil if the output is none
 	paint func(colour, text string) string // as cli.Colours has it
-
-	cpus     []int
-	lanes    bool
-	cpuWidth int
-	lines    timeline
+	lines timeline
 }
 
-// timeline is where a list of lines has come to.
+// timeline is how far a list of lines has come.
 type timeline struct {
 	begun  bool
 	first  uint64 // time of the first event
@@ -36,11 +28,12 @@ type timeline struct {
 	newest uint64 // of all lines
 }
 
-func newText(out io.Writer, c config) *text {
+// newText prints to out, which need not be the terminal itself.
+func newText(out, terminal io.Writer, c config) *text {
 	if c.Format == cli.Compact {
-		out, c.all = nil, true
+		terminal, c.all = nil, true
 	}
-	return &text{cfg: c, all: c.all, tty: cli.Terminal(out), paint: cli.Colours(out)}
+	return &text{cfg: c, out: out, tty: cli.Terminal(terminal), paint: cli.Colours(terminal)}
 }
 
 // Colours, as ANSI has them. Those of CPUs leave out red, which is for what went wrong.
@@ -54,41 +47,40 @@ var cpuColours = []string{"36", "33", "32", "35", "94", "96", "93", "92", "95"}
 
 func cpuColour(cpu int) string { return cpuColours[cpu%len(cpuColours)] }
 
-// width is what a line has room for, 0 if it may be as long as it likes. It is asked anew each time: windows change.
+// width is the room for a line, 0 if there is no limit. It is asked anew each time: windows change.
 func (t *text) width() int {
 	if t.tty != nil {
 		if w, err := unix.IoctlGetWinsize(int(t.tty.Fd()), unix.TIOCGWINSZ); err == nil && w.Col > 0 {
 			return int(w.Col)
 		}
 	}
-	if t.all {
+	if t.cfg.all {
 		return 0
 	}
 	return 100
 }
 
-func (t *text) header(b []byte, cpus []int) []byte {
-	t.cpus, t.cpuWidth = cpus, 3
-	if t.tty != nil && len(cpus) <= 8 && cpus[len(cpus)-1] <= 9 {
-		t.lanes = true
-		t.cpuWidth = max(3, 2*len(cpus)-1)
-	}
+// say prints a line in a colour.
+func (t *text) say(colour, format string, args ...any) {
+	fmt.Fprintln(t.out, t.paint(colour, fmt.Sprintf(format, args...)))
+}
+
+func (t *text) header(cpus int) {
 	for_ := ""
 	if t.cfg.duration > 0 {
 		for_ = " for " + strings.TrimSuffix(t.cfg.duration.String(), "m0s")
 	}
 	if t.cfg.simulate {
-		b = append(b, t.paint(bold, "SIMULATED: these processes and CPUs are made up, and no BPF runs.")+"\n"...)
+		t.say(bold, "SIMULATED: these processes and CPUs are made up, and no BPF runs.")
 	}
-	b = append(b, t.paint(dim, fmt.Sprintf("Starting processes on %s, and following their life%s. Ctrl-C ends it.", t.countCPUs(len(cpus)), for_))+"\n"...)
-	if t.all {
-		b = append(b, t.columns()...)
+	t.say(dim, "Starting processes on %s, and following their life%s. Ctrl-C ends it.", t.countCPUs(cpus), for_)
+	if t.cfg.all {
+		t.columns()
 	}
-	return b
 }
 
-func (t *text) columns() string {
-	return t.paint(bold, fmt.Sprintf("%11s %8s  %-*s  %-7s %7s  %-15s  %s", "TIME", "DELTA", t.cpuWidth, "CPU", "EVENT", "PID", "COMM", "DETAILS")) + "\n"
+func (t *text) columns() {
+	t.say(bold, "%11s %8s  CPU  %-7s %7s  %-15s  %s", "TIME", "DELTA", "EVENT", "PID", "COMM", "DETAILS")
 }
 
 func (t *text) countCPUs(n int) string {
@@ -98,44 +90,43 @@ func (t *text) countCPUs(n int) string {
 	return count(uint64(n), "CPU")
 }
 
-func (t *text) event(b []byte, e *event) []byte {
-	if !t.all {
-		return b
+func (t *text) event(e *event) {
+	if t.cfg.all {
+		t.line(&t.lines, e)
 	}
-	return append(b, t.line(&t.lines, e)...)
 }
 
-// line is an event in columns.
-func (t *text) line(l *timeline, e *event) string {
+// line prints an event in columns.
+func (t *text) line(l *timeline, e *event) {
 	if !l.begun {
-		l.begun, l.first, l.last = true, e.time, e.time
+		l.begun, l.first, l.last = true, e.TimeNS, e.TimeNS
 	}
 	late, deltaColour := "", dim
-	if e.late {
-		late, deltaColour = "LATE by "+span(int64(l.newest-min(e.time, l.newest)))+", ", red
+	if e.Late {
+		late, deltaColour = "LATE by "+span(int64(l.newest-min(e.TimeNS, l.newest)))+", ", red
 	}
-	time := fmt.Sprintf("%11s", seconds(int64(e.time-l.first)))
-	delta := fmt.Sprintf("%8s", plus(int64(e.time-l.last)))
-	start := t.paint(dim, time) + " " + t.paint(deltaColour, delta) + "  " + t.cpu(e.cpu) + "  "
-	column := len(time) + 1 + len(delta) + 2 + t.cpuWidth + 2
-	l.last, l.newest = e.time, max(l.newest, e.time)
-	switch e.kind {
-	case perfbuf.KindLost:
+	start := t.paint(dim, fmt.Sprintf("%11s", seconds(e.TimeNS, l.first))) + " " + t.paint(deltaColour, fmt.Sprintf("%8s", plus(int64(e.TimeNS-l.last))))
+	start += fmt.Sprintf("  %s  ", t.paint(cpuColour(e.CPU), fmt.Sprintf("%3d", e.CPU)))
+	l.last, l.newest = e.TimeNS, max(l.newest, e.TimeNS)
+	const column = 11 + 1 + 8 + 2 + 3 + 2 // where the rest begins
+	switch e.Event {
+	case "lost":
 		between := "before "
-		if e.after != 0 {
-			between = "between " + seconds(int64(e.after-l.first)) + " and "
+		if e.AfterNS != 0 {
+			between = "between " + seconds(e.AfterNS, l.first) + " and "
 		}
-		return start + t.paint(red, t.fit(fmt.Sprintf("LOST    %s%s on CPU %d %s%s", late, count(e.lost, "event"), e.cpu, between, seconds(int64(e.time-l.first))), column)) + "\n"
-	case perfbuf.KindCorrupt:
-		return start + t.paint(red, t.fit(fmt.Sprintf("CORRUPT %s%v", late, e.err), column)) + "\n"
+		rest := fmt.Sprintf("LOST    %s%s on CPU %d %s%s", late, count(e.Lost, "event"), e.CPU, between, seconds(e.TimeNS, l.first))
+		fmt.Fprintln(t.out, start+t.paint(red, t.fit(rest, column)))
+	case "corrupt":
+		fmt.Fprintln(t.out, start+t.paint(red, t.fit("CORRUPT "+late+e.Error, column)))
+	default:
+		details, colour := describe(e)
+		fmt.Fprintln(t.out, start+t.paint(cpuColour(e.CPU), fmt.Sprintf("%-8s", e.Event))+fmt.Sprintf("%7d  %-15s  ", e.PID, comm(e))+
+			t.paint(red, late)+t.paint(colour, t.fit(details, column+8+7+2+15+2+len(late))))
 	}
-	who := fmt.Sprintf("%7d  %-15s  ", e.PID, comm(e))
-	details, colour := describe(e)
-	return start + t.paint(cpuColour(e.cpu), fmt.Sprintf("%-8s", e.name())) + who + t.paint(red, late) +
-		t.paint(colour, t.fit(details, column+8+7+2+15+2+len(late))) + "\n"
 }
 
-// fit cuts what begins at a column to the width.
+// fit cuts text that begins at a column to the width.
 func (t *text) fit(s string, column int) string {
 	if width := t.width(); width > 0 {
 		return cut(s, width-column)
@@ -143,41 +134,68 @@ func (t *text) fit(s string, column int) string {
 	return s
 }
 
-func (t *text) cpu(cpu int) string {
-	if !t.lanes {
-		return fmt.Sprintf("%*d", t.cpuWidth, cpu)
+// describe says what a process did, and in which colour.
+func describe(e *event) (s, colour string) {
+	thread := ""
+	if e.TID != 0 {
+		thread = fmt.Sprintf("thread %d: ", e.TID)
 	}
-	lanes := slices.Repeat([]string{t.paint(dim, ".")}, len(t.cpus))
-	lanes[slices.Index(t.cpus, cpu)] = t.paint(cpuColour(cpu), strconv.Itoa(cpu))
-	return strings.Join(lanes, " ") + strings.Repeat(" ", t.cpuWidth-(2*len(lanes)-1))
+	switch {
+	case e.Event == "fork" && e.ChildPID == e.PID:
+		return thread + fmt.Sprintf("new thread %d", e.ChildTID), ""
+	case e.Event == "fork":
+		return thread + fmt.Sprintf("child %d", e.ChildPID), ""
+	case e.Event == "exec":
+		return thread + cli.Printable(e.Filename), ""
+	case e.core:
+		return thread + "killed by " + e.Signal + ", core dumped", bold
+	case e.Signal != "":
+		return thread + "killed by " + e.Signal, bold
+	case e.ExitCode != nil && *e.ExitCode != 0:
+		return thread + fmt.Sprintf("status %d", *e.ExitCode), bold
+	case thread != "":
+		return fmt.Sprintf("thread %d", e.TID), "" // as threads do; the process goes on
+	}
+	return "status 0", ""
 }
 
-// describe says what an event is about, and in which colour.
-func describe(e *event) (s, colour string) {
-	if e.TID != e.PID {
-		s = fmt.Sprintf("thread %d", e.TID)
-		if e.Kind == lifecycle.Exit && e.Code == 0 {
-			return s, "" // as threads do; the process goes on
-		}
-		s += ": "
-	}
-	switch e.Kind {
-	case lifecycle.Fork:
-		if e.ChildPID == e.PID {
-			return s + fmt.Sprintf("new thread %d", e.ChildTID), ""
-		}
-		return s + fmt.Sprintf("child %d", e.ChildPID), ""
-	case lifecycle.Exec:
-		return s + cli.Printable(e.File()), ""
-	}
-	status := unix.WaitStatus(e.Code)
+// comm is a process's name for itself, at most as wide as its column.
+func comm(e *event) string { return cut(cli.Printable(e.Comm), 15) }
+
+// cut shortens text to a width.
+func cut(s string, width int) string {
+	r := []rune(s)
 	switch {
-	case status.Signaled() && status.CoreDump():
-		return s + "killed by " + signalName(status.Signal()) + ", core dumped", bold
-	case status.Signaled():
-		return s + "killed by " + signalName(status.Signal()), bold
-	case status.ExitStatus() != 0:
-		return s + fmt.Sprintf("status %d", status.ExitStatus()), bold
+	case len(r) <= width:
+		return s
+	case width < 1:
+		return ""
 	}
-	return s + "status 0", ""
+	return string(r[:width-1]) + "…"
+}
+
+// count is a number of things, with a verb if one is given.
+func count(n uint64, what string, verb ...string) string {
+	plural := 0
+	if n != 1 {
+		what, plural = what+"s", 1
+	}
+	if len(verb) > 0 {
+		what += " " + verb[plural]
+	}
+	return cli.Count(n) + " " + what
+}
+
+// seconds are since the first event, to the microsecond; negative of a late one.
+func seconds(at, first uint64) string { return fmt.Sprintf("%.6f", float64(int64(at-first))/1e9) }
+
+// span is a time span in three digits.
+func span(ns int64) string { return cli.Round(time.Duration(ns)).String() }
+
+// plus is a span with its sign.
+func plus(ns int64) string {
+	if ns < 0 {
+		return span(ns)
+	}
+	return "+" + span(ns)
 }

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -15,12 +16,9 @@ import (
 // workload starts short-lived processes on each CPU, so that there is something to see.
 type workload struct {
 	path string // of the program that they run
-	quit chan struct{}
-	once sync.Once
+	ctx  context.Context
+	end  context.CancelCauseFunc // with what failed first, or nil
 	all  sync.WaitGroup
-
-	mu  sync.Mutex
-	err error // the last
 }
 
 // beat is how often a process is started on each CPU. All CPUs start at the
@@ -36,7 +34,9 @@ func newWorkload(wanted bool) (*workload, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the demo runs the program \"true\": %w", err)
 	}
-	return &workload{path: path, quit: make(chan struct{})}, nil
+	w := &workload{path: path}
+	w.ctx, w.end = context.WithCancelCause(context.Background())
+	return w, nil
 }
 
 // start begins with a process per CPU, and returns when each CPU has had one. If one cannot be started, failed is called, and stop says why.
@@ -53,28 +53,29 @@ func (w *workload) start(cpus []int, failed func()) {
 		w.all.Go(func() {
 			defer had()
 			if err := w.occupy(cpu, begin, had); err != nil {
-				w.mu.Lock()
-				w.err = fmt.Errorf("starting processes on CPU %d: %w", cpu, err)
-				w.mu.Unlock()
+				w.end(fmt.Errorf("starting processes on CPU %d: %w", cpu, err))
 				failed()
 			}
 		})
 	}
 }
 
-// stop starts no more, and returns when all processes are gone.
+// stop starts no more processes, and returns when all are gone.
 func (w *workload) stop() error {
 	if w == nil {
 		return nil
 	}
-	w.once.Do(func() { close(w.quit) })
+	w.end(nil)
 	w.all.Wait()
-	return w.err
+	if err := context.Cause(w.ctx); err != context.Canceled {
+		return err
+	}
+	return nil
 }
 
 // occupy runs processes on a CPU, and calls had when there was one.
 func (w *workload) occupy(cpu int, begin time.Time, had func()) error {
-	// The thread is not given back, but ends with this goroutine: nobody else wants it.
+	// The thread is not given back, but ends with this goroutine: no other wants it.
 	runtime.LockOSThread()
 	var own, all unix.CPUSet
 	own.Set(cpu)
@@ -103,7 +104,7 @@ func (w *workload) occupy(cpu int, begin time.Time, had func()) error {
 		_ = cmd.Wait() // how it ended does not matter: Ctrl-C reaches it too
 		had()
 		select {
-		case <-w.quit:
+		case <-w.ctx.Done():
 			return nil
 		case <-time.After(beat - time.Since(begin)%beat):
 		}
