@@ -141,7 +141,6 @@ func TestOneReadsTheClock(t *testing.T) {
 	for _, file := range goFiles(t) {
 		switch {
 		case strings.HasSuffix(file, "_test.go"), file == "internal/host/clock_linux.go":
-		case file == "cmd/ringfold/internal/doctor/machine.go": // shows how far the two are apart
 		case file == "conformance/suite/common.go": // is independent of perfbuf
 		default:
 			text, err := os.ReadFile(filepath.Join(root, file))

@@ -160,28 +160,7 @@ func TestClosedPipe(t *testing.T) {
 	}
 }
 
-// TestInterrupt ends the program with Ctrl-C while it prints, and it says what it has seen.
-func TestInterrupt(t *testing.T) {
-	kerneltest.Require(t)
-	cmd, stderr := program(t, "--all", "--timeout", "0")
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	in := bufio.NewReader(out)
-	for range 10 {
-		_, err := in.ReadString('\n')
-		require.NoError(t, err)
-	}
-	require.NoError(t, cmd.Process.Signal(os.Interrupt))
-	rest, err := io.ReadAll(in)
-	require.NoError(t, err)
-	require.NoError(t, cmd.Wait())
-	require.Empty(t, stderr.String())
-	require.Contains(t, string(rest), "\nRead ring by ring, ")
-	require.Contains(t, string(rest), " events from ")
-}
-
-// TestInsist does so while nobody reads what it prints: it would wait for ever, and further signals kill it.
+// With Ctrl-C while nothing reads its output it would wait for ever: further signals kill it.
 func TestInsist(t *testing.T) {
 	kerneltest.Require(t)
 	r, w, err := os.Pipe()

@@ -28,7 +28,7 @@ func TestSimulation(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c.simulate, c.duration = true, 5*time.Second
 				host := lifecycle.NewSimulation(lifecycle.SimulationOptions{CPUs: 4, Rate: 400})
-				s := followsOn(t, host, c, never)
+				s := follows(t, host, c)
 				require.True(t, s.summary.Simulated)
 				if c.count > 0 {
 					require.EqualValues(t, c.count, s.summary.Events)
@@ -38,8 +38,8 @@ func TestSimulation(t *testing.T) {
 				require.Equal(t, []uint64{written, lost}, []uint64{s.summary.Samples, s.summary.Lost})
 				require.Equal(t, c.ringSize > 0, s.losses > 0)
 				require.Len(t, s.perCPU, 4)
-				require.True(t, s.has(func(l line) bool { return l.Event == "exec" && l.Comm == "gcc" && l.Filename == "/usr/bin/gcc" }))
-				require.True(t, s.has(func(l line) bool { return l.Event == "exit" && l.ExitCode != nil && *l.ExitCode == 0 }))
+				require.True(t, s.has("exec", "gcc", 0))
+				require.True(t, s.has("exit", "gcc", 1))
 			})
 		})
 	}

@@ -2,11 +2,12 @@
 package doctor
 
 import (
+	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/spf13/cobra"
 )
 
@@ -26,7 +27,7 @@ It exits with 1 if something is bad.`,
   ringfold doctor --json    # one object, for bug reports`,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			r := Examine(cmd.Context())
+			r := examine(cmd.Context())
 			var err error
 			if out.Format == cli.JSON {
 				err = json.NewEncoder(cmd.OutOrStdout()).Encode(r)
@@ -34,7 +35,7 @@ It exits with 1 if something is bad.`,
 				err = r.text(cmd.OutOrStdout(), out.Format)
 			}
 			if err == nil && r.BadChecks > 0 {
-				err = errors.New(plural(r.BadChecks))
+				err = fmt.Errorf("bad checks: %d", r.BadChecks)
 			}
 			return err
 		},
@@ -44,9 +45,12 @@ It exits with 1 if something is bad.`,
 	return cmd
 }
 
-func plural(n int) string {
-	if n == 1 {
-		return "1 check is bad"
+// examine looks at everything. It blocks for up to some seconds, and leaves nothing behind.
+func examine(ctx context.Context) *Report {
+	r := &Report{Version: perfbuf.Version().String()}
+	for _, check := range []func(){r.kernel, r.cpus, r.clock, r.btf, r.privileges, r.sandbox, r.paranoid, r.lockedMemory, r.openFiles} {
+		check()
 	}
-	return fmt.Sprintf("%d checks are bad", n)
+	r.rings(ctx)
+	return r
 }

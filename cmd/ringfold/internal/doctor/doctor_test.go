@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,9 +24,7 @@ func TestMain(m *testing.M) {
 // nobody runs it as a user without privileges.
 func nobody(t *testing.T, attr syscall.SysProcAttr, args ...string) (stdout, stderr string, status int) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("only root can give privilege up")
-	}
+	kerneltest.RequireRoot(t)
 	var out bytes.Buffer
 	cmd, errs := clitest.Command(t, append([]string{"doctor"}, args...)...)
 	cmd.Dir = "/"
@@ -38,35 +37,46 @@ func nobody(t *testing.T, attr syscall.SysProcAttr, args ...string) (stdout, std
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
 }
 
-// names are those of all checks, in the order in which they come.
-func names(r Report) (all []string) {
+// after runs it as root behind shell commands, in a mount namespace of its own.
+func after(t *testing.T, commands string) Report {
+	t.Helper()
+	kerneltest.RequireRoot(t)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.Command("unshare", "--mount", "sh", "-c", commands+" && exec "+self+" doctor --json")
+	cmd.Env = append(os.Environ(), clitest.Env())
+	out, err := cmd.Output()
+	require.Error(t, err)
+	require.Equal(t, 1, cmd.ProcessState.ExitCode())
+	return parsed(t, string(out))
+}
+
+// parsed checks a report of --json: it has all checks, and for each that is bad, what to do about it.
+func parsed(t *testing.T, out string) (r Report) {
+	t.Helper()
+	require.Equal(t, 1, strings.Count(out, "\n"))
+	require.NoError(t, json.Unmarshal([]byte(out), &r), out)
+	require.NotEmpty(t, r.Version)
+	var names []string
+	count := map[Status]int{}
 	for _, c := range r.Checks {
-		all = append(all, c.Name)
+		names = append(names, c.Name)
+		count[c.Status]++
+		require.False(t, c.Status == Bad && c.Fix == "", "%s: %s", c.Name, c.Found)
 	}
-	return all
+	require.ElementsMatch(t, all, names)
+	require.Equal(t, []int{count[Bad], count[Warn]}, []int{r.BadChecks, r.Warnings})
+	return r
 }
 
 var all = []string{"kernel", "CPUs", "clock", "BTF", "CAP_BPF", "CAP_PERFMON", "CAP_SYS_ADMIN", "CAP_IPC_LOCK", "CAP_SYS_PTRACE", "sandbox",
 	"perf_event_paranoid", "locked memory", "open files", "rings", "exact order", "programs", "doorbell", "events"}
 
-func status(t *testing.T, r Report, name string) Status {
+// requireStatus requires that of some checks.
+func requireStatus(t *testing.T, want Status, r Report, names ...string) {
 	t.Helper()
 	for _, c := range r.Checks {
-		if c.Name == name {
-			return c.Status
-		}
-	}
-	require.Fail(t, "no check "+name)
-	return ""
-}
-
-// Whatever does not work comes with what to do about it.
-func requireFixes(t *testing.T, r Report) {
-	t.Helper()
-	for _, c := range r.Checks {
-		if c.Status == Bad {
-			require.NotEmpty(t, c.Fix, "%s: %s", c.Name, c.Found)
-		}
+		require.True(t, c.Status == want || !slices.Contains(names, c.Name), "%+v", c)
 	}
 }
 
@@ -75,25 +85,11 @@ func TestPrivileged(t *testing.T) {
 	code, out, errs := clitest.Run(t, Command, "--json")
 	require.Zero(t, code, out)
 	require.Empty(t, errs)
-	require.Equal(t, 1, strings.Count(out, "\n"))
-	var r Report
-	require.NoError(t, json.Unmarshal([]byte(out), &r))
-	require.ElementsMatch(t, all, names(r))
+	r := parsed(t, out)
 	require.Zero(t, r.BadChecks)
-	for _, name := range []string{"kernel", "BTF", "rings", "programs", "doorbell", "events"} {
-		require.Equal(t, OK, status(t, r, name), out)
-	}
-	require.NotEmpty(t, r.Version)
-	require.NotEmpty(t, r.Kernel)
-	require.NotEmpty(t, r.Barriers.Provider)
-	if r.Barriers.Provider != "membarrier" {
-		require.NotZero(t, r.Barriers.CostNS)
-	}
-}
+	requireStatus(t, OK, r, "kernel", "BTF", "rings", "programs", "doorbell", "events")
 
-func TestText(t *testing.T) {
-	kerneltest.Require(t)
-	code, out, errs := clitest.Run(t, Command)
+	code, out, errs = clitest.Run(t, Command)
 	require.Zero(t, code, out)
 	require.Empty(t, errs)
 	for _, l := range strings.Split(out, "\n")[1:] {
@@ -102,6 +98,7 @@ func TestText(t *testing.T) {
 	for _, name := range all {
 		require.Regexp(t, `(?m)^(ok|warn)  +`+name+` +\S`, out)
 	}
+	require.Regexp(t, `(?m)^ok    exact order         by (membarrier|\S+: a grace period takes [\d.]+.?s)`, out)
 	require.Regexp(t, `(?m)^ok    events              an event came, .+s after it had happened$`, out)
 	require.Regexp(t, `(?m)^All works`, out)
 }
@@ -111,17 +108,10 @@ func TestUnprivileged(t *testing.T) {
 	attr := syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	out, stderr, code := nobody(t, attr, "--json")
 	require.Equal(t, 1, code)
-	var r Report
-	require.NoError(t, json.Unmarshal([]byte(out), &r), out)
-	require.ElementsMatch(t, all, names(r))
-	for _, name := range []string{"CAP_BPF", "CAP_PERFMON", "rings", "programs"} {
-		require.Equal(t, Bad, status(t, r, name))
-	}
+	r := parsed(t, out)
+	requireStatus(t, Bad, r, "CAP_BPF", "CAP_PERFMON", "rings", "programs")
 	require.Equal(t, 4, r.BadChecks)
-	requireFixes(t, r)
-	require.Equal(t, "ringfold doctor: 4 checks are bad\n", stderr)
-	require.Empty(t, r.Capabilities)
-	require.Equal(t, 65534, r.UID)
+	require.Equal(t, "ringfold doctor: bad checks: 4\n", stderr)
 
 	out, _, code = nobody(t, attr)
 	require.Equal(t, 1, code)
@@ -144,54 +134,17 @@ func TestUserNamespace(t *testing.T) {
 	require.Regexp(t, `(?m)^bad   rings .*\n +-> Only capabilities of the initial user namespace count`, out)
 }
 
-// A limit on open files that is too low for a ring is found, and what else there is to say is said.
+// A limit on open files that is too low for a ring is found, and the checks go on.
 func TestOpenFiles(t *testing.T) {
-	kerneltest.Require(t)
-	if os.Geteuid() != 0 {
-		t.Skip("as root")
-	}
-	cmd := exec.Command("/bin/sh", "-c", "ulimit -n 9; exec "+self(t)+" doctor --json")
-	cmd.Env = append(os.Environ(), clitest.Env())
-	out, err := cmd.Output()
-	var exit *exec.ExitError
-	require.ErrorAs(t, err, &exit, "%s", out)
-	require.Equal(t, 1, exit.ExitCode())
-	var r Report
-	require.NoError(t, json.Unmarshal(out, &r), "%s", out)
-	require.Equal(t, Warn, status(t, r, "open files"))
-	require.NotZero(t, r.BadChecks)
-	requireFixes(t, r)
+	r := after(t, "ulimit -n 9")
+	requireStatus(t, Warn, r, "open files")
 	require.Equal(t, "events", r.Checks[len(r.Checks)-1].Name)
 }
 
 // Where neither /proc nor /sys is mounted, it says so and goes on to the end.
 func TestNothingMounted(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("mounting takes root")
-	}
-	cmd := exec.Command("unshare", "--mount", "sh", "-c",
-		"mount -t tmpfs none /sys && mount -t tmpfs none /proc && exec "+self(t)+" doctor --json")
-	cmd.Env = append(os.Environ(), clitest.Env())
-	out, err := cmd.Output()
-	var exit *exec.ExitError
-	require.ErrorAs(t, err, &exit, "%s", out)
-	var r Report
-	require.NoError(t, json.Unmarshal(out, &r), "%s", out)
-	require.ElementsMatch(t, all, names(r))
-	for _, name := range []string{"CPUs", "BTF", "rings"} {
-		require.Equal(t, Bad, status(t, r, name))
-	}
-	requireFixes(t, r)
-	for _, name := range []string{"sandbox", "perf_event_paranoid"} {
-		require.Equal(t, Warn, status(t, r, name))
-	}
-	require.Contains(t, r.Capabilities, "CAP_SYS_ADMIN")
-}
-
-// self is the path of the test binary.
-func self(t *testing.T) string {
-	t.Helper()
-	path, err := os.Executable()
-	require.NoError(t, err)
-	return path
+	r := after(t, "mount -t tmpfs none /sys && mount -t tmpfs none /proc")
+	requireStatus(t, Bad, r, "CPUs", "BTF", "rings")
+	requireStatus(t, Warn, r, "sandbox", "perf_event_paranoid")
+	requireStatus(t, OK, r, "CAP_SYS_ADMIN")
 }

@@ -8,19 +8,20 @@ import (
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/internal/bpfload"
+	"github.com/ringfold/ringfold/perfbuf"
 )
 
-// Status is what a check has come to.
+// Status is the outcome of a check.
 type Status string
 
 // Statuses.
 const (
 	OK   Status = "ok"
-	Warn Status = "warn" // something is slower, smaller or not to be seen
+	Warn Status = "warn" // something is slower, smaller or cannot be seen
 	Bad  Status = "bad"  // something does not work
 )
 
-// Check is one thing that was looked at.
+// Check is one thing that the doctor has looked at.
 type Check struct {
 	Name   string   `json:"name"`
 	Status Status   `json:"status"`
@@ -29,26 +30,14 @@ type Check struct {
 	Fix    string   `json:"fix,omitempty"` // what to do about it
 }
 
-// Report is all that was found, in a form to paste into an issue. It names no host, no user and no file of the user's.
+// Report has all checks, in a form to paste into an issue. It names no host, no user and no file of the user's.
 type Report struct {
-	Version      string   `json:"version"`
-	Kernel       string   `json:"kernel"`
-	Arch         string   `json:"arch"`
-	UID          int      `json:"uid"`
-	Capabilities []string `json:"capabilities"`
-	CPUsOnline   string   `json:"cpus_online"`
-	CPUsPossible string   `json:"cpus_possible"`
-	Barriers     *Barrier `json:"barriers,omitempty"`
-	Checks       []Check  `json:"checks"`
-	BadChecks    int      `json:"bad"`
-	Warnings     int      `json:"warn"`
-}
+	Version   string  `json:"version"`
+	Checks    []Check `json:"checks"`
+	BadChecks int     `json:"bad"`
+	Warnings  int     `json:"warn"`
 
-// Barrier is how exact order waits here.
-type Barrier struct {
-	Provider string   `json:"provider"`
-	CostNS   int64    `json:"cost_ns"` // of one wait; 0 if it was not measured
-	Refused  []string `json:"refused,omitempty"`
+	online int // CPUs
 }
 
 func (r *Report) add(status Status, name, found, fix string) {
@@ -61,18 +50,17 @@ func (r *Report) add(status Status, name, found, fix string) {
 	}
 }
 
-func (r *Report) ok(name, format string, args ...any) {
-	r.add(OK, name, fmt.Sprintf(format, args...), "")
-}
-
-// failed adds a check that ended with an error: its first line says what is wrong. How to mend it are the others, and the fix that
-// bpfload knows.
+// failed adds a check that ended with an error. Its first line says what is wrong; the others, and the fixes that bpfload and perfbuf
+// know, say how to mend it.
 func (r *Report) failed(status Status, name string, err error, fix string) {
 	found, more, _ := strings.Cut(err.Error(), "\n")
 	if load := new(*bpfload.Error); errors.As(err, load) {
 		more = (*load).Fix
 		found = strings.TrimSuffix(found, ": "+more)
 		more = strings.ToUpper(more[:1]) + more[1:] + "."
+	}
+	if refused := new(*perfbuf.PermissionError); errors.As(err, refused) {
+		found, more = (*refused).Err.Error(), (*refused).Detail
 	}
 	if more = strings.Join(strings.Fields(more), " "); more != "" {
 		fix = strings.TrimSpace(more + " " + fix)
@@ -115,21 +103,13 @@ const column = 4 + 2 + 19 + 1
 
 // indent wraps a text at 100 columns, below the column in which it begins.
 func indent(s string) string {
-	const width = 100 - column
-	var b strings.Builder
-	used := 0
-	for i, word := range strings.Fields(s) {
-		switch {
-		case i == 0:
-		case used+1+len(word) > width:
-			b.WriteString("\n" + strings.Repeat(" ", column))
-			used = 0
-		default:
-			b.WriteByte(' ')
-			used++
+	var lines []string
+	line := ""
+	for _, word := range strings.Fields(s) {
+		if line != "" && len(line)+1+len(word) > 100-column {
+			lines, line = append(lines, line), ""
 		}
-		b.WriteString(word)
-		used += len(word)
+		line = strings.TrimLeft(line+" "+word, " ")
 	}
-	return b.String()
+	return strings.Join(append(lines, line), "\n"+strings.Repeat(" ", column))
 }

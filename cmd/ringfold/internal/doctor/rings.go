@@ -10,6 +10,7 @@ import (
 	"time"
 
 	libbpf "github.com/ringfold/ringfold/cgo"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/lifecycle"
 	"github.com/ringfold/ringfold/internal/host"
 	"github.com/ringfold/ringfold/perfbuf"
@@ -28,48 +29,39 @@ func (r *Report) rings(ctx context.Context) {
 	if loadErr == nil {
 		defer programs.Close()
 	}
-	reader, err := r.open(programs)
+	reader, err := open(programs)
+	var stream *perfbuf.Stream
 	if err != nil {
-		if p := new(*perfbuf.PermissionError); errors.As(err, p) {
-			r.failed(Bad, "rings", (*p).Err, (*p).Detail)
-		} else {
-			r.failed(Bad, "rings", err, ringsFix(err))
-		}
-		r.skipped("exact order", "doorbell")
+		r.failed(Bad, "rings", err, ringsFix(err))
+		r.skipped("exact order")
 	} else {
 		defer reader.Close()
 		o := reader.Options()
-		r.ok("rings", "opened and mapped: %d of %d KiB", len(o.CPUs), o.RingBytes>>10)
-	}
-	var stream *perfbuf.Stream
-	if reader != nil {
+		r.add(OK, "rings", fmt.Sprintf("opened and mapped: %d of %d KiB", len(o.CPUs), o.RingBytes>>10), "")
 		stream = r.order(reader)
 		defer stream.Close()
 	}
-	if loadErr != nil {
+	attachErr := loadErr
+	if loadErr == nil && reader != nil {
+		attachErr = programs.Attach()
+	}
+	switch {
+	case loadErr != nil:
 		r.failed(Bad, "programs", fmt.Errorf("a tracing program does not load: %w", loadErr), "")
-		if reader != nil {
-			r.skipped("doorbell")
-		}
-		r.skipped("events")
+	case attachErr != nil:
+		r.failed(Bad, "programs", fmt.Errorf("a tracing program loads, but cannot be attached: %w", attachErr), "")
+	case reader == nil:
+		r.add(OK, "programs", "a tracing program loads", "")
+	default:
+		r.add(OK, "programs", "a tracing program (fork, exec, exit) loads and attaches", "")
+		r.events(ctx, reader, stream)
 		return
 	}
-	if reader == nil {
-		r.ok("programs", "a tracing program loads")
-		r.skipped("events")
-		return
-	}
-	if err := programs.Attach(); err != nil {
-		r.failed(Bad, "programs", fmt.Errorf("a tracing program loads, but cannot be attached: %w", err), "")
-		r.skipped("doorbell", "events")
-		return
-	}
-	r.ok("programs", "a tracing program (fork, exec, exit) loads and attaches")
-	r.events(ctx, reader, stream)
+	r.skipped("doorbell", "events")
 }
 
 // open opens rings of the programs' map, or else of one of our own.
-func (r *Report) open(programs *lifecycle.Probe) (*perfbuf.Reader, error) {
+func open(programs *lifecycle.Probe) (*perfbuf.Reader, error) {
 	if programs != nil {
 		return programs.Open(perfbuf.Options{})
 	}
@@ -82,10 +74,15 @@ func (r *Report) open(programs *lifecycle.Probe) (*perfbuf.Reader, error) {
 	return perfbuf.Open(fd, perfbuf.Options{})
 }
 
-// ringsFix says what to do about rings that could not be opened, for errors that do not say it themselves.
+// issue is the last resort.
+const issue = "Please file an issue, with the output of ringfold doctor --json."
+
+// ringsFix says what to do about rings that could not be opened. A perfbuf.PermissionError says it itself.
 func ringsFix(err error) string {
 	switch {
-	case errors.Is(err, fs.ErrPermission) && (host.InUserNamespace() || effective()&(1<<unix.CAP_BPF|1<<unix.CAP_SYS_ADMIN) == 0):
+	case errors.As(err, new(*perfbuf.PermissionError)):
+		return ""
+	case errors.Is(err, fs.ErrPermission) && (host.InUserNamespace() || !has(unix.CAP_BPF) && !has(unix.CAP_SYS_ADMIN)):
 		return grant("CAP_BPF and CAP_PERFMON")
 	case errors.Is(err, fs.ErrPermission):
 		return "Something refuses it despite the capabilities, such as seccomp: allow bpf and perf_event_open there, see docs/permissions.md."
@@ -93,9 +90,8 @@ func ringsFix(err error) string {
 		return "Raise the limit on open files: ulimit -n, LimitNOFILE=."
 	case errors.Is(err, fs.ErrNotExist):
 		return "Mount sysfs on /sys."
-	default:
-		return "Please file an issue, with the output of ringfold doctor --json."
 	}
+	return issue
 }
 
 func (r *Report) skipped(names ...string) {
@@ -113,39 +109,34 @@ func (r *Report) order(reader *perfbuf.Reader) *perfbuf.Stream {
 		return stream
 	}
 	b := reader.Stats().Barrier
-	r.Barriers = &Barrier{Provider: b.Provider, CostNS: int64(b.Cost)}
 	found := "by " + b.Provider
 	if b.Cost > 0 {
-		found += fmt.Sprintf(": a grace period takes %v", round(b.Cost))
+		found += fmt.Sprintf(": a grace period takes %v", cli.Round(b.Cost))
 	}
-	if b.Refused != nil {
-		for line := range strings.Lines(b.Refused.Error()) {
-			r.Barriers.Refused = append(r.Barriers.Refused, strings.TrimSpace(line))
+	status, fix := OK, ""
+	if b.Cost == 0 || b.Cost >= time.Millisecond {
+		status, found = Warn, found+". Events come that much later"
+		if !has(unix.CAP_SYS_ADMIN) {
+			fix = "With CAP_SYS_ADMIN it takes microseconds, by bind-mount."
 		}
 	}
-	switch fast := b.Cost > 0 && b.Cost < time.Millisecond; {
-	case fast:
-		r.add(OK, "exact order", found, "")
-	case effective()>>unix.CAP_SYS_ADMIN&1 == 0:
-		r.add(Warn, "exact order", found+". Events come that much later", "With CAP_SYS_ADMIN it takes microseconds, by bind-mount.")
-	default:
-		r.add(Warn, "exact order", found+". Events come that much later", "")
+	r.add(status, "exact order", found, fix)
+	if b.Refused != nil {
+		r.Checks[len(r.Checks)-1].Notes = strings.Split(strings.TrimSpace(b.Refused.Error()), "\n")
 	}
-	r.Checks[len(r.Checks)-1].Notes = r.Barriers.Refused
 	return stream
 }
 
-// events has something happen, and reads it.
+// events starts processes, and reads an event of them.
 func (r *Report) events(ctx context.Context, reader *perfbuf.Reader, stream *perfbuf.Stream) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	clock, clockErr := host.NewClock()
 	read, delay, begin := 0, time.Duration(0), time.Now()
 	for ctx.Err() == nil && (read == 0 || reader.Stats().Wakes == 0 && time.Since(begin) < quiet) {
 		go fork(time.Millisecond) // once we wait, with luck
 		err := stream.Run(ctx, func(ev perfbuf.Event) error {
 			if read++; read == 1 {
-				delay = time.Duration(clock.Now() - ev.Time())
+				delay = time.Duration(cli.Age(ev.Time()))
 			}
 			return perfbuf.ErrStop
 		})
@@ -158,18 +149,14 @@ func (r *Report) events(ctx context.Context, reader *perfbuf.Reader, stream *per
 	}
 	stats := reader.Stats()
 	r.doorbell(stats)
-	switch {
-	case read == 0:
-		r.add(Bad, "events", fmt.Sprintf("a process was started, and no event of it came within %v", patience),
-			"Please file an issue, with the output of ringfold doctor --json.")
-	case clockErr != nil:
-		r.ok("events", "an event came")
-	default:
-		r.ok("events", "an event came, %v after it had happened", round(delay))
+	if read == 0 {
+		r.add(Bad, "events", fmt.Sprintf("a process was started, and no event of it came within %v", patience), issue)
+		return
 	}
+	r.add(OK, "events", fmt.Sprintf("an event came, %v after it had happened", cli.Round(delay)), "")
 }
 
-// fork starts a process, after a while. What it is to run is no program, but the kernel tells that to the child alone.
+// fork starts a process, after a while. It cannot run "/", but only the child learns that.
 func fork(after time.Duration) {
 	time.Sleep(after)
 	_, _ = os.StartProcess("/", []string{"ringfold"}, &os.ProcAttr{})
@@ -180,17 +167,8 @@ func (r *Report) doorbell(stats perfbuf.Stats) {
 	case stats.Doorbell.Err != nil:
 		r.failed(Warn, "doorbell", stats.Doorbell.Err, "Readers poll instead: see the poll interval.")
 	case stats.Wakes == 0:
-		r.ok("doorbell", "available, but no event rang it")
+		r.add(OK, "doorbell", "available, but no event rang it", "")
 	default:
-		r.ok("doorbell", "the kernel woke the reader")
+		r.add(OK, "doorbell", "the kernel woke the reader", "")
 	}
-}
-
-// round leaves three digits.
-func round(d time.Duration) time.Duration {
-	unit := time.Duration(1)
-	for d/unit >= 1000 {
-		unit *= 10
-	}
-	return d.Round(unit)
 }

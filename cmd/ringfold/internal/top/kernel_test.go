@@ -1,14 +1,13 @@
 package top
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
-	"io"
-	"os/exec"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/clitest"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
@@ -17,160 +16,129 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// running is a started program whose output is read line by line.
-type running struct {
-	t      *testing.T
-	cmd    *exec.Cmd
-	out    io.Closer
-	lines  *bufio.Scanner
-	stderr *clitest.Output
+func TestMain(m *testing.M) {
+	clitest.Program(Command)
+	os.Exit(m.Run())
 }
 
-func start(t *testing.T, args ...string) running {
+func TestMisuse(t *testing.T) {
+	clitest.Misuse(t, Command, map[string]string{
+		"what":                 "name a map by id N",
+		"--mode fuzzy":         "none of exact, slack, unordered",
+		"--interval 1ms":       "10ms at least",
+		"--load -1":            "must not be negative",
+		"id 0":                 "an id is a number from 1 on",
+		"name x --load 5":      "--load is for a map of its own",
+		"--steal --load 5":     "--load is for a map of its own",
+		"--unheard":            "unknown flag",
+		"--timeout -5s":        "must not be negative",
+		"name x -- true":       "see ringfold stat",
+		"a.data --ring-size x": "is not a size",
+	})
+}
+
+// loaded runs the command with its load, until some events were delivered.
+func loaded(t *testing.T, none string, args ...string) (out string) {
 	t.Helper()
-	cmd, stderr := clitest.Command(t, append([]string{"top"}, args...)...)
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	lines := bufio.NewScanner(out)
-	lines.Buffer(nil, 1<<20) // a line of JSON tells of all CPUs
-	return running{t, cmd, out, lines, stderr}
-}
-
-func (r running) line() string {
-	r.t.Helper()
-	require.True(r.t, r.lines.Scan(), "the program has ended: %v", r.stderr)
-	return r.lines.Text()
-}
-
-// frame is a line, and whether it is the last.
-func (r running) frame() (o frame, final bool) {
-	r.t.Helper()
-	line := r.line()
-	strict := json.NewDecoder(strings.NewReader(line))
-	strict.DisallowUnknownFields()
-	if !strings.HasPrefix(line, `{"summary":`) {
-		require.NoError(r.t, strict.Decode(&o))
-		return o, false
+	kerneltest.Require(t)
+	for timeout := 300 * time.Millisecond; out == "" || strings.Contains(out, none); timeout *= 2 {
+		var status int
+		var errs string
+		status, out, errs = clitest.Run(t, Command, append(args, "--interval", "20ms", "--timeout", timeout.String())...)
+		require.Zero(t, status, errs)
+		require.Empty(t, errs)
 	}
-	last := map[string]frame{}
-	require.NoError(r.t, strict.Decode(&last))
-	return last["summary"], true
-}
-
-// summary skips lines up to the last.
-func (r running) summary() frame {
-	r.t.Helper()
-	for {
-		if o, final := r.frame(); final {
-			return o
-		}
-	}
-}
-
-// interrupt is Ctrl-C.
-func (r running) interrupt() {
-	r.t.Helper()
-	require.NoError(r.t, r.cmd.Process.Signal(syscall.SIGINT))
-}
-
-// ended waits for the program, which is not to complain.
-func (r running) ended() {
-	r.t.Helper()
-	require.False(r.t, r.lines.Scan(), r.lines.Text())
-	require.NoError(r.t, r.cmd.Wait(), r.stderr)
-	require.Empty(r.t, r.stderr.String())
+	return out
 }
 
 func TestTables(t *testing.T) {
-	kerneltest.Require(t)
+	out := loaded(t, "\n0 events delivered") // no terminal
 	cpus, err := cpulist.Online(cpulist.Dir)
 	require.NoError(t, err)
-	p := start(t, "--interval", "20ms") // no terminal
-	var table []string
-	for !strings.Contains(strings.Join(table, "\n"), "delivered") || strings.Contains(strings.Join(table, "\n"), "delivered               0 ") {
-		for table = nil; len(table) == 0 || table[len(table)-1] != ""; {
-			table = append(table, p.line())
+	tables := strings.Split(out, "\n\n")
+	require.Regexp(t, `^[\d,]+ events delivered in .*s, [\d,]+ lost\n$`, tables[len(tables)-1])
+	for _, text := range tables[:len(tables)-1] {
+		table := strings.Split(text, "\n")
+		require.Regexp(t, `own load, 50,000/s and CPU +unordered`, table[0])
+		require.Contains(t, table[5], "CPU RING")
+		require.Len(t, table, 6+len(cpus))
+		for i, cpu := range cpus {
+			require.Regexp(t, fmt.Sprintf(`^ *%d [█▉▊▋▌▍▎▏·│]+ +\d+%%`, cpu), table[6+i])
 		}
 	}
-	require.Contains(t, table[0], "own load, 50,000/s and CPU")
-	require.Contains(t, table[0], "unordered")
-	require.Contains(t, table[5], "CPU RING")
-	require.Len(t, table, 6+len(cpus)+1)
-	for i, cpu := range cpus {
-		require.Regexp(t, fmt.Sprintf(`^ *%d [█▉▊▋▌▍▎▏·│]+ +\d+%%`, cpu), table[6+i])
-		require.NotContains(t, table[6+i], "\x1b")
+	require.NotContains(t, out, "\x1b")
+}
+
+// frames parses lines of --json, of which the last is the summary.
+func frames(t *testing.T, out string) (all []frame, summary frame) {
+	t.Helper()
+	lines := strings.Split(strings.TrimSuffix(out, "\n"), "\n")
+	for i, line := range lines {
+		var l struct {
+			frame
+			Summary *frame `json:"summary"`
+		}
+		strict := json.NewDecoder(strings.NewReader(line))
+		strict.DisallowUnknownFields()
+		require.NoError(t, strict.Decode(&l))
+		if require.Equal(t, i == len(lines)-1, l.Summary != nil); l.Summary != nil {
+			return all, *l.Summary
+		}
+		all = append(all, l.frame)
 	}
-	p.interrupt()
-	last := ""
-	for p.lines.Scan() {
-		last = p.lines.Text()
-	}
-	require.Regexp(t, `^[\d,]+ events delivered in .*s, [\d,]+ lost`, last)
-	p.ended()
+	return all, summary
 }
 
 func TestJSON(t *testing.T) {
-	kerneltest.Require(t)
 	for _, m := range modes {
 		t.Run(string(m), func(t *testing.T) {
-			p := start(t, "--json", "-interval", "20ms", "--mode", string(m), "--load", "20000")
+			all, last := frames(t, loaded(t, `"delivered":0,"dropped":0,"lost":0,"corrupt":0,"late":0,"max`, "--json", "--mode", string(m), "--load", "20000"))
 			before := frame{Outputs: &outputs{}}
-			for n := 0; n < 5 || before.Delivered < 1000; n++ {
-				o, final := p.frame()
-				consistent(t, o)
-				require.Equal(t, m, o.Mode)
-				require.False(t, final)
-				require.Greater(t, o.Elapsed, before.Elapsed)
-				require.GreaterOrEqual(t, o.Delivered, before.Delivered)
-				require.GreaterOrEqual(t, o.Outputs.Attempted, before.Outputs.Attempted)
-				require.True(t, m == source.Exact || o.Barrier == nil) // the first may come before there is one
-				before = o
+			for _, f := range append(all, last) {
+				consistent(t, f)
+				require.Equal(t, m, f.Mode)
+				require.Greater(t, f.Elapsed, before.Elapsed)
+				require.GreaterOrEqual(t, f.Delivered, before.Delivered)
+				require.GreaterOrEqual(t, f.Outputs.Attempted, before.Outputs.Attempted)
+				require.True(t, m == source.Exact || f.Barrier == nil) // the first may come before there is one
+				before = f
 			}
-			p.interrupt()
-			o := p.summary()
-			p.ended()
 			// All that was output has been delivered, or is known to be lost.
-			consistent(t, o)
-			require.Equal(t, o.Outputs.Written, o.Delivered)
-			require.Zero(t, o.Dropped)
-			require.Equal(t, o.Outputs.Full, o.Lost)
-			require.Equal(t, o.Elapsed, o.Interval)
-			require.InDelta(t, float64(o.Delivered)/o.Elapsed, o.EventsRate, 1)
+			require.Equal(t, []uint64{last.Outputs.Written, 0, last.Outputs.Full}, []uint64{last.Delivered, last.Dropped, last.Lost})
+			require.Equal(t, last.Elapsed, last.Interval)
+			require.InDelta(t, float64(last.Delivered)/last.Elapsed, last.EventsRate, 1)
 			if m == source.Exact {
-				require.Zero(t, o.Late)
-				require.NotEmpty(t, o.Barrier.Provider)
+				require.Zero(t, last.Late)
+				require.NotEmpty(t, last.Barrier.Provider)
 			}
 		})
 	}
 }
 
 // consistent checks that a frame's counts fit each other.
-func consistent(t *testing.T, o frame) {
+func consistent(t *testing.T, f frame) {
 	t.Helper()
 	var delivered, lost uint64
 	var events, first float64
-	for _, r := range o.Rings {
+	for _, r := range f.Rings {
 		delivered, lost, events, first = delivered+r.Delivered, lost+r.Lost, events+r.EventsRate, first+r.First
 		require.LessOrEqual(t, r.Used, r.Size)
 		require.LessOrEqual(t, r.HighWater, r.Size)
 	}
-	require.Equal(t, delivered, o.Delivered)
-	require.Equal(t, lost, o.Lost)
-	require.InDelta(t, events, o.EventsRate, 0.01)
-	if o.Choices > 0 {
-		require.Equal(t, source.Unordered, o.Mode)
+	require.Equal(t, []uint64{delivered, lost}, []uint64{f.Delivered, f.Lost})
+	require.InDelta(t, events, f.EventsRate, 0.01)
+	if f.Choices > 0 {
+		require.Equal(t, source.Unordered, f.Mode)
 		require.InDelta(t, 1, first, 0.01)
 	}
-	require.Equal(t, o.Outputs.Attempted, o.Outputs.Written+o.Outputs.Full+o.Outputs.NoRing+o.Outputs.Other)
-	require.Empty(t, o.Problem)
+	require.Equal(t, f.Outputs.Attempted, f.Outputs.Written+f.Outputs.Full+f.Outputs.NoRing+f.Outputs.Other)
+	require.Empty(t, f.Problem)
 }
 
-// Somebody else's map: the one that this process has.
+// The map of another: the one that this process has.
 func TestOtherMap(t *testing.T) {
 	e := kerneltest.Load(t)
 	id := clitest.MapID(t, e.MapFD())
-
 	cmd, stderr := clitest.Command(t, "top", "--json", "id", id)
 	require.Error(t, cmd.Run())
 	require.Equal(t, 1, cmd.ProcessState.ExitCode())
@@ -178,19 +146,19 @@ func TestOtherMap(t *testing.T) {
 
 	cpus, err := cpulist.Online(cpulist.Dir)
 	require.NoError(t, err)
-	p := start(t, "--json", "id", id, "--steal", "-i", "20ms")
-	o, _ := p.frame()
-	require.Len(t, o.Rings, len(cpus)) // there are rings now
+	out, notes, ended := clitest.NewOutput(t), clitest.NewOutput(t), make(chan int, 1)
+	go func() { ended <- clitest.RunTo(out, notes, Command, "--json", "id", id, "--steal", "-i", "20ms") }()
+	out.Wait(t, `"rings":`) // there are some now
 	for _, cpu := range cpus {
 		e.Emit(cpu, 100, 64)
 	}
-	for ; o.Delivered < uint64(100*len(cpus)); o, _ = p.frame() {
-		require.Nil(t, o.Outputs)
-	}
-	p.interrupt()
-	o = p.summary()
-	p.ended()
-	for _, r := range o.Rings {
+	out.Wait(t, fmt.Sprintf(`"delivered":%d,"dropped":0,"lost":0,"corrupt":`, 100*len(cpus)))
+	require.NoError(t, syscall.Kill(syscall.Getpid(), syscall.SIGINT))
+	require.Zero(t, <-ended, notes)
+	_, last := frames(t, out.String())
+	require.Nil(t, last.Outputs)
+	require.Len(t, last.Rings, len(cpus))
+	for _, r := range last.Rings {
 		require.EqualValues(t, 100, r.Delivered)
 	}
 	e.Emit(cpus[0], 1, 64)
@@ -200,9 +168,10 @@ func TestOtherMap(t *testing.T) {
 func TestFails(t *testing.T) {
 	kerneltest.RequireRoot(t)
 	for args, want := range map[string]string{
-		"":           "the load: operation not permitted: uid 65534 lacks CAP_BPF and CAP_PERFMON: run it as root",
-		"--steal":    "CAP_SYS_ADMIN",
-		"name where": "CAP_SYS_ADMIN",
+		"":                "the load: operation not permitted: uid 65534 lacks CAP_BPF and CAP_PERFMON: run it as root",
+		"--steal":         "CAP_SYS_ADMIN",
+		"name where":      "CAP_SYS_ADMIN",
+		"pinned /nowhere": "/nowhere",
 	} {
 		cmd, stderr := clitest.Command(t, append([]string{"top"}, strings.Fields(args)...)...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
@@ -210,14 +179,15 @@ func TestFails(t *testing.T) {
 		require.Equal(t, 1, cmd.ProcessState.ExitCode())
 		require.Contains(t, stderr.String(), want, args)
 	}
-	cmd, stderr := clitest.Command(t, "top", "pinned", "/nowhere")
-	require.Error(t, cmd.Run())
-	require.Contains(t, stderr.String(), "/nowhere")
 
-	// Nobody reads what it prints: it ends, and does not complain.
-	p := start(t, "--interval", "10ms")
-	p.line()
-	require.NoError(t, p.out.Close())
-	require.NoError(t, p.cmd.Wait(), p.stderr)
-	require.Empty(t, p.stderr.String())
+	// When nothing reads its output, it ends, and does not complain.
+	cmd, stderr := clitest.Command(t, "top", "--interval", "10ms")
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	_, err = out.Read(make([]byte, 1))
+	require.NoError(t, err)
+	require.NoError(t, out.Close())
+	require.NoError(t, cmd.Wait(), stderr)
+	require.Empty(t, stderr.String())
 }

@@ -15,6 +15,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// reading runs a session, and returns what ends it and returns the last counts.
+func reading(t *testing.T, s *session) (end func() snapshot) {
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- s.run(ctx) }()
+	return func() snapshot {
+		cancel()
+		require.NoError(t, <-ended)
+		last, err := s.finish()
+		require.NoError(t, err)
+		return last
+	}
+}
+
 // In all modes, one after the other, with pauses in between, every event that got into a ring is delivered.
 func TestSession(t *testing.T) {
 	e := kerneltest.Load(t)
@@ -22,9 +36,7 @@ func TestSession(t *testing.T) {
 	require.NoError(t, err)
 	s, err := openOne(e.MapFD(), perfbuf.Options{}, source.Unordered, time.Millisecond)
 	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { ended <- s.run(ctx) }()
+	end := reading(t, s)
 
 	const each = 50
 	want := uint64(0)
@@ -51,10 +63,7 @@ func TestSession(t *testing.T) {
 		want += uint64(each * len(cpus))
 	}
 	require.Equal(t, source.Unordered, s.snapshot().mode)
-	cancel()
-	require.NoError(t, <-ended)
-	last, err := s.finish()
-	require.NoError(t, err)
+	last := end()
 	total := last.stats.Total()
 	require.Equal(t, want, total.Samples)
 	require.Zero(t, total.Dropped+total.Lost+last.stats.Late)
@@ -94,9 +103,7 @@ func TestModeChangeKeepsWhatIsHeld(t *testing.T) {
 	require.NoError(t, err)
 	s, err := openOne(e.MapFD(), perfbuf.Options{RingBytes: 16 << 10}, source.Slack, time.Hour)
 	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { ended <- s.run(ctx) }()
+	end := reading(t, s)
 	for s.snapshot().stats.SpilledBytes == 0 { // then it holds some
 		e.Emit(cpus[0], 1, 64)
 	}
@@ -104,10 +111,7 @@ func TestModeChangeKeepsWhatIsHeld(t *testing.T) {
 	s.changeMode()
 	for total := s.snapshot().stats.Total(); total.Samples+total.Dropped == 0; total = s.snapshot().stats.Total() {
 	}
-	cancel()
-	require.NoError(t, <-ended)
-	last, err := s.finish()
-	require.NoError(t, err)
+	last := end()
 	attempted, failed := e.Counts(cpus[0])
 	require.Equal(t, attempted-failed, last.stats.Total().Samples)
 	require.Zero(t, last.stats.Total().Dropped)
@@ -133,9 +137,7 @@ func TestSessionOfSeveralMaps(t *testing.T) {
 	set := (&source.Flags{}).Own("events", array)
 	set.Sources = append(set.Sources, (&source.Flags{}).Own("shared", ringbuf).Sources...)
 	s := sessionOf(set, source.Unordered, 0)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { ended <- s.run(ctx) }()
+	end := reading(t, s)
 	want := uint64(0)
 	for range modes {
 		e.Emit(0, 10, 64)
@@ -149,10 +151,7 @@ func TestSessionOfSeveralMaps(t *testing.T) {
 		require.False(t, s.snapshot().paused)
 		s.changeMode()
 	}
-	cancel()
-	require.NoError(t, <-ended)
-	last, err := s.finish()
-	require.NoError(t, err)
+	last := end()
 	f := newFrame(s.began, snapshot{at: s.began}, last)
 	samples := map[string]uint64{}
 	for _, r := range f.Rings {
