@@ -11,7 +11,6 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/agent"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/broker"
-	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/connect"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/tail"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/wire"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/lifecycle"
@@ -70,7 +69,7 @@ func TestNothingKnown(t *testing.T) {
 // What the stream has dropped, as its limits say, is not known.
 func TestStreamDrops(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, plain, connect.Options{})
+	b := newBench(t)
 	began := time.Now().Add(-time.Minute)
 	for n := range uint64(100) {
 		one := batch("a", n+1, n*10+10, n*10+5)
@@ -99,7 +98,7 @@ func TestStreamDrops(t *testing.T) {
 // is a gap that says why.
 func TestSpools(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, plain, connect.Options{})
+	b := newBench(t)
 	path := filepath.Join(t.TempDir(), "spool")
 	var read uint64
 	run := func() {

@@ -17,7 +17,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/broker"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/connect"
-	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/connect/certtest"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/wire"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -31,14 +30,13 @@ type bench struct {
 	js     jetstream.JetStream
 }
 
-func newBench(t *testing.T, change func(*server.Options), o connect.Options) *bench {
+func newBench(t *testing.T) *bench {
 	t.Helper()
-	s, err := broker.Start(t.TempDir(), change)
+	s, err := broker.Start(t.TempDir())
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
 	b := &bench{t: t, server: s}
-	o.URL = s.URL()
-	b.nc, err = o.Connect("test")
+	b.nc, err = connect.Options{URL: s.URL()}.Connect("test")
 	require.NoError(t, err)
 	t.Cleanup(b.nc.Close)
 	b.js, err = jetstream.New(b.nc, jetstream.WithDefaultTimeout(time.Hour))
@@ -46,8 +44,6 @@ func newBench(t *testing.T, change func(*server.Options), o connect.Options) *be
 	require.NoError(t, streamConfig{name: "EVENTS", maxAge: time.Hour, maxBytes: 1 << 20, replicas: 1}.ensure(t.Context(), b.nc, func(string) {}))
 	return b
 }
-
-func plain(*server.Options) {}
 
 // publish publishes batches.
 func (b *bench) publish(batches ...*wire.Batch) {
@@ -111,7 +107,7 @@ func comms(events []map[string]any) (all []string) {
 
 func TestTailJSON(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, plain, connect.Options{})
+	b := newBench(t)
 	example(b)
 	out := lines(t, b.tail(3, "--all", "--once", "--json"))
 	require.Equal(t, []string{"a:c1", "a:c2", "b:c2", "a:c3", "b:c5", "a:c11", "b:ring_full", "a:missing_batches", "a:c25"}, comms(out))
@@ -136,7 +132,7 @@ func TestTailJSON(t *testing.T) {
 
 func TestTailText(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, plain, connect.Options{})
+	b := newBench(t)
 	example(b)
 	exit := batch("c", 1, 30, 26)
 	exit.Events[0].Kind, exit.Events[0].Code, exit.Events[0].Comm = wire.Event_EXIT, 9, "a\x1b[2J"
@@ -176,7 +172,7 @@ times are wrong by ±1.5µs at most, as the hosts say: the order between hosts i
 
 func TestTailFilters(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, plain, connect.Options{})
+	b := newBench(t)
 	example(b)
 	for args, c := range map[string]struct {
 		status int
@@ -202,7 +198,7 @@ func TestTailFilters(t *testing.T) {
 // What was stored before is not read, but for a margin, of which only what is late enough is printed.
 func TestTailSince(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, plain, connect.Options{})
+	b := newBench(t)
 	old, recent := batch("a", 1, 10, 1), batch("a", 2, 20, 11)
 	hourAgo := time.Now().Add(-time.Hour)
 	old.WallOffset, recent.WallOffset = hourAgo.UnixNano(), hourAgo.UnixNano()
@@ -215,7 +211,7 @@ func TestTailSince(t *testing.T) {
 
 func TestTailMalformed(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, plain, connect.Options{})
+	b := newBench(t)
 	b.publish(batch("a.b", 1, 10, 1))
 	b.raw("EVENTS.a_b", []byte("junk"))
 	b.raw("EVENTS.other", nil)
@@ -257,7 +253,7 @@ func start(t *testing.T, args ...string) *running {
 // Live: nothing of before, and a slow reader of what it prints loses nothing. Ctrl-C ends it, with a summary.
 func TestTailLive(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, plain, connect.Options{})
+	b := newBench(t)
 	b.publish(batch("a", 1, 10, 1))
 	r := start(t, "tail", "--url", b.server.URL(), "--json", "--dead", "1h")
 	b.consumers(1)
@@ -294,16 +290,10 @@ func (b *bench) consumers(n int) {
 	}
 }
 
-func TestTailDuration(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, plain, connect.Options{})
-	require.Contains(t, b.tail(3, "--timeout", "100ms"), "0 events of 0 hosts")
-}
-
 // A host of which nothing comes is told of.
 func TestTailSilentHost(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, plain, connect.Options{})
+	b := newBench(t)
 	r := start(t, "tail", "--url", b.server.URL(), "--hosts", "a", "--dead", "50ms", "-o", "compact")
 	require.True(t, r.Scan())
 	require.Contains(t, r.Text(), " a gap HOST_SILENT: nothing comes of the host")
@@ -314,7 +304,7 @@ func TestTailSilentHost(t *testing.T) {
 // Nobody reads what it prints any more: | head.
 func TestTailPipe(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, plain, connect.Options{})
+	b := newBench(t)
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
 	require.NoError(t, r.Close())
@@ -328,7 +318,7 @@ func TestTailPipe(t *testing.T) {
 
 func TestTailNoStream(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, plain, connect.Options{})
+	b := newBench(t)
 	require.Contains(t, fails(t, 1, "tail", "--url", b.server.URL(), "--stream", "OTHER"),
 		"there is no stream OTHER at 127.0.0.1:"+fmt.Sprint(b.server.Port())+": start an agent, which makes it, or name another one by --stream")
 	require.Contains(t, fails(t, 1, "tail", "--url", b.server.URL(), "--stream", "a.b"), `-stream "a.b"`)
@@ -375,18 +365,10 @@ func TestTailNoServer(t *testing.T) {
 	require.Contains(t, r.Text(), `"events":3`)
 }
 
-func TestTailTLS(t *testing.T) {
-	t.Parallel()
-	ca := certtest.New(t, t.TempDir(), "ca")
-	b := newBench(t, func(o *server.Options) { o.TLS, o.TLSConfig = true, ca.Server(t) }, connect.Options{TLSCA: ca.File})
-	example(b)
-	require.Contains(t, b.tail(3, "--all", "--once", "--tlsca", ca.File), "7 events of 2 hosts")
-}
-
 // Events that wait for a host are told of: for which one, and since when, also in the summary.
 func TestTailWaits(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, plain, connect.Options{})
+	b := newBench(t)
 	var wait sync.WaitGroup
 	for format, want := range map[string][2]string{
 		"compact": {`^- ghost gap HOST_BEHIND: events of others wait for the host since 20\S+ \S+ \(nothing has come of it\)$`, `^until the end, 1 events waited for ghost since 20\S+ \S+$`},

@@ -251,8 +251,8 @@ func TestDecodeNames(t *testing.T) {
 	copy(sent.FileBytes[:], "é"[:1])
 	require.NoError(t, kernel.Output(0, lifecycle.Encode(sent)))
 	require.NoError(t, reader.ForEach(func(ev perfbuf.Event) error {
-		var e wire.Event
-		require.NoError(t, decode(ev, &e))
+		e, err := decode(ev)
+		require.NoError(t, err)
 		require.Equal(t, "a\ufffdb", e.Comm)
 		require.Equal(t, "\ufffd", e.Detail)
 		return nil

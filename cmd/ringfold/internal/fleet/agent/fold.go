@@ -32,13 +32,12 @@ type folder struct {
 	queue *queue
 	since uint64 // the watermark of the last batch that was taken
 
-	events []*wire.Event // of the open batch, and behind them others to use again
-	times  []uint64      // of those in the batch
+	events []*wire.Event // of the open batch; until it is closed, their Delta is their time
 	bytes  int
 	opened time.Time
 	last   uint64 // the time of the latest event: exact streams never go back
 
-	gaps     map[wire.Gap_Reason]*gap // what the next batch has to say
+	gaps     map[wire.Gap_Reason]*wire.Event // what the next batch has to say
 	clock    clock.Reading
 	measured time.Time
 
@@ -46,14 +45,8 @@ type folder struct {
 	lost    map[wire.Gap_Reason]uint64
 }
 
-// gap is events that are missing, until a batch says so.
-type gap struct {
-	count, after uint64
-	until        uint64
-}
-
 func newFolder(o Options, q *queue) *folder {
-	return &folder{Options: o, queue: q, gaps: map[wire.Gap_Reason]*gap{}, lost: map[wire.Gap_Reason]uint64{}}
+	return &folder{Options: o, queue: q, gaps: map[wire.Gap_Reason]*wire.Event{}, lost: map[wire.Gap_Reason]uint64{}}
 }
 
 // read reads the stream from its beginning to its end.
@@ -90,7 +83,7 @@ func (f *folder) follow(ctx context.Context, stream *perfbuf.Stream) error {
 		if err := stream.ForEach(f.event); err != nil {
 			return err
 		}
-		if len(f.times) > 0 && time.Since(f.opened) >= f.BatchDelay {
+		if len(f.events) > 0 && time.Since(f.opened) >= f.BatchDelay {
 			f.close(0, false)
 		}
 	}
@@ -100,7 +93,7 @@ func (f *folder) follow(ctx context.Context, stream *perfbuf.Stream) error {
 // wait returns when there is something to do.
 func (f *folder) wait(ctx context.Context, stream *perfbuf.Stream) error {
 	due, cancel := ctx, context.CancelFunc(func() {})
-	if len(f.times) > 0 {
+	if len(f.events) > 0 {
 		due, cancel = context.WithDeadline(ctx, f.opened.Add(f.BatchDelay))
 	}
 	defer cancel()
@@ -120,77 +113,65 @@ func (f *folder) event(ev perfbuf.Event) error {
 	switch ev.Kind() {
 	case perfbuf.KindFlushed:
 		// An exact stream proves that nothing is missing up to the marker's time.
-		if len(f.times) == 0 {
+		if len(f.events) == 0 {
 			f.measured = time.Time{} // heartbeats have the clock anew
 		}
 		f.close(ev.Time(), false)
 		return nil
 	case perfbuf.KindLost:
 		f.lost[wire.Gap_RING_FULL] += ev.Lost()
-		f.addGap(wire.Gap_RING_FULL, ev.Time(), ev.Lost(), ev.LostAfter())
+		f.add(newGap(wire.Gap_RING_FULL, ev.Time(), ev.Lost(), ev.LostAfter()))
 	case perfbuf.KindCorrupt:
 		f.Note(ev.Err().Error())
 		f.lost[wire.Gap_CORRUPT]++
-		f.addGap(wire.Gap_CORRUPT, ev.Time(), 0, 0)
+		f.add(newGap(wire.Gap_CORRUPT, ev.Time(), 0, 0))
 	default:
 		if ev.Time() < f.Source.Since() {
 			return nil // no loss: nothing of that time is promised
 		}
-		e := f.room()
-		if err := decode(ev, e); err != nil {
+		e, err := decode(ev)
+		if err != nil {
 			return err
 		}
 		f.decoded++
-		f.add(e, ev.Time())
+		f.add(e)
 	}
-	if len(f.times) >= mostEvents || f.bytes >= mostBytes {
+	if len(f.events) >= mostEvents || f.bytes >= mostBytes {
 		f.close(0, false)
 	}
 	return nil
 }
 
-// decode copies a sample of lifecycle's, except its time. The numbers of kinds are the same there and on the wire.
-func decode(ev perfbuf.Event, e *wire.Event) error {
+// decode copies a sample of lifecycle's. The numbers of kinds are the same there and on the wire.
+func decode(ev perfbuf.Event) (*wire.Event, error) {
 	p, err := lifecycle.Decode(ev)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if p.Kind < lifecycle.Fork || p.Kind > lifecycle.Exit {
-		return fmt.Errorf("an event is of the unknown kind %d: lifecycle.bpf.o and event.go do not fit together", p.Kind)
+		return nil, fmt.Errorf("an event is of the unknown kind %d: lifecycle.bpf.o and event.go do not fit together", p.Kind)
 	}
-	e.Kind = wire.Event_Kind(p.Kind)
-	e.Cpu = uint32(ev.CPU())
-	e.Pid, e.Tid, e.OtherPid, e.OtherTid, e.Code = p.PID, p.TID, p.ChildPID, p.ChildTID, p.Code
-	// Names may hold any bytes, and messages only UTF-8.
-	e.Comm, e.Detail = strings.ToValidUTF8(p.Comm(), "�"), strings.ToValidUTF8(p.File(), "�")
-	return nil
+	utf8 := func(s string) string { return strings.ToValidUTF8(s, "�") } // names may hold any bytes, messages only UTF-8
+	return &wire.Event{
+		Kind: wire.Event_Kind(p.Kind), Delta: ev.Time(), Cpu: uint32(ev.CPU()), Pid: p.PID, Tid: p.TID,
+		OtherPid: p.ChildPID, OtherTid: p.ChildTID, Code: p.Code, Comm: utf8(p.Comm()), Detail: utf8(p.File()),
+	}, nil
 }
 
-// room returns an event to fill in.
-func (f *folder) room() *wire.Event {
-	if len(f.times) == len(f.events) {
-		f.events = append(f.events, new(wire.Event))
-	}
-	e := f.events[len(f.times)]
-	e.Reset()
-	return e
+func newGap(reason wire.Gap_Reason, time, count, after uint64) *wire.Event {
+	return &wire.Event{Kind: wire.Event_GAP, Delta: time, Gap: &wire.Gap{Reason: reason, Count: count, After: min(after, time)}}
 }
 
-func (f *folder) addGap(reason wire.Gap_Reason, time, count, after uint64) {
-	e := f.room()
-	e.Kind, e.Gap = wire.Event_GAP, &wire.Gap{Reason: reason, Count: count, After: min(after, time)}
-	f.add(e, time)
-}
-
-// add adds what is in the room.
-func (f *folder) add(e *wire.Event, t uint64) {
-	if len(f.times) == 0 {
+// add adds an event, whose Delta is its time, to the open batch.
+func (f *folder) add(e *wire.Event) {
+	if len(f.events) == 0 {
 		f.opened = time.Now()
 		f.bytes = 0
 	}
-	f.last = max(f.last, t)
-	f.times = append(f.times, f.last)
-	f.bytes += proto.Size(e) + 16 // its head and its delta
+	f.last = max(f.last, e.Delta)
+	e.Delta = f.last
+	f.events = append(f.events, e)
+	f.bytes += proto.Size(e) + 6 // and its head
 }
 
 // close makes a batch of what there is, and hands it over. It proves the watermark, or the time of its last event if that is later.
@@ -202,67 +183,59 @@ func (f *folder) close(watermark uint64, end bool) {
 	}
 	b := &wire.Batch{
 		Host: f.Host, BootId: f.BootID, Since: f.since, Watermark: max(watermark, f.last, f.since),
-		WallOffset: f.clock.Offset, WallError: f.clock.Error, End: end,
+		WallOffset: f.clock.Offset, WallError: f.clock.Error, End: end, Events: append(f.told(), f.events...),
 	}
-	events, times := f.withGaps()
-	if b.BaseTime = b.Watermark; len(times) > 0 {
-		b.BaseTime = times[0]
+	if b.BaseTime = b.Watermark; len(b.Events) > 0 {
+		b.BaseTime = b.Events[0].Delta
 	}
-	for i, e := range events {
-		e.Delta = times[i] - b.BaseTime
+	for _, e := range b.Events {
+		e.Delta -= b.BaseTime
 	}
-	b.Events = events
 	data, err := wire.Marshal(b)
 	if err != nil {
 		panic(fmt.Sprintf("a batch of our own: %v", err)) // all of it was made here, within its bounds
 	}
-	full := len(f.times) == 0 && end // the last one has room in any case, without events
-	if f.queue.push(data, full) {
+	events := f.events
+	f.events = nil
+	if f.queue.push(data, end && len(events) == 0) { // the last one has room in any case, without events
 		f.since = b.Watermark
 		clear(f.gaps)
-		f.times = f.times[:0]
 		return
 	}
-	f.lose()
+	for _, e := range events {
+		e.Delta += b.BaseTime
+		f.lose(e)
+	}
 	if end {
 		f.close(watermark, end)
 	}
 }
 
-// withGaps returns the events of the batch, after the gaps that earlier batches had no room to report. Gaps come by their end, then by
+// told returns the gaps that earlier batches had no room for, at the first event's time at the latest. They come by their end, then by
 // reason, so that a batch is always the same.
-func (f *folder) withGaps() (events []*wire.Event, times []uint64) {
-	for _, reason := range slices.SortedFunc(maps.Keys(f.gaps), func(a, b wire.Gap_Reason) int {
-		return cmp.Or(cmp.Compare(f.gaps[a].until, f.gaps[b].until), cmp.Compare(a, b))
+func (f *folder) told() (gaps []*wire.Event) {
+	for _, g := range slices.SortedFunc(maps.Values(f.gaps), func(a, b *wire.Event) int {
+		return cmp.Or(cmp.Compare(a.Delta, b.Delta), cmp.Compare(a.Gap.Reason, b.Gap.Reason))
 	}) {
-		g := f.gaps[reason]
-		at := g.until
-		if len(f.times) > 0 {
-			at = min(at, f.times[0])
+		at := g.Delta
+		if len(f.events) > 0 {
+			at = min(at, f.events[0].Delta)
 		}
-		times = append(times, at)
-		events = append(events, &wire.Event{Kind: wire.Event_GAP, Gap: &wire.Gap{Reason: reason, Count: g.count, After: min(g.after, at)}})
+		gaps = append(gaps, newGap(g.Gap.Reason, at, g.Gap.Count, g.Gap.After))
 	}
-	return append(events, f.events[:len(f.times)]...), append(times, f.times...)
+	return gaps
 }
 
-// lose gives up the events of the batch.
-func (f *folder) lose() {
-	for i, e := range f.events[:len(f.times)] {
-		if e.Gap != nil {
-			f.missing(e.Gap.Reason, e.Gap.Count, e.Gap.After, f.times[i])
-			continue
-		}
-		f.missing(wire.Gap_SPOOL_FULL, 1, f.times[i], f.times[i])
+// lose gives up an event: the next batch says so.
+func (f *folder) lose(e *wire.Event) {
+	if e.Gap == nil {
 		f.lost[wire.Gap_SPOOL_FULL]++
+		e = newGap(wire.Gap_SPOOL_FULL, e.Delta, 1, e.Delta)
 	}
-	f.times = f.times[:0]
-}
-
-func (f *folder) missing(reason wire.Gap_Reason, count, after, until uint64) {
-	if g := f.gaps[reason]; g != nil {
-		g.count, g.after, g.until = g.count+count, min(g.after, after), max(g.until, until)
+	g := f.gaps[e.Gap.Reason]
+	if g == nil {
+		f.gaps[e.Gap.Reason] = e
 		return
 	}
-	f.gaps[reason] = &gap{count, after, until}
+	g.Delta, g.Gap.Count, g.Gap.After = max(g.Delta, e.Delta), g.Gap.Count+e.Gap.Count, min(g.Gap.After, e.Gap.After)
 }

@@ -1,6 +1,15 @@
 package connect
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,46 +17,23 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/broker"
-	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/connect/certtest"
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 )
 
-func start(t *testing.T, change func(*server.Options)) *broker.Server {
+func start(t *testing.T, change ...func(*server.Options)) *broker.Server {
 	t.Helper()
-	s, err := broker.Start(t.TempDir(), change)
+	s, err := broker.Start(t.TempDir(), change...)
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
 	return s
 }
 
-// connected waits until a connection stands: where this machine does not get on, one goes through its timeouts, and tries again.
-func connected(nc *nats.Conn) {
-	for !nc.IsConnected() {
-		time.Sleep(time.Millisecond)
-	}
-}
-
-func TestConnect(t *testing.T) {
-	s := start(t, func(*server.Options) {})
-	nc, err := Options{URL: s.URL()}.Connect("test")
-	require.NoError(t, err)
-	connected(nc)
-	nc.Close()
-
-	t.Setenv("NATS_URL", s.URL())
-	nc, err = Options{}.Connect("test")
-	require.NoError(t, err)
-	connected(nc)
-	nc.Close()
-}
-
 // Where no server answers it goes on trying, and says so; also when one goes away later.
 func TestNoServer(t *testing.T) {
-	s := start(t, func(*server.Options) {})
+	s := start(t)
 	s.Stop()
 	notes := make(chan string, 100)
 	nc, err := Options{URL: s.URL(), Note: func(text string) { notes <- text }}.Connect("test")
@@ -72,13 +58,42 @@ func TestNoServer(t *testing.T) {
 	told("connected to 127.0.0.1")
 }
 
+// selfSigned makes a certificate for servers on loopback and for clients, which is its own CA, and files with it and its key.
+func selfSigned(t *testing.T) (pair tls.Certificate, certFile, keyFile string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: t.Name()}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	require.NoError(t, err)
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	require.NoError(t, err)
+	write := func(kind string, der []byte) (file string) {
+		file = filepath.Join(t.TempDir(), "pem")
+		require.NoError(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
+		return file
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, write("CERTIFICATE", der), write("PRIVATE KEY", private)
+}
+
 // An error says what to do. None shows a secret.
 func TestErrors(t *testing.T) {
 	dir := t.TempDir()
-	ca, other := certtest.New(t, dir, "ca"), certtest.New(t, dir, "other")
-	secured := start(t, func(o *server.Options) { o.TLS, o.TLSConfig = true, ca.Server(t) })
-	picky := start(t, func(o *server.Options) { o.TLS, o.TLSVerify, o.TLSConfig = true, true, ca.Mutual(t) })
-	open := start(t, func(*server.Options) {})
+	pair, cert, key := selfSigned(t)
+	_, other, _ := selfSigned(t)
+	secured := start(t, func(o *server.Options) { o.TLS, o.TLSConfig = true, &tls.Config{Certificates: []tls.Certificate{pair}} })
+	picky := start(t, func(o *server.Options) {
+		trusted := x509.NewCertPool()
+		leaf, err := x509.ParseCertificate(pair.Certificate[0])
+		require.NoError(t, err)
+		trusted.AddCert(leaf)
+		o.TLS, o.TLSVerify = true, true
+		o.TLSConfig = &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: trusted}
+	})
+	open := start(t)
 	user, err := nkeys.CreateUser()
 	require.NoError(t, err)
 	public, err := user.PublicKey()
@@ -89,24 +104,28 @@ func TestErrors(t *testing.T) {
 	nkey, junk := filepath.Join(dir, "nkey"), filepath.Join(dir, "junk")
 	require.NoError(t, os.WriteFile(nkey, seed, 0o600))
 	require.NoError(t, os.WriteFile(junk, []byte("junk"), 0o600))
-	cert, key := ca.Client(t, "client")
 
+	t.Setenv("NATS_URL", open.URL())
 	for _, good := range []Options{
-		{URL: secured.URL(), TLSCA: ca.File},
-		{URL: picky.URL(), TLSCA: ca.File, TLSCert: cert, TLSKey: key},
+		{}, // of the environment
+		{URL: open.URL()},
+		{URL: secured.URL(), TLSCA: cert},
+		{URL: picky.URL(), TLSCA: cert, TLSCert: cert, TLSKey: key},
 		{URL: keyed.URL(), NKey: nkey},
 	} {
 		nc, err := good.Connect("test")
 		require.NoError(t, err)
-		connected(nc)
+		for !nc.IsConnected() { // where this machine does not get on, it goes through its timeouts, and tries again
+			time.Sleep(time.Millisecond)
+		}
 		nc.Close()
 	}
 	for want, bad := range map[string]Options{
 		"the server's certificate is not trusted: give its CA by --tlsca":                    {URL: secured.URL()},
-		other.File + " (--tlsca) does not hold the CA that has signed it":                    {URL: secured.URL(), TLSCA: other.File},
-		"the server refuses us: give a certificate that it trusts by --tlscert and --tlskey": {URL: picky.URL(), TLSCA: ca.File},
+		other + " (--tlsca) does not hold the CA that has signed it":                         {URL: secured.URL(), TLSCA: other},
+		"the server refuses us: give a certificate that it trusts by --tlscert and --tlskey": {URL: picky.URL(), TLSCA: cert},
 		"the server does not know us: give credentials that it accepts by --creds or --nkey": {URL: keyed.URL()},
-		"the server has no TLS":                    {URL: open.URL(), TLSCA: ca.File},
+		"the server has no TLS":                    {URL: open.URL(), TLSCA: cert},
 		"failed to parse root certificate":         {URL: open.URL(), TLSCA: junk},
 		"no such file":                             {URL: open.URL(), TLSCA: filepath.Join(dir, "none")},
 		"--creds: open":                            {URL: open.URL(), Creds: filepath.Join(dir, "none")},

@@ -39,7 +39,11 @@ func all(t *testing.T, s *Spool) (data []string, last uint64) {
 
 func TestAppendNextDelete(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "spool")
+	_, err := Open(filepath.Join(path, "spool"))
+	require.ErrorIs(t, err, os.ErrNotExist)
 	s := open(t, path)
+	_, err = Open(path)
+	require.ErrorContains(t, err, path+" is in use by another agent")
 	require.NoError(t, s.Append([]byte("one"), []byte("two")))
 	require.NoError(t, s.Append(nil))
 	require.Equal(t, int64(6), s.Bytes())
@@ -151,20 +155,6 @@ func TestForeign(t *testing.T) {
 	after, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.True(t, bytes.Equal(before, after))
-}
-
-func TestInUse(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "spool")
-	s := open(t, path)
-	_, err := Open(path)
-	require.ErrorContains(t, err, path+" is in use by another agent")
-	s.Close()
-	open(t, path)
-}
-
-func TestNoDirectory(t *testing.T) {
-	_, err := Open(filepath.Join(t.TempDir(), "none", "spool"))
-	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
 // Damage is found when the spool is opened, wherever it is, and nothing in the file is changed.

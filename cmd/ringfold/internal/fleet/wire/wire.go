@@ -1,4 +1,7 @@
+// Package wire is what agents publish: fleet.proto and event.proto, and what it cannot express.
 package wire
+
+//go:generate protoc --go_out=. --go_opt=paths=source_relative fleet.proto event.proto
 
 import (
 	"cmp"
@@ -82,7 +85,7 @@ func tooLarge(n, most int) error {
 }
 
 func check(b *Batch) error {
-	if err := checkNames("host", b.Host, "boot_id", b.BootId); err != nil {
+	if err := cmp.Or(checkName("host", b.Host), checkName("boot_id", b.BootId)); err != nil {
 		return err
 	}
 	if b.Since > b.Watermark {
@@ -105,30 +108,23 @@ func checkPlace(b *Batch) error {
 	if b.First == 0 || b.First > b.Sequence || b.Sequence > math.MaxInt64 {
 		return fmt.Errorf("%w: its sequence number is %d, in a log that begins with %d", ErrMalformed, b.Sequence, b.First)
 	}
-	if b.Prior == "" {
-		return checkNames("log_id", b.LogId)
-	}
-	return checkNames("log_id", b.LogId, "prior", b.Prior)
-}
-
-func checkNames(fields ...string) error {
-	for i := 0; i < len(fields); i += 2 {
-		if err := checkName(fields[i+1]); err != nil {
-			return fmt.Errorf("%w: its %s %w", ErrMalformed, fields[i], err)
+	if b.Prior != "" {
+		if err := checkName("prior", b.Prior); err != nil {
+			return err
 		}
 	}
-	return nil
+	return checkName("log_id", b.LogId)
 }
 
-// checkName: names become parts of a header, of a path and of lines on a terminal.
-func checkName(s string) error {
+// checkName checks a name: it becomes a part of a header, of a path and of lines on a terminal.
+func checkName(field, s string) error {
 	switch {
 	case s == "":
-		return errors.New("is missing")
+		return fmt.Errorf("%w: its %s is missing", ErrMalformed, field)
 	case len(s) > maxName:
-		return fmt.Errorf("has %d bytes, more than %d", len(s), maxName)
+		return fmt.Errorf("%w: its %s has %d bytes, more than %d", ErrMalformed, field, len(s), maxName)
 	case !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsGraphic(r) }):
-		return fmt.Errorf("has characters that cannot be printed: %q", s)
+		return fmt.Errorf("%w: its %s has characters that cannot be printed: %q", ErrMalformed, field, s)
 	}
 	return nil
 }
