@@ -35,7 +35,7 @@ func TestLinuxPerfDataReads(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "perf.data")
 	rec, err := perfdata.Create(path, perfdata.Options{Events: []perfdata.EventInfo{{Name: "execs"}}})
 	require.NoError(t, err)
-	recorded := simulated(t, rec)
+	recorded := mixed(t, rec)
 	require.NoError(t, rec.Flush())
 	for _, name := range []string{"?", "execs"} { // of a file that is not closed it does not find the name
 		var want []string

@@ -12,19 +12,12 @@ import (
 
 // The times of a snapshot come back from a pipe's file, those of the events from others.
 func TestTimes(t *testing.T) {
-	var b bytes.Buffer
-	rec, err := perfdata.NewRecorder(&b, perfdata.Options{Since: 5, Until: 7_200_000_000_000})
-	require.NoError(t, err)
-	emitted(t, rec, 10, true)
-	require.NoError(t, rec.Close())
-	piped := filepath.Join(t.TempDir(), "piped.data")
-	require.NoError(t, os.WriteFile(piped, b.Bytes(), 0o600))
-	since, until, err := perfdata.Times(piped)
+	ten := func(rec *perfdata.Recorder) { emitted(t, rec, 10, true) }
+	since, until, err := perfdata.Times(piped(t, perfdata.Options{Since: 5, Until: 7_200_000_000_000}, ten))
 	require.NoError(t, err)
 	require.Equal(t, []uint64{5, 7_200_000_000_000}, []uint64{since, until})
 
-	path := record(t, perfdata.Options{}, func(rec *perfdata.Recorder) { emitted(t, rec, 10, true) })
-	since, until, err = perfdata.Times(path)
+	since, until, err = perfdata.Times(record(t, perfdata.Options{}, ten))
 	require.NoError(t, err)
 	require.Equal(t, []uint64{3_600_001_000_000, 3_600_010_000_000}, []uint64{since, until})
 	since, until, err = perfdata.Times("testdata/golden.perf.data") // not closed
@@ -37,28 +30,20 @@ func TestTimes(t *testing.T) {
 // Names and BTF come back from files and from pipes.
 func TestEvents(t *testing.T) {
 	want := []perfdata.EventInfo{{Name: "execs", BTF: []byte("a type")}, {Name: "plain"}, {Name: "exits", BTF: []byte("another")}}
-	path := record(t, perfdata.Options{Events: want}, func(rec *perfdata.Recorder) { emitted(t, rec, 10, true) })
-	got, err := perfdata.Events(path)
-	require.NoError(t, err)
-	require.Equal(t, want, got)
-
-	var b bytes.Buffer
-	rec, err := perfdata.NewRecorder(&b, perfdata.Options{Events: want})
-	require.NoError(t, err)
-	emitted(t, rec, 10, true)
-	require.NoError(t, rec.Close())
-	piped := filepath.Join(t.TempDir(), "piped.data")
-	require.NoError(t, os.WriteFile(piped, b.Bytes(), 0o600))
-	got, err = perfdata.Events(piped)
-	require.NoError(t, err)
-	require.Equal(t, want, got)
+	ten := func(rec *perfdata.Recorder) { emitted(t, rec, 10, true) }
+	path := record(t, perfdata.Options{Events: want}, ten)
+	for _, file := range []string{path, piped(t, perfdata.Options{Events: want}, ten)} {
+		got, err := perfdata.Events(file)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
 
 	// Of a recording that was not closed there are names and BTF too.
 	whole, err := os.ReadFile(path)
 	require.NoError(t, err)
 	clear(whole[72:104])
 	require.NoError(t, os.WriteFile(path, whole, 0o600))
-	got, err = perfdata.Events(path)
+	got, err := perfdata.Events(path)
 	require.NoError(t, err)
 	require.Equal(t, want, got)
 

@@ -22,20 +22,15 @@ import (
 func scattered(t *testing.T, n, files int) (paths []string, together string, of []int) {
 	t.Helper()
 	dir := t.TempDir()
-	k := make([]*perfbuftest.Kernel, files)
-	readers := make([]*perfbuf.Reader, files)
-	recs := make([]*perfdata.Recorder, files)
+	k, readers, recs := make([]*perfbuftest.Kernel, files), make([]*perfbuf.Reader, files), make([]*perfdata.Recorder, files)
 	var all perfdata.Options
+	var err error
 	for i := range files {
-		k[i] = perfbuftest.New(perfbuftest.Options{})
-		r, err := k[i].Open(perfbuf.Options{})
-		require.NoError(t, err)
-		defer r.Close()
-		readers[i] = r
+		k[i], readers[i] = simulated(t, perfbuf.Options{})
 		paths = append(paths, filepath.Join(dir, fmt.Sprint(i)))
 		recs[i], err = perfdata.Create(paths[i], perfdata.Options{})
 		require.NoError(t, err)
-		all.Events = append(all.Events, perfdata.EventInfo{Name: fmt.Sprint(i), Source: r})
+		all.Events = append(all.Events, perfdata.EventInfo{Name: fmt.Sprint(i), Source: readers[i]})
 	}
 	together = filepath.Join(dir, "all")
 	rec, err := perfdata.Create(together, all)
@@ -81,10 +76,7 @@ func TestMerge(t *testing.T) {
 				if one {
 					path, o.Event = together, fmt.Sprint(i)
 				}
-				r, err := perfdata.Open(path, o)
-				require.NoError(t, err)
-				defer r.Close()
-				readers = append(readers, r)
+				readers = append(readers, opened(t, path, o))
 			}
 			s, err := perfbuf.Merge(order, readers...)
 			require.NoError(t, err)
@@ -107,10 +99,7 @@ func TestMergeRemove(t *testing.T) {
 	paths, _, of := scattered(t, 60_000, 3)
 	var readers []*perfbuf.Reader
 	for _, path := range paths {
-		r, err := perfdata.Open(path, perfdata.ReplayOptions{Reader: perfbuf.Options{RingBytes: 4096}})
-		require.NoError(t, err)
-		defer r.Close()
-		readers = append(readers, r)
+		readers = append(readers, opened(t, path, perfdata.ReplayOptions{Reader: perfbuf.Options{RingBytes: 4096}}))
 	}
 	s, err := perfbuf.Merge(perfbuf.StreamOptions{Spill: perfbuf.Spill{Bytes: -1}}, readers...)
 	require.NoError(t, err)
@@ -159,12 +148,7 @@ func TestMergeMachines(t *testing.T) {
 	require.NoError(t, os.WriteFile(other, there, 0o600))
 
 	run := func(a, b perfdata.ReplayOptions) (order []int, err error) {
-		r1, err := perfdata.Open(here, a)
-		require.NoError(t, err)
-		defer r1.Close()
-		r2, err := perfdata.Open(other, b)
-		require.NoError(t, err)
-		defer r2.Close()
+		r1, r2 := opened(t, here, a), opened(t, other, b)
 		s, err := perfbuf.Merge(perfbuf.StreamOptions{}, r1, r2)
 		if err != nil {
 			return nil, err
@@ -200,13 +184,8 @@ func TestMergeMachines(t *testing.T) {
 
 	_, err = perfdata.Open("testdata/golden.perf.data", perfdata.ReplayOptions{WallClock: true})
 	require.ErrorContains(t, err, "does not have the time of day")
-	live, err := perfbuftest.New(perfbuftest.Options{}).Open(perfbuf.Options{})
-	require.NoError(t, err)
-	defer live.Close()
-	r, err := perfdata.Open(here, perfdata.ReplayOptions{})
-	require.NoError(t, err)
-	defer r.Close()
-	s, err := perfbuf.Merge(perfbuf.StreamOptions{}, r, live)
+	_, live := simulated(t, perfbuf.Options{})
+	s, err := perfbuf.Merge(perfbuf.StreamOptions{}, opened(t, here, perfdata.ReplayOptions{}), live)
 	if err == nil {
 		err = s.Wait(context.Background())
 		s.Close()

@@ -1,7 +1,6 @@
 package perfdata_test
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -13,18 +12,14 @@ import (
 
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/ringfold/ringfold/perfbuf"
-	"github.com/ringfold/ringfold/perfbuf/perfbuftest"
 	"github.com/ringfold/ringfold/perfbuf/perfdata"
 	"github.com/stretchr/testify/require"
 )
 
-// simulated is a recording of a few events on two CPUs: samples, a loss, corrupt memory, one that is too large.
-func simulated(t *testing.T, rec *perfdata.Recorder) (recorded []perfbuf.Record) {
+// mixed records a few events on two CPUs: samples, a loss, corrupt memory, a sample that is too large.
+func mixed(t *testing.T, rec *perfdata.Recorder) (recorded []perfbuf.Record) {
 	t.Helper()
-	k := perfbuftest.New(perfbuftest.Options{})
-	r, err := k.Open(perfbuf.Options{RingBytes: 128 << 10})
-	require.NoError(t, err)
-	defer r.Close()
+	k, r := simulated(t, perfbuf.Options{RingBytes: 128 << 10})
 	s, err := r.Stream(perfbuf.StreamOptions{})
 	require.NoError(t, err)
 	defer s.Close()
@@ -69,17 +64,12 @@ func perf(t *testing.T, args ...string) string {
 // perf's programs read a recording: each record, the CPU, the time, the payload's bytes, the losses, the name, the machine.
 func TestPerfReads(t *testing.T) {
 	dir := t.TempDir()
-	path, piped := filepath.Join(dir, "perf.data"), filepath.Join(dir, "piped.data")
-	rec, err := perfdata.Create(path, perfdata.Options{Events: []perfdata.EventInfo{{Name: "execs", BTF: []byte("a type")}}})
-	require.NoError(t, err)
-	recorded := simulated(t, rec)
-	require.NoError(t, rec.Close())
-	var pipe bytes.Buffer
-	rec, err = perfdata.NewRecorder(&pipe, perfdata.Options{Events: []perfdata.EventInfo{{Name: "execs"}}, Since: 1_000_002_000, Until: 3_000_004_000})
-	require.NoError(t, err)
-	simulated(t, rec)
-	require.NoError(t, rec.Close())
-	require.NoError(t, os.WriteFile(piped, pipe.Bytes(), 0o600))
+	var recorded []perfbuf.Record
+	path := record(t, perfdata.Options{Events: []perfdata.EventInfo{{Name: "execs", BTF: []byte("a type")}}}, func(rec *perfdata.Recorder) {
+		recorded = mixed(t, rec)
+	})
+	piped := piped(t, perfdata.Options{Events: []perfdata.EventInfo{{Name: "execs"}}, Since: 1_000_002_000, Until: 3_000_004_000},
+		func(rec *perfdata.Recorder) { mixed(t, rec) })
 
 	var want []string
 	for _, r := range recorded {

@@ -35,10 +35,7 @@ func TestNoRoom(t *testing.T) {
 	require.ErrorIs(t, err, errFull)
 	rec, err := perfdata.NewRecorder(&full{left: 2}, perfdata.Options{})
 	require.NoError(t, err)
-	k := perfbuftest.New(perfbuftest.Options{})
-	r, err := k.Open(perfbuf.Options{})
-	require.NoError(t, err)
-	defer r.Close()
+	k, r := simulated(t, perfbuf.Options{})
 	one := func() error {
 		require.NoError(t, k.Output(0, []byte("one")))
 		return r.ForEach(func(ev perfbuf.Event) error { return errors.Join(rec.Record(ev), rec.Flush()) })
@@ -137,10 +134,7 @@ func TestRecordDoesNotAllocate(t *testing.T) {
 	}
 	rec, err := perfdata.NewRecorder(io.Discard, perfdata.Options{})
 	require.NoError(t, err)
-	k := perfbuftest.New(perfbuftest.Options{})
-	r, err := k.Open(perfbuf.Options{})
-	require.NoError(t, err)
-	defer r.Close()
+	k, r := simulated(t, perfbuf.Options{})
 	payload := make([]byte, 1000)
 	record := rec.Record
 	require.Zero(t, testing.AllocsPerRun(3000, func() { // some buffers full
@@ -151,22 +145,14 @@ func TestRecordDoesNotAllocate(t *testing.T) {
 
 // Each source of a merged stream has its own event in the file, and one is replayed at a time.
 func TestSources(t *testing.T) {
-	var readers []*perfbuf.Reader
-	var kernels []*perfbuftest.Kernel
-	for range 2 {
-		k := perfbuftest.New(perfbuftest.Options{})
-		r, err := k.Open(perfbuf.Options{})
-		require.NoError(t, err)
-		defer r.Close()
-		readers, kernels = append(readers, r), append(kernels, k)
-	}
-	path := record(t, perfdata.Options{Events: []perfdata.EventInfo{{Name: "first"}, {Name: "second", Source: readers[1]}}}, func(rec *perfdata.Recorder) {
-		for i, r := range readers {
-			for range 3 + i {
-				require.NoError(t, kernels[i].Output(0, []byte("same")))
-			}
-			require.NoError(t, r.ForEach(rec.Record))
+	k1, r1 := simulated(t, perfbuf.Options{})
+	k2, r2 := simulated(t, perfbuf.Options{})
+	path := record(t, perfdata.Options{Events: []perfdata.EventInfo{{Name: "first"}, {Name: "second", Source: r2}}}, func(rec *perfdata.Recorder) {
+		for _, k := range []*perfbuftest.Kernel{k1, k1, k1, k2, k2, k2, k2} {
+			require.NoError(t, k.Output(0, []byte("same")))
 		}
+		require.NoError(t, r1.ForEach(rec.Record))
+		require.NoError(t, r2.ForEach(rec.Record))
 	})
 	_, err := perfdata.Open(path, perfdata.ReplayOptions{})
 	require.ErrorContains(t, err, `"first" (type 1, config 10); "second"`)
@@ -181,9 +167,7 @@ func TestSources(t *testing.T) {
 
 // Run returns what ended it, as it is.
 func TestRunReturnsTheCause(t *testing.T) {
-	reader, err := perfbuftest.New(perfbuftest.Options{}).Open(perfbuf.Options{})
-	require.NoError(t, err)
-	defer reader.Close()
+	_, reader := simulated(t, perfbuf.Options{})
 	rec, err := perfdata.Create(filepath.Join(t.TempDir(), "x"), perfdata.Options{})
 	require.NoError(t, err)
 	defer rec.Close()

@@ -115,17 +115,10 @@ func TestMakeRecordings(t *testing.T) {
 
 // keepOnly records anew those events of a recording that are to be kept, and nothing about this machine.
 func keepOnly(t *testing.T, from, to string, keep func(event string, ev perfbuf.Event) bool) {
-	events, err := perfdata.Events(from)
-	require.NoError(t, err)
+	readers, names := openedAll(t, from)
 	var o perfdata.Options
-	var readers []*perfbuf.Reader
-	names := map[*perfbuf.Reader]string{}
-	for _, e := range events {
-		r, err := perfdata.Open(from, perfdata.ReplayOptions{Event: e.Name})
-		require.NoError(t, err)
-		defer r.Close()
-		o.Events = append(o.Events, perfdata.EventInfo{Name: e.Name, Source: r})
-		readers, names[r] = append(readers, r), e.Name
+	for _, r := range readers {
+		o.Events = append(o.Events, perfdata.EventInfo{Name: names[r], Source: r})
 	}
 	s, err := perfbuf.Merge(perfbuf.StreamOptions{}, readers...)
 	require.NoError(t, err)

@@ -32,16 +32,7 @@ func TestRecordings(t *testing.T) {
 			st, err := os.Stat(path)
 			require.NoError(t, err)
 			require.Less(t, st.Size(), int64(64<<10))
-			events, err := perfdata.Events(path)
-			require.NoError(t, err)
-			var readers []*perfbuf.Reader
-			names := map[*perfbuf.Reader]string{}
-			for _, e := range events {
-				r, err := perfdata.Open(path, perfdata.ReplayOptions{Event: e.Name})
-				require.NoError(t, err)
-				defer r.Close()
-				readers, names[r] = append(readers, r), e.Name
-			}
+			readers, names := openedAll(t, path)
 			stream, err := perfbuf.Merge(perfbuf.StreamOptions{}, readers...)
 			require.NoError(t, err)
 			got, last, n := map[string]int{}, uint64(0), 0

@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/ringfold/ringfold/perfbuf"
-	"github.com/ringfold/ringfold/perfbuf/perfbuftest"
 	"github.com/ringfold/ringfold/perfbuf/perfdata"
 	"github.com/stretchr/testify/require"
 )
@@ -37,10 +36,7 @@ func childPath() string { return os.Getenv("PERFDATA_TEST_CHILD") }
 // the recorder fails.
 func load(t *testing.T, rec *perfdata.Recorder, flushed func(n uint64) error) error {
 	t.Helper()
-	k := perfbuftest.New(perfbuftest.Options{})
-	r, err := k.Open(perfbuf.Options{RingBytes: 512 << 10})
-	require.NoError(t, err)
-	defer r.Close()
+	k, r := simulated(t, perfbuf.Options{RingBytes: 512 << 10})
 	payload := make([]byte, 4096)
 	for n := uint64(0); ; {
 		for range 1 + rand.IntN(200) {
@@ -61,30 +57,35 @@ func load(t *testing.T, rec *perfdata.Recorder, flushed func(n uint64) error) er
 	}
 }
 
-// numbers reads the numbers of the events of a file, which follow each other, and how it ends.
-func numbers(t *testing.T, path string) (first, behind uint64, end error) {
+// numbers requires that the events of a series of files follow each other, and that all files but the last are whole. It returns the
+// numbers of the first event and of the next, and how the last file ends: nil if it has no header yet.
+func numbers(t *testing.T, files []string) (first, next uint64, end error) {
 	t.Helper()
-	r, err := perfdata.Open(path, perfdata.ReplayOptions{})
-	require.NoError(t, err)
-	defer r.Close()
-	s, err := r.Stream(perfbuf.StreamOptions{})
-	require.NoError(t, err)
-	defer s.Close()
-	end = s.Run(t.Context(), func(ev perfbuf.Event) error {
-		n := binary.NativeEndian.Uint64(ev.Bytes())
-		if behind == 0 {
-			first, behind = n, n
+	any := false
+	for i, file := range files {
+		st, err := os.Stat(file)
+		require.NoError(t, err)
+		last := i == len(files)-1
+		if last && i > 0 && st.Size() < 1000 { // it was begun, and has no record
+			return first, next, nil
 		}
-		if ev.Kind() != perfbuf.KindSample || n != behind {
-			return fmt.Errorf("%v where event %d should be", ev, behind)
+		var recs []perfbuf.Record
+		recs, end = replayed(t, file, perfdata.ReplayOptions{}, &perfbuf.StreamOptions{})
+		if end != io.EOF {
+			require.ErrorIs(t, end, io.ErrUnexpectedEOF)
+			require.True(t, last, "%s: %v", file, end)
 		}
-		behind++
-		return nil
-	})
-	if end != io.EOF {
-		require.ErrorIs(t, end, io.ErrUnexpectedEOF)
+		for _, rec := range recs {
+			n := binary.NativeEndian.Uint64(rec.Data)
+			if !any {
+				any, first, next = true, n, n
+			}
+			require.Equal(t, perfbuf.KindSample, rec.Kind)
+			require.Equal(t, next, n, file)
+			next++
+		}
 	}
-	return first, behind, end
+	return first, next, end
 }
 
 var rotations = []perfdata.Options{
@@ -125,27 +126,13 @@ func TestKilledAnywhere(t *testing.T) {
 		if o.MaxFiles > 0 {
 			require.LessOrEqual(t, len(files), o.MaxFiles)
 		}
-		next := uint64(0)
-		for i, file := range files {
-			st, err := os.Stat(file)
-			require.NoError(t, err)
-			last := i == len(files)-1
-			if last && st.Size() < 1000 { // it has begun a file, and no record
-				continue
-			}
-			first, behind, end := numbers(t, file)
-			if last && first == behind {
-				continue
-			}
-			if i > 0 || o.MaxFiles == 0 {
-				require.Equal(t, next, first, file)
-			}
-			next = behind
-			if end != io.EOF {
-				cut++
-				require.True(t, last, "%s: %v", file, end)
-				require.ErrorContains(t, end, "killed")
-			}
+		first, next, end := numbers(t, files)
+		if o.MaxFiles == 0 {
+			require.Zero(t, first)
+		}
+		if errors.Is(end, io.ErrUnexpectedEOF) {
+			cut++
+			require.ErrorContains(t, end, "killed")
 		}
 		require.GreaterOrEqual(t, next, flushed, "%v", files)
 		os.RemoveAll(dir)
@@ -214,24 +201,10 @@ func TestDiskFull(t *testing.T) {
 		require.ErrorContains(t, err, "recording ends here, and the file is complete up to here")
 		require.ErrorIs(t, rec.Close(), syscall.ENOSPC)
 		files, _ := filepath.Glob(path + "*")
-		next := uint64(0)
-		for j, file := range files {
-			st, err := os.Stat(file)
-			require.NoError(t, err)
-			last := j > 0 && j == len(files)-1
-			if last && st.Size() < 1000 {
-				continue // the disk was full as it was begun
-			}
-			first, behind, end := numbers(t, file)
-			if j == len(files)-1 {
-				require.ErrorIs(t, end, io.ErrUnexpectedEOF, "events are missing at the end")
-				require.ErrorContains(t, end, "ran out of room")
-			}
-			if last && first == behind {
-				continue
-			}
-			require.Equal(t, next, first)
-			next = behind
+		first, next, end := numbers(t, files)
+		require.Zero(t, first)
+		if end != nil { // else the disk was full as the last file was begun
+			require.ErrorContains(t, end, "ran out of room")
 		}
 		require.GreaterOrEqual(t, next, flushed, "options %d", i)
 		require.Positive(t, next)
