@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -26,22 +25,14 @@ func TestWays(t *testing.T) {
 
 // receive runs each way for a while, and reports whether all have received events.
 func receive(t *testing.T, duration time.Duration) bool {
-	out, err := kerneltest.Program(t, "-duration", duration.String(), "-json").CombinedOutput()
+	out, err := kerneltest.Program(t, "-duration", duration.String()).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 	require.Len(t, lines, len(names))
-	all := true
 	for i, line := range lines {
-		var got struct {
-			Way            string
-			Received, Lost *uint64
-		}
-		require.NoError(t, json.Unmarshal([]byte(line), &got), line)
-		require.Equal(t, names[i], got.Way)
-		require.NotNil(t, got.Lost)
-		all = all && *got.Received > 0
+		require.Regexp(t, "^"+names[i]+` +\d+ received +\d+ lost$`, line)
 	}
-	return all
+	return !strings.Contains(string(out), " 0 received")
 }
 
 // Ctrl-C, which all processes of the group get, ends the first way in the middle, and the program with it.

@@ -22,9 +22,7 @@ var object []byte // outputs an event per system call of one process
 
 func main() {
 	duration := flag.Duration("duration", 3*time.Second, "how long each way runs")
-	asJSON := flag.Bool("json", false, "print an object per way")
 	flag.Parse()
-	format := map[bool]string{false: "%-8s %9d received %9d lost\n", true: `{"way":%q,"received":%d,"lost":%d}` + "\n"}[*asJSON]
 	libbpfgo.SetLoggerCbs(libbpfgo.Callbacks{Log: func(int, string) {}}) // errors say as much
 	interrupted, _ := signal.NotifyContext(context.Background(), os.Interrupt)
 	for i := 0; i < len(names) && interrupted.Err() == nil; i++ {
@@ -40,7 +38,7 @@ func main() {
 		module.Close()
 		_ = traced.Process.Kill() // Ctrl-C may have ended it
 		_ = traced.Wait()
-		fmt.Printf(format, names[i], c.received, c.lost)
+		fmt.Printf("%-8s %9d received %9d lost\n", names[i], c.received, c.lost)
 	}
 }
 

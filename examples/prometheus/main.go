@@ -27,14 +27,9 @@ var object []byte
 func main() {
 	listen := flag.String("listen", "127.0.0.1:9435", "where to serve; port 0 is any that is free")
 	perCPU := flag.Bool("per-cpu", false, "label the metrics of rings by CPU")
-	duration := flag.Duration("duration", 0, "end after this time, such as 3s (default: with Ctrl-C)")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if *duration > 0 {
-		ctx, stop = context.WithTimeout(ctx, *duration)
-		defer stop()
-	}
 
 	libbpfgo.SetLoggerCbs(libbpfgo.Callbacks{Log: func(int, string) {}}) // errors say as much
 	module := must(libbpfgo.NewModuleFromBufferArgs(libbpfgo.NewModuleArgs{BPFObjBuff: object, SkipMemlockBump: true}))

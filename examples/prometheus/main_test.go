@@ -62,12 +62,6 @@ func TestServes(t *testing.T) {
 	require.NotContains(t, perCPU, "\nringfold_samples_total ")
 }
 
-func TestDuration(t *testing.T) {
-	kerneltest.Require(t)
-	cmd, stderr := program(t, "-listen", "127.0.0.1:0", "-duration", "1ms")
-	require.NoError(t, cmd.Run(), stderr.String())
-}
-
 func TestFails(t *testing.T) {
 	kerneltest.Unprivileged(t, "-listen", "127.0.0.1:0")
 	cmd, stderr := program(t, "-listen", "127.0.0.1:none")

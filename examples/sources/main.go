@@ -6,8 +6,6 @@ import (
 	"bytes"
 	"context"
 	_ "embed"
-	"encoding/json"
-	"flag"
 	"fmt"
 	"log"
 	"os"
@@ -55,9 +53,6 @@ var (
 )
 
 func main() {
-	asJSON := flag.Bool("json", false, "print an object per event")
-	duration := flag.Duration("duration", 0, "end after this time, such as 3s (default: with Ctrl-C)")
-	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 
@@ -87,20 +82,12 @@ func main() {
 	// Not before there are rings, without which outputs fail.
 	must(0, life.AttachPrograms())
 	attached := must(link.AttachTracing(link.TracingOptions{Program: scheduling.Programs["on_switch"]}))
-	if *duration > 0 {
-		ctx, stop = context.WithTimeout(ctx, *duration)
-		defer stop()
-	}
 
 	names := map[*perfbuf.Reader]string{execs: "execs", exits: "exits", forks: "forks", switches: "switches"}
 	show := func(ev perfbuf.Event) error {
 		text := ev.String() // of losses
 		if ev.Kind() == perfbuf.KindSample {
 			text = describe(ev, names[ev.Source()])
-		}
-		if *asJSON {
-			return json.NewEncoder(os.Stdout).Encode(map[string]any{
-				"source": names[ev.Source()], "time_ns": ev.Time(), "cpu": ev.CPU(), "kind": ev.Kind().String(), "lost": ev.Lost(), "text": text})
 		}
 		_, err := fmt.Printf("%16.6f  cpu %-3d %-9s %s\n", float64(ev.Time())/1e9, ev.CPU(), names[ev.Source()], text)
 		return err

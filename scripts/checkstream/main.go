@@ -1,8 +1,7 @@
-// Checkstream reads what "ringfold demo --json" or the example "ordered -json" printed, and fails unless it is one
-// ordered stream of all CPUs: each line parses, times never decrease except on
-// lines that say they are late, which in exact mode none does, every online CPU is there, and the
-// summary on the last line agrees with the lines before it. A simulated stream fails too: it says
-// nothing about this kernel.
+// Checkstream reads what "ringfold demo --json" printed, and fails unless it is one ordered stream
+// of all CPUs: each line parses, times never decrease except on lines that say they are late, which
+// in exact mode none does, every online CPU is there, and the summary on the last line agrees with
+// the lines before it. A simulated stream fails too: it says nothing about this kernel.
 package main
 
 import (
