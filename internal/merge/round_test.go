@@ -187,7 +187,6 @@ func TestAbandon(t *testing.T) {
 			}
 			h.Abandon()
 			require.Nil(t, next(h.Merger))
-			h.End()
 			require.Zero(t, h.Held(0)+h.Held(1))
 			h.drained()
 		}

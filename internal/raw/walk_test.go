@@ -80,6 +80,11 @@ func agreeParse(t testing.TB, r *raw.Ring, s stretch) (n int) {
 				t.Fatalf("payload of %d bytes in %+v", rec.Len, rec)
 			}
 			touch(alone.Join(r, &rec))
+			_, _, ok := r.View().Find(r.At(off))
+			inOne := r.Layout() == raw.LayoutRingBuf || r.At(off)+rec.Size <= r.Size()
+			if ok != (inOne && uint64(rec.Len) >= s.least()) {
+				t.Fatalf("%+v is found: %v", rec, ok)
+			}
 			n++
 		}
 		off += rec.Size
