@@ -1,4 +1,4 @@
-package grace_test
+package grace
 
 import (
 	"errors"
@@ -11,66 +11,52 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/ringfold/ringfold/internal/grace"
 	"github.com/stretchr/testify/require"
 )
 
-// A program that begins while the wait is under way is not waited for: the clock is read before.
-func TestClockIsReadBeforeTheWait(t *testing.T) {
-	var clock fakeClock
-	clock.now.Store(1_000_000)
-	b := grace.New(waiter(func() error { clock.now.Store(2_000_000); return nil }), clock.read, grace.BarrierOptions{})
-	require.Zero(t, b.Watermark())
-	require.NoError(t, b.Round())
-	require.EqualValues(t, 1_000_000-grace.DefaultGuard-1, b.Watermark())
-}
-
 // A request that comes once the clock has been read leads to another round: an event may be later than that reading.
 func TestRequestAfterTheClock(t *testing.T) {
-	var b *grace.Barrier
-	b = grace.New(waiter(func() error { return nil }), func() uint64 { b.Request(); return 1 }, grace.BarrierOptions{})
+	var b *Barrier
+	b = New(waitFunc(func() error { return nil }), func() uint64 { b.Request(); return 1 }, BarrierOptions{})
 	b.Request()
 	require.NoError(t, b.Round())
 	require.True(t, b.Requested())
 }
 
-// Nothing is published before the wait has ended.
-func TestWatermarkAfterTheWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newFake(t)
-		var clock fakeClock
-		clock.now.Store(500)
-		b := grace.New(p, clock.read, grace.BarrierOptions{Guard: 7})
-		defer b.Close()
-		go b.Round()
-		<-p.waiting
-		synctest.Wait()
-		require.Zero(t, b.Watermark())
+// The clock is read before the wait, as a program that begins meanwhile is not waited for, and nothing is
+// published before the wait has ended. The watermark never goes back.
+func TestWatermark(t *testing.T) {
+	const guard = 100
+	var clock atomic.Uint64
+	var b *Barrier
+	provider := waitFunc(func() error {
+		before := b.Watermark()
+		clock.Add(1_000_000)
+		require.Equal(t, before, b.Watermark())
 		require.Empty(t, b.Done())
-		p.end <- nil
-		<-b.Done()
-		require.EqualValues(t, 500-7-1, b.Watermark())
+		return nil
 	})
-}
-
-func TestWatermarkNeverGoesBack(t *testing.T) {
-	var clock fakeClock
-	b := grace.New(waiter(func() error { return nil }), clock.read, grace.BarrierOptions{Guard: 100})
+	b = New(provider, clock.Load, BarrierOptions{Guard: guard})
 	for _, step := range []struct{ now, want uint64 }{
-		{0, 0}, {50, 0}, {100, 0}, {101, 0}, {102, 1}, {5000, 4899}, {3000, 4899}, {10, 4899}, {5001, 4900}, {math.MaxUint64, math.MaxUint64 - 101},
+		{0, 0}, {50, 0}, {100, 0}, {101, 0}, {102, 1}, {5000, 4899}, {3000, 4899}, {10, 4899}, {5001, 4900},
+		{math.MaxUint64, math.MaxUint64 - 101},
 	} {
-		clock.now.Store(step.now)
+		clock.Store(step.now)
 		require.NoError(t, b.Round())
+		<-b.Done()
 		require.Equal(t, step.want, b.Watermark(), "at %d", step.now)
 	}
+	b = New(provider, func() uint64 { return 1_000_000 }, BarrierOptions{})
+	require.NoError(t, b.Round())
+	require.EqualValues(t, 1_000_000-DefaultGuard-1, b.Watermark())
 }
 
 // Requests before a round are one; one during a round leads to another; none, to none.
 func TestRequestsCoalesce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newFake(t)
-		var clock fakeClock
-		b := grace.New(p, clock.read, grace.BarrierOptions{Guard: 1})
+		var clock atomic.Uint64
+		b := New(p, clock.Load, BarrierOptions{Guard: 1})
 		defer b.Close()
 		for range 3 {
 			b.Request()
@@ -82,7 +68,7 @@ func TestRequestsCoalesce(t *testing.T) {
 		require.False(t, b.Requested(), "a round that has begun serves no later request")
 
 		for range 3 {
-			clock.now.Store(1000)
+			clock.Store(1000)
 			b.Request()
 			require.True(t, b.Requested())
 		}
@@ -102,7 +88,7 @@ func TestRequestsCoalesce(t *testing.T) {
 // Every request is followed by a round that reads the clock later, whoever requests at the same time.
 func TestNoRequestIsLost(t *testing.T) {
 	var clock atomic.Uint64
-	b := grace.New(waiter(func() error { runtime.Gosched(); return nil }), func() uint64 { return clock.Add(1) }, grace.BarrierOptions{Guard: 1})
+	b := New(waitFunc(func() error { runtime.Gosched(); return nil }), func() uint64 { return clock.Add(1) }, BarrierOptions{Guard: 1})
 	b.Start()
 	defer b.Close()
 	var wg sync.WaitGroup
@@ -127,7 +113,7 @@ func TestNoRequestIsLost(t *testing.T) {
 func TestRoundServesTheRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		waits := 0
-		b := grace.New(waiter(func() error { waits++; return nil }), func() uint64 { return 0 }, grace.BarrierOptions{Interval: time.Second})
+		b := New(waitFunc(func() error { waits++; return nil }), func() uint64 { return 0 }, BarrierOptions{Interval: time.Second})
 		defer b.Close()
 		b.Request()
 		require.NoError(t, b.Round())
@@ -146,11 +132,11 @@ func TestInterval(t *testing.T) {
 		var starts []time.Duration
 		begin := time.Now()
 		const interval, wait = 100 * time.Millisecond, 30 * time.Millisecond
-		b := grace.New(waiter(func() error {
+		b := New(waitFunc(func() error {
 			starts = append(starts, time.Since(begin))
 			time.Sleep(wait)
 			return nil
-		}), func() uint64 { return 0 }, grace.BarrierOptions{Interval: interval})
+		}), func() uint64 { return 0 }, BarrierOptions{Interval: interval})
 		b.Start()
 		for range 5 {
 			b.Request()
@@ -175,7 +161,7 @@ func TestInterval(t *testing.T) {
 func TestIntervalOnAverage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const interval, wait, saved = time.Millisecond, 10 * time.Microsecond, 16
-		b := grace.New(waiter(func() error { time.Sleep(wait); return nil }), func() uint64 { return 0 }, grace.BarrierOptions{Interval: interval})
+		b := New(waitFunc(func() error { time.Sleep(wait); return nil }), func() uint64 { return 0 }, BarrierOptions{Interval: interval})
 		b.Start()
 		defer b.Close()
 		for range 2 {
@@ -196,18 +182,18 @@ func TestIntervalOnAverage(t *testing.T) {
 
 func TestFailedWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var clock fakeClock
-		clock.now.Store(10)
+		var clock atomic.Uint64
+		clock.Store(10)
 		var fail error
 		waits := 0
-		b := grace.New(waiter(func() error { waits++; return fail }), clock.read, grace.BarrierOptions{Guard: 1})
+		b := New(waitFunc(func() error { waits++; return fail }), clock.Load, BarrierOptions{Guard: 1})
 		b.Start()
 		defer b.Close()
 		b.Request()
 		<-b.Done()
 		require.EqualValues(t, 8, b.Watermark())
 
-		clock.now.Store(1000)
+		clock.Store(1000)
 		fail = errors.New("no")
 		begin := time.Now()
 		for range 50 {
@@ -231,11 +217,23 @@ func TestFailedWait(t *testing.T) {
 	})
 }
 
-// Close does not wait for a wait that is under way; the provider is closed after it.
-func TestCloseDuringWait(t *testing.T) {
+// Close closes the provider: at once, or after the wait that is under way, which it does not wait for.
+func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		for _, start := range []bool{false, true} {
+			p := newFake(t)
+			b := New(p, func() uint64 { return 100 }, BarrierOptions{})
+			if start {
+				b.Start()
+				synctest.Wait()
+			}
+			b.Close()
+			require.EqualValues(t, 1, p.closed.Load())
+			b.Start() // ends at once
+		}
+
 		p := newFake(t)
-		b := grace.New(p, func() uint64 { return 100 }, grace.BarrierOptions{Guard: 1})
+		b := New(p, func() uint64 { return 100 }, BarrierOptions{Guard: 1})
 		b.Start()
 		b.Request()
 		<-p.waiting
@@ -256,37 +254,21 @@ func TestCloseDuringWait(t *testing.T) {
 
 // A wait that a Close cuts short has neither failed nor succeeded.
 func TestCloseEndsAWait(t *testing.T) {
-	b := grace.New(waiter(func() error { return os.ErrClosed }), func() uint64 { return 100 }, grace.BarrierOptions{Guard: 1})
+	b := New(waitFunc(func() error { return os.ErrClosed }), func() uint64 { return 100 }, BarrierOptions{Guard: 1})
 	defer b.Close()
 	require.ErrorIs(t, b.Round(), os.ErrClosed)
-	require.Equal(t, grace.BarrierStats{Provider: "func"}, b.Stats())
+	require.Equal(t, BarrierStats{Provider: "waits"}, b.Stats())
 	require.Zero(t, b.Watermark())
 	_, err := b.Failing()
 	require.NoError(t, err)
 }
 
-func TestCloseIdle(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for _, start := range []bool{false, true} {
-			p := newFake(t)
-			b := grace.New(p, func() uint64 { return 100 }, grace.BarrierOptions{})
-			if start {
-				b.Start()
-				synctest.Wait()
-			}
-			b.Close()
-			require.EqualValues(t, 1, p.closed.Load())
-			b.Start() // ends at once
-		}
-	})
-}
-
 func TestStats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newFake(t)
-		b := grace.New(p, func() uint64 { return 0 }, grace.BarrierOptions{})
+		b := New(p, func() uint64 { return 0 }, BarrierOptions{})
 		defer b.Close()
-		require.Equal(t, grace.BarrierStats{Provider: "fake"}, b.Stats())
+		require.Equal(t, BarrierStats{Provider: "fake"}, b.Stats())
 		b.Start()
 		for i := range 100 {
 			b.Request()
@@ -319,7 +301,7 @@ func TestStats(t *testing.T) {
 
 // Rounds, requests and reads allocate nothing.
 func TestAllocations(t *testing.T) {
-	b := grace.New(waiter(func() error { return nil }), func() uint64 { return 1 << 40 }, grace.BarrierOptions{})
+	b := New(waitFunc(func() error { return nil }), func() uint64 { return 1 << 40 }, BarrierOptions{})
 	b.Start()
 	defer b.Close()
 	require.Zero(t, testing.AllocsPerRun(1000, func() {

@@ -17,12 +17,12 @@ type candidate struct {
 	open func() (Provider, error)
 }
 
-// rank is the order of preference: those of the same rank are chosen among by what they cost.
+// rank is the order of preference. Of the same rank, the cheapest is used.
 func (s Set) rank() int {
 	switch s {
 	case NestLevels: // interrupts nobody
 		return 0
-	case Membarrier: // is never faster than MapInMap, and so not even tried if that works
+	case Membarrier: // never faster than MapInMap, so not measured
 		return 2
 	}
 	return 1
@@ -68,27 +68,27 @@ func (o Options) allowed(is Set) error {
 	return nil
 }
 
+// compare orders by preference, and then by what waits cost, as far as that was measured.
+func (c *chooser) compare(a, b Set) int {
+	cost := func(is Set) time.Duration { return cmp.Or(c.costs[is], time.Hour) }
+	return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(cost(a), cost(b)))
+}
+
 // once returns a provider that has waited, nil if there is none without a proof.
 func (c *chooser) once(o Options) Provider {
 	c.mu.Lock()
-	cost := func(is Set) time.Duration { return cmp.Or(c.costs[is], time.Hour) }
-	all := slices.Clone(c.candidates)
-	slices.SortStableFunc(all, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(a.is.rank(), b.is.rank()), cmp.Compare(cost(a.is), cost(b.is)))
-	})
-	all = slices.DeleteFunc(all, func(candidate candidate) bool {
+	all := slices.DeleteFunc(slices.Clone(c.candidates), func(candidate candidate) bool {
 		return o.allowed(candidate.is) != nil || candidate.is == BindMount && c.costs[BindMount] == 0
 	})
+	slices.SortStableFunc(all, func(a, b candidate) int { return c.compare(a.is, b.is) })
 	c.mu.Unlock()
 	for _, candidate := range all {
-		p, err := candidate.open()
-		if err != nil {
-			continue
+		if p, err := candidate.open(); err == nil {
+			if p.Wait() == nil {
+				return p
+			}
+			p.Close()
 		}
-		if p.Wait() == nil {
-			return p
-		}
-		p.Close()
 	}
 	return nil
 }
@@ -115,32 +115,29 @@ func (c *chooser) choose(o Options) (*choice, error) {
 	if len(chosen.ways) == 0 {
 		return nil, &unavailableError{chosen.refused}
 	}
-	slices.SortStableFunc(chosen.ways, func(a, b *way) int {
-		return cmp.Or(cmp.Compare(a.is.rank(), b.is.rank()), cmp.Compare(a.cost, b.cost))
-	})
+	slices.SortStableFunc(chosen.ways, func(a, b *way) int { return c.compare(a.is, b.is) })
 	return chosen, nil
 }
 
-// enoughMeasured bounds how long measuring goes on: what takes so long is slow. A BindMount's wait that took so long was
-// preempted, so it is measured more than once: the choice is for the life of the process.
+// Measuring ends after ten waits, or after this time: what takes so long is slow. A BindMount's wait that
+// takes so long was preempted, and the choice is for the life of the process, so it is measured more often.
 const (
 	enoughMeasured = 5 * time.Millisecond
 	leastBindMount = 3
 )
 
-// measure has w know what a wait costs: the least of up to ten, as a busy machine makes some long. A normal grace period is
-// never short.
+// measure sets what a wait of w costs: the least of some, as a busy machine makes some long.
 func (c *chooser) measure(w *way) error {
 	w.cost = c.costs[w.is]
 	if w.cost != 0 || w.is.rank() == 2 {
 		return nil
 	}
 	w.cost = time.Hour
-	start := time.Now()
 	least := 0
 	if w.is == BindMount {
 		least = leastBindMount
 	}
+	start := time.Now()
 	for n := 0; n < 10 && (n < least || time.Since(start) < enoughMeasured); n++ {
 		begin := time.Now()
 		if err := w.Wait(); err != nil {
@@ -161,7 +158,7 @@ type way struct {
 	gone atomic.Pointer[error]
 }
 
-// choice is a provider of several. Each Wait is by the first that does not fail.
+// choice is several providers as one. The first that does not fail waits.
 type choice struct {
 	ways    []*way
 	refused []error
@@ -188,7 +185,7 @@ func (c *choice) Wait() (err error) {
 		if err = w.Wait(); err == nil {
 			return nil
 		}
-		// The process has given up privileges, or has a new seccomp filter. Other failures may pass.
+		// The process has dropped privileges, or has a new seccomp filter. Other failures may pass.
 		if errors.Is(err, fs.ErrPermission) || errors.Is(err, errors.ErrUnsupported) {
 			failure := err
 			w.gone.Store(&failure)

@@ -1,14 +1,13 @@
-package grace_test
+package grace
 
 import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/ringfold/ringfold/internal/grace"
 	"github.com/stretchr/testify/require"
 )
 
-// fake is a provider whose every Wait tells when it has begun, and ends when told how.
+// fake is a provider whose every Wait signals when it has begun, and ends as the test says.
 type fake struct {
 	waiting chan struct{}
 	end     chan error
@@ -48,16 +47,9 @@ func (p *fake) Close() error {
 	return nil
 }
 
-// fakeClock is a clock that a test sets.
-type fakeClock struct{ now atomic.Uint64 }
+// waitFunc is a provider made of a function.
+type waitFunc func() error
 
-func (c *fakeClock) read() uint64 { return c.now.Load() }
-
-// waiter is a provider made of a function.
-type waiter func() error
-
-func (waiter) Name() string  { return "func" }
-func (w waiter) Wait() error { return w() }
-func (waiter) Close() error  { return nil }
-
-var _ grace.Provider = waiter(nil)
+func (waitFunc) Name() string  { return "waits" }
+func (w waitFunc) Wait() error { return w() }
+func (waitFunc) Close() error  { return nil }

@@ -6,12 +6,10 @@ import (
 	"time"
 )
 
-// subBits says how fine a histogram is: 1<<subBits buckets for each power of two, so that the
-// middle of a bucket is within 1/16 of what it counts.
+// A power of two has 1<<subBits buckets, so the middle of a bucket is within 1/16 of what it counts.
 const subBits = 3
 
-// histogram counts durations in buckets whose width grows with the duration. Adding takes one atomic
-// operation and no lock; its memory is fixed.
+// histogram counts durations in buckets whose width grows with the duration.
 type histogram struct {
 	buckets [(65 - subBits) << subBits]atomic.Uint64
 }

@@ -2,8 +2,8 @@ package grace
 
 import "time"
 
-// Idle reports that no round is requested and none is under way. After a request it becomes true
-// again only when the requested round has ended.
+// Idle reports whether no round is requested or under way. After a request it becomes true again only when
+// the requested round has ended.
 func (b *Barrier) Idle() bool {
 	// In this order: a round claims the provider before it takes the request.
 	if b.pending.Load() {
@@ -14,7 +14,7 @@ func (b *Barrier) Idle() bool {
 	return !b.inUse
 }
 
-// Failing returns for how long all waits have failed, and why the last did: 0 and nil if it succeeded.
+// Failing returns for how long all waits have failed and the last error, or 0 and nil if the last succeeded.
 func (b *Barrier) Failing() (time.Duration, error) {
 	since, err := b.failing.Load(), b.err.Load()
 	if since == 0 || err == nil {

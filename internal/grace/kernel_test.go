@@ -89,8 +89,8 @@ type machine struct {
 	stop  func()
 }
 
-// newMachine runs the emitting program on each CPU over and over, from a thread on that CPU: as a
-// program in process context, which a kernel may preempt, and not in an interrupt.
+// newMachine runs the emitting program on each CPU over and over: as a program in process context, which a
+// kernel may preempt, and not in an interrupt.
 func newMachine(t *testing.T, cpus []int) *machine {
 	e := kerneltest.Load(t)
 	attr := &unix.PerfEventAttr{
@@ -109,6 +109,16 @@ func newMachine(t *testing.T, cpus []int) *machine {
 		require.NoError(t, err)
 		m.rings = append(m.rings, r)
 	}
+	m.stop = onEach(t, cpus, func(cpu int) error {
+		e.Emit(cpu, kerneltest.MaxCount, kerneltest.MinSize)
+		time.Sleep(time.Millisecond) // or the race detector's reader falls behind
+		return nil
+	})
+	return m
+}
+
+// onEach runs f on each CPU over and over, from a thread on that CPU, until stop or the test's end.
+func onEach(t *testing.T, cpus []int, f func(cpu int) error) (stop func()) {
 	var quit atomic.Bool
 	var wg sync.WaitGroup
 	for _, cpu := range cpus {
@@ -120,14 +130,15 @@ func newMachine(t *testing.T, cpus []int) *machine {
 				t.Error(err)
 			}
 			for !quit.Load() {
-				e.Emit(cpu, kerneltest.MaxCount, kerneltest.MinSize)
-				time.Sleep(time.Millisecond) // or the race detector's reader falls behind
+				if err := f(cpu); err != nil && !errors.Is(err, unix.EINTR) {
+					t.Error(err)
+				}
 			}
 		})
 	}
-	m.stop = sync.OnceFunc(func() { quit.Store(true); wg.Wait() })
-	t.Cleanup(m.stop)
-	return m
+	stop = sync.OnceFunc(func() { quit.Store(true); wg.Wait() })
+	t.Cleanup(stop)
+	return stop
 }
 
 // walk frees what is in a ring up to head, record by record.
@@ -210,37 +221,70 @@ func TestKernelWatermark(t *testing.T) {
 	kerneltest.Require(t)
 	cpus, err := cpulist.Online(cpulist.Dir)
 	require.NoError(t, err)
-	clock := func() uint64 {
-		var ts unix.Timespec
-		unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
-		return uint64(ts.Nano())
+	enough := 100
+	if testing.Short() { // an emulated machine takes seconds for each
+		enough = 10
 	}
 	providers(t, func(t *testing.T, p Provider) {
 		m := newMachine(t, cpus)
-		b := New(p, clock, BarrierOptions{})
-		events := 0
-		round := func() {
-			watermark := b.Watermark() // heads were loaded after it, and everything below them is freed
-			require.NoError(t, b.Round())
-			for _, r := range m.rings {
-				walk(t, r, r.Head(), func(rec *raw.Record) {
-					events++
-					if rec.Time <= watermark {
-						t.Errorf("an event of %d came after watermark %d", rec.Time, watermark)
-					}
-				})
-			}
-		}
-		rounds := 100
-		if testing.Short() { // an emulated machine takes seconds for each
-			rounds = 10
-		}
-		for n := 0; n < rounds || events <= rounds; n++ {
-			round()
-			runtime.Gosched() // with one CPU a round takes no time, and the emitter has the same CPU
-		}
-		m.stop()
-		round()
-		t.Logf("%d events, %+v", events, b.Stats())
+		require.Zero(t, late(t, m, p, BarrierOptions{}, monotonic, func(rounds, events, _ int) bool {
+			return rounds >= enough && events > enough
+		}))
 	})
+}
+
+func monotonic() uint64 {
+	var ts unix.Timespec
+	unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
+	return uint64(ts.Nano())
+}
+
+// late makes rounds until it may stop, and one more. It returns how many events were published after a
+// watermark that they are not above, and logs how many would have been without the wait: those that were not
+// yet published when it began.
+func late(t *testing.T, m *machine, p Provider, o BarrierOptions, clock func() uint64, stop func(rounds, events, late int) bool) int {
+	rounds, events, late, lateRounds, waited, waitedRounds := 0, 0, 0, 0, 0, 0
+	began, heads := make([]uint64, len(m.rings)), make([]uint64, len(m.rings))
+	load := func(heads []uint64) {
+		for i, r := range m.rings {
+			heads[i] = r.Head()
+		}
+	}
+	if n, ok := p.(*nestLevels); ok {
+		o.Guard = n.Guard()
+	}
+	b := New(waitFunc(func() error { load(began); return p.Wait() }), clock, o)
+	for last := false; !last; rounds++ {
+		last = stop(rounds, events, lateRounds)
+		before := b.Watermark() // heads were loaded after it, and everything below them is freed
+		require.NoError(t, b.Round())
+		load(heads)
+		watermark, oldLate, oldWaited := b.Watermark(), late, waited
+		for i, r := range m.rings {
+			count := func(rec *raw.Record) {
+				events++
+				if rec.Time <= before {
+					late++
+				}
+			}
+			walk(t, r, began[i], count)
+			walk(t, r, heads[i], func(rec *raw.Record) {
+				count(rec)
+				if rec.Time <= watermark {
+					waited++
+				}
+			})
+		}
+		if late > oldLate {
+			lateRounds++
+		}
+		if waited > oldWaited {
+			waitedRounds++
+		}
+		runtime.Gosched()
+	}
+	t.Logf("%d rounds, %d of them late, %d would have been without a wait; %d events, %d late, %d waited for; %+v",
+		rounds, lateRounds, waitedRounds, events, late, waited, b.Stats())
+	require.NotZero(t, events)
+	return late
 }

@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,7 +15,6 @@ import (
 	libbpf "github.com/ringfold/ringfold/cgo"
 	"github.com/ringfold/ringfold/internal/cpulist"
 	"github.com/ringfold/ringfold/internal/kerneltest"
-	"github.com/ringfold/ringfold/internal/raw"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -146,84 +144,15 @@ func outputs(t *testing.T, cpus []int) *machine {
 	prog, err := loadOutputs(libbpf.ProgTypeSocketFilter, m.e.MapFD())
 	require.NoError(t, err)
 	t.Cleanup(func() { unix.Close(prog) })
-	var quit atomic.Bool
-	var wg sync.WaitGroup
 	packet := func(int) error { return libbpf.ProgTestRuns(prog, make([]byte, packetLength), 1) }
 	large := func(cpu int) error { return m.e.TryEmit(cpu, 32, kerneltest.MaxSize) }
-	for _, cpu := range cpus {
-		for _, run := range []func(cpu int) error{packet, large} {
-			wg.Go(func() {
-				runtime.LockOSThread() // and never unlock: the thread is on one CPU
-				var set unix.CPUSet
-				set.Set(cpu)
-				if err := unix.SchedSetaffinity(0, &set); err != nil {
-					t.Error(err)
-				}
-				for !quit.Load() {
-					if err := run(cpu); err != nil && !errors.Is(err, unix.EINTR) {
-						t.Error(err)
-					}
-					time.Sleep(100 * time.Microsecond)
-				}
-			})
-		}
+	for _, run := range []func(cpu int) error{packet, large} {
+		onEach(t, cpus, func(cpu int) error {
+			defer time.Sleep(100 * time.Microsecond)
+			return run(cpu)
+		})
 	}
-	t.Cleanup(func() { quit.Store(true); wg.Wait() }) // before the rings go
 	return m
-}
-
-func monotonic() uint64 {
-	var ts unix.Timespec
-	unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
-	return uint64(ts.Nano())
-}
-
-// late makes rounds until it may stop, and returns how many events were published after a watermark that they are not above. It logs
-// how many would have been without the wait: those that were not yet published when it began.
-func late(t *testing.T, m *machine, p Provider, o BarrierOptions, clock func() uint64, stop func(rounds, late int) bool) int {
-	rounds, events, late, lateRounds, waited, waitedRounds := 0, 0, 0, 0, 0, 0
-	began, heads := make([]uint64, len(m.rings)), make([]uint64, len(m.rings))
-	load := func(heads []uint64) {
-		for i, r := range m.rings {
-			heads[i] = r.Head()
-		}
-	}
-	if n, ok := p.(*nestLevels); ok {
-		o.Guard = n.Guard()
-	}
-	b := New(waitFunc(func() error { load(began); return p.Wait() }), clock, o)
-	for ; !stop(rounds, lateRounds); rounds++ {
-		before := b.Watermark() // heads were loaded after it, and everything below them is freed
-		require.NoError(t, b.Round())
-		load(heads)
-		watermark, oldLate, oldWaited := b.Watermark(), late, waited
-		for i, r := range m.rings {
-			count := func(rec *raw.Record) {
-				events++
-				if rec.Time <= before {
-					late++
-				}
-			}
-			walk(t, r, began[i], count)
-			walk(t, r, heads[i], func(rec *raw.Record) {
-				count(rec)
-				if rec.Time <= watermark {
-					waited++
-				}
-			})
-		}
-		if late > oldLate {
-			lateRounds++
-		}
-		if waited > oldWaited {
-			waitedRounds++
-		}
-		runtime.Gosched()
-	}
-	t.Logf("%d rounds, %d of them late, %d would have been without a wait; %d events, %d late, %d waited for; %+v",
-		rounds, lateRounds, waitedRounds, events, late, waited, b.Stats())
-	require.NotZero(t, events)
-	return late
 }
 
 // No event at or below the watermark is published after the barrier, of whatever path. Without one of what that rests on, some are.
@@ -242,13 +171,13 @@ func TestKernelNestLevelsLate(t *testing.T) {
 		n.fallback = waitFunc(func() error { fallbacks.Add(1); return period.Wait() })
 		defer func() { n.fallback = period }()
 		m := outputs(t, cpus)
-		require.Zero(t, late(t, m, n, BarrierOptions{}, monotonic, func(rounds, _ int) bool { return rounds >= enough }))
+		require.Zero(t, late(t, m, n, BarrierOptions{}, monotonic, func(rounds, _, _ int) bool { return rounds >= enough }))
 		t.Logf("%d grace periods", fallbacks.Load())
 	})
 	// That the test can fail. With next to no guard, so that an output need not be interrupted to be late.
 	unsound := func(name string, p Provider, clock func() uint64) {
 		t.Run(name, func(t *testing.T) {
-			late(t, outputs(t, cpus), p, BarrierOptions{Guard: 1}, clock, func(_, late int) bool { return late >= 3 })
+			late(t, outputs(t, cpus), p, BarrierOptions{Guard: 1}, clock, func(_, _, late int) bool { return late >= 3 })
 		})
 	}
 	unsound("no look", none, monotonic)

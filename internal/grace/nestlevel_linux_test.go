@@ -9,13 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// waitFunc is a provider made of a function.
-type waitFunc func() error
-
-func (waitFunc) Name() string  { return "waits" }
-func (w waitFunc) Wait() error { return w() }
-func (waitFunc) Close() error  { return nil }
-
 func TestNestLevel(t *testing.T) {
 	require.Equal(t, -1, nestLevel(0).cpu())
 	for cpu := range 5 {
@@ -73,13 +66,10 @@ func TestNestLevelsFallBack(t *testing.T) {
 		fail = nil
 		require.NoError(t, n.Wait())
 		require.Equal(t, 2, periods)
-	})
-}
 
-// After an error nothing is known, and that is no success.
-func TestNestLevelsError(t *testing.T) {
-	n := &nestLevels{look: func(int) (int, error) { return -1, errors.ErrUnsupported }}
-	require.Equal(t, errors.ErrUnsupported, n.Wait())
+		n.look = func(int) (int, error) { return -1, errors.ErrUnsupported }
+		require.Equal(t, errors.ErrUnsupported, n.Wait(), "after an error nothing is known, and that is no success")
+	})
 }
 
 // Stores of other CPUs take time to be seen: the barrier leaves room for that, whatever it is told.

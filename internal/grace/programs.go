@@ -1,8 +1,8 @@
 package grace
 
-// ProgramsEnded waits for the programs that are running, in a goroutine. The channel receives once: nil when all have ended,
-// or why that cannot be told. open is Open, or what stands for it. allow is as in Options. b, if not nil, may do what cannot
-// be opened, after the process has dropped privileges.
+// ProgramsEnded waits in a goroutine for the programs that run now. The channel receives once: nil when all
+// have ended, or why that is not known. open is Open, or stands in for it; allow is as in Options. If b is
+// not nil, a round of it serves where nothing can be opened, as after the process has dropped privileges.
 func ProgramsEnded(open func(Options) (Provider, error), allow Set, b *Barrier) <-chan error {
 	if allow == NestLevels { // does not wait for programs; these interrupt as little
 		allow = MapInMap | Membarrier

@@ -7,29 +7,30 @@ import (
 	"time"
 )
 
-// errUnclear is for a proof that has shown nothing: another time it may.
+// errUnclear is the result of a proof that has shown nothing. Another try may.
 var errUnclear = errors.New("not proved to wait for programs: none was seen running")
 
 var errDoesNotWait = errors.New("does not wait: a program that was running had not ended after it")
 
 const (
-	enough    = 5                      // programs that would have been seen to go on after the wait, had it not waited
-	mostProof = 400 * time.Millisecond // until then
-	shortRun  = time.Millisecond / 2   // of the program, at first. Each round in which it is not seen in the middle adds a quarter,
-	longRun   = 8 * time.Millisecond   // up to here: threads of a busy machine start late
-	runPacket = 64                     // bytes of the packet that the program is given
-	unclear   = 20 * mostProof         // for so long, a proof that has shown nothing is not tried again
+	enough    = 5                      // sightings that waits would have shown, had they not waited
+	mostProof = 400 * time.Millisecond // for a proof
+	shortRun  = time.Millisecond / 2   // of the program, at first; a quarter more for each round that does not see it run
+	longRun   = 8 * time.Millisecond   // at most: threads of a busy machine start late
+	runPacket = 64                     // bytes of the program's packet
+	unclear   = 20 * mostProof         // until a proof that has shown nothing is tried again
 )
 
-// A proof is what prove has found out: for the life of the process, unless it has shown nothing.
+// A proof keeps what prove has found out: for the life of the process, or for a while if that is errUnclear.
 type proof struct {
 	mu    sync.Mutex
 	err   error
-	until time.Time // of err, if that is errUnclear
+	until time.Time // of errUnclear
 	done  bool
 }
 
-// get returns what prove says, or has said. Streams that a busy machine makes one after the other do not all wait for a proof.
+// get returns what prove says, or has said. Streams that a busy machine makes one after the other do not
+// all wait for a proof.
 func (p *proof) get(prove func() error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -40,15 +41,16 @@ func (p *proof) get(prove func() error) error {
 	return p.err
 }
 
-// prove shows on this machine that a wait outlasts a program that is under way. A program of known length is started on a
-// thread of its own. Once it is seen to have begun and not to have ended, on another CPU or preempted on this one, the wait begins;
-// when that returns, the program must have ended.
+// prove shows on this machine that a wait outlasts a program that is under way. It starts a program of known
+// length on a thread of its own. Once that was seen to have begun and not to have ended, on another CPU or
+// preempted on this one, the wait begins. When it returns, the program must have ended.
 //
-// A thread that is not given a CPU sees programs end without any wait. So noWait, the same without the wait, takes turns with it:
-// if r of s programs still ran after noWait, w waits would have shown w*r/s of theirs running, had they not waited.
+// A thread that is not given a CPU sees programs end without any wait. So noWait, the same without the wait,
+// takes turns with it: if r of s programs still ran after noWait, w waits would have shown w*r/s of theirs
+// running, had they not waited.
 //
-// prove returns nil once that is 5, errDoesNotWait as soon as a wait was too short, and errUnclear after 400 ms. It takes 7 ms on
-// an idle machine.
+// prove returns nil once that is 5, errDoesNotWait as soon as a wait was too short, and errUnclear after
+// 400 ms. It takes 7 ms on an idle machine.
 func prove(wait, noWait func() error) error {
 	t, err := newTrial()
 	if err != nil {

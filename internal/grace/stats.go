@@ -14,8 +14,8 @@ const stalledAfter = time.Second
 // BarrierStats say how a barrier's rounds have gone. Durations are those of the successful ones.
 type BarrierStats struct {
 	Provider string        // its name
-	Refused  error         // why each other one is not used, a line each; nil if the provider was not made by Open
-	Cost     time.Duration // of a wait of the provider, measured by the process's first Open that allowed it; 0 if not measured
+	Refused  error         // why the others are not used, a line each; nil if Open did not make the provider
+	Cost     time.Duration // of a wait, as the process's first Open of the provider measured it; 0 if not measured
 	Count    uint64        // rounds whose wait succeeded
 	Failed   uint64        // rounds whose wait failed, but not with os.ErrClosed
 	P50, P99 time.Duration // within 7 %
@@ -25,7 +25,7 @@ type BarrierStats struct {
 	Err      error         // of the last wait that failed; nil if none has
 }
 
-// durations keeps the numbers of Stats. Rounds write them one at a time; anybody may read.
+// durations are the numbers behind Stats. One round at a time writes them; reads need no lock.
 type durations struct {
 	base          time.Time // what running counts from
 	running       atomic.Int64
@@ -36,14 +36,14 @@ type durations struct {
 	histogram     histogram
 }
 
-// begin notes that a round has begun, and returns when, as a time since base.
+// begin records that a round has begun, and returns when, since base.
 func (d *durations) begin() time.Duration {
 	now := time.Since(d.base)
 	d.running.Store(int64(now) + 1) // 0 is for none
 	return now
 }
 
-// end notes how the round that began at a time has ended.
+// end records how the round that began then has ended.
 func (d *durations) end(began time.Duration, err error) {
 	took := time.Since(d.base) - began
 	d.running.Store(0)
@@ -64,8 +64,8 @@ func (d *durations) end(began time.Duration, err error) {
 	d.count.Add(1)
 }
 
-// Stats returns numbers on the rounds so far. It does not block, and may run during a round: the
-// numbers may then differ by that one.
+// Stats returns numbers on the rounds so far. It does not block. During a round, its numbers may differ by
+// that one.
 func (b *Barrier) Stats() BarrierStats {
 	d := &b.durations
 	s := BarrierStats{
