@@ -19,15 +19,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reading starts a command on the map of a program, and returns when it has the map.
-func reading(t *testing.T, e *kerneltest.Emitter, command func() *cobra.Command, args ...string) (out, notes *clitest.Output, ended chan int) {
-	out, notes, ended = clitest.NewOutput(t), clitest.NewOutput(t), make(chan int, 1)
+// reading starts a command on the map of a program, and returns when it has the map and an event of it.
+func reading(t *testing.T, e *kerneltest.Emitter, command func() *cobra.Command, args ...string) *clitest.Running {
 	args = append([]string{"id", clitest.MapID(t, e.MapFD()), "--steal"}, args...)
-	go func() { ended <- clitest.RunTo(out, notes, command, args...) }()
+	r := clitest.Start(t, "", command, args...)
 	for e.Emit(0, 1, 24); e.LastError(0) != nil; e.Emit(0, 1, 24) {
-		require.Empty(t, ended, notes)
+		require.False(t, ended(r), r.Notes)
 	}
-	return out, notes, ended
+	return r
+}
+
+func ended(r *clitest.Running) bool {
+	select {
+	case <-r.Ended:
+		return true
+	default:
+		return false
+	}
 }
 
 // steal takes the map, for a moment.
@@ -61,11 +69,11 @@ func TestDisplaced(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := kerneltest.Load(t)
-			out, notes, ended := reading(t, e, c.command, c.args...)
+			r := reading(t, e, c.command, c.args...)
 			steal(t, e)
-			require.Equal(t, 1, <-ended, notes)
-			require.Regexp(t, c.summary, out)
-			require.Regexp(t, `(?m)^ringfold `+c.command().Name()+`: `+displaced+`$`, notes)
+			require.Equal(t, 1, r.Status(), r.Notes)
+			require.Regexp(t, c.summary, r.Out)
+			require.Regexp(t, `(?m)^ringfold `+c.command().Name()+`: `+displaced+`$`, r.Notes)
 		})
 	}
 }
@@ -84,15 +92,15 @@ func TestDisplacedWithACommand(t *testing.T) {
 			e := kerneltest.Load(t)
 			pipe := filepath.Join(t.TempDir(), "pipe")
 			require.NoError(t, unix.Mkfifo(pipe, 0o600))
-			_, notes, ended := reading(t, e, c.command, append(c.args, "--", "cat", pipe)...)
+			r := reading(t, e, c.command, append(c.args, "--", "cat", pipe)...)
 			steal(t, e)
-			notes.Wait(t, displaced+`. The command goes on`)
+			r.Notes.Wait(t, displaced+`. The command goes on`)
 			f, err := os.OpenFile(pipe, os.O_WRONLY, 0) // once cat has opened it
 			require.NoError(t, err)
-			require.Empty(t, ended)
+			require.False(t, ended(r))
 			require.NoError(t, f.Close())
-			require.Equal(t, 1, <-ended)
-			require.Regexp(t, `(?m)^ringfold `+c.command().Name()+`: `+displaced+`$`, notes)
+			require.Equal(t, 1, r.Status())
+			require.Regexp(t, `(?m)^ringfold `+c.command().Name()+`: `+displaced+`$`, r.Notes)
 		})
 	}
 }

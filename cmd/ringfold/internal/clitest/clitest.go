@@ -2,6 +2,7 @@
 package clitest
 
 import (
+	"io"
 	"os"
 	"os/exec"
 	"strconv"
@@ -66,26 +67,77 @@ func Misuse(t *testing.T, command func() *cobra.Command, lines map[string]string
 	}
 }
 
-// Running is a command that runs in this process.
+// Running is the tool while it runs, in this process or in one of its own.
 type Running struct {
 	Out, Notes *Output
-	ended      chan int
+	PID        int
+	Stdin      io.WriteCloser // of a process of its own
+	Ended      chan struct{}  // closed at the end
+	status     int
 }
 
-// Start starts a command in this process, and returns when it has said what matches a pattern of Output.Wait.
+// Start starts a command in this process, and returns when it has said what matches a pattern of
+// Output.Wait.
 func Start(t *testing.T, said string, command func() *cobra.Command, args ...string) *Running {
 	t.Helper()
-	r := &Running{NewOutput(t), NewOutput(t), make(chan int, 1)}
-	go func() { r.ended <- RunTo(r.Out, r.Notes, command, args...) }()
+	r := &Running{Out: NewOutput(t), Notes: NewOutput(t), PID: os.Getpid(), Ended: make(chan struct{})}
+	go func() {
+		defer close(r.Ended)
+		r.status = RunTo(r.Out, r.Notes, command, args...)
+	}()
 	r.Notes.Wait(t, said)
 	return r
 }
 
-// Wait waits for the end of the command, which must do well, and returns what it has printed.
+// Spawn is Start in a process of its own, which is the tool that Program has.
+func Spawn(t *testing.T, said string, args ...string) *Running {
+	t.Helper()
+	cmd, notes := Command(t, args...)
+	stdin, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	r := &Running{Out: NewOutput(t), Notes: notes, Stdin: stdin, Ended: make(chan struct{})}
+	cmd.Stdout = r.Out
+	require.NoError(t, cmd.Start())
+	r.PID = cmd.Process.Pid
+	go func() {
+		defer close(r.Ended)
+		defer r.Out.End()
+		defer r.Notes.End()
+		cmd.Wait()
+		r.status = cmd.ProcessState.ExitCode()
+	}()
+	t.Cleanup(func() {
+		cmd.Process.Kill() // if the test has failed
+		<-r.Ended
+	})
+	r.Notes.Wait(t, said)
+	return r
+}
+
+// Wait waits for the end of the tool, which must do well, and returns what it has printed.
 func (r *Running) Wait(t *testing.T) string {
 	t.Helper()
-	require.Zero(t, <-r.ended, r.Notes)
+	require.Zero(t, r.Status(), r.Notes)
 	return r.Out.String()
+}
+
+// Status waits for the end of the tool, and returns its exit status.
+func (r *Running) Status() int {
+	<-r.Ended
+	return r.status
+}
+
+// Signal sends a signal to its process.
+func (r *Running) Signal(t *testing.T, s syscall.Signal) {
+	t.Helper()
+	require.NoError(t, syscall.Kill(r.PID, s))
+}
+
+// Interrupt ends it as Ctrl-C does, and is Wait then.
+func (r *Running) Interrupt(t *testing.T) string {
+	t.Helper()
+	r.Signal(t, syscall.SIGINT)
+	return r.Wait(t)
 }
 
 // RunTo is Run with others' outputs.

@@ -1,7 +1,6 @@
 package record
 
 import (
-	"encoding/json"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -13,33 +12,30 @@ import (
 	"time"
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/clitest"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/stretchr/testify/require"
 )
 
-// snapshots are what lines say of them.
-func snapshots(t *testing.T, lines []map[string]json.RawMessage) (all []snapshot) {
+// fly starts a flight recorder.
+func fly(t *testing.T, e *kerneltest.Emitter, args ...string) *clitest.Running {
 	t.Helper()
-	for _, line := range lines[:len(lines)-1] {
-		var one snapshot
-		require.NoError(t, json.Unmarshal(line["snapshot"], &one))
-		all = append(all, one)
-	}
-	require.Contains(t, lines[len(lines)-1], "summary")
-	return all
+	args = append([]string{"--steal", "id", id(t, e.MapFD()), "--flight", "1h"}, args...)
+	return clitest.Start(t, "keeping the last", Command, args...)
 }
 
 // A signal writes what was before it, and ends the command.
 func TestSignal(t *testing.T) {
 	e := kerneltest.Load(t)
 	file := filepath.Join(t.TempDir(), "x.data")
-	r := start(t, "keeping the last", "id", id(t, e.MapFD()), "--flight", "1h", "-w", file, "--filter", "size != 44", "--json")
+	r := fly(t, e, "-w", file, "--filter", "size != 44", "--json")
 	for _, size := range []int{36, 60, 44, 84} {
 		e.Emit(0, 1, size)
 	}
-	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGUSR1))
-	all := snapshots(t, r.lines())
+	r.Signal(t, syscall.SIGUSR1)
+	r.Wait(t)
+	all, _ := lines(t, r)
 	require.Len(t, all, 1)
 	require.Equal(t, "signal", all[0].Trigger)
 	require.EqualValues(t, 3, all[0].Events)
@@ -50,7 +46,7 @@ func TestSignal(t *testing.T) {
 func TestTrigger(t *testing.T) {
 	e := kerneltest.Load(t)
 	dir := t.TempDir()
-	r := start(t, "keeping the last", "id", id(t, e.MapFD()), "--flight", "1h", "--trigger", "size > 90 && cpu == 0", "--after", "1ms", "--snapshot-dir", dir, "--json")
+	r := fly(t, e, "--trigger", "size > 90 && cpu == 0", "--after", "1ms", "--snapshot-dir", dir, "--json")
 	e.Emit(0, 2, 36)
 	e.Emit(1, 1, 100) // on the other CPU
 	e.Emit(0, 1, 100)
@@ -60,8 +56,8 @@ func TestTrigger(t *testing.T) {
 		files = len(all)
 	}
 	e.Emit(0, 1, 100)
-	r.stop()
-	all := snapshots(t, r.lines())
+	r.Interrupt(t)
+	all, _ := lines(t, r)
 	require.Len(t, all, 2)
 	require.Equal(t, "event", all[0].Trigger)
 	require.Equal(t, []int{36, 36, 100, 100}, whole(t, all[0].File)[:4])
@@ -71,24 +67,20 @@ func TestTrigger(t *testing.T) {
 
 // However a command ends whose map another reader has just taken, its snapshot says until when it is complete, and the command fails.
 func TestFlightDisplaced(t *testing.T) {
-	for name, end := range map[string]func(r *running){
-		"by a signal": func(*running) { require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGUSR1)) },
-		"stopped":     func(r *running) { r.stop() },
-	} {
-		t.Run(name, func(t *testing.T) {
+	for _, end := range []syscall.Signal{syscall.SIGUSR1, syscall.SIGINT} {
+		t.Run(end.String(), func(t *testing.T) {
 			e := kerneltest.Load(t)
 			file := filepath.Join(t.TempDir(), "x.data")
-			r := start(t, "keeping the last", "id", id(t, e.MapFD()), "--flight", "1h", "-w", file, "--json")
+			r := fly(t, e, "-w", file, "--json")
 			e.Emit(0, 3, 36)
 			other, err := perfbuf.Open(e.MapFD(), perfbuf.Options{})
 			require.NoError(t, err)
 			defer other.Close()
 			taken := perfbuf.Now()
-			end(r)
-			err = <-r.ended
-			require.ErrorIs(t, err, perfbuf.ErrDisplaced)
-			require.ErrorContains(t, err, "another reader has taken the map")
-			all := snapshots(t, r.printed())
+			r.Signal(t, end)
+			require.Equal(t, 1, r.Status())
+			require.Contains(t, r.Notes.String(), "another reader has taken the map")
+			all, _ := lines(t, r)
 			require.Len(t, all, 1)
 			require.Less(t, all[0].Until, taken)
 			require.Equal(t, []int{36, 36, 36}, whole(t, file))
@@ -100,21 +92,22 @@ func TestFlightDisplaced(t *testing.T) {
 func TestTriggerDisplaced(t *testing.T) {
 	e := kerneltest.Load(t)
 	dir := t.TempDir()
-	r := start(t, "keeping the last", "id", id(t, e.MapFD()), "--flight", "1ms", "--trigger", "size > 90", "--snapshot-dir", dir, "--json", "--", "sleep", "1h")
+	r := fly(t, e, "--flight", "1ms", "--trigger", "size > 90", "--snapshot-dir", dir, "--json", "--", "sleep", "1h")
 	other, err := perfbuf.Open(e.MapFD(), perfbuf.Options{CPUs: []int{1}})
 	require.NoError(t, err)
 	defer other.Close()
-	r.notes.Wait(t, "another reader has taken the map")
+	r.Notes.Wait(t, "another reader has taken the map")
 	for n := 1; n <= 3; n++ {
 		e.Emit(0, 1, 100)
-		for strings.Count(r.out.String(), `"trigger":"event"`) < n {
+		for strings.Count(r.Out.String(), `"trigger":"event"`) < n {
 		}
 		for written := perfbuf.Now(); perfbuf.Now() <= written+uint64(time.Millisecond); { // until then, nothing triggers
 		}
 	}
-	r.stop()
-	require.ErrorIs(t, <-r.ended, perfbuf.ErrDisplaced)
-	require.Len(t, snapshots(t, r.printed()), 4, "with that at the end")
+	r.Signal(t, syscall.SIGINT)
+	require.Equal(t, 1, r.Status())
+	all, _ := lines(t, r)
+	require.Len(t, all, 4, "with that at the end")
 }
 
 // After a snapshot, nothing triggers until there can be one without the same events.
@@ -147,13 +140,13 @@ func TestSnapshotLater(t *testing.T) {
 	for _, single := range []bool{true, false} {
 		dir := filepath.Join(t.TempDir(), "dir")
 		require.NoError(t, os.Mkdir(dir, 0o700))
-		args := []string{"id", id(t, e.MapFD()), "--flight", "1h", "--filter", "size == 44", "--json"}
+		args := []string{"--filter", "size == 44", "--json"}
 		if single {
 			args = append(args, "-w", filepath.Join(dir, "x.data"))
 		} else {
 			args = append(args, "--snapshot-dir", dir)
 		}
-		r := start(t, "keeping the last", args...)
+		r := fly(t, e, args...)
 		many, mend := 5000, limitFiles(t) // amid the events, as on a full disk
 		if !single {
 			mend()
@@ -163,24 +156,24 @@ func TestSnapshotLater(t *testing.T) {
 		}
 		e.Emit(0, 1, 36)
 		e.Emit(0, many, 44)
-		trigger := func() { require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGUSR1)) }
-		trigger()
-		r.notes.Wait(t, "(no such file or directory|file too large): keeping the snapshot .signal. in memory")
+		r.Signal(t, syscall.SIGUSR1)
+		r.Notes.Wait(t, "(no such file or directory|file too large): keeping the snapshot .signal. in memory")
 		e.Emit(0, 1, 44)
 		if !single { // so many that not all are kept
-			for !strings.Contains(r.notes.String(), "left out a snapshot") {
-				trigger()
+			for !strings.Contains(r.Notes.String(), "left out a snapshot") {
+				r.Signal(t, syscall.SIGUSR1)
 			}
 		}
 		mend()
-		r.notes.Wait(t, "x?.data is written now")
+		r.Notes.Wait(t, "x?.data is written now")
 		if single {
-			require.EqualValues(t, 1, r.summary().Filtered, "counted once")
+			require.EqualValues(t, 1, summed(t, r).Filtered, "counted once")
 		} else {
-			r.stop()
-			require.ErrorContains(t, <-r.ended, "snapshots were left out")
+			r.Signal(t, syscall.SIGINT)
+			require.Equal(t, 1, r.Status())
+			require.Contains(t, r.Notes.String(), "snapshots were left out")
 		}
-		all := snapshots(t, r.printed())
+		all, _ := lines(t, r)
 		require.Equal(t, slices.Repeat([]int{44}, many), whole(t, all[0].File))
 		if single {
 			require.Len(t, all, 1)
@@ -196,12 +189,13 @@ func TestSnapshotLost(t *testing.T) {
 	e := kerneltest.Load(t)
 	dir := filepath.Join(t.TempDir(), "dir")
 	require.NoError(t, os.Mkdir(dir, 0o700))
-	r := start(t, "keeping the last", "id", id(t, e.MapFD()), "--flight", "1h", "-w", filepath.Join(dir, "x.data"))
+	r := fly(t, e, "-w", filepath.Join(dir, "x.data"))
 	require.NoError(t, os.Remove(dir))
-	r.stop()
-	require.ErrorContains(t, <-r.ended, "1 snapshots are lost: perfdata: open "+dir)
-	require.Contains(t, r.out.String(), "0 snapshots in ")
-	require.NotContains(t, r.notes.String(), "in memory")
+	r.Signal(t, syscall.SIGINT)
+	require.Equal(t, 1, r.Status())
+	require.Contains(t, r.Notes.String(), "1 snapshots are lost: perfdata: open "+dir)
+	require.Contains(t, r.Out.String(), "0 snapshots in ")
+	require.NotContains(t, r.Notes.String(), "in memory")
 }
 
 func TestLarger(t *testing.T) {
@@ -226,26 +220,25 @@ func TestLarger(t *testing.T) {
 func TestSnapshots(t *testing.T) {
 	e := kerneltest.Load(t)
 	dir := t.TempDir()
-	r := start(t, "keeping the last", "id", id(t, e.MapFD()), "--flight", "1h", "--trigger", "kind == sample", "-n", "1", "--snapshot-dir", dir)
+	r := fly(t, e, "--trigger", "kind == sample", "-n", "1", "--snapshot-dir", dir)
 	e.Emit(0, 1, 40)
-	require.NoError(t, <-r.ended)
-	require.Contains(t, r.out.String(), " s, 0 lost (event)\n1 snapshots in ")
+	r.Wait(t)
+	require.Contains(t, r.Out.String(), " s, 0 lost (event)\n1 snapshots in ")
 
-	r = start(t, "keeping the last", "id", id(t, e.MapFD()), "--flight", "1h", "--snapshot-dir", dir, "--max-files", "1")
+	r = fly(t, e, "--snapshot-dir", dir, "--max-files", "1")
 	for n := 1; n <= 3; n++ {
-		require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGUSR1))
-		for strings.Count(r.out.String(), "(signal)") < n {
+		r.Signal(t, syscall.SIGUSR1)
+		for strings.Count(r.Out.String(), "(signal)") < n {
 		}
 		if n == 1 { // somebody removes what --max-files would remove
-			require.NoError(t, os.Remove(regexp.MustCompile(`(?m)^/\S+\.data`).FindString(r.out.String())))
+			require.NoError(t, os.Remove(regexp.MustCompile(`(?m)^/\S+\.data`).FindString(r.Out.String())))
 		}
 	}
-	r.stop()
-	require.NoError(t, <-r.ended)
+	r.Interrupt(t)
 	all, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Len(t, all, 2, "one of each run")
-	require.NotContains(t, r.notes.String(), "--max-files:")
+	require.NotContains(t, r.Notes.String(), "--max-files:")
 }
 
 func TestFlightRefuses(t *testing.T) {

@@ -2,7 +2,6 @@ package record
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -16,63 +15,46 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/clitest"
-	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/ringfold/ringfold/perfbuf/perfdata"
 	"github.com/stretchr/testify/require"
 )
 
-// running is the command, running in this process.
-type running struct {
-	t     *testing.T
-	out   *clitest.Output
-	notes *clitest.Output
-	stop  context.CancelFunc
-	ended chan error
-}
-
-// start runs the command, and returns when it has said that.
-func start(t *testing.T, said string, args ...string) *running {
+// start runs the command, and returns when it has its rings.
+func start(t *testing.T, args ...string) *clitest.Running {
 	t.Helper()
-	r := &running{t: t, ended: make(chan error, 1), out: clitest.NewOutput(t), notes: clitest.NewOutput(t)}
-	root := cli.Root()
-	root.AddCommand(Command())
-	root.SetOut(r.out)
-	root.SetErr(r.notes)
-	root.SetArgs(append([]string{"record", "--steal"}, args...))
-	ctx, stop := context.WithCancel(t.Context())
-	r.stop = stop
-	go func() {
-		defer r.notes.End()
-		r.ended <- root.ExecuteContext(ctx)
-	}()
-	r.notes.Wait(t, said)
-	return r
+	return clitest.Start(t, "reading the map", Command, append([]string{"--steal"}, args...)...)
 }
 
-// lines waits for the end, and returns what was printed as JSON.
-func (r *running) lines() (all []map[string]json.RawMessage) {
-	r.t.Helper()
-	require.NoError(r.t, <-r.ended, r.notes.String())
-	return r.printed()
+// line is one of what is printed as JSON.
+type line struct {
+	Snapshot *snapshot
+	Summary  *summary
 }
 
-// printed is what was printed as JSON.
-func (r *running) printed() (all []map[string]json.RawMessage) {
-	for line := range strings.Lines(r.out.String()) {
-		var one map[string]json.RawMessage
-		require.NoError(r.t, json.Unmarshal([]byte(line), &one), line)
-		all = append(all, one)
+// lines are all that was printed as JSON, of which the last one is the summary.
+func lines(t *testing.T, r *clitest.Running) (snapshots []snapshot, s summary) {
+	t.Helper()
+	<-r.Ended
+	var one line
+	for text := range strings.Lines(r.Out.String()) {
+		require.Nil(t, one.Summary)
+		one = line{}
+		require.NoError(t, json.Unmarshal([]byte(text), &one), text)
+		if one.Snapshot != nil {
+			snapshots = append(snapshots, *one.Snapshot)
+		}
 	}
-	return all
+	require.NotNil(t, one.Summary, r.Notes)
+	return snapshots, *one.Summary
 }
 
-// summary is the last line.
-func (r *running) summary() (s summary) {
-	r.t.Helper()
-	all := r.lines()
-	require.NoError(r.t, json.Unmarshal(all[len(all)-1]["summary"], &s), r.out.String())
+// summed waits for the end of a command that does well, and returns its summary.
+func summed(t *testing.T, r *clitest.Running) summary {
+	t.Helper()
+	r.Wait(t)
+	_, s := lines(t, r)
 	return s
 }
 
@@ -111,7 +93,7 @@ func TestRecord(t *testing.T) {
 	e := kerneltest.Load(t)
 	dir := t.TempDir()
 	t.Chdir(dir)
-	r := start(t, "reading the map", "id", id(t, e.MapFD()), "--json")
+	r := start(t, "id", id(t, e.MapFD()), "--json")
 	for i := range 50 {
 		e.Emit(i%2, 1, 40)
 	}
@@ -120,8 +102,8 @@ func TestRecord(t *testing.T) {
 		require.NoError(t, err)
 		written = info.Size()
 	}
-	r.stop()
-	s := r.summary()
+	r.Interrupt(t)
+	s := summed(t, r)
 	require.EqualValues(t, 50, s.Events)
 	require.Equal(t, "ringfold.data", s.File)
 	require.Zero(t, s.Lost+s.Filtered+s.TooLarge+s.Corrupt)
@@ -142,9 +124,9 @@ func TestCompress(t *testing.T) {
 	e := kerneltest.Load(t)
 	dir := t.TempDir()
 	small, copied := filepath.Join(dir, "small.data"), filepath.Join(dir, "copied.data")
-	r := start(t, "reading the map", "id", id(t, e.MapFD()), "--json", "-w", small, "-z", "-n", "500")
+	r := start(t, "id", id(t, e.MapFD()), "--json", "-w", small, "-z", "-n", "500")
 	e.Emit(0, 500, 200)
-	require.EqualValues(t, 500, r.summary().Events)
+	require.EqualValues(t, 500, summed(t, r).Events)
 	_, err := perfdata.Open(small, perfdata.ReplayOptions{})
 	require.ErrorContains(t, err, "compressed")
 	status, _, stderr := run(t, small, "-w", copied)
@@ -167,9 +149,9 @@ func TestRingBuf(t *testing.T) {
 	status, _, stderr := run(t, "id", ring, "--steal", "-w", file)
 	require.Equal(t, 1, status)
 	require.Contains(t, stderr, ",time=0")
-	r := start(t, "reading the map", "id", fmt.Sprintf("%s,time=%d", ring, kerneltest.RingTimeAt), "--json", "-w", file, "-n", "3")
+	r := start(t, "id", fmt.Sprintf("%s,time=%d", ring, kerneltest.RingTimeAt), "--json", "-w", file, "-n", "3")
 	rings.Emit(0, kerneltest.RingEmit{Count: 3, Size: 40})
-	require.EqualValues(t, 3, r.summary().Events)
+	require.EqualValues(t, 3, summed(t, r).Events)
 	require.Equal(t, []int{40, 40, 40}, whole(t, file))
 }
 
@@ -177,11 +159,11 @@ func TestRingBuf(t *testing.T) {
 func TestFilter(t *testing.T) {
 	e := kerneltest.Load(t)
 	file := filepath.Join(t.TempDir(), "x.data")
-	r := start(t, "reading the map", "id", id(t, e.MapFD()), "--json", "-w", file, "--filter", "size > 50", "-n", "2")
+	r := start(t, "id", id(t, e.MapFD()), "--json", "-w", file, "--filter", "size > 50", "-n", "2")
 	for _, size := range []int{40, 100, 40, 60} {
 		e.Emit(0, 1, size)
 	}
-	s := r.summary()
+	s := summed(t, r)
 	require.EqualValues(t, 2, s.Events)
 	require.EqualValues(t, 2, s.Filtered)
 	require.Equal(t, []int{100, 60}, whole(t, file))
@@ -202,10 +184,10 @@ func TestFilter(t *testing.T) {
 func TestCut(t *testing.T) {
 	e := kerneltest.Load(t)
 	file := filepath.Join(t.TempDir(), "x.data")
-	r := start(t, "reading the map", "id", id(t, e.MapFD()), "-w", file, "--json")
+	r := start(t, "id", id(t, e.MapFD()), "-w", file, "--json")
 	e.Emit(0, 400, 100)
-	r.stop()
-	n := r.summary().Events
+	r.Interrupt(t)
+	n := summed(t, r).Events
 	require.EqualValues(t, 400, n)
 	info, err := os.Stat(file)
 	require.NoError(t, err)
@@ -231,10 +213,9 @@ func (f *full) Write(b []byte) (int, error) {
 func TestNoRoom(t *testing.T) {
 	e := kerneltest.Load(t)
 	file := filepath.Join(t.TempDir(), "x.data")
-	r := start(t, "reading the map", "id", id(t, e.MapFD()), "-w", file)
+	r := start(t, "id", id(t, e.MapFD()), "-w", file)
 	e.Emit(0, 400, 100)
-	r.stop()
-	require.NoError(t, <-r.ended)
+	r.Interrupt(t)
 	var notes bytes.Buffer
 	root := cli.Root()
 	root.AddCommand(Command())
@@ -253,12 +234,12 @@ func TestEvents(t *testing.T) {
 	require.NoError(t, err)
 	defer c.Close()
 	file := filepath.Join(t.TempDir(), "x.data")
-	r := start(t, "reading the map events", "id", id(t, e.MapFD()), "id", id(t, c.Maps["decode_events"].FD())+",type=sample_t", "-w", file, "-n", "2", "--json")
+	r := start(t, "id", id(t, e.MapFD()), "id", id(t, c.Maps["decode_events"].FD())+",type=sample_t", "-w", file, "-n", "2", "--json")
 	e.Emit(1, 1, 40)
 	ret, err := c.Programs["output_sample"].Run(&ebpf.RunOptions{Context: [2]uint64{100, 0}})
 	require.NoError(t, err)
 	require.Zero(t, int32(ret))
-	require.EqualValues(t, 2, r.summary().Events)
+	require.EqualValues(t, 2, summed(t, r).Events)
 	events, err := perfdata.Events(file)
 	require.NoError(t, err)
 	require.Len(t, events, 2)
@@ -325,12 +306,12 @@ func TestNothingForNothing(t *testing.T) {
 func TestRotation(t *testing.T) {
 	e := kerneltest.Load(t)
 	file := filepath.Join(t.TempDir(), "x.data")
-	r := start(t, "reading the map", "id", id(t, e.MapFD()), "-w", file, "--max-size", "1MiB", "--ring-size", "4MiB", "--max-files", "2", "--json")
+	r := start(t, "id", id(t, e.MapFD()), "-w", file, "--max-size", "1MiB", "--ring-size", "4MiB", "--max-files", "2", "--json")
 	for range 40 { // 4 MiB, and time to read
 		e.Emit(0, 25, 4096-8)
 	}
-	r.stop()
-	s := r.summary()
+	r.Interrupt(t)
+	s := summed(t, r)
 	require.EqualValues(t, 1000, s.Events+s.Lost)
 	require.Greater(t, s.Files, uint64(2))
 	files, err := filepath.Glob(filepath.Join(filepath.Dir(file), "x.*.data"))
@@ -348,17 +329,11 @@ func TestRotation(t *testing.T) {
 func TestPipe(t *testing.T) {
 	e := kerneltest.Load(t)
 	file := filepath.Join(t.TempDir(), "x.data")
-	r := start(t, "reading the map", "id", id(t, e.MapFD()), "-w", "-", "--", "sh", "-c", "read line; exit 3")
-	require.NoError(t, <-r.ended)
-	require.NoError(t, os.WriteFile(file, []byte(r.out.String()), 0o600))
+	r := start(t, "id", id(t, e.MapFD()), "-w", "-", "--", "sh", "-c", "read line; exit 3")
+	r.Wait(t)
+	require.NoError(t, os.WriteFile(file, []byte(r.Out.String()), 0o600))
 	require.Empty(t, whole(t, file))
-	require.Contains(t, r.notes.String(), "\nsh: exit status 3\n")
-}
-
-func TestCommandStatus(t *testing.T) {
-	e := kerneltest.Load(t)
-	r := start(t, "reading the map", "id", id(t, e.MapFD()), "-w", filepath.Join(t.TempDir(), "x.data"), "--json", "--", "sh", "-c", "exit 3")
-	require.Equal(t, &source.Command{Args: []string{"sh", "-c", "exit 3"}, Status: "exit status 3", Exit: 3}, r.summary().Command)
+	require.Contains(t, r.Notes.String(), "\nsh: exit status 3\n")
 }
 
 func TestArguments(t *testing.T) {

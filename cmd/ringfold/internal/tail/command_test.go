@@ -2,7 +2,6 @@ package tail
 
 import (
 	"bufio"
-	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -13,26 +12,16 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/clitest"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 )
 
-// inProcess runs a command that does not get as far as reading.
-func inProcess(args ...string) (status int, stdout, stderr string) {
-	var out, err bytes.Buffer
-	root := cli.Root()
-	root.AddCommand(Command(), Replay())
-	root.SetOut(&out)
-	root.SetErr(&err)
-	return cli.Main(root, args), out.String(), err.String()
-}
-
 // A mistake in the command line is told in one line.
 func TestUsage(t *testing.T) {
-	for _, command := range []string{"tail", "replay"} {
-		status, out, notes := inProcess(command, "--help")
+	for _, command := range []func() *cobra.Command{Command, Replay} {
+		status, out, notes := clitest.Run(t, command, "--help")
 		require.Zero(t, status)
 		require.Empty(t, notes)
 		require.Contains(t, out, "--filter")
@@ -40,118 +29,88 @@ func TestUsage(t *testing.T) {
 			require.LessOrEqual(t, len(line), 129)
 		}
 	}
-	for line, want := range map[string]string{
-		"tail surprise":                            `"surprise": name a map by id N, name S or pinned PATH, or a recording by file PATH`,
-		"tail --nonsense":                          "--nonsense",
-		"tail id":                                  `what comes behind "id" is missing`,
-		"tail id 0":                                "id 0: an id is a number from 1 on",
-		"tail name n,losses=0":                     "an id is a number from 1 on",
-		"tail --mode some":                         `"some" is none of exact, slack, unordered`,
-		"tail --mode exact --slack 1s":             "exact mode does not guess",
-		"tail --slack -1s":                         "must not be negative",
-		"tail --btf-prog 5":                        "where to look for a --type",
-		"tail --type t --btf-prog 5 --btf file":    "give one of them",
-		"tail -n x":                                "invalid argument \"x\" for \"-n, --count\"",
-		"tail -p 0":                                "give its struct by --type",
-		"tail --cpus 3-":                           `"3-" is not a list of CPUs`,
-		"tail --fields a":                          "say what events are by --type",
-		"tail --filter pid==":                      "pid ==: a value is missing",
-		"tail --ring-size 1x":                      `"1x" is not a size`,
-		"tail --process p id 3":                    "it goes with name S, or alone",
-		"tail --since 1s":                          "--since is for a recording",
-		"tail --event e":                           "--event and --wall-clock are for recordings",
-		"tail a.data id 3":                         "maps and recordings are of different times",
-		"tail a.data --steal":                      "are for maps, not for a recording",
-		"tail a.data --utc":                        "--utc is for maps",
-		"tail a.data -- true":                      "a command to run is for maps",
-		"tail id 3 --":                             "a command to run is missing",
-		"tail -o yaml":                             `"yaml" is none of text, compact, json`,
-		"replay":                                   "name a recording",
-		"replay a id 3 --speed 0":                  "a speed is a number such as 0.5 or 10, or max",
-		"replay a --speed fast":                    "a speed is a number such as 0.5 or 10, or max",
-		"replay a --steal":                         "unknown flag: --steal",
-		"replay a --speed 1 --timeout 0s --pid -1": "must not be negative",
-	} {
-		status, out, notes := inProcess(strings.Fields(line)...)
-		require.Equal(t, 2, status, line)
-		require.Empty(t, out, line)
-		require.Contains(t, notes, want, line)
-		require.Equal(t, 1, strings.Count(notes, "\n"), line)
-		require.Contains(t, notes, " --help)\n", line)
-	}
+	clitest.Misuse(t, Command, map[string]string{
+		"surprise":                         `"surprise": name a map by id N, name S or pinned PATH, or a recording by file PATH`,
+		"--nonsense":                       "--nonsense",
+		"id":                               `what comes behind "id" is missing`,
+		"id 0":                             "id 0: an id is a number from 1 on",
+		"name n,losses=0":                  "an id is a number from 1 on",
+		"--mode some":                      `"some" is none of exact, slack, unordered`,
+		"--mode exact --slack 1s":          "exact mode does not guess",
+		"--slack -1s":                      "must not be negative",
+		"--btf-prog 5":                     "where to look for a --type",
+		"--type t --btf-prog 5 --btf file": "give one of them",
+		"-n x":                             "invalid argument \"x\" for \"-n, --count\"",
+		"-p 0":                             "give its struct by --type",
+		"--cpus 3-":                        `"3-" is not a list of CPUs`,
+		"--fields a":                       "say what events are by --type",
+		"--filter pid==":                   "pid ==: a value is missing",
+		"--ring-size 1x":                   `"1x" is not a size`,
+		"--process p id 3":                 "it goes with name S, or alone",
+		"--since 1s":                       "--since is for a recording",
+		"--event e":                        "--event and --wall-clock are for recordings",
+		"a.data id 3":                      "maps and recordings are of different times",
+		"a.data --steal":                   "are for maps, not for a recording",
+		"a.data --utc":                     "--utc is for maps",
+		"a.data -- true":                   "a command to run is for maps",
+		"id 3 --":                          "a command to run is missing",
+		"-o yaml":                          `"yaml" is none of text, compact, json`,
+	})
+	clitest.Misuse(t, Replay, map[string]string{
+		"":                                  "name a recording",
+		"a id 3 --speed 0":                  "a speed is a number such as 0.5 or 10, or max",
+		"a --speed fast":                    "a speed is a number such as 0.5 or 10, or max",
+		"a --steal":                         "unknown flag: --steal",
+		"a --speed 1 --timeout 0s --pid -1": "must not be negative",
+	})
 }
 
 // A command runs while events are read, and its end is theirs. What it prints is not among them.
 func TestCommandToRun(t *testing.T) {
 	e := load(t)
 	r := start(t, "id", e.id, "--steal", "--json", "--", "sh", "-c", "echo begun; read line; exit 3")
-	stdin := r.stdin
-	line, err := r.stderr.ReadString('\n')
-	require.NoError(t, err)
-	require.Contains(t, line+r.notes, "reading the map")
 	e.Emit(0, 5, 24)
-	_, err = io.WriteString(stdin, "go\n")
+	_, err := io.WriteString(r.Stdin, "go\n")
 	require.NoError(t, err)
-	events, s := parseJSON(t, r.wait())
+	events, s := parseJSON(t, r.Wait(t))
 	require.Len(t, events, 5)
 	require.Equal(t, &source.Command{Args: []string{"sh", "-c", "echo begun; read line; exit 3"}, Status: "exit status 3", Exit: 3}, s.Command)
-	require.Contains(t, line+r.notes, "begun\n")
+	require.Contains(t, r.Notes.String(), "begun\n")
 
 	// It ends with ours.
 	r = start(t, "id", e.id, "--steal", "-n", "1", "--", "sleep", "1000")
 	e.Emit(0, 1, 24)
-	require.Contains(t, r.wait(), "\nThe command sleep 1000 ended with signal: terminated.\n")
+	require.Contains(t, r.Wait(t), "\nThe command sleep 1000 ended with signal: terminated.\n")
 
-	cmd, stderr := clitest.Command(t, "tail", "id", e.id, "--steal", "--", "/no/such/program")
-	require.Equal(t, 1, failure(t, cmd.Run()))
-	require.Contains(t, stderr.String(), "running /no/such/program: ")
+	fails(t, "running /no/such/program: ", "id", e.id, "--steal", "--", "/no/such/program")
 }
 
 // timeout(1) signals twice: the second signal takes away no summary, whenever it comes.
 func TestSignalledTwice(t *testing.T) {
-	hangUp(t)
+	caught := make(chan os.Signal, 1) // so that children end at SIGHUP by default, also if the tests run under nohup
+	signal.Notify(caught, syscall.SIGHUP)
+	t.Cleanup(func() { signal.Stop(caught) })
 	e := load(t)
-	for _, s := range []os.Signal{syscall.SIGTERM, os.Interrupt, syscall.SIGHUP} {
+	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
 		// The child holds up the end. It says that the first signal has come, and ends with its stdin.
 		r := start(t, "id", e.id, "--steal", "-q", "--", "sh", "-c", `trap 'echo signalled' TERM; echo begun; read line; read line; exit 3`)
-		said := func(want string) {
-			for !strings.Contains(r.notes, want) {
-				line, err := r.stderr.ReadString('\n')
-				r.notes += line
-				require.NoError(t, err, r.notes)
-			}
-		}
-		said("begun\n")
-		require.NoError(t, r.cmd.Process.Signal(s))
-		said("signalled\n")
-		require.NoError(t, r.cmd.Process.Signal(s))
+		r.Notes.Wait(t, "begun")
+		r.Signal(t, s)
+		r.Notes.Wait(t, "signalled")
+		r.Signal(t, s)
 		for pending := true; pending; { // until it has been taken
-			status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.cmd.Process.Pid))
+			status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.PID))
 			require.NoError(t, err)
 			pending = !strings.Contains(string(status), "ShdPnd:\t0000000000000000\n")
 		}
-		require.NoError(t, r.stdin.Close())
-		require.Contains(t, r.wait(), "\n0 events and 0 lost of ")
+		require.NoError(t, r.Stdin.Close())
+		require.Contains(t, r.Wait(t), "\n0 events and 0 lost of ")
 	}
 }
 
-// hangUp has children end at SIGHUP by default, also if the tests run under nohup.
-func hangUp(t *testing.T) {
-	caught := make(chan os.Signal, 1)
-	signal.Notify(caught, syscall.SIGHUP)
-	t.Cleanup(func() { signal.Stop(caught) })
-}
-
-// The hang-up of a terminal ends it as Ctrl-C does.
-func TestHangUp(t *testing.T) {
-	hangUp(t)
+// Under nohup, the hang-up of a terminal does not end it.
+func TestNoHangUp(t *testing.T) {
 	e := load(t)
-	r := start(t, "id", e.id, "--steal", "-o", "compact")
-	e.Emit(0, 2, 24)
-	require.NoError(t, r.cmd.Process.Signal(syscall.SIGHUP))
-	require.Contains(t, r.wait(), "\n# 2 events, 0 lost, ")
-
-	// Under nohup it does not.
 	self, err := os.Executable()
 	require.NoError(t, err)
 	cmd := exec.Command("sh", "-c", `trap "" HUP; exec "$@"`, "", self, "tail", "id", e.id, "--steal", "-q")
@@ -175,17 +134,15 @@ func TestProcess(t *testing.T) {
 	for _, args := range [][]string{{}, {"name", "events"}} {
 		r := start(t, append(args, "--process", strconv.Itoa(os.Getpid()), "--steal", "--cpus", "1", "--utc", "--json")...)
 		e.emit(3, 24)
-		events, s := parseJSON(t, r.interrupt())
+		events, s := parseJSON(t, r.Interrupt(t))
 		require.Len(t, events, 3)
-		require.Equal(t, e.id, itoa(s.Maps[0].ID))
+		require.Equal(t, e.id, fmt.Sprint(s.Maps[0].ID))
 		for _, ev := range events {
 			require.Equal(t, 1, ev.CPU)
 			require.Regexp(t, `^\d{4}-\d\d-\d\dT.*Z$`, ev.UTC)
 		}
 	}
-	cmd, stderr := clitest.Command(t, "tail", "--process", "no such")
-	require.Equal(t, 1, failure(t, cmd.Run()))
-	require.Contains(t, stderr.String(), `no process "no such" holds a perf event array or BPF ring buffer`)
+	fails(t, `no process "no such" holds a perf event array or BPF ring buffer`, "--process", "no such")
 }
 
 // Events are filtered by their fields, losses are not.
@@ -198,7 +155,7 @@ func TestFilter(t *testing.T) {
 		s.output(s.size)
 		s.output(12)
 		s.output(s.size)
-		events, sum := parseJSON(t, r.interrupt())
+		events, sum := parseJSON(t, r.Interrupt(t))
 		require.Len(t, events, want, filter)
 		require.EqualValues(t, want, sum.Events)
 		require.EqualValues(t, 3-want, sum.Filtered)
@@ -218,9 +175,6 @@ func TestFilter(t *testing.T) {
 		"--filter bytes>01":            "by == and != only",
 		"--filter timestamp==tomorrow": "timestamp is a number",
 	} {
-		cmd, stderr := clitest.Command(t, append([]string{"tail", "id", s.id, "--steal", "--type", "sample"}, strings.Fields(args)...)...)
-		require.Equal(t, 1, failure(t, cmd.Run()), args)
-		require.Contains(t, stderr.String(), want)
-		require.NotContains(t, stderr.String(), "reading the map") // it took nothing over
+		fails(t, want, append([]string{"id", s.id, "--steal", "--type", "sample"}, strings.Fields(args)...)...)
 	}
 }

@@ -81,14 +81,14 @@ func TestDecode(t *testing.T) {
 		} {
 			r := start(t, append([]string{"id", s.id, "--steal", "-n", "1"}, args...)...)
 			s.output(s.size)
-			require.Contains(t, r.wait(), strconv.Itoa(int(s.size+4+7)&^7-4)+"  "+sampleText+"\n")
-			require.NotContains(t, r.notes, "left out")
+			require.Contains(t, r.Wait(t), strconv.Itoa(int(s.size+4+7)&^7-4)+"  "+sampleText+"\n")
+			require.NotContains(t, r.Notes.String(), "left out")
 		}
 	}
 	s := onLibbpf(t)
 	r := start(t, "id", s.id, "--steal", "-n", "1", "--type", "sample", "--json")
 	s.output(s.size)
-	events, _ := parseJSON(t, r.wait())
+	events, _ := parseJSON(t, r.Wait(t))
 	require.Equal(t, `{"big":9223372036854775808,"comm":"a \"b\"\n","cold":-40,"color":"GREEN","unknown":3,"sign":"MINUS","low":5,"middle":100,"high":65534,`+
 		`"minus":-3,"rest":1000,"pointer":"0xffff888000001000","at":{"x":-1,"y":2},"inner":9,"both":513,"bytes":"0102","path":[{"x":3,"y":4},{"x":5,"y":6}],`+
 		`"address":"deadbeef0001","yes":true,"no":false,"one":-1,"pointers":["0x10"],"ratio":0.5,"end":"the end"}`, string(events[0].Fields))
@@ -100,11 +100,11 @@ func TestDecodeShort(t *testing.T) {
 	r := start(t, "id", s.id, "--steal", "-n", "2", "--type", "sample")
 	s.output(12) // no padding
 	s.output(28)
-	out := r.wait()
+	out := r.Wait(t)
 	require.Contains(t, out, "   12  big=9223372036854775808 comm=\"a \\\"b\"\n")
 	require.Contains(t, out, "   28  big=9223372036854775808 comm=\"a \\\"b\\\"\\n\" cold=-40\n")
-	require.Equal(t, 1, strings.Count(r.notes, "struct sample has "+strconv.Itoa(int(s.size))+" bytes, but there are events with 12 "))
-	require.Equal(t, 1, strings.Count(r.notes, "left out"))
+	require.Equal(t, 1, strings.Count(r.Notes.String(), "struct sample has "+strconv.Itoa(int(s.size))+" bytes, but there are events with 12 "))
+	require.Equal(t, 1, strings.Count(r.Notes.String(), "left out"))
 }
 
 func TestTypeNotThere(t *testing.T) {
@@ -116,20 +116,15 @@ func TestTypeNotThere(t *testing.T) {
 		"there is no program with the id 4294967294 ": {"--type", "sample", "--btf-prog", "4294967294"},
 		"it takes a BPF object that was built with ":  {"--type", "sample", "--btf", "tail.go"},
 	} {
-		cmd, stderr := clitest.Command(t, append([]string{"tail", "id", s.id, "--steal"}, args...)...)
-		_, err := cmd.Output()
-		require.Equal(t, 1, failure(t, err))
-		require.Contains(t, stderr.String(), want)
-		require.NotContains(t, stderr.String(), "reading the map") // it took nothing over
+		fails(t, want, append([]string{"id", s.id, "--steal"}, args...)...)
 	}
 }
 
 // What is wrong is said, not that the type is missing: of a program that cilium/ebpf has loaded, its map's BTF may have it.
 func TestTypesOfCilium(t *testing.T) {
 	s := onCilium(t)
-	cmd, stderr := clitest.Command(t, "tail", "id", s.id, "--steal", "--type", "nonsense")
-	require.Equal(t, 1, failure(t, cmd.Run()))
-	require.Regexp(t, `it has .*\bsample\b`, stderr.String())
+	_, _, notes := clitest.Run(t, Command, "id", s.id, "--steal", "--type", "nonsense")
+	require.Regexp(t, `it has .*\bsample\b`, notes)
 
 	for n := 8; ; n++ { // with ever more files, until all is well; with fewer, Go does not start
 		cmd, stderr := clitest.Command(t, "tail", "id", s.id, "--steal", "--type", "sample", "--timeout", "1ms")

@@ -2,7 +2,6 @@ package tail
 
 import (
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"testing"
@@ -39,7 +38,7 @@ func TestSeveralMaps(t *testing.T) {
 				rings.Emit(cpu, kerneltest.RingEmit{Count: 1, Size: 40, To: "shard"})
 			}
 		}
-		out := p.interrupt()
+		out := p.Interrupt(t)
 		if !asJSON {
 			require.Contains(t, out, "TIME MAP    CPU   LEN  DATA\n")
 			require.Regexp(t, `\n +\d+\.\d{9} events   \d    44  `, out)
@@ -71,7 +70,7 @@ func TestRingBufWithoutTimes(t *testing.T) {
 	id := clitest.MapID(t, rings.MapFD())
 	p := start(t, "--steal", "id", id)
 	rings.Emit(0, kerneltest.RingEmit{Count: 3, Size: 32})
-	out := p.interrupt()
+	out := p.Interrupt(t)
 	require.Regexp(t, `\n +-   -    32  `, out)
 	require.Contains(t, out, "\n3 events and 0 lost of shared (id "+id+")")
 	require.Contains(t, out, ", as they lay in the ring buffer.\n")
@@ -88,9 +87,9 @@ func TestRingBufWithoutTimes(t *testing.T) {
 		"behind a map come time=OFFSET, cpu=OFFSET, stamped, losses=ID and type=NAME": {"id", id + ",tim=32"},
 	} {
 		rings.Emit(0, kerneltest.RingEmit{Count: 20, Size: 64})
-		cmd, stderr := clitest.Command(t, append([]string{"tail", "--steal"}, args...)...)
-		require.NotZero(t, failure(t, cmd.Run()))
-		require.Contains(t, stderr.String(), want)
+		status, _, notes := clitest.Run(t, Command, append([]string{"--steal"}, args...)...)
+		require.NotZero(t, status)
+		require.Contains(t, notes, want)
 	}
 }
 
@@ -109,17 +108,15 @@ func TestUntimed(t *testing.T) {
 		for _, command := range []string{"--json", "-o=text"} {
 			r := start(t, "id", c.which, "--steal", command, "-n", "5")
 			c.emit()
-			rest, err := io.ReadAll(r.stderr)
-			require.NoError(t, err)
-			require.Equal(t, 1, failure(t, r.cmd.Wait()))
-			require.Contains(t, string(rest), c.want)
-			require.Contains(t, string(rest), "so their order is not proven\n")
+			require.Equal(t, 1, r.Status())
+			require.Contains(t, r.Notes.String(), c.want)
+			require.Contains(t, r.Notes.String(), "so their order is not proven\n")
 			if command == "--json" {
-				events, s := parseJSON(t, r.stdout.String())
+				events, s := parseJSON(t, r.Out.String())
 				require.Len(t, events, 5)
 				require.EqualValues(t, 5, s.Untimed)
 			} else {
-				require.Contains(t, r.stdout.String(), "\nUNTIMED: 5 events had no time where time= says")
+				require.Contains(t, r.Out.String(), "\nUNTIMED: 5 events had no time where time= says")
 			}
 		}
 	}
@@ -143,20 +140,12 @@ func TestProgramsGone(t *testing.T) {
 	kerneltest.Require(t)
 	first := load(nil)
 	r := start(t, "id", clitest.MapID(t, first.Maps["decode_events"].FD()), "--steal", "-q")
-	said := func(want string) {
-		for !strings.Contains(r.notes, want) {
-			line, err := r.stderr.ReadString('\n')
-			r.notes += line
-			require.NoError(t, err, r.notes)
-		}
-		r.notes = ""
-	}
 	unload(first)
-	said("the last program that used the map decode_events (id ")
+	r.Notes.Wait(t, `the last program that used the map decode_events \(id `)
 	second := load(map[string]*ebpf.Map{"decode_events": first.Maps["decode_events"]})
 	ret, err := second.Programs["output_sample"].Run(&ebpf.RunOptions{Context: [2]uint64{100, 0}})
 	require.NoError(t, err)
 	require.Zero(t, int32(ret))
-	require.Contains(t, r.interrupt(), "\n1 event and 0 lost of decode_events")
-	require.Empty(t, r.notes)
+	require.Contains(t, r.Interrupt(t), "\n1 event and 0 lost of decode_events")
+	require.Equal(t, 1, strings.Count(r.Notes.String(), "the last program"), "no more is said")
 }

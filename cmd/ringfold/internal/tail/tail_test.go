@@ -1,12 +1,9 @@
 package tail
 
 import (
-	"bufio"
-	"bytes"
 	"encoding/json"
-	"io"
+	"fmt"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"syscall"
@@ -26,63 +23,20 @@ func TestMain(m *testing.M) {
 	leak.Main(m)
 }
 
-// running is a program that reads.
-type running struct {
-	t      *testing.T
-	cmd    *exec.Cmd
-	stdin  io.WriteCloser
-	stdout bytes.Buffer
-	stderr *bufio.Reader
-	notes  string // what it has said before it read
-}
-
-// start runs the program, and returns when its rings are set up.
-func start(t *testing.T, args ...string) *running {
+// start runs tail in a process of its own, and returns when its rings are set up.
+func start(t *testing.T, args ...string) *clitest.Running {
 	t.Helper()
-	r := &running{t: t}
-	r.cmd, _ = clitest.Command(t, append([]string{"tail"}, args...)...)
-	r.cmd.Stdout, r.cmd.Stderr = &r.stdout, nil
-	stderr, err := r.cmd.StderrPipe()
-	require.NoError(t, err)
-	r.stdin, err = r.cmd.StdinPipe()
-	require.NoError(t, err)
-	require.NoError(t, r.cmd.Start())
-	t.Cleanup(func() {
-		r.cmd.Process.Kill() // if the test has failed
-		r.cmd.Wait()
-	})
-	r.stderr = bufio.NewReader(stderr)
-	for !strings.Contains(r.notes, "reading the map") {
-		line, err := r.stderr.ReadString('\n')
-		r.notes += line
-		require.NoError(t, err, r.notes)
-	}
-	return r
+	return clitest.Spawn(t, "reading the map", append([]string{"tail"}, args...)...)
 }
 
-// wait returns what the program has printed when it has ended, which went well.
-func (r *running) wait() string {
-	r.t.Helper()
-	out, err := r.end()
-	require.NoError(r.t, err, r.notes)
-	return out
-}
-
-// end returns what the program has printed when it has ended, and how that went.
-func (r *running) end() (string, error) {
-	r.t.Helper()
-	rest, err := io.ReadAll(r.stderr)
-	require.NoError(r.t, err)
-	r.notes += string(rest)
-	err = r.cmd.Wait()
-	return r.stdout.String(), err
-}
-
-// interrupt ends it as Ctrl-C does.
-func (r *running) interrupt() string {
-	r.t.Helper()
-	require.NoError(r.t, r.cmd.Process.Signal(os.Interrupt))
-	return r.wait()
+// fails runs tail, which must fail with a line that has this text, before it takes over a map.
+func fails(t *testing.T, want string, args ...string) {
+	t.Helper()
+	status, out, notes := clitest.Run(t, Command, args...)
+	require.Equal(t, 1, status, args)
+	require.Empty(t, out, args)
+	require.Contains(t, notes, want, args)
+	require.NotContains(t, notes, "reading the map", args)
 }
 
 // emitter is a loaded program that outputs on all CPUs, with the id of its map.
@@ -100,8 +54,6 @@ func load(t *testing.T) emitter {
 	e.id = clitest.MapID(t, e.MapFD())
 	return e
 }
-
-func itoa(id uint32) string { return strconv.Itoa(int(id)) }
 
 // emit has each CPU output in turn.
 func (e emitter) emit(rounds, size int) (n int) {
@@ -157,7 +109,7 @@ func TestJSON(t *testing.T) {
 		r := start(t, append([]string{"id", e.id, "--steal", "--json"}, mode...)...)
 		_, before := e.first(t)
 		n := e.emit(50, 100)
-		events, s := parseJSON(t, r.interrupt())
+		events, s := parseJSON(t, r.Interrupt(t))
 		require.Len(t, events, n)
 		for i, o := range events {
 			require.Equal(t, recordSample, o.Type)
@@ -178,7 +130,7 @@ func TestJSON(t *testing.T) {
 		for _, c := range s.CPUs {
 			require.EqualValues(t, 50, c.Events)
 		}
-		require.Contains(t, r.notes, "no ring in it: nobody is silenced")
+		require.Contains(t, r.Notes.String(), "no ring in it: nobody is silenced")
 	}
 }
 
@@ -195,7 +147,7 @@ func TestText(t *testing.T) {
 	e := load(t)
 	r := start(t, "id", e.id, "--steal", "-n", "3")
 	e.Emit(0, 5, 24)
-	lines := strings.Split(r.wait(), "\n")
+	lines := strings.Split(r.Wait(t), "\n")
 	require.Equal(t, "           TIME CPU   LEN  DATA", lines[0])
 	require.Regexp(t, `^    0\.000000000   0    28  0000  00 00 00 00 00 00 00 00  18 00 00 00 00 00 00 00  \|\.{16}\|$`, lines[1])
 	require.Regexp(t, `^ {27}0010  00 [0-9a-f ]+ \|.{12}\|$`, lines[2])
@@ -206,14 +158,14 @@ func TestText(t *testing.T) {
 
 	r = start(t, "id", e.id, "--steal", "--utc", "-n", "1")
 	e.Emit(0, 1, 24)
-	require.Regexp(t, `(?m)^            UTC CPU   LEN  DATA\n\d\d:\d\d:\d\d\.\d{6}   0    28  0000`, r.wait())
+	require.Regexp(t, `(?m)^            UTC CPU   LEN  DATA\n\d\d:\d\d:\d\d\.\d{6}   0    28  0000`, r.Wait(t))
 
 	r = start(t, "id", e.id, "--steal", "-q")
 	e.Emit(0, 4, 24)
-	require.Regexp(t, `^\n4 events and 0 lost`, r.interrupt())
+	require.Regexp(t, `^\n4 events and 0 lost`, r.Interrupt(t))
 
 	// It ends by itself, too.
-	require.Contains(t, start(t, "id", e.id, "--steal", "--timeout", "1ms").wait(), "\n0 events and 0 lost of ")
+	require.Contains(t, start(t, "id", e.id, "--steal", "--timeout", "1ms").Wait(t), "\n0 events and 0 lost of ")
 }
 
 // What does not fit into the rings is told of, and all is accounted for.
@@ -228,7 +180,7 @@ func TestLosses(t *testing.T) {
 		e.Emit(cpu, 512, 512)
 	}
 	n := total()
-	events, s := parseJSON(t, r.interrupt())
+	events, s := parseJSON(t, r.Interrupt(t))
 	require.Equal(t, n, s.Events+s.Lost)
 	if kerneltest.AtLeast(t, 6, 0) {
 		require.Equal(t, refused(), s.Lost)
@@ -246,7 +198,7 @@ func TestLosses(t *testing.T) {
 	for before := refused(); refused() == before; {
 		e.Emit(cpu, 512, 512)
 	}
-	out := r.interrupt()
+	out := r.Interrupt(t)
 	require.Regexp(t, `(?m)^ +\d+\.\d{9}   `+strconv.Itoa(cpu)+`  LOST  \d+ events?, within [\d.]+\S+ before this$`, out)
 	require.Contains(t, out, "\nLOST: outputs found their ring full. A larger --ring-size holds more (it was 4KiB).\n")
 }
@@ -257,43 +209,35 @@ func TestSteal(t *testing.T) {
 	present := start(t, "id", e.id, "--steal", "-q")
 	e.Emit(0, 7, 24)
 	// It holds still meanwhile. Else it may get its entries back: a reader sets them as rings fall silent.
-	require.NoError(t, present.cmd.Process.Signal(syscall.SIGSTOP))
-	_, err := syscall.Wait4(present.cmd.Process.Pid, nil, syscall.WUNTRACED, nil)
-	require.NoError(t, err)
+	present.Signal(t, syscall.SIGSTOP)
+	status := func() string {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", present.PID))
+		require.NoError(t, err)
+		return string(b)
+	}
+	for !strings.Contains(status(), ") T ") {
+	}
 
-	cmd, stderr := clitest.Command(t, "tail", "id", e.id)
-	out, err := cmd.Output()
-	require.Equal(t, 1, failure(t, err))
-	require.Empty(t, out)
-	require.Contains(t, stderr.String(), "seems to be read by ")
-	require.Contains(t, stderr.String(), "(pid "+strconv.Itoa(present.cmd.Process.Pid)+")")
-	require.Contains(t, stderr.String(), "with --steal events come here")
+	for _, want := range []string{"seems to be read by ", "(pid " + strconv.Itoa(present.PID) + ")", "with --steal events come here"} {
+		fails(t, want, "id", e.id)
+	}
 
 	thief := start(t, "id", e.id, "--steal", "--json")
 	e.Emit(0, 5, 24)
-	_, s := parseJSON(t, thief.interrupt())
+	_, s := parseJSON(t, thief.Interrupt(t))
 	require.EqualValues(t, 5, s.Events)
 	require.Equal(t, len(e.cpus), s.Replaced)
 	require.Zero(t, *s.Displaced)
-	require.Contains(t, thief.notes, "taken over: ")
-	require.Contains(t, thief.notes, "(pid "+strconv.Itoa(present.cmd.Process.Pid)+")")
+	require.Contains(t, thief.Notes.String(), "taken over: ")
+	require.Contains(t, thief.Notes.String(), "(pid "+strconv.Itoa(present.PID)+")")
 
 	e.Emit(0, 1, 24)
 	require.Equal(t, syscall.ENOENT, e.LastError(0))
-	require.NoError(t, present.cmd.Process.Signal(syscall.SIGCONT))
-	seven, err := present.end() // it finds out
-	require.Equal(t, 1, failure(t, err))
-	require.Contains(t, seven, "\n7 events and 0 lost")
-	require.Contains(t, seven, "\nDISPLACED: another reader has taken the map ")
-	require.Contains(t, present.notes, "another reader has taken the map ")
-}
-
-// failure is the exit status of a program that should fail.
-func failure(t *testing.T, err error) int {
-	t.Helper()
-	var exit *exec.ExitError
-	require.ErrorAs(t, err, &exit)
-	return exit.ExitCode()
+	present.Signal(t, syscall.SIGCONT)
+	require.Equal(t, 1, present.Status()) // it finds out
+	require.Contains(t, present.Out.String(), "\n7 events and 0 lost")
+	require.Contains(t, present.Out.String(), "\nDISPLACED: another reader has taken the map ")
+	require.Contains(t, present.Notes.String(), "another reader has taken the map ")
 }
 
 func TestNoPrivilege(t *testing.T) {
@@ -301,8 +245,7 @@ func TestNoPrivilege(t *testing.T) {
 	for _, args := range [][]string{{"id", "1"}, {"name", "events"}, {"--process", "execsnoop"}} {
 		cmd, stderr := clitest.Command(t, append([]string{"tail"}, args...)...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-		_, err := cmd.Output()
-		require.Equal(t, 1, failure(t, err))
+		require.Error(t, cmd.Run())
 		require.Contains(t, stderr.String(), "takes CAP_SYS_ADMIN: run as root")
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/bpfmaps"
-	"github.com/ringfold/ringfold/cmd/ringfold/internal/clitest"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/stretchr/testify/require"
 )
@@ -44,15 +43,13 @@ func takeOver(t *testing.T, name, arg string) {
 	m := heldBy(t, cmd.Process.Pid, ended, &stderr)
 	id := strconv.Itoa(int(m.ID))
 	require.NotEmpty(t, m.Programs)
-	refused, stderrOf := clitest.Command(t, "tail", "id", id)
-	require.Equal(t, 1, failure(t, refused.Run()))
-	require.Contains(t, stderrOf.String(), "seems to be read by "+name+" (pid "+strconv.Itoa(cmd.Process.Pid)+")")
+	fails(t, "seems to be read by "+name+" (pid "+strconv.Itoa(cmd.Process.Pid)+")", "id", id)
 
 	for _, replaced := range []bool{true, false} { // for it is gone then
 		r := start(t, "id", id, "--steal", "--json", "-n", "10")
 		done := make(chan struct{})
 		go busy(done)
-		events, s := parseJSON(t, r.wait())
+		events, s := parseJSON(t, r.Wait(t))
 		done <- struct{}{}
 		require.EqualValues(t, 10, s.Events)
 		require.Equal(t, replaced, s.Replaced > 0)
@@ -133,7 +130,7 @@ func TestBpftool(t *testing.T) {
 		}
 	}
 	var lines []map[string]any
-	for line := range strings.Lines(r.interrupt()) {
+	for line := range strings.Lines(r.Interrupt(t)) {
 		var o map[string]any
 		require.NoError(t, json.Unmarshal([]byte(line), &o), line)
 		lines = append(lines, o)
