@@ -50,8 +50,7 @@ type Flags struct {
 
 	filter, trigger filter
 
-	name string // of the command
-	cmd  *cobra.Command
+	cmd *cobra.Command
 }
 
 // Usage is a command's arguments, for cobra.Command.Use.
@@ -127,7 +126,7 @@ func (f *Flags) Types(fs *pflag.FlagSet) {
 // Args is a cobra.PositionalArgs: it takes the arguments that name maps, a recording, and a command behind
 // "--", and checks the flags. Its errors are usage errors.
 func (f *Flags) Args(cmd *cobra.Command, args []string) error {
-	f.name, f.cmd = cmd.CommandPath(), cmd
+	f.cmd = cmd
 	if at := cmd.ArgsLenAtDash(); at >= 0 {
 		args, f.Command = args[:at], args[at:]
 		if len(f.Command) == 0 {
@@ -201,7 +200,7 @@ func (f *Flags) Decodes() bool {
 
 // note prints a line to stderr.
 func (f *Flags) note(format string, args ...any) {
-	fmt.Fprintf(f.cmd.ErrOrStderr(), f.name+": "+format+"\n", args...)
+	fmt.Fprintf(f.cmd.ErrOrStderr(), f.cmd.CommandPath()+": "+format+"\n", args...)
 }
 
 // Mode is how events are ordered.

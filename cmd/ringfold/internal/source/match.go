@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cilium/ebpf/btf"
@@ -32,11 +33,9 @@ func (set *Set) check(f filter, flag string) error {
 // checkCondition fails if no source has the field, or it cannot be compared with the literal.
 func (set *Set) checkCondition(c *condition) error {
 	found, lacking := false, false
-	var names []string
 	for _, s := range set.Sources {
 		var typ btf.Type
 		if s.Decoder != nil {
-			names = append(names, s.Decoder.fields()...)
 			typ = s.Decoder.member(c.field(s.Decoder))
 		}
 		if typ == nil {
@@ -51,7 +50,7 @@ func (set *Set) checkCondition(c *condition) error {
 			return err
 		}
 	}
-	check := builtins[c.path]
+	check, names := builtins[c.path], set.fields()
 	switch {
 	case check != nil && lacking:
 		return check(c)
@@ -177,18 +176,7 @@ func (c *condition) compare(v Value) bool {
 	case raw:
 		order = cmp.Compare(hex.EncodeToString(v), strings.ToLower(c.text))
 	case bool:
-		n := int64(0)
-		if v {
-			n = 1
-		}
-		switch c.text {
-		case "true":
-			order = cmp.Compare(n, 1)
-		case "false":
-			order = cmp.Compare(n, 0)
-		default:
-			order = compareNumbers(n, c.number)
-		}
+		order = compareNumbers(truth[v], cmp.Or(truths[c.text], c.number))
 	case address:
 		order = compareNumbers(uint64(v), c.number)
 	case int64, uint64, float64:
@@ -196,21 +184,23 @@ func (c *condition) compare(v Value) bool {
 	default:
 		return false
 	}
-	switch c.op {
-	case "==":
-		return order == 0
-	case "!=":
+	switch {
+	case c.op == "!=":
 		return order != 0
-	case "<":
-		return order < 0
-	case "<=":
-		return order <= 0
-	case ">":
-		return order > 0
+	case order == 0:
+		return strings.HasSuffix(c.op, "=")
+	case order < 0:
+		return c.op[0] == '<'
 	default:
-		return order >= 0
+		return c.op[0] == '>'
 	}
 }
+
+// What a bool counts as, and its names in a literal.
+var (
+	truth  = map[bool]int64{true: 1}
+	truths = map[string]any{"true": int64(1), "false": int64(0)}
+)
 
 // compareNumbers compares two of int64, uint64 and float64, integers exactly.
 func compareNumbers(a, b any) int {
@@ -246,23 +236,23 @@ func toFloat(n any) float64 {
 
 // CheckFields fails if one of these is no field of any source.
 func (set *Set) CheckFields(names []string) error {
-	var there []string
-	for _, s := range set.Sources {
-		if s.Decoder != nil {
-			there = append(there, s.Decoder.fields()...)
-		}
-	}
-	if there == nil && len(names) > 0 {
-		return errors.New("--fields chooses among fields: say by --type NAME what events are")
-	}
-names:
 	for _, name := range names {
-		for _, s := range set.Sources {
-			if s.Decoder != nil && s.Decoder.member(name) != nil {
-				continue names
-			}
+		found := slices.ContainsFunc(set.Sources, func(s *Source) bool { return s.Decoder != nil && s.Decoder.member(name) != nil })
+		if there := set.fields(); there == nil {
+			return errors.New("--fields chooses among fields: say by --type NAME what events are")
+		} else if !found {
+			return fmt.Errorf("--fields: there is no field %s: events have %s", name, strings.Join(there, ", "))
 		}
-		return fmt.Errorf("--fields: there is no field %s: events have %s", name, strings.Join(there, ", "))
 	}
 	return nil
+}
+
+// fields are those of all sources, for people; nil if none is decoded.
+func (set *Set) fields() (names []string) {
+	for _, s := range set.Sources {
+		if s.Decoder != nil {
+			names = append(names, s.Decoder.fields()...)
+		}
+	}
+	return names
 }

@@ -1,9 +1,11 @@
-// Package source is what the commands of ringfold read: it chooses maps or a recording by the command line, opens them, decodes and
-// filters their events, and reads until there were enough.
+// Package source is what the commands of ringfold read: it chooses maps or recordings by the command line,
+// opens them, decodes and filters their events, and reads until there were enough.
 //
-// flags.go and args.go read the command line, complete.go completes it, source.go opens maps, file.go recordings, own.go is for
-// commands with rings of their own, run.go reads, command.go runs a command meanwhile.
-// btf.go finds the type of events, foreign.go checks the BTF of recordings first, members.go looks up fields, decode.go and value.go turn them into fields; filter.go reads a filter, match.go applies it.
+// flags.go and args.go read the command line, complete.go completes it, source.go opens maps, file.go
+// recordings, own.go is for commands with rings of their own, run.go reads, command.go runs a command
+// meanwhile. btf.go finds the type of events, foreign.go checks the BTF of recordings first, members.go
+// looks up fields, decode.go and value.go turn payloads into fields; filter.go reads a filter, match.go
+// applies it.
 //
 //	var f source.Flags
 //	cmd := &cobra.Command{Use: "tail " + source.Usage, Args: f.Args, ...}
@@ -14,7 +16,7 @@
 //	in, err := set.Open(perfbuf.Options{})
 //	set.Announce()
 //	err = set.Run(ctx, in, func(ev source.Event) error {...}, flush)
-//	set.Close() // makes Stats of the readers final
+//	return set.Finish(err, func() error {...}) // prints the summary
 package source
 
 import (
