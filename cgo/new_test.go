@@ -48,7 +48,7 @@ func TestNewRawPrints(t *testing.T) {
 		}
 		warnings.Add(1)
 	})
-	prog, err := e.Module().GetProgram("emit")
+	prog, err := e.Module().GetProgram("run")
 	require.NoError(t, err)
 	otherFails := func() {
 		if _, err := prog.AttachRawTracepoint("none"); err == nil {

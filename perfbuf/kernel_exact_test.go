@@ -5,6 +5,7 @@ package perfbuf_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -128,7 +129,7 @@ func TestKernelExactIdle(t *testing.T) {
 	}
 }
 
-// The order by times in the payload is the program's. Here a number over all CPUs stands for them.
+// The order by times in the payload is the program's. One CPU outputs after the other.
 func TestKernelPayloadTime(t *testing.T) {
 	for name, opts := range map[string]perfbuf.Options{"with the kernel's times": {Time: perfbuf.PayloadTime(16)}, "without": {NoTime: true, Time: perfbuf.PayloadTime(16)}} {
 		t.Run(name, func(t *testing.T) {
@@ -136,20 +137,24 @@ func TestKernelPayloadTime(t *testing.T) {
 			r := open(t, e, opts)
 			s, err := r.Stream(perfbuf.StreamOptions{})
 			require.NoError(t, err)
-			const bursts = 500
-			for i := range bursts {
-				e.Emit(r.Rings()[i%len(r.Rings())].CPU(), 1+i%3, 24+i%50)
+			var cpus []int // of each event
+			for i := range 500 {
+				cpu := r.Rings()[i%len(r.Rings())].CPU()
+				e.Emit(cpu, 1+i%3, 24+i%50)
+				cpus = append(cpus, slices.Repeat([]int{cpu}, 1+i%3)...)
 			}
-			n := uint64(0)
+			n, next := 0, map[int]uint64{}
 			require.NoError(t, s.Drain(t.Context(), func(ev perfbuf.Event) error {
 				p, err := kerneltest.Check(ev.Bytes())
 				require.NoError(t, err)
-				require.Equal(t, n, p.Global)
-				require.Equal(t, n, ev.Time())
+				require.Equal(t, cpus[n], p.CPU)
+				require.Equal(t, next[p.CPU], p.Seq)
+				require.Equal(t, p.Time, ev.Time())
+				next[p.CPU]++
 				n++
 				return nil
 			}))
-			require.Greater(t, n, uint64(bursts))
+			require.Len(t, cpus, n)
 			require.Zero(t, r.Stats().Untimed)
 		})
 	}

@@ -78,9 +78,9 @@ func TestKernelRingBufWaysOfReading(t *testing.T) {
 			})
 			n := 0
 			err := read(t.Context(), func(ev perfbuf.Event) error {
-				p, time, err := kerneltest.CheckRing(ev.Bytes())
+				p, err := kerneltest.CheckRing(ev.Bytes())
 				require.NoError(t, err)
-				require.Equal(t, time, ev.Time())
+				require.Equal(t, p.Time, ev.Time())
 				require.EqualValues(t, p.CPU, ev.CPU())
 				require.Equal(t, r, ev.Source())
 				if n++; n == count {
@@ -271,7 +271,7 @@ func TestKernelShardLosses(t *testing.T) {
 	for cpu := range 2 {
 		e.SetShard(cpu, kerneltest.NewRingBuf(t, 4096))
 	}
-	r := openRings(t, e.ShardsFD(), perfbuf.RingBufOptions{LossesFD: e.LossesFD()})
+	r := openRings(t, e.ShardsFD(), perfbuf.RingBufOptions{LossesFD: e.ShardLossesFD()})
 	for cpu := range 2 {
 		e.Emit(cpu, kerneltest.RingEmit{Count: 200, Size: 32, To: "shard"})
 	}

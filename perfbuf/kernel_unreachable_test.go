@@ -111,10 +111,10 @@ func unreachableRingBufs(t *testing.T, use func(t *testing.T, r *perfbuf.Reader)
 	e := kerneltest.LoadRings(t, kerneltest.RingOptions{})
 	e.SetShard(0, kerneltest.NewRingBuf(t, 4096))
 	leak.Check(t)
-	for to, fd := range map[string]int{"shared": e.MapFD(), "shard": e.ShardsFD()} {
+	for to, fds := range map[string][2]int{"shared": {e.MapFD(), e.LossesFD()}, "shard": {e.ShardsFD(), e.ShardLossesFD()}} {
 		before := atRest(t)
 		func() {
-			r, err := perfbuf.OpenRingBuf(fd, perfbuf.RingBufOptions{Time: perfbuf.PayloadTime(kerneltest.RingTimeAt), LossesFD: e.LossesFD()})
+			r, err := perfbuf.OpenRingBuf(fds[0], perfbuf.RingBufOptions{Time: perfbuf.PayloadTime(kerneltest.RingTimeAt), LossesFD: fds[1]})
 			require.NoError(t, err)
 			e.Emit(0, kerneltest.RingEmit{Count: 3, Size: 40, To: to})
 			use(t, r)

@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { leak.Main(m) }
 
-// collection is the program of kerneltest, loaded by cilium/ebpf.
+// collection is the workload, loaded by cilium/ebpf.
 type collection struct {
 	*ebpf.Collection
 	t    *testing.T
@@ -32,7 +32,15 @@ type collection struct {
 func load(t *testing.T) collection {
 	kerneltest.Require(t)
 	require.NoError(t, rlimit.RemoveMemlock()) // before Linux 5.11
-	c, err := ebpf.LoadCollection("../kerneltest/emit.bpf.o")
+	spec, err := ebpf.LoadCollectionSpec("../workload/workload.bpf.o")
+	require.NoError(t, err)
+	for name := range spec.Programs {
+		if name != "run" {
+			delete(spec.Programs, name)
+		}
+	}
+	spec.Maps["patterns"].MaxEntries = uint32(ebpf.MustPossibleCPU())
+	c, err := ebpf.NewCollection(spec)
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	cpus, err := cpulist.Online(cpulist.Dir)
@@ -46,7 +54,7 @@ func (c collection) emit(rounds int) {
 	for range rounds {
 		for _, cpu := range c.cpus {
 			const onCPU = 1 // BPF_F_TEST_RUN_ON_CPU
-			ret, err := c.Programs["emit"].Run(&ebpf.RunOptions{Context: [2]uint64{1, kerneltest.MinSize}, Flags: onCPU, CPU: uint32(cpu)})
+			ret, err := c.Programs["run"].Run(&ebpf.RunOptions{Context: [5]uint64{1, kerneltest.MinSize}, Flags: onCPU, CPU: uint32(cpu)})
 			require.NoError(c.t, err)
 			require.Zero(c.t, int32(ret))
 		}
@@ -54,12 +62,14 @@ func (c collection) emit(rounds int) {
 }
 
 // inOrder is for events that come as emit has output them.
-func inOrder(t *testing.T, next *int) func(perfbuf.Event) error {
+func (c collection) inOrder(next *int) func(perfbuf.Event) error {
+	t := c.t
 	return func(ev perfbuf.Event) error {
 		require.Equal(t, perfbuf.KindSample, ev.Kind())
 		p, err := kerneltest.Check(ev.Bytes())
 		require.NoError(t, err)
-		require.EqualValues(t, *next, p.Global)
+		require.Equal(t, c.cpus[*next%len(c.cpus)], p.CPU)
+		require.EqualValues(t, *next/len(c.cpus), p.Seq)
 		require.Equal(t, p.CPU, ev.CPU())
 		*next++
 		return nil
@@ -75,7 +85,7 @@ func TestOrdered(t *testing.T) {
 	require.NoError(t, err)
 	c.emit(100)
 	next, want := 0, 100*len(c.cpus)
-	check := inOrder(t, &next)
+	check := c.inOrder(&next)
 	require.NoError(t, s.Run(t.Context(), func(ev perfbuf.Event) error {
 		if err := check(ev); err != nil || next < want {
 			return err
@@ -100,16 +110,16 @@ func TestMapClosed(t *testing.T) {
 	require.NoError(t, err)
 	next := 0
 	c.emit(10)
-	require.NoError(t, s.Drain(t.Context(), inOrder(t, &next)))
+	require.NoError(t, s.Drain(t.Context(), c.inOrder(&next)))
 	require.NoError(t, c.Maps["events"].Close())
 	c.emit(10)
-	require.NoError(t, s.Drain(t.Context(), inOrder(t, &next)))
+	require.NoError(t, s.Drain(t.Context(), c.inOrder(&next)))
 	require.Equal(t, 20*len(c.cpus), next)
 
 	// Nor does it matter when all of the collection goes while the reader waits.
 	ctx, cancel := context.WithCancelCause(t.Context())
 	ended := make(chan error)
-	go func() { ended <- s.Run(ctx, inOrder(t, &next)) }()
+	go func() { ended <- s.Run(ctx, c.inOrder(&next)) }()
 	c.Close()
 	done := errors.New("done")
 	cancel(done)

@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/aquasecurity/libbpfgo"
+	"github.com/ringfold/ringfold/internal/workload"
 )
 
 //go:embed outputs.bpf.o
@@ -43,7 +44,7 @@ type CounterOptions struct {
 func LoadCounter(t testing.TB, opts CounterOptions) *Counter {
 	t.Helper()
 	Require(t)
-	quiet()
+	libbpfgo.SetLoggerCbs(libbpfgo.Callbacks{Log: workload.PrintWarning})
 	m, err := libbpfgo.NewModuleFromBufferArgs(libbpfgo.NewModuleArgs{BPFObjBuff: outputsObject, BPFObjName: "outputs", SkipMemlockBump: true})
 	if err != nil {
 		t.Fatalf("opening outputs.bpf.o: %v", err)
@@ -130,11 +131,27 @@ func (c *Counter) Nest(cpu, size int) error { return c.run(cpu, size, 1) }
 
 func (c *Counter) run(cpu, size, nesting int) error {
 	c.t.Helper()
-	ret, err := run(c.output, cpu, size, nesting) // the context is two numbers, as emit's is
+	ret, err := run(c.output, cpu, size, nesting)
 	if err != nil {
 		c.t.Errorf("running output on CPU %d: %v", cpu, err)
 	}
 	return errno(int64(ret))
+}
+
+// run runs a program on a CPU, whose context is two numbers.
+func run(prog *libbpfgo.BPFProg, cpu, first, second int) (ret int32, err error) {
+	args := binary.NativeEndian.AppendUint64(nil, uint64(first))
+	args = binary.NativeEndian.AppendUint64(args, uint64(second))
+	opts := libbpfgo.RunOpts{CtxIn: args, CtxSizeIn: uint32(len(args)), Flags: libbpfgo.RunFlagRunOnCPU, CPU: uint32(cpu)}
+	err = prog.Run(&opts)
+	return int32(opts.RetVal), err
+}
+
+func errno(ret int64) error {
+	if ret < 0 {
+		return syscall.Errno(-ret)
+	}
+	return nil
 }
 
 func (c *Counter) faulty() *libbpfgo.BPFProg {

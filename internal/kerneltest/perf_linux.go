@@ -25,9 +25,13 @@ func PerfRecord(t testing.TB, e *Emitter, path string, args ...string) (cpus []i
 		t.Fatal(err)
 	}
 	fds := perfFDs(t, cmd.Process.Pid)
+	events, err := e.Module().GetMap("events")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, fd := range fds {
 		cpu, value := uint32(len(cpus)), uint32(fd)
-		if e.events.Update(unsafe.Pointer(&cpu), unsafe.Pointer(&value)) == nil { // the others are of perf's dummy event
+		if events.Update(unsafe.Pointer(&cpu), unsafe.Pointer(&value)) == nil { // the others are of perf's dummy event
 			cpus = append(cpus, int(cpu))
 		}
 	}

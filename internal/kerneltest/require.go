@@ -1,5 +1,5 @@
-// Package kerneltest lets tests use the real kernel: it loads a BPF program
-// that outputs numbered, checkable events, runs it on any CPU, and checks what arrives. It is for tests only.
+// Package kerneltest lets tests use the real kernel: it loads the workload, has it output on any CPU,
+// and checks what arrives. It is for tests only.
 package kerneltest
 
 import (

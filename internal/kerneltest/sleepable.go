@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"github.com/aquasecurity/libbpfgo"
+	"github.com/ringfold/ringfold/internal/workload"
 )
 
 //go:embed sleepable.bpf.o
@@ -27,7 +28,6 @@ type Programs struct {
 func LoadPrograms(t testing.TB, names ...string) (*Programs, error) {
 	t.Helper()
 	Require(t)
-	quiet()
 	m, err := libbpfgo.NewModuleFromBufferArgs(libbpfgo.NewModuleArgs{BPFObjBuff: sleepableObject, BPFObjName: "sleepable", SkipMemlockBump: true})
 	if err != nil {
 		t.Fatalf("opening sleepable.bpf.o: %v", err)
@@ -54,7 +54,7 @@ func warnings(f func() error) (string, error) {
 			said.WriteString(msg)
 		}
 	}})
-	defer libbpfgo.SetLoggerCbs(libbpfgo.Callbacks{Log: printWarning})
+	defer libbpfgo.SetLoggerCbs(libbpfgo.Callbacks{Log: workload.PrintWarning})
 	err := f()
 	return said.String(), err
 }

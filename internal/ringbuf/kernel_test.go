@@ -102,14 +102,14 @@ func TestKernelStamped(t *testing.T) {
 	require.EqualValues(t, 34, e.Discarded(0))
 	require.Len(t, events, 67)
 	for i, ev := range events {
-		p, time, err := kerneltest.CheckRing(ev.payload)
+		p, err := kerneltest.CheckRing(ev.payload)
 		require.NoError(t, err)
 		if i < 66 {
 			require.EqualValues(t, i/2*3+i%2+1, p.Seq)
 		}
-		require.LessOrEqual(t, before, time)
-		require.LessOrEqual(t, time, after)
-		before = time
+		require.LessOrEqual(t, before, p.Time)
+		require.LessOrEqual(t, p.Time, after)
+		before = p.Time
 	}
 }
 
@@ -223,9 +223,9 @@ func TestKernelClose(t *testing.T) {
 	e := kerneltest.LoadRings(t, kerneltest.RingOptions{})
 	e.SetShard(0, e.MapFD())
 	leak.Check(t)
-	for _, fd := range []int{e.MapFD(), e.ShardsFD()} {
+	for fd, losses := range map[int]int{e.MapFD(): e.LossesFD(), e.ShardsFD(): e.ShardLossesFD()} {
 		o := opener(fd)
-		o.LossesFD = e.LossesFD()
+		o.LossesFD = losses
 		k, err := o.Open(kernel.Setup{})
 		require.NoError(t, err)
 		waiting, result := make(chan bool), make(chan error)

@@ -39,7 +39,7 @@ func TestKernelShards(t *testing.T) {
 	e.SetShard(5, a)
 	e.SetShard(7, b)
 	o := opener(e.ShardsFD())
-	o.LossesFD = e.LossesFD()
+	o.LossesFD = e.ShardLossesFD()
 	k := open(t, o)
 	rings := k.Rings()
 	require.Len(t, rings, 2, "one is there twice")

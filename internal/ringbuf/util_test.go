@@ -70,9 +70,9 @@ type seen map[int]uint64
 func (s seen) add(t *testing.T, events []event) {
 	t.Helper()
 	for _, ev := range events {
-		p, time, err := kerneltest.CheckRing(ev.payload)
+		p, err := kerneltest.CheckRing(ev.payload)
 		require.NoError(t, err)
-		require.Equal(t, event{ev.payload, time, p.CPU}, ev)
+		require.Equal(t, event{ev.payload, p.Time, p.CPU}, ev)
 		require.Equal(t, s[p.CPU], p.Seq, "CPU %d", p.CPU)
 		s[p.CPU]++
 	}

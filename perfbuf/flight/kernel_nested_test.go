@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/ringfold/ringfold/internal/workload"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/ringfold/ringfold/perfbuf/flight"
 	"github.com/stretchr/testify/require"
@@ -16,25 +17,23 @@ import (
 // Interrupts output amid outputs: their records lie in front of those that they have interrupted, and may be later. Snapshots are in order and whole
 // all the same, also where the kernel overwrites them.
 func TestKernelNestedOutputs(t *testing.T) {
-	n := kerneltest.LoadNester(t)
+	n := kerneltest.Load(t, "on_tick")
 	cpus := online(t)
-	r, err := flight.Open(n.MapFD, flight.Options{MaxBytes: len(cpus) * 64 << 10})
+	r, err := flight.Open(n.MapFD(), flight.Options{MaxBytes: len(cpus) * 64 << 10})
 	require.NoError(t, err)
 	defer r.Close()
 	var quit atomic.Bool
 	var wg sync.WaitGroup
 	stop := func() { quit.Store(true); wg.Wait() }
 	defer stop()
-	done := make([]atomic.Uint64, cpus[len(cpus)-1]+1)
 	for _, cpu := range cpus {
-		n.Interrupt(cpu)
+		n.Tick(cpu)
 		wg.Go(func() {
 			for !quit.Load() {
-				if err := n.Output(cpu); err != nil {
+				if err := n.TryEmit(cpu, 64, kerneltest.MinSize); err != nil {
 					t.Error(err)
 					return
 				}
-				done[cpu].Add(64)
 			}
 		})
 	}
@@ -42,13 +41,10 @@ func TestKernelNestedOutputs(t *testing.T) {
 	for rounds := 0; rounds < 300 || amid == 0; rounds++ { // on a busy machine, interrupts seldom come amid an output
 		ended := map[int]uint64{}
 		for _, cpu := range cpus {
-			ended[cpu] = done[cpu].Load()
+			ended[cpu] = n.Written(cpu)
 		}
 		s := snapshot(t, r)
-		type of struct {
-			cpu       int
-			interrupt bool
-		}
+		type of struct{ cpu, level int }
 		next, last := map[of]uint64{}, uint64(0)
 		for ev := range s.Events() {
 			require.Equal(t, perfbuf.KindSample, ev.Kind())
@@ -56,22 +52,21 @@ func TestKernelNestedOutputs(t *testing.T) {
 				t.Fatalf("%v after %d, of %d to %d", ev, last, s.CompleteSince(), s.Until())
 			}
 			last = ev.Time()
-			e := n.Nested(ev.Bytes())
-			k := of{ev.CPU(), e.Interrupt}
-			if want, ok := next[k]; ok && e.Number != want {
-				t.Fatalf("%v: %+v comes in the place of %d", ev, e, want)
+			p, err := kerneltest.Check(ev.Bytes())
+			require.NoError(t, err)
+			k := of{ev.CPU(), p.Level}
+			if want, ok := next[k]; ok && p.Seq != want {
+				t.Fatalf("%v: %+v comes in the place of %d", ev, p, want)
 			}
-			next[k] = e.Number + 1
-			if e.Interrupt {
+			next[k] = p.Seq + 1
+			if p.Source == workload.Tick {
 				interrupts++
-			}
-			if e.Amid {
-				amid++
+				amid += p.Level
 			}
 		}
 		for _, ring := range s.Rings() {
 			require.NoError(t, ring.Err)
-			if behind, ok := next[of{ring.CPU, false}]; ok {
+			if behind, ok := next[of{ring.CPU, 0}]; ok {
 				require.GreaterOrEqual(t, behind, ended[ring.CPU])
 			}
 		}

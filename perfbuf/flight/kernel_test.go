@@ -257,20 +257,24 @@ func TestKernelMinAgeAndPartial(t *testing.T) {
 func TestKernelPayloadTime(t *testing.T) {
 	e := kerneltest.Load(t)
 	cpus := online(t)
-	r := open(t, e, flight.Options{Time: perfbuf.PayloadTime(16), Partial: true}) // the number over all CPUs
+	r := open(t, e, flight.Options{Time: perfbuf.PayloadTime(kerneltest.RingTimeAt), Partial: true})
 	for n := range 20 {
 		e.Emit(cpus[n%len(cpus)], 1, 24+n%3)
 	}
 	s := snapshot(t, r)
-	next := uint64(0)
+	n := 0
 	for ev := range s.Events() {
-		require.Equal(t, next, ev.Time())
-		next++
+		p, err := kerneltest.Check(ev.Bytes())
+		require.NoError(t, err)
+		require.Equal(t, p.Time, ev.Time())
+		require.Equal(t, cpus[n%len(cpus)], p.CPU)
+		require.EqualValues(t, n/len(cpus), p.Seq)
+		n++
 	}
-	require.Equal(t, uint64(20), next)
+	require.Equal(t, 20, n)
 	require.NoError(t, r.Close())
 
-	for _, offset := range []int{24, 4000} { // pattern, or a payload that is too short
+	for _, offset := range []int{24, 4000} { // the checksum, or a payload that is too short
 		r = open(t, e, flight.Options{Time: perfbuf.PayloadTime(offset)})
 		began := perfbuf.Now()
 		e.Emit(cpus[0], 20, 40)

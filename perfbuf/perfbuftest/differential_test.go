@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/ringfold/ringfold/internal/workload"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/ringfold/ringfold/perfbuf/perfbuftest"
 	"github.com/stretchr/testify/require"
@@ -124,15 +125,14 @@ func newFake(t *testing.T, o perfbuf.Options) *side {
 	s.tick = func() { k.Advance(time.Nanosecond) } // no two outputs at the same time
 	attempted := map[int]uint64{}
 	failed := map[int]uint64{}
-	global := uint64(0)
 	s.emit = func(cpu, count, size int) {
 		for range count {
 			s.tick()
-			if k.Output(cpu, emitted(attempted[cpu], cpu, size, global)) != nil {
+			p := workload.Payload{Seq: attempted[cpu], CPU: cpu, Source: workload.Run, Size: size, Time: k.Now()}
+			if k.Output(cpu, p.Bytes()) != nil {
 				failed[cpu]++
 			}
 			attempted[cpu]++
-			global++
 		}
 	}
 	s.emitHuge = func(cpu, size int) error {
@@ -143,19 +143,10 @@ func newFake(t *testing.T, o perfbuf.Options) *side {
 	return s
 }
 
-// emitted is what kerneltest's program outputs.
-func emitted(seq uint64, cpu, size int, global uint64) []byte {
-	b := slices.Clone(pattern[8*(seq%(kerneltest.MaxSize/8)):][:size])
-	binary.NativeEndian.PutUint64(b, seq)
-	binary.NativeEndian.PutUint64(b[8:], uint64(cpu)<<32|uint64(size))
-	binary.NativeEndian.PutUint64(b[16:], global)
-	return b
-}
-
-// pattern is what kerneltest's payloads are pieces of.
+// pattern is what kerneltest's huge outputs are.
 var pattern = func() (b []byte) {
-	for i := range uint64(kerneltest.MaxHuge / 8) {
-		b = binary.NativeEndian.AppendUint64(b, (i+1)*0x9E3779B97F4A7C15)
+	for i := range kerneltest.MaxHuge / 8 {
+		b = binary.NativeEndian.AppendUint64(b, workload.Pattern(i))
 	}
 	return b
 }()
@@ -202,11 +193,13 @@ func compare(t *testing.T, kernel, fake *side) {
 	require.Equal(t, stats(kernel), stats(fake), "what was dropped included")
 }
 
-// unpadded sets to 0 what may be padding: that is old memory, and may have been a time.
+// unpadded sets to 0 what may be padding: that is old memory, and may have been a time. So it does with
+// the time in the payload, and the checksum of it.
 func unpadded(b []byte) []byte {
 	n := len(b) - 7
 	if p, err := kerneltest.Check(b); err == nil {
 		n = p.Size
+		clear(b[workload.TimeOffset:min(n, workload.CheckedSize)])
 	}
 	clear(b[max(0, n):])
 	return b

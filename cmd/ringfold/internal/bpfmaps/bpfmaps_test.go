@@ -133,7 +133,7 @@ func TestList(t *testing.T) {
 		require.Equal(t, "RawTracepoint", p.Type)
 		names = append(names, p.Name)
 	}
-	require.ElementsMatch(t, []string{"emit", "output_huge"}, names)
+	require.ElementsMatch(t, []string{"bare", "run"}, names)
 	require.Len(t, m.Processes, 1)
 	require.Equal(t, os.Getpid(), m.Processes[0].PID)
 	require.Zero(t, m.Processes[0].Rings)
@@ -201,7 +201,7 @@ func TestPins(t *testing.T) {
 	events, err := e.Module().GetMap("events")
 	require.NoError(t, err)
 	require.NoError(t, events.Pin(path))
-	prog, err := e.Module().GetProgram("emit")
+	prog, err := e.Module().GetProgram("run")
 	require.NoError(t, err)
 	require.NoError(t, prog.Pin(filepath.Join(dir, "prog")))
 	require.Equal(t, []string{path}, listed(t, id(t, e.MapFD())).Pins)

@@ -32,7 +32,7 @@ func TestList(t *testing.T) {
 	e := kerneltest.Load(t)
 	id := clitest.MapID(t, e.MapFD())
 
-	line := regexp.MustCompile(`(?m)^` + id + ` +perf_event_array +events +\d+ +(emit|output_huge) \(id \d+\), (emit|output_huge) \(id \d+\) +\S+ \(pid ` + strconv.Itoa(os.Getpid()) + `\) +-$`)
+	line := regexp.MustCompile(`(?m)^` + id + ` +perf_event_array +events +\d+ +(run|bare) \(id \d+\), (run|bare) \(id \d+\) +\S+ \(pid ` + strconv.Itoa(os.Getpid()) + `\) +-$`)
 	var status int
 	var out, notes string
 	for !line.MatchString(out) { // others' tests list maps too, and hold each of them for a moment

@@ -107,7 +107,10 @@ func TestJSON(t *testing.T) {
 	e := load(t)
 	for _, mode := range [][]string{{}, {"--slack", "1s"}} { // patient, so that nothing is late
 		r := start(t, append([]string{"id", e.id, "--steal", "--json"}, mode...)...)
-		_, before := e.first(t)
+		next := map[int]uint64{}
+		for _, cpu := range e.cpus {
+			next[cpu], _ = e.Counts(cpu)
+		}
 		n := e.emit(50, 100)
 		events, s := parseJSON(t, r.Interrupt(t))
 		require.Len(t, events, n)
@@ -117,7 +120,9 @@ func TestJSON(t *testing.T) {
 			require.False(t, o.Late)
 			p, err := kerneltest.Check(o.bytes())
 			require.NoError(t, err)
-			require.Equal(t, before+uint64(i), p.Global)
+			require.Equal(t, e.cpus[i%len(e.cpus)], p.CPU)
+			require.Equal(t, next[p.CPU], p.Seq)
+			next[p.CPU]++
 			require.Equal(t, o.CPU, p.CPU)
 			if i > 0 {
 				require.GreaterOrEqual(t, o.Timestamp, events[i-1].Timestamp)
@@ -149,8 +154,8 @@ func TestText(t *testing.T) {
 	e.Emit(0, 5, 24)
 	lines := strings.Split(r.Wait(t), "\n")
 	require.Equal(t, "           TIME CPU   LEN  DATA", lines[0])
-	require.Regexp(t, `^    0\.000000000   0    28  0000  00 00 00 00 00 00 00 00  18 00 00 00 00 00 00 00  \|\.{16}\|$`, lines[1])
-	require.Regexp(t, `^ {27}0010  00 [0-9a-f ]+ \|.{12}\|$`, lines[2])
+	require.Regexp(t, `^    0\.000000000   0    28  0000  00 00 00 00 00 00 00 00  18 00 00 08 00 00 00 00  \|\.{16}\|$`, lines[1])
+	require.Regexp(t, `^ {27}0010  [0-9a-f ]+ \|.{12}\|$`, lines[2])
 	require.Regexp(t, `^ +\d+\.\d{9}   0    28  0000  01 00 `, lines[3])
 	require.Contains(t, strings.Join(lines[7:], "\n"), "\n3 events and 0 lost of events (id "+e.id+") in ")
 	require.Contains(t, strings.Join(lines, "\n"), "Not printed: 2 events that had come by then.")

@@ -1,0 +1,158 @@
+package workload
+
+import (
+	"fmt"
+	"unsafe"
+)
+
+// Source is what makes a program run.
+type Source int
+
+// The sources of workload.bpf.c.
+const (
+	Syscall Source = 1 + iota
+	Switch
+	Wakeup
+	Softirq
+	Timer
+	Hrtimer
+	Burst // a test run that outputs what the sources above do
+	Run   // BPF_PROG_TEST_RUN
+	Tick  // a timer's interrupt: Programs.Tick
+	Copy  // as Run, with a time that the output took
+	sources
+)
+
+// Traced are the sources that Programs.Attach knows.
+var Traced = []Source{Syscall, Switch, Wakeup, Softirq, Timer, Hrtimer}
+
+func (s Source) String() string {
+	return [...]string{"", "syscall", "switch", "wakeup", "softirq", "timer", "hrtimer", "burst", "run", "tick", "copy"}[s]
+}
+
+// Map is one of the maps of workload.bpf.c.
+type Map int
+
+// The maps. In the array of shards, CPUs have ring buffers of their own, in the hash of groups two
+// of them share one.
+const (
+	Events Map = iota
+	More       // another perf event array
+	Shared
+	Shards
+	Groups
+	maps
+
+	Spread = maps // number n goes to map n mod 4
+)
+
+func (m Map) String() string {
+	return [...]string{"events", "more", "shared", "shards", "groups"}[m]
+}
+
+// IsRingBuf says which are BPF ring buffers, or have them.
+func (m Map) IsRingBuf() bool { return m >= Shared }
+
+// Levels is how many programs may interrupt each other on a CPU.
+const Levels = 8
+
+// Counts is what became of outputs, as the programs count them: the beginning of struct slot.
+type Counts struct {
+	Attempted, Written uint64
+	Full               uint64 // ENOSPC, or EAGAIN of a ring buffer
+	Busy               uint64 // EBUSY
+	NoRing             uint64 // ENOENT, or E2BIG
+	Off                uint64 // EOPNOTSUPP: the ring's perf event was off
+	Other              uint64
+	Discarded          uint64          // of those written: records that were given up
+	Last               uint64          // number of the latest that was written, and one
+	Error              int64           // what the last output returned: 0, or an errno below 0
+	Strange            int64           // what the last of Other returned
+	To                 [8]MapCounts    // by Map
+	Sources            [sources]uint64 // attempted by each
+}
+
+// MapCounts is Counts of one map.
+type MapCounts struct{ Written, Full uint64 }
+
+const countWords = int(unsafe.Sizeof(Counts{}) / 8)
+
+// words are its fields. All of these have 64 bits.
+func (c *Counts) words() *[countWords]uint64 { return (*[countWords]uint64)(unsafe.Pointer(c)) }
+
+// Uncounted are the outputs that the kernel refused without counting them as lost.
+func (c *Counts) Uncounted() uint64 { return c.Busy + c.NoRing + c.Off + c.Other }
+
+// Refused are all of these, and those that found no room.
+func (c *Counts) Refused() uint64 { return c.Full + c.Uncounted() }
+
+// Add adds what is counted in o. Last, Error and Strange become o's where o has some.
+func (c *Counts) Add(o *Counts) {
+	last, err, strange := c.Last, c.Error, c.Strange
+	for i, n := range o.words() {
+		c.words()[i] += n
+	}
+	c.Last, c.Error, c.Strange = max(last, o.Last), err, strange
+	if o.Error != 0 {
+		c.Error = o.Error
+	}
+	if o.Strange != 0 {
+		c.Strange = o.Strange
+	}
+}
+
+// Since is what was counted since before. Last, Error and Strange are as of now.
+func (c Counts) Since(before Counts) Counts {
+	last, err, strange := c.Last, c.Error, c.Strange
+	for i, n := range before.words() {
+		c.words()[i] -= n
+	}
+	c.Last, c.Error, c.Strange = last, err, strange
+	return c
+}
+
+// CPUCounts is what programs counted on one CPU.
+type CPUCounts struct {
+	Deep   uint64 // runs that found no slot, and output nothing
+	Ns     uint64 // time that test runs took
+	Levels [Levels]Counts
+}
+
+// Since is what was counted since before.
+func (c *CPUCounts) Since(before *CPUCounts) (d CPUCounts) {
+	d.Deep, d.Ns = c.Deep-before.Deep, c.Ns-before.Ns
+	for i := range d.Levels {
+		d.Levels[i] = c.Levels[i].Since(before.Levels[i])
+	}
+	return d
+}
+
+// Sum adds up the levels.
+func (c *CPUCounts) Sum() (s Counts) {
+	for i := range c.Levels {
+		s.Add(&c.Levels[i])
+	}
+	return s
+}
+
+// To is what went to one map.
+func (c *CPUCounts) To(m Map) (s MapCounts) {
+	for i := range c.Levels {
+		s.Written += c.Levels[i].To[m].Written
+		s.Full += c.Levels[i].To[m].Full
+	}
+	return s
+}
+
+// Agree holds the programs' counts against each other, when none of them runs. It returns what is
+// wrong.
+func Agree(seen []CPUCounts) (wrong []string) {
+	for cpu := range seen {
+		for level, c := range seen[cpu].Levels {
+			if c.Attempted != c.Written+c.Refused() {
+				wrong = append(wrong, fmt.Sprintf("CPU %d level %d: the programs do not agree with themselves: %+v", cpu, level, c))
+			}
+		}
+	}
+	return wrong
+}

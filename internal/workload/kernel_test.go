@@ -1,0 +1,53 @@
+//go:build linux && cgo
+
+package workload
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func load(t *testing.T, c Config) *Programs {
+	t.Helper()
+	if os.Geteuid() != 0 && os.Getenv("RINGFOLD_REQUIRE_KERNEL") != "1" {
+		t.Skip("needs root")
+	}
+	p, err := Load(c)
+	require.NoError(t, err)
+	t.Cleanup(p.Close)
+	return p
+}
+
+// All programs together pass the verifier, and count outputs that no ring takes.
+func TestKernelLoadAll(t *testing.T) {
+	all := append(TracePrograms(), "stamped", "stamped_copy", "hold", "burst", "on_tick")
+	p := load(t, Config{Maps: []Map{Events, More, Shared, Shards, Groups}, Programs: all})
+	require.NoError(t, p.FillShards(os.Getpagesize()))
+	require.NoError(t, p.Aim(Spread, true))
+	require.NoError(t, p.Attach(Traced...))
+	stop, err := p.Tick([]int{0}, 100*time.Microsecond)
+	require.NoError(t, err)
+	load, err := Start(p.ProgFD("burst"), Job{Kind: "mix", CPUs: []int{0, 0}}, Job{Kind: "burst", CPUs: []int{0}})
+	require.NoError(t, err)
+	time.Sleep(200 * time.Millisecond)
+	require.NoError(t, load.Stop())
+	require.NoError(t, p.Output(0, Output{Count: 1000, Size: 64, To: Spread}))
+	require.NoError(t, p.Stamped(0, Output{Count: 3, Every: 2}))
+	p.StampedCopy(0)
+	stop()
+	require.NoError(t, p.Detach())
+	time.Sleep(100 * time.Millisecond) // programs that run
+	seen, err := p.Counts()
+	require.NoError(t, err)
+	require.Empty(t, Agree(seen))
+	sum := seen[0].Sum()
+	for _, s := range []Source{Syscall, Switch, Wakeup, Softirq, Hrtimer, Burst, Run, Tick, Copy} {
+		require.NotZero(t, sum.Sources[s], "%v: %+v", s, sum)
+	}
+	require.NotZero(t, sum.To[Shared].Written)
+	require.NotZero(t, sum.To[Shards].Written)
+	require.Zero(t, sum.Other+sum.Busy)
+}

@@ -1,0 +1,32 @@
+package workload
+
+import "fmt"
+
+// Account is what a reader delivered of one map and CPU, for Counts to be held against.
+type Account struct {
+	Samples, Losses, Lost uint64
+	Levels                [Levels]struct {
+		Next    uint64 // the least number that may come
+		Samples uint64
+	}
+}
+
+// Take notes a sample. Outputs of one level come one after the other, and so must their numbers. It
+// returns how many were passed over, which a loss has to explain, and fails for one that comes again.
+func (a *Account) Take(p Payload) (missing uint64, err error) {
+	a.Samples++
+	l := &a.Levels[p.Level]
+	if p.Seq < l.Next {
+		return 0, fmt.Errorf("CPU %d level %d: number %d comes again, or after %d", p.CPU, p.Level, p.Seq, l.Next-1)
+	}
+	missing = p.Seq - l.Next
+	l.Next = p.Seq + 1
+	l.Samples++
+	return missing, nil
+}
+
+// Lose notes the report of a loss.
+func (a *Account) Lose(n uint64) {
+	a.Losses++
+	a.Lost += n
+}
