@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An agent that may not read this host's events says only that: it makes no spool, and tries no server.
+// An agent that may not read this host's events says only that: it makes no spool, and tries no
+// server.
 func TestAgentUnprivileged(t *testing.T) {
 	t.Parallel()
 	kerneltest.RequireRoot(t)

@@ -9,8 +9,8 @@ import (
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/tail"
 )
 
-// unknown lists why events may be missing of what was asked for. If there is nothing, none is missing of the hosts in the result, between
-// the times that it has of each.
+// unknown lists why events may be missing of what was asked for. If there is nothing, none is
+// missing of the hosts in the result, between the times that it has of each.
 func unknown(r tail.Result, since time.Time) (why []string) {
 	var holes uint64
 	for reason, g := range r.Gaps {

@@ -94,8 +94,8 @@ func TestStreamDrops(t *testing.T) {
 		"to": jsonTime(began.Add(time.Second).UnixNano())}}, s["hosts"], "all is known of what was asked for")
 }
 
-// An agent is started again with its spool, without it, and with an older copy of it: all that it has read is there, and what nobody has read
-// is a gap that says why.
+// An agent is started again with its spool, without it, and with an older copy of it: all that it
+// has read is there, and what nobody has read is a gap that says why.
 func TestSpools(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

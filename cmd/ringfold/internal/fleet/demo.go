@@ -168,8 +168,8 @@ func (d *demo) hosts() (all []*host) {
 	return append(all, &host{Options: agent.Options{Host: name, Source: src, Clock: wrongBy(0)}})
 }
 
-// wrongBy is the clock of a host that is wrong, and knows by how much. All are relative to this machine's, so its own error does not
-// matter for their order.
+// wrongBy is the clock of a host that is wrong, and knows by how much. All are relative to this
+// machine's, so its own error does not matter for their order.
 func wrongBy(d time.Duration) func() clock.Reading {
 	return func() clock.Reading {
 		r := clock.Measure()
@@ -189,7 +189,8 @@ func (d *demo) ship(ctx context.Context, o agent.Options) (agent.Stats, error) {
 	return agent.Run(ctx, o)
 }
 
-// last waits for the end, with an outage in the middle if that is wanted. The time begins when all hosts have published.
+// last waits for the end, with an outage in the middle if that is wanted. The time begins when all
+// hosts have published.
 func (d *demo) last(ctx context.Context, nc *nats.Conn, hosts int) error {
 	js, err := jetstream.New(nc)
 	if err != nil {

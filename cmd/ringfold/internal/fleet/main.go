@@ -1,8 +1,9 @@
-// Package fleet puts the process events of many hosts into one ordered log, over NATS JetStream: each host runs an agent, and any
-// number of tails read.
+// Package fleet puts the process events of many hosts into one ordered log, over NATS JetStream:
+// each host runs an agent, and any number of tails read.
 //
-// agent/ reads this host's events and publishes them in batches (wire/), by way of a spool on disk (spool/). tail/ merges them. The
-// files here are the commands: agent.go, tail.go and demo.go; print.go, text.go and json.go print.
+// agent/ reads this host's events and publishes them in batches (wire/), by way of a spool on disk
+// (spool/). tail/ merges them. The files here are the commands: agent.go, tail.go and demo.go;
+// print.go, text.go and json.go print.
 package fleet
 
 import (

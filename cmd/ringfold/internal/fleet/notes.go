@@ -14,7 +14,8 @@ func notes(cmd *cobra.Command) func(string) {
 	return n.note
 }
 
-// noter prints a text that repeats once a minute, with how often it came: a server that refuses each message says so each time.
+// noter prints a text that repeats once a minute, with how often it came: a server that refuses
+// each message says so each time.
 type noter struct {
 	print func(string)
 	now   func() time.Time

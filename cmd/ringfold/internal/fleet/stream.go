@@ -31,7 +31,8 @@ func (c *streamConfig) flags(f *pflag.FlagSet) {
 	})
 }
 
-// duplicates is for how long the stream drops a batch that it has already. Tails find later ones by their sequence numbers.
+// duplicates is for how long the stream drops a batch that it has already. Tails find later ones by
+// their sequence numbers.
 const duplicates = 2 * time.Minute
 
 func (c streamConfig) check() error {
@@ -41,7 +42,8 @@ func (c streamConfig) check() error {
 	return nil
 }
 
-// ensure makes the stream if there is none. It tries until that is so, ctx ends, or the server refuses.
+// ensure makes the stream if there is none. It tries until that is so, ctx ends, or the server
+// refuses.
 func (c streamConfig) ensure(ctx context.Context, nc *nats.Conn, note func(string)) error {
 	js, err := jetstream.New(nc)
 	if err != nil {

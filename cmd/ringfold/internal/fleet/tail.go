@@ -94,7 +94,8 @@ func (c *tailConfig) check() error {
 	return nil
 }
 
-// settle is how long a tail listens who is alive before it prints: hosts on which nothing happens say so each second.
+// settle is how long a tail listens for live hosts before it prints: idle ones send a batch each
+// second.
 const settle = 1500 * time.Millisecond
 
 // list makes a flag that has a list.

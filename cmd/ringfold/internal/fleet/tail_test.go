@@ -72,7 +72,8 @@ func (b *bench) tail(status int, args ...string) string {
 // past is when the hosts were booted, in the tests that are not about now.
 var past = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// batch makes a batch of a host: its events are at ms since its boot, and alternate between exec, fork and exit.
+// batch makes a batch of a host: its events are at ms since its boot, and alternate between exec,
+// fork and exit.
 func batch(host string, sequence uint64, watermark uint64, ms ...uint64) *wire.Batch {
 	b := &wire.Batch{Host: host, BootId: "boot", LogId: "log", Sequence: sequence, First: 1, Since: (watermark - 10) * 1e6, Watermark: watermark * 1e6, WallOffset: past.UnixNano(), WallError: 1500}
 	for _, m := range ms {
@@ -195,7 +196,8 @@ func TestTailFilters(t *testing.T) {
 	require.Equal(t, []string{"a_b:c2"}, comms(lines(t, b.tail(0, "--all", "--once", "--json", "--host", "a_b"))))
 }
 
-// What was stored before is not read, but for a margin, of which only what is late enough is printed.
+// What was stored before is not read, but for a margin, of which only what is late enough is
+// printed.
 func TestTailSince(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -250,7 +252,8 @@ func start(t *testing.T, args ...string) *running {
 	return r
 }
 
-// Live: nothing of before, and a slow reader of what it prints loses nothing. Ctrl-C ends it, with a summary.
+// Live: nothing of before, and a slow reader of what it prints loses nothing. Ctrl-C ends it, with
+// a summary.
 func TestTailLive(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -290,7 +293,7 @@ func (b *bench) consumers(n int) {
 	}
 }
 
-// A host of which nothing comes is told of.
+// A host that sends nothing is reported.
 func TestTailSilentHost(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -301,7 +304,7 @@ func TestTailSilentHost(t *testing.T) {
 	require.EqualError(t, r.cmd.Wait(), "exit status 3")
 }
 
-// Nobody reads what it prints any more: | head.
+// The reader of its output goes away: | head.
 func TestTailPipe(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -365,7 +368,7 @@ func TestTailNoServer(t *testing.T) {
 	require.Contains(t, r.Text(), `"events":3`)
 }
 
-// Events that wait for a host are told of: for which one, and since when, also in the summary.
+// A host that others wait for is reported, with since when, also in the summary.
 func TestTailWaits(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -48,7 +48,8 @@ func (t *text) item(b []byte, i tail.Item) []byte {
 	return append(ending(b, "  ", i), '\n')
 }
 
-// compact prints lines without columns, for narrow terminals and for grep: no date, no errors of clocks.
+// compact prints lines without columns, for narrow terminals and for grep: no date, no errors of
+// clocks.
 type compact struct{ text }
 
 func (*compact) item(b []byte, i tail.Item) []byte {

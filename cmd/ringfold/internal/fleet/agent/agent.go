@@ -1,5 +1,6 @@
-// Package agent ships a host's events to JetStream: ring, exact stream, batch, spool on disk, broker. Whatever fails behind the rings,
-// reading goes on, and whatever is missing in the end is in the log as a gap.
+// Package agent ships a host's events to JetStream: ring, exact stream, batch, spool on disk,
+// broker. Whatever fails behind the rings, reading goes on, and whatever is missing in the end is
+// in the log as a gap.
 package agent
 
 import (
@@ -39,7 +40,8 @@ type Options struct {
 	Note  func(text string)    // gets errors, as often as they happen, and recoveries, from any goroutine (default: dropped)
 }
 
-// Source is where events come from: a lifecycle.Probe or a lifecycle.Simulation. Their clock is perfbuf.Now.
+// Source is where events come from: a lifecycle.Probe or a lifecycle.Simulation. Their clock is
+// perfbuf.Now.
 type Source interface {
 	// Open sets up rings for the events. None comes before Attach.
 	Open(perfbuf.Options) (*perfbuf.Reader, error)
@@ -90,9 +92,10 @@ func (o Options) withDefaults() (Options, error) {
 	return o, err
 }
 
-// Run publishes the source's events, and what the spool has of earlier runs, until ctx is done. It then detaches the source, ships what
-// is left, waits for the broker for EndWait, and returns nil: what was not acknowledged stays in the spool. An error is one of the source
-// or of the spool's file. After errors of the broker it tries again for ever. It closes the source.
+// Run publishes the source's events, and what the spool has of earlier runs, until ctx is done. It
+// then detaches the source, ships what is left, waits for the broker for EndWait, and returns nil:
+// what was not acknowledged stays in the spool. An error is one of the source or of the spool's
+// file. After errors of the broker it tries again for ever. It closes the source.
 func Run(ctx context.Context, o Options) (Stats, error) {
 	defer o.Source.Close()
 	o, err := o.withDefaults()

@@ -66,8 +66,8 @@ func TestHeartbeats(t *testing.T) {
 	a.end()
 }
 
-// An agent that is started again goes on where its spool has got to, with a new log, which says since when it is complete. It then
-// publishes what it could not before, also of another boot.
+// An agent that is started again goes on where its spool has got to, with a new log, which says
+// since when it is complete. It then publishes what it could not before, also of another boot.
 func TestStartedAgain(t *testing.T) {
 	b := newFleet(t)
 	spool := filepath.Join(t.TempDir(), "spool")
@@ -93,7 +93,8 @@ func TestStartedAgain(t *testing.T) {
 	}
 }
 
-// A killed agent leaves its spool. The next one goes on there: nothing that was acknowledged or on disk is doubled or missing.
+// A killed agent leaves its spool. The next one goes on there: nothing that was acknowledged or on
+// disk is doubled or missing.
 func TestKilled(t *testing.T) {
 	b := newFleet(t)
 	path := filepath.Join(t.TempDir(), "spool")
@@ -142,7 +143,8 @@ func TestBadHost(t *testing.T) {
 	require.NoFileExists(t, spool)
 }
 
-// A program that runs on this machine comes out of the stream: forked by this test, executed, ended.
+// A program that runs on this machine comes out of the stream: forked by this test, executed,
+// ended.
 func TestKernel(t *testing.T) {
 	kerneltest.Require(t)
 	b := newFleet(t)
@@ -176,7 +178,8 @@ func TestKernel(t *testing.T) {
 	require.Equal(t, a.end().Events, read(t, stored(t, b.URL())).events)
 }
 
-// scripted is a source on which happens what a test says, when it is attached: before anybody reads.
+// scripted is a source on which happens what a test says, when it is attached: before anybody
+// reads.
 type scripted struct {
 	*perfbuftest.Kernel
 	before, after func(output func(size int)) // since counts from in between
@@ -201,7 +204,8 @@ func (s *scripted) Since() uint64 { return s.since }
 func (s *scripted) Detach() error { return nil }
 func (s *scripted) Close()        {}
 
-// What is lost or cannot be read in the rings is a gap. What happens before the source is complete is not in the log, and no loss.
+// What is lost or cannot be read in the rings is a gap. What happens before the source is complete
+// is not in the log, and no loss.
 func TestRings(t *testing.T) {
 	outputs := func(n, size int) func(func(int)) {
 		return func(output func(int)) {

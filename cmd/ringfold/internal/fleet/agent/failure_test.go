@@ -43,7 +43,8 @@ func ship(t *testing.T, o Options, n uint64, url string, meanwhile func(a *run, 
 	return h, stats
 }
 
-// The broker is stopped and comes back, at the same place with what it had: nothing is lost, nothing is there twice.
+// The broker is stopped and comes back, at the same place with what it had: nothing is lost,
+// nothing is there twice.
 func TestBrokerRestarts(t *testing.T) {
 	b := newFleet(t)
 	o := Options{Conn: connect(t, b.URL()), AckWait: 200 * time.Millisecond}
@@ -61,7 +62,8 @@ func TestBrokerRestarts(t *testing.T) {
 	require.Positive(t, stats.Retried)
 }
 
-// The broker is away for longer than the spool holds: what is lost is counted, to the last event, and the rings are read all the time.
+// The broker is away for longer than the spool holds: what is lost is counted, to the last event,
+// and the rings are read all the time.
 func TestSpoolFull(t *testing.T) {
 	b := newFleet(t)
 	b.Stop() // for the first events
@@ -104,7 +106,8 @@ func TestSlowBroker(t *testing.T) {
 	require.Positive(t, stats.Retried)
 }
 
-// slow dials connections on which no answer comes from when the first batch is sent until it is sent again.
+// slow dials connections on which no answer comes from when the first batch is sent until it is
+// sent again.
 type slow struct{}
 
 func (slow) Dial(network, address string) (net.Conn, error) {
@@ -135,7 +138,8 @@ func (c *slowConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// The leader of a stream of three servers goes: another one takes its place, and nothing is lost, nothing is there twice.
+// The leader of a stream of three servers goes: another one takes its place, and nothing is lost,
+// nothing is there twice.
 func TestClusterLosesLeader(t *testing.T) {
 	servers, err := broker.StartCluster(t.TempDir(), 3)
 	require.NoError(t, err)
@@ -214,8 +218,9 @@ func spooled(t *testing.T, path string) (batches []*wire.Batch) {
 	}
 }
 
-// A copy of an agent that runs on elsewhere, as of a virtual machine, publishes other batches under the same names. JetStream takes them
-// for the same ones, and drops them: the agent goes on with another log.
+// A copy of an agent that runs on elsewhere, as of a virtual machine, publishes other batches under
+// the same names. JetStream takes them for the same ones, and drops them: the agent goes on with
+// another log.
 func TestCopyRuns(t *testing.T) {
 	b := newFleet(t)
 	path := filepath.Join(t.TempDir(), "spool")
@@ -250,7 +255,8 @@ func TestCopyRuns(t *testing.T) {
 	require.Len(t, ids, 2)
 }
 
-// An answer counts for the log in which a batch was sent. That the stream has had a batch is no news once it was sent twice.
+// An answer counts for the log in which a batch was sent. That the stream has had a batch is no
+// news once it was sent twice.
 func TestAnswers(t *testing.T) {
 	b := newFleet(t)
 	sp, err := spool.Open(filepath.Join(t.TempDir(), "spool"))
@@ -297,7 +303,8 @@ func TestAnswers(t *testing.T) {
 	require.Empty(t, under())
 }
 
-// What arrives somewhere is not stored yet: without an acknowledgement it stays in the spool, for the next run.
+// What arrives somewhere is not stored yet: without an acknowledgement it stays in the spool, for
+// the next run.
 func TestUnacknowledgedStays(t *testing.T) {
 	b := newFleet(t)
 	require.NoError(t, b.js.DeleteStream(t.Context(), "EVENTS"))
@@ -339,7 +346,8 @@ func TestDiskFails(t *testing.T) {
 	require.ErrorContains(t, q.run(ctx), "3 batches are lost: writing to the spool")
 }
 
-// BenchmarkShip compares batches with a message for each event, from the decoded event to the acknowledgement.
+// BenchmarkShip compares batches with a message for each event, from the decoded event to the
+// acknowledgement.
 func BenchmarkShip(b *testing.B) {
 	js := newFleet(b).js
 	event := func(i int) *wire.Event {

@@ -174,8 +174,9 @@ func (f *folder) add(e *wire.Event) {
 	f.bytes += proto.Size(e) + 6 // and its head
 }
 
-// close makes a batch of what there is, and hands it over. It proves the watermark, or the time of its last event if that is later.
-// Without room in the spool its events are lost, and the next batch says so.
+// close makes a batch of what there is, and hands it over. It proves the watermark, or the time of
+// its last event if that is later. Without room in the spool its events are lost, and the next
+// batch says so.
 func (f *folder) close(watermark uint64, end bool) {
 	now := time.Now()
 	if now.Sub(f.measured) >= 10*time.Second {
@@ -211,8 +212,8 @@ func (f *folder) close(watermark uint64, end bool) {
 	}
 }
 
-// told returns the gaps that earlier batches had no room for, at the first event's time at the latest. They come by their end, then by
-// reason, so that a batch is always the same.
+// told returns the gaps that earlier batches had no room for, at the first event's time at the
+// latest. They come by their end, then by reason, so that a batch is always the same.
 func (f *folder) told() (gaps []*wire.Event) {
 	for _, g := range slices.SortedFunc(maps.Values(f.gaps), func(a, b *wire.Event) int {
 		return cmp.Or(cmp.Compare(a.Delta, b.Delta), cmp.Compare(a.Gap.Reason, b.Gap.Reason))

@@ -17,11 +17,14 @@ import (
 
 // publisher sends what is in the spool, and deletes what the stream has.
 //
-// Several batches are under way at a time, in the order of their positions. If something goes wrong, all that are not acknowledged are
-// sent again in this order, the same bytes with the same ids: of those that had arrived JetStream drops the second. So the stream has
-// a log's batches in the order of their sequence numbers, but for those of one window, of which a later one may have arrived first.
+// Several batches are under way at a time, in the order of their positions. If something goes
+// wrong, all that are not acknowledged are sent again in this order, the same bytes with the same
+// ids: of those that had arrived JetStream drops the second. So the stream has a log's batches in
+// the order of their sequence numbers, but for those of one window, of which a later one may have
+// arrived first.
 //
-// The futures of nats.go would do, if a broker never took longer to answer than one waits: here, an answer to an earlier try counts too.
+// The futures of nats.go would do, if a broker never took longer to answer than one waits: here, an
+// answer to an earlier try counts too.
 type publisher struct {
 	Options
 	spool   *spool.Spool
@@ -50,7 +53,8 @@ type sent struct {
 	acknowledged bool
 }
 
-// deleteEvery is after how many acknowledgements what is done is deleted: each time takes the disk some ms.
+// deleteEvery is after how many acknowledgements what is done is deleted: each time takes the disk
+// some ms.
 const deleteEvery = 16
 
 func newPublisher(o Options, s *spool.Spool, q *queue) *publisher {
@@ -63,7 +67,8 @@ func newPublisher(o Options, s *spool.Spool, q *queue) *publisher {
 // finish says that nothing more will come into the spool.
 func (p *publisher) finish() { close(p.ending) }
 
-// run publishes until it is finished and all is acknowledged, or until ctx is done. An error is one of reading the spool.
+// run publishes until it is finished and all is acknowledged, or until ctx is done. An error is one
+// of reading the spool.
 func (p *publisher) run(ctx context.Context) error {
 	subscription, err := p.Conn.ChanSubscribe(p.inbox+".*.*", p.answers)
 	if err != nil {
@@ -198,8 +203,9 @@ func (p *publisher) answer(m *nats.Msg) {
 	}
 }
 
-// renew has a batch, and those behind it, be of a new log: the stream says that it has it, or has had it, and we sent it for the first
-// time. Another one was published in its name, by a copy of this agent that goes on elsewhere, as that of a virtual machine.
+// renew has a batch, and those behind it, be of a new log: the stream says that it has it, or has
+// had it, and we sent it for the first time. Another one was published in its name, by a copy of
+// this agent that goes on elsewhere, as that of a virtual machine.
 func (p *publisher) renew(i int) {
 	first := p.flight[i]
 	p.failure = fmt.Errorf("batch %d of log %s was published by another agent: does a copy of this host, or of its spool, run?", first.Position, first.Log.ID)
@@ -232,7 +238,8 @@ func answered(m *nats.Msg) (duplicate bool, err error) {
 	return a.Duplicate, nil
 }
 
-// again sends all that is under way once more, after a while, which is longer each time that nothing is acknowledged.
+// again sends all that is under way once more, after a while, which is longer each time that
+// nothing is acknowledged.
 func (p *publisher) again(ctx context.Context) {
 	if p.retry.first() {
 		p.Note(fmt.Sprintf("publishing: %v: trying on; the spool has %d KiB, of %d", p.failure, p.queue.used.Load()>>10, p.SpoolBytes>>10))
@@ -254,7 +261,8 @@ func (p *publisher) again(ctx context.Context) {
 	}
 }
 
-// delete deletes what is acknowledged, to make room. If that fails it tries again, until ctx is done: at worst it is published twice.
+// delete deletes what is acknowledged, to make room. If that fails it tries again, until ctx is
+// done: at worst it is published twice.
 func (p *publisher) delete(ctx context.Context) {
 	if p.done == p.deleted {
 		return

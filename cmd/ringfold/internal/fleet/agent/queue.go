@@ -68,7 +68,8 @@ func signal(c chan struct{}) {
 	}
 }
 
-// run writes to the spool until the queue is finished and all is written. If that fails it tries again, until ctx is done.
+// run writes to the spool until the queue is finished and all is written. If that fails it tries
+// again, until ctx is done.
 func (q *queue) run(ctx context.Context) error {
 	for {
 		q.mu.Lock()
@@ -97,7 +98,8 @@ func (q *queue) run(ctx context.Context) error {
 	}
 }
 
-// persist calls f until it succeeds, or ctx is done. It notes the first failure, and the success after it.
+// persist calls f until it succeeds, or ctx is done. It notes the first failure, and the success
+// after it.
 func persist(ctx context.Context, note func(string), again string, f func() error) error {
 	var retry backoff
 	for {

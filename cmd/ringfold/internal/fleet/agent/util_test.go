@@ -94,7 +94,8 @@ func (f *fleet) batches(call func(*wire.Batch)) {
 	require.NoError(f.t, f.nc.Flush())
 }
 
-// made is a made-up host. Its rings have room for all that happens in a test: an agent that is slow loses nothing.
+// made is a made-up host. Its rings have room for all that happens in a test: an agent that is slow
+// loses nothing.
 type made struct {
 	*lifecycle.Simulation
 	reader *perfbuf.Reader
@@ -162,7 +163,7 @@ func (r *run) end() Stats {
 	return r.stats
 }
 
-// told waits until a note begins with this, and forgets it and those before it.
+// told waits for a note that begins with what, and forgets it and those before it.
 func (r *run) told(what string) {
 	poll(func() bool {
 		r.notesMu.Lock()
@@ -218,8 +219,8 @@ type history struct {
 	logs   [][]*wire.Batch            // of each run, in the order of their sequence numbers
 }
 
-// read checks what every log promises, whatever has failed: all sequence numbers once, events in the order of time, watermarks that
-// never go back and hold. The logs are of one spool.
+// read checks what every log promises, whatever has failed: all sequence numbers once, events in
+// the order of time, watermarks that never go back and hold. The logs are of one spool.
 func read(t testing.TB, batches []*wire.Batch) history {
 	t.Helper()
 	h := history{gaps: map[wire.Gap_Reason]uint64{}, number: map[wire.Gap_Reason]int{}}

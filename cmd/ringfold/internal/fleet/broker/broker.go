@@ -1,4 +1,5 @@
-// Package broker runs NATS servers with JetStream in this process: for the demo and for tests. In production, run nats-server.
+// Package broker runs NATS servers with JetStream in this process: for the demo and for tests. In
+// production, run nats-server.
 package broker
 
 import (
@@ -20,7 +21,8 @@ type Server struct {
 	url     string
 }
 
-// Start starts a server that listens on loopback, at a free port, and keeps its streams below dir. Functions may change its options.
+// Start starts a server that listens on loopback, at a free port, and keeps its streams below dir.
+// Functions may change its options.
 func Start(dir string, change ...func(o *server.Options)) (*Server, error) {
 	o := &server.Options{ServerName: "fleet", Host: "127.0.0.1", JetStream: true, StoreDir: dir, NoSigs: true, NoLog: true}
 	// Clients on this machine may be stopped for any time in the middle of a handshake.
@@ -42,7 +44,8 @@ func Start(dir string, change ...func(o *server.Options)) (*Server, error) {
 	return s, nil
 }
 
-// StartCluster starts n servers, which keep their streams together, below dir. A stream can be made when they have found each other.
+// StartCluster starts n servers, which keep their streams together, below dir. A stream can be made
+// when they have found each other.
 func StartCluster(dir string, n int) (all []*Server, err error) {
 	// Each must know all others from the start, as the first leader counts them.
 	var routes []*url.URL

@@ -9,8 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Unknown is the error of a clock that nothing keeps right: the kernel does not say how wrong it is, and it may be anything.
-// One that is synchronised is never thought to be wrong by more than 16 s.
+// Unknown is the error of a clock that nothing keeps right: the kernel does not say how wrong it
+// is, and it may be anything. One that is synchronised is never thought to be wrong by more than 16
+// s.
 const Unknown = uint64(time.Hour)
 
 // Reading says when a host's clock shows what.
@@ -28,7 +29,8 @@ func Measure() Reading {
 	)
 }
 
-// brackets is how often the clocks are read: between two readings one may be interrupted, and not every time.
+// brackets is how often the clocks are read: between two readings one may be interrupted, and not
+// every time.
 const brackets = 16
 
 func measure(monotonic, realtime func() int64, maxError func() uint64) Reading {
@@ -46,7 +48,7 @@ func measure(monotonic, realtime func() int64, maxError func() uint64) Reading {
 	return r
 }
 
-// maxError is the kernel's: what the synchronising daemon has told it, growing since.
+// maxError is the kernel's: as the synchronising daemon has set it, growing since.
 func maxError() uint64 {
 	var t unix.Timex // Modes 0: only reads
 	state, err := unix.Adjtimex(&t)

@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The clocks of this machine: several measurements agree within what they say their errors are, and with Go's clock.
+// The clocks of this machine: several measurements agree within what they say their errors are, and
+// with Go's clock.
 func TestMeasure(t *testing.T) {
 	for range 20 {
 		a := Measure()

@@ -19,7 +19,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Options says where the servers are, and who we are. Secrets are in files: a command line is there for all to see.
+// Options has the servers' addresses and our identity. Secrets are in files: every user sees
+// command lines.
 type Options struct {
 	URL     string // of servers, separated by commas; empty: $NATS_URL, or the local one
 	Creds   string // file with a user's JWT and seed
@@ -28,7 +29,7 @@ type Options struct {
 	TLSKey  string // and with its key
 	TLSCA   string // file with the certificates that a server's is checked against; empty: the system's
 
-	// Note is told, in words, what becomes of the connection, as often as it is tried. It may be called from any goroutine.
+	// Note gets each change of the connection and each failed try, from any goroutine.
 	Note func(text string)
 }
 
@@ -44,8 +45,9 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	})
 }
 
-// Connect connects. Where no server answers, it returns a connection that goes on trying, as one does that breaks later, and tells
-// Note. An error is one that trying again does not mend: of the options, of who we are, of who the server is.
+// Connect connects. If no server answers, it notes that and returns a connection that goes on
+// trying, as it does when it breaks later. An error is one that trying again does not mend: of the
+// options, our identity, or the server's.
 func (o Options) Connect(name string) (*nats.Conn, error) {
 	servers, err := o.servers()
 	if err != nil {
@@ -68,8 +70,8 @@ func (o Options) Connect(name string) (*nats.Conn, error) {
 	}))...)
 }
 
-// Retry calls try until it succeeds, ctx ends, or final explains its error, which then is returned. It calls try only while
-// there is a connection, and tells note of errors.
+// Retry calls try until it succeeds, ctx ends, or final explains its error, which then is returned.
+// It calls try only while there is a connection, and notes errors.
 func Retry(ctx context.Context, nc *nats.Conn, what string, note func(string), final func(error) error, try func(context.Context) error) error {
 	for {
 		err := error(nats.ErrDisconnected)
@@ -134,7 +136,7 @@ func (o Options) options(name string) ([]nats.Option, error) {
 	opts := []nats.Option{
 		nats.Name(name),
 		nats.MaxReconnects(-1),
-		nats.IgnoreAuthErrorAbort(), // whoever is to mend that does not want to restart us everywhere as well
+		nats.IgnoreAuthErrorAbort(), // mending that must not take a restart of every agent
 		nats.ReconnectWait(500 * time.Millisecond),
 		nats.ReconnectHandler(func(nc *nats.Conn) {
 			o.note("connected to %s again", nc.ConnectedAddr())
@@ -185,7 +187,8 @@ func readable(flag, file string) error {
 	return f.Close()
 }
 
-// explain returns what is to be said of an error that trying again does not mend, and nil for others.
+// explain returns what is to be said of an error that trying again does not mend, and nil for
+// others.
 func (o Options) explain(err error) error {
 	var (
 		file      *fs.PathError
@@ -206,7 +209,8 @@ func (o Options) explain(err error) error {
 		return fmt.Errorf("the server's certificate is not trusted: %s: %w", fix, err)
 	case errors.As(err, &verify):
 		return fmt.Errorf("the server's certificate is not valid for this: %w", err)
-	// An alert of the server's may come as an error of crypto/tls that has no type, or be lost when the server closes the connection.
+	// An alert of the server's may come as an error of crypto/tls that has no type, or be lost when
+	// the server closes the connection.
 	case errors.As(err, &alert) || errors.Is(err, nats.ErrTLS) || strings.Contains(err.Error(), "remote error: tls"):
 		return fmt.Errorf("the server refuses us: give a certificate that it trusts by --tlscert and --tlskey: %w", err)
 	case errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, nats.ErrAuthRevoked):

@@ -58,7 +58,8 @@ func TestNoServer(t *testing.T) {
 	told("connected to 127.0.0.1")
 }
 
-// selfSigned makes a certificate for servers on loopback and for clients, which is its own CA, and files with it and its key.
+// selfSigned makes a certificate for servers on loopback and for clients, which is its own CA, and
+// files with it and its key.
 func selfSigned(t *testing.T) (pair tls.Certificate, certFile, keyFile string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -146,7 +147,8 @@ func TestErrors(t *testing.T) {
 	require.NotContains(t, err.Error(), "secret")
 }
 
-// fails returns why o does not connect. A timeout would be no reason, but one to try on: where this machine does not get on.
+// fails returns why o does not connect. A timeout would be no reason, but one to try on: where this
+// machine does not get on.
 func fails(t *testing.T, o Options) error {
 	t.Helper()
 	for {

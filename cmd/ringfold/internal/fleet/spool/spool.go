@@ -1,4 +1,5 @@
-// Package spool keeps batches on disk until the broker has them: a file that survives the agent, however that ends.
+// Package spool keeps batches on disk until the broker has them: a file that survives the agent,
+// however that ends.
 package spool
 
 import (
@@ -20,7 +21,8 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 )
 
-// Spool is an open one. Its methods may be called from anywhere at any time, but Next and Renew by one goroutine.
+// Spool is an open one. Its methods may be called from anywhere at any time, but Next and Renew by
+// one goroutine.
 type Spool struct {
 	path  string
 	db    *bolt.DB
@@ -29,8 +31,8 @@ type Spool struct {
 	bytes atomic.Int64
 }
 
-// Log is what was appended since the spool was opened, or since Renew. Its id is random: whoever goes on with a copy of the file does
-// not go on with the same log.
+// Log is what was appended since the spool was opened, or since Renew. Its id is random, so a copy
+// of the file begins another log.
 type Log struct {
 	ID    string
 	First uint64 // position with which it begins
@@ -49,8 +51,8 @@ var (
 	errForeign = errors.New("a database of another program")
 )
 
-// Open opens an agent's spool, and makes it if there is none. Batches of before stay, to be published, and a new log begins. It reads all
-// that the file holds, and checks it.
+// Open opens an agent's spool, and makes it if there is none. Batches of before stay, to be
+// published, and a new log begins. It reads all that the file holds, and checks it.
 func Open(path string) (s *Spool, err error) {
 	db, err := openFile(path)
 	if err != nil {
@@ -58,7 +60,8 @@ func Open(path string) (s *Spool, err error) {
 	}
 	s = &Spool{path: path, db: db}
 	if err := guard(func() error { return db.Update(s.begin) }); err != nil {
-		// A transaction that ended in a panic has unlocked what it held, and the file is to be closed all the same.
+		// A transaction that ended in a panic has unlocked what it held, and the file is to be
+		// closed all the same.
 		_ = guard(db.Close)
 		return nil, explain(path, err)
 	}
@@ -89,7 +92,8 @@ func syncDirectory(dir string) error {
 	return d.Sync()
 }
 
-// guard calls f. What it finds in a damaged file can make the database panic, or read behind the end of the file.
+// guard calls f. What it finds in a damaged file can make the database panic, or read behind the
+// end of the file.
 func guard(f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -184,7 +188,8 @@ func (s *Spool) Renew(at uint64) (Log, error) {
 	return s.logs[len(s.logs)-1], nil
 }
 
-// Bytes is the size of all batches that are in it. The file may have several times as many, and does not shrink.
+// Bytes is the size of all batches that are in it. The file may have several times as many, and
+// does not shrink.
 func (s *Spool) Bytes() int64 { return s.bytes.Load() }
 
 // Append adds batches to the log, all or none. When it returns they are on disk.
@@ -220,7 +225,8 @@ type Entry struct {
 	Data     []byte
 }
 
-// Next returns the oldest batch behind a position, and whether there is one. The data are the caller's.
+// Next returns the oldest batch behind a position, and whether there is one. The data are the
+// caller's.
 func (s *Spool) Next(after uint64) (e Entry, ok bool, err error) {
 	err = s.db.View(func(tx *bolt.Tx) error {
 		k, v := tx.Bucket(batchesBucket).Cursor().Seek(key(after + 1))

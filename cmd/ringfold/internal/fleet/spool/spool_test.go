@@ -70,7 +70,8 @@ func TestAppendNextDelete(t *testing.T) {
 	require.Equal(t, last+1, again, "positions are not used twice, and have no holes")
 }
 
-// Each time that it is opened, a log begins. Batches of before stay in theirs, and an older copy has others than what it was copied from.
+// Each time that it is opened, a log begins. Batches of before stay in theirs, and an older copy
+// has others than what it was copied from.
 func TestLogs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "spool")
 	s := open(t, path)
@@ -132,7 +133,8 @@ func TestLogs(t *testing.T) {
 	require.NotEqual(t, ids[1], log(3).ID)
 }
 
-// A database of another program is not touched. One that holds nothing is what a crash leaves when a spool is made.
+// A database of another program is not touched. One that holds nothing is what a crash leaves when
+// a spool is made.
 func TestForeign(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "spool")
 	db, err := bolt.Open(path, 0o600, nil)
@@ -219,7 +221,8 @@ func TestFileStaysSmall(t *testing.T) {
 	require.Less(t, info.Size(), int64(10_000_000))
 }
 
-// BenchmarkSpool is a batch's way over the disk: appended, durably, with as many others as have come together, read and deleted.
+// BenchmarkSpool is a batch's way over the disk: appended, durably, with as many others as have
+// come together, read and deleted.
 func BenchmarkSpool(b *testing.B) {
 	for _, together := range []int{1, 16} {
 		b.Run(fmt.Sprint(together, " together"), func(b *testing.B) {

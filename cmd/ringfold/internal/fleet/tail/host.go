@@ -27,7 +27,7 @@ type host struct {
 	ranked bool // it is in Merger.byFloor
 	events uint64
 	gaps   uint64 // of what is missing
-	told   int    // Merger.waits when it was told of that others wait for it
+	told   int    // Merger.waits when it was last reported as the host that others wait for
 }
 
 type state int
@@ -39,7 +39,8 @@ const (
 	ended                // has said so: not waited for
 )
 
-// maxAhead is by how much a host's clock may be ahead of the broker's. Beyond that it is wrong, and would hold its events back for as long.
+// maxAhead is by how much a host's clock may be ahead of the broker's. Beyond that it is wrong, and
+// would hold its events back for as long.
 const maxAhead = time.Minute
 
 // entry is a batch in the queue.
@@ -51,8 +52,8 @@ type entry struct {
 	since time.Time // it is in the queue
 }
 
-// holds says that the host holds others up. One that has fallen behind what was delivered does not: all that it sends is late anyway,
-// until it has caught up.
+// holds says that the host holds others up. One that has fallen behind what was delivered does not:
+// all that it sends is late anyway, until it has caught up.
 func (h *host) holds() bool {
 	return h.state == awaited || h.state == live && h.floor >= h.m.last
 }
@@ -118,7 +119,8 @@ func (h *host) take(l *log, b *wire.Batch) {
 	h.become(h.state)
 }
 
-// compare compares a batch with what is known of the host: something may be missing between, or two agents may say that they are the host.
+// compare compares a batch with what is known of the host: something may be missing between, or two
+// agents may say that they are the host.
 func (h *host) compare(l *log, b *wire.Batch) {
 	began := wall(b.Since, b.WallOffset)
 	if h.last == nil {
@@ -176,7 +178,8 @@ func (h *host) skipAll(l *log) {
 	}
 }
 
-// skip takes the first batch that is held, though those before it are missing, and those that follow it.
+// skip takes the first batch that is held, though those before it are missing, and those that
+// follow it.
 func (h *host) skip(l *log) {
 	first := l.held[0].b.Sequence
 	l.missing = missing(l.next, first-1)

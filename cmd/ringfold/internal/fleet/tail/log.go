@@ -9,13 +9,16 @@ import (
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/wire"
 )
 
-// maxLogs is how many logs of a host have their sequence numbers remembered. An agent begins one whenever it starts.
+// maxLogs is how many logs of a host have their sequence numbers remembered. An agent begins one
+// whenever it starts.
 const maxLogs = 256
 
-// reordered is how many batches may come before one that was sent earlier: more than agents have under way.
+// reordered is how many batches may come before one that was sent earlier: more than agents have
+// under way.
 const reordered = 64
 
-// log is the sequence of batches of a spool. An agent that is started again goes on with it under another id.
+// log is the sequence of batches of a spool. An agent that is started again goes on with it under
+// another id.
 type log struct {
 	id      string // the latest
 	from    uint64 // with which that begins
@@ -25,17 +28,18 @@ type log struct {
 	boot    string // of the last batch that was taken; empty: none was
 	mark    uint64 // its watermark
 	began   int64  // since when there are batches
-	twin    bool   // it was told of that another one is of a second agent
+	twin    bool   // it was reported as one of two agents'
 
 	held []held // batches that have come too early, by sequence number
 }
 
-// logOf returns the log of a batch. One that does not go on with another begins where we come in. But if something is missing before
-// that, and it has just begun, its first batches are still to come.
+// logOf returns the log of a batch. One that does not go on with another begins where we come in.
+// But if something is missing before that, and it has just begun, its first batches are still to
+// come.
 func (h *host) logOf(b *wire.Batch) *log {
 	l := h.logs[b.LogId]
 	if l != nil && (l.id == b.LogId || b.Sequence < l.from) {
-		return l // else an agent goes on with it beside the one that has started again
+		return l // else its agent goes on, in parallel to the one that started again
 	}
 	if l == nil {
 		h.order = append(h.order, b.LogId)

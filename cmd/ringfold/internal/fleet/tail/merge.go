@@ -1,6 +1,8 @@
-// Package tail merges what a fleet's hosts have published into one stream, in the order of wall-clock time.
+// Package tail merges what a fleet's hosts have published into one stream, in the order of
+// wall-clock time.
 //
-// merge.go and host.go are the order, without NATS and without a clock of their own; tail.go reads JetStream.
+// merge.go and host.go are the order, without NATS and without a clock of their own; tail.go reads
+// JetStream.
 package tail
 
 import (
@@ -13,7 +15,8 @@ import (
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/wire"
 )
 
-// patience is how long events wait for a host before that is told of: for longer than for a batch that is missing.
+// patience is how long events wait for a host before this is reported: longer than for a missing
+// batch.
 const patience = 2 * DefaultDead
 
 // Defaults of MergeOptions.
@@ -30,11 +33,12 @@ type MergeOptions struct {
 	Settle time.Duration // how long nothing is delivered at the start, so that hosts that are alive have been heard of
 }
 
-// Merger puts hosts' batches in the order of their events' wall-clock times. An event is delivered once no host that is alive can
-// send an older one: each batch says up to which time (its watermark) its host has sent everything. It is not for concurrent use.
+// Merger puts hosts' batches in the order of their events' wall-clock times. An event is delivered
+// once no host that is alive can send an older one: each batch says up to which time (its
+// watermark) its host has sent everything. It is not for concurrent use.
 //
-// Times that it is given are of any one clock that does not go back. The messages' time stamps will do, so that a log of last week is
-// merged as it was written, however fast it is read.
+// Times that it is given are of any one clock that does not go back. The messages' time stamps will
+// do, so that a log of last week is merged as it was written, however fast it is read.
 type Merger struct {
 	o        MergeOptions
 	deliver  func(Item) error
@@ -52,8 +56,8 @@ type Merger struct {
 	stats    Stats
 }
 
-// NewMerger returns a Merger that calls deliver with the events in order, while Malformed, Advance or Drain is running, until it returns
-// an error: see Err.
+// NewMerger returns a Merger that calls deliver with the events in order, while Malformed, Advance
+// or Drain is running, until it returns an error: see Err.
 func NewMerger(o MergeOptions, deliver func(Item) error) *Merger {
 	o.Dead, o.Buffer = cmp.Or(o.Dead, DefaultDead), cmp.Or(o.Buffer, DefaultBuffer)
 	m := &Merger{o: o, deliver: deliver, hosts: map[string]*host{}, last: math.MinInt64, waits: 1, stats: Stats{Gaps: map[wire.Gap_Reason]Gaps{}}}
@@ -71,7 +75,8 @@ type waited struct {
 	floor int64
 }
 
-// earlier says whether one host's place in the order is before another's. At the same time they go by name.
+// earlier says whether one host's place in the order is before another's. At the same time they go
+// by name.
 func earlier(x int64, a *host, y int64, b *host) bool {
 	return x < y || x == y && a.name < b.name
 }
@@ -84,7 +89,7 @@ func (m *Merger) Feed(b *wire.Batch, received time.Time) {
 	h.feed(b)
 }
 
-// Malformed is told of a message that could not be read, from the host as far as its subject tells.
+// Malformed reports a message that could not be read, of the host that its subject names.
 func (m *Merger) Malformed(name, why string, received time.Time) {
 	m.tick(received)
 	if h := m.hosts[name]; h != nil && h.last != nil {
@@ -119,7 +124,7 @@ func (m *Merger) Advance(now time.Time) {
 	}
 }
 
-// Waiting returns whom events wait for, nil if they do not for long.
+// Waiting returns the host that events have waited for too long, nil if there is none.
 func (m *Merger) Waiting() *Wait {
 	if m.byEvent.Len() == 0 {
 		return nil
@@ -136,13 +141,13 @@ func (m *Merger) Waiting() *Wait {
 	return w
 }
 
-// Resume says that nothing could be heard until now, of anyone: hosts get their time to be heard again. The clock may go back here if nothing has been
-// fed yet.
+// Resume says that nothing could be heard until now, of anyone: hosts get their time to be heard
+// again. The clock may go back here if nothing has been fed yet.
 func (m *Merger) Resume(now time.Time) {
 	m.began, m.checked, m.now = now, now, now
 }
 
-// Drain delivers everything that is held back, when nothing is to come any more.
+// Drain delivers everything that is held back, when nothing more comes.
 func (m *Merger) Drain() {
 	for _, h := range m.all {
 		h.giveUp()
@@ -171,7 +176,8 @@ func (m *Merger) Stats() Stats {
 	return s
 }
 
-// Ended says that hosts have been heard of, and all have ended in good order, also those that were waited for from the start.
+// Ended says that hosts have been heard of, and all have ended in good order, also those that were
+// waited for from the start.
 func (m *Merger) Ended() bool {
 	for _, h := range m.hosts {
 		if h.state != ended {
@@ -206,7 +212,8 @@ func (m *Merger) host(name string) *host {
 	return h
 }
 
-// flush delivers, from the oldest event on, what cannot be preceded by anything that is still to come.
+// flush delivers, from the oldest event on, what cannot be preceded by anything that is still to
+// come.
 func (m *Merger) flush() {
 	for m.err == nil {
 		full := m.buffered > m.o.Buffer
@@ -227,7 +234,8 @@ func (m *Merger) flush() {
 	}
 }
 
-// blocks returns the host that may still send what belongs before the oldest event; nil if none may.
+// blocks returns the host that may still send what belongs before the oldest event; nil if none
+// may.
 func (m *Merger) blocks() *host {
 	first := m.byEvent.items[0]
 	for m.byFloor.Len() > 0 {

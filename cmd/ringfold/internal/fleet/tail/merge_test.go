@@ -16,8 +16,8 @@ var epoch = time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
 
 func at(s float64) time.Time { return epoch.Add(time.Duration(s * float64(time.Second))) }
 
-// batch makes a batch of a host that was booted at epoch: times are in seconds since then, and comm says which event it is. It claims all
-// that was before, but for the batches before it.
+// batch makes a batch of a host that was booted at epoch: times are in seconds since then, and comm
+// says which event it is. It claims all that was before, but for the batches before it.
 func batch(host string, sequence uint64, watermark float64, events ...float64) *wire.Batch {
 	b := &wire.Batch{Host: host, BootId: "boot", LogId: "log", Sequence: sequence, First: 1, Watermark: uint64(watermark * 1e9), WallOffset: epoch.UnixNano()}
 	for _, s := range events {
@@ -69,7 +69,8 @@ func (m *merged) out() (out []string) {
 	return out
 }
 
-// An event waits until every host has sent a watermark beyond it. Equal times come by the name of the host.
+// An event waits until every host has sent a watermark beyond it. Equal times come by the name of
+// the host.
 func TestWatermarks(t *testing.T) {
 	m := newMerged(MergeOptions{Hosts: []string{"a", "b"}})
 	require.Empty(t, m.feed(1, batch("a", 1, 1, 0.1, 0.5, 0.9)).out())
@@ -84,13 +85,15 @@ func TestWatermarks(t *testing.T) {
 		Gaps: map[wire.Gap_Reason]Gaps{}}, s)
 }
 
-// Where the watermark is behind the events that have come, these go on: no older ones of the host follow.
+// Where the watermark is behind the events that have come, these go on: no older ones of the host
+// follow.
 func TestOwnEvents(t *testing.T) {
 	m := newMerged(MergeOptions{})
 	require.Equal(t, []string{"a0.5", "a0.9"}, m.feed(1, batch("a", 1, 0.2, 0.5, 0.9)).out())
 }
 
-// A host of which nothing comes is waited for as long as Dead says. What it sends later than that is late.
+// A host of which nothing comes is waited for as long as Dead says. What it sends later than that
+// is late.
 func TestDeadHost(t *testing.T) {
 	m := newMerged(MergeOptions{Hosts: []string{"a", "b"}, Dead: 5 * time.Second})
 	m.feed(1, batch("a", 1, 1, 0.5, 0.9), batch("b", 1, 0.7))
@@ -174,8 +177,8 @@ func of(log string, first uint64, prior string, b *wire.Batch) *wire.Batch {
 	return b
 }
 
-// An agent begins a log each time that it starts. From what that says of its spool, and since when it is complete, follows what may be
-// missing before, and why.
+// An agent begins a log each time that it starts. From what that says of its spool, and since when
+// it is complete, follows what may be missing before, and why.
 func TestLogs(t *testing.T) {
 	another := func(boot string, b *wire.Batch) *wire.Batch {
 		b.BootId = boot
@@ -236,7 +239,8 @@ func TestLogs(t *testing.T) {
 	require.LessOrEqual(t, len(m.hosts["a"].order), maxLogs)
 }
 
-// Two agents that publish as one host are told of once, and what each of them publishes is all there: nothing of it is missing.
+// Two agents that publish as one host are reported once, and what each of them publishes is all
+// there: nothing of it is missing.
 func TestTwoAgents(t *testing.T) {
 	for name, second := range map[string]func(n uint64, s float64) *wire.Batch{
 		"another spool": func(n uint64, s float64) *wire.Batch {
@@ -292,7 +296,8 @@ func TestClockSetBack(t *testing.T) {
 	require.Equal(t, []string{"a0.5", "a1.2", "a1.9"}, m.out())
 }
 
-// A clock that is far ahead neither holds its host's events back for as long, nor makes those of others late.
+// A clock that is far ahead neither holds its host's events back for as long, nor makes those of
+// others late.
 func TestClockAhead(t *testing.T) {
 	m := newMerged(MergeOptions{Hosts: []string{"a", "b"}})
 	for s, n := 1.0, uint64(1); s < 200; s, n = s+1, n+1 {
@@ -328,7 +333,7 @@ func TestBuffer(t *testing.T) {
 	require.LessOrEqual(t, m.Buffered(), 3)
 }
 
-// At the start, nothing comes out before those who are alive have had the time to be heard.
+// At the start, nothing comes out until live hosts had time to send something.
 func TestSettle(t *testing.T) {
 	m := newMerged(MergeOptions{Settle: 2 * time.Second})
 	require.Empty(t, m.feed(1, batch("a", 1, 1, 0.9)).out())
@@ -359,7 +364,7 @@ func TestMalformedMessage(t *testing.T) {
 	require.Equal(t, map[string]Host{"a": {Events: 1, From: at(0), To: at(1), Gaps: 1}}, m.Stats().ByHost)
 }
 
-// Who has had enough gets nothing more, and it is not counted.
+// After an error of deliver, nothing more is delivered or counted.
 func TestEnough(t *testing.T) {
 	n := 0
 	m := NewMerger(MergeOptions{}, func(Item) error {
@@ -378,7 +383,8 @@ func TestEnough(t *testing.T) {
 	require.Equal(t, at(0.2), m.Stats().ByHost["a"].To, "what was held back is not known")
 }
 
-// A host whose clock is slow, or whose watermark stands still, holds up the others: that is told of, once, with since when.
+// A host whose clock is slow, or whose watermark stands still, holds up the others: this is
+// reported once, with since when.
 func TestBehind(t *testing.T) {
 	m := newMerged(MergeOptions{})
 	for s := 1.0; s < 11; s++ {

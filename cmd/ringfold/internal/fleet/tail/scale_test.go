@@ -9,8 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The work for a message does not grow with the hosts, or with the batches that wait. The CPU time of this thread says so, whatever else the
-// machine does: 8 times as many take some 8 times as long; with all of them looked at each time it would be 64 times.
+// The work for a message does not grow with the hosts, or with the batches that wait. The CPU time
+// of this thread says so, whatever else the machine does: 8 times as many take some 8 times as
+// long; with all of them looked at each time it would be 64 times.
 func TestScale(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -180,8 +180,9 @@ func (f *fleet) send(b *wire.Batch, at time.Time, heard *time.Time) {
 	}
 }
 
-// Whatever happens on the way, what comes out is in order, but for what is marked; every event that gets here comes out once, and gaps
-// are told where batches are missing, and where hosts are silent, and nowhere else.
+// Whatever happens on the way, what comes out is in order, but for what is marked; every event that
+// gets here comes out once, and gaps are told where batches are missing, and where hosts are
+// silent, and nowhere else.
 func TestSimulation(t *testing.T) {
 	for _, set := range []setup{
 		{name: "calm"},

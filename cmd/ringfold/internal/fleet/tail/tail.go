@@ -24,7 +24,7 @@ type Options struct {
 	All    bool              // read all that the stream has, instead
 	Once   bool              // end when all that the stream has is read
 	ToEnd  bool              // end when all hosts have ended in good order
-	Note   func(text string) // is told what goes wrong, as often as it does
+	Note   func(text string) // gets errors, as often as they happen
 }
 
 // Sink receives the events.
@@ -36,16 +36,19 @@ type Sink interface {
 // ErrEnough is returned by a Sink that wants no more. Run then ends without an error.
 var ErrEnough = errors.New("enough")
 
-// pulled is how many messages come here before they are asked for. What is more waits at the server, however slow the Sink is.
+// pulled is how many messages come here before they are asked for. What is more waits at the
+// server, however slow the Sink is.
 const pulled = 100
 
-// margin is by how much the clocks of hosts may be ahead of the server's when Since is in terms of hosts'.
+// margin is by how much the clocks of hosts may be ahead of the server's when Since is in terms of
+// hosts'.
 const margin = 2 * time.Second
 
 // look is how often it is checked whether hosts are silent.
 const look = 50 * time.Millisecond
 
-// Run reads until ctx ends, and then hands over what it still holds. While there is no server it waits for one.
+// Run reads until ctx ends, and then hands over what it still holds. While there is no server it
+// waits for one.
 func Run(ctx context.Context, nc *nats.Conn, o Options, sink Sink) (Result, error) {
 	o.Hosts = append(slices.Clone(o.Hosts), o.Only...)
 	r := &reader{o: o, nc: nc, sink: sink, merger: NewMerger(o.MergeOptions, sink.Put), subjects: map[string]string{}, now: time.Now()}
@@ -72,8 +75,9 @@ type reader struct {
 	malformed uint64
 	subjects  map[string]string // whose they are, as batches say
 
-	// The clock by which hosts are silent is that of the messages' time stamps. When there are no more, it goes on while we wait. So a
-	// log that was written last week is merged as it was then, and being slow ourselves makes no host silent.
+	// The clock by which hosts are silent is that of the messages' time stamps. When there are no
+	// more, it goes on while we wait. So a log that was written last week is merged as it was then,
+	// and being slow ourselves makes no host silent.
 	now    time.Time
 	begun  bool // a message has come
 	caught bool // all that the stream had is read
@@ -201,7 +205,8 @@ func (r *reader) config(state jetstream.StreamState) (config jetstream.OrderedCo
 		start := r.o.Since.Add(-margin)
 		config.DeliverPolicy, config.OptStartTime = jetstream.DeliverByStartTimePolicy, &start
 	default:
-		// Not DeliverNewPolicy: a consumer that is made anew before the first message has come would begin at a later now.
+		// Not DeliverNewPolicy: a consumer that is made anew before the first message has come
+		// would begin at a later now.
 		config.DeliverPolicy, config.OptStartSeq = jetstream.DeliverByStartSequencePolicy, state.LastSeq+1
 	}
 	return config
@@ -222,7 +227,7 @@ func (r *reader) message(msg jetstream.Msg) error {
 		r.now = stored
 	}
 	r.caught = meta.NumPending == 0
-	// The server says who may publish to which subject. That holds for what is in a batch too.
+	// The server's permissions are for subjects: a batch must be of its subject's host.
 	b, err := wire.Unmarshal(msg.Data())
 	if err == nil && wire.Subject(r.o.Stream, b.Host) != msg.Subject() {
 		err = fmt.Errorf("%w: it says that it is of host %q, and was published to %s", wire.ErrMalformed, b.Host, msg.Subject())

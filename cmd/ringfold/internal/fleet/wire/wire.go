@@ -15,7 +15,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// What a batch may be at most. Agents stay far below; what is larger is not theirs, and would cost its reader memory.
+// What a batch may be at most. Agents stay far below; what is larger is not theirs, and would cost
+// its reader memory.
 const (
 	MaxBytes  = 1 << 20 // NATS's own default for a message
 	MaxEvents = 1 << 14
@@ -25,7 +26,8 @@ const (
 	maxDetail = 4096    // PATH_MAX
 )
 
-// ErrMalformed is in every error of Unmarshal and Marshal: another try with the same bytes changes nothing.
+// ErrMalformed is in every error of Unmarshal and Marshal: another try with the same bytes changes
+// nothing.
 var ErrMalformed = errors.New("malformed batch")
 
 // ID names a batch: JetStream drops a message whose ID it has seen a short while ago.
@@ -33,8 +35,8 @@ func ID(b *Batch) string {
 	return fmt.Sprintf("%s/%d", b.LogId, b.Sequence)
 }
 
-// Subject is where a host's batches are published. What a subject's part cannot hold becomes "_", so two hosts may share one:
-// a reader goes by Batch.Host.
+// Subject is where a host's batches are published. What a subject's part cannot hold becomes "_",
+// so two hosts may share one: a reader goes by Batch.Host.
 func Subject(prefix, host string) string {
 	return prefix + "." + strings.Map(func(r rune) rune {
 		if r < utf8.RuneSelf && (unicode.IsLetter(r) || unicode.IsDigit(r) || r == '-' || r == '_') {
@@ -44,7 +46,8 @@ func Subject(prefix, host string) string {
 	}, host)
 }
 
-// Marshal is a message's payload. What Unmarshal would refuse is an error here, but for the batch's place: AppendPlace may add that later.
+// Marshal is a message's payload. What Unmarshal would refuse is an error here, but for the batch's
+// place: AppendPlace may add that later.
 func Marshal(b *Batch) ([]byte, error) {
 	if err := check(b); err != nil {
 		return nil, err
@@ -65,7 +68,8 @@ func AppendPlace(data []byte, b *Batch) ([]byte, error) {
 	return proto.MarshalOptions{Deterministic: true}.MarshalAppend(data, place) // of a field that comes twice the last one counts
 }
 
-// Unmarshal reads a message's payload, which may be anything, and checks what can be checked in a batch alone.
+// Unmarshal reads a message's payload, which may be anything, and checks what can be checked in a
+// batch alone.
 func Unmarshal(data []byte) (*Batch, error) {
 	if len(data) > MaxBytes {
 		return nil, tooLarge(len(data), MaxBytes)

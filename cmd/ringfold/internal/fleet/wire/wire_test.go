@@ -46,7 +46,7 @@ func TestSubject(t *testing.T) {
 	}
 }
 
-// Each error says what is wrong, to who writes a batch and to who reads one.
+// Writing and reading a batch fail with the same reason.
 func TestMalformed(t *testing.T) {
 	for want, change := range map[string]func(b *Batch){
 		"its host is missing":                                      func(b *Batch) { b.Host = "" },
