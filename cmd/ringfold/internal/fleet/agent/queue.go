@@ -26,13 +26,14 @@ type queue struct {
 	waiting  [][]byte // batches
 	bytes    int64    // of those, and of those that are being written
 	finished bool
+	more     sync.Cond // batches are waiting, or it is finished
 
-	more  chan struct{} // of capacity 1: there is something waiting, or it is finished
 	fresh chan struct{} // of capacity 1: there is something new in the spool
 }
 
 func newQueue(s *spool.Spool, limit int64, note func(string)) *queue {
-	q := &queue{spool: s, limit: limit, note: note, more: make(chan struct{}, 1), fresh: make(chan struct{}, 1)}
+	q := &queue{spool: s, limit: limit, note: note, fresh: make(chan struct{}, 1)}
+	q.more.L = &q.mu
 	q.used.Store(s.Bytes())
 	return q
 }
@@ -49,23 +50,16 @@ func (q *queue) push(b []byte, must bool) bool {
 	q.used.Add(n)
 	q.bytes += n
 	q.waiting = append(q.waiting, b)
-	signal(q.more)
+	q.more.Signal()
 	return true
 }
 
 // finish says that nothing more will be pushed.
 func (q *queue) finish() {
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	q.finished = true
-	q.mu.Unlock()
-	signal(q.more)
-}
-
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
+	q.more.Signal()
 }
 
 // run writes to the spool until the queue is finished and all is written. If that fails it tries
@@ -73,15 +67,14 @@ func signal(c chan struct{}) {
 func (q *queue) run(ctx context.Context) error {
 	for {
 		q.mu.Lock()
-		batches, finished := q.waiting, q.finished
+		for len(q.waiting) == 0 && !q.finished {
+			q.more.Wait() // finish always comes
+		}
+		batches := q.waiting
 		q.waiting = nil
 		q.mu.Unlock()
 		if len(batches) == 0 {
-			if finished {
-				return nil
-			}
-			<-q.more // finish always comes
-			continue
+			return nil
 		}
 		if err := persist(ctx, q.note, "writing to the spool again", func() error { return q.spool.Append(batches...) }); err != nil {
 			q.mu.Lock()
@@ -94,7 +87,10 @@ func (q *queue) run(ctx context.Context) error {
 			q.bytes -= int64(len(b))
 		}
 		q.mu.Unlock()
-		signal(q.fresh)
+		select {
+		case q.fresh <- struct{}{}:
+		default:
+		}
 	}
 }
 
