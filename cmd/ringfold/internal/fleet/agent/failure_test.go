@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -82,20 +83,22 @@ func TestSpoolFull(t *testing.T) {
 
 // It ends while the spool is full: the last batch has room all the same, and says what is missing.
 func TestEndsWithSpoolFull(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "spool")
-	const n = 8000
-	s := newMade(t, 10_000, n)
-	a := startAgent(t, Options{Source: s, Conn: connect(t, nowhere), SpoolPath: path, SpoolBytes: 64 << 10, BootID: "b", EndWait: time.Millisecond})
-	s.wait(n)
-	stats := a.end()
-	require.LessOrEqual(t, stats.SpoolBytes, int64(65<<10))
-	require.Positive(t, stats.Lost[wire.Gap_SPOOL_FULL])
+	for _, room := range []int64{64 << 10, 1} {
+		path := filepath.Join(t.TempDir(), "spool")
+		const n = 8000
+		s := newMade(t, 10_000, n)
+		a := startAgent(t, Options{Source: s, Conn: connect(t, nowhere), SpoolPath: path, SpoolBytes: room, BootID: "b", EndWait: time.Millisecond})
+		s.wait(n)
+		stats := a.end()
+		require.LessOrEqual(t, stats.SpoolBytes, room+1<<10)
+		require.Positive(t, stats.Lost[wire.Gap_SPOOL_FULL])
 
-	batches := spooled(t, path)
-	h := read(t, batches)
-	require.Equal(t, uint64(n), h.events+h.gaps[wire.Gap_SPOOL_FULL])
-	require.Equal(t, stats.Lost[wire.Gap_SPOOL_FULL], h.gaps[wire.Gap_SPOOL_FULL])
-	require.True(t, batches[len(batches)-1].End)
+		batches := spooled(t, path)
+		h := read(t, batches)
+		require.Equal(t, uint64(n), h.events+h.gaps[wire.Gap_SPOOL_FULL])
+		require.Equal(t, stats.Lost[wire.Gap_SPOOL_FULL], h.gaps[wire.Gap_SPOOL_FULL])
+		require.True(t, batches[len(batches)-1].End)
+	}
 }
 
 // A broker that takes longer than the agent waits has everything twice, and keeps it once.
@@ -344,6 +347,16 @@ func TestDiskFails(t *testing.T) {
 	require.False(t, q.push(make([]byte, 101), false), "no room")
 	require.True(t, q.push(make([]byte, 101), true), "it must")
 	require.ErrorContains(t, q.run(ctx), "3 batches are lost: writing to the spool")
+
+	var notes []string
+	failures := 2
+	require.NoError(t, persist(t.Context(), func(text string) { notes = append(notes, text) }, "again", func() error {
+		if failures--; failures >= 0 {
+			return io.EOF
+		}
+		return nil
+	}))
+	require.Equal(t, []string{"EOF: trying on", "again"}, notes)
 }
 
 // BenchmarkShip compares batches with a message for each event, from the decoded event to the

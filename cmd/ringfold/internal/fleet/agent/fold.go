@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -212,18 +211,15 @@ func (f *folder) close(watermark uint64, end bool) {
 	}
 }
 
-// told returns the gaps that earlier batches had no room for, at the first event's time at the
-// latest. They come by their end, then by reason, so that a batch is always the same.
+// told returns the gaps that earlier batches had no room for. They come by their end, then by
+// reason, so that a batch is always the same.
 func (f *folder) told() (gaps []*wire.Event) {
-	for _, g := range slices.SortedFunc(maps.Values(f.gaps), func(a, b *wire.Event) int {
-		return cmp.Or(cmp.Compare(a.Delta, b.Delta), cmp.Compare(a.Gap.Reason, b.Gap.Reason))
-	}) {
-		at := g.Delta
-		if len(f.events) > 0 {
-			at = min(at, f.events[0].Delta)
-		}
-		gaps = append(gaps, newGap(g.Gap.Reason, at, g.Gap.Count, g.Gap.After))
+	for _, g := range f.gaps {
+		gaps = append(gaps, newGap(g.Gap.Reason, g.Delta, g.Gap.Count, g.Gap.After))
 	}
+	slices.SortFunc(gaps, func(a, b *wire.Event) int {
+		return cmp.Or(cmp.Compare(a.Delta, b.Delta), cmp.Compare(a.Gap.Reason, b.Gap.Reason))
+	})
 	return gaps
 }
 

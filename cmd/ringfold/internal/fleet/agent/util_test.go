@@ -245,6 +245,10 @@ func read(t testing.TB, batches []*wire.Batch) history {
 			if last = at; e.Gap != nil {
 				h.gaps[e.Gap.Reason] += e.Gap.Count
 				h.number[e.Gap.Reason]++
+				require.LessOrEqual(t, e.Gap.After, at)
+				if e.Gap.Reason == wire.Gap_SPOOL_FULL {
+					require.GreaterOrEqual(t, e.Gap.After, watermark, "batches before are complete")
+				}
 			} else {
 				h.events++
 			}
