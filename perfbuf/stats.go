@@ -127,7 +127,7 @@ func (r *Ring) stats(used int) RingStats {
 	return RingStats{
 		CPU: r.CPU(), Size: r.Size(), Used: used,
 		HighWater: int(c.HighWater.Load()), Samples: c.Samples.Load(), Dropped: c.Dropped.Load(), Bytes: c.Bytes.Load(),
-		Lost: c.Lost.Load(), LostRecords: c.LostRecords.Load(), Unknown: c.Unknown.Load(), Discarded: c.Discarded.Load(),
+		Lost: r.walk.Raw.Losses.Known.Load(), LostRecords: c.LostRecords.Load(), Unknown: c.Unknown.Load(), Discarded: c.Discarded.Load(),
 		Shared: c.Shared.Load(), Corrupt: c.Corrupt.Load(), TailStores: c.TailStores.Load(),
 	}
 }

@@ -37,9 +37,3 @@ func (m *Merger) giveUp(i int) {
 	r.dueMain, r.dueEarly, r.roundEarly = 0, 0, 0
 	m.free(i, r.settled())
 }
-
-// Advance returns how many losses of ring i were added by Lose, or Expect, that no record has reported yet.
-func (m *Merger) Advance(i int) uint64 { return m.rings[i].advance }
-
-// Expect cuts the next records that report losses of ring i by n: they were delivered before.
-func (m *Merger) Expect(i int, n uint64) { m.rings[i].advance += n }

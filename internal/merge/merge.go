@@ -129,20 +129,18 @@ func (m *Merger) Earliest() (key uint64, ok bool) {
 func (m *Merger) Held(i int) int { return m.rings[i].samples() }
 
 // Lose adds a loss of n that the kernel knows of and no record has reported yet, at a time after
-// all failures. The record that will report them is cut by as many.
+// all failures.
 func (m *Merger) Lose(i int, n, time uint64) {
 	r := &m.rings[i]
+	r.raw.Losses.Learn(n)
 	r.lose(raw.Odd{CPU: r.raw.CPU(), Lost: n, After: r.max, Time: time})
 }
 
 // LoseCounted adds a loss that programs have counted, and no record reports: its CPU, number, and times between which it was.
 func (m *Merger) LoseCounted(i int, loss raw.Odd) {
+	m.rings[i].raw.Losses.Known.Add(loss.Lost)
 	m.rings[i].lose(loss)
-	m.rings[i].advance -= loss.Lost
 }
-
-// Reported returns how many losses of ring i are known so far, by records or by Lose.
-func (m *Merger) Reported(i int) uint64 { return m.rings[i].reported }
 
 // Begin starts a round that delivers everything up to and including watermark.
 func (m *Merger) Begin(watermark uint64) {

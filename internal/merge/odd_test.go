@@ -182,6 +182,7 @@ func TestLosses(t *testing.T) {
 				keys = []uint64{10, 20}
 			}
 			h.scanned(0, 20)
+			require.Equal(t, c.want.Lost, h.Reported(0))
 			h.Begin(all)
 			for it := next(h.Merger); it != nil; it = next(h.Merger) {
 				if it.Kind == raw.Lost {

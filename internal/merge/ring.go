@@ -36,10 +36,6 @@ type ring struct {
 	busy   []busy // records below scan that are not committed, by offset
 	looked uint64 // clock reading before the head was loaded that the latest scan has come to; 0: there was none
 
-	reported  uint64 // losses known
-	advance   uint64 // of these, how many no record has reported yet
-	lossAfter uint64 // no loss of the latest report is from before this time
-
 	chunks []*chunk // copied out and not delivered, oldest first
 	from   *chunk   // of the item that is with the caller, nil if it is in the ring
 

@@ -60,20 +60,17 @@ func (r *ring) scanTo(head, ceiling, now uint64) (found Found) {
 		case raw.Lost:
 			loss = raw.Odd{Off: off, Size: rec.Size}
 			if r.raw.Counted(rec, &loss) {
-				r.reported += loss.Lost
+				r.raw.Losses.Known.Add(loss.Lost)
 				r.addOdd(loss, loss.Time, 0)
 				loss.Lost = 0
 				continue
 			}
-			known := min(rec.Lost, r.advance)
-			r.advance -= known
-			r.reported += rec.Lost - known
-			// An output that has looked for losses and not reported them can be interrupted by one that
-			// does. That lies behind it with an earlier time, and its losses are from before both.
-			if r.timeAt >= 0 || rec.Time > r.max {
-				r.lossAfter = r.max
+			time := rec.Time
+			if r.timeAt >= 0 {
+				time = never // it does not compare with those of payloads
 			}
-			loss = raw.Odd{Off: off, Size: rec.Size, Kind: raw.Lost, Lost: rec.Lost - known, After: r.lossAfter}
+			loss = raw.Odd{Off: off, Size: rec.Size, Kind: raw.Lost}
+			loss.Lost, loss.After = r.raw.Losses.Report(rec.Lost, time, r.max)
 		case raw.Sample:
 			key, flag := r.keyOf(rec, ceiling, &found)
 			bad := key > ceiling
@@ -152,8 +149,6 @@ func (r *ring) addEarly(m raw.Mark) {
 
 // lose adds a loss that no record has reported. It is not in the ring, so it must not raise max.
 func (r *ring) lose(o raw.Odd) {
-	r.reported += o.Lost
-	r.advance += o.Lost
 	o.Kind, o.Off = raw.Lost, r.scan-8|isOdd|unreported
 	if all := r.odd.all(); len(all) > 0 && all[len(all)-1].Off == o.Off && all[len(all)-1].CPU == o.CPU { // one more before the first was delivered
 		held := r.early.all()[r.dueEarly:] // what this round delivers stays

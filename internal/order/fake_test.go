@@ -142,7 +142,7 @@ func (f *fake) Lost(ring int) (uint64, bool) {
 func (f *fake) tally(ring int) tally {
 	c := &f.rings.At(ring).Counts
 	return tally{
-		Samples: c.Samples.Load(), Dropped: c.Dropped.Load(), Lost: c.Lost.Load(), LostRecords: c.LostRecords.Load(),
+		Samples: c.Samples.Load(), Dropped: c.Dropped.Load(), Lost: f.rings.At(ring).Raw.Losses.Known.Load(), LostRecords: c.LostRecords.Load(),
 		Unknown: c.Unknown.Load(), Corrupt: c.Corrupt.Load(), Freed: c.Bytes.Load(),
 	}
 }

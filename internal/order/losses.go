@@ -1,6 +1,10 @@
 package order
 
-import "time"
+import (
+	"time"
+
+	"github.com/ringfold/ringfold/internal/raw"
+)
 
 // A ring that was rather full may have lost events. The record that says so comes with the CPU's next
 // output, and stands where they are missing. If the CPU goes quiet, it never comes. The stream then
@@ -14,23 +18,22 @@ const (
 
 // lossWatch decides when to ask about a ring.
 type lossWatch struct {
-	suspect bool
+	account *raw.Losses
 	head    uint64 // when the ring was last seen to grow while suspect
 	since   uint64 // when that was
-	known   uint64 // losses delivered before the stream began
 }
 
 // filled notes how full the ring was.
 func (w *lossWatch) filled(used, size uint64) {
 	if percent(used, size) >= suspectPercent {
-		w.suspect = true
+		w.account.Suspect = true
 	}
 }
 
 // look says whether to ask the kernel now, or to look again after a while.
 func (w *lossWatch) look(head, now uint64) (ask, again bool) {
 	switch {
-	case !w.suspect:
+	case !w.account.Suspect:
 		return false, false
 	case head != w.head:
 		w.head, w.since = head, now
@@ -38,7 +41,7 @@ func (w *lossWatch) look(head, now uint64) (ask, again bool) {
 	case now-w.since < uint64(AskAfter):
 		return false, true
 	default: // if it is still full, it is asked about again after as long
-		w.suspect, w.since = false, now
+		w.account.Suspect, w.since = false, now
 		return true, false
 	}
 }
@@ -74,11 +77,8 @@ func (s *Stream) askLosses(r *ring) {
 	}
 	total, ok := r.source.Lost(r.index)
 	now := s.opts.Now() // after all failures, and before the look at the head: what comes behind that is not older
-	if known := s.known(r); ok && total > known && r.Raw.Head() == r.head {
+	if news := r.losses.account.Unknown(total); ok && news > 0 && r.Raw.Head() == r.head {
 		// A record that is being written meanwhile reports the same. It is cut by what is added now.
-		s.merger.Lose(r.at, total-known, now)
+		s.merger.Lose(r.at, news, now)
 	}
 }
-
-// known is how many losses of a ring have been delivered, by whomever, or are held.
-func (s *Stream) known(r *ring) uint64 { return r.losses.known + s.merger.Reported(r.at) }

@@ -3,6 +3,7 @@ package order
 import (
 	"testing"
 
+	"github.com/ringfold/ringfold/internal/raw"
 	"github.com/ringfold/ringfold/internal/ringtest"
 	"github.com/stretchr/testify/require"
 )
@@ -23,7 +24,7 @@ func TestLossWatch(t *testing.T) {
 		"goes on":        {ringSize / 2, []step{{8, 10, false, true}, {16, 10 + wait, false, true}, {16, 9 + 2*wait, false, true}, {16, 10 + 2*wait, true, false}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var w lossWatch
+			w := lossWatch{account: new(raw.Losses)}
 			w.filled(c.used, ringSize)
 			for _, s := range c.steps {
 				ask, again := w.look(s.head, s.now)
@@ -46,8 +47,8 @@ func TestLossesOfAQuietRing(t *testing.T) {
 	require.EqualValues(t, 2000, got[len(got)-1])
 	require.Empty(t, f.round(true), "it was told of")
 	f.Remove(f.source)
-	left := f.rings.At(1)
-	require.EqualValues(t, 3, left.Counts.Lost.Load())
+	left := &f.rings.At(1).Raw.Losses
+	require.EqualValues(t, 3, left.Known.Load())
 	require.EqualValues(t, 3, left.Advance)
 	require.True(t, left.Suspect)
 
@@ -63,7 +64,7 @@ func TestLossesOfAQuietRing(t *testing.T) {
 	f.output(1, f.clock) // reports the same
 	require.Equal(t, []uint64{f.clock}, f.round(true))
 	f.Remove(f.source)
-	require.EqualValues(t, 3, left.Counts.Lost.Load())
+	require.EqualValues(t, 3, left.Known.Load())
 	require.Zero(t, left.Advance)
 	require.False(t, left.Suspect)
 }
@@ -84,5 +85,5 @@ func TestLossReportedMeanwhile(t *testing.T) {
 	}
 	require.Equal(t, []uint64{1, 2, 3}, f.round(true))
 	require.Equal(t, []uint64{20, 20}, f.round(true))
-	require.EqualValues(t, 1, f.rings.At(0).Counts.Lost.Load())
+	require.EqualValues(t, 1, f.rings.At(0).Raw.Losses.Known.Load())
 }

@@ -195,7 +195,7 @@ func TestFlushEveryAndCalls(t *testing.T) {
 // Where rings are looked at sooner, they are.
 func TestFlushEveryLooksAtRings(t *testing.T) {
 	f, _ := every(t, Options{Slack: time.Millisecond})
-	f.Stream.rings[1].losses.suspect = true
+	f.Stream.rings[1].losses.account.Suspect = true
 	f.Stream.rings[1].losses.head = 1 // so that it is seen to have moved
 	require.Equal(t, Step{Do: Await, For: AskAfter}, f.next(Never))
 	f.clock = uint64(time.Second - 2*time.Millisecond)

@@ -94,7 +94,7 @@ func TestNextLook(t *testing.T) {
 				c.wakeup.Armed = func() bool { return c.armed }
 			}
 			f := newFakeWoken(t, 2, c.opts, c.wakeup)
-			f.Stream.rings[1].losses.suspect = c.suspect
+			f.Stream.rings[1].losses.account.Suspect = c.suspect
 			f.Stream.rings[1].losses.head = 1 // so that it is seen to have moved
 			f.StartWait()
 			step, err := f.Step()

@@ -55,13 +55,11 @@ func (s *Stream) Add(src *Source) {
 }
 
 // Remove lets a source go. It gives up what is held of it, counted as dropped, and stores its tails behind that. What lies behind a busy
-// record stays in its ring, and comes again to whoever reads that next. What is known of losses is left with the rings. No round may be under way.
+// record stays in its ring, and comes again to whoever reads that next. No round may be under way.
 func (s *Stream) Remove(src *Source) {
 	defer func(yield func() bool) { s.opts.Yield = yield }(s.opts.Yield)
 	s.opts.Yield = nil // the caller holds a lock, for which all others of a simulation would wait
 	for _, r := range slices.Backward(src.taken) {
-		r.Counts.Lost.Store(s.known(r)) // those whose loss events are dropped too
-		r.Advance, r.Suspect = s.merger.Advance(r.at), r.losses.suspect
 		r.found = 0 // they are not delivered
 		r.Counts.Dropped.Add(s.merger.Remove(r.at))
 		s.rings = slices.Delete(s.rings, r.at, r.at+1)
@@ -89,9 +87,8 @@ func (s *Stream) adoptFrom(src *Source) {
 	for i := len(src.taken); i < src.Rings.Len(); i++ {
 		r := &ring{Ring: src.Rings.At(i), source: src, index: i, at: len(s.rings)}
 		s.merger.Add(r.Raw)
-		s.merger.Expect(r.at, r.Advance)
 		r.head = s.merger.Freed(r.at)
-		r.before, r.losses = r.head, lossWatch{suspect: r.Suspect, known: r.Counts.Lost.Load()}
+		r.before, r.losses.account = r.head, &r.Raw.Losses
 		s.rings, src.taken = append(s.rings, r), append(src.taken, r)
 	}
 }

@@ -52,6 +52,8 @@ type Ring struct {
 	view       View // of the data bytes
 	seen       uint64
 	source     any
+
+	Losses Losses
 }
 
 // New describes a ring: meta points to its metadata page, data is all of its data bytes. Both must

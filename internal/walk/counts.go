@@ -8,7 +8,7 @@ import (
 
 // Counts are written by the ring's owner and read by anyone.
 type Counts struct {
-	HighWater, Samples, Dropped, Bytes, Lost, LostRecords, Unknown, Corrupt, Discarded, Shared, TailStores atomic.Uint64
+	HighWater, Samples, Dropped, Bytes, LostRecords, Unknown, Corrupt, Discarded, Shared, TailStores atomic.Uint64
 }
 
 // Observe keeps the high-water mark. Only the ring's owner writes it.
@@ -26,7 +26,7 @@ func (c *Counts) Stored(bytes uint64) {
 
 // Tally gathers counts within a pass, where atomics would cost too much.
 type Tally struct {
-	Samples, Lost, LostRecords, Unknown, Corrupt, Discarded uint64
+	Samples, LostRecords, Unknown, Corrupt, Discarded uint64
 }
 
 // Add counts what is no sample.
@@ -34,7 +34,6 @@ func (t *Tally) Add(odd *raw.Odd) {
 	switch odd.Kind {
 	case raw.Lost:
 		t.LostRecords++
-		t.Lost += odd.Lost
 	case raw.Corrupt:
 		t.Corrupt++
 	}
@@ -47,8 +46,7 @@ func (t *Tally) Flush(c *Counts) {
 		c.Samples.Add(t.Samples)
 		t.Samples = 0
 	}
-	if t.Lost|t.LostRecords|t.Unknown|t.Corrupt|t.Discarded != 0 {
-		c.Lost.Add(t.Lost)
+	if t.LostRecords|t.Unknown|t.Corrupt|t.Discarded != 0 {
 		c.LostRecords.Add(t.LostRecords)
 		c.Unknown.Add(t.Unknown)
 		c.Corrupt.Add(t.Corrupt)

@@ -33,13 +33,9 @@ type Ring struct {
 	grown  uint64 // bytes that had come since the look before
 
 	// For the owner only.
-	left      uint64    // the tail as it was left, or was found
-	walk      *ringWalk // over this ring alone; nil before the first
-	last      uint64    // time of the latest sample read, unordered
-	lossAfter uint64    // no loss of the latest report is from before this time, unordered
-	// Advance is how many losses were delivered that no record has reported yet: the record that does is cut by them.
-	Advance uint64
-	Suspect bool // a stream has found it nearly full, and has not asked about losses since
+	left uint64    // the tail as it was left, or was found
+	walk *ringWalk // over this ring alone; nil before the first
+	last uint64    // time of the latest sample read, unordered
 
 	Counts Counts
 }

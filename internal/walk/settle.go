@@ -12,9 +12,10 @@ func (r *Ring) Settle(lost func(ring int) (n uint64, ok bool), full uint64) {
 	}
 	total, ok := lost(r.index)
 	if !ok {
-		total = max(r.Counts.Lost.Load()+reported-min(reported, r.Advance), full)
+		r.Raw.Losses.Report(reported, 0, 0)
+		total = max(r.Raw.Losses.Known.Load(), full)
 	}
-	r.Counts.Lost.Store(total)
+	r.Raw.Losses.Known.Store(total)
 }
 
 // CountLost adds the losses that no record has reported, of rings that nobody reads. lost is as for [Ring.Settle].
@@ -27,10 +28,8 @@ func (r *Rings) CountLost(lost func(ring int) (n uint64, ok bool)) {
 		if ring.Claim() != nil {
 			continue
 		}
-		total, ok := lost(i)
-		if known := ring.Counts.Lost.Load(); ok && total > known {
-			ring.Counts.Lost.Store(total)
-			ring.Advance += total - known
+		if total, ok := lost(i); ok {
+			ring.Raw.Losses.Learn(ring.Raw.Losses.Unknown(total))
 		}
 		ring.Disclaim()
 	}

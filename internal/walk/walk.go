@@ -153,17 +153,14 @@ func (w *ringWalk) deliver(r *Ring, rec *raw.Record) bool {
 		return true
 	case raw.Lost:
 		if r.Raw.Counted(rec, &odd) {
+			r.Raw.Losses.Known.Add(odd.Lost)
 			break
 		}
-		if rec.Time > r.last { // else an interrupt reports what the record before had seen
-			r.lossAfter = r.last
-		}
-		known := min(rec.Lost, r.Advance)
-		r.Advance -= known
-		if odd.Lost = rec.Lost - known; odd.Lost == 0 {
+		odd.Lost, odd.After = r.Raw.Losses.Report(rec.Lost, rec.Time, r.last)
+		if odd.Lost == 0 {
 			return false // or the kernel found nothing to report after all: an interrupt reported it first
 		}
-		odd.After = min(r.lossAfter, rec.Time)
+		odd.After = min(odd.After, rec.Time)
 	case raw.Corrupt:
 		odd.Fault, odd.Off, odd.Size, odd.Time = rec.Fault, rec.Off, rec.Size, r.last
 	}
@@ -212,7 +209,7 @@ func (w *ringWalk) counted() bool {
 	first := w.rings.rings[0]
 	loss := w.lost[0]
 	w.lost = append(w.lost[:0], w.lost[1:]...)
-	first.Counts.Lost.Add(loss.Lost)
+	first.Raw.Losses.Known.Add(loss.Lost)
 	first.Counts.LostRecords.Add(1)
 	w.pass.Batch.One(w.alone.Odd(first.Raw, loss))
 	return true

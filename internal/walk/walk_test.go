@@ -271,7 +271,7 @@ func TestLoss(t *testing.T) {
 	require.Error(t, g.w[0].Output(7, ringtest.Payload(7, 12)))
 	require.NoError(t, g.beginOne(0))
 	require.Len(t, read(g.passes[0], 1<<10), n)
-	g.one[0].Advance = 1
+	g.one[0].Raw.Losses.Advance = 1
 	g.output(0, 8)
 	require.NoError(t, g.beginOne(0))
 	require.True(t, g.passes[0].Next())
@@ -279,8 +279,21 @@ func TestLoss(t *testing.T) {
 	require.Equal(t, raw.Odd{Kind: raw.Lost, CPU: 10, Lost: 1, After: 6, Time: 8}, *odd)
 	require.Equal(t, []uint64{8}, read(g.passes[0], 9))
 	c := &g.one[0].Counts
-	require.Equal(t, []uint64{1, 1, uint64(n) + 1}, []uint64{c.Lost.Load(), c.LostRecords.Load(), c.Samples.Load()})
-	require.Zero(t, g.one[0].Advance)
+	require.Equal(t, []uint64{1, 1, uint64(n) + 1}, []uint64{g.one[0].Raw.Losses.Known.Load(), c.LostRecords.Load(), c.Samples.Load()})
+	require.Zero(t, g.one[0].Raw.Losses.Advance)
+}
+
+// Losses that programs have counted are known at once: those of a recording, and those that a pass asks for.
+func TestCountedLosses(t *testing.T) {
+	g := newRig(t, 1)
+	g.w[0].Put(ringtest.TypeLost, []byte{8: 4, 16: 9, 24: 3, 31: 0})
+	g.losses = func(into []raw.Odd) []raw.Odd {
+		return append(into, raw.Odd{Kind: raw.Lost, CPU: 5, Lost: 2, Time: 10, Counted: true})
+	}
+	require.NoError(t, g.Begin())
+	require.Equal(t, []uint64{9, 10}, read(&g.pass, 2))
+	require.EqualValues(t, 6, g.one[0].Raw.Losses.Known.Load())
+	require.EqualValues(t, 2, g.one[0].Counts.LostRecords.Load())
 }
 
 func TestPassesDoNotAllocate(t *testing.T) {
