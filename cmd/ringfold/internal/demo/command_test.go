@@ -1,12 +1,8 @@
 package demo
 
 import (
-	"bufio"
-	"bytes"
 	"encoding/xml"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,11 +19,6 @@ import (
 )
 
 func TestUsage(t *testing.T) {
-	status, out, errs := clitest.Run(t, Command, "--help")
-	require.Zero(t, status)
-	require.Contains(t, out, "ringfold demo --json")
-	require.Empty(t, errs)
-
 	clitest.Misuse(t, Command, map[string]string{
 		"surprise":                 `unknown command "surprise"`,
 		"--nonsense":               "nonsense",
@@ -94,24 +85,17 @@ func TestStory(t *testing.T) {
 	require.Contains(t, string(drawn), ">"+headline+"<")
 	require.Equal(t, 2, strings.Count(string(drawn), `class="bad"`))
 	require.Equal(t, 2, strings.Count(string(drawn), `class="good"`))
-	for d := xml.NewDecoder(bytes.NewReader(drawn)); ; {
-		_, err := d.Token()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		require.NoError(t, err)
-	}
+	require.NoError(t, xml.Unmarshal(drawn, new(struct{})), "well-formed")
 }
 
 // Who may not load programs gets a simulation, and is told.
 func TestNoPrivilege(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can give privilege up")
-	}
+	kerneltest.RequireRoot(t)
 	for _, args := range []string{"--timeout 2s", "--mode slack -n 5"} {
+		whole := !strings.Contains(args, "slack")
 		var out []byte
 		var stderr *clitest.Output
-		for again := true; again; again = !strings.Contains(args, "slack") && !overtaken(string(out)) {
+		for again := true; again; again = whole && !overtaken(string(out)) {
 			var cmd *exec.Cmd
 			cmd, stderr = program(t, strings.Fields(args)...)
 			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
@@ -121,12 +105,10 @@ func TestNoPrivilege(t *testing.T) {
 		}
 		first, rest, _ := strings.Cut(string(out), "\n")
 		require.Equal(t, "SIMULATED: these processes and CPUs are made up, and no BPF runs.", first)
-		if !strings.Contains(args, "slack") {
+		if whole {
 			story(t, rest)
 		}
-		require.Contains(t, stderr.String(), "ringfold demo: this is a simulation, as BPF is not permitted here: ")
-		require.Contains(t, stderr.String(), "uid 65534 lacks CAP_BPF and CAP_PERFMON: run it as root (sudo)")
-		require.Equal(t, 1, strings.Count(stderr.String(), "\n"), stderr.String())
+		require.Regexp(t, `^ringfold demo: this is a simulation, as BPF is not permitted here: .*uid 65534 lacks CAP_BPF and CAP_PERFMON: run it as root \(sudo\).*\n$`, stderr.String())
 	}
 }
 
@@ -147,12 +129,12 @@ func TestAll(t *testing.T) {
 
 func TestClosedPipe(t *testing.T) {
 	kerneltest.Require(t)
-	for _, args := range []string{"--all --timeout 0", "--json --timeout 0"} {
-		cmd, stderr := program(t, strings.Fields(args)...)
+	for _, format := range []string{"--all", "--json"} {
+		cmd, stderr := program(t, format, "--timeout", "0")
 		out, err := cmd.StdoutPipe()
 		require.NoError(t, err)
 		require.NoError(t, cmd.Start())
-		_, err = bufio.NewReader(out).ReadString('\n')
+		_, err = out.Read(make([]byte, 1))
 		require.NoError(t, err)
 		require.NoError(t, out.Close())
 		require.NoError(t, cmd.Wait())

@@ -105,6 +105,10 @@ func TestScreen(t *testing.T) {
 	}
 	x.must("resize-window", "-x", "100", "-y", "30")
 	require.Contains(t, x.see(`, 1-\d+ of`, "FIRST"), "by fullness")
+
+	// Where no shell could continue it, Ctrl-Z stops nothing, and says so.
+	x.press("C-z")
+	x.see("without a shell")
 	x.press("q")
 	x.see(`status 0`)
 }
@@ -136,18 +140,6 @@ func TestScreenLeftClean(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Where no shell could continue it, Ctrl-Z stops nothing, and says so.
-func TestCtrlZWithoutShell(t *testing.T) {
-	x := newTerminal(t, ":", "--interval 50ms")
-	x.see(`events/s +[1-9]`)
-	x.press("C-z")
-	x.see("without a shell")
-	x.press("p")
-	x.see(`PAUSED`)
-	x.press("q")
-	x.see(`status 0`)
 }
 
 // A dumb terminal gets no escape sequences, and is told what else there is.

@@ -98,17 +98,14 @@ func fits(t *testing.T, v view, screen string) {
 	}
 }
 
-func TestClock(t *testing.T) {
-	for seconds, want := range map[float64]string{0: "0:00", 61.9: "1:01", 3661: "1:01:01"} {
-		require.Equal(t, want, clock(seconds))
-	}
-}
-
 // A line per interval, and one at the end.
 func TestCompact(t *testing.T) {
 	var out strings.Builder
 	require.NoError(t, compact{&out}.frame(fixed(2, source.Exact)))
 	require.NoError(t, compact{&out}.final(fixed(2, source.Exact)))
+	for seconds, want := range map[float64]string{0: "0:00", 61.9: "1:01", 3661: "1:01:01"} {
+		require.Equal(t, want, clock(seconds))
+	}
 	require.Equal(t, "2:02 exact 43,002 events/s 3.6 MiB/s 67 lost/s use 75% high 85% late 0\n# 5,246,258 events delivered in 2m2s, 8,148 lost\n", out.String())
 }
 

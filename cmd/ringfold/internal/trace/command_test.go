@@ -218,20 +218,14 @@ func TestFiles(t *testing.T) {
 	kerneltest.Require(t)
 	recorded, err := os.ReadFile("../../../../perfbuf/perfdata/testdata/exec.perf.data")
 	require.NoError(t, err)
-	dir := t.TempDir()
-	t.Chdir(dir)
+	t.Chdir(t.TempDir())
 	require.NoError(t, os.WriteFile("x.data", recorded, 0o600))
-	require.NoError(t, os.Link("x.data", "y.data"))
 	for args, want := range map[string]string{
-		"x.data -w x.data":                  "x.data is read: write to another file",
-		"x.data -w y.data":                  "x.data is read",
-		"file x.data -w " + dir + "/x.data": "x.data is read",
-		"-w x.data --record ./x.data":       "x.data and ./x.data are written to, and would replace each other",
-		"-w none --record ./none":           "would replace each other",
-		"-w none --record none.old":         "would replace each other",
-		"-w none/trace.json":                "no such file or directory",
-		"-w x.json --record none/x.data":    "no such file or directory",
-		"-w x.json -- /no/such/program":     "running /no/such/program",
+		"x.data -w x.data":               "x.data is read: write to another file",
+		"-w x.data --record ./x.data":    "x.data and ./x.data are written to, and would replace each other",
+		"-w none/trace.json":             "no such file or directory",
+		"-w x.json --record none/x.data": "no such file or directory",
+		"-w x.json -- /no/such/program":  "running /no/such/program",
 	} {
 		status, _, said := run(t, append(strings.Fields(args), "--timeout", "1ms")...)
 		require.Equal(t, 1, status)
@@ -242,14 +236,9 @@ func TestFiles(t *testing.T) {
 	require.Equal(t, recorded, content)
 	all, err := os.ReadDir(".")
 	require.NoError(t, err)
-	require.Len(t, all, 2)
+	require.Len(t, all, 1)
 
-	require.NoError(t, os.Symlink("x.data", "x.json"))
 	status, _, said := run(t, "x.data", "-w", "x.json")
-	require.Equal(t, 1, status)
-	require.Contains(t, said, "x.data is read")
-	require.NoError(t, os.Remove("x.json"))
-	status, _, said = run(t, "x.data", "-w", "x.json")
 	require.Zero(t, status, said)
 	info, err := os.Lstat("x.json")
 	require.NoError(t, err)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -21,17 +20,10 @@ func TestFile(t *testing.T) {
 	kerneltest.Require(t)
 	dir := t.TempDir()
 	live, path := filepath.Join(dir, "trace.json"), filepath.Join(dir, "events.data")
-	cmd := program(t, "-w", live, "--timeout", "200ms", "--record", path, "--json")
-	cmd.Stderr = os.Stderr
-	var out bytes.Buffer
-	cmd.Stdout = &out
-	require.NoError(t, cmd.Start())
-	for cmd.ProcessState == nil && !exists(live) {
-		require.NoError(t, exec.Command("true").Run())
-	}
-	require.NoError(t, cmd.Wait())
-	var got summary
-	want := summaryOf(t, out.String())
+	status, out, notes := run(t, "-w", live, "--record", path, "--json", "--", "sh", "-c", "/bin/true; /bin/true")
+	require.Zero(t, status, notes)
+	want, got := summaryOf(t, out), summary{}
+	require.Positive(t, want.Execs)
 
 	convert := func(args ...string) (string, string, error) {
 		f, err := os.Open(path) // the directory is root's
@@ -54,7 +46,7 @@ func TestFile(t *testing.T) {
 	require.NoError(t, json.Unmarshal(other, &got))
 	require.InDelta(t, want.Seconds, got.Seconds, want.Seconds)
 	require.Positive(t, got.Slices)
-	want.File, want.Seconds, want.HighWater, want.CPUs, got.File, got.Seconds, got.CPUs = "", 0, 0, 0, "", 0, 0
+	want.File, want.Seconds, want.HighWater, want.CPUs, want.Command, got.File, got.Seconds, got.CPUs = "", 0, 0, 0, nil, "", 0, 0
 	require.Equal(t, want, got)
 	content, err := os.ReadFile(live)
 	require.NoError(t, err)
@@ -79,11 +71,6 @@ func TestFile(t *testing.T) {
 	require.Error(t, err)
 	require.Empty(t, text)
 	require.Contains(t, messages, "not a perf.data file")
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }
 
 // Events of others are instants with their fields, or with their bytes.
