@@ -48,7 +48,7 @@ func (c config) order() perfbuf.Order {
 
 // Command is "ringfold demo".
 func Command() *cobra.Command {
-	c := config{ringSize: 512 << 10}
+	c := config{mode: exact, ringSize: 512 << 10}
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Show the same events read ring by ring and in order",
@@ -73,7 +73,7 @@ of order without being marked as late.`,
 	f.SortFlags = false
 	f.Uint64VarP(&c.count, "count", "n", 0, "end after `N` events")
 	f.DurationVar(&c.duration, "timeout", 3*time.Second, "end after this `duration`; 0 waits for Ctrl-C")
-	f.StringVar(&c.mode, "mode", exact, "`exact|slack`: wait for proof that no older event can come, or a fixed time")
+	f.Var(cli.Choice(&c.mode, exact, slack), "mode", "`exact|slack`: wait for proof that no older event can come, or a fixed time")
 	f.DurationVar(&c.slack, "slack", time.Millisecond, "how long --mode slack waits; implies that mode")
 	f.Var(&c.ringSize, "ring-size", "`size` of each CPU's ring")
 	c.Output.Flags(f)
@@ -90,8 +90,6 @@ func (c *config) check(cmd *cobra.Command) error {
 	switch {
 	case c.duration < 0 || c.slack < 0:
 		return cli.Usagef("--timeout and --slack must not be negative")
-	case c.mode != exact && c.mode != slack:
-		return cli.Usagef("--mode is exact or slack, not %q", c.mode)
 	case c.mode == exact && given("mode") && given("slack"):
 		return cli.Usagef("--slack is for --mode slack: exact mode does not guess")
 	case given("seed") && !c.simulate:

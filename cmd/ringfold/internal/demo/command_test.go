@@ -24,7 +24,7 @@ func TestUsage(t *testing.T) {
 		"--nonsense":               "nonsense",
 		"-n -1":                    `invalid argument "-1"`,
 		"--slack -1s":              "must not be negative",
-		"--mode guess":             `--mode is exact or slack, not "guess"`,
+		"--mode guess":             `"guess" is none of exact, slack`,
 		"--mode exact --slack 1ms": "--slack is for --mode slack: exact mode",
 		"--seed 3":                 "--seed is for --simulate",
 		"--ring-size much":         "is not a size",

@@ -11,7 +11,6 @@ import (
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/clitest"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/lifecycle"
 	"github.com/ringfold/ringfold/perfbuf"
-	"github.com/ringfold/ringfold/perfbuf/perfbuftest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -68,27 +67,6 @@ func TestLines(t *testing.T) {
 		require.Equal(t, c.text, text)
 		require.Equal(t, c.json+"\n", json)
 	}
-}
-
-// An event is decoded as its ring has it, damaged memory and losses included.
-func TestDecode(t *testing.T) {
-	k := perfbuftest.New(perfbuftest.Options{})
-	r, err := k.Open(perfbuf.Options{})
-	require.NoError(t, err)
-	defer r.Close()
-	e := lifecycle.Event{Kind: lifecycle.Exec, PID: 7, TID: 7}
-	require.NoError(t, k.Output(1, lifecycle.Encode(e)))
-	require.NoError(t, r.ForEach(func(ev perfbuf.Event) error {
-		got, err := decode(ev)
-		require.NoError(t, err)
-		require.Equal(t, event{TimeNS: k.Now(), CPU: 1, Event: "exec", Process: &Process{PID: 7}}, got)
-		return nil
-	}))
-	require.NoError(t, k.Output(1, []byte("short")))
-	require.ErrorContains(t, r.ForEach(func(ev perfbuf.Event) error {
-		_, err := decode(ev)
-		return err
-	}), "too short")
 }
 
 func TestTextSummary(t *testing.T) {

@@ -117,6 +117,7 @@ func (c *config) watch(ctx context.Context, stdout io.Writer) error {
 		shown, cancel = context.WithTimeout(healthy, c.Timeout)
 		defer cancel()
 	}
+	out := printer{stdout, c.Format, s.name}
 	terminal := c.Format == cli.Text && cli.Terminal(stdout) != nil
 	if term := os.Getenv("TERM"); terminal && (term == "" || term == "dumb") {
 		s.set.Note("TERM=%s cannot show a live view: a table per --interval follows; -o compact prints a line", term)
@@ -141,7 +142,7 @@ func (c *config) watch(ctx context.Context, stdout io.Writer) error {
 	if terminal {
 		err = newScreen(s, c.interval).show(shown)
 	} else {
-		err = c.print(shown, s, stdout)
+		err = c.print(shown, s, out)
 	}
 	if s.load != nil {
 		s.load.end()
@@ -158,12 +159,11 @@ func (c *config) watch(ctx context.Context, stdout io.Writer) error {
 	if err != nil && !source.Incomplete(err) {
 		return err
 	}
-	return errors.Join(err, c.printer(stdout, s.name).final(newFrame(s.began, snapshot{at: s.began}, last)))
+	return errors.Join(err, out.final(newFrame(s.began, snapshot{at: s.began}, last)))
 }
 
 // print prints what s reads until ctx ends.
-func (c *config) print(ctx context.Context, s *session, stdout io.Writer) error {
-	out := c.printer(stdout, s.name)
+func (c *config) print(ctx context.Context, s *session, out printer) error {
 	ticker := time.NewTicker(c.interval)
 	defer ticker.Stop()
 	for before := s.snapshot(); ; {
@@ -178,14 +178,4 @@ func (c *config) print(ctx context.Context, s *session, stdout io.Writer) error 
 		}
 		before = now
 	}
-}
-
-func (c *config) printer(out io.Writer, source string) printer {
-	switch c.Format {
-	case cli.JSON:
-		return jsonLines{out}
-	case cli.Compact:
-		return compact{out}
-	}
-	return plainText{out, source}
 }

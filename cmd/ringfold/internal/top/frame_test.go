@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/stretchr/testify/require"
@@ -110,7 +111,7 @@ func TestJSONIsComplete(t *testing.T) {
 	require.Equal(t, []float64{5, 3.5}, []float64{f.refused, f.wakes})
 
 	var out bytes.Buffer
-	require.NoError(t, jsonLines{&out}.final(f))
+	require.NoError(t, printer{out: &out, format: cli.JSON}.final(f))
 	require.Equal(t, 1, bytes.Count(out.Bytes(), []byte("\n")))
 	var last struct{ Summary frame }
 	require.NoError(t, json.Unmarshal(out.Bytes(), &last))

@@ -13,41 +13,40 @@ import (
 )
 
 // printer prints frames, and the last one, which comes after the end.
-type printer interface {
-	frame(frame) error
-	final(frame) error
-}
-
-// jsonLines prints an object for each frame, and the last one as {"summary":...}.
-type jsonLines struct{ out io.Writer }
-
-func (j jsonLines) frame(f frame) error { return json.NewEncoder(j.out).Encode(f) }
-func (j jsonLines) final(f frame) error {
-	return json.NewEncoder(j.out).Encode(map[string]frame{"summary": f})
-}
-
-// compact prints a line for each frame.
-type compact struct{ out io.Writer }
-
-func (c compact) frame(f frame) error {
-	t := f.total
-	_, err := fmt.Fprintf(c.out, "%s %s %s events/s %s/s %s lost/s use %s high %s late %s\n", clock(f.Elapsed), f.Mode, cli.PerSecond(t.EventsRate),
-		cli.Bytes(t.BytesRate), cli.PerSecond(t.LostRate), cli.Share(t.Used, t.Size), cli.Share(t.HighWater, t.Size), cli.Count(f.Late))
-	return err
-}
-
-func (c compact) final(f frame) error {
-	_, err := fmt.Fprintln(c.out, "# "+summary(f))
-	return err
-}
-
-// plainText prints a table for each frame.
-type plainText struct {
+type printer struct {
 	out    io.Writer
+	format cli.Format
 	source string
 }
 
-func (p plainText) frame(f frame) error {
+func (p printer) frame(f frame) (err error) {
+	switch p.format {
+	case cli.JSON:
+		err = json.NewEncoder(p.out).Encode(f)
+	case cli.Compact:
+		t := f.total
+		_, err = fmt.Fprintf(p.out, "%s %s %s events/s %s/s %s lost/s use %s high %s late %s\n", clock(f.Elapsed), f.Mode, cli.PerSecond(t.EventsRate),
+			cli.Bytes(t.BytesRate), cli.PerSecond(t.LostRate), cli.Share(t.Used, t.Size), cli.Share(t.HighWater, t.Size), cli.Count(f.Late))
+	default:
+		_, err = fmt.Fprintf(p.out, "%s\n\n", p.table(f))
+	}
+	return err
+}
+
+func (p printer) final(f frame) (err error) {
+	switch p.format {
+	case cli.JSON:
+		err = json.NewEncoder(p.out).Encode(map[string]frame{"summary": f})
+	case cli.Compact:
+		_, err = fmt.Fprintln(p.out, "# "+summary(f))
+	default:
+		_, err = fmt.Fprintln(p.out, summary(f))
+	}
+	return err
+}
+
+// table is what the screen shows, with all rows.
+func (p printer) table(f frame) string {
 	v := view{width: 100, source: p.source}
 	lines := append([]string{v.title(f)}, grid(totals(f), v.width)...)
 	if w := warning(f); w != "" {
@@ -61,13 +60,7 @@ func (p plainText) frame(f frame) error {
 	for i := range lines {
 		lines[i] = strings.TrimRight(ansi.Strip(lines[i]), " ")
 	}
-	_, err := fmt.Fprintf(p.out, "%s\n\n", strings.Join(lines, "\n"))
-	return err
-}
-
-func (p plainText) final(f frame) error {
-	_, err := fmt.Fprintln(p.out, summary(f))
-	return err
+	return strings.Join(lines, "\n")
 }
 
 // summary is the whole run in a line.

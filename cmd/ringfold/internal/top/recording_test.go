@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/clitest"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/ringfold/ringfold/perfbuf/perfbuftest"
@@ -38,10 +39,10 @@ func recording(t *testing.T, n int) string {
 func TestNoRings(t *testing.T) {
 	var out strings.Builder
 	f := newFrame(began, snapshot{at: began}, at(time.Second, perfbuf.RingStats{Samples: 3}))
-	require.NoError(t, compact{&out}.frame(f))
+	require.NoError(t, printer{out: &out, format: cli.Compact}.frame(f))
 	require.Contains(t, out.String(), " 3 events/s 0 B/s 0 lost/s use - high - late 0\n")
 	out.Reset()
-	require.NoError(t, plainText{out: &out}.frame(f))
+	require.NoError(t, printer{out: &out}.frame(f))
 	require.Regexp(t, `doorbell +- +wakeups/s +0 +rings +-\n`, out.String())
 	require.Regexp(t, `\n   0 +- +- +3 +0 B +0 +0 +- +-\n`, out.String())
 }

@@ -101,8 +101,8 @@ func fits(t *testing.T, v view, screen string) {
 // A line per interval, and one at the end.
 func TestCompact(t *testing.T) {
 	var out strings.Builder
-	require.NoError(t, compact{&out}.frame(fixed(2, source.Exact)))
-	require.NoError(t, compact{&out}.final(fixed(2, source.Exact)))
+	require.NoError(t, printer{out: &out, format: cli.Compact}.frame(fixed(2, source.Exact)))
+	require.NoError(t, printer{out: &out, format: cli.Compact}.final(fixed(2, source.Exact)))
 	for seconds, want := range map[float64]string{0: "0:00", 61.9: "1:01", 3661: "1:01:01"} {
 		require.Equal(t, want, clock(seconds))
 	}
