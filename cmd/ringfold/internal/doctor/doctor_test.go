@@ -98,7 +98,7 @@ func TestPrivileged(t *testing.T) {
 	for _, name := range all {
 		require.Regexp(t, `(?m)^(ok|warn)  +`+name+` +\S`, out)
 	}
-	require.Regexp(t, `(?m)^ok    exact order         by (membarrier|\S+: a grace period takes [\d.]+.?s)`, out)
+	require.Regexp(t, `(?m)^(ok|warn)  +exact order         by \S+`, out)
 	require.Regexp(t, `(?m)^ok    events              an event came, .+s after it had happened$`, out)
 	require.Regexp(t, `(?m)^All works`, out)
 }
