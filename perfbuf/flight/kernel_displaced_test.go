@@ -35,8 +35,8 @@ func take(t *testing.T, e *kerneltest.Emitter, cpus []int) *perfbuf.Reader {
 	return r
 }
 
-// When entries become another reader's, or empty, snapshots are complete until then, and say so, as Stats do, also after
-// Close. They still have what comes from other CPUs.
+// When entries become another reader's, or empty, snapshots are complete until then, and say so, as
+// Stats do, also after Close. They still have what comes from other CPUs.
 func TestKernelDisplaced(t *testing.T) {
 	cpus := online(t)
 	for name, c := range map[string]struct {
@@ -93,7 +93,8 @@ func TestKernelDisplaced(t *testing.T) {
 	}
 }
 
-// A recorder that is not asked for anything looks by itself: so snapshots after a displacement claim little less than they might.
+// A recorder that is not asked for anything looks by itself: so snapshots after a displacement
+// claim little less than they might.
 func TestKernelDisplacedWhileIdle(t *testing.T) {
 	t.Parallel()
 	e := kerneltest.Load(t)
@@ -109,7 +110,8 @@ func TestKernelDisplacedWhileIdle(t *testing.T) {
 	}
 }
 
-// What is no displacement: the end of an older reader, and one's own. What comes after Close is none of a recorder's.
+// What is no displacement: the end of an older reader, and one's own. What comes after Close is
+// none of a recorder's.
 func TestKernelNotDisplaced(t *testing.T) {
 	e := kerneltest.Load(t)
 	older := take(t, e, online(t))

@@ -67,7 +67,8 @@ func (l *load) stop() {
 	l.wg.Wait()
 }
 
-// span is the numbers of a CPU's events in a snapshot: from first up to next, without a gap other than its losses.
+// span is the numbers of a CPU's events in a snapshot: from first up to next, without a gap other
+// than its losses.
 type span struct{ first, next uint64 }
 
 // check requires that a snapshot is whole and in order, and returns what it has of each CPU.

@@ -19,7 +19,8 @@ func onlineCPUs(t *testing.T) []int {
 	return cpus
 }
 
-// eventually waits until cond holds, for as long as it takes: what says for what, to readers of a trace.
+// eventually waits until cond holds, for as long as it takes: what says for what, to readers of a
+// trace.
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
 	for !cond() {
@@ -37,8 +38,8 @@ func start(t *testing.T, e *kerneltest.Emitter, events chan []byte, lost chan ui
 	return pb
 }
 
-// report outputs to a CPU's ring until one output finds room, which reports the losses before it. It returns how many it received
-// in between: a reader that waits for a receiver makes no room.
+// report outputs to a CPU's ring until one output finds room, which reports the losses before it.
+// It returns how many it received in between: a reader that waits for a receiver makes no room.
 func report(e *kerneltest.Emitter, cpu int, events <-chan []byte) (received uint64) {
 	for _, before := e.Counts(cpu); ; {
 		select {

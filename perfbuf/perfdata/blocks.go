@@ -5,7 +5,7 @@ import (
 	"io"
 )
 
-// blocks reads a file in large pieces, of which it keeps a few: records in order of time lie near each other.
+// blocks reads a file in large pieces and keeps a few: records close in time lie close together.
 type blocks struct {
 	f    io.ReaderAt
 	size int64
@@ -22,7 +22,8 @@ const (
 	keptBlocks = 16
 )
 
-// at is what the file has from an offset on: a whole record, if it is not cut. It is valid until the next call.
+// at returns the file from an offset on: a whole record at least, unless it is cut. The slice is
+// valid until the next call.
 func (c *blocks) at(off int64) ([]byte, error) {
 	if off < 0 || off >= c.size {
 		return nil, nil

@@ -6,8 +6,8 @@ import (
 	"github.com/ringfold/ringfold/internal/grace"
 )
 
-// clock is that of a replay. Events are put into rings in the order of their times, so a barrier that reads the clock while this
-// shows the time of the latest, and the guard more, covers what is there.
+// clock is a replay's clock. Events enter the rings in order of time. So while it shows the latest
+// event's time and the guard, a barrier that reads it covers what is in the rings.
 type clock struct {
 	begun time.Time // when the first event was due, at the recorded pace
 	first uint64
@@ -23,7 +23,7 @@ const (
 	bored  = 8
 )
 
-// now is what the clock shows. The caller has fed the rings; next has the next event, nil if there is none.
+// now reads the clock, after the rings were fed. next has the next event; nil: there is none.
 func (c *clock) now(s *session, next *replay) uint64 {
 	now := s.fed + proven
 	switch {
@@ -35,8 +35,8 @@ func (c *clock) now(s *session, next *replay) uint64 {
 		c.puts, c.stuck = s.puts, 0
 		now = min(now, next.next.time+proven-2) // what has the same time is still to come
 	default:
-		// A ring is full of events of one time, or of a time that a slack or the pace of rounds holds back. Events still come in order
-		// if the clock goes on.
+		// A ring is full of events of one time, or of a time that a slack or the pace of rounds
+		// holds back. Events still come in order if the clock goes on.
 		if c.stuck++; c.stuck > bored {
 			now = c.shown + proven<<min(c.stuck-bored, 25)
 		}
@@ -45,7 +45,7 @@ func (c *clock) now(s *session, next *replay) uint64 {
 	return c.shown
 }
 
-// paced is the recording's time at a multiple of the recorded pace, of which a first call begins with the time of the first event.
+// paced is the recording's time at a multiple of its pace. The first call starts at first.
 func (c *clock) paced(speed float64, first uint64) uint64 {
 	if c.begun.IsZero() {
 		c.begun, c.first = time.Now(), first

@@ -2,7 +2,7 @@ package perfdata
 
 import "io"
 
-// Compressor compresses a stream as zstd does. *zstd.Encoder of github.com/klauspost/compress is one.
+// Compressor compresses a stream with zstd: *zstd.Encoder of github.com/klauspost/compress does.
 type Compressor interface {
 	io.Writer
 	// Flush writes all that came so far, so that it can be decompressed.
@@ -11,8 +11,8 @@ type Compressor interface {
 	Reset(to io.Writer)
 }
 
-// packer makes PERF_RECORD_COMPRESSED of records, as perf record -z does: one stream of zstd's for each file, of which each record
-// has a piece. Such records have no padding.
+// packer packs records into PERF_RECORD_COMPRESSED, as perf record -z does. Each holds a piece of
+// the file's one zstd stream, without padding.
 type packer struct {
 	c       Compressor
 	out     []byte
@@ -52,7 +52,8 @@ func (p *packer) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// feature is HEADER_COMPRESSED: version, PERF_COMP_ZSTD, level, ratio, and the most that a record decompresses to.
+// feature is HEADER_COMPRESSED: version, PERF_COMP_ZSTD, level, ratio, and the most that a record
+// decompresses to.
 func (p *packer) feature(most int) (b []byte) {
 	if p == nil {
 		return nil

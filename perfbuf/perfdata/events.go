@@ -1,10 +1,11 @@
 package perfdata
 
-// Events returns the events of a recording that can be replayed, with their names, and the BTF that [Options] gave for each. It
-// has no Source. Of perf record's files there is no BTF, and of files that were not closed only such that takes less than 64 KiB.
+// Events returns the events of a recording that can be replayed, with their names, and the BTF that
+// [Options] gave for each. It has no Source. Of perf record's files there is no BTF, and of files
+// that were not closed only such that takes less than 64 KiB.
 //
-// Events reads the file's header and features, and blocks for that; it returns the errors of [Open] that concern these. Where two
-// events have one name, [ReplayOptions] cannot choose between them.
+// Events reads the file's header and features, and blocks for that; it returns the errors of [Open]
+// that concern these. Where two events have one name, [ReplayOptions] cannot choose between them.
 func Events(path string) ([]EventInfo, error) {
 	r, err := parseFile(path)
 	if err != nil {
@@ -20,10 +21,10 @@ func Events(path string) ([]EventInfo, error) {
 	return list, nil
 }
 
-// Times returns the interval for which a recording says that it has every event, in ns of its clock. For a
-// snapshot of a flight recorder these are CompleteSince and Until, otherwise the times of the first and the
-// last event. Both are 0 if the file does not say, as when it was not closed. It blocks and fails as
-// [Events] does.
+// Times returns the interval for which a recording says that it has every event, in ns of its
+// clock. For a snapshot of a flight recorder these are CompleteSince and Until, otherwise the times
+// of the first and the last event. Both are 0 if the file does not say, as when it was not closed.
+// It blocks and fails as [Events] does.
 func Times(path string) (since, until uint64, err error) {
 	r, err := parseFile(path)
 	if err != nil {
@@ -41,7 +42,8 @@ func parseFile(path string) (*recording, error) {
 	return parse(path, f, size)
 }
 
-// btfOf looks for an event's in HEADER_BPF_BTF, which in a file of perf's has other numbers. What is wrong with it leaves events without.
+// btfOf looks for an event's in HEADER_BPF_BTF, which in a file of perf's has other numbers. What
+// is wrong with it leaves events without.
 func (r *recording) btfOf(l *layout) []byte {
 	if !r.ours || len(r.btf) < 4 || !l.named {
 		return nil

@@ -16,8 +16,7 @@ type feature struct {
 	body []byte
 }
 
-// features are those of a recording, in the order of their numbers. Those that are not known, on other systems than Linux,
-// are left out.
+// features lists a recording's features by number, without those unknown on this system.
 func (r *Recorder) features() []feature {
 	host, _ := os.Hostname()
 	release, _ := os.ReadFile("/proc/sys/kernel/osrelease")

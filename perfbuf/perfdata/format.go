@@ -37,7 +37,8 @@ const (
 	useClockID  = 1 << 25
 )
 
-// PERF_SAMPLE_*. A sample has these fields in the order of fieldsBeforeRaw, then the callchain and the raw data.
+// PERF_SAMPLE_*. A sample has these fields in the order of inSample, then the callchain and the raw
+// data.
 const (
 	sampleIP         = 1 << 0
 	sampleTID        = 1 << 1

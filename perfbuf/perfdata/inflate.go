@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// Decompressor decompresses what a [Compressor] has made. *zstd.Decoder of github.com/klauspost/compress is one.
+// Decompressor undoes a [Compressor]: *zstd.Decoder of github.com/klauspost/compress does.
 type Decompressor interface {
 	io.Reader
 	// Reset begins another stream.
@@ -17,7 +17,8 @@ type Decompressor interface {
 
 var errCompressed = errors.New("compressed")
 
-// inflate makes a temporary file of all records, decompressed, from which they are read from here on. Offsets in errors are those in it.
+// inflate decompresses all records into a temporary file, and has them read from there. Errors
+// name offsets in that file.
 func (r *recording) inflate(d Decompressor) error {
 	if d == nil {
 		return fmt.Errorf("perfdata: %s: its records are compressed: set ReplayOptions.Decompress, or record without compression", r.file)
@@ -55,15 +56,15 @@ func (r *recording) inflate(d Decompressor) error {
 	}
 }
 
-// What records may decompress to: so much, or so many times the file, whichever is more. Recorders come to 100 times at most, unless payloads
-// are nearly all zeros.
+// Records may decompress to so many bytes, or so many times the file, whichever is more. Recorders
+// reach 100 times at most, unless payloads are nearly all zeros.
 const (
 	leastInflated = 1 << 30
 	mostRatio     = 1000
 )
 
-// inflateTo writes first the records that are not compressed, then those that are, of which it writes at most most bytes. why is
-// not empty if there are more, or these are damaged.
+// inflateTo writes the uncompressed records, then at most most bytes of the others. why says that
+// there are more, or that these are damaged.
 func (r *recording) inflateTo(out *bufio.Writer, d Decompressor, most int64) (why string, err error) {
 	plain := &outer{recording: r, off: r.data}
 	for {

@@ -11,16 +11,14 @@ import (
 	"github.com/ringfold/ringfold/internal/raw"
 )
 
-// replay is the kernel that outputs a recording's events. It fills rings when it is asked to wait, and when it is asked for the time.
+// replay is the kernel that outputs a recording's events. It fills rings when it is asked to wait,
+// or for the time.
 type replay struct {
 	*recording
 	poller
-	speed  float64 // 0: not paced
-	wall   bool
-	keep   uint64         // how much of the end is replayed, in ns; 0: all
+	o      ReplayOptions
 	cpus   map[int]uint64 // and the bytes that their rings will have in all
 	places []place        // nil: the file is in order
-	chosen []int
 	memory []*raw.Ring
 
 	// What follows is under the session's mu.
@@ -43,7 +41,7 @@ func (k *replay) Online() ([]int, error) {
 
 // Open makes the rings.
 func (k *replay) Open(setup kernel.Setup) (kernel.Kernel, error) {
-	k.chosen, k.rings = setup.CPUs, map[int]*ring{}
+	k.rings = map[int]*ring{}
 	for _, cpu := range setup.CPUs {
 		r, err := newRing(cpu, setup.RingBytes, k.cpus[cpu])
 		if err != nil {
@@ -52,7 +50,7 @@ func (k *replay) Open(setup kernel.Setup) (kernel.Kernel, error) {
 		k.rings[cpu] = r
 		k.memory = append(k.memory, r.raw)
 	}
-	s := &session{members: []*replay{k}, speed: k.speed}
+	s := &session{members: []*replay{k}, speed: k.o.Speed}
 	k.session.Store(s)
 	k.rewind(k.last)
 	s.feed()
@@ -92,8 +90,8 @@ func (k *replay) read() error {
 	}
 }
 
-// ring is where the next record goes, nil if its CPU is left out. A loss that programs have counted can
-// be all that there is of its CPU: events of a ring buffer need not say theirs.
+// ring is where the next record goes, nil if its CPU is left out. A counted loss may name a CPU
+// that no event names: events of a ring buffer need not say theirs.
 func (k *replay) ring() *ring {
 	if _, ok := k.cpus[k.next.cpu]; !ok && k.next.counted {
 		return k.rings[k.home]

@@ -15,7 +15,7 @@ type layout struct {
 	behind fields // of sample_id, at the end of other records
 }
 
-// fields are the offsets of a record's fields, -1 for those that are missing, and the bytes that all take.
+// fields has the offsets of a record's fields, -1 where missing, and the size of all.
 type fields struct{ id, time, cpu, size int }
 
 // The fields of 8 bytes, in the order of samples and of sample_id.

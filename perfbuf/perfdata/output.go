@@ -50,7 +50,7 @@ func (w *file) begin() (err error) {
 	if _, err = w.f.Write(head); err != nil {
 		return err
 	}
-	// What files that are never closed are to have: without the compression, perf would not decompress these.
+	// For files that are never closed. Without featCompressed, perf would not decompress them.
 	b := w.recorder.preamble(featBTF, featCompressed, featClockData)
 	if err = w.write(b); err != nil || w.late() {
 		return err
@@ -58,11 +58,11 @@ func (w *file) begin() (err error) {
 	return w.f.Keep() // from now on it can be read
 }
 
-// late reports whether the file gets its name at the end only: a snapshot has all that it promises, or is none.
+// late reports whether the file gets its name only when it is complete, as snapshots do.
 func (w *file) late() bool { return w.recorder.opts.Until != 0 }
 
-// preamble is records that name the events, and have the features with these numbers, or all if there are none. Features that are too
-// large for a record are left out.
+// preamble returns records that name the events, and those with the given features, or with all. It
+// leaves out features that are too large for a record.
 func (r *Recorder) preamble(bits ...int) (b []byte) {
 	for _, e := range r.events {
 		body := native.AppendUint64(native.AppendUint64(nil, updateName), e.id)
@@ -115,8 +115,8 @@ func (w *file) write(records []byte) error {
 	return err
 }
 
-// end writes the features behind the records: first a section for each, {offset, size}, then what these refer to. The
-// bits that announce them come last.
+// end writes the features behind the records: first a section for each, {offset, size}, then what
+// these refer to. The bits that announce them come last.
 func (w *file) end() error {
 	if w.f == nil {
 		return nil

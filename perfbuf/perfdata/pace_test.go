@@ -10,7 +10,7 @@ func TestPaceGoesOn(t *testing.T) {
 	began := time.Now().Add(-time.Hour)
 	group := &group{}
 	group.session.Store(&session{speed: 1, looked: true, clock: clock{begun: began, first: 7}})
-	k := &replay{recording: &recording{}, speed: 1}
+	k := &replay{recording: &recording{}, o: ReplayOptions{Speed: 1}}
 	k.session.Store(&session{members: []*replay{k}, clock: clock{begun: time.Now(), first: 9}})
 	if err := group.Add(k); err != nil {
 		t.Fatal(err)

@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// recording is a file of perf's and what its header says. Nothing in it is believed: a bad file leads to an error that names the offset.
+// recording is a perf.data file and what its header says. All of it is checked: a bad file leads to
+// an error that names the offset.
 type recording struct {
 	file   string
 	blocks blocks
@@ -137,7 +138,8 @@ func (r *recording) addLayout(l *layout, ids []byte) {
 	r.layouts = append(r.layouts, l)
 }
 
-// parseFeatures looks for the names of events, their BTF and the like. Sections lie behind the records, one for each bit.
+// parseFeatures reads events' names, their BTF and the like from the sections behind the records,
+// one for each bit.
 func (r *recording) parseFeatures(bits uint64) {
 	at := uint64(r.end)
 	for bit := range 64 {
@@ -207,7 +209,7 @@ func (r *recording) nameEvents(b []byte) {
 	}
 }
 
-// parsePreamble reads what comes before the first record of the kernel's: in a pipe's format all that files have in the header.
+// parsePreamble reads the records before the kernel's first: in the pipe format, the whole header.
 func (r *recording) parsePreamble() error {
 	for off := r.data; ; {
 		b, next, err := r.record(off)

@@ -36,8 +36,8 @@ const (
 	mostCPUs = 8192    // CONFIG_NR_CPUS is that at most
 )
 
-// record is the record at an offset, and where the next one begins. It is nil at the end, and where the file is cut or damaged, of which
-// r.cut says why.
+// record returns the record at an offset, and where the next begins. At the end it returns nil, and
+// where the file is cut or damaged: r.cut then says why.
 func (r *recording) record(off int64) (b []byte, next int64, err error) {
 	if off >= r.end {
 		return nil, off, nil
@@ -110,7 +110,8 @@ func (r *recording) sample(b []byte) (e entry, ok bool) {
 	return e, ok
 }
 
-// loss reads a record whose own fields end with a count, at an offset. It skips a loss without a time or a CPU.
+// loss reads a record whose own fields end with a count, at an offset. It skips a loss without a
+// time or a CPU.
 func (r *recording) loss(b []byte, at int) (e entry, ok bool) {
 	f, own := r.want.behind, at+8
 	switch {
@@ -139,8 +140,8 @@ func (r *recording) when(b []byte, f fields) (time uint64, cpu int) {
 	return native.Uint64(b[f.time:]) + r.shift, int(int32(native.Uint32(b[f.cpu:])))
 }
 
-// walk goes over all that is replayed, in the file's order. It ends where the file is cut or damaged. The error is errCompressed at the first
-// record that is compressed.
+// walk calls f for the records that are replayed, in the file's order, up to where the file is cut
+// or damaged. It returns errCompressed at the first compressed record.
 func (r *recording) walk(f func(off int64, e *entry) error) error {
 	var e entry // one, as it escapes
 	for off := r.data; ; {
@@ -171,8 +172,8 @@ type place struct {
 	off  int64
 }
 
-// plan looks at the whole file: what CPUs there are, how much of each, and whether records come in order of time. If not, places are those
-// of all records in that order.
+// plan reads the whole file: which CPUs it has, with how many bytes, and whether records are in
+// order of time. If not, places has all of them in that order.
 func (r *recording) plan() (cpus map[int]uint64, places []place, err error) {
 	cpus = map[int]uint64{}
 	counted := map[int]uint64{} // of losses that programs have counted

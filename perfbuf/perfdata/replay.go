@@ -123,7 +123,7 @@ func open(name string, f io.ReaderAt, size int64, o ReplayOptions) (_ *perfbuf.R
 		}
 		rec.shift = rec.behind
 	}
-	k := &replay{recording: rec, wall: o.WallClock, speed: o.Speed, keep: uint64(o.Last), poller: poller{interrupts: make(chan struct{}, 1)}}
+	k := &replay{recording: rec, o: o, poller: poller{interrupts: make(chan struct{}, 1)}}
 	k.cpus, k.places, err = rec.plan()
 	if err == errCompressed {
 		if err = rec.inflate(o.Decompress); err == nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/ringfold/ringfold/internal/raw"
 )
 
-// ring is the kernel's side of a ring in Go memory: records of a file are put into it as perf_output_begin and the like do.
+// ring is the kernel's side of a ring in Go memory. put writes a record as perf_output_begin does.
 type ring struct {
 	meta []uint64 // struct perf_event_mmap_page
 	data []byte
@@ -33,7 +33,7 @@ func newRing(cpu, size int, all uint64) (*ring, error) {
 	r := &ring{meta: make([]uint64, 4096/8)}
 	r.data = unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), size) // invariant: size/8 words
 	var err error
-	// Invariant: meta is a page, data a power of two; both are aligned, and the Ring keeps them reachable.
+	// Invariant: meta is a page, data a power of two; both are aligned, and raw keeps them reachable.
 	if r.raw, err = raw.New(unsafe.Pointer(unsafe.SliceData(r.meta)), r.data, raw.LayoutRawTime); err == nil {
 		r.raw.SetCPU(cpu)
 	}

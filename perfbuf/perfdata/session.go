@@ -13,7 +13,8 @@ import (
 	"github.com/ringfold/ringfold/internal/kernel"
 )
 
-// session feeds the rings of a replay, or of several that are merged, in order of time over all of them, by one clock.
+// session feeds the rings of one replay, or of several merged ones, in order of time and by one
+// clock.
 type session struct {
 	mu      sync.Mutex // guards what members read and put, too
 	members []*replay
@@ -59,8 +60,8 @@ func (s *session) join(k *replay) {
 	k.session.Store(s)
 }
 
-// fresh reports whether nobody has looked at the rings. What they hold may then be taken back: it may be later than what
-// others have still to put.
+// fresh reports whether nobody has looked at the rings. Their events may then be taken back, as
+// others may still have to put earlier ones.
 func (s *session) fresh() bool {
 	for _, k := range s.members {
 		for _, r := range k.memory {
@@ -72,10 +73,10 @@ func (s *session) fresh() bool {
 	return !s.looked
 }
 
-// rewind empties the rings and begins anew. last is the time of the last event that will be replayed.
+// rewind empties the rings and starts over. last is the time of the last event of all members.
 func (k *replay) rewind(last uint64) {
-	if k.keep > 0 {
-		k.since = last - min(last, k.keep)
+	if k.o.Last > 0 {
+		k.since = last - min(last, uint64(k.o.Last))
 	}
 	for _, r := range k.rings {
 		r.empty()
@@ -86,7 +87,8 @@ func (k *replay) rewind(last uint64) {
 	}
 }
 
-// first is the member that has the next event, nil if there is no more. The caller holds mu, as it does for what follows.
+// first returns the member with the next event, nil at the end. Callers of it, and of the methods
+// below, hold mu.
 func (s *session) first() (first *replay) {
 	for _, k := range s.members {
 		if k.err == nil && !k.pending {
@@ -99,7 +101,7 @@ func (s *session) first() (first *replay) {
 	return first
 }
 
-// feed puts as much into the rings as there is room for, and returns the member that has the next event.
+// feed fills the rings, and returns the member with the next event.
 func (s *session) feed() *replay {
 	for {
 		k := s.first()
@@ -201,7 +203,7 @@ type group struct{ poller }
 // Group is kernel.Kernel's.
 func (k *replay) Group() (kernel.Group, error) {
 	g := &group{poller{interrupts: make(chan struct{}, 1)}}
-	g.session.Store(&session{speed: k.speed})
+	g.session.Store(&session{speed: k.o.Speed})
 	return g, g.Add(k)
 }
 
@@ -214,11 +216,11 @@ func (g *group) Add(k kernel.Kernel) error {
 	s := g.session.Load()
 	if len(s.members) > 0 {
 		switch k := s.members[0]; {
-		case other.speed != k.speed:
+		case other.o.Speed != k.o.Speed:
 			return errors.New("perfdata: recordings can only be merged at the same ReplayOptions.Speed: set it alike")
-		case other.wall != k.wall:
+		case other.o.WallClock != k.o.WallClock:
 			return errors.New("perfdata: recordings can only be merged if all or none have ReplayOptions.WallClock: set it alike")
-		case !k.wall && other.host != k.host && other.host != "" && k.host != "":
+		case !k.o.WallClock && other.host != k.host && other.host != "" && k.host != "":
 			return fmt.Errorf("perfdata: %s was recorded on %s and %s on %s, by different clocks: set ReplayOptions.WallClock", k.file, k.host, other.file, other.host)
 		}
 	}
