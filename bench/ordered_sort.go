@@ -22,9 +22,9 @@ type collected struct {
 	from, to int // in bytes
 }
 
-func (c *collector) drain(r *perfbuf.Reader, f deliver) error {
+func (c *collector) drain(s *perfbuf.Stream, f deliver) error {
 	c.events, c.bytes = c.events[:0], c.bytes[:0]
-	err := r.ForEach(func(ev perfbuf.Event) error {
+	err := s.ForEach(func(ev perfbuf.Event) error {
 		if ev.Kind() != perfbuf.KindSample {
 			return errLoss
 		}

@@ -63,20 +63,19 @@ var errLoss = errors.New("an event that is no sample: the rings were to hold all
 
 // ringfoldDrain is what is made of perfbuf: in order, without, and without but sorted.
 func ringfoldDrain(reader string, r *perfbuf.Reader) (func(deliver) error, error) {
-	switch reader {
-	case ringfold:
-		// Everything that is there is due, as nothing is written meanwhile.
-		s, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Slack(0), Spill: perfbuf.Spill{Bytes: -1}})
-		if err != nil {
-			return nil, err
-		}
-		return func(f deliver) error { return s.ForEach(handTo(f)) }, nil
-	case ringfoldUnordered:
-		return func(f deliver) error { return r.ForEach(handTo(f)) }, nil
-	default:
-		var c collector
-		return func(f deliver) error { return c.drain(r, f) }, nil
+	o := perfbuf.StreamOptions{Order: perfbuf.Unordered()}
+	if reader == ringfold { // everything that is there is due, as nothing is written meanwhile
+		o = perfbuf.StreamOptions{Order: perfbuf.Slack(0), Spill: perfbuf.Spill{Bytes: -1}}
 	}
+	s, err := r.Stream(o)
+	if err != nil {
+		return nil, err
+	}
+	if reader == ringfold || reader == ringfoldUnordered {
+		return func(f deliver) error { return s.ForEach(handTo(f)) }, nil
+	}
+	var c collector
+	return func(f deliver) error { return c.drain(s, f) }, nil
 }
 
 func handTo(f deliver) func(perfbuf.Event) error {

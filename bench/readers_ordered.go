@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"time"
 
 	"github.com/ringfold/ringfold/perfbuf"
@@ -38,11 +37,9 @@ func openOrdered(c *collection, o options, order perfbuf.StreamOptions) (peer, e
 		return nil, err
 	}
 	r := p.(*ringfoldPeer)
-	stream, err := r.r.Stream(order)
-	if err != nil {
-		return nil, errors.Join(err, r.close())
+	if err := r.open(order); err != nil {
+		return nil, err
 	}
-	r.source = stream
 	return &orderedPeer{r}, nil
 }
 

@@ -48,7 +48,10 @@ func openRingfoldRingBuf(reader string, c *collection, o options) (peer, error) 
 	if err != nil {
 		return nil, err
 	}
-	p := newRingfoldPeer(r, o)
+	p, err := newRingfoldPeer(r, o)
+	if err != nil {
+		return nil, err
+	}
 	p.foreach = reader == ringfoldForEach
 	if stream {
 		return openStream(p, reader == ringfoldTwoSources)

@@ -15,8 +15,8 @@ import (
 type ringfoldPeer struct {
 	sink
 	r       *perfbuf.Reader
-	source  drainable // r, or a stream
-	foreach bool      // with a call for each event
+	stream  *perfbuf.Stream
+	foreach bool // with a call for each event
 	sample  func(perfbuf.Event) error
 	batch   func(*perfbuf.Batch) error
 	drained int
@@ -24,25 +24,30 @@ type ringfoldPeer struct {
 	done    chan error
 }
 
-// drainable is a reader or a stream.
-type drainable interface {
-	ForEach(func(perfbuf.Event) error) error
-	ForEachBatch(func(*perfbuf.Batch) error) error
-	RunBatches(context.Context, func(*perfbuf.Batch) error) error
-}
-
 func openRingfold(c *collection, o options, w perfbuf.Wakeup) (peer, error) {
 	r, err := perfbuf.Open(c.events.FileDescriptor(), perfbuf.Options{RingBytes: o.ringBytes, Wakeup: w})
 	if err != nil {
 		return nil, err
 	}
-	return newRingfoldPeer(r, o), nil
+	return newRingfoldPeer(r, o)
 }
 
-func newRingfoldPeer(r *perfbuf.Reader, o options) *ringfoldPeer {
-	p := &ringfoldPeer{sink: sink{delays: newDelays(o)}, r: r, source: r}
+// newRingfoldPeer makes a peer that reads without order. It owns r.
+func newRingfoldPeer(r *perfbuf.Reader, o options) (*ringfoldPeer, error) {
+	p := &ringfoldPeer{sink: sink{delays: newDelays(o)}, r: r}
 	p.sample, p.batch = p.takeSample, p.takeBatch
-	return p
+	return p, p.open(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
+}
+
+// open has it read these readers, its own by default, by another stream.
+func (p *ringfoldPeer) open(o perfbuf.StreamOptions, more ...*perfbuf.Reader) (err error) {
+	if p.stream != nil {
+		p.stream.Close()
+	}
+	if p.stream, err = perfbuf.Merge(o, append(more, p.r)...); err != nil {
+		return errors.Join(err, p.close())
+	}
+	return nil
 }
 
 func (p *ringfoldPeer) takeSample(ev perfbuf.Event) error {
@@ -80,9 +85,9 @@ func (p *ringfoldPeer) drain(want int) error {
 	p.drained = 0
 	var err error
 	if p.foreach {
-		err = p.source.ForEach(p.sample)
+		err = p.stream.ForEach(p.sample)
 	} else {
-		err = p.source.ForEachBatch(p.batch)
+		err = p.stream.ForEachBatch(p.batch)
 	}
 	if err != nil {
 		return err
@@ -94,7 +99,7 @@ func (p *ringfoldPeer) start() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	p.stop, p.done = cancel, make(chan error, 1)
 	go func() {
-		p.done <- p.source.RunBatches(ctx, func(b *perfbuf.Batch) error {
+		p.done <- p.stream.RunBatches(ctx, func(b *perfbuf.Batch) error {
 			for ev := range b.Events() {
 				switch ev.Kind() {
 				case perfbuf.KindSample:

@@ -53,10 +53,14 @@ func skewOnce(reader string, lasts time.Duration) (share float64, err error) {
 		return 0, err
 	}
 	defer r.Close()
+	stream, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
+	if err != nil {
+		return 0, err
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- r.Run(ctx, func(ev perfbuf.Event) error {
+		done <- stream.Run(ctx, func(ev perfbuf.Event) error {
 			for begin := time.Now(); time.Since(begin) < realSkewCost; {
 			}
 			return ev.Err()

@@ -58,11 +58,15 @@ func simulateSkew(order perfbuf.Schedule, c skewCase) (share float64, err error)
 		return 0, err
 	}
 	defer r.Close()
-	if err := s.consume(r, c.warmUp); err != nil {
+	stream, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
+	if err != nil {
+		return 0, err
+	}
+	if err := s.consume(stream, c.warmUp); err != nil {
 		return 0, err
 	}
 	s.attempted, s.lost = 0, 0
-	if err := s.consume(r, c.outputs); err != nil {
+	if err := s.consume(stream, c.outputs); err != nil {
 		return 0, err
 	}
 	return float64(s.lost) / float64(s.attempted), nil
@@ -70,10 +74,10 @@ func simulateSkew(order perfbuf.Schedule, c skewCase) (share float64, err error)
 
 func (s *skewSim) pauseEvery() float64 { return 11 * s.pauseMost }
 
-func (s *skewSim) consume(r *perfbuf.Reader, outputs uint64) error {
+func (s *skewSim) consume(stream *perfbuf.Stream, outputs uint64) error {
 	for s.attempted < outputs {
 		idle := true
-		err := r.ForEach(func(ev perfbuf.Event) error {
+		err := stream.ForEach(func(ev perfbuf.Event) error {
 			idle = false
 			switch ev.Kind() {
 			case perfbuf.KindSample:

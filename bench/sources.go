@@ -74,11 +74,11 @@ func openSources(reader string, ringBuf bool, n, burst int) (*rings, error) {
 		}
 		readers = append(readers, r)
 	}
+	o := perfbuf.StreamOptions{Order: perfbuf.Slack(0), Spill: perfbuf.Spill{Bytes: -1}}
 	if reader == ringfoldUnordered {
-		c.drain = func(f deliver) error { return readers[0].ForEach(handTo(f)) }
-		return c, nil
+		o = perfbuf.StreamOptions{Order: perfbuf.Unordered()}
 	}
-	stream, err := perfbuf.Merge(perfbuf.StreamOptions{Order: perfbuf.Slack(0), Spill: perfbuf.Spill{Bytes: -1}}, readers...)
+	stream, err := perfbuf.Merge(o, readers...)
 	if err != nil {
 		c.close()
 		return nil, err

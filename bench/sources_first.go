@@ -36,7 +36,7 @@ type streamPeer struct {
 // openStream makes a stream of what a peer reads, and of an idle ring buffer if two is set.
 func openStream(p *ringfoldPeer, two bool) (peer, error) {
 	s := &streamPeer{ringfoldPeer: p}
-	readers := []*perfbuf.Reader{p.r}
+	var more []*perfbuf.Reader
 	var err error
 	if two {
 		if s.idle, err = load(ciliumRingbuf, options{ringBytes: 64 << 10}); err != nil {
@@ -45,13 +45,11 @@ func openStream(p *ringfoldPeer, two bool) (peer, error) {
 		if s.more, err = perfbuf.OpenRingBuf(s.idle.ringbuf.FileDescriptor(), perfbuf.RingBufOptions{Time: perfbuf.PayloadTime(0)}); err != nil {
 			return nil, errors.Join(err, s.close())
 		}
-		readers = append(readers, s.more)
+		more = append(more, s.more)
 	}
-	stream, err := perfbuf.Merge(perfbuf.StreamOptions{Order: perfbuf.Slack(0), Spill: perfbuf.Spill{Bytes: -1}}, readers...)
-	if err != nil {
+	if err := p.open(perfbuf.StreamOptions{Order: perfbuf.Slack(0), Spill: perfbuf.Spill{Bytes: -1}}, more...); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
-	p.source = stream
 	return s, nil
 }
 

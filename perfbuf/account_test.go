@@ -18,10 +18,10 @@ func TestCountsAfterClose(t *testing.T) {
 	// Each leaves ring 0 with some outputs read, some not, and has closed the reader.
 	states := map[string]func(k *fake, more func()){
 		"unread":     func(k *fake, more func()) { more(); k.Close() },
-		"read":       func(k *fake, more func()) { more(); ids(k.t, k.Reader); k.Close() },
-		"twice":      func(k *fake, more func()) { more(); ids(k.t, k.Reader); more(); k.Close(); k.Close() },
-		"in a pass":  func(k *fake, more func()) { closeWithin(k, k.Reader, more) },
-		"in a ring":  func(k *fake, more func()) { closeWithin(k, k.all()[0], more) },
+		"read":       func(k *fake, more func()) { more(); ids(k.t, k.unordered()); k.Close() },
+		"twice":      func(k *fake, more func()) { more(); ids(k.t, k.unordered()); more(); k.Close(); k.Close() },
+		"in a pass":  func(k *fake, more func()) { closeWithin(k, k.unordered(), more) },
+		"in a ring":  func(k *fake, more func()) { closeWithin(k, StreamOf(t, k.all()[0]), more) },
 		"in a round": func(k *fake, more func()) { closeWithin(k, k.stream(), more) },
 		"in a round of copies": func(k *fake, more func()) {
 			s := k.slow(Spill{Bytes: 32 * block})
@@ -74,7 +74,7 @@ func TestCountsAfterClose(t *testing.T) {
 				require.NoError(k.t, s.ForEachPending(func(Event) error { return ErrStop }))
 				more()
 				s.Close()
-				require.NoError(k.t, k.ForEach(func(Event) error { return ErrStop }))
+				require.NoError(k.t, k.unordered().ForEach(func(Event) error { return ErrStop }))
 				more()
 			}
 			k.Close()
@@ -138,10 +138,10 @@ func TestCountsAfterClose(t *testing.T) {
 	}
 }
 
-func closeWithin(k *fake, src Source, more func()) {
+func closeWithin(k *fake, src *Stream, more func()) {
 	more()
 	n := 0
-	require.Equal(k.t, os.ErrClosed, forEach(src, func(Event) error {
+	require.Equal(k.t, os.ErrClosed, src.ForEach(func(Event) error {
 		if n++; n == 50 {
 			k.Close()
 			require.Zero(k.t, k.programs.opens.Load(), "Close waits while an event is in use")
@@ -195,10 +195,10 @@ func TestCountsAfterCloseBehindDamage(t *testing.T) {
 func TestCloseJustBeforeTheFunction(t *testing.T) {
 	for name, output := range map[string]func(k *fake){
 		"a batch":             func(k *fake) { k.output(0, 1, 2, 3) },
-		"a sample that wraps": func(k *fake) { k.output(0, seq(1, 127)...); ids(k.t, k); k.output(0, 2000) },
+		"a sample that wraps": func(k *fake) { k.output(0, seq(1, 127)...); ids(k.t, k.unordered()); k.output(0, 2000) },
 		"a loss": func(k *fake) {
 			k.fill(0, 1)
-			ids(k.t, k)
+			ids(k.t, k.unordered())
 			k.output(0, 2000)
 		},
 		"memory that is broken": func(k *fake) { k.w[0].PutHeader(ringtest.TypeSample, 0, 80) },
@@ -208,14 +208,15 @@ func TestCloseJustBeforeTheFunction(t *testing.T) {
 				k := newFakeAt(t, 1, 16, Options{}) // the ring's edge is in the middle of a sample
 				output(k)
 				before := k.Stats().Rings[0]
-				p, err := source(k).begin()
-				require.NoError(t, err)
+				src := source(k)
+				require.NoError(t, src.in.Begin())
+				p := &src.batch
 				var over atomic.Bool
 				over.Store(true)
 				own := p.pass.Halt
 				p.pass.Halt = &over // next looks at the source's own
 				var seen RingStats
-				err = each(context.Background(), &p.pass, func(ev Event) error {
+				err := each(context.Background(), &p.pass, func(ev Event) error {
 					switch ev.Kind() {
 					case KindSample:
 						seen.Samples++
@@ -244,7 +245,7 @@ func TestCloseJustBeforeTheFunction(t *testing.T) {
 func TestDone(t *testing.T) {
 	k := newFake(t, 1, Options{})
 	k.output(0, 1, 2)
-	require.NoError(t, k.ForEach(func(Event) error {
+	require.NoError(t, k.unordered().ForEach(func(Event) error {
 		require.NoError(t, k.Close())
 		select {
 		case <-k.Done():

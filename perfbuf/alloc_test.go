@@ -13,25 +13,18 @@ func TestReadingDoesNotAllocate(t *testing.T) {
 	words := NewDecoder[[4]uint64]()
 	for name, source := range sourceKinds {
 		var sum uint64
-		for how, read := range map[string]func(src Source) error{
-			"Fold": func(src Source) error {
+		for how, read := range map[string]func(src *Stream) error{
+			"Fold": func(src *Stream) error {
 				n, err := Fold(src, uint64(0), func(acc uint64, ev Event) (uint64, error) { return acc + ev.Time(), nil })
 				sum += n
 				return err
 			},
-			"ForEach": func(src Source) error {
+			"ForEach": func(src *Stream) error {
 				f := func(ev Event) error { sum += ev.Time() + uint64(ev.Bytes()[0]) + uint64(ev.Len()); return nil }
-				switch s := src.(type) {
-				case *Ring:
-					return s.ForEach(f)
-				case *Reader:
-					return s.ForEach(f)
-				default:
-					return s.(*Stream).ForEach(f)
-				}
+				return src.ForEach(f)
 			},
-			"Decoder.All": func(src Source) error {
-				return forEachBatch(src, func(b *Batch) error {
+			"Decoder.All": func(src *Stream) error {
+				return src.ForEachBatch(func(b *Batch) error {
 					for v, ev := range words.All(b.Events()) {
 						sum += v[0] + ev.Time()
 					}

@@ -8,10 +8,10 @@ import (
 	"github.com/ringfold/ringfold/internal/walk"
 )
 
-// Batch is a run of events that [Reader.RunBatches] and the like deliver with one call. This is the
-// fastest way to read: calling a function for each event may cost more than reading the event.
+// Batch is a run of events that [Stream.RunBatches] delivers with one call. This is the fastest way to read: calling
+// a function for each event may cost more than reading the event.
 //
-//	err := reader.RunBatches(ctx, func(b *perfbuf.Batch) error {
+//	err := stream.RunBatches(ctx, func(b *perfbuf.Batch) error {
 //		for ev := range b.Events() {
 //			total += ev.Len()
 //		}
@@ -20,7 +20,17 @@ import (
 //
 // A Batch and its events are valid until the function that received it returns. With the build tag
 // perfbuf_poison, each Batch holds one event.
-type Batch struct{ pass walk.Pass }
+type Batch struct {
+	pass walk.Pass
+	end  bool
+}
+
+// endOfPass is that of every stream. It has no events.
+var endOfPass = Batch{end: true}
+
+// End reports whether this is the end of a pass, which [Stream.RunBatches] shows as one more, empty Batch.
+// By then tails are stored, [Stream.Watermark] has moved on, and the stream is idle.
+func (b *Batch) End() bool { return b.end }
 
 // Events iterates over the events of the batch. A second loop goes on after the last event of the
 // first. The compiler turns it into a plain loop, without a call per event. [Decoder.All] reads the
@@ -58,32 +68,22 @@ func (b *Batch) Events() iter.Seq[Event] {
 	}
 }
 
-// ForEachBatch calls f with batches of the events that the rings hold now, without waiting:
-// [Reader.ForEach] with one call for many events. If f returns nil, the whole batch counts as
-// consumed, whether f iterated over it or not. If f returns an error, panics or calls
-// runtime.Goexit, the events up to the current one do, at least the first. After [Reader.Close] f
-// may still read its batch to the end. Errors are those of ForEach.
-func (r *Reader) ForEachBatch(f func(*Batch) error) error { return forEachBatch(r, f) }
-
-// ForEachBatch is [Ring.ForEach] with one call for many events: see [Reader.ForEachBatch].
-func (r *Ring) ForEachBatch(f func(*Batch) error) error { return forEachBatch(r, f) }
-
-// ForEachBatch is [Stream.ForEach] with one call for many events: see [Reader.ForEachBatch].
-func (s *Stream) ForEachBatch(f func(*Batch) error) error { return forEachBatch(s, f) }
-
-// RunBatches calls f with batches of events as they come, and blocks in between: [Reader.Run] with
-// one call for many events. [Reader.ForEachBatch] says which events count as consumed. Between
-// batches it checks ctx; errors are those of Run.
-func (r *Reader) RunBatches(ctx context.Context, f func(*Batch) error) error {
-	return runBatches(ctx, r, f)
+// ForEachBatch is [Stream.ForEach] with one call for many events. If f returns nil, the whole batch counts as
+// consumed, whether f iterated over it or not. If f returns an error, panics or calls runtime.Goexit, the events up
+// to the current one do, at least the first. After a Close f may still read its batch to the end. Errors are those
+// of ForEach.
+func (s *Stream) ForEachBatch(f func(*Batch) error) error {
+	return unlessStopped(s.forEachBatchUntil(context.Background(), f))
 }
 
-// RunBatches is [Ring.Run] with one call for many events: see [Reader.RunBatches].
-func (r *Ring) RunBatches(ctx context.Context, f func(*Batch) error) error {
-	return runBatches(ctx, r, f)
-}
-
-// RunBatches is [Stream.Run] with one call for many events: see [Reader.RunBatches].
+// RunBatches is [Stream.Run] with one call for many events. [Stream.ForEachBatch] says which events count as
+// consumed. After each pass, it calls f with an empty Batch whose [Batch.End] is true, unless the pass has ended
+// with an error. Between batches it checks ctx; errors are those of Run.
 func (s *Stream) RunBatches(ctx context.Context, f func(*Batch) error) error {
-	return runBatches(ctx, s, f)
+	return s.untilStopped(ctx, func() error {
+		if err := s.forEachBatchUntil(ctx, f); err != nil {
+			return err
+		}
+		return stopped(f(&endOfPass))
+	})
 }

@@ -76,9 +76,10 @@ func BenchmarkOrdered(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
+			plain := StreamOf(b, unordered.Reader)
 			var with, without []float64
 			for b.Loop() {
-				with, without = append(with, ordered.drain(s)), append(without, unordered.drain(unordered))
+				with, without = append(with, ordered.drain(s)), append(without, unordered.drain(plain))
 			}
 			slices.Sort(with)
 			slices.Sort(without)
@@ -128,11 +129,11 @@ func (r *benchRings) fill() (n int) {
 }
 
 // drain fills the rings, reads src and returns ns per event.
-func (r *benchRings) drain(src Source) float64 {
+func (r *benchRings) drain(src *Stream) float64 {
 	n := r.fill()
 	sum, got := uint64(0), 0
 	begin := time.Now()
-	err := forEach(src, func(ev Event) error {
+	err := src.ForEach(func(ev Event) error {
 		sum += ev.Time() + uint64(ev.Bytes()[0])
 		got++
 		return nil
@@ -145,7 +146,7 @@ func (r *benchRings) drain(src Source) float64 {
 }
 
 // benchReader fills rings of ringBytes, and returns how many events that are.
-func benchReader(b *testing.B, rings, ringBytes, payload int) (*Reader, []*ringtest.Ring, int) {
+func benchReader(b *testing.B, rings, ringBytes, payload int) (*Stream, []*ringtest.Ring, int) {
 	fake := make([]*ringtest.Ring, rings)
 	n := 0
 	for i := range fake {
@@ -156,7 +157,7 @@ func benchReader(b *testing.B, rings, ringBytes, payload int) (*Reader, []*ringt
 	}
 	r := newReader(ringtest.NewStill(func() uint64 { return uint64(n) }, 0, fake...), Options{RingBytes: ringBytes, Wakeup: Wakeup{Events: 1}}, false)
 	b.Cleanup(func() { r.Close() })
-	return r, fake, n
+	return StreamOf(b, r), fake, n
 }
 
 func perEvent(b *testing.B, n int, drain func()) {

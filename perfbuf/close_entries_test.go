@@ -25,7 +25,7 @@ func TestCloseLeavesNoEntry(t *testing.T) {
 			k.output(0, 1)
 			inside, goOn, done := make(chan bool), make(chan bool), make(chan error)
 			go func() {
-				done <- k.ForEach(func(Event) error { inside <- true; <-goOn; return nil })
+				done <- k.unordered().ForEach(func(Event) error { inside <- true; <-goOn; return nil })
 			}()
 			<-inside
 			k.hooks.unhook = func() error {

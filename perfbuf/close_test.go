@@ -29,7 +29,7 @@ func TestCloseWithinAPass(t *testing.T) {
 			k.output(0, 1, 2, 3)
 			k.output(1, 4)
 			n := 0
-			err := forEach(src, func(ev Event) error {
+			err := src.ForEach(func(ev Event) error {
 				n++
 				require.NoError(t, k.Close())
 				require.NoError(t, k.Close())
@@ -55,7 +55,7 @@ func TestCloseAndStopWithinAPass(t *testing.T) {
 	for want, result := range map[error]error{nil: ErrStop, errTest: errTest} {
 		k := newFake(t, 1, Options{})
 		k.output(0, 1, 2)
-		require.Equal(t, want, k.ForEach(func(Event) error {
+		require.Equal(t, want, k.unordered().ForEach(func(Event) error {
 			k.Close()
 			return result
 		}))
@@ -64,45 +64,47 @@ func TestCloseAndStopWithinAPass(t *testing.T) {
 }
 
 func TestEverythingAfterCloseIsErrClosed(t *testing.T) {
-	k := newFake(t, 2, Options{CPUs: []int{10, 11}})
-	k.output(0, 1, 2)
-	stream := k.stream()
-	k.Close()
-	ring := k.Rings()[0]
 	canceled, cancel := context.WithCancel(context.Background())
 	cancel()
-
-	for name, call := range map[string]func() error{
-		"Fold of a ring": func() error { _, err := Fold(ring, 0, func(int, Event) (int, error) { panic("called") }); return err },
-		"Fold of a reader": func() error {
-			_, err := Fold(k.Reader, 0, func(int, Event) (int, error) { panic("called") })
-			return err
-		},
-		"Fold of a stream":       func() error { _, err := Fold(stream, 0, func(int, Event) (int, error) { panic("called") }); return err },
-		"Ring.ForEach":           func() error { return ring.ForEach(never) },
-		"Ring.Events":            func() error { return only(t, ring.Events(t.Context())) },
-		"Ring.Records":           func() error { return only(t, ring.Records(t.Context())) },
-		"Reader.ForEach":         func() error { return k.ForEach(never) },
-		"Reader.Run":             func() error { return k.Run(t.Context(), never) },
-		"Reader.Events":          func() error { return only(t, k.Events(t.Context())) },
-		"Reader.Records":         func() error { return only(t, k.Records(t.Context())) },
-		"Reader.Wait":            func() error { return k.Wait(t.Context()) },
-		"Reader.Stream":          func() error { _, err := k.Stream(StreamOptions{}); return err },
-		"Stream.ForEach":         func() error { return stream.ForEach(never) },
-		"Stream.ForEachPending":  func() error { return stream.ForEachPending(never) },
-		"Stream.Run":             func() error { return stream.Run(t.Context(), never) },
-		"Stream.Events":          func() error { return only(t, stream.Events(t.Context())) },
-		"Stream.Records":         func() error { return only(t, stream.Records(t.Context())) },
-		"Stream.Wait":            func() error { return stream.Wait(t.Context()) },
-		"Stream.ForEach, closed": func() error { stream.Close(); return stream.ForEach(never) },
-	} {
-		require.Equal(t, os.ErrClosed, call(), name)
+	for name, source := range sourceKinds {
+		for what, end := range map[string]func(k *fake, s *Stream){
+			"reader": func(k *fake, _ *Stream) { k.Close() },
+			"stream": func(_ *fake, s *Stream) { s.Close() },
+		} {
+			t.Run(name+", "+what, func(t *testing.T) {
+				k := newFake(t, 2, Options{CPUs: []int{10, 11}})
+				k.programs = &fakePrograms{}
+				k.output(0, 1, 2)
+				s := source(k)
+				end(k, s)
+				for name, call := range map[string]func() error{
+					"Fold":           func() error { _, err := Fold(s, 0, func(int, Event) (int, error) { panic("called") }); return err },
+					"ForEach":        func() error { return s.ForEach(never) },
+					"ForEachPending": func() error { return s.ForEachPending(never) },
+					"Run":            func() error { return s.Run(t.Context(), never) },
+					"RunBatches":     func() error { return s.RunBatches(t.Context(), func(*Batch) error { panic("called") }) },
+					"Events":         func() error { return only(t, s.Events(t.Context())) },
+					"Records":        func() error { return only(t, s.Records(t.Context())) },
+					"Wait":           func() error { return s.Wait(t.Context()) },
+					"Drain":          func() error { return s.Drain(t.Context(), never) },
+					"Flush":          s.Flush,
+				} {
+					require.Equal(t, os.ErrClosed, call(), name)
+				}
+				// A context that is done goes before that.
+				require.Equal(t, context.Canceled, s.Wait(canceled))
+				require.Equal(t, context.Canceled, s.Run(canceled, never))
+			})
+		}
 	}
-	// A context that is done goes before that.
-	require.Equal(t, context.Canceled, k.Wait(canceled))
-	require.Equal(t, context.Canceled, k.Run(canceled, never))
-	require.Equal(t, context.Canceled, stream.Wait(canceled))
 
+	k := newFake(t, 2, Options{CPUs: []int{10, 11}})
+	k.Close()
+	ring := k.Rings()[0]
+	_, err := ring.Stream()
+	require.Equal(t, os.ErrClosed, err)
+	_, err = k.Stream(StreamOptions{})
+	require.Equal(t, os.ErrClosed, err)
 	require.Zero(t, ring.Used())
 	require.Equal(t, fakeRingSize, ring.Size())
 	require.Equal(t, firstCPU, ring.CPU())
@@ -132,7 +134,7 @@ func TestCloseFromOutsideWaitsForNobody(t *testing.T) {
 			k.output(0, 1, 2)
 			has, closed, result := make(chan bool), make(chan bool), make(chan error)
 			go func() {
-				result <- forEach(src, func(ev Event) error {
+				result <- src.ForEach(func(ev Event) error {
 					close(has)
 					<-closed
 					id(t, ev)
@@ -158,9 +160,10 @@ func TestCloseUnderLoad(t *testing.T) {
 		}
 		var inside sync.WaitGroup
 		for i := range k.w {
+			stream := StreamOf(t, k.all()[i])
 			inside.Go(func() {
 				for {
-					err := k.all()[i].ForEach(func(ev Event) error {
+					err := stream.ForEach(func(ev Event) error {
 						if k.freed.Load() != 0 {
 							t.Error("freed while an event is in use")
 						}

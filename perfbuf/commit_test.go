@@ -10,7 +10,7 @@ import (
 // A drain that begins with a ring at least 6/8 full gives it back by eighths.
 func TestNearlyFullRingIsGivenBackOnTheWay(t *testing.T) {
 	const eighth = fakeRingSize / 8
-	for name, source := range map[string]func(*fake) Source{"ring": sourceKinds["ring"], "reader": sourceKinds["reader"]} {
+	for name, source := range map[string]func(*fake) *Stream{"ring": sourceKinds["ring"], "unordered": sourceKinds["unordered"]} {
 		t.Run(name, func(t *testing.T) {
 			for _, c := range []struct {
 				records uint64
@@ -20,7 +20,7 @@ func TestNearlyFullRingIsGivenBackOnTheWay(t *testing.T) {
 				src, start := source(k), uint64(1<<32-2048)
 				k.output(0, seq(1, c.records)...)
 				read := uint64(0)
-				require.NoError(t, forEach(src, func(ev Event) error {
+				require.NoError(t, src.ForEach(func(ev Event) error {
 					want := uint64(0)
 					if c.early {
 						want = read / eighth * eighth
@@ -50,7 +50,7 @@ func TestOutputIntoFreedRoom(t *testing.T) {
 			full := k.fill(0, 1)
 			require.Equal(t, 127, full)
 			var got, more []uint64
-			require.NoError(t, forEach(src, func(ev Event) error {
+			require.NoError(t, src.ForEach(func(ev Event) error {
 				next := 1000 + uint64(len(got))
 				if err := k.w[0].Output(next, ringtest.Payload(next, 12)); err == nil {
 					more = append(more, next)
@@ -64,7 +64,7 @@ func TestOutputIntoFreedRoom(t *testing.T) {
 
 			var again []uint64
 			lost := uint64(0)
-			require.NoError(t, forEach(src, func(ev Event) error {
+			require.NoError(t, src.ForEach(func(ev Event) error {
 				if lost += ev.Lost(); ev.Kind() == KindSample {
 					again = append(again, id(t, ev))
 				}
@@ -81,7 +81,7 @@ func TestHighWaterAndUsed(t *testing.T) {
 	k.output(1, 1, 2, 3)
 	require.Equal(t, 3*recordSize, k.all()[1].Used())
 	require.Equal(t, 0, k.Stats().Rings[1].HighWater, "no pass has seen it")
-	require.NoError(t, k.ForEach(func(Event) error { return ErrStop }))
+	require.NoError(t, k.unordered().ForEach(func(Event) error { return ErrStop }))
 	k.output(1, 4)
 	s := k.Stats()
 	require.Equal(t, 3*recordSize, s.Rings[1].HighWater)
@@ -90,7 +90,7 @@ func TestHighWaterAndUsed(t *testing.T) {
 	require.Equal(t, uint64(1), s.Total().Samples)
 	require.Equal(t, fakeRingSize, s.Total().Size)
 	k.output(0, 5)
-	require.Len(t, ids(t, k.Reader), 4)
+	require.Len(t, ids(t, k.unordered()), 4)
 	s = k.Stats()
 	require.Equal(t, 3*recordSize, s.Rings[1].HighWater)
 	require.Zero(t, s.Rings[1].Used)
@@ -115,7 +115,7 @@ func TestUsedWhileTheRingIsRead(t *testing.T) {
 		defer close(done)
 		for i := range uint64(200_000) {
 			k.output(0, i+1)
-			if err := k.all()[0].ForEach(func(Event) error { return nil }); err != nil {
+			if err := StreamOf(t, k.all()[0]).ForEach(func(Event) error { return nil }); err != nil {
 				t.Error(err)
 			}
 		}

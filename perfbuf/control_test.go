@@ -18,7 +18,7 @@ func TestPausePutsBackWhatWasThere(t *testing.T) {
 		done := k.armed()
 		require.NoError(t, k.emit(2, 1))
 		require.NoError(t, <-done)
-		require.Equal(t, []uint64{1}, ids(t, k.Reader))
+		require.Equal(t, []uint64{1}, ids(t, k.unordered()))
 		require.NoError(t, k.emit(1, 2)) // rings 0 and 1 are armed, and this stays in its ring
 
 		require.NoError(t, k.Pause())
@@ -26,7 +26,7 @@ func TestPausePutsBackWhatWasThere(t *testing.T) {
 		_, sets := k.entriesNow()
 		require.NoError(t, k.Pause())
 		require.Equal(t, syscall.ENOENT, k.emit(0, 3))
-		require.Equal(t, []uint64{2}, ids(t, k.Reader), "what is there can be read, which disarms")
+		require.Equal(t, []uint64{2}, ids(t, k.unordered()), "what is there can be read, which disarms")
 		k.requireEntries(noEntry, noEntry, noEntry)
 		_, after := k.entriesNow()
 		require.Equal(t, sets, after)
@@ -93,15 +93,15 @@ func TestPauseFails(t *testing.T) {
 
 // Shutdown takes the rings out, waits for programs that are running, and delivers all.
 func TestShutdown(t *testing.T) {
-	for name, shutdown := range map[string]func(k *belled, f func(Event) error) error{
-		"reader": func(k *belled, f func(Event) error) error { return k.Shutdown(k.t.Context(), f) },
-		"stream": func(k *belled, f func(Event) error) error {
-			s, err := k.Stream(StreamOptions{Order: Slack(time.Hour)})
+	for _, order := range []Order{Unordered(), Slack(time.Hour)} {
+		var s *Stream
+		shutdown := func(k *belled, f func(Event) error) error {
+			var err error
+			s, err = k.Stream(StreamOptions{Order: order})
 			require.NoError(k.t, err)
 			return s.Shutdown(k.t.Context(), f)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
+		}
+		t.Run(order.String(), func(t *testing.T) {
 			ready := func() *belled {
 				k := newBelled(t, 2)
 				k.output(0, 1, 3)
@@ -123,7 +123,7 @@ func TestShutdown(t *testing.T) {
 			require.NoError(t, shutdown(k, collect))
 			require.Equal(t, []uint64{1, 3, 5}, got)
 			require.Equal(t, int32(1), k.freed.Load())
-			require.Equal(t, os.ErrClosed, k.Shutdown(t.Context(), never))
+			require.Equal(t, os.ErrClosed, s.Shutdown(t.Context(), never))
 			require.Zero(t, k.Stats().Total().Dropped)
 
 			k = ready()
@@ -144,21 +144,21 @@ func TestShutdown(t *testing.T) {
 		k := newBelled(t, 1)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(errTest)
-		require.Equal(t, errTest, k.Shutdown(ctx, never))
+		require.Equal(t, errTest, k.unordered().Shutdown(ctx, never))
 		require.Zero(t, k.freed.Load())
 		require.NoError(t, k.Resume())
 	})
 }
 
-// waitersOf makes every kind of waiter of a fake with a doorbell. A stream's events are due after lag.
-func waitersOf(t *testing.T, f func(t *testing.T, k *belled, w waiter, clock func() uint64, lag time.Duration)) {
+// waitersOf makes every kind of *Stream of a fake with a doorbell. A stream's events are due after lag.
+func waitersOf(t *testing.T, f func(t *testing.T, k *belled, w *Stream, clock func() uint64, lag time.Duration)) {
 	for name, c := range map[string]struct {
-		make func(k *belled) (waiter, error)
+		make func(k *belled) (*Stream, error)
 		lag  time.Duration
 	}{
-		"reader": {func(k *belled) (waiter, error) { return k.Reader, nil }, 0},
-		"slack":  {func(k *belled) (waiter, error) { return k.Stream(StreamOptions{Order: Slack(time.Second)}) }, time.Second},
-		"exact":  {func(k *belled) (waiter, error) { return k.Stream(StreamOptions{}) }, guard + 2 + period},
+		"unordered": {func(k *belled) (*Stream, error) { return k.unordered(), nil }, 0},
+		"slack":     {func(k *belled) (*Stream, error) { return k.Stream(StreamOptions{Order: Slack(time.Second)}) }, time.Second},
+		"exact":     {func(k *belled) (*Stream, error) { return k.Stream(StreamOptions{}) }, guard + 2 + period},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -177,11 +177,11 @@ func waitersOf(t *testing.T, f func(t *testing.T, k *belled, w waiter, clock fun
 func marker(time uint64) Record { return Record{Kind: KindFlushed, CPU: -1, Time: time} }
 
 // requireMarker requires a marker for a call: of a stream, it says up to when that is complete.
-func requireMarker(t *testing.T, src Source, call uint64, got ...Record) {
+func requireMarker(t *testing.T, src *Stream, call uint64, got ...Record) {
 	t.Helper()
 	want := call
-	if s, ok := src.(*Stream); ok {
-		want = s.Watermark()
+	if src.Options().Order != Unordered() {
+		want = src.Watermark()
 		require.GreaterOrEqual(t, want, call)
 	}
 	require.Equal(t, []Record{marker(want)}, got)
@@ -190,13 +190,13 @@ func requireMarker(t *testing.T, src Source, call uint64, got ...Record) {
 // With nothing in the rings, a Wait that has ceased to look ends, when what is asked for has come of
 // age: not before, and once.
 func TestFlushEndsAWait(t *testing.T) {
-	waitersOf(t, func(t *testing.T, k *belled, w waiter, clock func() uint64, lag time.Duration) {
+	waitersOf(t, func(t *testing.T, k *belled, w *Stream, clock func() uint64, lag time.Duration) {
 		for range 3 {
 			done := waitInBackground(func() error { return w.Wait(t.Context()) })
 			time.Sleep(time.Hour)
 			blocked(t, done)
 			at := clock()
-			require.NoError(t, k.Flush())
+			require.NoError(t, w.Flush())
 			require.NoError(t, <-done)
 			require.Equal(t, lag, time.Duration(clock()-at))
 			requireMarker(t, w, at, copies(t, w)...)
@@ -210,7 +210,7 @@ func TestFlushEndsAWait(t *testing.T) {
 
 // A marker comes behind all that was output before the call, and answers all calls before it.
 func TestFlushComesLast(t *testing.T) {
-	waitersOf(t, func(t *testing.T, k *belled, w waiter, clock func() uint64, lag time.Duration) {
+	waitersOf(t, func(t *testing.T, k *belled, w *Stream, clock func() uint64, lag time.Duration) {
 		var last uint64
 		for round := range 5 {
 			var want []Record
@@ -221,11 +221,11 @@ func TestFlushComesLast(t *testing.T) {
 				k.output((i+round)%2, last)
 				times = append(times, last)
 				if i > 0 {
-					require.NoError(t, k.Flush())
+					require.NoError(t, w.Flush())
 				}
 			}
 			var got []uint64
-			require.NoError(t, run(t.Context(), w, func(ev Event) error {
+			require.NoError(t, w.Run(t.Context(), func(ev Event) error {
 				if ev.Kind() == KindFlushed {
 					want = append(want, unsourced(ev))
 					return ErrStop
@@ -243,10 +243,10 @@ func TestFlushComesLast(t *testing.T) {
 
 // Copies of markers come of Records too.
 func TestFlushRecords(t *testing.T) {
-	waitersOf(t, func(t *testing.T, k *belled, w waiter, clock func() uint64, _ time.Duration) {
+	waitersOf(t, func(t *testing.T, k *belled, w *Stream, clock func() uint64, _ time.Duration) {
 		at := clock()
-		require.NoError(t, k.Flush())
-		for rec, err := range records(t.Context(), w) {
+		require.NoError(t, w.Flush())
+		for rec, err := range w.Records(t.Context()) {
 			require.NoError(t, err)
 			requireMarker(t, w, at, rec)
 			break
@@ -258,42 +258,41 @@ func TestFlushRecords(t *testing.T) {
 func TestFlushDuringAPass(t *testing.T) {
 	k := newBelled(t, 2)
 	k.output(0, 1, 2)
-	require.NoError(t, k.Flush())
+	require.NoError(t, k.unordered().Flush())
 	at := k.clock.Load()
 	var kinds []Kind
-	require.NoError(t, k.ForEach(func(ev Event) error {
+	require.NoError(t, k.unordered().ForEach(func(ev Event) error {
 		k.clock.Add(1)
 		kinds = append(kinds, ev.Kind())
-		return k.Flush()
+		return k.unordered().Flush()
 	}))
 	require.Equal(t, []Kind{KindSample, KindSample}, kinds, "the call of before is answered by the next too")
 	k.output(1, 3)
-	require.NoError(t, k.ForEach(func(Event) error { return ErrStop }))
-	require.Equal(t, []Record{marker(at + 2)}, copies(t, k.Reader))
-	require.Empty(t, copies(t, k.Reader))
+	require.NoError(t, k.unordered().ForEach(func(Event) error { return ErrStop }))
+	require.Equal(t, []Record{marker(at + 2)}, copies(t, k.unordered()))
+	require.Empty(t, copies(t, k.unordered()))
 
-	require.NoError(t, k.Flush())
-	require.Empty(t, copies(t, k.all()[0]), "not of one ring")
+	require.NoError(t, k.unordered().Flush())
 	kinds = nil
-	require.NoError(t, k.ForEach(func(ev Event) error {
+	require.NoError(t, k.unordered().ForEach(func(ev Event) error {
 		kinds = append(kinds, ev.Kind())
 		if len(kinds) < 3 {
-			return k.Flush() // in the function that has the marker
+			return k.unordered().Flush() // in the function that has the marker
 		}
 		return nil
 	}))
 	require.Equal(t, []Kind{KindFlushed}, kinds)
-	require.Len(t, copies(t, k.Reader), 1)
+	require.Len(t, copies(t, k.unordered()), 1)
 }
 
-// ForEachPending delivers no marker that is not proven; a stream that is closed leaves it to others.
+// ForEachPending delivers no marker that is not proven. A call goes with its stream.
 func TestFlushAndTheEndOfAStream(t *testing.T) {
 	for _, mode := range []Order{Slack(time.Hour), {}} {
 		k := newBelled(t, 2)
 		k.programs = &fakePrograms{}
 		s, _ := k.stepped(1_000_000, StreamOptions{Order: mode})
 		k.output(1, 999_000)
-		require.NoError(t, k.Flush())
+		require.NoError(t, s.Flush())
 		require.Empty(t, copies(t, s))
 		var recs []Record
 		f := func(ev Event) error {
@@ -304,17 +303,44 @@ func TestFlushAndTheEndOfAStream(t *testing.T) {
 		require.Len(t, recs, 1)
 		require.Empty(t, copies(t, s))
 		require.NoError(t, s.Close())
-		require.Equal(t, []Record{marker(1_000_000)}, copies(t, k.Reader))
-		require.NoError(t, k.Close())
-		require.Equal(t, os.ErrClosed, k.Flush())
+		require.Equal(t, os.ErrClosed, s.Flush())
+		require.Empty(t, copies(t, k.unordered()))
 	}
+}
+
+// A stream of one ring has markers of its own, which end its Wait.
+func TestFlushOfARing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newBelled(t, 2)
+		first, second := StreamOf(t, k.all()[0]), StreamOf(t, k.all()[1])
+		for range 3 {
+			other := waitInBackground(func() error { return second.Wait(t.Context()) })
+			done := waitInBackground(func() error { return first.Wait(t.Context()) })
+			time.Sleep(time.Hour)
+			blocked(t, done)
+			require.NoError(t, first.Flush())
+			require.NoError(t, <-done)
+			require.Equal(t, []Record{marker(k.clock.Load())}, copies(t, first))
+			require.Empty(t, copies(t, first))
+			blocked(t, other)
+			require.NoError(t, second.Flush())
+			require.NoError(t, <-other)
+			require.NoError(t, second.Wait(t.Context()), "until a pass has answered")
+			require.Len(t, copies(t, second), 1)
+		}
+		k.output(0, 1)
+		require.NoError(t, first.Flush())
+		require.Equal(t, []Kind{KindSample, KindFlushed}, []Kind{copies(t, first)[0].Kind, KindFlushed})
+		require.NoError(t, k.Close())
+		require.Equal(t, os.ErrClosed, first.Flush())
+	})
 }
 
 // Markers have their place in the order: none is earlier than what came before it.
 func TestFlushTimesDoNotGoBack(t *testing.T) {
 	k := newBelled(t, 2)
 	s, b := k.stepped(5_000_000, StreamOptions{})
-	require.NoError(t, k.Flush())
+	require.NoError(t, s.Flush())
 	k.output(0, 4_000_000, 5_000_000, 5_500_000)
 	k.output(1, 5_200_000, 9_999_999)
 	k.clock.Store(8_000_000)
@@ -325,7 +351,7 @@ func TestFlushTimesDoNotGoBack(t *testing.T) {
 
 	// Events up to the time of the call hold it back, whether or not they are seen when it is due.
 	k.clock.Store(20_000_000)
-	require.NoError(t, k.Flush())
+	require.NoError(t, s.Flush())
 	k.clock.Store(21_000_000)
 	require.Empty(t, copies(t, s))
 	require.True(t, b.Requested())
@@ -338,7 +364,7 @@ func TestFlushTimesDoNotGoBack(t *testing.T) {
 
 	// ForEachPending delivers what is not proven. A marker waits until that is.
 	k.output(0, 30_000_000)
-	require.NoError(t, k.Flush())
+	require.NoError(t, s.Flush())
 	k.clock.Store(25_000_000)
 	require.NoError(t, b.Round())
 	require.NoError(t, s.ForEachPending(func(ev Event) error { require.Equal(t, KindSample, ev.Kind()); return nil }))
@@ -359,11 +385,11 @@ func TestFlushCallsAtTheSameTime(t *testing.T) {
 		if !inner { // the other call comes between reading the clock and storing
 			inner, now = true, 2000
 			k.output(0, 1500)
-			require.NoError(t, k.Flush())
+			require.NoError(t, s.Flush())
 		}
 		return at
 	}
-	require.NoError(t, k.Flush())
+	require.NoError(t, s.Flush())
 	now = 1400
 	require.Empty(t, copies(t, s))
 	now = 2000

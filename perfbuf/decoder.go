@@ -61,7 +61,7 @@ func (d Decoder[T]) Decode(ev Event) (value T, ok bool) {
 
 // All decodes events as it iterates over them, such as those of [Batch.Events]:
 //
-//	err := reader.RunBatches(ctx, func(b *perfbuf.Batch) error {
+//	err := stream.RunBatches(ctx, func(b *perfbuf.Batch) error {
 //		for e, ev := range execs.All(b.Events()) {
 //			if ev.Kind() == perfbuf.KindSample {
 //				outputs[e.PID]++
@@ -73,7 +73,7 @@ func (d Decoder[T]) Decode(ev Event) (value T, ok bool) {
 // All skips nothing. An event that Decode refuses comes with the zero T, and the event says why:
 // check [Event.Kind], and [Event.Len] if payloads may be shorter than T. The event is valid until
 // the loop body ends. The compiler turns the two iterators into one loop, without a call or an
-// allocation per event. Where a loop also yields errors, such as [Reader.Events], call Decode in
+// allocation per event. Where a loop also yields errors, such as [Stream.Events], call Decode in
 // its body.
 func (d Decoder[T]) All(events iter.Seq[Event]) iter.Seq2[T, Event] {
 	return func(yield func(T, Event) bool) {

@@ -35,7 +35,7 @@ func TestDecoderReadsStructsWhereverTheyLie(t *testing.T) {
 		k := newFakeAt(t, 1, fakeRingSize-before, Options{})
 		require.NoError(t, k.w[0].Output(1, payload))
 		n := 0
-		require.NoError(t, k.ForEach(func(ev Event) error {
+		require.NoError(t, k.unordered().ForEach(func(ev Event) error {
 			n++
 			got, ok := decoder.Decode(ev)
 			require.True(t, ok)
@@ -49,7 +49,7 @@ func TestDecoderReadsStructsWhereverTheyLie(t *testing.T) {
 func TestDecoderComparesSizes(t *testing.T) {
 	k := newFake(t, 1, Options{})
 	require.NoError(t, k.w[0].Output(1, []byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10})) // recorded as 12
-	require.NoError(t, k.ForEach(func(ev Event) error {
+	require.NoError(t, k.unordered().ForEach(func(ev Event) error {
 		require.Equal(t, 12, ev.Len())
 		got, ok := NewDecoder[[4]byte]().Decode(ev)
 		require.True(t, ok, "shorter is fine")
@@ -66,11 +66,11 @@ func TestDecoderComparesSizes(t *testing.T) {
 func TestDecoderReadsSamplesOnly(t *testing.T) {
 	k := newFake(t, 1, Options{})
 	k.fill(0, 1)
-	ids(t, k.Reader)
+	ids(t, k.unordered())
 	k.output(0, 500)
 	k.w[0].PutHeader(9, 0, 64)
 	var ok []bool
-	require.NoError(t, k.ForEach(func(ev Event) error {
+	require.NoError(t, k.unordered().ForEach(func(ev Event) error {
 		_, sample := NewDecoder[uint32]().Decode(ev)
 		ok = append(ok, sample)
 		return nil
@@ -112,7 +112,7 @@ func TestZeroDecoderPanics(t *testing.T) {
 	k := newFake(t, 1, Options{})
 	k.output(0, 1)
 	const want = "perfbuf: zero Decoder: make one with NewDecoder"
-	require.NoError(t, k.ForEachBatch(func(b *Batch) error {
+	require.NoError(t, k.unordered().ForEachBatch(func(b *Batch) error {
 		require.PanicsWithValue(t, want, func() {
 			for range (Decoder[int]{}).All(b.Events()) {
 			}
@@ -142,7 +142,7 @@ func TestDecoderIteratesOverAllEvents(t *testing.T) {
 			k.w[0].PutHeader(9, 0, 64)
 			decoder := NewDecoder[[4]uint8]()
 			var got []seen
-			require.NoError(t, forEachBatch(src, func(b *Batch) error {
+			require.NoError(t, src.ForEachBatch(func(b *Batch) error {
 				for value, ev := range decoder.All(b.Events()) {
 					got = append(got, seen{value, ev.Kind()})
 				}
@@ -166,7 +166,7 @@ func TestDecoderIterationMayBeLeft(t *testing.T) {
 	k.output(0, 1, 2, 3)
 	decoder := NewDecoder[[12]byte]()
 	var got []uint64
-	require.NoError(t, k.ForEachBatch(func(b *Batch) error {
+	require.NoError(t, k.unordered().ForEachBatch(func(b *Batch) error {
 		all := decoder.All(b.Events())
 		for value, ev := range all {
 			require.Equal(t, ev.Bytes(), value[:])
@@ -183,5 +183,5 @@ func TestDecoderIterationMayBeLeft(t *testing.T) {
 		return ErrStop
 	}))
 	require.Equal(t, []uint64{1, 2}, got)
-	require.Equal(t, []uint64{3}, ids(t, k.Reader))
+	require.Equal(t, []uint64{3}, ids(t, k.unordered()))
 }

@@ -34,20 +34,25 @@
 //
 // # Choose how to read
 //
-//   - [Reader.Records] is the simplest: each [Record] is a copy that you may keep.
-//   - [Reader.Run] and [Reader.Events] hand out events in place, ring by ring, fullest ring first.
-//   - [Reader.RunBatches] is the fastest: one call for many events.
-//   - [Reader.Stream] merges all CPUs into one [Stream] by time, and [Merge] several readers.
-//   - [Reader.Rings] lets you read each [Ring] in a goroutine of its own.
-//   - [Reader.ForEach], [Reader.ForEachBatch] and [Fold] read what the rings hold now, without
-//     waiting.
-//   - [Reader.Wait] waits without reading, for loops of your own.
+// A [Stream] is what is read:
 //
-// [Stream] and [Ring] offer the same ways of reading. Methods that take a context block until
-// events come. They park the goroutine and block no thread. They return context.Cause(ctx),
-// [os.ErrClosed] after [Reader.Close], or the error of your function; an iterator yields that error
-// last. Your function ends a loop without an error by returning [ErrStop]. A second read of a ring
-// at the same time returns [ErrBusy].
+//   - [Reader.Stream] is all CPUs in order of time. With [Unordered] it goes ring by ring, the fullest
+//     ring first, and delays nothing.
+//   - [Merge] makes one stream of several readers.
+//   - [Ring.Stream] is one of [Reader.Rings], for a goroutine of its own.
+//
+// It has these ways of reading:
+//
+//   - [Stream.Records] is the simplest: each [Record] is a copy that you may keep.
+//   - [Stream.Run] and [Stream.Events] hand out events in place.
+//   - [Stream.RunBatches] is the fastest: one call for many events. It also shows where a pass ends.
+//   - [Stream.ForEach], [Stream.ForEachBatch] and [Fold] read what is due now, without waiting.
+//   - [Stream.Wait] waits without reading, for loops of your own.
+//
+// Methods that take a context block until events come. They park the goroutine and block no thread. They
+// return context.Cause(ctx), [os.ErrClosed] after [Reader.Close] or [Stream.Close], or the error of your
+// function; an iterator yields that error last. Your function ends a loop without an error by returning
+// [ErrStop]. A stream holds its rings until it is closed: another one over them returns [ErrBusy].
 //
 // # Events
 //
@@ -81,7 +86,7 @@
 //
 // When a ring is full, outputs fail with -ENOSPC and the kernel counts them. The next output that
 // succeeds reports the count, which arrives as an event of [KindLost] just before it. If no output
-// follows, the reader can ask Linux 6.0 and newer. An Stream does so when a CPU falls
+// follows, the reader can ask Linux 6.0 and newer. A stream in order does so when a CPU falls
 // silent after its ring was nearly full, and in [Stream.Drain] and [Stream.ForEachPending].
 //
 // [Reader.Stats] has totals. After Close, Samples + Dropped + Lost of a ring is what programs tried
@@ -92,11 +97,10 @@
 //
 // # Stop without losing events
 //
-// On Ctrl-C, cancel the context, and call [Reader.Shutdown] or [Stream.Shutdown] when your loop
-// has returned. It stops outputs, delivers what the rings hold, and closes the reader. If you
+// On Ctrl-C, cancel the context, and call [Stream.Shutdown] when your loop has returned. It stops outputs, delivers what the rings hold, and closes the reader. If you
 // detach the programs first, [Stream.Drain] delivers the rest. [Reader.Close] alone drops it.
 //
-// [Reader.Pause] and [Reader.Resume] stop and restart outputs. [Reader.Flush] asks for everything
+// [Reader.Pause] and [Reader.Resume] stop and restart outputs. [Stream.Flush] asks for everything
 // that the rings hold now, followed by an event of [KindFlushed]. [Stream.Watermark] is the time
 // up to which a stream is complete, and [StreamOptions].FlushEvery sends it regularly. You may call
 // Flush, Pause, Resume, Stats and Close from any goroutine at any time; they do not wait for reads.

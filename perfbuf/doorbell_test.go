@@ -98,7 +98,7 @@ func (k *belled) emit(ring int, time uint64) error {
 // armed lets a Wait come to rest behind its last look.
 func (k *belled) armed() (done <-chan error) {
 	k.t.Helper()
-	done = waitInBackground(func() error { return k.Wait(context.Background()) })
+	done = waitInBackground(func() error { return k.unordered().Wait(context.Background()) })
 	time.Sleep(time.Minute)
 	require.Equal(k.t, len(k.w), k.Stats().Doorbell.Armed)
 	return done
@@ -111,7 +111,7 @@ func TestDoorbellWhenIdle(t *testing.T) {
 		start := time.Now()
 		var polls []time.Duration
 		k.hooks.poll = &hookedPoller{k.poll, func() { polls = append(polls, time.Since(start)) }}
-		done := waitInBackground(func() error { return k.Wait(t.Context()) })
+		done := waitInBackground(func() error { return k.unordered().Wait(t.Context()) })
 		synctest.Wait()
 		k.requireEntries(bellEntry, bellEntry)
 		require.Equal(t, DoorbellStats{Arms: 2, Armed: 2, Polls: 1}, k.Stats().Doorbell)
@@ -140,7 +140,7 @@ func TestDoorbellWhenIdle(t *testing.T) {
 		require.Equal(t, []uint64{1, 0, 0}, []uint64{st.Wakes, st.SpuriousWakes, st.TimerWakes})
 
 		k.requireEntries(bellEntry, bellEntry)
-		require.Equal(t, []uint64{7}, ids(t, k.Reader))
+		require.Equal(t, []uint64{7}, ids(t, k.unordered()))
 		k.requireEntries(bellEntry, plainEntry) // only what was read is disarmed
 		require.Equal(t, DoorbellStats{Arms: 2, Disarms: 1, Armed: 1, Polls: uint64(len(want) - 1)}, k.Stats().Doorbell)
 		k.Close()
@@ -153,10 +153,10 @@ func TestDoorbellFindsWhatIsThere(t *testing.T) {
 		k := newBelled(t, 2)
 		k.output(0, 1)
 		start := time.Now()
-		require.NoError(t, k.Wait(t.Context()))
+		require.NoError(t, k.unordered().Wait(t.Context()))
 		require.Equal(t, start, time.Now())
 		k.requireEntries(plainEntry, bellEntry)
-		require.Equal(t, []uint64{1}, ids(t, k.Reader))
+		require.Equal(t, []uint64{1}, ids(t, k.unordered()))
 	})
 }
 
@@ -167,17 +167,17 @@ func TestDoorbellPollsWhileEventsFlow(t *testing.T) {
 		done := k.armed()
 		require.NoError(t, k.emit(0, 1))
 		require.NoError(t, <-done)
-		require.Equal(t, []uint64{1}, ids(t, k.Reader))
+		require.Equal(t, []uint64{1}, ids(t, k.unordered()))
 
 		next := uint64(2)
 		var got []uint64
 		want := func(d time.Duration, meanwhile func()) {
 			start := time.Now()
-			done := waitInBackground(func() error { return k.Wait(t.Context()) })
+			done := waitInBackground(func() error { return k.unordered().Wait(t.Context()) })
 			meanwhile()
 			require.NoError(t, <-done)
 			require.Equal(t, d, time.Since(start))
-			got = append(got, ids(t, k.Reader)...)
+			got = append(got, ids(t, k.unordered())...)
 		}
 		for range 20 {
 			want(bellPollInterval, func() {
@@ -219,16 +219,16 @@ func TestDoorbellArmsAgain(t *testing.T) {
 			require.NoError(t, k.emit(1, 10*round))
 			require.NoError(t, <-done)
 			start := time.Now()
-			require.Equal(t, []uint64{10 * round}, ids(t, k.Reader))
+			require.Equal(t, []uint64{10 * round}, ids(t, k.unordered()))
 			polls := k.Stats().Doorbell.Polls
 
 			ctx, cancel := context.WithCancel(t.Context())
-			done = waitInBackground(func() error { return k.Wait(ctx) })
+			done = waitInBackground(func() error { return k.unordered().Wait(ctx) })
 			time.Sleep(wake.QuietLooks*bellPollInterval - bellPollInterval/2)
 			k.requireEntries(bellEntry, plainEntry, bellEntry)
 			cancel() // the count of looks goes on in the next wait
 			require.Equal(t, context.Canceled, <-done)
-			done = waitInBackground(func() error { return k.Wait(t.Context()) })
+			done = waitInBackground(func() error { return k.unordered().Wait(t.Context()) })
 			time.Sleep(time.Until(start.Add((wake.QuietLooks + 2) * bellPollInterval)))
 			synctest.Wait()
 			k.requireEntries(bellEntry, bellEntry, bellEntry)
@@ -255,10 +255,10 @@ func TestDoorbellOutputWhileArming(t *testing.T) {
 				return nil
 			}
 			start := time.Now()
-			require.NoError(t, k.Wait(t.Context()))
+			require.NoError(t, k.unordered().Wait(t.Context()))
 			require.Equal(t, start, time.Now())
 			k.requireEntries(bellEntry, bellEntry)
-			require.Equal(t, []uint64{1}, ids(t, k.Reader))
+			require.Equal(t, []uint64{1}, ids(t, k.unordered()))
 			require.Equal(t, uint64(1), k.Stats().TimerWakes)
 		}
 	})
@@ -269,14 +269,14 @@ func TestDoorbellFindsWhatRangNoBell(t *testing.T) {
 	for _, after := range []time.Duration{bellPollInterval / 2, 10 * time.Millisecond, 500 * time.Millisecond, 990 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
 			k := newBelled(t, 2)
-			done := waitInBackground(func() error { return k.Wait(t.Context()) })
+			done := waitInBackground(func() error { return k.unordered().Wait(t.Context()) })
 			time.Sleep(after)
 			k.output(1, 1)
 			blocked(t, done)
 			start := time.Now()
 			require.NoError(t, <-done)
 			require.LessOrEqual(t, time.Since(start), 4*after+bellPollInterval)
-			require.Equal(t, []uint64{1}, ids(t, k.Reader))
+			require.Equal(t, []uint64{1}, ids(t, k.unordered()))
 			k.requireEntries(bellEntry, plainEntry)
 		})
 	}
@@ -288,14 +288,14 @@ func TestDoorbellCannotArm(t *testing.T) {
 		k := newBelled(t, 2)
 		k.set = func(int, kernel.Entry) error { return errTest }
 		for i := range uint64(5) {
-			done := waitInBackground(func() error { return k.Wait(t.Context()) })
+			done := waitInBackground(func() error { return k.unordered().Wait(t.Context()) })
 			time.Sleep(time.Second + bellPollInterval/3)
 			blocked(t, done)
 			start := time.Now()
 			require.NoError(t, k.emit(int(i%2), i))
 			require.NoError(t, <-done)
 			require.Less(t, time.Since(start), bellPollInterval)
-			require.Equal(t, []uint64{i}, ids(t, k.Reader))
+			require.Equal(t, []uint64{i}, ids(t, k.unordered()))
 		}
 		st := k.Stats().Doorbell
 		require.Equal(t, errTest, st.Err)
@@ -315,9 +315,9 @@ func TestDoorbellCannotDisarm(t *testing.T) {
 		for i := range uint64(5) {
 			require.NoError(t, k.emit(0, i))
 			require.NoError(t, <-done)
-			require.Equal(t, []uint64{i}, ids(t, k.Reader))
+			require.Equal(t, []uint64{i}, ids(t, k.unordered()))
 			require.Equal(t, DoorbellStats{Arms: 1, Armed: 1, Polls: k.Stats().Doorbell.Polls, Err: errTest}, k.Stats().Doorbell)
-			done = waitInBackground(func() error { return k.Wait(t.Context()) })
+			done = waitInBackground(func() error { return k.unordered().Wait(t.Context()) })
 			time.Sleep(time.Hour)
 			blocked(t, done)
 		}
@@ -334,11 +334,11 @@ func TestDoorbellAfterClose(t *testing.T) {
 		require.NoError(t, k.emit(1, 2))
 		require.NoError(t, <-done)
 		sets := 0
-		require.Equal(t, os.ErrClosed, k.ForEach(func(Event) error {
+		require.Equal(t, os.ErrClosed, k.unordered().ForEach(func(Event) error {
 			_, sets = k.entriesNow()
 			return k.Close()
 		}))
-		require.Equal(t, os.ErrClosed, k.Wait(t.Context()))
+		require.Equal(t, os.ErrClosed, k.unordered().Wait(t.Context()))
 		require.Equal(t, os.ErrClosed, k.Pause())
 		require.Equal(t, os.ErrClosed, k.Resume())
 		for i := range 2 { // of a pass or a wait that is still under way
@@ -348,59 +348,6 @@ func TestDoorbellAfterClose(t *testing.T) {
 		require.NoError(t, k.in.Entries.Pause())
 		_, after := k.entriesNow()
 		require.Equal(t, sets, after)
-	})
-}
-
-// A pass of another goroutine disarms a ring: whoever waits goes by the timer again.
-func TestDoorbellAndPassesOfOthers(t *testing.T) {
-	for name, read := range map[string]func(k *belled){
-		"an empty ring": func(k *belled) { require.Empty(k.t, ids(k.t, k.all()[0])) },
-		"a ring":        func(k *belled) { k.output(0, 1); require.Len(k.t, ids(k.t, k.all()[0]), 1) },
-		"all rings":     func(k *belled) { k.output(0, 1); require.Len(k.t, ids(k.t, k.Reader), 1) },
-		"as it is woken": func(k *belled) {
-			require.NoError(k.t, k.emit(0, 1))
-			require.Len(k.t, ids(k.t, k.Reader), 1)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				k := newBelled(t, 2)
-				done := k.armed()
-				read(k)
-				synctest.Wait()
-				if name != "an empty ring" && len(done) > 0 { // it looked at the rings before the pass gave the bytes back
-					require.NoError(t, <-done)
-					done = waitInBackground(func() error { return k.Wait(t.Context()) })
-				}
-				blocked(t, done) // there is nothing to read
-				start := time.Now()
-				require.NoError(t, k.emit(0, 2))
-				require.NoError(t, <-done)
-				require.LessOrEqual(t, time.Since(start), bellPollInterval)
-			})
-		})
-	}
-}
-
-// The same just before the deadline is set, which replaces the interrupt.
-func TestDoorbellAndAPassJustBefore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := newBelled(t, 2)
-		once := true
-		k.hooks.poll = &hookedPoller{k.poll, func() {
-			if once && k.Stats().Doorbell.Armed == 2 {
-				once = false
-				k.output(0, 1)
-				require.Len(t, ids(t, k.all()[0]), 1)
-			}
-		}}
-		done := waitInBackground(func() error { return k.Wait(t.Context()) })
-		blocked(t, done)
-		require.False(t, once)
-		k.output(0, 1) // rings no bell
-		start := time.Now()
-		require.NoError(t, <-done)
-		require.LessOrEqual(t, time.Since(start), bellPollInterval)
 	})
 }
 

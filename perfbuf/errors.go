@@ -12,9 +12,8 @@ import (
 // nil.
 var ErrStop = errors.New("perfbuf: stop")
 
-// ErrBusy is returned by a call whose rings are being read already: by another goroutine, by the
-// function that makes the call, or by a [Stream], which holds all rings until it is closed.
-// The wrapping error says which.
+// ErrBusy is returned when a [Stream] is opened over rings that another one holds, and by a call of a Stream that
+// is being used already, by another goroutine or by the function that makes the call. The wrapping error says which.
 var ErrBusy = walk.ErrBusy
 
 // ErrBarriers is returned by an exact stream when every barrier has failed for more than a second. The

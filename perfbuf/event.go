@@ -16,7 +16,7 @@ const (
 	KindLost
 	// KindCorrupt is ring memory that could not be read and was skipped: see [Event.Err].
 	KindCorrupt
-	// KindFlushed answers [Reader.Flush]: everything output before the call has been delivered. In a
+	// KindFlushed answers [Stream.Flush]: everything output before the call has been delivered. In a
 	// [Stream] its time says up to when the stream is complete. See [StreamOptions].FlushEvery.
 	KindFlushed
 )

@@ -25,7 +25,7 @@ func TestPayloadOfWrappingRecords(t *testing.T) {
 				want := ringtest.Payload(7, 60)
 				require.NoError(t, k.w[0].Output(5, want)) // a record of 80 bytes, of which 60 are payload
 				n := 0
-				require.NoError(t, forEach(src, func(ev Event) error {
+				require.NoError(t, src.ForEach(func(ev Event) error {
 					n++
 					require.Equal(t, want, ev.Bytes()[:60])
 					require.Equal(t, want, ev.Record().Data[:60])
@@ -44,7 +44,7 @@ func TestPayloadOfWrappingRecords(t *testing.T) {
 func TestSlicesEndWhereThePayloadEnds(t *testing.T) {
 	k := newFake(t, 1, Options{})
 	k.output(0, 1, 2)
-	require.NoError(t, k.ForEach(func(ev Event) error {
+	require.NoError(t, k.unordered().ForEach(func(ev Event) error {
 		_ = append(ev.Bytes(), 0xFF, 0xFF, 0xFF, 0xFF)
 		id(t, ev)
 		return nil
@@ -62,7 +62,7 @@ func TestLossIsAnEventOfItsOwn(t *testing.T) {
 			require.Equal(t, seq(100, 99+n), ids(t, src))
 			k.output(0, 1000)
 			var recs []Record
-			require.NoError(t, forEach(src, func(ev Event) error {
+			require.NoError(t, src.ForEach(func(ev Event) error {
 				recs = append(recs, unsourced(ev))
 				if ev.Kind() == KindLost {
 					require.Equal(t, uint64(2), ev.Lost())
@@ -114,7 +114,7 @@ func TestCorruptMemoryIsAnEventAndReadingGoesOn(t *testing.T) {
 			k.output(0, 5)
 			k.w[0].PutHeader(ringtest.TypeSample, 0, 104)
 			var got []Kind
-			require.NoError(t, forEach(src, func(ev Event) error {
+			require.NoError(t, src.ForEach(func(ev Event) error {
 				if got = append(got, ev.Kind()); ev.Kind() != KindCorrupt {
 					require.NoError(t, ev.Err())
 					return nil
@@ -142,15 +142,15 @@ func TestNoTime(t *testing.T) {
 	k := newFake(t, 1, Options{NoTime: true})
 	for k.w[0].Output(9, ringtest.Payload(1, 12)) == nil {
 	}
-	require.NoError(t, k.ForEach(func(ev Event) error { require.Zero(t, ev.Time()); return nil }))
+	require.NoError(t, k.unordered().ForEach(func(ev Event) error { require.Zero(t, ev.Time()); return nil }))
 	k.output(0, 2)
 	var recs []Record
-	require.NoError(t, k.ForEach(func(ev Event) error { recs = append(recs, unsourced(ev)); return nil }))
+	require.NoError(t, k.unordered().ForEach(func(ev Event) error { recs = append(recs, unsourced(ev)); return nil }))
 	require.Equal(t, Record{Kind: KindLost, CPU: firstCPU, Lost: 1}, recs[0])
 	require.Zero(t, recs[1].Time)
 	_, err := k.Stream(StreamOptions{})
 	require.ErrorContains(t, err, "NoTime")
-	require.NoError(t, k.all()[0].ForEach(never), "the refused stream holds nothing")
+	require.NoError(t, StreamOf(t, k.all()[0]).ForEach(never), "the refused stream holds nothing")
 }
 
 // A Record is the caller's: it outlives the ring's memory.
@@ -158,7 +158,7 @@ func TestRecordIsACopy(t *testing.T) {
 	k := newFake(t, 1, Options{})
 	k.output(0, 1)
 	var rec Record
-	require.NoError(t, k.ForEach(func(ev Event) error { rec = ev.Record(); return nil }))
+	require.NoError(t, k.unordered().ForEach(func(ev Event) error { rec = ev.Record(); return nil }))
 	clear(k.w[0].Data())
 	got, err := ringtest.Check(rec.Data)
 	require.NoError(t, err)

@@ -142,7 +142,7 @@ func TestExactNeedsAProvider(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrInvalid)
 	require.ErrorContains(t, err, "exact mode cannot prove completeness here (Slack(d)")
 	k.output(1, 1)
-	require.Equal(t, []uint64{1}, ids(t, k.all()[1]), "all rings are given back")
+	require.Equal(t, []uint64{1}, ids(t, StreamOf(t, k.all()[1])), "all rings are given back")
 	require.Empty(t, k.Stats().Barrier)
 	require.NoError(t, k.slack(1).Close())
 
@@ -159,7 +159,7 @@ func TestCloseWhileAnExactStreamIsMade(t *testing.T) {
 	k.programs = &fakePrograms{}
 	k.programs.opened = func() error {
 		k.programs.opened = nil
-		require.ErrorIs(t, k.all()[1].ForEach(never), ErrBusy)
+		requireHeld(t, k.all()[1])
 		require.NoError(t, k.Close())
 		require.Zero(t, k.freed.Load())
 		return nil

@@ -32,10 +32,14 @@ func ExampleDecoder() {
 		log.Fatal(err)
 	}
 	defer reader.Close()
+	stream, err := reader.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
+	if err != nil {
+		log.Fatal(err)
+	}
 	output(kernel, execEvent{PID: 4711, Comm: [16]byte{'b', 'a', 's', 'h'}})
 	output(kernel, execEvent{PID: 4712, Comm: [16]byte{'l', 's'}})
 
-	err = reader.ForEachBatch(func(b *perfbuf.Batch) error {
+	err = stream.ForEachBatch(func(b *perfbuf.Batch) error {
 		for exec, ev := range execEvents.All(b.Events()) {
 			if ev.Kind() == perfbuf.KindSample {
 				fmt.Printf("CPU %d: %d %s\n", ev.CPU(), exec.PID, bytes.TrimRight(exec.Comm[:], "\x00"))

@@ -15,18 +15,22 @@ import (
 )
 
 // Records are copies: keep them, or send them to other goroutines.
-func ExampleReader_Records() {
+func ExampleStream_Records() {
 	kernel := perfbuftest.New(perfbuftest.Options{})
 	reader, err := kernel.Open(perfbuf.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer reader.Close()
+	stream, err := reader.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
+	if err != nil {
+		log.Fatal(err)
+	}
 	kernel.Output(0, []byte("open"))
 	kernel.Output(0, []byte("read"))
 
 	var kept []perfbuf.Record
-	for rec, err := range reader.Records(context.Background()) {
+	for rec, err := range stream.Records(context.Background()) {
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -43,9 +47,13 @@ func ExampleReader_Records() {
 }
 
 // Ctrl-C ends Run. Shutdown then stops the outputs, delivers what the rings still hold, and closes the reader.
-func ExampleReader_Shutdown() {
+func ExampleStream_Shutdown() {
 	kernel := perfbuftest.New(perfbuftest.Options{})
 	reader, err := kernel.Open(perfbuf.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	stream, err := reader.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -61,11 +69,11 @@ func ExampleReader_Shutdown() {
 		return nil
 	}
 
-	if err := reader.Run(ctx, handle); !errors.Is(err, context.Canceled) {
+	if err := stream.Run(ctx, handle); !errors.Is(err, context.Canceled) {
 		log.Fatal(err)
 	}
 	fmt.Println("interrupted")
-	if err := reader.Shutdown(context.Background(), handle); err != nil {
+	if err := stream.Shutdown(context.Background(), handle); err != nil {
 		log.Fatal(err)
 	}
 	// Output:
@@ -83,6 +91,10 @@ func ExampleEvent_Lost() {
 		log.Fatal(err)
 	}
 	defer reader.Close()
+	stream, err := reader.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
+	if err != nil {
+		log.Fatal(err)
+	}
 	for kernel.Output(0, make([]byte, 60)) == nil { // until the ring is full: this one is lost
 	}
 	kernel.Output(0, make([]byte, 60)) // and so is this one
@@ -98,11 +110,11 @@ func ExampleEvent_Lost() {
 		}
 		return ev.Err() // of KindCorrupt, otherwise nil
 	}
-	if err := reader.ForEach(handle); err != nil {
+	if err := stream.ForEach(handle); err != nil {
 		log.Fatal(err)
 	}
 	kernel.Output(0, []byte("more"))
-	if err := reader.ForEach(handle); err != nil {
+	if err := stream.ForEach(handle); err != nil {
 		log.Fatal(err)
 	}
 	// Output:
@@ -117,12 +129,16 @@ func ExampleReader_Stats() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	stream, err := reader.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
+	if err != nil {
+		log.Fatal(err)
+	}
 	attempts := uint64(0)
 	for full := false; !full; attempts++ {
 		full = kernel.Output(0, make([]byte, 60)) != nil
 	}
 	n := 0
-	if err := reader.ForEach(func(perfbuf.Event) error {
+	if err := stream.ForEach(func(perfbuf.Event) error {
 		if n++; n == 10 {
 			return perfbuf.ErrStop
 		}
@@ -143,20 +159,24 @@ func ExampleReader_Stats() {
 
 // Flush asks for everything that the rings hold now. An event of KindFlushed says that all of it has been
 // delivered.
-func ExampleReader_Flush() {
+func ExampleStream_Flush() {
 	kernel := perfbuftest.New(perfbuftest.Options{})
 	reader, err := kernel.Open(perfbuf.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer reader.Close()
+	stream, err := reader.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
+	if err != nil {
+		log.Fatal(err)
+	}
 	kernel.Output(0, []byte("open"))
 	kernel.Output(1, []byte("read"))
 
-	if err := reader.Flush(); err != nil { // from any goroutine
+	if err := stream.Flush(); err != nil { // from any goroutine
 		log.Fatal(err)
 	}
-	err = reader.Run(context.Background(), func(ev perfbuf.Event) error {
+	err = stream.Run(context.Background(), func(ev perfbuf.Event) error {
 		if ev.Kind() == perfbuf.KindFlushed {
 			fmt.Println("flushed")
 			return perfbuf.ErrStop
@@ -181,11 +201,15 @@ func ExampleFold() {
 		log.Fatal(err)
 	}
 	defer reader.Close()
+	stream, err := reader.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
+	if err != nil {
+		log.Fatal(err)
+	}
 	kernel.Output(0, []byte("open"))
 	kernel.Output(1, []byte("sendmsg[64B]"))
 	kernel.Output(0, []byte("read"))
 
-	bytes, err := perfbuf.Fold(reader, map[int]int{}, func(bytes map[int]int, ev perfbuf.Event) (map[int]int, error) {
+	bytes, err := perfbuf.Fold(stream, map[int]int{}, func(bytes map[int]int, ev perfbuf.Event) (map[int]int, error) {
 		bytes[ev.CPU()] += ev.Len()
 		return bytes, nil
 	})
@@ -205,9 +229,13 @@ func ExampleDecoder_Decode() {
 		log.Fatal(err)
 	}
 	defer reader.Close()
+	stream, err := reader.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
+	if err != nil {
+		log.Fatal(err)
+	}
 	kernel.Output(0, binary.NativeEndian.AppendUint32(nil, 4711))
 
-	err = reader.ForEach(func(ev perfbuf.Event) error {
+	err = stream.ForEach(func(ev perfbuf.Event) error {
 		if pid, ok := pids.Decode(ev); ok {
 			fmt.Println("pid", pid)
 		}

@@ -61,7 +61,11 @@ func ExampleOpen() {
 	}
 	defer reader.Close()
 
-	err = reader.Run(context.Background(), func(ev perfbuf.Event) error {
+	stream, err := reader.Stream(perfbuf.StreamOptions{}) // all CPUs, in order of time
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = stream.Run(context.Background(), func(ev perfbuf.Event) error {
 		fmt.Println(ev)
 		return nil
 	})

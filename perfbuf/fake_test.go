@@ -99,16 +99,41 @@ func (k *fake) fill(ring int, from uint64) (n int) {
 // stream is a Stream in which everything is due.
 func (k *fake) stream() *Stream {
 	k.t.Helper()
+	CloseStreamsOf(k.Reader, true)
 	s, err := k.Stream(StreamOptions{Order: Slack(0), Spill: Spill{Bytes: -1}})
 	require.NoError(k.t, err)
 	return s
 }
 
-// kinds of source, each over the whole fake.
-var sourceKinds = map[string]func(k *fake) Source{
-	"ring":    func(k *fake) Source { return k.all()[0] },
-	"reader":  func(k *fake) Source { return k.Reader },
-	"ordered": func(k *fake) Source { return k.stream() },
+// unordered is the fake's unordered Stream: see StreamOf.
+func (k *fake) unordered() *Stream {
+	k.t.Helper()
+	return StreamOf(k.t, k.Reader)
+}
+
+// requireHeld requires that another stream holds a Reader's rings, or a Ring.
+func requireHeld(t testing.TB, of interface{ errBusy() error }) {
+	t.Helper()
+	require.ErrorIs(t, of.errBusy(), ErrBusy)
+}
+
+func (r *Reader) errBusy() error { _, err := r.Stream(StreamOptions{Order: Unordered()}); return err }
+func (r *Ring) errBusy() error   { _, err := r.Stream(); return err }
+
+// requireFree requires that no stream holds a Reader's rings, and that they are empty.
+func requireFree(t testing.TB, r *Reader) {
+	t.Helper()
+	s, err := r.Stream(StreamOptions{Order: Unordered()})
+	require.NoError(t, err)
+	require.NoError(t, s.ForEach(never))
+	require.NoError(t, s.Close())
+}
+
+// kinds of stream, each over the whole fake.
+var sourceKinds = map[string]func(k *fake) *Stream{
+	"ring":      func(k *fake) *Stream { return StreamOf(k.t, k.all()[0]) },
+	"unordered": func(k *fake) *Stream { return k.unordered() },
+	"ordered":   func(k *fake) *Stream { return k.stream() },
 }
 
 // id verifies the payload of a sample and returns its id; for what is no sample, it returns the complement of its time.
@@ -124,9 +149,9 @@ func id(t testing.TB, ev Event) uint64 {
 }
 
 // ids reads what src holds, all of it.
-func ids(t testing.TB, src Source) (got []uint64) {
+func ids(t testing.TB, src *Stream) (got []uint64) {
 	t.Helper()
-	require.NoError(t, forEach(src, func(ev Event) error {
+	require.NoError(t, src.ForEach(func(ev Event) error {
 		got = append(got, id(t, ev))
 		return nil
 	}))

@@ -26,7 +26,7 @@ func TestFlushWhileAStreamPolls(t *testing.T) {
 					for range held {
 						k.output(1, clock())
 					}
-					require.NoError(t, k.Flush())
+					require.NoError(t, s.Flush())
 					at := clock()
 					require.NoError(t, <-done)
 					require.Equal(t, slack, time.Duration(clock()-at))
@@ -66,85 +66,66 @@ func TestFlushWhileDeadlinesAreOver(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				k := make(t)
 				k.hooks.poll = &latePoller{k.poll, 100}
-				done := waitInBackground(func() error { return k.Wait(t.Context()) })
+				done := waitInBackground(func() error { return k.unordered().Wait(t.Context()) })
 				time.Sleep(10*time.Second + time.Millisecond)
-				require.NoError(t, k.Flush())
+				require.NoError(t, k.unordered().Flush())
 				at := time.Now()
 				require.NoError(t, <-done)
 				require.Less(t, time.Since(at), 2*time.Second)
-				require.Len(t, copies(t, k.Reader), 1)
+				require.Len(t, copies(t, k.unordered()), 1)
 			})
 		})
 	}
 }
 
-// Who waits for a ring gets what it held at the time of the Flush, whether it waited then or came later. Nobody spins, though no pass over
-// a ring answers the Flush.
+// A Flush ends the Wait of a ring's stream, whether it waited then or came later, and no other's. A pass answers it, also one
+// that was under way.
 func TestFlushEndsRingWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := newFake(t, 4, Options{Wakeup: Wakeup{Bytes: 8 * recordSize, PollInterval: time.Hour}})
+		k := newFake(t, 3, Options{Wakeup: Wakeup{Bytes: 8 * recordSize, PollInterval: time.Hour}})
+		var rings []*Stream
+		for _, ring := range k.all() {
+			rings = append(rings, StreamOf(t, ring))
+		}
 		wait := func(i int) <-chan error {
-			return waitInBackground(func() error { return k.all()[i].Wait(t.Context()) })
+			return waitInBackground(func() error { return rings[i].Wait(t.Context()) })
 		}
 		for round := range uint64(3) {
 			start := time.Now()
-			waiting, empty := wait(0), wait(1)
+			waiting, other := wait(0), wait(1)
 			k.output(0, 10+round)
-			k.output(2, 20+round)
+			k.output(1, 20+round)
+			k.output(2, 30+round)
 			blocked(t, waiting)
-			require.NoError(t, k.Flush())
+			require.NoError(t, rings[0].Flush())
+			require.NoError(t, rings[2].Flush())
 			require.NoError(t, <-waiting)
-			require.Equal(t, []uint64{10 + round}, ids(t, k.all()[0]))
-			blocked(t, empty)
-			require.NoError(t, k.all()[2].Wait(t.Context()), "it came later")
+			require.NoError(t, rings[2].Wait(t.Context()), "it came later")
+			require.Equal(t, []uint64{10 + round, ^k.clock.Load()}, ids(t, rings[0]))
+			require.NoError(t, rings[2].ForEach(func(ev Event) error {
+				k.output(2, 40+round) // this pass does not see it
+				if ev.Kind() == KindFlushed {
+					return ErrStop
+				}
+				return rings[2].Flush()
+			}))
+			require.NoError(t, rings[2].Wait(t.Context()))
 			require.Equal(t, start, time.Now())
-			require.Equal(t, []uint64{20 + round}, ids(t, k.all()[2]))
+			require.NotEmpty(t, ids(t, rings[2]))
+			blocked(t, other)
 			require.Less(t, k.poll.spun, 20)
 
-			// What has come since waits for the poll interval, for those who have had theirs and for those who had nothing.
-			k.output(0, 30+round)
-			k.output(1, 40+round)
-			k.output(2, 50+round)
-			k.output(3, 60+round)
-			again := []<-chan error{wait(0), empty, wait(2), wait(3)}
-			for _, done := range again {
-				blocked(t, done)
-			}
-			for i, done := range again {
-				require.NoError(t, <-done)
-				ids(t, k.all()[i])
-			}
+			// What comes later waits for the poll interval.
+			k.output(0, 50+round)
+			again := wait(0)
+			blocked(t, again)
+			require.NoError(t, <-again)
+			require.NoError(t, <-other)
 			require.Equal(t, time.Hour, time.Since(start))
+			for _, ring := range rings {
+				ids(t, ring)
+			}
 			k.alone(t)
 		}
-		require.Len(t, copies(t, k.Reader), 1, "one for all")
-	})
-}
-
-// A Flush that comes while a ring is read is answered by its next Wait if something is left, and by nothing if not.
-func TestFlushWhileARingIsRead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := newFake(t, 1, Options{Wakeup: Wakeup{Bytes: 8 * recordSize, PollInterval: time.Hour}})
-		ring := k.all()[0]
-		read := func(more bool) {
-			require.NoError(t, ring.ForEach(func(ev Event) error {
-				if more {
-					k.output(0, ev.Time()+1) // this pass does not see it
-				}
-				return k.Flush()
-			}))
-		}
-		k.output(0, 1)
-		read(true)
-		start := time.Now()
-		require.NoError(t, ring.Wait(t.Context()))
-		require.Equal(t, start, time.Now())
-		read(false)
-		done := waitInBackground(func() error { return ring.Wait(t.Context()) })
-		k.output(0, 3)
-		blocked(t, done)
-		require.NoError(t, <-done)
-		require.Equal(t, time.Hour, time.Since(start))
-		k.alone(t)
 	})
 }

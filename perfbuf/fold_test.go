@@ -1,7 +1,6 @@
 package perfbuf
 
 import (
-	"os"
 	"runtime"
 	"testing"
 
@@ -10,8 +9,8 @@ import (
 
 // endings are the ways in which a pass ends. Each calls f, and gives up when
 // that returns false.
-var endings = map[string]func(t *testing.T, src Source, f func(Event) bool){
-	"ErrStop": func(t *testing.T, src Source, f func(Event) bool) {
+var endings = map[string]func(t *testing.T, src *Stream, f func(Event) bool){
+	"ErrStop": func(t *testing.T, src *Stream, f func(Event) bool) {
 		n, err := Fold(src, 0, func(n int, ev Event) (int, error) {
 			if !f(ev) {
 				return n + 1, ErrStop
@@ -21,7 +20,7 @@ var endings = map[string]func(t *testing.T, src Source, f func(Event) bool){
 		require.NoError(t, err)
 		require.Equal(t, 3, n)
 	},
-	"error": func(t *testing.T, src Source, f func(Event) bool) {
+	"error": func(t *testing.T, src *Stream, f func(Event) bool) {
 		n, err := Fold(src, 0, func(n int, ev Event) (int, error) {
 			if !f(ev) {
 				return 99, errTest
@@ -31,23 +30,23 @@ var endings = map[string]func(t *testing.T, src Source, f func(Event) bool){
 		require.Equal(t, errTest, err)
 		require.Equal(t, 99, n, "what f returned with the error")
 	},
-	"ForEach and ErrStop": func(t *testing.T, src Source, f func(Event) bool) {
-		require.NoError(t, forEach(src, func(ev Event) error {
+	"ForEach and ErrStop": func(t *testing.T, src *Stream, f func(Event) bool) {
+		require.NoError(t, src.ForEach(func(ev Event) error {
 			if !f(ev) {
 				return ErrStop
 			}
 			return nil
 		}))
 	},
-	"ForEach and error": func(t *testing.T, src Source, f func(Event) bool) {
-		require.Equal(t, errTest, forEach(src, func(ev Event) error {
+	"ForEach and error": func(t *testing.T, src *Stream, f func(Event) bool) {
+		require.Equal(t, errTest, src.ForEach(func(ev Event) error {
 			if !f(ev) {
 				return errTest
 			}
 			return nil
 		}))
 	},
-	"panic": func(t *testing.T, src Source, f func(Event) bool) {
+	"panic": func(t *testing.T, src *Stream, f func(Event) bool) {
 		require.PanicsWithError(t, errTest.Error(), func() {
 			Fold(src, 0, func(_ int, ev Event) (int, error) {
 				if !f(ev) {
@@ -57,9 +56,9 @@ var endings = map[string]func(t *testing.T, src Source, f func(Event) bool){
 			})
 		})
 	},
-	"panic in ForEach": func(t *testing.T, src Source, f func(Event) bool) {
+	"panic in ForEach": func(t *testing.T, src *Stream, f func(Event) bool) {
 		require.PanicsWithError(t, errTest.Error(), func() {
-			forEach(src, func(ev Event) error {
+			src.ForEach(func(ev Event) error {
 				if !f(ev) {
 					panic(errTest)
 				}
@@ -67,9 +66,9 @@ var endings = map[string]func(t *testing.T, src Source, f func(Event) bool){
 			})
 		})
 	},
-	"panic in a loop over a batch": func(t *testing.T, src Source, f func(Event) bool) {
+	"panic in a loop over a batch": func(t *testing.T, src *Stream, f func(Event) bool) {
 		require.PanicsWithError(t, errTest.Error(), func() {
-			forEachBatch(src, func(b *Batch) error {
+			src.ForEachBatch(func(b *Batch) error {
 				for ev := range b.Events() {
 					if !f(ev) {
 						panic(errTest)
@@ -79,7 +78,7 @@ var endings = map[string]func(t *testing.T, src Source, f func(Event) bool){
 			})
 		})
 	},
-	"Goexit": func(t *testing.T, src Source, f func(Event) bool) {
+	"Goexit": func(t *testing.T, src *Stream, f func(Event) bool) {
 		done := make(chan bool)
 		go func() {
 			defer close(done)
@@ -93,11 +92,11 @@ var endings = map[string]func(t *testing.T, src Source, f func(Event) bool){
 		}()
 		require.False(t, <-done, "Fold returned")
 	},
-	"Goexit in ForEach": func(t *testing.T, src Source, f func(Event) bool) {
+	"Goexit in ForEach": func(t *testing.T, src *Stream, f func(Event) bool) {
 		done := make(chan bool)
 		go func() {
 			defer close(done)
-			forEach(src, func(ev Event) error {
+			src.ForEach(func(ev Event) error {
 				if !f(ev) {
 					runtime.Goexit()
 				}
@@ -107,17 +106,17 @@ var endings = map[string]func(t *testing.T, src Source, f func(Event) bool){
 		}()
 		require.False(t, <-done, "ForEach returned")
 	},
-	"break": func(t *testing.T, src Source, f func(Event) bool) {
-		for ev, err := range stream(t.Context(), src.(waiter)) {
+	"break": func(t *testing.T, src *Stream, f func(Event) bool) {
+		for ev, err := range src.Events(t.Context()) {
 			require.NoError(t, err)
 			if !f(ev) {
 				break
 			}
 		}
 	},
-	"panic in a loop's body": func(t *testing.T, src Source, f func(Event) bool) {
+	"panic in a loop's body": func(t *testing.T, src *Stream, f func(Event) bool) {
 		require.PanicsWithError(t, errTest.Error(), func() {
-			for ev := range stream(t.Context(), src.(waiter)) {
+			for ev := range src.Events(t.Context()) {
 				if !f(ev) {
 					panic(errTest)
 				}
@@ -199,7 +198,7 @@ func TestReaderReadsWhatWasThereAtTheBeginning(t *testing.T) {
 	k.output(1, 3)
 	first := true
 	var got []uint64
-	require.NoError(t, k.ForEach(func(ev Event) error {
+	require.NoError(t, k.unordered().ForEach(func(ev Event) error {
 		if first {
 			k.output(0, 10)
 			k.output(1, 11)
@@ -210,7 +209,7 @@ func TestReaderReadsWhatWasThereAtTheBeginning(t *testing.T) {
 		return nil
 	}))
 	require.Equal(t, []uint64{1, 2, 3}, got)
-	require.ElementsMatch(t, []uint64{10, 11, 12}, ids(t, k.Reader))
+	require.ElementsMatch(t, []uint64{10, 11, 12}, ids(t, k.unordered()))
 }
 
 func TestFullestRingComesFirst(t *testing.T) {
@@ -219,19 +218,8 @@ func TestFullestRingComesFirst(t *testing.T) {
 	k.output(1, 2, 3, 4)
 	k.output(2, 5, 6)
 	k.output(3, 7, 8)
-	require.Equal(t, []uint64{2, 3, 4, 5, 6, 7, 8, 1}, ids(t, k.Reader), "of equally full ones the lower CPU's")
+	require.Equal(t, []uint64{2, 3, 4, 5, 6, 7, 8, 1}, ids(t, k.unordered()), "of equally full ones the lower CPU's")
 	k.output(3, 9)
-	require.Equal(t, []uint64{9}, ids(t, k.Reader))
+	require.Equal(t, []uint64{9}, ids(t, k.unordered()))
 	require.Equal(t, uint64(2), k.Stats().Passes)
-}
-
-// A type that embeds a source is one too.
-func TestFoldOfAnEmbeddedSource(t *testing.T) {
-	k := newFake(t, 2, Options{})
-	type mine struct{ *Reader }
-	k.output(1, 1, 2)
-	require.Equal(t, []uint64{1, 2}, ids(t, mine{k.Reader}))
-	require.NoError(t, k.Close())
-	_, err := Fold(mine{k.Reader}, 0, func(int, Event) (int, error) { return 0, nil })
-	require.ErrorIs(t, err, os.ErrClosed)
 }

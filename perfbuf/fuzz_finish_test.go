@@ -4,7 +4,7 @@ package perfbuf
 func (z *readerFuzz) finish() {
 	t := z.t
 	z.close(false)
-	z.pass(z.k.Reader, 255, false)
+	z.pass(z.all(), 255, false)
 	s := z.k.Stats()
 	dropped := uint64(0)
 	for i, ring := range z.k.all() {

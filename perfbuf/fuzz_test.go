@@ -45,7 +45,8 @@ type readerFuzz struct {
 	k      *fake
 	start  uint64
 	order  StreamOptions
-	stream *Stream
+	stream *Stream    // ordered
+	others [3]*Stream // of each ring, and the unordered one of all
 	filled int
 	times  uint64
 
@@ -102,13 +103,14 @@ func (z *readerFuzz) do(op, arg byte, b []byte) {
 	case 4:
 		z.head(i, w.Head()-8*v)
 	case 5:
-		z.pass(z.k.Reader, int(v), false)
+		z.pass(z.all(), int(v), false)
 	case 6:
-		z.pass(z.k.Reader, int(v), true)
+		z.pass(z.all(), int(v), true)
 	case 7:
-		z.pass(z.k.all()[i], int(v), v&2 != 0)
+		z.pass(z.ring(i), int(v), v&2 != 0)
 	case 8:
 		if z.stream == nil {
+			z.closeOthers(-1)
 			o := z.order
 			o.Order = Slack(time.Duration(v << (v % 40)))
 			s, err := z.k.Stream(o)
@@ -124,12 +126,51 @@ func (z *readerFuzz) do(op, arg byte, b []byte) {
 	case 11:
 		z.k.clock.Add(v << (v % 40))
 	case 12:
-		if err := z.k.Flush(); err != nil {
+		s := z.stream
+		if s == nil {
+			s = z.all()
+		}
+		if err := s.Flush(); err != nil {
 			z.t.Fatal(err)
 		}
 		z.flushes++
 	case 13:
 		z.wait(arg)
+	}
+}
+
+// all is the unordered stream, nil while the ordered one has its rings.
+func (z *readerFuzz) all() *Stream {
+	return z.other(2, func() (*Stream, error) { return z.k.Stream(StreamOptions{Order: Unordered()}) })
+}
+
+// ring is the stream of a ring.
+func (z *readerFuzz) ring(i int) *Stream { return z.other(i, z.k.all()[i].Stream) }
+
+func (z *readerFuzz) other(i int, open func() (*Stream, error)) *Stream {
+	if z.stream != nil {
+		if _, err := open(); !errors.Is(err, ErrBusy) {
+			z.t.Fatalf("beside a stream: %v", err)
+		}
+		return nil
+	}
+	z.closeOthers(i)
+	if z.others[i] == nil {
+		var err error
+		if z.others[i], err = open(); err != nil {
+			z.t.Fatal(err)
+		}
+	}
+	return z.others[i]
+}
+
+// closeOthers closes those that keep stream i from its rings; -1: an ordered one.
+func (z *readerFuzz) closeOthers(i int) {
+	for j, s := range z.others {
+		if s != nil && j != i && (j == 2 || i == 2 || i < 0) {
+			s.Close()
+			z.others[j] = nil
+		}
 	}
 }
 
@@ -164,11 +205,8 @@ func (z *readerFuzz) expect(i int, from, head uint64) (recs []raw.Record) {
 }
 
 // pass reads without order, until so many events have come; 255 is all.
-func (z *readerFuzz) pass(src Source, limit int, batch bool) {
-	if z.stream != nil {
-		if err := forEach(src, func(Event) error { return nil }); !errors.Is(err, ErrBusy) {
-			z.t.Fatalf("beside a stream: %v", err)
-		}
+func (z *readerFuzz) pass(src *Stream, limit int, batch bool) {
+	if src == nil { // the ordered stream has its rings
 		return
 	}
 	var expected [2][]raw.Record
@@ -210,7 +248,7 @@ func (z *readerFuzz) pass(src Source, limit int, batch bool) {
 }
 
 // read is a pass over anything.
-func (z *readerFuzz) read(src Source, limit int, batch bool, f func(Event)) {
+func (z *readerFuzz) read(src *Stream, limit int, batch bool, f func(Event)) {
 	left := limit
 	each := func(ev Event) error {
 		z.count(ev)
@@ -223,7 +261,7 @@ func (z *readerFuzz) read(src Source, limit int, batch bool, f func(Event)) {
 	var err error
 again:
 	if batch {
-		err = forEachBatch(src, func(b *Batch) error {
+		err = src.ForEachBatch(func(b *Batch) error {
 			for ev := range b.Events() {
 				if err := each(ev); err != nil {
 					return err
@@ -232,7 +270,7 @@ again:
 			return nil
 		})
 	} else {
-		err = forEach(src, each)
+		err = src.ForEach(each)
 	}
 	if foreign(err) {
 		goto again

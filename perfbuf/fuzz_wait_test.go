@@ -2,7 +2,6 @@ package perfbuf
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,16 +37,13 @@ func fuzzFake(t *testing.T, start uint64, opts Options) *fake {
 // wait waits by the bubble's clock, in which no Wait can spin: see fakePoller. If it ends, a pass makes progress. If it does not, there
 // is nothing that a pass would read.
 func (z *readerFuzz) wait(v byte) {
-	ring := z.k.all()[v&1]
-	var src waiter = z.k.Reader
+	src := z.stream
 	switch {
-	case z.stream != nil:
-		src = z.stream
-		if err := ring.Wait(z.t.Context()); !errors.Is(err, ErrBusy) {
-			z.t.Fatalf("beside a stream: %v", err)
-		}
+	case src != nil:
 	case v&2 != 0:
-		src = ring
+		src = z.ring(int(v & 1))
+	default:
+		src = z.all()
 	}
 	ctx, cancel := context.WithTimeout(z.t.Context(), 100*time.Millisecond)
 	defer cancel()
@@ -67,7 +63,7 @@ func (z *readerFuzz) wait(v byte) {
 			z.pass(src, 255, v&4 != 0)
 		}
 		if z.progress() == before {
-			z.t.Fatalf("%T: Wait ended, and there is nothing", src)
+			z.t.Fatalf("%v: Wait ended, and there is nothing", src.Options().Order)
 		}
 	case context.DeadlineExceeded:
 		z.quiet(src)
@@ -83,7 +79,7 @@ func (z *readerFuzz) progress() uint64 {
 }
 
 // quiet makes sure that nobody who waits has been kept from anything for longer than the poll interval.
-func (z *readerFuzz) quiet(src waiter) {
+func (z *readerFuzz) quiet(src *Stream) {
 	for i, ring := range z.k.all() {
 		switch from, head := ring.raw.Tail(), ring.raw.Head(); {
 		case z.stream != nil:
@@ -91,8 +87,8 @@ func (z *readerFuzz) quiet(src waiter) {
 			if int64(head-from) > 0 && head-ring.raw.Tail() < 1<<61 && z.k.Stats().SpillUsed == 0 {
 				z.t.Fatalf("ring %d: %d bytes are not seen", i, head-from)
 			}
-		case (src == z.k.Reader || src == ring) && int64(head-from) > 0:
-			z.t.Fatalf("%T: ring %d: %d bytes are not read", src, i, head-from)
+		case (src == z.others[2] || src == z.others[i]) && int64(head-from) > 0:
+			z.t.Fatalf("%v: ring %d: %d bytes are not read", src.Options().Order, i, head-from)
 		}
 	}
 	if s := z.stream; s != nil {
@@ -100,14 +96,14 @@ func (z *readerFuzz) quiet(src waiter) {
 		if due := first + uint64(s.opts.Order.slack+10*time.Millisecond); first != order.Never && due < z.k.hooks.clock() {
 			z.t.Fatalf("an event of %d is due at %d, and it is %d", first, due, z.k.hooks.clock())
 		}
-	} else if src == z.k.Reader && z.k.in.Walk.Flushing() {
+	} else if src.in.Flushing() {
 		z.t.Fatal("a Flush has ended no Wait")
 	}
 }
 
 // flushTime is the time of a Flush whose marker has not been delivered.
 func (z *readerFuzz) flushTime() uint64 {
-	if f := z.k.in.Walk.Flushes.Load(); f != nil {
+	if f := z.stream.in.Order.Flushes.Load(); f != nil {
 		return f.Time
 	}
 	return order.Never

@@ -13,10 +13,10 @@ import (
 // on when the head is right again.
 func TestWaitWithADamagedHead(t *testing.T) {
 	for name, wakeup := range map[string]Wakeup{"each": {Events: 1}, "bytes": {Bytes: recordSize, PollInterval: 5 * time.Millisecond}} {
-		for source, of := range map[string]func(k *fake) waiter{
-			"ring":    func(k *fake) waiter { return k.all()[0] },
-			"reader":  func(k *fake) waiter { return k.Reader },
-			"ordered": func(k *fake) waiter { return k.stream() },
+		for source, of := range map[string]func(k *fake) *Stream{
+			"ring":      func(k *fake) *Stream { return sourceKinds["ring"](k) },
+			"unordered": func(k *fake) *Stream { return k.unordered() },
+			"ordered":   func(k *fake) *Stream { return k.stream() },
 		} {
 			for jump, believed := range map[uint64]bool{
 				1 << 20: true, 1<<62 - 8 - recordSize: true, 1 << 62: source != "ordered", 1<<63 - 8 - recordSize: source != "ordered",
@@ -33,7 +33,7 @@ func TestWaitWithADamagedHead(t *testing.T) {
 						ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 						defer cancel()
 						n := 0
-						require.ErrorIs(t, run(ctx, w, func(ev Event) error { n++; return nil }), context.DeadlineExceeded)
+						require.ErrorIs(t, w.Run(ctx, func(ev Event) error { n++; return nil }), context.DeadlineExceeded)
 						require.Equal(t, believed, n > 0, "%#x ahead", jump)
 						if !believed {
 							k.w[0].SetHead(head)

@@ -107,7 +107,7 @@ func TestNewCPUGetsARing(t *testing.T) {
 	k.requireEntries(plainEntry, plainEntry, plainEntry)
 	k.output(2, 7)
 	k.output(0, 8)
-	require.Equal(t, []uint64{7, 8}, ids(t, k), "the lower CPU first, as they are equally full")
+	require.Equal(t, []uint64{7, 8}, ids(t, k.unordered()), "the lower CPU first, as they are equally full")
 	s := k.Stats()
 	require.Equal(t, HotplugStats{Added: 1}, s.Hotplug)
 	require.Equal(t, []int{firstCPU - 1, firstCPU, firstCPU + 1}, []int{s.Rings[0].CPU, s.Rings[1].CPU, s.Rings[2].CPU})
@@ -147,7 +147,7 @@ func TestStreamTakesNewRingsIn(t *testing.T) {
 			k.output(2, 50)
 			k.output(0, 45)
 			require.Equal(t, []uint64{41, 42, 45, 50}, ids(t, s))
-			require.ErrorIs(t, k.Rings()[2].ForEach(never), ErrBusy)
+			requireHeld(t, k.Rings()[2])
 
 			n := k.fill(2, 60)
 			lost := k.w[2].Lost()
@@ -156,7 +156,7 @@ func TestStreamTakesNewRingsIn(t *testing.T) {
 			require.Len(t, ids(t, s), n)
 			k.output(2, 9000) // and reports the loss
 			require.NoError(t, s.Close())
-			require.Len(t, ids(t, k), 2, "it is free again")
+			require.Len(t, ids(t, k.unordered()), 2, "it is free again")
 		})
 	}
 }
@@ -249,9 +249,9 @@ func TestClosedReaderTakesNoCPUs(t *testing.T) {
 
 // A reader that sleeps until a bell rings looks at a new ring, which has none armed.
 func TestWaitHearsOfANewRing(t *testing.T) {
-	for name, make := range map[string]func(k *pluggable) waiter{
-		"reader": func(k *pluggable) waiter { return k.Reader },
-		"stream": func(k *pluggable) waiter { return k.stream() },
+	for name, make := range map[string]func(k *pluggable) *Stream{
+		"unordered": func(k *pluggable) *Stream { return k.unordered() },
+		"stream":    func(k *pluggable) *Stream { return k.stream() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -37,10 +37,14 @@ func TestKernelAllocations(t *testing.T) {
 		perPass float64
 		read    reader
 	}{
-		"Fold(Reader)":   {read: func(r *perfbuf.Reader, _ *perfbuf.Stream, f func(perfbuf.Event) error) error { return forEach(r, f) }},
-		"Reader.ForEach": {read: func(r *perfbuf.Reader, _ *perfbuf.Stream, f func(perfbuf.Event) error) error { return r.ForEach(f) }},
+		"Fold(Reader)": {read: func(r *perfbuf.Reader, _ *perfbuf.Stream, f func(perfbuf.Event) error) error {
+			return forEach(perfbuf.StreamOf(t, r), f)
+		}},
+		"Reader.ForEach": {read: func(r *perfbuf.Reader, _ *perfbuf.Stream, f func(perfbuf.Event) error) error {
+			return perfbuf.StreamOf(t, r).ForEach(f)
+		}},
 		"Ring.ForEach": {read: func(r *perfbuf.Reader, _ *perfbuf.Stream, f func(perfbuf.Event) error) error {
-			return r.Rings()[0].ForEach(f)
+			return perfbuf.StreamOf(t, r.Rings()[0]).ForEach(f)
 		}, perPass: 1},
 		"Stream.ForEach": {ordered: true, read: func(_ *perfbuf.Reader, s *perfbuf.Stream, f func(perfbuf.Event) error) error { return s.ForEach(f) }},
 		"Fold(Stream)":   {ordered: true, read: func(_ *perfbuf.Reader, s *perfbuf.Stream, f func(perfbuf.Event) error) error { return forEach(s, f) }},
@@ -48,10 +52,10 @@ func TestKernelAllocations(t *testing.T) {
 			return s.ForEachPending(f)
 		}},
 		"Reader.Wait": {read: func(r *perfbuf.Reader, _ *perfbuf.Stream, f func(perfbuf.Event) error) error {
-			if err := r.Wait(background); err != nil {
+			if err := perfbuf.StreamOf(t, r).Wait(background); err != nil {
 				return err
 			}
-			return r.ForEach(f)
+			return perfbuf.StreamOf(t, r).ForEach(f)
 		}},
 		"Stream.Wait": {ordered: true, read: func(_ *perfbuf.Reader, s *perfbuf.Stream, f func(perfbuf.Event) error) error {
 			if err := s.Wait(background); err != nil {
@@ -60,13 +64,13 @@ func TestKernelAllocations(t *testing.T) {
 			return s.ForEach(f)
 		}},
 		"Ring.Events": {perPass: 10, read: func(r *perfbuf.Reader, _ *perfbuf.Stream, f func(perfbuf.Event) error) error {
-			return iterate(r.Rings()[0].Events(background), f)
+			return iterate(perfbuf.StreamOf(t, r.Rings()[0]).Events(background), f)
 		}},
 		"Reader.Events": {perPass: 10, read: func(r *perfbuf.Reader, _ *perfbuf.Stream, f func(perfbuf.Event) error) error {
-			return iterate(r.Events(background), f)
+			return iterate(perfbuf.StreamOf(t, r).Events(background), f)
 		}},
 		"Reader.Run": {perPass: 10, read: func(r *perfbuf.Reader, _ *perfbuf.Stream, f func(perfbuf.Event) error) error {
-			return r.Run(background, f)
+			return perfbuf.StreamOf(t, r).Run(background, f)
 		}},
 		"Stream.Events": {ordered: true, perPass: 10, read: func(_ *perfbuf.Reader, s *perfbuf.Stream, f func(perfbuf.Event) error) error {
 			return iterate(s.Events(background), f)
@@ -107,10 +111,10 @@ func TestKernelAllocations(t *testing.T) {
 
 // Nor do records that wrap around the ring's edge, once there has been one.
 func TestKernelAllocationsOfWraps(t *testing.T) {
-	eachSource(t, perfbuf.Options{RingBytes: 8 << 10}, func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, src perfbuf.Source) {
+	eachSource(t, perfbuf.Options{RingBytes: 8 << 10}, func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, src *perfbuf.Stream) {
 		wraps, sum := 0, 0
 		read := func() {
-			err := forEach(src, func(ev perfbuf.Event) error {
+			err := src.ForEach(func(ev perfbuf.Event) error {
 				if ev.Copied(r) {
 					wraps++
 				}

@@ -3,7 +3,6 @@
 package perfbuf_test
 
 import (
-	"context"
 	"iter"
 	"os"
 	"syscall"
@@ -16,18 +15,8 @@ import (
 
 func nothing(perfbuf.Event) error { return nil }
 
-// reading is what a Reader and a Stream have in common.
-type reading interface {
-	perfbuf.Source
-	Wait(context.Context) error
-	ForEach(func(perfbuf.Event) error) error
-	Run(context.Context, func(perfbuf.Event) error) error
-	Events(context.Context) iter.Seq2[perfbuf.Event, error]
-	Records(context.Context) iter.Seq2[perfbuf.Record, error]
-}
-
 // requireClosed requires that every method of w returns os.ErrClosed.
-func requireClosed(t *testing.T, w reading) {
+func requireClosed(t *testing.T, w *perfbuf.Stream) {
 	t.Helper()
 	_, err := perfbuf.Fold(w, 0, func(int, perfbuf.Event) (int, error) { return 0, nil })
 	require.Equal(t, os.ErrClosed, err)
@@ -62,8 +51,9 @@ func TestKernelUseAfterClose(t *testing.T) {
 	require.NoError(t, r.Close())
 	require.NoError(t, r.Close())
 
-	requireClosed(t, r)
-	_, err := r.Stream(perfbuf.StreamOptions{})
+	_, err := ring.Stream()
+	require.Equal(t, os.ErrClosed, err)
+	_, err = r.Stream(perfbuf.StreamOptions{})
 	require.Equal(t, os.ErrClosed, err)
 	require.Len(t, r.Rings(), len(r.Options().CPUs))
 
@@ -72,10 +62,6 @@ func TestKernelUseAfterClose(t *testing.T) {
 	require.NoError(t, s.Close())
 	require.NoError(t, s.Close())
 
-	require.Equal(t, os.ErrClosed, ring.ForEach(nothing))
-	_, err = perfbuf.Fold(ring, 0, func(int, perfbuf.Event) (int, error) { return 0, nil })
-	require.Equal(t, os.ErrClosed, err)
-	requireEnds(t, ring.Events(t.Context()))
 	require.Zero(t, ring.Used())
 	require.Equal(t, r.Options().RingBytes, ring.Size())
 
@@ -97,8 +83,10 @@ func TestKernelUseAfterOrderedClose(t *testing.T) {
 		s := ordered(t, r)
 		_, err := r.Stream(perfbuf.StreamOptions{})
 		require.ErrorIs(t, err, perfbuf.ErrBusy)
-		require.ErrorIs(t, r.ForEach(nothing), perfbuf.ErrBusy)
-		require.ErrorIs(t, r.Rings()[0].ForEach(nothing), perfbuf.ErrBusy)
+		_, err = r.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
+		require.ErrorIs(t, err, perfbuf.ErrBusy)
+		_, err = r.Rings()[0].Stream()
+		require.ErrorIs(t, err, perfbuf.ErrBusy)
 		require.NoError(t, s.ForEach(l.add))
 		require.NoError(t, s.Close())
 		require.NoError(t, s.Close())
@@ -108,7 +96,7 @@ func TestKernelUseAfterOrderedClose(t *testing.T) {
 	for _, ring := range r.Rings() {
 		e.Emit(ring.CPU(), 10, 24)
 	}
-	require.NoError(t, r.ForEach(l.add))
+	require.NoError(t, perfbuf.StreamOf(t, r).ForEach(l.add))
 	l.balance(e, r)
 }
 
@@ -144,7 +132,7 @@ func TestKernelCloseDuringPass(t *testing.T) {
 	e.Emit(cpu, 3, 56)
 	n, in, closed := 0, make(chan struct{}), make(chan struct{})
 	ended := background(t, func() {
-		err := r.ForEach(func(ev perfbuf.Event) error {
+		err := perfbuf.StreamOf(t, r).ForEach(func(ev perfbuf.Event) error {
 			n++
 			close(in)
 			<-closed
@@ -157,7 +145,8 @@ func TestKernelCloseDuringPass(t *testing.T) {
 	<-in
 	require.NoError(t, r.Close())
 	require.NotEqual(t, before, belongings(t), "the event is still in use")
-	requireClosed(t, r)
+	_, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
+	require.Equal(t, os.ErrClosed, err)
 	close(closed)
 	<-ended
 	require.Equal(t, 1, n)
@@ -171,21 +160,23 @@ func TestKernelCloseInside(t *testing.T) {
 			e := kerneltest.Load(t)
 			before := atRest(t)
 			r := open(t, e, perfbuf.Options{RingBytes: 4096})
-			var src perfbuf.Source = r
+			var src *perfbuf.Stream
 			switch name {
 			case "ordered":
 				src = ordered(t, r)
 			case "ring":
-				src = r.Rings()[0]
+				src = perfbuf.StreamOf(t, r.Rings()[0])
+			default:
+				src = perfbuf.StreamOf(t, r)
 			}
 			for _, ring := range r.Rings() {
 				e.Emit(ring.CPU(), 5, 500)
 			}
 			n := 0
-			err := forEach(src, func(ev perfbuf.Event) error {
+			err := src.ForEach(func(ev perfbuf.Event) error {
 				if n++; n == 3 {
 					require.NoError(t, r.Close())
-					require.Equal(t, os.ErrClosed, forEach(src, nothing))
+					require.Equal(t, os.ErrClosed, src.ForEach(nothing))
 				}
 				_, err := kerneltest.Check(ev.Bytes())
 				return err

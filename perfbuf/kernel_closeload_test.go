@@ -3,6 +3,7 @@
 package perfbuf_test
 
 import (
+	"errors"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -22,12 +23,14 @@ func TestKernelCloseUnderLoad(t *testing.T) {
 		return func(ev perfbuf.Event) error { return f(ev.Kind(), ev.Bytes()) }
 	}
 	read := map[string]func(*testing.T, *perfbuf.Reader, deliver) error{
-		"run": func(t *testing.T, r *perfbuf.Reader, f deliver) error { return r.Run(t.Context(), event(f)) },
+		"run": func(t *testing.T, r *perfbuf.Reader, f deliver) error {
+			return perfbuf.StreamOf(t, r).Run(t.Context(), event(f))
+		},
 		"ordered": func(t *testing.T, r *perfbuf.Reader, f deliver) error {
 			return ordered(t, r).Run(t.Context(), event(f))
 		},
 		"records": func(t *testing.T, r *perfbuf.Reader, f deliver) error {
-			for rec, err := range r.Records(t.Context()) {
+			for rec, err := range perfbuf.StreamOf(t, r).Records(t.Context()) {
 				if err == nil {
 					err = f(rec.Kind, rec.Data)
 				}
@@ -43,7 +46,7 @@ func TestKernelCloseUnderLoad(t *testing.T) {
 			for i, ring := range r.Rings() {
 				wg.Go(func() {
 					for errs[i] == nil {
-						errs[i] = ring.ForEach(event(f))
+						errs[i] = perfbuf.StreamOf(t, ring).ForEach(event(f))
 					}
 				})
 			}
@@ -115,15 +118,15 @@ func TestKernelCloseRaces(t *testing.T) {
 	stop := load(t, e, first.Options().CPUs, 100, 0)
 	for range 50 {
 		r := open(t, e, perfbuf.Options{RingBytes: 4096})
+		s := perfbuf.StreamOf(t, r)
 		var wg sync.WaitGroup
-		wg.Go(func() {
-			for r.Wait(t.Context()) == nil {
-			}
-		})
-		wg.Go(func() {
-			for r.ForEach(nothing) == nil {
-			}
-		})
+		for _, use := range []func() error{func() error { return s.Wait(t.Context()) }, func() error { return s.ForEach(nothing) }} {
+			wg.Go(func() { // one of them, the other is refused meanwhile
+				for err := error(nil); err == nil || errors.Is(err, perfbuf.ErrBusy); {
+					err = use()
+				}
+			})
+		}
 		wg.Go(func() {
 			for range 20 {
 				for _, ring := range r.Rings() {

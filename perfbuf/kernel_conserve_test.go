@@ -23,16 +23,16 @@ func kernelCounts(t testing.TB) bool {
 var consumers = map[string]func(t *testing.T, r *perfbuf.Reader, f func() error) error{
 	"fold": func(t *testing.T, r *perfbuf.Reader, f func() error) error {
 		for {
-			if err := r.Wait(t.Context()); err != nil {
+			if err := perfbuf.StreamOf(t, r).Wait(t.Context()); err != nil {
 				return err
 			}
-			if _, err := perfbuf.Fold(r, 0, func(n int, _ perfbuf.Event) (int, error) { return n, f() }); err != nil {
+			if _, err := perfbuf.Fold(perfbuf.StreamOf(t, r), 0, func(n int, _ perfbuf.Event) (int, error) { return n, f() }); err != nil {
 				return err
 			}
 		}
 	},
 	"records": func(t *testing.T, r *perfbuf.Reader, f func() error) error {
-		for _, err := range r.Records(t.Context()) {
+		for _, err := range perfbuf.StreamOf(t, r).Records(t.Context()) {
 			if err == nil {
 				err = f()
 			}
@@ -58,9 +58,9 @@ var consumers = map[string]func(t *testing.T, r *perfbuf.Reader, f func() error)
 				}
 				return f()
 			})
-			if err != os.ErrClosed || r.Wait(t.Context()) == os.ErrClosed {
+			if err != os.ErrClosed {
 				return err
-			}
+			} // of the stream, or of the reader: the next is refused then
 		}
 	},
 }
@@ -192,7 +192,7 @@ func TestKernelUnreportedLosses(t *testing.T) {
 		r := open(t, e, perfbuf.Options{RingBytes: 4096})
 		ring := r.Rings()[0]
 		e.Emit(ring.CPU(), 63+10, 40)
-		require.Len(t, collect(t, r), 63)
+		require.Len(t, collect(t, perfbuf.StreamOf(t, r)), 63)
 		require.Zero(t, r.Stats().Rings[0].Lost)
 		shut(t, r)
 		require.EqualValues(t, 10, r.Stats().Rings[0].Lost)

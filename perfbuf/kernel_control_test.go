@@ -29,11 +29,11 @@ func TestKernelPause(t *testing.T) {
 			e.Emit(ring.CPU(), 5, 24)
 			require.Equal(t, syscall.ENOENT, e.LastError(ring.CPU()))
 		}
-		require.Len(t, collect(t, r), 2*len(r.Rings()))
-		require.Empty(t, collect(t, r))
+		require.Len(t, collect(t, perfbuf.StreamOf(t, r)), 2*len(r.Rings()))
+		require.Empty(t, collect(t, perfbuf.StreamOf(t, r)))
 
 		ctx, cancel := context.WithCancel(t.Context())
-		done := inWait(t, r, ctx)
+		done := inWait(t, r, perfbuf.StreamOf(t, r), ctx)
 		eventually(t, "armed", func() bool { return r.Stats().Doorbell.Armed == len(r.Rings()) })
 		for _, ring := range r.Rings() {
 			e.Emit(ring.CPU(), 1, 24)
@@ -44,13 +44,13 @@ func TestKernelPause(t *testing.T) {
 		cancel()
 		require.Equal(t, context.Canceled, <-done)
 
-		done = inWait(t, r, t.Context())
+		done = inWait(t, r, perfbuf.StreamOf(t, r), t.Context())
 		if round == 2 {
 			asleep(t, r)
 		}
 		e.Emit(r.Rings()[0].CPU(), 1, 24) // wakes: from sleep nothing else would end the wait
 		require.NoError(t, <-done)
-		require.Len(t, collect(t, r), 1)
+		require.Len(t, collect(t, perfbuf.StreamOf(t, r)), 1)
 	}
 	shut(t, r)
 	for _, s := range r.Stats().Rings {
@@ -68,16 +68,11 @@ func TestKernelPause(t *testing.T) {
 // Shutdown while programs output: what they could output comes, and in a stream in order.
 func TestKernelShutdown(t *testing.T) {
 	for name, c := range map[string]struct {
-		make  func(t *testing.T, r *perfbuf.Reader) reading
-		end   func(s reading) func(context.Context, func(perfbuf.Event) error) error
+		make  func(t *testing.T, r *perfbuf.Reader) *perfbuf.Stream
 		order bool
 	}{
-		"reader": {make: readings["reader"], end: func(s reading) func(context.Context, func(perfbuf.Event) error) error {
-			return s.(*perfbuf.Reader).Shutdown
-		}},
-		"exact": {make: readings["exact"], order: true, end: func(s reading) func(context.Context, func(perfbuf.Event) error) error {
-			return s.(*perfbuf.Stream).Shutdown
-		}},
+		"unordered": {make: readings["unordered"]},
+		"exact":     {make: readings["exact"], order: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := kerneltest.Load(t)
@@ -92,8 +87,8 @@ func TestKernelShutdown(t *testing.T) {
 			for len(l.cpus) < len(r.Rings()) { // a busy machine's CPUs have their turns late
 				runFor(t, s, 100*time.Millisecond, add)
 			}
-			require.NoError(t, c.end(s)(t.Context(), add))
-			require.Equal(t, os.ErrClosed, r.ForEach(nothing))
+			require.NoError(t, s.Shutdown(t.Context(), add))
+			require.Equal(t, os.ErrClosed, s.ForEach(nothing))
 			stop()
 			for _, ring := range r.Rings() {
 				e.Emit(ring.CPU(), 1, 24)
@@ -136,14 +131,14 @@ func TestKernelRingWait(t *testing.T) {
 				ledgers = append(ledgers, l)
 				readers = append(readers, background(t, func() {
 					for {
-						if err := ring.Wait(ctx); err != nil {
+						if err := perfbuf.StreamOf(t, ring).Wait(ctx); err != nil {
 							if err != context.Canceled {
 								t.Error(err)
 							}
 							return
 						}
 						waits.Add(1)
-						if err := ring.ForEach(l.add); err != nil {
+						if err := perfbuf.StreamOf(t, ring).ForEach(l.add); err != nil {
 							t.Error(err)
 						}
 					}
@@ -167,9 +162,9 @@ func TestKernelRingWait(t *testing.T) {
 			}
 			all := newLedger(t)
 			for i, ring := range r.Rings() {
-				require.NoError(t, ring.ForEach(ledgers[i].add))
+				require.NoError(t, perfbuf.StreamOf(t, ring).ForEach(ledgers[i].add))
 				e.Emit(ring.CPU(), 1, 24) // reports what was lost, if the reader was slow
-				require.NoError(t, ring.ForEach(ledgers[i].add))
+				require.NoError(t, perfbuf.StreamOf(t, ring).ForEach(ledgers[i].add))
 				all.cpus[ring.CPU()] = ledgers[i].cpus[ring.CPU()]
 			}
 			shut(t, r)
@@ -188,7 +183,8 @@ func TestKernelFlush(t *testing.T) {
 				r := open(t, e, perfbuf.Options{Wakeup: wakeup})
 				var markers, samples atomic.Int64
 				var at atomic.Uint64
-				_, stop := running(t, make(t, r), func(ev perfbuf.Event) error {
+				stream := make(t, r)
+				_, stop := running(t, stream, func(ev perfbuf.Event) error {
 					if ev.Kind() == perfbuf.KindFlushed {
 						if ev.CPU() != -1 || ev.Time() < at.Load() {
 							t.Errorf("CPU %d, time %d after %d", ev.CPU(), ev.Time(), at.Load())
@@ -207,7 +203,7 @@ func TestKernelFlush(t *testing.T) {
 						want += i % 4
 					}
 					before := perfbuf.Now()
-					require.NoError(t, r.Flush())
+					require.NoError(t, stream.Flush())
 					eventually(t, "a marker", func() bool { return markers.Load() > i })
 					require.Equal(t, want, samples.Load())
 					require.Equal(t, i+1, markers.Load())
@@ -226,17 +222,18 @@ func TestKernelFlushReachesRings(t *testing.T) {
 	for range 20 {
 		done := make(chan error, len(r.Rings()))
 		for _, ring := range r.Rings() {
-			background(t, func() { done <- ring.Wait(t.Context()) })
+			s := perfbuf.StreamOf(t, ring)
+			background(t, func() { done <- s.Wait(t.Context()) })
 			e.Emit(ring.CPU(), 1, 24)
+			require.NoError(t, s.Flush())
 		}
-		require.NoError(t, r.Flush())
 		for range r.Rings() {
 			require.NoError(t, <-done)
 		}
 		for _, ring := range r.Rings() {
 			n := 0
-			require.NoError(t, ring.ForEach(func(perfbuf.Event) error { n++; return nil }))
-			require.Equal(t, 1, n)
+			require.NoError(t, perfbuf.StreamOf(t, ring).ForEach(func(perfbuf.Event) error { n++; return nil }))
+			require.Equal(t, 2, n, "the event and a marker")
 		}
 	}
 }

@@ -36,7 +36,7 @@ func TestKernelDefaultConserves(t *testing.T) {
 			}
 		}
 		if round < 3 {
-			require.NoError(t, r.ForEach(nothing))
+			require.NoError(t, perfbuf.StreamOf(t, r).ForEach(nothing))
 		}
 	}
 	shut(t, r)
@@ -53,7 +53,7 @@ func TestKernelDefaultConserves(t *testing.T) {
 func TestKernelDefaultDoorbell(t *testing.T) {
 	e := kerneltest.Load(t)
 	r := openDefault(t, e, perfbuf.Options{})
-	requireDoorbell(t, e, r, r)
+	requireDoorbell(t, e, r, perfbuf.StreamOf(t, r))
 	e = kerneltest.Load(t)
 	requireDoorbellConserves(t, e, openDefault(t, e, perfbuf.Options{RingBytes: 4096}), 48)
 }

@@ -116,7 +116,7 @@ func TestKernelDisplacedInPart(t *testing.T) {
 			require.NoError(t, r.Resume())
 			e.Emit(cpus[0], 1, 40)
 			require.NoError(t, next(cpus[0]))
-			require.ErrorIs(t, other.Run(t.Context(), nothing), perfbuf.ErrDisplaced)
+			require.ErrorIs(t, perfbuf.StreamOf(t, other).Run(t.Context(), nothing), perfbuf.ErrDisplaced)
 
 			require.NoError(t, libbpf.MapDelete(e.MapFD(), uint32(cpus[1])))
 			require.ErrorIs(t, next(cpus[0]), perfbuf.ErrDisplaced, "again")
@@ -133,13 +133,18 @@ func TestKernelDisplacedRing(t *testing.T) {
 	rings := r.Rings()
 	open(t, e, perfbuf.Options{CPUs: []int{rings[0].CPU()}})
 	ctx, cancel := context.WithCancel(t.Context())
+	var others []<-chan struct{}
 	for _, ring := range rings[1:] {
-		background(t, func() { assert.ErrorIs(t, ring.Run(ctx, nothing), context.Canceled) })
+		s := perfbuf.StreamOf(t, ring)
+		others = append(others, background(t, func() { assert.ErrorIs(t, s.Run(ctx, nothing), context.Canceled) }))
 	}
-	require.ErrorIs(t, rings[0].Run(t.Context(), nothing), perfbuf.ErrDisplaced)
-	require.ErrorIs(t, r.ForEach(nothing), perfbuf.ErrDisplaced, "whoever reads all is told too")
-	require.NoError(t, rings[0].ForEach(nothing))
+	require.ErrorIs(t, perfbuf.StreamOf(t, rings[0]).Run(t.Context(), nothing), perfbuf.ErrDisplaced)
+	require.NoError(t, perfbuf.StreamOf(t, rings[0]).ForEach(nothing), "once")
 	cancel()
+	for _, done := range others {
+		<-done
+	}
+	require.ErrorIs(t, perfbuf.StreamOf(t, r).ForEach(nothing), perfbuf.ErrDisplaced, "a stream of all rings says so too")
 }
 
 // What is no displacement: a pause, what others do meanwhile, new perf events, the end of an older reader.
@@ -161,10 +166,10 @@ func TestKernelNotDisplaced(t *testing.T) {
 		require.NoError(t, r.Reopen(i))
 	}
 	looked(t, r)
-	require.NoError(t, r.ForEach(nothing))
-	require.NoError(t, r.Shutdown(t.Context(), nothing))
+	require.NoError(t, perfbuf.StreamOf(t, r).ForEach(nothing))
+	require.NoError(t, perfbuf.StreamOf(t, r).Shutdown(t.Context(), nothing))
 	require.Zero(t, r.Stats().Displaced.Entries)
-	require.ErrorIs(t, older.Run(t.Context(), nothing), os.ErrClosed)
+	require.ErrorIs(t, perfbuf.StreamOf(t, older).Run(t.Context(), nothing), os.ErrClosed)
 }
 
 // However a reader ends that has not noticed yet, it says so in the end, after all that its rings held.
@@ -179,13 +184,11 @@ func TestKernelDisplacedAtTheEnd(t *testing.T) {
 			requireTaken(t, e, cpus)
 			newer := open(t, e, perfbuf.Options{})
 			got := 0
-			err := s.(interface {
-				Shutdown(context.Context, func(perfbuf.Event) error) error
-			}).Shutdown(t.Context(), func(perfbuf.Event) error { got++; return nil })
+			err := s.Shutdown(t.Context(), func(perfbuf.Event) error { got++; return nil })
 			require.ErrorIs(t, err, perfbuf.ErrDisplaced)
 			require.Equal(t, len(cpus), got)
 			require.Equal(t, len(cpus), r.Stats().Displaced.Entries)
-			require.Equal(t, os.ErrClosed, r.ForEach(nothing))
+			require.Equal(t, os.ErrClosed, s.ForEach(nothing))
 			requireTaken(t, e, cpus)
 
 			third := open(t, e, perfbuf.Options{})

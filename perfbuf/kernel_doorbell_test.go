@@ -17,14 +17,14 @@ import (
 )
 
 // readings makes each kind of what can be run of a reader.
-var readings = map[string]func(t *testing.T, r *perfbuf.Reader) reading{
-	"reader": func(_ *testing.T, r *perfbuf.Reader) reading { return r },
-	"slack": func(t *testing.T, r *perfbuf.Reader) reading {
+var readings = map[string]func(t *testing.T, r *perfbuf.Reader) *perfbuf.Stream{
+	"unordered": func(t *testing.T, r *perfbuf.Reader) *perfbuf.Stream { return perfbuf.StreamOf(t, r) },
+	"slack": func(t *testing.T, r *perfbuf.Reader) *perfbuf.Stream {
 		s, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Slack(100 * time.Millisecond)})
 		require.NoError(t, err)
 		return s
 	},
-	"exact": func(t *testing.T, r *perfbuf.Reader) reading {
+	"exact": func(t *testing.T, r *perfbuf.Reader) *perfbuf.Stream {
 		s, err := r.Stream(perfbuf.StreamOptions{})
 		require.NoError(t, err)
 		return s
@@ -33,7 +33,7 @@ var readings = map[string]func(t *testing.T, r *perfbuf.Reader) reading{
 
 // running runs s until the function that it returns is called, which waits for its end. What comes
 // is counted as it does.
-func running(t *testing.T, s reading, f func(perfbuf.Event) error) (n *atomic.Int64, stop func()) {
+func running(t *testing.T, s *perfbuf.Stream, f func(perfbuf.Event) error) (n *atomic.Int64, stop func()) {
 	n = new(atomic.Int64)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := background(t, func() {
@@ -77,7 +77,7 @@ func TestKernelDoorbell(t *testing.T) {
 }
 
 // requireDoorbell is TestKernelDoorbell of a reader and what reads it.
-func requireDoorbell(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, s reading) {
+func requireDoorbell(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, s *perfbuf.Stream) {
 	t.Helper()
 	l := newLedger(t)
 	n, stop := running(t, s, l.add)
@@ -132,19 +132,19 @@ func requireDoorbellConserves(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Re
 		eventually(t, "armed", func() bool {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 			defer cancel()
-			r.Wait(ctx)
+			perfbuf.StreamOf(t, r).Wait(ctx)
 			return r.Stats().Doorbell.Armed == len(r.Rings())
 		})
 		for i, ring := range r.Rings() {
 			e.Emit(ring.CPU(), 63+10*(i+1), size) // the last of these are lost, as they are of the doorbell
 		}
-		require.NoError(t, r.ForEach(nothing))
+		require.NoError(t, perfbuf.StreamOf(t, r).ForEach(nothing))
 		require.Zero(t, r.Stats().Doorbell.Armed)
 		for i, ring := range r.Rings() {
 			e.Emit(ring.CPU(), 63+7*(i+1), size)
 		}
 		if round < 2 {
-			require.NoError(t, r.ForEach(nothing))
+			require.NoError(t, perfbuf.StreamOf(t, r).ForEach(nothing))
 		}
 	}
 	shut(t, r)
@@ -165,7 +165,7 @@ func TestKernelDoorbellStress(t *testing.T) {
 	r := open(t, e, perfbuf.Options{Wakeup: perfbuf.Wakeup{PollInterval: time.Millisecond}})
 	l := newLedger(t)
 	var delivered [1024]atomic.Int64 // by CPU
-	_, stop := running(t, r, func(ev perfbuf.Event) error {
+	_, stop := running(t, perfbuf.StreamOf(t, r), func(ev perfbuf.Event) error {
 		delivered[ev.CPU()].Add(1)
 		return l.add(ev)
 	})

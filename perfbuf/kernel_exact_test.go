@@ -31,7 +31,7 @@ func (o *orderly) add(ev perfbuf.Event) error {
 var errOver = errors.New("over")
 
 // runFor runs a stream for a while.
-func runFor(t *testing.T, s reading, d time.Duration, f func(perfbuf.Event) error) {
+func runFor(t *testing.T, s *perfbuf.Stream, d time.Duration, f func(perfbuf.Event) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeoutCause(t.Context(), d, errOver)
 	defer cancel()

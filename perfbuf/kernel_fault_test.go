@@ -152,7 +152,7 @@ func TestKernelCloseFaults(t *testing.T) {
 				r := open(t, e, opts)
 				requireReads(t, e, r)
 				if wakeup == (perfbuf.Wakeup{}) { // the doorbells are what is in the map
-					woken := background(t, func() { require.NoError(t, r.Wait(t.Context())) })
+					woken := background(t, func() { require.NoError(t, perfbuf.StreamOf(t, r).Wait(t.Context())) })
 					for r.Stats().Doorbell.Armed < len(cpus) {
 						runtime.Gosched()
 					}

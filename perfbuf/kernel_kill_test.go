@@ -53,7 +53,7 @@ func TestKernelVictim(t *testing.T) {
 // victims do not return.
 var victims = map[string]func(t *testing.T, mapFD int, begun func()){
 	"run": func(t *testing.T, mapFD int, begun func()) {
-		t.Error(victim(t, mapFD).Run(t.Context(), func(perfbuf.Event) error { begun(); return nil }))
+		t.Error(perfbuf.StreamOf(t, victim(t, mapFD)).Run(t.Context(), func(perfbuf.Event) error { begun(); return nil }))
 	},
 	"ordered": func(t *testing.T, mapFD int, begun func()) {
 		s, err := victim(t, mapFD).Stream(perfbuf.StreamOptions{})
@@ -61,11 +61,11 @@ var victims = map[string]func(t *testing.T, mapFD int, begun func()){
 		t.Error(s.Run(t.Context(), func(perfbuf.Event) error { begun(); return nil }))
 	},
 	"in an event": func(t *testing.T, mapFD int, begun func()) {
-		t.Error(victim(t, mapFD).Run(t.Context(), func(perfbuf.Event) error { begun(); select {} }))
+		t.Error(perfbuf.StreamOf(t, victim(t, mapFD)).Run(t.Context(), func(perfbuf.Event) error { begun(); select {} }))
 	},
 	"asleep": func(t *testing.T, mapFD int, begun func()) { // with its doorbells in the map
 		r := victim(t, mapFD)
-		go r.Run(t.Context(), nothing)
+		go perfbuf.StreamOf(t, r).Run(t.Context(), nothing)
 		for r.Stats().Doorbell.Armed < len(r.Rings()) {
 			time.Sleep(time.Millisecond)
 		}
@@ -80,7 +80,7 @@ var victims = map[string]func(t *testing.T, mapFD int, begun func()){
 	},
 	"pause and resume": func(t *testing.T, mapFD int, begun func()) {
 		r := victim(t, mapFD)
-		go r.Run(t.Context(), nothing)
+		go perfbuf.StreamOf(t, r).Run(t.Context(), nothing)
 		for {
 			require.NoError(t, r.Pause())
 			require.NoError(t, r.Resume())

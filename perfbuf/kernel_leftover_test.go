@@ -40,12 +40,12 @@ func TestKernelFrozenMap(t *testing.T) {
 			for range 2 {
 				require.ErrorIs(t, r.Pause(), syscall.EPERM)
 			}
-			require.ErrorIs(t, r.Shutdown(t.Context(), nothing), syscall.EPERM)
+			require.ErrorIs(t, perfbuf.StreamOf(t, r).Shutdown(t.Context(), nothing), syscall.EPERM)
 			for _, cpu := range cpus {
 				e.Emit(cpu, 10, 40)
 			}
 			n := 0
-			require.NoError(t, r.ForEach(func(perfbuf.Event) error {
+			require.NoError(t, perfbuf.StreamOf(t, r).ForEach(func(perfbuf.Event) error {
 				if n++; n == 3 {
 					require.NoError(t, r.Close())
 					requireUnhooked(t, e, cpus, syscall.EOPNOTSUPP) // though the rings are still mapped
@@ -71,7 +71,7 @@ func TestKernelFrozenMap(t *testing.T) {
 // armed puts the doorbells of all rings into the map.
 func armed(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader) {
 	t.Helper()
-	woken := background(t, func() { require.NoError(t, r.Wait(t.Context())) })
+	woken := background(t, func() { require.NoError(t, perfbuf.StreamOf(t, r).Wait(t.Context())) })
 	eventually(t, "armed", func() bool { return r.Stats().Doorbell.Armed == len(r.Rings()) })
 	e.Emit(r.Rings()[0].CPU(), 1, 24)
 	<-woken

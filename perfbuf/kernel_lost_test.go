@@ -17,23 +17,20 @@ func TestKernelLoss(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := kerneltest.Load(t)
 			r := open(t, e, perfbuf.Options{RingBytes: 4096})
-			var src perfbuf.Source = r
-			if name == "ordered" {
-				src = ordered(t, r)
-			}
+			src := inOrder(t, r, name == "ordered")
 			l := newLedger(t)
 			for round := range 10 {
 				size := sizes[round]
 				fit := 4095 / recordSize(size)
 				for _, ring := range r.Rings() {
 					// After a loss there is a report in the ring as well.
-					require.NoError(t, forEach(src, l.add))
+					require.NoError(t, src.ForEach(l.add))
 					before := perfbuf.Now()
 					e.Emit(ring.CPU(), fit+round, size)
 					after := perfbuf.Now()
 					var last uint64
 					n := 0
-					require.NoError(t, forEach(src, func(ev perfbuf.Event) error {
+					require.NoError(t, src.ForEach(func(ev perfbuf.Event) error {
 						require.Equal(t, perfbuf.KindSample, ev.Kind(), "a loss is reported only with the next output")
 						last = ev.Time()
 						n++
@@ -67,9 +64,9 @@ func TestKernelLoss(t *testing.T) {
 }
 
 // collectTo is collect that also tells a ledger.
-func collectTo(t *testing.T, src perfbuf.Source, l *ledger) (recs []perfbuf.Record) {
+func collectTo(t *testing.T, src *perfbuf.Stream, l *ledger) (recs []perfbuf.Record) {
 	t.Helper()
-	require.NoError(t, forEach(src, func(ev perfbuf.Event) error {
+	require.NoError(t, src.ForEach(func(ev perfbuf.Event) error {
 		recs = append(recs, ev.Record())
 		return l.add(ev)
 	}))
@@ -84,9 +81,9 @@ func TestKernelLossFirst(t *testing.T) {
 	// Larger than the ring: it never fits.
 	e.Emit(cpu, 3, kerneltest.MaxSize)
 	require.Equal(t, syscall.ENOSPC, e.LastError(cpu))
-	require.Empty(t, collect(t, r))
+	require.Empty(t, collect(t, perfbuf.StreamOf(t, r)))
 	e.Emit(cpu, 1, 24)
-	recs := collect(t, r)
+	recs := collect(t, perfbuf.StreamOf(t, r))
 	require.Len(t, recs, 2)
 	require.Equal(t, perfbuf.Record{Source: r, Kind: perfbuf.KindLost, CPU: cpu, Lost: 3, LostAfter: 0, Time: recs[1].Time}, recs[0])
 }
@@ -98,7 +95,7 @@ func TestKernelLossBeforeOrdered(t *testing.T) {
 	r := open(t, e, perfbuf.Options{RingBytes: 4096})
 	cpu := r.Rings()[0].CPU()
 	e.Emit(cpu, 100, 56)
-	samples := len(collect(t, r))
+	samples := len(collect(t, perfbuf.StreamOf(t, r)))
 	e.Emit(cpu, 1, 56)
 	recs := collect(t, ordered(t, r))
 	require.Len(t, recs, 2)
@@ -121,12 +118,12 @@ func TestKernelNeverQuiteFull(t *testing.T) {
 		require.Equal(t, syscall.ENOSPC, e.LastError(ring.CPU()))
 		require.Equal(t, 63*64, ring.Used())
 		require.Equal(t, 63*64, r.Stats().Rings[0].Used)
-		require.NoError(t, ring.ForEach(func(perfbuf.Event) error { return nil }))
+		require.NoError(t, perfbuf.StreamOf(t, ring).ForEach(func(perfbuf.Event) error { return nil }))
 		require.Zero(t, ring.Used())
 		require.Equal(t, 63*64, r.Stats().Rings[0].HighWater)
 
 		e.Emit(ring.CPU(), 1, size) // with the report of the loss before it
-		recs := collect(t, ring)
+		recs := collect(t, perfbuf.StreamOf(t, ring))
 		require.Len(t, recs, 2)
 		require.EqualValues(t, 1, recs[0].Lost)
 		require.Equal(t, 64*(lap+1), r.Stats().Rings[0].Samples)
@@ -141,14 +138,14 @@ func TestKernelEarlyCommit(t *testing.T) {
 	e.Emit(ring.CPU(), 63, 40)
 	l := newLedger(t)
 	n := 0
-	require.NoError(t, ring.ForEach(func(ev perfbuf.Event) error {
+	require.NoError(t, perfbuf.StreamOf(t, ring).ForEach(func(ev perfbuf.Event) error {
 		if n++; n > 32 && n%8 == 0 {
 			e.Emit(ring.CPU(), 8, 40)
 		}
 		return l.add(ev)
 	}))
 	require.Equal(t, 63, n, "what comes during a drain waits for the next")
-	require.NoError(t, ring.ForEach(l.add))
+	require.NoError(t, perfbuf.StreamOf(t, ring).ForEach(l.add))
 	require.Zero(t, l.lost())
 	attempted, _ := e.Counts(ring.CPU())
 	require.Equal(t, attempted, l.delivered())

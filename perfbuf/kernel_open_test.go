@@ -89,7 +89,7 @@ func TestKernelOpenNoMap(t *testing.T) {
 	}
 	file.Close()
 	e.Emit(r.Rings()[0].CPU(), 1, 24)
-	require.Len(t, collect(t, r), 1, "other readers are not concerned")
+	require.Len(t, collect(t, perfbuf.StreamOf(t, r)), 1, "other readers are not concerned")
 }
 
 func TestKernelOpenCPUs(t *testing.T) {
@@ -146,8 +146,8 @@ func requireReads(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader) {
 	t.Helper()
 	for _, ring := range r.Rings() {
 		e.Emit(ring.CPU(), 2, 24)
-		require.NoError(t, r.Wait(t.Context()))
-		require.Len(t, collect(t, r), 2)
+		require.NoError(t, perfbuf.StreamOf(t, r).Wait(t.Context()))
+		require.Len(t, collect(t, perfbuf.StreamOf(t, r)), 2)
 	}
 }
 

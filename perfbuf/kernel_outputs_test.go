@@ -146,10 +146,10 @@ func TestKernelOutputs(t *testing.T) {
 	}
 	require.NoError(t, r.Pause())
 	expect(first, 4, syscall.ENOENT)
-	require.Len(t, collect(t, r), 63)
+	require.Len(t, collect(t, perfbuf.StreamOf(t, r)), 63)
 	require.NoError(t, r.Resume())
 	expect(first, 1, nil)
-	require.Len(t, collect(t, r), 2, "a loss, and the sample")
+	require.Len(t, collect(t, perfbuf.StreamOf(t, r)), 2, "a loss, and the sample")
 
 	shut(t, r)
 	require.Equal(t, syscall.ENOENT, c.Output(first, 24))
@@ -192,7 +192,7 @@ func TestKernelOutputsOversize(t *testing.T) {
 	}
 	require.Equal(t, sum(cpu, result(t, cpu, nil, 1), result(t, cpu, syscall.EMSGSIZE, 4)), counted(t, r, cpu))
 	require.Equal(t, tried(t, c, cpu), counted(t, r, cpu))
-	recs := collect(t, r)
+	recs := collect(t, perfbuf.StreamOf(t, r))
 	require.Len(t, recs, 1)
 	require.Len(t, recs[0].Data, largestSafe)
 	require.Zero(t, r.Stats().Total().Corrupt)
@@ -324,7 +324,7 @@ func TestKernelOutputsClose(t *testing.T) {
 				}
 				r.Close()
 			})
-			require.ErrorIs(t, r.Run(t.Context(), func(perfbuf.Event) error {
+			require.ErrorIs(t, perfbuf.StreamOf(t, r).Run(t.Context(), func(perfbuf.Event) error {
 				if n++; n%100 == 0 {
 					for full := r.Stats().Outputs.Total().Full; full == r.Stats().Outputs.Total().Full; { // the rings fill up
 						if r.Stats().Outputs.Total().NoRing > 0 {

@@ -3,7 +3,6 @@
 package perfbuf_test
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"syscall"
@@ -21,13 +20,13 @@ const (
 )
 
 // eachSource runs a test with the rings read by a Reader and by a Stream.
-func eachSource(t *testing.T, opts perfbuf.Options, f func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, src perfbuf.Source)) {
+func eachSource(t *testing.T, opts perfbuf.Options, f func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, src *perfbuf.Stream)) {
 	for _, name := range []string{"reader", "ordered"} {
 		t.Run(name, func(t *testing.T) {
 			e := kerneltest.Load(t)
 			r := open(t, e, opts)
 			if name == "reader" {
-				f(t, e, r, r)
+				f(t, e, r, perfbuf.StreamOf(t, r))
 			} else {
 				f(t, e, r, ordered(t, r))
 			}
@@ -37,7 +36,7 @@ func eachSource(t *testing.T, opts perfbuf.Options, f func(t *testing.T, e *kern
 
 // The largest payload that is not too large, also around the ring's edge.
 func TestKernelLargest(t *testing.T) {
-	eachSource(t, perfbuf.Options{RingBytes: 256 << 10}, func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, src perfbuf.Source) {
+	eachSource(t, perfbuf.Options{RingBytes: 256 << 10}, func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, src *perfbuf.Stream) {
 		cpu := r.Rings()[0].CPU()
 		for range 20 {
 			require.NoError(t, e.EmitHuge(cpu, largestSafe))
@@ -55,7 +54,7 @@ func TestKernelLargest(t *testing.T) {
 
 // A record whose length wrapped is found out, skipped and reported, and reading goes on behind it.
 func TestKernelOversize(t *testing.T) {
-	eachSource(t, perfbuf.Options{RingBytes: 256 << 10}, func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, src perfbuf.Source) {
+	eachSource(t, perfbuf.Options{RingBytes: 256 << 10}, func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, src *perfbuf.Stream) {
 		ring := r.Rings()[0]
 		offset := uint64(0)
 		for i := range uint64(8) {
@@ -93,7 +92,7 @@ func TestKernelOversize(t *testing.T) {
 
 // A length of 0: data_head stays where it is, but 64 KiB are written behind it.
 func TestKernelOversizeZero(t *testing.T) {
-	eachSource(t, perfbuf.Options{RingBytes: 256 << 10}, func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, src perfbuf.Source) {
+	eachSource(t, perfbuf.Options{RingBytes: 256 << 10}, func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, src *perfbuf.Stream) {
 		ring := r.Rings()[0]
 		l := newLedger(t)
 		for range 20 {
@@ -102,7 +101,7 @@ func TestKernelOversizeZero(t *testing.T) {
 			require.NoError(t, e.EmitHuge(ring.CPU(), sizeZero))
 			require.Equal(t, used, ring.Used(), "the output left no trace")
 			e.Emit(ring.CPU(), 5, 56)
-			require.NoError(t, forEach(src, l.add))
+			require.NoError(t, src.ForEach(l.add))
 		}
 		require.EqualValues(t, 200, l.delivered(), "nothing else was touched")
 	})
@@ -112,19 +111,15 @@ func TestKernelOversizeZero(t *testing.T) {
 // the ring is not noticed, and all else is reported, in its place. Reading goes on in each case.
 func TestKernelOversizeSizes(t *testing.T) {
 	for _, noTime := range []bool{false, true} {
-		for name, mode := range map[string]*perfbuf.Order{"reader": nil, "slack": new(perfbuf.Slack(0)), "exact": new(perfbuf.Order{})} {
+		for name, mode := range map[string]perfbuf.Order{"unordered": perfbuf.Unordered(), "slack": perfbuf.Slack(0), "exact": {}} {
 			t.Run(fmt.Sprintf("%s, no time %v", name, noTime), func(t *testing.T) {
 				e := kerneltest.Load(t)
 				opts := perfbuf.Options{RingBytes: 256 << 10, NoTime: noTime}
-				if noTime && mode != nil {
+				if noTime && name != "unordered" {
 					opts.Time = perfbuf.PayloadTime(0) // a small number, and so an old time
 				}
 				r := open(t, e, opts)
-				if mode == nil {
-					oversizeSizes(t, e, r, r)
-					return
-				}
-				s, err := r.Stream(perfbuf.StreamOptions{Order: *mode})
+				s, err := r.Stream(perfbuf.StreamOptions{Order: mode})
 				require.NoError(t, err)
 				oversizeSizes(t, e, r, s)
 			})
@@ -132,10 +127,7 @@ func TestKernelOversizeSizes(t *testing.T) {
 	}
 }
 
-func oversizeSizes(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, src interface {
-	perfbuf.Source
-	Wait(context.Context) error
-}) {
+func oversizeSizes(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, src *perfbuf.Stream) {
 	fixed := 16 // header and time
 	if r.Options().NoTime {
 		fixed = 8
@@ -205,7 +197,7 @@ func TestKernelOversizeSmallRing(t *testing.T) {
 }
 
 func overwriteSmallRing(t *testing.T, word func(int) uint64) {
-	eachSource(t, perfbuf.Options{RingBytes: 8 << 10}, func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, src perfbuf.Source) {
+	eachSource(t, perfbuf.Options{RingBytes: 8 << 10}, func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, src *perfbuf.Stream) {
 		if word != nil {
 			e.SetHuge(word)
 		}
@@ -242,12 +234,12 @@ func overwriteSmallRing(t *testing.T, word func(int) uint64) {
 
 // Outputs that write over what is being read. Nothing can be said of the bytes; but reads stay within the ring and come to an end.
 func TestKernelOversizeDuringPass(t *testing.T) {
-	eachSource(t, perfbuf.Options{RingBytes: 8 << 10}, func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, src perfbuf.Source) {
+	eachSource(t, perfbuf.Options{RingBytes: 8 << 10}, func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, src *perfbuf.Stream) {
 		ring := r.Rings()[0]
 		rnd := rand.New(rand.NewPCG(8, 9))
 		for range 100 {
 			e.Emit(ring.CPU(), 40, 56)
-			require.NoError(t, forEach(src, func(ev perfbuf.Event) error {
+			require.NoError(t, src.ForEach(func(ev perfbuf.Event) error {
 				if rnd.IntN(10) == 0 {
 					e.EmitHuge(ring.CPU(), sizeZero)
 				}

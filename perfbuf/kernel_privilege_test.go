@@ -89,7 +89,7 @@ func TestKernelPrivilegedNobody(t *testing.T) {
 		defer newer.Close()
 		require.NoError(t, r.Close())
 		e.emit(newer.Rings()[0].CPU(), 3)
-		require.Len(t, collect(t, newer), 3, "the older reader has left its entries alone")
+		require.Len(t, collect(t, perfbuf.StreamOf(t, newer)), 3, "the older reader has left its entries alone")
 	})
 }
 
@@ -101,26 +101,27 @@ func useReader(t *testing.T, e *remote, r *perfbuf.Reader) {
 	}
 	got := 0
 	for got < 3*len(r.Rings()) {
-		require.NoError(t, r.Wait(t.Context()))
-		got += len(collect(t, r))
+		require.NoError(t, perfbuf.StreamOf(t, r).Wait(t.Context()))
+		got += len(collect(t, perfbuf.StreamOf(t, r)))
 	}
 	// Quiet rings are armed by and by, by whoever waits. The first event then wakes the reader.
 	cpu := r.Rings()[0].CPU()
 	waited := make(chan error, 1)
-	go func() { waited <- r.Wait(t.Context()) }()
+	go func() { waited <- perfbuf.StreamOf(t, r).Wait(t.Context()) }()
 	for r.Stats().Doorbell.Armed < len(r.Rings()) {
 		runtime.Gosched()
 	}
 	e.emit(cpu, 1)
 	require.NoError(t, <-waited)
-	require.Len(t, collect(t, r), 1)
+	require.Len(t, collect(t, perfbuf.StreamOf(t, r)), 1)
 
 	require.NoError(t, r.Pause())
 	e.emit(cpu, 1)
 	require.NoError(t, r.Resume())
 	e.emit(cpu, 2)
-	require.Len(t, collect(t, r), 2, "and none while it was paused")
+	require.Len(t, collect(t, perfbuf.StreamOf(t, r)), 2, "and none while it was paused")
 
+	perfbuf.CloseStreamsOf(r, true)
 	s, err := r.Stream(perfbuf.StreamOptions{})
 	require.NoError(t, err)
 	useStream(t, e, r, s)
@@ -261,6 +262,7 @@ func TestKernelSeccompLater(t *testing.T) {
 		r := openChild(t, perfbuf.Options{RingBytes: 64 << 10})
 		defer r.Close()
 		refuse(t, unix.SYS_BPF, syscall.EPERM)
+		perfbuf.CloseStreamsOf(r, true)
 		s, err := r.Stream(perfbuf.StreamOptions{})
 		require.NoError(t, err)
 		defer s.Close()
@@ -322,6 +324,7 @@ func TestKernelDroppedPrivileges(t *testing.T) {
 		r, err := perfbuf.Open(childFD, perfbuf.Options{RingBytes: 64 << 10})
 		require.NoError(t, err)
 		defer r.Close()
+		perfbuf.CloseStreamsOf(r, true)
 		s, err := r.Stream(perfbuf.StreamOptions{})
 		require.NoError(t, err)
 		defer s.Close()

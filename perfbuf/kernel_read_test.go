@@ -21,29 +21,29 @@ var sizes = []int{24, 25, 26, 27, 28, 29, 31, 33, 40, 44, 47, 56, 61, 100, 255, 
 func TestKernelPayloads(t *testing.T) {
 	read := map[string]func(t *testing.T, r *perfbuf.Reader, s *perfbuf.Stream, l *ledger){
 		"reader": func(t *testing.T, r *perfbuf.Reader, _ *perfbuf.Stream, l *ledger) {
-			require.NoError(t, r.ForEach(l.add))
+			require.NoError(t, perfbuf.StreamOf(t, r).ForEach(l.add))
 		},
 		"ordered": func(t *testing.T, _ *perfbuf.Reader, s *perfbuf.Stream, l *ledger) {
 			require.NoError(t, s.ForEach(l.add))
 		},
 		"rings": func(t *testing.T, r *perfbuf.Reader, _ *perfbuf.Stream, l *ledger) {
 			for _, ring := range r.Rings() {
-				require.NoError(t, ring.ForEach(l.add))
+				require.NoError(t, perfbuf.StreamOf(t, ring).ForEach(l.add))
 			}
 		},
 		"fold": func(t *testing.T, r *perfbuf.Reader, _ *perfbuf.Stream, l *ledger) {
-			n, err := perfbuf.Fold(r, 0, func(n int, ev perfbuf.Event) (int, error) { l.add(ev); return n + 1, nil })
+			n, err := perfbuf.Fold(perfbuf.StreamOf(t, r), 0, func(n int, ev perfbuf.Event) (int, error) { l.add(ev); return n + 1, nil })
 			require.NoError(t, err)
 			require.Equal(t, len(r.Rings()), n)
 		},
 		"one by one": func(t *testing.T, r *perfbuf.Reader, _ *perfbuf.Stream, l *ledger) {
 			for range r.Rings() {
-				require.NoError(t, r.ForEach(func(ev perfbuf.Event) error { l.add(ev); return perfbuf.ErrStop }))
+				require.NoError(t, perfbuf.StreamOf(t, r).ForEach(func(ev perfbuf.Event) error { l.add(ev); return perfbuf.ErrStop }))
 			}
 		},
 		"ring events": func(t *testing.T, r *perfbuf.Reader, _ *perfbuf.Stream, l *ledger) {
 			for _, ring := range r.Rings() {
-				for ev, err := range ring.Events(t.Context()) {
+				for ev, err := range perfbuf.StreamOf(t, ring).Events(t.Context()) {
 					require.NoError(t, err)
 					l.add(ev)
 					break // the next would be waited for
@@ -93,7 +93,7 @@ func TestKernelWraps(t *testing.T) {
 		for _, ring := range r.Rings() {
 			e.Emit(ring.CPU(), (ring.Size()-1)/recordSize(size), size)
 		}
-		require.NoError(t, r.ForEach(func(ev perfbuf.Event) error {
+		require.NoError(t, perfbuf.StreamOf(t, r).ForEach(func(ev perfbuf.Event) error {
 			if ev.Copied(r) {
 				wrapped++
 				sizesThatDid[ev.Len()] = true
@@ -116,7 +116,7 @@ func TestKernelStopEarly(t *testing.T) {
 	}
 	l := newLedger(t)
 	for total := uint64(0); total < uint64(100*len(r.Rings())); {
-		n, err := perfbuf.Fold(r, 0, func(n int, ev perfbuf.Event) (int, error) {
+		n, err := perfbuf.Fold(perfbuf.StreamOf(t, r), 0, func(n int, ev perfbuf.Event) (int, error) {
 			l.add(ev)
 			if n == 6 {
 				return 7, perfbuf.ErrStop
@@ -128,7 +128,7 @@ func TestKernelStopEarly(t *testing.T) {
 		total += uint64(n)
 		require.Equal(t, total, l.delivered())
 	}
-	require.Empty(t, collect(t, r))
+	require.Empty(t, collect(t, perfbuf.StreamOf(t, r)))
 	l.balance(e, r)
 }
 
@@ -142,9 +142,9 @@ func TestKernelNoTime(t *testing.T) {
 	for _, size := range sizes {
 		for _, ring := range r.Rings() {
 			e.Emit(ring.CPU(), 4096/size+2, size) // the last are lost
-			require.NoError(t, ring.ForEach(l.add))
+			require.NoError(t, perfbuf.StreamOf(t, ring).ForEach(l.add))
 			e.Emit(ring.CPU(), 1, size)
-			require.NoError(t, ring.ForEach(l.add))
+			require.NoError(t, perfbuf.StreamOf(t, ring).ForEach(l.add))
 		}
 	}
 	l.balance(e, r)
@@ -170,7 +170,7 @@ func TestKernelExplicitCPUs(t *testing.T) {
 	for i, ring := range r.Rings() {
 		require.Equal(t, all[i], ring.CPU())
 		e.Emit(ring.CPU(), i+1, 24)
-		require.Len(t, collect(t, ring), i+1)
+		require.Len(t, collect(t, perfbuf.StreamOf(t, ring)), i+1)
 	}
 	require.NoError(t, r.Close())
 
@@ -180,7 +180,7 @@ func TestKernelExplicitCPUs(t *testing.T) {
 		e.Emit(cpu, 3, 24)
 		require.Equal(t, cpu == last, e.LastError(cpu) == nil)
 	}
-	recs := collect(t, r)
+	recs := collect(t, perfbuf.StreamOf(t, r))
 	require.Len(t, recs, 3)
 	for _, rec := range recs {
 		require.Equal(t, last, rec.CPU)
@@ -198,7 +198,7 @@ func TestKernelRingPerGoroutine(t *testing.T) {
 		wg.Go(func() {
 			for last := false; !last; {
 				last = stopped.Load()
-				_, err := perfbuf.Fold(ring, &accounts[i], func(a *account, ev perfbuf.Event) (*account, error) {
+				_, err := perfbuf.Fold(perfbuf.StreamOf(t, ring), &accounts[i], func(a *account, ev perfbuf.Event) (*account, error) {
 					a.add(t, ev)
 					return a, nil
 				})
@@ -222,6 +222,6 @@ func TestKernelRingPerGoroutine(t *testing.T) {
 		l.cpus[ring.CPU()] = &accounts[i]
 		e.Emit(ring.CPU(), 1, 24) // reports what was lost
 	}
-	require.NoError(t, r.ForEach(l.add))
+	require.NoError(t, perfbuf.StreamOf(t, r).ForEach(l.add))
 	l.balance(e, r)
 }

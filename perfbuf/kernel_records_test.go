@@ -13,17 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// eachReading runs a test with a Reader and with a Stream.
-func eachReading(t *testing.T, opts perfbuf.Options, f func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, src reading)) {
-	eachSource(t, opts, func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, src perfbuf.Source) {
-		f(t, e, r, src.(reading))
-	})
-}
-
 // A Record is owned: it is intact after the ring has been written over many times.
 func TestKernelRecords(t *testing.T) {
 	// A record is freed when the next one is asked for: there must be room for two rounds.
-	eachReading(t, perfbuf.Options{RingBytes: 8192}, func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, src reading) {
+	eachSource(t, perfbuf.Options{RingBytes: 8192}, func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, src *perfbuf.Stream) {
 		next, stop := iter.Pull2(src.Records(t.Context()))
 		defer stop()
 		var recs []perfbuf.Record
@@ -57,7 +50,7 @@ func TestKernelStreams(t *testing.T) {
 	const n = 500
 	cause := errors.New("cause")
 	own := errors.New("the function's own")
-	eachReading(t, perfbuf.Options{RingBytes: 64 << 10}, func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, src reading) {
+	eachSource(t, perfbuf.Options{RingBytes: 64 << 10}, func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, src *perfbuf.Stream) {
 		emit := func() {
 			background(t, func() {
 				for range n {

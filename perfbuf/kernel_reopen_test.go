@@ -24,7 +24,7 @@ func TestKernelReopenWhileCloseFinishes(t *testing.T) {
 		}
 		in, reopened := make(chan struct{}), make(chan struct{})
 		ended := background(t, func() {
-			err := old.ForEach(func(perfbuf.Event) error { close(in); <-reopened; return nil })
+			err := perfbuf.StreamOf(t, old).ForEach(func(perfbuf.Event) error { close(in); <-reopened; return nil })
 			if err != os.ErrClosed {
 				t.Error(err)
 			}
@@ -37,7 +37,7 @@ func TestKernelReopenWhileCloseFinishes(t *testing.T) {
 				e.Emit(ring.CPU(), 1, 24)
 				require.NoError(t, e.LastError(ring.CPU()))
 			}
-			require.Len(t, collect(t, next), len(next.Rings()))
+			require.Len(t, collect(t, perfbuf.StreamOf(t, next)), len(next.Rings()))
 		}
 		arrives()
 		close(reopened)

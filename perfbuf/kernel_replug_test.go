@@ -69,8 +69,8 @@ func TestKernelSecondReaderOnAMap(t *testing.T) {
 	for _, cpu := range cpus {
 		e.Emit(cpu, 3, 40)
 	}
-	require.Len(t, collect(t, second), 3)
-	require.Len(t, collect(t, first), 3*(len(cpus)-1))
+	require.Len(t, collect(t, perfbuf.StreamOf(t, second)), 3)
+	require.Len(t, collect(t, perfbuf.StreamOf(t, first)), 3*(len(cpus)-1))
 
 	third := open(t, e, perfbuf.Options{})
 	require.Equal(t, len(cpus), third.Stats().ReplacedEntries)

@@ -37,10 +37,14 @@ func TestKernelRingBufWaysOfReading(t *testing.T) {
 	require.NoError(t, s.Close())
 	cpus := onlineCPUs(t)
 	for name, read := range map[string]func(ctx context.Context, f func(perfbuf.Event) error) error{
-		"Run":      r.Run,
-		"Ring.Run": r.Rings()[0].Run,
+		"Run": func(ctx context.Context, f func(perfbuf.Event) error) error {
+			return perfbuf.StreamOf(t, r).Run(ctx, f)
+		},
+		"Ring.Stream": func(ctx context.Context, f func(perfbuf.Event) error) error {
+			return perfbuf.StreamOf(t, r.Rings()[0]).Run(ctx, f)
+		},
 		"RunBatches": func(ctx context.Context, f func(perfbuf.Event) error) error {
-			return r.RunBatches(ctx, func(b *perfbuf.Batch) error {
+			return perfbuf.StreamOf(t, r).RunBatches(ctx, func(b *perfbuf.Batch) error {
 				for ev := range b.Events() {
 					if err := f(ev); err != nil {
 						return err
@@ -50,7 +54,7 @@ func TestKernelRingBufWaysOfReading(t *testing.T) {
 			})
 		},
 		"Events": func(ctx context.Context, f func(perfbuf.Event) error) error {
-			for ev, err := range r.Events(ctx) {
+			for ev, err := range perfbuf.StreamOf(t, r).Events(ctx) {
 				if err != nil {
 					return err
 				}
@@ -61,6 +65,7 @@ func TestKernelRingBufWaysOfReading(t *testing.T) {
 			return nil
 		},
 		"Stream.Run": func(ctx context.Context, f func(perfbuf.Event) error) error {
+			perfbuf.CloseStreamsOf(r, true)
 			s, err := r.Stream(perfbuf.StreamOptions{})
 			if err != nil {
 				return err
@@ -96,9 +101,9 @@ func TestKernelRingBufWaysOfReading(t *testing.T) {
 	}
 	require.Zero(t, r.Stats().Total().Lost)
 	require.ErrorIs(t, r.Pause(), errors.ErrUnsupported)
-	require.NoError(t, r.Shutdown(t.Context(), func(perfbuf.Event) error { return nil }))
+	require.NoError(t, perfbuf.StreamOf(t, r).Shutdown(t.Context(), func(perfbuf.Event) error { return nil }))
 	<-r.Done()
-	require.Equal(t, os.ErrClosed, r.Wait(t.Context()))
+	require.Equal(t, os.ErrClosed, perfbuf.StreamOf(t, r).Wait(t.Context()))
 }
 
 // A perf event array, a ring buffer of all CPUs, one per CPU, and one whose records are stamped make one stream. No event of them is late, and each comes once.
@@ -230,13 +235,10 @@ func TestKernelDiscards(t *testing.T) {
 
 // What a full ring buffer refuses comes as events, with their CPU, in streams and without order.
 func TestKernelRingBufLosses(t *testing.T) {
-	for _, inOrder := range []bool{false, true} {
+	for _, ordered := range []bool{false, true} {
 		e := kerneltest.LoadRings(t, kerneltest.RingOptions{Bytes: 4096})
 		r := openRings(t, e.MapFD(), perfbuf.RingBufOptions{LossesFD: e.LossesFD()})
-		var src perfbuf.Source = r
-		if inOrder {
-			src = ordered(t, r)
-		}
+		src := inOrder(t, r, ordered)
 		begin := perfbuf.Now()
 		e.Emit(1, kerneltest.RingEmit{Count: 200, Size: 32})
 		samples, lost := 0, uint64(0)
@@ -276,7 +278,7 @@ func TestKernelShardLosses(t *testing.T) {
 		e.Emit(cpu, kerneltest.RingEmit{Count: 200, Size: 32, To: "shard"})
 	}
 	var lost [2]uint64
-	for _, rec := range collect(t, r) {
+	for _, rec := range collect(t, perfbuf.StreamOf(t, r)) {
 		if rec.Kind == perfbuf.KindLost {
 			lost[rec.CPU] += rec.Lost
 		}
@@ -301,11 +303,11 @@ func TestKernelTwoReadersOfARingBuf(t *testing.T) {
 	})
 	other := background(t, func() {
 		for ctx.Err() == nil {
-			require.NoError(t, b.ForEach(nothing))
+			require.NoError(t, perfbuf.StreamOf(t, b).ForEach(nothing))
 		}
 	})
 	for shared := func(r *perfbuf.Reader) uint64 { return r.Stats().Total().Shared }; shared(a) < 30 || shared(b) == 0; {
-		require.NoError(t, a.ForEach(func(perfbuf.Event) error {
+		require.NoError(t, perfbuf.StreamOf(t, a).ForEach(func(perfbuf.Event) error {
 			runtime.Gosched()
 			return perfbuf.ErrStop
 		}))
@@ -320,11 +322,11 @@ func TestKernelRingBufLeft(t *testing.T) {
 	e := kerneltest.LoadRings(t, kerneltest.RingOptions{})
 	r := openRings(t, e.MapFD(), perfbuf.RingBufOptions{})
 	e.Emit(0, kerneltest.RingEmit{Count: 5, Size: 40})
-	require.NoError(t, r.ForEach(func(perfbuf.Event) error { return perfbuf.ErrStop }))
+	require.NoError(t, perfbuf.StreamOf(t, r).ForEach(func(perfbuf.Event) error { return perfbuf.ErrStop }))
 	shut(t, r)
 	got := r.Stats().Total()
 	require.Equal(t, []uint64{1, 0}, []uint64{got.Samples, got.Dropped})
-	require.Len(t, collect(t, openRings(t, e.MapFD(), perfbuf.RingBufOptions{})), 4)
+	require.Len(t, collect(t, perfbuf.StreamOf(t, openRings(t, e.MapFD(), perfbuf.RingBufOptions{}))), 4)
 }
 
 // A stream follows a ring buffer that is replaced time and again. What came before it was found may be late, and says so; nothing is lost.

@@ -80,21 +80,21 @@ func TestKernelSourcesThatAreRead(t *testing.T) {
 	require.NoError(t, err)
 	never := func(perfbuf.Event) error { panic("an event") }
 	for _, r := range []*perfbuf.Reader{perf, shared} {
-		require.ErrorIs(t, r.ForEach(never), perfbuf.ErrBusy)
-		require.ErrorIs(t, r.Rings()[0].Run(t.Context(), never), perfbuf.ErrBusy)
-		require.ErrorIs(t, r.Wait(t.Context()), perfbuf.ErrBusy)
+		_, err = r.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
+		require.ErrorIs(t, err, perfbuf.ErrBusy)
+		_, err = r.Rings()[0].Stream()
+		require.ErrorIs(t, err, perfbuf.ErrBusy)
 		_, err = perfbuf.Merge(perfbuf.StreamOptions{}, r)
 		require.ErrorIs(t, err, perfbuf.ErrBusy)
 	}
 	require.NoError(t, s.Close())
 
 	rings.Emit(0, kerneltest.RingEmit{Count: 1, Size: 32})
-	require.NoError(t, shared.ForEach(func(perfbuf.Event) error {
-		_, err := perfbuf.Merge(perfbuf.StreamOptions{}, perf, shared)
-		require.ErrorIs(t, err, perfbuf.ErrBusy)
-		return nil
-	}))
-	require.NoError(t, perf.ForEach(never), "nothing is left claimed")
+	alone := unordered(t, shared)
+	_, err = perfbuf.Merge(perfbuf.StreamOptions{Order: perfbuf.Unordered()}, perf, shared)
+	require.ErrorIs(t, err, perfbuf.ErrBusy)
+	require.NoError(t, alone.Close())
+	require.NoError(t, perfbuf.StreamOf(t, perf).ForEach(never), "nothing is left claimed")
 }
 
 // A stream says which source has times of another clock, or none at the offset that was given. It goes on without that source.

@@ -29,7 +29,7 @@ type storm struct {
 	ctx    context.Context
 	r      *perfbuf.Reader
 	stream atomic.Pointer[perfbuf.Stream]
-	exact  bool
+	order  perfbuf.Order
 	events atomic.Int64
 }
 
@@ -61,28 +61,43 @@ func (s *storm) soon(rnd *rand.Rand) context.Context {
 	return ctx
 }
 
-// order opens a stream, or returns the one that there is.
-func (s *storm) order() (*perfbuf.Stream, error) {
+// source opens a stream of all rings, or returns the one that there is.
+func (s *storm) source() (*perfbuf.Stream, error) {
 	if stream := s.stream.Load(); stream != nil {
 		return stream, nil
 	}
-	opts := perfbuf.StreamOptions{Spill: perfbuf.Spill{Bytes: 64 << 10}}
-	if !s.exact {
-		opts.Order = perfbuf.Slack(100 * time.Microsecond)
-	}
-	stream, err := s.r.Stream(opts)
+	stream, err := s.r.Stream(perfbuf.StreamOptions{Order: s.order, Spill: perfbuf.Spill{Bytes: 64 << 10}})
 	if err == nil {
 		s.stream.Store(stream)
 	}
 	return stream, err
 }
 
-// source is the stream, if there is one, or the reader.
-func (s *storm) source() reading {
-	if stream := s.stream.Load(); stream != nil {
-		return stream
+// of makes an action of one that needs a stream of all rings.
+func of(use func(s *storm, stream *perfbuf.Stream, rnd *rand.Rand) error) action {
+	return func(s *storm, rnd *rand.Rand) error {
+		stream, err := s.source()
+		if err != nil {
+			return err
+		}
+		return use(s, stream, rnd)
 	}
-	return s.r
+}
+
+// ofRing makes an action of one that needs a stream of a ring. Now and then it leaves that open for a while.
+func ofRing(use func(s *storm, stream *perfbuf.Stream, rnd *rand.Rand) error) action {
+	return func(s *storm, rnd *rand.Rand) error {
+		stream, err := s.ring(rnd).Stream()
+		if err != nil {
+			return err
+		}
+		err = use(s, stream, rnd)
+		if rnd.IntN(2) == 0 {
+			return errors.Join(err, stream.Close())
+		}
+		time.AfterFunc(time.Duration(rnd.Int64N(int64(time.Millisecond))), func() { stream.Close() })
+		return err
+	}
 }
 
 func (s *storm) ring(rnd *rand.Rand) *perfbuf.Ring {
@@ -96,23 +111,28 @@ type action func(s *storm, rnd *rand.Rand) error
 var controls = []action{
 	func(s *storm, _ *rand.Rand) error { s.r.Stats(); return nil },
 	func(s *storm, rnd *rand.Rand) error { s.ring(rnd).Used(); s.r.Options(); return nil },
-	func(s *storm, _ *rand.Rand) error { return s.r.Flush() },
 	func(s *storm, _ *rand.Rand) error { return errors.Join(s.r.Pause(), s.r.Resume()) },
-	func(s *storm, rnd *rand.Rand) error { return s.source().Wait(s.soon(rnd)) },
+	of(func(s *storm, stream *perfbuf.Stream, _ *rand.Rand) error { return stream.Flush() }),
+	of(func(s *storm, stream *perfbuf.Stream, rnd *rand.Rand) error { return stream.Wait(s.soon(rnd)) }),
 }
 
 var readers = []action{
-	func(s *storm, _ *rand.Rand) error { return s.source().Run(s.ctx, s.check) },
-	func(s *storm, rnd *rand.Rand) error { return s.source().Run(s.soon(rnd), s.check) },
-	func(s *storm, rnd *rand.Rand) error { return s.source().Run(s.ctx, s.upTo(rnd.IntN(100))) },
-	func(s *storm, rnd *rand.Rand) error { return s.source().ForEach(s.upTo(rnd.IntN(100))) },
-	func(s *storm, rnd *rand.Rand) error {
-		_, err := perfbuf.Fold(s.source(), 0, func(n int, ev perfbuf.Event) (int, error) { s.check(ev); return n, nil })
+	of(func(s *storm, stream *perfbuf.Stream, _ *rand.Rand) error { return stream.Run(s.ctx, s.check) }),
+	of(func(s *storm, stream *perfbuf.Stream, rnd *rand.Rand) error { return stream.Run(s.soon(rnd), s.check) }),
+	of(func(s *storm, stream *perfbuf.Stream, rnd *rand.Rand) error {
+		return stream.Run(s.ctx, s.upTo(rnd.IntN(100)))
+	}),
+	of(func(s *storm, stream *perfbuf.Stream, rnd *rand.Rand) error {
+		return stream.ForEach(s.upTo(rnd.IntN(100)))
+	}),
+	of(func(s *storm, stream *perfbuf.Stream, _ *rand.Rand) error { return stream.ForEachPending(s.check) }),
+	of(func(s *storm, stream *perfbuf.Stream, rnd *rand.Rand) error {
+		_, err := perfbuf.Fold(stream, 0, func(n int, ev perfbuf.Event) (int, error) { s.check(ev); return n, nil })
 		return err
-	},
-	func(s *storm, rnd *rand.Rand) error {
+	}),
+	of(func(s *storm, stream *perfbuf.Stream, rnd *rand.Rand) error {
 		n := rnd.IntN(100)
-		for ev, err := range s.source().Events(s.soon(rnd)) {
+		for ev, err := range stream.Events(s.soon(rnd)) {
 			if err != nil {
 				return err
 			}
@@ -122,70 +142,54 @@ var readers = []action{
 			n--
 		}
 		return nil
-	},
-	func(s *storm, rnd *rand.Rand) error {
-		for _, err := range s.source().Records(s.soon(rnd)) {
+	}),
+	of(func(s *storm, stream *perfbuf.Stream, rnd *rand.Rand) error {
+		for _, err := range stream.Records(s.soon(rnd)) {
 			if err != nil {
 				return err
 			}
 		}
 		return nil
-	},
-	func(s *storm, rnd *rand.Rand) error { return s.r.Drain(s.soon(rnd), s.check) },
-	func(s *storm, rnd *rand.Rand) error {
-		return s.r.RunBatches(s.soon(rnd), func(b *perfbuf.Batch) error {
+	}),
+	of(func(s *storm, stream *perfbuf.Stream, rnd *rand.Rand) error {
+		return stream.Drain(s.soon(rnd), s.check)
+	}),
+	of(func(s *storm, stream *perfbuf.Stream, rnd *rand.Rand) error {
+		return stream.RunBatches(s.soon(rnd), func(b *perfbuf.Batch) error {
 			for ev := range b.Events() {
 				s.check(ev)
 			}
 			return nil
 		})
-	},
+	}),
+	of(func(s *storm, stream *perfbuf.Stream, _ *rand.Rand) error { // the next one opens another
+		s.stream.CompareAndSwap(stream, nil)
+		return stream.Close()
+	}),
 }
 
 var rings = []action{
-	func(s *storm, rnd *rand.Rand) error { return s.ring(rnd).Wait(s.soon(rnd)) },
-	func(s *storm, rnd *rand.Rand) error { return s.ring(rnd).Run(s.soon(rnd), s.check) },
-	func(s *storm, rnd *rand.Rand) error { return s.ring(rnd).Run(s.ctx, s.upTo(rnd.IntN(100))) },
-	func(s *storm, rnd *rand.Rand) error { return s.ring(rnd).ForEach(s.check) },
-}
-
-var streams = []action{
-	func(s *storm, _ *rand.Rand) error { _, err := s.order(); return err },
-	func(s *storm, rnd *rand.Rand) error {
-		stream, err := s.order()
-		if err != nil {
-			return err
-		}
-		switch rnd.IntN(4) {
-		case 0:
-			return stream.ForEachPending(s.check)
-		case 1:
-			return stream.Drain(s.soon(rnd), s.check)
-		case 2: // the next one opens another
-			s.stream.CompareAndSwap(stream, nil)
-			return stream.Close()
-		default:
-			return stream.Run(s.soon(rnd), s.check)
-		}
-	},
+	ofRing(func(s *storm, stream *perfbuf.Stream, rnd *rand.Rand) error { return stream.Wait(s.soon(rnd)) }),
+	ofRing(func(s *storm, stream *perfbuf.Stream, rnd *rand.Rand) error { return stream.Run(s.soon(rnd), s.check) }),
+	ofRing(func(s *storm, stream *perfbuf.Stream, rnd *rand.Rand) error {
+		return stream.Run(s.soon(rnd), s.upTo(rnd.IntN(100)))
+	}),
+	ofRing(func(s *storm, stream *perfbuf.Stream, _ *rand.Rand) error { return stream.ForEach(s.check) }),
+	ofRing(func(s *storm, stream *perfbuf.Stream, _ *rand.Rand) error { return stream.Flush() }),
 }
 
 // ends are the ways to end a Reader.
 var ends = []action{
 	func(s *storm, _ *rand.Rand) error { return s.r.Close() },
-	func(s *storm, rnd *rand.Rand) error { return s.r.Shutdown(s.soon(rnd), s.check) },
-	func(s *storm, rnd *rand.Rand) error {
-		if stream := s.stream.Load(); stream != nil {
-			return stream.Shutdown(s.soon(rnd), s.check)
-		}
-		return nil
-	},
-	func(s *storm, rnd *rand.Rand) error { // from within
-		return s.source().Run(s.soon(rnd), func(ev perfbuf.Event) error {
+	of(func(s *storm, stream *perfbuf.Stream, rnd *rand.Rand) error {
+		return stream.Shutdown(s.soon(rnd), s.check)
+	}),
+	of(func(s *storm, stream *perfbuf.Stream, rnd *rand.Rand) error { // from within
+		return stream.Run(s.soon(rnd), func(ev perfbuf.Event) error {
 			s.r.Close()
 			return s.check(ev)
 		})
-	},
+	}),
 }
 
 // expected tells of errors that an action may well end with.
@@ -200,7 +204,7 @@ func (s *storm) run(rnd *rand.Rand, from []action) {
 		if !expected(err) {
 			s.t.Error(err)
 		}
-		if s.r.Flush() != nil {
+		if s.r.Resume() == os.ErrClosed {
 			return
 		}
 		if rnd.IntN(4) == 0 {
@@ -227,8 +231,8 @@ func TestKernelStorm(t *testing.T) {
 		wakeup := []perfbuf.Wakeup{{}, {Events: 1}, {Bytes: 2048}, {PollInterval: time.Millisecond}}[rnd.IntN(4)]
 		r := open(t, e, perfbuf.Options{RingBytes: 4096 << rnd.IntN(4), Wakeup: wakeup})
 		ctx, cancel := context.WithCancel(t.Context())
-		s := &storm{t: t, ctx: ctx, r: r, exact: rnd.IntN(2) == 0}
-		kind := [][]action{readers, rings, slices.Concat(readers, rings), streams, slices.Concat(streams, readers)}[rnd.IntN(5)]
+		s := &storm{t: t, ctx: ctx, r: r, order: []perfbuf.Order{{}, perfbuf.Slack(100 * time.Microsecond), perfbuf.Unordered()}[rnd.IntN(3)]}
+		kind := [][]action{readers, rings, slices.Concat(readers, rings)}[rnd.IntN(3)]
 		var wg sync.WaitGroup
 		for i := range 2 + rnd.IntN(6) {
 			from := kind
@@ -251,7 +255,7 @@ func TestKernelStorm(t *testing.T) {
 		})
 		wg.Wait()
 		cancel()
-		require.Equal(t, os.ErrClosed, r.Flush())
+		require.Equal(t, os.ErrClosed, r.Resume())
 		r.Stats()
 		events += s.events.Load()
 	}

@@ -27,12 +27,12 @@ func TestKernelStress(t *testing.T) {
 		"paced":     {perfbuf.Options{RingBytes: 1 << 20}, 200 * time.Microsecond},
 	} {
 		t.Run(name, func(t *testing.T) {
-			eachReading(t, c.opts, func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, src reading) {
+			eachSource(t, c.opts, func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, src *perfbuf.Stream) {
 				stop := load(t, e, r.Options().CPUs, 3000, c.pause)
 				l := newLedger(t)
 				late, last := uint64(0), uint64(0)
 				add := func(ev perfbuf.Event) error {
-					if src != reading(r) {
+					if src.Options().Order != perfbuf.Unordered() {
 						if ev.Late() {
 							late++
 						} else if ev.Time() < last {

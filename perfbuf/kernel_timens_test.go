@@ -75,13 +75,14 @@ func requireKernelsClock(t *testing.T, e *remote) {
 	for range 5 {
 		times = append(times, perfbuf.Now())
 		e.emit(cpu, 1)
-		require.NoError(t, r.Flush()) // the marker's time is by the reader's clock
-		for _, rec := range collect(t, r) {
+		require.NoError(t, perfbuf.StreamOf(t, r).Flush()) // the marker's time is by the reader's clock
+		for _, rec := range collect(t, perfbuf.StreamOf(t, r)) {
 			times = append(times, rec.Time)
 		}
 	}
 	require.Len(t, times, 15)
 	require.IsIncreasing(t, times)
+	perfbuf.CloseStreamsOf(r, true)
 	s, err := r.Stream(perfbuf.StreamOptions{})
 	require.NoError(t, err)
 	defer s.Close()

@@ -57,7 +57,7 @@ func TestKernelOlderReaderEnds(t *testing.T) {
 		"close": func(t *testing.T, r *perfbuf.Reader) { require.NoError(t, r.Close()) },
 		"pause": func(t *testing.T, r *perfbuf.Reader) { require.NoError(t, r.Pause()) },
 		"shutdown": func(t *testing.T, r *perfbuf.Reader) {
-			require.ErrorIs(t, r.Shutdown(t.Context(), nothing), perfbuf.ErrDisplaced)
+			require.ErrorIs(t, perfbuf.StreamOf(t, r).Shutdown(t.Context(), nothing), perfbuf.ErrDisplaced)
 		},
 		"new perf events": func(t *testing.T, r *perfbuf.Reader) { // as after the CPU was offline
 			for i := range r.Rings() {
@@ -74,7 +74,7 @@ func TestKernelOlderReaderEnds(t *testing.T) {
 			require.Equal(t, len(cpus), r.Stats().ReplacedEntries)
 			end(t, old)
 			requireTaken(t, e, cpus)
-			require.Len(t, collect(t, r), len(cpus))
+			require.Len(t, collect(t, perfbuf.StreamOf(t, r)), len(cpus))
 			require.NoError(t, old.Close())
 			require.NoError(t, old.Stats().CloseErr)
 			require.Zero(t, old.Stats().Total().Dropped)
@@ -107,7 +107,7 @@ func TestKernelOlderReaderRuns(t *testing.T) {
 		cpus := old.Options().CPUs
 		run := func(r *perfbuf.Reader) {
 			background(t, func() {
-				for errors.Is(r.Run(t.Context(), nothing), perfbuf.ErrDisplaced) { // it goes on
+				for errors.Is(perfbuf.StreamOf(t, r).Run(t.Context(), nothing), perfbuf.ErrDisplaced) { // it goes on
 				}
 			})
 		}
@@ -148,7 +148,7 @@ func TestKernelOlderReaderResumes(t *testing.T) {
 	r := open(t, e, perfbuf.Options{})
 	require.NoError(t, old.Resume())
 	requireTaken(t, e, old.Options().CPUs)
-	require.Len(t, collect(t, old), len(old.Rings()))
+	require.Len(t, collect(t, perfbuf.StreamOf(t, old)), len(old.Rings()))
 	require.NoError(t, r.Close())
 	require.NoError(t, old.Close())
 }
@@ -163,7 +163,7 @@ func TestKernelEmptiedEntryIsTakenAgain(t *testing.T) {
 		require.NoError(t, libbpf.MapDelete(e.MapFD(), uint32(cpu)))
 	}
 	requireUnhooked(t, e, cpus, syscall.ENOENT)
-	woken := background(t, func() { require.NoError(t, old.Wait(t.Context())) })
+	woken := background(t, func() { require.NoError(t, perfbuf.StreamOf(t, old).Wait(t.Context())) })
 	eventually(t, "the doorbells are in the map", func() bool { return old.Stats().Doorbell.Armed == len(cpus) })
 	requireTaken(t, e, cpus)
 	<-woken
@@ -199,7 +199,7 @@ func TestKernelBlindReader(t *testing.T) {
 			fail(c.open, func() { old = open(t, e, perfbuf.Options{}) })
 			cpus := old.Options().CPUs
 			requireTaken(t, e, cpus)
-			require.Len(t, collect(t, old), len(cpus))
+			require.Len(t, collect(t, perfbuf.StreamOf(t, old)), len(cpus))
 			r := open(t, e, perfbuf.Options{})
 			fail(c.close, func() { require.NoError(t, old.Close()) })
 			require.ErrorContains(t, old.Stats().Displaced.Err, "cannot look whether the map's entries are still this reader's")
@@ -229,7 +229,7 @@ func TestKernelOlderReaderIsForgotten(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	requireTaken(t, e, cpus)
-	require.Len(t, collect(t, r), len(cpus))
+	require.Len(t, collect(t, perfbuf.StreamOf(t, r)), len(cpus))
 	require.NoError(t, r.Close())
 	eventually(t, "all is given back", func() bool { return fmt.Sprint(belongings(t)) == before })
 }

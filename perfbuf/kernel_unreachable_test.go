@@ -25,33 +25,37 @@ func TestKernelUnreachable(t *testing.T) {
 	}
 	for name, use := range map[string]func(t *testing.T, r *perfbuf.Reader){
 		"not used": func(*testing.T, *perfbuf.Reader) {},
-		"pass":     func(t *testing.T, r *perfbuf.Reader) { require.NoError(t, r.ForEach(nothing)) },
-		"run":      func(t *testing.T, r *perfbuf.Reader) { require.NoError(t, r.Run(t.Context(), one)) },
+		"pass":     func(t *testing.T, r *perfbuf.Reader) { require.NoError(t, unordered(t, r).ForEach(nothing)) },
+		"run": func(t *testing.T, r *perfbuf.Reader) {
+			require.NoError(t, unordered(t, r).Run(t.Context(), one))
+		},
 		"run until cancelled": func(t *testing.T, r *perfbuf.Reader) {
 			ctx, cancel := context.WithCancel(t.Context())
-			require.Equal(t, context.Canceled, r.Run(ctx, func(perfbuf.Event) error { cancel(); return nil }))
+			require.Equal(t, context.Canceled, unordered(t, r).Run(ctx, func(perfbuf.Event) error { cancel(); return nil }))
 		},
 		"run in a goroutine": func(t *testing.T, r *perfbuf.Reader) {
-			ended := background(t, func() { require.NoError(t, r.Run(t.Context(), one)) })
+			ended := background(t, func() { require.NoError(t, unordered(t, r).Run(t.Context(), one)) })
 			<-ended
 		},
-		"wait": func(t *testing.T, r *perfbuf.Reader) { require.NoError(t, r.Wait(t.Context())) },
+		"wait": func(t *testing.T, r *perfbuf.Reader) { require.NoError(t, unordered(t, r).Wait(t.Context())) },
 		"rings": func(t *testing.T, r *perfbuf.Reader) {
 			ring := r.Rings()[0]
-			require.NoError(t, ring.Run(t.Context(), one))
-			require.NoError(t, ring.Wait(t.Context()))
+			s, err := ring.Stream()
+			require.NoError(t, err)
+			require.NoError(t, s.Run(t.Context(), one))
+			require.NoError(t, s.Wait(t.Context()))
 		},
 		"events left by break": func(t *testing.T, r *perfbuf.Reader) {
-			for range r.Events(t.Context()) {
+			for range unordered(t, r).Events(t.Context()) {
 				break
 			}
 		},
 		"records left by break": func(t *testing.T, r *perfbuf.Reader) {
-			for range r.Records(t.Context()) {
+			for range unordered(t, r).Records(t.Context()) {
 				break
 			}
 		},
-		"flushed": func(t *testing.T, r *perfbuf.Reader) { require.NoError(t, r.Flush()) },
+		"flushed": func(t *testing.T, r *perfbuf.Reader) { require.NoError(t, unordered(t, r).Flush()) },
 		"paused":  func(t *testing.T, r *perfbuf.Reader) { require.NoError(t, r.Pause()) },
 		"exact stream": func(t *testing.T, r *perfbuf.Reader) {
 			exact(t, r)
@@ -130,17 +134,19 @@ func TestKernelReachable(t *testing.T) {
 		"reader": func(_ *testing.T, r *perfbuf.Reader) any { return r },
 		"ring":   func(_ *testing.T, r *perfbuf.Reader) any { return r.Rings()[0] },
 		"stream": func(t *testing.T, r *perfbuf.Reader) any { return ordered(t, r) },
-		"method": func(_ *testing.T, r *perfbuf.Reader) any { return r.Flush },
+		"method": func(_ *testing.T, r *perfbuf.Reader) any { return unordered(t, r).Flush },
 		"waiting goroutine": func(t *testing.T, r *perfbuf.Reader) any {
 			ctx, cancel := context.WithCancel(t.Context())
-			background(t, func() { require.Equal(t, context.Canceled, r.Run(ctx, nothing)) })
+			s := unordered(t, r)
+			background(t, func() { require.Equal(t, context.Canceled, s.Run(ctx, nothing)) })
 			t.Cleanup(cancel)
 			return nil
 		},
 		"goroutine that waits for a ring": func(t *testing.T, r *perfbuf.Reader) any {
 			ctx, cancel := context.WithCancel(t.Context())
-			ring := r.Rings()[0]
-			background(t, func() { require.Equal(t, context.Canceled, ring.Run(ctx, nothing)) })
+			s, err := r.Rings()[0].Stream()
+			require.NoError(t, err)
+			background(t, func() { require.Equal(t, context.Canceled, s.Run(ctx, nothing)) })
 			t.Cleanup(cancel)
 			return nil
 		},

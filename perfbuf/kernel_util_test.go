@@ -33,21 +33,39 @@ func open(t testing.TB, e *kerneltest.Emitter, opts perfbuf.Options) *perfbuf.Re
 // ordered makes an ordered stream with a slack of 0: what is in the rings is due.
 func ordered(t testing.TB, r *perfbuf.Reader) *perfbuf.Stream {
 	t.Helper()
+	perfbuf.CloseStreamsOf(r, true)
 	s, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Slack(0), Spill: perfbuf.Spill{Bytes: -1}})
 	require.NoError(t, err)
 	return s
 }
 
+// unordered opens an unordered stream. Unlike StreamOf, it remembers nothing.
+func unordered(t testing.TB, r *perfbuf.Reader) *perfbuf.Stream {
+	t.Helper()
+	s, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
+	require.NoError(t, err)
+	return s
+}
+
+// inOrder is ordered, or an unordered stream.
+func inOrder(t testing.TB, r *perfbuf.Reader, order bool) *perfbuf.Stream {
+	t.Helper()
+	if order {
+		return ordered(t, r)
+	}
+	return perfbuf.StreamOf(t, r)
+}
+
 // forEach is a pass over a source.
-func forEach(src perfbuf.Source, f func(perfbuf.Event) error) error {
+func forEach(src *perfbuf.Stream, f func(perfbuf.Event) error) error {
 	_, err := perfbuf.Fold(src, 0, func(_ int, ev perfbuf.Event) (int, error) { return 0, f(ev) })
 	return err
 }
 
 // collect returns copies of what a pass delivers.
-func collect(t testing.TB, src perfbuf.Source) (recs []perfbuf.Record) {
+func collect(t testing.TB, src *perfbuf.Stream) (recs []perfbuf.Record) {
 	t.Helper()
-	require.NoError(t, forEach(src, func(ev perfbuf.Event) error {
+	require.NoError(t, src.ForEach(func(ev perfbuf.Event) error {
 		recs = append(recs, ev.Record())
 		return nil
 	}))

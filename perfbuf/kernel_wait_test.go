@@ -16,20 +16,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// waiter is a Reader or a Stream.
-type waiter interface {
-	perfbuf.Source
-	Wait(context.Context) error
-}
-
 // inWait starts a Wait and returns when it is parked in the runtime's poller. A wakeup that comes late, for what has been read,
-// ends a Reader's Wait: then it waits again.
-func inWait(t *testing.T, w waiter, ctx context.Context) <-chan error {
+// ends the Wait of an unordered stream: then it waits again.
+func inWait(t *testing.T, r *perfbuf.Reader, w *perfbuf.Stream, ctx context.Context) <-chan error {
 	t.Helper()
 	result := make(chan error, 1)
 	background(t, func() {
 		err := w.Wait(ctx)
-		for r, ok := w.(*perfbuf.Reader); ok && err == nil && !slices.ContainsFunc(r.Rings(), func(r *perfbuf.Ring) bool { return r.Used() > 0 }); {
+		for err == nil && w.Options().Order == perfbuf.Unordered() && !slices.ContainsFunc(r.Rings(), func(r *perfbuf.Ring) bool { return r.Used() > 0 }) {
 			err = w.Wait(ctx)
 		}
 		result <- err
@@ -38,18 +32,11 @@ func inWait(t *testing.T, w waiter, ctx context.Context) <-chan error {
 	return result
 }
 
-// eachWaiter is eachSource for tests that wait.
-func eachWaiter(t *testing.T, opts perfbuf.Options, f func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, w waiter)) {
-	eachSource(t, opts, func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, src perfbuf.Source) {
-		f(t, e, r, src.(waiter))
-	})
-}
-
 func TestKernelWaitForData(t *testing.T) {
-	eachWaiter(t, perfbuf.Options{Wakeup: perfbuf.Wakeup{Events: 1}}, func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, w waiter) {
+	eachSource(t, perfbuf.Options{Wakeup: perfbuf.Wakeup{Events: 1}}, func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, w *perfbuf.Stream) {
 		for range 20 {
 			for _, ring := range r.Rings() {
-				done := inWait(t, w, t.Context())
+				done := inWait(t, r, w, t.Context())
 				e.Emit(ring.CPU(), 1, 24)
 				require.NoError(t, <-done)
 				require.NoError(t, w.Wait(t.Context()), "there is data: no need to wait")
@@ -64,7 +51,7 @@ func TestKernelWaitForData(t *testing.T) {
 
 func TestKernelWaitContext(t *testing.T) {
 	cause := errors.New("enough")
-	eachWaiter(t, perfbuf.Options{}, func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, w waiter) {
+	eachSource(t, perfbuf.Options{}, func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, w *perfbuf.Stream) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		require.Equal(t, context.DeadlineExceeded, w.Wait(ctx))
@@ -74,7 +61,7 @@ func TestKernelWaitContext(t *testing.T) {
 		require.Equal(t, cause, w.Wait(ctx))
 
 		ctx, cancelCause := context.WithCancelCause(t.Context())
-		done := inWait(t, w, ctx)
+		done := inWait(t, r, w, ctx)
 		cancelCause(cause)
 		require.Equal(t, cause, <-done)
 		require.Equal(t, cause, w.Wait(ctx), "cancelled before")
@@ -88,7 +75,7 @@ func TestKernelWaitContext(t *testing.T) {
 
 // The end of a Wait's context, at whatever moment, ends that Wait, and does not disturb the next.
 func TestKernelWaitCancelRace(t *testing.T) {
-	eachWaiter(t, perfbuf.Options{}, func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, w waiter) {
+	eachSource(t, perfbuf.Options{}, func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, w *perfbuf.Stream) {
 		cpu := r.Rings()[0].CPU()
 		cancels := make(chan context.CancelFunc)
 		background(t, func() {
@@ -117,8 +104,8 @@ func TestKernelWaitCancelRace(t *testing.T) {
 }
 
 func TestKernelWaitClose(t *testing.T) {
-	eachWaiter(t, perfbuf.Options{}, func(t *testing.T, _ *kerneltest.Emitter, r *perfbuf.Reader, w waiter) {
-		done := inWait(t, w, t.Context())
+	eachSource(t, perfbuf.Options{}, func(t *testing.T, _ *kerneltest.Emitter, r *perfbuf.Reader, w *perfbuf.Stream) {
+		done := inWait(t, r, w, t.Context())
 		require.NoError(t, r.Close())
 		require.Equal(t, os.ErrClosed, <-done)
 		require.Equal(t, os.ErrClosed, w.Wait(t.Context()))
@@ -130,14 +117,14 @@ func TestKernelWaitOrderedClose(t *testing.T) {
 	e := kerneltest.Load(t)
 	r := open(t, e, perfbuf.Options{})
 	s := ordered(t, r)
-	done := inWait(t, s, t.Context())
+	done := inWait(t, r, s, t.Context())
 	require.NoError(t, s.Close())
 	require.Equal(t, os.ErrClosed, <-done)
 
 	e.Emit(r.Rings()[0].CPU(), 1, 24)
-	require.NoError(t, r.Wait(t.Context()))
-	require.Len(t, collect(t, r), 1)
-	done = inWait(t, r, t.Context())
+	require.NoError(t, perfbuf.StreamOf(t, r).Wait(t.Context()))
+	require.Len(t, collect(t, perfbuf.StreamOf(t, r)), 1)
+	done = inWait(t, r, perfbuf.StreamOf(t, r), t.Context())
 	e.Emit(r.Rings()[0].CPU(), 1, 24)
 	require.NoError(t, <-done)
 }
@@ -165,10 +152,10 @@ func TestKernelWaitSlack(t *testing.T) {
 }
 
 func TestKernelWaitBusy(t *testing.T) {
-	eachWaiter(t, perfbuf.Options{}, func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, w waiter) {
-		done := inWait(t, w, t.Context())
+	eachSource(t, perfbuf.Options{}, func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, w *perfbuf.Stream) {
+		done := inWait(t, r, w, t.Context())
 		require.ErrorIs(t, w.Wait(t.Context()), perfbuf.ErrBusy)
-		require.ErrorIs(t, r.Wait(t.Context()), perfbuf.ErrBusy)
+		require.ErrorIs(t, w.ForEach(nothing), perfbuf.ErrBusy)
 		e.Emit(r.Rings()[0].CPU(), 1, 24)
 		require.NoError(t, <-done)
 	})
@@ -187,14 +174,14 @@ func TestKernelWakeup(t *testing.T) {
 			e := kerneltest.Load(t)
 			r := open(t, e, perfbuf.Options{Wakeup: c.wakeup})
 			cpu := r.Rings()[0].CPU()
-			done := inWait(t, r, t.Context())
+			done := inWait(t, r, perfbuf.StreamOf(t, r), t.Context())
 			for range c.events - 1 {
 				e.Emit(cpu, 1, 24)
 			}
 			require.Empty(t, done, "woken too early")
 			e.Emit(cpu, 1, 24)
 			require.NoError(t, <-done)
-			require.Len(t, collect(t, r), c.events)
+			require.Len(t, collect(t, perfbuf.StreamOf(t, r)), c.events)
 			stats := r.Stats()
 			require.EqualValues(t, 1, stats.Wakes)
 			require.Zero(t, stats.SpuriousWakes)
@@ -213,7 +200,7 @@ func TestKernelTrickle(t *testing.T) {
 		"bytes, short":  {Bytes: 64 << 10, PollInterval: 100 * time.Microsecond},
 	} {
 		t.Run(name, func(t *testing.T) {
-			eachWaiter(t, perfbuf.Options{Wakeup: wakeup}, func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, w waiter) {
+			eachSource(t, perfbuf.Options{Wakeup: wakeup}, func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, w *perfbuf.Stream) {
 				for i := range 6 {
 					ring := r.Rings()[i%len(r.Rings())]
 					// Before the wait, and in the middle of it.
@@ -251,8 +238,8 @@ func TestKernelWakeupBeforeWait(t *testing.T) {
 			for _, ring := range r.Rings() {
 				e.Emit(ring.CPU(), 5, 24)
 				time.Sleep(20 * time.Millisecond) // the runtime's poller hears of it and, as nobody waits, forgets it
-				require.NoError(t, r.Wait(t.Context()))
-				require.Len(t, collect(t, r), 5)
+				require.NoError(t, perfbuf.StreamOf(t, r).Wait(t.Context()))
+				require.Len(t, collect(t, perfbuf.StreamOf(t, r)), 5)
 			}
 		})
 	}

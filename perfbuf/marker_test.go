@@ -7,10 +7,10 @@ import (
 )
 
 // markerOf calls f with the next marker that src delivers.
-func markerOf(t *testing.T, src Source, f func(marker Event)) {
+func markerOf(t *testing.T, src *Stream, f func(marker Event)) {
 	t.Helper()
 	n := 0
-	require.NoError(t, forEach(src, func(ev Event) error {
+	require.NoError(t, src.ForEach(func(ev Event) error {
 		n++
 		require.Equal(t, KindFlushed, ev.Kind())
 		f(ev)
@@ -19,44 +19,22 @@ func markerOf(t *testing.T, src Source, f func(marker Event)) {
 	require.Equal(t, 1, n)
 }
 
-// A marker holds no ring, so a stream may begin while it is with the user. The stream's marker is another one,
-// and so is that of the stream after it.
+// A marker is the stream's: it stays as it is while it is with the user, whatever other streams deliver meanwhile.
 func TestMarkerIsNotOverwritten(t *testing.T) {
 	k := newFake(t, 2, Options{})
-	require.NoError(t, k.Flush())
-	markerOf(t, k, func(mine Event) {
+	first, second := StreamOf(t, k.all()[0]), StreamOf(t, k.all()[1])
+	require.NoError(t, first.Flush())
+	markerOf(t, first, func(mine Event) {
 		before := mine.Record()
 		for range 2 {
-			s := k.stream()
 			now := k.clock.Add(1000)
-			require.NoError(t, k.Flush())
-			markerOf(t, s, func(streams Event) {
-				require.Equal(t, now, streams.Time())
+			require.NoError(t, second.Flush())
+			require.NoError(t, first.Flush())
+			markerOf(t, second, func(other Event) {
+				require.Equal(t, now, other.Time())
 				require.Equal(t, before, mine.Record())
 			})
-			require.NoError(t, s.Close())
 			require.Equal(t, before, mine.Record())
 		}
-	})
-}
-
-// The same from another goroutine, for the race detector.
-func TestMarkersOfTwoGoroutines(t *testing.T) {
-	k := newFake(t, 1, Options{})
-	require.NoError(t, k.Flush())
-	markerOf(t, k, func(mine Event) {
-		done := make(chan error)
-		s := k.stream()
-		go func() {
-			err := k.Flush()
-			if err == nil {
-				err = s.ForEach(func(Event) error { return nil })
-			}
-			done <- err
-		}()
-		for range 1000 {
-			require.Equal(t, KindFlushed, mine.Kind())
-		}
-		require.NoError(t, <-done)
 	})
 }

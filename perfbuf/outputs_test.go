@@ -46,10 +46,10 @@ func TestLostByOutputs(t *testing.T) {
 			k := newFake(t, 1, Options{})
 			k.counts = c.kernel
 			k.overflow(0, 1, 5)
-			ids(t, k.Reader)
+			ids(t, k.unordered())
 			k.output(0, 1000) // reports them
 			k.overflow(0, 2000, 2)
-			ids(t, k.Reader)
+			ids(t, k.unordered())
 			require.EqualValues(t, 5, k.Stats().Total().Lost)
 			k.hooks.outputs = func() kernel.Outputs { return kernel.Outputs{CPUs: []kernel.CPUOutputs{{CPU: c.cpu, Full: c.full}}} }
 			require.NoError(t, k.Close())

@@ -80,12 +80,12 @@ func TestShutdownAfterAPauseThatFailed(t *testing.T) {
 	relent := k.refuses(0)
 	require.ErrorIs(t, k.Pause(), syscall.EPERM)
 	require.NoError(t, k.emit(0, 1), "it still lands")
-	require.ErrorIs(t, k.Shutdown(t.Context(), never), syscall.EPERM)
-	require.Equal(t, []uint64{1}, ids(t, k.Reader), "the reader is still open")
+	require.ErrorIs(t, k.unordered().Shutdown(t.Context(), never), syscall.EPERM)
+	require.Equal(t, []uint64{1}, ids(t, k.unordered()), "the reader is still open")
 
 	require.NoError(t, k.emit(0, 2))
 	relent()
-	require.NoError(t, k.Shutdown(t.Context(), func(Event) error {
+	require.NoError(t, k.unordered().Shutdown(t.Context(), func(Event) error {
 		require.Equal(t, syscall.ENOENT, k.emit(0, 3))
 		return nil
 	}))

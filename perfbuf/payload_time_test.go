@@ -32,9 +32,9 @@ func (k *fake) byPayload(o StreamOptions) *Stream {
 	return s
 }
 
-func copies(t *testing.T, src Source) (recs []Record) {
+func copies(t *testing.T, src *Stream) (recs []Record) {
 	t.Helper()
-	require.NoError(t, forEach(src, func(ev Event) error { recs = append(recs, unsourced(ev)); return nil }))
+	require.NoError(t, src.ForEach(func(ev Event) error { recs = append(recs, unsourced(ev)); return nil }))
 	return recs
 }
 

@@ -29,7 +29,7 @@ func TestKeptSlicesArePoisoned(t *testing.T) {
 							require.Equal(t, len(b), bytes.Count(b, []byte{0xCC}))
 						}
 					}
-					require.NoError(t, forEach(src, func(ev Event) error {
+					require.NoError(t, src.ForEach(func(ev Event) error {
 						poisoned()
 						require.Equal(t, n, id(t, ev), "what is alive is well")
 						require.Equal(t, ev.Bytes(), ev.Record().Data)
@@ -57,7 +57,7 @@ func TestPoisonAfterPanicAndClose(t *testing.T) {
 				var kept []byte
 				func() {
 					defer func() { recover() }()
-					forEach(src, func(ev Event) error { kept = ev.Bytes(); end(k); return nil })
+					src.ForEach(func(ev Event) error { kept = ev.Bytes(); end(k); return nil })
 				}()
 				require.Equal(t, bytes.Repeat([]byte{0xCC}, 12), kept)
 			})

@@ -1,8 +1,6 @@
 package perfbuf
 
 import (
-	"context"
-	"iter"
 	"slices"
 	"time"
 
@@ -11,17 +9,15 @@ import (
 	"github.com/ringfold/ringfold/internal/walk"
 )
 
-// Reader reads the per-CPU rings of a perf event array, or BPF ring buffers. Make one with [Open] or
-// [OpenRingBuf], and end it with [Reader.Close]. The garbage collector cleans up a Reader that was not
-// closed.
+// Reader has the per-CPU rings of a perf event array, or BPF ring buffers. Make one with [Open] or
+// [OpenRingBuf], and end it with [Reader.Close]. A [Stream] reads them: all with [Reader.Stream], or one with
+// [Ring.Stream]. The garbage collector cleans up a Reader that was not closed.
 //
-// Each [Ring] may be read by a goroutine of its own. Wait, Stats and Close may run at the same time as
-// anything else. A second read of the same rings, or a second Wait, returns [ErrBusy].
+// Methods may be called from any goroutine at any time.
 type Reader struct {
 	in    reader.Reader
 	opts  Options
-	batch Batch  // of a pass over all rings
-	loads []Load // of that pass
+	loads []Load // of an unordered pass
 }
 
 // newReader makes a Reader of the rings that k has opened. opts are those in effect, but for a doorbell
@@ -32,7 +28,7 @@ func newReader(k kernel.Kernel, opts Options, ringBuf bool) *Reader {
 		r.opts.Schedule = FullestFirst
 	}
 	r.in.Init(k, reader.Options{
-		Walk: walk.Options{Pass: &r.batch.pass, Order: r.order}, Add: r.add, Refused: refused,
+		Walk: walk.Options{Order: r.order}, Add: r.add, Refused: refused,
 		RingBuf: ringBuf, OwnTimes: opts.Time.early(), Stamped: opts.Time.stamped,
 		Bell: opts.Wakeup.doorbell(), Poll: opts.Wakeup.PollInterval, Enough: opts.threshold(),
 		NoBell: func(error) (time.Duration, uint64) {
@@ -42,8 +38,6 @@ func newReader(k kernel.Kernel, opts Options, ringBuf bool) *Reader {
 	})
 	return r
 }
-
-func (r *Reader) begin() (*Batch, error) { return &r.batch, r.in.Walk.Begin() }
 
 // all returns the rings that there are: those of CPUs that came later are at the end.
 func (r *Reader) all() []*Ring {
@@ -57,7 +51,7 @@ func (r *Reader) all() []*Ring {
 
 // Rings returns the rings, in order of their CPUs, in a new slice. A CPU that comes online later gets a
 // ring, unless Options.CPUs leaves it out: if you read rings one by one, call Rings again when
-// Stats.Hotplug.Added has grown.
+// Stats.Hotplug.Added has grown. A [Stream] of the Reader has it at once.
 func (r *Reader) Rings() []*Ring {
 	rings := r.all()
 	slices.SortFunc(rings, func(a, b *Ring) int { return a.CPU() - b.CPU() })
@@ -94,24 +88,3 @@ func (r *Reader) Close() error {
 	r.in.Close()
 	return nil
 }
-
-// ForEach calls f for every event that the rings hold now, without waiting, the fullest ring first.
-// See [Fold]. If f returns an error, ForEach stops and returns it, or nil if it is [ErrStop].
-func (r *Reader) ForEach(f func(Event) error) error { return forEach(r, f) }
-
-// Run calls f for each event as it comes, ring by ring, until f returns an error, ctx is done or
-// the reader is closed. It returns f's error (nil if that is [ErrStop]), context.Cause(ctx),
-// os.ErrClosed, [ErrBusy] or [ErrDisplaced], never nil otherwise.
-func (r *Reader) Run(ctx context.Context, f func(Event) error) error { return run(ctx, r, f) }
-
-// Events iterates over events as they come, ring by ring, waiting in between. The error is nil with
-// an event. What ends the iteration, other than the loop itself, comes alone and last:
-// context.Cause(ctx), os.ErrClosed, [ErrBusy] or [ErrDisplaced].
-func (r *Reader) Events(ctx context.Context) iter.Seq2[Event, error] { return stream(ctx, r) }
-
-// Records iterates over copies of events as they come, ring by ring, waiting in between. It is the
-// simplest way to read: a [Record] may be kept. Losses and corrupt memory are records too; see
-// [Record.Kind]. Errors are those of [Reader.Events].
-func (r *Reader) Records(ctx context.Context) iter.Seq2[Record, error] { return records(ctx, r) }
-
-func (r *Reader) interrupt() { r.in.Kernel.Interrupt() }

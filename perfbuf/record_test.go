@@ -36,14 +36,14 @@ func TestEventsInLogs(t *testing.T) {
 		return nil
 	}
 	last := 0
-	require.NoError(t, k.ForEach(func(ev Event) error { last++; return nil }))
+	require.NoError(t, k.unordered().ForEach(func(ev Event) error { last++; return nil }))
 	require.Equal(t, int(n), last)
 	require.NoError(t, k.w[0].Output(at+uint64(time.Second)+5, ringtest.Payload(1, 12)))
-	require.NoError(t, k.ForEach(show))
+	require.NoError(t, k.unordered().ForEach(show))
 	k.w[0].PutHeader(ringtest.TypeSample, 0, 104)
-	require.NoError(t, k.Flush())
+	require.NoError(t, k.unordered().Flush())
 	k.clock.Store(at)
-	require.NoError(t, k.ForEach(show))
+	require.NoError(t, k.unordered().ForEach(show))
 	after, damage := at+n-1, fmt.Sprintf("perfbuf: corrupt ring of CPU 10 at offset %d: header.size is 0; skipped 104 bytes (outputs of 65509 bytes or more do this: output less at once)", k.w[0].Head()-104)
 	require.Equal(t, []string{
 		fmt.Sprintf("lost cpu=10 time=3601.000000005s lost=1 after=3600.%09ds", n-1),
@@ -78,10 +78,10 @@ func TestZeroValuesInLogs(t *testing.T) {
 	require.Equal(t, "ev.kind=corrupt ev.cpu=0 ev.time=0 ev.err=<nil>", logged(Record{Kind: KindCorrupt}))
 	k := newFake(t, 1, Options{NoTime: true})
 	k.fill(0, 1)
-	ids(t, k.Reader)
+	ids(t, k.unordered())
 	k.output(0, 2)
 	var lines []string
-	require.NoError(t, k.ForEach(func(ev Event) error { lines = append(lines, ev.String()); return nil }))
+	require.NoError(t, k.unordered().ForEach(func(ev Event) error { lines = append(lines, ev.String()); return nil }))
 	require.Equal(t, []string{"lost cpu=10 lost=1", "sample cpu=10 len=12"}, lines)
 }
 

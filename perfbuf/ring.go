@@ -1,21 +1,18 @@
 package perfbuf
 
 import (
-	"context"
-	"iter"
-
 	"github.com/ringfold/ringfold/internal/raw"
+	"github.com/ringfold/ringfold/internal/reader"
 	"github.com/ringfold/ringfold/internal/walk"
 )
 
-// Ring is the ring of one CPU, got from [Reader.Rings]. Rings may be read concurrently with each
-// other, one goroutine each; two reads of one ring at the same time are refused with [ErrBusy].
+// Ring is the ring of one CPU, got from [Reader.Rings]. Each may have a [Ring.Stream] of its own, for a goroutine of
+// its own.
 type Ring struct {
 	reader *Reader
 	raw    *raw.Ring
 	index  int // among the reader's rings
 	walk   walk.Ring
-	batch  *Batch // of a pass over this ring alone; nil before the first
 }
 
 // add makes the memory of a ring the reader's last ring. The kernel keeps its own reading side, if at all: it must not refer to
@@ -31,15 +28,19 @@ func (r *Reader) add(memory *raw.Ring) {
 	r.in.Walk.Add(&ring.walk)
 }
 
-func (r *Ring) begin() (*Batch, error) {
-	err := r.walk.Begin(func() *walk.Pass {
-		r.batch = new(Batch)
-		return &r.batch.pass
-	})
-	if err != nil {
+// Stream opens an unordered stream of this ring alone, to read each ring in a goroutine of its own. Any number of
+// rings may have one at the same time. It returns [ErrBusy] while another Stream holds the ring, and os.ErrClosed
+// after [Reader.Close], which also ends the stream.
+//
+// Its [Stream.Wait] does as the Reader's wakeup policy says ([Wakeup]). It has one source, which stays:
+// [Stream.Add], [Stream.Remove] and [Stream.Shutdown] are errors.
+func (r *Ring) Stream() (*Stream, error) {
+	s := &Stream{opts: StreamOptions{Order: Unordered()}}
+	var err error
+	if s.in, err = reader.NewRingStream(&s.batch.pass, &r.reader.in, &r.walk); err != nil {
 		return nil, err
 	}
-	return r.batch, nil
+	return s, nil
 }
 
 // CPU is the number of the ring's CPU.
@@ -57,17 +58,3 @@ func (r *Ring) Used() int {
 	defer r.reader.in.Gate.LeaveAtOnce()
 	return int(r.walk.Used())
 }
-
-// ForEach calls f for every event that the ring holds now, without waiting. See [Fold] for the
-// order of things; if f returns an error, ForEach stops and returns it, or nil if it is [ErrStop].
-// It returns os.ErrClosed after Close, [ErrBusy] if the ring is being read, and [ErrDisplaced], once, when
-// another reader has taken its entry.
-func (r *Ring) ForEach(f func(Event) error) error { return forEach(r, f) }
-
-// Events is [Reader.Events] for one ring, for a goroutine of its own: see [Ring.Wait].
-func (r *Ring) Events(ctx context.Context) iter.Seq2[Event, error] { return stream(ctx, r) }
-
-// Records is [Reader.Records] for one ring, for a goroutine of its own: see [Ring.Wait].
-func (r *Ring) Records(ctx context.Context) iter.Seq2[Record, error] { return records(ctx, r) }
-
-func (r *Ring) interrupt() { r.reader.interrupt() }

@@ -35,20 +35,20 @@ func TestRingWaitEndsAsItIsCancelled(t *testing.T) {
 		ways := map[error]int{}
 		for range 64 { // a way by chance each: select chooses
 			other, cancel := context.WithCancel(t.Context())
-			stays := waitInBackground(func() error { return k.all()[1].Wait(other) })
+			stays := waitInBackground(func() error { return StreamOf(t, k.all()[1]).Wait(other) })
 			ctx, goAway := context.WithCancel(t.Context())
-			ways[ring.Wait(doneWhenAsked{ctx, serve, goAway})]++
+			ways[StreamOf(t, ring).Wait(doneWhenAsked{ctx, serve, goAway})]++
 			require.Empty(t, k.in.Waker.State().Ended)
-			require.Len(t, ids(t, ring), 1)
+			require.Len(t, ids(t, StreamOf(t, ring)), 1)
 			blocked(t, stays)
 			require.Equal(t, 1, k.in.Waker.State().Each)
 
-			done := waitInBackground(func() error { return ring.Wait(t.Context()) })
+			done := waitInBackground(func() error { return StreamOf(t, ring).Wait(t.Context()) })
 			blocked(t, done)
 			k.output(0, 2)
 			k.poll.wake()
 			require.NoError(t, <-done)
-			require.Len(t, ids(t, ring), 1)
+			require.Len(t, ids(t, StreamOf(t, ring)), 1)
 			cancel()
 			require.Equal(t, context.Canceled, <-stays)
 			k.alone(t)

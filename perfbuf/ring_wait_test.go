@@ -40,11 +40,11 @@ func TestRingWait(t *testing.T) {
 				var read atomic.Uint64
 				wg.Go(func() {
 					for next := uint64(0); next < events; {
-						if err := ring.Wait(t.Context()); err != nil {
+						if err := StreamOf(t, ring).Wait(t.Context()); err != nil {
 							t.Error(err)
 							return
 						}
-						if err := ring.ForEach(func(ev Event) error {
+						if err := StreamOf(t, ring).ForEach(func(ev Event) error {
 							if got := id(t, ev); got != next {
 								t.Errorf("ring %d: event %d instead of %d", i, got, next)
 							}
@@ -82,36 +82,30 @@ func TestRingWaitBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newFake(t, 3, Options{})
 		k.output(2, 1) // of no concern to the others
-		done := waitInBackground(func() error { return k.all()[0].Wait(t.Context()) })
-		err := k.all()[0].Wait(t.Context())
-		require.ErrorIs(t, err, ErrBusy)
-		require.ErrorContains(t, err, "waits for this ring")
-		require.ErrorIs(t, k.Wait(t.Context()), ErrBusy)
-		require.ErrorIs(t, k.Run(t.Context(), never), ErrBusy)
-		s := k.stream()
-		require.ErrorIs(t, k.all()[1].Wait(t.Context()), ErrBusy, "a stream holds it")
-		require.NoError(t, s.Close())
-		other := waitInBackground(func() error { return k.all()[1].Wait(t.Context()) })
+		first, second := StreamOf(t, k.all()[0]), StreamOf(t, k.all()[1])
+		done := waitInBackground(func() error { return first.Wait(t.Context()) })
+		require.ErrorIs(t, first.Wait(t.Context()), ErrBusy)
+		other := waitInBackground(func() error { return second.Wait(t.Context()) })
 		blocked(t, done)
 		blocked(t, other)
+		requireHeld(t, k.Reader)
 		k.output(0, 2)
 		k.poll.wake()
 		require.NoError(t, <-done)
 		blocked(t, other)
-		require.ErrorIs(t, k.Wait(t.Context()), ErrBusy)
 		k.output(1, 3)
 		k.poll.wake()
 		require.NoError(t, <-other)
 		k.alone(t)
 
-		require.NoError(t, k.Wait(t.Context()), "nothing is left claimed")
-		ids(t, k.Reader)
-		done = waitInBackground(func() error { return k.Wait(t.Context()) })
-		require.ErrorIs(t, k.all()[1].Wait(t.Context()), ErrBusy)
+		require.NoError(t, k.unordered().Wait(t.Context()), "nothing is left claimed")
+		ids(t, k.unordered())
+		done = waitInBackground(func() error { return k.unordered().Wait(t.Context()) })
+		requireHeld(t, k.all()[1])
 		k.output(1, 4)
 		k.poll.wake()
 		require.NoError(t, <-done)
-		require.NoError(t, k.all()[1].Wait(t.Context()))
+		require.NoError(t, StreamOf(t, k.all()[1]).Wait(t.Context()))
 		k.alone(t)
 	})
 }
@@ -122,15 +116,15 @@ func TestRingWaitContext(t *testing.T) {
 		over, cancel := context.WithCancelCause(t.Context())
 		var all []<-chan error
 		for i, ctx := range []context.Context{over, t.Context(), over} {
-			all = append(all, waitInBackground(func() error { return k.all()[i].Wait(ctx) }))
+			all = append(all, waitInBackground(func() error { return StreamOf(t, k.all()[i]).Wait(ctx) }))
 		}
 		cancel(errTest)
 		require.Equal(t, errTest, <-all[0])
 		require.Equal(t, errTest, <-all[2])
-		require.Equal(t, errTest, k.all()[0].Wait(over))
+		require.Equal(t, errTest, StreamOf(t, k.all()[0]).Wait(over))
 		time.Sleep(time.Hour)
 		blocked(t, all[1])
-		again := waitInBackground(func() error { return k.all()[0].Wait(t.Context()) })
+		again := waitInBackground(func() error { return StreamOf(t, k.all()[0]).Wait(t.Context()) })
 		k.output(0, 1)
 		k.output(1, 2)
 		k.output(2, 3)
@@ -146,7 +140,7 @@ func TestRingWaitCloses(t *testing.T) {
 		k := newFake(t, 3, Options{Wakeup: Wakeup{Bytes: fakeRingSize / 2, PollInterval: time.Second}})
 		var all []<-chan error
 		for _, ring := range k.all() {
-			all = append(all, waitInBackground(func() error { return ring.Wait(context.Background()) }))
+			all = append(all, waitInBackground(func() error { return StreamOf(t, ring).Wait(context.Background()) }))
 		}
 		require.NoError(t, k.Close())
 		for _, done := range all {
@@ -154,7 +148,7 @@ func TestRingWaitCloses(t *testing.T) {
 		}
 		synctest.Wait()
 		require.Equal(t, int32(1), k.freed.Load(), "the last to leave frees, and nobody stays")
-		require.Equal(t, os.ErrClosed, k.all()[0].Wait(context.Background()))
+		require.Equal(t, os.ErrClosed, StreamOf(t, k.all()[0]).Wait(context.Background()))
 		require.Equal(t, int32(1), k.freed.Load())
 	})
 }
@@ -176,11 +170,11 @@ func TestRingWaitDoesNotSpin(t *testing.T) {
 				k := c.make(t)
 				k.fill(0, 1)
 				k.poll.wake()
-				done := waitInBackground(func() error { return k.all()[1].Wait(t.Context()) })
+				done := waitInBackground(func() error { return StreamOf(t, k.all()[1]).Wait(t.Context()) })
 				time.Sleep(time.Hour)
 				blocked(t, done)
 				require.LessOrEqual(t, k.poll.waits.Load(), c.most)
-				require.NoError(t, k.all()[0].Wait(t.Context()))
+				require.NoError(t, StreamOf(t, k.all()[0]).Wait(t.Context()))
 				blocked(t, done)
 				k.output(1, 1)
 				k.poll.wake()
@@ -197,12 +191,12 @@ func TestRingWaitPolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newFake(t, 3, Options{Wakeup: Wakeup{Bytes: 2 * recordSize, PollInterval: time.Minute}})
 		start := time.Now()
-		first := waitInBackground(func() error { return k.all()[0].Wait(t.Context()) })
-		second := waitInBackground(func() error { return k.all()[1].Wait(t.Context()) })
+		first := waitInBackground(func() error { return StreamOf(t, k.all()[0]).Wait(t.Context()) })
+		second := waitInBackground(func() error { return StreamOf(t, k.all()[1]).Wait(t.Context()) })
 		k.output(0, 1)
 		for range 11 {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-			require.Equal(t, context.DeadlineExceeded, k.all()[2].Wait(ctx))
+			require.Equal(t, context.DeadlineExceeded, StreamOf(t, k.all()[2]).Wait(ctx))
 			cancel()
 		}
 		require.Equal(t, 55*time.Second, time.Since(start))
@@ -227,7 +221,7 @@ func TestRingWaitDoorbell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newBelled(t, 2)
 		wait := func(i int) <-chan error {
-			return waitInBackground(func() error { return k.all()[i].Wait(t.Context()) })
+			return waitInBackground(func() error { return StreamOf(t, k.all()[i]).Wait(t.Context()) })
 		}
 		all := []<-chan error{wait(0), wait(1)}
 		for round := range 6 {
@@ -242,13 +236,13 @@ func TestRingWaitDoorbell(t *testing.T) {
 			require.NoError(t, <-all[i])
 			require.Equal(t, at, time.Now())
 			blocked(t, all[1-i])
-			require.Equal(t, []uint64{uint64(round)}, ids(t, k.all()[i]))
+			require.Equal(t, []uint64{uint64(round)}, ids(t, StreamOf(t, k.all()[i])))
 			all[i] = wait(i)
 			time.Sleep(bellPollInterval / 2)
 			require.NoError(t, k.emit(i, uint64(round))) // rings no bell
 			require.NoError(t, <-all[i])
 			require.LessOrEqual(t, time.Since(at), 2*bellPollInterval)
-			ids(t, k.all()[i])
+			ids(t, StreamOf(t, k.all()[i]))
 			all[i] = wait(i)
 		}
 		k.Close()

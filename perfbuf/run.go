@@ -10,27 +10,15 @@ import (
 	"github.com/ringfold/ringfold/internal/walk"
 )
 
-// waiter is a Source that can be waited for.
-type waiter interface {
-	Source
-	Wait(context.Context) error
-	interrupt() // makes a Wait look at its context
-}
-
-// forEach is [Fold] without anything to carry along.
-func forEach(src Source, f func(Event) error) error {
-	return unlessStopped(forEachUntil(context.Background(), src, f))
-}
-
-// forEachUntil is forEach that also ends with context.Cause(ctx), after the event that is with f, when ctx is done.
+// forEachUntil is ForEach that also ends with context.Cause(ctx), after the event that is with f, when ctx is done.
 // If f has returned ErrStop, it returns errStopped, which no context has for a cause.
-func forEachUntil(ctx context.Context, src Source, f func(Event) error) error {
-	batch, err := src.begin()
-	if err != nil {
+func (s *Stream) forEachUntil(ctx context.Context, f func(Event) error) error {
+	if err := s.in.Begin(); err != nil {
 		return err
 	}
-	defer batch.pass.End()
-	return each(ctx, &batch.pass, f)
+	p := &s.batch.pass
+	defer p.End()
+	return each(ctx, p, f)
 }
 
 func each(ctx context.Context, p *walk.Pass, f func(Event) error) error {
@@ -99,20 +87,15 @@ func unlessStopped(err error) error {
 	return err
 }
 
-func forEachBatch(src Source, f func(*Batch) error) error {
-	return unlessStopped(forEachBatchUntil(context.Background(), src, f))
-}
-
 // forEachBatchUntil is forEachUntil by batches.
-func forEachBatchUntil(ctx context.Context, src Source, f func(*Batch) error) error {
-	batch, err := src.begin()
-	if err != nil {
+func (s *Stream) forEachBatchUntil(ctx context.Context, f func(*Batch) error) error {
+	if err := s.in.Begin(); err != nil {
 		return err
 	}
-	p := &batch.pass
+	p := &s.batch.pass
 	defer p.End()
 	for p.Next() {
-		if err := f(batch); err != nil {
+		if err := f(&s.batch); err != nil {
 			return stopped(err)
 		}
 		p.Batch.Finish()
@@ -123,24 +106,16 @@ func forEachBatchUntil(ctx context.Context, src Source, f func(*Batch) error) er
 	return p.Err
 }
 
-func run(ctx context.Context, src waiter, f func(Event) error) error {
-	return untilStopped(ctx, src, func() error { return forEachUntil(ctx, src, f) })
-}
-
-func runBatches(ctx context.Context, src waiter, f func(*Batch) error) error {
-	return untilStopped(ctx, src, func() error { return forEachBatchUntil(ctx, src, f) })
-}
-
 // untilStopped waits for events and reads them, over and over, until that fails.
-func untilStopped(ctx context.Context, src waiter, read func() error) error {
+func (s *Stream) untilStopped(ctx context.Context, read func() error) error {
 	waitFor := ctx
 	if ctx.Done() != nil {
-		stop := context.AfterFunc(ctx, src.interrupt)
+		stop := context.AfterFunc(ctx, s.in.Interrupt) // makes a Wait look at its context
 		defer stop()
 		waitFor = wake.Watched{Context: ctx}
 	}
 	for {
-		if err := src.Wait(waitFor); err != nil {
+		if err := s.Wait(waitFor); err != nil {
 			return err
 		}
 		if err := read(); err != nil {
@@ -149,10 +124,19 @@ func untilStopped(ctx context.Context, src waiter, read func() error) error {
 	}
 }
 
-func stream(ctx context.Context, src waiter) iter.Seq2[Event, error] {
+// Run calls f for each event as it becomes due, and waits in between, until f returns an error, ctx is done or the
+// stream or a reader of it is closed. It returns f's error (nil if that is [ErrStop]), context.Cause(ctx),
+// os.ErrClosed, [ErrBusy], [ErrDisplaced] or [ErrBarriers], never nil otherwise.
+func (s *Stream) Run(ctx context.Context, f func(Event) error) error {
+	return s.untilStopped(ctx, func() error { return s.forEachUntil(ctx, f) })
+}
+
+// Events iterates over events as they become due, and waits in between. The error is nil with an event. What ends
+// the iteration, other than the loop itself, comes alone and last; errors are those of [Stream.Run].
+func (s *Stream) Events(ctx context.Context) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		left := false
-		err := run(ctx, src, func(ev Event) error {
+		err := s.Run(ctx, func(ev Event) error {
 			if left = !yield(ev, nil); left {
 				return ErrStop
 			}
@@ -164,9 +148,12 @@ func stream(ctx context.Context, src waiter) iter.Seq2[Event, error] {
 	}
 }
 
-func records(ctx context.Context, src waiter) iter.Seq2[Record, error] {
+// Records iterates over copies of events as they become due, and waits in between. It is the simplest way to read:
+// a [Record] may be kept. Losses and corrupt memory are records too; see [Record.Kind]. Errors are those of
+// [Stream.Run].
+func (s *Stream) Records(ctx context.Context) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
-		for ev, err := range stream(ctx, src) {
+		for ev, err := range s.Events(ctx) {
 			var rec Record
 			if err == nil {
 				rec = ev.Record()

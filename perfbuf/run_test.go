@@ -2,7 +2,6 @@ package perfbuf
 
 import (
 	"context"
-	"iter"
 	"os"
 	"testing"
 	"testing/synctest"
@@ -13,16 +12,11 @@ import (
 
 // What waits is tried with the two sources that do: a reader, and a stream in which everything is due.
 var waiterKinds = map[string]func(k *fake) runner{
-	"reader":  func(k *fake) runner { return k.Reader },
-	"ordered": func(k *fake) runner { return k.stream() },
+	"unordered": func(k *fake) runner { return k.unordered() },
+	"ordered":   func(k *fake) runner { return k.stream() },
 }
 
-type runner interface {
-	waiter
-	Run(context.Context, func(Event) error) error
-	Events(context.Context) iter.Seq2[Event, error]
-	Records(context.Context) iter.Seq2[Record, error]
-}
+type runner = *Stream
 
 func forRunners(t *testing.T, test func(t *testing.T, k *fake, r runner)) {
 	for name, source := range waiterKinds {
@@ -170,7 +164,7 @@ func TestRunOfAContextThatErrStopHasCancelled(t *testing.T) {
 				return r.Run(ctx, func(Event) error { f(); return nil })
 			},
 			"RunBatches": func(ctx context.Context, f func()) error {
-				return runBatches(ctx, r, func(*Batch) error { f(); return nil })
+				return r.RunBatches(ctx, func(*Batch) error { f(); return nil })
 			},
 			"Events": func(ctx context.Context, f func()) (last error) {
 				for _, err := range r.Events(ctx) {

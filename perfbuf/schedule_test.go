@@ -45,7 +45,7 @@ func TestFullestFirstOfUnequalRings(t *testing.T) {
 	require.NoError(t, err)
 	defer r.(*Reader).Close()
 	var got []int
-	require.NoError(t, r.(*Reader).ForEach(func(ev Event) error {
+	require.NoError(t, StreamOf(t, r.(*Reader)).ForEach(func(ev Event) error {
 		if got = append(got, ev.CPU()); len(got)%3 == 0 {
 			small.Output(1, payload[:])
 		}
@@ -101,7 +101,7 @@ func TestScheduleDeliversAll(t *testing.T) {
 						}
 					}
 				}
-				require.NoError(t, k.ForEach(func(ev Event) error {
+				require.NoError(t, k.unordered().ForEach(func(ev Event) error {
 					i := ev.CPU() - firstCPU
 					if got := ev.Time(); got != next[i] {
 						require.Equal(t, next[i], got, "ring %d", i)
@@ -136,7 +136,7 @@ func TestScheduleEnds(t *testing.T) {
 				}
 				var got [n]int
 				total, emitted := 0, 0
-				require.NoError(t, k.ForEach(func(ev Event) error {
+				require.NoError(t, k.unordered().ForEach(func(ev Event) error {
 					if ev.Kind() == KindSample {
 						got[ev.CPU()-firstCPU]++
 					}
@@ -178,7 +178,7 @@ func TestScheduleRevisitsAHotRing(t *testing.T) {
 			}
 		}
 		events := 0
-		require.NoError(t, k.ForEach(func(ev Event) error {
+		require.NoError(t, k.unordered().ForEach(func(ev Event) error {
 			if events++; events%3 == 0 { // one for three that are read
 				k.w[2].Output(1, payload[:])
 			}
@@ -204,7 +204,7 @@ func TestQuantum(t *testing.T) {
 	}
 	n := [2]uint64{}
 	visits, last := 0, -1
-	require.NoError(t, k.ForEach(func(ev Event) error {
+	require.NoError(t, k.unordered().ForEach(func(ev Event) error {
 		i := ev.CPU() - firstCPU
 		if i != last {
 			visits++
@@ -245,9 +245,9 @@ func TestSchedulePanics(t *testing.T) {
 			got[i]++
 			return nil
 		}
-		require.PanicsWithValue(t, errTest, func() { k.ForEach(read) })
+		require.PanicsWithValue(t, errTest, func() { k.unordered().ForEach(read) })
 		require.Equal(t, 1, k.in.Gate.Inside())
-		require.NoError(t, k.ForEach(read))
+		require.NoError(t, k.unordered().ForEach(read))
 		require.Equal(t, [3]uint64{each, each, each}, got)
 		require.NoError(t, k.Close())
 		require.Equal(t, int32(1), k.freed.Load())
@@ -269,12 +269,12 @@ func TestScheduleLoads(t *testing.T) {
 	}
 	k.output(0, 1, 2, 3)
 	k.output(2, 4)
-	require.NoError(t, k.ForEach(func(Event) error { return ErrStop }))
+	require.NoError(t, k.unordered().ForEach(func(Event) error { return ErrStop }))
 	k.output(2, 5, 6)
-	require.Len(t, ids(t, k.Reader), 5)
+	require.Len(t, ids(t, k.unordered()), 5)
 	require.Equal(t, [][]Load{{load(0, 3, 3), load(2, 1, 1)}, {load(0, 2, 0), load(2, 3, 2)}}, got)
 	k.output(1, 7)
-	require.Len(t, ids(t, k.Reader), 1)
+	require.Len(t, ids(t, k.unordered()), 1)
 	require.Len(t, got, 2)
 }
 
@@ -283,7 +283,7 @@ func TestHeadGoesBackDuringAPass(t *testing.T) {
 	k := newFake(t, 2, Options{Schedule: func([]Load) {}})
 	k.output(0, 1)
 	k.output(1, 2, 3, 4)
-	require.NoError(t, k.ForEach(func(ev Event) error {
+	require.NoError(t, k.unordered().ForEach(func(ev Event) error {
 		k.w[1].SetHead(0)
 		k.w[1].Publish()
 		return nil
@@ -304,9 +304,9 @@ func TestFullestFirstDoesNotAllocate(t *testing.T) {
 func TestHeadBehindTail(t *testing.T) {
 	k := newFake(t, 2, Options{})
 	k.output(1, 1, 2, 3, 4)
-	require.Len(t, ids(t, k.Reader), 4)
+	require.Len(t, ids(t, k.unordered()), 4)
 	k.w[1].SetHead(0)
 	k.w[1].Publish()
 	k.output(0, 5)
-	require.Equal(t, []uint64{5}, ids(t, k.Reader))
+	require.Equal(t, []uint64{5}, ids(t, k.unordered()))
 }

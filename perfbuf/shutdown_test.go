@@ -28,32 +28,35 @@ func TestShutdownOfAClosedStream(t *testing.T) {
 				require.NoError(t, k.Resume())
 			}
 			k.requireEntries(plainEntry, plainEntry)
-			require.Equal(t, []uint64{10, 11, 12}, ids(t, k.Reader))
-			require.NoError(t, k.Shutdown(t.Context(), never))
+			require.Equal(t, []uint64{10, 11, 12}, ids(t, k.unordered()))
+			require.NoError(t, k.unordered().Shutdown(t.Context(), never))
 			require.Zero(t, k.Stats().Total().Dropped)
 		})
 	}
 }
 
-// While another goroutine reads, the Reader stays open. An ErrBusy of the function is the function's error: it is closed.
+// While the stream is used, the Reader stays open. An ErrBusy of the function is the function's error: it is closed.
 func TestShutdownAndErrBusy(t *testing.T) {
-	for name, shutdown := range map[string]func(k *belled, f func(Event) error) error{
-		"reader": func(k *belled, f func(Event) error) error { return k.Shutdown(k.t.Context(), f) },
-		"stream": func(k *belled, f func(Event) error) error { return k.stream().Shutdown(k.t.Context(), f) },
-	} {
+	for name, source := range sourceKinds {
 		t.Run(name, func(t *testing.T) {
 			k := newBelled(t, 2)
 			k.programs = &fakePrograms{}
+			s := source(k.fake)
 			k.output(0, 10, 11, 12)
-			if name == "reader" {
-				require.NoError(t, k.all()[0].ForEach(func(Event) error {
-					require.ErrorIs(t, shutdown(k, never), ErrBusy)
-					return ErrStop
-				}))
+			if name == "ring" {
+				err := s.Shutdown(t.Context(), never)
+				require.ErrorContains(t, err, "this is a Stream of one ring: call Reader.Pause")
 				require.Zero(t, k.freed.Load())
+				k.requireEntries(plainEntry, plainEntry)
+				return
 			}
+			require.NoError(t, s.ForEach(func(Event) error {
+				require.ErrorIs(t, s.Shutdown(t.Context(), never), ErrBusy)
+				return ErrStop
+			}))
+			require.Zero(t, k.freed.Load())
 			mine := fmt.Errorf("mine: %w", ErrBusy)
-			require.Equal(t, mine, shutdown(k, func(Event) error { return mine }))
+			require.Equal(t, mine, s.Shutdown(t.Context(), func(Event) error { return mine }))
 			require.Equal(t, int32(1), k.freed.Load())
 		})
 	}

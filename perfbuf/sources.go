@@ -10,14 +10,14 @@ import (
 )
 
 // Merge opens one stream of the events of several readers, those that their rings hold and those to
-// come, in order of time. [Event.Source] says which reader an event is from. Each keeps its own
+// come, in order of time, or [Unordered]. [Event.Source] says which reader an event is from. Each keeps its own
 // options and statistics, and its losses come as its events. Of one reader, it is [Reader.Stream].
 //
 // In exact mode no event of any of them is late: a barrier covers all programs, whatever they write
 // to. Readers may be added and removed later: see [Stream.Add]. Closing one of them ends the stream,
 // with os.ErrClosed.
 //
-// Errors are invalid options, a reader or a map that is there twice, [ErrBusy] if rings are being read,
+// Errors are invalid options, a reader or a map that is there twice, [ErrBusy] if another Stream holds rings,
 // os.ErrClosed, and why readers cannot be waited for together, such as EMFILE (epoll_ctl). After an
 // error the readers are as before. Exact mode also fails if the process has no way to wait for an RCU
 // grace period. The error says what was tried: see [Barriers]. The first
@@ -33,8 +33,8 @@ func Merge(o StreamOptions, readers ...*Reader) (*Stream, error) {
 		return nil, err
 	}
 	s := &Stream{opts: o}
-	so := reader.StreamOptions{Barriers: grace.Set(o.Barriers), Order: order.Options{
-		Exact: !o.Order.guess, Interval: o.BarrierInterval, Slack: o.Order.slack, DropLate: o.DropLate, FlushEvery: o.FlushEvery,
+	so := reader.StreamOptions{Unordered: o.Order.mode == noOrder, Barriers: grace.Set(o.Barriers), Order: order.Options{
+		Exact: o.Order.mode == exactOrder, Interval: o.BarrierInterval, Slack: o.Order.slack, DropLate: o.DropLate, FlushEvery: o.FlushEvery,
 		Merge: merge.Options{Spill: max(o.Spill.Bytes, 0)}, Above: o.Spill.Above, Until: o.Spill.Until,
 	}}
 	in := make([]*reader.Reader, len(readers))
@@ -65,7 +65,7 @@ func (s *Stream) Add(r *Reader) error {
 
 // Remove takes a reader out of the stream. It drops those of its events that the stream has seen
 // and not delivered, and counts them as dropped. To have them, end the programs' outputs first, as
-// [Reader.Pause] does, and wait for the marker of a [Reader.Flush]. In a BPF ring buffer, records
+// [Reader.Pause] does, and wait for the marker of a [Stream.Flush]. In a BPF ring buffer, records
 // behind one that is reserved and not submitted stay there, and the next reader gets them again,
 // even if the stream has delivered them. The reader stays open, and its rings may be read in other
 // ways.

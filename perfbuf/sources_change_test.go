@@ -77,7 +77,7 @@ func TestRemoveThenClose(t *testing.T) {
 					require.Contains(t, ids(t, s), uint64(20))
 					require.NoError(t, s.Remove(last.Reader))
 					last.output(0, 30)
-					require.Equal(t, []uint64{30}, ids(t, last.Reader), "given back")
+					require.Equal(t, []uint64{30}, ids(t, last.unordered()), "given back")
 					require.NoError(t, s.Close())
 				})
 			})
@@ -116,7 +116,7 @@ func TestAddThatFails(t *testing.T) {
 	s, barrier := a.stepped(5_000_000, StreamOptions{})
 	a.hooks.group = func() (kernel.Group, error) { return nil, errTest }
 	require.ErrorIs(t, s.Add(b.Reader), errTest)
-	require.NoError(t, b.ForEach(never), "it is not claimed")
+	requireFree(t, b.Reader)
 	require.Equal(t, b.programs.opens.Load(), b.programs.closes.Load())
 	a.output(0, 1)
 	require.NoError(t, barrier.Round(), "it is still in use")
@@ -167,7 +167,7 @@ func TestFlushWhileSourcesGo(t *testing.T) {
 						require.Empty(t, copies(t, s))
 						for _, k := range []*fake{a, b} {
 							if !k.in.Walk.Held() {
-								require.Empty(t, copies(t, k.Reader))
+								require.Empty(t, copies(t, k.unordered()))
 							}
 						}
 						require.NoError(t, s.Flush(), "it needs no source")
@@ -206,7 +206,7 @@ func TestStreamWithoutSources(t *testing.T) {
 				require.NoError(t, end(t, s))
 				require.Equal(t, os.ErrClosed, s.Wait(t.Context()))
 				require.Equal(t, os.ErrClosed, s.Add(k.Reader))
-				require.NoError(t, k.ForEach(never))
+				requireFree(t, k.Reader)
 			})
 		})
 	}

@@ -69,7 +69,7 @@ func TestStreamLeavesNothingOpen(t *testing.T) {
 		"a source comes and goes within a pass": {within(func(t *testing.T, w *world) {
 			require.NoError(t, w.s.Add(w.b.Reader))
 			require.NoError(t, w.s.Remove(w.b.Reader))
-			require.NoError(t, w.b.ForEach(never))
+			requireFree(t, w.b.Reader)
 		}), 2, 1},
 		"two sources come at once within a pass": {within(func(t *testing.T, w *world) {
 			w.b.programs.opened = func() error { return w.s.Add(w.c.Reader) }
@@ -109,7 +109,7 @@ func TestStreamLeavesNothingOpen(t *testing.T) {
 				for _, k := range all {
 					opens, closes = opens+k.programs.opens.Load(), closes+k.programs.closes.Load()
 					if k.freed.Load() == 0 {
-						require.NoError(t, k.ForEach(never), "it is given back")
+						requireFree(t, k.Reader)
 						require.Equal(t, 1, k.in.Gate.Inside())
 					}
 				}
@@ -195,7 +195,6 @@ func TestInterruptsComeLast(t *testing.T) {
 		"Remove":           func(s *Stream, a, _ *fake) error { return s.Remove(a.Reader) },
 		"Flush":            func(s *Stream, _, _ *fake) error { return s.Flush() },
 		"Close":            func(s *Stream, _, _ *fake) error { return s.Close() },
-		"a source's Flush": func(_ *Stream, a, _ *fake) error { return a.Flush() },
 		"a source's Close": func(_ *Stream, a, _ *fake) error { return a.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -214,22 +213,6 @@ func TestInterruptsComeLast(t *testing.T) {
 				s.Close()
 				<-done
 			})
-		})
-	}
-}
-
-// A flush that one of several sources asks for ends the stream's wait.
-func TestFlushOfASourceWhileTheStreamWaits(t *testing.T) {
-	for i := range 2 {
-		synctest.Test(t, func(t *testing.T) {
-			a, b := twoReaders(t)
-			s, err := Merge(StreamOptions{Order: Slack(0)}, a.Reader, b.Reader)
-			require.NoError(t, err)
-			done := waitInBackground(func() error { return s.Wait(t.Context()) })
-			blocked(t, done)
-			require.NoError(t, []*fake{a, b}[i].Flush())
-			require.NoError(t, <-done)
-			require.Len(t, copies(t, s), 1)
 		})
 	}
 }

@@ -36,10 +36,10 @@ func TestMergeReaders(t *testing.T) {
 	require.Equal(t, []*Reader{a.Reader, b.Reader, a.Reader, b.Reader, a.Reader, b.Reader}, from)
 	require.EqualValues(t, 3, a.Stats().Total().Samples)
 	require.EqualValues(t, 3, b.Stats().Total().Samples)
-	require.ErrorIs(t, a.ForEach(never), ErrBusy)
+	requireHeld(t, a)
 	require.NoError(t, s.Close())
-	require.NoError(t, a.ForEach(never))
-	require.NoError(t, b.ForEach(never))
+	requireFree(t, a.Reader)
+	requireFree(t, b.Reader)
 }
 
 // A reader that is taken out is free at once, and one that comes in later is read from then on.
@@ -58,14 +58,14 @@ func TestAddAndRemove(t *testing.T) {
 	require.Equal(t, errNilReader, s.Add(nil))
 	_, err = Merge(StreamOptions{}, b.Reader, nil)
 	require.Equal(t, errNilReader, err)
-	require.Equal(t, []uint64{20}, ids(t, a.Reader), "it had not been seen")
+	require.Equal(t, []uint64{20}, ids(t, a.unordered()), "it had not been seen")
 	b.output(0, 30)
 	require.Equal(t, []uint64{30}, ids(t, s))
 	require.NoError(t, s.Remove(b.Reader))
 	require.Empty(t, ids(t, s), "without sources nothing comes")
 	require.NoError(t, s.Close())
 	require.Equal(t, os.ErrClosed, s.Add(a.Reader))
-	require.NoError(t, a.ForEach(never), "it is not claimed")
+	require.NoError(t, a.unordered().ForEach(never), "it is not claimed")
 }
 
 // What a wait is for changes with the sources, while it waits.
@@ -112,19 +112,19 @@ func TestWaitForSeveralReaders(t *testing.T) {
 		require.NoError(t, a.Close())
 		require.Equal(t, os.ErrClosed, <-done, "a source's end is the stream's")
 		require.NoError(t, s.Close())
-		require.NoError(t, b.ForEach(never))
+		requireFree(t, b.Reader)
 		<-a.Done()
 	})
 }
 
-// One marker answers the flushes of all sources.
+// One marker answers all flushes, of all sources together.
 func TestFlushOfSeveralReaders(t *testing.T) {
 	a, b := twoReaders(t)
 	s, err := Merge(StreamOptions{Order: Slack(time.Millisecond)}, a.Reader, b.Reader)
 	require.NoError(t, err)
-	require.NoError(t, a.Flush())
-	require.NoError(t, b.Flush())
-	require.NoError(t, s.Flush())
+	for range 3 {
+		require.NoError(t, s.Flush())
+	}
 	a.clock.Add(2e6)
 	recs := copies(t, s)
 	require.Len(t, recs, 1)
@@ -142,18 +142,18 @@ func TestMergeRefuses(t *testing.T) {
 	} {
 		_, err := Merge(StreamOptions{Order: Slack(0)}, readers...)
 		require.ErrorContains(t, err, want)
-		require.NoError(t, a.ForEach(never), "nothing is left claimed")
-		require.NoError(t, b.ForEach(never))
+		requireFree(t, a.Reader)
+		requireFree(t, b.Reader)
 	}
 	s := a.slack(1)
 	_, err := Merge(StreamOptions{Order: Slack(0)}, b.Reader, a.Reader)
 	require.ErrorIs(t, err, ErrBusy)
-	require.NoError(t, b.ForEach(never))
+	requireFree(t, b.Reader)
 	require.NoError(t, s.Close())
 	require.NoError(t, b.Close())
 	_, err = Merge(StreamOptions{Order: Slack(0)}, a.Reader, b.Reader)
 	require.Equal(t, os.ErrClosed, err)
-	require.NoError(t, a.ForEach(never))
+	requireFree(t, a.Reader)
 }
 
 // Readers may come, go and be closed in the middle of a pass. It is the next that sees them.
@@ -167,7 +167,7 @@ func TestSourcesChangeWithinAPass(t *testing.T) {
 	require.NoError(t, s.ForEach(func(Event) error {
 		if n++; n == 1 {
 			require.NoError(t, s.Add(b.Reader))
-			require.ErrorIs(t, b.ForEach(never), ErrBusy)
+			requireHeld(t, b)
 			require.Error(t, s.Add(b.Reader))
 		}
 		return nil
@@ -179,12 +179,12 @@ func TestSourcesChangeWithinAPass(t *testing.T) {
 	require.NoError(t, s.ForEach(func(Event) error {
 		if n++; n == 1 {
 			require.NoError(t, s.Remove(a.Reader))
-			require.ErrorIs(t, a.ForEach(never), ErrBusy, "until the pass ends")
+			requireHeld(t, a)
 		}
 		return nil
 	}))
 	require.Equal(t, 2, n)
-	require.NoError(t, a.ForEach(never))
+	requireFree(t, a.Reader)
 	b.output(0, 6)
 	require.Equal(t, []uint64{6}, ids(t, s))
 
@@ -198,7 +198,7 @@ func TestSourcesChangeWithinAPass(t *testing.T) {
 	}))
 	require.Equal(t, os.ErrClosed, s.ForEach(never))
 	require.NoError(t, s.Close())
-	require.NoError(t, b.ForEach(never))
+	requireFree(t, b.Reader)
 }
 
 // A source that cannot be paused is let pass, as a BPF ring buffer; one of which that fails is not, and all stay open.

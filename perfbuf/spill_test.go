@@ -18,6 +18,7 @@ const block = fakeRingSize
 // slow is a stream in which nothing is due before the clock has moved by an hour.
 func (k *fake) slow(sp Spill) *Stream {
 	k.t.Helper()
+	CloseStreamsOf(k.Reader, true)
 	s, err := k.Stream(StreamOptions{Order: Slack(time.Hour), Spill: sp})
 	require.NoError(k.t, err)
 	return s

@@ -2,27 +2,33 @@ package perfbuf
 
 import (
 	"context"
-	"iter"
 
-	"github.com/ringfold/ringfold/internal/order"
 	"github.com/ringfold/ringfold/internal/reader"
 )
 
-// Stream is one stream of the events of all CPUs, and of all its sources, in timestamp order. Make one with
-// [Reader.Stream], or of several readers with [Merge]. Events stay in their rings until
-// they are delivered, unless a ring fills up: see [Spill].
+// Stream is what is read: the events of all CPUs of one reader ([Reader.Stream]) or of several ([Merge]), in the
+// order of [StreamOptions], or those of one ring ([Ring.Stream]). In order, events stay in their rings until they are
+// due, unless a ring fills up: see [Spill].
 //
-// [Event.Time] never decreases, except at events marked [Event.Late]. Exact mode has no late events,
-// but for the cases that [PayloadTime] and [Stream.Add] describe. With
-// slack, an earlier event may follow a marker ([KindFlushed]). A loss comes just before the sample
-// that reported it. A record whose time lies more than a second in the future is corrupt: see
-// [KindCorrupt].
+// In order, [Event.Time] never decreases, except at events marked [Event.Late]. Exact mode has no late events,
+// but for the cases that [PayloadTime] and [Stream.Add] describe. With slack, an earlier event may follow a marker
+// ([KindFlushed]). A loss comes just before the sample that reported it. A record whose time lies more than a second
+// in the future is corrupt: see [KindCorrupt]. Times of different CPUs are as comparable as the kernel's clock is
+// exact. Order in time is not causality.
 //
-// Times of different CPUs are as comparable as the kernel's clock is exact. Order in time is not
-// causality.
+// A stream holds its rings from its making to its Close: another Stream over one of them returns [ErrBusy]. Use it from one
+// goroutine at a time: a second call that reads or waits returns [ErrBusy], also from the function that receives the
+// stream's events. Add, Remove, Flush, Watermark, Options and Close may be called from anywhere at any time.
 //
-// An open stream holds all rings: other reads of them return [ErrBusy]. Use it from one goroutine at a
-// time. Close may be called from any.
+// # Passes
+//
+// A pass goes once over the rings and delivers what is due. Unordered, these are the events that the rings hold at
+// its beginning, the fullest ring first: see [Schedule]. The tail of a ring, which gives its memory back to the
+// kernel, is stored when the pass leaves the ring; if the ring was nearly full, also on the way. In order, tails are
+// stored at the end of the pass, and whenever it has read an eighth of a ring.
+//
+// If your function returns an error, panics or calls runtime.Goexit, the pass ends and stores tails. The event
+// that it received counts as consumed; those after it wait for the next pass.
 type Stream struct {
 	in    *reader.Stream
 	opts  StreamOptions
@@ -33,7 +39,7 @@ type Stream struct {
 // returned from every event with this time or an earlier one, or DropLate has dropped it. In exact
 // mode that is proven, and such an event is marked [Event.Late] if it comes all the same: of a source
 // that was added since, or in another case that [PayloadTime] describes. In slack mode it is a guess.
-// It never goes back, is 0 before the first pass, and stays as it is after Close.
+// It never goes back, is 0 before the first pass, and stays as it is after Close. Unordered, it is always 0.
 //
 // It moves on at the end of a pass, before the markers of that pass. A pass that ends early, as f fails, panics or
 // stops, leaves it before the first event that f did not get. While nothing happens, there are no passes:
@@ -46,34 +52,33 @@ type Stream struct {
 //
 // It is one atomic load, and may be called from any goroutine at any time. A goroutine that sees a
 // time also sees what f did before.
-func (s *Stream) Watermark() uint64 { return s.in.Order.Complete() }
+func (s *Stream) Watermark() uint64 { return s.in.Complete() }
 
 // Options returns the options in effect, with defaults filled in.
 func (s *Stream) Options() StreamOptions { return s.opts }
 
-// Close ends the stream. It drops events that the stream has seen and not delivered, and counts them as
-// dropped in Stats. To read them first, call [Stream.Drain] or [Stream.ForEachPending]. Readers stay
-// open, and their rings may be read in other ways. Close does not block: a running Wait or pass ends with
-// os.ErrClosed. The error is always nil.
+// Close ends the stream and gives its rings back. In order, it drops events that the stream has seen and not
+// delivered, and counts them as dropped in Stats. To read them first, call [Stream.Drain] or
+// [Stream.ForEachPending]. Readers stay open, and their rings may have another Stream: at once if this one is idle,
+// otherwise as soon as its running Wait or pass has ended, with os.ErrClosed. Close does not block. The error is
+// always nil.
 func (s *Stream) Close() error {
 	s.in.Close()
 	return nil
 }
 
-// ForEach calls f for every event that is due, in order, without waiting. See [Fold] for what ends it. It
-// stores tails at its end, and whenever it has read an eighth of a ring.
-func (s *Stream) ForEach(f func(Event) error) error { return forEach(s, f) }
+// ForEach calls f for every event that is due, without waiting: one pass. See [Fold].
+func (s *Stream) ForEach(f func(Event) error) error {
+	return unlessStopped(s.forEachUntil(context.Background(), f))
+}
 
 // ForEachPending calls f for every event that the rings hold, in order, whether due or not, and for every
 // loss that the kernel knows of. On Linux 6.0 and newer these include losses that no record has reported
 // yet; asking for them interrupts each CPU. Events that come later with earlier times are late, in exact
-// mode too: to miss none, see [Stream.Drain].
-func (s *Stream) ForEachPending(f func(Event) error) error {
-	_, err := s.beginAll(0)
-	return s.deliver(err, f)
-}
+// mode too: to miss none, see [Stream.Drain]. Unordered, it is ForEach.
+func (s *Stream) ForEachPending(f func(Event) error) error { return s.deliver(s.in.BeginAll(0), f) }
 
-// deliver goes over the round that was begun, unless that has failed.
+// deliver goes over the pass that was begun, unless that has failed.
 func (s *Stream) deliver(err error, f func(Event) error) error {
 	if err != nil {
 		return err
@@ -83,27 +88,12 @@ func (s *Stream) deliver(err error, f func(Event) error) error {
 	return unlessStopped(each(context.Background(), p, f))
 }
 
-// begin starts the delivery of what is due.
-func (s *Stream) begin() (*Batch, error) { return s.beginRound((*order.Stream).Begin) }
-
-// beginAll starts the delivery of all that the rings hold. waited is what quiesce has returned, or 0.
-func (s *Stream) beginAll(waited uint64) (*Batch, error) {
-	return s.beginRound(func(o *order.Stream) { o.BeginAll(waited) })
-}
-
-func (s *Stream) beginRound(begin func(*order.Stream)) (*Batch, error) {
-	if err := s.in.Acquire(); err != nil {
-		return nil, err
-	}
-	begin(s.in.Order)
-	return &s.batch, nil
-}
-
 // Drain is ForEachPending with proof, for the end of a stream. Detach your programs and end your Run
 // first. Drain waits until running programs have ended (on sleepable ones, see [PayloadTime]), and then
 // calls f for all that is left. So the stream ends complete, in either mode, and no event is late in
 // exact mode. Other programs may go on: what they output meanwhile is left for the next pass, and comes
-// in order, too.
+// in order, too. Unordered, losses that no record has reported are not delivered, but are in Stats after
+// [Reader.Close].
 //
 // It blocks for an RCU grace period, usually some ms, for two if programs have output something in the
 // 10 µs before the call or since, while a sleepable program has a record reserved under [StampedTime],
@@ -112,16 +102,3 @@ func (s *Stream) beginRound(begin func(*order.Stream)) (*Batch, error) {
 func (s *Stream) Drain(ctx context.Context, f func(Event) error) error {
 	return s.deliver(s.in.Drain(ctx), f)
 }
-
-// Run calls f for each event as it becomes due, and waits in between. Errors are those of [Reader.Run].
-func (s *Stream) Run(ctx context.Context, f func(Event) error) error { return run(ctx, s, f) }
-
-// Events iterates over events as they become due, and waits in between. Errors are those of
-// [Reader.Events].
-func (s *Stream) Events(ctx context.Context) iter.Seq2[Event, error] { return stream(ctx, s) }
-
-// Records iterates over copies of events as they become due, and waits in between. Errors are those of
-// [Reader.Events].
-func (s *Stream) Records(ctx context.Context) iter.Seq2[Record, error] { return records(ctx, s) }
-
-func (s *Stream) interrupt() { s.in.Interrupt() }

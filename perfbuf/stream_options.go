@@ -23,22 +23,39 @@ import (
 // system costs nothing: there are barriers only while events are held. If barriers fail, Wait returns
 // [ErrBarriers]. If one hangs, [BarrierStats].Stalled grows. Meanwhile the stream delivers nothing.
 type Order struct {
-	guess bool
+	mode  mode
 	slack time.Duration
 }
+
+type mode uint8
+
+const (
+	exactOrder mode = iota
+	slackOrder
+	noOrder
+)
 
 // Slack is the usual heuristic: it holds each event back until d after its time, so that older events on
 // other CPUs can come first. No fixed wait is safe: a hypervisor may stop a CPU for 100 ms between
 // taking an event's time and publishing it. An event that comes too late is delivered at once, marked
 // [Event.Late], or dropped and counted with StreamOptions.DropLate. Delivery lags by d to 1.5 d, more
 // with a poll interval ([Wakeup]) or while a pass takes long. Slack needs no barriers.
-func Slack(d time.Duration) Order { return Order{guess: true, slack: d} }
+func Slack(d time.Duration) Order { return Order{mode: slackOrder, slack: d} }
+
+// Unordered delivers events as they lie in their rings, without regard to the order between CPUs, the fullest ring
+// first (see [Schedule]), and several readers one after the other. It is the fastest way to read, and delays nothing.
+// It needs no times. There is no [Stream.Watermark], and no FlushEvery.
+func Unordered() Order { return Order{mode: noOrder} }
 
 func (o Order) String() string {
-	if o.guess {
+	switch o.mode {
+	case slackOrder:
 		return fmt.Sprintf("slack %v", o.slack)
+	case noOrder:
+		return "unordered"
+	default:
+		return "exact"
 	}
-	return "exact"
 }
 
 // Spill bounds the copies of events out of rings that fill up before their events are due. The stream
@@ -56,7 +73,8 @@ type Spill struct {
 	Above, Until int
 }
 
-// StreamOptions configures an ordered stream. The zero value is good.
+// StreamOptions configures a stream. The zero value is good: exact order. Unordered streams use Order and Barriers
+// alone.
 type StreamOptions struct {
 	Order Order
 
@@ -83,7 +101,7 @@ type StreamOptions struct {
 	// Stats.Late and RingStats.Dropped count them. Losses and corrupt memory are never dropped.
 	DropLate bool
 
-	// FlushEvery makes the stream flush itself, as [Reader.Flush] does. While you wait on the stream or make
+	// FlushEvery makes the stream flush itself, as [Stream.Flush] does. While you wait on the stream or make
 	// passes, it delivers an event of [KindFlushed] this often, whether events flow or not. The marker's Time
 	// is [Stream.Watermark]: everything up to it has been delivered. The next one is due this long after
 	// that time, and comes with the first pass that reaches it. 0 is never; the least is 1 ms, in exact mode
@@ -116,6 +134,7 @@ func (o StreamOptions) effective(readers []*Reader) (StreamOptions, error) {
 			size += ring.Size()
 		}
 		switch {
+		case o.Order.mode == noOrder: // which needs no times
 		case r.all()[0].raw.Layout() == raw.LayoutRingBuf && !r.opts.Time.payload:
 			return bad("records of a BPF ring buffer have no time: put one into the payload, and set RingBufOptions.Time to its offset")
 		case r.opts.NoTime && !r.opts.Time.payload:
@@ -132,7 +151,9 @@ func (o StreamOptions) effective(readers []*Reader) (StreamOptions, error) {
 		return bad("Barriers is %#x: use only NestLevels, BindMount, MapInMap and Membarrier", uint8(o.Barriers))
 	case o.FlushEvery < 0 || o.FlushEvery > 0 && o.FlushEvery < leastFlushEvery:
 		return bad("FlushEvery is %v: must be at least %v, or 0 for never", o.FlushEvery, leastFlushEvery)
-	case o.FlushEvery > 0 && !o.Order.guess && o.FlushEvery < o.BarrierInterval:
+	case o.FlushEvery > 0 && o.Order.mode == noOrder:
+		return bad("FlushEvery is %v: an unordered stream has no watermark to send: use exact order or Slack, or call Flush", o.FlushEvery)
+	case o.FlushEvery > 0 && o.Order.mode == exactOrder && o.FlushEvery < o.BarrierInterval:
 		return bad("FlushEvery is %v, and BarrierInterval %v: must not be longer, because each flush takes a barrier", o.FlushEvery, o.BarrierInterval)
 	case sp.Above < 0 || sp.Above > 100 || sp.Until < 0 || sp.Until > 100:
 		return bad("Spill.Above is %d and Spill.Until %d: use percentages of a ring, 0 to 100", sp.Above, sp.Until)

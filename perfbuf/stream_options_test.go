@@ -65,7 +65,7 @@ func TestStreamOptionsThatCannotBe(t *testing.T) {
 		_, err := k.Stream(c.o)
 		require.ErrorContains(t, err, want)
 		require.ErrorContains(t, err, "perfbuf.Stream: ")
-		require.NoError(t, k.ForEach(never), "nothing is left claimed")
+		require.NoError(t, k.unordered().ForEach(never), "nothing is left claimed")
 		require.Zero(t, k.programs.opens.Load())
 	}
 }

@@ -137,7 +137,7 @@ func TestWaitOfAStreamEnds(t *testing.T) {
 					require.Equal(t, want, <-done)
 					require.Equal(t, start, clock(), "at once")
 					if how == "Close" {
-						require.Empty(t, ids(t, k.Reader), "the rings are free")
+						require.Empty(t, ids(t, k.unordered()), "the rings are free")
 						require.EqualValues(t, c.held, k.Stats().Total().Dropped)
 					}
 				})

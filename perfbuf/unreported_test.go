@@ -152,18 +152,19 @@ func TestRingThatStaysFull(t *testing.T) {
 
 // However the stream that told of a loss ends, whoever comes to the record that reports it knows.
 func TestLossIsToldOnce(t *testing.T) {
-	next := map[string]func(k *fake, s *Stream) Source{
-		"same stream": func(_ *fake, s *Stream) Source { return s },
-		"next stream": func(k *fake, s *Stream) Source { s.Close(); return k.stream() },
-		"third stream": func(k *fake, s *Stream) Source {
+	next := map[string]func(k *fake, s *Stream) *Stream{
+		"same stream": func(_ *fake, s *Stream) *Stream { return s },
+		"next stream": func(k *fake, s *Stream) *Stream { s.Close(); return k.stream() },
+		"third stream": func(k *fake, s *Stream) *Stream {
 			s.Close()
 			k.stream().Close()
 			return k.stream()
 		},
-		"reader": func(k *fake, s *Stream) Source { s.Close(); return k.Reader },
-		"stream after reader": func(k *fake, s *Stream) Source {
+		"unordered": func(k *fake, s *Stream) *Stream { s.Close(); return k.unordered() },
+		"stream after reader": func(k *fake, s *Stream) *Stream {
 			s.Close()
-			require.NoError(k.t, k.ForEach(never))
+			require.NoError(k.t, k.unordered().ForEach(never))
+			k.unordered().Close()
 			return k.stream()
 		},
 	}
@@ -333,7 +334,7 @@ func TestDrainOfAStream(t *testing.T) {
 				require.NoError(t, s.Drain(t.Context(), take))
 			} else {
 				require.ErrorIs(t, s.Drain(t.Context(), never), errTest)
-				require.ErrorContains(t, s.Drain(t.Context(), never), "Stream.ForEachPending read without waiting")
+				require.ErrorContains(t, s.Drain(t.Context(), never), "Stream.ForEachPending reads without waiting")
 				require.NoError(t, s.ForEachPending(take), "nothing is lost")
 			}
 			require.EqualValues(t, base+2000, recs[n+2].Time)
@@ -406,12 +407,12 @@ func TestCountUnreported(t *testing.T) {
 	k.in.Walk.CountLost(k.in.Parts.Lost)
 	k.in.Walk.CountLost(k.in.Parts.Lost)
 	require.EqualValues(t, 4, k.Stats().Total().Lost)
-	require.Len(t, ids(t, k.Reader), n)
+	require.Len(t, ids(t, k.unordered()), n)
 	k.output(0, 500)
-	require.Equal(t, []uint64{500}, ids(t, k.Reader), "the report is of what is known")
+	require.Equal(t, []uint64{500}, ids(t, k.unordered()), "the report is of what is known")
 	require.EqualValues(t, 4, k.Stats().Total().Lost)
 	k.overflow(0, 600, 3)
-	require.NoError(t, k.all()[0].ForEach(func(Event) error { k.in.Walk.CountLost(k.in.Parts.Lost); return ErrStop }), "not of a ring that is being read")
+	require.NoError(t, StreamOf(t, k.all()[0]).ForEach(func(Event) error { k.in.Walk.CountLost(k.in.Parts.Lost); return ErrStop }), "not of a ring that is being read")
 	require.EqualValues(t, 4, k.Stats().Total().Lost)
 	require.NoError(t, k.Close())
 	k.in.Walk.CountLost(k.in.Parts.Lost)

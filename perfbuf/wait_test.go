@@ -33,7 +33,7 @@ func TestWaitReturnsAtOnceIfThereIsSomething(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newFake(t, 2, Options{})
 		k.output(1, 1)
-		require.NoError(t, k.Wait(t.Context()))
+		require.NoError(t, k.unordered().Wait(t.Context()))
 		require.Zero(t, k.Stats().Wakes)
 	})
 }
@@ -41,21 +41,21 @@ func TestWaitReturnsAtOnceIfThereIsSomething(t *testing.T) {
 func TestWaitIsWoken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newFake(t, 2, Options{})
-		done := waitInBackground(func() error { return k.Wait(t.Context()) })
+		done := waitInBackground(func() error { return k.unordered().Wait(t.Context()) })
 		k.output(1, 1)
 		blocked(t, done) // it does not poll
 		k.poll.wake()
 		require.NoError(t, <-done)
 		require.Equal(t, uint64(1), k.Stats().Wakes)
 		require.Zero(t, k.Stats().SpuriousWakes)
-		require.Equal(t, []uint64{1}, ids(t, k.Reader))
+		require.Equal(t, []uint64{1}, ids(t, k.unordered()))
 	})
 }
 
 func TestSpuriousWakesAreCountedAndWaitedThrough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newFake(t, 1, Options{})
-		done := waitInBackground(func() error { return k.Wait(t.Context()) })
+		done := waitInBackground(func() error { return k.unordered().Wait(t.Context()) })
 		for range 3 {
 			k.poll.wake()
 			blocked(t, done)
@@ -70,16 +70,15 @@ func TestSpuriousWakesAreCountedAndWaitedThrough(t *testing.T) {
 func TestSecondWaitIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newFake(t, 1, Options{})
-		done := waitInBackground(func() error { return k.Wait(t.Context()) })
-		require.ErrorIs(t, k.Wait(t.Context()), ErrBusy)
-		require.ErrorIs(t, k.Run(t.Context(), never), ErrBusy)
-		s := k.stream()
-		require.ErrorIs(t, s.Wait(t.Context()), ErrBusy)
+		done := waitInBackground(func() error { return k.unordered().Wait(t.Context()) })
+		require.ErrorIs(t, k.unordered().Wait(t.Context()), ErrBusy)
+		require.ErrorIs(t, k.unordered().Run(t.Context(), never), ErrBusy)
+		require.ErrorIs(t, k.unordered().ForEach(never), ErrBusy)
 		blocked(t, done)
 		k.output(0, 1)
 		k.poll.wake()
 		require.NoError(t, <-done)
-		require.NoError(t, s.Wait(t.Context()), "nothing is left claimed")
+		require.NoError(t, k.unordered().Wait(t.Context()), "nothing is left claimed")
 	})
 }
 
@@ -90,15 +89,15 @@ func TestWaitWithAContextThatIsDone(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(context.Background())
 		cancel(errTest)
 		k.output(0, 1)
-		require.Equal(t, errTest, k.Wait(ctx))
-		require.Equal(t, errTest, k.Run(ctx, never))
-		require.Equal(t, errTest, only(t, k.Events(ctx)))
-		require.Equal(t, errTest, only(t, k.Records(ctx)))
-		require.Equal(t, []uint64{1}, ids(t, k.Reader))
-		done := waitInBackground(func() error { return k.Wait(t.Context()) })
-		require.Equal(t, errTest, k.Wait(ctx))
+		require.Equal(t, errTest, k.unordered().Wait(ctx))
+		require.Equal(t, errTest, k.unordered().Run(ctx, never))
+		require.Equal(t, errTest, only(t, k.unordered().Events(ctx)))
+		require.Equal(t, errTest, only(t, k.unordered().Records(ctx)))
+		require.Equal(t, []uint64{1}, ids(t, k.unordered()))
+		done := waitInBackground(func() error { return k.unordered().Wait(t.Context()) })
+		require.Equal(t, errTest, k.unordered().Wait(ctx))
 		k.Close()
-		require.Equal(t, errTest, k.Wait(ctx))
+		require.Equal(t, errTest, k.unordered().Wait(ctx))
 		require.Equal(t, os.ErrClosed, <-done)
 	})
 }
@@ -107,25 +106,25 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newFake(t, 1, Options{})
 		ctx, cancel := context.WithCancelCause(context.Background())
-		done := waitInBackground(func() error { return k.Wait(ctx) })
+		done := waitInBackground(func() error { return k.unordered().Wait(ctx) })
 		cancel(errTest)
 		require.Equal(t, errTest, <-done)
 
 		ctx, stop := context.WithTimeout(context.Background(), time.Hour)
 		defer stop()
 		start := time.Now()
-		require.Equal(t, context.DeadlineExceeded, k.Wait(ctx))
+		require.Equal(t, context.DeadlineExceeded, k.unordered().Wait(ctx))
 		require.Equal(t, time.Hour, time.Since(start))
 
 		k.output(0, 1)
-		require.NoError(t, k.Wait(t.Context()), "an interrupt of before does not count")
+		require.NoError(t, k.unordered().Wait(t.Context()), "an interrupt of before does not count")
 	})
 }
 
 func TestWaitEndsWithClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newFake(t, 1, Options{})
-		done := waitInBackground(func() error { return k.Wait(context.Background()) })
+		done := waitInBackground(func() error { return k.unordered().Wait(context.Background()) })
 		require.NoError(t, k.Close())
 		require.Equal(t, os.ErrClosed, <-done)
 		require.Equal(t, int32(1), k.freed.Load())
@@ -137,7 +136,7 @@ func TestPollInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newFake(t, 1, Options{Wakeup: Wakeup{Bytes: 2 * recordSize, PollInterval: time.Minute}})
 		start := time.Now()
-		done := waitInBackground(func() error { return k.Wait(t.Context()) })
+		done := waitInBackground(func() error { return k.unordered().Wait(t.Context()) })
 		time.Sleep(90 * time.Second) // an empty minute passes, and half of another
 		blocked(t, done)
 		k.output(0, 1)
@@ -155,14 +154,14 @@ func TestWaitThreshold(t *testing.T) {
 		k.output(0, 1)
 		k.output(1, 2)
 		start := time.Now()
-		require.NoError(t, k.Wait(t.Context()))
+		require.NoError(t, k.unordered().Wait(t.Context()))
 		require.Equal(t, time.Minute, time.Since(start), "neither ring holds enough")
 		k.output(1, 3)
-		require.NoError(t, k.Wait(t.Context()))
+		require.NoError(t, k.unordered().Wait(t.Context()))
 		require.Equal(t, time.Minute, time.Since(start), "one does")
 
-		ids(t, k.Reader)
-		done := waitInBackground(func() error { return k.Wait(t.Context()) })
+		ids(t, k.unordered())
+		done := waitInBackground(func() error { return k.unordered().Wait(t.Context()) })
 		k.output(0, 4)
 		k.poll.wake()
 		require.NoError(t, <-done)
@@ -175,7 +174,7 @@ func TestWaitThreshold(t *testing.T) {
 func TestEachEventWakesWithoutPolling(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newFake(t, 1, Options{Wakeup: Wakeup{Events: 1}})
-		done := waitInBackground(func() error { return k.Wait(t.Context()) })
+		done := waitInBackground(func() error { return k.unordered().Wait(t.Context()) })
 		time.Sleep(1000 * time.Hour)
 		blocked(t, done)
 		require.Equal(t, int32(1), k.poll.waits.Load())
@@ -202,7 +201,7 @@ func TestInterruptJustBeforeTheDeadlineIsSet(t *testing.T) {
 		k := newFake(t, 1, Options{})
 		ctx, cancel := context.WithCancelCause(t.Context())
 		k.hooks.poll = &hookedPoller{k.poll, func() { cancel(errTest); synctest.Wait() }}
-		require.Equal(t, errTest, k.Wait(ctx))
+		require.Equal(t, errTest, k.unordered().Wait(ctx))
 
 		s := k.stream()
 		k.hooks.poll = &hookedPoller{k.poll, func() { s.Close() }}
@@ -215,13 +214,13 @@ func TestWakeupAfterEventsThatNobodyWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newFake(t, 1, Options{Wakeup: Wakeup{Events: 3, PollInterval: time.Hour}})
 		k.output(0, 1, 2)
-		done := waitInBackground(func() error { return k.Wait(t.Context()) })
+		done := waitInBackground(func() error { return k.unordered().Wait(t.Context()) })
 		blocked(t, done)
 		k.output(0, 3)
 		k.poll.wake()
 		require.NoError(t, <-done)
 		begin := time.Now()
-		require.NoError(t, k.Wait(t.Context()))
+		require.NoError(t, k.unordered().Wait(t.Context()))
 		require.Equal(t, begin, time.Now())
 	})
 }

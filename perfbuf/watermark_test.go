@@ -270,7 +270,7 @@ func TestFlushBeforeTheEnd(t *testing.T) {
 				k := newFake(t, 2, Options{})
 				s, _ := k.stepped(3_000_000, StreamOptions{Order: mode})
 				k.output(0, 2_000_000, 3_400_000)
-				require.NoError(t, k.Flush())
+				require.NoError(t, s.Flush())
 				var got []Record
 				require.NoError(t, read(s, func(ev Event) error {
 					got = append(got, unsourced(ev))

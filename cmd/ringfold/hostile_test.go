@@ -96,7 +96,9 @@ func hostileRecording(t *testing.T, path string, names ...string) {
 	require.NoError(t, err)
 	k.Advance(time.Millisecond)
 	require.NoError(t, k.Output(0, append(make([]byte, 8), "\x1b[2J\x9b\nx"...)))
-	require.NoError(t, r.ForEach(rec.Record))
+	stream, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
+	require.NoError(t, err)
+	require.NoError(t, stream.ForEach(rec.Record))
 	require.NoError(t, rec.Close())
 }
 

@@ -10,6 +10,7 @@ import (
 // folds counts events in the ring buffers: nothing is copied or sent.
 func folds(ctx context.Context, module *libbpfgo.Module) (c counts) {
 	reader := must(perfbuf.Open(must(module.GetMap("events")).FileDescriptor(), perfbuf.Options{}))
+	stream := must(reader.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()})) // the fullest buffer first
 	must(0, module.AttachPrograms())
 	count := func(ev perfbuf.Event) error {
 		switch ev.Kind() {
@@ -20,9 +21,9 @@ func folds(ctx context.Context, module *libbpfgo.Module) (c counts) {
 		}
 		return ev.Err() // nil, unless memory is corrupt
 	}
-	if err := reader.Run(ctx, count); ctx.Err() == nil {
+	if err := stream.Run(ctx, count); ctx.Err() == nil {
 		must(0, err)
 	}
-	must(0, reader.Shutdown(context.Background(), count)) // delivers what the buffers still hold, and closes
+	must(0, stream.Shutdown(context.Background(), count)) // delivers what the buffers still hold, and closes
 	return c
 }

@@ -34,7 +34,7 @@ type rig struct {
 func newRig(room int) *rig {
 	g := &rig{dead: map[int]bool{}, changes: make(chan bool), waits: make(chan time.Duration)}
 	g.gate.Open(func() {})
-	g.rings.Init(walk.Options{Gate: &g.gate, Room: room, Pass: new(walk.Pass)})
+	g.rings.Init(walk.Options{Gate: &g.gate, Room: room})
 	g.Init(Options{
 		Kernel: &kernel.Parts{Hotplug: g, Returning: g, Watcher: g}, Gate: &g.gate, Rings: &g.rings, Full: "no room for CPU %d",
 		Add:     func(memory *raw.Ring) { g.rings.Add(&walk.Ring{Raw: memory}) },

@@ -26,11 +26,14 @@ func open(t *testing.T, p *program) (r *perfbuf.Reader, cpus []int) {
 }
 
 // numbers reads what is in the rings, and returns the numbers of each CPU's samples and how many it lost.
-func numbers(t *testing.T, src perfbuf.Source) (got map[int][]uint64, lost map[int]uint64) {
+func numbers(t *testing.T, r *perfbuf.Reader) (got map[int][]uint64, lost map[int]uint64) {
 	t.Helper()
 	got, lost = map[int][]uint64{}, map[int]uint64{}
 	payloads := perfbuf.NewDecoder[payload]()
-	_, err := perfbuf.Fold(src, 0, func(n int, ev perfbuf.Event) (int, error) {
+	s, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
+	require.NoError(t, err)
+	defer s.Close()
+	_, err = perfbuf.Fold(s, 0, func(n int, ev perfbuf.Event) (int, error) {
 		switch ev.Kind() {
 		case perfbuf.KindSample:
 			p, ok := payloads.Decode(ev)

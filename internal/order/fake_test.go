@@ -47,7 +47,7 @@ func newFakeWoken(t testing.TB, n int, o Options, w Wakeup) *fake {
 	f := &fake{t: t}
 	f.Still = ringtest.NewStill(func() uint64 { return f.clock }, 0)
 	f.gate.Open(func() {})
-	f.rings.Init(walk.Options{Gate: &f.gate, Room: 16, Pass: new(walk.Pass), Flowing: func(int, uint64) {}})
+	f.rings.Init(walk.Options{Gate: &f.gate, Room: 16, Flowing: func(int, uint64) {}})
 	for range n {
 		f.add()
 	}

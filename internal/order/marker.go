@@ -71,11 +71,10 @@ func (s *Stream) asked() uint64 {
 	return first
 }
 
-// calls are those of the stream and of each source that a marker answers, or an error.
+// calls are those of the stream, which a marker answers, and of each source, which an error does.
 func (s *Stream) calls(yield func(*walk.Flushes) bool) {
 	more := yield(&s.Flushes)
 	for i := 0; i < len(s.sources) && more; i++ {
-		rings := s.sources[i].Rings
-		more = yield(&rings.Flushes) && yield(&rings.Failures)
+		more = yield(&s.sources[i].Rings.Failures)
 	}
 }

@@ -16,9 +16,9 @@ import (
 
 func (f *fake) next(flush uint64) Step {
 	f.t.Helper()
-	f.rings.Flushes = walk.Flushes{}
+	f.Flushes = walk.Flushes{}
 	if flush != Never {
-		f.rings.Flushes.Ask(flush)
+		f.Flushes.Ask(flush)
 	}
 	step, err := f.Step()
 	require.NoError(f.t, err)

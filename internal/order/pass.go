@@ -47,12 +47,8 @@ func (w *Pass) settle() {
 // the options want one now. One marker answers all calls. An error of a source comes after that.
 func (w *Pass) marker() bool {
 	s := w.stream
-	ok := w.answer(&s.Flushes)
-	for _, src := range s.sources {
-		ok = w.answer(&src.Rings.Flushes) || ok
-	}
 	switch {
-	case ok:
+	case w.answer(&s.Flushes):
 	case s.MarkerDue():
 		walk.Mark(w.pass, s.MarkerTime(0))
 	default:

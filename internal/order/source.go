@@ -115,8 +115,8 @@ func (src *Source) Unread(ring int) uint64 {
 
 // Flushing reports whether there is a flush that no Step has taken into account, or the sources are to be changed.
 func (src *Source) Flushing() bool {
-	s, rings := src.stream, src.Rings
-	return rings.Flushes.Overlooked() || rings.Failures.Overlooked() || s.Flushes.Overlooked() || s.opts.Changed.Load()
+	s := src.stream
+	return src.Rings.Failures.Overlooked() || s.Flushes.Overlooked() || s.opts.Changed.Load()
 }
 
 // Closed reports whether the stream is closed, or one of its sources.

@@ -9,40 +9,9 @@ import (
 
 	"github.com/ringfold/ringfold/internal/grace"
 	"github.com/ringfold/ringfold/internal/kernel"
-	"github.com/ringfold/ringfold/internal/walk"
 )
 
-// Wait waits by the reader's own policy, for the ring with this index, or for all if it is below 0. It wraps walk.ErrBusy if a stream
-// holds the rings, or another goroutine waits.
-func (r *Reader) Wait(ctx context.Context, ring int) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if err := r.Gate.Enter(); err != nil {
-		return err
-	}
-	defer r.Gate.Leave()
-	switch {
-	case r.Walk.Held():
-		return walk.ErrHeld
-	case ring < 0:
-		return r.Waker.Wait(ctx, r.Waker.Own(), 0)
-	default:
-		return r.Waker.WaitRing(ctx, ring, r.Gate.Done())
-	}
-}
-
-// Flush asks for all that the rings hold, followed by a marker, of whoever reads them all.
-func (r *Reader) Flush() error {
-	if err := r.Gate.Enter(); err != nil {
-		return err
-	}
-	defer r.Gate.LeaveAtOnce()
-	r.Walk.Flushes.Ask(r.Kernel.Now())
-	r.flushed()
-	return nil
-}
-
+// flushed makes waits end that have a marker or an error to deliver.
 func (r *Reader) flushed() {
 	r.Waker.Flush()
 	if src := r.source.Load(); src != nil {
@@ -102,19 +71,11 @@ func (r *Reader) control(name string, call func() error) error {
 	return nil
 }
 
-// Quiesce waits until every program that is running has ended. It returns when it began to.
-func (r *Reader) Quiesce(ctx context.Context) (since uint64, err error) {
+// quiesce waits until every program that is running has ended. It returns when it began to.
+func quiesce(ctx context.Context, now func() uint64, closed <-chan struct{}, programsEnded func() <-chan error) (since uint64, err error) {
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)
 	}
-	if err := r.Gate.Enter(); err != nil {
-		return 0, err
-	}
-	defer r.Gate.Leave()
-	return quiesce(ctx, r.Kernel.Now, r.Gate.Done(), r.programsEnded)
-}
-
-func quiesce(ctx context.Context, now func() uint64, closed <-chan struct{}, programsEnded func() <-chan error) (since uint64, err error) {
 	select {
 	case <-closed: // begin nothing that would go on after the return
 		return 0, os.ErrClosed
@@ -124,7 +85,7 @@ func quiesce(ctx context.Context, now func() uint64, closed <-chan struct{}, pro
 	select {
 	case err := <-programsEnded():
 		if err != nil {
-			return 0, fmt.Errorf("perfbuf: cannot wait for running programs (Reader.ForEach and Stream.ForEachPending read without waiting): %w", err)
+			return 0, fmt.Errorf("perfbuf: cannot wait for running programs (Stream.ForEachPending reads without waiting): %w", err)
 		}
 		return since, nil
 	case <-ctx.Done():

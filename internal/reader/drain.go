@@ -11,6 +11,12 @@ import (
 // Drain begins a round that delivers what programs have output so far, and what those output that are running: all that there is, if they are
 // detached. It waits until nothing older can come. What other programs output meanwhile, it leaves. The caller is the stream's user then.
 func (s *Stream) Drain(ctx context.Context) error {
+	if s.Order == nil {
+		if _, err := s.Quiesce(ctx); err != nil {
+			return err
+		}
+		return s.Begin()
+	}
 	called := s.clock.now()
 	waited, err := s.quiesceAll(ctx)
 	if err != nil {
@@ -58,7 +64,7 @@ func (s *Stream) quiesceAll(ctx context.Context) (since uint64, err error) {
 	return s.Quiesce(ctx)
 }
 
-// Quiesce is Reader.Quiesce for the programs of all sources, as a grace period is for all.
+// Quiesce waits until every program that is running has ended, and returns when it began to.
 func (s *Stream) Quiesce(ctx context.Context) (since uint64, err error) {
 	return quiesce(ctx, s.clock.now, s.gone, func() <-chan error {
 		s.mu.Lock()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 	"weak"
@@ -51,7 +52,8 @@ type Reader struct {
 	Hotplug hotplug.Follower
 	Counts  order.Counts
 
-	source    atomic.Pointer[source]        // of the stream that holds the rings
+	source    atomic.Pointer[source]        // of the stream that holds all rings
+	alone     sync.Map                      // the streams that hold one ring each
 	Barrier   atomic.Pointer[grace.Barrier] // of the latest stream that had one
 	Unhooking atomic.Pointer[error]         // what that came to
 
@@ -176,6 +178,10 @@ func (r *Reader) Close() {
 	if src := r.source.Load(); src != nil {
 		src.stream.closed(src)
 	}
+	r.alone.Range(func(s, _ any) bool {
+		s.(*Stream).stop()
+		return true
+	})
 	r.Kernel.Interrupt()
 	r.Hotplug.Stop()
 	r.forgotten.Stop()

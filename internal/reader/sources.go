@@ -29,16 +29,22 @@ func (s *Stream) Readers() (readers []*Reader) {
 	return readers
 }
 
-// Add claims a reader's rings and makes it a source. Errors are those of NewStream, and leave all as it was.
+// Add claims a reader's rings and makes it a source. Errors are those of NewStream, or ErrOneRing, and leave all as it was.
 func (s *Stream) Add(r *Reader) error {
 	if err := r.Gate.Enter(); err != nil {
 		return err
 	}
 	defer r.Gate.Leave()
+	if s.halt.Load() {
+		return os.ErrClosed
+	}
+	if s.only != nil && len(s.Readers()) > 0 {
+		return fmt.Errorf("%w, to which no reader can be added: see Merge", ErrOneRing)
+	}
 	if err := s.unlike(r); err != nil {
 		return err
 	}
-	if err := r.Walk.Claim(); err != nil {
+	if err := s.claim(r); err != nil {
 		return err
 	}
 	b, programs, err := s.prove(r)
@@ -47,7 +53,7 @@ func (s *Stream) Add(r *Reader) error {
 	}
 	switch {
 	case err != nil:
-		r.Walk.Disclaim()
+		s.disclaim(r)
 		if b != nil {
 			b.Close()
 		}
@@ -80,7 +86,7 @@ func (s *Stream) enlist(r *Reader, b *grace.Barrier, programs bool) error {
 		return fmt.Errorf("perfbuf.Merge: the reader cannot be waited for together with the stream's others: %w", err)
 	}
 	s.wanted = append(s.wanted, src)
-	r.source.Store(src)
+	s.hold(src)
 	if b != nil {
 		s.setBarrier(b, programs)
 	} else if s.barrier != nil {
@@ -173,8 +179,10 @@ func (s *Stream) settle() {
 	if !s.changed.Swap(false) {
 		return
 	}
-	if old := s.Order.SetBarrier(s.barrier); old != nil {
-		old.Close()
+	if s.Order != nil {
+		if old := s.Order.SetBarrier(s.barrier); old != nil {
+			old.Close()
+		}
 	}
 	for _, src := range s.sources {
 		if !slices.Contains(s.wanted, src) {
@@ -182,13 +190,13 @@ func (s *Stream) settle() {
 		}
 	}
 	for _, src := range s.wanted {
-		if !slices.Contains(s.sources, src) {
+		if s.Order != nil && !slices.Contains(s.sources, src) {
 			s.Order.Add(&src.Source)
 		}
 	}
-	s.sources, s.parts = slices.Clone(s.wanted), nil
+	s.sources, s.parts, s.rings = slices.Clone(s.wanted), nil, nil
 	for _, src := range s.sources {
-		s.parts = append(s.parts, wake.Part{Rings: &src.Source, Policy: &src.reader.Policy})
+		s.parts, s.rings = append(s.parts, s.part(src)), append(s.rings, &src.reader.Walk)
 	}
 	switch {
 	case len(s.sources) == 0:
@@ -215,11 +223,11 @@ func (s *Stream) dismiss(src *source) {
 
 // giveBack lets others read a reader's rings. The caller holds mu.
 func (s *Stream) giveBack(src *source) {
-	if slices.Contains(s.sources, src) {
+	if s.Order != nil && slices.Contains(s.sources, src) {
 		s.Order.Remove(&src.Source)
 	}
-	src.reader.source.Store(nil)
-	src.reader.Walk.Disclaim()
+	s.letGo(src)
+	s.disclaim(src.reader)
 }
 
 // closed hears of the end of a reader. The stream ends with it, but not if it is to be given back.

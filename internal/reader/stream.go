@@ -19,11 +19,12 @@ import (
 
 // StreamOptions says what a Stream is to be.
 type StreamOptions struct {
-	Order    order.Options // but for the barrier, the clock, and what tells of the stream's end
-	Barriers grace.Set     // allowed
+	Unordered bool          // and the Order does not count
+	Order     order.Options // but for the barrier, the clock, and what tells of the stream's end
+	Barriers  grace.Set     // allowed
 }
 
-// Stream is the order over the rings of its sources, and who may do what with it. It has one user at a time, between Acquire and
+// Stream reads the rings of its sources, in order or not, and guards access to them. It has one user at a time, between Acquire and
 // Release. All other methods may be called from anywhere.
 //
 // Sources come and go at any time. While the stream has a user, it keeps those that it has: Release makes the changes.
@@ -31,7 +32,8 @@ type StreamOptions struct {
 // Invariant: while mu is held, the rings and the kernel of each source are there. The end of a reader takes it out, under mu, before
 // it unmaps anything.
 type Stream struct {
-	Order   *order.Stream
+	Order *order.Stream // nil: unordered
+	unordered
 	opts    StreamOptions
 	stepped kernel.Stepped // nil: this is no simulation
 
@@ -58,22 +60,26 @@ type Stream struct {
 // NewStream makes a stream of these readers, whose pass is p. It claims their rings. Errors wrap walk.ErrBusy, or are os.ErrClosed, or say
 // why exact mode cannot be, or why they cannot be waited for together; no reader is claimed then.
 func NewStream(p *walk.Pass, o StreamOptions, readers []*Reader) (*Stream, error) {
+	return newStream(p, o, nil, readers)
+}
+
+// newStream makes a stream of all rings of the readers, or of the only one.
+func newStream(p *walk.Pass, o StreamOptions, only *walk.Ring, readers []*Reader) (*Stream, error) {
 	s := &Stream{opts: o, gone: make(chan struct{}), clock: &clock{}, used: true}
+	s.only, s.of = only, readers[0]
 	defer s.Release() // all sources come in at once
 	first := readers[0]
 	s.clock.set(first.Kernel)
 	for _, r := range readers {
 		s.programs = s.programs || r.opts.OwnTimes
 	}
-	o.Order.Now, o.Order.Halt, o.Order.Changed = s.clock.now, &s.halt, &s.changed
-	if s.stepped = first.Parts.Stepped; s.stepped != nil {
-		o.Order.Yield = s.stepped.Yield
+	s.stepped = first.Parts.Stepped
+	if o.Unordered {
+		s.unordered.changed = make(chan struct{}, 1)
+		s.walk = walk.NewUnordered(p, &s.halt, &s.flushes, s.Release)
+	} else {
+		s.order(p, o.Order)
 	}
-	if o.Order.Exact {
-		o.Order.Slack = grace.DefaultGuard + 1 // for sources that need no barrier: what it covers, order.Stream.bound does
-	}
-	s.Order = order.New(o.Order)
-	s.Order.SetPass(p, s.Release)
 	for _, r := range readers {
 		if err := s.Add(r); err != nil {
 			s.Close()
@@ -81,6 +87,19 @@ func NewStream(p *walk.Pass, o StreamOptions, readers []*Reader) (*Stream, error
 		}
 	}
 	return s, nil
+}
+
+// order makes the stream one in order.
+func (s *Stream) order(p *walk.Pass, o order.Options) {
+	o.Now, o.Halt, o.Changed = s.clock.now, &s.halt, &s.changed
+	if s.stepped != nil {
+		o.Yield = s.stepped.Yield
+	}
+	if o.Exact {
+		o.Slack = grace.DefaultGuard + 1 // for sources that need no barrier: what it covers, order.Stream.bound does
+	}
+	s.Order = order.New(o)
+	s.Order.SetPass(p, s.Release)
 }
 
 // clock is that of a source, or of the last that there was: recordings that are merged have one of their own. A barrier's goroutine has it, and
@@ -116,7 +135,7 @@ func (s *Stream) stop() {
 
 // Interrupt has whoever waits look at its context, at flushes, and at changes.
 func (s *Stream) Interrupt() {
-	s.Order.WakeUp()
+	s.wakeUp()
 	if w := s.waker.Load(); w != nil {
 		w.Interrupt()
 	}
@@ -167,8 +186,16 @@ func (s *Stream) Flush() error {
 	if s.halt.Load() {
 		return os.ErrClosed
 	}
-	s.Order.Flushes.Ask(s.clock.now())
-	s.Interrupt()
+	s.allFlushes().Ask(s.clock.now())
+	if s.only == nil {
+		s.Interrupt()
+		return nil
+	}
+	if err := s.of.Gate.Enter(); err != nil {
+		return err
+	}
+	s.of.Waker.Flush()
+	s.of.Gate.LeaveAtOnce()
 	return nil
 }
 
@@ -190,6 +217,9 @@ func (s *Stream) Wait(ctx context.Context, barriers error) error {
 // await is Wait, of the stream's user, whom it releases. It returns false if the sources are to change first.
 func (s *Stream) await(ctx context.Context, barriers error) (due bool, err error) {
 	defer s.Release()
+	if s.Order == nil {
+		return s.awaitUnordered(ctx)
+	}
 	s.Order.StartWait()
 	for !s.changed.Load() {
 		step, err := s.Order.Step()

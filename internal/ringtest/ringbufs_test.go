@@ -31,8 +31,10 @@ func TestRingBufs(t *testing.T) {
 	busy := reserve(0, 3, 12)
 	reserve(0, 4, 13).Commit(0)
 	reserve(1, 5, 14).Commit(0)
+	unordered, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
+	require.NoError(t, err)
 	read := func() (got [][2]uint64) {
-		require.NoError(t, r.ForEach(func(ev perfbuf.Event) error {
+		require.NoError(t, unordered.ForEach(func(ev perfbuf.Event) error {
 			if ev.Kind() == perfbuf.KindLost {
 				got = append(got, [2]uint64{uint64(ev.CPU()), ev.Lost()})
 				return nil
@@ -47,6 +49,7 @@ func TestRingBufs(t *testing.T) {
 	require.Equal(t, [][2]uint64{{3, 12}, {4, 13}}, read())
 	_, err = b.Reserve(1, 0, 5000)
 	require.Equal(t, syscall.ENOSPC, err)
+	require.NoError(t, unordered.Close())
 	stream, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Slack(0)})
 	require.NoError(t, err)
 	require.NoError(t, stream.ForEach(func(ev perfbuf.Event) error {

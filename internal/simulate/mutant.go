@@ -32,7 +32,7 @@ const (
 	Unmarked        // what comes below the watermark alone is not marked late
 	EarlyFree       // the rings of a reader are unmapped by Close, though they are read
 	Meddling        // whoever changes sources reads the stream
-	LostFlush       // a flush is asked of the first source, and not of the stream
+	LostFlush       // a flush is not asked of the stream while sources change
 	Forgotten       // a source that cannot be waited for is added all the same
 	Hasty           // Drain does not wait for programs
 )

@@ -57,7 +57,7 @@ func TestMutantsAreCaught(t *testing.T) {
 		"what comes below the watermark is not marked":  {simulate.Setup{Mutant: simulate.Unmarked, Sources: []simulate.Source{{}}, Changes: true}, []error{simulate.ErrOrder}},
 		"rings that are read are unmapped":              {simulate.Setup{Mutant: simulate.EarlyFree, Sources: []simulate.Source{{}}, Changes: true}, []error{simulate.ErrSample}},
 		"changes use the stream":                        {simulate.Setup{Mutant: simulate.Meddling, Sources: []simulate.Source{{}}}, []error{perfbuf.ErrBusy}},
-		"a flush goes with a source":                    {simulate.Setup{Mutant: simulate.LostFlush, Sources: []simulate.Source{{}}, Changes: true}, []error{simulate.ErrWatermark}},
+		"a flush is lost as sources change":             {simulate.Setup{Mutant: simulate.LostFlush, Sources: []simulate.Source{{}}, Changes: true}, []error{simulate.ErrWatermark}},
 		"a source is not waited for":                    {simulate.Setup{Mutant: simulate.Forgotten, Sources: []simulate.Source{{}}, Changes: true}, []error{simulate.ErrRest}},
 		"Drain does not wait for programs":              {simulate.Setup{Mutant: simulate.Hasty}, late},
 		"ring buffer: Remove does not give back":        {simulate.Setup{Mutant: simulate.KeptTail, Sources: []simulate.Source{{}, shared}, Changes: true}, []error{simulate.ErrSample, simulate.ErrCounts, simulate.ErrMissing}},

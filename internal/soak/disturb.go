@@ -40,16 +40,13 @@ func (s *session) disturb(g *generation) (stop func()) {
 		sleep(ctx, rnd, 5*time.Millisecond)
 		return g.r.Resume()
 	})
-	begin(s.c.flushes && g.mode != "rings", 20*time.Millisecond, func(*rand.Rand) error { // passes over single rings deliver no markers
+	begin(s.c.flushes && g.mode != "rings", 20*time.Millisecond, func(*rand.Rand) error { // those of single rings answer for one CPU
 		seen, err := s.p.witness()
 		if err != nil {
 			return err
 		}
 		s.l.markers.call(seen)
-		if g.more != nil {
-			return g.stream.Flush()
-		}
-		return g.r.Flush()
+		return g.stream.Flush()
 	})
 	begin(g.changes != nil, 5*time.Millisecond, func(rnd *rand.Rand) error { return s.change(ctx, g, rnd) })
 	return func() {

@@ -19,8 +19,9 @@ type generation struct {
 	r       *perfbuf.Reader
 	more    []*perfbuf.Reader // of -mode sources: of the other maps
 	changes *changes          // of these; nil: none
-	stream  *perfbuf.Stream   // of the ordered modes
-	pausing bool              // Pause is called
+	stream  *perfbuf.Stream   // nil: it is read ring by ring
+	ordered bool
+	pausing bool // Pause is called
 	pauses  atomic.Uint64
 	streams int                 // that were opened, one after the other
 	floor   []cpuCounts         // after it was opened
@@ -53,7 +54,7 @@ func (s *session) open(mode string) (*generation, error) {
 		return nil, err
 	}
 	g := &generation{
-		mode: mode, r: r, pausing: c.pauses && (!c.vary || s.rnd.IntN(2) == 0),
+		mode: mode, r: r, ordered: isOrdered(mode), pausing: c.pauses && (!c.vary || s.rnd.IntN(2) == 0),
 		payloadTime: c.time == "payload", dropLate: c.dropLate,
 	}
 	if mode == "sources" {
@@ -62,7 +63,10 @@ func (s *session) open(mode string) (*generation, error) {
 			return nil, err
 		}
 		g.streams++
-	} else if isOrdered(mode) {
+	} else if mode != "rings" {
+		if !g.ordered {
+			orderOptions = perfbuf.StreamOptions{Order: perfbuf.Unordered()}
+		}
 		if g.stream, err = r.Stream(orderOptions); err != nil {
 			r.Close()
 			return nil, err
@@ -76,12 +80,12 @@ func (s *session) open(mode string) (*generation, error) {
 	return g, nil
 }
 
-// source is what to read it by.
-func (g *generation) source() source {
-	if g.stream != nil {
-		return g.stream
+// whole makes the stream one of all rings, for the end.
+func (g *generation) whole() (err error) {
+	if g.stream == nil {
+		g.stream, err = g.r.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
 	}
-	return g.r
+	return err
 }
 
 // generation reads for a while by one mode, ends it, and settles accounts.
@@ -94,11 +98,11 @@ func (s *session) generation(ctx context.Context, mode string, until time.Time, 
 	}
 	defer g.close()
 	s.group = append(s.group, g)
-	s.l.ordered = g.stream != nil
-	s.l.kernelTime = g.stream == nil || !g.payloadTime
+	s.l.ordered = g.ordered
+	s.l.kernelTime = !g.ordered || !g.payloadTime
 	s.l.last, s.l.changing, s.l.watermark = 0, g.changes != nil, nil
 	s.l.setReaders(g.readers())
-	if g.stream != nil && mode != "slack" {
+	if g.ordered && mode != "slack" {
 		s.l.watermark = func() uint64 { return g.stream.Watermark() }
 	}
 	s.l.markers.restart(g.floor)
@@ -131,7 +135,10 @@ func (s *session) generation(ctx context.Context, mode string, until time.Time, 
 		err = s.drain(g)
 	default:
 		s.look(g)
-		if err = g.source().Shutdown(context.Background(), s.rest); err != nil {
+		if err = g.whole(); err == nil {
+			err = g.stream.Shutdown(context.Background(), s.rest)
+		}
+		if err != nil {
 			err = fmt.Errorf("shutdown: %w", err)
 		}
 	}
@@ -174,7 +181,7 @@ func (s *session) read(ctx context.Context, g *generation, until time.Time) erro
 			return err
 		}
 		s.progress()
-		if g.stream != nil && g.more == nil && s.c.reopen && s.rnd.IntN(4) == 0 {
+		if g.ordered && g.more == nil && s.c.reopen && s.rnd.IntN(4) == 0 {
 			if err := s.restream(g); err != nil {
 				return err
 			}
@@ -193,7 +200,7 @@ func (s *session) stint(ctx context.Context, g *generation, d time.Duration) err
 	all := ways[g.mode]
 	read := all[s.rnd.IntN(len(all))]
 	for {
-		err := read(ctx, g.source(), s.l)
+		err := read(ctx, g.stream, s.l)
 		if err == nil || errors.Is(err, perfbuf.ErrStop) { // the ledger wanted it
 			continue
 		}
@@ -256,7 +263,10 @@ func (s *session) drain(g *generation) error {
 	s.look(g)
 	// What is left has waited for the load to stop, and says nothing of latency.
 	s.l.timed = false
-	if err := g.source().Drain(ctx, s.rest); err != nil {
+	if err := g.whole(); err != nil {
+		return err
+	}
+	if err := g.stream.Drain(ctx, s.rest); err != nil {
 		return fmt.Errorf("drain: %w", err)
 	}
 	g.close()

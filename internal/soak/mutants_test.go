@@ -85,7 +85,7 @@ func recordTape(t *testing.T) *tape {
 		seen, err := p.witness()
 		require.NoError(t, err)
 		tape.items = append(tape.items, item{call: call{perfbuf.Now(), seen}})
-		require.NoError(t, r.Flush())
+		require.NoError(t, stream.Flush())
 		require.NoError(t, stream.ForEach(add))
 		time.Sleep(5 * time.Millisecond) // or nothing is lost
 	}

@@ -133,8 +133,8 @@ func (m *modeResult) add(l *ledger, group []*generation, lives []life, seen []cp
 	}
 	for i, g := range group {
 		m.Generations++
-		m.Streams += uint64(g.streams)
-		if g.stream != nil {
+		if g.ordered {
+			m.Streams += uint64(g.streams)
 			m.interval = g.stream.Options().BarrierInterval
 		}
 		m.Pauses += g.pauses.Load()

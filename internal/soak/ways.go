@@ -4,29 +4,14 @@ package main
 
 import (
 	"context"
-	"iter"
 	"sync"
 	"time"
 
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
-// source is what *perfbuf.Reader and *perfbuf.Stream have in common.
-type source interface {
-	perfbuf.Source
-	Wait(context.Context) error
-	ForEach(func(perfbuf.Event) error) error
-	ForEachBatch(func(*perfbuf.Batch) error) error
-	Run(context.Context, func(perfbuf.Event) error) error
-	RunBatches(context.Context, func(*perfbuf.Batch) error) error
-	Events(context.Context) iter.Seq2[perfbuf.Event, error]
-	Records(context.Context) iter.Seq2[perfbuf.Record, error]
-	Drain(context.Context, func(perfbuf.Event) error) error
-	Shutdown(context.Context, func(perfbuf.Event) error) error
-}
-
 // way reads until ctx is done or the reader is closed, and says so, or until the ledger stops it.
-type way func(context.Context, source, *ledger) error
+type way func(context.Context, *perfbuf.Stream, *ledger) error
 
 // modeNames are the modes, in the order in which -mode all goes through them.
 var modeNames = []string{"fold", "foreach", "batches", "records", "rings", "slack", "exact", "sources"}
@@ -42,11 +27,11 @@ var ways = map[string][]way{
 	"sources": {forEach, run, events, runBatches, records, fold},
 }
 
-// isOrdered says which modes read a Stream.
+// isOrdered says which modes are in order.
 func isOrdered(mode string) bool { return mode == "slack" || mode == "exact" || mode == "sources" }
 
 // passes calls pass each time that there is something to read.
-func passes(ctx context.Context, src source, pass func() error) error {
+func passes(ctx context.Context, src *perfbuf.Stream, pass func() error) error {
 	for {
 		if err := src.Wait(ctx); err != nil {
 			return err
@@ -57,15 +42,15 @@ func passes(ctx context.Context, src source, pass func() error) error {
 	}
 }
 
-func forEach(ctx context.Context, src source, l *ledger) error {
+func forEach(ctx context.Context, src *perfbuf.Stream, l *ledger) error {
 	return passes(ctx, src, func() error { return src.ForEach(l.deliver) })
 }
 
-func forEachBatch(ctx context.Context, src source, l *ledger) error {
+func forEachBatch(ctx context.Context, src *perfbuf.Stream, l *ledger) error {
 	return passes(ctx, src, func() error { return src.ForEachBatch(batch(l)) })
 }
 
-func fold(ctx context.Context, src source, l *ledger) error {
+func fold(ctx context.Context, src *perfbuf.Stream, l *ledger) error {
 	return passes(ctx, src, func() error {
 		calls := 0
 		n, err := perfbuf.Fold(src, 0, func(n int, ev perfbuf.Event) (int, error) {
@@ -84,15 +69,15 @@ func (l *ledger) folded(acc, calls int) {
 	}
 }
 
-func run(ctx context.Context, src source, l *ledger) error { return src.Run(ctx, l.deliver) }
+func run(ctx context.Context, src *perfbuf.Stream, l *ledger) error { return src.Run(ctx, l.deliver) }
 
-func runBatches(ctx context.Context, src source, l *ledger) error {
+func runBatches(ctx context.Context, src *perfbuf.Stream, l *ledger) error {
 	return src.RunBatches(ctx, batch(l))
 }
 
 func batch(l *ledger) func(*perfbuf.Batch) error {
 	return func(b *perfbuf.Batch) error {
-		for ev := range b.Events() {
+		for ev := range b.Events() { // none at the end of a pass
 			if err := l.deliver(ev); err != nil {
 				return err
 			}
@@ -101,7 +86,7 @@ func batch(l *ledger) func(*perfbuf.Batch) error {
 	}
 }
 
-func events(ctx context.Context, src source, l *ledger) error {
+func events(ctx context.Context, src *perfbuf.Stream, l *ledger) error {
 	for ev, err := range src.Events(ctx) {
 		if err == nil {
 			err = l.deliver(ev)
@@ -113,7 +98,7 @@ func events(ctx context.Context, src source, l *ledger) error {
 	return nil
 }
 
-func records(ctx context.Context, src source, l *ledger) error {
+func records(ctx context.Context, src *perfbuf.Stream, l *ledger) error {
 	for rec, err := range src.Records(ctx) {
 		if err == nil {
 			err = l.record(rec)
@@ -148,13 +133,18 @@ func readRings(ctx context.Context, r *perfbuf.Reader, l *ledger) error {
 }
 
 func readRing(ctx context.Context, ring *perfbuf.Ring, l *ledger, batches bool) error {
+	stream, err := ring.Stream()
+	if err != nil {
+		return err
+	}
+	defer stream.Close()
 	if batches {
-		return ring.RunBatches(ctx, func(b *perfbuf.Batch) error {
+		return stream.RunBatches(ctx, func(b *perfbuf.Batch) error {
 			for ev := range b.Events() {
 				l.take(ev)
 			}
 			return nil
 		})
 	}
-	return ring.Run(ctx, func(ev perfbuf.Event) error { l.take(ev); return nil })
+	return stream.Run(ctx, func(ev perfbuf.Event) error { l.take(ev); return nil })
 }

@@ -24,9 +24,8 @@ type each struct {
 
 // waiter is who waits for a ring.
 type waiter struct {
-	waits   atomic.Bool
-	done    chan error // what has ended the wait; nil until the first
-	flushed bool       // the ring held something at a flush, when nobody waited for it
+	waits atomic.Bool
+	done  chan error // what has ended the wait; nil until the first
 }
 
 // ErrRingBusy is returned if another goroutine waits for that ring.
@@ -65,11 +64,9 @@ func (w *Waker) join(ring int) (done <-chan error, err error) {
 	if one.waits.Load() || len(one.done) > 0 {
 		return nil, ErrRingBusy
 	}
-	if one.flushed || w.owner.Failing(ring) {
-		if one.flushed = false; w.holds(ring) {
-			one.done <- nil // there is room, as above
-			return one.done, nil
-		}
+	if w.owner.Asked(ring) {
+		one.done <- nil // there is room, as above
+		return one.done, nil
 	}
 	if !w.each.serving {
 		if !w.waiting.CompareAndSwap(false, true) {
@@ -102,24 +99,18 @@ func (w *Waker) quit(ring int) {
 	w.poller.Interrupt()
 }
 
-// holds reports whether there is something to read in a ring, or an error at its end.
-func (w *Waker) holds(ring int) bool { return w.owner.Unread(ring) > 0 || w.owner.Failing(ring) }
+// holds reports whether there is something to read in a ring, or a marker or an error at its end.
+func (w *Waker) holds(ring int) bool { return w.owner.Unread(ring) > 0 || w.owner.Asked(ring) }
 
-// Flush ends the waits that are under way, for one ring if that holds something. Who comes later for what a ring
-// holds now does not wait. It does not block.
+// Flush ends the waits that are under way, for one ring if a pass over that has a call to answer. It does not block.
 func (w *Waker) Flush() {
 	w.poller.Interrupt()
 	w.each.mu.Lock()
 	defer w.each.mu.Unlock()
 	for i := range w.owner.Len() {
-		one := &w.each.waiters[i]
-		switch {
-		case !w.holds(i):
-		case one.waits.Load():
+		if one := &w.each.waiters[i]; one.waits.Load() && w.owner.Asked(i) {
 			w.finish(one, nil)
 			w.each.changed.Store(true)
-		default:
-			one.flushed = true
 		}
 	}
 	if w.each.changed.Load() {

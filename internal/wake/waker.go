@@ -27,9 +27,9 @@ type Rings interface {
 // Owner is the reader whose rings are waited for, and its view of them.
 type Owner interface {
 	Rings
-	Failing(ring int) bool // a pass over that ring alone is to end with an error
-	Retain()               // keeps the rings mapped, on behalf of somebody who has done so
-	Release()              // undoes that
+	Asked(ring int) bool // a pass over that ring alone is to end with a marker or an error
+	Retain()             // keeps the rings mapped, on behalf of somebody who has done so
+	Release()            // undoes that
 }
 
 // Policy is when a wait for a reader's rings ends, and what has ended waits for them. Its owner makes it once.

@@ -21,6 +21,7 @@ type fakeRings struct {
 	unread        [2]atomic.Uint64
 	flushing      atomic.Bool
 	closed        atomic.Bool
+	asked         atomic.Bool
 	retained      atomic.Int32
 
 	before      func() // the next Wait
@@ -46,7 +47,7 @@ func (r *fakeRings) Len() int               { return len(r.unread) }
 func (r *fakeRings) Head(ring int) uint64   { return r.unread[ring].Load() }
 func (r *fakeRings) Unread(ring int) uint64 { return r.unread[ring].Load() }
 func (r *fakeRings) Flushing() bool         { return r.flushing.Load() }
-func (r *fakeRings) Failing(int) bool       { return false }
+func (r *fakeRings) Asked(int) bool         { return r.asked.Load() }
 func (r *fakeRings) Closed() bool           { return r.closed.Load() }
 func (r *fakeRings) Retain()                { r.retained.Add(1) }
 func (r *fakeRings) Release()               { r.retained.Add(-1) }
@@ -137,8 +138,9 @@ func TestWaitForOneRingEach(t *testing.T) {
 		require.Zero(t, w.State())
 		require.Zero(t, r.retained.Load())
 
-		w.Flush() // of what ring 0 holds: the next wait for it returns, the one after does not
+		r.asked.Store(true) // a pass has a call to answer: nobody waits for that
 		require.NoError(t, w.WaitRing(t.Context(), 0, closed))
+		r.asked.Store(false)
 		first = inBackground(func() error { return w.WaitRing(t.Context(), 1, closed) })
 		close(closed)
 		require.Equal(t, os.ErrClosed, <-first)
@@ -155,12 +157,13 @@ func TestWaitAfterAWaitForARing(t *testing.T) {
 		"an event":    func(r *fakeRings, w *Waker) error { r.unread[0].Store(64); return w.WaitRing(t.Context(), 0, nil) },
 		"the context": func(_ *fakeRings, w *Waker) error { return w.WaitRing(ended, 0, nil) },
 		"a flush": func(r *fakeRings, w *Waker) error {
-			r.unread[0].Store(8)
 			done := make(chan error, 1)
 			go func() { done <- w.WaitRing(t.Context(), 0, nil) }()
 			for w.State().Each == 0 && len(done) == 0 {
 				runtime.Gosched()
 			}
+			r.asked.Store(true)
+			defer r.asked.Store(false)
 			w.Flush()
 			return <-done
 		},

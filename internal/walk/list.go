@@ -22,7 +22,7 @@ var listSize = func() int {
 
 // listed makes a batch of the next samples, as far as they lie in a row, and passes over discarded records. It reports whether
 // there are any samples.
-func (w *ringWalk) listed() bool {
+func (w *Unordered) listed() bool {
 	l := &w.list
 	if l.events == nil {
 		l.events = make([]raw.Event, listSize)
@@ -43,7 +43,7 @@ func (w *ringWalk) listed() bool {
 }
 
 // settleList takes into account that the first n of the list have been taken, and gives up the rest.
-func (w *ringWalk) settleList(n int) {
+func (w *Unordered) settleList(n int) {
 	l := &w.list
 	w.ring.last = l.events[n-1].Time()
 	w.tally.Samples += uint64(n)

@@ -15,6 +15,7 @@ type bufRig struct {
 	*rig
 	w    *ringtest.RingBuf
 	ring *Ring
+	solo *Unordered
 	one  *Pass // over it alone
 }
 
@@ -23,6 +24,7 @@ func newBufRig(t testing.TB, n int, start uint64) *bufRig {
 	b.ring = &Ring{Raw: b.w.Raw()}
 	b.ring.Raw.SetFields(0, -1)
 	b.Add(b.ring)
+	b.solo = NewUnordered(b.one, b.gate.Closed(), new(Flushes), func() {})
 	return b
 }
 
@@ -56,19 +58,19 @@ func TestRingBuf(t *testing.T) {
 		busy := b.reserve(5)
 		b.commit(6)
 		require.Equal(t, uint64(6*bufRecord), b.ring.Unread())
-		require.NoError(t, b.ring.Begin(func() *Pass { return b.one }))
+		b.solo.BeginOne(b.ring)
 		require.Equal(t, []uint64{1, 2, 4}, read(b.one, 9), "up to the busy one")
 		require.Equal(t, busy.Off, b.w.Tail())
 		require.Equal(t, [3]uint64{3, 1, 1}, b.counts())
 		require.Zero(t, b.ring.Unread(), "nobody is to get up for what is busy")
 		require.Equal(t, uint64(2*bufRecord), b.ring.Used())
 
-		require.NoError(t, b.ring.Begin(func() *Pass { return b.one }))
+		b.solo.BeginOne(b.ring)
 		require.Empty(t, read(b.one, 9))
 		require.Equal(t, [3]uint64{3, 1, 1}, b.counts(), "the tail is not stored for nothing")
 		require.True(t, busy.Commit(0), "the kernel wakes, as the reader has caught up")
 		require.Equal(t, uint64(2*bufRecord), b.ring.Unread())
-		require.NoError(t, b.ring.Begin(func() *Pass { return b.one }))
+		b.solo.BeginOne(b.ring)
 		require.Equal(t, []uint64{5, 6}, read(b.one, 9))
 		require.Equal(t, [3]uint64{5, 1, 2}, b.counts())
 		require.Equal(t, b.w.Head(), b.w.Tail())
@@ -89,7 +91,7 @@ func TestListTakenInPart(t *testing.T) {
 		b.commit(2, 3)
 		b.reserve(0).Discard(0)
 		b.reserve(0).Discard(0)
-		require.NoError(t, b.ring.Begin(func() *Pass { return b.one }))
+		b.solo.BeginOne(b.ring)
 		read(b.one, n)
 		require.Equal(t, want, [3]uint64{b.counts()[0], b.counts()[1], (b.w.Tail() - 1<<32 + 48) / bufRecord}, "%d taken", n)
 	}
@@ -102,7 +104,7 @@ func TestListOverwritten(t *testing.T) {
 		b := newBufRig(t, 0, 0)
 		b.reserve(0).Discard(0)
 		b.commit(1, 2, 3, 4)
-		require.NoError(t, b.ring.Begin(func() *Pass { return b.one }))
+		b.solo.BeginOne(b.ring)
 		require.True(t, b.one.Next())
 		b.w.SetTail(b.w.Head())
 		for b.w.Head() < ringSize+uint64(size) {
@@ -115,7 +117,7 @@ func TestListOverwritten(t *testing.T) {
 		b.one.End()
 		require.Equal(t, b.w.Head(), b.w.Tail(), "of the other reader")
 		require.EqualValues(t, 1, b.ring.Counts.Shared.Load())
-		require.NoError(t, b.ring.Begin(func() *Pass { return b.one }))
+		b.solo.BeginOne(b.ring)
 		require.Empty(t, read(b.one, 9))
 		require.EqualValues(t, 1, b.ring.Counts.Shared.Load(), "once")
 	}
@@ -128,7 +130,7 @@ func TestListAndPanic(t *testing.T) {
 	b.commit(1, 2, 3)
 	func() {
 		defer func() { recover() }()
-		require.NoError(t, b.ring.Begin(func() *Pass { return b.one }))
+		b.solo.BeginOne(b.ring)
 		defer b.one.End()
 		for b.one.Next() {
 			b.one.Batch.Taken++
@@ -138,7 +140,7 @@ func TestListAndPanic(t *testing.T) {
 		}
 	}()
 	require.Equal(t, uint64(2*bufRecord), b.w.Tail())
-	require.NoError(t, b.ring.Begin(func() *Pass { return b.one }))
+	b.solo.BeginOne(b.ring)
 	require.Equal(t, []uint64{2, 3}, read(b.one, 9))
 }
 
@@ -147,7 +149,7 @@ func TestOnlyDiscarded(t *testing.T) {
 	for range 3 {
 		b.reserve(0).Discard(0)
 	}
-	require.NoError(t, b.ring.Begin(func() *Pass { return b.one }))
+	b.solo.BeginOne(b.ring)
 	require.Empty(t, read(b.one, 9))
 	require.Equal(t, [3]uint64{0, 3, 1}, b.counts())
 	require.Equal(t, b.w.Head(), b.w.Tail())
@@ -161,9 +163,9 @@ func TestPassOverBusyRing(t *testing.T) {
 	}
 	b.output(0, 1, 2)
 	b.output(1, 3)
-	require.NoError(t, b.Begin())
+	b.begin()
 	require.ElementsMatch(t, []uint64{1, 2, 3}, read(&b.pass, 9))
-	require.NoError(t, b.Begin())
+	b.begin()
 	require.Empty(t, read(&b.pass, 9))
 	require.Zero(t, b.w.Tail())
 	require.Equal(t, [3]uint64{}, b.counts())
@@ -186,7 +188,7 @@ func TestLongLists(t *testing.T) {
 		h.Commit(0)
 		n++
 	}
-	require.NoError(t, b.ring.Begin(func() *Pass { return b.one }))
+	b.solo.BeginOne(b.ring)
 	times := read(b.one, 1<<20)
 	require.Len(t, times, int(n))
 	for i, time := range times {
@@ -203,7 +205,7 @@ func TestCorruptRingBuf(t *testing.T) {
 	b := newBufRig(t, 0, 0)
 	b.commit(1)
 	b.w.PutHeader(1000, 48)
-	require.NoError(t, b.ring.Begin(func() *Pass { return b.one }))
+	b.solo.BeginOne(b.ring)
 	require.Equal(t, []uint64{1, 1}, read(b.one, 9))
 	require.Equal(t, uint64(1), b.ring.Counts.Corrupt.Load())
 	require.Equal(t, b.w.Head(), b.w.Tail())
@@ -224,7 +226,7 @@ func TestPerfRingWithFields(t *testing.T) {
 		}
 		require.NoError(t, g.w[0].Output(i, payload))
 		if i%50 == 49 {
-			require.NoError(t, g.beginOne(0))
+			g.beginOne(0)
 			require.Equal(t, want, read(g.passes[0], 99))
 			want = want[:0]
 		}
@@ -242,9 +244,7 @@ func TestListsDoNotAllocate(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(300, func() {
 		b.w.Output(payload)
 		b.w.Output(payload[:4])
-		if b.ring.Begin(func() *Pass { return b.one }) != nil {
-			panic("busy")
-		}
+		b.solo.BeginOne(b.ring)
 		for b.one.Next() {
 			b.one.Batch.Finish()
 		}

@@ -11,20 +11,18 @@ import (
 // ErrBusy is perfbuf.ErrBusy.
 var ErrBusy = errors.New("perfbuf: the ring is already being read")
 
-// ErrHeld is returned where an ordered stream holds the rings.
-var ErrHeld = fmt.Errorf("%w: a Stream holds all rings: read through it, or close it first", ErrBusy)
+var errHeld = fmt.Errorf("%w: a Stream holds all rings: read through it, or close it first", ErrBusy)
 
-var errPassing = fmt.Errorf("%w: by another goroutine, or by the function that receives its events: a Reader allows one pass at a time", ErrBusy)
-
-// Ring is a ring and its reading: who reads it, and how far that has come.
+// Ring is a ring and its reading: which kind of stream holds it, and how far that has come.
 type Ring struct {
 	Raw   *raw.Ring
 	User  any // the user's own, of the same ring
 	rings *Rings
 	index int           // among rings
-	owner atomic.Uint32 // one of idle, reading, held
+	owner atomic.Uint32 // one of idle, alone, held
 
-	failures Flushes // that passes over this ring alone answer
+	asked    atomic.Pointer[Flushes] // of the stream that holds the ring alone; nil: there is none
+	failures Flushes                 // that passes over this ring alone answer
 
 	// For a pass over all rings.
 	target uint64 // head at its beginning
@@ -33,39 +31,17 @@ type Ring struct {
 	grown  uint64 // bytes that had come since the look before
 
 	// For the owner only.
-	left uint64    // the tail as it was left, or was found
-	walk *ringWalk // over this ring alone; nil before the first
-	last uint64    // time of the latest sample read, unordered
+	left uint64 // the tail as it was left, or was found
+	last uint64 // time of the latest sample read, unordered
 
 	Counts Counts
 }
 
 const (
-	idle uint32 = iota
-	reading
-	held // by an ordered stream
+	idle  uint32 = iota
+	alone        // by a stream of this ring
+	held         // by a stream of all rings
 )
-
-// Begin claims the ring for a pass over it alone. The first time, it asks for the pass. It returns os.ErrClosed or
-// an error that wraps ErrBusy; nothing is claimed then.
-func (r *Ring) Begin(pass func() *Pass) error {
-	if err := r.rings.gate.Enter(); err != nil {
-		return err
-	}
-	if err := r.claim(reading); err != nil {
-		r.rings.gate.Leave()
-		return err
-	}
-	if r.walk == nil { // few rings are read alone
-		r.walk = new(ringWalk)
-		r.walk.init(pass(), r.rings, r)
-	}
-	w := r.walk
-	w.failure = r.failures.Load() // before the head
-	w.visit(r)
-	w.pass.Err, w.upTo = nil, w.head
-	return nil
-}
 
 // Tail is the published tail. It counts if that is not where the ring's reader has left it, for which see Leave: another reads the same BPF
 // ring buffer.
@@ -81,25 +57,38 @@ func (r *Ring) Tail() uint64 {
 // Leave notes where the ring's reader has left the tail.
 func (r *Ring) Leave() { r.left = r.Raw.Tail() }
 
-// Claim makes the caller the ring's only reader, until Disclaim. It returns an error that wraps ErrBusy.
-func (r *Ring) Claim() error { return r.claim(reading) }
+// Claim makes a stream the ring's only reader, until Disclaim. flushes are the stream's calls, nil if it has none.
+// It returns an error that wraps ErrBusy.
+func (r *Ring) Claim(flushes *Flushes) error {
+	if err := r.claim(alone); err != nil {
+		return err
+	}
+	r.asked.Store(flushes)
+	return nil
+}
 
 func (r *Ring) claim(as uint32) error {
 	if r.owner.CompareAndSwap(idle, as) {
 		return nil
 	}
 	if r.owner.Load() == held {
-		return ErrHeld
+		return errHeld
 	}
 	whose := fmt.Sprintf("CPU %d", r.Raw.CPU())
 	if r.Raw.CPU() < 0 {
 		whose = fmt.Sprintf("ring buffer %d", r.index)
 	}
-	return fmt.Errorf("%w: %s: by another goroutine, or by the function that receives its events: a ring allows one read at a time", ErrBusy, whose)
+	return fmt.Errorf("%w: %s: a Stream holds this ring: read through it, or close it first", ErrBusy, whose)
 }
 
 // Disclaim undoes Claim.
-func (r *Ring) Disclaim() { r.owner.Store(idle) }
+func (r *Ring) Disclaim() {
+	r.asked.Store(nil)
+	r.owner.Store(idle)
+}
+
+// Index is the ring's place among its reader's.
+func (r *Ring) Index() int { return r.index }
 
 // Used is how many bytes lie between tail and head, both of which may move meanwhile: a tail that
 // has passed the head it is compared with would make an empty ring look full. It is never more than

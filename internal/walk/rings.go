@@ -17,23 +17,18 @@ type Rings struct {
 	order   func([]*Ring)                // sorts those that a pass is to visit
 	flowing func(ring int, bytes uint64) // is told that a ring had events
 	holding sync.Mutex                   // held while a stream takes or gives up all rings, or one more comes
-	passing atomic.Bool                  // a pass over all rings is running
-	walk    *ringWalk                    // of that pass; nil before the first
-	pass    *Pass                        // that pass
-	plan    plan                         // of that pass
+	plan    plan                         // of the present pass over all rings
 
-	losses func(into []raw.Odd) []raw.Odd
-	Passes atomic.Uint64 // over all rings
-	// Passes over all rings answer these, and streams.
-	Flushes  Flushes
-	Failures Flushes // with errors: see Fail
+	losses   func(into []raw.Odd) []raw.Odd
+	lost     []raw.Odd     // of these, those that no pass has delivered
+	Passes   atomic.Uint64 // over all rings
+	Failures Flushes       // end them with errors: see Fail
 }
 
 // Options are what Rings needs of its user. Functions are called by whoever reads, within passes.
 type Options struct {
 	Gate *gate.Gate
-	Room int   // rings at most
-	Pass *Pass // over all rings
+	Room int // rings at most
 	// Order sorts rings, which come by CPU number, into the order in which they are to be read. One that it replaces by nil
 	// is left out.
 	Order func([]*Ring)
@@ -47,7 +42,6 @@ type Options struct {
 func (r *Rings) Init(o Options) {
 	r.gate, r.order, r.flowing, r.losses = o.Gate, o.Order, o.Flowing, o.Losses
 	r.rings = make([]*Ring, o.Room)
-	r.pass = o.Pass
 }
 
 // Add adds a ring, which is then the last of them. If a stream holds the rings, it
@@ -69,31 +63,6 @@ func (r *Rings) Add(ring *Ring) {
 
 // all returns the rings that there are.
 func (r *Rings) all() []*Ring { return r.rings[:r.count.Load()] }
-
-// Begin claims the pass over all rings. It returns os.ErrClosed or an error that wraps ErrBusy; nothing is claimed then.
-// The pass claims each ring as it comes to it.
-func (r *Rings) Begin() error {
-	if err := r.gate.Enter(); err != nil {
-		return err
-	}
-	if r.Held() { // said even if the rings are empty
-		r.gate.Leave()
-		return ErrHeld
-	}
-	if !r.passing.CompareAndSwap(false, true) {
-		r.gate.Leave()
-		return errPassing
-	}
-	if r.walk == nil { // streams have none
-		r.walk = new(ringWalk)
-		r.walk.init(r.pass, r, nil)
-	}
-	w := r.walk
-	w.pass.Err, w.planned, w.counting = nil, false, true
-	w.flush, w.failure = r.Flushes.Load(), r.Failures.Load() // before the heads
-	r.Passes.Add(1)
-	return nil
-}
 
 // Claim makes a stream the only reader of all rings, and of those to come, until Disclaim. The error wraps ErrBusy.
 func (r *Rings) Claim() error {
@@ -145,8 +114,10 @@ func (r *Rings) Fail(now uint64, err error, cpus []int) {
 // CountsLosses reports whether programs count the losses, and no record reports them.
 func (r *Rings) CountsLosses() bool { return r.losses != nil }
 
-// Losses appends what programs have counted since its last call. It is for who reads all rings.
+// Losses appends what programs have counted since its last call, and what no pass has delivered. It is for the reader
+// of all rings.
 func (r *Rings) Losses(into []raw.Odd) []raw.Odd {
+	into, r.lost = append(into, r.lost...), r.lost[:0]
 	if r.losses == nil {
 		return into
 	}
@@ -170,11 +141,15 @@ func (r *Rings) Head(ring int) uint64 { return r.rings[ring].Raw.Head() }
 // Unread is how many bytes a ring holds, for whoever waits for some to read: see [Ring.Unread].
 func (r *Rings) Unread(ring int) uint64 { return r.rings[ring].Unread() }
 
-// Flushing reports whether a flush has not been answered.
-func (r *Rings) Flushing() bool { return r.Flushes.Load() != nil || r.Failures.Load() != nil }
+// Flushing reports whether a pass over all rings is to end with an error.
+func (r *Rings) Flushing() bool { return r.Failures.Load() != nil }
 
-// Failing is Flushing for one ring, which passes over it alone answer.
-func (r *Rings) Failing(ring int) bool { return r.rings[ring].failures.Load() != nil }
+// Asked reports whether a pass over one ring alone is to end with a marker, or with an error.
+func (r *Rings) Asked(ring int) bool {
+	one := r.rings[ring]
+	flushes := one.asked.Load()
+	return one.failures.Load() != nil || flushes != nil && flushes.Load() != nil
+}
 
 // Closed reports whether the reader is closed.
 func (r *Rings) Closed() bool { return r.gate.Closed().Load() }

@@ -25,7 +25,7 @@ func (r *Rings) CountLost(lost func(ring int) (n uint64, ok bool)) {
 	}
 	defer r.gate.Leave()
 	for i, ring := range r.all() {
-		if ring.Claim() != nil {
+		if ring.Claim(nil) != nil {
 			continue
 		}
 		if total, ok := lost(i); ok {

@@ -3,27 +3,33 @@ package walk
 import (
 	"math"
 	"os"
+	"sync/atomic"
 
 	"github.com/ringfold/ringfold/internal/raw"
 )
 
-// ringWalk goes over one ring, or over all of a reader's as its plan says, without regard to the order of
-// events on different CPUs.
+// Unordered reads the rings that a stream has claimed, without regard to the order of events on different CPUs: those
+// of several readers, one reader after the other and each as its plan says, or one ring alone.
 //
 // A ring's head is loaded once, when the walk comes to it; its tail is stored when the walk leaves it.
 // A walk over one ring comes to it once, and stores the tail before only if it began with the ring nearly
-// full (see nearlyFull). A walk over all rings comes to one as often as its Schedule wants.
-type ringWalk struct {
-	pass  *Pass
-	rings *Rings
-	only  *Ring // to be read; nil: all
+// full (see nearlyFull). A walk over a reader's rings comes to one as often as its Schedule wants.
+type Unordered struct {
+	pass    *Pass
+	flushes *Flushes // of the stream
+	halt    *atomic.Bool
+	done    func() // called at the end of a pass
+
+	sources []*Rings // of the present pass
+	at      int      // which of them is being read
+	planned bool     // its plan is that of this pass
+	only    *Ring    // is read instead, alone; nil: all of the sources
 
 	ring     *Ring      // being read, nil between rings
-	planned  bool       // the rings' plan is that of this walk
-	flush    *Flush     // whose marker is to come at the end
-	failure  *Flush     // whose error comes after that
-	lost     []raw.Odd  // that programs have counted, and the user has not been told of
-	counting bool       // the present pass has not asked for more of these
+	flush    *Flush     // a marker answers it at the end
+	failures []*Flush   // of each source, or of the only ring: errors that come after that
+	losing   int        // the source whose counted losses come next
+	counting bool       // it has not been asked for them
 	alone    raw.Single // of an event that does not lie in its ring's view
 	list     list       // of samples that do, where they are not read in a stretch
 
@@ -41,13 +47,39 @@ type ringWalk struct {
 // of the ring at a time: outputs would fail for want of room that is long read.
 const nearlyFull = 6
 
-func (w *ringWalk) init(p *Pass, rings *Rings, only *Ring) {
-	w.pass, w.rings, w.only = p, rings, only
-	p.Halt, p.Walk = rings.gate.Closed(), w
+// NewUnordered makes p a pass that calls done at its end. Flushes are those that markers answer; halt ends a pass.
+func NewUnordered(p *Pass, halt *atomic.Bool, flushes *Flushes, done func()) *Unordered {
+	w := &Unordered{pass: p, flushes: flushes, halt: halt, done: done}
+	p.Halt, p.Walk = halt, w
+	return w
+}
+
+// Begin starts a pass over all rings of these readers. The caller has claimed them, and keeps them mapped.
+func (w *Unordered) Begin(sources []*Rings) {
+	w.begin()
+	w.sources, w.at, w.planned, w.losing, w.counting = sources, 0, false, 0, true
+	for _, rings := range sources {
+		w.failures = append(w.failures, rings.Failures.Load()) // before the heads
+		rings.Passes.Add(1)
+	}
+}
+
+// BeginOne starts a pass over one ring, which the caller has claimed, and keeps mapped.
+func (w *Unordered) BeginOne(r *Ring) {
+	w.begin()
+	w.only = r
+	w.failures = append(w.failures, r.failures.Load()) // before the head
+	w.visit(r)
+	w.upTo = w.head
+}
+
+func (w *Unordered) begin() {
+	w.pass.Err = nil
+	w.flush, w.failures = w.flushes.Load(), w.failures[:0]
 }
 
 // visit loads the head of a ring that is claimed.
-func (w *ringWalk) visit(r *Ring) {
+func (w *Unordered) visit(r *Ring) {
 	w.ring = r
 	w.tail = r.Tail()
 	w.off, w.began, w.head = w.tail, w.tail, r.Raw.Head()
@@ -60,10 +92,10 @@ func (w *ringWalk) visit(r *Ring) {
 }
 
 // Next makes the next batch. It ends the life of the events before.
-func (w *ringWalk) Next() bool {
+func (w *Unordered) Next() bool {
 	w.settle()
 	for {
-		if w.rings.Closed() {
+		if w.halt.Load() {
 			w.pass.Err = os.ErrClosed
 			return false
 		}
@@ -105,7 +137,7 @@ func (w *ringWalk) Next() bool {
 }
 
 // samples makes a batch of a stretch, of which this is the first sample.
-func (w *ringWalk) samples(s raw.Stretch, word, next uint64) {
+func (w *Unordered) samples(s raw.Stretch, word, next uint64) {
 	if !raw.Poison {
 		w.from = s.Pos
 		w.pass.Batch.setStretch(s)
@@ -120,7 +152,7 @@ func (w *ringWalk) samples(s raw.Stretch, word, next uint64) {
 
 // settle takes into account what has been taken of a stretch, and gives up the rest of it. It ends the life of
 // the events.
-func (w *ringWalk) settle() {
+func (w *Unordered) settle() {
 	b := &w.pass.Batch
 	switch n := b.Settle(); {
 	case n == 0:
@@ -136,7 +168,7 @@ func (w *ringWalk) settle() {
 
 // deliver makes a batch of what does not lie in a row with others, and counts it. It reports whether there is
 // anything to deliver.
-func (w *ringWalk) deliver(r *Ring, rec *raw.Record) bool {
+func (w *Unordered) deliver(r *Ring, rec *raw.Record) bool {
 	odd := raw.Odd{Kind: rec.Kind, CPU: r.Raw.CPU(), Time: rec.Time}
 	switch rec.Kind {
 	case raw.Unknown:
@@ -170,71 +202,80 @@ func (w *ringWalk) deliver(r *Ring, rec *raw.Record) bool {
 }
 
 // nextRing leaves the present ring and goes on to the next that holds something.
-func (w *ringWalk) nextRing() bool {
+func (w *Unordered) nextRing() bool {
 	w.leaveRing()
-	if w.only != nil {
-		return false
+	for ; w.at < len(w.sources); w.at, w.planned = w.at+1, false {
+		rings := w.sources[w.at]
+		if !w.planned { // not before end is sure to run: a Schedule may panic
+			w.planned = true
+			rings.planPass()
+		}
+		r, upTo := rings.nextVisit()
+		if r == nil {
+			continue
+		}
+		w.visit(r)
+		w.upTo = w.head
+		if w.head-upTo < r.Raw.Size() { // else the head is not so far
+			w.upTo = upTo
+		}
+		return true
 	}
-	if !w.planned { // not before end is sure to run: a Schedule may panic
-		w.planned = true
-		w.rings.planPass()
-	}
-	r, upTo := w.rings.nextVisit()
-	if r == nil {
-		return false
-	}
-	if w.pass.Err = r.claim(reading); w.pass.Err != nil {
-		return false
-	}
-	w.visit(r)
-	w.upTo = w.head
-	if w.head-upTo < r.Raw.Size() { // else the head is not so far
-		w.upTo = upTo
-	}
-	return true
+	return false
 }
 
-// counted makes a batch of a loss that programs have counted, if there is one. Those that the user does not come to are for the next pass.
-func (w *ringWalk) counted() bool {
-	if w.only != nil || w.pass.Err != nil {
-		return false
+// counted makes a batch of a loss that programs have counted, if there is one. Those that the user does not come to
+// are for the next pass.
+func (w *Unordered) counted() bool {
+	for ; w.losing < len(w.sources); w.losing, w.counting = w.losing+1, true {
+		rings := w.sources[w.losing]
+		if w.counting {
+			w.counting = false
+			rings.lost = rings.Losses(rings.lost[:0])
+		}
+		if len(rings.lost) == 0 {
+			continue
+		}
+		first := rings.rings[0]
+		loss := rings.lost[0]
+		rings.lost = append(rings.lost[:0], rings.lost[1:]...)
+		first.Raw.Losses.Known.Add(loss.Lost)
+		first.Counts.LostRecords.Add(1)
+		w.pass.Batch.One(w.alone.Odd(first.Raw, loss))
+		return true
 	}
-	if w.counting {
-		w.counting = false
-		w.lost = w.rings.Losses(w.lost)
-	}
-	if len(w.lost) == 0 {
-		return false
-	}
-	first := w.rings.rings[0]
-	loss := w.lost[0]
-	w.lost = append(w.lost[:0], w.lost[1:]...)
-	first.Raw.Losses.Known.Add(loss.Lost)
-	first.Counts.LostRecords.Add(1)
-	w.pass.Batch.One(w.alone.Odd(first.Raw, loss))
-	return true
+	return false
 }
 
 // marker makes a batch of the event that answers a Flush, if one is due, or ends the pass with an error.
-func (w *ringWalk) marker() bool {
-	if w.counted() {
+func (w *Unordered) marker() bool {
+	if w.counted() || w.answer(w.flushes, &w.flush) {
 		return true
 	}
-	failures := &w.rings.Failures
-	if w.only != nil {
-		failures = &w.only.failures
+	for i := range w.failures {
+		if w.answer(w.failuresOf(i), &w.failures[i]); w.pass.Err != nil {
+			break // others are for the next pass
+		}
 	}
-	return w.answer(&w.rings.Flushes, &w.flush) || w.answer(failures, &w.failure)
+	return false
 }
 
-func (w *ringWalk) answer(flushes *Flushes, to **Flush) bool {
+// failuresOf are those of a source, or of the only ring.
+func (w *Unordered) failuresOf(source int) *Flushes {
+	if w.only != nil {
+		return &w.only.failures
+	}
+	return &w.sources[source].Failures
+}
+
+func (w *Unordered) answer(flushes *Flushes, to **Flush) bool {
 	f := *to
 	*to = nil
-	return f != nil && w.pass.Err == nil && flushes.Answer(w.pass, f, f.Time)
+	return f != nil && flushes.Answer(w.pass, f, f.Time)
 }
 
 // commit publishes the tail: everything before off has been consumed.
-func (w *ringWalk) commit() {
+func (w *Unordered) commit() {
 	r := w.ring
 	if w.off != w.tail {
 		if tail := r.Tail(); int64(w.off-tail) > 0 { // else another reader is further: outputs fail if the tail goes back
@@ -247,31 +288,24 @@ func (w *ringWalk) commit() {
 	w.tally.Flush(&r.Counts)
 }
 
-func (w *ringWalk) leaveRing() {
+func (w *Unordered) leaveRing() {
 	if w.ring == nil {
 		return
 	}
 	begin := w.began
 	if w.off != begin {
-		w.rings.flowing(w.ring.index, w.off-begin)
+		w.ring.rings.flowing(w.ring.index, w.off-begin)
 	}
 	w.commit()
 	if w.only == nil {
-		w.rings.visited(w.ring, w.off-begin)
-		w.ring.Disclaim()
+		w.ring.rings.visited(w.ring, w.off-begin)
 	}
 	w.ring = nil
 }
 
-func (w *ringWalk) End() {
+// End publishes what was consumed. From the call of done on, the walk and its pass may be somebody else's.
+func (w *Unordered) End() {
 	w.settle()
 	w.leaveRing()
-	rings, ring := w.rings, w.only
-	// From here on the walk and its pass may be somebody else's.
-	if ring == nil {
-		rings.passing.Store(false)
-	} else {
-		ring.Disclaim()
-	}
-	rings.gate.Leave()
+	w.done()
 }

@@ -24,8 +24,12 @@ type rig struct {
 	gate    gate.Gate
 	w       []*ringtest.Ring
 	one     []*Ring
-	pass    Pass    // over all
-	passes  []*Pass // over one each
+	flushes Flushes
+	sources []*Rings   // the rig's alone
+	all     *Unordered // whose pass is over all rings
+	pass    Pass
+	alone   []*Unordered // whose passes are over one each
+	passes  []*Pass
 	ordered [][]int // CPUs that Order got
 	flowed  []int
 }
@@ -33,7 +37,9 @@ type rig struct {
 func newRig(t testing.TB, n int) *rig {
 	g := &rig{t: t}
 	g.gate.Open(func() {})
-	g.Init(Options{Gate: &g.gate, Room: n + 1, Pass: &g.pass, Order: g.fullest, Flowing: func(ring int, _ uint64) { g.flowed = append(g.flowed, ring) }})
+	g.Init(Options{Gate: &g.gate, Room: n + 1, Order: g.fullest, Flowing: func(ring int, _ uint64) { g.flowed = append(g.flowed, ring) }})
+	g.sources = []*Rings{&g.Rings}
+	g.all = NewUnordered(&g.pass, g.gate.Closed(), &g.flushes, func() {})
 	for range n {
 		g.add(firstCPU + len(g.w))
 	}
@@ -46,6 +52,7 @@ func (g *rig) add(cpu int) {
 	ring.Raw.SetCPU(cpu)
 	g.Add(ring)
 	g.w, g.one, g.passes = append(g.w, w), append(g.one, ring), append(g.passes, pass)
+	g.alone = append(g.alone, NewUnordered(pass, g.gate.Closed(), new(Flushes), func() {}))
 }
 
 func (g *rig) fullest(rings []*Ring) {
@@ -102,7 +109,7 @@ func read(p *Pass, n int) (times []uint64) {
 func TestARing(t *testing.T) {
 	g := newRig(t, 1)
 	g.output(0, 1, 2, 3)
-	require.NoError(t, g.beginOne(0))
+	g.beginOne(0)
 	g.output(0, 4) // behind the head as loaded
 	require.Equal(t, []uint64{1, 2, 3}, read(g.passes[0], 9))
 	require.Equal(t, uint64(3*recordSize), g.w[0].Tail())
@@ -118,7 +125,7 @@ func TestEarlyEnd(t *testing.T) {
 	for n, consumed := range []uint64{1, 1, 2, 3, 3} {
 		g := newRig(t, 1)
 		g.output(0, 1, 2, 3)
-		require.NoError(t, g.Begin())
+		g.begin()
 		read(&g.pass, n)
 		require.Equal(t, consumed*recordSize, g.w[0].Tail(), "%d taken", n)
 		require.Equal(t, consumed, g.one[0].Counts.Samples.Load())
@@ -140,7 +147,7 @@ func TestSettle(t *testing.T) {
 func TestFinish(t *testing.T) {
 	g := newRig(t, 1)
 	g.output(0, 1, 2, 3)
-	require.NoError(t, g.Begin())
+	g.begin()
 	for g.pass.Next() {
 		g.pass.Batch.Finish()
 	}
@@ -154,12 +161,12 @@ func TestOrder(t *testing.T) {
 	g := newRig(t, 3)
 	g.output(0, 1)
 	g.output(2, 2, 3)
-	require.NoError(t, g.Begin())
+	g.begin()
 	require.Equal(t, []uint64{2, 3, 1}, read(&g.pass, 9))
 	require.Equal(t, [][]int{{firstCPU, firstCPU + 2}}, g.ordered)
 	require.Equal(t, []int{2, 0}, g.flowed)
 	g.output(1, 4)
-	require.NoError(t, g.Begin())
+	g.begin()
 	require.Equal(t, []uint64{4}, read(&g.pass, 9))
 	require.Len(t, g.ordered, 1)
 	used, grown := g.one[1].Look()
@@ -174,40 +181,38 @@ func TestOrderLeavesOut(t *testing.T) {
 	for i := range 3 {
 		g.output(i, uint64(i))
 	}
-	require.NoError(t, g.Begin())
+	g.begin()
 	require.Equal(t, []uint64{0, 1, 2}, read(&g.pass, 9))
 }
 
 func TestBusy(t *testing.T) {
 	g := newRig(t, 2)
-	g.output(0, 1)
-	g.output(1, 2)
-	require.NoError(t, g.beginOne(1))
-	require.ErrorIs(t, g.beginOne(1), ErrBusy)
-	require.NoError(t, g.Begin())
-	require.ErrorIs(t, g.Begin(), ErrBusy)
-	require.Equal(t, []uint64{1}, read(&g.pass, 9))
-	require.ErrorIs(t, g.pass.Err, ErrBusy, "of ring 1")
+	var flushes Flushes
+	require.NoError(t, g.one[1].Claim(&flushes))
+	require.ErrorIs(t, g.one[1].Claim(nil), ErrBusy)
 	require.ErrorIs(t, g.Rings.Claim(), ErrBusy)
-	require.NoError(t, g.one[0].Claim(), "the failed claim of all holds none")
+	require.NoError(t, g.one[0].Claim(nil), "the failed claim of all holds none")
+	require.False(t, g.Asked(1))
+	flushes.Ask(1)
+	require.True(t, g.Asked(1))
+	require.False(t, g.Asked(0))
 	g.one[0].Disclaim()
-	require.Equal(t, []uint64{2}, read(g.passes[1], 9))
+	g.one[1].Disclaim()
+	require.False(t, g.Asked(1), "the calls are the stream's")
 
 	require.NoError(t, g.Rings.Claim())
 	g.add(firstCPU + 2)
-	for _, err := range []error{g.Begin(), g.beginOne(0), g.beginOne(2), g.one[1].Claim()} {
-		require.Equal(t, ErrHeld, err)
+	for _, ring := range g.one {
+		require.Equal(t, errHeld, ring.Claim(nil), "the new one too")
 	}
 	g.Rings.Disclaim()
-	require.NoError(t, g.beginOne(2), "the new one too")
-	g.passes[2].End()
-	require.Equal(t, 1, g.gate.Inside())
+	require.NoError(t, g.one[2].Claim(nil))
 }
 
 func TestClosed(t *testing.T) {
 	g := newRig(t, 1)
 	g.output(0, 1, 2)
-	require.NoError(t, g.Begin())
+	g.begin()
 	require.True(t, g.pass.Next())
 	require.False(t, g.pass.Halt.Load())
 	require.True(t, g.gate.Close())
@@ -215,8 +220,6 @@ func TestClosed(t *testing.T) {
 	require.False(t, g.pass.Next())
 	require.Equal(t, os.ErrClosed, g.pass.Err)
 	g.pass.End()
-	require.Equal(t, os.ErrClosed, g.Begin())
-	require.Equal(t, os.ErrClosed, g.beginOne(0))
 	samples, lost := g.one[0].Count(g.w[0].Tail())
 	require.Equal(t, [2]uint64{1, 0}, [2]uint64{samples, lost})
 }
@@ -224,22 +227,19 @@ func TestClosed(t *testing.T) {
 // A marker comes last, answers all calls before the pass, and none after it.
 func TestFlushes(t *testing.T) {
 	g := newRig(t, 2)
-	g.Flushes.Ask(100)
-	g.Flushes.Ask(90) // the clock of another CPU
+	g.flushes.Ask(100)
+	g.flushes.Ask(90) // the clock of another CPU
 	g.output(0, 1)
-	require.True(t, g.Flushing())
-	require.NoError(t, g.beginOne(0))
-	require.Equal(t, []uint64{1}, read(g.passes[0], 9), "no marker for one ring")
-	g.output(1, 2)
-	require.NoError(t, g.Begin())
-	require.Equal(t, []uint64{2, 100}, read(&g.pass, 9))
-	require.False(t, g.Flushing())
+	g.output(1, 2, 3)
+	g.begin()
+	require.Equal(t, []uint64{2, 3, 1, 100}, read(&g.pass, 9))
+	require.Nil(t, g.flushes.Load())
 
-	g.Flushes.Ask(200)
-	require.NoError(t, g.Begin())
-	g.Flushes.Ask(300)
+	g.flushes.Ask(200)
+	g.begin()
+	g.flushes.Ask(300)
 	require.Empty(t, read(&g.pass, 9), "this pass has not loaded the heads after the second call")
-	require.NoError(t, g.Begin())
+	g.begin()
 	require.Equal(t, []uint64{300}, read(&g.pass, 9))
 }
 
@@ -249,7 +249,7 @@ func TestNearlyFull(t *testing.T) {
 	n := 0
 	for ; g.w[0].Output(uint64(n), ringtest.Payload(uint64(n), 12)) == nil; n++ {
 	}
-	require.NoError(t, g.beginOne(0))
+	g.beginOne(0)
 	var tails []uint64
 	for g.passes[0].Next() {
 		if tail := g.w[0].Tail(); len(tails) == 0 || tails[len(tails)-1] != tail {
@@ -269,11 +269,11 @@ func TestLoss(t *testing.T) {
 	for ; g.w[0].Output(6, ringtest.Payload(6, 12)) == nil; n++ {
 	}
 	require.Error(t, g.w[0].Output(7, ringtest.Payload(7, 12)))
-	require.NoError(t, g.beginOne(0))
+	g.beginOne(0)
 	require.Len(t, read(g.passes[0], 1<<10), n)
 	g.one[0].Raw.Losses.Advance = 1
 	g.output(0, 8)
-	require.NoError(t, g.beginOne(0))
+	g.beginOne(0)
 	require.True(t, g.passes[0].Next())
 	odd := g.passes[0].Batch.List[0].Odd()
 	require.Equal(t, raw.Odd{Kind: raw.Lost, CPU: 10, Lost: 1, After: 6, Time: 8}, *odd)
@@ -290,7 +290,7 @@ func TestCountedLosses(t *testing.T) {
 	g.losses = func(into []raw.Odd) []raw.Odd {
 		return append(into, raw.Odd{Kind: raw.Lost, CPU: 5, Lost: 2, Time: 10, Counted: true})
 	}
-	require.NoError(t, g.Begin())
+	g.begin()
 	require.Equal(t, []uint64{9, 10}, read(&g.pass, 2))
 	require.EqualValues(t, 6, g.one[0].Raw.Losses.Known.Load())
 	require.EqualValues(t, 2, g.one[0].Counts.LostRecords.Load())
@@ -307,9 +307,7 @@ func TestPassesDoNotAllocate(t *testing.T) {
 		g.w[1].Output(1, payload)
 		g.ordered, g.flowed = g.ordered[:0], g.flowed[:0]
 		g.order = func([]*Ring) {}
-		if g.Begin() != nil {
-			panic("busy")
-		}
+		g.begin()
 		for g.pass.Next() {
 			g.pass.Batch.Finish()
 		}
@@ -317,5 +315,37 @@ func TestPassesDoNotAllocate(t *testing.T) {
 	}))
 }
 
-// beginOne claims a ring for a pass over it alone.
-func (g *rig) beginOne(i int) error { return g.one[i].Begin(func() *Pass { return g.passes[i] }) }
+// begin starts a pass over all rings.
+func (g *rig) begin() { g.all.Begin(g.sources) }
+
+// beginOne starts a pass over one ring alone.
+func (g *rig) beginOne(i int) { g.alone[i].BeginOne(g.one[i]) }
+
+// Rings of several readers come one reader after the other, each with its own errors; what a pass has left, the next has.
+func TestSeveralReaders(t *testing.T) {
+	a, b := newRig(t, 2), newRig(t, 2)
+	both := func() { a.all.Begin([]*Rings{&a.Rings, &b.Rings}) }
+	b.output(0, 3)
+	a.output(1, 1)
+	a.Fail(5, os.ErrExist, nil)
+	b.Fail(6, os.ErrNotExist, nil)
+	a.flushes.Ask(9)
+	both()
+	require.Equal(t, []uint64{1, 3, 9}, read(&a.pass, 99))
+	require.Equal(t, os.ErrExist, a.pass.Err)
+	both()
+	require.Empty(t, read(&a.pass, 99))
+	require.Equal(t, os.ErrNotExist, a.pass.Err)
+	b.output(1, 4, 5, 6)
+	a.output(0, 7, 8)
+	both()
+	require.Equal(t, []uint64{7, 8, 4}, read(&a.pass, 3))
+	both()
+	require.Equal(t, []uint64{5, 6}, read(&a.pass, 99))
+	require.NoError(t, a.pass.Err)
+	require.Equal(t, [2]uint64{4, 4}, [2]uint64{a.Passes.Load(), b.Passes.Load()})
+	require.Equal(t, []int{1, 0}, a.flowed)
+	require.Equal(t, []int{0, 1, 1}, b.flowed)
+	a.all.Begin(nil)
+	require.Empty(t, read(&a.pass, 9), "all have gone")
+}

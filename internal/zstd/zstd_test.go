@@ -44,6 +44,7 @@ func load(t testing.TB, rec *perfdata.Recorder, n, flush int) {
 	r, err := k.Open(perfbuf.Options{RingBytes: 64 << 10})
 	require.NoError(t, err)
 	defer r.Close()
+	s := unordered(t, r)
 	noise := rand.NewChaCha8([32]byte{})
 	for i := range n {
 		payload := make([]byte, 8+i%500)
@@ -53,16 +54,24 @@ func load(t testing.TB, rec *perfdata.Recorder, n, flush int) {
 		binary.NativeEndian.PutUint64(payload, uint64(i))
 		k.Advance(time.Microsecond)
 		require.NoError(t, k.Output(i%2, payload))
-		require.NoError(t, r.ForEach(rec.Record))
+		require.NoError(t, s.ForEach(rec.Record))
 		if i%flush == flush-1 {
 			require.NoError(t, rec.Flush())
 		}
 	}
 	for k.Advance(time.Microsecond); k.Output(0, make([]byte, 1000)) == nil; k.Advance(time.Microsecond) {
 	}
-	require.NoError(t, r.ForEach(rec.Record))
+	require.NoError(t, s.ForEach(rec.Record))
 	require.NoError(t, k.Output(0, []byte("after the loss")))
-	require.NoError(t, r.ForEach(rec.Record))
+	require.NoError(t, s.ForEach(rec.Record))
+}
+
+// unordered is an unordered stream of a reader.
+func unordered(t testing.TB, r *perfbuf.Reader) *perfbuf.Stream {
+	t.Helper()
+	s, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
+	require.NoError(t, err)
+	return s
 }
 
 // replayed is what a file has, and how it ends.
@@ -220,7 +229,7 @@ func TestDamaged(t *testing.T) {
 			continue
 		}
 		n := 0
-		err = r.Run(t.Context(), func(perfbuf.Event) error { n++; return nil })
+		err = unordered(t, r).Run(t.Context(), func(perfbuf.Event) error { n++; return nil })
 		require.True(t, err == io.EOF || strings.Contains(err.Error(), "unexpected EOF"), err)
 		r.Close()
 	}
@@ -256,7 +265,7 @@ func TestPerfRecord(t *testing.T) {
 	require.NoError(t, err)
 	defer r.Close()
 	n := 0
-	require.Equal(t, io.EOF, r.Run(t.Context(), func(ev perfbuf.Event) error {
+	require.Equal(t, io.EOF, unordered(t, r).Run(t.Context(), func(ev perfbuf.Event) error {
 		if ev.Kind() != perfbuf.KindSample {
 			return fmt.Errorf("%v", ev)
 		}

@@ -123,7 +123,11 @@ func BenchmarkOutput(b *testing.B) {
 						b.Fatal(err)
 					}
 					b.Cleanup(func() { r.Close() })
-					empty = func() { r.ForEach(func(perfbuf.Event) error { return nil }) }
+					s, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
+					if err != nil {
+						b.Fatal(err)
+					}
+					empty = func() { s.ForEach(func(perfbuf.Event) error { return nil }) }
 				}
 				const n = 512
 				var took []time.Duration

@@ -93,6 +93,7 @@ func step(t *testing.T, rnd *rand.Rand, cpus []int, ringBytes int, sides ...*sid
 // side is a kernel and what was read of it.
 type side struct {
 	r        *perfbuf.Reader
+	s        *perfbuf.Stream
 	recs     []perfbuf.Record
 	kinds    map[perfbuf.Kind]int
 	emit     func(cpu, count, size int)
@@ -103,7 +104,7 @@ type side struct {
 
 func newSide(t *testing.T, r *perfbuf.Reader) *side {
 	t.Cleanup(func() { r.Close() })
-	return &side{r: r, tick: func() {}, kinds: map[perfbuf.Kind]int{}}
+	return &side{r: r, s: unordered(t, r), tick: func() {}, kinds: map[perfbuf.Kind]int{}}
 }
 
 func loadReal(t *testing.T, o perfbuf.Options) *side {
@@ -155,7 +156,7 @@ var pattern = func() (b []byte) {
 func (s *side) read(t *testing.T, n int) {
 	t.Helper()
 	s.tick()
-	_, err := perfbuf.Fold(s.r, 0, func(_ int, ev perfbuf.Event) (int, error) {
+	_, err := perfbuf.Fold(s.s, 0, func(_ int, ev perfbuf.Event) (int, error) {
 		s.recs = append(s.recs, ev.Record())
 		s.kinds[ev.Kind()]++
 		if n--; n == 0 {

@@ -1,7 +1,6 @@
 package perfbuftest_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -12,32 +11,28 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// source is a Reader, a Ring or a stream.
-type source interface {
-	Run(context.Context, func(perfbuf.Event) error) error
-	Wait(context.Context) error
-}
-
 // Whoever reads, and whether or not it waits at the time: it gets what there is, the answers to flushes, and then the
 // error, once. It goes on with what is left, and has the error again when more is taken.
 func TestDisplaced(t *testing.T) {
-	for name, read := range map[string]func(*perfbuf.Reader) (source, error){
-		"reader": func(r *perfbuf.Reader) (source, error) { return r, nil },
-		"ring":   func(r *perfbuf.Reader) (source, error) { return r.Rings()[0], nil },
-		"exact":  func(r *perfbuf.Reader) (source, error) { return r.Stream(perfbuf.StreamOptions{}) },
-		"slack": func(r *perfbuf.Reader) (source, error) {
+	for name, read := range map[string]func(*perfbuf.Reader) (*perfbuf.Stream, error){
+		"unordered": func(r *perfbuf.Reader) (*perfbuf.Stream, error) {
+			return r.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
+		},
+		"ring":  func(r *perfbuf.Reader) (*perfbuf.Stream, error) { return r.Rings()[0].Stream() },
+		"exact": func(r *perfbuf.Reader) (*perfbuf.Stream, error) { return r.Stream(perfbuf.StreamOptions{}) },
+		"slack": func(r *perfbuf.Reader) (*perfbuf.Stream, error) {
 			return r.Stream(perfbuf.StreamOptions{Order: perfbuf.Slack(time.Second)})
 		},
 	} {
 		for _, waiting := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, waiting %v", name, waiting), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) { displaced(t, read, waiting) })
+				synctest.Test(t, func(t *testing.T) { displaced(t, read, name == "ring", waiting) })
 			})
 		}
 	}
 }
 
-func displaced(t *testing.T, read func(*perfbuf.Reader) (source, error), waiting bool) {
+func displaced(t *testing.T, read func(*perfbuf.Reader) (*perfbuf.Stream, error), alone, waiting bool) {
 	k := perfbuftest.New(perfbuftest.Options{RealTime: true, CPUs: 2})
 	r := open(t, k, perfbuf.Options{})
 	s, err := read(r)
@@ -63,12 +58,8 @@ func displaced(t *testing.T, read func(*perfbuf.Reader) (source, error), waiting
 		run()
 	}
 	output(0, "1st.")
-	want := []string{"sample1st."}
-	_, alone := s.(*perfbuf.Ring) // whose passes answer no flushes
-	if !alone {
-		require.NoError(t, r.Flush())
-		want = append(want, "flushed")
-	}
+	require.NoError(t, s.Flush())
+	want := []string{"sample1st.", "flushed"}
 	displace(0)
 	output(0, "not.")
 	if !waiting {

@@ -5,8 +5,10 @@
 //	k := perfbuftest.New(perfbuftest.Options{})
 //	r, err := k.Open(perfbuf.Options{})
 //	...
+//	stream, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
+//	...
 //	k.Output(0, payload) // as a program on CPU 0 does with bpf_perf_event_output
-//	err = r.ForEach(handle)
+//	err = stream.ForEach(handle)
 //
 // The rings lie in Go memory. The simulation writes them by the rules of
 // kernel/events/ring_buffer.c, and tests compare it with the real kernel. Everything else is

@@ -22,8 +22,9 @@ func Example() {
 	k := perfbuftest.New(perfbuftest.Options{})
 	r := must(k.Open(perfbuf.Options{}))
 	defer r.Close()
+	stream := must(r.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()}))
 	check(k.Output(1, binary.NativeEndian.AppendUint32(nil, 4711)))
-	check(r.ForEach(handle))
+	check(stream.ForEach(handle))
 	// Output: CPU 1: pid 4711
 }
 
@@ -32,6 +33,7 @@ func ExampleKernel_Output_loss() {
 	k := perfbuftest.New(perfbuftest.Options{CPUs: 1})
 	r := must(k.Open(perfbuf.Options{RingBytes: 4096}))
 	defer r.Close()
+	stream := must(r.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()}))
 	failed := 0
 	for range 40 {
 		if k.Output(0, make([]byte, 100)) != nil { // syscall.ENOSPC
@@ -39,11 +41,11 @@ func ExampleKernel_Output_loss() {
 		}
 	}
 	n := 0
-	check(r.ForEach(func(perfbuf.Event) error { n++; return nil }))
+	check(stream.ForEach(func(perfbuf.Event) error { n++; return nil }))
 	fmt.Println(n, "fitted,", failed, "did not")
 
 	check(k.Output(0, []byte("now")))
-	check(r.ForEach(func(ev perfbuf.Event) error {
+	check(stream.ForEach(func(ev perfbuf.Event) error {
 		if ev.Kind() == perfbuf.KindLost {
 			fmt.Println("lost:", ev.Lost())
 		} else {
@@ -116,6 +118,7 @@ func ExampleProgram_Reserve_oversize() {
 	k := perfbuftest.New(perfbuftest.Options{CPUs: 1})
 	r := must(k.Open(perfbuf.Options{}))
 	defer r.Close()
+	stream := must(r.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()}))
 	check(k.Output(0, []byte("before")))
 	check(k.Output(0, make([]byte, 70000)))
 	show := func(ev perfbuf.Event) error {
@@ -126,9 +129,9 @@ func ExampleProgram_Reserve_oversize() {
 		}
 		return nil
 	}
-	check(r.ForEach(show))
+	check(stream.ForEach(show))
 	check(k.Output(0, []byte("behind")))
-	check(r.ForEach(show))
+	check(stream.ForEach(show))
 	// Output:
 	// before
 	// corrupt

@@ -125,8 +125,10 @@ func (s *script) step(op, arg byte) {
 	case 9:
 		s.check(s.r.Resume())
 	case 10:
-		s.check(s.r.Flush())
-		s.flushes++
+		if s.stream != nil { // else nobody is there to answer
+			s.check(s.stream.Flush())
+			s.flushes++
+		}
 	case 11:
 		s.k.Advance(time.Duration(v << (v % 24)))
 	case 12:
@@ -216,24 +218,31 @@ func (s *script) read(limit int) {
 		}
 		return nil
 	}
-	switch {
-	case s.stream == nil && limit%3 == 1:
-		for _, ring := range s.r.Rings() {
-			s.check(ring.ForEach(f))
-		}
-	case s.stream == nil && limit%3 == 2:
-		s.check(s.r.ForEachBatch(func(b *perfbuf.Batch) error {
-			for ev := range b.Events() {
-				if err := f(ev); err != nil {
-					return err
+	with := func(stream *perfbuf.Stream, err error) {
+		s.check(err)
+		if limit%3 == 2 {
+			s.check(stream.ForEachBatch(func(b *perfbuf.Batch) error {
+				for ev := range b.Events() {
+					if err := f(ev); err != nil {
+						return err
+					}
 				}
-			}
-			return nil
-		}))
-	case s.stream == nil:
-		s.check(s.r.ForEach(f))
-	default:
+				return nil
+			}))
+		} else {
+			s.check(stream.ForEach(f))
+		}
+		s.check(stream.Close())
+	}
+	switch {
+	case s.stream != nil:
 		s.check(s.stream.ForEach(f))
+	case limit%3 == 1:
+		for _, ring := range s.r.Rings() {
+			with(ring.Stream())
+		}
+	default:
+		with(s.r.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()}))
 	}
 }
 

@@ -24,7 +24,15 @@ func open(t *testing.T, k *perfbuftest.Kernel, o perfbuf.Options) *perfbuf.Reade
 	return r
 }
 
-func collect(t *testing.T, src perfbuf.Source) (recs []perfbuf.Record) {
+// unordered is an unordered stream of a reader.
+func unordered(t *testing.T, r *perfbuf.Reader) *perfbuf.Stream {
+	t.Helper()
+	s, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
+	require.NoError(t, err)
+	return s
+}
+
+func collect(t *testing.T, src *perfbuf.Stream) (recs []perfbuf.Record) {
 	t.Helper()
 	_, err := perfbuf.Fold(src, 0, func(_ int, ev perfbuf.Event) (int, error) {
 		recs = append(recs, ev.Record())
@@ -50,7 +58,7 @@ func TestZeroOptions(t *testing.T) {
 	require.Equal(t, 256<<10, r.Options().RingBytes)
 	k.Advance(time.Second)
 	require.NoError(t, k.Output(1, []byte("1234")))
-	recs := collect(t, r)
+	recs := collect(t, unordered(t, r))
 	require.Equal(t, []perfbuf.Record{{Source: r, Kind: perfbuf.KindSample, CPU: 1, Time: uint64(time.Hour + time.Second), Data: []byte("1234")}}, recs)
 	require.Equal(t, perfbuftest.Counts{Attempted: 1, Written: 1}, k.Counts(1))
 }
@@ -73,7 +81,7 @@ func TestOptions(t *testing.T) {
 	require.Equal(t, []int{0, 2}, r.Options().CPUs)
 	require.Equal(t, syscall.ENOENT, k.Output(1, nil))
 	require.NoError(t, k.Output(2, nil))
-	require.Equal(t, []perfbuf.Record{{Source: r, Kind: perfbuf.KindSample, CPU: 2, Data: []byte{0xA5, 0xA5, 0xA5, 0xA5}}}, collect(t, r))
+	require.Equal(t, []perfbuf.Record{{Source: r, Kind: perfbuf.KindSample, CPU: 2, Data: []byte{0xA5, 0xA5, 0xA5, 0xA5}}}, collect(t, unordered(t, r)))
 
 	require.Panics(t, func() { perfbuftest.New(perfbuftest.Options{CPUs: -1}) })
 	require.Panics(t, func() { k.Advance(-1) })
@@ -85,21 +93,22 @@ func TestOneReaderPerMap(t *testing.T) {
 	first := open(t, k, perfbuf.Options{})
 	require.NoError(t, k.Output(0, []byte("1st.")))
 	second := open(t, k, perfbuf.Options{})
+	old, young := unordered(t, first), unordered(t, second)
 	require.NoError(t, k.Output(0, []byte("2nd.")))
 	k.Advance(time.Second)
 	var recs []perfbuf.Record
-	require.ErrorIs(t, first.ForEach(func(ev perfbuf.Event) error {
+	require.ErrorIs(t, old.ForEach(func(ev perfbuf.Event) error {
 		recs = append(recs, ev.Record())
 		return nil
 	}), perfbuf.ErrDisplaced)
 	require.Equal(t, []string{"1st."}, payloads(recs))
-	require.Empty(t, collect(t, first), "it is said once")
+	require.Empty(t, collect(t, old), "it is said once")
 	require.Equal(t, perfbuf.DisplacedStats{Entries: 1, OwnedUntil: k.Now() - 1e9}, first.Stats().Displaced)
 	require.Equal(t, 1, second.Stats().ReplacedEntries)
-	require.Equal(t, []string{"2nd."}, payloads(collect(t, second)))
+	require.Equal(t, []string{"2nd."}, payloads(collect(t, young)))
 	require.NoError(t, first.Close())
 	require.NoError(t, k.Output(0, []byte("3rd.")))
-	require.Equal(t, []string{"3rd."}, payloads(collect(t, second)))
+	require.Equal(t, []string{"3rd."}, payloads(collect(t, young)))
 	require.NoError(t, second.Close())
 	require.Equal(t, syscall.ENOENT, k.Output(0, nil))
 	require.Equal(t, perfbuftest.Counts{Attempted: 4, Written: 3, Refused: 1}, k.Counts(0))
@@ -108,19 +117,20 @@ func TestOneReaderPerMap(t *testing.T) {
 func TestLoss(t *testing.T) {
 	k := perfbuftest.New(perfbuftest.Options{CPUs: 1})
 	r := open(t, k, perfbuf.Options{RingBytes: 4096})
+	s := unordered(t, r)
 	for range 200 {
 		k.Advance(1)
 		k.Output(0, make([]byte, 12))
 	}
 	last := k.Now() - (200 - 127)
 	require.Equal(t, perfbuftest.Counts{Attempted: 200, Written: 127, Lost: 73}, k.Counts(0))
-	require.Len(t, collect(t, r), 127)
+	require.Len(t, collect(t, s), 127)
 	k.Advance(1)
 	require.NoError(t, k.Output(0, []byte("back")))
 	require.Equal(t, []perfbuf.Record{
 		{Source: r, Kind: perfbuf.KindLost, Time: k.Now(), Lost: 73, LostAfter: last},
 		{Source: r, Kind: perfbuf.KindSample, Time: k.Now(), Data: []byte("back")},
-	}, collect(t, r))
+	}, collect(t, s))
 }
 
 // An event whose program has not come to its end holds back later ones, for as long as it takes.
@@ -171,23 +181,14 @@ func inBackground(call func() error) <-chan error {
 
 // Drain and Shutdown wait for the programs that are running, even if the clock stands still, and deliver what these output.
 func TestEndsWaitForPrograms(t *testing.T) {
-	type ender interface {
-		Drain(context.Context, func(perfbuf.Event) error) error
-		Shutdown(context.Context, func(perfbuf.Event) error) error
-	}
-	for name, source := range map[string]func(*perfbuf.Reader) (ender, error){
-		"reader": func(r *perfbuf.Reader) (ender, error) { return r, nil },
-		"exact":  func(r *perfbuf.Reader) (ender, error) { return r.Stream(perfbuf.StreamOptions{}) },
-		"slack": func(r *perfbuf.Reader) (ender, error) {
-			return r.Stream(perfbuf.StreamOptions{Order: perfbuf.Slack(time.Hour)})
-		},
-	} {
+	type ender = *perfbuf.Stream
+	for _, order := range []perfbuf.Order{perfbuf.Unordered(), {}, perfbuf.Slack(time.Hour)} {
 		for end, f := range map[string]func(ender, context.Context, func(perfbuf.Event) error) error{"Drain": ender.Drain, "Shutdown": ender.Shutdown} {
-			t.Run(name+" "+end, func(t *testing.T) {
+			t.Run(order.String()+" "+end, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					k := perfbuftest.New(perfbuftest.Options{})
 					r := open(t, k, perfbuf.Options{})
-					src, err := source(r)
+					src, err := r.Stream(perfbuf.StreamOptions{Order: order})
 					require.NoError(t, err)
 					p := k.Begin(0)
 					p.Prepare([]byte("1st."))
@@ -210,7 +211,7 @@ func TestEndsWaitForPrograms(t *testing.T) {
 					p.End()
 					require.NoError(t, <-done)
 					require.ElementsMatch(t, []string{"1st.", "2nd."}, got)
-					if name != "reader" {
+					if order != perfbuf.Unordered() {
 						require.IsIncreasing(t, got)
 					}
 					require.NoError(t, r.Close())
@@ -230,7 +231,7 @@ func TestPauseAndResume(t *testing.T) {
 	require.Equal(t, syscall.ENOENT, k.Output(0, []byte("none")))
 	require.NoError(t, r.Resume())
 	require.NoError(t, k.Output(0, []byte("back")))
-	require.Equal(t, []string{"kept", "back"}, payloads(collect(t, r)))
+	require.Equal(t, []string{"kept", "back"}, payloads(collect(t, unordered(t, r))))
 	require.Equal(t, perfbuftest.Counts{Attempted: 3, Written: 2, Refused: 1}, k.Counts(0))
 }
 
@@ -267,7 +268,8 @@ func TestWakeup(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			k := perfbuftest.New(perfbuftest.Options{RealTime: true})
 			r := open(t, k, perfbuf.Options{Wakeup: c.w})
-			woken := inBackground(func() error { return r.Wait(t.Context()) })
+			s := unordered(t, r)
+			woken := inBackground(func() error { return s.Wait(t.Context()) })
 			time.Sleep(time.Minute) // by default, it looks no more
 			for range c.sleeps {
 				require.NoError(t, k.Output(1, make([]byte, 12)))

@@ -70,7 +70,7 @@ func (k *stormKernel) come(s *perfbuf.Stream, array int, rnd *rand.Rand) {
 		case 0:
 			s.Flush()
 		case 1:
-			r.Flush()
+			r.Resume()
 		case 2:
 			r.Pause()
 		case 3:
@@ -80,7 +80,10 @@ func (k *stormKernel) come(s *perfbuf.Stream, array int, rnd *rand.Rand) {
 			k.t.Error("Remove:", err)
 		}
 		for alone := rnd.IntN(2) == 0; alone; { // else it is closed while the stream may still read it
-			err := r.ForEach(func(perfbuf.Event) error { return perfbuf.ErrStop })
+			own, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
+			if err == nil {
+				err = own.ForEach(func(perfbuf.Event) error { return perfbuf.ErrStop })
+			}
 			if alone = errors.Is(err, perfbuf.ErrBusy); !alone && err != nil {
 				k.t.Error("given back:", err)
 			}

@@ -34,6 +34,7 @@ import (
 // that receive.
 type PerfBuffer struct {
 	reader *perfbuf.Reader
+	stream *perfbuf.Stream
 	events chan []byte
 	lost   chan uint64 // may be nil
 
@@ -96,8 +97,13 @@ func InitPerfBuf[M interface{ FileDescriptor() int }](
 	if err != nil {
 		return fail(err)
 	}
+	stream, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
+	if err != nil { // of a reader that nobody else has
+		r.Close()
+		return fail(err)
+	}
 	return &PerfBuffer{
-		reader: r, countUnreported: countUnreported,
+		reader: r, stream: stream, countUnreported: countUnreported,
 		events: eventsChan, lost: lostChan, ended: make(chan struct{}),
 	}, nil
 }
@@ -190,6 +196,9 @@ func (b *PerfBuffer) run(ctx context.Context, box *outbox) {
 	}
 	lost := uint64(0) // that records have reported
 	read := func(batch *perfbuf.Batch) error {
+		if batch.End() {
+			return nil
+		}
 		for ev := range batch.Events() {
 			switch ev.Kind() {
 			case perfbuf.KindSample:
@@ -206,10 +215,10 @@ func (b *PerfBuffer) run(ctx context.Context, box *outbox) {
 		}
 		return nil
 	}
-	err := b.reader.RunBatches(ctx, read)
+	err := b.stream.RunBatches(ctx, read)
 	for errors.Is(err, perfbuf.ErrDisplaced) { // other CPUs go on, and receivers are not prepared for the channel's end
 		b.note(err)
-		err = b.reader.RunBatches(ctx, read)
+		err = b.stream.RunBatches(ctx, read)
 	}
 	if ctx.Err() == nil {
 		b.note(err)
@@ -217,6 +226,7 @@ func (b *PerfBuffer) run(ctx context.Context, box *outbox) {
 	if b.closing.Load() {
 		<-b.reader.Done()
 	} else {
+		b.stream.Close()
 		b.countUnreported()
 	}
 	if all := b.reader.Stats().Total().Lost; all > lost { // corrupt memory may have reported more

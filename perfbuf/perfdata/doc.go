@@ -13,7 +13,9 @@
 //
 //	reader, err := perfdata.Open("events.perf.data", perfdata.ReplayOptions{})
 //	...
-//	err = reader.Run(ctx, handle) // io.EOF at the end
+//	stream, err := reader.Stream(perfbuf.StreamOptions{})
+//	...
+//	err = stream.Run(ctx, handle) // io.EOF at the end
 //
 // # What is in a file
 //

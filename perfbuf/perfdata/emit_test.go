@@ -28,6 +28,7 @@ func simulated(t testing.TB, o perfbuf.Options) (*perfbuftest.Kernel, *perfbuf.R
 func emitted(t testing.TB, rec *perfdata.Recorder, n int, sorted bool) {
 	t.Helper()
 	k, r := simulated(t, perfbuf.Options{})
+	s := unordered(t, r)
 	payload := slices.Repeat([]byte{7}, 40)
 	each := 1
 	if !sorted {
@@ -38,7 +39,7 @@ func emitted(t testing.TB, rec *perfdata.Recorder, n int, sorted bool) {
 		k.Advance(time.Millisecond)
 		require.NoError(t, k.Output(i%2, payload))
 		if (i+1)%each == 0 || i == n-1 {
-			require.NoError(t, r.ForEach(rec.Record))
+			require.NoError(t, s.ForEach(rec.Record))
 		}
 	}
 }

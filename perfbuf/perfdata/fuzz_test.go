@@ -39,17 +39,15 @@ func FuzzOpen(f *testing.F) {
 				last = max(last, ev.Time())
 				return nil
 			}
-			if ordered {
-				s, err := r.Stream(perfbuf.StreamOptions{BarrierInterval: -1})
-				if err != nil {
-					t.Fatal(err)
-				}
-				err = s.Run(context.Background(), see)
-				s.Close()
-				if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-					t.Fatal(err)
-				}
-			} else if err := r.Run(context.Background(), see); !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			o := perfbuf.StreamOptions{BarrierInterval: -1}
+			if !ordered {
+				o.Order = perfbuf.Unordered()
+			}
+			s, err := r.Stream(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Run(context.Background(), see); !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 				t.Fatal(err)
 			}
 			r.Close()

@@ -35,7 +35,7 @@ func TestRecordTheKernel(t *testing.T) {
 		for i := range 2000 {
 			e.Emit(r.Rings()[i%len(r.Rings())].CPU(), 1+i%5, kerneltest.MinSize+i%200)
 		}
-		require.NoError(t, r.Flush())
+		require.NoError(t, s.Flush())
 		for rec.Stats().Samples == 0 {
 			time.Sleep(time.Millisecond)
 		}
@@ -108,12 +108,13 @@ func BenchmarkAgainstPerf(b *testing.B) {
 		defer r.Close()
 		rec, err := perfdata.Create(filepath.Join(b.TempDir(), "perf.data"), perfdata.Options{})
 		require.NoError(b, err)
+		s := unordered(b, r)
 		ctx, cancel := context.WithCancel(b.Context())
 		took := make(chan time.Duration)
 		go func() {
 			runtime.LockOSThread()
 			before := threadTime()
-			rec.Run(ctx, r)
+			rec.Run(ctx, s)
 			rec.Close()
 			took <- threadTime() - before
 		}()
@@ -138,7 +139,9 @@ func TestRecordARingBuffer(t *testing.T) {
 	e.Emit(0, kerneltest.RingEmit{Count: 10, Size: 64})
 	var recorded []perfbuf.Record
 	path := record(t, perfdata.Options{}, func(rec *perfdata.Recorder) {
-		require.NoError(t, r.ForEach(func(ev perfbuf.Event) error {
+		stream, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
+		require.NoError(t, err)
+		require.NoError(t, stream.ForEach(func(ev perfbuf.Event) error {
 			recorded = append(recorded, ev.Record())
 			return rec.Record(ev)
 		}))

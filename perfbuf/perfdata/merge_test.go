@@ -22,15 +22,17 @@ import (
 func scattered(t *testing.T, n, files int) (paths []string, together string, of []int) {
 	t.Helper()
 	dir := t.TempDir()
-	k, readers, recs := make([]*perfbuftest.Kernel, files), make([]*perfbuf.Reader, files), make([]*perfdata.Recorder, files)
+	k, streams, recs := make([]*perfbuftest.Kernel, files), make([]*perfbuf.Stream, files), make([]*perfdata.Recorder, files)
 	var all perfdata.Options
 	var err error
 	for i := range files {
-		k[i], readers[i] = simulated(t, perfbuf.Options{})
+		var r *perfbuf.Reader
+		k[i], r = simulated(t, perfbuf.Options{})
+		streams[i] = unordered(t, r)
 		paths = append(paths, filepath.Join(dir, fmt.Sprint(i)))
 		recs[i], err = perfdata.Create(paths[i], perfdata.Options{})
 		require.NoError(t, err)
-		all.Events = append(all.Events, perfdata.EventInfo{Name: fmt.Sprint(i), Source: readers[i]})
+		all.Events = append(all.Events, perfdata.EventInfo{Name: fmt.Sprint(i), Source: r})
 	}
 	together = filepath.Join(dir, "all")
 	rec, err := perfdata.Create(together, all)
@@ -50,8 +52,8 @@ func scattered(t *testing.T, n, files int) (paths []string, together string, of 
 		of = append(of, turn)
 		require.NoError(t, k[turn].Output(number%2, binary.NativeEndian.AppendUint64(nil, uint64(number))))
 		if rnd.IntN(50) == 0 || number == n-1 { // so that files are not in order
-			for i, r := range readers {
-				require.NoError(t, r.ForEach(func(ev perfbuf.Event) error {
+			for i, s := range streams {
+				require.NoError(t, s.ForEach(func(ev perfbuf.Event) error {
 					require.NoError(t, rec.Record(ev))
 					return recs[i].Record(ev)
 				}))
@@ -125,7 +127,7 @@ func TestMergeRemove(t *testing.T) {
 		}
 	}
 	require.Equal(t, want, seen[readers[1]])
-	require.Equal(t, io.EOF, readers[2].Run(t.Context(), func(perfbuf.Event) error { return nil }))
+	require.Equal(t, io.EOF, unordered(t, readers[2]).Run(t.Context(), func(perfbuf.Event) error { return nil }))
 	require.NoError(t, readers[1].Close())
 	require.ErrorIs(t, s.Wait(t.Context()), os.ErrClosed)
 }

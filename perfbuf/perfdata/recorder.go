@@ -38,12 +38,6 @@ type event struct {
 	btf  []byte
 }
 
-// Source is what [Recorder.Run] records: a [perfbuf.Reader], [perfbuf.Ring] or [perfbuf.Stream].
-type Source interface {
-	Wait(context.Context) error
-	ForEachBatch(func(*perfbuf.Batch) error) error
-}
-
 func newRecorder(o Options) *Recorder {
 	r := &Recorder{opts: o, buf: make([]byte, 0, o.BufferBytes)}
 	for i, e := range o.Events {
@@ -78,43 +72,31 @@ func (r *Recorder) begin() error {
 	return r.out.begin()
 }
 
-// Run records what a source delivers, as it comes, until ctx is done or the source is closed: it
-// waits, makes a pass, and flushes, over and over. It returns the reason, never nil:
-// context.Cause(ctx), os.ErrClosed, other errors of the source's Wait, or the error of a write.
-// Later events are still in the rings: see [perfbuf.Stream.Drain].
-func (r *Recorder) Run(ctx context.Context, src Source) error {
-	stream, ok := src.(*perfbuf.Stream)
-	proven := ok && stream.Options().Order == perfbuf.Order{}
-	record := func(b *perfbuf.Batch) error {
+// Run records what a stream delivers, as it comes, until ctx is done or the stream is closed. It flushes after each
+// pass. It returns the reason, never nil: context.Cause(ctx), os.ErrClosed, other errors of
+// [perfbuf.Stream.RunBatches], or the error of a write. Later events are still in the rings: see
+// [perfbuf.Stream.Drain].
+func (r *Recorder) Run(ctx context.Context, stream *perfbuf.Stream) error {
+	proven := stream.Options().Order == perfbuf.Order{}
+	before := r.count
+	err := stream.RunBatches(ctx, func(b *perfbuf.Batch) error {
+		if b.End() {
+			if proven && r.count != before {
+				if p := r.room(8); p != nil {
+					putHeader(p, typeFinishedRound, 8)
+				}
+			}
+			before = r.count
+			return r.Flush()
+		}
 		for ev := range b.Events() {
 			if err := r.Record(ev); err != nil {
 				return err
 			}
 		}
 		return nil
-	}
-	for {
-		if err := src.Wait(ctx); err != nil {
-			return r.flushAfter(err)
-		}
-		before := r.count
-		if err := src.ForEachBatch(record); err != nil {
-			return r.flushAfter(err)
-		}
-		if proven && r.count != before {
-			if p := r.room(8); p != nil {
-				putHeader(p, typeFinishedRound, 8)
-			}
-		}
-		if err := r.Flush(); err != nil {
-			return err
-		}
-	}
-}
-
-// flushAfter flushes, and returns what ended the loop: as it is, so that it can be compared, unless that fails too.
-func (r *Recorder) flushAfter(err error) error {
-	if failed := r.Flush(); failed != nil {
+	})
+	if failed := r.Flush(); failed != nil && !errors.Is(err, failed) {
 		return errors.Join(err, failed)
 	}
 	return err

@@ -36,9 +36,10 @@ func TestNoRoom(t *testing.T) {
 	rec, err := perfdata.NewRecorder(&full{left: 2}, perfdata.Options{})
 	require.NoError(t, err)
 	k, r := simulated(t, perfbuf.Options{})
+	s := unordered(t, r)
 	one := func() error {
 		require.NoError(t, k.Output(0, []byte("one")))
-		return r.ForEach(func(ev perfbuf.Event) error { return errors.Join(rec.Record(ev), rec.Flush()) })
+		return s.ForEach(func(ev perfbuf.Event) error { return errors.Join(rec.Record(ev), rec.Flush()) })
 	}
 	require.NoError(t, one())
 	require.ErrorIs(t, one(), errFull)
@@ -136,10 +137,10 @@ func TestRecordDoesNotAllocate(t *testing.T) {
 	require.NoError(t, err)
 	k, r := simulated(t, perfbuf.Options{})
 	payload := make([]byte, 1000)
-	record := rec.Record
+	record, s := rec.Record, unordered(t, r)
 	require.Zero(t, testing.AllocsPerRun(3000, func() { // some buffers full
 		k.Output(0, payload)
-		r.ForEach(record)
+		s.ForEach(record)
 	}))
 }
 
@@ -151,8 +152,8 @@ func TestSources(t *testing.T) {
 		for _, k := range []*perfbuftest.Kernel{k1, k1, k1, k2, k2, k2, k2} {
 			require.NoError(t, k.Output(0, []byte("same")))
 		}
-		require.NoError(t, r1.ForEach(rec.Record))
-		require.NoError(t, r2.ForEach(rec.Record))
+		require.NoError(t, unordered(t, r1).ForEach(rec.Record))
+		require.NoError(t, unordered(t, r2).ForEach(rec.Record))
 	})
 	_, err := perfdata.Open(path, perfdata.ReplayOptions{})
 	require.ErrorContains(t, err, `"first" (type 1, config 10); "second"`)
@@ -174,5 +175,5 @@ func TestRunReturnsTheCause(t *testing.T) {
 	cause := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(cause)
-	require.True(t, rec.Run(ctx, reader) == cause)
+	require.True(t, rec.Run(ctx, unordered(t, reader)) == cause)
 }

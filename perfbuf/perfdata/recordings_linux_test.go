@@ -162,7 +162,7 @@ func TestUnreachable(t *testing.T) {
 	one := func(perfbuf.Event) error { return perfbuf.ErrStop }
 	for name, use := range map[string]func(*perfbuf.Reader) error{
 		"not used": func(*perfbuf.Reader) error { return nil },
-		"run":      func(r *perfbuf.Reader) error { return r.Run(t.Context(), one) },
+		"run":      func(r *perfbuf.Reader) error { return unordered(t, r).Run(t.Context(), one) },
 		"stream": func(r *perfbuf.Reader) error {
 			s, err := r.Stream(perfbuf.StreamOptions{})
 			require.NoError(t, err)

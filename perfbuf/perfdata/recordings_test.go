@@ -89,16 +89,16 @@ func Example_bug() {
 			panic(err)
 		}
 		defer reader.Close()
-		run := reader.Run
+		order := perfbuf.Unordered() // EOF, and 20 of 40 processes stay
 		if ordered {
-			stream, err := reader.Stream(perfbuf.StreamOptions{})
-			if err != nil {
-				panic(err)
-			}
-			run = stream.Run // EOF, and none stays
+			order = perfbuf.Order{} // EOF, and none stays
+		}
+		stream, err := reader.Stream(perfbuf.StreamOptions{Order: order})
+		if err != nil {
+			panic(err)
 		}
 		r := running{}
-		end := run(context.Background(), r.handle) // run is reader.Run: EOF, and 20 of 40 processes stay
+		end := stream.Run(context.Background(), r.handle)
 		fmt.Println(end, len(r), "of 40 processes stay")
 	}
 	read(false)

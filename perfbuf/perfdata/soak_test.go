@@ -37,6 +37,7 @@ func childPath() string { return os.Getenv("PERFDATA_TEST_CHILD") }
 func load(t *testing.T, rec *perfdata.Recorder, flushed func(n uint64) error) error {
 	t.Helper()
 	k, r := simulated(t, perfbuf.Options{RingBytes: 512 << 10})
+	s := unordered(t, r)
 	payload := make([]byte, 4096)
 	for n := uint64(0); ; {
 		for range 1 + rand.IntN(200) {
@@ -44,7 +45,7 @@ func load(t *testing.T, rec *perfdata.Recorder, flushed func(n uint64) error) er
 			k.Advance(time.Microsecond)
 			require.NoError(t, k.Output(int(n%2), payload[:8+rand.IntN(2000)]))
 			n++
-			if err := r.ForEach(rec.Record); err != nil { // each at once, so that the file is in order of time
+			if err := s.ForEach(rec.Record); err != nil { // each at once, so that the file is in order of time
 				return err
 			}
 		}

@@ -68,42 +68,24 @@ func (r *readers) flush() error {
 	case <-r.flushed: // of an earlier one
 	default:
 	}
-	if r.stream != nil {
-		if err := r.stream.Flush(); err != nil {
+	for _, stream := range r.streams() {
+		if err := stream.Flush(); err != nil {
 			return err
 		}
 		<-r.flushed
-		return nil
-	}
-	for _, reader := range r.all {
-		if err := r.flushOne(reader); err != nil {
-			return err
-		}
 	}
 	return nil
-}
-
-func (r *readers) flushOne(reader *perfbuf.Reader) error {
-	if r.settings["way"] != "rings" {
-		if err := reader.Flush(); err != nil {
-			return err
-		}
-		<-r.flushed
-		return nil
-	}
-	// Passes over single rings deliver no markers: they are read to their end.
-	r.stop()
-	defer r.start()
-	return reader.ForEach(r.deliver)
 }
 
 func (r *readers) drain() error {
 	r.stop()
 	defer r.start()
-	if r.stream != nil {
-		return r.stream.Drain(context.Background(), r.deliver)
+	for _, stream := range r.streams() {
+		if err := stream.Drain(context.Background(), r.deliver); err != nil {
+			return err
+		}
 	}
-	return r.each(func(reader *perfbuf.Reader) error { return reader.Drain(context.Background(), r.deliver) })
+	return nil
 }
 
 // deadline has the loops' context end, and starts them anew.

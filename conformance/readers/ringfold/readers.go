@@ -22,7 +22,8 @@ type readers struct {
 	out      *wire.Writer
 
 	all    []*perfbuf.Reader
-	stream *perfbuf.Stream // nil: each reader by itself
+	stream *perfbuf.Stream // nil: each ring by itself
+	rings  map[*perfbuf.Ring]*perfbuf.Stream
 	index  map[*perfbuf.Reader]int
 
 	lossesMu sync.Mutex
@@ -44,6 +45,7 @@ func newReaders(s settings, out *wire.Writer) *readers {
 func (r *readers) open() error {
 	fds := strings.Split(r.settings["maps"], ",")
 	r.all, r.stream, r.index, r.losses = nil, nil, map[*perfbuf.Reader]int{}, map[[2]int]uint64{}
+	r.rings = map[*perfbuf.Ring]*perfbuf.Stream{}
 	for i, kind := range r.settings.kinds(len(fds)) {
 		fd, err := strconv.Atoi(fds[i])
 		if err != nil {
@@ -88,14 +90,18 @@ func (r *readers) openOne(fd int, kind string) (*perfbuf.Reader, error) {
 
 func (r *readers) openStream() (err error) {
 	way, order := r.settings["way"], r.settings["order"] == "time"
+	o := perfbuf.StreamOptions{Order: perfbuf.Unordered()}
 	switch {
 	case way == "slack":
-		r.stream, err = perfbuf.Merge(perfbuf.StreamOptions{Order: perfbuf.Slack(time.Millisecond)}, r.all...)
+		o.Order = perfbuf.Slack(time.Millisecond)
 	case way == "exact" || way == "" && order:
-		r.stream, err = perfbuf.Merge(perfbuf.StreamOptions{}, r.all...)
+		o.Order = perfbuf.Order{}
 	case order:
 		return cannot("this way reads ring by ring; Reader.Stream and Merge order")
+	case way == "rings":
+		return nil
 	}
+	r.stream, err = perfbuf.Merge(o, r.all...)
 	return err
 }
 

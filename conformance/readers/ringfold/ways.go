@@ -8,28 +8,40 @@ import (
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
-// runs returns what reads the maps, each for a goroutine of its own.
+// runs returns what reads the streams, each for a goroutine of its own.
 func (r *readers) runs() (runs []func(context.Context) error) {
-	if r.stream != nil {
-		return []func(context.Context) error{func(ctx context.Context) error { return r.stream.Run(ctx, r.deliver) }}
-	}
-	for _, reader := range r.all {
-		if r.settings["way"] == "rings" {
-			for _, ring := range reader.Rings() {
-				runs = append(runs, func(ctx context.Context) error { return ring.Run(ctx, r.deliver) })
-			}
-			continue
-		}
-		runs = append(runs, func(ctx context.Context) error { return r.read(ctx, reader) })
+	for _, stream := range r.streams() {
+		runs = append(runs, func(ctx context.Context) error { return r.read(ctx, stream) })
 	}
 	return runs
 }
 
-// read reads a whole reader.
-func (r *readers) read(ctx context.Context, reader *perfbuf.Reader) error {
+// streams are one of all readers, or with way=rings one of each ring, also of those that have come since the last call.
+func (r *readers) streams() []*perfbuf.Stream {
+	if r.stream != nil {
+		return []*perfbuf.Stream{r.stream}
+	}
+	var all []*perfbuf.Stream
+	for _, reader := range r.all {
+		for _, ring := range reader.Rings() {
+			if r.rings[ring] == nil {
+				stream, err := ring.Stream()
+				if err != nil { // the reader is closed
+					continue
+				}
+				r.rings[ring] = stream
+			}
+			all = append(all, r.rings[ring])
+		}
+	}
+	return all
+}
+
+// read reads a stream.
+func (r *readers) read(ctx context.Context, stream *perfbuf.Stream) error {
 	switch r.settings["way"] {
 	case "events":
-		for ev, err := range reader.Events(ctx) {
+		for ev, err := range stream.Events(ctx) {
 			if err != nil {
 				return err
 			}
@@ -37,7 +49,7 @@ func (r *readers) read(ctx context.Context, reader *perfbuf.Reader) error {
 		}
 		return nil
 	case "records":
-		for record, err := range reader.Records(ctx) {
+		for record, err := range stream.Records(ctx) {
 			if err != nil {
 				return err
 			}
@@ -45,17 +57,17 @@ func (r *readers) read(ctx context.Context, reader *perfbuf.Reader) error {
 		}
 		return nil
 	case "batches":
-		return reader.RunBatches(ctx, r.deliverBatch)
+		return stream.RunBatches(ctx, r.deliverBatch)
 	case "fold":
 		for {
-			if err := reader.Wait(ctx); err != nil {
+			if err := stream.Wait(ctx); err != nil {
 				return err
 			}
-			if _, err := perfbuf.Fold(reader, 0, func(n int, ev perfbuf.Event) (int, error) { return n + 1, r.deliver(ev) }); err != nil {
+			if _, err := perfbuf.Fold(stream, 0, func(n int, ev perfbuf.Event) (int, error) { return n + 1, r.deliver(ev) }); err != nil {
 				return err
 			}
 		}
 	default:
-		return reader.Run(ctx, r.deliver)
+		return stream.Run(ctx, r.deliver)
 	}
 }

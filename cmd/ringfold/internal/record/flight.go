@@ -109,8 +109,9 @@ func (r *recorder) displaced() error {
 	return nil
 }
 
-// Wait waits for triggers and writes snapshots, until ctx is done, something fails or another reader takes the map.
-func (r *recorder) Wait(ctx context.Context) error {
+// RunBatches waits for triggers and writes snapshots, until ctx is done, something fails or another reader takes the map.
+// It has no events to hand over.
+func (r *recorder) RunBatches(ctx context.Context, _ func(*perfbuf.Batch) error) error {
 	looks := time.NewTimer(0)
 	defer looks.Stop()
 	if r.Trigger == "" {
@@ -161,12 +162,6 @@ func (r *recorder) Wait(ctx context.Context) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
-
-// ForEach has nothing to hand over.
-func (*recorder) ForEach(func(perfbuf.Event) error) error { return nil }
-
-// ForEachBatch has nothing to hand over.
-func (*recorder) ForEachBatch(func(*perfbuf.Batch) error) error { return nil }
 
 // Shutdown writes what there is at the end, if there are not enough snapshots.
 func (r *recorder) Shutdown(ctx context.Context, _ func(perfbuf.Event) error) error {

@@ -48,14 +48,14 @@ func (c *config) record(cmd *cobra.Command) error {
 		return err
 	}
 	set.Announce()
-	begin := time.Now()
+	begin, read := time.Now(), source.Stream(in)
 	if c.all() {
-		in = batches{in, rec}
+		read = batches{in, rec}
 		for _, from := range set.Sources {
 			from.Decoder = nil // nobody wants fields
 		}
 	}
-	end := set.Run(cmd.Context(), in, func(ev source.Event) error { return rec.Record(ev.Event) }, rec.Flush)
+	end := set.Run(cmd.Context(), read, func(ev source.Event) error { return rec.Record(ev.Event) }, rec.Flush)
 	set.Close()
 	if err := rec.Close(); err != nil && end == nil {
 		end = err
@@ -87,11 +87,12 @@ func (c *config) create(path string, stdout io.Writer, o perfdata.Options) (_ *p
 	return perfdata.Create(path, o)
 }
 
-// batches is a stream that a recorder reads by itself: it decodes nothing, and marks the rounds that are proved complete. Its Wait returns
-// when that has ended.
+// batches is a stream that a recorder reads by itself: it decodes nothing, and marks the rounds that are proved complete.
 type batches struct {
-	source.Stream
+	*perfbuf.Stream
 	rec *perfdata.Recorder
 }
 
-func (b batches) Wait(ctx context.Context) error { return b.rec.Run(ctx, b.Stream) }
+func (b batches) RunBatches(ctx context.Context, _ func(*perfbuf.Batch) error) error {
+	return b.rec.Run(ctx, b.Stream)
+}

@@ -288,7 +288,10 @@ func TestNothingForNothing(t *testing.T) {
 		require.NotZero(t, status, args)
 		require.Contains(t, notes, want, args)
 		e.Emit(0, 1, 40)
-		require.NoError(t, reader.ForEach(func(perfbuf.Event) error { return nil }))
+		stream, err := reader.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
+		require.NoError(t, err)
+		require.NoError(t, stream.ForEach(func(perfbuf.Event) error { return nil }))
+		require.NoError(t, stream.Close())
 		n++
 		require.Equal(t, n, reader.Stats().Total().Samples, args)
 	}

@@ -37,7 +37,10 @@ func recording(t *testing.T, path string, n int, start time.Duration, names ...s
 		for j, e := range o.Events {
 			require.NoError(t, kernels[j].Output(0, fmt.Appendf(nil, "%-12s", fmt.Sprint(e.Name, i)))) // without padding
 			kernels[j].Advance(10 * time.Microsecond)
-			require.NoError(t, e.Source.ForEach(rec.Record))
+			stream, err := e.Source.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
+			require.NoError(t, err)
+			require.NoError(t, stream.ForEach(rec.Record))
+			require.NoError(t, stream.Close())
 		}
 	}
 	require.NoError(t, rec.Close())

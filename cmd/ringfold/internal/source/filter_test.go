@@ -61,7 +61,9 @@ func TestMatch(t *testing.T) {
 	require.NoError(t, err)
 	defer r.Close()
 	require.NoError(t, k.Output(1, []byte("event")))
-	require.NoError(t, r.ForEach(func(ev perfbuf.Event) error {
+	stream, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
+	require.NoError(t, err)
+	require.NoError(t, stream.ForEach(func(ev perfbuf.Event) error {
 		for text, want := range map[string]bool{
 			"": true, "cpu == 1": true, "cpu == 0": false,
 			"cpu == 1 && size == 0": false, "cpu == 1 || size == 0": true, "cpu == 0 || size == 0": false,

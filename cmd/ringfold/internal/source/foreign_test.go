@@ -54,7 +54,10 @@ func recordingOf(t testing.TB, blob []byte, compress perfdata.Compressor) []byte
 	for i := range 3 {
 		k.Advance(time.Millisecond)
 		require.NoError(t, k.Output(i%2, bytes.Repeat([]byte{byte(i + 1), 7}, 60)))
-		require.NoError(t, r.ForEach(rec.Record))
+		stream, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
+		require.NoError(t, err)
+		require.NoError(t, stream.ForEach(rec.Record))
+		require.NoError(t, stream.Close())
 	}
 	require.NoError(t, rec.Close())
 	file, err := os.ReadFile(path)

@@ -19,11 +19,9 @@ type Event struct {
 	Fields Fields // of a sample, if its type is known; else nil
 }
 
-// Stream is what is read: a stream of all, or the reader of the only one.
+// Stream is what is read: a perfbuf.Stream, or what a command has made of one.
 type Stream interface {
-	Wait(ctx context.Context) error
-	ForEach(f func(perfbuf.Event) error) error
-	ForEachBatch(f func(*perfbuf.Batch) error) error
+	RunBatches(ctx context.Context, f func(*perfbuf.Batch) error) error
 	Shutdown(ctx context.Context, f func(perfbuf.Event) error) error
 }
 
@@ -69,8 +67,18 @@ func (set *Set) Run(ctx context.Context, in Stream, event func(Event) error, flu
 		stopped = errors.Is(err, perfbuf.ErrStop)
 		return err
 	}
-	pass := func(all func(func(perfbuf.Event) error) error) error {
-		err := all(each)
+	read := func(b *perfbuf.Batch) error {
+		if b.End() {
+			return flush()
+		}
+		for ev := range b.Events() {
+			if err := each(ev); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	flushed := func(err error) error {
 		if err != nil && !errors.Is(err, perfbuf.ErrDisplaced) {
 			return err
 		}
@@ -78,14 +86,14 @@ func (set *Set) Run(ctx context.Context, in Stream, event func(Event) error, flu
 	}
 	var taken error // by another reader
 	for !stopped && (taken == nil || set.Command != nil) {
-		err := in.Wait(ctx)
-		if ctx.Err() != nil {
+		err := in.RunBatches(ctx, read)
+		if ctx.Err() != nil && err == context.Cause(ctx) {
+			if err := flush(); err != nil {
+				return err
+			}
 			break
 		}
-		if err == nil {
-			err = pass(in.ForEach)
-		}
-		switch {
+		switch err = flushed(err); {
 		case errors.Is(err, io.EOF):
 			return nil
 		case errors.Is(err, perfbuf.ErrDisplaced):
@@ -105,7 +113,7 @@ func (set *Set) Run(ctx context.Context, in Stream, event func(Event) error, flu
 	}
 	// The programs are others' and go on. Shutdown takes the rings out of the maps, so that the rest has an end.
 	// Not the context of before, which is done. Further signals end the program: see cli.Main.
-	err := pass(func(each func(perfbuf.Event) error) error { return in.Shutdown(context.Background(), each) })
+	err := flushed(in.Shutdown(context.Background(), each))
 	if errors.Is(err, perfbuf.ErrDisplaced) {
 		return set.DisplacedError()
 	}

@@ -152,7 +152,7 @@ func (set *Set) TakeOver(o perfbuf.Options) (err error) {
 
 // Open makes one stream of all, and takes the maps over for that, as TakeOver does. What has no time is
 // read as it comes, alone.
-func (set *Set) Open(o perfbuf.Options) (Stream, error) {
+func (set *Set) Open(o perfbuf.Options) (*perfbuf.Stream, error) {
 	if set.Mode() == Unordered && len(set.Sources) > 1 && set.Timed() {
 		return nil, errors.New("--mode unordered reads one map: choose one")
 	}
@@ -166,14 +166,15 @@ func (set *Set) Open(o perfbuf.Options) (Stream, error) {
 	if err := set.TakeOver(o); err != nil {
 		return nil, err
 	}
+	order := set.flags.order()
 	if !ordered {
-		return set.Sources[0].Reader, nil
+		order = perfbuf.StreamOptions{Order: perfbuf.Unordered()}
 	}
 	var readers []*perfbuf.Reader
 	for _, s := range set.Sources {
 		readers = append(readers, s.Reader)
 	}
-	return perfbuf.Merge(set.flags.order(), readers...)
+	return perfbuf.Merge(order, readers...)
 }
 
 // label labels the sources, if there are several: each by the shortest of its names that no other has.

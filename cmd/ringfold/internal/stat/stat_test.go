@@ -89,7 +89,9 @@ func TestFirstInterval(t *testing.T) {
 	defer set.Close()
 	n := newCounter(set)
 	require.NoError(t, k.Output(0, []byte("event")))
-	require.NoError(t, r.ForEach(func(ev perfbuf.Event) error { return n.event(source.Event{Event: ev, From: set.Sources[0]}) }))
+	stream, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
+	require.NoError(t, err)
+	require.NoError(t, stream.ForEach(func(ev perfbuf.Event) error { return n.event(source.Event{Event: ev, From: set.Sources[0]}) }))
 	require.ErrorIs(t, n.each(t.Context(), time.Millisecond, func(c *counts) error {
 		require.EqualValues(t, 1, c.Events)
 		return io.EOF
@@ -146,7 +148,10 @@ func TestRecording(t *testing.T) {
 	for i := range 101 {
 		k.Advance(time.Second)
 		require.NoError(t, k.Output(i%2, []byte("event")))
-		require.NoError(t, r.ForEach(rec.Record))
+		stream, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
+		require.NoError(t, err)
+		require.NoError(t, stream.ForEach(rec.Record))
+		require.NoError(t, stream.Close())
 	}
 	require.NoError(t, rec.Close())
 	status, out, stderr := clitest.Run(t, Command, path, "--filter", "cpu == 1", "--json")

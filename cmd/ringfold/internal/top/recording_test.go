@@ -29,7 +29,10 @@ func recording(t *testing.T, n int) string {
 	for i := range n {
 		k.Advance(time.Millisecond)
 		require.NoError(t, k.Output(i%2, []byte("event")))
-		require.NoError(t, r.ForEach(rec.Record))
+		stream, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
+		require.NoError(t, err)
+		require.NoError(t, stream.ForEach(rec.Record))
+		require.NoError(t, stream.Close())
 	}
 	require.NoError(t, rec.Close())
 	return path

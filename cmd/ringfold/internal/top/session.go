@@ -140,7 +140,12 @@ func (s *session) readUnordered(ctx context.Context) error {
 	var all sync.WaitGroup
 	for _, r := range s.readers() {
 		all.Go(func() {
-			if err := r.RunBatches(ctx, discard); err != io.EOF {
+			stream, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
+			if err == nil {
+				defer stream.Close()
+				err = stream.RunBatches(ctx, discard)
+			}
+			if err != io.EOF {
 				cancel(err)
 			}
 		})
@@ -235,7 +240,11 @@ func (s *session) finish() (snapshot, error) {
 	// Not a context that has ended. It waits for programs that are running, some ms as a rule.
 	var failed error
 	for _, r := range s.readers() {
-		failed = errors.Join(failed, r.Shutdown(context.Background(), func(perfbuf.Event) error { return nil }))
+		stream, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
+		if err == nil {
+			err = stream.Shutdown(context.Background(), func(perfbuf.Event) error { return nil })
+		}
+		failed = errors.Join(failed, err)
 		r.Close()
 		<-r.Done()
 	}

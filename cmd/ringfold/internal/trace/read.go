@@ -112,13 +112,19 @@ func (r *reading) complete() error {
 // beat is the time between passes that counters are sampled around: more would make the file large.
 const beat = 10 * time.Millisecond
 
-// Wait samples the counters of what has gathered. After the pass they show what was left.
-func (r *reading) Wait(ctx context.Context) error {
-	if err := r.Stream.Wait(ctx); err != nil {
-		return err
-	}
-	r.sampling = r.live && perfbuf.Now()-r.sampled >= uint64(beat)
-	return r.counters()
+// RunBatches samples the counters of what has gathered before a pass. After the pass they show what was left.
+func (r *reading) RunBatches(ctx context.Context, f func(*perfbuf.Batch) error) error {
+	begins := true
+	return r.Stream.RunBatches(ctx, func(b *perfbuf.Batch) error {
+		if begins {
+			r.sampling = r.live && perfbuf.Now()-r.sampled >= uint64(beat)
+			if err := r.counters(); err != nil {
+				return err
+			}
+		}
+		begins = b.End()
+		return f(b)
+	})
 }
 
 // counters samples them, if it is time.

@@ -254,7 +254,9 @@ func TestDecodeNames(t *testing.T) {
 	copy(sent.CommBytes[:], "a\xff\xfeb\x00c")
 	copy(sent.FileBytes[:], "é"[:1])
 	require.NoError(t, kernel.Output(0, lifecycle.Encode(sent)))
-	require.NoError(t, reader.ForEach(func(ev perfbuf.Event) error {
+	stream, err := reader.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
+	require.NoError(t, err)
+	require.NoError(t, stream.ForEach(func(ev perfbuf.Event) error {
 		e, err := decode(ev)
 		require.NoError(t, err)
 		require.Equal(t, "a\ufffdb", e.Comm)

@@ -1,0 +1,179 @@
+package reader
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"github.com/ringfold/ringfold/internal/wake"
+	"github.com/ringfold/ringfold/internal/walk"
+)
+
+// unordered is what a Stream has instead of an Order: passes over the rings as their readers' schedules say, or over
+// one ring.
+type unordered struct {
+	walk    *walk.Unordered
+	flushes walk.Flushes
+	rings   []*walk.Rings // of the sources
+	changed chan struct{} // of capacity 1: something has happened while there were no sources
+
+	only *walk.Ring // is read alone; nil: all rings of the sources
+	of   *Reader    // has that ring
+}
+
+// NewRingStream makes a stream of one ring of r, whose pass is p. It claims that ring. Errors wrap walk.ErrBusy, or are os.ErrClosed.
+func NewRingStream(p *walk.Pass, r *Reader, ring *walk.Ring) (*Stream, error) {
+	return newStream(p, StreamOptions{Unordered: true}, ring, []*Reader{r})
+}
+
+// ErrOneRing is returned for calls that concern all rings of a reader.
+var ErrOneRing = errors.New("perfbuf: this is a Stream of one ring")
+
+// OneRing reports whether the stream holds one ring, not a reader.
+func (s *Stream) OneRing() bool { return s.only != nil }
+
+// seen is how package wake sees the rings of a source.
+type seen struct {
+	*walk.Rings
+	stream *Stream
+}
+
+func (v seen) Flushing() bool {
+	return v.Rings.Flushing() || v.stream.flushes.Load() != nil || v.stream.changed.Load()
+}
+
+func (v seen) Closed() bool { return v.stream.halt.Load() }
+
+// claim makes the stream the only one that reads a reader's rings, or the one ring.
+func (s *Stream) claim(r *Reader) error {
+	if s.only != nil {
+		return s.only.Claim(&s.flushes)
+	}
+	return r.Walk.Claim()
+}
+
+func (s *Stream) disclaim(r *Reader) {
+	if s.only != nil {
+		s.only.Disclaim()
+		return
+	}
+	r.Walk.Disclaim()
+}
+
+// hold has the reader know of a stream that has claimed its rings.
+func (s *Stream) hold(src *source) {
+	if s.only != nil {
+		src.reader.alone.Store(s, nil)
+		return
+	}
+	src.reader.source.Store(src)
+}
+
+func (s *Stream) letGo(src *source) {
+	if s.only != nil {
+		src.reader.alone.Delete(s)
+		return
+	}
+	src.reader.source.Store(nil)
+}
+
+// awaitUnordered is await without an order.
+func (s *Stream) awaitUnordered(ctx context.Context) (due bool, err error) {
+	for !s.changed.Load() {
+		waker := s.waker.Load()
+		switch {
+		case waker == nil:
+			err = s.awaitSources(ctx)
+		case s.only != nil:
+			err = waker.WaitRing(ctx, s.only.Index(), s.gone)
+		default:
+			err = waker.Wait(ctx, s.parts, 0)
+		}
+		if err != nil {
+			return false, err
+		}
+		if waker != nil && !s.changed.Load() {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// awaitSources blocks until there are sources, or a flush asks for a marker.
+func (s *Stream) awaitSources(ctx context.Context) error {
+	select {
+	case <-s.unordered.changed:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-s.gone:
+		return os.ErrClosed
+	}
+}
+
+// Begin starts a pass over what is due. The caller is the stream's user until the pass ends.
+func (s *Stream) Begin() error {
+	if err := s.Acquire(); err != nil {
+		return err
+	}
+	switch {
+	case s.Order != nil:
+		s.Order.Begin()
+	case s.only != nil:
+		s.walk.BeginOne(s.only)
+	default:
+		s.walk.Begin(s.rings)
+	}
+	return nil
+}
+
+// BeginAll starts a pass over all that the rings hold. All programs that ran at the time waited have ended; 0: nobody has waited for them.
+func (s *Stream) BeginAll(waited uint64) error {
+	if s.Order == nil {
+		return s.Begin()
+	}
+	if err := s.Acquire(); err != nil {
+		return err
+	}
+	s.Order.BeginAll(waited)
+	return nil
+}
+
+// Complete is the time up to which an ordered stream has delivered everything, 0 without an order.
+func (s *Stream) Complete() uint64 {
+	if s.Order == nil {
+		return 0
+	}
+	return s.Order.Complete()
+}
+
+// wakeUp ends a wait that is not one of the waker's.
+func (s *Stream) wakeUp() {
+	if s.Order != nil {
+		s.Order.WakeUp()
+		return
+	}
+	select {
+	case s.unordered.changed <- struct{}{}:
+	default:
+	}
+}
+
+// allFlushes are the calls for a marker.
+func (s *Stream) allFlushes() *walk.Flushes {
+	if s.Order != nil {
+		return &s.Order.Flushes
+	}
+	return &s.flushes
+}
+
+// Flushing reports whether a call for a marker has not been answered.
+func (s *Stream) Flushing() bool { return s.allFlushes().Load() != nil }
+
+// part is how a wait sees a source.
+func (s *Stream) part(src *source) wake.Part {
+	if s.Order != nil {
+		return wake.Part{Rings: &src.Source, Policy: &src.reader.Policy}
+	}
+	return wake.Part{Rings: seen{&src.reader.Walk, s}, Policy: &src.reader.Policy}
+}
