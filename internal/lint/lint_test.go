@@ -53,7 +53,7 @@ var mayImport = map[string][]string{
 	"internal/zstd":       {},
 	"internal/simulate":   {module + "perfbuf", module + "internal/grace", module + "internal/kernel", module + "internal/raw", module + "internal/ringtest"},
 	"internal/workload":   {module + "cgo", "github.com/aquasecurity/libbpfgo", "golang.org/x/sys/unix"},
-	"internal/soak":       {module + "perfbuf", module + "internal/cpulist", module + "internal/kerneltest", "github.com/aquasecurity/libbpfgo", "golang.org/x/sys/unix"},
+	"internal/soak":       {module + "perfbuf", module + "internal/cpulist", module + "internal/kerneltest", module + "internal/workload", "golang.org/x/sys/unix"},
 	"perfbuf":             {module + "cgo", module + "internal/grace", module + "internal/host", module + "internal/kernel", module + "internal/merge", module + "internal/order", module + "internal/perfevent", module + "internal/raw", module + "internal/reader", module + "internal/ringbuf", module + "internal/version", module + "internal/wake", module + "internal/walk"},
 	"perfbuf/perfchan":    {module + "perfbuf", module + "internal/kernel", module + "internal/perfevent"},
 	"perfbuf/flight":      {module + "perfbuf", module + "perfbuf/perfdata", module + "internal/grace", module + "internal/kernel", module + "internal/overwrite", module + "internal/perfevent", module + "internal/raw"},

@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 
+	"github.com/ringfold/ringfold/internal/workload"
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
@@ -46,7 +47,7 @@ func (v *verdict) no(format string, args ...any) { *v = append(*v, fmt.Sprintf(f
 // check holds three accounts against each other, once nothing outputs to the readers: what was
 // delivered, what the readers counted, and what the programs saw happen since before the first of them was
 // opened. exact says that the kernel reports losses that no record has reported.
-func check(l *ledger, lives []life, seen []cpuCounts, exact bool) (v verdict) {
+func check(l *ledger, lives []life, seen []workload.CPUCounts, exact bool) (v verdict) {
 	if len(lives) == 1 && lives[0].more != nil {
 		v.conservedMaps(l, &lives[0], seen, exact)
 		return v
@@ -80,7 +81,7 @@ func check(l *ledger, lives []life, seen []cpuCounts, exact bool) (v verdict) {
 		if complete && ring.Dropped > 0 {
 			v.no("CPU %d: %d samples were dropped, though all that the ring held was to be delivered", cpu, ring.Dropped)
 		}
-		if sum := seen[cpu].sum(); placed && sum.EBUSY+sum.Off+sum.Other == 0 { // else not all that is missing was lost
+		if sum := seen[cpu].Sum(); placed && sum.Busy+sum.Off+sum.Other == 0 { // else not all that is missing was lost
 			v.placed(a, cpu)
 		}
 	}
@@ -99,15 +100,15 @@ func explained(lives []life) bool {
 }
 
 // conserved checks the rings of one CPU: every output that they took or were too full for is accounted for.
-func (v *verdict) conserved(a *account, ring perfbuf.RingStats, cpu int, seen *cpuCounts, exact bool) {
-	sum := seen.sum()
-	if ring.Samples+ring.Dropped != sum.OK {
+func (v *verdict) conserved(a *account, ring perfbuf.RingStats, cpu int, seen *workload.CPUCounts, exact bool) {
+	sum := seen.Sum()
+	if ring.Samples+ring.Dropped != sum.Written {
 		v.no("CPU %d: %d outputs succeeded, but %d samples + %d dropped = %d",
-			cpu, sum.OK, ring.Samples, ring.Dropped, ring.Samples+ring.Dropped)
+			cpu, sum.Written, ring.Samples, ring.Dropped, ring.Samples+ring.Dropped)
 	}
 	// Before Linux 6.0, losses that no record has reported are unknown: those at the end.
-	if exact && ring.Lost != sum.ENOSPC || ring.Lost > sum.ENOSPC {
-		v.no("CPU %d: Stats.Lost is %d, and %d outputs failed with ENOSPC", cpu, ring.Lost, sum.ENOSPC)
+	if exact && ring.Lost != sum.Full || ring.Lost > sum.Full {
+		v.no("CPU %d: Stats.Lost is %d, and %d outputs failed with ENOSPC", cpu, ring.Lost, sum.Full)
 	}
 	if a.samples != ring.Samples {
 		v.no("CPU %d: %d samples were delivered, Stats has %d", cpu, a.samples, ring.Samples)
@@ -116,7 +117,7 @@ func (v *verdict) conserved(a *account, ring perfbuf.RingStats, cpu int, seen *c
 		v.no("CPU %d: losses that were delivered sum to %d, Stats has %d", cpu, a.lost, ring.Lost)
 	}
 	for level := range seen.Levels {
-		if got, want := a.levels[level].samples, seen.Levels[level].OK; ring.Dropped == 0 && got != want || got > want {
+		if got, want := a.levels[level].samples, seen.Levels[level].Written; ring.Dropped == 0 && got != want || got > want {
 			v.no("CPU %d level %d: %d outputs succeeded, %d were delivered", cpu, level, want, got)
 		}
 	}
@@ -130,16 +131,4 @@ func (v *verdict) placed(a *account, cpu int) {
 	if a.wrong > 0 {
 		v.no("CPU %d: %d losses were before the time after which they are said to be", cpu, a.wrong)
 	}
-}
-
-// agree checks what the programs counted of themselves, when none of them runs.
-func agree(seen []cpuCounts) (v verdict) {
-	for cpu := range seen {
-		for level, c := range seen[cpu].Levels {
-			if c.Attempted != c.OK+c.ENOSPC+c.uncounted() {
-				v.no("CPU %d level %d: the programs do not agree with themselves: %+v", cpu, level, c)
-			}
-		}
-	}
-	return v
 }

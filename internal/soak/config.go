@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ringfold/ringfold/internal/workload"
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
@@ -126,7 +127,7 @@ func (c *config) options() (perfbuf.Options, perfbuf.StreamOptions) {
 	}
 	r := perfbuf.Options{RingBytes: c.ringBytes, Wakeup: c.wake}
 	if c.time == "payload" {
-		r.Time = perfbuf.PayloadTime(payloadTimeOffset)
+		r.Time = perfbuf.PayloadTime(workload.TimeOffset)
 	}
 	return r, o
 }

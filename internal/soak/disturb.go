@@ -41,7 +41,7 @@ func (s *session) disturb(g *generation) (stop func()) {
 		return g.r.Resume()
 	})
 	begin(s.c.flushes && g.mode != "rings", 20*time.Millisecond, func(*rand.Rand) error { // those of single rings answer for one CPU
-		seen, err := s.p.witness()
+		seen, err := s.p.Counts()
 		if err != nil {
 			return err
 		}

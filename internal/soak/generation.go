@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ringfold/ringfold/internal/workload"
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
@@ -23,9 +24,9 @@ type generation struct {
 	ordered bool
 	pausing bool // Pause is called
 	pauses  atomic.Uint64
-	streams int                 // that were opened, one after the other
-	floor   []cpuCounts         // after it was opened
-	rings   []perfbuf.RingStats // of r, when they were settled
+	streams int                  // that were opened, one after the other
+	floor   []workload.CPUCounts // after it was opened
+	rings   []perfbuf.RingStats  // of r, when they were settled
 	end     ending
 
 	payloadTime, dropLate bool
@@ -49,7 +50,7 @@ func (s *session) open(mode string) (*generation, error) {
 	}
 	c.mode = mode
 	ringOptions, orderOptions := c.options()
-	r, err := perfbuf.Open(s.p.events.FileDescriptor(), ringOptions)
+	r, err := perfbuf.Open(s.p.FD(workload.Events), ringOptions)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +74,7 @@ func (s *session) open(mode string) (*generation, error) {
 		}
 		g.streams++
 	}
-	if g.floor, err = s.p.witness(); err != nil {
+	if g.floor, err = s.p.Counts(); err != nil {
 		g.close()
 		return nil, err
 	}
@@ -118,7 +119,7 @@ func (s *session) generation(ctx context.Context, mode string, until time.Time, 
 	}
 	stop()
 	if g.more != nil { // nothing can be taken out of a ring buffer
-		if err := s.p.spread(false); err != nil {
+		if err := s.p.Aim(workload.Events, false); err != nil {
 			return err
 		}
 	}
@@ -225,7 +226,7 @@ func (s *session) restream(g *generation) (err error) {
 	}
 	g.streams++
 	s.l.last = 0
-	floor, err := s.p.witness()
+	floor, err := s.p.Counts()
 	if err != nil {
 		return err
 	}
@@ -254,7 +255,7 @@ func (s *session) drain(g *generation) error {
 	if err := s.p.detach(); err != nil {
 		return err
 	}
-	if err := errors.Join(s.load.stop(), s.spawn.stop()); err != nil {
+	if err := errors.Join(s.load.Stop(), s.spawn.stop()); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeoutCause(context.Background(), patience,
@@ -285,16 +286,16 @@ func (s *session) look(g *generation) {
 	if g.pausing || g.changes != nil || s.c.hotplug {
 		return
 	}
-	seen, err := s.p.witness()
+	seen, err := s.p.Counts()
 	if err != nil {
 		s.l.violate("%v", err)
 		return
 	}
 	for cpu := range seen {
 		for level := range seen[cpu].Levels {
-			d := seen[cpu].Levels[level].minus(g.floor[cpu].Levels[level])
-			if d.ENOENT > 1 || d.Off > 1 { // one may have been under way
-				s.l.violate("CPU %d level %d: %d outputs found no ring, %d found it off, while a reader was open", cpu, level, d.ENOENT, d.Off)
+			d := seen[cpu].Levels[level].Since(g.floor[cpu].Levels[level])
+			if d.NoRing > 1 || d.Off > 1 { // one may have been under way
+				s.l.violate("CPU %d level %d: %d outputs found no ring, %d found it off, while a reader was open", cpu, level, d.NoRing, d.Off)
 			}
 		}
 	}

@@ -5,31 +5,7 @@ package main
 import (
 	"math/bits"
 	"time"
-
-	"github.com/ringfold/ringfold/perfbuf"
 )
-
-// clock reads CLOCK_MONOTONIC by way of package time, which asks the vDSO and makes no system call.
-type clock struct {
-	base time.Time
-	at   uint64
-}
-
-func newClock() clock {
-	var c clock
-	best := time.Hour
-	for range 100 {
-		before := time.Now()
-		at := perfbuf.Now()
-		if took := time.Since(before); took < best {
-			best = took
-			c = clock{base: before.Add(took / 2), at: at}
-		}
-	}
-	return c
-}
-
-func (c clock) now() uint64 { return c.at + uint64(time.Since(c.base)) }
 
 // subBits is how fine a histogram is: its buckets are 1/32 wide of what they count.
 const subBits = 5

@@ -3,12 +3,12 @@
 package main
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 
+	"github.com/ringfold/ringfold/internal/workload"
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
@@ -19,10 +19,9 @@ const clockError = 10_000
 // ledger checks events as they are delivered, and keeps count. Where each ring has a goroutine that reads it,
 // each of these touches the account of its CPU and nothing else: that is take. All else is for one goroutine.
 type ledger struct {
-	pattern    []byte
 	kernelTime bool // events have the time of the output, not that of the payload
 	timed      bool // latency counts
-	clock      clock
+	clock      workload.Clock
 	accounts   []account                         // by CPU
 	readers    atomic.Pointer[[]*perfbuf.Reader] // as mapNames has them
 	changing   bool                              // readers of maps other than the first come and go
@@ -78,12 +77,10 @@ type levelAccount struct {
 	fresh         bool                  // what was passed over before the next sample was output to nobody
 }
 
-func newLedger(pattern []uint64, cpus int, rnd *rand.Rand) *ledger {
-	l := &ledger{kernelTime: true, timed: true, clock: newClock(), accounts: make([]account, cpus), rnd: rnd, countdown: 1}
-	for _, w := range pattern {
-		l.pattern = binary.NativeEndian.AppendUint64(l.pattern, w)
+func newLedger(cpus int, rnd *rand.Rand) *ledger {
+	return &ledger{
+		kernelTime: true, timed: true, clock: workload.NewClock(perfbuf.Now), accounts: make([]account, cpus), rnd: rnd, countdown: 1,
 	}
-	return l
 }
 
 // settled begins new accounts. Numbers go on.
@@ -185,7 +182,7 @@ func (l *ledger) begin(rec *perfbuf.Record) (a *account, m int) {
 	a = &l.accounts[cpu]
 	a.events++
 	if l.timed && rec.Kind == perfbuf.KindSample {
-		now := l.clock.now()
+		now := l.clock.Now()
 		a.latency.add(now - min(time, now))
 	}
 	switch {
@@ -236,46 +233,49 @@ func (l *ledger) sample(a *account, m int, rec *perfbuf.Record) {
 	cpu, time := rec.CPU, rec.Time
 	a.samples++
 	a.maps[m].samples++
-	p, err := decode(rec.Data, l.pattern, !isRingBuf(m))
+	p, err := workload.Check(rec.Data)
+	if err == nil && !isRingBuf(m) && len(rec.Data) != workload.Padded(p.Size) {
+		err = fmt.Errorf("payload %+v has %d bytes, and no padding", p, len(rec.Data))
+	}
 	if err != nil {
 		l.violate("CPU %d: %v", cpu, err)
 		return
 	}
-	if p.cpu != cpu || p.level >= levels {
-		l.violate("CPU %d: a payload says it is of CPU %d, level %d", cpu, p.cpu, p.level)
+	if p.CPU != cpu {
+		l.violate("CPU %d: a payload says it is of CPU %d", cpu, p.CPU)
 		return
 	}
-	if m > 0 && int(p.seq%uint64(len(mapNames))) != m {
-		l.violate("CPU %d: number %d comes from %s", cpu, p.seq, mapNames[m])
+	if m > 0 && int(p.Seq%uint64(len(mapNames))) != m {
+		l.violate("CPU %d: number %d comes from %s", cpu, p.Seq, mapNames[m])
 	}
-	if kernelTime := l.kernelTime && !isRingBuf(m); kernelTime && p.time > time+clockError || !kernelTime && p.time != time {
-		l.violate("CPU %d: an event of %d has a payload of %d", cpu, time, p.time)
+	if kernelTime := l.kernelTime && !isRingBuf(m); kernelTime && p.Time > time+clockError || !kernelTime && p.Time != time {
+		l.violate("CPU %d: an event of %d has a payload of %d", cpu, time, p.Time)
 	}
-	a.sources[p.source&7]++
+	a.sources[p.Source&7]++
 	// Of one level, each is output before the next begins. So they come in order, late or not.
-	v := &a.levels[p.level]
+	v := &a.levels[p.Level]
 	next := v.next
 	if l.changing { // of one map: others come and go
 		next = v.of[m]
 	}
-	if p.seq < next {
+	if p.Seq < next {
 		if a.maps[m].again++; !l.changing || !isRingBuf(m) {
-			l.violate("CPU %d level %d, %s: number %d comes again, or after %d", cpu, p.level, mapNames[m], p.seq, next-1)
+			l.violate("CPU %d level %d, %s: number %d comes again, or after %d", cpu, p.Level, mapNames[m], p.Seq, next-1)
 			return
 		}
 	}
-	v.of[m] = max(v.of[m], p.seq+1)
+	v.of[m] = max(v.of[m], p.Seq+1)
 	v.samples++
 	if l.changing {
-		v.next = max(v.next, p.seq+1)
+		v.next = max(v.next, p.Seq+1)
 		return
 	}
 	if v.fresh {
 		v.fresh = false
 	} else {
-		a.missing += p.seq - v.next
+		a.missing += p.Seq - v.next
 	}
-	v.next = p.seq + 1
+	v.next = p.Seq + 1
 	if a.missing <= a.lost {
 		a.unexplained = 0
 		return

@@ -3,60 +3,26 @@
 package main
 
 import (
-	"encoding/binary"
 	"math/rand/v2"
 	"testing"
 
+	"github.com/ringfold/ringfold/internal/workload"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/stretchr/testify/require"
 )
 
-var testPattern = func() (words []uint64) {
-	for i := range slotWords {
-		words = append(words, uint64(i)<<32|0xabcdef)
-	}
-	return words
-}()
-
 func testLedger(cpus int) *ledger {
-	l := newLedger(testPattern, cpus, rand.New(rand.NewPCG(1, 1)))
+	l := newLedger(cpus, rand.New(rand.NewPCG(1, 1)))
 	l.ordered = true
 	l.setReaders([]*perfbuf.Reader{nil, {}, {}, {}})
-	l.markers.restart(make([]cpuCounts, cpus))
+	l.markers.restart(make([]workload.CPUCounts, cpus))
 	return l
 }
 
-// output makes the payload that soak.bpf.c would.
+// output makes a payload as a program does, padded.
 func output(cpu, level int, seq, time uint64, size int) []byte {
-	w1 := uint64(cpu)<<32 | uint64(level)<<24 | 1<<16 | uint64(size)
-	b := make([]byte, 0, size+16)
-	for _, w := range []uint64{seq, w1, time, mix(mix(mix(0, seq), w1), time)} {
-		b = binary.NativeEndian.AppendUint64(b, w)
-	}
-	for _, w := range testPattern[seq%patternSlots+4:] {
-		b = binary.NativeEndian.AppendUint64(b, w)
-	}
-	return append(b[:size:size], make([]byte, (size+4+7)&^7-4-size)...)
-}
-
-func TestDecodeFindsDamage(t *testing.T) {
-	l := testLedger(1)
-	for _, size := range []int{minSize, minSize + 1, 61, maxSize} {
-		good := output(3, 1, 1000, 77, size)
-		p, err := decode(good, l.pattern, true)
-		require.NoError(t, err)
-		require.Equal(t, payload{seq: 1000, cpu: 3, level: 1, source: 1, size: size, time: 77}, p)
-		for i := range size {
-			bad := append([]byte(nil), good...)
-			bad[i] ^= 4
-			_, err := decode(bad, l.pattern, true)
-			require.Errorf(t, err, "byte %d of %d", i, size)
-		}
-		_, err = decode(good[:size], l.pattern, false)
-		require.NoError(t, err)
-		_, err = decode(good[:len(good)-8], l.pattern, true)
-		require.Error(t, err)
-	}
+	p := workload.Payload{Seq: seq, CPU: cpu, Level: level, Source: workload.Syscall, Size: size, Time: time}
+	return append(p.Bytes(), make([]byte, workload.Padded(size)-size)...)
 }
 
 type step func(*ledger)
@@ -123,6 +89,14 @@ func TestLedger(t *testing.T) {
 		"of another CPU": {[]step{func(l *ledger) {
 			l.record(perfbuf.Record{Kind: perfbuf.KindSample, CPU: 1, Time: 10, Data: output(0, 0, 0, 10, 40)})
 		}}, "says it is of CPU 0"},
+		"not padded": {[]step{func(l *ledger) {
+			l.record(perfbuf.Record{Kind: perfbuf.KindSample, Time: 10, Data: output(0, 0, 0, 10, 41)[:41]})
+		}}, "no padding"},
+		"damaged": {[]step{func(l *ledger) {
+			b := output(0, 0, 0, 10, 40)
+			b[39] ^= 4
+			l.record(perfbuf.Record{Kind: perfbuf.KindSample, Time: 10, Data: b})
+		}}, "byte 39"},
 		"of no CPU": {[]step{func(l *ledger) {
 			l.record(perfbuf.Record{Kind: perfbuf.KindSample, CPU: 2, Time: 10, Data: output(2, 0, 0, 10, 40)})
 		}}, "is of CPU 2, which cannot be"},
@@ -153,9 +127,9 @@ func TestLedger(t *testing.T) {
 
 // A marker must come behind what had been output before Flush was called.
 func TestMarkers(t *testing.T) {
-	seen := func(last uint64) []cpuCounts {
-		c := make([]cpuCounts, 2)
-		c[1].Levels[0] = counts{Attempted: last, OK: last, Last: last}
+	seen := func(last uint64) []workload.CPUCounts {
+		c := make([]workload.CPUCounts, 2)
+		c[1].Levels[0] = workload.Counts{Attempted: last, Written: last, Last: last}
 		return c
 	}
 	call := func(last uint64) step { return func(l *ledger) { l.markers.call(seen(last)) } }

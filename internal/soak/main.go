@@ -24,10 +24,6 @@ import (
 )
 
 func main() {
-	if isWorker() {
-		work()
-		return
-	}
 	c := defaults()
 	c.flags(flag.CommandLine)
 	flag.Parse()

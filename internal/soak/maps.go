@@ -5,56 +5,17 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
-	"unsafe"
 
-	"github.com/aquasecurity/libbpfgo"
+	"github.com/ringfold/ringfold/internal/workload"
 	"github.com/ringfold/ringfold/perfbuf"
-	"golang.org/x/sys/unix"
 )
 
 // mapNames are the maps of -mode sources, whose events come in one stream. Programs output the number n to the map n mod 4.
 var mapNames = [...]string{"events", "more", "shared", "shards"}
 
 // isRingBuf says which are BPF ring buffers: a time in their payload orders them, and there is no padding.
-func isRingBuf(m int) bool { return m >= 2 }
-
-// payloadCPUOffset is where a payload has its CPU.
-const payloadCPUOffset = 12
-
-const shardBytes = 16 << 10 // small enough to lose something
-
-// fillShards stores a ring buffer for each CPU that there may be.
-func (p *programs) fillShards(cpus int) error {
-	shards, err := p.module.GetMap("shards")
-	if err != nil {
-		return err
-	}
-	for cpu := range cpus {
-		m, err := libbpfgo.CreateMap(libbpfgo.MapTypeRingbuf, "shard", 0, 0, shardBytes, nil)
-		if err != nil {
-			return fmt.Errorf("a ring buffer for CPU %d: %w", cpu, err)
-		}
-		key, fd := uint32(cpu), uint32(m.FileDescriptor())
-		err = shards.Update(unsafe.Pointer(&key), unsafe.Pointer(&fd))
-		unix.Close(int(fd))
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// spread has programs output to all maps, or to the first alone.
-func (p *programs) spread(on bool) error {
-	name := map[bool]string{true: "spread_out", false: "gather"}[on]
-	prog, err := p.module.GetProgram(name)
-	if err == nil {
-		err = prog.Run(&libbpfgo.RunOpts{})
-	}
-	return err
-}
+func isRingBuf(m int) bool { return workload.Map(m).IsRingBuf() }
 
 // openMaps opens the maps that are read besides the first, into g, and one stream of all.
 func (s *session) openMaps(g *generation, ringOptions perfbuf.Options, o perfbuf.StreamOptions) error {
@@ -72,25 +33,17 @@ func (s *session) openMaps(g *generation, ringOptions perfbuf.Options, o perfbuf
 	if g.stream, err = perfbuf.Merge(o, g.readers()...); err != nil {
 		return err
 	}
-	return s.p.spread(true)
+	return s.p.Aim(workload.Spread, false)
 }
 
 // openMap opens one of them.
 func (s *session) openMap(m int, o perfbuf.Options) (*perfbuf.Reader, error) {
-	name := mapNames[m]
-	of, err := s.p.module.GetMap(name)
-	if err != nil {
-		return nil, err
+	of := workload.Map(m)
+	if !of.IsRingBuf() {
+		return perfbuf.Open(s.p.FD(of), o)
 	}
-	if !isRingBuf(m) {
-		return perfbuf.Open(of.FileDescriptor(), o)
-	}
-	losses, err := s.p.module.GetMap(name + "_losses")
-	if err != nil {
-		return nil, err
-	}
-	return perfbuf.OpenRingBuf(of.FileDescriptor(), perfbuf.RingBufOptions{
-		Time: perfbuf.PayloadTime(payloadTimeOffset), CPU: perfbuf.PayloadCPU(payloadCPUOffset), LossesFD: losses.FileDescriptor(),
+	return perfbuf.OpenRingBuf(s.p.FD(of), perfbuf.RingBufOptions{
+		Time: perfbuf.PayloadTime(workload.TimeOffset), CPU: perfbuf.PayloadCPU(workload.CPUOffset), LossesFD: s.p.LossesFD(of),
 	})
 }
 
@@ -116,9 +69,6 @@ func (g *generation) wait(ctx context.Context) error {
 	return nil
 }
 
-// mapCounts is what programs have counted of their outputs to one map.
-type mapCounts struct{ OK, ENOSPC uint64 }
-
 // mapResult is what came of one map.
 type mapResult struct {
 	Outputs   uint64 `json:"outputs"` // that succeeded, or failed for want of room
@@ -142,7 +92,7 @@ func (l *ledger) mapOf(source *perfbuf.Reader) int {
 }
 
 // results adds what came of each map.
-func (l *ledger) results(all map[string]*mapResult, stats []perfbuf.Stats, seen []cpuCounts) {
+func (l *ledger) results(all map[string]*mapResult, stats []perfbuf.Stats, seen []workload.CPUCounts) {
 	for m, st := range stats {
 		total, r := st.Total(), all[mapNames[m]]
 		if r == nil {
@@ -156,19 +106,10 @@ func (l *ledger) results(all map[string]*mapResult, stats []perfbuf.Stats, seen 
 			r.Delivered += l.accounts[cpu].maps[m].samples
 			r.Gaps += l.accounts[cpu].maps[m].losses
 			r.Again += l.accounts[cpu].maps[m].again
-			c := seen[cpu].to(m)
-			r.Outputs += c.OK + c.ENOSPC
+			c := seen[cpu].To(workload.Map(m))
+			r.Outputs += c.Written + c.Full
 		}
 	}
-}
-
-// to is what a CPU has output to one map.
-func (c *cpuCounts) to(m int) (sum mapCounts) {
-	for i := range c.Levels {
-		sum.OK += c.Levels[i].To[m].OK
-		sum.ENOSPC += c.Levels[i].To[m].ENOSPC
-	}
-	return sum
 }
 
 // conservedMaps checks that each map's outputs are accounted for. Where several CPUs write one ring buffer its counts are for
@@ -176,7 +117,7 @@ func (c *cpuCounts) to(m int) (sum mapCounts) {
 //
 // If readers of a map came and went, events may have been dropped, and be late. Of a ring buffer, some come again to the next reader, and
 // what does not fit while it has none is nobody's loss.
-func (v *verdict) conservedMaps(l *ledger, life *life, seen []cpuCounts, exact bool) {
+func (v *verdict) conservedMaps(l *ledger, life *life, seen []workload.CPUCounts, exact bool) {
 	var late, lateSeen uint64
 	for cpu := range l.accounts {
 		lateSeen += l.accounts[cpu].late
@@ -186,13 +127,13 @@ func (v *verdict) conservedMaps(l *ledger, life *life, seen []cpuCounts, exact b
 		name, changing := mapNames[m], l.changing && m > 0
 		var ok, full, delivered, lost uint64
 		for cpu := range seen {
-			c, a := seen[cpu].to(m), l.accounts[cpu].maps[m]
-			ok, full, delivered, lost = ok+c.OK, full+c.ENOSPC, delivered+a.samples, lost+a.lost
-			if a.samples != c.OK && !changing || a.samples > c.OK+a.again {
-				v.no("%s, CPU %d: %d outputs succeeded, %d were delivered", name, cpu, c.OK, a.samples)
+			c, a := seen[cpu].To(workload.Map(m)), l.accounts[cpu].maps[m]
+			ok, full, delivered, lost = ok+c.Written, full+c.Full, delivered+a.samples, lost+a.lost
+			if a.samples != c.Written && !changing || a.samples > c.Written+a.again {
+				v.no("%s, CPU %d: %d outputs succeeded, %d were delivered", name, cpu, c.Written, a.samples)
 			}
-			if a.lost > c.ENOSPC || isRingBuf(m) && a.lost != c.ENOSPC && !changing {
-				v.no("%s, CPU %d: %d outputs failed for want of room, %d came as losses", name, cpu, c.ENOSPC, a.lost)
+			if a.lost > c.Full || isRingBuf(m) && a.lost != c.Full && !changing {
+				v.no("%s, CPU %d: %d outputs failed for want of room, %d came as losses", name, cpu, c.Full, a.lost)
 			}
 		}
 		t := st.Total()

@@ -5,6 +5,7 @@ package main
 import (
 	"sync"
 
+	"github.com/ringfold/ringfold/internal/workload"
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
@@ -13,26 +14,26 @@ import (
 type markers struct {
 	mu      sync.Mutex
 	pending []call
-	floor   []cpuCounts // as of when the present reader, or stream, was there
+	floor   []workload.CPUCounts // as of when the present reader, or stream, was there
 
 	calls, answered, checked uint64 // checked is how many counts were held against what had come
 }
 
 // call is one of Flush.
 type call struct {
-	at   uint64      // before it, by CLOCK_MONOTONIC
-	seen []cpuCounts // before that
+	at   uint64               // before it, by CLOCK_MONOTONIC
+	seen []workload.CPUCounts // before that
 }
 
 // restart forgets calls whose markers need not come: what they asked for has been dropped.
-func (m *markers) restart(floor []cpuCounts) {
+func (m *markers) restart(floor []workload.CPUCounts) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.pending, m.floor = nil, floor
 }
 
 // call notes that Flush is about to be called. seen was counted before.
-func (m *markers) call(seen []cpuCounts) {
+func (m *markers) call(seen []workload.CPUCounts) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.calls++
@@ -59,7 +60,7 @@ func (m *markers) come(l *ledger, time uint64) {
 	m.pending = m.pending[n:]
 }
 
-func (m *markers) check(l *ledger, seen []cpuCounts) {
+func (m *markers) check(l *ledger, seen []workload.CPUCounts) {
 	for cpu := range seen {
 		for level := range seen[cpu].Levels {
 			last := seen[cpu].Levels[level].Last

@@ -10,17 +10,17 @@ import (
 	"time"
 
 	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/ringfold/ringfold/internal/workload"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/stretchr/testify/require"
 )
 
 // tape is what one real stream delivered, with all that is held against it.
 type tape struct {
-	reader  *perfbuf.Reader
-	pattern []uint64
-	items   []item
-	life    life
-	seen    []cpuCounts
+	reader *perfbuf.Reader
+	items  []item
+	life   life
+	seen   []workload.CPUCounts
 }
 
 // item is a record, or a call of Flush if seen is not nil.
@@ -40,10 +40,10 @@ func (t *tape) copy() *tape {
 
 // play has a ledger check it, and returns what does not hold.
 func (t *tape) play() []string {
-	l := newLedger(t.pattern, len(t.seen), rand.New(rand.NewPCG(1, 1)))
+	l := newLedger(len(t.seen), rand.New(rand.NewPCG(1, 1)))
 	l.ordered, l.timed = true, false
 	l.setReaders([]*perfbuf.Reader{t.reader})
-	l.markers.restart(make([]cpuCounts, len(t.seen)))
+	l.markers.restart(make([]workload.CPUCounts, len(t.seen)))
 	for _, it := range t.items {
 		if it.call.seen != nil {
 			l.markers.pending = append(l.markers.pending, it.call)
@@ -62,27 +62,27 @@ func recordTape(t *testing.T) *tape {
 	}
 	p, err := loadPrograms()
 	require.NoError(t, err)
-	t.Cleanup(p.close)
+	t.Cleanup(p.Close)
 	c := defaults()
 	c.mode, c.ringBytes, c.spill, c.load.Hogs = "slack", 8192, -1, 0
 	s := &session{c: c, p: p}
 	ringOptions, orderOptions := c.options()
-	r, err := perfbuf.Open(p.events.FileDescriptor(), ringOptions)
+	r, err := perfbuf.Open(p.FD(workload.Events), ringOptions)
 	require.NoError(t, err)
 	t.Cleanup(func() { r.Close() })
 	stream, err := r.Stream(orderOptions)
 	require.NoError(t, err)
 	require.NoError(t, s.start(&generation{r: r}))
-	t.Cleanup(func() { s.load.stop() })
+	t.Cleanup(func() { s.load.Stop() })
 
-	tape := &tape{reader: r, pattern: p.pattern}
+	tape := &tape{reader: r}
 	add := func(ev perfbuf.Event) error {
 		tape.items = append(tape.items, item{Record: ev.Record()})
 		return nil
 	}
 	for gaps := uint64(0); gaps < 10 || len(tape.items) < 2000; gaps = r.Stats().Total().LostRecords {
 		require.NoError(t, stream.Wait(t.Context()))
-		seen, err := p.witness()
+		seen, err := p.Counts()
 		require.NoError(t, err)
 		tape.items = append(tape.items, item{call: call{perfbuf.Now(), seen}})
 		require.NoError(t, stream.Flush())
@@ -90,13 +90,13 @@ func recordTape(t *testing.T) *tape {
 		time.Sleep(5 * time.Millisecond) // or nothing is lost
 	}
 	require.NoError(t, p.detach())
-	require.NoError(t, s.load.stop())
+	require.NoError(t, s.load.Stop())
 	require.NoError(t, stream.Drain(t.Context(), add))
 	require.NoError(t, r.Close())
-	tape.seen, err = p.witness()
+	tape.seen, err = p.Counts()
 	require.NoError(t, err)
 	tape.life = life{stats: r.Stats(), mode: "slack", complete: true}
-	require.Empty(t, agree(tape.seen))
+	require.Empty(t, workload.Agree(tape.seen))
 	return tape
 }
 
@@ -164,8 +164,8 @@ func TestMutants(t *testing.T) {
 			marker.Time = m.items[at-1].call.at
 			m.items = slices.Insert(slices.Delete(m.items, i, i+1), at, marker)
 		},
-		"an output more succeeded": func(t *testing.T, m *tape) { m.seen[0].Levels[0].OK++ },
-		"an output more failed":    func(t *testing.T, m *tape) { m.seen[0].Levels[0].ENOSPC++ },
+		"an output more succeeded": func(t *testing.T, m *tape) { m.seen[0].Levels[0].Written++ },
+		"an output more failed":    func(t *testing.T, m *tape) { m.seen[0].Levels[0].Full++ },
 		"Stats has a sample more":  func(t *testing.T, m *tape) { m.life.stats.Rings[0].Samples++ },
 		"Stats has a loss less":    func(t *testing.T, m *tape) { m.life.stats.Rings[0].Lost-- },
 		"Stats has one dropped":    func(t *testing.T, m *tape) { m.life.stats.Rings[0].Dropped++ },

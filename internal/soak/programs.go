@@ -3,184 +3,42 @@
 package main
 
 import (
-	_ "embed"
-	"errors"
-	"fmt"
-	"os"
-	"strings"
-	"unsafe"
-
-	"github.com/aquasecurity/libbpfgo"
+	"github.com/ringfold/ringfold/internal/workload"
 )
 
-//go:embed soak.bpf.o
-var object []byte
+const shardBytes = 16 << 10 // small enough to lose something
 
-// Of soak.bpf.c.
-const (
-	levels       = 8
-	patternSlots = 64
-	minSize      = 32
-	maxSize      = minSize + 511
-	maxBurst     = 512
-	slotWords    = patternSlots + (maxSize+7)/8
-)
+// traced are the sources of events.
+var traced = append(workload.Traced, workload.Burst)
 
-// Words of struct cpu and of struct slot before the words that outputs are made of.
-const (
-	cpuWords  = 2
-	slotHead  = 8 + 2*len(mapNames)
-	slotTotal = slotHead + slotWords
-)
-
-// sources are the names of enum source, from 1.
-var sources = []string{"syscall", "switch", "wakeup", "softirq", "timer", "hrtimer", "burst"}
+const levels = workload.Levels
 
 type programs struct {
-	module  *libbpfgo.Module
-	events  *libbpfgo.BPFMap
-	cpus    *libbpfgo.BPFMap
-	burst   *libbpfgo.BPFProg
-	pattern []uint64
-
-	links []*libbpfgo.BPFLink
-	// Runs that the kernel refused, as the program was running on that CPU; unknown before Linux 5.12.
-	recursions uint64
+	*workload.Programs
+	recursions uint64 // runs that the kernel refused, as the program was running on that CPU
 }
 
-// loadPrograms loads them, without attaching any.
+// loadPrograms loads them, without attaching any. This process is the reader, which they leave out.
 func loadPrograms() (*programs, error) {
-	libbpfgo.SetLoggerCbs(libbpfgo.Callbacks{LogFilters: []func(int, string) bool{
-		func(level int, _ string) (skip bool) { return level > libbpfgo.LibbpfWarnLevel },
-	}})
-	m, err := libbpfgo.NewModuleFromBufferArgs(libbpfgo.NewModuleArgs{
-		BPFObjBuff: object, BPFObjName: "soak", SkipMemlockBump: true,
+	p, err := workload.Load(workload.Config{
+		Maps:     []workload.Map{workload.Events, workload.More, workload.Shared, workload.Shards},
+		Programs: append(workload.TracePrograms(), "burst"), Shards: 512,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("opening soak.bpf.o: %w", err)
-	}
-	p := &programs{module: m}
-	if err := p.prepare(); err != nil {
-		m.Close()
 		return nil, err
 	}
-	return p, nil
-}
-
-func (p *programs) close() { p.module.Close() }
-
-func (p *programs) prepare() (err error) {
-	if err := p.module.BPFLoadObject(); err != nil {
-		return fmt.Errorf("loading soak.bpf.o: %w", err)
+	if err = p.FillShards(shardBytes); err == nil {
+		err = p.Aim(workload.Events, true)
 	}
-	if p.events, err = p.module.GetMap("events"); err != nil {
-		return err
-	}
-	if p.cpus, err = p.module.GetMap("cpus"); err != nil {
-		return err
-	}
-	if p.burst, err = p.module.GetProgram("burst"); err != nil {
-		return err
-	}
-	if err := p.setPattern(); err != nil {
-		return err
-	}
-	adopt, err := p.module.GetProgram("adopt")
 	if err != nil {
-		return err
+		p.Close()
+		return nil, err
 	}
-	if err := adopt.Run(&libbpfgo.RunOpts{}); err != nil {
-		return fmt.Errorf("running a program (BPF_PROG_TEST_RUN): %w", err)
-	}
-	return nil
+	return &programs{Programs: p}, nil
 }
 
-func (p *programs) setPattern() error {
-	for i := range slotWords {
-		p.pattern = append(p.pattern, uint64(i+1)*0xD6E8FEB86659FD93)
-	}
-	n, err := libbpfgo.NumPossibleCPUs()
-	if err != nil {
-		return err
-	}
-	var all []uint64
-	for range n {
-		all = append(all, make([]uint64, cpuWords)...)
-		for range levels {
-			all = append(append(all, make([]uint64, slotHead)...), p.pattern...)
-		}
-	}
-	if err := p.fillShards(n); err != nil {
-		return err
-	}
-	key := uint32(0)
-	return p.cpus.Update(unsafe.Pointer(&key), unsafe.Pointer(unsafe.SliceData(all)))
-}
-
-// program returns the one of a source.
-func (p *programs) program(source string) (*libbpfgo.BPFProg, error) {
-	if source == "burst" {
-		return p.burst, nil
-	}
-	return p.module.GetProgram("on_" + source)
-}
-
-// attach starts all sources but bursts, unless they run. A kernel may lack one, but not all.
-func (p *programs) attach() error {
-	if p.links != nil {
-		return nil
-	}
-	var missing error
-	for _, name := range sources {
-		if name == "burst" {
-			continue
-		}
-		prog, err := p.program(name)
-		if err != nil {
-			return err
-		}
-		link, err := prog.AttachGeneric()
-		if err != nil {
-			missing = errors.Join(missing, fmt.Errorf("attaching %s: %w", name, err))
-			continue
-		}
-		p.links = append(p.links, link)
-	}
-	if len(p.links) == 0 {
-		return missing
-	}
-	if missing != nil {
-		fmt.Fprintln(os.Stderr, "soak: without some sources:", missing)
-	}
-	return nil
-}
-
+// detach detaches them. Those that are running go on to their end.
 func (p *programs) detach() error {
-	var errs error
-	for _, name := range sources {
-		prog, err := p.program(name)
-		if err != nil {
-			return err
-		}
-		p.recursions += misses(prog.FileDescriptor())
-	}
-	for _, link := range p.links {
-		errs = errors.Join(errs, link.Destroy())
-	}
-	p.links = nil
-	return errs
-}
-
-// misses reads how often the kernel refused to run a program within itself.
-func misses(fd int) (n uint64) {
-	info, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", fd))
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(info)) {
-		if _, err := fmt.Sscanf(line, "recursion_misses: %d", &n); err == nil {
-			return n
-		}
-	}
-	return 0
+	p.recursions += p.Misses()
+	return p.Detach()
 }

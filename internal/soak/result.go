@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ringfold/ringfold/internal/workload"
 	"github.com/ringfold/ringfold/perfbuf"
 	"golang.org/x/sys/unix"
 )
@@ -118,7 +119,7 @@ func (h *histogram) quantiles() quantiles {
 }
 
 // add takes the accounts of some generations over.
-func (m *modeResult) add(l *ledger, group []*generation, lives []life, seen []cpuCounts) {
+func (m *modeResult) add(l *ledger, group []*generation, lives []life, seen []workload.CPUCounts) {
 	for i := range l.accounts {
 		a := &l.accounts[i]
 		m.tally.add(&a.tally)
@@ -164,9 +165,9 @@ func (m *modeResult) add(l *ledger, group []*generation, lives []life, seen []cp
 		}
 	}
 	for cpu := range seen {
-		sum := seen[cpu].sum()
-		m.Outputs += sum.OK + sum.ENOSPC
-		m.Refused += sum.uncounted()
+		sum := seen[cpu].Sum()
+		m.Outputs += sum.Written + sum.Full
+		m.Refused += sum.Uncounted()
 	}
 	m.Delivered, m.Late, m.Latency = m.samples, m.late, m.latency.quantiles()
 	ring := m.stats.Total()
@@ -189,7 +190,7 @@ func sumStats(sum, s perfbuf.Stats) perfbuf.Stats {
 }
 
 // result sums up. seen is what the programs have counted in all.
-func (s *session) result(seen []cpuCounts) *result {
+func (s *session) result(seen []workload.CPUCounts) *result {
 	elapsed := s.ended.Sub(s.began)
 	res := &result{
 		Mode: s.c.mode, Time: s.c.time, Cpus: len(s.cpus), DurationS: elapsed.Seconds(), RingBytes: s.c.ringBytes,
@@ -238,8 +239,8 @@ func (s *session) result(seen []cpuCounts) *result {
 		res.Pauses += m.Pauses
 		res.Changes += m.Changes
 		latency.merge(&m.latency)
-		for i, source := range sources {
-			res.Sources[source] += m.sources[i+1]
+		for _, source := range traced {
+			res.Sources[source.String()] += m.sources[source]
 		}
 		b := m.barrier
 		if res.Barriers += m.barriers; b.Count > most {
@@ -253,20 +254,20 @@ func (s *session) result(seen []cpuCounts) *result {
 }
 
 // attempts holds all that was attempted against what has become of it.
-func (s *session) attempts(res *result, seen []cpuCounts) {
-	for _, w := range agree(seen) {
+func (s *session) attempts(res *result, seen []workload.CPUCounts) {
+	for _, w := range workload.Agree(seen) {
 		s.l.violate("%s", w)
 	}
 	if res.Delivered == 0 {
 		s.l.violate("nothing was delivered")
 	}
-	var sum counts
+	var sum workload.Counts
 	deep := uint64(0)
 	res.Levels = make([]uint64, levels)
 	for cpu := range seen {
 		deep += seen[cpu].Deep
 		for level := range seen[cpu].Levels {
-			sum.add(&seen[cpu].Levels[level])
+			sum.Add(&seen[cpu].Levels[level])
 			res.Levels[level] += seen[cpu].Levels[level].Attempted
 		}
 	}
@@ -274,15 +275,15 @@ func (s *session) attempts(res *result, seen []cpuCounts) {
 		res.Levels = res.Levels[:len(res.Levels)-1]
 	}
 	res.Attempted = sum.Attempted
-	res.Refused = map[string]uint64{"ebusy": sum.EBUSY, "enoent": sum.ENOENT, "off": sum.Off, "other": sum.Other, "deep": deep}
-	accounted := res.Delivered + res.Dropped + res.Lost + sum.uncounted()
+	res.Refused = map[string]uint64{"ebusy": sum.Busy, "enoent": sum.NoRing, "off": sum.Off, "other": sum.Other, "deep": deep}
+	accounted := res.Delivered + res.Dropped + res.Lost + sum.Uncounted()
 	if res.Changes == 0 && (s.exact && accounted != sum.Attempted || accounted > sum.Attempted) {
 		s.l.violate("%d outputs were attempted, but %d delivered + %d dropped + %d lost + %d refused = %d",
-			sum.Attempted, res.Delivered, res.Dropped, res.Lost, sum.uncounted(), accounted)
+			sum.Attempted, res.Delivered, res.Dropped, res.Lost, sum.Uncounted(), accounted)
 		res.Conserved = false
 	}
-	if !s.c.pauses && !s.c.changes && !s.c.hotplug && res.Generations == 1 && sum.ENOENT+sum.Off > 0 {
-		s.l.violate("%d outputs found no ring, %d found it off, though programs ran only while the reader was open", sum.ENOENT, sum.Off)
+	if !s.c.pauses && !s.c.changes && !s.c.hotplug && res.Generations == 1 && sum.NoRing+sum.Off > 0 {
+		s.l.violate("%d outputs found no ring, %d found it off, though programs ran only while the reader was open", sum.NoRing, sum.Off)
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/ringfold/ringfold/internal/workload"
 )
 
 // settling is how long to look again where accounts do not hold: a program may have counted an attempt, and
@@ -22,7 +24,7 @@ func (s *session) settle(m *modeResult) error {
 	}
 	var lives []life
 	for deadline := time.Now().Add(settling); ; {
-		seen, err := s.p.witness()
+		seen, err := s.p.Counts()
 		if err != nil {
 			return err
 		}
@@ -30,9 +32,9 @@ func (s *session) settle(m *modeResult) error {
 		for _, g := range s.group {
 			lives = append(lives, g.life(s.c.hotplug))
 		}
-		since := make([]cpuCounts, len(seen))
+		since := make([]workload.CPUCounts, len(seen))
 		for cpu := range seen {
-			since[cpu] = seen[cpu].minus(&s.base[cpu])
+			since[cpu] = seen[cpu].Since(&s.base[cpu])
 		}
 		wrong := check(s.l, lives, since, s.exact)
 		if len(wrong) == 0 || time.Now().After(deadline) {

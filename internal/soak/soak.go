@@ -11,6 +11,8 @@ import (
 	"runtime/debug"
 	"syscall"
 	"time"
+
+	"github.com/ringfold/ringfold/internal/workload"
 )
 
 // patience is far more than programs that were running when they were detached take to end.
@@ -26,17 +28,17 @@ type session struct {
 	c     config
 	p     *programs
 	l     *ledger
-	load  *load
+	load  workload.Processes
 	spawn *spawner
 	rnd   *rand.Rand
 	exact bool // the kernel reports losses that no record has reported
 	cpus  []int
 
 	modes  map[string]*modeResult
-	group  []*generation // those whose accounts are to be settled
-	next   *generation   // has been opened before the one before it was free
-	before []*generation // the last group
-	base   []cpuCounts   // when accounts were settled
+	group  []*generation        // those whose accounts are to be settled
+	next   *generation          // has been opened before the one before it was free
+	before []*generation        // the last group
+	base   []workload.CPUCounts // when accounts were settled
 
 	began, ended      time.Time
 	cpuBegan, cpuUsed time.Duration
@@ -53,18 +55,16 @@ func soak(ctx context.Context, c config) (*result, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer p.close()
+	defer p.Close()
 	s := &session{c: c, p: p, rnd: rand.New(rand.NewPCG(c.seed, 0)), modes: map[string]*modeResult{}}
-	if s.base, err = p.witness(); err != nil {
+	if s.base, err = p.Counts(); err != nil {
 		return nil, err
 	}
 	_, major := kernel()
 	s.exact = major >= 6
-	s.l = newLedger(p.pattern, len(s.base), rand.New(rand.NewPCG(c.seed, 1)))
+	s.l = newLedger(len(s.base), rand.New(rand.NewPCG(c.seed, 1)))
 	defer func() {
-		if s.load != nil {
-			s.load.stop()
-		}
+		s.load.Stop()
 		if s.spawn != nil {
 			s.spawn.stop()
 		}
@@ -74,7 +74,7 @@ func soak(ctx context.Context, c config) (*result, error) {
 	if err := s.run(ctx); err != nil {
 		return nil, err
 	}
-	seen, err := p.witness()
+	seen, err := p.Counts()
 	if err != nil {
 		return nil, err
 	}
@@ -180,7 +180,7 @@ func (s *session) mode(name string) *modeResult {
 
 // start starts the load and the programs when the first reader is open.
 func (s *session) start(g *generation) error {
-	if s.load != nil {
+	if s.spawn != nil {
 		return nil
 	}
 	s.cpus = g.r.Options().CPUs
@@ -188,13 +188,13 @@ func (s *session) start(g *generation) error {
 		s.cpus = present()
 	}
 	var err error
-	if s.load, err = startLoad(s.c.load, s.cpus, s.p.burst.FileDescriptor()); err != nil {
+	if s.load, err = workload.Start(s.p.ProgFD("burst"), s.c.load.jobs(s.cpus)...); err != nil {
 		return err
 	}
 	if s.spawn, err = startSpawner(s.c.spawn, s.c.seed); err != nil {
 		return err
 	}
-	return s.p.attach()
+	return s.p.Attach(workload.Traced...)
 }
 
 // progress prints now and then how far a long soak is.

@@ -5,7 +5,6 @@ package main
 import (
 	"flag"
 	"io"
-	"os"
 	"testing"
 	"time"
 
@@ -13,14 +12,6 @@ import (
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/stretchr/testify/require"
 )
-
-func TestMain(m *testing.M) {
-	if isWorker() { // the load runs this binary
-		work()
-		return
-	}
-	os.Exit(m.Run())
-}
 
 func short(t *testing.T, change func(*config)) *result {
 	t.Helper()
