@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/ringfold/ringfold/conformance/suite"
-	"github.com/ringfold/ringfold/conformance/workload"
 	"github.com/stretchr/testify/require"
 )
 
@@ -55,7 +54,7 @@ func all(t *testing.T) []suite.Scenario {
 // adapter builds ringfold's.
 func adapter(t *testing.T) (dir string) {
 	t.Helper()
-	if err := workload.Probe(); err != nil {
+	if err := suite.Probe(); err != nil {
 		if os.Getenv("RINGFOLD_REQUIRE_KERNEL") == "1" {
 			t.Fatal(err)
 		}

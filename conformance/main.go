@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/ringfold/ringfold/conformance/suite"
-	"github.com/ringfold/ringfold/conformance/workload"
 )
 
 func main() {
@@ -61,7 +60,7 @@ func run(all []suite.Scenario, readers, list, adapters, out string, o suite.Opti
 	if err != nil {
 		return err
 	}
-	if err := workload.Probe(); err != nil {
+	if err := suite.Probe(); err != nil {
 		return err
 	}
 	results, err := load(out)

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/ringfold/ringfold/conformance/workload"
+	"github.com/ringfold/ringfold/internal/workload"
 )
 
 // Send sends a command, and does not wait for its answer.
@@ -59,24 +59,6 @@ func (s *Subject) Finished(p Pending, declined *string) {
 	}
 }
 
-// Output has a source output, on one CPU.
-func (t *T) Output(s *workload.Source, cpu, count, size int) { t.must(s.Output(cpu, count, size)) }
-
-// Total returns a source's counts by CPU.
-func (t *T) Total(s *workload.Source) []workload.Counts {
-	total, err := s.Total()
-	t.must(err)
-	return total
-}
-
-// Sum returns those of all CPUs.
-func (t *T) Sum(s *workload.Source) (sum workload.Counts) {
-	for _, c := range t.Total(s) {
-		sum.Add(c)
-	}
-	return sum
-}
-
 // Settle waits until all that went into rings so far has been delivered.
 func (s *Subject) Settle() {
 	want := make([][]workload.Counts, len(s.sources))
@@ -89,7 +71,7 @@ func (s *Subject) Settle() {
 		}
 		for i := range want {
 			for cpu, c := range want[i] {
-				if st.Taken[i][cpu] < c.Taken() {
+				if st.Of[i][cpu].Samples < c.Written {
 					return false
 				}
 			}
@@ -105,8 +87,8 @@ func (s *Subject) Settle() {
 	s.With(func(st *State) {
 		for i := range want {
 			for cpu, c := range want[i] {
-				if got := st.Taken[i][cpu]; got < c.Taken() {
-					s.t.Failf("%s; %d of %d events of CPU %d were delivered", why, got, c.Taken(), cpu)
+				if got := st.Of[i][cpu].Samples; got < c.Written {
+					s.t.Failf("%s; %d of %d events of CPU %d were delivered", why, got, c.Written, cpu)
 				}
 			}
 		}
@@ -161,15 +143,15 @@ func (s *Subject) Account() {
 func (s *Subject) account(st *State, i int, kind string, total []workload.Counts) {
 	var lost uint64
 	for cpu, c := range total {
-		lost += c.NoSpace
-		if got := st.Taken[i][cpu]; got != c.Taken() {
-			s.t.Failf("CPU %d: %d outputs went into the ring, %d were delivered", cpu, c.Taken(), got)
+		lost += c.Full
+		if got := st.Of[i][cpu].Samples; got != c.Written {
+			s.t.Failf("CPU %d: %d outputs went into the ring, %d were delivered", cpu, c.Written, got)
 		}
-		if c.Failed > 0 {
-			s.t.Failf("CPU %d: %d outputs failed, the last with error %d", cpu, c.Failed, c.Error)
+		if n := c.Busy + c.Other; n > 0 {
+			s.t.Failf("CPU %d: %d outputs failed, the last with error %d", cpu, n, c.Strange)
 		}
-		if got := st.Lost[i][cpu]; kind == "perf" && st.LostAnon[i] == 0 && got != c.NoSpace {
-			s.t.Failf("CPU %d: %d outputs found the ring full, %d were reported as lost", cpu, c.NoSpace, got)
+		if got := st.Of[i][cpu].Lost; kind == "perf" && st.LostAnon[i] == 0 && got != c.Full {
+			s.t.Failf("CPU %d: %d outputs found the ring full, %d were reported as lost", cpu, c.Full, got)
 		}
 	}
 	if got := st.TotalLost(i); kind == "perf" && got != lost {

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/ringfold/ringfold/conformance/wire"
-	"github.com/ringfold/ringfold/conformance/workload"
+	"github.com/ringfold/ringfold/internal/workload"
 	"golang.org/x/sys/unix"
 )
 
@@ -43,7 +43,7 @@ func (s *Subject) report() {
 			continue
 		}
 		for cpu, c := range s.t.Total(source) {
-			if c.NoSpace > 0 {
+			if c.Full > 0 {
 				s.t.outputOne(source, cpu)
 			}
 		}
@@ -53,11 +53,11 @@ func (s *Subject) report() {
 
 // outputOne outputs on a CPU until an event is in its ring. A reader that has just delivered all of a full ring may not have said so to
 // the kernel yet.
-func (t *T) outputOne(source *workload.Source, cpu int) {
-	before := t.Total(source)[cpu].Taken()
+func (t *T) outputOne(source *Source, cpu int) {
+	before := t.Total(source)[cpu].Written
 	for end := time.Now().Add(t.patience); ; sleepMillis(1) {
 		t.Output(source, cpu, 1, workload.HeaderSize)
-		if t.Total(source)[cpu].Taken() > before {
+		if t.Total(source)[cpu].Written > before {
 			return
 		}
 		if time.Now().After(end) {

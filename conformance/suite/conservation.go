@@ -57,7 +57,7 @@ func conservationBrim(t *T) {
 	s := t.Start(source, "pages=1")
 	for _, size := range []int{24, 25, 100, 1000} {
 		s.Do("stop")
-		for before := t.Sum(source).NoSpace; t.Sum(source).NoSpace == before; {
+		for before := t.Sum(source).Full; t.Sum(source).Full == before; {
 			t.Output(source, cpu, 1, size)
 		}
 		s.Do("go")
@@ -171,7 +171,7 @@ func conservationLastLosses(t *T) {
 	s.Try("flush")
 	s.Try("drain")
 	s.Try("close")
-	want := t.Sum(source).NoSpace
+	want := t.Sum(source).Full
 	s.With(func(st *State) {
 		if got := st.TotalLost(0); got != want {
 			t.Failf("%d of %d losses were reported", got, want)
@@ -225,5 +225,5 @@ func (t *T) conserveLoad(pages string, group int, pause, tick time.Duration) {
 	s.report()
 	s.Account()
 	sum := t.Sum(source)
-	t.Notef("%d events, %d lost", sum.Taken(), sum.NoSpace)
+	t.Notef("%d events, %d lost", sum.Written, sum.Full)
 }

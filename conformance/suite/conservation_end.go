@@ -2,8 +2,6 @@ package suite
 
 import (
 	"time"
-
-	"github.com/ringfold/ringfold/conformance/workload"
 )
 
 // conservationStopped: What is output while nobody reads is delivered when reading goes on.
@@ -51,7 +49,7 @@ func conservationPause(t *T) {
 		for _, cpu := range t.some() {
 			t.Output(source, cpu, 10, 64)
 		}
-		if got, want := t.Sum(source).Taken()-before.Taken(), uint64(10*len(t.some())); got != want {
+		if got, want := t.Sum(source).Written-before.Written, uint64(10*len(t.some())); got != want {
 			t.Failf("%d outputs went into rings during the pause", int(got-want))
 		}
 		s.Do("resume")
@@ -116,7 +114,7 @@ func conservationDrain(t *T) {
 // Check: the sums for each map and CPU.
 func conservationTwoMaps(t *T) {
 	one, two := t.Perf(), t.Perf()
-	s := t.StartAll([]*workload.Source{one, two}, "pages=2")
+	s := t.StartAll([]*Source{one, two}, "pages=2")
 	for _, cpu := range t.some() {
 		t.Output(one, cpu, 30, 64)
 		t.Output(two, cpu, 20, 100)
@@ -143,8 +141,8 @@ func conservationTwoMaps(t *T) {
 // Check: what outputs on CPU 0 put into the ring is delivered; or opening fails, with a reason.
 func conservationFewEntries(t *T) {
 	t.Two()
-	source := t.Source(workload.Config{Kind: "perf", Entries: 1})
-	s := t.Launch([]*workload.Source{source}, "pages=16")
+	source := t.Source(Config{Kind: "perf", Entries: 1})
+	s := t.Launch([]*Source{source}, "pages=16")
 	refused := ""
 	s.Until("the adapter is ready", func(st *State) bool {
 		if !st.Ready && len(st.Errors) > 0 {
@@ -174,7 +172,7 @@ func conservationFewEntries(t *T) {
 //
 // Check: all are delivered.
 func conservationManyEntries(t *T) {
-	source := t.Source(workload.Config{Kind: "perf", Entries: 1024})
+	source := t.Source(Config{Kind: "perf", Entries: 1024})
 	s := t.Start(source, "pages=16")
 	for _, cpu := range t.some() {
 		t.Output(source, cpu, 20, 64)

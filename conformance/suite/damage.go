@@ -8,7 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/ringfold/ringfold/conformance/wire"
-	"github.com/ringfold/ringfold/conformance/workload"
+	"github.com/ringfold/ringfold/internal/workload"
 	"golang.org/x/sys/unix"
 )
 
@@ -41,7 +41,7 @@ func unknownRecord(t *T) {
 	names, named := make(chan string), make(chan int)
 	defer close(names)
 	go func() {
-		workload.Pin(cpu)
+		_ = workload.Pin(cpu)
 		named <- unix.Gettid()
 		for name := range names {
 			b := []byte(name + "\x00")
@@ -132,7 +132,7 @@ func (t *T) oversize(sizes []int) {
 
 // recover checks that reading goes on after damage, and that it was reported. Events of a CPU's ring at that moment may be missing, and
 // may be garbage: what is delivered up to the next events is not checked.
-func (s *Subject) recover(source *workload.Source, cpu int, after string) {
+func (s *Subject) recover(source *Source, cpu int, after string) {
 	t := s.t
 	seq := t.runs(source)[cpu].Attempted
 	back := func(st *State) bool {
@@ -146,7 +146,7 @@ func (s *Subject) recover(source *workload.Source, cpu int, after string) {
 	s.nudge(source, cpu, back, after)
 	t.Output(source, cpu, 20, 200)
 	want := seq + 20
-	s.Until("the events after that are delivered", func(st *State) bool { return st.next[0][cpu][workload.Run] >= want })
+	s.Until("the events after that are delivered", func(st *State) bool { return st.Of[0][cpu].Levels[0].Next >= want })
 	s.Try("close") // some tell of damage only then
 	garbage := 0
 	s.With(func(st *State) {
@@ -162,7 +162,7 @@ func (s *Subject) recover(source *workload.Source, cpu int, after string) {
 }
 
 // nudge outputs events that fit until back, as what comes right after damage may be lost with it.
-func (s *Subject) nudge(source *workload.Source, cpu int, back func(*State) bool, after string) {
+func (s *Subject) nudge(source *Source, cpu int, back func(*State) bool, after string) {
 	for range 50 {
 		s.t.Output(source, cpu, 1, 100)
 		ok := false

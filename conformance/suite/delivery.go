@@ -3,8 +3,6 @@ package suite
 import (
 	"fmt"
 	"time"
-
-	"github.com/ringfold/ringfold/conformance/workload"
 )
 
 var deliveryScenarios = []entry{
@@ -170,16 +168,14 @@ func deliveryFairness(t *T) {
 	a, b := t.Two()
 	source := t.Perf()
 	s := t.Start(source, "pages=16")
-	detach, err := source.Attach()
-	t.must(err)
-	t.Cleanup(detach)
-	stop := t.threads(workload.Threads{CPUs: []int{a}, OnEach: 1, Group: 500})
+	detach := t.attach(source)
+	stop := t.threads([]int{a}, 1, 500, 0)
 	for i := range 20 {
 		t.Output(source, b, 1, 64)
-		why := s.wait(func(st *State) bool { return st.next[0][b][workload.Run] == uint64(i)+1 })
+		why := s.wait(func(st *State) bool { return st.Of[0][b].Levels[0].Next == uint64(i)+1 })
 		if why != "" {
 			s.With(func(st *State) {
-				t.Failf("%s; of the quiet CPU %d events were delivered, of %+v; of the other %d", why, st.Taken[0][b], t.Total(source)[b], st.Taken[0][a])
+				t.Failf("%s; of the quiet CPU %d events were delivered, of %+v; of the other %d", why, st.Of[0][b].Samples, t.Total(source)[b], st.Of[0][a].Samples)
 			})
 		}
 	}

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"os"
 	"time"
-
-	"github.com/ringfold/ringfold/conformance/workload"
 )
 
 // lifeMemory: A reader's memory does not grow with the events that it has delivered.
@@ -63,7 +61,7 @@ func lifeRingMemory(t *T) {
 //
 // Check: the reader reports an error, and the process ends with status 0.
 func lifeWrongMap(t *T) {
-	source := t.Source(workload.Config{Kind: "ringbuf", Bytes: 1 << 16})
+	source := t.Source(Config{Kind: "ringbuf", Bytes: 1 << 16})
 	source.Kind = "perf"
 	defer func() { source.Kind = "ringbuf" }()
 	var said string
@@ -83,14 +81,14 @@ func lifeWrongMap(t *T) {
 }
 
 // launchAs launches on a source that has another kind than it says.
-func (t *T) launchAs(source *workload.Source, kind string) *Subject {
+func (t *T) launchAs(source *Source, kind string) *Subject {
 	says := source.Kind
 	source.Kind = kind
-	file, err := source.File()
+	file, err := source.File(source.Map())
 	source.Kind = says
 	t.must(err)
 	defer file.Close()
-	return t.launch([]*workload.Source{source}, []*os.File{file}, "pages=16")
+	return t.launch([]*Source{source}, []*os.File{file}, "pages=16")
 }
 
 // setOnline takes a CPU offline or back, if the suite was told that it may. At the scenario's end all are online as before.
@@ -174,12 +172,12 @@ func lifeOnline(t *T) {
 }
 
 // comes outputs on a CPU until something is delivered, and then expects all.
-func (s *Subject) comes(source *workload.Source, cpu int) {
+func (s *Subject) comes(source *Source, cpu int) {
 	begin := s.t.runs(source)[cpu].Attempted
 	for end := time.Now().Add(s.t.patience); ; sleepMillis(20) {
 		s.t.Output(source, cpu, 1, 64)
 		came := false
-		s.With(func(st *State) { came = st.next[0][cpu][workload.Run] > begin })
+		s.With(func(st *State) { came = st.Of[0][cpu].Levels[0].Next > begin })
 		if came {
 			break
 		}
@@ -189,7 +187,7 @@ func (s *Subject) comes(source *workload.Source, cpu int) {
 	}
 	s.t.Output(source, cpu, 20, 64)
 	want := s.t.runs(source)[cpu].Attempted
-	s.Until("the events of that CPU are delivered", func(st *State) bool { return st.next[0][cpu][workload.Run] == want })
+	s.Until("the events of that CPU are delivered", func(st *State) bool { return st.Of[0][cpu].Levels[0].Next == want })
 }
 
 // lifeSparse: With an offline CPU between online ones, each CPU's events are read.
@@ -217,7 +215,7 @@ func lifeSparse(t *T) {
 	s.Settle()
 	s.Account()
 	for cpu, c := range t.Total(source) {
-		if c.NoEntry > 0 {
+		if c.NoRing+c.Off > 0 {
 			t.Failf("outputs on CPU %d found no ring", cpu)
 		}
 	}

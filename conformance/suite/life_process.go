@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/ringfold/ringfold/conformance/wire"
-	"github.com/ringfold/ringfold/conformance/workload"
+	"github.com/ringfold/ringfold/internal/workload"
 )
 
 // lifeEnd: A program that ends without a word takes its rings with it.
@@ -36,7 +36,7 @@ func lifeEnd(t *T) {
 }
 
 // refused checks that outputs find no ring. The kernel may take a moment to clean up after a process.
-func (t *T) refused(source *workload.Source) {
+func (t *T) refused(source *Source) {
 	var before, after workload.Counts
 	for end := time.Now().Add(t.patience); time.Now().Before(end); sleepMillis(5) {
 		before = t.Sum(source)
@@ -44,12 +44,12 @@ func (t *T) refused(source *workload.Source) {
 			t.Output(source, cpu, 1, 64)
 		}
 		after = t.Sum(source)
-		if after.NoEntry-before.NoEntry == uint64(len(t.some())) {
+		if after.Uncounted()-before.Uncounted() == uint64(len(t.some())) {
 			return
 		}
 	}
 	t.Failf("outputs do not fail for want of a ring: of %d, %d went into one, and %d found it full", after.Attempted-before.Attempted,
-		after.Taken()-before.Taken(), after.NoSpace-before.NoSpace)
+		after.Written-before.Written, after.Full-before.Full)
 }
 
 // lifeRefused: After close, outputs are refused: there is no ring.
@@ -91,7 +91,7 @@ func lifeNothingLeft(t *T) {
 			s.Do("reopen")
 			sleepMillis(10)
 			s.Do("close")
-			s.With(func(st *State) { st.next[0] = make([][workload.Lanes]uint64, source.CPUs) })
+			s.With(func(st *State) { st.Of[0] = make([]workload.Account, source.CPUs) })
 		}
 		return s.Look()
 	}
@@ -160,7 +160,7 @@ func lifeKilled(t *T) {
 }
 
 // takeover starts another subject, and checks that it gets all that is output from then on.
-func (t *T) takeover(source *workload.Source) *Subject {
+func (t *T) takeover(source *Source) *Subject {
 	s := t.Start(source, "pages=16")
 	before := t.Total(source)
 	for range 10 {
@@ -168,8 +168,8 @@ func (t *T) takeover(source *workload.Source) *Subject {
 			t.Output(source, cpu, 10, 64)
 		}
 		s.Until("all is delivered", func(st *State) bool {
-			for cpu, c := range t.runs(source) {
-				if c.Attempted > 0 && st.next[0][cpu][workload.Run] < c.Attempted {
+			for _, cpu := range t.some() {
+				if st.Of[0][cpu].Levels[0].Next < t.Counts(source)[cpu].Levels[0].Attempted {
 					return false
 				}
 			}
@@ -180,19 +180,12 @@ func (t *T) takeover(source *workload.Source) *Subject {
 	after := t.Total(source)
 	s.With(func(st *State) {
 		for _, cpu := range t.some() {
-			if got, want := st.Taken[0][cpu], after[cpu].Taken()-before[cpu].Taken(); got != want {
+			if got, want := st.Of[0][cpu].Samples, after[cpu].Written-before[cpu].Written; got != want {
 				t.Failf("CPU %d: %d events were delivered, of %d", cpu, got, want)
 			}
 		}
 	})
 	return s
-}
-
-// runs returns the counts of Output, by CPU.
-func (t *T) runs(source *workload.Source) []workload.Counts {
-	of, err := source.Counts()
-	t.must(err)
-	return of[workload.Run]
 }
 
 // lifeSecond: A second reader of the same map gets all from then on, and nothing comes twice.
@@ -264,7 +257,7 @@ func lifeKeep(t *T) {
 		if last.Type != wire.Event {
 			t.Failf("nothing was kept")
 		}
-		if p, err := workload.Parse(last.Data, "perf"); err != nil || p.Seq != 0 || p.Size != 200 {
+		if p, err := workload.Check(last.Data); err != nil || p.Seq != 0 || p.Size != 200 {
 			t.Failf("the event that was kept is %+v now (%v); it was number 0, of 200 bytes", p, err)
 		}
 		st.keep = false

@@ -3,8 +3,6 @@ package suite
 import (
 	"syscall"
 	"time"
-
-	"github.com/ringfold/ringfold/conformance/workload"
 )
 
 // lifeSecondLoad: Under load, too, a second reader gets all from then on, and the first gets nothing back.
@@ -23,15 +21,16 @@ func lifeSecondLoad(t *T) {
 	stop := t.load(source, 1, 20, time.Millisecond, 0)
 	sleepMillis(100)
 	second := t.Start(source, "pages=64")
-	of, err := source.Counts()
-	t.must(err)
+	of := t.Counts(source)
 	from := t.Total(source)
 	t.lasts(source, 0)
 	stop()
 	first.With(func(st *State) {
-		for cpu, c := range of[workload.Syscall] {
-			if next := st.next[0][cpu][workload.Syscall]; next > c.Attempted {
-				t.Failf("the first reader got event %d of CPU %d; there had been %d when the second was ready", next-1, cpu, c.Attempted)
+		for cpu := range of {
+			for level, c := range of[cpu].Levels {
+				if next := st.Of[0][cpu].Levels[level].Next; next > c.Attempted {
+					t.Failf("the first reader got event %d of CPU %d; there had been %d when the second was ready", next-1, cpu, c.Attempted)
+				}
 			}
 		}
 	})
@@ -39,8 +38,8 @@ func lifeSecondLoad(t *T) {
 	total := t.Total(source)
 	second.With(func(st *State) {
 		for cpu, c := range total {
-			if want := c.Taken() - from[cpu].Taken(); st.Taken[0][cpu] < want {
-				t.Failf("CPU %d: since the second reader was ready, %d outputs went into rings, and it delivered %d", cpu, want, st.Taken[0][cpu])
+			if want := c.Written - from[cpu].Written; st.Of[0][cpu].Samples < want {
+				t.Failf("CPU %d: since the second reader was ready, %d outputs went into rings, and it delivered %d", cpu, want, st.Of[0][cpu].Samples)
 			}
 		}
 	})
@@ -109,17 +108,17 @@ func (t *T) olderEnds(end func(first *Subject)) {
 }
 
 // goesOn checks that what is output on each CPU goes into rings, and that the subject delivers it.
-func (s *Subject) goesOn(source *workload.Source) {
+func (s *Subject) goesOn(source *Source) {
 	t := s.t
 	for _, cpu := range t.some() {
 		before := t.Total(source)[cpu]
 		t.Output(source, cpu, 10, 64)
 		after := t.Total(source)[cpu]
-		if n := after.Attempted - after.Taken() - before.Attempted + before.Taken(); n > 0 {
+		if n := after.Attempted - after.Written - before.Attempted + before.Written; n > 0 {
 			t.Failf("the newer reader lost its place: of 10 outputs on CPU %d, %d were refused", cpu, n)
 		}
 		want := t.runs(source)[cpu].Attempted
-		s.Until("the newer reader has delivered all", func(st *State) bool { return st.next[0][cpu][workload.Run] == want })
+		s.Until("the newer reader has delivered all", func(st *State) bool { return st.Of[0][cpu].Levels[0].Next == want })
 	}
 	s.Check()
 }

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/ringfold/ringfold/conformance/wire"
-	"github.com/ringfold/ringfold/conformance/workload"
 )
 
 var orderScenarios = []entry{
@@ -265,9 +264,9 @@ func orderClock(t *T) {
 func orderMaps(kinds ...string) func(*T) {
 	return func(t *T) {
 		a, b := t.Two()
-		var sources []*workload.Source
+		var sources []*Source
 		for _, kind := range kinds {
-			sources = append(sources, t.Source(workload.Config{Kind: kind, Bytes: 1 << 18}))
+			sources = append(sources, t.Source(Config{Kind: kind, Bytes: 1 << 18}))
 		}
 		s := t.StartAll(sources, "pages=64", "order=time")
 		script := t.script()

@@ -3,7 +3,7 @@ package suite
 import (
 	"time"
 
-	"github.com/ringfold/ringfold/conformance/workload"
+	"github.com/ringfold/ringfold/internal/workload"
 )
 
 var orderLoadScenarios = []entry{
@@ -65,7 +65,7 @@ func (t *T) orderLoad(pages string, threads, group int, pause, tick time.Duratio
 	s := t.Start(source, pages, "order=time")
 	stop := t.load(source, threads, group, pause, tick)
 	if spinners > 0 {
-		t.threads(workload.Threads{CPUs: t.CPUs(), OnEach: spinners})
+		t.threads(t.CPUs(), spinners, 0, 0)
 	}
 	t.lasts(source, tick)
 	stop()
@@ -77,16 +77,11 @@ func (t *T) orderLoad(pages string, threads, group int, pause, tick time.Duratio
 
 // lasts has a load go on for a second, and on a busy machine until it is one: until system calls have output, and interrupts, if they
 // should.
-func (t *T) lasts(source *workload.Source, tick time.Duration) {
+func (t *T) lasts(source *Source, tick time.Duration) {
 	time.Sleep(t.duration(time.Second))
 	for end := time.Now().Add(t.patience); ; sleepMillis(10) {
-		of, err := source.Counts()
-		t.must(err)
-		var calls, ticks uint64
-		for cpu := range of[workload.Syscall] {
-			calls += of[workload.Syscall][cpu].Attempted
-			ticks += of[workload.Timer][cpu].Attempted
-		}
+		sum := t.Sum(source)
+		calls, ticks := sum.Sources[workload.Syscall], sum.Sources[workload.Tick]
 		if calls > 0 && (tick == 0 || ticks > 0) {
 			return
 		}
@@ -94,33 +89,6 @@ func (t *T) lasts(source *workload.Source, tick time.Duration) {
 			t.Cannotf("not on this machine: %d outputs by system calls, %d by timers", calls, ticks)
 		}
 	}
-}
-
-// load has a source output at system calls on all CPUs, and from timers, until stop.
-func (t *T) load(source *workload.Source, threads, group int, pause, tick time.Duration) (stop func()) {
-	detach, err := source.Attach()
-	t.must(err)
-	t.Cleanup(detach)
-	untick := func() {}
-	if tick > 0 {
-		untick, err = source.Ticks(t.CPUs(), tick)
-		t.must(err)
-		t.Cleanup(untick)
-	}
-	end := t.threads(workload.Threads{CPUs: t.CPUs(), OnEach: threads, Group: group, Pause: pause})
-	return func() {
-		end()
-		untick()
-		detach()
-	}
-}
-
-// threads starts threads, until stop or the scenario's end.
-func (t *T) threads(threads workload.Threads) (stop func()) {
-	stop, err := threads.Start()
-	t.must(err)
-	t.Cleanup(stop)
-	return stop
 }
 
 // duration is how long a load lasts.

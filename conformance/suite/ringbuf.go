@@ -1,7 +1,5 @@
 package suite
 
-import "github.com/ringfold/ringfold/conformance/workload"
-
 var ringbufConservation = []entry{
 	{"conservation/ringbuf-fits", "ringbufFits", ringbufFits},
 	{"conservation/ringbuf-overflow", "ringbufOverflow", ringbufOverflow},
@@ -19,8 +17,8 @@ var ringbufLife = []entry{
 }
 
 // ringbuf starts a subject on a BPF ring buffer.
-func (t *T) ringbuf(bytes int, settings ...string) (*workload.Source, *Subject) {
-	source := t.Source(workload.Config{Kind: "ringbuf", Bytes: bytes})
+func (t *T) ringbuf(bytes int, settings ...string) (*Source, *Subject) {
+	source := t.Source(Config{Kind: "ringbuf", Bytes: bytes})
 	return source, t.Start(source, settings...)
 }
 

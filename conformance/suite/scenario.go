@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/ringfold/ringfold/conformance/workload"
 )
 
 // Scenario is one thing that users expect of a reader.
@@ -50,7 +48,7 @@ type T struct {
 	short    bool          // less of what takes long
 	note     string
 	cleanups []func()
-	sources  []*workload.Source
+	sources  []*Source
 	subjects []*Subject
 }
 

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/ringfold/ringfold/conformance/wire"
-	"github.com/ringfold/ringfold/conformance/workload"
+	"github.com/ringfold/ringfold/internal/workload"
 )
 
 var sizeScenarios = []entry{
@@ -44,7 +44,7 @@ func around(sizes ...int) (list []int) {
 // Check: each has the length that was output, or the padded one, and begins with its number as far as it fits.
 func sizesShort(t *T) {
 	source := t.Perf()
-	s := t.Launch([]*workload.Source{source}, "pages=16")
+	s := t.Launch([]*Source{source}, "pages=16")
 	s.With(func(st *State) { st.keep = true })
 	s.awaitReady()
 	var want []int
@@ -60,7 +60,7 @@ func sizesShort(t *T) {
 			if item.Type != wire.Event || i >= len(want) {
 				t.Failf("more than was output: %+v", item)
 			}
-			if err := workload.ParseShort(item.Data, "perf", uint64(i), want[i]); err != nil {
+			if err := workload.CheckShort(item.Data, uint64(i), want[i]); err != nil {
 				t.Failf("%v", err)
 			}
 		}

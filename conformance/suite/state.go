@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/ringfold/ringfold/conformance/wire"
-	"github.com/ringfold/ringfold/conformance/workload"
+	"github.com/ringfold/ringfold/internal/workload"
 )
 
 // Item is one frame that an adapter sent about what it read, in the order of delivery.
@@ -27,31 +27,26 @@ type State struct {
 
 	Items    []Item
 	Events   int
-	Taken    [][]uint64 // events by source and CPU, as their payloads say
-	Lost     [][]uint64 // losses by source and CPU
-	LostAnon []uint64   // losses without CPU, by source
-	Losses   int        // reports of losses
-	Damaged  []string   // what the reader says of memory that makes no sense
-	Errors   []string   // what the reader reports otherwise
-	Problems []string   // what no reader should deliver
+	Of       [][]workload.Account // by source and CPU, that of samples as their payloads say
+	LostAnon []uint64             // losses without CPU, by source
+	Losses   int                  // reports of losses
+	Damaged  []string             // what the reader says of memory that makes no sense
+	Errors   []string             // what the reader reports otherwise
+	Problems []string             // what no reader should deliver
 	Done     map[string]int
 	Number   uint64 // the latest
 	Ready    bool
 	Declined string // the latest frame cannot
 	Exited   bool
 	Status   string // how the adapter ended
-
-	next [][][workload.Lanes]uint64 // the least number that may come, by source, CPU and lane
 }
 
-func newState(sources []*workload.Source) *State {
+func newState(sources []*Source) *State {
 	st := &State{Done: map[string]int{}}
 	for _, s := range sources {
 		st.kinds = append(st.kinds, s.Kind)
-		st.Taken = append(st.Taken, make([]uint64, s.CPUs))
-		st.Lost = append(st.Lost, make([]uint64, s.CPUs))
+		st.Of = append(st.Of, make([]workload.Account, s.CPUs))
 		st.LostAnon = append(st.LostAnon, 0)
-		st.next = append(st.next, make([][workload.Lanes]uint64, s.CPUs))
 	}
 	return st
 }
@@ -74,8 +69,8 @@ func (st *State) add(f wire.Frame) {
 	case wire.Lost:
 		item.Lost = binary.LittleEndian.Uint64(f.Data)
 		st.Losses++
-		if f.CPU >= 0 && f.CPU < len(st.Lost[f.Source]) {
-			st.Lost[f.Source][f.CPU] += item.Lost
+		if f.CPU >= 0 && f.CPU < len(st.Of[f.Source]) {
+			st.Of[f.Source][f.CPU].Lose(item.Lost)
 		} else {
 			st.LostAnon[f.Source] += item.Lost
 		}
@@ -101,22 +96,21 @@ func (st *State) add(f wire.Frame) {
 
 // event checks an event by itself, and against those before it of its CPU.
 func (st *State) event(item *Item, f wire.Frame) {
-	p, err := workload.Parse(f.Data, st.kinds[f.Source])
+	p, err := workload.Check(f.Data)
 	item.Payload = p
 	switch {
 	case err != nil:
 		st.problem("%v", err)
-	case p.CPU >= len(st.Taken[f.Source]):
+	case st.kinds[f.Source] == "ringbuf" && len(f.Data) != p.Size:
+		st.problem("event %d of CPU %d: %d bytes were output, %d delivered", p.Seq, p.CPU, p.Size, len(f.Data))
+	case p.CPU >= len(st.Of[f.Source]):
 		st.problem("an event of CPU %d, which there is not", p.CPU)
 	case f.CPU >= 0 && f.CPU != p.CPU:
 		st.problem("event %d of CPU %d is said to be of CPU %d", p.Seq, p.CPU, f.CPU)
 	default:
-		st.Taken[f.Source][p.CPU]++
-		next := &st.next[f.Source][p.CPU][p.Lane]
-		if p.Seq < *next {
-			st.problem("event %d of CPU %d comes after event %d: twice, or out of order", p.Seq, p.CPU, *next-1)
+		if _, err := st.Of[f.Source][p.CPU].Take(p); err != nil {
+			st.problem("%v: twice, or out of order", err)
 		}
-		*next = p.Seq + 1
 	}
 }
 
@@ -129,8 +123,8 @@ func (st *State) problem(format string, args ...any) {
 // TotalLost sums up the losses of a source.
 func (st *State) TotalLost(source int) uint64 {
 	total := st.LostAnon[source]
-	for _, n := range st.Lost[source] {
-		total += n
+	for _, a := range st.Of[source] {
+		total += a.Lost
 	}
 	return total
 }

@@ -12,13 +12,13 @@ import (
 	"time"
 
 	"github.com/ringfold/ringfold/conformance/wire"
-	"github.com/ringfold/ringfold/conformance/workload"
+	"github.com/ringfold/ringfold/internal/workload"
 )
 
 // Subject is an adapter that runs.
 type Subject struct {
 	t       *T
-	sources []*workload.Source
+	sources []*Source
 	cmd     *exec.Cmd
 	stdin   io.WriteCloser
 	stderr  *tail
@@ -32,23 +32,11 @@ type Subject struct {
 	lenient bool // errors that it reports are part of the scenario
 }
 
-// Source makes a map and loads programs.
-func (t *T) Source(c workload.Config) *workload.Source {
-	s, err := workload.New(c)
-	t.must(err)
-	t.Cleanup(s.Close)
-	t.sources = append(t.sources, s)
-	return s
-}
-
-// Perf makes a perf event array with an entry for each CPU.
-func (t *T) Perf() *workload.Source { return t.Source(workload.Config{Kind: "perf"}) }
-
 // Launch starts the adapter on the sources, and does not wait for it to be ready.
-func (t *T) Launch(sources []*workload.Source, settings ...string) *Subject {
+func (t *T) Launch(sources []*Source, settings ...string) *Subject {
 	var files []*os.File
 	for _, s := range sources {
-		file, err := s.File()
+		file, err := s.File(s.Map())
 		t.must(err)
 		defer file.Close()
 		files = append(files, file)
@@ -56,7 +44,7 @@ func (t *T) Launch(sources []*workload.Source, settings ...string) *Subject {
 	return t.launch(sources, files, settings...)
 }
 
-func (t *T) launch(sources []*workload.Source, files []*os.File, settings ...string) *Subject {
+func (t *T) launch(sources []*Source, files []*os.File, settings ...string) *Subject {
 	var kinds, fds []string
 	args := append([]string{}, t.reader.Args...)
 	cmd := exec.Command(t.reader.Path)
@@ -83,12 +71,12 @@ func (t *T) launch(sources []*workload.Source, files []*os.File, settings ...str
 }
 
 // Start starts the adapter on one source, and waits until it reads.
-func (t *T) Start(source *workload.Source, settings ...string) *Subject {
-	return t.StartAll([]*workload.Source{source}, settings...)
+func (t *T) Start(source *Source, settings ...string) *Subject {
+	return t.StartAll([]*Source{source}, settings...)
 }
 
 // StartAll is Start of several sources.
-func (t *T) StartAll(sources []*workload.Source, settings ...string) *Subject {
+func (t *T) StartAll(sources []*Source, settings ...string) *Subject {
 	s := t.Launch(sources, settings...)
 	s.awaitReady()
 	return s

@@ -57,8 +57,10 @@ fi
 if grep -q ' /conformance ' "$dir/add/plan"; then
 	environment=scripts/env.sh
 	[ "$arch" = "$(go env GOHOSTARCH)" ] || environment="scripts/vm/cross.sh $arch"
-	CGO_ENABLED=0 GOARCH=$arch go -C conformance build -ldflags '-s -w' -o "$PWD/$dir/add/conformance" .
-	$environment go -C conformance build -tags static_build -ldflags '-s -w -extldflags -Wl,--no-warnings' -o "$PWD/$dir/add/ringfold" ./readers/ringfold
+	for program in conformance=. ringfold=./readers/ringfold; do
+		$environment go -C conformance build -tags static_build -ldflags '-s -w -extldflags -Wl,--no-warnings' \
+			-o "$PWD/$dir/add/${program%=*}" "${program#*=}"
+	done
 fi
 image=$(scripts/vm/kernel.sh "$kernel" "$arch")
 initramfs=$(scripts/vm/initramfs.sh "$arch")
