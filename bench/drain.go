@@ -108,7 +108,7 @@ func (r *opened) fill(perCPU, size int) error {
 		return err
 	}
 	for _, c := range cpus {
-		if err := emit(r.c.prog, c, perCPU, size); err != nil {
+		if err := r.c.emit(c, perCPU, size); err != nil {
 			return err
 		}
 	}

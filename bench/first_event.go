@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/ringfold/ringfold/internal/workload"
 )
 
 // firstEvent measures how long an event takes to the user's function after the reader was idle: from
@@ -43,7 +45,7 @@ func firstEvents(r *run, name string, readers []string, o options) error {
 	took := samples{}
 	for round := range 1 + rounds { // the first warms up
 		for _, o := range rotated(all, round) {
-			nanosleep(idle)
+			workload.Nap(idle)
 			d, err := o.firstEvent(cpus[round%len(cpus)])
 			if err != nil {
 				return err
@@ -66,11 +68,11 @@ func firstEvents(r *run, name string, readers []string, o options) error {
 // firstEvent outputs an event and returns how long it took.
 func (r *opened) firstEvent(cpu int) (time.Duration, error) {
 	before, _ := r.p.counts()
-	if err := emit(r.c.prog, cpu, 1, 56); err != nil {
+	if err := r.c.emit(cpu, 1, 56); err != nil {
 		return 0, err
 	}
 	for begin := time.Now(); ; {
-		nanosleep(time.Millisecond) // leaves the CPU to the reader
+		workload.Nap(time.Millisecond) // leaves the CPU to the reader
 		if events, _ := r.p.counts(); events > before {
 			delays := r.p.timing().delays
 			return time.Duration(delays[len(delays)-1]), nil

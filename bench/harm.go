@@ -16,6 +16,8 @@ import (
 
 	"github.com/ringfold/ringfold/internal/cpulist"
 	"github.com/ringfold/ringfold/internal/grace"
+
+	"github.com/ringfold/ringfold/internal/workload"
 )
 
 // noBarriers is what barriers are compared to, in results.
@@ -142,7 +144,7 @@ func (p provider) barriers(cpu int, interval time.Duration) (*barriers, error) {
 			default:
 			}
 			if d := time.Until(next); d > 0 {
-				nanosleep(d)
+				workload.Nap(d)
 			}
 			next = time.Now().Add(interval)
 			b.err = wait.Wait()

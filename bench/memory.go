@@ -75,7 +75,7 @@ func resident(name string, ringBytes, copies int) (float64, error) {
 	kernel := float64(ringBytes + os.Getpagesize()) // and the page with head and tail
 	if name == ciliumRingbuf {
 		// Pages for the head and for the tail, once, and the rings' bytes in one piece.
-		total := int(all[0].c.ringbuf.MaxEntries()) + 2*os.Getpagesize()
+		total := all[0].c.bytes + 2*os.Getpagesize()
 		kernel = float64(total) / float64(len(cpus))
 	}
 	return kernel + max(0, float64(after-before)/float64(rings)), nil

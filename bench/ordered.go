@@ -18,7 +18,7 @@ var orderedReaders = []string{ringfold, ringfoldUnordered, ciliumHeap, collectSo
 
 const (
 	orderedRingBytes = 64 << 10
-	orderedPayload   = 56 // begins with the event's time: cilium/ebpf does not ask the kernel for it
+	orderedPayload   = 56 // has the event's time: cilium/ebpf does not ask the kernel for it
 )
 
 // deliver is the function of a user: it gets each event in turn. The payload is valid until it returns.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf/perf"
+	"github.com/ringfold/ringfold/internal/workload"
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
@@ -38,7 +39,7 @@ func openReal(reader string, burst int) (*rings, error) {
 
 func openRealDrain(reader string, c *collection, all *rings) error {
 	if reader == ciliumHeap {
-		m, err := ciliumMap(c.events.FileDescriptor())
+		m, err := ciliumMap(c.FD(workload.Events))
 		if err != nil {
 			return err
 		}
@@ -55,7 +56,7 @@ func openRealDrain(reader string, c *collection, all *rings) error {
 		}
 		return nil
 	}
-	r, err := perfbuf.Open(c.events.FileDescriptor(), perfbuf.Options{RingBytes: orderedRingBytes, CPUs: cpus[:2]})
+	r, err := perfbuf.Open(c.FD(workload.Events), perfbuf.Options{RingBytes: orderedRingBytes, CPUs: cpus[:2]})
 	if err != nil {
 		return err
 	}
@@ -74,7 +75,7 @@ func fillReal(c *collection, burst int) (int, error) {
 	}
 	for range realEvents / burst {
 		for _, cpu := range cpus[:2] {
-			if err := emit(c.prog, cpu, burst, orderedPayload); err != nil {
+			if err := c.emit(cpu, burst, orderedPayload); err != nil {
 				return 0, err
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/cilium/ebpf/perf"
+	"github.com/ringfold/ringfold/internal/workload"
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
@@ -60,7 +61,7 @@ func heapOrder(r recordReader, end error, h *recordHeap, f deliver) error {
 		if rec.LostSamples > 0 {
 			return errLoss
 		}
-		rec.time = binary.NativeEndian.Uint64(rec.RawSample)
+		rec.time = binary.NativeEndian.Uint64(rec.RawSample[workload.TimeOffset:])
 		heap.Push(h, rec)
 	}
 	for len(h.all) > 0 {

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/ringfold/ringfold/internal/kerneltest"
+
+	"github.com/ringfold/ringfold/internal/workload"
 )
 
 // All readers deliver the same events, round after round, and in order: measure sees to that.
@@ -46,7 +48,7 @@ func TestOrderedPayloads(t *testing.T) {
 		}
 		err = c.drain(func(time uint64, payload []byte) {
 			// 60 bytes fill the record up to a multiple of 8.
-			if len(payload) != 60 || binary.NativeEndian.Uint64(payload) != time {
+			if len(payload) != 60 || binary.NativeEndian.Uint64(payload[workload.TimeOffset:]) != time {
 				t.Fatalf("%s: an event at %d has the payload % x", reader, time, payload)
 			}
 		})

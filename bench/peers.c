@@ -9,6 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#define TIME_OFFSET 16 // of a payload's time: internal/workload
+
 static inline void event(struct peer *p, const void *data)
 {
 	uint64_t word;
@@ -23,6 +25,7 @@ static inline void event(struct peer *p, const void *data)
 		struct timespec ts;
 		uint64_t delay;
 
+		memcpy(&word, (const char *)data + TIME_OFFSET, sizeof(word));
 		clock_gettime(CLOCK_MONOTONIC, &ts);
 		delay = ts.tv_sec * 1000000000ull + ts.tv_nsec - word;
 		if (p->events < p->most)

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/ringfold/ringfold/internal/workload"
 )
 
 // producer measures what an output costs the traced workload while events flow and the reader's loop
@@ -63,13 +63,13 @@ func (r *opened) produce(lasts time.Duration) (float64, error) {
 		}
 		for begin, n := time.Now(), attempted.attempted; time.Since(begin) < lasts; {
 			const burst = 512
-			if err := emit(r.c.prog, cpus[0], burst, size); err != nil {
+			if err := r.c.emit(cpus[0], burst, size); err != nil {
 				return err
 			}
 			n += burst
 			// Short pauses, so that for the reader events flow: it does not go idle.
 			for {
-				nanosleep(100 * time.Microsecond)
+				workload.Nap(100 * time.Microsecond)
 				events, _ := r.p.counts()
 				if n-events <= most {
 					break
@@ -100,10 +100,4 @@ func (r *opened) produce(lasts time.Duration) (float64, error) {
 	}
 	o := all.since(before)
 	return float64(o.ns) / float64(o.attempted), r.close()
-}
-
-// nanosleep blocks the thread, and so takes no longer than the kernel needs.
-func nanosleep(d time.Duration) {
-	ts := unix.NsecToTimespec(d.Nanoseconds())
-	unix.Nanosleep(&ts, nil) // woken early by a signal is as good
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ringfold/ringfold/internal/workload"
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
@@ -143,13 +144,14 @@ func newDelays(o options) []uint32 {
 func (s *sink) event(payload []byte) {
 	word := binary.NativeEndian.Uint64(payload)
 	if s.delays != nil {
+		time := binary.NativeEndian.Uint64(payload[workload.TimeOffset:])
 		if n := s.events.Load(); n < mostDelays {
-			s.delays[n] = uint32(min(now()-word, math.MaxUint32)) // before it is counted: who has seen the count may read it
+			s.delays[n] = uint32(min(clock.Now()-time, math.MaxUint32)) // before it is counted: a reader of the count may read it
 		}
-		if word < s.latest {
+		if time < s.latest {
 			s.overtaken.Add(1)
 		}
-		s.latest = max(s.latest, word)
+		s.latest = max(s.latest, time)
 	}
 	s.sum += word
 	s.events.Add(1)
@@ -161,22 +163,8 @@ func (s *sink) timing() timing {
 	return timing{s.delays[:min(s.events.Load(), uint64(len(s.delays)))], s.overtaken.Load()}
 }
 
-// now is CLOCK_MONOTONIC in ns, as bpf_ktime_get_ns is, by way of package time: that makes no system call,
-// as clock_gettime in C makes none.
-func now() uint64 { return clockAt + uint64(time.Since(clockBase)) }
-
-// clockBase is when CLOCK_MONOTONIC was clockAt, as far as can be told.
-var clockBase, clockAt = func() (base time.Time, at uint64) {
-	best := time.Hour
-	for range 100 {
-		before := time.Now()
-		then := perfbuf.Now()
-		if took := time.Since(before); took < best {
-			best, base, at = took, before.Add(took/2), then
-		}
-	}
-	return base, at
-}()
+// clock makes no system call, as clock_gettime in C makes none.
+var clock = workload.NewClock(perfbuf.Now)
 
 // pages is a ring's size as libbpf wants it.
 func (o options) pages() int { return o.ringBytes / os.Getpagesize() }

@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"syscall"
 	"unsafe"
+
+	"github.com/ringfold/ringfold/internal/workload"
 )
 
 // libbpfCPeer is libbpf's perf_buffer or ring_buffer with a callback in C, or a plain loop in C over the rings that
@@ -31,9 +33,9 @@ func openLibbpfC(c *collection, o options, plain bool) (peer, error) {
 	var p *C.struct_peer
 	var err error
 	if o.ringBuf {
-		p, err = C.peer_open_ringbuf(C.int(c.ringbuf.FileDescriptor()), C.size_t(o.ringBytes), delays)
+		p, err = C.peer_open_ringbuf(C.int(c.FD(workload.Shared)), C.size_t(o.ringBytes), delays)
 	} else {
-		p, err = C.peer_open(C.int(c.events.FileDescriptor()), C.int(o.pages()), delays)
+		p, err = C.peer_open(C.int(c.FD(workload.Events)), C.int(o.pages()), delays)
 	}
 	if p == nil {
 		return nil, fmt.Errorf("perf_buffer__new or ring_buffer__new: %w", err)

@@ -41,13 +41,13 @@ const (
 
 func openLibbpfgo(c *collection, o options) (peer, error) {
 	return openChannels(o, func(samples chan []byte, losses chan uint64) (channelBuffer, error) {
-		return c.module.InitPerfBuf("events", samples, losses, o.pages())
+		return c.Module.InitPerfBuf("events", samples, losses, o.pages())
 	})
 }
 
 func openDropIn(c *collection, o options) (peer, error) {
 	return openChannels(o, func(samples chan []byte, losses chan uint64) (channelBuffer, error) {
-		return perfchan.InitPerfBuf(c.module, "events", samples, losses, o.pages())
+		return perfchan.InitPerfBuf(c.Module, "events", samples, losses, o.pages())
 	})
 }
 

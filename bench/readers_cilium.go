@@ -8,6 +8,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/perf"
+	"github.com/ringfold/ringfold/internal/workload"
 	"golang.org/x/sys/unix"
 )
 
@@ -22,7 +23,7 @@ type ciliumPeer struct {
 }
 
 func openCilium(c *collection, o options, watermark int) (peer, error) {
-	m, err := ciliumMap(c.events.FileDescriptor())
+	m, err := ciliumMap(c.FD(workload.Events))
 	if err != nil {
 		return nil, err
 	}

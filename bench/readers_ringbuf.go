@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf/ringbuf"
+	"github.com/ringfold/ringfold/internal/workload"
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
@@ -42,9 +43,9 @@ func openRingfoldRingBuf(reader string, c *collection, o options) (peer, error) 
 	stream := reader == ringfoldOrdered || reader == ringfoldTwoSources
 	var opts perfbuf.RingBufOptions
 	if stream {
-		opts.Time = perfbuf.PayloadTime(0)
+		opts.Time = perfbuf.PayloadTime(workload.TimeOffset)
 	}
-	r, err := perfbuf.OpenRingBuf(c.ringbuf.FileDescriptor(), opts)
+	r, err := perfbuf.OpenRingBuf(c.FD(workload.Shared), opts)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +71,7 @@ type ringbufPeer struct {
 }
 
 func openRingbuf(c *collection, o options) (peer, error) {
-	m, err := ciliumMap(c.ringbuf.FileDescriptor())
+	m, err := ciliumMap(c.FD(workload.Shared))
 	if err != nil {
 		return nil, err
 	}

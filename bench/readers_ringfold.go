@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/ringfold/ringfold/internal/workload"
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
@@ -25,7 +26,7 @@ type ringfoldPeer struct {
 }
 
 func openRingfold(c *collection, o options, w perfbuf.Wakeup) (peer, error) {
-	r, err := perfbuf.Open(c.events.FileDescriptor(), perfbuf.Options{RingBytes: o.ringBytes, Wakeup: w})
+	r, err := perfbuf.Open(c.FD(workload.Events), perfbuf.Options{RingBytes: o.ringBytes, Wakeup: w})
 	if err != nil {
 		return nil, err
 	}

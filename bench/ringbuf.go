@@ -3,7 +3,7 @@ package main
 // ringBuf is drain for BPF ring buffers, which all programs write to, on whatever CPU.
 func ringBuf(r *run) error {
 	readers := built(ringfold, ringfoldForEach, ringfoldOrdered, libbpfC, cLoop, ayaReader, ciliumRingbuf, ciliumRingbufRead)
-	payloads, rounds := []int{16, 56, 256, 8192}, 101
+	payloads, rounds := []int{24, 56, 256, 8192}, 101
 	if r.quick {
 		payloads, rounds = []int{56, 8192}, 2
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/ringfold/ringfold/internal/workload"
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
@@ -46,7 +47,7 @@ func skewOnce(reader string, lasts time.Duration) (share float64, err error) {
 		return 0, err
 	}
 	defer c.close()
-	r, err := perfbuf.Open(c.events.FileDescriptor(), perfbuf.Options{
+	r, err := perfbuf.Open(c.FD(workload.Events), perfbuf.Options{
 		RingBytes: orderedRingBytes, CPUs: cpus[:2], Schedule: schedule(reader),
 	})
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/ringtest"
+	"github.com/ringfold/ringfold/internal/workload"
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
@@ -97,7 +98,7 @@ func openPerfSource(s *synthetic, clock func() uint64, from, to int) (*perfbuf.R
 	return simulatedReader(own, from, clock, perfbuf.Options{RingBytes: orderedRingBytes})
 }
 
-// openBufSource reads ring buffers, whose time is where payloads begin.
+// openBufSource reads ring buffers, whose time is in their payloads.
 func openBufSource(s *synthetic, clock func() uint64, from, to int) (*perfbuf.Reader, error) {
 	still := ringtest.NewStill(clock, 0)
 	for i := range to - from {
@@ -108,7 +109,7 @@ func openBufSource(s *synthetic, clock func() uint64, from, to int) (*perfbuf.Re
 		memory.SetCPU(from + i)
 		still.Memory = append(still.Memory, memory)
 	}
-	r, err := kernel.OpenRingBufReader(still, perfbuf.RingBufOptions{Time: perfbuf.PayloadTime(0)})
+	r, err := kernel.OpenRingBufReader(still, perfbuf.RingBufOptions{Time: perfbuf.PayloadTime(workload.TimeOffset)})
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +126,7 @@ func (s *synthetic) fill() (n int, err error) {
 				return n, nil
 			}
 			s.time += 1 + s.rnd.Uint64N(100)
-			binary.NativeEndian.PutUint64(payload[:], s.time)
+			binary.NativeEndian.PutUint64(payload[workload.TimeOffset:], s.time)
 			if err := k.output(s.time, payload[:]); err != nil {
 				return n, err
 			}

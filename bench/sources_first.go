@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 
+	"github.com/ringfold/ringfold/internal/workload"
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
@@ -42,7 +43,7 @@ func openStream(p *ringfoldPeer, two bool) (peer, error) {
 		if s.idle, err = load(ciliumRingbuf, options{ringBytes: 64 << 10}); err != nil {
 			return nil, errors.Join(err, s.close())
 		}
-		if s.more, err = perfbuf.OpenRingBuf(s.idle.ringbuf.FileDescriptor(), perfbuf.RingBufOptions{Time: perfbuf.PayloadTime(0)}); err != nil {
+		if s.more, err = perfbuf.OpenRingBuf(s.idle.FD(workload.Shared), perfbuf.RingBufOptions{Time: perfbuf.PayloadTime(workload.TimeOffset)}); err != nil {
 			return nil, errors.Join(err, s.close())
 		}
 		more = append(more, s.more)

@@ -18,6 +18,9 @@ pub struct Counts {
     most: u64,
 }
 
+/// Where payloads have their time: internal/workload.
+const TIME_OFFSET: usize = 16;
+
 /// What is done with events: read their first word, and count them.
 struct Sink<'a> {
     counts: &'a Counts,
@@ -37,6 +40,7 @@ impl Sink<'_> {
             return;
         }
         if !self.counts.delays.is_null() {
+            let word = u64::from_ne_bytes(data[TIME_OFFSET..TIME_OFFSET + 8].try_into().unwrap());
             let n = self.counts.events.load(SeqCst);
             if n < self.counts.most {
                 let delay = now().wrapping_sub(word).min(u32::MAX as u64) as u32;
