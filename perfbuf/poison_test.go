@@ -70,6 +70,6 @@ func TestPoisonLeavesTheRingAlone(t *testing.T) {
 	k := newFake(t, 1, Options{})
 	k.output(0, 1, 2, 3)
 	before := bytes.Clone(k.w[0].Data())
-	ids(t, k.Reader)
+	ids(t, k.unordered())
 	require.Equal(t, before, k.w[0].Data())
 }

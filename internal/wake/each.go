@@ -104,7 +104,6 @@ func (w *Waker) holds(ring int) bool { return w.owner.Unread(ring) > 0 || w.owne
 
 // Flush ends the waits that are under way, for one ring if a pass over that has a call to answer. It does not block.
 func (w *Waker) Flush() {
-	w.poller.Interrupt()
 	w.each.mu.Lock()
 	defer w.each.mu.Unlock()
 	for i := range w.owner.Len() {
