@@ -214,7 +214,9 @@ func TestDelay(t *testing.T) {
 // Ctrl-C ends it, and the command, with the summary.
 func TestInterrupt(t *testing.T) {
 	e := kerneltest.Load(t)
-	status, out, stderr := clitest.Run(t, Command, "id", clitest.MapID(t, e.MapFD()), "--steal", "-i", "1h", "--", "sh", "-c", "kill -INT $PPID; exec sleep 1h")
+	status, out, stderr := clitest.Run(t, Command, "id", clitest.MapID(t, e.MapFD()), "--steal", "-i", "1h", "--json", "--", "sh", "-c", "kill -INT $PPID; exec sleep 1h")
 	require.Zero(t, status, stderr)
-	require.Contains(t, out, "sleep 1h: signal: terminated\n")
+	_, s := parse(t, out)
+	require.Equal(t, "signal: terminated", s.Command.Status)
+	require.Equal(t, 128+int(syscall.SIGTERM), s.Command.Exit, "as in a shell")
 }
