@@ -36,10 +36,6 @@ func (j jsonLines) summary(s *summary) { j.Encode(map[string]*summary{"summary":
 func follow(ctx context.Context, c config, src source, r *perfbuf.Reader, w io.Writer) (*summary, error) {
 	defer src.Close()
 	defer r.Close()
-	load, err := newWorkload(!c.simulate)
-	if err != nil {
-		return nil, err
-	}
 	s, err := r.Stream(perfbuf.StreamOptions{Order: c.order()})
 	if err != nil {
 		return nil, err
@@ -59,15 +55,17 @@ func follow(ctx context.Context, c config, src source, r *perfbuf.Reader, w io.W
 		return nil, err
 	}
 	begin := time.Now()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	load.start(cpus, cancel)
+	load := newWorkload(ctx)
 	defer load.stop()
-	if c.duration > 0 { // from when there is something to see on each CPU
-		defer time.AfterFunc(c.duration, cancel).Stop()
+	if !c.simulate {
+		if err := load.start(cpus); err != nil {
+			return nil, err
+		}
 	}
-
-	if err := f.follow(ctx, s); err != nil {
+	if c.duration > 0 { // from when there is something to see on each CPU
+		defer time.AfterFunc(c.duration, load.end).Stop()
+	}
+	if err := s.RunBatches(load.ctx, f.batch); err != nil && load.ctx.Err() == nil {
 		return nil, err
 	}
 	if err := load.stop(); err != nil {
@@ -76,9 +74,15 @@ func follow(ctx context.Context, c config, src source, r *perfbuf.Reader, w io.W
 	if err := src.Detach(); err != nil {
 		return nil, err
 	}
-	if err := f.rest(s); err != nil {
-		return nil, err
+	if !f.full() { // what is left
+		// Not the context of before, which is done. Further signals end this too: see cli.Main.
+		ctx, cancel := context.WithTimeoutCause(context.Background(), patience, fmt.Errorf("programs still run %v after they were detached", patience))
+		defer cancel()
+		if err := s.Drain(ctx, f.event); err != nil {
+			return nil, err
+		}
 	}
+	f.sum.endRound()
 	elapsed := time.Since(begin)
 	r.Close() // makes the counts final
 	f.sum.finish(elapsed, r.Stats())
@@ -89,7 +93,10 @@ func follow(ctx context.Context, c config, src source, r *perfbuf.Reader, w io.W
 	return f.sum, f.sum.verdict()
 }
 
-// follower prints a stream, round by round.
+// patience is far more than programs that were running when they were detached take to end.
+const patience = 30 * time.Second
+
+// follower prints a stream.
 type follower struct {
 	limit   uint64 // events to print, 0 for no limit
 	printer printer
@@ -99,47 +106,18 @@ type follower struct {
 
 func (f *follower) full() bool { return f.limit > 0 && f.sum.Events >= f.limit }
 
-// follow reads until ctx is done or there were enough events.
-//
-// s.Run(ctx, f.event) would do the same in one call. The loop is here because it knows where
-// a round ends: then the output is flushed, and the summary learns what was read together.
-func (f *follower) follow(ctx context.Context, s *perfbuf.Stream) error {
-	for !f.full() {
-		if err := s.Wait(ctx); err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
-			return err
-		}
-		if err := f.round(s.ForEach); err != nil {
+// batch prints events. At the end of a pass over the rings it flushes the output, and the summary learns what was there together.
+func (f *follower) batch(b *perfbuf.Batch) error {
+	if b.End() {
+		f.sum.endRound()
+		return f.out.Flush()
+	}
+	for ev := range b.Events() {
+		if err := f.event(ev); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// patience is far more than programs that were running when they were detached take to end.
-const patience = 30 * time.Second
-
-// rest prints what is left when the programs are detached.
-func (f *follower) rest(s *perfbuf.Stream) error {
-	if f.full() {
-		return nil
-	}
-	// Not the context of before, which is done. Further signals end this too: see cli.Main.
-	ctx, cancel := context.WithTimeoutCause(context.Background(), patience, fmt.Errorf("programs still run %v after they were detached", patience))
-	defer cancel()
-	return f.round(func(event func(perfbuf.Event) error) error { return s.Drain(ctx, event) })
-}
-
-// round makes one pass over all rings.
-func (f *follower) round(pass func(func(perfbuf.Event) error) error) error {
-	err := pass(f.event)
-	f.sum.endRound()
-	if err != nil {
-		return err
-	}
-	return f.out.Flush()
 }
 
 func (f *follower) event(ev perfbuf.Event) error {

@@ -13,36 +13,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// workload starts short-lived processes on each CPU, so that there is something to see.
-type workload struct {
-	path string // of the program that they run
-	ctx  context.Context
-	end  context.CancelCauseFunc // with what failed first, or nil
-	all  sync.WaitGroup
-}
-
 // beat is how often a process is started on each CPU. All CPUs start at the
 // same time: a bunch of interleaved events, then a pause in which one can read them.
 const beat = 20 * time.Millisecond
 
-// newWorkload returns nil if none is wanted.
-func newWorkload(wanted bool) (*workload, error) {
-	if !wanted {
-		return nil, nil
-	}
-	path, err := exec.LookPath("true")
-	if err != nil {
-		return nil, fmt.Errorf("the demo runs the program \"true\": %w", err)
-	}
-	w := &workload{path: path}
-	w.ctx, w.end = context.WithCancelCause(context.Background())
-	return w, nil
+// workload starts short-lived processes on CPUs, so that there is something to see.
+type workload struct {
+	ctx    context.Context
+	end    context.CancelFunc // of what is followed, too
+	all    sync.WaitGroup
+	failed chan error // the first
 }
 
-// start begins with a process per CPU, and returns when each CPU has had one. If one cannot be started, failed is called, and stop says why.
-func (w *workload) start(cpus []int, failed func()) {
-	if w == nil {
-		return
+// newWorkload prepares a workload, which also ends with ctx.
+func newWorkload(ctx context.Context) *workload {
+	w := &workload{failed: make(chan error, 1)}
+	w.ctx, w.end = context.WithCancel(ctx)
+	return w
+}
+
+// start begins with a process per CPU, and returns when each CPU has had one. If one cannot be started, that ends the workload.
+func (w *workload) start(cpus []int) error {
+	path, err := exec.LookPath("true")
+	if err != nil {
+		return fmt.Errorf("the demo runs the program \"true\": %w", err)
 	}
 	begin := time.Now()
 	var first sync.WaitGroup
@@ -52,29 +46,32 @@ func (w *workload) start(cpus []int, failed func()) {
 		had := sync.OnceFunc(first.Done)
 		w.all.Go(func() {
 			defer had()
-			if err := w.occupy(cpu, begin, had); err != nil {
-				w.end(fmt.Errorf("starting processes on CPU %d: %w", cpu, err))
-				failed()
+			if err := w.occupy(path, cpu, begin, had); err != nil {
+				select {
+				case w.failed <- fmt.Errorf("starting processes on CPU %d: %w", cpu, err):
+				default:
+				}
+				w.end()
 			}
 		})
-	}
-}
-
-// stop starts no more processes, and returns when all are gone.
-func (w *workload) stop() error {
-	if w == nil {
-		return nil
-	}
-	w.end(nil)
-	w.all.Wait()
-	if err := context.Cause(w.ctx); err != context.Canceled {
-		return err
 	}
 	return nil
 }
 
+// stop starts no more processes, and returns when all are gone.
+func (w *workload) stop() error {
+	w.end()
+	w.all.Wait()
+	select {
+	case err := <-w.failed:
+		return err
+	default:
+		return nil
+	}
+}
+
 // occupy runs processes on a CPU, and calls had when there was one.
-func (w *workload) occupy(cpu int, begin time.Time, had func()) error {
+func (w *workload) occupy(path string, cpu int, begin time.Time, had func()) error {
 	// The thread is not given back, but ends with this goroutine: no other wants it.
 	runtime.LockOSThread()
 	var own, all unix.CPUSet
@@ -96,7 +93,7 @@ func (w *workload) occupy(cpu int, begin time.Time, had func()) error {
 				return err
 			}
 		}
-		cmd := exec.Command(w.path)
+		cmd := exec.Command(path)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // when we are killed
 		if err := cmd.Start(); err != nil {
 			return err

@@ -26,11 +26,11 @@ func recording(t *testing.T, n int) string {
 	r, err := k.Open(perfbuf.Options{})
 	require.NoError(t, err)
 	defer r.Close()
+	stream, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
+	require.NoError(t, err)
 	for i := range n {
 		k.Advance(time.Millisecond)
 		require.NoError(t, k.Output(i%2, []byte("event")))
-		stream, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
-		require.NoError(t, err)
 		require.NoError(t, stream.ForEach(rec.Record))
 		require.NoError(t, stream.Close())
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -111,52 +110,33 @@ func (s *session) begin(cancel context.CancelFunc) source.Mode {
 	return s.mode
 }
 
-// read reads in one mode until ctx ends.
+// read reads in one mode until ctx ends, all recordings have, or one has failed.
 func (s *session) read(ctx context.Context, m source.Mode) error {
-	if m == source.Unordered {
-		return s.readUnordered(ctx)
-	}
-	o := perfbuf.StreamOptions{}
-	if m == source.Slack {
+	var o perfbuf.StreamOptions
+	switch m {
+	case source.Unordered:
+		o.Order = perfbuf.Unordered()
+	case source.Slack:
 		o.Order = perfbuf.Slack(s.slack)
 	}
 	stream, err := perfbuf.Merge(o, s.readers()...)
-	if err != nil {
+	if err == nil {
+		defer stream.Close()
+		err = stream.RunBatches(ctx, discard)
+	}
+	switch {
+	case ctx.Err() != nil && stream != nil:
+		return stream.ForEachPending(ignore) // or what it holds would be dropped
+	case errors.Is(err, perfbuf.ErrBarriers) || stream == nil && m != source.Unordered:
 		return s.fallBack(m, err)
 	}
-	defer stream.Close()
-	if err := stream.RunBatches(ctx, discard); errors.Is(err, perfbuf.ErrBarriers) {
-		return s.fallBack(m, err)
-	} else if ctx.Err() == nil {
-		return err
-	}
-	return stream.ForEachPending(func(perfbuf.Event) error { return nil }) // else what it holds would be dropped
-}
-
-// readUnordered reads each map by itself. It returns when ctx ends, all recordings have, or one has failed.
-func (s *session) readUnordered(ctx context.Context) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var all sync.WaitGroup
-	for _, r := range s.readers() {
-		all.Go(func() {
-			stream, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
-			if err == nil {
-				defer stream.Close()
-				err = stream.RunBatches(ctx, discard)
-			}
-			if err != io.EOF {
-				cancel(err)
-			}
-		})
-	}
-	all.Wait()
-	cancel(io.EOF)
-	return context.Cause(ctx)
+	return err
 }
 
 // discard takes a batch without a look at its events: Stats counts them.
 func discard(*perfbuf.Batch) error { return nil }
+
+func ignore(perfbuf.Event) error { return nil }
 
 // fallBack goes on without order, and says why.
 func (s *session) fallBack(m source.Mode, err error) error {
@@ -237,16 +217,11 @@ func (s *session) snapshot() snapshot {
 
 // finish delivers what the rings still hold, closes the readers, and returns the counts, which are final then. run must have returned.
 func (s *session) finish() (snapshot, error) {
-	// Not a context that has ended. It waits for programs that are running, some ms as a rule.
-	var failed error
-	for _, r := range s.readers() {
-		stream, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
-		if err == nil {
-			err = stream.Shutdown(context.Background(), func(perfbuf.Event) error { return nil })
-		}
-		failed = errors.Join(failed, err)
-		r.Close()
-		<-r.Done()
+	stream, err := perfbuf.Merge(perfbuf.StreamOptions{Order: perfbuf.Unordered()}, s.readers()...)
+	if err == nil {
+		// Not a context that has ended. It waits for programs that are running, some ms as a rule.
+		err = stream.Shutdown(context.Background(), ignore)
 	}
-	return s.snapshot(), failed
+	s.set.Close()
+	return s.snapshot(), err
 }
