@@ -84,3 +84,18 @@ func TestManyIDs(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// Raw data lies behind the callchain, if that is as long as it says.
+func TestCallchain(t *testing.T) {
+	l := &layout{sampleType: sampleCallchain, sample: fields{size: 8}}
+	for entries, want := range map[uint64]bool{2: true, 3: false, 1 << 61: false, 1<<61 + 2: false, 1<<64 - 1: false} {
+		b := make([]byte, 8)
+		for _, v := range []uint64{entries, 1 << 40, 1 << 40} {
+			b = native.AppendUint64(b, v)
+		}
+		b = append(native.AppendUint32(b, 4), "data"...)
+		if got, ok := l.payload(b); ok != want || ok && string(got) != "data" {
+			t.Fatalf("%d entries: %q, %v", entries, got, ok)
+		}
+	}
+}

@@ -132,6 +132,24 @@ func TestMergeRemove(t *testing.T) {
 	require.ErrorIs(t, s.Wait(t.Context()), os.ErrClosed)
 }
 
+// Last is that of all that are merged: of a recording that ends before, nothing is left.
+func TestMergeLast(t *testing.T) {
+	var readers []*perfbuf.Reader
+	for _, n := range []int{10, 100} {
+		path := record(t, perfdata.Options{}, func(rec *perfdata.Recorder) { emitted(t, rec, n, true) })
+		readers = append(readers, opened(t, path, perfdata.ReplayOptions{Last: 9 * time.Millisecond}))
+	}
+	s, err := perfbuf.Merge(perfbuf.StreamOptions{}, readers...)
+	require.NoError(t, err)
+	n := 0
+	require.Equal(t, io.EOF, s.Run(t.Context(), func(ev perfbuf.Event) error {
+		require.Equal(t, readers[1], ev.Source())
+		n++
+		return nil
+	}))
+	require.Equal(t, 10, n)
+}
+
 // Times of several machines are compared by the clock on the wall.
 func TestMergeMachines(t *testing.T) {
 	dir := t.TempDir()
