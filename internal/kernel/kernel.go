@@ -1,6 +1,5 @@
-// Package kernel is the seam between a reader and what fills its rings: the real kernel, which package
-// perfevent asks through libbpf, or one that tests simulate. A reader has one Kernel; rings of another
-// kind of map, or of a recording, come in as another.
+// Package kernel is the seam between a reader and what fills its rings: the real kernel, a
+// simulated one, or a recording. Each kind of map has a Kernel of its own. A reader has one.
 package kernel
 
 import (
@@ -18,7 +17,7 @@ type Setup struct {
 	NoTime    bool  // records have no time
 	Bell      bool  // rings are to have a doorbell besides
 
-	// When a ring's plain perf event wakes the reader: after so many events, or so many bytes if that is not 0.
+	// A ring's plain perf event wakes the reader after this many events, or bytes if that is not 0.
 	WakeupEvents, WakeupBytes int
 
 	Outputs OutputCounts
@@ -28,15 +27,16 @@ type Setup struct {
 type Opener interface {
 	// Online returns the CPUs that are online, in order.
 	Online() ([]int, error)
-	// Open sets rings up, and stores them in the map. It wraps ENODEV if a CPU has gone offline since Online.
+	// Open sets rings up and stores them in the map. The error wraps ENODEV if a CPU has gone
+	// offline since Online.
 	Open(Setup) (Kernel, error)
 	// Close is for one of which Open has not succeeded.
 	Close()
 }
 
-// Kernel is what a reader asks of every kernel, apart from the memory of rings. What only some kernels can do is in [Parts].
-// Rings count from 0. Methods may be called at the same time, except for Wait, which one goroutine calls at a time, and
-// Free, which comes last.
+// Kernel is what a reader asks of every kernel, apart from the memory of rings. See [Parts] for
+// what only some can do. Rings count from 0. Methods may be called at the same time, except for
+// Wait, which one goroutine calls at a time, and Free, which comes last.
 type Kernel interface {
 	// Rings returns the rings that were opened, in order of their CPUs. Later ones come from Hotplug.
 	Rings() []*raw.Ring
@@ -49,26 +49,29 @@ type Kernel interface {
 	// Group makes a Group of which this kernel is the first.
 	Group() (Group, error)
 
-	// Unhook takes the rings out of the map, for good. The error is why that failed for some: outputs to these
-	// fail all the same.
+	// Unhook takes the rings out of the map, for good. The error says why that failed for some:
+	// outputs to these fail all the same.
 	Unhook() error
-	// Free unmaps the rings, and lets the map go. Call Unhook first; no one may touch them from then on.
+	// Free unmaps the rings and closes the map. Call Unhook first. Nobody may touch the rings after
+	// it.
 	Free()
 }
 
 // Poller waits for the kernel's wakeups. One goroutine at a time calls Wait.
 type Poller interface {
-	// Wait asks ready before it blocks, with woken false, and after each wakeup, with woken true, until that
-	// reports true. It returns os.ErrDeadlineExceeded after until (zero: never) or Interrupt.
+	// Wait calls ready before it blocks, with woken false, and after each wakeup, with woken true,
+	// until ready reports true. It returns os.ErrDeadlineExceeded after until (zero: never) or
+	// Interrupt.
 	Wait(until time.Time, ready func(woken bool) bool) error
 	// Interrupt ends the present Wait, if there is one.
 	Interrupt()
 }
 
-// Group is a Poller that whatever wakes one of several kernels wakes. Kernels come and go while somebody waits, one at a time.
+// Group waits for several kernels: what wakes one of them wakes the group. Kernels come and go, one
+// at a time, also while a goroutine waits.
 type Group interface {
 	Poller
-	// Add takes in one more, which must be open. The error says why it cannot be waited for together with the others.
+	// Add takes in one more, which must be open. The error says why the group cannot wait for it.
 	Add(Kernel) error
 	// Remove lets go of one that is still open.
 	Remove(Kernel)
@@ -76,10 +79,11 @@ type Group interface {
 	Close()
 }
 
-// OpenReader makes a *perfbuf.Reader, given perfbuf.Options, of rings that another Opener than perfbuf's own opens:
-// for perfbuftest and perfchan, whose rings perfbuf's API does not expose. countUnreported has its Stats know of the losses that no
-// record has reported yet, of rings that nobody reads. Package perfbuf sets it.
+// OpenReader makes a *perfbuf.Reader, given perfbuf.Options, of rings from another Opener than
+// perfbuf's own. countUnreported counts in its Stats the losses that no record has reported yet, of
+// rings that nobody reads. Package perfbuf sets it.
 var OpenReader func(o Opener, options any) (reader any, countUnreported func(), err error)
 
-// OpenRingBufReader is OpenReader of BPF ring buffers, given perfbuf.RingBufOptions: the Opener knows where payloads have fields.
+// OpenRingBufReader is OpenReader of BPF ring buffers, given perfbuf.RingBufOptions. The Opener
+// knows where payloads have fields.
 var OpenRingBufReader func(o Opener, options any) (reader any, err error)

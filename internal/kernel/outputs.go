@@ -50,12 +50,13 @@ func (o Outputs) Full(cpu int) uint64 {
 	return 0
 }
 
-// CPULosses are outputs of a CPU that have failed since the latest look, as programs have counted them.
+// CPULosses are outputs of a CPU that have failed since the previous call, as programs counted
+// them.
 type CPULosses struct {
 	CPU   int // -1: of several
 	Count uint64
-	// First is when the first one failed, and Last when the last one did, unless that was kept from counting by an interrupt, or preempted,
-	// while another failed. All have failed before the look.
+	// First is when the first one failed, and Last when the last one did, unless a program was
+	// interrupted or preempted before it counted its own. All have failed before the call.
 	First, Last uint64
 }
 
@@ -67,9 +68,10 @@ func (o Outputs) AllFull() (n uint64) {
 	return n
 }
 
-// LossCounter is implemented by a Kernel whose programs count the losses that it does not count itself.
+// LossCounter is implemented by a Kernel that leaves it to programs to count losses.
 type LossCounter interface {
-	// Losses appends those of each CPU that has had any since the latest call. After Free there are none.
+	// Losses appends those of each CPU that has had any since the previous call. After Free there are
+	// none.
 	Losses(into []CPULosses) []CPULosses
 }
 

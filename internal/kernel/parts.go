@@ -52,8 +52,8 @@ func (p *Parts) Map() (id int, name string) {
 
 // Entries is implemented by a Kernel whose rings are entries of a map.
 type Entries interface {
-	// Set changes a ring's entry in the map, which is Plain at first. Programs that have found the one before
-	// still use that.
+	// Set changes a ring's entry in the map, which is Plain at first. Programs that found the entry
+	// before the change still use the old one.
 	Set(ring int, to Entry) error
 	// Bells says why rings have no doorbells, though Setup asks for them. It is nil if they have.
 	Bells() error
@@ -92,15 +92,16 @@ type Displaced struct {
 type Displaceable interface {
 	// Displaced is what the latest looks have found. Set and Unhook look at an entry too.
 	Displaced() Displaced
-	// Watch looks every now and then, and at last in Unhook. It has found called, from any goroutine, with the CPUs
-	// whose entries others have taken since the last time, and when these were last seen to be the reader's.
+	// Watch looks at the entries every now and then, and a last time in Unhook. It calls found, from
+	// any goroutine, with the CPUs whose entries other readers have taken since the previous call, and
+	// the time when they were last seen to be this reader's.
 	Watch(found func(cpus []int, since uint64))
 }
 
 // LostCounter is implemented by a Kernel that counts the outputs it has no room for.
 type LostCounter interface {
-	// Lost is how many outputs to a ring have failed for want of room (PERF_FORMAT_LOST); ok is false if the kernel
-	// does not know. It interrupts the ring's CPU.
+	// Lost is how many outputs to a ring have failed for want of room (PERF_FORMAT_LOST). It
+	// interrupts the ring's CPU. ok is false if the kernel does not know.
 	Lost(ring int) (n uint64, ok bool)
 }
 
@@ -112,8 +113,8 @@ func (p *Parts) Lost(ring int) (n uint64, ok bool) {
 	return p.LostCounter.Lost(ring)
 }
 
-// Hotplug is implemented by a Kernel that opens rings for CPUs that come later. For ring buffers in a map of maps, their ids
-// are what CPUs are here.
+// Hotplug is implemented by a Kernel that opens rings for CPUs that come online later. For ring
+// buffers in a map of maps, the ids of the ring buffers stand for CPUs.
 type Hotplug interface {
 	// CPUs returns the CPUs that may have a ring some day.
 	CPUs() []int
@@ -135,20 +136,21 @@ type Returning interface {
 
 // Watcher is implemented by a Hotplug.
 type Watcher interface {
-	// Changed blocks until CPUs may have come or gone, or for atMost, if that is not 0. It returns false after
-	// StopWatching.
+	// Changed blocks until CPUs may have come or gone, or for atMost, if that is not 0. It returns
+	// false after StopWatching.
 	Changed(atMost time.Duration) bool
 	StopWatching()
-	// WatchErr says why Changed looks every now and then, instead of when the kernel announces a change.
+	// WatchErr says why Changed polls instead of waiting for the kernel to announce a change.
 	WatchErr() error
 }
 
 // Stepped is implemented by a Kernel of a simulation in which one thing happens at a time.
 type Stepped interface {
-	// Yield is called wherever the reader's steps and the kernel's may interleave in a way that matters: between
-	// two loads of heads, after a store of a tail, and while it sleeps. False is for tests in which time passes by itself.
+	// Yield lets the kernel take steps. The reader calls it wherever the order of its steps and the
+	// kernel's matters: between two loads of heads, after a store of a tail, and instead of sleeping.
+	// It returns false in tests in which time passes by itself.
 	Yield() bool
-	// Drive gets the barrier of an ordered stream, which is not started: the simulation calls its Round when it
-	// is Requested.
+	// Drive gets the barrier of an ordered stream, which is not started: the simulation calls its
+	// Round when it is Requested.
 	Drive(*grace.Barrier)
 }

@@ -2,25 +2,26 @@ package raw
 
 import "sync/atomic"
 
-// Losses is the account of the outputs that a ring had no room for. The ring's reader keeps it, and leaves it to the next.
-// Known may be loaded at any time.
+// Losses is the account of the outputs that a ring had no room for. The ring's reader keeps it and
+// leaves it to the next one. Known may be loaded at any time.
 //
-// A record that reports losses comes with the first output that succeeds again. The kernel and programs also count them, so
-// a loss may be known before its record comes.
+// A record that reports losses comes with the first output that succeeds again. The kernel and
+// programs also count them, so a loss may be known before its record comes.
 type Losses struct {
-	Known   atomic.Uint64 // by records, by the kernel's count, or by that of programs
-	Advance uint64        // of these, how many no record has reported yet: the record that does is cut by them
+	Known   atomic.Uint64 // from records, from the kernel's count, or from that of programs
+	Advance uint64        // of these, those that no record has reported yet: the next is cut by them
 	after   uint64        // no loss of the latest report is from before this time
 
-	// Suspect says that a stream has found the ring nearly full, and has not asked the kernel about losses since.
+	// Suspect says that a stream has found the ring rather full, and has not asked the kernel about
+	// losses since.
 	Suspect bool
 }
 
-// Report takes a record that reports n losses into account. time is that of the record, and last that of the latest sample
-// before it. It returns how many of them are news, and the time after which they were.
+// Report takes into account a record of n losses, whose time is given, and the time of the latest
+// sample before it. It returns how many losses are news, and the time after which they happened.
 func (l *Losses) Report(n, time, last uint64) (news, after uint64) {
-	// An output that has looked for losses and not reported them can be interrupted by one that does. That lies behind it
-	// with an earlier time, and its losses are from before both.
+	// An output that has looked for losses and not reported them can be interrupted by one that
+	// does. That lies behind it with an earlier time, and its losses are from before both.
 	if time > last {
 		l.after = last
 	}
