@@ -67,7 +67,7 @@ func TestSimulation(t *testing.T) {
 
 	_, read, lost = lives(t, SimulationOptions{}, 4<<10)
 	require.InDelta(t, 5*50, read+lost, 100)
-	_, read, lost = lives(t, SimulationOptions{CPUs: 1, Rate: 1000}, 4<<10)
+	_, _, lost = lives(t, SimulationOptions{CPUs: 1, Rate: 1000}, 4<<10)
 	require.NotZero(t, lost, "a pool of threads is too much for such a ring")
 	_, read, _ = lives(t, SimulationOptions{Rate: 20_000, Events: 1000}, 1<<20)
 	require.EqualValues(t, 1000, read)

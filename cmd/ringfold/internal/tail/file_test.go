@@ -104,7 +104,7 @@ func TestFile(t *testing.T) {
 		out, notes := replay(t, 0, strings.Fields(how+path+" --type sample_t")...)
 		require.Equal(t, asText, printed(out)+"\n")
 		require.Contains(t, notes, "reading the recording "+path+" (event decode_events)\n")
-		out, notes = replay(t, 0, strings.Fields(how+path+" --type sample_t -o json")...)
+		out, _ = replay(t, 0, strings.Fields(how+path+" --type sample_t -o json")...)
 		require.Equal(t, asJSON, printed(out))
 	}
 

@@ -139,15 +139,6 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// first returns how many events were output yet: the next one's number over all CPUs.
-func (e emitter) first(t *testing.T) (cpu int, n uint64) {
-	for _, cpu := range e.cpus {
-		attempted, _ := e.Counts(cpu)
-		n += attempted
-	}
-	return e.cpus[0], n
-}
-
 func TestText(t *testing.T) {
 	e := load(t)
 	r := start(t, "id", e.id, "--steal", "-n", "3")
