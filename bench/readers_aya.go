@@ -30,11 +30,11 @@ type ayaPeer struct {
 }
 
 func openAya(c *collection, o options) (peer, error) {
-	source, pages := c.events, o.pages()
+	pages := o.pages()
 	if o.ringBuf {
-		source, pages = c.ringbuf, 0
+		pages = 0
 	}
-	fd, err := unix.FcntlInt(uintptr(source.FileDescriptor()), unix.F_DUPFD_CLOEXEC, 0)
+	fd, err := unix.FcntlInt(uintptr(c.FD(c.to)), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
