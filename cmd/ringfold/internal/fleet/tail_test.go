@@ -209,6 +209,18 @@ func TestTailSince(t *testing.T) {
 	require.Equal(t, []string{"a:c11"}, comms(lines(t, b.tail(0, "--since", "30m", "--once", "--json"))))
 	require.Equal(t, []string{"a:c1", "a:c11"}, comms(lines(t, b.tail(3, "--since", time.Now().Add(-2*time.Hour).Format(time.RFC3339), "--once", "--json"))))
 	require.Empty(t, comms(lines(t, b.tail(3, "--since", time.Now().Add(time.Hour).Format(time.RFC3339), "--once", "--json"))))
+
+	// By the clock of a host, which is ahead, it happened after the time of --since. It was stored
+	// before.
+	ahead := batch("b", 1, 10, 1)
+	ahead.WallOffset, ahead.Events[0].Delta, ahead.Watermark = hourAgo.UnixNano(), uint64(2*time.Hour), uint64(3*time.Hour)
+	b.publish(ahead)
+	stream, err := b.js.Stream(t.Context(), "EVENTS")
+	require.NoError(t, err)
+	stored, err := stream.GetLastMsgForSubject(t.Context(), "EVENTS.b")
+	require.NoError(t, err)
+	since := stored.Time.Add(time.Second).Format(time.RFC3339Nano)
+	require.Equal(t, []string{"b:c1"}, comms(lines(t, b.tail(0, "--host", "b", "--since", since, "--once", "--json"))))
 }
 
 func TestTailMalformed(t *testing.T) {
