@@ -224,6 +224,9 @@ func run(t *testing.T, f *fleet) bool {
 		if m.Buffered() > m.o.Buffer {
 			t.Fatal(m.Buffered(), " events are held back")
 		}
+		if m.byFloor.Len() > len(m.hosts) {
+			t.Fatal(m.byFloor.Len(), " places in the ranking of ", len(m.hosts), " hosts")
+		}
 	}
 	before := m.Stats()
 	m.Drain()
