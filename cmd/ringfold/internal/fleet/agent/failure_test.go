@@ -197,6 +197,7 @@ func publishAll(t *testing.T, nc *nats.Conn, sp *spool.Spool) *publisher {
 	p.finish()
 	require.NoError(t, p.run(t.Context()))
 	require.Zero(t, sp.Bytes())
+	require.Zero(t, p.queue.used.Load(), "room that is not given back")
 	require.NoError(t, sp.Close())
 	return p
 }
