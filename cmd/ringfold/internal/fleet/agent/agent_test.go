@@ -28,6 +28,7 @@ func TestShips(t *testing.T) {
 	reading := clock.Reading{Offset: -7, Error: 3}
 	a := startAgent(t, Options{Host: "web.1", Source: s, Conn: connect(t, b.URL()), Clock: func() clock.Reading { return reading }, AckWait: time.Hour})
 	s.wait(3000)
+	before := perfbuf.Now()
 	stats := a.end()
 	h := read(t, stored(t, b.URL()))
 	require.Equal(t, uint64(3000), h.events)
@@ -39,6 +40,8 @@ func TestShips(t *testing.T) {
 		require.Equal(t, reading, clock.Reading{Offset: b.WallOffset, Error: b.WallError})
 		require.LessOrEqual(t, len(b.Events), mostEvents)
 	}
+	last := h.logs[0][len(h.logs[0])-1]
+	require.GreaterOrEqual(t, last.Watermark, before, "the log covers the time until it ends")
 	require.Equal(t, stats.Batches, uint64(len(h.logs[0])))
 	require.Equal(t, stats.Batches, stats.Acknowledged)
 	require.Zero(t, stats.SpoolBytes)
