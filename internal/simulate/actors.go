@@ -11,12 +11,12 @@ import (
 
 var errStopped = errors.New("the simulation is over")
 
-// rounds makes the rounds that are requested of the barrier.
+// rounds makes the barrier's rounds on request.
 func (w *world) rounds() {
 	for !w.waiter.stopped {
 		b := w.barrier
 		if b == nil || !b.Requested() {
-			w.lookAll() // or nobody would ever ask for a round
+			w.lookAll() // otherwise nobody would ever ask for a round
 			w.showAll()
 			w.waiter.pause()
 			continue
@@ -34,14 +34,14 @@ func (w *world) rounds() {
 	}
 }
 
-// grace is a wait for a grace period: the barrier's, or Drain's and Close's, during which only the
-// kernel goes on.
+// grace waits for a grace period. While Drain or Close waits, only the kernel makes steps; while
+// the barrier waits, everything else goes on.
 func (w *world) grace() error {
 	if w.waiter == nil || !w.waiter.running {
 		if w.Mutant != Hasty || w.finishing {
 			w.await(w.kernel.step)
 		}
-		w.lookAll() // even so, nothing is missing at the end
+		w.lookAll() // so that nothing is missing at the end
 		w.showAll()
 		return nil
 	}
@@ -54,7 +54,7 @@ func (w *world) grace() error {
 	return nil
 }
 
-// await does something until a grace period is over.
+// await repeats something until a grace period is over.
 func (w *world) await(something func()) {
 	for g := w.kernel.Grace(); !g.Over(); {
 		if w.waiter != nil && w.waiter.running && w.waiter.stopped {
@@ -64,7 +64,7 @@ func (w *world) await(something func()) {
 	}
 }
 
-// clock is the reader's, and the barrier's.
+// clock is the clock of the reader and of the barrier.
 func (w *world) clock() uint64 {
 	if w.starting && w.waiter.running {
 		w.starting = false
@@ -75,7 +75,7 @@ func (w *world) clock() uint64 {
 	return w.kernel.clock
 }
 
-// pause is where the reader's steps and those of others interleave.
+// pause interleaves the reader's steps with those of the other actors.
 func (w *world) pause() {
 	if w.Mutant == EarlyTail && w.consumer.running && w.sched.IntN(64) == 0 {
 		src := w.sources[w.sched.IntN(len(w.sources))]
@@ -104,7 +104,7 @@ func (w *world) pause() {
 // consume is the user's loop.
 func (w *world) consume() {
 	for w.failure == nil && !w.finishing && !w.consumer.stopped {
-		if w.sched.IntN(4) == 0 { // works on something else
+		if w.sched.IntN(4) == 0 { // busy with other work
 			for range w.sched.IntN(40) {
 				w.pause()
 			}
@@ -129,10 +129,10 @@ func (w *world) consume() {
 	}
 }
 
-// drainBesides drains while programs go on.
+// drainBesides drains while programs keep running.
 func (w *world) drainBesides() error {
 	before := w.kernel.clock
-	w.draining = true // it has the stream twice, so nobody can tell when a change would be made
+	w.draining = true // it uses the stream twice, so a change could happen at either end
 	err := w.stream.Drain(context.Background(), w.deliver)
 	w.draining = false
 	if at := w.stream.Watermark(); err == nil && at < before {
@@ -144,7 +144,7 @@ func (w *world) drainBesides() error {
 	return err
 }
 
-// pass is one of the user's, checked.
+// pass makes one pass of the user and checks it.
 func (w *world) pass() error {
 	w.passes++
 	left := -1 // events until an early stop
@@ -209,8 +209,8 @@ func (w *world) pass() error {
 	return err
 }
 
-// due is the time up to which the pass that begins now has to deliver everything, whatever any CPU
-// does or does not do.
+// due is the time up to which a pass that begins now must deliver everything, even if CPUs are
+// idle.
 func (w *world) due() uint64 {
 	switch {
 	case w.exact():
@@ -228,12 +228,12 @@ func (w *world) due() uint64 {
 		}
 		return due
 	case w.Stream.DropLate || w.kernel.running() || w.kernel.asleep():
-		return 0 // a slack promises nothing of what is not published
+		return 0 // a slack promises nothing about unpublished records
 	}
 	return w.kernel.clock - uint64(w.Slack) - w.Skew - 1
 }
 
-// watermark is what the stream claims.
+// watermark is the stream's claim, or the barrier's if the mutant boasts.
 func (w *world) watermark() uint64 {
 	if w.Mutant == Boasting {
 		return max(w.stream.Watermark(), w.barrier.Watermark())
@@ -260,7 +260,7 @@ func (w *world) deliver(ev perfbuf.Event) error {
 	return w.truth.deliver(ev, w.stream.Watermark())
 }
 
-// frugal checks that copies keep to the budget.
+// frugal checks that copies stay within the spill budget.
 func (w *world) frugal() error {
 	budget := uint64(max(0, w.stream.Options().Spill.Bytes))
 	if used := w.spilled(); used > budget {

@@ -8,7 +8,7 @@ import (
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
-// change is a source's coming or going that the stream was asked for.
+// change is a requested Add or Remove of a source.
 type change struct {
 	src *source
 	in  bool
@@ -16,7 +16,7 @@ type change struct {
 
 var errRefused = errors.New("the kernel has no descriptor left")
 
-// meddle has sources come and go, and flushes asked for, wherever the user is.
+// meddle adds and removes sources and requests flushes, at any point of the user's work.
 func (w *world) meddle() {
 	for w.failure == nil && !w.finishing && !w.changer.stopped {
 		for range w.sched.IntN(100) {
@@ -31,7 +31,7 @@ func (w *world) meddle() {
 	}
 }
 
-// meddled does one of these things, in whatever goes on.
+// meddled requests one flush or one change. The user may be in a pass or a wait.
 func (w *world) meddled() error {
 	if w.sched.IntN(4) == 0 {
 		return w.flush()
@@ -46,7 +46,7 @@ func (w *world) meddled() error {
 	return w.made()
 }
 
-// ask asks for a change. While the user is in a pass or a wait, it is made at the end of that.
+// ask requests a change. If the user is in a pass or a wait, the change takes effect at its end.
 func (w *world) ask() error {
 	src := w.sources[w.sched.IntN(len(w.sources))]
 	if src.out {
@@ -64,7 +64,8 @@ func (w *world) ask() error {
 	return nil
 }
 
-// askToAdd adds a source that is out, of which there is a new reader if the last one was closed. Now and then the kernel has no descriptor for it.
+// askToAdd adds a source that is out, with a new reader if the last one was closed. Now and then
+// the kernel has no descriptor for it.
 func (w *world) askToAdd(src *source) error {
 	if src.closed {
 		if err := src.open(); err != nil {
@@ -90,7 +91,7 @@ func (w *world) askToAdd(src *source) error {
 	return nil
 }
 
-// change makes one, and reads what is out.
+// change changes the sources once, and reads some of those that are out.
 func (w *world) change() error {
 	if len(w.changing) > 0 {
 		return nil
@@ -108,7 +109,7 @@ func (w *world) change() error {
 		return err
 	}
 	for _, src := range w.sources {
-		if src.out && !src.closed && w.sched.IntN(2) == 0 { // it is given back, so it can be read in another way
+		if src.out && !src.closed && w.sched.IntN(2) == 0 { // the stream gave it back
 			if err := src.read(w.alone); err != nil {
 				return fmt.Errorf("%w: %v, which is out: %w", ErrRest, src, err)
 			}
@@ -136,7 +137,7 @@ func (src *source) read(f func(perfbuf.Event) error) error {
 	return s.ForEach(f)
 }
 
-// alone takes an event of a source that is out.
+// alone accounts for an event of a source that is out.
 func (w *world) alone(ev perfbuf.Event) error {
 	switch ev.Kind() {
 	case perfbuf.KindSample:
@@ -155,7 +156,7 @@ func (w *world) alone(ev perfbuf.Event) error {
 	return fmt.Errorf("%w: %v", ErrSample, ev.Err())
 }
 
-// made settles accounts of the changes that have been made.
+// made settles the accounts of completed changes.
 func (w *world) made() error {
 	asked := w.changing
 	w.changing = nil
@@ -179,7 +180,7 @@ func (w *world) made() error {
 	return w.awaited()
 }
 
-// rejoin adds the sources that are out.
+// rejoin adds all sources that are out.
 func (w *world) rejoin() error {
 	for _, src := range w.sources {
 		if !src.out {
@@ -198,7 +199,7 @@ func (w *world) rejoin() error {
 	return w.awaited()
 }
 
-// flush asks for a marker.
+// flush requests a marker.
 func (w *world) flush() error {
 	w.flushes = append(w.flushes, w.kernel.clock)
 	w.asked++
@@ -209,13 +210,13 @@ func (w *world) flush() error {
 	return w.stream.Flush()
 }
 
-// answered takes a marker, which answers the flushes that were asked for by its time.
+// answered drops the flushes that a marker answers: those requested by its time.
 func (w *world) answered(time uint64) {
 	w.flushes = slices.DeleteFunc(w.flushes, func(at uint64) bool { return at <= time })
 }
 
-// unanswered checks that a pass that went to its end has answered all flushes if it could, and no more have been asked for since it began: one
-// marker answers them together.
+// unanswered checks that a complete pass has answered all flushes that it could answer. One marker
+// answers them together, so it checks nothing if the pass saw another request.
 func (w *world) unanswered(asked int) error {
 	at := w.stream.Watermark()
 	if n := len(w.flushes); n > 0 && w.asked == asked && max(w.flushes[n-1], w.truth.last.key) <= at {

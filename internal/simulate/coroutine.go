@@ -2,13 +2,13 @@ package simulate
 
 import "iter"
 
-// coroutine is a function that the scheduler resumes, and that pauses wherever others may go on.
+// coroutine is a function that the scheduler resumes. It pauses wherever other actors may run.
 type coroutine struct {
 	next    func() (struct{}, bool)
 	end     func()
 	yield   func(struct{}) bool
 	running bool
-	stopped bool // to come to its end without a pause
+	stopped bool // it must finish without a pause
 	ended   bool
 }
 
@@ -22,14 +22,14 @@ func newCoroutine(f func()) *coroutine {
 	return c
 }
 
-// resume lets it run until it pauses.
+// resume runs the coroutine until it pauses.
 func (c *coroutine) resume() {
 	c.running = true
 	c.next()
 	c.running = false
 }
 
-// pause ends resume. It is for the coroutine itself, and does nothing if that is stopped.
+// pause returns from resume. Only the coroutine itself may call it. Once stopped, it does nothing.
 func (c *coroutine) pause() {
 	if !c.stopped && !c.yield(struct{}{}) {
 		c.stopped = true

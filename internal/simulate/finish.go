@@ -8,7 +8,7 @@ import (
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
-// drain is what a user does at the end: programs are detached, those that run come to their ends.
+// drain ends a run as a user does: detach the programs, let running ones finish, and drain.
 func (w *world) drain() error {
 	w.rest = w.truth.delivered
 	defer func() { w.rest = w.truth.delivered - w.rest }()
@@ -68,14 +68,14 @@ func (src *source) drained() error {
 		if src.perf != nil && src.world.NoCounter {
 			failed -= src.perf.Ring(i).Pending()
 		}
-		if l.reported > failed || l.reported < failed && !src.leaves { // what was held of a source is dropped with it
+		if l.reported > failed || l.reported < failed && !src.leaves { // held losses go with it
 			return fmt.Errorf("%w: CPU %d: %d reported, %d failed", ErrLoss, i, l.reported, failed)
 		}
 	}
 	return nil
 }
 
-// spilled is how many bytes copies take.
+// spilled returns the bytes that copies use.
 func (w *world) spilled() (n uint64) {
 	for _, src := range w.sources {
 		n += src.reader.Stats().SpillUsed
@@ -83,7 +83,7 @@ func (w *world) spilled() (n uint64) {
 	return n
 }
 
-// missing checks that what was not delivered was dropped.
+// missing checks that each undelivered record counts as dropped.
 func (w *world) missing() error {
 	for _, src := range w.sources {
 		left := append([]uint64(nil), src.dropped...)
@@ -138,7 +138,7 @@ func (w *world) close() (res Result, err error) {
 	return res, nil
 }
 
-// counted checks what Stats says after Close against what the kernel did.
+// counted checks the Stats after Close against the kernel's own counts.
 func (src *source) counted(stats perfbuf.Stats) error {
 	w := src.world
 	for i, r := range stats.Rings {

@@ -9,39 +9,39 @@ import (
 	"github.com/ringfold/ringfold/internal/ringtest"
 )
 
-// kernel makes the CPUs of a ringtest.Kernel do things, step by step. All that it does follows from
-// its own random numbers and, where a ring overflows, from the tails: with rings that are large
-// enough, the same seed makes the same records whatever their reader does.
+// kernel drives the CPUs of a ringtest.Kernel step by step. Its random numbers decide every step;
+// only a full ring makes it depend on the tails. With large enough rings, the same seed makes the
+// same records however the reader behaves.
 type kernel struct {
 	*ringtest.Kernel
 	rnd    *rand.Rand
 	clock  uint64 // the true time, in ns
-	skew   uint64 // by how much a CPU's reading of it is behind at most
+	skew   uint64 // how far a CPU's reading may lag behind it
 	cpus   []*cpu
-	to     []*source // what programs output to
+	to     []*source // the maps that programs output to
 	sleep  []*sleeper
 	truth  *truth
 	mutant Mutant
 	steps  int
-	last   int  // step before the programs are detached
-	stop   bool // begin and output nothing more
+	last   int  // step at which the programs are detached
+	stop   bool // no new programs and outputs
 	nextID uint64
 
-	// Of this seed's workload.
-	interrupts int // one step in so many begins an interrupt, if it can
-	preempts   int // the same of preemptions
+	// This seed's workload.
+	interrupts int // one step in this many begins an interrupt, if it can
+	preempts   int // likewise for preemptions
 	largest    int // payload
 	burst      int // outputs of a program
 	stalls     int // steps in 65536 that take tens of ms
 }
 
-// cpu is a CPU and what it is at.
+// cpu is a CPU and its work.
 type cpu struct {
 	id        int
 	stack     []*program // the last one runs
 	preempted []*program
 	mood      mood
-	lasts     int // for so many more of its steps
+	lasts     int // steps until the mood changes
 	dead      bool
 }
 
@@ -57,12 +57,12 @@ const (
 
 type program struct {
 	*ringtest.Program
-	time   uint64  // the latest reading of its own
-	read   bool    // there is one
+	time   uint64  // its latest reading of the clock
+	read   bool    // it has read the clock
 	left   int     // outputs to come
-	record *record // being output to a perf ring
-	to     *source // and to which
-	output *output // or to a ring buffer
+	record *record // its output to a perf ring
+	to     *source // the source of that ring
+	output *output // or its output to a ring buffer
 }
 
 func newKernel(s Setup, rnd *rand.Rand) *kernel {
@@ -88,7 +88,7 @@ func newKernel(s Setup, rnd *rand.Rand) *kernel {
 	return k
 }
 
-// read is a reading of the clock by a CPU. No two of them agree, and some do as little as they may.
+// read is a CPU's reading of the clock. Readings differ, and some lag by the full skew.
 func (k *kernel) read() uint64 {
 	behind := k.rnd.Uint64N(k.skew + 1)
 	if behind&7 == 0 {
@@ -97,7 +97,7 @@ func (k *kernel) read() uint64 {
 	return k.clock - behind
 }
 
-// step lets time pass, and one CPU make one step.
+// step advances the clock and makes one step of one CPU.
 func (k *kernel) step() {
 	if k.steps++; k.steps == k.last {
 		k.stop = true
@@ -121,14 +121,14 @@ func (k *kernel) step() {
 	case p.record != nil:
 		k.output(c, p)
 	case p.output != nil:
-		if p.Context() == ringtest.Task && k.rnd.IntN(k.preempts) == 0 { // with a record that is reserved, maybe
+		if p.Context() == ringtest.Task && k.rnd.IntN(k.preempts) == 0 { // maybe in a reservation
 			k.preempt(c, p)
 			return
 		}
 		if !k.advance(p.output, c.id) {
 			p.output = nil
 		}
-	case !p.read: // a program takes its time at its beginning, if at all
+	case !p.read: // the first step of a program reads the clock
 		p.time, p.read = k.read(), true
 	case p.Context() == ringtest.Task && k.rnd.IntN(k.preempts) == 0:
 		k.preempt(c, p)
@@ -150,8 +150,8 @@ func (k *kernel) preempt(c *cpu, p *program) {
 	c.preempted = append(c.preempted, p)
 }
 
-// elapse is how long a step takes: often nothing, so that times are equal, and now and then as long
-// as a hypervisor does not run us.
+// elapse is how long a step takes: often nothing, so that times are equal, and now and then tens of
+// ms, as if a hypervisor did not run us.
 func (k *kernel) elapse() uint64 {
 	switch r := k.rnd.IntN(1 << 16); {
 	case r < k.stalls:
@@ -165,7 +165,7 @@ func (k *kernel) elapse() uint64 {
 	}
 }
 
-// wake lets an idle CPU do what it has, or something new if it is in the mood.
+// wake lets an idle CPU resume a preempted program, or begin one if its mood allows.
 func (k *kernel) wake(c *cpu) {
 	if n := len(c.preempted); n > 0 && (k.stop || k.rnd.IntN(3) > 0) {
 		i := k.rnd.IntN(n)
@@ -195,7 +195,7 @@ const (
 	payloadHead = 16
 )
 
-// record makes one of a program's, with a payload.
+// record makes a record with a payload.
 func (k *kernel) record(to *source, cpu int, time uint64) *record {
 	n := payloadHead + k.rnd.IntN(k.largest)
 	if k.rnd.IntN(256) == 0 {
@@ -209,7 +209,7 @@ func (k *kernel) record(to *source, cpu int, time uint64) *record {
 	return r
 }
 
-// fill makes the payload.
+// fill fills in the payload.
 func (r *record) fill() {
 	n := len(r.payload)
 	b := binary.NativeEndian.AppendUint64(r.payload[:0], r.id)
@@ -222,7 +222,7 @@ func (r *record) fill() {
 	r.payload = b[:n]
 }
 
-// prepare begins an output, to any of the maps.
+// prepare begins an output to a random map.
 func (k *kernel) prepare(c *cpu, p *program) {
 	to := k.to[0]
 	if len(k.to) > 1 {
@@ -238,8 +238,8 @@ func (k *kernel) prepare(c *cpu, p *program) {
 	p.Prepare(r.payload)
 }
 
-// output does the next step of an output, and sees where it reserves, and whether it reports within
-// another one.
+// output does the next step of an output. It notes where the output reserves, and whether it
+// reports losses within another one.
 func (k *kernel) output(c *cpu, p *program) {
 	perf := p.to.perf
 	ring := perf.Ring(c.id)
@@ -260,7 +260,7 @@ func (k *kernel) output(c *cpu, p *program) {
 	}
 }
 
-// settled is told how an output went: one of the program that runs on the CPU.
+// settled records the outcome of an output by the program that runs on the CPU.
 func (k *kernel) settled(i int, time uint64, _ []byte, err error) {
 	p := k.cpus[i].stack[len(k.cpus[i].stack)-1]
 	switch err {

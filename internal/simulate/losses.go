@@ -2,28 +2,28 @@ package simulate
 
 import "fmt"
 
-// losses is the outputs of a CPU that failed for want of room, and what was delivered of them.
+// losses holds the outputs of a CPU that failed for want of room, and the reports about them.
 type losses struct {
-	instants []uint64 // of failures, those of finished groups aside
+	instants []uint64 // of failures, except those of finished groups
 	gone     uint64   // failures whose instants are dropped
 	reported uint64
-	asked    bool // the kernel was asked for the count
+	asked    bool // the reader read the kernel's counter
 	crossed  bool // a report came within another output
 	group    gap  // the latest reports, as one
 }
 
-// gap is a delivered loss: so many in the interval (after, time].
+// gap is a delivered loss: n outputs in the interval (after, time].
 type gap struct{ n, after, time uint64 }
 
 func (l *losses) failed(now uint64) { l.instants = append(l.instants, now) }
 
-// nested says that losses were reported within another output.
+// nested notes that an output within another one reported losses.
 func (l *losses) nested() { l.crossed = true }
 
 func (l *losses) total() uint64 { return l.gone + uint64(len(l.instants)) }
 
-// report takes a delivered gap. Gaps are delivered in the order of their failures, except that clocks
-// may swap what is no further apart than their error: such gaps are checked together.
+// report accounts for a delivered gap. Gaps arrive in the order of their failures, except that
+// clocks may swap gaps no further apart than their error. Those are checked together.
 func (l *losses) report(g gap, skew uint64) error {
 	if l.group.n > 0 && g.time-l.group.time <= skew {
 		l.group.n += g.n
@@ -40,7 +40,7 @@ func (l *losses) report(g gap, skew uint64) error {
 	return nil
 }
 
-// check holds the group against its failures.
+// check compares the group with its failures.
 func (l *losses) check(skew uint64) error {
 	g := l.group
 	if g.n == 0 {
@@ -53,9 +53,9 @@ func (l *losses) check(skew uint64) error {
 	first, last := l.instants[0], l.instants[g.n-1]
 	l.instants = l.instants[g.n:]
 	l.gone += g.n
-	// A CPU that reads its clock backwards, as none does, gives intervals that begin too late.
-	// Where the kernel was asked between such a report and its publication, a few losses more or
-	// fewer are counted to an interval than belong there: their sum is right.
+	// With skew a CPU's clock can run backwards, as no real one does: intervals then begin too
+	// late. If the reader reads the counter between a nested report and its publication, an
+	// interval may claim a few losses too many or too few. Their sum is right.
 	if l.crossed && l.asked {
 		return nil
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/ringfold/ringfold/internal/raw"
 )
 
-// Mutant is a way in which a stream could be wrong, made from outside: what the reader asks of the
-// kernel is answered wrongly. A simulation that does not notice is worth nothing.
+// Mutant is a bug injected from outside: the kernel answers the reader wrongly. A simulation that
+// does not notice it is worth nothing.
 type Mutant int
 
 // Mutants.
@@ -18,39 +18,40 @@ const (
 	Lying             // barriers wait for nothing
 	LateClock         // barriers read the clock after the wait
 	EarlyHeads        // heads are loaded before the wait
-	EarlyTail         // tails move over what is undelivered
-	Boasting          // a stream claims to be complete up to what its barrier has proven
+	EarlyTail         // tails move past undelivered records
+	Boasting          // a stream claims its barrier's watermark
 
-	// Of ring buffers, and of several sources.
-	SkippedBusy     // a record that is busy when it is seen is passed over, for good
-	DiscardAsSample // what programs discard is delivered
+	// Bugs with ring buffers and several sources.
+	SkippedBusy     // scans skip busy records for good
+	DiscardAsSample // discarded records are delivered
 	Heads32         // heads have 32 bits
-	HiddenBusy      // a scan ends in front of what is busy, and says nothing of it
-	LeftOut         // scans leave the last source out, now and then
-	KeptTail        // a source that is taken out is not given back
+	HiddenBusy      // a scan stops before a busy record without reporting it
+	LeftOut         // most scans leave out the last source
+	KeptTail        // Remove does not give the source's records back
 	LateTail        // tails are not stored while the stream waits
-	Unmarked        // what comes below the watermark alone is not marked late
-	EarlyFree       // the rings of a reader are unmapped by Close, though they are read
-	Meddling        // whoever changes sources reads the stream
-	LostFlush       // a flush is not asked of the stream while sources change
-	Forgotten       // a source that cannot be waited for is added all the same
+	Unmarked        // an event below only the watermark is not marked late
+	EarlyFree       // Close unmaps rings that are still being read
+	Meddling        // the goroutine that changes sources also reads the stream
+	LostFlush       // a flush gets lost while sources change
+	Forgotten       // Add succeeds for a source that cannot be waited for
 	Hasty           // Drain does not wait for programs
 )
 
-// delivers reports whether what is due is delivered under the mutant, or that is how it is found.
+// delivers reports whether the stream under this mutant must deliver due events on time.
 func (m Mutant) delivers() bool { return m == None || m >= SkippedBusy }
 
-// pretends reports whether a mutant is one of what heads the reader sees.
+// pretends reports whether the mutant shows the reader heads and tails of its own.
 func (m Mutant) pretends() bool {
 	return m == EarlyHeads || m == Heads32 || m == HiddenBusy || m == LeftOut || m == LateTail
 }
 
-// pretence is the words where the reader finds heads, and stores tails, in the kernel's place.
+// pretence holds the words that replace the kernel's: the reader finds heads there and stores
+// tails.
 type pretence struct {
-	words     [][]uint64 // of a ring's metadata page, or positions
-	head_     int        // which of them is the head
+	words     [][]uint64 // metadata page or positions of each ring
+	head_     int        // index of the head
 	tail_     int
-	pretended []*raw.Ring // the reader's
+	pretended []*raw.Ring // the reader's rings
 	heads     []uint64    // as remembered
 }
 
@@ -63,7 +64,7 @@ func (src *source) pretendPerf(setup seam.Setup) {
 		if setup.NoTime {
 			layout = raw.LayoutRaw
 		}
-		// Invariant of raw.New: a page is longer than what it reads of it.
+		// Cannot fail: raw.New needs less than a page.
 		ring, err := raw.New(unsafe.Pointer(unsafe.SliceData(page)), src.perf.Ring(i).Data(), layout)
 		if err != nil {
 			panic(err)
@@ -93,7 +94,7 @@ func (src *source) pretend(words []uint64, ring *raw.Ring) {
 	src.heads = append(src.heads, src.start)
 }
 
-// look remembers heads, as the mutant sees them.
+// look remembers the heads as the mutant reports them.
 func (src *source) look() {
 	for i := range src.words {
 		head := src.head(i)
@@ -112,7 +113,7 @@ func (src *source) look() {
 	}
 }
 
-// show shows the reader what was remembered.
+// show shows the reader the remembered heads.
 func (src *source) show() {
 	for i, words := range src.words {
 		atomic.StoreUint64(&words[src.head_], src.heads[i])
@@ -126,7 +127,7 @@ func (src *source) commit() {
 	}
 }
 
-// lookAll has the reader see the heads of all sources as they are now: with EarlyHeads, when a barrier begins.
+// lookAll remembers the heads of all sources. With EarlyHeads that happens when a barrier begins.
 func (w *world) lookAll() {
 	for _, src := range w.sources {
 		src.look()
@@ -139,7 +140,7 @@ func (w *world) showAll() {
 	}
 }
 
-// fresh is lookAll and showAll for mutants for which it need not wait for a barrier.
+// fresh does lookAll and showAll at once for mutants that do not wait for a barrier.
 func (w *world) fresh() {
 	if !w.Mutant.pretends() || w.Mutant == EarlyHeads {
 		return

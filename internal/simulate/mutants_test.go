@@ -10,15 +10,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each way of being wrong is noticed, soon, and for the right reason.
+// The simulation catches each mutant, soon, and for the right reason.
 func TestMutantsAreCaught(t *testing.T) {
 	late := []error{simulate.ErrLate, simulate.ErrWatermark} // whichever is seen first
 	held := []error{simulate.ErrDelayed, simulate.ErrRest}
-	// One kind of ring buffers, and nothing else.
+	// of sets up a single source.
 	of := func(m simulate.Mutant, s simulate.Source) simulate.Setup {
 		return simulate.Setup{Mutant: m, Sources: []simulate.Source{s}, Only: true}
 	}
-	claimed := simulate.Source{RingBufs: 1, Claimed: true} // its times are not taken behind the reservation
+	claimed := simulate.Source{RingBufs: 1, Claimed: true} // programs stamp before they reserve
 	for name, c := range map[string]struct {
 		setup simulate.Setup
 		as    []error

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// event is what of one does not depend on where it was delivered from.
+// event holds the properties of an event that do not depend on where its bytes were stored.
 type event struct {
 	kind        perfbuf.Kind
 	cpu         int
@@ -22,7 +22,7 @@ func delivered(t *testing.T, s simulate.Setup, seed uint64) (all []event, res si
 	t.Helper()
 	s.Delivered = func(ev perfbuf.Event) {
 		b := ev.Bytes()
-		b = b[:max(0, len(b)-7)] // padding is what was there before
+		b = b[:max(0, len(b)-7)] // padding holds old bytes
 		all = append(all, event{ev.Kind(), ev.CPU(), ev.Time(), ev.Lost(), ev.LostAfter(), string(b)})
 	}
 	res, err := simulate.Run(s, seed)
@@ -30,8 +30,8 @@ func delivered(t *testing.T, s simulate.Setup, seed uint64) (all []event, res si
 	return all, res
 }
 
-// Rings that do not overflow hold the same records whatever their reader does. Then a stream is the
-// same too, wherever its records wait, and however its passes and barriers fall.
+// Rings that do not overflow hold the same records however the reader behaves. The stream must then
+// be the same too, with or without spilling, and however passes and barriers fall.
 func TestSpillChangesNothing(t *testing.T) {
 	for name, s := range map[string]simulate.Setup{
 		"kernel time":  {CPUs: 4, Skew: skew},
@@ -60,7 +60,7 @@ func TestSpillChangesNothing(t *testing.T) {
 	}
 }
 
-// A seed says everything: a failure can be repeated.
+// A seed determines a run, so a failure can be repeated.
 func TestSameSeedSameTrace(t *testing.T) {
 	for name, s := range map[string]simulate.Setup{
 		"exact":     {CPUs: 4, RingBytes: small, Skew: skew},
@@ -87,8 +87,8 @@ func TestSameSeedSameTrace(t *testing.T) {
 	}
 }
 
-// A CPU that never does anything delays nobody: with all but one idle for ever, each event is
-// delivered by the first pass after its barrier. (In TestStream, idle CPUs come and go.)
+// Idle CPUs delay nothing. With all but one idle forever, the first pass after an event's barrier
+// delivers it. (In TestStream, CPUs are idle only for a while.)
 func TestIdleCPUsDelayNothing(t *testing.T) {
 	runs(4, func(seed uint64) {
 		res, err := simulate.Run(simulate.Setup{CPUs: 4, RingBytes: large, Steps: steps, Skew: skew, Idle: 3}, seed)
@@ -98,8 +98,9 @@ func TestIdleCPUsDelayNothing(t *testing.T) {
 	})
 }
 
-// A stream of stamped ring buffers alone is exact for programs that may sleep without a single grace period. Where such programs take
-// their time first, no barrier helps: some of their events are late, and nobody else's.
+// A stream of only stamped ring buffers is exact for sleepable programs, without any grace period.
+// If such programs take their time before they reserve, no barrier helps: some of their events are
+// late, and no others.
 func TestSleepablePrograms(t *testing.T) {
 	late := func(s simulate.Source, skew uint64) (sum simulate.Result) {
 		runs(8, func(seed uint64) {

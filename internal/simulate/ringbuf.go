@@ -2,17 +2,17 @@ package simulate
 
 import "github.com/ringfold/ringfold/internal/ringtest"
 
-// output is one to a ring buffer, on its way.
+// output is an output to a ring buffer, on its way.
 type output struct {
 	*record
 	buf     ringtest.Record
-	began   uint64 // when it was reserved
-	scanned uint64 // a time before which the stream has scanned the ring, then; 0: it has not
+	began   uint64 // when the record was reserved
+	scanned uint64 // scannedBefore at the reservation; 0: no such scan
 	at      stage
 	discard bool
 }
 
-// stage is what an output has done, each a micro-step.
+// stage is how far an output has got. Each stage is a micro-step.
 type stage int
 
 const (
@@ -22,7 +22,7 @@ const (
 	written
 )
 
-// begun begins an output on a CPU to one of its source's ring buffers.
+// begun begins an output on a CPU to one of the source's ring buffers.
 func (k *kernel) begun(r *record, cpu int) *output {
 	if r.ring = cpu; cpu >= r.to.bufs.Len() {
 		r.ring = k.rnd.IntN(r.to.bufs.Len())
@@ -30,7 +30,7 @@ func (k *kernel) begun(r *record, cpu int) *output {
 	return &output{record: r, discard: k.rnd.IntN(16) == 0}
 }
 
-// advance does the next step of an output, by a program that runs on a CPU. It reports whether there are more.
+// advance does the next step of an output on a CPU. It reports whether there are more.
 func (k *kernel) advance(o *output, cpu int) (more bool) {
 	to := o.to
 	o.at++
@@ -77,14 +77,14 @@ func (k *kernel) advance(o *output, cpu int) (more bool) {
 	return true
 }
 
-// sleeper is a program that may sleep: no grace period waits for it.
+// sleeper is a program that may sleep. No grace period waits for it.
 type sleeper struct {
 	to     *source
 	output *output
-	asleep int // for so many more of the kernel's steps
+	asleep int // kernel steps until it goes on
 }
 
-// sleepers has each make a step, unless it sleeps.
+// sleepers makes a step of each sleeper that is awake.
 func (k *kernel) sleepers() {
 	for _, s := range k.sleep {
 		switch s.asleep--; {

@@ -15,7 +15,7 @@ type seen struct {
 	freed bool
 }
 
-// perf and bufs lie so deep in what embeds them that methods of seen go before theirs.
+// perf and bufs wrap their types one level deeper, so that the methods of seen win.
 type (
 	perf struct{ *ringtest.Buffer }
 	bufs struct{ *ringtest.RingBufs }
@@ -30,13 +30,13 @@ func (k *seen) Grace(grace.Options) (grace.Provider, error) {
 	return p, p.Wait()
 }
 
-// Yield lets others go on.
+// Yield lets the other actors run.
 func (k *seen) Yield() bool { k.src.world.pause(); return true }
 
 // Drive keeps the barrier. It covers nothing yet.
 func (k *seen) Drive(b *grace.Barrier) { k.src.world.barrier, k.src.world.covered = b, 0 }
 
-// seenPerf is that of a perf event array.
+// seenPerf is the kernel of a perf event array.
 type seenPerf struct {
 	seen
 	perf
@@ -53,7 +53,7 @@ func (k *seenPerf) Open(setup seam.Setup) (seam.Kernel, error) {
 	return k, nil
 }
 
-// Rings are the buffer's, or those of a pretence.
+// Rings returns the buffer's rings, or those of a pretence.
 func (k *seenPerf) Rings() []*raw.Ring {
 	if k.src.pretended != nil {
 		return k.src.pretended
@@ -86,7 +86,7 @@ func (k *seenPerf) Free() {
 	k.Buffer.Free()
 }
 
-// seenBufs is that of ring buffers.
+// seenBufs is the kernel of ring buffers.
 type seenBufs struct {
 	seen
 	bufs
@@ -103,7 +103,7 @@ func (k *seenBufs) Open(setup seam.Setup) (seam.Kernel, error) {
 	return k, nil
 }
 
-// Rings are the map's, or those of a pretence.
+// Rings returns the map's rings, or those of a pretence.
 func (k *seenBufs) Rings() []*raw.Ring {
 	if k.src.pretended != nil {
 		return k.src.pretended
@@ -111,7 +111,7 @@ func (k *seenBufs) Rings() []*raw.Ring {
 	return k.RingBufs.Rings()
 }
 
-// Free comes right behind the reader's last look. What is left is the next reader's.
+// Free follows the reader's last scan. The next reader gets the records still there.
 func (k *seenBufs) Free() {
 	src := k.src
 	k.freed = true

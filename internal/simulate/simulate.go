@@ -1,7 +1,7 @@
 // Package simulate runs ordered streams, the real code of perfbuf, over the simulated kernel of
-// ringtest. Everything happens in one logical thread: one scheduler chooses who goes on, the CPUs by
-// one micro-step, the barrier, or the consumer, and its choices follow from a seed. So the barrier
-// is under way while the consumer scans, spills and delivers, and a failure can be repeated.
+// ringtest. Everything happens in one logical thread. A scheduler chooses the next actor: a CPU for
+// one micro-step, the barrier, the consumer, or the goroutine that changes sources. Its choices
+// follow from a seed, so a failure can be repeated. The barrier waits while the consumer works.
 package simulate
 
 import (
@@ -16,43 +16,43 @@ import (
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
-// Setup is what to simulate. Stream is what the user asks for, without mode and time.
+// Setup describes a simulation. Stream holds the user's options, except mode and time.
 type Setup struct {
 	CPUs      int
 	RingBytes int
 	Steps     int           // of the kernel, before its programs are detached
 	Start     uint64        // of the rings' counters
-	Skew      uint64        // ns by which CPUs' readings of the clock are behind at most
+	Skew      uint64        // most ns by which a CPU's reading of the clock lags
 	Payload   bool          // ordered by the programs' own times
 	NoTime    bool          // the kernel takes none
 	NoCounter bool          // the kernel has no PERF_FORMAT_LOST
-	Idle      int           // so many CPUs never do anything
-	Abandon   bool          // the reader is closed in the middle of everything
+	Idle      int           // how many CPUs never do anything
+	Abandon   bool          // the user closes the reader midway
 	Slack     time.Duration // 0 is exact mode
-	Sources   []Source      // besides, or instead of, a perf event array
-	Only      bool          // instead
-	Changes   bool          // they are taken out of the stream and put back, while it runs
+	Sources   []Source      // in addition to a perf event array
+	Only      bool          // instead of it
+	Changes   bool          // sources leave the stream and return, while it runs
 	Stream    perfbuf.StreamOptions
 	Mutant    Mutant
 
-	// Delivered, if not nil, is told of each event.
+	// Delivered, if not nil, gets each event.
 	Delivered func(perfbuf.Event)
 }
 
 func (s Setup) exact() bool { return s.Slack == 0 }
 
-// intervals reports whether intervals of losses are those of the kernel's failures: not where time is
-// the programs' own, nor where what is late swaps reports.
+// intervals reports whether the intervals of losses match the kernel's failures. They do not if
+// events are ordered by the programs' own times, nor with a slack, as late events swap reports.
 func (s Setup) intervals() bool { return s.exact() && !s.Payload }
 
-// Result is what a run has come to.
+// Result sums up a run.
 type Result struct {
 	Events, Late, Lost, Gaps, Dropped uint64
 	Inversions, Spilled, Refused      uint64
 	Barriers, Passes                  uint64
 	Rest                              uint64 // events delivered by Drain
 	Markers                           uint64
-	Again                             uint64 // samples that came again from a source that was taken out
+	Again                             uint64 // samples delivered again after Remove
 	Hash                              uint64 // of all deliveries and counts
 }
 
@@ -64,30 +64,30 @@ type world struct {
 	sched    *rand.Rand // of the scheduler and the consumer
 	sources  []*source
 	stream   *perfbuf.Stream
-	changing []*change // asked for and not made
+	changing []*change // requested, not yet made
 	using    bool      // the user is in a pass or a wait
-	members  []*source // that are waited for together; nil: there was never more than one
-	refusing bool      // the kernel lets nothing more be waited for
-	flushes  []uint64  // times of those that have not been answered
+	members  []*source // sources waited for together; nil: there is no group
+	refusing bool      // the kernel refuses to wait for another source
+	flushes  []uint64  // times of unanswered ones
 	asked    int       // of all
 	waits    wait
 
 	barrier   *grace.Barrier // nil in slack mode
 	began     uint64         // the clock when its round began
-	starting  bool           // its round has not read the clock
-	covered   uint64         // every event up to it is due
+	starting  bool           // its round has yet to read the clock
+	covered   uint64         // every event up to this time is due
 	waiter    *coroutine     // makes the barrier's rounds
 	consumer  *coroutine
 	changer   *coroutine
 	weights   [2]int // the kernel's and the barrier's turns, in 100
-	finishing bool   // the consumer is to come to its end
+	finishing bool   // the consumer must finish
 	draining  bool
 	passes    uint64
 	rest      uint64 // events that Drain has delivered
 	failure   error  // of the consumer
 }
 
-// Run simulates a seed. An error says what is wrong, and wraps the property that does not hold.
+// Run simulates a seed. An error wraps the property that does not hold.
 func Run(s Setup, seed uint64) (res Result, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -186,7 +186,7 @@ func (w *world) run() error {
 	return w.failure
 }
 
-// Add sums runs up. The sum of hashes depends on their order.
+// Add sums up runs. The sum of hashes depends on their order.
 func (r *Result) Add(o Result) {
 	r.Events += o.Events
 	r.Late += o.Late

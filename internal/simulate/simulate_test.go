@@ -13,14 +13,14 @@ import (
 
 var seeds = flag.Int("seeds", 0, "how many seeds to simulate of each set-up; 0 is a few")
 
-// Ring sizes: one that overflows, and one that does not in so many steps.
+// A ring size that overflows, and one that does not within steps.
 const (
 	small = 4 << 10
 	large = 1 << 20
 	steps = 20_000
 )
 
-// Where rings' counters begin: 0, and so that they pass 2^32 and 2^64.
+// Starts of the rings' counters just below 2^32 and 2^64, so that they pass them.
 const (
 	near32 = 1<<32 - 4096
 	near64 = 1<<64 - 4096
@@ -28,7 +28,8 @@ const (
 
 const skew = grace.DefaultGuard
 
-// Ring buffers: one that all CPUs share, one for each CPU of four, and one to which programs output that may sleep.
+// Ring buffers: one shared by all CPUs, one for each of four CPUs, and one that sleepable programs
+// output to.
 var (
 	shared  = simulate.Source{RingBufs: 1}
 	shards  = simulate.Source{RingBufs: 4}
@@ -36,7 +37,7 @@ var (
 	all     = []simulate.Source{{}, shared, shards, stamped}
 )
 
-// setups are what the properties are checked on.
+// setups returns the set-ups on which the properties are checked.
 func setups() map[string]simulate.Setup {
 	most := perfbuf.Spill{Above: 1, Until: 1}
 	tiny := perfbuf.Spill{Bytes: 8 << 10, Above: 10, Until: 5}
@@ -95,7 +96,7 @@ func setups() map[string]simulate.Setup {
 	}
 }
 
-// runs calls f for each seed: few where that has to be quick.
+// runs calls f for each seed: for few of them by default, and for fewer under the race detector.
 func runs(few int, f func(seed uint64)) {
 	switch {
 	case *seeds > 0:
@@ -108,7 +109,7 @@ func runs(few int, f func(seed uint64)) {
 	}
 }
 
-// All that is promised of a stream holds in all set-ups. Run checks it, see its errors.
+// Every promise of a stream holds in all set-ups. Run checks them, see its errors.
 func TestStream(t *testing.T) {
 	for name, s := range setups() {
 		t.Run(name, func(t *testing.T) {
@@ -123,9 +124,9 @@ func TestStream(t *testing.T) {
 				require.NoError(t, err)
 				sum.Add(res)
 			})
-			t.Log(sum) // what make simulate is read for
+			t.Log(sum) // the result of make simulate
 			require.NotZero(t, sum.Events)
-			if s.Slack == 0 && !s.Changes { // what was there when a source came in may be late
+			if s.Slack == 0 && !s.Changes { // records older than an Add may be late
 				require.Zero(t, sum.Late)
 			}
 		})

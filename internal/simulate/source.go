@@ -10,15 +10,15 @@ import (
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
-// Source is a map that programs output to, and a reader of it: a perf event array, if nothing is set.
+// Source is a map that programs output to, and its reader. The zero Source is a perf event array.
 type Source struct {
-	RingBufs int  // so many BPF ring buffers: 1 is a shared one, more are shards by CPU
-	Stamped  bool // programs take their time after they have reserved, and the reader is told so
-	Claimed  bool // the reader is told so, and it is not true
-	Sleepers int  // so many programs that may sleep output to it, too
+	RingBufs int  // how many BPF ring buffers: 1 is shared, more are shards by CPU
+	Stamped  bool // programs read the clock after they reserve, and the reader relies on that
+	Claimed  bool // the reader relies on that, and it is false
+	Sleepers int  // how many sleepable programs output to it, too
 }
 
-// source is one, at work. Its records of each ring are counted from 0 on.
+// source is a Source at work. Offsets in each ring count from 0.
 type source struct {
 	Source
 	world  *world
@@ -29,25 +29,25 @@ type source struct {
 	pretence
 
 	losses []losses // by CPU
-	last   []place  // of what was delivered of each ring
+	last   []place  // last delivered event of each ring
 
-	// Of ring buffers.
+	// For ring buffers.
 	busy      [][]*output
 	committed []uint64
-	again     []uint64  // came once more, as a stream has let the ring go
-	kept      []*record // delivered and not given back to the kernel
-	final     []uint64  // committed when the reader had its last look, but for what is still there
+	again     []uint64  // delivered again after the stream let the ring go
+	kept      []*record // delivered, not yet given back to the kernel
+	final     []uint64  // committed up to the reader's last scan, except records still there
 
-	// Of streams that come and go.
+	// For sources that come and go.
 	out     bool          // it is not in the stream
-	closed  bool          // its reader is, and it is out or goes
-	retired bool          // that is over
-	past    perfbuf.Stats // of readers before
-	since   uint64        // it came in when the stream had got so far: what is older may be late
-	dropped []uint64      // of each ring, when it was taken out
-	leaves  bool          // it ever was
+	closed  bool          // its reader is closed; it is out or leaving
+	retired bool          // and its accounts are settled
+	past    perfbuf.Stats // of earlier readers
+	since   uint64        // the stream's progress at Add: older records may be late
+	dropped []uint64      // of each ring, when it left the stream
+	leaves  bool          // it has ever been out
 	scans   [2]uint64
-	silent  []uint64 // losses in rings that are gone which no record has reported
+	silent  []uint64 // losses that no record reported, in rings that are gone
 }
 
 func (w *world) newSource(s Source, array int) *source {
@@ -70,7 +70,7 @@ func (w *world) newSource(s Source, array int) *source {
 	return src
 }
 
-// open makes the reader, and new rings where they are a reader's own.
+// open makes the reader, and new rings for an array, whose rings belong to the reader.
 func (src *source) open() (err error) {
 	w := src.world
 	src.closed, src.retired = false, false
@@ -99,13 +99,13 @@ func (src *source) open() (err error) {
 	return err
 }
 
-// proven reports whether a barrier says what is due of it.
+// proven reports whether the source relies on barriers.
 func (src *source) proven() bool { return !src.Stamped && !src.Claimed }
 
-// rings is how many it has.
+// rings returns the number of rings.
 func (src *source) rings() int { return len(src.last) }
 
-// tail is how far the reader has given a ring back.
+// tail is the position up to which the reader has given a ring back.
 func (src *source) tail(i int) uint64 {
 	if src.bufs != nil {
 		return src.bufs.At(i).Tail() - src.start
@@ -113,7 +113,7 @@ func (src *source) tail(i int) uint64 {
 	return src.perf.Ring(i).Tail() - src.start
 }
 
-// head is how far the kernel has got, as it has published.
+// head is the position up to which the kernel has published.
 func (src *source) head(i int) uint64 {
 	if src.bufs != nil {
 		return src.bufs.At(i).Head() - src.start
@@ -130,7 +130,7 @@ func (src *source) setTail(i int, to uint64) {
 	src.perf.Ring(i).SetTail(to + src.start)
 }
 
-// cpu is that of a record's event.
+// cpu is the CPU that the record's event must name.
 func (src *source) cpu(r *record) int {
 	switch {
 	case src.perf != nil:
@@ -141,7 +141,7 @@ func (src *source) cpu(r *record) int {
 	return -1
 }
 
-// poison makes what was given back unreadable.
+// poison overwrites the bytes that the reader has given back.
 func (src *source) poison() {
 	if src.perf != nil {
 		src.perf.Poison()
@@ -152,18 +152,20 @@ func (src *source) poison() {
 	}
 }
 
-// finished says that an output is to be committed, or discarded.
+// finished removes an output from the busy ones, before its commit or discard.
 func (src *source) finished(o *output) {
 	src.busy[o.ring] = slices.DeleteFunc(src.busy[o.ring], func(other *output) bool { return other == o })
 }
 
-// scannedBefore is a time from which the stream has scanned the rings since, and again: two passes ago.
+// scannedBefore is the start of the last pass but one: the stream has scanned the rings twice
+// since.
 func (src *source) scannedBefore() uint64 { return src.scans[0] }
 
-// due is the time up to which a pass that begins now has to deliver everything, as far as no barrier is concerned: up to the scan
-// before, or the one before that in which a record was reserved that is busy.
+// due is the time up to which a pass that begins now must deliver everything, barriers aside. That
+// is the scan before it, or, if a record is busy, the scan before the one that the record fell
+// into.
 func (src *source) due() uint64 {
-	now := src.scans[0] // what is reserved before this scan comes to the ring's head, and busy, reaches back to the scan before
+	now := src.scans[0] // a scan misses records reserved during it
 	for _, ring := range src.busy {
 		for _, o := range ring {
 			now = min(now, o.scanned)
@@ -172,12 +174,12 @@ func (src *source) due() uint64 {
 	return now - min(now, grace.DefaultGuard+1)
 }
 
-// excused reports whether a record may be late, or keep out of a claim to be complete.
+// excused reports whether a record may be late, or missing below the watermark.
 func (r *record) excused() bool {
 	return r.to.out || r.key <= r.to.since || r.sleepy && !r.to.Stamped
 }
 
-// delivered keeps a record for as long as it may come again.
+// delivered keeps a record while the reader may deliver it again.
 func (src *source) delivered(t *truth, r *record) {
 	if src.bufs == nil {
 		t.reuse(r)
@@ -188,7 +190,7 @@ func (src *source) delivered(t *truth, r *record) {
 	}
 }
 
-// forget forgets what the reader has given back.
+// forget drops records that the reader has given back.
 func (src *source) forget(t *truth) {
 	src.kept = slices.DeleteFunc(src.kept, func(r *record) bool {
 		back := int64(r.off-src.tail(r.ring)) < 0
@@ -199,8 +201,8 @@ func (src *source) forget(t *truth) {
 	})
 }
 
-// gone settles accounts when the source has been taken out of the stream: what lies before the tails is dropped. What was delivered
-// behind a busy record comes again.
+// gone settles accounts when the source has left the stream. Undelivered records before the tails
+// are dropped. Records delivered from behind a busy one are delivered again.
 func (src *source) gone(t *truth) {
 	for _, r := range t.pending {
 		if r.to == src && int64(r.off-src.tail(r.ring)) < 0 {
@@ -218,7 +220,7 @@ func (src *source) gone(t *truth) {
 	clear(src.last)
 }
 
-// retire settles accounts when the reader is closed: what was left in rings of its own is dropped.
+// retire settles accounts when the reader is closed. Records left in rings of its own are dropped.
 func (src *source) retire() {
 	<-src.reader.Done()
 	if src.perf != nil {
@@ -236,7 +238,7 @@ func (src *source) retire() {
 	src.past, src.retired = src.stats(), true
 }
 
-// stats sums the reader's up with those of its predecessors.
+// stats adds the reader's statistics to those of its predecessors.
 func (src *source) stats() perfbuf.Stats {
 	s := src.past
 	if src.retired {
@@ -266,7 +268,7 @@ func (src *source) stats() perfbuf.Stats {
 	return s
 }
 
-// sum of counts.
+// sum returns the sum of counts.
 func sum(counts []uint64) (n uint64) {
 	for _, c := range counts {
 		n += c

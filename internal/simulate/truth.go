@@ -10,7 +10,7 @@ import (
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
-// What a stream is held to.
+// Properties of a stream that do not hold.
 var (
 	ErrOrder     = errors.New("out of order")
 	ErrLate      = errors.New("late in exact mode")
@@ -25,21 +25,21 @@ var (
 	ErrWatermark = errors.New("the watermark is wrong")
 )
 
-// record is a sample on its way: from its output to its delivery.
+// record is a sample on its way from its output to its delivery.
 type record struct {
 	id      uint64
 	to      *source
 	cpu     int
-	ring    int    // of the source
+	ring    int    // its index in the source
 	sleepy  bool   // its program may sleep
 	own     uint64 // the program's time, in the payload
-	key     uint64 // what it is ordered by
+	key     uint64 // the time that orders it
 	off     uint64 // where its reservation begins, counted from the ring's first byte
 	step    int    // of the kernel, when it was written
 	payload []byte
 }
 
-// truth is what the kernel knows that it did, and checks what is delivered against it.
+// truth knows every output of the kernel, and checks deliveries against them.
 type truth struct {
 	setup Setup
 	clock *kernel
@@ -47,7 +47,7 @@ type truth struct {
 	pending map[uint64]*record // written and not delivered, by id
 	spare   []*record
 
-	last      place // of what was delivered, the greatest
+	last      place // the greatest that was delivered
 	hash      hash  // over all deliveries
 	delivered uint64
 	late      uint64
@@ -63,16 +63,16 @@ func (t *truth) of(ev perfbuf.Event) *source {
 	return all[slices.IndexFunc(all, func(src *source) bool { return src.reader == ev.Source() })]
 }
 
-// mayExcuse reports whether a sample may come behind a watermark of its time.
+// mayExcuse reports whether a sample may arrive after the watermark has passed its time.
 func (t *truth) mayExcuse(ev perfbuf.Event) bool {
 	if len(ev.Bytes()) < payloadHead {
 		return true
 	}
 	r := t.pending[binary.NativeEndian.Uint64(ev.Bytes())]
-	return r == nil || r.excused() // what is no sample of ours is said to be
+	return r == nil || r.excused() // known reports samples that are not ours
 }
 
-// place is where in the order an event belongs.
+// place is an event's place in the order.
 type place struct {
 	key  uint64
 	ring int
@@ -83,7 +83,7 @@ func newTruth(s Setup, k *kernel) *truth {
 	return &truth{setup: s, clock: k, pending: map[uint64]*record{}, hash: newHash()}
 }
 
-// record is an unused one.
+// record returns an unused record.
 func (t *truth) record() *record {
 	if n := len(t.spare); n > 0 {
 		r := t.spare[n-1]
@@ -95,7 +95,7 @@ func (t *truth) record() *record {
 
 func (t *truth) reuse(r *record) { t.spare = append(t.spare, r) }
 
-// written says that a record is in its ring, if not yet published, with the time that the kernel took.
+// written notes that a record is in its ring, maybe unpublished, with the kernel's time.
 func (t *truth) written(r *record, time uint64) {
 	r.key, r.step = time, t.clock.steps
 	if t.setup.Payload || r.to.bufs != nil {
@@ -105,13 +105,14 @@ func (t *truth) written(r *record, time uint64) {
 	t.pending[r.id] = r
 }
 
-// deliver checks an event when it is delivered, and the watermark is so far. What is proven not to come any more, and comes, is late, too.
+// deliver checks a delivered event against the current watermark. In exact mode an event at or
+// below the watermark is late, too.
 func (t *truth) deliver(ev perfbuf.Event, watermark uint64) error {
 	marked := ev.Late()
 	if t.setup.Mutant == Unmarked {
 		marked = marked && ev.Time() < t.last.key
 	}
-	// Damaged memory has no time of its own.
+	// A corrupt event carries no time.
 	if late := ev.Time() < t.last.key || t.setup.exact() && ev.Time() <= watermark && ev.Kind() != perfbuf.KindCorrupt; late != marked {
 		return fmt.Errorf("%w: %s, after one of %d and a watermark of %d", ErrOrder, describe(ev), t.last.key, watermark)
 	}
@@ -133,7 +134,7 @@ func describe(ev perfbuf.Event) string {
 	return fmt.Sprintf("%v of CPU %d, time %d, late %v", ev.Kind(), ev.CPU(), ev.Time(), ev.Late())
 }
 
-// known finds the record of a sample, whose every byte must be right.
+// known finds the record of a sample and compares every byte.
 func (t *truth) known(ev perfbuf.Event) (*record, error) {
 	b := ev.Bytes()
 	if len(b) < payloadHead {
@@ -157,7 +158,7 @@ func (t *truth) known(ev perfbuf.Event) (*record, error) {
 	return r, nil
 }
 
-// taken says that a record was delivered.
+// taken notes that a record was delivered.
 func (t *truth) taken(r *record) {
 	t.delivered++
 	delete(t.pending, r.id)
@@ -178,9 +179,9 @@ func (t *truth) sample(ev perfbuf.Event) error {
 	}
 	t.hash.add(r.id)
 	at := place{key: r.key, ring: r.ring, off: r.off}
-	// A slack's round may find what has the very time of the last round's end.
+	// In slack mode a round may find a record with exactly the time at which the last round ended.
 	before := t.last
-	if len(t.clock.to) > 1 || t.setup.Changes { // which of several has the first of equal times, depends on when they were added
+	if len(t.clock.to) > 1 || t.setup.Changes { // equal times: sources in the order of Add
 		before = src.last[r.ring]
 	}
 	if !ev.Late() && t.setup.exact() && !before.before(at) {
@@ -224,14 +225,14 @@ func (t *truth) loss(ev perfbuf.Event) error {
 	return l.report(gap{ev.Lost(), ev.LostAfter(), ev.Time()}, t.setup.Skew)
 }
 
-// complete checks a claim that nothing up to a time is missing. Nothing may come behind it later, either.
+// complete checks the claim that nothing is missing up to the watermark, which must not go back.
 func (t *truth) complete(watermark uint64) error {
 	if watermark < t.watermark || watermark > t.clock.clock {
 		return fmt.Errorf("%w: %d after %d, at %d", ErrWatermark, watermark, t.watermark, t.clock.clock)
 	}
 	t.watermark = watermark
 	if !t.setup.exact() {
-		return nil // it is a guess
+		return nil // its watermark is a guess
 	}
 	if err := t.due(watermark); err != nil {
 		return fmt.Errorf("%w: it is %d: %w", ErrWatermark, watermark, err)

@@ -11,22 +11,22 @@ import (
 	seam "github.com/ringfold/ringfold/internal/kernel"
 )
 
-// wait is a stream's wait, as the simulation sees it.
+// wait is the state of a stream's wait.
 type wait struct {
 	cancel context.CancelFunc // nil: the user does not wait
 	left   int                // pauses until it is cancelled
-	since  int                // the kernel's step when it fell asleep, until the kernel wakes it
+	since  int                // the kernel's step when the stream fell asleep
 
 	interrupted bool
 }
 
-// mostPauses bounds a wait, and longest is less than any time without which the kernel's wakeups alone end it.
+// mostPauses bounds a wait. A stream that sets no deadline within longest relies on wakeups alone.
 const (
 	mostPauses = 1000
 	longest    = time.Hour
 )
 
-// wait has the user wait, until something is due or for some pauses.
+// wait makes the user wait until something is due, or for mostPauses pauses.
 func (w *world) wait() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -39,7 +39,7 @@ func (w *world) wait() error {
 	return errors.Join(err, w.failure, w.made())
 }
 
-// waited counts a pause of a wait.
+// waited counts a pause of the wait and cancels the wait in the end.
 func (w *world) waited() {
 	if w.waits.cancel == nil {
 		return
@@ -50,7 +50,7 @@ func (w *world) waited() {
 	}
 }
 
-// waitFor is kernel.Poller's Wait, for some sources: no time passes but that of the simulation.
+// waitFor is kernel.Poller's Wait for some sources. Only simulated time passes.
 func (w *world) waitFor(members []*source, until time.Time, ready func(woken bool) bool) error {
 	w.waits.interrupted = false
 	w.woken(members)
@@ -58,14 +58,14 @@ func (w *world) waitFor(members []*source, until time.Time, ready func(woken boo
 		return nil
 	}
 	if !until.IsZero() && time.Until(until) < longest {
-		w.waits.cancel() // it would look again by itself
+		w.waits.cancel() // the stream would look again by itself
 		return os.ErrDeadlineExceeded
 	}
 	w.waits.since = w.kernel.steps
 	for w.waits.left > 0 {
 		w.pause()
 		w.fresh()
-		if w.waits.interrupted { // as a deadline that is over would, but none is
+		if w.waits.interrupted { // an interrupt acts like an expired deadline
 			w.waits.interrupted = false
 			if ready(false) {
 				return nil
@@ -85,7 +85,7 @@ func (w *world) waitFor(members []*source, until time.Time, ready func(woken boo
 	return os.ErrDeadlineExceeded
 }
 
-// woken reports whether the kernel has woken these since the last call.
+// woken reports whether the kernel has woken any member since the last call.
 func (w *world) woken(members []*source) (woken bool) {
 	for _, src := range members {
 		select {
@@ -97,10 +97,11 @@ func (w *world) woken(members []*source) (woken bool) {
 	return woken
 }
 
-// overslept checks that nothing has been committed that wakes nobody, but what lies behind a record that is busy, or held.
+// overslept checks that each commit since the stream fell asleep woke it. A record behind a busy or
+// undelivered one need not.
 func (w *world) overslept() error {
 	if w.Mutant == EarlyHeads {
-		return nil // the stream cannot see what it is woken for
+		return nil // the stream cannot see the records that woke it
 	}
 	for _, r := range w.truth.pending {
 		if src := r.to; src.bufs != nil && !src.out && r.step > w.waits.since && !w.truth.isBehind(r) {
@@ -110,7 +111,7 @@ func (w *world) overslept() error {
 	return nil
 }
 
-// isBehind reports whether a record that is busy, or not delivered, lies before one in its ring.
+// isBehind reports whether a busy or undelivered record precedes r in its ring.
 func (t *truth) isBehind(r *record) bool {
 	for _, o := range r.to.busy[r.ring] {
 		if int64(o.off-r.off) < 0 {
@@ -125,7 +126,7 @@ func (t *truth) isBehind(r *record) bool {
 	return false
 }
 
-// wakes has a value when the kernel has woken the source's reader.
+// wakes receives a value when the kernel wakes the source's reader.
 func (src *source) wakes() <-chan struct{} {
 	if src.bufs != nil {
 		return src.bufs.Wakes()
@@ -133,10 +134,10 @@ func (src *source) wakes() <-chan struct{} {
 	return src.perf.Wakes()
 }
 
-// group is the sources that are waited for together: the world's members.
+// group is the set of sources waited for together: the world's members.
 type group struct{ *world }
 
-// Add takes one in, unless it is refused.
+// Add adds a source, unless the kernel refuses.
 func (g group) Add(k seam.Kernel) error {
 	if g.refusing && g.Mutant != Forgotten {
 		return errRefused
@@ -147,7 +148,7 @@ func (g group) Add(k seam.Kernel) error {
 	return nil
 }
 
-// Remove takes one out. It must not be freed.
+// Remove removes a source, which must not be freed yet.
 func (g group) Remove(k seam.Kernel) {
 	g.members = slices.DeleteFunc(g.members, func(src *source) bool { return src == sourceOf(k) })
 }
@@ -155,15 +156,15 @@ func (g group) Remove(k seam.Kernel) {
 // Close has nothing to close.
 func (g group) Close() { g.members = nil }
 
-// Wait is the world's.
+// Wait waits for the members.
 func (g group) Wait(until time.Time, ready func(woken bool) bool) error {
 	return g.waitFor(g.members, until, ready)
 }
 
-// Interrupt does nothing, as contexts call it from goroutines of their own: see meddled.
+// Interrupt does nothing, because contexts call it from their own goroutines. See meddled.
 func (g group) Interrupt() {}
 
-// awaited checks that the stream waits for its sources, and for nothing else.
+// awaited checks that the stream waits for exactly its sources.
 func (w *world) awaited() error {
 	for _, src := range w.sources {
 		if waited := slices.Contains(w.members, src); w.members != nil && len(w.changing) == 0 && !src.closed && waited == src.out {
@@ -177,7 +178,7 @@ func sourceOf(k seam.Kernel) *source {
 	return k.(interface{ source() *source }).source()
 }
 
-// source is whose kernel it is. Nobody asks for one that has been freed.
+// source returns the kernel's source. It panics after Free, when nobody may use the kernel.
 func (k *seen) source() *source {
 	if k.freed {
 		panic("a kernel is asked after it was freed")
@@ -195,10 +196,10 @@ func (k *seen) Group() (seam.Group, error) {
 	return group{w}, nil
 }
 
-// Wait is the world's, for one source.
+// Wait waits for this source alone.
 func (k *seen) Wait(until time.Time, ready func(woken bool) bool) error {
 	return k.src.world.waitFor([]*source{k.source()}, until, ready)
 }
 
-// Interrupt is the group's.
+// Interrupt does nothing, as the group's.
 func (k *seen) Interrupt() {}
