@@ -9,11 +9,12 @@ import (
 	"github.com/ringfold/ringfold/internal/raw"
 )
 
-// Buffer is the rings of one reader in a perf event array of this kernel. It is what opens them, and the kernel.Kernel that the reader asks.
+// Buffer holds the rings of one reader in a perf event array of this kernel. It opens them, and is
+// the kernel.Kernel of the reader.
 type Buffer struct {
 	// Start is where the rings' counters begin, a multiple of 8. A kernel's begin at 0.
 	Start uint64
-	// Array is which of the kernel's, from 0 on.
+	// Array is the index of the kernel's array.
 	Array int
 	*Poll
 
@@ -34,7 +35,7 @@ type Buffer struct {
 type event struct {
 	*Ring
 	unmapped bool
-	held     bool // it was stored in the map, and the entry not emptied since
+	held     bool // the reader stored it in the map and has not emptied the entry
 	reader   *Buffer
 }
 
@@ -44,7 +45,7 @@ func (e *event) wake(really bool) {
 	}
 }
 
-// NewBuffer is what a reader opens its rings with.
+// NewBuffer makes a Buffer, with which a reader opens its rings.
 func (k *Kernel) NewBuffer() *Buffer {
 	b := &Buffer{kernel: k, Poll: NewPoll(), over: make(chan struct{})}
 	b.unhook = sync.OnceFunc(func() {
@@ -87,7 +88,7 @@ func (b *Buffer) Open(s kernel.Setup) (kernel.Kernel, error) {
 	return b, nil
 }
 
-// store stores a ring in the map, and tells the reader whose it replaces, if there is one.
+// store stores a ring in the map, and notifies the reader whose ring it replaces, if any.
 func (b *Buffer) store(c *cpu, e *event, bell bool) (replaced bool) {
 	c.mu.Lock()
 	entry := &c.entries[b.Array]
@@ -101,7 +102,7 @@ func (b *Buffer) store(c *cpu, e *event, bell bool) (replaced bool) {
 	return true
 }
 
-// lose tells the reader that another one has taken an entry.
+// lose notifies the reader that another one has taken an entry.
 func (b *Buffer) lose(cpu int) {
 	now := b.Now()
 	b.mu.Lock()
@@ -115,14 +116,14 @@ func (b *Buffer) lose(cpu int) {
 	}
 }
 
-// Displaced is what other readers have done to the entries.
+// Displaced counts the entries that other readers have taken.
 func (b *Buffer) Displaced() kernel.Displaced {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.displaced
 }
 
-// Watch has found called at once when another reader takes an entry.
+// Watch calls found as soon as another reader takes an entry.
 func (b *Buffer) Watch(found func(cpus []int, since uint64)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -138,14 +139,14 @@ func (b *Buffer) Rings() []*raw.Ring { return b.memory }
 // Bells is nil: each ring has one.
 func (b *Buffer) Bells() error { return nil }
 
-// Replaced is how many entries were another reader's.
+// Replaced is how many entries Open took from other readers.
 func (b *Buffer) Replaced() int { return b.replaced }
 
-// Now is what the clock of the first CPU shows.
+// Now reads the clock of the first CPU.
 func (b *Buffer) Now() uint64 { return b.kernel.clock(0) }
 
-// Grace waits for the kernel's programs, but not after Unhook: the goroutine that closes a reader may be the one that
-// is to end them, or have failed to.
+// Grace waits for the kernel's programs, but not after Unhook: the goroutine that closes a reader
+// may be the one that must end them.
 func (b *Buffer) Grace(grace.Options) (grace.Provider, error) {
 	p := Provider(func() error {
 		if !b.kernel.Grace().Wait(b.over) {
@@ -168,20 +169,21 @@ func (p Provider) Wait() error { return p() }
 // Close does nothing.
 func (Provider) Close() error { return nil }
 
-// Ring is the i-th ring, for whoever sees to it that its CPU does nothing meanwhile.
+// Ring is the i-th ring. The caller must keep its CPU from doing anything meanwhile.
 func (b *Buffer) Ring(i int) *Ring { return b.rings[i].Ring }
 
 // Lost is how many outputs to the i-th ring have failed for want of room.
 func (b *Buffer) Lost(i int) (n uint64, ok bool) { return b.rings[i].Lost(), true }
 
-// Unhook empties the map's entries that have these rings. Outputs find no ring from then on; those that
-// have found it write to it all the same.
+// Unhook empties the map's entries with these rings. Later outputs find no ring; outputs that have
+// already found it still write to it.
 func (b *Buffer) Unhook() error {
 	b.unhook()
 	return nil
 }
 
-// Set stores the i-th ring in the map, or empties the entry. If another reader has taken that since, it stays that one's.
+// Set stores the i-th ring in the map, or empties the entry. It leaves an entry alone that another
+// reader has taken since.
 func (b *Buffer) Set(i int, to kernel.Entry) error {
 	c, e := b.kernel.cpu(b.cpus[i]), b.rings[i]
 	c.mu.Lock()

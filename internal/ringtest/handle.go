@@ -7,14 +7,14 @@ import (
 	"github.com/ringfold/ringfold/internal/raw"
 )
 
-// Handle is an output on its way into a ring, as perf_output_handle. Its steps are Look, Take,
-// Report, Copy and Publish, in this order; the steps of other outputs, all of them, may come
-// between any two, as those of an interrupt do.
+// Handle is an output on its way into a ring, like perf_output_handle. Its steps are Look, Take,
+// Report, Copy and Publish, in this order. Between any two of them other outputs may run whole, as
+// in an interrupt.
 type Handle struct {
 	ring    *Ring
 	payload []byte
 	time    uint64
-	full    uint64 // bytes of the record, which its header cannot tell if they are more than 65535
+	full    uint64 // bytes of the record; the header's size field cannot hold more than 65535
 	off     uint64 // where the reservation begins
 	report  bool   // there are losses to report
 	wakeup  uint64
@@ -27,7 +27,7 @@ func (r *Ring) Prepare(time uint64, payload []byte) Handle {
 	return Handle{ring: r, payload: payload, time: time, full: uint64(r.fixed()+4+len(payload)+7) &^ 7}
 }
 
-// fixed is the size of what is before a sample's raw_size.
+// fixed is the offset of a sample's raw_size.
 func (r *Ring) fixed() int {
 	if r.layout == raw.LayoutRawTime {
 		return 16
@@ -49,8 +49,8 @@ func (r *Ring) Output(time uint64, payload []byte) error {
 	return nil
 }
 
-// Look is the beginning of __perf_output_begin: are there losses to report? From here on, who
-// interrupts leaves publishing to this output (perf_output_get_handle).
+// Look is the beginning of __perf_output_begin: are there losses to report? From here on, outputs
+// that interrupt leave publishing to this one (perf_output_get_handle).
 func (h *Handle) Look() {
 	r := h.ring
 	h.report = r.lost > 0
@@ -58,12 +58,12 @@ func (h *Handle) Look() {
 	h.wakeup = r.wakeup
 }
 
-// Take reserves room, for the report of losses too, or fails with syscall.ENOSPC. The output is
-// over then, and wake tells, as that of Publish.
+// Take reserves room for the sample and any report of losses. If it fails with syscall.ENOSPC the
+// output is over, and wake is that of Publish.
 func (h *Handle) Take() (wake bool, err error) {
 	r := h.ring
-	// header.size has 16 bits, and the kernel reserves what it says: of an output too large for
-	// it, less than will be copied.
+	// header.size has 16 bits, and the kernel reserves that many bytes. For an output too large for
+	// them, that is less than it copies.
 	size := h.full & 0xFFFF
 	if h.report {
 		size += r.lostSize()
@@ -87,8 +87,9 @@ func (r *Ring) space() uint64 { return (r.Tail() - (r.head + 1)) & uint64(len(r.
 // lostSize is the size of a LOST record: header, id, lost, and with sample_id_all the time.
 func (r *Ring) lostSize() uint64 { return uint64(16 + r.fixed()) }
 
-// Report is the end of __perf_output_begin. If Look saw losses it writes a LOST record, even of 0 if
-// an interrupt has reported them since, and the kernel takes the time anew, now, for both records.
+// Report is the end of __perf_output_begin. If Look saw losses it writes a LOST record, even of 0
+// if an interrupt has reported them since, and the kernel takes the time anew, now, for both
+// records.
 func (h *Handle) Report(now uint64) {
 	if !h.report {
 		return
@@ -111,7 +112,7 @@ func (h *Handle) Reports() bool { return h.report }
 // Time is the time of the record: the one given, or that of Report.
 func (h *Handle) Time() uint64 { return h.time }
 
-// Payload is what was given.
+// Payload is the payload given to Prepare.
 func (h *Handle) Payload() []byte { return h.payload }
 
 // Copy writes the sample: perf_output_sample. The padding behind the payload is left as it is.
@@ -135,8 +136,8 @@ func (h *Handle) Copy() {
 	}
 }
 
-// Publish ends the output: perf_output_put_handle. Only the outermost writer stores data_head, for
-// all that came within it. wake reports whether it wakes readers.
+// Publish ends the output: perf_output_put_handle. Only the outermost writer stores data_head, also
+// for the outputs within it. wake reports whether it wakes readers.
 func (h *Handle) Publish() (wake bool) {
 	r := h.ring
 	r.nest--
@@ -147,9 +148,8 @@ func (h *Handle) Publish() (wake bool) {
 	return h.wakeup != r.wakeup
 }
 
-// SetWakeup says when readers are woken: after so many events (perf_event_attr.wakeup_events), or,
-// if bytes is not 0, after so many bytes (wakeup_watermark). Half a ring full does so in any case
-// but the latter.
+// SetWakeup sets when outputs wake readers: after this many events (perf_event_attr.wakeup_events)
+// or half a ring; if bytes is not 0, after this many bytes instead (wakeup_watermark).
 func (r *Ring) SetWakeup(events, bytes int) {
 	r.wakeupEvents = events
 	r.watermark = uint64(len(r.data)) / 2

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// begin is an output up to where its record is reserved.
+// begin begins an output and reserves its record.
 func begin(t *testing.T, r *ringtest.Ring, time uint64, n int) *ringtest.Handle {
 	t.Helper()
 	h := r.Prepare(time, ringtest.Payload(time, n))
@@ -20,7 +20,7 @@ func begin(t *testing.T, r *ringtest.Ring, time uint64, n int) *ringtest.Handle 
 	return &h
 }
 
-// records walks what is published and not read.
+// records returns the published records that are not read.
 func records(r *ringtest.Ring) (recs []raw.Record) {
 	ring := r.Raw()
 	for off, head := ring.Tail(), ring.Head(); off != head; {
@@ -55,7 +55,7 @@ func TestOnlyTheOutermostWriterPublishes(t *testing.T) {
 	require.Equal(t, []uint64{1, 2, 3, 4, 5}, times(r))
 }
 
-// One that fails has its place among those that nest: it publishes what came within it.
+// A failed output nests like any other: it publishes the outputs within it.
 func TestAnOutputThatFailsPublishes(t *testing.T) {
 	r := ringtest.New(128, raw.LayoutRawTime, 0)
 	outer := r.Prepare(1, make([]byte, 108))
@@ -81,7 +81,7 @@ func TestInterruptsMakeInversions(t *testing.T) {
 	require.Equal(t, []uint64{2, 1}, times(r))
 }
 
-// An interrupt may report the losses that an output set out to report: that one reports none.
+// An interrupt may report the losses that an output was about to report, which then reports 0.
 func TestLossReportedByAnInterrupt(t *testing.T) {
 	for name, c := range map[string]struct {
 		layout  raw.Layout
@@ -129,7 +129,7 @@ func TestLostCountsAll(t *testing.T) {
 	require.EqualValues(t, 1, r.Pending())
 }
 
-// The head moves by what the header's 16 bits can tell, and all bytes are copied, round and round.
+// The head moves by the header's 16-bit size, but all bytes are copied, around the ring repeatedly.
 func TestOversize(t *testing.T) {
 	for _, c := range []struct {
 		layout  raw.Layout
@@ -178,7 +178,7 @@ func TestPaddingIsOldMemory(t *testing.T) {
 	require.Equal(t, "new3", string(r.Data()[20:24]))
 }
 
-// woken counts the outputs of payload bytes that wake readers, of n, all of which are read at once.
+// woken returns which of n outputs of payload bytes wake readers. It reads each at once.
 func woken(r *ringtest.Ring, n, payload int) (woken []int) {
 	for i := range n {
 		h := r.Prepare(1, make([]byte, payload))
@@ -208,7 +208,8 @@ func TestWakeup(t *testing.T) {
 	}
 }
 
-// What is due while an interrupt's output is not visible yet is made up for by the outermost.
+// The outermost output makes up for a wakeup that was due while an interrupt's output was
+// invisible.
 func TestWakeupOfTheOutermost(t *testing.T) {
 	r := ringtest.New(4096, raw.LayoutRawTime, 0)
 	r.SetWakeup(2, 0)

@@ -9,16 +9,16 @@ import (
 // programs are running. Goroutines may use it at the same time, also for one CPU: there one thing
 // happens after the other, each whole.
 type Kernel struct {
-	// Settled, if not nil, is told how each output went as soon as that is certain: err is nil when
-	// it is in the ring, seen or not, and what the program gets otherwise. It runs on the output's
-	// CPU, which can do nothing else meanwhile.
+	// Settled, if not nil, gets the outcome of each output as soon as it is certain. err is nil
+	// when the record is in the ring, visible or not, and the program's error otherwise. It runs on
+	// the output's CPU, which can do nothing else meanwhile.
 	Settled func(cpu int, time uint64, payload []byte, err error)
 
 	clock func(cpu int) uint64
 	cpus  []*cpu
 }
 
-// Arrays is how many perf event arrays there are. Unless told otherwise, programs output to the first, and readers read it.
+// Arrays is how many perf event arrays there are. By default, programs and readers use the first.
 const Arrays = 4
 
 // NewKernel makes a kernel with CPUs 0 to cpus-1. clock is what a CPU's clock shows in ns.

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// newKernel has a clock that goes on by 1 with each reading, and rings for its CPUs.
+// newKernel makes a kernel with rings, whose clock advances by 1 with each reading.
 func newKernel(cpus int) (*ringtest.Kernel, *ringtest.Buffer) {
 	var clock atomic.Uint64
 	k := ringtest.NewKernel(cpus, func(int) uint64 { return clock.Add(1) })
@@ -45,7 +45,8 @@ func TestKernelRunsPrograms(t *testing.T) {
 	require.Equal(t, ringtest.Counts{Attempted: 3, Written: 3}, k.Counts(1))
 }
 
-// bpf_perf_event_output has room for three outputs that interrupt each other; the fourth, in an NMI, is refused.
+// bpf_perf_event_output has room for three outputs that interrupt each other; the fourth, in an
+// NMI, is refused.
 func TestNestLimit(t *testing.T) {
 	k, b := newKernel(1)
 	var ps []*ringtest.Program
@@ -195,7 +196,7 @@ func TestWakesAreRememberedOnce(t *testing.T) {
 	require.Empty(t, b.Wakes())
 }
 
-// An output that fails publishes what came within it, and so wakes for it.
+// An output that fails publishes the outputs within it, and so wakes readers for them.
 func TestWakeByAnOutputThatFails(t *testing.T) {
 	k, b := newKernel(1)
 	p := k.Begin(0)
@@ -207,7 +208,7 @@ func TestWakeByAnOutputThatFails(t *testing.T) {
 	require.Len(t, b.Wakes(), 1)
 }
 
-// On one CPU outputs are whole, whoever asks for them.
+// On one CPU each output is whole, even when several goroutines ask for them.
 func TestKernelConcurrently(t *testing.T) {
 	const writers, outputs = 4, 2000
 	k, b := newKernel(2)
@@ -248,7 +249,8 @@ func lostOf(b *ringtest.Buffer, ring int) uint64 {
 	return n
 }
 
-// A reader leaves alone what a later one has in the map, until it has emptied its own entry and stores it anew.
+// A reader leaves a later one's entries alone, until it has emptied its own entry and stores it
+// again.
 func TestTwoReaders(t *testing.T) {
 	k, old := newKernel(1)
 	setup := kernel.Setup{CPUs: []int{0}, RingBytes: 4096, NoTime: true, WakeupEvents: 1}

@@ -8,7 +8,8 @@ import (
 	"github.com/ringfold/ringfold/internal/raw"
 )
 
-// Overwritten is a ring that the kernel overwrites, and the CPU that writes it, from the end to the beginning.
+// Overwritten is a ring that the kernel overwrites, and the CPU that writes it, from the end to the
+// beginning.
 type Overwritten struct {
 	Raw  *raw.Ring // the reading side
 	meta []uint64

@@ -8,7 +8,7 @@ import (
 // MinPayload is the shortest payload that Payload makes.
 const MinPayload = 12
 
-// Payload makes n bytes (MinPayload to 65535) that tell id and their own length, and that Check can verify.
+// Payload makes n bytes (MinPayload to 65535) that hold id and their length. Check can verify them.
 func Payload(id uint64, n int) []byte {
 	b := binary.NativeEndian.AppendUint64(make([]byte, 0, n), id)
 	b = binary.NativeEndian.AppendUint32(b, uint32(n)<<16|sum(id))

@@ -33,16 +33,16 @@ func (p *Poll) Wake() {
 	p.mu.Unlock()
 	select {
 	case p.wakes <- struct{}{}:
-	default: // poll is still to be told of the last one
+	default: // the last wakeup is still pending
 	}
 }
 
-// Wakes has a value when there was a wakeup that no Wait has heard of.
+// Wakes receives a value after a wakeup that no Wait has consumed.
 func (p *Poll) Wakes() <-chan struct{} { return p.wakes }
 
 // Wait is kernel.Kernel's.
 func (p *Poll) Wait(until time.Time, ready func(woken bool) bool) error {
-	for _, forget := range []<-chan struct{}{p.wakes, p.interrupts} { // an interrupt is a deadline, which this one replaces
+	for _, forget := range []<-chan struct{}{p.wakes, p.interrupts} { // the new deadline replaces an interrupt
 		select {
 		case <-forget:
 		default:
@@ -51,7 +51,7 @@ func (p *Poll) Wait(until time.Time, ready func(woken bool) bool) error {
 	if ready(false) {
 		return nil
 	}
-	var late <-chan time.Time // never, if there is no deadline: not even in a bubble whose time runs fast
+	var late <-chan time.Time // nil without a deadline: never fires, even in a synctest bubble
 	if !until.IsZero() {
 		timer := time.NewTimer(time.Until(until))
 		defer timer.Stop()

@@ -26,8 +26,8 @@ func (c Context) String() string {
 const maxOutputs = 3
 
 // Program is a run of a BPF program, from Begin to End. It may output any number of times, step by
-// step or with Step. Only the program that nothing on its CPU interrupts can do anything; what the
-// kernel does not do is a panic.
+// step or with Step. Only the innermost program on a CPU can act. It panics on anything that the
+// kernel cannot do.
 type Program struct {
 	Array int // which perf event array it outputs to, from 0 on; to be changed between outputs
 
@@ -38,10 +38,10 @@ type Program struct {
 	event *event
 	h     Handle
 	err   error         // why the output is refused
-	ended chan struct{} // made by who waits for it
+	ended chan struct{} // made by a grace period that waits for it
 }
 
-// stage is what an output has done.
+// stage is how far an output has got.
 type stage int
 
 const (

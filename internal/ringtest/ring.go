@@ -27,7 +27,7 @@ type Ring struct {
 	layout raw.Layout
 
 	// Of struct perf_buffer.
-	head      uint64 // what is reserved, published by the outermost writer
+	head      uint64 // end of the reservations; the outermost writer publishes it
 	nest      int    // outputs under way: an interrupt's comes within the one it interrupts
 	lost      uint64 // outputs that failed since the last that succeeded
 	wakeup    uint64 // changes when readers are to be woken
@@ -90,14 +90,14 @@ func (r *Ring) Publish() { atomic.StoreUint64(&r.meta[raw.HeadWord], r.head) }
 // Data is the data bytes, to do damage to.
 func (r *Ring) Data() []byte { return r.data }
 
-// Pending is how many outputs failed that no record has reported yet.
+// Pending is how many failed outputs no record has reported yet.
 func (r *Ring) Pending() uint64 { return r.lost }
 
 // Lost is how many outputs have failed for want of room, ever: what PERF_FORMAT_LOST counts. It may
 // be called at any time.
 func (r *Ring) Lost() uint64 { return r.total.Load() }
 
-// Put writes a record of any type, whatever the room: 8 bytes for the header come before body.
+// Put writes a record of any type, even into a full ring: a header of 8 bytes, then body.
 func (r *Ring) Put(typ uint32, body []byte) {
 	rec := append(make([]byte, 8), body...)
 	r.place(typ, uint16(len(rec)), rec)
@@ -134,8 +134,8 @@ func (r *Ring) copyTo(off uint64, b []byte) uint64 {
 	return off
 }
 
-// Poison fills what the reader has given back since the last call with 0xDD, so that a read of it
-// shows. It is for the writer's goroutine.
+// Poison fills the bytes that the reader has given back since the last call with 0xDD, which
+// exposes later reads of them. Only the writer's goroutine may call it.
 func (r *Ring) Poison() {
 	size := uint64(len(r.data))
 	tail := r.Tail()

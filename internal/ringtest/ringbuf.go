@@ -9,8 +9,8 @@ import (
 	"github.com/ringfold/ringfold/internal/raw"
 )
 
-// RingBuf is the kernel's side of a BPF ring buffer, by the rules of kernel/bpf/ringbuf.c. Programs on any CPU write it, so
-// its methods may be called from any goroutine, also while a reader runs.
+// RingBuf is the kernel's side of a BPF ring buffer, by the rules of kernel/bpf/ringbuf.c. Programs
+// on any CPU write it, so its methods may be called from any goroutine, also while a reader runs.
 type RingBuf struct {
 	mu       sync.Mutex // rb->spinlock
 	words    []uint64   // consumer_pos, producer_pos
@@ -35,8 +35,8 @@ const (
 	ForceWakeup = 2 // BPF_RB_FORCE_WAKEUP
 )
 
-// NewRingBuf makes an empty ring buffer of size data bytes whose positions start at start, a multiple of 8. The data is
-// filled with garbage.
+// NewRingBuf makes an empty ring buffer of size data bytes whose positions start at start, a
+// multiple of 8. The data is filled with garbage.
 func NewRingBuf(size int, start uint64) *RingBuf {
 	words := make([]uint64, 2*size/8)
 	b := &RingBuf{
@@ -82,7 +82,8 @@ type Record struct {
 	n    uint32
 }
 
-// Reserve is bpf_ringbuf_reserve of n bytes: the record is busy. It fails with syscall.ENOSPC if the ring is too full.
+// Reserve is bpf_ringbuf_reserve of n bytes: the record is busy. It fails with syscall.ENOSPC if
+// the ring is too full.
 func (b *RingBuf) Reserve(n int) (Record, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -139,7 +140,8 @@ func (b *RingBuf) Output(payload []byte) error {
 	return nil
 }
 
-// PutHeader writes a length with its flags at the head, and moves the head by advance bytes: damage.
+// PutHeader writes a length with its flags at the head, and moves the head by advance bytes:
+// damage.
 func (b *RingBuf) PutHeader(length uint32, advance uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -147,8 +149,8 @@ func (b *RingBuf) PutHeader(length uint32, advance uint64) {
 	b.SetHead(b.Head() + advance)
 }
 
-// Poison fills what the reader has given back since the last call with 0xDD, so that a read of it shows. Nothing may be
-// reserved meanwhile.
+// Poison fills the bytes that the reader has given back since the last call with 0xDD, which
+// exposes later reads of them. Nothing may be reserved meanwhile.
 func (b *RingBuf) Poison() {
 	tail, head := b.Tail(), b.Head()
 	if head-b.poisoned > b.mask+1 {

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The kernel reserves all but the last byte, so all but 8, and counts nothing: the program sees that it failed.
+// The kernel reserves all but the last byte, so all but 8, and counts nothing: the program sees
+// that it failed.
 func TestRingBufIsFull(t *testing.T) {
 	for _, start := range []uint64{0, 1<<32 - 64, math.MaxUint64 - 63} {
 		b := ringtest.NewRingBuf(64, start)
@@ -41,7 +42,7 @@ func TestRingBufWakes(t *testing.T) {
 	require.True(t, h[3].Discard(0), "a discarded one too")
 }
 
-// Both copies of the data have the same, and what was given back is destroyed in both.
+// Both copies of the data are equal, and Poison overwrites both.
 func TestRingBufIsThereTwice(t *testing.T) {
 	b := ringtest.NewRingBuf(64, 48)
 	require.NoError(t, b.Output(ringtest.Payload(7, 30)))

@@ -9,8 +9,9 @@ import (
 	"github.com/ringfold/ringfold/internal/raw"
 )
 
-// RingBufs is a map of this kernel that is a BPF ring buffer, or an array of such. It is what opens them, and the kernel.Kernel
-// that the reader asks. Programs write to them by [RingBufs.At], and [RingBufs.Reserve] counts what fails.
+// RingBufs is a map of this kernel: a BPF ring buffer, or an array of them. It opens them, and is
+// the kernel.Kernel of the reader. Programs write through [RingBufs.At]; [RingBufs.Reserve] counts
+// failures.
 type RingBufs struct {
 	*Poll
 	kernel *Kernel
@@ -24,8 +25,8 @@ type RingBufs struct {
 	losses []kernel.CPULosses // of each CPU since the latest look
 }
 
-// NewRingBufs makes n ring buffers of size data bytes each, whose positions begin at start. Payloads have their time at the offset
-// timeAt, below 0: nowhere.
+// NewRingBufs makes n ring buffers of size data bytes each, whose positions begin at start.
+// Payloads have their time at the offset timeAt, below 0: nowhere.
 func (k *Kernel) NewRingBufs(n, size int, start uint64, timeAt int) *RingBufs {
 	b := &RingBufs{Poll: NewPoll(), kernel: k, timeAt: timeAt, over: make(chan struct{}), losses: make([]kernel.CPULosses, len(k.cpus))}
 	b.unhook = sync.OnceFunc(func() { close(b.over) })
@@ -41,7 +42,8 @@ func (b *RingBufs) Len() int { return len(b.bufs) }
 // At is the i-th ring buffer.
 func (b *RingBufs) At(i int) *RingBuf { return b.bufs[i] }
 
-// Reserve is RingBuf.Reserve by a program on a CPU, which counts what fails as bpf/perfbuf_ringbuf.h does.
+// Reserve is RingBuf.Reserve by a program on a CPU, which counts what fails as
+// bpf/perfbuf_ringbuf.h does.
 func (b *RingBufs) Reserve(cpu, i, n int) (Record, error) {
 	r, err := b.bufs[i].Reserve(n)
 	if err != nil {
@@ -103,7 +105,7 @@ func (b *RingBufs) Close() {}
 // Rings are the reading sides.
 func (b *RingBufs) Rings() []*raw.Ring { return b.memory }
 
-// Now is what the clock of the first CPU shows.
+// Now reads the clock of the first CPU.
 func (b *RingBufs) Now() uint64 { return b.kernel.clock(0) }
 
 // Grace is that of Buffer.

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A reader reads simulated ring buffers as it does the kernel's: past what is discarded, up to what is busy, and with the losses
-// that programs count.
+// A reader treats simulated ring buffers like the kernel's: it skips discarded records, stops at
+// busy ones, and reports the losses that programs count.
 func TestRingBufs(t *testing.T) {
 	k := ringtest.NewKernel(2, func(cpu int) uint64 { return uint64(cpu) + 100 })
 	b := k.NewRingBufs(2, 4096, 1<<32-64, 8)

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// simulation is a Kernel and a reader of it in one goroutine, so that a seed says everything: wherever
-// the reader yields, CPUs make some steps.
+// simulation is a Kernel and a reader of it in one goroutine, so that a seed says everything:
+// wherever the reader yields, CPUs make some steps.
 type simulation struct {
 	*ringtest.Kernel
 	rnd     *rand.Rand
@@ -25,7 +25,7 @@ type simulation struct {
 	stop    bool // begin nothing more
 
 	nextID  uint64
-	written map[uint64]uint64 // times by id, of what was not yet delivered
+	written map[uint64]uint64 // times of undelivered records, by id
 	lost    uint64
 }
 
@@ -114,7 +114,7 @@ func (s *simulation) step() {
 	}
 }
 
-// In exact mode nothing is late, whatever the seed, and nothing is amiss at the end.
+// In exact mode nothing is late for any seed, and nothing is missing at the end.
 func TestSimulatedExactStream(t *testing.T) {
 	for seed := range uint64(3) {
 		s := newSimulation(t, seed)

@@ -6,8 +6,9 @@ import (
 	"github.com/ringfold/ringfold/internal/raw"
 )
 
-// Still is a kernel.Kernel that does nothing by itself, on which no program runs: its rings are written by a test. It is older than
-// Linux 6.0, so that it does not count losses, and has no doorbells.
+// Still is a kernel.Kernel that does nothing by itself, on which no program runs: its rings are
+// written by a test. It is older than Linux 6.0, so that it does not count losses, and has no
+// doorbells.
 type Still struct {
 	*Poll
 	Clock  func() uint64
@@ -42,7 +43,7 @@ func (k *Still) Close() {}
 // Rings returns the rings.
 func (k *Still) Rings() []*raw.Ring { return k.Memory }
 
-// Now is what the clock shows.
+// Now reads the clock.
 func (k *Still) Now() uint64 { return k.Clock() }
 
 // Grace has nothing to wait for.
