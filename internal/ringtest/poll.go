@@ -42,7 +42,7 @@ func (p *Poll) Wakes() <-chan struct{} { return p.wakes }
 
 // Wait is kernel.Kernel's.
 func (p *Poll) Wait(until time.Time, ready func(woken bool) bool) error {
-	for _, forget := range []<-chan struct{}{p.wakes, p.interrupts} { // the new deadline replaces an interrupt
+	for _, forget := range []<-chan struct{}{p.wakes, p.interrupts} { // forget old ones
 		select {
 		case <-forget:
 		default:

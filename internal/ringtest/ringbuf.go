@@ -14,7 +14,7 @@ import (
 type RingBuf struct {
 	mu       sync.Mutex // rb->spinlock
 	words    []uint64   // consumer_pos, producer_pos
-	data     []byte     // the data bytes twice: Go memory cannot be mapped twice, so all is written twice
+	data     []byte     // two copies, as Go memory cannot be mapped twice
 	mask     uint64
 	failed   atomic.Uint64
 	poisoned uint64 // see Poison

@@ -12,7 +12,8 @@ import (
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
-// changes counts the comings and goings of a generation's sources. That of the first map stays, and what comes of it is exact.
+// changes counts how often a generation's sources leave and return. The first map's source stays,
+// and its account is exact.
 type changes struct {
 	ringOptions perfbuf.Options
 	n           atomic.Uint64

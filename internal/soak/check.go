@@ -9,7 +9,7 @@ import (
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
-// life is what a reader has counted from Open to Close.
+// life holds a reader's counts from Open to Close.
 type life struct {
 	stats    perfbuf.Stats
 	more     []perfbuf.Stats // of the other maps
@@ -39,14 +39,14 @@ func (g *generation) life(hotplug bool) life {
 // all is the counts of all maps.
 func (l *life) all() []perfbuf.Stats { return append([]perfbuf.Stats{l.stats}, l.more...) }
 
-// verdict is what does not hold, in words.
+// verdict describes the violations.
 type verdict []string
 
 func (v *verdict) no(format string, args ...any) { *v = append(*v, fmt.Sprintf(format, args...)) }
 
-// check holds three accounts against each other, once nothing outputs to the readers: what was
-// delivered, what the readers counted, and what the programs saw happen since before the first of them was
-// opened. exact says that the kernel reports losses that no record has reported.
+// check compares three accounts once nothing outputs to the readers: deliveries, the readers'
+// counts, and the programs' counts since before the first Open. exact says that the kernel reports
+// losses that no record has reported.
 func check(l *ledger, lives []life, seen []workload.CPUCounts, exact bool) (v verdict) {
 	if len(lives) == 1 && lives[0].more != nil {
 		v.conservedMaps(l, &lives[0], seen, exact)
@@ -94,12 +94,14 @@ func check(l *ledger, lives []life, seen []workload.CPUCounts, exact bool) (v ve
 	return v
 }
 
-// explained says that whatever is missing in between was lost, and that a loss has said so. Those of ring buffers are counted, and come later.
+// explained checks that a reported loss explains every gap in the numbers. Losses of ring buffers
+// are counted, and come later.
 func explained(lives []life) bool {
 	return len(lives) == 1 && lives[0].more == nil && !lives[0].paused && !lives[0].broken
 }
 
-// conserved checks the rings of one CPU: every output that they took or were too full for is accounted for.
+// conserved checks the rings of one CPU: every output that they took or were too full for is
+// accounted for.
 func (v *verdict) conserved(a *account, ring perfbuf.RingStats, cpu int, seen *workload.CPUCounts, exact bool) {
 	sum := seen.Sum()
 	if ring.Samples+ring.Dropped != sum.Written {

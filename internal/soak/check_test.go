@@ -11,7 +11,8 @@ import (
 )
 
 func TestCheck(t *testing.T) {
-	// Three outputs on CPU 0, of which two were delivered; one on CPU 1, refused for another reason.
+	// Three outputs on CPU 0, of which two were delivered; one on CPU 1, refused for another
+	// reason.
 	type outcome struct {
 		l     *ledger
 		life  life

@@ -86,10 +86,10 @@ func (c *config) flags(f *flag.FlagSet) {
 	f.BoolVar(&c.quiet, "quiet", c.quiet, "no progress on stderr")
 }
 
-// spawnRate is how many children a second are made by default: few enough to leave the CPUs to what is measured.
+// spawnRate is the default number of children a second: few enough not to disturb the measurement.
 const spawnRate = 40
 
-// fill turns on what the mode does unless it was told otherwise.
+// fill sets the mode's defaults where the user set nothing.
 func (c *config) fill(f *flag.FlagSet) {
 	given := map[string]bool{}
 	f.Visit(func(f *flag.Flag) { given[f.Name] = true })

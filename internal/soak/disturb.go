@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// disturb calls Pause, Resume and Flush at random, and has sources come and go, while a reader is read, until
-// stop, which returns when it has ended. Then the reader is not paused, and all sources are there.
+// disturb calls Pause, Resume and Flush at random, and has sources come and go, while a reader is
+// read, until stop, which returns when it has ended. Then the reader is not paused, and all sources
+// are there.
 func (s *session) disturb(g *generation) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup

@@ -39,7 +39,7 @@ const (
 	shutdown ending = iota // Shutdown, while programs output
 	closed                 // Close, while programs output and a goroutine reads
 	reopened               // Close in the function that events are handed to, and the next Open at once
-	drained                // programs are detached, and what is left is drained: the last of all
+	drained                // programs are detached and the rest is drained: the last ending
 )
 
 // open begins a generation.
@@ -152,8 +152,8 @@ func (s *session) generation(ctx context.Context, mode string, until time.Time, 
 	return s.settle(s.modes[mode])
 }
 
-// readAndClose has another goroutine close the reader when it is time. The error is that it is closed, unless ctx
-// is done before.
+// readAndClose has another goroutine close the reader when it is time. The error is that it is
+// closed, unless ctx is done before.
 func (s *session) readAndClose(ctx context.Context, g *generation, until time.Time) error {
 	done := make(chan struct{})
 	timer := time.AfterFunc(time.Until(until), func() {
@@ -169,8 +169,8 @@ func (s *session) readAndClose(ctx context.Context, g *generation, until time.Ti
 	return err
 }
 
-// read reads by the ways of the mode, each for a stint, until it is time, the reader is closed, or ctx is
-// done. The error is nil unless it is closed.
+// read reads by the ways of the mode, each for a stint, until it is time, the reader is closed, or
+// ctx is done. The error is nil unless it is closed.
 func (s *session) read(ctx context.Context, g *generation, until time.Time) error {
 	if !until.IsZero() {
 		var cancel context.CancelFunc
@@ -234,8 +234,8 @@ func (s *session) restream(g *generation) (err error) {
 	return nil
 }
 
-// reopen closes the reader from within the function that events are handed to, and opens the next before
-// that returns: the old one is still in use.
+// reopen closes the reader from within the function that events are handed to, and opens the next
+// before that returns: the old one is still in use.
 func (s *session) reopen(ctx context.Context, g *generation) error {
 	s.l.close = func() (err error) {
 		s.look(g)
@@ -274,14 +274,14 @@ func (s *session) drain(g *generation) error {
 	return nil
 }
 
-// rest is deliver for what must come to its end.
+// rest is deliver for events that remain at the end.
 func (s *session) rest(ev perfbuf.Event) error {
 	s.l.take(ev)
 	return nil
 }
 
-// look checks that no output was refused for want of a ring, unless Pause was called. It is for just
-// before the ring is taken away.
+// look checks that no output was refused for want of a ring, unless Pause was called. It is for
+// just before the ring is taken away.
 func (s *session) look(g *generation) {
 	if g.pausing || g.changes != nil || s.c.hotplug {
 		return

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// resources is what the process has held, over time. What has grown is a violation.
+// resources holds the process's resources over time. Growth is a violation.
 type resources struct {
 	Samples    int      `json:"samples"`
 	RSS        trend    `json:"rss_kib"`
@@ -65,7 +65,7 @@ func watchHealth(c config) *healthWatch {
 				return
 			case <-time.After(h.every):
 			}
-			if len(h.samples) == mostAre { // half of them tell as much
+			if len(h.samples) == mostAre { // half of them suffice
 				for i := range mostAre / 2 {
 					h.samples[i] = h.samples[2*i]
 				}
@@ -77,15 +77,16 @@ func watchHealth(c config) *healthWatch {
 	return h
 }
 
-// stop ends it, and says what has grown.
+// stop ends the watch, and returns the resources that have grown.
 func (h *healthWatch) stop() resources {
 	h.once.Do(func() { close(h.end) })
 	h.all.Wait()
 	return judge(h.samples, h.limit)
 }
 
-// judge compares the first fifth after a tenth for warming up with the last. What a mode needs differs from what
-// another does, so there is a bound to what counts as growth; a leak with each reader is far beyond it.
+// judge compares the first fifth after a tenth for warming up with the last. What a mode needs
+// differs from what another does, so there is a bound to what counts as growth; a leak with each
+// reader is far beyond it.
 func judge(samples []healthSample, limit int) resources {
 	r := resources{Samples: len(samples), LimitKiB: limit >> 10}
 	if len(samples) < fewest {

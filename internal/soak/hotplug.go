@@ -16,8 +16,8 @@ import (
 
 const cpuDir = "/sys/devices/system/cpu"
 
-// plug takes CPUs other than 0 offline and back, at random, until the function that it returns, which leaves
-// them all online. CPUs that are offline at first come online on the way.
+// plug takes CPUs other than 0 offline and back, at random, until the function that it returns,
+// which leaves them all online. CPUs that are offline at first come online on the way.
 func (s *session) plug() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup

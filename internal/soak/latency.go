@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// subBits is how fine a histogram is: its buckets are 1/32 wide of what they count.
+// subBits sets a histogram's resolution: a bucket is 1/32 of its values wide.
 const subBits = 5
 
 // histogram counts ns.
@@ -22,7 +22,7 @@ func (h *histogram) add(ns uint64) {
 	h.max = max(h.max, ns)
 }
 
-// quantile returns what a share q of the counted does not exceed, within 1/32 of it.
+// quantile returns the value that a share q does not exceed, within 1/32 of it.
 func (h *histogram) quantile(q float64) time.Duration {
 	var total uint64
 	for _, n := range h.buckets {

@@ -16,8 +16,9 @@ import (
 // a little, when it is read while it is being updated.
 const clockError = 10_000
 
-// ledger checks events as they are delivered, and keeps count. Where each ring has a goroutine that reads it,
-// each of these touches the account of its CPU and nothing else: that is take. All else is for one goroutine.
+// ledger checks events as they are delivered, and keeps count. Where each ring has a goroutine that
+// reads it, each of these touches the account of its CPU and nothing else: that is take. All else
+// is for one goroutine.
 type ledger struct {
 	kernelTime bool // events have the time of the output, not that of the payload
 	timed      bool // latency counts
@@ -26,13 +27,13 @@ type ledger struct {
 	readers    atomic.Pointer[[]*perfbuf.Reader] // as mapNames has them
 	changing   bool                              // readers of maps other than the first come and go
 
-	ordered    bool          // what is delivered is one stream, in order
+	ordered    bool          // one ordered stream delivers all events
 	last       uint64        // the greatest time in it so far
 	watermark  func() uint64 // up to when it is proven to be complete; nil: unknown
 	outOfOrder uint64
 	markers    markers
 
-	// Reading is interrupted now and then, by what the consumer does: it stops the pass, or closes the reader.
+	// Now and then the consumer interrupts reading: it stops the pass, or closes the reader.
 	rnd       *rand.Rand
 	countdown int
 	close     func() error // if not nil: what to do next
@@ -42,7 +43,7 @@ type ledger struct {
 	first      []string // the first of them, in words
 }
 
-// account is what was delivered of one CPU since the accounts were last settled.
+// account holds one CPU's deliveries since the accounts were last settled.
 type account struct {
 	levels [levels]levelAccount
 	tally
@@ -51,9 +52,9 @@ type account struct {
 	sources [8]uint64
 	maps    [len(mapNames)]ofMap
 
-	// After a number was passed over, the loss that explains it should have been delivered. It may come
-	// after an event of each level, if programs that were interrupted had taken their times before it.
-	// More come if the stream has asked the kernel for losses, while the ring went on.
+	// After a number was passed over, the loss that explains it should have been delivered. It may
+	// come after an event of each level, if programs that were interrupted had taken their times
+	// before it. More come if the stream has asked the kernel for losses, while the ring went on.
 	unexplained uint64 // events since
 	since       uint64 // time of the first of them
 	delay       uint64 // most events that there were
@@ -74,7 +75,7 @@ func (t *tally) add(o *tally) {
 type levelAccount struct {
 	next, samples uint64
 	of            [len(mapNames)]uint64 // next of each map
-	fresh         bool                  // what was passed over before the next sample was output to nobody
+	fresh         bool                  // numbers skipped before the next sample went to no reader
 }
 
 func newLedger(cpus int, rnd *rand.Rand) *ledger {
@@ -95,7 +96,7 @@ func (l *ledger) settled() {
 	}
 }
 
-// violate notes what must not be.
+// violate notes a violation.
 func (l *ledger) violate(format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -158,7 +159,8 @@ func (l *ledger) takeRecord(rec *perfbuf.Record) {
 	}
 }
 
-// begin does what concerns all kinds, and returns the CPU's account, if there is one, and which map it is of.
+// begin does what concerns all kinds, and returns the CPU's account, if there is one, and which map
+// it is of.
 func (l *ledger) begin(rec *perfbuf.Record) (a *account, m int) {
 	cpu, time, late := rec.CPU, rec.Time, rec.Late
 	if rec.Kind == perfbuf.KindFlushed {

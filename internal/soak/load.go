@@ -4,7 +4,7 @@ package main
 
 import "github.com/ringfold/ringfold/internal/workload"
 
-// loadConfig is what is to run next to the reader.
+// loadConfig is the load to run next to the reader.
 type loadConfig struct {
 	Workers, Hogs, Rate int
 	Bursts              bool

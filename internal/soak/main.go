@@ -1,8 +1,8 @@
 //go:build linux && cgo
 
-// Soak drives BPF programs on all CPUs under load, reads their events by all means, and checks all of
-// it: that every payload is intact, that order and losses are what is said of them, that what was attempted is
-// what was delivered, lost or refused, by the programs' own counts, and that nothing grows. Its last line is a
+// Soak drives BPF programs on all CPUs under load, reads their events in every way, and checks all
+// of it. Every payload is intact, and order and losses are as promised. By the programs' own
+// counts, every attempted output was delivered, lost or refused. Nothing grows. Its last line is a
 // JSON object.
 //
 //	make soak DURATION=10m MODE=slack ARGS='-slack 100us -ring-bytes 8192'

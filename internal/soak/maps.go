@@ -11,10 +11,12 @@ import (
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
-// mapNames are the maps of -mode sources, whose events come in one stream. Programs output the number n to the map n mod 4.
+// mapNames are the maps of -mode sources, whose events come in one stream. Programs output the
+// number n to the map n mod 4.
 var mapNames = [...]string{"events", "more", "shared", "shards"}
 
-// isRingBuf says which are BPF ring buffers: a time in their payload orders them, and there is no padding.
+// isRingBuf says which are BPF ring buffers: a time in their payload orders them, and there is no
+// padding.
 func isRingBuf(m int) bool { return workload.Map(m).IsRingBuf() }
 
 // openMaps opens the maps that are read besides the first, into g, and one stream of all.
@@ -69,7 +71,7 @@ func (g *generation) wait(ctx context.Context) error {
 	return nil
 }
 
-// mapResult is what came of one map.
+// mapResult is the result of one map.
 type mapResult struct {
 	Outputs   uint64 `json:"outputs"` // that succeeded, or failed for want of room
 	Delivered uint64 `json:"delivered"`
@@ -91,7 +93,7 @@ func (l *ledger) mapOf(source *perfbuf.Reader) int {
 	return slices.Index(*l.readers.Load(), source)
 }
 
-// results adds what came of each map.
+// results adds the results of each map.
 func (l *ledger) results(all map[string]*mapResult, stats []perfbuf.Stats, seen []workload.CPUCounts) {
 	for m, st := range stats {
 		total, r := st.Total(), all[mapNames[m]]
@@ -112,11 +114,11 @@ func (l *ledger) results(all map[string]*mapResult, stats []perfbuf.Stats, seen 
 	}
 }
 
-// conservedMaps checks that each map's outputs are accounted for. Where several CPUs write one ring buffer its counts are for
-// all, but deliveries are by CPU everywhere.
+// conservedMaps checks that each map's outputs are accounted for. Where several CPUs write one ring
+// buffer its counts are for all, but deliveries are by CPU everywhere.
 //
-// If readers of a map came and went, events may have been dropped, and be late. Of a ring buffer, some come again to the next reader, and
-// what does not fit while it has none is nobody's loss.
+// If readers of a map came and went, events may have been dropped, and be late. Of a ring buffer,
+// some come again to the next reader, and no reader reports outputs that fail while there is none.
 func (v *verdict) conservedMaps(l *ledger, life *life, seen []workload.CPUCounts, exact bool) {
 	var late, lateSeen uint64
 	for cpu := range l.accounts {

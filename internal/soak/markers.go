@@ -9,8 +9,8 @@ import (
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
-// markers holds each Flush against what the programs had counted before the call: all that had been output
-// to the reader by then must come before its marker.
+// markers compares each Flush with the programs' counts before the call: every earlier output to
+// the reader must come before its marker.
 type markers struct {
 	mu      sync.Mutex
 	pending []call
@@ -25,7 +25,7 @@ type call struct {
 	seen []workload.CPUCounts // before that
 }
 
-// restart forgets calls whose markers need not come: what they asked for has been dropped.
+// restart forgets calls whose markers need not come, because their events were dropped.
 func (m *markers) restart(floor []workload.CPUCounts) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -47,8 +47,8 @@ func (m *markers) open() int {
 	return len(m.pending)
 }
 
-// come takes a marker. It answers at least those calls that began before its time, which is that of the
-// latest call that it answers, or that of an event with which all before are delivered.
+// come takes a marker. It answers at least those calls that began before its time, which is that of
+// the latest call that it answers, or that of an event with which all before are delivered.
 func (m *markers) come(l *ledger, time uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -64,8 +64,8 @@ func (m *markers) check(l *ledger, seen []workload.CPUCounts) {
 	for cpu := range seen {
 		for level := range seen[cpu].Levels {
 			last := seen[cpu].Levels[level].Last
-			// What was attempted before the floor may have gone to another reader, or have been dropped. What a source that
-			// was removed had may have been dropped.
+			// What was attempted before the floor may have gone to another reader, or have been
+			// dropped. What a source that was removed had may have been dropped.
 			if last <= m.floor[cpu].Levels[level].Attempted || l.changing && (last-1)%uint64(len(mapNames)) != 0 {
 				continue
 			}

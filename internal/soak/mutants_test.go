@@ -38,7 +38,7 @@ func (t *tape) copy() *tape {
 	return &c
 }
 
-// play has a ledger check it, and returns what does not hold.
+// play lets a ledger check the tape, and returns the violations.
 func (t *tape) play() []string {
 	l := newLedger(len(t.seen), rand.New(rand.NewPCG(1, 1)))
 	l.ordered, l.timed = true, false
@@ -100,7 +100,7 @@ func recordTape(t *testing.T) *tape {
 	return tape
 }
 
-// The ledger accepts what a real stream delivered, and objects to each thing that could be wrong with it.
+// The ledger accepts the deliveries of a real stream, and objects to each mutation of them.
 func TestMutants(t *testing.T) {
 	good := recordTape(t)
 	require.Empty(t, good.play())
@@ -184,7 +184,8 @@ func TestMutants(t *testing.T) {
 		"a loss comes too late": func(m *tape, loss item) { m.items = append(m.items, loss) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			// What is missing may be of a level that is silent from then on. So not each loss is missed.
+			// What is missing may be of a level that is silent from then on. So not each loss is
+			// missed.
 			caught := 0
 			for i, it := range good.items {
 				if it.call.seen == nil && it.Kind == perfbuf.KindLost {

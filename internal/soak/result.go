@@ -35,7 +35,7 @@ type result struct {
 	Refused      map[string]uint64     `json:"refused"` // outputs that the kernel does not count as lost, by error; deep: runs that made none
 	Recursions   uint64                `json:"recursion_misses"`
 	Corrupt      uint64                `json:"corrupt"`
-	LossDelay    uint64                `json:"loss_delay"` // most events between what is missing and its loss
+	LossDelay    uint64                `json:"loss_delay"` // most events between a gap and its loss
 	LossWrong    uint64                `json:"loss_wrong"` // losses in whose interval they were not
 	SpillRefused uint64                `json:"spill_refused"`
 	Barriers     uint64                `json:"barriers"`
@@ -51,7 +51,7 @@ type result struct {
 	HighWater    int                   `json:"high_water"`
 	Cpus         int                   `json:"cpus"`
 	Levels       []uint64              `json:"levels"`  // outputs attempted by nesting level
-	Sources      map[string]uint64     `json:"sources"` // samples by what they come from
+	Sources      map[string]uint64     `json:"sources"` // samples by source
 	Kernel       string                `json:"kernel"`
 	Seed         uint64                `json:"seed"`
 	Children     uint64                `json:"children"`                 // processes that this one has made meanwhile
@@ -70,7 +70,7 @@ type result struct {
 	Violations   []string              `json:"violations,omitempty"`
 }
 
-// modeResult is what came of one mode.
+// modeResult is the result of one mode.
 type modeResult struct {
 	Mode        string    `json:"mode"`
 	Conserved   bool      `json:"conserved"` // outputs is delivered + dropped + lost, but as -changes allows
@@ -253,7 +253,7 @@ func (s *session) result(seen []workload.CPUCounts) *result {
 	return res
 }
 
-// attempts holds all that was attempted against what has become of it.
+// attempts compares attempted outputs with their outcomes.
 func (s *session) attempts(res *result, seen []workload.CPUCounts) {
 	for _, w := range workload.Agree(seen) {
 		s.l.violate("%s", w)

@@ -10,12 +10,12 @@ import (
 	"github.com/ringfold/ringfold/internal/workload"
 )
 
-// settling is how long to look again where accounts do not hold: a program may have counted an attempt, and
-// not yet what came of it.
+// settling is how long to look again where accounts do not hold: a program may have counted an
+// attempt, and not yet what came of it.
 const settling = 10 * time.Second
 
-// settle holds accounts of the generations since the last time against each other, once the counts of all
-// are final.
+// settle holds accounts of the generations since the last time against each other, once the counts
+// of all are final.
 func (s *session) settle(m *modeResult) error {
 	for _, g := range s.group {
 		if err := g.wait(context.Background()); err != nil {
@@ -58,7 +58,7 @@ func (s *session) settle(m *modeResult) error {
 	return nil
 }
 
-// final checks that the counts of the generations before have stayed what they were.
+// final checks that the counts of earlier generations have not changed.
 func (s *session) final(m *modeResult) {
 	for _, g := range s.before {
 		if now := g.r.Stats().Rings; !slices.Equal(now, g.rings) {

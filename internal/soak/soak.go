@@ -137,7 +137,7 @@ func (s *session) part(ctx context.Context, mode string, until time.Time, last b
 			}
 			end = ending(s.rnd.IntN(int(drained)))
 			if mode == "sources" {
-				end = shutdown // what a ring buffer holds is not dropped
+				end = shutdown // a ring buffer keeps its records
 			}
 			if mode == "rings" && end == reopened { // its function has no say
 				end = closed

@@ -17,8 +17,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// spawner makes child processes all the time, by this process and not by the load's: a child has copies of all its
-// descriptors until it execs or exits. Whatever relies on a close being the last one fails beside it.
+// spawner makes child processes all the time, by this process and not by the load's: a child has
+// copies of all its descriptors until it execs or exits. Code that relies on a close being the last
+// one fails meanwhile.
 type spawner struct {
 	children atomic.Uint64
 	cancel   context.CancelFunc
@@ -26,8 +27,8 @@ type spawner struct {
 	errs     [2]error // why each kind has ended, once all have
 }
 
-// startSpawner makes so many children a second at most: half by fork and exec, as os/exec does, which holds
-// syscall.ForkLock, and half by a bare fork, as C libraries make it, which does not.
+// startSpawner makes so many children a second at most: half by fork and exec, as os/exec does,
+// which holds syscall.ForkLock, and half by a bare fork, as C libraries make it, which does not.
 func startSpawner(rate int, seed uint64) (*spawner, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &spawner{cancel: cancel}
@@ -81,8 +82,8 @@ func forkNapping(rnd *rand.Rand) error {
 	}
 }
 
-// forkThenNap is fork(2). The child has one thread and no Go runtime: it makes raw system calls only, on a stack that does
-// not grow, and tells the race detector nothing.
+// forkThenNap is fork(2). The child has one thread and no Go runtime: it makes raw system calls
+// only, on a stack that does not grow, and stays hidden from the race detector.
 //
 //go:norace
 //go:nosplit

@@ -62,7 +62,7 @@ func fold(ctx context.Context, src *perfbuf.Stream, l *ledger) error {
 	})
 }
 
-// folded checks what a fold returned.
+// folded checks the result of a fold.
 func (l *ledger) folded(acc, calls int) {
 	if acc != calls {
 		l.violate("a fold returned %d after %d events", acc, calls)
@@ -110,7 +110,8 @@ func records(ctx context.Context, src *perfbuf.Stream, l *ledger) error {
 	return nil
 }
 
-// readRings has a goroutine for each ring, also for those that come later, until ctx is done or one ends.
+// readRings has a goroutine for each ring, also for those that come later, until ctx is done or one
+// ends.
 func readRings(ctx context.Context, r *perfbuf.Reader, l *ledger) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
