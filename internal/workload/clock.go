@@ -2,8 +2,8 @@ package workload
 
 import "time"
 
-// Clock reads CLOCK_MONOTONIC in ns, as bpf_ktime_get_ns does, by way of package time: that asks the
-// vDSO and makes no system call.
+// Clock reads CLOCK_MONOTONIC in ns, as bpf_ktime_get_ns does, by way of package time: that asks
+// the vDSO and makes no system call.
 type Clock struct {
 	base time.Time
 	at   uint64

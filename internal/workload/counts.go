@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// Source is what makes a program run.
+// Source is the trigger of a program run.
 type Source int
 
 // The sources of workload.bpf.c.
@@ -66,8 +66,8 @@ type Counts struct {
 	Other              uint64
 	Discarded          uint64          // of those written: records that were given up
 	Last               uint64          // number of the latest that was written, and one
-	Error              int64           // what the last output returned: 0, or an errno below 0
-	Strange            int64           // what the last of Other returned
+	Error              int64           // result of the last output: 0, or an errno below 0
+	Strange            int64           // result of the last of Other
 	To                 [8]MapCounts    // by Map
 	Sources            [sources]uint64 // attempted by each
 }
@@ -111,7 +111,7 @@ func (c Counts) Since(before Counts) Counts {
 	return c
 }
 
-// CPUCounts is what programs counted on one CPU.
+// CPUCounts holds the programs' counts on one CPU.
 type CPUCounts struct {
 	Deep   uint64 // runs that found no slot, and output nothing
 	Ns     uint64 // time that test runs took
@@ -144,8 +144,8 @@ func (c *CPUCounts) To(m Map) (s MapCounts) {
 	return s
 }
 
-// Agree holds the programs' counts against each other, when none of them runs. It returns what is
-// wrong.
+// Agree compares the programs' counts with each other, when none of them runs. It returns the
+// contradictions.
 func Agree(seen []CPUCounts) (wrong []string) {
 	for cpu := range seen {
 		for level, c := range seen[cpu].Levels {

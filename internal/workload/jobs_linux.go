@@ -81,8 +81,8 @@ func hog() {
 }
 
 // bursts outputs many events at once: now and then, and in the last 20 ms of each second without a
-// pause, which no small ring survives. A burst on another CPU than the caller's runs in an interrupt,
-// on top of whatever runs there.
+// pause, which no small ring survives. A burst on another CPU than the caller's runs in an
+// interrupt, on top of whatever runs there.
 func (j Job) bursts(rnd *rand.Rand) {
 	runtime.LockOSThread()
 	began := time.Now()
@@ -103,7 +103,8 @@ func (j Job) bursts(rnd *rand.Rand) {
 // flow outputs on one CPU, from a thread on that CPU: so no other one is interrupted, and the time
 // goes to this process.
 func (j Job) flow(cpu int) {
-	// A program is not preempted while it runs, so runs are short: 256 events with a wakeup each take 1 ms.
+	// A program is not preempted while it runs, so runs are short: 256 events with a wakeup each
+	// take 1 ms.
 	const most, tick = 256, time.Millisecond
 	o := j.Output
 	for o.Count = most; j.Rate == 0; {

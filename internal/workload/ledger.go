@@ -2,7 +2,7 @@ package workload
 
 import "fmt"
 
-// Account is what a reader delivered of one map and CPU, for Counts to be held against.
+// Account holds a reader's deliveries of one map and CPU, to compare with Counts.
 type Account struct {
 	Samples, Losses, Lost uint64
 	Levels                [Levels]struct {
@@ -12,7 +12,8 @@ type Account struct {
 }
 
 // Take notes a sample. Outputs of one level come one after the other, and so must their numbers. It
-// returns how many were passed over, which a loss has to explain, and fails for one that comes again.
+// returns how many were passed over, which a loss has to explain, and fails for one that comes
+// again.
 func (a *Account) Take(p Payload) (missing uint64, err error) {
 	a.Samples++
 	l := &a.Levels[p.Level]

@@ -147,8 +147,8 @@ const (
 	cpuSize   = 8 * (cpuWords + Levels*slotWords)
 )
 
-// SetPattern sets the words that test runs' payloads are made of. Check knows those of Pattern, which
-// Load sets.
+// SetPattern sets the words that test runs' payloads are made of. Check knows those of Pattern,
+// which Load sets.
 func (p *Programs) SetPattern(word func(i int) uint64) error {
 	var words []byte
 	for i := range places + MaxSize/8 {
@@ -246,8 +246,8 @@ func (p *Programs) FillShards(bytes int) error {
 	return nil
 }
 
-// Counts returns what programs have counted so far, by CPU. Those that are running may have counted
-// an attempt, and not yet what came of it.
+// Counts returns the programs' counts so far, by CPU. Running programs may have counted an attempt,
+// but not yet its outcome.
 func (p *Programs) Counts() ([]CPUCounts, error) {
 	key := uint32(0)
 	b, err := p.maps["cpus"].GetValue(unsafe.Pointer(&key))

@@ -49,7 +49,7 @@ type attr struct {
 	ctx                     [5]uint64
 }
 
-// here is whatever CPU the caller is on: no interrupt, so that its process is the current one.
+// here is the caller's CPU: no interrupt, so that its process is the current one.
 const here = -1
 
 // attrs live on the heap, where they do not move.

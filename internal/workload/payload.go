@@ -9,7 +9,7 @@ import (
 	"fmt"
 )
 
-// Payload is what an event says of itself. Together CPU, Level and Seq identify it.
+// Payload describes its event. CPU, Level and Seq together identify it.
 type Payload struct {
 	Seq    uint64 // number of the output on its CPU and level, refused ones included
 	CPU    int
@@ -107,7 +107,7 @@ func Check(b []byte) (p Payload, err error) {
 	return p, p.differs(b, from)
 }
 
-// differs compares what is behind the header with the pattern.
+// differs compares the bytes behind the header with the pattern.
 func (p Payload) differs(b []byte, from int) error {
 	want := pattern[p.place():]
 	if bytes.Equal(b[from:p.Size], want[from:p.Size]) {

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Check accepts what programs output, padded or not, and finds each byte that differs.
+// Check accepts the programs' payloads, padded or not, and finds each byte that differs.
 func TestCheckFindsDamage(t *testing.T) {
 	for _, size := range []int{HeaderSize, HeaderSize + 3, CheckedSize, CheckedSize + 1, 61, 4096} {
 		want := Payload{Seq: 1000, CPU: 3, Level: 1, Source: Switch, Size: size, Time: 77}

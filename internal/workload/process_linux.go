@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Job is what a process of the load does until it is stopped. The load has processes of its own: what
-// the reader's does is not traced, and its CPU time is its own.
+// Job is what a process of the load does until it is stopped. The load has processes of its own:
+// what the reader's does is not traced, and its CPU time is its own.
 type Job struct {
 	// Kind is
 	//   - mix: a worker that makes system calls at Rate, sleeps, and wakes one on the second CPU;
@@ -26,7 +26,7 @@ type Job struct {
 	//   - calls: Threads on each CPU make Syscall in groups of Group, with a Pause in between.
 	Kind    string
 	CPUs    []int
-	Rate    int    // a second: of each mix, of all of a flow together; 0: as many as can be
+	Rate    int    // a second, of each mix or of a whole flow; 0: no limit
 	Output  Output // of a flow; Count is not used
 	Threads int
 	Group   int // 0: only spin
@@ -56,7 +56,7 @@ type Processes []process
 type process struct {
 	job  Job
 	cmd  *exec.Cmd
-	life io.Closer // a pipe: the process ends when this end closes, whatever happens to its starter
+	life io.Closer // a pipe: the process ends when this end closes, even if its starter dies
 }
 
 // Start starts a process for each job, and returns when their threads run. prog is the program that
@@ -78,7 +78,7 @@ func (j Job) start(prog int) (p process, err error) {
 		return p, err
 	}
 	cmd := exec.Command("/proc/self/exe")
-	// No collector beside threads that block in raw system calls, and a P for each of them. With the
+	// No collector, as threads block in raw system calls, and a P for each of them. With the
 	// race detector, a process would take a second to end.
 	cmd.Env = append(os.Environ(), jobEnv+"="+string(text), "GOGC=off", "GODEBUG=asyncpreemptoff=1", "GORACE=atexit_sleep_ms=0",
 		fmt.Sprintf("GOMAXPROCS=%d", max(8, len(j.CPUs)*max(1, j.Threads)+2)))
