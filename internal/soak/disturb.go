@@ -41,7 +41,8 @@ func (s *session) disturb(g *generation) (stop func()) {
 		sleep(ctx, rnd, 5*time.Millisecond)
 		return g.r.Resume()
 	})
-	begin(s.c.flushes && g.mode != "rings", 20*time.Millisecond, func(*rand.Rand) error { // those of single rings answer for one CPU
+	// A single ring's marker covers one CPU.
+	begin(s.c.flushes && g.mode != "rings", 20*time.Millisecond, func(*rand.Rand) error {
 		seen, err := s.p.Counts()
 		if err != nil {
 			return err

@@ -38,7 +38,7 @@ type ending int
 const (
 	shutdown ending = iota // Shutdown, while programs output
 	closed                 // Close, while programs output and a goroutine reads
-	reopened               // Close in the function that events are handed to, and the next Open at once
+	reopened               // Close in the event function, and the next Open at once
 	drained                // programs are detached and the rest is drained: the last ending
 )
 
@@ -217,7 +217,7 @@ func (s *session) over(ctx context.Context, err error) error {
 	return err
 }
 
-// restream goes on with another stream on the same reader. What the first one had seen is dropped.
+// restream replaces the stream on the same reader. Events that the first one had seen are dropped.
 func (s *session) restream(g *generation) (err error) {
 	order := g.stream.Options()
 	g.stream.Close()

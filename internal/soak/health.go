@@ -19,7 +19,7 @@ type resources struct {
 	Samples    int      `json:"samples"`
 	RSS        trend    `json:"rss_kib"`
 	Heap       trend    `json:"heap_kib"` // live, as of the latest collection
-	Go         trend    `json:"go_kib"`   // all that Go's runtime has of the system: what -memory limits
+	Go         trend    `json:"go_kib"`   // memory of Go's runtime, which -memory limits
 	FDs        trend    `json:"fds"`
 	Threads    trend    `json:"threads"`
 	Goroutines trend    `json:"goroutines"`
@@ -55,7 +55,7 @@ type healthWatch struct {
 func watchHealth(c config) *healthWatch {
 	h := &healthWatch{limit: c.memory, end: make(chan struct{}), every: 200 * time.Millisecond}
 	if c.duration > 0 {
-		h.every = max(100*time.Millisecond, min(h.every, c.duration/200)) // a few seconds are no trend
+		h.every = max(100*time.Millisecond, min(h.every, c.duration/200)) // short runs need more
 	}
 	h.samples = make([]healthSample, 0, mostAre) // it does not grow by itself
 	h.all.Go(func() {
@@ -118,7 +118,8 @@ func judge(samples []healthSample, limit int) resources {
 		{"resident memory (KiB)", &r.RSS, func(s healthSample) uint64 { return s.rss }, 48 << 10},
 		{"live heap (KiB)", &r.Heap, func(s healthSample) uint64 { return s.heap }, 24 << 10},
 		{"memory of Go (KiB)", &r.Go, func(s healthSample) uint64 { return s.all }, 48 << 10},
-		{"file descriptors", &r.FDs, func(s healthSample) uint64 { return s.fds }, 8 + 8*uint64(runtime.NumCPU())}, // -mode sources has more of them for each CPU
+		// -mode sources has more descriptors for each CPU.
+		{"file descriptors", &r.FDs, func(s healthSample) uint64 { return s.fds }, 8 + 8*uint64(runtime.NumCPU())},
 		{"threads", &r.Threads, func(s healthSample) uint64 { return s.threads }, 8},
 		{"goroutines", &r.Goroutines, func(s healthSample) uint64 { return s.goroutines }, 8},
 	} {

@@ -158,7 +158,7 @@ func TestMutants(t *testing.T) {
 				return it.Kind == perfbuf.KindFlushed && good.items[i-1].call.seen == nil
 			})
 			marker, at := m.items[i], i
-			for ; m.items[at-1].call.seen == nil || i-at < 50; at-- { // until before what it answers for
+			for ; m.items[at-1].call.seen == nil || i-at < 50; at-- { // to before its events
 				require.Greater(t, at, 1)
 			}
 			marker.Time = m.items[at-1].call.at

@@ -15,24 +15,25 @@ import (
 
 // result is the last line of output. Times are in us.
 type result struct {
-	Mode       string    `json:"mode"`
-	Conserved  bool      `json:"conserved"`       // attempted is delivered + dropped + lost + refused, on each CPU; by map with -changes
+	Mode string `json:"mode"`
+	// Attempted is delivered + dropped + lost + refused, on each CPU; by map with -changes.
+	Conserved  bool      `json:"conserved"`
 	Broken     uint64    `json:"violation_count"` // of anything that is checked
 	Events     uint64    `json:"events"`          // that were delivered, of all kinds but markers
 	Attempted  uint64    `json:"attempted"`       // outputs, as the programs count them
 	Delivered  uint64    `json:"delivered"`       // samples
 	Lost       uint64    `json:"lost"`
-	Dropped    uint64    `json:"dropped"` // what rings and streams held at Close, and late ones with -drop-late
+	Dropped    uint64    `json:"dropped"` // in rings and streams at Close, and late with -drop-late
 	Late       uint64    `json:"late"`
 	OutOfOrder uint64    `json:"out_of_order"` // without a mark
 	Gaps       uint64    `json:"gaps"`         // losses that were delivered
 	Spilled    uint64    `json:"spilled_bytes"`
 	Inversions uint64    `json:"inversions"`
 	Barrier    quantiles `json:"barrier_us"` // of the generation with the most of them
-	Latency    quantiles `json:"latency_us"` // from an event's time to its delivery, each by the clock
+	Latency    quantiles `json:"latency_us"` // from an event's time to its delivery
 
 	MaxLateness  float64               `json:"max_lateness_us"`
-	Refused      map[string]uint64     `json:"refused"` // outputs that the kernel does not count as lost, by error; deep: runs that made none
+	Refused      map[string]uint64     `json:"refused"` // by error; deep: runs without output
 	Recursions   uint64                `json:"recursion_misses"`
 	Corrupt      uint64                `json:"corrupt"`
 	LossDelay    uint64                `json:"loss_delay"` // most events between a gap and its loss
@@ -45,7 +46,7 @@ type result struct {
 	Time         string                `json:"time"`
 	Batches      uint64                `json:"batches"`
 	Wakes        uint64                `json:"wakes"`
-	CPUPercent   float64               `json:"cpu_percent"` // of this process, without the load; 100 is one CPU
+	CPUPercent   float64               `json:"cpu_percent"` // without the load; 100 is one CPU
 	DurationS    float64               `json:"duration_s"`
 	RingBytes    int                   `json:"ring_bytes"`
 	HighWater    int                   `json:"high_water"`
@@ -54,18 +55,18 @@ type result struct {
 	Sources      map[string]uint64     `json:"sources"` // samples by source
 	Kernel       string                `json:"kernel"`
 	Seed         uint64                `json:"seed"`
-	Children     uint64                `json:"children"`                 // processes that this one has made meanwhile
-	Offlines     uint64                `json:"offlines,omitempty"`       // with -hotplug: CPUs that were taken offline and back
+	Children     uint64                `json:"children"`                 // made by this process
+	Offlines     uint64                `json:"offlines,omitempty"`       // CPUs taken offline
 	Reopened     uint64                `json:"rings_reopened,omitempty"` // of CPUs that came back
 	Added        uint64                `json:"rings_added,omitempty"`    // of CPUs that were new
-	Generations  uint64                `json:"generations"`              // readers that were opened, one after the other
+	Generations  uint64                `json:"generations"`              // readers opened in turn
 	Pauses       uint64                `json:"pauses"`
 	Changes      uint64                `json:"changes"` // sources that went and came back
 	Flushes      uint64                `json:"flushes"`
 	Markers      uint64                `json:"markers"`         // calls of Flush that were answered
-	Checked      uint64                `json:"markers_checked"` // counts of the programs that markers were held against
+	Checked      uint64                `json:"markers_checked"` // program counts compared
 	Modes        []*modeResult         `json:"modes"`
-	Maps         map[string]*mapResult `json:"maps,omitempty"` // of -mode sources, all of whose maps are summed up above
+	Maps         map[string]*mapResult `json:"maps,omitempty"` // of -mode sources; summed up above
 	Resources    resources             `json:"resources"`
 	Violations   []string              `json:"violations,omitempty"`
 }
@@ -73,25 +74,25 @@ type result struct {
 // modeResult is the result of one mode.
 type modeResult struct {
 	Mode        string    `json:"mode"`
-	Conserved   bool      `json:"conserved"` // outputs is delivered + dropped + lost, but as -changes allows
-	Outputs     uint64    `json:"outputs"`   // that succeeded, or failed for want of room, as the programs count them
+	Conserved   bool      `json:"conserved"` // delivered + dropped + lost, unless -changes
+	Outputs     uint64    `json:"outputs"`   // that succeeded or found no room
 	Delivered   uint64    `json:"delivered"`
 	Dropped     uint64    `json:"dropped"`
 	Lost        uint64    `json:"lost"`
-	Refused     uint64    `json:"refused"` // outputs for other reasons: no ring while paused or between two readers
+	Refused     uint64    `json:"refused"` // for other reasons: no ring while paused or reopening
 	Late        uint64    `json:"late"`
 	Generations uint64    `json:"generations"`
 	Streams     uint64    `json:"streams,omitempty"`
 	Shutdowns   uint64    `json:"shutdowns"`
 	Closes      uint64    `json:"closes"`  // by another goroutine, while one reads
-	Reopens     uint64    `json:"reopens"` // by the function that reads, with the next Open before it returns
+	Reopens     uint64    `json:"reopens"` // by the event function, which also opens the next
 	Pauses      uint64    `json:"pauses"`
 	Changes     uint64    `json:"changes,omitempty"`
 	Spilled     uint64    `json:"spilled_bytes"`
 	Latency     quantiles `json:"latency_us"`
 	Seconds     float64   `json:"seconds"`
 	Violations  uint64    `json:"violations"`
-	Unsettled   uint64    `json:"unsettled"` // looks at the programs' counts while one was changing them
+	Unsettled   uint64    `json:"unsettled"` // looks during a change of the programs' counts
 
 	tally
 	stats   perfbuf.Stats // sums, or the greatest
@@ -174,7 +175,7 @@ func (m *modeResult) add(l *ledger, group []*generation, lives []life, seen []wo
 	m.Lost, m.Dropped, m.Spilled = ring.Lost, ring.Dropped, m.stats.SpilledBytes
 }
 
-// sumStats sums up what is looked at. All rings become one.
+// sumStats sums up the checked statistics. All rings become one.
 func sumStats(sum, s perfbuf.Stats) perfbuf.Stats {
 	s.Rings = []perfbuf.RingStats{perfbuf.Stats{Rings: slices.Concat(sum.Rings, s.Rings)}.Total()}
 	s.Hotplug.Reopened += sum.Hotplug.Reopened
@@ -189,7 +190,7 @@ func sumStats(sum, s perfbuf.Stats) perfbuf.Stats {
 	return s
 }
 
-// result sums up. seen is what the programs have counted in all.
+// result sums up. seen holds the programs' total counts.
 func (s *session) result(seen []workload.CPUCounts) *result {
 	elapsed := s.ended.Sub(s.began)
 	res := &result{
