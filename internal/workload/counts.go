@@ -16,7 +16,7 @@ const (
 	Softirq
 	Timer
 	Hrtimer
-	Burst // a test run that outputs what the sources above do
+	Burst // a test run that outputs like the sources above
 	Run   // BPF_PROG_TEST_RUN
 	Tick  // a timer's interrupt: Programs.Tick
 	Copy  // as Run, with a time that the output took
@@ -86,7 +86,7 @@ func (c *Counts) Uncounted() uint64 { return c.Busy + c.NoRing + c.Off + c.Other
 // Refused are all of these, and those that found no room.
 func (c *Counts) Refused() uint64 { return c.Full + c.Uncounted() }
 
-// Add adds what is counted in o. Last, Error and Strange become o's where o has some.
+// Add adds the counts of o. Last, Error and Strange become o's if o has any.
 func (c *Counts) Add(o *Counts) {
 	last, err, strange := c.Last, c.Error, c.Strange
 	for i, n := range o.words() {
@@ -101,7 +101,7 @@ func (c *Counts) Add(o *Counts) {
 	}
 }
 
-// Since is what was counted since before. Last, Error and Strange are as of now.
+// Since returns the counts since before. Last, Error and Strange are current.
 func (c Counts) Since(before Counts) Counts {
 	last, err, strange := c.Last, c.Error, c.Strange
 	for i, n := range before.words() {
@@ -118,7 +118,7 @@ type CPUCounts struct {
 	Levels [Levels]Counts
 }
 
-// Since is what was counted since before.
+// Since returns the counts since before.
 func (c *CPUCounts) Since(before *CPUCounts) (d CPUCounts) {
 	d.Deep, d.Ns = c.Deep-before.Deep, c.Ns-before.Ns
 	for i := range d.Levels {

@@ -82,7 +82,7 @@ func hog() {
 
 // bursts outputs many events at once: now and then, and in the last 20 ms of each second without a
 // pause, which no small ring survives. A burst on another CPU than the caller's runs in an
-// interrupt, on top of whatever runs there.
+// interrupt, on top of the code that runs there.
 func (j Job) bursts(rnd *rand.Rand) {
 	runtime.LockOSThread()
 	began := time.Now()
@@ -94,7 +94,7 @@ func (j Job) bursts(rnd *rand.Rand) {
 		}
 		o := j.Output
 		o.Count = 1 + rnd.IntN(most)
-		if err := o.On(progFD, j.CPUs[rnd.IntN(len(j.CPUs))]); !j.Hotplug { // else it may be offline
+		if err := o.On(progFD, j.CPUs[rnd.IntN(len(j.CPUs))]); !j.Hotplug { // else maybe offline
 			must(err)
 		}
 	}

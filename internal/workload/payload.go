@@ -16,7 +16,7 @@ type Payload struct {
 	Level  int    // programs that it interrupted, and that were about to output
 	Source Source // what made the program run
 	Size   int    // bytes that the program output
-	Time   uint64 // ns of CLOCK_MONOTONIC, just before the output; when it reserved, of stamped ones
+	Time   uint64 // CLOCK_MONOTONIC in ns, before the output; if stamped, after the reservation
 }
 
 // Sizes of workload.bpf.c, in bytes.

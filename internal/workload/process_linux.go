@@ -15,13 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Job is what a process of the load does until it is stopped. The load has processes of its own:
-// what the reader's does is not traced, and its CPU time is its own.
+// Job is the work of a process of the load until Stop. The load has its own processes, because
+// programs do not trace the reader's process, and its CPU time must stay separate.
 type Job struct {
 	// Kind is
 	//   - mix: a worker that makes system calls at Rate, sleeps, and wakes one on the second CPU;
 	//   - hog: a thread that takes all the CPU time it gets;
-	//   - burst: outputs at once on all CPUs, now and then, and for 20 ms of each second without a pause;
+	//   - burst: outputs on all CPUs at once, now and then, and nonstop for 20 ms of each second;
 	//   - flow: outputs at Rate, from threads on their CPUs;
 	//   - calls: Threads on each CPU make Syscall in groups of Group, with a Pause in between.
 	Kind    string
