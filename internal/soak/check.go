@@ -81,7 +81,7 @@ func check(l *ledger, lives []life, seen []workload.CPUCounts, exact bool) (v ve
 		if complete && ring.Dropped > 0 {
 			v.no("CPU %d: %d samples were dropped, though all that the ring held was to be delivered", cpu, ring.Dropped)
 		}
-		if sum := seen[cpu].Sum(); placed && sum.Busy+sum.Off+sum.Other == 0 { // else gaps may be refusals
+		if sum := seen[cpu].Sum(); placed && sum.Busy+sum.Off+sum.Other == 0 { // no refusals
 			v.placed(a, cpu)
 		}
 	}

@@ -6,7 +6,7 @@
 // JSON object.
 //
 //	make soak DURATION=10m MODE=slack ARGS='-slack 100us -ring-bytes 8192'
-//	make soak DURATION=3m MODE=sources       two arrays and two kinds of ring buffers, which come and go
+//	make soak DURATION=3m MODE=sources       arrays and ring buffers that come and go
 //	make soak DURATION=1h MODE=all
 package main
 

@@ -11,7 +11,7 @@ import (
 )
 
 // settling is how long to look again where accounts do not hold: a program may have counted an
-// attempt, and not yet what came of it.
+// attempt, but not yet its outcome.
 const settling = 10 * time.Second
 
 // settle holds accounts of the generations since the last time against each other, once the counts
