@@ -1,4 +1,4 @@
-// Package gate counts who may touch memory that is to be unmapped.
+// Package gate counts the users of memory that is about to be unmapped.
 package gate
 
 import (
@@ -6,17 +6,18 @@ import (
 	"sync/atomic"
 )
 
-// A Gate lets callers touch memory until it is closed and the last of them has left. Then it calls a function,
-// once, which unmaps it. Methods may be called from anywhere; only Leave may block. The zero Gate needs Open.
+// A Gate lets callers touch memory until it is closed and the last of them has left. It then calls
+// a function, once, which unmaps the memory. Methods may be called from anywhere; only Leave may
+// block. The zero Gate needs Open.
 type Gate struct {
-	inside atomic.Int64 // the Gate itself until it is closed, and everyone between Enter and Leave
+	inside atomic.Int64 // one for the open Gate, and one for each caller between Enter and Leave
 	closed atomic.Bool
 	done   chan struct{} // closed by Close
-	final  chan struct{} // closed by the last to leave
+	final  chan struct{} // closed after finish returns
 	finish func()
 }
 
-// Open lets callers in. The last to leave calls finish.
+// Open lets callers in. The last caller to leave calls finish.
 func (g *Gate) Open(finish func()) {
 	g.done, g.final, g.finish = make(chan struct{}), make(chan struct{}), finish
 	g.inside.Store(1)
@@ -35,17 +36,17 @@ func (g *Gate) Enter() error {
 	}
 }
 
-// Retain is Enter on behalf of a caller who has entered and not left.
+// Retain is Enter for another user. The caller must itself be between Enter and Leave.
 func (g *Gate) Retain() { g.inside.Add(1) }
 
-// Leave undoes Enter. The last to leave blocks for as long as finish takes.
+// Leave undoes Enter. The last caller to leave blocks while finish runs.
 func (g *Gate) Leave() {
 	if g.inside.Add(-1) == 0 {
 		g.end()
 	}
 }
 
-// LeaveAtOnce is Leave for those who must not block.
+// LeaveAtOnce is Leave for callers that must not block.
 func (g *Gate) LeaveAtOnce() {
 	if g.inside.Add(-1) == 0 {
 		go g.end()
@@ -57,8 +58,8 @@ func (g *Gate) end() {
 	close(g.final)
 }
 
-// Close lets nobody in from now on. It reports whether this call did it: the caller then has to Leave, once the memory
-// may go.
+// Close lets no more callers in. It returns true for the first call only; that caller then has to
+// Leave once the memory may go.
 func (g *Gate) Close() bool {
 	if !g.closed.CompareAndSwap(false, true) {
 		return false
@@ -67,10 +68,11 @@ func (g *Gate) Close() bool {
 	return true
 }
 
-// Closed is true from Close on. Loops look at it for each event. Only the Gate stores it.
+// Closed is true once Close has been called. Loops check it for each event. Only the Gate stores
+// it.
 func (g *Gate) Closed() *atomic.Bool { return &g.closed }
 
-// Inside is how many could keep the memory mapped now, the open Gate among them.
+// Inside returns how many users now keep the memory mapped, counting the open Gate.
 func (g *Gate) Inside() int { return int(g.inside.Load()) }
 
 // Done is closed by Close.

@@ -23,7 +23,7 @@ func TestTheLastToLeaveFinishes(t *testing.T) {
 		<-g.Done()
 		require.False(t, g.Close(), "only the first closes")
 		require.Equal(t, os.ErrClosed, g.Enter())
-		leave(&g) // who has closed it
+		leave(&g) // on behalf of Close
 		select {
 		case <-g.Final():
 			t.Fatal("somebody is inside")
@@ -36,7 +36,7 @@ func TestTheLastToLeaveFinishes(t *testing.T) {
 	}
 }
 
-// Nobody gets in once finish may run, and it runs once.
+// No caller gets in once finish may run, and finish runs once.
 func TestEnterAgainstClose(t *testing.T) {
 	for range 200 {
 		var g Gate
