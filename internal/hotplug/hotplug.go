@@ -1,5 +1,5 @@
-// Package hotplug gives rings to CPUs that come online, and new perf events to those that return. Ring buffers that are stored in a map of
-// maps come the same way, by their ids.
+// Package hotplug gives rings to CPUs that come online, and new perf events to those that return.
+// It adds ring buffers from a map of maps the same way, by their ids.
 package hotplug
 
 import (
@@ -17,46 +17,47 @@ import (
 	"github.com/ringfold/ringfold/internal/walk"
 )
 
-// Options are what a Follower needs of the reader whose rings it adds to.
+// Options connect a Follower to the reader whose rings it adds to.
 type Options struct {
 	Kernel *kernel.Parts // has Hotplug and Watcher
 	Gate   *gate.Gate    // of the rings
 	Rings  *walk.Rings
-	Add    func(*raw.Ring)      // makes this the last of Rings
+	Add    func(*raw.Ring)      // appends it to Rings
 	Renew  func(ring int) error // puts a ring's perf event into the map
-	Full   string               // why there is no room for one more, a format of its CPU
-	// Refused says whether it is of no use to try again after an error of Kernel.Add, and what the user gets to see of it.
+	Full   string               // error format for a CPU that finds no room
+	// Refused judges an error of Kernel.Add: whether retrying is pointless, and which error the
+	// user sees.
 	Refused func(error) (final bool, public error)
 }
 
-// Follower sees to it that the CPUs that are to be read have rings when they are online. The zero Follower follows none.
-// Replug and Reopen are for one goroutine, all else may be called from anywhere.
+// Follower gives a ring to each followed CPU that is online. The zero Follower follows none. Only
+// one goroutine may call Replug and Reopen; the other methods may be called from anywhere.
 type Follower struct {
 	o     Options
-	unset []int // rings of which the entry in the map could not be set
+	unset []int // rings whose map entry could not be set
 
 	reopened, added atomic.Uint64
 	err             atomic.Pointer[error]
 }
 
-// Init says whom to follow, and for whom. It comes before all else.
+// Init sets the options. Call it before any other method.
 func (f *Follower) Init(o Options) { f.o = o }
 
-// Start follows CPUs from now on, in a goroutine that does not keep the Follower, or what it is part of, from
-// being collected.
+// Start follows CPUs from now on. Its goroutine holds only a weak pointer, so the Follower, and the
+// reader that contains it, can still be collected.
 func (f *Follower) Start() { go follow(weak.Make(f), f.o.Kernel.Watcher) }
 
-// Stop ends that. It does not block.
+// Stop ends the goroutine of Start. It does not block.
 func (f *Follower) Stop() {
 	if f.o.Kernel != nil {
 		f.o.Kernel.Watcher.StopWatching()
 	}
 }
 
-// Counts returns how many CPUs were back and got new perf events, and how many were new and got a ring.
+// Counts returns how many returning CPUs got new perf events, and how many new CPUs got a ring.
 func (f *Follower) Counts() (reopened, added uint64) { return f.reopened.Load(), f.added.Load() }
 
-// Err is why the latest of this failed, or why the kernel does not tell of changes.
+// Err returns the error of the latest Replug, or else why the kernel does not report changes.
 func (f *Follower) Err() error {
 	if err := f.err.Load(); err != nil && *err != nil {
 		return *err
@@ -76,13 +77,13 @@ func follow(follower weak.Pointer[Follower], watch kernel.Watcher) {
 		}
 		again = 0
 		if err := f.Replug(); err != nil {
-			again = time.Second // there may be room then, or descriptors
+			again = time.Second // by then there may be room, or descriptors
 		}
 	}
 }
 
-// Replug gives rings to CPUs that have come, and to those that have come back. The error is why that may succeed
-// later.
+// Replug gives rings to new CPUs, and new perf events to those that have returned. It returns an
+// error only if retrying may help.
 func (f *Follower) Replug() error {
 	if err := f.o.Gate.Enter(); err != nil {
 		return nil // closed
@@ -93,7 +94,7 @@ func (f *Follower) Replug() error {
 	for _, cpu := range cpus {
 		final, failed := f.plug(cpu)
 		switch {
-		case failed == nil, errors.Is(failed, syscall.ENODEV): // it is gone again
+		case failed == nil, errors.Is(failed, syscall.ENODEV): // the CPU is offline again
 		case final: // it will never have a ring
 			err = failed
 		default:
@@ -104,7 +105,7 @@ func (f *Follower) Replug() error {
 	return again
 }
 
-// plug sees to it that an online CPU has a ring. final says that it never will.
+// plug makes sure that an online CPU has a ring. It returns final if the CPU can never have one.
 func (f *Follower) plug(cpu int) (final bool, err error) {
 	switch i := f.o.Kernel.Hotplug.Index(cpu); {
 	case i < 0:
@@ -117,7 +118,7 @@ func (f *Follower) plug(cpu int) (final bool, err error) {
 	return false, nil
 }
 
-// Reopen lets outputs of a CPU that is back go on to its ring.
+// Reopen opens new perf events for the ring of a CPU that has returned.
 func (f *Follower) Reopen(ring int) error {
 	if err := f.o.Kernel.Returning.Reopen(ring); err != nil {
 		return err
@@ -126,7 +127,7 @@ func (f *Follower) Reopen(ring int) error {
 	return f.renew(ring)
 }
 
-// renew puts the perf event of a ring that has been opened into the map.
+// renew puts a ring's new perf event into the map.
 func (f *Follower) renew(ring int) error {
 	f.unset = slices.DeleteFunc(f.unset, func(i int) bool { return i == ring })
 	err := f.o.Renew(ring)

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// rig is a Follower of a kernel that a test sets up, and the rings that it adds to.
+// rig is a Follower, its fake kernel, and the rings it adds to.
 type rig struct {
 	Follower
 	gate    gate.Gate
@@ -95,7 +95,7 @@ func TestReplug(t *testing.T) {
 	require.True(t, g.dead[0], "nobody touches rings of a closed reader")
 }
 
-// What failed is tried again, unless that is of no use.
+// Replug retries after failures, except final ones.
 func TestFailures(t *testing.T) {
 	g := newRig(3)
 	g.online, g.opens = []int{1}, syscall.EMFILE
@@ -123,7 +123,7 @@ func TestFailures(t *testing.T) {
 	require.Equal(t, syscall.EIO, g.Err())
 }
 
-// What failed is tried again after a second, without a change.
+// After a failure, Replug runs again a second later, without a change.
 func TestFollow(t *testing.T) {
 	g := newRig(1)
 	g.online, g.sets = []int{1}, syscall.EPERM
