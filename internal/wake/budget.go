@@ -2,20 +2,21 @@ package wake
 
 import "time"
 
-// A wakeup takes the program that outputs some 10 us, so that one per millisecond costs a CPU's programs 1 %. A ring
-// may go beyond that for a moment: what happens to a process comes as some events in a row.
+// A wakeup costs the program that outputs some 10 us, so one per millisecond costs a CPU's programs
+// 1 %. A ring may briefly exceed that, because a process often causes several events in a row.
 const (
 	bellEvery = time.Millisecond
 	burst     = 16
-	bellBytes = 128 // a wakeup each: what came before the reader has got up has rung the bell too
+	bellBytes = 128 // per wakeup: outputs before the reader gets up ring the bell too
 )
 
-// budget is what the wakeups of a ring may cost. The zero budget is whole.
+// budget limits the wakeups of a ring. The zero budget is full.
 type budget struct {
-	whole time.Time // when all of it is there again
+	whole time.Time // when the budget is full again
 }
 
-// spend takes the wakeups that so many bytes have caused from the budget, if there is enough of it for as many in a row as most.
+// spend charges the wakeups that so many bytes have caused. It returns false, and charges nothing,
+// if more than most wakeups would then be outstanding.
 func (b *budget) spend(bytes uint64, most int) bool {
 	now := time.Now()
 	if b.whole.Before(now) {

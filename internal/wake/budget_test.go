@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Rare events leave a ring armed, some in a row too. More of them disarm it, whether they come one by one or at once.
+// Rare events leave a ring armed, even several in a row. More of them disarm it, one by one or all
+// at once.
 func TestBudget(t *testing.T) {
 	const event = 88
 	for name, c := range map[string]struct {
@@ -51,7 +52,7 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// What does not wake anybody costs nothing.
+// Bytes that wake nobody cost nothing.
 func TestBudgetOfADisarmedRing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, e := newFakeMap()

@@ -5,39 +5,39 @@ import (
 	"time"
 )
 
-// Doorbell decides when each output is to wake the reader: while they are rare.
+// Doorbell decides when each output wakes the reader: while outputs are rare.
 //
-// Each ring has two perf events: one that wakes the reader when much has come since the last
-// wakeup, and one, the doorbell, of which each output does. Which of them a program outputs to is
-// what the map says (bpf_perf_event_output in kernel/trace/bpf_trace.c); both write to one ring
-// (PERF_EVENT_IOC_SET_OUTPUT), and the wakeup is the event's own matter (perf_output_sample in
+// Each ring has two perf events. The plain one wakes the reader when much has come since the last
+// wakeup; the other, the doorbell, wakes it for each output. The map entry selects the event that
+// programs output to (bpf_perf_event_output in kernel/trace/bpf_trace.c). Both events write to one
+// ring (PERF_EVENT_IOC_SET_OUTPUT), but each wakes by its own settings (perf_output_sample in
 // kernel/events/core.c). So arming is one map update.
 //
-//	armed     each output wakes the reader, which disarms the ring once that has cost too much: see budget
-//	disarmed  the reader looks at the ring every poll interval; quiet for some looks in a row, it is armed
+//	armed     each output wakes the reader, which disarms the ring once wakeups cost too much: budget
+//	disarmed  the reader polls the ring, and arms it after several looks in a row that find it quiet
 //
-// An output that came before arming is seen by looking at the head after it. An output whose program
-// had found the old entry, and writes only after that, rings no bell; it is found by looking again
-// after ever longer times, for more than a second in all, in which any program gets from the one to the
-// other. After that nothing polls.
+// A look at the head after arming finds the outputs that came before it. A program that read the
+// old entry may still write after that look, and rings no bell. So the reader looks again at
+// growing intervals, for more than a second in all: any program writes within that time. After that
+// nothing polls.
 //
-// It is for whoever waits, one goroutine at a time.
+// Only one goroutine, the one that waits, may use it at a time.
 type Doorbell struct {
 	entries  *Entries
 	interval time.Duration
 	rings    []quietness
-	next     time.Time     // of a look
+	next     time.Time     // of the next look
 	again    time.Duration // time to the next look when all are armed; 0: no more looks
 
-	pause   bool        // all are armed, and the latest look has found nothing, as of the choice of the deadline
-	rang    bool        // the reader has something to do since: see ring
+	pause   bool        // when the deadline was chosen, all rings were armed and the latest look had found nothing
+	rang    bool        // ring has been called since the deadline was chosen
 	changed atomic.Bool // a ring has been disarmed since the deadline was chosen
 }
 
-// quietness is how long nothing has come from a CPU.
+// quietness records how long a ring has been quiet.
 type quietness struct {
-	head  uint64 // at the last look
-	looks int    // that have found it unchanged
+	head  uint64 // at the latest look
+	looks int    // in a row that found head unchanged
 }
 
 const (
@@ -45,16 +45,16 @@ const (
 	LastLook   = 2 * time.Second // the longest time between two looks after arming
 )
 
-// NewDoorbell makes one that looks at disarmed rings after each interval.
+// NewDoorbell makes a Doorbell that looks at disarmed rings after each interval.
 func NewDoorbell(e *Entries, interval time.Duration) *Doorbell {
 	d := &Doorbell{entries: e, interval: interval, rings: make([]quietness, len(e.armed)), next: time.Unix(1, 0)}
 	for i := range d.rings {
-		d.rings[i].looks = QuietLooks // arm at once if nothing is there
+		d.rings[i].looks = QuietLooks // arm at the first look if the ring is empty
 	}
 	return d
 }
 
-// deadline is when to look, zero for never.
+// deadline returns when to look, zero for never.
 func (d *Doorbell) deadline() time.Time {
 	d.changed.Store(false)
 	if d.rang {
@@ -66,7 +66,7 @@ func (d *Doorbell) deadline() time.Time {
 	switch {
 	case d.again == 0 && armed:
 		return time.Time{}
-	case d.again > d.interval && !armed: // disarmed since the latest look, when all were armed: no bell tells of what comes
+	case d.again > d.interval && !armed: // a ring was disarmed since the latest look, which saw all armed: it rings no bell
 		d.returned()
 	}
 	return d.next
@@ -75,7 +75,8 @@ func (d *Doorbell) deadline() time.Time {
 // due reports whether it is time to look.
 func (d *Doorbell) due() bool { return !time.Now().Before(d.next) }
 
-// AllArmed reports whether the first output to any ring wakes the reader. It may be called from anywhere.
+// AllArmed reports whether the first output to any ring wakes the reader. It may be called from
+// anywhere.
 func (d *Doorbell) AllArmed() bool {
 	for i := range int(d.entries.count.Load()) {
 		if !d.entries.Armed(i) {
@@ -85,11 +86,11 @@ func (d *Doorbell) AllArmed() bool {
 	return true
 }
 
-// Idle reports whether nothing looks before a bell rings.
+// Idle reports whether all rings are armed and no look is scheduled.
 func (d *Doorbell) Idle() bool { return d.again == 0 && d.AllArmed() }
 
-// Look arms the rings that have been quiet for long, and sets the time of the next look. Of a ring, head is how
-// far it has got, and unread how many bytes are there to be read. It reports whether there are any.
+// Look arms the rings that have been quiet for long, and schedules the next look. head returns a
+// ring's head, and unread its number of unread bytes. It reports whether any ring has unread bytes.
 func (d *Doorbell) Look(head, unread func(ring int) uint64) (found bool) {
 	armed := false
 	for i := range int(d.entries.count.Load()) {
@@ -105,7 +106,7 @@ func (d *Doorbell) Look(head, unread func(ring int) uint64) (found bool) {
 			q.looks++
 		case d.entries.Err() == nil:
 			armed = d.entries.Arm(i) || armed
-			found = found || unread(i) > 0 // came before it was armed
+			found = found || unread(i) > 0 // came before the ring was armed
 		}
 	}
 	switch {
@@ -120,10 +121,12 @@ func (d *Doorbell) Look(head, unread func(ring int) uint64) (found bool) {
 	return found
 }
 
-// ring is returned after a pause. The clock is read later, by deadline: the reader gets to the event sooner.
+// ring is returned after a pause. It leaves the clock to deadline, so that the reader gets to the
+// event sooner.
 func (d *Doorbell) ring() { d.again, d.rang = d.interval, true }
 
-// returned notes that the reader has something to do, or had, and looks again after the poll interval.
+// returned notes that a wait has ended with something to do. The next look comes after the poll
+// interval.
 func (d *Doorbell) returned() {
 	d.again = d.interval
 	d.next = time.Now().Add(d.interval)

@@ -11,31 +11,32 @@ import (
 	"github.com/ringfold/ringfold/internal/walk"
 )
 
-// each is the goroutines that wait for one ring each. A wakeup tells only one poller which ring it was for
-// (perf_poll consumes readiness), so one goroutine waits on behalf of all of them.
+// each serves goroutines that each wait for one ring. A wakeup reaches only one poller (perf_poll
+// consumes readiness), so one goroutine waits on behalf of all of them.
 type each struct {
 	mu      sync.Mutex
 	waiters []waiter  // by ring
-	count   int       // that wait
+	count   int       // of those that wait
 	serving bool      // a goroutine waits on their behalf
-	left    sync.Cond // of mu: it does not any longer
+	left    sync.Cond // of mu: serving has become false
 	changed atomic.Bool
 }
 
-// waiter is who waits for a ring.
+// waiter is the wait for one ring.
 type waiter struct {
 	waits atomic.Bool
-	done  chan error // what has ended the wait; nil until the first
+	done  chan error // receives the result of the wait; nil until the first wait
 }
 
-// ErrRingBusy is returned if another goroutine waits for that ring.
+// ErrRingBusy is returned if another goroutine waits for the ring.
 var ErrRingBusy = fmt.Errorf("%w: another goroutine waits for this ring", walk.ErrBusy)
 
-// errChanged ends the wait on behalf of waiters of whom somebody has come or gone.
+// errChanged ends the shared wait because a waiter has come or gone.
 var errChanged = errors.New("wake: changed")
 
-// WaitRing is Wait for one ring. The caller has retained the rings, and closes closed when they are. It returns
-// ErrRingBusy if another goroutine waits for this ring, and ErrBusy if one waits for all.
+// WaitRing is Wait for one ring. The caller has retained the rings; the channel closed ends the
+// wait. It returns ErrRingBusy if another goroutine waits for this ring, and ErrBusy if one waits
+// for all.
 func (w *Waker) WaitRing(ctx context.Context, ring int, closed <-chan struct{}) error {
 	done, err := w.join(ring)
 	if err != nil {
@@ -53,7 +54,7 @@ func (w *Waker) WaitRing(ctx context.Context, ring int, closed <-chan struct{}) 
 	}
 }
 
-// join makes somebody wait for a ring too.
+// join adds a waiter for a ring.
 func (w *Waker) join(ring int) (done <-chan error, err error) {
 	w.each.mu.Lock()
 	defer w.each.mu.Unlock()
@@ -65,7 +66,7 @@ func (w *Waker) join(ring int) (done <-chan error, err error) {
 		return nil, ErrRingBusy
 	}
 	if w.owner.Asked(ring) {
-		one.done <- nil // there is room, as above
+		one.done <- nil // the channel has room, as checked above
 		return one.done, nil
 	}
 	if !w.each.serving {
@@ -83,7 +84,7 @@ func (w *Waker) join(ring int) (done <-chan error, err error) {
 	return one.done, nil
 }
 
-// quit undoes join, unless the wait has ended meanwhile.
+// quit undoes join, unless the wait has ended in the meantime.
 func (w *Waker) quit(ring int) {
 	w.each.mu.Lock()
 	defer w.each.mu.Unlock()
@@ -99,10 +100,11 @@ func (w *Waker) quit(ring int) {
 	w.poller.Interrupt()
 }
 
-// holds reports whether there is something to read in a ring, or a marker or an error at its end.
+// holds reports whether a ring has something to read, or its pass must end with a marker or an
+// error.
 func (w *Waker) holds(ring int) bool { return w.owner.Unread(ring) > 0 || w.owner.Asked(ring) }
 
-// Flush ends the waits that are under way, for one ring if a pass over that has a call to answer. It does not block.
+// Flush ends the wait for each ring whose pass has a call to answer. It does not block.
 func (w *Waker) Flush() {
 	w.each.mu.Lock()
 	defer w.each.mu.Unlock()
@@ -117,14 +119,14 @@ func (w *Waker) Flush() {
 	}
 }
 
-// finish ends the wait for one ring, with the lock held.
+// finish ends the wait for one ring. The caller holds mu.
 func (w *Waker) finish(one *waiter, err error) {
 	one.waits.Store(false)
 	w.each.count--
-	one.done <- err // there is room: the wait has not ended before
+	one.done <- err // does not block: this wait sends only once
 }
 
-// serve waits on behalf of all who wait for one ring, until nobody does.
+// serve waits on behalf of all single-ring waiters, until none is left.
 func (w *Waker) serve() {
 	defer w.owner.Release()
 	for {
@@ -137,8 +139,8 @@ func (w *Waker) serve() {
 	}
 }
 
-// finishReady ends the waits for rings that have something, if err, with which block has ended, is nil,
-// or all if it is one that concerns all. It reports whether nobody is left.
+// finishReady ends waits after block has returned err: on nil those whose rings have something, on
+// errChanged none, on any other error all. It reports whether no waiter is left.
 func (w *Waker) finishReady(err error) (empty bool) {
 	w.each.mu.Lock()
 	defer w.each.mu.Unlock()
@@ -157,8 +159,8 @@ func (w *Waker) finishReady(err error) (empty bool) {
 	return w.each.count == 0
 }
 
-// begin makes the caller the only one that waits. Once all waits for single rings have ended, the goroutine that served them
-// is about to leave: begin waits for that.
+// begin makes the caller the only waiter. Once all single-ring waits have ended, the goroutine that
+// served them is about to leave: begin waits for that.
 func (w *Waker) begin() error {
 	if w.waiting.CompareAndSwap(false, true) {
 		return nil
@@ -174,15 +176,15 @@ func (w *Waker) begin() error {
 	return nil
 }
 
-// State is who waits, for tests.
+// State describes the waiters, for tests.
 type State struct {
-	Waiting bool  // somebody does, for one ring or all
-	Serving bool  // on behalf of those who wait for one ring each
-	Each    int   // so many of them
-	Ended   []int // rings whose waits have ended, and whose waiters have not seen it yet
+	Waiting bool  // a goroutine waits, for one ring or all
+	Serving bool  // serve is running
+	Each    int   // single-ring waiters
+	Ended   []int // rings whose waits have ended, but whose waiters have not seen it
 }
 
-// State returns it.
+// State returns the present State.
 func (w *Waker) State() (s State) {
 	w.each.mu.Lock()
 	defer w.each.mu.Unlock()

@@ -7,42 +7,44 @@ import (
 	"github.com/ringfold/ringfold/internal/kernel"
 )
 
-// Entries is what the map holds for the rings. Programs read it, and so each change counts for those
-// outputs that look an entry up afterwards. Methods may be called at the same time.
+// Entries are the map's entries for the rings. A change affects programs that look up an entry
+// after it. Methods may be called concurrently.
 type Entries struct {
 	set      func(ring int, to kernel.Entry) error
-	disarmed func() // is called when a ring has been disarmed, or cannot be
+	disarmed func() // called when a ring has been disarmed, or cannot be
 
-	// Burst is how many wakeups in a row an armed ring may cause. It must not change while there are readers.
+	// Burst is how many wakeups in a row an armed ring may cause. It must not change while there
+	// are readers.
 	Burst int
 
-	mu     sync.Mutex // held while they are changed
+	mu     sync.Mutex // held while entries change
 	paused bool
 	closed bool
 	armed  []atomic.Bool // the ring's entry is its doorbell, or will be when not paused
-	spent  []budget      // by each ring's wakeups; of whoever reads the ring
+	spent  []budget      // on wakeups, by ring; only the ring's reader uses its budget
 	count  *atomic.Int32
 
 	arms, disarms atomic.Uint64
 	failure       atomic.Pointer[error] // why a ring could not be armed or disarmed
-	torn          atomic.Pointer[error] // why pausing could not change every entry; nil: it could, or tries again
+	torn          atomic.Pointer[error] // why Pause or Resume could not change every entry; nil if the latest call did
 }
 
-// NewEntries makes room for the entries of so many rings, of which count are in use. It calls disarmed when a ring
-// has been disarmed, or cannot be: whoever waits then has to look at it by the timer.
+// NewEntries makes room for the entries of so many rings, of which count are in use. It calls
+// disarmed when a ring has been disarmed, or cannot be: the waiting goroutine must then poll that
+// ring.
 func NewEntries(room int, count *atomic.Int32, set func(ring int, to kernel.Entry) error, disarmed func()) *Entries {
 	return &Entries{set: set, disarmed: disarmed, Burst: burst, armed: make([]atomic.Bool, room), spent: make([]budget, room), count: count}
 }
 
-// Arm makes each output to a ring wake the reader. It reports whether that worked. Looking at the ring's head
-// has to follow arming: see [Doorbell].
+// Arm makes each output to a ring wake the reader, and reports success. The caller must look at the
+// ring's head afterwards: see [Doorbell].
 func (e *Entries) Arm(ring int) bool { return e.arm(ring, true) }
 
-// Disarm makes no output to a ring wake the reader until the watermark.
+// Disarm makes outputs to a ring wake the reader only at the watermark.
 func (e *Entries) Disarm(ring int) { e.arm(ring, false) }
 
-// Flowed is told by whoever reads a ring that so many bytes have come. It disarms a ring that has used up its
-// budget. It is quick if the ring is not armed, as it is called for every event.
+// Flowed notes that a ring's reader has found so many bytes. It disarms a ring that has used up its
+// budget. Callers call it for every event, so it is quick if the ring is not armed.
 func (e *Entries) Flowed(ring int, bytes uint64) {
 	if e.armed[ring].Load() && !e.spent[ring].spend(bytes, e.Burst) {
 		e.Disarm(ring)
@@ -83,13 +85,13 @@ func plainOrBell(armed bool) kernel.Entry {
 // Armed reports whether each output to a ring wakes the reader.
 func (e *Entries) Armed(ring int) bool { return e.armed[ring].Load() }
 
-// Counts returns how often a ring was armed, and disarmed.
+// Counts returns how often rings were armed and disarmed.
 func (e *Entries) Counts() (arms, disarms uint64) { return e.arms.Load(), e.disarms.Load() }
 
 // Fail notes why rings cannot be armed at all.
 func (e *Entries) Fail(err error) { e.failure.Store(&err) }
 
-// Err is why an entry could not be changed, nil if all could.
+// Err returns why an entry could not be changed, nil if all could.
 func (e *Entries) Err() error {
 	for _, p := range []*atomic.Pointer[error]{&e.failure, &e.torn} {
 		if err := p.Load(); err != nil {
@@ -99,10 +101,10 @@ func (e *Entries) Err() error {
 	return nil
 }
 
-// Pause empties the entries. If it could not for each of them, the next call does it again.
+// Pause empties the entries. If some could not be emptied, the next call retries.
 func (e *Entries) Pause() error { return e.pause(true) }
 
-// Resume puts back what belongs there, and like Pause tries again.
+// Resume restores the entries, and retries like Pause.
 func (e *Entries) Resume() error { return e.pause(false) }
 
 func (e *Entries) pause(on bool) error {
@@ -126,13 +128,13 @@ func (e *Entries) pause(on bool) error {
 		e.torn.Store(nil)
 		return nil
 	}
-	// Rings are looked at by the timer then. While paused, arming sets no entry, and those that are still in the
-	// map would ring no bell.
+	// The timer covers the rings from now on. While paused, arming sets no entry, and entries still
+	// in the map might ring no bell.
 	e.torn.Store(&failed)
 	return failed
 }
 
-// Renew sets a ring's entry again, to perf events that are new.
+// Renew sets a ring's entry again, to its new perf events.
 func (e *Entries) Renew(ring int) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -143,7 +145,7 @@ func (e *Entries) Renew(ring int) error {
 	return e.set(ring, plainOrBell(e.armed[ring].Load()))
 }
 
-// Close leaves the entries alone from now on.
+// Close makes all later calls leave the entries alone.
 func (e *Entries) Close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 
 var errTest = errors.New("of the test")
 
-// fakeMap is a map of two entries, of which one may refuse to be set.
+// fakeMap is a map of two entries, one of which may refuse to be set.
 type fakeMap struct {
 	entries  []kernel.Entry
 	refuses  int // a ring, -1: none
@@ -31,7 +31,8 @@ func newFakeMap() (*fakeMap, *Entries) {
 	}, func() { m.disarmed++ })
 }
 
-// While paused, entries stay empty, whatever is armed and disarmed. Resume sets what belongs there then.
+// While paused, entries stay empty even if rings are armed or disarmed. Resume then sets the right
+// ones.
 func TestEntriesArmedWhilePaused(t *testing.T) {
 	m, e := newFakeMap()
 	require.True(t, e.Arm(0))
@@ -47,7 +48,7 @@ func TestEntriesArmedWhilePaused(t *testing.T) {
 	require.Equal(t, []uint64{2, 1}, []uint64{arms, disarms})
 }
 
-// A ring that cannot be disarmed is armed still, and whoever waits is called all the same.
+// A ring that cannot be disarmed stays armed, and disarmed is called all the same.
 func TestEntriesRefused(t *testing.T) {
 	m, e := newFakeMap()
 	require.True(t, e.Arm(0))

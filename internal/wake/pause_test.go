@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// newBellRings is newFakeRings with a doorbell that looks each second.
+// newBellRings is newFakeRings with a doorbell that looks every second.
 func newBellRings() (*fakeRings, *Waker) {
 	var count atomic.Int32
 	count.Store(2)
@@ -19,8 +19,8 @@ func newBellRings() (*fakeRings, *Waker) {
 	return newFakeRings(&Policy{Bell: NewDoorbell(e, time.Second), Enough: 64})
 }
 
-// After a pause a wakeup ends the wait at once, and the next look comes after the interval from then on. Before there was a look that
-// has found nothing, a wakeup may be that of an output which was read already.
+// After a pause a wakeup ends the wait at once, and the next look comes one interval later. Until a
+// look has found nothing, a wakeup may belong to an output that was read already.
 func TestWaitAfterAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := newBellRings()
@@ -30,7 +30,7 @@ func TestWaitAfterAPause(t *testing.T) {
 		looks := w.own[0].Policy.Counts().Polls
 		time.Sleep(time.Hour)
 		require.Equal(t, looks, w.own[0].Policy.Counts().Polls, "it does not look any more")
-		r.poll.Wake() // and nothing to read: it is a pass that finds out
+		r.poll.Wake() // with nothing to read: only a pass finds that out
 		require.NoError(t, <-done)
 		require.Equal(t, Counts{Wakes: 1, Polls: looks}, w.own[0].Policy.Counts())
 
@@ -49,7 +49,8 @@ func TestWaitAfterAPause(t *testing.T) {
 	})
 }
 
-// After a pause, too, a wakeup by a ring that nobody waits for ends no wait for another, and does not start the looks again.
+// After a pause, too, a wakeup by a ring without a waiter ends no other ring's wait, and does not
+// restart the looks.
 func TestWaitRingAfterAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := newBellRings()
@@ -67,8 +68,8 @@ func TestWaitRingAfterAPause(t *testing.T) {
 	})
 }
 
-// A wakeup of several readers counts once: for the one whose event ends the wait, or else for the
-// first with anything to read, after a pause too.
+// A wakeup for several readers counts once: for the reader whose event ends the wait, or else for
+// the first with anything to read. The same holds after a pause.
 func TestWakesOfSeveral(t *testing.T) {
 	for name, c := range map[string]struct {
 		unread [2]uint64 // of the readers
@@ -104,8 +105,8 @@ func TestWakesOfSeveral(t *testing.T) {
 	}
 }
 
-// A ring that is disarmed after a wait has chosen its deadline is looked at all the same: who interrupts the wait in vain, because it has not
-// begun, has told it before.
+// A wait notices a ring that is disarmed after the choice of the deadline. The interrupt may come
+// too early to end the wait, but the change is noted before it.
 func TestDisarmedBeforeTheWaitBegins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := newBellRings()
@@ -125,13 +126,13 @@ func TestDisarmedBeforeTheWaitBegins(t *testing.T) {
 		}
 		r.poll.Interrupt()
 		<-told
-		r.unread[0].Store(8) // which wakes nobody
+		r.unread[0].Store(8) // this wakes nobody
 		require.NoError(t, <-done)
 	})
 }
 
-// A ring that is disarmed while a wait chooses its deadline is seen, or changes the deadline. Of many rings, the first is looked at long
-// before the choice is made.
+// A ring that is disarmed while a wait chooses its deadline is seen, or changes the deadline. With
+// many rings, the first is looked at long before the choice is made.
 func TestDisarmedWhileTheDeadlineIsChosen(t *testing.T) {
 	const rings = 1 << 12
 	var count atomic.Int32
@@ -143,7 +144,7 @@ func TestDisarmedWhileTheDeadlineIsChosen(t *testing.T) {
 	d := NewDoorbell(e, time.Second)
 	const rounds = 500
 	var begun, done atomic.Int32
-	go func() { // beside the choice, sooner or later
+	go func() { // at some moment during the choice
 		for n := range int32(rounds) {
 			for begun.Load() <= n {
 				runtime.Gosched()

@@ -1,4 +1,4 @@
-// Package wake decides when a waiting goroutine gets up.
+// Package wake decides when to wake a waiting goroutine.
 package wake
 
 import (
@@ -14,41 +14,42 @@ import (
 	"github.com/ringfold/ringfold/internal/walk"
 )
 
-// Rings are what a goroutine waits for, as it sees them: one that reads ahead of the tails has seen more. Methods
-// may be called from anywhere, and do not block.
+// Rings are the rings that a goroutine waits for, in its own view: a stream that reads ahead of the
+// tails has seen more. Methods may be called from anywhere, and do not block.
 type Rings interface {
 	Len() int               // how many there are; only grows
-	Head(ring int) uint64   // how far the kernel has got
-	Unread(ring int) uint64 // bytes that are there and have not been seen
-	Flushing() bool         // a flush asks for them now
-	Closed() bool           // nobody reads them now
+	Head(ring int) uint64   // the kernel's position
+	Unread(ring int) uint64 // bytes not yet seen
+	Flushing() bool         // a flush asks for the contents now
+	Closed() bool           // reading has ended
 }
 
 // Owner is the reader whose rings are waited for, and its view of them.
 type Owner interface {
 	Rings
-	Asked(ring int) bool // a pass over that ring alone is to end with a marker or an error
-	Retain()             // keeps the rings mapped, on behalf of somebody who has done so
-	Release()            // undoes that
+	Asked(ring int) bool // a pass over that ring alone must end with a marker or an error
+	Retain()             // keeps the rings mapped; the caller has already done so
+	Release()            // undoes Retain
 }
 
-// Policy is when a wait for a reader's rings ends, and what has ended waits for them. Its owner makes it once.
+// Policy says when a wait for a reader's rings ends, and counts the reasons. The reader's owner
+// makes it once.
 type Policy struct {
 	Bell     *Doorbell     // nil: none
-	Interval time.Duration // without a doorbell: between two looks at what has woken nobody; 0: never
-	Enough   uint64        // so many bytes in one ring are not waited for
+	Interval time.Duration // without a doorbell: time between polls for events that caused no wakeup; 0: never
+	Enough   uint64        // a ring with so many unread bytes ends the wait
 
-	nextPoll time.Time // when to look, without a doorbell; of whoever waits
+	nextPoll time.Time // without a doorbell: when to look; only the waiting goroutine uses it
 
 	wakes, spurious, timer, polls atomic.Uint64
 }
 
-// Counts is what has ended waits, and not ended them.
+// Counts counts wakeups, looks, and the waits they ended.
 type Counts struct {
 	Wakes    uint64 // by the kernel
-	Spurious uint64 // of these, with nothing to read
+	Spurious uint64 // wakeups with nothing to read
 	Timer    uint64 // waits that ended because events had waited for the poll interval
-	Polls    uint64 // looks at rings while the doorbell was not armed for all, or had just been
+	Polls    uint64 // looks at rings while some were not armed, or had just been
 }
 
 // Counts may be called from anywhere.
@@ -56,7 +57,7 @@ func (p *Policy) Counts() Counts {
 	return Counts{Wakes: p.wakes.Load(), Spurious: p.spurious.Load(), Timer: p.timer.Load(), Polls: p.polls.Load()}
 }
 
-// Part is a reader's rings, as who waits for them sees them.
+// Part is a reader's rings, as the waiting goroutine sees them.
 type Part struct {
 	Rings
 	Policy *Policy
@@ -68,38 +69,38 @@ var ErrBusy = fmt.Errorf("%w: another goroutine waits for this Reader, or for on
 // A Waker lets goroutines wait: one at a time for all rings, or any number for one ring each.
 type Waker struct {
 	poller kernel.Poller
-	owner  Owner // of the rings that are waited for one by one
+	owner  Owner // of the rings that WaitRing waits for
 	own    []Part
 
-	waiting atomic.Bool // a goroutine is in block; what follows is its own
+	waiting atomic.Bool // a goroutine is in block, and owns the fields below
 	ctx     context.Context
 	parts   []Part
-	shared  bool                  // it waits on behalf of those who wait for one ring each
-	isReady func(woken bool) bool // ready, made once: it would allocate in every wait
+	shared  bool                  // it is serve, for all single-ring waiters
+	isReady func(woken bool) bool // the method value ready, made once to save an allocation in every wait
 
 	each each
 }
 
-// New makes a Waker for the owner's rings, of which there will be room at most.
+// New makes a Waker for the owner's rings, at most room of them.
 func New(poller kernel.Poller, owner Owner, room int, p *Policy) *Waker {
 	w := NewGroup(poller)
 	w.owner, w.own, w.each.waiters = owner, []Part{{owner, p}}, make([]waiter, room)
 	return w
 }
 
-// NewGroup makes a Waker for rings of several readers, which are not waited for one by one. Whatever wakes one of the
-// readers wakes the poller.
+// NewGroup makes a Waker for rings of several readers, without WaitRing. Each reader's wakeups
+// reach the poller.
 func NewGroup(poller kernel.Poller) *Waker {
 	w := &Waker{poller: poller}
 	w.isReady, w.each.left.L = w.ready, &w.each.mu
 	return w
 }
 
-// Own is the owner's rings, as it sees them.
+// Own returns the owner's rings, as the owner sees them.
 func (w *Waker) Own() []Part { return w.own }
 
-// Disarmed makes a waiting reader look at the rings by the timer: a pass of another goroutine has
-// disarmed one, which no longer wakes it. It may be called from anywhere.
+// Disarmed makes a waiting reader poll: another goroutine's pass has disarmed a ring, which no
+// longer wakes the reader. It may be called from anywhere.
 func (w *Waker) Disarmed(p *Policy) {
 	if p.Bell != nil && w.waiting.Load() {
 		p.Bell.changed.Store(true)
@@ -107,16 +108,16 @@ func (w *Waker) Disarmed(p *Policy) {
 	}
 }
 
-// Interrupt has a waiting reader look at its context, and at what Rings say.
+// Interrupt wakes a waiting reader so that it checks its context and its Rings.
 func (w *Waker) Interrupt() { w.poller.Interrupt() }
 
-// Watched is a context whose end interrupts the wait already. Doing that in each Wait of a loop cost a
-// sixth of the time until the first event after a while is delivered.
+// Watched is a context whose end already interrupts the wait. Arranging that anew in each Wait of a
+// loop took a sixth of the time to deliver the first event after a pause.
 type Watched struct{ context.Context }
 
-// Wait blocks until rings have something to read, as their policies want it, or a flush is asked for. It
-// returns nil after atMost too, if that is not 0. Errors are context.Cause(ctx), os.ErrClosed, ErrBusy if another
-// goroutine waits, for one ring or for all, and those of the kernel's Wait.
+// Wait blocks until rings have enough to read by their policies, or a flush is asked for. If atMost
+// is not 0, it also returns nil after that time. Its errors are context.Cause(ctx), os.ErrClosed,
+// those of the kernel's Wait, and ErrBusy if another goroutine waits, for one ring or for all.
 func (w *Waker) Wait(ctx context.Context, parts []Part, atMost time.Duration) error {
 	if err := w.begin(); err != nil {
 		return err
@@ -131,7 +132,7 @@ func (w *Waker) Wait(ctx context.Context, parts []Part, atMost time.Duration) er
 	return w.block(atMost)
 }
 
-// block waits for rings. Only who has set waiting may call it.
+// block waits for rings. Only the goroutine that has set waiting may call it.
 func (w *Waker) block(atMost time.Duration) error {
 	var limit time.Time
 	if atMost > 0 {
@@ -146,7 +147,7 @@ func (w *Waker) block(atMost time.Duration) error {
 			continue // with another deadline
 		}
 		if err == os.ErrDeadlineExceeded && w.flushing() {
-			err = nil // a deadline that has passed when the kernel gets it goes before ready
+			err = nil // the kernel checks a deadline that has already passed before it calls ready
 		}
 		switch {
 		case err == nil:
@@ -159,11 +160,12 @@ func (w *Waker) block(atMost time.Duration) error {
 		case w.poll():
 			return nil
 		}
-		// Nothing came for the poll interval, or the context of an earlier call was done only now. Wait on.
+		// Nothing came for the poll interval, or the context of an earlier call ended only now.
+		// Keep waiting.
 	}
 }
 
-// deadline is when to look whether there is something to read, limit at the latest, if that is not zero.
+// deadline returns when to look for something to read, at the latest limit if that is not zero.
 func (w *Waker) deadline(limit time.Time) time.Time {
 	for i := range w.parts {
 		poll := w.parts[i].Policy.deadline(w.shared)
@@ -174,13 +176,13 @@ func (w *Waker) deadline(limit time.Time) time.Time {
 	return limit
 }
 
-// deadline is when to look at rings, zero for never.
+// deadline returns when to look at rings, zero for never.
 func (p *Policy) deadline(shared bool) time.Time {
 	switch {
 	case p.Bell != nil:
 		return p.Bell.deadline()
 	case p.Interval > 0:
-		// Those who wait for one ring each come and go, and do not put it off.
+		// Single-ring waiters come and go. They must not put the look off.
 		if now := time.Now(); !shared || !p.nextPoll.After(now) {
 			p.nextPoll = now.Add(p.Interval)
 		}
@@ -189,7 +191,7 @@ func (p *Policy) deadline(shared bool) time.Time {
 	return time.Time{}
 }
 
-// poll looks at rings of which it is time to. It reports whether there is something to read.
+// poll looks at the rings whose time has come. It reports whether there is something to read.
 func (w *Waker) poll() (found bool) {
 	for i := range w.parts {
 		switch p := &w.parts[i]; {
@@ -209,7 +211,7 @@ func (w *Waker) poll() (found bool) {
 	return found
 }
 
-// returned tells doorbells that the reader has something to do.
+// returned notes in all doorbells that the reader has something to do.
 func (w *Waker) returned() {
 	for i := range w.parts {
 		switch bell := w.parts[i].Policy.Bell; {
@@ -232,7 +234,7 @@ func (w *Waker) changed() bool {
 	return false
 }
 
-// ended is why to wait no more, nil if there is no reason.
+// ended returns why the wait must end, nil if there is no reason.
 func (w *Waker) ended() error {
 	if w.shared && w.each.changed.Load() {
 		return errChanged
@@ -248,17 +250,18 @@ func (w *Waker) ended() error {
 	return nil
 }
 
-// ready is the kernel's question, whether to stop waiting. A context, a flush or a close may have interrupted the wait
-// before it began, in vain, so these are looked at too. What there is to read comes first: after a pause, all memory and
-// code that is touched costs time. Block asks itself whether the wait has ended.
+// ready answers the kernel whether to stop waiting. A context, a flush or a close may have
+// interrupted before the wait began, in vain, so ready checks these too. It checks the rings first:
+// after a pause, touching memory or code takes time. block itself checks whether the wait has
+// ended.
 func (w *Waker) ready(woken bool) bool {
 	if p := w.parts[0].Policy; woken && len(w.parts) == 1 && p.Bell != nil && p.Bell.pause && !w.shared {
 		p.wakes.Add(1)
-		return true // the first output after a pause, and what is touched after a pause takes time: a pass looks at the rings anyway
+		return true // first output after a pause: skip the look, as a pass looks at the rings anyway
 	}
 	enough, by := w.look(woken)
 	if woken {
-		if by == nil { // it may have been for any of them
+		if by == nil { // the wakeup may have been for any part
 			by = w.parts[0].Policy
 			by.spurious.Add(1)
 		}
@@ -268,8 +271,7 @@ func (w *Waker) ready(woken bool) bool {
 }
 
 // look reports whether a ring holds enough to end the wait, and which part it belongs to. If none
-// does, by is the first part that holds anything, or nil. A wakeup was for that part, as far as can
-// be seen.
+// does, by is the first part that holds anything, or nil: the best guess at the wakeup's origin.
 func (w *Waker) look(woken bool) (enough bool, by *Policy) {
 	for i := range w.parts {
 		p := &w.parts[i]
@@ -286,8 +288,8 @@ func (w *Waker) look(woken bool) (enough bool, by *Policy) {
 	return false, by
 }
 
-// rouses reports whether anything in a ring ends the wait, however little. With a doorbell, a wakeup may be the old one of a
-// ring that has been disarmed since.
+// rouses reports whether any unread byte in a ring ends the wait. With a doorbell, the ring must be
+// armed: the wakeup may be an old one of a ring that has been disarmed since.
 func (p *Policy) rouses(ring int, woken bool) bool {
 	if p.Bell == nil {
 		return woken
@@ -295,13 +297,13 @@ func (p *Policy) rouses(ring int, woken bool) bool {
 	return p.Bell.entries.Armed(ring)
 }
 
-// flushing reports whether a flush ends the wait. Those who wait for one ring hear of it by Flush: no pass of theirs
-// answers it.
+// flushing reports whether a flush ends the wait. Single-ring waits end by Flush instead: their
+// passes do not answer a flush of all rings.
 func (w *Waker) flushing() bool {
 	return !w.shared && slices.ContainsFunc(w.parts, func(p Part) bool { return p.Flushing() })
 }
 
-// mostUnread returns how many bytes the ring with the most of them holds that have not been seen.
+// mostUnread returns the largest number of unread bytes in any ring.
 func (w *Waker) mostUnread(p *Part) (most uint64) {
 	for i := range p.Len() {
 		most = max(most, w.unread(p, i))
@@ -309,7 +311,7 @@ func (w *Waker) mostUnread(p *Part) (most uint64) {
 	return most
 }
 
-// unread is how many bytes a ring holds that are waited for.
+// unread returns how many unread bytes a ring holds, 0 if no goroutine waits for it.
 func (w *Waker) unread(p *Part, ring int) uint64 {
 	if w.shared && !w.each.waiters[ring].waits.Load() {
 		return 0

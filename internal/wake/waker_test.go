@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fakeRings are two rings of which only the number of unread bytes is known, and their owner.
+// fakeRings are two rings, and their owner. Only their numbers of unread bytes are real.
 type fakeRings struct {
-	kernel.Kernel // waits, and nothing else
+	kernel.Kernel // only Wait is used
 	poll          *ringtest.Poll
 	unread        [2]atomic.Uint64
 	flushing      atomic.Bool
@@ -24,8 +24,8 @@ type fakeRings struct {
 	asked         atomic.Bool
 	retained      atomic.Int32
 
-	before      func() // the next Wait
-	interrupted func() // behind each Interrupt
+	before      func() // called before the next Wait
+	interrupted func() // called after each
 }
 
 func (r *fakeRings) Wait(until time.Time, ready func(bool) bool) error {
@@ -64,8 +64,8 @@ func inBackground(f func() error) <-chan error {
 	return done
 }
 
-// A wait for all rings ends by a wakeup with something to read, by the poll interval, by a flush, a context, the
-// end of the rings, and no sooner.
+// A wakeup with something to read, the poll interval, a flush, a context, or the end of the rings
+// ends a wait for all rings. Nothing else does.
 func TestWait(t *testing.T) {
 	for name, c := range map[string]struct {
 		end   func(r *fakeRings, cancel func())
@@ -103,7 +103,7 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// What is enough is not waited for, nor counted as a look.
+// A ring that holds enough ends the wait at once, which does not count as a look.
 func TestWaitForEnough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := newFakeRings(&Policy{Interval: time.Second, Enough: 64})
@@ -113,8 +113,8 @@ func TestWaitForEnough(t *testing.T) {
 	})
 }
 
-// Of those who wait for one ring each, a wakeup ends the wait of whom it concerns. The rings are retained until the
-// last has gone.
+// A wakeup ends only the single-ring waits it concerns. The rings are retained until the last
+// waiter has gone.
 func TestWaitForOneRingEach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := newFakeRings(&Policy{Enough: 64})
@@ -138,7 +138,7 @@ func TestWaitForOneRingEach(t *testing.T) {
 		require.Zero(t, w.State())
 		require.Zero(t, r.retained.Load())
 
-		r.asked.Store(true) // a pass has a call to answer: nobody waits for that
+		r.asked.Store(true) // a pass has a call to answer: the wait ends at once
 		require.NoError(t, w.WaitRing(t.Context(), 0, closed))
 		r.asked.Store(false)
 		first = inBackground(func() error { return w.WaitRing(t.Context(), 1, closed) })
@@ -149,7 +149,8 @@ func TestWaitForOneRingEach(t *testing.T) {
 	})
 }
 
-// Once the wait for a ring has ended, however it did, another may wait for all rings: the goroutine that served it is in nobody's way.
+// Once the wait for a ring has ended, however it did, another goroutine may wait for all rings: the
+// serving goroutine does not get in the way.
 func TestWaitAfterAWaitForARing(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
