@@ -6,19 +6,19 @@ import (
 	"github.com/ringfold/ringfold/internal/raw"
 )
 
-// Counts are written by the ring's owner and read by anyone.
+// Only the ring's owner writes Counts; anyone may read them.
 type Counts struct {
 	HighWater, Samples, Dropped, Bytes, LostRecords, Unknown, Corrupt, Discarded, Shared, TailStores atomic.Uint64
 }
 
-// Observe keeps the high-water mark. Only the ring's owner writes it.
+// Observe updates the high-water mark. Only the ring's owner calls it.
 func (c *Counts) Observe(used uint64) {
 	if used > c.HighWater.Load() {
 		c.HighWater.Store(used)
 	}
 }
 
-// Stored counts a store of the tail, which gave back so many bytes.
+// Stored counts a store of the tail that freed so many bytes.
 func (c *Counts) Stored(bytes uint64) {
 	c.TailStores.Add(1)
 	c.Bytes.Add(bytes)
@@ -29,7 +29,7 @@ type Tally struct {
 	Samples, LostRecords, Unknown, Corrupt, Discarded uint64
 }
 
-// Add counts what is no sample.
+// Add counts an event that is not a sample.
 func (t *Tally) Add(odd *raw.Odd) {
 	switch odd.Kind {
 	case raw.Lost:
@@ -41,7 +41,7 @@ func (t *Tally) Add(odd *raw.Odd) {
 
 // Flush moves the tally to the ring's counts.
 func (t *Tally) Flush(c *Counts) {
-	// Atomic additions take their time, and this is done for each visit to a ring.
+	// Atomic additions are slow, and Flush runs on each visit to a ring.
 	if t.Samples > 0 {
 		c.Samples.Add(t.Samples)
 		t.Samples = 0

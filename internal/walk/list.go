@@ -2,17 +2,18 @@ package walk
 
 import "github.com/ringfold/ringfold/internal/raw"
 
-// list is a batch of samples that are found before they are handed out: those of BPF ring buffers, from where a discarded record is on, as one
-// may lie between any two. Otherwise samples are read in a stretch.
+// list is a batch of samples that are found before they are handed out. BPF ring buffers need it
+// from the first discarded record on, as one may lie between any two samples. Otherwise samples are
+// read in a stretch.
 type list struct {
 	events    []raw.Event
-	n         int    // in the present batch, 0 if that is another one
-	next      uint64 // offset behind the last of them
-	discarded uint64 // records from the first of them to there
+	n         int    // events in the present batch, 0 if that is not a list
+	next      uint64 // offset after the last of them
+	discarded uint64 // discarded records between the first of them and next
 }
 
-// listSize is how many events a list has: few enough to stay in the processor's nearest cache with what they point to. In the poison
-// build it is one, as there is memory for one that is private.
+// listSize is the capacity of a list: small enough that its events and their samples stay in the L1
+// cache. It is one in the poison build, which has memory for one private event.
 var listSize = func() int {
 	if raw.Poison {
 		return 1
@@ -20,8 +21,8 @@ var listSize = func() int {
 	return 64
 }()
 
-// listed makes a batch of the next samples, as far as they lie in a row, and passes over discarded records. It reports whether
-// there are any samples.
+// listed makes a batch of the next adjacent samples, and skips discarded records. It reports
+// whether there are any samples.
 func (w *Unordered) listed() bool {
 	l := &w.list
 	if l.events == nil {
@@ -42,7 +43,7 @@ func (w *Unordered) listed() bool {
 	return true
 }
 
-// settleList takes into account that the first n of the list have been taken, and gives up the rest.
+// settleList accounts for the first n events of the list, which were taken, and gives up the rest.
 func (w *Unordered) settleList(n int) {
 	l := &w.list
 	w.ring.last = l.events[n-1].Time()
@@ -56,7 +57,8 @@ func (w *Unordered) settleList(n int) {
 	l.n = 0
 }
 
-// discarded counts such records from one offset to another. Neither is passed over, whatever has been written over the records since.
+// discarded counts the discarded records between two offsets. It never goes past the second, even
+// if programs have since overwritten the records.
 func (r *Ring) discarded(from, to uint64) (n uint64) {
 	var rec raw.Record
 	for ; from != to; from += rec.Size {

@@ -10,13 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// bufRig is a rig with one ring buffer, behind n perf rings. Its times are at the payload's begin.
+// bufRig is a rig with one ring buffer after n perf rings. Payloads begin with the time.
 type bufRig struct {
 	*rig
 	w    *ringtest.RingBuf
 	ring *Ring
 	solo *Unordered
-	one  *Pass // over it alone
+	one  *Pass // a pass over the ring buffer alone
 }
 
 func newBufRig(t testing.TB, n int, start uint64) *bufRig {
@@ -41,13 +41,13 @@ func (b *bufRig) commit(times ...uint64) {
 	}
 }
 
-// counts are samples, discarded records, and stores of the tail.
+// counts returns samples, discarded records, and stores of the tail.
 func (b *bufRig) counts() [3]uint64 {
 	c := &b.ring.Counts
 	return [3]uint64{c.Samples.Load(), c.Discarded.Load(), c.TailStores.Load()}
 }
 
-const bufRecord = 16 // of a sample of 8 bytes
+const bufRecord = 16 // size of a record with 8 bytes of payload
 
 func TestRingBuf(t *testing.T) {
 	for _, start := range []uint64{0, 1<<32 - 32, math.MaxUint64 - 31} {
@@ -78,7 +78,7 @@ func TestRingBuf(t *testing.T) {
 	}
 }
 
-// What was taken of a list is consumed, with what was discarded before the next one.
+// A pass consumes the samples taken from a list, and the discarded records before the next sample.
 func TestListTakenInPart(t *testing.T) {
 	if raw.Poison {
 		t.Skip("a list has one event")
@@ -97,8 +97,9 @@ func TestListTakenInPart(t *testing.T) {
 	}
 }
 
-// Another reader has read the ring buffer meanwhile, and programs have written over the records of a list, with others of any size. The pass ends,
-// both readers' positions stay as they are, and the reader counts that it is not alone.
+// Another reader has read the ring buffer during a pass, and programs have overwritten the records
+// of a list with others of any size. The pass ends, both readers' positions stay as they are, and
+// the reader counts the sharing.
 func TestListOverwritten(t *testing.T) {
 	for size := 16; size <= 400; size += 8 {
 		b := newBufRig(t, 0, 0)
@@ -123,7 +124,7 @@ func TestListOverwritten(t *testing.T) {
 	}
 }
 
-// A user's function that panics has had its event.
+// An event counts as taken if the user's function panics with it.
 func TestListAndPanic(t *testing.T) {
 	b := newBufRig(t, 0, 0)
 	b.reserve(0).Discard(0)
@@ -159,7 +160,7 @@ func TestOnlyDiscarded(t *testing.T) {
 func TestPassOverBusyRing(t *testing.T) {
 	b := newBufRig(t, 2, 0)
 	for range 200 {
-		b.reserve(1) // and nobody commits it: the ring is more than half full
+		b.reserve(1) // never committed: the ring is more than half full
 	}
 	b.output(0, 1, 2)
 	b.output(1, 3)
@@ -171,7 +172,7 @@ func TestPassOverBusyRing(t *testing.T) {
 	require.Equal(t, [3]uint64{}, b.counts())
 }
 
-// More than a list, of a ring that is nearly full: eighths are given back on the way, and counts come out right.
+// A pass over a nearly full ring, longer than a list, frees it by eighths and counts correctly.
 func TestLongLists(t *testing.T) {
 	b := newBufRig(t, 1, 1<<32-512)
 	n, discarded := uint64(0), uint64(0)
@@ -200,7 +201,7 @@ func TestLongLists(t *testing.T) {
 	require.Greater(t, b.counts()[2], uint64(5))
 }
 
-// Damage goes to the user as one corrupt stretch up to the head.
+// The user gets damage as one corrupt stretch up to the head.
 func TestCorruptRingBuf(t *testing.T) {
 	b := newBufRig(t, 0, 0)
 	b.commit(1)
@@ -211,7 +212,7 @@ func TestCorruptRingBuf(t *testing.T) {
 	require.Equal(t, b.w.Head(), b.w.Tail())
 }
 
-// In a perf ring with times in payloads, a sample that is too short has its record's.
+// In a perf ring with times in payloads, a sample that is too short takes its record's time.
 func TestPerfRingWithFields(t *testing.T) {
 	g := newRig(t, 1)
 	g.one[0].Raw.SetFields(4, -1)
@@ -219,7 +220,7 @@ func TestPerfRingWithFields(t *testing.T) {
 	for i := range uint64(500) {
 		payload := binary.NativeEndian.AppendUint64(make([]byte, 4), 1000+i)
 		if i%7 == 0 {
-			payload = payload[:4] // with 8, the padding behind would make up for the rest
+			payload = payload[:4] // with 8, the padding would make up for the rest
 			want = append(want, i)
 		} else {
 			want = append(want, 1000+i)

@@ -1,7 +1,7 @@
-// Package walk reads rings: one, or all of a reader's, without regard to the order of events on different CPUs.
+// Package walk reads one ring, or all of a reader's, without ordering events across CPUs.
 //
-// A stream claims the rings that it reads, from its making to its end. What they hold is read in a [Pass], batch by
-// batch:
+// A stream claims its rings when it is made and holds them until it ends. It reads them in passes
+// ([Pass]), batch by batch:
 //
 //	unordered.Begin(sources)
 //	defer pass.End()
@@ -13,8 +13,8 @@ package walk
 
 import "sync/atomic"
 
-// Pass goes once over what a stream's rings hold at its begin. It belongs to the stream, which has one at a time, so
-// that nothing is allocated for it.
+// Pass goes once over the contents of a stream's rings at its beginning. The stream has one pass at
+// a time and reuses it, to allocate nothing.
 type Pass struct {
 	Batch Batch
 	Halt  *atomic.Bool // set when the stream is closed
@@ -22,17 +22,18 @@ type Pass struct {
 	Walk  Walk         // the stream's own part
 }
 
-// Walk is how a stream comes from one batch of events to the next.
+// Walk takes a stream from one batch of events to the next.
 type Walk interface {
-	// Next makes the pass's batch of the next events. It reports whether there are any, and ends the life of those before.
+	// Next makes the next events the pass's batch, and reports whether there are any. The previous
+	// events become invalid.
 	Next() bool
-	// End publishes what was consumed, and gives the stream back. It runs deferred, so also when the user's
-	// function panics or exits its goroutine: the event it had then counts as consumed.
+	// End publishes the consumed records and gives the stream back. It runs deferred, so also when
+	// the user's function panics or exits its goroutine: its current event then counts as consumed.
 	End()
 }
 
-// Next is that of the stream.
+// Next calls the Walk's Next.
 func (p *Pass) Next() bool { return p.Walk.Next() }
 
-// End is that of the stream.
+// End calls the Walk's End.
 func (p *Pass) End() { p.Walk.End() }

@@ -6,22 +6,23 @@ import (
 	"slices"
 )
 
-// plan is what a pass over all rings has before it. There is one such pass at a time.
+// plan is the remaining work of a pass over all rings. There is one such pass at a time.
 type plan struct {
 	visits []*Ring // scratch
 	order  []*Ring // still to be visited
-	extra  uint64  // bytes that rings nearly full may still be read beyond what they held at the beginning
-	open   int     // rings of which something is still to be read that they held at the beginning
-	visit  uint64  // bytes that a visit reads at most: an eighth of the smallest ring, which may fill up meanwhile
-	fresh  uint64  // bytes that may still be read until the next look
+	extra  uint64  // bytes beyond their first contents that nearly full rings may still yield
+	open   int     // rings whose first contents have not all been read
+	visit  uint64  // most bytes per visit: 1/8 of the smallest ring, which may fill up then
+	fresh  uint64  // bytes that may be read before the next look
 	read   uint64  // bytes since the latest look
 }
 
-// leastVisit is how many bytes are worth a visit, which takes some hundred ns. With twice as many, draining full rings of 64 KiB took 0.92
-// of the time, but 1.6 times as many events were lost where one ring of 64 was hot and the reader paused now and then.
+// leastVisit is the least limit of a visit, in bytes: a visit costs some hundred ns. Twice the
+// limit cut the time to drain full rings of 64 KiB to 0.92, but lost 1.6 times as many events where
+// one ring of 64 was hot and the reader paused now and then.
 const leastVisit = 32 << 10
 
-// planPass sets out what each ring holds as what the pass has to read.
+// planPass makes the present contents of each ring the goal of the pass.
 func (r *Rings) planPass() {
 	p := &r.plan
 	p.extra, p.open, p.visits = 0, 0, p.visits[:0]
@@ -30,18 +31,18 @@ func (r *Rings) planPass() {
 		p.visit = min(p.visit, ring.Raw.Size()/8)
 		tail, head := ring.measure()
 		ring.target = head
-		if int64(head-tail) > 0 { // not a head that went back
+		if int64(head-tail) > 0 { // false for a head that went back
 			p.extra += ring.used
 			p.open++
 			p.visits = append(p.visits, ring)
 		}
 	}
 	p.visit = max(p.visit, leastVisit)
-	p.read = 1 // the first order counts
+	p.read = 1 // so that arrange calls order
 	r.arrange()
 }
 
-// replan looks at all rings that there is reason to read.
+// replan looks at all rings again, and plans to visit those worth reading.
 func (r *Rings) replan() {
 	p := &r.plan
 	p.visits = p.visits[:0]
@@ -53,7 +54,7 @@ func (r *Rings) replan() {
 	r.arrange()
 }
 
-// measure loads a ring's tail and head, and notes what its load is.
+// measure loads a ring's tail and head, and notes its load.
 func (r *Ring) measure() (tail, head uint64) {
 	tail, head = r.Raw.Tail(), r.Raw.Head()
 	r.grown, r.looked = head-r.looked, head
@@ -61,20 +62,21 @@ func (r *Ring) measure() (tail, head uint64) {
 	return tail, head
 }
 
-// arrange has the rings that are to be visited sorted.
+// arrange sorts the rings to visit.
 func (r *Rings) arrange() {
 	p := &r.plan
 	// Rings of CPUs that came later are at the end. Ring buffers have no CPU.
 	slices.SortFunc(p.visits, func(a, b *Ring) int { return cmp.Or(a.Raw.CPU()-b.Raw.CPU(), a.index-b.index) })
-	p.fresh = max(p.visit, uint64(len(r.all()))<<10) // a look costs some ns per ring
+	p.fresh = max(p.visit, uint64(len(r.all()))<<10) // a look costs a few ns per ring
 	p.order = p.visits
-	if len(p.visits) > 1 && p.read > 0 { // else order has left out a ring: visit all
+	if len(p.visits) > 1 && p.read > 0 { // else order may have left out a ring: visit all
 		r.order(p.visits)
 	}
 	p.read = 0
 }
 
-// nextVisit returns the ring to read next, and up to where, or nil if the pass is over.
+// nextVisit returns the ring to read next, and the offset to stop at. It returns nil if the pass is
+// over.
 func (r *Rings) nextVisit() (ring *Ring, upTo uint64) {
 	p := &r.plan
 	for p.open > 0 {
@@ -86,7 +88,7 @@ func (r *Rings) nextVisit() (ring *Ring, upTo uint64) {
 		ring = p.order[0]
 		p.order = p.order[1:]
 		if ring == nil {
-			continue // order has left one out
+			continue // order has left this ring out
 		}
 		tail := ring.Raw.Tail()
 		if left := ring.target - tail; int64(left) > 0 {
@@ -99,19 +101,19 @@ func (r *Rings) nextVisit() (ring *Ring, upTo uint64) {
 	return nil, 0
 }
 
-// visited takes into account that bytes of a ring have been read, up to its tail.
+// visited notes that the pass has read so many bytes of a ring, up to its tail.
 func (r *Rings) visited(ring *Ring, bytes uint64) {
 	p := &r.plan
 	p.read += bytes
 	p.fresh -= min(p.fresh, bytes)
 	beyond := ring.Raw.Tail() - ring.target
 	switch {
-	case int64(beyond) >= int64(bytes): // what it held at the beginning had been read before
+	case int64(beyond) >= int64(bytes): // its first contents had been read before
 		p.extra -= min(p.extra, bytes)
 	case int64(beyond) >= 0:
 		p.extra -= min(p.extra, beyond)
 		p.open--
-	case bytes == 0: // a head that went back, or a busy record: there is nothing
+	case bytes == 0: // the head went back, or the first record is busy: nothing to read
 		ring.target = ring.Raw.Tail()
 		p.open--
 	}

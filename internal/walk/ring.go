@@ -13,25 +13,26 @@ var ErrBusy = errors.New("perfbuf: the ring is already being read")
 
 var errHeld = fmt.Errorf("%w: a Stream holds all rings: read through it, or close it first", ErrBusy)
 
-// Ring is a ring and its reading: which kind of stream holds it, and how far that has come.
+// Ring is a ring with the state of its reading: which kind of stream holds it, and how far it has
+// read.
 type Ring struct {
 	Raw   *raw.Ring
-	User  any // the user's own, of the same ring
+	User  any // the user's data for this ring
 	rings *Rings
 	index int           // among rings
 	owner atomic.Uint32 // one of idle, alone, held
 
-	asked    atomic.Pointer[Flushes] // of the stream that holds the ring alone; nil: there is none
-	failures Flushes                 // that passes over this ring alone answer
+	asked    atomic.Pointer[Flushes] // calls of the stream that holds only this ring
+	failures Flushes                 // answered by passes over this ring alone
 
 	// For a pass over all rings.
 	target uint64 // head at its beginning
-	looked uint64 // head at its latest look
-	used   uint64 // bytes that it held then
-	grown  uint64 // bytes that had come since the look before
+	looked uint64 // head at the latest look
+	used   uint64 // unread bytes at that look
+	grown  uint64 // bytes added since the look before
 
 	// For the owner only.
-	left uint64 // the tail as it was left, or was found
+	left uint64 // the tail as the reader left or last found it
 	last uint64 // time of the latest sample read, unordered
 
 	Counts Counts
@@ -43,8 +44,8 @@ const (
 	held         // by a stream of all rings
 )
 
-// Tail is the published tail. It counts if that is not where the ring's reader has left it, for which see Leave: another reads the same BPF
-// ring buffer.
+// Tail returns the published tail. If it is not where the ring's reader has left it (see Leave),
+// another reader shares this BPF ring buffer, and Tail counts that.
 func (r *Ring) Tail() uint64 {
 	tail := r.Raw.Tail()
 	if tail != r.left {
@@ -54,11 +55,11 @@ func (r *Ring) Tail() uint64 {
 	return tail
 }
 
-// Leave notes where the ring's reader has left the tail.
+// Leave records the present tail as the one that the ring's reader has left.
 func (r *Ring) Leave() { r.left = r.Raw.Tail() }
 
-// Claim makes a stream the ring's only reader, until Disclaim. flushes are the stream's calls, nil if it has none.
-// It returns an error that wraps ErrBusy.
+// Claim makes a stream the ring's only reader, until Disclaim. flushes are the stream's calls, nil
+// if it has none. The error wraps ErrBusy.
 func (r *Ring) Claim(flushes *Flushes) error {
 	if err := r.claim(alone); err != nil {
 		return err
@@ -87,13 +88,13 @@ func (r *Ring) Disclaim() {
 	r.owner.Store(idle)
 }
 
-// Index is the ring's place among its reader's.
+// Index returns the ring's index among its reader's rings.
 func (r *Ring) Index() int { return r.index }
 
-// Used is how many bytes lie between tail and head, both of which may move meanwhile: a tail that
-// has passed the head it is compared with would make an empty ring look full. It is never more than
-// the ring's size, whatever is in the memory shared with the kernel, and 0 for a head that went back,
-// which no pass reads up to.
+// Used returns the bytes between tail and head. Both may move during the call, and a tail beyond
+// the loaded head would make an empty ring look full, so Used retries. The result never exceeds the
+// ring's size, even if the memory shared with the kernel is damaged. It is 0 for a head that went
+// back, as no pass reads up to that.
 func (r *Ring) Used() uint64 {
 	for {
 		tail := r.Raw.Tail()
@@ -104,10 +105,11 @@ func (r *Ring) Used() uint64 {
 	}
 }
 
-// Unread is Used, but 0 if the first record is busy. A pass would find nothing then, and a loop of passes and waits would spin. The
-// kernel wakes readers when that very record is committed: it finds a consumer_pos that has caught up with it
-// (bpf_ringbuf_commit, kernel/bpf/ringbuf.c), as the tail is stored before this looks at the record. Programs that commit with
-// BPF_RB_NO_WAKEUP wake nobody, here as otherwise.
+// Unread is Used, but 0 if the first record is busy: a pass would find nothing, and a loop of
+// passes and waits would spin. Committing that record wakes the reader, because the kernel finds
+// that consumer_pos has caught up with it (bpf_ringbuf_commit, kernel/bpf/ringbuf.c). This relies
+// on the tail being stored before Unread looks at the record. As always, programs that commit with
+// BPF_RB_NO_WAKEUP wake nobody.
 func (r *Ring) Unread() uint64 {
 	for {
 		tail := r.Raw.Tail()
@@ -122,6 +124,6 @@ func (r *Ring) Unread() uint64 {
 	}
 }
 
-// Look is how many bytes the ring held when a pass over all rings last looked, and how many had come since the look
-// before.
+// Look returns how many bytes the ring held at the latest look of a pass over all rings, and how
+// many had come since the look before.
 func (r *Ring) Look() (used, grown int) { return int(r.used), int(min(r.grown, 1<<31)) }

@@ -2,9 +2,10 @@ package walk
 
 import "github.com/ringfold/ringfold/internal/raw"
 
-// Settle makes the counts final, of a ring that nobody reads or writes and that is still mapped. What a perf ring holds is dropped; a BPF
-// ring buffer keeps it for the next reader. lost is how many outputs have failed for want of room, by the kernel's count. Where
-// that does not know, they are those reported, or full, if these are more: as many as others know of.
+// Settle makes the counts of a mapped ring final, once nobody reads or writes it. It drops the
+// contents of a perf ring; a BPF ring buffer keeps them for the next reader. lost returns the
+// kernel's count of outputs that failed for want of room. If the kernel does not know, Settle takes
+// the larger of the reported losses and full.
 func (r *Ring) Settle(lost func(ring int) (n uint64, ok bool), full uint64) {
 	samples, reported := r.Count(r.Raw.Tail())
 	if r.Raw.Layout() != raw.LayoutRingBuf {
@@ -18,7 +19,7 @@ func (r *Ring) Settle(lost func(ring int) (n uint64, ok bool), full uint64) {
 	r.Raw.Losses.Known.Store(total)
 }
 
-// CountLost adds the losses that no record has reported, of rings that nobody reads. lost is as for [Ring.Settle].
+// CountLost adds unreported losses of rings that nobody reads. lost is as for [Ring.Settle].
 func (r *Rings) CountLost(lost func(ring int) (n uint64, ok bool)) {
 	if r.gate.Enter() != nil {
 		return
@@ -35,7 +36,8 @@ func (r *Rings) CountLost(lost func(ring int) (n uint64, ok bool)) {
 	}
 }
 
-// Count returns how many samples and reported losses a ring holds from an offset on. Busy records are neither.
+// Count returns how many samples and reported losses a ring holds from an offset on. It counts no
+// busy records.
 func (r *Ring) Count(off uint64) (samples, lost uint64) {
 	var rec raw.Record
 	for head := r.Raw.Head(); off != head; off += rec.Size {

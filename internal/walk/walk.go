@@ -8,67 +8,69 @@ import (
 	"github.com/ringfold/ringfold/internal/raw"
 )
 
-// Unordered reads the rings that a stream has claimed, without regard to the order of events on different CPUs: those
-// of several readers, one reader after the other and each as its plan says, or one ring alone.
+// Unordered reads the rings that a stream has claimed, without ordering events across CPUs. It
+// reads one ring alone, or all rings of several readers, one reader after the other by their plans.
 //
-// A ring's head is loaded once, when the walk comes to it; its tail is stored when the walk leaves it.
-// A walk over one ring comes to it once, and stores the tail before only if it began with the ring nearly
-// full (see nearlyFull). A walk over a reader's rings comes to one as often as its Schedule wants.
+// A visit to a ring loads the head once, at its start, and stores the tail when it leaves. It
+// stores the tail earlier only if the ring was nearly full at its start (see nearlyFull). A walk
+// over one ring visits it once; a walk over a reader's rings visits each as often as its plan
+// wants.
 type Unordered struct {
 	pass    *Pass
-	flushes *Flushes // of the stream
+	flushes *Flushes // the stream's own calls
 	halt    *atomic.Bool
 	done    func() // called at the end of a pass
 
 	sources []*Rings // of the present pass
-	at      int      // which of them is being read
-	planned bool     // its plan is that of this pass
-	only    *Ring    // is read instead, alone; nil: all of the sources
+	at      int      // index of the source being read
+	planned bool     // the source at has planned this pass
+	only    *Ring    // the only ring to read; nil: all of the sources
 
 	ring     *Ring      // being read, nil between rings
-	flush    *Flush     // a marker answers it at the end
-	failures []*Flush   // of each source, or of the only ring: errors that come after that
-	losing   int        // the source whose counted losses come next
-	counting bool       // it has not been asked for them
-	alone    raw.Single // of an event that does not lie in its ring's view
-	list     list       // of samples that do, where they are not read in a stretch
+	flush    *Flush     // answered by a marker at the end
+	failures []*Flush   // per source, or of the only ring: errors to end with after the marker
+	losing   int        // index of the source whose counted losses come next
+	counting bool       // losing has not been asked for them yet
+	alone    raw.Single // memory for an event outside its ring's view
+	list     list       // samples that are not read in a stretch
 
-	off      uint64 // next record, or the batch's first
-	from     uint64 // where that lies in its stretch's view
+	off      uint64 // offset of the next record, or of the batch's first
+	from     uint64 // the position of off in its stretch's view
 	upTo     uint64 // leave the ring when off gets there
-	head     uint64 // of ring, as loaded once
-	began    uint64 // where the visit began
-	tail     uint64 // of ring, as published
+	head     uint64 // head of ring, as loaded once
+	began    uint64 // offset where the visit began
+	tail     uint64 // tail of ring, as published
 	commitAt uint64 // publish when off gets here
 	tally    Tally
 }
 
-// nearlyFull is the share of a ring, in eighths, above which a long drain commits early, an eighth
-// of the ring at a time: outputs would fail for want of room that is long read.
+// nearlyFull is the fill level, in eighths, from which a long drain stores the tail after each
+// eighth of the ring. Otherwise outputs would fail for want of room that has long been read.
 const nearlyFull = 6
 
-// NewUnordered makes p a pass that calls done at its end. Flushes are those that markers answer; halt ends a pass.
+// NewUnordered makes p a pass that calls done at its end. Markers answer flushes; halt ends a pass.
 func NewUnordered(p *Pass, halt *atomic.Bool, flushes *Flushes, done func()) *Unordered {
 	w := &Unordered{pass: p, flushes: flushes, halt: halt, done: done}
 	p.Halt, p.Walk = halt, w
 	return w
 }
 
-// Begin starts a pass over all rings of these readers. The caller has claimed them, and keeps them mapped.
+// Begin starts a pass over all rings of these readers. The caller has claimed the rings, and keeps
+// them mapped.
 func (w *Unordered) Begin(sources []*Rings) {
 	w.begin()
 	w.sources, w.at, w.planned, w.losing, w.counting = sources, 0, false, 0, true
 	for _, rings := range sources {
-		w.failures = append(w.failures, rings.Failures.Load()) // before the heads
+		w.failures = append(w.failures, rings.Failures.Load()) // loaded before the heads
 		rings.Passes.Add(1)
 	}
 }
 
-// BeginOne starts a pass over one ring, which the caller has claimed, and keeps mapped.
+// BeginOne starts a pass over one ring. The caller has claimed it, and keeps it mapped.
 func (w *Unordered) BeginOne(r *Ring) {
 	w.begin()
 	w.only = r
-	w.failures = append(w.failures, r.failures.Load()) // before the head
+	w.failures = append(w.failures, r.failures.Load()) // loaded before the head
 	w.visit(r)
 	w.upTo = w.head
 }
@@ -78,7 +80,7 @@ func (w *Unordered) begin() {
 	w.flush, w.failures = w.flushes.Load(), w.failures[:0]
 }
 
-// visit loads the head of a ring that is claimed.
+// visit loads the head of a claimed ring.
 func (w *Unordered) visit(r *Ring) {
 	w.ring = r
 	w.tail = r.Tail()
@@ -91,7 +93,7 @@ func (w *Unordered) visit(r *Ring) {
 	r.Counts.Observe(min(used, size))
 }
 
-// Next makes the next batch. It ends the life of the events before.
+// Next makes the next batch. The events before become invalid.
 func (w *Unordered) Next() bool {
 	w.settle()
 	for {
@@ -121,12 +123,12 @@ func (w *Unordered) Next() bool {
 			return true
 		}
 		if int64(w.off-w.upTo) >= 0 {
-			continue // discarded records were all there was
+			continue // there were only discarded records
 		}
 		var rec raw.Record
 		r.Raw.Parse(w.off, w.head, &rec)
 		if rec.Kind == raw.Busy {
-			w.upTo = w.off // and no further: what is behind it cannot be given back before it is committed
+			w.upTo = w.off // stop here: the tail cannot pass a record before it is committed
 			continue
 		}
 		w.off += rec.Size
@@ -136,7 +138,7 @@ func (w *Unordered) Next() bool {
 	}
 }
 
-// samples makes a batch of a stretch, of which this is the first sample.
+// samples makes a batch of a stretch that begins with this sample.
 func (w *Unordered) samples(s raw.Stretch, word, next uint64) {
 	if !raw.Poison {
 		w.from = s.Pos
@@ -150,8 +152,8 @@ func (w *Unordered) samples(s raw.Stretch, word, next uint64) {
 	w.pass.Batch.One(ev)
 }
 
-// settle takes into account what has been taken of a stretch, and gives up the rest of it. It ends the life of
-// the events.
+// settle accounts for the events taken from the batch, and gives up the rest. The events become
+// invalid.
 func (w *Unordered) settle() {
 	b := &w.pass.Batch
 	switch n := b.Settle(); {
@@ -166,8 +168,8 @@ func (w *Unordered) settle() {
 	w.alone.Expire()
 }
 
-// deliver makes a batch of what does not lie in a row with others, and counts it. It reports whether there is
-// anything to deliver.
+// deliver counts a record that is not part of a run, and makes a batch of it. It reports whether
+// there is anything to deliver.
 func (w *Unordered) deliver(r *Ring, rec *raw.Record) bool {
 	odd := raw.Odd{Kind: rec.Kind, CPU: r.Raw.CPU(), Time: rec.Time}
 	switch rec.Kind {
@@ -177,7 +179,7 @@ func (w *Unordered) deliver(r *Ring, rec *raw.Record) bool {
 	case raw.Discarded:
 		w.tally.Discarded++
 		return false
-	case raw.Sample: // it goes over the ring's edge, or ends there, or is too short for the ring's fields
+	case raw.Sample: // it wraps around or ends at the edge, or lacks the ring's fields
 		ev := w.alone.Join(r.Raw, rec)
 		r.last = ev.Time()
 		w.tally.Samples++
@@ -190,7 +192,7 @@ func (w *Unordered) deliver(r *Ring, rec *raw.Record) bool {
 		}
 		odd.Lost, odd.After = r.Raw.Losses.Report(rec.Lost, rec.Time, r.last)
 		if odd.Lost == 0 {
-			return false // or the kernel found nothing to report after all: an interrupt reported it first
+			return false // nothing new: an interrupt reported it first
 		}
 		odd.After = min(odd.After, rec.Time)
 	case raw.Corrupt:
@@ -201,12 +203,12 @@ func (w *Unordered) deliver(r *Ring, rec *raw.Record) bool {
 	return true
 }
 
-// nextRing leaves the present ring and goes on to the next that holds something.
+// nextRing leaves the present ring and goes on to the next with something to read.
 func (w *Unordered) nextRing() bool {
 	w.leaveRing()
 	for ; w.at < len(w.sources); w.at, w.planned = w.at+1, false {
 		rings := w.sources[w.at]
-		if !w.planned { // not before end is sure to run: a Schedule may panic
+		if !w.planned { // planned here, once End is sure to run: a Schedule may panic
 			w.planned = true
 			rings.planPass()
 		}
@@ -216,7 +218,7 @@ func (w *Unordered) nextRing() bool {
 		}
 		w.visit(r)
 		w.upTo = w.head
-		if w.head-upTo < r.Raw.Size() { // else the head is not so far
+		if w.head-upTo < r.Raw.Size() { // else the head is before upTo
 			w.upTo = upTo
 		}
 		return true
@@ -224,8 +226,8 @@ func (w *Unordered) nextRing() bool {
 	return false
 }
 
-// counted makes a batch of a loss that programs have counted, if there is one. Those that the user does not come to
-// are for the next pass.
+// counted makes a batch of a loss that programs have counted, if there is one. The next pass
+// delivers those that the user does not reach.
 func (w *Unordered) counted() bool {
 	for ; w.losing < len(w.sources); w.losing, w.counting = w.losing+1, true {
 		rings := w.sources[w.losing]
@@ -247,20 +249,21 @@ func (w *Unordered) counted() bool {
 	return false
 }
 
-// marker makes a batch of the event that answers a Flush, if one is due, or ends the pass with an error.
+// marker makes a batch of the marker that answers a Flush, if one is due, or ends the pass with an
+// error.
 func (w *Unordered) marker() bool {
 	if w.counted() || w.answer(w.flushes, &w.flush) {
 		return true
 	}
 	for i := range w.failures {
 		if w.answer(w.failuresOf(i), &w.failures[i]); w.pass.Err != nil {
-			break // others are for the next pass
+			break // the next pass returns the others
 		}
 	}
 	return false
 }
 
-// failuresOf are those of a source, or of the only ring.
+// failuresOf returns the failures of a source, or of the only ring.
 func (w *Unordered) failuresOf(source int) *Flushes {
 	if w.only != nil {
 		return &w.only.failures
@@ -278,7 +281,7 @@ func (w *Unordered) answer(flushes *Flushes, to **Flush) bool {
 func (w *Unordered) commit() {
 	r := w.ring
 	if w.off != w.tail {
-		if tail := r.Tail(); int64(w.off-tail) > 0 { // else another reader is further: outputs fail if the tail goes back
+		if tail := r.Tail(); int64(w.off-tail) > 0 { // else another reader is ahead: never go back
 			r.Raw.SetTail(w.off)
 			r.Leave()
 		}
@@ -303,7 +306,8 @@ func (w *Unordered) leaveRing() {
 	w.ring = nil
 }
 
-// End publishes what was consumed. From the call of done on, the walk and its pass may be somebody else's.
+// End publishes the consumed records. Once it calls done, another user may take the walk and its
+// pass.
 func (w *Unordered) End() {
 	w.settle()
 	w.leaveRing()

@@ -13,7 +13,7 @@ import (
 
 const (
 	ringSize   = 4096
-	recordSize = 32 // of a sample of 12 bytes
+	recordSize = 32 // size of a record with 12 bytes of payload
 	firstCPU   = 10
 )
 
@@ -25,12 +25,12 @@ type rig struct {
 	w       []*ringtest.Ring
 	one     []*Ring
 	flushes Flushes
-	sources []*Rings   // the rig's alone
-	all     *Unordered // whose pass is over all rings
+	sources []*Rings   // only the rig's
+	all     *Unordered // its pass covers all rings
 	pass    Pass
-	alone   []*Unordered // whose passes are over one each
+	alone   []*Unordered // each pass covers one ring
 	passes  []*Pass
-	ordered [][]int // CPUs that Order got
+	ordered [][]int // CPUs of the rings that Order received
 	flowed  []int
 }
 
@@ -74,7 +74,7 @@ func (g *rig) output(ring int, times ...uint64) {
 	}
 }
 
-// read takes at most n events of a pass that has begun, and ends it. It returns their times.
+// read takes at most n events of a pass that has begun, ends it, and returns their times.
 func read(p *Pass, n int) (times []uint64) {
 	defer p.End()
 	if n == 0 {
@@ -110,7 +110,7 @@ func TestARing(t *testing.T) {
 	g := newRig(t, 1)
 	g.output(0, 1, 2, 3)
 	g.beginOne(0)
-	g.output(0, 4) // behind the head as loaded
+	g.output(0, 4) // after the loaded head
 	require.Equal(t, []uint64{1, 2, 3}, read(g.passes[0], 9))
 	require.Equal(t, uint64(3*recordSize), g.w[0].Tail())
 	require.Equal(t, []int{0}, g.flowed)
@@ -120,7 +120,7 @@ func TestARing(t *testing.T) {
 	require.Equal(t, 1, g.gate.Inside())
 }
 
-// What was taken is consumed, and the batch's first event at least.
+// A pass consumes the events taken, and at least the batch's first.
 func TestEarlyEnd(t *testing.T) {
 	for n, consumed := range []uint64{1, 1, 2, 3, 3} {
 		g := newRig(t, 1)
@@ -132,7 +132,7 @@ func TestEarlyEnd(t *testing.T) {
 	}
 }
 
-// Whoever has a batch has its first event, of a list too.
+// Handing out a batch takes its first event, of a list too.
 func TestSettle(t *testing.T) {
 	var b Batch
 	require.Zero(t, b.Settle(), "there is none")
@@ -143,7 +143,7 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// What is left of a batch counts as taken after Finish.
+// Finish takes the rest of a batch.
 func TestFinish(t *testing.T) {
 	g := newRig(t, 1)
 	g.output(0, 1, 2, 3)
@@ -156,7 +156,7 @@ func TestFinish(t *testing.T) {
 	require.Zero(t, g.pass.Batch.Settle(), "settled already")
 }
 
-// Rings come as Order has it, with how full they are; one ring needs no order.
+// A pass visits rings in the order of Order, which sees how full they are; one ring needs no order.
 func TestOrder(t *testing.T) {
 	g := newRig(t, 3)
 	g.output(0, 1)
@@ -174,7 +174,7 @@ func TestOrder(t *testing.T) {
 	require.Equal(t, uint64(2), g.Passes.Load())
 }
 
-// An order that leaves rings out delays them; a pass reads all.
+// Rings that Order leaves out come later; a pass still reads all.
 func TestOrderLeavesOut(t *testing.T) {
 	g := newRig(t, 3)
 	g.order = func(rings []*Ring) { clear(rings) }
@@ -224,11 +224,11 @@ func TestClosed(t *testing.T) {
 	require.Equal(t, [2]uint64{1, 0}, [2]uint64{samples, lost})
 }
 
-// A marker comes last, answers all calls before the pass, and none after it.
+// A marker comes last, and answers all calls before the pass, but none after it.
 func TestFlushes(t *testing.T) {
 	g := newRig(t, 2)
 	g.flushes.Ask(100)
-	g.flushes.Ask(90) // the clock of another CPU
+	g.flushes.Ask(90) // by the clock of another CPU
 	g.output(0, 1)
 	g.output(1, 2, 3)
 	g.begin()
@@ -243,7 +243,7 @@ func TestFlushes(t *testing.T) {
 	require.Equal(t, []uint64{300}, read(&g.pass, 9))
 }
 
-// A ring that was nearly full is given back by eighths on the way.
+// A pass over a nearly full ring frees it by eighths.
 func TestNearlyFull(t *testing.T) {
 	g := newRig(t, 1)
 	n := 0
@@ -261,7 +261,7 @@ func TestNearlyFull(t *testing.T) {
 	require.Equal(t, []uint64{0, 512, 1024, 1536, 2048, 2560, 3072, 3584}, tails)
 }
 
-// A loss is cut by what was delivered of it before, and bounded by the samples around it.
+// A loss shrinks by the losses delivered before it, and the samples around it bound its time.
 func TestLoss(t *testing.T) {
 	g := newRig(t, 1)
 	g.output(0, 5)
@@ -283,7 +283,8 @@ func TestLoss(t *testing.T) {
 	require.Zero(t, g.one[0].Raw.Losses.Advance)
 }
 
-// Losses that programs have counted are known at once: those of a recording, and those that a pass asks for.
+// Losses that programs have counted are known at once, from a recording or from the pass's
+// question.
 func TestCountedLosses(t *testing.T) {
 	g := newRig(t, 1)
 	g.w[0].Put(ringtest.TypeLost, []byte{8: 4, 16: 9, 24: 3, 31: 0})
@@ -302,7 +303,7 @@ func TestPassesDoNotAllocate(t *testing.T) {
 	}
 	g := newRig(t, 2)
 	payload := ringtest.Payload(1, 12)
-	require.Zero(t, testing.AllocsPerRun(300, func() { // over the edge too
+	require.Zero(t, testing.AllocsPerRun(300, func() { // samples that wrap around, too
 		g.w[0].Output(1, payload)
 		g.w[1].Output(1, payload)
 		g.ordered, g.flowed = g.ordered[:0], g.flowed[:0]
@@ -321,7 +322,8 @@ func (g *rig) begin() { g.all.Begin(g.sources) }
 // beginOne starts a pass over one ring alone.
 func (g *rig) beginOne(i int) { g.alone[i].BeginOne(g.one[i]) }
 
-// Rings of several readers come one reader after the other, each with its own errors; what a pass has left, the next has.
+// A pass reads one reader's rings after the other, each with its own errors. The next pass gets the
+// remainder.
 func TestSeveralReaders(t *testing.T) {
 	a, b := newRig(t, 2), newRig(t, 2)
 	both := func() { a.all.Begin([]*Rings{&a.Rings, &b.Rings}) }
