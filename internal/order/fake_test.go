@@ -14,7 +14,7 @@ import (
 
 const (
 	ringSize   = 4096
-	recordSize = 32 // of a sample of 12 bytes
+	recordSize = 32 // size of a record with 12 bytes of payload
 	room       = ringSize/recordSize - 1
 	guard      = grace.DefaultGuard
 )
@@ -27,17 +27,17 @@ type fake struct {
 	clock  uint64
 	w      []*ringtest.Ring
 	counts Counts
-	asked  []int // rings about whose losses the kernel was asked
+	asked  []int // rings whose losses the kernel was asked about
 
 	source *Source
 	halt   atomic.Bool
 	change atomic.Bool
 	gate   gate.Gate
 	rings  walk.Rings
-	looks  func() // when the stream yields: between two loads of heads
+	looks  func() // called when the stream yields: between two loads of heads
 }
 
-// tally is what has become of a ring's records.
+// tally holds the counts of a ring's records.
 type tally struct{ Samples, Dropped, Lost, LostRecords, Unknown, Corrupt, Freed uint64 }
 
 // newFake makes a stream of n empty rings.
@@ -75,7 +75,7 @@ func (f *fake) begin(o Options, w Wakeup) {
 	f.Add(f.source)
 }
 
-// exact makes an exact stream. The test makes its barriers, by calling Round.
+// exact makes an exact stream. The test runs its barriers by calling Round.
 func exact(t testing.TB, n int) (*fake, *grace.Barrier) {
 	var f *fake
 	b := grace.New(ringtest.Provider(func() error { return nil }), func() uint64 { return f.clock }, grace.BarrierOptions{})
@@ -108,7 +108,7 @@ func (f *fake) fill(ring int, from uint64, n int) {
 	}
 }
 
-// round returns the times of what a round delivers.
+// round makes a round, and returns the times of its events.
 func (f *fake) round(all bool) (got []uint64) {
 	if all {
 		f.BeginAll(0)
@@ -118,7 +118,7 @@ func (f *fake) round(all bool) (got []uint64) {
 	return f.delivered()
 }
 
-// delivered returns the times of what the round delivers that was begun.
+// delivered returns the times of the events of a round that has begun.
 func (f *fake) delivered() (got []uint64) {
 	defer f.End()
 	for evs := f.Batch(); len(evs) > 0; evs = f.Batch() {
@@ -138,7 +138,7 @@ func (f *fake) Lost(ring int) (uint64, bool) {
 	return f.w[ring].Lost(), true
 }
 
-// tally is what has become of a ring's records.
+// tally holds the counts of a ring's records.
 func (f *fake) tally(ring int) tally {
 	c := &f.rings.At(ring).Counts
 	return tally{

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A ring is asked about when it was half full and has then been quiet for a while.
+// The stream asks about a ring that was half full and has then been quiet for a while.
 func TestLossWatch(t *testing.T) {
 	const wait = uint64(AskAfter)
 	type step struct {
@@ -34,7 +34,8 @@ func TestLossWatch(t *testing.T) {
 	}
 }
 
-// A loss that no record has reported is in its place once, and what one stream leaves, the next knows.
+// An unreported loss appears once, at its place in the order. A later stream knows the losses of an
+// earlier one.
 func TestLossesOfAQuietRing(t *testing.T) {
 	f := newFake(t, 2, Options{})
 	f.fill(1, 100, room)
@@ -61,7 +62,7 @@ func TestLossesOfAQuietRing(t *testing.T) {
 	f.next(Never)
 	require.Equal(t, []int{1}, f.asked, "suspects are")
 	require.Equal(t, uint64(Never), f.Earliest())
-	f.output(1, f.clock) // reports the same
+	f.output(1, f.clock) // this record reports the same losses
 	require.Equal(t, []uint64{f.clock}, f.round(true))
 	f.Remove(f.source)
 	require.EqualValues(t, 3, left.Known.Load())
@@ -69,7 +70,8 @@ func TestLossesOfAQuietRing(t *testing.T) {
 	require.False(t, left.Suspect)
 }
 
-// An output that comes while the kernel is asked reports its losses itself: added now, they would stand behind it.
+// An output during the question to the kernel reports its losses itself. Added now, they would
+// stand behind it.
 func TestLossReportedMeanwhile(t *testing.T) {
 	f := newFake(t, 1, Options{})
 	f.fill(0, 1, 3)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A round completes what it has delivered, up to its watermark.
+// A round completes the stream up to its watermark.
 func TestComplete(t *testing.T) {
 	f, b := exact(t, 2)
 	require.Zero(t, f.Complete())
@@ -23,7 +23,7 @@ func TestComplete(t *testing.T) {
 	f.Begin()
 	f.Took(len(f.Batch()))
 	require.Zero(t, f.Complete(), "there may be more")
-	for evs := f.Batch(); len(evs) > 0; evs = f.Batch() { // with poison, one by one
+	for evs := f.Batch(); len(evs) > 0; evs = f.Batch() { // one event at a time in the poison build
 		require.Zero(t, f.Complete())
 		f.Took(len(evs))
 	}
@@ -40,7 +40,7 @@ func TestComplete(t *testing.T) {
 	require.EqualValues(t, 6e6-guard-1, f.Complete(), "it does not go back")
 }
 
-// An event of the very time of a call is one of those that the marker comes after, though it has come late.
+// A marker comes after an event with the exact time of its call, even if the event came late.
 func TestMarkerAfterAnEventOfItsTime(t *testing.T) {
 	f := newFake(t, 1, Options{})
 	f.clock = 1e6
@@ -54,7 +54,7 @@ func TestMarkerAfterAnEventOfItsTime(t *testing.T) {
 	require.True(t, f.Passed(1e6))
 }
 
-// A round that ends early completes what is earlier than what it has left.
+// A round that ends early completes the stream up to the first event it leaves.
 func TestCompleteOfARoundThatEndsEarly(t *testing.T) {
 	for taken, want := range map[int]uint64{0: 999, 1: 1999, 2: 1999, 3: 2999, 4: 1e6} {
 		f := newFake(t, 2, Options{Slack: time.Millisecond})
@@ -77,7 +77,7 @@ func TestCompleteOfARoundThatEndsEarly(t *testing.T) {
 	}
 }
 
-// The earliest time has nothing before it.
+// Nothing precedes the earliest time.
 func TestCompleteFromZeroOn(t *testing.T) {
 	f := newFake(t, 1, Options{})
 	f.output(0, 0)
@@ -89,7 +89,7 @@ func TestCompleteFromZeroOn(t *testing.T) {
 	require.EqualValues(t, 1000, f.Complete())
 }
 
-// With slack, what comes too late takes nothing back.
+// With slack, an event that comes too late does not move Complete back.
 func TestCompleteIsAGuessWithSlack(t *testing.T) {
 	f := newFake(t, 2, Options{})
 	f.clock = 1000
@@ -100,7 +100,7 @@ func TestCompleteIsAGuessWithSlack(t *testing.T) {
 	require.EqualValues(t, 1000, f.Complete())
 }
 
-// every makes a stream at time 0 that flushes itself each second. Without slack it is exact.
+// every makes a stream at time 0 that flushes every second. Without slack it is exact.
 func every(t *testing.T, o Options) (f *fake, b *grace.Barrier) {
 	o.FlushEvery = time.Second
 	if o.Slack == 0 {
@@ -125,7 +125,8 @@ func (f *fake) marked() bool {
 	return true
 }
 
-// With slack, a wait that holds nothing ends when a round can complete the interval: that takes no other look.
+// With slack, a wait that holds nothing ends once a round can complete the interval, without
+// another look.
 func TestFlushEveryWithSlack(t *testing.T) {
 	const slack = 100 * time.Millisecond
 	f, _ := every(t, Options{Slack: slack})
@@ -134,7 +135,7 @@ func TestFlushEveryWithSlack(t *testing.T) {
 	require.False(t, f.marked())
 	require.Equal(t, Step{Do: Await, For: 500 * time.Millisecond}, f.next(Never))
 
-	f.output(1, f.clock) // goes its own pace
+	f.output(1, f.clock) // to leave the wait's pace
 	require.Equal(t, Sleep, f.next(Never).Do)
 	f.clock += uint64(slack)
 	require.Equal(t, Deliver, f.next(Never).Do)
@@ -147,7 +148,8 @@ func TestFlushEveryWithSlack(t *testing.T) {
 	require.Equal(t, Step{Do: Await, For: time.Second}, f.next(Never))
 }
 
-// In exact mode it ends when a barrier can, and the barrier makes the round due.
+// In exact mode it ends once a barrier can complete the interval, and the barrier makes the round
+// due.
 func TestFlushEveryWithBarriers(t *testing.T) {
 	f, b := every(t, Options{})
 	require.Equal(t, Step{Do: Await, For: time.Second + guard + 2}, f.next(Never))
@@ -171,7 +173,7 @@ func TestFlushEveryWithBarriers(t *testing.T) {
 	require.True(t, f.marked())
 }
 
-// A call's marker puts off the next one. Calls that follow each other, none of which can be answered yet, do not.
+// The marker of a call puts off the next one. Consecutive calls that cannot be answered yet do not.
 func TestFlushEveryAndCalls(t *testing.T) {
 	const slack, half = 100 * time.Millisecond, uint64(time.Second / 2)
 	f, _ := every(t, Options{Slack: slack})
@@ -192,11 +194,11 @@ func TestFlushEveryAndCalls(t *testing.T) {
 	require.Equal(t, Sleep, f.next(f.clock-1).Do, "it goes on waiting for the call's")
 }
 
-// Where rings are looked at sooner, they are.
+// A sooner look at the rings still happens.
 func TestFlushEveryLooksAtRings(t *testing.T) {
 	f, _ := every(t, Options{Slack: time.Millisecond})
 	f.Stream.rings[1].losses.account.Suspect = true
-	f.Stream.rings[1].losses.head = 1 // so that it is seen to have moved
+	f.Stream.rings[1].losses.head = 1 // so that it has moved
 	require.Equal(t, Step{Do: Await, For: AskAfter}, f.next(Never))
 	f.clock = uint64(time.Second - 2*time.Millisecond)
 	f.Stream.rings[1].losses.since = f.clock
@@ -213,7 +215,7 @@ func TestFlushEveryForEver(t *testing.T) {
 	require.Greater(t, f.next(Never).For, 24*time.Hour)
 }
 
-// Behind what was delivered before its turn, a marker waits for that turn, and no round is made before.
+// A marker waits for its turn after events that were delivered early, and no round starts before.
 func TestMarkerBehindWhatWasNotDue(t *testing.T) {
 	const slack = 100 * time.Millisecond
 	f, _ := every(t, Options{Slack: slack})

@@ -2,29 +2,30 @@ package order
 
 import "time"
 
-// Step is what to do next in a wait.
+// Step is the next action in a wait.
 type Step struct {
 	Do  Action
-	For time.Duration // at most; 0: without limit
+	For time.Duration // longest duration; 0: no limit
 }
 
-// Action is what a [Step] does.
+// Action is the kind of a [Step].
 type Action uint8
 
 const (
-	// Deliver is to start a round: it has something to deliver, or a marker.
+	// Deliver means to start a round: it has something to deliver, or a marker.
 	Deliver Action = iota
-	// Await is to wait for events by the reader's wakeup policy.
+	// Await means to wait for events by the reader's wakeup policy.
 	Await
-	// Sleep is to call [Stream.Sleep], whatever the rings do meanwhile.
+	// Sleep means to call [Stream.Sleep], which ignores the rings.
 	Sleep
 )
 
-// StartWait begins a wait, of which Step gives the steps.
+// StartWait begins a wait; Step returns its steps.
 func (s *Stream) StartWait() { s.pacing, s.began = s.newPacing(), 0 }
 
-// Step looks at the rings, relieves those that fill up, and returns what to do before the next call, if
-// that is not a round. The error says why all barriers have failed for more than a second.
+// Step looks at the rings, relieves those that fill up, and returns the next action. After Deliver,
+// a round comes before the next Step. The error explains why all barriers have failed for more than
+// a second.
 func (s *Stream) Step() (Step, error) {
 	for {
 		watermark := s.watermark()
@@ -36,7 +37,7 @@ func (s *Stream) Step() (Step, error) {
 		first := min(s.Earliest(), marker)
 		free := watermark
 		if watermark = s.bound(free); watermark < first && first <= free {
-			return Step{Do: Await, For: s.untilRelief()}, nil // a record that is busy may be older
+			return Step{Do: Await, For: s.untilRelief()}, nil // a busy record may be older
 		}
 		verdict, until := s.pacing.judge(view{
 			now: s.scanned, watermark: watermark, earliest: first,
@@ -63,13 +64,13 @@ func (s *Stream) Step() (Step, error) {
 	}
 }
 
-// atMost is the time until then, or until rings are to be scanned.
+// atMost returns the time until then, or until the next scan if that is sooner.
 func (s *Stream) atMost(until uint64) time.Duration {
 	return time.Duration(min(until-s.scanned, uint64(s.untilFull())))
 }
 
-// filling reports whether a ring held, when it was scanned, as much as wakes the reader. The wakeup
-// itself may have come during the last round, and is gone then.
+// filling reports whether a ring held enough to wake the reader when it was scanned. The wakeup
+// itself may have come, and gone, during the last round.
 func (s *Stream) filling() bool {
 	for i := range s.rings {
 		if s.used(i) >= s.rings[i].source.Wakeup.Enough {
@@ -79,12 +80,13 @@ func (s *Stream) filling() bool {
 	return false
 }
 
-// untilRelief is after what time to look at rings while a busy record holds events up; 0: not before they wake the reader.
+// untilRelief returns when to look at rings while a busy record holds events up; 0: not before they
+// wake the reader.
 func (s *Stream) untilRelief() time.Duration {
 	look := s.nextLook()
 	for _, r := range s.rings {
 		if r.head != r.before {
-			return sooner(look, s.untilFull()) // it may have to be relieved
+			return sooner(look, s.untilFull()) // it may need relief
 		}
 	}
 	return look
@@ -96,7 +98,7 @@ const (
 	mostPoll  = 100 * time.Millisecond
 )
 
-// nextLook is after what time to look at rings of which nothing is due; 0: not before they wake the reader.
+// nextLook returns when to look at rings that have nothing due; 0: not before they wake the reader.
 func (s *Stream) nextLook() (after time.Duration) {
 	for _, r := range s.rings {
 		after = sooner(after, s.nextLookAtBusy(r))
@@ -107,8 +109,9 @@ func (s *Stream) nextLook() (after time.Duration) {
 	return after
 }
 
-// nextLookAtBusy is nextLook of a ring in which a record may be busy. What is committed behind one wakes nobody, nor does that one while
-// the tail is before it. In a stamped ring, nothing behind it can be due: it is looked at less and less often.
+// nextLookAtBusy is nextLook for a ring that may have a busy record. Records committed behind it
+// wake nobody, nor does its own commit while the tail is before it. In a stamped ring, nothing
+// behind it can be due, so looks become rarer.
 func (s *Stream) nextLookAtBusy(r *ring) time.Duration {
 	switch {
 	case s.merger.Busy(r.at) == 0, r.source.Stamped && s.merger.CaughtUp(r.at):
@@ -119,7 +122,7 @@ func (s *Stream) nextLookAtBusy(r *ring) time.Duration {
 	return leastPoll
 }
 
-// sooner is the shorter of two times, of which 0 is without limit.
+// sooner returns the shorter of two times, where 0 means no limit.
 func sooner(a, b time.Duration) time.Duration {
 	if a == 0 || b > 0 && b < a {
 		return b
@@ -133,7 +136,7 @@ func (s *Stream) nextLookAt(w *Wakeup) time.Duration {
 		if s.opts.Barrier != nil {
 			delay = s.opts.Interval
 		}
-		return min(w.Poll, max(delay, leastPoll)) // more often is not worth it, as events are delayed so long
+		return min(w.Poll, max(delay, leastPoll)) // the delay makes more frequent looks pointless
 	}
 	if !s.quiet {
 		return 0

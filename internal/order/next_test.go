@@ -38,7 +38,8 @@ func TestStepsWithSlack(t *testing.T) {
 	require.Equal(t, Step{Do: Deliver}, f.next(Never))
 }
 
-// A stream in exact mode sleeps until a barrier would cover an event, and then for that.
+// A stream in exact mode sleeps until a barrier would cover an event, and then until the barrier
+// ends.
 func TestStepsWithBarriers(t *testing.T) {
 	f, b := exact(t, 2)
 	f.clock = 1e9
@@ -68,7 +69,7 @@ func TestStepsWithBarriers(t *testing.T) {
 	f.End()
 }
 
-// What one barrier was asked for, the next one has to be asked for again.
+// A request that one barrier has served must be made again for the next.
 func TestBarrierThatIsReplaced(t *testing.T) {
 	f, b := exact(t, 1)
 	f.clock = 1e9
@@ -82,7 +83,7 @@ func TestBarrierThatIsReplaced(t *testing.T) {
 	require.True(t, other.Requested())
 }
 
-// A wait gives up when it has lasted a second, and barriers have failed for a second.
+// A wait gives up once both it and the failure of barriers have lasted a second.
 func TestBarriersThatFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start, cause := time.Now(), errors.New("of the test")

@@ -1,12 +1,12 @@
-// Package order decides when an event's turn has come, over all rings of one or several readers. It chooses the
-// watermark, asks for barriers, paces rounds, relieves rings that fill up, asks the kernel about
-// losses that nothing reports, and admits or drops late events.
+// Package order decides when each event's turn has come, over all rings of one or several readers.
+// It chooses the watermark, asks for barriers, paces rounds, and relieves rings that fill up. It
+// asks the kernel about unreported losses, and admits or drops late events.
 //
-// A waiting reader calls [Stream.Step] for what to do: start a round, [Stream.Sleep], or wait for events.
-// A round is [Stream.Begin], then [Stream.Batch] and [Stream.Took] until there is no event left, then
-// [Stream.End]. Nothing but Sleep blocks.
+// A waiting reader calls [Stream.Step] for its next action: start a round, [Stream.Sleep], or wait
+// for events. A round is [Stream.Begin], then [Stream.Batch] and [Stream.Took] until no event is
+// left, then [Stream.End]. Only Sleep blocks.
 //
-// The order itself is that of package merge. The memory of rings is that of package raw.
+// Package merge implements the order itself, and package raw the memory of rings.
 package order
 
 import (
@@ -20,69 +20,69 @@ import (
 	"github.com/ringfold/ringfold/internal/walk"
 )
 
-// Never is later than every time: it is the time of no flush.
+// Never is later than every time. It stands for the absence of a flush.
 const Never = math.MaxUint64
 
 // Options says how to order.
 type Options struct {
-	Exact    bool           // what is complete is proven, so what comes up to there is late
-	Barrier  *grace.Barrier // proves it; nil: Slack guesses, or no source needs one
-	Interval time.Duration  // between the starts of barriers, at least
-	Slack    time.Duration  // without a barrier: an event is due this long after its time
+	Exact    bool           // completeness is proven, so events up to there are late
+	Barrier  *grace.Barrier // proves completeness; nil: Slack guesses, or no source needs one
+	Interval time.Duration  // least time between the starts of barriers
+	Slack    time.Duration  // without a barrier: how long after its time an event is due
 	Merge    merge.Options
 
-	// A ring that is more than Above percent full is relieved until it is Until percent full. A
-	// Merge.Spill of 0 never relieves one.
+	// A ring more than Above percent full is relieved until it is Until percent full. A Merge.Spill
+	// of 0 disables relief.
 	Above, Until int
 
-	DropLate bool // late samples are dropped
+	DropLate bool // drop late samples
 
-	FlushEvery time.Duration // a marker is due so long after the time of the one before; 0: only on a call
+	FlushEvery time.Duration // time from one marker to the next; 0: only on a call
 
 	Now     func() uint64 // CLOCK_MONOTONIC, in ns
-	Halt    *atomic.Bool  // set when the stream is closed, or one of its sources: passes and waits end
-	Changed *atomic.Bool  // set when sources are to be changed: waits for rings end
-	Yield   func() bool   // lets a simulation go on; nil, or false: this is none, and time passes by itself
+	Halt    *atomic.Bool  // set when the stream or a source is closed: ends passes and waits
+	Changed *atomic.Bool  // set when sources are about to change: ends waits for rings
+	Yield   func() bool   // lets a simulation go on; nil or false: real time
 }
 
-// Stream is the order over the rings of several readers. It is not safe for concurrent use, except
-// for WakeUp, Complete and the sources' Counts.
+// Stream orders the rings of several readers. It is not safe for concurrent use, except for WakeUp,
+// Complete and the sources' Counts.
 type Stream struct {
 	opts    Options
 	sources []*Source
 
 	merger *merge.Merger
-	rings  []*ring // as the merger has them
+	rings  []*ring // in the merger's order
 	full   []int   // scratch of relieve
 
-	scanned   uint64    // when heads were last loaded, by the clock
+	scanned   uint64    // time of the latest load of heads
 	lost      []raw.Odd // scratch of countedLosses
-	elapsed   uint64    // ns between that and the load before
-	quiet     bool      // a ring may have lost events, and is to be asked about it after a while
-	requested uint64    // barriers asked for cover every time below it
+	elapsed   uint64    // ns from the load before to scanned
+	quiet     bool      // a quiet ring may have lost events: ask about it later
+	requested uint64    // requested barriers cover every time below it
 
 	timer *time.Timer
-	awake chan struct{} // of capacity 1: somebody has called WakeUp
+	awake chan struct{} // capacity 1: WakeUp has been called
 
-	pacing     pacing // of the present wait
-	began      uint64 // when that first looked; 0: not yet
+	pacing     pacing // the present wait's
+	began      uint64 // time of the wait's first look; 0: not yet
 	lastRound  uint64 // when the latest round began
-	proven     uint64 // nothing up to it can be missing in what the round has seen: its watermark, as a rule
-	waited     uint64 // of a round that is to be the last: programs that ran then have ended; else 0
-	all        bool   // the round delivers everything, not just what is due
+	proven     uint64 // no event up to it is missing in the round: usually the watermark
+	waited     uint64 // of a last round: the programs that ran then have ended; else 0
+	all        bool   // the round delivers everything, not just events that are due
 	untilCheck int    // events until a round checks how full the rings are
 
-	Flushes walk.Flushes // those of all sources together
+	Flushes walk.Flushes // calls for all sources together
 
 	complete atomic.Uint64
-	flushAt  uint64 // with FlushEvery: the next marker without a call covers it
+	flushAt  uint64 // with FlushEvery: time that the next marker without a call covers
 
 	events []raw.Event // of a batch
-	origin []int       // the rings they come from
-	merged int         // so many of them the merger may take back
+	origin []int       // the rings of those events
+	merged int         // how many of them the merger may take back
 }
 
-// New makes a stream without sources. It owns neither these nor the barrier.
+// New makes a stream without sources. It owns neither its sources nor the barrier.
 func New(o Options) *Stream {
 	s := &Stream{
 		opts:   o,
@@ -94,10 +94,11 @@ func New(o Options) *Stream {
 	return s
 }
 
-// Barrier is the one in use, nil if there is none.
+// Barrier returns the present barrier, nil if there is none.
 func (s *Stream) Barrier() *grace.Barrier { return s.opts.Barrier }
 
-// SetBarrier replaces it, and returns the one that is not used any longer. No round may be under way.
+// SetBarrier replaces the barrier, and returns the old one if it is no longer used. No round may be
+// under way.
 func (s *Stream) SetBarrier(b *grace.Barrier) (old *grace.Barrier) {
 	if old = s.opts.Barrier; old == b {
 		return nil
@@ -106,5 +107,5 @@ func (s *Stream) SetBarrier(b *grace.Barrier) (old *grace.Barrier) {
 	return old
 }
 
-// yield lets a simulation go on. It reports whether this is one.
+// yield lets a simulation go on. It reports whether there is one.
 func (s *Stream) yield() bool { return s.opts.Yield != nil && s.opts.Yield() }

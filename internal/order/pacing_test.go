@@ -41,7 +41,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// A ring that was filling up may have been relieved since: the round is due all the same.
+// The round stays due even if a ring that was filling up has been relieved since.
 func TestFillingIsRememberedInAWait(t *testing.T) {
 	p := pacing{slack: 100, polls: true, least: 50, pace: 500}
 	v := view{now: 1000, watermark: 900, earliest: 1, lastRound: 990, filling: true}
@@ -69,7 +69,7 @@ func TestPaceOfOptions(t *testing.T) {
 	}
 }
 
-// While nothing is held, rings wake the stream. Only those that cannot are looked at now and then.
+// While nothing is held, rings wake the stream. It looks only at those that cannot.
 func TestNextLook(t *testing.T) {
 	for name, c := range map[string]struct {
 		opts    Options
@@ -95,7 +95,7 @@ func TestNextLook(t *testing.T) {
 			}
 			f := newFakeWoken(t, 2, c.opts, c.wakeup)
 			f.Stream.rings[1].losses.account.Suspect = c.suspect
-			f.Stream.rings[1].losses.head = 1 // so that it is seen to have moved
+			f.Stream.rings[1].losses.head = 1 // so that it has moved
 			f.StartWait()
 			step, err := f.Step()
 			require.NoError(t, err)

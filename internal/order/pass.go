@@ -6,7 +6,8 @@ import (
 	"github.com/ringfold/ringfold/internal/walk"
 )
 
-// Pass is a round as a pass over a stream: it delivers what is due, and then a marker if one is.
+// Pass is a round as a pass over a stream: it delivers the events that are due, and then a marker
+// if one is due.
 type Pass struct {
 	stream *Stream
 	pass   *walk.Pass
@@ -18,7 +19,7 @@ func (s *Stream) SetPass(p *walk.Pass, done func()) {
 	p.Halt, p.Walk = s.opts.Halt, &Pass{stream: s, pass: p, done: done}
 }
 
-// Next makes the next batch. It ends the life of the events before.
+// Next makes the next batch. The events before become invalid.
 func (w *Pass) Next() bool {
 	w.settle()
 	s := w.stream
@@ -36,15 +37,16 @@ func (w *Pass) Next() bool {
 	return w.marker()
 }
 
-// settle gives back what has not been taken of a batch.
+// settle gives back the events of a batch that were not taken.
 func (w *Pass) settle() {
 	if n := w.pass.Batch.Settle(); n > 0 {
 		w.stream.Took(n)
 	}
 }
 
-// marker makes a batch of the event that says up to when the stream is complete, if it answers a flush, or
-// the options want one now. One marker answers all calls. An error of a source comes after that.
+// marker makes a batch of the event that gives the time up to which the stream is complete, if it
+// answers a flush or the options want one now. One marker answers all calls. The errors of sources
+// come after that.
 func (w *Pass) marker() bool {
 	s := w.stream
 	switch {
@@ -61,7 +63,8 @@ func (w *Pass) marker() bool {
 	return true
 }
 
-// answer answers calls if the stream is complete up to their time. It reports whether that is a marker.
+// answer answers calls if the stream is complete up to their time. It reports whether the answer is
+// a marker.
 func (w *Pass) answer(flushes *walk.Flushes) bool {
 	f := flushes.Load()
 	return f != nil && w.stream.Passed(f.Time) && flushes.Answer(w.pass, f, w.stream.MarkerTime(f.Time))

@@ -11,8 +11,8 @@ const checkEvery = 1024
 
 func percent(part, whole uint64) int { return int(part * 100 / whole) }
 
-// check relieves rings that fill up while a round's events are with the user. What it finds there is
-// for the next round.
+// check relieves rings that fill up while the user handles a round's events. The events it finds
+// there wait for the next round.
 func (s *Stream) check() {
 	s.untilCheck = checkEvery
 	for _, r := range s.rings {
@@ -24,7 +24,7 @@ func (s *Stream) check() {
 	}
 }
 
-// relieve copies the oldest bytes of rings that are too full out, the fullest ring first.
+// relieve copies the oldest bytes out of rings that are too full, the fullest ring first.
 func (s *Stream) relieve() {
 	if s.opts.Merge.Spill == 0 {
 		return
@@ -49,16 +49,16 @@ func (s *Stream) relieve() {
 	s.noteSpilled()
 }
 
-// fill is how full a ring was when its head was loaded, in percent.
+// fill returns how full a ring was when its head was loaded, in percent.
 func (s *Stream) fill(i int) int { return percent(s.used(i), s.rings[i].Raw.Size()) }
 
-// Bounds of how long a wait that holds events does not scan the rings.
+// Bounds of the time between scans in a wait that holds events.
 const (
 	leastScan = 200 * time.Microsecond
 	mostScan  = 2 * time.Millisecond
 )
 
-// untilFull returns after what time a ring may need relief, if all fill as fast as they did between the
+// untilFull returns when a ring may need relief, if all rings keep filling as fast as between the
 // latest two loads.
 func (s *Stream) untilFull() time.Duration {
 	soonest := float64(mostScan)

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Rings that are too full are relieved, and no others. All events come all the same.
+// The stream relieves only rings that are too full, and still delivers all events.
 func TestRelief(t *testing.T) {
 	f := newFake(t, 3, Options{Slack: time.Second, Merge: merge.Options{Spill: 1 << 20}})
 	f.clock = 1e6
@@ -29,7 +29,7 @@ func TestRelief(t *testing.T) {
 	require.IsNonDecreasing(t, got)
 }
 
-// Without a budget nothing is copied. With too small a one, that is counted.
+// Without a budget the stream copies nothing. It counts refusals of a budget that is too small.
 func TestReliefRefused(t *testing.T) {
 	for spill, refused := range map[int]uint64{0: 0, 1: 1} {
 		f := newFake(t, 1, Options{Slack: time.Second, Merge: merge.Options{Spill: spill}})

@@ -8,7 +8,7 @@ import (
 	"github.com/ringfold/ringfold/internal/raw"
 )
 
-// Begin starts a round: it delivers what is due.
+// Begin starts a round that delivers the events that are due.
 func (s *Stream) Begin() {
 	watermark := s.watermark()
 	s.scan()
@@ -17,8 +17,8 @@ func (s *Stream) Begin() {
 	s.begin(watermark, watermark, 0)
 }
 
-// BeginAll starts a round that delivers everything that the rings hold and the losses that the kernel
-// knows of. All programs that ran at the time waited have ended; 0: nobody has waited for them.
+// BeginAll starts a round that delivers everything the rings hold and all losses the kernel knows.
+// All programs that ran at the time waited have ended; 0: the caller has not waited for them.
 func (s *Stream) BeginAll(waited uint64) {
 	proven := max(s.watermark(), Covered(waited))
 	s.ask()
@@ -26,7 +26,7 @@ func (s *Stream) BeginAll(waited uint64) {
 	s.begin(math.MaxUint64-1, s.bound(proven), waited)
 }
 
-// ask scans the rings, and adds the losses that the kernel knows of.
+// ask scans the rings, and adds the losses that the kernel knows.
 func (s *Stream) ask() {
 	s.scan()
 	for _, r := range s.rings {
@@ -34,14 +34,16 @@ func (s *Stream) ask() {
 	}
 }
 
-// Extent returns the time up to which all lies that the rings hold now, and all losses that the kernel knows of. No round may be under way.
+// Extent returns the latest time of all events that the rings hold now, and of all losses that the
+// kernel knows. No round may be under way.
 func (s *Stream) Extent() uint64 {
 	s.ask()
 	return s.merger.Latest()
 }
 
-// BeginDrain is BeginAll, but leaves what is neither up to a time nor proven to have nothing before it. As long as such may come of records that
-// were reserved by then, in stamped ring buffers, it begins nothing, and returns after what time to try again. Markers answer calls up to called.
+// BeginDrain is BeginAll, but leaves events that are later than upTo and not proven complete. Busy
+// records in stamped ring buffers may still become events up to there. While there are such, it
+// begins nothing and returns how long to wait before a retry. Markers answer calls up to called.
 func (s *Stream) BeginDrain(called, waited, upTo uint64) (again time.Duration) {
 	proven := max(s.watermark(), Covered(waited))
 	s.scan()
@@ -64,8 +66,8 @@ func (s *Stream) begin(watermark, proven, waited uint64) {
 	s.merger.Begin(watermark)
 }
 
-// Batch returns the round's next events, none if it is over. They are valid until the next call of a
-// method. Took must have been called for those before.
+// Batch returns the round's next events, none if the round is over. They are valid until the next
+// call of a method. Call Took for each batch before the next.
 func (s *Stream) Batch() []raw.Event {
 	if s.untilCheck < 0 {
 		s.check()
@@ -85,7 +87,7 @@ func (s *Stream) Batch() []raw.Event {
 	return nil
 }
 
-// Took says that the user has, or has had, the first n events of the latest batch, and gives the rest
+// Took notes that the user has taken the first n events of the latest batch, and gives the rest
 // back.
 func (s *Stream) Took(n int) {
 	if n < s.merged {
@@ -116,7 +118,7 @@ func (s *Stream) admit(it *merge.Item) bool {
 	return true
 }
 
-// count counts what has been delivered of a ring.
+// count counts the delivered events of a ring.
 func (s *Stream) count(r *ring) {
 	if held := uint64(s.merger.Held(r.at)); r.found > held {
 		r.tally.Samples, r.found = r.found-held, held
@@ -124,18 +126,18 @@ func (s *Stream) count(r *ring) {
 	r.tally.Flush(&r.Counts)
 }
 
-// freed hears from the merger that a ring's tail was stored.
+// freed is the merger's callback after it has stored a ring's tail.
 func (s *Stream) freed(i int, bytes uint64) {
 	r := s.rings[i]
 	s.count(r)
 	r.Leave()
 	r.Counts.Stored(bytes)
-	// The ring may have filled up since the scan, and not be full any longer at the next.
+	// The ring may have filled up since the scan, yet have room again at the next.
 	r.losses.filled(r.Raw.Head()-s.merger.Freed(i)+bytes, r.Raw.Size())
 	s.yield()
 }
 
-// End ends a round, also one that is not over, and stores the rings' tails.
+// End ends a round, even an unfinished one, and stores the rings' tails.
 func (s *Stream) End() {
 	s.merger.End()
 	s.advance()

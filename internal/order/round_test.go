@@ -26,7 +26,7 @@ func TestRoundIsInOrder(t *testing.T) {
 	require.EqualValues(t, 1, f.counts.Inversions.Load())
 }
 
-// What the user has not had of a batch comes again.
+// Events of a batch that the user has not taken come again.
 func TestRestOfABatch(t *testing.T) {
 	if raw.Poison {
 		t.Skip("batches are of one event")
@@ -45,7 +45,8 @@ func TestRestOfABatch(t *testing.T) {
 	require.Equal(t, []uint64{4}, f.round(false))
 }
 
-// A late sample is delivered and marked, or dropped if the options say so. A loss is never dropped.
+// The stream delivers and marks a late sample, or drops it if the options say so. It never drops a
+// loss.
 func TestLateEvents(t *testing.T) {
 	for _, drop := range []bool{false, true} {
 		f := newFake(t, 2, Options{DropLate: drop})
@@ -55,7 +56,7 @@ func TestLateEvents(t *testing.T) {
 		require.Len(t, f.round(false), room)
 		f.output(0, 800)
 		require.Equal(t, []uint64{800}, f.round(false))
-		f.output(1, 700) // and the loss before it
+		f.output(1, 700) // with the loss before it
 		require.Equal(t, map[bool][]uint64{false: {700, 700}, true: {700}}[drop], f.round(false))
 		want := tally{Samples: room + 1, Lost: 1, LostRecords: 1, Freed: f.w[1].Head()}
 		if drop {
@@ -67,7 +68,8 @@ func TestLateEvents(t *testing.T) {
 	}
 }
 
-// What is given up is not counted as delivered, and what changes after it was seen is corrupt.
+// Events that are given up do not count as delivered. A sample that changes after the scan is
+// corrupt.
 func TestCountsOfTheUnusual(t *testing.T) {
 	f := newFake(t, 2, Options{})
 	f.clock = 1000
@@ -86,15 +88,15 @@ func TestCountsOfTheUnusual(t *testing.T) {
 	require.Equal(t, tally{Dropped: 2, Freed: 2 * recordSize}, f.tally(1))
 }
 
-// The watermark is chosen before new rings are looked for. One that comes after that may have events
-// which go before those that are held; one that comes before has its events in their place.
+// The stream chooses the watermark before it looks for new rings. A ring that comes later may have
+// events older than those held. The events of a ring that comes earlier are in order.
 func TestNewRings(t *testing.T) {
 	f, b := exact(t, 1)
 	f.clock = 5e6
 	f.output(0, 2e6)
 	f.looks = func() {
 		f.looks = nil
-		require.NoError(t, b.Round()) // after which the watermark covers the event
+		require.NoError(t, b.Round()) // now the watermark covers the event
 	}
 	require.Empty(t, f.round(false))
 	f.looks = func() {
@@ -107,7 +109,7 @@ func TestNewRings(t *testing.T) {
 	require.Zero(t, f.counts.Late.Load())
 }
 
-// A round asks for a barrier for what it leaves, if that would be covered.
+// A round asks for a barrier for the events it leaves, if the barrier would cover them.
 func TestRoundAsksForABarrier(t *testing.T) {
 	f, b := exact(t, 1)
 	f.clock = 1e6
@@ -122,7 +124,8 @@ func TestRoundAsksForABarrier(t *testing.T) {
 	require.True(t, b.Requested())
 }
 
-// A long round relieves rings that fill up meanwhile. What it finds there waits for the next.
+// A long round relieves rings that fill up during it. The events found there wait for the next
+// round.
 func TestRoundChecksForFullRings(t *testing.T) {
 	f := newFake(t, 1+checkEvery/room+1, Options{Merge: merge.Options{Spill: 1 << 20}})
 	f.clock = 1e6
@@ -159,8 +162,8 @@ func stamped(t *testing.T, n int) (*fake, []*ringtest.RingBuf) {
 	return f, bufs
 }
 
-// Stamps are later than the clock before the heads were loaded, less the guard. So up to then the stream is complete, whatever the clock says
-// when all heads have been loaded.
+// Stamps are later than the clock before the load of the heads, less the guard. The stream is
+// complete up to then, even if the clock has moved on when all heads are loaded.
 func TestStampedAreCompleteUpToTheLoadOfHeads(t *testing.T) {
 	f, bufs := stamped(t, 2)
 	f.clock = 1e6
@@ -178,7 +181,7 @@ func TestStampedAreCompleteUpToTheLoadOfHeads(t *testing.T) {
 	require.Equal(t, []uint64{missed}, f.round(false))
 }
 
-// A busy record bounds what the last round proves: its program has stamped it, and not committed it.
+// A busy record, stamped but not yet committed, bounds the time that the last round proves.
 func TestLastRoundBehindABusyRecord(t *testing.T) {
 	f, bufs := stamped(t, 1)
 	f.clock = 1e6
@@ -192,7 +195,8 @@ func TestLastRoundBehindABusyRecord(t *testing.T) {
 	require.Less(t, f.Complete(), uint64(1e6))
 }
 
-// A drain delivers what is up to its extent or proven, and begins when no record that is busy can come before that.
+// A drain delivers events up to its extent and those that are proven. It begins once no busy record
+// can come before that.
 func TestDrainDeliversWhatIsProven(t *testing.T) {
 	f := newFake(t, 2, Options{Slack: time.Hour})
 	f.clock = 5e6
@@ -222,7 +226,8 @@ func TestDrainDeliversWhatIsProven(t *testing.T) {
 	require.Equal(t, []uint64{1.5e6, 1.7e6}, f.delivered())
 }
 
-// A ring that filled up during a round, in which an output was refused, is asked about though it has room again at the next look.
+// The stream asks about a ring that refused an output during a round, even if the next look finds
+// room.
 func TestRingThatFilledUpDuringARound(t *testing.T) {
 	f := newFake(t, 1, Options{})
 	f.clock = 1e9

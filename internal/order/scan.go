@@ -2,8 +2,8 @@ package order
 
 import "time"
 
-// scan takes in what the rings hold, and keeps them from filling up. New rings come first: a watermark
-// that was chosen before covers theirs too.
+// scan reads the rings' new records, and keeps the rings from filling up. It adopts new rings
+// first: a watermark chosen earlier covers theirs too.
 func (s *Stream) scan() {
 	s.adopt()
 	s.load()
@@ -27,8 +27,8 @@ func (s *Stream) load() {
 		r.Counts.Observe(used)
 		r.losses.filled(used, r.Raw.Size())
 	}
-	// No event seen is later than the clock now. A second is for clocks that disagree, with room to
-	// spare.
+	// No event seen is later than the clock now. A second allows for clocks that disagree, with
+	// room to spare.
 	ceiling := s.opts.Now() + uint64(time.Second)
 	for i, r := range s.rings {
 		held := s.merger.Held(i)
@@ -43,12 +43,12 @@ func (s *Stream) load() {
 			r.source.Counts.Untimed.Add(uint64(found.Keyless))
 		}
 		if found.Unknown|found.Discarded != 0 {
-			s.merger.GiveBack(i) // or nobody would before the next round, while the ring fills with them and wakes nobody
+			s.merger.GiveBack(i) // else they fill the ring and wake nobody before the next round
 		}
 	}
 }
 
-// used is how many bytes a ring held when its head was loaded.
+// used returns how many bytes a ring held when its head was loaded.
 func (s *Stream) used(i int) uint64 {
 	r := s.rings[i]
 	return min(r.head-s.merger.Freed(i), r.Raw.Size())

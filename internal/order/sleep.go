@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Sleep blocks for this time at most, or until a barrier ends or WakeUp is called. It returns
+// Sleep blocks for at most this time, or until a barrier ends or WakeUp is called. It returns
 // context.Cause(ctx), or os.ErrClosed once the channel is closed.
 func (s *Stream) Sleep(ctx context.Context, d time.Duration, closed <-chan struct{}) error {
-	if s.yield() { // in a simulation, what others do is what time passes by
+	if s.yield() { // in a simulation, others' actions make time pass
 		return context.Cause(ctx)
 	}
 	var barrier <-chan struct{}

@@ -7,44 +7,47 @@ import (
 	"github.com/ringfold/ringfold/internal/walk"
 )
 
-// Source is a reader whose rings a stream orders. They are claimed for the stream, and those that come later are too.
+// Source is a reader whose rings a stream orders. The stream has claimed them, and claims later
+// ones too.
 type Source struct {
-	Name   string                                // of its map, for errors
-	Rings  *walk.Rings                           // they and their Counts say what becomes of events
-	Lost   func(ring int) (n uint64, known bool) // outputs to a ring that have failed so far, by the kernel's count
+	Name   string                                // name of the map, for errors
+	Rings  *walk.Rings                           // the rings, whose Counts account for events
+	Lost   func(ring int) (n uint64, known bool) // the kernel's count of failed outputs to a ring
 	Counts *Counts
 	Wakeup Wakeup
-	// Stamped says that the events' times were taken after their records were reserved, in a BPF ring buffer: the source is complete
-	// up to the load of its heads, but for busy records, without a barrier.
+	// Stamped means that programs take the events' times after they reserve the records, in a BPF
+	// ring buffer. The source is then complete up to the load of its heads without a barrier,
+	// except for busy records.
 	Stamped bool
 
 	stream *Stream
-	taken  []*ring // by the stream, as Rings has them
+	taken  []*ring // adopted by the stream, in the order of Rings
 	times  times
 }
 
 // Wakeup is the wakeup policy of a reader.
 type Wakeup struct {
-	Poll   time.Duration // between looks at what has woken nobody; 0: none
-	Enough uint64        // so many bytes in one ring are not waited for
-	// Armed reports whether the next output to any ring wakes the reader. It is nil without a doorbell.
+	Poll   time.Duration // time between polls for events that caused no wakeup; 0: none
+	Enough uint64        // a ring with so many unread bytes ends the wait
+	// Armed reports whether the next output to any ring wakes the reader. It is nil without a
+	// doorbell.
 	Armed func() bool
 }
 
-// ring is what a stream knows of one.
+// ring is a stream's state of one ring.
 type ring struct {
 	*walk.Ring
 	source *Source
-	index  int    // among the source's
-	at     int    // among the stream's
+	index  int    // index among the source's rings
+	at     int    // index among the stream's rings
 	head   uint64 // as last loaded
-	before uint64 // as loaded the time before that
+	before uint64 // as loaded before that
 	losses lossWatch
-	found  uint64 // samples that have been delivered and not counted, or are held
+	found  uint64 // samples held, or delivered but not counted
 	tally  walk.Tally
 }
 
-// Add takes in a source's rings, from their published tails on. No round may be under way.
+// Add adds a source's rings, from their published tails on. No round may be under way.
 func (s *Stream) Add(src *Source) {
 	if s.opts.FlushEvery > 0 && s.flushAt == 0 {
 		s.startInterval(s.opts.Now())
@@ -54,11 +57,12 @@ func (s *Stream) Add(src *Source) {
 	s.adoptFrom(src)
 }
 
-// Remove lets a source go. It gives up what is held of it, counted as dropped, and stores its tails behind that. What lies behind a busy
-// record stays in its ring, and comes again to whoever reads that next. No round may be under way.
+// Remove removes a source. It drops and counts the source's held events, and stores the tails
+// behind them. Records behind a busy one stay in the ring for its next reader. No round may be
+// under way.
 func (s *Stream) Remove(src *Source) {
 	defer func(yield func() bool) { s.opts.Yield = yield }(s.opts.Yield)
-	s.opts.Yield = nil // the caller holds a lock, for which all others of a simulation would wait
+	s.opts.Yield = nil // the caller holds a lock that all others in a simulation would wait for
 	for _, r := range slices.Backward(src.taken) {
 		r.found = 0 // they are not delivered
 		r.Counts.Dropped.Add(s.merger.Remove(r.at))
@@ -72,10 +76,10 @@ func (s *Stream) Remove(src *Source) {
 	src.Counts.SpillUsed.Store(0)
 }
 
-// Scanned is the offset up to which the i-th ring's records have been seen.
+// Scanned returns the offset up to which the stream has seen the i-th ring's records.
 func (s *Stream) Scanned(i int) uint64 { return s.merger.Scanned(i) }
 
-// adopt takes in the rings of CPUs that have come online since. A round must not be under way.
+// adopt adds the rings of CPUs that have come online since. No round may be under way.
 func (s *Stream) adopt() {
 	s.yield()
 	for _, src := range s.sources {
@@ -93,18 +97,18 @@ func (s *Stream) adoptFrom(src *Source) {
 	}
 }
 
-// What follows is how package wake sees the rings of a source of which a stream reads ahead of the tails.
+// The methods below are package wake's view of a source, whose stream reads ahead of the tails.
 
-// Len is how many rings there are.
+// Len returns the number of rings.
 func (src *Source) Len() int { return src.Rings.Len() }
 
-// Head is how far the kernel has got in a ring.
+// Head returns the kernel's position in a ring.
 func (src *Source) Head(ring int) uint64 { return src.Rings.Head(ring) }
 
-// Unread is how many bytes of a ring the stream has not seen, or not seen committed.
+// Unread returns how many bytes of a ring the stream has not seen, or not seen committed.
 func (src *Source) Unread(ring int) uint64 {
 	if ring >= len(src.taken) {
-		return src.Rings.Unread(ring) // it is new, and the stream's next scan takes it in
+		return src.Rings.Unread(ring) // a new ring: the stream's next scan adopts it
 	}
 	m, at := src.stream.merger, src.taken[ring].at
 	if ahead := m.Ahead(at, src.Rings.Head(ring)); ahead > 0 {
@@ -113,11 +117,12 @@ func (src *Source) Unread(ring int) uint64 {
 	return m.Committed(at)
 }
 
-// Flushing reports whether there is a flush that no Step has taken into account, or the sources are to be changed.
+// Flushing reports whether there is a flush that no Step has seen, or the sources are about to
+// change.
 func (src *Source) Flushing() bool {
 	s := src.stream
 	return src.Rings.Failures.Overlooked() || s.Flushes.Overlooked() || s.opts.Changed.Load()
 }
 
-// Closed reports whether the stream is closed, or one of its sources.
+// Closed reports whether the stream or one of its sources is closed.
 func (src *Source) Closed() bool { return src.stream.opts.Halt.Load() }

@@ -6,16 +6,16 @@ import (
 	"github.com/ringfold/ringfold/internal/merge"
 )
 
-// times says whether a source's payloads have times at all.
+// times judges whether a source's payloads have times at all.
 type times struct {
-	judged bool // they have, or the user has been told
-	bad    int  // samples, of all so far, with times that no clock shows yet, or without any
+	judged bool // they have, or badTimes has returned the error
+	bad    int  // samples so far with a time in the future, or without any
 }
 
-// distrusted is how many first samples with such times are no accident.
+// distrusted is how many bad samples at the start rule out an accident.
 const distrusted = 16
 
-// judge takes into account what a scan has found among so many samples.
+// judge notes the result of a scan of so many samples.
 func (t *times) judge(samples int, found merge.Found) {
 	if t.judged || samples == 0 {
 		return
@@ -24,11 +24,11 @@ func (t *times) judge(samples int, found merge.Found) {
 	t.bad += found.Bad
 }
 
-// badTimes returns an error, once, if none of a source's samples had a time that can be believed: they have another clock's, or another field
-// was named. It comes before the events of the round.
+// badTimes returns an error, once, if none of a source's samples had a plausible time: they use
+// another clock, or the options name the wrong field. The error comes before the round's events.
 func (s *Stream) badTimes() error {
 	if s.all {
-		return nil // it may be the last round, which is to deliver all there is
+		return nil // a last round must deliver everything
 	}
 	for _, src := range s.sources {
 		if t := &src.times; !t.judged && t.bad >= distrusted {

@@ -7,8 +7,8 @@ import (
 	"github.com/ringfold/ringfold/internal/grace"
 )
 
-// watermark returns the time up to which events are due. Heads must be loaded after it. In exact mode
-// what it covers is published by now. In slack mode the clock goes on meanwhile.
+// watermark returns the time up to which events are due. Load the heads after it. In exact mode,
+// all events it covers are published by then. In slack mode, the clock goes on in the meantime.
 func (s *Stream) watermark() uint64 {
 	if s.opts.Barrier != nil {
 		return s.opts.Barrier.Watermark()
@@ -17,8 +17,9 @@ func (s *Stream) watermark() uint64 {
 	return now - min(uint64(s.opts.Slack), now)
 }
 
-// bound is what of a watermark holds for what a scan that came after it has found: in a source whose times were taken after the
-// records were reserved, up to the load of the heads, or as long as what was reserved first of what is still busy.
+// bound limits a watermark to the times for which the latest scan, which came after it, has found
+// all events. In a stamped source that is up to the load of the heads, or up to the reservation of
+// the first busy record.
 func (s *Stream) bound(watermark uint64) uint64 {
 	for _, src := range s.sources {
 		if !src.Stamped {
@@ -31,25 +32,28 @@ func (s *Stream) bound(watermark uint64) uint64 {
 	return watermark
 }
 
-// Covered is up to what time all is there once programs have ended that ran at this time, or, where programs stamp what they have reserved, once
-// the heads are loaded: one less than the guard before, as in grace.Barrier.Round.
+// Covered returns the time up to which all events are there once the programs that ran at this time
+// have ended. For stamped records, it is enough that the heads are loaded. It is the guard plus 1
+// ns before this time, as in grace.Barrier.Round.
 func Covered(time uint64) uint64 { return time - min(time, grace.DefaultGuard+1) }
 
-// Complete returns the time up to which every event has been delivered, or dropped and counted. In exact
-// mode none up to it can still come, and what is not proven, as of a source that is added, is late; in slack mode
-// that is a guess. It never goes back. It may be called from anywhere.
+// Complete returns the time up to which every event has been delivered, or dropped and counted. In
+// exact mode no event up to it can still come, and unproven ones, as of an added source, are late.
+// In slack mode it is a guess. It never goes back. It may be called from anywhere.
 //
-// The load is an acquire and pairs with advance's store: whoever sees a time sees what the user's function did
-// with the events up to it.
+// The load is an acquire and pairs with advance's store. A caller that sees a time also sees the
+// effects of the user's function for all events up to it.
 func (s *Stream) Complete() uint64 { return s.complete.Load() }
 
-// advance moves on what is complete: the user's function has returned from all that is not held.
+// advance moves complete forward: the user's function has returned from all events that are not
+// held.
 func (s *Stream) advance() {
 	first := s.Earliest()
 	if first == 0 {
 		return
 	}
-	// What is held may be earlier than what was complete: with slack, as it came late; else what has no time of its own.
+	// A held event may be earlier than the old value: with slack, if it came late; otherwise, if it
+	// carries no time.
 	complete := max(s.complete.Load(), min(s.proven, first-1))
 	s.complete.Store(complete)
 	if s.opts.Exact {
@@ -57,26 +61,27 @@ func (s *Stream) advance() {
 	}
 }
 
-// Earliest returns the time of the earliest event that is held, Never if there is none.
+// Earliest returns the time of the earliest held event, Never if there is none.
 func (s *Stream) Earliest() uint64 {
 	time, _ := s.merger.Earliest()
 	return time
 }
 
-// request sees to it that a barrier covers a time.
+// request makes sure that a barrier covers a time.
 func (s *Stream) request(time uint64) {
 	b := s.opts.Barrier
 	if b.Idle() {
-		s.requested = 0 // what was asked for has been done, or has failed
+		s.requested = 0 // the request has been met, or has failed
 	}
-	// Loaded after Idle: a round that ends between the two would otherwise be asked for twice.
+	// Load the watermark after Idle: else a barrier that ends in between would be requested twice.
 	if time <= b.Watermark() {
-		return // it is due: a round that ended early has left it
+		return // the time is due: a round that ended early has left it
 	}
 	if time < s.requested {
 		return
 	}
-	// The barrier reads the clock after this. It covers what is older than that by more than the guard.
+	// The barrier reads the clock after this, and covers times older than that by more than the
+	// guard.
 	now := s.opts.Now()
 	if covers := now - min(now, b.Guard()+1); time < covers {
 		s.requested = covers
@@ -87,7 +92,8 @@ func (s *Stream) request(time uint64) {
 // mostFailing is how long barriers may fail before a wait gives up.
 const mostFailing = time.Second
 
-// failing says why nothing gets on, if this wait and the barriers' failure have lasted for long.
+// failing returns why no event becomes due, if this wait and the barriers' failure have both lasted
+// long.
 func (s *Stream) failing() error {
 	if s.scanned-s.began <= uint64(mostFailing) {
 		return nil
