@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Doorbell decides when each output wakes the reader: while outputs are rare.
+// Doorbell decides whether each output wakes the reader. It does so while outputs are rare.
 //
 // Each ring has two perf events. The plain one wakes the reader when much has come since the last
 // wakeup; the other, the doorbell, wakes it for each output. The map entry selects the event that
@@ -13,7 +13,7 @@ import (
 // ring (PERF_EVENT_IOC_SET_OUTPUT), but each wakes by its own settings (perf_output_sample in
 // kernel/events/core.c). So arming is one map update.
 //
-//	armed     each output wakes the reader, which disarms the ring once wakeups cost too much: budget
+//	armed     each output wakes the reader, which disarms the ring once that costs too much (budget)
 //	disarmed  the reader polls the ring, and arms it after several looks in a row that find it quiet
 //
 // A look at the head after arming finds the outputs that came before it. A program that read the
@@ -29,7 +29,7 @@ type Doorbell struct {
 	next     time.Time     // of the next look
 	again    time.Duration // time to the next look when all are armed; 0: no more looks
 
-	pause   bool        // when the deadline was chosen, all rings were armed and the latest look had found nothing
+	pause   bool        // all were armed at the choice of deadline, and the last look was empty
 	rang    bool        // ring has been called since the deadline was chosen
 	changed atomic.Bool // a ring has been disarmed since the deadline was chosen
 }
@@ -66,7 +66,7 @@ func (d *Doorbell) deadline() time.Time {
 	switch {
 	case d.again == 0 && armed:
 		return time.Time{}
-	case d.again > d.interval && !armed: // a ring was disarmed since the latest look, which saw all armed: it rings no bell
+	case d.again > d.interval && !armed: // since a look that saw all armed: rings no bell
 		d.returned()
 	}
 	return d.next

@@ -26,7 +26,7 @@ type Entries struct {
 
 	arms, disarms atomic.Uint64
 	failure       atomic.Pointer[error] // why a ring could not be armed or disarmed
-	torn          atomic.Pointer[error] // why Pause or Resume could not change every entry; nil if the latest call did
+	torn          atomic.Pointer[error] // why the latest Pause or Resume missed an entry
 }
 
 // NewEntries makes room for the entries of so many rings, of which count are in use. It calls

@@ -36,7 +36,7 @@ type Owner interface {
 // makes it once.
 type Policy struct {
 	Bell     *Doorbell     // nil: none
-	Interval time.Duration // without a doorbell: time between polls for events that caused no wakeup; 0: never
+	Interval time.Duration // without a doorbell: time between polls; 0: never
 	Enough   uint64        // a ring with so many unread bytes ends the wait
 
 	nextPoll time.Time // without a doorbell: when to look; only the waiting goroutine uses it
@@ -76,7 +76,7 @@ type Waker struct {
 	ctx     context.Context
 	parts   []Part
 	shared  bool                  // it is serve, for all single-ring waiters
-	isReady func(woken bool) bool // the method value ready, made once to save an allocation in every wait
+	isReady func(woken bool) bool // the method value ready, kept to save an allocation per wait
 
 	each each
 }
@@ -257,7 +257,7 @@ func (w *Waker) ended() error {
 func (w *Waker) ready(woken bool) bool {
 	if p := w.parts[0].Policy; woken && len(w.parts) == 1 && p.Bell != nil && p.Bell.pause && !w.shared {
 		p.wakes.Add(1)
-		return true // first output after a pause: skip the look, as a pass looks at the rings anyway
+		return true // first output after a pause: a pass looks at the rings anyway
 	}
 	enough, by := w.look(woken)
 	if woken {
