@@ -311,7 +311,8 @@ func (w *Waker) mostUnread(p *Part) (most uint64) {
 	return most
 }
 
-// unread returns how many unread bytes a ring holds, 0 if no goroutine waits for it.
+// unread returns how many unread bytes a ring holds. In a shared wait it returns 0 if no goroutine
+// waits for the ring.
 func (w *Waker) unread(p *Part, ring int) uint64 {
 	if w.shared && !w.each.waiters[ring].waits.Load() {
 		return 0

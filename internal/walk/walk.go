@@ -11,10 +11,9 @@ import (
 // Unordered reads the rings that a stream has claimed, without ordering events across CPUs. It
 // reads one ring alone, or all rings of several readers, one reader after the other by their plans.
 //
-// A visit to a ring loads the head once, at its start, and stores the tail when it leaves. It
-// stores the tail earlier only if the ring was nearly full at its start (see nearlyFull). A walk
-// over one ring visits it once; a walk over a reader's rings visits each as often as its plan
-// wants.
+// A visit to a ring loads the head once, at its start, and stores the tail at its end. It stores
+// the tail earlier only if the ring was nearly full at the start (see nearlyFull). A walk over one
+// ring visits it once; a walk over a reader's rings follows its plan.
 type Unordered struct {
 	pass    *Pass
 	flushes *Flushes // the stream's own calls
