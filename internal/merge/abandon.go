@@ -6,8 +6,8 @@ import (
 	"github.com/ringfold/ringfold/internal/raw"
 )
 
-// Abandon gives up everything that is held, and publishes tails behind it: in front of the first busy record, if there is one.
-// What lies behind that one comes again to whoever reads the ring next.
+// Abandon gives up all held records and publishes each tail behind them, or in front of the first
+// busy record if there is one. The ring's next reader sees the records behind that one again.
 func (m *Merger) Abandon() {
 	m.release()
 	for i := range m.rings {
@@ -16,8 +16,9 @@ func (m *Merger) Abandon() {
 	m.round.end()
 }
 
-// Remove is Abandon of ring i alone, which is merged no longer: the indices of those behind it shift down by one. It must not be called
-// between Begin and End. It returns how many samples were given up that do not come again.
+// Remove is Abandon of ring i alone, and stops merging it. The indices of the rings behind it shift
+// down by one. It must not be called between Begin and End. It returns how many samples were given
+// up for good: no later reader sees them.
 func (m *Merger) Remove(i int) (dropped uint64) {
 	m.release()
 	r := &m.rings[i]

@@ -2,13 +2,14 @@ package merge
 
 import "github.com/ringfold/ringfold/internal/raw"
 
-// busy is a record that its program has reserved and not committed, as the scan found that came to it.
+// busy is a record that its program had reserved and not committed when a scan first reached it.
 type busy struct {
 	off, size uint64
-	// A clock reading before the head was loaded that the scan before came to: at off, or below. So it is from before the record was
-	// reserved, and a stamp taken behind that is later. 0: there was no such scan.
+	// after is a clock reading from before an earlier head was loaded, one at or below off. The
+	// program reserved the record later, so a time stamped after that is later too. 0: no such
+	// scan.
 	after uint64
-	found uint64 // clock reading of the scan that came to it
+	found uint64 // clock reading of the scan that first reached it
 	max   uint64 // the greatest key before it in the ring
 }
 
@@ -20,14 +21,14 @@ func (r *ring) settled() uint64 {
 	return r.scan
 }
 
-// lookAgain takes those busy records into account that are no longer busy.
+// lookAgain handles the busy records that are no longer busy.
 func (r *ring) lookAgain(ceiling uint64, found *Found) {
 	kept := r.busy[:0]
 	for _, b := range r.busy {
 		rec := &r.rec
 		r.raw.Parse(b.off, b.off+b.size, rec)
 		switch {
-		case rec.Size != b.size || rec.Kind == raw.Corrupt: // its length does not change, unless memory is damaged
+		case rec.Size != b.size || rec.Kind == raw.Corrupt: // memory is damaged: a length never changes
 			o := raw.Odd{Off: b.off | isOdd | placed, Size: b.size, Kind: raw.Corrupt, Fault: raw.FaultChanged}
 			r.odd.push(o)
 			r.addEarly(raw.Mark{Time: r.max, Off: o.Off})
@@ -36,7 +37,7 @@ func (r *ring) lookAgain(ceiling uint64, found *Found) {
 		case rec.Kind == raw.Discarded:
 			found.Discarded++
 		case rec.Kind == raw.Sample:
-			key, flag := r.keyOf(rec, ceiling, found) // without a time of the record's own, it is at most ceiling
+			key, flag := r.keyOf(rec, ceiling, found) // at most ceiling if the record has no time of its own
 			if key < b.max {
 				found.Inversions++
 			}
@@ -64,9 +65,10 @@ func (m *Merger) Committed(i int) uint64 {
 	return r.busy[0].size
 }
 
-// StampedUpTo returns up to which clock reading ring i is complete, if its records carry a time that was taken behind their
-// reservation, by clocks that agree: every record stamped before is held or has been delivered. It is the one before the head was loaded
-// that the latest scan came to; or, if records are busy, one from before the first of them was reserved.
+// StampedUpTo returns the clock reading up to which ring i is complete: every record stamped before
+// it is held or delivered. It requires that records carry a time taken after their reservation, by
+// clocks that agree. The reading precedes the load of the latest scanned head or, if records are
+// busy, the reservation of the first of them.
 func (m *Merger) StampedUpTo(i int) uint64 {
 	r := &m.rings[i]
 	if len(r.busy) > 0 {

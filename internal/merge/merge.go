@@ -2,19 +2,23 @@
 // are delivered, unless a ring fills up and Spill copies its oldest ones out; in between, a
 // record's time and place are kept, 16 bytes each.
 //
-// A round is: Scan each ring up to a head loaded after the watermark was chosen, Begin with that
-// watermark, Batch while it returns any and Next for what it does not, until that reports nil, End.
-// What is later than the watermark is held for another round. Equal keys come by ring, then by offset.
+// A round calls Scan for each ring, up to a head loaded after choosing the watermark. Then it calls
+// Begin with that watermark, Batch until it returns 0, Next for the item that stopped Batch, and so
+// on until Next returns nil, then End. Records later than the watermark stay held. Equal keys are
+// ordered by ring, then by offset.
 //
-// In a BPF ring buffer, a program may still be writing a record, which is then busy, while those behind it are committed and may
-// be older. A scan goes past a busy record, and each later scan looks at it again.
+// In a BPF ring buffer, a record is busy while its program writes it. Records behind it may be
+// committed, and older. A scan goes past a busy record, and each later scan looks at it again.
 //
 // Invariants:
 //   - every byte of [freed, scan) of a ring is addressable and has been checked;
-//   - the published tail is at or below every busy record and every undelivered one that is not copied out, and only grows;
-//   - every record below scan has been taken into account, or is in the list of busy ones, by offset;
-//   - the main run of a ring is in order by key and by offset. What was busy is with the early ones, whatever its key;
-//   - the keys of delivered items never decrease, except of those marked late, as are those up to what was said to be complete;
+//   - the published tail never passes a busy record, nor an undelivered one that is not copied out,
+//     and only grows;
+//   - every record below scan has been handled, or is in the list of busy ones, by offset;
+//   - the main run of a ring is in order by key and offset; records that were busy join the early
+//     ones, whatever their key;
+//   - the keys of delivered items never decrease, except of items marked late; an item is also late
+//     if Complete covered its key;
 //   - bytes copied out are within the budget, and a record is copied whole or not at all;
 //   - a delivered record's bytes stay valid until the next call of Next or End.
 package merge
@@ -27,15 +31,15 @@ import (
 
 const never = math.MaxUint64
 
-// Item is one event in its place in the stream.
+// Item is one event of the merged stream.
 type Item struct {
-	Event raw.Event // late, if a later key has been delivered before, or all up to its key was said to be complete
+	Event raw.Event // late: a later key was delivered before, or Complete covered its key
 	Ring  int       // index into the rings given to New
-	Key   uint64    // what it is ordered by: its time, as a rule
+	Key   uint64    // the sort key: usually its time
 
 	Off, Size uint64 // of the record
 
-	Lateness uint64 // of a late event: how far its key is below what would not have been late
+	Lateness uint64 // of a late event: how far its key is below the least key that is not late
 }
 
 // Options says how to merge.
@@ -51,11 +55,11 @@ type Merger struct {
 
 	item   Item
 	alone  raw.Single // of events that do not lie in their ring's view
-	attend bool       // there is something to do when the caller is done with the item
+	attend bool       // release has work to do for the item
 	last   uint64     // the greatest key delivered
-	floor  uint64     // what comes with a key below it is late
-	before uint64     // what it was before the latest Batch
-	early  uint64     // which of the latest Batch were early ones of their rings, a bit each
+	floor  uint64     // events with a lesser key are late
+	before uint64     // last, before the latest Batch
+	early  uint64     // bit mask: events of the latest Batch that came from early runs
 
 	far     bool // the rings are more than a cache holds
 	touched uint32
@@ -63,8 +67,8 @@ type Merger struct {
 	committed func(ring int, bytes uint64)
 }
 
-// New merges rings from their published tails on. committed is told of each tail
-// that is published, and how many bytes that freed.
+// New merges rings from their published tails on. It calls committed after publishing a tail, with
+// the number of bytes freed.
 func New(rings []*raw.Ring, o Options, committed func(ring int, bytes uint64)) *Merger {
 	m := &Merger{arena: arena{budget: uint64(o.Spill)}, committed: committed}
 	m.resize()
@@ -81,7 +85,7 @@ func (m *Merger) Add(r *raw.Ring) {
 	m.resize()
 }
 
-// resize takes into account how many rings there are.
+// resize adapts to the number of rings.
 func (m *Merger) resize() {
 	m.round = newRound(len(m.rings))
 	bytes := uint64(0)
@@ -91,23 +95,22 @@ func (m *Merger) resize() {
 	m.far = len(m.rings) >= ahead && bytes > farBytes
 }
 
-// Found is what a Scan has counted.
+// Found counts the findings of a Scan.
 type Found struct {
 	Inversions int // samples that lie behind one with a later key
 	Unknown    int // records of types that are not delivered
 	Keyless    int // samples without a key in their payload, if there should be one
-	Bad        int // of these, with one above the ceiling, or none of the kernel's instead
+	Bad        int // keyless samples whose key is above the ceiling, or that have no kernel time either
 	Discarded  int // records that their programs have given up
 }
 
-// Scan takes the records of ring i up to head into account, and those that were busy. No honest key is above ceiling. now is
-// a clock reading from before the head was loaded.
+// Scan handles the records of ring i up to head, and looks again at its busy ones. No honest key is
+// above ceiling. now is a clock reading from before the head was loaded.
 func (m *Merger) Scan(i int, head, ceiling, now uint64) Found {
 	return m.rings[i].scanTo(head, ceiling, now)
 }
 
-// Ahead returns how many bytes a Scan of ring i up to head would take into account: 0 for a head that
-// cannot be.
+// Ahead returns how many bytes a Scan of ring i up to head would cover: 0 for an impossible head.
 func (m *Merger) Ahead(i int, head uint64) uint64 { return m.rings[i].ahead(head) }
 
 // Scanned returns the head that ring i was last scanned up to.
@@ -128,7 +131,7 @@ func (m *Merger) Earliest() (key uint64, ok bool) {
 // Held returns how many samples of ring i are held.
 func (m *Merger) Held(i int) int { return m.rings[i].samples() }
 
-// Lose adds a loss of n that the kernel knows of and no record has reported yet, at a time after
+// Lose adds a loss of n that the kernel has counted and no record has reported yet, at a time after
 // all failures.
 func (m *Merger) Lose(i int, n, time uint64) {
 	r := &m.rings[i]
@@ -136,7 +139,8 @@ func (m *Merger) Lose(i int, n, time uint64) {
 	r.lose(raw.Odd{CPU: r.raw.CPU(), Lost: n, After: r.max, Time: time})
 }
 
-// LoseCounted adds a loss that programs have counted, and no record reports: its CPU, number, and times between which it was.
+// LoseCounted adds a loss that programs have counted and no record reports. loss has its CPU,
+// number and time interval.
 func (m *Merger) LoseCounted(i int, loss raw.Odd) {
 	m.rings[i].raw.Losses.Known.Add(loss.Lost)
 	m.rings[i].lose(loss)
@@ -152,7 +156,7 @@ func (m *Merger) Begin(watermark uint64) {
 	m.round.plan(m.rings)
 }
 
-// Next returns the next item, or nil if the round is over. It ends the life of the items before.
+// Next returns the next item, or nil if the round is over. It invalidates the items before.
 func (m *Merger) Next() *Item {
 	m.release()
 	d := &m.round
@@ -172,8 +176,8 @@ func (m *Merger) Next() *Item {
 	return it
 }
 
-// BatchSize is how many events one Batch may return: as many as it touches ahead, and in the poison build one,
-// as there is memory for one that is private.
+// BatchSize limits the events of one Batch: as many as it touches ahead. The poison build has
+// memory for one private event.
 var BatchSize = func() int {
 	if raw.Poison {
 		return 1
@@ -181,8 +185,9 @@ var BatchSize = func() int {
 	return ahead
 }()
 
-// Batch returns the next events at once, BatchSize at most, as far as they are samples in their rings' views and evs is not
-// full; rings says whose they are. If it returns 0, Next says what comes. It ends the life of the events before.
+// Batch returns the next events, at most BatchSize, until evs is full or an event is not a sample
+// in its ring's view. rings gets their ring indices. If it returns 0, call Next. It invalidates the
+// items before.
 func (m *Merger) Batch(evs []raw.Event, rings []int) (n int) {
 	m.release()
 	d := &m.round
@@ -231,7 +236,7 @@ func (m *Merger) Batch(evs []raw.Event, rings []int) (n int) {
 	return n
 }
 
-// Undo takes back what the latest Batch returned from these rings, all but the first delivered of it.
+// Undo takes back the latest Batch's events from these rings, except for the first delivered ones.
 func (m *Merger) Undo(rings []int, delivered int) {
 	if delivered == len(rings) {
 		return
@@ -248,15 +253,16 @@ func (m *Merger) Undo(rings []int, delivered int) {
 	}
 }
 
-// ahead is how many records are touched at once, and farBytes how many bytes of rings make it pay.
+// ahead is the number of records to touch at once. farBytes is the size of all rings from which
+// that pays.
 const (
 	ahead    = 16
 	farBytes = 4 << 20
 )
 
-// touch brings the next records into the processor's cache. With many rings, each is in a place that
-// was not looked at for long; waiting for all of them at once takes as long as waiting for one.
-// Measured with 128 rings of 64 KiB: a quarter less per event. In the cache it costs a tenth more.
+// touch brings the next records into the processor's cache. With many rings, each record is
+// probably out of the cache; waiting for all at once takes as long as waiting for one. Measured
+// with 128 rings of 64 KiB: a quarter less per event. In the cache it costs a tenth more.
 func (m *Merger) touch() {
 	d := &m.round
 	sum := uint32(0)
@@ -265,11 +271,11 @@ func (m *Merger) touch() {
 			sum += r.raw.Touch(r.main.front().Off)
 		}
 	}
-	m.touched = sum // or the compiler would leave the loads out
+	m.touched = sum // keeps the compiler from dropping the loads
 }
 
-// release ends the life of the item that is with the caller, and frees early what its ring has
-// delivered, so that one long round does not keep a ring full: an eighth of the ring at a time.
+// release invalidates the caller's item. It frees delivered parts of its ring before the round
+// ends, an eighth of the ring at a time, so that a long round does not keep the ring full.
 func (m *Merger) release() {
 	m.alone.Expire()
 	if !m.attend {
@@ -282,7 +288,7 @@ func (m *Merger) release() {
 	}
 	if end := m.item.Off + m.item.Size; int64(end-r.tryAt) >= 0 {
 		m.commit(m.item.Ring)
-		r.tryAt = end + r.eighth // also if something older is still to come, and nothing was freed
+		r.tryAt = end + r.eighth // even if an older record is still undelivered and nothing was freed
 	}
 }
 
@@ -298,8 +304,8 @@ func (m *Merger) End() {
 
 func (m *Merger) commit(i int) { m.free(i, m.rings[i].done()) }
 
-// GiveBack publishes the tail of ring i behind what a Scan has passed over, such as discarded records, unless something held or
-// busy lies before it. No item may be with the caller.
+// GiveBack publishes the tail of ring i behind records that a Scan has passed over, such as
+// discarded ones, unless a held or busy record lies before them. The caller must hold no item.
 func (m *Merger) GiveBack(i int) {
 	m.release()
 	m.commit(i)
@@ -313,16 +319,19 @@ func (m *Merger) free(i int, to uint64) {
 	}
 	bytes := to - r.freed
 	r.freed, r.tryAt = to, to+r.eighth
-	if int64(to-r.raw.Tail()) > 0 { // else another reads the same BPF ring buffer, and is further: outputs fail if the tail goes back
+	// Another reader of the same BPF ring buffer may be further: outputs fail if the tail goes
+	// back.
+	if int64(to-r.raw.Tail()) > 0 {
 		r.raw.SetTail(to)
 	}
 	m.committed(i, bytes)
 }
 
-// Complete says that nothing up to a key is missing. What comes with such a key all the same is late.
+// Complete declares that nothing up to a key is missing: any later event with such a key is late.
 func (m *Merger) Complete(upTo uint64) { m.floor = max(m.floor, upTo+1) }
 
-// Latest returns a key that none that is held is above: the greatest that was ever scanned, or held beside those in order.
+// Latest returns an upper bound of all held keys: the greatest key that was ever scanned in order,
+// or is held out of order.
 func (m *Merger) Latest() (key uint64) {
 	for i := range m.rings {
 		r := &m.rings[i]

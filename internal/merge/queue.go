@@ -2,24 +2,24 @@ package merge
 
 import "slices"
 
-// queue is first in, first out. It keeps its memory, so that it seldom allocates.
+// queue is a FIFO. It reuses its memory, so that it seldom allocates.
 type queue[T any] struct {
 	buf   []T
-	first int // of buf, the oldest; those before are gone
+	first int // index in buf of the oldest
 }
 
-// all is the elements, oldest first, until the next change.
+// all returns the elements, oldest first. They are valid until the next change.
 func (q *queue[T]) all() []T { return q.buf[q.first:] }
 
 func (q *queue[T]) empty() bool { return q.first == len(q.buf) }
 
-// front is the oldest. There must be one.
+// front returns the oldest. There must be one.
 func (q *queue[T]) front() T { return q.buf[q.first] }
 
 // pop removes the oldest.
 func (q *queue[T]) pop() { q.first++ }
 
-// compact makes room behind, moving no element more than once for each one popped.
+// compact makes room at the end. It moves each element at most once per popped one.
 func (q *queue[T]) compact() {
 	if q.first > len(q.buf)/2 {
 		q.buf = q.buf[:copy(q.buf, q.buf[q.first:])]

@@ -8,10 +8,11 @@ import (
 	"github.com/ringfold/ringfold/internal/raw"
 )
 
-// A perf ring is nearly sorted: interrupts nest, so about one record in 10^5 lies behind one with a later
-// time. The main run is the records whose key is not below that of any before them; the others are the
-// early ones. Both are kept in order, so that a round begins with sorted runs. In a BPF ring buffer that several
-// CPUs write, a third may be early, but each belongs near the end of the early ones so far.
+// A perf ring is nearly sorted: interrupts nest, so about one record in 10^5 lies behind one with a
+// later time. The main run has the records whose key is not below that of any before them; the
+// others are early. Both runs stay sorted, so that a round begins with sorted runs. In a BPF ring
+// buffer that several CPUs write, a third may be early, but each belongs near the end of the early
+// run.
 type ring struct {
 	raw    *raw.Ring
 	view   *raw.View // of its events
@@ -19,32 +20,32 @@ type ring struct {
 	eighth uint64    // of the ring's size
 
 	freed uint64 // data_tail as published
-	tryAt uint64 // free what was delivered when the delivery comes to this offset
-	scan  uint64 // all records below are checked; the next scan goes on here
+	tryAt uint64 // once delivery reaches this offset, try to free
+	scan  uint64 // all records below are checked; the next scan begins here
 	max   uint64 // greatest key in the main run so far
 
 	main  queue[raw.Mark] // undelivered, by key and by offset
 	early queue[raw.Mark] // undelivered, by key, then offset
-	odd   queue[raw.Odd]  // of those in main and early that are no samples, by offset
-	// How many of main and of early this round has still to deliver. What a scan adds meanwhile
-	// comes behind.
+	odd   queue[raw.Odd]  // details of the non-samples in main and early, by offset
+	// How many of main and of early this piece of the round has still to deliver. Scans append
+	// behind them.
 	dueMain, dueEarly int
 	roundEnd          uint64 // scan, when the round began
-	roundEarly        int    // of early, those the round began with and has not delivered. The others are in order of their own
-	plain             bool   // what is due is samples, and in the ring
+	roundEarly        int    // undelivered early records from before the round; newer ones are sorted apart
+	plain             bool   // everything due is a sample in the ring
 
 	busy   []busy // records below scan that are not committed, by offset
-	looked uint64 // clock reading before the head was loaded that the latest scan has come to; 0: there was none
+	looked uint64 // clock reading from before the latest scanned head was loaded; 0: none
 
 	chunks []*chunk // copied out and not delivered, oldest first
-	from   *chunk   // of the item that is with the caller, nil if it is in the ring
+	from   *chunk   // of the caller's item, nil if that is in the ring
 
 	rec raw.Record // scratch
 }
 
-// Flags in the Off of a Mark, and of an Odd, as offsets are multiples of 8. isOdd sends to ring.odd; unreported is a
-// loss that is in no record. It lies between what was scanned before and after. placed is what has no
-// key of its own and goes with the records before it: it cannot be late.
+// Flags in the Off of a Mark and of an Odd; offsets are multiples of 8. isOdd points to ring.odd.
+// unreported marks a loss without a record, at the boundary between two scans. placed marks an
+// event without a key: it goes with the records before it and cannot be late.
 const (
 	isOdd      = 1
 	unreported = 2
@@ -52,10 +53,10 @@ const (
 	flags      = 7
 )
 
-// farthest is less than what offsets may be apart that are compared by their difference.
+// farthest bounds the distance of offsets, so that their signed difference orders them.
 const farthest = 1 << 62
 
-// oldest is an offset that is not above that of any undelivered record.
+// oldest returns an offset at or below every undelivered record.
 func (r *ring) oldest() uint64 {
 	if len(r.chunks) > 0 {
 		return r.chunks[0].start
@@ -63,7 +64,7 @@ func (r *ring) oldest() uint64 {
 	return r.freed
 }
 
-// first is the key of the ring's earliest undelivered record, never if there is none.
+// first returns the key of the ring's earliest undelivered record, or never.
 func (r *ring) first() uint64 {
 	key := uint64(never)
 	if !r.main.empty() {
@@ -75,10 +76,11 @@ func (r *ring) first() uint64 {
 	return key
 }
 
-// samples counts the undelivered ones.
+// samples counts the undelivered samples.
 func (r *ring) samples() int { return len(r.main.all()) + len(r.early.all()) - len(r.odd.all()) }
 
-// done is where the ring's busy and undelivered records begin, those copied out aside.
+// done returns the offset of the ring's first record that is busy, or undelivered and not copied
+// out.
 func (r *ring) done() uint64 {
 	n := r.settled() - r.freed
 	for _, e := range r.early.all() {
@@ -87,15 +89,15 @@ func (r *ring) done() uint64 {
 		}
 	}
 	all := r.main.all()
-	// Those that are copied out lie below freed. Their keys may be far ahead of what lies behind them.
+	// Copied-out records lie below freed. Their keys may be far ahead of those behind them.
 	if i := sort.Search(len(all), func(i int) bool { return int64(all[i].Off&^flags-r.freed) >= 0 }); i < len(all) {
 		n = min(n, all[i].Off&^flags-r.freed)
 	}
 	return r.freed + n
 }
 
-// take moves the earliest event that is due into it, given the greatest key delivered, and the least key that is not late anyway. alone is for
-// what does not lie in the ring's view.
+// take moves the earliest due event into it. last is the greatest key delivered; keys below floor
+// are late. alone holds events outside the ring's view.
 func (r *ring) take(it *Item, last, floor uint64, alone *raw.Single) {
 	var e raw.Mark
 	if r.earlyIsNext() {
@@ -124,14 +126,14 @@ func (r *ring) take(it *Item, last, floor uint64, alone *raw.Single) {
 	switch timed := ok && ev.Time() == it.Key; {
 	case timed:
 	case ok && r.timeAt >= 0:
-		it.Event = alone.Timed(ev, it.Key) // it has no time in its payload, or none that can be believed
-	default: // it was a sample when it was scanned: something has written over it since
+		it.Event = alone.Timed(ev, it.Key) // its payload has no credible time
+	default: // it was a sample when scanned: its memory has been overwritten since
 		it.Size = 8
 		it.Event = alone.Odd(r.raw, raw.Odd{CPU: r.raw.CPU(), Kind: raw.Corrupt, Fault: raw.FaultChanged, Off: it.Off, Size: it.Size, Time: it.Key})
 	}
 }
 
-// find looks a sample up that was found before, in the ring or in what was copied out of it.
+// find looks up a sample that a scan has found, in the ring or in a chunk copied out of it.
 func (r *ring) find(off uint64, alone *raw.Single) (ev raw.Event, size uint64, ok bool) {
 	in, view, end := r.raw, r.view, r.scan
 	if len(r.chunks) > 0 && int64(off-r.freed) < 0 {
@@ -146,13 +148,13 @@ func (r *ring) find(off uint64, alone *raw.Single) (ev raw.Event, size uint64, o
 	if in.Parse(off, end, &r.rec); r.rec.Kind != raw.Sample {
 		return raw.Event{}, 0, false
 	}
-	return alone.Join(in, &r.rec), r.rec.Size, true // it goes over the edge, or is too short for the view
+	return alone.Join(in, &r.rec), r.rec.Size, true // it crosses the edge, or is too short for the view
 }
 
-// takeOdd fills in what is no sample.
+// takeOdd fills in an event that is not a sample.
 func (r *ring) takeOdd(e raw.Mark, it *Item, alone *raw.Single) {
 	all := r.odd.all()
-	// As a rule it is the first. No offset is relied on: a damaged head can make them wrap.
+	// It is usually the first. Search by equality: a damaged head can make offsets wrap.
 	i := slices.IndexFunc(all, func(o raw.Odd) bool { return o.Off == e.Off })
 	o := all[i]
 	r.odd.remove(i)
@@ -163,12 +165,12 @@ func (r *ring) takeOdd(e raw.Mark, it *Item, alone *raw.Single) {
 	it.Event, it.Size = alone.Odd(r.raw, o), o.Size
 }
 
-// earlyIsNext says that the earliest record that is due is an early one.
+// earlyIsNext reports whether the earliest due record is in the early run.
 func (r *ring) earlyIsNext() bool {
 	return r.dueEarly > 0 && (r.dueMain == 0 || before(r.early.front(), r.main.front()))
 }
 
-// run is the early ones, or else the main run.
+// run returns the early run or the main run.
 func (r *ring) run(early bool) *queue[raw.Mark] {
 	if early {
 		return &r.early
@@ -176,7 +178,7 @@ func (r *ring) run(early bool) *queue[raw.Mark] {
 	return &r.main
 }
 
-// untake makes the latest that was taken of a run undelivered again.
+// untake makes the latest record taken from a run undelivered again.
 func (r *ring) untake(early bool) {
 	r.run(early).first--
 	if early {
@@ -187,7 +189,8 @@ func (r *ring) untake(early bool) {
 	r.dueMain++
 }
 
-// endRound ends what is due. What a scan has added since the round began may belong before what is left of it.
+// endRound drops the due counts. Early records that scans added during the round may belong before
+// undelivered ones, so it sorts the early run again.
 func (r *ring) endRound() {
 	if all, n := r.early.all(), r.roundEarly; n > 0 && n < len(all) {
 		from := sort.Search(n, func(i int) bool { return before(all[n], all[i]) })

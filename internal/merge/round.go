@@ -8,23 +8,22 @@ import (
 	"github.com/ringfold/ringfold/internal/raw"
 )
 
-// A round is delivered in one or more pieces. For each, the records that are due are sorted as a
-// whole: every ring gives a run of keys that is in order already, and runs are merged two by two.
-// A key is a record's time, counted from the piece's earliest, over its ring's index; within a ring
-// the order is known. So keys are plain integers, and merging them takes no branch that a processor
-// could mispredict: measured against a tree of losers, which compares less, that is 2 to 3 times as
-// fast with 32 rings or more, and against a radix sort it is 4 times as fast with 2 rings and even
-// at 128.
+// A round is delivered in pieces. Each piece sorts its due records as a whole: every ring gives a
+// sorted run of keys, and runs are merged two by two. A key is the record's time since the piece's
+// earliest, above bits for its ring's index; within a ring the order is known. So keys are plain
+// integers, and the merge has no branch that a processor could mispredict. With 32 rings or more,
+// that is 2 to 3 times as fast as a tree of losers, which compares less. It is 4 times as fast as a
+// radix sort with 2 rings, and equal at 128.
 type round struct {
 	watermark uint64
 	over      bool
-	share     int  // records of one ring that make a piece large enough
-	bits      uint // of a key for the ring's index
+	share     int  // a piece is large enough with this many records of one ring
+	bits      uint // bits of a key that hold the ring's index
 
 	keys, spare []uint64
 	ends        []int
-	order       []uint64 // of what this piece delivers; the rings' indices count
-	next        int      // of order
+	order       []uint64 // keys that this piece delivers; only their ring indices are used
+	next        int      // index in order
 	mask        uint64
 }
 
@@ -48,10 +47,10 @@ func (d *round) begin(watermark uint64) {
 	d.next = 0
 }
 
-// end makes it have no more pieces.
+// end makes the round have no more pieces.
 func (d *round) end() { d.over, d.order, d.next = true, nil, 0 }
 
-// plan puts the next piece in order. It reports whether there is one.
+// plan sorts the next piece. It reports whether there is one.
 func (d *round) plan(rings []ring) bool {
 	if d.over {
 		return false
@@ -111,8 +110,8 @@ func (d *round) due(rings []ring) (base, limit uint64, n int) {
 	return base, limit, n
 }
 
-// ofRound returns the main run as it was when the round began. What a scan has added since has to
-// wait, or a round without a watermark would have no end while the kernel goes on.
+// ofRound returns the main run as it was when the round began. Later records have to wait, or a
+// round without a watermark would never end while the kernel keeps writing.
 func (r *ring) ofRound() []raw.Mark {
 	all := r.main.all()
 	if r.scan == r.roundEnd {
@@ -121,7 +120,7 @@ func (r *ring) ofRound() []raw.Mark {
 	return all[:sort.Search(len(all), func(i int) bool { return int64(all[i].Off-r.roundEnd) >= 0 })]
 }
 
-// runKeys writes the keys of what is due in this ring.
+// runKeys writes the keys of this ring's due records.
 func (r *ring) runKeys(keys []uint64, base uint64, bits uint, index uint64) int {
 	main, early := r.main.all()[:r.dueMain], r.early.all()[:r.dueEarly]
 	n := len(main) + len(early)
@@ -163,7 +162,7 @@ func mergeRuns(keys, spare []uint64, ends []int) []uint64 {
 // merge merges two sorted runs into dst, which is as long as both.
 func merge(dst, a, b []uint64) {
 	for len(a) > 0 && len(b) > 0 {
-		n := min(len(a), len(b)) // neither runs out before that
+		n := min(len(a), len(b)) // neither run ends before that
 		j := 0
 		for k := range dst[:n] {
 			x, y := a[k-j], b[j]

@@ -7,8 +7,8 @@ import (
 	"github.com/ringfold/ringfold/internal/raw"
 )
 
-// ahead is how many bytes a scan to head would check: none if the head went back or far ahead. None of
-// the kernel's does, and the next is right.
+// ahead returns how many bytes a scan to head would check: 0 if the head went back or far ahead.
+// The kernel publishes no such head, and its next one is right.
 func (r *ring) ahead(head uint64) uint64 {
 	if n := head - r.scan; int64(n) > 0 && head-r.oldest() < farthest {
 		return n
@@ -16,8 +16,9 @@ func (r *ring) ahead(head uint64) uint64 {
 	return 0
 }
 
-// scanTo checks the records from scan to head, and those that were busy. A time later than ceiling, which is ahead of every
-// honest clock, makes a record corrupt: waiting for its turn would hold the ring back for ever.
+// scanTo checks the records from scan to head, and the busy ones. A time later than ceiling, which
+// is ahead of every honest clock, makes a record corrupt: waiting for its turn would hold the ring
+// back for ever.
 func (r *ring) scanTo(head, ceiling, now uint64) (found Found) {
 	r.lookAgain(ceiling, &found)
 	before := r.looked
@@ -29,7 +30,7 @@ func (r *ring) scanTo(head, ceiling, now uint64) (found Found) {
 	}
 	r.looked = now
 	r.main.compact()
-	var loss raw.Odd // waits for the sample that reports it, and goes before it
+	var loss raw.Odd // precedes the sample that reports it
 	for r.scan != head {
 		if loss.Lost == 0 {
 			n := len(r.main.buf)
@@ -45,7 +46,7 @@ func (r *ring) scanTo(head, ceiling, now uint64) (found Found) {
 		r.raw.Parse(off, head, rec)
 		r.scan += rec.Size
 		if loss.Lost != 0 && rec.Kind != raw.Sample {
-			r.addPlaced(loss) // cut off from its sample: memory is damaged
+			r.addPlaced(loss) // its sample is missing: memory is damaged
 			loss.Lost = 0
 		}
 		switch rec.Kind {
@@ -67,7 +68,7 @@ func (r *ring) scanTo(head, ceiling, now uint64) (found Found) {
 			}
 			time := rec.Time
 			if r.timeAt >= 0 {
-				time = never // it does not compare with those of payloads
+				time = never // not comparable with times of payloads
 			}
 			loss = raw.Odd{Off: off, Size: rec.Size, Kind: raw.Lost}
 			loss.Lost, loss.After = r.raw.Losses.Report(rec.Lost, time, r.max)
@@ -97,8 +98,8 @@ func (r *ring) scanTo(head, ceiling, now uint64) (found Found) {
 	return found
 }
 
-// keyOf returns what a sample is ordered by, above ceiling if that cannot be believed, and the flag
-// of those that have no key.
+// keyOf returns the sort key of a sample, and the placed flag if it has none. A key above ceiling
+// is not credible.
 func (r *ring) keyOf(rec *raw.Record, ceiling uint64, found *Found) (key, flag uint64) {
 	if r.timeAt < 0 {
 		return rec.Time, 0
@@ -123,7 +124,8 @@ func (r *ring) addOdd(o raw.Odd, key, flag uint64) {
 	r.add(raw.Mark{Time: key, Off: o.Off})
 }
 
-// add takes a record into the main run, or, if its key is below that of one before, to the early ones.
+// add appends a record to the main run or, if its key is below an earlier one, adds it to the early
+// run.
 func (r *ring) add(m raw.Mark) {
 	if m.Time >= r.max {
 		r.max = m.Time
@@ -133,8 +135,8 @@ func (r *ring) add(m raw.Mark) {
 	r.addEarly(m)
 }
 
-// addEarly keeps the early ones in order. The newest is nearly always among the last. It does not go
-// before those that the round began with.
+// addEarly keeps the early run sorted. A new record nearly always belongs near the end. It never
+// goes before those from before the round.
 func (r *ring) addEarly(m raw.Mark) {
 	all := r.early.all()[r.roundEarly:]
 	i := len(all)
@@ -147,11 +149,13 @@ func (r *ring) addEarly(m raw.Mark) {
 	r.early.insert(r.roundEarly+i, m)
 }
 
-// lose adds a loss that no record has reported. It is not in the ring, so it must not raise max.
+// lose adds a loss that no record has reported. It has no place in the ring, so it must not raise
+// max.
 func (r *ring) lose(o raw.Odd) {
 	o.Kind, o.Off = raw.Lost, r.scan-8|isOdd|unreported
-	if all := r.odd.all(); len(all) > 0 && all[len(all)-1].Off == o.Off && all[len(all)-1].CPU == o.CPU { // one more before the first was delivered
-		held := r.early.all()[r.dueEarly:] // what this round delivers stays
+	// Join it with a previous loss that is not delivered yet.
+	if all := r.odd.all(); len(all) > 0 && all[len(all)-1].Off == o.Off && all[len(all)-1].CPU == o.CPU {
+		held := r.early.all()[r.dueEarly:] // this piece has already counted those that are due
 		if i := slices.IndexFunc(held, func(m raw.Mark) bool { return m.Off == o.Off }); i >= 0 {
 			o.Lost, o.After = o.Lost+all[len(all)-1].Lost, all[len(all)-1].After
 			r.odd.remove(len(all) - 1)

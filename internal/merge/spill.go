@@ -7,11 +7,11 @@ import (
 	"github.com/ringfold/ringfold/internal/raw"
 )
 
-// A ring that fills up while its records wait for their turn has its oldest ones copied out, a chunk
-// at a time, and its tail moved: the kernel has room again, and the order does not change, as
-// records are found by their offsets all the same.
+// A ring may fill up while its records wait for their turn. Spill then copies the oldest ones out,
+// a chunk at a time, and moves the tail. The kernel has room again, and the order does not change:
+// records are still found by their offsets.
 
-// chunk is a stretch of a ring, from one record's beginning to another's, that was copied out.
+// chunk is a copied-out stretch of a ring. It begins and ends where a record begins.
 type chunk struct {
 	block      *raw.Ring // its bytes; offsets count from start
 	words      []uint64  // the block's memory
@@ -21,7 +21,7 @@ type chunk struct {
 
 func (c *chunk) bytes() uint64 { return 8 * uint64(len(c.words)) }
 
-// arena is memory for chunks: blocks, made when first needed and used again.
+// arena allocates blocks for chunks on demand, and reuses them.
 type arena struct {
 	budget uint64
 	made   uint64 // bytes of all blocks
@@ -29,26 +29,26 @@ type arena struct {
 	used   uint64 // bytes of the blocks in use
 }
 
-// maxRecord is above the size of any record of a perf ring, as header.size has 16 bits. maxBlock keeps one copy
-// short: other rings wait for it.
+// maxRecord is above the size of any perf record, as header.size has 16 bits. maxBlock keeps one
+// copy short, because other rings wait for it.
 const (
 	maxRecord = 1 << 16
 	maxBlock  = 1 << 20
 )
 
-// blockBytes is how much of a ring is copied out at once, at most: a power of two, as the ring's size is.
+// blockBytes returns how much of a ring one chunk holds: a power of two, as the ring's size is.
 func blockBytes(r *raw.Ring) uint64 {
 	return min(r.Size(), max(min(r.Size()/4, maxBlock), maxRecord))
 }
 
-// get returns an unused block for a copy of some of a ring, nil if that would exceed the budget.
+// get returns an unused block for a part of a ring, or nil if that would exceed the budget.
 func (a *arena) get(of *raw.Ring) *chunk {
 	n := blockBytes(of)
 	i := len(a.free) - 1
 	for i >= 0 && a.free[i].bytes() != n {
 		i--
 	}
-	for ; i < 0 && len(a.free) > 0 && a.made+n > a.budget; a.free = a.free[1:] { // for rings of another size
+	for ; i < 0 && len(a.free) > 0 && a.made+n > a.budget; a.free = a.free[1:] { // of other sizes
 		a.made -= a.free[0].bytes()
 	}
 	var c *chunk
@@ -70,11 +70,11 @@ func (a *arena) get(of *raw.Ring) *chunk {
 
 func (a *arena) put(c *chunk) {
 	a.used -= c.bytes()
-	c.block.SetSource(nil) // it may be free for long, and keeps no reader alive
+	c.block.SetSource(nil) // a free block keeps no reader alive
 	a.free = append(a.free, c)
 }
 
-// leave ends the life of the item that the ring's chunk from has.
+// leave invalidates the item that lies in the ring's chunk from.
 func (a *arena) leave(r *ring) {
 	c := r.from
 	r.from = nil
@@ -91,8 +91,9 @@ func (a *arena) leave(r *ring) {
 }
 
 // Spill copies the oldest held records of ring i out and publishes its tail behind them. It returns
-// how many bytes that freed: 0 if nothing is held there, the budget is used up, or the oldest record is busy or larger than
-// a block. No item may be with the caller: its bytes may be among them.
+// how many bytes that freed: 0 if nothing is held there, the budget is used up, or the oldest
+// record is busy or larger than a block. The caller must hold no item, as its bytes may be among
+// them.
 func (m *Merger) Spill(i int) (bytes uint64) {
 	m.release()
 	r := &m.rings[i]
@@ -121,25 +122,26 @@ func (m *Merger) Spill(i int) (bytes uint64) {
 	return bytes
 }
 
-// isLarger says that the record at freed is a sample of more than n bytes. Only a ring buffer has such.
+// isLarger reports whether the record at freed is a sample of more than n bytes. Only ring buffers
+// have those.
 func (r *ring) isLarger(n uint64) bool {
 	r.raw.Parse(r.freed, r.scan, &r.rec)
 	return r.rec.Kind == raw.Sample && r.rec.Size > n
 }
 
-// Spilled returns how many bytes of memory hold records that were copied out.
+// Spilled returns how many bytes of memory hold copied-out records.
 func (m *Merger) Spilled() uint64 { return m.arena.used }
 
-// Copied is how many of these are of ring i.
+// Copied returns how many of these are of ring i.
 func (m *Merger) Copied(i int) uint64 {
 	r := &m.rings[i]
 	return uint64(len(r.chunks)) * blockBytes(r.raw)
 }
 
-// boundary returns the last beginning of an undelivered record within n bytes from freed on, where
-// one begins too. If there is none, all but that first record's bytes have been delivered, passed
-// over, or are damaged: it returns the next beginning then, be it that of a busy one, or scan. It does not go beyond a
-// busy one.
+// boundary returns the offset of the last undelivered record within n bytes from freed, itself
+// where a record begins. If there is none, all but the first record's bytes are delivered, passed
+// over or damaged. It then returns where the next record begins, busy or not, or scan. It never
+// passes a busy record.
 func (r *ring) boundary(n uint64) uint64 {
 	all := r.settled() - r.freed
 	if all <= n {
@@ -173,7 +175,7 @@ func (r *ring) boundary(n uint64) uint64 {
 	return r.freed + last
 }
 
-// within counts the undelivered samples from one offset to another.
+// within counts the undelivered samples between two offsets.
 func (r *ring) within(from, to uint64) (n int) {
 	for _, marks := range [...][]raw.Mark{r.main.all()[r.mainFrom(from):r.mainFrom(to)], r.early.all()} {
 		for _, e := range marks {
@@ -185,13 +187,13 @@ func (r *ring) within(from, to uint64) (n int) {
 	return n
 }
 
-// mainFrom returns how many of the main run lie before an offset.
+// mainFrom returns how many records of the main run lie before an offset.
 func (r *ring) mainFrom(off uint64) int {
 	all := r.main.all()
 	return sort.Search(len(all), func(i int) bool { return int64(all[i].Off&^flags-off) >= 0 })
 }
 
-// chunkOf finds the chunk that has a record, nil if none has. As a rule it is the first.
+// chunkOf finds the chunk that has a record, or nil. It is usually the first.
 func (r *ring) chunkOf(off uint64) *chunk {
 	for _, c := range r.chunks {
 		if off-c.start < c.end-c.start {
