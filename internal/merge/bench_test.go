@@ -12,8 +12,9 @@ import (
 	"github.com/ringfold/ringfold/internal/ringtest"
 )
 
-// BenchmarkInversions merges what one ring holds, where a share of the records lies behind a later one:
-// 0 or 30 percent, within some us, as where several CPUs write one ring buffer. perf is a perf ring without.
+// BenchmarkInversions merges one ring, in which 0 or 30 percent of the records lie behind a later
+// one, within a few us, as if several CPUs wrote one ring buffer. perf is a perf ring without
+// inversions.
 func BenchmarkInversions(b *testing.B) {
 	const size, n, rounds = 256 << 10, 2000, 4
 	for _, c := range []struct {
@@ -34,7 +35,7 @@ func BenchmarkInversions(b *testing.B) {
 			var took time.Duration
 			got, sum := 0, uint64(0)
 			for b.Loop() {
-				for k := range rounds { // what is held is more than what is delivered
+				for k := range rounds { // the ring holds more than a round delivers
 					for range n / rounds {
 						clock += 100
 						at := clock

@@ -28,7 +28,7 @@ func (r *ring) lookAgain(ceiling uint64, found *Found) {
 		rec := &r.rec
 		r.raw.Parse(b.off, b.off+b.size, rec)
 		switch {
-		case rec.Size != b.size || rec.Kind == raw.Corrupt: // memory is damaged: a length never changes
+		case rec.Size != b.size || rec.Kind == raw.Corrupt: // damaged: lengths never change
 			o := raw.Odd{Off: b.off | isOdd | placed, Size: b.size, Kind: raw.Corrupt, Fault: raw.FaultChanged}
 			r.odd.push(o)
 			r.addEarly(raw.Mark{Time: r.max, Off: o.Off})
@@ -37,7 +37,7 @@ func (r *ring) lookAgain(ceiling uint64, found *Found) {
 		case rec.Kind == raw.Discarded:
 			found.Discarded++
 		case rec.Kind == raw.Sample:
-			key, flag := r.keyOf(rec, ceiling, found) // at most ceiling if the record has no time of its own
+			key, flag := r.keyOf(rec, ceiling, found) // without its own time: up to ceiling
 			if key < b.max {
 				found.Inversions++
 			}
@@ -50,13 +50,16 @@ func (r *ring) lookAgain(ceiling uint64, found *Found) {
 // Busy returns how many records of ring i the latest scan found busy.
 func (m *Merger) Busy(i int) int { return len(m.rings[i].busy) }
 
-// BusySince returns the clock reading of the scan that found the first busy record of ring i. There must be one.
+// BusySince returns the clock reading of the scan that found the first busy record of ring i. There
+// must be one.
 func (m *Merger) BusySince(i int) (now uint64) { return m.rings[i].busy[0].found }
 
-// CaughtUp reports whether the tail of ring i is at the first busy record: the kernel wakes readers when that is committed.
+// CaughtUp reports whether the tail of ring i is at the first busy record. If so, the kernel wakes
+// readers at its commit.
 func (m *Merger) CaughtUp(i int) bool { return m.rings[i].freed == m.rings[i].settled() }
 
-// Committed returns the size of the first record of ring i that the latest scan found busy, if it no longer is, else 0.
+// Committed returns the size of the first record of ring i that the latest scan found busy, or 0 if
+// it still is.
 func (m *Merger) Committed(i int) uint64 {
 	r := &m.rings[i]
 	if len(r.busy) == 0 || r.raw.Busy(r.busy[0].off, r.scan) {

@@ -6,9 +6,9 @@ func (m *Merger) LatestOff(i int) uint64 {
 	return from.buf[from.first-1].Off
 }
 
-// Reported is how many losses of ring i are known, and Advance how many of these no record has reported yet.
+// Reported counts the known losses of ring i; Advance, those that no record has reported yet.
 func (m *Merger) Reported(i int) uint64 { return m.rings[i].raw.Losses.Known.Load() }
 func (m *Merger) Advance(i int) uint64  { return m.rings[i].raw.Losses.Advance }
 
-// Expect has records of ring i report n losses that were delivered before.
+// Expect makes the next records of ring i report n losses that were delivered before.
 func (m *Merger) Expect(i int, n uint64) { m.rings[i].raw.Losses.Advance += n }

@@ -11,13 +11,12 @@ import (
 	"github.com/ringfold/ringfold/internal/ringtest"
 )
 
-// FuzzOps does anything in any order to rings of arbitrary bytes: heads that jump or go back, bytes that
-// change while they are held, batches that are undone, spills, losses, rounds and holdings that are given
-// up, rings that are added. It must come to an end, keep to its budget, and give everything back: each
-// record once, each loss once.
+// FuzzOps does random operations on rings of arbitrary bytes: it moves heads anywhere, changes held
+// bytes, undoes batches, spills, loses, gives up rounds, and adds rings. The merger must end, keep
+// to its budget, and deliver each record and each loss once.
 //
-// All is done to two mergers. Taking records one by one from the first and in batches from the second must
-// give the same. Named seeds are in testdata/fuzz.
+// It drives two mergers: one takes records one by one, the other in batches. Both must deliver the
+// same. Named seeds are in testdata/fuzz.
 func FuzzOps(f *testing.F) {
 	w := ringtest.New(128, raw.LayoutRawTime, 0)
 	for _, time := range []uint64{5, 1, 4} {
@@ -28,7 +27,7 @@ func FuzzOps(f *testing.F) {
 	f.Add([]byte{2, 0, 0, 0, 0, 0, 24, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9}, []byte{0, 24, 4, 3, 0, 16, 3, 0, 4, 1, 1, 9, 2, 1, 4, 1, 2, 9})
 	f.Add(w.Data(), []byte{0, 32, 8, 62, 0, 32, 8, 63, 0, 40, 3, 0, 8, 63, 0, 40, 3, 0, 1, 255, 2, 9, 3, 0, 2, 9})
 	f.Add(w.Data(), []byte{5, 0, 5, 1, 0, 96, 0, 97, 1, 255, 7, 1, 10, 5, 7, 1, 5, 0, 7, 1, 11, 0, 2, 3, 11, 0, 9, 1, 5, 2, 0, 98, 1, 255, 2, 255})
-	// Some of a batch is taken, and then comes what is earlier than it, or than what was undone.
+	// Take some of a batch, then scan records earlier than it, or than the undone ones.
 	w = ringtest.New(128, raw.LayoutRawTime, 0)
 	for _, time := range []uint64{10, 20, 5, 7} {
 		w.Put(ringtest.TypeSample, sample(time))
@@ -36,7 +35,7 @@ func FuzzOps(f *testing.F) {
 	for _, take := range []byte{0, 1, 3} {
 		f.Add(w.Data(), []byte{5, 0, 5, 1, 0, 128, 0, 129, 1, 255, 7, take, 2, 0, 11, 8, 5, 2, 0, 128, 1, 255, 2, 255})
 	}
-	// Ring buffers: one busy record, committed behind a round.
+	// Ring buffers: one busy record, committed after a round.
 	f.Add([]byte{8, 0, 0, 128, 0, 0, 0, 0, 1, 2, 3, 4, 5, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0},
 		[]byte{5, 0, 0, 32, 1, 255, 2, 255, 12, 0, 0, 0, 3, 0})
 	rnd := rand.New(rand.NewPCG(1, 2))
@@ -63,7 +62,7 @@ func FuzzOps(f *testing.F) {
 	})
 }
 
-// plausible is memory of records, most of which are samples of 12 bytes.
+// plausible returns bytes of records, most of which are samples of 12 bytes.
 func plausible(rnd *rand.Rand, ringBuf bool) (b []byte) {
 	for range 2 * opsRing / 32 {
 		typ, size := uint32(ringtest.TypeSample), uint16(32)
@@ -84,7 +83,7 @@ func plausible(rnd *rand.Rand, ringBuf bool) (b []byte) {
 	return b
 }
 
-// sample is what is behind the header of a sample of 12 bytes.
+// sample returns the bytes behind the header of a 12-byte sample.
 func sample(time uint64) []byte {
 	b := binary.NativeEndian.AppendUint64(nil, time)
 	return append(binary.NativeEndian.AppendUint32(b, 12), make([]byte, 12)...)
@@ -95,22 +94,22 @@ const (
 	opsBudget = 3 * opsRing
 )
 
-// opsSide is a merger, the rings that it reads, and what has come of it.
+// opsSide is a merger, its rings, and its results.
 type opsSide struct {
 	t      *testing.T
 	layout raw.Layout
 	timeAt int
 	ws     []writer
 	m      *merge.Merger
-	batch  int // how many are taken at once
+	batch  int // batch size
 	round  bool
 
 	items          []opsItem
 	last           uint64
 	lost           uint64
-	records, found int // delivered that are no losses, and scanned
+	records, found int // non-losses delivered, and found by scans
 	bound          int
-	freed          []uint64 // by committed
+	freed          []uint64 // as reported to committed
 	given          bool     // held records were given up
 }
 
@@ -157,7 +156,7 @@ func (o *opsSide) ring(start uint64) *raw.Ring {
 	return r
 }
 
-// do does one thing, with bytes of b from filled on if it writes any, and returns how far that has come.
+// do runs one operation, which may write bytes of b from filled on. It returns the new filled.
 func (o *opsSide) do(op, arg byte, b []byte, filled int) int {
 	i, v := int(arg)%len(o.ws), uint64(arg)
 	w := o.ws[i]
@@ -205,7 +204,7 @@ func (o *opsSide) do(op, arg byte, b []byte, filled int) int {
 			o.m.Add(o.ring(8 * v))
 		}
 	}
-	if op%14 == 12 && o.layout == raw.LayoutRingBuf { // what is busy is so no longer
+	if op%14 == 12 && o.layout == raw.LayoutRingBuf { // commit all busy records
 		for at := 3; at < len(w.Data()); at += 8 {
 			w.Data()[at] &= 0x7f
 		}
@@ -222,7 +221,7 @@ func (o *opsSide) do(op, arg byte, b []byte, filled int) int {
 	return filled
 }
 
-// scan moves a head, and lets the merger find what Parse finds.
+// scan moves a head, and compares the merger's findings with Parse.
 func (o *opsSide) scan(i int, head uint64) {
 	w := o.ws[i]
 	w.SetHead(head)
@@ -242,10 +241,10 @@ func (o *opsSide) scan(i int, head uint64) {
 	}
 }
 
-// take takes so many items, if there are.
+// take takes n items, if there are as many.
 func (o *opsSide) take(n int) {
 	evs, rings := make([]raw.Event, o.batch), make([]int, o.batch)
-	if n == 0 { // a look, and no more
+	if n == 0 { // look, but take nothing
 		got := o.m.Batch(evs, rings)
 		o.m.Undo(rings[:got], 0)
 	}
@@ -297,7 +296,7 @@ func (o *opsSide) add(ev raw.Event, ring int, key uint64) {
 	}
 }
 
-// finish takes all that is left.
+// finish takes all remaining items.
 func (o *opsSide) finish() {
 	o.m.End()
 	o.m.Begin(all)

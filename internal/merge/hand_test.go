@@ -19,7 +19,7 @@ const (
 
 )
 
-// hand is a merger of rings that a test writes by hand, and knows what must come.
+// hand is a merger of rings that a test writes by hand.
 type hand struct {
 	*merge.Merger
 	t     testing.TB
@@ -48,7 +48,7 @@ func perfRings(size int, starts ...uint64) (rings []writer) {
 
 func (h *hand) perf(i int) *ringtest.Ring { return h.rings[i].(*ringtest.Ring) }
 
-// write writes samples of 12 bytes, or 32 with what a perf ring has before them.
+// write writes samples of 12 payload bytes: 32 with the header of a perf ring.
 func (h *hand) write(i int, times ...uint64) {
 	for _, time := range times {
 		switch r := h.rings[i].(type) {
@@ -76,7 +76,7 @@ func (h *hand) scanned(i int, times ...uint64) {
 	h.scan(i)
 }
 
-// out is what most tests look at of an item.
+// out has the fields of an item that most tests compare.
 type out struct {
 	ring int
 	kind raw.Kind
@@ -103,7 +103,7 @@ func (h *hand) round(watermark uint64, want ...out) {
 	require.Equal(h.t, want, got)
 }
 
-// drained requires that the rings have all their room.
+// drained requires that all bytes of the rings are free.
 func (h *hand) drained() {
 	h.t.Helper()
 	for i, r := range h.rings {
@@ -112,13 +112,13 @@ func (h *hand) drained() {
 	require.Zero(h.t, h.Spilled())
 }
 
-// item is what Next or Batch has delivered, spelled out.
+// item is a copy of the fields of an item from Next or Batch.
 type item struct {
 	raw.Odd
 	Ring int
 	Key  uint64
 	Late bool
-	Data []byte // in its place
+	Data []byte // not a copy
 
 	Lateness uint64
 }
@@ -132,7 +132,7 @@ func itemOf(ev raw.Event, ring int, key, off, size, lateness uint64) *item {
 // Allocating them each time takes most of the time with -race.
 var batch, batchRings = make([]raw.Event, merge.BatchSize), make([]int, merge.BatchSize)
 
-// next returns the next item as the first of a batch, if it can be, and gives back the others.
+// next returns the next item as the first of a batch, where possible, and undoes the others.
 func next(m *merge.Merger) *item {
 	n := m.Batch(batch[:1+m.Last()%uint64(merge.BatchSize)], batchRings)
 	if n == 0 {

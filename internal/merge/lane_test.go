@@ -14,17 +14,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// rec is a record of a lane, or a loss that no record reports, and what became of it.
+// rec is a record of a lane, or a loss that no record reports, and its fate.
 type rec struct {
 	lane    *lane
 	kind    raw.Kind // raw.Busy until it is committed or discarded
 	off     uint64
 	size    uint64 // of a corrupt stretch
 	time    uint64 // the record's own, if the layout has one
-	key     uint64 // what it is ordered by
-	keyless bool   // its payload has no key, or none that can be believed
-	placed  bool   // it has no time either, and goes with those before it
-	lost    uint64 // of a loss, less what was known before
+	key     uint64 // the sort key
+	keyless bool   // its payload has no credible key
+	placed  bool   // it has no credible time either, and goes with those before it
+	lost    uint64 // of a loss, minus those known before
 	after   uint64 // of a loss
 	payload []byte
 	handle  ringtest.Record // in a ring buffer
@@ -49,7 +49,7 @@ type writer interface {
 	Poison()
 }
 
-// lane is a ring with its writer, and the plainest description of what should come out of it.
+// lane is a ring with its writer, and a simple model of its output.
 type lane struct {
 	writer
 	perf *ringtest.Ring    // nil for a ring buffer
@@ -66,7 +66,7 @@ type lane struct {
 	tail      uint64 // as last published
 	advance   uint64 // losses added that no record has reported yet
 	failed    int    // outputs
-	lost      int    // of these, delivered
+	lost      int    // delivered losses
 
 	taken      []uint64 // times taken by programs that have not written yet
 	quietUntil uint64
@@ -90,19 +90,19 @@ type bench struct {
 	ids      uint64
 	last     uint64 // greatest key delivered
 	floor    uint64 // a lesser key is late
-	now      *item  // the item that the user has, nil if none
+	now      *item  // the item that the user holds, nil if none
 	nowRec   *rec
 	spilling bool
 	counts
 }
 
-// counts says what has happened in a bench, so that a test can see that it did.
+// counts lets a test check that a bench has covered each case.
 type counts struct {
 	delivered, late, lost, added, corrupt, inversions, unknown, keyless int
 	discarded, foundBusy, behindBusy, spilled, commits, removed         int
 }
 
-// setup is what a bench is made of.
+// setup configures a bench.
 type setup struct {
 	rings, size int
 	start       uint64 // of the rings' counters
@@ -147,7 +147,7 @@ func (b *bench) add(kind laneKind, size int, start uint64) *lane {
 	return l
 }
 
-// noKey is a key that is not believed.
+// noKey is a key that is never credible.
 const noKey uint64 = math.MaxUint64
 
 var pattern = func() []byte {
@@ -167,7 +167,7 @@ func (b *bench) payload(key uint64, n int) []byte {
 // output writes a sample of n payload bytes to perf ring i, if there is room.
 func (b *bench) output(i int, time uint64, n int) bool { return b.outputKey(i, time, noKey, n) }
 
-// outputKey writes a sample whose payload begins with a key, which counts in keyed rings alone.
+// outputKey writes a sample whose payload begins with a key, which matters in keyed rings only.
 func (b *bench) outputKey(i int, time, key uint64, n int) bool {
 	l := b.lanes[i]
 	off, lost := l.Head(), l.perf.Pending()
@@ -236,8 +236,8 @@ func (b *bench) throttle(i, body int) {
 	}
 }
 
-// damage makes a stretch of n bytes that cannot be read. It scans before and after, as the stretch
-// ends at the head.
+// damage makes a stretch of n unreadable bytes. It scans before and after, as the stretch ends at
+// the head.
 func (b *bench) damage(i, n int) {
 	l := b.lanes[i]
 	if l.perf.Defer || l.room() < n {

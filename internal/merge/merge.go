@@ -16,7 +16,7 @@
 //     and only grows;
 //   - every record below scan has been handled, or is in the list of busy ones, by offset;
 //   - the main run of a ring is in order by key and offset; records that were busy join the early
-//     ones, whatever their key;
+//     ones, of any key;
 //   - the keys of delivered items never decrease, except of items marked late; an item is also late
 //     if Complete covered its key;
 //   - bytes copied out are within the budget, and a record is copied whole or not at all;
@@ -78,7 +78,7 @@ func New(rings []*raw.Ring, o Options, committed func(ring int, bytes uint64)) *
 	return m
 }
 
-// Add merges one more ring, from its published tail on. It must not be called between Begin and End.
+// Add merges one more ring, from its published tail on. Do not call it between Begin and End.
 func (m *Merger) Add(r *raw.Ring) {
 	t := r.Tail()
 	m.rings = append(m.rings, ring{raw: r, view: r.View(), timeAt: r.TimeAt(), freed: t, scan: t, eighth: r.Size() / 8, tryAt: t + r.Size()/8})
@@ -100,7 +100,7 @@ type Found struct {
 	Inversions int // samples that lie behind one with a later key
 	Unknown    int // records of types that are not delivered
 	Keyless    int // samples without a key in their payload, if there should be one
-	Bad        int // keyless samples whose key is above the ceiling, or that have no kernel time either
+	Bad        int // of these, with a key above the ceiling, or without a kernel time
 	Discarded  int // records that their programs have given up
 }
 
@@ -288,7 +288,7 @@ func (m *Merger) release() {
 	}
 	if end := m.item.Off + m.item.Size; int64(end-r.tryAt) >= 0 {
 		m.commit(m.item.Ring)
-		r.tryAt = end + r.eighth // even if an older record is still undelivered and nothing was freed
+		r.tryAt = end + r.eighth // even if an older record kept commit from freeing any
 	}
 }
 

@@ -10,11 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// scan takes all that ring i has published into account.
+// scan scans all that ring i has published.
 func (b *bench) scan(i int) {
 	l := b.lanes[i]
 	head, want := l.raw.Head(), merge.Found{}
-	for _, again := range []bool{true, false} { // those that were busy come first
+	for _, again := range []bool{true, false} { // busy ones of earlier scans first
 		for _, r := range l.recs {
 			if r.foundBusy == again && !r.seen && !r.done && int64(head-r.off) > 0 {
 				l.see(r, &want)
@@ -44,7 +44,7 @@ func (b *bench) scan(i int) {
 	require.Equal(b.t, []any{held, busy, bound, l.advance, l.scanned}, got)
 }
 
-// see plays the scan of one record.
+// see models the scan of one record.
 func (l *lane) see(r *rec, found *merge.Found) {
 	before := l.max
 	if r.foundBusy {
@@ -92,7 +92,7 @@ func (b *bench) scanAll() {
 	}
 }
 
-// lose asks the kernel how many outputs of ring i have failed, and adds what is not known yet.
+// lose asks the kernel for its count of failed outputs of ring i, and adds the unknown ones.
 func (b *bench) lose(i int, time uint64) {
 	l := b.lanes[i]
 	if l.perf == nil || l.perf.Lost() == b.m.Reported(i) {
@@ -126,7 +126,7 @@ func (l *lane) forget() {
 	l.recs = slices.DeleteFunc(l.recs, func(r *rec) bool { return r.done })
 }
 
-// begin starts a round. It returns what must come.
+// begin starts a round. It returns the expected records.
 func (b *bench) begin(watermark uint64) (due []*rec) {
 	for _, l := range b.lanes {
 		for _, r := range l.recs {
@@ -143,7 +143,7 @@ func (b *bench) begin(watermark uint64) (due []*rec) {
 	return due
 }
 
-// next takes one item and compares it with the model. The user has it until the next call.
+// next takes one item and compares it with the model. The user holds it until the next call.
 func (b *bench) next(want *rec) {
 	b.finish()
 	it := next(b.m)
@@ -161,7 +161,7 @@ func (b *bench) next(want *rec) {
 	if least := max(b.last, b.floor); !want.placed && key < least {
 		late = least - key
 	}
-	switch o := it.Odd; { // not by require, which is slow
+	switch o := it.Odd; { // require is slow
 	case it.Ring != l.at, it.Kind != want.kind, it.Off != want.off, it.Key != key, it.Time != key, it.Late != (late > 0), it.Lateness != late,
 		it.CPU != l.raw.CPU(), o.After != want.after, o.Lost != want.lost, o.Fault != fault, fault != 0 && it.Size != want.size:
 		b.t.Fatalf("got %+v, late %v, of ring %d; want %v with key %d, late by %d", it.Odd, it.Late, it.Ring, want, key, late)
@@ -181,7 +181,7 @@ func (b *bench) next(want *rec) {
 	b.check()
 }
 
-// check verifies the payload of the item that the user has, in place.
+// check verifies the payload of the user's item, in place.
 func (b *bench) check() {
 	got, want := b.now.Data, b.nowRec.payload
 	padding := 0
@@ -193,7 +193,7 @@ func (b *bench) check() {
 	}
 }
 
-// finish is the end of the user's function: until then the item is its own.
+// finish ends the user's hold on its item.
 func (b *bench) finish() {
 	if b.now != nil {
 		b.check()
@@ -201,13 +201,13 @@ func (b *bench) finish() {
 	}
 }
 
-// complete says that nothing up to a key is missing.
+// complete declares that nothing up to a key is missing.
 func (b *bench) complete(upTo uint64) {
 	b.m.Complete(upTo)
 	b.floor = max(b.floor, upTo+1)
 }
 
-// end ends a round, whether or not all has come.
+// end ends a round, even before all is delivered.
 func (b *bench) end() {
 	b.finish()
 	b.m.End()
@@ -259,7 +259,7 @@ func (b *bench) spill(i int) uint64 {
 	return bytes
 }
 
-// settled is where the first record begins that the last scan has found busy, or where that ended.
+// settled returns where the first busy record of the last scan begins, or where that scan ended.
 func (l *lane) settled() uint64 {
 	for _, r := range l.recs {
 		if r.foundBusy && !r.seen && !r.done {
@@ -283,7 +283,7 @@ func (b *bench) giveBack(i int) {
 	require.Equal(b.t, []any{want, want == l.settled()}, []any{l.Tail(), b.m.CaughtUp(i)})
 }
 
-// remove takes ring i out. What lies behind a busy record is not given up.
+// remove takes ring i out. Records behind a busy one are not given up.
 func (b *bench) remove(i int) {
 	b.finish()
 	l, dropped := b.lanes[i], uint64(0)
@@ -303,7 +303,7 @@ func (b *bench) remove(i int) {
 	b.removed++
 }
 
-// committed plays a kernel that overwrites at once what it is given back.
+// committed models a kernel that overwrites freed bytes at once.
 func (b *bench) committed(i int, bytes uint64) {
 	l, tail := b.lanes[i], b.lanes[i].Tail()
 	require.NotZero(b.t, bytes)
@@ -323,7 +323,7 @@ func (b *bench) committed(i int, bytes uint64) {
 	b.commits++
 }
 
-// empty makes sure that everything written has come out and all room was given back.
+// empty requires that all records have come out and all bytes are free.
 func (b *bench) empty() {
 	for i, l := range b.lanes {
 		require.Empty(b.t, l.recs)

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Nothing could wait for a time that no clock can have shown.
+// A record whose time no clock can have shown must not make others wait.
 func TestTimeInTheFutureDoesNotHoldTheRingUp(t *testing.T) {
 	const ceiling = 1000
 	h := byHand(t, 0, perfRings(512, 448)...)
@@ -39,7 +39,7 @@ func TestTimeInTheFutureDoesNotHoldTheRingUp(t *testing.T) {
 	h.drained()
 }
 
-// No kernel's head does these: something else has written to the metadata page, and the kernel's next
+// The kernel publishes no such heads: something else wrote to the metadata page. The kernel's next
 // record puts it right.
 func TestHeads(t *testing.T) {
 	h := byHand(t, 1024, perfRings(512, wrap, 0)...)
@@ -60,7 +60,7 @@ func TestHeads(t *testing.T) {
 	h.round(all, samples(1, 50)...)
 	h.drained()
 
-	// Offsets are compared by their difference, also with that of what was copied out long ago.
+	// Offsets are compared by their difference, even with one copied out long ago.
 	start := h.rings[0].Head()
 	h.scanned(0, 60)
 	require.Equal(t, uint64(32), h.Spill(0))
@@ -68,13 +68,12 @@ func TestHeads(t *testing.T) {
 	require.Zero(t, h.Ahead(0, start+1<<62))
 }
 
-// A record that stands before one out of order is written over after the scan. The others are where
-// they were.
+// Overwrite the record before an early one after the scan. The others must stay where they are.
 func TestRecordWrittenOverBeforeAnEarlyOne(t *testing.T) {
 	for name, c := range map[string]struct {
 		word  int // of the record
 		bytes []byte
-		still bool // a sample of its time
+		still bool // is a sample of its time
 		spill int
 	}{
 		"another type": {0, []byte{77, 0, 0, 0, 0, 0, 32, 0}, false, 0},
@@ -107,13 +106,13 @@ func TestRecordWrittenOverBeforeAnEarlyOne(t *testing.T) {
 			h.End()
 			h.drained()
 			h.scanned(0, 60, 50, 70)
-			h.round(all, samples(0, 50, 60, 70)...) // the ring is well again
+			h.round(all, samples(0, 50, 60, 70)...) // the ring has recovered
 		})
 	}
 }
 
-// A busy record that has another length when it is committed is damage. One with a time that no clock can
-// have shown, or with none, goes with those before it.
+// A busy record whose length changes is damaged. One with an incredible time, or none, goes with
+// those before it.
 func TestBusyRecordsThatAreNotBelieved(t *testing.T) {
 	w := ringtest.NewRingBuf(1024, wrap)
 	h := byHand(t, 0, w)
@@ -133,7 +132,7 @@ func TestBusyRecordsThatAreNotBelieved(t *testing.T) {
 	h.drained()
 }
 
-// Whose scan found the first busy record, and whether it still is busy.
+// The scan that found the first busy record, and whether that is still busy.
 func TestFirstBusyRecord(t *testing.T) {
 	w := ringtest.NewRingBuf(1024, wrap)
 	h := byHand(t, 0, w)
@@ -151,7 +150,7 @@ func TestFirstBusyRecord(t *testing.T) {
 	require.Equal(t, uint64(200), h.BusySince(0))
 }
 
-// Losses that the model has none of: what the kernel, or a recording, says in other ways.
+// Losses outside of the model: other forms in which the kernel, or a recording, reports them.
 func TestLosses(t *testing.T) {
 	body := func(words ...uint64) (b []byte) {
 		for _, w := range words {
@@ -162,7 +161,7 @@ func TestLosses(t *testing.T) {
 	first := ringtest.New(256, raw.LayoutRawTime, 0)
 	for first.Output(5, ringtest.Payload(1, 12)) == nil {
 	}
-	first.SetTail(first.Head()) // read before the merger came
+	first.SetTail(first.Head()) // read before the merger began
 	for name, c := range map[string]struct {
 		ring *ringtest.Ring
 		body []byte
@@ -203,8 +202,8 @@ func TestLosses(t *testing.T) {
 	}
 }
 
-// A round is given up in front of a loss that was added, and more were added meanwhile. It is not said
-// into how many events they are put together.
+// A round ends before it delivers an added loss, and more were added meanwhile. The test does not
+// fix how many events they become.
 func TestRoundGivenUpBeforeAnAddedLoss(t *testing.T) {
 	h := byHand(t, 0, perfRings(512, wrap)...)
 	h.scanned(0, 1, 2, 3, 4, 5)
@@ -256,12 +255,12 @@ func TestTimeAtAnyOffset(t *testing.T) {
 	}
 }
 
-// Where a payload's key cannot be believed, the record's time is next, and if that cannot be either, the
+// A sample with an incredible key is ordered by its record's time. If that is incredible too, the
 // record is corrupt.
 func TestKeysThatAreNotBelieved(t *testing.T) {
 	for _, c := range []struct {
 		key, time uint64
-		at        int // 5 is too near to the end
+		at        int // 5 is too near the end
 		want      out
 		found     merge.Found
 	}{

@@ -2,5 +2,5 @@
 
 package merge_test
 
-// A merger has one user at a time, so the race detector has little to look for and makes it ten times slower.
+// A merger has one user at a time: the race detector finds little, and runs ten times slower.
 const seeds = 2

@@ -16,7 +16,7 @@ import (
 type ring struct {
 	raw    *raw.Ring
 	view   *raw.View // of its events
-	timeAt int       // of raw: offset of the key in a payload; below 0: the key is the record's time
+	timeAt int       // of raw: offset of the key in a payload; below 0: the record's time
 	eighth uint64    // of the ring's size
 
 	freed uint64 // data_tail as published
@@ -31,7 +31,7 @@ type ring struct {
 	// behind them.
 	dueMain, dueEarly int
 	roundEnd          uint64 // scan, when the round began
-	roundEarly        int    // undelivered early records from before the round; newer ones are sorted apart
+	roundEarly        int    // undelivered early records of the round; newer ones are sorted apart
 	plain             bool   // everything due is a sample in the ring
 
 	busy   []busy // records below scan that are not committed, by offset
@@ -148,7 +148,7 @@ func (r *ring) find(off uint64, alone *raw.Single) (ev raw.Event, size uint64, o
 	if in.Parse(off, end, &r.rec); r.rec.Kind != raw.Sample {
 		return raw.Event{}, 0, false
 	}
-	return alone.Join(in, &r.rec), r.rec.Size, true // it crosses the edge, or is too short for the view
+	return alone.Join(in, &r.rec), r.rec.Size, true // crosses the edge, or too short for view
 }
 
 // takeOdd fills in an event that is not a sample.

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Rounds of more records than make a piece: one busy ring among idle ones, all busy, and times so far
-// apart that their difference leaves no bits for the ring's index.
+// Rounds that take several pieces: one busy ring among idle ones, all busy, and times so far apart
+// that their difference leaves no bits for the ring's index.
 func TestRoundsOfManyPieces(t *testing.T) {
 	for name, c := range map[string]struct {
 		rings, busy, records int
@@ -43,7 +43,8 @@ func TestRoundsOfManyPieces(t *testing.T) {
 				}
 				slices.Sort(times)
 				for j := range times {
-					if k := j + rnd.IntN(200); rnd.IntN(50) == 0 && k < len(times) { // far enough to cross pieces
+					// Far enough to cross pieces.
+					if k := j + rnd.IntN(200); rnd.IntN(50) == 0 && k < len(times) {
 						times[j], times[k] = times[k], times[j]
 					}
 				}
@@ -68,7 +69,7 @@ func TestRoundsOfManyPieces(t *testing.T) {
 	}
 }
 
-// Rounds take no memory of their own once the rings have been as full as they get.
+// Rounds do not allocate once the rings have been as full as they get.
 func TestRoundsDoNotAllocate(t *testing.T) {
 	if raw.Poison {
 		t.Skip("each event is a copy")
@@ -129,8 +130,8 @@ func TestTailIsStoredOnceInARound(t *testing.T) {
 	b.empty()
 }
 
-// A round gives memory back on the way, so that it does not keep a ring full. What is written there
-// meanwhile waits for the next round: without a watermark, the round would not end.
+// A round frees bytes on the way, so that it does not keep a ring full. Records written there
+// meanwhile wait for the next round: otherwise a round without a watermark would never end.
 func TestLongRoundCommitsEarly(t *testing.T) {
 	b := newBench(t, 2, 1024, wrap)
 	b.output(1, 0, 12)
@@ -153,7 +154,7 @@ func TestLongRoundCommitsEarly(t *testing.T) {
 	b.empty()
 }
 
-// While a busy record keeps the tail, a round asks only now and then whether it can be moved.
+// While a busy record holds the tail, a round only rarely tries to move it.
 func TestRoundsBehindABusyRecord(t *testing.T) {
 	const n = 1000
 	h := byHand(t, 0, ringtest.NewRingBuf(1<<15, wrap))
@@ -173,7 +174,7 @@ func TestRoundsBehindABusyRecord(t *testing.T) {
 	require.LessOrEqual(t, batches, n/merge.BatchSize+8)
 }
 
-// A merger that gave up what it held, in a round or not, goes on with what comes.
+// A merger that gave up its records, in a round or not, delivers later ones.
 func TestAbandon(t *testing.T) {
 	for stop := range 5 {
 		h := byHand(t, 512, perfRings(512, wrap, 64)...)
@@ -197,7 +198,7 @@ func TestAbandon(t *testing.T) {
 	}
 }
 
-// What was delivered of rings that are gone counts for those that come.
+// Rings added later are late with respect to deliveries from removed ones.
 func TestAddAfterRemove(t *testing.T) {
 	h := byHand(t, 0, perfRings(512, 0)...)
 	h.scanned(0, 20)

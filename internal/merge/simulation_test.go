@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sim writes rings as CPUs do, under one clock. A program takes its time before it reserves its
-// record, so older times land behind younger ones. In perf rings, the newest records stay unpublished
-// for a while; in ring buffers, any record stays busy for a while.
+// sim writes rings as CPUs do, under one clock. A program delays its reservation, so older times
+// land behind younger ones. Perf rings publish their newest records late. In ring buffers, any
+// record stays busy for a while.
 type sim struct {
 	*bench
 	rnd  *rand.Rand
@@ -20,11 +20,11 @@ type sim struct {
 	run
 }
 
-// run says what a simulation plays.
+// run configures a simulation.
 type run struct {
 	rings   []laneKind
 	sizes   []int
-	exact   bool // the watermark is below everything that is still to come
+	exact   bool // the watermark is below every later record
 	slack   func(s *sim) uint64
 	stamped bool // times are taken behind the reservation
 	changes bool // rings are added and removed
@@ -98,7 +98,7 @@ func (s *sim) stepPerf(i int, l *lane) {
 	case 10, 11, 12:
 		s.publish(l)
 	case 13:
-		if s.now == nil && s.rnd.IntN(4) == 0 { // nobody scans while an event is with the user
+		if s.now == nil && s.rnd.IntN(4) == 0 { // nobody scans while the user holds an event
 			s.damage(i, 8*(1+s.rnd.IntN(int(l.raw.Size())/32)))
 		}
 	default:
@@ -163,7 +163,7 @@ func (s *sim) stepBuffer(i int, l *lane) {
 	}
 }
 
-// open are the records that their programs have not committed.
+// open returns the records that their programs have not committed.
 func (l *lane) open() (open []*rec) {
 	for _, r := range l.recs {
 		if r.isOpen() {
@@ -173,7 +173,7 @@ func (l *lane) open() (open []*rec) {
 	return open
 }
 
-// bound is the greatest time that nothing still to come can be at or below.
+// bound returns the time up to which no more records can come.
 func (s *sim) bound() uint64 {
 	bound := s.clock
 	for _, l := range s.lanes {
@@ -189,7 +189,7 @@ func (s *sim) bound() uint64 {
 	return bound - 1
 }
 
-// stampedUpTo is the same, as the merger knows it.
+// stampedUpTo is bound as the merger knows it.
 func (s *sim) stampedUpTo() uint64 {
 	bound := s.clock
 	for i := range s.lanes {
@@ -222,7 +222,7 @@ func (s *sim) play() {
 			w = s.stampedUpTo()
 		}
 		if s.rnd.IntN(8) == 0 {
-			continue // a look at what is held, no round
+			continue // look at the held records without a round
 		}
 		for range s.rnd.IntN(3) {
 			s.disturb()
@@ -251,7 +251,7 @@ func (s *sim) play() {
 	}
 }
 
-// roundOf is one round, in which programs go on and the user may stop early.
+// roundOf plays one round, in which programs go on and the user may stop early.
 func (s *sim) roundOf(w uint64) {
 	due := s.begin(w)
 	stop := len(due)
@@ -275,7 +275,7 @@ func (s *sim) roundOf(w uint64) {
 	s.end()
 }
 
-// disturb does what a merger's user may do between two events, and between rounds.
+// disturb makes random calls that a user may make between two events, and between rounds.
 func (s *sim) disturb() {
 	i := s.rnd.IntN(len(s.lanes))
 	switch s.rnd.IntN(24) {
@@ -293,7 +293,7 @@ func (s *sim) disturb() {
 }
 
 func TestSimulation(t *testing.T) {
-	small, large := []int{512, 1024, 4096}, []int{128 << 10, 512 << 10} // large ones are larger than a block
+	small, large := []int{512, 1024, 4096}, []int{128 << 10, 512 << 10} // large: above a block
 	eager := func(s *sim) uint64 { return s.clock - 3 }
 	back := func(s *sim) uint64 { // as after a flush
 		if s.rnd.IntN(3) == 0 {

@@ -35,7 +35,7 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// What holds no sample needs no memory.
+// Damaged bytes need no memory.
 func TestSpillOfDamageTakesNoMemory(t *testing.T) {
 	b := setup{rings: 1, size: large}.bench(t)
 	b.damage(0, large/2)
@@ -49,8 +49,8 @@ func TestSpillOfDamageTakesNoMemory(t *testing.T) {
 	b.empty()
 }
 
-// A record that waits for long, with a key that is far ahead, does not keep what comes behind it in the
-// ring, delivered or not.
+// A record with a key far ahead waits for long. Records behind it must still leave the ring,
+// delivered or not.
 func TestSpillOfOneThatIsFarAhead(t *testing.T) {
 	const start = math.MaxUint64 - large + 1
 	b := setup{rings: 1, size: large, start: start, kind: laneKind{keyed: true}, spill: block}.bench(t)
@@ -75,7 +75,7 @@ func TestSpillOfOneThatIsFarAhead(t *testing.T) {
 	b.empty()
 }
 
-// All but the first of a ring are early: chunks end between those, too.
+// All records of a ring but the first are early: chunks end between early ones, too.
 func TestSpillOfEarlyOnes(t *testing.T) {
 	b := setup{rings: 1, size: large, start: 1<<32 - 4096, kind: laneKind{keyed: true}, spill: 3 * block}.bench(t)
 	b.outputKey(0, 1, 1<<40, 5000)
@@ -93,7 +93,7 @@ func TestSpillOfEarlyOnes(t *testing.T) {
 	b.empty()
 }
 
-// A spill ends the life of the item before: its bytes are freed, and its block is used again.
+// A spill invalidates the item before: its bytes are freed, and its block is used again.
 func TestSpillEndsAnItemsLife(t *testing.T) {
 	h := byHand(t, 512, perfRings(512, wrap)...)
 	h.scanned(0, 1, 2, 3)
@@ -114,14 +114,15 @@ func TestSpillEndsAnItemsLife(t *testing.T) {
 	h.drained()
 }
 
-// A chunk ends where a record begins: at the block's very end if one does, and never where a loss was
-// added that is in no record.
+// A chunk ends where a record begins, even at the block's very end, and never at an added loss,
+// which is in no record.
 func TestSpillEndsWhereARecordBegins(t *testing.T) {
 	for _, c := range []struct {
 		size  int    // of records
 		back  uint64 // from one's time to the next's
 		bytes int    // spilled
-	}{{64, 0, block}, {64, 9, block}, {24, 0, block - 16}} { // one of 24 ends 8 bytes behind the block
+		// A record of 24 bytes ends 8 bytes behind the block.
+	}{{64, 0, block}, {64, 9, block}, {24, 0, block - 16}} {
 		h := byHand(t, block, perfRings(large, 0)...)
 		r, time := h.perf(0), uint64(1<<20)
 		output := func() {
@@ -146,8 +147,7 @@ func TestSpillEndsWhereARecordBegins(t *testing.T) {
 	}
 }
 
-// A record larger than a block stays in the ring, and goes with what comes behind once it has been
-// delivered.
+// A record larger than a block stays in the ring. Once delivered, it is freed with those behind it.
 func TestSpillOfLargeRecords(t *testing.T) {
 	const block = 128 << 10
 	h := byHand(t, 10<<20, ringtest.NewRingBuf(512<<10, wrap))
@@ -173,7 +173,7 @@ func TestSpillOfLargeRecords(t *testing.T) {
 	h.End()
 }
 
-// Memory that was made for rings of one size goes if those of another need it, and counts no longer.
+// Free blocks for rings of one size make room for those of another, and no longer count.
 func TestSpillGivesUpBlocksOfOtherSizes(t *testing.T) {
 	h := byHand(t, 1024, append(perfRings(512, 0), perfRings(1024, 0)...)...)
 	for n := range uint64(6) {
@@ -184,7 +184,7 @@ func TestSpillGivesUpBlocksOfOtherSizes(t *testing.T) {
 	}
 }
 
-// Memory that is free keeps nothing alive of the ring that it was for.
+// A free block keeps nothing of its former ring alive.
 func TestFreeBlocksKeepNoSource(t *testing.T) {
 	w := ringtest.New(512, raw.LayoutRawTime, 0)
 	source := new([64]byte)
