@@ -9,13 +9,13 @@ import (
 	"github.com/ringfold/ringfold/internal/raw"
 )
 
-// Setup is what rings are to be like.
+// Setup configures the rings to open.
 type Setup struct {
 	CPUs      []int // in order
-	Follow    []int // of CPUs that come later, those that are to have rings; nil: all
+	Follow    []int // CPUs that get rings if they come online later; nil: all
 	RingBytes int   // data bytes of each, a power of two of pages
 	NoTime    bool  // records have no time
-	Bell      bool  // rings are to have a doorbell besides
+	Bell      bool  // rings are to have doorbells too
 
 	// A ring's plain perf event wakes the reader after this many events, or bytes if that is not 0.
 	WakeupEvents, WakeupBytes int
@@ -30,30 +30,30 @@ type Opener interface {
 	// Open sets rings up and stores them in the map. The error wraps ENODEV if a CPU has gone
 	// offline since Online.
 	Open(Setup) (Kernel, error)
-	// Close is for one of which Open has not succeeded.
+	// Close ends an Opener whose Open has not succeeded.
 	Close()
 }
 
-// Kernel is what a reader asks of every kernel, apart from the memory of rings. See [Parts] for
-// what only some can do. Rings count from 0. Methods may be called at the same time, except for
-// Wait, which one goroutine calls at a time, and Free, which comes last.
+// Kernel has the methods that every kernel implements; [Parts] has the optional ones. Rings count
+// from 0. Methods may be called concurrently, except for Wait, which one goroutine calls at a time,
+// and Free, which comes last.
 type Kernel interface {
-	// Rings returns the rings that were opened, in order of their CPUs. Later ones come from Hotplug.
+	// Rings returns the opened rings, in order of their CPUs. Hotplug opens later ones.
 	Rings() []*raw.Ring
 	// Now is CLOCK_MONOTONIC in ns, as the kernel stamps events.
 	Now() uint64
-	// Grace opens a way to wait for running programs, and has then waited once.
+	// Grace opens a way to wait for running programs. It has waited once when it returns.
 	Grace(grace.Options) (grace.Provider, error)
 
 	Poller
 	// Group makes a Group of which this kernel is the first.
 	Group() (Group, error)
 
-	// Unhook takes the rings out of the map, for good. The error says why that failed for some:
+	// Unhook takes the rings out of the map for good. The error says why some remain in the map:
 	// outputs to these fail all the same.
 	Unhook() error
-	// Free unmaps the rings and closes the map. Call Unhook first. Nobody may touch the rings after
-	// it.
+	// Free unmaps the rings and closes the map. Call Unhook first. Nobody may touch the rings
+	// afterwards.
 	Free()
 }
 
@@ -71,19 +71,19 @@ type Poller interface {
 // at a time, also while a goroutine waits.
 type Group interface {
 	Poller
-	// Add takes in one more, which must be open. The error says why the group cannot wait for it.
+	// Add takes in one more open kernel. The error says why the group cannot wait for it.
 	Add(Kernel) error
-	// Remove lets go of one that is still open.
+	// Remove lets go of a kernel that is still open.
 	Remove(Kernel)
-	// Close is for when nobody waits.
+	// Close ends the group. No Wait may be running.
 	Close()
 }
 
-// OpenReader makes a *perfbuf.Reader, given perfbuf.Options, of rings from another Opener than
-// perfbuf's own. countUnreported counts in its Stats the losses that no record has reported yet, of
-// rings that nobody reads. Package perfbuf sets it.
+// OpenReader makes a *perfbuf.Reader of rings from another Opener, given perfbuf.Options.
+// countUnreported adds to its Stats the losses that no record has reported yet, for rings that
+// nobody reads. Package perfbuf sets it.
 var OpenReader func(o Opener, options any) (reader any, countUnreported func(), err error)
 
-// OpenRingBufReader is OpenReader of BPF ring buffers, given perfbuf.RingBufOptions. The Opener
-// knows where payloads have fields.
+// OpenRingBufReader is OpenReader for BPF ring buffers, given perfbuf.RingBufOptions. The Opener
+// knows the offsets of fields in payloads.
 var OpenRingBufReader func(o Opener, options any) (reader any, err error)

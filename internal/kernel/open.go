@@ -17,8 +17,8 @@ func OpenOnline(o Opener, setup func(online []int) (Setup, error)) (Kernel, erro
 			return nil, err
 		}
 		k, err := o.Open(s)
-		// A CPU that has gone offline since the list was read fails the whole call. One that the user has
-		// named is then found missing by setup.
+		// The whole call fails if a CPU went offline after Online. If the user named that CPU,
+		// setup reports it as missing on the next try.
 		if !errors.Is(err, syscall.ENODEV) || try == 5 {
 			return k, err
 		}

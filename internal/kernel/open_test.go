@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// leaving is an Opener one of whose CPUs goes offline before each of the first few calls of Open.
+// leaving is an Opener. One of its CPUs goes offline before each of the first few calls of Open.
 type leaving struct {
 	Opener
 	left int
@@ -23,7 +23,7 @@ func (o *leaving) Open(s Setup) (Kernel, error) {
 	return struct{ Kernel }{}, nil
 }
 
-// The CPUs are looked at anew when one has gone, a few times.
+// OpenOnline lists the CPUs again when one has gone, a few times.
 func TestOpenOnline(t *testing.T) {
 	var seen [][]int
 	setup := func(online []int) (Setup, error) { seen = append(seen, online); return Setup{}, nil }

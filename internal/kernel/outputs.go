@@ -15,13 +15,13 @@ type Outputs struct {
 	Err             error
 }
 
-// CPUOutputs is what became of a CPU's outputs: see perfbuf.CPUOutputs.
+// CPUOutputs sorts a CPU's outputs by result: see perfbuf.CPUOutputs.
 type CPUOutputs struct {
 	CPU                                                                         int
 	Attempted, Written, Full, NoRing, Nested, Offline, NoEntry, TooLarge, Other uint64
 }
 
-// Counts are all of them.
+// Counts returns pointers to all counts.
 func (c *CPUOutputs) Counts() [9]*uint64 {
 	return [...]*uint64{&c.Attempted, &c.Written, &c.Full, &c.NoRing, &c.Nested, &c.Offline, &c.NoEntry, &c.TooLarge, &c.Other}
 }
@@ -40,7 +40,7 @@ func (p *Parts) Outputs() (o Outputs) {
 	return o
 }
 
-// Full is how many outputs of a CPU have failed for want of room, as far as known.
+// Full returns how many outputs of a CPU are known to have failed for want of room.
 func (o Outputs) Full(cpu int) uint64 {
 	for _, c := range o.CPUs {
 		if c.CPU == cpu {
@@ -50,8 +50,7 @@ func (o Outputs) Full(cpu int) uint64 {
 	return 0
 }
 
-// CPULosses are outputs of a CPU that have failed since the previous call, as programs counted
-// them.
+// CPULosses are outputs of a CPU that failed since the previous call, as programs counted them.
 type CPULosses struct {
 	CPU   int // -1: of several
 	Count uint64
@@ -60,7 +59,7 @@ type CPULosses struct {
 	First, Last uint64
 }
 
-// AllFull is Full of all CPUs together.
+// AllFull is the sum of Full over all CPUs.
 func (o Outputs) AllFull() (n uint64) {
 	for _, c := range o.CPUs {
 		n += c.Full
@@ -68,17 +67,17 @@ func (o Outputs) AllFull() (n uint64) {
 	return n
 }
 
-// LossCounter is implemented by a Kernel that leaves it to programs to count losses.
+// LossCounter is implemented by a Kernel whose programs count the losses.
 type LossCounter interface {
-	// Losses appends those of each CPU that has had any since the previous call. After Free there are
+	// Losses appends those of each CPU that had any since the previous call. After Free there are
 	// none.
 	Losses(into []CPULosses) []CPULosses
 }
 
-// CountedLosses appends those that c has counted, as what is no sample.
+// CountedLosses appends the losses that c has counted since the previous call.
 func CountedLosses(c LossCounter, into []raw.Odd, now func() uint64) []raw.Odd {
 	for _, l := range c.Losses(nil) {
-		// What counts is interrupted, and interrupts, so its last time is no upper bound; now is.
+		// A counting program is interrupted, and interrupts, so Last is no upper bound; now is.
 		into = append(into, raw.Odd{Kind: raw.Lost, CPU: l.CPU, Lost: l.Count, After: l.First - min(l.First, 1), Time: now(), Counted: true})
 	}
 	return into

@@ -7,12 +7,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// countedBefore is a LossCounter of what was counted.
+// countedBefore is a LossCounter with fixed losses.
 type countedBefore []CPULosses
 
 func (c countedBefore) Losses(into []CPULosses) []CPULosses { return append(into, c...) }
 
-// Losses that programs have counted come behind what precedes the first of them, which may have the time 0.
+// Counted losses are ordered behind events from before the first of them, even at time 0.
 func TestCountedLosses(t *testing.T) {
 	c := countedBefore{{CPU: 3, Count: 2, First: 5, Last: 7}, {CPU: -1, Count: 1}}
 	require.Equal(t, []raw.Odd{

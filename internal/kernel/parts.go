@@ -7,7 +7,7 @@ import (
 	"github.com/ringfold/ringfold/internal/raw"
 )
 
-// Parts are what some kernels can do and others cannot. A part that a kernel lacks is nil.
+// Parts are the optional interfaces of a Kernel. A part that a kernel lacks is nil.
 type Parts struct {
 	Named         Named
 	Entries       Entries
@@ -36,13 +36,13 @@ func PartsOf(k Kernel) (p Parts) {
 	return p
 }
 
-// Named is implemented by a Kernel whose map others can find.
+// Named is implemented by a Kernel whose map other processes can find.
 type Named interface {
-	// Map is the map's id and name, as bpftool shows them.
+	// Map returns the map's id and name, as bpftool shows them.
 	Map() (id int, name string)
 }
 
-// Map is Named's: 0 for a map that nobody else can read.
+// Map calls Named. It returns 0 for a map that no other process can read.
 func (p *Parts) Map() (id int, name string) {
 	if p.Named == nil {
 		return 0, ""
@@ -55,25 +55,25 @@ type Entries interface {
 	// Set changes a ring's entry in the map, which is Plain at first. Programs that found the entry
 	// before the change still use the old one.
 	Set(ring int, to Entry) error
-	// Bells says why rings have no doorbells, though Setup asks for them. It is nil if they have.
+	// Bells says why rings have no doorbells although Setup asks for them. It is nil if they have.
 	Bells() error
-	// Replaced is how many of the map's entries were another reader's.
+	// Replaced returns how many of the map's entries were another reader's.
 	Replaced() int
 }
 
-// Entry is what the map holds for a CPU.
+// Entry is the state of a CPU's entry in the map.
 type Entry uint8
 
 const (
-	// Empty is nothing: outputs fail with ENOENT.
+	// Empty has no ring: outputs fail with ENOENT.
 	Empty Entry = iota
-	// Plain is the ring's perf event, which wakes the reader as its Setup says.
+	// Plain has the ring's perf event, which wakes the reader as its Setup says.
 	Plain
-	// Bell is the ring's doorbell, a perf event of which each output wakes the reader.
+	// Bell has the ring's doorbell, a perf event that wakes the reader at each output.
 	Bell
 )
 
-// Set is that of Entries. Without any, there is nothing to change.
+// Set calls Entries. Without those there is nothing to change.
 func (p *Parts) Set(ring int, to Entry) error {
 	if p.Entries == nil {
 		return nil
@@ -81,31 +81,31 @@ func (p *Parts) Set(ring int, to Entry) error {
 	return p.Entries.Set(ring, to)
 }
 
-// Displaced is what other readers have done to a reader's entries of the map.
+// Displaced says how other readers have changed a reader's entries in the map.
 type Displaced struct {
-	Entries    int    // that they have replaced or emptied; one that was taken back may be taken again
-	OwnedUntil uint64 // the latest time when none of this was so, as far as looks have found
+	Entries    int    // replaced or emptied by others; one taken back may be taken again
+	OwnedUntil uint64 // the latest look that found none of this
 	Err        error  // why it cannot be known now; nil: it is known
 }
 
 // Displaceable is implemented by a Kernel whose entries other readers may take.
 type Displaceable interface {
-	// Displaced is what the latest looks have found. Set and Unhook look at an entry too.
+	// Displaced returns the findings of the latest looks. Set and Unhook look at an entry too.
 	Displaced() Displaced
-	// Watch looks at the entries every now and then, and a last time in Unhook. It calls found, from
-	// any goroutine, with the CPUs whose entries other readers have taken since the previous call, and
-	// the time when they were last seen to be this reader's.
+	// Watch looks at the entries regularly, and a last time in Unhook. It calls found, from any
+	// goroutine, with the CPUs whose entries other readers have taken since the previous call.
+	// since is the time when the entries were last seen to be this reader's.
 	Watch(found func(cpus []int, since uint64))
 }
 
 // LostCounter is implemented by a Kernel that counts the outputs it has no room for.
 type LostCounter interface {
-	// Lost is how many outputs to a ring have failed for want of room (PERF_FORMAT_LOST). It
+	// Lost returns how many outputs to a ring have failed for want of room (PERF_FORMAT_LOST). It
 	// interrupts the ring's CPU. ok is false if the kernel does not know.
 	Lost(ring int) (n uint64, ok bool)
 }
 
-// Lost is that of LostCounter. A kernel that is none does not know.
+// Lost calls LostCounter. Without one, ok is false.
 func (p *Parts) Lost(ring int) (n uint64, ok bool) {
 	if p.LostCounter == nil {
 		return 0, false
@@ -120,17 +120,18 @@ type Hotplug interface {
 	CPUs() []int
 	// Online returns the CPUs that are online and to be read.
 	Online() ([]int, error)
-	// Index is which ring a CPU that is online has, -1 if none.
+	// Index returns the index of an online CPU's ring, or -1 without one.
 	Index(cpu int) int
-	// Add opens a ring for a CPU that has none. It is the next one, and not in the map yet.
+	// Add opens a ring for a CPU that has none. It becomes the last ring, and is not in the map
+	// yet.
 	Add(cpu int) (*raw.Ring, error)
 }
 
 // Returning is implemented by a Hotplug whose CPUs may go offline and come back.
 type Returning interface {
-	// Alive says whether outputs on a ring's CPU, which is online, land in it.
+	// Alive reports whether outputs on a ring's CPU, which is online, land in the ring.
 	Alive(ring int) bool
-	// Reopen makes them do so, once the map's entry is set again.
+	// Reopen makes them land there again, once the map's entry is set again.
 	Reopen(ring int) error
 }
 
@@ -144,13 +145,13 @@ type Watcher interface {
 	WatchErr() error
 }
 
-// Stepped is implemented by a Kernel of a simulation in which one thing happens at a time.
+// Stepped is implemented by a simulated Kernel in which one thing happens at a time.
 type Stepped interface {
-	// Yield lets the kernel take steps. The reader calls it wherever the order of its steps and the
-	// kernel's matters: between two loads of heads, after a store of a tail, and instead of sleeping.
-	// It returns false in tests in which time passes by itself.
+	// Yield lets the kernel take steps. The reader calls it wherever the order of both sides' steps
+	// matters: between two loads of heads, after a store of a tail, and instead of sleeping. It
+	// returns false in tests in which time passes by itself.
 	Yield() bool
-	// Drive gets the barrier of an ordered stream, which is not started: the simulation calls its
-	// Round when it is Requested.
+	// Drive gets the barrier of an ordered stream, not started. The simulation calls its Round when
+	// it is Requested.
 	Drive(*grace.Barrier)
 }
