@@ -8,7 +8,7 @@ import (
 	"github.com/ringfold/ringfold/internal/ringtest"
 )
 
-// What a snapshot of full rings of 1 MiB takes, the grace periods aside: records of 64 bytes, 16384 in a ring.
+// A snapshot of full rings of 1 MiB, without the grace periods: 16384 records of 64 bytes each.
 func BenchmarkRings(b *testing.B) {
 	for _, n := range []int{2, 32, 128} {
 		var copies []*Copy

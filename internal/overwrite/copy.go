@@ -1,13 +1,16 @@
-// Package overwrite reads perf rings that the kernel overwrites: those of events with write_backward, mapped without PROT_WRITE.
+// Package overwrite reads perf rings that the kernel overwrites: those of events with
+// write_backward, mapped without PROT_WRITE.
 //
-// Such a ring is written from its end to its beginning (__perf_output_begin in kernel/events/ring_buffer.c). data_head starts at 0 and goes
-// down: it points to the newest record. Behind that, at rising offsets, follow the older records, each whole, up to the bytes that newer
-// records have overwritten. Nobody tells the kernel what was read, and no output fails.
+// The kernel writes such a ring from its end to its beginning (__perf_output_begin in
+// kernel/events/ring_buffer.c). data_head starts at 0, goes down, and points to the newest record.
+// The older records follow at rising offsets, each whole, up to the bytes that newer records have
+// overwritten. The kernel does not know the reader's position, and no output fails.
 //
-// A Copy is taken while programs go on to output, and proven afterwards: Take copies, from data_head on; then the caller waits until every
-// output that was under way has ended, a grace period; then Check loads data_head again. An output that overwrites bytes of the
-// ring while they are copied has reserved them by then, and has published a data_head below them since. So what lies no further than the
-// ring's size from the second data_head is as it was. The rest is given up: it is the oldest.
+// A Copy is taken while programs keep writing, and proven afterwards. Take copies from data_head
+// on. Then the caller waits for a grace period, in which every running output ends. Then Check
+// loads data_head again. An output that overwrote bytes during the copy had reserved them, and has
+// since published a data_head below them. So bytes within the ring's size of the second data_head
+// are intact. Check gives up the rest, which is the oldest.
 package overwrite
 
 import (
@@ -18,54 +21,56 @@ import (
 	"github.com/ringfold/ringfold/internal/raw"
 )
 
-// nested is how many outputs may be under way on a CPU: three each that bpf_trace_nest_level and bpf_event_output_nest_level let in
-// (kernel/trace/bpf_trace.c).
+// nested bounds the running outputs of a CPU: bpf_trace_nest_level and bpf_event_output_nest_level
+// let in three each (kernel/trace/bpf_trace.c).
 const nested = 6
 
-// Copy is what one ring has held.
+// Copy is a copy of one ring.
 type Copy struct {
 	live  *raw.Ring
-	Began uint64    // since when outputs have come to the ring
+	Began uint64    // when outputs to the ring began
 	words []uint64  // the ring's bytes, in a row, the newest record first
 	ring  *raw.Ring // of words
-	head  uint64    // of the live ring, where words begin
-	bytes uint64    // of words that are sure, from the first on
+	head  uint64    // of the live ring, at the first of words
+	bytes uint64    // proven bytes of words, from the first on
 	until uint64
-	// places are where in words records begin, in words: in order of time, and of output where that is the same.
+	// places are the positions of records in words, in words: in order of time, then of output.
 	places []uint32
 
-	Since uint64    // every event of the ring with this time or a later one, up to Until, is there
-	Fault raw.Fault // what ended the reading before the oldest record that is there, if not FaultNone
+	Since uint64    // the copy has every event from this time on, up to until
+	Fault raw.Fault // why parsing ended before the oldest record, if not FaultNone
 	Off   uint64    // where in words that was
 }
 
-// NewCopy makes room for what a ring holds. Samples have their times at an offset of their payloads, or the kernel's if that is below 0.
+// NewCopy makes room for a copy of a ring. Samples have their times at this offset of their
+// payloads; below 0: the kernel's.
 func NewCopy(live *raw.Ring, timeAt int) *Copy {
 	c := &Copy{live: live}
 	words := int(live.Size() / 8)
 	c.words = make([]uint64, words, words+1) // as raw.NewCopy wants it
 	for i := 0; i < words; i += os.Getpagesize() / 8 {
-		c.words[i] = 1 // page faults would make Take longer, and what is overwritten meanwhile more
+		c.words[i] = 1 // fault pages in now: a slower Take loses more to overwriting
 	}
 	c.ring = raw.NewCopy(live, c.words)
 	c.ring.SetFields(timeAt, -1)
 	return c
 }
 
-// Live is the ring that is copied.
+// Live returns the original ring.
 func (c *Copy) Live() *raw.Ring { return c.live }
 
-// Written is how many bytes have ever been output to a ring.
+// Written returns how many bytes programs have ever output to a ring.
 func Written(live *raw.Ring) uint64 { return -live.Head() }
 
-// Take copies what is published. The copy is worth nothing before Check.
+// Take copies the published bytes. The copy proves nothing before Check.
 func (c *Copy) Take() {
 	c.head = c.live.Head()
 	c.bytes = min(-c.head, c.live.Size())
 	c.live.CopyWords(c.words, c.head, c.bytes)
 }
 
-// Check gives up what may have been overwritten. Every output that was under way when Take returned has ended.
+// Check gives up bytes that may have been overwritten. Every output that ran when Take returned
+// must have ended.
 func (c *Copy) Check() {
 	if newer := c.head - c.live.Head(); newer < c.live.Size() {
 		c.bytes = min(c.bytes, c.live.Size()-newer)
@@ -74,18 +79,19 @@ func (c *Copy) Check() {
 	}
 }
 
-// Index finds the records, of which those up to a time are wanted: every event with that time or an earlier one was published
-// before Take. A later call of Keep selects among them.
+// Index finds the records. It keeps those up to a time: every event with that time or an earlier
+// one was published before Take. A later call of Keep selects among them.
 func (c *Copy) Index(until uint64) {
 	c.places, c.until, c.Fault, c.Off = c.places[:0], until, raw.FaultNone, 0
-	full := c.bytes < -c.head // some are overwritten, or never were copied
+	full := c.bytes < -c.head // some are overwritten, or were never copied
 	sorted, last := true, uint64(math.MaxUint64)
 	lost := false
 	var rec raw.Record
 	for off := uint64(0); off < c.bytes; off += rec.Size {
 		c.ring.Parse(off, c.bytes, &rec)
 		if rec.Kind == raw.Corrupt {
-			// The last one goes past what is sure: that is no fault. What no record has ended at, 70 KiB at once, is one.
+			// The last record may go past the proven bytes: no fault. An output over 64 KiB, whose
+			// size wraps, is one.
 			if c.Off = off; rec.Fault != raw.FaultBeyondHead || !full {
 				c.Fault = rec.Fault
 			}
@@ -98,9 +104,11 @@ func (c *Copy) Index(until uint64) {
 		time := c.time(&rec)
 		sorted = sorted && time <= last
 		last = time
-		c.places = append(c.places, uint32(off/8)) // a ring has 1 GiB at most
+		// A ring has 1 GiB at most.
+		c.places = append(c.places, uint32(off/8))
 		if n := len(c.places); lost {
-			// It lies before the sample that reports it, in one reservation: both are to keep that order when all is turned around.
+			// A loss precedes the sample that reports it, in one reservation. Keep that order in
+			// the reversal.
 			c.places[n-1], c.places[n-2] = c.places[n-2], c.places[n-1]
 		}
 		lost = rec.Kind == raw.Lost
@@ -123,11 +131,12 @@ func (c *Copy) Index(until uint64) {
 	}
 }
 
-// since is for a ring of which older records are lost, with places still newest first.
+// since returns Since for a ring that has lost older records. places are still newest first.
 //
-// A lost one has the time of the kernel X, and was reserved before those that are left. Say X is later than the times of the oldest n of
-// these. Each of them had taken its time before X, and then reserved after it: so all were under way when X was, one within the other. There
-// are never more than nested, X included. So with n = nested, X is at most the greatest of their times.
+// Let X be a lost record's kernel time. Its output reserved before the remaining ones. Say X is
+// later than the times of the oldest n of these. Each of them took its time before X and reserved
+// after X's output did, so all were running at X, one within the other. At most nested outputs run
+// at once, X's included. So with n = nested, X is at most the greatest of their times.
 func (c *Copy) since() uint64 {
 	oldest := c.places[max(0, len(c.places)-nested):]
 	if len(oldest) < nested {
@@ -142,7 +151,7 @@ func (c *Copy) since() uint64 {
 	return min(max(c.Began, greatest+1), c.until+1)
 }
 
-// Keep forgets records with times before from, and those later than what Index was told.
+// Keep drops the records with times before from, and those later than the time given to Index.
 func (c *Copy) Keep(from uint64) {
 	at := func(time uint64) int {
 		i, _ := slices.BinarySearchFunc(c.places, time, func(place uint32, time uint64) int {
@@ -157,10 +166,10 @@ func (c *Copy) Keep(from uint64) {
 	c.places = c.places[min(first, end):end]
 }
 
-// Len is how many records there are.
+// Len returns the number of records.
 func (c *Copy) Len() int { return len(c.places) }
 
-// Bytes is how many bytes of the ring were sure.
+// Bytes returns the number of proven bytes.
 func (c *Copy) Bytes() uint64 { return c.bytes }
 
 func (c *Copy) parse(place uint32, rec *raw.Record) { c.ring.Parse(8*uint64(place), c.bytes, rec) }
@@ -171,7 +180,8 @@ func (c *Copy) timeAt(place uint32) uint64 {
 	return c.time(&rec)
 }
 
-// time is what orders a record: the one in its payload, if it has one that may be, or the kernel's.
+// time is a record's sort key: the time in its payload, if that is not later than the kernel's, or
+// else the kernel's.
 func (c *Copy) time(rec *raw.Record) uint64 {
 	if rec.Kind == raw.Sample && c.ring.TimeAt() >= 0 {
 		if t, ok := c.ring.Payload8(rec, c.ring.TimeAt()); ok && t <= rec.Time {
@@ -198,7 +208,8 @@ func (c *Copy) event(place uint32, single *raw.Single) raw.Event {
 	return single.Private(ev)
 }
 
-// after is the time of the record that was output before a loss: the next but one, as the next is what reports the loss.
+// after returns the time of the record before a loss. That is the next but one, as the next reports
+// the loss.
 func (c *Copy) after(loss raw.Record) uint64 {
 	var rec raw.Record
 	rec.Off, rec.Size = loss.Off, loss.Size

@@ -11,7 +11,7 @@ import (
 
 const ever = math.MaxUint64 - 1
 
-// A copy has the newest records that are whole, oldest first, wherever the ring's edge is among them.
+// A copy has the newest whole records, oldest first, wherever the ring's edge lies.
 func TestCopyAtEveryOffset(t *testing.T) {
 	for extra := range 9 {
 		r := ringtest.NewOverwritten(512)
@@ -39,7 +39,7 @@ func TestCopyAtEveryOffset(t *testing.T) {
 	}
 }
 
-// What is overwritten while it is copied, and until the wait has ended, is given up, published or not at the time of the copy.
+// Check gives up bytes that are overwritten during the copy or the wait, published or not.
 func TestCheck(t *testing.T) {
 	for newer := range 48 { // words, 4 to a record
 		r := ringtest.NewOverwritten(256) // 8 records
@@ -62,7 +62,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// What was output before the ring's event was there is not missing.
+// Nothing is missing that came before the ring had its event.
 func TestSinceBegan(t *testing.T) {
 	r := ringtest.NewOverwritten(512)
 	for n := range uint64(20) {
@@ -117,10 +117,13 @@ func TestOrderWithinARing(t *testing.T) {
 	})
 }
 
-// An output that was lost may be later than the oldest that is left, and than as many as may have been under way with it: never is it later than Since.
+// A lost output may be later than the oldest remaining records, as many as can nest with it. It is
+// never later than Since.
 func TestSinceWithNesting(t *testing.T) {
 	r := ringtest.NewOverwritten(512) // 16 records
-	r.Output(60, 0, 0)                // is going to be overwritten: it interrupted five others, which have taken their times and reserve from the innermost on
+	// The kernel will overwrite this one. It interrupted five others, which have their times and
+	// reserve from the innermost on.
+	r.Output(60, 0, 0)
 	for n := range uint64(5) {
 		r.Output(50-10*n, 1+n, 0)
 	}
@@ -154,7 +157,7 @@ func TestMerge(t *testing.T) {
 	require.Equal(t, 10, n)
 }
 
-// What no kernel writes ends the reading.
+// Impossible headers end the parse.
 func TestFaults(t *testing.T) {
 	for fault, words := range map[raw.Fault][]uint64{
 		raw.FaultZero: {9, 0, 0}, raw.FaultUnaligned: {9 | 25<<48, 0, 0}, raw.FaultRawSize: {9 | 24<<48, 0, 70000}, raw.FaultShort: {9 | 16<<48, 0},
@@ -176,7 +179,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// Nothing outside of the copy is read, and all ends, whatever is in the ring.
+// Parsing reads nothing outside of the copy, and always ends.
 func FuzzCopy(f *testing.F) {
 	f.Add(uint64(0), uint64(0), []byte{}, -1)
 	f.Add(^uint64(99), uint64(64), []byte("\x09\x00\x00\x00\x00\x00\x20\x00aaaaaaaa\x08\x00\x00\x00bbbb"), 0)

@@ -2,8 +2,8 @@ package overwrite
 
 import "github.com/ringfold/ringfold/internal/raw"
 
-// Events goes over the records of all copies in the order of time; at the same time, in the order of the copies. An event lives until the
-// loop's body ends.
+// Events iterates over the records of all copies in order of time, then in the order of the copies.
+// An event lives until the loop's body ends.
 func Events(copies []*Copy) func(yield func(raw.Event) bool) {
 	return func(yield func(raw.Event) bool) {
 		var single raw.Single

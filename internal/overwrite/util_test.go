@@ -19,7 +19,7 @@ func take(r *ringtest.Overwritten, until uint64) *Copy {
 
 type got struct{ time, number uint64 }
 
-// events are the numbers of what copies have; those of losses are what was lost, from 1000 on.
+// events returns the numbers of the samples in copies. A loss counts as 1000 plus its size.
 func events(copies ...*Copy) (all []got) {
 	Events(copies)(func(ev raw.Event) bool {
 		if ev.Kind() == raw.Lost {
