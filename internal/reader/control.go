@@ -11,7 +11,7 @@ import (
 	"github.com/ringfold/ringfold/internal/kernel"
 )
 
-// flushed makes waits end that have a marker or an error to deliver.
+// flushed ends waits that have a marker or an error to deliver.
 func (r *Reader) flushed() {
 	r.Waker.Flush()
 	if src := r.source.Load(); src != nil {
@@ -22,8 +22,8 @@ func (r *Reader) flushed() {
 // ErrDisplaced is perfbuf.ErrDisplaced.
 var ErrDisplaced = errors.New("perfbuf: another reader has taken the map's entries")
 
-// displaced has passes end with an error, once they have delivered what the rings hold. since is when the entries of these CPUs were last
-// seen to be the reader's.
+// displaced makes passes end with an error once they have delivered the rings' contents. since is
+// when the entries of these CPUs were last seen to be the reader's.
 func (r *Reader) displaced(cpus []int, since uint64) {
 	if r.Gate.Enter() != nil {
 		return
@@ -38,7 +38,7 @@ func (r *Reader) displaced(cpus []int, since uint64) {
 
 var errShared = errors.New("another reader of a BPF ring buffer is noticed by chance at best: see RingStats.Shared")
 
-// Displaced is what other readers have done to the map's entries.
+// Displaced says how other readers have changed the map's entries.
 func (r *Reader) Displaced() (d kernel.Displaced) {
 	switch {
 	case r.opts.RingBuf:
@@ -57,7 +57,7 @@ func (r *Reader) Pause() error {
 	return r.control("Pause", r.Entries.Pause)
 }
 
-// Resume puts them back.
+// Resume puts the rings back.
 func (r *Reader) Resume() error { return r.control("Resume", r.Entries.Resume) }
 
 func (r *Reader) control(name string, call func() error) error {
@@ -71,13 +71,13 @@ func (r *Reader) control(name string, call func() error) error {
 	return nil
 }
 
-// quiesce waits until every program that is running has ended. It returns when it began to.
+// quiesce waits until every running program has ended. since is when the wait began.
 func quiesce(ctx context.Context, now func() uint64, closed <-chan struct{}, programsEnded func() <-chan error) (since uint64, err error) {
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)
 	}
 	select {
-	case <-closed: // begin nothing that would go on after the return
+	case <-closed: // start nothing that would outlive this call
 		return 0, os.ErrClosed
 	default:
 	}
@@ -95,7 +95,8 @@ func quiesce(ctx context.Context, now func() uint64, closed <-chan struct{}, pro
 	}
 }
 
-// programsEnded says when every program that is running has ended, or why it cannot. What the open stream allows holds.
+// programsEnded returns a channel that reports when every running program has ended, or why that
+// cannot be known. It allows the barriers that the open stream allows.
 func (r *Reader) programsEnded() <-chan error {
 	var allow grace.Set
 	if src := r.source.Load(); src != nil {

@@ -8,8 +8,9 @@ import (
 	"github.com/ringfold/ringfold/internal/order"
 )
 
-// Drain begins a round that delivers what programs have output so far, and what those output that are running: all that there is, if they are
-// detached. It waits until nothing older can come. What other programs output meanwhile, it leaves. The caller is the stream's user then.
+// Drain begins a round that delivers all output up to now, including that of running programs. That
+// is everything if the programs are detached. It waits until no older output can come, and leaves
+// later output of other programs. The caller becomes the stream's user.
 func (s *Stream) Drain(ctx context.Context) error {
 	if s.Order == nil {
 		if _, err := s.Quiesce(ctx); err != nil {
@@ -26,7 +27,7 @@ func (s *Stream) Drain(ctx context.Context) error {
 		return err
 	}
 	upTo := s.Order.Extent()
-	if order.Covered(waited) < upTo { // programs have gone on since, or do
+	if order.Covered(waited) < upTo { // programs kept writing
 		s.Release()
 		if waited, err = s.quiesceAll(ctx); err != nil {
 			return err
@@ -51,8 +52,8 @@ func (s *Stream) Drain(ctx context.Context) error {
 	}
 }
 
-// quiesceAll is Quiesce, which begins so late that it covers what was output before the call, by whatever CPU's clock. A clock that stands still is
-// that of a simulated kernel.
+// quiesceAll starts Quiesce so late that it covers all output from before the call, by any CPU's
+// clock. A simulated kernel's clock may stand still.
 func (s *Stream) quiesceAll(ctx context.Context) (since uint64, err error) {
 	const both = 2*grace.DefaultGuard + 2
 	until := s.clock.now() + both
@@ -64,7 +65,7 @@ func (s *Stream) quiesceAll(ctx context.Context) (since uint64, err error) {
 	return s.Quiesce(ctx)
 }
 
-// Quiesce waits until every program that is running has ended, and returns when it began to.
+// Quiesce waits until every running program has ended. since is when the wait began.
 func (s *Stream) Quiesce(ctx context.Context) (since uint64, err error) {
 	return quiesce(ctx, s.clock.now, s.gone, func() <-chan error {
 		s.mu.Lock()

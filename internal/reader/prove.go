@@ -7,8 +7,8 @@ import (
 	"github.com/ringfold/ringfold/internal/grace"
 )
 
-// prove makes the barrier that the stream, if it is exact, needs for a reader's times: nil if it has one. programs says whether that waits for
-// whole programs.
+// prove makes the barrier that an exact stream needs for a reader's times, or returns nil if it
+// needs no new one. programs reports whether the barrier waits for whole programs.
 func (s *Stream) prove(r *Reader) (b *grace.Barrier, programs bool, err error) {
 	s.mu.Lock()
 	programs = s.programs || r.opts.OwnTimes
@@ -27,13 +27,13 @@ func (s *Stream) prove(r *Reader) (b *grace.Barrier, programs bool, err error) {
 	} else {
 		b.Start()
 	}
-	runtime.AddCleanup(s, func(b *grace.Barrier) { b.Close() }, b) // which has a goroutine
+	runtime.AddCleanup(s, func(b *grace.Barrier) { b.Close() }, b) // ends its goroutine
 	return b, programs, nil
 }
 
 // setBarrier replaces the barrier. The caller holds mu.
 func (s *Stream) setBarrier(b *grace.Barrier, programs bool) {
-	if s.barrier != s.Order.Barrier() { // it was to come
+	if s.barrier != s.Order.Barrier() { // not in use yet
 		s.barrier.Close()
 	}
 	s.barrier, s.programs = b, programs

@@ -1,5 +1,5 @@
-// Package reader is the machinery of a reader, and of a stream over several: what is opened, who may touch it, who waits, what
-// changes while others read, and how it ends. Package perfbuf hands out the events.
+// Package reader implements readers, and streams over several: it opens rings, guards access to
+// them, waits, changes them while others read, and ends them. Package perfbuf hands out the events.
 package reader
 
 import (
@@ -21,30 +21,30 @@ import (
 	"github.com/ringfold/ringfold/internal/walk"
 )
 
-// Options says what a Reader is to be.
+// Options configures a Reader.
 type Options struct {
-	Walk walk.Options    // but for the gate, the room, and what it is told
-	Add  func(*raw.Ring) // makes memory the last of Reader.Walk's rings
+	Walk walk.Options    // except for the gate, the room and the callbacks
+	Add  func(*raw.Ring) // appends a ring to Reader.Walk
 
 	RingBuf  bool // the rings are BPF ring buffers
-	OwnTimes bool // programs take the times of events before they output them, so barriers wait for whole programs
-	Stamped  bool // they take the times after they have reserved the record, which needs no barrier
+	OwnTimes bool // programs take times before they output, so barriers wait for whole programs
+	Stamped  bool // programs take times after they reserve, which needs no barrier
 
 	Poll   time.Duration // see wake.Policy
 	Enough uint64
 	Bell   bool // wanted
-	// NoBell is called if there is none, and says what takes its place.
+	// NoBell is called if there is no doorbell, and returns the policy to use instead.
 	NoBell func(error) (poll time.Duration, enough uint64)
 
-	// Refused is for errors of hotplug: see there.
+	// Refused handles errors of hotplug: see there.
 	Refused func(error) (final bool, public error)
 }
 
-// Reader is rings, and who may do what with them. Methods may be called from anywhere.
+// Reader owns a set of rings and guards access to them. Methods may be called concurrently.
 type Reader struct {
 	Kernel  kernel.Kernel
 	Parts   kernel.Parts // of it
-	Gate    gate.Gate    // of ring memory: when the last has left, counts are made final and rings unmapped
+	Gate    gate.Gate    // guards ring memory: the last user to leave calls finish
 	Walk    walk.Rings
 	Entries *wake.Entries
 	Policy  wake.Policy
@@ -55,7 +55,7 @@ type Reader struct {
 	source    atomic.Pointer[source]        // of the stream that holds all rings
 	alone     sync.Map                      // the streams that hold one ring each
 	Barrier   atomic.Pointer[grace.Barrier] // of the latest stream that had one
-	Unhooking atomic.Pointer[error]         // what that came to
+	Unhooking atomic.Pointer[error]         // the error of Unhook
 
 	opts      Options
 	forgotten runtime.Cleanup // if nobody calls Close
@@ -101,15 +101,16 @@ func (r *Reader) noBells() error {
 	return r.Parts.Entries.Bells()
 }
 
-// Start follows CPUs that come and go, if they do, and has the garbage collector clean up after whoever does not close the reader.
-// owner is what its user has. Its counts are lost with it. The poller's file is collected by itself.
+// Start follows CPU hotplug, if the kernel can. If the user drops owner without closing the reader,
+// the garbage collector cleans up. The counts are lost then. The poller's file is collected by
+// itself.
 func Start[T any](r *Reader, owner *T) {
 	if r.Parts.Watcher != nil {
 		r.Follow()
 		r.Hotplug.Start()
 	}
 	if d := r.Parts.Displaceable; d != nil {
-		weakly := weak.Make(r) // the kernel outlives a reader that is forgotten
+		weakly := weak.Make(r) // the kernel outlives a dropped reader
 		d.Watch(func(cpus []int, since uint64) {
 			if r := weakly.Value(); r != nil {
 				r.displaced(cpus, since)
@@ -119,7 +120,7 @@ func Start[T any](r *Reader, owner *T) {
 	r.forgotten = runtime.AddCleanup(owner, kernel.Discard, r.Kernel)
 }
 
-// Follow makes the reader's rings those that CPUs get which come later.
+// Follow adds rings for CPUs that come online later.
 func (r *Reader) Follow() {
 	full := "no room for a ring of CPU %d, which was not possible when the reader was opened: open a new one"
 	if r.opts.RingBuf {
@@ -128,10 +129,10 @@ func (r *Reader) Follow() {
 	r.Hotplug.Init(hotplug.Options{Kernel: &r.Parts, Gate: &r.Gate, Rings: &r.Walk, Add: r.opts.Add, Renew: r.Entries.Renew, Full: full, Refused: r.opts.Refused})
 }
 
-// flowed keeps a ring of which many events come from waking anybody.
+// flowed keeps a busy ring from waking anybody.
 func (r *Reader) flowed(ring int, bytes uint64) { r.Entries.Flowed(ring, bytes) }
 
-// disarmed makes a waiting reader look at the rings by the timer.
+// disarmed makes a waiting reader poll by the timer.
 func (r *Reader) disarmed() {
 	w := r.Waker
 	if src := r.source.Load(); src != nil {
@@ -142,12 +143,12 @@ func (r *Reader) disarmed() {
 	}
 }
 
-// mostSettling bounds how long an end takes where a program, or a virtual CPU, does not get on: it
-// takes a grace period a hundred times as long as usual.
+// mostSettling bounds the end of a reader if a program or a virtual CPU is stuck. It is a hundred
+// times a usual grace period.
 const mostSettling = time.Second
 
-// finish is called by who leaves last. The counts become final once the programs that were running at the time of Unhook
-// have ended: nothing is written to the rings then.
+// The last user to leave calls finish. The counts become final once the programs that ran at Unhook
+// have ended: nothing writes to the rings then.
 func (r *Reader) finish() {
 	select {
 	case <-r.programsEnded():
@@ -160,7 +161,7 @@ func (r *Reader) finish() {
 	for i := range r.Walk.Len() {
 		ring := r.Walk.At(i)
 		full := outputs.Full(ring.Raw.CPU())
-		if r.Walk.CountsLosses() { // those of all CPUs come as the first ring's
+		if r.Walk.CountsLosses() { // the first ring has those of all CPUs
 			if full = 0; i == 0 {
 				full = outputs.AllFull()
 			}
@@ -170,7 +171,8 @@ func (r *Reader) finish() {
 	r.Kernel.Free()
 }
 
-// Close takes the rings out of the map, and ends all waits and passes. The last to leave the Gate unmaps them. It does not block.
+// Close takes the rings out of the map, and ends all waits and passes. It does not block: the last
+// user to leave the Gate unmaps the rings.
 func (r *Reader) Close() {
 	if !r.Gate.Close() {
 		return

@@ -19,7 +19,7 @@ type source struct {
 	stream *Stream
 }
 
-// Readers returns those that are sources now.
+// Readers returns the present sources.
 func (s *Stream) Readers() (readers []*Reader) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -29,7 +29,8 @@ func (s *Stream) Readers() (readers []*Reader) {
 	return readers
 }
 
-// Add claims a reader's rings and makes it a source. Errors are those of NewStream, or ErrOneRing, and leave all as it was.
+// Add claims a reader's rings and makes it a source. Errors are those of NewStream, or ErrOneRing,
+// and change nothing.
 func (s *Stream) Add(r *Reader) error {
 	if err := r.Gate.Enter(); err != nil {
 		return err
@@ -57,13 +58,14 @@ func (s *Stream) Add(r *Reader) error {
 		if b != nil {
 			b.Close()
 		}
-	case r.Walk.Closed(): // perhaps too early to know of the stream
+	case r.Walk.Closed(): // its Close may have missed the stream
 		s.stop()
 	}
 	return err
 }
 
-// enlist makes a reader, whose rings are claimed, a source. b is a barrier that it needs, nil if the stream has one.
+// enlist makes a reader, whose rings are claimed, a source. b is a barrier that it needs, or nil if
+// the stream has one.
 func (s *Stream) enlist(r *Reader, b *grace.Barrier, programs bool) error {
 	id, name := r.Parts.Map()
 	src := &source{reader: r, stream: s, Source: order.Source{
@@ -71,7 +73,7 @@ func (s *Stream) enlist(r *Reader, b *grace.Barrier, programs bool) error {
 		Wakeup:  order.Wakeup{Poll: r.Policy.Interval, Enough: r.Policy.Enough},
 		Stamped: r.opts.Stamped && s.opts.Order.Exact,
 	}}
-	if r.opts.RingBuf { // it wakes at each event
+	if r.opts.RingBuf { // each event wakes it
 		src.Wakeup.Poll = 0
 	}
 	if r.Policy.Bell != nil {
@@ -96,13 +98,13 @@ func (s *Stream) enlist(r *Reader, b *grace.Barrier, programs bool) error {
 	return nil
 }
 
-// waitFor has wakeups of one more kernel wake whoever waits. The caller holds mu.
+// waitFor makes wakeups of one more kernel wake the stream's waiter. The caller holds mu.
 func (s *Stream) waitFor(k kernel.Kernel) error {
 	if s.group != nil {
 		return s.group.Add(k)
 	}
 	if len(s.wanted) == 0 {
-		return nil // its own suffice
+		return nil // its own waker suffices
 	}
 	g, err := s.wanted[0].reader.Kernel.Group()
 	if err != nil {
@@ -129,7 +131,7 @@ func (s *Stream) Remove(r *Reader) error {
 	return nil
 }
 
-// unlike makes sure that a reader is no source yet, nor another reader of the same map.
+// unlike fails if a reader, or another reader of the same map, is a source already.
 func (s *Stream) unlike(r *Reader) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,17 +153,18 @@ func (s *Stream) unlike(r *Reader) error {
 	return nil
 }
 
-// ringBufs are the ids of the ring buffers that a reader reads.
+// ringBufs returns the ids of a reader's ring buffers.
 func (r *Reader) ringBufs() []int {
 	if shards := r.Parts.Hotplug; shards != nil {
-		ids, _ := shards.Online() // what cannot be seen now is not compared
+		ids, _ := shards.Online() // unknown ids are not compared
 		return ids
 	}
 	id, _ := r.Parts.Map()
 	return []int{id}
 }
 
-// change has the sources made what is wanted: now if nobody uses the stream, else by who does. The caller holds mu.
+// change applies the wanted sources: immediately if the stream is idle; otherwise its current user
+// does it. The caller holds mu.
 func (s *Stream) change() {
 	s.changed.Store(true)
 	if s.used {
@@ -171,7 +174,7 @@ func (s *Stream) change() {
 	}
 }
 
-// settle makes the sources what is wanted. The caller holds mu, and nobody uses the stream.
+// settle applies the wanted sources. The caller holds mu, and the stream is idle.
 func (s *Stream) settle() {
 	if s.closing.Load() {
 		s.disband()
@@ -210,18 +213,18 @@ func (s *Stream) settle() {
 	s.clock.set(s.sources[0].reader.Kernel)
 }
 
-// dismiss makes one unwanted. The caller holds mu.
+// dismiss removes a source from the wanted ones. The caller holds mu.
 func (s *Stream) dismiss(src *source) {
 	s.wanted = slices.DeleteFunc(slices.Clone(s.wanted), func(other *source) bool { return other == src })
 	if s.group != nil {
 		s.group.Remove(src.reader.Kernel)
 	}
-	if !slices.Contains(s.sources, src) { // it was to come
+	if !slices.Contains(s.sources, src) { // not in use yet
 		s.giveBack(src)
 	}
 }
 
-// giveBack lets others read a reader's rings. The caller holds mu.
+// giveBack lets other streams read a reader's rings. The caller holds mu.
 func (s *Stream) giveBack(src *source) {
 	if s.Order != nil && slices.Contains(s.sources, src) {
 		s.Order.Remove(&src.Source)
@@ -230,7 +233,7 @@ func (s *Stream) giveBack(src *source) {
 	s.disclaim(src.reader)
 }
 
-// closed hears of the end of a reader. The stream ends with it, but not if it is to be given back.
+// closed handles the end of a reader: it ends the stream, unless the reader is no longer wanted.
 func (s *Stream) closed(src *source) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -239,13 +242,13 @@ func (s *Stream) closed(src *source) {
 	}
 }
 
-// lose lets go of a reader whose rings are unmapped next. It has ended the stream: a user keeps its sources open, and gives back those that
-// are not wanted before it leaves.
+// lose lets go of a reader before its rings are unmapped. The reader's end has stopped the stream.
+// A user keeps its sources open, and gives unwanted ones back before it leaves.
 func (s *Stream) lose(src *source) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !slices.Contains(s.wanted, src) {
-		return // given back since
+		return // already given back
 	}
 	s.dismiss(src)
 	if slices.Contains(s.sources, src) {
@@ -261,7 +264,7 @@ func (s *Stream) closeBarrier() {
 	}
 }
 
-// disband gives all sources back. The caller holds mu, and nobody uses the stream.
+// disband gives all sources back. The caller holds mu, and the stream is idle.
 func (s *Stream) disband() {
 	for _, src := range s.wanted {
 		s.dismiss(src)

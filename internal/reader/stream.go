@@ -17,57 +17,58 @@ import (
 	"github.com/ringfold/ringfold/internal/walk"
 )
 
-// StreamOptions says what a Stream is to be.
+// StreamOptions configures a Stream.
 type StreamOptions struct {
-	Unordered bool          // and the Order does not count
-	Order     order.Options // but for the barrier, the clock, and what tells of the stream's end
+	Unordered bool          // Order is ignored
+	Order     order.Options // except for the barrier, the clock and the end signal
 	Barriers  grace.Set     // allowed
 }
 
-// Stream reads the rings of its sources, in order or not, and guards access to them. It has one user at a time, between Acquire and
-// Release. All other methods may be called from anywhere.
+// Stream reads the rings of its sources, in order or not, and guards access to them. It has one
+// user at a time, between Acquire and Release. All other methods may be called concurrently.
 //
-// Sources come and go at any time. While the stream has a user, it keeps those that it has: Release makes the changes.
+// Sources may come and go at any time. A user keeps its sources: Release makes the changes.
 //
-// Invariant: while mu is held, the rings and the kernel of each source are there. The end of a reader takes it out, under mu, before
-// it unmaps anything.
+// Invariant: while mu is held, the rings and the kernel of each source exist. The end of a reader
+// takes it out, under mu, before unmapping.
 type Stream struct {
 	Order *order.Stream // nil: unordered
 	unordered
 	opts    StreamOptions
-	stepped kernel.Stepped // nil: this is no simulation
+	stepped kernel.Stepped // nil: no simulation
 
 	closing atomic.Bool
-	halt    atomic.Bool // the same, or a source is closed
+	halt    atomic.Bool // closing, or a source was closed
 	halted  sync.Once
 	gone    chan struct{} // closed with halt
-	changed atomic.Bool   // there are changes to make
+	changed atomic.Bool   // the sources are not the wanted ones
 	clock   *clock
-	waker   atomic.Pointer[wake.Waker] // of whoever uses it; nil: there are no sources
+	waker   atomic.Pointer[wake.Waker] // the user's; nil: there are no sources
 
 	mu      sync.Mutex
 	used    bool         // it has a user
-	wanted  []*source    // those that are to be sources
-	sources []*source    // as the Order has them. The user keeps them open
+	wanted  []*source    // the sources from the next settle on
+	sources []*source    // in use by the Order. The user keeps them open
 	parts   []wake.Part  // their rings
 	group   kernel.Group // of those wanted; nil: there was never more than one
-	grouped *wake.Waker  // waits by that
+	grouped *wake.Waker  // waits by group
 
-	barrier  *grace.Barrier // of an exact stream, as wanted
-	programs bool           // that waits for whole programs, which take times themselves
+	barrier  *grace.Barrier // of an exact stream; Order uses it from the next settle on
+	programs bool           // the barrier waits for whole programs, which take times themselves
 }
 
-// NewStream makes a stream of these readers, whose pass is p. It claims their rings. Errors wrap walk.ErrBusy, or are os.ErrClosed, or say
-// why exact mode cannot be, or why they cannot be waited for together; no reader is claimed then.
+// NewStream makes a stream of these readers, whose pass is p. It claims their rings. Errors wrap
+// walk.ErrBusy, or are os.ErrClosed, or say why exact mode or waiting for all is impossible. Then
+// no reader is claimed.
 func NewStream(p *walk.Pass, o StreamOptions, readers []*Reader) (*Stream, error) {
 	return newStream(p, o, nil, readers)
 }
 
-// newStream makes a stream of all rings of the readers, or of the only one.
+// newStream makes a stream of all rings of the readers, or of ring only if that is not nil.
 func newStream(p *walk.Pass, o StreamOptions, only *walk.Ring, readers []*Reader) (*Stream, error) {
 	s := &Stream{opts: o, gone: make(chan struct{}), clock: &clock{}, used: true}
 	s.only, s.of = only, readers[0]
-	defer s.Release() // all sources come in at once
+	defer s.Release() // adds all sources at once
 	first := readers[0]
 	s.clock.set(first.Kernel)
 	for _, r := range readers {
@@ -89,28 +90,29 @@ func newStream(p *walk.Pass, o StreamOptions, only *walk.Ring, readers []*Reader
 	return s, nil
 }
 
-// order makes the stream one in order.
+// order makes the stream an ordered one.
 func (s *Stream) order(p *walk.Pass, o order.Options) {
 	o.Now, o.Halt, o.Changed = s.clock.now, &s.halt, &s.changed
 	if s.stepped != nil {
 		o.Yield = s.stepped.Yield
 	}
 	if o.Exact {
-		o.Slack = grace.DefaultGuard + 1 // for sources that need no barrier: what it covers, order.Stream.bound does
+		o.Slack = grace.DefaultGuard + 1 // without barriers: see order.Stream.bound
 	}
 	s.Order = order.New(o)
 	s.Order.SetPass(p, s.Release)
 }
 
-// clock is that of a source, or of the last that there was: recordings that are merged have one of their own. A barrier's goroutine has it, and
-// must not keep the stream, or a reader, from being collected.
+// clock is that of a source, or of the last one: recordings have their own. A barrier's goroutine
+// holds it, so it must not keep the stream or a reader alive.
 type clock struct{ of atomic.Pointer[kernel.Kernel] }
 
 func (c *clock) set(k kernel.Kernel)   { c.of.Store(&k) }
 func (c *clock) kernel() kernel.Kernel { return *c.of.Load() }
 func (c *clock) now() uint64           { return c.kernel().Now() }
 
-// Close ends the stream and gives all sources back. It does not block: if it has a user, that does it.
+// Close ends the stream and gives all sources back. It does not block: a current user gives them
+// back.
 func (s *Stream) Close() {
 	s.closing.Store(true)
 	s.stop()
@@ -124,7 +126,7 @@ func (s *Stream) Close() {
 // Closing reports whether Close was called.
 func (s *Stream) Closing() bool { return s.closing.Load() }
 
-// stop ends passes and waits.
+// stop ends all passes and waits.
 func (s *Stream) stop() {
 	s.halted.Do(func() {
 		s.halt.Store(true)
@@ -133,7 +135,7 @@ func (s *Stream) stop() {
 	})
 }
 
-// Interrupt has whoever waits look at its context, at flushes, and at changes.
+// Interrupt wakes the waiter so that it checks its context, flushes and changes.
 func (s *Stream) Interrupt() {
 	s.wakeUp()
 	if w := s.waker.Load(); w != nil {
@@ -152,7 +154,7 @@ func (s *Stream) Acquire() error {
 		return fmt.Errorf("%w: another goroutine, or the function that receives its events, uses this Stream", walk.ErrBusy)
 	}
 	for i, src := range s.sources {
-		if err := src.reader.Gate.Enter(); err != nil { // it is being closed, and so is the stream
+		if err := src.reader.Gate.Enter(); err != nil { // its Close also stops the stream
 			for _, src := range s.sources[:i] {
 				src.reader.Gate.LeaveAtOnce()
 			}
@@ -163,7 +165,7 @@ func (s *Stream) Acquire() error {
 	return nil
 }
 
-// Release undoes Acquire, and makes the changes that were asked for meanwhile.
+// Release undoes Acquire, and makes the changes requested meanwhile.
 func (s *Stream) Release() {
 	s.mu.Lock()
 	had := s.sources
@@ -172,7 +174,8 @@ func (s *Stream) Release() {
 	has := s.sources
 	s.mu.Unlock()
 	for _, src := range had {
-		// The stream does not wait for the end of a reader that it has let go of, but in a simulation, which has no other goroutine.
+		// The stream does not wait for the end of a removed reader, except in a simulation, which
+		// has no other goroutine.
 		if s.halt.Load() || slices.Contains(has, src) || s.stepped != nil && s.stepped.Yield() {
 			src.reader.Gate.Leave()
 		} else {
@@ -181,7 +184,7 @@ func (s *Stream) Release() {
 	}
 }
 
-// Flush asks for all that the sources hold, followed by a marker.
+// Flush asks for all events in the sources' rings, followed by a marker.
 func (s *Stream) Flush() error {
 	if s.halt.Load() {
 		return os.ErrClosed
@@ -199,7 +202,8 @@ func (s *Stream) Flush() error {
 	return nil
 }
 
-// Wait blocks until a round would deliver something. barriers makes the error when all barriers fail.
+// Wait blocks until a round would deliver something. If all barriers fail, its error wraps
+// barriers.
 func (s *Stream) Wait(ctx context.Context, barriers error) error {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -214,7 +218,8 @@ func (s *Stream) Wait(ctx context.Context, barriers error) error {
 	}
 }
 
-// await is Wait, of the stream's user, whom it releases. It returns false if the sources are to change first.
+// await is Wait for the stream's user, and releases the stream. It returns false if sources change
+// first.
 func (s *Stream) await(ctx context.Context, barriers error) (due bool, err error) {
 	defer s.Release()
 	if s.Order == nil {

@@ -9,19 +9,20 @@ import (
 	"github.com/ringfold/ringfold/internal/walk"
 )
 
-// unordered is what a Stream has instead of an Order: passes over the rings as their readers' schedules say, or over
-// one ring.
+// unordered replaces the Order of an unordered Stream: passes follow its readers' schedules, or
+// read one ring.
 type unordered struct {
 	walk    *walk.Unordered
 	flushes walk.Flushes
 	rings   []*walk.Rings // of the sources
-	changed chan struct{} // of capacity 1: something has happened while there were no sources
+	changed chan struct{} // of capacity 1: signals changes to a wait without sources
 
-	only *walk.Ring // is read alone; nil: all rings of the sources
-	of   *Reader    // has that ring
+	only *walk.Ring // the only ring to read; nil: all rings of the sources
+	of   *Reader    // the reader of that ring
 }
 
-// NewRingStream makes a stream of one ring of r, whose pass is p. It claims that ring. Errors wrap walk.ErrBusy, or are os.ErrClosed.
+// NewRingStream makes a stream of one ring of r, whose pass is p. It claims that ring. Errors wrap
+// walk.ErrBusy, or are os.ErrClosed.
 func NewRingStream(p *walk.Pass, r *Reader, ring *walk.Ring) (*Stream, error) {
 	return newStream(p, StreamOptions{Unordered: true}, ring, []*Reader{r})
 }
@@ -32,7 +33,7 @@ var ErrOneRing = errors.New("perfbuf: this is a Stream of one ring")
 // OneRing reports whether the stream holds one ring, not a reader.
 func (s *Stream) OneRing() bool { return s.only != nil }
 
-// seen is how package wake sees the rings of a source.
+// seen is a source's rings as package wake sees them.
 type seen struct {
 	*walk.Rings
 	stream *Stream
@@ -44,7 +45,7 @@ func (v seen) Flushing() bool {
 
 func (v seen) Closed() bool { return v.stream.halt.Load() }
 
-// claim makes the stream the only one that reads a reader's rings, or the one ring.
+// claim makes the stream the only one to read a reader's rings, or the one ring.
 func (s *Stream) claim(r *Reader) error {
 	if s.only != nil {
 		return s.only.Claim(&s.flushes)
@@ -60,7 +61,7 @@ func (s *Stream) disclaim(r *Reader) {
 	r.Walk.Disclaim()
 }
 
-// hold has the reader know of a stream that has claimed its rings.
+// hold makes the reader know a stream that has claimed its rings.
 func (s *Stream) hold(src *source) {
 	if s.only != nil {
 		src.reader.alone.Store(s, nil)
@@ -99,7 +100,7 @@ func (s *Stream) awaitUnordered(ctx context.Context) (due bool, err error) {
 	return false, nil
 }
 
-// awaitSources blocks until there are sources, or a flush asks for a marker.
+// awaitSources blocks until there are sources or a flush.
 func (s *Stream) awaitSources(ctx context.Context) error {
 	select {
 	case <-s.unordered.changed:
@@ -111,7 +112,7 @@ func (s *Stream) awaitSources(ctx context.Context) error {
 	}
 }
 
-// Begin starts a pass over what is due. The caller is the stream's user until the pass ends.
+// Begin starts a pass over the due events. The caller is the stream's user until the pass ends.
 func (s *Stream) Begin() error {
 	if err := s.Acquire(); err != nil {
 		return err
@@ -127,7 +128,8 @@ func (s *Stream) Begin() error {
 	return nil
 }
 
-// BeginAll starts a pass over all that the rings hold. All programs that ran at the time waited have ended; 0: nobody has waited for them.
+// BeginAll starts a pass over all events in the rings. All programs that ran at the time waited
+// have ended; 0: nobody has waited for them.
 func (s *Stream) BeginAll(waited uint64) error {
 	if s.Order == nil {
 		return s.Begin()
@@ -139,7 +141,7 @@ func (s *Stream) BeginAll(waited uint64) error {
 	return nil
 }
 
-// Complete is the time up to which an ordered stream has delivered everything, 0 without an order.
+// Complete returns the time up to which an ordered stream has delivered everything, or 0.
 func (s *Stream) Complete() uint64 {
 	if s.Order == nil {
 		return 0
@@ -147,7 +149,7 @@ func (s *Stream) Complete() uint64 {
 	return s.Order.Complete()
 }
 
-// wakeUp ends a wait that is not one of the waker's.
+// wakeUp ends a wait that does not use the waker.
 func (s *Stream) wakeUp() {
 	if s.Order != nil {
 		s.Order.WakeUp()
@@ -159,7 +161,7 @@ func (s *Stream) wakeUp() {
 	}
 }
 
-// allFlushes are the calls for a marker.
+// allFlushes returns the requests for markers.
 func (s *Stream) allFlushes() *walk.Flushes {
 	if s.Order != nil {
 		return &s.Order.Flushes
@@ -167,10 +169,10 @@ func (s *Stream) allFlushes() *walk.Flushes {
 	return &s.flushes
 }
 
-// Flushing reports whether a call for a marker has not been answered.
+// Flushing reports whether a marker is still to be delivered.
 func (s *Stream) Flushing() bool { return s.allFlushes().Load() != nil }
 
-// part is how a wait sees a source.
+// part is a source as a wait sees it.
 func (s *Stream) part(src *source) wake.Part {
 	if s.Order != nil {
 		return wake.Part{Rings: &src.Source, Policy: &src.reader.Policy}
