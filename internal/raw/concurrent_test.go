@@ -13,12 +13,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// One goroutine writes as the kernel does while another reads: every record
-// arrives whole, in order, and every failed output is accounted for. They go on until enough has been read and lost, whichever of the
-// two a busy machine favours.
+// One goroutine writes as the kernel does while another reads: every record arrives whole, in
+// order, and every failed output is counted. Both go on until enough has been read and lost,
+// whichever of the two a busy machine favours.
 func TestReaderAndWriterAtTheSameTime(t *testing.T) {
 	const least = 200_000
-	attempts := uint64(0) // is the writer's until it is done
+	attempts := uint64(0) // the writer owns it until it is done
 	var enough atomic.Bool
 	w := ringtest.New(2048, raw.LayoutRawTime, 1<<32-4096)
 	r := w.Raw()
@@ -44,7 +44,7 @@ func TestReaderAndWriterAtTheSameTime(t *testing.T) {
 		select {
 		case err := <-done:
 			require.NoError(t, err)
-			running = false // after a last look
+			running = false // read once more
 		default:
 		}
 		got.drain(t, r, r.Head())
@@ -57,7 +57,8 @@ func TestReaderAndWriterAtTheSameTime(t *testing.T) {
 	require.Equal(t, r.Head(), r.Tail())
 }
 
-// Whichever way a reader sees that a record is committed, it sees the payload too: the race detector checks that.
+// However a reader sees that a record is committed, it sees the payload too: the race detector
+// checks.
 func TestCommitPublishesThePayload(t *testing.T) {
 	payload := fielded(7, 1, 40)
 	for name, look := range map[string]func(r *raw.Ring, head uint64) (ev raw.Event, ok bool){
@@ -99,7 +100,7 @@ func TestCommitPublishesThePayload(t *testing.T) {
 
 type tally struct {
 	delivered, lost uint64
-	next            uint64 // the least id that the next sample can have
+	next            uint64 // the least id of the next sample
 	report          uint64 // time of the loss before, +1
 	alone           raw.Single
 }
@@ -119,7 +120,7 @@ func (c *tally) drain(t *testing.T, r *raw.Ring, head uint64) {
 			c.delivered, c.next, c.report = c.delivered+1, id+1, 0
 		case raw.Lost:
 			c.lost += rec.Lost
-			c.next += rec.Lost // each failed output leaves out one id
+			c.next += rec.Lost // each failed output skips one id
 			c.report = rec.Time + 1
 		default:
 			t.Fatalf("%+v at %d", rec, off)

@@ -2,10 +2,10 @@
 
 package raw
 
-// struct perf_event_header (include/uapi/linux/perf_event.h) as one little-endian word: type, misc, size. And that of a BPF ring
-// buffer: length with flags, pg_off.
+// struct perf_event_header (include/uapi/linux/perf_event.h) as one little-endian word: type, misc,
+// size. And the header of a BPF ring buffer: length with flags, pg_off.
 const (
-	perfBits  = 7<<48 | 0xffffffff // of size, what no multiple of 8 has; and type
+	perfBits  = 7<<48 | 0xffffffff // the bits of size that a multiple of 8 lacks; and type
 	perfWant  = typeSample
 	perfShift = 48 // of size
 

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// layouts are all of them, with the bytes of a sample before its payload.
+// layouts has all layouts, with the number of a sample's bytes before its payload.
 var layouts = map[string]struct {
 	layout raw.Layout
 	before uint64
@@ -46,7 +46,7 @@ func write(t *testing.T, layout raw.Layout, size int, start, time uint64, payloa
 	return w
 }
 
-// parse is Parse. Nothing of the record that its argument was before shows.
+// parse is Parse. It also checks that rec's former contents do not show.
 func parse(t testing.TB, r *raw.Ring, off, head uint64) (rec raw.Record) {
 	r.Parse(off, head, &rec)
 	dirty := raw.Record{Kind: 77, Fault: 77, Len: 77, Off: 77, Size: 77, Time: 77, Lost: 77}
@@ -57,13 +57,13 @@ func parse(t testing.TB, r *raw.Ring, off, head uint64) (rec raw.Record) {
 	if rec.Kind != raw.Lost {
 		dirty.Lost = 0
 	}
-	if rec != dirty { // not by require, which is slow
+	if rec != dirty { // require is slow
 		t.Fatalf("%+v is %+v over another record", rec, dirty)
 	}
 	return rec
 }
 
-// payload is a copy of a sample's, by the offsets that the kernel has.
+// payload copies a sample's payload, by the kernel's offsets.
 func payload(r *raw.Ring, rec raw.Record) []byte {
 	b, before := make([]byte, rec.Len), uint64(0)
 	for _, l := range layouts {
@@ -75,7 +75,7 @@ func payload(r *raw.Ring, rec raw.Record) []byte {
 	return b
 }
 
-// fielded is a payload with a time at 3 and a CPU at 11, as far as n bytes have room.
+// fielded returns a payload of n bytes with a time at 3 and a CPU at 11, as far as they fit.
 func fielded(time uint64, cpu uint32, n int) []byte {
 	b := binary.NativeEndian.AppendUint64([]byte{1, 2, 3}, time)
 	b = binary.NativeEndian.AppendUint32(b, cpu)
@@ -98,7 +98,8 @@ func memory(size int) (meta unsafe.Pointer, data []byte) {
 	return unsafe.Pointer(unsafe.SliceData(page)), unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), size)
 }
 
-// random makes a ring of some records, the offsets at which they end, and where it begins. One in three is damaged.
+// random makes a ring of some records, and returns where they end and where it begins. One in three
+// rings is damaged.
 func random(rnd *rand.Rand, layout raw.Layout) (w writer, off uint64, ends []uint64) {
 	const size = 256
 	off = 8*rnd.Uint64N(64) - 512 // counters wrap, or do not

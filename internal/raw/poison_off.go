@@ -5,7 +5,7 @@ package raw
 // Poison says that this is the poison build: every sample is Private.
 const Poison = false
 
-// grow makes room for a record, and a word more: see NewCopy.
+// grow makes room for a record and one more word: see NewCopy.
 func (s *Single) grow(size uint64) {
 	if n := int(size/8) + 1; cap(s.words) < n {
 		s.words = make([]uint64, n)
@@ -13,8 +13,8 @@ func (s *Single) grow(size uint64) {
 	s.words = s.words[:size/8]
 }
 
-// Private is ev, but for the poison build.
+// Private returns ev; in the poison build, a private copy.
 func (s *Single) Private(ev Event) Event { return ev }
 
-// Expire ends the life of the event.
+// Expire invalidates the event.
 func (s *Single) Expire() {}

@@ -7,10 +7,11 @@ import "unsafe"
 // Poison says that this is the poison build: every sample is Private.
 const Poison = true
 
-// grow makes room for a record, and a word more (see NewCopy), which nobody has seen before: slices of the one before are to stay destroyed.
+// grow allocates room for a record and one more word (see NewCopy). It reuses no memory: slices of
+// the previous event must stay destroyed.
 func (s *Single) grow(size uint64) { s.words = make([]uint64, size/8, size/8+1) }
 
-// Private makes a sample one of memory of its own, with the time that it has.
+// Private copies a sample into memory of its own, and keeps its time.
 func (s *Single) Private(ev Event) Event {
 	if s.owns(ev) || ev.Kind() != Sample {
 		return ev
@@ -23,12 +24,12 @@ func (s *Single) Private(ev Event) Event {
 	return s.Timed(own, time)
 }
 
-// owns says whether the sample lies in the memory of s.
+// owns reports whether the sample lies in the memory of s.
 func (s *Single) owns(ev Event) bool {
 	return len(s.words) > 0 && ev.View.base == unsafe.Pointer(unsafe.SliceData(s.words))
 }
 
-// Expire ends the life of the event. Bytes kept beyond that are destroyed.
+// Expire invalidates the event, and destroys bytes kept beyond its life.
 func (s *Single) Expire() {
 	const dead = 0xCCCCCCCC_CCCCCCCC
 	for i := range s.words {

@@ -15,20 +15,19 @@ type header struct {
 	size uint16
 }
 
-// Kind says what a Record is.
+// Kind is the kind of a Record.
 type Kind uint8
 
 const (
-	// Sample is what a program handed to bpf_perf_event_output.
+	// Sample has the bytes of one bpf_perf_event_output.
 	Sample Kind = iota + 1
 	// Lost counts the outputs that failed for want of room since the previous record.
 	Lost
-	// Corrupt is not a record but a stretch of bytes, up to the head, that cannot be read.
-	// Record.Fault says why.
+	// Corrupt is a stretch of unreadable bytes up to the head, not a record. Record.Fault says why.
 	Corrupt
-	// Flushed is never in a ring: readers make it.
+	// Flushed is never in a ring: readers make such events.
 	Flushed
-	// Unknown is a valid record of a type that is not read here.
+	// Unknown is a valid record of a type that this package does not read.
 	Unknown
 	// Busy is a record of a BPF ring buffer that a program has reserved and not committed yet.
 	Busy
@@ -36,11 +35,11 @@ const (
 	Discarded
 )
 
-// Fault says what is wrong with a corrupt record.
+// Fault is the reason why a record is corrupt.
 type Fault uint8
 
 const (
-	// FaultNone is the fault of a record that is well.
+	// FaultNone is the fault of an intact record.
 	FaultNone Fault = iota
 	// FaultHead is a head more than the ring's size ahead of the record.
 	FaultHead
@@ -56,10 +55,10 @@ const (
 	FaultShort
 	// FaultRawSize is a sample whose payload goes past the record.
 	FaultRawSize
-	// FaultTime is a time that no clock can have shown yet. Parse does not know clocks; those who
+	// FaultTime is a time that no clock can have shown yet. Parse knows no clocks; packages that
 	// order records do.
 	FaultTime
-	// FaultChanged is a record that was another one when it was checked before.
+	// FaultChanged is a record that differs from an earlier check.
 	FaultChanged
 )
 
@@ -78,25 +77,24 @@ func (f Fault) String() string {
 	}[f]
 }
 
-// Record is what the header and the fields of a record say. Fields that do not belong to its Kind have no
+// Record has the header and fields of a record. Fields that do not belong to its Kind have no
 // meaning.
 type Record struct {
 	Kind  Kind
-	Fault Fault  // of a Corrupt one: why
-	Len   uint32 // payload bytes of a Sample, in a perf ring with padding behind; 0 of others
+	Fault Fault  // of Corrupt: why
+	Len   uint32 // payload bytes of a Sample, with padding in a perf ring; 0 of others
 	Off   uint64 // where it begins, a free-running count of bytes
 	Size  uint64 // bytes to the next record
-	Time  uint64 // ns of the event's clock; 0 if the layout has none. One in the payload is not looked at
+	Time  uint64 // ns of the event's clock, not the payload's; 0 if the layout has none
 	Lost  uint64 // how many a Lost record counts; may be 0
 }
 
-// Parse reads the record at offset off into rec, with head as loaded before, off < head and off a
-// multiple of 8. It always sets a Size that brings the caller forward: a record that cannot be
-// believed becomes a Corrupt one that spans everything up to head, where the kernel's next record
-// is sure to begin.
+// Parse reads the record at offset off into rec. head was loaded before, off < head, and off is a
+// multiple of 8. It always sets a Size that advances the caller: an invalid record becomes a
+// Corrupt one up to head, where the kernel's next record is sure to begin.
 //
-// rec is filled in field by field: a Record returned by value would be copied with wide loads right
-// behind narrow stores, which stalls the processor for longer than all the rest takes.
+// It fills in rec field by field: a Record returned by value would be copied with wide loads right
+// behind narrow stores. That stalls the processor for longer than all the rest takes.
 func (r *Ring) Parse(off, head uint64, rec *Record) {
 	if r.layout == LayoutRingBuf {
 		r.parseRingBuf(off, head, rec)
@@ -144,23 +142,23 @@ func (r *Ring) Parse(off, head uint64, rec *Record) {
 	}
 }
 
-// SizeCounted is the size of a Lost record of a recording that says all of a loss that programs have
-// counted: id, time after which it was, number, time, CPU. The kernel's have 32 bytes at most.
+// SizeCounted is the size of a recording's Lost record for a loss that programs counted: id, time
+// after which it happened, number, time, CPU. The kernel's records have 32 bytes at most.
 const SizeCounted = 40
 
-// Counted completes o, if rec is such a Lost record.
+// Counted fills in o and returns true if rec is such a Lost record.
 func (r *Ring) Counted(rec *Record, o *Odd) bool {
 	if rec.Size != SizeCounted {
 		return false
 	}
-	// Invariant: as in Parse, 8 bytes at off+8 and off+32, masked, lie within the ring and are aligned.
+	// Invariant: as in Parse, the ring has 8 aligned bytes at off+8 and off+32, masked.
 	o.After = min(*(*uint64)(unsafe.Add(r.data, (rec.Off+8)&r.mask)), rec.Time)
 	o.CPU = int(*(*int32)(unsafe.Add(r.data, (rec.Off+32)&r.mask)))
 	o.Kind, o.Lost, o.Time, o.Counted = Lost, rec.Lost, rec.Time, true
 	return true
 }
 
-// corrupt makes rec everything up to the head, left bytes.
+// corrupt makes rec a Corrupt one of all bytes up to the head, left bytes.
 func (rec *Record) corrupt(f Fault, left uint64) {
 	rec.Kind, rec.Fault, rec.Len, rec.Size, rec.Time = Corrupt, f, 0, left, 0
 }

@@ -52,8 +52,8 @@ func TestUnknownTypesAreSkippedWhole(t *testing.T) {
 	}
 }
 
-// A size, or a field, that cannot be: everything up to the head is one corrupt stretch. So is a head that is
-// further ahead than the ring's size, or behind.
+// After an impossible size or field, everything up to the head is one corrupt stretch. The same
+// holds for a head more than the ring's size ahead, or behind.
 func TestCorruptHeaders(t *testing.T) {
 	const untimed, timed, ringBuf, head = raw.LayoutRaw, raw.LayoutRawTime, raw.LayoutRingBuf, 64
 	for name, c := range map[string]struct {

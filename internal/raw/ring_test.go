@@ -53,8 +53,8 @@ func TestNewRingBuf(t *testing.T) {
 	require.ErrorContains(t, err, "aligned")
 }
 
-// No kernel publishes counters that are no multiple of 8. Rounded down, they keep every header inside the
-// ring.
+// The kernel publishes only multiples of 8. Other counters are rounded down, which keeps every
+// header inside the ring.
 func TestCountersAreRoundedDown(t *testing.T) {
 	meta, data := memory(64)
 	r, err := raw.New(meta, data, raw.LayoutRaw)

@@ -8,8 +8,9 @@ import (
 	"unsafe"
 )
 
-// The header of a record of a BPF ring buffer is two u32: the length with two flags, and the distance to the map's
-// struct in pages, which is the kernel's own (struct bpf_ringbuf_hdr, kernel/bpf/ringbuf.c).
+// The header of a BPF ring buffer's record is two u32: the length with two flags, and the distance
+// to the map's struct in pages, for the kernel's own use (struct bpf_ringbuf_hdr,
+// kernel/bpf/ringbuf.c).
 const (
 	ringBufHeader    = 8       // BPF_RINGBUF_HDR_SZ
 	ringBufBusy      = 1 << 31 // BPF_RINGBUF_BUSY_BIT
@@ -17,15 +18,16 @@ const (
 	ringBufLength    = ringBufDiscarded - 1
 )
 
-// maxRingBuf is the largest ring: max_entries is a u32. A position in its view has 32 bits, as a record begins
-// in the first of the two mappings.
+// maxRingBuf is the largest ring: max_entries is a u32. A position in its view has 32 bits, as a
+// record begins in the first of the two mappings.
 const maxRingBuf = 1 << 31
 
-// NewRingBuf describes a BPF ring buffer (BPF_MAP_TYPE_RINGBUF). consumer and producer point to its position words;
-// data is its data bytes, mapped twice in a row as the kernel does it: len(data) is twice the size. All must stay mapped,
-// or reachable, for as long as the Ring is used. A map with BPF_F_RB_OVERWRITE has other rules, and is not for this.
+// NewRingBuf describes a BPF ring buffer (BPF_MAP_TYPE_RINGBUF). consumer and producer point to its
+// position words. data is its data bytes, mapped twice in a row as the kernel does it: len(data) is
+// twice the size. All must stay mapped, or reachable, as long as the Ring is used. It does not
+// support BPF_F_RB_OVERWRITE, which has other rules.
 //
-// The ring's records lie in one piece. Those that are not committed yet are Busy.
+// Each record is contiguous. A record that is not committed yet is Busy.
 func NewRingBuf(consumer, producer *uint64, data []byte) (*Ring, error) {
 	n := uint64(len(data)) / 2
 	if n < 64 || n&(n-1) != 0 || n > maxRingBuf || len(data)%2 != 0 {
@@ -40,20 +42,20 @@ func NewRingBuf(consumer, producer *uint64, data []byte) (*Ring, error) {
 	return r, nil
 }
 
-// ringBufSize is the size of a record with this header, and the length of its payload.
+// ringBufSize returns the size of a record with this header, and the length of its payload.
 func ringBufSize(header uint32) (size, n uint64) {
 	n = uint64(header & ringBufLength)
 	return ringBufHeader + (n+7)&^7, n
 }
 
-// ringBufHeaderAt loads a record's header. The acquire pairs with the xchg in bpf_ringbuf_commit (kernel/bpf/ringbuf.c), before which
-// the program has written the payload.
+// ringBufHeaderAt loads a record's header. The acquire pairs with the xchg in bpf_ringbuf_commit
+// (kernel/bpf/ringbuf.c): the program has written the payload before that.
 func (r *Ring) ringBufHeaderAt(off uint64) uint32 {
-	// Invariant: off is a multiple of 8 and so is the ring's size, so 8 bytes at off, masked, lie within the ring.
+	// Invariant: off and the size are multiples of 8, so the ring has 8 bytes at off, masked.
 	return atomic.LoadUint32((*uint32)(unsafe.Add(r.data, off&r.mask)))
 }
 
-// parseRingBuf is Parse. A busy record's length is there from when producer_pos was stored, and stays.
+// parseRingBuf is Parse. A busy record has its final length since the store of producer_pos.
 func (r *Ring) parseRingBuf(off, head uint64, rec *Record) {
 	left := head - off
 	h := r.ringBufHeaderAt(off)
@@ -73,16 +75,19 @@ func (r *Ring) parseRingBuf(off, head uint64, rec *Record) {
 	}
 }
 
-// Busy reports whether the ring has a record at this offset, which is at most head, that is not committed yet. Nothing behind it can be
-// given back before it is. When it is, and the tail is here by then, the kernel wakes readers.
+// Busy reports whether the record at this offset, at most head, is not committed yet. Until it is,
+// nothing behind it can be freed. If the tail is here when the program commits it, the kernel wakes
+// readers.
 func (r *Ring) Busy(off, head uint64) bool {
 	return r.layout == LayoutRingBuf && off != head && r.ringBufHeaderAt(off)&ringBufBusy != 0
 }
 
-// Events fills into with the samples of a BPF ring buffer that lie in a row from off on, passing over discarded records. The last begins
-// before stop, which lies between off and head. It returns how many there are, how many were discarded between them, before and behind
-// them, and where it stopped: in front of what Parse finds and is no sample, or one too short for the fields.
-// Invariant: a record up to head is at most the ring's size, and View is twice that, so it lies in View wherever it begins.
+// Events fills into with consecutive samples of a BPF ring buffer from off on, and skips discarded
+// records. The last begins before stop, which lies between off and head. It returns the number of
+// samples, that of discarded records, and where it stopped: before any other record, or a sample
+// too short for the fields.
+// Invariant: a record up to head is at most the ring's size, and View is twice that. So it lies in
+// View wherever it begins.
 func (r *Ring) Events(off, stop, head uint64, into []Event) (n, discarded int, next uint64) {
 	if head-off > r.mask+1 || r.layout != LayoutRingBuf {
 		return 0, 0, off
@@ -106,7 +111,7 @@ func (r *Ring) Events(off, stop, head uint64, into []Event) (n, discarded int, n
 	return n, discarded, off
 }
 
-// Offset is where an event in View begins that lies less than the ring's size behind off.
+// Offset returns the offset of an event in View, which is less than the ring's size after off.
 func (r *Ring) Offset(ev Event, off uint64) uint64 { return off + (ev.Word&posBits-off)&r.mask }
 
 // samplesRingBuf is Samples.

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Samples of each length lie at each offset of a small ring, over its edge too, with counters that start
-// anywhere and pass powers of two, with and without fields. All ways to look at one give the same.
+// Samples of each length lie at each offset of a small ring, across its edge too, with counters
+// that start anywhere and pass powers of two, with and without fields. All ways to read one agree.
 func TestSampleAtEveryOffset(t *testing.T) {
 	const size, own = 128, 0x1122334455667788
 	for name, l := range layouts {
@@ -93,8 +93,8 @@ func oneSample(t *testing.T, w writer, s stretch, before, own uint64) {
 	agree(t, r, w.Data(), s)
 }
 
-// A raw_size that no kernel writes, but that fits in, at the ring's edge. No byte beyond the edge is part of
-// the first part.
+// A raw_size that no kernel writes, but that fits in, at the ring's edge. The first part ends at
+// the edge.
 func TestRawSizesAroundTheEdge(t *testing.T) {
 	for _, layout := range perfLayouts {
 		before := 12 + 8*uint64(layout)
@@ -120,7 +120,7 @@ func TestRawSizesAroundTheEdge(t *testing.T) {
 	}
 }
 
-// Reserved, committed, discarded: what each way to look finds of it.
+// Each way to read sees whether a record is reserved, committed or discarded.
 func TestRingBufStates(t *testing.T) {
 	w := ringtest.NewRingBuf(256, 256-24)
 	r := w.Raw()
@@ -161,7 +161,7 @@ func TestRingBufStates(t *testing.T) {
 	require.False(t, r.Busy(w.Head(), w.Head()))
 }
 
-// Sizes near 2 GiB have positions of 32 bits. The memory is not touched but for some pages.
+// Sizes near 2 GiB have positions of 32 bits. The test touches only some pages of the memory.
 func TestLargestRingBuf(t *testing.T) {
 	size := uint64(1) << 31
 	data := reserved(t, int(2*size))

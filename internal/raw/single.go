@@ -2,9 +2,9 @@ package raw
 
 import "unsafe"
 
-// Single makes events that do not lie in a view with others: what is no sample, a sample that goes over its
-// ring's edge, one with a time of its own. There is one at a time: the next takes its memory. In the poison
-// build (tag perfbuf_poison) every sample is made one, in memory of its own that Expire destroys.
+// Single makes events that do not share a view: non-samples, samples across the ring's edge, and
+// samples with another time. It holds one at a time: the next reuses its memory. The poison build
+// (tag perfbuf_poison) makes every sample one, in memory of its own that Expire destroys.
 type Single struct {
 	view  View
 	odd   Odd
@@ -12,7 +12,7 @@ type Single struct {
 	words []uint64
 }
 
-// Odd makes an event of a ring that is no sample. of is nil if it is of none.
+// Odd makes an event that is not a sample, of a ring, or of none if of is nil.
 func (s *Single) Odd(of *Ring, o Odd) Event {
 	s.odd, s.cpu = o, int32(o.CPU)
 	// Invariant of Word: a payload of no bytes lies in any memory.
@@ -20,7 +20,7 @@ func (s *Single) Odd(of *Ring, o Odd) Event {
 	return Event{View: &s.view}
 }
 
-// Join makes an event of a sample that Parse has found, by copying it into one piece. If its payload is too short for
+// Join copies a sample that Parse has found into contiguous memory. If its payload is too short for
 // the ring's fields, it has the record's time and the ring's CPU.
 func (s *Single) Join(r *Ring, rec *Record) Event {
 	s.grow(rec.Size)
@@ -30,7 +30,7 @@ func (s *Single) Join(r *Ring, rec *Record) Event {
 	return Event{View: &s.view, Word: uint64(rec.Len) << 32}
 }
 
-// Timed makes an event of a sample that has this time instead of the one in its view.
+// Timed returns a sample with this time instead of the one in its view.
 func (s *Single) Timed(ev Event, time uint64) Event {
 	s.view, s.odd.Time = *ev.View, time
 	s.view.times, s.view.timeAt, s.view.timeMask = unsafe.Pointer(&s.odd.Time), 0, 0

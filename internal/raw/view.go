@@ -6,36 +6,37 @@ import (
 	"unsafe"
 )
 
-// View is memory in which records lie in one piece: a ring as far as its edge, a copy of a part of one, or
-// one record alone. An Event is a view and a place in it, so what differs between these is in the view, and
-// no accessor of an Event has a branch for it.
+// View is memory with contiguous records: a ring up to its edge, a copy of a part of one, or one
+// record alone. An Event is a view and a position in it. All differences are in the view, so no
+// accessor of an Event branches on them.
 type View struct {
 	base unsafe.Pointer // the view's memory: size bytes, aligned to 8
 	size uint64
 
-	// How to find samples by their first 8 bytes as one word: these bits have a value, and the record is as large as the word, shifted,
-	// plus round, has these bits. They lie here and not in a struct as the compiler counts each dot against inlining.
+	// A sample's first 8 bytes, as one word, have these bits equal to want. Its size is the sizes
+	// bits of the word, shifted, plus round. They are no struct of their own, as the compiler
+	// counts each dot against inlining.
 	bits, want, shift, round, sizes uint64
-	length                          uint64 // where in a sample the u32 length of its payload is
-	body                            uint64 // 4 bytes before a sample's payload. In a perf ring raw_size is there: at 8, or 16 behind a time
-	least                           uint64 // payload bytes that a sample must have to lie in this view: its time or CPU may be among them
+	length                          uint64 // offset in a sample of its payload's u32 length
+	body                            uint64 // 4 bytes before the payload: at raw_size in a perf ring
+	least                           uint64 // least payload length of samples, so that fields fit
 
-	// A record's time is timeAt bytes behind times, and behind the record's position as far as timeMask lets
-	// that through: in the record, in its payload, or, with a mask of 0, one word for the whole view.
+	// A record's time is timeAt bytes after times, plus its position masked by timeMask. So it lies
+	// in the record, in its payload, or, with a mask of 0, in one word for the whole view.
 	times    unsafe.Pointer
 	timeAt   uint64
 	timeMask uint64
-	// And so the CPU, an int32.
+	// The CPU, an int32, likewise.
 	cpus    unsafe.Pointer
 	cpuAt   uint64
 	cpuMask uint64
 
 	kind Kind
-	odd  *Odd  // of what is no sample
-	of   *Ring // whose events these are; nil: nobody's
+	odd  *Odd  // of a non-sample
+	of   *Ring // the events' ring; nil: none
 }
 
-// Odd is what an event that is no sample says. It needs no memory of a ring.
+// Odd has the fields of an event that is not a sample. It needs no memory of a ring.
 type Odd struct {
 	Kind  Kind
 	CPU   int    // -1: none
@@ -46,16 +47,17 @@ type Odd struct {
 	Size  uint64 // of Corrupt: how many bytes
 	Time  uint64
 
-	Counted bool // of Lost: programs have counted it. It says where it was, as no place in a ring does
+	Counted bool // of Lost: programs have counted it; no place in a ring says where it was
 }
 
 var (
-	noOdd  Odd
-	noTime uint64                                                                                                           // and no CPU
-	noView = View{base: unsafe.Pointer(&noOdd), times: unsafe.Pointer(&noTime), cpus: unsafe.Pointer(&noTime), odd: &noOdd} // of the zero Event
+	noOdd Odd
+	// Also stands for no CPU. noView is that of the zero Event.
+	noTime uint64
+	noView = View{base: unsafe.Pointer(&noOdd), times: unsafe.Pointer(&noTime), cpus: unsafe.Pointer(&noTime), odd: &noOdd}
 )
 
-// newView describes memory, with times where the layout has them. All of it is of one CPU.
+// newView describes memory of one CPU, with times where the layout has them.
 func newView(base unsafe.Pointer, size uint64, layout Layout, of *Ring) View {
 	v := View{base: base, size: size, length: 8, body: 8, times: unsafe.Pointer(&noTime), cpus: unsafe.Pointer(&of.cpu), kind: Sample, odd: &noOdd, of: of}
 	v.bits, v.want, v.shift, v.sizes = perfBits, perfWant, perfShift, 0xffff
@@ -69,8 +71,8 @@ func newView(base unsafe.Pointer, size uint64, layout Layout, of *Ring) View {
 	return v
 }
 
-// fields is the view whose times and CPUs are at these offsets of the payloads, as far as they lie in the first n
-// bytes. It has no samples that are too short for that.
+// fields returns the view with times and CPUs at these offsets of the payloads, if they lie in the
+// first n bytes. It has no samples that are too short for them.
 func (v View) fields(timeAt, cpuAt int, n uint64) View {
 	if timeAt >= 0 && uint64(timeAt)+8 <= n {
 		v.times, v.timeAt, v.timeMask = v.base, v.body+4+uint64(timeAt), posBits
@@ -83,7 +85,7 @@ func (v View) fields(timeAt, cpuAt int, n uint64) View {
 	return v
 }
 
-// on is the view of a copy of some of this view's memory.
+// on returns the view of a copy of some of this view's memory.
 func (v View) on(words []uint64) View {
 	base := unsafe.Pointer(unsafe.SliceData(words))
 	if v.times == v.base {
@@ -96,9 +98,10 @@ func (v View) on(words []uint64) View {
 	return v
 }
 
-// Event is one record in its place. Word has 32 bits of the payload's length, 29 of the record's position in
-// the view, and 3 of flags. The length was checked against the record and the view when the event was made,
-// and is not read again: memory that changes underneath changes bytes, never bounds. The zero Event is empty.
+// Event is one record in a view. Word has 32 bits of the payload's length, 29 of its position in
+// the view, and 3 of flags. The length was checked against record and view when the event was made,
+// and is not read again. So memory that changes underneath changes bytes, never bounds. The zero
+// Event is empty.
 type Event struct {
 	View *View
 	Word uint64
@@ -110,7 +113,7 @@ const (
 	flagLate = 1
 )
 
-// view is the event's, with one for the zero Event. It compiles to a conditional move.
+// view returns the event's view, or noView. It compiles to a conditional move.
 func (e Event) view() *View {
 	v := e.View
 	if v == nil {
@@ -119,24 +122,25 @@ func (e Event) view() *View {
 	return v
 }
 
-// Bytes is the payload: with up to 7 bytes of padding in a perf ring, of the exact length in a BPF ring buffer.
+// Bytes returns the payload: with up to 7 bytes of padding in a perf ring, exact in a BPF ring
+// buffer.
 func (e Event) Bytes() []byte {
 	v := e.view()
-	// Invariant of Word: so many bytes lie in the view's memory, from the payload of the record at this position on.
+	// Invariant of Word: the view's memory has that many bytes from the payload of this record on.
 	return unsafe.Slice((*byte)(unsafe.Add(v.base, e.Word&posBits+v.body+4)), e.Word>>32)
 }
 
-// Len is the length of Bytes.
+// Len returns the length of Bytes.
 func (e Event) Len() int { return int(e.Word >> 32) }
 
-// Time is in ns, 0 if there is none.
+// Time returns the time in ns, or 0 if there is none.
 func (e Event) Time() uint64 {
 	v := e.view()
 	// Invariant: the view has 8 bytes there, which need not be aligned to 8 in a payload.
 	return binary.NativeEndian.Uint64((*[8]byte)(unsafe.Add(v.times, e.Word&v.timeMask+v.timeAt))[:])
 }
 
-// Source is what Ring.SetSource has said.
+// Source returns the argument of Ring.SetSource.
 func (e Event) Source() any {
 	if r := e.view().of; r != nil {
 		return r.source
@@ -144,21 +148,21 @@ func (e Event) Source() any {
 	return nil
 }
 
-// Kind of the event, 0 of the zero Event.
+// Kind returns the kind of the event, or 0 for the zero Event.
 func (e Event) Kind() Kind { return e.view().kind }
 
-// CPU is the number of the ring's CPU, or what the payload says.
+// CPU returns the number of the ring's CPU, or the one in the payload.
 func (e Event) CPU() int {
 	v := e.view()
 	// Invariant: the view has 4 bytes there, which need not be aligned to 4 in a payload.
 	return int(int32(binary.NativeEndian.Uint32((*[4]byte)(unsafe.Add(v.cpus, e.Word&v.cpuMask+v.cpuAt))[:])))
 }
 
-// Late says that AsLate made the event.
+// Late reports whether AsLate made the event.
 func (e Event) Late() bool { return e.Word&flagLate != 0 }
 
-// AsLate is the same event, marked as late.
+// AsLate returns the same event, marked as late.
 func (e Event) AsLate() Event { return Event{e.View, e.Word | flagLate} }
 
-// Odd is what an event that is no sample says, and zero for a sample.
+// Odd returns the fields of a non-sample, or zero for a sample.
 func (e Event) Odd() *Odd { return e.view().odd }

@@ -14,14 +14,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// stretch is what a walk is to go through, and what it may take.
+// stretch has the arguments of a walk.
 type stretch struct {
 	off, stop, head uint64
 	floor, ceiling  uint64
 	timeAt, cpuAt   int
 }
 
-// least is how long a payload must be to have all fields that can be.
+// least returns the payload length that has room for all fields.
 func (s stretch) least() (n uint64) {
 	if s.timeAt >= 0 && s.timeAt <= math.MaxInt-8 {
 		n = uint64(s.timeAt) + 8
@@ -32,10 +32,10 @@ func (s stretch) least() (n uint64) {
 	return n
 }
 
-// found says how many samples each walk has taken.
+// found has the number of samples that each walk returned.
 type found struct{ parse, stretch, events, samples int }
 
-// agree requires that the walks that take many records at once find what Parse finds, one by one.
+// agree requires that the walks over many records find the same as Parse, one by one.
 func agree(t testing.TB, r *raw.Ring, data []byte, s stretch) (n found) {
 	r.SetFields(s.timeAt, s.cpuAt)
 	n.parse = agreeParse(t, r, s)
@@ -54,7 +54,7 @@ func agree(t testing.TB, r *raw.Ring, data []byte, s stretch) (n found) {
 
 var sink uint64 // else the compiler would leave the loads out
 
-// touch reads all that an event says.
+// touch reads all fields of an event.
 func touch(ev raw.Event) {
 	for _, c := range ev.Bytes() {
 		sink += uint64(c)
@@ -62,7 +62,7 @@ func touch(ev raw.Event) {
 	sink += ev.Time() + uint64(ev.CPU())
 }
 
-// agreeParse walks up to the head: it ends within size/8 steps, and comes forward by each.
+// agreeParse walks up to the head: it ends within size/8 steps, and each step advances.
 func agreeParse(t testing.TB, r *raw.Ring, s stretch) (n int) {
 	var alone raw.Single
 	off, head := s.off, s.head
@@ -92,7 +92,7 @@ func agreeParse(t testing.TB, r *raw.Ring, s stretch) (n int) {
 	return n
 }
 
-// same requires that an event is the sample that Parse finds, in its place.
+// same requires that an event is the sample that Parse finds, at the same place.
 func same(t testing.TB, r *raw.Ring, s stretch, ev raw.Event, size uint64, rec raw.Record) {
 	again, againSize, ok := r.View().Find(r.At(rec.Off))
 	switch {
@@ -106,8 +106,8 @@ func same(t testing.TB, r *raw.Ring, s stretch, ev raw.Event, size uint64, rec r
 	touch(ev)
 }
 
-// agreeStretch stops in front of what is no sample, goes over the ring's edge, or is so short and so near
-// to that edge, or to the head, that Stretch does not look whether it is one.
+// agreeStretch stops in front of a record that is not a sample, crosses the ring's edge, or is so
+// short and so near to that edge, or the head, that Stretch does not look.
 func agreeStretch(t testing.TB, r *raw.Ring, s stretch) (n int) {
 	in, off := r.Stretch(s.off, s.stop, s.head), s.off
 	for ; in.Pos < in.Limit; n++ {
@@ -119,7 +119,7 @@ func agreeStretch(t testing.TB, r *raw.Ring, s stretch) (n int) {
 			t.Fatalf("%d records; the next, at %d, is beyond the stop", n, off)
 		}
 		same(t, r, s, raw.Event{View: in.View, Word: word}, next-in.Pos, parse(t, r, off, s.head))
-		sink += in.Prefetch(next) // nothing outside of the ring, or guarded memory would show it
+		sink += in.Prefetch(next) // guarded memory faults on a read outside the ring
 		off, in.Pos = off+next-in.Pos, next
 	}
 	if int64(s.stop-off) <= 0 || s.head-s.off > r.Size() {
@@ -134,7 +134,7 @@ func agreeStretch(t testing.TB, r *raw.Ring, s stretch) (n int) {
 	return n
 }
 
-// agreeSamples stops in front of what is no sample, or not within the times.
+// agreeSamples stops in front of a record that is not a sample, or not within the times.
 func agreeSamples(t testing.TB, r *raw.Ring, s stretch) (n int) {
 	before := raw.Mark{Time: 1, Off: 2}
 	marks, end := r.Samples(s.off, s.head, s.floor, s.ceiling, []raw.Mark{before})
@@ -170,7 +170,7 @@ func agreeSamples(t testing.TB, r *raw.Ring, s stretch) (n int) {
 	return len(marks) - 1
 }
 
-// agreeEvents stops in front of what is neither a sample nor discarded.
+// agreeEvents stops in front of a record that is neither a sample nor discarded.
 func agreeEvents(t testing.TB, r *raw.Ring, s stretch) (n int) {
 	into := make([]raw.Event, 5)
 	n, discarded, next := r.Events(s.off, s.stop, s.head, into)
@@ -205,7 +205,7 @@ func agreeEvents(t testing.TB, r *raw.Ring, s stretch) (n int) {
 	return n
 }
 
-// guardedRings calls f with rings of these bytes, as many as are a power of two, that lie against
+// guardedRings calls f with rings of the largest power of two of these bytes. They lie against
 // unreadable memory: once on its left and once on its right.
 func guardedRings(t testing.TB, room, b []byte, layout raw.Layout, f func(r *raw.Ring, data []byte)) {
 	if len(b) < 64 {
@@ -234,7 +234,7 @@ func guardedRings(t testing.TB, room, b []byte, layout raw.Layout, f func(r *raw
 	}
 }
 
-// Rings of records of all kinds, some of them damaged.
+// Rings with records of all kinds, some of them damaged.
 func TestWalksAgree(t *testing.T) {
 	room := guarded(t)
 	for name, l := range layouts {
@@ -273,8 +273,8 @@ func TestWalksAgree(t *testing.T) {
 	}
 }
 
-// FuzzWalk walks rings of arbitrary bytes in all ways, from an arbitrary offset up to arbitrary others.
-// Nothing outside the ring is read. More seeds are in testdata/fuzz.
+// FuzzWalk walks rings of arbitrary bytes in all ways, between arbitrary offsets. Walks read
+// nothing outside the ring. More seeds are in testdata/fuzz.
 func FuzzWalk(f *testing.F) {
 	room := guarded(f)
 	add := func(b []byte, off, ahead uint64, layout raw.Layout) {
