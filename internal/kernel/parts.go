@@ -84,7 +84,7 @@ func (p *Parts) Set(ring int, to Entry) error {
 // Displaced says how other readers have changed a reader's entries in the map.
 type Displaced struct {
 	Entries    int    // replaced or emptied by others; one taken back may be taken again
-	OwnedUntil uint64 // the latest look that found none of this
+	OwnedUntil uint64 // time of the latest look that found none of this
 	Err        error  // why it cannot be known now; nil: it is known
 }
 

@@ -198,7 +198,7 @@ func TestAbandon(t *testing.T) {
 	}
 }
 
-// Rings added later are late with respect to deliveries from removed ones.
+// Events of an added ring are late if removed rings have delivered later ones.
 func TestAddAfterRemove(t *testing.T) {
 	h := byHand(t, 0, perfRings(512, 0)...)
 	h.scanned(0, 20)
