@@ -5,11 +5,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attr is the perf event behind each ring.
+// attr returns the attributes of each ring's perf event.
 func attr(o kernel.Setup) *unix.PerfEventAttr {
 	a := &unix.PerfEventAttr{
-		Type:        unix.PERF_TYPE_SOFTWARE,
-		Size:        unix.PERF_ATTR_SIZE_VER5, // the first with a clockid and all that follows it here; any kernel with BPF output takes it
+		Type: unix.PERF_TYPE_SOFTWARE,
+		// The first size with a clockid and the fields used here; any kernel with BPF output takes
+		// it.
+		Size:        unix.PERF_ATTR_SIZE_VER5,
 		Config:      unix.PERF_COUNT_SW_BPF_OUTPUT,
 		Sample:      1, // sample_period: every output is a sample
 		Sample_type: unix.PERF_SAMPLE_RAW,
@@ -18,7 +20,7 @@ func attr(o kernel.Setup) *unix.PerfEventAttr {
 	}
 	if !o.NoTime {
 		a.Sample_type |= unix.PERF_SAMPLE_TIME
-		// The default clock of perf is not comparable between CPUs. sample_id_all gives losses a time too.
+		// CPUs cannot compare perf's default clock. sample_id_all stamps lost records too.
 		a.Bits |= unix.PerfBitSampleIDAll | unix.PerfBitUseClockID
 		a.Clockid = unix.CLOCK_MONOTONIC
 	}

@@ -8,29 +8,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CompareProgram is the name of the program by which a reader looks at its entries of a map. It outputs
-// nothing.
+// CompareProgram is the name of the program with which a reader inspects its entries of a map. It
+// outputs nothing.
 const CompareProgram = "ringfold_same"
 
-// layout is where the kernel has an entry (struct bpf_array) and its perf event (struct bpf_event_entry): offsets, in bytes.
+// layout holds byte offsets: of the entries in struct bpf_array, and of the perf event in struct
+// bpf_event_entry.
 var layout = sync.OnceValues(func() ([]int, error) {
 	return libbpf.KernelMembers([2]string{"bpf_array", "ptrs"}, [2]string{"bpf_event_entry", "event"})
 })
 
-// content is what the program of loadCompare finds in an entry.
+// content is the result of loadCompare's program for one entry.
 type content uint32
 
 const (
-	ours    content = iota // the perf event that the first map has there
-	others                 // another one
-	emptied                // none, and the first map has one
-	unknown                // the first map has none, or the kernel's memory cannot be read
+	ours    content = iota // the same perf event as in the first map
+	others                 // a different perf event
+	emptied                // no event, although the first map has one
+	unknown                // the first map has no event, or kernel memory is unreadable
 )
 
-// loadCompare loads a program that returns what the second map's entry is, compared with the first
-// one's. Its context is the entry's index. It reads the kernel's memory, within an RCU read section, as
-// entries are freed after a grace period (bpf_event_entry_free_rcu in kernel/bpf/arraymap.c). That takes
-// BTF, test runs of such programs (Linux 5.10), and no lockdown for confidentiality.
+// loadCompare loads a program that compares the second map's entry with the first one's. Its
+// context is the entry's index. It reads kernel memory inside an RCU read section, because the
+// kernel frees entries after a grace period (bpf_event_entry_free_rcu in kernel/bpf/arraymap.c). It
+// needs BTF, test runs of raw tracepoint programs (Linux 5.10), and no lockdown for
+// confidentiality.
 func loadCompare(first, second int) (int, error) {
 	at, err := layout()
 	if err != nil {
@@ -48,19 +50,20 @@ func loadCompare(first, second int) (int, error) {
 		x           = unix.BPF_X
 	)
 	var code []libbpf.Insn
-	var leave [unknown + 1][]int // jumps to where it returns that
+	var leave [unknown + 1][]int // jumps to the exit for each result
 	put := func(insns ...libbpf.Insn) { code = append(code, insns...) }
 	leaveIf := func(i libbpf.Insn, is content) { leave[is] = append(leave[is], len(code)); put(i) }
-	read := func() { // the word at the address in register 3 into register 3
+	read := func() { // replaces the address in register 3 by the word there
 		put(libbpf.Insn{Code: move | x, Dst: 1, Src: 10}, libbpf.Insn{Code: add, Dst: 1, Imm: word},
 			libbpf.Insn{Code: move, Dst: 2, Imm: 8},
 			libbpf.Insn{Code: unix.BPF_JMP | unix.BPF_CALL, Imm: callProbeReadKernel})
 		leaveIf(libbpf.Insn{Code: unequal}, unknown)
 		put(libbpf.Insn{Code: load, Dst: 3, Src: 10, Off: word})
 	}
-	event := func(mapFD int, without content) { // that a map has, into register 3
+	event := func(mapFD int, without content) { // loads the map's event into register 3
 		put(libbpf.Insn{Code: unix.BPF_LD | unix.BPF_IMM | unix.BPF_DW, Dst: 1, Src: pseudoMapFD, Imm: int32(mapFD)}, libbpf.Insn{},
-			libbpf.Insn{Code: store, Dst: 10, Src: 1, Off: address}, // the verifier allows sums with what was read, not with a map
+			// The verifier forbids arithmetic on a map pointer, so this reads the pointer back.
+			libbpf.Insn{Code: store, Dst: 10, Src: 1, Off: address},
 			libbpf.Insn{Code: move | x, Dst: 3, Src: 10}, libbpf.Insn{Code: add, Dst: 3, Imm: address})
 		read()
 		put(libbpf.Insn{Code: add | x, Dst: 3, Src: 6}, libbpf.Insn{Code: add, Dst: 3, Imm: int32(at[0])})
@@ -85,7 +88,6 @@ func loadCompare(first, second int) (int, error) {
 	}
 }
 
-// runCompare runs that program.
 func runCompare(program, cpu int) (content, error) {
 	is, err := libbpf.ProgTestRun(program, nil, binary.NativeEndian.AppendUint64(nil, uint64(cpu)), -1)
 	return content(is), err

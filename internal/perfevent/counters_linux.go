@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openOutputs looks at what has been counted so far. It is for before the rings are in the map.
+// openOutputs takes the counts so far as the baseline. Call it before the rings are in the map.
 func openOutputs(want kernel.OutputCounts) (*outputs, error) {
 	if want.MapFD == 0 && len(want.ProgFDs) == 0 {
 		return nil, nil
@@ -31,10 +31,10 @@ func openOutputs(want kernel.OutputCounts) (*outputs, error) {
 	return o, nil
 }
 
-// counters are the map and the programs, by duplicates of their descriptors.
+// counters holds duplicates of the descriptors of the map and the programs.
 type counters struct {
-	table, entries int   // the map, and how many it has; -1 and 0 without one
-	cpus           []int // the possible ones: the kernel's order of a per-CPU map's values
+	table, entries int   // the map and its number of entries; -1 and 0 without one
+	cpus           []int // possible CPUs, in the order of a per-CPU map's values
 	values         []uint64
 	programs       []int
 }
@@ -73,7 +73,7 @@ func (c *counters) open(want kernel.OutputCounts) error {
 	return err
 }
 
-// dupBPF duplicates the descriptor of what /proc calls kind. info asks the kernel about one.
+// dupBPF duplicates a descriptor that /proc names kind. info asks the kernel about it.
 func dupBPF(fd int, kind string, info func(fd int) error) (int, error) {
 	dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
@@ -82,7 +82,7 @@ func dupBPF(fd int, kind string, info func(fd int) error) (int, error) {
 	name := host.LinkName(dup)
 	err = info(dup)
 	if errors.Is(err, syscall.EINVAL) || err == nil && name != kind && strings.HasPrefix(name, "bpf-") {
-		// The kernel answers for all kinds, in structs of their own.
+		// The kernel answers for every kind of BPF object, each with its own struct.
 		err = fmt.Errorf("fd %d is %s, not %s: %w", fd, name, kind, syscall.EINVAL)
 	}
 	if err != nil {
@@ -130,7 +130,8 @@ func (c *counters) read() (s kernel.Outputs, err error) {
 
 const tooLarge syscall.Errno = 90 // PERFBUF_EMSGSIZE of bpf/perfbuf_output.h
 
-// result is where outputs that returned -errno belong. The map's last entry counts all errors from there on.
+// result returns the counter for outputs that returned -errno. The map's last entry counts every
+// error from there on.
 func result(c *kernel.CPUOutputs, errno, last int) *uint64 {
 	if errno == last {
 		return &c.Other

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each errno has its place. A map's last entry counts all errors from there on, whichever errno is there.
+// Each errno has its counter. A map's last entry counts every errno from there on.
 func TestOutputsByErrno(t *testing.T) {
 	var c kernel.CPUOutputs
 	for errno, want := range map[syscall.Errno]*uint64{

@@ -1,3 +1,4 @@
-// Package perfevent is the real kernel's side of a perf event array: it sets rings up through libbpf, stores perf events in
-// the map, follows CPUs that come and go, waits for wakeups, and explains what the kernel refuses.
+// Package perfevent implements a perf event array on the real kernel. It sets up rings through
+// libbpf, stores perf events in the map, follows CPU hotplug, waits for wakeups, and explains
+// refusals by the kernel.
 package perfevent

@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Set stores one of ring i's perf events in the user's map, or none. An entry that never was the ring's, has
-// been emptied, or is another reader's by now is left as it is.
+// Set stores one of ring i's perf events in the user's map, or empties the entry. It leaves alone
+// an entry that the ring never held, has emptied, or has lost to another reader.
 func (p *Events) Set(i int, to kernel.Entry) error {
-	defer p.entries.report() // last, with no lock
+	defer p.entries.report() // last, without a lock
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.put(i, to)
@@ -28,8 +28,8 @@ func (p *Events) put(i int, to kernel.Entry) error {
 	return p.entries.empty(e.cpu)
 }
 
-// store puts all rings into the user's map, or none. It returns how many entries held perf events of
-// somebody else.
+// store puts all rings into the user's map, or none. It returns how many entries held somebody
+// else's perf events.
 func (p *Events) store() (replaced int, err error) {
 	for i := range p.rings {
 		had, err := p.entries.take(p.rings[i].cpu, p.rings[i].plain)
@@ -43,8 +43,9 @@ func (p *Events) store() (replaced int, err error) {
 	return replaced, nil
 }
 
-// Unhook empties the map's entries, for good, but for those that are another reader's by now. Where it cannot, it disables the perf events
-// that may be there: outputs then fail with EOPNOTSUPP (__bpf_perf_event_output in kernel/trace/bpf_trace.c). The error is the first.
+// Unhook empties the map's entries for good, except those that another reader has taken. Where it
+// cannot, it disables the perf events that may be there. Outputs then fail with EOPNOTSUPP
+// (__bpf_perf_event_output in kernel/trace/bpf_trace.c). It returns the first error.
 func (p *Events) Unhook() (failed error) {
 	p.entries.unwatch()
 	p.mu.Lock()
@@ -58,13 +59,13 @@ func (p *Events) Unhook() (failed error) {
 	return failed
 }
 
-// Displaced is what other readers have done to the entries.
+// Displaced returns how other readers have changed the entries.
 func (p *Events) Displaced() kernel.Displaced { return p.entries.displaced() }
 
-// Watch looks at the entries every now and then, until Unhook.
+// Watch checks the entries periodically until Unhook.
 func (p *Events) Watch(found func(cpus []int, since uint64)) { p.entries.watch(found) }
 
-// disable ends all output to the ring. There is no way back.
+// disable ends all output to the ring, for good.
 func (e *ringEvents) disable() {
 	unix.IoctlSetInt(e.owner, unix.PERF_EVENT_IOC_DISABLE, 0)
 	for fd := range e.others {

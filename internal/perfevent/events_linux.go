@@ -18,32 +18,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Events is the perf events of a reader's rings, and what they put into the user's map.
+// Events owns the perf events of a reader's rings and the entries in the user's map.
 //
-// libbpf stores the events that it opens in a map at once, and deletes them there when it frees the
-// rings. It is given the userMap's own for that, so that it is we who say what is in the user's, and when.
+// libbpf stores the events that it opens in a map at once, and deletes them when it frees the
+// rings. It gets the userMap's own map for that, so that only this package decides about the
+// user's.
 //
-// A ring belongs to the event with which libbpf has made it, its owner, for as long as it is mapped.
+// libbpf creates a ring with one perf event, its owner, which stays the owner while it is mapped.
 // Outputs go to it through that event, through the doorbell, or, after its CPU has been offline, through
-// events that have taken the place of both: see reopen. Nothing is output through the owners that
-// perf_buffer__new has made, which do not count what they lose: see openFirst.
+// events that replaced both: see Reopen. No program outputs through the owners that perf_buffer__new
+// made, because they do not count losses: see openFirst.
 type Events struct {
-	entries  *userMap // libbpf's is its own
+	entries  *userMap // libbpf gets its own map
 	setup    kernel.Setup
-	standard bool // perf_buffer__new has set the rings up
+	standard bool // perf_buffer__new set the rings up
 	attr     unix.PerfEventAttr
 	bells    bool  // rings have doorbells
-	noBells  error // why not
-	replaced int   // entries of the map that were another's
+	noBells  error // why they have none
+	replaced int   // entries that held another reader's events
 	clock    host.Clock
 	memory   []*raw.Ring
 	watch    *cpuWatch
 	poller   *host.Poller
-	outputs  *outputs // nil: nobody counts them
+	outputs  *outputs // nil: no program counts outputs
 
-	// Closed descriptors may be other files' next, so who uses one holds mu.
+	// The kernel may reuse a closed descriptor's number, so any use of one needs mu.
 	mu    sync.Mutex
-	rings []ringEvents // as the reader's rings
+	rings []ringEvents // in the order of the reader's rings
 }
 
 var _ interface {
@@ -63,11 +64,12 @@ type ringEvents struct {
 	index int // of the ring in pb
 	owner int
 	plain int    // wakes the reader as the setup says
-	bell  int    // wakes it at each output; 0: there is none
-	lost  uint64 // of events that are closed
+	bell  int    // wakes it at each output; 0: no doorbell
+	lost  uint64 // counted by events closed since
 }
 
-// openEvents opens a ring for each CPU of the setup. Nothing is in the user's map yet. The map stays the caller's if it fails.
+// openEvents opens a ring for each CPU of the setup, and stores them in the user's map. On failure
+// the map stays the caller's.
 func openEvents(m *Map, setup kernel.Setup) (p *Events, err error) {
 	if last := setup.CPUs[len(setup.CPUs)-1]; last >= m.info.MaxEntries {
 		return nil, tooSmall(m.info, last)
@@ -95,7 +97,7 @@ func openEvents(m *Map, setup kernel.Setup) (p *Events, err error) {
 	return p, nil
 }
 
-// finish prepares all that goes with the rings, and stores them in the user's map.
+// finish prepares everything else for the rings, and stores them in the user's map.
 func (p *Events) finish() (err error) {
 	for i := range p.rings {
 		r, err := p.ring(&p.rings[i])
@@ -107,17 +109,18 @@ func (p *Events) finish() (err error) {
 	if p.poller, err = host.NewPoller(p.rings[0].pb.EpollFD()); err != nil {
 		return err
 	}
-	if p.outputs, err = openOutputs(p.setup.Outputs); err != nil { // before there are rings in the map
+	// Before the map has rings.
+	if p.outputs, err = openOutputs(p.setup.Outputs); err != nil {
 		return err
 	}
-	if p.setup.Bell { // last, as rings can do without the descriptors
+	if p.setup.Bell { // last, as rings work without it
 		p.noBells = p.openBells()
 	}
 	p.replaced, err = p.store()
 	return err
 }
 
-// openFirst opens the rings that a reader begins with.
+// openFirst opens the reader's initial rings.
 func (p *Events) openFirst(cpus []int) error {
 	open := p.openRings
 	if p.standard {
@@ -131,8 +134,9 @@ func (p *Events) openFirst(cpus []int) error {
 	for i, cpu := range cpus {
 		e := &rings[i]
 		if *e, err = newRingEvents(pb, i, cpu); err == nil && p.standard {
-			// The map holds an event of ours: libbpf's does not count losses, and wakes at each output. A watermark is the
-			// ring's own, though, and libbpf's event has left it at half of the ring (ring_buffer_init in kernel/events/ring_buffer.c).
+			// The map gets our own event: libbpf's does not count losses, and wakes at each output.
+			// The watermark belongs to the ring, though, and libbpf's event has set it to half of
+			// the ring (ring_buffer_init in kernel/events/ring_buffer.c).
 			e.plain, err = openOnto(e, p.attr)
 		}
 		if err != nil {
@@ -147,22 +151,23 @@ func (p *Events) openFirst(cpus []int) error {
 	return nil
 }
 
-// newRingEvents is the ring of that index in pb, with no other event than its owner.
+// newRingEvents describes the ring of that index in pb. Its only event is the owner.
 func newRingEvents(pb *libbpf.PerfBuffer, index, cpu int) (ringEvents, error) {
 	owner, err := pb.BufferFD(index)
 	return ringEvents{cpu: cpu, pb: pb, index: index, owner: owner, plain: owner}, err
 }
 
-// openStandard has perf_buffer__new set the rings up.
+// openStandard sets the rings up with perf_buffer__new.
 func (p *Events) openStandard(cpus []int) (*libbpf.PerfBuffer, error) {
-	// Which CPUs these are is not to be had from libbpf: those that were online, if the same are still.
+	// libbpf does not say which CPUs it opened. Assume those online before the call, if the set has
+	// not changed since.
 	pb, err := libbpf.New(p.entries.own, p.setup.RingBytes/os.Getpagesize())
 	if err != nil {
 		return nil, err
 	}
 	if online, err := cpulist.Online(cpulist.Dir); err != nil || pb.BufferCnt() != len(cpus) || !slices.Equal(online, cpus) {
 		pb.Free()
-		return nil, errors.Join(err, syscall.ENODEV) // as perf_buffer__new_raw says when a CPU has gone
+		return nil, errors.Join(err, syscall.ENODEV) // as perf_buffer__new_raw if a CPU has gone
 	}
 	return pb, nil
 }
@@ -174,7 +179,7 @@ func (p *Events) openRings(cpus []int) (*libbpf.PerfBuffer, error) {
 
 func (p *Events) countsLost() bool { return p.attr.Read_format&unix.PERF_FORMAT_LOST != 0 }
 
-// ring returns the memory of the ring that libbpf has made.
+// ring wraps the memory of a ring that libbpf created.
 func (p *Events) ring(e *ringEvents) (*raw.Ring, error) {
 	meta, data, err := e.pb.Buffer(e.index)
 	if err != nil {
@@ -229,33 +234,33 @@ func openOnto(e *ringEvents, attr unix.PerfEventAttr) (int, error) {
 	return fd, nil
 }
 
-// Now is the kernel's CLOCK_MONOTONIC.
+// Now returns CLOCK_MONOTONIC as the kernel reads it.
 func (p *Events) Now() uint64 { return p.clock.Now() }
 
-// Rings returns the rings that openEvents has opened.
+// Rings returns the rings that openEvents opened.
 func (p *Events) Rings() []*raw.Ring { return p.memory }
 
-// Bells is why there are no doorbells.
+// Bells returns why the rings have no doorbells.
 func (p *Events) Bells() error { return p.noBells }
 
-// Replaced is how many entries of the map were another's.
+// Replaced returns how many of the map's entries held another reader's events.
 func (p *Events) Replaced() int { return p.replaced }
 
-// Map is the user's.
+// Map returns the id and name of the user's map.
 func (p *Events) Map() (id int, name string) { return p.entries.ID, p.entries.Name }
 
-// Grace is grace.Open.
+// Grace calls grace.Open.
 func (p *Events) Grace(o grace.Options) (grace.Provider, error) { return grace.Open(o) }
 
-// Wait is the poller's.
+// Wait calls the poller's Wait.
 func (p *Events) Wait(until time.Time, ready func(woken bool) bool) error {
 	return p.poller.Wait(until, ready)
 }
 
-// PollFD is the epoll descriptor that wakeups make readable.
+// PollFD returns the epoll descriptor that a wakeup makes readable.
 func (p *Events) PollFD() int { return p.rings[0].pb.EpollFD() }
 
-// Group is host.Group.
+// Group calls host.Group.
 func (p *Events) Group() (kernel.Group, error) { return host.Group(p) }
 
 // Interrupt ends a Wait.
@@ -264,20 +269,20 @@ func (p *Events) Interrupt() { p.poller.Interrupt() }
 // Outputs is what programs count themselves.
 func (p *Events) Outputs() kernel.Outputs { return p.outputs.look() }
 
-// close closes the ring's events, but for its owner.
+// close closes the ring's events, except its owner.
 func (e *ringEvents) close() {
 	for fd := range e.others {
 		unix.Close(fd)
 	}
 }
 
-// Free closes the events, unmaps the rings, and lets the maps go.
+// Free closes the events, unmaps the rings, and releases the maps.
 func (p *Events) Free() {
 	p.release()
 	unix.Close(p.entries.fd)
 }
 
-// release is Free, but for the user's map.
+// release is Free, except for the user's map.
 func (p *Events) release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -296,7 +301,7 @@ func (p *Events) release() {
 	p.outputs.close()
 }
 
-// others goes over the ring's open events besides its owner, which is libbpf's.
+// others iterates over the ring's open events except its owner, which libbpf closes.
 func (e *ringEvents) others(yield func(fd int) bool) {
 	for _, fd := range [...]int{e.plain, e.bell} {
 		if fd != 0 && fd != e.owner && !yield(fd) {

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Online returns the CPUs that are to be read, and online.
+// Online returns the CPUs to read that are online.
 func (p *Events) Online() ([]int, error) {
 	online, err := cpulist.Online(cpulist.Dir)
 	if named := p.setup.Follow; err == nil && len(named) > 0 {
@@ -19,18 +19,19 @@ func (p *Events) Online() ([]int, error) {
 	return online, err
 }
 
-// Index is which ring a CPU has.
+// Index returns the index of a CPU's ring, or -1.
 func (p *Events) Index(cpu int) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.IndexFunc(p.rings, func(e ringEvents) bool { return e.cpu == cpu })
 }
 
-// Alive reports whether outputs on ring i's CPU, which is online, land in it. They do not if the CPU has
-// been offline since the event was opened: the kernel then takes the event out of the CPU's context
-// (perf_event_exit_cpu_context), enabling it does not put it back, and its clock stands still.
+// Alive reports whether outputs on ring i's CPU, which is online, land in the ring. They do not if
+// the CPU has been offline since the event was opened. The kernel then removed the event from the
+// CPU's context (perf_event_exit_cpu_context). Enabling does not put it back, and its clock stands
+// still.
 func (p *Events) Alive(i int) bool {
-	return alive(p.rings[i].plain) // only who calls this, and reopen, changes it
+	return alive(p.rings[i].plain) // only Reopen by the same caller changes it
 }
 
 func alive(fd int) bool {
@@ -47,7 +48,7 @@ func alive(fd int) bool {
 	return false
 }
 
-// Reopen opens new perf events for ring i. The map's entry is still the old one then.
+// Reopen opens new perf events for ring i. The map's entry still holds the old one.
 func (p *Events) Reopen(i int) error {
 	e := p.rings[i]
 	var err error
@@ -68,12 +69,12 @@ func (p *Events) Reopen(i int) error {
 			old.lost += lost
 		}
 	}
-	old.close() // the map still has them
+	old.close() // the map still holds them
 	old.plain, old.bell = e.plain, e.bell
 	return nil
 }
 
-// Add opens a ring for a CPU that has none. It is not in the map yet.
+// Add opens a ring for a CPU that has none, without storing it in the map.
 func (p *Events) Add(cpu int) (*raw.Ring, error) {
 	if cpu >= p.entries.MaxEntries {
 		return nil, tooSmall(p.entries.Map, cpu)
@@ -94,7 +95,7 @@ func (p *Events) Add(cpu int) (*raw.Ring, error) {
 		err = p.openBell(&e)
 	}
 	if err != nil {
-		pb.Free() // closes, and so leaves the epoll set
+		pb.Free() // closing also removes it from the epoll set
 		return nil, fmt.Errorf("a ring for CPU %d: %w", cpu, err)
 	}
 	p.mu.Lock()
@@ -103,14 +104,14 @@ func (p *Events) Add(cpu int) (*raw.Ring, error) {
 	return memory, nil
 }
 
-// CPUs returns the CPUs that may have a ring some day.
+// CPUs returns all CPUs that may ever get a ring.
 func (p *Events) CPUs() []int {
 	if len(p.setup.Follow) > 0 {
 		return p.setup.Follow
 	}
 	cpus, err := cpulist.Possible(cpulist.Dir)
 	if err != nil {
-		return nil // then none are added
+		return nil // then Add is never called
 	}
 	return cpus
 }
@@ -118,8 +119,8 @@ func (p *Events) CPUs() []int {
 // Changed blocks until CPUs may have come or gone.
 func (p *Events) Changed(atMost time.Duration) bool { return p.watch.wait(atMost) }
 
-// StopWatching ends that.
+// StopWatching ends Changed.
 func (p *Events) StopWatching() { p.watch.close() }
 
-// WatchErr is why it looks every now and then.
+// WatchErr returns why Changed polls instead of waiting for uevents.
 func (p *Events) WatchErr() error { return p.watch.err() }

@@ -7,7 +7,7 @@ import (
 
 const bpfMapTypeRingbuf = 27
 
-// checkType makes sure that the map has perf rings.
+// checkType refuses maps without perf rings.
 func checkType(m host.Map) error {
 	switch m.Type {
 	case libbpf.MapTypePerfEventArray:

@@ -11,17 +11,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Map is a perf event array in which rings are to be opened. It is a kernel.Opener.
+// Map is a perf event array to open rings in. It implements kernel.Opener.
 type Map struct {
-	FD       int  // the user's, which is duplicated
-	Standard bool // perf_buffer__new is to set the rings up: those of all CPUs that are online, without times
+	FD int // the user's descriptor, which Online duplicates
+	// perf_buffer__new sets up the rings: one per online CPU, without times.
+	Standard bool
 
 	fd    int
 	info  host.Map
 	watch *cpuWatch // nil: the descriptor is not duplicated yet
 }
 
-// Online returns the CPUs that are online, if the map is one to read.
+// Online returns the CPUs that are online, if rings can be opened in the map.
 func (m *Map) Online() (online []int, err error) {
 	if err := host.Refuse32Bit(); err != nil {
 		return nil, fmt.Errorf("perfbuf.Open: %w", err)
@@ -34,7 +35,7 @@ func (m *Map) Online() (online []int, err error) {
 			unix.Close(m.fd)
 			return nil, err
 		}
-		m.watch = watchCPUs() // before the list is read
+		m.watch = watchCPUs() // before reading the list
 	}
 	if online, err = cpulist.Online(cpulist.Dir); err != nil {
 		err = fmt.Errorf("perfbuf.Open: %w", err)
@@ -45,7 +46,7 @@ func (m *Map) Online() (online []int, err error) {
 	return online, err
 }
 
-// Close is for a Map of which Open has not succeeded.
+// Close is for a Map whose Open has not succeeded.
 func (m *Map) Close() {
 	if m.watch != nil {
 		m.watch.close()
@@ -53,7 +54,8 @@ func (m *Map) Close() {
 	}
 }
 
-// Open opens rings, and stores them in the map. From then on the map is theirs. The error wraps ENODEV if a CPU has gone offline.
+// Open opens rings and stores them in the map, which then belongs to them. The error wraps ENODEV
+// if a CPU has gone offline.
 func (m *Map) Open(setup kernel.Setup) (kernel.Kernel, error) {
 	p, err := openEvents(m, setup)
 	if err != nil {

@@ -9,13 +9,13 @@ import (
 
 const bpfMapTypePerCPUArray = 6
 
-// outputs is what kernel.OutputCounts names. nil is nothing.
+// outputs reads the counts that kernel.OutputCounts names. A nil *outputs counts nothing.
 type outputs struct {
 	mu     sync.Mutex
-	read   func() (kernel.Outputs, error) // what has been counted ever; nil: no more
+	read   func() (kernel.Outputs, error) // the running totals; nil after close
 	free   func()
 	begin  kernel.Outputs
-	latest kernel.Outputs // since then
+	latest kernel.Outputs // since begin
 }
 
 func newOutputs(read func() (kernel.Outputs, error), free func()) (*outputs, error) {
@@ -23,7 +23,7 @@ func newOutputs(read func() (kernel.Outputs, error), free func()) (*outputs, err
 	return &outputs{read: read, free: free, begin: begin}, err
 }
 
-// look returns what has been counted since newOutputs, as of now or of close.
+// look returns the counts since newOutputs, up to now or up to the last look before close.
 func (o *outputs) look() kernel.Outputs {
 	if o == nil {
 		return kernel.Outputs{}
@@ -54,7 +54,7 @@ func (o *outputs) update() {
 	o.latest = s
 }
 
-// close keeps the counts as they were at the latest look.
+// close keeps the counts of the latest look.
 func (o *outputs) close() {
 	if o == nil {
 		return

@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Counts are those since newOutputs. A look that fails says so, and leaves the counts as they were; after close they stay.
+// Counts start at newOutputs. A failed look reports the error and keeps the counts; after close
+// they stay.
 func TestOutputs(t *testing.T) {
 	var none *outputs
 	require.Equal(t, kernel.Outputs{}, none.look())

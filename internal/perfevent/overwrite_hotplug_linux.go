@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// follow gives rings to CPUs that come online, and gives those of CPUs that are back new events.
+// follow opens rings for CPUs that come online, and new events for CPUs that come back.
 func (p *Overwritable) follow() {
 	for atMost := time.Duration(0); p.watch.wait(atMost); {
 		err := p.followOnce()
@@ -38,7 +38,8 @@ func (p *Overwritable) followOnce() (failed error) {
 }
 
 func (p *Overwritable) followCPU(cpu int) error {
-	i := slices.IndexFunc(p.rings, func(r overwritten) bool { return r.cpu == cpu }) // only this goroutine changes them
+	// Only this goroutine changes p.rings.
+	i := slices.IndexFunc(p.rings, func(r overwritten) bool { return r.cpu == cpu })
 	if i >= 0 && alive(p.rings[i].event) {
 		return nil
 	}
@@ -48,7 +49,7 @@ func (p *Overwritable) followCPU(cpu int) error {
 	if err != nil {
 		return fmt.Errorf("a ring for CPU %d: %w", cpu, err)
 	}
-	if err := p.Wait(); err != nil { // for outputs that have not found the entry
+	if err := p.Wait(); err != nil { // outputs that missed the new entry have ended
 		return err
 	}
 	p.mu.Lock()
@@ -61,14 +62,14 @@ func (p *Overwritable) followCPU(cpu int) error {
 	return nil
 }
 
-// plug opens the ring of a CPU, or, if it has ring i, another event for it.
+// plug opens the ring of a CPU, or another event for its ring i.
 func (p *Overwritable) plug(i, cpu int) error {
 	if i < 0 {
 		if err := p.open(cpu); err != nil {
 			return err
 		}
 		i = len(p.rings) - 1
-		p.rings[i].began = math.MaxUint64 - 1 // until outputs are sure to come
+		p.rings[i].began = math.MaxUint64 - 1 // until all outputs find the new event
 		return p.entries.set(cpu, p.rings[i].event)
 	}
 	r := &p.rings[i]
@@ -81,7 +82,7 @@ func (p *Overwritable) plug(i, cpu int) error {
 		return &callError{"PERF_EVENT_IOC_SET_OUTPUT", cpu, err}
 	}
 	if r.event != r.owner {
-		unix.Close(r.event) // the map still has it
+		unix.Close(r.event) // the map still holds it
 	}
 	r.event, r.began = fd, math.MaxUint64-1
 	return p.entries.set(cpu, fd)

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The ring of a CPU that is back is complete once outputs are sure to find its new event, and no sooner.
+// The ring of a CPU that came back is complete once all outputs find its new event, and no sooner.
 func TestKernelReplugBegins(t *testing.T) {
 	kerneltest.RequireRoot(t)
 	fd, err := libbpf.MapCreate(libbpf.MapTypePerfEventArray, "replugged", 4, 4, 1, 0)
@@ -27,7 +27,8 @@ func TestKernelReplugBegins(t *testing.T) {
 	require.NoError(t, p.plug(0, 0))
 	require.EqualValues(t, uint64(math.MaxUint64-1), p.Rings()[0].Began)
 
-	require.NoError(t, unix.IoctlSetInt(p.rings[0].event, unix.PERF_EVENT_IOC_DISABLE, 0)) // as one whose CPU has gone: its clock stands still
+	// Like an event whose CPU has gone: its clock stands still.
+	require.NoError(t, unix.IoctlSetInt(p.rings[0].event, unix.PERF_EVENT_IOC_DISABLE, 0))
 	require.NoError(t, p.followCPU(0))
 	require.Greater(t, p.Rings()[0].Began, opened)
 	require.LessOrEqual(t, p.Rings()[0].Began, p.Now())

@@ -18,8 +18,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Overwritable is rings that the kernel overwrites, one for each CPU, in the user's map. libbpf maps rings read-write, which makes them such
-// as fill up (perf_mmap in kernel/events/core.c), so these are opened and mapped here.
+// Overwritable owns one ring per CPU that the kernel overwrites, in the user's map. libbpf maps
+// rings read-write, and the kernel never overwrites those (perf_mmap in kernel/events/core.c). So
+// this package opens and maps these itself.
 type Overwritable struct {
 	setup    OverwriteSetup
 	entries  *userMap // nil: not open yet
@@ -38,16 +39,16 @@ type Overwritable struct {
 	written, refused uint64 // of rings that are closed
 }
 
-// OverwriteSetup is what such rings are to be like.
+// OverwriteSetup configures the rings.
 type OverwriteSetup struct {
-	CPUs      []int // in order
-	Follow    []int // of CPUs that come later, those that are to have rings; nil: all
-	RingBytes int   // data bytes of each, a power of two of pages
+	CPUs      []int // ascending
+	Follow    []int // CPUs that get a ring when they come online; nil: all
+	RingBytes int   // data bytes of each ring: pages, a power of two of them
 	Grace     grace.Options
 }
 
-// overwritten is one of the rings. The event that it is mapped by lives as long as the ring. Outputs come through event, another one since the
-// CPU was offline: see Alive in hotplug_linux.go.
+// overwritten is one ring. Its owner, the event that maps it, lives as long as the ring. Outputs
+// arrive through event, which a new one replaces after the CPU was offline: see Alive.
 type overwritten struct {
 	cpu          int
 	owner, event int
@@ -56,7 +57,8 @@ type overwritten struct {
 	began        uint64
 }
 
-// OpenOverwritable opens rings and stores them in the map that fd refers to. setup chooses them, given the CPUs that are online.
+// OpenOverwritable opens rings and stores them in the map that fd refers to. setup picks the rings,
+// given the online CPUs.
 func OpenOverwritable(fd int, setup func(online []int) (OverwriteSetup, error)) (*Overwritable, error) {
 	for try := 1; ; try++ {
 		p, err := openOverwritable(fd, setup)
@@ -64,7 +66,7 @@ func OpenOverwritable(fd int, setup func(online []int) (OverwriteSetup, error)) 
 			p.follower.Go(p.follow)
 			return p, nil
 		}
-		if !errors.Is(err, syscall.ENODEV) || try == 5 { // a CPU has gone offline since the list was read
+		if !errors.Is(err, syscall.ENODEV) || try == 5 { // a CPU has gone since
 			return nil, err
 		}
 	}
@@ -104,7 +106,7 @@ func openOverwritable(fd int, setup func(online []int) (OverwriteSetup, error)) 
 		unix.Close(dup)
 		return nil, err
 	}
-	p.watch = watchCPUs() // before the list is read
+	p.watch = watchCPUs() // before reading the list
 	online, err := cpulist.Online(cpulist.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("flight.Open: %w", err)
@@ -127,7 +129,7 @@ func openOverwritable(fd int, setup func(online []int) (OverwriteSetup, error)) 
 			p.replaced++
 		}
 	}
-	// It waits for outputs that have found the map's entries of before.
+	// Open waits for outputs that have found the map's previous entries.
 	if p.provider, err = grace.Open(p.setup.Grace); err != nil {
 		return nil, fmt.Errorf("flight.Open: %w", err)
 	}
@@ -138,15 +140,15 @@ func openOverwritable(fd int, setup func(online []int) (OverwriteSetup, error)) 
 	return p, nil
 }
 
-// overwriteAttr wakes nobody: there is no poller. The kernel takes note once a ring's size (rb->watermark in ring_buffer_init,
-// kernel/events/ring_buffer.c), instead of twice.
+// overwriteAttr disables wakeups, since nothing polls. The kernel notes a crossed watermark once
+// per lap instead of twice (rb->watermark in ring_buffer_init, kernel/events/ring_buffer.c).
 func overwriteAttr() *unix.PerfEventAttr {
 	a := attr(kernel.Setup{WakeupBytes: math.MaxInt32})
 	a.Bits |= unix.PerfBitWriteBackward
 	return a
 }
 
-// callError says which system call has failed.
+// callError names the system call that failed.
 type callError struct {
 	call string
 	cpu  int
@@ -169,7 +171,7 @@ func (p *Overwritable) event(cpu int) (int, error) {
 	return fd, nil
 }
 
-// open opens the ring of a CPU. It is not in the map yet.
+// open opens the ring of a CPU, without storing it in the map.
 func (p *Overwritable) open(cpu int) error {
 	if cpu >= p.entries.MaxEntries {
 		return tooSmall(p.entries.Map, cpu)
@@ -184,7 +186,8 @@ func (p *Overwritable) open(cpu int) error {
 		unix.Close(fd)
 		return &callError{"mmap", cpu, err}
 	}
-	// Invariant: the metadata page comes first. The mapping is there until release, which is after the last use of the ring.
+	// Invariant: the metadata page comes first, and release unmaps the memory after the ring's last
+	// use.
 	ring, err := raw.New(unsafe.Pointer(unsafe.SliceData(memory)), memory[page:], raw.LayoutRawTime)
 	if err != nil {
 		unix.Munmap(memory)
@@ -196,13 +199,13 @@ func (p *Overwritable) open(cpu int) error {
 	return nil
 }
 
-// OverwrittenRing is a ring, and since when all outputs have come to it.
+// OverwrittenRing is a ring and the time from which it is complete.
 type OverwrittenRing struct {
 	*raw.Ring
 	Began uint64
 }
 
-// Rings returns the rings there are. They are mapped until Close.
+// Rings returns the current rings, which stay mapped until Close.
 func (p *Overwritable) Rings() (rings []OverwrittenRing) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -212,8 +215,9 @@ func (p *Overwritable) Rings() (rings []OverwrittenRing) {
 	return rings
 }
 
-// Pause has all outputs to these rings refused with ENOSPC, or accepted again (rb_toggle_paused in kernel/events/ring_buffer.c). Outputs that
-// are under way go on. Refused ones are counted, and reported by the next that is not.
+// Pause makes the kernel refuse all outputs to these rings with ENOSPC, or accept them again
+// (rb_toggle_paused in kernel/events/ring_buffer.c). Outputs under way continue. The kernel counts
+// refused outputs, and reports them with the next accepted one.
 func (p *Overwritable) Pause(on bool) (failed error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -229,34 +233,35 @@ func (p *Overwritable) Pause(on bool) (failed error) {
 	return failed
 }
 
-// Wait is that of grace.Provider.
+// Wait calls the grace.Provider's Wait.
 func (p *Overwritable) Wait() error { return p.provider.Wait() }
 
-// Now is the kernel's CLOCK_MONOTONIC.
+// Now returns CLOCK_MONOTONIC as the kernel reads it.
 func (p *Overwritable) Now() uint64 { return p.clock.Now() }
 
-// Barrier names the way to wait.
+// Barrier names the grace period provider.
 func (p *Overwritable) Barrier() string { return p.provider.Name() }
 
-// Replaced is how many of the map's entries were another reader's.
+// Replaced returns how many of the map's entries held another reader's events.
 func (p *Overwritable) Replaced() int { return p.replaced }
 
-// Displaced looks at the map's entries, and returns what other readers have done to them. After Close it
-// returns what the last look has found.
+// Displaced checks the map's entries and returns how other readers have changed them. After Close
+// it returns the result of the last check.
 func (p *Overwritable) Displaced() kernel.Displaced {
 	p.entries.lookAround()
 	return p.entries.displaced()
 }
 
-// Hotplug is how many CPUs have got rings, or got them back, and why the latest has not, if so.
+// Hotplug returns how many CPUs came online and got a ring or a new event, and why the latest did
+// not.
 func (p *Overwritable) Hotplug() (n uint64, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.added, cmp.Or(p.hot, p.watch.err())
 }
 
-// Counts is how many bytes have been output ever, and how many outputs were refused while paused, which Linux before 6.0 does not tell. It
-// interrupts CPUs. After Close it is what it was then.
+// Counts returns how many bytes were ever output, and how many outputs the kernel refused while
+// paused (0 before Linux 6.0). It interrupts CPUs. After Close it returns the final counts.
 func (p *Overwritable) Counts() (written, refused uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -279,10 +284,11 @@ func (r *overwritten) counts(format uint64) (written, refused uint64) {
 			}
 		}
 	}
-	return -r.ring.Head(), refused // it counts down from 0
+	return -r.ring.Head(), refused // the head counts down from 0
 }
 
-// Close empties those of the map's entries that are still this reader's, unmaps the rings, and lets the map go. No one may use the rings from then on.
+// Close empties the map's entries that this reader still holds, unmaps the rings, and releases the
+// map. Nobody may use the rings from then on.
 func (p *Overwritable) Close() error {
 	p.watch.close()
 	p.follower.Wait()
@@ -296,7 +302,7 @@ func (p *Overwritable) release() (failed error) {
 	for i := range p.rings {
 		r := &p.rings[i]
 		if err := p.entries.empty(r.cpu); err != nil {
-			unix.IoctlSetInt(r.event, unix.PERF_EVENT_IOC_DISABLE, 0) // outputs then fail with EOPNOTSUPP
+			unix.IoctlSetInt(r.event, unix.PERF_EVENT_IOC_DISABLE, 0) // outputs get EOPNOTSUPP
 			failed = cmp.Or(failed, err)
 		}
 		written, refused := r.counts(p.attr.Read_format)

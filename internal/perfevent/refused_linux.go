@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// explain adds to an error of Open what causes it and how to mend it.
+// explain adds the cause of an Open error and its remedy.
 func explain(err error, ringBytes int) error {
 	switch {
 	case errors.Is(err, fs.ErrPermission): // EPERM, EACCES
@@ -27,7 +27,7 @@ func explain(err error, ringBytes int) error {
 	return err
 }
 
-// refused is the system call that has failed, as far as libbpf says, if it is not one of ours.
+// refused names the system call that failed, as far as our own error or libbpf's identifies it.
 func refused(err error) string {
 	var ours *callError
 	if errors.As(err, &ours) {
@@ -47,14 +47,15 @@ func refused(err error) string {
 	return "bpf"
 }
 
-// changes reports whether what has failed was to change a map.
+// changes reports whether the failed call was to change a map.
 func changes(err error) bool {
 	var e *libbpf.Error
 	return errors.As(err, &e) && (e.Call == "bpf_map_update_elem" || e.Call == "bpf_map_delete_elem")
 }
 
-// strict is a level of kernel.perf_event_paranoid that Linux does not know, but kernels of Debian (by default) and Ubuntu do:
-// at it and above, perf events take CAP_SYS_ADMIN, whoever has CAP_PERFMON. Newer ones of Ubuntu take CAP_PERFMON too.
+// strict is a level of kernel.perf_event_paranoid that only kernels of Debian (by default) and
+// Ubuntu know. From there on perf events need CAP_SYS_ADMIN, even with CAP_PERFMON; newer Ubuntu
+// kernels accept CAP_PERFMON.
 const strict = 3
 
 func permissionError(err error, ringBytes, paranoid int) error {
@@ -63,8 +64,8 @@ func permissionError(err error, ringBytes, paranoid int) error {
 	caps := host.Caps()
 	has := func(c uint) bool { return caps>>c&1 != 0 }
 	call := refused(err)
-	lacks := false                // what the call takes
-	if !has(unix.CAP_SYS_ADMIN) { // which stands for the other two
+	lacks := false                // a capability that the call needs
+	if !has(unix.CAP_SYS_ADMIN) { // CAP_SYS_ADMIN includes the other two
 		for _, c := range []struct {
 			bit        uint
 			name, call string
@@ -92,11 +93,12 @@ func permissionError(err error, ringBytes, paranoid int) error {
 		if paranoid >= strict {
 			e.Detail += ", and on Debian and Ubuntu also while kernel.perf_event_paranoid is above 2"
 		}
-	case paranoid >= strict && !has(unix.CAP_SYS_ADMIN) && errors.Is(err, syscall.EACCES) && call != "bpf": // seccomp says EPERM
+	// seccomp returns EPERM.
+	case paranoid >= strict && !has(unix.CAP_SYS_ADMIN) && errors.Is(err, syscall.EACCES) && call != "bpf":
 		e.Missing = []string{"CAP_SYS_ADMIN"}
 		e.Detail = fmt.Sprintf("kernel.perf_event_paranoid is %d: above 2, kernels of Debian and Ubuntu refuse perf events without CAP_SYS_ADMIN, "+
 			"even with CAP_PERFMON: set it to 2 (sysctl kernel.perf_event_paranoid=2), run as root, or grant CAP_SYS_ADMIN", e.Paranoid)
-	case changes(err): // while the calls of bpf before were allowed
+	case changes(err): // the earlier bpf calls were allowed
 		e.Detail = fmt.Sprintf("uid %d has the capabilities for it: the map's descriptor is read-only (BPF_F_RDONLY), or the map frozen (BPF_MAP_FREEZE): pass another",
 			e.UID)
 	default:

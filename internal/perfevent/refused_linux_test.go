@@ -16,11 +16,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// withCaps calls f with the effective capabilities that keep leaves over, on a thread that ends with it.
+// withCaps calls f with the effective capabilities that keep returns, on a thread of its own.
 func withCaps(t *testing.T, keep func(caps uint64) uint64, f func()) {
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // and never unlock: the thread is not to be used again
+		runtime.LockOSThread() // never unlock: the thread must not be reused
 		hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 		var data [2]unix.CapUserData
 		err := unix.Capget(&hdr, &data[0])
@@ -37,7 +37,7 @@ func withCaps(t *testing.T, keep func(caps uint64) uint64, f func()) {
 	require.NoError(t, <-done)
 }
 
-// explained calls explain with just these capabilities, of those that the test has.
+// explained calls explain with those of these capabilities that the test has.
 func explained(t *testing.T, ringBytes int, caps ...uint) (e *host.PermissionError, had uint64) {
 	want := uint64(0)
 	for _, c := range caps {
@@ -138,7 +138,7 @@ func TestPermissionWhereParanoidIsStrict(t *testing.T) {
 	require.Equal(t, []string{"CAP_IPC_LOCK"}, e.Missing, "that is mmap's error")
 }
 
-// Which call it was decides what is missing, where libbpf has said it.
+// The missing capability depends on the call that failed, if libbpf named it.
 func TestPermissionOfTheCall(t *testing.T) {
 	const all = "CAP_BPF CAP_PERFMON CAP_IPC_LOCK"
 	bits := map[string]uint{"CAP_BPF": unix.CAP_BPF, "CAP_PERFMON": unix.CAP_PERFMON, "CAP_IPC_LOCK": unix.CAP_IPC_LOCK}

@@ -13,37 +13,38 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lookEvery is how often a reader looks whether the map's entries are still its own.
+// lookEvery is how often a reader checks that the map's entries are still its own.
 const lookEvery = 2 * time.Second
 
-// userMap is the user's map, and what a reader has in it.
+// userMap is the user's map, with the entries that a reader holds in it.
 //
-// Another reader, of any library, may store its perf events over this one's at any time. They stay:
-// this one looks at an entry of its own before it changes it, and every now and then. User space
-// cannot see what an entry holds (perf_event_fd_array_map_lookup), but a program can.
+// Another reader, of any library, may overwrite this reader's perf events at any time, and its
+// events stay. So this reader checks an entry before changing it, and periodically. User space
+// cannot see an entry's perf event (perf_event_fd_array_map_lookup), but a program can.
 type userMap struct {
 	host.Map
 	fd      int // a duplicate of the user's descriptor
-	own     int // a map of ours, with the same perf events, that no program outputs to
-	compare int // the program that compares the two: see loadCompare; -1: there is none
+	own     int // the reader's own map with the same perf events, which no program outputs to
+	compare int // compares the two maps, see loadCompare; -1: no such program
 	clock   host.Clock
 
 	mu    sync.Mutex
-	held  map[int]*entry // by CPU: entries in which the reader has stored a perf event, and not emptied since
+	held  map[int]*entry // by CPU: entries that the reader has stored and not emptied
 	state kernel.Displaced
-	found []int  // CPUs whose entries were taken, and watch's function has not been told
-	since uint64 // when these were last seen to be ours
+	found []int  // CPUs whose entries were taken, not yet reported
+	since uint64 // when they were last seen to be ours
 	tell  func(cpus []int, since uint64)
-	timer *time.Timer // nil: nobody watches
+	timer *time.Timer // nil: not watching
 }
 
-// entry is one that is held.
+// entry is a held entry.
 type entry struct {
 	seen  uint64 // when it was last seen to be ours
-	taken bool   // it has been another's, or empty, since
+	taken bool   // since then it was another's, or empty
 }
 
-// openUserMap makes the reader's own map. fd and info are what host.DupMap returns, and stay the caller's.
+// openUserMap creates the reader's own map. fd and info come from host.DupMap; fd stays the
+// caller's.
 func openUserMap(fd int, info host.Map, clock host.Clock) (*userMap, error) {
 	own, err := libbpf.MapCreate(libbpf.MapTypePerfEventArray, "ringfold", 4, 4, info.MaxEntries, 0)
 	if err != nil {
@@ -57,25 +58,26 @@ func openUserMap(fd int, info host.Map, clock host.Clock) (*userMap, error) {
 	return m, nil
 }
 
-// close lets go of all but the user's map.
+// close releases everything except the user's map.
 func (m *userMap) close() {
 	m.unwatch()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	clear(m.held) // a look that is late finds nothing to look at
+	clear(m.held) // so that a late look does nothing
 	unix.Close(m.own)
 	if m.compare >= 0 {
 		unix.Close(m.compare)
 	}
 }
 
-// take stores a reader's first perf event in an entry. It reports whether somebody else had one there: deleting an entry says so.
+// take stores a reader's first perf event in an entry. It reports whether the entry held somebody
+// else's, which deleting it reveals.
 func (m *userMap) take(cpu, event int) (replaced bool, err error) {
 	replaced = libbpf.MapDelete(m.fd, uint32(cpu)) == nil
 	return replaced, m.set(cpu, event)
 }
 
-// set stores a perf event in an entry. If the entry is held, and another reader has taken it since, it stays that one's.
+// set stores a perf event in an entry, unless another reader has taken it.
 func (m *userMap) set(cpu, event int) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -83,20 +85,20 @@ func (m *userMap) set(cpu, event int) error {
 		return nil
 	}
 	now := m.clock.Now()
-	if err := libbpf.MapUpdate(m.fd, uint32(cpu), uint32(event)); err != nil { // the entry is what it was
+	if err := libbpf.MapUpdate(m.fd, uint32(cpu), uint32(event)); err != nil { // entry unchanged
 		return fmt.Errorf("the map's entry of CPU %d: %w", cpu, err)
 	}
 	m.held[cpu] = &entry{seen: now}
 	if m.compare >= 0 && m.state.OwnedUntil == 0 {
-		m.state.OwnedUntil = now // the first entry, which may be taken before anybody looks at all
+		m.state.OwnedUntil = now // the first entry may be taken before the first look
 	}
 	if libbpf.MapUpdate(m.own, uint32(cpu), uint32(event)) != nil {
-		libbpf.MapDelete(m.own, uint32(cpu)) // there is nothing to compare with then
+		libbpf.MapDelete(m.own, uint32(cpu)) // then look has nothing to compare with
 	}
 	return nil
 }
 
-// empty empties an entry that is held, unless another reader has taken it since.
+// empty empties a held entry, unless another reader has taken it.
 func (m *userMap) empty(cpu int) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -109,9 +111,9 @@ func (m *userMap) empty(cpu int) error {
 	return nil
 }
 
-// look says what is in an entry, as far as can be seen, and notes who has taken it. Whoever takes the
-// entry between this and a change that follows loses it: the kernel has no call for both, and these
-// are microseconds. The caller holds mu.
+// look compares a held entry with our map and notes if another reader has taken it. A reader that
+// takes the entry between this and a following change loses it: the kernel has no call that does
+// both. The gap is microseconds. The caller holds mu.
 func (m *userMap) look(cpu int) content {
 	e := m.held[cpu]
 	if e == nil || m.compare < 0 {
@@ -143,15 +145,15 @@ func cannotLook(why error) error {
 	return fmt.Errorf("cannot look whether the map's entries are still this reader's: %w", why)
 }
 
-// displaced is what others have done to the entries, as of the latest look at each.
+// displaced returns the changes by other readers, as of the latest look at each entry.
 func (m *userMap) displaced() kernel.Displaced {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.state
 }
 
-// watch looks at all entries now and every now and then, until unwatch. It calls tell, unless that is nil, when
-// others have taken more, as report does.
+// watch checks all entries now and periodically until unwatch. If tell is not nil, report calls it
+// when other readers have taken more entries.
 func (m *userMap) watch(tell func(cpus []int, since uint64)) {
 	m.mu.Lock()
 	m.tell, m.timer = tell, time.AfterFunc(lookEvery, m.lookAround)
@@ -159,7 +161,7 @@ func (m *userMap) watch(tell func(cpus []int, since uint64)) {
 	m.lookAround()
 }
 
-// unwatch looks once more, and for the last time.
+// unwatch checks one last time.
 func (m *userMap) unwatch() {
 	m.lookAround()
 	m.mu.Lock()
@@ -170,7 +172,7 @@ func (m *userMap) unwatch() {
 	}
 }
 
-// lookAround looks at all entries, while somebody watches.
+// lookAround checks all entries while watching.
 func (m *userMap) lookAround() {
 	m.mu.Lock()
 	if m.timer == nil {
@@ -196,11 +198,11 @@ func (m *userMap) lookAtAll() {
 	}
 }
 
-// report tells of entries that were found to be taken, if there are any, and then of all. No locks are held.
+// report passes on newly taken entries, after checking all others. The caller holds no locks.
 func (m *userMap) report() {
 	m.mu.Lock()
 	if len(m.found) > 0 {
-		m.lookAtAll() // whoever takes one usually takes all
+		m.lookAtAll() // a reader that takes one usually takes all
 	}
 	found, since, tell := m.found, m.since, m.tell
 	m.found = nil

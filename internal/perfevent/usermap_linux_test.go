@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An entry that is taken before anybody has looked: no events are missing up to when it was stored.
+// Another reader takes an entry before the first look. No events are missing before it was stored.
 func TestKernelTakenBeforeTheFirstLook(t *testing.T) {
 	kerneltest.RequireRoot(t)
 	clock, err := host.NewClock()

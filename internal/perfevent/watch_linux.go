@@ -10,28 +10,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cpuWatch hears of CPUs that come and go from the kernel's uevents (device_online in
-// drivers/base/core.c), as udev does. An idle reader has nothing to do meanwhile.
+// cpuWatch learns of CPU hotplug from the kernel's uevents (device_online in drivers/base/core.c),
+// as udev does. It costs an idle reader nothing.
 type cpuWatch struct {
-	socket *os.File      // nil: there is none, and pollInterval has to do
-	why    error         // why not
-	closed chan struct{} // without a socket
+	socket *os.File      // nil: no socket, so it polls every pollInterval
+	why    error         // why there is no socket
+	closed chan struct{} // ends polling
 }
 
-// pollInterval is how often to look where uevents cannot be had.
+// pollInterval is how often to read the list of CPUs without uevents.
 const pollInterval = 500 * time.Millisecond
 
 func watchCPUs() *cpuWatch {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_KOBJECT_UEVENT)
 	if err == nil {
-		if err = unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: 1}); err != nil { // 1: the kernel's own
+		// Group 1 has the kernel's own uevents.
+		if err = unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: 1}); err != nil {
 			unix.Close(fd)
 		}
 	}
 	var socket *os.File
 	if err == nil {
 		socket = os.NewFile(uintptr(fd), "uevents")
-		if err = socket.SetReadDeadline(time.Time{}); err != nil { // it is not in the runtime's poller
+		if err = socket.SetReadDeadline(time.Time{}); err != nil { // not in the runtime's poller
 			socket.Close()
 		}
 	}
@@ -44,7 +45,7 @@ func watchCPUs() *cpuWatch {
 
 func (w *cpuWatch) err() error { return w.why }
 
-// wait blocks until a CPU has come or gone, or for atMost, if that is not 0. It returns false after
+// wait blocks until a CPU has come or gone, or for atMost if that is not 0. It returns false after
 // close.
 func (w *cpuWatch) wait(atMost time.Duration) bool {
 	if w.socket == nil {
@@ -60,8 +61,9 @@ func (w *cpuWatch) wait(atMost time.Duration) bool {
 		deadline = time.Now().Add(atMost)
 	}
 	w.socket.SetReadDeadline(deadline)
-	// A uevent begins with "online@/devices/system/cpu/cpu3" and the rest does not matter (uevent_net_broadcast in
-	// lib/kobject_uevent.c): read whole, it would make the goroutine's stack the largest part of a reader's memory.
+	// A uevent begins with "online@/devices/system/cpu/cpu3", and the rest does not matter
+	// (uevent_net_broadcast in lib/kobject_uevent.c). A buffer for all of it would make the
+	// goroutine's stack the largest part of a reader's memory.
 	buf := make([]byte, 64)
 	for {
 		n, err := w.socket.Read(buf)
@@ -70,7 +72,7 @@ func (w *cpuWatch) wait(atMost time.Duration) bool {
 			if bytes.Contains(buf[:n], []byte("@/devices/system/cpu/cpu")) {
 				return true
 			}
-		case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, unix.ENOBUFS): // some were dropped
+		case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, unix.ENOBUFS): // some dropped
 			return true
 		default:
 			return false

@@ -20,7 +20,8 @@ func TestWatchHearsOfCPUs(t *testing.T) {
 	require.True(t, w.wait(time.Nanosecond), "the time is up")
 	done := make(chan bool, 1)
 	go func() { done <- w.wait(0) }()
-	require.NoError(t, os.WriteFile("/sys/devices/virtual/mem/null/uevent", []byte("change"), 0)) // of no CPU
+	// A uevent of another device.
+	require.NoError(t, os.WriteFile("/sys/devices/virtual/mem/null/uevent", []byte("change"), 0))
 	select {
 	case <-done:
 		require.Fail(t, "woken by another device")
@@ -35,7 +36,7 @@ func TestWatchHearsOfCPUs(t *testing.T) {
 	require.False(t, w.wait(0))
 }
 
-// Where there are no uevents, the list of CPUs is read now and then.
+// Without uevents, the list of CPUs is read periodically.
 func TestWatchWithoutUevents(t *testing.T) {
 	w := &cpuWatch{why: os.ErrPermission, closed: make(chan struct{})}
 	require.True(t, w.wait(0))
