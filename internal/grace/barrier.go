@@ -7,32 +7,34 @@ import (
 	"time"
 )
 
-// DefaultGuard is the guard, in ns, of a barrier that is not told another one: far more than the
-// clocks of different CPUs are apart, also while adjtimex changes their rate. docs/ordering.md says what was measured.
+// DefaultGuard is a barrier's guard, in ns, unless BarrierOptions sets another. It is far more than
+// the clocks of two CPUs differ, even while adjtimex changes their rate: see docs/ordering.md.
 const DefaultGuard = 10_000
 
-// backoff is how long a barrier at least does nothing after a wait that failed: what failed once
-// probably fails again, and fails fast.
+// backoff is the least pause after a failed wait: the next one probably fails too, and fails fast.
 const backoff = 10 * time.Millisecond
 
-// saved is for how long the intervals of a barrier that is not asked for add up: that many rounds may then begin
-// without any interval.
+// saved bounds how much unused interval an idle barrier accumulates. Rounds worth that much may
+// then begin without any interval.
 const saved = 16 * time.Millisecond
 
 // BarrierOptions tune a barrier.
 type BarrierOptions struct {
-	Guard    uint64        // ns by which the clocks of two CPUs may differ; 0 means DefaultGuard. A provider may need more
-	Interval time.Duration // from the start of one round to that of the next, on average: see saved; 0 means none
+	// ns by which the clocks of two CPUs may differ; 0 means DefaultGuard. A provider may need
+	// more.
+	Guard uint64
+	// The average time between the starts of two rounds, see saved; 0 means none.
+	Interval time.Duration
 }
 
-// Barrier turns grace periods into a watermark: a time up to which every event is published. A round
-// of it reads the clock and then waits for a grace period. A program that was running when the wait
-// began has finished when it ends. One that began later read its CPU's clock after ours was read, so
-// its events are later than that time, less the guard. A reader that loads the watermark first, and then
-// the heads of the rings, finds every event up to the watermark below those heads.
+// Barrier turns grace periods into a watermark: a time up to which every event is published. A
+// round reads the clock and then waits for a grace period. A program that was running when the wait
+// began has finished when it ends. A later program read its CPU's clock after the round did, so its
+// events are later than that time, less the guard. A reader that loads the watermark and then the
+// heads of the rings finds every event up to the watermark below those heads.
 //
-// Rounds are made on request only: without requests a barrier costs nothing. All methods are safe for
-// concurrent use.
+// A barrier makes rounds on request only, so without requests it costs nothing. All methods are
+// safe for concurrent use.
 type Barrier struct {
 	provider Provider
 	clock    func() uint64
@@ -54,8 +56,8 @@ type Barrier struct {
 	durations
 }
 
-// New makes a barrier, which the provider then belongs to. clock returns CLOCK_MONOTONIC in ns, as
-// the kernel stamps events.
+// New makes a barrier, which then owns the provider. clock returns CLOCK_MONOTONIC in ns, the clock
+// that stamps events.
 func New(p Provider, clock func() uint64, o BarrierOptions) *Barrier {
 	if o.Guard == 0 {
 		o.Guard = DefaultGuard
@@ -71,16 +73,16 @@ func New(p Provider, clock func() uint64, o BarrierOptions) *Barrier {
 	return b
 }
 
-// Start starts the goroutine that serves requests. Waiting blocks its OS thread, but it has none of its own: handing a request to another
-// thread, and its end back, took half of the time until a rare event was delivered. Calls after the first do nothing.
+// Start starts the goroutine that serves requests. A wait blocks the goroutine's OS thread, but the
+// goroutine has no dedicated one. Passing a request and its end between threads took half of a rare
+// event's latency. Later calls do nothing.
 func (b *Barrier) Start() { b.start.Do(func() { go b.run() }) }
 
-// Request asks for one more round that begins after this call. It never blocks. A request while
-// another one waits for its round is the same request; one during a round leads to another round
-// after it. After Close it does nothing.
+// Request asks for a round that begins after this call. It never blocks. Requests before a round
+// begins share it; a request during a round leads to another one. After Close it does nothing.
 func (b *Barrier) Request() {
-	// The swap comes before the clock of the round that clears pending is read: even a request that
-	// finds another one is served by a round that begins later.
+	// Round clears pending before it reads the clock. So even a request that finds pending set gets
+	// a round that reads the clock later.
 	if b.closed() || b.pending.Swap(true) {
 		return
 	}
@@ -90,19 +92,19 @@ func (b *Barrier) Request() {
 // Requested reports whether a requested round has not begun yet.
 func (b *Barrier) Requested() bool { return b.pending.Load() }
 
-// Watermark returns the time up to which, and including which, every event is published: its heads
-// are to be loaded after this call. It never goes back, and is 0 before the first round.
+// Watermark returns the time up to which, inclusive, every event is published. Load the rings'
+// heads after this call. It never goes back, and is 0 before the first round.
 //
-// The load is an acquire and pairs with Round's store, and so with all that happened before it.
+// The load is an acquire and pairs with Round's store, and so with everything before that store.
 func (b *Barrier) Watermark() uint64 { return b.watermark.Load() }
 
-// Done returns the channel that receives when a round has ended, a failed one too. It holds one
-// signal, which stands for all the rounds since the last receive. It is never closed.
+// Done returns a channel that receives when a round ends, even a failed one. It holds one signal,
+// which stands for all rounds since the last receive. Nobody closes it.
 func (b *Barrier) Done() <-chan struct{} { return b.done }
 
-// Round makes one round, in the caller's goroutine, and serves the pending request with it. It blocks
-// for as long as the provider's Wait, and the rounds before it, take. It returns the Wait's error,
-// and then leaves the watermark as it is; after Close, os.ErrClosed.
+// Round makes one round in the caller's goroutine, which also serves the pending request. It blocks
+// for earlier rounds and for the provider's Wait, and returns that Wait's error. After an error the
+// watermark stays. After Close it returns os.ErrClosed.
 func (b *Barrier) Round() error {
 	b.round.Lock()
 	defer b.round.Unlock()
@@ -113,24 +115,25 @@ func (b *Barrier) Round() error {
 
 	b.pending.Store(false)
 	began := b.begin()
-	t0 := b.clock() // before the wait: a program that begins during the wait is not waited for
+	t0 := b.clock() // before the wait, which does not cover programs that begin during it
 	err := b.provider.Wait()
 	b.end(began, err)
 	if err == nil && t0 > b.guard {
-		// Inclusive, hence one less: with clocks apart by all of the guard, an event of the time t0-guard
-		// may be yet to come.
+		// The watermark is inclusive, hence one less. If clocks differ by the whole guard, an event
+		// at t0-guard may still come.
 		//
 		// The store is a release. A program stores a record's bytes and then data_head, in
-		// perf_output_put_handle; the end of its RCU section orders both before the end of the grace
-		// period, and so before this store. A reader that sees it therefore sees those heads, or later ones.
+		// perf_output_put_handle. The end of its RCU section orders both before the end of the
+		// grace period, and so before this store. A reader that sees the store therefore sees those
+		// heads, or later ones.
 		b.watermark.Store(max(b.watermark.Load(), t0-b.guard-1))
 	}
 	signal(b.done)
 	return err
 }
 
-// Close ends the goroutine and lets go of the provider, once no round uses it. It does not
-// wait for that, and never blocks. It may be called more than once.
+// Close ends the goroutine and closes the provider once no round uses it. It never blocks, and
+// repeated calls do nothing.
 func (b *Barrier) Close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -162,7 +165,6 @@ func (b *Barrier) leave() {
 	}
 }
 
-// run is the goroutine.
 func (b *Barrier) run() {
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
@@ -183,9 +185,9 @@ func (b *Barrier) run() {
 			}
 		}
 		if !b.Requested() {
-			continue // somebody else's Round has served it
+			continue // another goroutine's Round has served it
 		}
-		// What was not used of late may be used now, within bounds: events that are rare come as some in a row.
+		// Rare events come in bursts. So unused time counts, within bounds.
 		now := time.Now()
 		if least := now.Add(-max(saved-b.interval, 0)); next.Before(least) {
 			next = least

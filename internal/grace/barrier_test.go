@@ -14,7 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A request that comes once the clock has been read leads to another round: an event may be later than that reading.
+// A request after the clock was read leads to another round: an event may be later than that
+// reading.
 func TestRequestAfterTheClock(t *testing.T) {
 	var b *Barrier
 	b = New(waitFunc(func() error { return nil }), func() uint64 { b.Request(); return 1 }, BarrierOptions{})
@@ -23,8 +24,8 @@ func TestRequestAfterTheClock(t *testing.T) {
 	require.True(t, b.Requested())
 }
 
-// The clock is read before the wait, as a program that begins meanwhile is not waited for, and nothing is
-// published before the wait has ended. The watermark never goes back.
+// The barrier reads the clock before the wait, which does not cover programs that begin during it.
+// It publishes nothing before the wait ends. The watermark never goes back.
 func TestWatermark(t *testing.T) {
 	const guard = 100
 	var clock atomic.Uint64
@@ -51,7 +52,8 @@ func TestWatermark(t *testing.T) {
 	require.EqualValues(t, 1_000_000-DefaultGuard-1, b.Watermark())
 }
 
-// Requests before a round are one; one during a round leads to another; none, to none.
+// Requests before a round share it. A request during a round leads to another. Without a request
+// there is no round.
 func TestRequestsCoalesce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newFake(t)
@@ -85,7 +87,7 @@ func TestRequestsCoalesce(t *testing.T) {
 	})
 }
 
-// Every request is followed by a round that reads the clock later, whoever requests at the same time.
+// After every request, even concurrent ones, a round reads the clock.
 func TestNoRequestIsLost(t *testing.T) {
 	var clock atomic.Uint64
 	b := New(waitFunc(func() error { runtime.Gosched(); return nil }), func() uint64 { return clock.Add(1) }, BarrierOptions{Guard: 1})
@@ -101,7 +103,7 @@ func TestNoRequestIsLost(t *testing.T) {
 					runtime.Gosched()
 				}
 				if i == 0 {
-					b.Round() // beside the goroutine
+					b.Round() // concurrently with the goroutine
 				}
 			}
 		})
@@ -157,7 +159,7 @@ func TestInterval(t *testing.T) {
 	})
 }
 
-// After a pause, rounds follow each other at once until they have used up what the pause has left, and then by the interval.
+// After a pause, rounds use up the saved time without any interval, then keep to the interval.
 func TestIntervalOnAverage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const interval, wait, saved = time.Millisecond, 10 * time.Microsecond, 16
@@ -217,7 +219,7 @@ func TestFailedWait(t *testing.T) {
 	})
 }
 
-// Close closes the provider: at once, or after the wait that is under way, which it does not wait for.
+// Close closes the provider at once, or after the current wait, without blocking for it.
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, start := range []bool{false, true} {
@@ -252,7 +254,7 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// A wait that a Close cuts short has neither failed nor succeeded.
+// A wait that Close cuts short has neither failed nor succeeded.
 func TestCloseEndsAWait(t *testing.T) {
 	b := New(waitFunc(func() error { return os.ErrClosed }), func() uint64 { return 100 }, BarrierOptions{Guard: 1})
 	defer b.Close()

@@ -8,16 +8,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bindMount waits by asking for a bind mount that the kernel refuses: of a directory, on a file. do_loopback (fs/namespace.c) first
-// makes a copy of the mount. graft_tree then finds that a directory cannot lie on a file, and do_loopback dissolves the copy. For that,
-// namespace_unlock calls synchronize_rcu_expedited: a grace period that asks every busy CPU by an interrupt, and so takes
-// microseconds where others take milliseconds. It leaves idle CPUs alone. The wait takes CAP_SYS_ADMIN, in the user namespace of the
-// mount namespace.
+// bindMount waits by requesting a bind mount that the kernel refuses: of a directory, on a file.
+// do_loopback (fs/namespace.c) first copies the mount. graft_tree refuses a directory on a file,
+// and do_loopback dissolves the copy. For that, namespace_unlock calls synchronize_rcu_expedited.
+// This grace period interrupts every busy CPU, and so takes microseconds instead of milliseconds.
+// It leaves idle CPUs alone. The wait needs CAP_SYS_ADMIN in the user namespace of the mount
+// namespace.
 //
-// The caller itself dissolves the copy and waits, before mount(2) returns. The copy has never been part of a mount namespace and never had
-// a descriptor. So nobody, a child process or an observer of this one, can hold it and make another thread dissolve it.
+// The caller itself dissolves the copy and waits, before mount(2) returns. The copy is never in a
+// mount namespace and never has a descriptor. So nobody, neither a child process nor an observer,
+// can hold it and make another thread dissolve it.
 //
-// No document says that this call waits. So it is used only where prove has shown that it does.
+// No document promises this wait. So Open uses it only where prove has shown that it works.
 type bindMount struct {
 	paths          bindPaths
 	source, target *byte // for mount(2)
@@ -26,12 +28,13 @@ type bindMount struct {
 // bindPaths are a directory and a file to mount it on.
 type bindPaths struct{ source, target string }
 
-// bindable are tried in turn. A user namespace may have locked mounts below a directory, which would be EINVAL: the first has none.
-// Older kernels hold the lock of the file's inode while they wait, so it must be one that nobody changes. The second pair is for a /proc
-// that shows processes alone (subset=pid).
+// bindable lists the pairs to try in turn. A user namespace may lock mounts below a directory,
+// which causes EINVAL: /proc/self has none. Older kernels hold the file's inode lock while they
+// wait, so nobody else may change the file. The second pair is for a /proc with processes only
+// (subset=pid).
 var bindable = []bindPaths{{"/proc/self", "/proc/version"}, {"/", "/dev/null"}}
 
-// bindMountProof is what prove has found out in this process.
+// bindMountProof is the result of prove in this process.
 var bindMountProof proof
 
 func openBindMount() (Provider, error) {
@@ -45,7 +48,7 @@ func openBindMount() (Provider, error) {
 	return p, nil
 }
 
-// bindSome takes the first paths with which a wait works.
+// bindSome uses the first pair with which a wait works.
 func bindSome(all []bindPaths) (*bindMount, error) {
 	var refusals []error
 	for _, paths := range all {
@@ -70,8 +73,8 @@ func (*bindMount) Name() string { return BindMount.String() }
 func (p *bindMount) Wait() error {
 	switch errno := p.mount(p.source); errno {
 	case unix.ENOTDIR:
-		// That a directory cannot lie on a file. Or, before any copy was made, that /proc is not a directory, after a chroot: then this
-		// fails, too.
+		// The kernel refused a directory on a file. After a chroot, /proc may itself be no
+		// directory: then no copy was made, and this fails too.
 		if _, _, errno := unix.Syscall6(unix.SYS_FACCESSAT, 0, uintptr(unsafe.Pointer(p.target)), unix.F_OK, 0, 0, 0); errno != 0 {
 			return p.failed("faccessat", errno)
 		}
@@ -84,7 +87,7 @@ func (p *bindMount) Wait() error {
 	}
 }
 
-// noWait is as Wait, but for the wait: the kernel refuses an empty source before it copies a mount.
+// noWait is Wait without the wait: the kernel refuses an empty source before it copies a mount.
 func (p *bindMount) noWait() error {
 	if errno := p.mount(new(byte)); errno != unix.EINVAL {
 		return p.failed("mount", errno)
@@ -100,7 +103,7 @@ func (p *bindMount) mount(source *byte) unix.Errno {
 
 func (*bindMount) Close() error { return nil }
 
-// failed says what would help.
+// failed adds the remedy.
 func (p *bindMount) failed(call string, errno unix.Errno) error {
 	err := fmt.Errorf("%s(%s on %s): %w", call, p.paths.source, p.paths.target, errno)
 	switch errno {

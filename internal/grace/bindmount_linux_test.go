@@ -19,8 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// observing makes child processes all the time, and reads what /proc has on this process's threads, descriptors and mounts, until
-// stop is called.
+// observing starts child processes and reads this process's threads, descriptors and mounts in
+// /proc until stop is called.
 func observing(t *testing.T) (stop func()) {
 	command := kerneltest.RequireCommand(t, "true")
 	var quit atomic.Bool
@@ -40,7 +40,7 @@ func observing(t *testing.T) (stop func()) {
 		all(func() error {
 			names, err := filepath.Glob("/proc/self/task/*/" + pattern)
 			for _, name := range names {
-				at(name) // or it is gone
+				at(name) // unless it is gone
 			}
 			return err
 		})
@@ -51,7 +51,7 @@ func observing(t *testing.T) (stop func()) {
 	return sync.OnceFunc(func() { quit.Store(true); wg.Wait() })
 }
 
-// Every wait outlasts the program that is under way, though others make child processes and look at all that the process has meanwhile.
+// Every wait outlasts the current program, even while other threads fork and inspect the process.
 func TestKernelBindMountObserved(t *testing.T) {
 	kerneltest.RequireRoot(t)
 	kerneltest.RequireCPUs(t, 2, "one to look on while the program runs on the other")
@@ -61,7 +61,7 @@ func TestKernelBindMountObserved(t *testing.T) {
 	require.NoError(t, err)
 	defer tr.close()
 	defer observing(t)()
-	// A busy machine sees few programs under way, and takes long for each: it is content with some.
+	// A busy machine sees few programs under way and takes long for each, so settle for fewer.
 	for begin, seen := time.Now(), 0; seen < 200 && (seen == 0 || time.Since(begin) < 3*time.Second); {
 		o, err := tr.round(p.Wait, 2*time.Millisecond)
 		require.NoError(t, err)
@@ -70,14 +70,14 @@ func TestKernelBindMountObserved(t *testing.T) {
 			seen++
 		}
 	}
-	// That the test can fail: without the wait, it does.
+	// Without the wait, the test fails.
 	for o := unseen; o != running; {
 		o, err = tr.round(p.noWait, 2*time.Millisecond)
 		require.NoError(t, err)
 	}
 }
 
-// No mount and no descriptor is ever there for others to see.
+// Nobody else ever sees a mount or a descriptor.
 func TestKernelBindMountLeavesNoTrace(t *testing.T) {
 	kerneltest.RequireRoot(t)
 	p, err := bindSome(bindable)
@@ -91,7 +91,8 @@ func TestKernelBindMountLeavesNoTrace(t *testing.T) {
 		require.NoError(t, err)
 		return fds[0].Revents&(unix.POLLPRI|unix.POLLERR) != 0
 	}
-	// Nothing may be opened meanwhile in this process. Other processes may mount something, but not all the time.
+	// This process must not open anything meanwhile. Other processes may mount something, but not
+	// all the time.
 	next, err := unix.Dup(0)
 	require.NoError(t, err)
 	require.NoError(t, unix.Close(next))
@@ -116,7 +117,7 @@ func TestKernelBindMountLeavesNoTrace(t *testing.T) {
 	}))
 }
 
-// chrooted returns what f does on a thread whose root directory is another one.
+// chrooted calls f on a thread with another root directory.
 func chrooted(root string, f func() error) error {
 	done := make(chan error)
 	go func() {
@@ -126,7 +127,7 @@ func chrooted(root string, f func() error) error {
 	return <-done
 }
 
-// A call that the kernel refuses before it copies a mount has not waited, and one that it does not refuse leaves no mount.
+// A call refused before the copy has not waited. A call that succeeds leaves no mount.
 func TestKernelBindMountRefused(t *testing.T) {
 	kerneltest.RequireRoot(t)
 	p, err := bindSome(bindable[:1])

@@ -17,7 +17,7 @@ type candidate struct {
 	open func() (Provider, error)
 }
 
-// rank is the order of preference. Of the same rank, the cheapest is used.
+// rank is the order of preference. Among equal ranks, the cheapest wins.
 func (s Set) rank() int {
 	switch s {
 	case NestLevels: // interrupts nobody
@@ -68,13 +68,13 @@ func (o Options) allowed(is Set) error {
 	return nil
 }
 
-// compare orders by preference, and then by what waits cost, as far as that was measured.
+// compare orders by preference, and then by the measured cost of a wait.
 func (c *chooser) compare(a, b Set) int {
 	cost := func(is Set) time.Duration { return cmp.Or(c.costs[is], time.Hour) }
 	return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(cost(a), cost(b)))
 }
 
-// once returns a provider that has waited, nil if there is none without a proof.
+// once returns a provider that has waited, or nil if each would need a proof or failed.
 func (c *chooser) once(o Options) Provider {
 	c.mu.Lock()
 	all := slices.DeleteFunc(slices.Clone(c.candidates), func(candidate candidate) bool {
@@ -93,7 +93,7 @@ func (c *chooser) once(o Options) Provider {
 	return nil
 }
 
-// choose opens all that may be used, the best first.
+// choose opens all allowed candidates, the best first.
 func (c *chooser) choose(o Options) (*choice, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -119,14 +119,15 @@ func (c *chooser) choose(o Options) (*choice, error) {
 	return chosen, nil
 }
 
-// Measuring ends after ten waits, or after this time: what takes so long is slow. A BindMount's wait that
-// takes so long was preempted, and the choice is for the life of the process, so it is measured more often.
+// Measuring ends after ten waits or after this time, since a provider that slow needs no exact
+// cost. For BindMount, such a long wait means a preemption. The choice lasts as long as the
+// process, so BindMount gets more measurements.
 const (
 	enoughMeasured = 5 * time.Millisecond
 	leastBindMount = 3
 )
 
-// measure sets what a wait of w costs: the least of some, as a busy machine makes some long.
+// measure sets the cost of a wait: the minimum of several, because a busy machine delays some.
 func (c *chooser) measure(w *way) error {
 	w.cost = c.costs[w.is]
 	if w.cost != 0 || w.is.rank() == 2 {
@@ -154,17 +155,17 @@ func (c *chooser) measure(w *way) error {
 type way struct {
 	Provider
 	is   Set
-	cost time.Duration // of a wait on the machine as it was; 0 if not measured
+	cost time.Duration // of a wait, when it was measured; 0 if not measured
 	gone atomic.Pointer[error]
 }
 
-// choice is several providers as one. The first that does not fail waits.
+// choice combines several providers. The first that works waits.
 type choice struct {
 	ways    []*way
 	refused []error
 }
 
-// first returns the provider that comes first now.
+// first returns the current first choice.
 func (c *choice) first() *way {
 	for _, w := range c.ways {
 		if w.gone.Load() == nil {
@@ -185,7 +186,7 @@ func (c *choice) Wait() (err error) {
 		if err = w.Wait(); err == nil {
 			return nil
 		}
-		// The process has dropped privileges, or has a new seccomp filter. Other failures may pass.
+		// The process dropped privileges, or got a new seccomp filter. Other failures may pass.
 		if errors.Is(err, fs.ErrPermission) || errors.Is(err, errors.ErrUnsupported) {
 			failure := err
 			w.gone.Store(&failure)
@@ -194,7 +195,7 @@ func (c *choice) Wait() (err error) {
 	return err
 }
 
-// Guard returns the least guard, in ns, of a barrier that waits by any of the providers.
+// Guard returns the least guard, in ns, that suffices for all of the providers.
 func (c *choice) Guard() (guard uint64) {
 	for _, w := range c.ways {
 		if p, ok := w.Provider.(interface{ Guard() uint64 }); ok {
@@ -212,7 +213,7 @@ func (c *choice) Close() error {
 	return errors.Join(errs...)
 }
 
-// refusals says for each provider that is not used why.
+// refusals gives the reason for each unused provider.
 func (c *choice) refusals() []error {
 	all := slices.Clone(c.refused)
 	for _, w := range c.ways {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stub is a provider that takes a time, notes its calls, and fails as told.
+// stub is a provider with a set duration and error that records its calls.
 type stub struct {
 	is    Set
 	takes time.Duration
@@ -32,7 +32,7 @@ func (s stub) Guard() uint64 { return uint64(s.is) }
 
 func (s stub) Close() error { *s.calls = append(*s.calls, "close "+s.Name()); return nil }
 
-// stubs is a machine with such providers: what their waits return, and why they cannot be opened.
+// stubs is a machine with stub providers: the results of their waits, and why opening them fails.
 type stubs struct {
 	chooser
 	calls   []string
@@ -62,7 +62,8 @@ const us = time.Microsecond
 
 var old = map[Set]time.Duration{NestLevels: 300 * us, BindMount: 10 * us, MapInMap: 8000 * us, Membarrier: 8000 * us}
 
-// What is proven and interrupts nobody comes first, then what is fastest; each only if allowed, and if it waits for what must be waited for.
+// NestLevels comes first, as it interrupts nobody, then the fastest. The options must allow each
+// provider, and it must cover programs if they require that.
 func TestChoice(t *testing.T) {
 	recent := map[Set]time.Duration{NestLevels: 300 * us, BindMount: 335 * us, MapInMap: 149 * us, Membarrier: 16000 * us}
 	for name, c := range map[string]struct {
@@ -95,7 +96,8 @@ func TestChoice(t *testing.T) {
 	}
 }
 
-// A wait's cost is measured once: quick ones several times, slow ones not, and the last resort not at all.
+// Measuring happens once per provider: several waits of quick ones, one of slow ones, none of the
+// last resort.
 func TestCost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newStubs(old)
@@ -124,7 +126,7 @@ func errorsText(errs []error) string {
 	return "[" + strings.Join(texts, " ") + "]"
 }
 
-// For a single wait, nothing is proven, measured or kept in reserve.
+// A single wait needs no proof, measurement or reserve.
 func TestOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newStubs(old)
@@ -148,7 +150,7 @@ func TestOnce(t *testing.T) {
 	})
 }
 
-// Where one fails later, the next takes over: for good if it is for want of privilege, else for that wait.
+// If one fails later, the next takes over: for good if privileges are missing, else for that wait.
 func TestReserve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newStubs(old)
@@ -183,7 +185,7 @@ func TestReserve(t *testing.T) {
 	})
 }
 
-// If none works, the error names each with the reason, and what was opened is closed.
+// If none works, the error names each with its reason, and open closes all that it opened.
 func TestNoChoice(t *testing.T) {
 	m := newStubs(nil)
 	m.refused[BindMount], *m.waits[MapInMap], *m.waits[Membarrier] = unix.EPERM, unix.EIO, errOneCPU
@@ -208,7 +210,7 @@ func TestNoChoice(t *testing.T) {
 	require.ErrorContains(t, err, "Linux")
 }
 
-// Programs have ended by a barrier's word only if the barrier waits for programs, and not for their outputs alone.
+// A barrier proves that programs ended only if it waits for whole programs, not just their outputs.
 func TestProgramsEndedByABarrier(t *testing.T) {
 	for _, allow := range []Set{NestLevels | MapInMap, MapInMap} {
 		t.Run(allow.String(), func(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fake is a provider whose every Wait signals when it has begun, and ends as the test says.
+// fake is a provider whose Wait signals its begin, and ends when the test says so.
 type fake struct {
 	waiting chan struct{}
 	end     chan error

@@ -1,12 +1,13 @@
 // Package grace waits for RCU grace periods, and turns them into watermarks.
 //
-// The kernel takes an event's time and publishes the event within one RCU read-side critical section
-// (perf_event_output, kernel/events/core.c). So when a grace period that began at a time T has
-// ended, every event with an earlier time is published. That is a guarantee, not a guess, however
-// long a CPU was interrupted, or a virtual one not run, in between.
+// The kernel takes an event's time and publishes the event within one RCU read-side critical
+// section (perf_event_output, kernel/events/core.c). So once a grace period that began at a time T
+// has ended, every event with an earlier time is published. That is a guarantee, no matter how long
+// a CPU was interrupted, or a virtual one descheduled.
 //
-// Times that a program takes itself are covered because the whole program runs inside such a section.
-// Sleepable programs do not. The verifier keeps perf event arrays from them, but misses those that they find
+// Times that a program takes itself are covered too, because the whole program runs inside such a
+// section. Sleepable programs do not. The verifier bars them from perf event arrays, except from
+// those in a map of maps or in a function that freplace replaced.
 // in a map of maps or use in a function that freplace has put into them.
 package grace
 
@@ -18,14 +19,14 @@ import (
 
 // Provider is one way to wait for a grace period.
 type Provider interface {
-	// Name says which way.
+	// Name returns the provider's name.
 	Name() string
-	// Wait blocks until every BPF program, sleepable ones aside, that was running when it was called has finished, and all
-	// that it wrote is visible to the caller. That takes microseconds to tens of milliseconds, and
-	// longer where a program is not given the CPU. After an error nothing is known; os.ErrClosed says that
-	// a Close ended it, and not that the provider does not work. Wait is safe for concurrent use.
+	// Wait blocks until every non-sleepable BPF program that was running at the call has finished.
+	// The caller then sees all that the programs wrote. That takes microseconds to tens of
+	// milliseconds, and longer if a program gets no CPU. After an error nothing is known;
+	// os.ErrClosed only means that Close ended the wait. Wait is safe for concurrent use.
 	Wait() error
-	// Close releases what the provider holds. It must not be called while a Wait is under way.
+	// Close releases the provider's resources. Nobody may call it during a Wait.
 	Close() error
 }
 
@@ -53,26 +54,28 @@ func (s Set) String() string {
 	return strings.Join(names, "|")
 }
 
-// Options say which providers may be used.
+// Options select the allowed providers.
 type Options struct {
 	Allow Set // 0 means All
-	// Programs requires that whole programs are waited for, which is what Wait promises. Without it, it is
-	// enough if all events are published whose time the kernel took before Wait was called: NestLevels does no more.
+	// Programs requires a wait for whole programs, as Wait promises. Otherwise it suffices that all
+	// events stamped by the kernel before the call of Wait are published: NestLevels does no more.
 	Programs bool
-	// Once is for a provider that is only opened, as Open waits: it returns the first that works, and keeps none in reserve.
-	// BindMount is not proven for that, but used if it was.
+	// Once is for a provider that only serves the wait in Open. Open then returns the first that
+	// works, without a reserve. It uses BindMount only if that is already proven, or if nothing
+	// else works.
 	Once bool
 }
 
-// Open opens the ways to wait that work on this machine, for this user, and returns them as one provider, which has then
-// waited once. It is NestLevels if that is proven here; else the fastest of BindMount, if that is proven here, and MapInMap; and
-// Membarrier where none of these works. If the first fails later, as a process may drop privileges, the next takes over.
+// Open opens the providers that work on this machine for this user, and combines them into one,
+// which has then waited once. The order is NestLevels, if proven here; then the faster of
+// BindMount, if proven here, and MapInMap; then Membarrier. If the first fails later, for example
+// because the process drops privileges, the next takes over.
 //
-// The first Open of a process takes some 10 ms for the proof, and a grace period for what it is compared with. If no
-// provider works, the error names each with the reason, and wraps the reasons.
+// The first Open of a process takes some 10 ms for the proof, and grace periods to compare costs.
+// If no provider works, the error wraps the reason for each.
 func Open(o Options) (Provider, error) { return here.open(o) }
 
-// unavailableError says why no provider works.
+// unavailableError lists why no provider works.
 type unavailableError struct{ refusals []error }
 
 func (e *unavailableError) Error() string {

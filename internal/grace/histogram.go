@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A power of two has 1<<subBits buckets, so the middle of a bucket is within 1/16 of what it counts.
+// A power of two has 1<<subBits buckets, so a bucket's middle is within 1/16 of its values.
 const subBits = 3
 
 // histogram counts durations in buckets whose width grows with the duration.
@@ -16,8 +16,8 @@ type histogram struct {
 
 func (h *histogram) add(d time.Duration) { h.buckets[bucket(uint64(max(d, 0)))].Add(1) }
 
-// quantile returns a duration that a share q of those counted do not exceed by more than the
-// bucket's width; 0 if there are none.
+// quantile returns a duration that a share q of all counted ones do not exceed by more than the
+// bucket's width, or 0 if there are none.
 func (h *histogram) quantile(q float64) time.Duration {
 	var counts [len(h.buckets)]uint64
 	var total uint64
@@ -25,7 +25,7 @@ func (h *histogram) quantile(q float64) time.Duration {
 		counts[i] = h.buckets[i].Load()
 		total += counts[i]
 	}
-	rank := uint64(q * float64(total)) // how many are below the one looked for
+	rank := uint64(q * float64(total)) // how many are below the wanted one
 	for i, n := range counts {
 		if n > rank {
 			return middle(i)

@@ -19,11 +19,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// providers opens each provider that works here.
+// providers runs f with each provider that works here.
 func providers(t *testing.T, f func(t *testing.T, p Provider)) {
 	for _, c := range candidates() {
 		t.Run(c.is.String(), func(t *testing.T) {
-			if c.is == BindMount { // without the proof, which takes long on a busy machine: TestKernelProve has it
+			// The proof takes long on a busy machine, and TestKernelProve has it.
+			if c.is == BindMount {
 				c.open = func() (Provider, error) { return bindSome(bindable) }
 			}
 			p, err := c.open()
@@ -82,15 +83,15 @@ func TestKernelProviders(t *testing.T) {
 	require.NoError(t, p.Close())
 }
 
-// machine is rings and load on some CPUs.
+// machine is a set of rings, with load on their CPUs.
 type machine struct {
 	e     *kerneltest.Emitter
 	rings []*raw.Ring
 	stop  func()
 }
 
-// newMachine runs the emitting program on each CPU over and over: as a program in process context, which a
-// kernel may preempt, and not in an interrupt.
+// newMachine runs the emitting program on each CPU repeatedly. The program runs in process context,
+// where the kernel may preempt it, and not in an interrupt.
 func newMachine(t *testing.T, cpus []int) *machine {
 	e := kerneltest.Load(t)
 	attr := &unix.PerfEventAttr{
@@ -117,7 +118,7 @@ func newMachine(t *testing.T, cpus []int) *machine {
 	return m
 }
 
-// onEach runs f on each CPU over and over, from a thread on that CPU, until stop or the test's end.
+// onEach runs f repeatedly from a thread on each CPU, until stop or the test's end.
 func onEach(t *testing.T, cpus []int, f func(cpu int) error) (stop func()) {
 	var quit atomic.Bool
 	var wg sync.WaitGroup
@@ -141,7 +142,7 @@ func onEach(t *testing.T, cpus []int, f func(cpu int) error) (stop func()) {
 	return stop
 }
 
-// walk frees what is in a ring up to head, record by record.
+// walk consumes a ring's records up to head.
 func walk(t *testing.T, r *raw.Ring, head uint64, f func(rec *raw.Record)) {
 	off := r.Tail()
 	for off < head {
@@ -156,9 +157,9 @@ func walk(t *testing.T, r *raw.Ring, head uint64, f func(rec *raw.Record)) {
 	r.SetTail(off)
 }
 
-// unfinished looks at one CPU's programs, each run of which outputs MaxCount events: it tells
-// whether one was under way before a wait, and whether its last event was still to come afterwards.
-// Neither is known, and both false, if the ring was full in between: the wait took long.
+// unfinished observes one CPU's programs, each of which outputs MaxCount events. It reports whether
+// one was under way before a wait, and whether its last event was missing afterwards. If the ring
+// filled up because the wait took long, both are false.
 func unfinished(t *testing.T, r *raw.Ring, wait func() error) (underWay, missing bool) {
 	var seq uint64
 	lost := false
@@ -186,8 +187,8 @@ func unfinished(t *testing.T, r *raw.Ring, wait func() error) (underWay, missing
 	return underWay, underWay && seq < end
 }
 
-// A program that was running when Wait was called has finished when it returns: the events of its
-// whole run are there, and not only those up to some time.
+// A program that was running when Wait was called has finished when it returns: all events of its
+// run are there.
 func TestKernelWaitsForPrograms(t *testing.T) {
 	kerneltest.Require(t)
 	cpus, err := cpulist.Online(cpulist.Dir)
@@ -206,7 +207,7 @@ func TestKernelWaitsForPrograms(t *testing.T) {
 			}
 		}
 	})
-	// That the test can fail: without a wait, it does.
+	// Without a wait, the test fails.
 	t.Run("no wait", func(t *testing.T) {
 		m := newMachine(t, cpus[len(cpus)-1:])
 		for missing := false; !missing; runtime.Gosched() {
@@ -215,8 +216,8 @@ func TestKernelWaitsForPrograms(t *testing.T) {
 	})
 }
 
-// No event at or below the watermark is published after the barrier: not one is beyond the heads
-// that were loaded after the watermark.
+// After the barrier, nobody publishes an event at or below the watermark: all are below the heads
+// loaded after the watermark.
 func TestKernelWatermark(t *testing.T) {
 	kerneltest.Require(t)
 	cpus, err := cpulist.Online(cpulist.Dir)
@@ -239,9 +240,9 @@ func monotonic() uint64 {
 	return uint64(ts.Nano())
 }
 
-// late makes rounds until it may stop, and one more. It returns how many events were published after a
-// watermark that they are not above, and logs how many would have been without the wait: those that were not
-// yet published when it began.
+// late makes rounds until stop returns true, and one more. It returns how many events were
+// published after a watermark at or above their time. It logs how many a missing wait would have
+// let through: those not yet published when it began.
 func late(t *testing.T, m *machine, p Provider, o BarrierOptions, clock func() uint64, stop func(rounds, events, late int) bool) int {
 	rounds, events, late, lateRounds, waited, waitedRounds := 0, 0, 0, 0, 0, 0
 	began, heads := make([]uint64, len(m.rings)), make([]uint64, len(m.rings))

@@ -8,8 +8,8 @@ import (
 )
 
 // mapInMap waits by storing a map into an array of maps. The kernel promises that programs which
-// may still see the old map have finished when the update returns: maybe_wait_bpf_programs, in
-// kernel/bpf/syscall.c, calls synchronize_rcu after each successful one, whatever was stored.
+// may still see the old map have finished when the update returns. maybe_wait_bpf_programs, in
+// kernel/bpf/syscall.c, calls synchronize_rcu after each successful update, even of the same map.
 type mapInMap struct {
 	outer, inner int // descriptors; -1 when closed
 }
@@ -33,7 +33,7 @@ func (m *mapInMap) Wait() error { return libbpf.MapUpdate(m.outer, 0, uint32(m.i
 
 func (m *mapInMap) Close() error {
 	err := errors.Join(unix.Close(m.outer), unix.Close(m.inner))
-	// A late Wait must fail, and not write into whatever gets these numbers next.
+	// A late Wait must fail, and not write to files that reuse these descriptors.
 	m.outer, m.inner = -1, -1
 	return err
 }

@@ -20,13 +20,11 @@ const (
 
 var errOneCPU = errors.New("the kernel does not wait while only one CPU is online")
 
-// membarrier waits with membarrier(MEMBARRIER_CMD_GLOBAL), which is synchronize_rcu in
-// kernel/sched/membarrier.c. The expedited commands are not: they send interrupts, and wait for no
-// program.
+// membarrier waits with membarrier(MEMBARRIER_CMD_GLOBAL), which calls synchronize_rcu in
+// kernel/sched/membarrier.c. The expedited commands only send interrupts and wait for no program.
 //
-// With one CPU online the kernel skips the wait, which is right for what membarrier is about, and
-// wrong here: a program that was preempted may be anywhere. So each Wait makes sure that two CPUs
-// were online all the while.
+// With one CPU online the kernel skips the wait. That suffices for memory ordering, but not here: a
+// preempted program may be anywhere. So each Wait checks that two CPUs stayed online throughout.
 type membarrier struct {
 	dir  string // cpulist.Dir
 	call func(cmd int) (int, error)
@@ -67,7 +65,7 @@ func (m membarrier) Wait() error {
 		case gone == nil:
 			return nil
 		}
-		// One went offline meanwhile: the next watch takes another, or finds none.
+		// A CPU went offline meanwhile. The next watch uses another, or finds none.
 	}
 }
 
@@ -81,18 +79,18 @@ func membarrierCall(cmd int) (int, error) {
 	return int(n), nil
 }
 
-// A pair watches two CPUs. Looking before and after which ones are online would not do: one may have
-// gone and come back in between. But its topology directory in sysfs is removed each time it goes
-// (drivers/base/topology.c), and a file that was open then can be read no more.
+// A pair watches two CPUs. Comparing the online CPUs before and after would not do, because one may
+// have gone and come back. But the kernel removes a CPU's topology directory in sysfs each time it
+// goes (drivers/base/topology.c), and files open then become unreadable.
 //
-// All that takes some ten microseconds, where the wait takes milliseconds.
+// The checks take some ten microseconds, the wait milliseconds.
 type pair struct {
 	dir  string
 	cpus [2]int
 	fds  [2]int
 }
 
-// watch begins to watch two CPUs that are online, and goes on until stop.
+// watch watches two online CPUs until stop.
 func watch(dir string) (*pair, error) {
 	for try := 1; ; try++ {
 		online, err := cpulist.Online(dir)
@@ -110,7 +108,7 @@ func watch(dir string) (*pair, error) {
 		if try == 5 {
 			return nil, fmt.Errorf("cannot watch whether CPUs %v stay online: %w", w.cpus, err)
 		}
-		// One has gone offline since the list was read.
+		// A CPU has gone offline since the list was read.
 	}
 }
 
@@ -124,9 +122,9 @@ func (w *pair) open() (err error) {
 	return w.stayed()
 }
 
-// stayed returns nil if both CPUs have been online all the time since open's call of it.
+// stayed returns nil if both CPUs have been online since open called it.
 func (w *pair) stayed() error {
-	// In this order: a CPU that was away and is in the list again lost its directory before that.
+	// In this order: a CPU that came back to the list has lost its directory before.
 	online, err := cpulist.Online(w.dir)
 	if err != nil {
 		return err

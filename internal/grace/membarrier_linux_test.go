@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cpus is sysfs's directory of CPUs, on ordinary files.
+// cpus imitates sysfs's CPU directory with ordinary files.
 type cpus struct {
 	t   *testing.T
 	dir string
@@ -34,19 +34,19 @@ func (c cpus) online(list string) {
 	require.NoError(c.t, os.WriteFile(c.dir+"online", []byte(list+"\n"), 0o600))
 }
 
-// add is a CPU coming online.
+// add brings a CPU online.
 func (c cpus) add(cpu int) {
 	require.NoError(c.t, os.MkdirAll(filepath.Dir(c.file(cpu)), 0o700))
 	require.NoError(c.t, os.WriteFile(c.file(cpu), []byte("0\n"), 0o600))
 }
 
-// remove is a CPU going offline. Files that are open can be read no more; empty, here.
+// remove takes a CPU offline. Open files then become unreadable; here, empty.
 func (c cpus) remove(cpu int) {
 	require.NoError(c.t, os.Truncate(c.file(cpu), 0))
 	require.NoError(c.t, os.Remove(c.file(cpu)))
 }
 
-// membarrier makes a membarrier that looks for CPUs in c, and whose n-th wait (from 1) does f.
+// membarrier makes a membarrier on c's CPUs whose n-th wait (from 1) calls f.
 func (c cpus) membarrier(f func(n int) error) (Provider, *int) {
 	n := new(int)
 	p, err := newMembarrier(c.dir, func(cmd int) (int, error) {
@@ -75,7 +75,7 @@ func TestMembarrierOneCPU(t *testing.T) {
 	}
 }
 
-// A wait during which a CPU went offline may have been none: it is repeated, or fails.
+// A wait during which a CPU went offline may have been none, so Wait repeats it or fails.
 func TestMembarrierHotplug(t *testing.T) {
 	for name, test := range map[string]struct {
 		during func(c cpus)

@@ -33,7 +33,8 @@ func requireNestLevels(t *testing.T) *nestLevels {
 	return p.(*nestLevels)
 }
 
-// skipNestLevels skips a test where the kernel does not let anybody look, and the error says why; elsewhere the test fails.
+// skipNestLevels skips the test if the kernel cannot support the look, for the reason in the error.
+// Otherwise the test fails.
 func skipNestLevels(t *testing.T, err error) {
 	_, missing := libbpf.KernelVariables(nestLevelVariables[:]...)
 	symbols, failed := os.ReadFile("/proc/kallsyms")
@@ -70,7 +71,7 @@ func TestKernelNestLevels(t *testing.T) {
 
 	const rounds = 500
 	var h histogram
-	for calls := rounds; calls >= rounds/10; { // others interrupt CPUs too, but not all the time
+	for calls := rounds; calls >= rounds/10; { // other causes interrupt CPUs too, but not always
 		before := functionCalls(t)
 		for range rounds {
 			begin := time.Now()
@@ -87,7 +88,7 @@ func TestKernelNestLevels(t *testing.T) {
 	}))
 }
 
-// functionCalls counts the interrupts by which CPUs call functions on others, so far.
+// functionCalls counts the function call interrupts so far.
 func functionCalls(t *testing.T) int {
 	text, err := os.ReadFile("/proc/interrupts")
 	require.NoError(t, err)
@@ -105,7 +106,7 @@ func functionCalls(t *testing.T) int {
 	return 0
 }
 
-// The proof fails where the variables say nothing of outputs.
+// The proof fails if the variables do not reflect outputs.
 func TestKernelNestLevelsProof(t *testing.T) {
 	n := requireNestLevels(t)
 	facts := provenLevels.facts
@@ -130,14 +131,15 @@ func TestKernelNestLevelsProof(t *testing.T) {
 			require.NoError(t, err)
 		}
 		err := prove(other, cpus[1], variable)
-		for err == nil { // others output too, and raise the variable that it looks at
+		for err == nil { // other outputs raise the variable too
 			err = prove(other, cpus[1], variable)
 		}
 		require.ErrorIs(t, err, errNotShown)
 	}
 }
 
-// outputs makes outputs of both kinds on each CPU, over and over: few, so that rounds are many, and large ones, which take long.
+// outputs makes outputs of both kinds on each CPU repeatedly: few, for many rounds, and large, to
+// take long.
 func outputs(t *testing.T, cpus []int) *machine {
 	m := newMachine(t, cpus)
 	m.stop()
@@ -155,7 +157,8 @@ func outputs(t *testing.T, cpus []int) *machine {
 	return m
 }
 
-// No event at or below the watermark is published after the barrier, of whatever path. Without one of what that rests on, some are.
+// After the barrier, no path publishes an event at or below the watermark. Without any one of the
+// barrier's conditions, some do.
 func TestKernelNestLevelsLate(t *testing.T) {
 	n := requireNestLevels(t)
 	cpus, err := cpulist.Online(cpulist.Dir)
@@ -174,7 +177,8 @@ func TestKernelNestLevelsLate(t *testing.T) {
 		require.Zero(t, late(t, m, n, BarrierOptions{}, monotonic, func(rounds, _, _ int) bool { return rounds >= enough }))
 		t.Logf("%d grace periods", fallbacks.Load())
 	})
-	// That the test can fail. With next to no guard, so that an output need not be interrupted to be late.
+	// The test can fail. It uses hardly any guard, so that outputs are late even without
+	// interruption.
 	unsound := func(name string, p Provider, clock func() uint64) {
 		t.Run(name, func(t *testing.T) {
 			late(t, outputs(t, cpus), p, BarrierOptions{Guard: 1}, clock, func(_, _, late int) bool { return late >= 3 })

@@ -11,12 +11,13 @@ import (
 
 const nestLevelsName = "nest-levels"
 
-// nestLevels waits until it has seen each CPU outside of outputs, and interrupts none. The kernel counts per CPU how many outputs are
-// under way, one inside the other: bpf_trace_nest_level and bpf_event_output_nest_level, in kernel/trace/bpf_trace.c. A program
-// reads them all.
+// nestLevels waits until it has seen each CPU outside of outputs, and interrupts none. The kernel
+// counts nested outputs per CPU in bpf_trace_nest_level and bpf_event_output_nest_level
+// (kernel/trace/bpf_trace.c). A program reads them all.
 //
-// It covers less than a grace period: outputs and not programs, so the kernel's times (PERF_SAMPLE_TIME) and not those that programs
-// take. And it is sound only for a watermark of which its Guard is taken off.
+// It covers less than a grace period: outputs but not programs, so the kernel's times
+// (PERF_SAMPLE_TIME) but not those that programs take. It is sound only for a watermark reduced by
+// its Guard.
 //
 // # Every path is covered
 //
@@ -33,39 +34,47 @@ const nestLevelsName = "nest-levels"
 //	bpf_skb_output                                  bpf_skb_event_output                  bpf_event_output_nest_level
 //	bpf_xdp_output                                  bpf_xdp_event_output                  bpf_event_output_nest_level
 //
-// All of them are calls of bpf_perf_event_output or bpf_event_output, the only callers of __bpf_perf_event_output, which is the only
-// way to an event's perf_event_output by way of a map. It refuses an event of another CPU.
+// All of them call bpf_perf_event_output or bpf_event_output, the only callers of
+// __bpf_perf_event_output. That function alone leads from a map to an event's perf_event_output,
+// and it refuses events of other CPUs.
 //
 // # Why a level of 0 is enough
 //
-// Let T be a time that was read before the look, and let an output have taken its time t before T, less the guard. On its CPU it did,
-// in this order, with preemption or at least migration off: raise its level, take t (perf_prepare_sample), write the record, store
-// data_head (perf_output_put_handle), lower the level.
+// Let T be a time read before the look, and let an output have taken its time t before T, less the
+// guard. Its CPU did the following in order, without preemption or at least without migration:
+// raise the level, take t (perf_prepare_sample), write the record, store data_head
+// (perf_output_put_handle), lower the level.
 //
-//   - The look sees the level raised, or what came later. An x86 CPU makes its stores visible in order, and delays them only while they
-//     are in its store buffer, which the raise has entered when t is taken: rdtsc_ordered begins with a fence that waits for that.
-//     No manual bounds how long a store stays there, but it leaves as fast as the memory takes those before it, of which a hundred fit.
-//     One that is never delivered would be a defect. Behind 40 that miss all caches, 2 us was the longest of 4 million on a virtual
-//     machine. The guard has room for a hundred that wait 400 ns each, one after the other, and for clocks that are apart. A CPU that is
-//     interrupted, or a virtual one that is taken off its real one, empties its store buffer first.
-//   - So a level that is seen as 0 was lowered again by that output, and by each that was under way on that CPU before the look.
-//     What the level's owner stored before that, the record and data_head, is visible to whoever has seen that 0, and to whoever
-//     acquires from it (x86 is multi-copy atomic; the look's loads are acquires).
-//   - An output may be nested in another, of a softirq, an interrupt or an NMI, and only the outermost stores data_head. The outermost
-//     began before it, so before T, and raised its level too, this one or the other. Both levels are seen as 0, each at some time after
-//     T, so both have ended. They need not be 0 at the same time.
+//   - The look sees the level raised, or a later value. An x86 CPU makes its stores visible in
+//     order. It delays them only in its store buffer, where the raise is when t is taken:
+//     rdtsc_ordered begins with a fence that waits for that. No manual bounds a store's time there,
+//     but it leaves as fast as memory takes the up to a hundred stores before it. Never delivering
+//     one would be a defect. Behind 40 cache misses, 2 us was the longest of 4 million on a virtual
+//     machine. The guard has room for a hundred that wait 400 ns each in turn, and for clock
+//     differences. An interrupted or descheduled CPU first empties its store buffer.
+//   - So if the look sees a level of 0, that output has lowered it, and so has each that was under
+//     way on the CPU before the look. The owner's earlier stores, the record and data_head, are
+//     visible to any reader that saw the 0 or acquires from one that did. (x86 is multi-copy
+//     atomic; the look's loads are acquires.)
+//   - A softirq, an interrupt or an NMI may nest an output in another, and only the outermost
+//     stores data_head. The outermost began before it, so before T, and also raised one of the two
+//     levels. The look sees both as 0, each at some time after T, so both outputs have ended. The
+//     levels need not be 0 at the same time.
 //   - An output that begins later takes a time later than T, less the guard.
-//   - A CPU that is offline has ended its outputs, and one that has never been online has had none: their levels are 0. One that comes
-//     online is among the possible CPUs, all of which are looked at.
+//   - An offline CPU has ended its outputs, and one never online has had none: their levels are 0.
+//     A CPU that comes online is among the possible CPUs, and the look covers all of those.
 //
-// Architectures that store in any order, such as arm64, would need barriers that the kernel does not have there.
+// Architectures that reorder stores, such as arm64, would need barriers that the kernel lacks
+// there.
 type nestLevels struct {
-	look     func(from int) (int, error) // the first CPU from this one on with an output under way; -1 if there is none
+	// The first CPU, from this one on, with an output under way; -1 if there is none.
+	look     func(from int) (int, error)
 	fallback Provider
 	prog     int // a descriptor; -1 when closed
 }
 
-// openNestLevels returns a provider that has been shown to see outputs on this machine. That takes some ms once in a process.
+// openNestLevels returns a provider proven to see outputs on this machine. The proof takes some ms
+// once per process.
 func openNestLevels() (Provider, error) {
 	facts, err := nestLevelFacts()
 	if err != nil {
@@ -90,22 +99,26 @@ func openNestLevels() (Provider, error) {
 
 func (*nestLevels) Name() string { return nestLevelsName }
 
-// nestLevelsGuard is how much older than the look, in ns, an output must be to be seen: DefaultGuard, and a store buffer's time.
+// nestLevelsGuard is how much older than the look, in ns, an output must be to be seen:
+// DefaultGuard plus time for the store buffer.
 const nestLevelsGuard = DefaultGuard + 40_000
 
-// Guard returns the least guard, in ns, of a barrier that waits this way.
+// Guard returns the least guard, in ns, for a barrier with this provider.
 func (*nestLevels) Guard() uint64 { return nestLevelsGuard }
 
 const (
-	eagerLooks  = 32                    // so many looks that see an output follow one another without a pause
-	firstPause  = 20 * time.Microsecond // then pauses double
-	lastPause   = time.Millisecond
-	mostLooking = 20 * time.Millisecond // and after that there is a grace period: about as long as it takes
+	// This many looks that see an output follow each other without a pause.
+	eagerLooks = 32
+	firstPause = 20 * time.Microsecond // then pauses double
+	lastPause  = time.Millisecond
+	// After this time, about that of a grace period, comes a grace period.
+	mostLooking = 20 * time.Millisecond
 )
 
-// Wait looks until it has seen each CPU outside of outputs. An output takes microseconds, so a second look follows soon; only that of a
-// virtual CPU that is not run takes long, and nothing else would end sooner. For CPUs that output so much that no look finds a gap,
-// a grace period takes over after a while.
+// Wait looks until it has seen each CPU outside of outputs. An output takes microseconds, so a
+// second look follows soon. Only on a descheduled virtual CPU does it take long, and no other
+// provider would end sooner. If CPUs output so much that no look finds a gap, a grace period takes
+// over.
 func (n *nestLevels) Wait() error {
 	var begin time.Time
 	pause := firstPause
@@ -118,7 +131,7 @@ func (n *nestLevels) Wait() error {
 		if busy < 0 {
 			return nil
 		}
-		from = busy // those before it have been seen
+		from = busy // the look has cleared those before it
 		switch {
 		case looks < eagerLooks:
 		case looks == eagerLooks:
@@ -138,15 +151,15 @@ func (n *nestLevels) Close() error {
 	return err
 }
 
-// A nestLevel is what a look returns: 0 for none, 1 for CPU 0's bpf_trace_nest_level, 2 for its bpf_event_output_nest_level, 3 for CPU
-// 1's bpf_trace_nest_level, and so on.
+// A nestLevel is the result of a look: 0 for none, 1 for CPU 0's bpf_trace_nest_level, 2 for its
+// bpf_event_output_nest_level, 3 for CPU 1's bpf_trace_nest_level, and so on.
 type nestLevel uint32
 
 func (l nestLevel) cpu() int { return (int(l)+1)/2 - 1 }
 
 func levelOf(cpu, variable int) nestLevel { return nestLevel(2*cpu + variable + 1) }
 
-// look returns the first level that is not 0, from a CPU on, of so many CPUs.
+// look returns the first level that is not 0 among CPUs from to cpus-1.
 func look(prog, from, cpus int) (nestLevel, error) {
 	var ctx [8]byte
 	for ; from < cpus; from += lookCPUs {

@@ -18,10 +18,10 @@ func TestNestLevel(t *testing.T) {
 	}
 }
 
-// CPUs that were seen outside of outputs are not looked at again; others are, until they are.
+// Wait looks again only at CPUs that it has not yet seen outside of outputs.
 func TestNestLevelsWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		busy := map[int]int{2: 40, 5: 3, 6: 1} // for so many looks
+		busy := map[int]int{2: 40, 5: 3, 6: 1} // number of looks
 		var from []int
 		n := &nestLevels{look: func(first int) (int, error) {
 			from = append(from, first)
@@ -49,7 +49,7 @@ func TestNestLevelsWait(t *testing.T) {
 	})
 }
 
-// A CPU that is never seen outside of outputs is waited for by a grace period, and what that says counts.
+// A grace period waits for a CPU never seen outside of outputs, and its result counts.
 func TestNestLevelsFallBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		looks, periods := 0, 0
@@ -72,7 +72,7 @@ func TestNestLevelsFallBack(t *testing.T) {
 	})
 }
 
-// Stores of other CPUs take time to be seen: the barrier leaves room for that, whatever it is told.
+// Other CPUs see stores late. The barrier leaves room for that, even if the options do not.
 func TestNestLevelsGuard(t *testing.T) {
 	for guard, want := range map[uint64]uint64{0: nestLevelsGuard, 1: nestLevelsGuard, 2 * nestLevelsGuard: 2 * nestLevelsGuard} {
 		b := New(&nestLevels{look: func(int) (int, error) { return -1, nil }}, func() uint64 { return 1_000_000 }, BarrierOptions{Guard: guard})

@@ -10,7 +10,7 @@ import (
 // nestLevelVariables are the kernel's names of the two levels, in the order of nestLevel.
 var nestLevelVariables = [2]string{"bpf_trace_nest_level", "bpf_event_output_nest_level"}
 
-// What <linux/bpf.h> has and x/sys has not.
+// Constants of <linux/bpf.h> that x/sys lacks.
 const (
 	pseudoMapFD         = 1 // BPF_PSEUDO_MAP_FD
 	pseudoBTFID         = 3 // BPF_PSEUDO_BTF_ID
@@ -18,16 +18,19 @@ const (
 	callPerCPUPtr       = 153
 )
 
-// licence is what bpf_perf_event_output asks for.
+// licence satisfies bpf_perf_event_output.
 const licence = "Dual BSD/GPL"
 
-// lookCPUs is how many CPUs a run of the program looks at: the verifier walks through all of them, and through no more than thousands.
+// lookCPUs is how many CPUs one run of the program covers. The verifier walks through all of them,
+// and allows thousands at most.
 const lookCPUs = 512
 
-// loadLook loads a program that looks at the levels of some CPUs, and returns the first that is not 0, as a nestLevel. Its context is
-// the first CPU's number. It writes nothing, and runs for tens of nanoseconds per CPU, with preemption off.
+// loadLook loads a program that looks at some CPUs' levels and returns the first that is not 0, as
+// a nestLevel. Its context is the first CPU's number. It writes nothing, and takes tens of
+// nanoseconds per CPU, with preemption off.
 func loadLook(variables [2]int32, cpus int) (int, error) {
-	// level jumps if *bpf_per_cpu_ptr(&variable, cpu) is not 0, or there is no such CPU. It is 7 instructions.
+	// level jumps if *bpf_per_cpu_ptr(&variable, cpu) is not 0, or without such a CPU. It has 7
+	// instructions.
 	level := func(variable int32, none, raised int16) []libbpf.Insn {
 		return []libbpf.Insn{
 			{Code: unix.BPF_LD | unix.BPF_IMM | unix.BPF_DW, Dst: 1, Src: pseudoBTFID, Imm: variable},
@@ -66,8 +69,8 @@ func loadLook(variables [2]int32, cpus int) (int, error) {
 	))
 }
 
-// loadOutputs loads a program that outputs 8 bytes, many times. Of type raw tracepoint it raises bpf_trace_nest_level, of type socket
-// filter bpf_event_output_nest_level.
+// loadOutputs loads a program that outputs 8 bytes many times. A raw tracepoint raises
+// bpf_trace_nest_level, a socket filter bpf_event_output_nest_level.
 func loadOutputs(progType, events int) (int, error) {
 	const outputs = 256
 	return libbpf.ProgLoad(progType, "ringfold_output", licence, []libbpf.Insn{

@@ -13,21 +13,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// levelFacts is what was found out about this machine.
+// levelFacts describes this machine.
 type levelFacts struct {
 	variables [2]int32 // type numbers of nestLevelVariables in the kernel's BTF
-	cpus      int      // that are possible
+	cpus      int      // possible CPUs
 }
 
-// provenLevels are the facts, or that there are none and never will be.
+// provenLevels holds the facts, or the permanent reason why there are none.
 var provenLevels struct {
 	sync.Mutex
 	facts levelFacts
 	err   error
 }
 
-// nestLevelFacts shows, once in a process, that outputs can be seen. A refusal that may have passed next time, such as too many open
-// files, is not kept.
+// nestLevelFacts shows, once per process, that a look sees outputs. It does not keep failures that
+// may pass, such as too many open files.
 func nestLevelFacts() (levelFacts, error) {
 	p := &provenLevels
 	p.Lock()
@@ -52,7 +52,7 @@ func proveNestLevels() (levelFacts, error) {
 	}
 	facts := levelFacts{cpus: len(possible)}
 	if last := possible[len(possible)-1]; last >= len(possible) {
-		// bpf_per_cpu_ptr does not refuse the number of a CPU that is impossible.
+		// bpf_per_cpu_ptr accepts numbers of impossible CPUs.
 		return levelFacts{}, fmt.Errorf("CPU numbers have gaps: %d are possible, and one is %d: %w", len(possible), last, errors.ErrUnsupported)
 	}
 	variables, err := libbpf.KernelVariables(nestLevelVariables[:]...)
@@ -109,17 +109,20 @@ func twoCPUs() ([2]int, error) {
 }
 
 const (
-	enoughSeen   = 3                      // sightings
-	proofTakes   = 200 * time.Millisecond // at most, for each variable and CPU; some 100 us is usual
-	runsAtOnce   = 50                     // of 256 outputs; 1 ms
+	enoughSeen = 3 // sightings
+	// At most, for each variable and CPU; some 100 us is usual.
+	proofTakes   = 200 * time.Millisecond
+	runsAtOnce   = 50 // of 256 outputs; 1 ms
 	packetLength = 64
 )
 
-// errNotShown may be for want of time: on a machine with much to do, the two threads hardly run at the same time.
+// errNotShown may be due to lack of time: on a busy machine the two threads hardly run
+// simultaneously.
 var errNotShown = errors.New("too few to prove that it sees outputs under way; try again when the machine is less busy")
 
-// proveLevel has outputs be made on a CPU, and looks on from another until it has seen the variable of that CPU raised, and 0 in
-// between. The outputs are to an array without an event: they go nowhere, but are counted as under way for much of the time.
+// proveLevel makes outputs on a CPU, and looks from another until it has seen that CPU's variable
+// raised, and 0 in between. The array has no event, so the outputs go nowhere, but they raise the
+// level much of the time.
 func proveLevel(prog, events, progType, cpus, cpu, variable int) error {
 	outputs, err := loadOutputs(progType, events)
 	if err != nil {
@@ -138,7 +141,7 @@ func proveLevel(prog, events, progType, cpus, cpu, variable int) error {
 		switch level {
 		case levelOf(cpu, variable):
 			seen++
-		default: // nothing, or outputs of others
+		default: // nothing, or other outputs
 			idle++
 		}
 	}
@@ -153,7 +156,7 @@ func proveLevel(prog, events, progType, cpus, cpu, variable int) error {
 	return nil
 }
 
-// outputOn runs the program on a CPU until it is told to stop.
+// outputOn runs the program on a CPU until stop is true.
 func outputOn(cpu, prog, progType int, stop *atomic.Bool) error {
 	runtime.LockOSThread() // and never unlock: the thread is on one CPU, and ends with the goroutine
 	var set unix.CPUSet

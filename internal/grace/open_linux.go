@@ -1,7 +1,7 @@
 package grace
 
-// candidates lists the providers. Looking at nest levels interrupts nobody. A map update is a grace period by
-// the kernel's own promise, on one CPU as well, and an expedited one from Linux 6.19 on. membarrier takes no
+// candidates lists the providers. NestLevels interrupts nobody. For MapInMap the kernel itself
+// promises a grace period, even on one CPU; it is expedited from Linux 6.19 on. Membarrier needs no
 // privilege.
 func candidates() []candidate {
 	return []candidate{

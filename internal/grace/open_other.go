@@ -2,5 +2,5 @@
 
 package grace
 
-// candidates lists none: BPF is Linux's.
+// candidates is empty: only Linux has BPF.
 func candidates() []candidate { return nil }

@@ -1,10 +1,11 @@
 package grace
 
-// ProgramsEnded waits in a goroutine for the programs that run now. The channel receives once: nil when all
-// have ended, or why that is not known. open is Open, or stands in for it; allow is as in Options. If b is
-// not nil, a round of it serves where nothing can be opened, as after the process has dropped privileges.
+// ProgramsEnded waits in a goroutine for the programs that run now. The channel receives once: nil
+// when all have ended, or why that is unknown. open is Open or a substitute; allow is as in
+// Options. If nothing can be opened, for example after the process dropped privileges, a round of b
+// serves unless b is nil.
 func ProgramsEnded(open func(Options) (Provider, error), allow Set, b *Barrier) <-chan error {
-	if allow == NestLevels { // does not wait for programs; these interrupt as little
+	if allow == NestLevels { // NestLevels does not wait for programs; these interrupt as little
 		allow = MapInMap | Membarrier
 	}
 	done := make(chan error, 1)

@@ -13,15 +13,18 @@ var errUnclear = errors.New("not proved to wait for programs: none was seen runn
 var errDoesNotWait = errors.New("does not wait: a program that was running had not ended after it")
 
 const (
-	enough    = 5                      // sightings that waits would have shown, had they not waited
+	// Sightings of running programs that the waits would have shown, had they not waited.
+	enough    = 5
 	mostProof = 400 * time.Millisecond // for a proof
-	shortRun  = time.Millisecond / 2   // of the program, at first; a quarter more for each round that does not see it run
-	longRun   = 8 * time.Millisecond   // at most: threads of a busy machine start late
-	runPacket = 64                     // bytes of the program's packet
-	unclear   = 20 * mostProof         // until a proof that has shown nothing is tried again
+	// Of the program, at first; a quarter more for each round that does not see it run.
+	shortRun  = time.Millisecond / 2
+	longRun   = 8 * time.Millisecond // at most: threads of a busy machine start late
+	runPacket = 64                   // bytes of the program's packet
+	unclear   = 20 * mostProof       // until a retry of a proof that has shown nothing
 )
 
-// A proof keeps what prove has found out: for the life of the process, or for a while if that is errUnclear.
+// A proof keeps the result of prove: for the life of the process, or for a while if it is
+// errUnclear.
 type proof struct {
 	mu    sync.Mutex
 	err   error
@@ -29,8 +32,8 @@ type proof struct {
 	done  bool
 }
 
-// get returns what prove says, or has said. Streams that a busy machine makes one after the other do not
-// all wait for a proof.
+// get returns the result of prove, new or kept. So consecutive streams on a busy machine do not all
+// wait for a proof.
 func (p *proof) get(prove func() error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -41,16 +44,16 @@ func (p *proof) get(prove func() error) error {
 	return p.err
 }
 
-// prove shows on this machine that a wait outlasts a program that is under way. It starts a program of known
-// length on a thread of its own. Once that was seen to have begun and not to have ended, on another CPU or
-// preempted on this one, the wait begins. When it returns, the program must have ended.
+// prove shows on this machine that a wait outlasts a running program. It starts a program of known
+// length on its own thread. Once it sees that the program has begun and not ended, on another CPU
+// or preempted on this one, the wait begins. When the wait returns, the program must have ended.
 //
-// A thread that is not given a CPU sees programs end without any wait. So noWait, the same without the wait,
-// takes turns with it: if r of s programs still ran after noWait, w waits would have shown w*r/s of theirs
-// running, had they not waited.
+// A thread that gets no CPU sees programs end without any wait. So prove alternates with noWait,
+// the same call without the wait. If r of s programs still ran after noWait, w waits that did not
+// wait would have shown w*r/s programs running.
 //
-// prove returns nil once that is 5, errDoesNotWait as soon as a wait was too short, and errUnclear after
-// 400 ms. It takes 7 ms on an idle machine.
+// prove returns nil once that is 5, errDoesNotWait as soon as a wait was too short, and errUnclear
+// after 400 ms. It takes 7 ms on an idle machine.
 func prove(wait, noWait func() error) error {
 	t, err := newTrial()
 	if err != nil {

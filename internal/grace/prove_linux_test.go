@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// proveSurely proves, or skips the test on a machine that is too busy.
+// proveSurely retries an unclear proof, or skips the test on a machine that is too busy.
 func proveSurely(t *testing.T, wait, noWait func() error) error {
 	for range 20 {
 		if err := prove(wait, noWait); err != errUnclear {
@@ -24,7 +24,7 @@ func proveSurely(t *testing.T, wait, noWait func() error) error {
 	return nil
 }
 
-// Each provider is proven, and what does not wait is found out, or nothing is said.
+// prove confirms each provider, and exposes functions that do not wait.
 func TestKernelProve(t *testing.T) {
 	kerneltest.Require(t)
 	kerneltest.RequireCPUs(t, 2, "one to look on while the program runs on the other")
@@ -52,7 +52,7 @@ func TestKernelProve(t *testing.T) {
 	})
 }
 
-// Programs end while nothing waits, too: where none is seen to go on without the wait, nothing is proved. Here that waits as well.
+// If no program is seen running after noWait, nothing is proven. Here noWait waits too.
 func TestKernelProveUnclear(t *testing.T) {
 	kerneltest.Require(t)
 	p, err := openMapInMap()
@@ -61,7 +61,7 @@ func TestKernelProveUnclear(t *testing.T) {
 	require.Equal(t, errUnclear, prove(p.Wait, p.Wait))
 }
 
-// A process that is confined to one CPU proves it as well: the program runs on another one.
+// A process confined to one CPU can prove it as well: the program runs on another one.
 func TestKernelProveOnOneCPU(t *testing.T) {
 	kerneltest.RequireRoot(t)
 	kerneltest.RequireCPUs(t, 2, "one for the program")
@@ -84,7 +84,7 @@ func TestKernelProveOnOneCPU(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// What is proved stays proved. What has shown nothing is tried again, but not by each stream at once.
+// A proof stays. An unclear one is retried, but not by each stream at once.
 func TestProof(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p proof

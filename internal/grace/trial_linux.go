@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// trial is a BPF program that runs for a given time, and says when it begins and ends.
+// trial is a BPF program that runs for a given time and counts its begins and ends.
 type trial struct {
 	prog, counts, bulk int // descriptors
 	runs               uint64
@@ -17,14 +17,14 @@ type trial struct {
 
 // Entries of a trial's counts.
 const (
-	begun  = iota // runs that have
-	over          // runs that have
+	begun  = iota // runs that have begun
+	over          // runs that have ended
 	length        // of a run, in ns
 	entries
 )
 
-// chunk is what the program copies between two looks at the clock, and chunks how often it does, at most: a verifier
-// follows every turn of a loop, so few turns must take long.
+// chunk is how much the program copies between two looks at the clock, and chunks is the most
+// copies. A verifier follows every turn of a loop, so few turns must take long.
 const chunk, chunks = 512 << 10, 256
 
 func newTrial() (_ *trial, err error) {
@@ -56,17 +56,17 @@ func (t *trial) close() {
 	}
 }
 
-// An outcome is what has become of a program that was under way when a wait began.
+// An outcome is the state, after a wait, of a program that was running when the wait began.
 type outcome int
 
 const (
 	unseen  outcome = iota // none was under way
-	running                // it still was when the wait returned
+	running                // still, when the wait returned
 	ended
 )
 
-// round starts the program, calls wait while it is under way, and returns what was so when wait returned. It blocks until the
-// program has ended.
+// round starts the program, calls wait while it is running, and returns the outcome. It blocks
+// until the program has ended.
 func (t *trial) round(wait func() error, d time.Duration) (o outcome, err error) {
 	if err := libbpf.MapSet(t.counts, length, uint64(d)); err != nil {
 		return unseen, err
@@ -90,7 +90,7 @@ func (t *trial) round(wait func() error, d time.Duration) (o outcome, err error)
 			break
 		}
 		if tries > 1000 {
-			time.Sleep(20 * time.Microsecond) // the program may be for this CPU
+			time.Sleep(20 * time.Microsecond) // the program may need this CPU
 		} else {
 			runtime.Gosched()
 		}
@@ -101,7 +101,8 @@ func (t *trial) round(wait func() error, d time.Duration) (o outcome, err error)
 	if err := wait(); err != nil {
 		return unseen, err
 	}
-	// The program's last store comes before the end of its section. A wait for that end orders the store before this load.
+	// The program's last store precedes the end of its section. A wait for that end orders the
+	// store before this load.
 	n, err := t.count(over)
 	if err != nil || n < t.runs {
 		return running, err
