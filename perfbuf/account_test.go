@@ -115,7 +115,8 @@ func TestCountsAfterClose(t *testing.T) {
 						output()
 					}
 				}
-				// Programs that were running when Close took the rings away finish during its grace period.
+				// Programs that were running when Close took the rings away finish during its grace
+				// period.
 				k.programs = &fakePrograms{opened: func() error {
 					require.EqualValues(t, 1, k.unhooked.Load(), "outputs would go on")
 					require.Zero(t, k.freed.Load())
@@ -159,7 +160,8 @@ func TestCountsAfterCloseWithoutAProvider(t *testing.T) {
 	k.account(t, 0, uint64(n)+5)
 }
 
-// A kernel that has stopped counting, for its CPU is gone, does not make reported losses count twice.
+// A kernel that has stopped counting, for its CPU is gone, does not make reported losses count
+// twice.
 func TestCountsIfTheKernelStopsCounting(t *testing.T) {
 	for name, closed := range map[string]bool{"stream open": false, "stream closed": true} {
 		t.Run(name, func(t *testing.T) {
@@ -190,8 +192,8 @@ func TestCountsAfterCloseBehindDamage(t *testing.T) {
 	require.EqualValues(t, 3, k.Stats().Total().Dropped)
 }
 
-// Close may come between the pass's last look and the function's call: what is counted as delivered is
-// delivered all the same.
+// Close may come between the pass's last look and the function's call: what is counted as delivered
+// is delivered all the same.
 func TestCloseJustBeforeTheFunction(t *testing.T) {
 	for name, output := range map[string]func(k *fake){
 		"a batch":             func(k *fake) { k.output(0, 1, 2, 3) },

@@ -44,7 +44,8 @@ func TestReadingDoesNotAllocate(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				time, payload := uint64(100), make([]byte, 52) // records of 72 bytes: they come to lie across the edge
+				// Records of 72 bytes: they come to lie across the edge
+				time, payload := uint64(100), make([]byte, 52)
 				round := func() {
 					for _, w := range k.w {
 						for range 10 {

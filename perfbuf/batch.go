@@ -8,8 +8,8 @@ import (
 	"github.com/ringfold/ringfold/internal/walk"
 )
 
-// Batch is a run of events that [Stream.RunBatches] delivers with one call. This is the fastest way to read: calling
-// a function for each event may cost more than reading the event.
+// Batch is a run of events that [Stream.RunBatches] delivers with one call. This is the fastest way
+// to read: calling a function for each event may cost more than reading the event.
 //
 //	err := stream.RunBatches(ctx, func(b *perfbuf.Batch) error {
 //		for ev := range b.Events() {
@@ -25,11 +25,11 @@ type Batch struct {
 	end  bool
 }
 
-// endOfPass is that of every stream. It has no events.
+// endOfPass is the empty Batch that all streams share.
 var endOfPass = Batch{end: true}
 
-// End reports whether this is the end of a pass, which [Stream.RunBatches] shows as one more, empty Batch.
-// By then tails are stored, [Stream.Watermark] has moved on, and the stream is idle.
+// End reports whether this is the end of a pass, which [Stream.RunBatches] shows as one more, empty
+// Batch. By then tails are stored, [Stream.Watermark] has moved on, and the stream is idle.
 func (b *Batch) End() bool { return b.end }
 
 // Events iterates over the events of the batch. A second loop goes on after the last event of the
@@ -37,7 +37,7 @@ func (b *Batch) End() bool { return b.end }
 // payloads as structs on the way.
 func (b *Batch) Events() iter.Seq[Event] {
 	in := &b.pass.Batch
-	return func(yield func(Event) bool) { // it has one yield, or the compiler would not inline it
+	return func(yield func(Event) bool) { // one yield: the compiler would not inline two
 		s := in.Stretch
 		for n := in.Taken; ; {
 			var word uint64
@@ -68,17 +68,17 @@ func (b *Batch) Events() iter.Seq[Event] {
 	}
 }
 
-// ForEachBatch is [Stream.ForEach] with one call for many events. If f returns nil, the whole batch counts as
-// consumed, whether f iterated over it or not. If f returns an error, panics or calls runtime.Goexit, the events up
-// to the current one do, at least the first. After a Close f may still read its batch to the end. Errors are those
-// of ForEach.
+// ForEachBatch is [Stream.ForEach] with one call for many events. If f returns nil, the whole batch
+// counts as consumed, whether f iterated over it or not. If f returns an error, panics or calls
+// runtime.Goexit, the events up to the current one do, at least the first. After a Close f may
+// still read its batch to the end. Errors are those of ForEach.
 func (s *Stream) ForEachBatch(f func(*Batch) error) error {
 	return unlessStopped(s.forEachBatchUntil(context.Background(), f))
 }
 
-// RunBatches is [Stream.Run] with one call for many events. [Stream.ForEachBatch] says which events count as
-// consumed. After each pass, it calls f with an empty Batch whose [Batch.End] is true, unless the pass has ended
-// with an error. Between batches it checks ctx; errors are those of Run.
+// RunBatches is [Stream.Run] with one call for many events. [Stream.ForEachBatch] says which events
+// count as consumed. After each pass, it calls f with an empty Batch whose [Batch.End] is true,
+// unless the pass has ended with an error. Between batches it checks ctx; errors are those of Run.
 func (s *Stream) RunBatches(ctx context.Context, f func(*Batch) error) error {
 	return s.untilStopped(ctx, func() error {
 		if err := s.forEachBatchUntil(ctx, f); err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/ringfold/ringfold/internal/ringtest"
 )
 
-// For BenchmarkDrain and BenchmarkFold rings are filled once and read again and again: the tails are
-// set back before each drain.
+// For BenchmarkDrain and BenchmarkFold rings are filled once and read again and again: the tails
+// are set back before each drain.
 
 func BenchmarkDrain(b *testing.B) {
 	for _, size := range []int{16, 56, 256, 1024} {
@@ -62,8 +62,8 @@ func BenchmarkVisit(b *testing.B) {
 	})
 }
 
-// BenchmarkOrdered merges rings whose events interleave perfectly (burst=1) or in runs. In between it
-// drains equal rings without order, and reports how many times longer order takes.
+// BenchmarkOrdered merges rings whose events interleave perfectly (burst=1) or in runs. In between
+// it drains equal rings without order, and reports how many times longer order takes.
 func BenchmarkOrdered(b *testing.B) {
 	for _, c := range []struct{ burst, rings, payload int }{
 		{1, 1, 56}, {1, 2, 56}, {1, 8, 56}, {1, 32, 56}, {1, 128, 56},

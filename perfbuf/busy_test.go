@@ -7,8 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Everything that would use the stream that a pass is over is refused, and every other stream over its rings, from the
-// function that events are handed to and from other goroutines. Nothing is lost by it.
+// Everything that would use the stream that a pass is over is refused, and every other stream over
+// its rings, from the function that events are handed to and from other goroutines. Nothing is lost
+// by it.
 func TestBusy(t *testing.T) {
 	calls := map[string]func(k *fake, s *Stream) error{
 		"ForEach":        func(_ *fake, s *Stream) error { return s.ForEach(never) },

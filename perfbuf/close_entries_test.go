@@ -7,12 +7,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Who entered before Close and has business with the map's entries, just as Close empties them, puts none
-// back: a pass that ends and disarms its ring, and a Resume. A Resume that comes then is refused.
+// Who entered before Close and has business with the map's entries, just as Close empties them,
+// puts none back: a pass that ends and disarms its ring, and a Resume. A Resume that comes then is
+// refused.
 func TestCloseLeavesNoEntry(t *testing.T) {
 	for name, meanwhile := range map[string]func(k *belled){
-		"a pass":           func(*belled) {},
-		"resume":           func(k *belled) { require.NoError(t, k.in.Entries.Resume()) }, // it has entered
+		"a pass": func(*belled) {},
+		// It has entered
+		"resume":           func(k *belled) { require.NoError(t, k.in.Entries.Resume()) },
 		"resume, too late": func(k *belled) { require.Equal(t, os.ErrClosed, k.Resume()) },
 	} {
 		t.Run(name, func(t *testing.T) {

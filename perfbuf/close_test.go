@@ -184,7 +184,8 @@ func TestCloseUnderLoad(t *testing.T) {
 			inside.Go(func() { k.Close(); k.Stats() })
 		}
 		inside.Wait()
-		// Used and Stats must not block, so the memory may go a moment after the last of them has left.
+		// Used and Stats must not block, so the memory may go a moment after the last of them has
+		// left.
 		for k.freed.Load() == 0 {
 			runtime.Gosched()
 		}

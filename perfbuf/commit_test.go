@@ -100,7 +100,8 @@ func TestHighWaterAndUsed(t *testing.T) {
 // A head that cannot be is not believed: sizes stay plausible.
 func TestUsedWithANonsensicalHead(t *testing.T) {
 	k := newFake(t, 1, Options{})
-	for head, used := range map[uint64]int{1 << 40: fakeRingSize, 1 << 62: fakeRingSize, ^uint64(0): 0} { // the last one went back
+	// The last one went back
+	for head, used := range map[uint64]int{1 << 40: fakeRingSize, 1 << 62: fakeRingSize, ^uint64(0): 0} {
 		k.w[0].SetHead(head)
 		k.w[0].Publish()
 		require.Equal(t, used, k.all()[0].Used())

@@ -150,7 +150,8 @@ func TestShutdown(t *testing.T) {
 	})
 }
 
-// waitersOf makes every kind of *Stream of a fake with a doorbell. A stream's events are due after lag.
+// waitersOf makes every kind of *Stream of a fake with a doorbell. A stream's events are due after
+// lag.
 func waitersOf(t *testing.T, f func(t *testing.T, k *belled, w *Stream, clock func() uint64, lag time.Duration)) {
 	for name, c := range map[string]struct {
 		make func(k *belled) (*Stream, error)
@@ -187,8 +188,8 @@ func requireMarker(t *testing.T, src *Stream, call uint64, got ...Record) {
 	require.Equal(t, []Record{marker(want)}, got)
 }
 
-// With nothing in the rings, a Wait that has ceased to look ends, when what is asked for has come of
-// age: not before, and once.
+// With nothing in the rings, a Wait that has ceased to look ends, when what is asked for has come
+// of age: not before, and once.
 func TestFlushEndsAWait(t *testing.T) {
 	waitersOf(t, func(t *testing.T, k *belled, w *Stream, clock func() uint64, lag time.Duration) {
 		for range 3 {
@@ -254,7 +255,8 @@ func TestFlushRecords(t *testing.T) {
 	})
 }
 
-// A call during a pass has a marker of its own, of the next pass; one at the end of which nobody looked comes again.
+// A call during a pass has a marker of its own, of the next pass; one at the end of which nobody
+// looked comes again.
 func TestFlushDuringAPass(t *testing.T) {
 	k := newBelled(t, 2)
 	k.output(0, 1, 2)

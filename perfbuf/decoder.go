@@ -88,7 +88,7 @@ func (d Decoder[T]) All(events iter.Seq[Event]) iter.Seq2[T, Event] {
 
 func zeroDecoder() { panic("perfbuf: zero Decoder: make one with NewDecoder") }
 
-// plain reports whether any bytes make a value of t: not so with pointers, nor with bool.
+// plain reports whether any bytes are a valid value of t, unlike pointers or bool.
 func plain(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// buffers are BPF ring buffers on Go memory that a stream reads, in a bubble: nothing but what the kernel does and the bubble's clock make it
-// look.
+// buffers are BPF ring buffers on Go memory that a stream reads, in a bubble: nothing but what the
+// kernel does and the bubble's clock make it look.
 type buffers struct {
 	*ringtest.RingBufs
 	*Stream
@@ -80,7 +80,8 @@ func (b *buffers) idle() int64 {
 	return b.looks.Load() - before
 }
 
-// Discarded records are given back as soon as they are seen, so that they fill no ring, and that what comes behind them wakes the stream.
+// Discarded records are given back as soon as they are seen, so that they fill no ring, and that
+// what comes behind them wakes the stream.
 func TestDiscardedRecordsAreGivenBack(t *testing.T) {
 	for name, source := range map[string]TimeSource{"stamped": StampedTime(0), "payload": PayloadTime(0)} {
 		for _, spill := range []int{0, -1} {
@@ -102,7 +103,8 @@ func TestDiscardedRecordsAreGivenBack(t *testing.T) {
 	}
 }
 
-// A record that is reserved and not committed for long holds a stamped stream up, and costs nothing meanwhile.
+// A record that is reserved and not committed for long holds a stamped stream up, and costs nothing
+// meanwhile.
 func TestBusyRecordCostsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const few = 20
@@ -123,7 +125,8 @@ func TestBusyRecordCostsNothing(t *testing.T) {
 		}
 		require.Less(t, time.Since(released), time.Millisecond)
 
-		// What was committed right before it is held too, and keeps the tail: nobody is woken, so the stream looks.
+		// What was committed right before it is held too, and keeps the tail: nobody is woken, so
+		// the stream looks.
 		b.reserve(0).end(ringtest.Record.Commit)
 		busy = b.reserve(0)
 		require.Less(t, b.idle(), int64(1000))

@@ -34,25 +34,28 @@
 //
 // # Choose how to read
 //
-// A [Stream] is what is read:
+// You read events from a [Stream]:
 //
-//   - [Reader.Stream] is all CPUs in order of time. With [Unordered] it goes ring by ring, the fullest
-//     ring first, and delays nothing.
+//   - [Reader.Stream] is all CPUs in order of time. With [Unordered] it goes ring by ring, the
+//     fullest ring first, and delays nothing.
 //   - [Merge] makes one stream of several readers.
 //   - [Ring.Stream] is one of [Reader.Rings], for a goroutine of its own.
 //
-// It has these ways of reading:
+// A Stream offers these ways of reading:
 //
 //   - [Stream.Records] is the simplest: each [Record] is a copy that you may keep.
 //   - [Stream.Run] and [Stream.Events] hand out events in place.
-//   - [Stream.RunBatches] is the fastest: one call for many events. It also shows where a pass ends.
-//   - [Stream.ForEach], [Stream.ForEachBatch] and [Fold] read what is due now, without waiting.
+//   - [Stream.RunBatches] is the fastest: one call for many events. It also shows where a pass
+//     ends.
+//   - [Stream.ForEach], [Stream.ForEachBatch] and [Fold] read the events that are due now, without
+//     waiting.
 //   - [Stream.Wait] waits without reading, for loops of your own.
 //
-// Methods that take a context block until events come. They park the goroutine and block no thread. They
-// return context.Cause(ctx), [os.ErrClosed] after [Reader.Close] or [Stream.Close], or the error of your
-// function; an iterator yields that error last. Your function ends a loop without an error by returning
-// [ErrStop]. A stream holds its rings until it is closed: another one over them returns [ErrBusy].
+// Methods that take a context block until events come. They park the goroutine and block no thread.
+// They return context.Cause(ctx), [os.ErrClosed] after [Reader.Close] or [Stream.Close], or the
+// error of your function; an iterator yields that error last. Your function ends a loop without an
+// error by returning [ErrStop]. A stream holds its rings until it is closed: another one over them
+// returns [ErrBusy].
 //
 // # Events
 //
@@ -64,11 +67,11 @@
 // # Order
 //
 // Per-CPU buffers have no order between them, and interrupts can invert the order within one. A
-// [Stream] restores it by the kernel's timestamps. By default it is exact (see [Order]): it delivers an
-// event once a barrier has proved that no older event can still come, on any CPU. A barrier waits
-// until all BPF programs that were running have ended. This costs delay, p50 / p99 on Linux 6.18 as
-// root: 0.1 / 0.2 ms for rare events, and 0.7 / 1.7 ms at 160,000 a second; 12 / 21 ms if no fast
-// barrier works (see [Barriers]).
+// [Stream] restores it by the kernel's timestamps. By default it is exact (see [Order]): it
+// delivers an event once a barrier has proved that no older event can still come, on any CPU. A
+// barrier waits until all BPF programs that were running have ended. This costs delay, p50 / p99 on
+// Linux 6.18 as root: 0.1 / 0.2 ms for rare events, and 0.7 / 1.7 ms at 160,000 a second; 12 / 21
+// ms if no fast barrier works (see [Barriers]).
 //
 // [Slack] is the usual heuristic: wait a fixed time. With 1 ms its delays are 1.1 / 1.2 ms and 1.4
 // / 2.3 ms. An event that comes too late is delivered out of order, marked [Event.Late].
@@ -89,16 +92,17 @@
 // follows, the reader can ask Linux 6.0 and newer. A stream in order does so when a CPU falls
 // silent after its ring was nearly full, and in [Stream.Drain] and [Stream.ForEachPending].
 //
-// [Reader.Stats] has totals. After Close, Samples + Dropped + Lost of a ring is what programs tried
-// to output to it; [RingStats] lists the conditions under which that is exact. The kernel does not
-// count outputs that find no ring: before Open, after Close, and while the Reader is paused. With
-// [Options].Outputs, programs count those themselves. The kernel counts no losses of BPF ring
-// buffers: see [RingBufOptions].LossesFD.
+// [Reader.Stats] has totals. After Close, Samples + Dropped + Lost of a ring is the number of
+// outputs that programs tried; [RingStats] lists the conditions under which that is exact. The
+// kernel does not count outputs that find no ring: before Open, after Close, and while the Reader
+// is paused. With [Options].Outputs, programs count those themselves. The kernel counts no losses
+// of BPF ring buffers: see [RingBufOptions].LossesFD.
 //
 // # Stop without losing events
 //
-// On Ctrl-C, cancel the context, and call [Stream.Shutdown] when your loop has returned. It stops outputs, delivers what the rings hold, and closes the reader. If you
-// detach the programs first, [Stream.Drain] delivers the rest. [Reader.Close] alone drops it.
+// On Ctrl-C, cancel the context, and call [Stream.Shutdown] when your loop has returned. It stops
+// outputs, delivers what the rings hold, and closes the reader. If you detach the programs first,
+// [Stream.Drain] delivers the rest. [Reader.Close] alone drops it.
 //
 // [Reader.Pause] and [Reader.Resume] stop and restart outputs. [Stream.Flush] asks for everything
 // that the rings hold now, followed by an event of [KindFlushed]. [Stream.Watermark] is the time

@@ -9,9 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A pass disarms a ring while looks have become rare. What comes then rings no bell, and is seen after the poll interval all the same.
+// A pass disarms a ring while looks have become rare. What comes then rings no bell, and is seen
+// after the poll interval all the same.
 func TestPassDisarmsWhileLooksAreRare(t *testing.T) {
-	idle := func(t *testing.T, k *belled) { // all are armed, and the next look is more than a second away
+	// All are armed, and the next look is more than a second away
+	idle := func(t *testing.T, k *belled) {
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
 		require.ErrorIs(t, k.unordered().Wait(ctx), context.DeadlineExceeded)

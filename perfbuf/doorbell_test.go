@@ -104,7 +104,8 @@ func (k *belled) armed() (done <-chan error) {
 	return done
 }
 
-// With nothing to read all rings are armed at once. Looks get rarer for more than a second, and then cease.
+// With nothing to read all rings are armed at once. Looks get rarer for more than a second, and
+// then cease.
 func TestDoorbellWhenIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newBelled(t, 2)
@@ -118,7 +119,8 @@ func TestDoorbellWhenIdle(t *testing.T) {
 
 		time.Sleep(1000 * time.Hour)
 		blocked(t, done)
-		want := []time.Duration{0, 0} // a look that is due from the start, and the wait for the next
+		// A look that is due from the start, and the wait for the next
+		want := []time.Duration{0, 0}
 		for at, pause := bellPollInterval, 4*bellPollInterval; ; pause *= 4 {
 			want = append(want, at)
 			if pause > wake.LastLook {
@@ -160,7 +162,8 @@ func TestDoorbellFindsWhatIsThere(t *testing.T) {
 	})
 }
 
-// While events flow, wakeups do not count, and the poll interval sets the pace, unless a ring fills up.
+// While events flow, wakeups do not count, and the poll interval sets the pace, unless a ring fills
+// up.
 func TestDoorbellPollsWhileEventsFlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newBelled(t, 2)
@@ -264,7 +267,8 @@ func TestDoorbellOutputWhileArming(t *testing.T) {
 	})
 }
 
-// A program that had found the old entry outputs after the look: that rings no bell, and is found by a later look.
+// A program that had found the old entry outputs after the look: that rings no bell, and is found
+// by a later look.
 func TestDoorbellFindsWhatRangNoBell(t *testing.T) {
 	for _, after := range []time.Duration{bellPollInterval / 2, 10 * time.Millisecond, 500 * time.Millisecond, 990 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
@@ -351,7 +355,8 @@ func TestDoorbellAfterClose(t *testing.T) {
 	})
 }
 
-// A stream with little slack looks at a busy ring more often than the poll interval, while it holds nothing.
+// A stream with little slack looks at a busy ring more often than the poll interval, while it holds
+// nothing.
 func TestDoorbellOfAStreamThatHoldsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newBelled(t, 1)
@@ -373,8 +378,8 @@ func TestDoorbellOfAStreamThatHoldsNothing(t *testing.T) {
 	})
 }
 
-// Streams of both modes, from idle to busy and back: everything comes in order and in time, and when
-// nothing comes nothing polls.
+// Streams of both modes, from idle to busy and back: everything comes in order and in time, and
+// when nothing comes nothing polls.
 func TestDoorbellOfAStream(t *testing.T) {
 	for name, o := range map[string]StreamOptions{"slack": {Order: Slack(2 * time.Millisecond)}, "exact": {}} {
 		t.Run(name, func(t *testing.T) {

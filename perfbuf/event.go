@@ -6,7 +6,7 @@ import (
 	"github.com/ringfold/ringfold/internal/raw"
 )
 
-// Kind says what an [Event] is. The zero Kind is that of the zero Event.
+// Kind is the kind of an [Event]. The zero Event has the zero Kind.
 type Kind uint8
 
 const (
@@ -16,12 +16,12 @@ const (
 	KindLost
 	// KindCorrupt is ring memory that could not be read and was skipped: see [Event.Err].
 	KindCorrupt
-	// KindFlushed answers [Stream.Flush]: everything output before the call has been delivered. In a
-	// [Stream] its time says up to when the stream is complete. See [StreamOptions].FlushEvery.
+	// KindFlushed answers [Stream.Flush]: everything output before the call has been delivered. In
+	// a [Stream] its time says up to when the stream is complete. See [StreamOptions].FlushEvery.
 	KindFlushed
 )
 
-// An index out of range unless kinds are those of raw.
+// This compiles only if the kinds equal those of package raw.
 var _ = [1]struct{}{}[KindSample-Kind(raw.Sample)|KindLost-Kind(raw.Lost)|KindCorrupt-Kind(raw.Corrupt)|KindFlushed-Kind(raw.Flushed)]
 
 // String returns "sample", "lost", "corrupt", "flushed", or "none" for the zero Kind.
@@ -54,15 +54,14 @@ func (k Kind) String() string {
 // value. It is not safe for concurrent use.
 type Event struct{ ev raw.Event }
 
-// Kind returns what the event is. Check it first: losses and corrupt memory come the same way as
-// samples.
+// Kind returns the event's kind. Check it first: losses and corrupt memory arrive like samples.
 func (e Event) Kind() Kind { return Kind(e.ev.Kind()) }
 
 // CPU returns the CPU that the event was output on, -1 for [KindFlushed].
 func (e Event) CPU() int { return e.ev.CPU() }
 
-// Source returns the reader that the event was read by: in a stream of several ([Merge]), the source that it is from. It is nil for
-// [KindFlushed], and for the zero Event.
+// Source returns the reader that read the event, one of several in a merged stream ([Merge]). It is
+// nil for [KindFlushed], and for the zero Event.
 func (e Event) Source() *Reader {
 	r, _ := e.ev.Source().(*Reader)
 	return r
@@ -99,8 +98,9 @@ func (e Event) Lost() uint64 { return e.ev.Odd().Lost }
 
 // LostAfter bounds a loss from below: its outputs failed after this time and no later than
 // [Event.Time], both in ns of CLOCK_MONOTONIC. It is the greatest time read from that ring before
-// the loss, 0 if there was none, and 0 for kinds other than [KindLost]. Losses of a BPF ring buffer are
-// counted by programs: the first may have failed earlier, if it was interrupted or preempted amid that.
+// the loss, 0 if there was none, and 0 for kinds other than [KindLost]. Losses of a BPF ring buffer
+// are counted by programs: the first may have failed earlier, if it was interrupted or preempted
+// amid that.
 func (e Event) LostAfter() uint64 { return e.ev.Odd().After }
 
 // Err returns a [*CorruptError] for [KindCorrupt], otherwise nil. Reading goes on after such an

@@ -23,7 +23,8 @@ func TestPayloadOfWrappingRecords(t *testing.T) {
 				k := newFakeAt(t, 1, fakeRingSize-before, Options{})
 				src := source(k)
 				want := ringtest.Payload(7, 60)
-				require.NoError(t, k.w[0].Output(5, want)) // a record of 80 bytes, of which 60 are payload
+				// A record of 80 bytes, of which 60 are payload
+				require.NoError(t, k.w[0].Output(5, want))
 				n := 0
 				require.NoError(t, src.ForEach(func(ev Event) error {
 					n++

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// waitLog is where eventually says what it waits for. It is not t.Log, of which nothing is shown when the
-// whole run exceeds its -timeout.
+// waitLog is where eventually says what it waits for. It is not t.Log, of which nothing is shown
+// when the whole run exceeds its -timeout.
 var waitLog io.Writer = os.Stderr
 
 // eventually waits until cond holds, for as long as it takes. Every 30 s it says what it waits for.

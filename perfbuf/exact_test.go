@@ -36,8 +36,8 @@ func TestExactDeliversBehindABarrierOnly(t *testing.T) {
 	require.Zero(t, k.Stats().Late)
 }
 
-// The watermark is loaded before the heads: a barrier that ends in between covers nothing of what was
-// loaded, and what it covers is not delivered out of order.
+// The watermark is loaded before the heads: a barrier that ends in between covers nothing of what
+// was loaded, and what it covers is not delivered out of order.
 func TestExactWatermarkIsLoadedBeforeTheHeads(t *testing.T) {
 	k := newFake(t, 2, Options{})
 	s, b := k.stepped(5_000_000, StreamOptions{})
@@ -153,7 +153,8 @@ func TestExactNeedsAProvider(t *testing.T) {
 	require.ErrorIs(t, k.slack(1).Drain(t.Context(), never), errTest)
 }
 
-// Rings stay claimed while a provider is opened, which takes a grace period; Close may come meanwhile.
+// Rings stay claimed while a provider is opened, which takes a grace period; Close may come
+// meanwhile.
 func TestCloseWhileAnExactStreamIsMade(t *testing.T) {
 	k := newFake(t, 2, Options{})
 	k.programs = &fakePrograms{}

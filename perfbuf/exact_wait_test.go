@@ -141,7 +141,8 @@ func TestExactWaitWhileBarriersFail(t *testing.T) {
 	})
 }
 
-// A barrier that hangs holds everything up, and Stats says so. Nobody who wants to end waits for it.
+// A barrier that hangs holds everything up, and Stats says so. Nobody who wants to end waits for
+// it.
 func TestExactWaitWhileABarrierHangs(t *testing.T) {
 	for how, end := range map[string]func(k *fake, s *Stream, cancel func(error)) error{
 		"context":      func(_ *fake, _ *Stream, cancel func(error)) error { cancel(errTest); return errTest },
@@ -285,7 +286,8 @@ func TestExactReading(t *testing.T) {
 				})
 				for i := range 300 {
 					time.Sleep(time.Duration(i*i%1500) * time.Microsecond)
-					k.output(i%3, clock()-uint64(i%2)*5000) // older than the one before, on another CPU
+					// Older than the one before, on another CPU
+					k.output(i%3, clock()-uint64(i%2)*5000)
 					k.poll.wake()
 				}
 				require.NoError(t, <-done)

@@ -23,8 +23,8 @@ type execEvent struct {
 
 var execEvents = perfbuf.NewDecoder[execEvent]()
 
-// A Decoder reads payloads as a struct. All loops over a batch, with the event beside each value: losses come
-// with a zero one.
+// A Decoder reads payloads as a struct. All loops over a batch, with the event beside each value:
+// losses come with a zero one.
 func ExampleDecoder() {
 	kernel := perfbuftest.New(perfbuftest.Options{})
 	reader, err := kernel.Open(perfbuf.Options{})

@@ -10,9 +10,10 @@ import (
 	"github.com/ringfold/ringfold/perfbuf/perfbuftest"
 )
 
-// An interrupt outputs in the middle of another program's output. Its event is later, yet lies first in the
-// ring. An ordered stream goes by the events' times, within a CPU as well as across CPUs. The default mode,
-// Exact, proves that nothing older can still come. Drain delivers the rest after programs are detached.
+// An interrupt outputs in the middle of another program's output. Its event is later, yet lies
+// first in the ring. An ordered stream goes by the events' times, within a CPU as well as across
+// CPUs. The default mode, Exact, proves that nothing older can still come. Drain delivers the rest
+// after programs are detached.
 func ExampleReader_Stream() {
 	kernel := perfbuftest.New(perfbuftest.Options{})
 	reader, err := kernel.Open(perfbuf.Options{})
@@ -51,8 +52,8 @@ func ExampleReader_Stream() {
 	// 2µs CPU 0: exit
 }
 
-// Slack holds each event for a fixed time. It needs no proof and gives none: a program that takes longer than
-// that, here because its virtual CPU was stopped, outputs an event that is marked Late.
+// Slack holds each event for a fixed time. It needs no proof and gives none: a program that takes
+// longer than that, here because its virtual CPU was stopped, outputs an event that is marked Late.
 func ExampleSlack() {
 	kernel := perfbuftest.New(perfbuftest.Options{})
 	reader, err := kernel.Open(perfbuf.Options{})
@@ -91,8 +92,8 @@ func ExampleSlack() {
 	// slow, late: true
 }
 
-// A consumer that puts several streams together, or writes windows of time, has to know up to when each is
-// complete, also when nothing happens.
+// A consumer that puts several streams together, or writes windows of time, has to know up to when
+// each is complete, also when nothing happens.
 func ExampleStream_Watermark() {
 	kernel := perfbuftest.New(perfbuftest.Options{RealTime: true})
 	reader, err := kernel.Open(perfbuf.Options{})

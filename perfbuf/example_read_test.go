@@ -46,7 +46,8 @@ func ExampleStream_Records() {
 	// sample on CPU 0: read
 }
 
-// Ctrl-C ends Run. Shutdown then stops the outputs, delivers what the rings still hold, and closes the reader.
+// Ctrl-C ends Run. Shutdown then stops the outputs, delivers what the rings still hold, and closes
+// the reader.
 func ExampleStream_Shutdown() {
 	kernel := perfbuftest.New(perfbuftest.Options{})
 	reader, err := kernel.Open(perfbuf.Options{})
@@ -83,7 +84,8 @@ func ExampleStream_Shutdown() {
 	// exit
 }
 
-// When a ring is full, outputs fail. The next one that succeeds reports how many, just before itself.
+// When a ring is full, outputs fail. The next one that succeeds reports how many, just before
+// itself.
 func ExampleEvent_Lost() {
 	kernel := perfbuftest.New(perfbuftest.Options{CPUs: 1})
 	reader, err := kernel.Open(perfbuf.Options{})
@@ -157,8 +159,8 @@ func ExampleReader_Stats() {
 	// adds up: true
 }
 
-// Flush asks for everything that the rings hold now. An event of KindFlushed says that all of it has been
-// delivered.
+// Flush asks for everything that the rings hold now. An event of KindFlushed says that all of it
+// has been delivered.
 func ExampleStream_Flush() {
 	kernel := perfbuftest.New(perfbuftest.Options{})
 	reader, err := kernel.Open(perfbuf.Options{})

@@ -50,8 +50,9 @@ func Example() {
 	// CPU 1: exit
 }
 
-// The file descriptor is that of a loaded map of type BPF_MAP_TYPE_PERF_EVENT_ARRAY: Map.FD() in cilium/ebpf,
-// BPFMap.FileDescriptor() in libbpfgo. Open before you attach programs: without rings, their outputs fail.
+// The file descriptor is that of a loaded map of type BPF_MAP_TYPE_PERF_EVENT_ARRAY: Map.FD() in
+// cilium/ebpf, BPFMap.FileDescriptor() in libbpfgo. Open before you attach programs: without rings,
+// their outputs fail.
 func ExampleOpen() {
 	var mapFD int
 
@@ -81,7 +82,8 @@ func ExampleOpen_dropPrivileges() {
 		log.Fatal(err)
 	}
 	defer reader.Close()
-	// Make the stream and attach programs here, then become another user: all threads do, which capset(2) would not.
+	// Make the stream and attach programs here, then become another user: all threads do, which
+	// capset(2) would not.
 	if err := errors.Join(syscall.Setgroups(nil), syscall.Setgid(gid), syscall.Setuid(uid)); err != nil {
 		log.Fatal(err)
 	}

@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Copied says that a sample does not lie in its ring: it was put together, as it went over the edge.
+// Copied says that a sample does not lie in its ring: it was put together, as it went over the
+// edge.
 func (e Event) Copied(r *Reader) bool {
 	return !slices.ContainsFunc(r.all(), func(ring *Ring) bool { return ring.raw.View() == e.ev.View })
 }
@@ -22,8 +23,8 @@ func (r *Reader) Reopen(i int) error { return r.in.Hotplug.Reopen(i) }
 // Replug does what a CPU's coming does.
 func (r *Reader) Replug() error { return r.in.Hotplug.Replug() }
 
-// StreamOf returns the unordered Stream of a Reader or a Ring. It is opened at the first call, and again after its Close.
-// Others that StreamOf has opened, and that hold the same rings, are closed.
+// StreamOf returns the unordered Stream of a Reader or a Ring. It is opened at the first call, and
+// again after its Close. Others that StreamOf has opened, and that hold the same rings, are closed.
 func StreamOf(t testing.TB, of any) *Stream {
 	t.Helper()
 	if s, ok := streams.Load(of); ok && !s.(*Stream).in.Closing() {
@@ -49,7 +50,8 @@ func StreamOf(t testing.TB, of any) *Stream {
 	return s
 }
 
-// CloseStreamsOf closes what StreamOf has opened over all rings of a reader, and, if wanted, over each.
+// CloseStreamsOf closes what StreamOf has opened over all rings of a reader, and, if wanted, over
+// each.
 func CloseStreamsOf(r *Reader, rings bool) {
 	of := []any{r}
 	for _, ring := range r.all() {

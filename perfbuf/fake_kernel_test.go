@@ -10,7 +10,8 @@ import (
 	"github.com/ringfold/ringfold/internal/ringtest"
 )
 
-// fakeKernel is a kernel.Kernel made of functions, which a test replaces. Those that are nil do nothing.
+// fakeKernel is a kernel.Kernel made of functions, which a test replaces. Those that are nil do
+// nothing.
 type fakeKernel struct {
 	kernel.Hotplug // nil: only CPUs may be called
 	poll           fakePolling

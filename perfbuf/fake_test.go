@@ -34,7 +34,8 @@ type fake struct {
 	unhooked atomic.Int32
 }
 
-// newFake makes a Reader of n empty rings. Its clock stands still at a time far above those of the tests.
+// newFake makes a Reader of n empty rings. Its clock stands still at a time far above those of the
+// tests.
 func newFake(t testing.TB, n int, opts Options) *fake {
 	return newFakeAt(t, n, 0, opts)
 }
@@ -68,7 +69,8 @@ func newFakeAt(t testing.TB, n int, start uint64, opts Options) *fake {
 	h.unhook = func() error { k.unhooked.Add(1); return nil }
 	h.free = func() { k.freed.Add(1) }
 	k.Reader = newReader(h, opts, false)
-	k.in.Entries.Burst = 0 // the first event disarms its ring; tests of the budget for wakeups set another one
+	// The first event disarms its ring; tests of the budget for wakeups set another one
+	k.in.Entries.Burst = 0
 	t.Cleanup(func() { k.Close() })
 	return k
 }
@@ -136,7 +138,8 @@ var sourceKinds = map[string]func(k *fake) *Stream{
 	"ordered":   func(k *fake) *Stream { return k.stream() },
 }
 
-// id verifies the payload of a sample and returns its id; for what is no sample, it returns the complement of its time.
+// id verifies the payload of a sample and returns its id; for what is no sample, it returns the
+// complement of its time.
 func id(t testing.TB, ev Event) uint64 {
 	if ev.Kind() != KindSample {
 		return ^ev.Time()

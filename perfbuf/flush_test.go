@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A stream sleeps until the marker's turn has come, also if its wakeup policy waits for the poll interval.
+// A stream sleeps until the marker's turn has come, also if its wakeup policy waits for the poll
+// interval.
 func TestFlushWhileAStreamPolls(t *testing.T) {
 	for name, wakeup := range map[string]Wakeup{
 		"bytes":  {Bytes: 8 * recordSize, PollInterval: time.Minute},
@@ -37,7 +38,8 @@ func TestFlushWhileAStreamPolls(t *testing.T) {
 	}
 }
 
-// latePoller comes to its wait when the deadline is over, and asks nothing then, as Go's poller does.
+// latePoller comes to its wait when the deadline is over, and asks nothing then, as Go's poller
+// does.
 type latePoller struct {
 	*fakePoller
 	left int // waits until it fails
@@ -78,8 +80,8 @@ func TestFlushWhileDeadlinesAreOver(t *testing.T) {
 	}
 }
 
-// A Flush ends the Wait of a ring's stream, whether it waited then or came later, and no other's. A pass answers it, also one
-// that was under way.
+// A Flush ends the Wait of a ring's stream, whether it waited then or came later, and no other's. A
+// pass answers it, also one that was under way.
 func TestFlushEndsRingWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newFake(t, 3, Options{Wakeup: Wakeup{Bytes: 8 * recordSize, PollInterval: time.Hour}})

@@ -6,18 +6,17 @@ import (
 	"github.com/ringfold/ringfold/internal/raw"
 )
 
-// Loops over events are written out, here, in forEach and in Batch.Events: with one for all,
-// whether by a function that is called for each event or by an iterator, reading took a third
-// longer.
+// Fold, each and Batch.Events write out their loops over events. With one shared loop, as a
+// function called per event or as an iterator, reading took a third longer.
 
-// Fold reads the events that are due now, without waiting, and carries a value from one to the next: it calls
-// acc, err = f(acc, ev) for each event and returns the last acc. It is one pass over the stream: see [Stream].
-// [Stream.ForEach] is Fold without the value.
+// Fold reads the events that are due now, without waiting, and carries a value from one to the
+// next. It calls acc, err = f(acc, ev) for each event and returns the last acc. It is one pass over
+// the stream: see [Stream]. [Stream.ForEach] is Fold without the value.
 //
-// Fold returns f's error, or nil if that is [ErrStop]. It returns [os.ErrClosed] if the stream or a reader of it was
-// closed, before the call or during it, and [ErrBusy] if the stream is being used. It returns [ErrDisplaced] at its
-// end, once, when another reader has taken the map. Fold holds no lock while f runs, and f may close the stream or
-// the reader. Fold does not allocate.
+// Fold returns f's error, or nil if that is [ErrStop]. It returns [os.ErrClosed] if the stream or a
+// reader of it was closed, before the call or during it, and [ErrBusy] if the stream is being used.
+// It returns [ErrDisplaced] at its end, once, when another reader has taken the map. Fold holds no
+// lock while f runs, and f may close the stream or the reader. Fold does not allocate.
 func Fold[A any](s *Stream, acc A, f func(acc A, ev Event) (A, error)) (A, error) {
 	err := s.in.Begin()
 	if err != nil {
@@ -27,7 +26,8 @@ func Fold[A any](s *Stream, acc A, f func(acc A, ev Event) (A, error)) (A, error
 	defer p.End()
 	for b := &p.Batch; p.Next(); {
 		for i, ev := range b.List {
-			if i > 0 && p.Halt.Load() { // next has looked, and counts what comes alone as delivered
+			// Next has checked the first, and counts a single event as delivered
+			if i > 0 && p.Halt.Load() {
 				return acc, os.ErrClosed
 			}
 			b.Taken = i + 1

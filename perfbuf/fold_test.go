@@ -173,7 +173,8 @@ func TestFoldCarriesTheAccumulator(t *testing.T) {
 	}
 }
 
-// Events that f causes itself wait for the next call, or a program that traces itself would never come to an end.
+// Events that f causes itself wait for the next call, or a program that traces itself would never
+// come to an end.
 func TestHeadIsLoadedOnce(t *testing.T) {
 	for name, source := range sourceKinds {
 		t.Run(name, func(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A source none of whose first samples has a time that a monotonic clock shows has another clock's, or the offset is wrong. The stream says so,
-// once, and goes on.
+// A source none of whose first samples has a time that a monotonic clock shows has another clock's,
+// or the offset is wrong. The stream says so, once, and goes on.
 func TestForeignTimes(t *testing.T) {
 	const now, realtime = 1 << 40, 1_700_000_000_000_000_000
 	for name, c := range map[string]struct {
@@ -45,7 +45,8 @@ func TestForeignTimes(t *testing.T) {
 	}
 }
 
-// Payloads that are too short, which a program may well output now and then, have the kernel's time. Without it nothing has an order.
+// Payloads that are too short, which a program may well output now and then, have the kernel's
+// time. Without it nothing has an order.
 func TestShortPayloads(t *testing.T) {
 	for _, o := range []Options{{}, {NoTime: true}} {
 		k := newFake(t, 1, o)

@@ -11,9 +11,10 @@ import (
 	"github.com/ringfold/ringfold/internal/ringtest"
 )
 
-// FuzzReader reads rings of arbitrary bytes, whose heads go on, jump and go back, in all ways, in any order: by
-// ring and over all, by events and by batches, to the end and not, waiting before or not, through ordered streams that are opened and closed.
-// It must come to an end, deliver just what Parse finds, say where what is corrupt lies, and account for each byte.
+// FuzzReader reads rings of arbitrary bytes, whose heads go on, jump and go back, in all ways, in
+// any order: by ring and over all, by events and by batches, to the end and not, waiting before or
+// not, through ordered streams that are opened and closed. It must come to an end, deliver just
+// what Parse finds, say where what is corrupt lies, and account for each byte.
 func FuzzReader(f *testing.F) {
 	w := ringtest.New(256, raw.LayoutRawTime, 0)
 	for i := range uint64(5) {
@@ -321,8 +322,8 @@ func (z *readerFuzz) count(ev Event) {
 	}
 }
 
-// scanning is called before the stream scans, and what it returns after that: it counts what of the rings the stream has
-// believed, of which no head is part that is too far ahead.
+// scanning is called before the stream scans, and what it returns after that: it counts what of the
+// rings the stream has believed, of which no head is part that is too far ahead.
 func (z *readerFuzz) scanning() (done func()) {
 	var from [2]uint64
 	for i := range from {

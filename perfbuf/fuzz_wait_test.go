@@ -34,8 +34,8 @@ func fuzzFake(t *testing.T, start uint64, opts Options) *fake {
 	return k
 }
 
-// wait waits by the bubble's clock, in which no Wait can spin: see fakePoller. If it ends, a pass makes progress. If it does not, there
-// is nothing that a pass would read.
+// wait waits by the bubble's clock, in which no Wait can spin: see fakePoller. If it ends, a pass
+// makes progress. If it does not, there is nothing that a pass would read.
 func (z *readerFuzz) wait(v byte) {
 	src := z.stream
 	switch {
@@ -78,7 +78,8 @@ func (z *readerFuzz) progress() uint64 {
 	return c.Samples + c.Lost + c.Corrupt + c.Dropped + c.Bytes + uint64(z.flushed)
 }
 
-// quiet makes sure that nobody who waits has been kept from anything for longer than the poll interval.
+// quiet makes sure that nobody who waits has been kept from anything for longer than the poll
+// interval.
 func (z *readerFuzz) quiet(src *Stream) {
 	for i, ring := range z.k.all() {
 		switch from, head := ring.raw.Tail(), ring.raw.Head(); {

@@ -4,15 +4,18 @@ import "errors"
 
 // HotplugStats counts CPUs that came online after Open.
 type HotplugStats struct {
-	Reopened uint64 // CPUs that came back: their rings got new perf events, as the kernel closes those of an offline CPU
+	// CPUs that came back: their rings got new perf events, as the kernel closes those of an
+	// offline CPU
+	Reopened uint64
 	Added    uint64 // CPUs that came for the first time, and got rings
-	// Err says why the reader could not follow the latest change, or why it reads the list of CPUs twice a
-	// second instead of listening to the kernel's announcements; it is nil if all is well. The reader tries
-	// again every second, unless Err is a [*MapError]: the map has no entry for that CPU.
+	// Err says why the reader could not follow the latest change, or why it reads the list of CPUs
+	// twice a second instead of listening to the kernel's announcements; it is nil if all is well.
+	// The reader tries again every second, unless Err is a [*MapError]: the map has no entry for
+	// that CPU.
 	Err error
 }
 
-// refused says whether it is the map that does not fit, and returns the public form of the error.
+// refused reports whether the map is the reason, and returns the public form of the error.
 func refused(err error) (bool, error) {
 	err = public(err)
 	return errors.As(err, new(*MapError)), err

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A new ring is the stream's before its next round too: read on its own, its events would be missing from
-// the stream.
+// A new ring is the stream's before its next round too: read on its own, its events would be
+// missing from the stream.
 func TestNewRingIsTheStreams(t *testing.T) {
 	k := newPluggable(t, 2)
 	s, barrier := k.stepped(1<<40, StreamOptions{})
@@ -42,8 +42,8 @@ func TestNewRingOfAStreamThatFails(t *testing.T) {
 	require.Equal(t, []uint64{10}, ids(t, k.unordered()))
 }
 
-// CPUs come while streams are opened and closed: whoever opens a stream has all rings, and none is left
-// claimed behind the stream.
+// CPUs come while streams are opened and closed: whoever opens a stream has all rings, and none is
+// left claimed behind the stream.
 func TestNewRingsWhileStreamsComeAndGo(t *testing.T) {
 	for range 300 {
 		k := newPluggable(t, 1)
@@ -70,12 +70,13 @@ func TestNewRingsWhileStreamsComeAndGo(t *testing.T) {
 	}
 }
 
-// A ring is known before its entry is in the map: the first event that can be in it is covered by whoever
-// waits for a grace period and looks at all rings then.
+// A ring is known before its entry is in the map: the first event that can be in it is covered by
+// whoever waits for a grace period and looks at all rings then.
 func TestFirstEventOfANewRingIsNotLate(t *testing.T) {
 	k := newPluggable(t, 1)
 	s, barrier := k.stepped(1<<40, StreamOptions{})
-	k.belled.set = func(ring int, _ kernel.Entry) error { // at the latest, the entry is there when this returns
+	// At the latest, the entry is there when this returns
+	k.belled.set = func(ring int, _ kernel.Entry) error {
 		k.belled.set = nil
 		k.output(ring, 10)
 		k.output(0, 20)

@@ -302,7 +302,8 @@ func TestReaderFollowsItsWatch(t *testing.T) {
 	require.NoError(t, k.Close()) // closes events: follow returns
 }
 
-// A CPU for which the map has no entry never gets a ring: nothing is tried again, Stats go on saying why, and others are not kept from theirs.
+// A CPU for which the map has no entry never gets a ring: nothing is tried again, Stats go on
+// saying why, and others are not kept from theirs.
 func TestCPUForWhichTheMapIsTooSmall(t *testing.T) {
 	k := newPluggable(t, 1)
 	tooSmall := &MapError{MaxEntries: 1, Reason: "it is too small"}

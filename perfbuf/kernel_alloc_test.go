@@ -83,7 +83,8 @@ func TestKernelAllocations(t *testing.T) {
 			if c.ordered {
 				s = ordered(t, r)
 			}
-			// AllocsPerRun makes one call more, to warm up. All CPUs have enough for all calls, as only one is read here and there.
+			// AllocsPerRun makes one call more, to warm up. All CPUs have enough for all calls, as
+			// only one is read here and there.
 			for _, ring := range r.Rings() {
 				e.Emit(ring.CPU(), (passes+1)*batch, size)
 			}
@@ -142,7 +143,8 @@ func TestKernelAllocationsOfWraps(t *testing.T) {
 		require.Greater(t, wraps, 100)
 		require.NotZero(t, sum)
 		if !checked {
-			require.Less(t, allocs, uint64(wraps/4), "of %d wraps", wraps) // the runtime itself may have some
+			// The runtime itself may have some
+			require.Less(t, allocs, uint64(wraps/4), "of %d wraps", wraps)
 		}
 	})
 }

@@ -146,8 +146,8 @@ func TestKernelBalance(t *testing.T) {
 	}
 }
 
-// Losses that nothing reports: Drain delivers them, and so does a stream that waits; the counts have
-// them after Close, whether they were delivered or not.
+// Losses that nothing reports: Drain delivers them, and so does a stream that waits; the counts
+// have them after Close, whether they were delivered or not.
 func TestKernelUnreportedLosses(t *testing.T) {
 	kerneltest.RequireLinux(t, 6, 0, "PERF_FORMAT_LOST")
 	for name, end := range map[string]func(*testing.T, *perfbuf.Reader, *ledger){

@@ -104,7 +104,8 @@ func TestKernelShutdown(t *testing.T) {
 				require.Equal(t, a.delivered, st.Rings[i].Samples)
 				require.Zero(t, st.Rings[i].Dropped)
 				if kernelCounts(t) {
-					// Numbers are those of attempts: of those behind the last that came some were lost, the others refused.
+					// Numbers are those of attempts: of those behind the last that came some were
+					// lost, the others refused.
 					refused := failed - st.Rings[i].Lost
 					require.LessOrEqual(t, refused, attempted-a.next)
 					require.Positive(t, refused)

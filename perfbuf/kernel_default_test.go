@@ -23,7 +23,8 @@ func openDefault(t *testing.T, e *kerneltest.Emitter, opts perfbuf.Options) *per
 	return r
 }
 
-// Counts are final after Close, whether losses were reported or not, and whatever new events the rings get.
+// Counts are final after Close, whether losses were reported or not, and whatever new events the
+// rings get.
 func TestKernelDefaultConserves(t *testing.T) {
 	kerneltest.RequireLinux(t, 6, 0, "PERF_FORMAT_LOST")
 	e := kerneltest.Load(t)
@@ -49,7 +50,8 @@ func TestKernelDefaultConserves(t *testing.T) {
 	}
 }
 
-// The doorbell works as with rings that are opened with our options: rare events wake, few others do, and both events count losses.
+// The doorbell works as with rings that are opened with our options: rare events wake, few others
+// do, and both events count losses.
 func TestKernelDefaultDoorbell(t *testing.T) {
 	e := kerneltest.Load(t)
 	r := openDefault(t, e, perfbuf.Options{})
@@ -71,7 +73,9 @@ func TestKernelDefaultWithoutDoorbell(t *testing.T) {
 		require.NoError(t, err)
 		return r, calls
 	}
-	r, all := opens(only(0)) // the last are the doorbells; kernels without PERF_FORMAT_LOST refuse an event, and all begins anew
+	// The last are the doorbells; kernels without PERF_FORMAT_LOST refuse an event, and all begins
+	// anew
+	r, all := opens(only(0))
 	require.NoError(t, r.Close())
 	for k := range n {
 		r, calls := opens(only(all - n + k + 1))

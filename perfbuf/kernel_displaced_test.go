@@ -15,7 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// displacements are ways in which a map's entries become another reader's. They return what undoes it.
+// displacements are ways in which a map's entries become another reader's. They return what undoes
+// it.
 var displacements = map[string]func(t *testing.T, e *kerneltest.Emitter) (undo func()){
 	"another reader": func(t *testing.T, e *kerneltest.Emitter) func() {
 		r := open(t, e, perfbuf.Options{})
@@ -38,8 +39,8 @@ var displacements = map[string]func(t *testing.T, e *kerneltest.Emitter) (undo f
 	},
 }
 
-// Whoever reads, and however it is woken: it gets all that the rings hold, and then the error, though nothing wakes it any more. What
-// others have in the map stays.
+// Whoever reads, and however it is woken: it gets all that the rings hold, and then the error,
+// though nothing wakes it any more. What others have in the map stays.
 func TestKernelDisplaced(t *testing.T) {
 	requireRuns(t)
 	policies := map[string]perfbuf.Wakeup{"doorbell": {}, "each event": {Events: 1}, "many bytes": {Bytes: 1 << 15}, "polls": {PollInterval: 1e8, Bytes: 1 << 15}}
@@ -87,7 +88,8 @@ func looked(t *testing.T, r *perfbuf.Reader) {
 	require.Zero(t, r.Stats().Displaced.Entries)
 }
 
-// A reader that has lost some CPUs goes on with the others, and has all again when it takes them back.
+// A reader that has lost some CPUs goes on with the others, and has all again when it takes them
+// back.
 func TestKernelDisplacedInPart(t *testing.T) {
 	requireRuns(t)
 	cpus := onlineCPUs(t)
@@ -125,7 +127,8 @@ func TestKernelDisplacedInPart(t *testing.T) {
 	}
 }
 
-// Rings that are read one by one: the error is that of the ring whose entry is another's. It does not keep the others from being read.
+// Rings that are read one by one: the error is that of the ring whose entry is another's. It does
+// not keep the others from being read.
 func TestKernelDisplacedRing(t *testing.T) {
 	requireRuns(t)
 	e := kerneltest.Load(t)
@@ -147,7 +150,8 @@ func TestKernelDisplacedRing(t *testing.T) {
 	require.ErrorIs(t, perfbuf.StreamOf(t, r).ForEach(nothing), perfbuf.ErrDisplaced, "a stream of all rings says so too")
 }
 
-// What is no displacement: a pause, what others do meanwhile, new perf events, the end of an older reader.
+// What is no displacement: a pause, what others do meanwhile, new perf events, the end of an older
+// reader.
 func TestKernelNotDisplaced(t *testing.T) {
 	requireRuns(t)
 	e := kerneltest.Load(t)
@@ -172,7 +176,8 @@ func TestKernelNotDisplaced(t *testing.T) {
 	require.ErrorIs(t, perfbuf.StreamOf(t, older).Run(t.Context(), nothing), os.ErrClosed)
 }
 
-// However a reader ends that has not noticed yet, it says so in the end, after all that its rings held.
+// However a reader ends that has not noticed yet, it says so in the end, after all that its rings
+// held.
 func TestKernelDisplacedAtTheEnd(t *testing.T) {
 	requireRuns(t)
 	e := kerneltest.Load(t)

@@ -51,7 +51,8 @@ func running(t *testing.T, s *perfbuf.Stream, f func(perfbuf.Event) error) (n *a
 	return n, stop
 }
 
-// asleep waits until all rings are armed and nothing polls any more. On a busy machine the last look may be yet to come.
+// asleep waits until all rings are armed and nothing polls any more. On a busy machine the last
+// look may be yet to come.
 func asleep(t *testing.T, r *perfbuf.Reader) {
 	t.Helper()
 	eventually(t, "armed", func() bool { return r.Stats().Doorbell.Armed == len(r.Rings()) })
@@ -60,12 +61,14 @@ func asleep(t *testing.T, r *perfbuf.Reader) {
 		if now := r.Stats().Doorbell.Polls; now != polls {
 			polls, since = now, time.Now()
 		}
-		return time.Since(since) > 1500*time.Millisecond // the longest time between two looks is shorter
+		// The longest time between two looks is shorter
+		return time.Since(since) > 1500*time.Millisecond
 	})
 	require.Equal(t, len(r.Rings()), r.Stats().Doorbell.Armed)
 }
 
-// From idle to busy: asleep until an event, which wakes, as rare ones do, and while events flow, few do.
+// From idle to busy: asleep until an event, which wakes, as rare ones do, and while events flow,
+// few do.
 func TestKernelDoorbell(t *testing.T) {
 	for name, make := range readings {
 		t.Run(name, func(t *testing.T) {
@@ -88,7 +91,8 @@ func requireDoorbell(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, s *
 		want++
 		eventually(t, "delivered", func() bool { return n.Load() == want })
 	}
-	for before := r.Stats(); ; asleep(t, r) { // it may be a look that finds the event, if that comes late
+	// It may be a look that finds the event, if that comes late
+	for before := r.Stats(); ; asleep(t, r) {
 		if one(r.Rings()[0]); r.Stats().Wakes > before.Wakes {
 			break
 		}
@@ -100,7 +104,8 @@ func requireDoorbell(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, s *
 		require.Equal(t, before.Doorbell.Disarms, r.Stats().Doorbell.Disarms, "rare events leave their ring armed")
 	}
 	before := r.Stats()
-	for range 15 { // however slow the machine: each burst alone is too much for a ring to stay armed
+	// However slow the machine: each burst alone is too much for a ring to stay armed
+	for range 15 {
 		for _, ring := range r.Rings() {
 			e.Emit(ring.CPU(), 200, 24)
 			want += 200
@@ -125,7 +130,8 @@ func TestKernelDoorbellConserves(t *testing.T) {
 	requireDoorbellConserves(t, e, open(t, e, perfbuf.Options{RingBytes: 4096}), 40)
 }
 
-// requireDoorbellConserves is TestKernelDoorbellConserves of a reader with rings of 4096 bytes, which it closes, and of payloads whose records take 64.
+// requireDoorbellConserves is TestKernelDoorbellConserves of a reader with rings of 4096 bytes,
+// which it closes, and of payloads whose records take 64.
 func requireDoorbellConserves(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, size int) {
 	t.Helper()
 	for round := range 3 {
@@ -136,7 +142,8 @@ func requireDoorbellConserves(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Re
 			return r.Stats().Doorbell.Armed == len(r.Rings())
 		})
 		for i, ring := range r.Rings() {
-			e.Emit(ring.CPU(), 63+10*(i+1), size) // the last of these are lost, as they are of the doorbell
+			// The last of these are lost, as they are of the doorbell
+			e.Emit(ring.CPU(), 63+10*(i+1), size)
 		}
 		require.NoError(t, perfbuf.StreamOf(t, r).ForEach(nothing))
 		require.Zero(t, r.Stats().Doorbell.Armed)
@@ -159,7 +166,8 @@ func requireDoorbellConserves(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Re
 	}
 }
 
-// Single events, at any moment before, while and after a ring is armed, which many have disarmed: all arrive.
+// Single events, at any moment before, while and after a ring is armed, which many have disarmed:
+// all arrive.
 func TestKernelDoorbellStress(t *testing.T) {
 	e := kerneltest.Load(t)
 	r := open(t, e, perfbuf.Options{Wakeup: perfbuf.Wakeup{PollInterval: time.Millisecond}})
@@ -180,7 +188,8 @@ func TestKernelDoorbellStress(t *testing.T) {
 					for sent += int64(n); delivered[ring.CPU()].Load() != sent; {
 						time.Sleep(20 * time.Microsecond)
 					}
-					time.Sleep(time.Duration(rnd.IntN(8000)) * time.Microsecond) // a ring is armed after three or four ms
+					// A ring is armed after three or four ms
+					time.Sleep(time.Duration(rnd.IntN(8000)) * time.Microsecond)
 				}
 			}
 		})
@@ -195,7 +204,8 @@ func TestKernelDoorbellStress(t *testing.T) {
 // Without descriptors for the doorbell, rings wake by bytes, and Stats says why.
 func TestKernelDoorbellWithoutDescriptors(t *testing.T) {
 	e := kerneltest.Load(t)
-	require.NoError(t, open(t, e, perfbuf.Options{}).Close()) // also makes the runtime open what it keeps open
+	// Also makes the runtime open what it keeps open
+	require.NoError(t, open(t, e, perfbuf.Options{}).Close())
 	before := atRest(t)
 	openWith := scarceDescriptors(t)
 	without := 0

@@ -74,7 +74,8 @@ func TestKernelExact(t *testing.T) {
 			require.NoError(t, err)
 			l := &orderly{ledger: newLedger(t)}
 			stop := load(t, e, r.Options().CPUs, 300, c.pause)
-			for first := true; first || r.Stats().Barrier.Count == 0; first = false { // a busy machine's grace periods are long
+			// A busy machine's grace periods are long
+			for first := true; first || r.Stats().Barrier.Count == 0; first = false {
 				runFor(t, s, 200*time.Millisecond, l.add)
 			}
 			stop()
@@ -93,7 +94,8 @@ func TestKernelExact(t *testing.T) {
 	}
 }
 
-// Drain beside programs that go on delivers nothing that it cannot prove: nothing is late, and nothing is lost with it.
+// Drain beside programs that go on delivers nothing that it cannot prove: nothing is late, and
+// nothing is lost with it.
 func TestKernelDrainBesidePrograms(t *testing.T) {
 	e := kerneltest.Load(t)
 	r := open(t, e, perfbuf.Options{RingBytes: 512 << 10})

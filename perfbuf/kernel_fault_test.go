@@ -40,7 +40,8 @@ func fewCPUs(t *testing.T, e *kerneltest.Emitter) []int {
 	return cpus[:min(3, len(cpus))]
 }
 
-// Whichever of its system calls fails, Open says which, or does without it and says that, and leaves nothing behind.
+// Whichever of its system calls fails, Open says which, or does without it and says that, and
+// leaves nothing behind.
 func TestKernelOpenFaults(t *testing.T) {
 	e := kerneltest.Load(t)
 	cpus := fewCPUs(t, e)
@@ -130,8 +131,8 @@ func requireUnhooked(t *testing.T, e *kerneltest.Emitter, cpus []int, errno sysc
 	}
 }
 
-// Whichever of its system calls fails, Close lets go of everything. What it cannot take out of the map is in nobody's way there: outputs
-// go nowhere, and the next reader takes the places.
+// Whichever of its system calls fails, Close lets go of everything. What it cannot take out of the
+// map is in nobody's way there: outputs go nowhere, and the next reader takes the places.
 func TestKernelCloseFaults(t *testing.T) {
 	e := kerneltest.Load(t)
 	cpus := fewCPUs(t, e)
@@ -212,7 +213,8 @@ func TestKernelPauseFaults(t *testing.T) {
 		outputs(func(int) error { return nil })
 		require.NoError(t, r.Pause())
 		outputs(func(int) error { return syscall.ENOENT })
-		kerneltest.Fail(t, callUpdate, syscall.EPERM, only(2*i+1), func() { err = r.Resume() }) // each second one is of the reader's own map
+		// Each second one is of the reader's own map
+		kerneltest.Fail(t, callUpdate, syscall.EPERM, only(2*i+1), func() { err = r.Resume() })
 		require.ErrorContains(t, err, "perfbuf.Resume: "+name+"bpf_map_update_elem")
 		require.ErrorIs(t, err, syscall.EPERM)
 		outputs(func(cpu int) error {
@@ -227,7 +229,8 @@ func TestKernelPauseFaults(t *testing.T) {
 	require.NoError(t, r.Close())
 }
 
-// A stream that cannot have a map in a map for its barriers has another way to wait, and keeps nothing of the first.
+// A stream that cannot have a map in a map for its barriers has another way to wait, and keeps
+// nothing of the first.
 func TestKernelOrderedFaults(t *testing.T) {
 	kerneltest.RequireCPUs(t, 2, "or membarrier does not wait")
 	e := kerneltest.Load(t)

@@ -16,7 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// These tests take CPUs offline: they are for virtual machines that are theirs alone (make test-vm).
+// These tests take CPUs offline: they are for virtual machines that are theirs alone (make
+// test-vm).
 
 // plugged brings a CPU online or takes it offline.
 func plugged(t *testing.T, cpu int, online bool) {
@@ -79,8 +80,8 @@ func (c *perCPU) take(ev perfbuf.Event) error {
 	return nil
 }
 
-// A CPU that is offline when the reader is opened gets a ring when it comes; one that goes and comes back
-// goes on; a hole among those online is no matter.
+// A CPU that is offline when the reader is opened gets a ring when it comes; one that goes and
+// comes back goes on; a hole among those online is no matter.
 func TestKernelHotplug(t *testing.T) {
 	for name, make := range readings {
 		t.Run(name, func(t *testing.T) {

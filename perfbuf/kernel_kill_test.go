@@ -29,7 +29,8 @@ const (
 	victimMap = "RINGFOLD_TEST_MAP"    // id of its map; else it is descriptor 3
 )
 
-// TestKernelVictim is the child's part: it does something with a Reader until it is killed, and says when that has begun.
+// TestKernelVictim is the child's part: it does something with a Reader until it is killed, and
+// says when that has begun.
 func TestKernelVictim(t *testing.T) {
 	do, ok := victims[os.Getenv(victimEnv)]
 	if !ok {
@@ -95,8 +96,8 @@ func victim(t *testing.T, mapFD int) *perfbuf.Reader {
 	return r
 }
 
-// kill starts a child that does something with a map, and kills it a random time after that has begun. The child gets the map by its id,
-// or inherits a file.
+// kill starts a child that does something with a map, and kills it a random time after that has
+// begun. The child gets the map by its id, or inherits a file.
 func kill(t *testing.T, what string, mapID uint32, file *os.File, most time.Duration) {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe", "-test.run=^TestKernelVictim$", "-test.count=1")
@@ -123,7 +124,8 @@ func kill(t *testing.T, what string, mapID uint32, file *os.File, most time.Dura
 	require.ErrorContains(t, err, "signal: killed")
 }
 
-// What a reader that is killed had in the map is gone with it, and the next one has the map for itself.
+// What a reader that is killed had in the map is gone with it, and the next one has the map for
+// itself.
 func TestKernelKilled(t *testing.T) {
 	kerneltest.RequireRoot(t) // maps by their ids
 	e := kerneltest.Load(t)
@@ -152,9 +154,10 @@ func TestKernelKilled(t *testing.T) {
 	}
 }
 
-// The kernel removes entries when the file is closed that they were put through (perf_event_fd_array_release in kernel/bpf/arraymap.c).
-// A file that others have too, as it was inherited or handed over by a socket, stays open: the entries stay, and their perf
-// events, but not the rings. Outputs fail, and the next reader takes the places.
+// The kernel removes entries when the file is closed that they were put through
+// (perf_event_fd_array_release in kernel/bpf/arraymap.c). A file that others have too, as it was
+// inherited or handed over by a socket, stays open: the entries stay, and their perf events, but
+// not the rings. Outputs fail, and the next reader takes the places.
 func TestKernelKilledSharedFile(t *testing.T) {
 	e := kerneltest.Load(t)
 	leak.Check(t)
@@ -181,7 +184,8 @@ func TestKernelKilledSharedFile(t *testing.T) {
 	}
 }
 
-// A map can be told to keep its entries (BPF_F_PRESERVE_ELEMS). The next reader takes them over from one that was killed.
+// A map can be told to keep its entries (BPF_F_PRESERVE_ELEMS). The next reader takes them over
+// from one that was killed.
 func TestKernelKilledPreserved(t *testing.T) {
 	kerneltest.RequireRoot(t)
 	e := kerneltest.Load(t)

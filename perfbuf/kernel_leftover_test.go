@@ -24,8 +24,9 @@ func freeze(t *testing.T, mapFD int) {
 	require.Zero(t, errno)
 }
 
-// Of a map that is frozen, Pause says each time that rings are still in it, Shutdown does not begin, and Close puts the rings out of
-// action where they are: what programs output from then on is refused, and what they have output until then is counted.
+// Of a map that is frozen, Pause says each time that rings are still in it, Shutdown does not
+// begin, and Close puts the rings out of action where they are: what programs output from then on
+// is refused, and what they have output until then is counted.
 func TestKernelFrozenMap(t *testing.T) {
 	for _, wakeup := range []perfbuf.Wakeup{{}, {Events: 1}} {
 		t.Run(fmt.Sprint(wakeup), func(t *testing.T) {
@@ -48,7 +49,8 @@ func TestKernelFrozenMap(t *testing.T) {
 			require.NoError(t, perfbuf.StreamOf(t, r).ForEach(func(perfbuf.Event) error {
 				if n++; n == 3 {
 					require.NoError(t, r.Close())
-					requireUnhooked(t, e, cpus, syscall.EOPNOTSUPP) // though the rings are still mapped
+					// Though the rings are still mapped
+					requireUnhooked(t, e, cpus, syscall.EOPNOTSUPP)
 					return perfbuf.ErrStop
 				}
 				return nil
@@ -77,7 +79,8 @@ func armed(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader) {
 	<-woken
 }
 
-// An Open that fails midway has taken away entries of another reader that it has come to, and leaves the others alone.
+// An Open that fails midway has taken away entries of another reader that it has come to, and
+// leaves the others alone.
 func TestKernelFailedOpenLeavesOthersAlone(t *testing.T) {
 	e := kerneltest.Load(t)
 	cpus := fewCPUs(t, e)
@@ -98,7 +101,8 @@ func TestKernelFailedOpenLeavesOthersAlone(t *testing.T) {
 	}
 }
 
-// Nor does a reader that is paused take away entries that another one has got meanwhile: it has none.
+// Nor does a reader that is paused take away entries that another one has got meanwhile: it has
+// none.
 func TestKernelPausedReaderLeavesOthersAlone(t *testing.T) {
 	e := kerneltest.Load(t)
 	leak.Check(t)

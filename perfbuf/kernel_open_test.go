@@ -26,7 +26,8 @@ func openFails(t *testing.T, fd int, opts perfbuf.Options) error {
 	r, err := perfbuf.Open(fd, opts)
 	require.Nil(t, r)
 	require.Error(t, err)
-	require.LessOrEqual(t, len(belongings(t)), len(before)) // what an earlier reader still had may be given back meanwhile
+	// What an earlier reader still had may be given back meanwhile
+	require.LessOrEqual(t, len(belongings(t)), len(before))
 	return err
 }
 
@@ -157,7 +158,8 @@ func TestKernelOpenByID(t *testing.T) {
 	own, err := libbpfgo.GetMapInfoByFD(e.MapFD())
 	require.NoError(t, err)
 	var ids []uint32
-	for err = syscall.ENOENT; errors.Is(err, syscall.ENOENT); { // another process's map was gone when it was looked at
+	// Another process's map was gone when it was looked at
+	for err = syscall.ENOENT; errors.Is(err, syscall.ENOENT); {
 		start := uint32(0)
 		ids, err = libbpfgo.GetMapsIDsByName("events", &start)
 	}
@@ -186,7 +188,8 @@ func TestKernelOpenPinned(t *testing.T) {
 	pin := filepath.Join(dir, "events")
 	own, err := libbpfgo.GetMapInfoByFD(e.MapFD())
 	require.NoError(t, err)
-	// BPF_OBJ_PIN and BPF_OBJ_GET take struct { __aligned_u64 pathname; __u32 bpf_fd; __u32 file_flags; }.
+	// BPF_OBJ_PIN and BPF_OBJ_GET take struct { __aligned_u64 pathname; __u32 bpf_fd; __u32
+	// file_flags; }.
 	path, err := unix.BytePtrFromString(pin)
 	require.NoError(t, err)
 	obj := func(cmd uintptr, fd int) int {

@@ -91,7 +91,8 @@ func TestKernelOrderBacklog(t *testing.T) {
 	l.balance(e, r)
 }
 
-// All CPUs at once: times do not decrease, but for what says it is late, and all comes exactly once.
+// All CPUs at once: times do not decrease, but for what says it is late, and all comes exactly
+// once.
 func TestKernelOrderConcurrent(t *testing.T) {
 	e := kerneltest.Load(t)
 	r := open(t, e, perfbuf.Options{RingBytes: 512 << 10})

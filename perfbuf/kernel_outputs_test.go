@@ -204,11 +204,13 @@ func TestKernelOutputsOversize(t *testing.T) {
 	require.Equal(t, result(t, cpu, syscall.ENOSPC, 1), counted(t, r, cpu))
 }
 
-// The fourth output within outputs on one CPU is refused. The programs that do it are not run within themselves, from Linux 5.12 on.
+// The fourth output within outputs on one CPU is refused. The programs that do it are not run
+// within themselves, from Linux 5.12 on.
 func TestKernelOutputsNested(t *testing.T) {
 	cpus := outputCPUs(t)
 	c := kerneltest.LoadCounter(t, kerneltest.CounterOptions{Nest: true})
-	// The kernel's own sum of misses. Outputs of other processes reach these programs too, and may interrupt them.
+	// The kernel's own sum of misses. Outputs of other processes reach these programs too, and may
+	// interrupt them.
 	kernels := func() (sum uint64) {
 		for _, fd := range c.NestFDs() {
 			n, err := libbpf.RecursionMisses(fd)
@@ -240,7 +242,8 @@ func TestKernelOutputsNested(t *testing.T) {
 	t.Logf("%+v, %d runs missed", r.Stats().Outputs.Total(), misses)
 }
 
-// Runs of a program within itself, which the kernel skips, are counted from Open on, without a map too.
+// Runs of a program within itself, which the kernel skips, are counted from Open on, without a map
+// too.
 func TestKernelOutputsRecursion(t *testing.T) {
 	cpus := outputCPUs(t)
 	c := kerneltest.LoadCounter(t, kerneltest.CounterOptions{})
@@ -278,7 +281,8 @@ func TestKernelOutputsRecursion(t *testing.T) {
 	}
 }
 
-// onCPU calls f on a CPU. A test run on another CPU interrupts who is there, which may be about to run the same program.
+// onCPU calls f on a CPU. A test run on another CPU interrupts who is there, which may be about to
+// run the same program.
 func onCPU(t *testing.T, cpu int, f func()) {
 	t.Helper()
 	done := make(chan error)
@@ -295,8 +299,8 @@ func onCPU(t *testing.T, cpu int, f func()) {
 	require.NoError(t, <-done)
 }
 
-// Close under load: what was written is what came and what was dropped, and full rings are what was lost, on kernels, too,
-// that do not say how much that is.
+// Close under load: what was written is what came and what was dropped, and full rings are what was
+// lost, on kernels, too, that do not say how much that is.
 func TestKernelOutputsClose(t *testing.T) {
 	cpus := outputCPUs(t)
 	before := descriptors(t, "bpf-")
@@ -326,7 +330,8 @@ func TestKernelOutputsClose(t *testing.T) {
 			})
 			require.ErrorIs(t, perfbuf.StreamOf(t, r).Run(t.Context(), func(perfbuf.Event) error {
 				if n++; n%100 == 0 {
-					for full := r.Stats().Outputs.Total().Full; full == r.Stats().Outputs.Total().Full; { // the rings fill up
+					// The rings fill up
+					for full := r.Stats().Outputs.Total().Full; full == r.Stats().Outputs.Total().Full; {
 						if r.Stats().Outputs.Total().NoRing > 0 {
 							break
 						}

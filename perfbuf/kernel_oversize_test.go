@@ -107,8 +107,9 @@ func TestKernelOversizeZero(t *testing.T) {
 	})
 }
 
-// Every way in which a length wraps, in both layouts, and the sizes just below: what fits is delivered whole, what leaves nothing in
-// the ring is not noticed, and all else is reported, in its place. Reading goes on in each case.
+// Every way in which a length wraps, in both layouts, and the sizes just below: what fits is
+// delivered whole, what leaves nothing in the ring is not noticed, and all else is reported, in its
+// place. Reading goes on in each case.
 func TestKernelOversizeSizes(t *testing.T) {
 	for _, noTime := range []bool{false, true} {
 		for name, mode := range map[string]perfbuf.Order{"unordered": perfbuf.Unordered(), "slack": perfbuf.Slack(0), "exact": {}} {
@@ -167,7 +168,8 @@ func oversizeSizes(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, src *
 			require.ErrorAs(t, recs[1].Err, &err, "%d bytes", size)
 			require.Equal(t, perfbuf.KindCorrupt, recs[1].Kind)
 			require.Equal(t, ring.CPU(), recs[1].CPU)
-			if !recs[0].Late { // what has no time of its own goes with the one before, and is never late
+			// What has no time of its own goes with the one before, and is never late
+			if !recs[0].Late {
 				require.Equal(t, recs[0].Time, recs[1].Time)
 			}
 			require.Equal(t, ring.CPU(), err.CPU)
@@ -190,7 +192,8 @@ func TestKernelOversizeSmallRing(t *testing.T) {
 	for name, word := range map[string]func(int) uint64{
 		"nonsense": nil,
 		"zeros":    func(int) uint64 { return 0 },
-		"headers":  func(int) uint64 { return 8<<48 | 9 }, // each a sample of 8 bytes, without what a sample has
+		// Each a sample of 8 bytes, without what a sample has
+		"headers": func(int) uint64 { return 8<<48 | 9 },
 	} {
 		t.Run(name, func(t *testing.T) { overwriteSmallRing(t, word) })
 	}

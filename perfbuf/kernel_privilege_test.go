@@ -43,7 +43,8 @@ func setParanoid(t *testing.T, level int) {
 	t.Cleanup(func() { require.NoError(t, os.WriteFile(paranoidFile, []byte(before), 0)) })
 }
 
-// relax is for a test in which CAP_PERFMON is to be enough: above level 2, which only Debian's and Ubuntu's kernels know, it is not.
+// relax is for a test in which CAP_PERFMON is to be enough: above level 2, which only Debian's and
+// Ubuntu's kernels know, it is not.
 func relax(t *testing.T) {
 	t.Helper()
 	if os.Getenv(childEnv) != "" {
@@ -67,8 +68,8 @@ func openChild(t *testing.T, opts perfbuf.Options) *perfbuf.Reader {
 	return r
 }
 
-// The two capabilities are enough for all that the default does: the doorbell, which opens more perf events and changes the map
-// time and again, Pause, Resume, Flush, and exact streams.
+// The two capabilities are enough for all that the default does: the doorbell, which opens more
+// perf events and changes the map time and again, Pause, Resume, Flush, and exact streams.
 func TestKernelPrivilegedNobody(t *testing.T) {
 	relax(t)
 	asSomebody(t, identity{caps: justEnough}, func(t *testing.T, e *remote) {
@@ -150,7 +151,8 @@ func useStream(t *testing.T, e *remote, r *perfbuf.Reader, s *perfbuf.Stream) {
 	}
 }
 
-// Rings larger than what every user may lock need room under the limits on locked memory, or CAP_IPC_LOCK.
+// Rings larger than what every user may lock need room under the limits on locked memory, or
+// CAP_IPC_LOCK.
 func TestKernelLockedMemory(t *testing.T) {
 	relax(t)
 	large := perfbuf.Options{RingBytes: 4 << 20}
@@ -188,7 +190,8 @@ func TestKernelLockedMemory(t *testing.T) {
 	})
 }
 
-// What each level of kernel.perf_event_paranoid lets those do who have CAP_PERFMON, and those who do not.
+// What each level of kernel.perf_event_paranoid lets those do who have CAP_PERFMON, and those who
+// do not.
 func TestKernelParanoid(t *testing.T) {
 	if os.Getenv(childEnv) == "" {
 		kerneltest.RequireRoot(t)
@@ -229,7 +232,8 @@ func TestKernelParanoid(t *testing.T) {
 	}
 }
 
-// A seccomp filter that refuses a system call, as those of containers do, is found out even by whoever lacks other capabilities.
+// A seccomp filter that refuses a system call, as those of containers do, is found out even by
+// whoever lacks other capabilities.
 func TestKernelSeccomp(t *testing.T) {
 	relax(t)
 	for name, call := range map[string]uint32{"bpf": unix.SYS_BPF, "perf_event_open": unix.SYS_PERF_EVENT_OPEN} {
@@ -253,8 +257,8 @@ func TestKernelSeccomp(t *testing.T) {
 	}
 }
 
-// The same after Open. What is in the rings still comes; what cannot be done says why; streams are exact all the same, as membarrier
-// takes no privilege.
+// The same after Open. What is in the rings still comes; what cannot be done says why; streams are
+// exact all the same, as membarrier takes no privilege.
 func TestKernelSeccompLater(t *testing.T) {
 	kerneltest.RequireCPUs(t, 2, "or membarrier does not wait")
 	relax(t)
@@ -279,7 +283,8 @@ func TestKernelSeccompLater(t *testing.T) {
 	})
 }
 
-// Profiles of containers refuse mount(2). Streams then wait in another way, also those that were made before, and say why.
+// Profiles of containers refuse mount(2). Streams then wait in another way, also those that were
+// made before, and say why.
 func TestKernelSeccompBindMount(t *testing.T) {
 	kerneltest.RequireCPUs(t, 2, "or membarrier does not wait")
 	// Membarrier comes after BindMount whatever that was measured to take; MapInMap does not.
@@ -316,8 +321,9 @@ func TestKernelSeccompBindMount(t *testing.T) {
 	}
 }
 
-// After it has opened what it needs, a process may become another user, who has no capabilities. From Linux 5.19 on everything
-// goes on. Before, bpf(2) takes CAP_BPF for all that it does: then the reader polls, and says why.
+// After it has opened what it needs, a process may become another user, who has no capabilities.
+// From Linux 5.19 on everything goes on. Before, bpf(2) takes CAP_BPF for all that it does: then
+// the reader polls, and says why.
 func TestKernelDroppedPrivileges(t *testing.T) {
 	kerneltest.RequireCPUs(t, 2, "or membarrier does not wait")
 	asSomebody(t, identity{root: true}, func(t *testing.T, e *remote) {

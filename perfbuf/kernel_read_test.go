@@ -17,7 +17,8 @@ import (
 // sizes of payloads, small and large, odd and even, that fit into a ring of one page.
 var sizes = []int{24, 25, 26, 27, 28, 29, 31, 33, 40, 44, 47, 56, 61, 100, 255, 256, 257, 511, 777, 1000, 1023, 1499, 2000, 2501, 2999, 3000}
 
-// Every byte of every payload arrives, from the right CPU, over many laps of small rings, whichever way they are read.
+// Every byte of every payload arrives, from the right CPU, over many laps of small rings, whichever
+// way they are read.
 func TestKernelPayloads(t *testing.T) {
 	read := map[string]func(t *testing.T, r *perfbuf.Reader, s *perfbuf.Stream, l *ledger){
 		"reader": func(t *testing.T, r *perfbuf.Reader, _ *perfbuf.Stream, l *ledger) {

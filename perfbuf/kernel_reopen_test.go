@@ -66,8 +66,8 @@ func TestKernelReopenAfterClose(t *testing.T) {
 	}
 }
 
-// What exact streams have is given back: the barrier's maps, its goroutine and with that its thread,
-// also if only the reader is closed, and in the middle of a barrier.
+// What exact streams have is given back: the barrier's maps, its goroutine and with that its
+// thread, also if only the reader is closed, and in the middle of a barrier.
 func TestKernelExactLeavesNothing(t *testing.T) {
 	e := kerneltest.Load(t)
 	before := atRest(t)

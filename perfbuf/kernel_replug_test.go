@@ -25,7 +25,8 @@ func TestKernelNewPerfEvents(t *testing.T) {
 					total += 20
 				}
 				eventually(t, "delivered", func() bool { return n.Load() == total })
-				eventually(t, "armed", func() bool { return r.Stats().Doorbell.Armed == len(r.Rings()) }) // some by the new bell
+				// Some by the new bell
+				eventually(t, "armed", func() bool { return r.Stats().Doorbell.Armed == len(r.Rings()) })
 				for i := range r.Rings() {
 					require.NoError(t, r.Reopen(i))
 				}
@@ -57,8 +58,8 @@ func TestKernelNewPerfEventsCountLosses(t *testing.T) {
 	})
 }
 
-// A map's entry has one perf event. Who opens a second reader takes the events away from the first, and
-// is told.
+// A map's entry has one perf event. Who opens a second reader takes the events away from the first,
+// and is told.
 func TestKernelSecondReaderOnAMap(t *testing.T) {
 	e := kerneltest.Load(t)
 	first := open(t, e, perfbuf.Options{})

@@ -106,7 +106,8 @@ func TestKernelRingBufWaysOfReading(t *testing.T) {
 	require.Equal(t, os.ErrClosed, perfbuf.StreamOf(t, r).Wait(t.Context()))
 }
 
-// A perf event array, a ring buffer of all CPUs, one per CPU, and one whose records are stamped make one stream. No event of them is late, and each comes once.
+// A perf event array, a ring buffer of all CPUs, one per CPU, and one whose records are stamped
+// make one stream. No event of them is late, and each comes once.
 func TestKernelMergeExact(t *testing.T) {
 	e := kerneltest.Load(t)
 	rings, stamped := kerneltest.LoadRings(t, kerneltest.RingOptions{Bytes: 1 << 20}), kerneltest.LoadRings(t, kerneltest.RingOptions{Bytes: 1 << 20})
@@ -171,8 +172,8 @@ func TestKernelStampedNeedsNoBarrier(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// What is reserved and not submitted holds a stamped stream back, and no longer. It holds no other stream back: what a barrier has waited
-// for is committed.
+// What is reserved and not submitted holds a stamped stream back, and no longer. It holds no other
+// stream back: what a barrier has waited for is committed.
 func TestKernelBusyRecord(t *testing.T) {
 	e := kerneltest.LoadRings(t, kerneltest.RingOptions{Hold: true})
 	for name, source := range map[string]perfbuf.TimeSource{"stamped": perfbuf.StampedTime(kerneltest.RingTimeAt), "payload": perfbuf.PayloadTime(kerneltest.RingTimeAt)} {
@@ -206,7 +207,8 @@ func TestKernelBusyRecord(t *testing.T) {
 	}
 }
 
-// A waiting stream gives discarded records back, though it has nothing to deliver, and what comes behind them wakes it: it never polls here.
+// A waiting stream gives discarded records back, though it has nothing to deliver, and what comes
+// behind them wakes it: it never polls here.
 func TestKernelDiscards(t *testing.T) {
 	for name, source := range map[string]perfbuf.TimeSource{"stamped": perfbuf.StampedTime(kerneltest.RingTimeAt), "payload": perfbuf.PayloadTime(kerneltest.RingTimeAt)} {
 		t.Run(name, func(t *testing.T) {
@@ -290,7 +292,8 @@ func TestKernelShardLosses(t *testing.T) {
 	require.Equal(t, lost[0]+lost[1], r.Stats().Total().Lost)
 }
 
-// Two readers of one ring buffer end their passes, whatever each makes of the other's records, and notice each other.
+// Two readers of one ring buffer end their passes, whatever each makes of the other's records, and
+// notice each other.
 func TestKernelTwoReadersOfARingBuf(t *testing.T) {
 	e := kerneltest.LoadRings(t, kerneltest.RingOptions{Bytes: 4096})
 	a, b := openRings(t, e.MapFD(), perfbuf.RingBufOptions{}), openRings(t, e.MapFD(), perfbuf.RingBufOptions{})
@@ -329,7 +332,8 @@ func TestKernelRingBufLeft(t *testing.T) {
 	require.Len(t, collect(t, perfbuf.StreamOf(t, openRings(t, e.MapFD(), perfbuf.RingBufOptions{}))), 4)
 }
 
-// A stream follows a ring buffer that is replaced time and again. What came before it was found may be late, and says so; nothing is lost.
+// A stream follows a ring buffer that is replaced time and again. What came before it was found may
+// be late, and says so; nothing is lost.
 func TestKernelShardReplaced(t *testing.T) {
 	e := kerneltest.LoadRings(t, kerneltest.RingOptions{Shards: 1})
 	e.SetShard(0, kerneltest.NewRingBuf(t, 4096))

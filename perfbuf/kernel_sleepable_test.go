@@ -13,12 +13,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// refusal is how the verifier begins to say which maps sleepable programs may use (check_map_prog_compatibility,
-// kernel/bpf/verifier.c). The rest differs between kernels.
+// refusal is how the verifier begins to say which maps sleepable programs may use
+// (check_map_prog_compatibility, kernel/bpf/verifier.c). The rest differs between kernels.
 const refusal = "Sleepable programs can only use"
 
-// sleepableKinds calls f for each kind of program that may sleep on this kernel. plain reports whether there are such programs
-// that do not sleep.
+// sleepableKinds calls f for each kind of program that may sleep on this kernel. plain reports
+// whether there are such programs that do not sleep.
 func sleepableKinds(t *testing.T, f func(t *testing.T, kind string, plain bool)) {
 	kerneltest.Require(t)
 	kinds := 0
@@ -34,8 +34,9 @@ func sleepableKinds(t *testing.T, f func(t *testing.T, kind string, plain bool))
 	require.NotZero(t, kinds, "5.10 and newer have sleepable programs")
 }
 
-// A sleepable program, which a grace period does not wait for, cannot use a perf event array: exact order by the programs' own
-// times, and the end of a stream, rest on that. The same program that does not sleep can.
+// A sleepable program, which a grace period does not wait for, cannot use a perf event array: exact
+// order by the programs' own times, and the end of a stream, rest on that. The same program that
+// does not sleep can.
 func TestKernelSleepable(t *testing.T) {
 	sleepableKinds(t, func(t *testing.T, kind string, plain bool) {
 		_, err := kerneltest.LoadPrograms(t, kind+"_sleepable_outputs")
@@ -48,8 +49,9 @@ func TestKernelSleepable(t *testing.T) {
 	})
 }
 
-// Nor can it call a program that uses one. Old kernels keep all arrays of programs from it; newer ones, programs that
-// do not sleep from an array that it uses, and it from an array that those use (__bpf_prog_map_compatible, kernel/bpf/core.c).
+// Nor can it call a program that uses one. Old kernels keep all arrays of programs from it; newer
+// ones, programs that do not sleep from an array that it uses, and it from an array that those use
+// (__bpf_prog_map_compatible, kernel/bpf/core.c).
 func TestKernelSleepableTailCall(t *testing.T) {
 	sleepableKinds(t, func(t *testing.T, kind string, plain bool) {
 		caller, err := kerneltest.LoadPrograms(t, kind+"_sleepable_calls", kind+"_sleepable_nothing")
@@ -69,15 +71,17 @@ func TestKernelSleepableTailCall(t *testing.T) {
 		if caller != nil {
 			require.ErrorIs(t, caller.SetCalled(other.FD(kind+"_outputs")), syscall.EINVAL)
 		}
-		_, err = kerneltest.LoadPrograms(t, kind+"_calls", kind+"_sleepable_calls") // with one array
+		// With one array
+		_, err = kerneltest.LoadPrograms(t, kind+"_calls", kind+"_sleepable_calls")
 		require.ErrorIs(t, err, syscall.EINVAL)
 	})
 }
 
-// A sleepable program may find a perf event array in a map of maps, and output to that: the verifier does not look there. It may sleep
-// between taking a time of its own and the output, and no grace period waits for it. So its own time comes too late, and the event is
-// marked. The kernel's time does not: perf_event_output (kernel/events/core.c) takes it and publishes the event within one RCU read
-// section, whatever program calls.
+// A sleepable program may find a perf event array in a map of maps, and output to that: the
+// verifier does not look there. It may sleep between taking a time of its own and the output, and
+// no grace period waits for it. So its own time comes too late, and the event is marked. The
+// kernel's time does not: perf_event_output (kernel/events/core.c) takes it and publishes the event
+// within one RCU read section, whatever program calls.
 func TestKernelSleepableFindsArray(t *testing.T) {
 	kerneltest.RequireLinux(t, 5, 14, "programs of type syscall")
 	for name, source := range map[string]perfbuf.TimeSource{"kernel time": {}, "payload time": perfbuf.PayloadTime(0)} {

@@ -72,7 +72,8 @@ func TestKernelMergeAMapTwice(t *testing.T) {
 	}
 }
 
-// While a stream is open its sources are not read otherwise, and readers that are being read are no sources.
+// While a stream is open its sources are not read otherwise, and readers that are being read are no
+// sources.
 func TestKernelSourcesThatAreRead(t *testing.T) {
 	e, rings := kerneltest.Load(t), kerneltest.LoadRings(t, kerneltest.RingOptions{})
 	perf, shared := open(t, e, perfbuf.Options{}), openRings(t, rings.MapFD(), perfbuf.RingBufOptions{})
@@ -97,7 +98,8 @@ func TestKernelSourcesThatAreRead(t *testing.T) {
 	require.NoError(t, perfbuf.StreamOf(t, perf).ForEach(never), "nothing is left claimed")
 }
 
-// A stream says which source has times of another clock, or none at the offset that was given. It goes on without that source.
+// A stream says which source has times of another clock, or none at the offset that was given. It
+// goes on without that source.
 func TestKernelForeignTimes(t *testing.T) {
 	e, rings := kerneltest.Load(t), kerneltest.LoadRings(t, kerneltest.RingOptions{})
 	perf := open(t, e, perfbuf.Options{})
@@ -124,7 +126,8 @@ func TestKernelForeignTimes(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// A reader that is removed from a stream that runs may be closed at once, and the map read anew. The stream goes on.
+// A reader that is removed from a stream that runs may be closed at once, and the map read anew.
+// The stream goes on.
 func TestKernelRemoveThenClose(t *testing.T) {
 	e1, e2 := kerneltest.Load(t), kerneltest.Load(t)
 	a, b := open(t, e1, perfbuf.Options{}), open(t, e2, perfbuf.Options{})
@@ -148,7 +151,8 @@ func TestKernelRemoveThenClose(t *testing.T) {
 	<-ended
 }
 
-// Add that cannot wait for one more reader, for want of a descriptor for instance, says so, and changes nothing.
+// Add that cannot wait for one more reader, for want of a descriptor for instance, says so, and
+// changes nothing.
 func TestKernelAddFaults(t *testing.T) {
 	e1, e2 := kerneltest.Load(t), kerneltest.Load(t)
 	for call, errno := range map[kerneltest.Call]syscall.Errno{

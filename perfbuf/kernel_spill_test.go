@@ -31,7 +31,8 @@ func TestKernelSpill(t *testing.T) {
 			s, err := r.Stream(c.order)
 			require.NoError(t, err)
 			l := &orderly{ledger: newLedger(t)}
-			// However slow the machine: until the budget is used, or enough of it, and not much more.
+			// However slow the machine: until the budget is used, or enough of it, and not much
+			// more.
 			var load sync.WaitGroup
 			for _, cpu := range r.Options().CPUs {
 				load.Go(func() {

@@ -84,7 +84,8 @@ func of(use func(s *storm, stream *perfbuf.Stream, rnd *rand.Rand) error) action
 	}
 }
 
-// ofRing makes an action of one that needs a stream of a ring. Now and then it leaves that open for a while.
+// ofRing makes an action of one that needs a stream of a ring. Now and then it leaves that open for
+// a while.
 func ofRing(use func(s *storm, stream *perfbuf.Stream, rnd *rand.Rand) error) action {
 	return func(s *storm, rnd *rand.Rand) error {
 		stream, err := s.ring(rnd).Stream()
@@ -105,7 +106,8 @@ func (s *storm) ring(rnd *rand.Rand) *perfbuf.Ring {
 	return rings[rnd.IntN(len(rings))]
 }
 
-// An action is what a goroutine does again and again. Those that read the rings get into each other's ways: that is ErrBusy.
+// An action is what a goroutine does again and again. Those that read the rings get into each
+// other's ways: that is ErrBusy.
 type action func(s *storm, rnd *rand.Rand) error
 
 var controls = []action{
@@ -213,7 +215,8 @@ func (s *storm) run(rnd *rand.Rand, from []action) {
 	}
 }
 
-// Close in the midst of everything else, from many goroutines, while all CPUs output: nothing faults, hangs, or stays behind.
+// Close in the midst of everything else, from many goroutines, while all CPUs output: nothing
+// faults, hangs, or stays behind.
 func TestKernelStorm(t *testing.T) {
 	seed := *stormSeed
 	if seed == 0 {
@@ -227,7 +230,8 @@ func TestKernelStorm(t *testing.T) {
 	require.NoError(t, first.Close())
 	stop := load(t, e, first.Options().CPUs, 300, 100*time.Microsecond)
 	began, rounds, events := time.Now(), 0, int64(0)
-	for ; events == 0 || rounds < 300 && time.Since(began) < 4*time.Second; rounds++ { // a starved machine may see none in 4 s
+	// A starved machine may see none in 4 s
+	for ; events == 0 || rounds < 300 && time.Since(began) < 4*time.Second; rounds++ {
 		wakeup := []perfbuf.Wakeup{{}, {Events: 1}, {Bytes: 2048}, {PollInterval: time.Millisecond}}[rnd.IntN(4)]
 		r := open(t, e, perfbuf.Options{RingBytes: 4096 << rnd.IntN(4), Wakeup: wakeup})
 		ctx, cancel := context.WithCancel(t.Context())

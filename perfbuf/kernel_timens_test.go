@@ -14,7 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// timeEnv has a process make a time namespace for its children, in which CLOCK_MONOTONIC is so many seconds ahead.
+// timeEnv has a process make a time namespace for its children, in which CLOCK_MONOTONIC is so many
+// seconds ahead.
 const timeEnv = "RINGFOLD_TEST_TIME_NAMESPACE"
 
 // It happens here as this is the main thread, whose namespaces /proc/self shows.
@@ -34,8 +35,8 @@ func unshareTime(offset string) error {
 	return os.WriteFile(fmt.Sprintf("/proc/%d/timens_offsets", unix.Gettid()), []byte("monotonic "+offset+" 0\n"), 0)
 }
 
-// A reader's clock, and Now, is that of the events, whatever time namespace its process is in or has made. Where the kernel does not tell by how
-// much the two differ, Open refuses.
+// A reader's clock, and Now, is that of the events, whatever time namespace its process is in or
+// has made. Where the kernel does not tell by how much the two differ, Open refuses.
 func TestKernelTimeNamespace(t *testing.T) {
 	if _, err := os.Lstat("/proc/self/ns/time"); err != nil {
 		t.Skip("needs time namespaces (CONFIG_TIME_NS, Linux 5.6)")
@@ -64,7 +65,8 @@ func requireKernelsClock(t *testing.T, e *remote) {
 	require.NoError(t, err)
 	const initial = "time:[4026531834]"
 	t.Log(own, childrens)
-	if own != initial && own != childrens { // not so before Linux 6.2, where exec does not enter a time namespace
+	// Not so before Linux 6.2, where exec does not enter a time namespace
+	if own != initial && own != childrens {
 		require.ErrorContains(t, openFails(t, childFD, perfbuf.Options{}), "perfbuf.Open: this process is in a time namespace")
 		return
 	}
@@ -75,7 +77,8 @@ func requireKernelsClock(t *testing.T, e *remote) {
 	for range 5 {
 		times = append(times, perfbuf.Now())
 		e.emit(cpu, 1)
-		require.NoError(t, perfbuf.StreamOf(t, r).Flush()) // the marker's time is by the reader's clock
+		// The marker's time is by the reader's clock
+		require.NoError(t, perfbuf.StreamOf(t, r).Flush())
 		for _, rec := range collect(t, perfbuf.StreamOf(t, r)) {
 			times = append(times, rec.Time)
 		}

@@ -23,7 +23,8 @@ var (
 	callTestRun  = kerneltest.CallBPF(unix.BPF_PROG_TEST_RUN, "BPF_PROG_TEST_RUN")
 )
 
-// requireRuns skips the test where user space cannot have a program look at a map: before Linux 5.10.
+// requireRuns skips the test where user space cannot have a program look at a map: before Linux
+// 5.10.
 func requireRuns(t *testing.T) {
 	t.Helper()
 	if !kerneltest.AtLeast(t, 5, 10) {
@@ -97,8 +98,8 @@ func TestKernelOlderReaderEnds(t *testing.T) {
 	}
 }
 
-// An older reader that runs on, and switches between doorbells and watermarks, does not get its entries back. Nothing comes twice, nor
-// is anything missing in the sum.
+// An older reader that runs on, and switches between doorbells and watermarks, does not get its
+// entries back. Nothing comes twice, nor is anything missing in the sum.
 func TestKernelOlderReaderRuns(t *testing.T) {
 	requireRuns(t)
 	for round := range 3 {
@@ -107,7 +108,8 @@ func TestKernelOlderReaderRuns(t *testing.T) {
 		cpus := old.Options().CPUs
 		run := func(r *perfbuf.Reader) {
 			background(t, func() {
-				for errors.Is(perfbuf.StreamOf(t, r).Run(t.Context(), nothing), perfbuf.ErrDisplaced) { // it goes on
+				// It goes on
+				for errors.Is(perfbuf.StreamOf(t, r).Run(t.Context(), nothing), perfbuf.ErrDisplaced) {
 				}
 			})
 		}
@@ -153,7 +155,8 @@ func TestKernelOlderReaderResumes(t *testing.T) {
 	require.NoError(t, old.Close())
 }
 
-// A reader whose entries somebody has emptied stores them again when it next switches: they are nobody's.
+// A reader whose entries somebody has emptied stores them again when it next switches: they are
+// nobody's.
 func TestKernelEmptiedEntryIsTakenAgain(t *testing.T) {
 	e := kerneltest.Load(t)
 	leak.Check(t)

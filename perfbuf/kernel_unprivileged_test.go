@@ -39,8 +39,8 @@ func asNobody(t *testing.T, caps []uintptr, f func(t *testing.T)) {
 	asSomebody(t, identity{caps: caps}, func(t *testing.T, _ *remote) { f(t) })
 }
 
-// asSomebody runs a test, or a part of one, in a child process with another identity, and in it f. The map comes as childFD. What
-// f leaves behind fails the test.
+// asSomebody runs a test, or a part of one, in a child process with another identity, and in it f.
+// The map comes as childFD. What f leaves behind fails the test.
 func asSomebody(t *testing.T, who identity, f func(t *testing.T, e *remote)) {
 	t.Helper()
 	if os.Getenv(childEnv) == t.Name() {
@@ -118,7 +118,8 @@ func (r *remote) emit(cpu, n int) {
 	}
 }
 
-// requireRefused requires that Open fails for want of privilege, says so, and leaves nothing behind.
+// requireRefused requires that Open fails for want of privilege, says so, and leaves nothing
+// behind.
 func requireRefused(t *testing.T, opts perfbuf.Options, missing []string, says ...string) *perfbuf.PermissionError {
 	t.Helper()
 	err := openFails(t, childFD, opts)

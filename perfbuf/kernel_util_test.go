@@ -135,7 +135,8 @@ func (a *account) add(t testing.TB, ev perfbuf.Event) {
 	a.time = ev.Time()
 }
 
-// balance requires that everything attempted was delivered or reported as lost, and that refused and lost are the same.
+// balance requires that everything attempted was delivered or reported as lost, and that refused
+// and lost are the same.
 func (l *ledger) balance(e *kerneltest.Emitter, r *perfbuf.Reader) {
 	l.t.Helper()
 	stats := r.Stats()
@@ -185,7 +186,8 @@ func load(t testing.TB, e *kerneltest.Emitter, cpus []int, maxSize int, pause ti
 	for _, cpu := range cpus {
 		wg.Go(func() {
 			rnd := rand.New(rand.NewPCG(uint64(cpu), 1))
-			for first := true; first || !done.Load(); first = false { // each CPU outputs, however late its turn comes
+			// Each CPU outputs, however late its turn comes
+			for first := true; first || !done.Load(); first = false {
 				e.Emit(cpu, 1+rnd.IntN(200), kerneltest.MinSize+rnd.IntN(maxSize-kerneltest.MinSize+1))
 				if pause > 0 {
 					time.Sleep(pause)
@@ -198,7 +200,8 @@ func load(t testing.TB, e *kerneltest.Emitter, cpus []int, maxSize int, pause ti
 	return stop
 }
 
-// belongings lists what a reader would leave behind if it leaked: descriptors and mappings of rings.
+// belongings lists what a reader would leave behind if it leaked: descriptors and mappings of
+// rings.
 func belongings(t testing.TB) (all []string) {
 	t.Helper()
 	fds, err := os.ReadDir("/proc/self/fd")
@@ -220,7 +223,8 @@ func belongings(t testing.TB) (all []string) {
 	return all
 }
 
-// shut closes a reader and waits until its counts are final: who is inside at the moment, as when a CPU's state has changed, finishes it.
+// shut closes a reader and waits until its counts are final: who is inside at the moment, as when a
+// CPU's state has changed, finishes it.
 func shut(t testing.TB, r *perfbuf.Reader) {
 	t.Helper()
 	require.NoError(t, r.Close())
@@ -236,7 +240,8 @@ func atRest(t testing.TB) []string {
 	return belongings(t)
 }
 
-// returned waits until what was closed has been given back: whoever waits for programs may do so for longer than Close does.
+// returned waits until what was closed has been given back: whoever waits for programs may do so
+// for longer than Close does.
 func returned(t testing.TB, before []string) {
 	t.Helper()
 	for !slices.Equal(before, belongings(t)) {
@@ -244,7 +249,8 @@ func returned(t testing.TB, before []string) {
 	}
 }
 
-// parked waits until a goroutine is blocked in a state, such as "IO wait" ("": any), with all of these functions on its stack.
+// parked waits until a goroutine is blocked in a state, such as "IO wait" ("": any), with all of
+// these functions on its stack.
 func parked(state string, funcs ...string) {
 	buf := make([]byte, 1<<20)
 	for {

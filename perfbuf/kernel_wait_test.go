@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// inWait starts a Wait and returns when it is parked in the runtime's poller. A wakeup that comes late, for what has been read,
-// ends the Wait of an unordered stream: then it waits again.
+// inWait starts a Wait and returns when it is parked in the runtime's poller. A wakeup that comes
+// late, for what has been read, ends the Wait of an unordered stream: then it waits again.
 func inWait(t *testing.T, r *perfbuf.Reader, w *perfbuf.Stream, ctx context.Context) <-chan error {
 	t.Helper()
 	result := make(chan error, 1)
@@ -81,7 +81,8 @@ func TestKernelWaitCancelRace(t *testing.T) {
 		background(t, func() {
 			rnd := rand.New(rand.NewPCG(10, 11))
 			for cancel := range cancels {
-				for sum := 0; sum < rnd.IntN(1<<20); sum += 1 << 10 { // some while, up to a few microseconds
+				// Some while, up to a few microseconds
+				for sum := 0; sum < rnd.IntN(1<<20); sum += 1 << 10 {
 				}
 				cancel()
 			}
@@ -237,7 +238,8 @@ func TestKernelWakeupBeforeWait(t *testing.T) {
 			r := open(t, e, opts)
 			for _, ring := range r.Rings() {
 				e.Emit(ring.CPU(), 5, 24)
-				time.Sleep(20 * time.Millisecond) // the runtime's poller hears of it and, as nobody waits, forgets it
+				// The runtime's poller hears of it and, as nobody waits, forgets it
+				time.Sleep(20 * time.Millisecond)
 				require.NoError(t, perfbuf.StreamOf(t, r).Wait(t.Context()))
 				require.Len(t, collect(t, perfbuf.StreamOf(t, r)), 5)
 			}

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// All CPUs at once, then none: in exact mode no event comes up to the watermark, which goes on in either case, and
-// stands behind the last event at the end.
+// All CPUs at once, then none: in exact mode no event comes up to the watermark, which goes on in
+// either case, and stands behind the last event at the end.
 func TestKernelWatermark(t *testing.T) {
 	for name, c := range map[string]struct {
 		opts perfbuf.Options
@@ -69,7 +69,8 @@ func TestKernelWatermark(t *testing.T) {
 			end()
 			at = perfbuf.Now()
 			finish(t, e, r, s, f)
-			require.GreaterOrEqual(t, s.Watermark(), at-20_000) // the guard is 10 us, or more with nest levels
+			// The guard is 10 us, or more with nest levels
+			require.GreaterOrEqual(t, s.Watermark(), at-20_000)
 			if c.mode == (perfbuf.Order{}) {
 				l.balance(e, r)
 			}

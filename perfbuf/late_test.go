@@ -70,8 +70,9 @@ func TestDropLateWithinAPass(t *testing.T) {
 	require.Equal(t, []uint64{1001}, ids(t, s))
 }
 
-// In exact mode, what comes with a time up to the watermark is late, though nothing later was delivered: a source may have been added that
-// holds such. In slack mode the watermark is a guess, and what comes in order is not late.
+// In exact mode, what comes with a time up to the watermark is late, though nothing later was
+// delivered: a source may have been added that holds such. In slack mode the watermark is a guess,
+// and what comes in order is not late.
 func TestLateBelowTheWatermark(t *testing.T) {
 	for _, mode := range []Order{{}, Slack(time.Millisecond)} {
 		for _, drop := range []bool{false, true} {

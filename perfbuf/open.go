@@ -24,7 +24,7 @@ func init() {
 	}
 }
 
-// open opens rings for the CPUs that are to be read, and makes a reader of them.
+// open opens rings for the selected CPUs and returns a reader of them.
 func open(o kernel.Opener, want Options) (*Reader, error) {
 	var opts Options // in effect
 	k, err := kernel.OpenOnline(o, func(online []int) (s kernel.Setup, err error) {
@@ -43,7 +43,7 @@ func open(o kernel.Opener, want Options) (*Reader, error) {
 	return start(k, opts, false), nil
 }
 
-// start makes a reader of rings that are open.
+// start returns a reader of open rings.
 func start(k kernel.Kernel, opts Options, ringBuf bool) *Reader {
 	r := newReader(k, opts, ringBuf)
 	reader.Start(&r.in, r)

@@ -22,10 +22,11 @@ import (
 // behind. It calls perf_buffer__new_raw.
 func Open(mapFD int, opts Options) (*Reader, error) { return open(&perfevent.Map{FD: mapFD}, opts) }
 
-// Now returns the time in ns of CLOCK_MONOTONIC, as the kernel stamps events with it: compare it with
-// [Event.Time] for an event's age. clock_gettime(2) shows another time in a time namespace. Now does
-// not block, and returns 0 where [Open] fails because the offset of the clock is unknown. Payloads and
-// events of simulated kernels and recordings may have times of other clocks, or from the future.
+// Now returns the time in ns of CLOCK_MONOTONIC, as the kernel stamps events with it: compare it
+// with [Event.Time] for an event's age. clock_gettime(2) shows another time in a time namespace.
+// Now does not block, and returns 0 where [Open] fails because the offset of the clock is unknown.
+// Payloads and events of simulated kernels and recordings may have times of other clocks, or from
+// the future.
 func Now() uint64 {
 	clock, err := kernelClock()
 	if err != nil {
@@ -36,7 +37,7 @@ func Now() uint64 {
 
 var kernelClock = sync.OnceValues(host.NewClock)
 
-// public makes errors of this package of those that package host has for them.
+// public turns errors of package host into errors of this package.
 func public(err error) error {
 	var permission *host.PermissionError
 	var wrongMap *host.MapError
@@ -51,7 +52,7 @@ func public(err error) error {
 	return wrapped{err, (*MapError)(wrongMap)}
 }
 
-// wrapped is an error with an internal one in it, which stands for a public one.
+// wrapped is an error that wraps an internal one; it also unwraps to the public one.
 type wrapped struct {
 	error
 	public error

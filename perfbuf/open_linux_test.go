@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A 32-bit program is refused before anything is done, and learns why; a 64-bit one gets as far as its bad descriptor.
+// A 32-bit program is refused before anything is done, and learns why; a 64-bit one gets as far as
+// its bad descriptor.
 func TestOpen32Bit(t *testing.T) {
 	_, err := Open(-1, Options{})
 	_, channels := OpenDefault(-1, Options{}) // perfchan.InitPerfBuf

@@ -12,16 +12,18 @@ import (
 // Options configures the rings. The zero value is good for most uses. [Reader.Options] returns the
 // options in effect: defaults filled in, sizes rounded.
 type Options struct {
-	// RingBytes is the size of each CPU's ring in bytes, rounded up to a power of two of pages. 0 is
-	// 256 KiB, the most is 1 GiB. Without CAP_IPC_LOCK the kernel grants 512 KiB (perf_event_mlock_kb).
+	// RingBytes is the size of each CPU's ring in bytes, rounded up to a power of two of pages. 0
+	// is 256 KiB, the most is 1 GiB. Without CAP_IPC_LOCK the kernel grants 512 KiB
+	// (perf_event_mlock_kb).
 	RingBytes int
 
 	// TotalBytes sets RingBytes from a budget for all rings together, rounding down. Set one of the
 	// two. Rings of CPUs that come online later have the same size, and add to the total.
 	TotalBytes int
 
-	// CPUs selects the CPUs to read. nil reads all that are online, now or later. An offline CPU is an
-	// error, and so is an empty slice. A CPU that goes offline later is read again when it is back.
+	// CPUs selects the CPUs to read. nil reads all that are online, now or later. An offline CPU is
+	// an error, and so is an empty slice. A CPU that goes offline later is read again when it is
+	// back.
 	CPUs []int
 
 	// Wakeup is when the kernel wakes a waiting reader.
@@ -58,15 +60,16 @@ type Options struct {
 // stranded, and an idle reader wakes up that often.
 type Wakeup struct {
 	// Events wakes the reader after this many events on a CPU (perf_event_attr.wakeup_events). Wait
-	// returns at once if a ring may hold that many already. It judges by bytes, so it can be early when
-	// events are large.
+	// returns at once if a ring may hold that many already. It judges by bytes, so it can be early
+	// when events are large.
 	Events int
 	// Bytes wakes the reader after this many bytes of records on a CPU
-	// (perf_event_attr.wakeup_watermark), at most half of the ring. Set Events or Bytes, or neither.
+	// (perf_event_attr.wakeup_watermark), at most half of the ring. Set Events or Bytes, or
+	// neither.
 	Bytes int
-	// PollInterval is the time between two polls, and so the longest that events wait unseen. 0 is 5 ms
-	// with the doorbell and 10 ms otherwise; the least is 100 µs. It has no effect if each event wakes. In
-	// an idle process, Go's timers are no finer than a millisecond.
+	// PollInterval is the time between two polls, and so the longest that events wait unseen. 0 is
+	// 5 ms with the doorbell and 10 ms otherwise; the least is 100 µs. It has no effect if each
+	// event wakes. In an idle process, Go's timers are no finer than a millisecond.
 	PollInterval time.Duration
 }
 
@@ -77,11 +80,12 @@ const (
 	maxRingBytes        = 1 << 30
 	defaultPollInterval = 10 * time.Millisecond
 	bellPollInterval    = 5 * time.Millisecond
-	leastPollInterval   = 100 * time.Microsecond // below, a deadline may be over before the poller gets it
+	// A shorter deadline may pass before the poller gets it
+	leastPollInterval = 100 * time.Microsecond
 )
 
-// effective checks the options and fills in all but CPUs, of which there are n. They are copied: what the
-// caller does with the slice later is no matter.
+// effective checks the options and fills in defaults, except for CPUs, of which there are n. It
+// copies CPUs, so the caller may change the slice later.
 func (o Options) effective(n int) (Options, error) {
 	o.CPUs = slices.Clone(o.CPUs)
 	bad := func(format string, args ...any) (Options, error) {
@@ -108,7 +112,7 @@ func (o Options) effective(n int) (Options, error) {
 		o.RingBytes = defaultRingBytes
 	}
 	o.RingBytes = max(page, 1<<bits.Len(uint(o.RingBytes-1)))
-	o.TotalBytes = 0 // has done its work
+	o.TotalBytes = 0 // not needed from here on
 	if o.Time.stamped {
 		return bad("Time is a StampedTime, which only BPF ring buffers have: use PayloadTime")
 	}
@@ -141,7 +145,7 @@ func (o Options) effective(n int) (Options, error) {
 	return o, nil
 }
 
-// watermark is the bytes of records that wake the reader, 0 if events are counted.
+// watermark returns how many bytes of records wake the reader, or 0 if the policy counts events.
 func (o Options) watermark() int {
 	if o.Wakeup.doorbell() {
 		return o.RingBytes / 4
@@ -149,15 +153,15 @@ func (o Options) watermark() int {
 	return o.Wakeup.Bytes
 }
 
-// threshold is how many bytes in one ring are enough not to wait at all. It stands in for a wakeup
-// that came while nobody waited, so it must not be more than what causes one.
+// threshold returns how many bytes in one ring make a Wait return at once. It replaces a wakeup
+// that came while nobody waited, so it must not exceed the size that causes one.
 func (o Options) threshold() uint64 {
 	switch {
 	case o.watermark() > 0:
 		return uint64(o.watermark())
 	case o.Wakeup.Events > 1:
-		// Events cannot be counted without reading them. So many of the smallest may be fewer of larger
-		// ones.
+		// Events cannot be counted without reading them. The same bytes may be fewer, larger
+		// events.
 		smallest := 24 // header, time, raw_size and four bytes
 		if o.NoTime {
 			smallest = 16

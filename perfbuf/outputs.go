@@ -18,17 +18,17 @@ type OutputCounts struct {
 // programs.
 type OutputStats struct {
 	CPUs []CPUOutputs // of all possible CPUs, by number; nil without a map
-	// RecursionMisses is how many runs of the programs the kernel skipped, because the CPU was already
-	// running the same program. That happens to programs on functions or tracepoints that they reach
-	// themselves, or that interrupts reach. Linux counts these runs from 5.12 on, at first not for all
-	// types of program.
+	// RecursionMisses is how many runs of the programs the kernel skipped, because the CPU was
+	// already running the same program. That happens to programs on functions or tracepoints that
+	// they reach themselves, or that interrupts reach. Linux counts these runs from 5.12 on, at
+	// first not for all types of program.
 	RecursionMisses uint64
-	// Err is why the map could not be read, for example because the process dropped privileges. The counts
-	// are then those of the last successful read.
+	// Err is why the map could not be read, for example because the process dropped privileges. The
+	// counts are then those of the last successful read.
 	Err error
 }
 
-// CPUOutputs is what became of a CPU's outputs. Attempted is the sum of all others. All but Written
+// CPUOutputs counts a CPU's outputs by result. Attempted is the sum of all others. All but Written
 // are outputs that failed. Of these, the kernel itself counts only Full.
 type CPUOutputs struct {
 	CPU       int
@@ -37,10 +37,12 @@ type CPUOutputs struct {
 	Full      uint64 // ENOSPC: the ring was full
 	NoRing    uint64 // ENOENT: there is no ring for this CPU, or the reader is paused
 	Nested    uint64 // EBUSY: it interrupted three nested outputs on that CPU
-	Offline   uint64 // EOPNOTSUPP: the CPU was offline and its ring is not reopened yet, or the entry is another CPU's; or see Stats.CloseErr
-	NoEntry   uint64 // E2BIG: the map has fewer entries than there are CPUs
-	TooLarge  uint64 // EMSGSIZE: more than 65508 bytes, which perfbuf_output refuses
-	Other     uint64
+	// Offline counts EOPNOTSUPP: the CPU was offline and its ring is not reopened yet, or the entry
+	// is another CPU's. See also Stats.CloseErr.
+	Offline  uint64
+	NoEntry  uint64 // E2BIG: the map has fewer entries than there are CPUs
+	TooLarge uint64 // EMSGSIZE: more than 65508 bytes, which perfbuf_output refuses
+	Other    uint64
 }
 
 // Total sums the CPUs up. Its CPU is -1.
@@ -54,7 +56,7 @@ func (s OutputStats) Total() CPUOutputs {
 	return t
 }
 
-// outputStats are the public form.
+// outputStats returns the public form of o.
 func outputStats(o kernel.Outputs) OutputStats {
 	s := OutputStats{RecursionMisses: o.RecursionMisses, Err: o.Err}
 	for _, cpu := range o.CPUs {

@@ -27,7 +27,8 @@ func TestOutputs(t *testing.T) {
 	require.Equal(t, CPUOutputs{CPU: -1, Attempted: 45, Written: 2, Full: 2, NoRing: 3, Nested: 4, Offline: 5, NoEntry: 6, TooLarge: 8, Other: 7}, want.Total())
 }
 
-// Where the kernel does not say how much was lost, programs that count do; where it does, they are not asked.
+// Where the kernel does not say how much was lost, programs that count do; where it does, they are
+// not asked.
 func TestLostByOutputs(t *testing.T) {
 	for name, c := range map[string]struct {
 		kernel bool

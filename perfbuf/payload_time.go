@@ -1,6 +1,7 @@
 package perfbuf
 
-// TimeSource is the timestamp that orders a stream. The zero value is the kernel's (PERF_SAMPLE_TIME).
+// TimeSource selects the timestamps that order a stream. The zero value selects the kernel's
+// (PERF_SAMPLE_TIME).
 type TimeSource struct {
 	payload bool
 	stamped bool
@@ -8,8 +9,8 @@ type TimeSource struct {
 }
 
 // PayloadTime orders by a time that the program itself puts into the payload: a uint64 at this byte
-// offset, in ns of CLOCK_MONOTONIC, as bpf_ktime_get_ns returns it. [Event.Time] is then that time, and
-// rings need no kernel times ([Options.NoTime]).
+// offset, in ns of CLOCK_MONOTONIC, as bpf_ktime_get_ns returns it. [Event.Time] is then that time,
+// and rings need no kernel times ([Options.NoTime]).
 //
 // Exact mode then proves completeness only for times taken in the same run of the program as the
 // output. A time from an earlier run, such as the start of a call that has now returned, makes its
@@ -17,32 +18,36 @@ type TimeSource struct {
 // [NestLevels] proves nothing here, because programs may be preempted between taking the time and
 // the output.
 //
-// Grace periods do not wait for sleepable programs, nor for callbacks of bpf_wq and bpf_task_work, which may
-// sleep, too, and output to BPF ring buffers. The verifier keeps perf event arrays from sleepable programs, also
-// behind tail calls, but misses two ways: an array found in a map of maps, and a function replaced by
-// freplace. Such an output may come after any delay: late by its own time, in order by the kernel's, and
-// after Drain.
+// Grace periods do not wait for sleepable programs, nor for callbacks of bpf_wq and bpf_task_work,
+// which may sleep, too, and output to BPF ring buffers. The verifier keeps perf event arrays from
+// sleepable programs, also behind tail calls, but misses two ways: an array found in a map of maps,
+// and a function replaced by freplace. Such an output may come after any delay: late by its own
+// time, in order by the kernel's, and after Drain.
 //
 // A sample too short for the time, or with a time more than a second in the future, is ordered by
 // the kernel's time. Without kernel times it goes with its predecessor. Stats.Untimed counts both.
-// A stream returns an error, once, if a source begins with 16 samples or more whose times are all in the
-// future, or are missing and not made up for by the kernel's. It names the map: the offset is wrong, or
-// the times are of another clock. No event is lost, and the stream may be read on, with or without that
-// source. Times of a clock that lags, such as jiffies, look like late events: Stats.Late counts them.
+// A stream returns an error, once, if a source begins with 16 samples or more whose times are all
+// in the future, or are missing where the kernel's time cannot replace them. It names the map: the
+// offset is wrong, or the times are of another clock. No event is lost, and the stream may be read
+// on, with or without that source. Times of a clock that lags, such as jiffies, look like late
+// events: Stats.Late counts them.
 func PayloadTime(offset int) TimeSource { return TimeSource{payload: true, offset: offset} }
 
-// StampedTime is a [PayloadTime] that programs take after they have reserved the record in a BPF ring buffer, as
-// perfbuf_ringbuf_reserve of bpf/perfbuf_ringbuf.h does. It is for [OpenRingBuf] alone. Exact mode needs no barrier for such a source: it is
-// complete up to the time at which its positions were read, but for records that are still reserved and not submitted. That also holds for programs
-// and callbacks that may sleep, for which no grace period waits. A program that sleeps with a record reserved holds the stream back.
+// StampedTime is a [PayloadTime] that programs take after they have reserved the record in a BPF
+// ring buffer, as perfbuf_ringbuf_reserve of bpf/perfbuf_ringbuf.h does. It is for [OpenRingBuf]
+// alone. Exact mode needs no barrier for such a source: it is complete up to the time at which its
+// positions were read, except for records that are reserved but not yet submitted. That also holds
+// for programs and callbacks that may sleep, for which no grace period waits. A program that sleeps
+// with a record reserved holds the stream back.
 func StampedTime(offset int) TimeSource {
 	return TimeSource{payload: true, stamped: true, offset: offset}
 }
 
-// early reports whether programs take the time before they output, so that barriers have to wait for whole programs.
+// early reports whether programs take the time before they output, so that barriers have to wait
+// for whole programs.
 func (t TimeSource) early() bool { return t.payload && !t.stamped }
 
-// at is where in a payload the time is, below 0 for nowhere.
+// at returns the time's offset in a payload, or -1 if there is none.
 func (t TimeSource) at() int {
 	if t.payload {
 		return t.offset

@@ -2,8 +2,8 @@ package perfbuf
 
 import "log/slog"
 
-// Record is a copy of an [Event] that you may keep. Each field holds what the Event's method of
-// that name returns, and Data what [Event.Bytes] returns. Fields that do not apply to the Kind are
+// Record is a copy of an [Event] that you may keep. Each field holds the result of the Event's
+// method of that name, and Data that of [Event.Bytes]. Fields that do not apply to the Kind are
 // zero.
 type Record struct {
 	Kind      Kind

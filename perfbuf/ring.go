@@ -6,8 +6,8 @@ import (
 	"github.com/ringfold/ringfold/internal/walk"
 )
 
-// Ring is the ring of one CPU, got from [Reader.Rings]. Each may have a [Ring.Stream] of its own, for a goroutine of
-// its own.
+// Ring is the ring of one CPU, returned by [Reader.Rings]. Each may have a [Ring.Stream] of its
+// own, for a goroutine of its own.
 type Ring struct {
 	reader *Reader
 	raw    *raw.Ring
@@ -15,12 +15,13 @@ type Ring struct {
 	walk   walk.Ring
 }
 
-// add makes the memory of a ring the reader's last ring. The kernel keeps its own reading side, if at all: it must not refer to
-// the reader, which the garbage collector would then find in use.
+// add appends a ring over this memory to the reader's rings. It clones the reading side, because
+// the kernel may keep the original, which must not refer to the reader: that would stop the garbage
+// collector.
 func (r *Reader) add(memory *raw.Ring) {
 	memory = memory.Clone()
 	memory.SetSource(r)
-	if memory.Layout() != raw.LayoutRingBuf { // whose opener has done it
+	if memory.Layout() != raw.LayoutRingBuf { // whose opener did it
 		memory.SetFields(r.opts.Time.at(), -1)
 	}
 	ring := &Ring{reader: r, raw: memory, index: r.in.Walk.Len()}
@@ -28,12 +29,12 @@ func (r *Reader) add(memory *raw.Ring) {
 	r.in.Walk.Add(&ring.walk)
 }
 
-// Stream opens an unordered stream of this ring alone, to read each ring in a goroutine of its own. Any number of
-// rings may have one at the same time. It returns [ErrBusy] while another Stream holds the ring, and os.ErrClosed
-// after [Reader.Close], which also ends the stream.
+// Stream opens an unordered stream of this ring alone, to read each ring in a goroutine of its own.
+// Any number of rings may have one at the same time. It returns [ErrBusy] while another Stream
+// holds the ring, and os.ErrClosed after [Reader.Close], which also ends the stream.
 //
-// Its [Stream.Wait] does as the Reader's wakeup policy says ([Wakeup]). It has one source, which stays:
-// [Stream.Add], [Stream.Remove] and [Stream.Shutdown] are errors.
+// Its [Stream.Wait] follows the Reader's wakeup policy ([Wakeup]). Its only source is fixed:
+// [Stream.Add], [Stream.Remove] and [Stream.Shutdown] return errors.
 func (r *Ring) Stream() (*Stream, error) {
 	s := &Stream{opts: StreamOptions{Order: Unordered()}}
 	var err error
@@ -43,14 +44,14 @@ func (r *Ring) Stream() (*Stream, error) {
 	return s, nil
 }
 
-// CPU is the number of the ring's CPU.
+// CPU returns the number of the ring's CPU.
 func (r *Ring) CPU() int { return r.raw.CPU() }
 
-// Size is the number of the ring's data bytes.
+// Size returns the size of the ring's data in bytes.
 func (r *Ring) Size() int { return int(r.raw.Size()) }
 
-// Used returns how many bytes the ring holds that have not been given back to the kernel, 0 after
-// Close. It never blocks and is safe to call at any time.
+// Used returns how many bytes of the ring have not been given back to the kernel, 0 after Close. It
+// never blocks and is safe to call at any time.
 func (r *Ring) Used() int {
 	if r.reader.in.Gate.Enter() != nil {
 		return 0

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// doneWhenAsked is a context that is done from when it is asked for Done, which it answers when before has returned.
+// doneWhenAsked is a context that is done from when it is asked for Done, which it answers when
+// before has returned.
 type doneWhenAsked struct {
 	context.Context
 	before, cancel func()
@@ -20,8 +21,8 @@ func (c doneWhenAsked) Done() <-chan struct{} {
 	return c.Context.Done()
 }
 
-// The ring is served just as the context is done. Whichever Wait goes by, the other is not left behind: the
-// next Wait begins anew.
+// The ring is served just as the context is done. Whichever Wait goes by, the other is not left
+// behind: the next Wait begins anew.
 func TestRingWaitEndsAsItIsCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newFake(t, 2, Options{})

@@ -7,37 +7,40 @@ import (
 	"github.com/ringfold/ringfold/internal/kernel"
 )
 
-// RingBufOptions configures the reading of BPF ring buffers. The zero value is good for reading without order.
+// RingBufOptions configures how to read BPF ring buffers. The zero value is good for reading
+// without order.
 type RingBufOptions struct {
-	// Time is where payloads have their time: a [PayloadTime] or a [StampedTime]. The kernel takes none,
-	// so without it [Event.Time] is 0, and a stream refuses the reader. A payload that is too short for it
-	// gets the time of its predecessor, and Stats.Untimed counts it.
+	// Time says where payloads hold their time: a [PayloadTime] or a [StampedTime]. The kernel
+	// takes none, so without it [Event.Time] is 0, and a stream refuses the reader. A payload that
+	// is too short for it gets the time of its predecessor, and Stats.Untimed counts it.
 	Time TimeSource
 
-	// CPU is where payloads have the number of the CPU: a [PayloadCPU]. Without it [Event.CPU] is -1. For
-	// ring buffers in an array it is the index there, which is the CPU if there is a ring buffer per CPU.
+	// CPU says where payloads hold the CPU number: a [PayloadCPU]. Without it [Event.CPU] is -1.
+	// For ring buffers in an array it is the index there, which is the CPU if there is a ring
+	// buffer per CPU.
 	CPU CPUSource
 
-	// PollInterval is the time between two polls, for programs that wake nobody (BPF_RB_NO_WAKEUP). 0 is
-	// 100 ms, the least is 100 µs.
+	// PollInterval is the time between two polls, for programs that wake nobody (BPF_RB_NO_WAKEUP).
+	// 0 is 100 ms, the least is 100 µs.
 	PollInterval time.Duration
 
 	// Schedule chooses which of several ring buffers a pass reads first. nil is [FullestFirst].
 	Schedule Schedule
 
-	// LossesFD is the map in which programs that use bpf/perfbuf_ringbuf.h count the outputs that failed,
-	// because the kernel does not. They arrive as events of [KindLost] with their CPU, and in
-	// Stats.Outputs. OpenRingBuf duplicates the descriptor. 0 is none.
+	// LossesFD is the map in which programs that use bpf/perfbuf_ringbuf.h count the outputs that
+	// failed, because the kernel does not. They arrive as events of [KindLost] with their CPU, and
+	// in Stats.Outputs. OpenRingBuf duplicates the descriptor. 0 is none.
 	LossesFD int
 }
 
-// CPUSource says where payloads have the number of their CPU. The zero value says that they have none.
+// CPUSource says where payloads hold their CPU number. The zero value means nowhere.
 type CPUSource struct {
 	payload bool
 	offset  int
 }
 
-// PayloadCPU is a uint32 at this byte offset of the payload, as bpf_get_smp_processor_id returns it.
+// PayloadCPU is a uint32 at this byte offset of the payload, as bpf_get_smp_processor_id returns
+// it.
 func PayloadCPU(offset int) CPUSource { return CPUSource{payload: true, offset: offset} }
 
 const defaultRingBufPoll = 100 * time.Millisecond
@@ -65,7 +68,7 @@ func init() {
 	}
 }
 
-// openRingBufs makes a reader of ring buffers. The options are those in effect.
+// openRingBufs returns a reader of ring buffers. opts are in effect already.
 func openRingBufs(o kernel.Opener, opts RingBufOptions) (*Reader, error) {
 	k, err := kernel.OpenOnline(o, func([]int) (s kernel.Setup, err error) { return s, nil })
 	if err != nil {

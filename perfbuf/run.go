@@ -10,8 +10,8 @@ import (
 	"github.com/ringfold/ringfold/internal/walk"
 )
 
-// forEachUntil is ForEach that also ends with context.Cause(ctx), after the event that is with f, when ctx is done.
-// If f has returned ErrStop, it returns errStopped, which no context has for a cause.
+// forEachUntil is ForEach that also ends when ctx is done, after the current event, with
+// context.Cause(ctx). If f returned ErrStop, it returns errStopped, which is no context's cause.
 func (s *Stream) forEachUntil(ctx context.Context, f func(Event) error) error {
 	if err := s.in.Begin(); err != nil {
 		return err
@@ -25,7 +25,8 @@ func each(ctx context.Context, p *walk.Pass, f func(Event) error) error {
 	done := ctx.Done()
 	for b := &p.Batch; p.Next(); {
 		for i, ev := range b.List {
-			if i > 0 && p.Halt.Load() { // next has looked, and counts what comes alone as delivered
+			// Next has checked the first, and counts a single event as delivered
+			if i > 0 && p.Halt.Load() {
 				return os.ErrClosed
 			}
 			b.Taken = i + 1
@@ -61,7 +62,7 @@ func each(ctx context.Context, p *walk.Pass, f func(Event) error) error {
 	return p.Err
 }
 
-// isDone takes less time than a context's Err.
+// isDone is faster than a context's Err.
 func isDone(done <-chan struct{}) bool {
 	select {
 	case <-done:
@@ -71,7 +72,7 @@ func isDone(done <-chan struct{}) bool {
 	}
 }
 
-// stopped is err, but errStopped for ErrStop.
+// stopped returns err, or errStopped for ErrStop.
 func stopped(err error) error {
 	if err == ErrStop {
 		return errStopped
@@ -79,7 +80,7 @@ func stopped(err error) error {
 	return err
 }
 
-// unlessStopped is err, but nil for errStopped.
+// unlessStopped returns err, or nil for errStopped.
 func unlessStopped(err error) error {
 	if err == errStopped {
 		return nil
@@ -87,7 +88,7 @@ func unlessStopped(err error) error {
 	return err
 }
 
-// forEachBatchUntil is forEachUntil by batches.
+// forEachBatchUntil is forEachUntil for batches.
 func (s *Stream) forEachBatchUntil(ctx context.Context, f func(*Batch) error) error {
 	if err := s.in.Begin(); err != nil {
 		return err
@@ -106,7 +107,7 @@ func (s *Stream) forEachBatchUntil(ctx context.Context, f func(*Batch) error) er
 	return p.Err
 }
 
-// untilStopped waits for events and reads them, over and over, until that fails.
+// untilStopped waits for events and reads them in a loop until either fails.
 func (s *Stream) untilStopped(ctx context.Context, read func() error) error {
 	waitFor := ctx
 	if ctx.Done() != nil {
@@ -124,15 +125,17 @@ func (s *Stream) untilStopped(ctx context.Context, read func() error) error {
 	}
 }
 
-// Run calls f for each event as it becomes due, and waits in between, until f returns an error, ctx is done or the
-// stream or a reader of it is closed. It returns f's error (nil if that is [ErrStop]), context.Cause(ctx),
-// os.ErrClosed, [ErrBusy], [ErrDisplaced] or [ErrBarriers], never nil otherwise.
+// Run calls f for each event as it becomes due, and waits in between, until f returns an error, ctx
+// is done or the stream or a reader of it is closed. It returns f's error (nil if that is
+// [ErrStop]), context.Cause(ctx), os.ErrClosed, [ErrBusy], [ErrDisplaced] or [ErrBarriers], never
+// nil otherwise.
 func (s *Stream) Run(ctx context.Context, f func(Event) error) error {
 	return s.untilStopped(ctx, func() error { return s.forEachUntil(ctx, f) })
 }
 
-// Events iterates over events as they become due, and waits in between. The error is nil with an event. What ends
-// the iteration, other than the loop itself, comes alone and last; errors are those of [Stream.Run].
+// Events iterates over events as they become due, and waits in between. The error is nil with an
+// event. If anything but your loop ends the iteration, its error comes alone and last. Errors are
+// those of [Stream.Run].
 func (s *Stream) Events(ctx context.Context) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		left := false
@@ -148,9 +151,9 @@ func (s *Stream) Events(ctx context.Context) iter.Seq2[Event, error] {
 	}
 }
 
-// Records iterates over copies of events as they become due, and waits in between. It is the simplest way to read:
-// a [Record] may be kept. Losses and corrupt memory are records too; see [Record.Kind]. Errors are those of
-// [Stream.Run].
+// Records iterates over copies of events as they become due, and waits in between. It is the
+// simplest way to read: a [Record] may be kept. Losses and corrupt memory are records too; see
+// [Record.Kind]. Errors are those of [Stream.Run].
 func (s *Stream) Records(ctx context.Context) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		for ev, err := range s.Events(ctx) {

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What waits is tried with the two sources that do: a reader, and a stream in which everything is due.
+// What waits is tried with the two sources that do: a reader, and a stream in which everything is
+// due.
 var waiterKinds = map[string]func(k *fake) runner{
 	"unordered": func(k *fake) runner { return k.unordered() },
 	"ordered":   func(k *fake) runner { return k.stream() },
@@ -156,7 +157,8 @@ func TestRecordsMayBeKept(t *testing.T) {
 	})
 }
 
-// A context that is cancelled with ErrStop as its cause has ended all the same: nil is for the function's ErrStop.
+// A context that is cancelled with ErrStop as its cause has ended all the same: nil is for the
+// function's ErrStop.
 func TestRunOfAContextThatErrStopHasCancelled(t *testing.T) {
 	forRunners(t, func(t *testing.T, k *fake, r runner) {
 		for name, run := range map[string]func(context.Context, func()) error{

@@ -7,15 +7,15 @@ import (
 	"github.com/ringfold/ringfold/internal/walk"
 )
 
-// Schedule sorts loads, which come by CPU number, into the order in which a pass over a [Reader] reads
-// their rings. It must only move them, and not keep the slice. A pass calls it in its own goroutine.
-// Passes over several readers that share a Schedule may call it at the same time.
+// Schedule sorts loads, which come by CPU number, into the order in which a pass over a [Reader]
+// reads their rings. It must only move them, and not keep the slice. A pass calls it in its own
+// goroutine. Passes over several readers that share a Schedule may call it at the same time.
 //
-// A pass looks at all rings, asks for the order, and reads from each in turn, an eighth of the smallest
-// ring or 32 KiB at most. When the rings may have filled up differently meanwhile, it looks again. It ends
-// when it has read all that was there at its beginning. It also reads newer events of rings that are more
-// than half full, but at most as much again: so no fast producer holds a pass up forever, and no ring
-// starves, whatever the order is.
+// A pass looks at all rings, asks for the order, and reads from each in turn, an eighth of the
+// smallest ring or 32 KiB at most. When the rings may have filled up differently meanwhile, it
+// looks again. It ends when it has read all that was there at its beginning. It also reads newer
+// events of rings that are more than half full, but at most as much again: so no fast producer
+// holds a pass up forever, and no ring starves, in any order.
 type Schedule func(loads []Load)
 
 // Load says how full a ring is.
@@ -36,7 +36,7 @@ func FullestFirst(loads []Load) {
 	})
 }
 
-// order has the Schedule sort the rings that a pass is to visit.
+// order lets the Schedule sort the rings that a pass is to visit.
 func (r *Reader) order(rings []*walk.Ring) {
 	r.loads = r.loads[:0]
 	for _, ring := range rings {
@@ -45,6 +45,6 @@ func (r *Reader) order(rings []*walk.Ring) {
 	}
 	r.opts.Schedule(r.loads)
 	for i, load := range r.loads {
-		rings[i] = load.ring // nil if the Schedule has put a Load of its own there
+		rings[i] = load.ring // nil if the Schedule put a Load of its own there
 	}
 }

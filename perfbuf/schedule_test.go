@@ -30,7 +30,8 @@ func TestFullestFirst(t *testing.T) {
 	}
 }
 
-// Rings of 64 KiB and of 8 MiB: the small one comes first though it holds less, and is not left to overflow while the large one is read.
+// Rings of 64 KiB and of 8 MiB: the small one comes first though it holds less, and is not left to
+// overflow while the large one is read.
 func TestFullestFirstOfUnequalRings(t *testing.T) {
 	small, large := ringtest.New(64<<10, raw.LayoutRawTime, 0), ringtest.New(8<<20, raw.LayoutRawTime, 0)
 	var payload [12]byte
@@ -82,7 +83,8 @@ func newWide(t testing.TB, n int, s Schedule) *fake {
 	return newFake(t, n, Options{Schedule: s, RingBytes: wideRing})
 }
 
-// Whatever the order, a pass delivers all that was there at its beginning, once and in each ring's order.
+// Whatever the order, a pass delivers all that was there at its beginning, once and in each ring's
+// order.
 func TestScheduleDeliversAll(t *testing.T) {
 	for name, s := range schedules() {
 		t.Run(name, func(t *testing.T) {
@@ -96,7 +98,8 @@ func TestScheduleDeliversAll(t *testing.T) {
 				for i := range want {
 					want[i] += uint64(rnd.IntN(2) * rnd.IntN(wideRing/recordSize))
 					for time := next[i]; time < want[i]; time++ {
-						if err := k.w[i].Output(time, payload[:]); err != nil { // a plain comparison: there are many
+						// A plain comparison: there are many
+						if err := k.w[i].Output(time, payload[:]); err != nil {
 							require.NoError(t, err)
 						}
 					}
@@ -119,8 +122,8 @@ func TestScheduleDeliversAll(t *testing.T) {
 	}
 }
 
-// What is output during a pass does not hold it up for ever, nor does it let other rings starve: all
-// that was there is read, and at most as much again, and an eighth of a ring.
+// What is output during a pass does not hold it up for ever, nor does it let other rings starve:
+// all that was there is read, and at most as much again, and an eighth of a ring.
 func TestScheduleEnds(t *testing.T) {
 	for name, s := range schedules() {
 		for _, into := range []string{"the same ring", "one ring", "all rings"} {

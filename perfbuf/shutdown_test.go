@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Of a stream that is closed, or closed before the rest is delivered, Shutdown drops nothing: the Reader is open.
+// Of a stream that is closed, or closed before the rest is delivered, Shutdown drops nothing: the
+// Reader is open.
 func TestShutdownOfAClosedStream(t *testing.T) {
 	for name, late := range map[string]bool{"before": false, "during": true} {
 		t.Run(name, func(t *testing.T) {
@@ -35,7 +36,8 @@ func TestShutdownOfAClosedStream(t *testing.T) {
 	}
 }
 
-// While the stream is used, the Reader stays open. An ErrBusy of the function is the function's error: it is closed.
+// While the stream is used, the Reader stays open. An ErrBusy of the function is the function's
+// error: it is closed.
 func TestShutdownAndErrBusy(t *testing.T) {
 	for name, source := range sourceKinds {
 		t.Run(name, func(t *testing.T) {

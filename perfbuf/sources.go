@@ -10,19 +10,20 @@ import (
 )
 
 // Merge opens one stream of the events of several readers, those that their rings hold and those to
-// come, in order of time, or [Unordered]. [Event.Source] says which reader an event is from. Each keeps its own
-// options and statistics, and its losses come as its events. Of one reader, it is [Reader.Stream].
+// come, in order of time, or [Unordered]. [Event.Source] says which reader an event is from. Each
+// keeps its own options and statistics, and its losses come as its events. Of one reader, it is
+// [Reader.Stream].
 //
-// In exact mode no event of any of them is late: a barrier covers all programs, whatever they write
-// to. Readers may be added and removed later: see [Stream.Add]. Closing one of them ends the stream,
+// In exact mode no event of any of them is late: a barrier covers all BPF programs on the machine.
+// Readers may be added and removed later: see [Stream.Add]. Closing one of them ends the stream,
 // with os.ErrClosed.
 //
-// Errors are invalid options, a reader or a map that is there twice, [ErrBusy] if another Stream holds rings,
-// os.ErrClosed, and why readers cannot be waited for together, such as EMFILE (epoll_ctl). After an
-// error the readers are as before. Exact mode also fails if the process has no way to wait for an RCU
-// grace period. The error says what was tried: see [Barriers]. The first
-// exact stream of a process blocks for 20 to 50 ms, in which it
-// compares these and proves [BindMount]; on a busy machine that takes up to 0.4 s. Later ones block for a
+// Merge fails if options are invalid, if a reader or map is passed twice, with [ErrBusy] if another
+// Stream holds rings, with os.ErrClosed, or if it cannot wait for the readers together, as with
+// EMFILE (epoll_ctl). After an error the readers are unchanged. Exact mode also fails if the
+// process has no way to wait for an RCU grace period. The error lists the ways it tried: see
+// [Barriers]. The first exact stream of a process blocks for 20 to 50 ms, in which it compares
+// these and proves [BindMount]; on a busy machine that takes up to 0.4 s. Later ones block for a
 // grace period.
 func Merge(o StreamOptions, readers ...*Reader) (*Stream, error) {
 	if len(readers) == 0 {
@@ -52,10 +53,11 @@ func Merge(o StreamOptions, readers ...*Reader) (*Stream, error) {
 func (r *Reader) Stream(o StreamOptions) (*Stream, error) { return Merge(o, r) }
 
 // Add makes a reader a source of the stream. The stream delivers its events from the next pass on,
-// including those that its rings hold already. Those older than the stream's latest event, or, in exact
-// mode, than [Stream.Watermark], are late, so add a reader before you attach its programs. Add may be called from anywhere at any time. It
-// blocks for a grace period if the reader needs a barrier and the stream has none that covers it.
-// Errors are those of [Merge], and os.ErrClosed of a closed stream. After an error all is as before.
+// including those that its rings hold already. Those older than the stream's latest event, or, in
+// exact mode, than [Stream.Watermark], are late, so add a reader before you attach its programs.
+// Add may be called from anywhere at any time. It blocks for a grace period if the reader needs a
+// barrier and the stream has none that covers it. Errors are those of [Merge], and os.ErrClosed of
+// a closed stream. An error leaves everything unchanged.
 func (s *Stream) Add(r *Reader) error {
 	if _, err := s.opts.effective([]*Reader{r}); err != nil {
 		return err
@@ -64,15 +66,15 @@ func (s *Stream) Add(r *Reader) error {
 }
 
 // Remove takes a reader out of the stream. It drops those of its events that the stream has seen
-// and not delivered, and counts them as dropped. To have them, end the programs' outputs first, as
+// and not delivered, and counts them as dropped. To get them, end the programs' outputs first, as
 // [Reader.Pause] does, and wait for the marker of a [Stream.Flush]. In a BPF ring buffer, records
 // behind one that is reserved and not submitted stay there, and the next reader gets them again,
 // even if the stream has delivered them. The reader stays open, and its rings may be read in other
 // ways.
 //
-// Remove may be called from anywhere at any time, and does not block. A pass that is under way still
-// delivers events of the reader, and until it ends, other reads return [ErrBusy]. You may close the
-// reader at once: the stream goes on. It is an error if the reader is not a source.
+// Remove may be called from anywhere at any time, and does not block. A pass that is under way
+// still delivers events of the reader, and until it ends, other reads return [ErrBusy]. You may
+// close the reader at once: the stream goes on. It is an error if the reader is not a source.
 func (s *Stream) Remove(r *Reader) error {
 	if r == nil {
 		return errNilReader

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A reader that is removed may be closed at once, whoever uses the stream, and whichever source it was: the stream goes on with the
-// rest, and asks nothing of a reader that is being freed.
+// A reader that is removed may be closed at once, whoever uses the stream, and whichever source it
+// was: the stream goes on with the rest, and asks nothing of a reader that is being freed.
 func TestRemoveThenClose(t *testing.T) {
 	retire := func(t *testing.T, s *Stream, k *fake) {
 		require.NoError(t, s.Remove(k.Reader))
@@ -109,7 +109,8 @@ func TestChangesBesideTheUser(t *testing.T) {
 	}
 }
 
-// A reader that cannot be waited for together with the others is refused. It is as it was, and so are the stream and its barrier.
+// A reader that cannot be waited for together with the others is refused. It is as it was, and so
+// are the stream and its barrier.
 func TestAddThatFails(t *testing.T) {
 	a, b := newFake(t, 1, Options{}), newFake(t, 1, Options{Time: PayloadTime(0)})
 	b.programs = &fakePrograms{}

@@ -29,7 +29,8 @@ func (g countedGroup) Add(k kernel.Kernel) error {
 	return g.Group.Add(k)
 }
 
-// However a stream ends, and whatever was to change then, its barriers and groups end with it, once each, and its sources are given back.
+// However a stream ends, and whatever was to change then, its barriers and groups end with it, once
+// each, and its sources are given back.
 func TestStreamLeavesNothingOpen(t *testing.T) {
 	type world struct {
 		a, b, c *fake // the programs of b and c take times themselves
@@ -115,14 +116,15 @@ func TestStreamLeavesNothingOpen(t *testing.T) {
 				}
 				require.EqualValues(t, []int{c.barriers, c.barriers, c.groups, c.groups}, []int{int(opens), int(closes), int(groups.Load()), int(closed.Load())},
 					"barriers and groups that were opened, and closed")
-				runtime.KeepAlive(w) // with the stream, the garbage collector would close its barrier
+				// With the stream, the garbage collector would close its barrier
+				runtime.KeepAlive(w)
 			})
 		})
 	}
 }
 
-// The barrier of a stream waits for outputs, until a source comes whose programs take times themselves: for these it has to wait for whole
-// programs, also if that source goes again.
+// The barrier of a stream waits for outputs, until a source comes whose programs take times
+// themselves: for these it has to wait for whole programs, also if that source goes again.
 func TestBarrierIsReplaced(t *testing.T) {
 	a, b, c := newFake(t, 1, Options{}), newFake(t, 1, Options{Time: PayloadTime(0)}), newFake(t, 1, Options{Time: PayloadTime(0)})
 	for _, k := range []*fake{a, b, c} {
@@ -139,7 +141,8 @@ func TestBarrierIsReplaced(t *testing.T) {
 	require.Zero(t, c.programs.opens.Load(), "b's is there")
 }
 
-// Stamped sources need no barrier. That of a stream which has others too waits for what these need, whichever comes first.
+// Stamped sources need no barrier. That of a stream which has others too waits for what these need,
+// whichever comes first.
 func TestBarrierIsNotForStamped(t *testing.T) {
 	for name, o := range map[string]StreamOptions{"any": {}, "none for programs": {Barriers: NestLevels}} {
 		for first := range 2 {
@@ -156,7 +159,8 @@ func TestBarrierIsNotForStamped(t *testing.T) {
 	}
 }
 
-// A source whose end has begun, and of which the stream does not know yet, keeps no other from ending.
+// A source whose end has begun, and of which the stream does not know yet, keeps no other from
+// ending.
 func TestCloseBesideAcquire(t *testing.T) {
 	a, b := twoReaders(t)
 	s, err := Merge(StreamOptions{Order: Slack(0)}, a.Reader, b.Reader)

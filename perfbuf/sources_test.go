@@ -201,7 +201,8 @@ func TestSourcesChangeWithinAPass(t *testing.T) {
 	requireFree(t, b.Reader)
 }
 
-// A source that cannot be paused is let pass, as a BPF ring buffer; one of which that fails is not, and all stay open.
+// A source that cannot be paused is let pass, as a BPF ring buffer; one of which that fails is not,
+// and all stay open.
 func TestShutdownNeedsPause(t *testing.T) {
 	a, b := twoReaders(t)
 	s, err := Merge(StreamOptions{Order: Slack(0)}, a.Reader, b.Reader)

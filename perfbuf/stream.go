@@ -6,29 +6,32 @@ import (
 	"github.com/ringfold/ringfold/internal/reader"
 )
 
-// Stream is what is read: the events of all CPUs of one reader ([Reader.Stream]) or of several ([Merge]), in the
-// order of [StreamOptions], or those of one ring ([Ring.Stream]). In order, events stay in their rings until they are
-// due, unless a ring fills up: see [Spill].
+// Stream delivers the events of all CPUs of one reader ([Reader.Stream]) or of several ([Merge]),
+// in the order of [StreamOptions], or those of one ring ([Ring.Stream]). In order, events stay in
+// their rings until they are due, unless a ring fills up: see [Spill].
 //
-// In order, [Event.Time] never decreases, except at events marked [Event.Late]. Exact mode has no late events,
-// but for the cases that [PayloadTime] and [Stream.Add] describe. With slack, an earlier event may follow a marker
-// ([KindFlushed]). A loss comes just before the sample that reported it. A record whose time lies more than a second
-// in the future is corrupt: see [KindCorrupt]. Times of different CPUs are as comparable as the kernel's clock is
-// exact. Order in time is not causality.
+// In order, [Event.Time] never decreases, except at events marked [Event.Late]. Exact mode has no
+// late events, except in the cases that [PayloadTime] and [Stream.Add] describe. With slack, an
+// earlier event may follow a marker ([KindFlushed]). A loss comes just before the sample that
+// reported it. A record whose time lies more than a second in the future is corrupt: see
+// [KindCorrupt]. Times of different CPUs are as comparable as the kernel's clock is exact. Order in
+// time is not causality.
 //
-// A stream holds its rings from its making to its Close: another Stream over one of them returns [ErrBusy]. Use it from one
-// goroutine at a time: a second call that reads or waits returns [ErrBusy], also from the function that receives the
-// stream's events. Add, Remove, Flush, Watermark, Options and Close may be called from anywhere at any time.
+// A stream holds its rings from its making to its Close: another Stream over one of them returns
+// [ErrBusy]. Use it from one goroutine at a time: a second call that reads or waits returns
+// [ErrBusy], also from the function that receives the stream's events. Add, Remove, Flush,
+// Watermark, Options and Close may be called from anywhere at any time.
 //
 // # Passes
 //
-// A pass goes once over the rings and delivers what is due. Unordered, these are the events that the rings hold at
-// its beginning, the fullest ring first: see [Schedule]. The tail of a ring, which gives its memory back to the
-// kernel, is stored when the pass leaves the ring; if the ring was nearly full, also on the way. In order, tails are
-// stored at the end of the pass, and whenever it has read an eighth of a ring.
+// A pass goes once over the rings and delivers the events that are due. Unordered, these are the
+// events that the rings hold at its beginning, the fullest ring first: see [Schedule]. The tail of
+// a ring, which gives its memory back to the kernel, is stored when the pass leaves the ring; if
+// the ring was nearly full, also on the way. In order, tails are stored at the end of the pass, and
+// whenever it has read an eighth of a ring.
 //
-// If your function returns an error, panics or calls runtime.Goexit, the pass ends and stores tails. The event
-// that it received counts as consumed; those after it wait for the next pass.
+// If your function returns an error, panics or calls runtime.Goexit, the pass ends and stores
+// tails. The event that it received counts as consumed; those after it wait for the next pass.
 type Stream struct {
 	in    *reader.Stream
 	opts  StreamOptions
@@ -37,18 +40,21 @@ type Stream struct {
 
 // Watermark returns the time up to which the stream is complete, in ns of CLOCK_MONOTONIC: f has
 // returned from every event with this time or an earlier one, or DropLate has dropped it. In exact
-// mode that is proven, and such an event is marked [Event.Late] if it comes all the same: of a source
-// that was added since, or in another case that [PayloadTime] describes. In slack mode it is a guess.
-// It never goes back, is 0 before the first pass, and stays as it is after Close. Unordered, it is always 0.
+// mode that is proven, and such an event is marked [Event.Late] if it comes all the same: from a
+// source added since, or in a case that [PayloadTime] describes. In slack mode it is a guess. It
+// never goes back, is 0 before the first pass, and stays as it is after Close. Unordered, it is
+// always 0.
 //
-// It moves on at the end of a pass, before the markers of that pass. A pass that ends early, as f fails, panics or
-// stops, leaves it before the first event that f did not get. While nothing happens, there are no passes:
-// see [StreamOptions].FlushEvery. [Stream.ForEachPending] delivers events beyond it and
-// proves nothing. After [Stream.Drain], in either mode, it is the time of the call or a later one; after
-// [Stream.Shutdown] it is at most the error of the clocks, some 10 µs, before that.
+// It moves on at the end of a pass, before the markers of that pass. A pass that ends early,
+// because f fails, panics or stops, leaves it before the first event that f did not get. While
+// nothing happens, there are no passes: see [StreamOptions].FlushEvery. [Stream.ForEachPending]
+// delivers events beyond it and proves nothing. After [Stream.Drain], in either mode, it is the
+// time of the call or a later one; after [Stream.Shutdown] it is at most the error of the clocks,
+// some 10 µs, before that.
 //
-// It is about events, not about outputs: what is lost before it may be reported after it, see [Event.LostAfter]. Nor is it about
-// corrupt memory, which has no time of its own, and samples without a time of theirs under [PayloadTime].
+// It covers events, not outputs: a loss before this time may be reported after it (see
+// [Event.LostAfter]). It does not cover corrupt memory, which has no time of its own, or samples
+// that carry no time under [PayloadTime].
 //
 // It is one atomic load, and may be called from any goroutine at any time. A goroutine that sees a
 // time also sees what f did before.
@@ -57,11 +63,11 @@ func (s *Stream) Watermark() uint64 { return s.in.Complete() }
 // Options returns the options in effect, with defaults filled in.
 func (s *Stream) Options() StreamOptions { return s.opts }
 
-// Close ends the stream and gives its rings back. In order, it drops events that the stream has seen and not
-// delivered, and counts them as dropped in Stats. To read them first, call [Stream.Drain] or
-// [Stream.ForEachPending]. Readers stay open, and their rings may have another Stream: at once if this one is idle,
-// otherwise as soon as its running Wait or pass has ended, with os.ErrClosed. Close does not block. The error is
-// always nil.
+// Close ends the stream and gives its rings back. In order, it drops events that the stream has
+// seen and not delivered, and counts them as dropped in Stats. To read them first, call
+// [Stream.Drain] or [Stream.ForEachPending]. Readers stay open, and their rings may have another
+// Stream: at once if this one is idle, otherwise as soon as its running Wait or pass has ended,
+// with os.ErrClosed. Close does not block. The error is always nil.
 func (s *Stream) Close() error {
 	s.in.Close()
 	return nil
@@ -72,10 +78,10 @@ func (s *Stream) ForEach(f func(Event) error) error {
 	return unlessStopped(s.forEachUntil(context.Background(), f))
 }
 
-// ForEachPending calls f for every event that the rings hold, in order, whether due or not, and for every
-// loss that the kernel knows of. On Linux 6.0 and newer these include losses that no record has reported
-// yet; asking for them interrupts each CPU. Events that come later with earlier times are late, in exact
-// mode too: to miss none, see [Stream.Drain]. Unordered, it is ForEach.
+// ForEachPending calls f for every event that the rings hold, in order, whether due or not, and for
+// every loss that the kernel knows of. On Linux 6.0 and newer these include losses that no record
+// has reported yet; asking for them interrupts each CPU. Events that come later with earlier times
+// are late, in exact mode too: to miss none, see [Stream.Drain]. Unordered, it is ForEach.
 func (s *Stream) ForEachPending(f func(Event) error) error { return s.deliver(s.in.BeginAll(0), f) }
 
 // deliver goes over the pass that was begun, unless that has failed.
@@ -88,17 +94,18 @@ func (s *Stream) deliver(err error, f func(Event) error) error {
 	return unlessStopped(each(context.Background(), p, f))
 }
 
-// Drain is ForEachPending with proof, for the end of a stream. Detach your programs and end your Run
-// first. Drain waits until running programs have ended (on sleepable ones, see [PayloadTime]), and then
-// calls f for all that is left. So the stream ends complete, in either mode, and no event is late in
-// exact mode. Other programs may go on: what they output meanwhile is left for the next pass, and comes
-// in order, too. Unordered, losses that no record has reported are not delivered, but are in Stats after
-// [Reader.Close].
+// Drain is ForEachPending with proof, for the end of a stream. Detach your programs and end your
+// Run first. Drain waits until running programs have ended (on sleepable ones, see [PayloadTime]),
+// and then calls f for all that is left. The stream then ends complete, in either mode, and no
+// event is late in exact mode. Other programs may go on: their outputs meanwhile are left for the
+// next pass, and come in order, too. Unordered, losses that no record has reported are not
+// delivered, but are in Stats after [Reader.Close].
 //
-// It blocks for an RCU grace period, usually some ms, for two if programs have output something in the
-// 10 µs before the call or since, while a sleepable program has a record reserved under [StampedTime],
-// and then for as long as f takes. Errors are those of ForEach, context.Cause(ctx), and the reason why
-// it cannot wait. After an error nothing is lost, and ForEachPending still works.
+// It blocks for an RCU grace period, usually some ms, or two if programs have output something in
+// the 10 µs before the call or since. Under [StampedTime] it also blocks while a sleepable program
+// has a record reserved. Then it runs f for all events. Errors are those of ForEach,
+// context.Cause(ctx), and the reason why it cannot wait. After an error nothing is lost, and
+// ForEachPending still works.
 func (s *Stream) Drain(ctx context.Context, f func(Event) error) error {
 	return s.deliver(s.in.Drain(ctx), f)
 }

@@ -80,7 +80,8 @@ func TestOptionsOfAStream(t *testing.T) {
 	}, s.Options())
 }
 
-// A stream's barriers wait as its options say, and so do Drain and Close while it is open. Those need whole programs.
+// A stream's barriers wait as its options say, and so do Drain and Close while it is open. Those
+// need whole programs.
 func TestBarriersArePassedOn(t *testing.T) {
 	all := grace.Options{}
 	for _, c := range []struct {

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// RunBatches shows where each pass ends: tails are stored then, the watermark has moved on, and the stream may be used.
+// RunBatches shows where each pass ends: tails are stored then, the watermark has moved on, and the
+// stream may be used.
 func TestEndOfAPass(t *testing.T) {
 	for name, source := range sourceKinds {
 		t.Run(name, func(t *testing.T) {
@@ -58,7 +59,8 @@ func TestEndOfAPass(t *testing.T) {
 	}
 }
 
-// Another goroutine closes the stream while f has an event: its rings are free once the pass has ended.
+// Another goroutine closes the stream while f has an event: its rings are free once the pass has
+// ended.
 func TestCloseOfAStreamFromOutside(t *testing.T) {
 	for name, source := range sourceKinds {
 		t.Run(name, func(t *testing.T) {
@@ -89,7 +91,8 @@ func TestCloseOfAStreamFromOutside(t *testing.T) {
 	}
 }
 
-// Without order, several readers are one stream too: it waits for all of them, and they come and go.
+// Without order, several readers are one stream too: it waits for all of them, and they come and
+// go.
 func TestMergeUnordered(t *testing.T) {
 	a, b := twoReaders(t)
 	s, err := Merge(StreamOptions{Order: Unordered()}, a.Reader)

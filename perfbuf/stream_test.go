@@ -112,8 +112,8 @@ func TestRestDeliversEverything(t *testing.T) {
 	require.Equal(t, []uint64{990, 991, 995, 999}, got)
 	require.NoError(t, s.ForEachPending(never))
 
-	// An older one that comes then, behind its ring's last, is late and nothing worse: it waits in its
-	// ring, as the watermark has gone back, and nobody frees it meanwhile.
+	// An older one that comes then, behind its ring's last, is late and nothing worse: it waits in
+	// its ring, as the watermark has gone back, and nobody frees it meanwhile.
 	k.output(0, 993)
 	require.Empty(t, ids(t, s))
 	require.Equal(t, uint64(recordSize), k.w[0].Head()-k.w[0].Tail())
@@ -144,7 +144,8 @@ func TestLossInAStream(t *testing.T) {
 	require.Equal(t, uint64(1), k.Stats().Total().Lost)
 }
 
-// A time more than a second ahead of the clock cannot be: such an event would hold up all that follow.
+// A time more than a second ahead of the clock cannot be: such an event would hold up all that
+// follow.
 func TestTimeInTheFutureIsCorrupt(t *testing.T) {
 	const second = uint64(time.Second)
 	k := newFake(t, 1, Options{})
@@ -159,7 +160,8 @@ func TestTimeInTheFutureIsCorrupt(t *testing.T) {
 	require.Equal(t, k.w[0].Head(), k.w[0].Tail())
 }
 
-// Closing a stream gives its rings back. What it had seen and not delivered is dropped, and counted.
+// Closing a stream gives its rings back. What it had seen and not delivered is dropped, and
+// counted.
 func TestCloseOfAStream(t *testing.T) {
 	k := newFake(t, 2, Options{})
 	s := k.slack(1000)
@@ -212,7 +214,8 @@ func TestStreamGoesOnBehindCorruptMemory(t *testing.T) {
 	require.Equal(t, uint64(1), k.Stats().Total().Corrupt)
 }
 
-// Corrupt memory has no time of its own. In a ring that was idle for long it takes the stream's, and is not late.
+// Corrupt memory has no time of its own. In a ring that was idle for long it takes the stream's,
+// and is not late.
 func TestCorruptMemoryIsNotLate(t *testing.T) {
 	k := newFake(t, 2, Options{})
 	s := k.stream()

@@ -66,7 +66,8 @@ func TestStreamPacesItsPasses(t *testing.T) {
 	}
 }
 
-// Run delivers all events of all rings, in order, each as soon as its slack has passed or a pause after that.
+// Run delivers all events of all rings, in order, each as soon as its slack has passed or a pause
+// after that.
 func TestRunOfAStreamKeepsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, s, clock := timed(t, 3, Options{}, 10*time.Millisecond)
@@ -95,7 +96,8 @@ func TestRunOfAStreamKeepsTime(t *testing.T) {
 	})
 }
 
-// With a wakeup threshold, what is seen and held does not count as unread, and what is below waits for its poll interval.
+// With a wakeup threshold, what is seen and held does not count as unread, and what is below waits
+// for its poll interval.
 func TestStreamPolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, s, clock := timed(t, 1, Options{Wakeup: Wakeup{Bytes: 2 * recordSize, PollInterval: time.Minute}}, time.Millisecond)

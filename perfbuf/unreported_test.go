@@ -40,7 +40,8 @@ func losses(recs []Record) (lost []Record) {
 }
 
 // A CPU whose ring was full and that goes silent has its loss delivered after a while, once, though
-// nothing is output that could report it. Other rings are not asked about, nor is this one for long.
+// nothing is output that could report it. Other rings are not asked about, nor is this one for
+// long.
 func TestLossOfASilentCPU(t *testing.T) {
 	for name, o := range map[string]StreamOptions{"slack": {Order: Slack(time.Millisecond)}, "exact": {}} {
 		t.Run(name, func(t *testing.T) {
@@ -342,7 +343,8 @@ func TestDrainOfAStream(t *testing.T) {
 	}
 }
 
-// Drain beside programs that go on delivers what they had output, and leaves what nothing proves: what comes later is in order.
+// Drain beside programs that go on delivers what they had output, and leaves what nothing proves:
+// what comes later is in order.
 func TestDrainBesidePrograms(t *testing.T) {
 	for _, mode := range []Order{Slack(time.Hour), {}} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -353,7 +355,9 @@ func TestDrainBesidePrograms(t *testing.T) {
 			k.programs.opened = func() error {
 				waits++
 				k.clock.Add(1_000_000)
-				k.output(0, k.clock.Load()-100) // by one that ran at the first wait, and ended with it; or by one that began after that
+				// By one that ran at the first wait, and ended with it; or by one that began after
+				// that
+				k.output(0, k.clock.Load()-100)
 				return nil
 			}
 			require.NoError(t, s.Flush())

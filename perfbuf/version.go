@@ -8,17 +8,21 @@ import (
 	"github.com/ringfold/ringfold/internal/version"
 )
 
-// VersionInfo is what a program was built with, and runs with. Unknown fields are empty.
+// VersionInfo describes the versions that a program was built with and runs with. Unknown fields
+// are empty.
 type VersionInfo struct {
-	Ringfold string // version of this module, such as "v1.2.3"; "(devel)" or with a "+dirty" if built from its repository
+	// Version of this module, such as "v1.2.3"; "(devel)" or with a "+dirty" if built from its
+	// repository
+	Ringfold string
 
-	Libbpf  string // of the libbpf that is in use, such as "v1.5" (libbpf_version_string); empty without cgo
+	// Of the libbpf that is in use, such as "v1.5" (libbpf_version_string); empty without cgo
+	Libbpf  string
 	Headers string // of the libbpf whose headers the program was built with
 	Path    string // the file of the shared library; empty if there is none
-	Static  bool   // libbpf and all else is linked into the program: the build tag static_build
+	Static  bool   // the program links libbpf statically: build tag static_build
 }
 
-// Version says which ringfold this is, and which libbpf it runs with. It does not block.
+// Version returns the versions of ringfold and of the libbpf in use. It does not block.
 func Version() VersionInfo {
 	v := VersionInfo{Ringfold: version.Of(debug.ReadBuildInfo())}
 	if l, err := libbpf.Version(); err == nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// waitInBackground starts a call and lets it come to rest. The result is in the channel when it ends.
+// waitInBackground starts a call and lets it come to rest. The result is in the channel when it
+// ends.
 func waitInBackground(call func() error) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- call() }()
@@ -131,7 +132,8 @@ func TestWaitEndsWithClose(t *testing.T) {
 	})
 }
 
-// Events below the wakeup threshold wake nobody, and are seen when they have waited for the poll interval at most.
+// Events below the wakeup threshold wake nobody, and are seen when they have waited for the poll
+// interval at most.
 func TestPollInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newFake(t, 1, Options{Wakeup: Wakeup{Bytes: 2 * recordSize, PollInterval: time.Minute}})

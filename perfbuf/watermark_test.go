@@ -71,8 +71,9 @@ func TestWatermarkOfPassesOverEverything(t *testing.T) {
 		exact, slack uint64
 	}{
 		"ForEachPending": {func(s *Stream) error { return s.ForEachPending(ignore) }, 2_000_000 - guard - 1, 2_500_000},
-		"Drain":          {func(s *Stream) error { return s.Drain(t.Context(), ignore) }, 3_500_000 - guard - 1, 3_500_000 - guard - 1}, // it waits once more
-		"Shutdown":       {func(s *Stream) error { return s.Shutdown(t.Context(), ignore) }, 3_000_000 - guard - 1, 3_000_000 - guard - 1},
+		// It waits once more
+		"Drain":    {func(s *Stream) error { return s.Drain(t.Context(), ignore) }, 3_500_000 - guard - 1, 3_500_000 - guard - 1},
+		"Shutdown": {func(s *Stream) error { return s.Shutdown(t.Context(), ignore) }, 3_000_000 - guard - 1, 3_000_000 - guard - 1},
 	} {
 		for mode, want := range map[Order]uint64{{}: c.exact, Slack(time.Millisecond): c.slack} {
 			t.Run(pass+", "+mode.String(), func(t *testing.T) {
@@ -82,7 +83,8 @@ func TestWatermarkOfPassesOverEverything(t *testing.T) {
 					require.NoError(t, b.Round())
 				}
 				k.clock.Store(3_000_000)
-				k.programs.opened = func() error { k.clock.Add(500_000); return nil } // it takes time
+				// It takes time
+				k.programs.opened = func() error { k.clock.Add(500_000); return nil }
 				if pass == "ForEachPending" {
 					k.clock.Add(500_000)
 				}
@@ -105,7 +107,8 @@ func TestWatermarkOfADrainThatFails(t *testing.T) {
 	require.Zero(t, s.Watermark())
 }
 
-// Who sees a time, from any goroutine, sees what f has done with the events up to it: for the race detector.
+// Who sees a time, from any goroutine, sees what f has done with the events up to it: for the race
+// detector.
 func TestWatermarkFromAnotherGoroutine(t *testing.T) {
 	k := newFake(t, 2, Options{})
 	s, err := k.Stream(StreamOptions{Order: Slack(0)})
@@ -134,7 +137,8 @@ func TestWatermarkFromAnotherGoroutine(t *testing.T) {
 	<-done
 }
 
-// A stream that flushes itself gets up once per interval, and in exact mode makes one barrier, though nothing happens.
+// A stream that flushes itself gets up once per interval, and in exact mode makes one barrier,
+// though nothing happens.
 func TestFlushEveryOnAnIdleSystem(t *testing.T) {
 	const every = 100 * time.Millisecond
 	for name, c := range map[string]struct {
@@ -206,7 +210,8 @@ func TestFlushEveryOnAnIdleSystem(t *testing.T) {
 	}
 }
 
-// While events flow, markers come between them, each at its place, and cost no barriers of their own.
+// While events flow, markers come between them, each at its place, and cost no barriers of their
+// own.
 func TestFlushEveryWhileEventsFlow(t *testing.T) {
 	const every = 50 * time.Millisecond
 	for _, mode := range []Order{{}, Slack(5 * time.Millisecond)} {
@@ -259,7 +264,8 @@ func TestFlushEveryWhileBarriersFail(t *testing.T) {
 	})
 }
 
-// Drain and Shutdown, which are the end, deliver a marker for calls before them, behind events and losses of any time.
+// Drain and Shutdown, which are the end, deliver a marker for calls before them, behind events and
+// losses of any time.
 func TestFlushBeforeTheEnd(t *testing.T) {
 	for end, read := range map[string]func(s *Stream, f func(Event) error) error{
 		"Drain":    func(s *Stream, f func(Event) error) error { return s.Drain(t.Context(), f) },
