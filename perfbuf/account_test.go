@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// After Close, Samples + Dropped + Lost is how many outputs the rings took or were too full for,
-// whatever was going on: exactly if the kernel counts, and as far as reported if it does not.
+// After Close, Samples + Dropped + Lost is how many outputs the rings took or were too full for, in
+// every state: exactly if the kernel counts losses, else as far as records reported them.
 func TestCountsAfterClose(t *testing.T) {
 	// Each leaves ring 0 with some outputs read, some not, and has closed the reader.
 	states := map[string]func(k *fake, more func()){
@@ -182,7 +182,7 @@ func TestCountsIfTheKernelStopsCounting(t *testing.T) {
 	}
 }
 
-// Damage is not counted as outputs, and does not keep what is behind it from being counted.
+// Stats do not count damage as outputs, but do count outputs behind it.
 func TestCountsAfterCloseBehindDamage(t *testing.T) {
 	k := newFake(t, 1, Options{})
 	k.output(0, 1, 2)
@@ -192,8 +192,8 @@ func TestCountsAfterCloseBehindDamage(t *testing.T) {
 	require.EqualValues(t, 3, k.Stats().Total().Dropped)
 }
 
-// Close may come between the pass's last look and the function's call: what is counted as delivered
-// is delivered all the same.
+// Close may come between the pass's last look and the function's call: a sample counted as
+// delivered is still delivered.
 func TestCloseJustBeforeTheFunction(t *testing.T) {
 	for name, output := range map[string]func(k *fake){
 		"a batch":             func(k *fake) { k.output(0, 1, 2, 3) },

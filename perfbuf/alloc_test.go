@@ -58,7 +58,7 @@ func TestReadingDoesNotAllocate(t *testing.T) {
 					}
 					pass()
 				}
-				for range 100 { // what is kept and used again grows to its size
+				for range 100 { // reused buffers grow to their final size
 					round()
 				}
 				before := k.Stats().Total().Samples

@@ -39,7 +39,7 @@ func BenchmarkFold(b *testing.B) {
 	})
 }
 
-// BenchmarkVisit reads one event of each of two rings: what a pass costs beside its events.
+// BenchmarkVisit reads one event of each of two rings: the fixed cost of a pass.
 func BenchmarkVisit(b *testing.B) {
 	r, fake, _ := benchReader(b, 2, 64<<10, 56)
 	for _, k := range fake {

@@ -7,9 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Who entered before Close and has business with the map's entries, just as Close empties them,
-// puts none back: a pass that ends and disarms its ring, and a Resume. A Resume that comes then is
-// refused.
+// A pass or a Resume that entered before Close changes entries just as Close empties them: it puts
+// none back. A later Resume is refused.
 func TestCloseLeavesNoEntry(t *testing.T) {
 	for name, meanwhile := range map[string]func(k *belled){
 		"a pass": func(*belled) {},

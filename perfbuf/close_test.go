@@ -19,8 +19,8 @@ func TestCloseTwice(t *testing.T) {
 	require.Equal(t, int32(1), k.freed.Load())
 }
 
-// f may close the reader: what it has stays valid, the pass ends before the
-// next event, and only then the memory goes.
+// f may close the reader: its event stays valid, the pass ends before the next event, and only then
+// the memory goes.
 func TestCloseWithinAPass(t *testing.T) {
 	for name, source := range sourceKinds {
 		t.Run(name, func(t *testing.T) {
@@ -50,7 +50,7 @@ func TestCloseWithinAPass(t *testing.T) {
 	}
 }
 
-// The result of f goes before the closing.
+// The result of f takes precedence over os.ErrClosed.
 func TestCloseAndStopWithinAPass(t *testing.T) {
 	for want, result := range map[error]error{nil: ErrStop, errTest: errTest} {
 		k := newFake(t, 1, Options{})
@@ -91,7 +91,7 @@ func TestEverythingAfterCloseIsErrClosed(t *testing.T) {
 				} {
 					require.Equal(t, os.ErrClosed, call(), name)
 				}
-				// A context that is done goes before that.
+				// A context that is done takes precedence.
 				require.Equal(t, context.Canceled, s.Wait(canceled))
 				require.Equal(t, context.Canceled, s.Run(canceled, never))
 			})

@@ -188,8 +188,8 @@ func requireMarker(t *testing.T, src *Stream, call uint64, got ...Record) {
 	require.Equal(t, []Record{marker(want)}, got)
 }
 
-// With nothing in the rings, a Wait that has ceased to look ends, when what is asked for has come
-// of age: not before, and once.
+// With nothing in the rings, a Wait that has ceased to look ends, when the marker is due: not
+// before, and once.
 func TestFlushEndsAWait(t *testing.T) {
 	waitersOf(t, func(t *testing.T, k *belled, w *Stream, clock func() uint64, lag time.Duration) {
 		for range 3 {
@@ -209,7 +209,7 @@ func TestFlushEndsAWait(t *testing.T) {
 	})
 }
 
-// A marker comes behind all that was output before the call, and answers all calls before it.
+// A marker follows all events output before the call, and answers all earlier calls.
 func TestFlushComesLast(t *testing.T) {
 	waitersOf(t, func(t *testing.T, k *belled, w *Stream, clock func() uint64, lag time.Duration) {
 		var last uint64
@@ -338,7 +338,7 @@ func TestFlushOfARing(t *testing.T) {
 	})
 }
 
-// Markers have their place in the order: none is earlier than what came before it.
+// Markers have their place in the order: none has a time below that of the event before it.
 func TestFlushTimesDoNotGoBack(t *testing.T) {
 	k := newBelled(t, 2)
 	s, b := k.stepped(5_000_000, StreamOptions{})
@@ -364,7 +364,7 @@ func TestFlushTimesDoNotGoBack(t *testing.T) {
 	}))
 	require.Equal(t, []Record{marker(21_000_000 - guard - 1)}, copies(t, s))
 
-	// ForEachPending delivers what is not proven. A marker waits until that is.
+	// ForEachPending delivers events without proof. A marker waits for the proof.
 	k.output(0, 30_000_000)
 	require.NoError(t, s.Flush())
 	k.clock.Store(25_000_000)

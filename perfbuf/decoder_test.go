@@ -124,7 +124,7 @@ func TestZeroDecoderPanics(t *testing.T) {
 	require.False(t, ok, "of the zero Event")
 }
 
-// Every event comes, whatever it is; what cannot be decoded comes with a zero value.
+// All yields every event; one that cannot be decoded comes with a zero value.
 func TestDecoderIteratesOverAllEvents(t *testing.T) {
 	type seen struct {
 		value [4]uint8

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// buffers are BPF ring buffers on Go memory that a stream reads, in a bubble: nothing but what the
-// kernel does and the bubble's clock make it look.
+// buffers are BPF ring buffers on Go memory that a stream reads, in a bubble: only the kernel and
+// the bubble's clock make it look.
 type buffers struct {
 	*ringtest.RingBufs
 	*Stream
@@ -80,8 +80,8 @@ func (b *buffers) idle() int64 {
 	return b.looks.Load() - before
 }
 
-// Discarded records are given back as soon as they are seen, so that they fill no ring, and that
-// what comes behind them wakes the stream.
+// Discarded records are given back as soon as they are seen, so that they fill no ring, and the
+// next record wakes the stream.
 func TestDiscardedRecordsAreGivenBack(t *testing.T) {
 	for name, source := range map[string]TimeSource{"stamped": StampedTime(0), "payload": PayloadTime(0)} {
 		for _, spill := range []int{0, -1} {

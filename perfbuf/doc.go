@@ -101,8 +101,8 @@
 // # Stop without losing events
 //
 // On Ctrl-C, cancel the context, and call [Stream.Shutdown] when your loop has returned. It stops
-// outputs, delivers what the rings hold, and closes the reader. If you detach the programs first,
-// [Stream.Drain] delivers the rest. [Reader.Close] alone drops it.
+// outputs, delivers the events in the rings, and closes the reader. If you detach the programs
+// first, [Stream.Drain] delivers the rest. [Reader.Close] alone drops it.
 //
 // [Reader.Pause] and [Reader.Resume] stop and restart outputs. [Stream.Flush] asks for everything
 // that the rings hold now, followed by an event of [KindFlushed]. [Stream.Watermark] is the time
@@ -128,15 +128,16 @@
 // A perf event array holds one perf event per CPU. A second reader of the same map, in any process
 // and with any library, replaces the first, which receives nothing from then on, and nothing wakes
 // it. The second sees it in [Stats].ReplacedEntries. From Linux 5.10 on, the first looks every 2
-// seconds whether its entries are still there: reading then returns [ErrDisplaced], once, after all that
-// the rings held, and [Stats].Displaced says since when events may be missing. A Reader leaves a newer
-// reader's entries alone, also when it closes; only [Reader.Resume] takes the map back. Other libraries
-// may remove a newer reader's entries: libbpf does, when it closes. For two readers, have programs
-// output to two maps. Two readers of a BPF ring buffer share its events, and each misses what the
-// other gets; [RingStats].Shared counts how often a reader noticed. [Merge] refuses both in one stream.
+// seconds whether its entries are still there: reading then returns [ErrDisplaced], once, after all
+// that the rings held, and [Stats].Displaced says since when events may be missing. A Reader leaves
+// a newer reader's entries alone, also when it closes; only [Reader.Resume] takes the map back.
+// Other libraries may remove a newer reader's entries: libbpf does, when it closes. For two
+// readers, have programs output to two maps. Two readers of a BPF ring buffer share its events, and
+// each misses the other's; [RingStats].Shared counts how often a reader noticed. [Merge] refuses
+// both in one stream.
 //
 // The kernel cleans up after a process that is killed: outputs then fail with -ENOENT. There is one
-// exception. If a process that still runs passed it the map's descriptor, over a socket or by a fork,
-// the entries stay in the map without rings. Outputs then fail with -ENOSPC, until that process ends
-// or the next reader replaces the entries.
+// exception. If a process that still runs passed it the map's descriptor, over a socket or by a
+// fork, the entries stay in the map without rings. Outputs then fail with -ENOSPC, until that
+// process ends or the next reader replaces the entries.
 package perfbuf

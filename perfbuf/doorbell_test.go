@@ -143,7 +143,7 @@ func TestDoorbellWhenIdle(t *testing.T) {
 
 		k.requireEntries(bellEntry, bellEntry)
 		require.Equal(t, []uint64{7}, ids(t, k.unordered()))
-		k.requireEntries(bellEntry, plainEntry) // only what was read is disarmed
+		k.requireEntries(bellEntry, plainEntry) // only the ring that was read is disarmed
 		require.Equal(t, DoorbellStats{Arms: 2, Disarms: 1, Armed: 1, Polls: uint64(len(want) - 1)}, k.Stats().Doorbell)
 		k.Close()
 	})

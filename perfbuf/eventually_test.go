@@ -12,11 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// waitLog is where eventually says what it waits for. It is not t.Log, of which nothing is shown
-// when the whole run exceeds its -timeout.
+// waitLog receives eventually's messages. t.Log would show nothing when the run exceeds its
+// -timeout.
 var waitLog io.Writer = os.Stderr
 
-// eventually waits until cond holds, for as long as it takes. Every 30 s it says what it waits for.
+// eventually waits until cond holds, for as long as it takes. It logs its condition every 30 s.
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
 	const every = 30 * time.Second

@@ -36,8 +36,8 @@ func TestExactDeliversBehindABarrierOnly(t *testing.T) {
 	require.Zero(t, k.Stats().Late)
 }
 
-// The watermark is loaded before the heads: a barrier that ends in between covers nothing of what
-// was loaded, and what it covers is not delivered out of order.
+// The watermark is loaded before the heads: a barrier that ends in between covers no event below
+// those heads, and events that it covers are delivered in order.
 func TestExactWatermarkIsLoadedBeforeTheHeads(t *testing.T) {
 	k := newFake(t, 2, Options{})
 	s, b := k.stepped(5_000_000, StreamOptions{})
@@ -55,7 +55,7 @@ func TestExactWatermarkIsLoadedBeforeTheHeads(t *testing.T) {
 	require.Zero(t, k.Stats().Late)
 }
 
-// What becomes visible after the barrier has ended and before the heads are loaded is in its place.
+// An event published after the barrier ends and before the heads are loaded is in order.
 func TestExactTakesWhatIsVisible(t *testing.T) {
 	k := newFake(t, 2, Options{})
 	s, b := k.stepped(5_000_000, StreamOptions{})
@@ -198,7 +198,7 @@ func TestExactCloseLetsGoOfTheProvider(t *testing.T) {
 	}
 }
 
-// Only a stream that asked for barriers has them, and the latest such is told of.
+// Only a stream that asked for barriers has them, and Stats describe the latest one.
 func TestBarrierStatsAreOfTheLatestExactStream(t *testing.T) {
 	k := newFake(t, 1, Options{})
 	s, b := k.stepped(1_000_000, StreamOptions{})

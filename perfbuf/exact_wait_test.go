@@ -141,8 +141,7 @@ func TestExactWaitWhileBarriersFail(t *testing.T) {
 	})
 }
 
-// A barrier that hangs holds everything up, and Stats says so. Nobody who wants to end waits for
-// it.
+// A barrier that hangs stops delivery, and Stats shows it. Closing does not wait for it.
 func TestExactWaitWhileABarrierHangs(t *testing.T) {
 	for how, end := range map[string]func(k *fake, s *Stream, cancel func(error)) error{
 		"context":      func(_ *fake, _ *Stream, cancel func(error)) error { cancel(errTest); return errTest },
@@ -189,7 +188,7 @@ func TestExactWaitWhileABarrierHangs(t *testing.T) {
 	}
 }
 
-// Whoever does not wait gets on by asking again.
+// A caller that does not wait makes progress by calling ForEach again.
 func TestExactForEachAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, s, clock := exact(t, 2, Options{}, StreamOptions{})

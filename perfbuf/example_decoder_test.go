@@ -10,7 +10,7 @@ import (
 	"github.com/ringfold/ringfold/perfbuf/perfbuftest"
 )
 
-// execEvent is the Go twin of what the BPF program outputs:
+// execEvent is the Go twin of the BPF program's struct:
 //
 //	struct exec_event {
 //		__u32 pid;
@@ -23,8 +23,8 @@ type execEvent struct {
 
 var execEvents = perfbuf.NewDecoder[execEvent]()
 
-// A Decoder reads payloads as a struct. All loops over a batch, with the event beside each value:
-// losses come with a zero one.
+// A Decoder reads payloads as a struct. All loops over a batch, with each value and its event: a
+// loss has a zero value.
 func ExampleDecoder() {
 	kernel := perfbuftest.New(perfbuftest.Options{})
 	reader, err := kernel.Open(perfbuf.Options{})

@@ -46,8 +46,8 @@ func ExampleStream_Records() {
 	// sample on CPU 0: read
 }
 
-// Ctrl-C ends Run. Shutdown then stops the outputs, delivers what the rings still hold, and closes
-// the reader.
+// Ctrl-C ends Run. Shutdown then stops the outputs, delivers the events still in the rings, and
+// closes the reader.
 func ExampleStream_Shutdown() {
 	kernel := perfbuftest.New(perfbuftest.Options{})
 	reader, err := kernel.Open(perfbuf.Options{})

@@ -11,16 +11,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Copied says that a sample does not lie in its ring: it was put together, as it went over the
-// edge.
+// Copied reports whether a sample was copied out of its ring, because it wraps around the edge.
 func (e Event) Copied(r *Reader) bool {
 	return !slices.ContainsFunc(r.all(), func(ring *Ring) bool { return ring.raw.View() == e.ev.View })
 }
 
-// Reopen does to ring i what the return of its CPU does.
+// Reopen acts on ring i as if its CPU had come back online.
 func (r *Reader) Reopen(i int) error { return r.in.Hotplug.Reopen(i) }
 
-// Replug does what a CPU's coming does.
+// Replug acts as if a CPU had come online.
 func (r *Reader) Replug() error { return r.in.Hotplug.Replug() }
 
 // StreamOf returns the unordered Stream of a Reader or a Ring. It is opened at the first call, and

@@ -40,7 +40,7 @@ func (k *fakeKernel) Group() (kernel.Group, error) {
 
 func (k *fakeKernel) Polled() *ringtest.Poll { return k.poll.Polled() }
 
-// fakePolling is what a fake waits with.
+// fakePolling is the poller of a fake.
 type fakePolling interface {
 	Wait(until time.Time, ready func(woken bool) bool) error
 	Interrupt()

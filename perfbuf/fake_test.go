@@ -29,7 +29,7 @@ type fake struct {
 	freed atomic.Int32
 
 	programs *fakePrograms // nil: no way to wait for them
-	counts   bool          // the kernel tells how many outputs were lost
+	counts   bool          // the kernel reports how many outputs were lost
 	asked    atomic.Int32  // how often it was asked
 	unhooked atomic.Int32
 }
@@ -138,8 +138,8 @@ var sourceKinds = map[string]func(k *fake) *Stream{
 	"ordered":   func(k *fake) *Stream { return k.stream() },
 }
 
-// id verifies the payload of a sample and returns its id; for what is no sample, it returns the
-// complement of its time.
+// id verifies the payload of a sample and returns its id; for other events, it returns the
+// complement of the time.
 func id(t testing.TB, ev Event) uint64 {
 	if ev.Kind() != KindSample {
 		return ^ev.Time()
@@ -168,8 +168,8 @@ func seq(from, to uint64) (s []uint64) {
 	return s
 }
 
-// fakePoller is a Poll that a test wakes. Whoever waits over and over while no time passes spins: a
-// bubble's clock would stand still for ever.
+// fakePoller is a Poll that a test wakes. Waiting again and again while no time passes is spinning:
+// the bubble's clock would never advance.
 type fakePoller struct {
 	*ringtest.Poll
 	waits atomic.Int32

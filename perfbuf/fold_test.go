@@ -125,8 +125,8 @@ var endings = map[string]func(t *testing.T, src *Stream, f func(Event) bool){
 	},
 }
 
-// However a pass ends, what was handed out is consumed, by one store of the
-// tail, and nothing else is. The source can be read again.
+// However a pass ends, it consumes exactly the events it handed out, by one store of the tail. The
+// source can be read again.
 func TestEndingsConsumeWhatWasHandedOut(t *testing.T) {
 	for name, source := range sourceKinds {
 		for ending, run := range endings {
@@ -192,7 +192,7 @@ func TestHeadIsLoadedOnce(t *testing.T) {
 	}
 }
 
-// A pass over all rings reads what was there when it began.
+// A pass over all rings reads the events that were there when it began.
 func TestReaderReadsWhatWasThereAtTheBeginning(t *testing.T) {
 	k := newFake(t, 3, Options{})
 	k.output(0, 1, 2)

@@ -13,8 +13,8 @@ import (
 
 // FuzzReader reads rings of arbitrary bytes, whose heads go on, jump and go back, in all ways, in
 // any order: by ring and over all, by events and by batches, to the end and not, waiting before or
-// not, through ordered streams that are opened and closed. It must come to an end, deliver just
-// what Parse finds, say where what is corrupt lies, and account for each byte.
+// not, through ordered streams that are opened and closed. It must come to an end, deliver exactly
+// the records that Parse finds, locate corrupt memory, and account for each byte.
 func FuzzReader(f *testing.F) {
 	w := ringtest.New(256, raw.LayoutRawTime, 0)
 	for i := range uint64(5) {
@@ -52,7 +52,7 @@ type readerFuzz struct {
 	times  uint64
 
 	samples, corrupt, lost [2]uint64 // delivered, by ring
-	found                  uint64    // of samples and what is corrupt, in streams
+	found                  uint64    // samples and corrupt stretches, in streams
 	came                   uint64    // of that
 	given                  bool      // a stream was closed with some of it
 	last                   uint64    // time in the stream
@@ -80,7 +80,7 @@ func (z *readerFuzz) do(op, arg byte, b []byte) {
 	i, v := int(arg&1), uint64(arg)
 	w := z.k.w[i]
 	switch op % 14 {
-	case 0: // the head goes on over what is there
+	case 0: // the head advances over the bytes there
 		z.head(i, w.Head()+8*v)
 	case 1:
 		if len(b) > 0 {
@@ -182,7 +182,7 @@ func (z *readerFuzz) head(i int, to uint64) {
 	}
 	w.SetHead(to)
 	w.Publish()
-	w.SetHead(to &^ 7) // as who reads it takes it
+	w.SetHead(to &^ 7) // as the reader takes it
 }
 
 // expect is what lies between two offsets of a ring. A head that has gone back is not followed.
@@ -284,7 +284,7 @@ again:
 // foreign reports whether a pass says, once, that times are another clock's.
 func foreign(err error) bool { return err != nil && strings.Contains(err.Error(), "CLOCK_MONOTONIC") }
 
-// count takes what has come into account, and reads all of it.
+// count accounts for an event and reads all its bytes.
 func (z *readerFuzz) count(ev Event) {
 	if ev.Kind() == KindFlushed {
 		if z.flushed++; z.flushed > z.flushes {
@@ -322,8 +322,8 @@ func (z *readerFuzz) count(ev Event) {
 	}
 }
 
-// scanning is called before the stream scans, and what it returns after that: it counts what of the
-// rings the stream has believed, of which no head is part that is too far ahead.
+// scanning is called before the stream scans, and its result after that: it counts the bytes that
+// the stream accepted. A head too far ahead is not accepted.
 func (z *readerFuzz) scanning() (done func()) {
 	var from [2]uint64
 	for i := range from {
@@ -351,7 +351,7 @@ func (z *readerFuzz) streamPass(limit int, batch, rest bool) {
 			z.t.Fatalf("%v at %d after %d, late: %v", ev.Kind(), ev.Time(), z.last, ev.Late())
 		}
 		if ev.Kind() == KindFlushed {
-			return // what comes behind a marker is late only if it is so without it
+			return // an event after a marker is late only if it would be late without it
 		}
 		z.last = max(z.last, ev.Time())
 		if ev.Kind() == KindSample || ev.Kind() == KindCorrupt {
@@ -374,7 +374,7 @@ func (z *readerFuzz) streamPass(limit int, batch, rest bool) {
 	}
 }
 
-// close ends the stream, with what it holds or after the rest of it.
+// close ends the stream, before or after delivering the events it holds.
 func (z *readerFuzz) close(give bool) {
 	if z.stream == nil {
 		return

@@ -72,14 +72,13 @@ func (z *readerFuzz) wait(v byte) {
 	}
 }
 
-// progress grows with whatever a pass does.
+// progress grows with each effect of a pass.
 func (z *readerFuzz) progress() uint64 {
 	c := z.k.Stats().Total()
 	return c.Samples + c.Lost + c.Corrupt + c.Dropped + c.Bytes + uint64(z.flushed)
 }
 
-// quiet makes sure that nobody who waits has been kept from anything for longer than the poll
-// interval.
+// quiet checks that no waiter has missed an event for longer than the poll interval.
 func (z *readerFuzz) quiet(src *Stream) {
 	for i, ring := range z.k.all() {
 		switch from, head := ring.raw.Tail(), ring.raw.Head(); {

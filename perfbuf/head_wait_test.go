@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A head that goes back or far ahead, as only damage makes it, is not believed. Whoever waits then
-// goes on waiting, and reads on when the head is right again.
+// A head that goes back or far ahead, as only damage makes it, is not believed. A waiter then goes
+// on waiting, and reads on when the head is right again.
 func TestWaitWithADamagedHead(t *testing.T) {
 	for name, wakeup := range map[string]Wakeup{"each": {Events: 1}, "bytes": {Bytes: recordSize, PollInterval: 5 * time.Millisecond}} {
 		for source, of := range map[string]func(k *fake) *Stream{

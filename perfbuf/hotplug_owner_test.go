@@ -42,8 +42,8 @@ func TestNewRingOfAStreamThatFails(t *testing.T) {
 	require.Equal(t, []uint64{10}, ids(t, k.unordered()))
 }
 
-// CPUs come while streams are opened and closed: whoever opens a stream has all rings, and none is
-// left claimed behind the stream.
+// CPUs come online while streams are opened and closed: each stream has all rings, and leaves none
+// claimed.
 func TestNewRingsWhileStreamsComeAndGo(t *testing.T) {
 	for range 300 {
 		k := newPluggable(t, 1)
@@ -70,8 +70,8 @@ func TestNewRingsWhileStreamsComeAndGo(t *testing.T) {
 	}
 }
 
-// A ring is known before its entry is in the map: the first event that can be in it is covered by
-// whoever waits for a grace period and looks at all rings then.
+// A ring is known before its entry is in the map: a barrier that looks at all rings afterwards
+// covers even its first event.
 func TestFirstEventOfANewRingIsNotLate(t *testing.T) {
 	k := newPluggable(t, 1)
 	s, barrier := k.stepped(1<<40, StreamOptions{})

@@ -23,7 +23,7 @@ type pluggable struct {
 	listing  error
 	dead     map[int]bool // rings
 	reopens  []int        // rings, in turn
-	refusals []error      // what the next calls of add and reopen return, in turn
+	refusals []error      // results of the next calls of add and reopen
 }
 
 func newPluggable(t testing.TB, n int) *pluggable {
@@ -37,7 +37,7 @@ func newPluggable(t testing.TB, n int) *pluggable {
 	return k
 }
 
-// watch has the reader follow CPUs as w tells of them.
+// watch makes the reader follow the CPUs that w announces.
 func (k *pluggable) watch(w kernel.Watcher) {
 	k.in.Parts.Watcher = w
 	k.in.Follow()
@@ -272,7 +272,7 @@ func TestWaitHearsOfANewRing(t *testing.T) {
 	}
 }
 
-// fakeWatch is told of CPUs by a test.
+// fakeWatch announces CPUs on behalf of a test.
 type fakeWatch struct {
 	waits  chan time.Duration
 	events chan bool
@@ -357,7 +357,7 @@ func TestWhoFollowsDoesNotKeepTheReader(t *testing.T) {
 	}
 }
 
-// hotpluggedKernel is a fakeKernel that tells of CPUs.
+// hotpluggedKernel is a fakeKernel that announces CPUs.
 type hotpluggedKernel struct {
 	fakeKernel
 	*fakeWatch
@@ -373,7 +373,7 @@ func TestDroppedReaderIsCleanedUp(t *testing.T) {
 			free: func() { steps <- "free" }, unhook: func() error { steps <- "unhook"; return nil },
 		}, w}
 		r := newReader(k, Options{Wakeup: Wakeup{Events: 1}}, false)
-		k.memory = nil // what the reader's end needs does not lead to the reader
+		k.memory = nil // the cleanup must not refer to the reader
 		reader.Start(&r.in, r)
 		if closed {
 			r.Close()

@@ -71,7 +71,8 @@ func TestKernelUseAfterClose(t *testing.T) {
 	require.Zero(t, stats.Used)
 }
 
-// Closing a stream ends the stream only; a new one, or the reader, goes on behind what it had seen.
+// Closing a stream ends the stream only; a new one, or the reader, goes on after the events it had
+// seen.
 func TestKernelUseAfterOrderedClose(t *testing.T) {
 	e := kerneltest.Load(t)
 	r := open(t, e, perfbuf.Options{})

@@ -75,8 +75,8 @@ func orderedBy(o perfbuf.StreamOptions) func(*testing.T, *perfbuf.Reader, func()
 	}
 }
 
-// Close under full load, whoever reads: what the rings took was delivered or is counted as dropped,
-// to the last event that was under way.
+// Close under full load, for each kind of consumer: every event that the rings took was delivered
+// or is counted as dropped, up to the last one under way.
 func TestKernelConservation(t *testing.T) {
 	for name, consume := range consumers {
 		t.Run(name, func(t *testing.T) {
@@ -120,7 +120,7 @@ func TestKernelConservation(t *testing.T) {
 }
 
 // Without a refusal for other reasons, as long as the reader is open, the balance is exact, with
-// Lost, whatever is left in the rings.
+// Lost, even if events are left in the rings.
 func TestKernelBalance(t *testing.T) {
 	for name, consume := range consumers {
 		t.Run(name, func(t *testing.T) {

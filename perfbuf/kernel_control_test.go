@@ -15,7 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// While it is paused outputs are refused and not lost; what is there stays. Then all is as before.
+// While the reader is paused, outputs are refused and not lost, and events in the rings stay.
+// Resume restores everything.
 func TestKernelPause(t *testing.T) {
 	e := kerneltest.Load(t)
 	r := open(t, e, perfbuf.Options{})
@@ -65,7 +66,7 @@ func TestKernelPause(t *testing.T) {
 	require.Equal(t, syscall.ENOENT, e.LastError(r.Rings()[0].CPU()))
 }
 
-// Shutdown while programs output: what they could output comes, and in a stream in order.
+// Shutdown while programs output: every output that succeeded is delivered, in a stream in order.
 func TestKernelShutdown(t *testing.T) {
 	for name, c := range map[string]struct {
 		make  func(t *testing.T, r *perfbuf.Reader) *perfbuf.Stream
@@ -164,7 +165,7 @@ func TestKernelRingWait(t *testing.T) {
 			all := newLedger(t)
 			for i, ring := range r.Rings() {
 				require.NoError(t, perfbuf.StreamOf(t, ring).ForEach(ledgers[i].add))
-				e.Emit(ring.CPU(), 1, 24) // reports what was lost, if the reader was slow
+				e.Emit(ring.CPU(), 1, 24) // reports losses, if the reader was slow
 				require.NoError(t, perfbuf.StreamOf(t, ring).ForEach(ledgers[i].add))
 				all.cpus[ring.CPU()] = ledgers[i].cpus[ring.CPU()]
 			}
@@ -216,7 +217,7 @@ func TestKernelFlush(t *testing.T) {
 	}
 }
 
-// Who waits for a ring gets what it holds, whether it waits at the time of the Flush or only comes.
+// A waiter for a ring gets its events, whether it waits before the Flush or after.
 func TestKernelFlushReachesRings(t *testing.T) {
 	e := kerneltest.Load(t)
 	r := open(t, e, perfbuf.Options{Wakeup: perfbuf.Wakeup{Bytes: 64 << 10, PollInterval: time.Hour}})

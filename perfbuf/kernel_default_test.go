@@ -23,8 +23,8 @@ func openDefault(t *testing.T, e *kerneltest.Emitter, opts perfbuf.Options) *per
 	return r
 }
 
-// Counts are final after Close, whether losses were reported or not, and whatever new events the
-// rings get.
+// Counts are final after Close, with reported and unreported losses, and with new perf events of
+// the rings.
 func TestKernelDefaultConserves(t *testing.T) {
 	kerneltest.RequireLinux(t, 6, 0, "PERF_FORMAT_LOST")
 	e := kerneltest.Load(t)

@@ -39,8 +39,8 @@ var displacements = map[string]func(t *testing.T, e *kerneltest.Emitter) (undo f
 	},
 }
 
-// Whoever reads, and however it is woken: it gets all that the rings hold, and then the error,
-// though nothing wakes it any more. What others have in the map stays.
+// Every consumer, under every wakeup policy, gets all events of the rings and then the error,
+// though no event wakes it. Other readers' entries stay in the map.
 func TestKernelDisplaced(t *testing.T) {
 	requireRuns(t)
 	policies := map[string]perfbuf.Wakeup{"doorbell": {}, "each event": {Events: 1}, "many bytes": {Bytes: 1 << 15}, "polls": {PollInterval: 1e8, Bytes: 1 << 15}}
@@ -150,8 +150,8 @@ func TestKernelDisplacedRing(t *testing.T) {
 	require.ErrorIs(t, perfbuf.StreamOf(t, r).ForEach(nothing), perfbuf.ErrDisplaced, "a stream of all rings says so too")
 }
 
-// What is no displacement: a pause, what others do meanwhile, new perf events, the end of an older
-// reader.
+// These are no displacements: a pause and changes by others during it, new perf events, the end of
+// an older reader.
 func TestKernelNotDisplaced(t *testing.T) {
 	requireRuns(t)
 	e := kerneltest.Load(t)

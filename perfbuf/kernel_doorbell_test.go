@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// readings makes each kind of what can be run of a reader.
+// readings opens each kind of stream of a reader.
 var readings = map[string]func(t *testing.T, r *perfbuf.Reader) *perfbuf.Stream{
 	"unordered": func(t *testing.T, r *perfbuf.Reader) *perfbuf.Stream { return perfbuf.StreamOf(t, r) },
 	"slack": func(t *testing.T, r *perfbuf.Reader) *perfbuf.Stream {
@@ -31,8 +31,8 @@ var readings = map[string]func(t *testing.T, r *perfbuf.Reader) *perfbuf.Stream{
 	},
 }
 
-// running runs s until the function that it returns is called, which waits for its end. What comes
-// is counted as it does.
+// running runs s until the function that it returns is called, which waits for its end. It counts
+// events as they arrive.
 func running(t *testing.T, s *perfbuf.Stream, f func(perfbuf.Event) error) (n *atomic.Int64, stop func()) {
 	n = new(atomic.Int64)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -51,8 +51,8 @@ func running(t *testing.T, s *perfbuf.Stream, f func(perfbuf.Event) error) (n *a
 	return n, stop
 }
 
-// asleep waits until all rings are armed and nothing polls any more. On a busy machine the last
-// look may be yet to come.
+// asleep waits until all rings are armed and polling has stopped. On a busy machine the last look
+// may be yet to come.
 func asleep(t *testing.T, r *perfbuf.Reader) {
 	t.Helper()
 	eventually(t, "armed", func() bool { return r.Stats().Doorbell.Armed == len(r.Rings()) })
@@ -79,7 +79,7 @@ func TestKernelDoorbell(t *testing.T) {
 	}
 }
 
-// requireDoorbell is TestKernelDoorbell of a reader and what reads it.
+// requireDoorbell is TestKernelDoorbell for one reader and its stream.
 func requireDoorbell(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, s *perfbuf.Stream) {
 	t.Helper()
 	l := newLedger(t)
@@ -124,7 +124,7 @@ func requireDoorbell(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, s *
 	require.Zero(t, l.lost())
 }
 
-// Both of a ring's perf events count what they lose, and the sum is told.
+// Both of a ring's perf events count their losses, and the reader reports the sum.
 func TestKernelDoorbellConserves(t *testing.T) {
 	e := kerneltest.Load(t)
 	requireDoorbellConserves(t, e, open(t, e, perfbuf.Options{RingBytes: 4096}), 40)
@@ -204,7 +204,7 @@ func TestKernelDoorbellStress(t *testing.T) {
 // Without descriptors for the doorbell, rings wake by bytes, and Stats says why.
 func TestKernelDoorbellWithoutDescriptors(t *testing.T) {
 	e := kerneltest.Load(t)
-	// Also makes the runtime open what it keeps open
+	// Also makes the runtime open its permanent descriptors
 	require.NoError(t, open(t, e, perfbuf.Options{}).Close())
 	before := atRest(t)
 	openWith := scarceDescriptors(t)

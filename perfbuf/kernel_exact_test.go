@@ -39,7 +39,7 @@ func runFor(t *testing.T, s *perfbuf.Stream, d time.Duration, f func(perfbuf.Eve
 }
 
 // finish ends a stream whose emitters have stopped: Drain, and then, for kernels that do not count,
-// an output that reports what was lost.
+// an output that reports the losses.
 func finish(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, s *perfbuf.Stream, f func(perfbuf.Event) error) {
 	t.Helper()
 	require.NoError(t, s.Drain(t.Context(), f))
@@ -94,8 +94,7 @@ func TestKernelExact(t *testing.T) {
 	}
 }
 
-// Drain beside programs that go on delivers nothing that it cannot prove: nothing is late, and
-// nothing is lost with it.
+// Drain while programs go on delivers only proven events: none is late, and none is lost.
 func TestKernelDrainBesidePrograms(t *testing.T) {
 	e := kerneltest.Load(t)
 	r := open(t, e, perfbuf.Options{RingBytes: 512 << 10})

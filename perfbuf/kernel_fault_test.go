@@ -55,7 +55,7 @@ func TestKernelOpenFaults(t *testing.T) {
 	tries := kerneltest.Fail(t, kerneltest.CallEpollCreate, 0, only(0), func() { open(t, e, perfbuf.Options{CPUs: cpus}).Close() })
 	again := func(text string) []string { return slices.Repeat([]string{text}, tries) }
 	const without = "without: "                 // Open succeeds, and its Stats say so
-	const byRuntime = "in the runtime poller: " // which does not tell the errno
+	const byRuntime = "in the runtime poller: " // which hides the errno
 	for _, c := range []struct {
 		call  kerneltest.Call
 		errno syscall.Errno
@@ -75,7 +75,7 @@ func TestKernelOpenFaults(t *testing.T) {
 		{kerneltest.CallEpollCtl, syscall.ENOSPC, append(perCPU("failed to epoll_ctl cpu #%d"), byRuntime)},
 		{kerneltest.CallSocket, syscall.EMFILE, []string{without + "no netlink socket for uevents"}},
 		{kerneltest.CallBind, syscall.EPERM, []string{without + "no netlink socket for uevents"}},
-		{callDelete, syscall.EPERM, nil}, // it is to tell whether there was an entry before
+		{callDelete, syscall.EPERM, nil}, // it shows whether there was an entry before
 	} {
 		t.Run(c.call.String(), func(t *testing.T) {
 			leak.Check(t)
@@ -152,7 +152,7 @@ func TestKernelCloseFaults(t *testing.T) {
 				opts := perfbuf.Options{CPUs: cpus, RingBytes: 64 << 10, Wakeup: wakeup}
 				r := open(t, e, opts)
 				requireReads(t, e, r)
-				if wakeup == (perfbuf.Wakeup{}) { // the doorbells are what is in the map
+				if wakeup == (perfbuf.Wakeup{}) { // the map holds the doorbells
 					woken := background(t, func() { require.NoError(t, perfbuf.StreamOf(t, r).Wait(t.Context())) })
 					for r.Stats().Doorbell.Armed < len(cpus) {
 						runtime.Gosched()

@@ -52,7 +52,7 @@ func hotCPUs(t *testing.T) (cold, hot []int) {
 	return cpus[:n], cpus[n:]
 }
 
-// perCPU counts what comes, and makes sure that it is in the order of its CPU.
+// perCPU counts events, and checks that they arrive in each CPU's order.
 type perCPU struct {
 	seen  []atomic.Int64
 	after []uint64 // the latest number, plus 1
@@ -81,7 +81,7 @@ func (c *perCPU) take(ev perfbuf.Event) error {
 }
 
 // A CPU that is offline when the reader is opened gets a ring when it comes; one that goes and
-// comes back goes on; a hole among those online is no matter.
+// comes back goes on; a gap among the online CPUs does no harm.
 func TestKernelHotplug(t *testing.T) {
 	for name, make := range readings {
 		t.Run(name, func(t *testing.T) {
@@ -131,7 +131,7 @@ func TestKernelHotplug(t *testing.T) {
 	}
 }
 
-// Whatever comes and goes, each output that succeeded is delivered.
+// While CPUs come and go, each output that succeeded is delivered.
 func TestKernelHotplugUnderLoad(t *testing.T) {
 	for name, make := range readings {
 		t.Run(name, func(t *testing.T) {

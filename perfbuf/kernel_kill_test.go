@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	victimEnv = "RINGFOLD_TEST_VICTIM" // what the child that is to be killed does
+	victimEnv = "RINGFOLD_TEST_VICTIM" // the action of the child to be killed
 	victimMap = "RINGFOLD_TEST_MAP"    // id of its map; else it is descriptor 3
 )
 
@@ -124,8 +124,7 @@ func kill(t *testing.T, what string, mapID uint32, file *os.File, most time.Dura
 	require.ErrorContains(t, err, "signal: killed")
 }
 
-// What a reader that is killed had in the map is gone with it, and the next one has the map for
-// itself.
+// The entries of a killed reader vanish with it, and the next one has the map for itself.
 func TestKernelKilled(t *testing.T) {
 	kerneltest.RequireRoot(t) // maps by their ids
 	e := kerneltest.Load(t)
@@ -184,8 +183,8 @@ func TestKernelKilledSharedFile(t *testing.T) {
 	}
 }
 
-// A map can be told to keep its entries (BPF_F_PRESERVE_ELEMS). The next reader takes them over
-// from one that was killed.
+// A map may keep its entries (BPF_F_PRESERVE_ELEMS). The next reader takes them over from one that
+// was killed.
 func TestKernelKilledPreserved(t *testing.T) {
 	kerneltest.RequireRoot(t)
 	e := kerneltest.Load(t)

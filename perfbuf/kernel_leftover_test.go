@@ -25,8 +25,8 @@ func freeze(t *testing.T, mapFD int) {
 }
 
 // Of a map that is frozen, Pause says each time that rings are still in it, Shutdown does not
-// begin, and Close puts the rings out of action where they are: what programs output from then on
-// is refused, and what they have output until then is counted.
+// begin, and Close disables the rings in place: the kernel refuses later outputs, and counts
+// earlier ones.
 func TestKernelFrozenMap(t *testing.T) {
 	for _, wakeup := range []perfbuf.Wakeup{{}, {Events: 1}} {
 		t.Run(fmt.Sprint(wakeup), func(t *testing.T) {
@@ -139,7 +139,7 @@ func TestKernelReopenedIsTakenOut(t *testing.T) {
 	requireUnhooked(t, e, r.Options().CPUs, syscall.ENOENT)
 }
 
-// A map for Options.Outputs that is refused is let go of, whatever its size.
+// Open releases a map for Options.Outputs that it refuses, of any size.
 func TestKernelRefusedOutputsAreClosed(t *testing.T) {
 	e := kerneltest.Load(t)
 	const cgroupStorage = 19 // BPF_MAP_TYPE_CGROUP_STORAGE, which has no entries

@@ -63,7 +63,7 @@ func TestKernelLoss(t *testing.T) {
 	}
 }
 
-// collectTo is collect that also tells a ledger.
+// collectTo is collect that also adds events to a ledger.
 func collectTo(t *testing.T, src *perfbuf.Stream, l *ledger) (recs []perfbuf.Record) {
 	t.Helper()
 	require.NoError(t, src.ForEach(func(ev perfbuf.Event) error {

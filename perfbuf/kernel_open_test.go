@@ -213,10 +213,10 @@ func TestKernelOpenPinned(t *testing.T) {
 	requireReads(t, e, r)
 }
 
-// Whatever descriptor Open fails to get, what it had before is put back, and it says what to do.
+// If Open cannot get a descriptor, it releases those it had, and the error names the fix.
 func TestKernelOpenOutOfDescriptors(t *testing.T) {
 	e := kerneltest.Load(t)
-	r := open(t, e, perfbuf.Options{}) // also makes the runtime open what it keeps open
+	r := open(t, e, perfbuf.Options{}) // also makes the runtime open its permanent descriptors
 	cpu := r.Rings()[0].CPU()
 	require.NoError(t, r.Close())
 	before := atRest(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Sizes are rounded to what the kernel can map, and can be read back.
+// Sizes are rounded to those that the kernel can map, and can be read back.
 func TestKernelSizes(t *testing.T) {
 	e := kerneltest.Load(t)
 	page := os.Getpagesize()

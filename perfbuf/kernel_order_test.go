@@ -125,7 +125,7 @@ func TestKernelOrderConcurrent(t *testing.T) {
 	require.ErrorIs(t, s.Run(ctx, check), done)
 	require.NoError(t, s.ForEachPending(check))
 	for _, ring := range r.Rings() {
-		e.Emit(ring.CPU(), 1, 24) // reports what was lost
+		e.Emit(ring.CPU(), 1, 24) // reports the losses
 	}
 	require.NoError(t, s.ForEachPending(check))
 	l.balance(e, r)

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openCounted opens a reader that is told what became of a program's outputs.
+// openCounted opens a reader with the counts of a program's outputs.
 func openCounted(t *testing.T, c *kerneltest.Counter, opts perfbuf.Options) *perfbuf.Reader {
 	t.Helper()
 	opts.Outputs.MapFD = c.CountsFD()
@@ -67,7 +67,7 @@ func sum(cpu int, counts ...perfbuf.CPUOutputs) perfbuf.CPUOutputs {
 	return c
 }
 
-// tried is what the program has counted of a CPU itself, since it was loaded.
+// tried returns the program's own counts of a CPU, since it was loaded.
 func tried(t *testing.T, c *kerneltest.Counter, cpu int) perfbuf.CPUOutputs {
 	t.Helper()
 	all := perfbuf.CPUOutputs{CPU: cpu}
@@ -281,8 +281,8 @@ func TestKernelOutputsRecursion(t *testing.T) {
 	}
 }
 
-// onCPU calls f on a CPU. A test run on another CPU interrupts who is there, which may be about to
-// run the same program.
+// onCPU calls f on a CPU. A test run on another CPU interrupts the task there, which may be about
+// to run the same program.
 func onCPU(t *testing.T, cpu int, f func()) {
 	t.Helper()
 	done := make(chan error)
@@ -299,8 +299,8 @@ func onCPU(t *testing.T, cpu int, f func()) {
 	require.NoError(t, <-done)
 }
 
-// Close under load: what was written is what came and what was dropped, and full rings are what was
-// lost, on kernels, too, that do not say how much that is.
+// Close under load: written outputs were delivered or dropped, and refusals by full rings are
+// losses, also on kernels that do not count them.
 func TestKernelOutputsClose(t *testing.T) {
 	cpus := outputCPUs(t)
 	before := descriptors(t, "bpf-")

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A record's length has 16 bits, and the kernel does not refuse what does not fit: it wraps.
+// A record's length has 16 bits, and the kernel does not refuse a larger record: the length wraps.
 const (
 	largestSafe = 65508 // 8 + 8 + 4 + 65508 = 65528
 	sizeZero    = 65509 // a record of 65536 bytes: a length of 0, and data_head does not move
@@ -107,9 +107,9 @@ func TestKernelOversizeZero(t *testing.T) {
 	})
 }
 
-// Every way in which a length wraps, in both layouts, and the sizes just below: what fits is
-// delivered whole, what leaves nothing in the ring is not noticed, and all else is reported, in its
-// place. Reading goes on in each case.
+// Every way in which a length wraps, in both layouts, and the sizes just below: payloads that fit
+// arrive whole, those that leave no trace in the ring go unnoticed, and all others are reported in
+// order. Reading always goes on.
 func TestKernelOversizeSizes(t *testing.T) {
 	for _, noTime := range []bool{false, true} {
 		for name, mode := range map[string]perfbuf.Order{"unordered": perfbuf.Unordered(), "slack": perfbuf.Slack(0), "exact": {}} {
@@ -192,7 +192,7 @@ func TestKernelOversizeSmallRing(t *testing.T) {
 	for name, word := range map[string]func(int) uint64{
 		"nonsense": nil,
 		"zeros":    func(int) uint64 { return 0 },
-		// Each a sample of 8 bytes, without what a sample has
+		// Each a sample of 8 bytes: a bare header
 		"headers": func(int) uint64 { return 8<<48 | 9 },
 	} {
 		t.Run(name, func(t *testing.T) { overwriteSmallRing(t, word) })
@@ -213,14 +213,14 @@ func overwriteSmallRing(t *testing.T, word func(int) uint64) {
 				}
 				e.Emit(ring.CPU(), rnd.IntN(20), 24+rnd.IntN(100))
 			}
-			collect(t, src) // whatever it is, it ends
+			collect(t, src) // the pass must end
 			for _, ring := range r.Rings() {
 				require.Zero(t, ring.Used())
 			}
 		}
 		require.NotZero(t, r.Stats().Total().Corrupt)
 		for _, ring := range r.Rings() {
-			e.Emit(ring.CPU(), 1, 24) // reports what was lost
+			e.Emit(ring.CPU(), 1, 24) // reports the losses
 		}
 		collect(t, src)
 		for _, ring := range r.Rings() {

@@ -94,7 +94,7 @@ func TestKernelPrivilegedNobody(t *testing.T) {
 	})
 }
 
-// useReader reads what a parent outputs, in the ways that ask something of the kernel.
+// useReader reads a parent's outputs in all ways that need the kernel's permission.
 func useReader(t *testing.T, e *remote, r *perfbuf.Reader) {
 	t.Helper()
 	for _, ring := range r.Rings() {
@@ -105,7 +105,7 @@ func useReader(t *testing.T, e *remote, r *perfbuf.Reader) {
 		require.NoError(t, perfbuf.StreamOf(t, r).Wait(t.Context()))
 		got += len(collect(t, perfbuf.StreamOf(t, r)))
 	}
-	// Quiet rings are armed by and by, by whoever waits. The first event then wakes the reader.
+	// A Wait arms quiet rings one by one. The first event then wakes the reader.
 	cpu := r.Rings()[0].CPU()
 	waited := make(chan error, 1)
 	go func() { waited <- perfbuf.StreamOf(t, r).Wait(t.Context()) }()
@@ -130,7 +130,7 @@ func useReader(t *testing.T, e *remote, r *perfbuf.Reader) {
 	require.NoError(t, s.Close())
 }
 
-// useStream reads what a parent outputs, in order.
+// useStream reads a parent's outputs, in order.
 func useStream(t *testing.T, e *remote, r *perfbuf.Reader, s *perfbuf.Stream) {
 	t.Helper()
 	for range 5 {
@@ -151,7 +151,7 @@ func useStream(t *testing.T, e *remote, r *perfbuf.Reader, s *perfbuf.Stream) {
 	}
 }
 
-// Rings larger than what every user may lock need room under the limits on locked memory, or
+// Rings larger than every user's allowance need room under the limits on locked memory, or
 // CAP_IPC_LOCK.
 func TestKernelLockedMemory(t *testing.T) {
 	relax(t)
@@ -190,8 +190,7 @@ func TestKernelLockedMemory(t *testing.T) {
 	})
 }
 
-// What each level of kernel.perf_event_paranoid lets those do who have CAP_PERFMON, and those who
-// do not.
+// Each level of kernel.perf_event_paranoid, with CAP_PERFMON and without.
 func TestKernelParanoid(t *testing.T) {
 	if os.Getenv(childEnv) == "" {
 		kerneltest.RequireRoot(t)
@@ -232,8 +231,8 @@ func TestKernelParanoid(t *testing.T) {
 	}
 }
 
-// A seccomp filter that refuses a system call, as those of containers do, is found out even by
-// whoever lacks other capabilities.
+// A seccomp filter that refuses a system call, as container profiles do, is detected even if other
+// capabilities are missing.
 func TestKernelSeccomp(t *testing.T) {
 	relax(t)
 	for name, call := range map[string]uint32{"bpf": unix.SYS_BPF, "perf_event_open": unix.SYS_PERF_EVENT_OPEN} {
@@ -257,8 +256,8 @@ func TestKernelSeccomp(t *testing.T) {
 	}
 }
 
-// The same after Open. What is in the rings still comes; what cannot be done says why; streams are
-// exact all the same, as membarrier takes no privilege.
+// The same after Open. Events in the rings still arrive, failing calls say why, and streams stay
+// exact, because membarrier needs no privilege.
 func TestKernelSeccompLater(t *testing.T) {
 	kerneltest.RequireCPUs(t, 2, "or membarrier does not wait")
 	relax(t)
@@ -287,7 +286,8 @@ func TestKernelSeccompLater(t *testing.T) {
 // made before, and say why.
 func TestKernelSeccompBindMount(t *testing.T) {
 	kerneltest.RequireCPUs(t, 2, "or membarrier does not wait")
-	// Membarrier comes after BindMount whatever that was measured to take; MapInMap does not.
+	// Membarrier always ranks below BindMount, however slow BindMount was measured; MapInMap may
+	// not.
 	o := perfbuf.StreamOptions{Barriers: perfbuf.BindMount | perfbuf.Membarrier}
 	for _, errno := range []syscall.Errno{syscall.EPERM, syscall.ENOSYS} {
 		for _, later := range []bool{false, true} {
@@ -321,9 +321,8 @@ func TestKernelSeccompBindMount(t *testing.T) {
 	}
 }
 
-// After it has opened what it needs, a process may become another user, who has no capabilities.
-// From Linux 5.19 on everything goes on. Before, bpf(2) takes CAP_BPF for all that it does: then
-// the reader polls, and says why.
+// After Open, a process may become another user without capabilities. From Linux 5.19 on everything
+// goes on. Before, bpf(2) takes CAP_BPF for all that it does: then the reader polls, and says why.
 func TestKernelDroppedPrivileges(t *testing.T) {
 	kerneltest.RequireCPUs(t, 2, "or membarrier does not wait")
 	asSomebody(t, identity{root: true}, func(t *testing.T, e *remote) {
@@ -428,7 +427,7 @@ func TestKernelUserNamespace(t *testing.T) {
 	})
 }
 
-// A descriptor that is only for reading does not do, whoever has it.
+// A read-only descriptor is refused, with any privilege.
 func TestKernelReadOnlyMap(t *testing.T) {
 	e := kerneltest.Load(t)
 	info, err := libbpfgo.GetMapInfoByFD(e.MapFD())

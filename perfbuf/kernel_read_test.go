@@ -221,7 +221,7 @@ func TestKernelRingPerGoroutine(t *testing.T) {
 	l := newLedger(t)
 	for i, ring := range r.Rings() {
 		l.cpus[ring.CPU()] = &accounts[i]
-		e.Emit(ring.CPU(), 1, 24) // reports what was lost
+		e.Emit(ring.CPU(), 1, 24) // reports the losses
 	}
 	require.NoError(t, perfbuf.StreamOf(t, r).ForEach(l.add))
 	l.balance(e, r)

@@ -45,7 +45,7 @@ func TestKernelRecords(t *testing.T) {
 	})
 }
 
-// Run, Events and Records each wait for what comes, and stop when told to, without losing anything.
+// Run, Events and Records each wait for events, and stop on request, without losing any.
 func TestKernelStreams(t *testing.T) {
 	const n = 500
 	cause := errors.New("cause")

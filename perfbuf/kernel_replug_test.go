@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A ring that gets new perf events goes on where it was, whoever reads it, and however often.
+// A ring that gets new perf events goes on where it was, for every consumer, and however often.
 func TestKernelNewPerfEvents(t *testing.T) {
 	for name, make := range readings {
 		t.Run(name, func(t *testing.T) {
@@ -58,8 +58,8 @@ func TestKernelNewPerfEventsCountLosses(t *testing.T) {
 	})
 }
 
-// A map's entry has one perf event. Who opens a second reader takes the events away from the first,
-// and is told.
+// A map's entry has one perf event. A second reader takes the events away from the first, and its
+// Stats say so.
 func TestKernelSecondReaderOnAMap(t *testing.T) {
 	e := kerneltest.Load(t)
 	first := open(t, e, perfbuf.Options{})

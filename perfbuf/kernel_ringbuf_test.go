@@ -172,8 +172,8 @@ func TestKernelStampedNeedsNoBarrier(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// What is reserved and not submitted holds a stamped stream back, and no longer. It holds no other
-// stream back: what a barrier has waited for is committed.
+// A reserved record holds a stamped stream back until it is submitted. It holds no other stream
+// back: a barrier has waited for its commit.
 func TestKernelBusyRecord(t *testing.T) {
 	e := kerneltest.LoadRings(t, kerneltest.RingOptions{Hold: true})
 	for name, source := range map[string]perfbuf.TimeSource{"stamped": perfbuf.StampedTime(kerneltest.RingTimeAt), "payload": perfbuf.PayloadTime(kerneltest.RingTimeAt)} {
@@ -207,8 +207,8 @@ func TestKernelBusyRecord(t *testing.T) {
 	}
 }
 
-// A waiting stream gives discarded records back, though it has nothing to deliver, and what comes
-// behind them wakes it: it never polls here.
+// A waiting stream gives discarded records back, though it has nothing to deliver, and the next
+// record wakes it: it never polls here.
 func TestKernelDiscards(t *testing.T) {
 	for name, source := range map[string]perfbuf.TimeSource{"stamped": perfbuf.StampedTime(kerneltest.RingTimeAt), "payload": perfbuf.PayloadTime(kerneltest.RingTimeAt)} {
 		t.Run(name, func(t *testing.T) {
@@ -292,8 +292,8 @@ func TestKernelShardLosses(t *testing.T) {
 	require.Equal(t, lost[0]+lost[1], r.Stats().Total().Lost)
 }
 
-// Two readers of one ring buffer end their passes, whatever each makes of the other's records, and
-// notice each other.
+// Two readers of one ring buffer end their passes, in spite of each other's records, and notice
+// each other.
 func TestKernelTwoReadersOfARingBuf(t *testing.T) {
 	e := kerneltest.LoadRings(t, kerneltest.RingOptions{Bytes: 4096})
 	a, b := openRings(t, e.MapFD(), perfbuf.RingBufOptions{}), openRings(t, e.MapFD(), perfbuf.RingBufOptions{})

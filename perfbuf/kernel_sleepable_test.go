@@ -81,7 +81,7 @@ func TestKernelSleepableTailCall(t *testing.T) {
 // verifier does not look there. It may sleep between taking a time of its own and the output, and
 // no grace period waits for it. So its own time comes too late, and the event is marked. The
 // kernel's time does not: perf_event_output (kernel/events/core.c) takes it and publishes the event
-// within one RCU read section, whatever program calls.
+// within one RCU read section, for every kind of program.
 func TestKernelSleepableFindsArray(t *testing.T) {
 	kerneltest.RequireLinux(t, 5, 14, "programs of type syscall")
 	for name, source := range map[string]perfbuf.TimeSource{"kernel time": {}, "payload time": perfbuf.PayloadTime(0)} {

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A map of another type is refused with a word on what reads it.
+// A map of another type is refused, and the error names the right reader.
 func TestKernelOpenAnotherType(t *testing.T) {
 	e, rings := kerneltest.Load(t), kerneltest.LoadRings(t, kerneltest.RingOptions{})
 	openPerf := func(fd int) error { _, err := perfbuf.Open(fd, perfbuf.Options{}); return err }
@@ -41,7 +41,7 @@ func TestKernelOpenAnotherType(t *testing.T) {
 	}
 }
 
-// A map is read once, whatever names it.
+// A map is read once, even through different descriptors.
 func TestKernelMergeAMapTwice(t *testing.T) {
 	e, rings := kerneltest.Load(t), kerneltest.LoadRings(t, kerneltest.RingOptions{})
 	rings.SetShard(0, rings.MapFD())

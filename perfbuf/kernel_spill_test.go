@@ -15,7 +15,7 @@ import (
 )
 
 // Events that are held for longer than the rings can hold them are copied out: every byte arrives,
-// in order, and what does not fit into the budget is lost and told.
+// in order; events beyond the budget are lost and reported.
 func TestKernelSpill(t *testing.T) {
 	for name, c := range map[string]struct {
 		order perfbuf.StreamOptions

@@ -106,8 +106,7 @@ func (s *storm) ring(rnd *rand.Rand) *perfbuf.Ring {
 	return rings[rnd.IntN(len(rings))]
 }
 
-// An action is what a goroutine does again and again. Those that read the rings get into each
-// other's ways: that is ErrBusy.
+// A goroutine repeats an action. Actions that read the same rings collide: that is ErrBusy.
 type action func(s *storm, rnd *rand.Rand) error
 
 var controls = []action{
@@ -194,7 +193,7 @@ var ends = []action{
 	}),
 }
 
-// expected tells of errors that an action may well end with.
+// expected reports whether an action may end with this error.
 func expected(err error) bool {
 	return err == nil || errors.Is(err, os.ErrClosed) || errors.Is(err, perfbuf.ErrBusy) || errors.Is(err, context.Canceled)
 }

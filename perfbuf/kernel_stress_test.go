@@ -49,7 +49,7 @@ func TestKernelStress(t *testing.T) {
 				stop()
 				require.NoError(t, src.ForEach(add))
 				for _, ring := range r.Rings() {
-					e.Emit(ring.CPU(), 1, 24) // reports what was lost
+					e.Emit(ring.CPU(), 1, 24) // reports the losses
 				}
 				require.NoError(t, src.ForEach(add))
 				l.balance(e, r)

@@ -35,8 +35,8 @@ func unshareTime(offset string) error {
 	return os.WriteFile(fmt.Sprintf("/proc/%d/timens_offsets", unix.Gettid()), []byte("monotonic "+offset+" 0\n"), 0)
 }
 
-// A reader's clock, and Now, is that of the events, whatever time namespace its process is in or
-// has made. Where the kernel does not tell by how much the two differ, Open refuses.
+// A reader's clock and Now agree with the events' clock in every time namespace. Open refuses where
+// the kernel does not reveal the offset.
 func TestKernelTimeNamespace(t *testing.T) {
 	if _, err := os.Lstat("/proc/self/ns/time"); err != nil {
 		t.Skip("needs time namespaces (CONFIG_TIME_NS, Linux 5.6)")

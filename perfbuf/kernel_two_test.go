@@ -50,7 +50,7 @@ func written(e *kerneltest.Emitter, cpus []int) (n uint64) {
 	return n
 }
 
-// However an older reader ends, what a newer one has in the map stays, whoever's that is.
+// However an older reader ends, a newer reader's entries stay, in the same process or another.
 func TestKernelOlderReaderEnds(t *testing.T) {
 	requireRuns(t)
 	e := kerneltest.Load(t)

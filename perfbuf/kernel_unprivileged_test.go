@@ -26,7 +26,7 @@ const (
 	childFD  = 3                            // the map
 )
 
-// identity is who a child process is.
+// identity is the user and the capabilities of a child process.
 type identity struct {
 	root   bool      // as the test, or nobody, in a user namespace or not
 	userns bool      // where it is root

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A Reader that is dropped and not closed is cleaned up, whatever has been done with it.
+// A Reader that is dropped and not closed is cleaned up, after every kind of use.
 func TestKernelUnreachable(t *testing.T) {
 	one := func(perfbuf.Event) error { return perfbuf.ErrStop }
 	exact := func(t *testing.T, r *perfbuf.Reader) *perfbuf.Stream {
@@ -102,7 +102,7 @@ func TestKernelUnreachable(t *testing.T) {
 	}
 }
 
-// collected waits until what was dropped has been given back.
+// collected waits until the resources of dropped readers are released.
 func collected(t *testing.T, before []string) {
 	t.Helper()
 	for !slices.Equal(before, belongings(t)) {

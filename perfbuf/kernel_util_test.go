@@ -30,7 +30,7 @@ func open(t testing.TB, e *kerneltest.Emitter, opts perfbuf.Options) *perfbuf.Re
 	return r
 }
 
-// ordered makes an ordered stream with a slack of 0: what is in the rings is due.
+// ordered makes an ordered stream with a slack of 0: all events in the rings are due.
 func ordered(t testing.TB, r *perfbuf.Reader) *perfbuf.Stream {
 	t.Helper()
 	perfbuf.CloseStreamsOf(r, true)
@@ -62,7 +62,7 @@ func forEach(src *perfbuf.Stream, f func(perfbuf.Event) error) error {
 	return err
 }
 
-// collect returns copies of what a pass delivers.
+// collect returns copies of the events of one pass.
 func collect(t testing.TB, src *perfbuf.Stream) (recs []perfbuf.Record) {
 	t.Helper()
 	require.NoError(t, src.ForEach(func(ev perfbuf.Event) error {
@@ -200,8 +200,7 @@ func load(t testing.TB, e *kerneltest.Emitter, cpus []int, maxSize int, pause ti
 	return stop
 }
 
-// belongings lists what a reader would leave behind if it leaked: descriptors and mappings of
-// rings.
+// belongings lists the descriptors and ring mappings that a reader may leak.
 func belongings(t testing.TB) (all []string) {
 	t.Helper()
 	fds, err := os.ReadDir("/proc/self/fd")
@@ -223,8 +222,8 @@ func belongings(t testing.TB) (all []string) {
 	return all
 }
 
-// shut closes a reader and waits until its counts are final: who is inside at the moment, as when a
-// CPU's state has changed, finishes it.
+// shut closes a reader and waits until its counts are final: a goroutine still inside, for example
+// after a CPU's state changed, finishes it.
 func shut(t testing.TB, r *perfbuf.Reader) {
 	t.Helper()
 	require.NoError(t, r.Close())
@@ -240,8 +239,8 @@ func atRest(t testing.TB) []string {
 	return belongings(t)
 }
 
-// returned waits until what was closed has been given back: whoever waits for programs may do so
-// for longer than Close does.
+// returned waits until closed readers have released everything: waiting for programs may take
+// longer than Close does.
 func returned(t testing.TB, before []string) {
 	t.Helper()
 	for !slices.Equal(before, belongings(t)) {

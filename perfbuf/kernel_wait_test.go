@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// inWait starts a Wait and returns when it is parked in the runtime's poller. A wakeup that comes
-// late, for what has been read, ends the Wait of an unordered stream: then it waits again.
+// inWait starts a Wait and returns when it is parked in the runtime's poller. A late wakeup, for
+// events already read, ends the Wait of an unordered stream: then it waits again.
 func inWait(t *testing.T, r *perfbuf.Reader, w *perfbuf.Stream, ctx context.Context) <-chan error {
 	t.Helper()
 	result := make(chan error, 1)
@@ -73,7 +73,7 @@ func TestKernelWaitContext(t *testing.T) {
 	})
 }
 
-// The end of a Wait's context, at whatever moment, ends that Wait, and does not disturb the next.
+// The end of a Wait's context, at any moment, ends that Wait and does not disturb the next.
 func TestKernelWaitCancelRace(t *testing.T) {
 	eachSource(t, perfbuf.Options{}, func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, w *perfbuf.Stream) {
 		cpu := r.Rings()[0].CPU()

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// With DropLate, late samples are dropped and counted; what comes in time is not.
+// With DropLate, late samples are dropped and counted; others are not.
 func TestDropLate(t *testing.T) {
 	k := newFake(t, 2, Options{})
 	s, err := k.Stream(StreamOptions{Order: Slack(0), DropLate: true})
@@ -70,9 +70,9 @@ func TestDropLateWithinAPass(t *testing.T) {
 	require.Equal(t, []uint64{1001}, ids(t, s))
 }
 
-// In exact mode, what comes with a time up to the watermark is late, though nothing later was
-// delivered: a source may have been added that holds such. In slack mode the watermark is a guess,
-// and what comes in order is not late.
+// In exact mode, an event with a time up to the watermark is late, even if none later was
+// delivered: an added source may hold one. In slack mode the watermark is a guess, and events in
+// order are not late.
 func TestLateBelowTheWatermark(t *testing.T) {
 	for _, mode := range []Order{{}, Slack(time.Millisecond)} {
 		for _, drop := range []bool{false, true} {

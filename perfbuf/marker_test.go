@@ -19,8 +19,8 @@ func markerOf(t *testing.T, src *Stream, f func(marker Event)) {
 	require.Equal(t, 1, n)
 }
 
-// A marker is the stream's: it stays as it is while it is with the user, whatever other streams
-// deliver meanwhile.
+// A marker is the stream's: it stays intact while the user has it, though other streams deliver
+// markers meanwhile.
 func TestMarkerIsNotOverwritten(t *testing.T) {
 	k := newFake(t, 2, Options{})
 	first, second := StreamOf(t, k.all()[0]), StreamOf(t, k.all()[1])

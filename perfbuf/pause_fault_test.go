@@ -73,7 +73,7 @@ func TestResumeThatFailedInPart(t *testing.T) {
 	k.requireEntries(plainEntry, noEntry)
 }
 
-// Shutdown promises that nothing is output any more when it calls f.
+// Shutdown promises that outputs have ended when it calls f.
 func TestShutdownAfterAPauseThatFailed(t *testing.T) {
 	k := newBelled(t, 2)
 	k.programs = &fakePrograms{}
@@ -104,7 +104,7 @@ func TestPauseKeepsTheErrorOfArming(t *testing.T) {
 	require.ErrorIs(t, k.Stats().Doorbell.Err, errTest)
 }
 
-// Close says what it could not take out of the map.
+// Stats say which entries Close could not take out of the map.
 func TestCloseSaysWhatStaysInTheMap(t *testing.T) {
 	for _, want := range []error{errTest, nil} {
 		k := newBelled(t, 2)

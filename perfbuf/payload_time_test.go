@@ -13,7 +13,7 @@ func timedPayload(time uint64) []byte {
 	return binary.NativeEndian.AppendUint64([]byte{1, 2, 3, 4}, time)
 }
 
-// outputAt writes samples at the kernel's time kt whose payloads tell other ones.
+// outputAt writes samples at the kernel's time kt whose payloads hold other times.
 func (k *fake) outputAt(ring int, kt uint64, times ...uint64) {
 	k.t.Helper()
 	for i, time := range times {

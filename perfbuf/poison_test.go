@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// In the poison build, whoever keeps a slice finds it destroyed as soon as the function it was
-// handed to has returned: wrapping records, the last of a ring and of a pass included.
+// In the poison build, a kept slice is destroyed as soon as the function it was handed to has
+// returned: wrapping records, the last of a ring and of a pass included.
 func TestKeptSlicesArePoisoned(t *testing.T) {
 	for name, source := range sourceKinds {
 		for ending, stop := range map[string]bool{"read to the end": false, "stopped": true} {

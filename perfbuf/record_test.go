@@ -69,7 +69,7 @@ func TestLateEventsInLogs(t *testing.T) {
 	require.Equal(t, "ev.kind=sample ev.cpu=11 ev.time=1000000000 ev.len=12 ev.late=true", log)
 }
 
-// What has no time, and what is nothing at all, can be printed too.
+// Events without a time, and the zero Event, can be printed too.
 func TestZeroValuesInLogs(t *testing.T) {
 	require.Equal(t, "none", Event{}.String())
 	require.Equal(t, "ev.kind=none ev.cpu=0 ev.time=0", logged(Record{}))

@@ -153,7 +153,7 @@ func TestRingWaitCloses(t *testing.T) {
 	})
 }
 
-// A ring with data that nobody waits for does not keep those busy who wait for others.
+// A ring with data and no waiter does not keep waiters of other rings busy.
 func TestRingWaitDoesNotSpin(t *testing.T) {
 	for name, c := range map[string]struct {
 		make func(t *testing.T) *fake
@@ -186,7 +186,7 @@ func TestRingWaitDoesNotSpin(t *testing.T) {
 	}
 }
 
-// The poll interval holds for those who wait for one ring each, however many come and go meanwhile.
+// The poll interval holds for each waiter of one ring, however many others come and go.
 func TestRingWaitPolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newFake(t, 3, Options{Wakeup: Wakeup{Bytes: 2 * recordSize, PollInterval: time.Minute}})
@@ -216,7 +216,7 @@ func TestRingWaitPolls(t *testing.T) {
 	})
 }
 
-// Who waits for one ring has the doorbell too: asleep when nothing comes, woken by the first event.
+// A waiter for one ring has the doorbell too: asleep when nothing comes, woken by the first event.
 func TestRingWaitDoorbell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newBelled(t, 2)

@@ -140,7 +140,7 @@ func TestRecordsMayBeKept(t *testing.T) {
 		for rec, err := range r.Records(t.Context()) {
 			require.NoError(t, err)
 			if kept = append(kept, rec); len(kept) == n {
-				k.output(0, 5000) // reports what did not fit
+				k.output(0, 5000) // reports the lost outputs
 				k.poll.wake()
 			} else if len(kept) == n+2 {
 				break

@@ -213,7 +213,7 @@ func TestQuantum(t *testing.T) {
 			visits++
 		}
 		last = i
-		const most = 2 * eighth // one that is being read, and what is handed out at once
+		const most = 2 * eighth // one being read, and one handed out at once
 		if behind := n[i]*recordSize - k.w[i].Tail(); behind > most {
 			require.LessOrEqual(t, behind, uint64(most))
 		}
@@ -257,7 +257,7 @@ func TestSchedulePanics(t *testing.T) {
 	}
 }
 
-// A Schedule is told what a ring holds, and how much of it is new; one ring needs none.
+// A Schedule learns how many bytes a ring holds and how many are new; one ring needs none.
 func TestScheduleLoads(t *testing.T) {
 	var got [][]Load
 	k := newFake(t, 3, Options{Schedule: func(l []Load) {

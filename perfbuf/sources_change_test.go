@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A reader that is removed may be closed at once, whoever uses the stream, and whichever source it
-// was: the stream goes on with the rest, and asks nothing of a reader that is being freed.
+// A removed reader may be closed at once, whichever source it was and while the stream is used: the
+// stream goes on with the rest, and does not touch the reader being freed.
 func TestRemoveThenClose(t *testing.T) {
 	retire := func(t *testing.T, s *Stream, k *fake) {
 		require.NoError(t, s.Remove(k.Reader))
@@ -85,7 +85,7 @@ func TestRemoveThenClose(t *testing.T) {
 	}
 }
 
-// Sources that come and go beside whoever uses the stream are in nobody's way.
+// Adding and removing sources does not disturb the stream's user.
 func TestChangesBesideTheUser(t *testing.T) {
 	a, b := twoReaders(t)
 	s, err := Merge(StreamOptions{Order: Slack(0)}, a.Reader)

@@ -29,8 +29,8 @@ func (g countedGroup) Add(k kernel.Kernel) error {
 	return g.Group.Add(k)
 }
 
-// However a stream ends, and whatever was to change then, its barriers and groups end with it, once
-// each, and its sources are given back.
+// However a stream ends, even during a change, it ends its barriers and groups, once each, and
+// releases its sources.
 func TestStreamLeavesNothingOpen(t *testing.T) {
 	type world struct {
 		a, b, c *fake // the programs of b and c take times themselves
@@ -173,7 +173,8 @@ func TestCloseBesideAcquire(t *testing.T) {
 	b.in.Gate.Leave()
 }
 
-// askedPoller asks whoever waits, at one interrupt, whether to go on, as it may do right then.
+// askedPoller makes the waiter check, during an interrupt, whether to go on, as it may at that
+// moment.
 type askedPoller struct {
 	*fakePoller
 	ask, told atomic.Bool
@@ -192,7 +193,7 @@ func (p *askedPoller) Interrupt() {
 	p.fakePoller.Interrupt()
 }
 
-// Who is interrupted sees why, however quickly it looks: nobody interrupts it again.
+// An interrupted waiter sees the reason, however quickly it looks: no second interrupt comes.
 func TestInterruptsComeLast(t *testing.T) {
 	for name, interrupt := range map[string]func(s *Stream, a, b *fake) error{
 		"Add":              func(s *Stream, _, b *fake) error { return s.Add(b.Reader) },

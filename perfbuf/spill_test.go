@@ -24,8 +24,8 @@ func (k *fake) slow(sp Spill) *Stream {
 	return s
 }
 
-// Events that wait for longer than the rings can hold them are all kept, whatever their order, and
-// come in the order of their times, then rings, then outputs.
+// Events that wait for longer than the rings can hold them are all kept, in any order, and come in
+// the order of their times, then rings, then outputs.
 func TestSpillKeepsEverything(t *testing.T) {
 	type event struct{ time, id uint64 }
 	for seed := range uint64(5) {
@@ -88,8 +88,8 @@ func TestSpillThresholds(t *testing.T) {
 	require.Zero(t, k.w[1].Tail())
 }
 
-// When the budget is used up the kernel loses events, and the stream tells where and how many. What
-// was delivered makes room again.
+// When the budget is used up the kernel loses events, and the stream reports where and how many.
+// Delivered events make room again.
 func TestSpillBudget(t *testing.T) {
 	k := newFake(t, 1, Options{})
 	s := k.slow(Spill{Bytes: 2*block - 1})
@@ -155,7 +155,7 @@ func TestWaitRelievesRingsWhileABarrierHangs(t *testing.T) {
 		k.programs.wait = func() error { return <-hang }
 		done := waitInBackground(func() error { return s.Wait(t.Context()) })
 		var want []uint64
-		for i := range 2000 { // ten times what the rings hold
+		for i := range 2000 { // ten times the rings' capacity
 			want = append(want, clock())
 			k.output(i%2, clock())
 			k.poll.wake()

@@ -83,7 +83,7 @@ func TestCloseOfAStreamFromOutside(t *testing.T) {
 			require.Equal(t, os.ErrClosed, <-result)
 			own, err := k.all()[0].Stream()
 			require.NoError(t, err)
-			if name != "ordered" { // which drops what it has seen
+			if name != "ordered" { // which drops the events it has seen
 				require.Equal(t, []uint64{2}, ids(t, own))
 			}
 			require.Zero(t, k.freed.Load(), "the reader is open")

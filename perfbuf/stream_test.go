@@ -233,8 +233,8 @@ func TestCorruptMemoryIsNotLate(t *testing.T) {
 	require.Zero(t, k.Stats().Late)
 }
 
-// The watermark is the clock as it was before the heads were looked at: what is output in between
-// comes in its place, however small the slack.
+// The watermark is the clock as it was before the heads were looked at: an event output in between
+// is in order, however small the slack.
 func TestClockIsReadBeforeTheHeads(t *testing.T) {
 	k := newFake(t, 2, Options{})
 	k.output(0, 960)

@@ -96,8 +96,8 @@ func TestRunOfAStreamKeepsTime(t *testing.T) {
 	})
 }
 
-// With a wakeup threshold, what is seen and held does not count as unread, and what is below waits
-// for its poll interval.
+// With a wakeup threshold, events seen and held do not count as unread, and fewer bytes wait for
+// the poll interval.
 func TestStreamPolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, s, clock := timed(t, 1, Options{Wakeup: Wakeup{Bytes: 2 * recordSize, PollInterval: time.Minute}}, time.Millisecond)

@@ -151,7 +151,7 @@ func TestRingThatStaysFull(t *testing.T) {
 	})
 }
 
-// However the stream that told of a loss ends, whoever comes to the record that reports it knows.
+// However a stream that reported a loss ends, the next reader does not report it again.
 func TestLossIsToldOnce(t *testing.T) {
 	next := map[string]func(k *fake, s *Stream) *Stream{
 		"same stream": func(_ *fake, s *Stream) *Stream { return s },
@@ -208,7 +208,7 @@ func TestLossIsToldOnce(t *testing.T) {
 				require.EqualValues(t, 1, samples)
 				require.EqualValues(t, 4+more, k.Stats().Rings[0].Lost)
 
-				// What is lost from then on is told as ever.
+				// Later losses are reported as usual.
 				m := k.overflow(0, at+2, 3)
 				require.Len(t, copies(t, src), m)
 				k.output(0, at+500)
@@ -221,7 +221,7 @@ func TestLossIsToldOnce(t *testing.T) {
 	}
 }
 
-// A record that reports a loss while the kernel is asked about it is not told twice.
+// A loss is not delivered twice if a record reports it while the stream asks the kernel.
 func TestLossReportedWhileAskedAbout(t *testing.T) {
 	k := newFake(t, 1, Options{})
 	k.counts = true
@@ -245,7 +245,7 @@ func TestLossReportedWhileAskedAbout(t *testing.T) {
 	require.EqualValues(t, 4, k.Stats().Total().Lost)
 }
 
-// Of a record that waits for its turn, the kernel's count has told already what it will say.
+// The kernel's count already covers the loss that a held record reports.
 func TestLossReportedAndHeld(t *testing.T) {
 	k := newFake(t, 1, Options{})
 	k.counts = true
@@ -261,8 +261,8 @@ func TestLossReportedAndHeld(t *testing.T) {
 	require.EqualValues(t, 4, k.Stats().Total().Lost)
 }
 
-// A loss that a closed stream held and dropped is not told by anyone else, but counted; and it does
-// not hide what is lost after it.
+// A loss that a closed stream held and dropped is counted, but not delivered by another stream. It
+// does not hide later losses.
 func TestLossDroppedWithItsStream(t *testing.T) {
 	for name, counts := range map[string]bool{"the kernel counts": true, "it does not": false} {
 		t.Run(name, func(t *testing.T) {
@@ -304,7 +304,7 @@ func TestLossWithoutTheKernelsCount(t *testing.T) {
 	require.EqualValues(t, 4, losses(copies(t, s))[0].Lost)
 }
 
-// Drain ends complete: programs that were running have ended, and unreported losses are told.
+// Drain ends complete: programs that were running have ended, and unreported losses are delivered.
 func TestDrainOfAStream(t *testing.T) {
 	for name, mode := range map[string]Order{"slack": Slack(time.Hour), "exact": {}} {
 		t.Run(name, func(t *testing.T) {
@@ -343,8 +343,8 @@ func TestDrainOfAStream(t *testing.T) {
 	}
 }
 
-// Drain beside programs that go on delivers what they had output, and leaves what nothing proves:
-// what comes later is in order.
+// Drain while programs go on delivers their earlier outputs, and leaves unproven ones: later events
+// are in order.
 func TestDrainBesidePrograms(t *testing.T) {
 	for _, mode := range []Order{Slack(time.Hour), {}} {
 		t.Run(mode.String(), func(t *testing.T) {

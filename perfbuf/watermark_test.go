@@ -252,7 +252,7 @@ func TestFlushEveryWhileEventsFlow(t *testing.T) {
 	}
 }
 
-// Where barriers fail, a stream cannot say what it is asked for.
+// Where barriers fail, a stream cannot deliver its markers.
 func TestFlushEveryWhileBarriersFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, s, clock := exact(t, 1, Options{}, StreamOptions{FlushEvery: time.Second})
