@@ -12,7 +12,7 @@ import (
 // A pass disarms a ring while looks have become rare. What comes then rings no bell, and is seen
 // after the poll interval all the same.
 func TestPassDisarmsWhileLooksAreRare(t *testing.T) {
-	// All are armed, and the next look is more than a second away
+	// Until all rings are armed, and the next look is more than a second away
 	idle := func(t *testing.T, k *belled) {
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()

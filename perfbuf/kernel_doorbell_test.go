@@ -104,7 +104,7 @@ func requireDoorbell(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, s *
 		require.Equal(t, before.Doorbell.Disarms, r.Stats().Doorbell.Disarms, "rare events leave their ring armed")
 	}
 	before := r.Stats()
-	// However slow the machine: each burst alone is too much for a ring to stay armed
+	// Each burst alone disarms a ring, even on a slow machine
 	for range 15 {
 		for _, ring := range r.Rings() {
 			e.Emit(ring.CPU(), 200, 24)

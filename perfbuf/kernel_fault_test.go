@@ -213,7 +213,7 @@ func TestKernelPauseFaults(t *testing.T) {
 		outputs(func(int) error { return nil })
 		require.NoError(t, r.Pause())
 		outputs(func(int) error { return syscall.ENOENT })
-		// Each second one is of the reader's own map
+		// Every second update is of the reader's own map
 		kerneltest.Fail(t, callUpdate, syscall.EPERM, only(2*i+1), func() { err = r.Resume() })
 		require.ErrorContains(t, err, "perfbuf.Resume: "+name+"bpf_map_update_elem")
 		require.ErrorIs(t, err, syscall.EPERM)

@@ -168,7 +168,7 @@ func oversizeSizes(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, src *
 			require.ErrorAs(t, recs[1].Err, &err, "%d bytes", size)
 			require.Equal(t, perfbuf.KindCorrupt, recs[1].Kind)
 			require.Equal(t, ring.CPU(), recs[1].CPU)
-			// What has no time of its own goes with the one before, and is never late
+			// An event without a time follows the one before, and is never late
 			if !recs[0].Late {
 				require.Equal(t, recs[0].Time, recs[1].Time)
 			}

@@ -116,7 +116,7 @@ func TestStreamLeavesNothingOpen(t *testing.T) {
 				}
 				require.EqualValues(t, []int{c.barriers, c.barriers, c.groups, c.groups}, []int{int(opens), int(closes), int(groups.Load()), int(closed.Load())},
 					"barriers and groups that were opened, and closed")
-				// With the stream, the garbage collector would close its barrier
+				// Otherwise the garbage collector would close the barrier with the stream
 				runtime.KeepAlive(w)
 			})
 		})
