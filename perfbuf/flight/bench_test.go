@@ -13,7 +13,8 @@ import (
 	"github.com/ringfold/ringfold/perfbuf/flight"
 )
 
-// How long a snapshot of full rings of 1 MiB takes, and what is refused or overwritten meanwhile: live, and with the rings paused.
+// The time of a snapshot of full rings of 1 MiB, and the outputs refused or overwritten meanwhile:
+// with live rings, and with paused ones.
 func BenchmarkSnapshot(b *testing.B) {
 	for nth, run := range []func(testing.TB, *kerneltest.Emitter) *load{nil, paced, full} {
 		for _, pause := range []bool{false, true} {
@@ -53,8 +54,9 @@ func BenchmarkSnapshot(b *testing.B) {
 	}
 }
 
-// How long a snapshot takes of full rings of 1 MiB on all CPUs, while nothing is output, beside a copy of as many bytes of ordinary memory, and how much of it
-// are the two waits. For many CPUs, run it in a virtual machine: make test-vm TESTS=flight CPUS=32 ACCEL=tcg ARGS='-test.run none -test.bench AllCPUs'.
+// The time of a snapshot of full rings of 1 MiB on all idle CPUs, compared with a copy of as many
+// bytes of ordinary memory, and the share of the two waits. For many CPUs, run it in a virtual
+// machine: make test-vm TESTS=flight CPUS=32 ACCEL=tcg ARGS='-test.run none -test.bench AllCPUs'.
 func BenchmarkAllCPUs(b *testing.B) {
 	e := kerneltest.Load(b)
 	cpus := online(b)
@@ -87,7 +89,7 @@ func BenchmarkAllCPUs(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// paced outputs 40 bytes 100 at a time and rests, on each CPU: some 100,000 a second.
+// paced outputs bursts of 100 events of 40 bytes on each CPU: some 100,000 a second.
 func paced(t testing.TB, e *kerneltest.Emitter) *load {
 	l := &load{}
 	for _, cpu := range online(t) {
@@ -102,12 +104,13 @@ func paced(t testing.TB, e *kerneltest.Emitter) *load {
 	return l
 }
 
-// full outputs all the time.
+// full outputs without a pause.
 func full(t testing.TB, e *kerneltest.Emitter) *load {
 	return start(t, e, func(int) int { return 40 })
 }
 
-// What an output costs the program: to an overwritable ring, and to a normal one, which is emptied now and then, outside of the time.
+// The cost of an output to an overwritable ring, and to a normal one. The benchmark empties the
+// latter now and then, with the timer stopped.
 func BenchmarkOutput(b *testing.B) {
 	for _, size := range []int{40, 256} {
 		for _, overwritable := range []bool{true, false} {

@@ -12,12 +12,12 @@ import (
 	"github.com/ringfold/ringfold/perfbuf/flight"
 )
 
-// On SIGUSR1, what happened in the ten seconds before, and one second after, is printed.
+// Print the events of the ten seconds before SIGUSR1, and of one second after it.
 func Example() {
 	var mapFD int // of a BPF_MAP_TYPE_PERF_EVENT_ARRAY: a program is loaded and attached already
 	recorder, err := flight.Open(mapFD, flight.Options{MaxBytes: 64 << 20, MinAge: 11 * time.Second})
 	if err != nil {
-		log.Fatal(err) // what is missing, and how to get it
+		log.Fatal(err) // the missing requirement, and how to meet it
 	}
 	defer recorder.Close()
 

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// recorded opens a recorder that can look whether its entries are its own.
+// recorded opens a recorder that can check whether it still owns its entries.
 func recorded(t *testing.T, e *kerneltest.Emitter) *flight.Recorder {
 	t.Helper()
 	if !kerneltest.AtLeast(t, 5, 10) {
@@ -26,7 +26,7 @@ func recorded(t *testing.T, e *kerneltest.Emitter) *flight.Recorder {
 	return r
 }
 
-// take has another reader take some CPUs' entries.
+// take opens another reader, which takes some CPUs' entries.
 func take(t *testing.T, e *kerneltest.Emitter, cpus []int) *perfbuf.Reader {
 	t.Helper()
 	r, err := perfbuf.Open(e.MapFD(), perfbuf.Options{CPUs: cpus})
@@ -35,8 +35,8 @@ func take(t *testing.T, e *kerneltest.Emitter, cpus []int) *perfbuf.Reader {
 	return r
 }
 
-// When entries become another reader's, or empty, snapshots are complete until then, and say so, as
-// Stats do, also after Close. They still have what comes from other CPUs.
+// After entries are emptied or taken by another reader, snapshots are complete only up to then.
+// Snapshots and Stats report this, also after Close. Events of other CPUs still arrive.
 func TestKernelDisplaced(t *testing.T) {
 	cpus := online(t)
 	for name, c := range map[string]struct {
@@ -93,8 +93,8 @@ func TestKernelDisplaced(t *testing.T) {
 	}
 }
 
-// A recorder that is not asked for anything looks by itself: so snapshots after a displacement
-// claim little less than they might.
+// An idle recorder checks its entries by itself, so a snapshot after a displacement claims only a
+// little less than it could.
 func TestKernelDisplacedWhileIdle(t *testing.T) {
 	t.Parallel()
 	e := kerneltest.Load(t)
@@ -110,8 +110,8 @@ func TestKernelDisplacedWhileIdle(t *testing.T) {
 	}
 }
 
-// What is no displacement: the end of an older reader, and one's own. What comes after Close is
-// none of a recorder's.
+// Neither the end of an older reader nor the recorder's own end is a displacement. Changes after
+// Close do not concern the recorder.
 func TestKernelNotDisplaced(t *testing.T) {
 	e := kerneltest.Load(t)
 	older := take(t, e, online(t))

@@ -14,13 +14,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// This test takes a CPU offline: it is for virtual machines that are its own (make test-vm).
+// This test takes a CPU offline. Run it only in a virtual machine of its own (make test-vm).
 
 func plug(t *testing.T, cpu int, online string) {
 	require.NoError(t, os.WriteFile(fmt.Sprintf("/sys/devices/system/cpu/cpu%d/online", cpu), []byte(online), 0))
 }
 
-// A CPU that comes gets a ring. One that goes and comes back goes on, with what it had. A snapshot is complete since then.
+// A new CPU gets a ring. A CPU that goes offline and comes back keeps its ring and events. A
+// snapshot is complete from then on.
 func TestKernelHotplug(t *testing.T) {
 	e := kerneltest.Load(t)
 	cpus := online(t)

@@ -14,8 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Interrupts output amid outputs: their records lie in front of those that they have interrupted, and may be later. Snapshots are in order and whole
-// all the same, also where the kernel overwrites them.
+// Interrupts output in the middle of other outputs. Their records precede the interrupted ones, but
+// may have later times. Snapshots are still ordered and whole, also where the kernel overwrites
+// such records.
 func TestKernelNestedOutputs(t *testing.T) {
 	n := kerneltest.Load(t, "on_tick")
 	cpus := online(t)
@@ -38,7 +39,7 @@ func TestKernelNestedOutputs(t *testing.T) {
 		})
 	}
 	interrupts, amid := 0, 0
-	for rounds := 0; rounds < 300 || amid == 0; rounds++ { // on a busy machine, interrupts seldom come amid an output
+	for rounds := 0; rounds < 300 || amid == 0; rounds++ { // interrupts may be rare
 		ended := map[int]uint64{}
 		for _, cpu := range cpus {
 			ended[cpu] = n.Written(cpu)

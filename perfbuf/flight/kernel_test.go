@@ -23,8 +23,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A ring that has never been full has everything since recording began; a full one its newest events, without a gap, by which it says
-// since when it is complete.
+// A ring that has never been full has every event since recording began. A full ring has its newest
+// events without a gap, and reports the time since which it is complete.
 func TestKernelSnapshot(t *testing.T) {
 	e := kerneltest.Load(t)
 	cpus := online(t)
@@ -50,7 +50,7 @@ func TestKernelSnapshot(t *testing.T) {
 	got := check(t, s)
 	require.Equal(t, uint64(5100), got[cpus[0]].next)
 	require.LessOrEqual(t, uint64(5100-1024), got[cpus[0]].first)
-	require.GreaterOrEqual(t, uint64(5100-1024+8), got[cpus[0]].first) // nested outputs cost the oldest few
+	require.GreaterOrEqual(t, uint64(5100-1024+8), got[cpus[0]].first)
 	for _, ring := range s.Rings() {
 		require.NoError(t, ring.Err)
 		if ring.CPU == cpus[0] {
@@ -71,7 +71,7 @@ func TestKernelSnapshot(t *testing.T) {
 	require.Zero(t, stats.Refused)
 }
 
-// A snapshot that is written and replayed has the same events.
+// A snapshot has the same events after WriteTo and replay.
 func TestKernelWriteTo(t *testing.T) {
 	e := kerneltest.Load(t)
 	cpus := online(t)
@@ -125,13 +125,15 @@ func TestKernelWriteTo(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrClosed)
 }
 
-// Rings of one page and larger, events of all sizes, alike and not: what is left is always the newest, whole.
+// With rings of one page and more, and events of equal and mixed sizes, the newest events remain,
+// whole.
 func TestKernelSizes(t *testing.T) {
 	e := kerneltest.Load(t)
 	cpu := online(t)[0]
 	for _, bytes := range []int{os.Getpagesize(), 4 * os.Getpagesize(), 1 << 20} {
 		r := open(t, e, flight.Options{MaxBytes: bytes, CPUs: []int{cpu}})
-		for size := kerneltest.MinSize; size <= min(600, bytes/10); size += 13 { // the oldest six only say since when there are all
+		// The oldest six events serve only to find the start of the complete interval.
+		for size := kerneltest.MinSize; size <= min(600, bytes/10); size += 13 {
 			e.Emit(cpu, 1+size%29, size)
 			attempted, _ := e.Counts(cpu)
 			s := snapshot(t, r)
@@ -143,7 +145,8 @@ func TestKernelSizes(t *testing.T) {
 	}
 }
 
-// Under full load on all CPUs, each snapshot has events of each CPU without a gap, up to those of before the call. Outputs are never refused.
+// Under full load on all CPUs, each snapshot has events of each CPU without a gap, up to the call.
+// No output is refused.
 func TestKernelSnapshotUnderLoad(t *testing.T) {
 	for name, size := range map[string]func(n int) int{
 		"small": func(int) int { return 24 }, "all": func(n int) int { return 24 + n*37%2000 },
@@ -158,7 +161,7 @@ func TestKernelSnapshotUnderLoad(t *testing.T) {
 				if bytes > 1<<20 {
 					n = 50 // checking their events takes long
 				}
-				for i := 0; i < n || bytes == 2<<20 && whole == 0; i++ { // on a busy machine, copying may take long
+				for i := 0; i < n || bytes == 2<<20 && whole == 0; i++ { // copies may be slow
 					done := map[int]uint64{}
 					for _, cpu := range cpus {
 						done[cpu] = l.done[cpu].Load()
@@ -187,7 +190,7 @@ func TestKernelSnapshotUnderLoad(t *testing.T) {
 	}
 }
 
-// While rings are paused, outputs are refused, and the next that is not says how many.
+// While rings are paused, outputs are refused. The next accepted output reports how many.
 func TestKernelPause(t *testing.T) {
 	e := kerneltest.Load(t)
 	cpus := online(t)
@@ -214,7 +217,7 @@ func TestKernelPause(t *testing.T) {
 	}
 }
 
-// MinAge leaves out what is older, Partial keeps what is older than complete.
+// MinAge drops older events. Partial keeps events older than CompleteSince.
 func TestKernelMinAgeAndPartial(t *testing.T) {
 	e := kerneltest.Load(t)
 	cpus := online(t)
@@ -253,7 +256,8 @@ func TestKernelMinAgeAndPartial(t *testing.T) {
 	require.Zero(t, r.Stats().Short)
 }
 
-// The words of a payload order its events, if they may be times. Those that are later than the kernel's may not.
+// Payload words order the events if they are plausible times. Words later than the kernel's time
+// are not.
 func TestKernelPayloadTime(t *testing.T) {
 	e := kerneltest.Load(t)
 	cpus := online(t)
@@ -290,7 +294,8 @@ func TestKernelPayloadTime(t *testing.T) {
 	}
 }
 
-// What a program has output too much at once spoils what is older, says so, and is not part of what is complete.
+// An output too large for the ring destroys older events. The snapshot reports this and excludes
+// the damaged part from its complete interval.
 func TestKernelOversize(t *testing.T) {
 	e := kerneltest.Load(t)
 	cpu := online(t)[0]
@@ -313,7 +318,7 @@ func TestKernelOversize(t *testing.T) {
 	}
 }
 
-// Snapshots and Close from everywhere, at any time.
+// Goroutines call Snapshot and Close concurrently.
 func TestKernelCloseWhileSnapshotting(t *testing.T) {
 	leak.Check(t)
 	e := kerneltest.Load(t)
@@ -366,7 +371,8 @@ func TestKernelSnapshotAfterClose(t *testing.T) {
 	require.Error(t, e.LastError(online(t)[0])) // no entry is left
 }
 
-// Two recorders of two maps record each its own; the second of one map takes it over, and keeps it when the first ends.
+// Two recorders of two maps record independently. The second recorder of one map takes the map
+// over, and keeps it when the first closes.
 func TestKernelTwoRecorders(t *testing.T) {
 	one, two := kerneltest.Load(t), kerneltest.Load(t)
 	cpu := online(t)[0]

@@ -37,7 +37,7 @@ func snapshot(t testing.TB, r *flight.Recorder) *flight.Snapshot {
 	return s
 }
 
-// load outputs on all CPUs until it is stopped. size says how large the nth run's events are.
+// load outputs on all CPUs until it is stopped. size returns the event size of the nth run.
 type load struct {
 	done []atomic.Uint64 // outputs of each CPU that have returned
 	quit atomic.Bool
@@ -67,17 +67,17 @@ func (l *load) stop() {
 	l.wg.Wait()
 }
 
-// span is the numbers of a CPU's events in a snapshot: from first up to next, without a gap other
-// than its losses.
+// span holds the numbers of a CPU's events in a snapshot: from first up to next, without a gap
+// except reported losses.
 type span struct{ first, next uint64 }
 
-// check requires that a snapshot is whole and in order, and returns what it has of each CPU.
+// check requires that a snapshot is whole and in order, and returns each CPU's span.
 func check(t testing.TB, s *flight.Snapshot) map[int]span {
 	t.Helper()
 	return checkFrom(t, s, s.CompleteSince())
 }
 
-// checkFrom is check with events from a time on.
+// checkFrom is check for events since a given time.
 func checkFrom(t testing.TB, s *flight.Snapshot, from uint64) map[int]span {
 	t.Helper()
 	for _, ring := range s.Rings() {

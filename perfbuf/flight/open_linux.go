@@ -11,8 +11,8 @@ import (
 // the map receives nothing until it is restarted. To trigger on events, or to both read and record
 // them, have programs output to two maps.
 //
-// Open blocks for an RCU grace period, and the first of a process for some 10 ms more. Its errors
-// are those of [perfbuf.Open], and the reason why it cannot wait for a grace period. It calls
+// Open blocks for an RCU grace period, and the first call of a process for some 10 ms more. It
+// returns the errors of [perfbuf.Open], and an error if it cannot wait for a grace period. It calls
 // perf_event_open with write_backward, and mmap with PROT_READ alone.
 func Open(mapFD int, opts Options) (*Recorder, error) {
 	var o Options // in effect

@@ -13,33 +13,36 @@ import (
 
 // Options configures a [Recorder]. The zero value is good for most uses.
 type Options struct {
-	// MaxBytes is the size of all rings together, in bytes. Each CPU that is online gets the same share, rounded
-	// down to a power of two of pages. 0 is 512 KiB per CPU, the most that the kernel grants without CAP_IPC_LOCK
-	// (perf_event_mlock_kb); the most is 1 GiB per CPU. It is locked memory. Snapshots take as much again.
+	// MaxBytes is the size of all rings together, in bytes. Each online CPU gets the same share,
+	// rounded down to a power of two of pages. 0 is 512 KiB per CPU, the most that the kernel
+	// grants without CAP_IPC_LOCK (perf_event_mlock_kb). The limit is 1 GiB per CPU. It is locked
+	// memory. Snapshots take as much again.
 	MaxBytes int
 
-	// MinAge is how much time a snapshot covers: it leaves out older events. 0 is all that the
-	// rings hold. Rings that are too small for it have less, as [Snapshot.Age] and Stats.Short
-	// say.
+	// MinAge is the time that a snapshot covers: it leaves out older events. 0 keeps all that the
+	// rings hold. If the rings are too small, snapshots cover less: see [Snapshot.Age] and
+	// Stats.Short.
 	MinAge time.Duration
 
-	// CPUs selects the CPUs to record. nil is all that are online, now or later.
+	// CPUs selects the CPUs to record. nil selects all that are online, now or later.
 	CPUs []int
 
-	// Time is what orders events: the kernel's time if it is zero, or a perfbuf.PayloadTime. A sample that is too
-	// short for the latter, or whose time is later than the kernel's, has the kernel's.
+	// Time selects the time that orders events: the kernel's time if it is zero, or a
+	// perfbuf.PayloadTime. The kernel's time replaces a payload time that is missing or later than
+	// the kernel's.
 	Time perfbuf.TimeSource
 
-	// Partial keeps the events before [Snapshot.CompleteSince] that CPUs with fewer events have left.
+	// Partial keeps events before [Snapshot.CompleteSince], of CPUs whose rings reach further back.
 	Partial bool
 
-	// Pause makes the kernel refuse outputs (PERF_EVENT_IOC_PAUSE_OUTPUT) while a snapshot copies the rings. They
-	// fail with ENOSPC, and a [perfbuf.KindLost] in the next snapshot says how many. In exchange, nothing old is
-	// overwritten meanwhile. It is for rings that programs fill faster than a snapshot copies them.
+	// Pause makes the kernel refuse outputs (PERF_EVENT_IOC_PAUSE_OUTPUT) while a snapshot copies
+	// the rings. They fail with ENOSPC, and a [perfbuf.KindLost] in the next snapshot counts them.
+	// In exchange, no event is overwritten during the copy. Use it for rings that programs fill
+	// faster than a snapshot copies them.
 	Pause bool
 
-	// Barriers selects how to wait for outputs that are under way, as in perfbuf.StreamOptions. 0 takes the best
-	// that works here. NestLevels cannot be used.
+	// Barriers selects how to wait for outputs that are under way, as in perfbuf.StreamOptions. 0
+	// takes the best available kind. NestLevels cannot be used.
 	Barriers perfbuf.Barriers
 }
 
@@ -48,7 +51,8 @@ const (
 	maxRingBytes     = 1 << 30
 )
 
-// effective checks the options and fills in defaults, given the CPUs that are online. It also returns the CPUs to record, and the size of each ring.
+// effective checks the options and fills in defaults, given the online CPUs. It also returns the
+// CPUs to record and the size of each ring.
 func (o Options) effective(online []int) (_ Options, cpus []int, ringBytes int, err error) {
 	bad := func(format string, args ...any) (Options, []int, int, error) {
 		return o, nil, 0, fmt.Errorf("flight.Options: "+format, args...)
@@ -93,21 +97,25 @@ func (o Options) effective(online []int) (_ Options, cpus []int, ringBytes int, 
 	return o, cpus, ringBytes, nil
 }
 
-// Stats counts what a recorder has done.
+// Stats holds a recorder's counts.
 type Stats struct {
-	Rings     int           // one per CPU
-	Written   uint64        // bytes of records that programs have output
-	Refused   uint64        // outputs that failed while rings were paused: see Options.Pause. 0 before Linux 6.0, which does not tell
+	Rings   int    // one per CPU
+	Written uint64 // bytes of records that programs have output
+	// Refused counts outputs that failed while rings were paused (see Options.Pause). It is 0
+	// before Linux 6.0, which does not count them.
+	Refused   uint64
 	Snapshots uint64        // that were taken
 	Short     uint64        // of these, those with less than Options.MinAge
 	LastTook  time.Duration // the latest one
 	Barrier   string        // how it waits
 	Plugged   uint64        // CPUs that came online and got rings, or came back
-	// ReplacedEntries is how many of the map's entries another reader had, which receives nothing until it is restarted.
+	// ReplacedEntries is the number of map entries that Open took from another reader. That reader
+	// receives nothing until it is restarted.
 	ReplacedEntries int
-	Displaced       perfbuf.DisplacedStats // what other readers have taken since: see [Recorder.Displaced]
-	// Err says why a CPU that came online has no ring, or how the recorder looks for CPUs if the kernel's uevents
-	// cannot be had; it is nil if all is well. The recorder tries again every second.
+	Displaced       perfbuf.DisplacedStats // taken since: see [Recorder.Displaced]
+	// Err explains why a CPU that came online has no ring, or how the recorder looks for CPUs
+	// without the kernel's uevents. It is nil if all is well. The recorder tries again every
+	// second.
 	Err error
 }
 
@@ -123,10 +131,11 @@ func (r *Recorder) Stats() Stats {
 	return s
 }
 
-// Displaced looks whether other readers have taken the map's entries, of whose CPUs no more events arrive, or
-// says why nobody can know: see perfbuf.ErrDisplaced. A recorder looks every 2 seconds, too, and when it takes
-// a snapshot. To record the map again, close it and open another. Displaced does not block, and
-// takes about a microsecond per CPU. After Close it returns what the last look has found.
+// Displaced checks whether other readers have taken the map's entries. No more events arrive from
+// the CPUs of taken entries. If it cannot know, it returns the reason: see perfbuf.ErrDisplaced. A
+// recorder also checks every 2 seconds and with each snapshot. To record the map again, close the
+// recorder and open another. Displaced does not block, and takes about a microsecond per CPU. After
+// Close it returns the result of the last check.
 func (r *Recorder) Displaced() perfbuf.DisplacedStats {
 	return perfbuf.DisplacedStats(r.kernel.Displaced())
 }

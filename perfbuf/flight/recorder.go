@@ -18,8 +18,8 @@
 //	snap.Release()
 //
 // [Snapshot.WriteTo] writes a perf.data file, for perf script and package perfdata. A map has one
-// reader: while a Recorder has it, no perfbuf.Reader receives its events, and a reader that opens the map
-// later takes it from the Recorder: see [Recorder.Displaced]. The names are those of
+// reader: while a Recorder has it, no perfbuf.Reader receives its events. A reader that opens the
+// map later takes it from the Recorder: see [Recorder.Displaced]. The names are those of
 // [runtime/trace.FlightRecorder], which does this for Go's own events.
 package flight
 
@@ -52,22 +52,22 @@ type Recorder struct {
 	stats Stats
 }
 
-// ring is one that the kernel overwrites, and since when all outputs on its CPU have come to it.
+// ring is an overwritable ring, and the time since which it has received all outputs on its CPU.
 type ring struct {
 	*raw.Ring
 	began uint64
 }
 
-// rings is what a Recorder asks of the kernel: perfevent.Overwritable.
+// rings is the part of perfevent.Overwritable that a Recorder uses.
 type rings interface {
 	list() []ring
 	Pause(on bool) error
-	Wait() error // until outputs, and programs, that are under way have ended
+	Wait() error // for outputs and programs that are under way
 	Now() uint64 // CLOCK_MONOTONIC
 	Counts() (written, refused uint64)
 	Hotplug() (n uint64, err error)
 	Replaced() int
-	Displaced() kernel.Displaced // as of a look at the map's entries now
+	Displaced() kernel.Displaced // checks the map's entries now
 	Barrier() string
 	Close() error
 }
@@ -81,17 +81,20 @@ func newRecorder(k rings, o Options) *Recorder {
 // Options returns the options in effect: defaults filled in, sizes rounded.
 func (r *Recorder) Options() Options { return r.opts }
 
-// Snapshot copies what the rings hold. It has every event output before the call that the rings still had then, and none output after it.
-// Recording goes on; snapshots may follow each other at any rate, and each has all that the rings have.
+// Snapshot copies the rings. It has every event output before the call that the rings still held at
+// the call, and none output after it. Recording goes on. Snapshots may follow each other at any
+// rate, and each has all that the rings hold.
 //
-// Once another reader has taken entries of the map, a snapshot ends when they were last seen to be the
-// Recorder's: see [Snapshot.Until] and [Recorder.Displaced].
+// Once another reader has taken entries of the map, a snapshot ends when they were last seen to be
+// the Recorder's: see [Snapshot.Until] and [Recorder.Displaced].
 //
-// It blocks for two RCU grace periods (see perfbuf.Barriers) and the copying, about 0.1 ms per MiB: events that are overwritten meanwhile, the
-// oldest, are left out. See Options.Pause for another way. It also blocks while another Snapshot is taken. Programs never wait.
+// It blocks for two RCU grace periods (see perfbuf.Barriers) and the copying, about 0.1 ms per MiB.
+// It leaves out the oldest events if they are overwritten meanwhile; Options.Pause avoids that. It
+// also blocks while another Snapshot runs. Programs never wait.
 //
-// Errors are context.Cause(ctx), os.ErrClosed after [Recorder.Close], and why the grace periods failed. It takes as much memory as the rings, and
-// up to a sixth more for the order of time; [Snapshot.Release] keeps it for the next one.
+// Errors are context.Cause(ctx), os.ErrClosed after [Recorder.Close], and failures of the grace
+// periods. A snapshot takes as much memory as the rings, and up to a sixth more to sort by time;
+// [Snapshot.Release] keeps it for the next one.
 func (r *Recorder) Snapshot(ctx context.Context) (*Snapshot, error) {
 	select {
 	case <-ctx.Done():
@@ -122,12 +125,12 @@ func (r *Recorder) Snapshot(ctx context.Context) (*Snapshot, error) {
 	return s, nil
 }
 
-// take copies the rings. It begins once all events with times up to t0, the time of the call, are in them,
-// if they came to them at all: those up to until did.
+// take copies the rings once they hold all events with times up to t0, the time of the call. Events
+// after until may be missing, because the recorder may not have owned all entries.
 func (r *Recorder) take(ctx context.Context, copies []*overwrite.Copy) (t0, until uint64, err error) {
 	began := time.Now()
-	// A program that begins during the wait is not waited for. So the wait begins when all CPUs' clocks are past t0, by which events of
-	// such a program are later.
+	// The wait does not cover a program that begins during it. So start the wait when all CPUs'
+	// clocks are past t0: events of such a program are later than t0.
 	for t0 = r.kernel.Now(); r.kernel.Now() <= t0+grace.DefaultGuard; {
 	}
 	if r.opts.Pause {
@@ -143,21 +146,22 @@ func (r *Recorder) take(ctx context.Context, copies []*overwrite.Copy) (t0, unti
 	if err := r.kernel.Wait(); err != nil {
 		return 0, 0, fmt.Errorf("flight.Recorder.Snapshot: waiting for outputs under way: %w", err)
 	}
-	// Programs that began before t0 have ended. If all entries are the recorder's now, all that these output came to its rings.
-	// An output that found another's entry has a time later than OwnedUntil, on a CPU whose clock is not behind.
+	// Programs that began before t0 have ended. If the recorder owns all entries now, its rings
+	// received all their outputs. An output that found another reader's entry has a time later than
+	// OwnedUntil, unless its CPU's clock is behind.
 	until = t0
 	if d := r.kernel.Displaced(); d.Entries > 0 {
 		until = min(t0, d.OwnedUntil-grace.DefaultGuard)
 	}
-	if r.opts.Pause { // nothing is output now
+	if r.opts.Pause { // no program can output now
 		for _, c := range copies {
 			c.Take()
 			c.Check()
 		}
 		return t0, until, nil
 	}
-	// A ring is overwritten from the beginning of its copy to the end of the wait that proves it. So there is a wait for as many
-	// rings as take as long to copy.
+	// A ring may be overwritten from the start of its copy to the end of the wait that validates
+	// it. So one wait serves as many rings as take as long to copy as the wait itself.
 	waited := time.Since(began)
 	for len(copies) > 0 {
 		if ctx.Err() != nil {
@@ -167,8 +171,9 @@ func (r *Recorder) take(ctx context.Context, copies []*overwrite.Copy) (t0, unti
 		for began = time.Now(); n < len(copies) && (n == 0 || time.Since(began) < waited); n++ {
 			copies[n].Take()
 		}
-		// Copying comes before the wait, and an output that begins during the wait stores its bytes after the wait began: so they are not
-		// in the copies (the guarantee of synchronize_rcu in Documentation/RCU/Design/Requirements).
+		// The copies precede the wait. An output that begins during the wait stores its bytes after
+		// the wait began, so the copies do not contain them (the guarantee of synchronize_rcu in
+		// Documentation/RCU/Design/Requirements).
 		if err := r.kernel.Wait(); err != nil {
 			return 0, 0, fmt.Errorf("flight.Recorder.Snapshot: waiting for outputs under way: %w", err)
 		}
@@ -180,7 +185,7 @@ func (r *Recorder) take(ctx context.Context, copies []*overwrite.Copy) (t0, unti
 	return t0, until, nil
 }
 
-// room is memory for copies of all rings.
+// room returns memory for copies of all rings.
 func (r *Recorder) room() (copies []*overwrite.Copy) {
 	r.mu.Lock()
 	spare := r.spare

@@ -11,9 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// underWay is a machine on which a program outputs within each grace period, one with a time of before it at the end of it.
+// underWay simulates a machine on which a program outputs in each grace period, at its end, an
+// event with a time before it.
 type underWay struct {
-	rings // what is not called
+	rings // the methods not called
 	ring  *ringtest.Overwritten
 	clock uint64
 	waits []uint64 // when they began
@@ -39,8 +40,8 @@ func (k *underWay) Wait() error {
 	return nil
 }
 
-// A snapshot has what was under way when it was taken, and ends before all that may begin during the wait for it, on a CPU whose clock is behind
-// by the guard.
+// A snapshot has the outputs that were under way at the call. It ends before any output that may
+// begin during its wait, on a CPU whose clock is behind by the guard.
 func TestSnapshotBesideOutputsUnderWay(t *testing.T) {
 	k := &underWay{ring: ringtest.NewOverwritten(1 << 12), clock: 1 << 30}
 	k.ring.PutSample(k.clock, 0, 0) // is published within the first wait
@@ -57,8 +58,8 @@ func TestSnapshotBesideOutputsUnderWay(t *testing.T) {
 	require.Equal(t, []uint64{called}, times)
 }
 
-// Once another reader has taken entries, a snapshot claims nothing later than when they were last seen to be the recorder's, and leaves none of
-// what is there out.
+// Once another reader has taken entries, a snapshot claims nothing later than the last check that
+// saw them to be the recorder's. It still has every event in the rings.
 func TestSnapshotOfATakenMap(t *testing.T) {
 	const early, late, call = 1<<30 - 5e6, 1<<30 - 1e6, 1 << 30
 	const cut = late - grace.DefaultGuard

@@ -12,7 +12,8 @@ import (
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
-// Snapshot is what the rings held when it was taken. It is a copy, which does not change. Several goroutines may read it at the same time.
+// Snapshot is a copy of the rings as of one moment. It does not change, and several goroutines may
+// read it at the same time.
 type Snapshot struct {
 	recorder      *Recorder
 	copies        []*overwrite.Copy
@@ -22,18 +23,20 @@ type Snapshot struct {
 	released      atomic.Bool
 }
 
-// Ring is what a snapshot has of one CPU.
+// Ring describes one CPU's part of a snapshot.
 type Ring struct {
-	CPU    int
-	Since  uint64 // every event of this CPU from this time up to Snapshot.Until was in its ring, in ns of CLOCK_MONOTONIC
-	Bytes  int    // of records in its ring
-	Events int    // in the snapshot
-	// Err is a *perfbuf.CorruptError if the ring's older events could not be read, because a program had output
-	// too much at once. Its Offset counts from the newest event towards older ones.
+	CPU int
+	// Since is a time in ns of CLOCK_MONOTONIC. The ring had every event of this CPU from then up
+	// to Snapshot.Until.
+	Since  uint64
+	Bytes  int // of records in its ring
+	Events int // in the snapshot
+	// Err is a *perfbuf.CorruptError if an oversized output made the ring's older events
+	// unreadable. Its Offset counts from the newest event towards older ones.
 	Err error
 }
 
-// index finds the events up to t0, of which all up to until are there.
+// index finds the events up to t0. Of these, the ones up to until are complete.
 func (s *Snapshot) index(t0, until uint64) {
 	s.until = until
 	for _, c := range s.copies {
@@ -62,30 +65,34 @@ func (s *Snapshot) index(t0, until uint64) {
 	}
 }
 
-// CompleteSince is the time, in ns of CLOCK_MONOTONIC, from which on the snapshot has every event of every CPU, up to [Snapshot.Until]. It is
-// what the fullest ring has left, or where Options.MinAge begins, or when recording began; Until plus 1 if there is no such time. With
-// Options.Partial there are earlier events too, of which those of other CPUs may be missing: [perfbuf.Event.Time] says which these are.
+// CompleteSince is the time, in ns of CLOCK_MONOTONIC, from which the snapshot has every event of
+// every CPU, up to [Snapshot.Until]. It is the oldest time left in the fullest ring, or the start
+// of Options.MinAge, or of recording. It is Until plus 1 if there is no such time. With
+// Options.Partial there are earlier events too, and events of other CPUs may be missing among them:
+// compare [perfbuf.Event.Time].
 //
-// After [perfbuf.KindLost], an output is missing that was refused, while the rings were paused.
+// A [perfbuf.KindLost] counts missing outputs, which the kernel refused while the rings were
+// paused.
 func (s *Snapshot) CompleteSince() uint64 { return s.since }
 
-// Until is the time up to which the snapshot has every event, in ns of CLOCK_MONOTONIC: the time of the call
-// of [Recorder.Snapshot]. No event is later, unless another reader has taken entries of the map: then Until
-// is when all of them were last seen to be the Recorder's, some 2 seconds before that or less. Events that are
-// later are those that its rings still got; others are missing. With a perfbuf.PayloadTime, so may
-// be one whose program took its time before Until and output it afterwards.
+// Until is the time up to which the snapshot has every event, in ns of CLOCK_MONOTONIC: the time of
+// the call of [Recorder.Snapshot]. No event is later, unless another reader has taken entries of
+// the map. Then Until is the time of the last check that saw all entries to be the Recorder's, at
+// most some 2 seconds earlier. Later events in the snapshot come from the rings that still received
+// outputs; others are missing. With a perfbuf.PayloadTime, an event may be missing whose program
+// took its time before Until and output it afterwards.
 func (s *Snapshot) Until() uint64 { return s.until }
 
-// Age is how much time lies between [Snapshot.CompleteSince] and [Snapshot.Until]. Below Options.MinAge, the rings were too small for that, or had
-// not recorded for so long.
+// Age is the time from [Snapshot.CompleteSince] to [Snapshot.Until]. It is below Options.MinAge if
+// the rings were too small, or had not recorded for so long.
 func (s *Snapshot) Age() time.Duration {
 	return time.Duration(min(s.until+1-s.since, math.MaxInt64))
 }
 
-// Len is how many events there are, losses included.
+// Len is the number of events, losses included.
 func (s *Snapshot) Len() int { return s.events }
 
-// Rings returns what the snapshot has of each CPU, in the order in which they got rings.
+// Rings describes each CPU's part of the snapshot, in the order in which the CPUs got rings.
 func (s *Snapshot) Rings() []Ring { return s.rings }
 
 // Events iterates over the events in order of time, in place: an event, and the slices that it
@@ -98,7 +105,8 @@ func (s *Snapshot) Events() iter.Seq[perfbuf.Event] {
 	return kernel.Face.Events(overwrite.Events(s.copies)).(iter.Seq[perfbuf.Event])
 }
 
-// Records iterates over copies of the events, which may be kept. Otherwise it is [Snapshot.Events].
+// Records iterates over copies of the events, which you may keep. Otherwise it is
+// [Snapshot.Events].
 func (s *Snapshot) Records() iter.Seq[perfbuf.Record] {
 	return func(yield func(perfbuf.Record) bool) {
 		for ev := range s.Events() {

@@ -8,12 +8,15 @@ import (
 	"github.com/ringfold/ringfold/perfbuf/perfdata"
 )
 
-// WriteTo writes the snapshot as perf.data, in the format for pipes: a file of it, or `perf script -i -`, and [perfdata.Open] read it. The
-// file has the events of [Snapshot.Events]; its times of the first and the last sample are [Snapshot.CompleteSince] and [Snapshot.Until]. What
-// [Snapshot.Rings] says is not in it.
+// WriteTo writes the snapshot as perf.data, in the format for pipes. `perf script -i -` and
+// [perfdata.Open] read it. It has the events of [Snapshot.Events]. Its times of the first and the
+// last sample are [Snapshot.CompleteSince] and [Snapshot.Until]. It lacks the contents of
+// [Snapshot.Rings].
 //
-// It blocks while w does, and takes 1 MiB of memory. The number of bytes and the error are those of w's writes; after [Snapshot.Release],
-// which must not be called meanwhile, it is [os.ErrClosed]. After an error the snapshot is as before, and can be written elsewhere. A sample of more than [perfdata.MaxSample] bytes is counted as lost.
+// It blocks while w does, and takes 1 MiB of memory. The number of bytes and the error are those of
+// w's writes. After [Snapshot.Release], which must not run meanwhile, the error is [os.ErrClosed].
+// An error leaves the snapshot unchanged, so you can write it elsewhere. It counts a sample of more
+// than [perfdata.MaxSample] bytes as lost.
 func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	if s.released.Load() {
 		return 0, fmt.Errorf("flight.Snapshot.WriteTo: the snapshot was released: %w", os.ErrClosed)
