@@ -20,7 +20,7 @@ const (
 	MaxHuge  = workload.MaxSize
 )
 
-// Payload is what an emitted event says of itself.
+// Payload is the content of an emitted event.
 type Payload = workload.Payload
 
 // Emitter is the loaded workload, whose errors end the test.
@@ -30,8 +30,8 @@ type Emitter struct {
 	*workload.Programs
 }
 
-// Load loads the workload with a perf event array, and more of its programs, and unloads it when the
-// test ends. Without what that takes, the test is skipped, or fails: see Require.
+// Load loads the workload with a perf event array, and more of its programs, and unloads it when
+// the test ends. Without what that takes, the test is skipped, or fails: see Require.
 func Load(t testing.TB, programs ...string) *Emitter {
 	t.Helper()
 	return load(t, workload.Config{Programs: programs})
@@ -67,8 +67,8 @@ func (e *Emitter) ProgFD() int { return e.Programs.ProgFD("run") }
 // ArrayFD is a map of another type.
 func (e *Emitter) ArrayFD() int { return e.Programs.MapFD("array") }
 
-// Emit outputs count events of size payload bytes on a CPU. It may be called from any goroutine, but
-// for different CPUs only at the same time.
+// Emit outputs count events of size payload bytes on a CPU. It may be called from any goroutine,
+// but for different CPUs only at the same time.
 func (e *Emitter) Emit(cpu, count, size int) {
 	e.t.Helper()
 	if err := e.TryEmit(cpu, count, size); err != nil {
@@ -76,14 +76,14 @@ func (e *Emitter) Emit(cpu, count, size int) {
 	}
 }
 
-// TryEmit is Emit that returns what went wrong. That outputs are refused, for a full ring or none, is
-// not an error.
+// TryEmit is Emit, but returns the error. A refused output, for a full ring or none, is not an
+// error.
 func (e *Emitter) TryEmit(cpu, count, size int) error {
 	return e.Output(cpu, workload.Output{Count: count, Size: size, To: e.on})
 }
 
-// EmitHuge outputs size bytes at once on a CPU, up to MaxHuge, which CheckHuge knows. It returns what
-// the output did, nil or an errno.
+// EmitHuge outputs size bytes at once on a CPU, up to MaxHuge; CheckHuge checks them. It returns
+// the output's result, nil or an errno.
 func (e *Emitter) EmitHuge(cpu, size int) error { return e.Bare(cpu, size, e.on) }
 
 // SetHuge sets the words that EmitHuge outputs. Load sets those that CheckHuge knows.
@@ -99,8 +99,8 @@ func (e *Emitter) Counts(cpu int) (attempted, failed uint64) {
 	return c.Attempted, c.Refused()
 }
 
-// LastError returns what the last output on a CPU did, of those that interrupted none: nil, ENOSPC if
-// the ring was full, ENOENT if there was none.
+// LastError returns the result of the last output on a CPU that interrupted no other: nil, ENOSPC
+// if the ring was full, ENOENT if there was none.
 func (e *Emitter) LastError(cpu int) error {
 	e.t.Helper()
 	if ret := e.counts(cpu).Levels[0].Error; ret < 0 {
@@ -122,8 +122,8 @@ func (e *Emitter) Written(cpu int) uint64 {
 	return e.counts(cpu).Levels[0].Last
 }
 
-// Tick has a timer's interrupt output on a CPU, as often as each 20 us of its time, until the test ends
-// or stop is called. It takes the program "on_tick".
+// Tick outputs from a timer interrupt on a CPU, once per 20 us of its time, until the test ends or
+// stop is called. It needs the program "on_tick".
 func (e *Emitter) Tick(cpu int) (stop func()) {
 	e.t.Helper()
 	e.must(e.Aim(e.on, false))
@@ -139,8 +139,7 @@ func (e *Emitter) Ticks(cpu int) uint64 {
 	return e.counts(cpu).Sum().Sources[workload.Tick]
 }
 
-// Check decodes an emitted payload, padding included, and compares every byte of it with what was
-// output.
+// Check decodes an emitted payload, padding included, and compares every byte with the output.
 func Check(b []byte) (Payload, error) {
 	return checkLength(b, workload.Padded)
 }
@@ -158,5 +157,5 @@ func checkLength(b []byte, length func(int) int) (Payload, error) {
 	return p, err
 }
 
-// CheckHuge compares the whole words of a payload with what EmitHuge output.
+// CheckHuge compares the whole words of a payload with EmitHuge's output.
 func CheckHuge(b []byte) error { return workload.CheckBare(b) }

@@ -18,7 +18,7 @@ import (
 type Call struct {
 	name        string
 	number      uint32
-	arg         int    // an argument that tells it from others of that number:
+	arg         int    // the argument that distinguishes calls of that number:
 	mask, value uint32 // arg & mask == value; or all, if these are 0
 }
 
@@ -27,7 +27,7 @@ func (c Call) String() string { return c.name }
 // Kinds of calls.
 var (
 	CallPerfEventOpen = Call{name: "perf_event_open", number: unix.SYS_PERF_EVENT_OPEN}
-	CallMmapFile      = Call{name: "mmap of a file", number: unix.SYS_MMAP, arg: 4, mask: 1 << 31} // the descriptor is not negative
+	CallMmapFile      = Call{name: "mmap of a file", number: unix.SYS_MMAP, arg: 4, mask: 1 << 31} // descriptor >= 0
 	CallEpollCreate   = Call{name: "epoll_create1", number: unix.SYS_EPOLL_CREATE1}
 	CallEpollCtl      = Call{name: "epoll_ctl", number: unix.SYS_EPOLL_CTL}
 	CallDup           = Call{name: "fcntl(F_DUPFD_CLOEXEC)", number: unix.SYS_FCNTL, arg: 1, mask: ^uint32(0), value: unix.F_DUPFD_CLOEXEC}
@@ -45,15 +45,18 @@ func CallIoctl(request uint32, name string) Call {
 	return Call{name: "ioctl(" + name + ")", number: unix.SYS_IOCTL, arg: 1, mask: ^uint32(0), value: request}
 }
 
-// Fail runs f in a goroutine and thread of its own, and has those of its calls of a kind fail that it is told to, by their
-// numbers from 1 on: the kernel does nothing, and f gets the errno. It returns how many calls of that kind there were. C calls of f are
-// among them, those of goroutines that it starts are not.
+// Fail runs f in its own goroutine and thread. It fails those of f's calls of one kind that which
+// selects by number, from 1 on. The kernel does nothing for them, and f gets the errno. Fail
+// returns the number of calls of that kind. Calls from C code in f count; calls from goroutines
+// that f starts do not.
 //
-// It is by seccomp_unotify(2). Where that is not to be had, the test is skipped, or fails: see Require.
+// It uses seccomp_unotify(2). Where that is unavailable, the test is skipped, or fails: see
+// Require.
 func Fail(t testing.TB, call Call, errno syscall.Errno, which func(n int) bool, f func()) (calls int) {
 	t.Helper()
-	// The thread may be in a call that the runtime itself makes, and stopping the world, which the collector does, waits for that.
-	// But then the call waits for an answer, and whoever gives it for the world to go on.
+	// The thread may be in one of the runtime's own calls, which waits for an answer. The collector
+	// stops the world and would wait for that call, but the answering goroutine needs the world to
+	// run. So turn the collector off.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	if n := runtime.GOMAXPROCS(0); n < 2 {
 		runtime.GOMAXPROCS(2)
@@ -102,7 +105,8 @@ func unmet(t testing.TB, why string) {
 	t.Skip(why)
 }
 
-// filter makes calls of this thread wait for an answer, and returns the descriptor to read and answer them with.
+// filter makes calls of this thread wait for an answer, and returns the descriptor to read and
+// answer them with.
 func filter(call Call) (int, error) {
 	const ( // offsets in struct seccomp_data
 		number = 0
@@ -111,7 +115,7 @@ func filter(call Call) (int, error) {
 	load := func(offset int) unix.SockFilter {
 		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: uint32(offset)}
 	}
-	// unless skips instructions if what is loaded is not k.
+	// unless skips instructions if the loaded value is not k.
 	unless := func(k uint32, skip uint8) unix.SockFilter {
 		return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: skip, K: k}
 	}
@@ -171,7 +175,7 @@ func (s *supervisor) serve(listener, over int) error {
 		case fds[1].Revents != 0:
 			return nil
 		}
-		if err := s.answer(listener); err != nil && err != unix.EINTR && err != unix.ENOENT { // a signal has called the thread away
+		if err := s.answer(listener); err != nil && err != unix.EINTR && err != unix.ENOENT { // a signal
 			return fmt.Errorf("call %d: %w", s.calls+1, err)
 		}
 	}

@@ -36,7 +36,8 @@ type counterState struct {
 // CounterOptions say how to load a Counter.
 type CounterOptions struct {
 	Entries int // of the perf event array; 0: as many as there may be CPUs
-	// Nest loads programs that output within outputs, too. The test is skipped without what that takes.
+	// Nest also loads programs that output within outputs. The test is skipped if the machine
+	// cannot run them.
 	Nest bool
 }
 

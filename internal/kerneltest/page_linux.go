@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SlowPage is a page of memory that is not there when it is first read: who reads it, the kernel too, waits for Fill. It is by
-// userfaultfd(2).
+// SlowPage is a page of memory that is absent at first. A read of it, by the kernel too, blocks
+// until Fill. It uses userfaultfd(2).
 type SlowPage struct {
 	t    testing.TB
 	fd   int
@@ -31,7 +31,8 @@ const (
 	uffdioZeropage  = 0xc020aa04
 )
 
-// NewSlowPage makes one, which is gone when the test ends. Where that is not permitted, the test is skipped, or fails: see Require.
+// NewSlowPage makes a SlowPage, and removes it when the test ends. Where userfaultfd is not
+// permitted, the test is skipped, or fails: see Require.
 func NewSlowPage(t testing.TB) *SlowPage {
 	t.Helper()
 	fd, _, errno := unix.Syscall(unix.SYS_USERFAULTFD, unix.O_CLOEXEC, 0, 0)
@@ -43,7 +44,7 @@ func NewSlowPage(t testing.TB) *SlowPage {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		unix.Close(int(fd)) // who still waits reads zeros
+		unix.Close(int(fd)) // blocked readers get zeros
 		unix.Munmap(page)
 	})
 	start, size := uint64(uintptr(unsafe.Pointer(&page[0]))), uint64(len(page))
@@ -73,7 +74,7 @@ func (p *SlowPage) Wait() error {
 	}
 }
 
-// Fill lets those go on who wait.
+// Fill releases the blocked readers.
 func (p *SlowPage) Fill() {
 	p.t.Helper()
 	if err := p.fill(); err != nil {

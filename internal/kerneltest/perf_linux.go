@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PerfRecord has perf record what is output on these CPUs, until stop, which returns the CPU time that it took. perf's own perf events are put into
-// the map.
+// PerfRecord makes perf record the outputs on these CPUs, until stop, which returns the CPU time
+// that it took. It puts perf's own perf events into the map.
 func PerfRecord(t testing.TB, e *Emitter, path string, args ...string) (cpus []int, stop func() time.Duration) {
 	t.Helper()
 	args = append([]string{"record", "-q", "-a", "-e", "bpf-output/no-inherit=1,name=emitted/", "-o", path}, args...)
@@ -31,7 +31,7 @@ func PerfRecord(t testing.TB, e *Emitter, path string, args ...string) (cpus []i
 	}
 	for _, fd := range fds {
 		cpu, value := uint32(len(cpus)), uint32(fd)
-		if events.Update(unsafe.Pointer(&cpu), unsafe.Pointer(&value)) == nil { // the others are of perf's dummy event
+		if events.Update(unsafe.Pointer(&cpu), unsafe.Pointer(&value)) == nil { // others are dummies
 			cpus = append(cpus, int(cpu))
 		}
 	}
@@ -60,7 +60,8 @@ func PerfRecord(t testing.TB, e *Emitter, path string, args ...string) (cpus []i
 	}
 }
 
-// perfFDs are another process's perf events, in the order of their descriptors, once it has mapped them.
+// perfFDs returns another process's perf events, in the order of their descriptors, once it has
+// mapped them.
 func perfFDs(t testing.TB, pid int) (fds []int) {
 	t.Helper()
 	pidfd, err := unix.PidfdOpen(pid, 0)
@@ -70,7 +71,8 @@ func perfFDs(t testing.TB, pid int) (fds []int) {
 	defer unix.Close(pidfd)
 	dir := fmt.Sprintf("/proc/%d/fd", pid)
 	for ; ; time.Sleep(10 * time.Millisecond) {
-		// It has opened all by the time that it has mapped one. Before, it tries what the kernel can do with others.
+		// When the process has mapped one, it has opened all. Earlier descriptors only probe the
+		// kernel's features.
 		if m, _ := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid)); !bytes.Contains(m, []byte("perf_event")) {
 			continue
 		}

@@ -19,12 +19,12 @@ func Main(m *testing.M, main func()) {
 		main()
 		return
 	}
-	os.Setenv("GORACE", "atexit_sleep_ms=0") // with the race detector, each process would take a second to end
+	os.Setenv("GORACE", "atexit_sleep_ms=0") // else -race ends a process a second late
 	os.Exit(m.Run())
 }
 
-// Program is a command that runs the program in a process of its own. At the test's end it is killed, if it still runs. The package's
-// TestMain is Main.
+// Program returns a command that runs the program in its own process, and kills it when the test
+// ends. The package's TestMain must be Main.
 func Program(t testing.TB, args ...string) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe", args...)
 	cmd.Env = append(os.Environ(), programEnv+"=1")
@@ -47,8 +47,8 @@ func Unprivileged(t testing.TB, args ...string) {
 	}
 }
 
-// Until runs a command, ends it with Ctrl-C once enough has returned true for a line that it printed, and returns all its lines. It has
-// to exit with 0, and without a word on stderr.
+// Until runs a command, sends it Ctrl-C once enough has returned true for a printed line, and
+// returns all its lines. The command must exit with 0, and print nothing on stderr.
 func Until(t testing.TB, cmd *exec.Cmd, enough func(line string) bool) (lines []string) {
 	t.Helper()
 	var stderr strings.Builder
@@ -76,8 +76,8 @@ func Until(t testing.TB, cmd *exec.Cmd, enough func(line string) bool) (lines []
 	return lines
 }
 
-// Processes runs short-lived processes, one after the other, until the test ends, for programs that see them. It returns the file that
-// they execute.
+// Processes runs short-lived processes, one after the other, until the test ends. It returns the
+// file that they execute.
 func Processes(t testing.TB) (file string) {
 	t.Helper()
 	file = RequireCommand(t, "true")
@@ -89,7 +89,8 @@ func Processes(t testing.TB) (file string) {
 			select {
 			case <-quit:
 				return
-			case <-time.After(20 * time.Millisecond): // more switches of threads than that, and a slow machine cannot print them
+			// With shorter pauses, a slow machine cannot print all the thread switches.
+			case <-time.After(20 * time.Millisecond):
 			}
 		}
 	}()

@@ -1,5 +1,5 @@
-// Package kerneltest lets tests use the real kernel: it loads the workload, has it output on any CPU,
-// and checks what arrives. It is for tests only.
+// Package kerneltest lets tests use the real kernel: it loads the workload, outputs on any CPU, and
+// checks the events that arrive. It is for tests only.
 package kerneltest
 
 import (
@@ -34,7 +34,8 @@ func unable(t testing.TB, why string) {
 	t.Skip(why)
 }
 
-// RequireCommand returns the path of a program of somebody else's. If it is not installed, the test is skipped, or fails as with Require.
+// RequireCommand returns the path of an external program. If it is not installed, the test is
+// skipped, or fails as with Require.
 func RequireCommand(t testing.TB, name string) string {
 	t.Helper()
 	for _, file := range []string{name, "/usr/sbin/" + name} { // not in everybody's PATH
@@ -62,10 +63,11 @@ const (
 	capBPF      = 39
 )
 
-// Unmet lists what is missing for kernel tests to run.
+// Unmet lists the missing requirements of kernel tests.
 func Unmet() (unmet []string) {
 	var caps uint64
-	// Not /proc/self, the main thread: a test that gives up capabilities may do it on that one, and nobody uses it afterwards.
+	// Read this thread's status, not the main thread's (/proc/self): a test may give up
+	// capabilities on that one, and nobody uses it afterwards.
 	status, err := os.ReadFile("/proc/thread-self/status")
 	if err != nil {
 		return []string{fmt.Sprintf("not Linux, or no /proc: %v", err)}
@@ -92,8 +94,9 @@ func Unmet() (unmet []string) {
 	return unmet
 }
 
-// RequireLinux skips the test on kernels before major.minor, which have no `what`. Unlike Require it does so with RINGFOLD_REQUIRE_KERNEL=1 too:
-// no privilege or set-up would make this machine run it.
+// RequireLinux skips the test on kernels before major.minor, which lack the named feature. Unlike
+// Require it skips with RINGFOLD_REQUIRE_KERNEL=1 too: no privilege or set-up would make this
+// machine run it.
 func RequireLinux(t testing.TB, major, minor int, what string) {
 	t.Helper()
 	if !AtLeast(t, major, minor) {
@@ -101,8 +104,8 @@ func RequireLinux(t testing.TB, major, minor int, what string) {
 	}
 }
 
-// RequireCPUs skips the test if fewer than n CPUs are online, or this process may run on fewer, with RINGFOLD_REQUIRE_KERNEL=1 too. why
-// is the rest of "needs n CPUs online".
+// RequireCPUs skips the test if fewer than n CPUs are online or usable by this process, with
+// RINGFOLD_REQUIRE_KERNEL=1 too. why is the rest of "needs n CPUs online".
 func RequireCPUs(t testing.TB, n int, why string) {
 	t.Helper()
 	online, err := cpulist.Online(cpulist.Dir)
@@ -117,7 +120,8 @@ func RequireCPUs(t testing.TB, n int, why string) {
 	}
 }
 
-// AtLeast reports whether the kernel is Linux major.minor or newer, for tests of which only a part takes that.
+// AtLeast reports whether the kernel is Linux major.minor or newer, for tests of which only a part
+// needs it.
 func AtLeast(t testing.TB, major, minor int) bool {
 	t.Helper()
 	var gotMajor, gotMinor int

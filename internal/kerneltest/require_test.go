@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What a machine can never run is skipped, not failed, where kernel tests are required.
+// Tests that a machine can never run are skipped, not failed, where kernel tests are required.
 func TestRequireMachine(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("Linux alone has a release to compare")

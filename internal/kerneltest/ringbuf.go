@@ -26,25 +26,25 @@ const (
 // StampedSize is the size of the payloads of RingEmit.Stamped and Hold.
 const StampedSize = workload.StampedSize
 
-// RingEmitter is the loaded workload with BPF ring buffers: a shared one, and shards in an array and in
-// a hash of maps, empty at first.
+// RingEmitter is the loaded workload with BPF ring buffers: a shared one, and shards in an array
+// and in a hash of maps, empty at first.
 type RingEmitter struct{ *Emitter }
 
 // RingOptions say how to load a RingEmitter.
 type RingOptions struct {
 	Bytes  int // of the shared ring buffer; 0: 64 KiB
 	Shards int // entries of the array of shards, and of the hash of groups; 0: 8
-	// Hold loads the program that holds a record. The test is skipped without what that takes.
+	// Hold loads the program that holds a record. The test is skipped if the machine cannot run it.
 	Hold bool
 	// Interrupt loads the program of Tick.
 	Interrupt bool
 }
 
-// RingEmit is what to output, and where.
+// RingEmit says how many records to output, and where.
 type RingEmit struct {
 	Count, Size int
 	Flags       uint64 // of bpf_ringbuf_output
-	To          string // "shared", "shard" (that of the CPU, in an array), "group" (that of CPU/2, in a hash with keys of 8 bytes); "": shared
+	To          string // "shared" or "", "shard" (by CPU, array), "group" (by CPU/2, hash, 8-byte keys)
 	Stamped     bool   // reserve StampedSize bytes in the shared one and stamp them, instead
 	Every       int    // of these, discard those whose number is a multiple of it; 0: none
 }
@@ -74,7 +74,7 @@ func (e *RingEmitter) ShardsFD() int { return e.FD(workload.Shards) }
 // GroupsFD is the hash of shards.
 func (e *RingEmitter) GroupsFD() int { return e.FD(workload.Groups) }
 
-// LossesFD is the map that perfbuf_ringbuf.h counts in what the shared one loses.
+// LossesFD is the map in which perfbuf_ringbuf.h counts the shared ring buffer's losses.
 func (e *RingEmitter) LossesFD() int { return e.Programs.LossesFD(workload.Shared) }
 
 // ShardLossesFD is that of shards and groups.
@@ -103,8 +103,8 @@ func (e *RingEmitter) SetGroup(group, fd int) {
 	e.must(e.Programs.SetShard(workload.Groups, group, fd))
 }
 
-// Emit outputs on a CPU. It may be called from any goroutine, but for different CPUs only at the same
-// time. That outputs are refused is not an error of the test.
+// Emit outputs on a CPU. It may be called from any goroutine, but concurrently only for different
+// CPUs. A refused output is not an error of the test.
 func (e *RingEmitter) Emit(cpu int, what RingEmit) {
 	e.t.Helper()
 	output := e.Output
@@ -117,8 +117,8 @@ func (e *RingEmitter) Emit(cpu int, what RingEmit) {
 	}
 }
 
-// EmitCopy outputs a stamped copy of StampedSize bytes to the shared ring buffer, and returns what that
-// did: nil or an errno.
+// EmitCopy outputs a stamped copy of StampedSize bytes to the shared ring buffer, and returns the
+// result: nil or an errno.
 func (e *RingEmitter) EmitCopy(cpu int) error { return e.StampedCopy(cpu) }
 
 // Discarded is how many records a CPU has reserved and discarded, which are among those attempted.
@@ -127,8 +127,9 @@ func (e *RingEmitter) Discarded(cpu int) uint64 {
 	return e.counts(cpu).Sum().Discarded
 }
 
-// Hold reserves a record in the shared ring buffer and stamps it, on some CPU, and returns when that is
-// done. The record stays busy until release is called, which returns when it is committed, or discarded.
+// Hold reserves a record in the shared ring buffer and stamps it, on some CPU, and returns when
+// that is done. The record stays busy until release is called, which returns when it is committed,
+// or discarded.
 func (e *RingEmitter) Hold(discard bool) (release func()) {
 	e.t.Helper()
 	page := NewSlowPage(e.t)

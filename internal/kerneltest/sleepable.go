@@ -23,8 +23,8 @@ type Programs struct {
 	module *libbpfgo.Module
 }
 
-// LoadPrograms loads these and no others, in the order of the source, with maps of their own, and unloads them when the test ends.
-// If the kernel refuses one, the error has the verifier's words.
+// LoadPrograms loads only these programs, in the order of the source, with their own maps, and
+// unloads them when the test ends. If the kernel refuses one, the error has the verifier's words.
 func LoadPrograms(t testing.TB, names ...string) (*Programs, error) {
 	t.Helper()
 	Require(t)
@@ -46,7 +46,7 @@ func LoadPrograms(t testing.TB, names ...string) (*Programs, error) {
 	return p, nil
 }
 
-// warnings calls f and returns what libbpf warned of meanwhile, in the place of printing it.
+// warnings calls f and returns libbpf's warnings meanwhile instead of printing them.
 func warnings(f func() error) (string, error) {
 	var said strings.Builder
 	libbpfgo.SetLoggerCbs(libbpfgo.Callbacks{Log: func(level int, msg string) {
@@ -102,7 +102,8 @@ func (p *Programs) ShowArray() {
 	}
 }
 
-// Run runs a program whose context is a number, where it has one, and returns the error of its output. It may be called from any goroutine.
+// Run runs a program, with a number as its context if it has one, and returns the error of its
+// output. It may be called from any goroutine.
 func (p *Programs) Run(name string, arg uint64) error {
 	prog, err := p.module.GetProgram(name)
 	if err != nil {
