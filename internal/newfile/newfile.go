@@ -1,9 +1,9 @@
-// Package newfile makes files that take the place of others: recordings, snapshots, traces.
+// Package newfile makes files that replace others: recordings, snapshots, traces.
 //
-// A name that others may write to as well, in /tmp for example, can be prepared: by a link to a file
-// of ours, or by a file that somebody else owns and reads. So a [File] is always made anew, with mode
-// 0600, under a name that nobody knows before. [File.Keep] gives it the name that was asked for. What
-// had this name becomes name.old, as with perf record.
+// In a directory that others may write to, such as /tmp, somebody can prepare the name: as a link
+// to a file of the user's, or as a file that somebody else owns and reads. So a [File] is always
+// new, with mode 0600, under an unpredictable name. [File.Keep] gives it the requested name. A file
+// of that name becomes name.old, as with perf record.
 package newfile
 
 import (
@@ -23,9 +23,9 @@ type File struct {
 	path string // that it is to have; empty if it has it
 }
 
-// Create makes a file next to path, for Keep to give it that name. The device or open file that a path
-// such as /dev/null or /dev/stdout names is opened as it is. Create refuses to replace what is neither
-// a regular file nor a symbolic link. Errors name the path.
+// Create makes a file next to path, for Keep to give it that name. It opens the device or open file
+// that a path such as /dev/null or /dev/stdout names as it is. Create refuses to replace anything
+// but a regular file or a symbolic link. Errors name the path.
 func Create(path string) (*File, error) {
 	if Special(path) {
 		f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
@@ -37,7 +37,7 @@ func Create(path string) (*File, error) {
 	case err == nil && st.Mode()&^os.ModeSymlink&os.ModeType != 0:
 		return nil, fmt.Errorf("%s is not a regular file: choose another name, or write to it as a stream (stdout, perfdata.NewRecorder)", path)
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".part*") // with O_EXCL, and mode 0600
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".part*") // O_EXCL, 0600
 	var failed *fs.PathError
 	if errors.As(err, &failed) {
 		failed.Path = path
@@ -52,8 +52,8 @@ func named(f *os.File, path string, err error) (*File, error) {
 	return &File{f, path}, nil
 }
 
-// Special reports whether a path names a device, or an open file such as /dev/stdout. Only links in the
-// system's own directories count: others may be anybody's.
+// Special reports whether a path names a device, or an open file such as /dev/stdout. Only links in
+// the system's own directories count: others may be anybody's.
 func Special(path string) bool {
 	st, err := os.Lstat(path)
 	if err != nil {
@@ -67,8 +67,8 @@ func Special(path string) bool {
 	return err == nil && (dir == "/dev" || dir == "/dev/fd" || strings.HasPrefix(dir, "/proc/"))
 }
 
-// Keep gives the file its name. What had the name becomes name.old, unless it is an empty file; an older
-// name.old is removed. After an error, the file still has the name of before.
+// Keep gives the file its name. A file of that name becomes name.old, unless it is empty; Keep
+// removes an older name.old. After an error, the file still has its previous name.
 func (f *File) Keep() error {
 	if f.path == "" {
 		return nil
@@ -107,8 +107,8 @@ func Check(path string) error {
 	return errors.Join(err, f.Discard())
 }
 
-// Clash reports why one must not write to a path while others are read and written: a file would be
-// replaced that is one of them, by whatever name or hard link, or would become the old one.
+// Clash reports why a path must not be written while others are read and written: the write would
+// replace one of them, under any name or hard link, or make it the old one.
 func Clash(path string, read, written []string) error {
 	for _, other := range read {
 		if Same(path, other) {
@@ -128,7 +128,8 @@ func Clash(path string, read, written []string) error {
 
 func old(path string) string { return path + ".old" }
 
-// Same reports whether two paths mean one file, or will once there is one. Devices take what several write.
+// Same reports whether two paths mean one file, or will once it exists. Devices may have several
+// writers.
 func Same(a, b string) bool {
 	x, errX := os.Stat(a)
 	y, errY := os.Stat(b)
@@ -161,8 +162,8 @@ func Series(path string) (numbers []int) {
 	return numbers
 }
 
-// CreateNumbered makes a file of a series, with a number above that of the last and of all that there
-// are. It has its name at once, as nothing is replaced.
+// CreateNumbered makes a file of a series, numbered above last and all existing files. It has its
+// name at once, because it replaces nothing.
 func CreateNumbered(path string, last int) (_ *File, n int, err error) {
 	if numbers := Series(path); len(numbers) > 0 {
 		last = max(last, numbers[len(numbers)-1])

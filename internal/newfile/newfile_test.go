@@ -45,7 +45,7 @@ func names(t *testing.T, dir string) (all []string) {
 	return all
 }
 
-// Whatever is prepared at a path, the file is a new one, and what was there is the old one.
+// The file at a path is always new, and the previous one becomes the old one.
 func TestKeep(t *testing.T) {
 	for what, prepare := range map[string]func(t *testing.T, path, victim string){
 		"nothing":         func(*testing.T, string, string) {},
@@ -99,7 +99,7 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// What somebody makes at the path meanwhile is kept, too, unless it is an empty file.
+// Keep also preserves a file that somebody makes at the path meanwhile, unless it is empty.
 func TestKeepMeanwhile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.data")
 	f, err := Create(path)
@@ -112,7 +112,7 @@ func TestKeepMeanwhile(t *testing.T) {
 	require.Equal(t, fs.ModeNamedPipe, old.Mode().Type())
 }
 
-// What is discarded, or only checked, leaves no trace.
+// Discarded or checked files leave no trace.
 func TestDiscard(t *testing.T) {
 	dir := t.TempDir()
 	path := write(t, filepath.Join(dir, "x.data"), "before")
@@ -155,7 +155,8 @@ func TestRefuses(t *testing.T) {
 	require.Equal(t, []string{"fifo"}, names(t, dir))
 }
 
-// Devices and open files are written to as they are, and links to these only where nobody else makes them.
+// Devices and open files are written to as they are, and links to these only where nobody else
+// makes them.
 func TestSpecial(t *testing.T) {
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
@@ -179,7 +180,7 @@ func TestSpecial(t *testing.T) {
 	file, err := os.Create(filepath.Join(t.TempDir(), "stdout"))
 	require.NoError(t, err)
 	defer file.Close()
-	for range 2 { // what is there stays
+	for range 2 { // existing files stay
 		f, err := Create(fmt.Sprint("/proc/self/fd/", file.Fd()))
 		require.NoError(t, err)
 		_, err = f.WriteString("x")
@@ -197,7 +198,7 @@ func TestSpecial(t *testing.T) {
 	require.True(t, Special("stdout"))
 }
 
-// A file that is read or written too is found, whatever it is called.
+// Clash finds a file that is also read or written, under any name.
 func TestClash(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
@@ -260,7 +261,7 @@ func TestSeries(t *testing.T) {
 	}
 }
 
-// Those who make a series together get a file each.
+// Concurrent writers of one series get a file each.
 func TestSeriesOfSeveral(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.data")
 	const writers, each = 4, 100
