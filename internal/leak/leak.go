@@ -1,4 +1,5 @@
-// Package leak finds what tests leave behind in their process: goroutines, file descriptors, mappings of perf events and BPF maps, threads.
+// Package leak finds resources that tests leave behind in their process: goroutines, file
+// descriptors, mappings of perf events and BPF maps, threads.
 package leak
 
 import (
@@ -12,14 +13,16 @@ import (
 	"time"
 )
 
-// between is the time from one look to the next, at least, and patience how many looks something may take to go away by itself.
-// Closed readers take a second at most to settle their counts. Looks are counted, not the time: on a machine that stops for a while,
-// or is slow, what is to go away has had no time either. Only a leak takes that many, and after the first one there are fewer.
+// between is the least time from one look to the next. patience is the number of looks after which
+// something still present is a leak. Closed readers need at most a second to settle their counts.
+// Looks are counted, not time: on a slow or paused machine, cleanup has had no time either. Only a
+// leak takes that many looks, and after the first leak there are fewer.
 const between = 5 * time.Millisecond
 
 var patience = int(20 * time.Second / between)
 
-// Main runs a package's tests, and ends the process. If they pass and leave something behind, it says what, and fails.
+// Main runs a package's tests, and ends the process. If they pass and leave something behind, it
+// reports that, and fails.
 func Main(m *testing.M) {
 	before := take()
 	code := m.Run()
@@ -38,8 +41,8 @@ func report(w io.Writer, left []string) (code int) {
 	return 1
 }
 
-// Check has a test fail if it leaves more behind, when it ends, than there is now. It is for tests that do not run in parallel with
-// others. What is cleaned up after the call, by t.Cleanup, has to be set up after it.
+// Check fails the test if more is left when it ends than at the call. Use it in tests that do not
+// run in parallel. Register its cleanups (t.Cleanup) after this call.
 func Check(t testing.TB) {
 	t.Helper()
 	before := take()
@@ -54,10 +57,10 @@ func Check(t testing.TB) {
 	})
 }
 
-// wait waits until everything that is new is gone, and returns what is not after one look and so many more.
+// wait waits until everything new is gone. It returns the rest after one look and so many more.
 func (before *snapshot) wait(more int) (left []string) {
 	for ; ; more-- {
-		runtime.GC() // what is cleaned up when it becomes unreachable
+		runtime.GC() // runs cleanups of unreachable objects
 		if left = take().beyond(before); len(left) == 0 || more <= 0 {
 			return left
 		}

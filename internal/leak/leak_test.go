@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { Main(m) }
 
-// leaks leaks something, and requires that it is found, and that nothing is when it is gone.
+// leaks leaks something, and requires that Check finds it, and finds nothing after undo.
 func leaks(t *testing.T, what string, leak func() (undo func())) {
 	t.Helper()
 	before := take()
@@ -55,7 +55,7 @@ func TestFile(t *testing.T) {
 	})
 }
 
-// What the garbage collector cleans up is no leak.
+// Memory that the garbage collector cleans up is no leak.
 func TestCollected(t *testing.T) {
 	before := take()
 	func() {

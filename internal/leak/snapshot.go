@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// snapshot is what there is in the process at a moment. What /proc does not tell is missing.
+// snapshot records the process's resources at one moment, as far as /proc shows them.
 type snapshot struct {
 	goroutines map[string]string // stacks by number
-	files      map[string]bool   // descriptors, with what they refer to
+	files      map[string]bool   // descriptors, with their targets
 	mappings   map[string]bool   // of perf events and BPF maps
 	threads    int
 }
@@ -27,7 +27,7 @@ func take() *snapshot {
 	return s
 }
 
-// beyond returns what there is more than before.
+// beyond returns the resources that before does not have.
 func (s *snapshot) beyond(before *snapshot) (more []string) {
 	for _, id := range slices.Sorted(maps.Keys(s.goroutines)) {
 		if _, old := before.goroutines[id]; !old {
@@ -50,7 +50,8 @@ func (s *snapshot) beyond(before *snapshot) (more []string) {
 	return more
 }
 
-// spareThreads is how many threads the runtime may keep: for each CPU, and for each call that has ever blocked at the same time.
+// spareThreads is the number of threads that the runtime may keep: one per CPU, and one per call
+// that has ever blocked at the same time.
 func spareThreads() int { return 100 + 4*runtime.NumCPU() }
 
 // goroutines returns the stacks of those that tests may have started.
@@ -65,7 +66,7 @@ func goroutines() map[string]string {
 	for stack := range strings.SplitSeq(strings.TrimSpace(string(buf[:n])), "\n\n") {
 		id, _, _ := strings.Cut(stack, " [") // goroutine 7 [chan receive]:
 		switch {
-		case strings.Contains(stack, "os/signal.loop("): // stays once somebody has asked for signals
+		case strings.Contains(stack, "os/signal.loop("): // stays once started
 		case strings.Contains(stack, "created by runtime."): // serves finalizers and cleanups
 		default:
 			all[id] = stack
