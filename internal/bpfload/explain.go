@@ -1,6 +1,7 @@
 //go:build cgo
 
-// Package bpfload says why a BPF program of an example or of the tool does not load, and what to do about it.
+// Package bpfload explains why a BPF program of an example or of the tool does not load, and
+// suggests remedies.
 package bpfload
 
 import (
@@ -16,13 +17,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Listen keeps libbpf's warnings from the terminal, and for Explain. It is for before a module is opened.
+// Listen keeps libbpf's warnings from the terminal, and saves them for Explain. Call it before
+// opening a module.
 func Listen() {
 	warnings.reset()
 	libbpfgo.SetLoggerCbs(libbpfgo.Callbacks{Log: warnings.log})
 }
 
-// Error is why programs do not load or attach, and what the user can do about it.
+// Error is a failure to load or attach programs, with advice for the user.
 type Error struct {
 	Err error  // the cause
 	Fix string // a sentence without its full stop
@@ -33,8 +35,8 @@ func (e *Error) Error() string { return fmt.Sprintf("%v: %s", e.Err, e.Fix) }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Explain says what the user can do about a failure to load or attach programs, as an [Error], or else what libbpf has said since
-// Listen.
+// Explain turns a failure to load or attach programs into an [Error] with advice for the user.
+// Without known advice, it adds libbpf's warnings since Listen.
 func Explain(err error) error {
 	if missing := missingCaps(); len(missing) > 0 && errors.Is(err, fs.ErrPermission) {
 		program, _ := os.Executable() // setcap wants a path
@@ -84,7 +86,7 @@ func missingCaps() (names []string) {
 	return names
 }
 
-// warnings keeps what libbpf warns of, for those who get an error that needs it.
+// warnings keeps libbpf's warnings for errors that need them.
 var warnings logger
 
 type logger struct {
