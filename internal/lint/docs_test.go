@@ -23,8 +23,8 @@ func documents(t *testing.T) map[string]string {
 	return all
 }
 
-// Go in documents is part of a file that is compiled, whatever the indentation. "..." stands for lines left out, and a block that
-// begins in a later line than another of its page may continue it.
+// Go in documents is part of a compiled file, in any indentation. "..." stands for lines left out.
+// A block that begins in a later line than another of its page may continue it.
 func TestGoInDocuments(t *testing.T) {
 	var sources []string
 	for _, file := range goFiles(t) {
@@ -113,7 +113,7 @@ func TestReadmeIsShort(t *testing.T) {
 	require.LessOrEqual(t, strings.Count(string(text), "\n"), 130)
 }
 
-// What documents say of make, its targets are.
+// make targets that documents mention exist.
 func TestMakeInDocuments(t *testing.T) {
 	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
 	require.NoError(t, err)

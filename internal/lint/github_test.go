@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What GitHub reads is YAML with the keys that it wants: nobody else would notice a form that is not shown. Workflows have a linter
-// of their own, in `make lint`.
+// GitHub's files are YAML with the keys that GitHub requires. GitHub silently hides an invalid
+// form. Workflows have their own linter, in `make lint`.
 func TestGitHubFiles(t *testing.T) {
 	wanted := map[string][]string{
 		"dependabot.yml": {"version", "updates"},
@@ -48,7 +48,8 @@ func TestGitHubFiles(t *testing.T) {
 	require.GreaterOrEqual(t, files, 6)
 }
 
-// checkForm holds a form to what GitHub refuses it for: fields without a label, or with an id twice.
+// checkForm checks a form for faults that GitHub refuses: fields without a label, or with an id
+// twice.
 func checkForm(t *testing.T, path string, body any) {
 	fields, _ := body.([]any)
 	ids := map[any]bool{}

@@ -72,12 +72,12 @@ func Sum(b *perfbuf.Batch) (n uint64) {
 }
 `
 
-// compilerSays is what the compiler says of its optimizations in these packages or files: "file: what", without
-// positions in the file.
+// compilerSays returns the compiler's optimization messages for these packages or files: "file:
+// message", without positions in the file.
 func compilerSays(t *testing.T, packages ...string) map[string]bool {
 	build := exec.Command("go", append([]string{"build", "-gcflags=-m"}, packages...)...)
 	build.Dir = root
-	out, err := build.CombinedOutput() // the build cache keeps what the compiler says
+	out, err := build.CombinedOutput() // the build cache keeps these messages
 	require.NoError(t, err, string(out))
 	said := map[string]bool{}
 	for line := range strings.Lines(string(out)) {

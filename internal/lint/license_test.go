@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The kernel hands some helpers to programs under the GPL only, so BPF sources have two licenses, and say so: to readers, and to the kernel.
+// The kernel offers some helpers only to GPL programs. So BPF sources have two licenses, and state
+// them for readers and for the kernel.
 func TestLicensesOfBPFSources(t *testing.T) {
 	identifier := regexp.MustCompile(`(?m)^(?://|/\*) SPDX-License-Identifier: (.*?)(?: \*/)?$`)
 	section := regexp.MustCompile(`SEC\("license"\) = "(.*)"`)
@@ -32,7 +33,7 @@ func TestLicensesOfBPFSources(t *testing.T) {
 	require.Greater(t, sources, 10)
 }
 
-// The texts of these licenses are here, under their SPDX names, and LICENSE is the one for all the rest.
+// These licenses are here, under their SPDX names. LICENSE covers all the rest.
 func TestLicenseTexts(t *testing.T) {
 	read := func(name string) string {
 		text, err := os.ReadFile(filepath.Join(root, name))

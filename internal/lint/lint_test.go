@@ -62,7 +62,7 @@ var mayImport = map[string][]string{
 	"perfbuf/perfbuftest": {module + "perfbuf", module + "internal/kernel", module + "internal/ringtest"},
 }
 
-// free to import what they like: nothing imports them.
+// free to import anything: nothing imports them.
 var free = []string{"bench", "cmd", "conformance", "examples", "scripts"}
 
 func TestDependencies(t *testing.T) {
@@ -137,7 +137,8 @@ func goFiles(t *testing.T) (files []string) {
 	return files
 }
 
-// CLOCK_MONOTONIC is another clock than that of events in a time namespace, so perfbuf.Now reads it for all.
+// In a time namespace, CLOCK_MONOTONIC differs from the clock of events. So only perfbuf.Now reads
+// it.
 func TestOneReadsTheClock(t *testing.T) {
 	for _, file := range goFiles(t) {
 		switch {
@@ -151,8 +152,8 @@ func TestOneReadsTheClock(t *testing.T) {
 	}
 }
 
-// Whoever uses the library builds neither libbpfgo nor testify: only its tests and examples do. make demo fetches none of the modules of
-// the tool's other commands.
+// Users of the library build neither libbpfgo nor testify: only its tests and examples do. make
+// demo fetches none of the modules of the tool's other commands.
 func TestWithout(t *testing.T) {
 	for _, c := range []struct {
 		module, packages string
@@ -170,7 +171,8 @@ func TestWithout(t *testing.T) {
 	}
 }
 
-// A 32-bit program is told that it cannot have a Reader. No C compiler is needed to run such a test, but a processor and a kernel that do.
+// A 32-bit program gets an error instead of a Reader. This test needs no C compiler, but a
+// processor and a kernel that run 32-bit programs.
 func TestRefuses32Bit(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("386 programs run on amd64")
