@@ -11,8 +11,8 @@ import (
 // Dir is sysfs's directory of CPUs.
 const Dir = "/sys/devices/system/cpu/"
 
-// Online returns the numbers of the CPUs that are online now, in order: the kernel's cpu_online_mask, whose
-// bits num_online_cpus counts. dir is Dir, but for tests.
+// Online returns the numbers of the CPUs that are online now, in order: the kernel's
+// cpu_online_mask, whose bits num_online_cpus counts. dir is Dir, except in tests.
 func Online(dir string) ([]int, error) { return read(dir, "online") }
 
 // Possible returns the numbers of the CPUs that may ever come online, in order.
