@@ -5,8 +5,8 @@ import "runtime/debug"
 
 const modulePath = "github.com/ringfold/ringfold"
 
-// Of finds this module's version, given what debug.ReadBuildInfo returns. It is "(devel)" in a test, or for one that replaces it by
-// a directory.
+// Of finds this module's version, given the results of debug.ReadBuildInfo. It is "(devel)" in a
+// test, or if a directory replaces the module.
 func Of(b *debug.BuildInfo, ok bool) string {
 	if !ok {
 		return "(unknown version)"
