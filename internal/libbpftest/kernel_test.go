@@ -25,7 +25,7 @@ func open(t *testing.T, p *program) (r *perfbuf.Reader, cpus []int) {
 	return r, cpus
 }
 
-// numbers reads what is in the rings, and returns the numbers of each CPU's samples and how many it lost.
+// numbers reads the rings, and returns the numbers of each CPU's samples, and its losses.
 func numbers(t *testing.T, r *perfbuf.Reader) (got map[int][]uint64, lost map[int]uint64) {
 	t.Helper()
 	got, lost = map[int][]uint64{}, map[int]uint64{}
@@ -51,7 +51,8 @@ func numbers(t *testing.T, r *perfbuf.Reader) (got map[int][]uint64, lost map[in
 	return got, lost
 }
 
-// Every output arrives, from every CPU, over several laps of the rings; after Close there are no rings.
+// Every output arrives, from every CPU, over several laps of the rings; after Close there are no
+// rings.
 func TestKernelRead(t *testing.T) {
 	p := load(t)
 	r, cpus := open(t, p)
@@ -77,7 +78,7 @@ func TestKernelRead(t *testing.T) {
 	}
 }
 
-// What finds a ring full is refused, and reported as lost with the next output that is not.
+// An output to a full ring is refused, and reported as lost with the next output that fits.
 func TestKernelLost(t *testing.T) {
 	p := load(t)
 	r, cpus := open(t, p)
@@ -100,8 +101,8 @@ func TestKernelLost(t *testing.T) {
 	require.Equal(t, map[int]uint64{cpu: refused}, lost)
 }
 
-// A stream in exact mode delivers what was output in turns on all CPUs in that order, and ends complete. Its grace periods come
-// from maps that libbpf makes.
+// A stream in exact mode delivers outputs made in turns on all CPUs in that order, and ends
+// complete. Its grace periods come from maps that libbpf makes.
 func TestKernelExact(t *testing.T) {
 	p := load(t)
 	r, cpus := open(t, p)

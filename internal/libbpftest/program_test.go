@@ -22,7 +22,7 @@ type program struct {
 	fd, ary int
 }
 
-// payload is what the program outputs: the number that run was given, and the CPU that it ran on.
+// payload is the program's output: the number that run was given, and its CPU.
 type payload struct{ Number, CPU uint64 }
 
 // instruction is struct bpf_insn.
@@ -77,7 +77,7 @@ func instructions(array int) []instruction {
 	}
 }
 
-// bpf is the system call. What attr points to is to be pinned.
+// bpf is the system call. The memory that attr points to must be pinned.
 func bpf(cmd int, attr unsafe.Pointer, size uintptr) (int, error) {
 	r, _, errno := unix.Syscall(unix.SYS_BPF, uintptr(cmd), uintptr(attr), size)
 	if errno != 0 {
@@ -86,8 +86,8 @@ func bpf(cmd int, attr unsafe.Pointer, size uintptr) (int, error) {
 	return int(r), nil
 }
 
-// load makes the array and loads the program. Without the privilege for that, the test is skipped, or fails where
-// RINGFOLD_REQUIRE_KERNEL=1.
+// load makes the array and loads the program. Without the privilege for that, the test is skipped,
+// or fails where RINGFOLD_REQUIRE_KERNEL=1.
 func load(t *testing.T) *program {
 	t.Helper()
 	cpus, err := cpulist.Possible(cpulist.Dir)
