@@ -1,4 +1,5 @@
-// Package cilium tests that ringfold reads what cilium/ebpf has loaded. It is a module of its own, for that dependency.
+// Package cilium tests that ringfold reads maps that cilium/ebpf has loaded. It is a module of its
+// own, to keep that dependency separate.
 package cilium
 
 import (
@@ -100,7 +101,7 @@ func TestOrdered(t *testing.T) {
 	require.EqualValues(t, next, r.Stats().Total().Samples)
 }
 
-// What cilium/ebpf does with its own descriptor does not matter to a reader: the map's entries stay.
+// cilium/ebpf may close its own descriptor: the map's entries stay.
 func TestMapClosed(t *testing.T) {
 	c := load(t)
 	r, err := perfbuf.Open(c.Maps["events"].FD(), perfbuf.Options{})
@@ -177,7 +178,7 @@ func TestDocs(t *testing.T) {
 	require.Contains(t, string(docs), "```go\n// maps is "+adapter)
 }
 
-// A reader of cilium/ebpf's that has come after ringfold's keeps the map when that one closes, which knows that it has lost the map.
+// A later cilium/ebpf reader keeps the map when ringfold's closes, which reports the loss.
 func TestOlderThanCilium(t *testing.T) {
 	c := load(t)
 	old, err := perfbuf.Open(c.Maps["events"].FD(), perfbuf.Options{})
