@@ -13,8 +13,9 @@ import (
 	"github.com/ringfold/ringfold/perfbuf/perfdata"
 )
 
-// What an event of 64 bytes costs that has a number, two ids and a name, like those of processes: ns/op, and bytes of the file. It is recorded in pieces
-// of 1 MiB, and in pieces of 8 KiB, as of a stream with few events in each pass.
+// The cost of an event of 64 bytes with a number, two ids and a name, like those of processes:
+// ns/op, and bytes of the file. It is recorded in pieces of 1 MiB, and in pieces of 8 KiB, as of a
+// stream with few events in each pass.
 func BenchmarkRecord(b *testing.B) {
 	names := []string{"/bin/sh", "/usr/bin/python3", "kworker/0:1", "containerd-shim", "/usr/lib/systemd/systemd", "sshd", "postgres", "make"}
 	for _, piece := range []int{1 << 20, 8 << 10} {

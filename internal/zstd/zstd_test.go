@@ -1,4 +1,5 @@
-// Package zstd tests recordings that are compressed. It is a module of its own, for the package that compresses them.
+// Package zstd tests compressed recordings. It is a module of its own, to keep the compressor's
+// dependency separate.
 package zstd
 
 import (
@@ -38,7 +39,8 @@ func decoder(t testing.TB) *zstd.Decoder {
 	return dec
 }
 
-// load records numbered events, of which every third does not compress, and a loss. It flushes after each of flush events.
+// load records numbered events, of which every third does not compress, and a loss. It flushes
+// after each of flush events.
 func load(t testing.TB, rec *perfdata.Recorder, n, flush int) {
 	k := perfbuftest.New(perfbuftest.Options{})
 	r, err := k.Open(perfbuf.Options{RingBytes: 64 << 10})
@@ -74,7 +76,7 @@ func unordered(t testing.TB, r *perfbuf.Reader) *perfbuf.Stream {
 	return s
 }
 
-// replayed is what a file has, and how it ends.
+// replayed returns a file's records and the error at its end.
 func replayed(t testing.TB, path string) (recs []perfbuf.Record, err error) {
 	r, err := perfdata.Open(path, perfdata.ReplayOptions{Decompress: decoder(t), Event: "output"})
 	require.NoError(t, err)
@@ -101,12 +103,13 @@ func perf(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// script is what perf script says of a file's records.
+// script returns perf script's output for a file.
 func script(t *testing.T, path string) string {
 	return perf(t, "script", "-i", path, "-F", "cpu,time,event,bpf-output", "--ns", "--show-lost-events")
 }
 
-// A compressed recording has what one that is not has, for perf and for replays; also one that was not closed, and a pipe's.
+// A compressed recording has the same records as an uncompressed one, for perf and for replays. So
+// do an unclosed one and a pipe's.
 func TestSame(t *testing.T) {
 	for _, flush := range []int{1, 100, 1 << 30} {
 		n := 5000
@@ -189,7 +192,8 @@ func TestRotation(t *testing.T) {
 	require.EqualValues(t, 50_000, n)
 }
 
-// Of a file that was cut anywhere, or has a wrong byte, there is what comes before, and an error.
+// A file that was cut anywhere, or has a wrong byte, yields the records before that point, and an
+// error.
 func TestDamaged(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "perf.data")
 	rec, err := perfdata.Create(path, perfdata.Options{Compress: encoder(t)})
