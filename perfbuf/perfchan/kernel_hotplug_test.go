@@ -46,7 +46,8 @@ func hotCPUs(t *testing.T) (cold, hot []int) {
 	return cpus[:n], cpus[n:]
 }
 
-// A CPU that comes gets a ring, one that comes back goes on, as in package perfbuf: these are rings that perf_buffer__new has set up.
+// A new CPU gets a ring, and a returning one keeps its ring, as in package perfbuf. Here
+// perf_buffer__new has set up the rings.
 func TestKernelHotplugChannels(t *testing.T) {
 	e := kerneltest.Load(t)
 	cold, hot := hotCPUs(t)

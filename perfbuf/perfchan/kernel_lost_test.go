@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sumLost receives losses until the channel is closed, and then tells how many.
+// sumLost receives losses until the channel is closed, and then returns their sum.
 func sumLost(lost <-chan uint64) (sum func() uint64) {
 	total, done := uint64(0), make(chan struct{})
 	go func() {
@@ -25,7 +25,7 @@ func sumLost(lost <-chan uint64) (sum func() uint64) {
 	return func() uint64 { <-done; return total }
 }
 
-// What comes through the channel of losses adds up to all of them, to those too that no record has reported.
+// The channel of losses adds up to all losses, including those that no record has reported.
 func TestKernelChannelsFinalLosses(t *testing.T) {
 	kerneltest.RequireLinux(t, 6, 0, "PERF_FORMAT_LOST")
 	for name, end := range map[string]func(*perfchan.PerfBuffer){"Stop": (*perfchan.PerfBuffer).Stop, "Close": (*perfchan.PerfBuffer).Close} {
@@ -72,7 +72,8 @@ func TestKernelChannelsFinalLosses(t *testing.T) {
 	}
 }
 
-// Close ends the losses too, whatever programs do meanwhile. Nobody need receive them by then, if the channel has a buffer.
+// Close ends the losses even while programs output. If the channel has a buffer, nobody need
+// receive them by then.
 func TestKernelChannelsCloseUnderLoad(t *testing.T) {
 	e := kerneltest.Load(t)
 	cpus := onlineCPUs(t)

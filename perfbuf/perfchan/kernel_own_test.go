@@ -16,7 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// When another reader takes the map, Err says so. The channels stay open, for the other CPUs, and for the map's return.
+// When another reader takes the map, Err reports it. The channels stay open for the other CPUs, and
+// for the map's return.
 func TestKernelChannelsDisplaced(t *testing.T) {
 	if !kerneltest.AtLeast(t, 5, 10) {
 		t.Skip("readers do not see each other before Linux 5.10")
@@ -44,9 +45,11 @@ func TestKernelChannelsDisplaced(t *testing.T) {
 	require.False(t, open)
 }
 
-// What InitPerfBuf's channels do that libbpfgo's do not: see kernel_channels_test.go for the rest.
+// Behavior of InitPerfBuf's channels that libbpfgo's lack: see kernel_channels_test.go for the
+// rest.
 
-// Who does not receive losses gets events all the same, and the losses later, added up.
+// A program that does not receive losses still gets events. It can receive the sum of the losses
+// later.
 func TestKernelChannelsUnreadLost(t *testing.T) {
 	e := kerneltest.Load(t)
 	cpu := onlineCPUs(t)[0]
@@ -69,7 +72,7 @@ func TestKernelChannelsUnreadLost(t *testing.T) {
 	for total := uint64(0); received+total < attempted; {
 		total += <-lost
 	}
-	eventually(t, "counted", func() bool { // at the end of the pass
+	eventually(t, "counted", func() bool { // pass ended
 		return pb.Stats().Total().Lost == attempted-received
 	})
 }
@@ -124,7 +127,7 @@ func TestKernelChannelsErr(t *testing.T) {
 	require.ErrorContains(t, pb.Err(), "called twice")
 	e.Emit(cpu, 1, 24)
 	<-events  // goes on all the same
-	pb.Stop() // at once, whatever Poll was given
+	pb.Stop() // at once, for any argument of Poll
 
 	pb = init(make(chan []byte))
 	pb.Close()
@@ -158,7 +161,8 @@ func TestKernelChannelsMany(t *testing.T) {
 	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
 	all := make([]*perfchan.PerfBuffer, min(520, int(limit.Cur)/(8+3*len(onlineCPUs(t)))))
 	const parts = 16
-	share := func(f func(i int)) { // each takes RCU grace periods, which they have together like this
+	// Each close takes RCU grace periods. In parallel they share them.
+	share := func(f func(i int)) {
 		var working sync.WaitGroup
 		for part := range parts {
 			working.Go(func() {
@@ -250,7 +254,8 @@ func (m mapsByName) GetMap(name string) (fd, error) {
 	return 0, fmt.Errorf("no such map: %w", os.ErrNotExist)
 }
 
-// Of events that flow few wake the reader, and none waits for others. After a pause it is the first that does.
+// In a steady flow, few events wake the reader, and none waits for others. After a pause the first
+// event wakes it.
 func TestKernelChannelsDoorbell(t *testing.T) {
 	e := kerneltest.Load(t)
 	cpus := onlineCPUs(t)
@@ -271,7 +276,7 @@ func TestKernelChannelsDoorbell(t *testing.T) {
 			<-events
 		}
 	}
-	eventually(t, "counted", func() bool { return pb.Stats().Total().Samples == sent }) // at the end of the pass
+	eventually(t, "counted", func() bool { return pb.Stats().Total().Samples == sent }) // pass ended
 	s := pb.Stats()
 	t.Logf("%d wakeups for %d events; %+v", s.Wakes, sent, s.Doorbell)
 	require.Less(t, s.Wakes, rounds/5+20*s.Doorbell.Disarms, "a ring that has been quiet for long rings at each until it is disarmed")

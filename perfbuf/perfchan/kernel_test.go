@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// channels is what libbpfgo's PerfBuffer and ours have in common.
+// channels is the common part of libbpfgo's PerfBuffer and ours.
 type channels interface {
 	Poll(timeout int)
 	Start()
@@ -81,7 +81,8 @@ func TestKernelChannelsErrors(t *testing.T) {
 	})
 }
 
-// Each event comes once, unchanged, in its CPU's order, in memory of its own; those that were output before Poll too.
+// Each event arrives once, unchanged, in its CPU's order, in its own memory. Events output before
+// Poll arrive too.
 func TestKernelChannelsEvents(t *testing.T) {
 	both(t, func(t *testing.T, e *kerneltest.Emitter, init initPerfBuf) {
 		for _, buffer := range []int{0, 1, 4096} {
@@ -143,7 +144,7 @@ func TestKernelChannelsWithoutLost(t *testing.T) {
 	})
 }
 
-// What Stop and Close do to the channels and the rings, in whatever order they are called, and how often.
+// The effects of Stop and Close on the channels and the rings, in any order and number of calls.
 func TestKernelChannelsEnd(t *testing.T) {
 	both(t, func(t *testing.T, e *kerneltest.Emitter, init initPerfBuf) {
 		leak.Check(t)
@@ -205,7 +206,8 @@ func TestKernelChannelsStopUnread(t *testing.T) {
 	})
 }
 
-// overflow has losses told of in a CPU's ring of a page. It receives some events, and returns how many.
+// overflow makes a CPU's ring of one page report losses. It receives some events, and returns how
+// many.
 func overflow(e *kerneltest.Emitter, cpu int, events <-chan []byte) (received uint64) {
 	_, before := e.Counts(cpu)
 	failed := before
@@ -218,8 +220,9 @@ func overflow(e *kerneltest.Emitter, cpu int, events <-chan []byte) (received ui
 	return received + report(e, cpu, events)
 }
 
-// libbpfgo's Stop receives what is in the way of its end, but from the channel of losses only when that of events has
-// been closed, which comes later. So one loss that nobody receives is enough, and it never returns.
+// libbpfgo's Stop drains the channels so that its goroutine can end. It drains losses only once the
+// channel of events is closed, which happens later. So one loss that nobody receives blocks it
+// forever.
 func TestKernelChannelsStopDeadlock(t *testing.T) {
 	e := kerneltest.Load(t)
 	events, lost := make(chan []byte, 1000), make(chan uint64)
@@ -243,7 +246,7 @@ func TestKernelChannelsStopDeadlock(t *testing.T) {
 	}
 	await("libbpfgo.perfLostCallback", "[chan send")              // waits for a receiver,
 	await("libbpfgo.(*PerfBuffer).Stop(", "[sync.WaitGroup.Wait") // which waits for it,
-	await("libbpfgo.(*PerfBuffer).Stop.func1", "[chan receive")   // and so does the one that receives events.
+	await("libbpfgo.(*PerfBuffer).Stop.func1", "[chan receive")   // so does the receiver of events
 	select {
 	case <-stopped:
 		t.Fatal("Stop has returned: libbpfgo has mended it")

@@ -19,8 +19,7 @@ func onlineCPUs(t *testing.T) []int {
 	return cpus
 }
 
-// eventually waits until cond holds, for as long as it takes: what says for what, to readers of a
-// trace.
+// eventually waits until cond holds, without a limit. what names the condition in stack traces.
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
 	for !cond() {

@@ -7,12 +7,13 @@ import (
 	"time"
 )
 
-// outbox is what waits for the receivers of a [PerfBuffer]: with it, rings are read on while a receiver is slow,
-// and one of losses does not hold up events.
+// outbox queues events and losses for the receivers of a [PerfBuffer]. With it, a slow receiver
+// does not stop the reading of rings, and a slow receiver of losses does not hold up events.
 type outbox struct {
 	limit   int          // of bytes
 	waiting atomic.Int64 // events that have been put and not sent
-	rest    [][]byte     // of the reader's batch: what the channel had no room for, and all behind it
+	// the events of the reader's batch from the first for which the channel had no room
+	rest [][]byte
 
 	mu      sync.Mutex
 	changed sync.Cond
@@ -23,7 +24,7 @@ type outbox struct {
 	stopped bool   // nothing more is to be sent
 }
 
-// eventCost is what an event costs in memory besides its payload, roughly.
+// eventCost is roughly the memory that an event takes besides its payload.
 const eventCost = 64
 
 func newOutbox(limit int) *outbox {
@@ -32,7 +33,8 @@ func newOutbox(limit int) *outbox {
 	return b
 }
 
-// send sends an event if that does not take waiting and no others wait to be sent before it. Else put will queue it.
+// send sends an event if it need not wait and no earlier events are queued. Otherwise put queues
+// it.
 func (b *outbox) send(to chan<- []byte, data []byte) {
 	if len(b.rest) == 0 && b.waiting.Load() == 0 {
 		select {
@@ -44,7 +46,8 @@ func (b *outbox) send(to chan<- []byte, data []byte) {
 	b.rest = append(b.rest, data)
 }
 
-// put ends a batch: it queues what send could not send, for which it waits for room. It returns false when stopped.
+// put ends a batch: it queues the events that send could not send, and waits for room in the queue.
+// It returns false when stopped.
 func (b *outbox) put() bool {
 	events := b.rest
 	if len(events) == 0 {
@@ -72,7 +75,7 @@ func (b *outbox) putLost(n uint64) {
 	b.change(func() { b.lost += n })
 }
 
-// end says that nothing more is put; what is there is still sent.
+// end announces that put will not be called again; the queued events are still sent.
 func (b *outbox) end() { b.change(func() { b.ended = true }) }
 
 // stop has put wait no more: nothing more is to be sent. The senders' context ends them.
@@ -119,8 +122,8 @@ func (b *outbox) sendEvents(ctx context.Context, to chan<- []byte) {
 	}
 }
 
-// sendLost does the same with counts of lost events. Those that come while nobody receives are added up,
-// and those that have not been sent when ctx ends are left to sendRest.
+// sendLost does the same with counts of lost events. It adds up counts that arrive while nobody
+// receives, and leaves counts still unsent when ctx ends to sendRest.
 func (b *outbox) sendLost(ctx context.Context, to chan<- uint64) {
 	for {
 		b.mu.Lock()
@@ -142,11 +145,12 @@ func (b *outbox) sendLost(ctx context.Context, to chan<- uint64) {
 	}
 }
 
-// restWait is how long whoever receives losses has for the last of them, if their channel has no buffer.
+// restWait is how long sendRest waits for a receiver of the last losses if their channel has no
+// buffer.
 const restWait = time.Second
 
-// sendRest sends the losses that are left when sendLost has ended, for which it needs no receiver if the
-// channel has a buffer.
+// sendRest sends the losses left when sendLost has ended. If the channel has a buffer, it needs no
+// receiver.
 func (b *outbox) sendRest(to chan uint64) {
 	n := b.lost
 	if n == 0 {
@@ -163,7 +167,7 @@ func (b *outbox) sendRest(to chan uint64) {
 		select {
 		case to <- n:
 			return
-		case before := <-to: // it is full: the sum takes the place of what nobody has received
+		case before := <-to: // it is full: replace the unreceived count by the sum
 			n += before
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What waits is bounded, comes in order, and before what comes later.
+// The queue is bounded and keeps its order, and later events do not overtake it.
 func TestOutbox(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 10 * (100 + eventCost)
@@ -51,7 +51,8 @@ func TestOutbox(t *testing.T) {
 	})
 }
 
-// Of a batch, what comes behind an event that had to wait does not overtake it when there is room again.
+// After an event of a batch had to wait, the events behind it do not overtake it when there is room
+// again.
 func TestOutboxBatch(t *testing.T) {
 	box, events := newOutbox(1000), make(chan []byte, 1)
 	for _, data := range []string{"a", "b"} {
@@ -70,7 +71,7 @@ func TestOutboxBatch(t *testing.T) {
 	}
 }
 
-// Stop releases those who wait: for room, for something to send, for a receiver.
+// Stop releases goroutines that wait for room, for something to send, or for a receiver.
 func TestOutboxStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		box := newOutbox(1)
@@ -93,8 +94,8 @@ func TestOutboxStop(t *testing.T) {
 	})
 }
 
-// What nobody has received when all ends is left in a channel with a buffer, added up; without a buffer it
-// goes to whoever receives in time.
+// At the end, a channel with a buffer keeps the sum of the unreceived losses. Without a buffer, a
+// prompt receiver gets it.
 func TestOutboxRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended, cancel := context.WithCancel(t.Context())
@@ -149,7 +150,8 @@ func TestOutboxLarge(t *testing.T) {
 	require.True(t, box.put())
 }
 
-// Who reads, and is stopped by Close, knows that the counts are about to be final, and waits for these.
+// Close tells the reading goroutine that the counts are about to be final before it stops it, so
+// the goroutine waits for them.
 func TestCloseTellsBeforeItStops(t *testing.T) {
 	r, err := perfbuftest.New(perfbuftest.Options{}).Open(perfbuf.Options{})
 	require.NoError(t, err)

@@ -67,9 +67,9 @@ const maxRingBytes = 1 << 30 // perfbuf's
 // Each ring is pageCnt pages large, a power of two. libbpf's perf_buffer__new sets them up as it
 // does for libbpfgo, so events have no time. But only rare events wake the reader, at most 1,000 a
 // second and CPU; above that it polls every millisecond: see [perfbuf.Wakeup]. That saves traced
-// programs nearly all that libbpfgo costs them, and takes three file descriptors per CPU. If only two
-// can be had, the reader polls every 10 ms, and Stats().Doorbell.Err says why. For other policies use
-// [perfbuf.Open].
+// programs nearly all that libbpfgo costs them, and takes three file descriptors per CPU. If only
+// two can be had, the reader polls every 10 ms, and Stats().Doorbell.Err says why. For other
+// policies use [perfbuf.Open].
 //
 // InitPerfBuf does not block, and fails as [perfbuf.Open] does. Call Close on the result:
 // libbpfgo's Module.Close does not.
@@ -149,11 +149,11 @@ func (b *PerfBuffer) Stop() {
 	}
 }
 
-// Close is Stop, and frees the rings. From then on outputs are refused, with ENOENT, or with EOPNOTSUPP
-// where a ring could not be taken out of the map (Stats().CloseErr). Calling it again does nothing. The
-// channels are closed only if Poll has been called. Stats is then final. Unless Stop came before, the
-// losses that were sent add up to all there ever were. Close waits for running programs to end: usually
-// some ms, at most a second.
+// Close is Stop, and frees the rings. From then on outputs are refused, with ENOENT, or with
+// EOPNOTSUPP where a ring could not be taken out of the map (Stats().CloseErr). Calling it again
+// does nothing. The channels are closed only if Poll has been called. Stats is then final. Unless
+// Stop came before, the losses that were sent add up to all there ever were. Close waits for
+// running programs to end: usually some ms, at most a second.
 func (b *PerfBuffer) Close() {
 	b.mu.Lock()
 	if b.stop == nil { // Poll comes too late from now on
@@ -171,8 +171,8 @@ func (b *PerfBuffer) Close() {
 
 // Err returns the first thing that went wrong since InitPerfBuf, nil if nothing has: a corrupt
 // record, which is skipped (a [*perfbuf.CorruptError]); a call of Poll that had no effect; another
-// reader that has taken CPUs of the map ([perfbuf.ErrDisplaced]), whose events are no longer sent; or
-// the reason why reading ended, after which the rest is sent and the channels are closed.
+// reader that has taken CPUs of the map ([perfbuf.ErrDisplaced]), whose events are no longer sent;
+// or the reason why reading ended, after which the rest is sent and the channels are closed.
 func (b *PerfBuffer) Err() error {
 	if err := b.err.Load(); err != nil {
 		return *err
@@ -180,7 +180,8 @@ func (b *PerfBuffer) Err() error {
 	return nil
 }
 
-// Stats is [perfbuf.Reader.Stats]: what was read, and lost, for each CPU. Lost is as complete as what was sent, also without a channel for it.
+// Stats is [perfbuf.Reader.Stats]: each CPU's samples and losses. Lost is as complete as the counts
+// sent, also without a channel for them.
 func (b *PerfBuffer) Stats() perfbuf.Stats { return b.reader.Stats() }
 
 // note keeps the first error.
@@ -216,7 +217,7 @@ func (b *PerfBuffer) run(ctx context.Context, box *outbox) {
 		return nil
 	}
 	err := b.stream.RunBatches(ctx, read)
-	for errors.Is(err, perfbuf.ErrDisplaced) { // other CPUs go on, and receivers are not prepared for the channel's end
+	for errors.Is(err, perfbuf.ErrDisplaced) { // other CPUs go on: keep the channels
 		b.note(err)
 		err = b.stream.RunBatches(ctx, read)
 	}
