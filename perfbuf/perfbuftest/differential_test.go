@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The same outputs on the real kernel and on this one, read in the same way, are the same records.
-// Not by an ordered stream: what that asks the kernel depends on how long things take.
+// The same outputs to the real kernel and to the simulation give the same records, read in the same
+// way. Ordered streams are excluded: their requests to the kernel depend on timing.
 func TestSameAsTheKernel(t *testing.T) {
 	for _, ringBytes := range []int{4096, 16 << 10, 256 << 10} {
 		for _, noTime := range []bool{false, true} {
@@ -49,7 +49,7 @@ func TestSameAsTheKernel(t *testing.T) {
 	}
 }
 
-// step does one thing on both sides and looks what it did there.
+// step performs one action on both sides and compares the results.
 func step(t *testing.T, rnd *rand.Rand, cpus []int, ringBytes int, sides ...*side) {
 	t.Helper()
 	cpu := cpus[rnd.IntN(len(cpus))]
@@ -90,7 +90,7 @@ func step(t *testing.T, rnd *rand.Rand, cpus []int, ringBytes int, sides ...*sid
 	require.Equal(t, did[:len(did)/2], did[len(did)/2:], "CPU %d: %d of %d bytes, huge: %d", cpu, count, size, huge)
 }
 
-// side is a kernel and what was read of it.
+// side is a kernel and the records read from it.
 type side struct {
 	r        *perfbuf.Reader
 	s        *perfbuf.Stream
@@ -144,7 +144,7 @@ func newFake(t *testing.T, o perfbuf.Options) *side {
 	return s
 }
 
-// pattern is what kerneltest's huge outputs are.
+// pattern holds the bytes of kerneltest's huge outputs.
 var pattern = func() (b []byte) {
 	for i := range kerneltest.MaxHuge / 8 {
 		b = binary.NativeEndian.AppendUint64(b, workload.Pattern(i))
@@ -152,7 +152,7 @@ var pattern = func() (b []byte) {
 	return b
 }()
 
-// read reads what there is, or n events of it.
+// read reads all available events, or n of them.
 func (s *side) read(t *testing.T, n int) {
 	t.Helper()
 	s.tick()
@@ -194,8 +194,8 @@ func compare(t *testing.T, kernel, fake *side) {
 	require.Equal(t, stats(kernel), stats(fake), "what was dropped included")
 }
 
-// unpadded sets to 0 what may be padding: that is old memory, and may have been a time. So it does with
-// the time in the payload, and the checksum of it.
+// unpadded zeroes possible padding, which is old memory and may have been a time. It also zeroes
+// the time in the payload, and its checksum.
 func unpadded(b []byte) []byte {
 	n := len(b) - 7
 	if p, err := kerneltest.Check(b); err == nil {

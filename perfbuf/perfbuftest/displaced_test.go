@@ -11,8 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whoever reads, and whether or not it waits at the time: it gets what there is, the answers to flushes, and then the
-// error, once. It goes on with what is left, and has the error again when more is taken.
+// Any way of reading, waiting or not, delivers the events in the rings and the answers to flushes,
+// and then the error, once. It goes on with the remaining rings, and returns the error again when
+// more are taken.
 func TestDisplaced(t *testing.T) {
 	for name, read := range map[string]func(*perfbuf.Reader) (*perfbuf.Stream, error){
 		"unordered": func(r *perfbuf.Reader) (*perfbuf.Stream, error) {

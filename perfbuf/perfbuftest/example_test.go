@@ -10,7 +10,7 @@ import (
 	"github.com/ringfold/ringfold/perfbuf/perfbuftest"
 )
 
-// A function that handles events, and what it makes of one.
+// A function that handles events, and its result for one event.
 func Example() {
 	handle := func(ev perfbuf.Event) error {
 		if ev.Kind() == perfbuf.KindSample {
@@ -113,7 +113,8 @@ func ExampleKernel_Begin() {
 	// inversions: 1
 }
 
-// An output that is too large for a record damages the ring. What can be read is read.
+// An output that is too large for a record damages the ring. The reader still reads the intact
+// part.
 func ExampleProgram_Reserve_oversize() {
 	k := perfbuftest.New(perfbuftest.Options{CPUs: 1})
 	r := must(k.Open(perfbuf.Options{}))

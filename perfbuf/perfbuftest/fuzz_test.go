@@ -12,9 +12,10 @@ import (
 	"github.com/ringfold/ringfold/perfbuf/perfbuftest"
 )
 
-// FuzzScript lets programs on two CPUs output anything, in any order, whole and step by step with interrupts, while a Reader is
-// read, paused, flushed, closed, and streams are made of it. Each output must be written, lost or refused, what was written must be
-// delivered in order or be dropped, and what was lost be reported, or counted at the end.
+// FuzzScript runs programs on two CPUs that output anything, in any order, whole and step by step
+// with interrupts. Meanwhile it reads, pauses, flushes, closes and streams a Reader. Each output
+// must be written, lost or refused. Written samples must be delivered in order or dropped. Losses
+// must be reported, or counted at the end.
 func FuzzScript(f *testing.F) {
 	f.Add([]byte{0, 0, 10, 1, 20, 13, 0})
 	f.Add([]byte{1, 0, 200, 0, 201, 0, 202, 13, 3, 5, 0, 6, 2, 6, 3, 0, 1, 6, 4, 6, 5, 7, 0, 13, 255, 9, 4, 13, 0, 14, 7})
@@ -102,7 +103,7 @@ func (s *script) step(op, arg byte) {
 		for range v {
 			s.output(cpu, v)
 		}
-	case 4: // too large for a record: what is in the rings is written over
+	case 4: // too large for a record: overwrites the ring
 		if v%8 == 7 {
 			s.damaged = true
 			s.output(cpu, 65509+v*200)
@@ -139,7 +140,7 @@ func (s *script) step(op, arg byte) {
 		s.open(v)
 	case 15:
 		if s.stream != nil && s.idle() {
-			if v%4 != 3 { // else it drops what it holds
+			if v%4 != 3 { // else it drops its records
 				s.rest()
 			}
 			s.check(s.stream.Close())
@@ -208,7 +209,7 @@ func (s *script) open(v int) {
 	s.stream, s.last, s.watermark = stream, 0, 0
 }
 
-// read reads what there is, up to so many events; 255 is all.
+// read reads up to so many events; 255 is all.
 func (s *script) read(limit int) {
 	left := limit
 	f := func(ev perfbuf.Event) error {
@@ -306,7 +307,7 @@ func (s *script) sample(ev perfbuf.Event) {
 	s.seen[ev.CPU()][id] = true
 }
 
-// finish ends programs, reads what is left, and draws up the accounts.
+// finish ends programs, reads the remaining events, and checks the counts.
 func (s *script) finish() {
 	t := s.t
 	for cpu := range s.running {

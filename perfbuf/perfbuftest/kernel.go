@@ -17,12 +17,12 @@ type Kernel struct {
 	clock atomic.Int64
 }
 
-// Options say what kernel to make. The zero value is good.
+// Options configures a simulated kernel. The zero value is good.
 type Options struct {
 	// CPUs is how many CPUs there are, with numbers from 0 on. 0 is 2.
 	CPUs int
 
-	// Start is what the clock shows at first. 0 is one hour.
+	// Start is the clock's first reading. 0 is one hour.
 	Start time.Duration
 
 	// RealTime lets the clock run, with time.Now, which in a bubble of testing/synctest is the
@@ -50,7 +50,7 @@ func New(o Options) *Kernel {
 	return k
 }
 
-// Now is what the clock shows, in ns: the time of an event that is output now.
+// Now is the clock's reading in ns: the time of an event that is output now.
 func (k *Kernel) Now() uint64 {
 	now := k.clock.Load()
 	if !k.start.IsZero() {
@@ -68,7 +68,8 @@ func (k *Kernel) Advance(d time.Duration) {
 }
 
 // Output runs a BPF program on a CPU that outputs once, from beginning to end, as an interrupt
-// if a program is running there. It returns nil or what bpf_perf_event_output does, see [Program.Reserve].
+// if a program is running there. It returns the result of bpf_perf_event_output, see
+// [Program.Reserve].
 func (k *Kernel) Output(cpu int, payload []byte) error { return k.sim.Output(cpu, payload) }
 
 // Counts says what became of a CPU's outputs since New. It comes from the writing side alone, so a
@@ -82,7 +83,7 @@ type Counts struct {
 	Attempted uint64 // the sum of the others, and those under way
 	Written   uint64
 	Lost      uint64 // -ENOSPC
-	Refused   uint64 // -ENOENT, -EBUSY: what no reader is told
+	Refused   uint64 // -ENOENT, -EBUSY: not reported to readers
 }
 
 // Counts returns the counts of a CPU.

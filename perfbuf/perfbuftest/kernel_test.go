@@ -133,7 +133,7 @@ func TestLoss(t *testing.T) {
 	}, collect(t, s))
 }
 
-// An event whose program has not come to its end holds back later ones, for as long as it takes.
+// An event whose program has not ended holds back later ones until it ends.
 func TestExactStreamWaitsForPrograms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := perfbuftest.New(perfbuftest.Options{RealTime: true})
@@ -179,7 +179,8 @@ func inBackground(call func() error) <-chan error {
 	return done
 }
 
-// Drain and Shutdown wait for the programs that are running, even if the clock stands still, and deliver what these output.
+// Drain and Shutdown wait for running programs, even if the clock stands still, and deliver their
+// outputs.
 func TestEndsWaitForPrograms(t *testing.T) {
 	type ender = *perfbuf.Stream
 	for _, order := range []perfbuf.Order{perfbuf.Unordered(), {}, perfbuf.Slack(time.Hour)} {
@@ -235,7 +236,8 @@ func TestPauseAndResume(t *testing.T) {
 	require.Equal(t, perfbuftest.Counts{Attempted: 3, Written: 2, Refused: 1}, k.Counts(0))
 }
 
-// A reader is closed although programs that output to it have not ended. What they have reserved no reader counts.
+// Closing a reader does not wait for programs that output to it. No reader counts their reserved
+// records.
 func TestCloseDoesNotWaitForPrograms(t *testing.T) {
 	k := perfbuftest.New(perfbuftest.Options{})
 	r := open(t, k, perfbuf.Options{})
@@ -332,7 +334,7 @@ func TestConservation(t *testing.T) {
 			cancel()
 			require.Equal(t, context.Canceled, <-done)
 			require.NoError(t, stream.Drain(t.Context(), check))
-			for cpu := range cpus { // reports what was lost last
+			for cpu := range cpus { // reports the last losses
 				require.NoError(t, k.Output(cpu, ringtest.Payload(0, 12)))
 			}
 			require.NoError(t, stream.Drain(t.Context(), check))

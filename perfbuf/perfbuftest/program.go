@@ -29,14 +29,14 @@ func (p *Program) Prepare(payload []byte) { p.p.Prepare(payload) }
 //   - syscall.ENOSPC if the ring is full. The ring counts the loss, and reports it with the next
 //     output that fits. One byte always stays free.
 //   - syscall.ENOENT if the CPU has no ring: none was opened, or the reader is closed.
-//   - syscall.EBUSY if three outputs are under way on that CPU already, each interrupted by the next.
+//   - syscall.EBUSY if three nested outputs are under way on that CPU already.
 //
 // Like the kernel, it does not refuse a payload that is too large for a record, 65509 bytes or more
 // (65517 without time): it makes room for what the 16 bits of a record's length say, and Copy then
 // writes all of it over what the ring holds.
 func (p *Program) Reserve() error { return p.p.Reserve() }
 
-// Copy writes the record into the ring. Up to 7 bytes of padding behind it keep what was there.
+// Copy writes the record into the ring. Up to 7 bytes of padding behind it keep their old contents.
 func (p *Program) Copy() { p.p.Copy() }
 
 // Publish ends the output. Readers can see it from then on, or, within an output that it has

@@ -17,7 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// stormKernel is one with several perf event arrays, to which programs on all CPUs output numbers, as fast as the machine lets them.
+// stormKernel has several perf event arrays, to which programs on all CPUs output numbers as fast
+// as the machine can.
 type stormKernel struct {
 	*ringtest.Kernel
 	t *testing.T
@@ -35,7 +36,7 @@ func newStormKernel(t *testing.T) *stormKernel {
 			for n := uint64(0); !over.Load(); n++ {
 				p := k.Begin(cpu)
 				p.Array = rnd.IntN(ringtest.Arrays)
-				p.Output(binary.NativeEndian.AppendUint64(nil, n)) // there may be no ring, or no room
+				p.Output(binary.NativeEndian.AppendUint64(nil, n)) // may fail
 				p.End()
 				if rnd.IntN(20) == 0 {
 					time.Sleep(time.Duration(rnd.IntN(100)) * time.Microsecond)
@@ -56,7 +57,8 @@ func (k *stormKernel) open(array int) *perfbuf.Reader {
 	return r.(*perfbuf.Reader)
 }
 
-// come has a source come and go some times, and does whatever may be done from anywhere.
+// come adds and removes a source some times, and calls any method that is allowed from any
+// goroutine.
 func (k *stormKernel) come(s *perfbuf.Stream, array int, rnd *rand.Rand) {
 	for range 200 {
 		r := k.open(array)
@@ -79,7 +81,7 @@ func (k *stormKernel) come(s *perfbuf.Stream, array int, rnd *rand.Rand) {
 		if err := s.Remove(r); err != nil {
 			k.t.Error("Remove:", err)
 		}
-		for alone := rnd.IntN(2) == 0; alone; { // else it is closed while the stream may still read it
+		for alone := rnd.IntN(2) == 0; alone; { // else close it while in use
 			own, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
 			if err == nil {
 				err = own.ForEach(func(perfbuf.Event) error { return perfbuf.ErrStop })
@@ -93,8 +95,8 @@ func (k *stormKernel) come(s *perfbuf.Stream, array int, rnd *rand.Rand) {
 	}
 }
 
-// Sources come and go, are closed and opened anew, from several goroutines, while another one runs the stream: that is disturbed by nothing
-// of it, loses nothing of the source that stays, and ends as it should.
+// Several goroutines add, remove, close and reopen sources while another one runs the stream. The
+// stream is undisturbed, loses nothing of the source that stays, and ends properly.
 func TestStorm(t *testing.T) {
 	k := newStormKernel(t)
 	for round := range uint64(6) {
@@ -109,7 +111,7 @@ func TestStorm(t *testing.T) {
 			w := s.Watermark()
 			require.GreaterOrEqual(t, w, watermark)
 			watermark = w
-			if !ev.Late() && (exact || ev.Kind() != perfbuf.KindFlushed) { // with slack, earlier events may follow a marker
+			if !ev.Late() && (exact || ev.Kind() != perfbuf.KindFlushed) { // slack: may be earlier
 				require.GreaterOrEqual(t, ev.Time(), last)
 				last = ev.Time()
 			}
