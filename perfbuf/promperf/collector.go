@@ -57,8 +57,8 @@ type collector struct {
 	providers []family[string]
 }
 
-// NewCollector returns a collector of what stats returns: the method Stats of a [perfbuf.Reader], or of a
-// perfchan.PerfBuffer.
+// NewCollector returns a collector for the results of stats: the method Stats of a
+// [perfbuf.Reader], or of a perfchan.PerfBuffer.
 func NewCollector(stats func() perfbuf.Stats, o Options) prometheus.Collector {
 	if o.Namespace == "" {
 		o.Namespace = "ringfold"

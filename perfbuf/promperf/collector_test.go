@@ -143,7 +143,7 @@ func TestLabels(t *testing.T) {
 	require.Equal(t, []float64{2}, own["agent_rings map=events"])
 }
 
-// What there is not is left out, and errors are 1.
+// Missing values are left out, and errors are 1.
 func TestNothing(t *testing.T) {
 	none := gather(t, Options{}, perfbuf.Stats{})
 	for name := range none {
@@ -158,7 +158,7 @@ func TestNothing(t *testing.T) {
 	require.True(t, math.IsNaN(failed["ringfold_displaced_entries"][0]))
 }
 
-// docs/prometheus.md has all metrics, and says what they are.
+// docs/prometheus.md lists and explains all metrics.
 func TestDocumented(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/prometheus.md")
 	require.NoError(t, err)

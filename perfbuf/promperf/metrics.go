@@ -7,7 +7,7 @@ import (
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
-// metric is what is made of one number of a T.
+// metric turns one number of a T into a Prometheus metric.
 type metric[T any] struct {
 	name, help string
 	kind       prometheus.ValueType
