@@ -10,7 +10,8 @@ import (
 	"github.com/ringfold/ringfold/perfbuf/perfdata"
 )
 
-// What an event costs in memory, without the system's write: ns/op is for one of 40 bytes, read included; "read" is reading alone.
+// The cost of an event in memory, without the system's write: ns/op is for one of 40 bytes, read
+// included; "read" is reading alone.
 func BenchmarkRecord(b *testing.B) {
 	for _, name := range []string{"read", "record", "file"} {
 		b.Run(name, func(b *testing.B) {

@@ -31,7 +31,8 @@ func (c *blocks) at(off int64) ([]byte, error) {
 	start := off &^ (blockSize - 1)
 	k := &c.kept[start/blockSize%keptBlocks]
 	if k.b == nil || k.start != start {
-		n := int(min(blockSize+1<<16, c.size-start)) // so that records which begin in the block end in it
+		// records that begin in the block end in it
+		n := int(min(blockSize+1<<16, c.size-start))
 		if cap(k.b) < n {
 			k.b = make([]byte, n)
 		}

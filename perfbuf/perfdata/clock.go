@@ -6,8 +6,8 @@ import (
 	"github.com/ringfold/ringfold/internal/grace"
 )
 
-// clock is a replay's clock. Events enter the rings in order of time. So while it shows the latest
-// event's time and the guard, a barrier that reads it covers what is in the rings.
+// clock is a replay's clock. Events enter the rings in order of time. While the clock shows the
+// latest event's time plus the guard, a barrier that reads it covers all events in the rings.
 type clock struct {
 	begun time.Time // when the first event was due, at the recorded pace
 	first uint64
@@ -17,9 +17,9 @@ type clock struct {
 }
 
 const (
-	proven = grace.DefaultGuard + 2 // a barrier covers what is older than this
+	proven = grace.DefaultGuard + 2 // a barrier covers events older than this
 	future = 1000 * time.Hour       // no slack is as long
-	look   = time.Millisecond       // between looks for room in a ring that somebody else reads
+	look   = time.Millisecond       // between looks for room in a ring with another reader
 	bored  = 8
 )
 
@@ -33,7 +33,7 @@ func (c *clock) now(s *session, next *replay) uint64 {
 		now = max(c.paced(s.speed, next.next.time), 1)
 	case s.puts != c.puts:
 		c.puts, c.stuck = s.puts, 0
-		now = min(now, next.next.time+proven-2) // what has the same time is still to come
+		now = min(now, next.next.time+proven-2) // events of the same time are still to come
 	default:
 		// A ring is full of events of one time, or of a time that a slack or the pace of rounds
 		// holds back. Events still come in order if the clock goes on.

@@ -16,7 +16,7 @@ type Compressor interface {
 type packer struct {
 	c       Compressor
 	out     []byte
-	last    int // where the record begins that is being filled
+	last    int // where the record being filled begins
 	in, all uint64
 }
 
@@ -25,7 +25,7 @@ func (p *packer) begin() {
 	p.c.Reset(p)
 }
 
-// pack returns what is to be written for records. It is valid until the next call.
+// pack returns the compressed form of records. It is valid until the next call.
 func (p *packer) pack(records []byte) ([]byte, error) {
 	p.out = p.out[:0]
 	if _, err := p.c.Write(records); err != nil {
@@ -36,7 +36,7 @@ func (p *packer) pack(records []byte) ([]byte, error) {
 	return p.out, err
 }
 
-// Write takes what is compressed.
+// Write takes the compressed bytes.
 func (p *packer) Write(b []byte) (int, error) {
 	n := len(b)
 	for len(b) > 0 {

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Losses of a ring buffer, which its programs count, come back where and as what they were.
+// Losses of a ring buffer, counted by its programs, keep their place and kind in a replay.
 func TestKernelCountedLosses(t *testing.T) {
 	for rings, cpus := range map[int]perfbuf.CPUSource{1: {}, 2: perfbuf.PayloadCPU(kerneltest.RingCPUAt)} {
 		e := kerneltest.LoadRings(t, kerneltest.RingOptions{})

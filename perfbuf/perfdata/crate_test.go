@@ -16,7 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// linux-perf-data, the Rust crate by which samply and others read perf.data, finds what perf does. Debian has it as librust-linux-perf-data-dev.
+// linux-perf-data, the Rust crate by which samply and others read perf.data, reads the same as
+// perf. Debian has it as librust-linux-perf-data-dev.
 func TestLinuxPerfDataReads(t *testing.T) {
 	const crates = "/usr/share/cargo/registry"
 	if found, _ := filepath.Glob(crates + "/linux-perf-data-*"); len(found) == 0 {
@@ -37,7 +38,7 @@ func TestLinuxPerfDataReads(t *testing.T) {
 	require.NoError(t, err)
 	recorded := mixed(t, rec)
 	require.NoError(t, rec.Flush())
-	for _, name := range []string{"?", "execs"} { // of a file that is not closed it does not find the name
+	for _, name := range []string{"?", "execs"} { // unclosed files show no name
 		var want []string
 		for _, r := range recorded {
 			at := fmt.Sprintf("%s Some(%d) Some(%d)", name, r.CPU, r.Time)

@@ -8,17 +8,17 @@ import (
 	"github.com/ringfold/ringfold/internal/newfile"
 )
 
-// Create makes a file, and a recorder that writes to it. With limits in the options, the name is that
-// of a series of files.
+// Create makes a file, and a recorder that writes to it. With limits in the options, the name is
+// that of a series of files.
 //
 // The file is always a new one, with mode 0600: Create follows no link. What had its name becomes
-// path.old, as with perf record. The file gets the name as soon as it can be read, so a recording can
-// be read while it is written, and after a crash. With Options.Until it gets the name at Close: until
-// then, it is called path.part and a number, and a write that fails removes it.
+// path.old, as with perf record. The file gets the name as soon as it can be read, so a recording
+// can be read while it is written, and after a crash. With Options.Until it gets the name at Close:
+// until then, it is called path.part and a number, and a write that fails removes it.
 //
-// The path of a device or an open file, such as /dev/null or /dev/stdout, gets the pipe format, as of
-// [NewRecorder]. Create fails with the system's errors, for other paths that are not regular files,
-// and for invalid options.
+// The path of a device or an open file, such as /dev/null or /dev/stdout, gets the pipe format, as
+// of [NewRecorder]. Create fails with the system's errors, for other paths that are not regular
+// files, and for invalid options.
 func Create(path string, o Options) (*Recorder, error) {
 	if newfile.Special(path) {
 		f, err := newfile.Create(path)
@@ -43,7 +43,8 @@ func Create(path string, o Options) (*Recorder, error) {
 }
 
 // NewRecorder makes a recorder that writes the pipe format, for `perf script -i -`, to w. It writes
-// nothing twice, so w may be a pipe or a compressor. There is no rotation. Open reads such files too.
+// nothing twice, so w may be a pipe or a compressor. There is no rotation. Open reads such files
+// too.
 func NewRecorder(w io.Writer, o Options) (*Recorder, error) {
 	o, err := o.effective()
 	switch {

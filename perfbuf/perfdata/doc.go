@@ -1,7 +1,7 @@
 // Package perfdata records events to perf.data, the file format of Linux's perf, and replays them.
 //
-// A [Recorder] writes what a [perfbuf.Reader] or a [perfbuf.Stream] delivers. `perf
-// script`, `perf report -D` and other programs that know perf.data read the file. [Open] returns a
+// A [Recorder] writes the events of a [perfbuf.Reader] or a [perfbuf.Stream]. `perf script`, `perf
+// report -D` and other programs that know perf.data read the file. [Open] returns a
 // [perfbuf.Reader] of the recording. So your program handles recorded events without any change, on
 // any system, without root and without BPF.
 //
@@ -22,12 +22,13 @@
 // Each sample is a PERF_RECORD_SAMPLE of a software event, PERF_COUNT_SW_BPF_OUTPUT, with an id,
 // the time in ns of CLOCK_MONOTONIC, the CPU, and the payload as raw data. These are 24 bytes more
 // than in a ring. A loss is a PERF_RECORD_LOST. PERF_RECORD_LOST_SAMPLES counts samples that are
-// too large for perf's format, of more than [MaxSample] bytes. A loss that programs have counted, of
-// a BPF ring buffer, has its [perfbuf.Event.LostAfter] behind the count, where perf reads nothing. Ring
-// memory that could not be read is a sample of a second event, named corrupt: two u64, offset and
-// bytes skipped, and the reason as text. If the source is an exact stream, a
-// PERF_RECORD_FINISHED_ROUND follows each pass: everything later in the file is later in time, which
-// perf otherwise guesses. With [Options].Compress, all of this is inside PERF_RECORD_COMPRESSED.
+// too large for perf's format, of more than [MaxSample] bytes. A loss that programs have counted,
+// of a BPF ring buffer, has its [perfbuf.Event.LostAfter] behind the count, where perf reads
+// nothing. Ring memory that could not be read is a sample of a second event, named corrupt: two
+// u64, offset and bytes skipped, and the reason as text. If the source is an exact stream, a
+// PERF_RECORD_FINISHED_ROUND follows each pass: everything later in the file is later in time,
+// which perf otherwise guesses. With [Options].Compress, all of this is inside
+// PERF_RECORD_COMPRESSED.
 //
 // # Crashes
 //

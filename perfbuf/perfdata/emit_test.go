@@ -24,7 +24,8 @@ func simulated(t testing.TB, o perfbuf.Options) (*perfbuftest.Kernel, *perfbuf.R
 	return k, r
 }
 
-// emitted records n events of 40 bytes, one a millisecond, on two CPUs in turn; sorted, or ring by ring, some hundred of each.
+// emitted records n events of 40 bytes, one a millisecond, on two CPUs in turn; sorted, or ring by
+// ring, some hundred of each.
 func emitted(t testing.TB, rec *perfdata.Recorder, n int, sorted bool) {
 	t.Helper()
 	k, r := simulated(t, perfbuf.Options{})
@@ -44,7 +45,7 @@ func emitted(t testing.TB, rec *perfdata.Recorder, n int, sorted bool) {
 	}
 }
 
-// record makes a file of what f records.
+// record makes a file of f's records.
 func record(t testing.TB, o perfdata.Options, f func(*perfdata.Recorder)) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "perf.data")
@@ -55,7 +56,7 @@ func record(t testing.TB, o perfdata.Options, f func(*perfdata.Recorder)) string
 	return path
 }
 
-// piped makes a file of what f records to a pipe.
+// piped makes a file of the records that f writes to a pipe.
 func piped(t testing.TB, o perfdata.Options, f func(*perfdata.Recorder)) string {
 	t.Helper()
 	var b bytes.Buffer

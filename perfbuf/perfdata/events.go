@@ -42,8 +42,8 @@ func parseFile(path string) (*recording, error) {
 	return parse(path, f, size)
 }
 
-// btfOf looks for an event's in HEADER_BPF_BTF, which in a file of perf's has other numbers. What
-// is wrong with it leaves events without.
+// btfOf looks for an event's BTF in HEADER_BPF_BTF, which has other numbers in perf's own files. A
+// faulty section leaves events without BTF.
 func (r *recording) btfOf(l *layout) []byte {
 	if !r.ours || len(r.btf) < 4 || !l.named {
 		return nil

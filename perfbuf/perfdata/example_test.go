@@ -58,7 +58,7 @@ func recordStream(ctx context.Context, reader *perfbuf.Reader, file string) erro
 	if err := recorder.Run(ctx, stream); ctx.Err() == nil { // it ends with ctx
 		return errors.Join(err, recorder.Close())
 	}
-	err = stream.Drain(context.Background(), recorder.Record) // what is left
+	err = stream.Drain(context.Background(), recorder.Record) // the remaining events
 	return errors.Join(err, recorder.Close())
 }
 

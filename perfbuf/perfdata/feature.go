@@ -34,7 +34,7 @@ func (r *Recorder) features() []feature {
 		{featOSRelease, str(strings.TrimSpace(string(release)))},
 		{featVersion, str("ringfold")},
 		{featArch, str(arch())},
-		{featNrCPUs, native.AppendUint32(native.AppendUint32(nil, cpus), cpus)}, // available, online
+		{featNrCPUs, native.AppendUint32(native.AppendUint32(nil, cpus), cpus)}, // both
 		{featCmdline, cmdline},
 		{featEventDesc, r.eventDesc()},
 		{featSampleTime, times.feature()},

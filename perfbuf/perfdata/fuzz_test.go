@@ -10,8 +10,8 @@ import (
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
-// FuzzOpen reads files of arbitrary bytes to their end, by both ways of reading. Samples are no more than the file has bytes for, and stay
-// in order.
+// FuzzOpen reads files of arbitrary bytes to their end, by both ways of reading. The file bounds
+// the samples, which stay in order.
 func FuzzOpen(f *testing.F) {
 	for _, b := range seeds(f) {
 		if r, err := open("seed", bytes.NewReader(b), int64(len(b)), ReplayOptions{}); err != nil {

@@ -43,7 +43,8 @@ func TestInflateLimit(t *testing.T) {
 	}
 }
 
-// An event is found by any of its ids without a look at the others: a million records that each name one of as many would take hours.
+// Lookup of an event by id does not scan the other ids: with a million ids and records, that would
+// take hours.
 func TestManyIDs(t *testing.T) {
 	const each, attrs, updates = 8000, 125, 1_000_000
 	b := native.AppendUint64([]byte(magic), pipeHeader)

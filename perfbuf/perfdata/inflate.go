@@ -63,8 +63,8 @@ const (
 	mostRatio     = 1000
 )
 
-// inflateTo writes the uncompressed records, then at most most bytes of the others. why says that
-// there are more, or that these are damaged.
+// inflateTo writes the uncompressed records, then at most most bytes of the others. why reports
+// that there are more, or that these are damaged.
 func (r *recording) inflateTo(out *bufio.Writer, d Decompressor, most int64) (why string, err error) {
 	plain := &outer{recording: r, off: r.data}
 	for {
@@ -80,14 +80,16 @@ func (r *recording) inflateTo(out *bufio.Writer, d Decompressor, most int64) (wh
 	if err := d.Reset(from); err != nil {
 		return "", err
 	}
-	_, err = io.CopyN(struct{ io.Writer }{out}, d, most) // by its Write alone: its ReadFrom would keep errors of d
-	failed := errors.Join(out.Flush(), from.err)         // of the first write that failed, if one did
+	// Only through Write: the writer's ReadFrom would keep errors of d.
+	_, err = io.CopyN(struct{ io.Writer }{out}, d, most)
+	// the first failed write's error, if any
+	failed := errors.Join(out.Flush(), from.err)
 	switch {
 	case failed != nil:
 		return "", failed
 	case err == nil:
 		return fmt.Sprintf("its records decompress to more than %d bytes, which recorders do not make of %d: the rest is left out", most, r.blocks.size), nil
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF): // recorders do not end the stream
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF): // recorders never end it
 		return "", nil
 	}
 	return fmt.Sprintf("before offset %d are damaged compressed records (%v)", from.off, err), nil
@@ -106,7 +108,7 @@ func (o *outer) next() (b []byte, err error) {
 	return b, err
 }
 
-// Read reads what is compressed.
+// Read reads the compressed bytes.
 func (o *outer) Read(p []byte) (int, error) {
 	for len(o.left) == 0 {
 		b, err := o.next()

@@ -60,7 +60,8 @@ func TestRecordTheKernel(t *testing.T) {
 	require.Contains(t, perf(t, "report", "-D", "-i", path), "PERF_RECORD_FINISHED_ROUND")
 }
 
-// A file of perf record, of events that BPF programs output: perf's own perf events are put into the map.
+// perf record records events that BPF programs output: the test puts perf's own perf events into
+// the map.
 func TestReplayOfPerfRecord(t *testing.T) {
 	e := kerneltest.Load(t)
 	path := filepath.Join(t.TempDir(), "perf.data")
@@ -71,14 +72,16 @@ func TestReplayOfPerfRecord(t *testing.T) {
 	stop()
 	got, err := replayed(t, path, perfdata.ReplayOptions{Event: "emitted"}, &perfbuf.StreamOptions{})
 	require.Equal(t, io.EOF, err)
-	require.GreaterOrEqual(t, len(samples(got)), 3000+len(cpus)) // and those that looked whether perf is ready
+	// plus the outputs that checked whether perf is ready
+	require.GreaterOrEqual(t, len(samples(got)), 3000+len(cpus))
 	for _, rec := range samples(got) {
 		_, err := kerneltest.Check(rec.Data)
 		require.NoError(t, err)
 	}
 }
 
-// A steady load of some 200,000 events of 64 bytes a second, recorded by perf and by a Recorder, in turns: CPU time for each event, and how many are lost.
+// A steady load of some 200,000 events of 64 bytes a second, recorded by perf and by a Recorder, in
+// turns: CPU time for each event, and how many are lost.
 func BenchmarkAgainstPerf(b *testing.B) {
 	load := func(b *testing.B, e *kerneltest.Emitter, cpus []int) (lost uint64) {
 		for n := 0; n < b.N; n += 200 {

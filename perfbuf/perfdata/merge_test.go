@@ -18,7 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// scattered records numbered events, which come from sources in no regular turn, to a file each, and to a file of all.
+// scattered records numbered events, which come from sources in no regular turn, to a file each,
+// and to a file of all.
 func scattered(t *testing.T, n, files int) (paths []string, together string, of []int) {
 	t.Helper()
 	dir := t.TempDir()
@@ -43,7 +44,7 @@ func scattered(t *testing.T, n, files int) (paths []string, together string, of 
 		for i := range files {
 			k[i].Advance(time.Microsecond)
 		}
-		switch rnd.IntN(10) { // few of the first: what its rings hold reaches far
+		switch rnd.IntN(10) { // few of the first: its rings reach far back
 		case 0:
 			turn = rnd.IntN(files)
 		case 1, 2:
@@ -66,7 +67,8 @@ func scattered(t *testing.T, n, files int) (paths []string, together string, of 
 	return paths, together, of
 }
 
-// Recordings of several files, and several events of one, come in one order, with the reader that each event is of.
+// Recordings of several files, and several events of one, come in one order, with the reader that
+// each event is of.
 func TestMerge(t *testing.T) {
 	const n = 30_000
 	paths, together, of := scattered(t, n, 3)
@@ -96,7 +98,8 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// Recordings that are taken out of a stream are replayed alone, or closed. Those that are left go on in order.
+// Recordings that are taken out of a stream are replayed alone, or closed. Those that are left go
+// on in order.
 func TestMergeRemove(t *testing.T) {
 	paths, _, of := scattered(t, 60_000, 3)
 	var readers []*perfbuf.Reader

@@ -8,34 +8,35 @@ import (
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
-// Options say what a recording is like. The zero value is good: one event, one file without limit.
+// Options configures a recording. The zero value is good: one event, one file without limit.
 type Options struct {
-	// Events are what is recorded: one for each source of a merged stream that is to have a name of its own.
-	// Events of readers that are not named here are recorded as the first. nil is one event named output.
+	// Events names the recorded events: one for each source of a merged stream that needs its own
+	// name. Events of readers not named here are recorded as the first. nil is one event named
+	// output.
 	Events []EventInfo
 
-	// Since and Until are the times between which the recording has all events, in ns of CLOCK_MONOTONIC, if
-	// they are known beforehand, as of a snapshot. The file has them as the times of its first and last
-	// sample, which `perf report --header-only` shows. If Until is 0, the file has those of the events.
-	// With Until, [Create] shows the file when it is complete.
+	// Since and Until are the times between which the recording has all events, in ns of
+	// CLOCK_MONOTONIC, if they are known beforehand, as of a snapshot. The file has them as the
+	// times of its first and last sample, which `perf report --header-only` shows. If Until is 0,
+	// the file has those of the events. With Until, [Create] shows the file when it is complete.
 	Since, Until uint64
 
-	// BufferBytes is how much is written at once. 0 is 1 MiB, the least is 64 KiB. A recorder takes no other
-	// memory.
+	// BufferBytes is the size of a write. 0 is 1 MiB, the least is 64 KiB. A recorder takes no
+	// other memory.
 	BufferBytes int
 
 	// Compress compresses records, as perf record -z does: perf decompresses them, and so does
-	// [ReplayOptions].Decompress. It is for example a *zstd.Encoder of github.com/klauspost/compress, which
-	// nothing else may use until Close. nil is no compression.
+	// [ReplayOptions].Decompress. It is for example a *zstd.Encoder of
+	// github.com/klauspost/compress, which nothing else may use until Close. nil is no compression.
 	Compress Compressor
 
-	// MaxBytes begins a new file before one grows beyond this size, MaxAge when one is this old. 0 is no
-	// limit. With either, there is a number before the extension of the path: events.000001.data and so on,
-	// beginning above the highest number that is there. Each file can be read alone.
+	// MaxBytes begins a new file before one grows beyond this size, MaxAge when one is this old. 0
+	// is no limit. With either, file names have a number before the extension, above the highest
+	// existing one: events.000001.data and so on. Each file can be read alone.
 	MaxBytes int64
 	MaxAge   time.Duration
-	// MaxFiles removes the oldest of these files when there are more, also those of earlier recorders, so that
-	// restarts do not fill a disk. 0 keeps all.
+	// MaxFiles removes the oldest of these files when there are more, including those of earlier
+	// recorders, so that restarts do not fill a disk. 0 keeps all.
 	MaxFiles int
 }
 

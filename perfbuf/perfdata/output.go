@@ -10,7 +10,7 @@ import (
 	"github.com/ringfold/ringfold/internal/newfile"
 )
 
-// output is where a recording goes. Only whole records are written.
+// output is the destination of a recording. It takes only whole records.
 type output interface {
 	begin() error    // a file
 	full(n int) bool // a new file is to begin before so many bytes more
@@ -148,7 +148,7 @@ func (w *file) end() error {
 	return errors.Join(err, f.Discard())
 }
 
-// pipe is perf's format for pipes: what a file has in its header comes as records.
+// pipe is perf's format for pipes: records replace the contents of a file's header.
 type pipe struct {
 	w        io.Writer
 	close    func() error

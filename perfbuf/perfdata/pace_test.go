@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A recording that joins others, which are being replayed already, does not set them back. One that leaves keeps its pace.
+// A recording that joins running replays does not set them back. One that leaves keeps its pace.
 func TestPaceGoesOn(t *testing.T) {
 	began := time.Now().Add(-time.Hour)
 	group := &group{}

@@ -31,7 +31,7 @@ type recording struct {
 	want    *layout // the event that is replayed
 }
 
-// mostAttrs and mostIDs bound what a header may ask for: 4 events and 5,000 CPUs are 20,000 ids.
+// mostAttrs and mostIDs bound a header's demands: 4 events and 5,000 CPUs are 20,000 ids.
 const (
 	mostAttrs = 4096
 	mostIDs   = 1 << 20
@@ -173,7 +173,7 @@ func (r *recording) feature(bit int, b []byte) {
 		if len(b) > 4 {
 			r.host, _, _ = strings.Cut(string(b[4:]), "\x00")
 		}
-	case featClockData: // version, clock, what CLOCK_REALTIME showed, and what the clock
+	case featClockData: // version, clock, CLOCK_REALTIME's reading, and the clock's
 		if len(b) >= 24 && r.behind == 0 {
 			r.behind = native.Uint64(b[8:]) - native.Uint64(b[16:])
 		}
@@ -184,7 +184,7 @@ func (r *recording) feature(bit int, b []byte) {
 	}
 }
 
-// nameEvents reads HEADER_EVENT_DESC. What is wrong with it leaves events without a name.
+// nameEvents reads HEADER_EVENT_DESC. A faulty section leaves events without a name.
 func (r *recording) nameEvents(b []byte) {
 	if len(b) < 8 {
 		return
@@ -233,7 +233,8 @@ func (r *recording) parsePreamble() error {
 		case typ == typeEventUpdate && len(b) > 24 && native.Uint64(b[8:]) == updateName:
 			name, _, _ := strings.Cut(string(b[24:]), "\x00")
 			r.name(native.Uint64(b[16:]), name)
-		case typ == typeHeaderFeature && len(b) > 16 && native.Uint64(b[8:]) != featEventDesc: // of that, padding is not known
+		case typ == typeHeaderFeature && len(b) > 16 && native.Uint64(b[8:]) != featEventDesc:
+			// A feature may have padding: its true size is unknown.
 			r.feature(int(min(native.Uint64(b[8:]), 64)), slices.Clone(b[16:]))
 		}
 		off = next
@@ -259,7 +260,7 @@ func (r *recording) choose(name string) error {
 		says := fmt.Sprintf("%q (type %d, config %d)", l.name, l.typ, l.config)
 		if why := l.lacks(); why != "" {
 			says += " has " + why
-		} else if name == "" || l.name == "" || name == l.name { // a killed recorder leaves no names
+		} else if name == "" || l.name == "" || name == l.name { // killed recorders leave no names
 			fit = append(fit, l)
 		}
 		there = append(there, says)

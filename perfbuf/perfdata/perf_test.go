@@ -16,7 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// mixed records a few events on two CPUs: samples, a loss, corrupt memory, a sample that is too large.
+// mixed records a few events on two CPUs: samples, a loss, corrupt memory, a sample that is too
+// large.
 func mixed(t *testing.T, rec *perfdata.Recorder) (recorded []perfbuf.Record) {
 	t.Helper()
 	k, r := simulated(t, perfbuf.Options{RingBytes: 128 << 10})
@@ -61,7 +62,8 @@ func perf(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// perf's programs read a recording: each record, the CPU, the time, the payload's bytes, the losses, the name, the machine.
+// perf's programs read a recording: each record, the CPU, the time, the payload's bytes, the
+// losses, the name, the machine.
 func TestPerfReads(t *testing.T) {
 	dir := t.TempDir()
 	var recorded []perfbuf.Record

@@ -11,15 +11,16 @@ import (
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
-// Recorder writes events to perf.data. Make one with [Create] or [NewRecorder], and end it with [Recorder.Close]. Use it from one
-// goroutine at a time; Stats may be called from any. Recording an event allocates nothing, and copies its payload once.
+// Recorder writes events to perf.data. Make one with [Create] or [NewRecorder], and end it with
+// [Recorder.Close]. Use it from one goroutine at a time; Stats may be called from any. Recording an
+// event allocates nothing, and copies its payload once.
 type Recorder struct {
 	opts   Options
 	out    output
 	events []event
 	buf    []byte  // records not written yet
 	packer *packer // nil: records are not compressed
-	err    error   // of a write: nothing is recorded any more
+	err    error   // of a write: no more events are recorded
 
 	source *perfbuf.Reader // of the event before, and its id
 	id     uint64
@@ -72,10 +73,10 @@ func (r *Recorder) begin() error {
 	return r.out.begin()
 }
 
-// Run records what a stream delivers, as it comes, until ctx is done or the stream is closed. It flushes after each
-// pass. It returns the reason, never nil: context.Cause(ctx), os.ErrClosed, other errors of
-// [perfbuf.Stream.RunBatches], or the error of a write. Later events are still in the rings: see
-// [perfbuf.Stream.Drain].
+// Run records the events that a stream delivers, until ctx is done or the stream is closed. It
+// flushes after each pass. It returns the reason, never nil: context.Cause(ctx), os.ErrClosed,
+// other errors of [perfbuf.Stream.RunBatches], or the error of a write. Later events are still in
+// the rings: see [perfbuf.Stream.Drain].
 func (r *Recorder) Run(ctx context.Context, stream *perfbuf.Stream) error {
 	proven := stream.Options().Order == perfbuf.Order{}
 	before := r.count
@@ -102,8 +103,8 @@ func (r *Recorder) Run(ctx context.Context, stream *perfbuf.Stream) error {
 	return err
 }
 
-// Record records one event, other than markers ([perfbuf.KindFlushed]). It copies to memory, and writes when the buffer is full. After
-// an error of a write it only returns that.
+// Record records one event, other than markers ([perfbuf.KindFlushed]). It copies to memory, and
+// writes when the buffer is full. After a failed write it only returns that error.
 func (r *Recorder) Record(ev perfbuf.Event) error {
 	switch ev.Kind() {
 	case perfbuf.KindSample:
@@ -179,8 +180,9 @@ func (r *Recorder) idOf(ev perfbuf.Event) uint64 {
 	return r.id
 }
 
-// loss writes a PERF_RECORD_LOST or LOST_SAMPLES, with the count at an offset. One that programs have counted does not lie between the
-// events of its CPU, so the time after which it was is behind the count, where perf reads nothing.
+// loss writes a PERF_RECORD_LOST or LOST_SAMPLES, with the count at an offset. A loss that programs
+// have counted does not lie between the events of its CPU. So its LostAfter time follows the count,
+// where perf reads nothing.
 func (r *Recorder) loss(ev perfbuf.Event, typ uint32, at int, n uint64) error {
 	own := at + 8
 	counted := kernel.Face.Counted(ev)
@@ -218,8 +220,8 @@ func (r *Recorder) room(size int) []byte {
 	return r.buf[n:]
 }
 
-// Flush writes what is in the buffer, and begins a new file if it is time. A file is then readable up to here, whatever becomes of
-// the process. It does not call fsync.
+// Flush writes the buffer, and begins a new file if it is time. A file is then readable up to here,
+// even if the process dies. It does not call fsync.
 func (r *Recorder) Flush() error {
 	if r.err != nil || len(r.buf) == 0 {
 		return r.err
@@ -234,7 +236,7 @@ func (r *Recorder) Flush() error {
 	return r.err
 }
 
-// write writes what is in the buffer, into a new file if it is time.
+// write writes the buffer, into a new file if it is time.
 func (r *Recorder) write() error {
 	b, err := r.packed()
 	if err == nil && r.out.full(len(b)) {
@@ -249,7 +251,7 @@ func (r *Recorder) write() error {
 	return r.failed(err)
 }
 
-// packed is what is in the buffer, compressed if it is to be.
+// packed returns the buffer, compressed if the options say so.
 func (r *Recorder) packed() ([]byte, error) {
 	if r.packer == nil {
 		return r.buf, nil
@@ -257,8 +259,8 @@ func (r *Recorder) packed() ([]byte, error) {
 	return r.packer.pack(r.buf)
 }
 
-// Close writes what is in the buffer and what belongs at the end of the file, and closes a file that [Create] has made. Its error is that of a
-// write, an earlier one too. Later calls return [os.ErrClosed].
+// Close writes the buffer and the end of the file, and closes a file that [Create] has made. Its
+// error is that of a write, an earlier one too. Later calls return [os.ErrClosed].
 func (r *Recorder) Close() error {
 	if r.err == os.ErrClosed {
 		return r.err

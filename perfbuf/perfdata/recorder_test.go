@@ -59,8 +59,8 @@ func TestNoRoomForTheHeader(t *testing.T) {
 	}
 }
 
-// A recording has its name as soon as it can be read, a snapshot when it is complete. What had the name
-// stays, as the old one.
+// A recording has its name as soon as it can be read, a snapshot when it is complete. A previous
+// file of that name stays, as the old one.
 func TestNames(t *testing.T) {
 	for _, until := range []uint64{0, 1} {
 		path := filepath.Join(t.TempDir(), "x.data")
@@ -166,7 +166,7 @@ func TestSources(t *testing.T) {
 	require.ErrorContains(t, err, "no event can be replayed")
 }
 
-// Run returns what ended it, as it is.
+// Run returns the unchanged error that ended it.
 func TestRunReturnsTheCause(t *testing.T) {
 	_, reader := simulated(t, perfbuf.Options{})
 	rec, err := perfdata.Create(filepath.Join(t.TempDir(), "x"), perfdata.Options{})

@@ -22,11 +22,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// example is a program of an example, and what of its events is to be kept.
+// example is a program of an example, and a filter for the events to keep.
 type example struct {
 	object string   // under examples/
 	attach []string // programs
-	maps   []string // whose events are recorded; a ring buffer has its time and CPU as the header perfbuf_ringbuf.h has it
+	maps   []string // recorded; a ring buffer stores time and CPU as perfbuf_ringbuf.h does
 	pidAt  int      // where payloads have the process; -1: each is kept
 	most   int      // events that are kept; 0: all
 }
@@ -40,8 +40,8 @@ var examples = map[string]example{
 	"sources":    {"sources/life", []string{"on_exec", "on_exit", "on_fork"}, []string{"execs", "exits", "forks"}, 0, 0},
 }
 
-// `make recordings` makes the recordings of examples' programs anew: of processes that each start on one CPU and go on on another. Nothing else of what the
-// machine does is kept.
+// `make recordings` records examples' programs anew: processes that each start on one CPU and move
+// to another. It keeps no other activity of the machine.
 func TestMakeRecordings(t *testing.T) {
 	if os.Getenv("UPDATE_RECORDINGS") == "" {
 		t.Skip("make recordings")
@@ -113,7 +113,8 @@ func TestMakeRecordings(t *testing.T) {
 	}
 }
 
-// keepOnly records anew those events of a recording that are to be kept, and nothing about this machine.
+// keepOnly records anew those events of a recording that are to be kept, and nothing about this
+// machine.
 func keepOnly(t *testing.T, from, to string, keep func(event string, ev perfbuf.Event) bool) {
 	readers, names := openedAll(t, from)
 	var o perfdata.Options

@@ -15,8 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A recording of each example's programs is replayed: 40 processes, which execute taskset and then true, and end. Those of sources are in
-// three maps, of which one is a ring buffer; of callbacks there are 300 system calls, of prometheus 100 switches.
+// A recording of each example's programs is replayed: 40 processes, which execute taskset and then
+// true, and end. Those of sources are in three maps, of which one is a ring buffer; of callbacks
+// there are 300 system calls, of prometheus 100 switches.
 func TestRecordings(t *testing.T) {
 	for name, want := range map[string]map[string]int{
 		"exec":     {"/bin/true": 40, "/usr/bin/taskset": 40},
@@ -57,7 +58,7 @@ func TestRecordings(t *testing.T) {
 	}
 }
 
-// process is what examples/ordered outputs.
+// process is the output of examples/ordered.
 type process struct {
 	Kind, PID uint32
 	Comm      [16]byte
@@ -65,7 +66,7 @@ type process struct {
 
 var asProcess = perfbuf.NewDecoder[process]()
 
-// running follows which processes run, and what.
+// running tracks the running processes and their files.
 type running map[uint32]string
 
 func (r running) handle(ev perfbuf.Event) error {
@@ -80,8 +81,9 @@ func (r running) handle(ev perfbuf.Event) error {
 	return nil
 }
 
-// A bug, reproduced from a recording: events that are read CPU by CPU may come after those that they have led to. A process then executes a file after it
-// has ended, and stays in the table. In the order of time none does.
+// A bug, reproduced from a recording: read CPU by CPU, events may come after their consequences. A
+// process then executes a file after it has ended, and stays in the table. In order of time none
+// does.
 func Example_bug() {
 	read := func(ordered bool) {
 		reader, err := perfdata.Open("testdata/ordered.perf.data", perfdata.ReplayOptions{})

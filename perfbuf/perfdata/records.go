@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// kind is what a record of a file is replayed as.
+// kind says how a record of a file is replayed.
 type kind uint8
 
 const (

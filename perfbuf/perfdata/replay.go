@@ -16,33 +16,36 @@ type ReplayOptions struct {
 	// Event names the event that is replayed, if the file has several.
 	Event string
 
-	// Speed is a multiple of the recorded pace: 1 is the recorded pace, 10 is ten times as fast. 0 is as fast
-	// as events are read.
+	// Speed is a multiple of the recorded pace: 1 is the recorded pace, 10 is ten times as fast. 0
+	// is as fast as events are read.
 	Speed float64
 
-	// Last replays only the last part of the recording, or of all that are merged, this long. 0 is all.
+	// Last replays only the last part of the recording, or of all that are merged, this long. 0 is
+	// all.
 	Last time.Duration
 
-	// WallClock gives events the times of CLOCK_REALTIME. The file has its offset from CLOCK_MONOTONIC on the
-	// recording machine, taken when the file was begun or closed. By it, recordings of several machines, or from
-	// before and after a reboot, can be merged, as exactly as the machines' clocks were set.
+	// WallClock gives events the times of CLOCK_REALTIME. The file has its offset from
+	// CLOCK_MONOTONIC on the recording machine, taken when the file was begun or closed. By it,
+	// recordings of several machines, or from before and after a reboot, can be merged, as exactly
+	// as the machines' clocks were set.
 	WallClock bool
 
-	// Decompress decompresses records that perf record -z or [Options].Compress has compressed. It is for
-	// example a *zstd.Decoder of github.com/klauspost/compress. Open uses it only during the call. Without one,
-	// Open refuses such files.
+	// Decompress decompresses records that perf record -z or [Options].Compress has compressed. It
+	// is for example a *zstd.Decoder of github.com/klauspost/compress. Open uses it only during the
+	// call. Without one, Open refuses such files.
 	Decompress Decompressor
 
-	// Reader is as for [perfbuf.Open]. CPUs selects among those of the recording. NoTime and Outputs have no effect.
+	// Reader is as for [perfbuf.Open]. CPUs selects among those of the recording. It ignores
+	// NoTime and Outputs.
 	Reader perfbuf.Options
 }
 
 // maxSpeed keeps times of the replay's clock far from overflow.
 const maxSpeed = 1e6
 
-// Open opens a recording for replay. The [perfbuf.Reader] that it returns works like one of a map, with the
-// same ways of reading. It takes files of a [Recorder], and of perf record if samples have raw data, times and
-// CPUs:
+// Open opens a recording for replay. The [perfbuf.Reader] that it returns works like one of a map,
+// with the same ways of reading. It takes files of a [Recorder], and of perf record if samples have
+// raw data, times and CPUs:
 //
 //	perf record -a -e bpf-output/no-inherit=1,name=NAME/ ...
 //
@@ -53,18 +56,18 @@ const maxSpeed = 1e6
 // nothing. Losses and corrupt memory of the recording are replayed as events; a
 // [perfbuf.CorruptError] describes the replay's own ring.
 //
-// At the end of the recording, Wait, Run, Events and Records return [io.EOF]. If the file was cut, is
-// damaged or was not closed, they return an error that wraps [io.ErrUnexpectedEOF] and names the
+// At the end of the recording, Wait, Run, Events and Records return [io.EOF]. If the file was cut,
+// is damaged or was not closed, they return an error that wraps [io.ErrUnexpectedEOF] and names the
 // offset. All that comes before has been delivered then. Wait fills the rings, so a loop over
 // ForEach alone sees only what fits into them: call Wait in between. Drain and Shutdown deliver
-// what the rings hold, not the rest of the file.
+// the contents of the rings, not the rest of the file.
 //
-// Open blocks while it reads the file once, or twice if events are not in order of time. It takes 17 MiB
-// of memory for reading, the rings, and 16 bytes per event if these are not in order. It decompresses
-// compressed records into a temporary file, of 1 GiB or 1,000 times the recording at most, whichever is
-// more; what goes beyond is left out, and the end is [io.ErrUnexpectedEOF]. Untrusted files are safe to
-// open if Decompress bounds its own memory, as zstd.WithDecoderMaxWindow does. Errors name the file, and
-// the offset of what is wrong.
+// Open blocks while it reads the file once, or twice if events are not in order of time. It takes
+// 17 MiB of memory for reading, the rings, and 16 bytes per event if these are not in order. It
+// decompresses compressed records into a temporary file, of 1 GiB or 1,000 times the recording at
+// most, whichever is more; it omits records beyond that, and the end is [io.ErrUnexpectedEOF].
+// Untrusted files are safe to open if Decompress bounds its own memory, as
+// zstd.WithDecoderMaxWindow does. Errors name the file, and the offset of the fault.
 func Open(path string, o ReplayOptions) (*perfbuf.Reader, error) {
 	f, size, err := openFile(path)
 	if err != nil {

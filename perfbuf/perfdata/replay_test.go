@@ -62,7 +62,7 @@ func samples(recs []perfbuf.Record) (out []perfbuf.Record) {
 	return out
 }
 
-// rest counts what is no sample by CPU: a sample that is too large is a loss.
+// rest counts events other than samples, by CPU: a sample that is too large is a loss.
 func rest(recs []perfbuf.Record) map[string]uint64 {
 	n := map[string]uint64{}
 	for _, r := range recs {
@@ -111,7 +111,8 @@ func TestReplayMoreThanFits(t *testing.T) {
 	}
 }
 
-// A file that was cut anywhere is replayed up to there, and the replay says so at the end, or the header is not there.
+// A file cut anywhere is replayed up to there, and the replay reports the cut at the end, unless
+// the header is missing.
 func TestCutAnywhere(t *testing.T) {
 	file := record(t, perfdata.Options{}, func(rec *perfdata.Recorder) { emitted(t, rec, 8, true) })
 	whole, err := os.ReadFile(file)
@@ -214,7 +215,7 @@ func TestSpeed(t *testing.T) {
 	}
 }
 
-// The last part of a recording is replayed without waiting for what came before.
+// The last part of a recording is replayed without waiting for the earlier part.
 func TestLast(t *testing.T) {
 	for _, sorted := range []bool{true, false} {
 		path := record(t, perfdata.Options{}, func(rec *perfdata.Recorder) { emitted(t, rec, 3_000, sorted) })

@@ -31,9 +31,11 @@ func newRing(cpu, size int, all uint64) (*ring, error) {
 	size = 1 << bits.Len(uint(size-1))
 	words := make([]uint64, size/8)
 	r := &ring{meta: make([]uint64, 4096/8)}
-	r.data = unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), size) // invariant: size/8 words
+	// invariant: size/8 words
+	r.data = unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), size)
 	var err error
-	// Invariant: meta is a page, data a power of two; both are aligned, and raw keeps them reachable.
+	// Invariant: meta is a page, data a power of two; both are aligned, and raw keeps them
+	// reachable.
 	if r.raw, err = raw.New(unsafe.Pointer(unsafe.SliceData(r.meta)), r.data, raw.LayoutRawTime); err == nil {
 		r.raw.SetCPU(cpu)
 	}
@@ -82,11 +84,11 @@ func (r *ring) put(e *entry) bool {
 	}
 	r.bad = e.kind == corrupt
 	r.head += size
-	atomic.StoreUint64(&r.meta[raw.HeadWord], r.head) // data_head: as perf_output_put_handle, behind the bytes
+	atomic.StoreUint64(&r.meta[raw.HeadWord], r.head) // data_head, after the bytes
 	return true
 }
 
-// empty takes back what was put. Nobody has read from the ring.
+// empty takes back the entries that were put. Nobody has read from the ring.
 func (r *ring) empty() {
 	r.head, r.bad = 0, false
 	atomic.StoreUint64(&r.meta[raw.HeadWord], 0)

@@ -116,7 +116,7 @@ func (s *session) feed() *replay {
 	}
 }
 
-// ended is why there is no more once all is read, nil before.
+// ended is the reason for the end once all is read, nil before.
 func (s *session) ended() (why error) {
 	for _, k := range s.members {
 		if k.err == nil || !k.isRead() {
@@ -129,7 +129,7 @@ func (s *session) ended() (why error) {
 	return why
 }
 
-// poller is a kernel.Poller of whatever session a replay is in, or of that of a group.
+// poller is the kernel.Poller of a replay's current session, or of a group's.
 type poller struct {
 	session    atomic.Pointer[session]
 	interrupts chan struct{}
@@ -197,7 +197,7 @@ func (p *poller) Interrupt() {
 	}
 }
 
-// group is what a stream waits by that merges recordings. It keeps its session.
+// group is the kernel.Group of a stream that merges recordings. It keeps its session.
 type group struct{ poller }
 
 // Group is kernel.Kernel's.
@@ -228,7 +228,7 @@ func (g *group) Add(k kernel.Kernel) error {
 	return nil
 }
 
-// Remove has a recording replayed alone. It keeps its pace.
+// Remove makes a recording replay alone. It keeps its pace.
 func (g *group) Remove(k kernel.Kernel) {
 	s := g.lock()
 	alone := &session{speed: s.speed, clock: clock{begun: s.clock.begun, first: s.clock.first}}
@@ -236,7 +236,7 @@ func (g *group) Remove(k kernel.Kernel) {
 	alone.join(k.(*replay))
 }
 
-// Close has all replayed alone.
+// Close makes all members replay alone.
 func (g *group) Close() {
 	for _, k := range slices.Clone(g.session.Load().members) {
 		g.Remove(k)

@@ -32,8 +32,8 @@ func child(t *testing.T, path string, flags uintptr) *exec.Cmd {
 
 func childPath() string { return os.Getenv("PERFDATA_TEST_CHILD") }
 
-// load records numbered events of many sizes as fast as it can, and calls flushed with how many a Flush has written, until that or
-// the recorder fails.
+// load records numbered events of many sizes as fast as it can. It calls flushed with the number of
+// events written by each Flush, until that or the recorder fails.
 func load(t *testing.T, rec *perfdata.Recorder, flushed func(n uint64) error) error {
 	t.Helper()
 	k, r := simulated(t, perfbuf.Options{RingBytes: 512 << 10})
@@ -45,7 +45,7 @@ func load(t *testing.T, rec *perfdata.Recorder, flushed func(n uint64) error) er
 			k.Advance(time.Microsecond)
 			require.NoError(t, k.Output(int(n%2), payload[:8+rand.IntN(2000)]))
 			n++
-			if err := s.ForEach(rec.Record); err != nil { // each at once, so that the file is in order of time
+			if err := s.ForEach(rec.Record); err != nil { // each at once, for order of time
 				return err
 			}
 		}
@@ -58,8 +58,9 @@ func load(t *testing.T, rec *perfdata.Recorder, flushed func(n uint64) error) er
 	}
 }
 
-// numbers requires that the events of a series of files follow each other, and that all files but the last are whole. It returns the
-// numbers of the first event and of the next, and how the last file ends: nil if it has no header yet.
+// numbers requires that the events of a series of files follow each other, and that all files but
+// the last are whole. It returns the numbers of the first event and of the next, and how the last
+// file ends: nil if it has no header yet.
 func numbers(t *testing.T, files []string) (first, next uint64, end error) {
 	t.Helper()
 	any := false
@@ -97,7 +98,8 @@ var rotations = []perfdata.Options{
 	{MaxBytes: 2 << 20, MaxAge: 3 * time.Millisecond},
 }
 
-// A recorder that is killed at any moment, while it begins a file too, leaves files that have all that it has flushed.
+// A recorder that is killed at any moment, even while it begins a file, leaves files with all
+// flushed events.
 func TestKilledAnywhere(t *testing.T) {
 	if path := childPath(); path != "" {
 		name, which, _ := strings.Cut(path, "=")
@@ -169,7 +171,8 @@ func killed(t *testing.T, path string) (flushed uint64) {
 	return flushed
 }
 
-// A full disk ends a recording with an error, and what was flushed is readable. A series with MaxFiles that fits never fills it.
+// A full disk ends a recording with an error, and the flushed events are readable. A series with
+// MaxFiles that fits never fills it.
 func TestDiskFull(t *testing.T) {
 	dir := childPath()
 	if dir == "" {

@@ -2,11 +2,13 @@ package perfdata
 
 // Stats are a recorder's counts.
 type Stats struct {
-	Samples  uint64 // written
-	Bytes    uint64 // written, headers included
-	Lost     uint64 // outputs that the events of KindLost counted
-	Corrupt  uint64 // stretches of ring memory that could not be read
-	TooLarge uint64 // samples of more than MaxSample bytes, which are not recorded; the file counts them as lost
+	Samples uint64 // written
+	Bytes   uint64 // written, headers included
+	Lost    uint64 // outputs that the events of KindLost counted
+	Corrupt uint64 // stretches of ring memory that could not be read
+	// TooLarge counts samples of more than MaxSample bytes, which are not recorded; the file counts
+	// them as lost.
+	TooLarge uint64
 	Files    uint64 // begun
 }
 
