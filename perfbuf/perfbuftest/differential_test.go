@@ -34,7 +34,7 @@ func TestSameAsTheKernel(t *testing.T) {
 				}
 				for _, s := range []*side{kernel, fake} {
 					s.read(t, -1)
-					for _, cpu := range o.CPUs { // reports what was lost
+					for _, cpu := range o.CPUs { // reports the losses
 						s.emit(cpu, 1, kerneltest.MinSize)
 					}
 					s.read(t, -1)

@@ -33,7 +33,7 @@ func (p *Program) Prepare(payload []byte) { p.p.Prepare(payload) }
 //
 // Like the kernel, it does not refuse a payload that is too large for a record, 65509 bytes or more
 // (65517 without time): it makes room for what the 16 bits of a record's length say, and Copy then
-// writes all of it over what the ring holds.
+// overwrites the ring with all of it.
 func (p *Program) Reserve() error { return p.p.Reserve() }
 
 // Copy writes the record into the ring. Up to 7 bytes of padding behind it keep their old contents.
