@@ -14,7 +14,7 @@ func (b *Barrier) Idle() bool {
 	return !b.inUse
 }
 
-// Failing returns since when all waits have failed and the last error, or 0 and nil if the last
+// Failing returns how long all waits have failed, and the last error, or 0 and nil if the last
 // succeeded.
 func (b *Barrier) Failing() (time.Duration, error) {
 	since, err := b.failing.Load(), b.err.Load()
