@@ -28,11 +28,11 @@ func recording(t *testing.T, n int) string {
 	defer r.Close()
 	stream, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
 	require.NoError(t, err)
+	defer stream.Close()
 	for i := range n {
 		k.Advance(time.Millisecond)
 		require.NoError(t, k.Output(i%2, []byte("event")))
 		require.NoError(t, stream.ForEach(rec.Record))
-		require.NoError(t, stream.Close())
 	}
 	require.NoError(t, rec.Close())
 	return path
