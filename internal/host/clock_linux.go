@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Clock is CLOCK_MONOTONIC as the kernel has it, that is, as PERF_SAMPLE_TIME and bpf_ktime_get_ns do. In a time namespace
-// the clock that programs see is shifted; /proc says by how much. NewClock makes one.
+// Clock is the kernel's own CLOCK_MONOTONIC, which PERF_SAMPLE_TIME and bpf_ktime_get_ns use. In a
+// time namespace user space sees this clock shifted; /proc has the offset. NewClock makes one.
 type Clock struct{ shift int64 }
 
-// NewClock refuses where the shift is unknown.
+// NewClock fails if the shift is unknown.
 func NewClock() (Clock, error) {
 	shift, err := monotonicShift()
 	if err != nil {
@@ -22,20 +22,21 @@ func NewClock() (Clock, error) {
 	return Clock{shift}, err
 }
 
-// Now is in ns.
+// Now returns the time in ns.
 func (c Clock) Now() uint64 {
 	var ts unix.Timespec
 	unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // cannot fail for this clock
 	return uint64(ts.Nano() - c.shift)
 }
 
-// initialTimeNamespace has the inode TIME_NS_INIT_INO of include/uapi/linux/nsfs.h. It shifts nothing.
+// initialTimeNamespace has the inode TIME_NS_INIT_INO of include/uapi/linux/nsfs.h. It shifts
+// nothing.
 const initialTimeNamespace = "time:[4026531834]"
 
-// monotonicShift is how many ns the time namespace that we are in adds to CLOCK_MONOTONIC: 0 for nearly everybody,
-// and where the kernel is too old (5.6) to have them. The offsets in /proc are those of the namespace that children
-// get (proc_timens_show_offsets in kernel/time/namespace.c), which unshare(CLONE_NEWTIME) makes another than
-// ours.
+// monotonicShift returns the ns that this time namespace adds to CLOCK_MONOTONIC. It is nearly
+// always 0, and always on kernels before 5.6, which lack time namespaces. The offsets in /proc are
+// those of the children's namespace (proc_timens_show_offsets in kernel/time/namespace.c). After
+// unshare(CLONE_NEWTIME) that is not ours.
 func monotonicShift() (int64, error) {
 	own, err := os.Readlink("/proc/self/ns/time")
 	if err != nil || own == initialTimeNamespace {

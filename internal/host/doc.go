@@ -1,3 +1,3 @@
-// Package host is what readers of all kinds of maps need of the machine that they run on: waiting in Go's poller, the kernel's
-// clock, a map by its descriptor, and who may do what.
+// Package host connects readers of all kinds of maps to the machine: it waits in Go's poller, reads
+// the kernel's clock, looks up maps by descriptor, and explains permission errors.
 package host

@@ -12,7 +12,8 @@ import (
 // Pollable is a kernel that waits for an epoll descriptor.
 type Pollable interface{ PollFD() int }
 
-// group nests kernels' epoll descriptors in another one. Nesting takes a wakeup some hundred ns longer.
+// group nests kernels' epoll descriptors in another one. Nesting delays a wakeup by some hundred
+// ns.
 type group struct{ *Poller }
 
 // Group makes a group of one kernel.
@@ -34,10 +35,10 @@ func Group(first kernel.Kernel) (kernel.Group, error) {
 	return g, nil
 }
 
-// Add is kernel.Group's.
+// Add implements kernel.Group.
 func (g group) Add(k kernel.Kernel) error { return g.control(unix.EPOLL_CTL_ADD, k) }
 
-// Remove is kernel.Group's. It cannot fail for a descriptor that is open and in the group.
+// Remove implements kernel.Group. It cannot fail for a descriptor that is open and in the group.
 func (g group) Remove(k kernel.Kernel) { g.control(unix.EPOLL_CTL_DEL, k) }
 
 func (g group) control(op int, k kernel.Kernel) (err error) {

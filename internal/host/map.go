@@ -17,7 +17,7 @@ func (e *MapError) Error() string {
 	return fmt.Sprintf("perfbuf: map %q (id %d): %s", e.Name, e.ID, e.Reason)
 }
 
-// Map is what is known of a map.
+// Map describes a map.
 type Map libbpf.MapInfo
 
 // Fail makes a MapError.
@@ -25,7 +25,7 @@ func (m Map) Fail(format string, args ...any) error {
 	return &MapError{ID: m.ID, Type: m.Type, MaxEntries: m.MaxEntries, Name: m.Name, Reason: fmt.Sprintf(format, args...)}
 }
 
-// TypeName names the map's type, if people mistake it for another one's.
+// TypeName returns the name of the map's type, if people confuse it with another type.
 func (m Map) TypeName() string {
 	if name, ok := map[int]string{
 		1: "BPF_MAP_TYPE_HASH", 2: "BPF_MAP_TYPE_ARRAY", 3: "BPF_MAP_TYPE_PROG_ARRAY", 4: "BPF_MAP_TYPE_PERF_EVENT_ARRAY", 5: "BPF_MAP_TYPE_PERCPU_HASH",

@@ -13,8 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Refuse32Bit refuses 32-bit programs, which alone run on 32-bit kernels. There the positions that ring and kernel share are
-// of 32 bits (an unsigned long, in perf_output_put_handle of kernel/events/ring_buffer.c and in kernel/bpf/ringbuf.c), and start anew after 4 GiB.
+// Refuse32Bit refuses 32-bit programs; 32-bit kernels run no others. On these kernels ring
+// positions have 32 bits and wrap after 4 GiB: they are an unsigned long in perf_output_put_handle
+// of kernel/events/ring_buffer.c and in kernel/bpf/ringbuf.c.
 func Refuse32Bit() error {
 	if strconv.IntSize == 64 {
 		return nil
@@ -23,7 +24,8 @@ func Refuse32Bit() error {
 		"build for a 64-bit GOARCH, such as amd64 or arm64: %w", runtime.GOARCH, errors.ErrUnsupported)
 }
 
-// DupMap duplicates a map's descriptor, so that it stays open, and describes the map as the kernel knows it.
+// DupMap duplicates a map's descriptor, so that the map stays open, and returns the kernel's
+// description of it.
 func DupMap(mapFD int) (fd int, m Map, err error) {
 	if fd, err = unix.FcntlInt(uintptr(mapFD), unix.F_DUPFD_CLOEXEC, 0); err != nil {
 		if !errors.Is(err, syscall.EBADF) {
@@ -44,7 +46,7 @@ func DupMap(mapFD int) (fd int, m Map, err error) {
 	return fd, Map(info), nil
 }
 
-// LinkName says what a descriptor refers to, as /proc does.
+// LinkName returns the target of a descriptor's link in /proc.
 func LinkName(fd int) string {
 	name, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// NewPermissionError says who was refused.
+// NewPermissionError fills in the identity of the process.
 func NewPermissionError(err error) *PermissionError {
 	return &PermissionError{UID: os.Geteuid(), Err: err, Paranoid: Sysctl("kernel/perf_event_paranoid", -100), MlockKB: Sysctl("kernel/perf_event_mlock_kb", -1)}
 }
@@ -22,14 +22,14 @@ func SeccompNote() string {
 	return ""
 }
 
-// InUserNamespace reports whether the process is in another user namespace than the initial one, whose inode is USER_NS_INIT_INO
-// of include/uapi/linux/nsfs.h.
+// InUserNamespace reports whether the process is outside the initial user namespace, whose inode is
+// USER_NS_INIT_INO of include/uapi/linux/nsfs.h.
 func InUserNamespace() bool {
 	ns, err := os.Readlink("/proc/self/ns/user")
 	return err == nil && ns != "user:[4026531837]"
 }
 
-// Memlock is RLIMIT_MEMLOCK, in words.
+// Memlock describes RLIMIT_MEMLOCK in words.
 func Memlock() string {
 	var l unix.Rlimit
 	switch err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &l); {
@@ -52,7 +52,7 @@ func OlderThan(major, minor int) bool {
 	return n == 2 && (a < major || a == major && b < minor)
 }
 
-// Sysctl is a number in /proc/sys.
+// Sysctl returns a number from /proc/sys.
 func Sysctl(name string, missing int) int {
 	b, err := os.ReadFile("/proc/sys/" + name)
 	if err != nil {
@@ -65,13 +65,13 @@ func Sysctl(name string, missing int) int {
 	return n
 }
 
-// Caps is the set of this thread's effective capabilities.
+// Caps returns this thread's effective capabilities.
 func Caps() uint64 {
 	caps, _ := strconv.ParseUint(status("CapEff"), 16, 64)
 	return caps
 }
 
-// status is a field of this thread's status, empty if there is none.
+// status returns a field of this thread's status, or "".
 func status(field string) string {
 	b, err := os.ReadFile("/proc/thread-self/status")
 	if err != nil {

@@ -12,24 +12,25 @@ import (
 
 // Poller waits on an epoll descriptor in Go's runtime poller.
 //
-// A wakeup is only a hint: the inner epoll is never asked which ring it was for, and every ring is looked at, before
-// blocking too. It is the runtime's own epoll that asks, once for each wakeup of the kernel (ep_poll_callback in
-// fs/eventpoll.c), so what stays unread wakes nobody again. perf_poll (kernel/events/core.c) forgets a wakeup as it reports it.
+// A wakeup is only a hint: Poller never asks the inner epoll which ring it was for. The reader
+// looks at every ring, also before it blocks. The runtime's own epoll asks once for each wakeup of
+// the kernel (ep_poll_callback in fs/eventpoll.c), so unread records cause no further wakeups.
+// perf_poll (kernel/events/core.c) clears a wakeup as it reports it.
 type Poller struct {
 	file  *os.File
 	conn  syscall.RawConn
 	ready func(woken bool) bool
 	asked bool
-	ask   func(fd uintptr) bool // made once: it would allocate in every wait
+	ask   func(fd uintptr) bool // made once: a new closure would allocate in every wait
 }
 
-// NewPoller waits on a duplicate of epollFD, so that it can be closed on its own.
+// NewPoller waits on a duplicate of epollFD, so that the caller may close its own.
 func NewPoller(epollFD int) (*Poller, error) {
 	fd, err := unix.FcntlInt(uintptr(epollFD), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("dup of the epoll descriptor: %w", err)
 	}
-	if err := unix.SetNonblock(fd, true); err != nil { // or os.NewFile would not use the poller
+	if err := unix.SetNonblock(fd, true); err != nil { // else os.NewFile would not use the poller
 		unix.Close(fd)
 		return nil, fmt.Errorf("O_NONBLOCK on the epoll descriptor: %w", err)
 	}
@@ -51,29 +52,29 @@ func NewPoller(epollFD int) (*Poller, error) {
 	return p, nil
 }
 
-// Wait is that of kernel.Poller.
+// Wait implements kernel.Poller.
 func (p *Poller) Wait(deadline time.Time, ready func(woken bool) bool) error {
 	p.ready = ready
-	defer func() { p.ready = nil }() // whose it is may be forgotten, and is to be collected then
+	defer func() { p.ready = nil }() // so that its owner can be garbage-collected
 
 	err := p.file.SetReadDeadline(deadline)
 	if err == nil {
 		// RawConn.Read forgets earlier wakeups before it calls the function the first time, and
-		// remembers later ones: a wakeup while the function looks at the heads is not missed.
+		// remembers later ones: a wakeup while the function looks at the heads is not lost.
 		p.asked = false
 		err = p.conn.Read(p.ask)
 	}
 	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-		return os.ErrClosed // RawConn's own error for that is not os.ErrClosed
+		return os.ErrClosed // RawConn's own error is not os.ErrClosed
 	}
 	return err
 }
 
-// Interrupt is that of kernel.Poller.
+// Interrupt implements kernel.Poller.
 func (p *Poller) Interrupt() { p.file.SetReadDeadline(past) }
 
-// Close frees it, when nobody waits.
+// Close frees the poller. Nobody may be waiting.
 func (p *Poller) Close() { p.file.Close() }
 
-// past is a deadline that is over.
+// past is an expired deadline.
 var past = time.Unix(1, 0)

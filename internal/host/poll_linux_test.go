@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bell is an eventfd inside an epoll descriptor, as libbpf has perf events in one.
+// bell is an eventfd inside an epoll descriptor, like the perf events in libbpf's.
 type bell struct{ epoll, event int }
 
 func newBell(t *testing.T) bell {
@@ -25,7 +25,7 @@ func newBell(t *testing.T) bell {
 
 func (b bell) ring() { unix.Write(b.event, []byte{1, 0, 0, 0, 0, 0, 0, 0}) }
 
-// asked tells a test what a poller asks, and answers.
+// asked passes a poller's questions to a test, and returns the answers.
 type asked struct {
 	p        *Poller
 	ready    func(woken bool) bool
@@ -73,7 +73,7 @@ func TestFilePollerAsksAfterEachWakeUp(t *testing.T) {
 	require.NoError(t, <-a.result)
 }
 
-// A wakeup while the heads are being looked at must not be missed.
+// A wakeup while ready looks at the heads must not be lost.
 func TestFilePollerRemembersAWakeUpDuringTheQuestion(t *testing.T) {
 	b := newBell(t)
 	a := b.poller(t)
@@ -107,7 +107,7 @@ func TestFilePollerEnds(t *testing.T) {
 	require.Equal(t, os.ErrClosed, a.p.Wait(time.Time{}, a.ready))
 }
 
-// The poller's descriptor is its own: libbpf closes the one that it was made of.
+// The poller has its own descriptor: libbpf closes the original.
 func TestFilePollerDuplicatesItsDescriptor(t *testing.T) {
 	b := newBell(t)
 	a := b.poller(t)
