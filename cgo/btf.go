@@ -18,8 +18,9 @@ import (
 
 const kernelBTF = "/sys/kernel/btf/vmlinux"
 
-// KernelVariables calls btf__parse_raw and btf__find_by_name_kind: the type numbers of per-CPU variables in the kernel's BTF, by
-// which programs refer to them. That takes milliseconds, and some 10 MiB for as long.
+// KernelVariables calls btf__parse_raw and btf__find_by_name_kind. It returns the BTF type ids of
+// per-CPU variables, by which programs refer to them. The call takes milliseconds, and some 10 MiB
+// until it returns.
 func KernelVariables(names ...string) ([]int32, error) {
 	btf, err := parseKernelBTF()
 	if err != nil {
@@ -39,7 +40,7 @@ func KernelVariables(names ...string) ([]int32, error) {
 	return ids, nil
 }
 
-// parseKernelBTF returns the kernel's BTF, which is the caller's to free.
+// parseKernelBTF returns the kernel's BTF, which the caller must free.
 func parseKernelBTF() (*C.struct_btf, error) {
 	path := C.CString(kernelBTF)
 	defer C.free(unsafe.Pointer(path))

@@ -9,7 +9,7 @@ package libbpf
 #include <bpf/btf.h>
 #include "libbpf.h"
 
-// The offset of a member, also of one that is in an anonymous struct or union.
+// The offset of a member, also within anonymous structs and unions.
 static int ringfold_offset(const struct btf *btf, const struct btf_type *t, const char *name)
 {
 	for (int i = 0; i < btf_vlen(t); i++) {
@@ -42,8 +42,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// KernelMembers calls btf__parse_raw and looks up where members of structs are in the kernel's memory, in bytes. Each is {struct, member}. That
-// takes as long, and as much memory, as KernelVariables.
+// KernelMembers calls btf__parse_raw and returns the byte offsets of struct members in the kernel.
+// Each member is {struct, member}. The call costs as much time and memory as KernelVariables.
 func KernelMembers(members ...[2]string) ([]int, error) {
 	btf, err := parseKernelBTF()
 	if err != nil {

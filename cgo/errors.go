@@ -6,15 +6,15 @@ import (
 	"syscall"
 )
 
-// ErrUnsupported is returned by every call when the program was built without cgo, or for another
-// system than Linux.
+// Every call returns ErrUnsupported if the program was built without cgo, or for a system other
+// than Linux.
 var ErrUnsupported = fmt.Errorf("ringfold: perf_buffer needs Linux and a build with cgo (CGO_ENABLED=1): %w", errors.ErrUnsupported)
 
-// Error is a failed libbpf call. errors.Is sees through it to the errno, and by way of that to
-// fs.ErrPermission and its like.
+// Error is a failed libbpf call. errors.Is matches its errno, and thus fs.ErrPermission and the
+// like.
 type Error struct {
 	Call   string        // the libbpf function
-	Detail string        // what libbpf said of it, for example "failed to mmap perf buffer on cpu #1"; often empty
+	Detail string        // libbpf's message, like "failed to mmap perf buffer on cpu #1"; often empty
 	Errno  syscall.Errno // 0 if libbpf gave none
 }
 

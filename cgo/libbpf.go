@@ -33,7 +33,7 @@ import (
 	"unsafe"
 )
 
-// result turns what libbpf >= 1.0 returns, 0 or a negative errno, into an error.
+// result turns a return value of libbpf >= 1.0, 0 or a negative errno, into an error.
 func result(call string, ret C.int) error {
 	if ret >= 0 {
 		return nil
@@ -48,14 +48,14 @@ func failed(call string, err error) *Error {
 	return &Error{Call: call, Errno: errno}
 }
 
-// PerfBuffer is a struct perf_buffer. It is not safe for concurrent use, and none of its methods
-// may be called after Free.
+// PerfBuffer is a struct perf_buffer. It is not safe for concurrent use, and do not
+// call its methods after Free.
 type PerfBuffer struct {
 	pb *C.struct_perf_buffer
 }
 
 // Free calls perf_buffer__free: it deletes the rings' entries from the map, unmaps the rings and
-// closes their file descriptors. Memory that Buffer returned must not be touched from then on.
+// closes their file descriptors. Do not touch memory from Buffer afterwards.
 func (p *PerfBuffer) Free() {
 	C.perf_buffer__free(p.pb)
 	p.pb = nil
@@ -93,7 +93,7 @@ func (p *PerfBuffer) Buffer(i int) (meta unsafe.Pointer, data []byte, err error)
 	return meta, unsafe.Slice((*byte)(unsafe.Add(meta, os.Getpagesize())), int(size)), nil
 }
 
-// check guards calls by index: libbpf takes a size_t but compares it with care only from above, and
+// check guards calls by index: libbpf takes a size_t but checks only the upper bound, and
 // perf_buffer__buffer(pb, -1) crashes.
 func (p *PerfBuffer) check(call string, i int) error {
 	if n := p.BufferCnt(); i < 0 || i >= n {
@@ -102,9 +102,9 @@ func (p *PerfBuffer) check(call string, i int) error {
 	return nil
 }
 
-// MapCreate calls bpf_map_create and returns the new map's descriptor, which is close-on-exec and
-// the caller's to close. mapType is enum bpf_map_type. innerFD is a map like those that a map of
-// maps is to hold, which keeps no reference to it; 0 for other types.
+// MapCreate calls bpf_map_create and returns the new map's descriptor, which is close-on-exec; the
+// caller closes it. mapType is enum bpf_map_type. innerFD is a template for the maps in a map of
+// maps, which keeps no reference to it; 0 for other types.
 func MapCreate(mapType int, name string, keySize, valueSize, maxEntries, innerFD int) (int, error) {
 	cname := C.CString(name)
 	defer C.free(unsafe.Pointer(cname))

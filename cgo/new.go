@@ -8,8 +8,8 @@ package libbpf
 #include <string.h>
 #include "libbpf.h"
 
-// libbpf returns an errno, and says through its one print function what it was about.
-static libbpf_print_fn_t ringfold_others; // the print function for what is not ours
+// libbpf returns an errno, and explains it through its one print function.
+static libbpf_print_fn_t ringfold_others; // prints the messages that are not ours
 static __thread char *ringfold_text;      // where this thread's warnings go; NULL: to the others'
 static __thread size_t ringfold_room;
 
@@ -26,8 +26,8 @@ static int ringfold_print(enum libbpf_print_level level, const char *format, va_
 	return others ? others(level, format, args) : 0;
 }
 
-// perf_buffer__new, or with an attr perf_buffer__new_raw. perf_buffer_raw_opts holds pointers; filling it here keeps
-// Go pointers out of Go memory handed to C.
+// perf_buffer__new, or with an attr perf_buffer__new_raw. perf_buffer_raw_opts holds pointers;
+// filling it here keeps Go pointers out of Go memory handed to C.
 static struct perf_buffer *ringfold_new(int map_fd, size_t pages, struct perf_event_attr *attr,
                                         int cnt, int *cpus, int *keys, char *text, size_t room)
 {
@@ -47,12 +47,12 @@ static struct perf_buffer *ringfold_new(int map_fd, size_t pages, struct perf_ev
 		pb = perf_buffer__new(map_fd, pages, NULL, NULL, NULL, NULL);
 	err = errno;
 	ringfold_text = NULL;
-	// In the place of NULL, which is to print nothing, ours stays: it does so too, and libbpf_print, up to 1.4, calls a NULL
-	// that is put there while another thread prints.
+	// Ours replaces NULL, which prints nothing, for good: it prints nothing either. libbpf_print,
+	// up to 1.4, calls a NULL that is stored while another thread prints.
 	if (before) {
 		after = libbpf_set_print(before);
 		if (after != ringfold_print)
-			libbpf_set_print(after); // somebody's who has set it meanwhile
+			libbpf_set_print(after); // another thread set it meanwhile
 	}
 	errno = err;
 	return pb;
@@ -70,12 +70,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// printing is held while the print function is ours: there is one for all threads.
+// printing guards the print function while it is ours: all threads share it.
 var printing sync.Mutex
 
-// New calls perf_buffer__new: one ring of pages pages per online CPU whose number is below the map's
-// max_entries, in the order of these numbers, RAW samples without a time, a wakeup on every event, and
-// the ring's perf event stored in the map under its CPU's number. Otherwise it is as NewRaw.
+// New calls perf_buffer__new: one ring of pages pages per online CPU whose number is below the
+// map's max_entries, in the order of these numbers, RAW samples without a time, a wakeup on every
+// event, and the ring's perf event stored in the map under its CPU's number. Otherwise it is like
+// NewRaw.
 func New(mapFD, pages int) (*PerfBuffer, error) {
 	return newBuffer("perf_buffer__new", mapFD, pages, nil, 0, nil, nil)
 }
@@ -85,8 +86,8 @@ func New(mapFD, pages int) (*PerfBuffer, error) {
 // CPU fails the whole call with ENODEV. libbpf keeps mapFD without duplicating it: it must stay
 // open until Free. pages must be a power of two.
 //
-// What libbpf warns of goes into the error, and not to its print function. libbpf_set_print should not
-// be called at the same time: it has effect, but what it returns may be the function in use here.
+// libbpf's warnings go into the error, and not to its print function. Do not call libbpf_set_print
+// at the same time: it takes effect, but may return the function in use here.
 func NewRaw(mapFD, pages int, attr *unix.PerfEventAttr, cpus, keys []int) (*PerfBuffer, error) {
 	if len(cpus) == 0 || len(cpus) != len(keys) {
 		return nil, fmt.Errorf("perf_buffer__new_raw: %d CPUs and %d map keys: want equally many, at least one", len(cpus), len(keys))
@@ -112,7 +113,8 @@ func newBuffer(call string, mapFD, pages int, attr *C.struct_perf_event_attr, n 
 	return &PerfBuffer{pb}, nil
 }
 
-// detail makes one line of what libbpf printed, without the errno, which versions render differently.
+// detail joins libbpf's output into one line. It drops the errno, which versions render
+// differently.
 func detail(printed []byte) string {
 	printed, _, _ = bytes.Cut(printed, []byte{0})
 	var all []string

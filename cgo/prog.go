@@ -70,9 +70,9 @@ static struct ringfold_run *ringfold_run_start(int fd, size_t size)
 	r->fd = fd;
 	r->size = size;
 	pthread_attr_init(&attr);
-	if (!sched_getaffinity(0, sizeof(others), &others)) { // fails where there are over a thousand
+	if (!sched_getaffinity(0, sizeof(others), &others)) { // fails with over a thousand CPUs
 		CPU_CLR(sched_getcpu(), &others);
-		if (!CPU_COUNT(&others)) { // confined to one: the kernel takes what a cpuset leaves of all
+		if (!CPU_COUNT(&others)) { // confined to one: ask for all others in the cpuset
 			memset(&others, 0xff, sizeof(others));
 			CPU_CLR(sched_getcpu(), &others);
 		}
@@ -111,10 +111,11 @@ import (
 	"unsafe"
 )
 
-// ProgLoad calls bpf_prog_load and returns the program's descriptor, which is close-on-exec and the caller's
-// to close. progType is enum bpf_prog_type. If the verifier refuses, the error has the end of its log.
+// ProgLoad calls bpf_prog_load and returns the program's descriptor, which is close-on-exec; the
+// caller closes it. progType is enum bpf_prog_type. If the verifier refuses, the error has the end
+// of its log.
 func ProgLoad(progType int, name, license string, insns []Insn) (int, error) {
-	// struct bpf_insn has two fields of four bits, which lie as the machine's bytes do.
+	// struct bpf_insn has two fields of four bits, ordered like the machine's bytes.
 	low, high := 0, 4
 	if binary.NativeEndian.Uint16([]byte{0, 1}) == 1 {
 		low, high = 4, 0
@@ -129,7 +130,8 @@ func ProgLoad(progType int, name, license string, insns []Insn) (int, error) {
 	defer C.free(unsafe.Pointer(cname))
 	defer C.free(unsafe.Pointer(clicense))
 	log := make([]byte, 1<<16)
-	// The kernel reads and libbpf writes this memory only during the call; struct bpf_insn is these 8 bytes.
+	// The kernel reads and libbpf writes this memory only during the call; struct bpf_insn is these
+	// 8 bytes.
 	fd := C.ringfold_prog_load(C.int(progType), cname, clicense, (*C.struct_bpf_insn)(unsafe.Pointer(unsafe.SliceData(code))),
 		C.size_t(len(insns)), (*C.char)(unsafe.Pointer(&log[0])), C.size_t(len(log)))
 	if err := result("bpf_prog_load", fd); err != nil {
@@ -140,7 +142,7 @@ func ProgLoad(progType int, name, license string, insns []Insn) (int, error) {
 	return int(fd), nil
 }
 
-// lastLines returns the last lines of a verifier's log that are not its statistics.
+// lastLines returns the last lines of a verifier's log, without its statistics.
 func lastLines(log string) string {
 	var lines []string
 	for line := range strings.Lines(log) {
@@ -151,10 +153,10 @@ func lastLines(log string) string {
 	return strings.Join(lines[max(0, len(lines)-3):], "; ")
 }
 
-// ProgTestRun calls bpf_prog_test_run_opts, which runs the program once, and returns what the program
-// returned. It blocks meanwhile. data is a packet, for types that take one; ctx is the context, for types that take
-// that. A cpu of at least 0 has it run on that CPU, in an interrupt there (BPF_F_TEST_RUN_ON_CPU, raw tracepoints only,
-// Linux 5.10).
+// ProgTestRun calls bpf_prog_test_run_opts, which runs the program once. It blocks, and returns the
+// program's return value. data is a packet and ctx a context, for types that take them. A cpu of at
+// least 0 runs the program on that CPU, in an interrupt (BPF_F_TEST_RUN_ON_CPU, raw tracepoints
+// only, Linux 5.10).
 func ProgTestRun(progFD int, data, ctx []byte, cpu int) (uint32, error) {
 	var ret C.__u32
 	err := C.ringfold_test_run(C.int(progFD), unsafe.Pointer(unsafe.SliceData(data)), C.__u32(len(data)),
@@ -162,12 +164,13 @@ func ProgTestRun(progFD int, data, ctx []byte, cpu int) (uint32, error) {
 	return uint32(ret), result("bpf_prog_test_run_opts", err)
 }
 
-// Run is a test run under way on a thread of its own, which C starts: it needs none of the Go scheduler's
-// processors to begin.
+// Run is a test run on its own thread. C starts the thread, so that it needs no processor of the Go
+// scheduler to begin.
 type Run struct{ run *C.struct_ringfold_run }
 
-// ProgTestStart starts bpf_prog_test_run_opts on a packet of this size, and does not wait for it. Join must follow. It runs on another
-// CPU than this: one of those that the thread may run on, or else any, if the machine and the process's cpuset have another.
+// ProgTestStart starts bpf_prog_test_run_opts on a packet of this size, and does not wait for it.
+// Join must follow. It runs on another CPU than this, if the process's cpuset has one: preferably
+// one that the thread may run on.
 func ProgTestStart(progFD, packet int) (*Run, error) {
 	r, err := C.ringfold_run_start(C.int(progFD), C.size_t(packet))
 	if r == nil {
@@ -179,7 +182,7 @@ func ProgTestStart(progFD, packet int) (*Run, error) {
 // Over reports whether the run has ended, or failed.
 func (r *Run) Over() bool { return C.ringfold_run_over(r.run) != 0 }
 
-// Join blocks until the run has ended, and its thread with it. It must be called once, and nothing after it.
+// Join blocks until the run and its thread have ended. Call it once, as the last method.
 func (r *Run) Join() error {
 	defer func() { r.run = nil }()
 	return result("bpf_prog_test_run_opts", C.ringfold_run_join(r.run))

@@ -19,8 +19,9 @@ import "C"
 
 import "unsafe"
 
-// ProgTestRuns calls bpf_prog_test_run_opts n times, one run after the other on the calling thread, and ends with the first error.
-// Go's scheduler takes the processor away from a call that is long, so others go on even if there is one.
+// ProgTestRuns calls bpf_prog_test_run_opts n times in a row on the calling thread, and stops at
+// the first error. Go's scheduler takes the processor from a long call, so other goroutines
+// continue even with one processor.
 func ProgTestRuns(progFD int, data []byte, n int) error {
 	return result("bpf_prog_test_run_opts",
 		C.ringfold_test_runs(C.int(progFD), unsafe.Pointer(unsafe.SliceData(data)), C.__u32(len(data)), C.int(n)))

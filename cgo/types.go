@@ -1,7 +1,7 @@
 package libbpf
 
-// MapTypePerfEventArray is BPF_MAP_TYPE_PERF_EVENT_ARRAY, the kernel's number for the one map type
-// this project is about.
+// MapTypePerfEventArray is BPF_MAP_TYPE_PERF_EVENT_ARRAY, the kernel's number for perf event
+// arrays.
 const MapTypePerfEventArray = 4
 
 // Map types that ringfold creates: enum bpf_map_type.
@@ -10,22 +10,22 @@ const (
 	MapTypeArrayOfMaps = 12
 )
 
-// Map types that rings are read of, besides perf event arrays: enum bpf_map_type.
+// Map types with rings to read, besides perf event arrays: enum bpf_map_type.
 const (
 	MapTypeHashOfMaps = 13
 	MapTypeRingbuf    = 27
 )
 
-// MapInfo is the part of struct bpf_map_info that ringfold looks at.
+// MapInfo is the part of struct bpf_map_info that ringfold uses.
 type MapInfo struct {
 	ID         int
 	Type       int // enum bpf_map_type
 	Name       string
 	MaxEntries int
-	Flags      int // those that it was created with
+	Flags      int // from its creation
 }
 
-// Info says which libbpf the program runs with.
+// Info describes the libbpf that the program runs with.
 type Info struct {
 	Version string // libbpf_version_string, for example "v1.4"
 	Headers string // the version of the headers at build time, for example "v1.4"

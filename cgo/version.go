@@ -25,7 +25,7 @@ import (
 	"unsafe"
 )
 
-// Version says which libbpf this is, and how it was linked.
+// Version returns the version of libbpf, and how it was linked.
 func Version() (Info, error) {
 	info := Info{
 		Version: C.GoString(C.libbpf_version_string()),
@@ -33,7 +33,7 @@ func Version() (Info, error) {
 		Static:  static,
 	}
 	if !static {
-		path := C.ringfold_libbpf_path() // NULL, which is "", if it cannot be told
+		path := C.ringfold_libbpf_path() // NULL, which becomes "", if unknown
 		info.Path = C.GoString(path)
 		C.free(unsafe.Pointer(path))
 		if program, err := os.Executable(); err == nil && info.Path == program {
