@@ -15,19 +15,19 @@ import (
 
 // Buffers are the ring buffers of a reader.
 type Buffers struct {
-	target int // the user's map, a duplicate of the descriptor
+	target int // a duplicate of the user's map descriptor
 	opts   Opener
-	epoll  int // with all ring buffers in it
+	epoll  int // contains all ring buffers
 	poller *host.Poller
 	clock  host.Clock
-	losses *losses // nil: nobody counts them
+	losses *losses // nil: programs do not count them
 	memory []*raw.Ring
 
 	mu      sync.Mutex
-	buffers []*buffer // as the reader's rings
+	buffers []*buffer // in the order of the reader's rings
 }
 
-// open maps the ring buffers found that are still there. release frees them, whether or not that succeeds.
+// open maps those ring buffers of found that still exist. release frees them, also after an error.
 func (b *Buffers) open(found []shard) (err error) {
 	if b.clock, err = host.NewClock(); err != nil {
 		return err
@@ -57,7 +57,7 @@ func (b *Buffers) open(found []shard) (err error) {
 	return nil
 }
 
-// add maps one more ring buffer, which is then the last of them. The error wraps ENODEV if the map is gone.
+// add maps a ring buffer and appends it. The error wraps ENODEV if the map is gone.
 func (b *Buffers) add(s shard) (*raw.Ring, error) {
 	fd, m, err := b.opts.mapOf(s)
 	if err != nil {
@@ -81,13 +81,14 @@ func (b *Buffers) add(s shard) (*raw.Ring, error) {
 	return buf.memory, nil
 }
 
-// Rings returns the ring buffers that open has found.
+// Rings returns the ring buffers that open mapped.
 func (b *Buffers) Rings() []*raw.Ring { return b.memory }
 
-// Map is the user's.
+// Map returns the id and name of the user's map.
 func (b *Buffers) Map() (id int, name string) { return b.opts.info.ID, b.opts.info.Name }
 
-// Lost is how many outputs have failed, by all CPUs together, if programs count them. Those of several shards are not told apart.
+// Lost returns the number of failed outputs on all CPUs. ok is false if programs do not count them,
+// or if there are shards: the counters do not distinguish between those.
 func (b *Buffers) Lost(ring int) (n uint64, ok bool) {
 	if b.losses == nil || b.opts.sharded() {
 		return 0, false
@@ -101,16 +102,16 @@ func (b *Buffers) Lost(ring int) (n uint64, ok bool) {
 // Outputs is what programs have counted since open.
 func (b *Buffers) Outputs() kernel.Outputs { return b.losses.outputs() }
 
-// Losses are those since the latest call, or since open.
+// Losses appends the losses since the previous call, or since open.
 func (b *Buffers) Losses(into []kernel.CPULosses) []kernel.CPULosses { return b.losses.take(into) }
 
-// Now is the kernel's CLOCK_MONOTONIC.
+// Now returns the kernel's CLOCK_MONOTONIC.
 func (b *Buffers) Now() uint64 { return b.clock.Now() }
 
-// Grace is grace.Open.
+// Grace calls grace.Open.
 func (b *Buffers) Grace(o grace.Options) (grace.Provider, error) { return grace.Open(o) }
 
-// Wait is the poller's.
+// Wait calls the poller's Wait.
 func (b *Buffers) Wait(until time.Time, ready func(woken bool) bool) error {
 	return b.poller.Wait(until, ready)
 }
@@ -118,22 +119,22 @@ func (b *Buffers) Wait(until time.Time, ready func(woken bool) bool) error {
 // Interrupt ends a Wait.
 func (b *Buffers) Interrupt() { b.poller.Interrupt() }
 
-// PollFD is the epoll descriptor that wakeups make readable.
+// PollFD returns the epoll descriptor, which wakeups make readable.
 func (b *Buffers) PollFD() int { return b.epoll }
 
-// Group is host.Group.
+// Group calls host.Group.
 func (b *Buffers) Group() (kernel.Group, error) { return host.Group(b) }
 
-// Unhook does nothing: nothing is in the map, and programs go on to output to it.
+// Unhook does nothing: the reader stores nothing in the map, and programs continue to output to it.
 func (b *Buffers) Unhook() error { return nil }
 
-// Free unmaps the ring buffers, and lets the map go.
+// Free unmaps the ring buffers and closes the map.
 func (b *Buffers) Free() {
 	b.release()
 	unix.Close(b.target)
 }
 
-// release is Free, but for the user's map.
+// release frees everything except the user's map.
 func (b *Buffers) release() {
 	if b.poller != nil {
 		b.poller.Close()

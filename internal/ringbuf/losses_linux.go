@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// slot is struct perfbuf_ringbuf_losses of bpf/perfbuf_ringbuf.h, of a CPU. Programs on that CPU write all but taken,
-// perhaps at this moment.
+// slot is one CPU's struct perfbuf_ringbuf_losses of bpf/perfbuf_ringbuf.h. Programs on that CPU
+// write all fields but taken, concurrently.
 type slot struct {
 	attempted, failed, first, last, taken uint64
 	_                                     [3]uint64
@@ -23,15 +23,16 @@ type slot struct {
 
 const mapFlagMmapable = 1 << 10 // BPF_F_MMAPABLE
 
-// losses are what programs count in such a map, which is mapped: looking takes no system call. nil is nothing.
+// losses reads the counters of a map that is mapped: reading takes no system call. nil has no
+// counters.
 type losses struct {
 	mu     sync.Mutex
 	memory []byte
 	slots  []slot // in memory; nil after close
-	cpus   []int  // whose they are; -1: those of several
-	begin  []slot // as of openLosses
+	cpus   []int  // of each slot; -1: of several CPUs
+	begin  []slot // at openLosses
 	seen   []uint64
-	since  uint64 // when it was opened
+	since  uint64 // the time of openLosses
 	final  kernel.Outputs
 }
 
@@ -62,7 +63,7 @@ func openLosses(mapFD int, now uint64) (*losses, error) {
 	if l.memory, err = unix.Mmap(fd, 0, (m.MaxEntries*size+page-1)/page*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
 		return nil, refusedMapping(m, fd, fmt.Errorf("mmap of map %q (id %d): %w", m.Name, m.ID, err))
 	}
-	// Invariant: array_map_mmap maps the values in a row, each of the size of a slot, for as long as memory is.
+	// Invariant: array_map_mmap maps the values in a row, each of the size of a slot, until Munmap.
 	all := unsafe.Slice((*slot)(unsafe.Pointer(&l.memory[0])), m.MaxEntries)
 	for cpu := range min(m.MaxEntries, possible[len(possible)-1]+1) {
 		l.cpus = append(l.cpus, cpu)
@@ -80,7 +81,7 @@ func openLosses(mapFD int, now uint64) (*losses, error) {
 	return l, nil
 }
 
-// take appends what has failed since the latest call, for each CPU of which something has.
+// take appends the losses since the previous call, for each CPU that has any.
 func (l *losses) take(into []kernel.CPULosses) []kernel.CPULosses {
 	if l == nil {
 		return into
@@ -89,21 +90,22 @@ func (l *losses) take(into []kernel.CPULosses) []kernel.CPULosses {
 	defer l.mu.Unlock()
 	for i := range l.slots {
 		s := &l.slots[i]
-		// The count first: a program adds to it before it stores the times. One of which the times are missing has those before it.
+		// Load the count first: a program adds to it before it stores the times. A loss whose own
+		// times are not stored yet gets the previous ones.
 		failed := atomic.LoadUint64(&s.failed)
 		if failed == l.seen[i] {
 			continue
 		}
 		first, last := atomic.LoadUint64(&s.first), atomic.LoadUint64(&s.last)
-		atomic.StoreUint64(&s.taken, failed) // the next to fail after this many stores first
-		first = max(first, l.since)          // of the first of all it may be missing
+		atomic.StoreUint64(&s.taken, failed) // the next failure, after this many, stores first
+		first = max(first, l.since)          // the very first loss may not have stored it yet
 		into = append(into, kernel.CPULosses{CPU: l.cpus[i], Count: failed - l.seen[i], First: first, Last: max(first, last)})
 		l.seen[i] = failed
 	}
 	return into
 }
 
-// outputs is what was counted since openLosses, as of now or of close.
+// outputs returns the counts from openLosses until now, or until close.
 func (l *losses) outputs() kernel.Outputs {
 	if l == nil {
 		return kernel.Outputs{}
@@ -118,7 +120,7 @@ func (l *losses) outputs() kernel.Outputs {
 
 func (l *losses) count() (o kernel.Outputs) {
 	for i := range l.slots {
-		// Failures first: a program counts its attempt before.
+		// Load failures first: a program counts the attempt before the failure.
 		full := atomic.LoadUint64(&l.slots[i].failed) - l.begin[i].failed
 		tried := atomic.LoadUint64(&l.slots[i].attempted) - l.begin[i].attempted
 		o.CPUs = append(o.CPUs, kernel.CPUOutputs{CPU: l.cpus[i], Attempted: tried, Written: max(tried, full) - full, Full: full})

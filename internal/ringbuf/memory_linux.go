@@ -10,24 +10,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// buffer is one ring buffer that is mapped.
+// buffer is a mapped ring buffer.
 type buffer struct {
 	id       int
 	fd       int
-	consumer []byte // a page, with consumer_pos in front
-	rest     []byte // a page with producer_pos in front, and the data twice
+	consumer []byte // a page that starts with consumer_pos
+	rest     []byte // a page that starts with producer_pos, then the data twice
 	memory   *raw.Ring
 
-	missed  int  // looks in a row that have not found it in the map
+	missed  int  // consecutive looks that did not find it in the map
 	vacated bool // see vacate
 }
 
-// mapBuffer maps a ring buffer. The descriptor is the buffer's if it succeeds.
+// mapBuffer maps a ring buffer. On success the buffer owns the descriptor.
 func mapBuffer(fd int, m host.Map) (*buffer, error) {
 	page := os.Getpagesize()
 	b := &buffer{id: m.ID, fd: fd}
 	var err error
-	// As ringbuf_map_mmap_kern in kernel/bpf/ringbuf.c has it: the first page alone may be written.
+	// ringbuf_map_mmap_kern in kernel/bpf/ringbuf.c allows writing to the first page alone.
 	if b.consumer, err = unix.Mmap(fd, 0, page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
 		return nil, refusedMapping(m, fd, fmt.Errorf("mmap of the consumer's page of map %q (id %d): %w", m.Name, m.ID, err))
 	}
@@ -44,11 +44,11 @@ func mapBuffer(fd int, m host.Map) (*buffer, error) {
 	return b, nil
 }
 
-// isRead reports whether it holds nothing.
+// isRead reports whether the reader has read all of it.
 func (b *buffer) isRead() bool { return b.memory.Tail() == b.memory.Head() }
 
-// vacate lets the map go. Its memory is replaced by some that is like that of the ring buffer, read and at the same positions, as its reader
-// may look there until unmap.
+// vacate releases the map. The reader may access the memory until unmap, so vacate replaces it by
+// memory that looks like the ring buffer: fully read, at the same positions.
 func (b *buffer) vacate() error {
 	at := b.memory.Tail()
 	old := [][]byte{b.consumer, b.rest}
@@ -61,12 +61,12 @@ func (b *buffer) vacate() error {
 			}
 			return err
 		}
-		*(*uint64)(p) = at // invariant: it has just been mapped, and its reader finds a position in its first word
+		*(*uint64)(p) = at // invariant: just mapped; the first word is a position
 		fresh = append(fresh, p)
 	}
 	for i, m := range old {
-		// Invariant: mremap (mm/mremap.c) holds mmap_lock for writing while it replaces one mapping by the other, so that whoever looks
-		// finds either.
+		// Invariant: mremap (mm/mremap.c) holds mmap_lock for writing while it replaces the
+		// mapping, so the reader always finds one of the two.
 		if _, err := unix.MremapPtr(fresh[i], uintptr(len(m)), unsafe.Pointer(&m[0]), uintptr(len(m)), unix.MREMAP_MAYMOVE|unix.MREMAP_FIXED); err != nil {
 			return err
 		}

@@ -12,16 +12,16 @@ import (
 
 // Opener opens a BPF ring buffer, or those in an array or hash of maps. It is a kernel.Opener.
 type Opener struct {
-	FD            int // the user's, which is duplicated
-	TimeAt, CPUAt int // where payloads have their time and their CPU, in bytes; below 0: nowhere
-	LossesFD      int // the map in which programs count with bpf/perfbuf_ringbuf.h, which is duplicated; 0: none
+	FD            int // the user's map; Opener duplicates it
+	TimeAt, CPUAt int // byte offsets of the time and the CPU in payloads; below 0: none
+	LossesFD      int // the map of bpf/perfbuf_ringbuf.h's counts; duplicated; 0: none
 
 	fd     int
 	info   host.Map
-	opened bool // fd is
+	opened bool // fd is open
 }
 
-// Online returns the ids of the ring buffers that there are.
+// Online returns the ids of the current ring buffers.
 func (o *Opener) Online() ([]int, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func (o *Opener) Online() ([]int, error) {
 	return ids, err
 }
 
-// Close is for an Opener of which Open has not succeeded.
+// Close frees an Opener whose Open has not succeeded.
 func (o *Opener) Close() {
 	if o.opened {
 		unix.Close(o.fd)
@@ -42,7 +42,7 @@ func (o *Opener) Close() {
 	}
 }
 
-// Open maps the ring buffers that there are. The Setup is for perf events, and is not looked at.
+// Open maps the current ring buffers. It ignores the Setup, which is for perf events.
 func (o *Opener) Open(kernel.Setup) (kernel.Kernel, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -60,27 +60,27 @@ func (o *Opener) open(found []shard) (kernel.Kernel, error) {
 		b.release()
 		return nil, o.failed(err)
 	}
-	o.opened = false // it is theirs
+	o.opened = false // the Buffers own it
 	if o.sharded() {
 		return &Shards{Buffers: b, stop: make(chan struct{})}, nil
 	}
 	return b, nil
 }
 
-// failed is an error as the user gets it.
+// failed turns an error into the one that the user gets.
 func (o *Opener) failed(err error) error {
 	var permission *host.PermissionError
 	switch {
 	case errors.As(err, new(*host.MapError)):
 		return err
-	case errors.As(err, &permission): // explained where it was refused
+	case errors.As(err, &permission): // already explained
 		permission.Err = fmt.Errorf("perfbuf.OpenRingBuf: %w", permission.Err)
 		return permission
 	}
 	return explain(fmt.Errorf("perfbuf.OpenRingBuf: %w", err))
 }
 
-// check makes sure that the map is of a type to read.
+// check duplicates the descriptor and makes sure that the map has a supported type.
 func (o *Opener) check() (err error) {
 	if o.opened {
 		return nil
@@ -109,7 +109,7 @@ func (o *Opener) sharded() bool {
 // overwrites is BPF_F_RB_OVERWRITE of include/uapi/linux/bpf.h.
 const overwrites = 1 << 19
 
-// checkRingBuf makes sure that a map is a ring buffer to read.
+// checkRingBuf makes sure that a map is a ring buffer that this package can read.
 func checkRingBuf(m host.Map) error {
 	const types = "only BPF_MAP_TYPE_RINGBUF (27), and arrays and hashes of such maps, are BPF ring buffers"
 	switch {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// refusedMapping says why a map could not be mapped.
+// refusedMapping explains why a map could not be mapped.
 func refusedMapping(m host.Map, fd int, err error) error {
 	if !errors.Is(err, fs.ErrPermission) {
 		return err
@@ -30,7 +30,7 @@ func refusedMapping(m host.Map, fd int, err error) error {
 	return e
 }
 
-// refusedShard says why a map in a map could not be opened.
+// refusedShard explains why a map in a map could not be opened.
 func refusedShard(m host.Map, err error) error {
 	if !errors.Is(err, fs.ErrPermission) {
 		return err
@@ -50,7 +50,7 @@ func refusedShard(m host.Map, err error) error {
 	return e
 }
 
-// explain adds to another error what causes it and how to mend it.
+// explain adds the cause and the remedy to other errors.
 func explain(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrPermission):

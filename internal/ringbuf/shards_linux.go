@@ -18,10 +18,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Shards are ring buffers in an array or hash of maps. Their number grows: what is stored in the map later is found, in the
-// place of another one too, which is let go when it has been read. A ring buffer under several keys is one.
+// Shards are ring buffers in an array or hash of maps. Their number grows: Shards finds ring
+// buffers that are stored in the map later. If one replaces another, Shards releases the old one
+// once it has been read. A ring buffer under several keys counts once.
 //
-// To a kernel.Hotplug's user, ids of maps are what CPUs are elsewhere.
+// As a kernel.Hotplug, Shards uses map ids as CPU numbers.
 type Shards struct {
 	*Buffers
 	stop    chan struct{}
@@ -37,13 +38,13 @@ var _ interface {
 	kernel.Watcher
 } = (*Shards)(nil)
 
-// shard is a ring buffer that is there.
+// shard is a ring buffer in the user's map.
 type shard struct {
 	id  int
-	cpu int // its key, if that may be a CPU's number, else -1
+	cpu int // the key, if it may be a CPU number, else -1
 }
 
-// look returns the ring buffers that there are, each once.
+// look returns the current ring buffers, each once.
 func (o *Opener) look() ([]shard, error) {
 	if !o.sharded() {
 		return []shard{{id: o.info.ID, cpu: -1}}, nil
@@ -56,7 +57,8 @@ func (o *Opener) look() ([]shard, error) {
 	seen := map[int]bool{}
 	var key []byte
 	next := make([]byte, keySize)
-	// A hash that changes meanwhile may begin anew. What is missed is found the next time.
+	// If a hash changes meanwhile, iteration may restart. The next look finds entries that this one
+	// misses.
 	for range 2 * o.info.MaxEntries {
 		err := libbpf.MapNextKey(o.fd, key, next)
 		if errors.Is(err, syscall.ENOENT) {
@@ -79,7 +81,7 @@ func (o *Opener) look() ([]shard, error) {
 	return found, nil
 }
 
-// cpuOf is the CPU that a key may stand for.
+// cpuOf returns the CPU that a key may stand for, or -1.
 func cpuOf(key []byte) int {
 	if len(key) == 4 {
 		if k := binary.NativeEndian.Uint32(key); k <= math.MaxInt32 {
@@ -89,7 +91,7 @@ func cpuOf(key []byte) int {
 	return -1
 }
 
-// mapOf opens a ring buffer's map anew. The error wraps ENODEV if it is gone.
+// mapOf opens a new descriptor of a ring buffer. The error wraps ENODEV if the map is gone.
 func (o *Opener) mapOf(s shard) (fd int, m host.Map, err error) {
 	if !o.sharded() {
 		if fd, err = unix.FcntlInt(uintptr(o.fd), unix.F_DUPFD_CLOEXEC, 0); err != nil {
@@ -113,13 +115,14 @@ func (o *Opener) mapOf(s shard) (fd int, m host.Map, err error) {
 	return fd, m, err
 }
 
-// mostShards is how many ring buffers there may be from first to last, those included that are let go. Each takes some words.
+// mostShards limits the ring buffers in a reader's lifetime, including released ones. Each takes a
+// few words.
 const mostShards = 1 << 12
 
-// CPUs has room for the rings that there may be some day.
+// CPUs returns a slice with room for all rings that may follow.
 func (s *Shards) CPUs() []int { return make([]int, max(len(s.memory), mostShards)) }
 
-// Online returns the ids of the ring buffers that are in the map now, and lets go of others.
+// Online returns the ids of the ring buffers that are in the map now, and retires the others.
 func (s *Shards) Online() ([]int, error) {
 	found, err := s.opts.look()
 	if err == nil {
@@ -132,9 +135,10 @@ func (s *Shards) Online() ([]int, error) {
 	return ids, err
 }
 
-// retire lets go of ring buffers that have been taken out of the map, once they are read: two looks have not found them, as one of a hash
-// may miss an entry, and programs that had found them before have ended. Their rings stay, and are empty. If such a ring buffer is stored in
-// the map again, it is a new one.
+// retire releases ring buffers that are no longer in the map, once they have been read. Two
+// consecutive looks must miss them, because one look at a hash may miss an entry, and programs that
+// found them earlier must have ended. Their rings stay, empty. If such a ring buffer is stored in
+// the map again, it gets a new ring.
 func (s *Shards) retire(found []shard) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,7 +153,7 @@ func (s *Shards) retire(found []shard) {
 		}
 	}
 	if len(out) == 0 || <-grace.ProgramsEnded(s.Grace, grace.MapInMap|grace.Membarrier, nil) != nil {
-		return // it is tried again
+		return // the next look tries again
 	}
 	for _, b := range out {
 		if b.isRead() {
@@ -158,14 +162,14 @@ func (s *Shards) retire(found []shard) {
 	}
 }
 
-// Index is which ring has that id, -1 if none has.
+// Index returns the index of the ring with that id, or -1.
 func (s *Shards) Index(id int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.IndexFunc(s.buffers, func(b *buffer) bool { return b.id == id && !b.vacated })
 }
 
-// Add maps the ring buffer of that id. The error wraps ENODEV if it is no longer in the map.
+// Add maps the ring buffer with that id. The error wraps ENODEV if it is no longer in the map.
 func (s *Shards) Add(id int) (*raw.Ring, error) {
 	found, err := s.opts.look()
 	if err != nil {
@@ -183,10 +187,10 @@ func (s *Shards) Add(id int) (*raw.Ring, error) {
 	return nil, fmt.Errorf("map %d is no longer in map %q: %w", id, s.opts.info.Name, syscall.ENODEV)
 }
 
-// lookInterval is how often to look for new shards: the kernel does not tell of them.
+// lookInterval is the time between looks for new shards: the kernel does not announce them.
 const lookInterval = time.Second
 
-// Changed waits for as long as it is between two looks, and returns false after StopWatching.
+// Changed waits for lookInterval. It returns false after StopWatching.
 func (s *Shards) Changed(time.Duration) bool {
 	select {
 	case <-time.After(lookInterval):
@@ -196,8 +200,8 @@ func (s *Shards) Changed(time.Duration) bool {
 	}
 }
 
-// StopWatching ends that.
+// StopWatching makes Changed return false.
 func (s *Shards) StopWatching() { s.stopped.Do(func() { close(s.stop) }) }
 
-// WatchErr is nil: there is no better way.
+// WatchErr returns nil: looking regularly is the only way.
 func (s *Shards) WatchErr() error { return nil }
