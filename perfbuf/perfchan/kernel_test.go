@@ -229,13 +229,12 @@ func TestKernelChannelsStopDeadlock(t *testing.T) {
 	pb := opened(t, e, theirs, events, lost, 1)
 	pb.Poll(300)
 	overflow(e, onlineCPUs(t)[0], events)
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		pb.Stop()
-	}()
 	await := func(where, state string) { // until a goroutine is there
 		for buf := make([]byte, 1<<20); ; runtime.Gosched() {
+			select {
+			case <-events: // else libbpfgo may block on these, before the loss
+			default:
+			}
 			for g := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
 				head, _, _ := strings.Cut(g, "\n")
 				if strings.Contains(g, where) && strings.Contains(head, state) {
@@ -244,7 +243,12 @@ func TestKernelChannelsStopDeadlock(t *testing.T) {
 			}
 		}
 	}
-	await("libbpfgo.perfLostCallback", "[chan send")              // waits for a receiver,
+	await("libbpfgo.perfLostCallback", "[chan send") // waits for a receiver,
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		pb.Stop()
+	}()
 	await("libbpfgo.(*PerfBuffer).Stop(", "[sync.WaitGroup.Wait") // which waits for it,
 	await("libbpfgo.(*PerfBuffer).Stop.func1", "[chan receive")   // so does the receiver of events
 	select {
