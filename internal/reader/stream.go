@@ -67,9 +67,11 @@ func NewStream(p *walk.Pass, o StreamOptions, readers []*Reader) (*Stream, error
 // newStream makes a stream of all rings of the readers, or of ring only if that is not nil.
 func newStream(p *walk.Pass, o StreamOptions, only *walk.Ring, readers []*Reader) (*Stream, error) {
 	s := &Stream{opts: o, gone: make(chan struct{}), clock: &clock{}, used: true}
-	s.only, s.of = only, readers[0]
-	defer s.Release() // adds all sources at once
 	first := readers[0]
+	if only != nil { // else a stream would keep a reader alive that was removed and dropped
+		s.only, s.of = only, first
+	}
+	defer s.Release() // adds all sources at once
 	s.clock.set(first.Kernel)
 	for _, r := range readers {
 		s.programs = s.programs || r.opts.OwnTimes
