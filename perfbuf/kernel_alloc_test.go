@@ -40,10 +40,10 @@ func TestKernelAllocations(t *testing.T) {
 		"Fold(Reader)": {read: func(r *perfbuf.Reader, _ *perfbuf.Stream, f func(perfbuf.Event) error) error {
 			return forEach(perfbuf.StreamOf(t, r), f)
 		}},
-		"Reader.ForEach": {read: func(r *perfbuf.Reader, _ *perfbuf.Stream, f func(perfbuf.Event) error) error {
+		"unordered ForEach": {read: func(r *perfbuf.Reader, _ *perfbuf.Stream, f func(perfbuf.Event) error) error {
 			return perfbuf.StreamOf(t, r).ForEach(f)
 		}},
-		"Ring.ForEach": {read: func(r *perfbuf.Reader, _ *perfbuf.Stream, f func(perfbuf.Event) error) error {
+		"ForEach of a ring": {read: func(r *perfbuf.Reader, _ *perfbuf.Stream, f func(perfbuf.Event) error) error {
 			return perfbuf.StreamOf(t, r.Rings()[0]).ForEach(f)
 		}, perPass: 1},
 		"Stream.ForEach": {ordered: true, read: func(_ *perfbuf.Reader, s *perfbuf.Stream, f func(perfbuf.Event) error) error { return s.ForEach(f) }},
@@ -51,7 +51,7 @@ func TestKernelAllocations(t *testing.T) {
 		"Stream.ForEachPending": {ordered: true, read: func(_ *perfbuf.Reader, s *perfbuf.Stream, f func(perfbuf.Event) error) error {
 			return s.ForEachPending(f)
 		}},
-		"Reader.Wait": {read: func(r *perfbuf.Reader, _ *perfbuf.Stream, f func(perfbuf.Event) error) error {
+		"unordered Wait": {read: func(r *perfbuf.Reader, _ *perfbuf.Stream, f func(perfbuf.Event) error) error {
 			if err := perfbuf.StreamOf(t, r).Wait(background); err != nil {
 				return err
 			}
@@ -63,13 +63,13 @@ func TestKernelAllocations(t *testing.T) {
 			}
 			return s.ForEach(f)
 		}},
-		"Ring.Events": {perPass: 10, read: func(r *perfbuf.Reader, _ *perfbuf.Stream, f func(perfbuf.Event) error) error {
+		"Events of a ring": {perPass: 10, read: func(r *perfbuf.Reader, _ *perfbuf.Stream, f func(perfbuf.Event) error) error {
 			return iterate(perfbuf.StreamOf(t, r.Rings()[0]).Events(background), f)
 		}},
-		"Reader.Events": {perPass: 10, read: func(r *perfbuf.Reader, _ *perfbuf.Stream, f func(perfbuf.Event) error) error {
+		"unordered Events": {perPass: 10, read: func(r *perfbuf.Reader, _ *perfbuf.Stream, f func(perfbuf.Event) error) error {
 			return iterate(perfbuf.StreamOf(t, r).Events(background), f)
 		}},
-		"Reader.Run": {perPass: 10, read: func(r *perfbuf.Reader, _ *perfbuf.Stream, f func(perfbuf.Event) error) error {
+		"unordered Run": {perPass: 10, read: func(r *perfbuf.Reader, _ *perfbuf.Stream, f func(perfbuf.Event) error) error {
 			return perfbuf.StreamOf(t, r).Run(background, f)
 		}},
 		"Stream.Events": {ordered: true, perPass: 10, read: func(_ *perfbuf.Reader, s *perfbuf.Stream, f func(perfbuf.Event) error) error {

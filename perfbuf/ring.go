@@ -11,7 +11,6 @@ import (
 type Ring struct {
 	reader *Reader
 	raw    *raw.Ring
-	index  int // among the reader's rings
 	walk   walk.Ring
 }
 
@@ -24,7 +23,7 @@ func (r *Reader) add(memory *raw.Ring) {
 	if memory.Layout() != raw.LayoutRingBuf { // whose opener did it
 		memory.SetFields(r.opts.Time.at(), -1)
 	}
-	ring := &Ring{reader: r, raw: memory, index: r.in.Walk.Len()}
+	ring := &Ring{reader: r, raw: memory}
 	ring.walk.Raw, ring.walk.User = memory, ring
 	r.in.Walk.Add(&ring.walk)
 }

@@ -176,7 +176,7 @@ func (r *Reader) Stats() Stats {
 	}
 	for _, ring := range r.Rings() {
 		one := ring.stats(ring.Used())
-		if one.Armed = r.in.Entries.Armed(ring.index); one.Armed {
+		if one.Armed = r.in.Entries.Armed(ring.walk.Index()); one.Armed {
 			s.Doorbell.Armed++
 		}
 		s.Rings = append(s.Rings, one)

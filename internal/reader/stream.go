@@ -78,7 +78,7 @@ func newStream(p *walk.Pass, o StreamOptions, only *walk.Ring, readers []*Reader
 	}
 	s.stepped = first.Parts.Stepped
 	if o.Unordered {
-		s.unordered.changed = make(chan struct{}, 1)
+		s.stirred = make(chan struct{}, 1)
 		s.walk = walk.NewUnordered(p, &s.halt, &s.flushes, s.Release)
 	} else {
 		s.order(p, o.Order)

@@ -15,7 +15,7 @@ type unordered struct {
 	walk    *walk.Unordered
 	flushes walk.Flushes
 	rings   []*walk.Rings // of the sources
-	changed chan struct{} // of capacity 1: signals changes to a wait without sources
+	stirred chan struct{} // of capacity 1: ends a wait without sources
 
 	only *walk.Ring // the only ring to read; nil: all rings of the sources
 	of   *Reader    // the reader of that ring
@@ -103,7 +103,7 @@ func (s *Stream) awaitUnordered(ctx context.Context) (due bool, err error) {
 // awaitSources blocks until there are sources or a flush.
 func (s *Stream) awaitSources(ctx context.Context) error {
 	select {
-	case <-s.unordered.changed:
+	case <-s.stirred:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -156,7 +156,7 @@ func (s *Stream) wakeUp() {
 		return
 	}
 	select {
-	case s.unordered.changed <- struct{}{}:
+	case s.stirred <- struct{}{}:
 	default:
 	}
 }

@@ -24,7 +24,7 @@ func newBellRings() (*fakeRings, *Waker) {
 func TestWaitAfterAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := newBellRings()
-		wait := func() <-chan error { return inBackground(func() error { return w.Wait(t.Context(), w.Own(), 0) }) }
+		wait := func() <-chan error { return inBackground(func() error { return w.Wait(t.Context(), w.own, 0) }) }
 		done := wait()
 		time.Sleep(time.Hour)
 		looks := w.own[0].Policy.Counts().Polls
@@ -111,7 +111,7 @@ func TestDisarmedBeforeTheWaitBegins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := newBellRings()
 		p := w.own[0].Policy
-		done := inBackground(func() error { return w.Wait(t.Context(), w.Own(), 0) })
+		done := inBackground(func() error { return w.Wait(t.Context(), w.own, 0) })
 		time.Sleep(time.Hour)
 		synctest.Wait() // without a deadline
 		interrupted, told := make(chan struct{}), make(chan struct{})

@@ -96,9 +96,6 @@ func NewGroup(poller kernel.Poller) *Waker {
 	return w
 }
 
-// Own returns the owner's rings, as the owner sees them.
-func (w *Waker) Own() []Part { return w.own }
-
 // Disarmed makes a waiting reader poll: another goroutine's pass has disarmed a ring, which no
 // longer wakes the reader. It may be called from anywhere.
 func (w *Waker) Disarmed(p *Policy) {

@@ -89,8 +89,8 @@ func TestWait(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				start := time.Now()
-				done := inBackground(func() error { return w.Wait(ctx, w.Own(), time.Hour) })
-				require.ErrorIs(t, w.Wait(ctx, w.Own(), 0), ErrBusy)
+				done := inBackground(func() error { return w.Wait(ctx, w.own, time.Hour) })
+				require.ErrorIs(t, w.Wait(ctx, w.own, 0), ErrBusy)
 				require.ErrorIs(t, w.WaitRing(ctx, 0, nil), ErrBusy)
 				require.Empty(t, done)
 				c.end(r, cancel)
@@ -108,7 +108,7 @@ func TestWaitForEnough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := newFakeRings(&Policy{Interval: time.Second, Enough: 64})
 		r.unread[1].Store(64)
-		require.NoError(t, w.Wait(t.Context(), w.Own(), 0))
+		require.NoError(t, w.Wait(t.Context(), w.own, 0))
 		require.Zero(t, w.own[0].Policy.Counts())
 	})
 }
@@ -123,7 +123,7 @@ func TestWaitForOneRingEach(t *testing.T) {
 		first := inBackground(func() error { return w.WaitRing(t.Context(), 0, closed) })
 		second := inBackground(func() error { return w.WaitRing(ctx, 1, closed) })
 		require.ErrorIs(t, w.WaitRing(t.Context(), 0, closed), ErrRingBusy)
-		require.ErrorIs(t, w.Wait(t.Context(), w.Own(), 0), ErrBusy)
+		require.ErrorIs(t, w.Wait(t.Context(), w.own, 0), ErrBusy)
 		require.Equal(t, State{Waiting: true, Serving: true, Each: 2}, w.State())
 		require.Equal(t, int32(1), r.retained.Load())
 
@@ -177,7 +177,7 @@ func TestWaitAfterAWaitForARing(t *testing.T) {
 					require.NoError(t, err)
 				}
 				r.unread[1].Store(64)
-				require.NoError(t, w.Wait(t.Context(), w.Own(), 0))
+				require.NoError(t, w.Wait(t.Context(), w.own, 0))
 			}
 			require.Zero(t, w.State())
 		})
