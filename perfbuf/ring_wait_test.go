@@ -49,12 +49,12 @@ func TestRingWait(t *testing.T) {
 								t.Errorf("ring %d: event %d instead of %d", i, got, next)
 							}
 							next++
-							read.Store(next)
 							return nil
 						}); err != nil {
 							t.Error(err)
 							return
 						}
+						read.Store(next) // the pass has moved the tail
 					}
 				})
 				wg.Go(func() {
