@@ -71,8 +71,8 @@ fleet-demo: tool ## show several hosts' events as one stream, over an embedded N
 test: setup ## run all tests: the library's plainly, with the race detector, and poisoning what must not be kept
 	@scripts/test.sh
 
-test-cgocheck: setup ## run the tests of the two packages that call C with Go's thorough check of pointers
-	@GOEXPERIMENT=cgocheck2 $(GO) test -count=1 -timeout $(or $(TIMEOUT),20m) ./cgo ./perfbuf
+test-cgocheck: setup ## run the tests of the packages that call C, and those on the real kernel, with Go's thorough check of pointers
+	@GOEXPERIMENT=cgocheck2 $(GO) test -count=1 -timeout $(or $(TIMEOUT),20m) ./cgo ./perfbuf ./lab/kernel
 
 # Both scripts take their settings, which make exports when they are given on its command line, from the environment.
 test-vm: setup ## run the kernel tests in an emulated machine: KERNEL=6.1 CPUS=4; TESTS, ARGS, APPEND, ARCH=arm64: see scripts/vm/run.sh

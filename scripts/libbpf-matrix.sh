@@ -53,7 +53,7 @@ try() {
 	packages=(./internal/libbpftest)
 	if scripts/env.sh go build -tags "$tags" "$libbpfgo" >"$log.libbpfgo" 2>&1; then
 		packages+=(./cgo ./internal/grace)
-		test_with -run "$tests" -skip "$long" ./perfbuf
+		test_with -run "$tests" -skip "$long" ./perfbuf ./lab/kernel
 	else
 		note="the rest needs libbpfgo, which does not build: $(complaint "$log.libbpfgo")"
 		if at_least "$version" 1.4; then

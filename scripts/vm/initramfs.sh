@@ -16,7 +16,7 @@ mkdir -p "$out/root"/{bin,dev,proc,sys,tmp,root}
 environment=scripts/env.sh
 [ "$arch" = "$(go env GOHOSTARCH)" ] || environment="scripts/vm/cross.sh $arch"
 flags=(-tags 'static_build,perfbuf_hotplug' -ldflags '-s -w -extldflags -Wl,--no-warnings')
-$environment go test -c "${flags[@]}" -o "$out/root/" ./perfbuf ./perfbuf/perfchan ./perfbuf/flight ./internal/grace ./internal/ringbuf ./cgo
+$environment go test -c "${flags[@]}" -o "$out/root/" ./lab/kernel ./perfbuf/perfchan ./perfbuf/flight ./internal/grace ./internal/ringbuf ./cgo
 $environment go build "${flags[@]}" -o "$out/root/soak" ./internal/soak
 install -m 755 "$busybox/bin/busybox" "$out/root/bin/busybox"
 install -m 755 scripts/vm/init "$out/root/init"

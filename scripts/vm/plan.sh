@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prints what a guest runs, for scripts/vm/init:  scripts/vm/plan.sh 'perfbuf soak' [ARGUMENTS]
+# Prints what a guest runs, for scripts/vm/init:  scripts/vm/plan.sh 'kernel soak' [ARGUMENTS]
 # The names are explained in scripts/vm/run.sh; the arguments go to each program.
 set -euo pipefail
 tests=" ${1//,/ } "
@@ -17,15 +17,15 @@ few='Kernel(Exact|Order|Spill|Unreported|Wait|Pause|Shutdown|Loss|Hotplug|Replug
 tests=${tests/ soak / soak-exact soak-slack }
 for test in $tests; do
 	case $test in
-	perfbuf)
-		echo "run perfbuf /perfbuf.test -test.v -test.timeout 30m -test.run Kernel$quoted"
+	kernel)
+		echo "run kernel /kernel.test -test.v -test.timeout 30m -test.run Kernel$quoted"
 		echo "run perfchan /perfchan.test -test.v -test.timeout 30m -test.run Kernel$quoted"
 		;;
 	short)
-		echo "run perfbuf /perfbuf.test -test.v -test.timeout 30m -test.run Kernel -test.skip '$long'$quoted"
+		echo "run kernel /kernel.test -test.v -test.timeout 30m -test.run Kernel -test.skip '$long'$quoted"
 		echo "run perfchan /perfchan.test -test.v -test.timeout 30m -test.run Kernel -test.skip '$long'$quoted"
 		;;
-	wide) echo "run perfbuf /perfbuf.test -test.v -test.timeout 30m -test.run '$order' -test.skip '$long'$quoted" ;;
+	wide) echo "run kernel /kernel.test -test.v -test.timeout 30m -test.run '$order' -test.skip '$long'$quoted" ;;
 	flight) echo "run flight /flight.test -test.v -test.timeout 10m -test.run Kernel$quoted" ;;
 	ringbuf) echo "run ringbuf /ringbuf.test -test.v -test.timeout 10m$quoted" ;;
 	grace) echo "run grace /grace.test -test.v -test.short -test.timeout 30m$quoted" ;;
@@ -33,7 +33,7 @@ for test in $tests; do
 	cgo) echo "run cgo /cgo.test -test.v -test.timeout 30m -test.skip TestOldHeaders$quoted" ;; # that one takes a C compiler
 	soak-exact | soak-slack | soak-sources) echo "run $test /soak -quiet -mode ${test#soak-} -duration 15s$quoted" ;;
 	ci)
-		echo "run perfbuf /perfbuf.test -test.v -test.timeout 30m -test.run '$few' -test.skip '$long'$quoted"
+		echo "run kernel /kernel.test -test.v -test.timeout 30m -test.run '$few' -test.skip '$long'$quoted"
 		echo "run perfchan /perfchan.test -test.v -test.timeout 30m -test.run '$few' -test.skip '$long'$quoted"
 		echo "run ringbuf /ringbuf.test -test.v -test.timeout 30m"
 		echo "run flight /flight.test -test.v -test.timeout 30m -test.run Kernel -test.skip UnderLoad"

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Runs the kernel tests in a virtual machine with another kernel and other CPUs, and ends with their exit status:
 #
-#   KERNEL=6.1 CPUS=8 ARCH=amd64 TESTS='perfbuf soak' ARGS= scripts/vm/run.sh
+#   KERNEL=6.1 CPUS=8 ARCH=amd64 TESTS='kernel soak' ARGS= scripts/vm/run.sh
 #
-# KERNEL is one of Debian's (5.10, 6.1, 6.12, 7.2). TESTS names what runs: perfbuf (and perfchan), flight, ringbuf, grace, cgo (the kernel
-# tests of these packages), short (perfbuf without the longest), wide (a few of those that take many CPUs), soak (soak-exact and
+# KERNEL is one of Debian's (5.10, 6.1, 6.12, 7.2). TESTS names what runs: kernel (lab/kernel, and perfchan), flight, ringbuf, grace, cgo (the kernel
+# tests of these packages), short (kernel without the longest), wide (a few of those that take many CPUs), soak (soak-exact and
 # soak-slack, 15 s each), soak-sources (several sources that come and go, 15 s), conformance (all its scenarios, with CPUs that go offline), ci (a few of all), overcommit (both soaks for 60 s, at a rate at which the reader keeps up: with more
 # CPUs than the host has, for lateness), steady (soaks of 6 s at a rate that the reader follows: exact, by default and by each
 # way to wait that works on all kernels, and by slacks of 1 ms and 100 ms; for delays), harm and delay (these benchmarks of bench/, whose figures are in the log).
-# ARGS goes to each of these programs; with ARGS alone, TESTS is perfbuf: ARGS='-test.run Hotplug'. LIMIT is how long the
+# ARGS goes to each of these programs; with ARGS alone, TESTS is kernel: ARGS='-test.run Hotplug'. LIMIT is how long the
 # machine may run. APPEND is for the kernel's command line: 'isolcpus=3 nohz_full=3 rcu_nocbs=3', for instance.
 #
 # ACCEL is what emulates the machine: kvm, or tcg, which is software and takes several times as long. Without it, that is KVM where
@@ -20,7 +20,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 export LC_ALL=C LIMIT=${LIMIT:-60m}
 kernel=${KERNEL:-6.1} cpus=${CPUS:-4} arch=${ARCH:-$(go env GOHOSTARCH)} args=${ARGS:-} accel=${ACCEL:-}
 tests=${TESTS:-}
-[ -n "$tests" ] || tests=$([ -n "$args" ] && echo perfbuf || echo perfbuf ringbuf grace cgo soak)
+[ -n "$tests" ] || tests=$([ -n "$args" ] && echo kernel || echo kernel ringbuf grace cgo soak)
 name=$kernel-$cpus
 [ "$arch" = amd64 ] || name=$name-$arch
 log=build/vm/$name.log

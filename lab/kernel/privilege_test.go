@@ -1,6 +1,6 @@
 //go:build linux && cgo
 
-package perfbuf_test
+package kernel_test
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 	"github.com/aquasecurity/libbpfgo"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/ringfold/ringfold/perfbuf/flight"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -90,7 +91,7 @@ func TestKernelPrivilegedNobody(t *testing.T) {
 		defer newer.Close()
 		require.NoError(t, r.Close())
 		e.emit(newer.Rings()[0].CPU(), 3)
-		require.Len(t, collect(t, perfbuf.StreamOf(t, newer)), 3, "the older reader has left its entries alone")
+		require.Len(t, collect(t, unordered(t, newer)), 3, "the older reader has left its entries alone")
 	})
 }
 
@@ -100,29 +101,29 @@ func useReader(t *testing.T, e *remote, r *perfbuf.Reader) {
 	for _, ring := range r.Rings() {
 		e.emit(ring.CPU(), 3)
 	}
-	got := 0
+	got, s := 0, unordered(t, r)
 	for got < 3*len(r.Rings()) {
-		require.NoError(t, perfbuf.StreamOf(t, r).Wait(t.Context()))
-		got += len(collect(t, perfbuf.StreamOf(t, r)))
+		require.NoError(t, s.Wait(t.Context()))
+		got += len(collect(t, s))
 	}
 	// A Wait arms quiet rings one by one. The first event then wakes the reader.
 	cpu := r.Rings()[0].CPU()
 	waited := make(chan error, 1)
-	go func() { waited <- perfbuf.StreamOf(t, r).Wait(t.Context()) }()
+	go func() { waited <- s.Wait(t.Context()) }()
 	for r.Stats().Doorbell.Armed < len(r.Rings()) {
 		runtime.Gosched()
 	}
 	e.emit(cpu, 1)
 	require.NoError(t, <-waited)
-	require.Len(t, collect(t, perfbuf.StreamOf(t, r)), 1)
+	require.Len(t, collect(t, s), 1)
 
 	require.NoError(t, r.Pause())
 	e.emit(cpu, 1)
 	require.NoError(t, r.Resume())
 	e.emit(cpu, 2)
-	require.Len(t, collect(t, perfbuf.StreamOf(t, r)), 2, "and none while it was paused")
+	require.Len(t, collect(t, s), 2, "and none while it was paused")
 
-	perfbuf.CloseStreamsOf(r, true)
+	require.NoError(t, s.Close())
 	s, err := r.Stream(perfbuf.StreamOptions{})
 	require.NoError(t, err)
 	useStream(t, e, r, s)
@@ -265,7 +266,6 @@ func TestKernelSeccompLater(t *testing.T) {
 		r := openChild(t, perfbuf.Options{RingBytes: 64 << 10})
 		defer r.Close()
 		refuse(t, unix.SYS_BPF, syscall.EPERM)
-		perfbuf.CloseStreamsOf(r, true)
 		s, err := r.Stream(perfbuf.StreamOptions{})
 		require.NoError(t, err)
 		defer s.Close()
@@ -329,7 +329,6 @@ func TestKernelDroppedPrivileges(t *testing.T) {
 		r, err := perfbuf.Open(childFD, perfbuf.Options{RingBytes: 64 << 10})
 		require.NoError(t, err)
 		defer r.Close()
-		perfbuf.CloseStreamsOf(r, true)
 		s, err := r.Stream(perfbuf.StreamOptions{})
 		require.NoError(t, err)
 		defer s.Close()
@@ -443,4 +442,35 @@ func TestKernelReadOnlyMap(t *testing.T) {
 	t.Log(err)
 	require.ErrorAs(t, err, new(*perfbuf.PermissionError))
 	require.ErrorContains(t, err, "the map's descriptor is read-only (BPF_F_RDONLY), or the map frozen (BPF_MAP_FREEZE)")
+}
+
+// The two capabilities are enough for a flight recorder too, also for one that pauses its rings.
+func TestKernelPrivilegedFlightRecorder(t *testing.T) {
+	relax(t)
+	for _, pause := range []bool{false, true} {
+		t.Run(map[bool]string{false: "live", true: "pause"}[pause], func(t *testing.T) {
+			asSomebody(t, identity{caps: justEnough}, func(t *testing.T, e *remote) {
+				r, err := flight.Open(childFD, flight.Options{Pause: pause})
+				require.NoError(t, err)
+				defer r.Close()
+				require.Equal(t, "map-in-map", r.Stats().Barrier)
+				for i := range 3 {
+					s, err := r.Snapshot(t.Context())
+					require.NoError(t, err)
+					require.Equal(t, 5*i*len(s.Rings()), s.Len())
+					for _, ring := range s.Rings() {
+						require.NoError(t, ring.Err)
+						e.emit(ring.CPU, 5)
+					}
+					s.Release()
+				}
+			})
+		})
+	}
+	t.Run("without", func(t *testing.T) {
+		asSomebody(t, identity{}, func(t *testing.T, _ *remote) {
+			_, err := flight.Open(childFD, flight.Options{})
+			require.ErrorContains(t, err, "CAP_PERFMON")
+		})
+	})
 }

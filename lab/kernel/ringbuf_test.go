@@ -1,6 +1,6 @@
 //go:build linux && cgo
 
-package perfbuf_test
+package kernel_test
 
 import (
 	"context"
@@ -32,19 +32,17 @@ func openRings(t testing.TB, fd int, o perfbuf.RingBufOptions) *perfbuf.Reader {
 func TestKernelRingBufWaysOfReading(t *testing.T) {
 	e := kerneltest.LoadRings(t, kerneltest.RingOptions{})
 	r := openRings(t, e.MapFD(), perfbuf.RingBufOptions{CPU: perfbuf.PayloadCPU(kerneltest.RingCPUAt)})
-	s, err := r.Stream(perfbuf.StreamOptions{})
-	require.NoError(t, err)
-	require.NoError(t, s.Close())
 	cpus := onlineCPUs(t)
-	for name, read := range map[string]func(ctx context.Context, f func(perfbuf.Event) error) error{
-		"Run": func(ctx context.Context, f func(perfbuf.Event) error) error {
-			return perfbuf.StreamOf(t, r).Run(ctx, f)
-		},
-		"Ring.Stream": func(ctx context.Context, f func(perfbuf.Event) error) error {
-			return perfbuf.StreamOf(t, r.Rings()[0]).Run(ctx, f)
-		},
-		"RunBatches": func(ctx context.Context, f func(perfbuf.Event) error) error {
-			return perfbuf.StreamOf(t, r).RunBatches(ctx, func(b *perfbuf.Batch) error {
+	run := (*perfbuf.Stream).Run
+	for name, c := range map[string]struct {
+		open func(t testing.TB, r *perfbuf.Reader) *perfbuf.Stream
+		read func(s *perfbuf.Stream, ctx context.Context, f func(perfbuf.Event) error) error
+	}{
+		"Run":           {unordered, run},
+		"Run in order":  {exact, run},
+		"Run of a ring": {func(t testing.TB, r *perfbuf.Reader) *perfbuf.Stream { return ofRing(t, r.Rings()[0]) }, run},
+		"RunBatches": {unordered, func(s *perfbuf.Stream, ctx context.Context, f func(perfbuf.Event) error) error {
+			return s.RunBatches(ctx, func(b *perfbuf.Batch) error {
 				for ev := range b.Events() {
 					if err := f(ev); err != nil {
 						return err
@@ -52,27 +50,18 @@ func TestKernelRingBufWaysOfReading(t *testing.T) {
 				}
 				return nil
 			})
-		},
-		"Events": func(ctx context.Context, f func(perfbuf.Event) error) error {
-			for ev, err := range perfbuf.StreamOf(t, r).Events(ctx) {
-				if err != nil {
-					return err
+		}},
+		"Events": {unordered, func(s *perfbuf.Stream, ctx context.Context, f func(perfbuf.Event) error) error {
+			for ev, err := range s.Events(ctx) {
+				if err == nil {
+					err = f(ev)
 				}
-				if err := f(ev); err != nil {
+				if err != nil {
 					return err
 				}
 			}
 			return nil
-		},
-		"Stream.Run": func(ctx context.Context, f func(perfbuf.Event) error) error {
-			perfbuf.CloseStreamsOf(r, true)
-			s, err := r.Stream(perfbuf.StreamOptions{})
-			if err != nil {
-				return err
-			}
-			defer s.Close()
-			return s.Run(ctx, f)
-		},
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			const count = 100
@@ -82,7 +71,9 @@ func TestKernelRingBufWaysOfReading(t *testing.T) {
 				}
 			})
 			n := 0
-			err := read(t.Context(), func(ev perfbuf.Event) error {
+			s := c.open(t, r)
+			defer s.Close()
+			err := c.read(s, t.Context(), func(ev perfbuf.Event) error {
 				p, err := kerneltest.CheckRing(ev.Bytes())
 				require.NoError(t, err)
 				require.Equal(t, p.Time, ev.Time())
@@ -101,9 +92,10 @@ func TestKernelRingBufWaysOfReading(t *testing.T) {
 	}
 	require.Zero(t, r.Stats().Total().Lost)
 	require.ErrorIs(t, r.Pause(), errors.ErrUnsupported)
-	require.NoError(t, perfbuf.StreamOf(t, r).Shutdown(t.Context(), func(perfbuf.Event) error { return nil }))
+	s := unordered(t, r)
+	require.NoError(t, s.Shutdown(t.Context(), func(perfbuf.Event) error { return nil }))
 	<-r.Done()
-	require.Equal(t, os.ErrClosed, perfbuf.StreamOf(t, r).Wait(t.Context()))
+	require.Equal(t, os.ErrClosed, s.Wait(t.Context()))
 }
 
 // A perf event array, a ring buffer of all CPUs, one per CPU, and one whose records are stamped
@@ -237,10 +229,10 @@ func TestKernelDiscards(t *testing.T) {
 
 // What a full ring buffer refuses comes as events, with their CPU, in streams and without order.
 func TestKernelRingBufLosses(t *testing.T) {
-	for _, ordered := range []bool{false, true} {
+	for _, open := range []func(testing.TB, *perfbuf.Reader) *perfbuf.Stream{unordered, ordered} {
 		e := kerneltest.LoadRings(t, kerneltest.RingOptions{Bytes: 4096})
 		r := openRings(t, e.MapFD(), perfbuf.RingBufOptions{LossesFD: e.LossesFD()})
-		src := inOrder(t, r, ordered)
+		src := open(t, r)
 		begin := perfbuf.Now()
 		e.Emit(1, kerneltest.RingEmit{Count: 200, Size: 32})
 		samples, lost := 0, uint64(0)
@@ -280,7 +272,7 @@ func TestKernelShardLosses(t *testing.T) {
 		e.Emit(cpu, kerneltest.RingEmit{Count: 200, Size: 32, To: "shard"})
 	}
 	var lost [2]uint64
-	for _, rec := range collect(t, perfbuf.StreamOf(t, r)) {
+	for _, rec := range collect(t, unordered(t, r)) {
 		if rec.Kind == perfbuf.KindLost {
 			lost[rec.CPU] += rec.Lost
 		}
@@ -297,6 +289,7 @@ func TestKernelShardLosses(t *testing.T) {
 func TestKernelTwoReadersOfARingBuf(t *testing.T) {
 	e := kerneltest.LoadRings(t, kerneltest.RingOptions{Bytes: 4096})
 	a, b := openRings(t, e.MapFD(), perfbuf.RingBufOptions{}), openRings(t, e.MapFD(), perfbuf.RingBufOptions{})
+	ofA, ofB := unordered(t, a), unordered(t, b)
 	ctx, cancel := context.WithCancel(t.Context())
 	load := background(t, func() {
 		for i := 0; ctx.Err() == nil; i++ {
@@ -306,11 +299,11 @@ func TestKernelTwoReadersOfARingBuf(t *testing.T) {
 	})
 	other := background(t, func() {
 		for ctx.Err() == nil {
-			require.NoError(t, perfbuf.StreamOf(t, b).ForEach(nothing))
+			require.NoError(t, ofB.ForEach(nothing))
 		}
 	})
 	for shared := func(r *perfbuf.Reader) uint64 { return r.Stats().Total().Shared }; shared(a) < 30 || shared(b) == 0; {
-		require.NoError(t, perfbuf.StreamOf(t, a).ForEach(func(perfbuf.Event) error {
+		require.NoError(t, ofA.ForEach(func(perfbuf.Event) error {
 			runtime.Gosched()
 			return perfbuf.ErrStop
 		}))
@@ -325,11 +318,11 @@ func TestKernelRingBufLeft(t *testing.T) {
 	e := kerneltest.LoadRings(t, kerneltest.RingOptions{})
 	r := openRings(t, e.MapFD(), perfbuf.RingBufOptions{})
 	e.Emit(0, kerneltest.RingEmit{Count: 5, Size: 40})
-	require.NoError(t, perfbuf.StreamOf(t, r).ForEach(func(perfbuf.Event) error { return perfbuf.ErrStop }))
+	require.NoError(t, unordered(t, r).ForEach(func(perfbuf.Event) error { return perfbuf.ErrStop }))
 	shut(t, r)
 	got := r.Stats().Total()
 	require.Equal(t, []uint64{1, 0}, []uint64{got.Samples, got.Dropped})
-	require.Len(t, collect(t, perfbuf.StreamOf(t, openRings(t, e.MapFD(), perfbuf.RingBufOptions{}))), 4)
+	require.Len(t, collect(t, unordered(t, openRings(t, e.MapFD(), perfbuf.RingBufOptions{}))), 4)
 }
 
 // A stream follows a ring buffer that is replaced time and again. What came before it was found may

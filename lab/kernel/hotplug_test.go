@@ -1,6 +1,6 @@
 //go:build linux && cgo && perfbuf_hotplug
 
-package perfbuf_test
+package kernel_test
 
 import (
 	"fmt"

@@ -1,8 +1,10 @@
 //go:build linux && cgo
 
-package perfbuf_test
+package kernel_test
 
 import (
+	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"runtime"
@@ -12,10 +14,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ringfold/ringfold/internal/cpulist"
 	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/ringfold/ringfold/internal/leak"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -30,30 +34,44 @@ func open(t testing.TB, e *kerneltest.Emitter, opts perfbuf.Options) *perfbuf.Re
 	return r
 }
 
-// ordered makes an ordered stream with a slack of 0: all events in the rings are due.
+// exact opens a stream in exact order.
+func exact(t testing.TB, r *perfbuf.Reader) *perfbuf.Stream {
+	return openStream(t, r, perfbuf.StreamOptions{})
+}
+
+// ordered opens an ordered stream with a slack of 0: all events in the rings are due.
 func ordered(t testing.TB, r *perfbuf.Reader) *perfbuf.Stream {
-	t.Helper()
-	perfbuf.CloseStreamsOf(r, true)
-	s, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Slack(0), Spill: perfbuf.Spill{Bytes: -1}})
-	require.NoError(t, err)
-	return s
+	return openStream(t, r, perfbuf.StreamOptions{Order: perfbuf.Slack(0), Spill: perfbuf.Spill{Bytes: -1}})
 }
 
-// unordered opens an unordered stream. Unlike StreamOf, it remembers nothing.
+// unordered opens an unordered stream.
 func unordered(t testing.TB, r *perfbuf.Reader) *perfbuf.Stream {
+	return openStream(t, r, perfbuf.StreamOptions{Order: perfbuf.Unordered()})
+}
+
+// openStream opens a stream, which ends with its reader unless the test closes it.
+func openStream(t testing.TB, r *perfbuf.Reader, o perfbuf.StreamOptions) *perfbuf.Stream {
 	t.Helper()
-	s, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
+	s, err := r.Stream(o)
 	require.NoError(t, err)
 	return s
 }
 
-// inOrder is ordered, or an unordered stream.
-func inOrder(t testing.TB, r *perfbuf.Reader, order bool) *perfbuf.Stream {
+// ofRing opens the stream of a ring.
+func ofRing(t testing.TB, ring *perfbuf.Ring) *perfbuf.Stream {
 	t.Helper()
-	if order {
-		return ordered(t, r)
+	s, err := ring.Stream()
+	require.NoError(t, err)
+	return s
+}
+
+// ofRings opens a stream for each ring.
+func ofRings(t testing.TB, r *perfbuf.Reader) (streams []*perfbuf.Stream) {
+	t.Helper()
+	for _, ring := range r.Rings() {
+		streams = append(streams, ofRing(t, ring))
 	}
-	return perfbuf.StreamOf(t, r)
+	return streams
 }
 
 // forEach is a pass over a source.
@@ -74,6 +92,19 @@ func collect(t testing.TB, src *perfbuf.Stream) (recs []perfbuf.Record) {
 
 // recordSize is how many bytes of a ring an output of size bytes takes.
 func recordSize(size int) int { return 8 + 8 + (4+size+7)&^7 }
+
+// wrapped follows the position in each CPU's ring: all its events pass through by, and are samples.
+type wrapped map[int]int
+
+// by reports whether an event wraps around its ring's edge.
+func (w *wrapped) by(ev perfbuf.Event, ringBytes int) bool {
+	if *w == nil {
+		*w = wrapped{}
+	}
+	before, size := (*w)[ev.CPU()], recordSize(ev.Len())
+	(*w)[ev.CPU()] = before + size
+	return before%ringBytes+size > ringBytes
+}
 
 // ledger keeps account of one emitter's events: that each output of each CPU
 // arrives once, in the order of outputs, byte by byte, or is reported as lost, and
@@ -297,3 +328,48 @@ func onlineCPUs(t *testing.T) []int {
 	require.NoError(t, err)
 	return cpus
 }
+
+// checked says that this build trades allocations for checks.
+var checked bool
+
+// waitLog receives eventually's messages. t.Log would show nothing when the run exceeds its
+// -timeout.
+var waitLog io.Writer = os.Stderr
+
+// eventually waits until cond holds, for as long as it takes. It logs its condition every 30 s.
+func eventually(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	const every = 30 * time.Second
+	began, said := time.Now(), 0*every
+	for !cond() {
+		if waited := time.Since(began); waited >= said+every {
+			said = waited.Truncate(every)
+			fmt.Fprintf(waitLog, "%s: waiting for %v: %s\n", t.Name(), said, what)
+		}
+		time.Sleep(100 * time.Microsecond)
+	}
+}
+
+func TestEventuallySaysWhatItWaitsFor(t *testing.T) {
+	before := waitLog
+	defer func() { waitLog = before }()
+	var said strings.Builder
+	waitLog = &said
+	synctest.Test(t, func(t *testing.T) {
+		wait := func(d time.Duration) {
+			began := time.Now()
+			eventually(t, "the time to come", func() bool {
+				time.Sleep(time.Second)
+				return time.Since(began) >= d
+			})
+		}
+		wait(20 * time.Second)
+		require.Empty(t, said.String())
+		wait(100 * time.Second)
+		wait(20 * time.Second)
+	})
+	name := t.Name() + ": waiting for "
+	require.Equal(t, name+"30s: the time to come\n"+name+"1m0s: the time to come\n"+name+"1m30s: the time to come\n", said.String())
+}
+
+func TestMain(m *testing.M) { leak.Main(m) }

@@ -1,6 +1,6 @@
 //go:build linux && cgo
 
-package perfbuf_test
+package kernel_test
 
 import (
 	"context"
@@ -20,6 +20,7 @@ import (
 func TestKernelPause(t *testing.T) {
 	e := kerneltest.Load(t)
 	r := open(t, e, perfbuf.Options{})
+	s := unordered(t, r)
 	for round := range 3 {
 		for _, ring := range r.Rings() {
 			e.Emit(ring.CPU(), 2, 24)
@@ -30,11 +31,11 @@ func TestKernelPause(t *testing.T) {
 			e.Emit(ring.CPU(), 5, 24)
 			require.Equal(t, syscall.ENOENT, e.LastError(ring.CPU()))
 		}
-		require.Len(t, collect(t, perfbuf.StreamOf(t, r)), 2*len(r.Rings()))
-		require.Empty(t, collect(t, perfbuf.StreamOf(t, r)))
+		require.Len(t, collect(t, s), 2*len(r.Rings()))
+		require.Empty(t, collect(t, s))
 
 		ctx, cancel := context.WithCancel(t.Context())
-		done := inWait(t, r, perfbuf.StreamOf(t, r), ctx)
+		done := inWait(t, r, s, ctx)
 		eventually(t, "armed", func() bool { return r.Stats().Doorbell.Armed == len(r.Rings()) })
 		for _, ring := range r.Rings() {
 			e.Emit(ring.CPU(), 1, 24)
@@ -45,13 +46,13 @@ func TestKernelPause(t *testing.T) {
 		cancel()
 		require.Equal(t, context.Canceled, <-done)
 
-		done = inWait(t, r, perfbuf.StreamOf(t, r), t.Context())
+		done = inWait(t, r, s, t.Context())
 		if round == 2 {
 			asleep(t, r)
 		}
 		e.Emit(r.Rings()[0].CPU(), 1, 24) // wakes: from sleep nothing else would end the wait
 		require.NoError(t, <-done)
-		require.Len(t, collect(t, perfbuf.StreamOf(t, r)), 1)
+		require.Len(t, collect(t, s), 1)
 	}
 	shut(t, r)
 	for _, s := range r.Stats().Rings {
@@ -69,7 +70,7 @@ func TestKernelPause(t *testing.T) {
 // Shutdown while programs output: every output that succeeded is delivered, in a stream in order.
 func TestKernelShutdown(t *testing.T) {
 	for name, c := range map[string]struct {
-		make  func(t *testing.T, r *perfbuf.Reader) *perfbuf.Stream
+		make  func(t testing.TB, r *perfbuf.Reader) *perfbuf.Stream
 		order bool
 	}{
 		"unordered": {make: readings["unordered"]},
@@ -125,22 +126,24 @@ func TestKernelRingWait(t *testing.T) {
 			e := kerneltest.Load(t)
 			r := open(t, e, perfbuf.Options{RingBytes: 1 << 20, Wakeup: wakeup})
 			var ledgers []*ledger
+			var streams []*perfbuf.Stream
 			var waits atomic.Int64
 			ctx, cancel := context.WithCancel(t.Context())
 			var readers []<-chan struct{}
 			for _, ring := range r.Rings() {
 				l := newLedger(t)
-				ledgers = append(ledgers, l)
+				s := ofRing(t, ring)
+				ledgers, streams = append(ledgers, l), append(streams, s)
 				readers = append(readers, background(t, func() {
 					for {
-						if err := perfbuf.StreamOf(t, ring).Wait(ctx); err != nil {
+						if err := s.Wait(ctx); err != nil {
 							if err != context.Canceled {
 								t.Error(err)
 							}
 							return
 						}
 						waits.Add(1)
-						if err := perfbuf.StreamOf(t, ring).ForEach(l.add); err != nil {
+						if err := s.ForEach(l.add); err != nil {
 							t.Error(err)
 						}
 					}
@@ -164,9 +167,9 @@ func TestKernelRingWait(t *testing.T) {
 			}
 			all := newLedger(t)
 			for i, ring := range r.Rings() {
-				require.NoError(t, perfbuf.StreamOf(t, ring).ForEach(ledgers[i].add))
+				require.NoError(t, streams[i].ForEach(ledgers[i].add))
 				e.Emit(ring.CPU(), 1, 24) // reports losses, if the reader was slow
-				require.NoError(t, perfbuf.StreamOf(t, ring).ForEach(ledgers[i].add))
+				require.NoError(t, streams[i].ForEach(ledgers[i].add))
 				all.cpus[ring.CPU()] = ledgers[i].cpus[ring.CPU()]
 			}
 			shut(t, r)
@@ -221,10 +224,14 @@ func TestKernelFlush(t *testing.T) {
 func TestKernelFlushReachesRings(t *testing.T) {
 	e := kerneltest.Load(t)
 	r := open(t, e, perfbuf.Options{Wakeup: perfbuf.Wakeup{Bytes: 64 << 10, PollInterval: time.Hour}})
+	var streams []*perfbuf.Stream
+	for _, ring := range r.Rings() {
+		streams = append(streams, ofRing(t, ring))
+	}
 	for range 20 {
 		done := make(chan error, len(r.Rings()))
-		for _, ring := range r.Rings() {
-			s := perfbuf.StreamOf(t, ring)
+		for i, ring := range r.Rings() {
+			s := streams[i]
 			background(t, func() { done <- s.Wait(t.Context()) })
 			e.Emit(ring.CPU(), 1, 24)
 			require.NoError(t, s.Flush())
@@ -232,9 +239,9 @@ func TestKernelFlushReachesRings(t *testing.T) {
 		for range r.Rings() {
 			require.NoError(t, <-done)
 		}
-		for _, ring := range r.Rings() {
+		for _, s := range streams {
 			n := 0
-			require.NoError(t, perfbuf.StreamOf(t, ring).ForEach(func(perfbuf.Event) error { n++; return nil }))
+			require.NoError(t, s.ForEach(func(perfbuf.Event) error { n++; return nil }))
 			require.Equal(t, 2, n, "the event and a marker")
 		}
 	}

@@ -1,6 +1,6 @@
 //go:build linux && cgo
 
-package perfbuf_test
+package kernel_test
 
 import (
 	"fmt"
@@ -21,15 +21,11 @@ const (
 
 // eachSource runs a test with the rings read by a Reader and by a Stream.
 func eachSource(t *testing.T, opts perfbuf.Options, f func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, src *perfbuf.Stream)) {
-	for _, name := range []string{"reader", "ordered"} {
+	for name, stream := range map[string]func(testing.TB, *perfbuf.Reader) *perfbuf.Stream{"unordered": unordered, "ordered": ordered} {
 		t.Run(name, func(t *testing.T) {
 			e := kerneltest.Load(t)
 			r := open(t, e, opts)
-			if name == "reader" {
-				f(t, e, r, perfbuf.StreamOf(t, r))
-			} else {
-				f(t, e, r, ordered(t, r))
-			}
+			f(t, e, r, stream(t, r))
 		})
 	}
 }
