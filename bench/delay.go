@@ -56,9 +56,9 @@ func delay(r *run) error {
 				r.add(load.name+name, unit+" "+kind.name, values, shown(kind.readers)...)
 			}
 			add(" p50", "us", delays.medians())
-			add(" p99", "us", delays.percentiles(0.99))
+			add(" p99", "us", delays.quantiles(0.99))
 			add("", "s/Mevent", cost.medians())
-			add("", "share", overtaken.percentiles(1)) // the worst round
+			add("", "share", overtaken.quantiles(1)) // the worst round
 		}
 	}
 	return nil

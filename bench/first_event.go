@@ -56,7 +56,7 @@ func firstEvents(r *run, name string, readers []string, o options) error {
 		}
 	}
 	r.add(name+"p50", "us", took.medians(), readers...)
-	r.add(name+"p99", "us", took.percentiles(0.99), readers...)
+	r.add(name+"p99", "us", took.quantiles(0.99), readers...)
 	for _, o := range all {
 		if err := o.close(); err != nil {
 			return err

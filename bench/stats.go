@@ -1,26 +1,18 @@
 package main
 
 import (
-	"cmp"
 	"slices"
+
+	"github.com/ringfold/ringfold/internal/quantile"
 )
 
 // median of values, which it sorts; 0 of none.
 func median(values []float64) float64 {
-	above := percentile(values, 0.5)
-	if n := len(values); n > 0 && n%2 == 0 {
-		return (values[n/2-1] + above) / 2
-	}
-	return above
-}
-
-// percentile is the smallest value that a share p of them does not exceed. It sorts them.
-func percentile(values []float64, p float64) float64 {
 	if len(values) == 0 {
 		return 0
 	}
-	slices.SortFunc(values, cmp.Compare[float64])
-	return values[min(int(p*float64(len(values))), len(values)-1)]
+	below := quantile.Of(values, 0.5)
+	return (below + values[len(values)/2]) / 2
 }
 
 // rotated is a list, beginning with element n: who comes first in a round is another one each time.
@@ -42,12 +34,12 @@ type figure struct {
 
 func (s samples) medians() map[string]figure {
 	return s.each(func(values []float64) figure {
-		return figure{median(values), percentile(values, 0.25), percentile(values, 0.75)}
+		return figure{median(values), quantile.Of(values, 0.25), quantile.Of(values, 0.75)}
 	})
 }
 
-func (s samples) percentiles(p float64) map[string]figure {
-	return s.each(func(values []float64) figure { return figure{value: percentile(values, p)} })
+func (s samples) quantiles(q float64) map[string]figure {
+	return s.each(func(values []float64) figure { return figure{value: quantile.Of(values, q)} })
 }
 
 func (s samples) each(f func([]float64) figure) map[string]figure {

@@ -3,10 +3,10 @@ package perfbuf
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 
+	"github.com/ringfold/ringfold/internal/quantile"
 	"github.com/ringfold/ringfold/internal/raw"
 	"github.com/ringfold/ringfold/internal/ringtest"
 )
@@ -81,9 +81,7 @@ func BenchmarkOrdered(b *testing.B) {
 			for b.Loop() {
 				with, without = append(with, ordered.drain(s)), append(without, unordered.drain(plain))
 			}
-			slices.Sort(with)
-			slices.Sort(without)
-			o, u := with[len(with)/2], without[len(without)/2]
+			o, u := quantile.Of(with, 0.5), quantile.Of(without, 0.5)
 			b.ReportMetric(0, "ns/op") // which includes filling the rings
 			b.ReportMetric(o, "ns/event")
 			b.ReportMetric(u, "ns/event-unordered")

@@ -15,6 +15,7 @@ import (
 	libbpf "github.com/ringfold/ringfold/cgo"
 	"github.com/ringfold/ringfold/internal/cpulist"
 	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/ringfold/ringfold/internal/quantile"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -70,16 +71,16 @@ func TestKernelNestLevels(t *testing.T) {
 	require.Equal(t, nestLevelsName, n.Name())
 
 	const rounds = 500
-	var h histogram
+	var took []time.Duration
 	for calls := rounds; calls >= rounds/10; { // other causes interrupt CPUs too, but not always
 		before := functionCalls(t)
 		for range rounds {
 			begin := time.Now()
 			require.NoError(t, n.Wait())
-			h.add(time.Since(begin))
+			took = append(took, time.Since(begin))
 		}
 		calls = functionCalls(t) - before
-		t.Logf("%d CPUs: p50 %v, p99 %v, function call interrupts %d", provenLevels.facts.cpus, h.quantile(0.5), h.quantile(0.99), calls)
+		t.Logf("%d CPUs: p50 %v, p99 %v, function call interrupts %d", provenLevels.facts.cpus, quantile.Of(took, 0.5), quantile.Of(took, 0.99), calls)
 	}
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		if n.Wait() != nil {

@@ -5,6 +5,8 @@ import (
 	"os"
 	"sync/atomic"
 	"time"
+
+	"github.com/ringfold/ringfold/internal/quantile"
 )
 
 // stalledAfter is how long a round takes before it counts as stalled: a hundred times as long as on
@@ -33,11 +35,11 @@ type durations struct {
 	base    time.Time // what running counts from
 	running atomic.Int64
 	// When the first wait since the last success began, plus 1; 0 if the last wait succeeded.
-	failing       atomic.Int64
-	count, failed atomic.Uint64
-	last, max     atomic.Int64
-	err           atomic.Pointer[error]
-	histogram     histogram
+	failing atomic.Int64
+	failed  atomic.Uint64
+	last    atomic.Int64
+	err     atomic.Pointer[error]
+	took    quantile.Histogram // ns
 }
 
 // begin records the start of a round and returns it, relative to base.
@@ -62,10 +64,8 @@ func (d *durations) end(began time.Duration, err error) {
 		return
 	}
 	d.failing.Store(0)
-	d.histogram.add(took)
+	d.took.Add(uint64(max(took, 0)))
 	d.last.Store(int64(took))
-	d.max.Store(max(d.max.Load(), int64(took)))
-	d.count.Add(1)
 }
 
 // Stats returns the numbers so far, without blocking. During a round, they may be off by that one.
@@ -73,17 +73,16 @@ func (b *Barrier) Stats() BarrierStats {
 	d := &b.durations
 	s := BarrierStats{
 		Provider: b.provider.Name(),
-		Count:    d.count.Load(),
+		Count:    d.took.Len(),
 		Failed:   d.failed.Load(),
-		Max:      time.Duration(d.max.Load()),
+		P50:      time.Duration(d.took.Quantile(0.50)),
+		P99:      time.Duration(d.took.Quantile(0.99)),
+		Max:      time.Duration(d.took.Max()),
 		Last:     time.Duration(d.last.Load()),
 	}
 	if c, ok := b.provider.(*choice); ok {
 		s.Refused, s.Cost = errors.Join(c.refusals()...), c.first().cost
 	}
-	// A bucket's middle may be above all its values.
-	s.P50 = min(d.histogram.quantile(0.50), s.Max)
-	s.P99 = min(d.histogram.quantile(0.99), s.Max)
 	if began := d.running.Load(); began != 0 {
 		if t := time.Since(d.base) - time.Duration(began-1); t > stalledAfter {
 			s.Stalled = t

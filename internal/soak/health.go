@@ -8,10 +8,11 @@ import (
 	"os"
 	"runtime"
 	"runtime/metrics"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/ringfold/ringfold/internal/quantile"
 )
 
 // resources holds the process's resources over time. Growth is a violation.
@@ -100,8 +101,7 @@ func judge(samples []healthSample, limit int) resources {
 			for _, s := range part {
 				all = append(all, of(s))
 			}
-			slices.Sort(all)
-			return all[len(all)/2]
+			return quantile.Of(all, 0.5)
 		}
 		t.First, t.Last = median(samples[warm:warm+fifth]), median(samples[len(samples)-fifth:])
 		for _, s := range samples {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/ringfold/ringfold/internal/quantile"
 	"github.com/ringfold/ringfold/internal/workload"
 	"github.com/ringfold/ringfold/perfbuf"
 )
@@ -48,7 +49,7 @@ type account struct {
 	levels [levels]levelAccount
 	tally
 	missing uint64 // numbers that were passed over
-	latency histogram
+	latency quantile.Histogram
 	sources [8]uint64
 	maps    [len(mapNames)]ofMap
 
@@ -185,7 +186,7 @@ func (l *ledger) begin(rec *perfbuf.Record) (a *account, m int) {
 	a.events++
 	if l.timed && rec.Kind == perfbuf.KindSample {
 		now := l.clock.Now()
-		a.latency.add(now - min(time, now))
+		a.latency.Add(now - min(time, now))
 	}
 	switch {
 	case l.ordered:

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ringfold/ringfold/internal/quantile"
 	"github.com/ringfold/ringfold/internal/workload"
 	"github.com/ringfold/ringfold/perfbuf"
 	"golang.org/x/sys/unix"
@@ -96,7 +97,7 @@ type modeResult struct {
 
 	tally
 	stats   perfbuf.Stats // sums, or the greatest
-	latency histogram
+	latency quantile.Histogram
 	sources [8]uint64
 	delay   uint64
 	wrong   uint64
@@ -115,8 +116,8 @@ type quantiles struct {
 
 func us(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
 
-func (h *histogram) quantiles() quantiles {
-	return quantiles{us(h.quantile(0.5)), us(h.quantile(0.99)), us(time.Duration(h.max))}
+func quantilesOf(ns *quantile.Histogram) quantiles {
+	return quantiles{float64(ns.Quantile(0.5)) / 1e3, float64(ns.Quantile(0.99)) / 1e3, float64(ns.Max()) / 1e3}
 }
 
 // add takes the accounts of some generations over.
@@ -124,7 +125,7 @@ func (m *modeResult) add(l *ledger, group []*generation, lives []life, seen []wo
 	for i := range l.accounts {
 		a := &l.accounts[i]
 		m.tally.add(&a.tally)
-		m.latency.merge(&a.latency)
+		m.latency.Merge(&a.latency)
 		for source, n := range a.sources {
 			m.sources[source] += n
 		}
@@ -170,7 +171,7 @@ func (m *modeResult) add(l *ledger, group []*generation, lives []life, seen []wo
 		m.Outputs += sum.Written + sum.Full
 		m.Refused += sum.Uncounted()
 	}
-	m.Delivered, m.Late, m.Latency = m.samples, m.late, m.latency.quantiles()
+	m.Delivered, m.Late, m.Latency = m.samples, m.late, quantilesOf(&m.latency)
 	ring := m.stats.Total()
 	m.Lost, m.Dropped, m.Spilled = ring.Lost, ring.Dropped, m.stats.SpilledBytes
 }
@@ -206,7 +207,7 @@ func (s *session) result(seen []workload.CPUCounts) *result {
 		res.Slack = s.c.slack.String()
 	}
 	res.Kernel, _ = kernel()
-	var latency histogram
+	var latency quantile.Histogram
 	most := uint64(0)
 	for _, name := range modeNames {
 		m := s.modes[name]
@@ -239,7 +240,7 @@ func (s *session) result(seen []workload.CPUCounts) *result {
 		res.Generations += m.Generations
 		res.Pauses += m.Pauses
 		res.Changes += m.Changes
-		latency.merge(&m.latency)
+		latency.Merge(&m.latency)
 		for _, source := range traced {
 			res.Sources[source.String()] += m.sources[source]
 		}
@@ -249,7 +250,7 @@ func (s *session) result(seen []workload.CPUCounts) *result {
 			res.Barrier, res.Provider = quantiles{us(b.P50), us(b.P99), us(b.Max)}, b.Provider
 		}
 	}
-	res.Latency = latency.quantiles()
+	res.Latency = quantilesOf(&latency)
 	s.attempts(res, seen)
 	return res
 }

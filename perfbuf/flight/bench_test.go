@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/ringfold/ringfold/internal/quantile"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/ringfold/ringfold/perfbuf/flight"
 )
@@ -43,9 +44,8 @@ func BenchmarkSnapshot(b *testing.B) {
 					time.Sleep(5 * time.Millisecond)
 				}
 				l.stop()
-				slices.Sort(took)
-				b.ReportMetric(float64(took[len(took)/2].Nanoseconds())/1e3, "µs-p50")
-				b.ReportMetric(float64(took[len(took)*99/100].Nanoseconds())/1e3, "µs-p99")
+				b.ReportMetric(float64(quantile.Of(took, 0.5).Nanoseconds())/1e3, "µs-p50")
+				b.ReportMetric(float64(quantile.Of(took, 0.99).Nanoseconds())/1e3, "µs-p99")
 				b.ReportMetric(100*float64(kept)/float64(len(took))/float64(len(cpus)<<20), "%kept")
 				b.ReportMetric(float64(r.Stats().Refused)/float64(len(took)), "refused/op")
 				b.ReportMetric(0, "ns/op")
@@ -80,7 +80,7 @@ func BenchmarkAllCPUs(b *testing.B) {
 		timed(&empty, func() { s = snapshot(b, idle) })
 		s.Release()
 	}
-	median := func(d []time.Duration) float64 { slices.Sort(d); return d[len(d)/2].Seconds() * 1e3 }
+	median := func(d []time.Duration) float64 { return quantile.Of(d, 0.5).Seconds() * 1e3 }
 	b.ReportMetric(float64(len(cpus)), "rings")
 	b.ReportMetric(median(full), "ms-full")
 	b.ReportMetric(median(empty), "ms-empty")
@@ -143,8 +143,7 @@ func BenchmarkOutput(b *testing.B) {
 				if _, failed := e.Counts(cpu); failed > 0 {
 					b.Fatal(failed, "outputs failed")
 				}
-				slices.Sort(took)
-				b.ReportMetric(float64(took[len(took)/2].Nanoseconds())/n, "ns/output")
+				b.ReportMetric(float64(quantile.Of(took, 0.5).Nanoseconds())/n, "ns/output")
 				b.ReportMetric(0, "ns/op")
 			})
 		}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/ringfold/ringfold/internal/quantile"
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
@@ -42,7 +42,7 @@ type summary struct {
 	first   []event // of all
 	newest  uint64  // the latest time so far
 	byRing  byRing
-	latency cli.Histogram
+	latency quantile.Histogram
 }
 
 // barriers are what proved that the order is complete.

@@ -77,7 +77,7 @@ type jsonGaps struct {
 	tail.Gaps
 }
 
-func (jsonLines) summary(b []byte, p printed, r tail.Result) []byte {
+func (jsonLines) summary(b []byte, p *printed, r tail.Result) []byte {
 	s := jsonSummary{
 		Result: r, Printed: p.events, Complete: len(p.unknown) == 0, Unknown: append([]string{}, p.unknown...), Gaps: []jsonGaps{},
 		DelayP50: p.delay.Quantile(0.5), DelayP99: p.delay.Quantile(0.99),

@@ -9,6 +9,7 @@ import (
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/tail"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/wire"
+	"github.com/ringfold/ringfold/internal/quantile"
 )
 
 // eventNames are those that may be chosen.
@@ -60,7 +61,7 @@ type printer struct {
 // printed is what was.
 type printed struct {
 	events uint64
-	delay  cli.Histogram // of those that have happened since we began, ns
+	delay  quantile.Histogram // of those that have happened since we began, ns
 	// In the end: why events may be missing.
 	unknown []string
 }
@@ -68,7 +69,7 @@ type printed struct {
 // format is how it is printed: text, compact or JSON. Each appends to b.
 type format interface {
 	item(b []byte, i tail.Item) []byte
-	summary(b []byte, p printed, r tail.Result) []byte
+	summary(b []byte, p *printed, r tail.Result) []byte
 }
 
 func newPrinter(out io.Writer, c tailConfig) *printer {
@@ -109,7 +110,7 @@ func (p *printer) Flush() error { return p.out.Flush() }
 // end prints the summary.
 func (p *printer) end(r tail.Result) error {
 	p.unknown = unknown(r, p.filter.since)
-	if _, err := p.out.Write(p.format.summary(nil, p.printed, r)); err != nil {
+	if _, err := p.out.Write(p.format.summary(nil, &p.printed, r)); err != nil {
 		return err
 	}
 	return p.out.Flush()

@@ -133,7 +133,7 @@ func short(d time.Duration) string {
 	return d.String()
 }
 
-func (t *text) summary(b []byte, p printed, r tail.Result) []byte {
+func (t *text) summary(b []byte, p *printed, r tail.Result) []byte {
 	heard := 0
 	for _, h := range r.ByHost {
 		if !h.From.IsZero() {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
+	"github.com/ringfold/ringfold/internal/quantile"
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
@@ -35,7 +36,7 @@ type delay struct {
 }
 
 // delayOf is nil if there are no values.
-func delayOf(h *cli.Histogram) *delay {
+func delayOf(h *quantile.Histogram) *delay {
 	if h.Len() == 0 {
 		return nil
 	}
@@ -73,10 +74,10 @@ type counter struct {
 	began time.Time
 
 	mu     sync.Mutex
-	at     map[place]tally // events and bytes that matched
-	pass   uint64          // the time when the present pass began, 0 before its first event
-	delays cli.Histogram   // since the latest interval
-	all    cli.Histogram
+	at     map[place]tally    // events and bytes that matched
+	pass   uint64             // the time when the present pass began, 0 before its first event
+	delays quantile.Histogram // since the latest interval
+	all    quantile.Histogram
 }
 
 func newCounter(set *source.Set) *counter {
@@ -180,7 +181,7 @@ func (n *counter) each(ctx context.Context, interval time.Duration, f func(*coun
 		c := n.between(before, now)
 		n.mu.Lock()
 		c.Delay = delayOf(&n.delays)
-		n.delays = cli.Histogram{}
+		n.delays = quantile.Histogram{}
 		n.mu.Unlock()
 		if err := f(c); err != nil {
 			return err

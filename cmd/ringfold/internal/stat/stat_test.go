@@ -12,11 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/clitest"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
 	"github.com/ringfold/ringfold/internal/cpulist"
 	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/ringfold/ringfold/internal/quantile"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/ringfold/ringfold/perfbuf/perfbuftest"
 	"github.com/ringfold/ringfold/perfbuf/perfdata"
@@ -205,7 +205,7 @@ func TestJSONKeysAreDocumented(t *testing.T) {
 }
 
 func TestDelay(t *testing.T) {
-	var h cli.Histogram
+	var h quantile.Histogram
 	require.Nil(t, delayOf(&h))
 	h.Add(1_000_000_000)
 	require.Equal(t, &delay{1, 1, 1}, delayOf(&h))
