@@ -21,7 +21,7 @@ func TestCountsAfterClose(t *testing.T) {
 		"read":       func(k *fake, more func()) { more(); ids(k.t, k.unordered()); k.Close() },
 		"twice":      func(k *fake, more func()) { more(); ids(k.t, k.unordered()); more(); k.Close(); k.Close() },
 		"in a pass":  func(k *fake, more func()) { closeWithin(k, k.unordered(), more) },
-		"in a ring":  func(k *fake, more func()) { closeWithin(k, StreamOf(t, k.all()[0]), more) },
+		"in a ring":  func(k *fake, more func()) { closeWithin(k, k.ring(0), more) },
 		"in a round": func(k *fake, more func()) { closeWithin(k, k.stream(), more) },
 		"in a round of copies": func(k *fake, more func()) {
 			s := k.slow(Spill{Bytes: 32 * block})
@@ -75,6 +75,7 @@ func TestCountsAfterClose(t *testing.T) {
 				more()
 				s.Close()
 				require.NoError(k.t, k.unordered().ForEach(func(Event) error { return ErrStop }))
+				k.release()
 				more()
 			}
 			k.Close()
@@ -209,6 +210,7 @@ func TestCloseJustBeforeTheFunction(t *testing.T) {
 			t.Run(name+"/"+kind, func(t *testing.T) {
 				k := newFakeAt(t, 1, 16, Options{}) // the ring's edge is in the middle of a sample
 				output(k)
+				k.release()
 				before := k.Stats().Rings[0]
 				src := source(k)
 				require.NoError(t, src.in.Begin())

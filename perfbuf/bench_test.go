@@ -76,7 +76,10 @@ func BenchmarkOrdered(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			plain := StreamOf(b, unordered.Reader)
+			plain, err := unordered.Stream(StreamOptions{Order: Unordered()})
+			if err != nil {
+				b.Fatal(err)
+			}
 			var with, without []float64
 			for b.Loop() {
 				with, without = append(with, ordered.drain(s)), append(without, unordered.drain(plain))
@@ -155,7 +158,11 @@ func benchReader(b *testing.B, rings, ringBytes, payload int) (*Stream, []*ringt
 	}
 	r := newReader(ringtest.NewStill(func() uint64 { return uint64(n) }, 0, fake...), Options{RingBytes: ringBytes, Wakeup: Wakeup{Events: 1}}, false)
 	b.Cleanup(func() { r.Close() })
-	return StreamOf(b, r), fake, n
+	s, err := unordered(r)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return s, fake, n
 }
 
 func perEvent(b *testing.B, n int, drain func()) {

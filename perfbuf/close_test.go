@@ -2,11 +2,14 @@ package perfbuf
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"runtime"
 	"sync"
+	"syscall"
 	"testing"
 
+	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/stretchr/testify/require"
 )
 
@@ -160,7 +163,7 @@ func TestCloseUnderLoad(t *testing.T) {
 		}
 		var inside sync.WaitGroup
 		for i := range k.w {
-			stream := StreamOf(t, k.all()[i])
+			stream := k.ring(i)
 			inside.Go(func() {
 				for {
 					err := stream.ForEach(func(ev Event) error {
@@ -190,5 +193,205 @@ func TestCloseUnderLoad(t *testing.T) {
 			runtime.Gosched()
 		}
 		require.Equal(t, int32(1), k.freed.Load())
+	}
+}
+
+// A pass or a Resume that entered before Close changes entries just as Close empties them: it puts
+// none back. A later Resume is refused.
+func TestCloseLeavesNoEntry(t *testing.T) {
+	for name, meanwhile := range map[string]func(k *belled){
+		"a pass": func(*belled) {},
+		// It has entered
+		"resume":           func(k *belled) { require.NoError(t, k.in.Entries.Resume()) },
+		"resume, too late": func(k *belled) { require.Equal(t, os.ErrClosed, k.Resume()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := newBelled(t, 2)
+			require.True(t, k.in.Entries.Arm(0))
+			k.requireEntries(bellEntry, plainEntry)
+			if name != "a pass" {
+				require.NoError(t, k.Pause())
+			}
+			k.output(0, 1)
+			inside, goOn, done := make(chan bool), make(chan bool), make(chan error)
+			go func() {
+				done <- k.unordered().ForEach(func(Event) error { inside <- true; <-goOn; return nil })
+			}()
+			<-inside
+			k.hooks.unhook = func() error {
+				for i := range k.all() {
+					require.NoError(t, k.store(i, noEntry))
+				}
+				meanwhile(k)
+				close(goOn)
+				require.Equal(t, os.ErrClosed, <-done)
+				k.requireEntries(noEntry, noEntry)
+				return nil
+			}
+			require.NoError(t, k.Close())
+			k.requireEntries(noEntry, noEntry)
+		})
+	}
+}
+
+// Of a stream that is closed, or closed before the rest is delivered, Shutdown drops nothing: the
+// Reader is open.
+func TestShutdownOfAClosedStream(t *testing.T) {
+	for name, late := range map[string]bool{"before": false, "during": true} {
+		t.Run(name, func(t *testing.T) {
+			k := newBelled(t, 2)
+			k.programs = &fakePrograms{}
+			s := k.stream()
+			if late {
+				k.programs.opened = func() error { return s.Close() }
+			} else {
+				s.Close()
+			}
+			k.output(0, 10, 11, 12)
+			require.Equal(t, os.ErrClosed, s.Shutdown(t.Context(), never))
+			require.Zero(t, k.freed.Load())
+			if late {
+				k.requireEntries(noEntry, noEntry)
+				require.NoError(t, k.Resume())
+			}
+			k.requireEntries(plainEntry, plainEntry)
+			require.Equal(t, []uint64{10, 11, 12}, ids(t, k.unordered()))
+			require.NoError(t, k.unordered().Shutdown(t.Context(), never))
+			require.Zero(t, k.Stats().Total().Dropped)
+		})
+	}
+}
+
+// While the stream is used, the Reader stays open. An ErrBusy of the function is the function's
+// error: it is closed.
+func TestShutdownAndErrBusy(t *testing.T) {
+	for name, source := range sourceKinds {
+		t.Run(name, func(t *testing.T) {
+			k := newBelled(t, 2)
+			k.programs = &fakePrograms{}
+			s := source(k.fake)
+			k.output(0, 10, 11, 12)
+			if name == "ring" {
+				err := s.Shutdown(t.Context(), never)
+				require.ErrorContains(t, err, "this is a Stream of one ring: call Reader.Pause")
+				require.Zero(t, k.freed.Load())
+				k.requireEntries(plainEntry, plainEntry)
+				return
+			}
+			require.NoError(t, s.ForEach(func(Event) error {
+				require.ErrorIs(t, s.Shutdown(t.Context(), never), ErrBusy)
+				return ErrStop
+			}))
+			require.Zero(t, k.freed.Load())
+			mine := fmt.Errorf("mine: %w", ErrBusy)
+			require.Equal(t, mine, s.Shutdown(t.Context(), func(Event) error { return mine }))
+			require.Equal(t, int32(1), k.freed.Load())
+		})
+	}
+}
+
+// refuses lets changes of one ring's entry fail until the function that it returns is called.
+func (k *belled) refuses(ring int) (relent func()) {
+	k.set = func(i int, _ kernel.Entry) error {
+		if i == ring {
+			return syscall.EPERM
+		}
+		return nil
+	}
+	return func() { k.set = nil }
+}
+
+// While an entry is still to be emptied, Pause is not nil, and tries again.
+func TestPauseAfterAPauseThatFailed(t *testing.T) {
+	k := newBelled(t, 3)
+	relent := k.refuses(1)
+	for range 3 {
+		require.ErrorIs(t, k.Pause(), syscall.EPERM)
+		k.requireEntries(noEntry, plainEntry, noEntry)
+		require.ErrorIs(t, k.Stats().Doorbell.Err, syscall.EPERM)
+	}
+	relent()
+	require.NoError(t, k.Pause())
+	k.requireEntries(noEntry, noEntry, noEntry)
+	require.NoError(t, k.Stats().Doorbell.Err)
+
+	_, sets := k.entriesNow()
+	require.NoError(t, k.Pause())
+	_, after := k.entriesNow()
+	require.Equal(t, sets, after, "there is nothing left to do")
+	require.NoError(t, k.Resume())
+	k.requireEntries(plainEntry, plainEntry, plainEntry)
+}
+
+// A Resume that fails has put some rings back: the next Pause takes them out.
+func TestPauseAfterAResumeThatFailed(t *testing.T) {
+	k := newBelled(t, 3)
+	require.NoError(t, k.Pause())
+	relent := k.refuses(1)
+	for range 2 {
+		require.ErrorIs(t, k.Resume(), syscall.EPERM)
+		k.requireEntries(plainEntry, noEntry, plainEntry)
+	}
+	relent()
+	require.NoError(t, k.Pause())
+	k.requireEntries(noEntry, noEntry, noEntry)
+	require.NoError(t, k.Resume())
+	k.requireEntries(plainEntry, plainEntry, plainEntry)
+	require.NoError(t, k.Stats().Doorbell.Err)
+}
+
+// What could be resumed is: a CPU that comes back meanwhile gets its ring back.
+func TestResumeThatFailedInPart(t *testing.T) {
+	k := newPluggable(t, 2)
+	require.NoError(t, k.Pause())
+	k.refuses(1)
+	require.ErrorIs(t, k.Resume(), syscall.EPERM)
+	k.dead[0] = true
+	_, before := k.entriesNow()
+	require.NoError(t, k.in.Hotplug.Replug())
+	_, after := k.entriesNow()
+	require.Equal(t, before+1, after)
+	k.requireEntries(plainEntry, noEntry)
+}
+
+// Shutdown promises that outputs have ended when it calls f.
+func TestShutdownAfterAPauseThatFailed(t *testing.T) {
+	k := newBelled(t, 2)
+	k.programs = &fakePrograms{}
+	relent := k.refuses(0)
+	require.ErrorIs(t, k.Pause(), syscall.EPERM)
+	require.NoError(t, k.emit(0, 1), "it still lands")
+	require.ErrorIs(t, k.unordered().Shutdown(t.Context(), never), syscall.EPERM)
+	require.Equal(t, []uint64{1}, ids(t, k.unordered()), "the reader is still open")
+
+	require.NoError(t, k.emit(0, 2))
+	relent()
+	require.NoError(t, k.unordered().Shutdown(t.Context(), func(Event) error {
+		require.Equal(t, syscall.ENOENT, k.emit(0, 3))
+		return nil
+	}))
+	require.EqualValues(t, 2, k.Stats().Rings[0].Samples)
+	require.Equal(t, os.ErrClosed, k.Pause())
+}
+
+// A Pause that succeeds says nothing of rings that could not be armed.
+func TestPauseKeepsTheErrorOfArming(t *testing.T) {
+	k := newBelled(t, 1)
+	k.in.Entries.Fail(errTest)
+	relent := k.refuses(0)
+	require.ErrorIs(t, k.Pause(), syscall.EPERM)
+	relent()
+	require.NoError(t, k.Pause())
+	require.ErrorIs(t, k.Stats().Doorbell.Err, errTest)
+}
+
+// Stats say which entries Close could not take out of the map.
+func TestCloseSaysWhatStaysInTheMap(t *testing.T) {
+	for _, want := range []error{errTest, nil} {
+		k := newBelled(t, 2)
+		k.hooks.unhook = func() error { return want }
+		require.NoError(t, k.Stats().CloseErr)
+		require.NoError(t, k.Close())
+		require.Equal(t, want, k.Stats().CloseErr)
 	}
 }

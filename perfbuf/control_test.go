@@ -314,7 +314,7 @@ func TestFlushAndTheEndOfAStream(t *testing.T) {
 func TestFlushOfARing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newBelled(t, 2)
-		first, second := StreamOf(t, k.all()[0]), StreamOf(t, k.all()[1])
+		first, second := k.ring(0), k.ring(1)
 		for range 3 {
 			other := waitInBackground(func() error { return second.Wait(t.Context()) })
 			done := waitInBackground(func() error { return first.Wait(t.Context()) })

@@ -2,16 +2,22 @@ package perfbuf
 
 import (
 	"errors"
+	"os"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/ringfold/ringfold/internal/grace"
+	"github.com/ringfold/ringfold/internal/kernel"
+	"github.com/ringfold/ringfold/internal/leak"
 	"github.com/ringfold/ringfold/internal/raw"
 	"github.com/ringfold/ringfold/internal/ringtest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
+
+func TestMain(m *testing.M) { leak.Main(m) }
 
 const (
 	fakeRingSize = 4096
@@ -33,6 +39,9 @@ type fake struct {
 	counts   bool          // the kernel reports how many outputs were lost
 	asked    atomic.Int32  // how often it was asked
 	unhooked atomic.Int32
+
+	mu      sync.Mutex
+	streams map[int]*Stream // of rings; -1: of all
 }
 
 // newFake makes a Reader of n empty rings. Its clock stands still at a time far above those of the
@@ -43,7 +52,7 @@ func newFake(t testing.TB, n int, opts Options) *fake {
 
 // newFakeAt is newFake with counters that start at start.
 func newFakeAt(t testing.TB, n int, start uint64, opts Options) *fake {
-	k := &fake{t: t, poll: newFakePoller()}
+	k := &fake{t: t, poll: newFakePoller(), streams: map[int]*Stream{}}
 	k.clock.Store(1 << 40)
 	if opts.RingBytes == 0 {
 		opts.RingBytes = fakeRingSize
@@ -99,20 +108,52 @@ func (k *fake) fill(ring int, from uint64) (n int) {
 	return n
 }
 
-// stream is a Stream in which everything is due.
+// stream opens a Stream in which everything is due.
 func (k *fake) stream() *Stream {
 	k.t.Helper()
-	CloseStreamsOf(k.Reader, true)
 	s, err := k.Stream(StreamOptions{Order: Slack(0), Spill: Spill{Bytes: -1}})
 	require.NoError(k.t, err)
 	return s
 }
 
-// unordered is the fake's unordered Stream: see StreamOf.
+// unordered is an unordered Stream of all rings. It is opened at the first call, and at the first
+// after it was closed.
 func (k *fake) unordered() *Stream {
 	k.t.Helper()
-	return StreamOf(k.t, k.Reader)
+	return k.once(-1, func() (*Stream, error) { return unordered(k.Reader) })
 }
+
+// ring is the Stream of a ring, opened as unordered is.
+func (k *fake) ring(i int) *Stream {
+	k.t.Helper()
+	return k.once(i, k.all()[i].Stream)
+}
+
+func (k *fake) once(of int, open func() (*Stream, error)) *Stream {
+	k.t.Helper()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s := k.streams[of]
+	if s == nil || s.in.Closing() && !k.in.Gate.Closed().Load() {
+		var err error
+		s, err = open()
+		require.NoError(k.t, err)
+		k.streams[of] = s
+	}
+	return s
+}
+
+// release closes the streams that unordered and ring have opened.
+func (k *fake) release() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, s := range k.streams {
+		s.Close()
+	}
+	clear(k.streams)
+}
+
+func unordered(r *Reader) (*Stream, error) { return r.Stream(StreamOptions{Order: Unordered()}) }
 
 // requireHeld requires that another stream holds a Reader's rings, or a Ring.
 func requireHeld(t testing.TB, of interface{ errBusy() error }) {
@@ -120,13 +161,13 @@ func requireHeld(t testing.TB, of interface{ errBusy() error }) {
 	require.ErrorIs(t, of.errBusy(), ErrBusy)
 }
 
-func (r *Reader) errBusy() error { _, err := r.Stream(StreamOptions{Order: Unordered()}); return err }
+func (r *Reader) errBusy() error { _, err := unordered(r); return err }
 func (r *Ring) errBusy() error   { _, err := r.Stream(); return err }
 
 // requireFree requires that no stream holds a Reader's rings, and that they are empty.
 func requireFree(t testing.TB, r *Reader) {
 	t.Helper()
-	s, err := r.Stream(StreamOptions{Order: Unordered()})
+	s, err := unordered(r)
 	require.NoError(t, err)
 	require.NoError(t, s.ForEach(never))
 	require.NoError(t, s.Close())
@@ -134,9 +175,9 @@ func requireFree(t testing.TB, r *Reader) {
 
 // kinds of stream, each over the whole fake.
 var sourceKinds = map[string]func(k *fake) *Stream{
-	"ring":      func(k *fake) *Stream { return StreamOf(k.t, k.all()[0]) },
-	"unordered": func(k *fake) *Stream { return k.unordered() },
-	"ordered":   func(k *fake) *Stream { return k.stream() },
+	"ring":      func(k *fake) *Stream { return k.ring(0) },
+	"unordered": (*fake).unordered,
+	"ordered":   (*fake).stream,
 }
 
 // id verifies the payload of a sample and returns its id; for other events, it returns the
@@ -195,3 +236,176 @@ func (p *fakePoller) Wait(until time.Time, ready func(woken bool) bool) error {
 }
 
 var errTest = errors.New("of the test")
+
+// fakeKernel is a kernel.Kernel made of functions, which a test replaces. Those that are nil do
+// nothing.
+type fakeKernel struct {
+	kernel.Hotplug // nil: only CPUs may be called
+	poll           fakePolling
+	memory         []*raw.Ring
+	cpus           []int // that may have rings some day
+	bells          error
+
+	clock   func() uint64
+	lost    func(ring int) (uint64, bool)
+	set     func(ring int, to kernel.Entry) error
+	grace   func(grace.Options) (grace.Provider, error)
+	group   func() (kernel.Group, error)
+	outputs func() kernel.Outputs
+	unhook  func() error
+	free    func()
+	yield   func()
+	drive   func(*grace.Barrier)
+}
+
+func (k *fakeKernel) Group() (kernel.Group, error) {
+	if k.group != nil {
+		return k.group()
+	}
+	return k.poll.Group()
+}
+
+func (k *fakeKernel) Polled() *ringtest.Poll { return k.poll.Polled() }
+
+// fakePolling is the poller of a fake.
+type fakePolling interface {
+	Wait(until time.Time, ready func(woken bool) bool) error
+	Interrupt()
+	Group() (kernel.Group, error)
+	Polled() *ringtest.Poll
+}
+
+func (k *fakeKernel) Wait(until time.Time, ready func(woken bool) bool) error {
+	return k.poll.Wait(until, ready)
+}
+
+func (k *fakeKernel) Interrupt() {
+	if k.poll != nil {
+		k.poll.Interrupt()
+	}
+}
+
+func (k *fakeKernel) Rings() []*raw.Ring { return k.memory }
+func (k *fakeKernel) CPUs() []int        { return k.cpus }
+func (k *fakeKernel) Bells() error       { return k.bells }
+func (k *fakeKernel) Replaced() int      { return 0 }
+func (k *fakeKernel) Now() uint64        { return k.clock() }
+
+func (k *fakeKernel) Set(ring int, to kernel.Entry) error {
+	if k.set == nil {
+		return nil
+	}
+	return k.set(ring, to)
+}
+
+func (k *fakeKernel) Lost(ring int) (uint64, bool) {
+	if k.lost == nil {
+		return 0, false
+	}
+	return k.lost(ring)
+}
+
+func (k *fakeKernel) Grace(o grace.Options) (grace.Provider, error) {
+	if k.grace == nil {
+		return nil, os.ErrInvalid
+	}
+	return k.grace(o)
+}
+
+func (k *fakeKernel) Outputs() kernel.Outputs {
+	if k.outputs == nil {
+		return kernel.Outputs{}
+	}
+	return k.outputs()
+}
+
+func (k *fakeKernel) Unhook() error {
+	if k.unhook == nil {
+		return nil
+	}
+	return k.unhook()
+}
+
+func (k *fakeKernel) Free() {
+	if k.free != nil {
+		k.free()
+	}
+}
+
+func (k *fakeKernel) Yield() bool {
+	if k.yield != nil {
+		k.yield()
+	}
+	return false
+}
+
+func (k *fakeKernel) Drive(b *grace.Barrier) {
+	if k.drive == nil {
+		b.Start()
+		return
+	}
+	k.drive(b)
+}
+
+// fakePrograms is what runs on the CPUs of a fake, to be waited for. It is all providers in one.
+type fakePrograms struct {
+	opened  func() error // while a provider is opened, which waits once; nil: none run
+	wait    func() error // a barrier's wait; nil: none run
+	options grace.Options
+
+	opens, closes, waits atomic.Int32
+}
+
+// open stands for grace.Open.
+func (p *fakePrograms) open(o grace.Options) (grace.Provider, error) {
+	if p == nil {
+		return nil, os.ErrInvalid
+	}
+	p.options = o
+	if p.opened != nil {
+		if err := p.opened(); err != nil {
+			return nil, err
+		}
+	}
+	p.opens.Add(1)
+	return p, nil
+}
+
+func (*fakePrograms) Name() string { return "fake" }
+
+func (p *fakePrograms) Wait() error {
+	p.waits.Add(1)
+	if p.wait == nil {
+		return nil
+	}
+	return p.wait()
+}
+
+func (p *fakePrograms) Close() error { p.closes.Add(1); return nil }
+
+func (k *fake) kernelLost(ring int) (uint64, bool) {
+	k.asked.Add(1)
+	return k.w[ring].Lost(), k.counts
+}
+
+// stepped is an exact stream whose barriers the test makes itself, by calling Round.
+func (k *fake) stepped(now uint64, o StreamOptions) (*Stream, *grace.Barrier) {
+	k.t.Helper()
+	k.clock.Store(now)
+	if k.programs == nil {
+		k.programs = &fakePrograms{}
+	}
+	var barrier *grace.Barrier
+	k.hooks.drive = func(b *grace.Barrier) { barrier = b }
+	s, err := k.Stream(o)
+	require.NoError(k.t, err)
+	return s, barrier
+}
+
+// account requires that all outputs of a ring that it took, or was too full for, are accounted for.
+func (k *fake) account(t testing.TB, ring int, attempted uint64) {
+	t.Helper()
+	s := k.Stats().Rings[ring]
+	require.Equal(t, attempted, s.Samples+s.Dropped+s.Lost,
+		"%d delivered, %d dropped, %d lost", s.Samples, s.Dropped, s.Lost)
+}

@@ -86,7 +86,7 @@ func (k *pluggable) Add(cpu int) (*raw.Ring, error) {
 func (k *pluggable) comes(cpu int) {
 	k.t.Helper()
 	k.online = append(k.online, cpu)
-	require.NoError(k.t, k.Replug())
+	require.NoError(k.t, k.in.Hotplug.Replug())
 }
 
 func cpusOf(rings []*Ring) (cpus []int) {
@@ -98,7 +98,7 @@ func cpusOf(rings []*Ring) (cpus []int) {
 
 func TestNewCPUGetsARing(t *testing.T) {
 	k := newPluggable(t, 2)
-	require.NoError(t, k.Replug())
+	require.NoError(t, k.in.Hotplug.Replug())
 	require.Len(t, k.Rings(), 2, "there is nothing to do")
 
 	k.comes(firstCPU - 1)
@@ -179,19 +179,19 @@ func TestCPUThatIsBackGetsNewPerfEvents(t *testing.T) {
 	k := newPluggable(t, 2)
 	k.dead[1] = true
 	k.online = k.online[:1]
-	require.NoError(t, k.Replug())
+	require.NoError(t, k.in.Hotplug.Replug())
 	require.Empty(t, k.reopens, "it is offline")
 	require.True(t, k.in.Entries.Arm(1))
 	_, before := k.entriesNow()
 
 	k.online = []int{firstCPU, firstCPU + 1}
-	require.NoError(t, k.Replug())
+	require.NoError(t, k.in.Hotplug.Replug())
 	require.Equal(t, []int{1}, k.reopens)
 	k.requireEntries(plainEntry, bellEntry)
 	_, after := k.entriesNow()
 	require.Equal(t, before+1, after, "its entry is set, and no other")
 	require.Equal(t, HotplugStats{Reopened: 1}, k.Stats().Hotplug)
-	require.NoError(t, k.Replug())
+	require.NoError(t, k.in.Hotplug.Replug())
 	require.Equal(t, []int{1}, k.reopens)
 }
 
@@ -214,36 +214,36 @@ func TestWhatFailsForACPUIsTriedAgain(t *testing.T) {
 	k.dead[0] = true
 	k.online = append(k.online, firstCPU+1)
 	k.refusals = []error{syscall.EMFILE, syscall.ENODEV, nil, syscall.EMFILE}
-	require.Equal(t, error(syscall.EMFILE), k.Replug())
+	require.Equal(t, error(syscall.EMFILE), k.in.Hotplug.Replug())
 	require.Equal(t, HotplugStats{Err: syscall.EMFILE}, k.Stats().Hotplug)
-	require.Equal(t, error(syscall.EMFILE), k.Replug())
+	require.Equal(t, error(syscall.EMFILE), k.in.Hotplug.Replug())
 	require.Len(t, k.Rings(), 1)
 	require.Equal(t, []int{0}, k.reopens)
 	k.refusals = []error{syscall.ENODEV}
-	require.NoError(t, k.Replug(), "it is gone again")
+	require.NoError(t, k.in.Hotplug.Replug(), "it is gone again")
 	require.NoError(t, k.Stats().Hotplug.Err)
 
 	k.belled.set = func(int, kernel.Entry) error { return syscall.EPERM }
-	require.Equal(t, error(syscall.EPERM), k.Replug())
-	require.Equal(t, error(syscall.EPERM), k.Replug(), "the entry is still not set")
+	require.Equal(t, error(syscall.EPERM), k.in.Hotplug.Replug())
+	require.Equal(t, error(syscall.EPERM), k.in.Hotplug.Replug(), "the entry is still not set")
 	require.Equal(t, HotplugStats{Reopened: 1, Added: 1, Err: syscall.EPERM}, k.Stats().Hotplug)
 	k.belled.set = nil
-	require.NoError(t, k.Replug())
+	require.NoError(t, k.in.Hotplug.Replug())
 	k.requireEntries(plainEntry, plainEntry)
 
 	k.online = append(k.online, 98, 99)
-	require.NoError(t, k.Replug(), "there is room for as many as had been possible: it is no use to try again")
+	require.NoError(t, k.in.Hotplug.Replug(), "there is room for as many as had been possible: it is no use to try again")
 	require.ErrorContains(t, k.Stats().Hotplug.Err, "CPU 99")
 	k.listing = os.ErrNotExist
 	k.online = nil
-	require.Equal(t, os.ErrNotExist, k.Replug())
+	require.Equal(t, os.ErrNotExist, k.in.Hotplug.Replug())
 }
 
 func TestClosedReaderTakesNoCPUs(t *testing.T) {
 	k := newPluggable(t, 1)
 	require.NoError(t, k.Close())
 	k.online = append(k.online, firstCPU+1)
-	require.NoError(t, k.Replug())
+	require.NoError(t, k.in.Hotplug.Replug())
 	require.Len(t, k.Rings(), 1)
 }
 
@@ -397,4 +397,87 @@ func TestDroppedReaderIsCleanedUp(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	require.Empty(t, steps, "once")
+}
+
+// A new ring is the stream's before its next round too: read on its own, its events would be
+// missing from the stream.
+func TestNewRingIsTheStreams(t *testing.T) {
+	k := newPluggable(t, 2)
+	s, barrier := k.stepped(1<<40, StreamOptions{})
+	k.comes(firstCPU - 1)
+	k.output(2, 10)
+	k.output(0, 20)
+	requireHeld(t, k.all()[2])
+	require.NoError(t, barrier.Round())
+	require.Equal(t, []uint64{10, 20}, ids(t, s))
+
+	k.comes(firstCPU + 2)
+	k.output(3, 30)
+	require.NoError(t, s.Close())
+	require.Equal(t, []uint64{30}, ids(t, k.ring(3)), "free again, though the stream had no round with it")
+	k.release()
+	k.output(3, 40)
+	require.Equal(t, []uint64{40}, ids(t, k.stream()))
+}
+
+// A stream that cannot be opened leaves no ring behind that came meanwhile.
+func TestNewRingOfAStreamThatFails(t *testing.T) {
+	k := newPluggable(t, 2)
+	k.programs = &fakePrograms{opened: func() error {
+		k.programs.opened = nil
+		k.comes(firstCPU - 1)
+		k.output(2, 10)
+		requireHeld(t, k.all()[2])
+		return errTest
+	}}
+	_, err := k.Stream(StreamOptions{})
+	require.ErrorIs(t, err, errTest)
+	require.Equal(t, []uint64{10}, ids(t, k.unordered()))
+}
+
+// CPUs come online while streams are opened and closed: each stream has all rings, and leaves none
+// claimed.
+func TestNewRingsWhileStreamsComeAndGo(t *testing.T) {
+	for range 300 {
+		k := newPluggable(t, 1)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			k.comes(firstCPU + 1)
+			k.comes(firstCPU - 1)
+		}()
+		for last := false; !last; {
+			last = len(k.all()) == 3
+			s, err := k.Stream(StreamOptions{Order: Slack(0)})
+			require.NoError(t, err)
+			for _, ring := range k.all() {
+				requireHeld(t, ring)
+			}
+			require.NoError(t, s.Close())
+		}
+		<-done
+		for i := range k.all() {
+			k.output(i, 1)
+		}
+		require.Len(t, ids(t, k.unordered()), 3)
+	}
+}
+
+// A ring is known before its entry is in the map: a barrier that looks at all rings afterwards
+// covers even its first event.
+func TestFirstEventOfANewRingIsNotLate(t *testing.T) {
+	k := newPluggable(t, 1)
+	s, barrier := k.stepped(1<<40, StreamOptions{})
+	// At the latest, the entry is there when this returns
+	k.belled.set = func(ring int, _ kernel.Entry) error {
+		k.belled.set = nil
+		k.output(ring, 10)
+		k.output(0, 20)
+		require.NoError(t, barrier.Round())
+		require.Equal(t, []uint64{10, 20}, ids(t, s))
+		return nil
+	}
+	k.comes(firstCPU + 1)
+	require.Nil(t, k.belled.set)
+	require.Zero(t, k.Stats().Late)
 }

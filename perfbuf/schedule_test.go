@@ -46,7 +46,9 @@ func TestFullestFirstOfUnequalRings(t *testing.T) {
 	require.NoError(t, err)
 	defer r.(*Reader).Close()
 	var got []int
-	require.NoError(t, StreamOf(t, r.(*Reader)).ForEach(func(ev Event) error {
+	s, err := unordered(r.(*Reader))
+	require.NoError(t, err)
+	require.NoError(t, s.ForEach(func(ev Event) error {
 		if got = append(got, ev.CPU()); len(got)%3 == 0 {
 			small.Output(1, payload[:])
 		}
