@@ -32,7 +32,6 @@ import (
 
 	"github.com/ringfold/ringfold/internal/grace"
 	"github.com/ringfold/ringfold/internal/kernel"
-	"github.com/ringfold/ringfold/internal/overwrite"
 	"github.com/ringfold/ringfold/internal/raw"
 )
 
@@ -48,7 +47,7 @@ type Recorder struct {
 	err    error // of Close
 
 	mu    sync.Mutex
-	spare map[*raw.Ring]*overwrite.Copy // of the latest snapshot that was released
+	spare map[*raw.Ring]*ringCopy // of the latest snapshot that was released
 	stats Stats
 }
 
@@ -127,7 +126,7 @@ func (r *Recorder) Snapshot(ctx context.Context) (*Snapshot, error) {
 
 // take copies the rings once they hold all events with times up to t0, the time of the call. Events
 // after until may be missing, because the recorder may not have owned all entries.
-func (r *Recorder) take(ctx context.Context, copies []*overwrite.Copy) (t0, until uint64, err error) {
+func (r *Recorder) take(ctx context.Context, copies []*ringCopy) (t0, until uint64, err error) {
 	began := time.Now()
 	// The wait does not cover a program that begins during it. So start the wait when all CPUs'
 	// clocks are past t0: events of such a program are later than t0.
@@ -155,8 +154,8 @@ func (r *Recorder) take(ctx context.Context, copies []*overwrite.Copy) (t0, unti
 	}
 	if r.opts.Pause { // no program can output now
 		for _, c := range copies {
-			c.Take()
-			c.Check()
+			c.take()
+			c.check()
 		}
 		return t0, until, nil
 	}
@@ -169,7 +168,7 @@ func (r *Recorder) take(ctx context.Context, copies []*overwrite.Copy) (t0, unti
 		}
 		n := 0
 		for began = time.Now(); n < len(copies) && (n == 0 || time.Since(began) < waited); n++ {
-			copies[n].Take()
+			copies[n].take()
 		}
 		// The copies precede the wait. An output that begins during the wait stores its bytes after
 		// the wait began, so the copies do not contain them (the guarantee of synchronize_rcu in
@@ -178,7 +177,7 @@ func (r *Recorder) take(ctx context.Context, copies []*overwrite.Copy) (t0, unti
 			return 0, 0, fmt.Errorf("flight.Recorder.Snapshot: waiting for outputs under way: %w", err)
 		}
 		for _, c := range copies[:n] {
-			c.Check()
+			c.check()
 		}
 		copies = copies[n:]
 	}
@@ -186,7 +185,7 @@ func (r *Recorder) take(ctx context.Context, copies []*overwrite.Copy) (t0, unti
 }
 
 // room returns memory for copies of all rings.
-func (r *Recorder) room() (copies []*overwrite.Copy) {
+func (r *Recorder) room() (copies []*ringCopy) {
 	r.mu.Lock()
 	spare := r.spare
 	r.spare = nil
@@ -194,16 +193,16 @@ func (r *Recorder) room() (copies []*overwrite.Copy) {
 	for _, ring := range r.kernel.list() {
 		c := spare[ring.Ring]
 		if c == nil {
-			c = overwrite.NewCopy(ring.Ring, r.timeAt)
+			c = newCopy(ring.Ring, r.timeAt)
 		}
-		c.Began = ring.began
+		c.began = ring.began
 		copies = append(copies, c)
 	}
 	return copies
 }
 
 // release takes memory back.
-func (r *Recorder) release(copies []*overwrite.Copy) {
+func (r *Recorder) release(copies []*ringCopy) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	select {
@@ -212,9 +211,9 @@ func (r *Recorder) release(copies []*overwrite.Copy) {
 	default:
 	}
 	if r.spare == nil {
-		r.spare = make(map[*raw.Ring]*overwrite.Copy, len(copies))
+		r.spare = make(map[*raw.Ring]*ringCopy, len(copies))
 		for _, c := range copies {
-			r.spare[c.Live()] = c
+			r.spare[c.live] = c
 		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/ringfold/ringfold/internal/kernel"
-	"github.com/ringfold/ringfold/internal/overwrite"
 	"github.com/ringfold/ringfold/internal/raw"
 	"github.com/ringfold/ringfold/perfbuf"
 )
@@ -16,7 +15,7 @@ import (
 // read it at the same time.
 type Snapshot struct {
 	recorder      *Recorder
-	copies        []*overwrite.Copy
+	copies        []*ringCopy
 	rings         []Ring
 	since, until  uint64
 	events, bytes int
@@ -40,8 +39,8 @@ type Ring struct {
 func (s *Snapshot) index(t0, until uint64) {
 	s.until = until
 	for _, c := range s.copies {
-		c.Index(t0)
-		s.since = max(s.since, c.Since)
+		c.index(t0)
+		s.since = max(s.since, c.since)
 	}
 	opts := &s.recorder.opts
 	s.since = min(s.since, until+1)
@@ -53,13 +52,13 @@ func (s *Snapshot) index(t0, until uint64) {
 		from = 0
 	}
 	for _, c := range s.copies {
-		ring := Ring{CPU: c.Live().CPU(), Since: min(c.Since, until+1), Bytes: int(c.Bytes())}
-		if c.Fault != raw.FaultNone {
-			ring.Err = &perfbuf.CorruptError{CPU: ring.CPU, Offset: c.Off, Skipped: c.Bytes() - c.Off, Reason: c.Fault.String()}
+		ring := Ring{CPU: c.live.CPU(), Since: min(c.since, until+1), Bytes: int(c.bytes)}
+		if c.fault != raw.FaultNone {
+			ring.Err = &perfbuf.CorruptError{CPU: ring.CPU, Offset: c.off, Skipped: c.bytes - c.off, Reason: c.fault.String()}
 		}
-		c.Keep(from)
-		ring.Events = c.Len()
-		s.events += c.Len()
+		c.keep(from)
+		ring.Events = len(c.places)
+		s.events += len(c.places)
 		s.bytes += ring.Bytes
 		s.rings = append(s.rings, ring)
 	}
@@ -102,7 +101,7 @@ func (s *Snapshot) Events() iter.Seq[perfbuf.Event] {
 	if s.released.Load() {
 		return func(func(perfbuf.Event) bool) {}
 	}
-	return kernel.Face.Events(overwrite.Events(s.copies)).(iter.Seq[perfbuf.Event])
+	return kernel.Face.Events(inOrder(s.copies)).(iter.Seq[perfbuf.Event])
 }
 
 // Records iterates over copies of the events, which you may keep. Otherwise it is

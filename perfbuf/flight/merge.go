@@ -1,10 +1,10 @@
-package overwrite
+package flight
 
 import "github.com/ringfold/ringfold/internal/raw"
 
-// Events iterates over the records of all copies in order of time, then in the order of the copies.
+// inOrder iterates over the records of all copies in order of time, then in the order of the copies.
 // An event lives until the loop's body ends.
-func Events(copies []*Copy) func(yield func(raw.Event) bool) {
+func inOrder(copies []*ringCopy) func(yield func(raw.Event) bool) {
 	return func(yield func(raw.Event) bool) {
 		var single raw.Single
 		defer single.Expire()
@@ -38,7 +38,7 @@ func Events(copies []*Copy) func(yield func(raw.Event) bool) {
 // cursor is the next record of a copy.
 type cursor struct {
 	time uint64
-	copy *Copy
+	copy *ringCopy
 	rank int
 	next int // of its places
 }

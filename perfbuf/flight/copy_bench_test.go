@@ -1,4 +1,4 @@
-package overwrite
+package flight
 
 import (
 	"fmt"
@@ -11,13 +11,13 @@ import (
 // A snapshot of full rings of 1 MiB, without the grace periods: 16384 records of 64 bytes each.
 func BenchmarkRings(b *testing.B) {
 	for _, n := range []int{2, 32, 128} {
-		var copies []*Copy
+		var copies []*ringCopy
 		for cpu := range n {
 			r := ringtest.NewOverwritten(1 << 20)
 			for i := range uint64(20000) {
 				r.Output(i*uint64(n)+uint64(cpu), i, 4)
 			}
-			copies = append(copies, NewCopy(r.Raw, -1))
+			copies = append(copies, newCopy(r.Raw, -1))
 		}
 		step := func(name string, f func()) {
 			b.Run(fmt.Sprintf("rings=%d/%s", n, name), func(b *testing.B) {
@@ -28,16 +28,16 @@ func BenchmarkRings(b *testing.B) {
 		}
 		step("copy", func() {
 			for _, c := range copies {
-				c.Take()
-				c.Check()
+				c.take()
+				c.check()
 			}
 		})
 		step("index", func() {
 			for _, c := range copies {
-				c.Index(ever)
-				c.Keep(c.Since)
+				c.index(ever)
+				c.keep(c.since)
 			}
 		})
-		step("merge", func() { Events(copies)(func(raw.Event) bool { return true }) })
+		step("merge", func() { inOrder(copies)(func(raw.Event) bool { return true }) })
 	}
 }

@@ -1,4 +1,4 @@
-package overwrite
+package flight
 
 import (
 	"math"
@@ -24,36 +24,36 @@ func TestCopyAtEveryOffset(t *testing.T) {
 				want = append(want, got{100 + i, i})
 			}
 			require.Equal(t, want, events(c))
-			require.Equal(t, fit, c.Len())
-			require.Equal(t, raw.FaultNone, c.Fault)
+			require.Equal(t, fit, len(c.places))
+			require.Equal(t, raw.FaultNone, c.fault)
 			switch {
 			case int(n)*size <= 512:
-				require.Zero(t, c.Since)
+				require.Zero(t, c.since)
 			case fit < nested:
-				require.Equal(t, uint64(ever+1), c.Since)
+				require.Equal(t, uint64(ever+1), c.since)
 			default:
-				require.Equal(t, 100+n-uint64(fit)+nested, c.Since) // one more than the oldest six
+				require.Equal(t, 100+n-uint64(fit)+nested, c.since) // one more than the oldest six
 			}
 			r.Output(100+n, n, extra)
 		}
 	}
 }
 
-// Check gives up bytes that are overwritten during the copy or the wait, published or not.
+// check gives up bytes that are overwritten during the copy or the wait, published or not.
 func TestCheck(t *testing.T) {
 	for newer := range 48 { // words, 4 to a record
 		r := ringtest.NewOverwritten(256) // 8 records
 		for n := range uint64(20) {
 			r.Output(n, n, 0)
 		}
-		c := NewCopy(r.Raw, -1)
+		c := newCopy(r.Raw, -1)
 		for range newer { // their bytes are there, and no head
 			r.Put(math.MaxUint64)
 		}
-		c.Take()
+		c.take()
 		r.Publish()
-		c.Check()
-		c.Index(ever)
+		c.check()
+		c.index(ever)
 		var want []got
 		for n := uint64(12 + (newer+3)/4); n < 20; n++ {
 			want = append(want, got{n, n})
@@ -68,12 +68,12 @@ func TestSinceBegan(t *testing.T) {
 	for n := range uint64(20) {
 		r.Output(n, n, 0)
 	}
-	c := NewCopy(r.Raw, -1)
-	c.Began = 15
-	c.Take()
-	c.Check()
-	c.Index(ever)
-	require.Equal(t, uint64(15), c.Since)
+	c := newCopy(r.Raw, -1)
+	c.began = 15
+	c.take()
+	c.check()
+	c.index(ever)
+	require.Equal(t, uint64(15), c.since)
 }
 
 func TestKeep(t *testing.T) {
@@ -83,7 +83,7 @@ func TestKeep(t *testing.T) {
 	}
 	for _, test := range []struct{ from, until, first, n uint64 }{{0, ever, 0, 10}, {0, 90, 0, 10}, {1, 89, 1, 8}, {10, 80, 1, 8}, {50, 50, 5, 1}, {91, ever, 0, 0}, {60, 20, 0, 0}} {
 		c := take(r, test.until)
-		c.Keep(test.from)
+		c.keep(test.from)
 		all := events(c)
 		require.Lenf(t, all, int(test.n), "%+v", test)
 		for i, ev := range all {
@@ -108,7 +108,7 @@ func TestOrderWithinARing(t *testing.T) {
 	r.Output(50, 5, 0)
 	c := take(r, ever)
 	require.Equal(t, []got{{10, 0}, {20, 1}, {30, 2}, {40, 1007}, {40, 3}, {40, 4}, {50, 5}, {60, 1008}, {60, 6}}, events(c))
-	Events([]*Copy{c})(func(ev raw.Event) bool {
+	inOrder([]*ringCopy{c})(func(ev raw.Event) bool {
 		if ev.Kind() == raw.Lost {
 			require.Equal(t, map[uint64]uint64{40: 20, 60: 40}[ev.Time()], ev.Odd().After)
 			require.Equal(t, 3, ev.CPU())
@@ -118,7 +118,7 @@ func TestOrderWithinARing(t *testing.T) {
 }
 
 // A lost output may be later than the oldest remaining records, as many as can nest with it. It is
-// never later than Since.
+// never later than since.
 func TestSinceWithNesting(t *testing.T) {
 	r := ringtest.NewOverwritten(512) // 16 records
 	// The kernel will overwrite this one. It interrupted five others, which have their times and
@@ -131,13 +131,13 @@ func TestSinceWithNesting(t *testing.T) {
 		r.Output(100+n, 10+n, 0)
 	}
 	c := take(r, ever)
-	require.Equal(t, 16, c.Len())
-	require.Greater(t, c.Since, uint64(60))
-	require.Equal(t, uint64(101), c.Since)
+	require.Equal(t, 16, len(c.places))
+	require.Greater(t, c.since, uint64(60))
+	require.Equal(t, uint64(101), c.since)
 }
 
 func TestMerge(t *testing.T) {
-	var copies []*Copy
+	var copies []*ringCopy
 	var want []got
 	for n := range uint64(7) {
 		r := ringtest.NewOverwritten(1 << 12)
@@ -153,7 +153,7 @@ func TestMerge(t *testing.T) {
 	}
 	require.Equal(t, want, events(copies...))
 	n := 0
-	Events(copies)(func(raw.Event) bool { n++; return n < 10 })
+	inOrder(copies)(func(raw.Event) bool { n++; return n < 10 })
 	require.Equal(t, 10, n)
 }
 
@@ -172,10 +172,10 @@ func TestFaults(t *testing.T) {
 			r.Output(100+n, 100+n, 0)
 		}
 		c := take(r, ever)
-		require.Equal(t, fault, c.Fault)
-		require.Equal(t, uint64(10*32), c.Off)
-		require.Equal(t, 10, c.Len())
-		require.Equal(t, uint64(106), c.Since)
+		require.Equal(t, fault, c.fault)
+		require.Equal(t, uint64(10*32), c.off)
+		require.Equal(t, 10, len(c.places))
+		require.Equal(t, uint64(106), c.since)
 	}
 }
 
@@ -195,14 +195,14 @@ func FuzzCopy(f *testing.F) {
 			timeAt = -1
 		}
 		r.SetHead(head)
-		c := NewCopy(r.Raw, timeAt)
-		c.Take()
+		c := newCopy(r.Raw, timeAt)
+		c.take()
 		r.SetHead(head - newer)
-		c.Check()
-		c.Index(ever)
-		c.Keep(0)
+		c.check()
+		c.index(ever)
+		c.keep(0)
 		n, last := 0, uint64(0)
-		Events([]*Copy{c})(func(ev raw.Event) bool {
+		inOrder([]*ringCopy{c})(func(ev raw.Event) bool {
 			require.GreaterOrEqual(t, ev.Time(), last)
 			last = ev.Time()
 			require.LessOrEqual(t, ev.Len(), 1024)
@@ -211,7 +211,7 @@ func FuzzCopy(f *testing.F) {
 			n++
 			return true
 		})
-		require.Equal(t, c.Len(), n)
+		require.Equal(t, len(c.places), n)
 		require.LessOrEqual(t, n, 1024/8)
 	})
 }

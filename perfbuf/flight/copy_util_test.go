@@ -1,4 +1,4 @@
-package overwrite
+package flight
 
 import (
 	"encoding/binary"
@@ -9,19 +9,19 @@ import (
 
 func lost(time, n uint64) []uint64 { return []uint64{2 | 32<<48, 0, n, time} }
 
-func take(r *ringtest.Overwritten, until uint64) *Copy {
-	c := NewCopy(r.Raw, -1)
-	c.Take()
-	c.Check()
-	c.Index(until)
+func take(r *ringtest.Overwritten, until uint64) *ringCopy {
+	c := newCopy(r.Raw, -1)
+	c.take()
+	c.check()
+	c.index(until)
 	return c
 }
 
 type got struct{ time, number uint64 }
 
 // events returns the numbers of the samples in copies. A loss counts as 1000 plus its size.
-func events(copies ...*Copy) (all []got) {
-	Events(copies)(func(ev raw.Event) bool {
+func events(copies ...*ringCopy) (all []got) {
+	inOrder(copies)(func(ev raw.Event) bool {
 		if ev.Kind() == raw.Lost {
 			all = append(all, got{ev.Time(), 1000 + ev.Odd().Lost})
 			return true
