@@ -1,6 +1,7 @@
 package perfbuf
 
 import (
+	"fmt"
 	"iter"
 
 	"github.com/ringfold/ringfold/internal/kernel"
@@ -28,8 +29,8 @@ func init() {
 func open(o kernel.Opener, want Options) (*Reader, error) {
 	var opts Options // in effect
 	k, err := kernel.OpenOnline(o, func(online []int) (s kernel.Setup, err error) {
-		if s.CPUs, err = want.pick(online); err != nil {
-			return s, err
+		if s.CPUs, err = kernel.PickCPUs(want.CPUs, online); err != nil {
+			return s, fmt.Errorf("perfbuf.Options: %w", err)
 		}
 		opts, err = want.effective(len(s.CPUs))
 		s.Follow, s.RingBytes, s.NoTime, s.Bell = opts.CPUs, opts.RingBytes, opts.NoTime, opts.Wakeup.doorbell()

@@ -1,7 +1,6 @@
 package perfbuf
 
 import (
-	"errors"
 	"fmt"
 	"math/bits"
 	"os"
@@ -170,25 +169,4 @@ func (o Options) threshold() uint64 {
 	default:
 		return 1
 	}
-}
-
-// pick returns the CPUs to read, in order, given those online.
-func (o Options) pick(online []int) ([]int, error) {
-	cpus := online
-	if o.CPUs != nil {
-		if len(o.CPUs) == 0 {
-			return nil, errors.New("perfbuf.Options: CPUs is empty: use nil for all online CPUs, or list those to read")
-		}
-		cpus = slices.Clone(o.CPUs)
-		slices.Sort(cpus)
-		for i, c := range cpus {
-			if !slices.Contains(online, c) {
-				return nil, fmt.Errorf("perfbuf.Options: CPU %d is not online: choose from %v", c, online)
-			}
-			if i > 0 && cpus[i-1] == c {
-				return nil, fmt.Errorf("perfbuf.Options: CPU %d is listed twice: list it once", c)
-			}
-		}
-	}
-	return cpus, nil
 }

@@ -101,32 +101,6 @@ func TestThreshold(t *testing.T) {
 	}
 }
 
-func TestPickCPUs(t *testing.T) {
-	online := []int{0, 1, 2, 5, 9}
-	for _, c := range []struct {
-		want []int
-		cpus []int
-	}{{online, nil}, {[]int{2}, []int{2}}, {[]int{0, 1, 9}, []int{9, 0, 1}}} {
-		got, err := Options{CPUs: c.cpus}.pick(online)
-		require.NoError(t, err)
-		require.Equal(t, c.want, got)
-	}
-	mine := []int{9, 0, 1}
-	_, err := Options{CPUs: mine}.pick(online)
-	require.NoError(t, err)
-	require.Equal(t, []int{9, 0, 1}, mine, "the caller's slice is untouched")
-
-	for want, cpus := range map[string][]int{
-		"CPU 3 is not online: choose from [0 1 2 5 9]": {0, 3},
-		"CPU -1 is not online":                         {-1},
-		"CPU 5 is listed twice":                        {5, 0, 5},
-		"CPUs is empty: use nil for all":               {},
-	} {
-		_, err := Options{CPUs: cpus}.pick(online)
-		require.ErrorContains(t, err, want)
-	}
-}
-
 func TestOptionsInEffectAreACopy(t *testing.T) {
 	k := newFake(t, 1, Options{})
 	k.Options().CPUs[0] = 99

@@ -14,15 +14,15 @@ import (
 	"github.com/ringfold/ringfold/internal/gate"
 	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/raw"
-	"github.com/ringfold/ringfold/internal/walk"
 )
 
 // Options connect a Follower to the reader whose rings it adds to.
 type Options struct {
-	Kernel *kernel.Parts // has Hotplug and Watcher
-	Gate   *gate.Gate    // of the rings
-	Rings  *walk.Rings
-	Add    func(*raw.Ring)      // appends it to Rings
+	Kernel *kernel.Parts        // has Hotplug and Watcher
+	Gate   *gate.Gate           // of the rings
+	Len    func() int           // of the reader's rings
+	Room   int                  // the most rings that it can have
+	Add    func(*raw.Ring)      // appends one
 	Renew  func(ring int) error // puts a ring's perf event into the map
 	Full   string               // error format for a CPU that finds no room
 	// Refused judges an error of Kernel.Add: whether retrying is pointless, and which error the
@@ -139,8 +139,8 @@ func (f *Follower) renew(ring int) error {
 
 // add gives a new CPU a ring.
 func (f *Follower) add(cpu int) (final bool, err error) {
-	i := f.o.Rings.Len()
-	if i == f.o.Rings.Room() {
+	i := f.o.Len()
+	if i == f.o.Room {
 		return true, fmt.Errorf(f.o.Full, cpu)
 	}
 	memory, err := f.o.Kernel.Hotplug.Add(cpu)

@@ -36,7 +36,7 @@ func newRig(room int) *rig {
 	g.gate.Open(func() {})
 	g.rings.Init(walk.Options{Gate: &g.gate, Room: room})
 	g.Init(Options{
-		Kernel: &kernel.Parts{Hotplug: g, Returning: g, Watcher: g}, Gate: &g.gate, Rings: &g.rings, Full: "no room for CPU %d",
+		Kernel: &kernel.Parts{Hotplug: g, Returning: g, Watcher: g}, Gate: &g.gate, Len: g.rings.Len, Room: room, Full: "no room for CPU %d",
 		Add:     func(memory *raw.Ring) { g.rings.Add(&walk.Ring{Raw: memory}) },
 		Renew:   func(ring int) error { g.renewed = append(g.renewed, ring); return g.sets },
 		Refused: func(err error) (bool, error) { return err == errSmall, err },

@@ -2,6 +2,8 @@ package kernel
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"syscall"
 )
 
@@ -23,6 +25,27 @@ func OpenOnline(o Opener, setup func(online []int) (Setup, error)) (Kernel, erro
 			return k, err
 		}
 	}
+}
+
+// PickCPUs returns the CPUs to read, in order: those that the user has named, or else all online.
+func PickCPUs(named, online []int) ([]int, error) {
+	if named == nil {
+		return online, nil
+	}
+	if len(named) == 0 {
+		return nil, errors.New("CPUs is empty: use nil for all online CPUs, or list those to read")
+	}
+	cpus := slices.Clone(named)
+	slices.Sort(cpus)
+	for i, c := range cpus {
+		if !slices.Contains(online, c) {
+			return nil, fmt.Errorf("CPU %d is not online: choose from %v", c, online)
+		}
+		if i > 0 && cpus[i-1] == c {
+			return nil, fmt.Errorf("CPU %d is listed twice: list it once", c)
+		}
+	}
+	return cpus, nil
 }
 
 // Discard ends a Kernel whose reader was dropped without closing it.

@@ -126,7 +126,7 @@ func (r *Reader) Follow() {
 	if r.opts.RingBuf {
 		full = fmt.Sprintf("no room for the ring buffer with map id %%d: this reader has had %d from the map, the most that it follows: open a new one", r.Walk.Room())
 	}
-	r.Hotplug.Init(hotplug.Options{Kernel: &r.Parts, Gate: &r.Gate, Rings: &r.Walk, Add: r.opts.Add, Renew: r.Entries.Renew, Full: full, Refused: r.opts.Refused})
+	r.Hotplug.Init(hotplug.Options{Kernel: &r.Parts, Gate: &r.Gate, Len: r.Walk.Len, Room: r.Walk.Room(), Add: r.opts.Add, Renew: r.Entries.Renew, Full: full, Refused: r.opts.Refused})
 }
 
 // flowed keeps a busy ring from waking anybody.
