@@ -59,8 +59,14 @@ func (p *Events) Unhook() (failed error) {
 	return failed
 }
 
-// Displaced returns how other readers have changed the entries.
-func (p *Events) Displaced() kernel.Displaced { return p.entries.displaced() }
+// Displaced returns how other readers have changed the entries. For rings that the kernel
+// overwrites, it looks first, unless Unhook has looked for the last time: a snapshot depends on it.
+func (p *Events) Displaced() kernel.Displaced {
+	if p.overwrite {
+		p.entries.lookAround()
+	}
+	return p.entries.displaced()
+}
 
 // Watch checks the entries periodically until Unhook.
 func (p *Events) Watch(found func(cpus []int, since uint64)) { p.entries.watch(found) }

@@ -1,6 +1,7 @@
 package perfevent
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"sync"
 	"syscall"
 	"time"
+	"unsafe"
 
 	libbpf "github.com/ringfold/ringfold/cgo"
 	"github.com/ringfold/ringfold/internal/cpulist"
@@ -29,18 +31,19 @@ import (
 // events that replaced both: see Reopen. No program outputs through the owners that perf_buffer__new
 // made, because they do not count losses: see openFirst.
 type Events struct {
-	entries  *userMap // libbpf gets its own map
-	setup    kernel.Setup
-	standard bool // perf_buffer__new set the rings up
-	attr     unix.PerfEventAttr
-	bells    bool  // rings have doorbells
-	noBells  error // why they have none
-	replaced int   // entries that held another reader's events
-	clock    host.Clock
-	memory   []*raw.Ring
-	watch    *cpuWatch
-	poller   *host.Poller
-	outputs  *outputs // nil: no program counts outputs
+	entries   *userMap // libbpf gets its own map
+	setup     kernel.Setup
+	standard  bool // perf_buffer__new set the rings up
+	overwrite bool // the kernel overwrites the rings
+	attr      unix.PerfEventAttr
+	bells     bool  // rings have doorbells
+	noBells   error // why they have none
+	replaced  int   // entries that held another reader's events
+	clock     host.Clock
+	memory    []*raw.Ring
+	watch     *cpuWatch
+	poller    *host.Poller
+	outputs   *outputs // nil: no program counts outputs
 
 	// The kernel may reuse a closed descriptor's number, so any use of one needs mu.
 	mu    sync.Mutex
@@ -59,13 +62,14 @@ var _ interface {
 } = (*Events)(nil)
 
 type ringEvents struct {
-	cpu   int
-	pb    *libbpf.PerfBuffer
-	index int // of the ring in pb
-	owner int
-	plain int    // wakes the reader as the setup says
-	bell  int    // wakes it at each output; 0: no doorbell
-	lost  uint64 // counted by events closed since
+	cpu    int
+	pb     *libbpf.PerfBuffer
+	index  int    // of the ring in pb
+	memory []byte // of a ring that the kernel overwrites, which has no pb
+	owner  int
+	plain  int    // wakes the reader as the setup says
+	bell   int    // wakes it at each output; 0: no doorbell
+	lost   uint64 // counted by events closed since
 }
 
 // openEvents opens a ring for each CPU of the setup, and stores them in the user's map. On failure
@@ -74,7 +78,10 @@ func openEvents(m *Map, setup kernel.Setup) (p *Events, err error) {
 	if last := setup.CPUs[len(setup.CPUs)-1]; last >= m.info.MaxEntries {
 		return nil, tooSmall(m.info, last)
 	}
-	p = &Events{watch: m.watch, setup: setup, standard: m.Standard, attr: *attr(setup)}
+	p = &Events{watch: m.watch, setup: setup, standard: m.Standard, overwrite: m.Overwrite, attr: *attr(setup)}
+	if p.overwrite {
+		p.attr.Bits |= unix.PerfBitWriteBackward
+	}
 	if p.clock, err = host.NewClock(); err != nil {
 		return nil, err
 	}
@@ -106,8 +113,10 @@ func (p *Events) finish() (err error) {
 		}
 		p.memory = append(p.memory, r)
 	}
-	if p.poller, err = host.NewPoller(p.rings[0].pb.EpollFD()); err != nil {
-		return err
+	if !p.overwrite { // nobody waits for those
+		if p.poller, err = host.NewPoller(p.rings[0].pb.EpollFD()); err != nil {
+			return err
+		}
 	}
 	// Before the map has rings.
 	if p.outputs, err = openOutputs(p.setup.Outputs); err != nil {
@@ -121,40 +130,43 @@ func (p *Events) finish() (err error) {
 }
 
 // openFirst opens the reader's initial rings.
-func (p *Events) openFirst(cpus []int) error {
-	open := p.openRings
-	if p.standard {
-		open = p.openStandard
+func (p *Events) openFirst(cpus []int) (err error) {
+	switch {
+	case p.overwrite:
+		p.rings, err = p.mapRings(cpus)
+	case p.standard:
+		p.rings, err = newRings(cpus, p.openStandard)
+	default:
+		p.rings, err = newRings(cpus, p.openRings)
 	}
+	for i := range p.rings {
+		// The map gets our own event: libbpf's does not count losses, and wakes at each output. The
+		// watermark belongs to the ring, though, and libbpf's event has set it to half of the ring
+		// (ring_buffer_init in kernel/events/ring_buffer.c).
+		if e := &p.rings[i]; err == nil && p.standard {
+			e.plain, err = openOnto(e, p.attr)
+		}
+	}
+	if err != nil {
+		free(p.rings)
+		p.rings = nil
+	}
+	return err
+}
+
+// newRings has libbpf open the rings of some CPUs. Their only events are the owners.
+func newRings(cpus []int, open func(cpus []int) (*libbpf.PerfBuffer, error)) ([]ringEvents, error) {
 	pb, err := open(cpus)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	rings := make([]ringEvents, len(cpus))
 	for i, cpu := range cpus {
-		e := &rings[i]
-		if *e, err = newRingEvents(pb, i, cpu); err == nil && p.standard {
-			// The map gets our own event: libbpf's does not count losses, and wakes at each output.
-			// The watermark belongs to the ring, though, and libbpf's event has set it to half of
-			// the ring (ring_buffer_init in kernel/events/ring_buffer.c).
-			e.plain, err = openOnto(e, p.attr)
-		}
-		if err != nil {
-			for i := range rings {
-				rings[i].close()
-			}
-			pb.Free()
-			return err
-		}
+		owner, failed := pb.BufferFD(i)
+		rings[i] = ringEvents{cpu: cpu, pb: pb, index: i, owner: owner, plain: owner}
+		err = cmp.Or(err, failed)
 	}
-	p.rings = rings
-	return nil
-}
-
-// newRingEvents describes the ring of that index in pb. Its only event is the owner.
-func newRingEvents(pb *libbpf.PerfBuffer, index, cpu int) (ringEvents, error) {
-	owner, err := pb.BufferFD(index)
-	return ringEvents{cpu: cpu, pb: pb, index: index, owner: owner, plain: owner}, err
+	return rings, err
 }
 
 // openStandard sets the rings up with perf_buffer__new.
@@ -179,10 +191,14 @@ func (p *Events) openRings(cpus []int) (*libbpf.PerfBuffer, error) {
 
 func (p *Events) countsLost() bool { return p.attr.Read_format&unix.PERF_FORMAT_LOST != 0 }
 
-// ring wraps the memory of a ring that libbpf created.
-func (p *Events) ring(e *ringEvents) (*raw.Ring, error) {
-	meta, data, err := e.pb.Buffer(e.index)
-	if err != nil {
+// ring wraps the memory of a ring.
+func (p *Events) ring(e *ringEvents) (_ *raw.Ring, err error) {
+	var meta unsafe.Pointer
+	var data []byte
+	if p.overwrite {
+		// Invariant: the metadata page comes first, and free unmaps the memory after its last use.
+		meta, data = unsafe.Pointer(unsafe.SliceData(e.memory)), e.memory[os.Getpagesize():]
+	} else if meta, data, err = e.pb.Buffer(e.index); err != nil {
 		return nil, err
 	}
 	layout := raw.LayoutRawTime
@@ -286,19 +302,28 @@ func (p *Events) Free() {
 func (p *Events) release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var last *libbpf.PerfBuffer
-	for _, e := range p.rings {
-		e.close()
-		if e.pb != last {
-			e.pb.Free()
-			last = e.pb
-		}
-	}
+	free(p.rings)
 	p.entries.close()
 	if p.poller != nil {
 		p.poller.Close()
 	}
 	p.outputs.close()
+}
+
+// free closes the events of rings and unmaps them.
+func free(rings []ringEvents) {
+	var last *libbpf.PerfBuffer
+	for _, e := range rings {
+		e.close()
+		switch {
+		case e.pb == nil:
+			unix.Munmap(e.memory)
+			unix.Close(e.owner)
+		case e.pb != last:
+			e.pb.Free()
+			last = e.pb
+		}
+	}
 }
 
 // others iterates over the ring's open events except its owner, which libbpf closes.

@@ -79,28 +79,32 @@ func (p *Events) Add(cpu int) (*raw.Ring, error) {
 	if cpu >= p.entries.MaxEntries {
 		return nil, tooSmall(p.entries.Map, cpu)
 	}
-	pb, err := p.openRings([]int{cpu})
+	var rings []ringEvents
+	var err error
+	if p.overwrite {
+		rings, err = p.mapRings([]int{cpu})
+	} else {
+		rings, err = newRings([]int{cpu}, p.openRings)
+	}
 	if err != nil {
+		free(rings)
 		return nil, explain(fmt.Errorf("a ring for CPU %d: %w", cpu, err), p.setup.RingBytes)
 	}
-	var memory *raw.Ring
-	e, err := newRingEvents(pb, 0, cpu)
-	if err == nil {
-		memory, err = p.ring(&e)
-	}
-	if err == nil {
+	e := &rings[0]
+	memory, err := p.ring(e)
+	if err == nil && !p.overwrite {
 		err = unix.EpollCtl(p.rings[0].pb.EpollFD(), unix.EPOLL_CTL_ADD, e.owner, &unix.EpollEvent{Events: unix.EPOLLIN})
 	}
 	if err == nil && p.bells {
-		err = p.openBell(&e)
+		err = p.openBell(e)
 	}
 	if err != nil {
-		pb.Free() // closing also removes it from the epoll set
+		free(rings) // closing also removes it from the epoll set
 		return nil, fmt.Errorf("a ring for CPU %d: %w", cpu, err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.rings = append(p.rings, e)
+	p.rings = append(p.rings, *e)
 	return memory, nil
 }
 

@@ -16,6 +16,8 @@ type Map struct {
 	FD int // the user's descriptor, which Online duplicates
 	// perf_buffer__new sets up the rings: one per online CPU, without times.
 	Standard bool
+	// The kernel overwrites the rings: see mapRings. Nothing can wait for them.
+	Overwrite bool
 
 	fd    int
 	info  host.Map
@@ -25,11 +27,11 @@ type Map struct {
 // Online returns the CPUs that are online, if rings can be opened in the map.
 func (m *Map) Online() (online []int, err error) {
 	if err := host.Refuse32Bit(); err != nil {
-		return nil, fmt.Errorf("perfbuf.Open: %w", err)
+		return nil, m.failed(err)
 	}
 	if m.watch == nil {
 		if m.fd, m.info, err = host.DupMap(m.FD); err != nil {
-			return nil, explain(fmt.Errorf("perfbuf.Open: %w", err), 0)
+			return nil, explain(m.failed(err), 0)
 		}
 		if err := checkType(m.info); err != nil {
 			unix.Close(m.fd)
@@ -38,7 +40,7 @@ func (m *Map) Online() (online []int, err error) {
 		m.watch = watchCPUs() // before reading the list
 	}
 	if online, err = cpulist.Online(cpulist.Dir); err != nil {
-		err = fmt.Errorf("perfbuf.Open: %w", err)
+		err = m.failed(err)
 		if errors.Is(err, syscall.EMFILE) {
 			err = explain(err, 0)
 		}
@@ -63,7 +65,14 @@ func (m *Map) Open(setup kernel.Setup) (kernel.Kernel, error) {
 		if errors.As(err, &wrong) {
 			return nil, err
 		}
-		return nil, explain(fmt.Errorf("perfbuf.Open: %w", err), setup.RingBytes)
+		return nil, explain(m.failed(err), setup.RingBytes)
 	}
 	return p, nil
+}
+
+func (m *Map) failed(err error) error {
+	if m.Overwrite {
+		return fmt.Errorf("flight.Open: %w", err)
+	}
+	return fmt.Errorf("perfbuf.Open: %w", err)
 }

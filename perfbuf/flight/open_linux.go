@@ -1,6 +1,9 @@
 package flight
 
 import (
+	"fmt"
+	"math"
+
 	"github.com/ringfold/ringfold/internal/grace"
 	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/perfevent"
@@ -16,25 +19,26 @@ import (
 // perf_event_open with write_backward, and mmap with PROT_READ alone.
 func Open(mapFD int, opts Options) (*Recorder, error) {
 	var o Options // in effect
-	k, err := perfevent.OpenOverwritable(mapFD, func(online []int) (s perfevent.OverwriteSetup, err error) {
-		if o, s.CPUs, s.RingBytes, err = opts.effective(online); err != nil {
-			return s, err
-		}
+	m := &perfevent.Map{FD: mapFD, Overwrite: true}
+	k, err := kernel.OpenOnline(m, func(online []int) (s kernel.Setup, err error) {
+		o, s.CPUs, s.RingBytes, err = opts.effective(online)
 		s.Follow = opts.CPUs
-		s.Grace = grace.Options{Allow: grace.Set(opts.Barriers), Programs: true}
-		return s, nil
+		// No wakeups, as nothing polls. The kernel notes a crossed watermark once per lap instead of
+		// twice (rb->watermark in ring_buffer_init, kernel/events/ring_buffer.c).
+		s.WakeupBytes = math.MaxInt32
+		return s, err
 	})
 	if err != nil {
+		m.Close()
 		return nil, kernel.Face.Error(err)
 	}
-	return newRecorder(overwritable{k}, o), nil
-}
-
-type overwritable struct{ *perfevent.Overwritable }
-
-func (o overwritable) list() (all []ring) {
-	for _, r := range o.Rings() {
-		all = append(all, ring{r.Ring, r.Began})
+	// This waits for outputs that have found the map's previous entries.
+	provider, err := k.Grace(grace.Options{Allow: grace.Set(opts.Barriers), Programs: true})
+	if err != nil {
+		kernel.Discard(k)
+		return nil, fmt.Errorf("flight.Open: %w", err)
 	}
-	return all
+	r := newRecorder(k.(rings), provider, o)
+	r.follow()
+	return r, nil
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/bits"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/ringfold/ringfold/internal/kernel"
@@ -57,21 +56,8 @@ func (o Options) effective(online []int) (_ Options, cpus []int, ringBytes int, 
 	bad := func(format string, args ...any) (Options, []int, int, error) {
 		return o, nil, 0, fmt.Errorf("flight.Options: "+format, args...)
 	}
-	cpus = online
-	if o.CPUs != nil {
-		cpus = slices.Clone(o.CPUs)
-		slices.Sort(cpus)
-		if len(cpus) == 0 {
-			return bad("CPUs is empty: use nil for all online CPUs, or list those to record")
-		}
-		for i, cpu := range cpus {
-			if !slices.Contains(online, cpu) {
-				return bad("CPU %d is not online: choose from %v", cpu, online)
-			}
-			if i > 0 && cpus[i-1] == cpu {
-				return bad("CPU %d is listed twice: list it once", cpu)
-			}
-		}
+	if cpus, err = kernel.PickCPUs(o.CPUs, online); err != nil {
+		return bad("%w", err)
 	}
 	n, page := len(cpus), os.Getpagesize()
 	if o.MaxBytes == 0 {
@@ -115,19 +101,22 @@ type Stats struct {
 	Displaced       perfbuf.DisplacedStats // taken since: see [Recorder.Displaced]
 	// Err explains why a CPU that came online has no ring, or how the recorder looks for CPUs
 	// without the kernel's uevents. It is nil if all is well. The recorder tries again every
-	// second.
+	// second, unless Err is a [*perfbuf.MapError]: the map has no entry for that CPU.
 	Err error
 }
 
 // Stats returns the counts. On Linux 6.0 and newer, it interrupts the CPUs. It does not block.
 func (r *Recorder) Stats() Stats {
+	if r.gate.Enter() == nil {
+		r.count()
+		r.gate.Leave()
+	}
 	r.mu.Lock()
 	s := r.stats
+	s.Rings = len(r.rings)
 	r.mu.Unlock()
-	s.Written, s.Refused = r.kernel.Counts()
-	s.Displaced = r.Displaced()
-	s.Plugged, s.Err = r.kernel.Hotplug()
-	s.Barrier, s.ReplacedEntries, s.Rings = r.kernel.Barrier(), r.kernel.Replaced(), len(r.kernel.list())
+	s.Displaced, s.Err = r.Displaced(), r.hotplug.Err()
+	s.Barrier, s.ReplacedEntries = r.provider.Name(), r.kernel.Replaced()
 	return s
 }
 

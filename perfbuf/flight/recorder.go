@@ -26,27 +26,33 @@ package flight
 import (
 	"context"
 	"fmt"
+	"math"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/ringfold/ringfold/internal/gate"
 	"github.com/ringfold/ringfold/internal/grace"
+	"github.com/ringfold/ringfold/internal/hotplug"
 	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/raw"
 )
 
 // Recorder records into overwritable rings. Its methods may be called from any goroutine.
 type Recorder struct {
-	opts   Options
-	kernel rings
-	timeAt int
+	opts     Options
+	kernel   rings
+	provider grace.Provider // waits for outputs and programs that are under way
+	hotplug  hotplug.Follower
+	timeAt   int
 
-	turn   chan struct{} // full while a snapshot is taken, and after Close
-	closed chan struct{}
-	once   sync.Once
-	err    error // of Close
+	turn chan struct{} // full while a snapshot is taken
+	gate gate.Gate     // guards ring memory
+	err  error         // of Close
 
 	mu    sync.Mutex
+	rings []ring                  // only the follower changes them
 	spare map[*raw.Ring]*ringCopy // of the latest snapshot that was released
 	stats Stats
 }
@@ -57,24 +63,35 @@ type ring struct {
 	began uint64
 }
 
-// rings is the part of perfevent.Overwritable that a Recorder uses.
+// never is when a ring begins until all outputs find its perf event.
+const never = math.MaxUint64 - 1
+
+// rings is the part of perfevent.Events that a Recorder uses.
 type rings interface {
-	list() []ring
+	kernel.Kernel
+	kernel.Entries
+	kernel.Displaceable // Displaced looks at the map's entries now
+	kernel.LostCounter
 	Pause(on bool) error
-	Wait() error // for outputs and programs that are under way
-	Now() uint64 // CLOCK_MONOTONIC
-	Counts() (written, refused uint64)
-	Hotplug() (n uint64, err error)
-	Replaced() int
-	Displaced() kernel.Displaced // checks the map's entries now
-	Barrier() string
-	Close() error
 }
 
-// newRecorder takes over the rings.
-func newRecorder(k rings, o Options) *Recorder {
+// newRecorder takes over the rings. The provider has waited since they are in the map.
+func newRecorder(k rings, p grace.Provider, o Options) *Recorder {
 	timeAt, _ := kernel.Face.PayloadTime(o.Time)
-	return &Recorder{opts: o, kernel: k, timeAt: timeAt, turn: make(chan struct{}, 1), closed: make(chan struct{})}
+	r := &Recorder{opts: o, kernel: k, provider: p, timeAt: timeAt, turn: make(chan struct{}, 1)}
+	r.gate.Open(r.finish)
+	began := k.Now()
+	for _, memory := range k.Rings() {
+		r.rings = append(r.rings, ring{memory, began})
+	}
+	return r
+}
+
+// now returns the rings that are open now.
+func (r *Recorder) now() []ring {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.rings)
 }
 
 // Options returns the options in effect: defaults filled in, sizes rounded.
@@ -95,10 +112,14 @@ func (r *Recorder) Options() Options { return r.opts }
 // periods. A snapshot takes as much memory as the rings, and up to a sixth more to sort by time;
 // [Snapshot.Release] keeps it for the next one.
 func (r *Recorder) Snapshot(ctx context.Context) (*Snapshot, error) {
+	if err := r.gate.Enter(); err != nil {
+		return nil, fmt.Errorf("flight.Recorder.Snapshot: %w", err)
+	}
+	defer r.gate.Leave()
 	select {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
-	case <-r.closed:
+	case <-r.gate.Done():
 		return nil, fmt.Errorf("flight.Recorder.Snapshot: %w", os.ErrClosed)
 	case r.turn <- struct{}{}:
 	}
@@ -142,7 +163,7 @@ func (r *Recorder) take(ctx context.Context, copies []*ringCopy) (t0, until uint
 			return 0, 0, err
 		}
 	}
-	if err := r.kernel.Wait(); err != nil {
+	if err := r.provider.Wait(); err != nil {
 		return 0, 0, fmt.Errorf("flight.Recorder.Snapshot: waiting for outputs under way: %w", err)
 	}
 	// Programs that began before t0 have ended. If the recorder owns all entries now, its rings
@@ -173,7 +194,7 @@ func (r *Recorder) take(ctx context.Context, copies []*ringCopy) (t0, until uint
 		// The copies precede the wait. An output that begins during the wait stores its bytes after
 		// the wait began, so the copies do not contain them (the guarantee of synchronize_rcu in
 		// Documentation/RCU/Design/Requirements).
-		if err := r.kernel.Wait(); err != nil {
+		if err := r.provider.Wait(); err != nil {
 			return 0, 0, fmt.Errorf("flight.Recorder.Snapshot: waiting for outputs under way: %w", err)
 		}
 		for _, c := range copies[:n] {
@@ -190,7 +211,7 @@ func (r *Recorder) room() (copies []*ringCopy) {
 	spare := r.spare
 	r.spare = nil
 	r.mu.Unlock()
-	for _, ring := range r.kernel.list() {
+	for _, ring := range r.now() {
 		c := spare[ring.Ring]
 		if c == nil {
 			c = newCopy(ring.Ring, r.timeAt)
@@ -205,12 +226,7 @@ func (r *Recorder) room() (copies []*ringCopy) {
 func (r *Recorder) release(copies []*ringCopy) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	select {
-	case <-r.closed:
-		return
-	default:
-	}
-	if r.spare == nil {
+	if r.spare == nil && !r.gate.Closed().Load() {
 		r.spare = make(map[*raw.Ring]*ringCopy, len(copies))
 		for _, c := range copies {
 			r.spare[c.live] = c
@@ -222,13 +238,33 @@ func (r *Recorder) release(copies []*ringCopy) {
 // that were taken stay as they are. It blocks while a Snapshot is taken. The error names the map
 // entries that it could not empty: outputs to these fail, too. Further calls return the same error.
 func (r *Recorder) Close() error {
-	r.once.Do(func() {
-		close(r.closed)
-		r.turn <- struct{}{} // for good
-		r.mu.Lock()
-		r.spare = nil
-		r.mu.Unlock()
-		r.err = r.kernel.Close()
-	})
+	if r.gate.Close() {
+		r.hotplug.Stop()
+		r.gate.Leave()
+	}
+	<-r.gate.Final()
 	return r.err
+}
+
+// The last user to leave calls finish.
+func (r *Recorder) finish() {
+	r.err = r.kernel.Unhook()
+	r.count()
+	r.provider.Close()
+	r.kernel.Free()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.spare = nil
+}
+
+// count updates the counts that the kernel keeps.
+func (r *Recorder) count() {
+	written, refused := uint64(0), uint64(0)
+	for i, ring := range r.now() {
+		n, _ := r.kernel.Lost(i)
+		written, refused = written-ring.Head(), refused+n // the head counts down from 0
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stats.Written, r.stats.Refused = written, refused
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ringfold/ringfold/internal/grace"
 	"github.com/ringfold/ringfold/internal/kernel"
+	"github.com/ringfold/ringfold/internal/raw"
 	"github.com/ringfold/ringfold/internal/ringtest"
 	"github.com/stretchr/testify/require"
 )
@@ -20,6 +21,8 @@ type underWay struct {
 	waits []uint64 // when they began
 	owned kernel.Displaced
 	looks []int // after how many waits
+
+	waiting func() // called in each wait
 }
 
 func (k *underWay) Displaced() kernel.Displaced {
@@ -27,15 +30,34 @@ func (k *underWay) Displaced() kernel.Displaced {
 	return k.owned
 }
 
-func (k *underWay) list() []ring { return []ring{{Ring: k.ring.Raw}} }
+func (k *underWay) Rings() []*raw.Ring { return []*raw.Ring{k.ring.Raw} }
+
+func (k *underWay) Set(int, kernel.Entry) error { return nil }
+
+// record returns a recorder whose ring began at time 0.
+func (k *underWay) record(o Options) *Recorder {
+	clock := k.clock
+	r := newRecorder(k, gracePeriods{k: k}, o)
+	r.rings[0].began, k.clock = 0, clock
+	return r
+}
+
+type gracePeriods struct {
+	grace.Provider // the methods not called
+	k              *underWay
+}
 
 func (k *underWay) Now() uint64 {
 	k.clock += 1000
 	return k.clock
 }
 
-func (k *underWay) Wait() error {
+func (p gracePeriods) Wait() error {
+	k := p.k
 	k.waits = append(k.waits, k.clock)
+	if k.waiting != nil {
+		k.waiting()
+	}
 	k.ring.Output(k.clock-grace.DefaultGuard, uint64(len(k.waits)), 0)
 	return nil
 }
@@ -46,7 +68,7 @@ func TestSnapshotBesideOutputsUnderWay(t *testing.T) {
 	k := &underWay{ring: ringtest.NewOverwritten(1 << 12), clock: 1 << 30}
 	k.ring.PutSample(k.clock, 0, 0) // is published within the first wait
 	called := k.clock
-	s, err := newRecorder(k, Options{}).Snapshot(t.Context())
+	s, err := k.record(Options{}).Snapshot(t.Context())
 	require.NoError(t, err)
 	require.Len(t, k.waits, 2)
 	require.Greater(t, s.Until(), called)
@@ -80,7 +102,7 @@ func TestSnapshotOfATakenMap(t *testing.T) {
 			k := &underWay{ring: ringtest.NewOverwritten(1 << 12), clock: call - 1000, owned: c.owned}
 			k.ring.Output(early, 0, 0)
 			k.ring.Output(late, 0, 0)
-			s, err := newRecorder(k, Options{MinAge: c.minAge}).Snapshot(t.Context())
+			s, err := k.record(Options{MinAge: c.minAge}).Snapshot(t.Context())
 			require.NoError(t, err)
 			require.Equal(t, []int{1}, k.looks, "the programs that began before the call have ended by the look")
 			require.Equal(t, c.until, s.Until())
@@ -92,4 +114,15 @@ func TestSnapshotOfATakenMap(t *testing.T) {
 			require.Equal(t, c.times, times)
 		})
 	}
+}
+
+// The ring of a CPU that came back is complete once all outputs find its new event, and no sooner.
+func TestRenewedRingBegins(t *testing.T) {
+	k := &underWay{ring: ringtest.NewOverwritten(1 << 12), clock: 1 << 30}
+	r := k.record(Options{})
+	k.waiting = func() { require.EqualValues(t, uint64(never), r.now()[0].began) }
+	require.NoError(t, r.renew(0))
+	require.Len(t, k.waits, 1)
+	require.Greater(t, r.now()[0].began, k.waits[0])
+	require.Equal(t, uint64(1), r.stats.Plugged)
 }
