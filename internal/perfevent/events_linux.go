@@ -131,14 +131,7 @@ func (p *Events) finish() (err error) {
 
 // openFirst opens the reader's initial rings.
 func (p *Events) openFirst(cpus []int) (err error) {
-	switch {
-	case p.overwrite:
-		p.rings, err = p.mapRings(cpus)
-	case p.standard:
-		p.rings, err = newRings(cpus, p.openStandard)
-	default:
-		p.rings, err = newRings(cpus, p.openRings)
-	}
+	p.rings, err = p.openRings(cpus, p.standard)
 	for i := range p.rings {
 		// The map gets our own event: libbpf's does not count losses, and wakes at each output. The
 		// watermark belongs to the ring, though, and libbpf's event has set it to half of the ring
@@ -154,9 +147,19 @@ func (p *Events) openFirst(cpus []int) (err error) {
 	return err
 }
 
-// newRings has libbpf open the rings of some CPUs. Their only events are the owners.
-func newRings(cpus []int, open func(cpus []int) (*libbpf.PerfBuffer, error)) ([]ringEvents, error) {
-	pb, err := open(cpus)
+// openRings opens the perf events of some CPUs and maps their rings. Their only events are the
+// owners. After an error, the caller frees the rings too.
+func (p *Events) openRings(cpus []int, standard bool) ([]ringEvents, error) {
+	if p.overwrite {
+		return p.mapRings(cpus)
+	}
+	var pb *libbpf.PerfBuffer
+	var err error
+	if standard {
+		pb, err = p.openStandard(cpus)
+	} else {
+		pb, err = libbpf.NewRaw(p.entries.own, p.setup.RingBytes/os.Getpagesize(), &p.attr, cpus, cpus)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -182,11 +185,6 @@ func (p *Events) openStandard(cpus []int) (*libbpf.PerfBuffer, error) {
 		return nil, errors.Join(err, syscall.ENODEV) // as perf_buffer__new_raw if a CPU has gone
 	}
 	return pb, nil
-}
-
-// openRings opens the perf events of some CPUs and maps their rings.
-func (p *Events) openRings(cpus []int) (*libbpf.PerfBuffer, error) {
-	return libbpf.NewRaw(p.entries.own, p.setup.RingBytes/os.Getpagesize(), &p.attr, cpus, cpus)
 }
 
 func (p *Events) countsLost() bool { return p.attr.Read_format&unix.PERF_FORMAT_LOST != 0 }

@@ -79,13 +79,7 @@ func (p *Events) Add(cpu int) (*raw.Ring, error) {
 	if cpu >= p.entries.MaxEntries {
 		return nil, tooSmall(p.entries.Map, cpu)
 	}
-	var rings []ringEvents
-	var err error
-	if p.overwrite {
-		rings, err = p.mapRings([]int{cpu})
-	} else {
-		rings, err = newRings([]int{cpu}, p.openRings)
-	}
+	rings, err := p.openRings([]int{cpu}, false)
 	if err != nil {
 		free(rings)
 		return nil, explain(fmt.Errorf("a ring for CPU %d: %w", cpu, err), p.setup.RingBytes)

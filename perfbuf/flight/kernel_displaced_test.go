@@ -4,7 +4,6 @@ package flight_test
 
 import (
 	"testing"
-	"time"
 
 	libbpf "github.com/ringfold/ringfold/cgo"
 	"github.com/ringfold/ringfold/internal/kerneltest"
@@ -91,40 +90,4 @@ func TestKernelDisplaced(t *testing.T) {
 			require.Less(t, d.OwnedUntil, taken)
 		})
 	}
-}
-
-// An idle recorder checks its entries by itself, so a snapshot after a displacement claims only a
-// little less than it could.
-func TestKernelDisplacedWhileIdle(t *testing.T) {
-	t.Parallel()
-	e := kerneltest.Load(t)
-	for wait := 3 * time.Second; ; wait *= 2 { // on a busy machine, a look may be late
-		r := recorded(t, e)
-		opened := perfbuf.Now()
-		time.Sleep(wait)
-		take(t, e, online(t))
-		if snapshot(t, r).Until() > opened {
-			return
-		}
-		require.NoError(t, r.Close())
-	}
-}
-
-// Neither the end of an older reader nor the recorder's own end is a displacement. Changes after
-// Close do not concern the recorder.
-func TestKernelNotDisplaced(t *testing.T) {
-	e := kerneltest.Load(t)
-	older := take(t, e, online(t))
-	r := recorded(t, e)
-	require.NoError(t, older.Close())
-	before := perfbuf.Now()
-	require.Greater(t, snapshot(t, r).Until(), before)
-	require.NoError(t, r.Close())
-	closed := perfbuf.Now()
-	take(t, e, online(t))
-	d := r.Displaced()
-	require.Zero(t, d.Entries)
-	require.NoError(t, d.Err)
-	require.Greater(t, d.OwnedUntil, before)
-	require.Less(t, d.OwnedUntil, closed)
 }
