@@ -4,7 +4,6 @@ import (
 	"errors"
 	"math/rand/v2"
 
-	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/raw"
 	"github.com/ringfold/ringfold/internal/ringtest"
 	"github.com/ringfold/ringfold/perfbuf"
@@ -52,11 +51,7 @@ func openSynthetic(reader string, n, burst int) (*rings, error) {
 // simulatedReader is perfbuf.Open on rings in Go memory, in a kernel without PERF_FORMAT_LOST.
 func simulatedReader(fake []*ringtest.Ring, first int, clock func() uint64, o perfbuf.Options) (*perfbuf.Reader, error) {
 	o.Wakeup = perfbuf.Wakeup{Events: 1} // there are no doorbells
-	r, _, err := kernel.OpenReader(ringtest.NewStill(clock, first, fake...), o)
-	if err != nil {
-		return nil, err
-	}
-	return r.(*perfbuf.Reader), nil
+	return perfbuf.OpenSource(ringtest.NewStill(clock, first, fake...), o)
 }
 
 var errLoss = errors.New("an event that is no sample: the rings were to hold all that was output")

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 
-	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/ringtest"
 	"github.com/ringfold/ringfold/internal/workload"
 	"github.com/ringfold/ringfold/perfbuf"
@@ -109,11 +108,7 @@ func openBufSource(s *synthetic, clock func() uint64, from, to int) (*perfbuf.Re
 		memory.SetCPU(from + i)
 		still.Memory = append(still.Memory, memory)
 	}
-	r, err := kernel.OpenRingBufReader(still, perfbuf.RingBufOptions{Time: perfbuf.PayloadTime(workload.TimeOffset)})
-	if err != nil {
-		return nil, err
-	}
-	return r.(*perfbuf.Reader), nil
+	return perfbuf.OpenSource(still, perfbuf.RingBufOptions{Time: perfbuf.PayloadTime(workload.TimeOffset)})
 }
 
 // fill outputs until a ring is nearly full.

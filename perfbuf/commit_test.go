@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/ringtest"
 	"github.com/stretchr/testify/require"
 )
@@ -156,9 +155,9 @@ const bufferSize = 4096
 func newBuffers(t *testing.T, n int, source TimeSource, o StreamOptions) *buffers {
 	b := &buffers{t: t, got: make(chan uint64, 1000)}
 	b.RingBufs = ringtest.NewKernel(1, func(int) uint64 { b.looks.Add(1); return uint64(time.Now().UnixNano()) }).NewRingBufs(n, bufferSize, 0, 0)
-	r, err := kernel.OpenRingBufReader(b.RingBufs, RingBufOptions{Time: source, PollInterval: 1000 * time.Hour})
+	r, err := OpenSource(b.RingBufs, RingBufOptions{Time: source, PollInterval: 1000 * time.Hour})
 	require.NoError(t, err)
-	b.Stream, err = r.(*Reader).Stream(o)
+	b.Stream, err = r.Stream(o)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
@@ -169,8 +168,8 @@ func newBuffers(t *testing.T, n int, source TimeSource, o StreamOptions) *buffer
 		cancel()
 		require.Equal(t, context.Canceled, <-done)
 		require.NoError(t, b.Stream.Close())
-		require.NoError(t, r.(*Reader).Close())
-		<-r.(*Reader).Done()
+		require.NoError(t, r.Close())
+		<-r.Done()
 	})
 	synctest.Wait()
 	return b

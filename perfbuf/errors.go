@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/ringfold/ringfold/internal/host"
 	"github.com/ringfold/ringfold/internal/reader"
 	"github.com/ringfold/ringfold/internal/walk"
 )
@@ -51,29 +52,14 @@ func (e *CorruptError) Error() string {
 		e.CPU, e.Offset, e.Reason, e.Skipped)
 }
 
-// MapError is returned for a map that this package cannot read.
-type MapError struct {
-	ID, Type, MaxEntries int // as bpftool map show has them; Type is enum bpf_map_type
-	Name                 string
-	Reason               string // the problem and its fix
-}
+// MapError is returned for a map that this package cannot read. It has ID, Type, MaxEntries and Name
+// as bpftool map show has them (Type is the number of an enum bpf_map_type), and Reason: the problem
+// and its fix.
+type MapError = host.MapError
 
-func (e *MapError) Error() string {
-	return fmt.Sprintf("perfbuf: map %q (id %d): %s", e.Name, e.ID, e.Reason)
-}
-
-// PermissionError is returned if the kernel refuses to set up rings. It names the missing
-// privileges and how to get them. errors.Is(err, fs.ErrPermission) holds.
-type PermissionError struct {
-	UID      int
-	Missing  []string // capabilities, for example CAP_PERFMON
-	Paranoid int      // kernel.perf_event_paranoid, or -100 if unreadable
-	MlockKB  int      // kernel.perf_event_mlock_kb, or -1 if unreadable
-	Detail   string   // cause and fix in words
-	Err      error    // the failed call and its errno
-}
-
-func (e *PermissionError) Error() string { return fmt.Sprintf("%v: %s", e.Err, e.Detail) }
-
-// Unwrap returns the failed call's error.
-func (e *PermissionError) Unwrap() error { return e.Err }
+// PermissionError is returned if the kernel refuses to set up rings. It has the process's UID;
+// Missing, capabilities such as CAP_PERFMON; Paranoid and MlockKB, the settings
+// kernel.perf_event_paranoid, or -100, and kernel.perf_event_mlock_kb, or -1, if unreadable; Detail,
+// the cause and how to get what is missing, in words; and Err, the failed call and its errno.
+// errors.Is(err, fs.ErrPermission) holds.
+type PermissionError = host.PermissionError

@@ -60,12 +60,9 @@ func (e Event) Kind() Kind { return Kind(e.ev.Kind()) }
 // CPU returns the CPU that the event was output on, -1 for [KindFlushed].
 func (e Event) CPU() int { return e.ev.CPU() }
 
-// Source returns the reader that read the event, one of several in a merged stream ([Merge]). It is
-// nil for [KindFlushed], and for the zero Event.
-func (e Event) Source() *Reader {
-	r, _ := e.ev.Source().(*Reader)
-	return r
-}
+// Source returns the Name of the reader that read the event ([Options]), one of several in a merged
+// stream ([Merge]). It is empty for [KindFlushed], and for the zero Event.
+func (e Event) Source() string { return e.ev.Source() }
 
 // Time returns when the event was output, in ns of CLOCK_MONOTONIC, as bpf_ktime_get_ns returns it.
 // The kernel takes it (PERF_SAMPLE_TIME), or the program does under [PayloadTime]. It is 0 if
@@ -102,6 +99,10 @@ func (e Event) Lost() uint64 { return e.ev.Odd().Lost }
 // are counted by programs: the first may have failed earlier, if it was interrupted or preempted
 // amid that.
 func (e Event) LostAfter() uint64 { return e.ev.Odd().After }
+
+// Counted reports whether programs have counted the loss (RingBufOptions.LossesFD), not the kernel.
+// It then does not lie between the events of its CPU.
+func (e Event) Counted() bool { return e.ev.Odd().Counted }
 
 // Err returns a [*CorruptError] for [KindCorrupt], otherwise nil. Reading goes on after such an
 // event.

@@ -36,7 +36,7 @@ func TestPayloadOfWrappingRecords(t *testing.T) {
 					require.Equal(t, want, ev.Record().Data[:60])
 					require.Len(t, ev.Bytes(), ev.Len())
 					require.Len(t, ev.Record().Data, ev.Len())
-					require.Equal(t, raw.Poison || before > 0 && before < 80, k.all()[0].raw.View() != ev.ev.View, "no copy where none is needed")
+					require.Equal(t, raw.Poison || before > 0 && before < 80, k.all()[0].walk().Raw.View() != ev.ev.View, "no copy where none is needed")
 					return nil
 				}))
 				require.Equal(t, 1, n)
@@ -175,7 +175,7 @@ func TestRecordIsACopy(t *testing.T) {
 // unsourced is a copy of an event that is compared with what no reader has made.
 func unsourced(ev Event) Record {
 	rec := ev.Record()
-	rec.Source = nil
+	rec.Source = ""
 	return rec
 }
 
@@ -279,7 +279,7 @@ func (k *fake) byPayload(o StreamOptions) *Stream {
 	k.t.Helper()
 	k.opts.Time = PayloadTime(4)
 	for _, r := range k.all() {
-		r.raw.SetFields(4, -1)
+		r.walk().Raw.SetFields(4, -1)
 	}
 	s, err := k.Stream(o)
 	require.NoError(k.t, err)

@@ -1,6 +1,7 @@
 package perfbuf
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"sync"
@@ -54,9 +55,7 @@ func newFake(t testing.TB, n int, opts Options) *fake {
 func newFakeAt(t testing.TB, n int, start uint64, opts Options) *fake {
 	k := &fake{t: t, poll: newFakePoller(), streams: map[int]*Stream{}}
 	k.clock.Store(1 << 40)
-	if opts.RingBytes == 0 {
-		opts.RingBytes = fakeRingSize
-	}
+	opts.Name, opts.RingBytes = cmp.Or(opts.Name, "fake"), cmp.Or(opts.RingBytes, fakeRingSize)
 	layout := raw.LayoutRawTime
 	if opts.NoTime {
 		layout = raw.LayoutRaw

@@ -371,7 +371,7 @@ func TestRecordsMayBeKept(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, uint64(i+1), got)
 		}
-		require.Equal(t, Record{Kind: KindLost, CPU: firstCPU, Source: k.Reader, Time: 5000, Lost: 1, LostAfter: uint64(n)}, kept[n])
+		require.Equal(t, Record{Kind: KindLost, CPU: firstCPU, Source: "fake", Time: 5000, Lost: 1, LostAfter: uint64(n)}, kept[n])
 		require.Equal(t, uint64(5000), kept[n+1].Time)
 	})
 }

@@ -81,10 +81,10 @@ func (z *readerFuzz) progress() uint64 {
 // quiet checks that no waiter has missed an event for longer than the poll interval.
 func (z *readerFuzz) quiet(src *Stream) {
 	for i, ring := range z.k.all() {
-		switch from, head := ring.raw.Tail(), ring.raw.Head(); {
+		switch from, head := ring.walk().Raw.Tail(), ring.walk().Raw.Head(); {
 		case z.stream != nil:
 			from = z.stream.in.Order.Scanned(i)
-			if int64(head-from) > 0 && head-ring.raw.Tail() < 1<<61 && z.k.Stats().SpillUsed == 0 {
+			if int64(head-from) > 0 && head-ring.walk().Raw.Tail() < 1<<61 && z.k.Stats().SpillUsed == 0 {
 				z.t.Fatalf("ring %d: %d bytes are not seen", i, head-from)
 			}
 		case (src == z.others[2] || src == z.others[i]) && int64(head-from) > 0:
@@ -118,11 +118,11 @@ func (z *readerFuzz) finish() {
 	dropped := uint64(0)
 	for i, ring := range z.k.all() {
 		c := s.Rings[i]
-		if int64(ring.raw.Head()-ring.raw.Tail()) > 0 {
-			t.Fatalf("ring %d: %d bytes are left", i, ring.raw.Head()-ring.raw.Tail())
+		if int64(ring.walk().Raw.Head()-ring.walk().Raw.Tail()) > 0 {
+			t.Fatalf("ring %d: %d bytes are left", i, ring.walk().Raw.Head()-ring.walk().Raw.Tail())
 		}
-		if c.Bytes != ring.raw.Tail()-z.start {
-			t.Fatalf("ring %d: %d bytes given back, %d counted", i, ring.raw.Tail()-z.start, c.Bytes)
+		if c.Bytes != ring.walk().Raw.Tail()-z.start {
+			t.Fatalf("ring %d: %d bytes given back, %d counted", i, ring.walk().Raw.Tail()-z.start, c.Bytes)
 		}
 		if c.Samples != z.samples[i] || c.Corrupt != z.corrupt[i] || !z.given && c.Lost != z.lost[i] {
 			t.Fatalf("ring %d: %+v; delivered were %d samples, %d lost, %d corrupt", i, c, z.samples[i], z.lost[i], z.corrupt[i])

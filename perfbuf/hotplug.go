@@ -1,7 +1,5 @@
 package perfbuf
 
-import "errors"
-
 // HotplugStats counts CPUs that came online after Open.
 type HotplugStats struct {
 	// CPUs that came back: their rings got new perf events, as the kernel closes those of an
@@ -13,10 +11,4 @@ type HotplugStats struct {
 	// The reader tries again every second, unless Err is a [*MapError]: the map has no entry for
 	// that CPU.
 	Err error
-}
-
-// refused reports whether the map is the reason, and returns the public form of the error.
-func refused(err error) (bool, error) {
-	err = public(err)
-	return errors.As(err, new(*MapError)), err
 }

@@ -2,44 +2,39 @@ package perfbuf
 
 import (
 	"fmt"
-	"iter"
 
 	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/raw"
 	"github.com/ringfold/ringfold/internal/reader"
 )
 
-func init() {
-	kernel.OpenReader = func(o kernel.Opener, options any) (any, func(), error) {
-		r, err := open(o, options.(Options))
-		if err != nil {
-			return nil, nil, err
-		}
-		return r, func() { r.in.Walk.CountLost(r.in.Parts.Lost) }, nil
-	}
-	kernel.Face.Counted = func(ev any) bool { return ev.(Event).ev.Odd().Counted }
-	kernel.Face.Error = public
-	kernel.Face.PayloadTime = func(t any) (int, bool) { return t.(TimeSource).at(), t.(TimeSource).stamped }
-	kernel.Face.Events = func(all func(func(raw.Event) bool)) any {
-		return iter.Seq[Event](func(yield func(Event) bool) { all(func(ev raw.Event) bool { return yield(Event{ev}) }) })
-	}
+// OpenSource opens a Reader of rings that do not come from [Open] or [OpenRingBuf], such as those of
+// a recording or a simulation, given [Options] or [RingBufOptions]. It is for packages of this
+// module: others cannot name an Opener.
+func OpenSource(o kernel.Opener, opts interface {
+	open(kernel.Opener) (*Reader, error)
+}) (*Reader, error) {
+	return opts.open(o)
 }
 
+// EventOf returns a raw event as an [Event]. Like [OpenSource], it is for packages of this module.
+func EventOf(ev raw.Event) Event { return Event{ev} }
+
 // open opens rings for the selected CPUs and returns a reader of them.
-func open(o kernel.Opener, want Options) (*Reader, error) {
+func (o Options) open(from kernel.Opener) (*Reader, error) {
 	var opts Options // in effect
-	k, err := kernel.OpenOnline(o, func(online []int) (s kernel.Setup, err error) {
-		if s.CPUs, err = kernel.PickCPUs(want.CPUs, online); err != nil {
+	k, err := kernel.OpenOnline(from, func(online []int) (s kernel.Setup, err error) {
+		if s.CPUs, err = kernel.PickCPUs(o.CPUs, online); err != nil {
 			return s, fmt.Errorf("perfbuf.Options: %w", err)
 		}
-		opts, err = want.effective(len(s.CPUs))
+		opts, err = o.effective(len(s.CPUs))
 		s.Follow, s.RingBytes, s.NoTime, s.Bell = opts.CPUs, opts.RingBytes, opts.NoTime, opts.Wakeup.doorbell()
 		s.WakeupEvents, s.WakeupBytes, s.Outputs = opts.Wakeup.Events, opts.watermark(), kernel.OutputCounts(opts.Outputs)
 		return s, err
 	})
 	if err != nil {
-		o.Close()
-		return nil, public(err)
+		from.Close()
+		return nil, err
 	}
 	return start(k, opts, false), nil
 }

@@ -1,7 +1,6 @@
 package perfbuf
 
 import (
-	"errors"
 	"sync"
 
 	"github.com/ringfold/ringfold/internal/host"
@@ -20,7 +19,7 @@ import (
 // with one that wraps the errno. It refuses a process that is in a time namespace and has unshared
 // another one, because the offset of its clock is then unknown. A failed Open leaves nothing
 // behind. It calls perf_buffer__new_raw.
-func Open(mapFD int, opts Options) (*Reader, error) { return open(&perfevent.Map{FD: mapFD}, opts) }
+func Open(mapFD int, opts Options) (*Reader, error) { return opts.open(&perfevent.Map{FD: mapFD}) }
 
 // Now returns the time in ns of CLOCK_MONOTONIC, as the kernel stamps events with it: compare it
 // with [Event.Time] for an event's age. clock_gettime(2) shows another time in a time namespace.
@@ -36,27 +35,3 @@ func Now() uint64 {
 }
 
 var kernelClock = sync.OnceValues(host.NewClock)
-
-// public turns errors of package host into errors of this package.
-func public(err error) error {
-	var permission *host.PermissionError
-	var wrongMap *host.MapError
-	switch {
-	case errors.As(err, &permission):
-		return (*PermissionError)(permission)
-	case !errors.As(err, &wrongMap):
-		return err
-	case errors.Unwrap(err) == nil:
-		return (*MapError)(wrongMap)
-	}
-	return wrapped{err, (*MapError)(wrongMap)}
-}
-
-// wrapped is an error that wraps an internal one; it also unwraps to the public one.
-type wrapped struct {
-	error
-	public error
-}
-
-// Unwrap returns both.
-func (e wrapped) Unwrap() []error { return []error{e.public, e.error} }

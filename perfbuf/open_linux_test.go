@@ -13,7 +13,7 @@ import (
 // its bad descriptor.
 func TestOpen32Bit(t *testing.T) {
 	_, err := Open(-1, Options{})
-	_, channels := open(&perfevent.Map{FD: -1, Standard: true}, Options{NoTime: true}) // perfchan.InitPerfBuf
+	_, channels := OpenSource(&perfevent.Map{FD: -1, Standard: true}, Options{NoTime: true}) // perfchan.InitPerfBuf
 	for _, err := range []error{err, channels} {
 		t.Log(err)
 		if strconv.IntSize == 32 {

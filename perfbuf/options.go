@@ -11,6 +11,9 @@ import (
 // Options configures the rings. The zero value is good for most uses. [Reader.Options] returns the
 // options in effect: defaults filled in, sizes rounded.
 type Options struct {
+	// Name is what [Event.Source] returns of the reader's events. "" is the map's name.
+	Name string
+
 	// RingBytes is the size of each CPU's ring in bytes, rounded up to a power of two of pages. 0
 	// is 256 KiB, the most is 1 GiB. Without CAP_IPC_LOCK the kernel grants 512 KiB
 	// (perf_event_mlock_kb).

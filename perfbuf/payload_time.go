@@ -47,8 +47,8 @@ func StampedTime(offset int) TimeSource {
 // for whole programs.
 func (t TimeSource) early() bool { return t.payload && !t.stamped }
 
-// at returns the time's offset in a payload, or -1 if there is none.
-func (t TimeSource) at() int {
+// Offset returns where a payload holds the time, or -1 for the kernel's.
+func (t TimeSource) Offset() int {
 	if t.payload {
 		return t.offset
 	}

@@ -2,7 +2,6 @@ package perfbuf
 
 import (
 	"slices"
-	"time"
 
 	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/reader"
@@ -17,6 +16,7 @@ import (
 type Reader struct {
 	in    reader.Reader
 	opts  Options
+	rings []Ring // all there may ever be
 	loads []Load // of an unordered pass
 }
 
@@ -28,14 +28,18 @@ func newReader(k kernel.Kernel, opts Options, ringBuf bool) *Reader {
 		r.opts.Schedule = FullestFirst
 	}
 	r.in.Init(k, reader.Options{
-		Walk: walk.Options{Order: r.order}, Add: r.add, Refused: refused,
+		Walk: walk.Options{Order: r.order}, Name: opts.Name, TimeAt: opts.Time.Offset(),
 		RingBuf: ringBuf, OwnTimes: opts.Time.early(), Stamped: opts.Time.stamped,
 		Bell: opts.Wakeup.doorbell(), Poll: opts.Wakeup.PollInterval, Enough: opts.threshold(),
-		NoBell: func(error) (time.Duration, uint64) {
-			r.opts.Wakeup = Wakeup{Bytes: opts.watermark(), PollInterval: max(opts.Wakeup.PollInterval, defaultPollInterval)}
-			return r.opts.Wakeup.PollInterval, r.opts.threshold()
-		},
+		NoBell: max(opts.Wakeup.PollInterval, defaultPollInterval),
 	})
+	r.opts.Name = r.in.Name()
+	if opts.Wakeup.doorbell() && r.in.Policy.Bell == nil {
+		r.opts.Wakeup = Wakeup{Bytes: opts.watermark(), PollInterval: r.in.Policy.Interval}
+	}
+	for i := range r.in.Walk.Room() {
+		r.rings = append(r.rings, Ring{r, i})
+	}
 	return r
 }
 
@@ -44,7 +48,7 @@ func (r *Reader) all() []*Ring {
 	n := r.in.Walk.Len()
 	rings := make([]*Ring, 0, n)
 	for i := range n {
-		rings = append(rings, r.in.Walk.At(i).User.(*Ring))
+		rings = append(rings, &r.rings[i])
 	}
 	return rings
 }

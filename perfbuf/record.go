@@ -8,7 +8,7 @@ import "log/slog"
 type Record struct {
 	Kind      Kind
 	CPU       int
-	Source    *Reader
+	Source    string
 	Time      uint64 // ns of CLOCK_MONOTONIC
 	Data      []byte // of KindSample: the payload, and 0 to 7 bytes of padding
 	Late      bool   // only in ordered streams

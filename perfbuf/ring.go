@@ -1,7 +1,6 @@
 package perfbuf
 
 import (
-	"github.com/ringfold/ringfold/internal/raw"
 	"github.com/ringfold/ringfold/internal/reader"
 	"github.com/ringfold/ringfold/internal/walk"
 )
@@ -10,23 +9,10 @@ import (
 // own, for a goroutine of its own.
 type Ring struct {
 	reader *Reader
-	raw    *raw.Ring
-	walk   walk.Ring
+	index  int
 }
 
-// add appends a ring over this memory to the reader's rings. It clones the reading side, because
-// the kernel may keep the original, which must not refer to the reader: that would stop the garbage
-// collector.
-func (r *Reader) add(memory *raw.Ring) {
-	memory = memory.Clone()
-	memory.SetSource(r)
-	if memory.Layout() != raw.LayoutRingBuf { // whose opener did it
-		memory.SetFields(r.opts.Time.at(), -1)
-	}
-	ring := &Ring{reader: r, raw: memory}
-	ring.walk.Raw, ring.walk.User = memory, ring
-	r.in.Walk.Add(&ring.walk)
-}
+func (r *Ring) walk() *walk.Ring { return r.reader.in.Walk.At(r.index) }
 
 // Stream opens an unordered stream of this ring alone, to read each ring in a goroutine of its own.
 // Any number of rings may have one at the same time. It returns [ErrBusy] while another Stream
@@ -37,17 +23,17 @@ func (r *Reader) add(memory *raw.Ring) {
 func (r *Ring) Stream() (*Stream, error) {
 	s := &Stream{opts: StreamOptions{Order: Unordered()}}
 	var err error
-	if s.in, err = reader.NewRingStream(&s.batch.pass, &r.reader.in, &r.walk); err != nil {
+	if s.in, err = reader.NewRingStream(&s.batch.pass, &r.reader.in, r.walk()); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
 // CPU returns the number of the ring's CPU.
-func (r *Ring) CPU() int { return r.raw.CPU() }
+func (r *Ring) CPU() int { return r.walk().Raw.CPU() }
 
 // Size returns the size of the ring's data in bytes.
-func (r *Ring) Size() int { return int(r.raw.Size()) }
+func (r *Ring) Size() int { return int(r.walk().Raw.Size()) }
 
 // Used returns how many bytes of the ring have not been given back to the kernel, 0 after Close. It
 // never blocks and is safe to call at any time.
@@ -56,5 +42,5 @@ func (r *Ring) Used() int {
 		return 0
 	}
 	defer r.reader.in.Gate.LeaveAtOnce()
-	return int(r.walk.Used())
+	return int(r.walk().Used())
 }

@@ -10,6 +10,9 @@ import (
 // RingBufOptions configures how to read BPF ring buffers. The zero value is good for reading
 // without order.
 type RingBufOptions struct {
+	// Name is what [Event.Source] returns: see [Options].
+	Name string
+
 	// Time says where payloads hold their time: a [PayloadTime] or a [StampedTime]. The kernel
 	// takes none, so without it [Event.Time] is 0, and a stream refuses the reader. A payload that
 	// is too short for it gets the time of its predecessor, and Stats.Untimed counts it.
@@ -58,22 +61,17 @@ func (o RingBufOptions) effective() (RingBufOptions, error) {
 	return o, nil
 }
 
-func init() {
-	kernel.OpenRingBufReader = func(o kernel.Opener, options any) (any, error) {
-		opts, err := options.(RingBufOptions).effective()
-		if err != nil {
-			return nil, err
-		}
-		return openRingBufs(o, opts)
-	}
-}
-
-// openRingBufs returns a reader of ring buffers. opts are in effect already.
-func openRingBufs(o kernel.Opener, opts RingBufOptions) (*Reader, error) {
-	k, err := kernel.OpenOnline(o, func([]int) (s kernel.Setup, err error) { return s, nil })
+// open returns a reader of ring buffers. The Opener knows the offsets of fields in payloads.
+func (o RingBufOptions) open(from kernel.Opener) (*Reader, error) {
+	o, err := o.effective()
 	if err != nil {
-		o.Close()
-		return nil, public(err)
+		from.Close()
+		return nil, err
 	}
-	return start(k, Options{Time: opts.Time, Schedule: opts.Schedule, Wakeup: Wakeup{Events: 1, PollInterval: opts.PollInterval}}, true), nil
+	k, err := kernel.OpenOnline(from, func([]int) (s kernel.Setup, err error) { return s, nil })
+	if err != nil {
+		from.Close()
+		return nil, err
+	}
+	return start(k, Options{Name: o.Name, Time: o.Time, Schedule: o.Schedule, Wakeup: Wakeup{Events: 1, PollInterval: o.PollInterval}}, true), nil
 }

@@ -27,13 +27,9 @@ import "github.com/ringfold/ringfold/internal/ringbuf"
 // (CAP_SYS_ADMIN, for ring buffers within another map), and otherwise with an error that wraps the
 // errno. Linux 5.8 or newer.
 func OpenRingBuf(mapFD int, o RingBufOptions) (*Reader, error) {
-	o, err := o.effective()
-	if err != nil {
-		return nil, err
-	}
 	cpuAt := -1
 	if o.CPU.payload {
 		cpuAt = o.CPU.offset
 	}
-	return openRingBufs(&ringbuf.Opener{FD: mapFD, TimeAt: o.Time.at(), CPUAt: cpuAt, LossesFD: o.LossesFD}, o)
+	return o.open(&ringbuf.Opener{FD: mapFD, TimeAt: o.Time.Offset(), CPUAt: cpuAt, LossesFD: o.LossesFD})
 }

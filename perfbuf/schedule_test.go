@@ -5,7 +5,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/raw"
 	"github.com/ringfold/ringfold/internal/ringtest"
 	"github.com/stretchr/testify/require"
@@ -42,11 +41,11 @@ func TestFullestFirstOfUnequalRings(t *testing.T) {
 	}
 	fill(large, 60)
 	fill(small, 95)
-	r, _, err := kernel.OpenReader(ringtest.NewStill(func() uint64 { return 1 << 40 }, firstCPU, large, small), Options{CPUs: []int{firstCPU, firstCPU + 1}})
+	r, err := OpenSource(ringtest.NewStill(func() uint64 { return 1 << 40 }, firstCPU, large, small), Options{CPUs: []int{firstCPU, firstCPU + 1}})
 	require.NoError(t, err)
-	defer r.(*Reader).Close()
+	defer r.Close()
 	var got []int
-	s, err := unordered(r.(*Reader))
+	s, err := unordered(r)
 	require.NoError(t, err)
 	require.NoError(t, s.ForEach(func(ev Event) error {
 		if got = append(got, ev.CPU()); len(got)%3 == 0 {

@@ -16,7 +16,7 @@ import (
 
 // twoReaders are two readers of one simulated kernel's clock.
 func twoReaders(t *testing.T) (a, b *fake) {
-	a, b = newFake(t, 2, Options{}), newFake(t, 1, Options{RingBytes: 2 * fakeRingSize})
+	a, b = newFake(t, 2, Options{Name: "a"}), newFake(t, 1, Options{Name: "b", RingBytes: 2 * fakeRingSize})
 	b.hooks.clock = a.clock.Load
 	return a, b
 }
@@ -30,13 +30,13 @@ func TestMergeReaders(t *testing.T) {
 	s, err := Merge(StreamOptions{Order: Slack(0)}, a.Reader, b.Reader)
 	require.NoError(t, err)
 	var ids []uint64
-	var from []*Reader
+	var from []string
 	require.NoError(t, s.ForEach(func(ev Event) error {
 		ids, from = append(ids, id(t, ev)), append(from, ev.Source())
 		return nil
 	}))
 	require.Equal(t, []uint64{10, 15, 20, 30, 40, 50}, ids)
-	require.Equal(t, []*Reader{a.Reader, b.Reader, a.Reader, b.Reader, a.Reader, b.Reader}, from)
+	require.Equal(t, []string{"a", "b", "a", "b", "a", "b"}, from)
 	require.EqualValues(t, 3, a.Stats().Total().Samples)
 	require.EqualValues(t, 3, b.Stats().Total().Samples)
 	requireHeld(t, a)

@@ -139,11 +139,12 @@ func (s Stats) Total() RingStats {
 }
 
 func (r *Ring) stats(used int) RingStats {
-	c := &r.walk.Counts
+	walk := r.walk()
+	c := &walk.Counts
 	return RingStats{
 		CPU: r.CPU(), Size: r.Size(), Used: used,
 		HighWater: int(c.HighWater.Load()), Samples: c.Samples.Load(), Dropped: c.Dropped.Load(), Bytes: c.Bytes.Load(),
-		Lost: r.walk.Raw.Losses.Known.Load(), LostRecords: c.LostRecords.Load(), Unknown: c.Unknown.Load(), Discarded: c.Discarded.Load(),
+		Lost: walk.Raw.Losses.Known.Load(), LostRecords: c.LostRecords.Load(), Unknown: c.Unknown.Load(), Discarded: c.Discarded.Load(),
 		Shared: c.Shared.Load(), Corrupt: c.Corrupt.Load(), TailStores: c.TailStores.Load(),
 	}
 }
@@ -176,7 +177,7 @@ func (r *Reader) Stats() Stats {
 	}
 	for _, ring := range r.Rings() {
 		one := ring.stats(ring.Used())
-		if one.Armed = r.in.Entries.Armed(ring.walk.Index()); one.Armed {
+		if one.Armed = r.in.Entries.Armed(ring.index); one.Armed {
 			s.Doorbell.Armed++
 		}
 		s.Rings = append(s.Rings, one)

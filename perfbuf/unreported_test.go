@@ -402,28 +402,6 @@ func TestPollIntervalWhileACPUIsSilent(t *testing.T) {
 	})
 }
 
-// Counted for Stats, unreported losses are not counted again when a record reports them.
-func TestCountUnreported(t *testing.T) {
-	k := newFake(t, 2, Options{})
-	k.in.Walk.CountLost(k.in.Parts.Lost) // this kernel does not know
-	k.counts = true
-	n := k.overflow(0, 1, 4)
-	k.in.Walk.CountLost(k.in.Parts.Lost)
-	k.in.Walk.CountLost(k.in.Parts.Lost)
-	require.EqualValues(t, 4, k.Stats().Total().Lost)
-	require.Len(t, ids(t, k.unordered()), n)
-	k.output(0, 500)
-	require.Equal(t, []uint64{500}, ids(t, k.unordered()), "the report is of what is known")
-	require.EqualValues(t, 4, k.Stats().Total().Lost)
-	k.overflow(0, 600, 3)
-	k.release()
-	require.NoError(t, k.ring(0).ForEach(func(Event) error { k.in.Walk.CountLost(k.in.Parts.Lost); return ErrStop }), "not of a ring that is being read")
-	require.EqualValues(t, 4, k.Stats().Total().Lost)
-	require.NoError(t, k.Close())
-	k.in.Walk.CountLost(k.in.Parts.Lost)
-	require.EqualValues(t, 7, k.Stats().Total().Lost)
-}
-
 // A loss that a record reports while the kernel is asked stands before that record's sample.
 func TestLossIsLeftToTheRecordThatReportsIt(t *testing.T) {
 	k := newFake(t, 1, Options{})

@@ -86,11 +86,8 @@ func hostileRecording(t *testing.T, path string, names ...string) {
 	require.NoError(t, err)
 	defer r.Close()
 	var o perfdata.Options
-	for i, name := range names {
+	for _, name := range names {
 		o.Events = append(o.Events, perfdata.EventInfo{Name: name, BTF: blob})
-		if i == 0 {
-			o.Events[0].Source = r
-		}
 	}
 	rec, err := perfdata.Create(path, o)
 	require.NoError(t, err)

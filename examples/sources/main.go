@@ -83,13 +83,12 @@ func main() {
 	must(0, life.AttachPrograms())
 	attached := must(link.AttachTracing(link.TracingOptions{Program: scheduling.Programs["on_switch"]}))
 
-	names := map[*perfbuf.Reader]string{execs: "execs", exits: "exits", forks: "forks", switches: "switches"}
 	show := func(ev perfbuf.Event) error {
 		text := ev.String() // of losses
 		if ev.Kind() == perfbuf.KindSample {
-			text = describe(ev, names[ev.Source()])
+			text = describe(ev, ev.Source())
 		}
-		_, err := fmt.Printf("%16.6f  cpu %-3d %-9s %s\n", float64(ev.Time())/1e9, ev.CPU(), names[ev.Source()], text)
+		_, err := fmt.Printf("%16.6f  cpu %-3d %-9s %s\n", float64(ev.Time())/1e9, ev.CPU(), ev.Source(), text)
 		return err
 	}
 	if err := stream.Run(ctx, show); ctx.Err() == nil {

@@ -6,11 +6,11 @@ import (
 	libbpf "github.com/ringfold/ringfold/cgo"
 )
 
-// MapError becomes perfbuf.MapError.
+// MapError is perfbuf.MapError.
 type MapError struct {
-	ID, Type, MaxEntries int
+	ID, Type, MaxEntries int // as bpftool map show has them; Type is enum bpf_map_type
 	Name                 string
-	Reason               string
+	Reason               string // the problem and its fix
 }
 
 func (e *MapError) Error() string {

@@ -12,6 +12,7 @@ import (
 	"weak"
 
 	"github.com/ringfold/ringfold/internal/gate"
+	"github.com/ringfold/ringfold/internal/host"
 	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/raw"
 )
@@ -25,9 +26,6 @@ type Options struct {
 	Add    func(*raw.Ring)      // appends one
 	Renew  func(ring int) error // puts a ring's perf event into the map
 	Full   string               // error format for a CPU that finds no room
-	// Refused judges an error of Kernel.Add: whether retrying is pointless, and which error the
-	// user sees.
-	Refused func(error) (final bool, public error)
 }
 
 // Follower gives a ring to each followed CPU that is online. The zero Follower follows none. Only
@@ -145,7 +143,7 @@ func (f *Follower) add(cpu int) (final bool, err error) {
 	}
 	memory, err := f.o.Kernel.Hotplug.Add(cpu)
 	if err != nil {
-		return f.o.Refused(err)
+		return errors.As(err, new(*host.MapError)), err // it has no entry for that CPU
 	}
 	f.o.Add(memory)
 	f.added.Add(1)

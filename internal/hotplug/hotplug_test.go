@@ -1,13 +1,13 @@
 package hotplug
 
 import (
-	"errors"
 	"slices"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/ringfold/ringfold/internal/gate"
+	"github.com/ringfold/ringfold/internal/host"
 	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/raw"
 	"github.com/ringfold/ringfold/internal/ringtest"
@@ -37,14 +37,13 @@ func newRig(room int) *rig {
 	g.rings.Init(walk.Options{Gate: &g.gate, Room: room})
 	g.Init(Options{
 		Kernel: &kernel.Parts{Hotplug: g, Returning: g, Watcher: g}, Gate: &g.gate, Len: g.rings.Len, Room: room, Full: "no room for CPU %d",
-		Add:     func(memory *raw.Ring) { g.rings.Add(&walk.Ring{Raw: memory}) },
-		Renew:   func(ring int) error { g.renewed = append(g.renewed, ring); return g.sets },
-		Refused: func(err error) (bool, error) { return err == errSmall, err },
+		Add:   func(memory *raw.Ring) { g.rings.Add(&walk.Ring{Raw: memory}) },
+		Renew: func(ring int) error { g.renewed = append(g.renewed, ring); return g.sets },
 	})
 	return g
 }
 
-var errSmall = errors.New("the map has no entry for that CPU")
+var errSmall = &host.MapError{Reason: "it has no entry for that CPU"}
 
 func (g *rig) CPUs() []int            { return nil }
 func (g *rig) Online() ([]int, error) { return g.online, g.listing }

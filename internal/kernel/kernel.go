@@ -78,12 +78,3 @@ type Group interface {
 	// Close ends the group. No Wait may be running.
 	Close()
 }
-
-// OpenReader makes a *perfbuf.Reader of rings from another Opener, given perfbuf.Options.
-// countUnreported adds to its Stats the losses that no record has reported yet, for rings that
-// nobody reads. Package perfbuf sets it.
-var OpenReader func(o Opener, options any) (reader any, countUnreported func(), err error)
-
-// OpenRingBufReader is OpenReader for BPF ring buffers, given perfbuf.RingBufOptions. The Opener
-// knows the offsets of fields in payloads.
-var OpenRingBufReader func(o Opener, options any) (reader any, err error)

@@ -34,7 +34,7 @@ var mayImport = map[string][]string{
 	"internal/order":      {module + "internal/grace", module + "internal/merge", module + "internal/raw", module + "internal/walk"},
 	"internal/gate":       {},
 	"internal/walk":       {module + "internal/gate", module + "internal/raw"},
-	"internal/hotplug":    {module + "internal/gate", module + "internal/kernel", module + "internal/raw"},
+	"internal/hotplug":    {module + "internal/gate", module + "internal/host", module + "internal/kernel", module + "internal/raw"},
 	"internal/kernel":     {module + "internal/grace", module + "internal/raw"},
 	"internal/host":       {module + "cgo", module + "internal/kernel", "golang.org/x/sys/unix"},
 	"internal/perfevent":  {module + "cgo", module + "internal/cpulist", module + "internal/grace", module + "internal/host", module + "internal/kernel", module + "internal/raw", "golang.org/x/sys/unix"},

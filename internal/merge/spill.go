@@ -70,7 +70,6 @@ func (a *arena) get(of *raw.Ring) *chunk {
 
 func (a *arena) put(c *chunk) {
 	a.used -= c.bytes()
-	c.block.SetSource(nil) // a free block keeps no reader alive
 	a.free = append(a.free, c)
 }
 

@@ -2,11 +2,8 @@ package merge_test
 
 import (
 	"math"
-	"runtime"
 	"testing"
-	"weak"
 
-	"github.com/ringfold/ringfold/internal/merge"
 	"github.com/ringfold/ringfold/internal/raw"
 	"github.com/ringfold/ringfold/internal/ringtest"
 	"github.com/stretchr/testify/require"
@@ -182,22 +179,4 @@ func TestSpillGivesUpBlocksOfOtherSizes(t *testing.T) {
 		require.Equal(t, uint64(32), h.Spill(i))
 		h.round(all, samples(i, n)...)
 	}
-}
-
-// A free block keeps nothing of its former ring alive.
-func TestFreeBlocksKeepNoSource(t *testing.T) {
-	w := ringtest.New(512, raw.LayoutRawTime, 0)
-	source := new([64]byte)
-	alive := weak.Make(source)
-	ring := w.Raw()
-	ring.SetSource(source)
-	m := merge.New([]*raw.Ring{ring}, merge.Options{Spill: 512}, func(int, uint64) {})
-	require.NoError(t, w.Output(1, ringtest.Payload(1, 12)))
-	m.Scan(0, w.Head(), forever, 0)
-	require.NotZero(t, m.Spill(0))
-	m.Remove(0)
-	ring, source = nil, nil
-	runtime.GC()
-	require.Nil(t, alive.Value())
-	runtime.KeepAlive(m)
 }

@@ -51,7 +51,7 @@ type Ring struct {
 	cpuAt      int
 	view       View // of the data bytes
 	seen       uint64
-	source     any
+	source     string
 
 	Losses Losses
 }
@@ -106,14 +106,6 @@ func (r *Ring) CopyOf(of *Ring) {
 	r.SetFields(of.timeAt, of.cpuAt)
 }
 
-// Clone makes another reading side of the same ring, with the same CPU and fields but no source.
-func (r *Ring) Clone() *Ring {
-	c := newRing(r.head, r.tail, r.data, r.mask+1, r.view.size, r.layout)
-	c.SetCPU(r.CPU())
-	c.SetFields(r.timeAt, r.cpuAt)
-	return c
-}
-
 // noCounters replaces head and tail in a Ring without them.
 var noCounters [2]uint64
 
@@ -126,8 +118,8 @@ func (r *Ring) SetCPU(cpu int) { r.cpu = int32(cpu) }
 // bare returns a view of the data bytes without fields of payloads.
 func (r *Ring) bare() View { return newView(r.data, r.view.size, r.layout, r) }
 
-// SetSource sets the source of the ring's events. Call it before reading any.
-func (r *Ring) SetSource(source any) { r.source = source }
+// SetSource sets the name of the source of the ring's events. Call it before reading any.
+func (r *Ring) SetSource(source string) { r.source = source }
 
 // CPU returns the number of the ring's CPU, or -1 if it has none.
 func (r *Ring) CPU() int { return int(r.cpu) }

@@ -81,9 +81,6 @@ func oneSample(t *testing.T, w writer, s stretch, before, own uint64) {
 		if len(data) > 0 {
 			require.Equal(t, &w.Data()[r.At(rec.Off)+before], unsafe.SliceData(ev.Bytes()), "in its place")
 		}
-		cloned, _, ok := r.Clone().View().Find(r.At(rec.Off))
-		require.True(t, ok)
-		check(cloned, "in a clone")
 	}
 	copied, _, ok := c.View().Find(0)
 	require.Equal(t, long, ok, "a copy has no edge in it")

@@ -141,11 +141,11 @@ func (e Event) Time() uint64 {
 }
 
 // Source returns the argument of Ring.SetSource.
-func (e Event) Source() any {
+func (e Event) Source() string {
 	if r := e.view().of; r != nil {
 		return r.source
 	}
-	return nil
+	return ""
 }
 
 // Kind returns the kind of the event, or 0 for the zero Event.

@@ -23,21 +23,18 @@ import (
 
 // Options configures a Reader.
 type Options struct {
-	Walk walk.Options    // except for the gate, the room and the callbacks
-	Add  func(*raw.Ring) // appends a ring to Reader.Walk
+	Walk walk.Options // except for the gate, the room and the callbacks
 
-	RingBuf  bool // the rings are BPF ring buffers
-	OwnTimes bool // programs take times before they output, so barriers wait for whole programs
-	Stamped  bool // programs take times after they reserve, which needs no barrier
+	Name     string // of the source of all events; "": the map's
+	TimeAt   int    // where payloads in perf rings hold the time: see raw.Ring.SetFields
+	RingBuf  bool   // the rings are BPF ring buffers
+	OwnTimes bool   // programs take times before they output, so barriers wait for whole programs
+	Stamped  bool   // programs take times after they reserve, which needs no barrier
 
 	Poll   time.Duration // see wake.Policy
 	Enough uint64
-	Bell   bool // wanted
-	// NoBell is called if there is no doorbell, and returns the policy to use instead.
-	NoBell func(error) (poll time.Duration, enough uint64)
-
-	// Refused handles errors of hotplug: see there.
-	Refused func(error) (final bool, public error)
+	Bell   bool          // wanted
+	NoBell time.Duration // Poll if there is none
 }
 
 // Reader owns a set of rings and guards access to them. Methods may be called concurrently.
@@ -75,14 +72,17 @@ func (r *Reader) Init(k kernel.Kernel, o Options) {
 		o.Walk.Losses = func(into []raw.Odd) []raw.Odd { return kernel.CountedLosses(counter, into, k.Now) }
 	}
 	r.Walk.Init(o.Walk)
+	if o.Name == "" {
+		_, r.opts.Name = r.Parts.Map()
+	}
 	for _, memory := range rings {
-		o.Add(memory)
+		r.add(memory)
 	}
 	r.Entries = wake.NewEntries(room, r.Walk.Count(), r.Parts.Set, r.disarmed)
 	r.Policy.Interval, r.Policy.Enough = o.Poll, o.Enough
 	if o.Bell {
 		if err := r.noBells(); err != nil {
-			r.Policy.Interval, r.Policy.Enough = o.NoBell(err)
+			r.Policy.Interval = o.NoBell
 			r.Entries.Fail(err)
 		} else {
 			r.Policy.Bell = wake.NewDoorbell(r.Entries, o.Poll)
@@ -90,6 +90,18 @@ func (r *Reader) Init(k kernel.Kernel, o Options) {
 	}
 	r.Waker = wake.New(k, &r.Walk, room, &r.Policy)
 }
+
+// add appends a ring over this memory.
+func (r *Reader) add(memory *raw.Ring) {
+	memory.SetSource(r.opts.Name)
+	if memory.Layout() != raw.LayoutRingBuf { // whose opener did it
+		memory.SetFields(r.opts.TimeAt, -1)
+	}
+	r.Walk.Add(&walk.Ring{Raw: memory})
+}
+
+// Name returns the source of the reader's events.
+func (r *Reader) Name() string { return r.opts.Name }
 
 var errNoEntries = errors.New("these rings are not entries of a map, whose perf events could ring a doorbell")
 
@@ -126,7 +138,7 @@ func (r *Reader) Follow() {
 	if r.opts.RingBuf {
 		full = fmt.Sprintf("no room for the ring buffer with map id %%d: this reader has had %d from the map, the most that it follows: open a new one", r.Walk.Room())
 	}
-	r.Hotplug.Init(hotplug.Options{Kernel: &r.Parts, Gate: &r.Gate, Len: r.Walk.Len, Room: r.Walk.Room(), Add: r.opts.Add, Renew: r.Entries.Renew, Full: full, Refused: r.opts.Refused})
+	r.Hotplug.Init(hotplug.Options{Kernel: &r.Parts, Gate: &r.Gate, Len: r.Walk.Len, Room: r.Walk.Room(), Add: r.add, Renew: r.Entries.Renew, Full: full})
 }
 
 // flowed keeps a busy ring from waking anybody.

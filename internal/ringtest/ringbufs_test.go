@@ -5,7 +5,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/ringtest"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/stretchr/testify/require"
@@ -16,9 +15,8 @@ import (
 func TestRingBufs(t *testing.T) {
 	k := ringtest.NewKernel(2, func(cpu int) uint64 { return uint64(cpu) + 100 })
 	b := k.NewRingBufs(2, 4096, 1<<32-64, 8)
-	opened, err := kernel.OpenRingBufReader(b, perfbuf.RingBufOptions{Time: perfbuf.PayloadTime(8)})
+	r, err := perfbuf.OpenSource(b, perfbuf.RingBufOptions{Time: perfbuf.PayloadTime(8)})
 	require.NoError(t, err)
-	r := opened.(*perfbuf.Reader)
 	defer r.Close()
 	reserve := func(i int, id, time uint64) ringtest.Record {
 		rec, err := b.Reserve(1, i, 16)

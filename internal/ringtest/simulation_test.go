@@ -42,9 +42,9 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 	}
 	s.buffer = s.NewBuffer()
 	s.buffer.Start = []uint64{0, 1<<32 - 512, 1<<64 - 512}[seed%3]
-	r, _, err := kernel.OpenReader(stepped{s.buffer, s}, perfbuf.Options{RingBytes: 4096, Wakeup: perfbuf.Wakeup{Events: 1}})
+	var err error
+	s.reader, err = perfbuf.OpenSource(stepped{s.buffer, s}, perfbuf.Options{RingBytes: 4096, Wakeup: perfbuf.Wakeup{Events: 1}})
 	require.NoError(t, err)
-	s.reader = r.(*perfbuf.Reader)
 	return s
 }
 

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/ringfold/ringfold/internal/grace"
-	seam "github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/ringtest"
 	"github.com/ringfold/ringfold/perfbuf"
 )
@@ -79,25 +78,24 @@ func (src *source) open() (err error) {
 		src.perf = w.kernel.NewBuffer()
 		src.perf.Start, src.perf.Array = w.Start, array
 	}
-	var r any
 	if src.bufs != nil {
-		o := perfbuf.RingBufOptions{Time: perfbuf.PayloadTime(timeOffset), PollInterval: 2 * longest}
+		o := perfbuf.RingBufOptions{Name: src.name(), Time: perfbuf.PayloadTime(timeOffset), PollInterval: 2 * longest}
 		if src.Stamped || src.Claimed {
 			o.Time = perfbuf.StampedTime(timeOffset)
 		}
-		r, err = seam.OpenRingBufReader(&seenBufs{seen{src: src}, bufs{src.bufs}}, o)
+		src.reader, err = perfbuf.OpenSource(&seenBufs{seen{src: src}, bufs{src.bufs}}, o)
 	} else {
-		o := perfbuf.Options{RingBytes: w.RingBytes, NoTime: w.NoTime, Wakeup: perfbuf.Wakeup{Events: 1}}
+		o := perfbuf.Options{Name: src.name(), RingBytes: w.RingBytes, NoTime: w.NoTime, Wakeup: perfbuf.Wakeup{Events: 1}}
 		if w.Payload {
 			o.Time = perfbuf.PayloadTime(timeOffset)
 		}
-		r, _, err = seam.OpenReader(&seenPerf{seen{src: src}, perf{src.perf}}, o)
-	}
-	if err == nil {
-		src.reader = r.(*perfbuf.Reader)
+		src.reader, err = perfbuf.OpenSource(&seenPerf{seen{src: src}, perf{src.perf}}, o)
 	}
 	return err
 }
+
+// name tells the source's events from those of others.
+func (src *source) name() string { return fmt.Sprint(slices.Index(src.world.sources, src)) }
 
 // proven reports whether the source relies on barriers.
 func (src *source) proven() bool { return !src.Stamped && !src.Claimed }

@@ -60,7 +60,7 @@ type truth struct {
 // of finds the source of an event.
 func (t *truth) of(ev perfbuf.Event) *source {
 	all := t.clock.to
-	return all[slices.IndexFunc(all, func(src *source) bool { return src.reader == ev.Source() })]
+	return all[slices.IndexFunc(all, func(src *source) bool { return src.name() == ev.Source() })]
 }
 
 // mayExcuse reports whether a sample may arrive after the watermark has passed its time.
@@ -152,7 +152,7 @@ func (t *truth) known(ev perfbuf.Event) (*record, error) {
 	if n := len(r.payload); len(b)-n > padding || !bytes.HasPrefix(b, r.payload) {
 		return nil, fmt.Errorf("%w: %s: %x, was written as %x", ErrSample, describe(ev), b, r.payload)
 	}
-	if ev.Source() != r.to.reader {
+	if ev.Source() != r.to.name() {
 		return nil, fmt.Errorf("%w: %s: it is of %v", ErrSample, describe(ev), r.to)
 	}
 	return r, nil

@@ -39,7 +39,6 @@ func (s *session) change(ctx context.Context, g *generation, rnd *rand.Rand) err
 		<-old.Done() // no event of it comes from now on
 		g.changes.closed[m] = sumStats(g.changes.closed[m], old.Stats())
 		g.more[m-1] = r
-		s.l.setReaders(g.readers())
 	}
 	sleep(ctx, rnd, 2*time.Millisecond)
 	for {

@@ -102,7 +102,6 @@ func (s *session) generation(ctx context.Context, mode string, until time.Time, 
 	s.l.ordered = g.ordered
 	s.l.kernelTime = !g.ordered || !g.payloadTime
 	s.l.last, s.l.changing, s.l.watermark = 0, g.changes != nil, nil
-	s.l.setReaders(g.readers())
 	if g.ordered && mode != "slack" {
 		s.l.watermark = func() uint64 { return g.stream.Watermark() }
 	}

@@ -5,8 +5,8 @@ package main
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
-	"sync/atomic"
 
 	"github.com/ringfold/ringfold/internal/quantile"
 	"github.com/ringfold/ringfold/internal/workload"
@@ -24,9 +24,8 @@ type ledger struct {
 	kernelTime bool // events have the time of the output, not that of the payload
 	timed      bool // latency counts
 	clock      workload.Clock
-	accounts   []account                         // by CPU
-	readers    atomic.Pointer[[]*perfbuf.Reader] // as mapNames has them
-	changing   bool                              // readers of maps other than the first come and go
+	accounts   []account // by CPU
+	changing   bool      // readers of maps other than the first come and go
 
 	ordered    bool          // one ordered stream delivers all events
 	last       uint64        // the greatest time in it so far
@@ -178,8 +177,8 @@ func (l *ledger) begin(rec *perfbuf.Record) (a *account, m int) {
 		l.violate("an event is of CPU %d, which cannot be", cpu)
 		return nil, 0
 	}
-	if m = l.mapOf(rec.Source); m < 0 {
-		l.violate("CPU %d: an event is of no reader", cpu)
+	if m = slices.Index(mapNames[:], rec.Source); m < 0 {
+		l.violate("CPU %d: an event is of the reader %q", cpu, rec.Source)
 		return nil, 0
 	}
 	a = &l.accounts[cpu]

@@ -14,7 +14,6 @@ import (
 func testLedger(cpus int) *ledger {
 	l := newLedger(cpus, rand.New(rand.NewPCG(1, 1)))
 	l.ordered = true
-	l.setReaders([]*perfbuf.Reader{nil, {}, {}, {}})
 	l.markers.restart(make([]workload.CPUCounts, cpus))
 	return l
 }
@@ -30,7 +29,7 @@ type step func(*ledger)
 func sampleStep(cpu, level int, seq, time uint64, late bool) step {
 	return func(l *ledger) {
 		l.record(perfbuf.Record{
-			Kind: perfbuf.KindSample, CPU: cpu, Time: time, Late: late, Data: output(cpu, level, seq, time, 40),
+			Source: mapNames[0], Kind: perfbuf.KindSample, CPU: cpu, Time: time, Late: late, Data: output(cpu, level, seq, time, 40),
 		})
 	}
 }
@@ -40,9 +39,9 @@ func changing(l *ledger) { l.changing = true }
 // sourceStep delivers one of a map, of CPU 0.
 func sourceStep(m int, seq, time uint64, late bool) step {
 	return func(l *ledger) {
-		rec := perfbuf.Record{Kind: perfbuf.KindSample, Source: new(perfbuf.Reader), Time: time, Late: late, Data: output(0, 0, seq, time, 40)}
+		rec := perfbuf.Record{Kind: perfbuf.KindSample, Source: "none", Time: time, Late: late, Data: output(0, 0, seq, time, 40)}
 		if m >= 0 {
-			rec.Source = (*l.readers.Load())[m]
+			rec.Source = mapNames[m]
 		}
 		if m >= 0 && isRingBuf(m) {
 			rec.Data = rec.Data[:40]
@@ -53,7 +52,7 @@ func sourceStep(m int, seq, time uint64, late bool) step {
 
 func lossStep(cpu int, n, after, time uint64) step {
 	return func(l *ledger) {
-		l.record(perfbuf.Record{Kind: perfbuf.KindLost, CPU: cpu, Time: time, Lost: n, LostAfter: after})
+		l.record(perfbuf.Record{Source: mapNames[0], Kind: perfbuf.KindLost, CPU: cpu, Time: time, Lost: n, LostAfter: after})
 	}
 }
 
@@ -82,29 +81,29 @@ func TestLedger(t *testing.T) {
 		"of a ring buffer, twice":         {[]step{changing, sourceStep(2, 2, 10, false), sourceStep(2, 2, 10, false)}, ""},
 		"of a ring buffer that stays":     {[]step{sourceStep(2, 2, 10, false), sourceStep(2, 2, 10, false)}, "comes again"},
 		"of another map":                  {[]step{sourceStep(1, 2, 10, false)}, "comes from more"},
-		"of no source":                    {[]step{sourceStep(-1, 2, 10, false)}, "of no reader"},
+		"of no source":                    {[]step{sourceStep(-1, 2, 10, false)}, `of the reader "none"`},
 		"twice":                           {[]step{sampleStep(0, 0, 0, 10, false), sampleStep(0, 0, 0, 10, false)}, "comes again"},
 		"again, later":                    {[]step{sampleStep(0, 0, 0, 10, false), settled, sampleStep(0, 0, 0, 10, false)}, "comes again"},
 		"exchanged":                       {[]step{sampleStep(0, 0, 1, 10, false), sampleStep(0, 0, 0, 10, false)}, "comes again"},
 		"of another CPU": {[]step{func(l *ledger) {
-			l.record(perfbuf.Record{Kind: perfbuf.KindSample, CPU: 1, Time: 10, Data: output(0, 0, 0, 10, 40)})
+			l.record(perfbuf.Record{Source: mapNames[0], Kind: perfbuf.KindSample, CPU: 1, Time: 10, Data: output(0, 0, 0, 10, 40)})
 		}}, "says it is of CPU 0"},
 		"not padded": {[]step{func(l *ledger) {
-			l.record(perfbuf.Record{Kind: perfbuf.KindSample, Time: 10, Data: output(0, 0, 0, 10, 41)[:41]})
+			l.record(perfbuf.Record{Source: mapNames[0], Kind: perfbuf.KindSample, Time: 10, Data: output(0, 0, 0, 10, 41)[:41]})
 		}}, "no padding"},
 		"damaged": {[]step{func(l *ledger) {
 			b := output(0, 0, 0, 10, 40)
 			b[39] ^= 4
-			l.record(perfbuf.Record{Kind: perfbuf.KindSample, Time: 10, Data: b})
+			l.record(perfbuf.Record{Source: mapNames[0], Kind: perfbuf.KindSample, Time: 10, Data: b})
 		}}, "byte 39"},
 		"of no CPU": {[]step{func(l *ledger) {
-			l.record(perfbuf.Record{Kind: perfbuf.KindSample, CPU: 2, Time: 10, Data: output(2, 0, 0, 10, 40)})
+			l.record(perfbuf.Record{Source: mapNames[0], Kind: perfbuf.KindSample, CPU: 2, Time: 10, Data: output(2, 0, 0, 10, 40)})
 		}}, "is of CPU 2, which cannot be"},
 		"another time": {[]step{func(l *ledger) {
-			l.record(perfbuf.Record{Kind: perfbuf.KindSample, Time: 10, Data: output(0, 0, 0, 10+2*clockError, 40)})
+			l.record(perfbuf.Record{Source: mapNames[0], Kind: perfbuf.KindSample, Time: 10, Data: output(0, 0, 0, 10+2*clockError, 40)})
 		}}, "has a payload of"},
 		"corrupt": {[]step{func(l *ledger) {
-			l.record(perfbuf.Record{Kind: perfbuf.KindCorrupt, Err: &perfbuf.CorruptError{Reason: "garbage"}})
+			l.record(perfbuf.Record{Source: mapNames[0], Kind: perfbuf.KindCorrupt, Err: &perfbuf.CorruptError{Reason: "garbage"}})
 		}}, "garbage"},
 		"loss in between": {[]step{sampleStep(0, 0, 0, 10, false), lossStep(0, 3, 0, 20), sampleStep(0, 0, 4, 20, false)}, ""},
 		"loss soon after": {[]step{sampleStep(0, 0, 0, 10, false), sampleStep(0, 0, 4, 20, false), lossStep(0, 3, 0, 21)}, ""},

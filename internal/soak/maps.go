@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"github.com/ringfold/ringfold/internal/workload"
 	"github.com/ringfold/ringfold/perfbuf"
@@ -84,14 +83,6 @@ type mapResult struct {
 
 // ofMap is an account's part of one map.
 type ofMap struct{ samples, losses, lost, again uint64 }
-
-// setReaders says whose events come from now on. It may be called while others' come.
-func (l *ledger) setReaders(readers []*perfbuf.Reader) { l.readers.Store(&readers) }
-
-// mapOf is which map an event is from, -1 if from none.
-func (l *ledger) mapOf(source *perfbuf.Reader) int {
-	return slices.Index(*l.readers.Load(), source)
-}
 
 // results adds the results of each map.
 func (l *ledger) results(all map[string]*mapResult, stats []perfbuf.Stats, seen []workload.CPUCounts) {

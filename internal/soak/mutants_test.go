@@ -42,7 +42,6 @@ func (t *tape) copy() *tape {
 func (t *tape) play() []string {
 	l := newLedger(len(t.seen), rand.New(rand.NewPCG(1, 1)))
 	l.ordered, l.timed = true, false
-	l.setReaders([]*perfbuf.Reader{t.reader})
 	l.markers.restart(make([]workload.CPUCounts, len(t.seen)))
 	for _, it := range t.items {
 		if it.call.seen != nil {

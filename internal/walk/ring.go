@@ -17,7 +17,6 @@ var errHeld = fmt.Errorf("%w: a Stream holds all rings: read through it, or clos
 // read.
 type Ring struct {
 	Raw   *raw.Ring
-	User  any // the user's data for this ring
 	rings *Rings
 	index int           // among rings
 	owner atomic.Uint32 // one of idle, alone, held

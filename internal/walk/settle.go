@@ -19,23 +19,6 @@ func (r *Ring) Settle(lost func(ring int) (n uint64, ok bool), full uint64) {
 	r.Raw.Losses.Known.Store(total)
 }
 
-// CountLost adds unreported losses of rings that nobody reads. lost is as for [Ring.Settle].
-func (r *Rings) CountLost(lost func(ring int) (n uint64, ok bool)) {
-	if r.gate.Enter() != nil {
-		return
-	}
-	defer r.gate.Leave()
-	for i, ring := range r.all() {
-		if ring.Claim(nil) != nil {
-			continue
-		}
-		if total, ok := lost(i); ok {
-			ring.Raw.Losses.Learn(ring.Raw.Losses.Unknown(total))
-		}
-		ring.Disclaim()
-	}
-}
-
 // Count returns how many samples and reported losses a ring holds from an offset on. It counts no
 // busy records.
 func (r *Ring) Count(off uint64) (samples, lost uint64) {

@@ -86,7 +86,7 @@ func replayed(t testing.TB, path string) (recs []perfbuf.Record, err error) {
 	defer s.Close()
 	return recs, s.Run(t.Context(), func(ev perfbuf.Event) error {
 		rec := ev.Record()
-		rec.Source = nil
+		rec.Source = ""
 		recs = append(recs, rec)
 		return nil
 	})

@@ -47,7 +47,7 @@ func TestKernelLoss(t *testing.T) {
 				after = perfbuf.Now()
 				recs := collectTo(t, src, l)
 				require.Len(t, recs, 2)
-				require.Equal(t, perfbuf.Record{Source: r,
+				require.Equal(t, perfbuf.Record{Source: "events",
 					Kind: perfbuf.KindLost, CPU: ring.CPU(), Lost: uint64(round), LostAfter: last, Time: recs[1].Time,
 				}, recs[0])
 				require.Equal(t, perfbuf.KindSample, recs[1].Kind)
@@ -84,7 +84,7 @@ func TestKernelLossFirst(t *testing.T) {
 	e.Emit(cpu, 1, 24)
 	recs := collect(t, s)
 	require.Len(t, recs, 2)
-	require.Equal(t, perfbuf.Record{Source: r, Kind: perfbuf.KindLost, CPU: cpu, Lost: 3, LostAfter: 0, Time: recs[1].Time}, recs[0])
+	require.Equal(t, perfbuf.Record{Source: "events", Kind: perfbuf.KindLost, CPU: cpu, Lost: 3, LostAfter: 0, Time: recs[1].Time}, recs[0])
 }
 
 // What was lost before a stream was made is in it, and a loss at the very start

@@ -361,7 +361,7 @@ func TestKernelOptionsAreCopied(t *testing.T) {
 // tryDefault opens rings that perf_buffer__new sets up.
 func tryDefault(e *kerneltest.Emitter, opts perfbuf.Options) (*perfbuf.Reader, error) {
 	opts.NoTime = true
-	return openMap(&perfevent.Map{FD: e.MapFD(), Standard: true}, opts)
+	return perfbuf.OpenSource(&perfevent.Map{FD: e.MapFD(), Standard: true}, opts)
 }
 
 func openDefault(t *testing.T, e *kerneltest.Emitter, opts perfbuf.Options) *perfbuf.Reader {

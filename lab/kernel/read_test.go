@@ -377,7 +377,7 @@ func TestKernelRecords(t *testing.T) {
 			require.Equal(t, seq[rec.CPU], p.Seq)
 			require.Equal(t, rec.CPU, p.CPU)
 			require.NotZero(t, rec.Time)
-			require.Equal(t, perfbuf.Record{Kind: perfbuf.KindSample, CPU: p.CPU, Source: r, Time: rec.Time, Data: rec.Data}, rec)
+			require.Equal(t, perfbuf.Record{Kind: perfbuf.KindSample, CPU: p.CPU, Source: "events", Time: rec.Time, Data: rec.Data}, rec)
 			seq[rec.CPU]++
 		}
 	})

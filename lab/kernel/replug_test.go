@@ -85,15 +85,6 @@ func TestKernelSecondReaderOnAMap(t *testing.T) {
 	require.Zero(t, again.Stats().ReplacedEntries, "Close leaves none behind")
 }
 
-// openMap opens a reader of a map in another way than perfbuf.Open.
-func openMap(m kernel.Opener, opts perfbuf.Options) (*perfbuf.Reader, error) {
-	r, _, err := kernel.OpenReader(m, opts)
-	if err != nil {
-		return nil, err
-	}
-	return r.(*perfbuf.Reader), nil
-}
-
 // plug is the real kernel, except that a test says when CPUs have come back.
 type plug struct {
 	*perfevent.Events
@@ -110,7 +101,7 @@ type plug struct {
 func openPlug(t *testing.T, from perfevent.Map, opts perfbuf.Options) (*perfbuf.Reader, *plug) {
 	t.Helper()
 	p := &plug{from: from, changes: make(chan chan struct{}), stop: make(chan struct{})}
-	r, err := openMap(plugMap{&p.from, p}, opts)
+	r, err := perfbuf.OpenSource(plugMap{&p.from, p}, opts)
 	require.NoError(t, err)
 	t.Cleanup(func() { r.Close() })
 	p.reader = r

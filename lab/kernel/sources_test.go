@@ -119,7 +119,7 @@ func TestKernelForeignTimes(t *testing.T) {
 	e.Emit(0, 5, 40)
 	n := 0
 	require.NoError(t, s.Run(t.Context(), func(ev perfbuf.Event) error {
-		require.Equal(t, perf, ev.Source())
+		require.Equal(t, "events", ev.Source())
 		if n++; n == 5 {
 			return perfbuf.ErrStop
 		}
@@ -132,10 +132,10 @@ func TestKernelForeignTimes(t *testing.T) {
 // The stream goes on.
 func TestKernelRemoveThenClose(t *testing.T) {
 	e1, e2 := kerneltest.Load(t), kerneltest.Load(t)
-	a, b := open(t, e1, perfbuf.Options{}), open(t, e2, perfbuf.Options{})
+	a, b := open(t, e1, perfbuf.Options{Name: "a"}), open(t, e2, perfbuf.Options{Name: "b"})
 	s, err := perfbuf.Merge(perfbuf.StreamOptions{}, a, b)
 	require.NoError(t, err)
-	from := make(chan *perfbuf.Reader, 1000)
+	from := make(chan string, 1000)
 	ended := background(t, func() {
 		require.ErrorIs(t, s.Run(t.Context(), func(ev perfbuf.Event) error { from <- ev.Source(); return nil }), os.ErrClosed)
 	})
@@ -143,11 +143,11 @@ func TestKernelRemoveThenClose(t *testing.T) {
 		require.NoError(t, s.Remove(a))
 		require.NoError(t, a.Close())
 		e2.Emit(0, 1, 40)
-		require.Equal(t, b, <-from)
-		a = open(t, e1, perfbuf.Options{})
+		require.Equal(t, "b", <-from)
+		a = open(t, e1, perfbuf.Options{Name: "a"})
 		require.NoError(t, s.Add(a))
 		e1.Emit(0, 1, 40)
-		require.Equal(t, a, <-from)
+		require.Equal(t, "a", <-from)
 	}
 	require.NoError(t, s.Close())
 	<-ended
@@ -177,7 +177,7 @@ func TestKernelAddFaults(t *testing.T) {
 				requireReads(t, e2, b)
 				e1.Emit(0, 1, 40)
 				require.NoError(t, s.Run(t.Context(), func(ev perfbuf.Event) error {
-					require.Equal(t, a, ev.Source())
+					require.Equal(t, "events", ev.Source())
 					return perfbuf.ErrStop
 				}))
 			}

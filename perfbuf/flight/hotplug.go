@@ -1,13 +1,11 @@
 package flight
 
 import (
-	"errors"
 	"math"
 
 	"github.com/ringfold/ringfold/internal/hotplug"
 	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/raw"
-	"github.com/ringfold/ringfold/perfbuf"
 )
 
 // follow opens rings for CPUs that come online, and new events for CPUs that come back. It looks
@@ -16,10 +14,6 @@ func (r *Recorder) follow() {
 	parts := kernel.PartsOf(r.kernel)
 	r.hotplug.Init(hotplug.Options{
 		Kernel: &parts, Gate: &r.gate, Len: func() int { return len(r.now()) }, Room: math.MaxInt, Add: r.add, Renew: r.renew,
-		Refused: func(err error) (final bool, public error) {
-			err = kernel.Face.Error(err)
-			return errors.As(err, new(*perfbuf.MapError)), err
-		},
 	})
 	r.hotplug.Start()
 	r.kernel.Watch(nil)

@@ -30,7 +30,7 @@ func Open(mapFD int, opts Options) (*Recorder, error) {
 	})
 	if err != nil {
 		m.Close()
-		return nil, kernel.Face.Error(err)
+		return nil, err
 	}
 	// This waits for outputs that have found the map's previous entries.
 	provider, err := k.Grace(grace.Options{Allow: grace.Set(opts.Barriers), Programs: true})

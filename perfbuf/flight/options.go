@@ -63,7 +63,7 @@ func (o Options) effective(online []int) (_ Options, cpus []int, ringBytes int, 
 	if o.MaxBytes == 0 {
 		o.MaxBytes = n * max(defaultRingBytes, page)
 	}
-	at, stamped := kernel.Face.PayloadTime(o.Time)
+	at := o.Time.Offset()
 	switch {
 	case o.MaxBytes < n*page:
 		return bad("MaxBytes is %d: %d CPUs need at least a page of %d bytes each, %d in all", o.MaxBytes, n, page, n*page)
@@ -71,7 +71,7 @@ func (o Options) effective(online []int) (_ Options, cpus []int, ringBytes int, 
 		return bad("MaxBytes is %d: use at most %d (1 GiB) per CPU, %d in all", o.MaxBytes, maxRingBytes, n*maxRingBytes)
 	case o.MinAge < 0:
 		return bad("MinAge is %v: must not be negative", o.MinAge)
-	case stamped:
+	case o.Time == perfbuf.StampedTime(at):
 		return bad("Time is a StampedTime, which only BPF ring buffers have: use PayloadTime")
 	case at < 0 && o.Time != (perfbuf.TimeSource{}):
 		return bad("PayloadTime is at offset %d: must not be negative", at)

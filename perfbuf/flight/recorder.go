@@ -77,8 +77,7 @@ type rings interface {
 
 // newRecorder takes over the rings. The provider has waited since they are in the map.
 func newRecorder(k rings, p grace.Provider, o Options) *Recorder {
-	timeAt, _ := kernel.Face.PayloadTime(o.Time)
-	r := &Recorder{opts: o, kernel: k, provider: p, timeAt: timeAt, turn: make(chan struct{}, 1)}
+	r := &Recorder{opts: o, kernel: k, provider: p, timeAt: o.Time.Offset(), turn: make(chan struct{}, 1)}
 	r.gate.Open(r.finish)
 	began := k.Now()
 	for _, memory := range k.Rings() {

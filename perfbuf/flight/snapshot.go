@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/raw"
 	"github.com/ringfold/ringfold/perfbuf"
 )
@@ -101,7 +100,9 @@ func (s *Snapshot) Events() iter.Seq[perfbuf.Event] {
 	if s.released.Load() {
 		return func(func(perfbuf.Event) bool) {}
 	}
-	return kernel.Face.Events(inOrder(s.copies)).(iter.Seq[perfbuf.Event])
+	return func(yield func(perfbuf.Event) bool) {
+		inOrder(s.copies)(func(ev raw.Event) bool { return yield(perfbuf.EventOf(ev)) })
+	}
 }
 
 // Records iterates over copies of the events, which you may keep. Otherwise it is

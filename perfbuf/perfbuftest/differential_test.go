@@ -173,7 +173,7 @@ func compare(t *testing.T, kernel, fake *side) {
 	ranks := [2]func(uint64) uint64{ranks(kernel.recs), ranks(fake.recs)}
 	for i := range kernel.recs {
 		for n, rec := range []*perfbuf.Record{&kernel.recs[i], &fake.recs[i]} {
-			rec.Source = nil
+			rec.Source = ""
 			rec.Time, rec.LostAfter = ranks[n](rec.Time), ranks[n](rec.LostAfter)
 			rec.Data = unpadded(rec.Data)
 		}

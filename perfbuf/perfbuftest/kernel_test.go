@@ -59,7 +59,7 @@ func TestZeroOptions(t *testing.T) {
 	k.Advance(time.Second)
 	require.NoError(t, k.Output(1, []byte("1234")))
 	recs := collect(t, unordered(t, r))
-	require.Equal(t, []perfbuf.Record{{Source: r, Kind: perfbuf.KindSample, CPU: 1, Time: uint64(time.Hour + time.Second), Data: []byte("1234")}}, recs)
+	require.Equal(t, []perfbuf.Record{{Kind: perfbuf.KindSample, CPU: 1, Time: uint64(time.Hour + time.Second), Data: []byte("1234")}}, recs)
 	require.Equal(t, perfbuftest.Counts{Attempted: 1, Written: 1}, k.Counts(1))
 }
 
@@ -81,7 +81,7 @@ func TestOptions(t *testing.T) {
 	require.Equal(t, []int{0, 2}, r.Options().CPUs)
 	require.Equal(t, syscall.ENOENT, k.Output(1, nil))
 	require.NoError(t, k.Output(2, nil))
-	require.Equal(t, []perfbuf.Record{{Source: r, Kind: perfbuf.KindSample, CPU: 2, Data: []byte{0xA5, 0xA5, 0xA5, 0xA5}}}, collect(t, unordered(t, r)))
+	require.Equal(t, []perfbuf.Record{{Kind: perfbuf.KindSample, CPU: 2, Data: []byte{0xA5, 0xA5, 0xA5, 0xA5}}}, collect(t, unordered(t, r)))
 
 	require.Panics(t, func() { perfbuftest.New(perfbuftest.Options{CPUs: -1}) })
 	require.Panics(t, func() { k.Advance(-1) })
@@ -128,8 +128,8 @@ func TestLoss(t *testing.T) {
 	k.Advance(1)
 	require.NoError(t, k.Output(0, []byte("back")))
 	require.Equal(t, []perfbuf.Record{
-		{Source: r, Kind: perfbuf.KindLost, Time: k.Now(), Lost: 73, LostAfter: last},
-		{Source: r, Kind: perfbuf.KindSample, Time: k.Now(), Data: []byte("back")},
+		{Kind: perfbuf.KindLost, Time: k.Now(), Lost: 73, LostAfter: last},
+		{Kind: perfbuf.KindSample, Time: k.Now(), Data: []byte("back")},
 	}, collect(t, s))
 }
 

@@ -1,17 +1,10 @@
 package perfbuftest
 
-import (
-	"github.com/ringfold/ringfold/internal/kernel"
-	"github.com/ringfold/ringfold/perfbuf"
-)
+import "github.com/ringfold/ringfold/perfbuf"
 
 // Open is [perfbuf.Open] on this kernel's perf event array: it checks the options in the same way
 // and returns a Reader that works like any other. As there, a second Reader replaces the first in
 // the array.
 func (k *Kernel) Open(o perfbuf.Options) (*perfbuf.Reader, error) {
-	r, _, err := kernel.OpenReader(k.sim.NewBuffer(), o)
-	if err != nil {
-		return nil, err
-	}
-	return r.(*perfbuf.Reader), nil
+	return perfbuf.OpenSource(k.sim.NewBuffer(), o)
 }

@@ -6,12 +6,12 @@ import (
 	"errors"
 	"math/rand/v2"
 	"runtime"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/ringtest"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/stretchr/testify/require"
@@ -50,11 +50,11 @@ func newStormKernel(t *testing.T) *stormKernel {
 func (k *stormKernel) open(array int) *perfbuf.Reader {
 	b := k.NewBuffer()
 	b.Array = array
-	r, _, err := kernel.OpenReader(b, perfbuf.Options{RingBytes: 4096})
+	r, err := perfbuf.OpenSource(b, perfbuf.Options{Name: strconv.Itoa(array), RingBytes: 4096})
 	if err != nil {
 		k.t.Error(err) // FailNow is for the test's own goroutine
 	}
-	return r.(*perfbuf.Reader)
+	return r
 }
 
 // come adds and removes a source some times, and calls any method that is allowed from any
@@ -118,7 +118,7 @@ func TestStorm(t *testing.T) {
 			if ev.Kind() == perfbuf.KindSample && exact {
 				require.Equal(t, ev.Time() <= w || ev.Time() < last, ev.Late())
 			}
-			if ev.Source() == stays {
+			if ev.Source() == "0" {
 				require.False(t, exact && ev.Late())
 				if ev.Kind() == perfbuf.KindSample {
 					n := binary.NativeEndian.Uint64(ev.Bytes())

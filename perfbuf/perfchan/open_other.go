@@ -5,7 +5,4 @@ package perfchan
 import "github.com/ringfold/ringfold/perfbuf"
 
 // open fails as perfbuf.Open does.
-func open(mapFD int, o perfbuf.Options) (r *perfbuf.Reader, countUnreported func(), err error) {
-	r, err = perfbuf.Open(mapFD, o)
-	return r, nil, err
-}
+func open(mapFD int, o perfbuf.Options) (*perfbuf.Reader, error) { return perfbuf.Open(mapFD, o) }

@@ -6,8 +6,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/ringfold/ringfold/perfbuf"
-	"github.com/ringfold/ringfold/perfbuf/perfbuftest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -148,18 +146,4 @@ func TestOutboxLarge(t *testing.T) {
 	box := newOutbox(10)
 	box.send(nil, make([]byte, 100))
 	require.True(t, box.put())
-}
-
-// Close tells the reading goroutine that the counts are about to be final before it stops it, so
-// the goroutine waits for them.
-func TestCloseTellsBeforeItStops(t *testing.T) {
-	r, err := perfbuftest.New(perfbuftest.Options{}).Open(perfbuf.Options{})
-	require.NoError(t, err)
-	b, told := &PerfBuffer{reader: r, ended: make(chan struct{})}, false
-	b.stop = func() {
-		told = b.closing.Load()
-		close(b.ended)
-	}
-	b.Close()
-	require.True(t, told)
 }

@@ -38,13 +38,10 @@ type PerfBuffer struct {
 	events chan []byte
 	lost   chan uint64 // may be nil
 
-	countUnreported func() // has the reader's Stats know of losses that no record has reported
-
-	mu      sync.Mutex    // guards stop
-	stop    func()        // ends the goroutines; nil before Poll
-	ended   chan struct{} // closed when they have ended, and the channels are closed
-	closing atomic.Bool   // Close has been called
-	err     atomic.Pointer[error]
+	mu    sync.Mutex    // guards stop
+	stop  func()        // ends the goroutines; nil before Poll
+	ended chan struct{} // closed when they have ended, and the channels are closed
+	err   atomic.Pointer[error]
 }
 
 // interval is how long events may wait to be sent, while they flow: with libbpfgo they do not wait.
@@ -93,7 +90,7 @@ func InitPerfBuf[M interface{ FileDescriptor() int }](
 	if err != nil {
 		return fail(err)
 	}
-	r, countUnreported, err := open(m.FileDescriptor(), perfbuf.Options{RingBytes: pageCnt * page, NoTime: true, Wakeup: perfbuf.Wakeup{PollInterval: interval}})
+	r, err := open(m.FileDescriptor(), perfbuf.Options{RingBytes: pageCnt * page, NoTime: true, Wakeup: perfbuf.Wakeup{PollInterval: interval}})
 	if err != nil {
 		return fail(err)
 	}
@@ -102,10 +99,7 @@ func InitPerfBuf[M interface{ FileDescriptor() int }](
 		r.Close()
 		return fail(err)
 	}
-	return &PerfBuffer{
-		reader: r, stream: stream, countUnreported: countUnreported,
-		events: eventsChan, lost: lostChan, ended: make(chan struct{}),
-	}, nil
+	return &PerfBuffer{reader: r, stream: stream, events: eventsChan, lost: lostChan, ended: make(chan struct{})}, nil
 }
 
 // Poll starts the goroutines that read the rings and send. It does not block.
@@ -132,13 +126,16 @@ func (b *PerfBuffer) Poll(timeout int) {
 // Start is Poll.
 func (b *PerfBuffer) Start() { b.Poll(300) }
 
-// Stop ends what Poll has begun, and closes the channels. It waits for the goroutines, which end
-// promptly even without a receiver. Events in the channels' buffers can still be received; Stop
-// drops those that have not come that far. It does nothing before Poll, or when called again.
+// Stop ends what Poll has begun, closes the channels, and frees the rings. From then on outputs are
+// refused, with ENOENT, or with EOPNOTSUPP where a ring could not be taken out of the map
+// (Stats().CloseErr). It waits for the goroutines, which end promptly even without a receiver, and
+// for running programs: usually some ms, at most a second. Events in the channels' buffers can still
+// be received; Stop drops those that have not come that far. It does nothing before Poll, or when
+// called again.
 //
-// The channel of losses gets the rest of them before it is closed: from Linux 6.0 on also those
-// that no record has reported. That needs a buffer of at least 1, or a receiver, for which Stop
-// waits a second at most.
+// The channel of losses gets the rest of them before it is closed, so that they add up to all there
+// ever were: from Linux 6.0 on also those that no record has reported. That needs a buffer of at
+// least 1, or a receiver, for which Stop waits a second at most. Stats is then final.
 func (b *PerfBuffer) Stop() {
 	b.mu.Lock()
 	stop := b.stop
@@ -149,11 +146,8 @@ func (b *PerfBuffer) Stop() {
 	}
 }
 
-// Close is Stop, and frees the rings. From then on outputs are refused, with ENOENT, or with
-// EOPNOTSUPP where a ring could not be taken out of the map (Stats().CloseErr). Calling it again
-// does nothing. The channels are closed only if Poll has been called. Stats is then final. Unless
-// Stop came before, the losses that were sent add up to all there ever were. Close waits for
-// running programs to end: usually some ms, at most a second.
+// Close is Stop, and frees the rings even before Poll, without closing the channels. Calling it again
+// does nothing.
 func (b *PerfBuffer) Close() {
 	b.mu.Lock()
 	if b.stop == nil { // Poll comes too late from now on
@@ -162,7 +156,6 @@ func (b *PerfBuffer) Close() {
 	}
 	stop := b.stop
 	b.mu.Unlock()
-	b.closing.Store(true) // before stop: run then waits for the final counts
 	stop()
 	b.reader.Close()
 	<-b.reader.Done()
@@ -224,12 +217,8 @@ func (b *PerfBuffer) run(ctx context.Context, box *outbox) {
 	if ctx.Err() == nil {
 		b.note(err)
 	}
-	if b.closing.Load() {
-		<-b.reader.Done()
-	} else {
-		b.stream.Close()
-		b.countUnreported()
-	}
+	b.reader.Close()
+	<-b.reader.Done()                                     // counts all losses
 	if all := b.reader.Stats().Total().Lost; all > lost { // corrupt memory may have reported more
 		box.putLost(all - lost)
 	}

@@ -25,7 +25,7 @@ func TestKernelCountedLosses(t *testing.T) {
 		path := record(t, perfdata.Options{}, func(rec *perfdata.Recorder) {
 			each := func(ev perfbuf.Event) error {
 				one := ev.Record()
-				one.Source = nil
+				one.Source = ""
 				want = append(want, one)
 				return rec.Record(ev)
 			}

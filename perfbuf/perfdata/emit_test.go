@@ -79,14 +79,12 @@ func opened(t testing.TB, path string, o perfdata.ReplayOptions) *perfbuf.Reader
 }
 
 // openedAll opens each event of a recording.
-func openedAll(t testing.TB, path string) (readers []*perfbuf.Reader, names map[*perfbuf.Reader]string) {
+func openedAll(t testing.TB, path string) (readers []*perfbuf.Reader) {
 	t.Helper()
 	events, err := perfdata.Events(path)
 	require.NoError(t, err)
-	names = map[*perfbuf.Reader]string{}
 	for _, e := range events {
-		r := opened(t, path, perfdata.ReplayOptions{Event: e.Name})
-		readers, names[r] = append(readers, r), e.Name
+		readers = append(readers, opened(t, path, perfdata.ReplayOptions{Event: e.Name}))
 	}
-	return readers, names
+	return readers
 }

@@ -86,11 +86,11 @@ func printRecording(ctx context.Context, file string) error {
 func Example_merge() {
 	var one, other string // paths
 
-	execs, err := perfdata.Open(one, perfdata.ReplayOptions{})
+	execs, err := perfdata.Open(one, perfdata.ReplayOptions{Reader: perfbuf.Options{Name: "execs"}})
 	if err != nil {
 		log.Fatal(err)
 	}
-	packets, err := perfdata.Open(other, perfdata.ReplayOptions{})
+	packets, err := perfdata.Open(other, perfdata.ReplayOptions{Reader: perfbuf.Options{Name: "packets"}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func Example_merge() {
 		log.Fatal(err)
 	}
 	err = stream.Run(context.Background(), func(ev perfbuf.Event) error {
-		fmt.Println(ev.Source() == execs, ev)
+		fmt.Println(ev.Source(), ev)
 		return nil
 	})
 	log.Print(err)

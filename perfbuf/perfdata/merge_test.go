@@ -28,12 +28,12 @@ func scattered(t *testing.T, n, files int) (paths []string, together string, of 
 	var err error
 	for i := range files {
 		var r *perfbuf.Reader
-		k[i], r = simulated(t, perfbuf.Options{})
+		k[i], r = simulated(t, perfbuf.Options{Name: fmt.Sprint(i)})
 		streams[i] = unordered(t, r)
 		paths = append(paths, filepath.Join(dir, fmt.Sprint(i)))
 		recs[i], err = perfdata.Create(paths[i], perfdata.Options{})
 		require.NoError(t, err)
-		all.Events = append(all.Events, perfdata.EventInfo{Name: fmt.Sprint(i), Source: r})
+		all.Events = append(all.Events, perfdata.EventInfo{Name: fmt.Sprint(i)})
 	}
 	together = filepath.Join(dir, "all")
 	rec, err := perfdata.Create(together, all)
@@ -76,7 +76,7 @@ func TestMerge(t *testing.T) {
 		for _, one := range []bool{false, true} {
 			var readers []*perfbuf.Reader
 			for i, path := range paths {
-				o := perfdata.ReplayOptions{Reader: perfbuf.Options{RingBytes: 4096}}
+				o := perfdata.ReplayOptions{Reader: perfbuf.Options{Name: fmt.Sprint(i), RingBytes: 4096}}
 				if one {
 					path, o.Event = together, fmt.Sprint(i)
 				}
@@ -86,7 +86,7 @@ func TestMerge(t *testing.T) {
 			require.NoError(t, err)
 			number := 0
 			require.Equal(t, io.EOF, s.Run(t.Context(), func(ev perfbuf.Event) error {
-				if got := binary.NativeEndian.Uint64(ev.Bytes()); got != uint64(number) || ev.Late() || ev.Source() != readers[of[number]] {
+				if got := binary.NativeEndian.Uint64(ev.Bytes()); got != uint64(number) || ev.Late() || ev.Source() != fmt.Sprint(of[number]) {
 					return fmt.Errorf("event %d comes in the place of %d: %v", got, number, ev)
 				}
 				number++
@@ -103,33 +103,33 @@ func TestMerge(t *testing.T) {
 func TestMergeRemove(t *testing.T) {
 	paths, _, of := scattered(t, 60_000, 3)
 	var readers []*perfbuf.Reader
-	for _, path := range paths {
-		readers = append(readers, opened(t, path, perfdata.ReplayOptions{Reader: perfbuf.Options{RingBytes: 4096}}))
+	for i, path := range paths {
+		readers = append(readers, opened(t, path, perfdata.ReplayOptions{Reader: perfbuf.Options{Name: fmt.Sprint(i), RingBytes: 4096}}))
 	}
 	s, err := perfbuf.Merge(perfbuf.StreamOptions{Spill: perfbuf.Spill{Bytes: -1}}, readers...)
 	require.NoError(t, err)
 	defer s.Close()
-	seen, want := map[*perfbuf.Reader]int{}, 0
+	seen, want := map[string]int{}, 0
 	require.Equal(t, io.EOF, s.Run(t.Context(), func(ev perfbuf.Event) error {
 		require.False(t, ev.Late(), ev)
 		seen[ev.Source()]++
 		switch {
-		case ev.Source() == readers[0] && seen[ev.Source()] == 1:
+		case ev.Source() == "0" && seen[ev.Source()] == 1:
 			require.NoError(t, s.Remove(readers[0]))
 			require.NoError(t, readers[0].Close())
-		case ev.Source() == readers[2] && seen[ev.Source()] == 5000:
+		case ev.Source() == "2" && seen[ev.Source()] == 5000:
 			require.Less(t, s.Watermark(), ev.Time(), "it goes by the clock of those that are left")
 			require.NoError(t, s.Remove(readers[2]))
 		}
 		return nil
 	}))
-	require.GreaterOrEqual(t, seen[readers[2]], 5000)
+	require.GreaterOrEqual(t, seen["2"], 5000)
 	for _, file := range of {
 		if file == 1 {
 			want++
 		}
 	}
-	require.Equal(t, want, seen[readers[1]])
+	require.Equal(t, want, seen["1"])
 	require.Equal(t, io.EOF, unordered(t, readers[2]).Run(t.Context(), func(perfbuf.Event) error { return nil }))
 	require.NoError(t, readers[1].Close())
 	require.ErrorIs(t, s.Wait(t.Context()), os.ErrClosed)
@@ -140,13 +140,13 @@ func TestMergeLast(t *testing.T) {
 	var readers []*perfbuf.Reader
 	for _, n := range []int{10, 100} {
 		path := record(t, perfdata.Options{}, func(rec *perfdata.Recorder) { emitted(t, rec, n, true) })
-		readers = append(readers, opened(t, path, perfdata.ReplayOptions{Last: 9 * time.Millisecond}))
+		readers = append(readers, opened(t, path, perfdata.ReplayOptions{Last: 9 * time.Millisecond, Reader: perfbuf.Options{Name: fmt.Sprint(n)}}))
 	}
 	s, err := perfbuf.Merge(perfbuf.StreamOptions{}, readers...)
 	require.NoError(t, err)
 	n := 0
 	require.Equal(t, io.EOF, s.Run(t.Context(), func(ev perfbuf.Event) error {
-		require.Equal(t, readers[1], ev.Source())
+		require.Equal(t, "100", ev.Source())
 		n++
 		return nil
 	}))
@@ -171,6 +171,7 @@ func TestMergeMachines(t *testing.T) {
 	require.NoError(t, os.WriteFile(other, there, 0o600))
 
 	run := func(a, b perfdata.ReplayOptions) (order []int, err error) {
+		b.Reader.Name = "other"
 		r1, r2 := opened(t, here, a), opened(t, other, b)
 		s, err := perfbuf.Merge(perfbuf.StreamOptions{}, r1, r2)
 		if err != nil {
@@ -184,7 +185,7 @@ func TestMergeMachines(t *testing.T) {
 				require.Greater(t, first, uint64(1e18)) // ns since 1970
 			}
 			at := int((ev.Time() - first) / 1000)
-			require.Equal(t, ev.Source() == r2, at%1000 == 1, at)
+			require.Equal(t, ev.Source() == "other", at%1000 == 1, at)
 			order = append(order, at/1000)
 			return nil
 		})

@@ -4,15 +4,13 @@ import (
 	"fmt"
 	"strings"
 	"time"
-
-	"github.com/ringfold/ringfold/perfbuf"
 )
 
 // Options configures a recording. The zero value is good: one event, one file without limit.
 type Options struct {
-	// Events names the recorded events: one for each source of a merged stream that needs its own
-	// name. Events of readers not named here are recorded as the first. nil is one event named
-	// output.
+	// Events are the events of the file: one for each reader of a merged stream that is to be told
+	// from the others, by its Name ([perfbuf.Options]). Events of other readers are recorded as the
+	// first. nil is one event named output.
 	Events []EventInfo
 
 	// Since and Until are the times between which the recording has all events, in ns of
@@ -40,11 +38,10 @@ type Options struct {
 	MaxFiles int
 }
 
-// EventInfo names a source.
+// EventInfo describes an event of the file.
 type EventInfo struct {
-	Name   string
-	Source *perfbuf.Reader // nil: all readers that are not named
-	BTF    []byte          // of the payload, to be kept in the file; nil: none
+	Name string
+	BTF  []byte // of the payload, to be kept in the file; nil: none
 }
 
 const (

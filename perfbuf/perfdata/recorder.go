@@ -7,7 +7,6 @@ import (
 	"os"
 	"sync/atomic"
 
-	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
@@ -22,7 +21,7 @@ type Recorder struct {
 	packer *packer // nil: records are not compressed
 	err    error   // of a write: no more events are recorded
 
-	source *perfbuf.Reader // of the event before, and its id
+	source string // of the event before, and its id
 	id     uint64
 
 	count             uint64 // of samples; the atomic one costs time
@@ -172,7 +171,7 @@ func (r *Recorder) idOf(ev perfbuf.Event) uint64 {
 	if src := ev.Source(); src != r.source {
 		r.source, r.id = src, 1
 		for i, e := range r.opts.Events {
-			if e.Source == src {
+			if e.Name == src {
 				r.id = uint64(i + 1)
 			}
 		}
@@ -185,7 +184,7 @@ func (r *Recorder) idOf(ev perfbuf.Event) uint64 {
 // where perf reads nothing.
 func (r *Recorder) loss(ev perfbuf.Event, typ uint32, at int, n uint64) error {
 	own := at + 8
-	counted := kernel.Face.Counted(ev)
+	counted := ev.Counted()
 	if counted {
 		own += 8
 	}

@@ -147,8 +147,8 @@ func TestRecordDoesNotAllocate(t *testing.T) {
 // Each source of a merged stream has its own event in the file, and one is replayed at a time.
 func TestSources(t *testing.T) {
 	k1, r1 := simulated(t, perfbuf.Options{})
-	k2, r2 := simulated(t, perfbuf.Options{})
-	path := record(t, perfdata.Options{Events: []perfdata.EventInfo{{Name: "first"}, {Name: "second", Source: r2}}}, func(rec *perfdata.Recorder) {
+	k2, r2 := simulated(t, perfbuf.Options{Name: "second"})
+	path := record(t, perfdata.Options{Events: []perfdata.EventInfo{{Name: "first"}, {Name: "second"}}}, func(rec *perfdata.Recorder) {
 		for _, k := range []*perfbuftest.Kernel{k1, k1, k1, k2, k2, k2, k2} {
 			require.NoError(t, k.Output(0, []byte("same")))
 		}

@@ -67,7 +67,7 @@ func TestMakeRecordings(t *testing.T) {
 				r, err = perfbuf.Open(events.FileDescriptor(), perfbuf.Options{})
 			}
 			require.NoError(t, err)
-			o.Events = append(o.Events, perfdata.EventInfo{Name: name, Source: r})
+			o.Events = append(o.Events, perfdata.EventInfo{Name: name})
 			readers = append(readers, r)
 		}
 		s, err := perfbuf.Merge(perfbuf.StreamOptions{}, readers...)
@@ -116,10 +116,10 @@ func TestMakeRecordings(t *testing.T) {
 // keepOnly records anew those events of a recording that are to be kept, and nothing about this
 // machine.
 func keepOnly(t *testing.T, from, to string, keep func(event string, ev perfbuf.Event) bool) {
-	readers, names := openedAll(t, from)
+	readers := openedAll(t, from)
 	var o perfdata.Options
 	for _, r := range readers {
-		o.Events = append(o.Events, perfdata.EventInfo{Name: names[r], Source: r})
+		o.Events = append(o.Events, perfdata.EventInfo{Name: r.Options().Name})
 	}
 	s, err := perfbuf.Merge(perfbuf.StreamOptions{}, readers...)
 	require.NoError(t, err)
@@ -128,7 +128,7 @@ func keepOnly(t *testing.T, from, to string, keep func(event string, ev perfbuf.
 	rec, err := perfdata.Create(to, o)
 	require.NoError(t, err)
 	require.Equal(t, io.EOF, s.Run(context.Background(), func(ev perfbuf.Event) error {
-		if ev.Kind() == perfbuf.KindSample && !keep(names[ev.Source()], ev) {
+		if ev.Kind() == perfbuf.KindSample && !keep(ev.Source(), ev) {
 			return nil
 		}
 		return rec.Record(ev)

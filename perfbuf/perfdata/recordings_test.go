@@ -33,7 +33,7 @@ func TestRecordings(t *testing.T) {
 			st, err := os.Stat(path)
 			require.NoError(t, err)
 			require.Less(t, st.Size(), int64(64<<10))
-			readers, names := openedAll(t, path)
+			readers := openedAll(t, path)
 			stream, err := perfbuf.Merge(perfbuf.StreamOptions{}, readers...)
 			require.NoError(t, err)
 			got, last, n := map[string]int{}, uint64(0), 0
@@ -41,7 +41,7 @@ func TestRecordings(t *testing.T) {
 				require.Equal(t, perfbuf.KindSample, ev.Kind())
 				require.GreaterOrEqual(t, ev.Time(), last)
 				last = ev.Time()
-				what := names[ev.Source()]
+				what := ev.Source()
 				switch name {
 				case "exec", "recorder":
 					what, _, _ = strings.Cut(string(ev.Bytes()), "\x00")

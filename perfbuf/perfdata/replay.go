@@ -1,13 +1,13 @@
 package perfdata
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"time"
 
-	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
@@ -116,7 +116,7 @@ func open(name string, f io.ReaderAt, size int64, o ReplayOptions) (_ *perfbuf.R
 	if !(o.Speed >= 0 && o.Speed <= maxSpeed) || o.Last < 0 {
 		return nil, fmt.Errorf("perfdata.ReplayOptions: Speed is %v and Last %v: must not be negative, and Speed at most %v", o.Speed, o.Last, maxSpeed)
 	}
-	o.Reader.NoTime, o.Reader.Outputs = false, perfbuf.OutputCounts{}
+	o.Reader.Name, o.Reader.NoTime, o.Reader.Outputs = cmp.Or(o.Reader.Name, rec.want.name), false, perfbuf.OutputCounts{}
 	if o.Reader.Wakeup == (perfbuf.Wakeup{}) {
 		o.Reader.Wakeup.Events = 1
 	}
@@ -136,11 +136,7 @@ func open(name string, f io.ReaderAt, size int64, o ReplayOptions) (_ *perfbuf.R
 	if err != nil {
 		return nil, err
 	}
-	r, _, err := kernel.OpenReader(k, o.Reader)
-	if err != nil {
-		return nil, err
-	}
-	return r.(*perfbuf.Reader), nil
+	return perfbuf.OpenSource(k, o.Reader)
 }
 
 // ended is the error at the end of the recording.

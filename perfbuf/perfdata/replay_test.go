@@ -24,9 +24,9 @@ func replayed(t testing.TB, path string, o perfdata.ReplayOptions, order *perfbu
 	require.NoError(t, err)
 	defer r.Close()
 	keep := func(ev perfbuf.Event) error {
-		require.Equal(t, r, ev.Source())
+		require.Equal(t, r.Options().Name, ev.Source())
 		rec := ev.Record()
-		rec.Source = nil
+		rec.Source = ""
 		recs = append(recs, rec)
 		return nil
 	}
@@ -55,7 +55,7 @@ func unordered(t testing.TB, r *perfbuf.Reader) *perfbuf.Stream {
 // samples are those of records that a recording has: in order, all that there is.
 func samples(recs []perfbuf.Record) (out []perfbuf.Record) {
 	for _, r := range recs {
-		if r.Source = nil; r.Kind == perfbuf.KindSample && len(r.Data) <= perfdata.MaxSample {
+		if r.Source = ""; r.Kind == perfbuf.KindSample && len(r.Data) <= perfdata.MaxSample {
 			out = append(out, r)
 		}
 	}

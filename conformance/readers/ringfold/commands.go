@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/ringfold/ringfold/conformance/wire"
@@ -33,7 +34,8 @@ func (r *readers) do(command string, n int) error {
 		r.keep.Store(1)
 	case "kept":
 		if record := r.kept.Load(); record != nil {
-			return r.out.Write(wire.Frame{Type: wire.Event, Source: r.index[record.Source], CPU: record.CPU, Time: record.Time, Data: record.Data})
+			source, _ := strconv.Atoi(record.Source)
+			return r.out.Write(wire.Frame{Type: wire.Event, Source: source, CPU: record.CPU, Time: record.Time, Data: record.Data})
 		}
 		return fmt.Errorf("no event came to be kept")
 	case "allocations":

@@ -24,7 +24,6 @@ type readers struct {
 	all    []*perfbuf.Reader
 	stream *perfbuf.Stream // nil: each ring by itself
 	rings  map[*perfbuf.Ring]*perfbuf.Stream
-	index  map[*perfbuf.Reader]int
 
 	lossesMu sync.Mutex
 	losses   map[[2]int]uint64 // that were sent, by source and CPU
@@ -44,19 +43,18 @@ func newReaders(s settings, out *wire.Writer) *readers {
 
 func (r *readers) open() error {
 	fds := strings.Split(r.settings["maps"], ",")
-	r.all, r.stream, r.index, r.losses = nil, nil, map[*perfbuf.Reader]int{}, map[[2]int]uint64{}
+	r.all, r.stream, r.losses = nil, nil, map[[2]int]uint64{}
 	r.rings = map[*perfbuf.Ring]*perfbuf.Stream{}
 	for i, kind := range r.settings.kinds(len(fds)) {
 		fd, err := strconv.Atoi(fds[i])
 		if err != nil {
 			return err
 		}
-		reader, err := r.openOne(fd, kind)
+		reader, err := r.openOne(fd, strconv.Itoa(i), kind)
 		if err != nil {
 			return err
 		}
 		r.all = append(r.all, reader)
-		r.index[reader] = i
 	}
 	if err := r.openStream(); err != nil {
 		return err
@@ -65,7 +63,8 @@ func (r *readers) open() error {
 	return nil
 }
 
-func (r *readers) openOne(fd int, kind string) (*perfbuf.Reader, error) {
+// openOne opens a reader that is named by its index.
+func (r *readers) openOne(fd int, name, kind string) (*perfbuf.Reader, error) {
 	poll := time.Duration(r.settings.number("poll", 0)) * time.Millisecond
 	if kind == "ringbuf" {
 		o := perfbuf.RingBufOptions{PollInterval: poll}
@@ -137,7 +136,7 @@ func (r *readers) stop() {
 
 // deliver is the user's callback.
 func (r *readers) deliver(ev perfbuf.Event) error {
-	source := r.index[ev.Source()]
+	source, _ := strconv.Atoi(ev.Source()) // a marker has none
 	switch ev.Kind() {
 	case perfbuf.KindSample:
 		if r.keep.CompareAndSwap(1, 0) {
@@ -146,7 +145,7 @@ func (r *readers) deliver(ev perfbuf.Event) error {
 		}
 		r.out.Write(wire.Frame{Type: wire.Event, Source: source, CPU: ev.CPU(), Time: ev.Time(), Data: ev.Bytes()})
 		if r.closeIn.CompareAndSwap(1, 0) {
-			ev.Source().Close()
+			r.all[source].Close()
 			r.closed <- struct{}{}
 		}
 		spend(r.slow.Load())
@@ -174,7 +173,7 @@ func (r *readers) deliverBatch(b *perfbuf.Batch) error {
 }
 
 func (r *readers) deliverRecord(record perfbuf.Record) {
-	source := r.index[record.Source]
+	source, _ := strconv.Atoi(record.Source)
 	switch record.Kind {
 	case perfbuf.KindSample:
 		if r.keep.CompareAndSwap(1, 0) {
@@ -182,7 +181,7 @@ func (r *readers) deliverRecord(record perfbuf.Record) {
 		}
 		r.out.Write(wire.Frame{Type: wire.Event, Source: source, CPU: record.CPU, Time: record.Time, Data: record.Data})
 		if r.closeIn.CompareAndSwap(1, 0) {
-			record.Source.Close()
+			r.all[source].Close()
 			r.closed <- struct{}{}
 		}
 		spend(r.slow.Load())

@@ -119,7 +119,7 @@ func (t *Target) Close() error { return errors.Join(t.m.Close(), t.losses.Close(
 // Timed reports whether its events have times, by which they can be ordered.
 func (t *Target) Timed() bool { return !t.RingBuf() || t.TimeAt != nil }
 
-// Reader opens the map's rings. Of the options, ring buffers know the Schedule only.
+// Reader opens the map's rings. Of the options, ring buffers know the Name and the Schedule only.
 func (t *Target) Reader(o perfbuf.Options) (*perfbuf.Reader, error) {
 	var time perfbuf.TimeSource
 	switch {
@@ -132,7 +132,7 @@ func (t *Target) Reader(o perfbuf.Options) (*perfbuf.Reader, error) {
 		o.Time = time
 		return perfbuf.Open(t.FD(), o)
 	}
-	r := perfbuf.RingBufOptions{Time: time, Schedule: o.Schedule}
+	r := perfbuf.RingBufOptions{Name: o.Name, Time: time, Schedule: o.Schedule}
 	if t.CPUAt != nil {
 		r.CPU = perfbuf.PayloadCPU(*t.CPUAt)
 	}

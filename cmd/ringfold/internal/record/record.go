@@ -40,9 +40,6 @@ func (c *config) record(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	for i, s := range set.Sources {
-		events[i].Source = s.Reader
-	}
 	rec, err := c.create(c.write, cmd.OutOrStdout(), perfdata.Options{Events: events, MaxBytes: int64(c.maxSize), MaxAge: c.maxAge, MaxFiles: c.maxFiles})
 	if err != nil {
 		return err

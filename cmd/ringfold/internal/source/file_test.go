@@ -23,13 +23,15 @@ func recording(t *testing.T, path string, n int, start time.Duration, names ...s
 	t.Helper()
 	var o perfdata.Options
 	var kernels []*perfbuftest.Kernel
+	var readers []*perfbuf.Reader
 	for i, name := range names {
 		k := perfbuftest.New(perfbuftest.Options{})
 		k.Advance(start + time.Duration(i)*5*time.Microsecond)
-		r, err := k.Open(perfbuf.Options{})
+		r, err := k.Open(perfbuf.Options{Name: name})
 		require.NoError(t, err)
 		defer r.Close()
-		o.Events, kernels = append(o.Events, perfdata.EventInfo{Name: name, Source: r}), append(kernels, k)
+		readers = append(readers, r)
+		o.Events, kernels = append(o.Events, perfdata.EventInfo{Name: name}), append(kernels, k)
 	}
 	rec, err := perfdata.Create(path, o)
 	require.NoError(t, err)
@@ -37,7 +39,7 @@ func recording(t *testing.T, path string, n int, start time.Duration, names ...s
 		for j, e := range o.Events {
 			require.NoError(t, kernels[j].Output(0, fmt.Appendf(nil, "%-12s", fmt.Sprint(e.Name, i)))) // without padding
 			kernels[j].Advance(10 * time.Microsecond)
-			stream, err := e.Source.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
+			stream, err := readers[j].Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
 			require.NoError(t, err)
 			require.NoError(t, stream.ForEach(rec.Record))
 			require.NoError(t, stream.Close())

@@ -24,14 +24,14 @@ func (f *Flags) ChooseOne() (*Set, error) {
 		set.Close()
 		return nil, err
 	}
-	set.from[nil] = set.Sources[0] // events that no reader has read
+	set.from[""] = set.Sources[0] // events that no reader has read
 	return set, nil
 }
 
 // Own is a set of one reader, of a map that the command has made itself. Close closes the reader.
 func (f *Flags) Own(name string, r *perfbuf.Reader) *Set {
 	s := &Source{Target: &bpfmaps.Target{Map: bpfmaps.Map{Name: name}}, Reader: r}
-	return &Set{Sources: []*Source{s}, flags: f, from: map[*perfbuf.Reader]*Source{r: s}}
+	return &Set{Sources: []*Source{s}, flags: f, from: map[string]*Source{r.Options().Name: s}}
 }
 
 // Matches counts an event, and reports whether it matches the flags.

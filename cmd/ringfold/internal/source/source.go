@@ -20,6 +20,7 @@
 package source
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -75,8 +76,8 @@ type Set struct {
 	Command *Command
 
 	flags       *Flags
-	from        map[*perfbuf.Reader]*Source
-	told        bool // that events are shorter than their type
+	from        map[string]*Source // by the reader's name
+	told        bool               // that events are shorter than their type
 	began       time.Time
 	first, last uint64 // times of events that matched
 }
@@ -85,7 +86,7 @@ type Set struct {
 // its reader silenced for nothing. The maps' descriptors are open until Close. A set of a perf event
 // array that a command opens itself, and of a trigger, is one of ChooseOne.
 func (f *Flags) Choose() (*Set, error) {
-	set := &Set{flags: f, from: map[*perfbuf.Reader]*Source{}}
+	set := &Set{flags: f, from: map[string]*Source{}}
 	find := set.findMaps
 	if f.recorded() {
 		find = set.findFiles
@@ -137,6 +138,7 @@ func (set *Set) findMaps() error {
 func (set *Set) TakeOver(o perfbuf.Options) (err error) {
 	o.RingBytes, o.CPUs = int(set.flags.RingSize), set.flags.CPUs
 	for _, s := range set.Sources {
+		o.Name = s.name()
 		if s.File != "" {
 			s.Reader, err = set.replay(s, o)
 		} else {
@@ -145,7 +147,7 @@ func (set *Set) TakeOver(o perfbuf.Options) (err error) {
 		if err != nil {
 			return err
 		}
-		set.from[s.Reader] = s
+		set.from[s.Reader.Options().Name] = s
 	}
 	return nil
 }
@@ -194,6 +196,9 @@ func (set *Set) label() {
 		}
 	}
 }
+
+// name is what its reader is called. Names of maps need not differ, but labels do.
+func (s *Source) name() string { return cmp.Or(s.Label, s.Name) }
 
 // base is the name of a recording without its directory, empty of a map.
 func (s *Source) base() string {
@@ -306,13 +311,10 @@ func (s *Source) announce(note func(string, ...any)) {
 
 // Events are the sources as a perfdata.Recorder wants them: each with its name, and the BTF of the type
 // that it is decoded by. Without a type, it is all BTF that the map's programs have, or the recording
-// that is copied: so one can be named later. Source is nil before Open.
+// that is copied: so one can be named later.
 func (set *Set) Events() (events []perfdata.EventInfo, err error) {
 	for _, s := range set.Sources {
-		e := perfdata.EventInfo{Name: s.Name, Source: s.Reader}
-		if s.Label != "" {
-			e.Name = s.Label // names of maps need not differ
-		}
+		e := perfdata.EventInfo{Name: s.name()}
 		if s.File == "" && !s.Timed() {
 			return nil, fmt.Errorf("events of a recording have a time: say where the ring buffer %s has it, as in name %s,time=0", s, s.Name)
 		}

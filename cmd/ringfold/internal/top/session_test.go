@@ -120,7 +120,10 @@ func TestModeChangeKeepsWhatIsHeld(t *testing.T) {
 // openOne is a session of one perf event array.
 func openOne(fd int, o perfbuf.Options, m source.Mode, slack time.Duration) (*session, error) {
 	r, err := perfbuf.Open(fd, o)
-	return sessionOf((&source.Flags{}).Own("events", r), m, slack), err
+	if err != nil {
+		return nil, err
+	}
+	return sessionOf((&source.Flags{}).Own("events", r), m, slack), nil
 }
 
 func sessionOf(set *source.Set, m source.Mode, slack time.Duration) *session {
