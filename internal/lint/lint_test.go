@@ -51,7 +51,7 @@ var mayImport = map[string][]string{
 	"internal/version":    {},
 	"internal/quantile":   {},
 	"internal/zstd":       {},
-	"internal/simulate":   {module + "perfbuf", module + "internal/grace", module + "internal/kernel", module + "internal/raw", module + "internal/ringtest"},
+	"internal/simulate":   {module + "perfbuf", module + "internal/grace", module + "internal/kernel", module + "internal/raw", module + "internal/ringtest", module + "internal/workload"},
 	"internal/workload":   {module + "cgo", "github.com/aquasecurity/libbpfgo", "golang.org/x/sys/unix"},
 	"internal/soak":       {module + "perfbuf", module + "internal/cpulist", module + "internal/kerneltest", module + "internal/quantile", module + "internal/workload", "golang.org/x/sys/unix"},
 	"perfbuf":             {module + "cgo", module + "internal/grace", module + "internal/host", module + "internal/kernel", module + "internal/merge", module + "internal/order", module + "internal/perfevent", module + "internal/raw", module + "internal/reader", module + "internal/ringbuf", module + "internal/version", module + "internal/wake", module + "internal/walk"},

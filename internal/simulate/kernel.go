@@ -1,12 +1,11 @@
 package simulate
 
 import (
-	"encoding/binary"
 	"math/rand/v2"
-	"slices"
 	"syscall"
 
 	"github.com/ringfold/ringfold/internal/ringtest"
+	"github.com/ringfold/ringfold/internal/workload"
 )
 
 // kernel drives the CPUs of a ringtest.Kernel step by step. Its random numbers decide every step;
@@ -189,37 +188,18 @@ func (k *kernel) begin(c *cpu, p *ringtest.Program) {
 	c.stack = append(c.stack, &program{Program: p, left: left})
 }
 
-// A payload is an id, the program's time, and bytes that follow from both.
-const (
-	timeOffset  = 8
-	payloadHead = 16
-)
-
 // record makes a record with a payload.
 func (k *kernel) record(to *source, cpu int, time uint64) *record {
-	n := payloadHead + k.rnd.IntN(k.largest)
+	n := workload.HeaderSize + k.rnd.IntN(k.largest)
 	if k.rnd.IntN(256) == 0 {
 		n += k.rnd.IntN(1500)
 	}
 	k.nextID++
 	r := k.truth.record()
-	r.id, r.cpu, r.own, r.to, r.ring, r.sleepy = k.nextID, cpu, time, to, cpu, false
-	r.payload = slices.Grow(r.payload[:0], n+8)[:n]
-	r.fill()
+	r.Payload = workload.Payload{Seq: k.nextID, CPU: cpu, Source: workload.Run, Size: n, Time: time}
+	r.to, r.ring, r.sleepy = to, cpu, false
+	r.bytes = r.Append(r.bytes[:0])
 	return r
-}
-
-// fill fills in the payload.
-func (r *record) fill() {
-	n := len(r.payload)
-	b := binary.NativeEndian.AppendUint64(r.payload[:0], r.id)
-	b = binary.NativeEndian.AppendUint64(b, r.own)
-	fill := (r.id + r.own) * 0x9E3779B97F4A7C15
-	for len(b) < n {
-		b = binary.NativeEndian.AppendUint64(b, fill)
-		fill = fill*0xD1342543DE82EF95 + 1
-	}
-	r.payload = b[:n]
 }
 
 // prepare begins an output to a random map.
@@ -235,7 +215,7 @@ func (k *kernel) prepare(c *cpu, p *program) {
 	}
 	p.record, p.to = r, to
 	p.Array = to.perf.Array
-	p.Prepare(r.payload)
+	p.Prepare(r.bytes)
 }
 
 // output does the next step of an output. It notes where the output reserves, and whether it

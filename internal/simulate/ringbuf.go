@@ -36,7 +36,7 @@ func (k *kernel) advance(o *output, cpu int) (more bool) {
 	o.at++
 	switch o.at {
 	case reserved:
-		buf, err := to.bufs.Reserve(cpu, o.ring, len(o.payload))
+		buf, err := to.bufs.Reserve(cpu, o.ring, o.Size)
 		if err != nil {
 			to.losses[cpu].failed(k.clock)
 			k.truth.reuse(o.record)
@@ -46,16 +46,16 @@ func (k *kernel) advance(o *output, cpu int) (more bool) {
 		o.scanned = to.scannedBefore()
 		to.busy[o.ring] = append(to.busy[o.ring], o)
 		if k.mutant == SkippedBusy {
-			to.bufs.At(o.ring).SetHeader(buf.Off, uint32(len(o.payload))|ringtest.RingBufDiscarded)
+			to.bufs.At(o.ring).SetHeader(buf.Off, uint32(o.Size)|ringtest.RingBufDiscarded)
 		}
 		if !to.Stamped {
 			o.at = stamped
 		}
 	case stamped:
-		o.own = k.read()
-		o.fill()
+		o.Time = k.read()
+		o.bytes = o.Append(o.bytes[:0])
 	case written:
-		o.buf.Write(0, o.payload)
+		o.buf.Write(0, o.bytes)
 	default:
 		to.finished(o)
 		if o.discard {
@@ -63,7 +63,7 @@ func (k *kernel) advance(o *output, cpu int) (more bool) {
 				to.bufs.Wake()
 			}
 			if k.mutant == DiscardAsSample {
-				to.bufs.At(o.ring).SetHeader(o.buf.Off, uint32(len(o.payload)))
+				to.bufs.At(o.ring).SetHeader(o.buf.Off, uint32(o.Size))
 			}
 			k.truth.reuse(o.record)
 			return false
@@ -71,7 +71,7 @@ func (k *kernel) advance(o *output, cpu int) (more bool) {
 		if o.buf.Commit(0) {
 			to.bufs.Wake()
 		}
-		k.truth.written(o.record, o.own)
+		k.truth.written(o.record, o.Time)
 		return false
 	}
 	return true

@@ -6,6 +6,7 @@ import (
 
 	"github.com/ringfold/ringfold/internal/grace"
 	"github.com/ringfold/ringfold/internal/ringtest"
+	"github.com/ringfold/ringfold/internal/workload"
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
@@ -54,7 +55,7 @@ func (w *world) newSource(s Source, array int) *source {
 	n := w.CPUs
 	if s.RingBufs > 0 {
 		n = s.RingBufs
-		src.bufs = w.kernel.NewRingBufs(n, w.RingBytes, w.Start, timeOffset)
+		src.bufs = w.kernel.NewRingBufs(n, w.RingBytes, w.Start, workload.TimeOffset)
 	} else {
 		src.perf = w.kernel.NewBuffer()
 		src.perf.Start, src.perf.Array = w.Start, array
@@ -79,15 +80,15 @@ func (src *source) open() (err error) {
 		src.perf.Start, src.perf.Array = w.Start, array
 	}
 	if src.bufs != nil {
-		o := perfbuf.RingBufOptions{Name: src.name(), Time: perfbuf.PayloadTime(timeOffset), PollInterval: 2 * longest}
+		o := perfbuf.RingBufOptions{Name: src.name(), Time: perfbuf.PayloadTime(workload.TimeOffset), PollInterval: 2 * longest}
 		if src.Stamped || src.Claimed {
-			o.Time = perfbuf.StampedTime(timeOffset)
+			o.Time = perfbuf.StampedTime(workload.TimeOffset)
 		}
 		src.reader, err = perfbuf.OpenSource(&seenBufs{seen{src: src}, bufs{src.bufs}}, o)
 	} else {
 		o := perfbuf.Options{Name: src.name(), RingBytes: w.RingBytes, NoTime: w.NoTime, Wakeup: perfbuf.Wakeup{Events: 1}}
 		if w.Payload {
-			o.Time = perfbuf.PayloadTime(timeOffset)
+			o.Time = perfbuf.PayloadTime(workload.TimeOffset)
 		}
 		src.reader, err = perfbuf.OpenSource(&seenPerf{seen{src: src}, perf{src.perf}}, o)
 	}
@@ -132,7 +133,7 @@ func (src *source) setTail(i int, to uint64) {
 func (src *source) cpu(r *record) int {
 	switch {
 	case src.perf != nil:
-		return r.cpu
+		return r.CPU
 	case src.RingBufs > 1:
 		return r.ring
 	}
@@ -205,14 +206,14 @@ func (src *source) gone(t *truth) {
 	for _, r := range t.pending {
 		if r.to == src && int64(r.off-src.tail(r.ring)) < 0 {
 			src.dropped[r.ring]++
-			delete(t.pending, r.id)
+			delete(t.pending, r.Seq)
 			t.reuse(r)
 		}
 	}
 	src.forget(t)
 	for _, r := range src.kept {
 		src.again[r.ring]++
-		t.pending[r.id] = r
+		t.pending[r.Seq] = r
 	}
 	src.kept = nil
 	clear(src.last)
@@ -225,7 +226,7 @@ func (src *source) retire() {
 		for _, r := range src.world.truth.pending {
 			if r.to == src {
 				src.dropped[r.ring]++
-				delete(src.world.truth.pending, r.id)
+				delete(src.world.truth.pending, r.Seq)
 				src.world.truth.reuse(r)
 			}
 		}

@@ -1,12 +1,11 @@
 package simulate
 
 import (
-	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
 
+	"github.com/ringfold/ringfold/internal/workload"
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
@@ -27,16 +26,14 @@ var (
 
 // record is a sample on its way from its output to its delivery.
 type record struct {
-	id      uint64
-	to      *source
-	cpu     int
-	ring    int    // its index in the source
-	sleepy  bool   // its program may sleep
-	own     uint64 // the program's time, in the payload
-	key     uint64 // the time that orders it
-	off     uint64 // where its reservation begins, counted from the ring's first byte
-	step    int    // of the kernel, when it was written
-	payload []byte
+	workload.Payload // its number is unique, its time the program's
+	bytes            []byte
+	to               *source
+	ring             int    // its index in the source
+	sleepy           bool   // its program may sleep
+	key              uint64 // the time that orders it
+	off              uint64 // where its reservation begins, counted from the ring's first byte
+	step             int    // of the kernel, when it was written
 }
 
 // truth knows every output of the kernel, and checks deliveries against them.
@@ -44,7 +41,7 @@ type truth struct {
 	setup Setup
 	clock *kernel
 
-	pending map[uint64]*record // written and not delivered, by id
+	pending map[uint64]*record // written and not delivered, by number
 	spare   []*record
 
 	last      place // the greatest that was delivered
@@ -65,11 +62,9 @@ func (t *truth) of(ev perfbuf.Event) *source {
 
 // mayExcuse reports whether a sample may arrive after the watermark has passed its time.
 func (t *truth) mayExcuse(ev perfbuf.Event) bool {
-	if len(ev.Bytes()) < payloadHead {
-		return true
-	}
-	r := t.pending[binary.NativeEndian.Uint64(ev.Bytes())]
-	return r == nil || r.excused() // known reports samples that are not ours
+	p, err := workload.Check(ev.Bytes())
+	r := t.pending[p.Seq]
+	return err != nil || r == nil || r.excused() // known reports samples that are not ours
 }
 
 // place is an event's place in the order.
@@ -99,10 +94,10 @@ func (t *truth) reuse(r *record) { t.spare = append(t.spare, r) }
 func (t *truth) written(r *record, time uint64) {
 	r.key, r.step = time, t.clock.steps
 	if t.setup.Payload || r.to.bufs != nil {
-		r.key = r.own
+		r.key = r.Time
 	}
 	r.to.committed[r.ring]++
-	t.pending[r.id] = r
+	t.pending[r.Seq] = r
 }
 
 // deliver checks a delivered event against the current watermark. In exact mode an event at or
@@ -136,21 +131,20 @@ func describe(ev perfbuf.Event) string {
 
 // known finds the record of a sample and compares every byte.
 func (t *truth) known(ev perfbuf.Event) (*record, error) {
-	b := ev.Bytes()
-	if len(b) < payloadHead {
-		return nil, fmt.Errorf("%w: %s: %d bytes", ErrSample, describe(ev), len(b))
+	p, err := workload.Check(ev.Bytes())
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrSample, describe(ev), err)
 	}
-	id := binary.NativeEndian.Uint64(b)
-	r := t.pending[id]
+	r := t.pending[p.Seq]
 	if r == nil {
-		return nil, fmt.Errorf("%w: %s: id %#x", ErrSample, describe(ev), id)
+		return nil, fmt.Errorf("%w: %s: %+v", ErrSample, describe(ev), p)
 	}
-	padding := 7
-	if r.to.bufs != nil {
-		padding = 0
+	size := r.Size
+	if r.to.perf != nil {
+		size = workload.Padded(size)
 	}
-	if n := len(r.payload); len(b)-n > padding || !bytes.HasPrefix(b, r.payload) {
-		return nil, fmt.Errorf("%w: %s: %x, was written as %x", ErrSample, describe(ev), b, r.payload)
+	if p != r.Payload || len(ev.Bytes()) != size {
+		return nil, fmt.Errorf("%w: %s: %d bytes of %+v, was written as %+v", ErrSample, describe(ev), len(ev.Bytes()), p, r.Payload)
 	}
 	if ev.Source() != r.to.name() {
 		return nil, fmt.Errorf("%w: %s: it is of %v", ErrSample, describe(ev), r.to)
@@ -161,7 +155,7 @@ func (t *truth) known(ev perfbuf.Event) (*record, error) {
 // taken notes that a record was delivered.
 func (t *truth) taken(r *record) {
 	t.delivered++
-	delete(t.pending, r.id)
+	delete(t.pending, r.Seq)
 	r.to.delivered(t, r)
 }
 
@@ -172,12 +166,12 @@ func (t *truth) sample(ev perfbuf.Event) error {
 	}
 	src := r.to
 	if ev.CPU() != src.cpu(r) || ev.Time() != r.key || src.out {
-		return fmt.Errorf("%w: %s: was written on CPU %d at %d, to %v (out: %v)", ErrSample, describe(ev), r.cpu, r.key, src, src.out)
+		return fmt.Errorf("%w: %s: was written on CPU %d at %d, to %v (out: %v)", ErrSample, describe(ev), r.CPU, r.key, src, src.out)
 	}
 	if ev.Late() && t.setup.exact() && !r.excused() {
 		return fmt.Errorf("%w: %s, after one of %d", ErrLate, describe(ev), t.last.key)
 	}
-	t.hash.add(r.id)
+	t.hash.add(r.Seq)
 	at := place{key: r.key, ring: r.ring, off: r.off}
 	// In slack mode a round may find a record with exactly the time at which the last round ended.
 	before := t.last
@@ -244,7 +238,7 @@ func (t *truth) complete(watermark uint64) error {
 func (t *truth) due(time uint64) error {
 	for _, r := range t.pending {
 		if r.key <= time && !r.excused() {
-			return fmt.Errorf("%w: %v: of CPU %d, time %d, which is %d before what was due", ErrDelayed, r.to, r.cpu, r.key, time-r.key)
+			return fmt.Errorf("%w: %v: of CPU %d, time %d, which is %d before what was due", ErrDelayed, r.to, r.CPU, r.key, time-r.key)
 		}
 	}
 	return nil

@@ -58,13 +58,18 @@ func checksum(seq, shape, time uint64) uint64 {
 func Padded(size int) int { return (size+4+7)&^7 - 4 }
 
 // Bytes is the payload that a program outputs.
-func (p Payload) Bytes() []byte {
-	b := bytes.Clone(pattern[p.place():][:max(p.Size, CheckedSize)])
+func (p Payload) Bytes() []byte { return p.Append(nil) }
+
+// Append appends it.
+func (p Payload) Append(to []byte) []byte {
+	n := len(to)
+	to = append(to, pattern[p.place():][:max(p.Size, CheckedSize)]...)
+	b := to[n:]
 	shape := uint64(p.CPU)<<32 | uint64(p.Source)<<24 | uint64(p.Level)<<20 | uint64(p.Size)
 	for i, w := range []uint64{p.Seq, shape, p.Time, checksum(p.Seq, shape, p.Time)} {
 		binary.NativeEndian.PutUint64(b[8*i:], w)
 	}
-	return b[:p.Size]
+	return to[:n+p.Size]
 }
 
 // place is where in the pattern it begins.
