@@ -104,13 +104,9 @@ func explained(lives []life) bool {
 // accounted for.
 func (v *verdict) conserved(a *account, ring perfbuf.RingStats, cpu int, seen *workload.CPUCounts, exact bool) {
 	sum := seen.Sum()
-	if ring.Samples+ring.Dropped != sum.Written {
-		v.no("CPU %d: %d outputs succeeded, but %d samples + %d dropped = %d",
-			cpu, sum.Written, ring.Samples, ring.Dropped, ring.Samples+ring.Dropped)
-	}
 	// Before Linux 6.0, losses that no record has reported are unknown: those at the end.
-	if exact && ring.Lost != sum.Full || ring.Lost > sum.Full {
-		v.no("CPU %d: Stats.Lost is %d, and %d outputs failed with ENOSPC", cpu, ring.Lost, sum.Full)
+	if err := sum.Balance(workload.Outcome{Delivered: ring.Samples, Dropped: ring.Dropped, Lost: ring.Lost}, exact); err != nil {
+		v.no("CPU %d: %v", cpu, err)
 	}
 	if a.samples != ring.Samples {
 		v.no("CPU %d: %d samples were delivered, Stats has %d", cpu, a.samples, ring.Samples)

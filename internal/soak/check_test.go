@@ -26,13 +26,13 @@ func TestCheck(t *testing.T) {
 	}{
 		"good": {func(*outcome) {}, nil},
 		"an unreported loss": {func(o *outcome) { o.life.stats.Rings[0].Lost = 0 },
-			[]string{"Lost is 0"}},
+			[]string{"but 0 count as lost: -1"}},
 		"the same before Linux 6.0": {func(o *outcome) { o.life.stats.Rings[0].Lost, o.exact = 0, false }, nil},
-		"a loss too many":           {func(o *outcome) { o.life.stats.Rings[0].Lost, o.exact = 2, false }, []string{"Lost is 2"}},
+		"a loss too many":           {func(o *outcome) { o.life.stats.Rings[0].Lost, o.exact = 2, false }, []string{"but 2 count as lost: +1"}},
 		"an event too few": {func(o *outcome) { o.seen[0].Levels[0].Attempted++; o.seen[0].Levels[0].Written++ },
-			[]string{"3 outputs succeeded, but 2 samples", "level 0: 3 outputs succeeded, 2 were delivered"}},
+			[]string{"3 outputs succeeded, but 2 were delivered + 0 dropped: -1", "level 0: 3 outputs succeeded, 2 were delivered"}},
 		"miscounted": {func(o *outcome) { o.life.stats.Rings[0].Samples++ },
-			[]string{"2 outputs succeeded, but 3 samples", "2 samples were delivered, Stats has 3"}},
+			[]string{"2 outputs succeeded, but 3 were delivered + 0 dropped: +1", "2 samples were delivered, Stats has 3"}},
 		"dropped at Close": {func(o *outcome) {
 			o.life.stats.Rings[0].Dropped = 1
 			o.seen[0].Levels[1] = workload.Counts{Attempted: 1, Written: 1}

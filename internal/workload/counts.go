@@ -149,8 +149,9 @@ func (c *CPUCounts) To(m Map) (s MapCounts) {
 func Agree(seen []CPUCounts) (wrong []string) {
 	for cpu := range seen {
 		for level, c := range seen[cpu].Levels {
-			if c.Attempted != c.Written+c.Refused() {
-				wrong = append(wrong, fmt.Sprintf("CPU %d level %d: the programs do not agree with themselves: %+v", cpu, level, c))
+			if sum := c.Written + c.Refused(); c.Attempted != sum {
+				wrong = append(wrong, fmt.Sprintf("CPU %d level %d: the programs do not agree with themselves, by %+d: %+v",
+					cpu, level, int64(sum-c.Attempted), c))
 			}
 		}
 	}

@@ -50,6 +50,16 @@ func TestAccount(t *testing.T) {
 	require.EqualValues(t, 3, a.Lost)
 }
 
+func TestBalance(t *testing.T) {
+	c := Counts{Attempted: 21, Written: 1, Full: 2, Busy: 3, NoRing: 4, Off: 5, Other: 6}
+	require.NoError(t, c.Balance(Outcome{0, 1, 2}, true))
+	require.NoError(t, c.Balance(Outcome{Delivered: 1}, false))
+	require.EqualError(t, c.Balance(Outcome{Delivered: 1}, true), "2 outputs found no room, but 0 count as lost: -2")
+	require.EqualError(t, c.Balance(Outcome{Delivered: 1, Lost: 3}, false), "2 outputs found no room, but 3 count as lost: +1")
+	require.EqualError(t, c.Balance(Outcome{2, 1, 2}, true), "1 outputs succeeded, but 2 were delivered + 1 dropped: +2")
+	require.EqualError(t, c.Balance(Outcome{Lost: 2}, true), "1 outputs succeeded, but 0 were delivered + 0 dropped: -1")
+}
+
 func TestAgree(t *testing.T) {
 	seen := make([]CPUCounts, 1)
 	seen[0].Levels[1] = Counts{Attempted: 21, Written: 1, Full: 2, Busy: 3, NoRing: 4, Off: 5, Other: 6}
