@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/ringfold/ringfold/internal/reader"
+	"github.com/ringfold/ringfold/internal/engine"
 )
 
 // Flush asks for everything that the rings hold now, without waiting for the wakeup policy: a
@@ -55,7 +55,7 @@ func (r *Reader) Resume() error { return r.in.Resume() }
 func (s *Stream) Shutdown(ctx context.Context, f func(Event) error) error {
 	switch {
 	case s.in.OneRing():
-		return fmt.Errorf("perfbuf.Shutdown: %w: call Reader.Pause, the Drain of each ring's Stream, and Reader.Close", reader.ErrOneRing)
+		return fmt.Errorf("perfbuf.Shutdown: %w: call Reader.Pause, the Drain of each ring's Stream, and Reader.Close", engine.ErrOneRing)
 	case s.in.Closing():
 		return os.ErrClosed
 	}
@@ -84,7 +84,7 @@ func (s *Stream) Shutdown(ctx context.Context, f func(Event) error) error {
 }
 
 // pauseIfItCan is Pause, and does nothing for a BPF ring buffer.
-func pauseIfItCan(r *reader.Reader) error {
+func pauseIfItCan(r *engine.Reader) error {
 	if err := r.Pause(); !errors.Is(err, errors.ErrUnsupported) {
 		return err
 	}

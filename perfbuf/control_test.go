@@ -106,7 +106,7 @@ func TestShutdown(t *testing.T) {
 				k := newBelled(t, 2)
 				k.output(0, 1, 3)
 				k.programs = &fakePrograms{opened: func() error {
-					if k.freed.Load() == 0 && !k.in.Walk.Closed() {
+					if k.freed.Load() == 0 && !k.in.Gate.Closed().Load() {
 						k.requireEntries(noEntry, noEntry)
 						k.output(0, 5) // of a program that had found the ring
 					}

@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/ringfold/ringfold/internal/engine"
 	"github.com/ringfold/ringfold/internal/kernel"
-	"github.com/ringfold/ringfold/internal/wake"
 	"github.com/stretchr/testify/require"
 )
 
@@ -43,7 +43,7 @@ func withDoorbell(f *fake) *belled {
 	k.Reader.opts.Wakeup = Wakeup{PollInterval: bellPollInterval}
 	k.hooks.set = k.store
 	p := &k.Reader.in.Policy
-	p.Bell, p.Interval, p.Enough = wake.NewDoorbell(k.Reader.in.Entries, bellPollInterval), bellPollInterval, k.Reader.opts.threshold()
+	p.Bell, p.Interval, p.Enough = engine.NewDoorbell(k.Reader.in.Entries, bellPollInterval), bellPollInterval, k.Reader.opts.threshold()
 	return k
 }
 
@@ -123,7 +123,7 @@ func TestDoorbellWhenIdle(t *testing.T) {
 		want := []time.Duration{0, 0}
 		for at, pause := bellPollInterval, 4*bellPollInterval; ; pause *= 4 {
 			want = append(want, at)
-			if pause > wake.LastLook {
+			if pause > engine.LastLook {
 				break
 			}
 			at += pause
@@ -227,15 +227,15 @@ func TestDoorbellArmsAgain(t *testing.T) {
 
 			ctx, cancel := context.WithCancel(t.Context())
 			done = waitInBackground(func() error { return k.unordered().Wait(ctx) })
-			time.Sleep(wake.QuietLooks*bellPollInterval - bellPollInterval/2)
+			time.Sleep(engine.QuietLooks*bellPollInterval - bellPollInterval/2)
 			k.requireEntries(bellEntry, plainEntry, bellEntry)
 			cancel() // the count of looks goes on in the next wait
 			require.Equal(t, context.Canceled, <-done)
 			done = waitInBackground(func() error { return k.unordered().Wait(t.Context()) })
-			time.Sleep(time.Until(start.Add((wake.QuietLooks + 2) * bellPollInterval)))
+			time.Sleep(time.Until(start.Add((engine.QuietLooks + 2) * bellPollInterval)))
 			synctest.Wait()
 			k.requireEntries(bellEntry, bellEntry, bellEntry)
-			require.Equal(t, polls+wake.QuietLooks+2, k.Stats().Doorbell.Polls)
+			require.Equal(t, polls+engine.QuietLooks+2, k.Stats().Doorbell.Polls)
 			time.Sleep(time.Hour)
 			st := k.Stats().Doorbell
 			require.Equal(t, []uint64{4 + round, 1 + round}, []uint64{st.Arms, st.Disarms})

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/ringfold/ringfold/internal/engine"
 	"github.com/ringfold/ringfold/internal/host"
-	"github.com/ringfold/ringfold/internal/reader"
 	"github.com/ringfold/ringfold/internal/walk"
 )
 
@@ -27,7 +27,7 @@ var ErrBarriers = errors.New("perfbuf: barriers fail")
 // about 2 seconds, or when it changes an entry itself; Stats().Displaced says since when events may
 // be missing. You may go on reading the other CPUs, take the map back with Pause and Resume, or
 // give up. It comes again if more entries are taken.
-var ErrDisplaced = reader.ErrDisplaced
+var ErrDisplaced = engine.ErrDisplaced
 
 // errStopped stands for an ErrStop that the user's function returned.
 var errStopped = errors.New("perfbuf: stopped")

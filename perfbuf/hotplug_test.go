@@ -9,9 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/ringfold/ringfold/internal/engine"
 	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/raw"
-	"github.com/ringfold/ringfold/internal/reader"
 	"github.com/ringfold/ringfold/internal/ringtest"
 	"github.com/stretchr/testify/require"
 )
@@ -374,7 +374,7 @@ func TestDroppedReaderIsCleanedUp(t *testing.T) {
 		}, w}
 		r := newReader(k, Options{Wakeup: Wakeup{Events: 1}}, false)
 		k.memory = nil // the cleanup must not refer to the reader
-		reader.Start(&r.in, r)
+		engine.Start(&r.in, r)
 		if closed {
 			r.Close()
 		}

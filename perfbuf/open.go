@@ -3,9 +3,9 @@ package perfbuf
 import (
 	"fmt"
 
+	"github.com/ringfold/ringfold/internal/engine"
 	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/raw"
-	"github.com/ringfold/ringfold/internal/reader"
 )
 
 // OpenSource opens a Reader of rings that do not come from [Open] or [OpenRingBuf], such as those of
@@ -42,6 +42,6 @@ func (o Options) open(from kernel.Opener) (*Reader, error) {
 // start returns a reader of open rings.
 func start(k kernel.Kernel, opts Options, ringBuf bool) *Reader {
 	r := newReader(k, opts, ringBuf)
-	reader.Start(&r.in, r)
+	engine.Start(&r.in, r)
 	return r
 }

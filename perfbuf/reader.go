@@ -3,8 +3,8 @@ package perfbuf
 import (
 	"slices"
 
+	"github.com/ringfold/ringfold/internal/engine"
 	"github.com/ringfold/ringfold/internal/kernel"
-	"github.com/ringfold/ringfold/internal/reader"
 	"github.com/ringfold/ringfold/internal/walk"
 )
 
@@ -14,7 +14,7 @@ import (
 //
 // Methods may be called from any goroutine at any time.
 type Reader struct {
-	in    reader.Reader
+	in    engine.Reader
 	opts  Options
 	rings []Ring // all there may ever be
 	loads []Load // of an unordered pass
@@ -27,7 +27,7 @@ func newReader(k kernel.Kernel, opts Options, ringBuf bool) *Reader {
 	if r.opts.Schedule == nil {
 		r.opts.Schedule = FullestFirst
 	}
-	r.in.Init(k, reader.Options{
+	r.in.Init(k, engine.Options{
 		Walk: walk.Options{Order: r.order}, Name: opts.Name, TimeAt: opts.Time.Offset(),
 		RingBuf: ringBuf, OwnTimes: opts.Time.early(), Stamped: opts.Time.stamped,
 		Bell: opts.Wakeup.doorbell(), Poll: opts.Wakeup.PollInterval, Enough: opts.threshold(),

@@ -1,7 +1,7 @@
 package perfbuf
 
 import (
-	"github.com/ringfold/ringfold/internal/reader"
+	"github.com/ringfold/ringfold/internal/engine"
 	"github.com/ringfold/ringfold/internal/walk"
 )
 
@@ -23,7 +23,7 @@ func (r *Ring) walk() *walk.Ring { return r.reader.in.Walk.At(r.index) }
 func (r *Ring) Stream() (*Stream, error) {
 	s := &Stream{opts: StreamOptions{Order: Unordered()}}
 	var err error
-	if s.in, err = reader.NewRingStream(&s.batch.pass, &r.reader.in, r.walk()); err != nil {
+	if s.in, err = engine.NewRingStream(&s.batch.pass, &r.reader.in, r.walk()); err != nil {
 		return nil, err
 	}
 	return s, nil

@@ -5,8 +5,8 @@ import (
 	"iter"
 	"os"
 
+	"github.com/ringfold/ringfold/internal/engine"
 	"github.com/ringfold/ringfold/internal/raw"
-	"github.com/ringfold/ringfold/internal/wake"
 	"github.com/ringfold/ringfold/internal/walk"
 )
 
@@ -113,7 +113,7 @@ func (s *Stream) untilStopped(ctx context.Context, read func() error) error {
 	if ctx.Done() != nil {
 		stop := context.AfterFunc(ctx, s.in.Interrupt) // makes a Wait look at its context
 		defer stop()
-		waitFor = wake.Watched{Context: ctx}
+		waitFor = engine.Watched{Context: ctx}
 	}
 	for {
 		if err := s.Wait(waitFor); err != nil {

@@ -3,10 +3,10 @@ package perfbuf
 import (
 	"errors"
 
+	"github.com/ringfold/ringfold/internal/engine"
 	"github.com/ringfold/ringfold/internal/grace"
 	"github.com/ringfold/ringfold/internal/merge"
 	"github.com/ringfold/ringfold/internal/order"
-	"github.com/ringfold/ringfold/internal/reader"
 )
 
 // Merge opens one stream of the events of several readers, those that their rings hold and those to
@@ -34,15 +34,15 @@ func Merge(o StreamOptions, readers ...*Reader) (*Stream, error) {
 		return nil, err
 	}
 	s := &Stream{opts: o}
-	so := reader.StreamOptions{Unordered: o.Order.mode == noOrder, Barriers: grace.Set(o.Barriers), Order: order.Options{
+	so := engine.StreamOptions{Unordered: o.Order.mode == noOrder, Barriers: grace.Set(o.Barriers), Order: order.Options{
 		Exact: o.Order.mode == exactOrder, Interval: o.BarrierInterval, Slack: o.Order.slack, DropLate: o.DropLate, FlushEvery: o.FlushEvery,
 		Merge: merge.Options{Spill: max(o.Spill.Bytes, 0)}, Above: o.Spill.Above, Until: o.Spill.Until,
 	}}
-	in := make([]*reader.Reader, len(readers))
+	in := make([]*engine.Reader, len(readers))
 	for i, r := range readers {
 		in[i] = &r.in
 	}
-	s.in, err = reader.NewStream(&s.batch.pass, so, in)
+	s.in, err = engine.NewStream(&s.batch.pass, so, in)
 	if err != nil {
 		return nil, err
 	}

@@ -3,7 +3,7 @@ package perfbuf
 import (
 	"context"
 
-	"github.com/ringfold/ringfold/internal/reader"
+	"github.com/ringfold/ringfold/internal/engine"
 )
 
 // Stream delivers the events of all CPUs of one reader ([Reader.Stream]) or of several ([Merge]),
@@ -33,7 +33,7 @@ import (
 // If your function returns an error, panics or calls runtime.Goexit, the pass ends and stores
 // tails. The event that it received counts as consumed; those after it wait for the next pass.
 type Stream struct {
-	in    *reader.Stream
+	in    *engine.Stream
 	opts  StreamOptions
 	batch Batch
 }

@@ -4,7 +4,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/ringfold/ringfold/internal/gate"
 	"github.com/ringfold/ringfold/internal/grace"
 	"github.com/ringfold/ringfold/internal/raw"
 	"github.com/ringfold/ringfold/internal/ringtest"
@@ -32,7 +31,6 @@ type fake struct {
 	source *Source
 	halt   atomic.Bool
 	change atomic.Bool
-	gate   gate.Gate
 	rings  walk.Rings
 	looks  func() // called when the stream yields: between two loads of heads
 }
@@ -46,8 +44,7 @@ func newFake(t testing.TB, n int, o Options) *fake { return newFakeWoken(t, n, o
 func newFakeWoken(t testing.TB, n int, o Options, w Wakeup) *fake {
 	f := &fake{t: t}
 	f.Still = ringtest.NewStill(func() uint64 { return f.clock }, 0)
-	f.gate.Open(func() {})
-	f.rings.Init(walk.Options{Gate: &f.gate, Room: 16, Flowing: func(int, uint64) {}})
+	f.rings.Init(walk.Options{Room: 16, Flowing: func(int, uint64) {}})
 	for range n {
 		f.add()
 	}

@@ -97,7 +97,7 @@ func (s *Stream) adoptFrom(src *Source) {
 	}
 }
 
-// The methods below are package wake's view of a source, whose stream reads ahead of the tails.
+// The methods below are package engine's view of a source, whose stream reads ahead of the tails.
 
 // Len returns the number of rings.
 func (src *Source) Len() int { return src.Rings.Len() }

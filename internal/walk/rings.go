@@ -5,13 +5,11 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/ringfold/ringfold/internal/gate"
 	"github.com/ringfold/ringfold/internal/raw"
 )
 
 // Rings are the rings of a reader. A pass over all of them visits them as its plan says.
 type Rings struct {
-	gate    *gate.Gate
 	rings   []*Ring                      // with room for later ones: see all
 	count   atomic.Int32                 // rings in use; only grows
 	order   func([]*Ring)                // sorts the rings that a pass will visit
@@ -27,7 +25,6 @@ type Rings struct {
 
 // Options configure Rings. The reading goroutine calls the functions, within passes.
 type Options struct {
-	Gate *gate.Gate
 	Room int // most rings
 	// Order receives the rings by CPU number and sorts them into reading order. To leave a ring
 	// out, it replaces it with nil.
@@ -42,7 +39,7 @@ type Options struct {
 
 // Init makes r an empty set of rings.
 func (r *Rings) Init(o Options) {
-	r.gate, r.order, r.flowing, r.losses = o.Gate, o.Order, o.Flowing, o.Losses
+	r.order, r.flowing, r.losses = o.Order, o.Flowing, o.Losses
 	r.rings = make([]*Ring, o.Room)
 }
 
@@ -133,7 +130,7 @@ func (r *Rings) Room() int { return len(r.rings) }
 // Count is the number of rings. Only Rings stores it.
 func (r *Rings) Count() *atomic.Int32 { return &r.count }
 
-// The methods below are package wake's view of the rings.
+// The methods below are what package engine waits for in the rings.
 
 // Len returns the number of rings.
 func (r *Rings) Len() int { return int(r.count.Load()) }
@@ -153,12 +150,3 @@ func (r *Rings) Asked(ring int) bool {
 	flushes := one.asked.Load()
 	return one.failures.Load() != nil || flushes != nil && flushes.Load() != nil
 }
-
-// Closed reports whether the reader is closed.
-func (r *Rings) Closed() bool { return r.gate.Closed().Load() }
-
-// Retain calls the Gate's Retain.
-func (r *Rings) Retain() { r.gate.Retain() }
-
-// Release calls the Gate's Leave.
-func (r *Rings) Release() { r.gate.Leave() }

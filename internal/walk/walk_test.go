@@ -3,9 +3,9 @@ package walk
 import (
 	"os"
 	"slices"
+	"sync/atomic"
 	"testing"
 
-	"github.com/ringfold/ringfold/internal/gate"
 	"github.com/ringfold/ringfold/internal/raw"
 	"github.com/ringfold/ringfold/internal/ringtest"
 	"github.com/stretchr/testify/require"
@@ -21,7 +21,7 @@ const (
 type rig struct {
 	Rings
 	t       testing.TB
-	gate    gate.Gate
+	halt    atomic.Bool
 	w       []*ringtest.Ring
 	one     []*Ring
 	flushes Flushes
@@ -36,10 +36,9 @@ type rig struct {
 
 func newRig(t testing.TB, n int) *rig {
 	g := &rig{t: t}
-	g.gate.Open(func() {})
-	g.Init(Options{Gate: &g.gate, Room: n + 1, Order: g.fullest, Flowing: func(ring int, _ uint64) { g.flowed = append(g.flowed, ring) }})
+	g.Init(Options{Room: n + 1, Order: g.fullest, Flowing: func(ring int, _ uint64) { g.flowed = append(g.flowed, ring) }})
 	g.sources = []*Rings{&g.Rings}
-	g.all = NewUnordered(&g.pass, g.gate.Closed(), &g.flushes, func() {})
+	g.all = NewUnordered(&g.pass, &g.halt, &g.flushes, func() {})
 	for range n {
 		g.add(firstCPU + len(g.w))
 	}
@@ -52,7 +51,7 @@ func (g *rig) add(cpu int) {
 	ring.Raw.SetCPU(cpu)
 	g.Add(ring)
 	g.w, g.one, g.passes = append(g.w, w), append(g.one, ring), append(g.passes, pass)
-	g.alone = append(g.alone, NewUnordered(pass, g.gate.Closed(), new(Flushes), func() {}))
+	g.alone = append(g.alone, NewUnordered(pass, &g.halt, new(Flushes), func() {}))
 }
 
 func (g *rig) fullest(rings []*Ring) {
@@ -117,7 +116,6 @@ func TestARing(t *testing.T) {
 	require.Equal(t, uint64(recordSize), g.one[0].Used())
 	c := &g.one[0].Counts
 	require.Equal(t, []uint64{3, 3 * recordSize, 3 * recordSize, 1}, []uint64{c.Samples.Load(), c.Bytes.Load(), c.HighWater.Load(), c.TailStores.Load()})
-	require.Equal(t, 1, g.gate.Inside())
 }
 
 // A pass consumes the events taken, and at least the batch's first.
@@ -209,13 +207,13 @@ func TestBusy(t *testing.T) {
 	require.NoError(t, g.one[2].Claim(nil))
 }
 
-func TestClosed(t *testing.T) {
+func TestHalt(t *testing.T) {
 	g := newRig(t, 1)
 	g.output(0, 1, 2)
 	g.begin()
 	require.True(t, g.pass.Next())
 	require.False(t, g.pass.Halt.Load())
-	require.True(t, g.gate.Close())
+	g.halt.Store(true)
 	require.True(t, g.pass.Halt.Load())
 	require.False(t, g.pass.Next())
 	require.Equal(t, os.ErrClosed, g.pass.Err)

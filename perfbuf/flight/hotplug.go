@@ -3,7 +3,7 @@ package flight
 import (
 	"math"
 
-	"github.com/ringfold/ringfold/internal/hotplug"
+	"github.com/ringfold/ringfold/internal/engine"
 	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/raw"
 )
@@ -12,7 +12,7 @@ import (
 // regularly whether the map's entries are still the recorder's.
 func (r *Recorder) follow() {
 	parts := kernel.PartsOf(r.kernel)
-	r.hotplug.Init(hotplug.Options{
+	r.hotplug.Init(engine.FollowerOptions{
 		Kernel: &parts, Gate: &r.gate, Len: func() int { return len(r.now()) }, Room: math.MaxInt, Add: r.add, Renew: r.renew,
 	})
 	r.hotplug.Start()

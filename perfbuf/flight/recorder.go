@@ -32,9 +32,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ringfold/ringfold/internal/gate"
+	"github.com/ringfold/ringfold/internal/engine"
 	"github.com/ringfold/ringfold/internal/grace"
-	"github.com/ringfold/ringfold/internal/hotplug"
 	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/raw"
 )
@@ -44,11 +43,11 @@ type Recorder struct {
 	opts     Options
 	kernel   rings
 	provider grace.Provider // waits for outputs and programs that are under way
-	hotplug  hotplug.Follower
+	hotplug  engine.Follower
 	timeAt   int
 
 	turn chan struct{} // full while a snapshot is taken
-	gate gate.Gate     // guards ring memory
+	gate engine.Gate   // guards ring memory
 	err  error         // of Close
 
 	mu    sync.Mutex

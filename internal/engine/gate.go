@@ -1,5 +1,4 @@
-// Package gate counts the users of memory that is about to be unmapped.
-package gate
+package engine
 
 import (
 	"os"

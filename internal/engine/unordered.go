@@ -1,11 +1,10 @@
-package reader
+package engine
 
 import (
 	"context"
 	"errors"
 	"os"
 
-	"github.com/ringfold/ringfold/internal/wake"
 	"github.com/ringfold/ringfold/internal/walk"
 )
 
@@ -33,7 +32,7 @@ var ErrOneRing = errors.New("perfbuf: this is a Stream of one ring")
 // OneRing reports whether the stream holds one ring, not a reader.
 func (s *Stream) OneRing() bool { return s.only != nil }
 
-// seen is a source's rings as package wake sees them.
+// seen is a source's rings as a Waker sees them.
 type seen struct {
 	*walk.Rings
 	stream *Stream
@@ -173,9 +172,9 @@ func (s *Stream) allFlushes() *walk.Flushes {
 func (s *Stream) Flushing() bool { return s.allFlushes().Load() != nil }
 
 // part is a source as a wait sees it.
-func (s *Stream) part(src *source) wake.Part {
+func (s *Stream) part(src *source) Part {
 	if s.Order != nil {
-		return wake.Part{Rings: &src.Source, Policy: &src.reader.Policy}
+		return Part{Rings: &src.Source, Policy: &src.reader.Policy}
 	}
-	return wake.Part{Rings: seen{&src.reader.Walk, s}, Policy: &src.reader.Policy}
+	return Part{Rings: seen{&src.reader.Walk, s}, Policy: &src.reader.Policy}
 }

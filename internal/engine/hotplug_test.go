@@ -1,4 +1,4 @@
-package hotplug
+package engine
 
 import (
 	"slices"
@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringfold/ringfold/internal/gate"
 	"github.com/ringfold/ringfold/internal/host"
 	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/raw"
@@ -18,7 +17,7 @@ import (
 // rig is a Follower, its fake kernel, and the rings it adds to.
 type rig struct {
 	Follower
-	gate    gate.Gate
+	gate    Gate
 	rings   walk.Rings
 	online  []int
 	listing error
@@ -34,8 +33,8 @@ type rig struct {
 func newRig(room int) *rig {
 	g := &rig{dead: map[int]bool{}, changes: make(chan bool), waits: make(chan time.Duration)}
 	g.gate.Open(func() {})
-	g.rings.Init(walk.Options{Gate: &g.gate, Room: room})
-	g.Init(Options{
+	g.rings.Init(walk.Options{Room: room})
+	g.Init(FollowerOptions{
 		Kernel: &kernel.Parts{Hotplug: g, Returning: g, Watcher: g}, Gate: &g.gate, Len: g.rings.Len, Room: room, Full: "no room for CPU %d",
 		Add:   func(memory *raw.Ring) { g.rings.Add(&walk.Ring{Raw: memory}) },
 		Renew: func(ring int) error { g.renewed = append(g.renewed, ring); return g.sets },

@@ -1,6 +1,4 @@
-// Package hotplug gives rings to CPUs that come online, and new perf events to those that return.
-// It adds ring buffers from a map of maps the same way, by their ids.
-package hotplug
+package engine
 
 import (
 	"errors"
@@ -11,16 +9,15 @@ import (
 	"time"
 	"weak"
 
-	"github.com/ringfold/ringfold/internal/gate"
 	"github.com/ringfold/ringfold/internal/host"
 	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/raw"
 )
 
-// Options connect a Follower to the reader whose rings it adds to.
-type Options struct {
+// FollowerOptions connect a Follower to the reader whose rings it adds to.
+type FollowerOptions struct {
 	Kernel *kernel.Parts        // has Hotplug and Watcher
-	Gate   *gate.Gate           // of the rings
+	Gate   *Gate                // of the rings
 	Len    func() int           // of the reader's rings
 	Room   int                  // the most rings that it can have
 	Add    func(*raw.Ring)      // appends one
@@ -28,10 +25,11 @@ type Options struct {
 	Full   string               // error format for a CPU that finds no room
 }
 
-// Follower gives a ring to each followed CPU that is online. The zero Follower follows none. Only
+// Follower gives a ring to each followed CPU that comes online, and new perf events to one that
+// returns. It adds ring buffers from a map of maps the same way, by their ids. The zero Follower follows none. Only
 // one goroutine may call Replug and Reopen; the other methods may be called from anywhere.
 type Follower struct {
-	o     Options
+	o     FollowerOptions
 	unset []int // rings whose map entry could not be set
 
 	reopened, added atomic.Uint64
@@ -39,7 +37,7 @@ type Follower struct {
 }
 
 // Init sets the options. Call it before any other method.
-func (f *Follower) Init(o Options) { f.o = o }
+func (f *Follower) Init(o FollowerOptions) { f.o = o }
 
 // Start follows CPUs from now on. Its goroutine holds only a weak pointer, so the Follower, and the
 // reader that contains it, can still be collected.

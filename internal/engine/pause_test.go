@@ -1,4 +1,4 @@
-package wake
+package engine
 
 import (
 	"runtime"
@@ -32,13 +32,13 @@ func TestWaitAfterAPause(t *testing.T) {
 		require.Equal(t, looks, w.own[0].Policy.Counts().Polls, "it does not look any more")
 		r.poll.Wake() // with nothing to read: only a pass finds that out
 		require.NoError(t, <-done)
-		require.Equal(t, Counts{Wakes: 1, Polls: looks}, w.own[0].Policy.Counts())
+		require.Equal(t, WaitCounts{Wakes: 1, Polls: looks}, w.own[0].Policy.Counts())
 
 		done = wait()
 		r.poll.Wake()
 		synctest.Wait()
 		require.Empty(t, done)
-		require.Equal(t, Counts{Wakes: 2, Spurious: 1, Polls: looks}, w.own[0].Policy.Counts())
+		require.Equal(t, WaitCounts{Wakes: 2, Spurious: 1, Polls: looks}, w.own[0].Policy.Counts())
 		time.Sleep(time.Second - time.Nanosecond)
 		require.Equal(t, looks, w.own[0].Policy.Counts().Polls)
 		time.Sleep(time.Nanosecond)
@@ -86,7 +86,7 @@ func TestWakesOfSeveral(t *testing.T) {
 					a, own := newRings()
 					b, others := newRings()
 					parts := []Part{own.own[0], others.own[0]}
-					done := inBackground(func() error { return NewGroup(a.poll).Wait(t.Context(), parts, 2*time.Hour) })
+					done := inBackground(func() error { return newGroupWaker(a.poll).Wait(t.Context(), parts, 2*time.Hour) })
 					time.Sleep(time.Hour)
 					a.unread[1].Store(c.unread[0])
 					b.unread[0].Store(c.unread[1])

@@ -1,5 +1,4 @@
-// Package wake decides when to wake a waiting goroutine.
-package wake
+package engine
 
 import (
 	"context"
@@ -44,8 +43,8 @@ type Policy struct {
 	wakes, spurious, timer, polls atomic.Uint64
 }
 
-// Counts counts wakeups, looks, and the waits they ended.
-type Counts struct {
+// WaitCounts counts wakeups, looks, and the waits they ended.
+type WaitCounts struct {
 	Wakes    uint64 // by the kernel
 	Spurious uint64 // wakeups with nothing to read
 	Timer    uint64 // waits that ended because events had waited for the poll interval
@@ -53,8 +52,8 @@ type Counts struct {
 }
 
 // Counts may be called from anywhere.
-func (p *Policy) Counts() Counts {
-	return Counts{Wakes: p.wakes.Load(), Spurious: p.spurious.Load(), Timer: p.timer.Load(), Polls: p.polls.Load()}
+func (p *Policy) Counts() WaitCounts {
+	return WaitCounts{Wakes: p.wakes.Load(), Spurious: p.spurious.Load(), Timer: p.timer.Load(), Polls: p.polls.Load()}
 }
 
 // Part is a reader's rings, as the waiting goroutine sees them.
@@ -81,16 +80,16 @@ type Waker struct {
 	each each
 }
 
-// New makes a Waker for the owner's rings, at most room of them.
-func New(poller kernel.Poller, owner Owner, room int, p *Policy) *Waker {
-	w := NewGroup(poller)
+// newWaker makes a Waker for the owner's rings, at most room of them.
+func newWaker(poller kernel.Poller, owner Owner, room int, p *Policy) *Waker {
+	w := newGroupWaker(poller)
 	w.owner, w.own, w.each.waiters = owner, []Part{{owner, p}}, make([]waiter, room)
 	return w
 }
 
-// NewGroup makes a Waker for rings of several readers, without WaitRing. Each reader's wakeups
+// newGroupWaker makes a Waker for rings of several readers, without WaitRing. Each reader's wakeups
 // reach the poller.
-func NewGroup(poller kernel.Poller) *Waker {
+func newGroupWaker(poller kernel.Poller) *Waker {
 	w := &Waker{poller: poller}
 	w.isReady, w.each.left.L = w.ready, &w.each.mu
 	return w

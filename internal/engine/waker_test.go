@@ -1,4 +1,4 @@
-package wake
+package engine
 
 import (
 	"context"
@@ -54,7 +54,7 @@ func (r *fakeRings) Release()               { r.retained.Add(-1) }
 
 func newFakeRings(p *Policy) (*fakeRings, *Waker) {
 	r := &fakeRings{poll: ringtest.NewPoll()}
-	return r, New(r, r, len(r.unread), p)
+	return r, newWaker(r, r, len(r.unread), p)
 }
 
 func inBackground(f func() error) <-chan error {
@@ -71,17 +71,17 @@ func TestWait(t *testing.T) {
 		end   func(r *fakeRings, cancel func())
 		err   error
 		after time.Duration
-		count Counts
+		count WaitCounts
 	}{
-		"a wakeup":          {func(r *fakeRings, _ func()) { r.unread[1].Store(8); r.poll.Wake() }, nil, 0, Counts{Wakes: 1}},
-		"an interrupt":      {func(r *fakeRings, _ func()) { r.unread[0].Store(64); r.poll.Interrupt() }, nil, 0, Counts{Timer: 1}},
-		"the poll interval": {func(r *fakeRings, _ func()) { r.unread[1].Store(8) }, nil, time.Second, Counts{Timer: 1}},
-		"a spurious wakeup": {func(r *fakeRings, _ func()) { r.poll.Wake(); synctest.Wait(); r.unread[1].Store(8) }, nil, time.Second, Counts{Wakes: 1, Spurious: 1, Timer: 1}},
-		"a flush":           {func(r *fakeRings, _ func()) { r.flushing.Store(true); r.poll.Interrupt() }, nil, 0, Counts{}},
-		"the context":       {func(_ *fakeRings, cancel func()) { cancel() }, context.Canceled, 0, Counts{}},
-		"closed rings":      {func(r *fakeRings, _ func()) { r.closed.Store(true); r.poll.Interrupt() }, os.ErrClosed, 0, Counts{}},
-		"closed rings, and the context before that": {func(r *fakeRings, cancel func()) { r.closed.Store(true); cancel() }, context.Canceled, 0, Counts{}},
-		"the longest time of it":                    {func(*fakeRings, func()) {}, nil, time.Hour, Counts{}},
+		"a wakeup":          {func(r *fakeRings, _ func()) { r.unread[1].Store(8); r.poll.Wake() }, nil, 0, WaitCounts{Wakes: 1}},
+		"an interrupt":      {func(r *fakeRings, _ func()) { r.unread[0].Store(64); r.poll.Interrupt() }, nil, 0, WaitCounts{Timer: 1}},
+		"the poll interval": {func(r *fakeRings, _ func()) { r.unread[1].Store(8) }, nil, time.Second, WaitCounts{Timer: 1}},
+		"a spurious wakeup": {func(r *fakeRings, _ func()) { r.poll.Wake(); synctest.Wait(); r.unread[1].Store(8) }, nil, time.Second, WaitCounts{Wakes: 1, Spurious: 1, Timer: 1}},
+		"a flush":           {func(r *fakeRings, _ func()) { r.flushing.Store(true); r.poll.Interrupt() }, nil, 0, WaitCounts{}},
+		"the context":       {func(_ *fakeRings, cancel func()) { cancel() }, context.Canceled, 0, WaitCounts{}},
+		"closed rings":      {func(r *fakeRings, _ func()) { r.closed.Store(true); r.poll.Interrupt() }, os.ErrClosed, 0, WaitCounts{}},
+		"closed rings, and the context before that": {func(r *fakeRings, cancel func()) { r.closed.Store(true); cancel() }, context.Canceled, 0, WaitCounts{}},
+		"the longest time of it":                    {func(*fakeRings, func()) {}, nil, time.Hour, WaitCounts{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

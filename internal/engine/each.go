@@ -1,4 +1,4 @@
-package wake
+package engine
 
 import (
 	"context"
@@ -32,7 +32,7 @@ type waiter struct {
 var ErrRingBusy = fmt.Errorf("%w: another goroutine waits for this ring", walk.ErrBusy)
 
 // errChanged ends the shared wait because a waiter has come or gone.
-var errChanged = errors.New("wake: changed")
+var errChanged = errors.New("engine: changed")
 
 // WaitRing is Wait for one ring. The caller has retained the rings; the channel closed ends the
 // wait. It returns ErrRingBusy if another goroutine waits for this ring, and ErrBusy if one waits

@@ -1,4 +1,4 @@
-package reader
+package engine
 
 import (
 	"cmp"
@@ -13,7 +13,6 @@ import (
 	"github.com/ringfold/ringfold/internal/grace"
 	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/order"
-	"github.com/ringfold/ringfold/internal/wake"
 	"github.com/ringfold/ringfold/internal/walk"
 )
 
@@ -43,15 +42,15 @@ type Stream struct {
 	gone    chan struct{} // closed with halt
 	changed atomic.Bool   // the sources are not the wanted ones
 	clock   *clock
-	waker   atomic.Pointer[wake.Waker] // the user's; nil: there are no sources
+	waker   atomic.Pointer[Waker] // the user's; nil: there are no sources
 
 	mu      sync.Mutex
 	used    bool         // it has a user
 	wanted  []*source    // the sources from the next settle on
 	sources []*source    // in use by the Order. The user keeps them open
-	parts   []wake.Part  // their rings
+	parts   []Part       // their rings
 	group   kernel.Group // of those wanted; nil: there was never more than one
-	grouped *wake.Waker  // waits by group
+	grouped *Waker       // waits by group
 
 	barrier  *grace.Barrier // of an exact stream; Order uses it from the next settle on
 	programs bool           // the barrier waits for whole programs, which take times themselves

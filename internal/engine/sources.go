@@ -1,4 +1,4 @@
-package reader
+package engine
 
 import (
 	"errors"
@@ -9,7 +9,6 @@ import (
 	"github.com/ringfold/ringfold/internal/grace"
 	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/order"
-	"github.com/ringfold/ringfold/internal/wake"
 )
 
 // source is a reader of a stream.
@@ -58,7 +57,7 @@ func (s *Stream) Add(r *Reader) error {
 		if b != nil {
 			b.Close()
 		}
-	case r.Walk.Closed(): // its Close may have missed the stream
+	case r.Gate.Closed().Load(): // its Close may have missed the stream
 		s.stop()
 	}
 	return err
@@ -114,7 +113,7 @@ func (s *Stream) waitFor(k kernel.Kernel) error {
 		g.Close()
 		return err
 	}
-	s.group, s.grouped = g, wake.NewGroup(g)
+	s.group, s.grouped = g, newGroupWaker(g)
 	return nil
 }
 

@@ -1,6 +1,7 @@
-// Package reader implements readers, and streams over several: it opens rings, guards access to
-// them, waits, changes them while others read, and ends them. Package perfbuf hands out the events.
-package reader
+// Package engine implements readers, and streams over several: it guards access to rings, waits,
+// follows CPU hotplug, changes sources while others read, and ends. Package perfbuf hands out the
+// events.
+package engine
 
 import (
 	"errors"
@@ -11,13 +12,10 @@ import (
 	"time"
 	"weak"
 
-	"github.com/ringfold/ringfold/internal/gate"
 	"github.com/ringfold/ringfold/internal/grace"
-	"github.com/ringfold/ringfold/internal/hotplug"
 	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/order"
 	"github.com/ringfold/ringfold/internal/raw"
-	"github.com/ringfold/ringfold/internal/wake"
 	"github.com/ringfold/ringfold/internal/walk"
 )
 
@@ -31,7 +29,7 @@ type Options struct {
 	OwnTimes bool   // programs take times before they output, so barriers wait for whole programs
 	Stamped  bool   // programs take times after they reserve, which needs no barrier
 
-	Poll   time.Duration // see wake.Policy
+	Poll   time.Duration // see Policy
 	Enough uint64
 	Bell   bool          // wanted
 	NoBell time.Duration // Poll if there is none
@@ -41,12 +39,12 @@ type Options struct {
 type Reader struct {
 	Kernel  kernel.Kernel
 	Parts   kernel.Parts // of it
-	Gate    gate.Gate    // guards ring memory: the last user to leave calls finish
+	Gate    Gate         // guards ring memory: the last user to leave calls finish
 	Walk    walk.Rings
-	Entries *wake.Entries
-	Policy  wake.Policy
-	Waker   *wake.Waker
-	Hotplug hotplug.Follower
+	Entries *Entries
+	Policy  Policy
+	Waker   *Waker
+	Hotplug Follower
 	Counts  order.Counts
 
 	source    atomic.Pointer[source]        // of the stream that holds all rings
@@ -67,7 +65,7 @@ func (r *Reader) Init(k kernel.Kernel, o Options) {
 	if h := r.Parts.Hotplug; h != nil {
 		room = max(room, len(h.CPUs()))
 	}
-	o.Walk.Gate, o.Walk.Room, o.Walk.Flowing = &r.Gate, room, r.flowed
+	o.Walk.Room, o.Walk.Flowing = room, r.flowed
 	if counter := r.Parts.LossCounter; counter != nil {
 		o.Walk.Losses = func(into []raw.Odd) []raw.Odd { return kernel.CountedLosses(counter, into, k.Now) }
 	}
@@ -78,18 +76,28 @@ func (r *Reader) Init(k kernel.Kernel, o Options) {
 	for _, memory := range rings {
 		r.add(memory)
 	}
-	r.Entries = wake.NewEntries(room, r.Walk.Count(), r.Parts.Set, r.disarmed)
+	r.Entries = NewEntries(room, r.Walk.Count(), r.Parts.Set, r.disarmed)
 	r.Policy.Interval, r.Policy.Enough = o.Poll, o.Enough
 	if o.Bell {
 		if err := r.noBells(); err != nil {
 			r.Policy.Interval = o.NoBell
 			r.Entries.Fail(err)
 		} else {
-			r.Policy.Bell = wake.NewDoorbell(r.Entries, o.Poll)
+			r.Policy.Bell = NewDoorbell(r.Entries, o.Poll)
 		}
 	}
-	r.Waker = wake.New(k, &r.Walk, room, &r.Policy)
+	r.Waker = newWaker(k, owned{&r.Walk, &r.Gate}, room, &r.Policy)
 }
+
+// owned is a reader's rings as its own Waker sees them.
+type owned struct {
+	*walk.Rings
+	gate *Gate
+}
+
+func (o owned) Closed() bool { return o.gate.Closed().Load() }
+func (o owned) Retain()      { o.gate.Retain() }
+func (o owned) Release()     { o.gate.Leave() }
 
 // add appends a ring over this memory.
 func (r *Reader) add(memory *raw.Ring) {
@@ -138,7 +146,7 @@ func (r *Reader) Follow() {
 	if r.opts.RingBuf {
 		full = fmt.Sprintf("no room for the ring buffer with map id %%d: this reader has had %d from the map, the most that it follows: open a new one", r.Walk.Room())
 	}
-	r.Hotplug.Init(hotplug.Options{Kernel: &r.Parts, Gate: &r.Gate, Len: r.Walk.Len, Room: r.Walk.Room(), Add: r.add, Renew: r.Entries.Renew, Full: full})
+	r.Hotplug.Init(FollowerOptions{Kernel: &r.Parts, Gate: &r.Gate, Len: r.Walk.Len, Room: r.Walk.Room(), Add: r.add, Renew: r.Entries.Renew, Full: full})
 }
 
 // flowed keeps a busy ring from waking anybody.
