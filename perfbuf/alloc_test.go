@@ -20,7 +20,7 @@ func TestReadingDoesNotAllocate(t *testing.T) {
 				return err
 			},
 			"ForEach": func(src *Stream) error {
-				f := func(ev Event) error { sum += ev.Time() + uint64(ev.Bytes()[0]) + uint64(ev.Len()); return nil }
+				f := func(ev Event) error { sum += ev.Time() + uint64(ev.Bytes()[0]) + uint64(len(ev.Bytes())); return nil }
 				return src.ForEach(f)
 			},
 			"Decoder.All": func(src *Stream) error {

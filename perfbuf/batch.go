@@ -13,7 +13,7 @@ import (
 //
 //	err := stream.RunBatches(ctx, func(b *perfbuf.Batch) error {
 //		for ev := range b.Events() {
-//			total += ev.Len()
+//			total += len(ev.Bytes())
 //		}
 //		return nil
 //	})

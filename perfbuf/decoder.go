@@ -53,7 +53,7 @@ func (d Decoder[T]) Decode(ev Event) (value T, ok bool) {
 	}
 	// Only samples have a length, and T has one too. T has no pointers, so its memory may be
 	// written as bytes.
-	if ok = uintptr(ev.Len()) >= unsafe.Sizeof(value); ok {
+	if ok = uintptr(ev.ev.Len()) >= unsafe.Sizeof(value); ok {
 		copy(unsafe.Slice((*byte)(unsafe.Pointer(&value)), unsafe.Sizeof(value)), ev.Bytes())
 	}
 	return

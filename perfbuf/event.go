@@ -79,9 +79,6 @@ func (e Event) Time() uint64 { return e.ev.Time() }
 // ([Stream.Watermark]).
 func (e Event) Late() bool { return e.ev.Late() }
 
-// Len returns the length of [Event.Bytes] in bytes, padding included.
-func (e Event) Len() int { return e.ev.Len() }
-
 // Bytes returns the payload of a sample, and an empty slice for other kinds.
 //
 // The payload may end with 0 to 7 bytes of padding, which hold old ring memory: the kernel does not
@@ -130,7 +127,7 @@ func (e Event) String() string {
 	}
 	switch e.Kind() {
 	case KindSample:
-		s += fmt.Sprintf(" len=%d", e.Len())
+		s += fmt.Sprintf(" len=%d", e.ev.Len())
 	case KindLost:
 		s += fmt.Sprintf(" lost=%d", e.Lost())
 		if e.LostAfter() != 0 {

@@ -106,7 +106,7 @@ func ExampleEvent_Lost() {
 		case perfbuf.KindLost:
 			fmt.Println("lost", ev.Lost())
 		case perfbuf.KindSample:
-			if ev.Len() == 4 {
+			if len(ev.Bytes()) == 4 {
 				fmt.Printf("got %s\n", ev.Bytes())
 			}
 		}
@@ -212,7 +212,7 @@ func ExampleFold() {
 	kernel.Output(0, []byte("read"))
 
 	bytes, err := perfbuf.Fold(stream, map[int]int{}, func(bytes map[int]int, ev perfbuf.Event) (map[int]int, error) {
-		bytes[ev.CPU()] += ev.Len()
+		bytes[ev.CPU()] += len(ev.Bytes())
 		return bytes, nil
 	})
 	if err != nil {

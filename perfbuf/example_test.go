@@ -105,13 +105,13 @@ func ExampleReader_Options() {
 	// Output: [0 2] 131072 5ms
 }
 
-// OutputCounts has BPF programs count their own outputs. Stats then also covers those that the kernel refuses
+// OutputsFD has BPF programs count their own outputs. Stats then also covers those that the kernel refuses
 // without counting them. Programs call perfbuf_output of bpf/perfbuf_output.h in place of bpf_perf_event_output.
-func ExampleOutputCounts() {
+func ExampleOptions_outputsFD() {
 	var eventsFD, countsFD int // of the maps events and perfbuf_outputs
 
 	reader, err := perfbuf.Open(eventsFD, perfbuf.Options{
-		Outputs: perfbuf.OutputCounts{MapFD: countsFD},
+		OutputsFD: countsFD,
 	})
 	if err != nil {
 		log.Fatal(err)

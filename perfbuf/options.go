@@ -41,9 +41,17 @@ type Options struct {
 	// [Event.Time] is then 0, and ordering needs a [PayloadTime].
 	NoTime bool
 
-	// Outputs adds counts that your BPF programs keep to [Stats]: what became of each output,
-	// including those that the kernel refused and did not count.
-	Outputs OutputCounts
+	// OutputsFD is the map perfbuf_outputs of programs that output with bpf/perfbuf_output.h, and
+	// that count their outputs to this reader's map there: the kernel counts only those that a full
+	// ring refused. Stats.Outputs then has what became of each, and each call of Stats makes a
+	// system call per entry of the map, 128 by default. Open duplicates the descriptor. 0 is none;
+	// if a program without stdin gets 0 for a map, it must duplicate it. A simulated kernel ignores
+	// OutputsFD and ProgFDs.
+	OutputsFD int
+
+	// ProgFDs are programs whose skipped runs Stats.Outputs counts, by a system call for each. Open
+	// duplicates the descriptors.
+	ProgFDs []int
 }
 
 // Wakeup is when the kernel wakes a waiting reader. A wakeup costs the traced program some

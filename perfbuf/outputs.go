@@ -2,19 +2,7 @@ package perfbuf
 
 import "github.com/ringfold/ringfold/internal/kernel"
 
-// OutputCounts names the map in which programs count their outputs: the kernel counts only those
-// that a full ring refused. The zero value names none. Open duplicates the descriptors. Each call
-// of Stats then makes a system call per entry of the map, 128 by default, and per program. A
-// simulated kernel ignores it.
-type OutputCounts struct {
-	// MapFD is the map perfbuf_outputs of programs that output with bpf/perfbuf_output.h. It should
-	// count the outputs to this reader's map and no other. 0 is none.
-	MapFD int
-	// ProgFDs are the programs whose skipped runs are to be counted.
-	ProgFDs []int
-}
-
-// OutputStats is what [Options].Outputs has counted from Open on, until Close has waited for running
+// OutputStats is what OutputsFD and ProgFDs of [Options] have counted from Open on, until Close has waited for running
 // programs.
 type OutputStats struct {
 	CPUs []CPUOutputs // of all possible CPUs, by number; nil without a map

@@ -21,7 +21,7 @@ type Record struct {
 func (e Event) Record() Record {
 	rec := Record{Kind: e.Kind(), CPU: e.CPU(), Source: e.Source(), Time: e.Time(), Late: e.Late(), Lost: e.Lost(), LostAfter: e.LostAfter(), Err: e.Err()}
 	if rec.Kind == KindSample {
-		rec.Data = append(make([]byte, 0, e.Len()), e.Bytes()...)
+		rec.Data = append(make([]byte, 0, e.ev.Len()), e.Bytes()...)
 	}
 	return rec
 }

@@ -16,7 +16,7 @@ type Stats struct {
 	Passes        uint64 // passes over all rings, rounds of an ordered stream included
 
 	Hotplug HotplugStats
-	Outputs OutputStats // of Options.Outputs
+	Outputs OutputStats // of Options.OutputsFD
 	// ReplacedEntries is how many entries of the map held another reader's perf events when Open
 	// stored its own. An entry holds one event, so that reader receives nothing from then on. With
 	// BPF_F_PRESERVE_ELEMS, they may be the events of a reader that is gone.
@@ -89,7 +89,7 @@ type BarrierStats struct {
 
 // RingStats are the counters of one ring. After Close, Samples + Dropped + Lost is the number of
 // outputs that the ring took or had no room for. It is exact if the kernel is 6.0 or newer or
-// programs count their outputs (Options.Outputs), no memory was corrupt, and running programs ended
+// programs count their outputs (Options.OutputsFD), no memory was corrupt, and running programs ended
 // within a second of Close. Events left in a BPF ring buffer are not among them: the next reader
 // gets these.
 type RingStats struct {
@@ -103,7 +103,7 @@ type RingStats struct {
 	Dropped uint64
 	Bytes   uint64 // bytes given back to the kernel, of records of all kinds
 	// Lost counts outputs known to have failed because the ring was full. After Close these are all
-	// of them, on Linux 6.0 or with Options.Outputs.
+	// of them, on Linux 6.0 or with Options.OutputsFD.
 	Lost        uint64
 	LostRecords uint64 // the kernel's reports of such losses
 	Unknown     uint64 // records of other types, skipped

@@ -21,7 +21,7 @@ func TestExec(t *testing.T) {
 func TestArguments(t *testing.T) {
 	out, err := kerneltest.Program(t, "-version").CombinedOutput()
 	require.Error(t, err)
-	require.Contains(t, string(out), perfbuf.Version().String())
+	require.Contains(t, string(out), perfbuf.Version())
 }
 
 func TestNoPrivilege(t *testing.T) { kerneltest.Unprivileged(t) }

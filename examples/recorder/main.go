@@ -117,7 +117,7 @@ func replay(ctx context.Context, file string, asJSON bool) {
 	must(0, err)
 	s := summary{Since: since}
 	err = stream.Run(ctx, func(ev perfbuf.Event) error {
-		e := event{ev.Time(), ev.CPU(), ev.Kind().String(), ev.Len(), ev.Lost(), ev.String()}
+		e := event{ev.Time(), ev.CPU(), ev.Kind().String(), len(ev.Bytes()), ev.Lost(), ev.String()}
 		if l, ok := lives.Decode(ev); ok && unix.ByteSliceToString(l.What[:]) == "exec" {
 			e.Text = fmt.Sprintf("%d executes %s", l.PID, unix.ByteSliceToString(l.File[:]))
 		} else if ok {

@@ -190,7 +190,7 @@ func TestErrors(t *testing.T) {
 		out, err := kerneltest.Program(t, args...).CombinedOutput()
 		require.Error(t, err)
 		require.Contains(t, string(out), "give either -o FILE or -replay FILE")
-		require.Contains(t, string(out), perfbuf.Version().String())
+		require.Contains(t, string(out), perfbuf.Version())
 	}
 	out, err := kerneltest.Program(t, "-replay", "/nonexistent").CombinedOutput()
 	require.Error(t, err)

@@ -2,7 +2,7 @@ package kernel
 
 import "github.com/ringfold/ringfold/internal/raw"
 
-// OutputCounts names who counts outputs besides the kernel: see perfbuf.OutputCounts.
+// OutputCounts names who counts outputs besides the kernel: see perfbuf.Options.
 type OutputCounts struct {
 	MapFD   int
 	ProgFDs []int

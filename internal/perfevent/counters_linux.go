@@ -26,7 +26,7 @@ func openOutputs(want kernel.OutputCounts) (*outputs, error) {
 	}
 	if err != nil {
 		c.close()
-		return nil, fmt.Errorf("Options.Outputs: %w", err)
+		return nil, fmt.Errorf("Options.OutputsFD and ProgFDs: %w", err)
 	}
 	return o, nil
 }

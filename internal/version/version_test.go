@@ -29,3 +29,16 @@ func TestOf(t *testing.T) {
 	}
 	require.Equal(t, "(unknown version)", Of(nil, false))
 }
+
+func TestInfo(t *testing.T) {
+	for want, v := range map[string]Info{
+		"ringfold v1.2.3, without libbpf":                                       {Ringfold: "v1.2.3"},
+		"ringfold v1.2.3, libbpf v1.5 (static)":                                 {Ringfold: "v1.2.3", Libbpf: "v1.5", Headers: "v1.5", Static: true},
+		"ringfold v1.2.3, libbpf v1.5":                                          {Ringfold: "v1.2.3", Libbpf: "v1.5", Headers: "v1.5"},
+		"ringfold (devel), libbpf v1.5 (/lib/libbpf.so.1)":                      {Ringfold: "(devel)", Libbpf: "v1.5", Headers: "v1.5", Path: "/lib/libbpf.so.1"},
+		"ringfold (devel), libbpf v1.5 (/lib/l.so, built with headers of v1.1)": {Ringfold: "(devel)", Libbpf: "v1.5", Headers: "v1.1", Path: "/lib/l.so"},
+		"ringfold (devel), libbpf v1.5 (built with headers of v1.1)":            {Ringfold: "(devel)", Libbpf: "v1.5", Headers: "v1.1"},
+	} {
+		require.Equal(t, want, v.String())
+	}
+}

@@ -21,7 +21,7 @@ import (
 // openCounted opens a reader with the counts of a program's outputs.
 func openCounted(t *testing.T, c *kerneltest.Counter, opts perfbuf.Options) *perfbuf.Reader {
 	t.Helper()
-	opts.Outputs.MapFD = c.CountsFD()
+	opts.OutputsFD = c.CountsFD()
 	r, err := perfbuf.Open(c.MapFD(), opts)
 	require.NoError(t, err)
 	t.Cleanup(func() { r.Close() })
@@ -221,7 +221,7 @@ func TestKernelOutputsNested(t *testing.T) {
 		return sum
 	}
 	before := kernels()
-	r := openCounted(t, c, perfbuf.Options{Outputs: perfbuf.OutputCounts{ProgFDs: c.NestFDs()}})
+	r := openCounted(t, c, perfbuf.Options{ProgFDs: c.NestFDs()})
 	after := kernels()
 	misses := uint64(0)
 	for _, cpu := range cpus {
@@ -250,7 +250,7 @@ func TestKernelOutputsRecursion(t *testing.T) {
 	c := kerneltest.LoadCounter(t, kerneltest.CounterOptions{})
 	c.AttachFaulty()
 	openFaulty := func() *perfbuf.Reader {
-		r, err := perfbuf.Open(c.MapFD(), perfbuf.Options{Outputs: perfbuf.OutputCounts{ProgFDs: []int{c.FaultyFD()}}})
+		r, err := perfbuf.Open(c.MapFD(), perfbuf.Options{ProgFDs: []int{c.FaultyFD()}})
 		require.NoError(t, err)
 		t.Cleanup(func() { r.Close() })
 		require.Equal(t, perfbuf.OutputStats{}, r.Stats().Outputs)
@@ -377,7 +377,7 @@ func TestKernelOutputsCallerCloses(t *testing.T) {
 	c := kerneltest.LoadCounter(t, kerneltest.CounterOptions{})
 	fd, err := unix.FcntlInt(uintptr(c.CountsFD()), unix.F_DUPFD_CLOEXEC, 0)
 	require.NoError(t, err)
-	r, err := perfbuf.Open(c.MapFD(), perfbuf.Options{Outputs: perfbuf.OutputCounts{MapFD: fd}})
+	r, err := perfbuf.Open(c.MapFD(), perfbuf.Options{OutputsFD: fd})
 	require.NoError(t, err)
 	require.NoError(t, unix.Close(fd))
 	require.NoError(t, c.Output(cpu, 24))
@@ -391,7 +391,7 @@ func TestKernelOutputsForgotten(t *testing.T) {
 	c := kerneltest.LoadCounter(t, kerneltest.CounterOptions{})
 	before := descriptors(t, "bpf-")
 	func() {
-		_, err := perfbuf.Open(c.MapFD(), perfbuf.Options{Outputs: perfbuf.OutputCounts{MapFD: c.CountsFD(), ProgFDs: []int{c.FaultyFD()}}})
+		_, err := perfbuf.Open(c.MapFD(), perfbuf.Options{OutputsFD: c.CountsFD(), ProgFDs: []int{c.FaultyFD()}})
 		require.NoError(t, err)
 	}()
 	for descriptors(t, "bpf-") > before {
@@ -410,7 +410,7 @@ func TestKernelOutputsBadOptions(t *testing.T) {
 		newMap(t, libbpfgo.MapTypeHash, 8, 8, 128).FileDescriptor(),
 	} {
 		programs := descriptors(t, "bpf-prog")
-		err := openFails(t, e.MapFD(), perfbuf.Options{Outputs: perfbuf.OutputCounts{MapFD: fd, ProgFDs: []int{e.ProgFD()}}})
+		err := openFails(t, e.MapFD(), perfbuf.Options{OutputsFD: fd, ProgFDs: []int{e.ProgFD()}})
 		var m *perfbuf.MapError
 		require.ErrorAs(t, err, &m)
 		require.EqualValues(t, mapID(t, fd), m.ID)
@@ -421,25 +421,25 @@ func TestKernelOutputsBadOptions(t *testing.T) {
 	require.NoError(t, err)
 	defer file.Close()
 	for _, c := range []struct {
-		outputs perfbuf.OutputCounts
+		options perfbuf.Options
 		errno   syscall.Errno
 		text    string
 	}{
-		{perfbuf.OutputCounts{MapFD: e.ProgFD()}, syscall.EINVAL, "bpf-prog, not bpf-map"},
-		{perfbuf.OutputCounts{MapFD: int(file.Fd())}, syscall.EINVAL, "/dev/null, not bpf-map"},
-		{perfbuf.OutputCounts{MapFD: -1}, syscall.EBADF, "-1 is not an open file descriptor"},
-		{perfbuf.OutputCounts{ProgFDs: []int{e.ProgFD(), e.MapFD()}}, syscall.EINVAL, "bpf-map, not bpf-prog"},
-		{perfbuf.OutputCounts{ProgFDs: []int{0xffff}}, syscall.EBADF, "65535 is not an open file descriptor"},
+		{perfbuf.Options{OutputsFD: e.ProgFD()}, syscall.EINVAL, "bpf-prog, not bpf-map"},
+		{perfbuf.Options{OutputsFD: int(file.Fd())}, syscall.EINVAL, "/dev/null, not bpf-map"},
+		{perfbuf.Options{OutputsFD: -1}, syscall.EBADF, "-1 is not an open file descriptor"},
+		{perfbuf.Options{ProgFDs: []int{e.ProgFD(), e.MapFD()}}, syscall.EINVAL, "bpf-map, not bpf-prog"},
+		{perfbuf.Options{ProgFDs: []int{0xffff}}, syscall.EBADF, "65535 is not an open file descriptor"},
 	} {
 		programs := descriptors(t, "bpf-prog")
-		err := openFails(t, e.MapFD(), perfbuf.Options{Outputs: c.outputs})
+		err := openFails(t, e.MapFD(), c.options)
 		require.ErrorIs(t, err, c.errno)
-		require.ErrorContains(t, err, "Options.Outputs: ")
+		require.ErrorContains(t, err, "Options.OutputsFD and ProgFDs: ")
 		require.ErrorContains(t, err, c.text)
 		require.Equal(t, programs, descriptors(t, "bpf-prog"))
 	}
 	// Other readers' entries stay.
 	r := open(t, e, perfbuf.Options{})
-	openFails(t, e.MapFD(), perfbuf.Options{Outputs: perfbuf.OutputCounts{MapFD: -1}})
+	openFails(t, e.MapFD(), perfbuf.Options{OutputsFD: -1})
 	requireReads(t, e, r)
 }

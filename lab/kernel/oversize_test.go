@@ -242,8 +242,8 @@ func TestKernelOversizeDuringPass(t *testing.T) {
 				if rnd.IntN(10) == 0 {
 					e.EmitHuge(ring.CPU(), sizeZero)
 				}
-				if got := len(ev.Bytes()); got > ring.Size() || got != ev.Len() {
-					t.Errorf("%d bytes, Len is %d", got, ev.Len())
+				if n := len(ev.Bytes()); n > ring.Size() {
+					t.Errorf("%d bytes", n)
 				}
 				ev.Record()
 				return nil

@@ -101,7 +101,7 @@ func TestKernelWraps(t *testing.T) {
 		require.NoError(t, s.ForEach(func(ev perfbuf.Event) error {
 			if copied.by(ev, 4096) {
 				wraps++
-				sizesThatDid[ev.Len()] = true
+				sizesThatDid[len(ev.Bytes())] = true
 			}
 			return l.add(ev)
 		}))

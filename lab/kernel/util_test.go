@@ -102,7 +102,7 @@ func (w *wrapped) by(ev perfbuf.Event, ringBytes int) bool {
 	if *w == nil {
 		*w = wrapped{}
 	}
-	before, size := (*w)[ev.CPU()], recordSize(ev.Len())
+	before, size := (*w)[ev.CPU()], recordSize(len(ev.Bytes()))
 	(*w)[ev.CPU()] = before + size
 	return before%ringBytes+size > ringBytes
 }

@@ -32,7 +32,7 @@ func FuzzOpen(f *testing.F) {
 			}
 			n, last := 0, uint64(0)
 			see := func(ev perfbuf.Event) error {
-				n += 8 + ev.Len()
+				n += 8 + len(ev.Bytes())
 				if ordered && ev.Kind() == perfbuf.KindSample && (ev.Time() < last || ev.Late()) {
 					t.Fatalf("%v comes after %d", ev, last)
 				}

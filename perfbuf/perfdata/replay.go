@@ -116,7 +116,7 @@ func open(name string, f io.ReaderAt, size int64, o ReplayOptions) (_ *perfbuf.R
 	if !(o.Speed >= 0 && o.Speed <= maxSpeed) || o.Last < 0 {
 		return nil, fmt.Errorf("perfdata.ReplayOptions: Speed is %v and Last %v: must not be negative, and Speed at most %v", o.Speed, o.Last, maxSpeed)
 	}
-	o.Reader.Name, o.Reader.NoTime, o.Reader.Outputs = cmp.Or(o.Reader.Name, rec.want.name), false, perfbuf.OutputCounts{}
+	o.Reader.Name, o.Reader.NoTime, o.Reader.OutputsFD, o.Reader.ProgFDs = cmp.Or(o.Reader.Name, rec.want.name), false, 0, nil
 	if o.Reader.Wakeup == (perfbuf.Wakeup{}) {
 		o.Reader.Wakeup.Events = 1
 	}

@@ -8,12 +8,15 @@ import (
 	"bufio"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
 
+	libbpf "github.com/ringfold/ringfold/cgo"
+	"github.com/ringfold/ringfold/internal/version"
+
 	"github.com/ringfold/ringfold/conformance/wire"
-	"github.com/ringfold/ringfold/perfbuf"
 )
 
 // settings are the arguments, KEY=VALUE.
@@ -54,8 +57,8 @@ func main() {
 		s[key] = value
 	}
 	if _, ok := s["describe"]; ok {
-		v := perfbuf.Version()
-		fmt.Printf("reader=ringfold version=%s,libbpf-%s\n", v.Ringfold, v.Libbpf)
+		used, _ := libbpf.Version()
+		fmt.Printf("reader=ringfold version=%s,libbpf-%s\n", version.Of(debug.ReadBuildInfo()), used.Version)
 		return
 	}
 	out := wire.NewWriter(os.Stdout)

@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/spf13/cobra"
 )
 
@@ -87,7 +88,7 @@ all CPUs, in order of time. It reads the maps of any program on the system, and 
   ringfold tail events.data                         those of a recording, without root`,
 		Args:          OnlyCommands,
 		RunE:          func(cmd *cobra.Command, args []string) error { return cmd.Help() },
-		Version:       version(),
+		Version:       perfbuf.Version(),
 		SilenceErrors: true, // Main prints them
 		SilenceUsage:  true,
 	}

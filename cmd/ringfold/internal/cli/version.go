@@ -7,9 +7,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// version is which ringfold and which libbpf this is.
-func version() string { return perfbuf.Version().String() }
-
 // Version prints it.
 func Version() *cobra.Command {
 	return &cobra.Command{
@@ -17,7 +14,7 @@ func Version() *cobra.Command {
 		Short: "Print the versions of ringfold and libbpf",
 		Args:  Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), version())
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), perfbuf.Version())
 			return err
 		},
 	}

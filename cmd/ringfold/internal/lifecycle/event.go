@@ -43,7 +43,7 @@ var events = perfbuf.NewDecoder[Event]()
 func Decode(ev perfbuf.Event) (Event, error) {
 	e, ok := events.Decode(ev)
 	if !ok {
-		return e, fmt.Errorf("an event of %d bytes is too short: lifecycle.bpf.o and event.go do not fit together", ev.Len())
+		return e, fmt.Errorf("an event of %d bytes is too short: lifecycle.bpf.o and event.go do not fit together", len(ev.Bytes()))
 	}
 	return e, nil
 }

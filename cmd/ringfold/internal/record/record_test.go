@@ -75,7 +75,7 @@ func sizes(t *testing.T, o perfdata.ReplayOptions, file string) (all []int, end 
 	s, err := r.Stream(perfbuf.StreamOptions{})
 	require.NoError(t, err)
 	end = s.Run(t.Context(), func(ev perfbuf.Event) error {
-		all = append(all, ev.Len())
+		all = append(all, len(ev.Bytes()))
 		return nil
 	})
 	return all, end

@@ -158,7 +158,7 @@ func (c *condition) holds(ev Event, first uint64) bool {
 	case "kind":
 		return c.compare(kinds[ev.Kind()])
 	case "size":
-		return ev.Kind() != perfbuf.KindSample || c.compare(int64(ev.Len()))
+		return ev.Kind() != perfbuf.KindSample || c.compare(int64(len(ev.Bytes())))
 	}
 	return ev.Kind() != perfbuf.KindSample // a field of other sources
 }

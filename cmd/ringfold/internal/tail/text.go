@@ -75,7 +75,7 @@ func (t *text) event(b []byte, ev source.Event) []byte {
 	case perfbuf.KindCorrupt:
 		b = fmt.Appendf(b, " CORRUPT  %v", ev.Err())
 	default:
-		b = fmt.Appendf(b, "%5d  ", ev.Len())
+		b = fmt.Appendf(b, "%5d  ", len(ev.Bytes()))
 		if ev.Late() {
 			b = append(b, "LATE  "...)
 		}

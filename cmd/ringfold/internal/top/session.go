@@ -59,7 +59,7 @@ func (s *session) openLoad(c *config) (err error) {
 		return err
 	}
 	reader, err := perfbuf.Open(s.load.eventsFD(), perfbuf.Options{RingBytes: int(c.RingSize), CPUs: c.CPUs, Schedule: s.picks.order,
-		Outputs: perfbuf.OutputCounts{MapFD: s.load.outputsFD()}})
+		OutputsFD: s.load.outputsFD()})
 	if err != nil {
 		return err
 	}

@@ -62,7 +62,7 @@ func handle(l *timeline, ev perfbuf.Event) error {
 	case ok && p.Kind == kindExit:
 		l.exited(ev.CPU(), ev.Time(), p.Current, p.Code)
 	default:
-		return fmt.Errorf("an event of kind %d and %d bytes: trace.bpf.o and event.go do not fit together", p.Kind, ev.Len())
+		return fmt.Errorf("an event of kind %d and %d bytes: trace.bpf.o and event.go do not fit together", p.Kind, len(ev.Bytes()))
 	}
 	return nil
 }

@@ -106,7 +106,7 @@ func (r *reading) complete() error {
 	}
 	r.l.finish(r.latest)
 	r.l.sum.Command = r.set.Command
-	return r.l.trace.close(map[string]any{"tool": "ringfold trace", "version": perfbuf.Version().String(), "summary": r.l.sum})
+	return r.l.trace.close(map[string]any{"tool": "ringfold trace", "version": perfbuf.Version(), "summary": r.l.sum})
 }
 
 // beat is the time between passes that counters are sampled around: more would make the file large.
