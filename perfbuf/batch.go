@@ -5,7 +5,7 @@ import (
 	"iter"
 
 	"github.com/ringfold/ringfold/internal/raw"
-	"github.com/ringfold/ringfold/internal/walk"
+	"github.com/ringfold/ringfold/internal/stream"
 )
 
 // Batch is a run of events that [Stream.RunBatches] delivers with one call. This is the fastest way
@@ -21,7 +21,7 @@ import (
 // A Batch and its events are valid until the function that received it returns. With the build tag
 // perfbuf_poison, each Batch holds one event.
 type Batch struct {
-	pass walk.Pass
+	pass stream.Pass
 	end  bool
 }
 

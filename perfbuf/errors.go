@@ -6,7 +6,7 @@ import (
 
 	"github.com/ringfold/ringfold/internal/engine"
 	"github.com/ringfold/ringfold/internal/host"
-	"github.com/ringfold/ringfold/internal/walk"
+	"github.com/ringfold/ringfold/internal/stream"
 )
 
 // ErrStop, returned by your function, ends a loop early: the call stops after that event and
@@ -16,7 +16,7 @@ var ErrStop = errors.New("perfbuf: stop")
 // ErrBusy is returned when you open a [Stream] over rings that another one holds, and by calls on a
 // Stream that is in use, by another goroutine or by the function that receives its events. The
 // wrapping error says which.
-var ErrBusy = walk.ErrBusy
+var ErrBusy = stream.ErrBusy
 
 // ErrBarriers is returned by an exact stream when every barrier has failed for more than a second.
 // The wrapping error says why. No event is lost, and you may wait again.

@@ -5,7 +5,7 @@ import (
 
 	"github.com/ringfold/ringfold/internal/engine"
 	"github.com/ringfold/ringfold/internal/kernel"
-	"github.com/ringfold/ringfold/internal/walk"
+	"github.com/ringfold/ringfold/internal/stream"
 )
 
 // Reader owns the per-CPU rings of a perf event array, or BPF ring buffers. Make one with [Open] or
@@ -28,7 +28,7 @@ func newReader(k kernel.Kernel, opts Options, ringBuf bool) *Reader {
 		r.opts.Schedule = FullestFirst
 	}
 	r.in.Init(k, engine.Options{
-		Walk: walk.Options{Order: r.order}, Name: opts.Name, TimeAt: opts.Time.Offset(),
+		Walk: stream.RingsOptions{Order: r.order}, Name: opts.Name, TimeAt: opts.Time.Offset(),
 		RingBuf: ringBuf, OwnTimes: opts.Time.early(), Stamped: opts.Time.stamped,
 		Bell: opts.Wakeup.doorbell(), Poll: opts.Wakeup.PollInterval, Enough: opts.threshold(),
 		NoBell: max(opts.Wakeup.PollInterval, defaultPollInterval),

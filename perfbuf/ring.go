@@ -2,7 +2,7 @@ package perfbuf
 
 import (
 	"github.com/ringfold/ringfold/internal/engine"
-	"github.com/ringfold/ringfold/internal/walk"
+	"github.com/ringfold/ringfold/internal/stream"
 )
 
 // Ring is the ring of one CPU, returned by [Reader.Rings]. Each may have a [Ring.Stream] of its
@@ -12,7 +12,7 @@ type Ring struct {
 	index  int
 }
 
-func (r *Ring) walk() *walk.Ring { return r.reader.in.Walk.At(r.index) }
+func (r *Ring) walk() *stream.Ring { return r.reader.in.Walk.At(r.index) }
 
 // Stream opens an unordered stream of this ring alone, to read each ring in a goroutine of its own.
 // Any number of rings may have one at the same time. It returns [ErrBusy] while another Stream

@@ -7,7 +7,7 @@ import (
 
 	"github.com/ringfold/ringfold/internal/engine"
 	"github.com/ringfold/ringfold/internal/raw"
-	"github.com/ringfold/ringfold/internal/walk"
+	"github.com/ringfold/ringfold/internal/stream"
 )
 
 // forEachUntil is ForEach that also ends when ctx is done, after the current event, with
@@ -21,7 +21,7 @@ func (s *Stream) forEachUntil(ctx context.Context, f func(Event) error) error {
 	return each(ctx, p, f)
 }
 
-func each(ctx context.Context, p *walk.Pass, f func(Event) error) error {
+func each(ctx context.Context, p *stream.Pass, f func(Event) error) error {
 	done := ctx.Done()
 	for b := &p.Batch; p.Next(); {
 		for i, ev := range b.List {

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/ringfold/ringfold/internal/walk"
+	"github.com/ringfold/ringfold/internal/stream"
 )
 
 // Schedule sorts loads, which come by CPU number, into the order in which a pass over a [Reader]
@@ -25,7 +25,7 @@ type Load struct {
 	Used  int // bytes that the ring holds
 	Grown int // bytes that have come since the previous look, over the same time for all rings
 
-	ring *walk.Ring
+	ring *stream.Ring
 }
 
 // FullestFirst is the default [Schedule]: the ring with the largest share in use comes first.
@@ -37,7 +37,7 @@ func FullestFirst(loads []Load) {
 }
 
 // order lets the Schedule sort the rings that a pass is to visit.
-func (r *Reader) order(rings []*walk.Ring) {
+func (r *Reader) order(rings []*stream.Ring) {
 	r.loads = r.loads[:0]
 	for _, ring := range rings {
 		used, grown := ring.Look()

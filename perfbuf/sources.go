@@ -5,8 +5,7 @@ import (
 
 	"github.com/ringfold/ringfold/internal/engine"
 	"github.com/ringfold/ringfold/internal/grace"
-	"github.com/ringfold/ringfold/internal/merge"
-	"github.com/ringfold/ringfold/internal/order"
+	"github.com/ringfold/ringfold/internal/stream"
 )
 
 // Merge opens one stream of the events of several readers, those that their rings hold and those to
@@ -34,9 +33,9 @@ func Merge(o StreamOptions, readers ...*Reader) (*Stream, error) {
 		return nil, err
 	}
 	s := &Stream{opts: o}
-	so := engine.StreamOptions{Unordered: o.Order.mode == noOrder, Barriers: grace.Set(o.Barriers), Order: order.Options{
+	so := engine.StreamOptions{Unordered: o.Order.mode == noOrder, Barriers: grace.Set(o.Barriers), Order: stream.Options{
 		Exact: o.Order.mode == exactOrder, Interval: o.BarrierInterval, Slack: o.Order.slack, DropLate: o.DropLate, FlushEvery: o.FlushEvery,
-		Merge: merge.Options{Spill: max(o.Spill.Bytes, 0)}, Above: o.Spill.Above, Until: o.Spill.Until,
+		Merge: stream.MergeOptions{Spill: max(o.Spill.Bytes, 0)}, Above: o.Spill.Above, Until: o.Spill.Until,
 	}}
 	in := make([]*engine.Reader, len(readers))
 	for i, r := range readers {

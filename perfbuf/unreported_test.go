@@ -8,13 +8,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/ringfold/ringfold/internal/order"
 	"github.com/ringfold/ringfold/internal/ringtest"
+	"github.com/ringfold/ringfold/internal/stream"
 	"github.com/stretchr/testify/require"
 )
 
 // silence is how long a ring must be silent to be asked about.
-const silence = order.AskAfter
+const silence = stream.AskAfter
 
 // overflow fills a ring at a time, has so many outputs fail, and returns how many did not.
 func (k *fake) overflow(ring int, time uint64, fail int) (n int) {

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/ringfold/ringfold/internal/grace"
-	"github.com/ringfold/ringfold/internal/order"
+	"github.com/ringfold/ringfold/internal/stream"
 )
 
 // Drain begins a round that delivers all output up to now, including that of running programs. That
@@ -27,7 +27,7 @@ func (s *Stream) Drain(ctx context.Context) error {
 		return err
 	}
 	upTo := s.Order.Extent()
-	if order.Covered(waited) < upTo { // programs kept writing
+	if stream.Covered(waited) < upTo { // programs kept writing
 		s.Release()
 		if waited, err = s.quiesceAll(ctx); err != nil {
 			return err

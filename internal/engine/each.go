@@ -8,7 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/ringfold/ringfold/internal/walk"
+	"github.com/ringfold/ringfold/internal/stream"
 )
 
 // each serves goroutines that each wait for one ring. A wakeup reaches only one poller (perf_poll
@@ -29,7 +29,7 @@ type waiter struct {
 }
 
 // ErrRingBusy is returned if another goroutine waits for the ring.
-var ErrRingBusy = fmt.Errorf("%w: another goroutine waits for this ring", walk.ErrBusy)
+var ErrRingBusy = fmt.Errorf("%w: another goroutine waits for this ring", stream.ErrBusy)
 
 // errChanged ends the shared wait because a waiter has come or gone.
 var errChanged = errors.New("engine: changed")

@@ -10,7 +10,7 @@ import (
 	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/raw"
 	"github.com/ringfold/ringfold/internal/ringtest"
-	"github.com/ringfold/ringfold/internal/walk"
+	"github.com/ringfold/ringfold/internal/stream"
 	"github.com/stretchr/testify/require"
 )
 
@@ -18,7 +18,7 @@ import (
 type rig struct {
 	Follower
 	gate    Gate
-	rings   walk.Rings
+	rings   stream.Rings
 	online  []int
 	listing error
 	dead    map[int]bool // rings
@@ -33,10 +33,10 @@ type rig struct {
 func newRig(room int) *rig {
 	g := &rig{dead: map[int]bool{}, changes: make(chan bool), waits: make(chan time.Duration)}
 	g.gate.Open(func() {})
-	g.rings.Init(walk.Options{Room: room})
+	g.rings.Init(stream.RingsOptions{Room: room})
 	g.Init(FollowerOptions{
 		Kernel: &kernel.Parts{Hotplug: g, Returning: g, Watcher: g}, Gate: &g.gate, Len: g.rings.Len, Room: room, Full: "no room for CPU %d",
-		Add:   func(memory *raw.Ring) { g.rings.Add(&walk.Ring{Raw: memory}) },
+		Add:   func(memory *raw.Ring) { g.rings.Add(&stream.Ring{Raw: memory}) },
 		Renew: func(ring int) error { g.renewed = append(g.renewed, ring); return g.sets },
 	})
 	return g

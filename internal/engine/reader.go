@@ -14,14 +14,13 @@ import (
 
 	"github.com/ringfold/ringfold/internal/grace"
 	"github.com/ringfold/ringfold/internal/kernel"
-	"github.com/ringfold/ringfold/internal/order"
 	"github.com/ringfold/ringfold/internal/raw"
-	"github.com/ringfold/ringfold/internal/walk"
+	"github.com/ringfold/ringfold/internal/stream"
 )
 
 // Options configures a Reader.
 type Options struct {
-	Walk walk.Options // except for the gate, the room and the callbacks
+	Walk stream.RingsOptions // except for the gate, the room and the callbacks
 
 	Name     string // of the source of all events; "": the map's
 	TimeAt   int    // where payloads in perf rings hold the time: see raw.Ring.SetFields
@@ -40,12 +39,12 @@ type Reader struct {
 	Kernel  kernel.Kernel
 	Parts   kernel.Parts // of it
 	Gate    Gate         // guards ring memory: the last user to leave calls finish
-	Walk    walk.Rings
+	Walk    stream.Rings
 	Entries *Entries
 	Policy  Policy
 	Waker   *Waker
 	Hotplug Follower
-	Counts  order.Counts
+	Counts  stream.OrderCounts
 
 	source    atomic.Pointer[source]        // of the stream that holds all rings
 	alone     sync.Map                      // the streams that hold one ring each
@@ -91,7 +90,7 @@ func (r *Reader) Init(k kernel.Kernel, o Options) {
 
 // owned is a reader's rings as its own Waker sees them.
 type owned struct {
-	*walk.Rings
+	*stream.Rings
 	gate *Gate
 }
 
@@ -105,7 +104,7 @@ func (r *Reader) add(memory *raw.Ring) {
 	if memory.Layout() != raw.LayoutRingBuf { // whose opener did it
 		memory.SetFields(r.opts.TimeAt, -1)
 	}
-	r.Walk.Add(&walk.Ring{Raw: memory})
+	r.Walk.Add(&stream.Ring{Raw: memory})
 }
 
 // Name returns the source of the reader's events.

@@ -8,12 +8,12 @@ import (
 
 	"github.com/ringfold/ringfold/internal/grace"
 	"github.com/ringfold/ringfold/internal/kernel"
-	"github.com/ringfold/ringfold/internal/order"
+	"github.com/ringfold/ringfold/internal/stream"
 )
 
 // source is a reader of a stream.
 type source struct {
-	order.Source
+	stream.Source
 	reader *Reader
 	stream *Stream
 }
@@ -67,9 +67,9 @@ func (s *Stream) Add(r *Reader) error {
 // the stream has one.
 func (s *Stream) enlist(r *Reader, b *grace.Barrier, programs bool) error {
 	id, name := r.Parts.Map()
-	src := &source{reader: r, stream: s, Source: order.Source{
+	src := &source{reader: r, stream: s, Source: stream.Source{
 		Name: fmt.Sprintf("map %q (id %d)", name, id), Lost: r.Parts.Lost, Rings: &r.Walk, Counts: &r.Counts,
-		Wakeup:  order.Wakeup{Poll: r.Policy.Interval, Enough: r.Policy.Enough},
+		Wakeup:  stream.Wakeup{Poll: r.Policy.Interval, Enough: r.Policy.Enough},
 		Stamped: r.opts.Stamped && s.opts.Order.Exact,
 	}}
 	if r.opts.RingBuf { // each event wakes it

@@ -12,15 +12,14 @@ import (
 
 	"github.com/ringfold/ringfold/internal/grace"
 	"github.com/ringfold/ringfold/internal/kernel"
-	"github.com/ringfold/ringfold/internal/order"
-	"github.com/ringfold/ringfold/internal/walk"
+	"github.com/ringfold/ringfold/internal/stream"
 )
 
 // StreamOptions configures a Stream.
 type StreamOptions struct {
-	Unordered bool          // Order is ignored
-	Order     order.Options // except for the barrier, the clock and the end signal
-	Barriers  grace.Set     // allowed
+	Unordered bool           // Order is ignored
+	Order     stream.Options // except for the barrier, the clock and the end signal
+	Barriers  grace.Set      // allowed
 }
 
 // Stream reads the rings of its sources, in order or not, and guards access to them. It has one
@@ -31,7 +30,7 @@ type StreamOptions struct {
 // Invariant: while mu is held, the rings and the kernel of each source exist. The end of a reader
 // takes it out, under mu, before unmapping.
 type Stream struct {
-	Order *order.Stream // nil: unordered
+	Order *stream.Ordered // nil: unordered
 	unordered
 	opts    StreamOptions
 	stepped kernel.Stepped // nil: no simulation
@@ -57,14 +56,14 @@ type Stream struct {
 }
 
 // NewStream makes a stream of these readers, whose pass is p. It claims their rings. Errors wrap
-// walk.ErrBusy, or are os.ErrClosed, or say why exact mode or waiting for all is impossible. Then
+// stream.ErrBusy, or are os.ErrClosed, or say why exact mode or waiting for all is impossible. Then
 // no reader is claimed.
-func NewStream(p *walk.Pass, o StreamOptions, readers []*Reader) (*Stream, error) {
+func NewStream(p *stream.Pass, o StreamOptions, readers []*Reader) (*Stream, error) {
 	return newStream(p, o, nil, readers)
 }
 
 // newStream makes a stream of all rings of the readers, or of ring only if that is not nil.
-func newStream(p *walk.Pass, o StreamOptions, only *walk.Ring, readers []*Reader) (*Stream, error) {
+func newStream(p *stream.Pass, o StreamOptions, only *stream.Ring, readers []*Reader) (*Stream, error) {
 	s := &Stream{opts: o, gone: make(chan struct{}), clock: &clock{}, used: true}
 	first := readers[0]
 	if only != nil { // else a stream would keep a reader alive that was removed and dropped
@@ -78,7 +77,7 @@ func newStream(p *walk.Pass, o StreamOptions, only *walk.Ring, readers []*Reader
 	s.stepped = first.Parts.Stepped
 	if o.Unordered {
 		s.stirred = make(chan struct{}, 1)
-		s.walk = walk.NewUnordered(p, &s.halt, &s.flushes, s.Release)
+		s.walk = stream.NewUnordered(p, &s.halt, &s.flushes, s.Release)
 	} else {
 		s.order(p, o.Order)
 	}
@@ -92,15 +91,15 @@ func newStream(p *walk.Pass, o StreamOptions, only *walk.Ring, readers []*Reader
 }
 
 // order makes the stream an ordered one.
-func (s *Stream) order(p *walk.Pass, o order.Options) {
+func (s *Stream) order(p *stream.Pass, o stream.Options) {
 	o.Now, o.Halt, o.Changed = s.clock.now, &s.halt, &s.changed
 	if s.stepped != nil {
 		o.Yield = s.stepped.Yield
 	}
 	if o.Exact {
-		o.Slack = grace.DefaultGuard + 1 // without barriers: see order.Stream.bound
+		o.Slack = grace.DefaultGuard + 1 // without barriers: see stream.Ordered.bound
 	}
-	s.Order = order.New(o)
+	s.Order = stream.NewOrdered(o)
 	s.Order.SetPass(p, s.Release)
 }
 
@@ -152,7 +151,7 @@ func (s *Stream) Acquire() error {
 	case s.halt.Load():
 		return os.ErrClosed
 	case s.used:
-		return fmt.Errorf("%w: another goroutine, or the function that receives its events, uses this Stream", walk.ErrBusy)
+		return fmt.Errorf("%w: another goroutine, or the function that receives its events, uses this Stream", stream.ErrBusy)
 	}
 	for i, src := range s.sources {
 		if err := src.reader.Gate.Enter(); err != nil { // its Close also stops the stream
@@ -233,9 +232,9 @@ func (s *Stream) await(ctx context.Context, barriers error) (due bool, err error
 		switch {
 		case err != nil:
 			return false, fmt.Errorf("%w: %w", barriers, err)
-		case step.Do == order.Deliver:
+		case step.Do == stream.Deliver:
 			return true, nil
-		case step.Do == order.Sleep || waker == nil:
+		case step.Do == stream.Sleep || waker == nil:
 			err = s.Order.Sleep(ctx, cmp.Or(step.For, time.Hour), s.gone)
 		default:
 			err = waker.Wait(ctx, s.parts, step.For)

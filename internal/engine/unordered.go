@@ -5,24 +5,24 @@ import (
 	"errors"
 	"os"
 
-	"github.com/ringfold/ringfold/internal/walk"
+	"github.com/ringfold/ringfold/internal/stream"
 )
 
 // unordered replaces the Order of an unordered Stream: passes follow its readers' schedules, or
 // read one ring.
 type unordered struct {
-	walk    *walk.Unordered
-	flushes walk.Flushes
-	rings   []*walk.Rings // of the sources
-	stirred chan struct{} // of capacity 1: ends a wait without sources
+	walk    *stream.Unordered
+	flushes stream.Flushes
+	rings   []*stream.Rings // of the sources
+	stirred chan struct{}   // of capacity 1: ends a wait without sources
 
-	only *walk.Ring // the only ring to read; nil: all rings of the sources
-	of   *Reader    // the reader of that ring
+	only *stream.Ring // the only ring to read; nil: all rings of the sources
+	of   *Reader      // the reader of that ring
 }
 
 // NewRingStream makes a stream of one ring of r, whose pass is p. It claims that ring. Errors wrap
-// walk.ErrBusy, or are os.ErrClosed.
-func NewRingStream(p *walk.Pass, r *Reader, ring *walk.Ring) (*Stream, error) {
+// stream.ErrBusy, or are os.ErrClosed.
+func NewRingStream(p *stream.Pass, r *Reader, ring *stream.Ring) (*Stream, error) {
 	return newStream(p, StreamOptions{Unordered: true}, ring, []*Reader{r})
 }
 
@@ -34,7 +34,7 @@ func (s *Stream) OneRing() bool { return s.only != nil }
 
 // seen is a source's rings as a Waker sees them.
 type seen struct {
-	*walk.Rings
+	*stream.Rings
 	stream *Stream
 }
 
@@ -161,7 +161,7 @@ func (s *Stream) wakeUp() {
 }
 
 // allFlushes returns the requests for markers.
-func (s *Stream) allFlushes() *walk.Flushes {
+func (s *Stream) allFlushes() *stream.Flushes {
 	if s.Order != nil {
 		return &s.Order.Flushes
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/ringfold/ringfold/internal/kernel"
-	"github.com/ringfold/ringfold/internal/walk"
+	"github.com/ringfold/ringfold/internal/stream"
 )
 
 // Rings are the rings that a goroutine waits for, in its own view: a stream that reads ahead of the
@@ -63,7 +63,7 @@ type Part struct {
 }
 
 // ErrBusy is returned if another goroutine waits.
-var ErrBusy = fmt.Errorf("%w: another goroutine waits for this Reader, or for one of its rings", walk.ErrBusy)
+var ErrBusy = fmt.Errorf("%w: another goroutine waits for this Reader, or for one of its rings", stream.ErrBusy)
 
 // A Waker lets goroutines wait: one at a time for all rings, or any number for one ring each.
 type Waker struct {

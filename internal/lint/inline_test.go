@@ -12,7 +12,7 @@ import (
 
 // Reading an event is a few loads, as long as the compiler puts these in their callers' places.
 func TestTheHotPathIsInlined(t *testing.T) {
-	said := compilerSays(t, "./internal/raw", "./internal/walk", "./internal/engine", "./perfbuf", "./perfbuf/perfchan")
+	said := compilerSays(t, "./internal/raw", "./internal/stream", "./internal/engine", "./perfbuf", "./perfbuf/perfchan")
 	for _, want := range []string{
 		"view.go: can inline Event.Bytes", "view.go: can inline Event.Time", "view.go: can inline Event.Kind",
 		"stretch.go: can inline (*View).Sample", "stretch.go: can inline Stretch.Prefetch",
@@ -21,10 +21,10 @@ func TestTheHotPathIsInlined(t *testing.T) {
 		// The loops over events.
 		"run.go: inlining call to raw.(*View).Sample", "batch.go: inlining call to raw.(*View).Sample",
 		"run.go: inlining call to raw.Stretch.Prefetch", "batch.go: inlining call to raw.Stretch.Prefetch",
-		"run.go: inlining call to walk.(*Batch).Take", "run.go: inlining call to walk.(*Pass).Next",
+		"run.go: inlining call to stream.(*Batch).Take", "run.go: inlining call to stream.(*Pass).Next",
 		// A visit to a ring, and a pass.
 		"ring.go: inlining call to engine.(*Gate).Enter",
-		"walk.go: inlining call to raw.(*View).Sample",
+		"unordered.go: inlining call to raw.(*View).Sample",
 		"stream.go: inlining call to (*Gate).Enter", "stream.go: inlining call to (*Gate).Leave",
 		// A loop over a Batch, in another package.
 		"perfchan.go: inlining call to perfbuf.(*Batch).Events", "perfchan.go: inlining call to (*PerfBuffer).run.func3.(*Batch).Events.1",

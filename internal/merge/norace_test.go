@@ -1,6 +1,0 @@
-//go:build !race
-
-package merge_test
-
-// seeds is how many runs a test of random choices makes of each set-up.
-const seeds = 6

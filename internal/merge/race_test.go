@@ -1,6 +1,0 @@
-//go:build race
-
-package merge_test
-
-// A merger has one user at a time: the race detector finds little, and runs ten times slower.
-const seeds = 2

@@ -1,9 +1,0 @@
-package order
-
-import (
-	"testing"
-
-	"github.com/ringfold/ringfold/internal/leak"
-)
-
-func TestMain(m *testing.M) { leak.Main(m) }

@@ -1,0 +1,55 @@
+package stream
+
+import "time"
+
+// scan reads the rings' new records, and keeps the rings from filling up. It adopts new rings
+// first: a watermark chosen earlier covers theirs too.
+func (s *Ordered) scan() {
+	s.adopt()
+	s.load()
+	s.checkLosses()
+	s.countedLosses()
+	s.relieve()
+}
+
+// load loads the rings' heads and scans up to them.
+func (s *Ordered) load() {
+	now := s.opts.Now()
+	s.elapsed, s.scanned = now-s.scanned, now
+	for i, r := range s.rings {
+		s.yield()
+		r.Tail()
+		r.before, r.head = r.head, r.Raw.Head()
+		if grown := r.head - r.before; grown > 0 {
+			r.source.Rings.Flowed(r.index, grown)
+		}
+		used := s.used(i)
+		r.Counts.Observe(used)
+		r.losses.filled(used, r.Raw.Size())
+	}
+	// No event seen is later than the clock now. A second allows for clocks that disagree, with
+	// room to spare.
+	ceiling := s.opts.Now() + uint64(time.Second)
+	for i, r := range s.rings {
+		held := s.merger.Held(i)
+		found := s.merger.Scan(i, r.head, ceiling, now)
+		samples := s.merger.Held(i) - held
+		r.found += uint64(samples)
+		r.source.times.judge(samples, found)
+		if found.Unknown|found.Inversions|found.Keyless|found.Discarded != 0 {
+			r.tally.Discarded += uint64(found.Discarded)
+			r.tally.Unknown += uint64(found.Unknown)
+			r.source.Counts.Inversions.Add(uint64(found.Inversions))
+			r.source.Counts.Untimed.Add(uint64(found.Keyless))
+		}
+		if found.Unknown|found.Discarded != 0 {
+			s.merger.GiveBack(i) // else they fill the ring and wake nobody before the next round
+		}
+	}
+}
+
+// used returns how many bytes a ring held when its head was loaded.
+func (s *Ordered) used(i int) uint64 {
+	r := s.rings[i]
+	return min(r.head-s.merger.Freed(i), r.Raw.Size())
+}

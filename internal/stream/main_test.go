@@ -1,0 +1,9 @@
+package stream
+
+import (
+	"testing"
+
+	"github.com/ringfold/ringfold/internal/leak"
+)
+
+func TestMain(m *testing.M) { leak.Main(m) }

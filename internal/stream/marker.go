@@ -1,0 +1,83 @@
+package stream
+
+import (
+	"math"
+	"time"
+)
+
+// A marker carries the time up to which the stream is complete. It is due at the end of a round
+// that has completed the stream up to the time of a call or, with FlushEvery, up to flushAt.
+
+// Passed reports whether a marker for a call at this time is due. No event before a marker is later
+// than the marker. A round begun with a waited time is the last to deliver events, so the events it
+// has delivered do not put the marker off.
+func (s *Ordered) Passed(time uint64) bool {
+	if time > s.waited {
+		time = max(time, s.merger.Last())
+		if time > s.Complete() {
+			return false
+		}
+	}
+	return s.Earliest() > time
+}
+
+// MarkerTime returns the time of a marker that is due: normally the time up to which the stream is
+// complete. After a round with a waited time it may be later.
+func (s *Ordered) MarkerTime(call uint64) uint64 { return max(call, s.Complete(), s.merger.Last()) }
+
+// MarkerDue reports whether a marker is due without a call.
+func (s *Ordered) MarkerDue() bool { return s.opts.FlushEvery > 0 && s.Passed(s.flushAt) }
+
+// Marked notes a delivered marker, which puts off the next one without a call.
+func (s *Ordered) Marked() { s.startInterval(s.Complete()) }
+
+func (s *Ordered) startInterval(from uint64) {
+	const most = 1 << 61 // 73 years: sums do not overflow
+	s.flushAt = from + min(uint64(s.opts.FlushEvery), most)
+}
+
+// marker returns the time up to which the stream must be complete for the next marker. It returns
+// Never without a call, while it is too early for a marker of FlushEvery.
+func (s *Ordered) marker() uint64 {
+	flush := s.asked()
+	if s.opts.FlushEvery > 0 && s.markerTurn() <= s.scanned {
+		flush = min(flush, s.flushAt)
+	}
+	if flush == Never {
+		return Never
+	}
+	return max(flush, s.merger.Last())
+}
+
+// markerTurn returns when to wake for the next marker without a call: not before a round, or a
+// barrier, covers its time.
+func (s *Ordered) markerTurn() uint64 { return s.flushAt + s.pacing.delay() }
+
+// untilMarker shortens a wait that holds no events to the turn of the next marker without a call. A
+// limit of 0 means none.
+func (s *Ordered) untilMarker(limit time.Duration) time.Duration {
+	if s.opts.FlushEvery == 0 {
+		return limit
+	}
+	return sooner(limit, time.Duration(min(s.markerTurn()-s.scanned, math.MaxInt64)))
+}
+
+// asked returns the time of the first unanswered flush, Never if there is none.
+func (s *Ordered) asked() uint64 {
+	first := uint64(Never)
+	for flushes := range s.calls {
+		if f := flushes.Look(); f != nil {
+			first = min(first, f.Time)
+		}
+	}
+	return first
+}
+
+// calls yields the stream's own calls, which a marker answers, and those of each source, which an
+// error answers.
+func (s *Ordered) calls(yield func(*Flushes) bool) {
+	more := yield(&s.Flushes)
+	for i := 0; i < len(s.sources) && more; i++ {
+		more = yield(&s.sources[i].Rings.Failures)
+	}
+}

@@ -1,0 +1,145 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ringfold/ringfold/internal/grace"
+	"github.com/ringfold/ringfold/internal/ringtest"
+
+	"github.com/stretchr/testify/require"
+)
+
+func (f *fake) next(flush uint64) Step {
+	f.t.Helper()
+	f.Flushes = Flushes{}
+	if flush != Never {
+		f.Flushes.Ask(flush)
+	}
+	step, err := f.Step()
+	require.NoError(f.t, err)
+	return step
+}
+
+// A stream in slack mode sleeps until an event's turn.
+func TestStepsWithSlack(t *testing.T) {
+	f := newFake(t, 2, Options{Slack: time.Millisecond})
+	f.clock = 1e9
+	f.StartWait()
+	require.Equal(t, Step{Do: Await}, f.next(Never))
+	f.output(1, f.clock+5e5)
+	f.clock += 1e6
+	require.Equal(t, Step{Do: Sleep, For: time.Millisecond / 2}, f.next(Never))
+	f.clock += 5e5
+	require.Equal(t, Step{Do: Deliver}, f.next(Never))
+}
+
+// A stream in exact mode sleeps until a barrier would cover an event, and then until the barrier
+// ends.
+func TestStepsWithBarriers(t *testing.T) {
+	f, b := exact(t, 2)
+	f.clock = 1e9
+	f.StartWait()
+	require.Equal(t, Step{Do: Await}, f.next(Never))
+	f.output(1, f.clock)
+	require.Equal(t, Step{Do: Sleep, For: guard + 2}, f.next(Never))
+	require.False(t, b.Requested(), "it would not be covered")
+	f.clock += guard + 2
+	require.Equal(t, Sleep, f.next(Never).Do)
+	require.True(t, b.Requested())
+	require.NoError(t, b.Round())
+	require.Equal(t, Step{Do: Deliver}, f.next(Never))
+	require.Equal(t, []uint64{1e9}, f.round(false))
+
+	flush := f.clock
+	require.Equal(t, Sleep, f.next(flush).Do, "a flush waits for a barrier too")
+	f.clock += guard + 2
+	require.Equal(t, Sleep, f.next(flush).Do)
+	require.NoError(t, b.Round())
+	require.Equal(t, Step{Do: Deliver}, f.next(flush))
+	require.False(t, f.Passed(flush), "not before a round")
+	f.Begin()
+	require.False(t, f.Passed(flush), "nor before its end")
+	require.Empty(t, f.Batch())
+	require.True(t, f.Passed(flush))
+	f.End()
+}
+
+// A request that one barrier has served must be made again for the next.
+func TestBarrierThatIsReplaced(t *testing.T) {
+	f, b := exact(t, 1)
+	f.clock = 1e9
+	f.output(0, f.clock)
+	f.clock += guard + 2
+	f.next(Never)
+	require.True(t, b.Requested())
+	_, other := exact(t, 1)
+	f.SetBarrier(other)
+	f.next(Never)
+	require.True(t, other.Requested())
+}
+
+// A wait gives up once both it and the failure of barriers have lasted a second.
+func TestBarriersThatFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start, cause := time.Now(), errors.New("of the test")
+		f := newFake(t, 1, Options{})
+		f.opts.Barrier = grace.New(ringtest.Provider(func() error { return cause }), f.Now, grace.BarrierOptions{})
+		f.Clock = func() uint64 { return uint64(time.Hour + time.Since(start)) }
+		f.output(0, 1)
+		f.StartWait()
+		f.next(Never)
+		time.Sleep(2 * time.Second)
+		require.Equal(t, cause, f.opts.Barrier.Round())
+		require.Equal(t, Sleep, f.next(Never).Do, "barriers have not failed for long")
+		for range 3 {
+			require.Equal(t, Sleep, f.next(Never).Do)
+			require.Equal(t, cause, f.opts.Barrier.Round())
+			time.Sleep(time.Second / 2)
+		}
+		_, err := f.Step()
+		require.ErrorIs(t, err, cause)
+		f.StartWait()
+		require.Equal(t, Sleep, f.next(Never).Do, "another wait takes its time")
+	})
+}
+
+func TestSleepEnds(t *testing.T) {
+	closed := make(chan struct{})
+	close(closed)
+	cause := errors.New("of the test")
+	for name, c := range map[string]struct {
+		before func(s *Ordered, cancel func(error))
+		closed chan struct{}
+		want   error
+		took   time.Duration
+	}{
+		"time":    {took: time.Minute},
+		"WakeUp":  {before: func(s *Ordered, _ func(error)) { s.WakeUp(); s.WakeUp() }},
+		"context": {before: func(_ *Ordered, cancel func(error)) { cancel(cause) }, want: cause},
+		"close":   {closed: closed, want: os.ErrClosed},
+		"barrier": {before: func(s *Ordered, _ func(error)) { s.opts.Barrier.Round() }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				f, _ := exact(t, 1)
+				if c.before != nil {
+					c.before(f.Ordered, cancel)
+				}
+				start := time.Now()
+				require.Equal(t, c.want, f.Sleep(ctx, time.Minute, c.closed))
+				require.Equal(t, c.took, time.Since(start))
+				if c.want == nil {
+					require.NoError(t, f.Sleep(t.Context(), time.Second, nil))
+					require.Equal(t, c.took+time.Second, time.Since(start), "each ends one sleep")
+				}
+			})
+		})
+	}
+}

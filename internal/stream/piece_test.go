@@ -1,0 +1,210 @@
+package stream
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/ringfold/ringfold/internal/raw"
+	"github.com/ringfold/ringfold/internal/ringtest"
+	"github.com/stretchr/testify/require"
+)
+
+// Rounds that take several pieces: one busy ring among idle ones, all busy, and times so far apart
+// that their difference leaves no bits for the ring's index.
+func TestRoundsOfManyPieces(t *testing.T) {
+	for name, c := range map[string]struct {
+		rings, busy, records int
+		base, spread         uint64 // of times
+	}{
+		"one ring":             {1, 1, 40000, 1 << 40, 40000},
+		"one busy ring":        {100, 1, 5000, 1 << 40, 5000},
+		"all busy":             {32, 32, 1500, 1 << 40, 48000},
+		"few times":            {8, 8, 6000, 0, 3},
+		"far apart":            {128, 128, 40, 0, 1 << 61},
+		"far apart, two rings": {2, 2, 3000, 1 << 60, 1 << 61},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rnd := rand.New(rand.NewPCG(7, uint64(c.rings)))
+			size := 1 << 21
+			if c.busy > 32 {
+				size = 1 << 12
+			}
+			b := newBench(t, c.rings, size, 0)
+			var written []uint64
+			for i := range b.lanes {
+				times := make([]uint64, c.records)
+				if i >= c.busy {
+					times = times[:min(2, 2*(i%7))]
+				}
+				for j := range times {
+					times[j] = c.base + rnd.Uint64N(c.spread)
+				}
+				slices.Sort(times)
+				for j := range times {
+					// Far enough to cross pieces.
+					if k := j + rnd.IntN(200); rnd.IntN(50) == 0 && k < len(times) {
+						times[j], times[k] = times[k], times[j]
+					}
+				}
+				for _, time := range times {
+					require.True(t, b.output(i, time, 12))
+				}
+				written = append(written, times...)
+			}
+			slices.Sort(written)
+			b.scanAll()
+			watermark := written[2*len(written)/3]
+			for _, want := range b.begin(watermark)[:len(written)/3] {
+				b.next(want)
+			}
+			b.end()
+			b.round(watermark)
+			b.round(all)
+			b.empty()
+			require.Equal(t, len(written), b.delivered)
+			require.Zero(t, b.late)
+		})
+	}
+}
+
+// Rounds do not allocate once the rings have been as full as they get.
+func TestRoundsDoNotAllocate(t *testing.T) {
+	if raw.Poison {
+		t.Skip("each event is a copy")
+	}
+	for _, spill := range []int{0, 2 << 12} {
+		for _, timeAt := range []int{-1, 0} {
+			m := NewMerger(nil, MergeOptions{Spill: spill}, func(int, uint64) {})
+			var ws []*ringtest.Ring
+			for range 3 {
+				w := ringtest.New(1<<12, raw.LayoutRawTime, 0)
+				r := w.Raw()
+				r.SetFields(timeAt, -1)
+				m.Add(r)
+				ws = append(ws, w)
+			}
+			p, time := ringtest.Payload(1<<40, 40), uint64(100)
+			recs, indices := make([]raw.Event, BatchSize), make([]int, BatchSize)
+			round := func() {
+				for n := range 40 {
+					for i, w := range ws {
+						time++
+						w.Output(time-uint64(n%5/4*30), p)
+						if n == 30 && spill > 0 {
+							m.Scan(i, w.Head(), forever, 0)
+							m.Spill(i)
+						}
+					}
+				}
+				for i, w := range ws {
+					w.PutHeader(ringtest.TypeSample, 0, 8)
+					m.Scan(i, w.Head(), forever, 0)
+					m.Lose(i, 1, time)
+				}
+				for _, watermark := range []uint64{time - 50, all} {
+					m.Begin(watermark)
+					for m.Batch(recs, indices) > 0 || m.Next() != nil {
+					}
+					m.End()
+				}
+			}
+			for range 20 {
+				round()
+			}
+			require.Zero(t, testing.AllocsPerRun(50, round), "spill %d", spill)
+		}
+	}
+}
+
+func TestTailIsStoredOnceInARound(t *testing.T) {
+	b := newBench(t, 3, 4096, 0)
+	for i := range uint64(12) {
+		b.output(int(i%2), i, 20)
+	}
+	b.round(all)
+	require.Equal(t, 2, b.commits, "of the two rings that held something")
+	b.round(all)
+	require.Equal(t, 2, b.commits)
+	b.empty()
+}
+
+// A round frees bytes on the way, so that it does not keep a ring full. Records written there
+// meanwhile wait for the next round: otherwise a round without a watermark would never end.
+func TestLongRoundCommitsEarly(t *testing.T) {
+	b := newBench(t, 2, 1024, wrap)
+	b.output(1, 0, 12)
+	for i := uint64(1); b.output(0, i, 12); i++ {
+	}
+	b.scanAll()
+	due := b.begin(all)
+	left := 32 * uint64(len(due))
+	for _, want := range due {
+		b.next(want)
+		left -= 32
+		require.LessOrEqual(t, b.lanes[0].Head()-b.lanes[0].Tail()-left, uint64(1024/8+32))
+	}
+	require.Equal(t, uint64(wrap), b.lanes[1].Tail(), "the other ring waits for the end of the round")
+	require.InDelta(t, 7, b.commits, 1)
+	require.True(t, b.output(0, 100, 12))
+	b.scan(0)
+	b.over()
+	b.round(all)
+	b.empty()
+}
+
+// While a busy record holds the tail, a round only rarely tries to move it.
+func TestRoundsBehindABusyRecord(t *testing.T) {
+	const n = 1000
+	h := byHand(t, 0, ringtest.NewRingBuf(1<<15, wrap))
+	h.reserve(0, 1, 8)
+	for i := range uint64(n) {
+		h.write(0, 2+i)
+	}
+	h.scan(0)
+	h.Begin(all)
+	batches, got := 0, 0
+	for k := h.Batch(batch, batchRings); k > 0; k = h.Batch(batch, batchRings) {
+		batches++
+		got += k
+	}
+	h.End()
+	require.Equal(t, n, got)
+	require.LessOrEqual(t, batches, n/BatchSize+8)
+}
+
+// A merger that gave up its records, in a round or not, delivers later ones.
+func TestAbandon(t *testing.T) {
+	for stop := range 5 {
+		h := byHand(t, 512, perfRings(512, wrap, 64)...)
+		for range 2 {
+			h.scanned(0, 10, 30, 20, 40, 5)
+			h.scanned(1, 11)
+			require.NotZero(t, h.Spill(0), "its block is free")
+			h.Begin(all)
+			for range stop {
+				require.NotNil(t, next(h.Merger))
+			}
+			h.Abandon()
+			require.Nil(t, next(h.Merger))
+			require.Zero(t, h.Held(0)+h.Held(1))
+			h.drained()
+		}
+		h.scanned(0, 50)
+		h.scanned(1, 45)
+		h.round(all, out{1, raw.Sample, 45, false}, out{0, raw.Sample, 50, false})
+		h.drained()
+	}
+}
+
+// Events of an added ring are late if removed rings have delivered later ones.
+func TestAddAfterRemove(t *testing.T) {
+	h := byHand(t, 0, perfRings(512, 0)...)
+	h.scanned(0, 20)
+	h.round(all, samples(0, 20)...)
+	require.Zero(t, h.Remove(0))
+	h.round(all)
+	h.Add(h.rings[0].Raw())
+	h.scanned(0, 5)
+	h.round(all, out{0, raw.Sample, 5, true})
+}

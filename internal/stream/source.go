@@ -1,0 +1,126 @@
+package stream
+
+import (
+	"slices"
+	"time"
+)
+
+// Source is a reader whose rings a stream orders. The stream has claimed them, and claims later
+// ones too.
+type Source struct {
+	Name   string                                // name of the map, for errors
+	Rings  *Rings                                // the rings, whose Counts account for events
+	Lost   func(ring int) (n uint64, known bool) // the kernel's count of failed outputs to a ring
+	Counts *OrderCounts
+	Wakeup Wakeup
+	// Stamped means that programs take the events' times after they reserve the records, in a BPF
+	// ring buffer. The source is then complete up to the load of its heads without a barrier,
+	// except for busy records.
+	Stamped bool
+
+	stream *Ordered
+	taken  []*ring // adopted by the stream, in the order of Rings
+	times  payloadTimes
+}
+
+// Wakeup is the wakeup policy of a reader.
+type Wakeup struct {
+	Poll   time.Duration // time between polls for events that caused no wakeup; 0: none
+	Enough uint64        // a ring with so many unread bytes ends the wait
+	// Armed reports whether the next output to any ring wakes the reader. It is nil without a
+	// doorbell.
+	Armed func() bool
+}
+
+// ring is a stream's state of one ring.
+type ring struct {
+	*Ring
+	source *Source
+	index  int    // index among the source's rings
+	at     int    // index among the stream's rings
+	head   uint64 // as last loaded
+	before uint64 // as loaded before that
+	losses lossWatch
+	found  uint64 // samples held, or delivered but not counted
+	tally  Tally
+}
+
+// Add adds a source's rings, from their published tails on. No round may be under way.
+func (s *Ordered) Add(src *Source) {
+	if s.opts.FlushEvery > 0 && s.flushAt == 0 {
+		s.startInterval(s.opts.Now())
+	}
+	src.stream = s
+	s.sources = append(s.sources, src)
+	s.adoptFrom(src)
+}
+
+// Remove removes a source. It drops and counts the source's held events, and stores the tails
+// behind them. Records behind a busy one stay in the ring for its next reader. No round may be
+// under way.
+func (s *Ordered) Remove(src *Source) {
+	defer func(yield func() bool) { s.opts.Yield = yield }(s.opts.Yield)
+	s.opts.Yield = nil // the caller holds a lock that all others in a simulation would wait for
+	for _, r := range slices.Backward(src.taken) {
+		r.found = 0 // they are not delivered
+		r.Counts.Dropped.Add(s.merger.Remove(r.at))
+		s.rings = slices.Delete(s.rings, r.at, r.at+1)
+		for i, behind := range s.rings[r.at:] {
+			behind.at = r.at + i
+		}
+	}
+	src.taken = nil
+	s.sources = slices.DeleteFunc(s.sources, func(other *Source) bool { return other == src })
+	src.Counts.SpillUsed.Store(0)
+}
+
+// Scanned returns the offset up to which the stream has seen the i-th ring's records.
+func (s *Ordered) Scanned(i int) uint64 { return s.merger.Scanned(i) }
+
+// adopt adds the rings of CPUs that have come online since. No round may be under way.
+func (s *Ordered) adopt() {
+	s.yield()
+	for _, src := range s.sources {
+		s.adoptFrom(src)
+	}
+}
+
+func (s *Ordered) adoptFrom(src *Source) {
+	for i := len(src.taken); i < src.Rings.Len(); i++ {
+		r := &ring{Ring: src.Rings.At(i), source: src, index: i, at: len(s.rings)}
+		s.merger.Add(r.Raw)
+		r.head = s.merger.Freed(r.at)
+		r.before, r.losses.account = r.head, &r.Raw.Losses
+		s.rings, src.taken = append(s.rings, r), append(src.taken, r)
+	}
+}
+
+// The methods below are package engine's view of a source, whose stream reads ahead of the tails.
+
+// Len returns the number of rings.
+func (src *Source) Len() int { return src.Rings.Len() }
+
+// Head returns the kernel's position in a ring.
+func (src *Source) Head(ring int) uint64 { return src.Rings.Head(ring) }
+
+// Unread returns how many bytes of a ring the stream has not seen, or not seen committed.
+func (src *Source) Unread(ring int) uint64 {
+	if ring >= len(src.taken) {
+		return src.Rings.Unread(ring) // a new ring: the stream's next scan adopts it
+	}
+	m, at := src.stream.merger, src.taken[ring].at
+	if ahead := m.Ahead(at, src.Rings.Head(ring)); ahead > 0 {
+		return ahead
+	}
+	return m.Committed(at)
+}
+
+// Flushing reports whether there is a flush that no Step has seen, or the sources are about to
+// change.
+func (src *Source) Flushing() bool {
+	s := src.stream
+	return src.Rings.Failures.Overlooked() || s.Flushes.Overlooked() || s.opts.Changed.Load()
+}
+
+// Closed reports whether the stream or one of its sources is closed.
+func (src *Source) Closed() bool { return src.stream.opts.Halt.Load() }

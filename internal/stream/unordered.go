@@ -1,0 +1,314 @@
+package stream
+
+import (
+	"math"
+	"os"
+	"sync/atomic"
+
+	"github.com/ringfold/ringfold/internal/raw"
+)
+
+// Unordered reads the rings that a stream has claimed, without ordering events across CPUs. It
+// reads one ring alone, or all rings of several readers, one reader after the other by their plans.
+//
+// A visit to a ring loads the head once, at its start, and stores the tail at its end. It stores
+// the tail earlier only if the ring was nearly full at the start (see nearlyFull). A walk over one
+// ring visits it once; a walk over a reader's rings follows its plan.
+type Unordered struct {
+	pass    *Pass
+	flushes *Flushes // the stream's own calls
+	halt    *atomic.Bool
+	done    func() // called at the end of a pass
+
+	sources []*Rings // of the present pass
+	at      int      // index of the source being read
+	planned bool     // the source at has planned this pass
+	only    *Ring    // the only ring to read; nil: all of the sources
+
+	ring     *Ring      // being read, nil between rings
+	flush    *Flush     // answered by a marker at the end
+	failures []*Flush   // per source, or of the only ring: errors to end with after the marker
+	losing   int        // index of the source whose counted losses come next
+	counting bool       // losing has not been asked for them yet
+	alone    raw.Single // memory for an event outside its ring's view
+	list     list       // samples that are not read in a stretch
+
+	off      uint64 // offset of the next record, or of the batch's first
+	from     uint64 // the position of off in its stretch's view
+	upTo     uint64 // leave the ring when off gets there
+	head     uint64 // head of ring, as loaded once
+	began    uint64 // offset where the visit began
+	tail     uint64 // tail of ring, as published
+	commitAt uint64 // publish when off gets here
+	tally    Tally
+}
+
+// nearlyFull is the fill level, in eighths, from which a long drain stores the tail after each
+// eighth of the ring. Otherwise outputs would fail for want of room that has long been read.
+const nearlyFull = 6
+
+// NewUnordered makes p a pass that calls done at its end. Markers answer flushes; halt ends a pass.
+func NewUnordered(p *Pass, halt *atomic.Bool, flushes *Flushes, done func()) *Unordered {
+	w := &Unordered{pass: p, flushes: flushes, halt: halt, done: done}
+	p.Halt, p.Walk = halt, w
+	return w
+}
+
+// Begin starts a pass over all rings of these readers. The caller has claimed the rings, and keeps
+// them mapped.
+func (w *Unordered) Begin(sources []*Rings) {
+	w.begin()
+	w.sources, w.at, w.planned, w.losing, w.counting = sources, 0, false, 0, true
+	for _, rings := range sources {
+		w.failures = append(w.failures, rings.Failures.Load()) // loaded before the heads
+		rings.Passes.Add(1)
+	}
+}
+
+// BeginOne starts a pass over one ring. The caller has claimed it, and keeps it mapped.
+func (w *Unordered) BeginOne(r *Ring) {
+	w.begin()
+	w.only = r
+	w.failures = append(w.failures, r.failures.Load()) // loaded before the head
+	w.visit(r)
+	w.upTo = w.head
+}
+
+func (w *Unordered) begin() {
+	w.pass.Err = nil
+	w.flush, w.failures = w.flushes.Load(), w.failures[:0]
+}
+
+// visit loads the head of a claimed ring.
+func (w *Unordered) visit(r *Ring) {
+	w.ring = r
+	w.tail = r.Tail()
+	w.off, w.began, w.head = w.tail, w.tail, r.Raw.Head()
+	used, size := w.head-w.tail, r.Raw.Size()
+	w.commitAt = math.MaxUint64
+	if used >= size/8*nearlyFull {
+		w.commitAt = w.tail + size/8
+	}
+	r.Counts.Observe(min(used, size))
+}
+
+// Next makes the next batch. The events before become invalid.
+func (w *Unordered) Next() bool {
+	w.settle()
+	for {
+		if w.halt.Load() {
+			w.pass.Err = os.ErrClosed
+			return false
+		}
+		if w.ring == nil || int64(w.off-w.upTo) >= 0 {
+			if !w.nextRing() {
+				return w.marker()
+			}
+			continue
+		}
+		if w.off >= w.commitAt {
+			w.commit()
+			w.commitAt += w.ring.Raw.Size() / 8
+		}
+		r := w.ring
+		s := r.Raw.Stretch(w.off, w.off+min(w.upTo-w.off, w.commitAt-w.off), w.head)
+		if s.Pos < s.Limit {
+			if word, next, ok := s.View.Sample(s.Pos, s.End); ok {
+				w.samples(s, word, next)
+				return true
+			}
+		}
+		if r.Raw.Layout() == raw.LayoutRingBuf && w.listed() {
+			return true
+		}
+		if int64(w.off-w.upTo) >= 0 {
+			continue // there were only discarded records
+		}
+		var rec raw.Record
+		r.Raw.Parse(w.off, w.head, &rec)
+		if rec.Kind == raw.Busy {
+			w.upTo = w.off // stop here: the tail cannot pass a record before it is committed
+			continue
+		}
+		w.off += rec.Size
+		if w.deliver(r, &rec) {
+			return true
+		}
+	}
+}
+
+// samples makes a batch of a stretch that begins with this sample.
+func (w *Unordered) samples(s raw.Stretch, word, next uint64) {
+	if !raw.Poison {
+		w.from = s.Pos
+		w.pass.Batch.setStretch(s)
+		return
+	}
+	ev := w.alone.Private(raw.Event{View: s.View, Word: word})
+	w.off += next - s.Pos
+	w.ring.last = ev.Time()
+	w.tally.Samples++
+	w.pass.Batch.One(ev)
+}
+
+// settle accounts for the events taken from the batch, and gives up the rest. The events become
+// invalid.
+func (w *Unordered) settle() {
+	b := &w.pass.Batch
+	switch n := b.Settle(); {
+	case n == 0:
+	case b.List == nil:
+		w.off += b.Stretch.Pos - w.from
+		w.ring.last = raw.Event{View: b.Stretch.View, Word: b.Latest}.Time()
+		w.tally.Samples += uint64(n)
+	case w.list.n > 0:
+		w.settleList(n)
+	}
+	w.alone.Expire()
+}
+
+// deliver counts a record that is not part of a run, and makes a batch of it. It reports whether
+// there is anything to deliver.
+func (w *Unordered) deliver(r *Ring, rec *raw.Record) bool {
+	odd := raw.Odd{Kind: rec.Kind, CPU: r.Raw.CPU(), Time: rec.Time}
+	switch rec.Kind {
+	case raw.Unknown:
+		w.tally.Unknown++
+		return false
+	case raw.Discarded:
+		w.tally.Discarded++
+		return false
+	case raw.Sample: // it wraps around or ends at the edge, or lacks the ring's fields
+		ev := w.alone.Join(r.Raw, rec)
+		r.last = ev.Time()
+		w.tally.Samples++
+		w.pass.Batch.One(ev)
+		return true
+	case raw.Lost:
+		if r.Raw.Counted(rec, &odd) {
+			r.Raw.Losses.Known.Add(odd.Lost)
+			break
+		}
+		odd.Lost, odd.After = r.Raw.Losses.Report(rec.Lost, rec.Time, r.last)
+		if odd.Lost == 0 {
+			return false // nothing new: an interrupt reported it first
+		}
+		odd.After = min(odd.After, rec.Time)
+	case raw.Corrupt:
+		odd.Fault, odd.Off, odd.Size, odd.Time = rec.Fault, rec.Off, rec.Size, r.last
+	}
+	w.tally.Add(&odd)
+	w.pass.Batch.One(w.alone.Odd(r.Raw, odd))
+	return true
+}
+
+// nextRing leaves the present ring and goes on to the next with something to read.
+func (w *Unordered) nextRing() bool {
+	w.leaveRing()
+	for ; w.at < len(w.sources); w.at, w.planned = w.at+1, false {
+		rings := w.sources[w.at]
+		if !w.planned { // planned here, once End is sure to run: a Schedule may panic
+			w.planned = true
+			rings.planPass()
+		}
+		r, upTo := rings.nextVisit()
+		if r == nil {
+			continue
+		}
+		w.visit(r)
+		w.upTo = w.head
+		if w.head-upTo < r.Raw.Size() { // else the head is before upTo
+			w.upTo = upTo
+		}
+		return true
+	}
+	return false
+}
+
+// counted makes a batch of a loss that programs have counted, if there is one. The next pass
+// delivers those that the user does not reach.
+func (w *Unordered) counted() bool {
+	for ; w.losing < len(w.sources); w.losing, w.counting = w.losing+1, true {
+		rings := w.sources[w.losing]
+		if w.counting {
+			w.counting = false
+			rings.lost = rings.Losses(rings.lost[:0])
+		}
+		if len(rings.lost) == 0 {
+			continue
+		}
+		first := rings.rings[0]
+		loss := rings.lost[0]
+		rings.lost = append(rings.lost[:0], rings.lost[1:]...)
+		first.Raw.Losses.Known.Add(loss.Lost)
+		first.Counts.LostRecords.Add(1)
+		w.pass.Batch.One(w.alone.Odd(first.Raw, loss))
+		return true
+	}
+	return false
+}
+
+// marker makes a batch of the marker that answers a Flush, if one is due, or ends the pass with an
+// error.
+func (w *Unordered) marker() bool {
+	if w.counted() || w.answer(w.flushes, &w.flush) {
+		return true
+	}
+	for i := range w.failures {
+		if w.answer(w.failuresOf(i), &w.failures[i]); w.pass.Err != nil {
+			break // the next pass returns the others
+		}
+	}
+	return false
+}
+
+// failuresOf returns the failures of a source, or of the only ring.
+func (w *Unordered) failuresOf(source int) *Flushes {
+	if w.only != nil {
+		return &w.only.failures
+	}
+	return &w.sources[source].Failures
+}
+
+func (w *Unordered) answer(flushes *Flushes, to **Flush) bool {
+	f := *to
+	*to = nil
+	return f != nil && flushes.Answer(w.pass, f, f.Time)
+}
+
+// commit publishes the tail: everything before off has been consumed.
+func (w *Unordered) commit() {
+	r := w.ring
+	if w.off != w.tail {
+		if tail := r.Tail(); int64(w.off-tail) > 0 { // else another reader is ahead: never go back
+			r.Raw.SetTail(w.off)
+			r.Leave()
+		}
+		r.Counts.Stored(w.off - w.tail)
+		w.tail = w.off
+	}
+	w.tally.Flush(&r.Counts)
+}
+
+func (w *Unordered) leaveRing() {
+	if w.ring == nil {
+		return
+	}
+	begin := w.began
+	if w.off != begin {
+		w.ring.rings.flowing(w.ring.index, w.off-begin)
+	}
+	w.commit()
+	if w.only == nil {
+		w.ring.rings.visited(w.ring, w.off-begin)
+	}
+	w.ring = nil
+}
+
+// End publishes the consumed records. Once it calls done, another user may take the walk and its
+// pass.
+func (w *Unordered) End() {
+	w.settle()
+	w.leaveRing()
+	w.done()
+}
