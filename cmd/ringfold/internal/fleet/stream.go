@@ -52,7 +52,7 @@ func (c streamConfig) ensure(ctx context.Context, nc *nats.Conn, note func(strin
 	what := "making stream " + c.name
 	refused := func(err error) error {
 		var api *jetstream.APIError
-		if errors.As(err, &api) && api.Code < 500 {
+		if errors.As(err, &api) && api.Code < 500 || errors.Is(err, jetstream.ErrInvalidStreamName) {
 			return fmt.Errorf("%s: %w", what, err)
 		}
 		return nil

@@ -337,6 +337,8 @@ func TestTailNoStream(t *testing.T) {
 	require.Contains(t, fails(t, 1, "tail", "--url", b.server.URL(), "--stream", "OTHER"),
 		"there is no stream OTHER at 127.0.0.1:"+fmt.Sprint(b.server.Port())+": start an agent, which makes it, or name another one by --stream")
 	require.Contains(t, fails(t, 1, "tail", "--url", b.server.URL(), "--stream", "a.b"), `-stream "a.b"`)
+	made := streamConfig{name: "a.b", maxAge: time.Hour, maxBytes: 1 << 20, replicas: 1}.ensure(t.Context(), b.nc, func(note string) { t.Error(note) })
+	require.ErrorIs(t, made, jetstream.ErrInvalidStreamName, "an agent gives up at once, too")
 	none, err := broker.Start(t.TempDir(), func(o *server.Options) { o.JetStream = false })
 	require.NoError(t, err)
 	defer none.Close()
