@@ -2,11 +2,10 @@ package perfbuf
 
 import (
 	"context"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/ringfold/ringfold/internal/stream"
 )
 
 // Wakeup policies of a FuzzReader.
@@ -93,7 +92,7 @@ func (z *readerFuzz) quiet(src *Stream) {
 	}
 	if s := z.stream; s != nil {
 		first := min(s.in.Order.Earliest(), z.flushTime())
-		if due := first + uint64(s.opts.Order.slack+10*time.Millisecond); first != stream.Never && due < z.k.hooks.clock() {
+		if due := first + uint64(s.opts.Order.slack+10*time.Millisecond); first != math.MaxUint64 && due < z.k.hooks.clock() {
 			z.t.Fatalf("an event of %d is due at %d, and it is %d", first, due, z.k.hooks.clock())
 		}
 	} else if src.in.Flushing() {
@@ -106,7 +105,7 @@ func (z *readerFuzz) flushTime() uint64 {
 	if f := z.stream.in.Order.Flushes.Load(); f != nil {
 		return f.Time
 	}
-	return stream.Never
+	return math.MaxUint64
 }
 
 // finish reads all that is left. Nothing is unaccounted for then.

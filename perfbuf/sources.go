@@ -35,7 +35,7 @@ func Merge(o StreamOptions, readers ...*Reader) (*Stream, error) {
 	s := &Stream{opts: o}
 	so := engine.StreamOptions{Unordered: o.Order.mode == noOrder, Barriers: grace.Set(o.Barriers), Order: stream.Options{
 		Exact: o.Order.mode == exactOrder, Interval: o.BarrierInterval, Slack: o.Order.slack, DropLate: o.DropLate, FlushEvery: o.FlushEvery,
-		Merge: stream.MergeOptions{Spill: max(o.Spill.Bytes, 0)}, Above: o.Spill.Above, Until: o.Spill.Until,
+		Spill: max(o.Spill.Bytes, 0), Above: o.Spill.Above, Until: o.Spill.Until,
 	}}
 	in := make([]*engine.Reader, len(readers))
 	for i, r := range readers {

@@ -99,8 +99,7 @@ func (s *Stream) order(p *stream.Pass, o stream.Options) {
 	if o.Exact {
 		o.Slack = grace.DefaultGuard + 1 // without barriers: see stream.Ordered.bound
 	}
-	s.Order = stream.NewOrdered(o)
-	s.Order.SetPass(p, s.Release)
+	s.Order = stream.NewOrdered(p, o, s.Release)
 }
 
 // clock is that of a source, or of the last one: recordings have their own. A barrier's goroutine

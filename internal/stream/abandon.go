@@ -6,9 +6,9 @@ import (
 	"github.com/ringfold/ringfold/internal/raw"
 )
 
-// Abandon gives up all held records and publishes each tail behind them, or in front of the first
+// abandon gives up all held records and publishes each tail behind them, or in front of the first
 // busy record if there is one. The ring's next reader sees the records behind that one again.
-func (m *Merger) Abandon() {
+func (m *merger) abandon() {
 	m.release()
 	for i := range m.rings {
 		m.giveUp(i)
@@ -16,10 +16,10 @@ func (m *Merger) Abandon() {
 	m.round.end()
 }
 
-// Remove is Abandon of ring i alone, and stops merging it. The indices of the rings behind it shift
-// down by one. It must not be called between Begin and End. It returns how many samples were given
+// remove is Abandon of ring i alone, and stops merging it. The indices of the rings behind it shift
+// down by one. It must not be called between begin and end. It returns how many samples were given
 // up for good: no later reader sees them.
-func (m *Merger) Remove(i int) (dropped uint64) {
+func (m *merger) remove(i int) (dropped uint64) {
 	m.release()
 	r := &m.rings[i]
 	dropped = uint64(r.samples() - r.within(r.settled(), r.scan))
@@ -29,7 +29,7 @@ func (m *Merger) Remove(i int) (dropped uint64) {
 	return dropped
 }
 
-func (m *Merger) giveUp(i int) {
+func (m *merger) giveUp(i int) {
 	r := &m.rings[i]
 	for _, c := range r.chunks {
 		m.arena.put(c)

@@ -17,15 +17,15 @@ type Batch struct {
 	single [1]raw.Event
 }
 
-// Set makes b a batch of known events.
-func (b *Batch) Set(list []raw.Event) {
+// set makes b a batch of known events.
+func (b *Batch) set(list []raw.Event) {
 	b.List, b.Taken, b.live = list, 0, true
 }
 
-// One makes b a batch of one event.
-func (b *Batch) One(ev raw.Event) {
+// one makes b a batch of one event.
+func (b *Batch) one(ev raw.Event) {
 	b.single[0] = ev
-	b.Set(b.single[:])
+	b.set(b.single[:])
 }
 
 // setStretch makes b a batch of the samples of a stretch, which begins with a sample.
@@ -54,9 +54,9 @@ func (b *Batch) Finish() {
 	}
 }
 
-// Settle returns how many events were taken, at least one: handing out a batch hands out its first
+// settle returns how many events were taken, at least one: handing out a batch hands out its first
 // event. It returns 0 if there is no batch, or Settle has already accounted for it.
-func (b *Batch) Settle() int {
+func (b *Batch) settle() int {
 	if !b.live {
 		return 0
 	}

@@ -27,9 +27,9 @@ func BenchmarkInversions(b *testing.B) {
 				r = buf.Raw()
 				r.SetFields(0, -1)
 			}
-			m := NewMerger([]*raw.Ring{r}, MergeOptions{}, func(int, uint64) {})
+			m := newMerger([]*raw.Ring{r}, 0, func(int, uint64) {})
 			rnd := rand.New(rand.NewPCG(1, 2))
-			evs, rings := make([]raw.Event, BatchSize), make([]int, BatchSize)
+			evs, rings := make([]raw.Event, batchSize), make([]int, batchSize)
 			clock, payload := uint64(1<<20), make([]byte, 56)
 			var took time.Duration
 			got, sum := 0, uint64(0)
@@ -48,27 +48,27 @@ func BenchmarkInversions(b *testing.B) {
 						}
 					}
 					begin := time.Now()
-					m.Scan(0, r.Head(), forever, 0)
+					m.scanTo(0, r.Head(), forever, 0)
 					mark := clock - n/rounds*100*2
 					if k == rounds-1 {
 						mark = all
 					}
-					m.Begin(mark)
+					m.begin(mark)
 					for {
-						k := m.Batch(evs, rings)
+						k := m.batch(evs, rings)
 						if k == 0 {
-							it := m.Next()
+							it := m.next()
 							if it == nil {
 								break
 							}
-							evs[0], k = it.Event, 1
+							evs[0], k = it.event, 1
 						}
 						for _, ev := range evs[:k] {
 							sum += ev.Time()
 							got++
 						}
 					}
-					m.End()
+					m.end()
 					took += time.Since(begin)
 				}
 			}

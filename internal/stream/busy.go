@@ -22,7 +22,7 @@ func (r *mergeRing) settled() uint64 {
 }
 
 // lookAgain handles the busy records that are no longer busy.
-func (r *mergeRing) lookAgain(ceiling uint64, found *Found) {
+func (r *mergeRing) lookAgain(ceiling uint64, found *findings) {
 	kept := r.busy[:0]
 	for _, b := range r.busy {
 		rec := &r.rec
@@ -35,11 +35,11 @@ func (r *mergeRing) lookAgain(ceiling uint64, found *Found) {
 		case rec.Kind == raw.Busy:
 			kept = append(kept, b)
 		case rec.Kind == raw.Discarded:
-			found.Discarded++
+			found.discarded++
 		case rec.Kind == raw.Sample:
 			key, flag := r.keyOf(rec, ceiling, found) // without its own time: up to ceiling
 			if key < b.max {
-				found.Inversions++
+				found.inversions++
 			}
 			r.addEarly(raw.Mark{Time: key, Off: b.off | flag})
 		}
@@ -47,20 +47,20 @@ func (r *mergeRing) lookAgain(ceiling uint64, found *Found) {
 	r.busy = kept
 }
 
-// Busy returns how many records of ring i the latest scan found busy.
-func (m *Merger) Busy(i int) int { return len(m.rings[i].busy) }
+// busy returns how many records of ring i the latest scan found busy.
+func (m *merger) busy(i int) int { return len(m.rings[i].busy) }
 
-// BusySince returns the clock reading of the scan that found the first busy record of ring i. There
+// busySince returns the clock reading of the scan that found the first busy record of ring i. There
 // must be one.
-func (m *Merger) BusySince(i int) (now uint64) { return m.rings[i].busy[0].found }
+func (m *merger) busySince(i int) (now uint64) { return m.rings[i].busy[0].found }
 
-// CaughtUp reports whether the tail of ring i is at the first busy record. If so, the kernel wakes
+// caughtUp reports whether the tail of ring i is at the first busy record. If so, the kernel wakes
 // readers at its commit.
-func (m *Merger) CaughtUp(i int) bool { return m.rings[i].freed == m.rings[i].settled() }
+func (m *merger) caughtUp(i int) bool { return m.rings[i].freed == m.rings[i].settled() }
 
-// Committed returns the size of the first record of ring i that the latest scan found busy, or 0 if
+// committedSize returns the size of the first record of ring i that the latest scan found busy, or 0 if
 // it still is.
-func (m *Merger) Committed(i int) uint64 {
+func (m *merger) committedSize(i int) uint64 {
 	r := &m.rings[i]
 	if len(r.busy) == 0 || r.raw.Busy(r.busy[0].off, r.scan) {
 		return 0
@@ -68,11 +68,11 @@ func (m *Merger) Committed(i int) uint64 {
 	return r.busy[0].size
 }
 
-// StampedUpTo returns the clock reading up to which ring i is complete: every record stamped before
+// stampedUpTo returns the clock reading up to which ring i is complete: every record stamped before
 // it is held or delivered. It requires that records carry a time taken after their reservation, by
 // clocks that agree. The reading precedes the load of the latest scanned head or, if records are
 // busy, the reservation of the first of them.
-func (m *Merger) StampedUpTo(i int) uint64 {
+func (m *merger) stampedUpTo(i int) uint64 {
 	r := &m.rings[i]
 	if len(r.busy) > 0 {
 		return r.busy[0].after // scans come one after the other, so it is the smallest

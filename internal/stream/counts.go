@@ -11,46 +11,58 @@ type Counts struct {
 	HighWater, Samples, Dropped, Bytes, LostRecords, Unknown, Corrupt, Discarded, Shared, TailStores atomic.Uint64
 }
 
-// Observe updates the high-water mark. Only the ring's owner calls it.
-func (c *Counts) Observe(used uint64) {
+// observe updates the high-water mark. Only the ring's owner calls it.
+func (c *Counts) observe(used uint64) {
 	if used > c.HighWater.Load() {
 		c.HighWater.Store(used)
 	}
 }
 
-// Stored counts a store of the tail that freed so many bytes.
-func (c *Counts) Stored(bytes uint64) {
+// stored counts a store of the tail that freed so many bytes.
+func (c *Counts) stored(bytes uint64) {
 	c.TailStores.Add(1)
 	c.Bytes.Add(bytes)
 }
 
-// Tally gathers counts within a pass, where atomics would cost too much.
-type Tally struct {
-	Samples, LostRecords, Unknown, Corrupt, Discarded uint64
+// OrderCounts cover all streams of a reader. They may be loaded at any time.
+type OrderCounts struct {
+	Late        atomic.Uint64 // events marked late
+	MaxLateness atomic.Uint64 // ns
+	Inversions  atomic.Uint64 // samples that followed a later one in their ring
+	Untimed     atomic.Uint64 // samples without a plausible time in their payload
+
+	Spilled      atomic.Uint64 // bytes copied out of full rings
+	SpillUsed    atomic.Uint64 // bytes of such copies in memory, as of the latest round or check
+	SpillRefused atomic.Uint64 // times when the copy budget was used up
 }
 
-// Add counts an event that is not a sample.
-func (t *Tally) Add(odd *raw.Odd) {
+// tally gathers counts within a pass, where atomics would cost too much.
+type tally struct {
+	samples, lostRecords, unknown, corrupt, discarded uint64
+}
+
+// add counts an event that is not a sample.
+func (t *tally) add(odd *raw.Odd) {
 	switch odd.Kind {
 	case raw.Lost:
-		t.LostRecords++
+		t.lostRecords++
 	case raw.Corrupt:
-		t.Corrupt++
+		t.corrupt++
 	}
 }
 
-// Flush moves the tally to the ring's counts.
-func (t *Tally) Flush(c *Counts) {
+// flush moves the tally to the ring's counts.
+func (t *tally) flush(c *Counts) {
 	// Atomic additions are slow, and Flush runs on each visit to a ring.
-	if t.Samples > 0 {
-		c.Samples.Add(t.Samples)
-		t.Samples = 0
+	if t.samples > 0 {
+		c.Samples.Add(t.samples)
+		t.samples = 0
 	}
-	if t.LostRecords|t.Unknown|t.Corrupt|t.Discarded != 0 {
-		c.LostRecords.Add(t.LostRecords)
-		c.Unknown.Add(t.Unknown)
-		c.Corrupt.Add(t.Corrupt)
-		c.Discarded.Add(t.Discarded)
-		*t = Tally{}
+	if t.lostRecords|t.unknown|t.corrupt|t.discarded != 0 {
+		c.LostRecords.Add(t.lostRecords)
+		c.Unknown.Add(t.unknown)
+		c.Corrupt.Add(t.corrupt)
+		c.Discarded.Add(t.discarded)
+		*t = tally{}
 	}
 }

@@ -67,7 +67,7 @@ func (f *fake) begin(o Options, w Wakeup) {
 		}
 		return false
 	}
-	f.Ordered = NewOrdered(o)
+	f.Ordered = NewOrdered(new(Pass), o, func() {})
 	f.source = &Source{Name: "map \"events\" (id 7)", Lost: f.Lost, Rings: &f.rings, Counts: &f.counts, Wakeup: w}
 	f.Add(f.source)
 }
@@ -76,7 +76,7 @@ func (f *fake) begin(o Options, w Wakeup) {
 func exact(t testing.TB, n int) (*fake, *grace.Barrier) {
 	var f *fake
 	b := grace.New(ringtest.Provider(func() error { return nil }), func() uint64 { return f.clock }, grace.BarrierOptions{})
-	f = newFake(t, n, Options{Barrier: b})
+	f = newFake(t, n, Options{barrier: b})
 	return f, b
 }
 
@@ -117,12 +117,12 @@ func (f *fake) round(all bool) (got []uint64) {
 
 // delivered returns the times of the events of a round that has begun.
 func (f *fake) delivered() (got []uint64) {
-	defer f.End()
-	for evs := f.Batch(); len(evs) > 0; evs = f.Batch() {
+	defer f.endRound()
+	for evs := f.batch(); len(evs) > 0; evs = f.batch() {
 		for _, ev := range evs {
 			got = append(got, ev.Time())
 		}
-		f.Took(len(evs))
+		f.took(len(evs))
 	}
 	return got
 }

@@ -23,8 +23,8 @@ type Flush struct {
 // Ask adds a call. It may be called from anywhere, and does not block.
 func (f *Flushes) Ask(now uint64) { f.ask(&Flush{Time: now}) }
 
-// Fail is like Ask, but the pass ends with this error.
-func (f *Flushes) Fail(now uint64, err error) { f.ask(&Flush{Time: now, err: err}) }
+// fail is like Ask, but the pass ends with this error.
+func (f *Flushes) fail(now uint64, err error) { f.ask(&Flush{Time: now, err: err}) }
 
 func (f *Flushes) ask(ask *Flush) {
 	for {
@@ -41,22 +41,22 @@ func (f *Flushes) ask(ask *Flush) {
 // Load returns the unanswered Flush, nil if there is none.
 func (f *Flushes) Load() *Flush { return f.latest.Load() }
 
-// Look is Load for a waiting caller, which later asks whether it has Overlooked a call.
-func (f *Flushes) Look() *Flush {
+// look is Load for a waiting caller, which later asks whether it has Overlooked a call.
+func (f *Flushes) look() *Flush {
 	f.seen = f.latest.Load()
 	return f.seen
 }
 
-// Overlooked reports whether there is a Flush that Look has not returned.
-func (f *Flushes) Overlooked() bool {
+// overlooked reports whether there is a Flush that Look has not returned.
+func (f *Flushes) overlooked() bool {
 	ask := f.latest.Load()
 	return ask != nil && ask != f.seen
 }
 
-// Answer makes the marker the batch of a pass, or ends the pass with the error. It does neither if
+// answer makes the marker the batch of a pass, or ends the pass with the error. It does neither if
 // the Flush has been answered, or if a later call has replaced it: that one gets its own answer. It
 // reports whether there is a batch.
-func (f *Flushes) Answer(p *Pass, ask *Flush, time uint64) bool {
+func (f *Flushes) answer(p *Pass, ask *Flush, time uint64) bool {
 	switch {
 	case !f.latest.CompareAndSwap(ask, nil):
 	case ask.err != nil:
@@ -68,11 +68,11 @@ func (f *Flushes) Answer(p *Pass, ask *Flush, time uint64) bool {
 	return false
 }
 
-// Mark makes the batch of a pass a marker that answers no call.
-func Mark(p *Pass, time uint64) { new(Flush).mark(p, time) }
+// mark makes the batch of a pass a marker that answers no call.
+func mark(p *Pass, time uint64) { new(Flush).mark(p, time) }
 
 func (f *Flush) mark(p *Pass, time uint64) {
-	p.Batch.One(f.marker.Odd(nil, raw.Odd{CPU: noCPU, Kind: raw.Flushed, Time: time}))
+	p.Batch.one(f.marker.Odd(nil, raw.Odd{CPU: noCPU, Kind: raw.Flushed, Time: time}))
 }
 
 // noCPU marks events that belong to no CPU.

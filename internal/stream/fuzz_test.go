@@ -99,7 +99,7 @@ type opsSide struct {
 	layout raw.Layout
 	timeAt int
 	ws     []writer
-	m      *Merger
+	m      *merger
 	batch  int // batch size
 	round  bool
 
@@ -123,7 +123,7 @@ type opsItem struct {
 }
 
 func newOps(t *testing.T, options, batch int) *opsSide {
-	o := &opsSide{t: t, layout: raw.LayoutRawTime, batch: min(batch, BatchSize)}
+	o := &opsSide{t: t, layout: raw.LayoutRawTime, batch: min(batch, batchSize)}
 	o.timeAt = -1
 	if options == 4 {
 		o.layout, o.timeAt = raw.LayoutRingBuf, 0
@@ -133,7 +133,7 @@ func newOps(t *testing.T, options, batch int) *opsSide {
 			o.layout = raw.LayoutRaw
 		}
 	}
-	o.m = NewMerger([]*raw.Ring{o.ring(1<<32 - 64), o.ring(^uint64(0) - 63)}, MergeOptions{Spill: opsBudget}, func(i int, bytes uint64) {
+	o.m = newMerger([]*raw.Ring{o.ring(1<<32 - 64), o.ring(^uint64(0) - 63)}, opsBudget, func(i int, bytes uint64) {
 		o.freed[i] += bytes
 		if tail := o.ws[i].Tail(); o.freed[i] != tail {
 			t.Fatalf("ring %d: told of %d, but the tail is %d", i, o.freed[i], tail)
@@ -163,17 +163,17 @@ func (o *opsSide) do(op, arg byte, b []byte, filled int) int {
 	case 0:
 		o.scan(i, w.Head()+v&^7)
 	case 1:
-		o.m.End()
-		o.m.Begin(v << (v % 50))
+		o.m.end()
+		o.m.begin(v << (v % 50))
 		o.round = true
 	case 2:
 		o.take(int(v))
-		o.m.End()
+		o.m.end()
 		o.round = false
 	case 3:
-		o.m.Spill(i)
+		o.m.spill(i)
 	case 4:
-		o.m.Lose(i, v, v<<20)
+		o.m.lose(i, v, v<<20)
 		o.bound++
 	case 5:
 		for at := 0; len(b) > 0 && at < opsRing; {
@@ -193,14 +193,14 @@ func (o *opsSide) do(op, arg byte, b []byte, filled int) int {
 	case 9:
 		if v == 77 {
 			o.given = true
-			o.m.Abandon()
+			o.m.abandon()
 			o.round = false
 		}
 	case 10:
-		o.m.Expect(i, v)
+		o.m.expect(i, v)
 	case 11:
 		if !o.round && len(o.ws) < 4 {
-			o.m.Add(o.ring(8 * v))
+			o.m.add(o.ring(8 * v))
 		}
 	}
 	if op%14 == 12 && o.layout == raw.LayoutRingBuf { // commit all busy records
@@ -211,11 +211,11 @@ func (o *opsSide) do(op, arg byte, b []byte, filled int) int {
 	}
 	if op%14 == 13 && !o.round && len(o.ws) > 1 {
 		o.given = true
-		o.m.Remove(i)
+		o.m.remove(i)
 		o.ws, o.freed = slices.Delete(o.ws, i, i+1), slices.Delete(o.freed, i, i+1)
 	}
-	if o.m.Spilled() > opsBudget {
-		o.t.Fatalf("%d bytes spilled", o.m.Spilled())
+	if o.m.spilled() > opsBudget {
+		o.t.Fatalf("%d bytes spilled", o.m.spilled())
 	}
 	return filled
 }
@@ -224,12 +224,12 @@ func (o *opsSide) do(op, arg byte, b []byte, filled int) int {
 func (o *opsSide) scan(i int, head uint64) {
 	w := o.ws[i]
 	w.SetHead(head)
-	from, r := o.m.Scanned(i), w.Raw()
-	o.m.Scan(i, head, 1<<60, 0)
+	from, r := o.m.scannedUpTo(i), w.Raw()
+	o.m.scanTo(i, head, 1<<60, 0)
 	o.bound += opsRing/8 + 2
-	if o.m.Scanned(i) != head {
-		if o.m.Scanned(i) != from || int64(head-from) > 0 && head-w.Tail() < 1<<61 && o.m.Spilled() == 0 {
-			o.t.Fatalf("ring %d: scanned from %d to %d, not to %d", i, from, o.m.Scanned(i), head)
+	if o.m.scannedUpTo(i) != head {
+		if o.m.scannedUpTo(i) != from || int64(head-from) > 0 && head-w.Tail() < 1<<61 && o.m.spilled() == 0 {
+			o.t.Fatalf("ring %d: scanned from %d to %d, not to %d", i, from, o.m.scannedUpTo(i), head)
 		}
 		return // it went back, or far ahead
 	}
@@ -244,17 +244,17 @@ func (o *opsSide) scan(i int, head uint64) {
 func (o *opsSide) take(n int) {
 	evs, rings := make([]raw.Event, o.batch), make([]int, o.batch)
 	if n == 0 { // look, but take nothing
-		got := o.m.Batch(evs, rings)
-		o.m.Undo(rings[:got], 0)
+		got := o.m.batch(evs, rings)
+		o.m.undo(rings[:got], 0)
 	}
 	for n > 0 {
-		got := o.m.Batch(evs, rings)
+		got := o.m.batch(evs, rings)
 		if got == 0 {
-			it := o.m.Next()
+			it := o.m.next()
 			if it == nil {
 				return
 			}
-			o.add(it.Event, it.Ring, it.Key)
+			o.add(it.event, it.ring, it.key)
 			n--
 			continue
 		}
@@ -262,7 +262,7 @@ func (o *opsSide) take(n int) {
 		for j := range use {
 			o.add(evs[j], rings[j], evs[j].Time())
 		}
-		o.m.Undo(rings[:got], use)
+		o.m.undo(rings[:got], use)
 		n -= use
 	}
 }
@@ -297,24 +297,24 @@ func (o *opsSide) add(ev raw.Event, ring int, key uint64) {
 
 // finish takes all remaining items.
 func (o *opsSide) finish() {
-	o.m.End()
-	o.m.Begin(all)
+	o.m.end()
+	o.m.begin(all)
 	o.take(o.bound + 1)
-	o.m.End()
+	o.m.end()
 	t := o.t
-	if o.m.Spilled() != 0 {
-		t.Fatalf("%d bytes are not given back", o.m.Spilled())
+	if o.m.spilled() != 0 {
+		t.Fatalf("%d bytes are not given back", o.m.spilled())
 	}
-	if key, held := o.m.Earliest(); held {
+	if key, held := o.m.earliest(); held {
 		t.Fatalf("something of time %d is held in empty rings", key)
 	}
 	reported := uint64(0)
 	for i := range o.ws {
-		busy := o.m.Busy(i) > 0
-		if o.m.Held(i) != 0 || busy != (o.m.Freed(i) != o.m.Scanned(i)) || o.freed[i] != o.m.Freed(i) {
-			t.Fatalf("ring %d: %d held, %d bytes are not given back", i, o.m.Held(i), o.m.Scanned(i)-o.m.Freed(i))
+		busy := o.m.busy(i) > 0
+		if o.m.held(i) != 0 || busy != (o.m.freed(i) != o.m.scannedUpTo(i)) || o.freed[i] != o.m.freed(i) {
+			t.Fatalf("ring %d: %d held, %d bytes are not given back", i, o.m.held(i), o.m.scannedUpTo(i)-o.m.freed(i))
 		}
-		reported += o.m.Reported(i)
+		reported += o.m.reported(i)
 	}
 	if !o.given && (o.records != o.found && o.layout != raw.LayoutRingBuf || o.lost != reported) {
 		t.Fatalf("%d of %d records, %d of %d losses delivered", o.records, o.found, o.lost, reported)
@@ -333,8 +333,8 @@ func (o *opsSide) same(t *testing.T, p *opsSide) {
 	}
 	o.items, p.items = o.items[:0], p.items[:0]
 	for i := range o.ws {
-		if o.m.Held(i) != p.m.Held(i) || o.m.Scanned(i) != p.m.Scanned(i) || o.m.Reported(i) != p.m.Reported(i) || o.m.Busy(i) != p.m.Busy(i) || o.m.Advance(i) != p.m.Advance(i) {
-			t.Fatalf("ring %d: %d held, scanned to %d; in batches %d, to %d", i, o.m.Held(i), o.m.Scanned(i), p.m.Held(i), p.m.Scanned(i))
+		if o.m.held(i) != p.m.held(i) || o.m.scannedUpTo(i) != p.m.scannedUpTo(i) || o.m.reported(i) != p.m.reported(i) || o.m.busy(i) != p.m.busy(i) || o.m.advance(i) != p.m.advance(i) {
+			t.Fatalf("ring %d: %d held, scanned to %d; in batches %d, to %d", i, o.m.held(i), o.m.scannedUpTo(i), p.m.held(i), p.m.scannedUpTo(i))
 		}
 	}
 }

@@ -20,19 +20,19 @@ const (
 
 // hand is a merger of rings that a test writes by hand.
 type hand struct {
-	*Merger
+	*merger
 	t     testing.TB
 	rings []writer
 }
 
 func byHand(t testing.TB, spill int, rings ...writer) *hand {
-	h := &hand{t: t, rings: rings, Merger: NewMerger(nil, MergeOptions{Spill: spill}, func(int, uint64) {})}
+	h := &hand{t: t, rings: rings, merger: newMerger(nil, spill, func(int, uint64) {})}
 	for _, r := range rings {
 		ring := r.Raw()
 		if _, ok := r.(*ringtest.RingBuf); ok {
 			ring.SetFields(0, -1)
 		}
-		h.Add(ring)
+		h.add(ring)
 	}
 	return h
 }
@@ -67,7 +67,7 @@ func (h *hand) reserve(i int, time uint64, n int) ringtest.Record {
 	return r
 }
 
-func (h *hand) scan(i int) Found { return h.Scan(i, h.rings[i].Head(), forever, 0) }
+func (h *hand) scan(i int) findings { return h.scanTo(i, h.rings[i].Head(), forever, 0) }
 
 // scanned writes samples and scans them.
 func (h *hand) scanned(i int, times ...uint64) {
@@ -94,11 +94,11 @@ func samples(ring int, keys ...uint64) (want []out) {
 func (h *hand) round(watermark uint64, want ...out) {
 	h.t.Helper()
 	var got []out
-	h.Begin(watermark)
-	for it := next(h.Merger); it != nil; it = next(h.Merger) {
+	h.begin(watermark)
+	for it := next(h.merger); it != nil; it = next(h.merger) {
 		got = append(got, out{it.Ring, it.Kind, it.Key, it.Late})
 	}
-	h.End()
+	h.end()
 	require.Equal(h.t, want, got)
 }
 
@@ -108,10 +108,10 @@ func (h *hand) drained() {
 	for i, r := range h.rings {
 		require.Equal(h.t, r.Head(), r.Tail(), "ring %d", i)
 	}
-	require.Zero(h.t, h.Spilled())
+	require.Zero(h.t, h.spilled())
 }
 
-// delivery is a copy of the fields of an item from Next or Batch.
+// delivery is a copy of the fields of an item from next or batch.
 type delivery struct {
 	raw.Odd
 	Ring int
@@ -129,19 +129,19 @@ func deliveryOf(ev raw.Event, ring int, key, off, size, lateness uint64) *delive
 }
 
 // Allocating them each time takes most of the time with -race.
-var batch, batchRings = make([]raw.Event, BatchSize), make([]int, BatchSize)
+var batch, batchRings = make([]raw.Event, batchSize), make([]int, batchSize)
 
 // next returns the next item as the first of a batch, where possible, and undoes the others.
-func next(m *Merger) *delivery {
-	n := m.Batch(batch[:1+m.Last()%uint64(BatchSize)], batchRings)
+func next(m *merger) *delivery {
+	n := m.batch(batch[:1+m.last%uint64(batchSize)], batchRings)
 	if n == 0 {
-		it := m.Next()
+		it := m.next()
 		if it == nil {
 			return nil
 		}
-		return deliveryOf(it.Event, it.Ring, it.Key, it.Off, it.Size, it.Lateness)
+		return deliveryOf(it.event, it.ring, it.key, it.off, it.size, it.lateness)
 	}
-	m.Undo(batchRings[:n], 1)
+	m.undo(batchRings[:n], 1)
 	ev, ring := batch[0], batchRings[0]
-	return deliveryOf(ev, ring, ev.Time(), m.LatestOff(ring), uint64(20+ev.Len()+7)&^7, 0)
+	return deliveryOf(ev, ring, ev.Time(), m.latestOff(ring), uint64(20+ev.Len()+7)&^7, 0)
 }

@@ -32,14 +32,14 @@ func (w *Unordered) listed() bool {
 	n, discarded, next := w.ring.Raw.Events(w.off, stop, w.head, l.events)
 	if n == 0 {
 		w.off = next
-		w.tally.Discarded += uint64(discarded)
+		w.tally.discarded += uint64(discarded)
 		return false
 	}
 	l.n, l.next, l.discarded = n, next, uint64(discarded)
 	if raw.Poison {
 		l.events[0] = w.alone.Private(l.events[0])
 	}
-	w.pass.Batch.Set(l.events[:n])
+	w.pass.Batch.set(l.events[:n])
 	return true
 }
 
@@ -47,13 +47,13 @@ func (w *Unordered) listed() bool {
 func (w *Unordered) settleList(n int) {
 	l := &w.list
 	w.ring.last = l.events[n-1].Time()
-	w.tally.Samples += uint64(n)
+	w.tally.samples += uint64(n)
 	if n < l.n {
 		l.next = w.ring.Raw.Offset(l.events[n], w.off)
 		l.discarded = w.ring.discarded(w.off, l.next)
 	}
 	w.off = l.next
-	w.tally.Discarded += l.discarded
+	w.tally.discarded += l.discarded
 	l.n = 0
 }
 

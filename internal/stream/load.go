@@ -18,32 +18,32 @@ func (s *Ordered) load() {
 	s.elapsed, s.scanned = now-s.scanned, now
 	for i, r := range s.rings {
 		s.yield()
-		r.Tail()
+		r.tail()
 		r.before, r.head = r.head, r.Raw.Head()
 		if grown := r.head - r.before; grown > 0 {
-			r.source.Rings.Flowed(r.index, grown)
+			r.source.Rings.flowed(r.index, grown)
 		}
 		used := s.used(i)
-		r.Counts.Observe(used)
+		r.Counts.observe(used)
 		r.losses.filled(used, r.Raw.Size())
 	}
 	// No event seen is later than the clock now. A second allows for clocks that disagree, with
 	// room to spare.
 	ceiling := s.opts.Now() + uint64(time.Second)
 	for i, r := range s.rings {
-		held := s.merger.Held(i)
-		found := s.merger.Scan(i, r.head, ceiling, now)
-		samples := s.merger.Held(i) - held
+		held := s.merger.held(i)
+		found := s.merger.scanTo(i, r.head, ceiling, now)
+		samples := s.merger.held(i) - held
 		r.found += uint64(samples)
 		r.source.times.judge(samples, found)
-		if found.Unknown|found.Inversions|found.Keyless|found.Discarded != 0 {
-			r.tally.Discarded += uint64(found.Discarded)
-			r.tally.Unknown += uint64(found.Unknown)
-			r.source.Counts.Inversions.Add(uint64(found.Inversions))
-			r.source.Counts.Untimed.Add(uint64(found.Keyless))
+		if found.unknown|found.inversions|found.keyless|found.discarded != 0 {
+			r.tally.discarded += uint64(found.discarded)
+			r.tally.unknown += uint64(found.unknown)
+			r.source.Counts.Inversions.Add(uint64(found.inversions))
+			r.source.Counts.Untimed.Add(uint64(found.keyless))
 		}
-		if found.Unknown|found.Discarded != 0 {
-			s.merger.GiveBack(i) // else they fill the ring and wake nobody before the next round
+		if found.unknown|found.discarded != 0 {
+			s.merger.giveBack(i) // else they fill the ring and wake nobody before the next round
 		}
 	}
 }
@@ -51,5 +51,5 @@ func (s *Ordered) load() {
 // used returns how many bytes a ring held when its head was loaded.
 func (s *Ordered) used(i int) uint64 {
 	r := s.rings[i]
-	return min(r.head-s.merger.Freed(i), r.Raw.Size())
+	return min(r.head-s.merger.freed(i), r.Raw.Size())
 }

@@ -61,9 +61,9 @@ func (s *Ordered) checkLosses() {
 // countedLosses adds the losses that programs have counted, as events of each source's first ring.
 func (s *Ordered) countedLosses() {
 	for _, src := range s.sources {
-		s.lost = src.Rings.Losses(s.lost[:0])
+		s.lost = src.Rings.takeLosses(s.lost[:0])
 		for _, loss := range s.lost {
-			s.merger.LoseCounted(src.taken[0].at, loss)
+			s.merger.loseCounted(src.taken[0].at, loss)
 		}
 	}
 }
@@ -79,6 +79,6 @@ func (s *Ordered) askLosses(r *ring) {
 	now := s.opts.Now() // after all failures and before the head: later records are not older
 	if news := r.losses.account.Unknown(total); ok && news > 0 && r.Raw.Head() == r.head {
 		// A record that is being written may report the same losses. It shrinks by those added now.
-		s.merger.Lose(r.at, news, now)
+		s.merger.lose(r.at, news, now)
 	}
 }

@@ -57,11 +57,11 @@ func TestLossesOfAQuietRing(t *testing.T) {
 	f.clock = 3000
 	f.asked = nil
 	f.StartWait()
-	f.next(Never)
+	f.next(never)
 	f.clock += uint64(AskAfter)
-	f.next(Never)
+	f.next(never)
 	require.Equal(t, []int{1}, f.asked, "suspects are")
-	require.Equal(t, uint64(Never), f.Earliest())
+	require.Equal(t, uint64(never), f.Earliest())
 	f.output(1, f.clock) // this record reports the same losses
 	require.Equal(t, []uint64{f.clock}, f.round(true))
 	f.Remove(f.source)

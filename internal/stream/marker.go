@@ -8,12 +8,12 @@ import (
 // A marker carries the time up to which the stream is complete. It is due at the end of a round
 // that has completed the stream up to the time of a call or, with FlushEvery, up to flushAt.
 
-// Passed reports whether a marker for a call at this time is due. No event before a marker is later
+// passed reports whether a marker for a call at this time is due. No event before a marker is later
 // than the marker. A round begun with a waited time is the last to deliver events, so the events it
 // has delivered do not put the marker off.
-func (s *Ordered) Passed(time uint64) bool {
+func (s *Ordered) passed(time uint64) bool {
 	if time > s.waited {
-		time = max(time, s.merger.Last())
+		time = max(time, s.merger.last)
 		if time > s.Complete() {
 			return false
 		}
@@ -21,15 +21,17 @@ func (s *Ordered) Passed(time uint64) bool {
 	return s.Earliest() > time
 }
 
-// MarkerTime returns the time of a marker that is due: normally the time up to which the stream is
+// markerTime returns the time of a marker that is due: normally the time up to which the stream is
 // complete. After a round with a waited time it may be later.
-func (s *Ordered) MarkerTime(call uint64) uint64 { return max(call, s.Complete(), s.merger.Last()) }
+func (s *Ordered) markerTime(call uint64) uint64 {
+	return max(call, s.Complete(), s.merger.last)
+}
 
-// MarkerDue reports whether a marker is due without a call.
-func (s *Ordered) MarkerDue() bool { return s.opts.FlushEvery > 0 && s.Passed(s.flushAt) }
+// markerDue reports whether a marker is due without a call.
+func (s *Ordered) markerDue() bool { return s.opts.FlushEvery > 0 && s.passed(s.flushAt) }
 
-// Marked notes a delivered marker, which puts off the next one without a call.
-func (s *Ordered) Marked() { s.startInterval(s.Complete()) }
+// noteMarker notes a delivered marker, which puts off the next one without a call.
+func (s *Ordered) noteMarker() { s.startInterval(s.Complete()) }
 
 func (s *Ordered) startInterval(from uint64) {
 	const most = 1 << 61 // 73 years: sums do not overflow
@@ -43,10 +45,10 @@ func (s *Ordered) marker() uint64 {
 	if s.opts.FlushEvery > 0 && s.markerTurn() <= s.scanned {
 		flush = min(flush, s.flushAt)
 	}
-	if flush == Never {
-		return Never
+	if flush == never {
+		return never
 	}
-	return max(flush, s.merger.Last())
+	return max(flush, s.merger.last)
 }
 
 // markerTurn returns when to wake for the next marker without a call: not before a round, or a
@@ -64,9 +66,9 @@ func (s *Ordered) untilMarker(limit time.Duration) time.Duration {
 
 // asked returns the time of the first unanswered flush, Never if there is none.
 func (s *Ordered) asked() uint64 {
-	first := uint64(Never)
+	first := uint64(never)
 	for flushes := range s.calls {
-		if f := flushes.Look(); f != nil {
+		if f := flushes.look(); f != nil {
 			first = min(first, f.Time)
 		}
 	}
@@ -78,6 +80,6 @@ func (s *Ordered) asked() uint64 {
 func (s *Ordered) calls(yield func(*Flushes) bool) {
 	more := yield(&s.Flushes)
 	for i := 0; i < len(s.sources) && more; i++ {
-		more = yield(&s.sources[i].Rings.Failures)
+		more = yield(&s.sources[i].Rings.failures)
 	}
 }

@@ -4,29 +4,24 @@ import (
 	"github.com/ringfold/ringfold/internal/raw"
 )
 
-// Item is one event of the merged stream.
-type Item struct {
-	Event raw.Event // late: a later key was delivered before, or Complete covered its key
-	Ring  int       // index into the rings given to New
-	Key   uint64    // the sort key: usually its time
+// item is one event of the merged stream.
+type item struct {
+	event raw.Event // late: a later key was delivered before, or Complete covered its key
+	ring  int       // index into the rings given to New
+	key   uint64    // the sort key: usually its time
 
-	Off, Size uint64 // of the record
+	off, size uint64 // of the record
 
-	Lateness uint64 // of a late event: how far its key is below the least key that is not late
+	lateness uint64 // of a late event: how far its key is below the least key that is not late
 }
 
-// MergeOptions says how to merge.
-type MergeOptions struct {
-	Spill int // budget for bytes copied out, 0 for none
-}
-
-// Merger orders the records of several rings by time. Records stay in the rings until they
-// are delivered, unless a ring fills up and Spill copies its oldest ones out; in between, a
+// merger orders the records of several rings by time. Records stay in the rings until they
+// are delivered, unless a ring fills up and spill copies its oldest ones out; in between, a
 // record's time and place are kept, 16 bytes each.
 //
-// A round calls Scan for each ring, up to a head loaded after choosing the watermark. Then it calls
-// Begin with that watermark, Batch until it returns 0, Next for the item that stopped Batch, and so
-// on until Next returns nil, then End. Records later than the watermark stay held. Equal keys are
+// A round calls scanTo for each ring, up to a head loaded after choosing the watermark. Then it calls
+// begin with that watermark, batch until it returns 0, next for the item that stopped batch, and so
+// on until next returns nil, then end. Records later than the watermark stay held. Equal keys are
 // ordered by ring, then by offset.
 //
 // In a BPF ring buffer, a record is busy while its program writes it. Records behind it may be
@@ -40,23 +35,23 @@ type MergeOptions struct {
 //   - the main run of a ring is in order by key and offset; records that were busy join the early
 //     ones, of any key;
 //   - the keys of delivered items never decrease, except of items marked late; an item is also late
-//     if Complete covered its key;
+//     if complete covered its key;
 //   - bytes copied out are within the budget, and a record is copied whole or not at all;
-//   - a delivered record's bytes stay valid until the next call of Next or End.
+//   - a delivered record's bytes stay valid until the next call of next or end.
 //
 // It is not safe for concurrent use.
-type Merger struct {
+type merger struct {
 	rings []mergeRing
 	arena arena
 	round round
 
-	item   Item
+	item   item
 	alone  raw.Single // of events that do not lie in their ring's view
 	attend bool       // release has work to do for the item
 	last   uint64     // the greatest key delivered
 	floor  uint64     // events with a lesser key are late
-	before uint64     // last, before the latest Batch
-	early  uint64     // bit mask: events of the latest Batch that came from early runs
+	before uint64     // last, before the latest batch
+	early  uint64     // bit mask: events of the latest batch that came from early runs
 
 	far     bool // the rings are more than a cache holds
 	touched uint32
@@ -64,26 +59,27 @@ type Merger struct {
 	committed func(ring int, bytes uint64)
 }
 
-// NewMerger merges rings from their published tails on. It calls committed after publishing a tail, with
+// newMerger merges rings from their published tails on. spill is the budget for bytes copied out, 0
+// for none. It calls committed after publishing a tail, with
 // the number of bytes freed.
-func NewMerger(rings []*raw.Ring, o MergeOptions, committed func(ring int, bytes uint64)) *Merger {
-	m := &Merger{arena: arena{budget: uint64(o.Spill)}, committed: committed}
+func newMerger(rings []*raw.Ring, spill int, committed func(ring int, bytes uint64)) *merger {
+	m := &merger{arena: arena{budget: uint64(spill)}, committed: committed}
 	m.resize()
 	for _, r := range rings {
-		m.Add(r)
+		m.add(r)
 	}
 	return m
 }
 
-// Add merges one more ring, from its published tail on. Do not call it between Begin and End.
-func (m *Merger) Add(r *raw.Ring) {
+// add merges one more ring, from its published tail on. Do not call it between begin and end.
+func (m *merger) add(r *raw.Ring) {
 	t := r.Tail()
 	m.rings = append(m.rings, mergeRing{raw: r, view: r.View(), timeAt: r.TimeAt(), freed: t, scan: t, eighth: r.Size() / 8, tryAt: t + r.Size()/8})
 	m.resize()
 }
 
 // resize adapts to the number of rings.
-func (m *Merger) resize() {
+func (m *merger) resize() {
 	m.round = newRound(len(m.rings))
 	bytes := uint64(0)
 	for i := range m.rings {
@@ -92,59 +88,59 @@ func (m *Merger) resize() {
 	m.far = len(m.rings) >= ahead && bytes > farBytes
 }
 
-// Found counts the findings of a Scan.
-type Found struct {
-	Inversions int // samples that lie behind one with a later key
-	Unknown    int // records of types that are not delivered
-	Keyless    int // samples without a key in their payload, if there should be one
-	Bad        int // of these, with a key above the ceiling, or without a kernel time
-	Discarded  int // records that their programs have given up
+// findings counts the findings of a scan.
+type findings struct {
+	inversions int // samples that lie behind one with a later key
+	unknown    int // records of types that are not delivered
+	keyless    int // samples without a key in their payload, if there should be one
+	bad        int // of these, with a key above the ceiling, or without a kernel time
+	discarded  int // records that their programs have given up
 }
 
-// Scan handles the records of ring i up to head, and looks again at its busy ones. No honest key is
+// scanTo handles the records of ring i up to head, and looks again at its busy ones. No honest key is
 // above ceiling. now is a clock reading from before the head was loaded.
-func (m *Merger) Scan(i int, head, ceiling, now uint64) Found {
+func (m *merger) scanTo(i int, head, ceiling, now uint64) findings {
 	return m.rings[i].scanTo(head, ceiling, now)
 }
 
-// Ahead returns how many bytes a Scan of ring i up to head would cover: 0 for an impossible head.
-func (m *Merger) Ahead(i int, head uint64) uint64 { return m.rings[i].ahead(head) }
+// ahead returns how many bytes a scan of ring i up to head would cover: 0 for an impossible head.
+func (m *merger) ahead(i int, head uint64) uint64 { return m.rings[i].ahead(head) }
 
-// Scanned returns the head that ring i was last scanned up to.
-func (m *Merger) Scanned(i int) uint64 { return m.rings[i].scan }
+// scannedUpTo returns the head that ring i was last scanned up to.
+func (m *merger) scannedUpTo(i int) uint64 { return m.rings[i].scan }
 
-// Freed returns the tail of ring i as last published.
-func (m *Merger) Freed(i int) uint64 { return m.rings[i].freed }
+// freed returns the tail of ring i as last published.
+func (m *merger) freed(i int) uint64 { return m.rings[i].freed }
 
-// Earliest returns the smallest key that is held, between rounds; ok is false if none is.
-func (m *Merger) Earliest() (key uint64, ok bool) {
-	key = Never
+// earliest returns the smallest key that is held, between rounds; ok is false if none is.
+func (m *merger) earliest() (key uint64, ok bool) {
+	key = never
 	for i := range m.rings {
 		key = min(key, m.rings[i].first())
 	}
-	return key, key != Never
+	return key, key != never
 }
 
-// Held returns how many samples of ring i are held.
-func (m *Merger) Held(i int) int { return m.rings[i].samples() }
+// held returns how many samples of ring i are held.
+func (m *merger) held(i int) int { return m.rings[i].samples() }
 
-// Lose adds a loss of n that the kernel has counted and no record has reported yet, at a time after
+// lose adds a loss of n that the kernel has counted and no record has reported yet, at a time after
 // all failures.
-func (m *Merger) Lose(i int, n, time uint64) {
+func (m *merger) lose(i int, n, time uint64) {
 	r := &m.rings[i]
 	r.raw.Losses.Learn(n)
 	r.lose(raw.Odd{CPU: r.raw.CPU(), Lost: n, After: r.max, Time: time})
 }
 
-// LoseCounted adds a loss that programs have counted and no record reports. loss has its CPU,
+// loseCounted adds a loss that programs have counted and no record reports. loss has its CPU,
 // number and time interval.
-func (m *Merger) LoseCounted(i int, loss raw.Odd) {
+func (m *merger) loseCounted(i int, loss raw.Odd) {
 	m.rings[i].raw.Losses.Known.Add(loss.Lost)
 	m.rings[i].lose(loss)
 }
 
-// Begin starts a round that delivers everything up to and including watermark.
-func (m *Merger) Begin(watermark uint64) {
+// begin starts a round that delivers everything up to and including watermark.
+func (m *merger) begin(watermark uint64) {
 	for i := range m.rings {
 		r := &m.rings[i]
 		r.roundEnd, r.roundEarly = r.scan, len(r.early.all())
@@ -153,39 +149,39 @@ func (m *Merger) Begin(watermark uint64) {
 	m.round.plan(m.rings)
 }
 
-// Next returns the next item, or nil if the round is over. It invalidates the items before.
-func (m *Merger) Next() *Item {
+// next returns the next item, or nil if the round is over. It invalidates the items before.
+func (m *merger) next() *item {
 	m.release()
 	d := &m.round
 	if d.next >= len(d.order) && !d.plan(m.rings) {
 		return nil
 	}
 	it := &m.item
-	it.Ring = int(d.order[d.next] & d.mask)
+	it.ring = int(d.order[d.next] & d.mask)
 	d.next++
-	m.rings[it.Ring].take(it, m.last, m.floor, &m.alone)
-	it.Event = m.alone.Private(it.Event)
+	m.rings[it.ring].take(it, m.last, m.floor, &m.alone)
+	it.event = m.alone.Private(it.event)
 	m.attend = true
-	if it.Lateness > 0 {
-		it.Event = it.Event.AsLate()
+	if it.lateness > 0 {
+		it.event = it.event.AsLate()
 	}
-	m.last = max(m.last, it.Key)
+	m.last = max(m.last, it.key)
 	return it
 }
 
-// BatchSize limits the events of one Batch: as many as it touches ahead. The poison build has
+// batchSize limits the events of one batch: as many as it touches ahead. The poison build has
 // memory for one private event.
-var BatchSize = func() int {
+var batchSize = func() int {
 	if raw.Poison {
 		return 1
 	}
 	return ahead
 }()
 
-// Batch returns the next events, at most BatchSize, until evs is full or an event is not a sample
+// batch returns the next events, at most BatchSize, until evs is full or an event is not a sample
 // in its ring's view. rings gets their ring indices. If it returns 0, call Next. It invalidates the
 // items before.
-func (m *Merger) Batch(evs []raw.Event, rings []int) (n int) {
+func (m *merger) batch(evs []raw.Event, rings []int) (n int) {
 	m.release()
 	d := &m.round
 	if d.next >= len(d.order) && !d.plan(m.rings) {
@@ -196,7 +192,7 @@ func (m *Merger) Batch(evs []raw.Event, rings []int) (n int) {
 	if m.far {
 		m.touch()
 	}
-	evs = evs[:min(len(evs), BatchSize)]
+	evs = evs[:min(len(evs), batchSize)]
 	for n < len(evs) && d.next < len(d.order) && !m.attend {
 		i := int(d.order[d.next] & d.mask)
 		r := &m.rings[i]
@@ -225,7 +221,7 @@ func (m *Merger) Batch(evs []raw.Event, rings []int) (n int) {
 		m.last = e.Time
 		if int64(e.Off+size-r.tryAt) >= 0 {
 			m.attend = true
-			m.item.Ring, m.item.Off, m.item.Size = i, e.Off, size
+			m.item.ring, m.item.off, m.item.size = i, e.Off, size
 		}
 		evs[n], rings[n] = m.alone.Private(ev), i
 		n++
@@ -233,8 +229,8 @@ func (m *Merger) Batch(evs []raw.Event, rings []int) (n int) {
 	return n
 }
 
-// Undo takes back the latest Batch's events from these rings, except for the first delivered ones.
-func (m *Merger) Undo(rings []int, delivered int) {
+// undo takes back the latest batch's events from these rings, except for the first delivered ones.
+func (m *merger) undo(rings []int, delivered int) {
 	if delivered == len(rings) {
 		return
 	}
@@ -260,7 +256,7 @@ const (
 // touch brings the next records into the processor's cache. With many rings, each record is
 // probably out of the cache; waiting for all at once takes as long as waiting for one. Measured
 // with 128 rings of 64 KiB: a quarter less per event. In the cache it costs a tenth more.
-func (m *Merger) touch() {
+func (m *merger) touch() {
 	d := &m.round
 	sum := uint32(0)
 	for _, key := range d.order[d.next:min(d.next+ahead, len(d.order))] {
@@ -273,24 +269,24 @@ func (m *Merger) touch() {
 
 // release invalidates the caller's item. It frees delivered parts of its ring before the round
 // ends, an eighth of the ring at a time, so that a long round does not keep the ring full.
-func (m *Merger) release() {
+func (m *merger) release() {
 	m.alone.Expire()
 	if !m.attend {
 		return
 	}
 	m.attend = false
-	r := &m.rings[m.item.Ring]
+	r := &m.rings[m.item.ring]
 	if r.from != nil {
 		m.arena.leave(r)
 	}
-	if end := m.item.Off + m.item.Size; int64(end-r.tryAt) >= 0 {
-		m.commit(m.item.Ring)
+	if end := m.item.off + m.item.size; int64(end-r.tryAt) >= 0 {
+		m.commit(m.item.ring)
 		r.tryAt = end + r.eighth // even if an older record kept commit from freeing any
 	}
 }
 
-// End publishes the tails of all rings from which something was delivered.
-func (m *Merger) End() {
+// end publishes the tails of all rings from which something was delivered.
+func (m *merger) end() {
 	m.release()
 	m.round.end()
 	for i := range m.rings {
@@ -299,17 +295,17 @@ func (m *Merger) End() {
 	}
 }
 
-func (m *Merger) commit(i int) { m.free(i, m.rings[i].done()) }
+func (m *merger) commit(i int) { m.free(i, m.rings[i].done()) }
 
-// GiveBack publishes the tail of ring i behind records that a Scan has passed over, such as
+// giveBack publishes the tail of ring i behind records that a scan has passed over, such as
 // discarded ones, unless a held or busy record lies before them. The caller must hold no item.
-func (m *Merger) GiveBack(i int) {
+func (m *merger) giveBack(i int) {
 	m.release()
 	m.commit(i)
 }
 
 // free publishes a tail.
-func (m *Merger) free(i int, to uint64) {
+func (m *merger) free(i int, to uint64) {
 	r := &m.rings[i]
 	if to == r.freed {
 		return
@@ -324,12 +320,12 @@ func (m *Merger) free(i int, to uint64) {
 	m.committed(i, bytes)
 }
 
-// Complete declares that nothing up to a key is missing: any later event with such a key is late.
-func (m *Merger) Complete(upTo uint64) { m.floor = max(m.floor, upTo+1) }
+// complete declares that nothing up to a key is missing: any later event with such a key is late.
+func (m *merger) complete(upTo uint64) { m.floor = max(m.floor, upTo+1) }
 
-// Latest returns an upper bound of all held keys: the greatest key that was ever scanned in order,
+// latest returns an upper bound of all held keys: the greatest key that was ever scanned in order,
 // or is held out of order.
-func (m *Merger) Latest() (key uint64) {
+func (m *merger) latest() (key uint64) {
 	for i := range m.rings {
 		r := &m.rings[i]
 		key = max(key, r.max)
@@ -339,6 +335,3 @@ func (m *Merger) Latest() (key uint64) {
 	}
 	return key
 }
-
-// Last returns the greatest key delivered so far.
-func (m *Merger) Last() uint64 { return m.last }

@@ -12,7 +12,7 @@ import (
 // scan scans all that ring i has published.
 func (b *bench) scan(i int) {
 	l := b.lanes[i]
-	head, want := l.raw.Head(), Found{}
+	head, want := l.raw.Head(), findings{}
 	for _, again := range []bool{true, false} { // busy ones of earlier scans first
 		for _, r := range l.recs {
 			if r.foundBusy == again && !r.seen && !r.done && int64(head-r.off) > 0 {
@@ -20,12 +20,12 @@ func (b *bench) scan(i int) {
 			}
 		}
 	}
-	require.Equal(b.t, want, b.m.Scan(i, head, forever, b.clock))
+	require.Equal(b.t, want, b.m.scanTo(i, head, forever, b.clock))
 	l.scanned, l.looked = head, b.clock
-	b.inversions += want.Inversions
-	b.unknown += want.Unknown
-	b.keyless += want.Keyless
-	b.discarded += want.Discarded
+	b.inversions += want.inversions
+	b.unknown += want.unknown
+	b.keyless += want.keyless
+	b.discarded += want.discarded
 
 	held, busy, bound := 0, 0, l.looked
 	for _, r := range l.recs {
@@ -39,12 +39,12 @@ func (b *bench) scan(i int) {
 			bound = min(bound, r.reserved)
 		}
 	}
-	got := []any{b.m.Held(i), b.m.Busy(i), b.m.StampedUpTo(i), b.m.Advance(i), b.m.Scanned(i)}
+	got := []any{b.m.held(i), b.m.busy(i), b.m.stampedUpTo(i), b.m.advance(i), b.m.scannedUpTo(i)}
 	require.Equal(b.t, []any{held, busy, bound, l.advance, l.scanned}, got)
 }
 
 // see models the scan of one record.
-func (l *lane) see(r *rec, found *Found) {
+func (l *lane) see(r *rec, found *findings) {
 	before := l.max
 	if r.foundBusy {
 		before = r.before
@@ -58,9 +58,9 @@ func (l *lane) see(r *rec, found *Found) {
 		return
 	case raw.Discarded, raw.Unknown:
 		if r.done = true; r.kind == raw.Unknown {
-			found.Unknown++
+			found.unknown++
 		} else {
-			found.Discarded++
+			found.discarded++
 		}
 		return
 	case raw.Lost:
@@ -72,11 +72,11 @@ func (l *lane) see(r *rec, found *Found) {
 		r.after, r.done = min(l.lossAfter, r.key), r.lost == 0
 	case raw.Sample:
 		if r.keyless {
-			found.Keyless++
-			found.Bad++
+			found.keyless++
+			found.bad++
 		}
 		if r.key < before {
-			found.Inversions++
+			found.inversions++
 		}
 	}
 	r.seen = true
@@ -94,14 +94,14 @@ func (b *bench) scanAll() {
 // lose asks the kernel for its count of failed outputs of ring i, and adds the unknown ones.
 func (b *bench) lose(i int, time uint64) {
 	l := b.lanes[i]
-	if l.perf == nil || l.perf.Lost() == b.m.Reported(i) {
+	if l.perf == nil || l.perf.Lost() == b.m.reported(i) {
 		return
 	}
-	n := l.perf.Lost() - b.m.Reported(i)
-	b.m.Lose(i, n, time)
+	n := l.perf.Lost() - b.m.reported(i)
+	b.m.lose(i, n, time)
 	b.added += int(n)
 	l.advance += n
-	require.Equal(b.t, []uint64{l.perf.Lost(), l.advance}, []uint64{b.m.Reported(i), b.m.Advance(i)})
+	require.Equal(b.t, []uint64{l.perf.Lost(), l.advance}, []uint64{b.m.reported(i), b.m.advance(i)})
 	r := &rec{
 		lane: l, kind: raw.Lost, off: l.scanned - 8, key: time, after: min(l.max, time), lost: n,
 		seen: true, unreported: true,
@@ -138,7 +138,7 @@ func (b *bench) begin(watermark uint64) (due []*rec) {
 	slices.SortStableFunc(due, func(x, y *rec) int {
 		return cmp.Or(cmp.Compare(x.key, y.key), cmp.Compare(x.lane.at, y.lane.at))
 	})
-	b.m.Begin(watermark)
+	b.m.begin(watermark)
 	return due
 }
 
@@ -202,14 +202,14 @@ func (b *bench) finish() {
 
 // complete declares that nothing up to a key is missing.
 func (b *bench) complete(upTo uint64) {
-	b.m.Complete(upTo)
+	b.m.complete(upTo)
 	b.floor = max(b.floor, upTo+1)
 }
 
 // end ends a round, even before all is delivered.
 func (b *bench) end() {
 	b.finish()
-	b.m.End()
+	b.m.end()
 	earliest, latest := noKey, uint64(0)
 	for _, l := range b.lanes {
 		l.forget()
@@ -220,9 +220,9 @@ func (b *bench) end() {
 			}
 		}
 	}
-	key, held := b.m.Earliest()
+	key, held := b.m.earliest()
 	require.Equal(b.t, []any{earliest, earliest != noKey}, []any{key, held})
-	require.Equal(b.t, []uint64{latest, b.last}, []uint64{b.m.Latest(), b.m.Last()})
+	require.Equal(b.t, []uint64{latest, b.last}, []uint64{b.m.latest(), b.m.last})
 }
 
 // over makes sure that the round has no more, and ends it.
@@ -246,14 +246,14 @@ func (b *bench) spill(i int) uint64 {
 	b.finish()
 	l := b.lanes[i]
 	b.spilling = true
-	bytes := b.m.Spill(i)
+	bytes := b.m.spill(i)
 	b.spilling = false
 	block := min(l.raw.Size(), max(l.raw.Size()/4, 1<<16))
-	require.LessOrEqual(b.t, b.m.Spilled(), uint64(b.budget))
-	if bytes == 0 && b.m.Freed(i) != l.settled() {
-		require.Greater(b.t, b.m.Spilled()+block, uint64(b.budget), "there was memory for more")
+	require.LessOrEqual(b.t, b.m.spilled(), uint64(b.budget))
+	if bytes == 0 && b.m.freed(i) != l.settled() {
+		require.Greater(b.t, b.m.spilled()+block, uint64(b.budget), "there was memory for more")
 	}
-	require.Equal(b.t, l.tail, b.m.Freed(i))
+	require.Equal(b.t, l.tail, b.m.freed(i))
 	b.spilled += int(bytes)
 	return bytes
 }
@@ -272,14 +272,14 @@ func (l *lane) settled() uint64 {
 func (b *bench) giveBack(i int) {
 	b.finish()
 	l := b.lanes[i]
-	b.m.GiveBack(i)
+	b.m.giveBack(i)
 	want := l.settled()
 	for _, r := range l.recs {
 		if !r.done && !r.unreported && !r.spilled && int64(r.off-want) < 0 {
 			want = r.off
 		}
 	}
-	require.Equal(b.t, []any{want, want == l.settled()}, []any{l.Tail(), b.m.CaughtUp(i)})
+	require.Equal(b.t, []any{want, want == l.settled()}, []any{l.Tail(), b.m.caughtUp(i)})
 }
 
 // remove takes ring i out. Records behind a busy one are not given up.
@@ -293,7 +293,7 @@ func (b *bench) remove(i int) {
 	}
 	settled := l.settled()
 	l.recs = nil
-	require.Equal(b.t, dropped, b.m.Remove(i))
+	require.Equal(b.t, dropped, b.m.remove(i))
 	require.Equal(b.t, settled, l.Tail())
 	b.lanes = slices.Delete(b.lanes, i, i+1)
 	for i, l := range b.lanes {
@@ -330,10 +330,10 @@ func (b *bench) empty() {
 		if l.perf == nil {
 			continue
 		}
-		require.LessOrEqual(b.t, b.m.Reported(i), l.perf.Lost())
-		unknown := l.perf.Lost() - b.m.Reported(i)
+		require.LessOrEqual(b.t, b.m.reported(i), l.perf.Lost())
+		unknown := l.perf.Lost() - b.m.reported(i)
 		require.Equal(b.t, l.failed, l.lost+int(unknown))
-		require.Equal(b.t, l.perf.Pending(), unknown+b.m.Advance(i), "what the next record will report")
+		require.Equal(b.t, l.perf.Pending(), unknown+b.m.advance(i), "what the next record will report")
 	}
-	require.Zero(b.t, b.m.Spilled())
+	require.Zero(b.t, b.m.spilled())
 }

@@ -41,7 +41,7 @@ func (s *Ordered) Step() (Step, error) {
 		}
 		verdict, until := s.pacing.judge(view{
 			now: s.scanned, watermark: watermark, earliest: first,
-			flushing: marker != Never, filling: s.filling(), lastRound: s.lastRound,
+			flushing: marker != never, filling: s.filling(), lastRound: s.lastRound,
 		})
 		switch verdict {
 		case due:
@@ -114,10 +114,10 @@ func (s *Ordered) nextLook() (after time.Duration) {
 // behind it can be due, so looks become rarer.
 func (s *Ordered) nextLookAtBusy(r *ring) time.Duration {
 	switch {
-	case s.merger.Busy(r.at) == 0, r.source.Stamped && s.merger.CaughtUp(r.at):
+	case s.merger.busy(r.at) == 0, r.source.Stamped && s.merger.caughtUp(r.at):
 		return 0
 	case r.source.Stamped:
-		return max(leastScan, min(time.Duration(s.scanned-s.merger.BusySince(r.at))/8, mostPoll))
+		return max(leastScan, min(time.Duration(s.scanned-s.merger.busySince(r.at))/8, mostPoll))
 	}
 	return leastPoll
 }
@@ -133,7 +133,7 @@ func sooner(a, b time.Duration) time.Duration {
 func (s *Ordered) nextLookAt(w *Wakeup) time.Duration {
 	if w.Armed != nil && !w.Armed() {
 		delay := s.opts.Slack
-		if s.opts.Barrier != nil {
+		if s.opts.barrier != nil {
 			delay = s.opts.Interval
 		}
 		return min(w.Poll, max(delay, leastPoll)) // the delay makes more frequent looks pointless

@@ -17,7 +17,7 @@ import (
 func (f *fake) next(flush uint64) Step {
 	f.t.Helper()
 	f.Flushes = Flushes{}
-	if flush != Never {
+	if flush != never {
 		f.Flushes.Ask(flush)
 	}
 	step, err := f.Step()
@@ -30,12 +30,12 @@ func TestStepsWithSlack(t *testing.T) {
 	f := newFake(t, 2, Options{Slack: time.Millisecond})
 	f.clock = 1e9
 	f.StartWait()
-	require.Equal(t, Step{Do: Await}, f.next(Never))
+	require.Equal(t, Step{Do: Await}, f.next(never))
 	f.output(1, f.clock+5e5)
 	f.clock += 1e6
-	require.Equal(t, Step{Do: Sleep, For: time.Millisecond / 2}, f.next(Never))
+	require.Equal(t, Step{Do: Sleep, For: time.Millisecond / 2}, f.next(never))
 	f.clock += 5e5
-	require.Equal(t, Step{Do: Deliver}, f.next(Never))
+	require.Equal(t, Step{Do: Deliver}, f.next(never))
 }
 
 // A stream in exact mode sleeps until a barrier would cover an event, and then until the barrier
@@ -44,15 +44,15 @@ func TestStepsWithBarriers(t *testing.T) {
 	f, b := exact(t, 2)
 	f.clock = 1e9
 	f.StartWait()
-	require.Equal(t, Step{Do: Await}, f.next(Never))
+	require.Equal(t, Step{Do: Await}, f.next(never))
 	f.output(1, f.clock)
-	require.Equal(t, Step{Do: Sleep, For: guard + 2}, f.next(Never))
+	require.Equal(t, Step{Do: Sleep, For: guard + 2}, f.next(never))
 	require.False(t, b.Requested(), "it would not be covered")
 	f.clock += guard + 2
-	require.Equal(t, Sleep, f.next(Never).Do)
+	require.Equal(t, Sleep, f.next(never).Do)
 	require.True(t, b.Requested())
 	require.NoError(t, b.Round())
-	require.Equal(t, Step{Do: Deliver}, f.next(Never))
+	require.Equal(t, Step{Do: Deliver}, f.next(never))
 	require.Equal(t, []uint64{1e9}, f.round(false))
 
 	flush := f.clock
@@ -61,12 +61,12 @@ func TestStepsWithBarriers(t *testing.T) {
 	require.Equal(t, Sleep, f.next(flush).Do)
 	require.NoError(t, b.Round())
 	require.Equal(t, Step{Do: Deliver}, f.next(flush))
-	require.False(t, f.Passed(flush), "not before a round")
+	require.False(t, f.passed(flush), "not before a round")
 	f.Begin()
-	require.False(t, f.Passed(flush), "nor before its end")
-	require.Empty(t, f.Batch())
-	require.True(t, f.Passed(flush))
-	f.End()
+	require.False(t, f.passed(flush), "nor before its end")
+	require.Empty(t, f.batch())
+	require.True(t, f.passed(flush))
+	f.endRound()
 }
 
 // A request that one barrier has served must be made again for the next.
@@ -75,11 +75,11 @@ func TestBarrierThatIsReplaced(t *testing.T) {
 	f.clock = 1e9
 	f.output(0, f.clock)
 	f.clock += guard + 2
-	f.next(Never)
+	f.next(never)
 	require.True(t, b.Requested())
 	_, other := exact(t, 1)
 	f.SetBarrier(other)
-	f.next(Never)
+	f.next(never)
 	require.True(t, other.Requested())
 }
 
@@ -88,23 +88,23 @@ func TestBarriersThatFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start, cause := time.Now(), errors.New("of the test")
 		f := newFake(t, 1, Options{})
-		f.opts.Barrier = grace.New(ringtest.Provider(func() error { return cause }), f.Now, grace.BarrierOptions{})
+		f.opts.barrier = grace.New(ringtest.Provider(func() error { return cause }), f.Now, grace.BarrierOptions{})
 		f.Clock = func() uint64 { return uint64(time.Hour + time.Since(start)) }
 		f.output(0, 1)
 		f.StartWait()
-		f.next(Never)
+		f.next(never)
 		time.Sleep(2 * time.Second)
-		require.Equal(t, cause, f.opts.Barrier.Round())
-		require.Equal(t, Sleep, f.next(Never).Do, "barriers have not failed for long")
+		require.Equal(t, cause, f.opts.barrier.Round())
+		require.Equal(t, Sleep, f.next(never).Do, "barriers have not failed for long")
 		for range 3 {
-			require.Equal(t, Sleep, f.next(Never).Do)
-			require.Equal(t, cause, f.opts.Barrier.Round())
+			require.Equal(t, Sleep, f.next(never).Do)
+			require.Equal(t, cause, f.opts.barrier.Round())
 			time.Sleep(time.Second / 2)
 		}
 		_, err := f.Step()
 		require.ErrorIs(t, err, cause)
 		f.StartWait()
-		require.Equal(t, Sleep, f.next(Never).Do, "another wait takes its time")
+		require.Equal(t, Sleep, f.next(never).Do, "another wait takes its time")
 	})
 }
 
@@ -122,7 +122,7 @@ func TestSleepEnds(t *testing.T) {
 		"WakeUp":  {before: func(s *Ordered, _ func(error)) { s.WakeUp(); s.WakeUp() }},
 		"context": {before: func(_ *Ordered, cancel func(error)) { cancel(cause) }, want: cause},
 		"close":   {closed: closed, want: os.ErrClosed},
-		"barrier": {before: func(s *Ordered, _ func(error)) { s.opts.Barrier.Round() }},
+		"barrier": {before: func(s *Ordered, _ func(error)) { s.opts.barrier.Round() }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -17,8 +17,8 @@ func TestTimeInTheFutureDoesNotHoldTheRingUp(t *testing.T) {
 	h.write(0, 10, ceiling, ceiling+1, 20, ^uint64(0), 30)
 	// A loss's own time is not used: it takes that of the sample behind it, and here there is none.
 	h.perf(0).Put(ringtest.TypeLost, binary.NativeEndian.AppendUint64([]byte{7: 0, 8: 1, 15: 0}, math.MaxUint64))
-	require.Equal(t, Found{Inversions: 2}, h.Scan(0, h.rings[0].Head(), ceiling, 0), "20 and 30, behind 1000")
-	h.Begin(all)
+	require.Equal(t, findings{inversions: 2}, h.scanTo(0, h.rings[0].Head(), ceiling, 0), "20 and 30, behind 1000")
+	h.begin(all)
 	for _, want := range []struct {
 		kind     raw.Kind
 		key, off uint64
@@ -27,14 +27,14 @@ func TestTimeInTheFutureDoesNotHoldTheRingUp(t *testing.T) {
 		{raw.Sample, 10, 0, 0}, {raw.Sample, 20, 96, 0}, {raw.Sample, 30, 160, 0}, {raw.Sample, ceiling, 32, 0},
 		{raw.Corrupt, ceiling, 64, raw.FaultTime}, {raw.Corrupt, ceiling, 128, raw.FaultTime}, {raw.Lost, ceiling, 192, 0},
 	} {
-		it := next(h.Merger)
+		it := next(h.merger)
 		require.NotNil(t, it)
 		require.Equal(t, []any{want.kind, want.key, want.off, want.fault}, []any{it.Kind, it.Key, it.Off - 448, it.Fault})
 		require.Equal(t, uint64(32), it.Size)
 		require.False(t, it.Late)
 	}
-	require.Nil(t, next(h.Merger))
-	h.End()
+	require.Nil(t, next(h.merger))
+	h.end()
 	h.drained()
 }
 
@@ -43,10 +43,10 @@ func TestTimeInTheFutureDoesNotHoldTheRingUp(t *testing.T) {
 func TestHeads(t *testing.T) {
 	h := byHand(t, 1024, perfRings(512, wrap, 0)...)
 	h.write(0, 10, 20, 15)
-	h.Scan(0, h.rings[0].Head(), forever, 7)
+	h.scanTo(0, h.rings[0].Head(), forever, 7)
 	for _, back := range []uint64{8, 96, 104, 1 << 20, 1 << 62, 1 << 63} {
-		require.Zero(t, h.Scan(0, h.rings[0].Head()-back, forever, 8))
-		require.Equal(t, []uint64{h.rings[0].Head(), 7}, []uint64{h.Scanned(0), h.StampedUpTo(0)})
+		require.Zero(t, h.scanTo(0, h.rings[0].Head()-back, forever, 8))
+		require.Equal(t, []uint64{h.rings[0].Head(), 7}, []uint64{h.scannedUpTo(0), h.stampedUpTo(0)})
 	}
 	h.scanned(0, 30)
 	h.round(all, samples(0, 10, 15, 20, 30)...)
@@ -62,9 +62,9 @@ func TestHeads(t *testing.T) {
 	// Offsets are compared by their difference, even with one copied out long ago.
 	start := h.rings[0].Head()
 	h.scanned(0, 60)
-	require.Equal(t, uint64(32), h.Spill(0))
-	require.NotZero(t, h.Ahead(0, start+1<<62-8))
-	require.Zero(t, h.Ahead(0, start+1<<62))
+	require.Equal(t, uint64(32), h.spill(0))
+	require.NotZero(t, h.ahead(0, start+1<<62-8))
+	require.Zero(t, h.ahead(0, start+1<<62))
 }
 
 // Overwrite the record before an early one after the scan. The others must stay where they are.
@@ -89,10 +89,10 @@ func TestRecordWrittenOverBeforeAnEarlyOne(t *testing.T) {
 			h := byHand(t, c.spill, perfRings(512, wrap)...)
 			h.scanned(0, 10, 20, 15, 30, 40)
 			copy(h.rings[0].Data()[512-32+8*c.word:], c.bytes)
-			require.Equal(t, c.spill > 0, h.Spill(0) > 0)
-			h.Begin(all)
+			require.Equal(t, c.spill > 0, h.spill(0) > 0)
+			h.begin(all)
 			for _, key := range []uint64{10, 15, 20, 30, 40} {
-				it := next(h.Merger)
+				it := next(h.merger)
 				require.Equal(t, []any{key, key, false}, []any{it.Key, it.Time, it.Late})
 				if key != 20 || c.still {
 					require.Equal(t, raw.Sample, it.Kind)
@@ -101,8 +101,8 @@ func TestRecordWrittenOverBeforeAnEarlyOne(t *testing.T) {
 				want := raw.Odd{Kind: raw.Corrupt, Fault: raw.FaultChanged, Off: wrap + 32, Size: 8, Time: 20}
 				require.Equal(t, want, it.Odd)
 			}
-			require.Nil(t, next(h.Merger))
-			h.End()
+			require.Nil(t, next(h.merger))
+			h.end()
 			h.drained()
 			h.scanned(0, 60, 50, 70)
 			h.round(all, samples(0, 50, 60, 70)...) // the ring has recovered
@@ -118,13 +118,13 @@ func TestBusyRecordsThatAreNotBelieved(t *testing.T) {
 	longer, shorter := h.reserve(0, 10, 8), h.reserve(0, 10, 24)
 	future, empty := h.reserve(0, 1001, 8), h.reserve(0, 10, 0)
 	h.write(0, 10)
-	h.Scan(0, w.Head(), 1000, 0)
+	h.scanTo(0, w.Head(), 1000, 0)
 	w.SetHeader(longer.Off, 300)
 	w.SetHeader(shorter.Off, 8)
 	future.Commit(0)
 	empty.Commit(0)
-	require.Equal(t, Found{Keyless: 2, Bad: 2}, h.Scan(0, w.Head(), 1000, 0))
-	require.Zero(t, h.Busy(0))
+	require.Equal(t, findings{keyless: 2, bad: 2}, h.scanTo(0, w.Head(), 1000, 0))
+	require.Zero(t, h.busy(0))
 	h.scanned(0, 11)
 	corrupt := out{0, raw.Corrupt, 10, false}
 	h.round(all, append([]out{corrupt, corrupt}, samples(0, 10, 10, 10, 11)...)...)
@@ -136,17 +136,17 @@ func TestFirstBusyRecord(t *testing.T) {
 	w := ringtest.NewRingBuf(1024, wrap)
 	h := byHand(t, 0, w)
 	first, second := h.reserve(0, 10, 8), h.reserve(0, 10, 24)
-	require.Zero(t, h.Committed(0))
-	h.Scan(0, w.Head(), forever, 100)
+	require.Zero(t, h.committedSize(0))
+	h.scanTo(0, w.Head(), forever, 100)
 	h.reserve(0, 10, 8)
-	h.Scan(0, w.Head(), forever, 200)
-	require.Equal(t, uint64(100), h.BusySince(0))
+	h.scanTo(0, w.Head(), forever, 200)
+	require.Equal(t, uint64(100), h.busySince(0))
 	second.Commit(0)
-	require.Zero(t, h.Committed(0))
+	require.Zero(t, h.committedSize(0))
 	first.Commit(0)
-	require.Equal(t, uint64(16), h.Committed(0))
-	h.Scan(0, w.Head(), forever, 300)
-	require.Equal(t, uint64(200), h.BusySince(0))
+	require.Equal(t, uint64(16), h.committedSize(0))
+	h.scanTo(0, w.Head(), forever, 300)
+	require.Equal(t, uint64(200), h.busySince(0))
 }
 
 // Losses outside of the model: other forms in which the kernel, or a recording, reports them.
@@ -180,9 +180,9 @@ func TestLosses(t *testing.T) {
 				keys = []uint64{10, 20}
 			}
 			h.scanned(0, 20)
-			require.Equal(t, c.want.Lost, h.Reported(0))
-			h.Begin(all)
-			for it := next(h.Merger); it != nil; it = next(h.Merger) {
+			require.Equal(t, c.want.Lost, h.reported(0))
+			h.begin(all)
+			for it := next(h.merger); it != nil; it = next(h.merger) {
 				if it.Kind == raw.Lost {
 					require.Equal(t, keys[len(keys)-1], uint64(20), "before the sample that follows")
 					it.Kind, it.Off, it.Size = 0, 0, 0
@@ -193,7 +193,7 @@ func TestLosses(t *testing.T) {
 				require.Equal(t, keys[0], it.Key)
 				keys = keys[1:]
 			}
-			h.End()
+			h.end()
 			require.Empty(t, keys)
 			require.Zero(t, c.want, "delivered")
 			h.drained()
@@ -206,23 +206,23 @@ func TestLosses(t *testing.T) {
 func TestRoundGivenUpBeforeAnAddedLoss(t *testing.T) {
 	h := byHand(t, 0, perfRings(512, wrap)...)
 	h.scanned(0, 1, 2, 3, 4, 5)
-	h.Lose(0, 2, 4)
-	h.Begin(12)
+	h.lose(0, 2, 4)
+	h.begin(12)
 	for range 3 {
-		require.Equal(t, raw.Sample, next(h.Merger).Kind)
+		require.Equal(t, raw.Sample, next(h.merger).Kind)
 	}
-	h.Lose(0, 1, 3)
-	h.End()
-	h.Lose(0, 1, 30)
-	h.Begin(all)
+	h.lose(0, 1, 3)
+	h.end()
+	h.lose(0, 1, 30)
+	h.begin(all)
 	sum, last := uint64(0), uint64(0)
-	for it := next(h.Merger); it != nil; it = next(h.Merger) {
+	for it := next(h.merger); it != nil; it = next(h.merger) {
 		require.GreaterOrEqual(t, it.Key, last)
 		require.LessOrEqual(t, it.After, it.Key)
 		last = it.Key
 		sum += it.Lost
 	}
-	h.End()
+	h.end()
 	require.Equal(t, uint64(4), sum)
 	h.drained()
 }
@@ -239,17 +239,17 @@ func TestTimeAtAnyOffset(t *testing.T) {
 			require.NoError(t, r.Output(5, body))
 			ring := r.Raw()
 			ring.SetFields(at, -1)
-			m := NewMerger([]*raw.Ring{ring}, MergeOptions{}, func(int, uint64) {})
-			want, found := uint64(5), Found{Keyless: 1}
+			m := newMerger([]*raw.Ring{ring}, 0, func(int, uint64) {})
+			want, found := uint64(5), findings{keyless: 1}
 			if at <= len(body)-8 {
-				want, found = binary.NativeEndian.Uint64(body[at:]), Found{}
+				want, found = binary.NativeEndian.Uint64(body[at:]), findings{}
 			}
-			require.Equal(t, found, m.Scan(0, r.Head(), math.MaxUint64, 0), "at %d", at)
-			m.Begin(all)
+			require.Equal(t, found, m.scanTo(0, r.Head(), math.MaxUint64, 0), "at %d", at)
+			m.begin(all)
 			it := next(m)
 			require.Equal(t, []any{want, want, body}, []any{it.Key, it.Time, it.Data}, "at %d", at)
 			require.Nil(t, next(m))
-			m.End()
+			m.end()
 		}
 	}
 }
@@ -261,22 +261,22 @@ func TestKeysThatAreNotBelieved(t *testing.T) {
 		key, time uint64
 		at        int // 5 is too near the end
 		want      out
-		found     Found
+		found     findings
 	}{
-		{100, 7, 4, out{0, raw.Sample, 100, false}, Found{}},
-		{100, 101, 4, out{0, raw.Sample, 100, false}, Found{}},
-		{101, 7, 4, out{0, raw.Sample, 7, false}, Found{Keyless: 1, Bad: 1}},
-		{101, 100, 4, out{0, raw.Sample, 100, false}, Found{Keyless: 1, Bad: 1}},
-		{3, 7, 5, out{0, raw.Sample, 7, false}, Found{Keyless: 1}},
-		{3, 101, 5, out{0, raw.Corrupt, 0, false}, Found{Keyless: 1}},
+		{100, 7, 4, out{0, raw.Sample, 100, false}, findings{}},
+		{100, 101, 4, out{0, raw.Sample, 100, false}, findings{}},
+		{101, 7, 4, out{0, raw.Sample, 7, false}, findings{keyless: 1, bad: 1}},
+		{101, 100, 4, out{0, raw.Sample, 100, false}, findings{keyless: 1, bad: 1}},
+		{3, 7, 5, out{0, raw.Sample, 7, false}, findings{keyless: 1}},
+		{3, 101, 5, out{0, raw.Corrupt, 0, false}, findings{keyless: 1}},
 	} {
 		r := ringtest.New(128, raw.LayoutRawTime, 0)
 		h := byHand(t, 0)
 		ring := r.Raw()
 		ring.SetFields(c.at, -1)
-		h.Add(ring)
+		h.add(ring)
 		require.NoError(t, r.Output(c.time, binary.NativeEndian.AppendUint64(make([]byte, 4, 12), c.key)))
-		require.Equal(t, c.found, h.Scan(0, r.Head(), 100, 0))
+		require.Equal(t, c.found, h.scanTo(0, r.Head(), 100, 0))
 		h.round(all, c.want)
 	}
 }

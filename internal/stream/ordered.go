@@ -10,19 +10,19 @@ import (
 	"github.com/ringfold/ringfold/internal/raw"
 )
 
-// Never is later than every time. It stands for the absence of a flush.
-const Never = math.MaxUint64
+// never is later than every time. It stands for the absence of a flush.
+const never = math.MaxUint64
 
 // Options says how to order.
 type Options struct {
 	Exact    bool           // completeness is proven, so events up to there are late
-	Barrier  *grace.Barrier // proves completeness; nil: Slack guesses, or no source needs one
+	barrier  *grace.Barrier // proves completeness; nil: Slack guesses, or no source needs one
 	Interval time.Duration  // least time between the starts of barriers
 	Slack    time.Duration  // without a barrier: how long after its time an event is due
-	Merge    MergeOptions
+	Spill    int            // budget for bytes copied out of full rings; 0: none
 
-	// A ring more than Above percent full is relieved until it is Until percent full. A Merge.Spill
-	// of 0 disables relief.
+	// A ring more than Above percent full is relieved until it is Until percent full. A Spill of 0
+	// disables relief.
 	Above, Until int
 
 	DropLate bool // drop late samples
@@ -40,15 +40,16 @@ type Options struct {
 // kernel about unreported losses, and admits or drops late events.
 //
 // A waiting reader calls Step for its next action: start a round, Sleep, or wait for events. A round
-// is Begin, then Batch and Took until no event is left, then End. Only Sleep blocks.
+// is a pass from Begin on. Only Sleep blocks.
 //
-// Ordered is not safe for concurrent use, except for WakeUp,
-// Complete and the sources' Counts.
+// Ordered is not safe for concurrent use, except for WakeUp, Complete and the sources' Counts.
 type Ordered struct {
 	opts    Options
+	pass    *Pass
+	done    func() // called at the end of a pass
 	sources []*Source
 
-	merger *Merger
+	merger *merger
 	rings  []*ring // in the merger's order
 	full   []int   // scratch of relieve
 
@@ -79,28 +80,30 @@ type Ordered struct {
 	merged int         // how many of them the merger may take back
 }
 
-// NewOrdered makes a stream without sources. It owns neither its sources nor the barrier.
-func NewOrdered(o Options) *Ordered {
+// NewOrdered makes p the pass of a stream without sources, which calls done at the end of a pass. It
+// owns neither its sources nor the barrier.
+func NewOrdered(p *Pass, o Options, done func()) *Ordered {
 	s := &Ordered{
-		opts:   o,
-		events: make([]raw.Event, BatchSize), origin: make([]int, BatchSize),
+		opts: o, pass: p, done: done,
+		events: make([]raw.Event, batchSize), origin: make([]int, batchSize),
 		timer: time.NewTimer(time.Hour), awake: make(chan struct{}, 1), untilCheck: checkEvery,
 	}
-	s.merger = NewMerger(nil, o.Merge, s.freed)
+	s.merger = newMerger(nil, o.Spill, s.freed)
+	p.Halt, p.walk = o.Halt, s
 	s.StartWait()
 	return s
 }
 
 // Barrier returns the present barrier, nil if there is none.
-func (s *Ordered) Barrier() *grace.Barrier { return s.opts.Barrier }
+func (s *Ordered) Barrier() *grace.Barrier { return s.opts.barrier }
 
 // SetBarrier replaces the barrier, and returns the old one if it is no longer used. No round may be
 // under way.
 func (s *Ordered) SetBarrier(b *grace.Barrier) (old *grace.Barrier) {
-	if old = s.opts.Barrier; old == b {
+	if old = s.opts.barrier; old == b {
 		return nil
 	}
-	s.opts.Barrier = b
+	s.opts.barrier = b
 	return old
 }
 

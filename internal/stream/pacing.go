@@ -18,8 +18,8 @@ type pacing struct {
 func (s *Ordered) newPacing() pacing {
 	o := &s.opts
 	p := pacing{slack: uint64(o.Slack), least: uint64(min(o.Slack/2, mostPace))}
-	if o.Barrier != nil {
-		p.exact, p.guard = true, o.Barrier.Guard()
+	if o.barrier != nil {
+		p.exact, p.guard = true, o.barrier.Guard()
 	}
 	p.pace = p.least
 	for _, src := range s.sources {
@@ -53,7 +53,7 @@ const (
 
 // judge decides whether to start a round and, if it is too early, when to go on.
 func (p *pacing) judge(v view) (verdict, uint64) {
-	if v.earliest == Never {
+	if v.earliest == never {
 		return idle, 0
 	}
 	if v.filling {

@@ -17,7 +17,7 @@ func TestJudge(t *testing.T) {
 		want   verdict
 		until  uint64
 	}{
-		"nothing is held":          {guess, view{now: 1000, earliest: Never}, idle, 0},
+		"nothing is held":          {guess, view{now: 1000, earliest: never}, idle, 0},
 		"its slack has passed":     {guess, view{now: 1000, watermark: 900, earliest: 900}, due, 0},
 		"its slack has not passed": {guess, view{now: 1000, watermark: 900, earliest: 901}, early, 1001},
 		"it has passed since":      {guess, view{now: 1000, watermark: 890, earliest: 891}, outdated, 0},

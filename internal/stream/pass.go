@@ -20,21 +20,21 @@ type Pass struct {
 	Batch Batch
 	Halt  *atomic.Bool // set when the stream is closed
 	Err   error        // why Next returned false, nil if all was read
-	Walk  Walk         // the stream's own part
+	walk  walk         // the stream's own part
 }
 
-// Walk takes a stream from one batch of events to the next.
-type Walk interface {
-	// Next makes the next events the pass's batch, and reports whether there are any. The previous
+// walk takes a stream from one batch of events to the next.
+type walk interface {
+	// next makes the next events the pass's batch, and reports whether there are any. The previous
 	// events become invalid.
-	Next() bool
-	// End publishes the consumed records and gives the stream back. It runs deferred, so also when
+	next() bool
+	// end publishes the consumed records and gives the stream back. It runs deferred, so also when
 	// the user's function panics or exits its goroutine: its current event then counts as consumed.
-	End()
+	end()
 }
 
 // Next calls the Walk's Next.
-func (p *Pass) Next() bool { return p.Walk.Next() }
+func (p *Pass) Next() bool { return p.walk.next() }
 
 // End calls the Walk's End.
-func (p *Pass) End() { p.Walk.End() }
+func (p *Pass) End() { p.walk.end() }

@@ -76,7 +76,7 @@ func (d *round) plan(rings []mergeRing) bool {
 
 // due chooses the records of a piece: all up to limit, n of them, none earlier than base.
 func (d *round) due(rings []mergeRing) (base, limit uint64, n int) {
-	base = Never
+	base = never
 	for i := range rings {
 		r := &rings[i]
 		if all := r.ofRound(); len(all) > 0 {
@@ -89,7 +89,7 @@ func (d *round) due(rings []mergeRing) (base, limit uint64, n int) {
 	if base > d.watermark {
 		return base, d.watermark, 0
 	}
-	limit = min(d.watermark, base+min(uint64(Never)>>d.bits, Never-1-base))
+	limit = min(d.watermark, base+min(uint64(never)>>d.bits, never-1-base))
 	for i := range rings {
 		if all := rings[i].ofRound(); len(all) > d.share {
 			limit = min(limit, all[d.share-1].Time)

@@ -75,38 +75,38 @@ func TestRoundsDoNotAllocate(t *testing.T) {
 	}
 	for _, spill := range []int{0, 2 << 12} {
 		for _, timeAt := range []int{-1, 0} {
-			m := NewMerger(nil, MergeOptions{Spill: spill}, func(int, uint64) {})
+			m := newMerger(nil, spill, func(int, uint64) {})
 			var ws []*ringtest.Ring
 			for range 3 {
 				w := ringtest.New(1<<12, raw.LayoutRawTime, 0)
 				r := w.Raw()
 				r.SetFields(timeAt, -1)
-				m.Add(r)
+				m.add(r)
 				ws = append(ws, w)
 			}
 			p, time := ringtest.Payload(1<<40, 40), uint64(100)
-			recs, indices := make([]raw.Event, BatchSize), make([]int, BatchSize)
+			recs, indices := make([]raw.Event, batchSize), make([]int, batchSize)
 			round := func() {
 				for n := range 40 {
 					for i, w := range ws {
 						time++
 						w.Output(time-uint64(n%5/4*30), p)
 						if n == 30 && spill > 0 {
-							m.Scan(i, w.Head(), forever, 0)
-							m.Spill(i)
+							m.scanTo(i, w.Head(), forever, 0)
+							m.spill(i)
 						}
 					}
 				}
 				for i, w := range ws {
 					w.PutHeader(ringtest.TypeSample, 0, 8)
-					m.Scan(i, w.Head(), forever, 0)
-					m.Lose(i, 1, time)
+					m.scanTo(i, w.Head(), forever, 0)
+					m.lose(i, 1, time)
 				}
 				for _, watermark := range []uint64{time - 50, all} {
-					m.Begin(watermark)
-					for m.Batch(recs, indices) > 0 || m.Next() != nil {
+					m.begin(watermark)
+					for m.batch(recs, indices) > 0 || m.next() != nil {
 					}
-					m.End()
+					m.end()
 				}
 			}
 			for range 20 {
@@ -162,15 +162,15 @@ func TestRoundsBehindABusyRecord(t *testing.T) {
 		h.write(0, 2+i)
 	}
 	h.scan(0)
-	h.Begin(all)
+	h.begin(all)
 	batches, got := 0, 0
-	for k := h.Batch(batch, batchRings); k > 0; k = h.Batch(batch, batchRings) {
+	for k := h.batch(batch, batchRings); k > 0; k = h.batch(batch, batchRings) {
 		batches++
 		got += k
 	}
-	h.End()
+	h.end()
 	require.Equal(t, n, got)
-	require.LessOrEqual(t, batches, n/BatchSize+8)
+	require.LessOrEqual(t, batches, n/batchSize+8)
 }
 
 // A merger that gave up its records, in a round or not, delivers later ones.
@@ -180,14 +180,14 @@ func TestAbandon(t *testing.T) {
 		for range 2 {
 			h.scanned(0, 10, 30, 20, 40, 5)
 			h.scanned(1, 11)
-			require.NotZero(t, h.Spill(0), "its block is free")
-			h.Begin(all)
+			require.NotZero(t, h.spill(0), "its block is free")
+			h.begin(all)
 			for range stop {
-				require.NotNil(t, next(h.Merger))
+				require.NotNil(t, next(h.merger))
 			}
-			h.Abandon()
-			require.Nil(t, next(h.Merger))
-			require.Zero(t, h.Held(0)+h.Held(1))
+			h.abandon()
+			require.Nil(t, next(h.merger))
+			require.Zero(t, h.held(0)+h.held(1))
 			h.drained()
 		}
 		h.scanned(0, 50)
@@ -202,9 +202,9 @@ func TestAddAfterRemove(t *testing.T) {
 	h := byHand(t, 0, perfRings(512, 0)...)
 	h.scanned(0, 20)
 	h.round(all, samples(0, 20)...)
-	require.Zero(t, h.Remove(0))
+	require.Zero(t, h.remove(0))
 	h.round(all)
-	h.Add(h.rings[0].Raw())
+	h.add(h.rings[0].Raw())
 	h.scanned(0, 5)
 	h.round(all, out{0, raw.Sample, 5, true})
 }

@@ -16,7 +16,7 @@ func percent(part, whole uint64) int { return int(part * 100 / whole) }
 func (s *Ordered) check() {
 	s.untilCheck = checkEvery
 	for _, r := range s.rings {
-		if percent(r.Raw.Head()-s.merger.Freed(r.at), r.Raw.Size()) > s.opts.Above {
+		if percent(r.Raw.Head()-s.merger.freed(r.at), r.Raw.Size()) > s.opts.Above {
 			s.load()
 			s.relieve()
 			return
@@ -26,7 +26,7 @@ func (s *Ordered) check() {
 
 // relieve copies the oldest bytes out of rings that are too full, the fullest ring first.
 func (s *Ordered) relieve() {
-	if s.opts.Merge.Spill == 0 {
+	if s.opts.Spill == 0 {
 		return
 	}
 	s.full = s.full[:0]
@@ -38,7 +38,7 @@ func (s *Ordered) relieve() {
 	slices.SortStableFunc(s.full, func(a, b int) int { return cmp.Compare(s.fill(b), s.fill(a)) })
 	for _, i := range s.full {
 		for s.fill(i) > s.opts.Until {
-			bytes := s.merger.Spill(i)
+			bytes := s.merger.spill(i)
 			if bytes == 0 && s.fill(i) > s.opts.Until {
 				s.rings[i].source.Counts.SpillRefused.Add(1)
 				break
@@ -47,6 +47,19 @@ func (s *Ordered) relieve() {
 		}
 	}
 	s.noteSpilled()
+}
+
+// noteSpilled updates how much memory holds copies.
+func (s *Ordered) noteSpilled() {
+	for _, src := range s.sources {
+		used := uint64(0)
+		for _, r := range src.taken {
+			used += s.merger.copied(r.at)
+		}
+		if used != src.Counts.SpillUsed.Load() {
+			src.Counts.SpillUsed.Store(used)
+		}
+	}
 }
 
 // fill returns how full a ring was when its head was loaded, in percent.

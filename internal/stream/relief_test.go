@@ -9,13 +9,13 @@ import (
 
 // The stream relieves only rings that are too full, and still delivers all events.
 func TestRelief(t *testing.T) {
-	f := newFake(t, 3, Options{Slack: time.Second, Merge: MergeOptions{Spill: 1 << 20}})
+	f := newFake(t, 3, Options{Slack: time.Second, Spill: 1 << 20})
 	f.clock = 1e6
 	f.fill(0, 1000, 64) // half full
 	f.fill(1, 1000, 66)
 	f.fill(2, 1000, room)
 	f.StartWait()
-	require.Equal(t, Sleep, f.next(Never).Do)
+	require.Equal(t, Sleep, f.next(never).Do)
 	require.EqualValues(t, 64, (f.w[0].Head()-f.w[0].Tail())/recordSize)
 	for _, w := range f.w[1:] {
 		require.LessOrEqual(t, (w.Head()-w.Tail())/recordSize, uint64(32))
@@ -31,11 +31,11 @@ func TestRelief(t *testing.T) {
 // Without a budget the stream copies nothing. It counts refusals of a budget that is too small.
 func TestReliefRefused(t *testing.T) {
 	for spill, refused := range map[int]uint64{0: 0, 1: 1} {
-		f := newFake(t, 1, Options{Slack: time.Second, Merge: MergeOptions{Spill: spill}})
+		f := newFake(t, 1, Options{Slack: time.Second, Spill: spill})
 		f.clock = 1e6
 		f.fill(0, 1000, room)
 		f.StartWait()
-		f.next(Never)
+		f.next(never)
 		require.Zero(t, f.counts.Spilled.Load())
 		require.Equal(t, refused, f.counts.SpillRefused.Load())
 	}

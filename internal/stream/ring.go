@@ -43,9 +43,9 @@ const (
 	held             // by a stream of all rings
 )
 
-// Tail returns the published tail. If it is not where the ring's reader has left it (see Leave),
+// tail returns the published tail. If it is not where the ring's reader has left it (see Leave),
 // another reader shares this BPF ring buffer, and Tail counts that.
-func (r *Ring) Tail() uint64 {
+func (r *Ring) tail() uint64 {
 	tail := r.Raw.Tail()
 	if tail != r.left {
 		r.Counts.Shared.Add(1)
@@ -54,8 +54,8 @@ func (r *Ring) Tail() uint64 {
 	return tail
 }
 
-// Leave records the present tail as the one that the ring's reader has left.
-func (r *Ring) Leave() { r.left = r.Raw.Tail() }
+// leave records the present tail as the one that the ring's reader has left.
+func (r *Ring) leave() { r.left = r.Raw.Tail() }
 
 // Claim makes a stream the ring's only reader, until Disclaim. flushes are the stream's calls, nil
 // if it has none. The error wraps ErrBusy.
@@ -104,12 +104,12 @@ func (r *Ring) Used() uint64 {
 	}
 }
 
-// Unread is Used, but 0 if the first record is busy: a pass would find nothing, and a loop of
+// unread is Used, but 0 if the first record is busy: a pass would find nothing, and a loop of
 // passes and waits would spin. Committing that record wakes the reader, because the kernel finds
 // that consumer_pos has caught up with it (bpf_ringbuf_commit, kernel/bpf/ringbuf.c). This relies
 // on the tail being stored before Unread looks at the record. As always, programs that commit with
 // BPF_RB_NO_WAKEUP wake nobody.
-func (r *Ring) Unread() uint64 {
+func (r *Ring) unread() uint64 {
 	for {
 		tail := r.Raw.Tail()
 		head := r.Raw.Head()

@@ -20,7 +20,7 @@ type Rings struct {
 	losses   func(into []raw.Odd) []raw.Odd
 	lost     []raw.Odd     // counted losses that no pass has delivered
 	Passes   atomic.Uint64 // number of passes over all rings
-	Failures Flushes       // errors that end such passes: see Fail
+	failures Flushes       // errors that end such passes: see Fail
 }
 
 // RingsOptions configure Rings. The reading goroutine calls the functions, within passes.
@@ -48,7 +48,7 @@ func (r *Rings) Init(o RingsOptions) {
 func (r *Rings) Add(ring *Ring) {
 	i := int(r.count.Load())
 	ring.rings, ring.index = r, i
-	ring.Leave()
+	ring.leave()
 	r.holding.Lock()
 	defer r.holding.Unlock()
 	if i > 0 && r.Held() {
@@ -97,16 +97,16 @@ func (r *Rings) Held() bool { return r.rings[0].owner.Load() == held }
 // At returns the i-th ring.
 func (r *Rings) At(i int) *Ring { return r.rings[i] }
 
-// Flowed calls Options.Flowing on behalf of a stream.
-func (r *Rings) Flowed(ring int, bytes uint64) { r.flowing(ring, bytes) }
+// flowed calls Options.Flowing on behalf of a stream.
+func (r *Rings) flowed(ring int, bytes uint64) { r.flowing(ring, bytes) }
 
 // Fail ends passes with an error, once each, after they have delivered the present contents of the
 // rings. These are one pass over all rings, and one over the ring of each of these CPUs alone.
 func (r *Rings) Fail(now uint64, err error, cpus []int) {
-	r.Failures.Fail(now, err)
+	r.failures.fail(now, err)
 	for _, ring := range r.all() {
 		if slices.Contains(cpus, ring.Raw.CPU()) {
-			ring.failures.Fail(now, err)
+			ring.failures.fail(now, err)
 		}
 	}
 }
@@ -114,9 +114,9 @@ func (r *Rings) Fail(now uint64, err error, cpus []int) {
 // CountsLosses reports whether programs count the losses, which no record then reports.
 func (r *Rings) CountsLosses() bool { return r.losses != nil }
 
-// Losses appends the losses that programs have counted since its last call, and earlier ones that
+// takeLosses appends the losses that programs have counted since its last call, and earlier ones that
 // no pass has delivered. Only the reader of all rings may call it.
-func (r *Rings) Losses(into []raw.Odd) []raw.Odd {
+func (r *Rings) takeLosses(into []raw.Odd) []raw.Odd {
 	into, r.lost = append(into, r.lost...), r.lost[:0]
 	if r.losses == nil {
 		return into
@@ -139,10 +139,10 @@ func (r *Rings) Len() int { return int(r.count.Load()) }
 func (r *Rings) Head(ring int) uint64 { return r.rings[ring].Raw.Head() }
 
 // Unread returns how many readable bytes a ring holds: see [Ring.Unread].
-func (r *Rings) Unread(ring int) uint64 { return r.rings[ring].Unread() }
+func (r *Rings) Unread(ring int) uint64 { return r.rings[ring].unread() }
 
 // Flushing reports whether a pass over all rings must end with an error.
-func (r *Rings) Flushing() bool { return r.Failures.Load() != nil }
+func (r *Rings) Flushing() bool { return r.failures.Load() != nil }
 
 // Asked reports whether a pass over one ring alone must end with a marker or an error.
 func (r *Rings) Asked(ring int) bool {

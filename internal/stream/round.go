@@ -37,7 +37,7 @@ func (s *Ordered) ask() {
 // kernel knows. No round may be under way.
 func (s *Ordered) Extent() uint64 {
 	s.ask()
-	return s.merger.Latest()
+	return s.merger.latest()
 }
 
 // BeginDrain is BeginAll, but leaves events that are later than upTo and not proven complete. Busy
@@ -48,7 +48,7 @@ func (s *Ordered) BeginDrain(called, waited, upTo uint64) (again time.Duration) 
 	s.scan()
 	upTo = max(upTo, proven)
 	for _, r := range s.rings {
-		if r.source.Stamped && s.merger.Busy(r.at) > 0 && Covered(s.merger.StampedUpTo(r.at)) < upTo {
+		if r.source.Stamped && s.merger.busy(r.at) > 0 && Covered(s.merger.stampedUpTo(r.at)) < upTo {
 			return leastScan
 		}
 	}
@@ -62,22 +62,22 @@ func (s *Ordered) begin(watermark, proven, waited uint64) {
 	for _, src := range s.sources {
 		src.Rings.Passes.Add(1)
 	}
-	s.merger.Begin(watermark)
+	s.merger.begin(watermark)
 }
 
-// Batch returns the round's next events, none if the round is over. They are valid until the next
-// call of a method. Call Took for each batch before the next.
-func (s *Ordered) Batch() []raw.Event {
+// batch returns the round's next events, none if the round is over. They are valid until the next
+// call of a method. Call took for each batch before the next.
+func (s *Ordered) batch() []raw.Event {
 	if s.untilCheck < 0 {
 		s.check()
 	}
-	if n := s.merger.Batch(s.events, s.origin); n > 0 {
+	if n := s.merger.batch(s.events, s.origin); n > 0 {
 		s.merged = n
 		return s.events[:n]
 	}
-	for it := s.merger.Next(); it != nil; it = s.merger.Next() {
+	for it := s.merger.next(); it != nil; it = s.merger.next() {
 		if s.admit(it) {
-			s.events[0] = it.Event
+			s.events[0] = it.event
 			return s.events[:1]
 		}
 		s.untilCheck--
@@ -86,31 +86,31 @@ func (s *Ordered) Batch() []raw.Event {
 	return nil
 }
 
-// Took notes that the user has taken the first n events of the latest batch, and gives the rest
+// took notes that the user has taken the first n events of the latest batch, and gives the rest
 // back.
-func (s *Ordered) Took(n int) {
+func (s *Ordered) took(n int) {
 	if n < s.merged {
-		s.merger.Undo(s.origin[:s.merged], n)
+		s.merger.undo(s.origin[:s.merged], n)
 	}
 	s.merged = 0
 	s.untilCheck -= n
 }
 
 // admit counts an event that did not come in a batch, and reports whether to deliver it.
-func (s *Ordered) admit(it *Item) bool {
-	r := s.rings[it.Ring]
-	if it.Event.Late() {
+func (s *Ordered) admit(it *item) bool {
+	r := s.rings[it.ring]
+	if it.event.Late() {
 		c := r.source.Counts
 		c.Late.Add(1)
-		c.MaxLateness.Store(max(c.MaxLateness.Load(), it.Lateness))
-		if s.opts.DropLate && it.Event.Kind() == raw.Sample {
+		c.MaxLateness.Store(max(c.MaxLateness.Load(), it.lateness))
+		if s.opts.DropLate && it.event.Kind() == raw.Sample {
 			r.found--
 			r.Counts.Dropped.Add(1)
 			return false
 		}
 	}
-	odd := it.Event.Odd()
-	r.tally.Add(odd)
+	odd := it.event.Odd()
+	r.tally.add(odd)
 	if odd.Fault == raw.FaultChanged {
 		r.found-- // it was a sample
 	}
@@ -119,33 +119,33 @@ func (s *Ordered) admit(it *Item) bool {
 
 // count counts the delivered events of a ring.
 func (s *Ordered) count(r *ring) {
-	if held := uint64(s.merger.Held(r.at)); r.found > held {
-		r.tally.Samples, r.found = r.found-held, held
+	if held := uint64(s.merger.held(r.at)); r.found > held {
+		r.tally.samples, r.found = r.found-held, held
 	}
-	r.tally.Flush(&r.Counts)
+	r.tally.flush(&r.Counts)
 }
 
 // freed is the merger's callback after it has stored a ring's tail.
 func (s *Ordered) freed(i int, bytes uint64) {
 	r := s.rings[i]
 	s.count(r)
-	r.Leave()
-	r.Counts.Stored(bytes)
+	r.leave()
+	r.Counts.stored(bytes)
 	// The ring may have filled up since the scan, yet have room again at the next.
-	r.losses.filled(r.Raw.Head()-s.merger.Freed(i)+bytes, r.Raw.Size())
+	r.losses.filled(r.Raw.Head()-s.merger.freed(i)+bytes, r.Raw.Size())
 	s.yield()
 }
 
-// End ends a round, even an unfinished one, and stores the rings' tails.
-func (s *Ordered) End() {
-	s.merger.End()
+// endRound ends a round, even an unfinished one, and stores the rings' tails.
+func (s *Ordered) endRound() {
+	s.merger.end()
 	s.advance()
 	for _, r := range s.rings {
 		s.count(r)
 	}
 	s.noteSpilled()
-	if s.opts.Barrier != nil {
-		if first := min(s.Earliest(), s.marker()); first != Never {
+	if s.opts.barrier != nil {
+		if first := min(s.Earliest(), s.marker()); first != never {
 			s.request(first)
 		}
 	}

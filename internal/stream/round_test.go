@@ -21,7 +21,7 @@ func TestRoundIsInOrder(t *testing.T) {
 	for ring, n := range []uint64{3, 2, 2} {
 		require.Equal(t, account{Samples: n, Freed: n * recordSize}, f.tally(ring))
 	}
-	require.EqualValues(t, 60, f.merger.Last())
+	require.EqualValues(t, 60, f.merger.last)
 	require.EqualValues(t, 1, f.counts.Inversions.Load())
 }
 
@@ -35,12 +35,12 @@ func TestRestOfABatch(t *testing.T) {
 	f.output(1, 2, 4)
 	f.clock = 1000
 	f.Begin()
-	require.Len(t, f.Batch(), 4)
-	f.Took(3)
-	f.End()
+	require.Len(t, f.batch(), 4)
+	f.took(3)
+	f.endRound()
 	require.Equal(t, account{Samples: 2, Freed: 2 * recordSize}, f.tally(0))
 	require.Equal(t, account{Samples: 1, Freed: recordSize}, f.tally(1))
-	require.Equal(t, 1, f.merger.Held(1))
+	require.Equal(t, 1, f.merger.held(1))
 	require.Equal(t, []uint64{4}, f.round(false))
 }
 
@@ -77,10 +77,10 @@ func TestCountsOfTheUnusual(t *testing.T) {
 	f.Begin()
 	clear(f.w[0].Data()[recordSize : 2*recordSize]) // the second
 	for range 2 {
-		n := len(f.Batch())
-		f.Took(n)
+		n := len(f.batch())
+		f.took(n)
 	}
-	f.End()
+	f.endRound()
 	require.Equal(t, account{Samples: 1, Corrupt: 1, Freed: 2 * recordSize}, f.tally(0))
 	f.Remove(f.source)
 	require.Equal(t, account{Samples: 1, Dropped: 1, Corrupt: 1, Freed: 3 * recordSize}, f.tally(0))
@@ -126,7 +126,7 @@ func TestRoundAsksForABarrier(t *testing.T) {
 // A long round relieves rings that fill up during it. The events found there wait for the next
 // round.
 func TestRoundChecksForFullRings(t *testing.T) {
-	f := newFake(t, 1+checkEvery/room+1, Options{Merge: MergeOptions{Spill: 1 << 20}})
+	f := newFake(t, 1+checkEvery/room+1, Options{Spill: 1 << 20})
 	f.clock = 1e6
 	for i := range f.w[1:] {
 		f.fill(1+i, 1000, room)
@@ -135,11 +135,11 @@ func TestRoundChecksForFullRings(t *testing.T) {
 	f.counts.Spilled.Store(0)
 	f.fill(0, 1, room) // while the first batch is with the user
 	n := 0
-	for evs := f.Batch(); len(evs) > 0; evs = f.Batch() {
+	for evs := f.batch(); len(evs) > 0; evs = f.batch() {
 		n += len(evs)
-		f.Took(len(evs))
+		f.took(len(evs))
 	}
-	f.End()
+	f.endRound()
 	require.Equal(t, (len(f.w)-1)*room, n)
 	require.LessOrEqual(t, f.w[0].Head()-f.w[0].Tail(), uint64(ringSize/4))
 	require.Positive(t, f.counts.Spilled.Load())
@@ -189,8 +189,8 @@ func TestLastRoundBehindABusyRecord(t *testing.T) {
 	require.NoError(t, err)
 	f.clock = 2e6
 	f.BeginAll(f.clock)
-	require.Empty(t, f.Batch())
-	f.End()
+	require.Empty(t, f.batch())
+	f.endRound()
 	require.Less(t, f.Complete(), uint64(1e6))
 }
 
@@ -206,7 +206,7 @@ func TestDrainDeliversWhatIsProven(t *testing.T) {
 	require.Zero(t, f.BeginDrain(1e6, 2e6, 3e6))
 	require.Equal(t, []uint64{1e6, 2e6, 3e6, 3e6}, f.delivered())
 	require.EqualValues(t, 2e6-guard-1, f.Complete())
-	require.True(t, f.Passed(1e6))
+	require.True(t, f.passed(1e6))
 	require.Zero(t, f.BeginDrain(5e6, 4e6, 3e6))
 	require.Equal(t, []uint64{3e6 + 1}, f.delivered(), "4e6 is not proven")
 
@@ -232,13 +232,13 @@ func TestRingThatFilledUpDuringARound(t *testing.T) {
 	f.clock = 1e9
 	f.fill(0, 1, 50)
 	f.Begin()
-	f.Took(len(f.Batch()))
+	f.took(len(f.batch()))
 	f.fill(0, 100, 40)
 	require.Error(t, f.w[0].Output(200, make([]byte, ringSize/3)))
-	for evs := f.Batch(); len(evs) > 0; evs = f.Batch() {
-		f.Took(len(evs))
+	for evs := f.batch(); len(evs) > 0; evs = f.batch() {
+		f.took(len(evs))
 	}
-	f.End()
+	f.endRound()
 	for range 2 {
 		f.clock += uint64(AskAfter)
 		f.round(false)

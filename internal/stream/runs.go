@@ -66,7 +66,7 @@ func (r *mergeRing) oldest() uint64 {
 
 // first returns the key of the ring's earliest undelivered record, or never.
 func (r *mergeRing) first() uint64 {
-	key := uint64(Never)
+	key := uint64(never)
 	if !r.main.empty() {
 		key = r.main.front().Time
 	}
@@ -98,7 +98,7 @@ func (r *mergeRing) done() uint64 {
 
 // take moves the earliest due event into it. last is the greatest key delivered; keys below floor
 // are late. alone holds events outside the ring's view.
-func (r *mergeRing) take(it *Item, last, floor uint64, alone *raw.Single) {
+func (r *mergeRing) take(it *item, last, floor uint64, alone *raw.Single) {
 	var e raw.Mark
 	if r.earlyIsNext() {
 		e = r.early.front()
@@ -110,26 +110,26 @@ func (r *mergeRing) take(it *Item, last, floor uint64, alone *raw.Single) {
 		r.main.pop()
 		r.dueMain--
 	}
-	it.Key, it.Lateness = e.Time, 0
+	it.key, it.lateness = e.Time, 0
 	if e.Off&placed != 0 {
-		it.Key = max(e.Time, last)
+		it.key = max(e.Time, last)
 	} else if least := max(last, floor); e.Time < least {
-		it.Lateness = least - e.Time
+		it.lateness = least - e.Time
 	}
-	it.Off = e.Off &^ flags
+	it.off = e.Off &^ flags
 	if e.Off&isOdd != 0 {
 		r.takeOdd(e, it, alone)
 		return
 	}
-	ev, size, ok := r.find(it.Off, alone)
-	it.Event, it.Size = ev, size
-	switch timed := ok && ev.Time() == it.Key; {
+	ev, size, ok := r.find(it.off, alone)
+	it.event, it.size = ev, size
+	switch timed := ok && ev.Time() == it.key; {
 	case timed:
 	case ok && r.timeAt >= 0:
-		it.Event = alone.Timed(ev, it.Key) // its payload has no credible time
+		it.event = alone.Timed(ev, it.key) // its payload has no credible time
 	default: // it was a sample when scanned: its memory has been overwritten since
-		it.Size = 8
-		it.Event = alone.Odd(r.raw, raw.Odd{CPU: r.raw.CPU(), Kind: raw.Corrupt, Fault: raw.FaultChanged, Off: it.Off, Size: it.Size, Time: it.Key})
+		it.size = 8
+		it.event = alone.Odd(r.raw, raw.Odd{CPU: r.raw.CPU(), Kind: raw.Corrupt, Fault: raw.FaultChanged, Off: it.off, Size: it.size, Time: it.key})
 	}
 }
 
@@ -152,7 +152,7 @@ func (r *mergeRing) find(off uint64, alone *raw.Single) (ev raw.Event, size uint
 }
 
 // takeOdd fills in an event that is not a sample.
-func (r *mergeRing) takeOdd(e raw.Mark, it *Item, alone *raw.Single) {
+func (r *mergeRing) takeOdd(e raw.Mark, it *item, alone *raw.Single) {
 	all := r.odd.all()
 	// It is usually the first. Search by equality: a damaged head can make offsets wrap.
 	i := slices.IndexFunc(all, func(o raw.Odd) bool { return o.Off == e.Off })
@@ -161,8 +161,8 @@ func (r *mergeRing) takeOdd(e raw.Mark, it *Item, alone *raw.Single) {
 	if e.Off&unreported == 0 && !o.Counted {
 		o.CPU = r.raw.CPU()
 	}
-	o.Off, o.After, o.Time = it.Off, min(o.After, e.Time), it.Key
-	it.Event, it.Size = alone.Odd(r.raw, o), o.Size
+	o.Off, o.After, o.Time = it.off, min(o.After, e.Time), it.key
+	it.event, it.size = alone.Odd(r.raw, o), o.Size
 }
 
 // earlyIsNext reports whether the earliest due record is in the early run.

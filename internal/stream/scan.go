@@ -19,7 +19,7 @@ func (r *mergeRing) ahead(head uint64) uint64 {
 // scanTo checks the records from scan to head, and the busy ones. A time later than ceiling, which
 // is ahead of every honest clock, makes a record corrupt: waiting for its turn would hold the ring
 // back for ever.
-func (r *mergeRing) scanTo(head, ceiling, now uint64) (found Found) {
+func (r *mergeRing) scanTo(head, ceiling, now uint64) (found findings) {
 	r.lookAgain(ceiling, &found)
 	before := r.looked
 	if head == r.scan {
@@ -53,11 +53,11 @@ func (r *mergeRing) scanTo(head, ceiling, now uint64) (found Found) {
 		case raw.Corrupt:
 			r.addPlaced(raw.Odd{Off: off, Size: rec.Size, Kind: raw.Corrupt, Fault: rec.Fault})
 		case raw.Unknown:
-			found.Unknown++
+			found.unknown++
 		case raw.Busy:
 			r.busy = append(r.busy, busy{off, rec.Size, before, now, r.max})
 		case raw.Discarded:
-			found.Discarded++
+			found.discarded++
 		case raw.Lost:
 			loss = raw.Odd{Off: off, Size: rec.Size}
 			if r.raw.Counted(rec, &loss) {
@@ -68,7 +68,7 @@ func (r *mergeRing) scanTo(head, ceiling, now uint64) (found Found) {
 			}
 			time := rec.Time
 			if r.timeAt >= 0 {
-				time = Never // not comparable with times of payloads
+				time = never // not comparable with times of payloads
 			}
 			loss = raw.Odd{Off: off, Size: rec.Size, Kind: raw.Lost}
 			loss.Lost, loss.After = r.raw.Losses.Report(rec.Lost, time, r.max)
@@ -87,7 +87,7 @@ func (r *mergeRing) scanTo(head, ceiling, now uint64) (found Found) {
 				continue
 			}
 			if key < r.max {
-				found.Inversions++
+				found.inversions++
 			}
 			r.add(raw.Mark{Time: key, Off: off | flag})
 		}
@@ -100,16 +100,16 @@ func (r *mergeRing) scanTo(head, ceiling, now uint64) (found Found) {
 
 // keyOf returns the sort key of a sample, and the placed flag if it has none. A key above ceiling
 // is not credible.
-func (r *mergeRing) keyOf(rec *raw.Record, ceiling uint64, found *Found) (key, flag uint64) {
+func (r *mergeRing) keyOf(rec *raw.Record, ceiling uint64, found *findings) (key, flag uint64) {
 	if r.timeAt < 0 {
 		return rec.Time, 0
 	}
 	if key, ok := r.raw.Payload8(rec, r.timeAt); ok && key <= ceiling {
 		return key, 0
 	} else if ok || rec.Time == 0 {
-		found.Bad++
+		found.bad++
 	}
-	found.Keyless++
+	found.keyless++
 	if rec.Time == 0 {
 		return r.max, placed
 	}

@@ -7,7 +7,7 @@ import "github.com/ringfold/ringfold/internal/raw"
 // kernel's count of outputs that failed for want of room. If the kernel does not know, Settle takes
 // the larger of the reported losses and full.
 func (r *Ring) Settle(lost func(ring int) (n uint64, ok bool), full uint64) {
-	samples, reported := r.Count(r.Raw.Tail())
+	samples, reported := r.count(r.Raw.Tail())
 	if r.Raw.Layout() != raw.LayoutRingBuf {
 		r.Counts.Dropped.Add(samples)
 	}
@@ -19,9 +19,9 @@ func (r *Ring) Settle(lost func(ring int) (n uint64, ok bool), full uint64) {
 	r.Raw.Losses.Known.Store(total)
 }
 
-// Count returns how many samples and reported losses a ring holds from an offset on. It counts no
+// count returns how many samples and reported losses a ring holds from an offset on. It counts no
 // busy records.
-func (r *Ring) Count(off uint64) (samples, lost uint64) {
+func (r *Ring) count(off uint64) (samples, lost uint64) {
 	var rec raw.Record
 	for head := r.Raw.Head(); off != head; off += rec.Size {
 		switch r.Raw.Parse(off, head, &rec); rec.Kind {

@@ -13,8 +13,8 @@ func (s *Ordered) Sleep(ctx context.Context, d time.Duration, closed <-chan stru
 		return context.Cause(ctx)
 	}
 	var barrier <-chan struct{}
-	if s.opts.Barrier != nil {
-		barrier = s.opts.Barrier.Done()
+	if s.opts.barrier != nil {
+		barrier = s.opts.barrier.Done()
 	}
 	s.timer.Reset(d)
 	select {

@@ -42,7 +42,7 @@ type ring struct {
 	before uint64 // as loaded before that
 	losses lossWatch
 	found  uint64 // samples held, or delivered but not counted
-	tally  Tally
+	tally  tally
 }
 
 // Add adds a source's rings, from their published tails on. No round may be under way.
@@ -63,7 +63,7 @@ func (s *Ordered) Remove(src *Source) {
 	s.opts.Yield = nil // the caller holds a lock that all others in a simulation would wait for
 	for _, r := range slices.Backward(src.taken) {
 		r.found = 0 // they are not delivered
-		r.Counts.Dropped.Add(s.merger.Remove(r.at))
+		r.Counts.Dropped.Add(s.merger.remove(r.at))
 		s.rings = slices.Delete(s.rings, r.at, r.at+1)
 		for i, behind := range s.rings[r.at:] {
 			behind.at = r.at + i
@@ -75,7 +75,7 @@ func (s *Ordered) Remove(src *Source) {
 }
 
 // Scanned returns the offset up to which the stream has seen the i-th ring's records.
-func (s *Ordered) Scanned(i int) uint64 { return s.merger.Scanned(i) }
+func (s *Ordered) Scanned(i int) uint64 { return s.merger.scannedUpTo(i) }
 
 // adopt adds the rings of CPUs that have come online since. No round may be under way.
 func (s *Ordered) adopt() {
@@ -88,8 +88,8 @@ func (s *Ordered) adopt() {
 func (s *Ordered) adoptFrom(src *Source) {
 	for i := len(src.taken); i < src.Rings.Len(); i++ {
 		r := &ring{Ring: src.Rings.At(i), source: src, index: i, at: len(s.rings)}
-		s.merger.Add(r.Raw)
-		r.head = s.merger.Freed(r.at)
+		s.merger.add(r.Raw)
+		r.head = s.merger.freed(r.at)
 		r.before, r.losses.account = r.head, &r.Raw.Losses
 		s.rings, src.taken = append(s.rings, r), append(src.taken, r)
 	}
@@ -109,17 +109,17 @@ func (src *Source) Unread(ring int) uint64 {
 		return src.Rings.Unread(ring) // a new ring: the stream's next scan adopts it
 	}
 	m, at := src.stream.merger, src.taken[ring].at
-	if ahead := m.Ahead(at, src.Rings.Head(ring)); ahead > 0 {
+	if ahead := m.ahead(at, src.Rings.Head(ring)); ahead > 0 {
 		return ahead
 	}
-	return m.Committed(at)
+	return m.committedSize(at)
 }
 
 // Flushing reports whether there is a flush that no Step has seen, or the sources are about to
 // change.
 func (src *Source) Flushing() bool {
 	s := src.stream
-	return src.Rings.Failures.Overlooked() || s.Flushes.Overlooked() || s.opts.Changed.Load()
+	return src.Rings.failures.overlooked() || s.Flushes.overlooked() || s.opts.Changed.Load()
 }
 
 // Closed reports whether the stream or one of its sources is closed.

@@ -89,11 +89,11 @@ func (a *arena) leave(r *mergeRing) {
 	a.put(c)
 }
 
-// Spill copies the oldest held records of ring i out and publishes its tail behind them. It returns
+// spill copies the oldest held records of ring i out and publishes its tail behind them. It returns
 // how many bytes that freed: 0 if nothing is held there, the budget is used up, or the oldest
 // record is busy or larger than a block. The caller must hold no item, as its bytes may be among
 // them.
-func (m *Merger) Spill(i int) (bytes uint64) {
+func (m *merger) spill(i int) (bytes uint64) {
 	m.release()
 	r := &m.rings[i]
 	m.commit(i)
@@ -128,11 +128,11 @@ func (r *mergeRing) isLarger(n uint64) bool {
 	return r.rec.Kind == raw.Sample && r.rec.Size > n
 }
 
-// Spilled returns how many bytes of memory hold copied-out records.
-func (m *Merger) Spilled() uint64 { return m.arena.used }
+// spilled returns how many bytes of memory hold copied-out records.
+func (m *merger) spilled() uint64 { return m.arena.used }
 
-// Copied returns how many of these are of ring i.
-func (m *Merger) Copied(i int) uint64 {
+// copied returns how many of these are of ring i.
+func (m *merger) copied(i int) uint64 {
 	r := &m.rings[i]
 	return uint64(len(r.chunks)) * blockBytes(r.raw)
 }

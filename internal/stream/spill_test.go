@@ -20,7 +20,7 @@ func TestBudget(t *testing.T) {
 		for n := range 4 {
 			bytes := b.spill(n % 2)
 			require.Equal(t, n < c.blocks, bytes > 0, "%d of %+v", n, c)
-			require.Equal(t, uint64(min(n+1, c.blocks)*block), b.m.Spilled())
+			require.Equal(t, uint64(min(n+1, c.blocks)*block), b.m.spilled())
 		}
 		b.round(all)
 		b.empty()
@@ -62,7 +62,7 @@ func TestSpillOfOneThatIsFarAhead(t *testing.T) {
 	b.round(1000)
 	require.Equal(t, uint64(start), b.lanes[0].Tail(), "it holds all that was delivered")
 	require.Greater(t, b.spill(0), uint64(200000), "all behind it was delivered")
-	require.Equal(t, uint64(block), b.m.Spilled())
+	require.Equal(t, uint64(block), b.m.spilled())
 	write(60)
 	b.round(1000)
 	require.Equal(t, b.lanes[0].Head(), b.lanes[0].Tail(), "it no longer holds anything up")
@@ -94,19 +94,19 @@ func TestSpillOfEarlyOnes(t *testing.T) {
 func TestSpillEndsAnItemsLife(t *testing.T) {
 	h := byHand(t, 512, perfRings(512, wrap)...)
 	h.scanned(0, 1, 2, 3)
-	h.Begin(all)
-	require.Equal(t, uint64(1), next(h.Merger).Key)
-	require.Equal(t, uint64(64), h.Spill(0), "the first one's bytes are freed, not copied")
+	h.begin(all)
+	require.Equal(t, uint64(1), next(h.merger).Key)
+	require.Equal(t, uint64(64), h.spill(0), "the first one's bytes are freed, not copied")
 	require.Equal(t, h.rings[0].Head(), h.rings[0].Tail())
-	require.Equal(t, uint64(2), next(h.Merger).Key)
-	require.Zero(t, h.Spill(0), "nothing is left")
-	require.Equal(t, []uint64{512, 512}, []uint64{h.Spilled(), h.Copied(0)})
-	require.Equal(t, uint64(3), next(h.Merger).Key)
-	require.Equal(t, uint64(512), h.Spilled(), "the last one is with the user")
+	require.Equal(t, uint64(2), next(h.merger).Key)
+	require.Zero(t, h.spill(0), "nothing is left")
+	require.Equal(t, []uint64{512, 512}, []uint64{h.spilled(), h.copied(0)})
+	require.Equal(t, uint64(3), next(h.merger).Key)
+	require.Equal(t, uint64(512), h.spilled(), "the last one is with the user")
 	h.scanned(0, 4)
-	require.Equal(t, uint64(32), h.Spill(0))
-	require.Nil(t, next(h.Merger))
-	h.End()
+	require.Equal(t, uint64(32), h.spill(0))
+	require.Nil(t, next(h.merger))
+	h.end()
 	h.round(all, samples(0, 4)...)
 	h.drained()
 }
@@ -130,16 +130,16 @@ func TestSpillEndsWhereARecordBegins(t *testing.T) {
 			output()
 		}
 		h.scan(0)
-		h.Lose(0, 3, 1<<20)
+		h.lose(0, 3, 1<<20)
 		output()
 		h.scan(0)
-		require.Equal(t, uint64(c.bytes), h.Spill(0))
+		require.Equal(t, uint64(c.bytes), h.spill(0))
 		kinds := map[raw.Kind]int{}
-		h.Begin(all)
-		for it := next(h.Merger); it != nil; it = next(h.Merger) {
+		h.begin(all)
+		for it := next(h.merger); it != nil; it = next(h.merger) {
 			kinds[it.Kind]++
 		}
-		h.End()
+		h.end()
 		require.Equal(t, map[raw.Kind]int{raw.Sample: int(r.Head()) / c.size, raw.Lost: 1}, kinds)
 	}
 }
@@ -151,11 +151,11 @@ func TestSpillOfLargeRecords(t *testing.T) {
 	h.write(0, 50)
 	big := h.reserve(0, 60, block+8)
 	h.scanned(0, 50)
-	require.Equal(t, uint64(24), h.Spill(0), "up to the busy one")
-	require.Zero(t, h.Spill(0))
+	require.Equal(t, uint64(24), h.spill(0), "up to the busy one")
+	require.Zero(t, h.spill(0))
 	big.Commit(0)
 	h.scan(0)
-	require.Zero(t, h.Spill(0), "it is too large, and never copied in part")
+	require.Zero(t, h.spill(0), "it is too large, and never copied in part")
 	h.round(all, samples(0, 50, 50, 60)...)
 	h.drained()
 
@@ -163,11 +163,11 @@ func TestSpillOfLargeRecords(t *testing.T) {
 	fits.Write(block-16, []byte{99})
 	fits.Commit(0)
 	h.scanned(0, 80)
-	require.Equal(t, uint64(block), h.Spill(0), "one that is as large as a block")
-	h.Begin(all)
-	it := next(h.Merger)
+	require.Equal(t, uint64(block), h.spill(0), "one that is as large as a block")
+	h.begin(all)
+	it := next(h.merger)
 	require.Equal(t, []any{uint64(70), byte(99)}, []any{it.Time, it.Data[block-16]})
-	h.End()
+	h.end()
 }
 
 // Free blocks for rings of one size make room for those of another, and no longer count.
@@ -176,7 +176,7 @@ func TestSpillGivesUpBlocksOfOtherSizes(t *testing.T) {
 	for n := range uint64(6) {
 		i := int(n % 2)
 		h.scanned(i, n)
-		require.Equal(t, uint64(32), h.Spill(i))
+		require.Equal(t, uint64(32), h.spill(i))
 		h.round(all, samples(i, n)...)
 	}
 }

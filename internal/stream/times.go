@@ -14,12 +14,12 @@ type payloadTimes struct {
 const distrusted = 16
 
 // judge notes the result of a scan of so many samples.
-func (t *payloadTimes) judge(samples int, found Found) {
+func (t *payloadTimes) judge(samples int, found findings) {
 	if t.judged || samples == 0 {
 		return
 	}
-	t.judged = found.Keyless < samples
-	t.bad += found.Bad
+	t.judged = found.keyless < samples
+	t.bad += found.bad
 }
 
 // badTimes returns an error, once, if none of a source's samples had a plausible time: they use

@@ -40,7 +40,7 @@ type Unordered struct {
 	began    uint64 // offset where the visit began
 	tail     uint64 // tail of ring, as published
 	commitAt uint64 // publish when off gets here
-	tally    Tally
+	tally    tally
 }
 
 // nearlyFull is the fill level, in eighths, from which a long drain stores the tail after each
@@ -50,7 +50,7 @@ const nearlyFull = 6
 // NewUnordered makes p a pass that calls done at its end. Markers answer flushes; halt ends a pass.
 func NewUnordered(p *Pass, halt *atomic.Bool, flushes *Flushes, done func()) *Unordered {
 	w := &Unordered{pass: p, flushes: flushes, halt: halt, done: done}
-	p.Halt, p.Walk = halt, w
+	p.Halt, p.walk = halt, w
 	return w
 }
 
@@ -60,7 +60,7 @@ func (w *Unordered) Begin(sources []*Rings) {
 	w.begin()
 	w.sources, w.at, w.planned, w.losing, w.counting = sources, 0, false, 0, true
 	for _, rings := range sources {
-		w.failures = append(w.failures, rings.Failures.Load()) // loaded before the heads
+		w.failures = append(w.failures, rings.failures.Load()) // loaded before the heads
 		rings.Passes.Add(1)
 	}
 }
@@ -82,18 +82,18 @@ func (w *Unordered) begin() {
 // visit loads the head of a claimed ring.
 func (w *Unordered) visit(r *Ring) {
 	w.ring = r
-	w.tail = r.Tail()
+	w.tail = r.tail()
 	w.off, w.began, w.head = w.tail, w.tail, r.Raw.Head()
 	used, size := w.head-w.tail, r.Raw.Size()
 	w.commitAt = math.MaxUint64
 	if used >= size/8*nearlyFull {
 		w.commitAt = w.tail + size/8
 	}
-	r.Counts.Observe(min(used, size))
+	r.Counts.observe(min(used, size))
 }
 
-// Next makes the next batch. The events before become invalid.
-func (w *Unordered) Next() bool {
+// next makes the next batch. The events before become invalid.
+func (w *Unordered) next() bool {
 	w.settle()
 	for {
 		if w.halt.Load() {
@@ -147,20 +147,20 @@ func (w *Unordered) samples(s raw.Stretch, word, next uint64) {
 	ev := w.alone.Private(raw.Event{View: s.View, Word: word})
 	w.off += next - s.Pos
 	w.ring.last = ev.Time()
-	w.tally.Samples++
-	w.pass.Batch.One(ev)
+	w.tally.samples++
+	w.pass.Batch.one(ev)
 }
 
 // settle accounts for the events taken from the batch, and gives up the rest. The events become
 // invalid.
 func (w *Unordered) settle() {
 	b := &w.pass.Batch
-	switch n := b.Settle(); {
+	switch n := b.settle(); {
 	case n == 0:
 	case b.List == nil:
 		w.off += b.Stretch.Pos - w.from
 		w.ring.last = raw.Event{View: b.Stretch.View, Word: b.Latest}.Time()
-		w.tally.Samples += uint64(n)
+		w.tally.samples += uint64(n)
 	case w.list.n > 0:
 		w.settleList(n)
 	}
@@ -173,16 +173,16 @@ func (w *Unordered) deliver(r *Ring, rec *raw.Record) bool {
 	odd := raw.Odd{Kind: rec.Kind, CPU: r.Raw.CPU(), Time: rec.Time}
 	switch rec.Kind {
 	case raw.Unknown:
-		w.tally.Unknown++
+		w.tally.unknown++
 		return false
 	case raw.Discarded:
-		w.tally.Discarded++
+		w.tally.discarded++
 		return false
 	case raw.Sample: // it wraps around or ends at the edge, or lacks the ring's fields
 		ev := w.alone.Join(r.Raw, rec)
 		r.last = ev.Time()
-		w.tally.Samples++
-		w.pass.Batch.One(ev)
+		w.tally.samples++
+		w.pass.Batch.one(ev)
 		return true
 	case raw.Lost:
 		if r.Raw.Counted(rec, &odd) {
@@ -197,8 +197,8 @@ func (w *Unordered) deliver(r *Ring, rec *raw.Record) bool {
 	case raw.Corrupt:
 		odd.Fault, odd.Off, odd.Size, odd.Time = rec.Fault, rec.Off, rec.Size, r.last
 	}
-	w.tally.Add(&odd)
-	w.pass.Batch.One(w.alone.Odd(r.Raw, odd))
+	w.tally.add(&odd)
+	w.pass.Batch.one(w.alone.Odd(r.Raw, odd))
 	return true
 }
 
@@ -232,7 +232,7 @@ func (w *Unordered) counted() bool {
 		rings := w.sources[w.losing]
 		if w.counting {
 			w.counting = false
-			rings.lost = rings.Losses(rings.lost[:0])
+			rings.lost = rings.takeLosses(rings.lost[:0])
 		}
 		if len(rings.lost) == 0 {
 			continue
@@ -242,7 +242,7 @@ func (w *Unordered) counted() bool {
 		rings.lost = append(rings.lost[:0], rings.lost[1:]...)
 		first.Raw.Losses.Known.Add(loss.Lost)
 		first.Counts.LostRecords.Add(1)
-		w.pass.Batch.One(w.alone.Odd(first.Raw, loss))
+		w.pass.Batch.one(w.alone.Odd(first.Raw, loss))
 		return true
 	}
 	return false
@@ -267,27 +267,27 @@ func (w *Unordered) failuresOf(source int) *Flushes {
 	if w.only != nil {
 		return &w.only.failures
 	}
-	return &w.sources[source].Failures
+	return &w.sources[source].failures
 }
 
 func (w *Unordered) answer(flushes *Flushes, to **Flush) bool {
 	f := *to
 	*to = nil
-	return f != nil && flushes.Answer(w.pass, f, f.Time)
+	return f != nil && flushes.answer(w.pass, f, f.Time)
 }
 
 // commit publishes the tail: everything before off has been consumed.
 func (w *Unordered) commit() {
 	r := w.ring
 	if w.off != w.tail {
-		if tail := r.Tail(); int64(w.off-tail) > 0 { // else another reader is ahead: never go back
+		if tail := r.tail(); int64(w.off-tail) > 0 { // else another reader is ahead: never go back
 			r.Raw.SetTail(w.off)
-			r.Leave()
+			r.leave()
 		}
-		r.Counts.Stored(w.off - w.tail)
+		r.Counts.stored(w.off - w.tail)
 		w.tail = w.off
 	}
-	w.tally.Flush(&r.Counts)
+	w.tally.flush(&r.Counts)
 }
 
 func (w *Unordered) leaveRing() {
@@ -305,9 +305,9 @@ func (w *Unordered) leaveRing() {
 	w.ring = nil
 }
 
-// End publishes the consumed records. Once it calls done, another user may take the walk and its
+// end publishes the consumed records. Once it calls done, another user may take the walk and its
 // pass.
-func (w *Unordered) End() {
+func (w *Unordered) end() {
 	w.settle()
 	w.leaveRing()
 	w.done()

@@ -129,11 +129,11 @@ func TestEarlyEnd(t *testing.T) {
 // Handing out a batch takes its first event, of a list too.
 func TestSettle(t *testing.T) {
 	var b Batch
-	require.Zero(t, b.Settle(), "there is none")
+	require.Zero(t, b.settle(), "there is none")
 	for taken, want := range []int{1, 1, 2} {
-		b.Set(make([]raw.Event, 2))
+		b.set(make([]raw.Event, 2))
 		b.Taken = taken
-		require.Equal(t, want, b.Settle())
+		require.Equal(t, want, b.settle())
 	}
 }
 
@@ -147,7 +147,7 @@ func TestFinish(t *testing.T) {
 	}
 	g.pass.End()
 	require.Equal(t, uint64(3*recordSize), g.w[0].Tail())
-	require.Zero(t, g.pass.Batch.Settle(), "settled already")
+	require.Zero(t, g.pass.Batch.settle(), "settled already")
 }
 
 // A pass visits rings in the order of Order, which sees how full they are; one ring needs no order.
@@ -214,7 +214,7 @@ func TestHalt(t *testing.T) {
 	require.False(t, g.pass.Next())
 	require.Equal(t, os.ErrClosed, g.pass.Err)
 	g.pass.End()
-	samples, lost := g.one[0].Count(g.w[0].Tail())
+	samples, lost := g.one[0].count(g.w[0].Tail())
 	require.Equal(t, [2]uint64{1, 0}, [2]uint64{samples, lost})
 }
 

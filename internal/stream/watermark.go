@@ -10,8 +10,8 @@ import (
 // watermark returns the time up to which events are due. Load the heads after it. In exact mode,
 // all events it covers are published by then. In slack mode, the clock goes on in the meantime.
 func (s *Ordered) watermark() uint64 {
-	if s.opts.Barrier != nil {
-		return s.opts.Barrier.Watermark()
+	if s.opts.barrier != nil {
+		return s.opts.barrier.Watermark()
 	}
 	now := s.opts.Now()
 	return now - min(uint64(s.opts.Slack), now)
@@ -26,7 +26,7 @@ func (s *Ordered) bound(watermark uint64) uint64 {
 			continue
 		}
 		for _, r := range src.taken {
-			watermark = min(watermark, Covered(s.merger.StampedUpTo(r.at)))
+			watermark = min(watermark, Covered(s.merger.stampedUpTo(r.at)))
 		}
 	}
 	return watermark
@@ -57,19 +57,19 @@ func (s *Ordered) advance() {
 	complete := max(s.complete.Load(), min(s.proven, first-1))
 	s.complete.Store(complete)
 	if s.opts.Exact {
-		s.merger.Complete(complete)
+		s.merger.complete(complete)
 	}
 }
 
 // Earliest returns the time of the earliest held event, Never if there is none.
 func (s *Ordered) Earliest() uint64 {
-	time, _ := s.merger.Earliest()
+	time, _ := s.merger.earliest()
 	return time
 }
 
 // request makes sure that a barrier covers a time.
 func (s *Ordered) request(time uint64) {
-	b := s.opts.Barrier
+	b := s.opts.barrier
 	if b.Idle() {
 		s.requested = 0 // the request has been met, or has failed
 	}
@@ -98,7 +98,7 @@ func (s *Ordered) failing() error {
 	if s.scanned-s.began <= uint64(mostFailing) {
 		return nil
 	}
-	if d, err := s.opts.Barrier.Failing(); d > mostFailing {
+	if d, err := s.opts.barrier.Failing(); d > mostFailing {
 		return fmt.Errorf("events are held back for %v: %w", d.Round(time.Second), err)
 	}
 	return nil
