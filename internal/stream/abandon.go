@@ -21,7 +21,7 @@ func (m *merger) abandon() {
 // up for good: no later reader sees them.
 func (m *merger) remove(i int) (dropped uint64) {
 	m.release()
-	r := &m.rings[i]
+	r := m.rings[i]
 	dropped = uint64(r.samples() - r.within(r.settled(), r.scan))
 	m.giveUp(i)
 	m.rings = slices.Delete(m.rings, i, i+1)
@@ -30,7 +30,7 @@ func (m *merger) remove(i int) (dropped uint64) {
 }
 
 func (m *merger) giveUp(i int) {
-	r := &m.rings[i]
+	r := m.rings[i]
 	for _, c := range r.chunks {
 		m.arena.put(c)
 	}

@@ -27,7 +27,8 @@ func BenchmarkInversions(b *testing.B) {
 				r = buf.Raw()
 				r.SetFields(0, -1)
 			}
-			m := newMerger([]*raw.Ring{r}, 0, func(int, uint64) {})
+			m := newMerger(0, func(int, uint64) {})
+			m.add(&Ring{Raw: r})
 			rnd := rand.New(rand.NewPCG(1, 2))
 			evs, rings := make([]raw.Event, batchSize), make([]int, batchSize)
 			clock, payload := uint64(1<<20), make([]byte, 56)
@@ -48,7 +49,7 @@ func BenchmarkInversions(b *testing.B) {
 						}
 					}
 					begin := time.Now()
-					m.scanTo(0, r.Head(), forever, 0)
+					m.rings[0].scanTo(r.Head(), forever, 0)
 					mark := clock - n/rounds*100*2
 					if k == rounds-1 {
 						mark = all

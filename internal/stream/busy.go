@@ -13,8 +13,9 @@ type busy struct {
 	max   uint64 // the greatest key before it in the ring
 }
 
-// settled is where the first busy record begins, or scan. The tail does not pass it.
-func (r *mergeRing) settled() uint64 {
+// settled is where the first busy record begins, or scan. The tail does not pass it. Once the tail is
+// there, the kernel wakes readers at that record's commit.
+func (r *ring) settled() uint64 {
 	if len(r.busy) > 0 {
 		return r.busy[0].off
 	}
@@ -22,7 +23,7 @@ func (r *mergeRing) settled() uint64 {
 }
 
 // lookAgain handles the busy records that are no longer busy.
-func (r *mergeRing) lookAgain(ceiling uint64, found *findings) {
+func (r *ring) lookAgain(ceiling uint64, found *findings) {
 	kept := r.busy[:0]
 	for _, b := range r.busy {
 		rec := &r.rec
@@ -47,33 +48,20 @@ func (r *mergeRing) lookAgain(ceiling uint64, found *findings) {
 	r.busy = kept
 }
 
-// busy returns how many records of ring i the latest scan found busy.
-func (m *merger) busy(i int) int { return len(m.rings[i].busy) }
-
-// busySince returns the clock reading of the scan that found the first busy record of ring i. There
-// must be one.
-func (m *merger) busySince(i int) (now uint64) { return m.rings[i].busy[0].found }
-
-// caughtUp reports whether the tail of ring i is at the first busy record. If so, the kernel wakes
-// readers at its commit.
-func (m *merger) caughtUp(i int) bool { return m.rings[i].freed == m.rings[i].settled() }
-
-// committedSize returns the size of the first record of ring i that the latest scan found busy, or 0 if
-// it still is.
-func (m *merger) committedSize(i int) uint64 {
-	r := &m.rings[i]
+// committed returns the size of the first record that the latest scan found busy, or 0 if it still
+// is.
+func (r *ring) committed() uint64 {
 	if len(r.busy) == 0 || r.raw.Busy(r.busy[0].off, r.scan) {
 		return 0
 	}
 	return r.busy[0].size
 }
 
-// stampedUpTo returns the clock reading up to which ring i is complete: every record stamped before
-// it is held or delivered. It requires that records carry a time taken after their reservation, by
-// clocks that agree. The reading precedes the load of the latest scanned head or, if records are
-// busy, the reservation of the first of them.
-func (m *merger) stampedUpTo(i int) uint64 {
-	r := &m.rings[i]
+// stampedUpTo returns the clock reading up to which the ring is complete: every record stamped
+// before it is held or delivered. It requires that records carry a time taken after their
+// reservation, by clocks that agree. The reading precedes the load of the latest scanned head or, if
+// records are busy, the reservation of the first of them.
+func (r *ring) stampedUpTo() uint64 {
 	if len(r.busy) > 0 {
 		return r.busy[0].after // scans come one after the other, so it is the smallest
 	}

@@ -133,12 +133,15 @@ func newOps(t *testing.T, options, batch int) *opsSide {
 			o.layout = raw.LayoutRaw
 		}
 	}
-	o.m = newMerger([]*raw.Ring{o.ring(1<<32 - 64), o.ring(^uint64(0) - 63)}, opsBudget, func(i int, bytes uint64) {
+	o.m = newMerger(opsBudget, func(i int, bytes uint64) {
 		o.freed[i] += bytes
 		if tail := o.ws[i].Tail(); o.freed[i] != tail {
 			t.Fatalf("ring %d: told of %d, but the tail is %d", i, o.freed[i], tail)
 		}
 	})
+	for _, start := range []uint64{1<<32 - 64, ^uint64(0) - 63} {
+		o.m.add(&Ring{Raw: o.ring(start)})
+	}
 	return o
 }
 
@@ -200,7 +203,7 @@ func (o *opsSide) do(op, arg byte, b []byte, filled int) int {
 		o.m.expect(i, v)
 	case 11:
 		if !o.round && len(o.ws) < 4 {
-			o.m.add(o.ring(8 * v))
+			o.m.add(&Ring{Raw: o.ring(8 * v)})
 		}
 	}
 	if op%14 == 12 && o.layout == raw.LayoutRingBuf { // commit all busy records
@@ -224,12 +227,12 @@ func (o *opsSide) do(op, arg byte, b []byte, filled int) int {
 func (o *opsSide) scan(i int, head uint64) {
 	w := o.ws[i]
 	w.SetHead(head)
-	from, r := o.m.scannedUpTo(i), w.Raw()
-	o.m.scanTo(i, head, 1<<60, 0)
+	from, r := o.m.rings[i].scan, w.Raw()
+	o.m.rings[i].scanTo(head, 1<<60, 0)
 	o.bound += opsRing/8 + 2
-	if o.m.scannedUpTo(i) != head {
-		if o.m.scannedUpTo(i) != from || int64(head-from) > 0 && head-w.Tail() < 1<<61 && o.m.spilled() == 0 {
-			o.t.Fatalf("ring %d: scanned from %d to %d, not to %d", i, from, o.m.scannedUpTo(i), head)
+	if o.m.rings[i].scan != head {
+		if o.m.rings[i].scan != from || int64(head-from) > 0 && head-w.Tail() < 1<<61 && o.m.spilled() == 0 {
+			o.t.Fatalf("ring %d: scanned from %d to %d, not to %d", i, from, o.m.rings[i].scan, head)
 		}
 		return // it went back, or far ahead
 	}
@@ -310,9 +313,9 @@ func (o *opsSide) finish() {
 	}
 	reported := uint64(0)
 	for i := range o.ws {
-		busy := o.m.busy(i) > 0
-		if o.m.held(i) != 0 || busy != (o.m.freed(i) != o.m.scannedUpTo(i)) || o.freed[i] != o.m.freed(i) {
-			t.Fatalf("ring %d: %d held, %d bytes are not given back", i, o.m.held(i), o.m.scannedUpTo(i)-o.m.freed(i))
+		busy := len(o.m.rings[i].busy) > 0
+		if o.m.rings[i].samples() != 0 || busy != (o.m.rings[i].freed != o.m.rings[i].scan) || o.freed[i] != o.m.rings[i].freed {
+			t.Fatalf("ring %d: %d held, %d bytes are not given back", i, o.m.rings[i].samples(), o.m.rings[i].scan-o.m.rings[i].freed)
 		}
 		reported += o.m.reported(i)
 	}
@@ -333,8 +336,8 @@ func (o *opsSide) same(t *testing.T, p *opsSide) {
 	}
 	o.items, p.items = o.items[:0], p.items[:0]
 	for i := range o.ws {
-		if o.m.held(i) != p.m.held(i) || o.m.scannedUpTo(i) != p.m.scannedUpTo(i) || o.m.reported(i) != p.m.reported(i) || o.m.busy(i) != p.m.busy(i) || o.m.advance(i) != p.m.advance(i) {
-			t.Fatalf("ring %d: %d held, scanned to %d; in batches %d, to %d", i, o.m.held(i), o.m.scannedUpTo(i), p.m.held(i), p.m.scannedUpTo(i))
+		if o.m.rings[i].samples() != p.m.rings[i].samples() || o.m.rings[i].scan != p.m.rings[i].scan || o.m.reported(i) != p.m.reported(i) || len(o.m.rings[i].busy) != len(p.m.rings[i].busy) || o.m.advance(i) != p.m.advance(i) {
+			t.Fatalf("ring %d: %d held, scanned to %d; in batches %d, to %d", i, o.m.rings[i].samples(), o.m.rings[i].scan, p.m.rings[i].samples(), p.m.rings[i].scan)
 		}
 	}
 }

@@ -21,18 +21,18 @@ const (
 // hand is a merger of rings that a test writes by hand.
 type hand struct {
 	*merger
-	t     testing.TB
-	rings []writer
+	t       testing.TB
+	writers []writer
 }
 
 func byHand(t testing.TB, spill int, rings ...writer) *hand {
-	h := &hand{t: t, rings: rings, merger: newMerger(nil, spill, func(int, uint64) {})}
+	h := &hand{t: t, writers: rings, merger: newMerger(spill, func(int, uint64) {})}
 	for _, r := range rings {
 		ring := r.Raw()
 		if _, ok := r.(*ringtest.RingBuf); ok {
 			ring.SetFields(0, -1)
 		}
-		h.add(ring)
+		h.add(&Ring{Raw: ring})
 	}
 	return h
 }
@@ -45,12 +45,12 @@ func perfRings(size int, starts ...uint64) (rings []writer) {
 	return rings
 }
 
-func (h *hand) perf(i int) *ringtest.Ring { return h.rings[i].(*ringtest.Ring) }
+func (h *hand) perf(i int) *ringtest.Ring { return h.writers[i].(*ringtest.Ring) }
 
 // write writes samples of 12 payload bytes: 32 with the header of a perf ring.
 func (h *hand) write(i int, times ...uint64) {
 	for _, time := range times {
-		switch r := h.rings[i].(type) {
+		switch r := h.writers[i].(type) {
 		case *ringtest.Ring:
 			require.NoError(h.t, r.Output(time, ringtest.Payload(time, 12)))
 		case *ringtest.RingBuf:
@@ -61,13 +61,13 @@ func (h *hand) write(i int, times ...uint64) {
 
 // reserve begins a record of n bytes in ring buffer i, with its time first.
 func (h *hand) reserve(i int, time uint64, n int) ringtest.Record {
-	r, err := h.rings[i].(*ringtest.RingBuf).Reserve(n)
+	r, err := h.writers[i].(*ringtest.RingBuf).Reserve(n)
 	require.NoError(h.t, err)
 	r.Write(0, binary.NativeEndian.AppendUint64(nil, time))
 	return r
 }
 
-func (h *hand) scan(i int) findings { return h.scanTo(i, h.rings[i].Head(), forever, 0) }
+func (h *hand) scan(i int) findings { return h.rings[i].scanTo(h.writers[i].Head(), forever, 0) }
 
 // scanned writes samples and scans them.
 func (h *hand) scanned(i int, times ...uint64) {
@@ -105,7 +105,7 @@ func (h *hand) round(watermark uint64, want ...out) {
 // drained requires that all bytes of the rings are free.
 func (h *hand) drained() {
 	h.t.Helper()
-	for i, r := range h.rings {
+	for i, r := range h.writers {
 		require.Equal(h.t, r.Head(), r.Tail(), "ring %d", i)
 	}
 	require.Zero(h.t, h.spilled())

@@ -111,7 +111,7 @@ type setup struct {
 
 func (s setup) bench(t testing.TB) *bench {
 	b := &bench{t: t, budget: s.spill}
-	b.m = newMerger(nil, s.spill, b.committed)
+	b.m = newMerger(s.spill, b.committed)
 	for range s.rings {
 		b.add(s.kind, s.size, s.start)
 	}
@@ -142,7 +142,7 @@ func (b *bench) add(kind laneKind, size int, start uint64) *lane {
 		l.raw.SetFields(0, -1)
 	}
 	b.lanes = append(b.lanes, l)
-	b.m.add(l.raw)
+	b.m.add(&Ring{Raw: l.raw})
 	return l
 }
 

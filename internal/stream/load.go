@@ -16,24 +16,24 @@ func (s *Ordered) scan() {
 func (s *Ordered) load() {
 	now := s.opts.Now()
 	s.elapsed, s.scanned = now-s.scanned, now
-	for i, r := range s.rings {
+	for _, r := range s.merger.rings {
 		s.yield()
 		r.tail()
 		r.before, r.head = r.head, r.Raw.Head()
 		if grown := r.head - r.before; grown > 0 {
 			r.source.Rings.flowed(r.index, grown)
 		}
-		used := s.used(i)
+		used := r.fill()
 		r.Counts.observe(used)
 		r.losses.filled(used, r.Raw.Size())
 	}
 	// No event seen is later than the clock now. A second allows for clocks that disagree, with
 	// room to spare.
 	ceiling := s.opts.Now() + uint64(time.Second)
-	for i, r := range s.rings {
-		held := s.merger.held(i)
-		found := s.merger.scanTo(i, r.head, ceiling, now)
-		samples := s.merger.held(i) - held
+	for _, r := range s.merger.rings {
+		held := r.samples()
+		found := r.scanTo(r.head, ceiling, now)
+		samples := r.samples() - held
 		r.found += uint64(samples)
 		r.source.times.judge(samples, found)
 		if found.unknown|found.inversions|found.keyless|found.discarded != 0 {
@@ -43,13 +43,10 @@ func (s *Ordered) load() {
 			r.source.Counts.Untimed.Add(uint64(found.keyless))
 		}
 		if found.unknown|found.discarded != 0 {
-			s.merger.giveBack(i) // else they fill the ring and wake nobody before the next round
+			s.merger.giveBack(r.at) // else they fill the ring and wake nobody before the next round
 		}
 	}
 }
 
-// used returns how many bytes a ring held when its head was loaded.
-func (s *Ordered) used(i int) uint64 {
-	r := s.rings[i]
-	return min(r.head-s.merger.freed(i), r.Raw.Size())
-}
+// fill returns how many bytes a ring held when its head was loaded.
+func (r *ring) fill() uint64 { return min(r.head-r.freed, r.raw.Size()) }

@@ -49,7 +49,7 @@ func (w *lossWatch) look(head, now uint64) (ask, again bool) {
 // checkLosses asks the kernel for losses that no record has reported, and perhaps none ever will.
 func (s *Ordered) checkLosses() {
 	s.quiet = false
-	for _, r := range s.rings {
+	for _, r := range s.merger.rings {
 		ask, again := r.losses.look(r.head, s.scanned)
 		if ask {
 			s.askLosses(r)

@@ -197,11 +197,11 @@ func TestFlushEveryAndCalls(t *testing.T) {
 // A sooner look at the rings still happens.
 func TestFlushEveryLooksAtRings(t *testing.T) {
 	f, _ := every(t, Options{Slack: time.Millisecond})
-	f.Ordered.rings[1].losses.account.Suspect = true
-	f.Ordered.rings[1].losses.head = 1 // so that it has moved
+	f.merger.rings[1].losses.account.Suspect = true
+	f.merger.rings[1].losses.head = 1 // so that it has moved
 	require.Equal(t, Step{Do: Await, For: AskAfter}, f.next(never))
 	f.clock = uint64(time.Second - 2*time.Millisecond)
-	f.Ordered.rings[1].losses.since = f.clock
+	f.merger.rings[1].losses.since = f.clock
 	require.Equal(t, Step{Do: Await, For: 3 * time.Millisecond}, f.next(never))
 }
 

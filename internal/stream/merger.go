@@ -7,7 +7,7 @@ import (
 // item is one event of the merged stream.
 type item struct {
 	event raw.Event // late: a later key was delivered before, or Complete covered its key
-	ring  int       // index into the rings given to New
+	ring  int       // index into the merger's rings
 	key   uint64    // the sort key: usually its time
 
 	off, size uint64 // of the record
@@ -41,7 +41,7 @@ type item struct {
 //
 // It is not safe for concurrent use.
 type merger struct {
-	rings []mergeRing
+	rings []*ring
 	arena arena
 	round round
 
@@ -59,31 +59,31 @@ type merger struct {
 	committed func(ring int, bytes uint64)
 }
 
-// newMerger merges rings from their published tails on. spill is the budget for bytes copied out, 0
-// for none. It calls committed after publishing a tail, with
-// the number of bytes freed.
-func newMerger(rings []*raw.Ring, spill int, committed func(ring int, bytes uint64)) *merger {
-	m := &merger{arena: arena{budget: uint64(spill)}, committed: committed}
-	m.resize()
-	for _, r := range rings {
-		m.add(r)
-	}
-	return m
+// newMerger makes a merger without rings. spill is the budget for bytes copied out, 0 for none. It
+// calls committed after publishing a tail, with the number of bytes freed.
+func newMerger(spill int, committed func(ring int, bytes uint64)) *merger {
+	return &merger{arena: arena{budget: uint64(spill)}, committed: committed, round: newRound(0)}
 }
 
 // add merges one more ring, from its published tail on. Do not call it between begin and end.
-func (m *merger) add(r *raw.Ring) {
-	t := r.Tail()
-	m.rings = append(m.rings, mergeRing{raw: r, view: r.View(), timeAt: r.TimeAt(), freed: t, scan: t, eighth: r.Size() / 8, tryAt: t + r.Size()/8})
+func (m *merger) add(of *Ring) *ring {
+	memory, t := of.Raw, of.Raw.Tail()
+	r := &ring{
+		Ring: of, raw: memory, view: memory.View(), timeAt: memory.TimeAt(), eighth: memory.Size() / 8,
+		freed: t, tryAt: t + memory.Size()/8, scan: t, head: t, before: t,
+	}
+	m.rings = append(m.rings, r)
 	m.resize()
+	return r
 }
 
 // resize adapts to the number of rings.
 func (m *merger) resize() {
 	m.round = newRound(len(m.rings))
 	bytes := uint64(0)
-	for i := range m.rings {
-		bytes += m.rings[i].raw.Size()
+	for i, r := range m.rings {
+		r.at = i
+		bytes += r.raw.Size()
 	}
 	m.far = len(m.rings) >= ahead && bytes > farBytes
 }
@@ -97,37 +97,19 @@ type findings struct {
 	discarded  int // records that their programs have given up
 }
 
-// scanTo handles the records of ring i up to head, and looks again at its busy ones. No honest key is
-// above ceiling. now is a clock reading from before the head was loaded.
-func (m *merger) scanTo(i int, head, ceiling, now uint64) findings {
-	return m.rings[i].scanTo(head, ceiling, now)
-}
-
-// ahead returns how many bytes a scan of ring i up to head would cover: 0 for an impossible head.
-func (m *merger) ahead(i int, head uint64) uint64 { return m.rings[i].ahead(head) }
-
-// scannedUpTo returns the head that ring i was last scanned up to.
-func (m *merger) scannedUpTo(i int) uint64 { return m.rings[i].scan }
-
-// freed returns the tail of ring i as last published.
-func (m *merger) freed(i int) uint64 { return m.rings[i].freed }
-
 // earliest returns the smallest key that is held, between rounds; ok is false if none is.
 func (m *merger) earliest() (key uint64, ok bool) {
 	key = never
-	for i := range m.rings {
-		key = min(key, m.rings[i].first())
+	for _, r := range m.rings {
+		key = min(key, r.first())
 	}
 	return key, key != never
 }
 
-// held returns how many samples of ring i are held.
-func (m *merger) held(i int) int { return m.rings[i].samples() }
-
 // lose adds a loss of n that the kernel has counted and no record has reported yet, at a time after
 // all failures.
 func (m *merger) lose(i int, n, time uint64) {
-	r := &m.rings[i]
+	r := m.rings[i]
 	r.raw.Losses.Learn(n)
 	r.lose(raw.Odd{CPU: r.raw.CPU(), Lost: n, After: r.max, Time: time})
 }
@@ -141,8 +123,7 @@ func (m *merger) loseCounted(i int, loss raw.Odd) {
 
 // begin starts a round that delivers everything up to and including watermark.
 func (m *merger) begin(watermark uint64) {
-	for i := range m.rings {
-		r := &m.rings[i]
+	for _, r := range m.rings {
 		r.roundEnd, r.roundEarly = r.scan, len(r.early.all())
 	}
 	m.round.begin(watermark)
@@ -195,7 +176,7 @@ func (m *merger) batch(evs []raw.Event, rings []int) (n int) {
 	evs = evs[:min(len(evs), batchSize)]
 	for n < len(evs) && d.next < len(d.order) && !m.attend {
 		i := int(d.order[d.next] & d.mask)
-		r := &m.rings[i]
+		r := m.rings[i]
 		if !r.plain {
 			break
 		}
@@ -260,7 +241,7 @@ func (m *merger) touch() {
 	d := &m.round
 	sum := uint32(0)
 	for _, key := range d.order[d.next:min(d.next+ahead, len(d.order))] {
-		if r := &m.rings[key&d.mask]; r.plain && r.dueMain > 0 {
+		if r := m.rings[key&d.mask]; r.plain && r.dueMain > 0 {
 			sum += r.raw.Touch(r.main.front().Off)
 		}
 	}
@@ -275,7 +256,7 @@ func (m *merger) release() {
 		return
 	}
 	m.attend = false
-	r := &m.rings[m.item.ring]
+	r := m.rings[m.item.ring]
 	if r.from != nil {
 		m.arena.leave(r)
 	}
@@ -306,7 +287,7 @@ func (m *merger) giveBack(i int) {
 
 // free publishes a tail.
 func (m *merger) free(i int, to uint64) {
-	r := &m.rings[i]
+	r := m.rings[i]
 	if to == r.freed {
 		return
 	}
@@ -326,8 +307,7 @@ func (m *merger) complete(upTo uint64) { m.floor = max(m.floor, upTo+1) }
 // latest returns an upper bound of all held keys: the greatest key that was ever scanned in order,
 // or is held out of order.
 func (m *merger) latest() (key uint64) {
-	for i := range m.rings {
-		r := &m.rings[i]
+	for _, r := range m.rings {
 		key = max(key, r.max)
 		for _, e := range r.early.all() {
 			key = max(key, e.Time)

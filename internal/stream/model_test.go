@@ -20,7 +20,7 @@ func (b *bench) scan(i int) {
 			}
 		}
 	}
-	require.Equal(b.t, want, b.m.scanTo(i, head, forever, b.clock))
+	require.Equal(b.t, want, b.m.rings[i].scanTo(head, forever, b.clock))
 	l.scanned, l.looked = head, b.clock
 	b.inversions += want.inversions
 	b.unknown += want.unknown
@@ -39,7 +39,7 @@ func (b *bench) scan(i int) {
 			bound = min(bound, r.reserved)
 		}
 	}
-	got := []any{b.m.held(i), b.m.busy(i), b.m.stampedUpTo(i), b.m.advance(i), b.m.scannedUpTo(i)}
+	got := []any{b.m.rings[i].samples(), len(b.m.rings[i].busy), b.m.rings[i].stampedUpTo(), b.m.advance(i), b.m.rings[i].scan}
 	require.Equal(b.t, []any{held, busy, bound, l.advance, l.scanned}, got)
 }
 
@@ -250,10 +250,10 @@ func (b *bench) spill(i int) uint64 {
 	b.spilling = false
 	block := min(l.raw.Size(), max(l.raw.Size()/4, 1<<16))
 	require.LessOrEqual(b.t, b.m.spilled(), uint64(b.budget))
-	if bytes == 0 && b.m.freed(i) != l.settled() {
+	if bytes == 0 && b.m.rings[i].freed != l.settled() {
 		require.Greater(b.t, b.m.spilled()+block, uint64(b.budget), "there was memory for more")
 	}
-	require.Equal(b.t, l.tail, b.m.freed(i))
+	require.Equal(b.t, l.tail, b.m.rings[i].freed)
 	b.spilled += int(bytes)
 	return bytes
 }
@@ -279,7 +279,7 @@ func (b *bench) giveBack(i int) {
 			want = r.off
 		}
 	}
-	require.Equal(b.t, []any{want, want == l.settled()}, []any{l.Tail(), b.m.caughtUp(i)})
+	require.Equal(b.t, []any{want, want == l.settled()}, []any{l.Tail(), b.m.rings[i].freed == b.m.rings[i].settled()})
 }
 
 // remove takes ring i out. Records behind a busy one are not given up.

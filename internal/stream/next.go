@@ -72,8 +72,8 @@ func (s *Ordered) atMost(until uint64) time.Duration {
 // filling reports whether a ring held enough to wake the reader when it was scanned. The wakeup
 // itself may have come, and gone, during the last round.
 func (s *Ordered) filling() bool {
-	for i := range s.rings {
-		if s.used(i) >= s.rings[i].source.Wakeup.Enough {
+	for _, r := range s.merger.rings {
+		if r.fill() >= r.source.Wakeup.Enough {
 			return true
 		}
 	}
@@ -84,7 +84,7 @@ func (s *Ordered) filling() bool {
 // wake the reader.
 func (s *Ordered) untilRelief() time.Duration {
 	look := s.nextLook()
-	for _, r := range s.rings {
+	for _, r := range s.merger.rings {
 		if r.head != r.before {
 			return sooner(look, s.untilFull()) // it may need relief
 		}
@@ -100,7 +100,7 @@ const (
 
 // nextLook returns when to look at rings that have nothing due; 0: not before they wake the reader.
 func (s *Ordered) nextLook() (after time.Duration) {
-	for _, r := range s.rings {
+	for _, r := range s.merger.rings {
 		after = sooner(after, s.nextLookAtBusy(r))
 	}
 	for _, src := range s.sources {
@@ -114,10 +114,10 @@ func (s *Ordered) nextLook() (after time.Duration) {
 // behind it can be due, so looks become rarer.
 func (s *Ordered) nextLookAtBusy(r *ring) time.Duration {
 	switch {
-	case s.merger.busy(r.at) == 0, r.source.Stamped && s.merger.caughtUp(r.at):
+	case len(r.busy) == 0, r.source.Stamped && r.freed == r.settled():
 		return 0
 	case r.source.Stamped:
-		return max(leastScan, min(time.Duration(s.scanned-s.merger.busySince(r.at))/8, mostPoll))
+		return max(leastScan, min(time.Duration(s.scanned-r.busy[0].found)/8, mostPoll))
 	}
 	return leastPoll
 }

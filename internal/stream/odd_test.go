@@ -17,7 +17,7 @@ func TestTimeInTheFutureDoesNotHoldTheRingUp(t *testing.T) {
 	h.write(0, 10, ceiling, ceiling+1, 20, ^uint64(0), 30)
 	// A loss's own time is not used: it takes that of the sample behind it, and here there is none.
 	h.perf(0).Put(ringtest.TypeLost, binary.NativeEndian.AppendUint64([]byte{7: 0, 8: 1, 15: 0}, math.MaxUint64))
-	require.Equal(t, findings{inversions: 2}, h.scanTo(0, h.rings[0].Head(), ceiling, 0), "20 and 30, behind 1000")
+	require.Equal(t, findings{inversions: 2}, h.rings[0].scanTo(h.writers[0].Head(), ceiling, 0), "20 and 30, behind 1000")
 	h.begin(all)
 	for _, want := range []struct {
 		kind     raw.Kind
@@ -43,16 +43,16 @@ func TestTimeInTheFutureDoesNotHoldTheRingUp(t *testing.T) {
 func TestHeads(t *testing.T) {
 	h := byHand(t, 1024, perfRings(512, wrap, 0)...)
 	h.write(0, 10, 20, 15)
-	h.scanTo(0, h.rings[0].Head(), forever, 7)
+	h.rings[0].scanTo(h.writers[0].Head(), forever, 7)
 	for _, back := range []uint64{8, 96, 104, 1 << 20, 1 << 62, 1 << 63} {
-		require.Zero(t, h.scanTo(0, h.rings[0].Head()-back, forever, 8))
-		require.Equal(t, []uint64{h.rings[0].Head(), 7}, []uint64{h.scannedUpTo(0), h.stampedUpTo(0)})
+		require.Zero(t, h.rings[0].scanTo(h.writers[0].Head()-back, forever, 8))
+		require.Equal(t, []uint64{h.writers[0].Head(), 7}, []uint64{h.rings[0].scan, h.rings[0].stampedUpTo()})
 	}
 	h.scanned(0, 30)
 	h.round(all, samples(0, 10, 15, 20, 30)...)
 
 	h.write(1, 40)
-	h.rings[1].SetHead(1 << 40)
+	h.writers[1].SetHead(1 << 40)
 	h.scan(1)
 	h.round(all, out{1, raw.Corrupt, 30, false})
 	h.scanned(1, 50)
@@ -60,11 +60,11 @@ func TestHeads(t *testing.T) {
 	h.drained()
 
 	// Offsets are compared by their difference, even with one copied out long ago.
-	start := h.rings[0].Head()
+	start := h.writers[0].Head()
 	h.scanned(0, 60)
 	require.Equal(t, uint64(32), h.spill(0))
-	require.NotZero(t, h.ahead(0, start+1<<62-8))
-	require.Zero(t, h.ahead(0, start+1<<62))
+	require.NotZero(t, h.rings[0].ahead(start+1<<62-8))
+	require.Zero(t, h.rings[0].ahead(start+1<<62))
 }
 
 // Overwrite the record before an early one after the scan. The others must stay where they are.
@@ -88,7 +88,7 @@ func TestRecordWrittenOverBeforeAnEarlyOne(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := byHand(t, c.spill, perfRings(512, wrap)...)
 			h.scanned(0, 10, 20, 15, 30, 40)
-			copy(h.rings[0].Data()[512-32+8*c.word:], c.bytes)
+			copy(h.writers[0].Data()[512-32+8*c.word:], c.bytes)
 			require.Equal(t, c.spill > 0, h.spill(0) > 0)
 			h.begin(all)
 			for _, key := range []uint64{10, 15, 20, 30, 40} {
@@ -118,13 +118,13 @@ func TestBusyRecordsThatAreNotBelieved(t *testing.T) {
 	longer, shorter := h.reserve(0, 10, 8), h.reserve(0, 10, 24)
 	future, empty := h.reserve(0, 1001, 8), h.reserve(0, 10, 0)
 	h.write(0, 10)
-	h.scanTo(0, w.Head(), 1000, 0)
+	h.rings[0].scanTo(w.Head(), 1000, 0)
 	w.SetHeader(longer.Off, 300)
 	w.SetHeader(shorter.Off, 8)
 	future.Commit(0)
 	empty.Commit(0)
-	require.Equal(t, findings{keyless: 2, bad: 2}, h.scanTo(0, w.Head(), 1000, 0))
-	require.Zero(t, h.busy(0))
+	require.Equal(t, findings{keyless: 2, bad: 2}, h.rings[0].scanTo(w.Head(), 1000, 0))
+	require.Zero(t, len(h.rings[0].busy))
 	h.scanned(0, 11)
 	corrupt := out{0, raw.Corrupt, 10, false}
 	h.round(all, append([]out{corrupt, corrupt}, samples(0, 10, 10, 10, 11)...)...)
@@ -136,17 +136,17 @@ func TestFirstBusyRecord(t *testing.T) {
 	w := ringtest.NewRingBuf(1024, wrap)
 	h := byHand(t, 0, w)
 	first, second := h.reserve(0, 10, 8), h.reserve(0, 10, 24)
-	require.Zero(t, h.committedSize(0))
-	h.scanTo(0, w.Head(), forever, 100)
+	require.Zero(t, h.rings[0].committed())
+	h.rings[0].scanTo(w.Head(), forever, 100)
 	h.reserve(0, 10, 8)
-	h.scanTo(0, w.Head(), forever, 200)
-	require.Equal(t, uint64(100), h.busySince(0))
+	h.rings[0].scanTo(w.Head(), forever, 200)
+	require.Equal(t, uint64(100), h.rings[0].busy[0].found)
 	second.Commit(0)
-	require.Zero(t, h.committedSize(0))
+	require.Zero(t, h.rings[0].committed())
 	first.Commit(0)
-	require.Equal(t, uint64(16), h.committedSize(0))
-	h.scanTo(0, w.Head(), forever, 300)
-	require.Equal(t, uint64(200), h.busySince(0))
+	require.Equal(t, uint64(16), h.rings[0].committed())
+	h.rings[0].scanTo(w.Head(), forever, 300)
+	require.Equal(t, uint64(200), h.rings[0].busy[0].found)
 }
 
 // Losses outside of the model: other forms in which the kernel, or a recording, reports them.
@@ -239,12 +239,13 @@ func TestTimeAtAnyOffset(t *testing.T) {
 			require.NoError(t, r.Output(5, body))
 			ring := r.Raw()
 			ring.SetFields(at, -1)
-			m := newMerger([]*raw.Ring{ring}, 0, func(int, uint64) {})
+			m := newMerger(0, func(int, uint64) {})
+			m.add(&Ring{Raw: ring})
 			want, found := uint64(5), findings{keyless: 1}
 			if at <= len(body)-8 {
 				want, found = binary.NativeEndian.Uint64(body[at:]), findings{}
 			}
-			require.Equal(t, found, m.scanTo(0, r.Head(), math.MaxUint64, 0), "at %d", at)
+			require.Equal(t, found, m.rings[0].scanTo(r.Head(), math.MaxUint64, 0), "at %d", at)
 			m.begin(all)
 			it := next(m)
 			require.Equal(t, []any{want, want, body}, []any{it.Key, it.Time, it.Data}, "at %d", at)
@@ -274,9 +275,9 @@ func TestKeysThatAreNotBelieved(t *testing.T) {
 		h := byHand(t, 0)
 		ring := r.Raw()
 		ring.SetFields(c.at, -1)
-		h.add(ring)
+		h.add(&Ring{Raw: ring})
 		require.NoError(t, r.Output(c.time, binary.NativeEndian.AppendUint64(make([]byte, 4, 12), c.key)))
-		require.Equal(t, c.found, h.scanTo(0, r.Head(), 100, 0))
+		require.Equal(t, c.found, h.rings[0].scanTo(r.Head(), 100, 0))
 		h.round(all, c.want)
 	}
 }

@@ -50,8 +50,7 @@ type Ordered struct {
 	sources []*Source
 
 	merger *merger
-	rings  []*ring // in the merger's order
-	full   []int   // scratch of relieve
+	full   []*ring // scratch of relieve
 
 	scanned   uint64    // time of the latest load of heads
 	lost      []raw.Odd // scratch of countedLosses
@@ -88,7 +87,7 @@ func NewOrdered(p *Pass, o Options, done func()) *Ordered {
 		events: make([]raw.Event, batchSize), origin: make([]int, batchSize),
 		timer: time.NewTimer(time.Hour), awake: make(chan struct{}, 1), untilCheck: checkEvery,
 	}
-	s.merger = newMerger(nil, o.Spill, s.freed)
+	s.merger = newMerger(o.Spill, s.freed)
 	p.Halt, p.walk = o.Halt, s
 	s.StartWait()
 	return s

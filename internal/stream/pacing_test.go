@@ -94,8 +94,8 @@ func TestNextLook(t *testing.T) {
 				c.wakeup.Armed = func() bool { return c.armed }
 			}
 			f := newFakeWoken(t, 2, c.opts, c.wakeup)
-			f.Ordered.rings[1].losses.account.Suspect = c.suspect
-			f.Ordered.rings[1].losses.head = 1 // so that it has moved
+			f.merger.rings[1].losses.account.Suspect = c.suspect
+			f.merger.rings[1].losses.head = 1 // so that it has moved
 			f.StartWait()
 			step, err := f.Step()
 			require.NoError(t, err)

@@ -51,7 +51,7 @@ func (d *round) begin(watermark uint64) {
 func (d *round) end() { d.over, d.order, d.next = true, nil, 0 }
 
 // plan sorts the next piece. It reports whether there is one.
-func (d *round) plan(rings []mergeRing) bool {
+func (d *round) plan(rings []*ring) bool {
 	if d.over {
 		return false
 	}
@@ -65,7 +65,7 @@ func (d *round) plan(rings []mergeRing) bool {
 	d.ends = d.ends[:0]
 	at := 0
 	for i := range rings {
-		if r := &rings[i]; r.dueMain+r.dueEarly > 0 {
+		if r := rings[i]; r.dueMain+r.dueEarly > 0 {
 			at += r.runKeys(d.keys[at:], base, d.bits, uint64(i))
 			d.ends = append(d.ends, at)
 		}
@@ -75,10 +75,10 @@ func (d *round) plan(rings []mergeRing) bool {
 }
 
 // due chooses the records of a piece: all up to limit, n of them, none earlier than base.
-func (d *round) due(rings []mergeRing) (base, limit uint64, n int) {
+func (d *round) due(rings []*ring) (base, limit uint64, n int) {
 	base = never
 	for i := range rings {
-		r := &rings[i]
+		r := rings[i]
 		if all := r.ofRound(); len(all) > 0 {
 			base = min(base, all[0].Time)
 		}
@@ -102,7 +102,7 @@ func (d *round) due(rings []mergeRing) (base, limit uint64, n int) {
 		return sort.Search(len(marks), func(i int) bool { return marks[i].Time > limit })
 	}
 	for i := range rings {
-		r := &rings[i]
+		r := rings[i]
 		r.dueMain, r.dueEarly = upTo(r.ofRound()), upTo(r.early.all()[:r.roundEarly])
 		r.plain = r.odd.empty() && len(r.chunks) == 0
 		n += r.dueMain + r.dueEarly
@@ -112,7 +112,7 @@ func (d *round) due(rings []mergeRing) (base, limit uint64, n int) {
 
 // ofRound returns the main run as it was when the round began. Later records have to wait, or a
 // round without a watermark would never end while the kernel keeps writing.
-func (r *mergeRing) ofRound() []raw.Mark {
+func (r *ring) ofRound() []raw.Mark {
 	all := r.main.all()
 	if r.scan == r.roundEnd {
 		return all
@@ -121,7 +121,7 @@ func (r *mergeRing) ofRound() []raw.Mark {
 }
 
 // runKeys writes the keys of this ring's due records.
-func (r *mergeRing) runKeys(keys []uint64, base uint64, bits uint, index uint64) int {
+func (r *ring) runKeys(keys []uint64, base uint64, bits uint, index uint64) int {
 	main, early := r.main.all()[:r.dueMain], r.early.all()[:r.dueEarly]
 	n := len(main) + len(early)
 	keys = keys[:n]

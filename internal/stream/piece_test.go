@@ -75,13 +75,13 @@ func TestRoundsDoNotAllocate(t *testing.T) {
 	}
 	for _, spill := range []int{0, 2 << 12} {
 		for _, timeAt := range []int{-1, 0} {
-			m := newMerger(nil, spill, func(int, uint64) {})
+			m := newMerger(spill, func(int, uint64) {})
 			var ws []*ringtest.Ring
 			for range 3 {
 				w := ringtest.New(1<<12, raw.LayoutRawTime, 0)
 				r := w.Raw()
 				r.SetFields(timeAt, -1)
-				m.add(r)
+				m.add(&Ring{Raw: r})
 				ws = append(ws, w)
 			}
 			p, time := ringtest.Payload(1<<40, 40), uint64(100)
@@ -92,14 +92,14 @@ func TestRoundsDoNotAllocate(t *testing.T) {
 						time++
 						w.Output(time-uint64(n%5/4*30), p)
 						if n == 30 && spill > 0 {
-							m.scanTo(i, w.Head(), forever, 0)
+							m.rings[i].scanTo(w.Head(), forever, 0)
 							m.spill(i)
 						}
 					}
 				}
 				for i, w := range ws {
 					w.PutHeader(ringtest.TypeSample, 0, 8)
-					m.scanTo(i, w.Head(), forever, 0)
+					m.rings[i].scanTo(w.Head(), forever, 0)
 					m.lose(i, 1, time)
 				}
 				for _, watermark := range []uint64{time - 50, all} {
@@ -187,7 +187,7 @@ func TestAbandon(t *testing.T) {
 			}
 			h.abandon()
 			require.Nil(t, next(h.merger))
-			require.Zero(t, h.held(0)+h.held(1))
+			require.Zero(t, h.rings[0].samples()+h.rings[1].samples())
 			h.drained()
 		}
 		h.scanned(0, 50)
@@ -204,7 +204,7 @@ func TestAddAfterRemove(t *testing.T) {
 	h.round(all, samples(0, 20)...)
 	require.Zero(t, h.remove(0))
 	h.round(all)
-	h.add(h.rings[0].Raw())
+	h.add(&Ring{Raw: h.writers[0].Raw()})
 	h.scanned(0, 5)
 	h.round(all, out{0, raw.Sample, 5, true})
 }

@@ -15,8 +15,8 @@ func percent(part, whole uint64) int { return int(part * 100 / whole) }
 // there wait for the next round.
 func (s *Ordered) check() {
 	s.untilCheck = checkEvery
-	for _, r := range s.rings {
-		if percent(r.Raw.Head()-s.merger.freed(r.at), r.Raw.Size()) > s.opts.Above {
+	for _, r := range s.merger.rings {
+		if percent(r.Raw.Head()-r.freed, r.Raw.Size()) > s.opts.Above {
 			s.load()
 			s.relieve()
 			return
@@ -30,20 +30,20 @@ func (s *Ordered) relieve() {
 		return
 	}
 	s.full = s.full[:0]
-	for i := range s.rings {
-		if s.fill(i) > s.opts.Above {
-			s.full = append(s.full, i)
+	for _, r := range s.merger.rings {
+		if r.percent() > s.opts.Above {
+			s.full = append(s.full, r)
 		}
 	}
-	slices.SortStableFunc(s.full, func(a, b int) int { return cmp.Compare(s.fill(b), s.fill(a)) })
-	for _, i := range s.full {
-		for s.fill(i) > s.opts.Until {
-			bytes := s.merger.spill(i)
-			if bytes == 0 && s.fill(i) > s.opts.Until {
-				s.rings[i].source.Counts.SpillRefused.Add(1)
+	slices.SortStableFunc(s.full, func(a, b *ring) int { return cmp.Compare(b.percent(), a.percent()) })
+	for _, r := range s.full {
+		for r.percent() > s.opts.Until {
+			bytes := s.merger.spill(r.at)
+			if bytes == 0 && r.percent() > s.opts.Until {
+				r.source.Counts.SpillRefused.Add(1)
 				break
 			}
-			s.rings[i].source.Counts.Spilled.Add(bytes)
+			r.source.Counts.Spilled.Add(bytes)
 		}
 	}
 	s.noteSpilled()
@@ -54,7 +54,7 @@ func (s *Ordered) noteSpilled() {
 	for _, src := range s.sources {
 		used := uint64(0)
 		for _, r := range src.taken {
-			used += s.merger.copied(r.at)
+			used += r.copied()
 		}
 		if used != src.Counts.SpillUsed.Load() {
 			src.Counts.SpillUsed.Store(used)
@@ -62,8 +62,8 @@ func (s *Ordered) noteSpilled() {
 	}
 }
 
-// fill returns how full a ring was when its head was loaded, in percent.
-func (s *Ordered) fill(i int) int { return percent(s.used(i), s.rings[i].Raw.Size()) }
+// percent returns how full a ring was when its head was loaded.
+func (r *ring) percent() int { return percent(r.fill(), r.raw.Size()) }
 
 // Bounds of the time between scans in a wait that holds events.
 const (
@@ -75,9 +75,9 @@ const (
 // latest two loads.
 func (s *Ordered) untilFull() time.Duration {
 	soonest := float64(mostScan)
-	for i, r := range s.rings {
+	for _, r := range s.merger.rings {
 		if grown := r.head - r.before; grown > 0 {
-			room := float64(r.Raw.Size())*float64(s.opts.Above)/100 - float64(s.used(i))
+			room := float64(r.Raw.Size())*float64(s.opts.Above)/100 - float64(r.fill())
 			soonest = min(soonest, room*float64(s.elapsed)/float64(grown))
 		}
 	}

@@ -28,7 +28,7 @@ func (s *Ordered) BeginAll(waited uint64) {
 // ask scans the rings, and adds the losses that the kernel knows.
 func (s *Ordered) ask() {
 	s.scan()
-	for _, r := range s.rings {
+	for _, r := range s.merger.rings {
 		s.askLosses(r)
 	}
 }
@@ -47,8 +47,8 @@ func (s *Ordered) BeginDrain(called, waited, upTo uint64) (again time.Duration) 
 	proven := max(s.watermark(), Covered(waited))
 	s.scan()
 	upTo = max(upTo, proven)
-	for _, r := range s.rings {
-		if r.source.Stamped && s.merger.busy(r.at) > 0 && Covered(s.merger.stampedUpTo(r.at)) < upTo {
+	for _, r := range s.merger.rings {
+		if r.source.Stamped && len(r.busy) > 0 && Covered(r.stampedUpTo()) < upTo {
 			return leastScan
 		}
 	}
@@ -98,7 +98,7 @@ func (s *Ordered) took(n int) {
 
 // admit counts an event that did not come in a batch, and reports whether to deliver it.
 func (s *Ordered) admit(it *item) bool {
-	r := s.rings[it.ring]
+	r := s.merger.rings[it.ring]
 	if it.event.Late() {
 		c := r.source.Counts
 		c.Late.Add(1)
@@ -119,7 +119,7 @@ func (s *Ordered) admit(it *item) bool {
 
 // count counts the delivered events of a ring.
 func (s *Ordered) count(r *ring) {
-	if held := uint64(s.merger.held(r.at)); r.found > held {
+	if held := uint64(r.samples()); r.found > held {
 		r.tally.samples, r.found = r.found-held, held
 	}
 	r.tally.flush(&r.Counts)
@@ -127,12 +127,12 @@ func (s *Ordered) count(r *ring) {
 
 // freed is the merger's callback after it has stored a ring's tail.
 func (s *Ordered) freed(i int, bytes uint64) {
-	r := s.rings[i]
+	r := s.merger.rings[i]
 	s.count(r)
 	r.leave()
 	r.Counts.stored(bytes)
 	// The ring may have filled up since the scan, yet have room again at the next.
-	r.losses.filled(r.Raw.Head()-s.merger.freed(i)+bytes, r.Raw.Size())
+	r.losses.filled(r.raw.Head()-r.freed+bytes, r.Raw.Size())
 	s.yield()
 }
 
@@ -140,7 +140,7 @@ func (s *Ordered) freed(i int, bytes uint64) {
 func (s *Ordered) endRound() {
 	s.merger.end()
 	s.advance()
-	for _, r := range s.rings {
+	for _, r := range s.merger.rings {
 		s.count(r)
 	}
 	s.noteSpilled()

@@ -40,7 +40,7 @@ func TestRestOfABatch(t *testing.T) {
 	f.endRound()
 	require.Equal(t, account{Samples: 2, Freed: 2 * recordSize}, f.tally(0))
 	require.Equal(t, account{Samples: 1, Freed: recordSize}, f.tally(1))
-	require.Equal(t, 1, f.merger.held(1))
+	require.Equal(t, 1, f.merger.rings[1].samples())
 	require.Equal(t, []uint64{4}, f.round(false))
 }
 
@@ -104,7 +104,7 @@ func TestNewRings(t *testing.T) {
 		f.output(1, 1e6)
 	}
 	require.Equal(t, []uint64{1e6, 2e6}, f.round(false))
-	require.Equal(t, 2, len(f.Ordered.rings))
+	require.Equal(t, 2, len(f.merger.rings))
 	require.Zero(t, f.counts.Late.Load())
 }
 

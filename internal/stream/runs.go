@@ -13,7 +13,7 @@ import (
 // others are early. Both runs stay sorted, so that a round begins with sorted runs. In a BPF ring
 // buffer that several CPUs write, a third may be early, but each belongs near the end of the early
 // run.
-type mergeRing struct {
+type ring struct {
 	raw    *raw.Ring
 	view   *raw.View // of its events
 	timeAt int       // of raw: offset of the key in a payload; below 0: the record's time
@@ -41,6 +41,16 @@ type mergeRing struct {
 	from   *chunk   // of the caller's item, nil if that is in the ring
 
 	rec raw.Record // scratch
+
+	// Of an Ordered: its source, and what the stream has noted of it.
+	*Ring
+	source *Source
+	at     int    // index among the stream's rings
+	head   uint64 // as last loaded
+	before uint64 // as loaded before that
+	losses lossWatch
+	found  uint64 // samples held, or delivered but not counted
+	tally  tally
 }
 
 // Flags in the Off of a Mark and of an Odd; offsets are multiples of 8. isOdd points to ring.odd.
@@ -57,7 +67,7 @@ const (
 const farthest = 1 << 62
 
 // oldest returns an offset at or below every undelivered record.
-func (r *mergeRing) oldest() uint64 {
+func (r *ring) oldest() uint64 {
 	if len(r.chunks) > 0 {
 		return r.chunks[0].start
 	}
@@ -65,7 +75,7 @@ func (r *mergeRing) oldest() uint64 {
 }
 
 // first returns the key of the ring's earliest undelivered record, or never.
-func (r *mergeRing) first() uint64 {
+func (r *ring) first() uint64 {
 	key := uint64(never)
 	if !r.main.empty() {
 		key = r.main.front().Time
@@ -77,11 +87,11 @@ func (r *mergeRing) first() uint64 {
 }
 
 // samples counts the undelivered samples.
-func (r *mergeRing) samples() int { return len(r.main.all()) + len(r.early.all()) - len(r.odd.all()) }
+func (r *ring) samples() int { return len(r.main.all()) + len(r.early.all()) - len(r.odd.all()) }
 
 // done returns the offset of the ring's first record that is busy, or undelivered and not copied
 // out.
-func (r *mergeRing) done() uint64 {
+func (r *ring) done() uint64 {
 	n := r.settled() - r.freed
 	for _, e := range r.early.all() {
 		if at := e.Off&^flags - r.freed; e.Off&unreported == 0 && int64(at) >= 0 {
@@ -98,7 +108,7 @@ func (r *mergeRing) done() uint64 {
 
 // take moves the earliest due event into it. last is the greatest key delivered; keys below floor
 // are late. alone holds events outside the ring's view.
-func (r *mergeRing) take(it *item, last, floor uint64, alone *raw.Single) {
+func (r *ring) take(it *item, last, floor uint64, alone *raw.Single) {
 	var e raw.Mark
 	if r.earlyIsNext() {
 		e = r.early.front()
@@ -134,7 +144,7 @@ func (r *mergeRing) take(it *item, last, floor uint64, alone *raw.Single) {
 }
 
 // find looks up a sample that a scan has found, in the ring or in a chunk copied out of it.
-func (r *mergeRing) find(off uint64, alone *raw.Single) (ev raw.Event, size uint64, ok bool) {
+func (r *ring) find(off uint64, alone *raw.Single) (ev raw.Event, size uint64, ok bool) {
 	in, view, end := r.raw, r.view, r.scan
 	if len(r.chunks) > 0 && int64(off-r.freed) < 0 {
 		if c := r.chunkOf(off); c != nil {
@@ -152,7 +162,7 @@ func (r *mergeRing) find(off uint64, alone *raw.Single) (ev raw.Event, size uint
 }
 
 // takeOdd fills in an event that is not a sample.
-func (r *mergeRing) takeOdd(e raw.Mark, it *item, alone *raw.Single) {
+func (r *ring) takeOdd(e raw.Mark, it *item, alone *raw.Single) {
 	all := r.odd.all()
 	// It is usually the first. Search by equality: a damaged head can make offsets wrap.
 	i := slices.IndexFunc(all, func(o raw.Odd) bool { return o.Off == e.Off })
@@ -166,12 +176,12 @@ func (r *mergeRing) takeOdd(e raw.Mark, it *item, alone *raw.Single) {
 }
 
 // earlyIsNext reports whether the earliest due record is in the early run.
-func (r *mergeRing) earlyIsNext() bool {
+func (r *ring) earlyIsNext() bool {
 	return r.dueEarly > 0 && (r.dueMain == 0 || before(r.early.front(), r.main.front()))
 }
 
 // run returns the early run or the main run.
-func (r *mergeRing) run(early bool) *queue[raw.Mark] {
+func (r *ring) run(early bool) *queue[raw.Mark] {
 	if early {
 		return &r.early
 	}
@@ -179,7 +189,7 @@ func (r *mergeRing) run(early bool) *queue[raw.Mark] {
 }
 
 // untake makes the latest record taken from a run undelivered again.
-func (r *mergeRing) untake(early bool) {
+func (r *ring) untake(early bool) {
 	r.run(early).first--
 	if early {
 		r.dueEarly++
@@ -191,7 +201,7 @@ func (r *mergeRing) untake(early bool) {
 
 // endRound drops the due counts. Early records that scans added during the round may belong before
 // undelivered ones, so it sorts the early run again.
-func (r *mergeRing) endRound() {
+func (r *ring) endRound() {
 	if all, n := r.early.all(), r.roundEarly; n > 0 && n < len(all) {
 		from := sort.Search(n, func(i int) bool { return before(all[n], all[i]) })
 		slices.SortFunc(all[from:], func(a, b raw.Mark) int {

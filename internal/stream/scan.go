@@ -9,7 +9,7 @@ import (
 
 // ahead returns how many bytes a scan to head would check: 0 if the head went back or far ahead.
 // The kernel publishes no such head, and its next one is right.
-func (r *mergeRing) ahead(head uint64) uint64 {
+func (r *ring) ahead(head uint64) uint64 {
 	if n := head - r.scan; int64(n) > 0 && head-r.oldest() < farthest {
 		return n
 	}
@@ -19,7 +19,7 @@ func (r *mergeRing) ahead(head uint64) uint64 {
 // scanTo checks the records from scan to head, and the busy ones. A time later than ceiling, which
 // is ahead of every honest clock, makes a record corrupt: waiting for its turn would hold the ring
 // back for ever.
-func (r *mergeRing) scanTo(head, ceiling, now uint64) (found findings) {
+func (r *ring) scanTo(head, ceiling, now uint64) (found findings) {
 	r.lookAgain(ceiling, &found)
 	before := r.looked
 	if head == r.scan {
@@ -100,7 +100,7 @@ func (r *mergeRing) scanTo(head, ceiling, now uint64) (found findings) {
 
 // keyOf returns the sort key of a sample, and the placed flag if it has none. A key above ceiling
 // is not credible.
-func (r *mergeRing) keyOf(rec *raw.Record, ceiling uint64, found *findings) (key, flag uint64) {
+func (r *ring) keyOf(rec *raw.Record, ceiling uint64, found *findings) (key, flag uint64) {
 	if r.timeAt < 0 {
 		return rec.Time, 0
 	}
@@ -116,9 +116,9 @@ func (r *mergeRing) keyOf(rec *raw.Record, ceiling uint64, found *findings) (key
 	return rec.Time, 0
 }
 
-func (r *mergeRing) addPlaced(o raw.Odd) { r.addOdd(o, r.max, placed) }
+func (r *ring) addPlaced(o raw.Odd) { r.addOdd(o, r.max, placed) }
 
-func (r *mergeRing) addOdd(o raw.Odd, key, flag uint64) {
+func (r *ring) addOdd(o raw.Odd, key, flag uint64) {
 	o.Off |= isOdd | flag
 	r.odd.push(o)
 	r.add(raw.Mark{Time: key, Off: o.Off})
@@ -126,7 +126,7 @@ func (r *mergeRing) addOdd(o raw.Odd, key, flag uint64) {
 
 // add appends a record to the main run or, if its key is below an earlier one, adds it to the early
 // run.
-func (r *mergeRing) add(m raw.Mark) {
+func (r *ring) add(m raw.Mark) {
 	if m.Time >= r.max {
 		r.max = m.Time
 		r.main.push(m)
@@ -137,7 +137,7 @@ func (r *mergeRing) add(m raw.Mark) {
 
 // addEarly keeps the early run sorted. A new record nearly always belongs near the end. It never
 // goes before those from before the round.
-func (r *mergeRing) addEarly(m raw.Mark) {
+func (r *ring) addEarly(m raw.Mark) {
 	all := r.early.all()[r.roundEarly:]
 	i := len(all)
 	for near := max(i-8, 0); i > 0 && before(m, all[i-1]); i-- {
@@ -151,7 +151,7 @@ func (r *mergeRing) addEarly(m raw.Mark) {
 
 // lose adds a loss that no record has reported. It has no place in the ring, so it must not raise
 // max.
-func (r *mergeRing) lose(o raw.Odd) {
+func (r *ring) lose(o raw.Odd) {
 	o.Kind, o.Off = raw.Lost, r.scan-8|isOdd|unreported
 	// Join it with a previous loss that is not delivered yet.
 	if all := r.odd.all(); len(all) > 0 && all[len(all)-1].Off == o.Off && all[len(all)-1].CPU == o.CPU {

@@ -193,7 +193,7 @@ func (s *sim) bound() uint64 {
 func (s *sim) stampedUpTo() uint64 {
 	bound := s.clock
 	for i := range s.lanes {
-		bound = min(bound, s.m.stampedUpTo(i))
+		bound = min(bound, s.m.rings[i].stampedUpTo())
 	}
 	return bound - min(bound, 1)
 }

@@ -32,19 +32,6 @@ type Wakeup struct {
 	Armed func() bool
 }
 
-// ring is a stream's state of one ring.
-type ring struct {
-	*Ring
-	source *Source
-	index  int    // index among the source's rings
-	at     int    // index among the stream's rings
-	head   uint64 // as last loaded
-	before uint64 // as loaded before that
-	losses lossWatch
-	found  uint64 // samples held, or delivered but not counted
-	tally  tally
-}
-
 // Add adds a source's rings, from their published tails on. No round may be under way.
 func (s *Ordered) Add(src *Source) {
 	if s.opts.FlushEvery > 0 && s.flushAt == 0 {
@@ -64,10 +51,6 @@ func (s *Ordered) Remove(src *Source) {
 	for _, r := range slices.Backward(src.taken) {
 		r.found = 0 // they are not delivered
 		r.Counts.Dropped.Add(s.merger.remove(r.at))
-		s.rings = slices.Delete(s.rings, r.at, r.at+1)
-		for i, behind := range s.rings[r.at:] {
-			behind.at = r.at + i
-		}
 	}
 	src.taken = nil
 	s.sources = slices.DeleteFunc(s.sources, func(other *Source) bool { return other == src })
@@ -75,7 +58,7 @@ func (s *Ordered) Remove(src *Source) {
 }
 
 // Scanned returns the offset up to which the stream has seen the i-th ring's records.
-func (s *Ordered) Scanned(i int) uint64 { return s.merger.scannedUpTo(i) }
+func (s *Ordered) Scanned(i int) uint64 { return s.merger.rings[i].scan }
 
 // adopt adds the rings of CPUs that have come online since. No round may be under way.
 func (s *Ordered) adopt() {
@@ -87,11 +70,9 @@ func (s *Ordered) adopt() {
 
 func (s *Ordered) adoptFrom(src *Source) {
 	for i := len(src.taken); i < src.Rings.Len(); i++ {
-		r := &ring{Ring: src.Rings.At(i), source: src, index: i, at: len(s.rings)}
-		s.merger.add(r.Raw)
-		r.head = s.merger.freed(r.at)
-		r.before, r.losses.account = r.head, &r.Raw.Losses
-		s.rings, src.taken = append(s.rings, r), append(src.taken, r)
+		r := s.merger.add(src.Rings.At(i))
+		r.source, r.losses.account = src, &r.raw.Losses
+		src.taken = append(src.taken, r)
 	}
 }
 
@@ -108,11 +89,11 @@ func (src *Source) Unread(ring int) uint64 {
 	if ring >= len(src.taken) {
 		return src.Rings.Unread(ring) // a new ring: the stream's next scan adopts it
 	}
-	m, at := src.stream.merger, src.taken[ring].at
-	if ahead := m.ahead(at, src.Rings.Head(ring)); ahead > 0 {
+	r := src.taken[ring]
+	if ahead := r.ahead(r.raw.Head()); ahead > 0 {
 		return ahead
 	}
-	return m.committedSize(at)
+	return r.committed()
 }
 
 // Flushing reports whether there is a flush that no Step has seen, or the sources are about to

@@ -74,7 +74,7 @@ func (a *arena) put(c *chunk) {
 }
 
 // leave invalidates the item that lies in the ring's chunk from.
-func (a *arena) leave(r *mergeRing) {
+func (a *arena) leave(r *ring) {
 	c := r.from
 	r.from = nil
 	if c.left--; c.left > 0 {
@@ -95,7 +95,7 @@ func (a *arena) leave(r *mergeRing) {
 // them.
 func (m *merger) spill(i int) (bytes uint64) {
 	m.release()
-	r := &m.rings[i]
+	r := m.rings[i]
 	m.commit(i)
 	block := blockBytes(r.raw)
 	to := r.boundary(block)
@@ -123,7 +123,7 @@ func (m *merger) spill(i int) (bytes uint64) {
 
 // isLarger reports whether the record at freed is a sample of more than n bytes. Only ring buffers
 // have those.
-func (r *mergeRing) isLarger(n uint64) bool {
+func (r *ring) isLarger(n uint64) bool {
 	r.raw.Parse(r.freed, r.scan, &r.rec)
 	return r.rec.Kind == raw.Sample && r.rec.Size > n
 }
@@ -131,17 +131,14 @@ func (r *mergeRing) isLarger(n uint64) bool {
 // spilled returns how many bytes of memory hold copied-out records.
 func (m *merger) spilled() uint64 { return m.arena.used }
 
-// copied returns how many of these are of ring i.
-func (m *merger) copied(i int) uint64 {
-	r := &m.rings[i]
-	return uint64(len(r.chunks)) * blockBytes(r.raw)
-}
+// copied returns how many of these are of the ring.
+func (r *ring) copied() uint64 { return uint64(len(r.chunks)) * blockBytes(r.raw) }
 
 // boundary returns the offset of the last undelivered record within n bytes from freed, itself
 // where a record begins. If there is none, all but the first record's bytes are delivered, passed
 // over or damaged. It then returns where the next record begins, busy or not, or scan. It never
 // passes a busy record.
-func (r *mergeRing) boundary(n uint64) uint64 {
+func (r *ring) boundary(n uint64) uint64 {
 	all := r.settled() - r.freed
 	if all <= n {
 		return r.settled()
@@ -175,7 +172,7 @@ func (r *mergeRing) boundary(n uint64) uint64 {
 }
 
 // within counts the undelivered samples between two offsets.
-func (r *mergeRing) within(from, to uint64) (n int) {
+func (r *ring) within(from, to uint64) (n int) {
 	for _, marks := range [...][]raw.Mark{r.main.all()[r.mainFrom(from):r.mainFrom(to)], r.early.all()} {
 		for _, e := range marks {
 			if e.Off&isOdd == 0 && e.Off-from < to-from {
@@ -187,13 +184,13 @@ func (r *mergeRing) within(from, to uint64) (n int) {
 }
 
 // mainFrom returns how many records of the main run lie before an offset.
-func (r *mergeRing) mainFrom(off uint64) int {
+func (r *ring) mainFrom(off uint64) int {
 	all := r.main.all()
 	return sort.Search(len(all), func(i int) bool { return int64(all[i].Off&^flags-off) >= 0 })
 }
 
 // chunkOf finds the chunk that has a record, or nil. It is usually the first.
-func (r *mergeRing) chunkOf(off uint64) *chunk {
+func (r *ring) chunkOf(off uint64) *chunk {
 	for _, c := range r.chunks {
 		if off-c.start < c.end-c.start {
 			return c

@@ -26,7 +26,7 @@ func (s *Ordered) bound(watermark uint64) uint64 {
 			continue
 		}
 		for _, r := range src.taken {
-			watermark = min(watermark, Covered(s.merger.stampedUpTo(r.at)))
+			watermark = min(watermark, Covered(r.stampedUpTo()))
 		}
 	}
 	return watermark
