@@ -15,7 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// requireErrno requires an *Error of a call, and that errors.Is sees the errno. It returns what libbpf said.
+// requireErrno requires an *Error of a call, and that errors.Is sees the errno. It returns what
+// libbpf said.
 func requireErrno(t *testing.T, err error, call string, errnos ...syscall.Errno) (detail string) {
 	t.Helper()
 	var e *libbpf.Error
@@ -38,7 +39,8 @@ func TestNewErrors(t *testing.T) {
 	bad := attr()
 	bad.Config = 999
 
-	// For a bad descriptor the kernel says EBADFD where it is asked for the map's type, EBADF elsewhere.
+	// For a bad descriptor the kernel says EBADFD where it is asked for the map's type, EBADF
+	// elsewhere.
 	for name, c := range map[string]struct {
 		fd, pages int
 		attr      *unix.PerfEventAttr

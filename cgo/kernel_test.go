@@ -51,7 +51,8 @@ func ring(t *testing.T, pb *libbpf.PerfBuffer, i int, layout raw.Layout) *raw.Ri
 	return r
 }
 
-// drain checks every record that a ring holds, frees them, and returns their payloads' descriptions.
+// drain checks every record that a ring holds, frees them, and returns their payloads'
+// descriptions.
 func drain(t *testing.T, r *raw.Ring) (got []kerneltest.Payload) {
 	t.Helper()
 	head := r.Head()

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What is linked comes from pkg-config alone. A libelf that uses zstd, as those of newer distributions do, has it linked in a
-// static program, and elsewhere loads it by itself.
+// What is linked comes from pkg-config alone. A libelf that uses zstd, as those of newer
+// distributions do, has it linked in a static program, and elsewhere loads it by itself.
 func TestLinkFlags(t *testing.T) {
 	for _, tool := range []string{"go", "pkg-config"} {
 		if _, err := exec.LookPath(tool); err != nil {

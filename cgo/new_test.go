@@ -30,7 +30,8 @@ func printed(t *testing.T, f func(msg string)) {
 	t.Cleanup(func() { warn(func(msg string) { fmt.Fprint(os.Stderr, msg) }) })
 }
 
-// Warnings of New and NewRaw go into their errors alone; those of other calls, and of other threads meanwhile, go where they always do.
+// Warnings of New and NewRaw go into their errors alone; those of other calls, and of other threads
+// meanwhile, go where they always do.
 func TestNewRawPrints(t *testing.T) {
 	e := kerneltest.Load(t)
 	oursFail := func() {

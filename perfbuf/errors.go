@@ -52,14 +52,14 @@ func (e *CorruptError) Error() string {
 		e.CPU, e.Offset, e.Reason, e.Skipped)
 }
 
-// MapError is returned for a map that this package cannot read. It has ID, Type, MaxEntries and Name
-// as bpftool map show has them (Type is the number of an enum bpf_map_type), and Reason: the problem
-// and its fix.
+// MapError is returned for a map that this package cannot read. It has ID, Type, MaxEntries and
+// Name as bpftool map show has them (Type is the number of an enum bpf_map_type), and Reason: the
+// problem and its fix.
 type MapError = host.MapError
 
 // PermissionError is returned if the kernel refuses to set up rings. It has the process's UID;
 // Missing, capabilities such as CAP_PERFMON; Paranoid and MlockKB, the settings
-// kernel.perf_event_paranoid, or -100, and kernel.perf_event_mlock_kb, or -1, if unreadable; Detail,
-// the cause and how to get what is missing, in words; and Err, the failed call and its errno.
-// errors.Is(err, fs.ErrPermission) holds.
+// kernel.perf_event_paranoid, or -100, and kernel.perf_event_mlock_kb, or -1, if unreadable;
+// Detail, the cause and how to get what is missing, in words; and Err, the failed call and its
+// errno. errors.Is(err, fs.ErrPermission) holds.
 type PermissionError = host.PermissionError

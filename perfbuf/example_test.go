@@ -105,8 +105,9 @@ func ExampleReader_Options() {
 	// Output: [0 2] 131072 5ms
 }
 
-// OutputsFD has BPF programs count their own outputs. Stats then also covers those that the kernel refuses
-// without counting them. Programs call perfbuf_output of bpf/perfbuf_output.h in place of bpf_perf_event_output.
+// OutputsFD has BPF programs count their own outputs. Stats then also covers those that the kernel
+// refuses without counting them. Programs call perfbuf_output of bpf/perfbuf_output.h in place of
+// bpf_perf_event_output.
 func ExampleOptions_outputsFD() {
 	var eventsFD, countsFD int // of the maps events and perfbuf_outputs
 

@@ -8,8 +8,8 @@ import (
 	"github.com/ringfold/ringfold/internal/raw"
 )
 
-// OpenSource opens a Reader of rings that do not come from [Open] or [OpenRingBuf], such as those of
-// a recording or a simulation, given [Options] or [RingBufOptions]. It is for packages of this
+// OpenSource opens a Reader of rings that do not come from [Open] or [OpenRingBuf], such as those
+// of a recording or a simulation, given [Options] or [RingBufOptions]. It is for packages of this
 // module: others cannot name an Opener.
 func OpenSource(o kernel.Opener, opts interface {
 	open(kernel.Opener) (*Reader, error)

@@ -2,8 +2,8 @@ package perfbuf
 
 import "github.com/ringfold/ringfold/internal/kernel"
 
-// OutputStats is what OutputsFD and ProgFDs of [Options] have counted from Open on, until Close has waited for running
-// programs.
+// OutputStats is what OutputsFD and ProgFDs of [Options] have counted from Open on, until Close has
+// waited for running programs.
 type OutputStats struct {
 	CPUs []CPUOutputs // of all possible CPUs, by number; nil without a map
 	// RecursionMisses is how many runs of the programs the kernel skipped, because the CPU was

@@ -35,16 +35,3 @@ func FullestFirst(loads []Load) {
 		return cmp.Compare(int64(b.Used)*int64(a.Size), int64(a.Used)*int64(b.Size))
 	})
 }
-
-// order lets the Schedule sort the rings that a pass is to visit.
-func (r *Reader) order(rings []*stream.Ring) {
-	r.loads = r.loads[:0]
-	for _, ring := range rings {
-		used, grown := ring.Look()
-		r.loads = append(r.loads, Load{CPU: ring.Raw.CPU(), Size: int(ring.Raw.Size()), Used: used, Grown: grown, ring: ring})
-	}
-	r.opts.Schedule(r.loads)
-	for i, load := range r.loads {
-		rings[i] = load.ring // nil if the Schedule put a Load of its own there
-	}
-}

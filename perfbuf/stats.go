@@ -89,9 +89,9 @@ type BarrierStats struct {
 
 // RingStats are the counters of one ring. After Close, Samples + Dropped + Lost is the number of
 // outputs that the ring took or had no room for. It is exact if the kernel is 6.0 or newer or
-// programs count their outputs (Options.OutputsFD), no memory was corrupt, and running programs ended
-// within a second of Close. Events left in a BPF ring buffer are not among them: the next reader
-// gets these.
+// programs count their outputs (Options.OutputsFD), no memory was corrupt, and running programs
+// ended within a second of Close. Events left in a BPF ring buffer are not among them: the next
+// reader gets these.
 type RingStats struct {
 	CPU       int
 	Size      int    // data bytes
@@ -183,4 +183,17 @@ func (r *Reader) Stats() Stats {
 		s.Rings = append(s.Rings, one)
 	}
 	return s
+}
+
+// HotplugStats counts CPUs that came online after Open.
+type HotplugStats struct {
+	// CPUs that came back: their rings got new perf events, as the kernel closes those of an
+	// offline CPU
+	Reopened uint64
+	Added    uint64 // CPUs that came for the first time, and got rings
+	// Err says why the reader could not follow the latest change, or why it reads the list of CPUs
+	// twice a second instead of listening to the kernel's announcements; it is nil if all is well.
+	// The reader tries again every second, unless Err is a [*MapError]: the map has no entry for
+	// that CPU.
+	Err error
 }

@@ -21,18 +21,19 @@ const nestLevelsName = "nest-levels"
 //
 // # Every path is covered
 //
-// A program may pass a perf event array to five helpers (check_map_func_compatibility, kernel/bpf/verifier.c), of which two only
-// read. These write, in Linux 6.1, 6.12 and 7.2:
+// A program may pass a perf event array to five helpers (check_map_func_compatibility,
+// kernel/bpf/verifier.c), of which two only read. These write, in Linux 6.1, 6.12 and 7.2. Their
+// functions raise bpf_trace_nest_level, or those marked with * bpf_event_output_nest_level:
 //
-//	bpf_perf_event_output, for kprobes, uprobes     bpf_perf_event_output                 bpf_trace_nest_level
-//	    for tracepoints, perf events                bpf_perf_event_output_tp              bpf_trace_nest_level
-//	    for raw and BTF tracepoints, fentry, LSM    bpf_perf_event_output_raw_tp          bpf_trace_nest_level
-//	    for socket filters, tc, cgroup skb, lwt     bpf_skb_event_output                  bpf_event_output_nest_level
-//	    for XDP                                     bpf_xdp_event_output                  bpf_event_output_nest_level
+//	bpf_perf_event_output, for kprobes, uprobes      bpf_perf_event_output
+//	    for tracepoints, perf events                 bpf_perf_event_output_tp
+//	    for raw and BTF tracepoints, fentry, LSM     bpf_perf_event_output_raw_tp
+//	    for socket filters, tc, cgroup skb, lwt      bpf_skb_event_output *
+//	    for XDP                                      bpf_xdp_event_output *
 //	    for sock_ops, sk_msg, sk_lookup, cgroup
-//	    sock, sockaddr, sysctl, sockopt, device     bpf_event_output_data                 bpf_event_output_nest_level
-//	bpf_skb_output                                  bpf_skb_event_output                  bpf_event_output_nest_level
-//	bpf_xdp_output                                  bpf_xdp_event_output                  bpf_event_output_nest_level
+//	    sock, sockaddr, sysctl, sockopt, device      bpf_event_output_data *
+//	bpf_skb_output                                   bpf_skb_event_output *
+//	bpf_xdp_output                                   bpf_xdp_event_output *
 //
 // All of them call bpf_perf_event_output or bpf_event_output, the only callers of
 // __bpf_perf_event_output. That function alone leads from a map to an event's perf_event_output,

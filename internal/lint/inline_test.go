@@ -23,7 +23,7 @@ func TestTheHotPathIsInlined(t *testing.T) {
 		"run.go: inlining call to raw.Stretch.Prefetch", "batch.go: inlining call to raw.Stretch.Prefetch",
 		"run.go: inlining call to stream.(*Batch).Take", "run.go: inlining call to stream.(*Pass).Next",
 		// A visit to a ring, and a pass.
-		"ring.go: inlining call to engine.(*Gate).Enter",
+		"reader.go: inlining call to engine.(*Gate).Enter",
 		"unordered.go: inlining call to raw.(*View).Sample",
 		"stream.go: inlining call to (*Gate).Enter", "stream.go: inlining call to (*Gate).Leave",
 		// A loop over a Batch, in another package.

@@ -20,7 +20,8 @@ func attr(o kernel.Setup) *unix.PerfEventAttr {
 	}
 	if !o.NoTime {
 		a.Sample_type |= unix.PERF_SAMPLE_TIME
-		// perf's default clock is not comparable between CPUs. sample_id_all stamps lost records too.
+		// perf's default clock is not comparable between CPUs. sample_id_all stamps lost records
+		// too.
 		a.Bits |= unix.PerfBitSampleIDAll | unix.PerfBitUseClockID
 		a.Clockid = unix.CLOCK_MONOTONIC
 	}

@@ -27,9 +27,9 @@ import (
 // user's.
 //
 // libbpf creates a ring with one perf event, its owner, which stays the owner while it is mapped.
-// Outputs go to it through that event, through the doorbell, or, after its CPU has been offline, through
-// events that replaced both: see Reopen. No program outputs through the owners that perf_buffer__new
-// made, because they do not count losses: see openFirst.
+// Outputs go to it through that event, through the doorbell, or, after its CPU has been offline,
+// through events that replaced both: see Reopen. No program outputs through the owners that
+// perf_buffer__new made, because they do not count losses: see openFirst.
 type Events struct {
 	entries   *userMap // libbpf gets its own map
 	setup     kernel.Setup

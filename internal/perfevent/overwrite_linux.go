@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mapRings opens the perf events of some CPUs and maps rings that the kernel overwrites. libbpf maps
-// rings read-write, and the kernel never overwrites those (perf_mmap in kernel/events/core.c).
+// mapRings opens the perf events of some CPUs and maps rings that the kernel overwrites. libbpf
+// maps rings read-write, and the kernel never overwrites those (perf_mmap in kernel/events/core.c).
 func (p *Events) mapRings(cpus []int) (rings []ringEvents, err error) {
 	for _, cpu := range cpus {
 		fd, err := unix.PerfEventOpen(&p.attr, -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)

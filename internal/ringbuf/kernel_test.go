@@ -141,8 +141,8 @@ func TestKernelWakes(t *testing.T) {
 	<-over // before the program goes
 }
 
-// Programs that wake nobody are found by who looks. Nor does anybody wake a reader that has left something unread, which does not
-// spin either.
+// Programs that wake nobody are found by who looks. Nor does anybody wake a reader that has left
+// something unread, which does not spin either.
 func TestKernelNoWakeup(t *testing.T) {
 	e := kerneltest.LoadRings(t, kerneltest.RingOptions{})
 	k := open(t, opener(e.MapFD()))

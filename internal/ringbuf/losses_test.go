@@ -22,7 +22,8 @@ func counting(t *testing.T, e *kerneltest.RingEmitter) *Buffers {
 	return open(t, o).(*Buffers)
 }
 
-// Outputs that a full ring buffer refuses are counted, with the times of the first and the last, and told once.
+// Outputs that a full ring buffer refuses are counted, with the times of the first and the last,
+// and told once.
 func TestKernelLosses(t *testing.T) {
 	e := kerneltest.LoadRings(t, kerneltest.RingOptions{Bytes: 1 << 14})
 	fill := kerneltest.RingEmit{Count: 400, Size: 64}
@@ -75,7 +76,8 @@ func TestKernelLosses(t *testing.T) {
 	}
 }
 
-// No loss is missed or told twice while programs fail on all CPUs, and none lies before the time of the first.
+// No loss is missed or told twice while programs fail on all CPUs, and none lies before the time of
+// the first.
 func TestKernelLossesMeanwhile(t *testing.T) {
 	e := kerneltest.LoadRings(t, kerneltest.RingOptions{Bytes: 1 << 14})
 	k := counting(t, e)
@@ -109,7 +111,8 @@ func TestKernelLossesMeanwhile(t *testing.T) {
 	}
 }
 
-// Programs that interrupt others while these count lose no count. An interrupt has come in the middle of one after some rounds.
+// Programs that interrupt others while these count lose no count. An interrupt has come in the
+// middle of one after some rounds.
 func TestKernelLossesInInterrupts(t *testing.T) {
 	e := kerneltest.LoadRings(t, kerneltest.RingOptions{Bytes: 1 << 14, Interrupt: true})
 	k := counting(t, e)

@@ -31,7 +31,8 @@ func replug(t *testing.T, h kernel.Hotplug) (added []int) {
 	return added
 }
 
-// A ring buffer per CPU, in an array of maps. Those that come later are found, in the place of one too, and wake.
+// A ring buffer per CPU, in an array of maps. Those that come later are found, in the place of one
+// too, and wake.
 func TestKernelShards(t *testing.T) {
 	e := kerneltest.LoadRings(t, kerneltest.RingOptions{})
 	a, b := kerneltest.NewRingBuf(t, 4096), kerneltest.NewRingBuf(t, 8192)
@@ -107,7 +108,8 @@ func TestKernelReplacedBeforeMapped(t *testing.T) {
 	require.Equal(t, 7, k.Rings()[0].CPU())
 }
 
-// However often a ring buffer is replaced, what it holds is read, and then its memory and descriptor are let go.
+// However often a ring buffer is replaced, what it holds is read, and then its memory and
+// descriptor are let go.
 func TestKernelReplacedShards(t *testing.T) {
 	mappings := func() int {
 		maps, err := os.ReadFile("/proc/self/maps")

@@ -2,7 +2,8 @@ package version
 
 import "strings"
 
-// Info describes the versions that a program was built with and runs with. Unknown fields are empty.
+// Info describes the versions that a program was built with and runs with. Unknown fields are
+// empty.
 type Info struct {
 	Ringfold string
 	Libbpf   string // in use; empty without cgo

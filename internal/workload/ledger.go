@@ -39,8 +39,8 @@ func (a *Account) Lose(n uint64) {
 type Outcome struct{ Delivered, Dropped, Lost uint64 }
 
 // Balance holds a reader's counts against the programs': each output was delivered, dropped, lost,
-// or refused, as Agree checks. The error says by how much each sum is off. Unless exact, losses that
-// no later record has reported may be missing.
+// or refused, as Agree checks. The error says by how much each sum is off. Unless exact, losses
+// that no later record has reported may be missing.
 func (c *Counts) Balance(o Outcome, exact bool) error {
 	var errs []error
 	if sum := o.Delivered + o.Dropped; c.Written != sum {

@@ -231,7 +231,8 @@ func overwriteSmallRing(t *testing.T, word func(int) uint64) {
 	})
 }
 
-// Outputs that write over what is being read. Nothing can be said of the bytes; but reads stay within the ring and come to an end.
+// Outputs that write over what is being read. Nothing can be said of the bytes; but reads stay
+// within the ring and come to an end.
 func TestKernelOversizeDuringPass(t *testing.T) {
 	eachSource(t, perfbuf.Options{RingBytes: 8 << 10}, func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, src *perfbuf.Stream) {
 		ring := r.Rings()[0]

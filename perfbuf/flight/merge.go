@@ -2,8 +2,8 @@ package flight
 
 import "github.com/ringfold/ringfold/internal/raw"
 
-// inOrder iterates over the records of all copies in order of time, then in the order of the copies.
-// An event lives until the loop's body ends.
+// inOrder iterates over the records of all copies in order of time, then in the order of the
+// copies. An event lives until the loop's body ends.
 func inOrder(copies []*ringCopy) func(yield func(raw.Event) bool) {
 	return func(yield func(raw.Event) bool) {
 		var single raw.Single

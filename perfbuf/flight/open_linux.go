@@ -23,8 +23,8 @@ func Open(mapFD int, opts Options) (*Recorder, error) {
 	k, err := kernel.OpenOnline(m, func(online []int) (s kernel.Setup, err error) {
 		o, s.CPUs, s.RingBytes, err = opts.effective(online)
 		s.Follow = opts.CPUs
-		// No wakeups, as nothing polls. The kernel notes a crossed watermark once per lap instead of
-		// twice (rb->watermark in ring_buffer_init, kernel/events/ring_buffer.c).
+		// No wakeups, as nothing polls. The kernel notes a crossed watermark once per lap instead
+		// of twice (rb->watermark in ring_buffer_init, kernel/events/ring_buffer.c).
 		s.WakeupBytes = math.MaxInt32
 		return s, err
 	})

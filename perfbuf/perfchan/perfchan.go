@@ -129,9 +129,9 @@ func (b *PerfBuffer) Start() { b.Poll(300) }
 // Stop ends what Poll has begun, closes the channels, and frees the rings. From then on outputs are
 // refused, with ENOENT, or with EOPNOTSUPP where a ring could not be taken out of the map
 // (Stats().CloseErr). It waits for the goroutines, which end promptly even without a receiver, and
-// for running programs: usually some ms, at most a second. Events in the channels' buffers can still
-// be received; Stop drops those that have not come that far. It does nothing before Poll, or when
-// called again.
+// for running programs: usually some ms, at most a second. Events in the channels' buffers can
+// still be received; Stop drops those that have not come that far. It does nothing before Poll, or
+// when called again.
 //
 // The channel of losses gets the rest of them before it is closed, so that they add up to all there
 // ever were: from Linux 6.0 on also those that no record has reported. That needs a buffer of at
@@ -146,8 +146,8 @@ func (b *PerfBuffer) Stop() {
 	}
 }
 
-// Close is Stop, and frees the rings even before Poll, without closing the channels. Calling it again
-// does nothing.
+// Close is Stop, and frees the rings even before Poll, without closing the channels. Calling it
+// again does nothing.
 func (b *PerfBuffer) Close() {
 	b.mu.Lock()
 	if b.stop == nil { // Poll comes too late from now on
