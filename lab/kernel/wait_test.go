@@ -31,7 +31,7 @@ func inWait(t *testing.T, r *perfbuf.Reader, w *perfbuf.Stream, ctx context.Cont
 		}
 		result <- err
 	})
-	parked("IO wait", "wake.(*Waker).Wait")
+	parked("IO wait", "engine.(*Waker).Wait")
 	return result
 }
 
@@ -150,7 +150,7 @@ func TestKernelWaitSlack(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			result := make(chan error, 1)
 			background(t, func() { result <- s.Wait(ctx) })
-			parked("select", "order.(*Stream).Sleep")
+			parked("select", "stream.(*Ordered).Sleep")
 			require.Equal(t, end(r, s, cancel), <-result)
 		})
 	}
@@ -216,7 +216,7 @@ func TestKernelTrickle(t *testing.T) {
 					} else {
 						done := make(chan error, 1)
 						background(t, func() { done <- w.Wait(t.Context()) })
-						parked("", "wake.(*Waker).Wait")
+						parked("", "engine.(*Waker).Wait")
 						e.Emit(ring.CPU(), 1, 24)
 						require.NoError(t, <-done)
 					}
