@@ -402,27 +402,30 @@ func TestFlushCallsAtTheSameTime(t *testing.T) {
 
 // A Pause that fails leaves entries in the map: their rings are not armed in name only.
 func TestFailedPauseDoesNotStrandEvents(t *testing.T) {
-	k := newBelled(t, 2)
-	rings := &k.in.Walk
-	k.set = func(ring int, to kernel.Entry) error {
-		if ring == 1 {
-			return errTest
+	synctest.Test(t, func(t *testing.T) {
+		k := newBelled(t, 2)
+		k.set = func(ring int, to kernel.Entry) error {
+			if ring == 1 {
+				return errTest
+			}
+			return nil
 		}
-		return nil
-	}
-	require.ErrorIs(t, k.Pause(), errTest)
-	require.ErrorIs(t, k.Resume(), errTest)
-	k.requireEntries(plainEntry, plainEntry)
-	require.ErrorIs(t, k.Stats().Doorbell.Err, errTest)
-	for range 5 {
-		k.in.Policy.Bell.Look(rings.Head, rings.Unread)
-	}
-	require.Zero(t, k.Stats().Doorbell.Armed, "it is looked at by the timer")
-	k.set = nil
-	require.NoError(t, k.Resume())
-	require.NoError(t, k.Stats().Doorbell.Err)
-	for range 5 {
-		k.in.Policy.Bell.Look(rings.Head, rings.Unread)
-	}
-	k.requireEntries(bellEntry, bellEntry)
+		require.ErrorIs(t, k.Pause(), errTest)
+		require.ErrorIs(t, k.Resume(), errTest)
+		k.requireEntries(plainEntry, plainEntry)
+		require.ErrorIs(t, k.Stats().Doorbell.Err, errTest)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := waitInBackground(func() error { return k.unordered().Wait(ctx) })
+		time.Sleep(5 * bellPollInterval)
+		synctest.Wait()
+		require.Zero(t, k.Stats().Doorbell.Armed, "it is looked at by the timer")
+		k.set = nil
+		require.NoError(t, k.Resume())
+		require.NoError(t, k.Stats().Doorbell.Err)
+		time.Sleep(5 * bellPollInterval)
+		synctest.Wait()
+		k.requireEntries(bellEntry, bellEntry)
+		cancel()
+		require.Equal(t, context.Canceled, <-done)
+	})
 }

@@ -40,10 +40,11 @@ func withDoorbell(f *fake) *belled {
 	for range f.w {
 		k.inMap = append(k.inMap, plainEntry)
 	}
-	k.Reader.opts.Wakeup = Wakeup{PollInterval: bellPollInterval}
+	opts := k.Reader.opts
+	opts.Wakeup = Wakeup{PollInterval: bellPollInterval}
 	k.hooks.set = k.store
-	p := &k.Reader.in.Policy
-	p.Bell, p.Interval, p.Enough = engine.NewDoorbell(k.Reader.in.Entries, bellPollInterval), bellPollInterval, k.Reader.opts.threshold()
+	k.Reader = newReader(k.hooks, opts, false)
+	k.in.Entries.Burst = 0
 	return k
 }
 

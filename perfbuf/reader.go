@@ -34,8 +34,8 @@ func newReader(k kernel.Kernel, opts Options, ringBuf bool) *Reader {
 		NoBell: max(opts.Wakeup.PollInterval, defaultPollInterval),
 	})
 	r.opts.Name = r.in.Name()
-	if opts.Wakeup.doorbell() && r.in.Policy.Bell == nil {
-		r.opts.Wakeup = Wakeup{Bytes: opts.watermark(), PollInterval: r.in.Policy.Interval}
+	if interval, bell := r.in.Poll(); opts.Wakeup.doorbell() && !bell {
+		r.opts.Wakeup = Wakeup{Bytes: opts.watermark(), PollInterval: interval}
 	}
 	for i := range r.in.Walk.Room() {
 		r.rings = append(r.rings, Ring{r, i})

@@ -16,7 +16,9 @@ import (
 func (k *fake) alone(t *testing.T) {
 	t.Helper()
 	synctest.Wait()
-	require.Zero(t, k.in.Waker.State())
+	n, ended := k.in.Waiters()
+	require.Zero(t, n)
+	require.Empty(t, ended)
 	require.Equal(t, 1, k.in.Gate.Inside())
 }
 
@@ -279,7 +281,8 @@ func TestRingWaitEndsAsItIsCancelled(t *testing.T) {
 			k.output(0, 1)
 			k.poll.wake()
 			synctest.Wait()
-			require.Equal(t, []int{0}, k.in.Waker.State().Ended)
+			_, ended := k.in.Waiters()
+			require.Equal(t, []int{0}, ended)
 		}
 		ways := map[error]int{}
 		for range 64 { // a way by chance each: select chooses
@@ -287,10 +290,11 @@ func TestRingWaitEndsAsItIsCancelled(t *testing.T) {
 			stays := waitInBackground(func() error { return k.ring(1).Wait(other) })
 			ctx, goAway := context.WithCancel(t.Context())
 			ways[ring.Wait(doneWhenAsked{ctx, serve, goAway})]++
-			require.Empty(t, k.in.Waker.State().Ended)
+			n, ended := k.in.Waiters()
+			require.Empty(t, ended)
+			require.Equal(t, 1, n)
 			require.Len(t, ids(t, ring), 1)
 			blocked(t, stays)
-			require.Equal(t, 1, k.in.Waker.State().Each)
 
 			done := waitInBackground(func() error { return ring.Wait(t.Context()) })
 			blocked(t, done)

@@ -152,7 +152,7 @@ func (r *Ring) stats(used int) RingStats {
 // Stats returns the counters. It never blocks, may be called from anywhere at any time, and still
 // answers after Close.
 func (r *Reader) Stats() Stats {
-	wakes := r.in.Policy.Counts()
+	wakes := r.in.Waits()
 	s := Stats{
 		Wakes: wakes.Wakes, SpuriousWakes: wakes.Spurious, TimerWakes: wakes.Timer,
 		Passes: r.in.Walk.Passes.Load(),

@@ -33,7 +33,7 @@ func TestBudget(t *testing.T) {
 				armed := 0
 				for ; armed < 100; armed++ {
 					time.Sleep(c.pause)
-					if e.Flowed(0, c.bytes); !e.Armed(0) {
+					if e.flowed(0, c.bytes); !e.Armed(0) {
 						break
 					}
 				}
@@ -45,7 +45,7 @@ func TestBudget(t *testing.T) {
 
 				time.Sleep(burst * bellEvery)
 				require.True(t, e.Arm(0))
-				e.Flowed(0, event)
+				e.flowed(0, event)
 				require.True(t, e.Armed(0), "the budget is whole again")
 			})
 		})
@@ -57,10 +57,10 @@ func TestBudgetOfADisarmedRing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, e := newFakeMap()
 		for range 100 {
-			e.Flowed(0, 1<<20)
+			e.flowed(0, 1<<20)
 		}
 		require.True(t, e.Arm(0))
-		e.Flowed(0, 8)
+		e.flowed(0, 8)
 		require.True(t, e.Armed(0))
 	})
 }

@@ -13,7 +13,7 @@ import (
 
 // flushed ends waits that have a marker or an error to deliver.
 func (r *Reader) flushed() {
-	r.Waker.Flush()
+	r.waker.flush()
 	if src := r.source.Load(); src != nil {
 		src.stream.Interrupt()
 	}
@@ -29,7 +29,7 @@ func (r *Reader) displaced(cpus []int, since uint64) {
 		return
 	}
 	defer r.Gate.LeaveAtOnce()
-	now := r.Kernel.Now()
+	now := r.kernel.Now()
 	id, name := r.Parts.Map()
 	r.Walk.Fail(now, fmt.Errorf("%w: map %q (id %d), entries of %d CPUs, within the last %v: events of these no longer arrive. For two readers, have programs output "+
 		"to two maps; Pause and Resume take this one back", ErrDisplaced, name, id, len(cpus), time.Duration(now-min(since, now)).Round(time.Millisecond)), cpus)
@@ -102,5 +102,5 @@ func (r *Reader) programsEnded() <-chan error {
 	if src := r.source.Load(); src != nil {
 		allow = src.stream.opts.Barriers
 	}
-	return grace.ProgramsEnded(r.Kernel.Grace, allow, r.Barrier.Load())
+	return grace.ProgramsEnded(r.kernel.Grace, allow, r.Barrier.Load())
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Doorbell decides whether each output wakes the reader. It does so while outputs are rare.
+// doorbell decides whether each output wakes the reader. It does so while outputs are rare.
 //
 // Each ring has two perf events. The plain one wakes the reader when much has come since the last
 // wakeup; the other, the doorbell, wakes it for each output. The map entry selects the event that
@@ -22,7 +22,7 @@ import (
 // nothing polls.
 //
 // Only one goroutine, the one that waits, may use it at a time.
-type Doorbell struct {
+type doorbell struct {
 	entries  *Entries
 	interval time.Duration
 	rings    []quietness
@@ -45,9 +45,9 @@ const (
 	LastLook   = 2 * time.Second // the longest time between two looks after arming
 )
 
-// NewDoorbell makes a Doorbell that looks at disarmed rings after each interval.
-func NewDoorbell(e *Entries, interval time.Duration) *Doorbell {
-	d := &Doorbell{entries: e, interval: interval, rings: make([]quietness, len(e.armed)), next: time.Unix(1, 0)}
+// newDoorbell makes a doorbell that looks at disarmed rings after each interval.
+func newDoorbell(e *Entries, interval time.Duration) *doorbell {
+	d := &doorbell{entries: e, interval: interval, rings: make([]quietness, len(e.armed)), next: time.Unix(1, 0)}
 	for i := range d.rings {
 		d.rings[i].looks = QuietLooks // arm at the first look if the ring is empty
 	}
@@ -55,13 +55,13 @@ func NewDoorbell(e *Entries, interval time.Duration) *Doorbell {
 }
 
 // deadline returns when to look, zero for never.
-func (d *Doorbell) deadline() time.Time {
+func (d *doorbell) deadline() time.Time {
 	d.changed.Store(false)
 	if d.rang {
 		d.rang = false
 		d.returned()
 	}
-	armed := d.AllArmed()
+	armed := d.allArmed()
 	d.pause = armed && d.again != d.interval
 	switch {
 	case d.again == 0 && armed:
@@ -73,12 +73,12 @@ func (d *Doorbell) deadline() time.Time {
 }
 
 // due reports whether it is time to look.
-func (d *Doorbell) due() bool { return !time.Now().Before(d.next) }
+func (d *doorbell) due() bool { return !time.Now().Before(d.next) }
 
-// AllArmed reports whether the first output to any ring wakes the reader. It may be called from
+// allArmed reports whether the first output to any ring wakes the reader. It may be called from
 // anywhere.
-func (d *Doorbell) AllArmed() bool {
-	for i := range int(d.entries.count.Load()) {
+func (d *doorbell) allArmed() bool {
+	for i := range d.entries.reader.Walk.Len() {
 		if !d.entries.Armed(i) {
 			return false
 		}
@@ -86,16 +86,13 @@ func (d *Doorbell) AllArmed() bool {
 	return true
 }
 
-// Idle reports whether all rings are armed and no look is scheduled.
-func (d *Doorbell) Idle() bool { return d.again == 0 && d.AllArmed() }
-
-// Look arms the rings that have been quiet for long, and schedules the next look. head returns a
-// ring's head, and unread its number of unread bytes. It reports whether any ring has unread bytes.
-func (d *Doorbell) Look(head, unread func(ring int) uint64) (found bool) {
-	armed := false
-	for i := range int(d.entries.count.Load()) {
+// look arms the rings that have been quiet for long, and schedules the next look. unread returns a
+// ring's number of unread bytes. It reports whether any ring has some.
+func (d *doorbell) look(unread func(ring int) uint64) (found bool) {
+	armed, rings := false, &d.entries.reader.Walk
+	for i := range rings.Len() {
 		q := &d.rings[i]
-		now := head(i)
+		now := rings.Head(i)
 		has := unread(i) > 0
 		found = found || has
 		switch {
@@ -110,7 +107,7 @@ func (d *Doorbell) Look(head, unread func(ring int) uint64) (found bool) {
 		}
 	}
 	switch {
-	case armed || !d.AllArmed():
+	case armed || !d.allArmed():
 		d.again = d.interval
 	case d.again > 0:
 		if d.again *= 4; d.again > LastLook {
@@ -123,11 +120,11 @@ func (d *Doorbell) Look(head, unread func(ring int) uint64) (found bool) {
 
 // ring is returned after a pause. It leaves the clock to deadline, so that the reader gets to the
 // event sooner.
-func (d *Doorbell) ring() { d.again, d.rang = d.interval, true }
+func (d *doorbell) ring() { d.again, d.rang = d.interval, true }
 
 // returned notes that a wait has ended with something to do. The next look comes after the poll
 // interval.
-func (d *Doorbell) returned() {
+func (d *doorbell) returned() {
 	d.again = d.interval
 	d.next = time.Now().Add(d.interval)
 }

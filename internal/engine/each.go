@@ -3,12 +3,9 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"sync"
 	"sync/atomic"
-
-	"github.com/ringfold/ringfold/internal/stream"
 )
 
 // each serves goroutines that each wait for one ring. A wakeup reaches only one poller (perf_poll
@@ -28,22 +25,14 @@ type waiter struct {
 	done  chan error // receives the result of the wait; nil until the first wait
 }
 
-// ErrRingBusy is returned if another goroutine waits for the ring.
-var ErrRingBusy = fmt.Errorf("%w: another goroutine waits for this ring", stream.ErrBusy)
-
 // errChanged ends the shared wait because a waiter has come or gone.
 var errChanged = errors.New("engine: changed")
 
-// WaitRing is Wait for one ring. The caller has retained the rings; the channel closed ends the
-// wait. It returns ErrRingBusy if another goroutine waits for this ring, and ErrBusy if one waits
-// for all.
-func (w *Waker) WaitRing(ctx context.Context, ring int, closed <-chan struct{}) error {
-	done, err := w.join(ring)
-	if err != nil {
-		return err
-	}
+// waitRing is wait for one ring. The caller has entered the reader's Gate; the channel closed ends
+// the wait.
+func (w *waker) waitRing(ctx context.Context, ring int, closed <-chan struct{}) error {
 	select {
-	case err := <-done:
+	case err := <-w.join(ring):
 		return err
 	case <-ctx.Done():
 		w.quit(ring)
@@ -55,25 +44,20 @@ func (w *Waker) WaitRing(ctx context.Context, ring int, closed <-chan struct{}) 
 }
 
 // join adds a waiter for a ring.
-func (w *Waker) join(ring int) (done <-chan error, err error) {
+func (w *waker) join(ring int) (done <-chan error) {
 	w.each.mu.Lock()
 	defer w.each.mu.Unlock()
 	one := &w.each.waiters[ring]
 	if one.done == nil {
 		one.done = make(chan error, 1)
 	}
-	if one.waits.Load() || len(one.done) > 0 {
-		return nil, ErrRingBusy
-	}
-	if w.owner.Asked(ring) {
-		one.done <- nil // the channel has room, as checked above
-		return one.done, nil
+	if w.reader.Walk.Asked(ring) {
+		one.done <- nil // does not block: the ring's latest waiter has emptied the channel
+		return one.done
 	}
 	if !w.each.serving {
-		if !w.waiting.CompareAndSwap(false, true) {
-			return nil, ErrBusy
-		}
-		w.owner.Retain() // for serve
+		w.waiting.Store(true)
+		w.reader.Gate.retain() // for serve
 		w.each.serving = true
 		go w.serve()
 	}
@@ -81,11 +65,11 @@ func (w *Waker) join(ring int) (done <-chan error, err error) {
 	one.waits.Store(true)
 	w.each.changed.Store(true)
 	w.poller.Interrupt()
-	return one.done, nil
+	return one.done
 }
 
 // quit undoes join, unless the wait has ended in the meantime.
-func (w *Waker) quit(ring int) {
+func (w *waker) quit(ring int) {
 	w.each.mu.Lock()
 	defer w.each.mu.Unlock()
 	one := &w.each.waiters[ring]
@@ -102,14 +86,16 @@ func (w *Waker) quit(ring int) {
 
 // holds reports whether a ring has something to read, or its pass must end with a marker or an
 // error.
-func (w *Waker) holds(ring int) bool { return w.owner.Unread(ring) > 0 || w.owner.Asked(ring) }
+func (w *waker) holds(ring int) bool {
+	return w.reader.Walk.Unread(ring) > 0 || w.reader.Walk.Asked(ring)
+}
 
-// Flush ends the wait for each ring whose pass has a call to answer. It does not block.
-func (w *Waker) Flush() {
+// flush ends the wait for each ring whose pass has a call to answer. It does not block.
+func (w *waker) flush() {
 	w.each.mu.Lock()
 	defer w.each.mu.Unlock()
-	for i := range w.owner.Len() {
-		if one := &w.each.waiters[i]; one.waits.Load() && w.owner.Asked(i) {
+	for i := range w.reader.Walk.Len() {
+		if one := &w.each.waiters[i]; one.waits.Load() && w.reader.Walk.Asked(i) {
 			w.finish(one, nil)
 			w.each.changed.Store(true)
 		}
@@ -120,15 +106,15 @@ func (w *Waker) Flush() {
 }
 
 // finish ends the wait for one ring. The caller holds mu.
-func (w *Waker) finish(one *waiter, err error) {
+func (w *waker) finish(one *waiter, err error) {
 	one.waits.Store(false)
 	w.each.count--
 	one.done <- err // does not block: this wait sends only once
 }
 
 // serve waits on behalf of all single-ring waiters, until none is left.
-func (w *Waker) serve() {
-	defer w.owner.Release()
+func (w *waker) serve() {
+	defer w.reader.Gate.Leave()
 	for {
 		w.ctx, w.parts, w.shared = context.Background(), w.own, true
 		err := w.block(0)
@@ -141,11 +127,11 @@ func (w *Waker) serve() {
 
 // finishReady ends waits after block has returned err: on nil those whose rings have something, on
 // errChanged none, on any other error all. It reports whether no waiter is left.
-func (w *Waker) finishReady(err error) (empty bool) {
+func (w *waker) finishReady(err error) (empty bool) {
 	w.each.mu.Lock()
 	defer w.each.mu.Unlock()
 	w.each.changed.Store(false)
-	for i := range w.owner.Len() {
+	for i := range w.reader.Walk.Len() {
 		one := &w.each.waiters[i]
 		if err != errChanged && one.waits.Load() && (err != nil || w.holds(i)) {
 			w.finish(one, err)
@@ -159,40 +145,33 @@ func (w *Waker) finishReady(err error) (empty bool) {
 	return w.each.count == 0
 }
 
-// begin makes the caller the only waiter. Once all single-ring waits have ended, the goroutine that
-// served them is about to leave: begin waits for that.
-func (w *Waker) begin() error {
+// begin makes the caller the only waiter. All single-ring waits have ended, but the goroutine that
+// served them may still be about to leave: begin waits for that.
+func (w *waker) begin() {
 	if w.waiting.CompareAndSwap(false, true) {
-		return nil
+		return
 	}
 	w.each.mu.Lock()
 	defer w.each.mu.Unlock()
-	for w.each.serving && w.each.count == 0 {
+	for w.each.serving {
 		w.each.left.Wait()
 	}
-	if !w.waiting.CompareAndSwap(false, true) {
-		return ErrBusy
-	}
-	return nil
+	w.waiting.Store(true)
 }
 
-// State describes the waiters, for tests.
-type State struct {
-	Waiting bool  // a goroutine waits, for one ring or all
-	Serving bool  // serve is running
-	Each    int   // single-ring waiters
-	Ended   []int // rings whose waits have ended, but whose waiters have not seen it
-}
-
-// State returns the present State.
-func (w *Waker) State() (s State) {
+// Waiters returns the number of single-ring waiters, or 1 if a goroutine waits for all rings. ended
+// are the rings whose waits have ended, but whose waiters have not seen it. It is for tests.
+func (r *Reader) Waiters() (n int, ended []int) {
+	w := r.waker
 	w.each.mu.Lock()
 	defer w.each.mu.Unlock()
-	s = State{Waiting: w.waiting.Load(), Serving: w.each.serving, Each: w.each.count}
 	for i := range w.each.waiters {
 		if len(w.each.waiters[i].done) > 0 {
-			s.Ended = append(s.Ended, i)
+			ended = append(ended, i)
 		}
 	}
-	return s
+	if w.waiting.Load() {
+		return max(w.each.count, 1), ended
+	}
+	return w.each.count, ended
 }

@@ -10,8 +10,7 @@ import (
 // Entries are the map's entries for the rings. A change affects programs that look up an entry
 // after it. Methods may be called concurrently.
 type Entries struct {
-	set      func(ring int, to kernel.Entry) error
-	disarmed func() // called when a ring has been disarmed, or cannot be
+	reader *Reader
 
 	// Burst is how many wakeups in a row an armed ring may cause. It must not change while there
 	// are readers.
@@ -22,30 +21,27 @@ type Entries struct {
 	closed bool
 	armed  []atomic.Bool // the ring's entry is its doorbell, or will be when not paused
 	spent  []budget      // on wakeups, by ring; only the ring's reader uses its budget
-	count  *atomic.Int32
 
 	arms, disarms atomic.Uint64
 	failure       atomic.Pointer[error] // why a ring could not be armed or disarmed
 	torn          atomic.Pointer[error] // why the latest Pause or Resume missed an entry
 }
 
-// NewEntries makes room for the entries of so many rings, of which count are in use. It calls
-// disarmed when a ring has been disarmed, or cannot be: the waiting goroutine must then poll that
-// ring.
-func NewEntries(room int, count *atomic.Int32, set func(ring int, to kernel.Entry) error, disarmed func()) *Entries {
-	return &Entries{set: set, disarmed: disarmed, Burst: burst, armed: make([]atomic.Bool, room), spent: make([]budget, room), count: count}
+// init makes room for the entries of so many rings.
+func (e *Entries) init(r *Reader, room int) {
+	e.reader, e.Burst, e.armed, e.spent = r, burst, make([]atomic.Bool, room), make([]budget, room)
 }
 
 // Arm makes each output to a ring wake the reader, and reports success. The caller must look at the
-// ring's head afterwards: see [Doorbell].
+// ring's head afterwards: see [doorbell].
 func (e *Entries) Arm(ring int) bool { return e.arm(ring, true) }
 
 // Disarm makes outputs to a ring wake the reader only at the watermark.
 func (e *Entries) Disarm(ring int) { e.arm(ring, false) }
 
-// Flowed notes that a ring's reader has found so many bytes. It disarms a ring that has used up its
+// flowed notes that a ring's reader has found so many bytes. It disarms a ring that has used up its
 // budget. Callers call it for every event, so it is quick if the ring is not armed.
-func (e *Entries) Flowed(ring int, bytes uint64) {
+func (e *Entries) flowed(ring int, bytes uint64) {
 	if e.armed[ring].Load() && !e.spent[ring].spend(bytes, e.Burst) {
 		e.Disarm(ring)
 	}
@@ -58,10 +54,10 @@ func (e *Entries) arm(ring int, on bool) bool {
 		return true
 	}
 	if !on {
-		defer e.disarmed()
+		defer e.reader.disarmed()
 	}
 	if !e.paused {
-		if err := e.set(ring, plainOrBell(on)); err != nil {
+		if err := e.reader.Parts.Set(ring, plainOrBell(on)); err != nil {
 			e.failure.Store(&err)
 			return false
 		}
@@ -114,12 +110,12 @@ func (e *Entries) pause(on bool) error {
 		return nil
 	}
 	var failed error
-	for i := range int(e.count.Load()) {
+	for i := range e.reader.Walk.Len() {
 		to := kernel.Empty
 		if !on {
 			to = plainOrBell(e.armed[i].Load())
 		}
-		if err := e.set(i, to); err != nil && failed == nil {
+		if err := e.reader.Parts.Set(i, to); err != nil && failed == nil {
 			failed = err
 		}
 	}
@@ -134,19 +130,19 @@ func (e *Entries) pause(on bool) error {
 	return failed
 }
 
-// Renew sets a ring's entry again, to its new perf events.
-func (e *Entries) Renew(ring int) error {
+// renew sets a ring's entry again, to its new perf events.
+func (e *Entries) renew(ring int) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	defer e.disarmed()
+	defer e.reader.disarmed()
 	if e.paused || e.closed {
 		return nil
 	}
-	return e.set(ring, plainOrBell(e.armed[ring].Load()))
+	return e.reader.Parts.Set(ring, plainOrBell(e.armed[ring].Load()))
 }
 
-// Close makes all later calls leave the entries alone.
-func (e *Entries) Close() {
+// close makes all later calls leave the entries alone.
+func (e *Entries) close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.closed = true

@@ -1,34 +1,24 @@
 package engine
 
 import (
-	"errors"
-	"sync/atomic"
 	"testing"
 
 	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/stretchr/testify/require"
 )
 
-var errTest = errors.New("of the test")
-
-// fakeMap is a map of two entries, one of which may refuse to be set.
-type fakeMap struct {
-	entries  []kernel.Entry
-	refuses  int // a ring, -1: none
-	disarmed int // calls
+// newFakeMap makes a Reader of a map of two entries, for which a goroutine waits.
+func newFakeMap() (m *fakeMap, e *Entries) {
+	f := newFake(2, Options{Bell: true})
+	m = &fakeMap{fakeKernel: f.kernel}
+	f.waker.waiting.Store(true)
+	f.kernel.interrupted = func() { m.disarmed++ }
+	return m, &f.Entries
 }
 
-func newFakeMap() (*fakeMap, *Entries) {
-	m := &fakeMap{entries: []kernel.Entry{kernel.Plain, kernel.Plain}, refuses: -1}
-	count := new(atomic.Int32)
-	count.Store(2)
-	return m, NewEntries(3, count, func(ring int, to kernel.Entry) error {
-		if ring == m.refuses {
-			return errTest
-		}
-		m.entries[ring] = to
-		return nil
-	}, func() { m.disarmed++ })
+type fakeMap struct {
+	*fakeKernel
+	disarmed int // how often the waiting goroutine was made to poll
 }
 
 // While paused, entries stay empty even if rings are armed or disarmed. Resume then sets the right
@@ -39,7 +29,7 @@ func TestEntriesArmedWhilePaused(t *testing.T) {
 	require.NoError(t, e.Pause())
 	require.True(t, e.Arm(1))
 	e.Disarm(0)
-	require.NoError(t, e.Renew(0))
+	require.NoError(t, e.renew(0))
 	require.Equal(t, []kernel.Entry{kernel.Empty, kernel.Empty}, m.entries)
 	require.NoError(t, e.Resume())
 	require.Equal(t, []kernel.Entry{kernel.Plain, kernel.Bell}, m.entries)
@@ -48,7 +38,7 @@ func TestEntriesArmedWhilePaused(t *testing.T) {
 	require.Equal(t, []uint64{2, 1}, []uint64{arms, disarms})
 }
 
-// A ring that cannot be disarmed stays armed, and disarmed is called all the same.
+// A ring that cannot be disarmed stays armed, and the waiting goroutine polls it all the same.
 func TestEntriesRefused(t *testing.T) {
 	m, e := newFakeMap()
 	require.True(t, e.Arm(0))
@@ -68,10 +58,10 @@ func TestEntriesRefused(t *testing.T) {
 func TestEntriesClosed(t *testing.T) {
 	m, e := newFakeMap()
 	require.True(t, e.Arm(0))
-	e.Close()
+	e.close()
 	e.Disarm(0)
 	require.True(t, e.Arm(1))
 	require.NoError(t, e.Pause())
-	require.NoError(t, e.Renew(1))
+	require.NoError(t, e.renew(1))
 	require.Equal(t, []kernel.Entry{kernel.Bell, kernel.Plain}, m.entries)
 }

@@ -35,8 +35,8 @@ func (g *Gate) Enter() error {
 	}
 }
 
-// Retain is Enter for another user. The caller must itself be between Enter and Leave.
-func (g *Gate) Retain() { g.inside.Add(1) }
+// retain is Enter for another user. The caller must itself be between Enter and Leave.
+func (g *Gate) retain() { g.inside.Add(1) }
 
 // Leave undoes Enter. The last caller to leave blocks while finish runs.
 func (g *Gate) Leave() {

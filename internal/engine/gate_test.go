@@ -15,7 +15,7 @@ func TestTheLastToLeaveFinishes(t *testing.T) {
 		var g Gate
 		g.Open(func() { finished++ })
 		require.NoError(t, g.Enter())
-		g.Retain()
+		g.retain()
 		require.Equal(t, 3, g.Inside(), name)
 		leave(&g)
 		require.True(t, g.Close())

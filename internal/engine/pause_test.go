@@ -7,44 +7,37 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/stretchr/testify/require"
 )
-
-// newBellRings is newFakeRings with a doorbell that looks every second.
-func newBellRings() (*fakeRings, *Waker) {
-	var count atomic.Int32
-	count.Store(2)
-	e := NewEntries(2, &count, func(int, kernel.Entry) error { return nil }, func() {})
-	return newFakeRings(&Policy{Bell: NewDoorbell(e, time.Second), Enough: 64})
-}
 
 // After a pause a wakeup ends the wait at once, and the next look comes one interval later. Until a
 // look has found nothing, a wakeup may belong to an output that was read already.
 func TestWaitAfterAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, w := newBellRings()
-		wait := func() <-chan error { return inBackground(func() error { return w.Wait(t.Context(), w.own, 0) }) }
+		r := newBelled()
+		wait := func() <-chan error {
+			return inBackground(func() error { return r.waker.wait(t.Context(), r.parts, 0) })
+		}
 		done := wait()
 		time.Sleep(time.Hour)
-		looks := w.own[0].Policy.Counts().Polls
+		looks := r.Waits().Polls
 		time.Sleep(time.Hour)
-		require.Equal(t, looks, w.own[0].Policy.Counts().Polls, "it does not look any more")
-		r.poll.Wake() // with nothing to read: only a pass finds that out
+		require.Equal(t, looks, r.Waits().Polls, "it does not look any more")
+		r.kernel.Wake() // with nothing to read: only a pass finds that out
 		require.NoError(t, <-done)
-		require.Equal(t, WaitCounts{Wakes: 1, Polls: looks}, w.own[0].Policy.Counts())
+		require.Equal(t, WaitCounts{Wakes: 1, Polls: looks}, r.Waits())
 
 		done = wait()
-		r.poll.Wake()
+		r.kernel.Wake()
 		synctest.Wait()
 		require.Empty(t, done)
-		require.Equal(t, WaitCounts{Wakes: 2, Spurious: 1, Polls: looks}, w.own[0].Policy.Counts())
+		require.Equal(t, WaitCounts{Wakes: 2, Spurious: 1, Polls: looks}, r.Waits())
 		time.Sleep(time.Second - time.Nanosecond)
-		require.Equal(t, looks, w.own[0].Policy.Counts().Polls)
+		require.Equal(t, looks, r.Waits().Polls)
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
-		require.Equal(t, looks+1, w.own[0].Policy.Counts().Polls)
-		r.poll.Wake()
+		require.Equal(t, looks+1, r.Waits().Polls)
+		r.kernel.Wake()
 		require.NoError(t, <-done)
 	})
 }
@@ -53,17 +46,17 @@ func TestWaitAfterAPause(t *testing.T) {
 // restart the looks.
 func TestWaitRingAfterAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, w := newBellRings()
-		done := inBackground(func() error { return w.WaitRing(t.Context(), 0, nil) })
+		r := newBelled()
+		done := inBackground(func() error { return r.waker.waitRing(t.Context(), 0, nil) })
 		time.Sleep(time.Hour)
-		looks := w.own[0].Policy.Counts().Polls
-		r.unread[1].Store(8)
-		r.poll.Wake()
+		looks := r.Waits().Polls
+		r.hold(1, 8)
+		r.kernel.Wake()
 		time.Sleep(time.Hour)
 		require.Empty(t, done)
-		require.Equal(t, looks, w.own[0].Policy.Counts().Polls)
-		r.unread[0].Store(8)
-		r.poll.Wake()
+		require.Equal(t, looks, r.Waits().Polls)
+		r.hold(0, 8)
+		r.kernel.Wake()
 		require.NoError(t, <-done)
 	})
 }
@@ -80,21 +73,20 @@ func TestWakesOfSeveral(t *testing.T) {
 		"of both":       {[2]uint64{8, 8}, [2]uint64{1, 0}},
 		"of neither":    {[2]uint64{0, 0}, [2]uint64{1, 0}},
 	} {
-		for _, newRings := range []func() (*fakeRings, *Waker){newBellRings, func() (*fakeRings, *Waker) { return newFakeRings(&Policy{Enough: 64}) }} {
+		for _, newRings := range []func() *fake{newBelled, func() *fake { return newFake(2, Options{Enough: 64}) }} {
 			t.Run(name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					a, own := newRings()
-					b, others := newRings()
-					parts := []Part{own.own[0], others.own[0]}
-					done := inBackground(func() error { return newGroupWaker(a.poll).Wait(t.Context(), parts, 2*time.Hour) })
+					a, b := newRings(), newRings()
+					parts := []*source{a.parts[0], b.parts[0]}
+					done := inBackground(func() error { return newGroupWaker(a.kernel).wait(t.Context(), parts, 2*time.Hour) })
 					time.Sleep(time.Hour)
-					a.unread[1].Store(c.unread[0])
-					b.unread[0].Store(c.unread[1])
-					a.poll.Wake()
+					a.hold(1, c.unread[0])
+					b.hold(0, c.unread[1])
+					a.kernel.Wake()
 					require.NoError(t, <-done)
 					var got, spurious [2]uint64
 					for i := range parts {
-						n := parts[i].Policy.Counts()
+						n := parts[i].reader.Waits()
 						got[i], spurious[i] = n.Wakes, n.Spurious
 					}
 					require.Equal(t, c.wakes, got)
@@ -109,24 +101,23 @@ func TestWakesOfSeveral(t *testing.T) {
 // too early to end the wait, but the change is noted before it.
 func TestDisarmedBeforeTheWaitBegins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, w := newBellRings()
-		p := w.own[0].Policy
-		done := inBackground(func() error { return w.Wait(t.Context(), w.own, 0) })
+		r := newBelled()
+		done := inBackground(func() error { return r.waker.wait(t.Context(), r.parts, 0) })
 		time.Sleep(time.Hour)
 		synctest.Wait() // without a deadline
 		interrupted, told := make(chan struct{}), make(chan struct{})
-		r.interrupted = func() {
+		r.kernel.interrupted = func() {
 			close(interrupted)
 			synctest.Wait() // until it sleeps
 		}
-		r.before = func() {
-			p.Bell.entries.Disarm(0)
-			go func() { w.Disarmed(p); close(told) }()
+		r.kernel.before = func() {
+			r.Entries.armed[0].Store(false) // Disarm, which would hold a lock during the synctest.Wait
+			go func() { r.disarmed(); close(told) }()
 			<-interrupted
 		}
-		r.poll.Interrupt()
+		r.kernel.Still.Interrupt()
 		<-told
-		r.unread[0].Store(8) // this wakes nobody
+		r.hold(0, 8) // this wakes nobody
 		require.NoError(t, <-done)
 	})
 }
@@ -135,13 +126,11 @@ func TestDisarmedBeforeTheWaitBegins(t *testing.T) {
 // many rings, the first is looked at long before the choice is made.
 func TestDisarmedWhileTheDeadlineIsChosen(t *testing.T) {
 	const rings = 1 << 12
-	var count atomic.Int32
-	count.Store(rings)
-	e := NewEntries(rings, &count, func(int, kernel.Entry) error { return nil }, func() {})
+	r := newFake(rings, Options{Bell: true, Poll: time.Second})
+	e, d := &r.Entries, r.policy.bell
 	for i := range rings {
 		e.Arm(i)
 	}
-	d := NewDoorbell(e, time.Second)
 	const rounds = 500
 	var begun, done atomic.Int32
 	go func() { // at some moment during the choice

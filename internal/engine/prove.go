@@ -17,7 +17,7 @@ func (s *Stream) prove(r *Reader) (b *grace.Barrier, programs bool, err error) {
 	if has {
 		return nil, programs, nil
 	}
-	p, err := r.Kernel.Grace(grace.Options{Allow: s.opts.Barriers, Programs: programs})
+	p, err := r.kernel.Grace(grace.Options{Allow: s.opts.Barriers, Programs: programs})
 	if err != nil {
 		return nil, programs, fmt.Errorf("perfbuf.Stream: exact mode cannot prove completeness here (Slack(d) needs no proof, and gives none): %w", err)
 	}

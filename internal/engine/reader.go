@@ -28,7 +28,7 @@ type Options struct {
 	OwnTimes bool   // programs take times before they output, so barriers wait for whole programs
 	Stamped  bool   // programs take times after they reserve, which needs no barrier
 
-	Poll   time.Duration // see Policy
+	Poll   time.Duration // see policy
 	Enough uint64
 	Bell   bool          // wanted
 	NoBell time.Duration // Poll if there is none
@@ -36,13 +36,13 @@ type Options struct {
 
 // Reader owns a set of rings and guards access to them. Methods may be called concurrently.
 type Reader struct {
-	Kernel  kernel.Kernel
+	kernel  kernel.Kernel
 	Parts   kernel.Parts // of it
 	Gate    Gate         // guards ring memory: the last user to leave calls finish
 	Walk    stream.Rings
-	Entries *Entries
-	Policy  Policy
-	Waker   *Waker
+	Entries Entries
+	policy  policy
+	waker   *waker
 	Hotplug Follower
 	Counts  stream.OrderCounts
 
@@ -57,7 +57,7 @@ type Reader struct {
 
 // Init makes r a Reader of the rings that k has opened.
 func (r *Reader) Init(k kernel.Kernel, o Options) {
-	r.Kernel, r.Parts, r.opts = k, kernel.PartsOf(k), o
+	r.kernel, r.Parts, r.opts = k, kernel.PartsOf(k), o
 	r.Gate.Open(r.finish)
 	rings := k.Rings()
 	room := len(rings)
@@ -75,28 +75,18 @@ func (r *Reader) Init(k kernel.Kernel, o Options) {
 	for _, memory := range rings {
 		r.add(memory)
 	}
-	r.Entries = NewEntries(room, r.Walk.Count(), r.Parts.Set, r.disarmed)
-	r.Policy.Interval, r.Policy.Enough = o.Poll, o.Enough
+	r.Entries.init(r, room)
+	r.policy.interval, r.policy.enough = o.Poll, o.Enough
 	if o.Bell {
 		if err := r.noBells(); err != nil {
-			r.Policy.Interval = o.NoBell
+			r.policy.interval = o.NoBell
 			r.Entries.Fail(err)
 		} else {
-			r.Policy.Bell = NewDoorbell(r.Entries, o.Poll)
+			r.policy.bell = newDoorbell(&r.Entries, o.Poll)
 		}
 	}
-	r.Waker = newWaker(k, owned{&r.Walk, &r.Gate}, room, &r.Policy)
+	r.waker = newWaker(r, room)
 }
-
-// owned is a reader's rings as its own Waker sees them.
-type owned struct {
-	*stream.Rings
-	gate *Gate
-}
-
-func (o owned) Closed() bool { return o.gate.Closed().Load() }
-func (o owned) Retain()      { o.gate.Retain() }
-func (o owned) Release()     { o.gate.Leave() }
 
 // add appends a ring over this memory.
 func (r *Reader) add(memory *raw.Ring) {
@@ -109,6 +99,11 @@ func (r *Reader) add(memory *raw.Ring) {
 
 // Name returns the source of the reader's events.
 func (r *Reader) Name() string { return r.opts.Name }
+
+// Poll returns the time between polls, and whether the doorbell makes them rare.
+func (r *Reader) Poll() (interval time.Duration, bell bool) {
+	return r.policy.interval, r.policy.bell != nil
+}
 
 var errNoEntries = errors.New("these rings are not entries of a map, whose perf events could ring a doorbell")
 
@@ -136,7 +131,7 @@ func Start[T any](r *Reader, owner *T) {
 			}
 		})
 	}
-	r.forgotten = runtime.AddCleanup(owner, kernel.Discard, r.Kernel)
+	r.forgotten = runtime.AddCleanup(owner, kernel.Discard, r.kernel)
 }
 
 // Follow adds rings for CPUs that come online later.
@@ -145,20 +140,20 @@ func (r *Reader) Follow() {
 	if r.opts.RingBuf {
 		full = fmt.Sprintf("no room for the ring buffer with map id %%d: this reader has had %d from the map, the most that it follows: open a new one", r.Walk.Room())
 	}
-	r.Hotplug.Init(FollowerOptions{Kernel: &r.Parts, Gate: &r.Gate, Len: r.Walk.Len, Room: r.Walk.Room(), Add: r.add, Renew: r.Entries.Renew, Full: full})
+	r.Hotplug.Init(FollowerOptions{Kernel: &r.Parts, Gate: &r.Gate, Len: r.Walk.Len, Room: r.Walk.Room(), Add: r.add, Renew: r.Entries.renew, Full: full})
 }
 
 // flowed keeps a busy ring from waking anybody.
-func (r *Reader) flowed(ring int, bytes uint64) { r.Entries.Flowed(ring, bytes) }
+func (r *Reader) flowed(ring int, bytes uint64) { r.Entries.flowed(ring, bytes) }
 
-// disarmed makes a waiting reader poll by the timer.
+// disarmed makes a waiting reader poll by the timer: a ring has been disarmed, or cannot be.
 func (r *Reader) disarmed() {
-	w := r.Waker
+	w := r.waker
 	if src := r.source.Load(); src != nil {
 		w = src.stream.waker.Load()
 	}
 	if w != nil {
-		w.Disarmed(&r.Policy)
+		w.disarmed(&r.policy)
 	}
 }
 
@@ -187,7 +182,7 @@ func (r *Reader) finish() {
 		}
 		ring.Settle(r.Parts.Lost, full)
 	}
-	r.Kernel.Free()
+	r.kernel.Free()
 }
 
 // Close takes the rings out of the map, and ends all waits and passes. It does not block: the last
@@ -203,11 +198,11 @@ func (r *Reader) Close() {
 		s.(*Stream).stop()
 		return true
 	})
-	r.Kernel.Interrupt()
+	r.kernel.Interrupt()
 	r.Hotplug.Stop()
 	r.forgotten.Stop()
-	r.Entries.Close()
-	err := r.Kernel.Unhook()
+	r.Entries.close()
+	err := r.kernel.Unhook()
 	r.Unhooking.Store(&err)
 	r.Gate.Leave()
 }

@@ -11,11 +11,39 @@ import (
 	"github.com/ringfold/ringfold/internal/stream"
 )
 
-// source is a reader of a stream.
+// source is a reader of a stream. One without a stream stands for the single rings that a waker
+// waits for.
 type source struct {
 	stream.Source
 	reader *Reader
 	stream *Stream
+}
+
+// unread returns how many bytes of a ring the stream has not seen. An ordered stream reads ahead of
+// the tails.
+func (src *source) unread(ring int) uint64 {
+	if src.stream != nil && src.stream.Order != nil {
+		return src.Unread(ring)
+	}
+	return src.reader.Walk.Unread(ring)
+}
+
+// flushing reports whether the source's present contents are asked for, or the stream's sources are
+// about to change.
+func (src *source) flushing() bool {
+	s := src.stream
+	if s.Order != nil {
+		return src.Flushing()
+	}
+	return src.reader.Walk.Flushing() || s.flushes.Load() != nil || s.changed.Load()
+}
+
+// ended reports whether the stream has ended, or the reader if its waker waits for single rings.
+func (src *source) ended() bool {
+	if src.stream == nil {
+		return src.reader.Gate.Closed().Load()
+	}
+	return src.stream.halt.Load()
 }
 
 // Readers returns the present sources.
@@ -69,21 +97,21 @@ func (s *Stream) enlist(r *Reader, b *grace.Barrier, programs bool) error {
 	id, name := r.Parts.Map()
 	src := &source{reader: r, stream: s, Source: stream.Source{
 		Name: fmt.Sprintf("map %q (id %d)", name, id), Lost: r.Parts.Lost, Rings: &r.Walk, Counts: &r.Counts,
-		Wakeup:  stream.Wakeup{Poll: r.Policy.Interval, Enough: r.Policy.Enough},
+		Wakeup:  stream.Wakeup{Poll: r.policy.interval, Enough: r.policy.enough},
 		Stamped: r.opts.Stamped && s.opts.Order.Exact,
 	}}
 	if r.opts.RingBuf { // each event wakes it
 		src.Wakeup.Poll = 0
 	}
-	if r.Policy.Bell != nil {
-		src.Wakeup.Armed = r.Policy.Bell.AllArmed
+	if r.policy.bell != nil {
+		src.Wakeup.Armed = r.policy.bell.allArmed
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.halt.Load() {
 		return os.ErrClosed
 	}
-	if err := s.waitFor(r.Kernel); err != nil {
+	if err := s.waitFor(r.kernel); err != nil {
 		return fmt.Errorf("perfbuf.Merge: the reader cannot be waited for together with the stream's others: %w", err)
 	}
 	s.wanted = append(s.wanted, src)
@@ -105,7 +133,7 @@ func (s *Stream) waitFor(k kernel.Kernel) error {
 	if len(s.wanted) == 0 {
 		return nil // its own waker suffices
 	}
-	g, err := s.wanted[0].reader.Kernel.Group()
+	g, err := s.wanted[0].reader.kernel.Group()
 	if err != nil {
 		return err
 	}
@@ -196,9 +224,9 @@ func (s *Stream) settle() {
 			s.Order.Add(&src.Source)
 		}
 	}
-	s.sources, s.parts, s.rings = slices.Clone(s.wanted), nil, nil
+	s.sources, s.rings = slices.Clone(s.wanted), nil
 	for _, src := range s.sources {
-		s.parts, s.rings = append(s.parts, s.part(src)), append(s.rings, &src.reader.Walk)
+		s.rings = append(s.rings, &src.reader.Walk)
 	}
 	switch {
 	case len(s.sources) == 0:
@@ -207,16 +235,16 @@ func (s *Stream) settle() {
 	case s.group != nil:
 		s.waker.Store(s.grouped)
 	default:
-		s.waker.Store(s.sources[0].reader.Waker)
+		s.waker.Store(s.sources[0].reader.waker)
 	}
-	s.clock.set(s.sources[0].reader.Kernel)
+	s.clock.set(s.sources[0].reader.kernel)
 }
 
 // dismiss removes a source from the wanted ones. The caller holds mu.
 func (s *Stream) dismiss(src *source) {
 	s.wanted = slices.DeleteFunc(slices.Clone(s.wanted), func(other *source) bool { return other == src })
 	if s.group != nil {
-		s.group.Remove(src.reader.Kernel)
+		s.group.Remove(src.reader.kernel)
 	}
 	if !slices.Contains(s.sources, src) { // not in use yet
 		s.giveBack(src)

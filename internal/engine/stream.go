@@ -41,15 +41,14 @@ type Stream struct {
 	gone    chan struct{} // closed with halt
 	changed atomic.Bool   // the sources are not the wanted ones
 	clock   *clock
-	waker   atomic.Pointer[Waker] // the user's; nil: there are no sources
+	waker   atomic.Pointer[waker] // the user's; nil: there are no sources
 
 	mu      sync.Mutex
 	used    bool         // it has a user
 	wanted  []*source    // the sources from the next settle on
 	sources []*source    // in use by the Order. The user keeps them open
-	parts   []Part       // their rings
 	group   kernel.Group // of those wanted; nil: there was never more than one
-	grouped *Waker       // waits by group
+	grouped *waker       // waits by group
 
 	barrier  *grace.Barrier // of an exact stream; Order uses it from the next settle on
 	programs bool           // the barrier waits for whole programs, which take times themselves
@@ -70,7 +69,7 @@ func newStream(p *stream.Pass, o StreamOptions, only *stream.Ring, readers []*Re
 		s.only, s.of = only, first
 	}
 	defer s.Release() // adds all sources at once
-	s.clock.set(first.Kernel)
+	s.clock.set(first.kernel)
 	for _, r := range readers {
 		s.programs = s.programs || r.opts.OwnTimes
 	}
@@ -138,7 +137,7 @@ func (s *Stream) stop() {
 func (s *Stream) Interrupt() {
 	s.wakeUp()
 	if w := s.waker.Load(); w != nil {
-		w.Interrupt()
+		w.poller.Interrupt()
 	}
 }
 
@@ -196,7 +195,7 @@ func (s *Stream) Flush() error {
 	if err := s.of.Gate.Enter(); err != nil {
 		return err
 	}
-	s.of.Waker.Flush()
+	s.of.waker.flush()
 	s.of.Gate.LeaveAtOnce()
 	return nil
 }
@@ -236,7 +235,7 @@ func (s *Stream) await(ctx context.Context, barriers error) (due bool, err error
 		case step.Do == stream.Sleep || waker == nil:
 			err = s.Order.Sleep(ctx, cmp.Or(step.For, time.Hour), s.gone)
 		default:
-			err = waker.Wait(ctx, s.parts, step.For)
+			err = waker.wait(ctx, s.sources, step.For)
 		}
 		if err != nil {
 			return false, err

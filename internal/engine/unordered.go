@@ -32,18 +32,6 @@ var ErrOneRing = errors.New("perfbuf: this is a Stream of one ring")
 // OneRing reports whether the stream holds one ring, not a reader.
 func (s *Stream) OneRing() bool { return s.only != nil }
 
-// seen is a source's rings as a Waker sees them.
-type seen struct {
-	*stream.Rings
-	stream *Stream
-}
-
-func (v seen) Flushing() bool {
-	return v.Rings.Flushing() || v.stream.flushes.Load() != nil || v.stream.changed.Load()
-}
-
-func (v seen) Closed() bool { return v.stream.halt.Load() }
-
 // claim makes the stream the only one to read a reader's rings, or the one ring.
 func (s *Stream) claim(r *Reader) error {
 	if s.only != nil {
@@ -79,24 +67,17 @@ func (s *Stream) letGo(src *source) {
 
 // awaitUnordered is await without an order.
 func (s *Stream) awaitUnordered(ctx context.Context) (due bool, err error) {
-	for !s.changed.Load() {
-		waker := s.waker.Load()
-		switch {
-		case waker == nil:
-			err = s.awaitSources(ctx)
-		case s.only != nil:
-			err = waker.WaitRing(ctx, s.only.Index(), s.gone)
-		default:
-			err = waker.Wait(ctx, s.parts, 0)
-		}
-		if err != nil {
-			return false, err
-		}
-		if waker != nil && !s.changed.Load() {
-			return true, nil
-		}
+	waker := s.waker.Load()
+	switch {
+	case waker == nil:
+		err = s.awaitSources(ctx)
+	case s.only != nil:
+		err = waker.waitRing(ctx, s.only.Index(), s.gone)
+	default:
+		err = waker.wait(ctx, s.sources, 0)
 	}
-	return false, nil
+	due = waker != nil || s.Flushing()
+	return due && err == nil && !s.changed.Load(), err
 }
 
 // awaitSources blocks until there are sources or a flush.
@@ -170,11 +151,3 @@ func (s *Stream) allFlushes() *stream.Flushes {
 
 // Flushing reports whether a marker is still to be delivered.
 func (s *Stream) Flushing() bool { return s.allFlushes().Load() != nil }
-
-// part is a source as a wait sees it.
-func (s *Stream) part(src *source) Part {
-	if s.Order != nil {
-		return Part{Rings: &src.Source, Policy: &src.reader.Policy}
-	}
-	return Part{Rings: seen{&src.reader.Walk, s}, Policy: &src.reader.Policy}
-}
