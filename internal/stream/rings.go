@@ -127,9 +127,6 @@ func (r *Rings) takeLosses(into []raw.Odd) []raw.Odd {
 // Room returns the most rings there may be.
 func (r *Rings) Room() int { return len(r.rings) }
 
-// Count is the number of rings. Only Rings stores it.
-func (r *Rings) Count() *atomic.Int32 { return &r.count }
-
 // The methods below are what package engine waits for in the rings.
 
 // Len returns the number of rings.

@@ -78,12 +78,6 @@ func (s *Ordered) adoptFrom(src *Source) {
 
 // The methods below are package engine's view of a source, whose stream reads ahead of the tails.
 
-// Len returns the number of rings.
-func (src *Source) Len() int { return src.Rings.Len() }
-
-// Head returns the kernel's position in a ring.
-func (src *Source) Head(ring int) uint64 { return src.Rings.Head(ring) }
-
 // Unread returns how many bytes of a ring the stream has not seen, or not seen committed.
 func (src *Source) Unread(ring int) uint64 {
 	if ring >= len(src.taken) {
@@ -102,6 +96,3 @@ func (src *Source) Flushing() bool {
 	s := src.stream
 	return src.Rings.failures.overlooked() || s.Flushes.overlooked() || s.opts.Changed.Load()
 }
-
-// Closed reports whether the stream or one of its sources is closed.
-func (src *Source) Closed() bool { return src.stream.opts.Halt.Load() }
