@@ -10,6 +10,8 @@ import (
 
 	"github.com/ringfold/ringfold/internal/grace"
 	"github.com/ringfold/ringfold/internal/kernel"
+	"github.com/ringfold/ringfold/internal/raw"
+	"github.com/ringfold/ringfold/internal/ringtest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -217,6 +219,54 @@ func TestInterruptsComeLast(t *testing.T) {
 				require.True(t, p.told.Load(), "it would have slept on")
 				s.Close()
 				<-done
+			})
+		})
+	}
+}
+
+// A reader that was removed and dropped is collected while its stream stays open.
+func TestRemovedReaderIsCollected(t *testing.T) {
+	for name, order := range map[string]Order{"unordered": Unordered(), "ordered": Slack(0)} {
+		t.Run(name, func(t *testing.T) {
+			stays, collected := newFake(t, 1, Options{}), make(chan struct{})
+			s := func() *Stream {
+				k := ringtest.NewStill(func() uint64 { return 1 }, 0, ringtest.New(fakeRingSize, raw.LayoutRawTime, 0))
+				r := newReader(k, Options{Wakeup: Wakeup{Events: 1}}, false)
+				runtime.AddCleanup(r, func(collected chan struct{}) { close(collected) }, collected)
+				s, err := Merge(StreamOptions{Order: order}, r, stays.Reader)
+				require.NoError(t, err)
+				require.NoError(t, s.Remove(r))
+				return s
+			}()
+			for {
+				runtime.GC()
+				select {
+				case <-collected:
+					require.NoError(t, s.Close())
+					return
+				default:
+					time.Sleep(time.Millisecond)
+				}
+			}
+		})
+	}
+}
+
+// A Flush ends the Wait of a stream without sources, and a pass answers it.
+func TestFlushWithoutSources(t *testing.T) {
+	for name, order := range map[string]Order{"unordered": Unordered(), "ordered": Slack(0)} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := newFake(t, 1, Options{})
+				s, err := k.Stream(StreamOptions{Order: order})
+				require.NoError(t, err)
+				require.NoError(t, s.Remove(k.Reader))
+				done := waitInBackground(func() error { return s.Wait(t.Context()) })
+				blocked(t, done)
+				require.NoError(t, s.Flush())
+				require.NoError(t, <-done)
+				require.Len(t, copies(t, s), 1)
+				require.NoError(t, s.Close())
 			})
 		})
 	}
