@@ -23,16 +23,16 @@ func (s *Stream) Drain(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.Acquire(); err != nil {
+	if err := s.acquire(); err != nil {
 		return err
 	}
 	upTo := s.Order.Extent()
 	if stream.Covered(waited) < upTo { // programs kept writing
-		s.Release()
+		s.release()
 		if waited, err = s.quiesceAll(ctx); err != nil {
 			return err
 		}
-		if err := s.Acquire(); err != nil {
+		if err := s.acquire(); err != nil {
 			return err
 		}
 	}
@@ -42,9 +42,9 @@ func (s *Stream) Drain(ctx context.Context) error {
 			return nil
 		}
 		err := s.Order.Sleep(ctx, again, s.gone)
-		s.Release()
+		s.release()
 		if err == nil {
-			err = s.Acquire()
+			err = s.acquire()
 		}
 		if err != nil {
 			return err

@@ -27,7 +27,7 @@ type FollowerOptions struct {
 
 // Follower gives a ring to each followed CPU that comes online, and new perf events to one that
 // returns. It adds ring buffers from a map of maps the same way, by their ids. The zero Follower follows none. Only
-// one goroutine may call Replug and Reopen; the other methods may be called from anywhere.
+// one goroutine may call Replug; the other methods may be called from anywhere.
 type Follower struct {
 	o     FollowerOptions
 	unset []int // rings whose map entry could not be set
@@ -107,15 +107,15 @@ func (f *Follower) plug(cpu int) (final bool, err error) {
 	case i < 0:
 		return f.add(cpu)
 	case f.o.Kernel.Returning != nil && !f.o.Kernel.Returning.Alive(i):
-		return false, f.Reopen(i)
+		return false, f.reopen(i)
 	case slices.Contains(f.unset, i):
 		return false, f.renew(i)
 	}
 	return false, nil
 }
 
-// Reopen opens new perf events for the ring of a CPU that has returned.
-func (f *Follower) Reopen(ring int) error {
+// reopen opens new perf events for the ring of a CPU that has returned.
+func (f *Follower) reopen(ring int) error {
 	if err := f.o.Kernel.Returning.Reopen(ring); err != nil {
 		return err
 	}

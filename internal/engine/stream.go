@@ -23,9 +23,9 @@ type StreamOptions struct {
 }
 
 // Stream reads the rings of its sources, in order or not, and guards access to them. It has one
-// user at a time, between Acquire and Release. All other methods may be called concurrently.
+// user at a time, between acquire and release. All other methods may be called concurrently.
 //
-// Sources may come and go at any time. A user keeps its sources: Release makes the changes.
+// Sources may come and go at any time. A user keeps its sources: release makes the changes.
 //
 // Invariant: while mu is held, the rings and the kernel of each source exist. The end of a reader
 // takes it out, under mu, before unmapping.
@@ -68,7 +68,7 @@ func newStream(p *stream.Pass, o StreamOptions, only *stream.Ring, readers []*Re
 	if only != nil { // else a stream would keep a reader alive that was removed and dropped
 		s.only, s.of = only, first
 	}
-	defer s.Release() // adds all sources at once
+	defer s.release() // adds all sources at once
 	s.clock.set(first.kernel)
 	for _, r := range readers {
 		s.programs = s.programs || r.opts.OwnTimes
@@ -76,7 +76,7 @@ func newStream(p *stream.Pass, o StreamOptions, only *stream.Ring, readers []*Re
 	s.stepped = first.Parts.Stepped
 	if o.Unordered {
 		s.stirred = make(chan struct{}, 1)
-		s.walk = stream.NewUnordered(p, &s.halt, &s.flushes, s.Release)
+		s.walk = stream.NewUnordered(p, &s.halt, &s.flushes, s.release)
 	} else {
 		s.order(p, o.Order)
 	}
@@ -98,7 +98,7 @@ func (s *Stream) order(p *stream.Pass, o stream.Options) {
 	if o.Exact {
 		o.Slack = grace.DefaultGuard + 1 // without barriers: see stream.Ordered.bound
 	}
-	s.Order = stream.NewOrdered(p, o, s.Release)
+	s.Order = stream.NewOrdered(p, o, s.release)
 }
 
 // clock is that of a source, or of the last one: recordings have their own. A barrier's goroutine
@@ -141,8 +141,8 @@ func (s *Stream) Interrupt() {
 	}
 }
 
-// Acquire makes the caller the stream's only user, and keeps the rings mapped.
-func (s *Stream) Acquire() error {
+// acquire makes the caller the stream's only user, and keeps the rings mapped.
+func (s *Stream) acquire() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -163,8 +163,8 @@ func (s *Stream) Acquire() error {
 	return nil
 }
 
-// Release undoes Acquire, and makes the changes requested meanwhile.
-func (s *Stream) Release() {
+// release undoes acquire, and makes the changes requested meanwhile.
+func (s *Stream) release() {
 	s.mu.Lock()
 	had := s.sources
 	s.used = false
@@ -207,7 +207,7 @@ func (s *Stream) Wait(ctx context.Context, barriers error) error {
 		if err := ctx.Err(); err != nil {
 			return context.Cause(ctx)
 		}
-		if err := s.Acquire(); err != nil {
+		if err := s.acquire(); err != nil {
 			return err
 		}
 		if due, err := s.await(ctx, barriers); due || err != nil {
@@ -219,7 +219,7 @@ func (s *Stream) Wait(ctx context.Context, barriers error) error {
 // await is Wait for the stream's user, and releases the stream. It returns false if sources change
 // first.
 func (s *Stream) await(ctx context.Context, barriers error) (due bool, err error) {
-	defer s.Release()
+	defer s.release()
 	if s.Order == nil {
 		return s.awaitUnordered(ctx)
 	}

@@ -94,7 +94,7 @@ func (s *Stream) awaitSources(ctx context.Context) error {
 
 // Begin starts a pass over the due events. The caller is the stream's user until the pass ends.
 func (s *Stream) Begin() error {
-	if err := s.Acquire(); err != nil {
+	if err := s.acquire(); err != nil {
 		return err
 	}
 	switch {
@@ -114,7 +114,7 @@ func (s *Stream) BeginAll(waited uint64) error {
 	if s.Order == nil {
 		return s.Begin()
 	}
-	if err := s.Acquire(); err != nil {
+	if err := s.acquire(); err != nil {
 		return err
 	}
 	s.Order.BeginAll(waited)
