@@ -26,8 +26,8 @@ type FollowerOptions struct {
 }
 
 // Follower gives a ring to each followed CPU that comes online, and new perf events to one that
-// returns. It adds ring buffers from a map of maps the same way, by their ids. The zero Follower follows none. Only
-// one goroutine may call Replug; the other methods may be called from anywhere.
+// returns. It adds ring buffers from a map of maps the same way, by their ids. The zero Follower
+// follows none. Only one goroutine may call Replug; the other methods may be called from anywhere.
 type Follower struct {
 	o     FollowerOptions
 	unset []int // rings whose map entry could not be set

@@ -13,8 +13,8 @@ type busy struct {
 	max   uint64 // the greatest key before it in the ring
 }
 
-// settled is where the first busy record begins, or scan. The tail does not pass it. Once the tail is
-// there, the kernel wakes readers at that record's commit.
+// settled is where the first busy record begins, or scan. The tail does not pass it. Once the tail
+// is there, the kernel wakes readers at that record's commit.
 func (r *ring) settled() uint64 {
 	if len(r.busy) > 0 {
 		return r.busy[0].off
@@ -59,8 +59,8 @@ func (r *ring) committed() uint64 {
 
 // stampedUpTo returns the clock reading up to which the ring is complete: every record stamped
 // before it is held or delivered. It requires that records carry a time taken after their
-// reservation, by clocks that agree. The reading precedes the load of the latest scanned head or, if
-// records are busy, the reservation of the first of them.
+// reservation, by clocks that agree. The reading precedes the load of the latest scanned head or,
+// if records are busy, the reservation of the first of them.
 func (r *ring) stampedUpTo() uint64 {
 	if len(r.busy) > 0 {
 		return r.busy[0].after // scans come one after the other, so it is the smallest

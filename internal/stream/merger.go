@@ -19,10 +19,10 @@ type item struct {
 // are delivered, unless a ring fills up and spill copies its oldest ones out; in between, a
 // record's time and place are kept, 16 bytes each.
 //
-// A round calls scanTo for each ring, up to a head loaded after choosing the watermark. Then it calls
-// begin with that watermark, batch until it returns 0, next for the item that stopped batch, and so
-// on until next returns nil, then end. Records later than the watermark stay held. Equal keys are
-// ordered by ring, then by offset.
+// A round calls scanTo for each ring, up to a head loaded after choosing the watermark. Then it
+// calls begin with that watermark, batch until it returns 0, next for the item that stopped batch,
+// and so on until next returns nil, then end. Records later than the watermark stay held. Equal
+// keys are ordered by ring, then by offset.
 //
 // In a BPF ring buffer, a record is busy while its program writes it. Records behind it may be
 // committed, and older. A scan goes past a busy record, and each later scan looks at it again.

@@ -39,8 +39,8 @@ type Options struct {
 // the watermark, asks for barriers, paces rounds, and relieves rings that fill up. It asks the
 // kernel about unreported losses, and admits or drops late events.
 //
-// A waiting reader calls Step for its next action: start a round, Sleep, or wait for events. A round
-// is a pass from Begin on. Only Sleep blocks.
+// A waiting reader calls Step for its next action: start a round, Sleep, or wait for events. A
+// round is a pass from Begin on. Only Sleep blocks.
 //
 // Ordered is not safe for concurrent use, except for WakeUp, Complete and the sources' Counts.
 type Ordered struct {
@@ -79,8 +79,8 @@ type Ordered struct {
 	merged int         // how many of them the merger may take back
 }
 
-// NewOrdered makes p the pass of a stream without sources, which calls done at the end of a pass. It
-// owns neither its sources nor the barrier.
+// NewOrdered makes p the pass of a stream without sources, which calls done at the end of a pass.
+// It owns neither its sources nor the barrier.
 func NewOrdered(p *Pass, o Options, done func()) *Ordered {
 	s := &Ordered{
 		opts: o, pass: p, done: done,

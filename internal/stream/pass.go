@@ -1,5 +1,5 @@
-// Package stream reads the rings that a stream has claimed, in passes: [Unordered] reads one ring or
-// all by a plan, [Ordered] merges all by time. Package raw has the memory of rings.
+// Package stream reads the rings that a stream has claimed, in passes: [Unordered] reads one ring
+// or all by a plan, [Ordered] merges all by time. Package raw has the memory of rings.
 //
 // A stream claims its rings when it is made and holds them until it ends. It reads them in passes
 // ([Pass]), batch by batch:

@@ -114,8 +114,8 @@ func (r *Rings) Fail(now uint64, err error, cpus []int) {
 // CountsLosses reports whether programs count the losses, which no record then reports.
 func (r *Rings) CountsLosses() bool { return r.losses != nil }
 
-// takeLosses appends the losses that programs have counted since its last call, and earlier ones that
-// no pass has delivered. Only the reader of all rings may call it.
+// takeLosses appends the losses that programs have counted since its last call, and earlier ones
+// that no pass has delivered. Only the reader of all rings may call it.
 func (r *Rings) takeLosses(into []raw.Odd) []raw.Odd {
 	into, r.lost = append(into, r.lost...), r.lost[:0]
 	if r.losses == nil {
