@@ -31,7 +31,7 @@ func inWait(t *testing.T, r *perfbuf.Reader, w *perfbuf.Stream, ctx context.Cont
 		}
 		result <- err
 	})
-	parked("IO wait", "engine.(*Waker).Wait")
+	parked("IO wait", "engine.(*waker).wait")
 	return result
 }
 
@@ -216,7 +216,7 @@ func TestKernelTrickle(t *testing.T) {
 					} else {
 						done := make(chan error, 1)
 						background(t, func() { done <- w.Wait(t.Context()) })
-						parked("", "engine.(*Waker).Wait")
+						parked("", "engine.(*waker).wait")
 						e.Emit(ring.CPU(), 1, 24)
 						require.NoError(t, <-done)
 					}
