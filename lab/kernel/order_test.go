@@ -221,7 +221,7 @@ func TestKernelDrainBesidePrograms(t *testing.T) {
 	s, err := r.Stream(perfbuf.StreamOptions{})
 	require.NoError(t, err)
 	l := &orderly{ledger: newLedger(t)}
-	stop := load(t, e, r.Options().CPUs, 100, 0)
+	stop := load(t, e, r.Options().CPUs, 100, time.Millisecond) // which a slow reader can follow
 	for range 100 {
 		before := perfbuf.Now()
 		require.NoError(t, s.Drain(t.Context(), l.add))
