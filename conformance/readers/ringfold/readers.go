@@ -67,7 +67,7 @@ func (r *readers) open() error {
 func (r *readers) openOne(fd int, name, kind string) (*perfbuf.Reader, error) {
 	poll := time.Duration(r.settings.number("poll", 0)) * time.Millisecond
 	if kind == "ringbuf" {
-		o := perfbuf.RingBufOptions{PollInterval: poll}
+		o := perfbuf.RingBufOptions{Name: name, PollInterval: poll}
 		if at := r.settings.number("time", -1); at >= 0 {
 			o.Time = perfbuf.PayloadTime(at)
 		}
@@ -76,7 +76,7 @@ func (r *readers) openOne(fd int, name, kind string) (*perfbuf.Reader, error) {
 		}
 		return perfbuf.OpenRingBuf(fd, o)
 	}
-	o := perfbuf.Options{RingBytes: r.settings.number("pages", 64) * os.Getpagesize()}
+	o := perfbuf.Options{Name: name, RingBytes: r.settings.number("pages", 64) * os.Getpagesize()}
 	// An event per wakeup is what the default, the doorbell, gives while events are rare.
 	if n := r.settings.number("wakeup_events", 1); n > 1 {
 		o.Wakeup = perfbuf.Wakeup{Events: n, PollInterval: poll}
