@@ -39,7 +39,7 @@ func (s *Ordered) startInterval(from uint64) {
 }
 
 // marker returns the time up to which the stream must be complete for the next marker. It returns
-// Never without a call, while it is too early for a marker of FlushEvery.
+// never without a call, while it is too early for a marker of FlushEvery.
 func (s *Ordered) marker() uint64 {
 	flush := s.asked()
 	if s.opts.FlushEvery > 0 && s.markerTurn() <= s.scanned {
@@ -64,7 +64,7 @@ func (s *Ordered) untilMarker(limit time.Duration) time.Duration {
 	return sooner(limit, time.Duration(min(s.markerTurn()-s.scanned, math.MaxInt64)))
 }
 
-// asked returns the time of the first unanswered flush, Never if there is none.
+// asked returns the time of the first unanswered flush, never if there is none.
 func (s *Ordered) asked() uint64 {
 	first := uint64(never)
 	for flushes := range s.calls {

@@ -6,7 +6,7 @@ import (
 
 // item is one event of the merged stream.
 type item struct {
-	event raw.Event // late: a later key was delivered before, or Complete covered its key
+	event raw.Event // late: a later key was delivered before, or complete covered its key
 	ring  int       // index into the merger's rings
 	key   uint64    // the sort key: usually its time
 
@@ -159,7 +159,7 @@ var batchSize = func() int {
 	return ahead
 }()
 
-// batch returns the next events, at most BatchSize, until evs is full or an event is not a sample
+// batch returns the next events, at most batchSize, until evs is full or an event is not a sample
 // in its ring's view. rings gets their ring indices. If it returns 0, call Next. It invalidates the
 // items before.
 func (m *merger) batch(evs []raw.Event, rings []int) (n int) {

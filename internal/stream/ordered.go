@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/ringfold/ringfold/internal/grace"
-
 	"github.com/ringfold/ringfold/internal/raw"
 )
 

@@ -34,7 +34,7 @@ func (s *Ordered) newPacing() pacing {
 type view struct {
 	now       uint64 // when the scan began
 	watermark uint64 // chosen before it
-	earliest  uint64 // of held events and requested flushes; Never: none
+	earliest  uint64 // of held events and requested flushes; never: none
 	flushing  bool
 	filling   bool   // a ring holds enough to wake the reader
 	lastRound uint64 // when the latest round began

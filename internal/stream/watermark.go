@@ -61,7 +61,7 @@ func (s *Ordered) advance() {
 	}
 }
 
-// Earliest returns the time of the earliest held event, Never if there is none.
+// Earliest returns the time of the earliest held event, never if there is none.
 func (s *Ordered) Earliest() uint64 {
 	time, _ := s.merger.earliest()
 	return time

@@ -35,8 +35,8 @@ type ReplayOptions struct {
 	// call. Without one, Open refuses such files.
 	Decompress Decompressor
 
-	// Reader is as for [perfbuf.Open]. CPUs selects among those of the recording. It ignores
-	// NoTime and Outputs.
+	// Reader is as for [perfbuf.Open], except that a Name of "" is that of the event. CPUs selects
+	// among those of the recording. It ignores NoTime, OutputsFD and ProgFDs.
 	Reader perfbuf.Options
 }
 

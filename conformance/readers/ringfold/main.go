@@ -14,9 +14,8 @@ import (
 	"time"
 
 	libbpf "github.com/ringfold/ringfold/cgo"
-	"github.com/ringfold/ringfold/internal/version"
-
 	"github.com/ringfold/ringfold/conformance/wire"
+	"github.com/ringfold/ringfold/internal/version"
 )
 
 // settings are the arguments, KEY=VALUE.
