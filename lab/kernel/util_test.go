@@ -3,6 +3,7 @@
 package kernel_test
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -284,8 +285,14 @@ func returned(t testing.TB, before []string) {
 }
 
 // parked waits until a goroutine is blocked in a state, such as "IO wait" ("": any), with all of
-// these functions on its stack.
+// these functions on its stack. It panics if the program has no such function, as it would wait for
+// ever.
 func parked(state string, funcs ...string) {
+	for _, f := range funcs {
+		if !bytes.Contains(program(), []byte("/"+f)) {
+			panic("no function is called " + f)
+		}
+	}
 	buf := make([]byte, 1<<20)
 	for {
 	stacks:
@@ -304,6 +311,15 @@ func parked(state string, funcs ...string) {
 		runtime.Gosched()
 	}
 }
+
+// program is the test binary, whose line table has the names of all functions.
+var program = sync.OnceValue(func() []byte {
+	b, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		panic(err)
+	}
+	return b
+})
 
 // scarceDescriptors returns a function that opens a Reader with so many descriptors left to get.
 func scarceDescriptors(t *testing.T) (openWith func(free int, e *kerneltest.Emitter) (*perfbuf.Reader, error)) {
