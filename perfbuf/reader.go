@@ -28,7 +28,7 @@ func newReader(k kernel.Kernel, opts Options, ringBuf bool) *Reader {
 		r.opts.Schedule = FullestFirst
 	}
 	r.in.Init(k, engine.Options{
-		Walk: stream.RingsOptions{Order: r.order}, Name: opts.Name, TimeAt: opts.Time.Offset(),
+		Order: r.order, Name: opts.Name, TimeAt: opts.Time.Offset(),
 		RingBuf: ringBuf, OwnTimes: opts.Time.early(), Stamped: opts.Time.stamped,
 		Bell: opts.Wakeup.doorbell(), Poll: opts.Wakeup.PollInterval, Enough: opts.threshold(),
 		NoBell: max(opts.Wakeup.PollInterval, defaultPollInterval),

@@ -20,7 +20,7 @@ import (
 
 // Options configures a Reader.
 type Options struct {
-	Walk stream.RingsOptions // except for the gate, the room and the callbacks
+	Order func([]*stream.Ring) // see stream.RingsOptions
 
 	Name     string // of the source of all events; "": the map's
 	TimeAt   int    // where payloads in perf rings hold the time: see raw.Ring.SetFields
@@ -64,11 +64,11 @@ func (r *Reader) Init(k kernel.Kernel, o Options) {
 	if h := r.Parts.Hotplug; h != nil {
 		room = max(room, len(h.CPUs()))
 	}
-	o.Walk.Room, o.Walk.Flowing = room, r.flowed
+	walk := stream.RingsOptions{Room: room, Order: o.Order, Flowing: r.flowed}
 	if counter := r.Parts.LossCounter; counter != nil {
-		o.Walk.Losses = func(into []raw.Odd) []raw.Odd { return kernel.CountedLosses(counter, into, k.Now) }
+		walk.Losses = func(into []raw.Odd) []raw.Odd { return kernel.CountedLosses(counter, into, k.Now) }
 	}
-	r.Walk.Init(o.Walk)
+	r.Walk.Init(walk)
 	if o.Name == "" {
 		_, r.opts.Name = r.Parts.Map()
 	}
