@@ -2,7 +2,6 @@
 package metrics
 
 import (
-	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -121,7 +120,7 @@ func (c *config) registry(set *source.Set) (registry *prometheus.Registry, delay
 	registry, delays = prometheus.NewRegistry(), map[*source.Source]prometheus.Histogram{}
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	for _, from := range set.Sources {
-		labels := prometheus.Labels{"map": cmp.Or(from.Label, from.Name)} // labels differ
+		labels := prometheus.Labels{"map": from.Called()}
 		delays[from] = prometheus.NewHistogram(prometheus.HistogramOpts{Name: "ringfold_event_delay_seconds", ConstLabels: labels,
 			Help: "Time from an event to its being handled.", Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14)})
 		registry.MustRegister(delays[from], promperf.NewCollector(from.Reader.Stats, promperf.Options{Labels: labels, PerCPU: c.perCPU}))

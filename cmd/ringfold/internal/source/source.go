@@ -138,7 +138,7 @@ func (set *Set) findMaps() error {
 func (set *Set) TakeOver(o perfbuf.Options) (err error) {
 	o.RingBytes, o.CPUs = int(set.flags.RingSize), set.flags.CPUs
 	for _, s := range set.Sources {
-		o.Name = s.name()
+		o.Name = s.Called()
 		if s.File != "" {
 			s.Reader, err = set.replay(s, o)
 		} else {
@@ -197,8 +197,8 @@ func (set *Set) label() {
 	}
 }
 
-// name is what its reader is called. Names of maps need not differ, but labels do.
-func (s *Source) name() string { return cmp.Or(s.Label, s.Name) }
+// Called is the name of its reader, which no other source has: names of maps need not differ, but labels do.
+func (s *Source) Called() string { return cmp.Or(s.Label, s.Name) }
 
 // base is the name of a recording without its directory, empty of a map.
 func (s *Source) base() string {
@@ -314,7 +314,7 @@ func (s *Source) announce(note func(string, ...any)) {
 // that is copied: so one can be named later.
 func (set *Set) Events() (events []perfdata.EventInfo, err error) {
 	for _, s := range set.Sources {
-		e := perfdata.EventInfo{Name: s.name()}
+		e := perfdata.EventInfo{Name: s.Called()}
 		if s.File == "" && !s.Timed() {
 			return nil, fmt.Errorf("events of a recording have a time: say where the ring buffer %s has it, as in name %s,time=0", s, s.Name)
 		}

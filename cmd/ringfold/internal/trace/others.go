@@ -1,7 +1,6 @@
 package trace
 
 import (
-	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -34,7 +33,7 @@ func show(l *timeline, ev source.Event) error {
 		return handle(l, ev.Event)
 	}
 	var args any
-	name := cmp.Or(ev.From.Label, ev.From.Name)
+	name := ev.From.Called()
 	switch ev.Kind() {
 	case perfbuf.KindLost:
 		l.lost(ev.CPU(), ev.LostAfter(), ev.Time(), ev.Lost())
