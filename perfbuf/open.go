@@ -33,7 +33,6 @@ func (o Options) open(from kernel.Opener) (*Reader, error) {
 		return s, err
 	})
 	if err != nil {
-		from.Close()
 		return nil, err
 	}
 	return start(k, opts, false), nil

@@ -70,7 +70,6 @@ func (o RingBufOptions) open(from kernel.Opener) (*Reader, error) {
 	}
 	k, err := kernel.OpenOnline(from, func([]int) (s kernel.Setup, err error) { return s, nil })
 	if err != nil {
-		from.Close()
 		return nil, err
 	}
 	return start(k, Options{Name: o.Name, Time: o.Time, Schedule: o.Schedule, Wakeup: Wakeup{Events: 1, PollInterval: o.PollInterval}}, true), nil

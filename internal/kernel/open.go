@@ -7,8 +7,14 @@ import (
 	"syscall"
 )
 
-// OpenOnline opens rings as setup says, given the CPUs that are online.
-func OpenOnline(o Opener, setup func(online []int) (Setup, error)) (Kernel, error) {
+// OpenOnline opens rings as setup says, given the CPUs that are online. It closes the Opener if it
+// fails.
+func OpenOnline(o Opener, setup func(online []int) (Setup, error)) (k Kernel, err error) {
+	defer func() {
+		if err != nil {
+			o.Close()
+		}
+	}()
 	for try := 1; ; try++ {
 		online, err := o.Online()
 		if err != nil {
@@ -18,7 +24,7 @@ func OpenOnline(o Opener, setup func(online []int) (Setup, error)) (Kernel, erro
 		if err != nil {
 			return nil, err
 		}
-		k, err := o.Open(s)
+		k, err = o.Open(s)
 		// The whole call fails if a CPU went offline after Online. If the user named that CPU,
 		// setup reports it as missing on the next try.
 		if !errors.Is(err, syscall.ENODEV) || try == 5 {

@@ -11,8 +11,11 @@ import (
 // leaving is an Opener. One of its CPUs goes offline before each of the first few calls of Open.
 type leaving struct {
 	Opener
-	left int
+	left   int
+	closed int
 }
+
+func (o *leaving) Close() { o.closed++ }
 
 func (o *leaving) Online() ([]int, error) { return []int{0, o.left}, nil }
 
@@ -27,12 +30,16 @@ func (o *leaving) Open(s Setup) (Kernel, error) {
 func TestOpenOnline(t *testing.T) {
 	var seen [][]int
 	setup := func(online []int) (Setup, error) { seen = append(seen, online); return Setup{}, nil }
-	k, err := OpenOnline(&leaving{left: 4}, setup)
+	opener := &leaving{left: 4}
+	k, err := OpenOnline(opener, setup)
 	require.NoError(t, err)
+	require.Zero(t, opener.closed)
 	require.NotNil(t, k)
 	require.Equal(t, [][]int{{0, 4}, {0, 3}, {0, 2}, {0, 1}, {0, 0}}, seen)
-	_, err = OpenOnline(&leaving{left: 5}, setup)
+	opener = &leaving{left: 5}
+	_, err = OpenOnline(opener, setup)
 	require.ErrorIs(t, err, syscall.ENODEV)
+	require.Equal(t, 1, opener.closed)
 
 	unfit := errors.New("CPU 3 is not online")
 	_, err = OpenOnline(&leaving{}, func([]int) (Setup, error) { return Setup{}, unfit })

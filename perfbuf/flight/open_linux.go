@@ -19,8 +19,7 @@ import (
 // perf_event_open with write_backward, and mmap with PROT_READ alone.
 func Open(mapFD int, opts Options) (*Recorder, error) {
 	var o Options // in effect
-	m := &perfevent.Map{FD: mapFD, Overwrite: true}
-	k, err := kernel.OpenOnline(m, func(online []int) (s kernel.Setup, err error) {
+	k, err := kernel.OpenOnline(&perfevent.Map{FD: mapFD, Overwrite: true}, func(online []int) (s kernel.Setup, err error) {
 		o, s.CPUs, s.RingBytes, err = opts.effective(online)
 		s.Follow = opts.CPUs
 		// No wakeups, as nothing polls. The kernel notes a crossed watermark once per lap instead
@@ -29,7 +28,6 @@ func Open(mapFD int, opts Options) (*Recorder, error) {
 		return s, err
 	})
 	if err != nil {
-		m.Close()
 		return nil, err
 	}
 	// This waits for outputs that have found the map's previous entries.
