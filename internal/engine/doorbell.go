@@ -29,7 +29,7 @@ type doorbell struct {
 	next     time.Time     // of the next look
 	again    time.Duration // time to the next look when all are armed; 0: no more looks
 
-	pause   bool        // all were armed at the choice of deadline, and the last look was empty
+	pause   bool        // all were armed at the choice of deadline, and the last of the looks is over
 	rang    bool        // ring has been called since the deadline was chosen
 	changed atomic.Bool // a ring has been disarmed since the deadline was chosen
 }
@@ -47,7 +47,7 @@ const (
 
 // newDoorbell makes a doorbell that looks at disarmed rings after each interval.
 func newDoorbell(e *Entries, interval time.Duration) *doorbell {
-	d := &doorbell{entries: e, interval: interval, rings: make([]quietness, len(e.armed)), next: time.Unix(1, 0)}
+	d := &doorbell{entries: e, interval: interval, rings: make([]quietness, len(e.armed)), again: interval, next: time.Unix(1, 0)}
 	for i := range d.rings {
 		d.rings[i].looks = QuietLooks // arm at the first look if the ring is empty
 	}
@@ -62,11 +62,11 @@ func (d *doorbell) deadline() time.Time {
 		d.returned()
 	}
 	armed := d.allArmed()
-	d.pause = armed && d.again != d.interval
+	d.pause = armed && d.again == 0
 	switch {
 	case d.again == 0 && armed:
 		return time.Time{}
-	case d.again > d.interval && !armed: // since a look that saw all armed: rings no bell
+	case d.again != d.interval && !armed: // since a look that saw all armed: rings no bell
 		d.returned()
 	}
 	return d.next
@@ -120,11 +120,14 @@ func (d *doorbell) look(unread func(ring int) uint64) (found bool) {
 
 // ring is returned after a pause. It leaves the clock to deadline, so that the reader gets to the
 // event sooner.
-func (d *doorbell) ring() { d.again, d.rang = d.interval, true }
+func (d *doorbell) ring() { d.rang = true }
 
 // returned notes that a wait has ended with something to do. The next look comes after the poll
-// interval.
+// interval, unless all outputs ring the bell anyway.
 func (d *doorbell) returned() {
+	if d.allArmed() {
+		return
+	}
 	d.again = d.interval
 	d.next = time.Now().Add(d.interval)
 }

@@ -40,6 +40,7 @@ type Stream struct {
 	halted  sync.Once
 	gone    chan struct{} // closed with halt
 	changed atomic.Bool   // the sources are not the wanted ones
+	stirs   func() bool   // ends a sleep of an ordered stream
 	clock   *clock
 	waker   atomic.Pointer[waker] // the user's; nil: there are no sources
 
@@ -99,6 +100,8 @@ func (s *Stream) order(p *stream.Pass, o stream.Options) {
 		o.Slack = grace.DefaultGuard + 1 // without barriers: see stream.Ordered.bound
 	}
 	s.Order = stream.NewOrdered(p, o, s.release)
+	halt, order := &s.halt, s.Order
+	s.stirs = func() bool { return halt.Load() || order.Stirred() }
 }
 
 // clock is that of a source, or of the last one: recordings have their own. A barrier's goroutine
@@ -232,7 +235,11 @@ func (s *Stream) await(ctx context.Context, barriers error) (due bool, err error
 			return false, fmt.Errorf("%w: %w", barriers, err)
 		case step.Do == stream.Deliver:
 			return true, nil
-		case step.Do == stream.Sleep || waker == nil:
+		case step.Do == stream.Pause && waker != nil && waker.bed != nil:
+			if err = waker.sleep(ctx, step.For, s.stirs); err == nil && s.halt.Load() {
+				err = os.ErrClosed
+			}
+		case step.Do != stream.Await || waker == nil:
 			err = s.Order.Sleep(ctx, cmp.Or(step.For, time.Hour), s.gone)
 		default:
 			err = waker.wait(ctx, s.sources, step.For)

@@ -40,14 +40,17 @@ func (r *Reader) Waits() WaitCounts {
 // what they read, so there are never two waiters for a ring.
 type waker struct {
 	poller kernel.Poller
-	reader *Reader   // of the rings that waitRing waits for; nil: a group's
-	own    []*source // that reader
+	bed    kernel.Sleeper // the poller, if it can sleep; else nil
+	reader *Reader        // of the rings that waitRing waits for; nil: a group's
+	own    []*source      // that reader
 
 	waiting atomic.Bool // a goroutine is in block, and owns the fields below
 	ctx     context.Context
 	parts   []*source
 	shared  bool                  // it is serve, for all single-ring waiters
-	isReady func(woken bool) bool // the method value ready, kept to save an allocation per wait
+	stirs   func() bool           // ends the present sleep
+	isReady func(woken bool) bool // method values, kept to save an allocation per wait
+	isAwake func() bool
 
 	each each
 }
@@ -63,7 +66,8 @@ func newWaker(r *Reader, room int) *waker {
 // reach the poller.
 func newGroupWaker(poller kernel.Poller) *waker {
 	w := &waker{poller: poller}
-	w.isReady, w.each.left.L = w.ready, &w.each.mu
+	w.bed, _ = poller.(kernel.Sleeper)
+	w.isReady, w.isAwake, w.each.left.L = w.ready, w.awake, &w.each.mu
 	return w
 }
 
@@ -86,14 +90,39 @@ type Watched struct{ context.Context }
 func (w *waker) wait(ctx context.Context, parts []*source, atMost time.Duration) error {
 	w.begin()
 	defer w.waiting.Store(false)
-	if _, ok := ctx.(Watched); !ok && ctx.Done() != nil {
-		stop := context.AfterFunc(ctx, w.poller.Interrupt)
-		defer stop()
-	}
+	defer w.watch(ctx)()
 	w.ctx, w.parts = ctx, parts
 	defer func() { w.ctx, w.parts = nil, nil }()
 	return w.block(atMost)
 }
+
+// watch makes the end of ctx interrupt the wait, until the function that it returns is called.
+func (w *waker) watch(ctx context.Context) (stop func() bool) {
+	if _, ok := ctx.(Watched); ok || ctx.Done() == nil {
+		return func() bool { return false }
+	}
+	return context.AfterFunc(ctx, w.poller.Interrupt)
+}
+
+// sleep blocks for this time, ignoring the rings, or until stirs reports true after an Interrupt.
+// Its errors are those of wait.
+func (w *waker) sleep(ctx context.Context, d time.Duration, stirs func() bool) error {
+	w.begin()
+	defer w.waiting.Store(false)
+	defer w.watch(ctx)()
+	w.ctx, w.stirs = ctx, stirs
+	defer func() { w.ctx, w.stirs = nil, nil }()
+	err := w.bed.Sleep(time.Now().Add(d), w.isAwake)
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err == os.ErrDeadlineExceeded:
+		return nil
+	}
+	return err
+}
+
+func (w *waker) awake() bool { return w.ctx.Err() != nil || w.stirs() }
 
 // block waits for rings. Only the goroutine that has set waiting may call it.
 func (w *waker) block(atMost time.Duration) error {

@@ -47,11 +47,13 @@ type Barrier struct {
 	done      chan struct{} // receives when a round ends
 	quit      chan struct{} // closed by Close
 	start     sync.Once
+	started   atomic.Bool
 
 	round sync.Mutex // held for a round: one at a time
-	mu    sync.Mutex
-	inUse bool // a round may use the provider; under mu
-	ended bool // Close was called; under mu
+	mu    sync.Mutex // of the following
+	inUse bool       // a round may use the provider
+	ended bool       // Close was called
+	next  time.Time  // the earliest start of the next round
 
 	durations
 }
@@ -76,7 +78,12 @@ func New(p Provider, clock func() uint64, o BarrierOptions) *Barrier {
 // Start starts the goroutine that serves requests. A wait blocks the goroutine's OS thread, but the
 // goroutine has no dedicated one. Passing a request and its end between threads took half of a rare
 // event's latency. Later calls do nothing.
-func (b *Barrier) Start() { b.start.Do(func() { go b.run() }) }
+func (b *Barrier) Start() {
+	b.start.Do(func() {
+		b.started.Store(true)
+		go b.run()
+	})
+}
 
 // Request asks for a round that begins after this call. It never blocks. Requests before a round
 // begins share it; a request during a round leads to another one. After Close it does nothing.
@@ -168,15 +175,19 @@ func (b *Barrier) leave() {
 func (b *Barrier) run() {
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
-	var next time.Time // the earliest start of the next round
 	for !b.closed() {
 		select {
 		case <-b.quit:
 			return
 		case <-b.wake:
 		}
-		if d := time.Until(next); d > 0 {
-			timer.Reset(d)
+		for b.Requested() { // else another goroutine's Round has served it
+			wait := b.turn()
+			if wait == 0 {
+				b.paced()
+				break
+			}
+			timer.Reset(wait)
 			select {
 			case <-b.quit:
 				timer.Stop()
@@ -184,20 +195,34 @@ func (b *Barrier) run() {
 			case <-timer.C:
 			}
 		}
-		if !b.Requested() {
-			continue // another goroutine's Round has served it
-		}
-		// Rare events come in bursts. So unused time counts, within bounds.
-		now := time.Now()
-		if least := now.Add(-max(saved-b.interval, 0)); next.Before(least) {
-			next = least
-		}
-		next = next.Add(b.interval)
-		if b.Round() != nil {
-			if t := time.Now().Add(backoff); t.After(next) {
-				next = t
-			}
-		}
+	}
+}
+
+// turn returns how long the interval forbids a round. 0 means that the caller is to make one.
+func (b *Barrier) turn() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	if wait := b.next.Sub(now); wait > 0 {
+		return wait
+	}
+	// Rare events come in bursts. So unused time counts, within bounds.
+	if least := now.Add(-max(saved-b.interval, 0)); b.next.Before(least) {
+		b.next = least
+	}
+	b.next = b.next.Add(b.interval)
+	return 0
+}
+
+// paced is Round for the caller whose turn it is.
+func (b *Barrier) paced() {
+	if b.Round() == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if t := time.Now().Add(backoff); t.After(b.next) {
+		b.next = t
 	}
 }
 

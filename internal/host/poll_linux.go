@@ -4,77 +4,250 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// Poller waits on an epoll descriptor in Go's runtime poller.
+// Poller waits for wakeups of epoll descriptors: in Go's poller, or where waits are frequent, in a
+// system call of its own. Go's poller then takes twice the CPU time, as it wakes other threads.
 //
-// A wakeup is only a hint: Poller never asks the inner epoll which ring it was for. The reader
-// looks at every ring, also before it blocks. The runtime's own epoll asks once for each wakeup of
-// the kernel (ep_poll_callback in fs/eventpoll.c), so unread records cause no further wakeups.
-// perf_poll (kernel/events/core.c) clears a wakeup as it reports it.
+// A wakeup is only a hint: Poller never asks an inner epoll which ring it was for. The reader looks
+// at every ring, also before it blocks. An outer epoll asks once for each wakeup of the kernel
+// (ep_poll_callback in fs/eventpoll.c), so unread records cause no further wakeups. perf_poll
+// (kernel/events/core.c) clears a wakeup as it reports it, so only one outer epoll may ask at a
+// time.
 type Poller struct {
-	file  *os.File
+	calls sysPoller
+	file  *os.File // for Go's poller: an epoll of the descriptors while parks, else of none
 	conn  syscall.RawConn
 	ready func(woken bool) bool
 	asked bool
+	err   error                 // of ask
 	ask   func(fd uintptr) bool // made once: a new closure would allocate in every wait
+
+	mu          sync.Mutex
+	fds         []int // the descriptors
+	parks       bool
+	blocking    bool // in a system call
+	interrupted bool // since the start of Wait
+	closed      bool
 }
 
-// NewPoller waits on a duplicate of epollFD, so that the caller may close its own.
-func NewPoller(epollFD int) (*Poller, error) {
-	fd, err := unix.FcntlInt(uintptr(epollFD), unix.F_DUPFD_CLOEXEC, 0)
+// NewPoller waits on an epoll descriptor, which remains the caller's.
+func NewPoller(epoll int) (*Poller, error) {
+	p, err := newPoller()
 	if err != nil {
-		return nil, fmt.Errorf("dup of the epoll descriptor: %w", err)
+		return nil, err
 	}
-	if err := unix.SetNonblock(fd, true); err != nil { // else os.NewFile would not use the poller
-		unix.Close(fd)
-		return nil, fmt.Errorf("O_NONBLOCK on the epoll descriptor: %w", err)
-	}
-	f := os.NewFile(uintptr(fd), "epoll of rings")
-	conn, err := f.SyscallConn()
-	if err == nil {
-		err = f.SetReadDeadline(time.Time{}) // fails if the file is not in the poller
-	}
-	if err != nil {
-		f.Close()
-		return nil, fmt.Errorf("the epoll descriptor in the runtime poller: %w", err)
-	}
-	p := &Poller{file: f, conn: conn}
-	p.ask = func(uintptr) bool {
-		woken := p.asked
-		p.asked = true
-		return p.ready(woken)
+	if err := p.add(epoll); err != nil {
+		p.Close()
+		return nil, err
 	}
 	return p, nil
 }
 
-// Wait implements kernel.Poller.
-func (p *Poller) Wait(deadline time.Time, ready func(woken bool) bool) error {
+func newPoller() (*Poller, error) {
+	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("epoll_create1: %w", err)
+	}
+	if err := unix.SetNonblock(epoll, true); err != nil { // else os.NewFile would not use the poller
+		unix.Close(epoll)
+		return nil, fmt.Errorf("O_NONBLOCK on the epoll descriptor: %w", err)
+	}
+	p := &Poller{file: os.NewFile(uintptr(epoll), "epoll of rings")}
+	p.ask = p.askFirst
+	if p.conn, err = p.file.SyscallConn(); err == nil {
+		err = p.file.SetReadDeadline(time.Time{}) // fails if the file is not in the poller
+	}
+	if err != nil {
+		err = fmt.Errorf("the epoll descriptor in the runtime poller: %w", err)
+	} else {
+		err = p.calls.open()
+	}
+	if err != nil {
+		p.file.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// add waits for one more descriptor.
+func (p *Poller) add(fd int) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := control(p.calls.epoll, unix.EPOLL_CTL_ADD, fd); err != nil {
+		return err
+	}
+	p.fds = append(p.fds, fd)
+	if p.parks {
+		return p.park(unix.EPOLL_CTL_ADD, fd)
+	}
+	return nil
+}
+
+// remove cannot fail for a descriptor that is open and was added.
+func (p *Poller) remove(fd int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	control(p.calls.epoll, unix.EPOLL_CTL_DEL, fd)
+	p.fds = slices.DeleteFunc(p.fds, func(other int) bool { return other == fd })
+	if p.parks {
+		p.park(unix.EPOLL_CTL_DEL, fd)
+	}
+}
+
+// park adds descriptors to the file, or removes them.
+func (p *Poller) park(op int, fds ...int) (err error) {
+	closed := p.conn.Control(func(epoll uintptr) {
+		for _, fd := range fds {
+			err = errors.Join(err, control(int(epoll), op, fd))
+		}
+	})
+	return errors.Join(err, closed)
+}
+
+// parking makes Go's poller watch the descriptors, or no longer watch them.
+func (p *Poller) parking(parks bool) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.parks == parks {
+		return nil
+	}
+	p.parks = parks
+	if parks {
+		return p.park(unix.EPOLL_CTL_ADD, p.fds...)
+	}
+	return p.park(unix.EPOLL_CTL_DEL, p.fds...)
+}
+
+func control(epoll, op, fd int) error {
+	if err := unix.EpollCtl(epoll, op, fd, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: int32(fd)}); err != nil {
+		return fmt.Errorf("epoll_ctl: %w", err)
+	}
+	return nil
+}
+
+// Wait implements kernel.Poller. Where waits are frequent, it blocks an OS thread.
+func (p *Poller) Wait(until time.Time, ready func(woken bool) bool) error {
+	if err := p.start(); err != nil {
+		return err
+	}
+	if p.calls.suits(until) {
+		return p.waitInCall(until, ready)
+	}
 	p.ready = ready
 	defer func() { p.ready = nil }() // so that its owner can be garbage-collected
-
-	err := p.file.SetReadDeadline(deadline)
+	err := p.file.SetReadDeadline(until)
 	if err == nil {
 		// RawConn.Read forgets earlier wakeups before it calls the function the first time, and
 		// remembers later ones: a wakeup while the function looks at the heads is not lost.
-		p.asked = false
+		p.asked, p.err = false, nil
 		err = p.conn.Read(p.ask)
 	}
-	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+	switch {
+	case p.err != nil:
+		return p.err
+	case err != nil && !errors.Is(err, os.ErrDeadlineExceeded):
 		return os.ErrClosed // RawConn's own error is not os.ErrClosed
 	}
 	return err
 }
 
+func (p *Poller) start() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.interrupted = false
+	if p.closed {
+		return os.ErrClosed
+	}
+	return nil
+}
+
+// askFirst is called when Go's poller has forgotten earlier wakeups, and after each later one.
+func (p *Poller) askFirst(uintptr) bool {
+	woken := p.asked
+	p.asked = true
+	if !woken {
+		if p.err = p.parking(true); p.err != nil {
+			return true
+		}
+	}
+	return p.ready(woken)
+}
+
+// waitInCall is Wait in a system call.
+func (p *Poller) waitInCall(until time.Time, ready func(woken bool) bool) error {
+	if err := p.parking(false); err != nil {
+		return err
+	}
+	for woken := false; !ready(woken); {
+		for woken = false; !woken; {
+			if err := p.begin(); err != nil {
+				return err
+			}
+			rings, err := p.calls.wait(until)
+			p.end()
+			if err != nil {
+				return err
+			}
+			woken = rings
+		}
+	}
+	return nil
+}
+
+// begin announces that the wait blocks, or returns why it ends.
+func (p *Poller) begin() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.closed:
+		return os.ErrClosed
+	case p.interrupted:
+		return os.ErrDeadlineExceeded
+	}
+	p.blocking = true
+	return nil
+}
+
+func (p *Poller) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.blocking = false
+}
+
+// Sleep implements kernel.Sleeper.
+func (p *Poller) Sleep(until time.Time, awake func() bool) error {
+	return p.Wait(until, func(bool) bool { return awake() })
+}
+
 // Interrupt implements kernel.Poller.
-func (p *Poller) Interrupt() { p.file.SetReadDeadline(past) }
+func (p *Poller) Interrupt() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.interrupted = true
+	if p.blocking {
+		p.calls.interrupt()
+	} else {
+		p.file.SetReadDeadline(past)
+	}
+}
 
 // Close frees the poller. Nobody may be waiting.
-func (p *Poller) Close() { p.file.Close() }
+func (p *Poller) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closed {
+		p.closed = true
+		p.calls.close()
+		p.file.Close()
+	}
+}
 
 // past is an expired deadline.
 var past = time.Unix(1, 0)

@@ -2,6 +2,7 @@ package host
 
 import (
 	"os"
+	"runtime"
 	"testing"
 	"time"
 
@@ -34,10 +35,19 @@ type asked struct {
 	result   chan error
 }
 
-func (b bell) poller(t *testing.T) *asked {
+// both runs a test with waits in Go's poller, and with waits in system calls.
+func both(t *testing.T, test func(t *testing.T, calls bool)) {
+	t.Run("Go's poller", func(t *testing.T) { test(t, false) })
+	t.Run("system calls", func(t *testing.T) { test(t, true) })
+}
+
+func (b bell) poller(t *testing.T, calls bool) *asked {
 	p, err := NewPoller(b.epoll)
 	require.NoError(t, err)
 	t.Cleanup(p.Close)
+	if calls {
+		p.calls.frequent, p.calls.began = frequent, time.Now().Add(time.Hour)
+	}
 	a := &asked{p: p, question: make(chan bool), answer: make(chan bool), result: make(chan error, 1)}
 	a.ready = func(woken bool) bool { a.question <- woken; return <-a.answer }
 	return a
@@ -45,87 +55,147 @@ func (b bell) poller(t *testing.T) *asked {
 
 func (a *asked) wait(deadline time.Time) { go func() { a.result <- a.p.Wait(deadline, a.ready) }() }
 
-func TestFilePollerAsksBeforeItBlocks(t *testing.T) {
-	a := newBell(t).poller(t)
-	for range 2 {
+func TestPollerAsksBeforeItBlocks(t *testing.T) {
+	both(t, func(t *testing.T, calls bool) {
+		a := newBell(t).poller(t, calls)
+		for range 2 {
+			a.wait(time.Time{})
+			require.False(t, <-a.question, "not woken yet")
+			a.answer <- true
+			require.NoError(t, <-a.result)
+		}
+	})
+}
+
+func TestPollerAsksAfterEachWakeUp(t *testing.T) {
+	both(t, func(t *testing.T, calls bool) {
+		b := newBell(t)
+		a := b.poller(t, calls)
 		a.wait(time.Time{})
-		require.False(t, <-a.question, "not woken yet")
+		require.False(t, <-a.question)
+		a.answer <- false
+		for _, enough := range []bool{false, false, true} {
+			b.ring()
+			require.True(t, <-a.question)
+			a.answer <- enough
+		}
+		require.NoError(t, <-a.result)
+		a.wait(time.Time{})
+		require.False(t, <-a.question, "another wait begins anew")
 		a.answer <- true
+		require.NoError(t, <-a.result)
+	})
+}
+
+// A wakeup while ready looks at the heads must not be lost.
+func TestPollerRemembersAWakeUpDuringTheQuestion(t *testing.T) {
+	both(t, func(t *testing.T, calls bool) {
+		b := newBell(t)
+		a := b.poller(t, calls)
+		a.wait(time.Time{})
+		require.False(t, <-a.question)
+		b.ring()
+		a.answer <- false
+		require.True(t, <-a.question)
+		a.answer <- true
+		require.NoError(t, <-a.result)
+	})
+}
+
+func TestPollerEnds(t *testing.T) {
+	both(t, func(t *testing.T, calls bool) {
+		a := newBell(t).poller(t, calls)
+		a.wait(time.Time{})
+		require.False(t, <-a.question)
+		a.p.Interrupt() // before it blocks
+		a.answer <- false
+		require.ErrorIs(t, <-a.result, os.ErrDeadlineExceeded)
+
+		a.wait(time.Now().Add(time.Millisecond))
+		require.False(t, <-a.question, "an interrupt ends one wait only")
+		a.answer <- false
+		require.ErrorIs(t, <-a.result, os.ErrDeadlineExceeded)
+		require.ErrorIs(t, a.p.Wait(time.Unix(1, 0), a.ready), os.ErrDeadlineExceeded)
+
+		a.wait(time.Time{})
+		require.False(t, <-a.question)
+		a.answer <- false
+		for { // it blocks, sooner or later
+			a.p.Interrupt()
+			select {
+			case err := <-a.result:
+				require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+			default:
+				runtime.Gosched()
+				continue
+			}
+			break
+		}
+		a.p.Close()
+		a.p.Interrupt()
+		require.Equal(t, os.ErrClosed, a.p.Wait(time.Time{}, a.ready))
+	})
+}
+
+// Each wakeup reaches the wait that comes next, however waits alternate.
+func TestPollerAlternates(t *testing.T) {
+	b := newBell(t)
+	a := b.poller(t, false)
+	for i := range 20 {
+		a.p.calls.began, a.p.calls.frequent = time.Now().Add(time.Hour), frequent*(i/2%2)
+		a.wait(time.Time{})
+		require.False(t, <-a.question)
+		a.answer <- false
+		b.ring()
+		require.True(t, <-a.question, i)
+		a.answer <- i%3 == 0
+		if i%3 != 0 {
+			b.ring()
+			require.True(t, <-a.question, i)
+			a.answer <- true
+		}
 		require.NoError(t, <-a.result)
 	}
 }
 
-func TestFilePollerAsksAfterEachWakeUp(t *testing.T) {
-	b := newBell(t)
-	a := b.poller(t)
-	a.wait(time.Time{})
-	require.False(t, <-a.question)
-	a.answer <- false
-	for _, enough := range []bool{false, false, true} {
-		b.ring()
-		require.True(t, <-a.question)
-		a.answer <- enough
-	}
-	require.NoError(t, <-a.result)
-	a.wait(time.Time{})
-	require.False(t, <-a.question, "another wait begins anew")
-	a.answer <- true
-	require.NoError(t, <-a.result)
+// Sleep ignores wakeups.
+func TestPollerSleeps(t *testing.T) {
+	both(t, func(t *testing.T, calls bool) {
+		b := newBell(t)
+		a := b.poller(t, calls)
+		asked := 0
+		require.ErrorIs(t, a.p.Sleep(time.Now().Add(5*time.Millisecond), func() bool {
+			if asked++; asked < 5 {
+				b.ring()
+			}
+			return false
+		}), os.ErrDeadlineExceeded)
+		require.NoError(t, a.p.Sleep(time.Time{}, func() bool { return true }))
+	})
 }
 
-// A wakeup while ready looks at the heads must not be lost.
-func TestFilePollerRemembersAWakeUpDuringTheQuestion(t *testing.T) {
+// Without epoll_pwait2, times are rounded up to milliseconds.
+func TestPollerOnOldKernels(t *testing.T) {
+	noPwait2.Store(true)
+	defer noPwait2.Store(false)
 	b := newBell(t)
-	a := b.poller(t)
-	a.wait(time.Time{})
-	require.False(t, <-a.question)
+	a := b.poller(t, true)
+	begin := time.Now()
+	require.ErrorIs(t, a.p.Sleep(begin.Add(1500*time.Microsecond), func() bool { return false }), os.ErrDeadlineExceeded)
+	require.GreaterOrEqual(t, time.Since(begin), 1500*time.Microsecond)
 	b.ring()
-	a.answer <- false
-	require.True(t, <-a.question)
-	a.answer <- true
-	require.NoError(t, <-a.result)
+	require.NoError(t, a.p.Wait(time.Time{}, func(woken bool) bool { return woken }))
 }
 
-func TestFilePollerEnds(t *testing.T) {
-	for name, c := range map[string]struct {
-		end  func(*Poller)
-		want error
-	}{
-		"interrupt": {(*Poller).Interrupt, os.ErrDeadlineExceeded},
-		"close":     {(*Poller).Close, os.ErrClosed},
-	} {
-		a := newBell(t).poller(t)
-		a.wait(time.Time{})
-		require.False(t, <-a.question)
-		a.answer <- false
-		c.end(a.p)
-		require.ErrorIs(t, <-a.result, c.want, name)
-	}
-	a := newBell(t).poller(t)
-	require.ErrorIs(t, a.p.Wait(time.Unix(1, 0), a.ready), os.ErrDeadlineExceeded)
-	a.p.Close()
-	require.Equal(t, os.ErrClosed, a.p.Wait(time.Time{}, a.ready))
-}
-
-// The poller has its own descriptor: libbpf closes the original.
-func TestFilePollerDuplicatesItsDescriptor(t *testing.T) {
+// The descriptor remains its owner's.
+func TestPollerClosesItsOwn(t *testing.T) {
 	b := newBell(t)
-	a := b.poller(t)
-	spare, err := unix.FcntlInt(uintptr(b.epoll), unix.F_DUPFD_CLOEXEC, 0)
-	require.NoError(t, err)
-	p, err := NewPoller(spare)
+	p, err := NewPoller(b.epoll)
 	require.NoError(t, err)
 	p.Close()
-	_, err = unix.FcntlInt(uintptr(spare), unix.F_GETFD, 0)
+	p.Close()
+	_, err = unix.FcntlInt(uintptr(b.epoll), unix.F_GETFD, 0)
 	require.NoError(t, err, "closed what is not its own")
-	require.NoError(t, unix.Close(spare))
-	a.p.Close()
-
 	_, err = NewPoller(-1)
 	require.ErrorIs(t, err, unix.EBADF)
-	plain, err := os.CreateTemp(t.TempDir(), "")
-	require.NoError(t, err)
-	defer plain.Close()
-	_, err = NewPoller(int(plain.Fd()))
-	require.ErrorContains(t, err, "runtime poller")
 }

@@ -67,6 +67,13 @@ type Poller interface {
 	Interrupt()
 }
 
+// Sleeper is a Poller that can also sleep, more cheaply than Go's timers.
+type Sleeper interface {
+	// Sleep blocks until awake, which it calls as Wait calls ready, reports true. It ends and fails
+	// as Wait does.
+	Sleep(until time.Time, awake func() bool) error
+}
+
 // Group waits for several kernels: what wakes one of them wakes the group. Kernels come and go, one
 // at a time, also while a goroutine waits.
 type Group interface {

@@ -29,6 +29,7 @@ var (
 	CallPerfEventOpen = Call{name: "perf_event_open", number: unix.SYS_PERF_EVENT_OPEN}
 	CallMmapFile      = Call{name: "mmap of a file", number: unix.SYS_MMAP, arg: 4, mask: 1 << 31} // descriptor >= 0
 	CallEpollCreate   = Call{name: "epoll_create1", number: unix.SYS_EPOLL_CREATE1}
+	CallEventfd       = Call{name: "eventfd2", number: unix.SYS_EVENTFD2}
 	CallEpollCtl      = Call{name: "epoll_ctl", number: unix.SYS_EPOLL_CTL}
 	CallDup           = Call{name: "fcntl(F_DUPFD_CLOEXEC)", number: unix.SYS_FCNTL, arg: 1, mask: ^uint32(0), value: unix.F_DUPFD_CLOEXEC}
 	CallSocket        = Call{name: "socket", number: unix.SYS_SOCKET}

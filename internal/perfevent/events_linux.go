@@ -280,6 +280,9 @@ func (p *Events) Group() (kernel.Group, error) { return host.Group(p) }
 // Interrupt ends a Wait.
 func (p *Events) Interrupt() { p.poller.Interrupt() }
 
+// Sleep implements kernel.Sleeper.
+func (p *Events) Sleep(until time.Time, awake func() bool) error { return p.poller.Sleep(until, awake) }
+
 // Outputs is what programs count themselves.
 func (p *Events) Outputs() kernel.Outputs { return p.outputs.look() }
 

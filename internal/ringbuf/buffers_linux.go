@@ -119,6 +119,11 @@ func (b *Buffers) Wait(until time.Time, ready func(woken bool) bool) error {
 // Interrupt ends a Wait.
 func (b *Buffers) Interrupt() { b.poller.Interrupt() }
 
+// Sleep implements kernel.Sleeper.
+func (b *Buffers) Sleep(until time.Time, awake func() bool) error {
+	return b.poller.Sleep(until, awake)
+}
+
 // PollFD returns the epoll descriptor, which wakeups make readable.
 func (b *Buffers) PollFD() int { return b.epoll }
 

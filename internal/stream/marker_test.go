@@ -136,7 +136,7 @@ func TestFlushEveryWithSlack(t *testing.T) {
 	require.Equal(t, Step{Do: Await, For: 500 * time.Millisecond}, f.next(never))
 
 	f.output(1, f.clock) // to leave the wait's pace
-	require.Equal(t, Sleep, f.next(never).Do)
+	require.Equal(t, Pause, f.next(never).Do)
 	f.clock += uint64(slack)
 	require.Equal(t, Deliver, f.next(never).Do)
 	require.Len(t, f.round(false), 1)
@@ -178,7 +178,7 @@ func TestFlushEveryAndCalls(t *testing.T) {
 	const slack, half = 100 * time.Millisecond, uint64(time.Second / 2)
 	f, _ := every(t, Options{Slack: slack})
 	f.clock = half
-	require.Equal(t, Sleep, f.next(half).Do)
+	require.Equal(t, Pause, f.next(half).Do)
 	f.clock += uint64(slack)
 	require.Equal(t, Deliver, f.next(half).Do)
 	f.Begin()
@@ -191,7 +191,7 @@ func TestFlushEveryAndCalls(t *testing.T) {
 	f.clock += uint64(time.Second)
 	require.Equal(t, Deliver, f.next(f.clock-1).Do)
 	require.True(t, f.marked())
-	require.Equal(t, Sleep, f.next(f.clock-1).Do, "it goes on waiting for the call's")
+	require.Equal(t, Pause, f.next(f.clock-1).Do, "it goes on waiting for the call's")
 }
 
 // A sooner look at the rings still happens.
@@ -223,7 +223,7 @@ func TestMarkerBehindWhatWasNotDue(t *testing.T) {
 	f.output(0, f.clock)
 	require.Len(t, f.round(true), 1)
 	f.clock = 550e6
-	require.Equal(t, Sleep, f.next(450e6).Do, "the call's time is due, the event's is not")
+	require.Equal(t, Pause, f.next(450e6).Do, "the call's time is due, the event's is not")
 	require.False(t, f.passed(450e6))
 	f.clock = 600e6
 	require.Equal(t, Deliver, f.next(450e6).Do)

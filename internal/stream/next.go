@@ -18,14 +18,16 @@ const (
 	Await
 	// Sleep means to call [Ordered.Sleep], which ignores the rings.
 	Sleep
+	// Pause is Sleep where no barrier is waited for: only the time and WakeUp end it.
+	Pause
 )
 
 // StartWait begins a wait; Step returns its steps.
-func (s *Ordered) StartWait() { s.pacing, s.began = s.newPacing(), 0 }
+func (s *Ordered) StartWait() { s.pacing, s.began, s.waits = s.newPacing(), 0, true }
 
 // Step looks at the rings, relieves those that fill up, and returns the next action. After Deliver,
-// a round comes before the next Step. The error explains why all barriers have failed for more than
-// a second.
+// a round comes before the next Step. It makes the barrier itself if the last one was quick. The
+// error explains why all barriers have failed for more than a second.
 func (s *Ordered) Step() (Step, error) {
 	for {
 		watermark := s.watermark()
@@ -54,12 +56,18 @@ func (s *Ordered) Step() (Step, error) {
 			if err := s.failing(); err != nil {
 				return Step{}, err
 			}
-			s.request(first)
-			return Step{Do: Sleep, For: s.untilFull()}, nil
+			wait, ok := s.opts.barrier.Try()
+			switch {
+			case !ok:
+				s.request(first)
+				return Step{Do: Sleep, For: s.untilFull()}, nil
+			case wait > 0:
+				return Step{Do: Pause, For: min(wait, s.untilFull())}, nil
+			}
 		case filled:
 			return Step{Do: Await, For: s.atMost(until)}, nil
 		default:
-			return Step{Do: Sleep, For: s.atMost(until)}, nil
+			return Step{Do: Pause, For: s.atMost(until)}, nil
 		}
 	}
 }

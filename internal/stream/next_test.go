@@ -33,7 +33,7 @@ func TestStepsWithSlack(t *testing.T) {
 	require.Equal(t, Step{Do: Await}, f.next(never))
 	f.output(1, f.clock+5e5)
 	f.clock += 1e6
-	require.Equal(t, Step{Do: Sleep, For: time.Millisecond / 2}, f.next(never))
+	require.Equal(t, Step{Do: Pause, For: time.Millisecond / 2}, f.next(never))
 	f.clock += 5e5
 	require.Equal(t, Step{Do: Deliver}, f.next(never))
 }
@@ -46,7 +46,7 @@ func TestStepsWithBarriers(t *testing.T) {
 	f.StartWait()
 	require.Equal(t, Step{Do: Await}, f.next(never))
 	f.output(1, f.clock)
-	require.Equal(t, Step{Do: Sleep, For: guard + 2}, f.next(never))
+	require.Equal(t, Step{Do: Pause, For: guard + 2}, f.next(never))
 	require.False(t, b.Requested(), "it would not be covered")
 	f.clock += guard + 2
 	require.Equal(t, Sleep, f.next(never).Do)
@@ -56,7 +56,7 @@ func TestStepsWithBarriers(t *testing.T) {
 	require.Equal(t, []uint64{1e9}, f.round(false))
 
 	flush := f.clock
-	require.Equal(t, Sleep, f.next(flush).Do, "a flush waits for a barrier too")
+	require.Equal(t, Pause, f.next(flush).Do, "a flush waits for a barrier too")
 	f.clock += guard + 2
 	require.Equal(t, Sleep, f.next(flush).Do)
 	require.NoError(t, b.Round())
@@ -67,6 +67,70 @@ func TestStepsWithBarriers(t *testing.T) {
 	require.Empty(t, f.batch())
 	require.True(t, f.passed(flush))
 	f.endRound()
+}
+
+// A wait makes the barrier itself if the last one was quick, and asks for none ahead. Without a
+// wait, a round asks for the next.
+func TestQuickBarriers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, 1, Options{})
+		took := time.Microsecond
+		b := grace.New(ringtest.Provider(func() error { time.Sleep(took); return nil }), f.Now, grace.BarrierOptions{Interval: 10 * time.Millisecond})
+		f.opts.barrier = b
+		start := time.Now()
+		f.Clock = func() uint64 { return uint64(time.Hour + time.Since(start)) }
+		b.Start()
+		defer b.Close()
+		output := func() {
+			f.output(0, f.Now())
+			time.Sleep(time.Millisecond)
+		}
+
+		f.StartWait()
+		output()
+		require.Equal(t, Sleep, f.next(never).Do, "no barrier has been quick yet")
+		synctest.Wait()
+		time.Sleep(took)
+		synctest.Wait()
+		require.Equal(t, Deliver, f.next(never).Do)
+
+		for range 3 {
+			f.Begin()
+			require.Len(t, f.batch(), 1)
+			output() // held back
+			f.endRound()
+			require.False(t, b.Requested())
+			f.StartWait()
+			step := f.next(never)
+			for step.Do == Pause {
+				require.LessOrEqual(t, step.For, 10*time.Millisecond)
+				time.Sleep(step.For)
+				step = f.next(never)
+			}
+			require.Equal(t, Deliver, step.Do)
+		}
+		require.EqualValues(t, 4, b.Stats().Count)
+
+		require.Len(t, f.round(false), 1)
+		output()
+		f.round(false)
+		synctest.Wait()
+		time.Sleep(time.Second)
+		require.EqualValues(t, 5, b.Stats().Count, "the user does not wait")
+
+		took = time.Second
+		f.StartWait()
+		require.Equal(t, Deliver, f.next(never).Do)
+		f.round(false)
+		f.StartWait()
+		output()
+		require.Equal(t, Deliver, f.next(never).Do, "the last one was quick, so this wait blocks")
+		f.round(false)
+		f.StartWait()
+		output()
+		require.Equal(t, Sleep, f.next(never).Do, "the last one was not")
+		time.Sleep(2 * time.Second)
+	})
 }
 
 // A request that one barrier has served must be made again for the next.

@@ -39,7 +39,7 @@ type Options struct {
 // kernel about unreported losses, and admits or drops late events.
 //
 // A waiting reader calls Step for its next action: start a round, Sleep, or wait for events. A
-// round is a pass from Begin on. Only Sleep blocks.
+// round is a pass from Begin on. Sleep blocks, and Step for a quick barrier.
 //
 // Ordered is not safe for concurrent use, except for WakeUp, Complete and the sources' Counts.
 type Ordered struct {
@@ -62,6 +62,7 @@ type Ordered struct {
 
 	pacing     pacing // the present wait's
 	began      uint64 // time of the wait's first look; 0: not yet
+	waits      bool   // a wait led to the round: its user lets Step make the next barrier
 	lastRound  uint64 // when the latest round began
 	proven     uint64 // no event up to it is missing in the round: usually the watermark
 	waited     uint64 // of a last round: the programs that ran then have ended; else 0

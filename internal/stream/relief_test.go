@@ -15,7 +15,7 @@ func TestRelief(t *testing.T) {
 	f.fill(1, 1000, 66)
 	f.fill(2, 1000, room)
 	f.StartWait()
-	require.Equal(t, Sleep, f.next(never).Do)
+	require.Equal(t, Pause, f.next(never).Do)
 	require.EqualValues(t, 64, (f.w[0].Head()-f.w[0].Tail())/recordSize)
 	for _, w := range f.w[1:] {
 		require.LessOrEqual(t, (w.Head()-w.Tail())/recordSize, uint64(32))

@@ -144,9 +144,10 @@ func (s *Ordered) endRound() {
 		s.count(r)
 	}
 	s.noteSpilled()
-	if s.opts.barrier != nil {
+	if b := s.opts.barrier; b != nil && !(s.waits && b.Quick()) {
 		if first := min(s.Earliest(), s.marker()); first != never {
 			s.request(first)
 		}
 	}
+	s.waits = false
 }

@@ -38,3 +38,13 @@ func (s *Ordered) WakeUp() {
 	default:
 	}
 }
+
+// Stirred reports whether WakeUp has been called since the last sleep.
+func (s *Ordered) Stirred() bool {
+	select {
+	case <-s.awake:
+		return true
+	default:
+		return false
+	}
+}

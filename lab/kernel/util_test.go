@@ -284,10 +284,13 @@ func returned(t testing.TB, before []string) {
 	}
 }
 
-// parked waits until a goroutine is blocked in a state, such as "IO wait" ("": any), with all of
-// these functions on its stack. It panics if the program has no such function, as it would wait for
+// In Go's poller, or where waits are frequent, in a system call.
+const polling = "IO wait|syscall"
+
+// parked waits until a goroutine is blocked in one of these states ("": any), with all of these
+// functions on its stack. It panics if the program has no such function, as it would wait for
 // ever.
-func parked(state string, funcs ...string) {
+func parked(states string, funcs ...string) {
 	for _, f := range funcs {
 		if !bytes.Contains(program(), []byte("/"+f)) {
 			panic("no function is called " + f)
@@ -298,7 +301,7 @@ func parked(state string, funcs ...string) {
 	stacks:
 		for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
 			first, _, _ := strings.Cut(stack, "\n")
-			if !strings.Contains(first, "["+state) {
+			if !slices.ContainsFunc(strings.Split(states, "|"), func(s string) bool { return strings.Contains(first, "["+s) }) {
 				continue
 			}
 			for _, f := range funcs {

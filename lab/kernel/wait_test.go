@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// inWait starts a Wait and returns when it is parked in the runtime's poller. A late wakeup, for
+// inWait starts a Wait and returns when it is parked. A late wakeup, for
 // events already read, ends the Wait of an unordered stream: then it waits again.
 func inWait(t *testing.T, r *perfbuf.Reader, w *perfbuf.Stream, ctx context.Context) <-chan error {
 	t.Helper()
@@ -31,7 +31,7 @@ func inWait(t *testing.T, r *perfbuf.Reader, w *perfbuf.Stream, ctx context.Cont
 		}
 		result <- err
 	})
-	parked("IO wait", "engine.(*waker).wait")
+	parked(polling, "engine.(*waker).wait")
 	return result
 }
 
@@ -150,7 +150,7 @@ func TestKernelWaitSlack(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			result := make(chan error, 1)
 			background(t, func() { result <- s.Wait(ctx) })
-			parked("select", "stream.(*Ordered).Sleep")
+			parked(polling, "engine.(*waker).sleep")
 			require.Equal(t, end(r, s, cancel), <-result)
 		})
 	}

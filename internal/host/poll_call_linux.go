@@ -1,0 +1,132 @@
+package host
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// sysPoller waits in epoll_pwait2(2).
+type sysPoller struct {
+	epoll   int // edge-triggered, of the descriptors and of event
+	event   int // an eventfd
+	events  [4]unix.EpollEvent
+	cleanup runtime.Cleanup
+
+	began, yielded time.Time
+	frequent       int // how many waits in a row began shortly after another
+}
+
+func (p *sysPoller) open() (err error) {
+	if p.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return fmt.Errorf("epoll_create1: %w", err)
+	}
+	if p.event, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
+		unix.Close(p.epoll)
+		return fmt.Errorf("eventfd: %w", err)
+	}
+	p.cleanup = runtime.AddCleanup(p, closeBoth, [2]int{p.epoll, p.event})
+	if err = control(p.epoll, unix.EPOLL_CTL_ADD, p.event); err != nil {
+		p.close()
+	}
+	return err
+}
+
+func (p *sysPoller) close() {
+	p.cleanup.Stop()
+	closeBoth([2]int{p.epoll, p.event})
+}
+
+func closeBoth(fds [2]int) {
+	unix.Close(fds[0])
+	unix.Close(fds[1])
+}
+
+// interrupt ends the present wait. Nobody reads the event: each write is an edge.
+func (p *sysPoller) interrupt() {
+	one := [8]byte{1}
+	unix.Write(p.event, one[:])
+}
+
+// Waits are frequent if so many in a row begin within so much time of the one before.
+const (
+	frequent = 8
+	shortly  = 6 * time.Millisecond
+)
+
+// suits reports whether the wait that begins now had better be a system call, because waits are
+// frequent. It is called for each wait.
+//
+// Go's sysmon takes the processor away from a goroutine that has not been scheduled for 10 ms, and
+// from then on in each of its calls, which doubles what a wait costs (retake in runtime/proc.go).
+// So suits lets the scheduler run in time. Rare waits are not for system calls: sysmon then looks
+// every 20 us at a processor that it may not take yet.
+func (p *sysPoller) suits(until time.Time) bool {
+	now := time.Now()
+	if now.Sub(p.began) > shortly {
+		p.frequent = 0
+	}
+	p.began = now
+	if p.frequent++; p.frequent <= frequent || !until.IsZero() && !until.After(now) {
+		return false
+	}
+	if now.Sub(p.yielded) > 4*time.Millisecond {
+		p.yielded = now
+		runtime.Gosched()
+	}
+	return true
+}
+
+// wait blocks until a wakeup, until the deadline, or, without a result, for less.
+func (p *sysPoller) wait(until time.Time) (rings bool, err error) {
+	timeout := time.Duration(-1)
+	if !until.IsZero() {
+		timeout = max(time.Until(until), 0)
+	}
+	n, err := p.call(timeout)
+	for _, e := range p.events[:n] {
+		rings = rings || e.Fd != int32(p.event)
+	}
+	switch {
+	case err != nil && err != unix.EINTR:
+		return false, fmt.Errorf("epoll_wait: %w", err)
+	case !rings && timeout >= 0 && !time.Now().Before(until):
+		return false, os.ErrDeadlineExceeded
+	}
+	return rings, nil
+}
+
+var noPwait2 atomic.Bool // Linux before 5.11, or a seccomp filter
+
+// call waits without end if the timeout is negative.
+func (p *sysPoller) call(timeout time.Duration) (n int, err error) {
+	if !noPwait2.Load() {
+		type timespec struct{ sec, nsec int64 } // struct __kernel_timespec, on every architecture
+		var limit *timespec
+		if timeout >= 0 {
+			limit = &timespec{int64(timeout / time.Second), int64(timeout % time.Second)}
+		}
+		// The kernel uses the events and the limit only during the call.
+		n, _, errno := unix.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(p.epoll), uintptr(unsafe.Pointer(&p.events)), uintptr(len(p.events)),
+			uintptr(unsafe.Pointer(limit)), 0, 0)
+		switch errno {
+		case 0:
+			return int(n), nil
+		case unix.ENOSYS, unix.EPERM:
+			noPwait2.Store(true)
+		default:
+			return 0, errno
+		}
+	}
+	ms := -1
+	if timeout >= 0 {
+		ms = int(min((timeout+time.Millisecond-1)/time.Millisecond, 1<<30))
+	}
+	n, err = unix.EpollWait(p.epoll, p.events[:], ms)
+	return max(n, 0), err
+}
