@@ -72,6 +72,10 @@ func (k *fakeKernel) Wait(until time.Time, ready func(bool) bool) error {
 	return k.Still.Wait(until, ready)
 }
 
+func (k *fakeKernel) Sleep(until time.Time, awake func() bool) error {
+	return k.Still.Wait(until, func(bool) bool { return awake() })
+}
+
 func (k *fakeKernel) Interrupt() {
 	k.Still.Interrupt()
 	if k.interrupted != nil {

@@ -116,8 +116,7 @@ func (r *Reader) noBells() error {
 }
 
 // Start follows CPU hotplug, if the kernel can. If the user drops owner without closing the reader,
-// the garbage collector cleans up. The counts are lost then. The poller's file is collected by
-// itself.
+// the garbage collector cleans up. The counts are lost then.
 func Start[T any](r *Reader, owner *T) {
 	if r.Parts.Watcher != nil {
 		r.Follow()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -141,4 +142,48 @@ func TestWaitAfterAWaitForARing(t *testing.T) {
 			r.requireIdle(t)
 		})
 	}
+}
+
+// A sleep ignores rings. Its time, its context and a stir end it, also from before it began.
+func TestSleep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFake(1, Options{Enough: 8})
+		r.hold(0, 64)
+		for name, c := range map[string]struct {
+			before, after bool
+			context       bool
+			lasts         time.Duration
+		}{
+			"time":             {lasts: time.Hour},
+			"stirred":          {after: true, lasts: time.Minute},
+			"stirred before":   {before: true},
+			"cancelled":        {after: true, context: true, lasts: time.Minute},
+			"cancelled before": {before: true, context: true},
+		} {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			var stirred atomic.Bool
+			end := func() {
+				if c.context {
+					cancel(errTest)
+				}
+				stirred.Store(!c.context)
+				r.kernel.Interrupt()
+			}
+			if c.before {
+				end()
+			}
+			begin := time.Now()
+			done := inBackground(func() error { return r.waker.sleep(Watched{ctx}, time.Hour, stirred.Load) })
+			r.kernel.Wake()
+			if c.after {
+				time.Sleep(time.Minute)
+				end()
+			}
+			err := <-done
+			require.Equal(t, c.context, err == errTest, name)
+			require.Equal(t, !c.context, err == nil, name)
+			require.Equal(t, c.lasts, time.Since(begin), name)
+			cancel(nil)
+		}
+	})
 }

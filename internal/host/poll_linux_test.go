@@ -104,15 +104,24 @@ func TestPollerRemembersAWakeUpDuringTheQuestion(t *testing.T) {
 
 func TestPollerEnds(t *testing.T) {
 	both(t, func(t *testing.T, calls bool) {
-		a := newBell(t).poller(t, calls)
+		b := newBell(t)
+		a := b.poller(t, calls)
 		a.wait(time.Time{})
 		require.False(t, <-a.question)
 		a.p.Interrupt() // before it blocks
 		a.answer <- false
 		require.ErrorIs(t, <-a.result, os.ErrDeadlineExceeded)
 
+		a.wait(time.Time{})
+		require.False(t, <-a.question)
+		b.ring()
+		a.answer <- false
+		require.True(t, <-a.question, "an interrupt ends one wait only")
+		a.answer <- true
+		require.NoError(t, <-a.result)
+
 		a.wait(time.Now().Add(time.Millisecond))
-		require.False(t, <-a.question, "an interrupt ends one wait only")
+		require.False(t, <-a.question)
 		a.answer <- false
 		require.ErrorIs(t, <-a.result, os.ErrDeadlineExceeded)
 		require.ErrorIs(t, a.p.Wait(time.Unix(1, 0), a.ready), os.ErrDeadlineExceeded)
@@ -155,6 +164,8 @@ func TestPollerAlternates(t *testing.T) {
 			a.answer <- true
 		}
 		require.NoError(t, <-a.result)
+		// Two that ask take perf wakeups from each other
+		require.Equal(t, a.p.calls.frequent < frequent, a.p.parks)
 	}
 }
 

@@ -95,9 +95,10 @@ func TestQuickBarriers(t *testing.T) {
 		require.Equal(t, Deliver, f.next(never).Do)
 
 		for range 3 {
+			output() // later than the barrier: held back
 			f.Begin()
 			require.Len(t, f.batch(), 1)
-			output() // held back
+			require.Empty(t, f.batch())
 			f.endRound()
 			require.False(t, b.Requested())
 			f.StartWait()
