@@ -37,7 +37,7 @@ func newReader(k kernel.Kernel, opts Options, ringBuf bool) *Reader {
 	if interval, bell := r.in.Poll(); opts.Wakeup.doorbell() && !bell {
 		r.opts.Wakeup = Wakeup{Bytes: opts.watermark(), PollInterval: interval}
 	}
-	for i := range r.in.Walk.Room() {
+	for i := range r.in.Rings.Room() {
 		r.rings = append(r.rings, Ring{r, i})
 	}
 	return r
@@ -45,7 +45,7 @@ func newReader(k kernel.Kernel, opts Options, ringBuf bool) *Reader {
 
 // all returns all rings, those of CPUs that came online later at the end.
 func (r *Reader) all() []*Ring {
-	n := r.in.Walk.Len()
+	n := r.in.Rings.Len()
 	rings := make([]*Ring, 0, n)
 	for i := range n {
 		rings = append(rings, &r.rings[i])
@@ -114,7 +114,7 @@ type Ring struct {
 	index  int
 }
 
-func (r *Ring) walk() *stream.Ring { return r.reader.in.Walk.At(r.index) }
+func (r *Ring) walk() *stream.Ring { return r.reader.in.Rings.At(r.index) }
 
 // Stream opens an unordered stream of this ring alone, to read each ring in a goroutine of its own.
 // Any number of rings may have one at the same time. It returns [ErrBusy] while another Stream

@@ -299,7 +299,7 @@ func TestChangesBesideTheUser(t *testing.T) {
 			if err := errors.Join(s.Add(b.Reader), s.Remove(b.Reader)); err != nil {
 				t.Error(err)
 			}
-			for b.in.Walk.Held() { // until the pass or wait that is under way ends
+			for b.in.Rings.Held() { // until the pass or wait that is under way ends
 				runtime.Gosched()
 			}
 		}
@@ -369,7 +369,7 @@ func TestFlushWhileSourcesGo(t *testing.T) {
 						require.GreaterOrEqual(t, recs[0].Time, at)
 						require.Empty(t, copies(t, s))
 						for _, k := range []*fake{a, b} {
-							if !k.in.Walk.Held() {
+							if !k.in.Rings.Held() {
 								require.Empty(t, copies(t, k.unordered()))
 							}
 						}

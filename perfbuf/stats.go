@@ -155,7 +155,7 @@ func (r *Reader) Stats() Stats {
 	wakes := r.in.Waits()
 	s := Stats{
 		Wakes: wakes.Wakes, SpuriousWakes: wakes.Spurious, TimerWakes: wakes.Timer,
-		Passes: r.in.Walk.Passes.Load(),
+		Passes: r.in.Rings.Passes.Load(),
 	}
 	o := &r.in.Counts
 	s.Late, s.MaxLateness = o.Late.Load(), time.Duration(o.MaxLateness.Load())

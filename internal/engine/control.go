@@ -31,7 +31,7 @@ func (r *Reader) displaced(cpus []int, since uint64) {
 	defer r.Gate.LeaveAtOnce()
 	now := r.kernel.Now()
 	id, name := r.Parts.Map()
-	r.Walk.Fail(now, fmt.Errorf("%w: map %q (id %d), entries of %d CPUs, within the last %v: events of these no longer arrive. For two readers, have programs output "+
+	r.Rings.Fail(now, fmt.Errorf("%w: map %q (id %d), entries of %d CPUs, within the last %v: events of these no longer arrive. For two readers, have programs output "+
 		"to two maps; Pause and Resume take this one back", ErrDisplaced, name, id, len(cpus), time.Duration(now-min(since, now)).Round(time.Millisecond)), cpus)
 	r.flushed()
 }

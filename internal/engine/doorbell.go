@@ -78,7 +78,7 @@ func (d *doorbell) due() bool { return !time.Now().Before(d.next) }
 // allArmed reports whether the first output to any ring wakes the reader. It may be called from
 // anywhere.
 func (d *doorbell) allArmed() bool {
-	for i := range d.entries.reader.Walk.Len() {
+	for i := range d.entries.reader.Rings.Len() {
 		if !d.entries.Armed(i) {
 			return false
 		}
@@ -89,7 +89,7 @@ func (d *doorbell) allArmed() bool {
 // look arms the rings that have been quiet for long, and schedules the next look. unread returns a
 // ring's number of unread bytes. It reports whether any ring has some.
 func (d *doorbell) look(unread func(ring int) uint64) (found bool) {
-	armed, rings := false, &d.entries.reader.Walk
+	armed, rings := false, &d.entries.reader.Rings
 	for i := range rings.Len() {
 		q := &d.rings[i]
 		now := rings.Head(i)

@@ -51,7 +51,7 @@ func (w *waker) join(ring int) (done <-chan error) {
 	if one.done == nil {
 		one.done = make(chan error, 1)
 	}
-	if w.reader.Walk.Asked(ring) {
+	if w.reader.Rings.Asked(ring) {
 		one.done <- nil // does not block: the ring's latest waiter has emptied the channel
 		return one.done
 	}
@@ -87,15 +87,15 @@ func (w *waker) quit(ring int) {
 // holds reports whether a ring has something to read, or its pass must end with a marker or an
 // error.
 func (w *waker) holds(ring int) bool {
-	return w.reader.Walk.Unread(ring) > 0 || w.reader.Walk.Asked(ring)
+	return w.reader.Rings.Unread(ring) > 0 || w.reader.Rings.Asked(ring)
 }
 
 // flush ends the wait for each ring whose pass has a call to answer. It does not block.
 func (w *waker) flush() {
 	w.each.mu.Lock()
 	defer w.each.mu.Unlock()
-	for i := range w.reader.Walk.Len() {
-		if one := &w.each.waiters[i]; one.waits.Load() && w.reader.Walk.Asked(i) {
+	for i := range w.reader.Rings.Len() {
+		if one := &w.each.waiters[i]; one.waits.Load() && w.reader.Rings.Asked(i) {
 			w.finish(one, nil)
 			w.each.changed.Store(true)
 		}
@@ -131,7 +131,7 @@ func (w *waker) finishReady(err error) (empty bool) {
 	w.each.mu.Lock()
 	defer w.each.mu.Unlock()
 	w.each.changed.Store(false)
-	for i := range w.reader.Walk.Len() {
+	for i := range w.reader.Rings.Len() {
 		one := &w.each.waiters[i]
 		if err != errChanged && one.waits.Load() && (err != nil || w.holds(i)) {
 			w.finish(one, err)

@@ -110,7 +110,7 @@ func (e *Entries) pause(on bool) error {
 		return nil
 	}
 	var failed error
-	for i := range e.reader.Walk.Len() {
+	for i := range e.reader.Rings.Len() {
 		to := kernel.Empty
 		if !on {
 			to = plainOrBell(e.armed[i].Load())

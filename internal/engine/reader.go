@@ -39,7 +39,7 @@ type Reader struct {
 	kernel  kernel.Kernel
 	Parts   kernel.Parts // of it
 	Gate    Gate         // guards ring memory: the last user to leave calls finish
-	Walk    stream.Rings
+	Rings   stream.Rings
 	Entries Entries
 	policy  policy
 	waker   *waker
@@ -68,7 +68,7 @@ func (r *Reader) Init(k kernel.Kernel, o Options) {
 	if counter := r.Parts.LossCounter; counter != nil {
 		walk.Losses = func(into []raw.Odd) []raw.Odd { return kernel.CountedLosses(counter, into, k.Now) }
 	}
-	r.Walk.Init(walk)
+	r.Rings.Init(walk)
 	if o.Name == "" {
 		_, r.opts.Name = r.Parts.Map()
 	}
@@ -94,7 +94,7 @@ func (r *Reader) add(memory *raw.Ring) {
 	if memory.Layout() != raw.LayoutRingBuf { // whose opener did it
 		memory.SetFields(r.opts.TimeAt, -1)
 	}
-	r.Walk.Add(&stream.Ring{Raw: memory})
+	r.Rings.Add(&stream.Ring{Raw: memory})
 }
 
 // Name returns the source of the reader's events.
@@ -137,9 +137,9 @@ func Start[T any](r *Reader, owner *T) {
 func (r *Reader) Follow() {
 	full := "no room for a ring of CPU %d, which was not possible when the reader was opened: open a new one"
 	if r.opts.RingBuf {
-		full = fmt.Sprintf("no room for the ring buffer with map id %%d: this reader has had %d from the map, the most that it follows: open a new one", r.Walk.Room())
+		full = fmt.Sprintf("no room for the ring buffer with map id %%d: this reader has had %d from the map, the most that it follows: open a new one", r.Rings.Room())
 	}
-	r.Hotplug.Init(FollowerOptions{Kernel: &r.Parts, Gate: &r.Gate, Len: r.Walk.Len, Room: r.Walk.Room(), Add: r.add, Renew: r.Entries.renew, Full: full})
+	r.Hotplug.Init(FollowerOptions{Kernel: &r.Parts, Gate: &r.Gate, Len: r.Rings.Len, Room: r.Rings.Room(), Add: r.add, Renew: r.Entries.renew, Full: full})
 }
 
 // flowed keeps a busy ring from waking anybody.
@@ -171,10 +171,10 @@ func (r *Reader) finish() {
 		src.stream.lose(src)
 	}
 	outputs := r.Parts.Outputs()
-	for i := range r.Walk.Len() {
-		ring := r.Walk.At(i)
+	for i := range r.Rings.Len() {
+		ring := r.Rings.At(i)
 		full := outputs.Full(ring.Raw.CPU())
-		if r.Walk.CountsLosses() { // the first ring has those of all CPUs
+		if r.Rings.CountsLosses() { // the first ring has those of all CPUs
 			if full = 0; i == 0 {
 				full = outputs.AllFull()
 			}

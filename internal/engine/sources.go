@@ -25,7 +25,7 @@ func (src *source) unread(ring int) uint64 {
 	if src.stream != nil && src.stream.Order != nil {
 		return src.Unread(ring)
 	}
-	return src.reader.Walk.Unread(ring)
+	return src.reader.Rings.Unread(ring)
 }
 
 // flushing reports whether the source's present contents are asked for, or the stream's sources are
@@ -35,7 +35,7 @@ func (src *source) flushing() bool {
 	if s.Order != nil {
 		return src.Flushing()
 	}
-	return src.reader.Walk.Flushing() || s.flushes.Load() != nil || s.changed.Load()
+	return src.reader.Rings.Flushing() || s.flushes.Load() != nil || s.changed.Load()
 }
 
 // ended reports whether the stream has ended, or the reader if its waker waits for single rings.
@@ -96,7 +96,7 @@ func (s *Stream) Add(r *Reader) error {
 func (s *Stream) enlist(r *Reader, b *grace.Barrier, programs bool) error {
 	id, name := r.Parts.Map()
 	src := &source{reader: r, stream: s, Source: stream.Source{
-		Name: fmt.Sprintf("map %q (id %d)", name, id), Lost: r.Parts.Lost, Rings: &r.Walk, Counts: &r.Counts,
+		Name: fmt.Sprintf("map %q (id %d)", name, id), Lost: r.Parts.Lost, Rings: &r.Rings, Counts: &r.Counts,
 		Wakeup:  stream.Wakeup{Poll: r.policy.interval, Enough: r.policy.enough},
 		Stamped: r.opts.Stamped && s.opts.Order.Exact,
 	}}
@@ -226,7 +226,7 @@ func (s *Stream) settle() {
 	}
 	s.sources, s.rings = slices.Clone(s.wanted), nil
 	for _, src := range s.sources {
-		s.rings = append(s.rings, &src.reader.Walk)
+		s.rings = append(s.rings, &src.reader.Rings)
 	}
 	switch {
 	case len(s.sources) == 0:

@@ -37,7 +37,7 @@ func (s *Stream) claim(r *Reader) error {
 	if s.only != nil {
 		return s.only.Claim(&s.flushes)
 	}
-	return r.Walk.Claim()
+	return r.Rings.Claim()
 }
 
 func (s *Stream) disclaim(r *Reader) {
@@ -45,7 +45,7 @@ func (s *Stream) disclaim(r *Reader) {
 		s.only.Disclaim()
 		return
 	}
-	r.Walk.Disclaim()
+	r.Rings.Disclaim()
 }
 
 // hold makes the reader know a stream that has claimed its rings.

@@ -268,7 +268,7 @@ func (w *waker) ready(woken bool) bool {
 func (w *waker) look(woken bool) (enough bool, by *policy) {
 	for _, src := range w.parts {
 		p := &src.reader.policy
-		for ring := range src.reader.Walk.Len() {
+		for ring := range src.reader.Rings.Len() {
 			n := w.unread(src, ring)
 			if n >= p.enough || n > 0 && p.rouses(ring, woken) {
 				return true, p
@@ -298,7 +298,7 @@ func (w *waker) flushing() bool {
 
 // mostUnread returns the largest number of unread bytes in any ring.
 func (w *waker) mostUnread(src *source) (most uint64) {
-	for i := range src.reader.Walk.Len() {
+	for i := range src.reader.Rings.Len() {
 		most = max(most, w.unread(src, i))
 	}
 	return most

@@ -94,7 +94,7 @@ func TestWaitForOneRingEach(t *testing.T) {
 		require.Equal(t, 1, r.Gate.Inside())
 
 		var flushes stream.Flushes
-		require.NoError(t, r.Walk.At(0).Claim(&flushes))
+		require.NoError(t, r.Rings.At(0).Claim(&flushes))
 		flushes.Ask(1) // a pass has a call to answer: the wait ends at once
 		require.NoError(t, r.waker.waitRing(t.Context(), 0, closed))
 		first = inBackground(func() error { return r.waker.waitRing(t.Context(), 1, closed) })
@@ -120,10 +120,10 @@ func TestWaitAfterAWaitForARing(t *testing.T) {
 				runtime.Gosched()
 			}
 			var flushes stream.Flushes
-			if err := r.Walk.At(0).Claim(&flushes); err != nil {
+			if err := r.Rings.At(0).Claim(&flushes); err != nil {
 				return err
 			}
-			defer r.Walk.At(0).Disclaim()
+			defer r.Rings.At(0).Disclaim()
 			flushes.Ask(1)
 			r.waker.flush()
 			return <-done

@@ -8,7 +8,6 @@
 // Times that a program takes itself are covered too, because the whole program runs inside such a
 // section. Sleepable programs do not. The verifier bars them from perf event arrays, except from
 // those in a map of maps or in a function that freplace replaced.
-// in a map of maps or use in a function that freplace has put into them.
 package grace
 
 import (

@@ -5,9 +5,7 @@ package kernel_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -18,39 +16,6 @@ import (
 
 // These tests take CPUs offline: they are for virtual machines that are theirs alone (make
 // test-vm).
-
-// plugged brings a CPU online or takes it offline.
-func plugged(t *testing.T, cpu int, online bool) {
-	t.Helper()
-	file := fmt.Sprintf("/sys/devices/system/cpu/cpu%d/online", cpu)
-	want := "0"
-	if online {
-		want = "1"
-	}
-	if now, err := os.ReadFile(file); err == nil && strings.TrimSpace(string(now)) == want {
-		return
-	}
-	require.NoError(t, os.WriteFile(file, []byte(want), 0))
-}
-
-// hotCPUs returns the last two of at least three CPUs, which are online again after the test.
-func hotCPUs(t *testing.T) (cold, hot []int) {
-	t.Helper()
-	kerneltest.Require(t)
-	r := open(t, kerneltest.Load(t), perfbuf.Options{})
-	cpus := r.Options().CPUs
-	r.Close()
-	if len(cpus) < 3 {
-		t.Skipf("takes three CPUs, two of them to take offline: online are %v", cpus)
-	}
-	n := len(cpus) - 2
-	t.Cleanup(func() {
-		for _, cpu := range cpus[n:] {
-			plugged(t, cpu, true)
-		}
-	})
-	return cpus[:n], cpus[n:]
-}
 
 // perCPU counts events, and checks that they arrive in each CPU's order.
 type perCPU struct {
@@ -85,10 +50,10 @@ func (c *perCPU) take(ev perfbuf.Event) error {
 func TestKernelHotplug(t *testing.T) {
 	for name, make := range readings {
 		t.Run(name, func(t *testing.T) {
-			cold, hot := hotCPUs(t)
+			cold, hot := kerneltest.HotCPUs(t, onlineCPUs(t))
 			e := kerneltest.Load(t)
 			hole, last := hot[0], hot[1]
-			plugged(t, hole, false)
+			kerneltest.Plug(t, hole, false)
 			r := open(t, e, perfbuf.Options{RingBytes: 64 << 10})
 			require.Equal(t, append(slices.Clone(cold), last), r.Options().CPUs)
 			counts := newPerCPU()
@@ -103,16 +68,16 @@ func TestKernelHotplug(t *testing.T) {
 				comes(cpu)
 			}
 
-			plugged(t, hole, true)
+			kerneltest.Plug(t, hole, true)
 			eventually(t, "a ring for the new CPU", func() bool { return r.Stats().Hotplug.Added == 1 })
 			for cpu := range last + 1 {
 				comes(cpu)
 			}
 			for n := range uint64(3) {
 				for _, cpu := range hot {
-					plugged(t, cpu, false)
+					kerneltest.Plug(t, cpu, false)
 					comes(cold[0])
-					plugged(t, cpu, true)
+					kerneltest.Plug(t, cpu, true)
 				}
 				eventually(t, "both are back", func() bool { return r.Stats().Hotplug.Reopened >= 2*(n+1) })
 				for cpu := range last + 1 {
@@ -135,7 +100,7 @@ func TestKernelHotplug(t *testing.T) {
 func TestKernelHotplugUnderLoad(t *testing.T) {
 	for name, make := range readings {
 		t.Run(name, func(t *testing.T) {
-			cold, hot := hotCPUs(t)
+			cold, hot := kerneltest.HotCPUs(t, onlineCPUs(t))
 			e := kerneltest.Load(t)
 			r := open(t, e, perfbuf.Options{RingBytes: 256 << 10})
 			counts := newPerCPU()
@@ -153,12 +118,12 @@ func TestKernelHotplugUnderLoad(t *testing.T) {
 			rng := rand.New(rand.NewPCG(1, 2))
 			for range 20 {
 				cpu := hot[rng.IntN(2)]
-				plugged(t, cpu, false)
+				kerneltest.Plug(t, cpu, false)
 				if rng.IntN(2) == 0 {
 					before := counts.seen[cold[0]].Load()
 					eventually(t, "others get on", func() bool { return counts.seen[cold[0]].Load() > before })
 				}
-				plugged(t, cpu, true)
+				kerneltest.Plug(t, cpu, true)
 				before, _ := e.Counts(cpu)
 				eventually(t, "it outputs again", func() bool { now, _ := e.Counts(cpu); return now > before+20 })
 				seen := counts.seen[cpu].Load()
