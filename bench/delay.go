@@ -11,7 +11,7 @@ import (
 // of readers without order. A case compares readers that promise the same; ringfold is the default in each.
 // Another process outputs.
 func delay(r *run) error {
-	streams, unordered := orderNames(), []string{ringfold, ringfoldEveryEvent, cilium, libbpfC}
+	streams, unordered := orderNames(), []string{ringfold, ringfoldPoll1, ringfoldPoll02, ringfoldEveryEvent, cilium, libbpfC}
 	rounds, scale := 3, 1.0
 	if r.quick {
 		rounds, scale = 1, 0.1

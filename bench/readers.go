@@ -19,7 +19,9 @@ const (
 	ringfoldEveryEvent = "ringfold-every-event" // Options.Wakeup.Events is 1
 	ringfoldEvery64    = "ringfold-every-64"    // 64
 	ringfoldBytes      = "ringfold-bytes"       // Options.Wakeup.Bytes is half of the ring
-	ringfoldChannels   = "ringfold-channels"    // perfchan.InitPerfBuf: libbpfgo's way
+	ringfoldPoll1      = "ringfold-poll-1ms"    // Options.Wakeup.PollInterval
+	ringfoldPoll02     = "ringfold-poll-200us"
+	ringfoldChannels   = "ringfold-channels" // perfchan.InitPerfBuf: libbpfgo's way
 )
 
 // peer is one way to read, opened. It is used either for drains or for a loop.
@@ -98,6 +100,10 @@ func open(reader string, c *collection, o options) (p peer, err error) {
 		p, err = openRingfold(c, o, perfbuf.Wakeup{Events: 64})
 	case ringfoldBytes:
 		p, err = openRingfold(c, o, perfbuf.Wakeup{Bytes: half})
+	case ringfoldPoll1:
+		p, err = openRingfold(c, o, perfbuf.Wakeup{PollInterval: time.Millisecond})
+	case ringfoldPoll02:
+		p, err = openRingfold(c, o, perfbuf.Wakeup{PollInterval: 200 * time.Microsecond})
 	case ringfoldChannels:
 		p, err = openDropIn(c, o)
 	case libbpfC:

@@ -79,7 +79,8 @@ type Wakeup struct {
 	Bytes int
 	// PollInterval is the time between two polls, and so the longest that events wait unseen. 0 is
 	// 5 ms with the doorbell and 10 ms otherwise; the least is 100 µs. It has no effect if each
-	// event wakes. In an idle process, Go's timers are no finer than a millisecond.
+	// event wakes. Before Linux 5.11 polls are no finer than a millisecond. docs/delivery.md says
+	// what shorter intervals cost.
 	PollInterval time.Duration
 }
 

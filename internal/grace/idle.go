@@ -26,6 +26,13 @@ func (b *Barrier) Try() (wait time.Duration, ok bool) {
 	return wait, true
 }
 
+// Forbidden returns how long the interval still forbids a round.
+func (b *Barrier) Forbidden() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return max(0, time.Until(b.next))
+}
+
 // Idle reports whether no round is requested or under way. After a request it stays false until the
 // requested round has ended.
 func (b *Barrier) Idle() bool {

@@ -67,7 +67,11 @@ func (s *Ordered) Step() (Step, error) {
 		case filled:
 			return Step{Do: Await, For: s.atMost(until)}, nil
 		default:
-			return Step{Do: Pause, For: s.atMost(until)}, nil
+			wait := s.atMost(until)
+			if b := s.opts.barrier; b != nil && first > watermark {
+				wait = max(wait, min(b.Forbidden(), s.untilFull())) // one sleep, not two
+			}
+			return Step{Do: Pause, For: wait}, nil
 		}
 	}
 }

@@ -111,13 +111,23 @@ func TestQuickBarriers(t *testing.T) {
 			require.Equal(t, Deliver, step.Do)
 		}
 		require.EqualValues(t, 4, b.Stats().Count)
+		f.Begin()
+		require.Len(t, f.batch(), 1)
+		f.endRound()
+		f.StartWait()
+		f.output(0, f.Now())
+		step := f.next(never)
+		require.Equal(t, Pause, step.Do, "no barrier would cover it yet")
+		require.GreaterOrEqual(t, step.For, leastScan, "it sleeps twice")
+		time.Sleep(20 * time.Millisecond)
+		require.Equal(t, Deliver, f.next(never).Do)
 
 		require.Len(t, f.round(false), 1)
 		output()
 		f.round(false)
 		synctest.Wait()
 		time.Sleep(time.Second)
-		require.EqualValues(t, 5, b.Stats().Count, "the user does not wait")
+		require.EqualValues(t, 6, b.Stats().Count, "the user does not wait")
 
 		took = time.Second
 		f.StartWait()
