@@ -2,6 +2,7 @@ package grace
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,8 +14,16 @@ import (
 // at the interval on average.
 func TestTry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		took, fail := time.Microsecond, error(nil)
-		b := New(waitFunc(func() error { time.Sleep(took); return fail }), func() uint64 { return 1 << 40 }, BarrierOptions{Interval: saved})
+		var took atomic.Int64
+		var fails atomic.Bool
+		took.Store(int64(time.Microsecond))
+		b := New(waitFunc(func() error {
+			time.Sleep(time.Duration(took.Load()))
+			if fails.Load() {
+				return errors.New("no")
+			}
+			return nil
+		}), func() uint64 { return 1 << 40 }, BarrierOptions{Interval: saved})
 		refused := func(why string) {
 			t.Helper()
 			count := b.Stats().Count
@@ -36,7 +45,7 @@ func TestTry(t *testing.T) {
 			}
 			require.True(t, ok)
 			require.Zero(t, wait)
-			require.Equal(t, time.Duration(n)*saved, time.Since(begin)-took, "not made at once")
+			require.Equal(t, time.Duration(n)*saved, time.Since(begin)-time.Microsecond, "not made at once")
 			require.EqualValues(t, n+2, b.Stats().Count)
 		}
 
@@ -44,16 +53,16 @@ func TestTry(t *testing.T) {
 		refused("requested")
 		time.Sleep(time.Minute)
 
-		took = quickly
+		took.Store(int64(quickly))
 		_, ok := b.Try()
 		require.True(t, ok)
 		refused("slow")
-		took = time.Microsecond
+		took.Store(int64(time.Microsecond))
 		require.NoError(t, b.Round())
 		require.True(t, b.Quick())
 
 		time.Sleep(time.Minute)
-		fail = errors.New("no")
+		fails.Store(true)
 		_, ok = b.Try()
 		require.True(t, ok)
 		refused("failed")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -74,8 +75,9 @@ func TestStepsWithBarriers(t *testing.T) {
 func TestQuickBarriers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, 1, Options{})
-		took := time.Microsecond
-		b := grace.New(ringtest.Provider(func() error { time.Sleep(took); return nil }), f.Now, grace.BarrierOptions{Interval: 10 * time.Millisecond})
+		var took atomic.Int64
+		took.Store(int64(time.Microsecond))
+		b := grace.New(ringtest.Provider(func() error { time.Sleep(time.Duration(took.Load())); return nil }), f.Now, grace.BarrierOptions{Interval: 10 * time.Millisecond})
 		f.opts.barrier = b
 		start := time.Now()
 		f.Clock = func() uint64 { return uint64(time.Hour + time.Since(start)) }
@@ -90,7 +92,7 @@ func TestQuickBarriers(t *testing.T) {
 		output()
 		require.Equal(t, Sleep, f.next(never).Do, "no barrier has been quick yet")
 		synctest.Wait()
-		time.Sleep(took)
+		time.Sleep(time.Microsecond)
 		synctest.Wait()
 		require.Equal(t, Deliver, f.next(never).Do)
 
@@ -129,7 +131,7 @@ func TestQuickBarriers(t *testing.T) {
 		time.Sleep(time.Second)
 		require.EqualValues(t, 6, b.Stats().Count, "the user does not wait")
 
-		took = time.Second
+		took.Store(int64(time.Second))
 		f.StartWait()
 		require.Equal(t, Deliver, f.next(never).Do)
 		f.round(false)
