@@ -11,13 +11,6 @@ import (
 // the clocks of two CPUs differ, even while adjtimex changes their rate: see docs/ordering.md.
 const DefaultGuard = 10_000
 
-// backoff is the least pause after a failed wait: the next one probably fails too, and fails fast.
-const backoff = 10 * time.Millisecond
-
-// saved bounds how much unused interval an idle barrier accumulates. Rounds worth that much may
-// then begin without any interval.
-const saved = 16 * time.Millisecond
-
 // BarrierOptions tune a barrier.
 type BarrierOptions struct {
 	// ns by which the clocks of two CPUs may differ; 0 means DefaultGuard. A provider may need
@@ -46,8 +39,7 @@ type Barrier struct {
 	wake      chan struct{} // wakes the goroutine for a request
 	done      chan struct{} // receives when a round ends
 	quit      chan struct{} // closed by Close
-	start     sync.Once
-	started   atomic.Bool
+	started   atomic.Bool   // a goroutine serves requests
 
 	round sync.Mutex // held for a round: one at a time
 	mu    sync.Mutex // of the following
@@ -79,10 +71,9 @@ func New(p Provider, clock func() uint64, o BarrierOptions) *Barrier {
 // goroutine has no dedicated one. Passing a request and its end between threads took half of a rare
 // event's latency. Later calls do nothing.
 func (b *Barrier) Start() {
-	b.start.Do(func() {
-		b.started.Store(true)
+	if b.started.CompareAndSwap(false, true) {
 		go b.run()
-	})
+	}
 }
 
 // Request asks for a round that begins after this call. It never blocks. Requests before a round
@@ -195,34 +186,6 @@ func (b *Barrier) run() {
 			case <-timer.C:
 			}
 		}
-	}
-}
-
-// turn returns how long the interval forbids a round. 0 means that the caller is to make one.
-func (b *Barrier) turn() time.Duration {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	now := time.Now()
-	if wait := b.next.Sub(now); wait > 0 {
-		return wait
-	}
-	// Rare events come in bursts. So unused time counts, within bounds.
-	if least := now.Add(-max(saved-b.interval, 0)); b.next.Before(least) {
-		b.next = least
-	}
-	b.next = b.next.Add(b.interval)
-	return 0
-}
-
-// paced is Round for the caller whose turn it is.
-func (b *Barrier) paced() {
-	if b.Round() == nil {
-		return
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if t := time.Now().Add(backoff); t.After(b.next) {
-		b.next = t
 	}
 }
 
