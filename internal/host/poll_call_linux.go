@@ -53,33 +53,35 @@ func (p *sysPoller) interrupt() {
 	unix.Write(p.event, one[:])
 }
 
-// Waits are frequent if so many in a row begin within so much time of the one before.
 const (
+	// Waits are frequent if so many in a row begin within so much time of the one before.
 	frequent = 8
 	shortly  = 6 * time.Millisecond
+
+	mostHeld = 4 * time.Millisecond // see yield; with one more wait, less than sysmon's 10 ms
 )
 
-// suits reports whether the wait that begins now had better be a system call, because waits are
-// frequent. It is called for each wait.
-//
-// Go's sysmon takes the processor away from a goroutine that has not been scheduled for 10 ms, and
-// from then on in each of its calls, which doubles what a wait costs (retake in runtime/proc.go).
-// So suits lets the scheduler run in time. Rare waits are not for system calls: sysmon then looks
-// every 20 us at a processor that it may not take yet.
+// suits notes that a wait begins, and reports whether it had better be a system call, because waits
+// are frequent. While rare ones last, sysmon would look every 20 us at a processor that it may not
+// take yet.
 func (p *sysPoller) suits(until time.Time) bool {
 	now := time.Now()
 	if now.Sub(p.began) > shortly {
 		p.frequent = 0
 	}
 	p.began = now
-	if p.frequent++; p.frequent <= frequent || !until.IsZero() && !until.After(now) {
-		return false
-	}
-	if now.Sub(p.yielded) > 4*time.Millisecond {
-		p.yielded = now
+	p.frequent++
+	return p.frequent > frequent && (until.IsZero() || until.After(now))
+}
+
+// yield lets the scheduler run from time to time. Go's sysmon takes the processor away from a
+// goroutine that has not been scheduled for 10 ms, and from then on in each of its calls, which
+// doubles what a wait costs (retake in runtime/proc.go).
+func (p *sysPoller) yield() {
+	if p.began.Sub(p.yielded) > mostHeld {
+		p.yielded = p.began
 		runtime.Gosched()
 	}
-	return true
 }
 
 // wait blocks until a wakeup, until the deadline, or, without a result, for less.

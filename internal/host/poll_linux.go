@@ -185,6 +185,7 @@ func (p *Poller) waitInCall(until time.Time, ready func(woken bool) bool) error 
 	if err := p.parking(false); err != nil {
 		return err
 	}
+	p.calls.yield()
 	for woken := false; !ready(woken); {
 		for woken = false; !woken; {
 			if err := p.begin(); err != nil {

@@ -55,6 +55,14 @@ func (b bell) poller(t *testing.T, calls bool) *asked {
 
 func (a *asked) wait(deadline time.Time) { go func() { a.result <- a.p.Wait(deadline, a.ready) }() }
 
+// blocks starts a Wait that has nothing to return for.
+func (a *asked) blocks(t *testing.T, deadline time.Time) {
+	t.Helper()
+	a.wait(deadline)
+	require.False(t, <-a.question)
+	a.answer <- false
+}
+
 func TestPollerAsksBeforeItBlocks(t *testing.T) {
 	both(t, func(t *testing.T, calls bool) {
 		a := newBell(t).poller(t, calls)
@@ -71,9 +79,7 @@ func TestPollerAsksAfterEachWakeUp(t *testing.T) {
 	both(t, func(t *testing.T, calls bool) {
 		b := newBell(t)
 		a := b.poller(t, calls)
-		a.wait(time.Time{})
-		require.False(t, <-a.question)
-		a.answer <- false
+		a.blocks(t, time.Time{})
 		for _, enough := range []bool{false, false, true} {
 			b.ring()
 			require.True(t, <-a.question)
@@ -85,6 +91,13 @@ func TestPollerAsksAfterEachWakeUp(t *testing.T) {
 		a.answer <- true
 		require.NoError(t, <-a.result)
 	})
+}
+
+// inCall reports whether the wait is in its system call, or just before it.
+func (a *asked) inCall() bool {
+	a.p.mu.Lock()
+	defer a.p.mu.Unlock()
+	return a.p.blocking
 }
 
 // A wakeup while ready looks at the heads must not be lost.
@@ -120,26 +133,16 @@ func TestPollerEnds(t *testing.T) {
 		a.answer <- true
 		require.NoError(t, <-a.result)
 
-		a.wait(time.Now().Add(time.Millisecond))
-		require.False(t, <-a.question)
-		a.answer <- false
+		a.blocks(t, time.Now().Add(time.Millisecond))
 		require.ErrorIs(t, <-a.result, os.ErrDeadlineExceeded)
 		require.ErrorIs(t, a.p.Wait(time.Unix(1, 0), a.ready), os.ErrDeadlineExceeded)
 
-		a.wait(time.Time{})
-		require.False(t, <-a.question)
-		a.answer <- false
-		for { // it blocks, sooner or later
-			a.p.Interrupt()
-			select {
-			case err := <-a.result:
-				require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-			default:
-				runtime.Gosched()
-				continue
-			}
-			break
+		a.blocks(t, time.Time{})
+		for calls && !a.inCall() {
+			runtime.Gosched()
 		}
+		a.p.Interrupt()
+		require.ErrorIs(t, <-a.result, os.ErrDeadlineExceeded)
 		a.p.Close()
 		a.p.Interrupt()
 		require.Equal(t, os.ErrClosed, a.p.Wait(time.Time{}, a.ready))
@@ -152,9 +155,7 @@ func TestPollerAlternates(t *testing.T) {
 	a := b.poller(t, false)
 	for i := range 20 {
 		a.p.calls.began, a.p.calls.frequent = time.Now().Add(time.Hour), frequent*(i/2%2)
-		a.wait(time.Time{})
-		require.False(t, <-a.question)
-		a.answer <- false
+		a.blocks(t, time.Time{})
 		b.ring()
 		require.True(t, <-a.question, i)
 		a.answer <- i%3 == 0

@@ -158,7 +158,7 @@ func TestKernelRemoveThenClose(t *testing.T) {
 func TestKernelAddFaults(t *testing.T) {
 	e1, e2 := kerneltest.Load(t), kerneltest.Load(t)
 	for call, errno := range map[kerneltest.Call]syscall.Errno{
-		kerneltest.CallEpollCreate: syscall.EMFILE, kerneltest.CallEpollCtl: syscall.ENOSPC,
+		kerneltest.CallEpollCreate: syscall.EMFILE, kerneltest.CallEventfd: syscall.EMFILE, kerneltest.CallEpollCtl: syscall.ENOSPC,
 	} {
 		t.Run(call.String(), func(t *testing.T) {
 			leak.Check(t)
