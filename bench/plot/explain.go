@@ -96,8 +96,8 @@ program's read of the clock to one in the user's function.
   they wait: ` + "`Slack(time.Millisecond)`" + `, and 100 ms, which Tracee waits.
 - *Unordered* readers deliver events as they find them. *ringfold* polls every few milliseconds
   while events flow, others at the ` + "`Wakeup.PollInterval`" + ` in their names. *ringfold-every-event*
-  (` + "`Options.Wakeup.Events`" + ` is 1) wakes for each event, as cilium/ebpf's and libbpf's readers do. That makes their delay, and the traced program pays for it:
-  see the cost of an output.
+  (` + "`Options.Wakeup.Events`" + ` is 1) wakes for each event, as cilium/ebpf's and libbpf's readers do.
+  That makes their delay, and the traced program pays for it: see the cost of an output.
 
 CPU time is that of the reader's process, including a read of the clock per event. *Late* is the
 share of events that came after one with a later time, in the worst of three rounds: by the kernel's

@@ -100,8 +100,7 @@ func (s *Stream) order(p *stream.Pass, o stream.Options) {
 		o.Slack = grace.DefaultGuard + 1 // without barriers: see stream.Ordered.bound
 	}
 	s.Order = stream.NewOrdered(p, o, s.release)
-	halt, order := &s.halt, s.Order
-	s.stirs = func() bool { return halt.Load() || order.Stirred() }
+	s.stirs = func() bool { return s.halt.Load() || s.Order.Stirred() } // once, to allocate nothing per sleep
 }
 
 // clock is that of a source, or of the last one: recordings have their own. A barrier's goroutine

@@ -44,7 +44,7 @@ type waker struct {
 	reader *Reader        // of the rings that waitRing waits for; nil: a group's
 	own    []*source      // that reader
 
-	waiting atomic.Bool // a goroutine is in block, and owns the fields below
+	waiting atomic.Bool // a goroutine is in block or sleep, and owns the fields below
 	ctx     context.Context
 	parts   []*source
 	shared  bool                  // it is serve, for all single-ring waiters
