@@ -35,7 +35,7 @@ func TestPayloadOfWrappingRecords(t *testing.T) {
 					require.Equal(t, want, ev.Bytes()[:60])
 					require.Equal(t, want, ev.Record().Data[:60])
 					require.Len(t, ev.Record().Data, len(ev.Bytes()))
-					require.Equal(t, raw.Poison || before > 0 && before < 80, k.all()[0].walk().Raw.View() != ev.ev.View, "no copy where none is needed")
+					require.Equal(t, raw.Poison || before > 0 && before < 80, k.all()[0].in().Raw.View() != ev.ev.View, "no copy where none is needed")
 					return nil
 				}))
 				require.Equal(t, 1, n)
@@ -278,7 +278,7 @@ func (k *fake) byPayload(o StreamOptions) *Stream {
 	k.t.Helper()
 	k.opts.Time = PayloadTime(4)
 	for _, r := range k.all() {
-		r.walk().Raw.SetFields(4, -1)
+		r.in().Raw.SetFields(4, -1)
 	}
 	s, err := k.Stream(o)
 	require.NoError(k.t, err)

@@ -187,7 +187,7 @@ func (z *readerFuzz) head(i int, to uint64) {
 
 // expect is what lies between two offsets of a ring. A head that has gone back is not followed.
 func (z *readerFuzz) expect(i int, from, head uint64) (recs []raw.Record) {
-	r := z.k.all()[i].walk().Raw
+	r := z.k.all()[i].in().Raw
 	if int64(head-from) <= 0 {
 		return nil
 	}
@@ -212,7 +212,7 @@ func (z *readerFuzz) pass(src *Stream, limit int, batch bool) {
 	}
 	var expected [2][]raw.Record
 	for i, ring := range z.k.all() {
-		expected[i] = z.expect(i, ring.walk().Raw.Tail(), ring.walk().Raw.Head())
+		expected[i] = z.expect(i, ring.in().Raw.Tail(), ring.in().Raw.Head())
 	}
 	n := 0
 	z.read(src, limit, batch, func(ev Event) {
@@ -239,10 +239,10 @@ func (z *readerFuzz) pass(src *Stream, limit int, batch bool) {
 		}
 	})
 	for i, ring := range z.k.all() {
-		if ring.walk().Raw.Tail() == ring.walk().Raw.Head() && len(expected[i]) > 0 {
+		if ring.in().Raw.Tail() == ring.in().Raw.Head() && len(expected[i]) > 0 {
 			z.t.Fatalf("ring %d: %d records are passed over", i, len(expected[i]))
 		}
-		if left := z.expect(i, ring.walk().Raw.Tail(), ring.walk().Raw.Head()); len(left) != len(expected[i]) {
+		if left := z.expect(i, ring.in().Raw.Tail(), ring.in().Raw.Head()); len(left) != len(expected[i]) {
 			z.t.Fatalf("ring %d: %d records are left, not %d", i, len(left), len(expected[i]))
 		}
 	}

@@ -80,10 +80,10 @@ func (z *readerFuzz) progress() uint64 {
 // quiet checks that no waiter has missed an event for longer than the poll interval.
 func (z *readerFuzz) quiet(src *Stream) {
 	for i, ring := range z.k.all() {
-		switch from, head := ring.walk().Raw.Tail(), ring.walk().Raw.Head(); {
+		switch from, head := ring.in().Raw.Tail(), ring.in().Raw.Head(); {
 		case z.stream != nil:
 			from = z.stream.in.Order.Scanned(i)
-			if int64(head-from) > 0 && head-ring.walk().Raw.Tail() < 1<<61 && z.k.Stats().SpillUsed == 0 {
+			if int64(head-from) > 0 && head-ring.in().Raw.Tail() < 1<<61 && z.k.Stats().SpillUsed == 0 {
 				z.t.Fatalf("ring %d: %d bytes are not seen", i, head-from)
 			}
 		case (src == z.others[2] || src == z.others[i]) && int64(head-from) > 0:
@@ -117,11 +117,11 @@ func (z *readerFuzz) finish() {
 	dropped := uint64(0)
 	for i, ring := range z.k.all() {
 		c := s.Rings[i]
-		if int64(ring.walk().Raw.Head()-ring.walk().Raw.Tail()) > 0 {
-			t.Fatalf("ring %d: %d bytes are left", i, ring.walk().Raw.Head()-ring.walk().Raw.Tail())
+		if int64(ring.in().Raw.Head()-ring.in().Raw.Tail()) > 0 {
+			t.Fatalf("ring %d: %d bytes are left", i, ring.in().Raw.Head()-ring.in().Raw.Tail())
 		}
-		if c.Bytes != ring.walk().Raw.Tail()-z.start {
-			t.Fatalf("ring %d: %d bytes given back, %d counted", i, ring.walk().Raw.Tail()-z.start, c.Bytes)
+		if c.Bytes != ring.in().Raw.Tail()-z.start {
+			t.Fatalf("ring %d: %d bytes given back, %d counted", i, ring.in().Raw.Tail()-z.start, c.Bytes)
 		}
 		if c.Samples != z.samples[i] || c.Corrupt != z.corrupt[i] || !z.given && c.Lost != z.lost[i] {
 			t.Fatalf("ring %d: %+v; delivered were %d samples, %d lost, %d corrupt", i, c, z.samples[i], z.lost[i], z.corrupt[i])

@@ -114,7 +114,7 @@ type Ring struct {
 	index  int
 }
 
-func (r *Ring) walk() *stream.Ring { return r.reader.in.Rings.At(r.index) }
+func (r *Ring) in() *stream.Ring { return r.reader.in.Rings.At(r.index) }
 
 // Stream opens an unordered stream of this ring alone, to read each ring in a goroutine of its own.
 // Any number of rings may have one at the same time. It returns [ErrBusy] while another Stream
@@ -125,17 +125,17 @@ func (r *Ring) walk() *stream.Ring { return r.reader.in.Rings.At(r.index) }
 func (r *Ring) Stream() (*Stream, error) {
 	s := &Stream{opts: StreamOptions{Order: Unordered()}}
 	var err error
-	if s.in, err = engine.NewRingStream(&s.batch.pass, &r.reader.in, r.walk()); err != nil {
+	if s.in, err = engine.NewRingStream(&s.batch.pass, &r.reader.in, r.in()); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
 // CPU returns the number of the ring's CPU.
-func (r *Ring) CPU() int { return r.walk().Raw.CPU() }
+func (r *Ring) CPU() int { return r.in().Raw.CPU() }
 
 // Size returns the size of the ring's data in bytes.
-func (r *Ring) Size() int { return int(r.walk().Raw.Size()) }
+func (r *Ring) Size() int { return int(r.in().Raw.Size()) }
 
 // Used returns how many bytes of the ring have not been given back to the kernel, 0 after Close. It
 // never blocks and is safe to call at any time.
@@ -144,5 +144,5 @@ func (r *Ring) Used() int {
 		return 0
 	}
 	defer r.reader.in.Gate.LeaveAtOnce()
-	return int(r.walk().Used())
+	return int(r.in().Used())
 }

@@ -44,7 +44,7 @@ type Reader struct {
 	policy  policy
 	waker   *waker
 	Hotplug Follower
-	Counts  stream.OrderCounts
+	Counts  stream.ReaderCounts
 
 	source    atomic.Pointer[source]        // of the stream that holds all rings
 	alone     sync.Map                      // the streams that hold one ring each

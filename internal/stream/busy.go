@@ -27,7 +27,7 @@ func (r *ring) lookAgain(ceiling uint64, found *findings) {
 	kept := r.busy[:0]
 	for _, b := range r.busy {
 		rec := &r.rec
-		r.raw.Parse(b.off, b.off+b.size, rec)
+		r.Raw.Parse(b.off, b.off+b.size, rec)
 		switch {
 		case rec.Size != b.size || rec.Kind == raw.Corrupt: // damaged: lengths never change
 			o := raw.Odd{Off: b.off | isOdd | placed, Size: b.size, Kind: raw.Corrupt, Fault: raw.FaultChanged}
@@ -51,7 +51,7 @@ func (r *ring) lookAgain(ceiling uint64, found *findings) {
 // committed returns the size of the first record that the latest scan found busy, or 0 if it still
 // is.
 func (r *ring) committed() uint64 {
-	if len(r.busy) == 0 || r.raw.Busy(r.busy[0].off, r.scan) {
+	if len(r.busy) == 0 || r.Raw.Busy(r.busy[0].off, r.scan) {
 		return 0
 	}
 	return r.busy[0].size

@@ -6,26 +6,27 @@ import (
 	"github.com/ringfold/ringfold/internal/raw"
 )
 
-// Only the ring's owner writes Counts; anyone may read them.
-type Counts struct {
+// RingCounts count one ring's events. Only the ring's owner writes them; anyone may read them.
+type RingCounts struct {
 	HighWater, Samples, Dropped, Bytes, LostRecords, Unknown, Corrupt, Discarded, Shared, TailStores atomic.Uint64
 }
 
 // observe updates the high-water mark. Only the ring's owner calls it.
-func (c *Counts) observe(used uint64) {
+func (c *RingCounts) observe(used uint64) {
 	if used > c.HighWater.Load() {
 		c.HighWater.Store(used)
 	}
 }
 
 // stored counts a store of the tail that freed so many bytes.
-func (c *Counts) stored(bytes uint64) {
+func (c *RingCounts) stored(bytes uint64) {
 	c.TailStores.Add(1)
 	c.Bytes.Add(bytes)
 }
 
-// OrderCounts cover all streams of a reader. They may be loaded at any time.
-type OrderCounts struct {
+// ReaderCounts count what all ordered streams of a reader have found. They may be loaded at any
+// time.
+type ReaderCounts struct {
 	Late        atomic.Uint64 // events marked late
 	MaxLateness atomic.Uint64 // ns
 	Inversions  atomic.Uint64 // samples that followed a later one in their ring
@@ -52,7 +53,7 @@ func (t *tally) add(odd *raw.Odd) {
 }
 
 // flush moves the tally to the ring's counts.
-func (t *tally) flush(c *Counts) {
+func (t *tally) flush(c *RingCounts) {
 	// Atomic additions are slow, and Flush runs on each visit to a ring.
 	if t.samples > 0 {
 		c.Samples.Add(t.samples)

@@ -7,8 +7,8 @@ func (m *merger) latestOff(i int) uint64 {
 }
 
 // reported counts the known losses of ring i; Advance, those that no record has reported yet.
-func (m *merger) reported(i int) uint64 { return m.rings[i].raw.Losses.Known.Load() }
-func (m *merger) advance(i int) uint64  { return m.rings[i].raw.Losses.Advance }
+func (m *merger) reported(i int) uint64 { return m.rings[i].Raw.Losses.Known.Load() }
+func (m *merger) advance(i int) uint64  { return m.rings[i].Raw.Losses.Advance }
 
 // expect makes the next records of ring i report n losses that were delivered before.
-func (m *merger) expect(i int, n uint64) { m.rings[i].raw.Losses.Advance += n }
+func (m *merger) expect(i int, n uint64) { m.rings[i].Raw.Losses.Advance += n }

@@ -25,7 +25,7 @@ type fake struct {
 	t      testing.TB
 	clock  uint64
 	w      []*ringtest.Ring
-	counts OrderCounts
+	counts ReaderCounts
 	asked  []int // rings whose losses the kernel was asked about
 
 	source *Source

@@ -49,4 +49,4 @@ func (s *Ordered) load() {
 }
 
 // fill returns how many bytes a ring held when its head was loaded.
-func (r *ring) fill() uint64 { return min(r.head-r.freed, r.raw.Size()) }
+func (r *ring) fill() uint64 { return min(r.head-r.freed, r.Raw.Size()) }

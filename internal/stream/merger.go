@@ -69,7 +69,7 @@ func newMerger(spill int, committed func(ring int, bytes uint64)) *merger {
 func (m *merger) add(of *Ring) *ring {
 	memory, t := of.Raw, of.Raw.Tail()
 	r := &ring{
-		Ring: of, raw: memory, view: memory.View(), timeAt: memory.TimeAt(), eighth: memory.Size() / 8,
+		Ring: of, view: memory.View(), timeAt: memory.TimeAt(), eighth: memory.Size() / 8,
 		freed: t, tryAt: t + memory.Size()/8, scan: t, head: t, before: t,
 	}
 	m.rings = append(m.rings, r)
@@ -83,7 +83,7 @@ func (m *merger) resize() {
 	bytes := uint64(0)
 	for i, r := range m.rings {
 		r.at = i
-		bytes += r.raw.Size()
+		bytes += r.Raw.Size()
 	}
 	m.far = len(m.rings) >= ahead && bytes > farBytes
 }
@@ -110,14 +110,14 @@ func (m *merger) earliest() (key uint64, ok bool) {
 // all failures.
 func (m *merger) lose(i int, n, time uint64) {
 	r := m.rings[i]
-	r.raw.Losses.Learn(n)
-	r.lose(raw.Odd{CPU: r.raw.CPU(), Lost: n, After: r.max, Time: time})
+	r.Raw.Losses.Learn(n)
+	r.lose(raw.Odd{CPU: r.Raw.CPU(), Lost: n, After: r.max, Time: time})
 }
 
 // loseCounted adds a loss that programs have counted and no record reports. loss has its CPU,
 // number and time interval.
 func (m *merger) loseCounted(i int, loss raw.Odd) {
-	m.rings[i].raw.Losses.Known.Add(loss.Lost)
+	m.rings[i].Raw.Losses.Known.Add(loss.Lost)
 	m.rings[i].lose(loss)
 }
 
@@ -185,7 +185,7 @@ func (m *merger) batch(evs []raw.Event, rings []int) (n int) {
 			from, early = &r.early, true
 		}
 		e := from.buf[from.first]
-		ev, size, ok := r.view.Find(r.raw.At(e.Off))
+		ev, size, ok := r.view.Find(r.Raw.At(e.Off))
 		if !ok || ev.Time() != e.Time || e.Time < least || e.Off&flags != 0 {
 			break
 		}
@@ -242,7 +242,7 @@ func (m *merger) touch() {
 	sum := uint32(0)
 	for _, key := range d.order[d.next:min(d.next+ahead, len(d.order))] {
 		if r := m.rings[key&d.mask]; r.plain && r.dueMain > 0 {
-			sum += r.raw.Touch(r.main.front().Off)
+			sum += r.Raw.Touch(r.main.front().Off)
 		}
 	}
 	m.touched = sum // keeps the compiler from dropping the loads
@@ -295,8 +295,8 @@ func (m *merger) free(i int, to uint64) {
 	r.freed, r.tryAt = to, to+r.eighth
 	// Another reader of the same BPF ring buffer may be further: outputs fail if the tail goes
 	// back.
-	if int64(to-r.raw.Tail()) > 0 {
-		r.raw.SetTail(to)
+	if int64(to-r.Raw.Tail()) > 0 {
+		r.Raw.SetTail(to)
 	}
 	m.committed(i, bytes)
 }

@@ -63,7 +63,7 @@ func (s *Ordered) noteSpilled() {
 }
 
 // percent returns how full a ring was when its head was loaded.
-func (r *ring) percent() int { return percent(r.fill(), r.raw.Size()) }
+func (r *ring) percent() int { return percent(r.fill(), r.Raw.Size()) }
 
 // Bounds of the time between scans in a wait that holds events.
 const (

@@ -34,7 +34,7 @@ type Ring struct {
 	left uint64 // the tail as the reader left or last found it
 	last uint64 // time of the latest sample read, unordered
 
-	Counts Counts
+	Counts RingCounts
 }
 
 const (

@@ -132,7 +132,7 @@ func (s *Ordered) freed(i int, bytes uint64) {
 	r.leave()
 	r.Counts.stored(bytes)
 	// The ring may have filled up since the scan, yet have room again at the next.
-	r.losses.filled(r.raw.Head()-r.freed+bytes, r.Raw.Size())
+	r.losses.filled(r.Raw.Head()-r.freed+bytes, r.Raw.Size())
 	s.yield()
 }
 

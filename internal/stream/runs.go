@@ -14,9 +14,9 @@ import (
 // buffer that several CPUs write, a third may be early, but each belongs near the end of the early
 // run.
 type ring struct {
-	raw    *raw.Ring
+	*Ring
 	view   *raw.View // of its events
-	timeAt int       // of raw: offset of the key in a payload; below 0: the record's time
+	timeAt int       // of Raw: offset of the key in a payload; below 0: the record's time
 	eighth uint64    // of the ring's size
 
 	freed uint64 // data_tail as published
@@ -43,7 +43,6 @@ type ring struct {
 	rec raw.Record // scratch
 
 	// Of an Ordered: its source, and what the stream has noted of it.
-	*Ring
 	source *Source
 	at     int    // index among the stream's rings
 	head   uint64 // as last loaded
@@ -139,13 +138,13 @@ func (r *ring) take(it *item, last, floor uint64, alone *raw.Single) {
 		it.event = alone.Timed(ev, it.key) // its payload has no credible time
 	default: // it was a sample when scanned: its memory has been overwritten since
 		it.size = 8
-		it.event = alone.Odd(r.raw, raw.Odd{CPU: r.raw.CPU(), Kind: raw.Corrupt, Fault: raw.FaultChanged, Off: it.off, Size: it.size, Time: it.key})
+		it.event = alone.Odd(r.Raw, raw.Odd{CPU: r.Raw.CPU(), Kind: raw.Corrupt, Fault: raw.FaultChanged, Off: it.off, Size: it.size, Time: it.key})
 	}
 }
 
 // find looks up a sample that a scan has found, in the ring or in a chunk copied out of it.
 func (r *ring) find(off uint64, alone *raw.Single) (ev raw.Event, size uint64, ok bool) {
-	in, view, end := r.raw, r.view, r.scan
+	in, view, end := r.Raw, r.view, r.scan
 	if len(r.chunks) > 0 && int64(off-r.freed) < 0 {
 		if c := r.chunkOf(off); c != nil {
 			r.from = c
@@ -169,10 +168,10 @@ func (r *ring) takeOdd(e raw.Mark, it *item, alone *raw.Single) {
 	o := all[i]
 	r.odd.remove(i)
 	if e.Off&unreported == 0 && !o.Counted {
-		o.CPU = r.raw.CPU()
+		o.CPU = r.Raw.CPU()
 	}
 	o.Off, o.After, o.Time = it.off, min(o.After, e.Time), it.key
-	it.event, it.size = alone.Odd(r.raw, o), o.Size
+	it.event, it.size = alone.Odd(r.Raw, o), o.Size
 }
 
 // earlyIsNext reports whether the earliest due record is in the early run.

@@ -34,7 +34,7 @@ func (r *ring) scanTo(head, ceiling, now uint64) (found findings) {
 	for r.scan != head {
 		if loss.Lost == 0 {
 			n := len(r.main.buf)
-			r.main.buf, r.scan = r.raw.Samples(r.scan, head, r.max, ceiling, r.main.buf)
+			r.main.buf, r.scan = r.Raw.Samples(r.scan, head, r.max, ceiling, r.main.buf)
 			if all := r.main.buf; len(all) > n {
 				r.max = all[len(all)-1].Time
 			}
@@ -43,7 +43,7 @@ func (r *ring) scanTo(head, ceiling, now uint64) (found findings) {
 			}
 		}
 		rec, off := &r.rec, r.scan
-		r.raw.Parse(off, head, rec)
+		r.Raw.Parse(off, head, rec)
 		r.scan += rec.Size
 		if loss.Lost != 0 && rec.Kind != raw.Sample {
 			r.addPlaced(loss) // its sample is missing: memory is damaged
@@ -60,8 +60,8 @@ func (r *ring) scanTo(head, ceiling, now uint64) (found findings) {
 			found.discarded++
 		case raw.Lost:
 			loss = raw.Odd{Off: off, Size: rec.Size}
-			if r.raw.Counted(rec, &loss) {
-				r.raw.Losses.Known.Add(loss.Lost)
+			if r.Raw.Counted(rec, &loss) {
+				r.Raw.Losses.Known.Add(loss.Lost)
 				r.addOdd(loss, loss.Time, 0)
 				loss.Lost = 0
 				continue
@@ -71,7 +71,7 @@ func (r *ring) scanTo(head, ceiling, now uint64) (found findings) {
 				time = never // not comparable with times of payloads
 			}
 			loss = raw.Odd{Off: off, Size: rec.Size, Kind: raw.Lost}
-			loss.Lost, loss.After = r.raw.Losses.Report(rec.Lost, time, r.max)
+			loss.Lost, loss.After = r.Raw.Losses.Report(rec.Lost, time, r.max)
 		case raw.Sample:
 			key, flag := r.keyOf(rec, ceiling, &found)
 			bad := key > ceiling
@@ -104,7 +104,7 @@ func (r *ring) keyOf(rec *raw.Record, ceiling uint64, found *findings) (key, fla
 	if r.timeAt < 0 {
 		return rec.Time, 0
 	}
-	if key, ok := r.raw.Payload8(rec, r.timeAt); ok && key <= ceiling {
+	if key, ok := r.Raw.Payload8(rec, r.timeAt); ok && key <= ceiling {
 		return key, 0
 	} else if ok || rec.Time == 0 {
 		found.bad++

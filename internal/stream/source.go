@@ -11,7 +11,7 @@ type Source struct {
 	Name   string                                // name of the map, for errors
 	Rings  *Rings                                // the rings, whose Counts account for events
 	Lost   func(ring int) (n uint64, known bool) // the kernel's count of failed outputs to a ring
-	Counts *OrderCounts
+	Counts *ReaderCounts
 	Wakeup Wakeup
 	// Stamped means that programs take the events' times after they reserve the records, in a BPF
 	// ring buffer. The source is then complete up to the load of its heads without a barrier,
@@ -71,7 +71,7 @@ func (s *Ordered) adopt() {
 func (s *Ordered) adoptFrom(src *Source) {
 	for i := len(src.taken); i < src.Rings.Len(); i++ {
 		r := s.merger.add(src.Rings.At(i))
-		r.source, r.losses.account = src, &r.raw.Losses
+		r.source, r.losses.account = src, &r.Raw.Losses
 		src.taken = append(src.taken, r)
 	}
 }
@@ -84,7 +84,7 @@ func (src *Source) Unread(ring int) uint64 {
 		return src.Rings.Unread(ring) // a new ring: the stream's next scan adopts it
 	}
 	r := src.taken[ring]
-	if ahead := r.ahead(r.raw.Head()); ahead > 0 {
+	if ahead := r.ahead(r.Raw.Head()); ahead > 0 {
 		return ahead
 	}
 	return r.committed()

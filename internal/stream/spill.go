@@ -97,7 +97,7 @@ func (m *merger) spill(i int) (bytes uint64) {
 	m.release()
 	r := m.rings[i]
 	m.commit(i)
-	block := blockBytes(r.raw)
+	block := blockBytes(r.Raw)
 	to := r.boundary(block)
 	bytes = to - r.freed
 	if bytes == 0 {
@@ -107,13 +107,13 @@ func (m *merger) spill(i int) (bytes uint64) {
 		if bytes > block && r.isLarger(block) {
 			return 0
 		}
-		c := m.arena.get(r.raw)
+		c := m.arena.get(r.Raw)
 		if c == nil {
 			return 0
 		}
 		n := min(bytes, block)
 		c.start, c.end, c.left = r.freed, r.freed+n, left
-		r.raw.CopyWords(c.words, r.freed, n)
+		r.Raw.CopyWords(c.words, r.freed, n)
 		r.chunks = append(r.chunks, c)
 		r.plain = false
 	}
@@ -124,7 +124,7 @@ func (m *merger) spill(i int) (bytes uint64) {
 // isLarger reports whether the record at freed is a sample of more than n bytes. Only ring buffers
 // have those.
 func (r *ring) isLarger(n uint64) bool {
-	r.raw.Parse(r.freed, r.scan, &r.rec)
+	r.Raw.Parse(r.freed, r.scan, &r.rec)
 	return r.rec.Kind == raw.Sample && r.rec.Size > n
 }
 
@@ -132,7 +132,7 @@ func (r *ring) isLarger(n uint64) bool {
 func (m *merger) spilled() uint64 { return m.arena.used }
 
 // copied returns how many of these are of the ring.
-func (r *ring) copied() uint64 { return uint64(len(r.chunks)) * blockBytes(r.raw) }
+func (r *ring) copied() uint64 { return uint64(len(r.chunks)) * blockBytes(r.Raw) }
 
 // boundary returns the offset of the last undelivered record within n bytes from freed, itself
 // where a record begins. If there is none, all but the first record's bytes are delivered, passed
