@@ -1,7 +1,9 @@
 package perfdata
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -9,8 +11,8 @@ import (
 // Options configures a recording. The zero value is good: one event, one file without limit.
 type Options struct {
 	// Events are the events of the file: one for each reader of a merged stream that is to be told
-	// from the others, by its Name ([perfbuf.Options]). Events of other readers are recorded as the
-	// first. nil is one event named output.
+	// from the others, by its Name ([perfbuf.Options]), which no two share. Events of other readers
+	// are recorded as the first. nil is one event; an event without a name is called output.
 	Events []EventInfo
 
 	// Since and Until are the times between which the recording has all events, in ns of
@@ -44,6 +46,9 @@ type EventInfo struct {
 	BTF  []byte // of the payload, to be kept in the file; nil: none
 }
 
+// name is what the file calls the event.
+func (e EventInfo) name() string { return cmp.Or(e.Name, "output") }
+
 const (
 	defaultBuffer = 1 << 20
 	leastBuffer   = 1 << 16
@@ -61,7 +66,10 @@ func (o Options) effective() (Options, error) {
 	if len(o.Events) == 0 {
 		o.Events = []EventInfo{{}}
 	}
-	for _, e := range o.Events {
+	for i, e := range o.Events {
+		if slices.ContainsFunc(o.Events[:i], func(other EventInfo) bool { return other.name() == e.name() }) {
+			return bad("two of Events are named %q: name each after another reader, by the Name of its perfbuf.Options", e.name())
+		}
 		if len(e.Name) > mostName || strings.Contains(e.Name, "\x00") {
 			return bad("an event's name has %d bytes, or contains a zero byte: use at most %d, none of them zero", len(e.Name), mostName)
 		}

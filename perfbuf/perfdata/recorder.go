@@ -41,10 +41,7 @@ type event struct {
 func newRecorder(o Options) *Recorder {
 	r := &Recorder{opts: o, buf: make([]byte, 0, o.BufferBytes)}
 	for i, e := range o.Events {
-		if e.Name == "" {
-			e.Name = "output"
-		}
-		r.events = append(r.events, event{e.Name, uint64(i + 1), attr(swBPFOutput), e.BTF})
+		r.events = append(r.events, event{e.name(), uint64(i + 1), attr(swBPFOutput), e.BTF})
 	}
 	if o.Compress != nil {
 		r.packer = &packer{c: o.Compress}

@@ -113,12 +113,13 @@ func TestOpenFile(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	for want, o := range map[string]perfdata.Options{
-		"BufferBytes is 5":  {BufferBytes: 5},
-		"MaxBytes is 1":     {MaxBytes: 1},
-		"MaxBytes is -1":    {MaxBytes: -1},
-		"only one file":     {MaxFiles: 2},
-		"set both":          {Since: 1},
-		"event's name has ": {Events: []perfdata.EventInfo{{Name: "a\x00b"}}},
+		"BufferBytes is 5":                   {BufferBytes: 5},
+		"MaxBytes is 1":                      {MaxBytes: 1},
+		"MaxBytes is -1":                     {MaxBytes: -1},
+		"only one file":                      {MaxFiles: 2},
+		"set both":                           {Since: 1},
+		"event's name has ":                  {Events: []perfdata.EventInfo{{Name: "a\x00b"}}},
+		"two of Events are named \"output\"": {Events: []perfdata.EventInfo{{}, {Name: "output"}}},
 	} {
 		_, err := perfdata.Create(filepath.Join(t.TempDir(), "x"), o)
 		require.ErrorContains(t, err, want)
