@@ -2,6 +2,7 @@ package perfbuf
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"runtime"
@@ -385,13 +386,16 @@ func TestPauseKeepsTheErrorOfArming(t *testing.T) {
 	require.ErrorIs(t, k.Stats().Doorbell.Err, errTest)
 }
 
-// Stats say which entries Close could not take out of the map.
+// Stats say which entries Close could not take out of the map, in logs too.
 func TestCloseSaysWhatStaysInTheMap(t *testing.T) {
-	for _, want := range []error{errTest, nil} {
+	for want, text := range map[error]string{errTest: `"CloseErr":"of the test"`, nil: `"CloseErr":null`} {
 		k := newBelled(t, 2)
 		k.hooks.unhook = func() error { return want }
 		require.NoError(t, k.Stats().CloseErr)
 		require.NoError(t, k.Close())
-		require.Equal(t, want, k.Stats().CloseErr)
+		require.ErrorIs(t, k.Stats().CloseErr, want)
+		logged, err := json.Marshal(k.Stats())
+		require.NoError(t, err)
+		require.Contains(t, string(logged), text)
 	}
 }

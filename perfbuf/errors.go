@@ -24,9 +24,9 @@ var ErrBarriers = errors.New("perfbuf: barriers fail")
 
 // ErrDisplaced is returned once, when another reader has taken entries of the map: events of their
 // CPUs no longer arrive. A pass returns it after all that the rings held. The Reader notices within
-// about 2 seconds, or when it changes an entry itself; Stats().Displaced says since when events may
-// be missing. You may go on reading the other CPUs, take the map back with Pause and Resume, or
-// give up. It comes again if more entries are taken.
+// about 2 seconds, or when it changes an entry itself; Displaced of [Reader.Stats] says since when
+// events may be missing. You may go on reading the other CPUs, take the map back with Pause and
+// Resume, or give up. It comes again if more entries are taken.
 var ErrDisplaced = engine.ErrDisplaced
 
 // errStopped stands for an ErrStop that the user's function returned.

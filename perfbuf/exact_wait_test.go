@@ -128,7 +128,7 @@ func TestExactWaitWhileBarriersFail(t *testing.T) {
 		require.Positive(t, n)
 		require.LessOrEqual(t, n, int32(took/(10*time.Millisecond))+1, "spins")
 		st := k.Stats().Barrier
-		require.Equal(t, errTest, st.Err)
+		require.ErrorIs(t, st.Err, errTest)
 		require.EqualValues(t, n, st.Failed)
 		require.Zero(t, st.Count)
 
@@ -137,7 +137,7 @@ func TestExactWaitWhileBarriersFail(t *testing.T) {
 		require.NoError(t, <-done)
 		require.Less(t, time.Duration(clock()-recovered), 50*time.Millisecond)
 		require.Equal(t, []uint64{at}, ids(t, s))
-		require.Equal(t, errTest, k.Stats().Barrier.Err, "of the latest that failed")
+		require.ErrorIs(t, k.Stats().Barrier.Err, errTest, "of the latest that failed")
 	})
 }
 

@@ -1,9 +1,13 @@
 package perfbuf
 
-import "time"
+import (
+	"time"
+
+	"github.com/ringfold/ringfold/internal/engine"
+)
 
 // Stats are a [Reader]'s counters since Open. They are updated at the end of each pass, and now and
-// then within a long one.
+// then within a long one. encoding/json writes their errors as texts.
 type Stats struct {
 	Rings []RingStats // by CPU
 
@@ -139,12 +143,12 @@ func (s Stats) Total() RingStats {
 }
 
 func (r *Ring) stats(used int) RingStats {
-	walk := r.walk()
-	c := &walk.Counts
+	in := r.in()
+	c := &in.Counts
 	return RingStats{
 		CPU: r.CPU(), Size: r.Size(), Used: used,
 		HighWater: int(c.HighWater.Load()), Samples: c.Samples.Load(), Dropped: c.Dropped.Load(), Bytes: c.Bytes.Load(),
-		Lost: walk.Raw.Losses.Known.Load(), LostRecords: c.LostRecords.Load(), Unknown: c.Unknown.Load(), Discarded: c.Discarded.Load(),
+		Lost: in.Raw.Losses.Known.Load(), LostRecords: c.LostRecords.Load(), Unknown: c.Unknown.Load(), Discarded: c.Discarded.Load(),
 		Shared: c.Shared.Load(), Corrupt: c.Corrupt.Load(), TailStores: c.TailStores.Load(),
 	}
 }
@@ -175,6 +179,7 @@ func (r *Reader) Stats() Stats {
 	if b := r.in.Barrier.Load(); b != nil {
 		s.Barrier = BarrierStats(b.Stats())
 	}
+	engine.ErrorTexts(&s.CloseErr, &s.Displaced.Err, &s.Doorbell.Err, &s.Hotplug.Err, &s.Outputs.Err, &s.Barrier.Err, &s.Barrier.Refused)
 	for _, ring := range r.Rings() {
 		one := ring.stats(ring.Used())
 		if one.Armed = r.in.Entries.Armed(ring.index); one.Armed {
@@ -193,7 +198,7 @@ type HotplugStats struct {
 	Added    uint64 // CPUs that came for the first time, and got rings
 	// Err says why the reader could not follow the latest change, or why it reads the list of CPUs
 	// twice a second instead of listening to the kernel's announcements; it is nil if all is well.
-	// The reader tries again every second, unless Err is a [*MapError]: the map has no entry for
-	// that CPU.
+	// The reader tries again every second, unless Err wraps a [*MapError]: the map has no entry
+	// for that CPU.
 	Err error
 }

@@ -92,8 +92,8 @@ wait forever.`},
 program's read of the clock to one in the user's function.
 
 - *Ordered* readers are ringfold's streams: *ringfold* is the default, exact order, with the barrier
-  that it chooses. Variants are named by their barrier (` + "`Stats().Barrier.Provider`" + `), or by the time
-  they wait: ` + "`Slack(time.Millisecond)`" + `, and 100 ms, which Tracee waits.
+  that it chooses. Variants are named by their barrier (` + "`Reader.Stats().Barrier.Provider`" + `), or
+  by the time they wait: ` + "`Slack(time.Millisecond)`" + `, and 100 ms, which Tracee waits.
 - *Unordered* readers deliver events as they find them. *ringfold* polls every few milliseconds
   while events flow, others at the ` + "`Wakeup.PollInterval`" + ` in their names. *ringfold-every-event*
   (` + "`Options.Wakeup.Events`" + ` is 1) wakes for each event, as cilium/ebpf's and libbpf's readers do.

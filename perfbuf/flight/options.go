@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/ringfold/ringfold/internal/engine"
 	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/perfbuf"
 )
@@ -101,7 +102,7 @@ type Stats struct {
 	Displaced       perfbuf.DisplacedStats // taken since: see [Recorder.Displaced]
 	// Err explains why a CPU that came online has no ring, or how the recorder looks for CPUs
 	// without the kernel's uevents. It is nil if all is well. The recorder tries again every
-	// second, unless Err is a [*perfbuf.MapError]: the map has no entry for that CPU.
+	// second, unless Err wraps a [*perfbuf.MapError]: the map has no entry for that CPU.
 	Err error
 }
 
@@ -117,6 +118,7 @@ func (r *Recorder) Stats() Stats {
 	r.mu.Unlock()
 	s.Displaced, s.Err = r.Displaced(), r.hotplug.Err()
 	s.Barrier, s.ReplacedEntries = r.provider.Name(), r.kernel.Replaced()
+	engine.ErrorTexts(&s.Err)
 	return s
 }
 
@@ -126,5 +128,7 @@ func (r *Recorder) Stats() Stats {
 // recorder and open another. Displaced does not block, and takes about a microsecond per CPU. After
 // Close it returns the result of the last check.
 func (r *Recorder) Displaced() perfbuf.DisplacedStats {
-	return perfbuf.DisplacedStats(r.kernel.Displaced())
+	d := perfbuf.DisplacedStats(r.kernel.Displaced())
+	engine.ErrorTexts(&d.Err)
+	return d
 }
