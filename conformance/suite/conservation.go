@@ -33,8 +33,7 @@ var conservationScenarios = []entry{
 //
 // Check: each event is delivered once, and each byte of it is as output.
 func conservationFits(t *T) {
-	source := t.Perf()
-	s := t.Start(source, "pages=16")
+	source, s := t.StartPerf("pages=16")
 	for _, cpu := range t.CPUs() {
 		t.Output(source, cpu, 100, 200)
 	}
@@ -80,13 +79,10 @@ func conservationBrim(t *T) {
 //
 // Known: libbpfgo reported losses of 0 for some time, aquasecurity/libbpfgo#122.
 func conservationOverflow(t *T) {
-	source := t.Perf()
-	s := t.Start(source, "pages=2")
+	source, s := t.StartPerf("pages=2")
 	for range 5 {
 		s.Do("stop")
-		for _, cpu := range t.some() {
-			t.Output(source, cpu, 512, 64)
-		}
+		t.OutputOnSome(source, 512, 64)
 		s.Do("go")
 		s.Settle()
 		s.report()
@@ -104,8 +100,7 @@ func conservationOverflow(t *T) {
 //
 // Check: each gap in a CPU's numbers has reports in it, of just as many losses.
 func conservationLossInPlace(t *T) {
-	source := t.Perf()
-	s := t.Start(source, "pages=1")
+	source, s := t.StartPerf("pages=1")
 	for range 4 {
 		for _, cpu := range t.some() {
 			s.Do("stop")
@@ -162,8 +157,7 @@ func conservationLastLosses(t *T) {
 	if kernelBefore(6, 0) {
 		t.Cannotf("Linux before 6.0 has no PERF_FORMAT_LOST")
 	}
-	source := t.Perf()
-	s := t.Start(source, "pages=1")
+	source, s := t.StartPerf("pages=1")
 	s.Do("stop")
 	t.Output(source, t.CPUs()[0], 300, 64)
 	s.Do("go")
@@ -216,8 +210,7 @@ func conservationNested(t *T) {
 
 // conserveLoad is the three.
 func (t *T) conserveLoad(pages string, group int, pause, tick time.Duration) {
-	source := t.Perf()
-	s := t.Start(source, pages)
+	source, s := t.StartPerf(pages)
 	stop := t.load(source, 1, group, pause, tick)
 	t.lasts(source, tick)
 	stop()

@@ -15,13 +15,10 @@ import (
 //
 // Check: all are delivered, though nothing follows.
 func conservationStopped(t *T) {
-	source := t.Perf()
-	s := t.Start(source, "pages=16")
+	source, s := t.StartPerf("pages=16")
 	for range 5 {
 		s.Do("stop")
-		for _, cpu := range t.some() {
-			t.Output(source, cpu, 20, 64)
-		}
+		t.OutputOnSome(source, 20, 64)
 		s.Do("go")
 		s.Settle()
 	}
@@ -38,24 +35,17 @@ func conservationStopped(t *T) {
 //
 // Check: all outputs within are refused; attempted = delivered + lost + refused.
 func conservationPause(t *T) {
-	source := t.Perf()
-	s := t.Start(source, "pages=16")
+	source, s := t.StartPerf("pages=16")
 	for range 3 {
 		before := t.Sum(source)
-		for _, cpu := range t.some() {
-			t.Output(source, cpu, 10, 64)
-		}
+		t.OutputOnSome(source, 10, 64)
 		s.Do("pause")
-		for _, cpu := range t.some() {
-			t.Output(source, cpu, 10, 64)
-		}
+		t.OutputOnSome(source, 10, 64)
 		if got, want := t.Sum(source).Written-before.Written, uint64(10*len(t.some())); got != want {
 			t.Failf("%d outputs went into rings during the pause", int(got-want))
 		}
 		s.Do("resume")
-		for _, cpu := range t.some() {
-			t.Output(source, cpu, 10, 64)
-		}
+		t.OutputOnSome(source, 10, 64)
 		s.Settle()
 	}
 	s.report()
@@ -72,8 +62,7 @@ func conservationPause(t *T) {
 //
 // Check: attempted = delivered + lost + refused.
 func conservationPauseFlushClose(t *T) {
-	source := t.Perf()
-	s := t.Start(source, "pages=64")
+	source, s := t.StartPerf("pages=64")
 	stop := t.load(source, 1, 20, time.Millisecond, 0)
 	time.Sleep(t.duration(200 * time.Millisecond))
 	s.Do("pause")
@@ -94,8 +83,7 @@ func conservationPauseFlushClose(t *T) {
 //
 // Check: when the drain is done, all has been delivered.
 func conservationDrain(t *T) {
-	source := t.Perf()
-	s := t.Start(source, "pages=256")
+	source, s := t.StartPerf("pages=256")
 	stop := t.load(source, 1, 20, time.Millisecond, 0)
 	time.Sleep(t.duration(200 * time.Millisecond))
 	stop()
@@ -155,9 +143,7 @@ func conservationFewEntries(t *T) {
 		t.Notef("refused: %s", refused)
 		return
 	}
-	for _, cpu := range t.some() {
-		t.Output(source, cpu, 20, 64)
-	}
+	t.OutputOnSome(source, 20, 64)
 	s.Settle()
 	s.Account()
 }
@@ -174,9 +160,7 @@ func conservationFewEntries(t *T) {
 func conservationManyEntries(t *T) {
 	source := t.Source(Config{Kind: "perf", Entries: 1024})
 	s := t.Start(source, "pages=16")
-	for _, cpu := range t.some() {
-		t.Output(source, cpu, 20, 64)
-	}
+	t.OutputOnSome(source, 20, 64)
 	s.Settle()
 	s.Account()
 }

@@ -38,8 +38,7 @@ var deliveryScenarios = []entry{
 //
 // Check: it is delivered.
 func deliveryFirst(t *T) {
-	source := t.Perf()
-	s := t.Start(source, "pages=16")
+	source, s := t.StartPerf("pages=16")
 	for _, cpu := range t.some() {
 		sleepMillis(50)
 		t.Output(source, cpu, 1, 64)
@@ -58,8 +57,7 @@ func deliveryFirst(t *T) {
 //
 // Check: each is delivered before the next is output.
 func deliveryTrickle(t *T) {
-	source := t.Perf()
-	s := t.Start(source, "pages=16")
+	source, s := t.StartPerf("pages=16")
 	cpus := t.some()
 	for i := range 200 {
 		t.Output(source, cpus[i%len(cpus)], 1, 64)
@@ -80,13 +78,10 @@ func deliveryTrickle(t *T) {
 //
 // Check: all are delivered, though nothing follows.
 func deliveryBurst(t *T) {
-	source := t.Perf()
-	s := t.Start(source, "pages=16")
+	source, s := t.StartPerf("pages=16")
 	for range 10 {
 		sleepMillis(50)
-		for _, cpu := range t.some() {
-			t.Output(source, cpu, 150, 64)
-		}
+		t.OutputOnSome(source, 150, 64)
 		s.Settle()
 	}
 	s.Account()
@@ -147,8 +142,7 @@ func deliveryWatermark(setting string, group int) func(*T) {
 //
 // Known: users of a watermark without a timeout did not get their last events: cloudflare/xdpcap#39; discussed in iovisor/bcc#3801.
 func deliveryBelow(t *T) {
-	source := t.Perf()
-	s := t.Start(source, "pages=16", "wakeup_events=100", "poll=20")
+	source, s := t.StartPerf("pages=16", "wakeup_events=100", "poll=20")
 	for range 5 {
 		t.Output(source, t.CPUs()[0], 3, 64)
 		s.Settle()
@@ -166,8 +160,7 @@ func deliveryBelow(t *T) {
 // Check: each event of B is delivered before the next one is output, while A goes on.
 func deliveryFairness(t *T) {
 	a, b := t.Two()
-	source := t.Perf()
-	s := t.Start(source, "pages=16")
+	source, s := t.StartPerf("pages=16")
 	detach := t.attach(source)
 	stop := t.threads([]int{a}, 1, 500, 0)
 	for i := range 20 {
@@ -196,12 +189,9 @@ func deliveryFairness(t *T) {
 //
 // Check: all are delivered.
 func deliverySlow(t *T) {
-	source := t.Perf()
-	s := t.Start(source, "pages=16")
+	source, s := t.StartPerf("pages=16")
 	s.Do("slow 500")
-	for _, cpu := range t.some() {
-		t.Output(source, cpu, 100, 64)
-	}
+	t.OutputOnSome(source, 100, 64)
 	s.Settle()
 	s.Do("slow 0")
 	s.Account()
@@ -221,8 +211,7 @@ var IdleShare = 0.01
 //
 // Check: the process took less than 1 % of a CPU, by /proc/PID/task/*/schedstat, the best of five times. The figure is noted.
 func deliveryIdle(t *T) {
-	source := t.Perf()
-	s := t.Start(source, "pages=16")
+	source, s := t.StartPerf("pages=16")
 	t.Output(source, t.CPUs()[0], 1, 64)
 	s.Settle()
 	sleepMillis(100)
@@ -239,8 +228,7 @@ func deliveryIdle(t *T) {
 //
 // Check: as delivery/idle-cpu.
 func deliveryBusyIdle(t *T) {
-	source := t.Perf()
-	s := t.Start(source, "pages=64")
+	source, s := t.StartPerf("pages=64")
 	stop := t.load(source, 1, 50, time.Millisecond, 0)
 	sleepMillis(200)
 	stop()

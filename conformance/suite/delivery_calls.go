@@ -16,12 +16,9 @@ import (
 //
 // Known: cilium/ebpf has Flush for this, cilium/ebpf#1491.
 func deliveryFlush(t *T) {
-	source := t.Perf()
-	s := t.Start(source, "pages=16", "wakeup_events=100")
+	source, s := t.StartPerf("pages=16", "wakeup_events=100")
 	for round := 1; round <= 10; round++ {
-		for _, cpu := range t.some() {
-			t.Output(source, cpu, 3, 64)
-		}
+		t.OutputOnSome(source, 3, 64)
 		s.Do("flush")
 		s.With(func(st *State) {
 			if want := 3 * round * len(t.some()); st.Events != want {
@@ -60,8 +57,7 @@ func deliveryFlushEmpty(t *T) {
 //
 // Known: a reader that loads data_head anew for each record may never come to its end: iovisor/bcc#3822.
 func deliveryFlushLoad(t *T) {
-	source := t.Perf()
-	s := t.Start(source, "pages=16")
+	source, s := t.StartPerf("pages=16")
 	stop := t.load(source, 1, 500, 0, 0)
 	for range 3 {
 		sleepMillis(20)
@@ -83,8 +79,7 @@ func deliveryFlushLoad(t *T) {
 //
 // Check: the waits take at least 20 ms and end; events are delivered then.
 func deliveryDeadline(t *T) {
-	source := t.Perf()
-	s := t.Start(source, "pages=16")
+	source, s := t.StartPerf("pages=16")
 	for range 3 {
 		begin := time.Now()
 		s.Do("deadline 20")
@@ -133,8 +128,7 @@ func deliveryDeadlineBelow(t *T) {
 //
 // Check: each stop is done, and nothing is delivered until the next go.
 func deliveryStopLoad(t *T) {
-	source := t.Perf()
-	s := t.Start(source, "pages=16")
+	source, s := t.StartPerf("pages=16")
 	stop := t.load(source, 1, 500, 0, 0)
 	for range 3 {
 		sleepMillis(20)
@@ -165,8 +159,7 @@ func deliveryStopLoad(t *T) {
 //
 // Check: each stop is done; events are delivered then.
 func deliveryStopWaiting(t *T) {
-	source := t.Perf()
-	s := t.Start(source, "pages=16")
+	source, s := t.StartPerf("pages=16")
 	for range 10 {
 		sleepMillis(5)
 		s.Do("stop")

@@ -63,8 +63,7 @@ func lifeCloseWaiting(t *T) { t.closes("close") }
 func lifeCloseTwice(t *T) { t.closes("close2") }
 
 func (t *T) closes(command string) {
-	source := t.Perf()
-	s := t.Start(source, "pages=16")
+	source, s := t.StartPerf("pages=16")
 	t.Output(source, t.CPUs()[0], 10, 64)
 	s.Settle()
 	sleepMillis(50)
@@ -82,8 +81,7 @@ func (t *T) closes(command string) {
 //
 // Check: as life/close-while-waiting.
 func lifeCloseStopped(t *T) {
-	source := t.Perf()
-	s := t.Start(source, "pages=16")
+	source, s := t.StartPerf("pages=16")
 	s.Do("stop")
 	t.Output(source, t.CPUs()[0], 10, 64)
 	s.Do("close")
@@ -100,8 +98,7 @@ func lifeCloseStopped(t *T) {
 //
 // Check: as life/close-while-waiting.
 func lifeCloseIn(t *T) {
-	source := t.Perf()
-	s := t.Start(source, "pages=16")
+	source, s := t.StartPerf("pages=16")
 	closing := s.Begin("closein")
 	met := func(st *State) bool {
 		return st.Done["closein"] > 0 || st.Declined != "" || len(st.Errors) > 0 || st.Exited
@@ -132,8 +129,7 @@ func lifeCloseIn(t *T) {
 //
 // Check: as life/close-while-waiting; no event comes after close, none came twice.
 func lifeCloseLoad(t *T) {
-	source := t.Perf()
-	s := t.Start(source, "pages=16")
+	source, s := t.StartPerf("pages=16")
 	stop := t.load(source, 1, 500, 0, 0)
 	sleepMillis(100)
 	s.Do("close")
@@ -152,8 +148,7 @@ func lifeCloseLoad(t *T) {
 //
 // Check: as life/close-under-load.
 func lifeCloseInLoad(t *T) {
-	source := t.Perf()
-	s := t.Start(source, "pages=16")
+	source, s := t.StartPerf("pages=16")
 	stop := t.load(source, 1, 500, 0, 0)
 	sleepMillis(50)
 	if why := s.Try("closein"); why != "" {
@@ -187,8 +182,7 @@ func (s *Subject) checkSilent() {
 //
 // Check: close is done.
 func lifeCloseFlush(t *T) {
-	source := t.Perf()
-	s := t.Start(source, "pages=16")
+	source, s := t.StartPerf("pages=16")
 	s.Do("flush") // or cannot
 	s.Do("slow 100")
 	t.Output(source, t.CPUs()[0], 100, 64)

@@ -16,8 +16,7 @@ import (
 //
 // Check: it has not grown by more than 16 MiB. The figures are noted.
 func lifeMemory(t *T) {
-	source := t.Perf()
-	s := t.Start(source, "pages=64")
+	source, s := t.StartPerf("pages=64")
 	stop := t.load(source, 1, 100, 2*time.Millisecond, 0)
 	few := int(t.duration(30_000))
 	s.Until("the first events are delivered", func(st *State) bool { return st.Events >= few })
@@ -118,8 +117,7 @@ var Hotplug bool
 // Check: all events are delivered.
 func lifeOffline(t *T) {
 	a, b := t.Two()
-	source := t.Perf()
-	s := t.Start(source, "pages=16")
+	source, s := t.StartPerf("pages=16")
 	s.Do("stop")
 	t.Output(source, b, 20, 64)
 	t.setOnline(b, false)
@@ -142,8 +140,7 @@ func lifeOffline(t *T) {
 // Known: for events in general, bpftrace/bpftrace#3125.
 func lifeBack(t *T) {
 	_, b := t.Two()
-	source := t.Perf()
-	s := t.Start(source, "pages=16")
+	source, s := t.StartPerf("pages=16")
 	t.Output(source, b, 1, 64)
 	s.Settle()
 	t.setOnline(b, false)
@@ -207,8 +204,7 @@ func lifeSparse(t *T) {
 		t.Cannotf("this takes 3 CPUs, and %d are online", len(cpus))
 	}
 	t.setOnline(cpus[len(cpus)-2], false)
-	source := t.Perf()
-	s := t.Start(source, "pages=16")
+	source, s := t.StartPerf("pages=16")
 	for _, cpu := range t.CPUs() {
 		t.Output(source, cpu, 20, 64)
 	}

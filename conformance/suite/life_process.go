@@ -18,8 +18,7 @@ import (
 //
 // Check: the process ends with status 0; outputs after that find no ring.
 func lifeEnd(t *T) {
-	source := t.Perf()
-	s := t.Start(source, "pages=16")
+	source, s := t.StartPerf("pages=16")
 	t.Output(source, t.CPUs()[0], 10, 64)
 	s.Settle()
 	s.stdin.Close()
@@ -40,9 +39,7 @@ func (t *T) refused(source *Source) {
 	var before, after workload.Counts
 	for end := time.Now().Add(t.patience); time.Now().Before(end); sleepMillis(5) {
 		before = t.Sum(source)
-		for _, cpu := range t.some() {
-			t.Output(source, cpu, 1, 64)
-		}
+		t.OutputOnSome(source, 1, 64)
 		after = t.Sum(source)
 		if after.Uncounted()-before.Uncounted() == uint64(len(t.some())) {
 			return
@@ -62,8 +59,7 @@ func (t *T) refused(source *Source) {
 //
 // Check: outputs on each CPU find no ring.
 func lifeRefused(t *T) {
-	source := t.Perf()
-	s := t.Start(source, "pages=16")
+	source, s := t.StartPerf("pages=16")
 	s.Do("close")
 	t.refused(source)
 }
@@ -79,8 +75,7 @@ func lifeRefused(t *T) {
 // Check: descriptors, mappings and threads after the last close are as many as after the third, but for three; else once more, and they
 // must not go on to grow.
 func lifeNothingLeft(t *T) {
-	source := t.Perf()
-	s := t.Start(source, "pages=16")
+	source, s := t.StartPerf("pages=16")
 	stop := t.load(source, 1, 20, time.Millisecond, 0)
 	rounds := 20
 	if t.short {
@@ -121,12 +116,9 @@ func lifeNothingLeft(t *T) {
 //
 // Check: all events are delivered.
 func lifeReopen(t *T) {
-	source := t.Perf()
-	s := t.Start(source, "pages=16")
+	source, s := t.StartPerf("pages=16")
 	for range 5 {
-		for _, cpu := range t.some() {
-			t.Output(source, cpu, 10, 64)
-		}
+		t.OutputOnSome(source, 10, 64)
 		s.Settle()
 		s.Do("close")
 		s.Do("reopen")
@@ -145,8 +137,7 @@ func lifeReopen(t *T) {
 //
 // Check: outputs find no ring after the kill; what is output after the second is ready is delivered.
 func lifeKilled(t *T) {
-	source := t.Perf()
-	s := t.Start(source, "pages=16")
+	source, s := t.StartPerf("pages=16")
 	stop := t.load(source, 1, 20, time.Millisecond, 0)
 	sleepMillis(50)
 	s.cmd.Process.Signal(syscall.SIGKILL)
@@ -164,9 +155,7 @@ func (t *T) takeover(source *Source) *Subject {
 	s := t.Start(source, "pages=16")
 	before := t.Total(source)
 	for range 10 {
-		for _, cpu := range t.some() {
-			t.Output(source, cpu, 10, 64)
-		}
+		t.OutputOnSome(source, 10, 64)
 		s.Until("all is delivered", func(st *State) bool {
 			for _, cpu := range t.some() {
 				if st.Of[0][cpu].Levels[0].Next < t.Counts(source)[cpu].Levels[0].Attempted {

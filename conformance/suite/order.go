@@ -100,12 +100,9 @@ func (s *Subject) checkTimes() {
 //
 // Check: the numbers that each CPU gave its events increase by one.
 func orderPerCPU(t *T) {
-	source := t.Perf()
-	s := t.Start(source, "pages=16")
+	source, s := t.StartPerf("pages=16")
 	for range 15 {
-		for _, cpu := range t.some() {
-			t.Output(source, cpu, 200, 64)
-		}
+		t.OutputOnSome(source, 200, 64)
 		s.Settle()
 	}
 	s.Account()
@@ -179,8 +176,7 @@ func orderSizes(t *T) {
 //
 // Check: each event is delivered before the next one is output.
 func orderQuietCPU(t *T) {
-	source := t.Perf()
-	s := t.Start(source, "pages=16", "order=time")
+	source, s := t.StartPerf("pages=16", "order=time")
 	for range 30 {
 		t.Output(source, t.CPUs()[0], 1, 64)
 		s.Settle()
@@ -227,8 +223,7 @@ func orderWakingCPU(t *T) {
 //
 // Check: each told time lies between its payload's time and the time at which the output had returned, give or take 10 µs.
 func orderClock(t *T) {
-	source := t.Perf()
-	s := t.Start(source, "pages=16")
+	source, s := t.StartPerf("pages=16")
 	var after []uint64
 	for range 20 {
 		for _, cpu := range t.some() {

@@ -11,8 +11,7 @@ package suite
 // Check: after each flush everything has been delivered, in the order of the outputs.
 func orderFlush(t *T) {
 	a, b := t.Two()
-	source := t.Perf()
-	s := t.Start(source, "pages=64", "order=time", "wakeup_events=500")
+	_, s := t.StartPerf("pages=64", "order=time", "wakeup_events=500")
 	script := t.script()
 	for round := 1; round <= 20; round++ {
 		for range 10 {
@@ -87,8 +86,7 @@ func orderSlowCallback(t *T) {
 // Check: between the last event before the gap and the first after it, there is a report of as many losses as the gap has.
 func orderLoss(t *T) {
 	a, b := t.Two()
-	source := t.Perf()
-	s := t.Start(source, "pages=1", "order=time")
+	source, s := t.StartPerf("pages=1", "order=time")
 	for range 3 {
 		s.Do("stop")
 		t.Output(source, b, 5, 64)

@@ -61,8 +61,7 @@ func orderOverload(t *T) { t.orderLoad("pages=4", 1, 500, 0, 0, 0) }
 
 // orderLoad is the four.
 func (t *T) orderLoad(pages string, threads, group int, pause, tick time.Duration, spinners int) {
-	source := t.Perf()
-	s := t.Start(source, pages, "order=time")
+	source, s := t.StartPerf(pages, "order=time")
 	stop := t.load(source, threads, group, pause, tick)
 	if spinners > 0 {
 		t.threads(t.CPUs(), spinners, 0, 0)

@@ -33,9 +33,7 @@ func (t *T) ringbuf(bytes int, settings ...string) (*Source, *Subject) {
 // Check: each event is delivered once, and each byte of it is as output.
 func ringbufFits(t *T) {
 	source, s := t.ringbuf(1 << 18)
-	for _, cpu := range t.some() {
-		t.Output(source, cpu, 100, 201)
-	}
+	t.OutputOnSome(source, 100, 201)
 	s.Settle()
 	s.Account()
 }
@@ -53,9 +51,7 @@ func ringbufOverflow(t *T) {
 	source, s := t.ringbuf(1 << 14)
 	for range 5 {
 		s.Do("stop")
-		for _, cpu := range t.some() {
-			t.Output(source, cpu, 300, 64)
-		}
+		t.OutputOnSome(source, 300, 64)
 		s.Do("go")
 		s.Settle()
 	}

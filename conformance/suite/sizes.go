@@ -78,8 +78,7 @@ func sizesShort(t *T) {
 // Check: each byte.
 func sizes(pages int, list []int) func(*T) {
 	return func(t *T) {
-		source := t.Perf()
-		s := t.Start(source, fmt.Sprintf("pages=%d", pages))
+		source, s := t.StartPerf(fmt.Sprintf("pages=%d", pages))
 		cpus := t.some()
 		for i, size := range list {
 			t.Output(source, cpus[i%len(cpus)], 1, size)
@@ -132,8 +131,7 @@ func wrap(pages int, sizes ...int) func(*T) {
 //
 // Known: to a user who reads only events, the reader seems to hang: cilium/ebpf#559.
 func largerThanRing(t *T) {
-	source := t.Perf()
-	s := t.Start(source, "pages=1")
+	source, s := t.StartPerf("pages=1")
 	for range 5 {
 		for _, cpu := range t.some() {
 			t.Output(source, cpu, 3, 64)

@@ -75,6 +75,13 @@ func (t *T) Output(s *Source, cpu, count, size int) {
 	t.must(s.Output(cpu, workload.Output{Count: count, Size: size, To: s.Map()}))
 }
 
+// OutputOnSome is Output on each of some CPUs.
+func (t *T) OutputOnSome(s *Source, count, size int) {
+	for _, cpu := range t.some() {
+		t.Output(s, cpu, count, size)
+	}
+}
+
 // Counts returns a source's counts by CPU and level.
 func (t *T) Counts(s *Source) []workload.CPUCounts {
 	all, err := s.Counts()

@@ -75,6 +75,12 @@ func (t *T) Start(source *Source, settings ...string) *Subject {
 	return t.StartAll([]*Source{source}, settings...)
 }
 
+// StartPerf is Start on a new perf event array.
+func (t *T) StartPerf(settings ...string) (*Source, *Subject) {
+	source := t.Perf()
+	return source, t.Start(source, settings...)
+}
+
 // StartAll is Start of several sources.
 func (t *T) StartAll(sources []*Source, settings ...string) *Subject {
 	s := t.Launch(sources, settings...)
