@@ -13,7 +13,6 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/perf"
 	"github.com/cilium/ebpf/rlimit"
-	"github.com/ringfold/ringfold/internal/cpulist"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/ringfold/ringfold/internal/leak"
 	"github.com/ringfold/ringfold/perfbuf"
@@ -44,8 +43,7 @@ func load(t *testing.T) collection {
 	c, err := ebpf.NewCollection(spec)
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
-	cpus, err := cpulist.Online(cpulist.Dir)
-	require.NoError(t, err)
+	cpus := kerneltest.OnlineCPUs(t)
 	return collection{c, t, cpus}
 }
 

@@ -76,6 +76,14 @@ func (e *Emitter) Emit(cpu, count, size int) {
 	}
 }
 
+// EmitOn is Emit on each of these CPUs, one after the other.
+func (e *Emitter) EmitOn(cpus []int, count, size int) {
+	e.t.Helper()
+	for _, cpu := range cpus {
+		e.Emit(cpu, count, size)
+	}
+}
+
 // TryEmit is Emit, but returns the error. A refused output, for a full ring or none, is not an
 // error.
 func (e *Emitter) TryEmit(cpu, count, size int) error {

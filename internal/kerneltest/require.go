@@ -108,16 +108,23 @@ func RequireLinux(t testing.TB, major, minor int, what string) {
 // RINGFOLD_REQUIRE_KERNEL=1 too. why is the rest of "needs n CPUs online".
 func RequireCPUs(t testing.TB, n int, why string) {
 	t.Helper()
-	online, err := cpulist.Online(cpulist.Dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	online := OnlineCPUs(t)
 	if len(online) < n {
 		t.Skipf("needs %d CPUs online (%s), and these are: %v", n, why, online)
 	}
 	if usable := runtime.NumCPU(); usable < n {
 		t.Skipf("needs %d CPUs (%s), and may run on %d", n, why, usable)
 	}
+}
+
+// OnlineCPUs returns the CPUs that are online.
+func OnlineCPUs(t testing.TB) []int {
+	t.Helper()
+	cpus, err := cpulist.Online(cpulist.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cpus
 }
 
 // AtLeast reports whether the kernel is Linux major.minor or newer, for tests of which only a part

@@ -25,7 +25,7 @@ func TestKernelReads(t *testing.T) {
 
 	s := seen{}
 	for round := range 200 {
-		for _, cpu := range online(t) {
+		for _, cpu := range kerneltest.OnlineCPUs(t) {
 			e.Emit(cpu, kerneltest.RingEmit{Count: 5, Size: 32 + 41*round%4064})
 			events, discarded := read(t, r)
 			require.Len(t, events, 5)
@@ -34,7 +34,7 @@ func TestKernelReads(t *testing.T) {
 		}
 	}
 	require.Greater(t, r.Head(), 10*r.Size(), "it has wrapped")
-	require.Len(t, s, len(online(t)))
+	require.Len(t, s, len(kerneltest.OnlineCPUs(t)))
 }
 
 // The same while programs output on all CPUs, to a ring buffer that never is full for long.
@@ -44,7 +44,7 @@ func TestKernelReadsMeanwhile(t *testing.T) {
 	r := k.Rings()[0]
 	const each = 5000
 	var all sync.WaitGroup
-	for _, cpu := range online(t) {
+	for _, cpu := range kerneltest.OnlineCPUs(t) {
 		all.Go(func() {
 			for range each / 50 {
 				for r.Head()-r.Tail() > r.Size()/2 {
@@ -61,7 +61,7 @@ func TestKernelReadsMeanwhile(t *testing.T) {
 		}
 		return n
 	}
-	for done() < uint64(each*len(online(t))) {
+	for done() < uint64(each*len(kerneltest.OnlineCPUs(t))) {
 		require.NoError(t, k.Wait(time.Time{}, func(bool) bool {
 			events, _ := read(t, r)
 			s.add(t, events)

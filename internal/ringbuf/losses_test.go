@@ -27,14 +27,14 @@ func counting(t *testing.T, e *kerneltest.RingEmitter) *Buffers {
 func TestKernelLosses(t *testing.T) {
 	e := kerneltest.LoadRings(t, kerneltest.RingOptions{Bytes: 1 << 14})
 	fill := kerneltest.RingEmit{Count: 400, Size: 64}
-	for _, cpu := range online(t) {
+	for _, cpu := range kerneltest.OnlineCPUs(t) {
 		e.Emit(cpu, fill) // before anybody counts
 	}
 	k := counting(t, e)
 	require.Empty(t, k.Losses(nil))
 	var lost uint64
 	for round, emit := range []kerneltest.RingEmit{fill, {Count: 400, Stamped: true}} {
-		for _, cpu := range online(t) {
+		for _, cpu := range kerneltest.OnlineCPUs(t) {
 			_, before := e.Counts(cpu)
 			start := k.Now()
 			e.Emit(cpu, emit)
@@ -66,7 +66,7 @@ func TestKernelLosses(t *testing.T) {
 	require.Empty(t, k.Losses(nil), "there was room")
 	for _, c := range k.Outputs().CPUs {
 		want := kernel.CPUOutputs{CPU: c.CPU}
-		if slices.Contains(online(t), c.CPU) {
+		if slices.Contains(kerneltest.OnlineCPUs(t), c.CPU) {
 			want.Attempted, want.Full = 802, 802
 		}
 		if c.CPU == 0 {
@@ -83,7 +83,7 @@ func TestKernelLossesMeanwhile(t *testing.T) {
 	k := counting(t, e)
 	var all sync.WaitGroup
 	var running atomic.Int32
-	for _, cpu := range online(t) {
+	for _, cpu := range kerneltest.OnlineCPUs(t) {
 		running.Add(1)
 		all.Go(func() {
 			for range 300 {
@@ -105,7 +105,7 @@ func TestKernelLossesMeanwhile(t *testing.T) {
 		}
 	}
 	all.Wait()
-	for _, cpu := range online(t) {
+	for _, cpu := range kerneltest.OnlineCPUs(t) {
 		_, failed := e.Counts(cpu)
 		require.Equal(t, failed, counted[cpu])
 	}

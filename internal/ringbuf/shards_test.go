@@ -185,7 +185,7 @@ func TestKernelGroups(t *testing.T) {
 	require.Equal(t, []int{1}, replug(t, h))
 	memory := k.(*Shards).buffers[1].memory
 	s := seen{}
-	for _, cpu := range online(t)[:2] {
+	for _, cpu := range kerneltest.OnlineCPUs(t)[:2] {
 		e.Emit(cpu, kerneltest.RingEmit{To: "group", Count: 100, Size: 72})
 	}
 	events, _ := read(t, memory)

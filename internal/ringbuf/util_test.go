@@ -6,18 +6,11 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/ringfold/ringfold/internal/cpulist"
 	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/ringfold/ringfold/internal/raw"
 	"github.com/stretchr/testify/require"
 )
-
-func online(t *testing.T) []int {
-	cpus, err := cpulist.Online(cpulist.Dir)
-	require.NoError(t, err)
-	return cpus
-}
 
 // open opens ring buffers, until the test ends.
 func open(t *testing.T, o Opener) kernel.Kernel {

@@ -277,9 +277,7 @@ func TestKernelUnreachable(t *testing.T) {
 				r, err := perfbuf.Open(e.MapFD(), perfbuf.Options{RingBytes: 64 << 10})
 				require.NoError(t, err)
 				cpus = r.Options().CPUs
-				for _, cpu := range cpus {
-					e.Emit(cpu, 3, 24)
-				}
+				e.EmitOn(cpus, 3, 24)
 				use(t, r)
 				require.NotEqual(t, before, belongings(t))
 			}()

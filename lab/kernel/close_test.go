@@ -83,9 +83,7 @@ func TestKernelUseAfterOrderedClose(t *testing.T) {
 	r := open(t, e, perfbuf.Options{})
 	l := newLedger(t)
 	for range 3 {
-		for _, ring := range r.Rings() {
-			e.Emit(ring.CPU(), 10, 24)
-		}
+		emitOnAll(e, r, 10, 24)
 		s := ordered(t, r)
 		_, err := r.Stream(perfbuf.StreamOptions{})
 		require.ErrorIs(t, err, perfbuf.ErrBusy)
@@ -99,9 +97,7 @@ func TestKernelUseAfterOrderedClose(t *testing.T) {
 		requireClosed(t, s)
 		require.Equal(t, os.ErrClosed, s.ForEachPending(nothing))
 	}
-	for _, ring := range r.Rings() {
-		e.Emit(ring.CPU(), 10, 24)
-	}
+	emitOnAll(e, r, 10, 24)
 	require.NoError(t, unordered(t, r).ForEach(l.add))
 	l.balance(e, r)
 }
@@ -176,9 +172,7 @@ func TestKernelCloseInside(t *testing.T) {
 			default:
 				src = unordered(t, r)
 			}
-			for _, ring := range r.Rings() {
-				e.Emit(ring.CPU(), 5, 500)
-			}
+			emitOnAll(e, r, 5, 500)
 			n := 0
 			err := src.ForEach(func(ev perfbuf.Event) error {
 				if n++; n == 3 {
@@ -369,8 +363,7 @@ func TestKernelReopenAfterClose(t *testing.T) {
 	e := kerneltest.Load(t)
 	for range 20 {
 		r := open(t, e, perfbuf.Options{RingBytes: 4096})
-		_, err := r.Stream(perfbuf.StreamOptions{})
-		require.NoError(t, err)
+		exact(t, r)
 		for _, ring := range r.Rings() {
 			e.Emit(ring.CPU(), 1, 24)
 			require.NoError(t, e.LastError(ring.CPU()))
@@ -387,8 +380,7 @@ func TestKernelExactLeavesNothing(t *testing.T) {
 	before := atRest(t)
 	for i := range 20 {
 		r := open(t, e, perfbuf.Options{})
-		s, err := r.Stream(perfbuf.StreamOptions{})
-		require.NoError(t, err)
+		s := exact(t, r)
 		e.Emit(r.Rings()[0].CPU(), 10, 24)
 		switch i % 4 {
 		case 0:

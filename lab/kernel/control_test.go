@@ -22,9 +22,7 @@ func TestKernelPause(t *testing.T) {
 	r := open(t, e, perfbuf.Options{})
 	s := unordered(t, r)
 	for round := range 3 {
-		for _, ring := range r.Rings() {
-			e.Emit(ring.CPU(), 2, 24)
-		}
+		emitOnAll(e, r, 2, 24)
 		require.NoError(t, r.Pause())
 		require.NoError(t, r.Pause())
 		for _, ring := range r.Rings() {
@@ -92,9 +90,7 @@ func TestKernelShutdown(t *testing.T) {
 			require.NoError(t, s.Shutdown(t.Context(), add))
 			require.Equal(t, os.ErrClosed, s.ForEach(nothing))
 			stop()
-			for _, ring := range r.Rings() {
-				e.Emit(ring.CPU(), 1, 24)
-			}
+			emitOnAll(e, r, 1, 24)
 			st := r.Stats()
 			require.Zero(t, st.Late)
 			for i, ring := range r.Rings() {

@@ -39,7 +39,7 @@ var displacements = map[string]func(t *testing.T, e *kerneltest.Emitter) (undo f
 		return func() {}
 	},
 	"entries deleted": func(t *testing.T, e *kerneltest.Emitter) func() {
-		for _, cpu := range onlineCPUs(t) {
+		for _, cpu := range kerneltest.OnlineCPUs(t) {
 			require.NoError(t, libbpf.MapDelete(e.MapFD(), uint32(cpu)))
 		}
 		return func() {}
@@ -67,9 +67,7 @@ func TestKernelDisplaced(t *testing.T) {
 					require.NoError(t, opened.Err)
 					require.Zero(t, opened.Entries)
 					require.NotZero(t, opened.OwnedUntil)
-					for _, cpu := range cpus {
-						e.Emit(cpu, 3, 40)
-					}
+					e.EmitOn(cpus, 3, 40)
 					defer displace(t, e)()
 					after := perfbuf.Now()
 					got := 0
@@ -99,7 +97,7 @@ func looked(t *testing.T, r *perfbuf.Reader) {
 // back.
 func TestKernelDisplacedInPart(t *testing.T) {
 	requireRuns(t)
-	cpus := onlineCPUs(t)
+	cpus := kerneltest.OnlineCPUs(t)
 	if len(cpus) == 1 {
 		t.Skip("needs two CPUs")
 	}
@@ -411,7 +409,7 @@ func TestKernelBlindReader(t *testing.T) {
 				}
 				which := all
 				if c.call.String() == callUpdate.String() {
-					n := len(onlineCPUs(t))
+					n := len(kerneltest.OnlineCPUs(t))
 					which = func(i int) bool { return i > n && (i-n)%2 == 0 }
 				}
 				require.Positive(t, kerneltest.Fail(t, c.call, syscall.EPERM, which, f))

@@ -293,9 +293,7 @@ func TestKernelFrozenMap(t *testing.T) {
 			}
 			stream := unordered(t, r)
 			require.ErrorIs(t, stream.Shutdown(t.Context(), nothing), syscall.EPERM)
-			for _, cpu := range cpus {
-				e.Emit(cpu, 10, 40)
-			}
+			e.EmitOn(cpus, 10, 40)
 			n := 0
 			require.NoError(t, stream.ForEach(func(perfbuf.Event) error {
 				if n++; n == 3 {

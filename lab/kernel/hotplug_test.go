@@ -50,7 +50,7 @@ func (c *perCPU) take(ev perfbuf.Event) error {
 func TestKernelHotplug(t *testing.T) {
 	for name, make := range readings {
 		t.Run(name, func(t *testing.T) {
-			cold, hot := kerneltest.HotCPUs(t, onlineCPUs(t))
+			cold, hot := kerneltest.HotCPUs(t, kerneltest.OnlineCPUs(t))
 			e := kerneltest.Load(t)
 			hole, last := hot[0], hot[1]
 			kerneltest.Plug(t, hole, false)
@@ -100,7 +100,7 @@ func TestKernelHotplug(t *testing.T) {
 func TestKernelHotplugUnderLoad(t *testing.T) {
 	for name, make := range readings {
 		t.Run(name, func(t *testing.T) {
-			cold, hot := kerneltest.HotCPUs(t, onlineCPUs(t))
+			cold, hot := kerneltest.HotCPUs(t, kerneltest.OnlineCPUs(t))
 			e := kerneltest.Load(t)
 			r := open(t, e, perfbuf.Options{RingBytes: 256 << 10})
 			counts := newPerCPU()

@@ -294,18 +294,15 @@ func TestKernelUnreportedLosses(t *testing.T) {
 	kerneltest.RequireLinux(t, 6, 0, "PERF_FORMAT_LOST")
 	for name, end := range map[string]func(*testing.T, *perfbuf.Reader, *ledger){
 		"drain": func(t *testing.T, r *perfbuf.Reader, l *ledger) {
-			s, err := r.Stream(perfbuf.StreamOptions{})
-			require.NoError(t, err)
+			s := exact(t, r)
 			require.NoError(t, s.Drain(t.Context(), l.add))
 		},
 		"flush": func(t *testing.T, r *perfbuf.Reader, l *ledger) {
-			s, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Slack(time.Hour)})
-			require.NoError(t, err)
+			s := openStream(t, r, perfbuf.StreamOptions{Order: perfbuf.Slack(time.Hour)})
 			require.NoError(t, s.ForEachPending(l.add))
 		},
 		"silence": func(t *testing.T, r *perfbuf.Reader, l *ledger) {
-			s, err := r.Stream(perfbuf.StreamOptions{})
-			require.NoError(t, err)
+			s := exact(t, r)
 			require.NoError(t, s.Run(t.Context(), func(ev perfbuf.Event) error {
 				l.add(ev)
 				if l.lost() == uint64(10*len(r.Rings())) {

@@ -414,7 +414,7 @@ func TestKernelDefaultDoorbell(t *testing.T) {
 func TestKernelDefaultWithoutDoorbell(t *testing.T) {
 	leak.Check(t)
 	e := kerneltest.Load(t)
-	n := len(onlineCPUs(t))
+	n := len(kerneltest.OnlineCPUs(t))
 	opens := func(fail func(int) bool) (r *perfbuf.Reader, calls int) {
 		var err error
 		calls = kerneltest.Fail(t, kerneltest.CallPerfEventOpen, syscall.EMFILE, fail, func() {
@@ -457,13 +457,11 @@ func TestKernelDefaultWithoutLost(t *testing.T) {
 	e := kerneltest.Load(t)
 	var r *perfbuf.Reader
 	var err error
-	kerneltest.Fail(t, kerneltest.CallPerfEventOpen, syscall.EINVAL, only(len(onlineCPUs(t))+1), func() {
+	kerneltest.Fail(t, kerneltest.CallPerfEventOpen, syscall.EINVAL, only(len(kerneltest.OnlineCPUs(t))+1), func() {
 		r, err = tryDefault(e, perfbuf.Options{RingBytes: 4096})
 	})
 	require.NoError(t, err)
-	for _, ring := range r.Rings() {
-		e.Emit(ring.CPU(), 300, 40)
-	}
+	emitOnAll(e, r, 300, 40)
 	shut(t, r)
 	for _, s := range r.Stats().Rings {
 		attempted, failed := e.Counts(s.CPU)
@@ -476,7 +474,7 @@ func TestKernelDefaultWithoutLost(t *testing.T) {
 func TestKernelDefaultFaults(t *testing.T) {
 	leak.Check(t)
 	e := kerneltest.Load(t)
-	n := len(onlineCPUs(t))
+	n := len(kerneltest.OnlineCPUs(t))
 	for k := range n {
 		for call, number := range map[kerneltest.Call]int{kerneltest.CallPerfEventOpen: n + k + 1, callSetOutput: k + 1} {
 			calls := kerneltest.Fail(t, call, syscall.EMFILE, only(number), func() {

@@ -24,17 +24,14 @@ func TestKernelOrderAlternating(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := kerneltest.Load(t)
 			r := open(t, e, perfbuf.Options{RingBytes: 1 << 20}) // has room for all, on one CPU too
-			s, err := r.Stream(perfbuf.StreamOptions{Order: mode})
-			require.NoError(t, err)
+			s := openStream(t, r, perfbuf.StreamOptions{Order: mode})
 			const bursts = 3000
 			rnd, cpus := rand.New(rand.NewPCG(1, 2)), make([]int, bursts)
 			for i := range cpus {
 				cpus[i] = r.Rings()[rnd.IntN(len(r.Rings()))].CPU()
 			}
 			background(t, func() {
-				for _, cpu := range cpus {
-					e.Emit(cpu, 1, 24+rnd.IntN(200))
-				}
+				e.EmitOn(cpus, 1, 24+rnd.IntN(200))
 			})
 			l := newLedger(t)
 			last := uint64(0)
@@ -97,8 +94,7 @@ func TestKernelOrderBacklog(t *testing.T) {
 func TestKernelOrderConcurrent(t *testing.T) {
 	e := kerneltest.Load(t)
 	r := open(t, e, perfbuf.Options{RingBytes: 512 << 10})
-	s, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Slack(time.Millisecond)})
-	require.NoError(t, err)
+	s := openStream(t, r, perfbuf.StreamOptions{Order: perfbuf.Slack(time.Millisecond)})
 	l := newLedger(t)
 	last, late := uint64(0), uint64(0)
 	check := func(ev perfbuf.Event) error {
@@ -164,9 +160,7 @@ func finish(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, s *perfbuf.S
 	t.Helper()
 	require.NoError(t, s.Drain(t.Context(), f))
 	if !kernelCounts(t) {
-		for _, ring := range r.Rings() {
-			e.Emit(ring.CPU(), 1, 24)
-		}
+		emitOnAll(e, r, 1, 24)
 		require.NoError(t, s.ForEachPending(f))
 	}
 }
@@ -218,8 +212,7 @@ func TestKernelExact(t *testing.T) {
 func TestKernelDrainBesidePrograms(t *testing.T) {
 	e := kerneltest.Load(t)
 	r := open(t, e, perfbuf.Options{RingBytes: 512 << 10})
-	s, err := r.Stream(perfbuf.StreamOptions{})
-	require.NoError(t, err)
+	s := exact(t, r)
 	l := &orderly{ledger: newLedger(t)}
 	stop := load(t, e, r.Options().CPUs, 100, time.Millisecond) // which a slow reader can follow
 	for range 100 {
@@ -237,8 +230,7 @@ func TestKernelDrainBesidePrograms(t *testing.T) {
 func TestKernelExactIdle(t *testing.T) {
 	e := kerneltest.Load(t)
 	r := open(t, e, perfbuf.Options{})
-	s, err := r.Stream(perfbuf.StreamOptions{})
-	require.NoError(t, err)
+	s := exact(t, r)
 	runFor(t, s, 100*time.Millisecond, nothing)
 	require.Zero(t, r.Stats().Barrier.Count)
 	cpu := r.Rings()[0].CPU()
@@ -256,8 +248,7 @@ func TestKernelPayloadTime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := kerneltest.Load(t)
 			r := open(t, e, opts)
-			s, err := r.Stream(perfbuf.StreamOptions{})
-			require.NoError(t, err)
+			s := exact(t, r)
 			var cpus []int // of each event
 			for i := range 500 {
 				cpu := r.Rings()[i%len(r.Rings())].CPU()
@@ -339,8 +330,7 @@ func TestKernelWatermark(t *testing.T) {
 			const every = 5 * time.Millisecond
 			e := kerneltest.Load(t)
 			r := open(t, e, c.opts)
-			s, err := r.Stream(perfbuf.StreamOptions{Order: c.mode, FlushEvery: every})
-			require.NoError(t, err)
+			s := openStream(t, r, perfbuf.StreamOptions{Order: c.mode, FlushEvery: every})
 			l := newLedger(t)
 			var markers atomic.Int64
 			var marked uint64
@@ -399,8 +389,7 @@ func TestKernelWatermark(t *testing.T) {
 func TestKernelFlushEveryWhenIdle(t *testing.T) {
 	e := kerneltest.Load(t)
 	r := open(t, e, perfbuf.Options{})
-	s, err := r.Stream(perfbuf.StreamOptions{FlushEvery: 20 * time.Millisecond})
-	require.NoError(t, err)
+	s := openStream(t, r, perfbuf.StreamOptions{FlushEvery: 20 * time.Millisecond})
 	n := uint64(0)
 	require.NoError(t, s.Run(t.Context(), func(ev perfbuf.Event) error {
 		require.Equal(t, perfbuf.KindFlushed, ev.Kind())

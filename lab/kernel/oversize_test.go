@@ -116,8 +116,7 @@ func TestKernelOversizeSizes(t *testing.T) {
 					opts.Time = perfbuf.PayloadTime(0) // a small number, and so an old time
 				}
 				r := open(t, e, opts)
-				s, err := r.Stream(perfbuf.StreamOptions{Order: mode})
-				require.NoError(t, err)
+				s := openStream(t, r, perfbuf.StreamOptions{Order: mode})
 				oversizeSizes(t, e, r, s)
 			})
 		}

@@ -124,8 +124,7 @@ func useReader(t *testing.T, e *remote, r *perfbuf.Reader) {
 	require.Len(t, collect(t, s), 2, "and none while it was paused")
 
 	require.NoError(t, s.Close())
-	s, err := r.Stream(perfbuf.StreamOptions{})
-	require.NoError(t, err)
+	s = exact(t, r)
 	useStream(t, e, r, s)
 	require.NoError(t, s.Drain(t.Context(), func(perfbuf.Event) error { return nil }))
 	require.NoError(t, s.Close())
@@ -266,8 +265,7 @@ func TestKernelSeccompLater(t *testing.T) {
 		r := openChild(t, perfbuf.Options{RingBytes: 64 << 10})
 		defer r.Close()
 		refuse(t, unix.SYS_BPF, syscall.EPERM)
-		s, err := r.Stream(perfbuf.StreamOptions{})
-		require.NoError(t, err)
+		s := exact(t, r)
 		defer s.Close()
 		require.Equal(t, "membarrier", r.Stats().Barrier.Provider)
 		useStream(t, e, r, s)
@@ -298,8 +296,7 @@ func TestKernelSeccompBindMount(t *testing.T) {
 					if !later {
 						refuse(t, unix.SYS_MOUNT, errno)
 					}
-					s, err := r.Stream(o)
-					require.NoError(t, err)
+					s := openStream(t, r, o)
 					defer s.Close()
 					if later && strings.Contains(fmt.Sprint(r.Stats().Barrier.Refused), "none was seen running") {
 						t.Log("too busy a machine for the proof")
@@ -329,8 +326,7 @@ func TestKernelDroppedPrivileges(t *testing.T) {
 		r, err := perfbuf.Open(childFD, perfbuf.Options{RingBytes: 64 << 10})
 		require.NoError(t, err)
 		defer r.Close()
-		s, err := r.Stream(perfbuf.StreamOptions{})
-		require.NoError(t, err)
+		s := exact(t, r)
 		defer s.Close()
 
 		require.NoError(t, syscall.Setgroups(nil))

@@ -36,10 +36,10 @@ func TestKernelPayloads(t *testing.T) {
 		"fold": {open: unordered, read: func(t *testing.T, s *perfbuf.Stream, l *ledger) {
 			n, err := perfbuf.Fold(s, 0, func(n int, ev perfbuf.Event) (int, error) { l.add(ev); return n + 1, nil })
 			require.NoError(t, err)
-			require.Equal(t, len(onlineCPUs(t)), n)
+			require.Equal(t, len(kerneltest.OnlineCPUs(t)), n)
 		}},
 		"one by one": {open: unordered, read: func(t *testing.T, s *perfbuf.Stream, l *ledger) {
-			for range onlineCPUs(t) {
+			for range kerneltest.OnlineCPUs(t) {
 				require.NoError(t, s.ForEach(func(ev perfbuf.Event) error { l.add(ev); return perfbuf.ErrStop }))
 			}
 		}},
@@ -64,9 +64,7 @@ func TestKernelPayloads(t *testing.T) {
 			before := perfbuf.Now()
 			for range 8 {
 				for _, size := range sizes {
-					for _, ring := range r.Rings() {
-						e.Emit(ring.CPU(), 1, size)
-					}
+					emitOnAll(e, r, 1, size)
 					for _, s := range streams {
 						c.read(t, s, l)
 					}
@@ -95,9 +93,7 @@ func TestKernelWraps(t *testing.T) {
 	var copied wrapped
 	wraps, sizesThatDid := 0, map[int]bool{}
 	for _, size := range slices.Repeat(sizes, 4) {
-		for _, ring := range r.Rings() {
-			e.Emit(ring.CPU(), (ring.Size()-1)/recordSize(size), size)
-		}
+		emitOnAll(e, r, (r.Rings()[0].Size()-1)/recordSize(size), size)
 		require.NoError(t, s.ForEach(func(ev perfbuf.Event) error {
 			if copied.by(ev, 4096) {
 				wraps++
@@ -116,9 +112,7 @@ func TestKernelWraps(t *testing.T) {
 func TestKernelStopEarly(t *testing.T) {
 	e := kerneltest.Load(t)
 	r := open(t, e, perfbuf.Options{})
-	for _, ring := range r.Rings() {
-		e.Emit(ring.CPU(), 100, 56)
-	}
+	emitOnAll(e, r, 100, 56)
 	s, l := unordered(t, r), newLedger(t)
 	for total := uint64(0); total < uint64(100*len(r.Rings())); {
 		n, err := perfbuf.Fold(s, 0, func(n int, ev perfbuf.Event) (int, error) {
@@ -286,9 +280,7 @@ func TestKernelAllocations(t *testing.T) {
 			s := c.open(t, r)
 			// AllocsPerRun makes one call more, to warm up. All CPUs have enough for all calls, as
 			// only one is read here and there.
-			for _, ring := range r.Rings() {
-				e.Emit(ring.CPU(), (passes+1)*batch, size)
-			}
+			emitOnAll(e, r, (passes+1)*batch, size)
 			n, sum := 0, uint64(0)
 			one := func(ev perfbuf.Event) error {
 				sum += ev.Time() + uint64(len(ev.Bytes())) + uint64(ev.CPU()) + ev.Lost()
@@ -331,9 +323,7 @@ func TestKernelAllocationsOfWraps(t *testing.T) {
 		var before, after runtime.MemStats
 		allocs := uint64(0)
 		for i := range 300 {
-			for _, ring := range r.Rings() {
-				e.Emit(ring.CPU(), 2, 3000)
-			}
+			emitOnAll(e, r, 2, 3000)
 			runtime.ReadMemStats(&before)
 			read()
 			runtime.ReadMemStats(&after)
@@ -359,9 +349,7 @@ func TestKernelRecords(t *testing.T) {
 		defer stop()
 		var recs []perfbuf.Record
 		for i := range 400 {
-			for _, ring := range r.Rings() {
-				e.Emit(ring.CPU(), 1, sizes[i%len(sizes)])
-			}
+			emitOnAll(e, r, 1, sizes[i%len(sizes)])
 			for range r.Rings() {
 				rec, err, ok := next()
 				require.True(t, ok)
@@ -392,9 +380,7 @@ func TestKernelStreams(t *testing.T) {
 		emit := func() {
 			background(t, func() {
 				for range n {
-					for _, ring := range r.Rings() {
-						e.Emit(ring.CPU(), 1, 56)
-					}
+					emitOnAll(e, r, 1, 56)
 				}
 			})
 		}
@@ -446,9 +432,7 @@ func TestKernelStreams(t *testing.T) {
 		require.Zero(t, l.lost())
 
 		// Cancelled from inside, they end after that event, with the cause.
-		for _, ring := range r.Rings() {
-			e.Emit(ring.CPU(), 10, 56)
-		}
+		emitOnAll(e, r, 10, 56)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		events := 0
 		require.Equal(t, cause, src.Run(ctx, func(perfbuf.Event) error { events++; cancel(cause); return nil }))

@@ -72,9 +72,7 @@ func TestKernelSecondReaderOnAMap(t *testing.T) {
 	second := open(t, e, perfbuf.Options{CPUs: cpus[:1]})
 	require.Zero(t, first.Stats().ReplacedEntries)
 	require.Equal(t, 1, second.Stats().ReplacedEntries)
-	for _, cpu := range cpus {
-		e.Emit(cpu, 3, 40)
-	}
+	e.EmitOn(cpus, 3, 40)
 	require.Len(t, collect(t, unordered(t, second)), 3)
 	require.Len(t, collect(t, unordered(t, first)), 3*(len(cpus)-1))
 

@@ -32,7 +32,7 @@ func openRings(t testing.TB, fd int, o perfbuf.RingBufOptions) *perfbuf.Reader {
 func TestKernelRingBufWaysOfReading(t *testing.T) {
 	e := kerneltest.LoadRings(t, kerneltest.RingOptions{})
 	r := openRings(t, e.MapFD(), perfbuf.RingBufOptions{CPU: perfbuf.PayloadCPU(kerneltest.RingCPUAt)})
-	cpus := onlineCPUs(t)
+	cpus := kerneltest.OnlineCPUs(t)
 	run := (*perfbuf.Stream).Run
 	for name, c := range map[string]struct {
 		open func(t testing.TB, r *perfbuf.Reader) *perfbuf.Stream
@@ -154,8 +154,7 @@ func TestKernelMergeExact(t *testing.T) {
 func TestKernelStampedNeedsNoBarrier(t *testing.T) {
 	e := kerneltest.LoadRings(t, kerneltest.RingOptions{})
 	r := openRings(t, e.MapFD(), perfbuf.RingBufOptions{Time: perfbuf.StampedTime(kerneltest.RingTimeAt)})
-	s, err := r.Stream(perfbuf.StreamOptions{})
-	require.NoError(t, err)
+	s := exact(t, r)
 	for range 100 {
 		e.Emit(0, kerneltest.RingEmit{Count: 1, Stamped: true})
 		require.NoError(t, s.Run(t.Context(), func(perfbuf.Event) error { return perfbuf.ErrStop }))
@@ -171,8 +170,7 @@ func TestKernelBusyRecord(t *testing.T) {
 	for name, source := range map[string]perfbuf.TimeSource{"stamped": perfbuf.StampedTime(kerneltest.RingTimeAt), "payload": perfbuf.PayloadTime(kerneltest.RingTimeAt)} {
 		t.Run(name, func(t *testing.T) {
 			r := openRings(t, e.MapFD(), perfbuf.RingBufOptions{Time: source})
-			s, err := r.Stream(perfbuf.StreamOptions{})
-			require.NoError(t, err)
+			s := exact(t, r)
 			defer s.Close()
 			release := e.Hold(false)
 			e.Emit(0, kerneltest.RingEmit{Count: 3, Stamped: true})
@@ -206,8 +204,7 @@ func TestKernelDiscards(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := kerneltest.LoadRings(t, kerneltest.RingOptions{Bytes: 4096})
 			r := openRings(t, e.MapFD(), perfbuf.RingBufOptions{Time: source, PollInterval: 1000 * time.Hour})
-			s, err := r.Stream(perfbuf.StreamOptions{Spill: perfbuf.Spill{Bytes: -1}})
-			require.NoError(t, err)
+			s := openStream(t, r, perfbuf.StreamOptions{Spill: perfbuf.Spill{Bytes: -1}})
 			events := make(chan struct{})
 			ended := background(t, func() {
 				require.NoError(t, s.Run(t.Context(), func(perfbuf.Event) error { close(events); return perfbuf.ErrStop }))
@@ -331,8 +328,7 @@ func TestKernelShardReplaced(t *testing.T) {
 	e := kerneltest.LoadRings(t, kerneltest.RingOptions{Shards: 1})
 	e.SetShard(0, kerneltest.NewRingBuf(t, 4096))
 	r := openRings(t, e.ShardsFD(), perfbuf.RingBufOptions{})
-	s, err := r.Stream(perfbuf.StreamOptions{})
-	require.NoError(t, err)
+	s := exact(t, r)
 	events := 0
 	for replaced := range 4 {
 		e.Emit(0, kerneltest.RingEmit{Count: 3, Size: 40, To: "shard"})

@@ -271,8 +271,7 @@ func TestKernelSleepableFindsArray(t *testing.T) {
 			r, err := perfbuf.Open(programs.MapFD(), perfbuf.Options{Time: source})
 			require.NoError(t, err)
 			defer r.Close()
-			s, err := r.Stream(perfbuf.StreamOptions{})
-			require.NoError(t, err)
+			s := exact(t, r)
 			next := func() (rec perfbuf.Record) {
 				require.NoError(t, s.Run(t.Context(), func(ev perfbuf.Event) error {
 					rec = ev.Record()

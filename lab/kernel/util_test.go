@@ -18,7 +18,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/ringfold/ringfold/internal/cpulist"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/ringfold/ringfold/internal/leak"
 	"github.com/ringfold/ringfold/internal/workload"
@@ -34,6 +33,11 @@ func open(t testing.TB, e *kerneltest.Emitter, opts perfbuf.Options) *perfbuf.Re
 	require.NoError(t, err)
 	t.Cleanup(func() { r.Close() })
 	return r
+}
+
+// emitOnAll outputs on the CPUs of a reader's rings.
+func emitOnAll(e *kerneltest.Emitter, r *perfbuf.Reader, count, size int) {
+	e.EmitOn(r.Options().CPUs, count, size)
 }
 
 // exact opens a stream in exact order.
@@ -343,13 +347,6 @@ func scarceDescriptors(t *testing.T) (openWith func(free int, e *kerneltest.Emit
 		require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
 		return r, err
 	}
-}
-
-func onlineCPUs(t *testing.T) []int {
-	t.Helper()
-	cpus, err := cpulist.Online(cpulist.Dir)
-	require.NoError(t, err)
-	return cpus
 }
 
 // checked says that this build trades allocations for checks.

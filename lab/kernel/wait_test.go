@@ -144,8 +144,7 @@ func TestKernelWaitSlack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := kerneltest.Load(t)
 			r := open(t, e, perfbuf.Options{})
-			s, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Slack(time.Hour)})
-			require.NoError(t, err)
+			s := openStream(t, r, perfbuf.StreamOptions{Order: perfbuf.Slack(time.Hour)})
 			e.Emit(r.Rings()[0].CPU(), 1, 24)
 			ctx, cancel := context.WithCancel(t.Context())
 			result := make(chan error, 1)

@@ -21,11 +21,9 @@ func BenchmarkSnapshot(b *testing.B) {
 		for _, pause := range []bool{false, true} {
 			b.Run(fmt.Sprintf("load=%d/pause=%v", nth, pause), func(b *testing.B) {
 				e := kerneltest.Load(b)
-				cpus := online(b)
+				cpus := kerneltest.OnlineCPUs(b)
 				r := open(b, e, flight.Options{MaxBytes: len(cpus) << 20, Pause: pause})
-				for _, cpu := range cpus {
-					e.Emit(cpu, 20000, 40)
-				}
+				e.EmitOn(cpus, 20000, 40)
 				l := &load{}
 				if run != nil {
 					l = run(b, e)
@@ -59,11 +57,9 @@ func BenchmarkSnapshot(b *testing.B) {
 // machine: make test-vm TESTS=flight CPUS=32 ACCEL=tcg ARGS='-test.run none -test.bench AllCPUs'.
 func BenchmarkAllCPUs(b *testing.B) {
 	e := kerneltest.Load(b)
-	cpus := online(b)
+	cpus := kerneltest.OnlineCPUs(b)
 	r := open(b, e, flight.Options{MaxBytes: len(cpus) << 20})
-	for _, cpu := range cpus {
-		e.Emit(cpu, 20000, 40)
-	}
+	e.EmitOn(cpus, 20000, 40)
 	idle := open(b, kerneltest.Load(b), flight.Options{MaxBytes: len(cpus) << 20})
 	from, to := slices.Repeat([]byte{1}, len(cpus)<<20), make([]byte, len(cpus)<<20)
 	var full, empty, copies []time.Duration
@@ -92,7 +88,7 @@ func BenchmarkAllCPUs(b *testing.B) {
 // paced outputs bursts of 100 events of 40 bytes on each CPU: some 100,000 a second.
 func paced(t testing.TB, e *kerneltest.Emitter) *load {
 	l := &load{}
-	for _, cpu := range online(t) {
+	for _, cpu := range kerneltest.OnlineCPUs(t) {
 		l.wg.Go(func() {
 			for !l.quit.Load() {
 				e.Emit(cpu, 100, 40)
@@ -116,7 +112,7 @@ func BenchmarkOutput(b *testing.B) {
 		for _, overwritable := range []bool{true, false} {
 			b.Run(fmt.Sprintf("size=%d/overwritable=%v", size, overwritable), func(b *testing.B) {
 				e := kerneltest.Load(b)
-				cpu := online(b)[0]
+				cpu := kerneltest.OnlineCPUs(b)[0]
 				empty := func() {}
 				if overwritable {
 					open(b, e, flight.Options{MaxBytes: 1 << 20, CPUs: []int{cpu}})

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringfold/ringfold/internal/cpulist"
 	"github.com/ringfold/ringfold/internal/grace"
 	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/kerneltest"
@@ -19,8 +18,7 @@ import (
 func TestKernelPlugged(t *testing.T) {
 	kerneltest.RequireRoot(t)
 	e := kerneltest.Load(t)
-	cpus, err := cpulist.Online(cpulist.Dir)
-	require.NoError(t, err)
+	cpus := kerneltest.OnlineCPUs(t)
 	if len(cpus) < 2 {
 		t.Skip("takes two CPUs")
 	}

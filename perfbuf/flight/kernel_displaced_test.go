@@ -37,7 +37,7 @@ func take(t *testing.T, e *kerneltest.Emitter, cpus []int) *perfbuf.Reader {
 // After entries are emptied or taken by another reader, snapshots are complete only up to then.
 // Snapshots and Stats report this, also after Close. Events of other CPUs still arrive.
 func TestKernelDisplaced(t *testing.T) {
-	cpus := online(t)
+	cpus := kerneltest.OnlineCPUs(t)
 	for name, c := range map[string]struct {
 		displace func(t *testing.T, e *kerneltest.Emitter)
 		entries  int
@@ -53,18 +53,14 @@ func TestKernelDisplaced(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := kerneltest.Load(t)
 			r := recorded(t, e)
-			for _, cpu := range cpus {
-				e.Emit(cpu, 3, 40)
-			}
+			e.EmitOn(cpus, 3, 40)
 			looked := perfbuf.Now()
 			whole := snapshot(t, r)
 			require.Greater(t, whole.Until(), looked)
 			require.Equal(t, 3*len(cpus), whole.Len())
 			c.displace(t, e)
 			taken := perfbuf.Now()
-			for _, cpu := range cpus {
-				e.Emit(cpu, 2, 40)
-			}
+			e.EmitOn(cpus, 2, 40)
 			var until uint64
 			for n := range 2 {
 				s := snapshot(t, r)

@@ -24,7 +24,7 @@ func plug(t *testing.T, cpu int, online string) {
 // snapshot is complete from then on.
 func TestKernelHotplug(t *testing.T) {
 	e := kerneltest.Load(t)
-	cpus := online(t)
+	cpus := kerneltest.OnlineCPUs(t)
 	if len(cpus) < 2 {
 		t.Skipf("takes two CPUs, one of them to take offline: online are %v", cpus)
 	}

@@ -19,7 +19,7 @@ import (
 // such records.
 func TestKernelNestedOutputs(t *testing.T) {
 	n := kerneltest.Load(t, "on_tick")
-	cpus := online(t)
+	cpus := kerneltest.OnlineCPUs(t)
 	r, err := flight.Open(n.MapFD(), flight.Options{MaxBytes: len(cpus) * 64 << 10})
 	require.NoError(t, err)
 	defer r.Close()

@@ -27,14 +27,12 @@ import (
 // events without a gap, and reports the time since which it is complete.
 func TestKernelSnapshot(t *testing.T) {
 	e := kerneltest.Load(t)
-	cpus := online(t)
+	cpus := kerneltest.OnlineCPUs(t)
 	before := perfbuf.Now()
 	r := open(t, e, flight.Options{MaxBytes: len(cpus) * 64 << 10})
 	opened := perfbuf.Now()
 	require.Empty(t, check(t, snapshot(t, r)))
-	for _, cpu := range cpus {
-		e.Emit(cpu, 100, 40)
-	}
+	e.EmitOn(cpus, 100, 40)
 	s := snapshot(t, r)
 	require.Equal(t, 100*len(cpus), s.Len())
 	require.Greater(t, s.CompleteSince(), before)
@@ -74,7 +72,7 @@ func TestKernelSnapshot(t *testing.T) {
 // A snapshot has the same events after WriteTo and replay.
 func TestKernelWriteTo(t *testing.T) {
 	e := kerneltest.Load(t)
-	cpus := online(t)
+	cpus := kerneltest.OnlineCPUs(t)
 	r := open(t, e, flight.Options{MaxBytes: len(cpus) * 64 << 10})
 	for range 100 {
 		for i, cpu := range cpus {
@@ -129,7 +127,7 @@ func TestKernelWriteTo(t *testing.T) {
 // whole.
 func TestKernelSizes(t *testing.T) {
 	e := kerneltest.Load(t)
-	cpu := online(t)[0]
+	cpu := kerneltest.OnlineCPUs(t)[0]
 	for _, bytes := range []int{os.Getpagesize(), 4 * os.Getpagesize(), 1 << 20} {
 		r := open(t, e, flight.Options{MaxBytes: bytes, CPUs: []int{cpu}})
 		// The oldest six events serve only to find the start of the complete interval.
@@ -154,7 +152,7 @@ func TestKernelSnapshotUnderLoad(t *testing.T) {
 		for _, bytes := range []int{64 << 10, 2 << 20} {
 			t.Run(fmt.Sprint(name, bytes), func(t *testing.T) {
 				e := kerneltest.Load(t)
-				cpus := online(t)
+				cpus := kerneltest.OnlineCPUs(t)
 				r := open(t, e, flight.Options{MaxBytes: len(cpus) * bytes})
 				l := start(t, e, size)
 				whole, events, n := 0, 0, 200
@@ -193,7 +191,7 @@ func TestKernelSnapshotUnderLoad(t *testing.T) {
 // While rings are paused, outputs are refused. The next accepted output reports how many.
 func TestKernelPause(t *testing.T) {
 	e := kerneltest.Load(t)
-	cpus := online(t)
+	cpus := kerneltest.OnlineCPUs(t)
 	r := open(t, e, flight.Options{MaxBytes: len(cpus) * 256 << 10, Pause: true})
 	l := start(t, e, func(int) int { return 24 })
 	for range 50 {
@@ -220,11 +218,9 @@ func TestKernelPause(t *testing.T) {
 // MinAge drops older events. Partial keeps events older than CompleteSince.
 func TestKernelMinAgeAndPartial(t *testing.T) {
 	e := kerneltest.Load(t)
-	cpus := online(t)
+	cpus := kerneltest.OnlineCPUs(t)
 	r := open(t, e, flight.Options{MaxBytes: len(cpus) * os.Getpagesize(), Partial: true})
-	for _, cpu := range cpus {
-		e.Emit(cpu, 10, 40)
-	}
+	e.EmitOn(cpus, 10, 40)
 	e.Emit(cpus[0], 1000, 40)
 	s := snapshot(t, r)
 	if len(cpus) > 1 {
@@ -260,7 +256,7 @@ func TestKernelMinAgeAndPartial(t *testing.T) {
 // are not.
 func TestKernelPayloadTime(t *testing.T) {
 	e := kerneltest.Load(t)
-	cpus := online(t)
+	cpus := kerneltest.OnlineCPUs(t)
 	r := open(t, e, flight.Options{Time: perfbuf.PayloadTime(kerneltest.RingTimeAt), Partial: true})
 	for n := range 20 {
 		e.Emit(cpus[n%len(cpus)], 1, 24+n%3)
@@ -298,7 +294,7 @@ func TestKernelPayloadTime(t *testing.T) {
 // the damaged part from its complete interval.
 func TestKernelOversize(t *testing.T) {
 	e := kerneltest.Load(t)
-	cpu := online(t)[0]
+	cpu := kerneltest.OnlineCPUs(t)[0]
 	r := open(t, e, flight.Options{MaxBytes: 1 << 20, CPUs: []int{cpu}})
 	e.Emit(cpu, 100, 40)
 	require.NoError(t, e.EmitHuge(cpu, 70000))
@@ -360,29 +356,29 @@ func TestKernelCloseWhileSnapshotting(t *testing.T) {
 func TestKernelSnapshotAfterClose(t *testing.T) {
 	e := kerneltest.Load(t)
 	r := open(t, e, flight.Options{})
-	e.Emit(online(t)[0], 10, 40)
+	e.Emit(kerneltest.OnlineCPUs(t)[0], 10, 40)
 	s := snapshot(t, r)
 	require.NoError(t, r.Close())
-	require.Equal(t, span{0, 10}, check(t, s)[online(t)[0]])
+	require.Equal(t, span{0, 10}, check(t, s)[kerneltest.OnlineCPUs(t)[0]])
 	s.Release()
 	_, err := r.Snapshot(t.Context())
 	require.ErrorIs(t, err, os.ErrClosed)
-	e.Emit(online(t)[0], 1, 40)
-	require.Error(t, e.LastError(online(t)[0])) // no entry is left
+	e.Emit(kerneltest.OnlineCPUs(t)[0], 1, 40)
+	require.Error(t, e.LastError(kerneltest.OnlineCPUs(t)[0])) // no entry is left
 }
 
 // Two recorders of two maps record independently. The second recorder of one map takes the map
 // over, and keeps it when the first closes.
 func TestKernelTwoRecorders(t *testing.T) {
 	one, two := kerneltest.Load(t), kerneltest.Load(t)
-	cpu := online(t)[0]
+	cpu := kerneltest.OnlineCPUs(t)[0]
 	a, b := open(t, one, flight.Options{}), open(t, two, flight.Options{})
 	one.Emit(cpu, 3, 40)
 	two.Emit(cpu, 5, 40)
 	require.Equal(t, 3, snapshot(t, a).Len())
 	require.Equal(t, 5, snapshot(t, b).Len())
 	c := open(t, one, flight.Options{})
-	require.Equal(t, len(online(t)), c.Stats().ReplacedEntries)
+	require.Equal(t, len(kerneltest.OnlineCPUs(t)), c.Stats().ReplacedEntries)
 	one.Emit(cpu, 7, 40)
 	require.Equal(t, 3, snapshot(t, a).Len())
 	require.Equal(t, 7, snapshot(t, c).Len())

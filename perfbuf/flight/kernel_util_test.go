@@ -8,18 +8,11 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/ringfold/ringfold/internal/cpulist"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/ringfold/ringfold/perfbuf/flight"
 	"github.com/stretchr/testify/require"
 )
-
-func online(t testing.TB) []int {
-	cpus, err := cpulist.Online(cpulist.Dir)
-	require.NoError(t, err)
-	return cpus
-}
 
 // open opens a recorder that is closed when the test ends.
 func open(t testing.TB, e *kerneltest.Emitter, o flight.Options) *flight.Recorder {
@@ -46,7 +39,7 @@ type load struct {
 
 func start(t testing.TB, e *kerneltest.Emitter, size func(n int) int) *load {
 	l := &load{done: make([]atomic.Uint64, 256)}
-	for _, cpu := range online(t) {
+	for _, cpu := range kerneltest.OnlineCPUs(t) {
 		l.wg.Go(func() {
 			for n := 0; !l.quit.Load(); n++ {
 				if e.TryEmit(cpu, 64, size(n)) != nil {

@@ -14,7 +14,6 @@ import (
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/clitest"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
-	"github.com/ringfold/ringfold/internal/cpulist"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/ringfold/ringfold/internal/quantile"
 	"github.com/ringfold/ringfold/perfbuf"
@@ -46,8 +45,7 @@ func parse(t *testing.T, out string) (intervals []counts, summary counts) {
 // Every event is counted where it was output, in all intervals together too.
 func TestCounts(t *testing.T) {
 	e := kerneltest.Load(t)
-	cpus, err := cpulist.Online(cpulist.Dir)
-	require.NoError(t, err)
+	cpus := kerneltest.OnlineCPUs(t)
 	const each, size = 500, 64
 	all := uint64(each * len(cpus))
 	for _, mode := range []string{"exact", "slack"} {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/aquasecurity/libbpfgo"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/clitest"
-	"github.com/ringfold/ringfold/internal/cpulist"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/ringfold/ringfold/internal/leak"
 	"github.com/stretchr/testify/require"
@@ -47,12 +46,8 @@ type emitter struct {
 }
 
 func load(t *testing.T) emitter {
-	e := emitter{Emitter: kerneltest.Load(t)}
-	var err error
-	e.cpus, err = cpulist.Online(cpulist.Dir)
-	require.NoError(t, err)
-	e.id = clitest.MapID(t, e.MapFD())
-	return e
+	e := kerneltest.Load(t)
+	return emitter{e, kerneltest.OnlineCPUs(t), clitest.MapID(t, e.MapFD())}
 }
 
 // emit has each CPU output in turn.

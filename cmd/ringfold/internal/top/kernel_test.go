@@ -11,7 +11,6 @@ import (
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/clitest"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
-	"github.com/ringfold/ringfold/internal/cpulist"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/stretchr/testify/require"
 )
@@ -53,8 +52,7 @@ func loaded(t *testing.T, none string, args ...string) (out string) {
 
 func TestTables(t *testing.T) {
 	out := loaded(t, "\n0 events delivered") // no terminal
-	cpus, err := cpulist.Online(cpulist.Dir)
-	require.NoError(t, err)
+	cpus := kerneltest.OnlineCPUs(t)
 	tables := strings.Split(out, "\n\n")
 	require.Regexp(t, `^[\d,]+ events delivered in .*s, [\d,]+ lost\n$`, tables[len(tables)-1])
 	for _, text := range tables[:len(tables)-1] {
@@ -144,8 +142,7 @@ func TestOtherMap(t *testing.T) {
 	require.Equal(t, 1, cmd.ProcessState.ExitCode())
 	require.Contains(t, stderr.String(), "--steal", "it may have a reader: we hold it")
 
-	cpus, err := cpulist.Online(cpulist.Dir)
-	require.NoError(t, err)
+	cpus := kerneltest.OnlineCPUs(t)
 	out, notes, ended := clitest.NewOutput(t), clitest.NewOutput(t), make(chan int, 1)
 	go func() { ended <- clitest.RunTo(out, notes, Command, "--json", "id", id, "--steal", "-i", "20ms") }()
 	out.Wait(t, `"rings":`) // there are some now

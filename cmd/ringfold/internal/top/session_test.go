@@ -9,7 +9,6 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
-	"github.com/ringfold/ringfold/internal/cpulist"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/stretchr/testify/require"
@@ -32,8 +31,7 @@ func reading(t *testing.T, s *session) (end func() snapshot) {
 // In all modes, one after the other, with pauses in between, every event that got into a ring is delivered.
 func TestSession(t *testing.T) {
 	e := kerneltest.Load(t)
-	cpus, err := cpulist.Online(cpulist.Dir)
-	require.NoError(t, err)
+	cpus := kerneltest.OnlineCPUs(t)
 	s, err := openOne(e.MapFD(), perfbuf.Options{}, source.Unordered, time.Millisecond)
 	require.NoError(t, err)
 	end := reading(t, s)
@@ -99,8 +97,7 @@ func TestFallBack(t *testing.T) {
 // What a stream holds when the mode changes, as its time has not come, is delivered too.
 func TestModeChangeKeepsWhatIsHeld(t *testing.T) {
 	e := kerneltest.Load(t)
-	cpus, err := cpulist.Online(cpulist.Dir)
-	require.NoError(t, err)
+	cpus := kerneltest.OnlineCPUs(t)
 	s, err := openOne(e.MapFD(), perfbuf.Options{RingBytes: 16 << 10}, source.Slack, time.Hour)
 	require.NoError(t, err)
 	end := reading(t, s)

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/clitest"
-	"github.com/ringfold/ringfold/internal/cpulist"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/stretchr/testify/require"
 )
@@ -89,8 +88,7 @@ func TestRecord(t *testing.T) {
 	content, err := os.ReadFile(file)
 	require.NoError(t, err)
 	got := read(t, bytes.NewReader(content))
-	cpus, err := cpulist.Online(cpulist.Dir)
-	require.NoError(t, err)
+	cpus := kerneltest.OnlineCPUs(t)
 	require.Len(t, cpus, sum.CPUs)
 	require.Len(t, got.tracks, sum.CPUs, "a track for each CPU")
 	slices, instants := 0, map[string]uint64{}
