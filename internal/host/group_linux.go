@@ -6,8 +6,8 @@ import (
 	"github.com/ringfold/ringfold/internal/kernel"
 )
 
-// Pollable is a kernel that waits for an epoll descriptor.
-type Pollable interface{ PollFD() int }
+// pollable is a kernel that waits for an epoll descriptor.
+type pollable interface{ PollFD() int }
 
 // group waits for the epoll descriptors of several kernels.
 type group struct{ *Poller }
@@ -28,7 +28,7 @@ func Group(first kernel.Kernel) (kernel.Group, error) {
 
 // Add implements kernel.Group.
 func (g group) Add(k kernel.Kernel) error {
-	m, ok := k.(Pollable)
+	m, ok := k.(pollable)
 	if !ok {
 		return errors.New("rings of the kernel and simulated ones cannot be waited for together")
 	}
@@ -36,4 +36,4 @@ func (g group) Add(k kernel.Kernel) error {
 }
 
 // Remove implements kernel.Group. It cannot fail for a descriptor that is open and in the group.
-func (g group) Remove(k kernel.Kernel) { g.remove(k.(Pollable).PollFD()) }
+func (g group) Remove(k kernel.Kernel) { g.remove(k.(pollable).PollFD()) }

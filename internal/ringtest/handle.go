@@ -13,7 +13,7 @@ import (
 type Handle struct {
 	ring    *Ring
 	payload []byte
-	time    uint64
+	time    uint64 // the one given, or that of Report
 	full    uint64 // bytes of the record; the header's size field cannot hold more than 65535
 	off     uint64 // where the reservation begins
 	report  bool   // there are losses to report
@@ -105,15 +105,6 @@ func (h *Handle) Report(now uint64) {
 	h.off = r.copyTo(h.off, rec[:size])
 	r.lost = 0
 }
-
-// Reports says whether Look saw losses.
-func (h *Handle) Reports() bool { return h.report }
-
-// Time is the time of the record: the one given, or that of Report.
-func (h *Handle) Time() uint64 { return h.time }
-
-// Payload is the payload given to Prepare.
-func (h *Handle) Payload() []byte { return h.payload }
 
 // Copy writes the sample: perf_output_sample. The padding behind the payload is left as it is.
 func (h *Handle) Copy() {

@@ -205,7 +205,7 @@ func (p *Program) Copy() {
 func (p *Program) copy() {
 	p.h.Copy()
 	p.at = copied
-	p.cpu.settled(p.h.Time(), p.h.Payload(), nil)
+	p.cpu.settled(p.h.time, p.h.payload, nil)
 }
 
 // Publish ends the output. Readers see it when the output that it interrupted is published, if any.
@@ -245,7 +245,7 @@ func (p *Program) step() {
 	case looked:
 		p.take()
 	case taken:
-		if p.h.Reports() {
+		if p.h.report {
 			p.h.Report(p.now())
 		}
 		p.at = reported
@@ -270,7 +270,7 @@ func (p *Program) take() {
 		p.at = taken
 		return
 	}
-	c.settled(p.h.Time(), p.h.Payload(), p.err)
+	c.settled(p.h.time, p.h.payload, p.err)
 	p.done()
 }
 

@@ -11,9 +11,10 @@ import (
 const heading = "ringfold_heading"
 
 // Group defines flags that --help shows below a heading of their own; the others are below "Flags".
+// All are in the order of their definition.
 func Group(fs *pflag.FlagSet, name string, define func(*pflag.FlagSet)) {
 	group := pflag.NewFlagSet(name, pflag.ContinueOnError)
-	group.SortFlags = false
+	fs.SortFlags, group.SortFlags = false, false
 	define(group)
 	group.VisitAll(func(f *pflag.Flag) {
 		f.Annotations = map[string][]string{heading: {name}}

@@ -47,7 +47,6 @@ away. It needs root, or CAP_BPF and CAP_PERFMON. Ctrl-C ends it.`,
 		Args: cli.Args(cobra.NoArgs),
 	}
 	f := cmd.Flags()
-	f.SortFlags = false
 	cli.Group(f, "Host", func(f *pflag.FlagSet) {
 		f.StringVar(&c.host, "host", "", "`name` of this host, which no other may have (default: the system's)")
 		f.StringVar(&c.spool, "spool", "/var/lib/ringfold/ringfold-spool.db", "`file` of the spool")

@@ -42,7 +42,6 @@ the exit status is 3.`,
 		Args: cli.Args(cobra.NoArgs),
 	}
 	f := cmd.Flags()
-	f.SortFlags = false
 	cli.Group(f, "Events", func(f *pflag.FlagSet) {
 		f.StringVar(&c.read.Stream, "stream", "EVENTS", "`name` of the JetStream stream")
 		f.Func("since", "begin at `time`: 10m ago, or 2026-01-02T15:04:05Z (default: now)", func(s string) (err error) {

@@ -65,7 +65,6 @@ without --steal. To export the counts of your own reader, use package perfbuf/pr
 		},
 	}
 	fs := cmd.Flags()
-	fs.SortFlags = false
 	c.Which(fs)
 	c.Limits(fs)
 	c.Order(fs)

@@ -64,7 +64,6 @@ ends the command, unless --snapshot-dir is given.`,
 		},
 	}
 	f := cmd.Flags()
-	f.SortFlags = false
 	c.Which(f)
 	c.What(f)
 	c.Order(f)

@@ -51,7 +51,6 @@ such a map without --steal.`,
 		},
 	}
 	fs := cmd.Flags()
-	fs.SortFlags = false
 	c.Which(fs)
 	c.What(fs)
 	c.Order(fs)

@@ -52,7 +52,6 @@ recording, which has no rings).`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd) },
 	}
 	fs := cmd.Flags()
-	fs.SortFlags = false
 	c.Which(fs)
 	c.What(fs)
 	c.Order(fs)
@@ -94,7 +93,6 @@ root is needed. Ctrl-C ends with a summary.`,
 		},
 	}
 	fs := cmd.Flags()
-	fs.SortFlags = false
 	cli.Group(fs, "Recording", func(fs *pflag.FlagSet) {
 		fs.Var(&speed, "speed", "`factor` of the recorded pace, such as 10; max is as fast as possible")
 		c.Recording(fs)

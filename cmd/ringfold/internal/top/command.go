@@ -59,7 +59,6 @@ q quits, Ctrl-Z stops top until fg: meanwhile, nothing reads the map.`,
 		},
 	}
 	fs := cmd.Flags()
-	fs.SortFlags = false
 	c.Which(fs)
 	cli.Group(fs, "Maps and recordings", func(fs *pflag.FlagSet) {
 		fs.IntVar(&c.load, "load", 50000, "without a map: `events` per second and CPU, on average; 0 is none")

@@ -55,7 +55,6 @@ ends early, with a complete file.`,
 		RunE: c.run,
 	}
 	f := cmd.Flags()
-	f.SortFlags = false
 	c.Which(f)
 	c.What(f)
 	f.Lookup("timeout").Usage = "end after this `duration`; 0 waits for Ctrl-C. A command or a recording ends by itself"

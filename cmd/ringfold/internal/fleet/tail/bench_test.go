@@ -34,7 +34,7 @@ func BenchmarkMerge(b *testing.B) {
 			n := 0
 			b.ReportAllocs()
 			for b.Loop() {
-				m := NewMerger(MergeOptions{}, func(Item) error {
+				m := newMerger(MergeOptions{}, func(Item) error {
 					n++
 					return nil
 				})

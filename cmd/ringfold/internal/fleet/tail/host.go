@@ -9,9 +9,9 @@ import (
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/wire"
 )
 
-// host is what a Merger knows of a host, and holds of it.
+// host is what a merger knows of a host, and holds of it.
 type host struct {
-	m      *Merger
+	m      *merger
 	name   string
 	state  state
 	heard  time.Time
@@ -24,10 +24,10 @@ type host struct {
 	queue  []entry
 	at     int  // index of the next event in queue[0]
 	next   Item // that event
-	ranked bool // it is in Merger.byFloor
+	ranked bool // it is in merger.byFloor
 	events uint64
 	gaps   uint64 // of what is missing
-	told   int    // Merger.waits when it was last reported as the host that others wait for
+	told   int    // merger.waits when it was last reported as the host that others wait for
 }
 
 type state int

@@ -25,7 +25,7 @@ const (
 	DefaultBuffer = 1_000_000
 )
 
-// MergeOptions says how a Merger waits.
+// MergeOptions says how a merger waits.
 type MergeOptions struct {
 	Dead   time.Duration // how long others wait for a host of which nothing comes, and for a batch that is missing (default 5s)
 	Buffer int           // how many events are held back at most (default 1,000,000)
@@ -33,13 +33,13 @@ type MergeOptions struct {
 	Settle time.Duration // how long nothing is delivered at the start, so that hosts that are alive have been heard of
 }
 
-// Merger puts hosts' batches in the order of their events' wall-clock times. An event is delivered
+// merger puts hosts' batches in the order of their events' wall-clock times. An event is delivered
 // once no host that is alive can send an older one: each batch says up to which time (its
 // watermark) its host has sent everything. It is not for concurrent use.
 //
 // Times that it is given are of any one clock that does not go back. The messages' time stamps will
 // do, so that a log of last week is merged as it was written, however fast it is read.
-type Merger struct {
+type merger struct {
 	o        MergeOptions
 	deliver  func(Item) error
 	err      error // of deliver
@@ -56,11 +56,11 @@ type Merger struct {
 	stats    Stats
 }
 
-// NewMerger returns a Merger that calls deliver with the events in order, while Malformed, Advance
+// newMerger returns a merger that calls deliver with the events in order, while Malformed, Advance
 // or Drain is running, until it returns an error: see Err.
-func NewMerger(o MergeOptions, deliver func(Item) error) *Merger {
+func newMerger(o MergeOptions, deliver func(Item) error) *merger {
 	o.Dead, o.Buffer = cmp.Or(o.Dead, DefaultDead), cmp.Or(o.Buffer, DefaultBuffer)
-	m := &Merger{o: o, deliver: deliver, hosts: map[string]*host{}, last: math.MinInt64, waits: 1, stats: Stats{Gaps: map[wire.Gap_Reason]Gaps{}}}
+	m := &merger{o: o, deliver: deliver, hosts: map[string]*host{}, last: math.MinInt64, waits: 1, stats: Stats{Gaps: map[wire.Gap_Reason]Gaps{}}}
 	m.byEvent.before = func(a, b *host) bool { return earlier(a.next.Wall, a, b.next.Wall, b) }
 	m.byFloor.before = func(a, b waited) bool { return earlier(a.floor, a.host, b.floor, b.host) }
 	for _, name := range o.Hosts {
@@ -82,7 +82,7 @@ func earlier(x int64, a *host, y int64, b *host) bool {
 }
 
 // Feed takes a batch, which must be valid and is kept. Advance then delivers.
-func (m *Merger) Feed(b *wire.Batch, received time.Time) {
+func (m *merger) Feed(b *wire.Batch, received time.Time) {
 	m.tick(received)
 	h := m.host(b.Host)
 	h.heard = m.now
@@ -90,7 +90,7 @@ func (m *Merger) Feed(b *wire.Batch, received time.Time) {
 }
 
 // Malformed reports a message that could not be read, of the host that its subject names.
-func (m *Merger) Malformed(name, why string, received time.Time) {
+func (m *merger) Malformed(name, why string, received time.Time) {
 	m.tick(received)
 	if h := m.hosts[name]; h != nil && h.last != nil {
 		h.heard = m.now
@@ -101,7 +101,7 @@ func (m *Merger) Malformed(name, why string, received time.Time) {
 }
 
 // Advance delivers what can be delivered now, when all that came before now has been fed.
-func (m *Merger) Advance(now time.Time) {
+func (m *merger) Advance(now time.Time) {
 	m.tick(now)
 	if m.now.Sub(m.began) >= m.o.Dead && m.now.Sub(m.checked) >= look {
 		m.checked = m.now
@@ -125,7 +125,7 @@ func (m *Merger) Advance(now time.Time) {
 }
 
 // Waiting returns the host that events have waited for too long, nil if there is none.
-func (m *Merger) Waiting() *Wait {
+func (m *merger) Waiting() *Wait {
 	if m.byEvent.Len() == 0 {
 		return nil
 	}
@@ -143,12 +143,12 @@ func (m *Merger) Waiting() *Wait {
 
 // Resume says that nothing could be heard until now, of anyone: hosts get their time to be heard
 // again. The clock may go back here if nothing has been fed yet.
-func (m *Merger) Resume(now time.Time) {
+func (m *merger) Resume(now time.Time) {
 	m.began, m.checked, m.now = now, now, now
 }
 
 // Drain delivers everything that is held back, when nothing more comes.
-func (m *Merger) Drain() {
+func (m *merger) Drain() {
 	for _, h := range m.all {
 		h.giveUp()
 		if h.state != silent {
@@ -159,7 +159,7 @@ func (m *Merger) Drain() {
 }
 
 // Stats returns the counts so far.
-func (m *Merger) Stats() Stats {
+func (m *merger) Stats() Stats {
 	s := m.stats
 	s.ByHost = map[string]Host{}
 	for name, h := range m.hosts {
@@ -178,7 +178,7 @@ func (m *Merger) Stats() Stats {
 
 // Ended says that hosts have been heard of, and all have ended in good order, also those that were
 // waited for from the start.
-func (m *Merger) Ended() bool {
+func (m *merger) Ended() bool {
 	for _, h := range m.hosts {
 		if h.state != ended {
 			return false
@@ -188,12 +188,12 @@ func (m *Merger) Ended() bool {
 }
 
 // Err is what deliver has returned. Nothing has been delivered, and counted, after that.
-func (m *Merger) Err() error { return m.err }
+func (m *merger) Err() error { return m.err }
 
 // Buffered is how many events are held back.
-func (m *Merger) Buffered() int { return m.buffered }
+func (m *merger) Buffered() int { return m.buffered }
 
-func (m *Merger) tick(now time.Time) {
+func (m *merger) tick(now time.Time) {
 	if m.began.IsZero() {
 		m.began = now
 	}
@@ -202,7 +202,7 @@ func (m *Merger) tick(now time.Time) {
 	}
 }
 
-func (m *Merger) host(name string) *host {
+func (m *merger) host(name string) *host {
 	h := m.hosts[name]
 	if h == nil {
 		h = &host{m: m, name: name, floor: math.MinInt64, logs: map[string]*log{}}
@@ -214,7 +214,7 @@ func (m *Merger) host(name string) *host {
 
 // flush delivers, from the oldest event on, what cannot be preceded by anything that is still to
 // come.
-func (m *Merger) flush() {
+func (m *merger) flush() {
 	for m.err == nil {
 		full := m.buffered > m.o.Buffer
 		if m.byEvent.Len() == 0 {
@@ -236,7 +236,7 @@ func (m *Merger) flush() {
 
 // blocks returns the host that may still send what belongs before the oldest event; nil if none
 // may.
-func (m *Merger) blocks() *host {
+func (m *merger) blocks() *host {
 	first := m.byEvent.items[0]
 	for m.byFloor.Len() > 0 {
 		top := &m.byFloor.items[0]
@@ -257,7 +257,7 @@ func (m *Merger) blocks() *host {
 }
 
 // pop delivers the oldest event.
-func (m *Merger) pop(forced bool) {
+func (m *merger) pop(forced bool) {
 	h := m.byEvent.items[0]
 	item := h.next
 	item.Forced = forced
@@ -273,7 +273,7 @@ func (m *Merger) pop(forced bool) {
 }
 
 // tell delivers a gap at once, without a place in the order.
-func (m *Merger) tell(host string, reason wire.Gap_Reason, detail string, after int64) {
+func (m *merger) tell(host string, reason wire.Gap_Reason, detail string, after int64) {
 	m.hand(Item{Host: host, After: after, Event: &wire.Event{Kind: wire.Event_GAP, Detail: detail, Gap: &wire.Gap{Reason: reason}}})
 }
 
@@ -283,7 +283,7 @@ func Missing(reason wire.Gap_Reason) bool {
 }
 
 // hand counts an item and delivers it.
-func (m *Merger) hand(item Item) {
+func (m *merger) hand(item Item) {
 	if m.err != nil {
 		return
 	}

@@ -26,15 +26,15 @@ func batch(host string, sequence uint64, watermark float64, events ...float64) *
 	return b
 }
 
-// merged is a Merger, and what has come out of it since it was last asked.
+// merged is a merger, and what has come out of it since it was last asked.
 type merged struct {
-	*Merger
+	*merger
 	items []Item
 }
 
 func newMerged(o MergeOptions) *merged {
 	m := &merged{}
-	m.Merger = NewMerger(o, func(i Item) error {
+	m.merger = newMerger(o, func(i Item) error {
 		m.items = append(m.items, i)
 		return nil
 	})
@@ -367,7 +367,7 @@ func TestMalformedMessage(t *testing.T) {
 // After an error of deliver, nothing more is delivered or counted.
 func TestEnough(t *testing.T) {
 	n := 0
-	m := NewMerger(MergeOptions{}, func(Item) error {
+	m := newMerger(MergeOptions{}, func(Item) error {
 		if n++; n == 2 {
 			return io.EOF
 		}

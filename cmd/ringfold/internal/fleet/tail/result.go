@@ -11,7 +11,7 @@ type Item struct {
 	Host         string
 	BootID       string
 	LogID        string
-	Sequence     uint64 // of the batch; 0: the Merger found the gap itself
+	Sequence     uint64 // of the batch; 0: the merger found the gap itself
 	Event        *wire.Event
 	Time         uint64 // CLOCK_MONOTONIC of the host, ns
 	Wall         int64  // ns since 1970; 0: unknown, in a gap of a host that was never heard of
@@ -28,7 +28,7 @@ type Result struct {
 	Waiting   *Wait  `json:"waiting,omitempty"` // in the end
 }
 
-// Stats is what has come out of a Merger so far.
+// Stats is what has come out of a merger so far.
 type Stats struct {
 	Events     uint64                   `json:"events"` // without gaps
 	ByHost     map[string]Host          `json:"hosts"`  // each host that was heard of, or is waited for

@@ -210,7 +210,7 @@ func TestSimulation(t *testing.T) {
 // run merges what gets here of a fleet, and checks what comes out.
 func run(t *testing.T, f *fleet) bool {
 	var out []Item
-	m := NewMerger(MergeOptions{Dead: dead, Buffer: f.set.buffer, Settle: time.Second}, func(i Item) error {
+	m := newMerger(MergeOptions{Dead: dead, Buffer: f.set.buffer, Settle: time.Second}, func(i Item) error {
 		out = append(out, i)
 		return nil
 	})

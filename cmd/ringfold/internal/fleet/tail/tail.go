@@ -51,7 +51,7 @@ const look = 50 * time.Millisecond
 // waits for one.
 func Run(ctx context.Context, nc *nats.Conn, o Options, sink Sink) (Result, error) {
 	o.Hosts = append(slices.Clone(o.Hosts), o.Only...)
-	r := &reader{o: o, nc: nc, sink: sink, merger: NewMerger(o.MergeOptions, sink.Put), subjects: map[string]string{}, now: time.Now()}
+	r := &reader{o: o, nc: nc, sink: sink, merger: newMerger(o.MergeOptions, sink.Put), subjects: map[string]string{}, now: time.Now()}
 	err := r.run(ctx)
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		err = nil // as it was asked for
@@ -71,7 +71,7 @@ type reader struct {
 	o         Options
 	nc        *nats.Conn
 	sink      Sink
-	merger    *Merger
+	merger    *merger
 	malformed uint64
 	subjects  map[string]string // whose they are, as batches say
 
