@@ -26,32 +26,28 @@ func TestCloseTwice(t *testing.T) {
 // f may close the reader: its event stays valid, the pass ends before the next event, and only then
 // the memory goes.
 func TestCloseWithinAPass(t *testing.T) {
-	for name, source := range sourceKinds {
-		t.Run(name, func(t *testing.T) {
-			k := newFake(t, 2, Options{})
-			src := source(k)
-			k.output(0, 1, 2, 3)
-			k.output(1, 4)
-			n := 0
-			err := src.ForEach(func(ev Event) error {
-				n++
-				require.NoError(t, k.Close())
-				require.NoError(t, k.Close())
-				require.Zero(t, k.freed.Load(), "freed under the feet of f")
-				require.Zero(t, k.all()[1].Used(), "nobody else gets in")
-				_, err := k.Stream(StreamOptions{})
-				require.Equal(t, os.ErrClosed, err)
-				require.Equal(t, uint64(1), id(t, ev))
-				return nil
-			})
+	eachSource(t, 2, func(t *testing.T, k *fake, src *Stream) {
+		k.output(0, 1, 2, 3)
+		k.output(1, 4)
+		n := 0
+		err := src.ForEach(func(ev Event) error {
+			n++
+			require.NoError(t, k.Close())
+			require.NoError(t, k.Close())
+			require.Zero(t, k.freed.Load(), "freed under the feet of f")
+			require.Zero(t, k.all()[1].Used(), "nobody else gets in")
+			_, err := k.Stream(StreamOptions{})
 			require.Equal(t, os.ErrClosed, err)
-			require.Equal(t, 1, n)
-			require.Equal(t, int32(1), k.freed.Load())
-			st := k.Stats().Rings
-			require.Equal(t, uint64(1), st[0].Samples, "what was handed out is consumed")
-			require.Equal(t, uint64(3), st[0].Dropped+st[1].Dropped)
+			require.Equal(t, uint64(1), id(t, ev))
+			return nil
 		})
-	}
+		require.Equal(t, os.ErrClosed, err)
+		require.Equal(t, 1, n)
+		require.Equal(t, int32(1), k.freed.Load())
+		st := k.Stats().Rings
+		require.Equal(t, uint64(1), st[0].Samples, "what was handed out is consumed")
+		require.Equal(t, uint64(3), st[0].Dropped+st[1].Dropped)
+	})
 }
 
 // The result of f takes precedence over os.ErrClosed.
@@ -131,28 +127,24 @@ func only[V any](t *testing.T, seq func(func(V, error) bool)) error {
 
 // Another goroutine closes while f has an event.
 func TestCloseFromOutsideWaitsForNobody(t *testing.T) {
-	for name, source := range sourceKinds {
-		t.Run(name, func(t *testing.T) {
-			k := newFake(t, 1, Options{})
-			src := source(k)
-			k.output(0, 1, 2)
-			has, closed, result := make(chan bool), make(chan bool), make(chan error)
-			go func() {
-				result <- src.ForEach(func(ev Event) error {
-					close(has)
-					<-closed
-					id(t, ev)
-					return nil
-				})
-			}()
-			<-has
-			require.NoError(t, k.Close())
-			require.Zero(t, k.freed.Load())
-			close(closed)
-			require.Equal(t, os.ErrClosed, <-result)
-			require.Equal(t, int32(1), k.freed.Load())
-		})
-	}
+	eachSource(t, 1, func(t *testing.T, k *fake, src *Stream) {
+		k.output(0, 1, 2)
+		has, closed, result := make(chan bool), make(chan bool), make(chan error)
+		go func() {
+			result <- src.ForEach(func(ev Event) error {
+				close(has)
+				<-closed
+				id(t, ev)
+				return nil
+			})
+		}()
+		<-has
+		require.NoError(t, k.Close())
+		require.Zero(t, k.freed.Load())
+		close(closed)
+		require.Equal(t, os.ErrClosed, <-result)
+		require.Equal(t, int32(1), k.freed.Load())
+	})
 }
 
 // Many readers and closers: the memory goes once, when all have left.

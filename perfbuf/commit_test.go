@@ -49,37 +49,33 @@ func TestNearlyFullRingIsGivenBackOnTheWay(t *testing.T) {
 // In a full ring f's own outputs fail until the first eighth is given back, and
 // then go into its room without touching what f has.
 func TestOutputIntoFreedRoom(t *testing.T) {
-	for name, source := range sourceKinds {
-		t.Run(name, func(t *testing.T) {
-			k := newFake(t, 1, Options{})
-			src := source(k)
-			full := k.fill(0, 1)
-			require.Equal(t, 127, full)
-			var got, more []uint64
-			require.NoError(t, src.ForEach(func(ev Event) error {
-				next := 1000 + uint64(len(got))
-				if err := k.w[0].Output(next, ringtest.Payload(next, 12)); err == nil {
-					more = append(more, next)
-				}
-				got = append(got, id(t, ev)) // after the output
-				return nil
-			}))
-			require.Equal(t, seq(1, 127), got)
-			require.Greater(t, len(more), 90)
-			require.Equal(t, uint64(1016), more[0], "when an eighth, 16 records, was given back")
+	eachSource(t, 1, func(t *testing.T, k *fake, src *Stream) {
+		full := k.fill(0, 1)
+		require.Equal(t, 127, full)
+		var got, more []uint64
+		require.NoError(t, src.ForEach(func(ev Event) error {
+			next := 1000 + uint64(len(got))
+			if err := k.w[0].Output(next, ringtest.Payload(next, 12)); err == nil {
+				more = append(more, next)
+			}
+			got = append(got, id(t, ev)) // after the output
+			return nil
+		}))
+		require.Equal(t, seq(1, 127), got)
+		require.Greater(t, len(more), 90)
+		require.Equal(t, uint64(1016), more[0], "when an eighth, 16 records, was given back")
 
-			var again []uint64
-			lost := uint64(0)
-			require.NoError(t, src.ForEach(func(ev Event) error {
-				if lost += ev.Lost(); ev.Kind() == KindSample {
-					again = append(again, id(t, ev))
-				}
-				return nil
-			}))
-			require.Equal(t, more, again)
-			require.Equal(t, uint64(127+1), uint64(len(more))+lost+k.w[0].Pending())
-		})
-	}
+		var again []uint64
+		lost := uint64(0)
+		require.NoError(t, src.ForEach(func(ev Event) error {
+			if lost += ev.Lost(); ev.Kind() == KindSample {
+				again = append(again, id(t, ev))
+			}
+			return nil
+		}))
+		require.Equal(t, more, again)
+		require.Equal(t, uint64(127+1), uint64(len(more))+lost+k.w[0].Pending())
+	})
 }
 
 func TestHighWaterAndUsed(t *testing.T) {
@@ -212,19 +208,17 @@ func (b *buffers) idle() int64 {
 func TestDiscardedRecordsAreGivenBack(t *testing.T) {
 	for name, source := range map[string]TimeSource{"stamped": StampedTime(0), "payload": PayloadTime(0)} {
 		for _, spill := range []int{0, -1} {
-			t.Run(name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					b := newBuffers(t, 1, source, StreamOptions{Spill: Spill{Bytes: spill}})
-					for range 3 * bufferSize / 16 {
-						require.True(t, b.reserve(0).end(ringtest.Record.Discard))
-						synctest.Wait()
-						require.Equal(t, b.At(0).Head(), b.At(0).Tail())
-					}
-					event := b.reserve(0)
-					require.True(t, event.end(ringtest.Record.Commit), "nobody is woken")
-					require.Equal(t, event.time, <-b.got)
-					require.Less(t, uint64(time.Now().UnixNano())-event.time, uint64(time.Millisecond))
-				})
+			runInBubble(t, name, func(t *testing.T) {
+				b := newBuffers(t, 1, source, StreamOptions{Spill: Spill{Bytes: spill}})
+				for range 3 * bufferSize / 16 {
+					require.True(t, b.reserve(0).end(ringtest.Record.Discard))
+					synctest.Wait()
+					require.Equal(t, b.At(0).Head(), b.At(0).Tail())
+				}
+				event := b.reserve(0)
+				require.True(t, event.end(ringtest.Record.Commit), "nobody is woken")
+				require.Equal(t, event.time, <-b.got)
+				require.Less(t, uint64(time.Now().UnixNano())-event.time, uint64(time.Millisecond))
 			})
 		}
 	}

@@ -161,16 +161,14 @@ func waitersOf(t *testing.T, f func(t *testing.T, k *belled, w *Stream, clock fu
 		"slack":     {func(k *belled) (*Stream, error) { return k.Stream(StreamOptions{Order: Slack(time.Second)}) }, time.Second},
 		"exact":     {func(k *belled) (*Stream, error) { return k.Stream(StreamOptions{}) }, guard + 2 + period},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				k := newBelled(t, 2)
-				clock := k.clocked()
-				k.programs = &fakePrograms{wait: func() error { time.Sleep(period); return nil }}
-				w, err := c.make(k)
-				require.NoError(t, err)
-				f(t, k, w, clock, c.lag)
-				k.Close()
-			})
+		runInBubble(t, name, func(t *testing.T) {
+			k := newBelled(t, 2)
+			clock := k.clocked()
+			k.programs = &fakePrograms{wait: func() error { time.Sleep(period); return nil }}
+			w, err := c.make(k)
+			require.NoError(t, err)
+			f(t, k, w, clock, c.lag)
+			k.Close()
 		})
 	}
 }

@@ -130,34 +130,30 @@ func TestDecoderIteratesOverAllEvents(t *testing.T) {
 		value [4]uint8
 		kind  Kind
 	}
-	for name, source := range sourceKinds {
-		t.Run(name, func(t *testing.T) {
-			k := newFake(t, 1, Options{})
-			src := source(k)
-			n := k.fill(0, 1)
-			ids(t, src)
-			for _, payload := range [][]byte{{1, 2, 3, 4}, {5, 6, 7, 8, 9}, {}, {10, 11, 12, 13}} {
-				require.NoError(t, k.w[0].Output(uint64(n)+10, payload))
+	eachSource(t, 1, func(t *testing.T, k *fake, src *Stream) {
+		n := k.fill(0, 1)
+		ids(t, src)
+		for _, payload := range [][]byte{{1, 2, 3, 4}, {5, 6, 7, 8, 9}, {}, {10, 11, 12, 13}} {
+			require.NoError(t, k.w[0].Output(uint64(n)+10, payload))
+		}
+		k.w[0].PutHeader(9, 0, 64)
+		decoder := NewDecoder[[4]uint8]()
+		var got []seen
+		require.NoError(t, src.ForEachBatch(func(b *Batch) error {
+			for value, ev := range decoder.All(b.Events()) {
+				got = append(got, seen{value, ev.Kind()})
 			}
-			k.w[0].PutHeader(9, 0, 64)
-			decoder := NewDecoder[[4]uint8]()
-			var got []seen
-			require.NoError(t, src.ForEachBatch(func(b *Batch) error {
-				for value, ev := range decoder.All(b.Events()) {
-					got = append(got, seen{value, ev.Kind()})
-				}
-				return nil
-			}))
-			require.Equal(t, []seen{
-				{[4]uint8{}, KindLost},
-				{[4]uint8{1, 2, 3, 4}, KindSample},
-				{[4]uint8{5, 6, 7, 8}, KindSample},
-				{[4]uint8{}, KindSample},
-				{[4]uint8{10, 11, 12, 13}, KindSample},
-				{[4]uint8{}, KindCorrupt},
-			}, got)
-		})
-	}
+			return nil
+		}))
+		require.Equal(t, []seen{
+			{[4]uint8{}, KindLost},
+			{[4]uint8{1, 2, 3, 4}, KindSample},
+			{[4]uint8{5, 6, 7, 8}, KindSample},
+			{[4]uint8{}, KindSample},
+			{[4]uint8{10, 11, 12, 13}, KindSample},
+			{[4]uint8{}, KindCorrupt},
+		}, got)
+	})
 }
 
 // A loop that is left takes no more events than it has had, and may be taken up again.

@@ -385,49 +385,47 @@ func TestDoorbellOfAStreamThatHoldsNothing(t *testing.T) {
 // when nothing comes nothing polls.
 func TestDoorbellOfAStream(t *testing.T) {
 	for name, o := range map[string]StreamOptions{"slack": {Order: Slack(2 * time.Millisecond)}, "exact": {}} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				k := newBelled(t, 3)
-				clock := k.clocked()
-				k.programs = &fakePrograms{wait: func() error { time.Sleep(period); return nil }}
-				s, err := k.Stream(o)
-				require.NoError(t, err)
-				var got, want []uint64
-				done := waitInBackground(func() error {
-					return s.Run(t.Context(), func(ev Event) error {
-						require.False(t, ev.Late())
-						require.LessOrEqual(t, clock()-ev.Time(), uint64(3*period))
-						got = append(got, id(t, ev))
-						return nil
-					})
+		runInBubble(t, name, func(t *testing.T) {
+			k := newBelled(t, 3)
+			clock := k.clocked()
+			k.programs = &fakePrograms{wait: func() error { time.Sleep(period); return nil }}
+			s, err := k.Stream(o)
+			require.NoError(t, err)
+			var got, want []uint64
+			done := waitInBackground(func() error {
+				return s.Run(t.Context(), func(ev Event) error {
+					require.False(t, ev.Late())
+					require.LessOrEqual(t, clock()-ev.Time(), uint64(3*period))
+					got = append(got, id(t, ev))
+					return nil
 				})
-				for round := range 10 {
-					time.Sleep(time.Hour)
-					k.requireEntries(bellEntry, bellEntry, bellEntry)
-					st, waits := k.Stats(), k.poll.waits.Load()
-					time.Sleep(time.Hour)
-					require.Equal(t, st, k.Stats())
-					require.Equal(t, waits, k.poll.waits.Load())
-					want = append(want, clock())
-					require.NoError(t, k.emit(round%3, clock()))
-					synctest.Wait()
-					entries, _ := k.entriesNow()
-					require.Equal(t, plainEntry, entries[round%3], "seen, and disarmed")
-					require.Equal(t, 2, k.Stats().Doorbell.Armed)
-					for i := range 100 {
-						time.Sleep(time.Duration(i%7) * time.Millisecond / 4)
-						if want[len(want)-1] != clock() {
-							want = append(want, clock())
-							require.NoError(t, k.emit(i*round%3, clock()))
-						}
+			})
+			for round := range 10 {
+				time.Sleep(time.Hour)
+				k.requireEntries(bellEntry, bellEntry, bellEntry)
+				st, waits := k.Stats(), k.poll.waits.Load()
+				time.Sleep(time.Hour)
+				require.Equal(t, st, k.Stats())
+				require.Equal(t, waits, k.poll.waits.Load())
+				want = append(want, clock())
+				require.NoError(t, k.emit(round%3, clock()))
+				synctest.Wait()
+				entries, _ := k.entriesNow()
+				require.Equal(t, plainEntry, entries[round%3], "seen, and disarmed")
+				require.Equal(t, 2, k.Stats().Doorbell.Armed)
+				for i := range 100 {
+					time.Sleep(time.Duration(i%7) * time.Millisecond / 4)
+					if want[len(want)-1] != clock() {
+						want = append(want, clock())
+						require.NoError(t, k.emit(i*round%3, clock()))
 					}
 				}
-				time.Sleep(time.Hour)
-				k.Close()
-				require.Equal(t, os.ErrClosed, <-done)
-				require.Equal(t, want, got)
-				require.Zero(t, k.Stats().Late)
-			})
+			}
+			time.Sleep(time.Hour)
+			k.Close()
+			require.Equal(t, os.ErrClosed, <-done)
+			require.Equal(t, want, got)
+			require.Zero(t, k.Stats().Late)
 		})
 	}
 }
@@ -442,16 +440,14 @@ func TestPassDisarmsWhileLooksAreRare(t *testing.T) {
 		require.ErrorIs(t, k.unordered().Wait(ctx), context.DeadlineExceeded)
 		k.requireEntries(bellEntry, bellEntry)
 	}
-	t.Run("before the Wait", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			k := newBelled(t, 2)
-			idle(t, k)
-			require.NoError(t, k.emit(1, 1))
-			require.Equal(t, []uint64{1}, ids(t, k.unordered()))
-			require.NoError(t, k.emit(1, 2))
-			start := time.Now()
-			require.NoError(t, k.unordered().Wait(t.Context()))
-			require.LessOrEqual(t, time.Since(start), bellPollInterval)
-		})
+	runInBubble(t, "before the Wait", func(t *testing.T) {
+		k := newBelled(t, 2)
+		idle(t, k)
+		require.NoError(t, k.emit(1, 1))
+		require.Equal(t, []uint64{1}, ids(t, k.unordered()))
+		require.NoError(t, k.emit(1, 2))
+		start := time.Now()
+		require.NoError(t, k.unordered().Wait(t.Context()))
+		require.LessOrEqual(t, time.Since(start), bellPollInterval)
 	})
 }

@@ -57,57 +57,49 @@ func TestSlicesEndWhereThePayloadEnds(t *testing.T) {
 }
 
 func TestLossIsAnEventOfItsOwn(t *testing.T) {
-	for name, source := range sourceKinds {
-		t.Run(name, func(t *testing.T) {
-			k := newFake(t, 1, Options{})
-			src := source(k)
-			n := uint64(k.fill(0, 100)) // and one lost
-			require.Error(t, k.w[0].Output(900, make([]byte, 12)))
-			require.Equal(t, seq(100, 99+n), ids(t, src))
-			k.output(0, 1000)
-			var recs []Record
-			require.NoError(t, src.ForEach(func(ev Event) error {
-				recs = append(recs, unsourced(ev))
-				if ev.Kind() == KindLost {
-					require.Equal(t, uint64(2), ev.Lost())
-					require.Equal(t, 99+n, ev.LostAfter())
-					require.Zero(t, len(ev.Bytes()))
-					require.Empty(t, ev.Bytes())
-				} else {
-					require.Zero(t, ev.Lost())
-					require.Zero(t, ev.LostAfter())
-				}
-				require.NoError(t, ev.Err())
-				require.Equal(t, firstCPU, ev.CPU())
-				return nil
-			}))
-			require.Len(t, recs, 2)
-			require.Equal(t, Record{Kind: KindLost, CPU: firstCPU, Time: 1000, Lost: 2, LostAfter: 99 + n}, recs[0])
-			require.Equal(t, KindSample, recs[1].Kind)
-			require.Equal(t, uint64(1000), recs[1].Time)
-			s := k.Stats().Rings[0]
-			require.Equal(t, []uint64{n + 1, 2, 1}, []uint64{s.Samples, s.Lost, s.LostRecords})
-		})
-	}
+	eachSource(t, 1, func(t *testing.T, k *fake, src *Stream) {
+		n := uint64(k.fill(0, 100)) // and one lost
+		require.Error(t, k.w[0].Output(900, make([]byte, 12)))
+		require.Equal(t, seq(100, 99+n), ids(t, src))
+		k.output(0, 1000)
+		var recs []Record
+		require.NoError(t, src.ForEach(func(ev Event) error {
+			recs = append(recs, unsourced(ev))
+			if ev.Kind() == KindLost {
+				require.Equal(t, uint64(2), ev.Lost())
+				require.Equal(t, 99+n, ev.LostAfter())
+				require.Zero(t, len(ev.Bytes()))
+				require.Empty(t, ev.Bytes())
+			} else {
+				require.Zero(t, ev.Lost())
+				require.Zero(t, ev.LostAfter())
+			}
+			require.NoError(t, ev.Err())
+			require.Equal(t, firstCPU, ev.CPU())
+			return nil
+		}))
+		require.Len(t, recs, 2)
+		require.Equal(t, Record{Kind: KindLost, CPU: firstCPU, Time: 1000, Lost: 2, LostAfter: 99 + n}, recs[0])
+		require.Equal(t, KindSample, recs[1].Kind)
+		require.Equal(t, uint64(1000), recs[1].Time)
+		s := k.Stats().Rings[0]
+		require.Equal(t, []uint64{n + 1, 2, 1}, []uint64{s.Samples, s.Lost, s.LostRecords})
+	})
 }
 
 func TestWhatIsNotDelivered(t *testing.T) {
-	for name, source := range sourceKinds {
-		t.Run(name, func(t *testing.T) {
-			k := newFake(t, 1, Options{})
-			src := source(k)
-			k.w[0].Put(ringtest.TypeThrottle, make([]byte, 24))
-			k.output(0, 1)
-			k.w[0].Put(ringtest.TypeLost, make([]byte, 24)) // of nothing
-			k.output(0, 2)
-			k.w[0].Put(77, nil)
-			require.Equal(t, []uint64{1, 2}, ids(t, src))
-			require.Equal(t, k.w[0].Head(), k.w[0].Tail())
-			s := k.Stats().Rings[0]
-			require.Equal(t, []uint64{2, 2, 0, 0}, []uint64{s.Samples, s.Unknown, s.LostRecords, s.Lost})
-			require.Equal(t, k.w[0].Head(), s.Bytes)
-		})
-	}
+	eachSource(t, 1, func(t *testing.T, k *fake, src *Stream) {
+		k.w[0].Put(ringtest.TypeThrottle, make([]byte, 24))
+		k.output(0, 1)
+		k.w[0].Put(ringtest.TypeLost, make([]byte, 24)) // of nothing
+		k.output(0, 2)
+		k.w[0].Put(77, nil)
+		require.Equal(t, []uint64{1, 2}, ids(t, src))
+		require.Equal(t, k.w[0].Head(), k.w[0].Tail())
+		s := k.Stats().Rings[0]
+		require.Equal(t, []uint64{2, 2, 0, 0}, []uint64{s.Samples, s.Unknown, s.LostRecords, s.Lost})
+		require.Equal(t, k.w[0].Head(), s.Bytes)
+	})
 }
 
 func TestCorruptMemoryIsAnEventAndReadingGoesOn(t *testing.T) {

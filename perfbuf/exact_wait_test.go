@@ -148,42 +148,40 @@ func TestExactWaitWhileABarrierHangs(t *testing.T) {
 		"Close":        func(_ *fake, s *Stream, _ func(error)) error { s.Close(); return os.ErrClosed },
 		"Reader.Close": func(k *fake, _ *Stream, _ func(error)) error { k.Close(); return os.ErrClosed },
 	} {
-		t.Run(how, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				k, s, clock := exact(t, 2, Options{}, StreamOptions{})
-				hang := make(chan error)
-				k.programs.wait = func() error { return <-hang }
-				at := clock()
-				k.output(1, at)
-				ctx, cancel := context.WithCancelCause(context.Background())
-				done := waitInBackground(func() error { return s.Wait(ctx) })
-				time.Sleep(time.Second)
-				require.Zero(t, k.Stats().Barrier.Stalled)
-				time.Sleep(time.Minute)
-				blocked(t, done)
-				require.Equal(t, time.Minute, k.Stats().Barrier.Stalled.Truncate(time.Second))
-				require.EqualValues(t, 1, k.programs.waits.Load())
-				require.Zero(t, k.in.Barrier.Load().Watermark())
+		runInBubble(t, how, func(t *testing.T) {
+			k, s, clock := exact(t, 2, Options{}, StreamOptions{})
+			hang := make(chan error)
+			k.programs.wait = func() error { return <-hang }
+			at := clock()
+			k.output(1, at)
+			ctx, cancel := context.WithCancelCause(context.Background())
+			done := waitInBackground(func() error { return s.Wait(ctx) })
+			time.Sleep(time.Second)
+			require.Zero(t, k.Stats().Barrier.Stalled)
+			time.Sleep(time.Minute)
+			blocked(t, done)
+			require.Equal(t, time.Minute, k.Stats().Barrier.Stalled.Truncate(time.Second))
+			require.EqualValues(t, 1, k.programs.waits.Load())
+			require.Zero(t, k.in.Barrier.Load().Watermark())
 
-				start := clock()
-				want := end(k, s, cancel)
-				require.Equal(t, want, <-done)
-				require.Equal(t, start, clock(), "at once")
-				if how == "context" {
-					require.Empty(t, ids(t, s), "it is not due")
-					hang <- nil
-					synctest.Wait()
-					require.Equal(t, []uint64{at}, ids(t, s))
-					require.Zero(t, k.Stats().Barrier.Stalled)
-					require.NoError(t, s.Close())
-				} else {
-					hang <- nil
-				}
+			start := clock()
+			want := end(k, s, cancel)
+			require.Equal(t, want, <-done)
+			require.Equal(t, start, clock(), "at once")
+			if how == "context" {
+				require.Empty(t, ids(t, s), "it is not due")
+				hang <- nil
 				synctest.Wait()
-				require.NoError(t, k.Close())
-				require.Equal(t, k.programs.opens.Load(), k.programs.closes.Load())
-				k.account(t, 1, 1)
-			})
+				require.Equal(t, []uint64{at}, ids(t, s))
+				require.Zero(t, k.Stats().Barrier.Stalled)
+				require.NoError(t, s.Close())
+			} else {
+				hang <- nil
+			}
+			synctest.Wait()
+			require.NoError(t, k.Close())
+			require.Equal(t, k.programs.opens.Load(), k.programs.closes.Load())
+			k.account(t, 1, 1)
 		})
 	}
 }
@@ -271,30 +269,28 @@ func TestExactReading(t *testing.T) {
 			return nil
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				k, s, clock := exact(t, 3, Options{}, StreamOptions{})
-				var got []uint64
-				done := waitInBackground(func() error {
-					return read(s, func(time uint64) error {
-						if got = append(got, time); len(got) == 300 {
-							return ErrStop
-						}
-						return nil
-					})
+		runInBubble(t, name, func(t *testing.T) {
+			k, s, clock := exact(t, 3, Options{}, StreamOptions{})
+			var got []uint64
+			done := waitInBackground(func() error {
+				return read(s, func(time uint64) error {
+					if got = append(got, time); len(got) == 300 {
+						return ErrStop
+					}
+					return nil
 				})
-				for i := range 300 {
-					time.Sleep(time.Duration(i*i%1500) * time.Microsecond)
-					// Older than the one before, on another CPU
-					k.output(i%3, clock()-uint64(i%2)*5000)
-					k.poll.wake()
-				}
-				require.NoError(t, <-done)
-				require.IsNonDecreasing(t, got)
-				require.Len(t, got, 300)
-				require.Zero(t, k.Stats().Late)
-				require.NoError(t, s.Close())
 			})
+			for i := range 300 {
+				time.Sleep(time.Duration(i*i%1500) * time.Microsecond)
+				// Older than the one before, on another CPU
+				k.output(i%3, clock()-uint64(i%2)*5000)
+				k.poll.wake()
+			}
+			require.NoError(t, <-done)
+			require.IsNonDecreasing(t, got)
+			require.Len(t, got, 300)
+			require.Zero(t, k.Stats().Late)
+			require.NoError(t, s.Close())
 		})
 	}
 }

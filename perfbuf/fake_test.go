@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ringfold/ringfold/internal/grace"
@@ -113,6 +114,21 @@ func (k *fake) stream() *Stream {
 	s, err := k.Stream(StreamOptions{Order: Slack(0), Spill: Spill{Bytes: -1}})
 	require.NoError(k.t, err)
 	return s
+}
+
+// eachSource runs f with a stream of each kind, of a new Reader of n rings.
+func eachSource(t *testing.T, n int, f func(t *testing.T, k *fake, src *Stream)) {
+	for name, source := range sourceKinds {
+		t.Run(name, func(t *testing.T) {
+			k := newFake(t, n, Options{})
+			f(t, k, source(k))
+		})
+	}
+}
+
+// runInBubble is t.Run in a bubble of its own, where time is the test's.
+func runInBubble(t *testing.T, name string, f func(t *testing.T)) {
+	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
 }
 
 // unordered is an unordered Stream of all rings. It is opened at the first call, and at the first

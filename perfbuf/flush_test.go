@@ -23,20 +23,18 @@ func TestFlushWhileAStreamPolls(t *testing.T) {
 		"each":   {Events: 1},
 	} {
 		for held := range uint64(2) {
-			t.Run(fmt.Sprintf("%s, %d held", name, held), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					const slack = 2 * time.Second
-					k, s, clock := timed(t, 2, Options{Wakeup: wakeup}, slack)
-					done := waitInBackground(func() error { return s.Wait(t.Context()) })
-					for range held {
-						k.output(1, clock())
-					}
-					require.NoError(t, s.Flush())
-					at := clock()
-					require.NoError(t, <-done)
-					require.Equal(t, slack, time.Duration(clock()-at))
-					require.Len(t, copies(t, s), int(held)+1)
-				})
+			runInBubble(t, fmt.Sprintf("%s, %d held", name, held), func(t *testing.T) {
+				const slack = 2 * time.Second
+				k, s, clock := timed(t, 2, Options{Wakeup: wakeup}, slack)
+				done := waitInBackground(func() error { return s.Wait(t.Context()) })
+				for range held {
+					k.output(1, clock())
+				}
+				require.NoError(t, s.Flush())
+				at := clock()
+				require.NoError(t, <-done)
+				require.Equal(t, slack, time.Duration(clock()-at))
+				require.Len(t, copies(t, s), int(held)+1)
 			})
 		}
 	}
@@ -68,18 +66,16 @@ func TestFlushWhileDeadlinesAreOver(t *testing.T) {
 		},
 		"doorbell": func(t *testing.T) *fake { return newBelled(t, 2).fake },
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				k := make(t)
-				k.hooks.poll = &latePoller{k.poll, 100}
-				done := waitInBackground(func() error { return k.unordered().Wait(t.Context()) })
-				time.Sleep(10*time.Second + time.Millisecond)
-				require.NoError(t, k.unordered().Flush())
-				at := time.Now()
-				require.NoError(t, <-done)
-				require.Less(t, time.Since(at), 2*time.Second)
-				require.Len(t, copies(t, k.unordered()), 1)
-			})
+		runInBubble(t, name, func(t *testing.T) {
+			k := make(t)
+			k.hooks.poll = &latePoller{k.poll, 100}
+			done := waitInBackground(func() error { return k.unordered().Wait(t.Context()) })
+			time.Sleep(10*time.Second + time.Millisecond)
+			require.NoError(t, k.unordered().Flush())
+			at := time.Now()
+			require.NoError(t, <-done)
+			require.Less(t, time.Since(at), 2*time.Second)
+			require.Len(t, copies(t, k.unordered()), 1)
 		})
 	}
 }

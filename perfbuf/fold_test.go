@@ -5,7 +5,6 @@ import (
 	"os"
 	"runtime"
 	"testing"
-	"testing/synctest"
 
 	"github.com/ringfold/ringfold/internal/ringtest"
 	"github.com/stretchr/testify/require"
@@ -162,38 +161,30 @@ func TestEndingsConsumeWhatWasHandedOut(t *testing.T) {
 }
 
 func TestFoldCarriesTheAccumulator(t *testing.T) {
-	for name, source := range sourceKinds {
-		t.Run(name, func(t *testing.T) {
-			k := newFake(t, 1, Options{})
-			src := source(k)
-			k.output(0, 1, 2, 3, 4)
-			sum, err := Fold(src, uint64(100), func(sum uint64, ev Event) (uint64, error) { return 10*sum + ev.Time(), nil })
-			require.NoError(t, err)
-			require.Equal(t, uint64(1001234), sum)
-			sum, err = Fold(src, uint64(7), func(uint64, Event) (uint64, error) { return 0, nil })
-			require.NoError(t, err)
-			require.Equal(t, uint64(7), sum, "nothing to fold")
-		})
-	}
+	eachSource(t, 1, func(t *testing.T, k *fake, src *Stream) {
+		k.output(0, 1, 2, 3, 4)
+		sum, err := Fold(src, uint64(100), func(sum uint64, ev Event) (uint64, error) { return 10*sum + ev.Time(), nil })
+		require.NoError(t, err)
+		require.Equal(t, uint64(1001234), sum)
+		sum, err = Fold(src, uint64(7), func(uint64, Event) (uint64, error) { return 0, nil })
+		require.NoError(t, err)
+		require.Equal(t, uint64(7), sum, "nothing to fold")
+	})
 }
 
 // Events that f causes itself wait for the next call, or a program that traces itself would never
 // come to an end.
 func TestHeadIsLoadedOnce(t *testing.T) {
-	for name, source := range sourceKinds {
-		t.Run(name, func(t *testing.T) {
-			k := newFake(t, 1, Options{})
-			src := source(k)
-			k.output(0, 1, 2, 3)
-			n, err := Fold(src, 0, func(n int, ev Event) (int, error) {
-				k.output(0, 100+uint64(n))
-				return n + 1, nil
-			})
-			require.NoError(t, err)
-			require.Equal(t, 3, n)
-			require.Equal(t, seq(100, 102), ids(t, src))
+	eachSource(t, 1, func(t *testing.T, k *fake, src *Stream) {
+		k.output(0, 1, 2, 3)
+		n, err := Fold(src, 0, func(n int, ev Event) (int, error) {
+			k.output(0, 100+uint64(n))
+			return n + 1, nil
 		})
-	}
+		require.NoError(t, err)
+		require.Equal(t, 3, n)
+		require.Equal(t, seq(100, 102), ids(t, src))
+	})
 }
 
 // A pass over all rings reads the events that were there when it began.
@@ -240,11 +231,9 @@ type runner = *Stream
 
 func forRunners(t *testing.T, test func(t *testing.T, k *fake, r runner)) {
 	for name, source := range waiterKinds {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				k := newFake(t, 1, Options{})
-				test(t, k, source(k))
-			})
+		runInBubble(t, name, func(t *testing.T) {
+			k := newFake(t, 1, Options{})
+			test(t, k, source(k))
 		})
 	}
 }

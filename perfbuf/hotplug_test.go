@@ -6,7 +6,6 @@ import (
 	"slices"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/ringfold/ringfold/internal/engine"
@@ -255,21 +254,19 @@ func TestWaitHearsOfANewRing(t *testing.T) {
 		"unordered": func(k *pluggable) *Stream { return k.unordered() },
 		"stream":    func(k *pluggable) *Stream { return k.stream() },
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				k := newPluggable(t, 1)
-				k.clocked()
-				src := make(k)
-				done := waitInBackground(func() error { return src.Wait(t.Context()) })
-				time.Sleep(time.Minute)
-				blocked(t, done)
-				require.Equal(t, 1, k.Stats().Doorbell.Armed)
-				k.comes(firstCPU + 1)
-				k.output(1, uint64(time.Hour)) // no bell: it is not armed yet
-				require.NoError(t, <-done)
-				require.Equal(t, []uint64{uint64(time.Hour)}, ids(t, src))
-				k.Close()
-			})
+		runInBubble(t, name, func(t *testing.T) {
+			k := newPluggable(t, 1)
+			k.clocked()
+			src := make(k)
+			done := waitInBackground(func() error { return src.Wait(t.Context()) })
+			time.Sleep(time.Minute)
+			blocked(t, done)
+			require.Equal(t, 1, k.Stats().Doorbell.Armed)
+			k.comes(firstCPU + 1)
+			k.output(1, uint64(time.Hour)) // no bell: it is not armed yet
+			require.NoError(t, <-done)
+			require.Equal(t, []uint64{uint64(time.Hour)}, ids(t, src))
+			k.Close()
 		})
 	}
 }

@@ -170,23 +170,21 @@ func TestRingWaitDoesNotSpin(t *testing.T) {
 		}, 64},
 		"doorbell": {func(t *testing.T) *fake { return newBelled(t, 2).fake }, 20},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				k := c.make(t)
-				k.fill(0, 1)
-				k.poll.wake()
-				done := waitInBackground(func() error { return k.ring(1).Wait(t.Context()) })
-				time.Sleep(time.Hour)
-				blocked(t, done)
-				require.LessOrEqual(t, k.poll.waits.Load(), c.most)
-				require.NoError(t, k.ring(0).Wait(t.Context()))
-				blocked(t, done)
-				k.output(1, 1)
-				k.poll.wake()
-				require.NoError(t, <-done)
-				k.alone(t)
-				k.Close()
-			})
+		runInBubble(t, name, func(t *testing.T) {
+			k := c.make(t)
+			k.fill(0, 1)
+			k.poll.wake()
+			done := waitInBackground(func() error { return k.ring(1).Wait(t.Context()) })
+			time.Sleep(time.Hour)
+			blocked(t, done)
+			require.LessOrEqual(t, k.poll.waits.Load(), c.most)
+			require.NoError(t, k.ring(0).Wait(t.Context()))
+			blocked(t, done)
+			k.output(1, 1)
+			k.poll.wake()
+			require.NoError(t, <-done)
+			k.alone(t)
+			k.Close()
 		})
 	}
 }
@@ -323,26 +321,24 @@ func TestWaitWithADamagedHead(t *testing.T) {
 				1 << 20: true, 1<<62 - 8 - recordSize: true, 1 << 62: source != "ordered", 1<<63 - 8 - recordSize: source != "ordered",
 				1 << 63: false, ^uint64(7) - 2*recordSize: false, ^uint64(7) - 1<<20: false,
 			} {
-				t.Run(name+", "+source, func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) {
-						k := newFake(t, 1, Options{Wakeup: wakeup})
-						w := of(k)
-						k.output(0, 10)
-						head := k.w[0].Head()
-						k.w[0].SetHead(head + jump)
+				runInBubble(t, name+", "+source, func(t *testing.T) {
+					k := newFake(t, 1, Options{Wakeup: wakeup})
+					w := of(k)
+					k.output(0, 10)
+					head := k.w[0].Head()
+					k.w[0].SetHead(head + jump)
+					k.w[0].Publish()
+					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+					defer cancel()
+					n := 0
+					require.ErrorIs(t, w.Run(ctx, func(ev Event) error { n++; return nil }), context.DeadlineExceeded)
+					require.Equal(t, believed, n > 0, "%#x ahead", jump)
+					if !believed {
+						k.w[0].SetHead(head)
 						k.w[0].Publish()
-						ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-						defer cancel()
-						n := 0
-						require.ErrorIs(t, w.Run(ctx, func(ev Event) error { n++; return nil }), context.DeadlineExceeded)
-						require.Equal(t, believed, n > 0, "%#x ahead", jump)
-						if !believed {
-							k.w[0].SetHead(head)
-							k.w[0].Publish()
-							k.output(0, 11)
-							require.Equal(t, []uint64{10, 11}, ids(t, w))
-						}
-					})
+						k.output(0, 11)
+						require.Equal(t, []uint64{10, 11}, ids(t, w))
+					}
 				})
 			}
 		}

@@ -89,38 +89,36 @@ func TestStreamLeavesNothingOpen(t *testing.T) {
 			require.NoError(t, w.b.Close())
 		}), 3, 1},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := &world{a: newFake(t, 1, Options{}), b: newFake(t, 1, Options{Time: PayloadTime(0)}), c: newFake(t, 1, Options{Time: PayloadTime(0)})}
-				all := []*fake{w.a, w.b, w.c}
-				var groups, closed atomic.Int32
-				for _, k := range all {
-					k.programs = &fakePrograms{}
-					k.hooks.group = func() (kernel.Group, error) {
-						groups.Add(1)
-						g, err := k.poll.Group()
-						return countedGroup{g, &closed, w.refuses}, err
-					}
+		runInBubble(t, name, func(t *testing.T) {
+			w := &world{a: newFake(t, 1, Options{}), b: newFake(t, 1, Options{Time: PayloadTime(0)}), c: newFake(t, 1, Options{Time: PayloadTime(0)})}
+			all := []*fake{w.a, w.b, w.c}
+			var groups, closed atomic.Int32
+			for _, k := range all {
+				k.programs = &fakePrograms{}
+				k.hooks.group = func() (kernel.Group, error) {
+					groups.Add(1)
+					g, err := k.poll.Group()
+					return countedGroup{g, &closed, w.refuses}, err
 				}
-				var err error
-				w.s, err = w.a.Stream(StreamOptions{})
-				require.NoError(t, err)
-				c.end(t, w)
-				require.NoError(t, w.s.Close())
-				synctest.Wait()
-				var opens, closes int32
-				for _, k := range all {
-					opens, closes = opens+k.programs.opens.Load(), closes+k.programs.closes.Load()
-					if k.freed.Load() == 0 {
-						requireFree(t, k.Reader)
-						require.Equal(t, 1, k.in.Gate.Inside())
-					}
+			}
+			var err error
+			w.s, err = w.a.Stream(StreamOptions{})
+			require.NoError(t, err)
+			c.end(t, w)
+			require.NoError(t, w.s.Close())
+			synctest.Wait()
+			var opens, closes int32
+			for _, k := range all {
+				opens, closes = opens+k.programs.opens.Load(), closes+k.programs.closes.Load()
+				if k.freed.Load() == 0 {
+					requireFree(t, k.Reader)
+					require.Equal(t, 1, k.in.Gate.Inside())
 				}
-				require.EqualValues(t, []int{c.barriers, c.barriers, c.groups, c.groups}, []int{int(opens), int(closes), int(groups.Load()), int(closed.Load())},
-					"barriers and groups that were opened, and closed")
-				// Otherwise the garbage collector would close the barrier with the stream
-				runtime.KeepAlive(w)
-			})
+			}
+			require.EqualValues(t, []int{c.barriers, c.barriers, c.groups, c.groups}, []int{int(opens), int(closes), int(groups.Load()), int(closed.Load())},
+				"barriers and groups that were opened, and closed")
+			// Otherwise the garbage collector would close the barrier with the stream
+			runtime.KeepAlive(w)
 		})
 	}
 }
@@ -204,22 +202,20 @@ func TestInterruptsComeLast(t *testing.T) {
 		"Close":            func(s *Stream, _, _ *fake) error { return s.Close() },
 		"a source's Close": func(_ *Stream, a, _ *fake) error { return a.Close() },
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				a, b := twoReaders(t)
-				p := &askedPoller{fakePoller: a.poll}
-				a.hooks.poll = p
-				s, err := a.Stream(StreamOptions{Order: Slack(0)})
-				require.NoError(t, err)
-				done := waitInBackground(func() error { return s.Wait(t.Context()) })
-				blocked(t, done)
-				p.ask.Store(true)
-				require.NoError(t, interrupt(s, a, b))
-				require.False(t, p.ask.Load(), "it was interrupted")
-				require.True(t, p.told.Load(), "it would have slept on")
-				s.Close()
-				<-done
-			})
+		runInBubble(t, name, func(t *testing.T) {
+			a, b := twoReaders(t)
+			p := &askedPoller{fakePoller: a.poll}
+			a.hooks.poll = p
+			s, err := a.Stream(StreamOptions{Order: Slack(0)})
+			require.NoError(t, err)
+			done := waitInBackground(func() error { return s.Wait(t.Context()) })
+			blocked(t, done)
+			p.ask.Store(true)
+			require.NoError(t, interrupt(s, a, b))
+			require.False(t, p.ask.Load(), "it was interrupted")
+			require.True(t, p.told.Load(), "it would have slept on")
+			s.Close()
+			<-done
 		})
 	}
 }
@@ -255,19 +251,17 @@ func TestRemovedReaderIsCollected(t *testing.T) {
 // A Flush ends the Wait of a stream without sources, and a pass answers it.
 func TestFlushWithoutSources(t *testing.T) {
 	for name, order := range map[string]Order{"unordered": Unordered(), "ordered": Slack(0)} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				k := newFake(t, 1, Options{})
-				s, err := k.Stream(StreamOptions{Order: order})
-				require.NoError(t, err)
-				require.NoError(t, s.Remove(k.Reader))
-				done := waitInBackground(func() error { return s.Wait(t.Context()) })
-				blocked(t, done)
-				require.NoError(t, s.Flush())
-				require.NoError(t, <-done)
-				require.Len(t, copies(t, s), 1)
-				require.NoError(t, s.Close())
-			})
+		runInBubble(t, name, func(t *testing.T) {
+			k := newFake(t, 1, Options{})
+			s, err := k.Stream(StreamOptions{Order: order})
+			require.NoError(t, err)
+			require.NoError(t, s.Remove(k.Reader))
+			done := waitInBackground(func() error { return s.Wait(t.Context()) })
+			blocked(t, done)
+			require.NoError(t, s.Flush())
+			require.NoError(t, <-done)
+			require.Len(t, copies(t, s), 1)
+			require.NoError(t, s.Close())
 		})
 	}
 }

@@ -255,33 +255,31 @@ func TestRemoveThenClose(t *testing.T) {
 	}
 	for how, retire := range map[string]func(*testing.T, *Stream, *fake){"within a pass": within, "while one waits": waiting, "idle": idle} {
 		for left := range 3 {
-			t.Run(fmt.Sprintf("%s, %d is left", how, left), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					a, b := twoReaders(t)
-					c, _ := twoReaders(t)
-					all := []*fake{a, b, c}
-					s, err := Merge(StreamOptions{Order: Slack(0)}, a.Reader, b.Reader, c.Reader)
-					require.NoError(t, err)
-					for i := range uint64(3) {
-						all[i].output(0, 1+i)
+			runInBubble(t, fmt.Sprintf("%s, %d is left", how, left), func(t *testing.T) {
+				a, b := twoReaders(t)
+				c, _ := twoReaders(t)
+				all := []*fake{a, b, c}
+				s, err := Merge(StreamOptions{Order: Slack(0)}, a.Reader, b.Reader, c.Reader)
+				require.NoError(t, err)
+				for i := range uint64(3) {
+					all[i].output(0, 1+i)
+				}
+				for i, k := range all {
+					if i == left {
+						continue
 					}
-					for i, k := range all {
-						if i == left {
-							continue
-						}
-						k.output(0, 10)
-						retire(t, s, k)
-					}
-					last := all[left]
-					last.output(0, 20)
-					done := waitInBackground(func() error { return s.Wait(t.Context()) })
-					require.NoError(t, <-done)
-					require.Contains(t, ids(t, s), uint64(20))
-					require.NoError(t, s.Remove(last.Reader))
-					last.output(0, 30)
-					require.Equal(t, []uint64{30}, ids(t, last.unordered()), "given back")
-					require.NoError(t, s.Close())
-				})
+					k.output(0, 10)
+					retire(t, s, k)
+				}
+				last := all[left]
+				last.output(0, 20)
+				done := waitInBackground(func() error { return s.Wait(t.Context()) })
+				require.NoError(t, <-done)
+				require.Contains(t, ids(t, s), uint64(20))
+				require.NoError(t, s.Remove(last.Reader))
+				last.output(0, 30)
+				require.Equal(t, []uint64{30}, ids(t, last.unordered()), "given back")
+				require.NoError(t, s.Close())
 			})
 		}
 	}
@@ -342,43 +340,41 @@ func TestFlushWhileSourcesGo(t *testing.T) {
 	} {
 		for _, mode := range []Order{{}, Slack(time.Millisecond)} {
 			for _, waits := range []bool{false, true} {
-				t.Run(name+", "+mode.String(), func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) {
-						a, b := twoReaders(t)
-						a.programs = &fakePrograms{}
-						start := time.Now()
-						clock := func() uint64 { return uint64(time.Hour + time.Since(start)) }
-						a.hooks.clock, b.hooks.clock = clock, clock
-						s, err := Merge(StreamOptions{Order: mode}, a.Reader, b.Reader)
-						require.NoError(t, err)
-						done := make(<-chan error)
-						if waits {
-							done = waitInBackground(func() error { return s.Wait(t.Context()) })
-							blocked(t, done)
+				runInBubble(t, name+", "+mode.String(), func(t *testing.T) {
+					a, b := twoReaders(t)
+					a.programs = &fakePrograms{}
+					start := time.Now()
+					clock := func() uint64 { return uint64(time.Hour + time.Since(start)) }
+					a.hooks.clock, b.hooks.clock = clock, clock
+					s, err := Merge(StreamOptions{Order: mode}, a.Reader, b.Reader)
+					require.NoError(t, err)
+					done := make(<-chan error)
+					if waits {
+						done = waitInBackground(func() error { return s.Wait(t.Context()) })
+						blocked(t, done)
+					}
+					at := clock()
+					require.NoError(t, s.Flush())
+					require.NoError(t, remove(s, a, b))
+					if !waits {
+						done = waitInBackground(func() error { return s.Wait(t.Context()) })
+					}
+					require.NoError(t, <-done)
+					recs := copies(t, s)
+					require.Len(t, recs, 1)
+					require.Equal(t, KindFlushed, recs[0].Kind)
+					require.GreaterOrEqual(t, recs[0].Time, at)
+					require.Empty(t, copies(t, s))
+					for _, k := range []*fake{a, b} {
+						if !k.in.Rings.Held() {
+							require.Empty(t, copies(t, k.unordered()))
 						}
-						at := clock()
-						require.NoError(t, s.Flush())
-						require.NoError(t, remove(s, a, b))
-						if !waits {
-							done = waitInBackground(func() error { return s.Wait(t.Context()) })
-						}
-						require.NoError(t, <-done)
-						recs := copies(t, s)
-						require.Len(t, recs, 1)
-						require.Equal(t, KindFlushed, recs[0].Kind)
-						require.GreaterOrEqual(t, recs[0].Time, at)
-						require.Empty(t, copies(t, s))
-						for _, k := range []*fake{a, b} {
-							if !k.in.Rings.Held() {
-								require.Empty(t, copies(t, k.unordered()))
-							}
-						}
-						require.NoError(t, s.Flush(), "it needs no source")
-						require.NoError(t, s.Wait(t.Context()))
-						require.Len(t, copies(t, s), 1)
-						require.NoError(t, s.Close())
-						require.Equal(t, os.ErrClosed, s.Flush())
-					})
+					}
+					require.NoError(t, s.Flush(), "it needs no source")
+					require.NoError(t, s.Wait(t.Context()))
+					require.Len(t, copies(t, s), 1)
+					require.NoError(t, s.Close())
+					require.Equal(t, os.ErrClosed, s.Flush())
 				})
 			}
 		}
@@ -391,26 +387,24 @@ func TestStreamWithoutSources(t *testing.T) {
 		"Close":    func(_ *testing.T, s *Stream) error { return s.Close() },
 		"Shutdown": func(t *testing.T, s *Stream) error { return s.Shutdown(t.Context(), never) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				k := newFake(t, 1, Options{})
-				k.programs = &fakePrograms{}
-				start := time.Now()
-				k.hooks.clock = func() uint64 { return uint64(time.Hour + time.Since(start)) }
-				s, err := k.Stream(StreamOptions{FlushEvery: time.Minute})
-				require.NoError(t, err)
-				require.NoError(t, s.Remove(k.Reader))
-				for i := range 3 {
-					require.NoError(t, s.Wait(t.Context()))
-					require.InDelta(t, time.Duration(i+1)*time.Minute, time.Since(start), float64(time.Second))
-					require.Len(t, copies(t, s), 1)
-				}
-				require.NoError(t, s.Drain(t.Context(), never))
-				require.NoError(t, end(t, s))
-				require.Equal(t, os.ErrClosed, s.Wait(t.Context()))
-				require.Equal(t, os.ErrClosed, s.Add(k.Reader))
-				requireFree(t, k.Reader)
-			})
+		runInBubble(t, name, func(t *testing.T) {
+			k := newFake(t, 1, Options{})
+			k.programs = &fakePrograms{}
+			start := time.Now()
+			k.hooks.clock = func() uint64 { return uint64(time.Hour + time.Since(start)) }
+			s, err := k.Stream(StreamOptions{FlushEvery: time.Minute})
+			require.NoError(t, err)
+			require.NoError(t, s.Remove(k.Reader))
+			for i := range 3 {
+				require.NoError(t, s.Wait(t.Context()))
+				require.InDelta(t, time.Duration(i+1)*time.Minute, time.Since(start), float64(time.Second))
+				require.Len(t, copies(t, s), 1)
+			}
+			require.NoError(t, s.Drain(t.Context(), never))
+			require.NoError(t, end(t, s))
+			require.Equal(t, os.ErrClosed, s.Wait(t.Context()))
+			require.Equal(t, os.ErrClosed, s.Add(k.Reader))
+			requireFree(t, k.Reader)
 		})
 	}
 }

@@ -44,59 +44,57 @@ func losses(recs []Record) (lost []Record) {
 // long.
 func TestLossOfASilentCPU(t *testing.T) {
 	for name, o := range map[string]StreamOptions{"slack": {Order: Slack(time.Millisecond)}, "exact": {}} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				k, s, clock := exact(t, 3, Options{}, o)
-				k.counts = true
-				ctx, cancel := context.WithCancel(context.Background())
-				var mu sync.Mutex
-				var all []Record
-				seen := func() []Record { mu.Lock(); defer mu.Unlock(); return slices.Clone(all) }
-				done := waitInBackground(func() error {
-					return s.Run(ctx, func(ev Event) error {
-						mu.Lock()
-						defer mu.Unlock()
-						all = append(all, unsourced(ev))
-						return nil
-					})
+		runInBubble(t, name, func(t *testing.T) {
+			k, s, clock := exact(t, 3, Options{}, o)
+			k.counts = true
+			ctx, cancel := context.WithCancel(context.Background())
+			var mu sync.Mutex
+			var all []Record
+			seen := func() []Record { mu.Lock(); defer mu.Unlock(); return slices.Clone(all) }
+			done := waitInBackground(func() error {
+				return s.Run(ctx, func(ev Event) error {
+					mu.Lock()
+					defer mu.Unlock()
+					all = append(all, unsourced(ev))
+					return nil
 				})
-				time.Sleep(time.Minute)
-				synctest.Wait()
-				require.Zero(t, k.asked.Load())
-				at := clock()
-				n := k.overflow(1, at, 7)
-				k.output(0, at)
-				k.poll.wake()
-				time.Sleep(silence - time.Millisecond)
-				synctest.Wait()
-				require.Empty(t, losses(seen()), "it may yet report")
-				time.Sleep(2*silence + period)
-				synctest.Wait()
-				recs := seen()
-				require.Equal(t, []Record{{Kind: KindLost, CPU: firstCPU + 1, Time: losses(recs)[0].Time, Lost: 7, LostAfter: at + uint64(n) - 1}}, losses(recs))
-				require.Greater(t, losses(recs)[0].Time, at+uint64(n)+7, "after the last that failed")
-				require.LessOrEqual(t, losses(recs)[0].Time, clock())
-				require.Len(t, recs, n+2)
-				require.EqualValues(t, 7, k.Stats().Total().Lost)
-				require.EqualValues(t, 1, k.asked.Load())
-				time.Sleep(time.Hour)
-				synctest.Wait()
-				require.EqualValues(t, 1, k.asked.Load())
-
-				// The record that reports it says nothing new. One that reports more is cut.
-				k.output(1, clock())
-				k.poll.wake()
-				time.Sleep(time.Second)
-				synctest.Wait()
-				recs = seen()
-				require.Len(t, losses(recs), 1)
-				require.Len(t, recs, n+3)
-				cancel()
-				<-done
-				require.NoError(t, s.Close())
-				require.NoError(t, k.Close())
-				require.EqualValues(t, 7, k.Stats().Total().Lost)
 			})
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			require.Zero(t, k.asked.Load())
+			at := clock()
+			n := k.overflow(1, at, 7)
+			k.output(0, at)
+			k.poll.wake()
+			time.Sleep(silence - time.Millisecond)
+			synctest.Wait()
+			require.Empty(t, losses(seen()), "it may yet report")
+			time.Sleep(2*silence + period)
+			synctest.Wait()
+			recs := seen()
+			require.Equal(t, []Record{{Kind: KindLost, CPU: firstCPU + 1, Time: losses(recs)[0].Time, Lost: 7, LostAfter: at + uint64(n) - 1}}, losses(recs))
+			require.Greater(t, losses(recs)[0].Time, at+uint64(n)+7, "after the last that failed")
+			require.LessOrEqual(t, losses(recs)[0].Time, clock())
+			require.Len(t, recs, n+2)
+			require.EqualValues(t, 7, k.Stats().Total().Lost)
+			require.EqualValues(t, 1, k.asked.Load())
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			require.EqualValues(t, 1, k.asked.Load())
+
+			// The record that reports it says nothing new. One that reports more is cut.
+			k.output(1, clock())
+			k.poll.wake()
+			time.Sleep(time.Second)
+			synctest.Wait()
+			recs = seen()
+			require.Len(t, losses(recs), 1)
+			require.Len(t, recs, n+3)
+			cancel()
+			<-done
+			require.NoError(t, s.Close())
+			require.NoError(t, k.Close())
+			require.EqualValues(t, 7, k.Stats().Total().Lost)
 		})
 	}
 }

@@ -343,24 +343,22 @@ func TestWaitOfAStreamEnds(t *testing.T) {
 			"Close":        func(_ *fake, s *Stream, _ func(error)) error { s.Close(); return os.ErrClosed },
 			"Reader.Close": func(k *fake, _ *Stream, _ func(error)) error { k.Close(); return os.ErrClosed },
 		} {
-			t.Run(how+", "+name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					k, s, clock := timed(t, 2, c.opts, time.Hour)
-					for range c.held {
-						k.output(1, clock())
-					}
-					ctx, cancel := context.WithCancelCause(context.Background())
-					done := waitInBackground(func() error { return s.Wait(ctx) })
-					blocked(t, done)
-					start := clock()
-					want := end(k, s, cancel)
-					require.Equal(t, want, <-done)
-					require.Equal(t, start, clock(), "at once")
-					if how == "Close" {
-						require.Empty(t, ids(t, k.unordered()), "the rings are free")
-						require.EqualValues(t, c.held, k.Stats().Total().Dropped)
-					}
-				})
+			runInBubble(t, how+", "+name, func(t *testing.T) {
+				k, s, clock := timed(t, 2, c.opts, time.Hour)
+				for range c.held {
+					k.output(1, clock())
+				}
+				ctx, cancel := context.WithCancelCause(context.Background())
+				done := waitInBackground(func() error { return s.Wait(ctx) })
+				blocked(t, done)
+				start := clock()
+				want := end(k, s, cancel)
+				require.Equal(t, want, <-done)
+				require.Equal(t, start, clock(), "at once")
+				if how == "Close" {
+					require.Empty(t, ids(t, k.unordered()), "the rings are free")
+					require.EqualValues(t, c.held, k.Stats().Total().Dropped)
+				}
 			})
 		}
 	}
@@ -414,21 +412,19 @@ func TestPollIntervalPacesTheRoundsOfAStream(t *testing.T) {
 			want:      slack,
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				k, s, clock := timed(t, 2, Options{Wakeup: c.wakeup}, slack)
-				k.output(0, 1) // long due
-				require.NoError(t, s.Wait(t.Context()))
-				round := clock()
-				require.NoError(t, s.ForEach(func(Event) error { c.meanwhile(k, clock()); return nil }))
-				go func() {
-					time.Sleep(10 * time.Millisecond)
-					c.later(k, clock())
-				}()
-				require.NoError(t, s.Wait(t.Context()))
-				require.Equal(t, c.want, time.Duration(clock()-round))
-				time.Sleep(time.Second) // past the other goroutine
-			})
+		runInBubble(t, name, func(t *testing.T) {
+			k, s, clock := timed(t, 2, Options{Wakeup: c.wakeup}, slack)
+			k.output(0, 1) // long due
+			require.NoError(t, s.Wait(t.Context()))
+			round := clock()
+			require.NoError(t, s.ForEach(func(Event) error { c.meanwhile(k, clock()); return nil }))
+			go func() {
+				time.Sleep(10 * time.Millisecond)
+				c.later(k, clock())
+			}()
+			require.NoError(t, s.Wait(t.Context()))
+			require.Equal(t, c.want, time.Duration(clock()-round))
+			time.Sleep(time.Second) // past the other goroutine
 		})
 	}
 }

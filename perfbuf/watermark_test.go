@@ -182,29 +182,27 @@ func TestFlushEveryOnAnIdleSystem(t *testing.T) {
 				}
 			},
 		} {
-			t.Run(name+", "+way, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					c.order.FlushEvery = every
-					k, s, clock := exact(t, 2, c.opts, c.order)
-					const n = 20
-					last, waits := clock(), k.programs.waits.Load()
-					got := 0
-					require.NoError(t, read(t.Context(), s, func(rec Record) error {
-						requireMarker(t, s, last+uint64(every), rec)
-						require.InDelta(t, last+uint64(every), rec.Time, 1)
-						require.Equal(t, c.lag, time.Duration(clock()-(last+uint64(every))))
-						last = rec.Time
-						if got++; got == n {
-							return ErrStop
-						}
-						return nil
-					}))
-					require.EqualValues(t, n, k.Stats().Passes)
-					require.LessOrEqual(t, k.poll.waits.Load(), int32(n+1))
-					if c.order.Order == (Order{}) {
-						require.EqualValues(t, n, k.programs.waits.Load()-waits)
+			runInBubble(t, name+", "+way, func(t *testing.T) {
+				c.order.FlushEvery = every
+				k, s, clock := exact(t, 2, c.opts, c.order)
+				const n = 20
+				last, waits := clock(), k.programs.waits.Load()
+				got := 0
+				require.NoError(t, read(t.Context(), s, func(rec Record) error {
+					requireMarker(t, s, last+uint64(every), rec)
+					require.InDelta(t, last+uint64(every), rec.Time, 1)
+					require.Equal(t, c.lag, time.Duration(clock()-(last+uint64(every))))
+					last = rec.Time
+					if got++; got == n {
+						return ErrStop
 					}
-				})
+					return nil
+				}))
+				require.EqualValues(t, n, k.Stats().Passes)
+				require.LessOrEqual(t, k.poll.waits.Load(), int32(n+1))
+				if c.order.Order == (Order{}) {
+					require.EqualValues(t, n, k.programs.waits.Load()-waits)
+				}
 			})
 		}
 	}
@@ -215,39 +213,37 @@ func TestFlushEveryOnAnIdleSystem(t *testing.T) {
 func TestFlushEveryWhileEventsFlow(t *testing.T) {
 	const every = 50 * time.Millisecond
 	for _, mode := range []Order{{}, Slack(5 * time.Millisecond)} {
-		t.Run(mode.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				k, s, clock := exact(t, 3, Options{}, StreamOptions{Order: mode, FlushEvery: every, BarrierInterval: -1})
-				var last, marked uint64
-				markers, events := 0, 0
-				done := waitInBackground(func() error {
-					return s.Run(t.Context(), func(ev Event) error {
-						require.GreaterOrEqual(t, ev.Time(), last)
-						last = ev.Time()
-						if ev.Kind() != KindFlushed {
-							require.Greater(t, ev.Time(), s.Watermark(), "it is with f")
-							if events++; events == 2000 {
-								return ErrStop
-							}
-							return nil
+		runInBubble(t, mode.String(), func(t *testing.T) {
+			k, s, clock := exact(t, 3, Options{}, StreamOptions{Order: mode, FlushEvery: every, BarrierInterval: -1})
+			var last, marked uint64
+			markers, events := 0, 0
+			done := waitInBackground(func() error {
+				return s.Run(t.Context(), func(ev Event) error {
+					require.GreaterOrEqual(t, ev.Time(), last)
+					last = ev.Time()
+					if ev.Kind() != KindFlushed {
+						require.Greater(t, ev.Time(), s.Watermark(), "it is with f")
+						if events++; events == 2000 {
+							return ErrStop
 						}
-						require.Equal(t, s.Watermark(), ev.Time())
-						if markers++; markers > 1 {
-							require.GreaterOrEqual(t, ev.Time()-marked, uint64(every))
-							require.Less(t, ev.Time()-marked, uint64(every+2*period+2*guard))
-						}
-						marked = ev.Time()
 						return nil
-					})
+					}
+					require.Equal(t, s.Watermark(), ev.Time())
+					if markers++; markers > 1 {
+						require.GreaterOrEqual(t, ev.Time()-marked, uint64(every))
+						require.Less(t, ev.Time()-marked, uint64(every+2*period+2*guard))
+					}
+					marked = ev.Time()
+					return nil
 				})
-				for i := range 2000 {
-					time.Sleep(time.Millisecond)
-					k.output(i%3, clock())
-					k.poll.wake()
-				}
-				require.NoError(t, <-done)
-				require.Greater(t, markers, 30)
 			})
+			for i := range 2000 {
+				time.Sleep(time.Millisecond)
+				k.output(i%3, clock())
+				k.poll.wake()
+			}
+			require.NoError(t, <-done)
+			require.Greater(t, markers, 30)
 		})
 	}
 }
