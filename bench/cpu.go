@@ -67,7 +67,7 @@ func (r *opened) outputsSince(then outputs, loaded bool) (outputs, error) {
 		base := r.base
 		base.attempted += then.attempted
 		base.failed += then.failed
-		if _, err := r.c.awaitOutputs(base); err != nil {
+		if err := r.c.awaitOutputs(base); err != nil {
 			return outputs{}, err
 		}
 	}

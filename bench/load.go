@@ -92,16 +92,17 @@ func cpuTime() time.Duration {
 // patience is how long nothing may happen before that is a hang. A busy machine starts processes slowly, and readers have to share it.
 const patience = time.Minute
 
-// awaitOutputs waits until outputs have succeeded since those before, and returns the counters.
-func (c *collection) awaitOutputs(before outputs) (o outputs, err error) {
+// awaitOutputs waits until outputs have succeeded since those before.
+func (c *collection) awaitOutputs(before outputs) error {
 	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-		if o, err = c.outputs(); err != nil {
-			return o, err
+		o, err := c.outputs()
+		if err != nil {
+			return err
 		}
 		if d := o.since(before); d.attempted > d.failed {
-			return o, nil
+			return nil
 		} else if time.Now().After(end) {
-			return o, fmt.Errorf("no output succeeded, of %d in %v", d.attempted, patience)
+			return fmt.Errorf("no output succeeded, of %d in %v", d.attempted, patience)
 		}
 	}
 }

@@ -67,27 +67,31 @@ type timing struct {
 
 const mostDelays = 1 << 18
 
-func open(reader string, c *collection, o options) (p peer, err error) {
+func open(reader string, c *collection, o options) (peer, error) {
+	p, err := openPeer(reader, c, o)
+	if err != nil {
+		return nil, fmt.Errorf("opening %s: %w", reader, err)
+	}
+	return p, nil
+}
+
+func openPeer(reader string, c *collection, o options) (peer, error) {
 	if o.ringBuf {
-		if p, err = openRingBufReader(reader, c, o); err != nil {
-			return nil, fmt.Errorf("opening %s: %w", reader, err)
-		}
-		return p, nil
+		return openRingBufReader(reader, c, o)
+	}
+	if order, ok := orders()[reader]; ok {
+		return openOrdered(c, o, order)
 	}
 	half := o.ringBytes / 2
-	if order, ok := orders()[reader]; ok {
-		if p, err = openOrdered(c, o, order); err != nil {
-			return nil, fmt.Errorf("opening %s: %w", reader, err)
-		}
-		return p, nil
-	}
 	switch reader {
 	case ringfold:
-		p, err = openRingfold(c, o, perfbuf.Wakeup{})
+		return openRingfold(c, o, perfbuf.Wakeup{})
 	case ringfoldOrdered, ringfoldTwoSources:
-		if p, err = openRingfold(c, o, perfbuf.Wakeup{}); err == nil {
-			p, err = openStream(p.(*ringfoldPeer), reader == ringfoldTwoSources)
+		p, err := openRingfold(c, o, perfbuf.Wakeup{})
+		if err != nil {
+			return nil, err
 		}
+		return openStream(p.(*ringfoldPeer), reader == ringfoldTwoSources)
 	case ringfoldForEach:
 		p, err := openRingfold(c, o, perfbuf.Wakeup{})
 		if err == nil {
@@ -95,38 +99,33 @@ func open(reader string, c *collection, o options) (p peer, err error) {
 		}
 		return p, err
 	case ringfoldEveryEvent:
-		p, err = openRingfold(c, o, perfbuf.Wakeup{Events: 1})
+		return openRingfold(c, o, perfbuf.Wakeup{Events: 1})
 	case ringfoldEvery64:
-		p, err = openRingfold(c, o, perfbuf.Wakeup{Events: 64})
+		return openRingfold(c, o, perfbuf.Wakeup{Events: 64})
 	case ringfoldBytes:
-		p, err = openRingfold(c, o, perfbuf.Wakeup{Bytes: half})
+		return openRingfold(c, o, perfbuf.Wakeup{Bytes: half})
 	case ringfoldPoll1:
-		p, err = openRingfold(c, o, perfbuf.Wakeup{PollInterval: time.Millisecond})
+		return openRingfold(c, o, perfbuf.Wakeup{PollInterval: time.Millisecond})
 	case ringfoldPoll02:
-		p, err = openRingfold(c, o, perfbuf.Wakeup{PollInterval: 200 * time.Microsecond})
+		return openRingfold(c, o, perfbuf.Wakeup{PollInterval: 200 * time.Microsecond})
 	case ringfoldChannels:
-		p, err = openDropIn(c, o)
+		return openDropIn(c, o)
 	case libbpfC:
-		p, err = openLibbpfC(c, o, false)
+		return openLibbpfC(c, o, false)
 	case cLoop:
-		p, err = openLibbpfC(c, o, true)
+		return openLibbpfC(c, o, true)
 	case cilium:
-		p, err = openCilium(c, o, 0)
+		return openCilium(c, o, 0)
 	case ciliumWatermark:
-		p, err = openCilium(c, o, half)
+		return openCilium(c, o, half)
 	case libbpfgoReader:
-		p, err = openLibbpfgo(c, o)
+		return openLibbpfgo(c, o)
 	case ayaReader:
-		p, err = openAya(c, o)
+		return openAya(c, o)
 	case ciliumRingbuf:
-		p, err = openRingbuf(c, o)
-	default:
-		err = fmt.Errorf("there is no such reader")
+		return openRingbuf(c, o)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("opening %s: %w", reader, err)
-	}
-	return p, nil
+	return nil, fmt.Errorf("there is no such reader")
 }
 
 // sink is what a loop in Go does with events. The one locked instruction for each is the

@@ -91,7 +91,7 @@ func skewFlow(c *collection, lasts time.Duration) (err error) {
 		}
 		defer func() { err = errors.Join(err, stop()) }()
 	}
-	if _, err := c.awaitOutputs(outputs{}); err != nil {
+	if err := c.awaitOutputs(outputs{}); err != nil {
 		return err
 	}
 	time.Sleep(lasts)

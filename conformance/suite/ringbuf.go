@@ -17,9 +17,9 @@ var ringbufLife = []entry{
 }
 
 // ringbuf starts a subject on a BPF ring buffer.
-func (t *T) ringbuf(bytes int, settings ...string) (*Source, *Subject) {
+func (t *T) ringbuf(bytes int) (*Source, *Subject) {
 	source := t.Source(Config{Kind: "ringbuf", Bytes: bytes})
-	return source, t.Start(source, settings...)
+	return source, t.Start(source)
 }
 
 // ringbufFits: What fits a BPF ring buffer is delivered, once, with all its bytes, without padding.

@@ -61,7 +61,7 @@ func openLosses(mapFD int, now uint64) (*losses, error) {
 	page := os.Getpagesize()
 	l := &losses{since: now}
 	if l.memory, err = unix.Mmap(fd, 0, (m.MaxEntries*size+page-1)/page*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
-		return nil, refusedMapping(m, fd, fmt.Errorf("mmap of map %q (id %d): %w", m.Name, m.ID, err))
+		return nil, refusedMapping(fd, fmt.Errorf("mmap of map %q (id %d): %w", m.Name, m.ID, err))
 	}
 	// Invariant: array_map_mmap maps the values in a row, each of the size of a slot, until Munmap.
 	all := unsafe.Slice((*slot)(unsafe.Pointer(&l.memory[0])), m.MaxEntries)

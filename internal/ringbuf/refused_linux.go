@@ -13,7 +13,7 @@ import (
 )
 
 // refusedMapping explains why a map could not be mapped.
-func refusedMapping(m host.Map, fd int, err error) error {
+func refusedMapping(fd int, err error) error {
 	if !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
