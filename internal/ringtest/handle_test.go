@@ -178,10 +178,10 @@ func TestPaddingIsOldMemory(t *testing.T) {
 	require.Equal(t, "new3", string(r.Data()[20:24]))
 }
 
-// woken returns which of n outputs of payload bytes wake readers. It reads each at once.
-func woken(r *ringtest.Ring, n, payload int) (woken []int) {
+// woken returns which of n outputs of 12 bytes wake readers. It reads each at once.
+func woken(r *ringtest.Ring, n int) (woken []int) {
 	for i := range n {
-		h := r.Prepare(1, make([]byte, payload))
+		h := r.Prepare(1, make([]byte, 12))
 		h.Look()
 		h.Take()
 		h.Copy()
@@ -200,11 +200,11 @@ func TestWakeup(t *testing.T) {
 			r.SetWakeup(events, bytes)
 			return r
 		}
-		require.Len(t, woken(ringtest.New(4096, raw.LayoutRawTime, start), 200, 12), 200, "each event")
-		require.Equal(t, []int{3, 6, 9}, woken(fresh(3, 0), 10, 12), "each third event")
-		require.Equal(t, []int{4, 7, 10}, woken(fresh(0, 100), 10, 12), "when 100 bytes are passed, counted on from there")
-		require.Equal(t, []int{65, 129, 193}, woken(fresh(1000, 0), 200, 12), "half the ring, at the latest")
-		require.Equal(t, []int{129}, woken(fresh(0, 5000), 200, 12), "no more than the ring")
+		require.Len(t, woken(ringtest.New(4096, raw.LayoutRawTime, start), 200), 200, "each event")
+		require.Equal(t, []int{3, 6, 9}, woken(fresh(3, 0), 10), "each third event")
+		require.Equal(t, []int{4, 7, 10}, woken(fresh(0, 100), 10), "when 100 bytes are passed, counted on from there")
+		require.Equal(t, []int{65, 129, 193}, woken(fresh(1000, 0), 200), "half the ring, at the latest")
+		require.Equal(t, []int{129}, woken(fresh(0, 5000), 200), "no more than the ring")
 	}
 }
 

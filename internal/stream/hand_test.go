@@ -90,11 +90,11 @@ func samples(ring int, keys ...uint64) (want []out) {
 	return want
 }
 
-// round requires these items of a round up to watermark.
-func (h *hand) round(watermark uint64, want ...out) {
+// round requires these items of a round up to the end.
+func (h *hand) round(want ...out) {
 	h.t.Helper()
 	var got []out
-	h.begin(watermark)
+	h.begin(all)
 	for it := next(h.merger); it != nil; it = next(h.merger) {
 		got = append(got, out{it.Ring, it.Kind, it.Key, it.Late})
 	}

@@ -49,14 +49,14 @@ func TestHeads(t *testing.T) {
 		require.Equal(t, []uint64{h.writers[0].Head(), 7}, []uint64{h.rings[0].scan, h.rings[0].stampedUpTo()})
 	}
 	h.scanned(0, 30)
-	h.round(all, samples(0, 10, 15, 20, 30)...)
+	h.round(samples(0, 10, 15, 20, 30)...)
 
 	h.write(1, 40)
 	h.writers[1].SetHead(1 << 40)
 	h.scan(1)
-	h.round(all, out{1, raw.Corrupt, 30, false})
+	h.round(out{1, raw.Corrupt, 30, false})
 	h.scanned(1, 50)
-	h.round(all, samples(1, 50)...)
+	h.round(samples(1, 50)...)
 	h.drained()
 
 	// Offsets are compared by their difference, even with one copied out long ago.
@@ -105,7 +105,7 @@ func TestRecordWrittenOverBeforeAnEarlyOne(t *testing.T) {
 			h.end()
 			h.drained()
 			h.scanned(0, 60, 50, 70)
-			h.round(all, samples(0, 50, 60, 70)...) // the ring has recovered
+			h.round(samples(0, 50, 60, 70)...) // the ring has recovered
 		})
 	}
 }
@@ -127,7 +127,7 @@ func TestBusyRecordsThatAreNotBelieved(t *testing.T) {
 	require.Zero(t, len(h.rings[0].busy))
 	h.scanned(0, 11)
 	corrupt := out{0, raw.Corrupt, 10, false}
-	h.round(all, append([]out{corrupt, corrupt}, samples(0, 10, 10, 10, 11)...)...)
+	h.round(append([]out{corrupt, corrupt}, samples(0, 10, 10, 10, 11)...)...)
 	h.drained()
 }
 
@@ -278,6 +278,6 @@ func TestKeysThatAreNotBelieved(t *testing.T) {
 		h.add(&Ring{Raw: ring})
 		require.NoError(t, r.Output(c.time, binary.NativeEndian.AppendUint64(make([]byte, 4, 12), c.key)))
 		require.Equal(t, c.found, h.rings[0].scanTo(r.Head(), 100, 0))
-		h.round(all, c.want)
+		h.round(c.want)
 	}
 }

@@ -192,7 +192,7 @@ func TestAbandon(t *testing.T) {
 		}
 		h.scanned(0, 50)
 		h.scanned(1, 45)
-		h.round(all, out{1, raw.Sample, 45, false}, out{0, raw.Sample, 50, false})
+		h.round(out{1, raw.Sample, 45, false}, out{0, raw.Sample, 50, false})
 		h.drained()
 	}
 }
@@ -201,10 +201,10 @@ func TestAbandon(t *testing.T) {
 func TestAddAfterRemove(t *testing.T) {
 	h := byHand(t, 0, perfRings(512, 0)...)
 	h.scanned(0, 20)
-	h.round(all, samples(0, 20)...)
+	h.round(samples(0, 20)...)
 	require.Zero(t, h.remove(0))
-	h.round(all)
+	h.round()
 	h.add(&Ring{Raw: h.writers[0].Raw()})
 	h.scanned(0, 5)
-	h.round(all, out{0, raw.Sample, 5, true})
+	h.round(out{0, raw.Sample, 5, true})
 }

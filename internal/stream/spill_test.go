@@ -107,7 +107,7 @@ func TestSpillEndsAnItemsLife(t *testing.T) {
 	require.Equal(t, uint64(32), h.spill(0))
 	require.Nil(t, next(h.merger))
 	h.end()
-	h.round(all, samples(0, 4)...)
+	h.round(samples(0, 4)...)
 	h.drained()
 }
 
@@ -156,7 +156,7 @@ func TestSpillOfLargeRecords(t *testing.T) {
 	big.Commit(0)
 	h.scan(0)
 	require.Zero(t, h.spill(0), "it is too large, and never copied in part")
-	h.round(all, samples(0, 50, 50, 60)...)
+	h.round(samples(0, 50, 50, 60)...)
 	h.drained()
 
 	fits := h.reserve(0, 70, block-8)
@@ -177,6 +177,6 @@ func TestSpillGivesUpBlocksOfOtherSizes(t *testing.T) {
 		i := int(n % 2)
 		h.scanned(i, n)
 		require.Equal(t, uint64(32), h.spill(i))
-		h.round(all, samples(i, n)...)
+		h.round(samples(i, n)...)
 	}
 }

@@ -46,8 +46,7 @@ func requireEnds[T any](t *testing.T, seq iter.Seq2[T, error]) {
 }
 
 func TestKernelUseAfterClose(t *testing.T) {
-	e := kerneltest.Load(t)
-	r := open(t, e, perfbuf.Options{})
+	e, r := loadAndOpen(t, perfbuf.Options{})
 	ring := r.Rings()[0]
 	s := ordered(t, r)
 	e.Emit(ring.CPU(), 10, 24)
@@ -79,8 +78,7 @@ func TestKernelUseAfterClose(t *testing.T) {
 // Closing a stream ends the stream only; a new one, or the reader, goes on after the events it had
 // seen.
 func TestKernelUseAfterOrderedClose(t *testing.T) {
-	e := kerneltest.Load(t)
-	r := open(t, e, perfbuf.Options{})
+	e, r := loadAndOpen(t, perfbuf.Options{})
 	l := newLedger(t)
 	for range 3 {
 		emitOnAll(e, r, 10, 24)

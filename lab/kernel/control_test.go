@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/stretchr/testify/require"
 )
@@ -18,8 +17,7 @@ import (
 // While the reader is paused, outputs are refused and not lost, and events in the rings stay.
 // Resume restores everything.
 func TestKernelPause(t *testing.T) {
-	e := kerneltest.Load(t)
-	r := open(t, e, perfbuf.Options{})
+	e, r := loadAndOpen(t, perfbuf.Options{})
 	s := unordered(t, r)
 	for round := range 3 {
 		emitOnAll(e, r, 2, 24)
@@ -75,8 +73,7 @@ func TestKernelShutdown(t *testing.T) {
 		"exact":     {make: readings["exact"], order: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := kerneltest.Load(t)
-			r := open(t, e, perfbuf.Options{RingBytes: 1 << 20})
+			e, r := loadAndOpen(t, perfbuf.Options{RingBytes: 1 << 20})
 			s := c.make(t, r)
 			l := &orderly{ledger: newLedger(t)}
 			add := l.add
@@ -119,8 +116,7 @@ func TestKernelShutdown(t *testing.T) {
 func TestKernelRingWait(t *testing.T) {
 	for name, wakeup := range map[string]perfbuf.Wakeup{"doorbell": {}, "each": {Events: 1}, "bytes": {Bytes: 4096, PollInterval: time.Millisecond}} {
 		t.Run(name, func(t *testing.T) {
-			e := kerneltest.Load(t)
-			r := open(t, e, perfbuf.Options{RingBytes: 1 << 20, Wakeup: wakeup})
+			e, r := loadAndOpen(t, perfbuf.Options{RingBytes: 1 << 20, Wakeup: wakeup})
 			var ledgers []*ledger
 			var streams []*perfbuf.Stream
 			var waits atomic.Int64
@@ -180,8 +176,7 @@ func TestKernelFlush(t *testing.T) {
 	for name, make := range readings {
 		for policy, wakeup := range map[string]perfbuf.Wakeup{"doorbell": {}, "bytes": {Bytes: 64 << 10, PollInterval: time.Hour}} {
 			t.Run(name+", "+policy, func(t *testing.T) {
-				e := kerneltest.Load(t)
-				r := open(t, e, perfbuf.Options{Wakeup: wakeup})
+				e, r := loadAndOpen(t, perfbuf.Options{Wakeup: wakeup})
 				var markers, samples atomic.Int64
 				var at atomic.Uint64
 				stream := make(t, r)
@@ -218,8 +213,7 @@ func TestKernelFlush(t *testing.T) {
 
 // A waiter for a ring gets its events, whether it waits before the Flush or after.
 func TestKernelFlushReachesRings(t *testing.T) {
-	e := kerneltest.Load(t)
-	r := open(t, e, perfbuf.Options{Wakeup: perfbuf.Wakeup{Bytes: 64 << 10, PollInterval: time.Hour}})
+	e, r := loadAndOpen(t, perfbuf.Options{Wakeup: perfbuf.Wakeup{Bytes: 64 << 10, PollInterval: time.Hour}})
 	var streams []*perfbuf.Stream
 	for _, ring := range r.Rings() {
 		streams = append(streams, ofRing(t, ring))

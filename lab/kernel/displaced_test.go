@@ -59,8 +59,7 @@ func TestKernelDisplaced(t *testing.T) {
 			for mode, read := range readings {
 				t.Run(fmt.Sprintf("%s, %s, %s", name, policy, mode), func(t *testing.T) {
 					t.Parallel()
-					e := kerneltest.Load(t)
-					r := open(t, e, perfbuf.Options{Wakeup: wakeup})
+					e, r := loadAndOpen(t, perfbuf.Options{Wakeup: wakeup})
 					cpus := r.Options().CPUs
 					s := read(t, r)
 					opened := r.Stats().Displaced
@@ -103,8 +102,7 @@ func TestKernelDisplacedInPart(t *testing.T) {
 	}
 	for mode, read := range readings {
 		t.Run(mode, func(t *testing.T) {
-			e := kerneltest.Load(t)
-			r := open(t, e, perfbuf.Options{})
+			e, r := loadAndOpen(t, perfbuf.Options{})
 			s := read(t, r)
 			defer load(t, e, cpus[1:], 60, 1e6)() // it always has something to read
 			next := func(cpu int) error {
@@ -136,8 +134,7 @@ func TestKernelDisplacedInPart(t *testing.T) {
 // not keep the others from being read.
 func TestKernelDisplacedRing(t *testing.T) {
 	requireRuns(t)
-	e := kerneltest.Load(t)
-	r := open(t, e, perfbuf.Options{})
+	e, r := loadAndOpen(t, perfbuf.Options{})
 	rings := r.Rings()
 	open(t, e, perfbuf.Options{CPUs: []int{rings[0].CPU()}})
 	ctx, cancel := context.WithCancel(t.Context())

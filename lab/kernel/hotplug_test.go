@@ -101,8 +101,7 @@ func TestKernelHotplugUnderLoad(t *testing.T) {
 	for name, make := range readings {
 		t.Run(name, func(t *testing.T) {
 			cold, hot := kerneltest.HotCPUs(t, kerneltest.OnlineCPUs(t))
-			e := kerneltest.Load(t)
-			r := open(t, e, perfbuf.Options{RingBytes: 256 << 10})
+			e, r := loadAndOpen(t, perfbuf.Options{RingBytes: 256 << 10})
 			counts := newPerCPU()
 			_, stop := running(t, make(t, r), counts.take)
 

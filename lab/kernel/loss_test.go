@@ -73,8 +73,7 @@ func collectTo(t *testing.T, src *perfbuf.Stream, l *ledger) (recs []perfbuf.Rec
 
 // A loss before anything was delivered has no lower bound.
 func TestKernelLossFirst(t *testing.T) {
-	e := kerneltest.Load(t)
-	r := open(t, e, perfbuf.Options{RingBytes: 4096})
+	e, r := loadAndOpen(t, perfbuf.Options{RingBytes: 4096})
 	s := unordered(t, r)
 	cpu := r.Rings()[0].CPU()
 	// Larger than the ring: it never fits.
@@ -90,8 +89,7 @@ func TestKernelLossFirst(t *testing.T) {
 // What was lost before a stream was made is in it, and a loss at the very start
 // of a stream takes its lower bound from nowhere.
 func TestKernelLossBeforeOrdered(t *testing.T) {
-	e := kerneltest.Load(t)
-	r := open(t, e, perfbuf.Options{RingBytes: 4096})
+	e, r := loadAndOpen(t, perfbuf.Options{RingBytes: 4096})
 	cpu := r.Rings()[0].CPU()
 	e.Emit(cpu, 100, 56)
 	s := unordered(t, r)
@@ -107,8 +105,7 @@ func TestKernelLossBeforeOrdered(t *testing.T) {
 
 // One byte stays free: 64 records of 64 bytes do not fit into 4096.
 func TestKernelNeverQuiteFull(t *testing.T) {
-	e := kerneltest.Load(t)
-	r := open(t, e, perfbuf.Options{RingBytes: 4096})
+	e, r := loadAndOpen(t, perfbuf.Options{RingBytes: 4096})
 	ring := r.Rings()[0]
 	s := ofRing(t, ring)
 	const size = 40
@@ -134,8 +131,7 @@ func TestKernelNeverQuiteFull(t *testing.T) {
 
 // A drain of a nearly full ring gives memory back on the way: outputs during it succeed.
 func TestKernelEarlyCommit(t *testing.T) {
-	e := kerneltest.Load(t)
-	r := open(t, e, perfbuf.Options{RingBytes: 4096})
+	e, r := loadAndOpen(t, perfbuf.Options{RingBytes: 4096})
 	ring := r.Rings()[0]
 	s := ofRing(t, ring)
 	e.Emit(ring.CPU(), 63, 40)
@@ -266,8 +262,7 @@ func TestKernelConservation(t *testing.T) {
 func TestKernelBalance(t *testing.T) {
 	for name, consume := range consumers {
 		t.Run(name, func(t *testing.T) {
-			e := kerneltest.Load(t)
-			r := open(t, e, perfbuf.Options{RingBytes: 8 << 10})
+			e, r := loadAndOpen(t, perfbuf.Options{RingBytes: 8 << 10})
 			n := 0
 			stop := load(t, e, r.Options().CPUs, 300, 0)
 			require.ErrorIs(t, consume(t, r, func() error {
@@ -313,8 +308,7 @@ func TestKernelUnreportedLosses(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := kerneltest.Load(t)
-			r := open(t, e, perfbuf.Options{RingBytes: 4096})
+			e, r := loadAndOpen(t, perfbuf.Options{RingBytes: 4096})
 			l := newLedger(t)
 			for _, ring := range r.Rings() {
 				e.Emit(ring.CPU(), 63+10, 40) // 64 bytes each
@@ -327,8 +321,7 @@ func TestKernelUnreportedLosses(t *testing.T) {
 		})
 	}
 	t.Run("never delivered", func(t *testing.T) {
-		e := kerneltest.Load(t)
-		r := open(t, e, perfbuf.Options{RingBytes: 4096})
+		e, r := loadAndOpen(t, perfbuf.Options{RingBytes: 4096})
 		ring := r.Rings()[0]
 		e.Emit(ring.CPU(), 63+10, 40)
 		require.Len(t, collect(t, unordered(t, r)), 63)

@@ -220,8 +220,7 @@ func TestKernelOpenPinned(t *testing.T) {
 
 // If Open cannot get a descriptor, it releases those it had, and the error names the fix.
 func TestKernelOpenOutOfDescriptors(t *testing.T) {
-	e := kerneltest.Load(t)
-	r := open(t, e, perfbuf.Options{}) // also makes the runtime open its permanent descriptors
+	e, r := loadAndOpen(t, perfbuf.Options{}) // also makes the runtime open its permanent descriptors
 	cpu := r.Rings()[0].CPU()
 	require.NoError(t, r.Close())
 	before := atRest(t)
@@ -335,8 +334,7 @@ func TestKernelWakeupOptions(t *testing.T) {
 
 // What Options and Rings return is the caller's to change.
 func TestKernelCopies(t *testing.T) {
-	e := kerneltest.Load(t)
-	r := open(t, e, perfbuf.Options{})
+	_, r := loadAndOpen(t, perfbuf.Options{})
 	cpu := r.Options().CPUs[0]
 	r.Options().CPUs[0] = 99
 	r.Rings()[0] = nil

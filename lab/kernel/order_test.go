@@ -22,8 +22,7 @@ import (
 func TestKernelOrderAlternating(t *testing.T) {
 	for name, mode := range map[string]perfbuf.Order{"no slack": perfbuf.Slack(0), "5ms": perfbuf.Slack(5 * time.Millisecond), "default": {}} {
 		t.Run(name, func(t *testing.T) {
-			e := kerneltest.Load(t)
-			r := open(t, e, perfbuf.Options{RingBytes: 1 << 20}) // has room for all, on one CPU too
+			e, r := loadAndOpen(t, perfbuf.Options{RingBytes: 1 << 20}) // has room for all, on one CPU too
 			s := openStream(t, r, perfbuf.StreamOptions{Order: mode})
 			const bursts = 3000
 			rnd, cpus := rand.New(rand.NewPCG(1, 2)), make([]int, bursts)
@@ -56,8 +55,7 @@ func TestKernelOrderAlternating(t *testing.T) {
 
 // The same, with all events there before the first is read.
 func TestKernelOrderBacklog(t *testing.T) {
-	e := kerneltest.Load(t)
-	r := open(t, e, perfbuf.Options{RingBytes: 1 << 20})
+	e, r := loadAndOpen(t, perfbuf.Options{RingBytes: 1 << 20})
 	rnd := rand.New(rand.NewPCG(3, 4))
 	var cpus []int // of each event
 	for range 1000 {
@@ -92,8 +90,7 @@ func TestKernelOrderBacklog(t *testing.T) {
 // All CPUs at once: times do not decrease, but for what says it is late, and all comes exactly
 // once.
 func TestKernelOrderConcurrent(t *testing.T) {
-	e := kerneltest.Load(t)
-	r := open(t, e, perfbuf.Options{RingBytes: 512 << 10})
+	e, r := loadAndOpen(t, perfbuf.Options{RingBytes: 512 << 10})
 	s := openStream(t, r, perfbuf.StreamOptions{Order: perfbuf.Slack(time.Millisecond)})
 	l := newLedger(t)
 	last, late := uint64(0), uint64(0)
@@ -182,8 +179,7 @@ func TestKernelExact(t *testing.T) {
 		"map-in-map": {perfbuf.Options{}, perfbuf.StreamOptions{Barriers: perfbuf.MapInMap}, time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := kerneltest.Load(t)
-			r := open(t, e, c.opts)
+			e, r := loadAndOpen(t, c.opts)
 			s, err := r.Stream(c.order)
 			require.NoError(t, err)
 			l := &orderly{ledger: newLedger(t)}
@@ -210,8 +206,7 @@ func TestKernelExact(t *testing.T) {
 
 // Drain while programs go on delivers only proven events: none is late, and none is lost.
 func TestKernelDrainBesidePrograms(t *testing.T) {
-	e := kerneltest.Load(t)
-	r := open(t, e, perfbuf.Options{RingBytes: 512 << 10})
+	e, r := loadAndOpen(t, perfbuf.Options{RingBytes: 512 << 10})
 	s := exact(t, r)
 	l := &orderly{ledger: newLedger(t)}
 	stop := load(t, e, r.Options().CPUs, 100, time.Millisecond) // which a slow reader can follow
@@ -228,8 +223,7 @@ func TestKernelDrainBesidePrograms(t *testing.T) {
 
 // While nothing is output there are no barriers.
 func TestKernelExactIdle(t *testing.T) {
-	e := kerneltest.Load(t)
-	r := open(t, e, perfbuf.Options{})
+	e, r := loadAndOpen(t, perfbuf.Options{})
 	s := exact(t, r)
 	runFor(t, s, 100*time.Millisecond, nothing)
 	require.Zero(t, r.Stats().Barrier.Count)
@@ -246,8 +240,7 @@ func TestKernelExactIdle(t *testing.T) {
 func TestKernelPayloadTime(t *testing.T) {
 	for name, opts := range map[string]perfbuf.Options{"with the kernel's times": {Time: perfbuf.PayloadTime(16)}, "without": {NoTime: true, Time: perfbuf.PayloadTime(16)}} {
 		t.Run(name, func(t *testing.T) {
-			e := kerneltest.Load(t)
-			r := open(t, e, opts)
+			e, r := loadAndOpen(t, opts)
 			s := exact(t, r)
 			var cpus []int // of each event
 			for i := range 500 {
@@ -284,8 +277,7 @@ func TestKernelSpill(t *testing.T) {
 		"over budget": {perfbuf.StreamOptions{BarrierInterval: 200 * time.Millisecond, Spill: perfbuf.Spill{Bytes: 512 << 10}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := kerneltest.Load(t)
-			r := open(t, e, perfbuf.Options{RingBytes: 256 << 10})
+			e, r := loadAndOpen(t, perfbuf.Options{RingBytes: 256 << 10})
 			s, err := r.Stream(c.order)
 			require.NoError(t, err)
 			l := &orderly{ledger: newLedger(t)}
@@ -328,8 +320,7 @@ func TestKernelWatermark(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			const every = 5 * time.Millisecond
-			e := kerneltest.Load(t)
-			r := open(t, e, c.opts)
+			e, r := loadAndOpen(t, c.opts)
 			s := openStream(t, r, perfbuf.StreamOptions{Order: c.mode, FlushEvery: every})
 			l := newLedger(t)
 			var markers atomic.Int64
@@ -387,8 +378,7 @@ func TestKernelWatermark(t *testing.T) {
 
 // On an idle system, exact mode makes one barrier per interval, and the process sleeps in between.
 func TestKernelFlushEveryWhenIdle(t *testing.T) {
-	e := kerneltest.Load(t)
-	r := open(t, e, perfbuf.Options{})
+	_, r := loadAndOpen(t, perfbuf.Options{})
 	s := openStream(t, r, perfbuf.StreamOptions{FlushEvery: 20 * time.Millisecond})
 	n := uint64(0)
 	require.NoError(t, s.Run(t.Context(), func(ev perfbuf.Event) error {

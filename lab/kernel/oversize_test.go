@@ -23,8 +23,7 @@ const (
 func eachSource(t *testing.T, opts perfbuf.Options, f func(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Reader, src *perfbuf.Stream)) {
 	for name, stream := range map[string]func(testing.TB, *perfbuf.Reader) *perfbuf.Stream{"unordered": unordered, "ordered": ordered} {
 		t.Run(name, func(t *testing.T) {
-			e := kerneltest.Load(t)
-			r := open(t, e, opts)
+			e, r := loadAndOpen(t, opts)
 			f(t, e, r, stream(t, r))
 		})
 	}

@@ -52,8 +52,7 @@ func TestKernelPayloads(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := kerneltest.Load(t)
-			r := open(t, e, perfbuf.Options{RingBytes: 4096})
+			e, r := loadAndOpen(t, perfbuf.Options{RingBytes: 4096})
 			var streams []*perfbuf.Stream
 			if c.rings {
 				streams = ofRings(t, r)
@@ -86,8 +85,7 @@ func TestKernelPayloads(t *testing.T) {
 
 // Full batches, so that records wrap around the ring's edge at every possible place.
 func TestKernelWraps(t *testing.T) {
-	e := kerneltest.Load(t)
-	r := open(t, e, perfbuf.Options{RingBytes: 4096})
+	e, r := loadAndOpen(t, perfbuf.Options{RingBytes: 4096})
 	l := newLedger(t)
 	s := unordered(t, r)
 	var copied wrapped
@@ -110,8 +108,7 @@ func TestKernelWraps(t *testing.T) {
 
 // Events that a fold does not come to are there for the next one.
 func TestKernelStopEarly(t *testing.T) {
-	e := kerneltest.Load(t)
-	r := open(t, e, perfbuf.Options{})
+	e, r := loadAndOpen(t, perfbuf.Options{})
 	emitOnAll(e, r, 100, 56)
 	s, l := unordered(t, r), newLedger(t)
 	for total := uint64(0); total < uint64(100*len(r.Rings())); {
@@ -132,8 +129,7 @@ func TestKernelStopEarly(t *testing.T) {
 }
 
 func TestKernelNoTime(t *testing.T) {
-	e := kerneltest.Load(t)
-	r := open(t, e, perfbuf.Options{NoTime: true, RingBytes: 4096})
+	e, r := loadAndOpen(t, perfbuf.Options{NoTime: true, RingBytes: 4096})
 	require.True(t, r.Options().NoTime)
 	_, err := r.Stream(perfbuf.StreamOptions{})
 	require.ErrorContains(t, err, "NoTime")
@@ -190,8 +186,7 @@ func TestKernelExplicitCPUs(t *testing.T) {
 
 // One goroutine per ring reads while its CPU outputs.
 func TestKernelRingPerGoroutine(t *testing.T) {
-	e := kerneltest.Load(t)
-	r := open(t, e, perfbuf.Options{RingBytes: 16 << 10})
+	e, r := loadAndOpen(t, perfbuf.Options{RingBytes: 16 << 10})
 	var stopped atomic.Bool
 	var wg sync.WaitGroup
 	accounts := make([]account, len(r.Rings()))
@@ -275,8 +270,7 @@ func TestKernelAllocations(t *testing.T) {
 		"Events":            {open: ordered, perPass: 10, read: events},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := kerneltest.Load(t)
-			r := open(t, e, perfbuf.Options{RingBytes: 256 << 10})
+			e, r := loadAndOpen(t, perfbuf.Options{RingBytes: 256 << 10})
 			s := c.open(t, r)
 			// AllocsPerRun makes one call more, to warm up. All CPUs have enough for all calls, as
 			// only one is read here and there.

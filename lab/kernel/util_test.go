@@ -26,6 +26,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// loadAndOpen loads the workload, and opens its perf event array.
+func loadAndOpen(t testing.TB, opts perfbuf.Options) (*kerneltest.Emitter, *perfbuf.Reader) {
+	t.Helper()
+	e := kerneltest.Load(t)
+	return e, open(t, e, opts)
+}
+
 // open opens a reader that is closed when the test ends.
 func open(t testing.TB, e *kerneltest.Emitter, opts perfbuf.Options) *perfbuf.Reader {
 	t.Helper()

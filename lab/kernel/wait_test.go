@@ -118,8 +118,7 @@ func TestKernelWaitClose(t *testing.T) {
 
 // Closing a stream ends its Wait, but the reader goes on.
 func TestKernelWaitOrderedClose(t *testing.T) {
-	e := kerneltest.Load(t)
-	r := open(t, e, perfbuf.Options{})
+	e, r := loadAndOpen(t, perfbuf.Options{})
 	s := ordered(t, r)
 	done := inWait(t, r, s, t.Context())
 	require.NoError(t, s.Close())
@@ -142,8 +141,7 @@ func TestKernelWaitSlack(t *testing.T) {
 		"cancel": func(_ *perfbuf.Reader, _ *perfbuf.Stream, cancel func()) error { cancel(); return context.Canceled },
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := kerneltest.Load(t)
-			r := open(t, e, perfbuf.Options{})
+			e, r := loadAndOpen(t, perfbuf.Options{})
 			s := openStream(t, r, perfbuf.StreamOptions{Order: perfbuf.Slack(time.Hour)})
 			e.Emit(r.Rings()[0].CPU(), 1, 24)
 			ctx, cancel := context.WithCancel(t.Context())
@@ -175,8 +173,7 @@ func TestKernelWakeup(t *testing.T) {
 		"bytes":  {perfbuf.Wakeup{Bytes: 5 * 48, PollInterval: time.Hour}, 6},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := kerneltest.Load(t)
-			r := open(t, e, perfbuf.Options{Wakeup: c.wakeup})
+			e, r := loadAndOpen(t, perfbuf.Options{Wakeup: c.wakeup})
 			s := unordered(t, r)
 			cpu := r.Rings()[0].CPU()
 			done := inWait(t, r, s, t.Context())
@@ -238,8 +235,7 @@ func TestKernelWakeupBeforeWait(t *testing.T) {
 		"bytes":           {Wakeup: perfbuf.Wakeup{Bytes: 4 * 40, PollInterval: time.Hour}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := kerneltest.Load(t)
-			r := open(t, e, opts)
+			e, r := loadAndOpen(t, opts)
 			s := unordered(t, r)
 			for _, ring := range r.Rings() {
 				e.Emit(ring.CPU(), 5, 24)
@@ -302,8 +298,7 @@ func asleep(t *testing.T, r *perfbuf.Reader) {
 func TestKernelDoorbell(t *testing.T) {
 	for name, make := range readings {
 		t.Run(name, func(t *testing.T) {
-			e := kerneltest.Load(t)
-			r := open(t, e, perfbuf.Options{})
+			e, r := loadAndOpen(t, perfbuf.Options{})
 			requireDoorbell(t, e, r, make(t, r))
 		})
 	}
@@ -400,8 +395,7 @@ func requireDoorbellConserves(t *testing.T, e *kerneltest.Emitter, r *perfbuf.Re
 // Single events, at any moment before, while and after a ring is armed, which many have disarmed:
 // all arrive.
 func TestKernelDoorbellStress(t *testing.T) {
-	e := kerneltest.Load(t)
-	r := open(t, e, perfbuf.Options{Wakeup: perfbuf.Wakeup{PollInterval: time.Millisecond}})
+	e, r := loadAndOpen(t, perfbuf.Options{Wakeup: perfbuf.Wakeup{PollInterval: time.Millisecond}})
 	l := newLedger(t)
 	var delivered [1024]atomic.Int64 // by CPU
 	_, stop := running(t, unordered(t, r), func(ev perfbuf.Event) error {

@@ -30,7 +30,7 @@ func TestSameAsTheKernel(t *testing.T) {
 				fake := newFake(t, o)
 				rnd := rand.New(rand.NewPCG(uint64(ringBytes), 1))
 				for range 120 {
-					step(t, rnd, o.CPUs, ringBytes, kernel, fake)
+					step(t, rnd, o.CPUs, kernel, fake)
 				}
 				for _, s := range []*side{kernel, fake} {
 					s.read(t, -1)
@@ -50,7 +50,7 @@ func TestSameAsTheKernel(t *testing.T) {
 }
 
 // step performs one action on both sides and compares the results.
-func step(t *testing.T, rnd *rand.Rand, cpus []int, ringBytes int, sides ...*side) {
+func step(t *testing.T, rnd *rand.Rand, cpus []int, sides ...*side) {
 	t.Helper()
 	cpu := cpus[rnd.IntN(len(cpus))]
 	count, size := rnd.IntN(60), kerneltest.MinSize+rnd.IntN(200)
