@@ -377,8 +377,7 @@ func TestFlushTimesDoNotGoBack(t *testing.T) {
 // Of two calls at the same time, the marker that answers both is of the later one.
 func TestFlushCallsAtTheSameTime(t *testing.T) {
 	k := newBelled(t, 1)
-	s, err := k.Stream(StreamOptions{Order: Slack(0)})
-	require.NoError(t, err)
+	s := k.open(StreamOptions{Order: Slack(0)})
 	now, inner := uint64(1000), false
 	k.hooks.clock = func() uint64 {
 		at := now

@@ -364,8 +364,7 @@ func TestDoorbellOfAStreamThatHoldsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newBelled(t, 1)
 		clock := k.clocked()
-		s, err := k.Stream(StreamOptions{Order: Slack(time.Millisecond)})
-		require.NoError(t, err)
+		s := k.open(StreamOptions{Order: Slack(time.Millisecond)})
 		read := func() (at uint64) {
 			require.NoError(t, s.Wait(t.Context()))
 			require.Len(t, ids(t, s), 1)
@@ -389,8 +388,7 @@ func TestDoorbellOfAStream(t *testing.T) {
 			k := newBelled(t, 3)
 			clock := k.clocked()
 			k.programs = &fakePrograms{wait: func() error { time.Sleep(period); return nil }}
-			s, err := k.Stream(o)
-			require.NoError(t, err)
+			s := k.open(o)
 			var got, want []uint64
 			done := waitInBackground(func() error {
 				return s.Run(t.Context(), func(ev Event) error {

@@ -221,8 +221,7 @@ func TestBarrierStatsAreOfTheLatestExactStream(t *testing.T) {
 // With DropLate, late samples are dropped and counted; others are not.
 func TestDropLate(t *testing.T) {
 	k := newFake(t, 2, Options{})
-	s, err := k.Stream(StreamOptions{Order: Slack(0), DropLate: true})
-	require.NoError(t, err)
+	s := k.open(StreamOptions{Order: Slack(0), DropLate: true})
 	k.output(0, 700, 800)
 	require.Equal(t, []uint64{700, 800}, ids(t, s))
 	k.output(1, 650, 750, 800, 900)
@@ -244,8 +243,7 @@ func TestDropLate(t *testing.T) {
 // Losses and corrupt memory are delivered though they are late.
 func TestDropLateKeepsLossesAndDamage(t *testing.T) {
 	k := newFake(t, 2, Options{})
-	s, err := k.Stream(StreamOptions{Order: Slack(0), DropLate: true})
-	require.NoError(t, err)
+	s := k.open(StreamOptions{Order: Slack(0), DropLate: true})
 	n := uint64(k.fill(0, 1000))
 	require.Len(t, ids(t, s), int(n))
 	k.output(1, 9000)
@@ -267,8 +265,7 @@ func TestDropLateKeepsLossesAndDamage(t *testing.T) {
 // Dropping everything does not end a pass, or a wait, early.
 func TestDropLateWithinAPass(t *testing.T) {
 	k := newFake(t, 2, Options{})
-	s, err := k.Stream(StreamOptions{Order: Slack(0), DropLate: true})
-	require.NoError(t, err)
+	s := k.open(StreamOptions{Order: Slack(0), DropLate: true})
 	k.output(0, 1000)
 	require.Len(t, ids(t, s), 1)
 	k.output(1, seq(1, 100)...)

@@ -20,8 +20,7 @@ func exact(t *testing.T, rings int, opts Options, o StreamOptions) (*fake, *Stre
 	clock := func() uint64 { return uint64(time.Hour + time.Since(start)) }
 	k.hooks.clock = clock
 	k.programs = &fakePrograms{wait: func() error { time.Sleep(period); return nil }}
-	s, err := k.Stream(o)
-	require.NoError(t, err)
+	s := k.open(o)
 	return k, s, clock
 }
 

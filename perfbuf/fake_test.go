@@ -111,7 +111,13 @@ func (k *fake) fill(ring int, from uint64) (n int) {
 // stream opens a Stream in which everything is due.
 func (k *fake) stream() *Stream {
 	k.t.Helper()
-	s, err := k.Stream(StreamOptions{Order: Slack(0), Spill: Spill{Bytes: -1}})
+	return k.open(StreamOptions{Order: Slack(0), Spill: Spill{Bytes: -1}})
+}
+
+// open opens a Stream of all rings.
+func (k *fake) open(o StreamOptions) *Stream {
+	k.t.Helper()
+	s, err := k.Stream(o)
 	require.NoError(k.t, err)
 	return s
 }

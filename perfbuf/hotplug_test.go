@@ -448,8 +448,7 @@ func TestNewRingsWhileStreamsComeAndGo(t *testing.T) {
 		}()
 		for last := false; !last; {
 			last = len(k.all()) == 3
-			s, err := k.Stream(StreamOptions{Order: Slack(0)})
-			require.NoError(t, err)
+			s := k.open(StreamOptions{Order: Slack(0)})
 			for _, ring := range k.all() {
 				requireHeld(t, ring)
 			}

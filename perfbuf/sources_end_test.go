@@ -130,8 +130,7 @@ func TestBarrierIsReplaced(t *testing.T) {
 	for _, k := range []*fake{a, b, c} {
 		k.programs = &fakePrograms{}
 	}
-	s, err := a.Stream(StreamOptions{Barriers: NestLevels | Membarrier})
-	require.NoError(t, err)
+	s := a.open(StreamOptions{Barriers: NestLevels | Membarrier})
 	require.False(t, a.programs.options.Programs)
 	require.NoError(t, s.Add(b.Reader))
 	require.EqualValues(t, 1, b.programs.opens.Load())
@@ -206,8 +205,7 @@ func TestInterruptsComeLast(t *testing.T) {
 			a, b := twoReaders(t)
 			p := &askedPoller{fakePoller: a.poll}
 			a.hooks.poll = p
-			s, err := a.Stream(StreamOptions{Order: Slack(0)})
-			require.NoError(t, err)
+			s := a.open(StreamOptions{Order: Slack(0)})
 			done := waitInBackground(func() error { return s.Wait(t.Context()) })
 			blocked(t, done)
 			p.ask.Store(true)
@@ -253,8 +251,7 @@ func TestFlushWithoutSources(t *testing.T) {
 	for name, order := range map[string]Order{"unordered": Unordered(), "ordered": Slack(0)} {
 		runInBubble(t, name, func(t *testing.T) {
 			k := newFake(t, 1, Options{})
-			s, err := k.Stream(StreamOptions{Order: order})
-			require.NoError(t, err)
+			s := k.open(StreamOptions{Order: order})
 			require.NoError(t, s.Remove(k.Reader))
 			done := waitInBackground(func() error { return s.Wait(t.Context()) })
 			blocked(t, done)

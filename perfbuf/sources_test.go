@@ -392,8 +392,7 @@ func TestStreamWithoutSources(t *testing.T) {
 			k.programs = &fakePrograms{}
 			start := time.Now()
 			k.hooks.clock = func() uint64 { return uint64(time.Hour + time.Since(start)) }
-			s, err := k.Stream(StreamOptions{FlushEvery: time.Minute})
-			require.NoError(t, err)
+			s := k.open(StreamOptions{FlushEvery: time.Minute})
 			require.NoError(t, s.Remove(k.Reader))
 			for i := range 3 {
 				require.NoError(t, s.Wait(t.Context()))

@@ -447,8 +447,7 @@ func TestStreamOptionsThatCannotBe(t *testing.T) {
 
 func TestOptionsOfAStream(t *testing.T) {
 	k := newFake(t, 2, Options{})
-	s, err := k.Stream(StreamOptions{Order: Slack(time.Second)})
-	require.NoError(t, err)
+	s := k.open(StreamOptions{Order: Slack(time.Second)})
 	require.Equal(t, StreamOptions{
 		Order: Slack(time.Second), BarrierInterval: time.Millisecond,
 		Spill: Spill{Bytes: 16 << 20, Above: 50, Until: 25},

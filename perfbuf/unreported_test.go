@@ -128,8 +128,7 @@ func TestRingThatStaysFull(t *testing.T) {
 		start := time.Now()
 		k.hooks.clock = func() uint64 { return uint64(time.Hour + time.Since(start)) }
 		k.counts = true
-		s, err := k.Stream(StreamOptions{Order: Slack(time.Minute), Spill: Spill{Bytes: -1}})
-		require.NoError(t, err)
+		s := k.open(StreamOptions{Order: Slack(time.Minute), Spill: Spill{Bytes: -1}})
 		n := k.overflow(0, k.hooks.clock(), 5)
 		var recs []Record
 		done := waitInBackground(func() error { return s.Wait(t.Context()) })

@@ -235,8 +235,7 @@ func timed(t *testing.T, rings int, opts Options, slack time.Duration) (*fake, *
 	start := time.Now()
 	clock := func() uint64 { return uint64(time.Hour + time.Since(start)) }
 	k.hooks.clock = clock
-	s, err := k.Stream(StreamOptions{Order: Slack(slack)})
-	require.NoError(t, err)
+	s := k.open(StreamOptions{Order: Slack(slack)})
 	return k, s, clock
 }
 

@@ -111,8 +111,7 @@ func TestWatermarkOfADrainThatFails(t *testing.T) {
 // detector.
 func TestWatermarkFromAnotherGoroutine(t *testing.T) {
 	k := newFake(t, 2, Options{})
-	s, err := k.Stream(StreamOptions{Order: Slack(0)})
-	require.NoError(t, err)
+	s := k.open(StreamOptions{Order: Slack(0)})
 	const n = 500
 	var had [n + 1]bool
 	done := make(chan bool)
