@@ -20,8 +20,6 @@ import (
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/broker"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/wire"
 	"github.com/ringfold/ringfold/internal/kerneltest"
-	"github.com/ringfold/ringfold/perfbuf"
-	"github.com/ringfold/ringfold/perfbuf/perfbuftest"
 	"github.com/ringfold/ringfold/perfbuf/perfdata"
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
@@ -81,22 +79,11 @@ func hostileRecording(t *testing.T, path string, names ...string) {
 	require.NoError(t, err)
 	blob, err := b.Marshal(nil, nil)
 	require.NoError(t, err)
-	k := perfbuftest.New(perfbuftest.Options{CPUs: 1})
-	r, err := k.Open(perfbuf.Options{})
-	require.NoError(t, err)
-	defer r.Close()
 	var o perfdata.Options
 	for _, name := range names {
 		o.Events = append(o.Events, perfdata.EventInfo{Name: name, BTF: blob})
 	}
-	rec, err := perfdata.Create(path, o)
-	require.NoError(t, err)
-	k.Advance(time.Millisecond)
-	require.NoError(t, k.Output(0, append(make([]byte, 8), "\x1b[2J\x9b\nx"...)))
-	stream, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
-	require.NoError(t, err)
-	require.NoError(t, stream.ForEach(rec.Record))
-	require.NoError(t, rec.Close())
+	clitest.Recording(t, path, o, time.Millisecond, append(make([]byte, 8), "\x1b[2J\x9b\nx"...))
 }
 
 // Whatever text from outside says, a terminal shows it, and obeys nothing of it.

@@ -18,8 +18,8 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf/btf"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/clitest"
 	"github.com/ringfold/ringfold/perfbuf"
-	"github.com/ringfold/ringfold/perfbuf/perfbuftest"
 	"github.com/ringfold/ringfold/perfbuf/perfdata"
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
@@ -44,22 +44,9 @@ func TestLargeWindow(t *testing.T) {
 
 // recordingOf makes one of a few events, whose BTF is blob.
 func recordingOf(t testing.TB, blob []byte, compress perfdata.Compressor) []byte {
-	k := perfbuftest.New(perfbuftest.Options{CPUs: 2})
-	r, err := k.Open(perfbuf.Options{})
-	require.NoError(t, err)
-	defer r.Close()
 	path := filepath.Join(t.TempDir(), "events.data")
-	rec, err := perfdata.Create(path, perfdata.Options{Events: []perfdata.EventInfo{{Name: "events", BTF: blob}}, Compress: compress})
-	require.NoError(t, err)
-	for i := range 3 {
-		k.Advance(time.Millisecond)
-		require.NoError(t, k.Output(i%2, bytes.Repeat([]byte{byte(i + 1), 7}, 60)))
-		stream, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
-		require.NoError(t, err)
-		require.NoError(t, stream.ForEach(rec.Record))
-		require.NoError(t, stream.Close())
-	}
-	require.NoError(t, rec.Close())
+	clitest.Recording(t, path, perfdata.Options{Events: []perfdata.EventInfo{{Name: "events", BTF: blob}}, Compress: compress}, time.Millisecond,
+		bytes.Repeat([]byte{1, 7}, 60), bytes.Repeat([]byte{2, 7}, 60), bytes.Repeat([]byte{3, 7}, 60))
 	file, err := os.ReadFile(path)
 	require.NoError(t, err)
 	return file

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -137,21 +138,7 @@ func TestCommand(t *testing.T) {
 // Of a recording, the time is that which it has, and only what matches is counted.
 func TestRecording(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.data")
-	rec, err := perfdata.Create(path, perfdata.Options{})
-	require.NoError(t, err)
-	k := perfbuftest.New(perfbuftest.Options{})
-	r, err := k.Open(perfbuf.Options{})
-	require.NoError(t, err)
-	defer r.Close()
-	for i := range 101 {
-		k.Advance(time.Second)
-		require.NoError(t, k.Output(i%2, []byte("event")))
-		stream, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
-		require.NoError(t, err)
-		require.NoError(t, stream.ForEach(rec.Record))
-		require.NoError(t, stream.Close())
-	}
-	require.NoError(t, rec.Close())
+	clitest.Recording(t, path, perfdata.Options{}, time.Second, slices.Repeat([][]byte{[]byte("event")}, 101)...)
 	status, out, stderr := clitest.Run(t, Command, path, "--filter", "cpu == 1", "--json")
 	require.Zero(t, status, stderr)
 	_, s := parse(t, out)

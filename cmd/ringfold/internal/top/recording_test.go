@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,7 +12,6 @@ import (
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/clitest"
 	"github.com/ringfold/ringfold/perfbuf"
-	"github.com/ringfold/ringfold/perfbuf/perfbuftest"
 	"github.com/ringfold/ringfold/perfbuf/perfdata"
 	"github.com/stretchr/testify/require"
 )
@@ -20,21 +20,7 @@ import (
 func recording(t *testing.T, n int) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "events.data")
-	rec, err := perfdata.Create(path, perfdata.Options{})
-	require.NoError(t, err)
-	k := perfbuftest.New(perfbuftest.Options{})
-	r, err := k.Open(perfbuf.Options{})
-	require.NoError(t, err)
-	defer r.Close()
-	stream, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
-	require.NoError(t, err)
-	defer stream.Close()
-	for i := range n {
-		k.Advance(time.Millisecond)
-		require.NoError(t, k.Output(i%2, []byte("event")))
-		require.NoError(t, stream.ForEach(rec.Record))
-	}
-	require.NoError(t, rec.Close())
+	clitest.Recording(t, path, perfdata.Options{}, time.Millisecond, slices.Repeat([][]byte{[]byte("event")}, n)...)
 	return path
 }
 
