@@ -5,7 +5,7 @@
 #   scripts/apidiff.sh v0.1.1    fails, too, if that version does not allow for the changes: a program must build with a newer patch
 #                                release, and from v1 on with a newer minor one
 #
-# The packages are those that users import: perfbuf, those below it, and cgo. Internal ones and programs are left out.
+# The packages are those that users import: perfbuf, those below it, dropin, and cgo. Internal ones and programs are left out.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 version=${1:-}

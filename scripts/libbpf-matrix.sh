@@ -29,7 +29,7 @@ failed() { row "$1" "$2" - - - "FAILED: $3"; failures=1; say "$1, $2: FAILED: $3
 
 # without_libbpfgo prints the library's packages that build without libbpfgo.
 without_libbpfgo() {
-	go list -f '{{if .GoFiles}}{{.ImportPath}} {{join .Deps " "}}{{end}}' ./cgo ./perfbuf/... ./internal/... | grep -v "$libbpfgo" | cut -d' ' -f1
+	go list -f '{{if .GoFiles}}{{.ImportPath}} {{join .Deps " "}}{{end}}' ./cgo ./dropin/... ./perfbuf/... ./internal/... | grep -v "$libbpfgo" | cut -d' ' -f1
 }
 
 # complaint prints what a failed build comes down to.

@@ -5,7 +5,7 @@
 #   TIMEOUT=1h scripts/test.sh    how long a package's tests may take, before they end and show what all goroutines do
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-packages=(./cgo/... ./internal/... ./lab/... ./perfbuf/...)
+packages=(./cgo/... ./dropin/... ./internal/... ./lab/... ./perfbuf/...)
 
 # run DIRECTORY ARGUMENT... runs tests of the module there.
 run() {
@@ -21,7 +21,7 @@ test_library() {
 
 test_tools() {
 	local rest nested directory
-	mapfile -t rest < <(go list ./... | grep -vE "^$(go list -m)/(cgo|internal|lab|perfbuf)(/|\$)")
+	mapfile -t rest < <(go list ./... | grep -vE "^$(go list -m)/(cgo|dropin|internal|lab|perfbuf)(/|\$)")
 	mapfile -t nested < <(find . \( -path ./build -o -path ./libbpf -o -path ./.git \) -prune -o -path './*/go.mod' -printf '%h\n' | sort)
 	run . -race -tags perfbuf_poison "${rest[@]}"
 	for directory in "${nested[@]}"; do run "$directory" -race -tags perfbuf_poison ./...; done
