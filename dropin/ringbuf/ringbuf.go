@@ -2,8 +2,8 @@
 // change the import path. It does not import cilium/ebpf. It also reads several ring buffers, such
 // as one per CPU, as one.
 //
-// docs/migrating.md lists what stays and what changes. Package perfbuf reads events in place, and in
-// order over several ring buffers.
+// docs/migrating.md lists what stays and what changes. Package perfbuf reads events in place, and
+// orders those of several ring buffers.
 package ringbuf
 
 import (

@@ -57,7 +57,7 @@ func (q *fixture) output(from, to int) {
 	}
 }
 
-// get takes events with the numbers from to to-1, in order of each CPU, or in order if there is one.
+// get takes events with the numbers from to to-1, in order, or without one in each CPU's order.
 func (q *fixture) get(from, to int) {
 	q.t.Helper()
 	next := [2]int{from + from%2, from + 1 - from%2}
