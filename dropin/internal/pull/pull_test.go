@@ -95,8 +95,8 @@ func TestDeadline(t *testing.T) {
 
 		start := time.Now()
 		q.SetDeadline(start.Add(time.Hour))
-		q.output(0, 10)
-		q.get(0, 10)
+		q.output(0, mostEvents) // after a full queue it waits, too
+		q.get(0, mostEvents)
 		require.Less(t, time.Since(start), time.Hour)
 		q.fails(os.ErrDeadlineExceeded)
 		require.InDelta(t, time.Hour, time.Since(start), float64(time.Second))
@@ -141,6 +141,18 @@ func TestFlush(t *testing.T) {
 	}
 }
 
+// A Flush may be answered before it comes to end the wait. Its marker then counts for nothing.
+func TestLateMarker(t *testing.T) {
+	inOrders(t, perfbuf.Options{}, func(t *testing.T, q *fixture) {
+		require.NoError(t, q.stream.Flush())
+		go func() {
+			time.Sleep(time.Minute)
+			q.output(0, 1)
+		}()
+		q.get(0, 1)
+	})
+}
+
 // A marker of a Flush that came during a Next with a deadline is not taken for the deadline's: a
 // Flush is answered once, after the events from before it.
 func TestFlushesAndDeadlines(t *testing.T) {
@@ -179,7 +191,8 @@ func TestClose(t *testing.T) {
 			time.Sleep(time.Minute)
 			q.Close()
 		}()
-		q.fails(os.ErrClosed)
+		_, err := q.Next(&q.sample)
+		require.EqualError(t, err, "the reader is closed: file already closed")
 		q.fails(os.ErrClosed)
 		require.NoError(t, q.Close())
 		require.ErrorIs(t, q.Flush(), os.ErrClosed)
@@ -345,6 +358,20 @@ func TestRingBuf(t *testing.T) {
 		require.Equal(t, fmt.Sprintf("%08d", i), string(sample))
 		require.Equal(t, (9-i)*8, ev.Remaining)
 	}
+}
+
+// When another reader takes the map, Next says so once, after all events from before.
+func TestDisplaced(t *testing.T) {
+	inOrders(t, perfbuf.Options{}, func(t *testing.T, q *fixture) {
+		q.output(0, 10)
+		other, err := q.Open(perfbuf.Options{})
+		require.NoError(t, err)
+		defer other.Close()
+		q.get(0, 10)
+		q.fails(perfbuf.ErrDisplaced)
+		q.SetDeadline(time.Unix(1, 0))
+		q.fails(os.ErrDeadlineExceeded)
+	})
 }
 
 func TestNewFails(t *testing.T) {
