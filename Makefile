@@ -16,7 +16,7 @@ AS_ROOT = $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 FIND = find . \( -path ./build -o -path ./libbpf -o -path ./.git \) -prune -o
 NESTED = $(patsubst %/,%,$(dir $(shell $(FIND) -path './*/go.mod' -print)))
 
-.PHONY: help setup fetch tool man install demo fleet-demo test test-cgocheck test-vm test-vms soak simulate fuzz conformance conformance-docs bench bench-docs pictures recordings lint generate check-generate fresh-check fresh-ci static test-libbpf docker-check apidiff release release-check clean
+.PHONY: help setup fetch tool man install demo fleet-demo test test-nocgo test-cgocheck test-vm test-vms soak simulate fuzz conformance conformance-docs bench bench-docs pictures recordings lint generate check-generate fresh-check fresh-ci static test-libbpf docker-check apidiff release release-check clean
 .DEFAULT_GOAL := help
 
 help:
@@ -71,8 +71,15 @@ fleet-demo: tool ## show several hosts' events as one stream, over an embedded N
 test: setup ## run all tests: the library's plainly, with the race detector, and poisoning what must not be kept
 	@scripts/test.sh
 
-test-cgocheck: setup ## run the tests of the packages that call C, and those on the real kernel, with Go's thorough check of pointers
-	@GOEXPERIMENT=cgocheck2 $(GO) test -count=1 -timeout $(or $(TIMEOUT),20m) ./cgo ./perfbuf ./lab/kernel
+# libbpfgo, which loads the BPF programs of kernel tests, still needs libbpf.
+test-nocgo: setup ## run tests without cgo, and those on the real kernel without libbpf
+	@CGO_ENABLED=0 go test -count=1 -timeout $(or $(TIMEOUT),20m) ./internal/bpf ./internal/libbpftest ./internal/grace ./internal/perfevent ./perfbuf ./dropin/...
+	@CGO_ENABLED=0 GOARCH=arm64 go -C cmd/ringfold build -o /dev/null .
+	@CGO_LDFLAGS=-lbpf $(GO) test -count=1 -timeout $(or $(TIMEOUT),20m) -tags perfbuf_nolibbpf ./lab/kernel ./perfbuf/...
+	@READERS=ringfold-nocgo scripts/conformance.sh -short -out build/conformance-nocgo.json
+
+test-cgocheck: setup ## run the tests of the packages that call C with Go's thorough check of pointers
+	@GOEXPERIMENT=cgocheck2 $(GO) test -count=1 -timeout $(or $(TIMEOUT),20m) ./cgo ./perfbuf
 
 # Both scripts take their settings, which make exports when they are given on its command line, from the environment.
 test-vm: setup ## run the kernel tests in an emulated machine: KERNEL=6.1 CPUS=4; TESTS, ARGS, APPEND, ARCH=arm64: see scripts/vm/run.sh

@@ -1,11 +1,11 @@
 module github.com/ringfold/ringfold
 
-go 1.26.0
+go 1.25.0
 
 require (
-	github.com/aquasecurity/libbpfgo v0.10.0-libbpf-1.5.1
+	github.com/aquasecurity/libbpfgo v0.7.0-libbpf-1.4
 	github.com/stretchr/testify v1.12.1
-	golang.org/x/sys v0.49.0
+	golang.org/x/sys v0.38.0
 )
 
 require go.yaml.in/yaml/v3 v3.0.5 // indirect

@@ -1,4 +1,4 @@
-//go:build linux && cgo
+//go:build linux && cgo && !perfbuf_nolibbpf
 
 package libbpf_test
 
@@ -42,11 +42,11 @@ func newRaw(t *testing.T, e *kerneltest.Emitter, pages int, cpus []int) *libbpf.
 	return pb
 }
 
-func ring(t *testing.T, pb *libbpf.PerfBuffer, i int, layout raw.Layout) *raw.Ring {
+func ring(t *testing.T, pb *libbpf.PerfBuffer, i int) *raw.Ring {
 	t.Helper()
 	meta, data, err := pb.Buffer(i)
 	require.NoError(t, err)
-	r, err := raw.New(meta, data, layout)
+	r, err := raw.New(meta, data, raw.LayoutRawTime)
 	require.NoError(t, err)
 	return r
 }
@@ -70,44 +70,30 @@ func drain(t *testing.T, r *raw.Ring) (got []kerneltest.Payload) {
 	return got
 }
 
-// Both ways to set rings up: events come out of the memory that Buffer returns, over several laps.
+// Events come out of the memory that Buffer returns, over several laps.
 func TestReadEndToEnd(t *testing.T) {
-	for _, c := range []struct {
-		name   string
-		layout raw.Layout
-		open   func(fd int, cpus []int) (*libbpf.PerfBuffer, error)
-	}{
-		{"New", raw.LayoutRaw, func(fd int, _ []int) (*libbpf.PerfBuffer, error) { return libbpf.New(fd, 2) }},
-		{"NewRaw", raw.LayoutRawTime, func(fd int, cpus []int) (*libbpf.PerfBuffer, error) {
-			return libbpf.NewRaw(fd, 2, attr(), cpus, cpus)
-		}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			e := kerneltest.Load(t)
-			cpus := online(t)
-			pb, err := c.open(e.MapFD(), cpus)
-			require.NoError(t, err)
-			defer pb.Free()
-			require.Equal(t, len(cpus), pb.BufferCnt())
-			require.Positive(t, pb.EpollFD())
-			for i, cpu := range cpus {
-				r := ring(t, pb, i, c.layout)
-				require.EqualValues(t, 2*os.Getpagesize(), r.Size())
-				next := uint64(0)
-				for size := 24; size < 1500; size += 61 {
-					e.Emit(cpu, 3, size)
-					got := drain(t, r)
-					require.Len(t, got, 3)
-					for _, p := range got {
-						require.Equal(t, cpu, p.CPU)
-						require.Equal(t, size, p.Size)
-						require.Equal(t, next, p.Seq)
-						next++
-					}
-				}
-				require.Greater(t, r.Head(), 2*r.Size(), "the ring should have wrapped")
+	e := kerneltest.Load(t)
+	cpus := online(t)
+	pb := newRaw(t, e, 2, cpus)
+	defer pb.Free()
+	require.Equal(t, len(cpus), pb.BufferCnt())
+	require.Positive(t, pb.EpollFD())
+	for i, cpu := range cpus {
+		r := ring(t, pb, i)
+		require.EqualValues(t, 2*os.Getpagesize(), r.Size())
+		next := uint64(0)
+		for size := 24; size < 1500; size += 61 {
+			e.Emit(cpu, 3, size)
+			got := drain(t, r)
+			require.Len(t, got, 3)
+			for _, p := range got {
+				require.Equal(t, cpu, p.CPU)
+				require.Equal(t, size, p.Size)
+				require.Equal(t, next, p.Seq)
+				next++
 			}
-		})
+		}
+		require.Greater(t, r.Head(), 2*r.Size(), "the ring should have wrapped")
 	}
 }
 
@@ -124,7 +110,7 @@ func TestNewRawOrder(t *testing.T) {
 		e.Emit(cpu, i+1, 24)
 	}
 	for i, cpu := range cpus {
-		got := drain(t, ring(t, pb, i, raw.LayoutRawTime))
+		got := drain(t, ring(t, pb, i))
 		require.Len(t, got, i+1)
 		require.Equal(t, cpu, got[0].CPU)
 	}

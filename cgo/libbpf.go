@@ -1,28 +1,8 @@
-//go:build linux && cgo
+//go:build linux && cgo && !perfbuf_nolibbpf
 
 package libbpf
 
-/*
-#include <errno.h>
-#include <stdlib.h>
-#include "libbpf.h"
-
-// bpf_map_get_info_by_fd is newer than libbpf 1.0; this is the older name of the same call.
-static int ringfold_map_info(int fd, struct bpf_map_info *info)
-{
-	__u32 len = sizeof(*info);
-
-	return bpf_obj_get_info_by_fd(fd, info, &len);
-}
-
-static int ringfold_map_create(int type, const char *name, __u32 key_size, __u32 value_size, __u32 max_entries,
-                               __u32 inner_map_fd)
-{
-	LIBBPF_OPTS(bpf_map_create_opts, opts, .inner_map_fd = inner_map_fd);
-
-	return bpf_map_create(type, name, key_size, value_size, max_entries, &opts);
-}
-*/
+// #include "libbpf.h"
 import "C"
 
 import (
@@ -31,6 +11,8 @@ import (
 	"os"
 	"syscall"
 	"unsafe"
+
+	"github.com/ringfold/ringfold/internal/bpf"
 )
 
 // result turns a return value of libbpf >= 1.0, 0 or a negative errno, into an error.
@@ -38,15 +20,18 @@ func result(call string, ret C.int) error {
 	if ret >= 0 {
 		return nil
 	}
-	return &Error{Call: call, Errno: syscall.Errno(-ret)}
+	return &bpf.Error{Call: call, Errno: syscall.Errno(-ret)}
 }
 
 // failed turns the errno that accompanies a NULL pointer into an error.
-func failed(call string, err error) *Error {
+func failed(call string, err error) *bpf.Error {
 	var errno syscall.Errno
 	errors.As(err, &errno)
-	return &Error{Call: call, Errno: errno}
+	return &bpf.Error{Call: call, Errno: errno}
 }
+
+// Available reports whether the program has libbpf.
+const Available = true
 
 // PerfBuffer is a struct perf_buffer. It is not safe for concurrent use, and do not
 // call its methods after Free.
@@ -100,45 +85,4 @@ func (p *PerfBuffer) check(call string, i int) error {
 		return fmt.Errorf("%s: ring %d of %d: %w", call, i, n, syscall.EINVAL)
 	}
 	return nil
-}
-
-// MapCreate calls bpf_map_create and returns the new map's descriptor, which is close-on-exec; the
-// caller closes it. mapType is enum bpf_map_type. innerFD is a template for the maps in a map of
-// maps, which keeps no reference to it; 0 for other types.
-func MapCreate(mapType int, name string, keySize, valueSize, maxEntries, innerFD int) (int, error) {
-	cname := C.CString(name)
-	defer C.free(unsafe.Pointer(cname))
-	fd := C.ringfold_map_create(C.int(mapType), cname, C.__u32(keySize), C.__u32(valueSize), C.__u32(maxEntries), C.__u32(innerFD))
-	if err := result("bpf_map_create", fd); err != nil {
-		return -1, err
-	}
-	return int(fd), nil
-}
-
-// MapUpdate calls bpf_map_update_elem on a map with 4-byte keys and values. In a perf event array,
-// key is a CPU and value the file descriptor of a perf event; in an array of maps, value is that of
-// a map, and the call returns after an RCU grace period.
-func MapUpdate(mapFD int, key, value uint32) error {
-	return result("bpf_map_update_elem",
-		C.bpf_map_update_elem(C.int(mapFD), unsafe.Pointer(&key), unsafe.Pointer(&value), C.BPF_ANY))
-}
-
-// MapDelete calls bpf_map_delete_elem on a map with 4-byte keys.
-func MapDelete(mapFD int, key uint32) error {
-	return result("bpf_map_delete_elem", C.bpf_map_delete_elem(C.int(mapFD), unsafe.Pointer(&key)))
-}
-
-// GetMapInfo calls bpf_obj_get_info_by_fd.
-func GetMapInfo(mapFD int) (MapInfo, error) {
-	var info C.struct_bpf_map_info
-	if err := result("bpf_obj_get_info_by_fd", C.ringfold_map_info(C.int(mapFD), &info)); err != nil {
-		return MapInfo{}, err
-	}
-	return MapInfo{
-		ID:         int(info.id),
-		Type:       int(info._type),
-		Name:       C.GoString(&info.name[0]),
-		MaxEntries: int(info.max_entries),
-		Flags:      int(info.map_flags),
-	}, nil
 }

@@ -1,4 +1,4 @@
-//go:build linux && cgo && static_build
+//go:build linux && cgo && !perfbuf_nolibbpf && static_build
 
 package libbpf
 

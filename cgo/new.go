@@ -1,4 +1,4 @@
-//go:build linux && cgo
+//go:build linux && cgo && !perfbuf_nolibbpf
 
 package libbpf
 
@@ -26,8 +26,8 @@ static int ringfold_print(enum libbpf_print_level level, const char *format, va_
 	return others ? others(level, format, args) : 0;
 }
 
-// perf_buffer__new, or with an attr perf_buffer__new_raw. perf_buffer_raw_opts holds pointers;
-// filling it here keeps Go pointers out of Go memory handed to C.
+// perf_buffer__new_raw. perf_buffer_raw_opts holds pointers; filling it here keeps Go pointers out
+// of Go memory handed to C.
 static struct perf_buffer *ringfold_new(int map_fd, size_t pages, struct perf_event_attr *attr,
                                         int cnt, int *cpus, int *keys, char *text, size_t room)
 {
@@ -41,10 +41,7 @@ static struct perf_buffer *ringfold_new(int map_fd, size_t pages, struct perf_ev
 		__atomic_store_n(&ringfold_others, before, __ATOMIC_RELAXED);
 	ringfold_text = text;
 	ringfold_room = room;
-	if (attr)
-		pb = perf_buffer__new_raw(map_fd, pages, attr, NULL, NULL, &opts);
-	else
-		pb = perf_buffer__new(map_fd, pages, NULL, NULL, NULL, NULL);
+	pb = perf_buffer__new_raw(map_fd, pages, attr, NULL, NULL, &opts);
 	err = errno;
 	ringfold_text = NULL;
 	// Ours replaces NULL, which prints nothing, for good: it prints nothing either. libbpf_print,
@@ -73,14 +70,6 @@ import (
 // printing guards the print function while it is ours: all threads share it.
 var printing sync.Mutex
 
-// New calls perf_buffer__new: one ring of pages pages per online CPU whose number is below the
-// map's max_entries, in the order of these numbers, RAW samples without a time, a wakeup on every
-// event, and the ring's perf event stored in the map under its CPU's number. Otherwise it is like
-// NewRaw.
-func New(mapFD, pages int) (*PerfBuffer, error) {
-	return newBuffer("perf_buffer__new", mapFD, pages, nil, 0, nil, nil)
-}
-
 // NewRaw calls perf_buffer__new_raw: one ring of pages pages for each CPU in cpus, in that order,
 // its perf event opened with attr and stored in the map under the key of the same index. An offline
 // CPU fails the whole call with ENODEV. libbpf keeps mapFD without duplicating it: it must stay
@@ -96,17 +85,14 @@ func NewRaw(mapFD, pages int, attr *unix.PerfEventAttr, cpus, keys []int) (*Perf
 	for i := range cpus {
 		c[i], k[i] = C.int(cpus[i]), C.int(keys[i])
 	}
-	// unix.PerfEventAttr has the kernel's layout; libbpf copies it before it returns.
-	return newBuffer("perf_buffer__new_raw", mapFD, pages, (*C.struct_perf_event_attr)(unsafe.Pointer(attr)), len(c), &c[0], &k[0])
-}
-
-func newBuffer(call string, mapFD, pages int, attr *C.struct_perf_event_attr, n int, cpus, keys *C.int) (*PerfBuffer, error) {
 	text := make([]byte, 1024)
 	printing.Lock()
 	defer printing.Unlock()
-	pb, err := C.ringfold_new(C.int(mapFD), C.size_t(pages), attr, C.int(n), cpus, keys, (*C.char)(unsafe.Pointer(&text[0])), C.size_t(len(text)))
+	// unix.PerfEventAttr has the kernel's layout; libbpf copies it before it returns.
+	pb, err := C.ringfold_new(C.int(mapFD), C.size_t(pages), (*C.struct_perf_event_attr)(unsafe.Pointer(attr)), C.int(len(c)), &c[0], &k[0],
+		(*C.char)(unsafe.Pointer(&text[0])), C.size_t(len(text)))
 	if pb == nil {
-		e := failed(call, err)
+		e := failed("perf_buffer__new_raw", err)
 		e.Detail = detail(text)
 		return nil, e
 	}

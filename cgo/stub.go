@@ -1,14 +1,14 @@
-//go:build !linux || !cgo
+//go:build !linux || !cgo || perfbuf_nolibbpf
 
 package libbpf
 
 import "unsafe"
 
+// Available reports whether the program has libbpf.
+const Available = false
+
 // PerfBuffer is a struct perf_buffer.
 type PerfBuffer struct{}
-
-// New returns ErrUnsupported.
-func New(mapFD, pages int) (*PerfBuffer, error) { return nil, ErrUnsupported }
 
 // Free does nothing.
 func (p *PerfBuffer) Free() {}
@@ -26,20 +26,6 @@ func (p *PerfBuffer) BufferFD(i int) (int, error) { return -1, ErrUnsupported }
 func (p *PerfBuffer) Buffer(i int) (meta unsafe.Pointer, data []byte, err error) {
 	return nil, nil, ErrUnsupported
 }
-
-// MapCreate returns ErrUnsupported.
-func MapCreate(mapType int, name string, keySize, valueSize, maxEntries, innerFD int) (int, error) {
-	return -1, ErrUnsupported
-}
-
-// MapUpdate returns ErrUnsupported.
-func MapUpdate(mapFD int, key, value uint32) error { return ErrUnsupported }
-
-// MapDelete returns ErrUnsupported.
-func MapDelete(mapFD int, key uint32) error { return ErrUnsupported }
-
-// GetMapInfo returns ErrUnsupported.
-func GetMapInfo(mapFD int) (MapInfo, error) { return MapInfo{}, ErrUnsupported }
 
 // Version returns ErrUnsupported.
 func Version() (Info, error) { return Info{}, ErrUnsupported }

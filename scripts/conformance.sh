@@ -3,7 +3,8 @@
 #
 #   READERS=ringfold,libbpf SCENARIOS=order scripts/conformance.sh -short
 #
-# READERS=all are those whose adapters can be built here. A reader NAME-WAY is NAME's adapter with way=WAY; a path is an adapter.
+# READERS=all are those whose adapters can be built here. A reader NAME-WAY is NAME's adapter with way=WAY, NAME-nocgo the one built
+# without cgo; a path is an adapter.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 readers=${READERS:-ringfold}
@@ -29,7 +30,7 @@ else
 	for reader in ${readers//,/ }; do
 		case $reader in */*) continue ;; esac
 		name=$reader
-		[ -d "conformance/readers/$name" ] || name=${reader%%-*}
+		[ -d "conformance/readers/${name%-nocgo}" ] || name=${reader%%-*}
 		build "$name" || { cat "build/conformance/$name.log" >&2; exit 1; }
 	done
 fi

@@ -51,6 +51,6 @@ done
 
 # Linked the usual way, a program has no more than one either.
 dynamic=$PWD/build/static-not
-scripts/env.sh go build -o "$dynamic" ./examples/ordered
+scripts/env.sh go -C examples build -o "$dynamic" ./ordered
 one_libbpf "$dynamic"
 rm "$dynamic"

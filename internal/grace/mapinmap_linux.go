@@ -3,7 +3,7 @@ package grace
 import (
 	"errors"
 
-	libbpf "github.com/ringfold/ringfold/cgo"
+	"github.com/ringfold/ringfold/internal/bpf"
 	"golang.org/x/sys/unix"
 )
 
@@ -15,11 +15,11 @@ type mapInMap struct {
 }
 
 func openMapInMap() (Provider, error) {
-	inner, err := libbpf.MapCreate(libbpf.MapTypeArray, "ringfold_inner", 4, 4, 1, 0)
+	inner, err := bpf.MapCreate(bpf.MapTypeArray, "ringfold_inner", 4, 4, 1, 0)
 	if err != nil {
 		return nil, err
 	}
-	outer, err := libbpf.MapCreate(libbpf.MapTypeArrayOfMaps, "ringfold_grace", 4, 4, 1, inner)
+	outer, err := bpf.MapCreate(bpf.MapTypeArrayOfMaps, "ringfold_grace", 4, 4, 1, inner)
 	if err != nil {
 		unix.Close(inner)
 		return nil, err
@@ -29,7 +29,7 @@ func openMapInMap() (Provider, error) {
 
 func (*mapInMap) Name() string { return "map-in-map" }
 
-func (m *mapInMap) Wait() error { return libbpf.MapUpdate(m.outer, 0, uint32(m.inner)) }
+func (m *mapInMap) Wait() error { return bpf.MapUpdate(m.outer, 0, uint32(m.inner)) }
 
 func (m *mapInMap) Close() error {
 	err := errors.Join(unix.Close(m.outer), unix.Close(m.inner))

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	libbpf "github.com/ringfold/ringfold/cgo"
+	"github.com/ringfold/ringfold/internal/bpf"
 	"github.com/ringfold/ringfold/internal/cpulist"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/ringfold/ringfold/internal/quantile"
@@ -37,7 +37,7 @@ func requireNestLevels(t *testing.T) *nestLevels {
 // skipNestLevels skips the test if the kernel cannot support the look, for the reason in the error.
 // Otherwise the test fails.
 func skipNestLevels(t *testing.T, err error) {
-	_, missing := libbpf.KernelVariables(nestLevelVariables[:]...)
+	_, missing := bpf.KernelVariables(nestLevelVariables[:]...)
 	symbols, failed := os.ReadFile("/proc/kallsyms")
 	require.NoError(t, failed)
 	_, failed = twoCPUs()
@@ -111,13 +111,13 @@ func functionCalls(t *testing.T) int {
 func TestKernelNestLevelsProof(t *testing.T) {
 	n := requireNestLevels(t)
 	facts := provenLevels.facts
-	events, err := libbpf.MapCreate(libbpf.MapTypePerfEventArray, "test", 4, 4, 1, 0)
+	events, err := bpf.MapCreate(bpf.MapTypePerfEventArray, "test", 4, 4, 1, 0)
 	require.NoError(t, err)
 	defer unix.Close(events)
 	cpus, err := twoCPUs()
 	require.NoError(t, err)
 	prove := func(prog, cpu, variable int) error {
-		progType := []int{libbpf.ProgTypeRawTracepoint, libbpf.ProgTypeSocketFilter}[variable]
+		progType := []int{bpf.ProgTypeRawTracepoint, bpf.ProgTypeSocketFilter}[variable]
 		return proveLevel(prog, events, progType, facts.cpus, cpu, variable)
 	}
 	other, err := loadLook([2]int32{facts.variables[1], facts.variables[0]}, facts.cpus)
@@ -144,10 +144,10 @@ func TestKernelNestLevelsProof(t *testing.T) {
 func outputs(t *testing.T, cpus []int) *machine {
 	m := newMachine(t, cpus)
 	m.stop()
-	prog, err := loadOutputs(libbpf.ProgTypeSocketFilter, m.e.MapFD())
+	prog, err := loadOutputs(bpf.ProgTypeSocketFilter, m.e.MapFD())
 	require.NoError(t, err)
 	t.Cleanup(func() { unix.Close(prog) })
-	packet := func(int) error { return libbpf.ProgTestRuns(prog, make([]byte, packetLength), 1) }
+	packet := func(int) error { _, err := bpf.ProgTestRun(prog, make([]byte, packetLength), nil, -1); return err }
 	large := func(cpu int) error { return m.e.TryEmit(cpu, 32, kerneltest.MaxSize) }
 	for _, run := range []func(cpu int) error{packet, large} {
 		onEach(t, cpus, func(cpu int) error {

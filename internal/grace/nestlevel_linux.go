@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	libbpf "github.com/ringfold/ringfold/cgo"
+	"github.com/ringfold/ringfold/internal/bpf"
 	"golang.org/x/sys/unix"
 )
 
@@ -165,7 +165,7 @@ func look(prog, from, cpus int) (nestLevel, error) {
 	var ctx [8]byte
 	for ; from < cpus; from += lookCPUs {
 		binary.NativeEndian.PutUint64(ctx[:], uint64(from))
-		level, err := libbpf.ProgTestRun(prog, nil, ctx[:], -1)
+		level, err := bpf.ProgTestRun(prog, nil, ctx[:], -1)
 		if err != nil || level != 0 {
 			return nestLevel(level), err
 		}

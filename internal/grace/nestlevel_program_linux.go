@@ -3,7 +3,7 @@ package grace
 import (
 	"slices"
 
-	libbpf "github.com/ringfold/ringfold/cgo"
+	"github.com/ringfold/ringfold/internal/bpf"
 	"golang.org/x/sys/unix"
 )
 
@@ -31,8 +31,8 @@ const lookCPUs = 512
 func loadLook(variables [2]int32, cpus int) (int, error) {
 	// level jumps if *bpf_per_cpu_ptr(&variable, cpu) is not 0, or without such a CPU. It has 7
 	// instructions.
-	level := func(variable int32, none, raised int16) []libbpf.Insn {
-		return []libbpf.Insn{
+	level := func(variable int32, none, raised int16) []bpf.Insn {
+		return []bpf.Insn{
 			{Code: unix.BPF_LD | unix.BPF_IMM | unix.BPF_DW, Dst: 1, Src: pseudoBTFID, Imm: variable},
 			{},
 			{Code: unix.BPF_ALU64 | unix.BPF_MOV | unix.BPF_X, Dst: 2, Src: 6},
@@ -42,22 +42,22 @@ func loadLook(variables [2]int32, cpus int) (int, error) {
 			{Code: unix.BPF_JMP | unix.BPF_JNE, Dst: 0, Off: raised},
 		}
 	}
-	result := func(add int32) []libbpf.Insn {
-		return []libbpf.Insn{
+	result := func(add int32) []bpf.Insn {
+		return []bpf.Insn{
 			{Code: unix.BPF_ALU64 | unix.BPF_MOV | unix.BPF_X, Dst: 0, Src: 6},
 			{Code: unix.BPF_ALU64 | unix.BPF_LSH, Dst: 0, Imm: 1},
 			{Code: unix.BPF_ALU64 | unix.BPF_ADD, Dst: 0, Imm: add},
 			{Code: unix.BPF_JMP | unix.BPF_EXIT},
 		}
 	}
-	return libbpf.ProgLoad(libbpf.ProgTypeRawTracepoint, "ringfold_look", licence, slices.Concat(
-		[]libbpf.Insn{
+	return bpf.ProgLoad(bpf.ProgTypeRawTracepoint, "ringfold_look", licence, slices.Concat(
+		[]bpf.Insn{
 			{Code: unix.BPF_LDX | unix.BPF_MEM | unix.BPF_DW, Dst: 6, Src: 1},              // 0: the CPU
 			{Code: unix.BPF_ALU64 | unix.BPF_MOV, Dst: 7, Imm: int32(min(cpus, lookCPUs))}, // 1: how many
 		},
 		level(variables[0], 19-7, 21-9),   // 2
 		level(variables[1], 19-14, 25-16), // 9
-		[]libbpf.Insn{
+		[]bpf.Insn{
 			{Code: unix.BPF_ALU64 | unix.BPF_ADD, Dst: 6, Imm: 1},    // 16
 			{Code: unix.BPF_ALU64 | unix.BPF_SUB, Dst: 7, Imm: 1},    // 17
 			{Code: unix.BPF_JMP | unix.BPF_JNE, Dst: 7, Off: 2 - 19}, // 18
@@ -73,7 +73,7 @@ func loadLook(variables [2]int32, cpus int) (int, error) {
 // bpf_trace_nest_level, a socket filter bpf_event_output_nest_level.
 func loadOutputs(progType, events int) (int, error) {
 	const outputs = 256
-	return libbpf.ProgLoad(progType, "ringfold_output", licence, []libbpf.Insn{
+	return bpf.ProgLoad(progType, "ringfold_output", licence, []bpf.Insn{
 		{Code: unix.BPF_ALU64 | unix.BPF_MOV | unix.BPF_X, Dst: 6, Src: 1},
 		{Code: unix.BPF_ST | unix.BPF_MEM | unix.BPF_DW, Dst: 10, Off: -8},
 		{Code: unix.BPF_ALU64 | unix.BPF_MOV, Dst: 7, Imm: outputs},

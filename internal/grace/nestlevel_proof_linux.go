@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	libbpf "github.com/ringfold/ringfold/cgo"
+	"github.com/ringfold/ringfold/internal/bpf"
 	"github.com/ringfold/ringfold/internal/cpulist"
 	"golang.org/x/sys/unix"
 )
@@ -55,7 +55,7 @@ func proveNestLevels() (levelFacts, error) {
 		// bpf_per_cpu_ptr accepts numbers of impossible CPUs.
 		return levelFacts{}, fmt.Errorf("CPU numbers have gaps: %d are possible, and one is %d: %w", len(possible), last, errors.ErrUnsupported)
 	}
-	variables, err := libbpf.KernelVariables(nestLevelVariables[:]...)
+	variables, err := bpf.KernelVariables(nestLevelVariables[:]...)
 	if err != nil {
 		if errors.Is(err, unix.ENOENT) {
 			err = fmt.Errorf("the kernel was built without CONFIG_DEBUG_INFO_BTF, or is too old: %w: %w", err, errors.ErrUnsupported)
@@ -71,7 +71,7 @@ func proveNestLevels() (levelFacts, error) {
 		return levelFacts{}, err
 	}
 	defer unix.Close(prog)
-	events, err := libbpf.MapCreate(libbpf.MapTypePerfEventArray, "ringfold_none", 4, 4, 1, 0)
+	events, err := bpf.MapCreate(bpf.MapTypePerfEventArray, "ringfold_none", 4, 4, 1, 0)
 	if err != nil {
 		return levelFacts{}, err
 	}
@@ -80,7 +80,7 @@ func proveNestLevels() (levelFacts, error) {
 	if err != nil {
 		return levelFacts{}, err
 	}
-	for variable, progType := range []int{libbpf.ProgTypeRawTracepoint, libbpf.ProgTypeSocketFilter} {
+	for variable, progType := range []int{bpf.ProgTypeRawTracepoint, bpf.ProgTypeSocketFilter} {
 		for _, cpu := range cpus {
 			if err := proveLevel(prog, events, progType, facts.cpus, cpu, variable); err != nil {
 				return levelFacts{}, err
@@ -112,7 +112,6 @@ const (
 	enoughSeen = 3 // sightings
 	// At most, for each variable and CPU; some 100 us is usual.
 	proofTakes   = 200 * time.Millisecond
-	runsAtOnce   = 50 // of 256 outputs; 1 ms
 	packetLength = 64
 )
 
@@ -165,11 +164,11 @@ func outputOn(cpu, prog, progType int, stop *atomic.Bool) error {
 		return fmt.Errorf("running on CPU %d: %w", cpu, err)
 	}
 	var packet []byte
-	if progType == libbpf.ProgTypeSocketFilter {
+	if progType == bpf.ProgTypeSocketFilter {
 		packet = make([]byte, packetLength)
 	}
 	for !stop.Load() {
-		if err := libbpf.ProgTestRuns(prog, packet, runsAtOnce); err != nil && !errors.Is(err, unix.EINTR) {
+		if _, err := bpf.ProgTestRun(prog, packet, nil, -1); err != nil && !errors.Is(err, unix.EINTR) {
 			return err
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"runtime"
 	"time"
 
-	libbpf "github.com/ringfold/ringfold/cgo"
+	"github.com/ringfold/ringfold/internal/bpf"
 	"golang.org/x/sys/unix"
 )
 
@@ -34,14 +34,14 @@ func newTrial() (_ *trial, err error) {
 			t.close()
 		}
 	}()
-	if t.counts, err = libbpf.MapCreate(libbpf.MapTypeArray, "ringfold_counts", 4, 8, entries, 0); err != nil {
+	if t.counts, err = bpf.MapCreate(bpf.MapTypeArray, "ringfold_counts", 4, 8, entries, 0); err != nil {
 		return nil, err
 	}
-	if t.bulk, err = libbpf.MapCreate(libbpf.MapTypeArray, "ringfold_bulk", 4, chunk, 2, 0); err != nil {
+	if t.bulk, err = bpf.MapCreate(bpf.MapTypeArray, "ringfold_bulk", 4, chunk, 2, 0); err != nil {
 		return nil, err
 	}
 	// A socket filter runs in an RCU read-side section with interrupts on, and takes CAP_BPF alone.
-	t.prog, err = libbpf.ProgLoad(libbpf.ProgTypeSocketFilter, "ringfold_trial", "Dual BSD/GPL", trialCode(t.counts, t.bulk))
+	t.prog, err = bpf.ProgLoad(bpf.ProgTypeSocketFilter, "ringfold_trial", "Dual BSD/GPL", trialCode(t.counts, t.bulk))
 	if err != nil {
 		return nil, err
 	}
@@ -68,14 +68,11 @@ const (
 // round starts the program, calls wait while it is running, and returns the outcome. It blocks
 // until the program has ended.
 func (t *trial) round(wait func() error, d time.Duration) (o outcome, err error) {
-	if err := libbpf.MapSet(t.counts, length, uint64(d)); err != nil {
+	if err := bpf.MapSet(t.counts, length, uint64(d)); err != nil {
 		return unseen, err
 	}
 	t.runs++
-	run, err := libbpf.ProgTestStart(t.prog, runPacket)
-	if err != nil {
-		return unseen, err
-	}
+	run := bpf.ProgTestStart(t.prog, runPacket)
 	defer func() {
 		if failed := run.Join(); failed != nil && err == nil {
 			o, err = unseen, fmt.Errorf("running a program: %w", failed)
@@ -112,7 +109,7 @@ func (t *trial) round(wait func() error, d time.Duration) (o outcome, err error)
 
 func (t *trial) count(entry uint32) (uint64, error) {
 	var n [1]uint64
-	err := libbpf.MapLookup(t.counts, entry, n[:])
+	err := bpf.MapLookup(t.counts, entry, n[:])
 	return n[0], err
 }
 
@@ -130,7 +127,7 @@ func (t *trial) count(entry uint32) (uint64, error) {
 //			break;
 //	}
 //	__sync_fetch_and_add(o, 1);
-func trialCode(counts, bulk int) []libbpf.Insn {
+func trialCode(counts, bulk int) []bpf.Insn {
 	const (
 		lookup, update, now = 1, 2, 5 // of enum bpf_func_id
 		fp                  = 10
@@ -139,52 +136,52 @@ func trialCode(counts, bulk int) []libbpf.Insn {
 		dw                  = 0x18
 		atomic              = 0xc0
 	)
-	var code []libbpf.Insn
-	put := func(insns ...libbpf.Insn) { code = append(code, insns...) }
+	var code []bpf.Insn
+	put := func(insns ...bpf.Insn) { code = append(code, insns...) }
 	var toExit []int
 	mapFD := func(fd int) {
-		put(libbpf.Insn{Code: unix.BPF_LD | dw | unix.BPF_IMM, Dst: 1, Src: 1, Imm: int32(fd)}, libbpf.Insn{}) // BPF_PSEUDO_MAP_FD
+		put(bpf.Insn{Code: unix.BPF_LD | dw | unix.BPF_IMM, Dst: 1, Src: 1, Imm: int32(fd)}, bpf.Insn{}) // BPF_PSEUDO_MAP_FD
 	}
 	key := func(k int32) { // r2 = &k, at fp-4
-		put(libbpf.Insn{Code: unix.BPF_ST | unix.BPF_W | unix.BPF_MEM, Dst: fp, Off: -4, Imm: k},
-			libbpf.Insn{Code: mov | x, Dst: 2, Src: fp}, libbpf.Insn{Code: add, Dst: 2, Imm: -4})
+		put(bpf.Insn{Code: unix.BPF_ST | unix.BPF_W | unix.BPF_MEM, Dst: fp, Off: -4, Imm: k},
+			bpf.Insn{Code: mov | x, Dst: 2, Src: fp}, bpf.Insn{Code: add, Dst: 2, Imm: -4})
 	}
-	call := func(f int32) { put(libbpf.Insn{Code: unix.BPF_JMP | 0x80, Imm: f}) }
+	call := func(f int32) { put(bpf.Insn{Code: unix.BPF_JMP | 0x80, Imm: f}) }
 	value := func(reg uint8, fd int, k int32) { // reg = lookup(fd, k)
 		mapFD(fd)
 		key(k)
 		call(lookup)
 		toExit = append(toExit, len(code))
-		put(libbpf.Insn{Code: unix.BPF_JMP | unix.BPF_JEQ, Dst: 0}, libbpf.Insn{Code: mov | x, Dst: reg, Src: 0})
+		put(bpf.Insn{Code: unix.BPF_JMP | unix.BPF_JEQ, Dst: 0}, bpf.Insn{Code: mov | x, Dst: reg, Src: 0})
 	}
 	count := func(reg uint8) { // *reg += 1
-		put(libbpf.Insn{Code: mov, Dst: 1, Imm: 1}, libbpf.Insn{Code: unix.BPF_STX | dw | atomic, Dst: reg, Src: 1})
+		put(bpf.Insn{Code: mov, Dst: 1, Imm: 1}, bpf.Insn{Code: unix.BPF_STX | dw | atomic, Dst: reg, Src: 1})
 	}
 
 	value(6, counts, length)
-	put(libbpf.Insn{Code: unix.BPF_LDX | dw | unix.BPF_MEM, Dst: 1, Src: 6},
-		libbpf.Insn{Code: unix.BPF_STX | dw | unix.BPF_MEM, Dst: fp, Src: 1, Off: -16}) // d
+	put(bpf.Insn{Code: unix.BPF_LDX | dw | unix.BPF_MEM, Dst: 1, Src: 6},
+		bpf.Insn{Code: unix.BPF_STX | dw | unix.BPF_MEM, Dst: fp, Src: 1, Off: -16}) // d
 	value(6, counts, begun)
 	value(7, counts, over)
 	value(8, bulk, 0)
 	count(6)
 	call(now)
-	put(libbpf.Insn{Code: mov | x, Dst: 9, Src: 0}, libbpf.Insn{Code: mov, Dst: 6}) // start, i
+	put(bpf.Insn{Code: mov | x, Dst: 9, Src: 0}, bpf.Insn{Code: mov, Dst: 6}) // start, i
 	loop := len(code)
 	mapFD(bulk)
 	key(1)
-	put(libbpf.Insn{Code: mov | x, Dst: 3, Src: 8}, libbpf.Insn{Code: mov, Dst: 4})
+	put(bpf.Insn{Code: mov | x, Dst: 3, Src: 8}, bpf.Insn{Code: mov, Dst: 4})
 	call(update)
 	call(now)
-	put(libbpf.Insn{Code: sub | x, Dst: 0, Src: 9},
-		libbpf.Insn{Code: unix.BPF_LDX | dw | unix.BPF_MEM, Dst: 1, Src: fp, Off: -16},
-		libbpf.Insn{Code: unix.BPF_JMP | unix.BPF_JGT | x, Dst: 0, Src: 1, Off: 2},
-		libbpf.Insn{Code: add, Dst: 6, Imm: 1})
-	put(libbpf.Insn{Code: unix.BPF_JMP | 0xa0, Dst: 6, Imm: chunks, Off: int16(loop - len(code) - 1)}) // BPF_JLT
+	put(bpf.Insn{Code: sub | x, Dst: 0, Src: 9},
+		bpf.Insn{Code: unix.BPF_LDX | dw | unix.BPF_MEM, Dst: 1, Src: fp, Off: -16},
+		bpf.Insn{Code: unix.BPF_JMP | unix.BPF_JGT | x, Dst: 0, Src: 1, Off: 2},
+		bpf.Insn{Code: add, Dst: 6, Imm: 1})
+	put(bpf.Insn{Code: unix.BPF_JMP | 0xa0, Dst: 6, Imm: chunks, Off: int16(loop - len(code) - 1)}) // BPF_JLT
 	count(7)
 	for _, i := range toExit {
 		code[i].Off = int16(len(code) - i - 1)
 	}
-	put(libbpf.Insn{Code: mov}, libbpf.Insn{Code: unix.BPF_JMP | unix.BPF_EXIT})
+	put(bpf.Insn{Code: mov}, bpf.Insn{Code: unix.BPF_JMP | unix.BPF_EXIT})
 	return code
 }

@@ -3,7 +3,7 @@ package host
 import (
 	"fmt"
 
-	libbpf "github.com/ringfold/ringfold/cgo"
+	"github.com/ringfold/ringfold/internal/bpf"
 )
 
 // MapError is perfbuf.MapError.
@@ -18,7 +18,7 @@ func (e *MapError) Error() string {
 }
 
 // Map describes a map.
-type Map libbpf.MapInfo
+type Map bpf.MapInfo
 
 // Fail makes a MapError.
 func (m Map) Fail(format string, args ...any) error {

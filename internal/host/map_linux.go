@@ -9,7 +9,7 @@ import (
 	"strings"
 	"syscall"
 
-	libbpf "github.com/ringfold/ringfold/cgo"
+	"github.com/ringfold/ringfold/internal/bpf"
 	"golang.org/x/sys/unix"
 )
 
@@ -33,7 +33,7 @@ func DupMap(mapFD int) (fd int, m Map, err error) {
 		}
 		return -1, m, fmt.Errorf("map fd %d is not an open file descriptor: %w", mapFD, err)
 	}
-	info, err := libbpf.GetMapInfo(fd)
+	info, err := bpf.GetMapInfo(fd)
 	name := LinkName(fd)
 	if errors.Is(err, syscall.EINVAL) || err == nil && name != "bpf-map" && strings.HasPrefix(name, "bpf-") {
 		// The kernel also answers for programs and links, in structs of their own.

@@ -41,17 +41,6 @@ func Memlock() string {
 	return fmt.Sprintf("%d KiB", l.Cur>>10)
 }
 
-// OlderThan reports whether the kernel's version is below this one.
-func OlderThan(major, minor int) bool {
-	var u unix.Utsname
-	var a, b int
-	if unix.Uname(&u) != nil {
-		return false
-	}
-	n, _ := fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.%d", &a, &b)
-	return n == 2 && (a < major || a == major && b < minor)
-}
-
 // Sysctl returns a number from /proc/sys.
 func Sysctl(name string, missing int) int {
 	b, err := os.ReadFile("/proc/sys/" + name)

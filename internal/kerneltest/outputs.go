@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/aquasecurity/libbpfgo"
+	"github.com/ringfold/ringfold/internal/bpf"
 	"github.com/ringfold/ringfold/internal/workload"
 )
 
@@ -46,7 +47,7 @@ func LoadCounter(t testing.TB, opts CounterOptions) *Counter {
 	t.Helper()
 	Require(t)
 	libbpfgo.SetLoggerCbs(libbpfgo.Callbacks{Log: workload.PrintWarning})
-	m, err := libbpfgo.NewModuleFromBufferArgs(libbpfgo.NewModuleArgs{BPFObjBuff: outputsObject, BPFObjName: "outputs", SkipMemlockBump: true})
+	m, err := workload.Open(outputsObject)
 	if err != nil {
 		t.Fatalf("opening outputs.bpf.o: %v", err)
 	}
@@ -143,9 +144,8 @@ func (c *Counter) run(cpu, size, nesting int) error {
 func run(prog *libbpfgo.BPFProg, cpu, first, second int) (ret int32, err error) {
 	args := binary.NativeEndian.AppendUint64(nil, uint64(first))
 	args = binary.NativeEndian.AppendUint64(args, uint64(second))
-	opts := libbpfgo.RunOpts{CtxIn: args, CtxSizeIn: uint32(len(args)), Flags: libbpfgo.RunFlagRunOnCPU, CPU: uint32(cpu)}
-	err = prog.Run(&opts)
-	return int32(opts.RetVal), err
+	n, err := bpf.ProgTestRun(prog.FileDescriptor(), nil, args, cpu)
+	return int32(n), err
 }
 
 func errno(ret int64) error {

@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/aquasecurity/libbpfgo"
+	"github.com/ringfold/ringfold/internal/bpf"
 	"github.com/ringfold/ringfold/internal/workload"
 )
 
@@ -139,10 +139,9 @@ func (e *RingEmitter) Hold(discard bool) (release func()) {
 	e.must(err)
 	done := make(chan error, 1)
 	go func() {
-		opts := libbpfgo.RunOpts{CtxIn: args, CtxSizeIn: uint32(len(args))}
-		err := prog.Run(&opts)
+		ret, err := bpf.ProgTestRun(prog.FileDescriptor(), nil, args, -1)
 		if err == nil {
-			err = errno(int64(int32(opts.RetVal)))
+			err = errno(int64(int32(ret)))
 		}
 		done <- err
 	}()

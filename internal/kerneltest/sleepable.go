@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"github.com/aquasecurity/libbpfgo"
+	"github.com/ringfold/ringfold/internal/bpf"
 	"github.com/ringfold/ringfold/internal/workload"
 )
 
@@ -28,7 +29,7 @@ type Programs struct {
 func LoadPrograms(t testing.TB, names ...string) (*Programs, error) {
 	t.Helper()
 	Require(t)
-	m, err := libbpfgo.NewModuleFromBufferArgs(libbpfgo.NewModuleArgs{BPFObjBuff: sleepableObject, BPFObjName: "sleepable", SkipMemlockBump: true})
+	m, err := workload.Open(sleepableObject)
 	if err != nil {
 		t.Fatalf("opening sleepable.bpf.o: %v", err)
 	}
@@ -110,9 +111,9 @@ func (p *Programs) Run(name string, arg uint64) error {
 		return err
 	}
 	ctx := binary.NativeEndian.AppendUint64(nil, arg)
-	opts := libbpfgo.RunOpts{CtxIn: ctx, CtxSizeIn: uint32(len(ctx))}
-	if err := prog.Run(&opts); err != nil {
+	ret, err := bpf.ProgTestRun(prog.FileDescriptor(), nil, ctx, -1)
+	if err != nil {
 		return fmt.Errorf("running %s: %w", name, err)
 	}
-	return errno(int64(int32(opts.RetVal)))
+	return errno(int64(int32(ret)))
 }

@@ -1,14 +1,16 @@
-//go:build linux && cgo
+//go:build linux
 
 package libbpftest
 
 import (
 	"context"
+	"errors"
 	"os"
 	"syscall"
 	"testing"
 
 	libbpf "github.com/ringfold/ringfold/cgo"
+	"github.com/ringfold/ringfold/internal/bpf"
 	"github.com/ringfold/ringfold/internal/cpulist"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/stretchr/testify/require"
@@ -132,19 +134,23 @@ func TestKernelExact(t *testing.T) {
 // A refused Open takes libbpf's error apart.
 func TestKernelWrongMap(t *testing.T) {
 	load(t) // or skip
-	array, err := libbpf.MapCreate(libbpf.MapTypeArray, "array", 4, 4, 1, 0)
+	array, err := bpf.MapCreate(bpf.MapTypeArray, "array", 4, 4, 1, 0)
 	require.NoError(t, err)
 	defer syscall.Close(array)
 	_, err = perfbuf.Open(array, perfbuf.Options{})
 	require.ErrorContains(t, err, "array")
-	info, err := libbpf.GetMapInfo(array)
+	info, err := bpf.GetMapInfo(array)
 	require.NoError(t, err)
-	require.Equal(t, libbpf.MapInfo{ID: info.ID, Type: libbpf.MapTypeArray, Name: "array", MaxEntries: 1}, info)
+	require.Equal(t, bpf.MapInfo{ID: info.ID, Type: bpf.MapTypeArray, Name: "array", KeySize: 4, ValueSize: 4, MaxEntries: 1}, info)
 }
 
 // The libbpf that runs is the one whose headers were compiled against.
 func TestVersion(t *testing.T) {
 	v, err := libbpf.Version()
+	if !libbpf.Available {
+		require.ErrorIs(t, err, errors.ErrUnsupported)
+		return
+	}
 	require.NoError(t, err)
 	t.Logf("%+v", v)
 	require.Equal(t, v.Headers, v.Version)

@@ -26,23 +26,22 @@ const root = "../.."
 // mayImport says which packages beyond the standard library the code of a
 // directory may import, tests aside.
 var mayImport = map[string][]string{
-	"cgo":                   {"C", "golang.org/x/sys/unix"},
+	"cgo":                   {"C", module + "internal/bpf", "golang.org/x/sys/unix"},
+	"internal/bpf":          {"golang.org/x/sys/unix"},
 	"internal/raw":          {},
 	"internal/newfile":      {},
 	"internal/engine":       {module + "internal/grace", module + "internal/host", module + "internal/kernel", module + "internal/raw", module + "internal/stream"},
 	"internal/stream":       {module + "internal/grace", module + "internal/raw"},
 	"internal/kernel":       {module + "internal/grace", module + "internal/raw"},
-	"internal/host":         {module + "cgo", module + "internal/kernel", "golang.org/x/sys/unix"},
-	"internal/perfevent":    {module + "cgo", module + "internal/cpulist", module + "internal/grace", module + "internal/host", module + "internal/kernel", module + "internal/raw", "golang.org/x/sys/unix"},
-	"internal/ringbuf":      {module + "cgo", module + "internal/cpulist", module + "internal/grace", module + "internal/host", module + "internal/kernel", module + "internal/raw", "golang.org/x/sys/unix"},
+	"internal/host":         {module + "internal/bpf", module + "internal/kernel", "golang.org/x/sys/unix"},
+	"internal/perfevent":    {module + "cgo", module + "internal/bpf", module + "internal/cpulist", module + "internal/grace", module + "internal/host", module + "internal/kernel", module + "internal/raw", "golang.org/x/sys/unix"},
+	"internal/ringbuf":      {module + "internal/bpf", module + "internal/cpulist", module + "internal/grace", module + "internal/host", module + "internal/kernel", module + "internal/raw", "golang.org/x/sys/unix"},
 	"internal/ringtest":     {module + "internal/grace", module + "internal/kernel", module + "internal/raw"},
-	"internal/kerneltest":   {module + "internal/cpulist", module + "internal/workload", "github.com/aquasecurity/libbpfgo", "golang.org/x/sys/unix"},
-	"internal/cilium/agent": {"github.com/cilium/ebpf", "github.com/cilium/ebpf/perf", "github.com/cilium/ebpf/ringbuf"},
+	"internal/kerneltest":   {module + "internal/bpf", module + "internal/cpulist", module + "internal/workload", "github.com/aquasecurity/libbpfgo", "golang.org/x/sys/unix"},
 	"internal/cpulist":      {},
 	"internal/leak":         {},
-	"internal/bpfload":      {"github.com/aquasecurity/libbpfgo", "golang.org/x/sys/unix"},
 	"internal/libbpftest":   {},
-	"internal/grace":        {module + "cgo", module + "internal/cpulist", module + "internal/quantile", "golang.org/x/sys/unix"},
+	"internal/grace":        {module + "internal/bpf", module + "internal/cpulist", module + "internal/quantile", "golang.org/x/sys/unix"},
 	"internal/lint":         {},
 	"internal/version":      {},
 	"internal/quantile":     {},
@@ -51,14 +50,15 @@ var mayImport = map[string][]string{
 	"internal/workload":     {module + "cgo", "github.com/aquasecurity/libbpfgo", "golang.org/x/sys/unix"},
 	"internal/soak":         {module + "perfbuf", module + "internal/cpulist", module + "internal/kerneltest", module + "internal/quantile", module + "internal/workload", "golang.org/x/sys/unix"},
 	"perfbuf":               {module + "cgo", module + "internal/engine", module + "internal/grace", module + "internal/host", module + "internal/kernel", module + "internal/perfevent", module + "internal/raw", module + "internal/ringbuf", module + "internal/stream", module + "internal/version"},
-	"perfbuf/perfchan":      {module + "perfbuf", module + "internal/kernel", module + "internal/perfevent"},
+	"perfbuf/perfchan":      {module + "perfbuf"},
 	"perfbuf/flight":        {module + "perfbuf", module + "perfbuf/perfdata", module + "internal/engine", module + "internal/grace", module + "internal/kernel", module + "internal/perfevent", module + "internal/raw"},
 	"perfbuf/promperf":      {module + "perfbuf", "github.com/prometheus/client_golang/prometheus"},
 	"perfbuf/perfdata":      {module + "perfbuf", module + "internal/grace", module + "internal/kernel", module + "internal/newfile", module + "internal/raw"},
+	"perfbuf/perfbuftest":   {module + "perfbuf", module + "internal/kernel", module + "internal/ringtest"},
+	"internal/cilium/agent": {"github.com/cilium/ebpf", "github.com/cilium/ebpf/perf", "github.com/cilium/ebpf/ringbuf"},
 	"dropin/internal/pull":  {module + "perfbuf"},
 	"dropin/perf":           {module + "perfbuf", module + "dropin/internal/pull"},
 	"dropin/ringbuf":        {module + "perfbuf", module + "dropin/internal/pull"},
-	"perfbuf/perfbuftest":   {module + "perfbuf", module + "internal/kernel", module + "internal/ringtest"},
 }
 
 // free to import anything: nothing imports them.
@@ -160,7 +160,7 @@ func TestWithout(t *testing.T) {
 	}{
 		{".", module + "perfbuf/...", []string{"libbpfgo", "testify"}},
 		{".", module + "dropin/...", []string{"cilium", "libbpfgo", "testify"}},
-		{"cmd/ringfold", "./internal/demo/alone", []string{"bubbletea", "cilium", "nats", "prometheus", "testify"}},
+		{"cmd/ringfold", "./internal/demo/alone", []string{"bubbletea", "libbpfgo", "nats", "prometheus", "testify"}},
 	} {
 		out, err := exec.Command("go", "-C", filepath.Join(root, c.module), "list", "-deps", c.packages).CombinedOutput()
 		require.NoErrorf(t, err, "%s", out)

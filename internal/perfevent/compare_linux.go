@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"sync"
 
-	libbpf "github.com/ringfold/ringfold/cgo"
+	"github.com/ringfold/ringfold/internal/bpf"
 	"golang.org/x/sys/unix"
 )
 
@@ -15,7 +15,7 @@ const CompareProgram = "ringfold_same"
 // layout holds byte offsets: of the entries in struct bpf_array, and of the perf event in struct
 // bpf_event_entry.
 var layout = sync.OnceValues(func() ([]int, error) {
-	return libbpf.KernelMembers([2]string{"bpf_array", "ptrs"}, [2]string{"bpf_event_entry", "event"})
+	return bpf.KernelMembers([2]string{"bpf_array", "ptrs"}, [2]string{"bpf_event_entry", "event"})
 })
 
 // content is the result of loadCompare's program for one entry.
@@ -49,46 +49,46 @@ func loadCompare(first, second int) (int, error) {
 		unequal     = unix.BPF_JMP | unix.BPF_JNE
 		x           = unix.BPF_X
 	)
-	var code []libbpf.Insn
+	var code []bpf.Insn
 	var leave [unknown + 1][]int // jumps to the exit for each result
-	put := func(insns ...libbpf.Insn) { code = append(code, insns...) }
-	leaveIf := func(i libbpf.Insn, is content) { leave[is] = append(leave[is], len(code)); put(i) }
+	put := func(insns ...bpf.Insn) { code = append(code, insns...) }
+	leaveIf := func(i bpf.Insn, is content) { leave[is] = append(leave[is], len(code)); put(i) }
 	read := func() { // replaces the address in register 3 by the word there
-		put(libbpf.Insn{Code: move | x, Dst: 1, Src: 10}, libbpf.Insn{Code: add, Dst: 1, Imm: word},
-			libbpf.Insn{Code: move, Dst: 2, Imm: 8},
-			libbpf.Insn{Code: unix.BPF_JMP | unix.BPF_CALL, Imm: callProbeReadKernel})
-		leaveIf(libbpf.Insn{Code: unequal}, unknown)
-		put(libbpf.Insn{Code: load, Dst: 3, Src: 10, Off: word})
+		put(bpf.Insn{Code: move | x, Dst: 1, Src: 10}, bpf.Insn{Code: add, Dst: 1, Imm: word},
+			bpf.Insn{Code: move, Dst: 2, Imm: 8},
+			bpf.Insn{Code: unix.BPF_JMP | unix.BPF_CALL, Imm: callProbeReadKernel})
+		leaveIf(bpf.Insn{Code: unequal}, unknown)
+		put(bpf.Insn{Code: load, Dst: 3, Src: 10, Off: word})
 	}
 	event := func(mapFD int, without content) { // loads the map's event into register 3
-		put(libbpf.Insn{Code: unix.BPF_LD | unix.BPF_IMM | unix.BPF_DW, Dst: 1, Src: pseudoMapFD, Imm: int32(mapFD)}, libbpf.Insn{},
+		put(bpf.Insn{Code: unix.BPF_LD | unix.BPF_IMM | unix.BPF_DW, Dst: 1, Src: pseudoMapFD, Imm: int32(mapFD)}, bpf.Insn{},
 			// The verifier forbids arithmetic on a map pointer, so this reads the pointer back.
-			libbpf.Insn{Code: store, Dst: 10, Src: 1, Off: address},
-			libbpf.Insn{Code: move | x, Dst: 3, Src: 10}, libbpf.Insn{Code: add, Dst: 3, Imm: address})
+			bpf.Insn{Code: store, Dst: 10, Src: 1, Off: address},
+			bpf.Insn{Code: move | x, Dst: 3, Src: 10}, bpf.Insn{Code: add, Dst: 3, Imm: address})
 		read()
-		put(libbpf.Insn{Code: add | x, Dst: 3, Src: 6}, libbpf.Insn{Code: add, Dst: 3, Imm: int32(at[0])})
+		put(bpf.Insn{Code: add | x, Dst: 3, Src: 6}, bpf.Insn{Code: add, Dst: 3, Imm: int32(at[0])})
 		read()
-		leaveIf(libbpf.Insn{Code: equal, Dst: 3}, without)
-		put(libbpf.Insn{Code: add, Dst: 3, Imm: int32(at[1])})
+		leaveIf(bpf.Insn{Code: equal, Dst: 3}, without)
+		put(bpf.Insn{Code: add, Dst: 3, Imm: int32(at[1])})
 		read()
 	}
-	put(libbpf.Insn{Code: load, Dst: 6, Src: 1}, libbpf.Insn{Code: unix.BPF_ALU64 | unix.BPF_LSH, Dst: 6, Imm: 3})
+	put(bpf.Insn{Code: load, Dst: 6, Src: 1}, bpf.Insn{Code: unix.BPF_ALU64 | unix.BPF_LSH, Dst: 6, Imm: 3})
 	event(first, unknown)
-	put(libbpf.Insn{Code: move | x, Dst: 7, Src: 3})
+	put(bpf.Insn{Code: move | x, Dst: 7, Src: 3})
 	event(second, emptied)
-	leaveIf(libbpf.Insn{Code: equal | x, Dst: 3, Src: 7}, ours)
+	leaveIf(bpf.Insn{Code: equal | x, Dst: 3, Src: 7}, ours)
 	for is := others; ; is = (is + 1) % content(len(leave)) { // ours comes last
 		for _, i := range leave[is] {
 			code[i].Off = int16(len(code) - i - 1)
 		}
-		put(libbpf.Insn{Code: move, Imm: int32(is)}, libbpf.Insn{Code: unix.BPF_JMP | unix.BPF_EXIT})
+		put(bpf.Insn{Code: move, Imm: int32(is)}, bpf.Insn{Code: unix.BPF_JMP | unix.BPF_EXIT})
 		if is == ours {
-			return libbpf.ProgLoad(libbpf.ProgTypeRawTracepoint, CompareProgram, "Dual BSD/GPL", code)
+			return bpf.ProgLoad(bpf.ProgTypeRawTracepoint, CompareProgram, "Dual BSD/GPL", code)
 		}
 	}
 }
 
 func runCompare(program, cpu int) (content, error) {
-	is, err := libbpf.ProgTestRun(program, nil, binary.NativeEndian.AppendUint64(nil, uint64(cpu)), -1)
+	is, err := bpf.ProgTestRun(program, nil, binary.NativeEndian.AppendUint64(nil, uint64(cpu)), -1)
 	return content(is), err
 }

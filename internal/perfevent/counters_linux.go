@@ -6,7 +6,7 @@ import (
 	"strings"
 	"syscall"
 
-	libbpf "github.com/ringfold/ringfold/cgo"
+	"github.com/ringfold/ringfold/internal/bpf"
 	"github.com/ringfold/ringfold/internal/cpulist"
 	"github.com/ringfold/ringfold/internal/host"
 	"github.com/ringfold/ringfold/internal/kernel"
@@ -41,7 +41,7 @@ type counters struct {
 
 func (c *counters) open(want kernel.OutputCounts) error {
 	for _, fd := range want.ProgFDs {
-		prog, err := dupBPF(fd, "bpf-prog", func(fd int) error { _, err := libbpf.RecursionMisses(fd); return err })
+		prog, err := dupBPF(fd, "bpf-prog", func(fd int) error { _, err := bpf.RecursionMisses(fd); return err })
 		if err != nil {
 			return err
 		}
@@ -51,22 +51,18 @@ func (c *counters) open(want kernel.OutputCounts) error {
 		return nil
 	}
 	var m host.Map
-	var key, value int
 	table, err := dupBPF(want.MapFD, "bpf-map", func(fd int) error {
-		info, err := libbpf.GetMapInfo(fd)
-		if err == nil {
-			m = host.Map(info)
-			key, value, err = libbpf.MapSizes(fd)
-		}
+		info, err := bpf.GetMapInfo(fd)
+		m = host.Map(info)
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	c.table, c.entries = table, m.MaxEntries
-	if m.Type != bpfMapTypePerCPUArray || key != 4 || value != 8 || m.MaxEntries < 2 {
+	if m.Type != bpfMapTypePerCPUArray || m.KeySize != 4 || m.ValueSize != 8 || m.MaxEntries < 2 {
 		return m.Fail("it is of type %s, with keys of %d bytes, values of %d and %d entries: pass the map perfbuf_outputs of bpf/perfbuf_output.h, "+
-			"which has type BPF_MAP_TYPE_PERCPU_ARRAY (6), 4, 8 and at least 2", m.TypeName(), key, value, m.MaxEntries)
+			"which has type BPF_MAP_TYPE_PERCPU_ARRAY (6), 4, 8 and at least 2", m.TypeName(), m.KeySize, m.ValueSize, m.MaxEntries)
 	}
 	c.cpus, err = cpulist.Possible(cpulist.Dir)
 	c.values = make([]uint64, len(c.cpus))
@@ -103,7 +99,7 @@ func (c *counters) close() {
 
 func (c *counters) read() (s kernel.Outputs, err error) {
 	for _, fd := range c.programs {
-		n, err := libbpf.RecursionMisses(fd)
+		n, err := bpf.RecursionMisses(fd)
 		if err != nil {
 			return s, err
 		}
@@ -116,7 +112,7 @@ func (c *counters) read() (s kernel.Outputs, err error) {
 		s.CPUs = append(s.CPUs, kernel.CPUOutputs{CPU: cpu})
 	}
 	for key := range c.entries {
-		if err := libbpf.MapLookup(c.table, uint32(key), c.values); err != nil {
+		if err := bpf.MapLookup(c.table, uint32(key), c.values); err != nil {
 			return s, err
 		}
 		for i, n := range c.values {

@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"sync"
 	"syscall"
 	"time"
 	"unsafe"
 
 	libbpf "github.com/ringfold/ringfold/cgo"
-	"github.com/ringfold/ringfold/internal/cpulist"
 	"github.com/ringfold/ringfold/internal/grace"
 	"github.com/ringfold/ringfold/internal/host"
 	"github.com/ringfold/ringfold/internal/kernel"
@@ -28,14 +26,14 @@ import (
 //
 // libbpf creates a ring with one perf event, its owner, which stays the owner while it is mapped.
 // Outputs go to it through that event, through the doorbell, or, after its CPU has been offline,
-// through events that replaced both: see Reopen. No program outputs through the owners that
-// perf_buffer__new made, because they do not count losses: see openFirst.
+// through events that replaced both: see Reopen. Without libbpf this package opens and maps rings
+// itself: see mapRings.
 type Events struct {
 	entries   *userMap // libbpf gets its own map
 	setup     kernel.Setup
-	standard  bool // perf_buffer__new set the rings up
 	overwrite bool // the kernel overwrites the rings
 	attr      unix.PerfEventAttr
+	epoll     int   // becomes readable at a wakeup; libbpf's, where it set the rings up
 	bells     bool  // rings have doorbells
 	noBells   error // why they have none
 	replaced  int   // entries that held another reader's events
@@ -65,7 +63,7 @@ type ringEvents struct {
 	cpu    int
 	pb     *libbpf.PerfBuffer
 	index  int    // of the ring in pb
-	memory []byte // of a ring that the kernel overwrites, which has no pb
+	memory []byte // of a ring from mapRings, which has no pb
 	owner  int
 	plain  int    // wakes the reader as the setup says
 	bell   int    // wakes it at each output; 0: no doorbell
@@ -78,7 +76,7 @@ func openEvents(m *Map, setup kernel.Setup) (p *Events, err error) {
 	if last := setup.CPUs[len(setup.CPUs)-1]; last >= m.info.MaxEntries {
 		return nil, tooSmall(m.info, last)
 	}
-	p = &Events{watch: m.watch, setup: setup, standard: m.Standard, overwrite: m.Overwrite, attr: *attr(setup)}
+	p = &Events{watch: m.watch, setup: setup, overwrite: m.Overwrite, attr: *attr(setup)}
 	if p.overwrite {
 		p.attr.Bits |= unix.PerfBitWriteBackward
 	}
@@ -114,7 +112,10 @@ func (p *Events) finish() (err error) {
 		p.memory = append(p.memory, r)
 	}
 	if !p.overwrite { // nobody waits for those
-		if p.poller, err = host.NewPoller(p.rings[0].pb.EpollFD()); err != nil {
+		if err = p.openEpoll(); err != nil {
+			return err
+		}
+		if p.poller, err = host.NewPoller(p.epoll); err != nil {
 			return err
 		}
 	}
@@ -131,16 +132,7 @@ func (p *Events) finish() (err error) {
 
 // openFirst opens the reader's initial rings.
 func (p *Events) openFirst(cpus []int) (err error) {
-	p.rings, err = p.openRings(cpus, p.standard)
-	for i := range p.rings {
-		// The map gets our own event: libbpf's does not count losses, and wakes at each output. The
-		// watermark belongs to the ring, though, and libbpf's event has set it to half of the ring
-		// (ring_buffer_init in kernel/events/ring_buffer.c).
-		if e := &p.rings[i]; err == nil && p.standard {
-			e.plain, err = openOnto(e, p.attr)
-		}
-	}
-	if err != nil {
+	if p.rings, err = p.openRings(cpus); err != nil {
 		free(p.rings)
 		p.rings = nil
 	}
@@ -149,17 +141,11 @@ func (p *Events) openFirst(cpus []int) (err error) {
 
 // openRings opens the perf events of some CPUs and maps their rings. Their only events are the
 // owners. After an error, the caller frees the rings too.
-func (p *Events) openRings(cpus []int, standard bool) ([]ringEvents, error) {
-	if p.overwrite {
+func (p *Events) openRings(cpus []int) ([]ringEvents, error) {
+	if p.overwrite || !libbpf.Available {
 		return p.mapRings(cpus)
 	}
-	var pb *libbpf.PerfBuffer
-	var err error
-	if standard {
-		pb, err = p.openStandard(cpus)
-	} else {
-		pb, err = libbpf.NewRaw(p.entries.own, p.setup.RingBytes/os.Getpagesize(), &p.attr, cpus, cpus)
-	}
+	pb, err := libbpf.NewRaw(p.entries.own, p.setup.RingBytes/os.Getpagesize(), &p.attr, cpus, cpus)
 	if err != nil {
 		return nil, err
 	}
@@ -172,28 +158,13 @@ func (p *Events) openRings(cpus []int, standard bool) ([]ringEvents, error) {
 	return rings, err
 }
 
-// openStandard sets the rings up with perf_buffer__new.
-func (p *Events) openStandard(cpus []int) (*libbpf.PerfBuffer, error) {
-	// libbpf does not say which CPUs it opened. Assume those online before the call, if the set has
-	// not changed since.
-	pb, err := libbpf.New(p.entries.own, p.setup.RingBytes/os.Getpagesize())
-	if err != nil {
-		return nil, err
-	}
-	if online, err := cpulist.Online(cpulist.Dir); err != nil || pb.BufferCnt() != len(cpus) || !slices.Equal(online, cpus) {
-		pb.Free()
-		return nil, errors.Join(err, syscall.ENODEV) // as perf_buffer__new_raw if a CPU has gone
-	}
-	return pb, nil
-}
-
 func (p *Events) countsLost() bool { return p.attr.Read_format&unix.PERF_FORMAT_LOST != 0 }
 
 // ring wraps the memory of a ring.
 func (p *Events) ring(e *ringEvents) (_ *raw.Ring, err error) {
 	var meta unsafe.Pointer
 	var data []byte
-	if p.overwrite {
+	if e.pb == nil {
 		// Invariant: the metadata page comes first, and free unmaps the memory after its last use.
 		meta, data = unsafe.Pointer(unsafe.SliceData(e.memory)), e.memory[os.Getpagesize():]
 	} else if meta, data, err = e.pb.Buffer(e.index); err != nil {
@@ -272,7 +243,7 @@ func (p *Events) Wait(until time.Time, ready func(woken bool) bool) error {
 }
 
 // PollFD returns the epoll descriptor that a wakeup makes readable.
-func (p *Events) PollFD() int { return p.rings[0].pb.EpollFD() }
+func (p *Events) PollFD() int { return p.epoll }
 
 // Group calls host.Group.
 func (p *Events) Group() (kernel.Group, error) { return host.Group(p) }
@@ -308,6 +279,7 @@ func (p *Events) release() {
 	if p.poller != nil {
 		p.poller.Close()
 	}
+	p.closeEpoll()
 	p.outputs.close()
 }
 

@@ -79,7 +79,7 @@ func (p *Events) Add(cpu int) (*raw.Ring, error) {
 	if cpu >= p.entries.MaxEntries {
 		return nil, tooSmall(p.entries.Map, cpu)
 	}
-	rings, err := p.openRings([]int{cpu}, false)
+	rings, err := p.openRings([]int{cpu})
 	if err != nil {
 		free(rings)
 		return nil, explain(fmt.Errorf("a ring for CPU %d: %w", cpu, err), p.setup.RingBytes)
@@ -87,7 +87,7 @@ func (p *Events) Add(cpu int) (*raw.Ring, error) {
 	e := &rings[0]
 	memory, err := p.ring(e)
 	if err == nil && !p.overwrite {
-		err = unix.EpollCtl(p.rings[0].pb.EpollFD(), unix.EPOLL_CTL_ADD, e.owner, &unix.EpollEvent{Events: unix.EPOLLIN})
+		err = unix.EpollCtl(p.epoll, unix.EPOLL_CTL_ADD, e.owner, &unix.EpollEvent{Events: unix.EPOLLIN})
 	}
 	if err == nil && p.bells {
 		err = p.openBell(e)

@@ -1,7 +1,7 @@
 package perfevent
 
 import (
-	libbpf "github.com/ringfold/ringfold/cgo"
+	"github.com/ringfold/ringfold/internal/bpf"
 	"github.com/ringfold/ringfold/internal/host"
 )
 
@@ -10,9 +10,9 @@ const bpfMapTypeRingbuf = 27
 // checkType refuses maps without perf rings.
 func checkType(m host.Map) error {
 	switch m.Type {
-	case libbpf.MapTypePerfEventArray:
+	case bpf.MapTypePerfEventArray:
 		return nil
-	case libbpf.MapTypeArrayOfMaps, libbpf.MapTypeHashOfMaps:
+	case bpf.MapTypeArrayOfMaps, bpf.MapTypeHashOfMaps:
 		return m.Fail("it is of type %s, but only BPF_MAP_TYPE_PERF_EVENT_ARRAY (4) has perf rings: open the BPF ring buffers in a map of maps with perfbuf.OpenRingBuf, "+
 			"and a perf event array in one by a descriptor of its own", m.TypeName())
 	case bpfMapTypeRingbuf:

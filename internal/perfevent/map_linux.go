@@ -14,8 +14,6 @@ import (
 // Map is a perf event array to open rings in. It implements kernel.Opener.
 type Map struct {
 	FD int // the user's descriptor, which Online duplicates
-	// perf_buffer__new sets up the rings: one per online CPU, without times.
-	Standard bool
 	// The kernel overwrites the rings: see mapRings. Nothing can wait for them.
 	Overwrite bool
 

@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	libbpf "github.com/ringfold/ringfold/cgo"
+	"github.com/ringfold/ringfold/internal/bpf"
 	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/stretchr/testify/require"
@@ -14,7 +14,7 @@ import (
 // An overwritable ring gets a new event once its own has left its CPU, also more than once.
 func TestKernelReopenOverwritable(t *testing.T) {
 	kerneltest.RequireRoot(t)
-	fd, err := libbpf.MapCreate(libbpf.MapTypePerfEventArray, "replugged", 4, 4, 1, 0)
+	fd, err := bpf.MapCreate(bpf.MapTypePerfEventArray, "replugged", 4, 4, 1, 0)
 	require.NoError(t, err)
 	defer unix.Close(fd)
 	k, err := kernel.OpenOnline(&Map{FD: fd, Overwrite: true}, func([]int) (kernel.Setup, error) {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"syscall"
 
-	libbpf "github.com/ringfold/ringfold/cgo"
+	"github.com/ringfold/ringfold/internal/bpf"
 	"github.com/ringfold/ringfold/internal/host"
 	"golang.org/x/sys/unix"
 )
@@ -33,7 +33,7 @@ func refused(err error) string {
 	if errors.As(err, &ours) {
 		return ours.call
 	}
-	var e *libbpf.Error
+	var e *bpf.Error
 	switch {
 	case !errors.As(err, &e):
 		return ""
@@ -49,8 +49,8 @@ func refused(err error) string {
 
 // changes reports whether the failed call was to change a map.
 func changes(err error) bool {
-	var e *libbpf.Error
-	return errors.As(err, &e) && (e.Call == "bpf_map_update_elem" || e.Call == "bpf_map_delete_elem")
+	var e *bpf.Error
+	return errors.As(err, &e) && (e.Call == "bpf(BPF_MAP_UPDATE_ELEM)" || e.Call == "bpf(BPF_MAP_DELETE_ELEM)")
 }
 
 // strict is a level of kernel.perf_event_paranoid that only kernels of Debian (by default) and
@@ -104,7 +104,7 @@ func permissionError(err error, ringBytes, paranoid int) error {
 	default:
 		e.Detail = fmt.Sprintf("uid %d has the capabilities for it (kernel.perf_event_paranoid is %d): a sandbox forbids it, such as seccomp or an LSM: "+
 			"allow the system calls bpf and perf_event_open%s", e.UID, e.Paranoid, host.SeccompNote())
-		if call == "bpf" && host.OlderThan(5, 11) {
+		if call == "bpf" && bpf.OlderThan(5, 11) {
 			e.Detail += fmt.Sprintf("; or RLIMIT_MEMLOCK, which is %s, is used up: before Linux 5.11 BPF maps count against it: "+
 				"raise it (ulimit -l unlimited, LimitMEMLOCK=infinity)", host.Memlock())
 		}

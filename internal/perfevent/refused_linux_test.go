@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	libbpf "github.com/ringfold/ringfold/cgo"
+	"github.com/ringfold/ringfold/internal/bpf"
 	"github.com/ringfold/ringfold/internal/host"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -142,9 +142,9 @@ func TestPermissionWhereParanoidIsStrict(t *testing.T) {
 func TestPermissionOfTheCall(t *testing.T) {
 	const all = "CAP_BPF CAP_PERFMON CAP_IPC_LOCK"
 	bits := map[string]uint{"CAP_BPF": unix.CAP_BPF, "CAP_PERFMON": unix.CAP_PERFMON, "CAP_IPC_LOCK": unix.CAP_IPC_LOCK}
-	opening := &libbpf.Error{Call: "perf_buffer__new_raw", Detail: "failed to open perf buffer event on cpu #0", Errno: syscall.EPERM}
-	mapping := &libbpf.Error{Call: "perf_buffer__new_raw", Detail: "failed to mmap perf buffer on cpu #0", Errno: syscall.EPERM}
-	creating := &libbpf.Error{Call: "bpf_map_create", Errno: syscall.EPERM}
+	opening := &bpf.Error{Call: "perf_buffer__new_raw", Detail: "failed to open perf buffer event on cpu #0", Errno: syscall.EPERM}
+	mapping := &bpf.Error{Call: "perf_buffer__new_raw", Detail: "failed to mmap perf buffer on cpu #0", Errno: syscall.EPERM}
+	creating := &bpf.Error{Call: "bpf(BPF_MAP_CREATE)", Errno: syscall.EPERM}
 	for _, c := range []struct {
 		err           error
 		caps, missing string
@@ -158,7 +158,7 @@ func TestPermissionOfTheCall(t *testing.T) {
 		{creating, "", "CAP_BPF CAP_PERFMON", "lacks CAP_BPF and CAP_PERFMON"},
 		{creating, "CAP_BPF", "CAP_PERFMON", "a sandbox forbids it"},
 		{creating, all, "", "a sandbox forbids it"},
-		{&libbpf.Error{Call: "perf_buffer__new_raw", Errno: syscall.EPERM}, "CAP_BPF CAP_PERFMON", "CAP_IPC_LOCK", "KiB per CPU exceed"},
+		{&bpf.Error{Call: "perf_buffer__new_raw", Errno: syscall.EPERM}, "CAP_BPF CAP_PERFMON", "CAP_IPC_LOCK", "KiB per CPU exceed"},
 		{syscall.EPERM, "CAP_BPF CAP_PERFMON", "CAP_IPC_LOCK", "KiB per CPU exceed"},
 	} {
 		want, had := uint64(0), uint64(0)

@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"time"
 
-	libbpf "github.com/ringfold/ringfold/cgo"
+	"github.com/ringfold/ringfold/internal/bpf"
 	"github.com/ringfold/ringfold/internal/host"
 	"github.com/ringfold/ringfold/internal/kernel"
 	"golang.org/x/sys/unix"
@@ -46,7 +46,7 @@ type entry struct {
 // openUserMap creates the reader's own map. fd and info come from host.DupMap; fd stays the
 // caller's.
 func openUserMap(fd int, info host.Map, clock host.Clock) (*userMap, error) {
-	own, err := libbpf.MapCreate(libbpf.MapTypePerfEventArray, "ringfold", 4, 4, info.MaxEntries, 0)
+	own, err := bpf.MapCreate(bpf.MapTypePerfEventArray, "ringfold", 4, 4, info.MaxEntries, 0)
 	if err != nil {
 		return nil, fmt.Errorf("a map of the reader's own: %w", err)
 	}
@@ -73,7 +73,7 @@ func (m *userMap) close() {
 // take stores a reader's first perf event in an entry. It reports whether the entry held somebody
 // else's, which deleting it reveals.
 func (m *userMap) take(cpu, event int) (replaced bool, err error) {
-	replaced = libbpf.MapDelete(m.fd, uint32(cpu)) == nil
+	replaced = bpf.MapDelete(m.fd, uint32(cpu)) == nil
 	return replaced, m.set(cpu, event)
 }
 
@@ -85,15 +85,15 @@ func (m *userMap) set(cpu, event int) error {
 		return nil
 	}
 	now := m.clock.Now()
-	if err := libbpf.MapUpdate(m.fd, uint32(cpu), uint32(event)); err != nil { // entry unchanged
+	if err := bpf.MapUpdate(m.fd, uint32(cpu), uint32(event)); err != nil { // entry unchanged
 		return fmt.Errorf("the map's entry of CPU %d: %w", cpu, err)
 	}
 	m.held[cpu] = &entry{seen: now}
 	if m.compare >= 0 && m.state.OwnedUntil == 0 {
 		m.state.OwnedUntil = now // the first entry may be taken before the first look
 	}
-	if libbpf.MapUpdate(m.own, uint32(cpu), uint32(event)) != nil {
-		libbpf.MapDelete(m.own, uint32(cpu)) // then look has nothing to compare with
+	if bpf.MapUpdate(m.own, uint32(cpu), uint32(event)) != nil {
+		bpf.MapDelete(m.own, uint32(cpu)) // then look has nothing to compare with
 	}
 	return nil
 }
@@ -103,7 +103,7 @@ func (m *userMap) empty(cpu int) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.held[cpu] != nil && m.look(cpu) != others {
-		if err := libbpf.MapDelete(m.fd, uint32(cpu)); err != nil && !errors.Is(err, syscall.ENOENT) {
+		if err := bpf.MapDelete(m.fd, uint32(cpu)); err != nil && !errors.Is(err, syscall.ENOENT) {
 			return fmt.Errorf("the map's entry of CPU %d: %w", cpu, err)
 		}
 	}

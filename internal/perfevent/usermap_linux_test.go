@@ -3,7 +3,7 @@ package perfevent
 import (
 	"testing"
 
-	libbpf "github.com/ringfold/ringfold/cgo"
+	"github.com/ringfold/ringfold/internal/bpf"
 	"github.com/ringfold/ringfold/internal/host"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/stretchr/testify/require"
@@ -15,7 +15,7 @@ func TestKernelTakenBeforeTheFirstLook(t *testing.T) {
 	kerneltest.RequireRoot(t)
 	clock, err := host.NewClock()
 	require.NoError(t, err)
-	fd, err := libbpf.MapCreate(libbpf.MapTypePerfEventArray, "taken", 4, 4, 1, 0)
+	fd, err := bpf.MapCreate(bpf.MapTypePerfEventArray, "taken", 4, 4, 1, 0)
 	require.NoError(t, err)
 	defer unix.Close(fd)
 	m, err := openUserMap(fd, host.Map{MaxEntries: 1}, clock)
@@ -33,7 +33,7 @@ func TestKernelTakenBeforeTheFirstLook(t *testing.T) {
 	before := clock.Now()
 	require.NoError(t, m.set(0, event()))
 	stored := clock.Now()
-	require.NoError(t, libbpf.MapUpdate(fd, 0, uint32(event())))
+	require.NoError(t, bpf.MapUpdate(fd, 0, uint32(event())))
 	m.watch(nil)
 	d := m.displaced()
 	require.NoError(t, d.Err)

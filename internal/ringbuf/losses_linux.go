@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	libbpf "github.com/ringfold/ringfold/cgo"
+	"github.com/ringfold/ringfold/internal/bpf"
 	"github.com/ringfold/ringfold/internal/cpulist"
 	"github.com/ringfold/ringfold/internal/host"
 	"github.com/ringfold/ringfold/internal/kernel"
@@ -45,14 +45,10 @@ func openLosses(mapFD int, now uint64) (*losses, error) {
 		return nil, fmt.Errorf("the map of losses: %w", err)
 	}
 	defer unix.Close(fd) // the mapping keeps the map
-	key, value, err := libbpf.MapSizes(fd)
-	if err != nil {
-		return nil, err
-	}
 	size := int(unsafe.Sizeof(slot{}))
-	if m.Type != libbpf.MapTypeArray || key != 4 || value != size || m.Flags&mapFlagMmapable == 0 {
+	if m.Type != bpf.MapTypeArray || m.KeySize != 4 || m.ValueSize != size || m.Flags&mapFlagMmapable == 0 {
 		return nil, m.Fail("it is of type %s, with values of %d bytes and flags %#x: for losses, pass a map that PERFBUF_RINGBUF_LOSSES of bpf/perfbuf_ringbuf.h has "+
-			"defined, which has type BPF_MAP_TYPE_ARRAY (2), %d bytes and BPF_F_MMAPABLE (%#x)", m.TypeName(), value, m.Flags, size, mapFlagMmapable)
+			"defined, which has type BPF_MAP_TYPE_ARRAY (2), %d bytes and BPF_F_MMAPABLE (%#x)", m.TypeName(), m.ValueSize, m.Flags, size, mapFlagMmapable)
 	}
 	possible, err := cpulist.Possible(cpulist.Dir)
 	if err != nil {

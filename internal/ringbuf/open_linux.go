@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	libbpf "github.com/ringfold/ringfold/cgo"
+	"github.com/ringfold/ringfold/internal/bpf"
 	"github.com/ringfold/ringfold/internal/host"
 	"github.com/ringfold/ringfold/internal/kernel"
 	"golang.org/x/sys/unix"
@@ -103,7 +103,7 @@ func (o *Opener) check() (err error) {
 
 // sharded reports whether the ring buffers are in a map of maps.
 func (o *Opener) sharded() bool {
-	return o.info.Type == libbpf.MapTypeArrayOfMaps || o.info.Type == libbpf.MapTypeHashOfMaps
+	return o.info.Type == bpf.MapTypeArrayOfMaps || o.info.Type == bpf.MapTypeHashOfMaps
 }
 
 // overwrites is BPF_F_RB_OVERWRITE of include/uapi/linux/bpf.h.
@@ -113,11 +113,11 @@ const overwrites = 1 << 19
 func checkRingBuf(m host.Map) error {
 	const types = "only BPF_MAP_TYPE_RINGBUF (27), and arrays and hashes of such maps, are BPF ring buffers"
 	switch {
-	case m.Type == libbpf.MapTypePerfEventArray:
+	case m.Type == bpf.MapTypePerfEventArray:
 		return m.Fail("it is of type %s, but %s: open a perf event array with perfbuf.Open", m.TypeName(), types)
 	case m.Type == mapTypeUserRingbuf:
 		return m.Fail("it is of type %s, which user space writes and programs read, but %s", m.TypeName(), types)
-	case m.Type != libbpf.MapTypeRingbuf:
+	case m.Type != bpf.MapTypeRingbuf:
 		return m.Fail("it is of type %s, but %s", m.TypeName(), types)
 	case m.Flags&overwrites != 0:
 		return m.Fail("it has the flag BPF_F_RB_OVERWRITE: programs overwrite unread records, which this package does not support: create it without the flag")

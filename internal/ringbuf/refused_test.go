@@ -34,7 +34,7 @@ func failure(t *testing.T, o Opener) error {
 	return err
 }
 
-func bpf(t *testing.T, cmd uintptr, attr []uint32) int {
+func bpfCall(t *testing.T, cmd uintptr, attr []uint32) int {
 	fd, _, errno := unix.Syscall(unix.SYS_BPF, cmd, uintptr(unsafe.Pointer(&attr[0])), uintptr(4*len(attr)))
 	require.Zero(t, errno)
 	return int(fd)
@@ -102,7 +102,7 @@ func TestKernelReadOnly(t *testing.T) {
 	)
 	_, m, err := func() (int, host.Map, error) { fd, m, err := host.DupMap(fd); unix.Close(fd); return fd, m, err }()
 	require.NoError(t, err)
-	only := bpf(t, bpfMapGetFDByID, []uint32{uint32(m.ID), 0, readOnly})
+	only := bpfCall(t, bpfMapGetFDByID, []uint32{uint32(m.ID), 0, readOnly})
 	defer unix.Close(only)
 	says := func(fd int, says string) {
 		t.Helper()
@@ -113,7 +113,7 @@ func TestKernelReadOnly(t *testing.T) {
 		require.ErrorContains(t, err, says)
 	}
 	says(only, "BPF_F_RDONLY")
-	bpf(t, bpfMapFreeze, []uint32{uint32(fd)})
+	bpfCall(t, bpfMapFreeze, []uint32{uint32(fd)})
 	says(fd, "the map is frozen")
 	require.NotZero(t, e.MapFD())
 }
@@ -151,7 +151,7 @@ func TestKernelUnprivileged(t *testing.T) {
 	p := shards.(*host.PermissionError)
 	require.Equal(t, []string{"CAP_SYS_ADMIN"}, p.Missing)
 	require.Equal(t, os.Geteuid(), p.UID)
-	require.ErrorContains(t, shards, `perfbuf.OpenRingBuf: bpf_map_get_fd_by_id`)
+	require.ErrorContains(t, shards, `perfbuf.OpenRingBuf: bpf(BPF_MAP_GET_FD_BY_ID)`)
 	require.ErrorContains(t, shards, `opening the maps in map "shards"`)
 	require.ErrorContains(t, shards, "perfbuf.Merge")
 }

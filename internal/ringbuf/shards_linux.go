@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	libbpf "github.com/ringfold/ringfold/cgo"
+	"github.com/ringfold/ringfold/internal/bpf"
 	"github.com/ringfold/ringfold/internal/grace"
 	"github.com/ringfold/ringfold/internal/host"
 	"github.com/ringfold/ringfold/internal/kernel"
@@ -49,18 +49,14 @@ func (o *Opener) look() ([]shard, error) {
 	if !o.sharded() {
 		return []shard{{id: o.info.ID, cpu: -1}}, nil
 	}
-	keySize, _, err := libbpf.MapSizes(o.fd)
-	if err != nil {
-		return nil, err
-	}
 	var found []shard
 	seen := map[int]bool{}
 	var key []byte
-	next := make([]byte, keySize)
+	next := make([]byte, o.info.KeySize)
 	// If a hash changes meanwhile, iteration may restart. The next look finds entries that this one
 	// misses.
 	for range 2 * o.info.MaxEntries {
-		err := libbpf.MapNextKey(o.fd, key, next)
+		err := bpf.MapNextKey(o.fd, key, next)
 		if errors.Is(err, syscall.ENOENT) {
 			break
 		}
@@ -68,7 +64,7 @@ func (o *Opener) look() ([]shard, error) {
 			return nil, err
 		}
 		key = append(key[:0], next...)
-		id, err := libbpf.MapInner(o.fd, key)
+		id, err := bpf.MapInner(o.fd, key)
 		switch {
 		case errors.Is(err, syscall.ENOENT):
 		case err != nil:
@@ -99,13 +95,13 @@ func (o *Opener) mapOf(s shard) (fd int, m host.Map, err error) {
 		}
 		return fd, o.info, err
 	}
-	if fd, err = libbpf.MapByID(s.id); errors.Is(err, syscall.ENOENT) {
+	if fd, err = bpf.MapByID(s.id); errors.Is(err, syscall.ENOENT) {
 		return -1, m, fmt.Errorf("map %d in map %q is gone: %w", s.id, o.info.Name, syscall.ENODEV)
 	}
 	if err != nil {
 		return -1, m, refusedShard(o.info, err)
 	}
-	info, err := libbpf.GetMapInfo(fd)
+	info, err := bpf.GetMapInfo(fd)
 	if m = host.Map(info); err == nil {
 		err = checkRingBuf(m)
 	}

@@ -50,8 +50,7 @@ type Programs struct {
 // Load loads the programs. That takes root, or CAP_BPF and CAP_PERFMON.
 func Load(c Config) (*Programs, error) {
 	quiet()
-	// Raising RLIMIT_MEMLOCK takes CAP_SYS_RESOURCE, and kernels since 5.11 do not need it raised.
-	m, err := libbpfgo.NewModuleFromBufferArgs(libbpfgo.NewModuleArgs{BPFObjBuff: object, BPFObjName: "workload", SkipMemlockBump: true})
+	m, err := Open(object)
 	if err != nil {
 		return nil, fmt.Errorf("opening workload.bpf.o: %w", err)
 	}
@@ -61,6 +60,22 @@ func Load(c Config) (*Programs, error) {
 		return nil, fmt.Errorf("loading workload.bpf.o: %w", err)
 	}
 	return p, nil
+}
+
+// Open opens a BPF object, as NewModuleFromBufferArgs does. The libbpfgo in go.mod, the oldest with
+// which the tests work, raises RLIMIT_MEMLOCK for a buffer. That takes CAP_SYS_RESOURCE, and is not
+// needed since Linux 5.11. For a file it can be told not to.
+func Open(object []byte) (*libbpfgo.Module, error) {
+	fd, err := unix.MemfdCreate("object", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	file := os.NewFile(uintptr(fd), "object")
+	defer file.Close()
+	if _, err := file.Write(object); err != nil {
+		return nil, err
+	}
+	return libbpfgo.NewModuleFromFileArgs(libbpfgo.NewModuleArgs{BPFObjPath: fmt.Sprintf("/proc/self/fd/%d", fd), SkipMemlockBump: true})
 }
 
 func (p *Programs) load(c Config) (err error) {

@@ -76,9 +76,7 @@ func (p *Programs) Detach() (errs error) {
 // Linux 5.12 it does not say.
 func (p *Programs) Misses() (sum uint64) {
 	for _, prog := range p.programs {
-		if !prog.Autoload() {
-			continue
-		}
+		// A program that was not loaded has none.
 		info, _ := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", prog.FileDescriptor()))
 		for line := range strings.Lines(string(info)) {
 			var n uint64

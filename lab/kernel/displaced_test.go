@@ -12,7 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aquasecurity/libbpfgo"
 	libbpf "github.com/ringfold/ringfold/cgo"
+	"github.com/ringfold/ringfold/internal/bpf"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/ringfold/ringfold/internal/leak"
 	"github.com/ringfold/ringfold/internal/perfevent"
@@ -29,21 +31,25 @@ var displacements = map[string]func(t *testing.T, e *kerneltest.Emitter) (undo f
 		r := open(t, e, perfbuf.Options{})
 		return func() { r.Close() }
 	},
-	"libbpf's perf_buffer": func(t *testing.T, e *kerneltest.Emitter) func() {
-		pb, err := libbpf.New(e.MapFD(), 4)
-		require.NoError(t, err)
-		return pb.Free
-	},
+	"libbpf's perf_buffer": func(t *testing.T, e *kerneltest.Emitter) func() { return perfBuffer(t, e).Close },
 	"a reader that is closed again": func(t *testing.T, e *kerneltest.Emitter) func() {
 		require.NoError(t, open(t, e, perfbuf.Options{}).Close())
 		return func() {}
 	},
 	"entries deleted": func(t *testing.T, e *kerneltest.Emitter) func() {
 		for _, cpu := range kerneltest.OnlineCPUs(t) {
-			require.NoError(t, libbpf.MapDelete(e.MapFD(), uint32(cpu)))
+			require.NoError(t, bpf.MapDelete(e.MapFD(), uint32(cpu)))
 		}
 		return func() {}
 	},
+}
+
+// perfBuffer opens the map with libbpf's perf_buffer__new.
+func perfBuffer(t *testing.T, e *kerneltest.Emitter) *libbpfgo.PerfBuffer {
+	t.Helper()
+	pb, err := e.Module().InitPerfBuf("events", make(chan []byte), nil, 4)
+	require.NoError(t, err)
+	return pb
 }
 
 // Every consumer, under every wakeup policy, gets all events of the rings and then the error,
@@ -123,7 +129,7 @@ func TestKernelDisplacedInPart(t *testing.T) {
 			require.NoError(t, next(cpus[0]))
 			require.ErrorIs(t, unordered(t, other).Run(t.Context(), nothing), perfbuf.ErrDisplaced)
 
-			require.NoError(t, libbpf.MapDelete(e.MapFD(), uint32(cpus[1])))
+			require.NoError(t, bpf.MapDelete(e.MapFD(), uint32(cpus[1])))
 			require.ErrorIs(t, next(cpus[0]), perfbuf.ErrDisplaced, "again")
 			require.Equal(t, 2, r.Stats().Displaced.Entries)
 		})
@@ -296,13 +302,12 @@ func TestKernelOlderReaderEnds(t *testing.T) {
 		t.Run(name+", libbpf's perf_buffer is newer", func(t *testing.T) {
 			leak.Check(t)
 			old, plug := openPlug(t, perfevent.Map{FD: e.MapFD()}, perfbuf.Options{})
-			pb, err := libbpf.New(e.MapFD(), 4)
-			require.NoError(t, err)
+			pb := perfBuffer(t, e)
 			end(t, old, plug)
 			requireTaken(t, e, old.Options().CPUs)
 			require.NoError(t, old.Close())
 			requireTaken(t, e, old.Options().CPUs)
-			pb.Free()
+			pb.Close()
 			requireUnhooked(t, e, old.Options().CPUs, syscall.ENOENT)
 		})
 	}
@@ -374,7 +379,7 @@ func TestKernelEmptiedEntryIsTakenAgain(t *testing.T) {
 	old := open(t, e, perfbuf.Options{})
 	cpus := old.Options().CPUs
 	for _, cpu := range cpus {
-		require.NoError(t, libbpf.MapDelete(e.MapFD(), uint32(cpu)))
+		require.NoError(t, bpf.MapDelete(e.MapFD(), uint32(cpu)))
 	}
 	requireUnhooked(t, e, cpus, syscall.ENOENT)
 	s := unordered(t, old)
@@ -406,7 +411,10 @@ func TestKernelBlindReader(t *testing.T) {
 				}
 				which := all
 				if c.call.String() == callUpdate.String() {
-					n := len(kerneltest.OnlineCPUs(t))
+					n := 0 // updates of the reader's own map before
+					if libbpf.Available {
+						n = len(kerneltest.OnlineCPUs(t))
+					}
 					which = func(i int) bool { return i > n && (i-n)%2 == 0 }
 				}
 				require.Positive(t, kerneltest.Fail(t, c.call, syscall.EPERM, which, f))

@@ -13,6 +13,7 @@ import (
 	"unsafe"
 
 	libbpf "github.com/ringfold/ringfold/cgo"
+	"github.com/ringfold/ringfold/internal/bpf"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/ringfold/ringfold/internal/leak"
 	"github.com/ringfold/ringfold/internal/perfevent"
@@ -54,10 +55,21 @@ func TestKernelOpenFaults(t *testing.T) {
 		}
 		return texts
 	}
-	// Kernels without PERF_FORMAT_LOST refuse the first perf event, and all begins anew.
-	const own = 2 // epoll descriptors of the reader itself
-	tries := kerneltest.Fail(t, kerneltest.CallEpollCreate, 0, only(0), func() { open(t, e, perfbuf.Options{CPUs: cpus}).Close() }) - own
-	again := func(text string) []string { return slices.Repeat([]string{text}, tries) }
+	again := func(text string) []string {
+		if kernelCounts(t) {
+			return []string{text}
+		}
+		return []string{text, text} // the kernel refuses the first perf event, and all begins anew
+	}
+	// Libbpf makes more calls, and has its own words.
+	event, mmap, poll := "perf_event_open for CPU %d", "mmap for CPU %d", "epoll_ctl for CPU %d"
+	var info, enable, set []string
+	epoll := []string{"epoll_create1"}
+	if libbpf.Available {
+		event, mmap, poll = "failed to open perf buffer event on cpu #%d", "failed to mmap perf buffer on cpu #%d", "failed to epoll_ctl cpu #%d"
+		info, epoll = again("failed to get map info"), again("failed to create epoll instance")
+		enable, set = perCPU("failed to enable perf buffer event on cpu #%d"), perCPU("failed to set cpu #%d")
+	}
 	const without = "without: "                 // Open succeeds, and its Stats say so
 	const byRuntime = "in the runtime poller: " // which hides the errno
 	for _, c := range []struct {
@@ -66,17 +78,17 @@ func TestKernelOpenFaults(t *testing.T) {
 		steps []string // what the error of the first such call, the second and so on says
 	}{
 		{kerneltest.CallDup, syscall.EMFILE, []string{"map fd"}},
-		{callInfo, syscall.EPERM, append([]string{"bpf_obj_get_info_by_fd"}, again("failed to get map info")...)},
-		{callCreate, syscall.EPERM, []string{"a map of the reader's own: bpf_map_create"}},
+		{callInfo, syscall.EPERM, append([]string{"bpf(BPF_OBJ_GET_INFO_BY_FD)"}, info...)},
+		{callCreate, syscall.EPERM, []string{"a map of the reader's own: bpf(BPF_MAP_CREATE)"}},
 		{kerneltest.CallPerfEventOpen, syscall.EACCES, slices.Concat(
-			again(perCPU("failed to open perf buffer event on cpu #%d")[0]), perCPU("failed to open perf buffer event on cpu #%d")[1:],
+			again(perCPU(event)[0]), perCPU(event)[1:],
 			perCPU(without+"perf_event_open of another perf event of CPU %d"))},
-		{kerneltest.CallMmapFile, syscall.EPERM, perCPU("failed to mmap perf buffer on cpu #%d")},
-		{callEnable, syscall.EIO, perCPU("failed to enable perf buffer event on cpu #%d")},
+		{kerneltest.CallMmapFile, syscall.EPERM, perCPU(mmap)},
+		{callEnable, syscall.EIO, enable},
 		{callSetOutput, syscall.EIO, perCPU(without + "PERF_EVENT_IOC_SET_OUTPUT on CPU %d")},
-		{callUpdate, syscall.ENOMEM, slices.Concat(perCPU("failed to set cpu #%d"), perCPU("the map's entry of CPU %d: bpf_map_update_elem"))},
-		{kerneltest.CallEpollCreate, syscall.EMFILE, append(again("failed to create epoll instance"), slices.Repeat([]string{"epoll_create1"}, own)...)},
-		{kerneltest.CallEpollCtl, syscall.ENOSPC, append(perCPU("failed to epoll_ctl cpu #%d"), byRuntime, "epoll_ctl", "epoll_ctl")},
+		{callUpdate, syscall.ENOMEM, slices.Concat(set, perCPU("the map's entry of CPU %d: bpf(BPF_MAP_UPDATE_ELEM)"))},
+		{kerneltest.CallEpollCreate, syscall.EMFILE, append(epoll, "epoll_create1", "epoll_create1")},
+		{kerneltest.CallEpollCtl, syscall.ENOSPC, append(perCPU(poll), byRuntime, "epoll_ctl", "epoll_ctl")},
 		{kerneltest.CallEventfd, syscall.EMFILE, []string{"eventfd"}},
 		{kerneltest.CallSocket, syscall.EMFILE, []string{without + "no netlink socket for uevents"}},
 		{kerneltest.CallBind, syscall.EPERM, []string{without + "no netlink socket for uevents"}},
@@ -168,7 +180,8 @@ func TestKernelCloseFaults(t *testing.T) {
 				} else {
 					e.Emit(cpus[0], 1, 24)
 				}
-				require.Positive(t, kerneltest.Fail(t, c.call, syscall.EPERM, c.which, func() { r.Close() }))
+				calls := kerneltest.Fail(t, c.call, syscall.EPERM, c.which, func() { r.Close() })
+				require.Equal(t, libbpf.Available || c.call != callDisable, calls > 0, "%d calls", calls)
 				<-r.Done()
 				require.EqualValues(t, 1, r.Stats().Rings[0].Dropped)
 				require.Equal(t, c.stay > 0, errors.Is(r.Stats().CloseErr, syscall.EPERM))
@@ -207,7 +220,7 @@ func TestKernelPauseFaults(t *testing.T) {
 		name := fmt.Sprintf("the map's entry of CPU %d: ", odd)
 		var err error
 		kerneltest.Fail(t, callDelete, syscall.EPERM, only(i+1), func() { err = r.Pause() })
-		require.ErrorContains(t, err, "perfbuf.Pause: "+name+"bpf_map_delete_elem")
+		require.ErrorContains(t, err, "perfbuf.Pause: "+name+"bpf(BPF_MAP_DELETE_ELEM)")
 		require.ErrorIs(t, err, syscall.EPERM)
 		outputs(func(cpu int) error {
 			if cpu == odd {
@@ -221,7 +234,7 @@ func TestKernelPauseFaults(t *testing.T) {
 		outputs(func(int) error { return syscall.ENOENT })
 		// Every second update is of the reader's own map
 		kerneltest.Fail(t, callUpdate, syscall.EPERM, only(2*i+1), func() { err = r.Resume() })
-		require.ErrorContains(t, err, "perfbuf.Resume: "+name+"bpf_map_update_elem")
+		require.ErrorContains(t, err, "perfbuf.Resume: "+name+"bpf(BPF_MAP_UPDATE_ELEM)")
 		require.ErrorIs(t, err, syscall.EPERM)
 		outputs(func(cpu int) error {
 			if cpu == odd {
@@ -308,7 +321,7 @@ func TestKernelFrozenMap(t *testing.T) {
 			requireUnhooked(t, e, cpus, syscall.EOPNOTSUPP)
 			s := r.Stats()
 			require.ErrorIs(t, s.CloseErr, syscall.EPERM)
-			require.ErrorContains(t, s.CloseErr, fmt.Sprintf("the map's entry of CPU %d: bpf_map_delete_elem", cpus[0]))
+			require.ErrorContains(t, s.CloseErr, fmt.Sprintf("the map's entry of CPU %d: bpf(BPF_MAP_DELETE_ELEM)", cpus[0]))
 			written := uint64(0)
 			for _, cpu := range cpus {
 				attempted, failed := e.Counts(cpu)
@@ -339,7 +352,10 @@ func TestKernelFailedOpenLeavesOthersAlone(t *testing.T) {
 	for i := range cpus {
 		first := open(t, e, perfbuf.Options{CPUs: cpus})
 		var err error
-		own := len(cpus) + i // updates of the reader's own map before
+		own := i // updates of the reader's own map before
+		if libbpf.Available {
+			own += len(cpus)
+		}
 		kerneltest.Fail(t, callUpdate, syscall.ENOMEM, only(own+i+1), func() { _, err = perfbuf.Open(e.MapFD(), perfbuf.Options{CPUs: cpus}) })
 		require.ErrorIs(t, err, syscall.ENOMEM)
 		requireUnhooked(t, e, cpus[:i+1], syscall.ENOENT)
@@ -394,7 +410,7 @@ func TestKernelReopenedIsTakenOut(t *testing.T) {
 func TestKernelRefusedOutputsAreClosed(t *testing.T) {
 	e := kerneltest.Load(t)
 	const cgroupStorage = 19 // BPF_MAP_TYPE_CGROUP_STORAGE, which has no entries
-	fd, err := libbpf.MapCreate(cgroupStorage, "made_by_a_test", 8, 8, 0, 0)
+	fd, err := bpf.MapCreate(cgroupStorage, "made_by_a_test", 8, 8, 0, 0)
 	require.NoError(t, err)
 	defer unix.Close(fd)
 	leak.Check(t)

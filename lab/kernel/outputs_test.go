@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/aquasecurity/libbpfgo"
-	libbpf "github.com/ringfold/ringfold/cgo"
+	"github.com/ringfold/ringfold/internal/bpf"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/stretchr/testify/require"
@@ -214,7 +214,7 @@ func TestKernelOutputsNested(t *testing.T) {
 	// interrupt them.
 	kernels := func() (sum uint64) {
 		for _, fd := range c.NestFDs() {
-			n, err := libbpf.RecursionMisses(fd)
+			n, err := bpf.RecursionMisses(fd)
 			require.NoError(t, err)
 			sum += n
 		}

@@ -5,7 +5,7 @@ package flight_test
 import (
 	"testing"
 
-	libbpf "github.com/ringfold/ringfold/cgo"
+	"github.com/ringfold/ringfold/internal/bpf"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/ringfold/ringfold/perfbuf/flight"
@@ -47,7 +47,7 @@ func TestKernelDisplaced(t *testing.T) {
 		"a reader that is closed":   {func(t *testing.T, e *kerneltest.Emitter) { require.NoError(t, take(t, e, cpus).Close()) }, len(cpus)},
 		"another reader of one CPU": {func(t *testing.T, e *kerneltest.Emitter) { take(t, e, cpus[:1]) }, 1},
 		"an entry deleted": {func(t *testing.T, e *kerneltest.Emitter) {
-			require.NoError(t, libbpf.MapDelete(e.MapFD(), uint32(cpus[0])))
+			require.NoError(t, bpf.MapDelete(e.MapFD(), uint32(cpus[0])))
 		}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/ringfold/ringfold/perfbuf"
@@ -290,4 +291,39 @@ func TestKernelChannelsDoorbell(t *testing.T) {
 		<-events
 	}
 	eventually(t, "disarmed", func() bool { return pb.Stats().Doorbell.Disarms > before })
+}
+
+// Events of all CPUs come in the order of their outputs, unless the order is another.
+func TestKernelChannelsOrder(t *testing.T) {
+	e := kerneltest.Load(t)
+	cpus := onlineCPUs(t)
+	if len(cpus) < 2 {
+		t.Skip("one CPU")
+	}
+	const rounds = 300
+	crossings := func(order ...perfbuf.Order) (n int) {
+		events := make(chan []byte)
+		pb, err := perfchan.InitPerfBuf(e.Module(), "events", events, nil, 64, order...)
+		require.NoError(t, err)
+		defer pb.Close()
+		for range rounds {
+			for _, cpu := range cpus {
+				e.Emit(cpu, 1, 40)
+			}
+		}
+		pb.Poll(300)
+		for i := range rounds * len(cpus) {
+			p, err := kerneltest.Check(<-events)
+			require.NoError(t, err)
+			if p.CPU != cpus[i%len(cpus)] {
+				n++
+			}
+		}
+		return n
+	}
+	require.Zero(t, crossings())
+	require.Zero(t, crossings(perfbuf.Slack(time.Millisecond)))
+	require.Positive(t, crossings(perfbuf.Unordered()), "ring by ring")
+	_, err := perfchan.InitPerfBuf(e.Module(), "events", make(chan []byte), nil, 1, perfbuf.Unordered(), perfbuf.Order{})
+	require.ErrorContains(t, err, "2 orders: pass one")
 }

@@ -1,6 +1,7 @@
-// Package perfchan sends the events of a BPF perf event array through Go channels. It is a drop-in
-// for programs written for libbpfgo: replace the call of Module.InitPerfBuf by [InitPerfBuf], and
-// keep your channels. It does not import libbpfgo.
+// Package perfchan sends the events of a BPF perf event array through a Go channel, in the order of
+// their times over all CPUs. It is a drop-in for programs written for libbpfgo: replace the call of
+// Module.InitPerfBuf by [InitPerfBuf], and keep your channels. BPF ring buffers have [InitRingBuf].
+// The package does not import libbpfgo.
 //
 //	buffer, err := perfchan.InitPerfBuf(module, "events", events, lost, 64)
 //	if err != nil {
@@ -13,7 +14,7 @@
 //	}
 //
 // A channel costs a copy, an allocation and a hand-over per event: package perfbuf reads events in
-// place, with their CPU and time, and in order across CPUs.
+// place, with their CPU and time.
 package perfchan
 
 import (
@@ -44,10 +45,16 @@ type PerfBuffer struct {
 	err   atomic.Pointer[error]
 }
 
-// interval is how long events may wait to be sent, while they flow: with libbpfgo they do not wait.
+// interval is how long unordered events may wait to be sent, while they flow: with libbpfgo they do
+// not wait.
 const interval = time.Millisecond
 
 const maxRingBytes = 1 << 30 // perfbuf's
+
+// maps is a *libbpfgo.Module, or any type that has maps with file descriptors.
+type maps[M interface{ FileDescriptor() int }] interface {
+	GetMap(mapName string) (M, error)
+}
 
 // InitPerfBuf sets up a ring for each online CPU in the perf event array of that name, and returns
 // a PerfBuffer that sends its events to a channel. It replaces libbpfgo's Module.InitPerfBuf:
@@ -56,50 +63,70 @@ const maxRingBytes = 1 << 30 // perfbuf's
 // maps with file descriptors.
 //
 // eventsChan gets the payload of each event, padding included (see [perfbuf.Event.Len]), in a slice
-// of its own that the receiver may keep; events of one CPU come in order. lostChan gets the numbers
-// of lost events, which add up to all (see [PerfBuffer.Stop]); if it is nil, only Stats counts
-// them. Outputs land in the rings from now on; [PerfBuffer.Poll] starts sending them. While a
-// receiver is slow, reading goes on until as many bytes wait as all rings hold.
+// of its own that the receiver may keep. Events of all CPUs come in the order of their times, which
+// is exact: an event is sent once no older one can still come, usually a millisecond after its
+// time. An order of perfbuf.Unordered() sends events as they lie in the rings, CPU by CPU, and
+// sooner; libbpfgo does so too, but it reads each event as it comes, so its order is less wrong
+// than that of a reader that polls. For perfbuf.Slack see [perfbuf.Order].
 //
-// Each ring is pageCnt pages large, a power of two. libbpf's perf_buffer__new sets them up as it
-// does for libbpfgo, so events have no time. But only rare events wake the reader, at most 1,000 a
-// second and CPU; above that it polls every millisecond: see [perfbuf.Wakeup]. That saves traced
-// programs nearly all that libbpfgo costs them, and takes three file descriptors per CPU. If only
-// two can be had, the reader polls every 10 ms, and Stats().Doorbell.Err says why. For other
-// policies use [perfbuf.Open].
+// lostChan gets the numbers of lost events, which add up to all (see [PerfBuffer.Stop]); if it is
+// nil, only Stats counts them. Outputs land in the rings from now on; [PerfBuffer.Poll] starts
+// sending them. While a receiver is slow, reading goes on until as many bytes wait as all rings
+// hold.
 //
-// InitPerfBuf does not block, and fails as [perfbuf.Open] does. Call Close on the result:
-// libbpfgo's Module.Close does not.
+// Each ring is pageCnt pages large, a power of two; in order, a record takes 8 bytes more there
+// than libbpfgo's, for its time. Only rare events wake the reader, at most 1,000 a second and CPU;
+// above that it polls every millisecond: see [perfbuf.Wakeup]. That saves traced programs nearly
+// all that libbpfgo costs them, and takes two file descriptors per CPU. If only one can be had,
+// the reader polls every 10 ms, and Stats().Doorbell.Err says why. For other policies use
+// [perfbuf.Open].
+//
+// InitPerfBuf does not block, and fails as [perfbuf.Open] and [perfbuf.Reader.Stream] do. Call
+// Close on the result: libbpfgo's Module.Close does not.
 func InitPerfBuf[M interface{ FileDescriptor() int }](
-	module interface {
-		GetMap(mapName string) (M, error)
-	},
-	mapName string, eventsChan chan []byte, lostChan chan uint64, pageCnt int,
+	module maps[M], mapName string, eventsChan chan []byte, lostChan chan uint64, pageCnt int, order ...perfbuf.Order,
 ) (*PerfBuffer, error) {
-	fail := func(err error) (*PerfBuffer, error) {
+	page := os.Getpagesize()
+	b, err := open(module, mapName, eventsChan, lostChan, order, func(fd int, o perfbuf.Order) (*perfbuf.Reader, error) {
+		if pageCnt < 1 || pageCnt&(pageCnt-1) != 0 || pageCnt > maxRingBytes/page {
+			return nil, fmt.Errorf("pageCnt is %d: pass a power of two, of at most %d", pageCnt, maxRingBytes/page)
+		}
+		return perfbuf.Open(fd, perfbuf.Options{
+			RingBytes: pageCnt * page, NoTime: o == perfbuf.Unordered(), Wakeup: perfbuf.Wakeup{PollInterval: interval},
+		})
+	})
+	if err != nil {
 		return nil, fmt.Errorf("perfchan.InitPerfBuf: map %q: %w", mapName, err)
 	}
-	if eventsChan == nil {
-		return fail(errors.New("the channel for events is nil: pass one"))
+	return b, nil
+}
+
+// open opens a map by its name, and a stream of it in the first of the orders.
+func open[M interface{ FileDescriptor() int }](
+	module maps[M], mapName string, events chan []byte, lost chan uint64, orders []perfbuf.Order,
+	reader func(fd int, o perfbuf.Order) (*perfbuf.Reader, error),
+) (*PerfBuffer, error) {
+	switch {
+	case events == nil:
+		return nil, errors.New("the channel for events is nil: pass one")
+	case len(orders) > 1:
+		return nil, fmt.Errorf("%d orders: pass one, or none for exact order", len(orders))
 	}
-	page := os.Getpagesize()
-	if pageCnt < 1 || pageCnt&(pageCnt-1) != 0 || pageCnt > maxRingBytes/page {
-		return fail(fmt.Errorf("pageCnt is %d: pass a power of two, of at most %d", pageCnt, maxRingBytes/page))
-	}
+	orders = append(orders, perfbuf.Order{})
 	m, err := module.GetMap(mapName)
 	if err != nil {
-		return fail(err)
+		return nil, err
 	}
-	r, err := open(m.FileDescriptor(), perfbuf.Options{RingBytes: pageCnt * page, NoTime: true, Wakeup: perfbuf.Wakeup{PollInterval: interval}})
+	r, err := reader(m.FileDescriptor(), orders[0])
 	if err != nil {
-		return fail(err)
+		return nil, err
 	}
-	stream, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
-	if err != nil { // of a reader that nobody else has
+	stream, err := r.Stream(perfbuf.StreamOptions{Order: orders[0]})
+	if err != nil {
 		r.Close()
-		return fail(err)
+		return nil, err
 	}
-	return &PerfBuffer{reader: r, stream: stream, events: eventsChan, lost: lostChan, ended: make(chan struct{})}, nil
+	return &PerfBuffer{reader: r, stream: stream, events: events, lost: lost, ended: make(chan struct{})}, nil
 }
 
 // Poll starts the goroutines that read the rings and send. It does not block.
@@ -114,8 +141,11 @@ func (b *PerfBuffer) Poll(timeout int) {
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	// As many bytes as all rings have may wait for a slow receiver.
-	box := newOutbox(b.reader.Options().RingBytes * len(b.reader.Rings()))
+	limit := 0 // As many bytes as all rings have may wait for a slow receiver.
+	for _, ring := range b.reader.Rings() {
+		limit += ring.Size()
+	}
+	box := newOutbox(limit)
 	b.stop = func() {
 		cancel()
 		box.stop()
@@ -189,20 +219,20 @@ func (b *PerfBuffer) run(ctx context.Context, box *outbox) {
 		senders.Go(func() { box.sendLost(ctx, b.lost) })
 	}
 	lost := uint64(0) // that records have reported
-	read := func(batch *perfbuf.Batch) error {
-		if batch.End() {
-			return nil
+	send := func(ev perfbuf.Event) {
+		switch ev.Kind() {
+		case perfbuf.KindSample:
+			box.send(b.events, bytes.Clone(ev.Bytes()))
+		case perfbuf.KindLost:
+			lost += ev.Lost()
+			box.putLost(ev.Lost())
+		case perfbuf.KindCorrupt:
+			b.note(ev.Err())
 		}
+	}
+	read := func(batch *perfbuf.Batch) error {
 		for ev := range batch.Events() {
-			switch ev.Kind() {
-			case perfbuf.KindSample:
-				box.send(b.events, bytes.Clone(ev.Bytes()))
-			case perfbuf.KindLost:
-				lost += ev.Lost()
-				box.putLost(ev.Lost())
-			case perfbuf.KindCorrupt:
-				b.note(ev.Err())
-			}
+			send(ev)
 		}
 		if !box.put() {
 			return ctx.Err()
@@ -216,6 +246,13 @@ func (b *PerfBuffer) run(ctx context.Context, box *outbox) {
 	}
 	if ctx.Err() == nil {
 		b.note(err)
+		b.stream.ForEachPending(func(ev perfbuf.Event) error { // what was held, for example without barriers
+			send(ev)
+			if !box.put() {
+				return ctx.Err()
+			}
+			return nil
+		})
 	}
 	b.reader.Close()
 	<-b.reader.Done()                                     // counts all losses

@@ -1,4 +1,4 @@
-//go:build linux && cgo
+//go:build linux
 
 package main
 
@@ -40,13 +40,15 @@ func (c *channels) open() error {
 	switch {
 	case err != nil || c.settings["kind"] == "ringbuf":
 		return cannot("perfchan reads one perf event array")
-	case c.settings["order"] == "time":
-		return cannot("perfchan does not order")
 	case c.settings["wakeup_bytes"] != "" || c.settings.number("wakeup_events", 1) != 1:
 		return cannot("perfchan has no wakeup setting")
 	}
+	order := perfbuf.Unordered()
+	if c.settings["order"] == "time" {
+		order = perfbuf.Order{}
+	}
 	events, lost := make(chan []byte, 1024), make(chan uint64, 64)
-	c.buffer, err = perfchan.InitPerfBuf(descriptor(fd), "events", events, lost, c.settings.number("pages", 64))
+	c.buffer, err = perfchan.InitPerfBuf(descriptor(fd), "events", events, lost, c.settings.number("pages", 64), order)
 	if err != nil {
 		return err
 	}

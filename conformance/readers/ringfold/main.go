@@ -1,4 +1,4 @@
-//go:build linux && cgo
+//go:build linux
 
 // Command ringfold is ringfold's adapter for the conformance suite: see PROTOCOL.md. Without way=, it reads as most users would: Run,
 // or an exact stream where order is asked for. The other ways are way=events, records, batches, fold, rings, exact, slack, channels.

@@ -131,7 +131,7 @@ func TestUserNamespace(t *testing.T) {
 	require.Equal(t, 1, code)
 	require.Regexp(t, `(?m)^bad   CAP_BPF             `, out)
 	require.Regexp(t, `(?m)^warn  sandbox             a user namespace`, out)
-	require.Regexp(t, `(?m)^bad   rings .*\n +-> Only capabilities of the initial user namespace count`, out)
+	require.Regexp(t, `(?m)^bad   rings (.*\n +)+-> Only capabilities of the initial user namespace count`, out)
 }
 
 // A limit on open files that is too low for a ring is found, and the checks go on.

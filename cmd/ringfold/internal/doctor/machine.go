@@ -5,7 +5,8 @@ import (
 	"os"
 	"strings"
 
-	"github.com/ringfold/ringfold/internal/bpfload"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/bpfload"
+	"github.com/ringfold/ringfold/internal/bpf"
 	"github.com/ringfold/ringfold/internal/cpulist"
 	"github.com/ringfold/ringfold/internal/host"
 	"github.com/ringfold/ringfold/perfbuf"
@@ -28,9 +29,9 @@ func (r *Report) kernel() {
 	switch {
 	case host.Refuse32Bit() != nil:
 		r.failed(Bad, "kernel", host.Refuse32Bit(), "")
-	case host.OlderThan(5, 8):
+	case bpf.OlderThan(5, 8):
 		r.add(Bad, "kernel", found, "Linux 5.8 is the oldest that works, and 5.10 the oldest that is tested.")
-	case host.OlderThan(5, 10):
+	case bpf.OlderThan(5, 10):
 		r.add(Warn, "kernel", found, "Linux 5.10 is the oldest that is tested.")
 	default:
 		r.add(OK, "kernel", found, "")

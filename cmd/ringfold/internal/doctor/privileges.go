@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/ringfold/ringfold/internal/bpf"
 	"github.com/ringfold/ringfold/internal/host"
 	"golang.org/x/sys/unix"
 )
@@ -103,7 +104,7 @@ func (r *Report) lockedMemory() {
 		r.add(OK, name, fmt.Sprintf("no limit, by CAP_IPC_LOCK (perf_event_mlock_kb is %d)", kb), "")
 	case kb < 0:
 		r.add(Warn, name, "kernel.perf_event_mlock_kb cannot be read; RLIMIT_MEMLOCK is "+host.Memlock(), "Mount proc on /proc.")
-	case host.OlderThan(5, 11):
+	case bpf.OlderThan(5, 11):
 		r.add(Warn, name, found, "Before Linux 5.11 BPF maps count against RLIMIT_MEMLOCK too: ulimit -l unlimited, or LimitMEMLOCK=infinity.")
 	default:
 		r.add(OK, name, found, "")

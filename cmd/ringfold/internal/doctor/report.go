@@ -6,8 +6,8 @@ import (
 	"io"
 	"strings"
 
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/bpfload"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
-	"github.com/ringfold/ringfold/internal/bpfload"
 	"github.com/ringfold/ringfold/perfbuf"
 )
 

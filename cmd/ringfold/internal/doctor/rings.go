@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	libbpf "github.com/ringfold/ringfold/cgo"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/lifecycle"
+	"github.com/ringfold/ringfold/internal/bpf"
 	"github.com/ringfold/ringfold/internal/host"
 	"github.com/ringfold/ringfold/perfbuf"
 	"golang.org/x/sys/unix"
@@ -66,7 +66,7 @@ func open(programs *lifecycle.Probe) (*perfbuf.Reader, error) {
 		return programs.Open(perfbuf.Options{})
 	}
 	const perfEventArray = 4
-	fd, err := libbpf.MapCreate(perfEventArray, "ringfold_doctor", 4, 4, 4096, 0)
+	fd, err := bpf.MapCreate(perfEventArray, "ringfold_doctor", 4, 4, 4096, 0)
 	if err != nil {
 		return nil, fmt.Errorf("no perf event array can be made: %w", err)
 	}

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/aquasecurity/libbpfgo"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/bpfmaps"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/clitest"
@@ -20,7 +19,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	libbpfgo.SetLoggerCbs(libbpfgo.Callbacks{Log: func(int, string) {}}) // errors say as much
 	leak.Main(m)
 }
 

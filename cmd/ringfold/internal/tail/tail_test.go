@@ -9,7 +9,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/aquasecurity/libbpfgo"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/clitest"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/ringfold/ringfold/internal/leak"
@@ -18,7 +17,6 @@ import (
 
 func TestMain(m *testing.M) {
 	clitest.Program(Command, Replay)
-	libbpfgo.SetLoggerCbs(libbpfgo.Callbacks{Log: func(int, string) {}}) // errors say as much
 	leak.Main(m)
 }
 

@@ -1,20 +1,17 @@
 package top
 
 import (
-	"bytes"
 	"context"
 	_ "embed"
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/rlimit"
-	"github.com/ringfold/ringfold/internal/bpfload"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/bpfload"
 )
 
 //go:embed load.bpf.o
@@ -22,25 +19,17 @@ var loadObject []byte
 
 // load has a BPF program output events on all CPUs, unevenly, so that there is something to see.
 type load struct {
-	*ebpf.Collection
+	*bpfload.Programs
 	all  sync.WaitGroup
 	stop context.CancelFunc
 }
 
 func newLoad() (*load, error) {
-	rlimit.RemoveMemlock() // before Linux 5.11; what that fails for, loading says better
-	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(loadObject))
-	if err != nil {
-		return nil, err
-	}
-	c, err := ebpf.NewCollection(spec)
-	if errno := syscall.Errno(0); errors.Is(err, os.ErrPermission) && errors.As(err, &errno) {
-		err = bpfload.Explain(errno) // cilium/ebpf would send everybody after RLIMIT_MEMLOCK
-	}
+	programs, err := bpfload.Load(loadObject)
 	if err != nil {
 		return nil, fmt.Errorf("loading the BPF program of the load: %w", err)
 	}
-	return &load{Collection: c, stop: func() {}}, nil
+	return &load{Programs: programs, stop: func() {}}, nil
 }
 
 func (l *load) eventsFD() int  { return l.Maps["ringtop_events"].FD() }
@@ -73,7 +62,7 @@ func (l *load) end() {
 // Close also unloads the program.
 func (l *load) Close() {
 	l.end()
-	l.Collection.Close()
+	l.Programs.Close()
 }
 
 const (
@@ -99,7 +88,7 @@ func (l *load) occupy(ctx context.Context, cpu int, perSecond float64) error {
 			n := min(uint64(due), atOnce)
 			due -= float64(n)
 			const onCPU = 1 // BPF_F_TEST_RUN_ON_CPU
-			_, err := l.Programs["load"].Run(&ebpf.RunOptions{Context: [1]uint64{n}, Flags: onCPU, CPU: uint32(cpu)})
+			_, err := l.Collection.Programs["load"].Run(&ebpf.RunOptions{Context: [1]uint64{n}, Flags: onCPU, CPU: uint32(cpu)})
 			if errors.Is(err, syscall.ENXIO) {
 				due = 0 // it is offline
 			} else if err != nil {

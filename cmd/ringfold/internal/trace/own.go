@@ -23,7 +23,7 @@ func (c *config) own(ctx context.Context, stdout io.Writer) (sum summary, err er
 	if err := c.Ready(); err != nil {
 		return sum, err
 	}
-	programs, err := lifecycle.LoadObject(object, ownEvent)
+	programs, err := lifecycle.LoadObject(object)
 	if err != nil {
 		return sum, err
 	}

@@ -1,7 +1,4 @@
-//go:build cgo
-
-// Package bpfload explains why a BPF program of an example or of the tool does not load, and
-// suggests remedies.
+// Package bpfload loads and attaches the tool's BPF programs, and says what to do where that fails.
 package bpfload
 
 import (
@@ -11,18 +8,10 @@ import (
 	"io/fs"
 	"os"
 	"strings"
-	"sync"
+	"syscall"
 
-	"github.com/aquasecurity/libbpfgo"
 	"golang.org/x/sys/unix"
 )
-
-// Listen keeps libbpf's warnings from the terminal, and saves them for Explain. Call it before
-// opening a module.
-func Listen() {
-	warnings.reset()
-	libbpfgo.SetLoggerCbs(libbpfgo.Callbacks{Log: warnings.log})
-}
 
 // Error is a failure to load or attach programs, with advice for the user.
 type Error struct {
@@ -35,9 +24,12 @@ func (e *Error) Error() string { return fmt.Sprintf("%v: %s", e.Err, e.Fix) }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Explain turns a failure to load or attach programs into an [Error] with advice for the user.
-// Without known advice, it adds libbpf's warnings since Listen.
-func Explain(err error) error {
+// explain turns a failure to load or attach programs into an [Error] with advice for the user, if
+// there is any.
+func explain(err error) error {
+	if errno := syscall.Errno(0); errors.Is(err, fs.ErrPermission) && errors.As(err, &errno) {
+		err = errno // cilium/ebpf would send everybody after RLIMIT_MEMLOCK
+	}
 	if missing := missingCaps(); len(missing) > 0 && errors.Is(err, fs.ErrPermission) {
 		program, _ := os.Executable() // setcap wants a path
 		return &Error{fmt.Errorf("%w: uid %d lacks %s", err, os.Geteuid(), strings.Join(missing, " and ")),
@@ -45,12 +37,15 @@ func Explain(err error) error {
 				cmp.Or(program, os.Args[0]))}
 	}
 	if errors.Is(err, fs.ErrPermission) {
-		return fmt.Errorf("%w, though uid %d has the capabilities: a sandbox forbids it, such as seccomp or a container%s", err, os.Geteuid(), &warnings)
+		return fmt.Errorf("%w, though uid %d has the capabilities: a sandbox forbids it, such as seccomp or a container", err, os.Geteuid())
+	}
+	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+		return &Error{err, "raise the limit on open files (ulimit -n, LimitNOFILE=)"}
 	}
 	if noTypes := BTF(); noTypes != nil {
 		return noTypes
 	}
-	return fmt.Errorf("%w%s", err, &warnings)
+	return err
 }
 
 // BTF says why there is no description of the kernel's types, as an [Error]; nil if there is one.
@@ -84,37 +79,4 @@ func missingCaps() (names []string) {
 		names = append(names, "CAP_PERFMON")
 	}
 	return names
-}
-
-// warnings keeps libbpf's warnings for errors that need them.
-var warnings logger
-
-type logger struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *logger) log(level int, msg string) {
-	if level > libbpfgo.LibbpfWarnLevel {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.text.WriteString(msg)
-}
-
-func (l *logger) reset() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.text.Reset()
-}
-
-// String is the warnings as lines of their own, to follow an error.
-func (l *logger) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.text.Len() == 0 {
-		return ""
-	}
-	return "\n" + strings.TrimSpace(l.text.String())
 }

@@ -1,14 +1,15 @@
-module github.com/ringfold/ringfold/examples/prometheus
+module github.com/ringfold/ringfold/examples
 
 go 1.26.0
 
 replace (
-	github.com/ringfold/ringfold => ../..
-	github.com/ringfold/ringfold/perfbuf/promperf => ../../perfbuf/promperf
+	github.com/ringfold/ringfold => ../
+	github.com/ringfold/ringfold/perfbuf/promperf => ../perfbuf/promperf
 )
 
 require (
 	github.com/aquasecurity/libbpfgo v0.10.0-libbpf-1.5.1
+	github.com/cilium/ebpf v0.22.0
 	github.com/prometheus/client_golang v1.25.0
 	github.com/ringfold/ringfold v0.0.0-00010101000000-000000000000
 	github.com/ringfold/ringfold/perfbuf/promperf v0.0.0-00010101000000-000000000000
