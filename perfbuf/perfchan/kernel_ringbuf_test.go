@@ -16,7 +16,9 @@ import (
 func bothRingBufs(t *testing.T, f func(t *testing.T, e *kerneltest.RingEmitter, init func(name string, events chan []byte) (channels, error))) {
 	t.Run("libbpfgo", func(t *testing.T) {
 		e := kerneltest.LoadRings(t, kerneltest.RingOptions{})
-		f(t, e, func(name string, events chan []byte) (channels, error) { return notNil(e.Module().InitRingBuf(name, events)) })
+		f(t, e, func(name string, events chan []byte) (channels, error) {
+			return notNil(e.Module().InitRingBuf(name, events))
+		})
 	})
 	t.Run("perfchan", func(t *testing.T) {
 		e := kerneltest.LoadRings(t, kerneltest.RingOptions{})
