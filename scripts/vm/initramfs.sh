@@ -15,7 +15,13 @@ fi
 mkdir -p "$out/root"/{bin,dev,proc,sys,tmp,root}
 environment=scripts/env.sh
 [ "$arch" = "$(go env GOHOSTARCH)" ] || environment="scripts/vm/cross.sh $arch"
-flags=(-tags 'static_build,perfbuf_hotplug' -ldflags '-s -w -extldflags -Wl,--no-warnings')
+tags=static_build,perfbuf_hotplug
+if [ "${LIBBPF:-}" = no ]; then # libbpfgo, which loads the tests' programs, still needs it
+	tags=$tags,perfbuf_nolibbpf
+	CGO_LDFLAGS="$($environment pkg-config --static --libs libbpf) -static"
+	export CGO_LDFLAGS
+fi
+flags=(-tags "$tags" -ldflags '-s -w -extldflags -Wl,--no-warnings')
 $environment go test -c "${flags[@]}" -o "$out/root/" ./lab/kernel ./perfbuf/perfchan ./perfbuf/flight ./internal/grace ./internal/ringbuf ./cgo
 $environment go build "${flags[@]}" -o "$out/root/soak" ./internal/soak
 install -m 755 "$busybox/bin/busybox" "$out/root/bin/busybox"

@@ -9,7 +9,7 @@
 # CPUs than the host has, for lateness), steady (soaks of 6 s at a rate that the reader follows: exact, by default and by each
 # way to wait that works on all kernels, and by slacks of 1 ms and 100 ms; for delays), harm and delay (these benchmarks of bench/, whose figures are in the log).
 # ARGS goes to each of these programs; with ARGS alone, TESTS is kernel: ARGS='-test.run Hotplug'. LIMIT is how long the
-# machine may run. APPEND is for the kernel's command line: 'isolcpus=3 nohz_full=3 rcu_nocbs=3', for instance.
+# machine may run. LIBBPF=no builds the tests with perfbuf_nolibbpf. APPEND is for the kernel's command line: 'isolcpus=3 nohz_full=3 rcu_nocbs=3', for instance.
 #
 # ACCEL is what emulates the machine: kvm, or tcg, which is software and takes several times as long. Without it, that is KVM where
 # this machine has it; found broken, it is not tried again.
@@ -57,10 +57,8 @@ fi
 if grep -q ' /conformance ' "$dir/add/plan"; then
 	environment=scripts/env.sh
 	[ "$arch" = "$(go env GOHOSTARCH)" ] || environment="scripts/vm/cross.sh $arch"
-	for program in conformance=. ringfold=./readers/ringfold; do
-		$environment go -C conformance build -tags static_build -ldflags '-s -w -extldflags -Wl,--no-warnings' \
-			-o "$PWD/$dir/add/${program%=*}" "${program#*=}"
-	done
+	$environment go -C conformance build -tags static_build -ldflags '-s -w -extldflags -Wl,--no-warnings' -o "$PWD/$dir/add/conformance" .
+	CGO_ENABLED=0 GOARCH=$arch go -C conformance build -ldflags '-s -w' -o "$PWD/$dir/add/ringfold" ./readers/ringfold
 fi
 image=$(scripts/vm/kernel.sh "$kernel" "$arch")
 initramfs=$(scripts/vm/initramfs.sh "$arch")
