@@ -22,6 +22,7 @@ const (
 	ringfoldPoll1      = "ringfold-poll-1ms"    // Options.Wakeup.PollInterval
 	ringfoldPoll02     = "ringfold-poll-200us"
 	ringfoldChannels   = "ringfold-channels" // perfchan.InitPerfBuf: libbpfgo's way
+	ringfoldPerf       = "ringfold-perf"     // dropin/perf: cilium/ebpf's way
 )
 
 // peer is one way to read, opened. It is used either for drains or for a loop.
@@ -118,6 +119,8 @@ func openPeer(reader string, c *collection, o options) (peer, error) {
 		return openCilium(c, o, 0)
 	case ciliumWatermark:
 		return openCilium(c, o, half)
+	case ringfoldPerf:
+		return openPerf(c, o)
 	case libbpfgoReader:
 		return openLibbpfgo(c, o)
 	case ayaReader:

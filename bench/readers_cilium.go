@@ -8,6 +8,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/perf"
+	dropin "github.com/ringfold/ringfold/dropin/perf"
 	"github.com/ringfold/ringfold/internal/workload"
 	"golang.org/x/sys/unix"
 )
@@ -17,9 +18,42 @@ import (
 // passed: then it does not wait, neither for more events nor for a watermark, and reads what is there.
 type ciliumPeer struct {
 	sink
-	r    *perf.Reader
+	r interface {
+		ReadInto(*perf.Record) error
+		SetDeadline(time.Time)
+		Flush() error
+		Close() error
+	}
 	rec  perf.Record
 	done chan error
+}
+
+// dropInReader is ringfold's drop-in for perf.Reader. Its records are of another type.
+type dropInReader struct {
+	*dropin.Reader
+	rec dropin.Record
+}
+
+func (r *dropInReader) ReadInto(rec *perf.Record) error {
+	err := r.Reader.ReadInto(&r.rec)
+	if errors.Is(err, dropin.ErrFlushed) {
+		err = perf.ErrFlushed
+	}
+	*rec = perf.Record(r.rec)
+	return err
+}
+
+func openPerf(c *collection, o options) (peer, error) {
+	m, err := ciliumMap(c.FD(workload.Events))
+	if err != nil {
+		return nil, err
+	}
+	defer m.Close()
+	r, err := dropin.NewReader(m, o.ringBytes)
+	if err != nil {
+		return nil, err
+	}
+	return &ciliumPeer{sink: sink{delays: newDelays(o)}, r: &dropInReader{Reader: r}}, nil
 }
 
 func openCilium(c *collection, o options, watermark int) (peer, error) {
