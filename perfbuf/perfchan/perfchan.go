@@ -195,7 +195,9 @@ func (b *PerfBuffer) Close() {
 // Err returns the first thing that went wrong since InitPerfBuf, nil if nothing has: a corrupt
 // record, which is skipped (a [*perfbuf.CorruptError]); a call of Poll that had no effect; another
 // reader that has taken CPUs of the map ([perfbuf.ErrDisplaced]), whose events are no longer sent;
-// or the reason why reading ended, after which the rest is sent and the channels are closed.
+// barriers that fail ([perfbuf.ErrBarriers]), so that events are sent a second late, and later ones
+// may be older; or the reason why reading ended, after which the rest is sent and the channels are
+// closed.
 func (b *PerfBuffer) Err() error {
 	if err := b.err.Load(); err != nil {
 		return *err
@@ -239,20 +241,26 @@ func (b *PerfBuffer) run(ctx context.Context, box *outbox) {
 		}
 		return nil
 	}
-	err := b.stream.RunBatches(ctx, read)
-	for errors.Is(err, perfbuf.ErrDisplaced) { // other CPUs go on: keep the channels
-		b.note(err)
-		err = b.stream.RunBatches(ctx, read)
+	pending := func(ev perfbuf.Event) error {
+		send(ev)
+		if !box.put() {
+			return ctx.Err()
+		}
+		return nil
 	}
-	if ctx.Err() == nil {
+	for ctx.Err() == nil {
+		err := b.stream.RunBatches(ctx, read)
+		if ctx.Err() != nil {
+			break
+		}
 		b.note(err)
-		b.stream.ForEachPending(func(ev perfbuf.Event) error { // what was held, for example without barriers
-			send(ev)
-			if !box.put() {
-				return ctx.Err()
-			}
-			return nil
-		})
+		if errors.Is(err, perfbuf.ErrDisplaced) {
+			continue // with the other CPUs
+		}
+		b.stream.ForEachPending(pending)
+		if !errors.Is(err, perfbuf.ErrBarriers) {
+			break
+		}
 	}
 	b.reader.Close()
 	<-b.reader.Done()                                     // counts all losses
