@@ -112,9 +112,9 @@ func newReader(open func(perfbuf.Options) (*perfbuf.Reader, error), perCPUBuffer
 	case opts.WakeupEvents > 0 && opts.Watermark > 0:
 		return fail(errors.New("both WakeupEvents and Watermark are set: set one"))
 	case opts.Watermark >= perCPUBuffer:
-		return fail(fmt.Errorf("Watermark is %d: it must be smaller than perCPUBuffer, %d", opts.Watermark, perCPUBuffer))
+		return fail(fmt.Errorf("option Watermark is %d: it must be smaller than perCPUBuffer, %d", opts.Watermark, perCPUBuffer))
 	case opts.Overwritable:
-		return fail(errors.New("Overwritable is set: read such rings with the flight recorder, flight.Open of github.com/ringfold/ringfold/perfbuf/flight"))
+		return fail(errors.New("option Overwritable is set: read such rings with the flight recorder, flight.Open of github.com/ringfold/ringfold/perfbuf/flight"))
 	}
 	o := perfbuf.Options{RingBytes: perCPUBuffer, NoTime: opts.Order == perfbuf.Unordered()}
 	o.Wakeup = perfbuf.Wakeup{Events: opts.WakeupEvents, Bytes: min(opts.Watermark, perCPUBuffer/2)}

@@ -26,7 +26,7 @@ type element struct {
 	_     uint32
 	key   unsafe.Pointer
 	value unsafe.Pointer // or the next key
-	flags uint64
+	_     uint64         // flags
 }
 
 func onElement(command uintptr, name string, mapFD int, key, value unsafe.Pointer) error {
