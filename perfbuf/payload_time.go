@@ -29,9 +29,9 @@ type TimeSource struct {
 // A stream returns an error, once, if a source begins with 16 samples or more whose times are all
 // in the future, or are missing where the kernel's time cannot replace them. It names the map: the
 // offset is wrong, or the times are of another clock, as bpf_ktime_get_boot_ns is after a suspend:
-// then let the kernel's time order. No event is lost, and the stream may be read on, with or without
-// that source. Times of a clock that lags, such as jiffies, look like late events: Stats.Late counts
-// them.
+// then let the kernel's time order. No event is lost, and the stream may be read on, with or
+// without that source. Times of a clock that lags, such as jiffies, look like late events:
+// Stats.Late counts them.
 func PayloadTime(offset int) TimeSource { return TimeSource{payload: true, offset: offset} }
 
 // StampedTime is a [PayloadTime] that programs take after they have reserved the record in a BPF
