@@ -34,14 +34,13 @@ $(LINTERS): Makefile
 	@GOBIN=$@.new go install $(ACTIONLINT)
 	@mv $@.new $@ && touch $@
 
-# For another architecture than this machine's, the tool is static: nobody has the shared libraries at hand.
-tool: setup ## build the tool, build/ringfold; ARCH=arm64 builds build/ringfold-arm64, static
+# For another architecture than this machine's, it is built without cgo.
+tool: $(if $(ARCH),,setup) ## build the tool, build/ringfold; ARCH=arm64 builds build/ringfold-arm64, static
 	@mkdir -p build
 ifeq ($(ARCH),)
 	@$(GO) -C cmd/ringfold build -trimpath -o "$(CURDIR)/build/ringfold" .
 else
-	@scripts/setup.sh $(ARCH)
-	@scripts/vm/cross.sh $(ARCH) go -C cmd/ringfold build -trimpath -tags static_build,netgo,osusergo -o "$(CURDIR)/build/ringfold-$(ARCH)" .
+	@CGO_ENABLED=0 GOOS=linux GOARCH=$(ARCH) go -C cmd/ringfold build -trimpath -o "$(CURDIR)/build/ringfold-$(ARCH)" .
 endif
 
 man: tool ## write the tool's man pages and shell completions, into build/man and build/completion
@@ -177,7 +176,6 @@ apidiff: setup ## compare the exported API with the last release's; VERSION=v0.1
 	@scripts/apidiff.sh $(VERSION)
 
 release: setup ## build VERSION=v0.1.0 for publication, into build/release, and print its tags: docs/releasing.md
-	@scripts/setup.sh arm64
 	@scripts/release.sh $(VERSION)
 
 release-check: setup ## try `make release` on a clone, and that users' modules can use what it makes

@@ -8,8 +8,7 @@
 #   scripts/setup.sh ci           also those of generate, and programs that tests of the tools use or compare with; else these skip
 #   scripts/setup.sh pictures     also what draws the pictures in docs/, for `make pictures`
 #   scripts/setup.sh vm           also QEMU and cpio, for `make test-vm`
-#   scripts/setup.sh arm64        also a cross compiler, for `make tool ARCH=arm64` and `make release`
-#   scripts/setup.sh vm-arm64     both, for `make test-vm ARCH=arm64`
+#   scripts/setup.sh vm-arm64     the same for arm64, and a cross compiler, for `make test-vm ARCH=arm64`
 #   SETUP=0                       skips all of it
 set -euo pipefail
 [ "${SETUP:-1}" != 0 ] || exit 0
@@ -83,7 +82,7 @@ look() {
 		[ "$1" != vm ] || have qemu-system-x86_64 || lack 'emulates machines with other kernels and more CPUs' qemu-system-x86
 		[ "$1" != vm-arm64 ] || have qemu-system-aarch64 || lack 'emulates arm64 machines' qemu-system-arm
 	fi
-	if [ "$1" = arm64 ] || [ "$1" = vm-arm64 ]; then
+	if [ "$1" = vm-arm64 ]; then
 		have aarch64-linux-gnu-gcc || lack 'compiles C for arm64' gcc-aarch64-linux-gnu libc6-dev-arm64-cross
 	fi
 }
@@ -104,7 +103,6 @@ by_hand() {
 	[ "$1" != pictures ] || more=' tmux aha chromium curl nodejs npm and the font DejaVu Sans Mono'
 	[ "$1" != fresh-check ] || more=' debootstrap'
 	[[ $1 != vm* ]] || die "make test-vm takes a Debian or Ubuntu: kernels come from Debian's packages"
-	[ "$1" != arm64 ] || die "make tool ARCH=arm64 takes a Debian or Ubuntu: libbpf for arm64 comes from Debian's packages"
 	printf 'setup: lacking here, by their Debian names:\n%ssetup: install by hand, then try again:\n' "$why"
 	for manager in $(for m in dnf pacman apk; do ! have $m || echo $m; done) dnf pacman apk; do
 		case $manager in
@@ -117,7 +115,7 @@ by_hand() {
 	exit 1
 }
 
-case ${1:-} in '' | generate | ci | pictures | fresh-check | arm64 | vm | vm-arm64) ;; *) die "unknown argument $1" ;; esac
+case ${1:-} in '' | generate | ci | pictures | fresh-check | vm | vm-arm64) ;; *) die "unknown argument $1" ;; esac
 check_go
 look "${1:-}"
 if [ ${#packages[@]} -gt 0 ]; then

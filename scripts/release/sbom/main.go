@@ -1,7 +1,7 @@
-// Command sbom prints what a program consists of, as CycloneDX JSON: the Go modules that are recorded in it, Go's standard
-// library, and the C libraries that it is told of, as a program has no record of these.
+// Command sbom prints what a program without cgo consists of, as CycloneDX JSON: the Go modules that are recorded in it, and Go's
+// standard library.
 //
-//	sbom -library libbpf=1.5.1 -library zlib=1.2.13 PROGRAM
+//	sbom PROGRAM
 //
 // The same program gives the same bytes. The time is SOURCE_DATE_EPOCH.
 package main
@@ -12,7 +12,6 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -61,29 +60,21 @@ type (
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("sbom: ")
-	var libraries []string
-	flag.Func("library", "`name=version` of a C library that is linked in; may be repeated", func(s string) error {
-		if name, version, _ := strings.Cut(s, "="); name == "" || version == "" {
-			return errors.New("want NAME=VERSION")
-		}
-		libraries = append(libraries, s)
-		return nil
-	})
 	flag.Parse()
 	if flag.NArg() != 1 {
 		log.Fatal("name one program")
 	}
-	if err := run(os.Stdout, flag.Arg(0), libraries, os.Getenv("SOURCE_DATE_EPOCH")); err != nil {
+	if err := run(os.Stdout, flag.Arg(0), os.Getenv("SOURCE_DATE_EPOCH")); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(w io.Writer, program string, libraries []string, epoch string) error {
+func run(w io.Writer, program, epoch string) error {
 	info, err := buildinfo.ReadFile(program)
 	if err != nil {
 		return err
 	}
-	b, err := describe(info, libraries)
+	b, err := describe(info)
 	if err != nil {
 		return fmt.Errorf("%s: %w", program, err)
 	}
@@ -108,7 +99,7 @@ func run(w io.Writer, program string, libraries []string, epoch string) error {
 }
 
 // describe lists what a program was built from. One that was not built from versions of modules alone has no SBOM.
-func describe(info *debug.BuildInfo, libraries []string) (bom, error) {
+func describe(info *debug.BuildInfo) (bom, error) {
 	settings := map[string]string{}
 	for _, s := range info.Settings {
 		settings[s.Key] = s.Value
@@ -133,10 +124,6 @@ func describe(info *debug.BuildInfo, libraries []string) (bom, error) {
 	}
 	version := strings.TrimPrefix(info.GoVersion, "go")
 	b.Components = append(b.Components, library("std", version, "pkg:golang/std@"+version))
-	for _, l := range libraries {
-		name, version, _ := strings.Cut(l, "=")
-		b.Components = append(b.Components, library(name, version, "pkg:generic/"+name+"@"+version))
-	}
 	all := dependency{Ref: main.Ref}
 	for _, c := range b.Components {
 		all.DependsOn = append(all.DependsOn, c.Ref)
