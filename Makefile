@@ -16,7 +16,7 @@ AS_ROOT = $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 FIND = find . \( -path ./build -o -path ./libbpf -o -path ./.git \) -prune -o
 NESTED = $(patsubst %/,%,$(dir $(shell $(FIND) -path './*/go.mod' -print)))
 
-.PHONY: help setup fetch tool man install demo fleet-demo test test-nocgo test-cgocheck test-vm test-vms soak simulate fuzz conformance conformance-docs bench bench-docs pictures recordings lint generate check-generate fresh-check fresh-ci static test-libbpf docker-check apidiff release release-check clean
+.PHONY: help setup fetch tool man install demo fleet-demo test test-nocgo test-cgocheck test-vm test-vms soak simulate fuzz conformance conformance-docs bench bench-docs pictures recordings lint generate check-generate fresh-check fresh-ci static test-libbpf apidiff release release-check clean
 .DEFAULT_GOAL := help
 
 help:
@@ -161,16 +161,12 @@ fresh-ci: ## run all of .ci/run in a new Debian 12, which has Go, git and make (
 	@scripts/setup.sh fresh-check
 	@scripts/chroot.sh fresh-ci .ci/run
 
-static: setup ## build the tool and the examples as static programs, into build/static, and run the tool where there is no other file
+static: setup ## build static programs into build/static: the tool, and the examples with libbpf inside; run them where there is no other file
 	@scripts/static.sh
 	@$(AS_ROOT) scripts/static-run.sh
 
 test-libbpf: setup ## build with libbpf 1.1 to 1.7 and run kernel tests, dynamic and static, and a table; RELEASES='trixie sid' selects
 	@scripts/libbpf-matrix.sh $(RELEASES)
-
-docker-check: ## run the steps of Dockerfile.build in a new Debian 12, without Docker (root, some minutes)
-	@scripts/setup.sh fresh-check
-	@scripts/docker/check.sh
 
 apidiff: setup ## compare the exported API with the last release's; VERSION=v0.1.1 says whether that allows for the changes
 	@scripts/apidiff.sh $(VERSION)

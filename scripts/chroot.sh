@@ -7,10 +7,8 @@
 # if all of it, new files included, were committed now; it says so when that is not HEAD. The kernel is this machine's, so kernel
 # tests run too.
 #
-#   SUITE=trixie         the release of Debian, instead of bookworm
-#   LIBBPF_SOURCES=DIR   sources of libbpf to put where the submodule would be
-#   CAPABILITIES=a,b     all that the commands have, instead of root's
-#   MIRROR=URL           a Debian mirror, instead of the one that apt uses here
+#   SUITE=trixie   the release of Debian, instead of bookworm
+#   MIRROR=URL     a Debian mirror, instead of the one that apt uses here
 #
 # Needs root.
 set -euo pipefail
@@ -73,7 +71,6 @@ fi
 git init -q "$root/root/ringfold"
 git push -q --no-verify "$root/root/ringfold" "$commit:refs/heads/chroot"
 git -C "$root/root/ringfold" checkout -q chroot
-[ -z "${LIBBPF_SOURCES:-}" ] || cp -r "$LIBBPF_SOURCES/." "$root/root/ringfold/libbpf"
 
 mount --bind "$root" "$root" # for pivot_root
 mount -t proc proc "$root/proc"
@@ -89,8 +86,6 @@ done
 for name_of in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY RINGFOLD_REQUIRE_KERNEL; do
 	[ -z "${!name_of:-}" ] || environment+=("$name_of=${!name_of}")
 done
-as=()
-[ -z "${CAPABILITIES:-}" ] || as=(setpriv --inh-caps=-all "--bounding-set=-all,+${CAPABILITIES//,/,+}")
 
 # inside COMMAND... runs it where the new Debian is all there is: a process in a chroot may not make user namespaces, for one.
 inside() {
@@ -100,5 +95,5 @@ inside() {
 }
 for command in "$@"; do
 	say "$command"
-	inside "${as[@]}" bash -c "cd /root/ringfold && $command" || die "\"$command\" failed in a fresh Debian ($suite)"
+	inside bash -c "cd /root/ringfold && $command" || die "\"$command\" failed in a fresh Debian ($suite)"
 done
