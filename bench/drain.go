@@ -10,7 +10,7 @@ import (
 // first; filling is not timed. Rounds go over the readers in turn. Where rings hold few events, a
 // sample is of several drains, so what a drain costs beside its events is in it.
 func drain(r *run) error {
-	readers := built(ringfold, ringfoldForEach, libbpfC, cLoop, cilium, ciliumWatermark, libbpfgoReader, ayaReader, ciliumRingbuf)
+	readers := built(ringfold, ringfoldForEach, libbpfC, cLoop, cilium, ciliumWatermark, libbpfgoReader, ringfoldChannels, ayaReader, ciliumRingbuf)
 	payloads, rounds := []int{16, 56, 256, 1024, 8192}, 31
 	if r.quick {
 		payloads, rounds = []int{56, 8192}, 2

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/ringfold/ringfold/perfbuf/perfchan"
 )
 
@@ -47,7 +48,11 @@ func openLibbpfgo(c *collection, o options) (peer, error) {
 
 func openDropIn(c *collection, o options) (peer, error) {
 	return openChannels(o, func(samples chan []byte, losses chan uint64) (channelBuffer, error) {
-		return perfchan.InitPerfBuf(c.Module, "events", samples, losses, o.pages())
+		order := perfbuf.Unordered() // as all that are not timed, to compare the price of channels
+		if o.timed {
+			order = perfbuf.Order{}
+		}
+		return perfchan.InitPerfBuf(c.Module, "events", samples, losses, o.pages(), order)
 	})
 }
 

@@ -16,6 +16,8 @@ same size, and reads the first word of each event.
   returns to Go for an event.
 - *cilium* is ` + "`ReadInto`" + ` with one reused record; *cilium-watermark* is the same, woken less often.
 - *libbpfgo* sends each event through a buffered channel, which is kinder than an unbuffered one.
+  *ringfold-channels* is ` + "`perfchan.InitPerfBuf`" + `, ringfold's drop-in for it, with the same copies and
+  channel; here without order, which is not its default: see [one changed line](#one-changed-line).
 - *aya* is ` + "`read_events`" + ` with ten buffers of 1 KiB, as in its documentation, in Rust: it copies each
   event, and does not return to Go either.
 - *cilium-ringbuf* reads another kind of map, a BPF ring buffer with as many bytes in all.
@@ -51,8 +53,8 @@ some 30. The rest is the price of waking the reader.
 
 - libbpf, cilium/ebpf, libbpfgo and aya wake it for each event, unless told to wait for more bytes.
   *cilium-watermark* is cilium/ebpf with half a ring, at which an event may wait forever.
-- *ringfold-channels* is ` + "`perfchan.InitPerfBuf`" + `, ringfold's drop-in for libbpfgo. It wakes as
-  *ringfold* does, but polls every millisecond while events flow, instead of every 5.
+- *ringfold-channels* wakes as *ringfold* does, but polls every millisecond while events flow,
+  instead of every 5.
 - ringfold's variants are ` + "`Options.Wakeup`" + ` with one event, 64 events, or half a ring.`},
 
 	"first-event": {"Delay of a first event", `Nothing has happened for at least 100 ms; a program outputs one event, and a waiting reader gets it.
