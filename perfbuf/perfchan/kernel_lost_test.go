@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/ringfold/ringfold/perfbuf/perfchan"
 	"github.com/stretchr/testify/require"
 )
@@ -102,7 +103,9 @@ func TestKernelChannelsCloseUnderLoad(t *testing.T) {
 		s := pb.Stats()
 		over.Store(true)
 		producers.Wait()
-		require.Equal(t, s, pb.Stats(), "it was final")
+		after := pb.Stats()
+		s.Barrier, after.Barrier = perfbuf.BarrierStats{}, perfbuf.BarrierStats{} // one may still end
+		require.Equal(t, s, after, "it was final")
 		receiver.Wait()
 		require.Equal(t, s.Total().Lost, sumLost(lost)())
 		require.LessOrEqual(t, received, s.Total().Samples)
