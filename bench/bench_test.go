@@ -20,8 +20,11 @@ func TestQuick(t *testing.T) {
 				t.Fatal(err)
 			}
 			base := ringfold
-			if b.name == "harm" {
+			switch b.name {
+			case "harm":
 				base = noBarriers
+			case "drop-in":
+				base = ringfoldChannels
 			}
 			own, spread := map[string]bool{}, false
 			for _, res := range r.results {
