@@ -111,13 +111,27 @@ func ProgTestStart(progFD, packet int) *Run {
 	r := &Run{err: make(chan error, 1)}
 	others := otherCPUs()
 	go func() {
-		runtime.LockOSThread()            // and never unlock: the thread keeps its CPUs, and ends with the goroutine
-		unix.SchedSetaffinity(0, &others) // EINVAL: the cpuset has one CPU
+		defer OnCPUs(&others)() // without: the cpuset has one CPU
 		_, err := ProgTestRun(progFD, make([]byte, packet), nil, -1)
 		r.over.Store(true)
 		r.err <- err
 	}()
 	return r
+}
+
+// OnCPUs locks the calling goroutine to its thread and moves that to other CPUs, if it can, until
+// the function that it returns is called. The thread must not end instead, as one that stays locked
+// does: children that the program has started on it with a Pdeathsig would get that signal.
+func OnCPUs(set *unix.CPUSet) (back func()) {
+	runtime.LockOSThread()
+	var before unix.CPUSet
+	moved := unix.SchedGetaffinity(0, &before) == nil && unix.SchedSetaffinity(0, set) == nil
+	return func() {
+		if moved {
+			unix.SchedSetaffinity(0, &before)
+		}
+		runtime.UnlockOSThread()
+	}
 }
 
 // otherCPUs is where the calling thread may run, without the CPU where it runs. If that leaves

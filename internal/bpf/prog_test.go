@@ -3,7 +3,10 @@
 package bpf_test
 
 import (
+	"os"
+	"os/exec"
 	"runtime"
+	"strconv"
 	"syscall"
 	"testing"
 
@@ -46,4 +49,31 @@ func TestProg(t *testing.T) {
 	_, err = bpf.ProgLoad(bpf.ProgTypeSocketFilter, "test", "BSD", code)
 	requireErrno(t, err, "bpf(BPF_PROG_LOAD)", syscall.EACCES)
 	require.ErrorContains(t, err, "frame pointer is read only")
+}
+
+// A run leaves its thread as it was, and alive: the death of the thread that started a child would
+// send the child its Pdeathsig.
+func TestRunKeepsThreads(t *testing.T) {
+	kerneltest.Require(t)
+	fd, err := bpf.ProgLoad(bpf.ProgTypeSocketFilter, "test", "BSD", []bpf.Insn{
+		{Code: unix.BPF_ALU64 | unix.BPF_MOV | unix.BPF_K}, {Code: unix.BPF_JMP | unix.BPF_EXIT},
+	})
+	require.NoError(t, err)
+	defer unix.Close(fd)
+	var children []*exec.Cmd
+	for range 20 {
+		child := exec.Command("sleep", "1h")
+		child.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		require.NoError(t, child.Start())
+		children = append(children, child)
+		require.NoError(t, bpf.ProgTestStart(fd, 64).Join())
+	}
+	for _, child := range children {
+		status := "/proc/" + strconv.Itoa(child.Process.Pid) + "/stat" // Z: killed already
+		stat, err := os.ReadFile(status)
+		require.NoError(t, err)
+		require.NotContains(t, string(stat), ") Z ")
+		require.NoError(t, child.Process.Kill())
+		child.Wait()
+	}
 }

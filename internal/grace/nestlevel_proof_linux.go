@@ -157,12 +157,9 @@ func proveLevel(prog, events, progType, cpus, cpu, variable int) error {
 
 // outputOn runs the program on a CPU until stop is true.
 func outputOn(cpu, prog, progType int, stop *atomic.Bool) error {
-	runtime.LockOSThread() // and never unlock: the thread is on one CPU, and ends with the goroutine
 	var set unix.CPUSet
 	set.Set(cpu)
-	if err := unix.SchedSetaffinity(0, &set); err != nil {
-		return fmt.Errorf("running on CPU %d: %w", cpu, err)
-	}
+	defer bpf.OnCPUs(&set)() // it may run there, see twoCPUs
 	var packet []byte
 	if progType == bpf.ProgTypeSocketFilter {
 		packet = make([]byte, packetLength)
