@@ -69,7 +69,7 @@ func newMerger(spill int, committed func(ring int, bytes uint64)) *merger {
 func (m *merger) add(of *Ring) *ring {
 	memory, t := of.Raw, of.Raw.Tail()
 	r := &ring{
-		Ring: of, view: memory.View(), timeAt: memory.TimeAt(), eighth: memory.Size() / 8,
+		Ring: of, memory: memory, view: memory.View(), timeAt: memory.TimeAt(), eighth: memory.Size() / 8,
 		freed: t, tryAt: t + memory.Size()/8, scan: t, head: t, before: t,
 	}
 	m.rings = append(m.rings, r)
@@ -185,7 +185,7 @@ func (m *merger) batch(evs []raw.Event, rings []int) (n int) {
 			from, early = &r.early, true
 		}
 		e := from.buf[from.first]
-		ev, size, ok := r.view.Find(r.Raw.At(e.Off))
+		ev, size, ok := r.view.Find(r.memory.At(e.Off))
 		if !ok || ev.Time() != e.Time || e.Time < least || e.Off&flags != 0 {
 			break
 		}
@@ -242,7 +242,7 @@ func (m *merger) touch() {
 	sum := uint32(0)
 	for _, key := range d.order[d.next:min(d.next+ahead, len(d.order))] {
 		if r := m.rings[key&d.mask]; r.plain && r.dueMain > 0 {
-			sum += r.Raw.Touch(r.main.front().Off)
+			sum += r.memory.Touch(r.main.front().Off)
 		}
 	}
 	m.touched = sum // keeps the compiler from dropping the loads

@@ -15,6 +15,7 @@ import (
 // run.
 type ring struct {
 	*Ring
+	memory *raw.Ring // Ring.Raw, at hand for each event: without it ordered reading took 3 % longer
 	view   *raw.View // of its events
 	timeAt int       // of Raw: offset of the key in a payload; below 0: the record's time
 	eighth uint64    // of the ring's size
@@ -144,7 +145,7 @@ func (r *ring) take(it *item, last, floor uint64, alone *raw.Single) {
 
 // find looks up a sample that a scan has found, in the ring or in a chunk copied out of it.
 func (r *ring) find(off uint64, alone *raw.Single) (ev raw.Event, size uint64, ok bool) {
-	in, view, end := r.Raw, r.view, r.scan
+	in, view, end := r.memory, r.view, r.scan
 	if len(r.chunks) > 0 && int64(off-r.freed) < 0 {
 		if c := r.chunkOf(off); c != nil {
 			r.from = c
