@@ -3,10 +3,6 @@
 package bpf_test
 
 import (
-	"os"
-	"os/exec"
-	"runtime"
-	"strconv"
 	"syscall"
 	"testing"
 
@@ -37,43 +33,9 @@ func TestProg(t *testing.T) {
 	require.EqualValues(t, -3, int32(ret))
 	_, err = bpf.ProgTestRun(fd, make([]byte, 1), nil, -1)
 	requireErrno(t, err, "bpf(BPF_PROG_TEST_RUN)", syscall.EINVAL)
-	for size, want := range map[int]error{64: nil, 1: syscall.EINVAL} {
-		r := bpf.ProgTestStart(fd, size)
-		for !r.Over() {
-			runtime.Gosched()
-		}
-		require.ErrorIs(t, r.Join(), want)
-	}
 
 	code[0].Dst = 10
 	_, err = bpf.ProgLoad(bpf.ProgTypeSocketFilter, "test", "BSD", code)
 	requireErrno(t, err, "bpf(BPF_PROG_LOAD)", syscall.EACCES)
 	require.ErrorContains(t, err, "frame pointer is read only")
-}
-
-// A run leaves its thread as it was, and alive: the death of the thread that started a child would
-// send the child its Pdeathsig.
-func TestRunKeepsThreads(t *testing.T) {
-	kerneltest.Require(t)
-	fd, err := bpf.ProgLoad(bpf.ProgTypeSocketFilter, "test", "BSD", []bpf.Insn{
-		{Code: unix.BPF_ALU64 | unix.BPF_MOV | unix.BPF_K}, {Code: unix.BPF_JMP | unix.BPF_EXIT},
-	})
-	require.NoError(t, err)
-	defer unix.Close(fd)
-	var children []*exec.Cmd
-	for range 20 {
-		child := exec.Command("sleep", "1h")
-		child.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		require.NoError(t, child.Start())
-		children = append(children, child)
-		require.NoError(t, bpf.ProgTestStart(fd, 64).Join())
-	}
-	for _, child := range children {
-		status := "/proc/" + strconv.Itoa(child.Process.Pid) + "/stat" // Z: killed already
-		stat, err := os.ReadFile(status)
-		require.NoError(t, err)
-		require.NotContains(t, string(stat), ") Z ")
-		require.NoError(t, child.Process.Kill())
-		child.Wait()
-	}
 }

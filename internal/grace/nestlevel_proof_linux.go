@@ -159,7 +159,7 @@ func proveLevel(prog, events, progType, cpus, cpu, variable int) error {
 func outputOn(cpu, prog, progType int, stop *atomic.Bool) error {
 	var set unix.CPUSet
 	set.Set(cpu)
-	defer bpf.OnCPUs(&set)() // it may run there, see twoCPUs
+	defer onCPUs(&set)() // it may run there, see twoCPUs
 	var packet []byte
 	if progType == bpf.ProgTypeSocketFilter {
 		packet = make([]byte, packetLength)

@@ -72,9 +72,9 @@ func (t *trial) round(wait func() error, d time.Duration) (o outcome, err error)
 		return unseen, err
 	}
 	t.runs++
-	run := bpf.ProgTestStart(t.prog, runPacket)
+	run := startRun(t.prog, runPacket)
 	defer func() {
-		if failed := run.Join(); failed != nil && err == nil {
+		if failed := run.join(); failed != nil && err == nil {
 			o, err = unseen, fmt.Errorf("running a program: %w", failed)
 		}
 	}()
@@ -83,7 +83,7 @@ func (t *trial) round(wait func() error, d time.Duration) (o outcome, err error)
 		if err != nil {
 			return unseen, err
 		}
-		if n == t.runs || run.Over() {
+		if n == t.runs || run.ended() {
 			break
 		}
 		if tries > 1000 {
