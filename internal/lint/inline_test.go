@@ -27,7 +27,7 @@ func TestTheHotPathIsInlined(t *testing.T) {
 		"unordered.go: inlining call to raw.(*View).Sample",
 		"stream.go: inlining call to (*Gate).Enter", "stream.go: inlining call to (*Gate).Leave",
 		// A loop over a Batch, in another package.
-		"perfchan.go: inlining call to perfbuf.(*Batch).Events", "perfchan.go: inlining call to (*PerfBuffer).run.func4.(*Batch).Events.1",
+		"perfchan.go: inlining call to perfbuf.(*Batch).Events", "perfchan.go: inlining call to (*PerfBuffer).run.func5.(*Batch).Events.1",
 	} {
 		require.True(t, said[want], want)
 	}

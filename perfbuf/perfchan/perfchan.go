@@ -232,21 +232,17 @@ func (b *PerfBuffer) run(ctx context.Context, box *outbox) {
 			b.note(ev.Err())
 		}
 	}
-	read := func(batch *perfbuf.Batch) error {
-		for ev := range batch.Events() {
-			send(ev)
-		}
+	put := func() error {
 		if !box.put() {
 			return ctx.Err()
 		}
 		return nil
 	}
-	pending := func(ev perfbuf.Event) error {
-		send(ev)
-		if !box.put() {
-			return ctx.Err()
+	read := func(batch *perfbuf.Batch) error {
+		for ev := range batch.Events() {
+			send(ev)
 		}
-		return nil
+		return put()
 	}
 	for ctx.Err() == nil {
 		err := b.stream.RunBatches(ctx, read)
@@ -257,7 +253,7 @@ func (b *PerfBuffer) run(ctx context.Context, box *outbox) {
 		if errors.Is(err, perfbuf.ErrDisplaced) {
 			continue // with the other CPUs
 		}
-		b.stream.ForEachPending(pending)
+		b.stream.ForEachPending(func(ev perfbuf.Event) error { send(ev); return put() })
 		if !errors.Is(err, perfbuf.ErrBarriers) {
 			break
 		}
