@@ -43,12 +43,8 @@ func (c *channels) open() error {
 	case c.settings["wakeup_bytes"] != "" || c.settings.number("wakeup_events", 1) != 1:
 		return cannot("perfchan has no wakeup setting")
 	}
-	order := perfbuf.Unordered()
-	if c.settings["order"] == "time" {
-		order = perfbuf.Order{}
-	}
 	events, lost := make(chan []byte, 1024), make(chan uint64, 64)
-	c.buffer, err = perfchan.InitPerfBuf(descriptor(fd), "events", events, lost, c.settings.number("pages", 64), order)
+	c.buffer, err = perfchan.InitPerfBuf(descriptor(fd), "events", events, lost, c.settings.number("pages", 64))
 	if err != nil {
 		return err
 	}
