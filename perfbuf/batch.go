@@ -48,6 +48,7 @@ func (b *Batch) Events() iter.Seq[Event] {
 				var ok bool
 				var next uint64
 				if word, next, ok = s.View.Sample(s.Pos, s.End); !ok {
+					in.Stretch.Limit = 0 // else Finish would take what a program submits meanwhile
 					return
 				}
 				in.Ahead = s.Prefetch(next)

@@ -171,6 +171,37 @@ func newBuffers(t *testing.T, n int, source TimeSource, o StreamOptions) *buffer
 	return b
 }
 
+// A record that a program submits while a batch before it is being read comes with the next batch.
+func TestSubmittedBehindABatch(t *testing.T) {
+	b := ringtest.NewKernel(1, func(int) uint64 { return 0 }).NewRingBufs(1, bufferSize, 0, -1)
+	r, err := OpenSource(b, RingBufOptions{})
+	require.NoError(t, err)
+	defer r.Close()
+	s, err := r.Stream(StreamOptions{Order: Unordered()})
+	require.NoError(t, err)
+	reserve := func(i byte) ringtest.Record {
+		rec, err := b.Reserve(0, 0, 8)
+		require.NoError(t, err)
+		rec.Write(0, []byte{i})
+		return rec
+	}
+	reserve(0).Commit(0)
+	busy := reserve(1)
+	var got []byte
+	for range 3 {
+		require.NoError(t, s.ForEachBatch(func(batch *Batch) error {
+			for ev := range batch.Events() {
+				got = append(got, ev.Bytes()[0])
+			}
+			if len(got) == 1 {
+				busy.Commit(0)
+			}
+			return nil
+		}))
+	}
+	require.Equal(t, []byte{0, 1}, got)
+}
+
 // record is a stamped reservation.
 type bufferRecord struct {
 	ringtest.Record
