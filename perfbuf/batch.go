@@ -4,7 +4,6 @@ import (
 	"context"
 	"iter"
 
-	"github.com/ringfold/ringfold/internal/raw"
 	"github.com/ringfold/ringfold/internal/stream"
 )
 
@@ -37,32 +36,12 @@ func (b *Batch) End() bool { return b.end }
 // payloads as structs on the way.
 func (b *Batch) Events() iter.Seq[Event] {
 	in := &b.pass.Batch
-	return func(yield func(Event) bool) { // one yield: the compiler would not inline two
-		s := in.Stretch
-		for n := in.Taken; ; {
-			var word uint64
-			if in.List == nil {
-				if s.Pos >= s.Limit {
-					return
-				}
-				var ok bool
-				var next uint64
-				if word, next, ok = s.View.Sample(s.Pos, s.End); !ok {
-					in.Stretch.Limit = 0 // else Finish would take what a program submits meanwhile
-					return
-				}
-				in.Ahead = s.Prefetch(next)
-				s.Pos = next
-				in.Stretch.Pos, in.Latest = next, word
-			} else {
-				if n >= len(in.List) {
-					return
-				}
-				s.View, word = in.List[n].View, in.List[n].Word
-			}
+	return func(yield func(Event) bool) {
+		for n := in.Taken; n < len(in.List); {
+			ev := in.List[n]
 			n++
 			in.Taken = n
-			if !yield(Event{raw.Event{View: s.View, Word: word}}) {
+			if !yield(Event{ev}) {
 				return
 			}
 		}

@@ -2,8 +2,6 @@ package perfbuf
 
 import (
 	"os"
-
-	"github.com/ringfold/ringfold/internal/raw"
 )
 
 // Fold, each and Batch.Events write out their loops over events. With one shared loop, as a
@@ -32,24 +30,6 @@ func Fold[A any](s *Stream, acc A, f func(acc A, ev Event) (A, error)) (A, error
 			}
 			b.Taken = i + 1
 			if acc, err = f(acc, Event{ev}); err != nil {
-				return acc, unlessStopped(stopped(err))
-			}
-		}
-		if b.List != nil {
-			continue
-		}
-		for s := b.Stretch; s.Pos < s.Limit; { // not the stream
-			word, next, ok := s.View.Sample(s.Pos, s.End)
-			if !ok {
-				break
-			}
-			if b.Taken > 0 && p.Halt.Load() {
-				return acc, os.ErrClosed
-			}
-			b.Ahead = s.Prefetch(next)
-			s.Pos = next
-			b.Take(word, next)
-			if acc, err = f(acc, Event{raw.Event{View: s.View, Word: word}}); err != nil {
 				return acc, unlessStopped(stopped(err))
 			}
 		}

@@ -6,7 +6,6 @@ import (
 	"os"
 
 	"github.com/ringfold/ringfold/internal/engine"
-	"github.com/ringfold/ringfold/internal/raw"
 	"github.com/ringfold/ringfold/internal/stream"
 )
 
@@ -31,27 +30,6 @@ func each(ctx context.Context, p *stream.Pass, f func(Event) error) error {
 			}
 			b.Taken = i + 1
 			if err := f(Event{ev}); err != nil {
-				return stopped(err)
-			}
-			if done != nil && isDone(done) {
-				return context.Cause(ctx)
-			}
-		}
-		if b.List != nil {
-			continue
-		}
-		for s := b.Stretch; s.Pos < s.Limit; {
-			word, next, ok := s.View.Sample(s.Pos, s.End)
-			if !ok {
-				break
-			}
-			if b.Taken > 0 && p.Halt.Load() {
-				return os.ErrClosed
-			}
-			b.Ahead = s.Prefetch(next)
-			s.Pos = next
-			b.Take(word, next)
-			if err := f(Event{raw.Event{View: s.View, Word: word}}); err != nil {
 				return stopped(err)
 			}
 			if done != nil && isDone(done) {

@@ -15,16 +15,12 @@ func TestTheHotPathIsInlined(t *testing.T) {
 	said := compilerSays(t, "./internal/raw", "./internal/stream", "./internal/engine", "./perfbuf", "./perfbuf/perfchan")
 	for _, want := range []string{
 		"view.go: can inline Event.Bytes", "view.go: can inline Event.Time", "view.go: can inline Event.Kind",
-		"stretch.go: can inline (*View).Sample", "stretch.go: can inline Stretch.Prefetch",
+		"events.go: inlining call to (*View).header", "events.go: inlining call to (*View).sample",
 		"event.go: can inline Event.Bytes", "event.go: can inline Event.Time", "event.go: can inline Event.Kind", "event.go: can inline Event.CPU",
-		"batch.go: can inline (*Batch).Take", "pass.go: can inline (*Pass).Next", "batch.go: can inline (*Batch).Events", "batch.go: can inline (*Batch).Events.func1",
-		// The loops over events.
-		"run.go: inlining call to raw.(*View).Sample", "batch.go: inlining call to raw.(*View).Sample",
-		"run.go: inlining call to raw.Stretch.Prefetch", "batch.go: inlining call to raw.Stretch.Prefetch",
-		"run.go: inlining call to stream.(*Batch).Take", "run.go: inlining call to stream.(*Pass).Next",
+		"pass.go: can inline (*Pass).Next", "batch.go: can inline (*Batch).Events", "batch.go: can inline (*Batch).Events.func1",
+		"run.go: inlining call to stream.(*Pass).Next",
 		// A visit to a ring, and a pass.
 		"reader.go: inlining call to engine.(*Gate).Enter",
-		"unordered.go: inlining call to raw.(*View).Sample",
 		"stream.go: inlining call to (*Gate).Enter", "stream.go: inlining call to (*Gate).Leave",
 		// A loop over a Batch, in another package.
 		"perfchan.go: inlining call to perfbuf.(*Batch).Events", "perfchan.go: inlining call to (*PerfBuffer).run.func5.(*Batch).Events.1",
@@ -44,7 +40,6 @@ func TestTypedLoopsAreInlined(t *testing.T) {
 		"typed.go: inlining call to perfbuf." + decoder + ".All",
 		"typed.go: inlining call to Sum." + decoder + ".All.func2", // the outer iterator
 		"typed.go: inlining call to Sum.(*Batch).Events.func1",     // the inner one
-		"typed.go: inlining call to raw.(*View).Sample",
 		"typed.go: inlining call to perfbuf." + decoder + ".Decode",
 		"typed.go: inlining call to Sum-range1", // the loop's body
 	} {

@@ -69,11 +69,6 @@ func TestCommitPublishesThePayload(t *testing.T) {
 			}
 			return ev, ok
 		},
-		"Stretch": func(r *raw.Ring, head uint64) (raw.Event, bool) {
-			s := r.Stretch(0, head, head)
-			word, _, ok := s.View.Sample(s.Pos, s.End)
-			return raw.Event{View: s.View, Word: word}, ok
-		},
 		"Events": func(r *raw.Ring, head uint64) (raw.Event, bool) {
 			var evs [1]raw.Event
 			n, _, _ := r.Events(0, head, head, evs[:])

@@ -82,35 +82,6 @@ func (r *Ring) Busy(off, head uint64) bool {
 	return r.layout == LayoutRingBuf && off != head && r.ringBufHeaderAt(off)&ringBufBusy != 0
 }
 
-// Events fills into with consecutive samples of a BPF ring buffer from off on, and skips discarded
-// records. The last begins before stop, which lies between off and head. It returns the number of
-// samples, that of discarded records, and where it stopped: before any other record, or a sample
-// too short for the fields.
-// Invariant: a record up to head is at most the ring's size, and View is twice that. So it lies in
-// View wherever it begins.
-func (r *Ring) Events(off, stop, head uint64, into []Event) (n, discarded int, next uint64) {
-	if head-off > r.mask+1 || r.layout != LayoutRingBuf {
-		return 0, 0, off
-	}
-	for n < len(into) && int64(stop-off) > 0 {
-		h := r.ringBufHeaderAt(off)
-		size, length := ringBufSize(h)
-		switch {
-		case h&ringBufBusy != 0 || size > head-off:
-			return n, discarded, off
-		case h&ringBufDiscarded != 0:
-			discarded++
-		case length < r.view.least:
-			return n, discarded, off
-		default:
-			into[n] = Event{&r.view, off&r.mask | length<<32}
-			n++
-		}
-		off += size
-	}
-	return n, discarded, off
-}
-
 // Offset returns the offset of an event in View, which is less than the ring's size after off.
 func (r *Ring) Offset(ev Event, off uint64) uint64 { return off + (ev.Word&posBits-off)&r.mask }
 

@@ -119,7 +119,7 @@ func TestRawSizesAroundTheEdge(t *testing.T) {
 
 // Each way to read sees whether a record is reserved, committed or discarded.
 func TestRingBufStates(t *testing.T) {
-	w := ringtest.NewRingBuf(256, 256-24)
+	w := ringtest.NewRingBuf(256, 24)
 	r := w.Raw()
 	reserve := func() ringtest.Record {
 		h, err := w.Reserve(12)

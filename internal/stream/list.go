@@ -2,9 +2,7 @@ package stream
 
 import "github.com/ringfold/ringfold/internal/raw"
 
-// list is a batch of samples that are found before they are handed out. BPF ring buffers need it
-// from the first discarded record on, as one may lie between any two samples. Otherwise samples are
-// read in a stretch.
+// list is a batch of samples in a ring.
 type list struct {
 	events    []raw.Event
 	n         int    // events in the present batch, 0 if that is not a list

@@ -31,10 +31,9 @@ type Unordered struct {
 	losing   int        // index of the source whose counted losses come next
 	counting bool       // losing has not been asked for them yet
 	alone    raw.Single // memory for an event outside its ring's view
-	list     list       // samples that are not read in a stretch
+	list     list       // the batch, if it is of samples in the ring
 
 	off      uint64 // offset of the next record, or of the batch's first
-	from     uint64 // the position of off in its stretch's view
 	upTo     uint64 // leave the ring when off gets there
 	head     uint64 // head of ring, as loaded once
 	began    uint64 // offset where the visit began
@@ -111,14 +110,7 @@ func (w *Unordered) next() bool {
 			w.commitAt += w.ring.Raw.Size() / 8
 		}
 		r := w.ring
-		s := r.Raw.Stretch(w.off, w.off+min(w.upTo-w.off, w.commitAt-w.off), w.head)
-		if s.Pos < s.Limit {
-			if word, next, ok := s.View.Sample(s.Pos, s.End); ok {
-				w.samples(s, word, next)
-				return true
-			}
-		}
-		if r.Raw.Layout() == raw.LayoutRingBuf && w.listed() {
+		if w.listed() {
 			return true
 		}
 		if int64(w.off-w.upTo) >= 0 {
@@ -137,31 +129,10 @@ func (w *Unordered) next() bool {
 	}
 }
 
-// samples makes a batch of a stretch that begins with this sample.
-func (w *Unordered) samples(s raw.Stretch, word, next uint64) {
-	if !raw.Poison {
-		w.from = s.Pos
-		w.pass.Batch.setStretch(s)
-		return
-	}
-	ev := w.alone.Private(raw.Event{View: s.View, Word: word})
-	w.off += next - s.Pos
-	w.ring.last = ev.Time()
-	w.tally.samples++
-	w.pass.Batch.one(ev)
-}
-
 // settle accounts for the events taken from the batch, and gives up the rest. The events become
 // invalid.
 func (w *Unordered) settle() {
-	b := &w.pass.Batch
-	switch n := b.settle(); {
-	case n == 0:
-	case b.List == nil:
-		w.off += b.Stretch.Pos - w.from
-		w.ring.last = raw.Event{View: b.Stretch.View, Word: b.Latest}.Time()
-		w.tally.samples += uint64(n)
-	case w.list.n > 0:
+	if n := w.pass.Batch.settle(); n > 0 && w.list.n > 0 {
 		w.settleList(n)
 	}
 	w.alone.Expire()

@@ -83,20 +83,6 @@ func read(p *Pass, n int) (times []uint64) {
 				return
 			}
 		}
-		if b.List != nil {
-			continue
-		}
-		for s := b.Stretch; s.Pos < s.Limit; {
-			word, next, ok := s.View.Sample(s.Pos, s.End)
-			if !ok {
-				break
-			}
-			s.Pos = next
-			b.Take(word, next)
-			if times = append(times, raw.Event{View: s.View, Word: word}.Time()); len(times) == n {
-				return
-			}
-		}
 	}
 	return
 }
@@ -126,7 +112,7 @@ func TestEarlyEnd(t *testing.T) {
 	}
 }
 
-// Handing out a batch takes its first event, of a list too.
+// Handing out a batch takes its first event.
 func TestSettle(t *testing.T) {
 	var b Batch
 	require.Zero(t, b.settle(), "there is none")
