@@ -158,6 +158,28 @@ func TestRingBufStates(t *testing.T) {
 	require.False(t, r.Busy(w.Head(), w.Head()))
 }
 
+// What two records have in common says nothing of a discarded one between them.
+func TestDiscardedBetweenAlike(t *testing.T) {
+	w := ringtest.NewRingBuf(256, 0)
+	reserve := func(n int) ringtest.Record {
+		h, err := w.Reserve(n)
+		require.NoError(t, err)
+		h.Write(0, fielded(5, 1, n))
+		return h
+	}
+	reserve(12).Commit(0)
+	reserve(40).Discard(0)
+	for range 3 {
+		reserve(12).Commit(0)
+	}
+	var into [5]raw.Event
+	n, discarded, next := w.Raw().Events(0, w.Head(), w.Head(), into[:])
+	require.Equal(t, []any{4, 1, w.Head()}, []any{n, discarded, next})
+	for _, ev := range into[:4] {
+		require.Equal(t, into[0].Bytes(), ev.Bytes())
+	}
+}
+
 // Sizes near 2 GiB have positions of 32 bits. The test touches only some pages of the memory.
 func TestLargestRingBuf(t *testing.T) {
 	size := uint64(1) << 31
