@@ -22,33 +22,35 @@ func (r *Ring) Samples(off, head, floor, ceiling uint64, marks []Mark) ([]Mark, 
 		}
 		return marks, off
 	}
-	seen := uint64(0)
+	var before uint64 // header of the sample before
+	var length uint32
+	size := uint64(1 << 63)
 	for off != head {
 		// Invariant: as in Parse, 8 bytes at off, off+8 and off+16, masked, lie within the ring and
 		// are aligned.
-		hdr := (*header)(unsafe.Add(r.data, off&r.mask))
-		size := uint64(hdr.size)
-		if hdr.typ != typeSample || size < 24 || size&7 != 0 || size > head-off {
-			break
+		at := unsafe.Add(r.data, off&r.mask)
+		h, n := *(*uint64)(at), *(*uint32)(unsafe.Add(r.data, (off+16)&r.mask))
+		if h != before || n != length || size > head-off {
+			hdr := (*header)(at)
+			size = uint64(hdr.size)
+			if hdr.typ != typeSample || size < 24 || size&7 != 0 || size > head-off || uint64(n) > size-20 {
+				break
+			}
+			if pos := off & r.mask; before != 0 && size+aheadEnd <= head-off && pos+aheadEnd <= r.mask {
+				r.seen = ahead(at)
+			}
+			before, length = h, n
 		}
-		n := *(*uint32)(unsafe.Add(r.data, (off+16)&r.mask))
 		time := *(*uint64)(unsafe.Add(r.data, (off+8)&r.mask))
-		if uint64(n) > size-20 || time < floor || time > ceiling {
+		if time < floor || time > ceiling {
 			break
 		}
 		marks = append(marks, Mark{time, off})
 		floor = time
-		// Each record's place depends on the one before, so the processor waits for memory at each.
-		// Look ahead, as if all were as large. Invariant: the 8 bytes before head are published;
-		// masked, they are aligned.
-		seen += *(*uint64)(unsafe.Add(r.data, min(off+prefetched*size, head-8)&r.mask))
 		off += size
 	}
-	r.seen = seen // keeps the compiler from dropping the loads
 	return marks, off
 }
-
-const prefetched = 16 // records ahead
 
 // Touch reads from an offset, a multiple of 8, to bring that record into the cache for Parse.
 func (r *Ring) Touch(off uint64) uint32 {
