@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"time"
 )
@@ -11,9 +12,9 @@ import (
 // sample is of several drains, so what a drain costs beside its events is in it.
 func drain(r *run) error {
 	readers := built(ringfold, ringfoldForEach, libbpfC, cLoop, cilium, ciliumWatermark, libbpfgoReader, ringfoldChannels, ayaReader, ciliumRingbuf)
-	payloads, rounds := []int{16, 56, 256, 1024, 8192}, 31
+	payloads, rounds := []int{16, 56, 256, 1024, 8192, mixed}, 31
 	if r.quick {
-		payloads, rounds = []int{56, 8192}, 2
+		payloads, rounds = []int{56, 8192, mixed}, 2
 	}
 	// This goroutine stays free to move: for one that is locked to a thread, each turn with
 	// libbpfgo's goroutine would be a switch of threads.
@@ -41,10 +42,20 @@ func drainRings(r *run, readers []string, o options, payloads []int, rounds int)
 		if err != nil {
 			return err
 		}
-		r.add(fmt.Sprintf("%dB/%s", size, bytesName(o.ringBytes)), "ns", took.medians(), readers...)
+		name := fmt.Sprintf("%dB", size)
+		if size == mixed {
+			name = "mixed"
+		}
+		r.add(name+"/"+bytesName(o.ringBytes), "ns", took.medians(), readers...)
 	}
 	return nil
 }
+
+// mixed stands for payloads of 40 to 360 bytes, as records of real programs differ in length.
+const (
+	mixed     = 0
+	mixedMean = 200
+)
 
 func bytesName(n int) string {
 	if n >= 1<<20 {
@@ -57,6 +68,9 @@ func bytesName(n int) string {
 // is less, as filling takes long: the wakeup of each event is paid even if nobody waits.
 func fills(o options, size int) int {
 	share := o.ringBytes / 16 * 15
+	if size == mixed {
+		size = mixedMean
+	}
 	record := (8 + 8 + 4 + size + 7) &^ 7 // header, time, raw_size: ringfold's, the largest of all
 	if o.ringBuf {                        // of which there is one
 		share, record = share/len(cpus), 8+(size+7)&^7
@@ -108,7 +122,7 @@ func (r *opened) fill(perCPU, size int) error {
 		return err
 	}
 	for _, c := range cpus {
-		if err := r.c.emit(c, perCPU, size); err != nil {
+		if err := r.output(c, perCPU, size); err != nil {
 			return err
 		}
 	}
@@ -118,6 +132,19 @@ func (r *opened) fill(perCPU, size int) error {
 	}
 	if o := after.since(before); o.failed > 0 {
 		return fmt.Errorf("%d of %d outputs were refused", o.failed, o.attempted)
+	}
+	return nil
+}
+
+func (r *opened) output(cpu, count, size int) error {
+	if size != mixed {
+		return r.c.emit(cpu, count, size)
+	}
+	rnd := rand.New(rand.NewPCG(1, uint64(cpu)))
+	for range count {
+		if err := r.c.emit(cpu, 1, mixedMean-160+8*rnd.IntN(41)); err != nil {
+			return err
+		}
 	}
 	return nil
 }
