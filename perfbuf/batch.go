@@ -7,8 +7,8 @@ import (
 	"github.com/ringfold/ringfold/internal/stream"
 )
 
-// Batch is a run of events that [Stream.RunBatches] delivers with one call. This is the fastest way
-// to read: calling a function for each event may cost more than reading the event.
+// Batch is a run of some tens of events that [Stream.RunBatches] delivers with one call. This is
+// the fastest way to read: calling a function for each event may cost more than reading the event.
 //
 //	err := stream.RunBatches(ctx, func(b *perfbuf.Batch) error {
 //		for ev := range b.Events() {
