@@ -18,7 +18,7 @@ func short(t *testing.T, change func(*config)) *result {
 	kerneltest.Require(t)
 	c := defaults()
 	c.quiet = true
-	c.load.Hogs = 0 // other tests run at the same time
+	c.load.Hogs, c.memory = 0, -1 // other tests run at the same time, more and less of them
 	c.duration = 300 * time.Millisecond
 	change(&c)
 	require.NoError(t, c.check())
