@@ -234,14 +234,19 @@ func TestShutdownOfAClosedStream(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := newBelled(t, 2)
 			k.programs = &fakePrograms{}
-			s := k.stream()
+			s, closed := k.stream(), make(chan struct{})
+			end := sync.OnceValue(func() error {
+				defer close(closed)
+				return s.Close()
+			})
 			if late {
-				k.programs.opened = func() error { return s.Close() }
+				k.programs.opened = end
 			} else {
-				s.Close()
+				end()
 			}
 			k.output(0, 10, 11, 12)
 			require.Equal(t, os.ErrClosed, s.Shutdown(t.Context(), never))
+			<-closed // it gives the rings back
 			require.Zero(t, k.freed.Load())
 			if late {
 				k.requireEntries(noEntry, noEntry)

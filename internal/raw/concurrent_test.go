@@ -63,7 +63,8 @@ func TestCommitPublishesThePayload(t *testing.T) {
 	payload := fielded(7, 1, 40)
 	for name, look := range map[string]func(r *raw.Ring, head uint64) (ev raw.Event, ok bool){
 		"Parse": func(r *raw.Ring, head uint64) (ev raw.Event, ok bool) {
-			rec := parse(t, r, 0, head)
+			var rec raw.Record
+			r.Parse(0, head, &rec)
 			if ok = rec.Kind == raw.Sample; ok {
 				ev = new(raw.Single).Join(r, &rec)
 			}
