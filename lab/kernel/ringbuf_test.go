@@ -28,8 +28,8 @@ func openRings(t testing.TB, fd int, o perfbuf.RingBufOptions) *perfbuf.Reader {
 	return r
 }
 
-// A BPF ring buffer is read in all the ways that there are, while all CPUs output, and says the same
-// of its events. A record is often reserved and not yet submitted when a reader comes there.
+// A BPF ring buffer is read in all the ways that there are, while all CPUs output, and says the
+// same of its events. A record is often reserved and not yet submitted when a reader comes there.
 func TestKernelRingBufWaysOfReading(t *testing.T) {
 	e := kerneltest.LoadRings(t, kerneltest.RingOptions{Bytes: 1 << 20})
 	r := openRings(t, e.MapFD(), perfbuf.RingBufOptions{CPU: perfbuf.PayloadCPU(kerneltest.RingCPUAt)})
