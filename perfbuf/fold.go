@@ -1,8 +1,6 @@
 package perfbuf
 
-import (
-	"os"
-)
+import "os"
 
 // Fold, each and Batch.Events write out their loops over events. With one shared loop, as a
 // function called per event or as an iterator, reading took a third longer.

@@ -24,11 +24,12 @@ func (r *Ring) Events(off, stop, head uint64, into []Event) (n, discarded int, n
 	v, begin := &r.view, off&r.mask
 	end, behind := min(begin+head-off, v.size), v.body&^7
 	limit := min(begin+stop-off, r.mask+1, max(end, behind)-behind)
+	alike := v.bits | v.sizes<<(v.shift&63)         // not a ring buffer's pg_off, another on each page
 	var header, length, size uint64 = 0, 0, 1 << 63 // of the sample before; none is so large
 	pos := begin
 	for n < len(into) && pos < limit {
 		h, l := v.header(pos)
-		if h != header || l != length || pos+size > end {
+		if (h^header)&alike != 0 || l != length || pos+size > end {
 			var ok bool
 			if size, ok = v.sample(h, l, end-pos); !ok {
 				if size, ok = r.discarded(pos, end-pos); !ok {

@@ -22,9 +22,9 @@ func (r *Ring) Samples(off, head, floor, ceiling uint64, marks []Mark) ([]Mark, 
 		}
 		return marks, off
 	}
-	var before uint64 // header of the sample before
+	// Of the sample before, which most are like: see Events.
+	var before, size uint64 = 0, 1 << 63
 	var length uint32
-	size := uint64(1 << 63)
 	for off != head {
 		// Invariant: as in Parse, 8 bytes at off, off+8 and off+16, masked, lie within the ring and
 		// are aligned.
@@ -36,7 +36,7 @@ func (r *Ring) Samples(off, head, floor, ceiling uint64, marks []Mark) ([]Mark, 
 			if hdr.typ != typeSample || size < 24 || size&7 != 0 || size > head-off || uint64(n) > size-20 {
 				break
 			}
-			if pos := off & r.mask; before != 0 && size+aheadEnd <= head-off && pos+aheadEnd <= r.mask {
+			if before != 0 && aheadEnd <= min(head-off, r.Size()-off&r.mask) {
 				r.seen = ahead(at)
 			}
 			before, length = h, n

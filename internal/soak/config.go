@@ -33,7 +33,7 @@ type config struct {
 	life time.Duration // the most between two reopenings
 
 	seed   uint64
-	memory int // bytes; 0 is no limit
+	memory int // bytes; 0 is no limit, and below 0 its growth is not judged
 
 	load  loadConfig
 	spawn int // child processes a second

@@ -5,7 +5,7 @@ import "github.com/ringfold/ringfold/internal/raw"
 // list is a batch of samples in a ring.
 type list struct {
 	events    []raw.Event
-	n         int    // events in the present batch, 0 if that is not a list
+	n         int    // events in the present batch, 0 if that is another event
 	next      uint64 // offset after the last of them
 	discarded uint64 // discarded records between the first of them and next
 }

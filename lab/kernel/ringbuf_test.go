@@ -29,7 +29,7 @@ func openRings(t testing.TB, fd int, o perfbuf.RingBufOptions) *perfbuf.Reader {
 }
 
 // A BPF ring buffer is read in all the ways that there are, while all CPUs output, and says the
-// same of its events. A record is often reserved and not yet submitted when a reader comes there.
+// same of its events. A record may be reserved and not yet submitted when a reader comes there.
 func TestKernelRingBufWaysOfReading(t *testing.T) {
 	e := kerneltest.LoadRings(t, kerneltest.RingOptions{Bytes: 1 << 20})
 	r := openRings(t, e.MapFD(), perfbuf.RingBufOptions{CPU: perfbuf.PayloadCPU(kerneltest.RingCPUAt)})
