@@ -40,13 +40,11 @@ its size.
 - *cilium-ringbuf* is cilium/ebpf's ` + "`ringbuf.Reader.ReadInto`" + `, and *cilium-ringbuf-read* its ` + "`Read`" + `,
   which allocates; both copy each event.
 
-The goals were the time of libbpf in C, and half of that of ` + "`ReadInto`" + `. With 64 KiB, 8192 bytes miss
-the first: there are only six events, and a drain costs 0.4 µs more beyond them. So do 16 and 56
-bytes, which are all in the cache, because ringfold checks each header; 16 bytes with 4 MiB, too.
-Payloads of 256 bytes miss the second.
-
-These figures are from before ringfold found events in lists of 64, which it then hands out; the
-figures of perf rings are from after that.`},
+The goals were the time of libbpf in C, and half of that of ` + "`ReadInto`" + `. All sizes miss the first,
+because ringfold checks each header and keeps account of each event; with 64 KiB and 8192 bytes there
+are only six events, and a drain costs 0.4 µs more beyond them. Payloads of 256
+bytes miss the second. Before ringfold found events in lists of 64, 256 bytes took 0.7 to
+0.9 of the time, in proportion to libbpf's; perf rings gained by these lists.`},
 
 	"producer": {"What an output costs the traced program", `The time of an output in the BPF program, including a read of the clock and the interrupts that wake
 the reader, while events flow and the reader keeps up. Rings have 4 MiB, and no output is refused.
