@@ -67,14 +67,12 @@ demo: setup ## show the same kernel events read ring by ring and in order, witho
 fleet-demo: tool ## show several hosts' events as one stream, over an embedded NATS server; ARGS='--outage --timeout 5s' is passed on
 	@$(AS_ROOT) build/ringfold fleet demo $(ARGS)
 
-test: setup ## run all tests: the library's plainly, with the race detector, and poisoning what must not be kept
+test: setup ## run all tests: the library's plainly, with the race detector, and without libbpf, poisoning what must not be kept
 	@scripts/test.sh
 
-# libbpfgo, which loads the BPF programs of kernel tests, still needs libbpf.
-test-nocgo: setup ## run tests without cgo, and those on the real kernel without libbpf
+test-nocgo: setup ## run what tests run without cgo, and the conformance suite
 	@CGO_ENABLED=0 go test -count=1 -timeout $(or $(TIMEOUT),20m) ./internal/bpf ./internal/libbpftest ./internal/grace ./internal/perfevent ./perfbuf ./dropin/...
 	@CGO_ENABLED=0 GOARCH=arm64 go -C cmd/ringfold build -o /dev/null .
-	@CGO_LDFLAGS=-lbpf $(GO) test -count=1 -timeout $(or $(TIMEOUT),20m) -tags perfbuf_nolibbpf ./lab/kernel ./perfbuf/...
 	@READERS=ringfold-nocgo scripts/conformance.sh -short -out build/conformance-nocgo.json
 
 test-cgocheck: setup ## run the tests of the packages that call C with Go's thorough check of pointers

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs all tests. The library, whose memory and concurrency are at stake, is tested three times: plainly, with the race detector, and
-# poisoning what must not be kept. What uses it, examples and tools, is tested once, with both of the last together.
+# Runs all tests. The library, whose memory and concurrency are at stake, is tested three times: plainly, with the race detector, and,
+# without libbpf, poisoning what must not be kept. What uses it, examples and tools, is tested once, with libbpf and both of the others.
 #
 #   TIMEOUT=1h scripts/test.sh    how long a package's tests may take, before they end and show what all goroutines do
 set -euo pipefail
@@ -16,7 +16,8 @@ run() {
 test_library() {
 	run . "${packages[@]}"
 	run . -race "${packages[@]}"
-	run . -tags perfbuf_poison "${packages[@]}"
+	# libbpfgo, which loads the BPF programs of kernel tests, still needs libbpf.
+	CGO_LDFLAGS=-lbpf run . -tags perfbuf_poison,perfbuf_nolibbpf "${packages[@]}"
 }
 
 test_tools() {
