@@ -423,7 +423,7 @@ func TestForeignTimes(t *testing.T) {
 					require.NoError(t, err)
 					continue
 				}
-				require.ErrorContains(t, err, "CLOCK_MONOTONIC")
+				require.ErrorContains(t, err, "more than a second in the future")
 				require.NoError(t, s.ForEach(func(Event) error { n++; return nil }), "it is said once")
 			}
 			require.Equal(t, len(c.first)+len(c.last), n, "nothing is lost")

@@ -29,6 +29,7 @@ func (o Options) open(from kernel.Opener) (*Reader, error) {
 		}
 		opts, err = o.effective(len(s.CPUs))
 		s.Follow, s.RingBytes, s.NoTime, s.Bell = opts.CPUs, opts.RingBytes, opts.NoTime, opts.Wakeup.doorbell()
+		s.BootTime = opts.Time.boot
 		s.WakeupEvents, s.WakeupBytes, s.Outputs = opts.Wakeup.Events, opts.watermark(), kernel.OutputCounts{MapFD: opts.OutputsFD, ProgFDs: opts.ProgFDs}
 		return s, err
 	})

@@ -34,7 +34,8 @@ type Options struct {
 	// Schedule chooses which ring a pass over all of them reads first. nil is [FullestFirst].
 	Schedule Schedule
 
-	// Time is what orders events in a stream: the kernel's time if it is zero, or a [PayloadTime].
+	// Time is what orders events in a stream: the kernel's time if it is zero, a [PayloadTime] or
+	// a [PayloadBootTime].
 	Time TimeSource
 
 	// NoTime opens rings without kernel timestamps, which saves 8 bytes and about 60 ns per event.
@@ -123,7 +124,8 @@ func (o Options) effective(n int) (Options, error) {
 		o.RingBytes = defaultRingBytes
 	}
 	o.RingBytes = max(page, 1<<bits.Len(uint(o.RingBytes-1)))
-	o.TotalBytes = 0 // not needed from here on
+	o.TotalBytes = 0                   // not needed from here on
+	o.NoTime = o.NoTime || o.Time.boot // the kernel's are of another clock
 	if o.Time.stamped {
 		return bad("Time is a StampedTime, which only BPF ring buffers have: use PayloadTime")
 	}

@@ -5,6 +5,7 @@ package perfbuf
 type TimeSource struct {
 	payload bool
 	stamped bool
+	boot    bool // of CLOCK_BOOTTIME
 	offset  int
 }
 
@@ -29,10 +30,20 @@ type TimeSource struct {
 // A stream returns an error, once, if a source begins with 16 samples or more whose times are all
 // in the future, or are missing where the kernel's time cannot replace them. It names the map: the
 // offset is wrong, or the times are of another clock, as bpf_ktime_get_boot_ns is after a suspend:
-// then let the kernel's time order. No event is lost, and the stream may be read on, with or
-// without that source. Times of a clock that lags, such as jiffies, look like late events:
-// Stats.Late counts them.
+// see [PayloadBootTime]. No event is lost, and the stream may be read on, with or without that
+// source. Times of a clock that lags, such as jiffies, look like late events: Stats.Late counts
+// them.
 func PayloadTime(offset int) TimeSource { return TimeSource{payload: true, offset: offset} }
+
+// PayloadBootTime is a [PayloadTime] in ns of CLOCK_BOOTTIME, as bpf_ktime_get_boot_ns returns it:
+// it also counts the time in which the machine was suspended. All times of the stream are then of
+// this clock, losses' and [Stream.Watermark] included, so its other sources must use it, too. Rings
+// have no kernel times, as under [Options.NoTime]: a sample without a credible time goes with its
+// predecessor. Compare with clock_gettime(CLOCK_BOOTTIME), not with [Now]. Recordings have the
+// times as they are, though their header names CLOCK_MONOTONIC.
+func PayloadBootTime(offset int) TimeSource {
+	return TimeSource{payload: true, boot: true, offset: offset}
+}
 
 // StampedTime is a [PayloadTime] that programs take after they have reserved the record in a BPF
 // ring buffer, as perfbuf_ringbuf_reserve of bpf/perfbuf_ringbuf.h does. It is for [OpenRingBuf]

@@ -13,9 +13,10 @@ type RingBufOptions struct {
 	// Name is what [Event.Source] returns: see [Options].
 	Name string
 
-	// Time says where payloads hold their time: a [PayloadTime] or a [StampedTime]. The kernel
-	// takes none, so without it [Event.Time] is 0, and a stream refuses the reader. A payload that
-	// is too short for it gets the time of its predecessor, and Stats.Untimed counts it.
+	// Time says where payloads hold their time: a [PayloadTime], [PayloadBootTime] or
+	// [StampedTime]. The kernel takes none, so without it [Event.Time] is 0, and a stream refuses
+	// the reader. A payload that is too short for it gets the time of its predecessor, and
+	// Stats.Untimed counts it.
 	Time TimeSource
 
 	// CPU says where payloads hold the CPU number: a [PayloadCPU]. Without it [Event.CPU] is -1.

@@ -31,5 +31,5 @@ func OpenRingBuf(mapFD int, o RingBufOptions) (*Reader, error) {
 	if o.CPU.payload {
 		cpuAt = o.CPU.offset
 	}
-	return o.open(&ringbuf.Opener{FD: mapFD, TimeAt: o.Time.Offset(), CPUAt: cpuAt, LossesFD: o.LossesFD})
+	return o.open(&ringbuf.Opener{FD: mapFD, TimeAt: o.Time.Offset(), BootTime: o.Time.boot, CPUAt: cpuAt, LossesFD: o.LossesFD})
 }

@@ -32,7 +32,10 @@ func Merge(o StreamOptions, readers ...*Reader) (*Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Stream{opts: o}
+	s := &Stream{opts: o, boot: readers[0].opts.Time.boot}
+	if err := s.sameClock(readers); err != nil {
+		return nil, err
+	}
 	so := engine.StreamOptions{Unordered: o.Order.mode == noOrder, Barriers: grace.Set(o.Barriers), Order: stream.Options{
 		Exact: o.Order.mode == exactOrder, Interval: o.BarrierInterval, Slack: o.Order.slack, DropLate: o.DropLate, FlushEvery: o.FlushEvery,
 		Spill: max(o.Spill.Bytes, 0), Above: o.Spill.Above, Until: o.Spill.Until,
@@ -58,10 +61,24 @@ func (r *Reader) Stream(o StreamOptions) (*Stream, error) { return Merge(o, r) }
 // barrier and the stream has none that covers it. Errors are those of [Merge], and os.ErrClosed of
 // a closed stream. An error leaves everything unchanged.
 func (s *Stream) Add(r *Reader) error {
-	if _, err := s.opts.effective([]*Reader{r}); err != nil {
+	readers := []*Reader{r}
+	if _, err := s.opts.effective(readers); err != nil {
+		return err
+	}
+	if err := s.sameClock(readers); err != nil {
 		return err
 	}
 	return s.in.Add(&r.in)
+}
+
+// sameClock refuses readers whose times cannot be compared with the stream's.
+func (s *Stream) sameClock(readers []*Reader) error {
+	for _, r := range readers {
+		if s.opts.Order.mode != noOrder && r.opts.Time.boot != s.boot {
+			return errors.New("perfbuf.Stream: some sources have a PayloadBootTime, and others times of CLOCK_MONOTONIC: open all with times of one clock")
+		}
+	}
+	return nil
 }
 
 // Remove takes a reader out of the stream. It drops those of its events that the stream has seen

@@ -35,6 +35,7 @@ import (
 type Stream struct {
 	in    *engine.Stream
 	opts  StreamOptions
+	boot  bool // times are of CLOCK_BOOTTIME
 	batch Batch
 }
 

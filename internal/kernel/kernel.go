@@ -15,6 +15,7 @@ type Setup struct {
 	Follow    []int // CPUs that get rings if they come online later; nil: all
 	RingBytes int   // data bytes of each, a power of two of pages
 	NoTime    bool  // records have no time
+	BootTime  bool  // Now is CLOCK_BOOTTIME
 	Bell      bool  // rings are to have doorbells too
 
 	// A ring's plain perf event wakes the reader after this many events, or bytes if that is not 0.
@@ -40,7 +41,7 @@ type Opener interface {
 type Kernel interface {
 	// Rings returns the opened rings, in order of their CPUs. Hotplug opens later ones.
 	Rings() []*raw.Ring
-	// Now is CLOCK_MONOTONIC in ns, as the kernel stamps events.
+	// Now is CLOCK_MONOTONIC in ns, as the kernel stamps events, or the setup's clock.
 	Now() uint64
 	// Grace opens a way to wait for running programs. It has waited once when it returns.
 	Grace(grace.Options) (grace.Provider, error)

@@ -37,6 +37,13 @@ func Load(t testing.TB, programs ...string) *Emitter {
 	return load(t, workload.Config{Programs: programs})
 }
 
+// LoadBootTime loads the workload with a perf event array, a BPF ring buffer, and payloads whose
+// times are of CLOCK_BOOTTIME.
+func LoadBootTime(t testing.TB) *RingEmitter {
+	t.Helper()
+	return &RingEmitter{load(t, workload.Config{Maps: []workload.Map{workload.Events, workload.Shared}, BootTime: true})}
+}
+
 func load(t testing.TB, c workload.Config) *Emitter {
 	t.Helper()
 	Require(t)

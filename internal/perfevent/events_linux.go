@@ -80,7 +80,7 @@ func openEvents(m *Map, setup kernel.Setup) (p *Events, err error) {
 	if p.overwrite {
 		p.attr.Bits |= unix.PerfBitWriteBackward
 	}
-	if p.clock, err = host.NewClock(); err != nil {
+	if p.clock, err = host.NewClock(setup.BootTime); err != nil {
 		return nil, err
 	}
 	if p.entries, err = openUserMap(m.fd, m.info, p.clock); err != nil {

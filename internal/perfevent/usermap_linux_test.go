@@ -13,7 +13,7 @@ import (
 // Another reader takes an entry before the first look. No events are missing before it was stored.
 func TestKernelTakenBeforeTheFirstLook(t *testing.T) {
 	kerneltest.RequireRoot(t)
-	clock, err := host.NewClock()
+	clock, err := host.NewClock(false)
 	require.NoError(t, err)
 	fd, err := bpf.MapCreate(bpf.MapTypePerfEventArray, "taken", 4, 4, 1, 0)
 	require.NoError(t, err)

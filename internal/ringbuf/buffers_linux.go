@@ -29,7 +29,7 @@ type Buffers struct {
 
 // open maps those ring buffers of found that still exist. release frees them, also after an error.
 func (b *Buffers) open(found []shard) (err error) {
-	if b.clock, err = host.NewClock(); err != nil {
+	if b.clock, err = host.NewClock(b.opts.BootTime); err != nil {
 		return err
 	}
 	if b.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {

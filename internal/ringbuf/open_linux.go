@@ -12,9 +12,10 @@ import (
 
 // Opener opens a BPF ring buffer, or those in an array or hash of maps. It is a kernel.Opener.
 type Opener struct {
-	FD            int // the user's map; Opener duplicates it
-	TimeAt, CPUAt int // byte offsets of the time and the CPU in payloads; below 0: none
-	LossesFD      int // the map of bpf/perfbuf_ringbuf.h's counts; duplicated; 0: none
+	FD            int  // the user's map; Opener duplicates it
+	TimeAt, CPUAt int  // byte offsets of the time and the CPU in payloads; below 0: none
+	BootTime      bool // those times are of CLOCK_BOOTTIME
+	LossesFD      int  // the map of bpf/perfbuf_ringbuf.h's counts; duplicated; 0: none
 
 	fd     int
 	info   host.Map

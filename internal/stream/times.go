@@ -31,8 +31,8 @@ func (s *Ordered) badTimes() error {
 	for _, src := range s.sources {
 		if t := &src.times; !t.judged && t.bad >= distrusted {
 			t.judged = true
-			return fmt.Errorf("perfbuf.Stream: %s: its first %d samples are too short for a time, or have one more than a second in the future of CLOCK_MONOTONIC: "+
-				"set the payload offset at which programs store bpf_ktime_get_ns(), and use no other clock", src.Name, t.bad)
+			return fmt.Errorf("perfbuf.Stream: %s: its first %d samples are too short for a time, or have one more than a second in the future: "+
+				"set the payload offset at which programs store bpf_ktime_get_ns() for a PayloadTime, bpf_ktime_get_boot_ns() for a PayloadBootTime, and use no other clock", src.Name, t.bad)
 		}
 	}
 	return nil

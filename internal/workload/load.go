@@ -26,6 +26,7 @@ type Config struct {
 	Entries  int      // of Events; 0: one for each possible CPU
 	Bytes    int      // of Shared; 0: 64 KiB
 	Shards   int      // entries of Shards and of Groups; 0: 8
+	BootTime bool     // payloads' times are of CLOCK_BOOTTIME
 	Syscall  uint64   // if not 0: the only system call whose entry outputs, by any process
 }
 
@@ -102,6 +103,11 @@ func (p *Programs) load(c Config) (err error) {
 	}
 	if c.Syscall != 0 {
 		if err := p.Module.InitGlobalVariable("syscall_number", c.Syscall); err != nil {
+			return err
+		}
+	}
+	if c.BootTime {
+		if err := p.Module.InitGlobalVariable("boot_time", uint8(1)); err != nil {
 			return err
 		}
 	}

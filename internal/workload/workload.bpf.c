@@ -76,6 +76,9 @@ enum map { EVENTS, MORE, SHARED, SHARDS, GROUPS, MAPS, SPREAD = MAPS };
 // Which maps there are, a bit each. The verifier leaves out the code of others.
 const volatile __u32 maps = (1 << MAPS) - 1;
 
+// Whether payloads' times are of CLOCK_BOOTTIME.
+const volatile __u8 boot_time;
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY); // for tests that need a map of another type
 	__uint(max_entries, 1);
@@ -209,7 +212,7 @@ static __always_inline void head(__u64 *w, __u64 seq, __u64 shape)
 {
 	w[0] = seq;
 	w[1] = shape;
-	w[2] = bpf_ktime_get_ns();
+	w[2] = boot_time ? bpf_ktime_get_boot_ns() : bpf_ktime_get_ns();
 	w[3] = mix(mix(mix(MAGIC, w[0]), w[1]), w[2]);
 }
 

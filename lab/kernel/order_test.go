@@ -13,8 +13,10 @@ import (
 	"time"
 
 	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/ringfold/ringfold/internal/workload"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // Outputs on alternating CPUs, one after the other has returned: the number over
@@ -263,6 +265,50 @@ func TestKernelPayloadTime(t *testing.T) {
 			require.Zero(t, r.Stats().Untimed)
 		})
 	}
+}
+
+// Times of CLOCK_BOOTTIME order perf rings and ring buffers, in one stream. On a machine that was
+// never suspended this clock is CLOCK_MONOTONIC.
+func TestKernelPayloadBootTime(t *testing.T) {
+	now := func() uint64 {
+		var ts unix.Timespec
+		require.NoError(t, unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts))
+		return uint64(ts.Nano())
+	}
+	e := kerneltest.LoadBootTime(t)
+	t.Logf("CLOCK_BOOTTIME is %v ahead", time.Duration(now()-perfbuf.Now()))
+	perf := open(t, e.Emitter, perfbuf.Options{Time: perfbuf.PayloadBootTime(kerneltest.RingTimeAt)})
+	ringBuf := openRings(t, e.FD(workload.Shared), perfbuf.RingBufOptions{Time: perfbuf.PayloadBootTime(kerneltest.RingTimeAt)})
+	s, err := perfbuf.Merge(perfbuf.StreamOptions{}, perf, ringBuf)
+	require.NoError(t, err)
+	before := now()
+	for i := range 500 {
+		to := []workload.Map{workload.Events, workload.Shared}[i%2]
+		cpus := perf.Options().CPUs
+		require.NoError(t, e.Output(cpus[i/2%len(cpus)], workload.Output{Count: 1, Size: 28 + i%50*8, To: to}))
+	}
+	n, last := 0, before
+	require.NoError(t, s.Drain(t.Context(), func(ev perfbuf.Event) error {
+		p, err := kerneltest.Check(ev.Bytes())
+		require.NoError(t, err)
+		require.Equal(t, p.Time, ev.Time())
+		require.Equal(t, []string{"events", "shared"}[n%2], ev.Source())
+		require.GreaterOrEqual(t, ev.Time(), last)
+		last = ev.Time()
+		n++
+		return nil
+	}))
+	require.Equal(t, 500, n)
+	require.LessOrEqual(t, last, s.Watermark())
+	require.LessOrEqual(t, s.Watermark(), now())
+	require.Zero(t, perf.Stats().Untimed+ringBuf.Stats().Untimed)
+
+	monotonic := openRings(t, kerneltest.NewRingBuf(t, 4096), perfbuf.RingBufOptions{})
+	require.ErrorContains(t, s.Add(monotonic), "times of one clock")
+	_, err = perfbuf.Merge(perfbuf.StreamOptions{}, monotonic, ringBuf)
+	require.ErrorContains(t, err, "times of one clock")
+	require.NoError(t, s.Close())
+	require.NoError(t, openStream(t, monotonic, perfbuf.StreamOptions{Order: perfbuf.Unordered()}).Add(ringBuf))
 }
 
 // Events that are held for longer than the rings can hold them are copied out: every byte arrives,

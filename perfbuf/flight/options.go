@@ -74,6 +74,8 @@ func (o Options) effective(online []int) (_ Options, cpus []int, ringBytes int, 
 		return bad("MinAge is %v: must not be negative", o.MinAge)
 	case o.Time == perfbuf.StampedTime(at):
 		return bad("Time is a StampedTime, which only BPF ring buffers have: use PayloadTime")
+	case o.Time == perfbuf.PayloadBootTime(at):
+		return bad("Time is a PayloadBootTime, which cannot be compared with the kernel's times of other records: use PayloadTime")
 	case at < 0 && o.Time != (perfbuf.TimeSource{}):
 		return bad("PayloadTime is at offset %d: must not be negative", at)
 	case o.Barriers == perfbuf.NestLevels:
