@@ -1,8 +1,12 @@
 #!/usr/bin/env bash
-# Prints the path of a Debian cloud kernel, fetched once:  scripts/vm/kernel.sh 6.1 amd64
+# Prints the path of a Debian cloud kernel, fetched once, or of a file that is there:  scripts/vm/kernel.sh 6.1 amd64
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 version=$1 arch=$2
+if [ -f "$version" ]; then
+	echo "$version"
+	exit
+fi
 case $version in
 5.10) suites='bullseye-security bullseye' ;;
 6.1) suites='bookworm-security bookworm' ;;

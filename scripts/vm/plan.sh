@@ -21,6 +21,7 @@ for test in $tests; do
 		echo "run kernel /kernel.test -test.v -test.timeout 30m -test.run Kernel$quoted"
 		echo "run perfchan /perfchan.test -test.v -test.timeout 30m -test.run Kernel$quoted"
 		;;
+	oldest) echo "run oldest /kernel.test -test.v -test.timeout 10m -test.run KernelOldest$quoted" ;;
 	short)
 		echo "run kernel /kernel.test -test.v -test.timeout 30m -test.run Kernel -test.skip '$long'$quoted"
 		echo "run perfchan /perfchan.test -test.v -test.timeout 30m -test.run Kernel -test.skip '$long'$quoted"

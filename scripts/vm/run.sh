@@ -3,7 +3,8 @@
 #
 #   KERNEL=6.1 CPUS=8 ARCH=amd64 TESTS='kernel soak' ARGS= scripts/vm/run.sh
 #
-# KERNEL is one of Debian's (5.10, 6.1, 6.12, 7.2). TESTS names what runs: kernel (lab/kernel, and perfchan), flight, ringbuf, grace, cgo (the kernel
+# KERNEL is one of Debian's (5.10, 6.1, 6.12, 7.2), or the path of an image. TESTS names what runs: kernel (lab/kernel, and perfchan),
+# oldest (the one of these tests that runs on Linux 4.18, without BTF), flight, ringbuf, grace, cgo (the kernel
 # tests of these packages), short (kernel without the longest), wide (a few of those that take many CPUs), soak (soak-exact and
 # soak-slack, 15 s each), soak-sources (several sources that come and go, 15 s), conformance (all its scenarios, with CPUs that go offline), ci (a few of all), overcommit (both soaks for 60 s, at a rate at which the reader keeps up: with more
 # CPUs than the host has, for lateness), steady (soaks of 6 s at a rate that the reader follows: exact, by default and by each
@@ -21,7 +22,7 @@ export LC_ALL=C LIMIT=${LIMIT:-60m}
 kernel=${KERNEL:-6.1} cpus=${CPUS:-4} arch=${ARCH:-$(go env GOHOSTARCH)} args=${ARGS:-} accel=${ACCEL:-}
 tests=${TESTS:-}
 [ -n "$tests" ] || tests=$([ -n "$args" ] && echo kernel || echo kernel ringbuf grace cgo soak)
-name=$kernel-$cpus
+name=${kernel##*/}-$cpus
 [ "$arch" = amd64 ] || name=$name-$arch
 log=build/vm/$name.log
 broken=build/vm/kvm-broken # says why

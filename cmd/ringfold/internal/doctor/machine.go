@@ -29,10 +29,10 @@ func (r *Report) kernel() {
 	switch {
 	case host.Refuse32Bit() != nil:
 		r.failed(Bad, "kernel", host.Refuse32Bit(), "")
-	case bpf.OlderThan(5, 8):
-		r.add(Bad, "kernel", found, "Linux 5.8 is the oldest that works, and 5.10 the oldest that is tested.")
+	case bpf.OlderThan(4, 18):
+		r.add(Bad, "kernel", found, "Linux 4.18 is the oldest that works.")
 	case bpf.OlderThan(5, 10):
-		r.add(Warn, "kernel", found, "Linux 5.10 is the oldest that is tested.")
+		r.add(Warn, "kernel", found, "Linux 5.10 is the oldest on which all tests run. Before 5.8 there are no BPF ring buffers.")
 	default:
 		r.add(OK, "kernel", found, "")
 	}
