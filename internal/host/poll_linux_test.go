@@ -29,6 +29,7 @@ func (b bell) ring() { unix.Write(b.event, []byte{1, 0, 0, 0, 0, 0, 0, 0}) }
 // asked passes a poller's questions to a test, and returns the answers.
 type asked struct {
 	p        *Poller
+	calls    bool // it waits in system calls
 	ready    func(woken bool) bool
 	question chan bool // woken
 	answer   chan bool
@@ -45,15 +46,23 @@ func (b bell) poller(t *testing.T, calls bool) *asked {
 	p, err := NewPoller(b.epoll)
 	require.NoError(t, err)
 	t.Cleanup(p.Close)
-	if calls {
-		p.calls.frequent, p.calls.began = frequent, time.Now().Add(time.Hour)
-	}
-	a := &asked{p: p, question: make(chan bool), answer: make(chan bool), result: make(chan error, 1)}
+	a := &asked{p: p, calls: calls, question: make(chan bool), answer: make(chan bool), result: make(chan error, 1)}
+	a.hurry()
 	a.ready = func(woken bool) bool { a.question <- woken; return <-a.answer }
 	return a
 }
 
-func (a *asked) wait(deadline time.Time) { go func() { a.result <- a.p.Wait(deadline, a.ready) }() }
+// hurry makes the next wait one of many, however long ago the last one was on a busy machine.
+func (a *asked) hurry() {
+	if a.calls {
+		a.p.calls.frequent, a.p.calls.began = frequent, time.Now().Add(time.Hour)
+	}
+}
+
+func (a *asked) wait(deadline time.Time) {
+	a.hurry()
+	go func() { a.result <- a.p.Wait(deadline, a.ready) }()
+}
 
 // blocks starts a Wait that has nothing to return for.
 func (a *asked) blocks(t *testing.T, deadline time.Time) {
@@ -133,8 +142,14 @@ func TestPollerEnds(t *testing.T) {
 		a.answer <- true
 		require.NoError(t, <-a.result)
 
-		a.blocks(t, time.Now().Add(time.Millisecond))
-		require.ErrorIs(t, <-a.result, os.ErrDeadlineExceeded)
+		a.wait(time.Now().Add(time.Millisecond))
+		select {
+		case <-a.question:
+			a.answer <- false
+			require.ErrorIs(t, <-a.result, os.ErrDeadlineExceeded)
+		case err := <-a.result: // on a busy machine
+			require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		}
 		require.ErrorIs(t, a.p.Wait(time.Unix(1, 0), a.ready), os.ErrDeadlineExceeded)
 
 		a.blocks(t, time.Time{})
