@@ -19,13 +19,18 @@ func TestWatchHearsOfCPUs(t *testing.T) {
 	require.NoError(t, w.err())
 	require.True(t, w.wait(time.Nanosecond), "the time is up")
 	done := make(chan bool, 1)
-	go func() { done <- w.wait(0) }()
-	// A uevent of another device.
-	require.NoError(t, os.WriteFile("/sys/devices/virtual/mem/null/uevent", []byte("change"), 0))
-	select {
-	case <-done:
-		require.Fail(t, "woken by another device")
-	case <-time.After(20 * time.Millisecond):
+	wakes := func() bool { // a uevent of another device
+		go func() { done <- w.wait(0) }()
+		require.NoError(t, os.WriteFile("/sys/devices/virtual/mem/null/uevent", []byte("change"), 0))
+		select {
+		case <-done:
+			return true
+		case <-time.After(20 * time.Millisecond):
+			return false
+		}
+	}
+	for tries := 0; wakes(); tries++ { // or one of a CPU, by another process's test
+		require.Less(t, tries, 50, "woken by another device")
 	}
 	require.NoError(t, os.WriteFile(uevent, []byte("change"), 0))
 	require.True(t, <-done)
