@@ -9,7 +9,8 @@ import (
 
 // dropIn measures what a program gets for one changed line: libbpfgo and cilium/ebpf beside ringfold's drop-ins for them, which
 // deliver in order. Overtaken are the events that came after a later one. Lost is what short bursts from all CPUs cost that nearly
-// fill rings of 64 KiB, or are half as much again, with time enough between them to read all: each reader is offered the same.
+// fill rings of 64 KiB, or are half as much again, and such that nearly fill smaller and larger ones while the user is busy for 5 us
+// with each event, with time enough between them to read all: each reader is offered the same.
 func dropIn(r *run) error {
 	readers := []string{libbpfgoReader, ringfoldChannels, cilium, ringfoldPerf}
 	rounds, lasts, bursts := 5, 500*time.Millisecond, 200
@@ -44,18 +45,27 @@ func dropIn(r *run) error {
 		r.add(name+" overtaken", "share", overtaken.medians(), readers...)
 		r.add(name+" lost", "share", lost.medians(), readers...)
 	}
-	for _, share := range []int{90, 150} { // of a ring, in percent
-		lost := samples{}
+	for _, c := range []struct {
+		pages, percent int
+		takes          time.Duration
+	}{
+		{16, 90, 0}, {16, 150, 0}, {4, 90, 5 * time.Microsecond}, {32, 90, 5 * time.Microsecond},
+	} {
+		lost, name := samples{}, fmt.Sprintf("bursts of %d %% of a ring, lost", c.percent)
+		if c.takes > 0 {
+			name = fmt.Sprintf("%d pages, busy user, %s", c.pages, name)
+		}
 		for round := range rounds {
 			for _, o := range rotated(all, round) {
-				failed, err := o.bursts(bursts, share*(64<<10)/100/(200+24), 200)
+				o.o.ringBytes, o.o.takes = c.pages*4096, c.takes
+				failed, err := o.bursts(bursts, c.percent*o.o.ringBytes/100/(300+24), 300)
 				if err != nil {
 					return fmt.Errorf("%s in bursts: %w", o.name, err)
 				}
 				lost.add(o.name, failed)
 			}
 		}
-		r.add(fmt.Sprintf("bursts of %d %% of a ring, lost", share), "share", lost.medians(), readers...)
+		r.add(name, "share", lost.medians(), readers...)
 	}
 	return nil
 }

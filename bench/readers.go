@@ -55,9 +55,10 @@ type flusher interface{ flush() error }
 
 // options are of all peers alike.
 type options struct {
-	ringBytes int  // for each CPU
-	ringBuf   bool // all read a BPF ring buffer of ringBytes
-	timed     bool // the loop reads the clock at each event
+	ringBytes int           // for each CPU
+	ringBuf   bool          // all read a BPF ring buffer of ringBytes
+	timed     bool          // the loop reads the clock at each event
+	takes     time.Duration // what the user does with each event
 }
 
 // timing is noted while events are read.
@@ -139,14 +140,15 @@ type sink struct {
 	delays       []uint32      // nil if it is not timed
 	latest       uint64        // of events' times
 	overtaken    atomic.Uint64 // events with an earlier one
+	takes        uint64        // ns that it is busy with each
 }
 
-// newDelays is room for a sink's.
-func newDelays(o options) []uint32 {
-	if !o.timed {
-		return nil
+// init prepares it for a reader.
+func (s *sink) init(o options) {
+	s.takes = uint64(o.takes)
+	if o.timed {
+		s.delays = make([]uint32, mostDelays)
 	}
-	return make([]uint32, mostDelays)
 }
 
 func (s *sink) event(payload []byte) {
@@ -160,6 +162,10 @@ func (s *sink) event(payload []byte) {
 			s.overtaken.Add(1)
 		}
 		s.latest = max(s.latest, time)
+	}
+	if s.takes > 0 {
+		for until := clock.Now() + s.takes; clock.Now() < until; {
+		}
 	}
 	s.sum += word
 	s.events.Add(1)

@@ -25,7 +25,7 @@ type channelBuffer interface {
 // channel of losses costs more.
 type channelPeer struct {
 	sink
-	init     func(samples chan []byte, losses chan uint64) (channelBuffer, error)
+	initBuf  func(samples chan []byte, losses chan uint64) (channelBuffer, error)
 	pb       channelBuffer
 	samples  chan []byte
 	losses   chan uint64
@@ -56,14 +56,15 @@ func openDropIn(c *collection, o options) (peer, error) {
 	})
 }
 
-func openChannels(o options, init func(samples chan []byte, losses chan uint64) (channelBuffer, error)) (peer, error) {
-	p := &channelPeer{sink: sink{delays: newDelays(o)}, init: init}
+func openChannels(o options, initBuf func(samples chan []byte, losses chan uint64) (channelBuffer, error)) (peer, error) {
+	p := &channelPeer{initBuf: initBuf}
+	p.init(o)
 	return p, p.open()
 }
 
 func (p *channelPeer) open() (err error) {
 	p.samples, p.losses = make(chan []byte, channelEvents), make(chan uint64, channelEvents)
-	p.pb, err = p.init(p.samples, p.losses)
+	p.pb, err = p.initBuf(p.samples, p.losses)
 	return err
 }
 

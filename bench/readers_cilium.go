@@ -53,7 +53,9 @@ func openPerf(c *collection, o options) (peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &ciliumPeer{sink: sink{delays: newDelays(o)}, r: &dropInReader{Reader: r}}, nil
+	p := &ciliumPeer{r: &dropInReader{Reader: r}}
+	p.init(o)
+	return p, nil
 }
 
 func openCilium(c *collection, o options, watermark int) (peer, error) {
@@ -66,7 +68,9 @@ func openCilium(c *collection, o options, watermark int) (peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &ciliumPeer{sink: sink{delays: newDelays(o)}, r: r}, nil
+	p := &ciliumPeer{r: r}
+	p.init(o)
+	return p, nil
 }
 
 // ciliumMap is another descriptor of a map, in cilium/ebpf's type, which closes it.

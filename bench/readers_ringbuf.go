@@ -80,7 +80,9 @@ func openRingbuf(c *collection, o options) (peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &ringbufPeer{sink: sink{delays: newDelays(o)}, r: r}, nil
+	p := &ringbufPeer{r: r}
+	p.init(o)
+	return p, nil
 }
 
 func (p *ringbufPeer) prepare() error {

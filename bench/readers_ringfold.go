@@ -35,7 +35,8 @@ func openRingfold(c *collection, o options, w perfbuf.Wakeup) (peer, error) {
 
 // newRingfoldPeer makes a peer that reads without order. It owns r.
 func newRingfoldPeer(r *perfbuf.Reader, o options) (*ringfoldPeer, error) {
-	p := &ringfoldPeer{sink: sink{delays: newDelays(o)}, r: r}
+	p := &ringfoldPeer{r: r}
+	p.init(o)
 	p.sample, p.batch = p.takeSample, p.takeBatch
 	return p, p.open(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
 }
