@@ -135,9 +135,9 @@ are as above. *Overtaken* is the share of events that came after one with a late
 programs' own times. These are some hundred nanoseconds older than the kernel's, and more if the
 program was interrupted in between: that is all that is left with the drop-ins.
 
-Bursts are 90 or 150 % of a ring, on all CPUs at once, every 10 ms. Of the larger ones, readers that
-are woken for each event lose less, because that slows the programs down, and a burst takes ten
-times as long.`},
+Bursts are 90 or 150 % of a ring, on all CPUs at once, every 10 ms; a busy user takes 5 µs for each
+event. Of the larger ones, readers that are woken for each event lose less, because that slows the
+programs down, and a burst takes ten times as long.`},
 
 	"ordered": {"One stream in the order of time", `Rings are filled, and then all events are read in order of time. Events interleave perfectly, or
 come in runs of 32 per CPU. (The two real CPUs take turns; simulated ones are chosen at random, with
