@@ -181,18 +181,21 @@ func deliveryFairness(t *T) {
 
 // deliverySlow: A slow callback delays events, and loses none that fit.
 //
-// Expected: rings are there to buffer.
+// Expected: rings are there to buffer, small ones too.
 //
 // Kernel: a ring's space is free once data_tail has passed it.
 //
-// Set-up: 500 µs in the callback for each event; 100 events on each CPU at once.
+// Set-up: rings of 16 KiB, 500 µs in the callback for each event. Five times, each CPU outputs 150 events at once, of up to 96 bytes in
+// the ring: most of it.
 //
 // Check: all are delivered.
 func deliverySlow(t *T) {
-	source, s := t.StartPerf("pages=16")
+	source, s := t.StartPerf("pages=4")
 	s.Do("slow 500")
-	t.OutputOnSome(source, 100, 64)
-	s.Settle()
+	for range 5 {
+		t.OutputOnSome(source, 150, 64)
+		s.Settle()
+	}
 	s.Do("slow 0")
 	s.Account()
 }
