@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/ringfold/ringfold/internal/workload"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/ringfold/ringfold/perfbuf/perfchan"
 	"github.com/stretchr/testify/require"
@@ -300,9 +301,7 @@ func TestKernelChannelsOrder(t *testing.T) {
 		t.Skip("one CPU")
 	}
 	const rounds = 300
-	crossings := func(order ...perfbuf.Order) (n int) {
-		events := make(chan []byte)
-		pb, err := perfchan.InitPerfBuf(e.Module(), "events", events, nil, 64, order...)
+	crossings := func(pb *perfchan.PerfBuffer, events chan []byte, err error) (n int) {
 		require.NoError(t, err)
 		defer pb.Close()
 		for range rounds {
@@ -320,9 +319,24 @@ func TestKernelChannelsOrder(t *testing.T) {
 		}
 		return n
 	}
-	require.Zero(t, crossings())
-	require.Zero(t, crossings(perfbuf.Slack(time.Millisecond)))
-	require.Positive(t, crossings(perfbuf.Unordered()), "ring by ring")
-	_, err := perfchan.InitPerfBuf(e.Module(), "events", make(chan []byte), nil, 1, perfbuf.Unordered(), perfbuf.Order{})
+	opened := func(order ...perfbuf.Order) (*perfchan.PerfBuffer, chan []byte, error) {
+		events := make(chan []byte)
+		pb, err := perfchan.InitPerfBuf(e.Module(), "events", events, nil, 64, order...)
+		return pb, events, err
+	}
+	require.Zero(t, crossings(opened()))
+	require.Zero(t, crossings(opened(perfbuf.Slack(time.Millisecond))))
+	require.Positive(t, crossings(opened(perfbuf.Unordered())), "ring by ring")
+
+	r, err := perfbuf.Open(e.MapFD(), perfbuf.Options{NoTime: true, Time: perfbuf.PayloadTime(workload.TimeOffset)})
+	require.NoError(t, err)
+	_, err = perfchan.New(r, perfbuf.StreamOptions{}, nil, nil)
+	require.ErrorContains(t, err, "perfchan.New: the channel for events is nil")
+	events := make(chan []byte)
+	pb, err := perfchan.New(r, perfbuf.StreamOptions{}, events, nil)
+	require.Zero(t, crossings(pb, events, err))
+	<-r.Done()
+
+	_, err = perfchan.InitPerfBuf(e.Module(), "events", make(chan []byte), nil, 1, perfbuf.Unordered(), perfbuf.Order{})
 	require.ErrorContains(t, err, "2 orders: pass one")
 }

@@ -79,7 +79,7 @@ type maps[M interface{ FileDescriptor() int }] interface {
 // above that it polls every millisecond: see [perfbuf.Wakeup]. That saves traced programs nearly
 // all that libbpfgo costs them, and takes two file descriptors per CPU. If only one can be had,
 // the reader polls every 10 ms, and Stats().Doorbell.Err says why. For other policies use
-// [perfbuf.Open].
+// [perfbuf.Open] and [New].
 //
 // InitPerfBuf does not block, and fails as [perfbuf.Open] and [perfbuf.Reader.Stream] do. Call
 // Close on the result: libbpfgo's Module.Close does not.
@@ -101,6 +101,23 @@ func InitPerfBuf[M interface{ FileDescriptor() int }](
 	return b, nil
 }
 
+// New returns a PerfBuffer that sends the events of a reader to a channel, as [InitPerfBuf] does,
+// which has no arguments for options such as a [perfbuf.PayloadTime]. From then on the PerfBuffer
+// closes the reader. New blocks and fails as [perfbuf.Reader.Stream] does, and fails without a
+// channel for events; the reader is then unchanged.
+func New(r *perfbuf.Reader, o perfbuf.StreamOptions, eventsChan chan []byte, lostChan chan uint64) (*PerfBuffer, error) {
+	if eventsChan == nil {
+		return nil, fmt.Errorf("perfchan.New: %w", errNoEvents)
+	}
+	stream, err := r.Stream(o)
+	if err != nil {
+		return nil, err
+	}
+	return &PerfBuffer{reader: r, stream: stream, events: eventsChan, lost: lostChan, ended: make(chan struct{})}, nil
+}
+
+var errNoEvents = errors.New("the channel for events is nil: pass one")
+
 // open opens a map by its name, and a stream of it in the first of the orders.
 func open[M interface{ FileDescriptor() int }](
 	module maps[M], mapName string, events chan []byte, lost chan uint64, orders []perfbuf.Order,
@@ -108,7 +125,7 @@ func open[M interface{ FileDescriptor() int }](
 ) (*PerfBuffer, error) {
 	switch {
 	case events == nil:
-		return nil, errors.New("the channel for events is nil: pass one")
+		return nil, errNoEvents
 	case len(orders) > 1:
 		return nil, fmt.Errorf("%d orders: pass one, or none for exact order", len(orders))
 	}
@@ -121,12 +138,11 @@ func open[M interface{ FileDescriptor() int }](
 	if err != nil {
 		return nil, err
 	}
-	stream, err := r.Stream(perfbuf.StreamOptions{Order: orders[0]})
+	b, err := New(r, perfbuf.StreamOptions{Order: orders[0]}, events, lost)
 	if err != nil {
 		r.Close()
-		return nil, err
 	}
-	return &PerfBuffer{reader: r, stream: stream, events: events, lost: lost, ended: make(chan struct{})}, nil
+	return b, err
 }
 
 // Poll starts the goroutines that read the rings and send. It does not block.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds Tracee from a checkout, in copies: as it is, and with perfchan's drop-in (dropin.sed). Runs both in turn, as root, and Tracee's own
-# sorting, and prints in which order the events of 500 short processes came:
+# Builds Tracee from a checkout, in copies: as it is, with perfchan's drop-in (dropin.sed), and ordered by its own times (times.sed). Runs
+# these in turn, as root, and Tracee's own sorting, and prints in which order the events of 500 short processes came:
 #
 #   docs/ports/tracee/run.sh CHECKOUT [TURNS]
 #
@@ -15,13 +15,14 @@ trap '[ -z "$mounted" ] || umount /sys/kernel/tracing; rm -rf "$work"' EXIT
 go build -o "$work/order" "$here/order.go"
 ln "$work/order" "$work/load"
 
-for variant in as-it-is drop-in; do
+for variant in as-it-is drop-in own-times; do
 	copy=$work/$variant
 	cp -r "$checkout" "$copy"
-	if [ $variant = drop-in ]; then
+	if [ $variant != as-it-is ]; then
 		sed -i -f "$here/dropin.sed" "$copy/pkg/ebpf/tracee.go" "$copy/pkg/ebpf/controlplane/controller.go"
 		go -C "$copy" mod edit -require github.com/ringfold/ringfold@v0.0.0 -replace "github.com/ringfold/ringfold=$(git -C "$here" rev-parse --show-toplevel)"
 	fi
+	[ $variant != own-times ] || sed -i -f "$here/times.sed" "$copy/pkg/ebpf/tracee.go"
 	make -s -C "$copy" bpf >/dev/null
 	libbpf=$copy/dist/libbpf
 	CC=clang PKG_CONFIG_PATH=$libbpf/obj CGO_CFLAGS=-I$libbpf/include CGO_LDFLAGS="-L$libbpf/obj -lbpf -lelf -lz" \
@@ -40,4 +41,5 @@ for ((turn = 0; turn < turns; turn++)); do
 	run as-it-is as-it-is
 	run sort-events as-it-is --output sort-events
 	run drop-in drop-in
+	run own-times own-times
 done
