@@ -112,7 +112,7 @@ func TestKernelForeignTimes(t *testing.T) {
 	rings.Emit(0, kerneltest.RingEmit{Count: 20, Size: 64})
 	err = s.Run(t.Context(), func(perfbuf.Event) error { panic("an event") })
 	require.ErrorContains(t, err, `map "shared"`)
-	require.ErrorContains(t, err, "CLOCK_MONOTONIC")
+	require.ErrorContains(t, err, "more than a second in the future")
 	require.EqualValues(t, 20, wrong.Stats().Untimed)
 
 	require.NoError(t, s.Remove(wrong))
