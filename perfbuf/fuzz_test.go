@@ -282,7 +282,9 @@ again:
 }
 
 // foreign reports whether a pass says, once, that times are another clock's.
-func foreign(err error) bool { return err != nil && strings.Contains(err.Error(), "more than a second in the future") }
+func foreign(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "more than a second in the future")
+}
 
 // count accounts for an event and reads all its bytes.
 func (z *readerFuzz) count(ev Event) {
