@@ -37,6 +37,8 @@ func TestEffectiveOptions(t *testing.T) {
 		"budget of nearly two":  {1, o{TotalBytes: 2*page - 1}, o{RingBytes: page, Wakeup: bell}},
 		"the largest budget":    {2, o{TotalBytes: 2 * gib}, o{RingBytes: 1 << 30, Wakeup: bell}},
 		"no time, CPUs":         {1, o{NoTime: true, CPUs: []int{3}}, o{NoTime: true, CPUs: []int{3}, RingBytes: 256 << 10, Wakeup: bell}},
+		"times of another clock than the kernel's": {1, o{Time: PayloadBootTime(8)},
+			o{Time: PayloadBootTime(8), NoTime: true, RingBytes: 256 << 10, Wakeup: bell}},
 		"each event, no poll interval": {1, o{Wakeup: Wakeup{Events: 1, PollInterval: time.Hour}},
 			o{RingBytes: 256 << 10, Wakeup: Wakeup{Events: 1}}},
 		"each event, no matter how short": {1, o{Wakeup: Wakeup{Events: 1, PollInterval: 1}},

@@ -401,7 +401,7 @@ func TestKernelOpenErrors(t *testing.T) {
 	require.ErrorContains(t, err, "not a BPF map")
 	for _, o := range []flight.Options{
 		{MaxBytes: 1}, {MaxBytes: -1}, {MinAge: -1}, {CPUs: []int{}}, {CPUs: []int{5000}}, {CPUs: []int{0, 0}}, {MaxBytes: 1 << 45},
-		{Time: perfbuf.StampedTime(0)}, {Time: perfbuf.PayloadTime(-1)}, {Time: perfbuf.PayloadTime(-8)}, {Barriers: perfbuf.NestLevels},
+		{Time: perfbuf.StampedTime(0)}, {Time: perfbuf.PayloadBootTime(0)}, {Time: perfbuf.PayloadTime(-1)}, {Time: perfbuf.PayloadTime(-8)}, {Barriers: perfbuf.NestLevels},
 	} {
 		_, err = flight.Open(e.MapFD(), o)
 		require.ErrorContainsf(t, err, "flight.Options", "%+v", o)
