@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs all tests. The library, whose memory and concurrency are at stake, is tested three times: plainly, with the race detector, and,
-# without libbpf and where events pass, poisoning what must not be kept. What uses it, examples and tools, is tested once, with libbpf and both of the others.
+# without libbpf and where events pass, poisoning what must not be kept. What uses it, examples and tools, is tested once, with libbpf and
+# both of the others.
 #
 #   TIMEOUT=1h scripts/test.sh    how long a package's tests may take, before they end and show what all goroutines do
 set -euo pipefail

@@ -3,6 +3,7 @@
 package kernel_test
 
 import (
+	"encoding/binary"
 	"os"
 	"runtime"
 	"syscall"
@@ -40,7 +41,7 @@ func TestKernelOldest(t *testing.T) {
 					return err
 				}
 				require.Len(t, ev.Bytes(), 12, "8 bytes, and padding")
-				took := *(*uint64)(unsafe.Pointer(&ev.Record().Data[0])) // by the program, before the kernel
+				took := binary.NativeEndian.Uint64(ev.Bytes()) // by the program, before the kernel
 				require.LessOrEqual(t, took, ev.Time())
 				require.Less(t, of[ev.CPU()], took)
 				of[ev.CPU()] = took

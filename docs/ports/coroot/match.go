@@ -49,7 +49,8 @@ func match(requests int) error {
 	tracer := ebpftracer.NewTracer(ns, ns, false)
 	events := make(chan ebpftracer.Event, 10000) // as in the agent's registry
 	check(tracer.Run(events))
-	defer tracer.Close()          // or it is collected, and its links close
+	defer tracer.Close() // or it is collected, and its links close
+
 	for quiet := false; !quiet; { // after the processes and sockets that exist
 		select {
 		case <-events:

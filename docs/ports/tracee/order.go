@@ -5,8 +5,9 @@
 //	order TRACEE ARGUMENT...
 //
 // It starts the processes under the name of load, another link to this program beside it, so that
-// Tracee can be told to trace these and not the reading of its own output. Out of order is an event that comes after one with a later time. Early is an event of a thread
-// that comes before that thread's fork. The delay is from an event's time until it can be read.
+// Tracee can be told to trace these and not the reading of its own output. Out of order is an event
+// that comes after one with a later time. Early is an event of a thread that comes before that
+// thread's fork. The delay is from an event's time until it can be read.
 package main
 
 import (

@@ -4,7 +4,8 @@
 #
 #   docs/ports/tracee/run.sh CHECKOUT [TURNS]
 #
-# EVENTS=sched_process_fork,... are those to trace, without system calls that are timed at their entry and output at their exit. The checkout needs its submodule 3rdparty/libbpf, and this machine what Tracee's Makefile asks for (clang, Go, libelf, zlib).
+# EVENTS=sched_process_fork,... are those to trace, without system calls that are timed at their entry and output at their exit. The
+# checkout needs its submodule 3rdparty/libbpf, and this machine what Tracee's Makefile asks for (clang, Go, libelf, zlib).
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 checkout=$(cd "$1" && pwd) turns=${2:-3}
