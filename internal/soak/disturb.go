@@ -48,7 +48,10 @@ func (s *session) disturb(g *generation) (stop func()) {
 			return err
 		}
 		s.l.markers.call(seen)
-		return g.stream.Flush()
+		g.streaming.Lock()
+		stream := g.stream
+		g.streaming.Unlock()
+		return stream.Flush()
 	})
 	begin(g.changes != nil, 5*time.Millisecond, func(rnd *rand.Rand) error { return s.change(ctx, g, rnd) })
 	return func() {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,18 +17,19 @@ import (
 
 // generation is the life of one Reader on the map.
 type generation struct {
-	mode    string
-	r       *perfbuf.Reader
-	more    []*perfbuf.Reader // of -mode sources: of the other maps
-	changes *changes          // of these; nil: none
-	stream  *perfbuf.Stream   // nil: it is read ring by ring
-	ordered bool
-	pausing bool // Pause is called
-	pauses  atomic.Uint64
-	streams int                  // that were opened, one after the other
-	floor   []workload.CPUCounts // after it was opened
-	rings   []perfbuf.RingStats  // of r, when they were settled
-	end     ending
+	mode      string
+	r         *perfbuf.Reader
+	more      []*perfbuf.Reader // of -mode sources: of the other maps
+	changes   *changes          // of these; nil: none
+	stream    *perfbuf.Stream   // nil: it is read ring by ring
+	streaming sync.Mutex        // held to replace the stream, and by others to load it
+	ordered   bool
+	pausing   bool // Pause is called
+	pauses    atomic.Uint64
+	streams   int                  // that were opened, one after the other
+	floor     []workload.CPUCounts // after it was opened
+	rings     []perfbuf.RingStats  // of r, when they were settled
+	end       ending
 
 	payloadTime, dropLate bool
 }
@@ -217,12 +219,16 @@ func (s *session) over(ctx context.Context, err error) error {
 }
 
 // restream replaces the stream on the same reader. Events that the first one had seen are dropped.
-func (s *session) restream(g *generation) (err error) {
+func (s *session) restream(g *generation) error {
 	order := g.stream.Options()
 	g.stream.Close()
-	if g.stream, err = g.r.Stream(order); err != nil {
+	next, err := g.r.Stream(order)
+	if err != nil {
 		return err
 	}
+	g.streaming.Lock() // disturb flushes it
+	g.stream = next
+	g.streaming.Unlock()
 	g.streams++
 	s.l.last = 0
 	floor, err := s.p.Counts()
