@@ -90,3 +90,14 @@ func pauseIfItCan(r *engine.Reader) error {
 	}
 	return nil
 }
+
+// Shed makes programs shed all outputs in lanes below this one, from the next output on, whatever
+// room rings have: back-pressure of a user who cannot keep up. 0 ends that. What is shed arrives
+// as events of [KindShed], with the events that still come. It does not block, and may be called
+// from anywhere. It fails if Options.LanesFD names no map with so many lanes.
+func (r *Reader) Shed(below int) error {
+	if s := r.in.Parts.Shedder; s == nil || !s.Shed(below) {
+		return fmt.Errorf("perfbuf: Shed(%d): the reader has fewer lanes: see Options.LanesFD", below)
+	}
+	return nil
+}

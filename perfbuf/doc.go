@@ -96,8 +96,8 @@
 // [Reader.Stats] has totals. After Close, Samples + Dropped + Lost of a ring is the number of
 // outputs that programs tried; [RingStats] lists the conditions under which that is exact. The
 // kernel does not count outputs that find no ring: before Open, after Close, and while the Reader
-// is paused. With [Options].Outputs, programs count those themselves. The kernel counts no losses
-// of BPF ring buffers: see [RingBufOptions].LossesFD.
+// is paused. With [Options].LanesFD, programs count those themselves. The kernel counts no losses
+// of BPF ring buffers: see [RingBufOptions].LanesFD.
 //
 // # Stop without losing events
 //

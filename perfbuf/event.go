@@ -20,12 +20,15 @@ const (
 	// KindFlushed answers [Stream.Flush]: everything output before the call has been delivered. In
 	// a [Stream] its time says up to when the stream is complete. See [StreamOptions].FlushEvery.
 	KindFlushed
+	// KindShed counts outputs that programs have left out, to keep room for those in other lanes:
+	// see [Event.Lost] and [Event.Lane].
+	KindShed
 )
 
 // This compiles only if the kinds equal those of package raw.
-var _ = [1]struct{}{}[KindSample-Kind(raw.Sample)|KindLost-Kind(raw.Lost)|KindCorrupt-Kind(raw.Corrupt)|KindFlushed-Kind(raw.Flushed)]
+var _ = [1]struct{}{}[KindSample-Kind(raw.Sample)|KindLost-Kind(raw.Lost)|KindCorrupt-Kind(raw.Corrupt)|KindFlushed-Kind(raw.Flushed)|KindShed-Kind(raw.Shed)]
 
-// String returns "sample", "lost", "corrupt", "flushed", or "none" for the zero Kind.
+// String returns "sample", "lost", "corrupt", "flushed", "shed", or "none" for the zero Kind.
 func (k Kind) String() string {
 	switch k {
 	case 0:
@@ -38,6 +41,8 @@ func (k Kind) String() string {
 		return "corrupt"
 	case KindFlushed:
 		return "flushed"
+	case KindShed:
+		return "shed"
 	default:
 		return fmt.Sprintf("Kind(%d)", uint8(k))
 	}
@@ -88,18 +93,22 @@ func (e Event) Late() bool { return e.ev.Late() }
 // way it expires as [Event] describes.
 func (e Event) Bytes() []byte { return e.ev.Bytes() }
 
-// Lost returns how many outputs failed because the ring was full, for [KindLost]; otherwise 0.
+// Lost returns how many outputs failed because the ring was full, for [KindLost], or were shed, for
+// [KindShed]; otherwise 0.
 func (e Event) Lost() uint64 { return e.ev.Odd().Lost }
+
+// Lane returns the lane of outputs that programs have counted as shed or lost; otherwise 0.
+func (e Event) Lane() int { return e.ev.Odd().Lane }
 
 // LostAfter bounds a loss from below: its outputs failed after this time and no later than
 // [Event.Time], both in ns of CLOCK_MONOTONIC. It is the greatest time read from that ring before
-// the loss, 0 if there was none, and 0 for kinds other than [KindLost]. Losses of a BPF ring buffer
-// are counted by programs: the first may have failed earlier, if it was interrupted or preempted
-// amid that.
+// the loss, 0 if there was none, and 0 for other kinds. Programs count what they shed, and the
+// losses of a BPF ring buffer: the first may have failed earlier, if it was interrupted or
+// preempted amid that.
 func (e Event) LostAfter() uint64 { return e.ev.Odd().After }
 
-// Counted reports whether programs have counted the loss (RingBufOptions.LossesFD), not the kernel.
-// It then does not lie between the events of its CPU.
+// Counted reports whether programs have counted the loss (LanesFD of the options), not the kernel,
+// as they do each [KindShed]. It then does not lie between the events of its CPU.
 func (e Event) Counted() bool { return e.ev.Odd().Counted }
 
 // Err returns a [*CorruptError] for [KindCorrupt], otherwise nil. Reading goes on after such an
@@ -129,8 +138,11 @@ func (e Event) String() string {
 	switch e.Kind() {
 	case KindSample:
 		s += fmt.Sprintf(" len=%d", e.ev.Len())
-	case KindLost:
-		s += fmt.Sprintf(" lost=%d", e.Lost())
+	case KindLost, KindShed:
+		s += fmt.Sprintf(" %s=%d", e.Kind(), e.Lost())
+		if e.Counted() {
+			s += fmt.Sprintf(" lane=%d", e.Lane())
+		}
 		if e.LostAfter() != 0 {
 			s += " after=" + seconds(e.LostAfter())
 		}
@@ -155,14 +167,15 @@ type Record struct {
 	Time      uint64 // ns of CLOCK_MONOTONIC
 	Data      []byte // of KindSample: the payload, and 0 to 7 bytes of padding
 	Late      bool   // only in ordered streams
-	Lost      uint64 // of KindLost: how many outputs failed
-	LostAfter uint64 // of KindLost: earliest time, in ns of CLOCK_MONOTONIC
+	Lost      uint64 // of KindLost and KindShed: how many outputs
+	LostAfter uint64 // of these: earliest time, in ns of CLOCK_MONOTONIC
+	Lane      int    // of these, if programs have counted them
 	Err       error  // of KindCorrupt: a *CorruptError
 }
 
 // Record returns a copy that you may keep. It allocates.
 func (e Event) Record() Record {
-	rec := Record{Kind: e.Kind(), CPU: e.CPU(), Source: e.Source(), Time: e.Time(), Late: e.Late(), Lost: e.Lost(), LostAfter: e.LostAfter(), Err: e.Err()}
+	rec := Record{Kind: e.Kind(), CPU: e.CPU(), Source: e.Source(), Time: e.Time(), Late: e.Late(), Lost: e.Lost(), LostAfter: e.LostAfter(), Lane: e.Lane(), Err: e.Err()}
 	if rec.Kind == KindSample {
 		rec.Data = append(make([]byte, 0, e.ev.Len()), e.Bytes()...)
 	}
@@ -170,15 +183,18 @@ func (e Event) Record() Record {
 }
 
 // LogValue implements [slog.LogValuer]. It returns a group: kind, cpu, time in ns; len for samples,
-// lost and after for losses, err for corrupt memory; and late if true. The payload's bytes stay out
-// of the log.
+// lost and after for losses and what was shed, and the lane of that; err for corrupt memory; late
+// if true. The payload's bytes stay out of the log.
 func (r Record) LogValue() slog.Value {
 	attrs := []slog.Attr{slog.String("kind", r.Kind.String()), slog.Int("cpu", r.CPU), slog.Uint64("time", r.Time)}
 	switch r.Kind {
 	case KindSample:
 		attrs = append(attrs, slog.Int("len", len(r.Data)))
-	case KindLost:
+	case KindLost, KindShed:
 		attrs = append(attrs, slog.Uint64("lost", r.Lost), slog.Uint64("after", r.LostAfter))
+		if r.Kind == KindShed {
+			attrs = append(attrs, slog.Int("lane", r.Lane))
+		}
 	case KindCorrupt:
 		attrs = append(attrs, slog.Any("err", r.Err))
 	}

@@ -105,14 +105,14 @@ func ExampleReader_Options() {
 	// Output: [0 2] 131072 5ms
 }
 
-// OutputsFD has BPF programs count their own outputs. Stats then also covers those that the kernel
+// LanesFD has BPF programs count their own outputs. Stats then also covers those that the kernel
 // refuses without counting them. Programs call perfbuf_output of bpf/perfbuf_output.h in place of
 // bpf_perf_event_output.
 func ExampleOptions_outputsFD() {
-	var eventsFD, countsFD int // of the maps events and perfbuf_outputs
+	var eventsFD, lanesFD int // of the maps events and lanes
 
 	reader, err := perfbuf.Open(eventsFD, perfbuf.Options{
-		OutputsFD: countsFD,
+		LanesFD: lanesFD,
 	})
 	if err != nil {
 		log.Fatal(err)

@@ -30,7 +30,8 @@ func (o Options) open(from kernel.Opener) (*Reader, error) {
 		opts, err = o.effective(len(s.CPUs))
 		s.Follow, s.RingBytes, s.NoTime, s.Bell = opts.CPUs, opts.RingBytes, opts.NoTime, opts.Wakeup.doorbell()
 		s.BootTime = opts.Time.boot
-		s.WakeupEvents, s.WakeupBytes, s.Outputs = opts.Wakeup.Events, opts.watermark(), kernel.OutputCounts{MapFD: opts.OutputsFD, ProgFDs: opts.ProgFDs}
+		s.WakeupEvents, s.WakeupBytes = opts.Wakeup.Events, opts.watermark()
+		s.Lanes, s.ProgFDs = kernel.Lanes{MapFD: opts.LanesFD, Percent: opts.Lanes}, opts.ProgFDs
 		return s, err
 	})
 	if err != nil {

@@ -1,6 +1,7 @@
 package perfbuf
 
 import (
+	"errors"
 	"fmt"
 	"math/bits"
 	"os"
@@ -42,13 +43,17 @@ type Options struct {
 	// [Event.Time] is then 0, and ordering needs a [PayloadTime].
 	NoTime bool
 
-	// OutputsFD is the map perfbuf_outputs of programs that output with bpf/perfbuf_output.h, and
-	// that count their outputs to this reader's map there: the kernel counts only those that a full
-	// ring refused. Stats.Outputs then has what became of each, and each call of Stats makes a
-	// system call per entry of the map, 128 by default. Open duplicates the descriptor. 0 is none;
-	// if a program without stdin gets 0 for a map, it must duplicate it. A simulated kernel ignores
-	// OutputsFD and ProgFDs.
-	OutputsFD int
+	// LanesFD is the map of lanes of programs that output with bpf/perfbuf_output.h to this
+	// reader's map, and count there what becomes of each output: the kernel counts only those that
+	// a full ring refused. Stats.Outputs has the counts, which takes no system call. Open maps it,
+	// and the descriptor stays yours. 0 is none; if a program without stdin gets 0 for a map, it
+	// must duplicate it. A simulated kernel ignores LanesFD, Lanes and ProgFDs.
+	LanesFD int
+	// Lanes are the lanes' shares, in percent: while a CPU's ring holds more than that of its
+	// bytes, its programs shed outputs in the lane, which arrive as events of [KindShed]. So what
+	// is above the largest lower share is kept for the others. A lane without a share here has all,
+	// and loses events only when the ring is full.
+	Lanes []int
 
 	// ProgFDs are programs whose skipped runs Stats.Outputs counts, by a system call for each. Open
 	// duplicates the descriptors.
@@ -129,6 +134,10 @@ func (o Options) effective(n int) (Options, error) {
 	if o.Time.stamped {
 		return bad("Time is a StampedTime, which only BPF ring buffers have: use PayloadTime")
 	}
+	if err := checkLanes(o.LanesFD, o.Lanes); err != nil {
+		return bad("%w", err)
+	}
+	o.Lanes = slices.Clone(o.Lanes)
 	if o.Time.offset < 0 {
 		return bad("PayloadTime is at offset %d: must not be negative", o.Time.offset)
 	}
@@ -156,6 +165,18 @@ func (o Options) effective(n int) (Options, error) {
 		w.PollInterval = defaultPollInterval
 	}
 	return o, nil
+}
+
+func checkLanes(fd int, shares []int) error {
+	if len(shares) > 0 && fd == 0 {
+		return errors.New("Lanes has shares, but LanesFD is 0: name the programs' map of lanes there")
+	}
+	for _, percent := range shares {
+		if percent < 1 || percent > 100 {
+			return fmt.Errorf("Lanes has a share of %d %%: use 1 to 100", percent)
+		}
+	}
+	return nil
 }
 
 // watermark returns how many bytes of records wake the reader, or 0 if the policy counts events.

@@ -131,7 +131,7 @@ func TestOutputs(t *testing.T) {
 	require.ErrorIs(t, got.Err, failed)
 	want.Err = got.Err
 	require.Equal(t, want, got)
-	require.Equal(t, CPUOutputs{CPU: -1, Attempted: 45, Written: 2, Full: 2, NoRing: 3, Nested: 4, Offline: 5, NoEntry: 6, TooLarge: 8, Other: 7}, want.Total())
+	require.Equal(t, CPUOutputs{CPU: -1, Lane: -1, Attempted: 45, Written: 2, Full: 2, NoRing: 3, Nested: 4, Offline: 5, NoEntry: 6, TooLarge: 8, Other: 7}, want.Total())
 }
 
 // Where the kernel does not say how much was lost, programs that count do; where it does, they are

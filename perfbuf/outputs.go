@@ -2,26 +2,28 @@ package perfbuf
 
 import "github.com/ringfold/ringfold/internal/kernel"
 
-// OutputStats is what OutputsFD and ProgFDs of [Options] have counted from Open on, until Close has
+// OutputStats is what LanesFD and ProgFDs of [Options] have counted from Open on, until Close has
 // waited for running programs.
 type OutputStats struct {
-	CPUs []CPUOutputs // of all possible CPUs, by number; nil without a map
+	CPUs []CPUOutputs // of all possible CPUs, by number, and of their lanes; nil without a map
 	// RecursionMisses is how many runs of the programs the kernel skipped, because the CPU was
 	// already running the same program. That happens to programs on functions or tracepoints that
 	// they reach themselves, or that interrupts reach. Linux counts these runs from 5.12 on, at
 	// first not for all types of program.
 	RecursionMisses uint64
-	// Err is why the map could not be read, for example because the process dropped privileges. The
-	// counts are then those of the last successful read.
+	// Err is why RecursionMisses could not be read, for example because the process dropped
+	// privileges. It is then that of the last successful read.
 	Err error
 }
 
-// CPUOutputs counts a CPU's outputs by result. Attempted is the sum of all others. All but Written
-// are outputs that failed. Of these, the kernel itself counts only Full.
+// CPUOutputs counts a CPU's outputs in a lane by result. Attempted is the sum of all others. All
+// but Written are outputs that got nowhere. Of these, the kernel itself counts only Full.
 type CPUOutputs struct {
-	CPU       int
+	CPU       int // -1: of CPUs that the map has no entry of their own for
+	Lane      int
 	Attempted uint64
 	Written   uint64 // to the ring
+	Shed      uint64 // ECANCELED: the lane's share of the ring was full, or see Stream.Shed
 	Full      uint64 // ENOSPC: the ring was full
 	NoRing    uint64 // ENOENT: there is no ring for this CPU, or the reader is paused
 	Nested    uint64 // EBUSY: it interrupted three nested outputs on that CPU
@@ -33,9 +35,9 @@ type CPUOutputs struct {
 	Other    uint64
 }
 
-// Total sums the CPUs up. Its CPU is -1.
+// Total sums the CPUs and lanes up. Its CPU and Lane are -1.
 func (s OutputStats) Total() CPUOutputs {
-	t := CPUOutputs{CPU: -1}
+	t := CPUOutputs{CPU: -1, Lane: -1}
 	for _, c := range s.CPUs {
 		for i, n := range (*kernel.CPUOutputs)(&c).Counts() {
 			*(*kernel.CPUOutputs)(&t).Counts()[i] += *n

@@ -31,10 +31,14 @@ type RingBufOptions struct {
 	// Schedule chooses which of several ring buffers a pass reads first. nil is [FullestFirst].
 	Schedule Schedule
 
-	// LossesFD is the map in which programs that use bpf/perfbuf_ringbuf.h count the outputs that
-	// failed, because the kernel does not. They arrive as events of [KindLost] with their CPU, and
-	// in Stats.Outputs. OpenRingBuf duplicates the descriptor. 0 is none.
-	LossesFD int
+	// LanesFD is the map of lanes of programs that use bpf/perfbuf_ringbuf.h. They count there the
+	// outputs that failed, because the kernel does not. These arrive as events of [KindLost] with
+	// their CPU, and in Stats.Outputs. OpenRingBuf maps it, and the descriptor stays yours. 0 is
+	// none.
+	LanesFD int
+	// Lanes are the lanes' shares of a ring buffer, in percent: see [Options]. CPUs share it, so
+	// lower lanes may take up to one event for each CPU of what is kept for others.
+	Lanes []int
 }
 
 // CPUSource says where payloads hold their CPU number. The zero value means nowhere.
@@ -58,6 +62,9 @@ func (o RingBufOptions) effective() (RingBufOptions, error) {
 		return o, fmt.Errorf("perfbuf.RingBufOptions: PollInterval is %v: use at least %v, or 0 for the default", o.PollInterval, leastPollInterval)
 	case o.PollInterval == 0:
 		o.PollInterval = defaultRingBufPoll
+	}
+	if err := checkLanes(o.LanesFD, o.Lanes); err != nil {
+		return o, fmt.Errorf("perfbuf.RingBufOptions: %w", err)
 	}
 	return o, nil
 }

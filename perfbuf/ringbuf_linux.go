@@ -1,6 +1,9 @@
 package perfbuf
 
-import "github.com/ringfold/ringfold/internal/ringbuf"
+import (
+	"github.com/ringfold/ringfold/internal/kernel"
+	"github.com/ringfold/ringfold/internal/ringbuf"
+)
 
 // OpenRingBuf returns a reader of the BPF ring buffer that mapFD refers to, or of those in an array
 // or hash of maps, such as one per CPU. Each is a [Ring] of the reader. They work like perf event
@@ -31,5 +34,6 @@ func OpenRingBuf(mapFD int, o RingBufOptions) (*Reader, error) {
 	if o.CPU.payload {
 		cpuAt = o.CPU.offset
 	}
-	return o.open(&ringbuf.Opener{FD: mapFD, TimeAt: o.Time.Offset(), BootTime: o.Time.boot, CPUAt: cpuAt, LossesFD: o.LossesFD})
+	return o.open(&ringbuf.Opener{FD: mapFD, TimeAt: o.Time.Offset(), BootTime: o.Time.boot, CPUAt: cpuAt,
+		Lanes: kernel.Lanes{MapFD: o.LanesFD, Percent: o.Lanes}})
 }

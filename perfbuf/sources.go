@@ -2,6 +2,8 @@ package perfbuf
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 
 	"github.com/ringfold/ringfold/internal/engine"
 	"github.com/ringfold/ringfold/internal/grace"
@@ -32,11 +34,14 @@ func Merge(o StreamOptions, readers ...*Reader) (*Stream, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.MaxDelay > 0 && !slices.ContainsFunc(readers, func(r *Reader) bool { s := r.in.Parts.Shedder; return s != nil && s.Lanes() > 1 }) {
+		return nil, fmt.Errorf("perfbuf.Stream: MaxDelay is %v, but no reader has several lanes: set Options.LanesFD", o.MaxDelay)
+	}
 	s := &Stream{opts: o, boot: readers[0].opts.Time.boot}
 	if err := s.sameClock(readers); err != nil {
 		return nil, err
 	}
-	so := engine.StreamOptions{Unordered: o.Order.mode == noOrder, Barriers: grace.Set(o.Barriers), Order: stream.Options{
+	so := engine.StreamOptions{Unordered: o.Order.mode == noOrder, Barriers: grace.Set(o.Barriers), MaxDelay: o.MaxDelay, Order: stream.Options{
 		Exact: o.Order.mode == exactOrder, Interval: o.BarrierInterval, Slack: o.Order.slack, DropLate: o.DropLate, FlushEvery: o.FlushEvery,
 		Spill: max(o.Spill.Bytes, 0), Above: o.Spill.Above, Until: o.Spill.Until,
 	}}

@@ -20,7 +20,7 @@ type Stats struct {
 	Passes        uint64 // passes over all rings, rounds of an ordered stream included
 
 	Hotplug HotplugStats
-	Outputs OutputStats // of Options.OutputsFD
+	Outputs OutputStats // of LanesFD in the options
 	// ReplacedEntries is how many entries of the map held another reader's perf events when Open
 	// stored its own. An entry holds one event, so that reader receives nothing from then on. With
 	// BPF_F_PRESERVE_ELEMS, they may be the events of a reader that is gone.
@@ -93,7 +93,7 @@ type BarrierStats struct {
 
 // RingStats are the counters of one ring. After Close, Samples + Dropped + Lost is the number of
 // outputs that the ring took or had no room for. It is exact if the kernel is 6.0 or newer or
-// programs count their outputs (Options.OutputsFD), no memory was corrupt, and running programs
+// programs count their outputs (Options.LanesFD), no memory was corrupt, and running programs
 // ended within a second of Close. Events left in a BPF ring buffer are not among them: the next
 // reader gets these.
 type RingStats struct {
@@ -107,9 +107,10 @@ type RingStats struct {
 	Dropped uint64
 	Bytes   uint64 // bytes given back to the kernel, of records of all kinds
 	// Lost counts outputs known to have failed because the ring was full. After Close these are all
-	// of them, on Linux 6.0 or with Options.OutputsFD.
+	// of them, on Linux 6.0 or with Options.LanesFD.
 	Lost        uint64
 	LostRecords uint64 // the kernel's reports of such losses
+	Shed        uint64 // outputs that events of KindShed have counted
 	Unknown     uint64 // records of other types, skipped
 	// Discarded counts skipped records of a BPF ring buffer that programs gave up
 	// (bpf_ringbuf_discard).
@@ -133,6 +134,7 @@ func (s Stats) Total() RingStats {
 		t.Bytes += r.Bytes
 		t.Lost += r.Lost
 		t.LostRecords += r.LostRecords
+		t.Shed += r.Shed
 		t.Unknown += r.Unknown
 		t.Discarded += r.Discarded
 		t.Shared += r.Shared
@@ -148,7 +150,7 @@ func (r *Ring) stats(used int) RingStats {
 	return RingStats{
 		CPU: r.CPU(), Size: r.Size(), Used: used,
 		HighWater: int(c.HighWater.Load()), Samples: c.Samples.Load(), Dropped: c.Dropped.Load(), Bytes: c.Bytes.Load(),
-		Lost: in.Raw.Losses.Known.Load(), LostRecords: c.LostRecords.Load(), Unknown: c.Unknown.Load(), Discarded: c.Discarded.Load(),
+		Lost: in.Raw.Losses.Known.Load(), LostRecords: c.LostRecords.Load(), Shed: c.Shed.Load(), Unknown: c.Unknown.Load(), Discarded: c.Discarded.Load(),
 		Shared: c.Shared.Load(), Corrupt: c.Corrupt.Load(), TailStores: c.TailStores.Load(),
 	}
 }

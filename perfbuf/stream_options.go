@@ -80,7 +80,7 @@ type Spill struct {
 }
 
 // StreamOptions configures a stream. The zero value is good: exact order. Unordered streams use
-// Order and Barriers alone.
+// Order, Barriers and MaxDelay alone.
 type StreamOptions struct {
 	Order Order
 
@@ -120,6 +120,13 @@ type StreamOptions struct {
 	// [ErrBarriers].
 	FlushEvery time.Duration
 
+	// MaxDelay makes the stream keep the delay of its events below this, from their output to the
+	// end of the pass that delivers them, by [Reader.Shed]: a lane more each 100 ms while they come
+	// later, but never a map's last lane; a lane less when no pass of the last 100 ms was later
+	// than half of it. It is for users who cannot keep up, as the lanes' shares of the rings are
+	// for bursts. 0 is no limit. It needs a reader with Options.LanesFD.
+	MaxDelay time.Duration
+
 	Spill Spill
 }
 
@@ -158,6 +165,8 @@ func (o StreamOptions) effective(readers []*Reader) (StreamOptions, error) {
 		return bad("slack is %v: must not be negative", o.Order.slack)
 	case o.Barriers&^allBarriers != 0:
 		return bad("Barriers is %#x: use only NestLevels, BindMount, MapInMap and Membarrier", uint8(o.Barriers))
+	case o.MaxDelay < 0:
+		return bad("MaxDelay is %v: must not be negative", o.MaxDelay)
 	case o.FlushEvery < 0 || o.FlushEvery > 0 && o.FlushEvery < leastFlushEvery:
 		return bad("FlushEvery is %v: must be at least %v, or 0 for never", o.FlushEvery, leastFlushEvery)
 	case o.FlushEvery > 0 && o.Order.mode == noOrder:

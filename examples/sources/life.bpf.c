@@ -35,7 +35,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 18);
 } forks SEC(".maps");
-PERFBUF_RINGBUF_LOSSES(fork_losses);
+PERFBUF_LANES(fork_lanes, 1);
 
 struct exec {
 	__u32 pid;
@@ -77,7 +77,7 @@ int BPF_PROG(on_exit, struct task_struct *task)
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 {
-	struct fork *f = perfbuf_ringbuf_reserve(&forks, &fork_losses, struct fork, time);
+	struct fork *f = perfbuf_ringbuf_reserve(&forks, &fork_lanes, 0, struct fork, time);
 
 	if (!f)
 		return 0;

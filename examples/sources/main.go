@@ -73,9 +73,9 @@ func main() {
 	inPayload := perfbuf.RingBufOptions{Time: perfbuf.StampedTime(0), CPU: perfbuf.PayloadCPU(8)}
 	execs := must(perfbuf.Open(fd("execs"), perfbuf.Options{}))
 	exits := must(perfbuf.Open(fd("exits"), perfbuf.Options{}))
-	inPayload.LossesFD = fd("fork_losses")
+	inPayload.LanesFD = fd("fork_lanes")
 	forks := must(perfbuf.OpenRingBuf(fd("forks"), inPayload))
-	inPayload.LossesFD = scheduling.Maps["losses"].FD()
+	inPayload.LanesFD = scheduling.Maps["lanes"].FD()
 	switches := must(perfbuf.OpenRingBuf(scheduling.Maps["switches"].FD(), inPayload))
 	stream := must(perfbuf.Merge(perfbuf.StreamOptions{}, execs, exits, forks, switches))
 

@@ -19,11 +19,11 @@ struct shard {
 // By CPU. User space puts the ring buffers in.
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-	__uint(max_entries, PERFBUF_RINGBUF_CPUS);
+	__uint(max_entries, PERFBUF_CPUS);
 	__type(key, __u32);
 	__array(values, struct shard);
 } switches SEC(".maps");
-PERFBUF_RINGBUF_LOSSES(losses);
+PERFBUF_LANES(lanes, 1);
 
 struct task_switch {
 	__u64 time;
@@ -42,7 +42,7 @@ int BPF_PROG(on_switch, _Bool preempt, struct task_struct *from, struct task_str
 
 	if (!shard)
 		return 0;
-	s = perfbuf_ringbuf_reserve(shard, &losses, struct task_switch, time);
+	s = perfbuf_ringbuf_reserve(shard, &lanes, 0, struct task_switch, time);
 	if (!s)
 		return 0;
 	s->cpu = cpu;

@@ -15,17 +15,16 @@ import (
 
 func TestCounts(t *testing.T) {
 	c := kerneltest.LoadCounter(t, kerneltest.CounterOptions{})
-	info, err := bpf.GetMapInfo(c.CountsFD())
+	info, err := bpf.GetMapInfo(c.LanesFD())
 	require.NoError(t, err)
-	require.Equal(t, []int{4, 8}, []int{info.KeySize, info.ValueSize})
+	require.Equal(t, []int{4, 64 + 3*128}, []int{info.KeySize, info.ValueSize})
 
 	require.Equal(t, syscall.ENOENT, c.Output(0, 24))
-	values := make([]uint64, 8192) // as many CPUs as any kernel has
-	require.NoError(t, bpf.MapLookup(c.CountsFD(), uint32(syscall.ENOENT), values))
-	require.EqualValues(t, 1, values[0])
-	require.NoError(t, bpf.MapLookup(c.CountsFD(), 0, values))
-	require.Zero(t, values[0])
-	requireErrno(t, bpf.MapLookup(c.CountsFD(), 128, values), "bpf(BPF_MAP_LOOKUP_ELEM)", syscall.ENOENT)
+	values := make([]uint64, (64+3*128)/8)
+	require.NoError(t, bpf.MapLookup(c.LanesFD(), 0, values))
+	require.EqualValues(t, 1, values[8+9+1], "PERFBUF_NO_RING of the first lane")
+	require.Zero(t, values[8], "written")
+	requireErrno(t, bpf.MapLookup(c.LanesFD(), 512, values), "bpf(BPF_MAP_LOOKUP_ELEM)", syscall.ENOENT)
 
 	n, err := bpf.RecursionMisses(c.FaultyFD())
 	require.NoError(t, err)

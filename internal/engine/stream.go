@@ -20,6 +20,7 @@ type StreamOptions struct {
 	Unordered bool           // Order is ignored
 	Order     stream.Options // except for the barrier, the clock and the end signal
 	Barriers  grace.Set      // allowed
+	MaxDelay  time.Duration  // of events: else programs shed lanes; 0: they do not
 }
 
 // Stream reads the rings of its sources, in order or not, and guards access to them. It has one
@@ -51,6 +52,8 @@ type Stream struct {
 	group   kernel.Group // of those wanted; nil: there was never more than one
 	grouped *waker       // waits by group
 
+	shedder *shedder // nil: none
+
 	barrier  *grace.Barrier // of an exact stream; Order uses it from the next settle on
 	programs bool           // the barrier waits for whole programs, which take times themselves
 }
@@ -75,9 +78,12 @@ func newStream(p *stream.Pass, o StreamOptions, only *stream.Ring, readers []*Re
 		s.programs = s.programs || r.opts.OwnTimes
 	}
 	s.stepped = first.Parts.Stepped
+	if o.MaxDelay > 0 {
+		s.shedder = &shedder{limit: o.MaxDelay, now: time.Now}
+	}
 	if o.Unordered {
 		s.stirred = make(chan struct{}, 1)
-		s.walk = stream.NewUnordered(p, &s.halt, &s.flushes, s.release)
+		s.walk = stream.NewUnordered(p, &s.halt, &s.flushes, s.endPass)
 	} else {
 		s.order(p, o.Order)
 	}
@@ -99,7 +105,7 @@ func (s *Stream) order(p *stream.Pass, o stream.Options) {
 	if o.Exact {
 		o.Slack = grace.DefaultGuard + 1 // without barriers: see stream.Ordered.bound
 	}
-	s.Order = stream.NewOrdered(p, o, s.release)
+	s.Order = stream.NewOrdered(p, o, s.endPass)
 	s.stirs = func() bool { return s.halt.Load() || s.Order.Stirred() } // once, to allocate nothing per sleep
 }
 
@@ -131,6 +137,9 @@ func (s *Stream) stop() {
 	s.halted.Do(func() {
 		s.halt.Store(true)
 		close(s.gone)
+		if s.shedder != nil {
+			s.shedder.close()
+		}
 		s.Interrupt()
 	})
 }
@@ -182,6 +191,22 @@ func (s *Stream) release() {
 			src.reader.Gate.LeaveAtOnce()
 		}
 	}
+}
+
+// endPass is release at the end of a pass.
+func (s *Stream) endPass() {
+	if s.shedder != nil {
+		s.shedder.passed(s.latest(), s.clock.now(), s.sources)
+	}
+	s.release()
+}
+
+// latest is the time of the latest event delivered, 0 if none had a time.
+func (s *Stream) latest() uint64 {
+	if s.Order != nil {
+		return s.Order.Latest()
+	}
+	return s.walk.Latest()
 }
 
 // Flush asks for all events in the sources' rings, followed by a marker.

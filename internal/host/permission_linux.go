@@ -1,10 +1,13 @@
 package host
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -72,4 +75,22 @@ func status(field string) string {
 		}
 	}
 	return ""
+}
+
+// RefusedMapping explains why a map could not be mapped.
+func RefusedMapping(fd int, err error) error {
+	if !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	e := NewPermissionError(err)
+	info, _ := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", fd))
+	switch {
+	case strings.Contains(string(info), "frozen:\t1"): // bpf_map_mmap in kernel/bpf/syscall.c
+		e.Detail = "the map is frozen (BPF_MAP_FREEZE), but its reader stores in it: do not freeze it"
+	case errors.Is(err, syscall.EACCES):
+		e.Detail = "the descriptor is read-only or write-only (BPF_F_RDONLY, BPF_F_WRONLY), but its reader stores in the map: open it without these flags"
+	default:
+		e.Detail = fmt.Sprintf("mapping a map takes no capability: a sandbox forbids it, such as seccomp or an LSM%s", SeccompNote())
+	}
+	return e
 }

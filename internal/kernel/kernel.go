@@ -21,7 +21,8 @@ type Setup struct {
 	// A ring's plain perf event wakes the reader after this many events, or bytes if that is not 0.
 	WakeupEvents, WakeupBytes int
 
-	Outputs OutputCounts
+	Lanes   Lanes
+	ProgFDs []int // programs whose skipped runs to count
 }
 
 // Opener opens rings.

@@ -2,10 +2,10 @@ package kernel
 
 import "github.com/ringfold/ringfold/internal/raw"
 
-// OutputCounts names who counts outputs besides the kernel: see perfbuf.Options.
-type OutputCounts struct {
+// Lanes are a map of lanes, and each lane's share of a ring: see perfbuf.Options.
+type Lanes struct {
 	MapFD   int
-	ProgFDs []int
+	Percent []int
 }
 
 // Outputs is what they have counted since the rings were opened: see perfbuf.OutputStats.
@@ -15,15 +15,15 @@ type Outputs struct {
 	Err             error
 }
 
-// CPUOutputs sorts a CPU's outputs by result: see perfbuf.CPUOutputs.
+// CPUOutputs sorts a CPU's outputs in a lane by result: see perfbuf.CPUOutputs.
 type CPUOutputs struct {
-	CPU                                                                         int
-	Attempted, Written, Full, NoRing, Nested, Offline, NoEntry, TooLarge, Other uint64
+	CPU, Lane                                                                         int
+	Attempted, Written, Shed, Full, NoRing, Nested, Offline, NoEntry, TooLarge, Other uint64
 }
 
 // Counts returns pointers to all counts.
-func (c *CPUOutputs) Counts() [9]*uint64 {
-	return [...]*uint64{&c.Attempted, &c.Written, &c.Full, &c.NoRing, &c.Nested, &c.Offline, &c.NoEntry, &c.TooLarge, &c.Other}
+func (c *CPUOutputs) Counts() [10]*uint64 {
+	return [...]*uint64{&c.Attempted, &c.Written, &c.Shed, &c.Full, &c.NoRing, &c.Nested, &c.Offline, &c.NoEntry, &c.TooLarge, &c.Other}
 }
 
 // OutputCounter is implemented by a Kernel that can count outputs.
@@ -41,18 +41,21 @@ func (p *Parts) Outputs() (o Outputs) {
 }
 
 // Full returns how many outputs of a CPU are known to have failed for want of room.
-func (o Outputs) Full(cpu int) uint64 {
+func (o Outputs) Full(cpu int) (n uint64) {
 	for _, c := range o.CPUs {
 		if c.CPU == cpu {
-			return c.Full
+			n += c.Full
 		}
 	}
-	return 0
+	return n
 }
 
-// CPULosses are outputs of a CPU that failed since the previous call, as programs counted them.
+// CPULosses are outputs of a CPU that were shed, or found no room, since the previous call, as
+// programs counted them.
 type CPULosses struct {
 	CPU   int // -1: of several
+	Lane  int
+	Shed  bool
 	Count uint64
 	// First is when the first one failed, and Last when the last one did, unless a program was
 	// interrupted or preempted before it counted its own. All have failed before the call.
@@ -67,18 +70,31 @@ func (o Outputs) AllFull() (n uint64) {
 	return n
 }
 
-// LossCounter is implemented by a Kernel whose programs count the losses.
+// LossCounter is implemented by a Kernel whose programs count the losses that no record reports.
 type LossCounter interface {
 	// Losses appends those of each CPU that had any since the previous call. After Free there are
 	// none.
 	Losses(into []CPULosses) []CPULosses
 }
 
+// Shedder is implemented by a Kernel whose programs output in lanes.
+type Shedder interface {
+	// Shed makes programs shed all outputs in lanes below this one. It returns false if there are
+	// not so many lanes, or none.
+	Shed(below int) bool
+	// Lanes returns how many lanes there are, or 0.
+	Lanes() int
+}
+
 // CountedLosses appends the losses that c has counted since the previous call.
 func CountedLosses(c LossCounter, into []raw.Odd, now func() uint64) []raw.Odd {
 	for _, l := range c.Losses(nil) {
 		// A counting program is interrupted, and interrupts, so Last is no upper bound; now is.
-		into = append(into, raw.Odd{Kind: raw.Lost, CPU: l.CPU, Lost: l.Count, After: l.First - min(l.First, 1), Time: now(), Counted: true})
+		kind := raw.Lost
+		if l.Shed {
+			kind = raw.Shed
+		}
+		into = append(into, raw.Odd{Kind: kind, CPU: l.CPU, Lane: l.Lane, Lost: l.Count, After: l.First - min(l.First, 1), Time: now(), Counted: true})
 	}
 	return into
 }

@@ -15,6 +15,7 @@ type Parts struct {
 	LostCounter   LostCounter
 	LossCounter   LossCounter
 	OutputCounter OutputCounter
+	Shedder       Shedder
 	Hotplug       Hotplug
 	Returning     Returning
 	Watcher       Watcher
@@ -29,6 +30,7 @@ func PartsOf(k Kernel) (p Parts) {
 	p.LostCounter, _ = k.(LostCounter)
 	p.LossCounter, _ = k.(LossCounter)
 	p.OutputCounter, _ = k.(OutputCounter)
+	p.Shedder, _ = k.(Shedder)
 	p.Hotplug, _ = k.(Hotplug)
 	p.Returning, _ = k.(Returning)
 	p.Watcher, _ = k.(Watcher)

@@ -16,6 +16,7 @@ type able struct {
 	LostCounter
 	LossCounter
 	OutputCounter
+	Shedder
 	Hotplug
 	Returning
 	Watcher

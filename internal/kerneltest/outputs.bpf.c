@@ -1,13 +1,17 @@
 //go:build ignore
 
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// Outputs with perfbuf_output.h, and counts the results by itself, for tests of the header's counts.
+// Outputs with perfbuf_output.h in three lanes, and counts the results by itself, for tests of the header's counts.
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "../../bpf/perfbuf_output.h"
 
 #define MAX_SIZE (1 << 17) // largest payload, bytes
 #define MAX_ERROR 256
+#define LANES 3
+#define MAX_COUNT 512 // most outputs of a test run
+
+PERFBUF_LANES(lanes, LANES);
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY);
@@ -23,7 +27,7 @@ struct {
 } payload SEC(".maps");
 
 struct state {
-	__u64 results[MAX_ERROR]; // of outputs on this CPU, by errno
+	__u64 results[LANES][MAX_ERROR]; // of outputs on this CPU, by errno
 	__u64 nesting;            // the thread within whose output the programs nest0 to nest3 are to output
 	__u64 nested;             // and have done so that often
 	__u64 faulting;           // four times the thread in whose fault the program faulty is to fault, plus 1; it is doing so: plus 2
@@ -51,24 +55,25 @@ static __always_inline __u64 thread(void)
 }
 
 // What interrupts an output has counted its own when that returns.
-static __always_inline void note(struct state *s, long ret)
+static __always_inline void note(struct state *s, __u64 lane, long ret)
 {
 	__u64 error = -ret;
 
-	if (error < MAX_ERROR)
-		s->results[error]++;
+	if (error < MAX_ERROR && lane < LANES)
+		s->results[lane][error]++;
 }
 
 struct args {
 	__u64 size;    // payload bytes
 	__u64 nesting; // whether the programs nest0 to nest3 take part
+	__u64 lane;
 };
 
 // Outputs once, and returns the result.
 SEC("raw_tp")
 int output(struct bpf_raw_tracepoint_args *ctx)
 {
-	__u64 size = ctx->args[0];
+	__u64 size = ctx->args[0], lane = ctx->args[2];
 	__u32 zero = 0;
 	void *bytes = bpf_map_lookup_elem(&payload, &zero);
 	struct state *s = state();
@@ -77,10 +82,34 @@ int output(struct bpf_raw_tracepoint_args *ctx)
 	if (!s || !bytes || size > MAX_SIZE)
 		return -22;
 	s->nesting = ctx->args[1] ? thread() : 0;
-	ret = perfbuf_output(ctx, &events, bytes, size);
+	ret = perfbuf_output(ctx, &events, &lanes, lane, bytes, size);
 	s->nesting = 0;
-	note(s, ret);
+	note(s, lane, ret);
 	return ret;
+}
+
+__noinline int flood_once(struct bpf_raw_tracepoint_args *ctx, __u64 size, __u64 n, __u64 important)
+{
+	__u64 lane = n < important ? 2 : n & 1;
+	__u32 zero = 0;
+	void *bytes = bpf_map_lookup_elem(&payload, &zero);
+	struct state *s = state();
+
+	if (!s || !bytes || size > MAX_SIZE)
+		return -22;
+	note(s, lane, perfbuf_output(ctx, &events, &lanes, lane, bytes, size));
+	return 0;
+}
+
+// Outputs often: first so many times in lane 2, then in lanes 0 and 1 in turn.
+SEC("raw_tp")
+int flood(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u64 size = ctx->args[0], count = ctx->args[1], important = ctx->args[2];
+
+	for (__u32 n = 0; n < MAX_COUNT && n < count; n++)
+		flood_once(ctx, size, n, important);
+	return 0;
 }
 
 // Each of these outputs within an output, if it is not doing so already: the first within output's, the second within the first's
@@ -95,7 +124,7 @@ int output(struct bpf_raw_tracepoint_args *ctx)
 		if (!s || s->nesting != thread())                      \
 			return 0;                                      \
 		s->nested++;                                           \
-		note(s, perfbuf_output(ctx, &events, &word, sizeof(word))); \
+		note(s, 0, perfbuf_output(ctx, &events, &lanes, 0, &word, sizeof(word))); \
 		return 0;                                              \
 	}
 

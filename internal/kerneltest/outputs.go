@@ -30,7 +30,7 @@ type Counter struct {
 
 // counterState is struct state of outputs.bpf.c, one per possible CPU.
 type counterState struct {
-	Results                           [256]uint64
+	Results                           [3][256]uint64 // by lane
 	Nesting, Nested, Faulting, Faults uint64
 }
 
@@ -105,8 +105,8 @@ func (c *Counter) mapNamed(name string) *libbpfgo.BPFMap {
 // MapFD is the perf event array.
 func (c *Counter) MapFD() int { return c.mapNamed("events").FileDescriptor() }
 
-// CountsFD is the map that perfbuf_output.h counts in.
-func (c *Counter) CountsFD() int { return c.mapNamed("perfbuf_outputs").FileDescriptor() }
+// LanesFD is the map of three lanes that perfbuf_output.h counts in.
+func (c *Counter) LanesFD() int { return c.mapNamed("lanes").FileDescriptor() }
 
 // SetEntry stores a perf event in the perf event array.
 func (c *Counter) SetEntry(cpu, event int) {
@@ -125,25 +125,43 @@ func (c *Counter) NestFDs() (fds []int) {
 	return fds
 }
 
-// Output outputs size bytes on a CPU, and returns what that did: nil or an errno.
-func (c *Counter) Output(cpu, size int) error { return c.run(cpu, size, 0) }
+// Output outputs size bytes on a CPU in the first lane, and returns what that did: nil or an errno.
+func (c *Counter) Output(cpu, size int) error { return c.run(cpu, size, 0, 0) }
 
-// Nest is Output, in which each of the programs of NestFDs outputs whenever it can.
-func (c *Counter) Nest(cpu, size int) error { return c.run(cpu, size, 1) }
+// OutputIn is Output in a lane.
+func (c *Counter) OutputIn(lane, cpu, size int) error { return c.run(cpu, size, 0, lane) }
 
-func (c *Counter) run(cpu, size, nesting int) error {
+// Nest is Output, in which each of the programs of NestFDs outputs whenever it can, in the first
+// lane.
+func (c *Counter) Nest(cpu, size int) error { return c.run(cpu, size, 1, 0) }
+
+// Flood outputs so often on a CPU, at most 512 times: first so many in lane 2, then in lanes 0 and
+// 1 in turn. It may be called from any goroutine.
+func (c *Counter) Flood(cpu, size, count, important int) {
+	prog, err := c.module.GetProgram("flood")
+	if err == nil {
+		_, err = run(prog, cpu, size, count, important)
+	}
+	if err != nil {
+		c.t.Errorf("running flood on CPU %d: %v", cpu, err)
+	}
+}
+
+func (c *Counter) run(cpu, size, nesting, lane int) error {
 	c.t.Helper()
-	ret, err := run(c.output, cpu, size, nesting)
+	ret, err := run(c.output, cpu, size, nesting, lane)
 	if err != nil {
 		c.t.Errorf("running output on CPU %d: %v", cpu, err)
 	}
 	return errno(int64(ret))
 }
 
-// run runs a program on a CPU, whose context is two numbers.
-func run(prog *libbpfgo.BPFProg, cpu, first, second int) (ret int32, err error) {
-	args := binary.NativeEndian.AppendUint64(nil, uint64(first))
-	args = binary.NativeEndian.AppendUint64(args, uint64(second))
+// run runs a program on a CPU, whose context is numbers.
+func run(prog *libbpfgo.BPFProg, cpu int, numbers ...int) (ret int32, err error) {
+	var args []byte
+	for _, n := range numbers {
+		args = binary.NativeEndian.AppendUint64(args, uint64(n))
+	}
 	n, err := bpf.ProgTestRun(prog.FileDescriptor(), nil, args, cpu)
 	return int32(n), err
 }
@@ -194,11 +212,11 @@ func (c *Counter) Faults(cpu int) uint64 {
 	return c.state(cpu).Faults
 }
 
-// Results returns how many outputs of a CPU had each result, 0 being success.
-func (c *Counter) Results(cpu int) map[syscall.Errno]uint64 {
+// Results returns how many outputs of a CPU in a lane had each result, 0 being success.
+func (c *Counter) Results(cpu, lane int) map[syscall.Errno]uint64 {
 	c.t.Helper()
 	results := map[syscall.Errno]uint64{}
-	for i, n := range c.state(cpu).Results {
+	for i, n := range c.state(cpu).Results[lane] {
 		if n > 0 {
 			results[syscall.Errno(i)] = n
 		}
@@ -223,4 +241,19 @@ func (c *Counter) state(cpu int) (s counterState) {
 		c.t.Fatal(err)
 	}
 	return s
+}
+
+// SetLimit stores how many words of 8 bytes a CPU's ring may hold for outputs in a lane, as a
+// reader does.
+func (c *Counter) SetLimit(cpu, lane int, words uint32) {
+	c.t.Helper()
+	key := uint32(cpu)
+	value, err := c.mapNamed("lanes").GetValue(unsafe.Pointer(&key))
+	if err == nil {
+		binary.NativeEndian.PutUint32(value[4+4*lane:], words)
+		err = c.mapNamed("lanes").Update(unsafe.Pointer(&key), unsafe.Pointer(&value[0]))
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
 }

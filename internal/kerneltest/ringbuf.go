@@ -74,11 +74,11 @@ func (e *RingEmitter) ShardsFD() int { return e.FD(workload.Shards) }
 // GroupsFD is the hash of shards.
 func (e *RingEmitter) GroupsFD() int { return e.FD(workload.Groups) }
 
-// LossesFD is the map in which perfbuf_ringbuf.h counts the shared ring buffer's losses.
-func (e *RingEmitter) LossesFD() int { return e.Programs.LossesFD(workload.Shared) }
+// LanesFD is the map in which perfbuf_ringbuf.h counts the shared ring buffer's losses.
+func (e *RingEmitter) LanesFD() int { return e.Programs.LanesFD(workload.Shared) }
 
-// ShardLossesFD is that of shards and groups.
-func (e *RingEmitter) ShardLossesFD() int { return e.Programs.LossesFD(workload.Shards) }
+// ShardLanesFD is that of shards and groups.
+func (e *RingEmitter) ShardLanesFD() int { return e.Programs.LanesFD(workload.Shards) }
 
 // NewRingBuf creates a ring buffer, which is closed when the test ends.
 func NewRingBuf(t testing.TB, bytes int) (fd int) {

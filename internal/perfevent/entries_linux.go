@@ -19,6 +19,7 @@ func (p *Events) Set(i int, to kernel.Entry) error {
 
 func (p *Events) put(i int, to kernel.Entry) error {
 	e := &p.rings[i]
+	p.lanes.Read(e.cpu, to != kernel.Empty)
 	switch to {
 	case kernel.Plain:
 		return p.entries.set(e.cpu, e.plain)

@@ -41,7 +41,8 @@ type Events struct {
 	memory    []*raw.Ring
 	watch     *cpuWatch
 	poller    *host.Poller
-	outputs   *outputs // nil: no program counts outputs
+	lanes     *host.Lanes // nil: no program counts outputs
+	skipped   skipped
 
 	// The kernel may reuse a closed descriptor's number, so any use of one needs mu.
 	mu    sync.Mutex
@@ -53,7 +54,9 @@ var _ interface {
 	kernel.Entries
 	kernel.Displaceable
 	kernel.LostCounter
+	kernel.LossCounter
 	kernel.OutputCounter
+	kernel.Shedder
 	kernel.Hotplug
 	kernel.Returning
 	kernel.Watcher
@@ -120,8 +123,14 @@ func (p *Events) finish() (err error) {
 		}
 	}
 	// Before the map has rings.
-	if p.outputs, err = openOutputs(p.setup.Outputs); err != nil {
+	if err = p.skipped.open(p.setup.ProgFDs); err != nil {
 		return err
+	}
+	if p.lanes, err = host.OpenLanes(p.setup.Lanes, p.setup.RingBytes, false, p.clock.Now()); err != nil {
+		return err
+	}
+	for i := range p.rings {
+		p.measure(p.rings[i].cpu, p.memory[i])
 	}
 	if p.setup.Bell { // last, as rings work without it
 		p.noBells = p.openBells()
@@ -255,7 +264,26 @@ func (p *Events) Interrupt() { p.poller.Interrupt() }
 func (p *Events) Sleep(until time.Time, awake func() bool) error { return p.poller.Sleep(until, awake) }
 
 // Outputs is what programs count themselves.
-func (p *Events) Outputs() kernel.Outputs { return p.outputs.look() }
+func (p *Events) Outputs() (o kernel.Outputs) {
+	o.RecursionMisses, o.Err = p.skipped.look()
+	o.CPUs = p.lanes.Outputs()
+	return o
+}
+
+// Losses appends what programs have shed.
+func (p *Events) Losses(into []kernel.CPULosses) []kernel.CPULosses { return p.lanes.Losses(into) }
+
+// Shed implements kernel.Shedder.
+func (p *Events) Shed(below int) bool { return p.lanes.Shed(below) }
+
+// Lanes implements kernel.Shedder.
+func (p *Events) Lanes() int { return p.lanes.Count() }
+
+// measure tells programs from now on how full a CPU's ring is.
+func (p *Events) measure(cpu int, r *raw.Ring) {
+	r.SetGauge(p.lanes.Gauge(cpu))
+	p.lanes.Read(cpu, true)
+}
 
 // close closes the ring's events, except its owner.
 func (e *ringEvents) close() {
@@ -280,7 +308,8 @@ func (p *Events) release() {
 		p.poller.Close()
 	}
 	p.closeEpoll()
-	p.outputs.close()
+	p.skipped.close()
+	p.lanes.Close()
 }
 
 // free closes the events of rings and unmaps them.

@@ -99,6 +99,7 @@ func (p *Events) Add(cpu int) (*raw.Ring, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.rings = append(p.rings, *e)
+	p.measure(cpu, memory)
 	return memory, nil
 }
 

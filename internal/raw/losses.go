@@ -31,6 +31,14 @@ func (l *Losses) Report(n, time, last uint64) (news, after uint64) {
 	return n - known, l.after
 }
 
+// Know counts what programs have counted, and returns true, unless it was shed and not lost.
+func (l *Losses) Know(o *Odd) bool {
+	if o.Kind == Lost {
+		l.Known.Add(o.Lost)
+	}
+	return o.Kind == Lost
+}
+
 // Unknown returns how many losses of the kernel's total are not known yet.
 func (l *Losses) Unknown(total uint64) uint64 { return total - min(total, l.Known.Load()) }
 

@@ -27,6 +27,9 @@ const (
 	Corrupt
 	// Flushed is never in a ring: readers make such events.
 	Flushed
+	// Shed counts outputs that programs have left out to keep room for others. Only a recording has
+	// such records.
+	Shed
 	// Unknown is a valid record of a type that this package does not read.
 	Unknown
 	// Busy is a record of a BPF ring buffer that a program has reserved and not committed yet.
@@ -142,11 +145,14 @@ func (r *Ring) Parse(off, head uint64, rec *Record) {
 	}
 }
 
-// SizeCounted is the size of a recording's Lost record for a loss that programs counted: id, time
-// after which it happened, number, time, CPU. The kernel's records have 32 bytes at most.
+// SizeCounted is the size of a recording's record for what programs counted as lost or shed: time
+// after which it happened, number, time, CPU, lane. The kernel's records have 32 bytes at most.
 const SizeCounted = 40
 
-// Counted fills in o and returns true if rec is such a Lost record.
+// CountedShed is set in the lane of such a record if it was shed.
+const CountedShed = 1 << 31
+
+// Counted fills in o and returns true if rec is such a record.
 func (r *Ring) Counted(rec *Record, o *Odd) bool {
 	if rec.Size != SizeCounted {
 		return false
@@ -154,7 +160,12 @@ func (r *Ring) Counted(rec *Record, o *Odd) bool {
 	// Invariant: as in Parse, the ring has 8 aligned bytes at off+8 and off+32, masked.
 	o.After = min(*(*uint64)(unsafe.Add(r.data, (rec.Off+8)&r.mask)), rec.Time)
 	o.CPU = int(*(*int32)(unsafe.Add(r.data, (rec.Off+32)&r.mask)))
-	o.Kind, o.Lost, o.Time, o.Counted = Lost, rec.Lost, rec.Time, true
+	lane := *(*uint32)(unsafe.Add(r.data, (rec.Off+32)&r.mask+4))
+	o.Kind, o.Lane = Lost, int(lane&^CountedShed)
+	if lane&CountedShed != 0 {
+		o.Kind = Shed
+	}
+	o.Lost, o.Time, o.Counted = rec.Lost, rec.Time, true
 	return true
 }
 

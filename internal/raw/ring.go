@@ -52,6 +52,7 @@ type Ring struct {
 	view       View // of the data bytes
 	seen       uint64
 	source     string
+	gauge      *Gauge // nil: programs need not know how full the ring is
 
 	Losses Losses
 }
@@ -197,4 +198,16 @@ func (r *Ring) Tail() uint64 { return atomic.LoadUint64(r.tail) &^ 7 }
 // __bpf_ringbuf_reserve. Go's store also comes before all later loads. The kernel and the reader of
 // a BPF ring buffer each store, then load the other's store. So if Busy finds a record busy, its
 // program finds this tail at commit, and wakes the reader.
-func (r *Ring) SetTail(t uint64) { atomic.StoreUint64(r.tail, t) }
+func (r *Ring) SetTail(t uint64) {
+	atomic.StoreUint64(r.tail, t)
+	if r.gauge != nil {
+		r.gauge.Publish(r)
+	}
+}
+
+// SetGauge makes SetTail publish the tail there, too, from now on. nil ends that.
+func (r *Ring) SetGauge(g *Gauge) {
+	if r.gauge = g; g != nil {
+		g.Publish(r)
+	}
+}

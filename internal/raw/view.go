@@ -40,14 +40,15 @@ type View struct {
 type Odd struct {
 	Kind  Kind
 	CPU   int    // -1: none
+	Lane  int    // of Shed, and of Lost if programs have counted it
 	Fault Fault  // of Corrupt: why
-	Lost  uint64 // of Lost: how many
-	After uint64 // of Lost: outputs failed after this time
+	Lost  uint64 // of Lost and Shed: how many
+	After uint64 // of Lost and Shed: outputs failed after this time
 	Off   uint64 // of Corrupt: where it begins, a free-running count of bytes
 	Size  uint64 // of Corrupt: how many bytes
 	Time  uint64
 
-	Counted bool // of Lost: programs have counted it; no place in a ring says where it was
+	Counted bool // of Lost: programs have counted it, as they do each Shed; no place in a ring says where it was
 }
 
 var (

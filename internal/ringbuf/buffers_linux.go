@@ -20,7 +20,7 @@ type Buffers struct {
 	epoll  int // contains all ring buffers
 	poller *host.Poller
 	clock  host.Clock
-	losses *losses // nil: programs do not count them
+	lanes  *host.Lanes // nil: programs count nothing
 	memory []*raw.Ring
 
 	mu      sync.Mutex
@@ -38,9 +38,6 @@ func (b *Buffers) open(found []shard) (err error) {
 	if b.poller, err = host.NewPoller(b.epoll); err != nil {
 		return err
 	}
-	if b.losses, err = openLosses(b.opts.LossesFD, b.clock.Now()); err != nil {
-		return err
-	}
 	for _, s := range found {
 		memory, err := b.add(s)
 		if errors.Is(err, unix.ENODEV) {
@@ -54,7 +51,9 @@ func (b *Buffers) open(found []shard) (err error) {
 	if len(b.memory) == 0 {
 		return b.opts.info.Fail("it contains no maps yet: store at least one ring buffer first; the reader finds later ones itself")
 	}
-	return nil
+	b.lanes, err = host.OpenLanes(b.opts.Lanes, int(b.memory[0].Size()), true, b.clock.Now())
+	b.lanes.Read(-1, true)
+	return err
 }
 
 // add maps a ring buffer and appends it. The error wraps ENODEV if the map is gone.
@@ -90,20 +89,26 @@ func (b *Buffers) Map() (id int, name string) { return b.opts.info.ID, b.opts.in
 // Lost returns the number of failed outputs on all CPUs. ok is false if programs do not count them,
 // or if there are shards: the counters do not distinguish between those.
 func (b *Buffers) Lost(ring int) (n uint64, ok bool) {
-	if b.losses == nil || b.opts.sharded() {
+	if b.lanes == nil || b.opts.sharded() {
 		return 0, false
 	}
-	for _, c := range b.losses.outputs().CPUs {
+	for _, c := range b.lanes.Outputs() {
 		n += c.Full
 	}
 	return n, true
 }
 
 // Outputs is what programs have counted since open.
-func (b *Buffers) Outputs() kernel.Outputs { return b.losses.outputs() }
+func (b *Buffers) Outputs() kernel.Outputs { return kernel.Outputs{CPUs: b.lanes.Outputs()} }
 
-// Losses appends the losses since the previous call, or since open.
-func (b *Buffers) Losses(into []kernel.CPULosses) []kernel.CPULosses { return b.losses.take(into) }
+// Losses appends what found no room or was shed since the previous call, or since open.
+func (b *Buffers) Losses(into []kernel.CPULosses) []kernel.CPULosses { return b.lanes.Losses(into) }
+
+// Shed implements kernel.Shedder.
+func (b *Buffers) Shed(below int) bool { return b.lanes.Shed(below) }
+
+// Lanes implements kernel.Shedder.
+func (b *Buffers) Lanes() int { return b.lanes.Count() }
 
 // Now returns the kernel's CLOCK_MONOTONIC.
 func (b *Buffers) Now() uint64 { return b.clock.Now() }
@@ -155,5 +160,5 @@ func (b *Buffers) release() {
 			unix.Close(buf.fd)
 		}
 	}
-	b.losses.close()
+	b.lanes.Close()
 }

@@ -223,9 +223,9 @@ func TestKernelClose(t *testing.T) {
 	e := kerneltest.LoadRings(t, kerneltest.RingOptions{})
 	e.SetShard(0, e.MapFD())
 	leak.Check(t)
-	for fd, losses := range map[int]int{e.MapFD(): e.LossesFD(), e.ShardsFD(): e.ShardLossesFD()} {
+	for fd, losses := range map[int]int{e.MapFD(): e.LanesFD(), e.ShardsFD(): e.ShardLanesFD()} {
 		o := opener(fd)
-		o.LossesFD = losses
+		o.Lanes.MapFD = losses
 		k, err := o.Open(kernel.Setup{})
 		require.NoError(t, err)
 		waiting, result := make(chan bool), make(chan error)

@@ -8,8 +8,10 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"unsafe"
 
 	"github.com/aquasecurity/libbpfgo"
+	"github.com/ringfold/ringfold/internal/host"
 	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/stretchr/testify/require"
@@ -18,7 +20,7 @@ import (
 // counting opens the shared ring buffer, of a page or so, and what programs count of it.
 func counting(t *testing.T, e *kerneltest.RingEmitter) *Buffers {
 	o := opener(e.MapFD())
-	o.LossesFD = e.LossesFD()
+	o.Lanes.MapFD = e.LanesFD()
 	return open(t, o).(*Buffers)
 }
 
@@ -135,23 +137,25 @@ func TestKernelLossesInInterrupts(t *testing.T) {
 func TestKernelLossesOfFewEntries(t *testing.T) {
 	kerneltest.Require(t)
 	kerneltest.RequireCPUs(t, 2, "of which one has no entry")
-	m, err := libbpfgo.CreateMap(libbpfgo.MapTypeArray, "losses", 4, 64, 1, &libbpfgo.BPFMapCreateOpts{MapFlags: mapFlagMmapable})
+	const mmapable = 1 << 10 // BPF_F_MMAPABLE
+	m, err := libbpfgo.CreateMap(libbpfgo.MapTypeArray, "lanes", 4, 64+128, 1, &libbpfgo.BPFMapCreateOpts{MapFlags: mmapable})
 	require.NoError(t, err)
-	l, err := openLosses(m.FileDescriptor(), 5)
+	l, err := host.OpenLanes(kernel.Lanes{MapFD: m.FileDescriptor()}, 1<<14, true, 5)
 	require.NoError(t, err)
-	defer l.close()
+	defer l.Close()
+	value := make([]uint64, (64+128)/8)
+	value[8+5], value[8+7] = 3, 7 // how many found no room, and when the last did
+	require.NoError(t, m.Update(unsafe.Pointer(new(uint32)), unsafe.Pointer(&value[0])))
 	require.NoError(t, syscall.Close(m.FileDescriptor()))
-	atomic.StoreUint64(&l.slots[0].failed, 3)
-	atomic.StoreUint64(&l.slots[0].last, 7)
-	require.Equal(t, []kernel.CPULosses{{CPU: -1, Count: 3, First: 5, Last: 7}}, l.take(nil), "its time is not stored yet")
-	require.Equal(t, kernel.Outputs{CPUs: []kernel.CPUOutputs{{CPU: -1, Full: 3}}}, l.outputs(), "they were attempted before anybody counted")
+	require.Equal(t, []kernel.CPULosses{{CPU: -1, Count: 3, First: 5, Last: 7}}, l.Losses(nil), "its time is not stored yet")
+	require.Equal(t, []kernel.CPUOutputs{{CPU: -1, Attempted: 3, Full: 3}}, l.Outputs())
 }
 
 // After Free the counts are those of the end. Where nobody counts there are none.
 func TestKernelLossesStay(t *testing.T) {
 	e := kerneltest.LoadRings(t, kerneltest.RingOptions{Bytes: 1 << 14})
 	o := opener(e.MapFD())
-	o.LossesFD = e.LossesFD()
+	o.Lanes.MapFD = e.LanesFD()
 	k, err := o.Open(kernel.Setup{})
 	require.NoError(t, err)
 	e.Emit(0, kerneltest.RingEmit{Count: 10, Size: 64})

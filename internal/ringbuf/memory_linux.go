@@ -29,11 +29,11 @@ func mapBuffer(fd int, m host.Map) (*buffer, error) {
 	var err error
 	// ringbuf_map_mmap_kern in kernel/bpf/ringbuf.c allows writing to the first page alone.
 	if b.consumer, err = unix.Mmap(fd, 0, page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
-		return nil, refusedMapping(fd, fmt.Errorf("mmap of the consumer's page of map %q (id %d): %w", m.Name, m.ID, err))
+		return nil, host.RefusedMapping(fd, fmt.Errorf("mmap of the consumer's page of map %q (id %d): %w", m.Name, m.ID, err))
 	}
 	if b.rest, err = unix.Mmap(fd, int64(page), page+2*m.MaxEntries, unix.PROT_READ, unix.MAP_SHARED); err != nil {
 		unix.Munmap(b.consumer)
-		return nil, refusedMapping(fd, fmt.Errorf("mmap of %d bytes twice, the data of map %q (id %d): %w", m.MaxEntries, m.Name, m.ID, err))
+		return nil, host.RefusedMapping(fd, fmt.Errorf("mmap of %d bytes twice, the data of map %q (id %d): %w", m.MaxEntries, m.Name, m.ID, err))
 	}
 	// Invariant: both begin with a page, which holds an aligned word, and stay mapped until unmap.
 	b.memory, err = raw.NewRingBuf((*uint64)(unsafe.Pointer(&b.consumer[0])), (*uint64)(unsafe.Pointer(&b.rest[0])), b.rest[page:])

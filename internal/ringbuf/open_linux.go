@@ -15,7 +15,7 @@ type Opener struct {
 	FD            int  // the user's map; Opener duplicates it
 	TimeAt, CPUAt int  // byte offsets of the time and the CPU in payloads; below 0: none
 	BootTime      bool // those times are of CLOCK_BOOTTIME
-	LossesFD      int  // the map of bpf/perfbuf_ringbuf.h's counts; duplicated; 0: none
+	Lanes         kernel.Lanes
 
 	fd     int
 	info   host.Map

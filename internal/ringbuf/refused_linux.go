@@ -4,31 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"strings"
 	"syscall"
 
 	"github.com/ringfold/ringfold/internal/host"
 	"golang.org/x/sys/unix"
 )
-
-// refusedMapping explains why a map could not be mapped.
-func refusedMapping(fd int, err error) error {
-	if !errors.Is(err, fs.ErrPermission) {
-		return err
-	}
-	e := host.NewPermissionError(err)
-	info, _ := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", fd))
-	switch {
-	case strings.Contains(string(info), "frozen:\t1"): // bpf_map_mmap in kernel/bpf/syscall.c
-		e.Detail = "the map is frozen (BPF_MAP_FREEZE), but its reader stores its position in it: do not freeze it"
-	case errors.Is(err, syscall.EACCES):
-		e.Detail = "the descriptor is read-only or write-only (BPF_F_RDONLY, BPF_F_WRONLY), but a reader stores its position in the map: open it without these flags"
-	default:
-		e.Detail = fmt.Sprintf("mapping a ring buffer takes no capability: a sandbox forbids it, such as seccomp or an LSM%s", host.SeccompNote())
-	}
-	return e
-}
 
 // refusedShard explains why a map in a map could not be opened.
 func refusedShard(m host.Map, err error) error {

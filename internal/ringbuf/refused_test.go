@@ -70,17 +70,17 @@ func TestKernelRefusals(t *testing.T) {
 	require.ErrorContains(t, failure(t, opener(events.ProgFD())), "is bpf-prog, not a BPF map")
 	for _, fd := range []int{e.MapFD(), events.ArrayFD()} {
 		o := opener(e.MapFD())
-		o.LossesFD = fd
+		o.Lanes.MapFD = fd
 		err := failure(t, o)
 		require.ErrorAs(t, err, new(*host.MapError))
-		require.ErrorContains(t, err, "PERFBUF_RINGBUF_LOSSES of bpf/perfbuf_ringbuf.h")
+		require.ErrorContains(t, err, "PERFBUF_LANES of bpf/perfbuf_lanes.h")
 	}
 	unmappable, err := libbpfgo.CreateMap(libbpfgo.MapTypeArray, "losses", 4, 64, 1, nil)
 	require.NoError(t, err)
 	o := opener(e.MapFD())
-	o.LossesFD = unmappable.FileDescriptor()
+	o.Lanes.MapFD = unmappable.FileDescriptor()
 	require.ErrorContains(t, failure(t, o), "BPF_F_MMAPABLE (0x400)")
-	syscall.Close(o.LossesFD)
+	syscall.Close(o.Lanes.MapFD)
 	over, err := libbpfgo.CreateMap(libbpfgo.MapTypeRingbuf, "over", 0, 0, 4096, &libbpfgo.BPFMapCreateOpts{MapFlags: overwrites})
 	require.Equal(t, kerneltest.AtLeast(t, 6, 19), err == nil, "%v", err)
 	if err == nil {

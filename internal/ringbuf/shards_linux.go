@@ -34,6 +34,7 @@ var _ interface {
 	kernel.LostCounter
 	kernel.LossCounter
 	kernel.OutputCounter
+	kernel.Shedder
 	kernel.Hotplug
 	kernel.Watcher
 } = (*Shards)(nil)

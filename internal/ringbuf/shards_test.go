@@ -40,7 +40,7 @@ func TestKernelShards(t *testing.T) {
 	e.SetShard(5, a)
 	e.SetShard(7, b)
 	o := opener(e.ShardsFD())
-	o.LossesFD = e.ShardLossesFD()
+	o.Lanes.MapFD = e.ShardLanesFD()
 	k := open(t, o)
 	rings := k.Rings()
 	require.Len(t, rings, 2, "one is there twice")

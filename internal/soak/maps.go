@@ -44,7 +44,7 @@ func (s *session) openMap(m int, o perfbuf.Options) (*perfbuf.Reader, error) {
 		return perfbuf.Open(s.p.FD(of), o)
 	}
 	return perfbuf.OpenRingBuf(s.p.FD(of), perfbuf.RingBufOptions{
-		Time: perfbuf.PayloadTime(workload.TimeOffset), CPU: perfbuf.PayloadCPU(workload.CPUOffset), LossesFD: s.p.LossesFD(of),
+		Time: perfbuf.PayloadTime(workload.TimeOffset), CPU: perfbuf.PayloadCPU(workload.CPUOffset), LanesFD: s.p.LanesFD(of),
 	})
 }
 

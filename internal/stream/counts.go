@@ -8,7 +8,7 @@ import (
 
 // RingCounts count one ring's events. Only the ring's owner writes them; anyone may read them.
 type RingCounts struct {
-	HighWater, Samples, Dropped, Bytes, LostRecords, Unknown, Corrupt, Discarded, Shared, TailStores atomic.Uint64
+	HighWater, Samples, Dropped, Bytes, LostRecords, Shed, Unknown, Corrupt, Discarded, Shared, TailStores atomic.Uint64
 }
 
 // observe updates the high-water mark. Only the ring's owner calls it.
@@ -39,7 +39,7 @@ type ReaderCounts struct {
 
 // tally gathers counts within a pass, where atomics would cost too much.
 type tally struct {
-	samples, lostRecords, unknown, corrupt, discarded uint64
+	samples, lostRecords, shed, unknown, corrupt, discarded uint64
 }
 
 // add counts an event that is not a sample.
@@ -47,6 +47,8 @@ func (t *tally) add(odd *raw.Odd) {
 	switch odd.Kind {
 	case raw.Lost:
 		t.lostRecords++
+	case raw.Shed:
+		t.shed += odd.Lost
 	case raw.Corrupt:
 		t.corrupt++
 	}
@@ -59,8 +61,9 @@ func (t *tally) flush(c *RingCounts) {
 		c.Samples.Add(t.samples)
 		t.samples = 0
 	}
-	if t.lostRecords|t.unknown|t.corrupt|t.discarded != 0 {
+	if t.lostRecords|t.shed|t.unknown|t.corrupt|t.discarded != 0 {
 		c.LostRecords.Add(t.lostRecords)
+		c.Shed.Add(t.shed)
 		c.Unknown.Add(t.unknown)
 		c.Corrupt.Add(t.corrupt)
 		c.Discarded.Add(t.discarded)

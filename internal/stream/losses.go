@@ -58,12 +58,16 @@ func (s *Ordered) checkLosses() {
 	}
 }
 
-// countedLosses adds the losses that programs have counted, as events of each source's first ring.
+// countedLosses adds what programs have counted as lost or shed.
 func (s *Ordered) countedLosses() {
 	for _, src := range s.sources {
 		s.lost = src.Rings.takeLosses(s.lost[:0])
 		for _, loss := range s.lost {
-			s.merger.loseCounted(src.taken[0].at, loss)
+			at := src.Rings.of(&loss).index
+			if at >= len(src.taken) {
+				at = 0 // a new ring, which the next round adopts
+			}
+			s.merger.loseCounted(src.taken[at].at, loss)
 		}
 	}
 }

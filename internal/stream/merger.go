@@ -111,13 +111,13 @@ func (m *merger) earliest() (key uint64, ok bool) {
 func (m *merger) lose(i int, n, time uint64) {
 	r := m.rings[i]
 	r.Raw.Losses.Learn(n)
-	r.lose(raw.Odd{CPU: r.Raw.CPU(), Lost: n, After: r.max, Time: time})
+	r.lose(raw.Odd{Kind: raw.Lost, CPU: r.Raw.CPU(), Lost: n, After: r.max, Time: time})
 }
 
-// loseCounted adds a loss that programs have counted and no record reports. loss has its CPU,
-// number and time interval.
+// loseCounted adds a loss that programs have counted and no record reports, or what they have shed.
+// loss has its CPU, number and time interval.
 func (m *merger) loseCounted(i int, loss raw.Odd) {
-	m.rings[i].Raw.Losses.Known.Add(loss.Lost)
+	m.rings[i].Raw.Losses.Know(&loss)
 	m.rings[i].lose(loss)
 }
 

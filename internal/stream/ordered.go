@@ -93,6 +93,9 @@ func NewOrdered(p *Pass, o Options, done func()) *Ordered {
 	return s
 }
 
+// Latest returns the greatest time of a delivered event, or 0. Call it within a pass.
+func (s *Ordered) Latest() uint64 { return s.merger.last }
+
 // Barrier returns the present barrier, nil if there is none.
 func (s *Ordered) Barrier() *grace.Barrier { return s.opts.barrier }
 

@@ -33,7 +33,7 @@ type RingsOptions struct {
 	// is stored.
 	Flowing func(ring int, bytes uint64)
 	// Losses appends the losses that programs have counted since its last call, and that no record
-	// reports. nil: programs count none.
+	// reports, and what they have shed. nil: programs count none.
 	Losses func(into []raw.Odd) []raw.Odd
 }
 
@@ -111,8 +111,10 @@ func (r *Rings) Fail(now uint64, err error, cpus []int) {
 	}
 }
 
-// CountsLosses reports whether programs count the losses, which no record then reports.
-func (r *Rings) CountsLosses() bool { return r.losses != nil }
+// CountsLosses reports whether programs alone count the losses, which no record then reports.
+func (r *Rings) CountsLosses() bool {
+	return r.losses != nil && r.rings[0].Raw.Layout() == raw.LayoutRingBuf
+}
 
 // takeLosses appends the losses that programs have counted since its last call, and earlier ones
 // that no pass has delivered. Only the reader of all rings may call it.
@@ -122,6 +124,17 @@ func (r *Rings) takeLosses(into []raw.Odd) []raw.Odd {
 		return into
 	}
 	return r.losses(into)
+}
+
+// of returns the ring that a counted event is told with: the first for losses, as programs on all
+// CPUs share a ring buffer, and the CPU's for what was shed, if it has one.
+func (r *Rings) of(o *raw.Odd) *Ring {
+	for _, ring := range r.all() {
+		if o.Kind == raw.Shed && ring.Raw.CPU() == o.CPU {
+			return ring
+		}
+	}
+	return r.rings[0]
 }
 
 // Room returns the most rings there may be.

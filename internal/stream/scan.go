@@ -61,7 +61,7 @@ func (r *ring) scanTo(head, ceiling, now uint64) (found findings) {
 		case raw.Lost:
 			loss = raw.Odd{Off: off, Size: rec.Size}
 			if r.Raw.Counted(rec, &loss) {
-				r.Raw.Losses.Known.Add(loss.Lost)
+				r.Raw.Losses.Know(&loss)
 				r.addOdd(loss, loss.Time, 0)
 				loss.Lost = 0
 				continue
@@ -152,9 +152,9 @@ func (r *ring) addEarly(m raw.Mark) {
 // lose adds a loss that no record has reported. It has no place in the ring, so it must not raise
 // max.
 func (r *ring) lose(o raw.Odd) {
-	o.Kind, o.Off = raw.Lost, r.scan-8|isOdd|unreported
+	o.Off = r.scan - 8 | isOdd | unreported
 	// Join it with a previous loss that is not delivered yet.
-	if all := r.odd.all(); len(all) > 0 && all[len(all)-1].Off == o.Off && all[len(all)-1].CPU == o.CPU {
+	if all := r.odd.all(); len(all) > 0 && all[len(all)-1].Off == o.Off && all[len(all)-1].CPU == o.CPU && all[len(all)-1].Lane == o.Lane && all[len(all)-1].Kind == o.Kind {
 		held := r.early.all()[r.dueEarly:] // this piece has already counted those that are due
 		if i := slices.IndexFunc(held, func(m raw.Mark) bool { return m.Off == o.Off }); i >= 0 {
 			o.Lost, o.After = o.Lost+all[len(all)-1].Lost, all[len(all)-1].After

@@ -28,7 +28,9 @@ func (r *Ring) count(off uint64) (samples, lost uint64) {
 		case raw.Sample:
 			samples++
 		case raw.Lost:
-			lost += rec.Lost
+			if odd := (raw.Odd{}); !r.Raw.Counted(&rec, &odd) || odd.Kind == raw.Lost {
+				lost += rec.Lost
+			}
 		}
 	}
 	return samples, lost

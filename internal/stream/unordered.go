@@ -38,6 +38,7 @@ type Unordered struct {
 	head     uint64 // head of ring, as loaded once
 	began    uint64 // offset where the visit began
 	tail     uint64 // tail of ring, as published
+	latest   uint64 // greatest time of a sample
 	commitAt uint64 // publish when off gets here
 	tally    tally
 }
@@ -157,7 +158,7 @@ func (w *Unordered) deliver(r *Ring, rec *raw.Record) bool {
 		return true
 	case raw.Lost:
 		if r.Raw.Counted(rec, &odd) {
-			r.Raw.Losses.Known.Add(odd.Lost)
+			r.Raw.Losses.Know(&odd)
 			break
 		}
 		odd.Lost, odd.After = r.Raw.Losses.Report(rec.Lost, rec.Time, r.last)
@@ -172,6 +173,9 @@ func (w *Unordered) deliver(r *Ring, rec *raw.Record) bool {
 	w.pass.Batch.one(w.alone.Odd(r.Raw, odd))
 	return true
 }
+
+// Latest returns the greatest time of a delivered sample, or 0. Call it within a pass.
+func (w *Unordered) Latest() uint64 { return w.latest }
 
 // nextRing leaves the present ring and goes on to the next with something to read.
 func (w *Unordered) nextRing() bool {
@@ -208,12 +212,14 @@ func (w *Unordered) counted() bool {
 		if len(rings.lost) == 0 {
 			continue
 		}
-		first := rings.rings[0]
 		loss := rings.lost[0]
+		of := rings.of(&loss)
 		rings.lost = append(rings.lost[:0], rings.lost[1:]...)
-		first.Raw.Losses.Known.Add(loss.Lost)
-		first.Counts.LostRecords.Add(1)
-		w.pass.Batch.one(w.alone.Odd(first.Raw, loss))
+		of.Raw.Losses.Know(&loss)
+		var t tally
+		t.add(&loss)
+		t.flush(&of.Counts)
+		w.pass.Batch.one(w.alone.Odd(of.Raw, loss))
 		return true
 	}
 	return false
@@ -270,6 +276,7 @@ func (w *Unordered) leaveRing() {
 		w.ring.rings.flowing(w.ring.index, w.off-begin)
 	}
 	w.commit()
+	w.latest = max(w.latest, w.ring.last)
 	if w.only == nil {
 		w.ring.rings.visited(w.ring, w.off-begin)
 	}

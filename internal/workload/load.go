@@ -9,10 +9,12 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"time"
 	"unsafe"
 
 	"github.com/aquasecurity/libbpfgo"
 	_ "github.com/ringfold/ringfold/cgo" // links libbpf
+	"github.com/ringfold/ringfold/internal/bpf"
 	"golang.org/x/sys/unix"
 )
 
@@ -132,7 +134,12 @@ func (p *Programs) chooseMaps(c Config) error {
 			return err
 		}
 	}
-	for name, by := range map[string]uint32{"shared_losses": 1 << Shared, "shards_losses": 1<<Shards | 1<<Groups} {
+	if !slices.Contains(c.Programs, "laned") {
+		if err := p.maps["lanes"].SetAutocreate(false); err != nil {
+			return err
+		}
+	}
+	for name, by := range map[string]uint32{"shared_lanes": 1 << Shared, "shards_lanes": 1<<Shards | 1<<Groups} {
 		if mask&by == 0 {
 			if err := p.maps[name].SetAutocreate(false); err != nil {
 				return err
@@ -208,9 +215,40 @@ func (p *Programs) FD(m Map) int { return p.MapFD(m.String()) }
 // MapFD is that of a map by its name, such as array, a map of another type.
 func (p *Programs) MapFD(name string) int { return p.maps[name].FileDescriptor() }
 
-// LossesFD is the map in which perfbuf_ringbuf.h counts a map's losses.
-func (p *Programs) LossesFD(m Map) int {
-	return p.MapFD(map[Map]string{Shared: "shared_losses", Shards: "shards_losses", Groups: "shards_losses"}[m])
+// LanesFD is the map in which a map's programs count; of Events, those of Lane.
+func (p *Programs) LanesFD(m Map) int {
+	return p.MapFD(map[Map]string{Events: "lanes", Shared: "shared_lanes", Shards: "shards_lanes", Groups: "shards_lanes"}[m])
+}
+
+// Lane has the program laned output on a CPU: first so many events in lane 1, then others in lane
+// 0, at most 512 each, or those without lanes. It returns how long that took.
+func (p *Programs) Lane(cpu, important, others int, plain bool) (time.Duration, error) {
+	args := make([]byte, 24)
+	binary.NativeEndian.PutUint64(args, uint64(others))
+	binary.NativeEndian.PutUint64(args[8:], uint64(important))
+	if plain {
+		args[16] = 1
+	}
+	ns, err := bpf.ProgTestRun(p.ProgFD("laned"), nil, args, cpu)
+	return time.Duration(ns), err
+}
+
+// LaneCount returns how many outputs of Lane were attempted in a lane, on all CPUs, and how many of
+// these were written, in the ring for any reader.
+func (p *Programs) LaneCount(lane int) (attempted, written uint64, err error) {
+	for cpu := range uint32(p.CPUs) {
+		value, err := p.maps["lanes"].GetValue(unsafe.Pointer(&cpu))
+		if err != nil {
+			return 0, 0, fmt.Errorf("reading lanes: %w", err)
+		}
+		at := func(word int) uint64 { return binary.NativeEndian.Uint64(value[64+128*lane+8*word:]) }
+		done := uint64(uint32(at(0))) // struct perfbuf_lane of bpf/perfbuf_lanes.h
+		written, attempted = written+done, attempted+done+at(1)+at(5)
+		for failure := range 7 {
+			attempted += at(9 + failure)
+		}
+	}
+	return attempted, written, nil
 }
 
 // ProgFD is a program's.

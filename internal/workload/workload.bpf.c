@@ -10,6 +10,7 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
+#include "../../bpf/perfbuf_output.h"
 #include "../../bpf/perfbuf_ringbuf.h"
 
 #define LEVELS 8            // more than programs can nest: task, softirq, hardirq, NMI
@@ -67,8 +68,10 @@ struct {
 	__array(values, struct ringbuf);
 } groups SEC(".maps");
 
-PERFBUF_RINGBUF_LOSSES(shared_losses);
-PERFBUF_RINGBUF_LOSSES(shards_losses); // of shards and groups
+PERFBUF_LANES(shared_lanes, 1);
+PERFBUF_LANES(shards_lanes, 1); // of shards and groups
+
+PERFBUF_LANES(lanes, 2); // of events, for the program laned
 
 // SPREAD sends number n to map n mod 4.
 enum map { EVENTS, MORE, SHARED, SHARDS, GROUPS, MAPS, SPREAD = MAPS };
@@ -231,19 +234,12 @@ static __always_inline long to_array(void *ctx, void *array, void *w, __u64 size
 	return bpf_perf_event_output(ctx, array, BPF_F_CURRENT_CPU, w, size);
 }
 
-static __always_inline long to_ringbuf(void *ringbuf, void *losses, void *w, __u64 size, __u64 most, __u64 flags)
+static __always_inline long to_ringbuf(void *ringbuf, void *lanes, void *w, __u64 size, __u64 most, __u64 flags)
 {
-	struct perfbuf_ringbuf_losses *l;
-	long ret;
-
 	if (!ringbuf)
 		return -ENOENT;
-	l = perfbuf_ringbuf_begin(losses);
 	CHECK(size, most);
-	ret = bpf_ringbuf_output(ringbuf, w, size, flags);
-	if (ret)
-		perfbuf_ringbuf_fail(l);
-	return ret;
+	return perfbuf_ringbuf_output_to(ringbuf, lanes, 1, 0, w, size, flags);
 }
 
 static __always_inline void *shard(void)
@@ -267,11 +263,11 @@ static __always_inline long send(void *ctx, __u32 to, void *w, __u64 size, __u64
 	if (to == MORE && maps & 1 << MORE)
 		return to_array(ctx, &more, w, size, most);
 	if (to == SHARED && maps & 1 << SHARED)
-		return to_ringbuf(&shared, &shared_losses, w, size, most, flags);
+		return to_ringbuf(&shared, &shared_lanes, w, size, most, flags);
 	if (to == SHARDS && maps & 1 << SHARDS)
-		return to_ringbuf(shard(), &shards_losses, w, size, most, flags);
+		return to_ringbuf(shard(), &shards_lanes, w, size, most, flags);
 	if (to == GROUPS && maps & 1 << GROUPS)
-		return to_ringbuf(group(), &shards_losses, w, size, most, flags);
+		return to_ringbuf(group(), &shards_lanes, w, size, most, flags);
 	return -EINVAL;
 }
 
@@ -382,7 +378,7 @@ static __always_inline struct event *reserve(struct cpu *c, struct slot **slot, 
 	if (!s)
 		return 0;
 	seq = next(s, RUN);
-	e = perfbuf_ringbuf_reserve(&shared, &shared_losses, struct event, time);
+	e = perfbuf_ringbuf_reserve(&shared, &shared_lanes, 0, struct event, time);
 	note(s, SHARED, seq, e ? 0 : -EAGAIN);
 	if (e)
 		fill(e, s, seq, level, RUN);
@@ -446,7 +442,7 @@ int stamped_copy(struct bpf_raw_tracepoint_args *ctx)
 		return -EINVAL;
 	seq = next(s, COPY);
 	fill(&e, s, seq, level, COPY);
-	ret = perfbuf_ringbuf_output_stamped(&shared, &shared_losses, &e, time, ctx->args[3]);
+	ret = perfbuf_ringbuf_output_stamped(&shared, &shared_lanes, 0, &e, time, ctx->args[3]);
 	note(s, SHARED, seq, ret);
 	leave(c, level);
 	return ret;
@@ -579,6 +575,29 @@ int on_tick(void *ctx)
 {
 	trace(ctx, TICK);
 	return 0;
+}
+
+__noinline int laned_once(struct bpf_raw_tracepoint_args *ctx, __u64 how)
+{
+	__u64 event[7] = {};
+
+	if (how == 0)
+		return bpf_perf_event_output(ctx, &events, BPF_F_CURRENT_CPU, event, sizeof(event));
+	return perfbuf_output(ctx, &events, &lanes, how - 1, event, sizeof(event));
+}
+
+// Outputs 56 bytes each to events, not counted as by the others: first so many times in lane 1, then in lane 0; or, if the last
+// argument says so, without lanes. It returns how long that took, in ns.
+SEC("?raw_tp")
+int laned(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u64 count = ctx->args[0], important = ctx->args[1], plain = ctx->args[2], begin = bpf_ktime_get_ns();
+
+	for (__u32 n = 0; n < MAX_COUNT && n < important; n++)
+		laned_once(ctx, 2);
+	for (__u32 n = 0; n < MAX_COUNT && n < count; n++)
+		laned_once(ctx, !plain);
+	return bpf_ktime_get_ns() - begin;
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -303,10 +303,10 @@ func unreachableRingBufs(t *testing.T, use func(t *testing.T, r *perfbuf.Reader)
 	e := kerneltest.LoadRings(t, kerneltest.RingOptions{})
 	e.SetShard(0, kerneltest.NewRingBuf(t, 4096))
 	leak.Check(t)
-	for to, fds := range map[string][2]int{"shared": {e.MapFD(), e.LossesFD()}, "shard": {e.ShardsFD(), e.ShardLossesFD()}} {
+	for to, fds := range map[string][2]int{"shared": {e.MapFD(), e.LanesFD()}, "shard": {e.ShardsFD(), e.ShardLanesFD()}} {
 		before := atRest(t)
 		func() {
-			r, err := perfbuf.OpenRingBuf(fds[0], perfbuf.RingBufOptions{Time: perfbuf.PayloadTime(kerneltest.RingTimeAt), LossesFD: fds[1]})
+			r, err := perfbuf.OpenRingBuf(fds[0], perfbuf.RingBufOptions{Time: perfbuf.PayloadTime(kerneltest.RingTimeAt), LanesFD: fds[1]})
 			require.NoError(t, err)
 			e.Emit(0, kerneltest.RingEmit{Count: 3, Size: 40, To: to})
 			use(t, r)

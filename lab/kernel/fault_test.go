@@ -406,7 +406,7 @@ func TestKernelReopenedIsTakenOut(t *testing.T) {
 	requireUnhooked(t, e, r.Options().CPUs, syscall.ENOENT)
 }
 
-// Open releases a map for Options.OutputsFD that it refuses, of any size.
+// Open releases a map for Options.LanesFD that it refuses, of any size.
 func TestKernelRefusedOutputsAreClosed(t *testing.T) {
 	e := kerneltest.Load(t)
 	const cgroupStorage = 19 // BPF_MAP_TYPE_CGROUP_STORAGE, which has no entries
@@ -414,5 +414,5 @@ func TestKernelRefusedOutputsAreClosed(t *testing.T) {
 	require.NoError(t, err)
 	defer unix.Close(fd)
 	leak.Check(t)
-	require.ErrorContains(t, openFails(t, e.MapFD(), perfbuf.Options{OutputsFD: fd}), "and 0 entries")
+	require.ErrorContains(t, openFails(t, e.MapFD(), perfbuf.Options{LanesFD: fd}), "PERFBUF_LANES")
 }

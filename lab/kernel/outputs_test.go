@@ -21,7 +21,7 @@ import (
 // openCounted opens a reader with the counts of a program's outputs.
 func openCounted(t *testing.T, c *kerneltest.Counter, opts perfbuf.Options) *perfbuf.Reader {
 	t.Helper()
-	opts.OutputsFD = c.CountsFD()
+	opts.LanesFD = c.LanesFD()
 	r, err := perfbuf.Open(c.MapFD(), opts)
 	require.NoError(t, err)
 	t.Cleanup(func() { r.Close() })
@@ -53,6 +53,8 @@ func result(t *testing.T, cpu int, err error, n uint64) perfbuf.CPUOutputs {
 		c.NoEntry = n
 	case syscall.EMSGSIZE:
 		c.TooLarge = n
+	case syscall.ECANCELED:
+		c.Shed = n
 	case syscall.EINVAL:
 		c.Other = n
 	default:
@@ -63,7 +65,7 @@ func result(t *testing.T, cpu int, err error, n uint64) perfbuf.CPUOutputs {
 
 func sum(cpu int, counts ...perfbuf.CPUOutputs) perfbuf.CPUOutputs {
 	c := perfbuf.OutputStats{CPUs: counts}.Total()
-	c.CPU = cpu
+	c.CPU, c.Lane = cpu, 0
 	return c
 }
 
@@ -71,7 +73,16 @@ func sum(cpu int, counts ...perfbuf.CPUOutputs) perfbuf.CPUOutputs {
 func tried(t *testing.T, c *kerneltest.Counter, cpu int) perfbuf.CPUOutputs {
 	t.Helper()
 	all := perfbuf.CPUOutputs{CPU: cpu}
-	for errno, n := range c.Results(cpu) {
+	for lane := range 3 {
+		all = sum(cpu, all, triedIn(t, c, cpu, lane))
+	}
+	return all
+}
+
+func triedIn(t *testing.T, c *kerneltest.Counter, cpu, lane int) perfbuf.CPUOutputs {
+	t.Helper()
+	all := perfbuf.CPUOutputs{CPU: cpu}
+	for errno, n := range c.Results(cpu, lane) {
 		all = sum(cpu, all, result(t, cpu, errno, n))
 	}
 	return all
@@ -82,13 +93,13 @@ func counted(t *testing.T, r *perfbuf.Reader, cpu int) perfbuf.CPUOutputs {
 	t.Helper()
 	s := r.Stats().Outputs
 	require.NoError(t, s.Err)
-	for _, c := range s.CPUs {
-		if c.CPU == cpu {
-			return c
-		}
+	all := perfbuf.CPUOutputs{CPU: cpu}
+	for lane, c := range s.CPUs[3*cpu:][:3] {
+		require.Equal(t, cpu, c.CPU)
+		require.Equal(t, lane, c.Lane)
+		all = sum(cpu, all, c)
 	}
-	require.Fail(t, "no counts", "of CPU %d", cpu)
-	return perfbuf.CPUOutputs{}
+	return all
 }
 
 // setEntry puts a perf event into the map, as no reader would.
@@ -162,7 +173,7 @@ func TestKernelOutputs(t *testing.T) {
 	require.Equal(t, want[first], counted(t, r, first), "Stats returns copies")
 
 	r = openCounted(t, c, perfbuf.Options{})
-	require.Equal(t, perfbuf.CPUOutputs{CPU: -1}, r.Stats().Outputs.Total(), "each reader counts from its Open on")
+	require.Equal(t, perfbuf.CPUOutputs{CPU: -1, Lane: -1}, r.Stats().Outputs.Total(), "each reader counts from its Open on")
 }
 
 // A map with fewer entries than there are CPUs refuses the others' outputs.
@@ -375,9 +386,9 @@ func descriptors(t *testing.T, kind string) (n int) {
 func TestKernelOutputsCallerCloses(t *testing.T) {
 	cpu := outputCPUs(t)[0]
 	c := kerneltest.LoadCounter(t, kerneltest.CounterOptions{})
-	fd, err := unix.FcntlInt(uintptr(c.CountsFD()), unix.F_DUPFD_CLOEXEC, 0)
+	fd, err := unix.FcntlInt(uintptr(c.LanesFD()), unix.F_DUPFD_CLOEXEC, 0)
 	require.NoError(t, err)
-	r, err := perfbuf.Open(c.MapFD(), perfbuf.Options{OutputsFD: fd})
+	r, err := perfbuf.Open(c.MapFD(), perfbuf.Options{LanesFD: fd})
 	require.NoError(t, err)
 	require.NoError(t, unix.Close(fd))
 	require.NoError(t, c.Output(cpu, 24))
@@ -391,7 +402,7 @@ func TestKernelOutputsForgotten(t *testing.T) {
 	c := kerneltest.LoadCounter(t, kerneltest.CounterOptions{})
 	before := descriptors(t, "bpf-")
 	func() {
-		_, err := perfbuf.Open(c.MapFD(), perfbuf.Options{OutputsFD: c.CountsFD(), ProgFDs: []int{c.FaultyFD()}})
+		_, err := perfbuf.Open(c.MapFD(), perfbuf.Options{LanesFD: c.LanesFD(), ProgFDs: []int{c.FaultyFD()}})
 		require.NoError(t, err)
 	}()
 	for descriptors(t, "bpf-") > before {
@@ -403,18 +414,18 @@ func TestKernelOutputsBadOptions(t *testing.T) {
 	e := kerneltest.Load(t)
 	for _, fd := range []int{
 		e.MapFD(), e.ArrayFD(),
-		newMap(t, libbpfgo.MapTypePerCPUArray, 4, 16, 128).FileDescriptor(),
-		newMap(t, libbpfgo.MapTypePerCPUArray, 4, 4, 128).FileDescriptor(),
-		newMap(t, libbpfgo.MapTypePerCPUArray, 4, 8, 1).FileDescriptor(),
-		newMap(t, libbpfgo.MapTypePerCPUHash, 4, 8, 128).FileDescriptor(),
+		newMap(t, libbpfgo.MapTypeArray, 4, 192, 512).FileDescriptor(), // not mappable
+		newMap(t, libbpfgo.MapTypeArray, 4, 64, 512).FileDescriptor(),  // no lane
+		newMap(t, libbpfgo.MapTypeArray, 4, 256, 512).FileDescriptor(), // half of one
+		newMap(t, libbpfgo.MapTypePerCPUArray, 4, 192, 512).FileDescriptor(),
 		newMap(t, libbpfgo.MapTypeHash, 8, 8, 128).FileDescriptor(),
 	} {
 		programs := descriptors(t, "bpf-prog")
-		err := openFails(t, e.MapFD(), perfbuf.Options{OutputsFD: fd, ProgFDs: []int{e.ProgFD()}})
+		err := openFails(t, e.MapFD(), perfbuf.Options{LanesFD: fd, ProgFDs: []int{e.ProgFD()}})
 		var m *perfbuf.MapError
 		require.ErrorAs(t, err, &m)
 		require.EqualValues(t, mapID(t, fd), m.ID)
-		require.ErrorContains(t, err, "perfbuf_outputs")
+		require.ErrorContains(t, err, "PERFBUF_LANES of bpf/perfbuf_lanes.h")
 		require.Equal(t, programs, descriptors(t, "bpf-prog"))
 	}
 	file, err := os.Open(os.DevNull)
@@ -425,21 +436,20 @@ func TestKernelOutputsBadOptions(t *testing.T) {
 		errno   syscall.Errno
 		text    string
 	}{
-		{perfbuf.Options{OutputsFD: e.ProgFD()}, syscall.EINVAL, "bpf-prog, not bpf-map"},
-		{perfbuf.Options{OutputsFD: int(file.Fd())}, syscall.EINVAL, "/dev/null, not bpf-map"},
-		{perfbuf.Options{OutputsFD: -1}, syscall.EBADF, "-1 is not an open file descriptor"},
-		{perfbuf.Options{ProgFDs: []int{e.ProgFD(), e.MapFD()}}, syscall.EINVAL, "bpf-map, not bpf-prog"},
+		{perfbuf.Options{LanesFD: e.ProgFD()}, syscall.EINVAL, "LanesFD: fd "},
+		{perfbuf.Options{LanesFD: int(file.Fd())}, syscall.EINVAL, "/dev/null, not a BPF map"},
+		{perfbuf.Options{LanesFD: -1}, syscall.EBADF, "LanesFD: map fd -1 is not an open file descriptor"},
+		{perfbuf.Options{ProgFDs: []int{e.ProgFD(), e.MapFD()}}, syscall.EINVAL, "Options.ProgFDs: fd "},
 		{perfbuf.Options{ProgFDs: []int{0xffff}}, syscall.EBADF, "65535 is not an open file descriptor"},
 	} {
 		programs := descriptors(t, "bpf-prog")
 		err := openFails(t, e.MapFD(), c.options)
 		require.ErrorIs(t, err, c.errno)
-		require.ErrorContains(t, err, "Options.OutputsFD and ProgFDs: ")
 		require.ErrorContains(t, err, c.text)
 		require.Equal(t, programs, descriptors(t, "bpf-prog"))
 	}
 	// Other readers' entries stay.
 	r := open(t, e, perfbuf.Options{})
-	openFails(t, e.MapFD(), perfbuf.Options{OutputsFD: -1})
+	openFails(t, e.MapFD(), perfbuf.Options{LanesFD: -1})
 	requireReads(t, e, r)
 }

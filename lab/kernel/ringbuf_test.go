@@ -114,7 +114,7 @@ func TestKernelMergeExact(t *testing.T) {
 		rings.SetShard(cpu, newMap(t, libbpfgo.MapTypeRingbuf, 0, 0, 1<<20).FileDescriptor())
 	}
 	shared, shards := openRings(t, rings.MapFD(), perfbuf.RingBufOptions{}), openRings(t, rings.ShardsFD(), perfbuf.RingBufOptions{})
-	last := openRings(t, stamped.MapFD(), perfbuf.RingBufOptions{Name: "stamped", Time: perfbuf.StampedTime(kerneltest.RingTimeAt), LossesFD: stamped.LossesFD()})
+	last := openRings(t, stamped.MapFD(), perfbuf.RingBufOptions{Name: "stamped", Time: perfbuf.StampedTime(kerneltest.RingTimeAt), LanesFD: stamped.LanesFD()})
 	s, err := perfbuf.Merge(perfbuf.StreamOptions{}, perf, shared, shards, last)
 	require.NoError(t, err)
 	defer s.Close()
@@ -232,7 +232,7 @@ func TestKernelDiscards(t *testing.T) {
 func TestKernelRingBufLosses(t *testing.T) {
 	for _, open := range []func(testing.TB, *perfbuf.Reader) *perfbuf.Stream{unordered, ordered} {
 		e := kerneltest.LoadRings(t, kerneltest.RingOptions{Bytes: 4096})
-		r := openRings(t, e.MapFD(), perfbuf.RingBufOptions{LossesFD: e.LossesFD()})
+		r := openRings(t, e.MapFD(), perfbuf.RingBufOptions{LanesFD: e.LanesFD()})
 		src := open(t, r)
 		begin := perfbuf.Now()
 		e.Emit(1, kerneltest.RingEmit{Count: 200, Size: 32})
@@ -268,7 +268,7 @@ func TestKernelShardLosses(t *testing.T) {
 	for cpu := range 2 {
 		e.SetShard(cpu, kerneltest.NewRingBuf(t, 4096))
 	}
-	r := openRings(t, e.ShardsFD(), perfbuf.RingBufOptions{LossesFD: e.ShardLossesFD()})
+	r := openRings(t, e.ShardsFD(), perfbuf.RingBufOptions{LanesFD: e.ShardLanesFD()})
 	for cpu := range 2 {
 		e.Emit(cpu, kerneltest.RingEmit{Count: 200, Size: 32, To: "shard"})
 	}

@@ -32,7 +32,7 @@ func TestKernelOpenAnotherType(t *testing.T) {
 		{"a hash as perf event array", openPerf(hash), "BPF_MAP_TYPE_HASH (1)"},
 		{"a perf event array as ring buffer", openRingBuf(e.MapFD()), "perfbuf.Open"},
 		{"a hash as ring buffer", openRingBuf(hash), "BPF_MAP_TYPE_HASH (1)"},
-		{"losses as ring buffer", openRingBuf(rings.LossesFD()), "BPF_MAP_TYPE_ARRAY (2)"},
+		{"losses as ring buffer", openRingBuf(rings.LanesFD()), "BPF_MAP_TYPE_ARRAY (2)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var refused *perfbuf.MapError

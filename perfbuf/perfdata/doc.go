@@ -22,12 +22,12 @@
 // Each sample is a PERF_RECORD_SAMPLE of a software event, PERF_COUNT_SW_BPF_OUTPUT, with an id,
 // the time in ns of CLOCK_MONOTONIC, the CPU, and the payload as raw data. These are 24 bytes more
 // than in a ring. A loss is a PERF_RECORD_LOST. PERF_RECORD_LOST_SAMPLES counts samples that are
-// too large for perf's format, of more than [MaxSample] bytes. A loss that programs have counted,
-// of a BPF ring buffer, has its [perfbuf.Event.LostAfter] behind the count, where perf reads
-// nothing. Ring memory that could not be read is a sample of a second event, named corrupt: two
-// u64, offset and bytes skipped, and the reason as text. If the source is an exact stream, a
-// PERF_RECORD_FINISHED_ROUND follows each pass: everything later in the file is later in time,
-// which perf otherwise guesses. With [Options].Compress, all of this is inside
+// too large for perf's format, of more than [MaxSample] bytes. What programs have counted as lost
+// or shed is a PERF_RECORD_LOST too, with its [perfbuf.Event.LostAfter] and its lane behind the
+// count, where perf reads nothing. Ring memory that could not be read is a sample of a second
+// event, named corrupt: two u64, offset and bytes skipped, and the reason as text. If the source is
+// an exact stream, a PERF_RECORD_FINISHED_ROUND follows each pass: everything later in the file is
+// later in time, which perf otherwise guesses. With [Options].Compress, all of this is inside
 // PERF_RECORD_COMPRESSED.
 //
 // # Crashes

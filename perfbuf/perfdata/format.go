@@ -65,7 +65,7 @@ const (
 	rawAt     = 40
 	payloadAt = 44
 
-	countedAt = 24 // of a PERF_RECORD_LOST that programs have counted: the time after which it was
+	countedAt = 24 // of a PERF_RECORD_LOST that programs have counted: the time after which it was, and its lane
 
 	mostRecord = 1<<16 - 8 // header.size has 16 bits
 )

@@ -7,6 +7,7 @@ import (
 	"os"
 	"sync/atomic"
 
+	"github.com/ringfold/ringfold/internal/raw"
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
@@ -27,7 +28,7 @@ type Recorder struct {
 	count             uint64 // of samples; the atomic one costs time
 	buffered, written span   // times of events in buf, and of those in the present file
 
-	samples, bytes, lost, corrupt, tooLarge, files atomic.Uint64
+	samples, bytes, lost, shed, corrupt, tooLarge, files atomic.Uint64
 }
 
 // event is an attribute of the file, which has one id.
@@ -112,8 +113,12 @@ func (r *Recorder) Record(ev perfbuf.Event) error {
 		if r.sample(ev, r.idOf(ev), b) {
 			r.count++
 		}
-	case perfbuf.KindLost:
-		r.lost.Add(ev.Lost())
+	case perfbuf.KindLost, perfbuf.KindShed:
+		if ev.Kind() == perfbuf.KindLost {
+			r.lost.Add(ev.Lost())
+		} else {
+			r.shed.Add(ev.Lost())
+		}
 		return r.loss(ev, typeLost, 16, ev.Lost())
 	case perfbuf.KindCorrupt:
 		r.corrupt.Add(1)
@@ -176,14 +181,14 @@ func (r *Recorder) idOf(ev perfbuf.Event) uint64 {
 	return r.id
 }
 
-// loss writes a PERF_RECORD_LOST or LOST_SAMPLES, with the count at an offset. A loss that programs
-// have counted does not lie between the events of its CPU. So its LostAfter time follows the count,
-// where perf reads nothing.
+// loss writes a PERF_RECORD_LOST or LOST_SAMPLES, with the count at an offset. What programs have
+// counted as lost or shed does not lie between the events of its CPU. So its LostAfter time follows
+// the count, where perf reads nothing, and its lane.
 func (r *Recorder) loss(ev perfbuf.Event, typ uint32, at int, n uint64) error {
 	own := at + 8
 	counted := ev.Counted()
 	if counted {
-		own += 8
+		own += 16
 	}
 	p := r.room(own + 24) // time, CPU and id are those of sample_id_all
 	if p == nil {
@@ -195,6 +200,11 @@ func (r *Recorder) loss(ev perfbuf.Event, typ uint32, at int, n uint64) error {
 	native.PutUint64(p[at:], n)
 	if counted {
 		native.PutUint64(p[countedAt:], ev.LostAfter())
+		lane := uint64(ev.Lane())
+		if ev.Kind() == perfbuf.KindShed {
+			lane |= raw.CountedShed
+		}
+		native.PutUint64(p[countedAt+8:], lane)
 	}
 	native.PutUint64(p[own:], r.time(ev))
 	native.PutUint32(p[own+8:], uint32(ev.CPU()))

@@ -24,6 +24,7 @@ type entry struct {
 	time    uint64
 	lost    uint64
 	counted bool   // the loss, by programs
+	lane    uint32 // of that, with raw.CountedShed
 	after   uint64 // of such a loss
 	payload []byte // valid until the next record is read
 }
@@ -128,7 +129,8 @@ func (r *recording) loss(b []byte, at int) (e entry, ok bool) {
 	}
 	e.kind, e.lost = lost, native.Uint64(b[at:])
 	e.time, e.cpu = r.when(id, f)
-	if e.counted = r.ours && own == countedAt && len(b) == own+8+f.size; e.counted {
+	if e.counted = r.ours && own == countedAt && len(b) == own+16+f.size; e.counted {
+		e.lane = native.Uint32(b[own+8:])
 		if e.after = native.Uint64(b[own:]); e.after != 0 {
 			e.after += r.shift
 		}

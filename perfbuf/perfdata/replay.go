@@ -36,7 +36,7 @@ type ReplayOptions struct {
 	Decompress Decompressor
 
 	// Reader is as for [perfbuf.Open], except that a Name of "" is that of the event. CPUs selects
-	// among those of the recording. It ignores NoTime, OutputsFD and ProgFDs.
+	// among those of the recording. It ignores NoTime, LanesFD, Lanes and ProgFDs.
 	Reader perfbuf.Options
 }
 
@@ -116,7 +116,8 @@ func open(name string, f io.ReaderAt, size int64, o ReplayOptions) (_ *perfbuf.R
 	if !(o.Speed >= 0 && o.Speed <= maxSpeed) || o.Last < 0 {
 		return nil, fmt.Errorf("perfdata.ReplayOptions: Speed is %v and Last %v: must not be negative, and Speed at most %v", o.Speed, o.Last, maxSpeed)
 	}
-	o.Reader.Name, o.Reader.NoTime, o.Reader.OutputsFD, o.Reader.ProgFDs = cmp.Or(o.Reader.Name, rec.want.name), false, 0, nil
+	o.Reader.Name, o.Reader.NoTime = cmp.Or(o.Reader.Name, rec.want.name), false
+	o.Reader.LanesFD, o.Reader.Lanes, o.Reader.ProgFDs = 0, nil, nil
 	if o.Reader.Wakeup == (perfbuf.Wakeup{}) {
 		o.Reader.Wakeup.Events = 1
 	}

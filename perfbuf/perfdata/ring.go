@@ -78,6 +78,7 @@ func (r *ring) put(e *entry) bool {
 		native.PutUint64(b[16:], e.lost)
 		native.PutUint64(b[24:], e.time)
 		native.PutUint32(b[32:], uint32(e.cpu))
+		native.PutUint32(b[36:], e.lane)
 		r.copy(r.head, b[:size])
 	case corrupt:
 		r.copy(r.head, b[:8]) // a header.size of 0

@@ -96,7 +96,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	if len(s.Outputs.CPUs) > 0 {
 		out := s.Outputs.Total()
 		for reason, n := range map[string]uint64{
-			"full": out.Full, "no_ring": out.NoRing, "nested": out.Nested, "offline": out.Offline, "no_entry": out.NoEntry, "too_large": out.TooLarge, "other": out.Other,
+			"shed": out.Shed, "full": out.Full, "no_ring": out.NoRing, "nested": out.Nested, "offline": out.Offline, "no_entry": out.NoEntry, "too_large": out.TooLarge, "other": out.Other,
 		} {
 			collect(to, c.refused, n, reason)
 		}

@@ -24,6 +24,7 @@ var ringMetrics = []metric[perfbuf.RingStats]{
 	{"dropped_samples_total", "Events read but not delivered: late ones, with DropLate, and those left at the end.", counter, func(r perfbuf.RingStats) float64 { return float64(r.Dropped) }},
 	{"lost_samples_total", "Outputs that failed because the ring was full, as far as known.", counter, func(r perfbuf.RingStats) float64 { return float64(r.Lost) }},
 	{"lost_records_total", "Loss reports by the kernel.", counter, func(r perfbuf.RingStats) float64 { return float64(r.LostRecords) }},
+	{"shed_samples_total", "Outputs that programs left out to keep room for those in other lanes.", counter, func(r perfbuf.RingStats) float64 { return float64(r.Shed) }},
 	{"corrupt_records_total", "Stretches of corrupt ring memory that were skipped.", counter, func(r perfbuf.RingStats) float64 { return float64(r.Corrupt) }},
 	{"discarded_records_total", "Records of a BPF ring buffer that programs discarded.", counter, func(r perfbuf.RingStats) float64 { return float64(r.Discarded) }},
 	{"shared_total", "Times that another reader was found to have read the BPF ring buffer.", counter, func(r perfbuf.RingStats) float64 { return float64(r.Shared) }},
@@ -36,7 +37,7 @@ var ringMetrics = []metric[perfbuf.RingStats]{
 }
 
 var refusedMetrics = []metric[uint64]{
-	{"outputs_refused_total", "Outputs that the kernel refused, by reason. Needs Options.OutputsFD.", counter, func(n uint64) float64 { return float64(n) }},
+	{"outputs_refused_total", "Outputs that got nowhere, by reason. Needs Options.LanesFD.", counter, func(n uint64) float64 { return float64(n) }},
 }
 
 var providerMetrics = []metric[string]{
@@ -59,8 +60,8 @@ var readerMetrics = []metric[*perfbuf.Stats]{
 	{"hotplug_failed", "1 if the reader could not follow the latest change of the online CPUs.", gauge, func(s *perfbuf.Stats) float64 { return failed(s.Hotplug.Err) }},
 	{"replaced_entries", "Map entries that belonged to another reader when this one opened.", gauge, func(s *perfbuf.Stats) float64 { return float64(s.ReplacedEntries) }},
 	{"displaced_entries", "Map entries that other readers have taken from this one, whose events no longer arrive. NaN if that is not known.", gauge, displaced},
-	{"outputs_attempted_total", "Outputs that programs attempted. 0 without Options.OutputsFD.", counter, func(s *perfbuf.Stats) float64 { return float64(s.Outputs.Total().Attempted) }},
-	{"recursion_misses_total", "Program runs that the kernel skipped because the program was already running on that CPU. 0 without Options.OutputsFD.", counter, func(s *perfbuf.Stats) float64 { return float64(s.Outputs.RecursionMisses) }},
+	{"outputs_attempted_total", "Outputs that programs attempted. 0 without Options.LanesFD.", counter, func(s *perfbuf.Stats) float64 { return float64(s.Outputs.Total().Attempted) }},
+	{"recursion_misses_total", "Program runs that the kernel skipped because the program was already running on that CPU. 0 without Options.ProgFDs.", counter, func(s *perfbuf.Stats) float64 { return float64(s.Outputs.RecursionMisses) }},
 	{"late_events_total", "Events that ordered streams delivered after a later one.", counter, func(s *perfbuf.Stats) float64 { return float64(s.Late) }},
 	{"max_lateness_seconds", "Largest lateness of such an event.", gauge, func(s *perfbuf.Stats) float64 { return s.MaxLateness.Seconds() }},
 	{"inversions_total", "Events behind a later one in their own ring.", counter, func(s *perfbuf.Stats) float64 { return float64(s.Inversions) }},

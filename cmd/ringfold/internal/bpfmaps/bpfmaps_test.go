@@ -164,7 +164,7 @@ func TestRingBufs(t *testing.T) {
 	require.False(t, slices.ContainsFunc(all, func(m Map) bool { return m.ID == empty }))
 
 	eight := 8
-	targets, err := Open([]Selector{{ID: shared, Fields: Fields{Losses: id(t, e.LossesFD())}}, {ID: shards, Fields: Fields{TimeAt: &eight}}}, "", true)
+	targets, err := Open([]Selector{{ID: shared, Fields: Fields{LanesID: id(t, e.LanesFD())}}, {ID: shards, Fields: Fields{TimeAt: &eight}}}, "", true)
 	require.NoError(t, err)
 	require.False(t, targets[0].Timed())
 	require.True(t, targets[1].Timed())
@@ -312,7 +312,7 @@ func TestChoose(t *testing.T) {
 func TestParse(t *testing.T) {
 	zero, eight := 0, 8
 	for text, want := range map[string]Fields{
-		"n": {}, "n,time=0,cpu=8,stamped": {TimeAt: &zero, CPUAt: &eight, Stamped: true}, "n,type=event,losses=7": {Type: "event", Losses: 7},
+		"n": {}, "n,time=0,cpu=8,stamped": {TimeAt: &zero, CPUAt: &eight, Stamped: true}, "n,type=event,lanes=7": {Type: "event", LanesID: 7}, "n,lanes=7:40:100": {LanesID: 7, Lanes: []int{40, 100}},
 	} {
 		which, fields, err := ParseFields(text)
 		require.NoError(t, err)
@@ -320,14 +320,14 @@ func TestParse(t *testing.T) {
 		require.Equal(t, want, fields)
 	}
 	for value, want := range map[string]string{
-		"n,losses=0": `"losses=0": an id is a number from 1 on`,
-		"":           "which map is missing",
-		",time=8":    "which map is missing",
-		"n,times=8":  `"times=8": behind a map come time=OFFSET`,
-		"n,type=":    `"type=": behind`,
-		"n,time=x":   `"time=x": an offset is a number of bytes from 0 on`,
-		"n,cpu=-1":   `"cpu=-1": an offset`,
-		"n,stamped":  "give time=OFFSET",
+		"n,lanes=0": `"lanes=0": an id is a number from 1 on`, "n,lanes=7:0": `a lane's share of "0": use 1 to 100`,
+		"":          "which map is missing",
+		",time=8":   "which map is missing",
+		"n,times=8": `"times=8": behind a map come time=OFFSET`,
+		"n,type=":   `"type=": behind`,
+		"n,time=x":  `"time=x": an offset is a number of bytes from 0 on`,
+		"n,cpu=-1":  `"cpu=-1": an offset`,
+		"n,stamped": "give time=OFFSET",
 	} {
 		_, _, err := ParseFields(value)
 		require.ErrorContains(t, err, want)

@@ -20,7 +20,8 @@ type Selector struct {
 type Fields struct {
 	TimeAt, CPUAt *int   // where time and CPU are, in bytes; nil: nowhere
 	Stamped       bool   // the time is taken after the record is reserved, in a ring buffer
-	Losses        uint32 // id of the map in which programs count with bpf/perfbuf_ringbuf.h; 0: none
+	LanesID       uint32 // of the map of bpf/perfbuf_lanes.h in which programs count; 0: none
+	Lanes         []int  // their shares of a ring, in percent
 	Type          string // of BTF
 }
 
@@ -38,12 +39,12 @@ func ParseFields(s string) (which string, f Fields, err error) {
 			f.Stamped = true
 		case key == "type" && value != "":
 			f.Type = value
-		case key == "losses":
-			if f.Losses, err = ParseID(value); err != nil {
+		case key == "lanes":
+			if f.LanesID, f.Lanes, err = parseLanes(value); err != nil {
 				return "", f, fmt.Errorf("%q: %w", word, err)
 			}
 		case key != "time" && key != "cpu":
-			return "", f, fmt.Errorf("%q: behind a map come time=OFFSET, cpu=OFFSET, stamped, losses=ID and type=NAME", word)
+			return "", f, fmt.Errorf("%q: behind a map come time=OFFSET, cpu=OFFSET, stamped, lanes=ID:PERCENT:... and type=NAME", word)
 		case bad != nil || offset < 0:
 			return "", f, fmt.Errorf("%q: an offset is a number of bytes from 0 on", word)
 		case key == "time":
@@ -65,4 +66,20 @@ func ParseID(s string) (uint32, error) {
 		return 0, errors.New("an id is a number from 1 on")
 	}
 	return uint32(n), nil
+}
+
+// parseLanes reads the id of a map of lanes, and behind colons the lanes' shares in percent.
+func parseLanes(value string) (id uint32, shares []int, err error) {
+	words := strings.Split(value, ":")
+	if id, err = ParseID(words[0]); err != nil {
+		return 0, nil, err
+	}
+	for _, word := range words[1:] {
+		percent, err := strconv.Atoi(word)
+		if err != nil || percent < 1 || percent > 100 {
+			return 0, nil, fmt.Errorf("a lane's share of %q: use 1 to 100, in percent of a ring", word)
+		}
+		shares = append(shares, percent)
+	}
+	return id, shares, nil
 }

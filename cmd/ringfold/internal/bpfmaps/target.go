@@ -15,8 +15,8 @@ import (
 type Target struct {
 	Map
 	Fields
-	m      *ebpf.Map
-	losses *ebpf.Map // nil: not counted
+	m     *ebpf.Map
+	lanes *ebpf.Map // nil: not counted
 }
 
 // Open opens a map for each selector, or, without any, all those of a process that programs use. Without
@@ -64,7 +64,7 @@ func Open(selectors []Selector, process string, steal bool) (targets []*Target, 
 	return targets, nil
 }
 
-// prepare describes the map, checks Fields, and opens the map of losses.
+// prepare describes the map, checks Fields, and opens the map of lanes.
 func (t *Target) prepare() (err error) {
 	if t.Map, err = mapOf(t.m); err != nil {
 		return fmt.Errorf("looking at the map: %w", err)
@@ -79,12 +79,12 @@ func (t *Target) prepare() (err error) {
 		return err
 	}
 	t.Map = one[0]
-	if !t.RingBuf() && (t.Stamped || t.CPUAt != nil || t.Losses != 0) {
-		return fmt.Errorf("the map %s is a perf event array: stamped, cpu= and losses= are for ring buffers", t)
+	if !t.RingBuf() && (t.Stamped || t.CPUAt != nil) {
+		return fmt.Errorf("the map %s is a perf event array: stamped and cpu= are for ring buffers", t)
 	}
-	if t.Losses != 0 {
-		if t.losses, err = ebpf.NewMapFromID(ebpf.MapID(t.Losses)); err != nil {
-			return explain(fmt.Errorf("opening the map of losses %d: %w", t.Losses, err))
+	if t.LanesID != 0 {
+		if t.lanes, err = ebpf.NewMapFromID(ebpf.MapID(t.LanesID)); err != nil {
+			return explain(fmt.Errorf("opening the map of lanes %d: %w", t.LanesID, err))
 		}
 	}
 	return nil
@@ -114,7 +114,7 @@ func (t *Target) free() error {
 func (t *Target) FD() int { return t.m.FD() }
 
 // Close closes the descriptor. Readers that were opened by it stay open.
-func (t *Target) Close() error { return errors.Join(t.m.Close(), t.losses.Close()) }
+func (t *Target) Close() error { return errors.Join(t.m.Close(), t.lanes.Close()) }
 
 // Timed reports whether its events have times, by which they can be ordered.
 func (t *Target) Timed() bool { return !t.RingBuf() || t.TimeAt != nil }
@@ -128,16 +128,17 @@ func (t *Target) Reader(o perfbuf.Options) (*perfbuf.Reader, error) {
 	case t.TimeAt != nil:
 		time = perfbuf.PayloadTime(*t.TimeAt)
 	}
+	lanesFD := 0
+	if t.lanes != nil {
+		lanesFD = t.lanes.FD()
+	}
 	if !t.RingBuf() {
-		o.Time = time
+		o.Time, o.LanesFD, o.Lanes = time, lanesFD, t.Lanes
 		return perfbuf.Open(t.FD(), o)
 	}
-	r := perfbuf.RingBufOptions{Name: o.Name, Time: time, Schedule: o.Schedule}
+	r := perfbuf.RingBufOptions{Name: o.Name, Time: time, Schedule: o.Schedule, LanesFD: lanesFD, Lanes: t.Lanes}
 	if t.CPUAt != nil {
 		r.CPU = perfbuf.PayloadCPU(*t.CPUAt)
-	}
-	if t.losses != nil {
-		r.LossesFD = t.losses.FD()
 	}
 	return perfbuf.OpenRingBuf(t.FD(), r)
 }

@@ -98,7 +98,7 @@ func TestDashboardOnPrometheus(t *testing.T) {
 				for _, target := range panel.Targets {
 					queries++
 					found := ask(t, prometheus, variables.Replace(target.Expr))
-					for len(found) == 0 && !strings.Contains(target.Expr, "ringfold_outputs_refused_total") { // which takes Options.OutputsFD
+					for len(found) == 0 && !strings.Contains(target.Expr, "ringfold_outputs_refused_total") { // which takes Options.LanesFD
 						e.Emit(0, 10, 64)
 						found = ask(t, prometheus, variables.Replace(target.Expr))
 					}

@@ -63,7 +63,7 @@ func TestServes(t *testing.T) {
 	for _, p := range board(t) {
 		for _, target := range p.Targets {
 			for _, name := range regexp.MustCompile(`\bringfold_[a-z0-9_]+`).FindAllString(target.Expr, -1) {
-				if name != "ringfold_outputs_refused_total" { // takes Options.OutputsFD
+				if name != "ringfold_outputs_refused_total" { // takes Options.LanesFD
 					require.Contains(t, all, "\n"+name, p.Title)
 				}
 				names++

@@ -14,6 +14,8 @@ struct {
 	__uint(value_size, sizeof(__u32));
 } ringtop_events SEC(".maps"); // 14 letters: a name holds 15
 
+PERFBUF_LANES(ringtop_lanes, 1);
+
 SEC("raw_tp")
 int load(struct bpf_raw_tracepoint_args *ctx)
 {
@@ -24,7 +26,7 @@ int load(struct bpf_raw_tracepoint_args *ctx)
 		if (n >= count)
 			break;
 		event[0] = n;
-		perfbuf_output(ctx, &ringtop_events, event, sizeof(event));
+		perfbuf_output(ctx, &ringtop_events, &ringtop_lanes, 0, event, sizeof(event));
 	}
 	return 0;
 }

@@ -32,8 +32,8 @@ func newLoad() (*load, error) {
 	return &load{Programs: programs, stop: func() {}}, nil
 }
 
-func (l *load) eventsFD() int  { return l.Maps["ringtop_events"].FD() }
-func (l *load) outputsFD() int { return l.Maps["perfbuf_outputs"].FD() }
+func (l *load) eventsFD() int { return l.Maps["ringtop_events"].FD() }
+func (l *load) lanesFD() int  { return l.Maps["ringtop_lanes"].FD() }
 
 // start has each possible CPU output that many events per second on average, until end. failed is told what does not work.
 func (l *load) start(perSecond int, failed func(error)) error {

@@ -59,7 +59,7 @@ func (s *session) openLoad(c *config) (err error) {
 		return err
 	}
 	reader, err := perfbuf.Open(s.load.eventsFD(), perfbuf.Options{RingBytes: int(c.RingSize), CPUs: c.CPUs, Schedule: s.picks.order,
-		OutputsFD: s.load.outputsFD()})
+		LanesFD: s.load.lanesFD()})
 	if err != nil {
 		return err
 	}
