@@ -24,6 +24,7 @@ type config struct {
 	all      bool
 	svg      string
 	simulate bool
+	overload bool
 	seed     uint64
 	count    uint64
 	duration time.Duration
@@ -57,9 +58,13 @@ these events come out of order when they are read ring by ring, and the same eve
 
 It needs root, or CAP_BPF and CAP_PERFMON, and a kernel with BTF. Where BPF is not permitted, it
 follows made-up processes on a simulated kernel, and says so. It exits with 1 if an event comes out
-of order without being marked as late.`,
+of order without being marked as late.
+
+With --overload it floods the rings with more events than it can handle, without lanes and with them,
+and shows what became of those that must not be lost.`,
 		Example: `  ringfold demo                      # the picture, in 3 seconds
   ringfold demo --all --timeout 10s  # every event, as it comes
+  ringfold demo --overload           # what must not be lost is not
   ringfold demo --json | jq .event   # an object per event, the summary last`,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -79,6 +84,7 @@ of order without being marked as late.`,
 	c.Output.Flags(f)
 	f.BoolVar(&c.all, "all", false, "print all events")
 	f.StringVar(&c.svg, "svg", "", "also write the picture to this `file`")
+	f.BoolVar(&c.overload, "overload", false, "flood the rings, and lose no important event")
 	f.BoolVar(&c.simulate, "simulate", false, "follow made-up processes on a simulated kernel, without any privilege")
 	f.Uint64Var(&c.seed, "seed", 1, "with --simulate: another `number` makes up other processes")
 	return cmd
@@ -95,6 +101,16 @@ func (c *config) check(cmd *cobra.Command) error {
 	case given("seed") && !c.simulate:
 		return cli.Usagef("--seed is for --simulate")
 	}
+	if c.overload {
+		for _, name := range []string{"all", "count", "mode", "seed", "simulate", "slack", "svg"} {
+			if given(name) {
+				return cli.Usagef("--%s is not for --overload", name)
+			}
+		}
+		if c.duration == 0 {
+			return cli.Usagef("--overload ends: give --timeout")
+		}
+	}
 	if given("slack") {
 		c.mode = slack
 	}
@@ -103,6 +119,9 @@ func (c *config) check(cmd *cobra.Command) error {
 
 // run follows real processes, or else simulated ones.
 func run(cmd *cobra.Command, c config) error {
+	if c.overload {
+		return overload(cmd.Context(), c, cmd.OutOrStdout())
+	}
 	src, reader, err := c.open()
 	if !c.simulate && errors.Is(err, fs.ErrPermission) {
 		why, _, _ := strings.Cut(err.Error(), "\n")

@@ -150,15 +150,15 @@ func serve(registry *prometheus.Registry, listener net.Listener, failed func(err
 
 // summary prints all that was counted, in a line.
 func (c *config) summary(out io.Writer, set *source.Set) error {
-	var events, lost, late uint64
+	var events, lost, shed, late uint64
 	for _, from := range set.Sources {
 		s := from.Reader.Stats()
 		t := s.Total()
-		events, lost, late = events+t.Samples, lost+t.Lost, late+s.Late
+		events, lost, shed, late = events+t.Samples, lost+t.Lost, shed+t.Shed, late+s.Late
 	}
 	if c.Format == cli.JSON {
 		return json.NewEncoder(out).Encode(map[string]any{"summary": map[string]any{
-			"events": events, "lost": lost, "late": late, "seconds": set.Elapsed().Seconds()}})
+			"events": events, "lost": lost, "shed": shed, "late": late, "seconds": set.Elapsed().Seconds()}})
 	}
 	_, err := fmt.Fprintf(out, "%s events in %v, %s lost, %s late\n", cli.Count(events), set.Elapsed().Round(time.Millisecond), cli.Count(lost), cli.Count(late))
 	return err

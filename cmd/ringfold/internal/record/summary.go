@@ -18,6 +18,7 @@ type summary struct {
 	Snapshots int    `json:"snapshots"`
 	Events    uint64 `json:"events"` // samples
 	Lost      uint64 `json:"lost"`
+	Shed      uint64 `json:"shed"`
 	Corrupt   uint64 `json:"corrupt"`   // stretches of ring memory that could not be read
 	TooLarge  uint64 `json:"too_large"` // samples that a perf.data file has no room for
 	Filtered  uint64 `json:"filtered"`  // samples that did not match
@@ -56,7 +57,7 @@ func (s *summary) snapshot(one snapshot, bytes uint64) {
 // recorded counts what is in the files.
 func (s *summary) recorded(file string, stats perfdata.Stats) {
 	s.File, s.Files, s.Bytes = file, stats.Files, stats.Bytes
-	s.Events, s.Lost, s.Corrupt, s.TooLarge = stats.Samples, stats.Lost, stats.Corrupt, stats.TooLarge
+	s.Events, s.Lost, s.Shed, s.Corrupt, s.TooLarge = stats.Samples, stats.Lost, stats.Shed, stats.Corrupt, stats.TooLarge
 }
 
 // end adds what is known at the end.
@@ -70,7 +71,7 @@ func (s *summary) String() string {
 	for _, more := range []struct {
 		count uint64
 		what  string
-	}{{s.Filtered, "did not match"}, {s.TooLarge, "too large for the file"}, {s.Corrupt, "stretches of ring memory corrupt"}} {
+	}{{s.Shed, "shed"}, {s.Filtered, "did not match"}, {s.TooLarge, "too large for the file"}, {s.Corrupt, "stretches of ring memory corrupt"}} {
 		if more.count > 0 {
 			text += fmt.Sprintf(", %d %s", more.count, more.what)
 		}

@@ -163,7 +163,7 @@ func (c *condition) holds(ev Event, first uint64) bool {
 	return ev.Kind() != perfbuf.KindSample // a field of other sources
 }
 
-var kinds = map[perfbuf.Kind]string{perfbuf.KindSample: "sample", perfbuf.KindLost: "lost", perfbuf.KindCorrupt: "corrupt"}
+var kinds = map[perfbuf.Kind]string{perfbuf.KindSample: "sample", perfbuf.KindLost: "lost", perfbuf.KindShed: "shed", perfbuf.KindCorrupt: "corrupt"}
 
 // compare compares a value with the literal.
 func (c *condition) compare(v Value) bool {

@@ -22,6 +22,7 @@ type counts struct {
 	Events   uint64          `json:"events"`
 	Bytes    uint64          `json:"bytes"`
 	Lost     uint64          `json:"lost"`
+	Shed     uint64          `json:"shed"`
 	Filtered uint64          `json:"filtered"`
 	Delay    *delay          `json:"delay"` // nil without events, without times, and of a recording
 	Maps     []mapCounts     `json:"maps"`
@@ -58,6 +59,7 @@ type cpuCounts struct {
 	Events uint64 `json:"events"`
 	Bytes  uint64 `json:"bytes"` // of payloads
 	Lost   uint64 `json:"lost"`
+	Shed   uint64 `json:"shed"`
 }
 
 // place is where an event was output.
@@ -66,7 +68,7 @@ type place struct {
 	cpu  int
 }
 
-type tally struct{ events, bytes, lost uint64 }
+type tally struct{ events, bytes, lost, shed uint64 }
 
 // counter counts. Its methods may be called from several goroutines.
 type counter struct {
@@ -91,7 +93,7 @@ func (n *counter) event(ev source.Event) error {
 	if ev.Kind() == perfbuf.KindSample {
 		p := place{ev.From, ev.CPU()}
 		t := n.at[p]
-		n.at[p] = tally{t.events + 1, t.bytes + uint64(len(ev.Bytes())), 0}
+		n.at[p] = tally{events: t.events + 1, bytes: t.bytes + uint64(len(ev.Bytes()))}
 		n.delayed(ev.Time())
 	}
 	return nil
@@ -137,7 +139,7 @@ func (n *counter) state() state {
 		for _, r := range s.stats[from].Rings {
 			p := place{from, r.CPU}
 			t := s.tallies[p]
-			t.lost += r.Lost // several ring buffers may be of one CPU, or of none
+			t.lost, t.shed = t.lost+r.Lost, t.shed+r.Shed // several ring buffers may be of one CPU, or of none
 			s.tallies[p] = t
 		}
 	}
@@ -156,9 +158,9 @@ func (n *counter) between(before, now state) *counts {
 				continue
 			}
 			was := before.tallies[p]
-			one := cpuCounts{p.cpu, t.events - was.events, t.bytes - was.bytes, t.lost - min(was.lost, t.lost)}
+			one := cpuCounts{p.cpu, t.events - was.events, t.bytes - was.bytes, t.lost - min(was.lost, t.lost), t.shed - was.shed}
 			m.CPUs = append(m.CPUs, one)
-			c.Events, c.Bytes, c.Lost = c.Events+one.Events, c.Bytes+one.Bytes, c.Lost+one.Lost
+			c.Events, c.Bytes, c.Lost, c.Shed = c.Events+one.Events, c.Bytes+one.Bytes, c.Lost+one.Lost, c.Shed+one.Shed
 		}
 		slices.SortFunc(m.CPUs, func(a, b cpuCounts) int { return cmp.Compare(a.CPU, b.CPU) })
 		c.Maps = append(c.Maps, m)

@@ -61,7 +61,7 @@ func TestCounts(t *testing.T) {
 		require.Len(t, s.Maps, 1)
 		require.Len(t, s.Maps[0].CPUs, len(cpus))
 		for i, one := range s.Maps[0].CPUs {
-			require.Equal(t, cpuCounts{cpus[i], each, one.Bytes, 0}, one)
+			require.Equal(t, cpuCounts{cpus[i], each, one.Bytes, 0, 0}, one)
 			require.GreaterOrEqual(t, one.Bytes, uint64(each*size))
 		}
 		require.Equal(t, all, s.Events)

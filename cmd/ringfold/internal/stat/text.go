@@ -70,6 +70,9 @@ func remarks(c *counts) (lines []string) {
 		lines = append(lines, fmt.Sprintf("delay of events: p50 %s ms, p99 %s ms, max %s ms", cli.Milliseconds(seconds(d.P50)),
 			cli.Milliseconds(seconds(d.P99)), cli.Milliseconds(seconds(d.Max))))
 	}
+	if c.Shed > 0 {
+		lines = append(lines, cli.Count(c.Shed)+" events shed by programs")
+	}
 	if c.Filtered > 0 {
 		lines = append(lines, cli.Count(c.Filtered)+" events filtered out")
 	}
@@ -87,6 +90,9 @@ func printLine(out io.Writer, mark string, c *counts) error {
 		late += m.Late
 	}
 	s := fmt.Sprintf("%s%.3f s %d events %d bytes %d lost %d late", mark, c.Elapsed, c.Events, c.Bytes, c.Lost, late)
+	if c.Shed > 0 {
+		s += fmt.Sprintf(" %d shed", c.Shed)
+	}
 	if c.Delay != nil {
 		s += fmt.Sprintf(" delay %s/%s ms", cli.Milliseconds(seconds(c.Delay.P50)), cli.Milliseconds(seconds(c.Delay.P99)))
 	}

@@ -37,7 +37,8 @@ reads the only map that programs use. A word with a slash, or one that ends in .
 recording, which needs no root.
 
 Options of a map follow its name, each after a comma. time=OFFSET and cpu=OFFSET say at which byte
-payloads have a time and a CPU. type=NAME is --type for this map. stamped and losses=ID are for ring
+payloads have a time and a CPU. type=NAME is --type for this map. lanes=ID:PERCENT:... is the map of
+lanes of programs that use bpf/perfbuf_lanes.h, and the lanes' shares of a ring. stamped is for ring
 buffers of programs that use bpf/perfbuf_ringbuf.h.
 
 A perf event array has room for one reader. If a map may have one, tail refuses. With --steal it

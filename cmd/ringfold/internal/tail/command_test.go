@@ -34,7 +34,7 @@ func TestUsage(t *testing.T) {
 		"--nonsense":                       "--nonsense",
 		"id":                               `what comes behind "id" is missing`,
 		"id 0":                             "id 0: an id is a number from 1 on",
-		"name n,losses=0":                  "an id is a number from 1 on",
+		"name n,lanes=0":                   "an id is a number from 1 on",
 		"--mode some":                      `"some" is none of exact, slack, unordered`,
 		"--mode exact --slack 1s":          "exact mode does not guess",
 		"--slack -1s":                      "must not be negative",

@@ -29,6 +29,8 @@ func (c *compact) event(b []byte, ev source.Event) []byte {
 	switch {
 	case ev.Kind() == perfbuf.KindLost:
 		b = fmt.Appendf(b, "LOST %d", ev.Lost())
+	case ev.Kind() == perfbuf.KindShed:
+		b = fmt.Appendf(b, "SHED %d LANE %d", ev.Lost(), ev.Lane())
 	case ev.Kind() == perfbuf.KindCorrupt:
 		b = fmt.Appendf(b, "CORRUPT %v", ev.Err())
 	default:
@@ -46,6 +48,9 @@ func (c *compact) event(b []byte, ev source.Event) []byte {
 
 func (c *compact) summary(b []byte, s *summary) []byte {
 	b = fmt.Appendf(b, "# %s, %d lost, %d late, %.1f s, %s", plural(s.Events, "event"), s.Lost, s.Late, s.Seconds, s.Mode)
+	if s.Shed > 0 {
+		b = fmt.Appendf(b, ", %d shed", s.Shed)
+	}
 	if s.Filtered > 0 {
 		b = fmt.Appendf(b, ", %d filtered out", s.Filtered)
 	}

@@ -18,7 +18,7 @@ import (
 //
 // type is that of the perf record, index the entry of the map, timestamp in ns of CLOCK_MONOTONIC. bpftool
 // lacks "map", if several are read, "late", "utc", "fields" of samples, "timestamp" and "lost"."after" of
-// losses, "corrupt", and a last object with "summary". Of ring buffers, cpu is -1 and timestamp 0 if
+// losses, "shed", "corrupt", and a last object with "summary". Of ring buffers, cpu is -1 and timestamp 0 if
 // payloads do not have them. There is no "lost"."id", which is a number of the kernel's for the perf event.
 type jsonLines struct{ clock }
 
@@ -35,6 +35,8 @@ func (j jsonLines) event(b []byte, ev source.Event) []byte {
 	switch ev.Kind() {
 	case perfbuf.KindLost:
 		b = fmt.Appendf(appendHead(b, ev, recordLost), `,"lost":{"count":%d,"after":%d}`, ev.Lost(), ev.LostAfter())
+	case perfbuf.KindShed:
+		b = fmt.Appendf(b, `"cpu":%d,"timestamp":%d,"shed":{"lane":%d,"count":%d,"after":%d}`, ev.CPU(), ev.Time(), ev.Lane(), ev.Lost(), ev.LostAfter())
 	case perfbuf.KindCorrupt:
 		b = fmt.Appendf(b, `"cpu":%d,"timestamp":%d`, ev.CPU(), ev.Time())
 		var corrupt *perfbuf.CorruptError

@@ -81,7 +81,7 @@ func TestRingBufWithoutTimes(t *testing.T) {
 		"has no times: say where in payloads they are, as in name shared,time=0": {"id", id, "--filter", "size > 1 && time > 1s"},
 		"has the CPU, as in name shared,cpu=8":                                   {"id", id, "--filter", "cpu == 0"},
 		"is chosen twice":                                                        {"id", id, "id", id},
-		"is a perf event array: stamped, cpu= and losses= are for ring buffers":  {"id", e.id + ",cpu=8"},
+		"is a perf event array: stamped and cpu= are for ring buffers":           {"id", e.id + ",cpu=8"},
 		"have one more than a second in the future":                              {"id", id + ",time=32"},
 		" samples are too short for a time":                                      {"id", id + ",time=64"},
 	} {

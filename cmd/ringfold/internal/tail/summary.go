@@ -16,6 +16,7 @@ type summary struct {
 	Seconds       float64         `json:"seconds"` // of a recording, that it has
 	Events        uint64          `json:"events"`  // samples
 	Lost          uint64          `json:"lost"`
+	Shed          uint64          `json:"shed"` // by programs, to keep room for other lanes
 	Late          uint64          `json:"late"`
 	Untimed       uint64          `json:"untimed"`  // samples without a time where time= says
 	Filtered      uint64          `json:"filtered"` // samples that did not match
@@ -43,6 +44,7 @@ type cpu struct {
 	CPU       int    `json:"cpu"`
 	Events    uint64 `json:"events"`
 	Lost      uint64 `json:"lost"`
+	Shed      uint64 `json:"shed"`
 	Corrupt   uint64 `json:"corrupt"`
 	Bytes     uint64 `json:"bytes"` // of records
 	HighWater int    `json:"high_water"`
@@ -68,12 +70,12 @@ func (c *config) summary(set *source.Set) *summary {
 		s.MaxLatenessNS = max(s.MaxLatenessNS, stats.MaxLateness.Nanoseconds())
 		s.Replaced += stats.ReplacedEntries
 		total := stats.Total()
-		s.Lost, s.RingBytes = s.Lost+total.Lost, max(s.RingBytes, total.Size)
+		s.Lost, s.Shed, s.RingBytes = s.Lost+total.Lost, s.Shed+total.Shed, max(s.RingBytes, total.Size)
 		if from.File == "" { // the rest of a recording has not come
 			s.Unprinted += total.Dropped
 		}
 		for _, r := range stats.Rings {
-			s.CPUs = append(s.CPUs, cpu{from.ID, from.Label, r.CPU, r.Samples, r.Lost, r.Corrupt, r.Bytes, r.HighWater, r.Size})
+			s.CPUs = append(s.CPUs, cpu{from.ID, from.Label, r.CPU, r.Samples, r.Lost, r.Shed, r.Corrupt, r.Bytes, r.HighWater, r.Size})
 		}
 	}
 	s.Displaced, s.OwnedUntil = set.Displaced()

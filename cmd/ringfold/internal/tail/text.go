@@ -67,8 +67,11 @@ func (t *text) event(b []byte, ev source.Event) []byte {
 	b = t.appendFrom(b, ev.From.Label)
 	b = append(appendCPU(b, ev.CPU()), ' ')
 	switch ev.Kind() {
-	case perfbuf.KindLost:
-		b = fmt.Appendf(b, " LOST  %s", plural(ev.Lost(), "event"))
+	case perfbuf.KindLost, perfbuf.KindShed:
+		b = fmt.Appendf(b, " %s  %s", strings.ToUpper(ev.Kind().String()), plural(ev.Lost(), "event"))
+		if ev.Kind() == perfbuf.KindShed {
+			b = fmt.Appendf(b, " of lane %d", ev.Lane())
+		}
 		if ev.LostAfter() != 0 {
 			b = t.appendInterval(b, ev)
 		}
@@ -130,6 +133,9 @@ func (t *text) summary(b []byte, s *summary) []byte {
 		b = append(b, "LOST: outputs found their ring full when this was recorded. A larger --ring-size of record holds more.\n"...)
 	} else if s.Lost > 0 {
 		b = fmt.Appendf(b, "LOST: outputs found their ring full. A larger --ring-size holds more (it was %v).\n", &size)
+	}
+	if s.Shed > 0 {
+		b = fmt.Appendf(b, "SHED: programs left out %s, to keep room for those in other lanes.\n", plural(s.Shed, "event"))
 	}
 	if s.Filtered > 0 {
 		b = fmt.Appendf(b, "Left out: %s that did not match.\n", plural(s.Filtered, "event"))

@@ -100,6 +100,7 @@ type counts struct {
 	Delivered  uint64  `json:"delivered"`
 	Dropped    uint64  `json:"dropped"`
 	Lost       uint64  `json:"lost"`
+	Shed       uint64  `json:"shed"`
 }
 
 type doorbell struct {
@@ -187,7 +188,7 @@ func newRow(before, now perfbuf.RingStats, interval float64) row {
 		EventsRate: rate(before.Samples, now.Samples, interval),
 		BytesRate:  rate(before.Bytes, now.Bytes, interval),
 		LostRate:   rate(before.Lost, now.Lost, interval),
-		Delivered:  now.Samples, Dropped: now.Dropped, Lost: now.Lost,
+		Delivered:  now.Samples, Dropped: now.Dropped, Lost: now.Lost, Shed: now.Shed,
 	}}
 }
 

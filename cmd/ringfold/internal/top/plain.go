@@ -67,6 +67,9 @@ func (p printer) table(f frame) string {
 func summary(f frame) string {
 	elapsed := time.Duration(f.Elapsed * float64(time.Second)).Round(100 * time.Millisecond)
 	s := fmt.Sprintf("%s events delivered in %v, %s lost", cli.Count(f.Delivered), elapsed, cli.Count(f.Lost))
+	if f.Shed > 0 {
+		s += fmt.Sprintf(", %s shed", cli.Count(f.Shed))
+	}
 	if f.Dropped > 0 {
 		s += fmt.Sprintf(", %s dropped", cli.Count(f.Dropped))
 	}

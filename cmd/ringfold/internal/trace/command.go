@@ -127,6 +127,7 @@ type summary struct {
 	Exits     uint64          `json:"exits"`
 	Events    uint64          `json:"events"` // of others' maps
 	Lost      uint64          `json:"lost"`
+	Shed      uint64          `json:"shed"`
 	Unseen    uint64          `json:"unseen"`     // switches that others tell of
 	HighWater float64         `json:"high_water"` // share of the fullest ring that was used at most
 	Command   *source.Command `json:"command,omitempty"`
@@ -140,6 +141,9 @@ func (s summary) String() string {
 		text += fmt.Sprintf("%d events; ", s.Events)
 	}
 	text += fmt.Sprintf("%d events lost", s.Lost)
+	if s.Shed > 0 {
+		text += fmt.Sprintf(", %d shed", s.Shed)
+	}
 	if s.HighWater > 0 { // a recording has no rings
 		text += fmt.Sprintf("; rings up to %.0f %% full", 100*s.HighWater)
 	}

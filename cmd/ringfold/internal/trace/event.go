@@ -45,8 +45,8 @@ const ( // as in trace.bpf.c
 // handle passes an event of the command's own programs on to the timeline.
 func handle(l *timeline, ev perfbuf.Event) error {
 	switch ev.Kind() {
-	case perfbuf.KindLost:
-		l.lost(ev.CPU(), ev.LostAfter(), ev.Time(), ev.Lost())
+	case perfbuf.KindLost, perfbuf.KindShed:
+		l.lost(ev.CPU(), ev.LostAfter(), ev.Time(), ev.Lost(), ev.Kind())
 		return nil
 	case perfbuf.KindCorrupt:
 		return ev.Err()

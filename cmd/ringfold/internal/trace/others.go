@@ -35,8 +35,8 @@ func show(l *timeline, ev source.Event) error {
 	var args any
 	name := ev.From.Called()
 	switch ev.Kind() {
-	case perfbuf.KindLost:
-		l.lost(ev.CPU(), ev.LostAfter(), ev.Time(), ev.Lost())
+	case perfbuf.KindLost, perfbuf.KindShed:
+		l.lost(ev.CPU(), ev.LostAfter(), ev.Time(), ev.Lost(), ev.Kind())
 		return nil
 	case perfbuf.KindCorrupt:
 		name, args = "corrupt", map[string]any{"error": ev.Err().Error()}

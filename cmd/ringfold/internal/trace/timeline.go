@@ -129,14 +129,18 @@ func (l *timeline) stop(c *cpu, n int, time uint64, args any) {
 }
 
 // lost shows where events of a CPU are missing: it is not known what ran there meanwhile.
-func (l *timeline) lost(n int, after, before, count uint64) {
+func (l *timeline) lost(n int, after, before, count uint64, kind perfbuf.Kind) {
 	c := l.cpu(n)
-	l.sum.Lost += count
+	if kind == perfbuf.KindShed {
+		l.sum.Shed += count
+	} else {
+		l.sum.Lost += count
+	}
 	clear(l.children) // they may have run
 	after = max(after, l.start)
 	l.stop(c, n, after, unseen)
 	c.known, c.since = false, before
-	l.write(n, after, event{Phase: "B", Category: "lost", Name: fmt.Sprintf("%d lost", count), Args: map[string]any{"events": count}})
+	l.write(n, after, event{Phase: "B", Category: kind.String(), Name: fmt.Sprintf("%d %v", count, kind), Args: map[string]any{"events": count}})
 	l.write(n, before, event{Phase: "E"})
 }
 
