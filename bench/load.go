@@ -30,6 +30,9 @@ func load(reader string, o options) (*collection, error) {
 		}
 	}
 	config.Maps, c.bytes = []workload.Map{c.to}, config.Bytes
+	if o.lanes {
+		config.Programs = []string{"laned"}
+	}
 	var err error
 	if c.Programs, err = workload.Load(config); err != nil {
 		return nil, fmt.Errorf("%w (that takes root, or CAP_BPF and CAP_PERFMON)", err)

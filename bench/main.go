@@ -32,6 +32,7 @@ var benchmarks = []benchmark{
 	{"harm", harm},
 	{"cpu", cpu},
 	{"overload", overload},
+	{"lanes", lanes},
 	{"drop-in", dropIn},
 	{"ordered", ordered},
 	{"sources", sources},

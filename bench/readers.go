@@ -22,6 +22,7 @@ const (
 	ringfoldPoll1      = "ringfold-poll-1ms"    // Options.Wakeup.PollInterval
 	ringfoldPoll02     = "ringfold-poll-200us"
 	ringfoldChannels   = "ringfold-channels" // perfchan.InitPerfBuf: libbpfgo's way
+	ringfoldLanes      = "ringfold-lanes"    // Options.Lanes
 	ringfoldPerf       = "ringfold-perf"     // dropin/perf: cilium/ebpf's way
 )
 
@@ -59,6 +60,7 @@ type options struct {
 	ringBuf   bool          // all read a BPF ring buffer of ringBytes
 	timed     bool          // the loop reads the clock at each event
 	takes     time.Duration // what the user does with each event
+	lanes     bool          // programs may output in lanes: see lanes.go
 }
 
 // timing is noted while events are read.
@@ -110,6 +112,12 @@ func openPeer(reader string, c *collection, o options) (peer, error) {
 		return openRingfold(c, o, perfbuf.Wakeup{PollInterval: time.Millisecond})
 	case ringfoldPoll02:
 		return openRingfold(c, o, perfbuf.Wakeup{PollInterval: 200 * time.Microsecond})
+	case ringfoldLanes:
+		r, err := perfbuf.Open(c.FD(workload.Events), perfbuf.Options{RingBytes: o.ringBytes, LanesFD: c.LanesFD(workload.Events), Lanes: []int{50, 100}})
+		if err != nil {
+			return nil, err
+		}
+		return newRingfoldPeer(r, o)
 	case ringfoldChannels:
 		return openDropIn(c, o)
 	case libbpfC:

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ringfold/ringfold/internal/workload"
+	"github.com/ringfold/ringfold/perfbuf"
+)
+
+// lanes measures what lanes cost the program that outputs, where nothing is shed: ns per output, beside the plain helper. Then all CPUs
+// output far more than readers handle, who are busy for 5 us with each event: one of 257 is important. Lost is the share of the important
+// ones that found no room. Readers without lanes lose what comes next.
+func lanes(r *run) error {
+	readers := built(ringfoldLanes, ringfold, libbpfC, cilium, libbpfgoReader, ayaReader)
+	rounds, lasts := 10, 3*time.Second
+	if r.quick {
+		rounds, lasts = 1, 100*time.Millisecond
+	}
+	all, closeAll, err := loadAll(readers, options{ringBytes: 256 << 10, takes: 5 * time.Microsecond, lanes: true})
+	if err != nil {
+		return err
+	}
+	defer closeAll()
+	cost := samples{}
+	if err := all[0].laneCost(100*rounds, cost); err != nil {
+		return err
+	}
+	r.add("an output", "ns", cost.medians(), "bpf_perf_event_output", "perfbuf_output")
+	lost, worst, others := samples{}, map[string]figure{}, samples{}
+	for round := range rounds {
+		for _, o := range rotated(all, round) {
+			important, other, err := o.flooded(lasts)
+			if err != nil {
+				return fmt.Errorf("%s: %w", o.name, err)
+			}
+			lost.add(o.name, important)
+			others.add(o.name, other)
+			worst[o.name] = figure{value: max(worst[o.name].value, important)}
+		}
+	}
+	r.add("important, lost", "share", lost.medians(), readers...)
+	r.add("important, lost in the worst run", "share", worst, readers...)
+	r.add("others, shed or lost", "share", others.medians(), readers...)
+	return nil
+}
+
+// laneCost times outputs into rings that have room, by the clock of the program.
+func (r *opened) laneCost(rounds int, cost samples) error {
+	const each, ringBytes = 512, 1 << 20
+	reader, err := perfbuf.Open(r.c.FD(workload.Events), perfbuf.Options{
+		RingBytes: ringBytes, LanesFD: r.c.LanesFD(workload.Events), Lanes: []int{50, 100}, Wakeup: perfbuf.Wakeup{Bytes: ringBytes / 2}})
+	if err != nil {
+		return err
+	}
+	p, err := newRingfoldPeer(reader, options{})
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	for round := range rounds {
+		for how := range 2 {
+			plain := how == round%2
+			took, err := r.c.Lane(cpus[0], 0, each, plain)
+			if err != nil {
+				return err
+			}
+			name := "perfbuf_output"
+			if plain {
+				name = "bpf_perf_event_output"
+			}
+			cost.add(name, float64(took)/each)
+			if err := p.drain(each); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// flooded returns which share of the important events was lost in a flood, and of the others.
+func (r *opened) flooded(lasts time.Duration) (important, others float64, err error) {
+	if err := r.open(); err != nil {
+		return 0, 0, err
+	}
+	defer r.close()
+	if err := r.p.start(); err != nil {
+		return 0, 0, err
+	}
+	var before, written, attempted [2]uint64
+	var beforeAttempted [2]uint64
+	for lane := range before {
+		if beforeAttempted[lane], before[lane], err = r.c.LaneCount(lane); err != nil {
+			return 0, 0, err
+		}
+	}
+	var floods sync.WaitGroup
+	var over atomic.Bool
+	errs := make([]error, len(cpus))
+	for i, cpu := range cpus {
+		floods.Go(func() {
+			for !over.Load() && errs[i] == nil {
+				_, errs[i] = r.c.Lane(cpu, 1, 256, false)
+			}
+		})
+	}
+	time.Sleep(lasts)
+	over.Store(true)
+	floods.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return 0, 0, err
+	}
+	for lane := range before {
+		if attempted[lane], written[lane], err = r.c.LaneCount(lane); err != nil {
+			return 0, 0, err
+		}
+	}
+	lost := func(lane int) float64 {
+		return 1 - float64(written[lane]-before[lane])/float64(attempted[lane]-beforeAttempted[lane])
+	}
+	return lost(1), lost(0), r.close()
+}
