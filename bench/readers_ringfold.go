@@ -108,6 +108,7 @@ func (p *ringfoldPeer) start() error {
 					p.event(ev.Bytes())
 				case perfbuf.KindLost:
 					p.lost.Add(ev.Lost())
+				case perfbuf.KindShed:
 				default:
 					return ev.Err()
 				}
