@@ -169,11 +169,11 @@ func (o Options) effective(n int) (Options, error) {
 
 func checkLanes(fd int, shares []int) error {
 	if len(shares) > 0 && fd == 0 {
-		return errors.New("Lanes has shares, but LanesFD is 0: name the programs' map of lanes there")
+		return errors.New("shares in Lanes, but LanesFD is 0: name the programs' map of lanes there")
 	}
 	for _, percent := range shares {
 		if percent < 1 || percent > 100 {
-			return fmt.Errorf("Lanes has a share of %d %%: use 1 to 100", percent)
+			return fmt.Errorf("a share of %d %% in Lanes: use 1 to 100", percent)
 		}
 	}
 	return nil
