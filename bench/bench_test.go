@@ -25,6 +25,8 @@ func TestQuick(t *testing.T) {
 				base = noBarriers
 			case "drop-in":
 				base = ringfoldChannels
+			case "lanes":
+				base = ringfoldLanes
 			}
 			own, spread := map[string]bool{}, false
 			for _, res := range r.results {

@@ -29,7 +29,7 @@ func lanes(r *run) error {
 	if err := all[0].laneCost(100*rounds, cost); err != nil {
 		return err
 	}
-	r.add("an output", "ns", cost.medians(), "bpf_perf_event_output", "perfbuf_output")
+	r.add("an output", "ns", cost.medians(), ringfoldLanes, "bpf_perf_event_output")
 	lost, worst, others := samples{}, map[string]figure{}, samples{}
 	for round := range rounds {
 		for _, o := range rotated(all, round) {
@@ -68,7 +68,7 @@ func (r *opened) laneCost(rounds int, cost samples) error {
 			if err != nil {
 				return err
 			}
-			name := "perfbuf_output"
+			name := ringfoldLanes
 			if plain {
 				name = "bpf_perf_event_output"
 			}
