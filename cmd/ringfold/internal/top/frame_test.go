@@ -97,7 +97,7 @@ func TestSorted(t *testing.T) {
 func TestJSONIsComplete(t *testing.T) {
 	page, err := os.ReadFile("../../../../docs/tool.md")
 	require.NoError(t, err)
-	now := at(2*time.Second, perfbuf.RingStats{CPU: 1, Size: 100, Used: 10, HighWater: 20, Samples: 30, Bytes: 40, Lost: 50, Dropped: 60, Corrupt: 70, Armed: true})
+	now := at(2*time.Second, perfbuf.RingStats{CPU: 1, Size: 100, Used: 10, HighWater: 20, Samples: 30, Bytes: 40, Lost: 50, Shed: 55, Dropped: 60, Corrupt: 70, Armed: true})
 	now.mode, now.paused, now.problem, now.first, now.last = source.Exact, true, "something", map[int]uint64{1: 3}, 1
 	s := &now.stats
 	s.Late, s.MaxLateness, s.SpilledBytes, s.SpillUsed, s.Wakes, s.Passes, s.ReplacedEntries = 1, time.Second, 2, 3, 7, 4, 5

@@ -149,7 +149,7 @@ func TestOtherMap(t *testing.T) {
 	for _, cpu := range cpus {
 		e.Emit(cpu, 100, 64)
 	}
-	out.Wait(t, fmt.Sprintf(`"delivered":%d,"dropped":0,"lost":0,"corrupt":`, 100*len(cpus)))
+	out.Wait(t, fmt.Sprintf(`"delivered":%d,"dropped":0,"lost":0,"shed":0,"corrupt":`, 100*len(cpus)))
 	require.NoError(t, syscall.Kill(syscall.Getpid(), syscall.SIGINT))
 	require.Zero(t, <-ended, notes)
 	_, last := frames(t, out.String())
