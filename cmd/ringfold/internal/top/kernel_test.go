@@ -90,7 +90,7 @@ func frames(t *testing.T, out string) (all []frame, summary frame) {
 func TestJSON(t *testing.T) {
 	for _, m := range modes {
 		t.Run(string(m), func(t *testing.T) {
-			all, last := frames(t, loaded(t, `"delivered":0,"dropped":0,"lost":0,"corrupt":0,"late":0,"max`, "--json", "--mode", string(m), "--load", "20000"))
+			all, last := frames(t, loaded(t, `"delivered":0,"dropped":0,"lost":0,"shed":0,"corrupt":0,"late":0,"max`, "--json", "--mode", string(m), "--load", "20000"))
 			before := frame{Outputs: &outputs{}}
 			for _, f := range append(all, last) {
 				consistent(t, f)
