@@ -70,3 +70,48 @@ func TestKernelCountedLosses(t *testing.T) {
 		require.Contains(t, perf(t, "script", "--show-lost-events", "-i", path), "PERF_RECORD_LOST lost ")
 	}
 }
+
+// What programs have shed keeps its lane, CPU and place in a replay, and is no loss there.
+func TestKernelShed(t *testing.T) {
+	c := kerneltest.LoadCounter(t, kerneltest.CounterOptions{})
+	r, err := perfbuf.Open(c.MapFD(), perfbuf.Options{RingBytes: 4096, LanesFD: c.LanesFD(), Lanes: []int{25, 50}})
+	require.NoError(t, err)
+	s, err := r.Stream(perfbuf.StreamOptions{})
+	require.NoError(t, err)
+	var want []perfbuf.Record
+	path := record(t, perfdata.Options{}, func(rec *perfdata.Recorder) {
+		for range 2 {
+			for lane := range 2 {
+				for range 50 {
+					c.OutputIn(lane, 0, 40)
+				}
+			}
+			require.NoError(t, s.Drain(t.Context(), func(ev perfbuf.Event) error {
+				one := ev.Record()
+				one.Source = ""
+				want = append(want, one)
+				return rec.Record(ev)
+			}))
+		}
+		require.Equal(t, rec.Stats().Shed, r.Stats().Total().Shed)
+	})
+	require.NoError(t, r.Close())
+	<-r.Done()
+	shed := map[int]uint64{}
+	for _, one := range want {
+		if one.Kind == perfbuf.KindShed {
+			shed[one.Lane] += one.Lost
+		}
+	}
+	require.Equal(t, map[int]uint64{0: 2 * (50 - 16), 1: 2 * (50 - 16)}, shed)
+
+	again, err := perfdata.Open(path, perfdata.ReplayOptions{})
+	require.NoError(t, err)
+	defer again.Close()
+	require.Equal(t, io.EOF, unordered(t, again).Run(t.Context(), func(perfbuf.Event) error { return nil }))
+	require.Equal(t, r.Stats().Total().Shed, again.Stats().Total().Shed)
+	require.Zero(t, again.Stats().Total().Lost)
+	got, err := replayed(t, path, perfdata.ReplayOptions{}, &perfbuf.StreamOptions{})
+	require.Equal(t, io.EOF, err)
+	require.Equal(t, want, got)
+}

@@ -192,6 +192,25 @@ func TestLosses(t *testing.T) {
 	require.Contains(t, out, "\nLOST: outputs found their ring full. A larger --ring-size holds more (it was 4KiB).\n")
 }
 
+// What programs shed is printed with its lane, and counted.
+func TestShed(t *testing.T) {
+	c := kerneltest.LoadCounter(t, kerneltest.CounterOptions{})
+	of := clitest.MapID(t, c.MapFD()) + ",lanes=" + clitest.MapID(t, c.LanesFD()) + ":100:25"
+	for format, want := range map[string][]string{
+		"text":    {`\.\d{9}   0  SHED  \d+ events? of lane 1, within \S+ before this`, `SHED: programs left out \d+ events?, `},
+		"compact": {`\.\d{9} 0 SHED \d+ LANE 1`, `# .*, \d+ shed`},
+		"json":    {`"cpu":0,"timestamp":\d+,"shed":{"lane":1,"count":\d+,"after":\d+}`, `"shed":[1-9]`},
+	} {
+		r := start(t, "id", of, "--steal", "--ring-size", "4096", "-o", format)
+		for c.OutputIn(1, 0, 1000) != syscall.ECANCELED {
+		}
+		out := r.Interrupt(t)
+		for _, line := range want {
+			require.Regexp(t, line, out)
+		}
+	}
+}
+
 // A map that is read is not taken over, unless told to. Its reader then receives nothing.
 func TestSteal(t *testing.T) {
 	e := load(t)
