@@ -22,18 +22,17 @@ type skipped struct {
 	err      error  // of the latest look
 }
 
-// open takes the counts so far as the baseline. Call it before the rings are in the map.
-func (s *skipped) open(progFDs []int) error {
+// open takes the counts so far as the baseline. Call it before the rings are in the map, and close
+// after an error too.
+func (s *skipped) open(progFDs []int) (err error) {
 	for _, fd := range progFDs {
 		dup, err := dupProgram(fd)
 		if err != nil {
-			s.close()
 			return fmt.Errorf("Options.ProgFDs: %w", err)
 		}
 		s.programs = append(s.programs, dup)
 	}
-	n, err := s.read()
-	s.begin = n
+	s.begin, err = s.read()
 	return err
 }
 
@@ -43,12 +42,11 @@ func dupProgram(fd int) (int, error) {
 	if err != nil {
 		return -1, fmt.Errorf("fd %d is not an open file descriptor: %w", fd, err)
 	}
-	const kind = "bpf-prog"
 	name := host.LinkName(dup)
 	_, err = bpf.RecursionMisses(dup)
-	if errors.Is(err, syscall.EINVAL) || err == nil && name != kind && strings.HasPrefix(name, "bpf-") {
+	if errors.Is(err, syscall.EINVAL) || err == nil && name != "bpf-prog" && strings.HasPrefix(name, "bpf-") {
 		// The kernel answers for every kind of BPF object, each with its own struct.
-		err = fmt.Errorf("fd %d is %s, not %s: %w", fd, name, kind, syscall.EINVAL)
+		err = fmt.Errorf("fd %d is %s, not bpf-prog: %w", fd, name, syscall.EINVAL)
 	}
 	if err != nil {
 		unix.Close(dup)
