@@ -46,6 +46,13 @@ func (p *Programs) Attach() error {
 	return nil
 }
 
+// RunOn runs a program on a CPU, with a context. The error is ENXIO if the CPU is offline.
+func (p *Programs) RunOn(cpu int, name string, context any) error {
+	const onCPU = 1 // BPF_F_TEST_RUN_ON_CPU
+	_, err := p.Collection.Programs[name].Run(&ebpf.RunOptions{Context: context, Flags: onCPU, CPU: uint32(cpu)})
+	return err
+}
+
 // Detach detaches them. A program may still be running on another CPU then.
 func (p *Programs) Detach() (errs error) {
 	for _, l := range p.links {

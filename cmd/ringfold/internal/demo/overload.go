@@ -12,7 +12,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/cilium/ebpf"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/bpfload"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/perfbuf"
@@ -96,8 +95,7 @@ func floodOnce(ctx context.Context, programs *bpfload.Programs, o perfbuf.Option
 	for _, ring := range reader.Rings() {
 		all.Go(func() {
 			for n := 0; n < leastRuns || ctx.Err() == nil; n++ {
-				const onCPU = 1 // BPF_F_TEST_RUN_ON_CPU
-				_, err := programs.Programs["flood"].Run(&ebpf.RunOptions{Context: [1]uint64{}, Flags: onCPU, CPU: uint32(ring.CPU())})
+				err := programs.RunOn(ring.CPU(), "flood", [1]uint64{})
 				if err != nil && !errors.Is(err, syscall.ENXIO) { // it is offline
 					failed <- fmt.Errorf("the flood on CPU %d: %w", ring.CPU(), err)
 					return

@@ -87,8 +87,7 @@ func (l *load) occupy(ctx context.Context, cpu int, perSecond float64) error {
 		for last = now; due >= 1 && ctx.Err() == nil; {
 			n := min(uint64(due), atOnce)
 			due -= float64(n)
-			const onCPU = 1 // BPF_F_TEST_RUN_ON_CPU
-			_, err := l.Collection.Programs["load"].Run(&ebpf.RunOptions{Context: [1]uint64{n}, Flags: onCPU, CPU: uint32(cpu)})
+			err := l.RunOn(cpu, "load", [1]uint64{n})
 			if errors.Is(err, syscall.ENXIO) {
 				due = 0 // it is offline
 			} else if err != nil {
