@@ -90,12 +90,9 @@ func (r *opened) flooded(lasts time.Duration) (important, others float64, err er
 	if err := r.p.start(); err != nil {
 		return 0, 0, err
 	}
-	var before, written, attempted [2]uint64
-	var beforeAttempted [2]uint64
-	for lane := range before {
-		if beforeAttempted[lane], before[lane], err = r.c.LaneCount(lane); err != nil {
-			return 0, 0, err
-		}
+	var before, after [2]laneCount
+	if err := r.countLanes(&before); err != nil {
+		return 0, 0, err
 	}
 	var floods sync.WaitGroup
 	var over atomic.Bool
@@ -113,13 +110,24 @@ func (r *opened) flooded(lasts time.Duration) (important, others float64, err er
 	if err := errors.Join(errs...); err != nil {
 		return 0, 0, err
 	}
-	for lane := range before {
-		if attempted[lane], written[lane], err = r.c.LaneCount(lane); err != nil {
-			return 0, 0, err
+	if err := r.countLanes(&after); err != nil {
+		return 0, 0, err
+	}
+	return after[1].lost(before[1]), after[0].lost(before[0]), r.close()
+}
+
+type laneCount struct{ attempted, written uint64 }
+
+// lost is the share of the outputs since before that were not written.
+func (c laneCount) lost(before laneCount) float64 {
+	return 1 - float64(c.written-before.written)/float64(c.attempted-before.attempted)
+}
+
+func (r *opened) countLanes(lanes *[2]laneCount) (err error) {
+	for i := range lanes {
+		if lanes[i].attempted, lanes[i].written, err = r.c.LaneCount(i); err != nil {
+			return err
 		}
 	}
-	lost := func(lane int) float64 {
-		return 1 - float64(written[lane]-before[lane])/float64(attempted[lane]-beforeAttempted[lane])
-	}
-	return lost(1), lost(0), r.close()
+	return nil
 }
