@@ -42,7 +42,7 @@ struct perfbuf_lane {
 	/* How many outputs were written, in the low half, and their words of 8 bytes, in the high half. Both wrap: one addition for two sums. */
 	__u64 written;
 	struct perfbuf_refused shed, full;
-	__u64 failed[7]; /* of each failure; PERFBUF_FULL is counted above */
+	__u64 failed[7]; /* of each failure but PERFBUF_FULL, which is above */
 };
 
 /* A CPU. Its own cache line is the reader's, as the others are the programs'. */
@@ -97,8 +97,8 @@ static __always_inline void perfbuf_wrote(struct perfbuf_lane *lane, __u32 words
 	__sync_fetch_and_add(&lane->written, (__u64)words << 32 | 1);
 }
 
-/* Whether a lane has no room for so many words in a ring that holds used. The reader's stores are not in order with its others: the
- * difference is signed, as taken may be ahead of what is counted. */
+/* Whether a lane has no room for so many words in a ring that holds used. The difference is signed: used is below 0 for a
+ * moment if the reader has read a record that reports losses, and takes it for one that was counted. */
 static __always_inline int perfbuf_sheds(struct perfbuf_cpu *cpu, __u64 lane, __u32 used, __u32 words)
 {
 	__u32 limit = *(volatile __u32 *)&cpu->limits[lane];

@@ -23,7 +23,7 @@ type CPUOutputs struct {
 	Lane      int
 	Attempted uint64
 	Written   uint64 // to the ring
-	Shed      uint64 // ECANCELED: the lane's share of the ring was full, or see Stream.Shed
+	Shed      uint64 // ECANCELED: the lane's share of the ring was full, or see Reader.Shed
 	Full      uint64 // ENOSPC: the ring was full
 	NoRing    uint64 // ENOENT: there is no ring for this CPU, or the reader is paused
 	Nested    uint64 // EBUSY: it interrupted three nested outputs on that CPU

@@ -9,9 +9,10 @@ type Gauge struct {
 	Taken   *uint32   // shared with the programs
 	Written []*uint64 // of each lane: words in the high half; the programs write them
 
-	// The head, in words, and the words that programs have counted differ: by what was in the ring
-	// or in the counters before, by records that report losses, and by outputs that do not count.
-	ahead uint32 // of the programs' sum, as last known
+	// By how much the programs' sum was ahead of the head, in words, when both were last known.
+	// They differ by what the counters and the ring began with, by records that report losses, and
+	// by outputs that are not counted.
+	ahead uint32
 }
 
 // Publish tells programs how far a ring has been read.
