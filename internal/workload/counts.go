@@ -44,6 +44,10 @@ const (
 	maps
 
 	Spread = maps // number n goes to map n mod 4
+
+	// The lanes of Events, if Config.Lanes is set: Lane1 is for what must not be shed.
+	Lane0 = maps + 1
+	Lane1 = maps + 2
 )
 
 func (m Map) String() string {
@@ -64,6 +68,7 @@ type Counts struct {
 	NoRing             uint64 // ENOENT, or E2BIG
 	Off                uint64 // EOPNOTSUPP: the ring's perf event was off
 	Other              uint64
+	Shed               uint64          // ECANCELED
 	Discarded          uint64          // of those written: records that were given up
 	Last               uint64          // number of the latest that was written, and one
 	Error              int64           // result of the last output: 0, or an errno below 0
@@ -72,8 +77,8 @@ type Counts struct {
 	Sources            [sources]uint64 // attempted by each
 }
 
-// MapCounts is Counts of one map.
-type MapCounts struct{ Written, Full uint64 }
+// MapCounts is Counts of one map, or of one lane.
+type MapCounts struct{ Written, Full, Shed uint64 }
 
 const countWords = int(unsafe.Sizeof(Counts{}) / 8)
 
@@ -83,8 +88,8 @@ func (c *Counts) words() *[countWords]uint64 { return (*[countWords]uint64)(unsa
 // Uncounted are the outputs that the kernel refused without counting them as lost.
 func (c *Counts) Uncounted() uint64 { return c.Busy + c.NoRing + c.Off + c.Other }
 
-// Refused are all of these, and those that found no room.
-func (c *Counts) Refused() uint64 { return c.Full + c.Uncounted() }
+// Refused are all of these, those that found no room, and those that were shed.
+func (c *Counts) Refused() uint64 { return c.Full + c.Shed + c.Uncounted() }
 
 // Add adds the counts of o. Last, Error and Strange become o's if o has any.
 func (c *Counts) Add(o *Counts) {
@@ -140,6 +145,7 @@ func (c *CPUCounts) To(m Map) (s MapCounts) {
 	for i := range c.Levels {
 		s.Written += c.Levels[i].To[m].Written
 		s.Full += c.Levels[i].To[m].Full
+		s.Shed += c.Levels[i].To[m].Shed
 	}
 	return s
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 )
@@ -50,4 +51,24 @@ func TestKernelLoadAll(t *testing.T) {
 	require.NotZero(t, sum.To[Shared].Written)
 	require.NotZero(t, sum.To[Shards].Written)
 	require.Zero(t, sum.Other+sum.Busy)
+}
+
+// Outputs to lanes are counted by lane, with what a lane's limit sheds.
+func TestKernelLanes(t *testing.T) {
+	p := load(t, Config{Lanes: true})
+	limits := make([]byte, 64+2*128)
+	limits[4] = 1 // word of lane 0, in struct perfbuf_cpu of bpf/perfbuf_lanes.h
+	cpu := uint32(0)
+	require.NoError(t, p.maps["lanes"].Update(unsafe.Pointer(&cpu), unsafe.Pointer(&limits[0])))
+	require.NoError(t, p.Output(0, Output{Count: 3, Size: 64, To: Lane0}))
+	require.NoError(t, p.Output(0, Output{Count: 5, Size: 64, To: Lane1}))
+	seen, err := p.Counts()
+	require.NoError(t, err)
+	require.Empty(t, Agree(seen))
+	require.Equal(t, MapCounts{Shed: 3}, seen[0].To(Lane0))
+	sum := seen[0].Sum()
+	require.Equal(t, [3]uint64{8, 3, 5}, [3]uint64{sum.Attempted, sum.Shed, sum.NoRing})
+	attempted, written, err := p.LaneCount(1)
+	require.NoError(t, err)
+	require.Equal(t, [2]uint64{5, 0}, [2]uint64{attempted, written})
 }

@@ -28,6 +28,7 @@ type Config struct {
 	Entries  int      // of Events; 0: one for each possible CPU
 	Bytes    int      // of Shared; 0: 64 KiB
 	Shards   int      // entries of Shards and of Groups; 0: 8
+	Lanes    bool     // Events has lanes: Lane0 and Lane1
 	BootTime bool     // payloads' times are of CLOCK_BOOTTIME
 	Syscall  uint64   // if not 0: the only system call whose entry outputs, by any process
 }
@@ -134,7 +135,9 @@ func (p *Programs) chooseMaps(c Config) error {
 			return err
 		}
 	}
-	if !slices.Contains(c.Programs, "laned") {
+	if c.Lanes {
+		mask |= 1 << Lane0
+	} else if !slices.Contains(c.Programs, "laned") {
 		if err := p.maps["lanes"].SetAutocreate(false); err != nil {
 			return err
 		}
@@ -215,7 +218,8 @@ func (p *Programs) FD(m Map) int { return p.MapFD(m.String()) }
 // MapFD is that of a map by its name, such as array, a map of another type.
 func (p *Programs) MapFD(name string) int { return p.maps[name].FileDescriptor() }
 
-// LanesFD is the map in which a map's programs count; of Events, those of Lane.
+// LanesFD is the map in which a map's programs count; of Events, those of Lane, and outputs to
+// Lane0 and Lane1.
 func (p *Programs) LanesFD(m Map) int {
 	return p.MapFD(map[Map]string{Events: "lanes", Shared: "shared_lanes", Shards: "shards_lanes", Groups: "shards_lanes"}[m])
 }

@@ -71,12 +71,13 @@ struct {
 PERFBUF_LANES(shared_lanes, 1);
 PERFBUF_LANES(shards_lanes, 1); // of shards and groups
 
-PERFBUF_LANES(lanes, 2); // of events, for the program laned
+PERFBUF_LANES(lanes, 2); // of events, for the program laned, and for outputs to LANE0 and LANE1
 
-// SPREAD sends number n to map n mod 4.
-enum map { EVENTS, MORE, SHARED, SHARDS, GROUPS, MAPS, SPREAD = MAPS };
+// SPREAD sends number n to map n mod 4. LANE0 and LANE1 are the lanes of events.
+enum map { EVENTS, MORE, SHARED, SHARDS, GROUPS, MAPS, SPREAD = MAPS, LANE0, LANE1 };
 
-// Which maps there are, a bit each. The verifier leaves out the code of others.
+// Which maps there are, a bit each, and LANE0's if events has lanes. The verifier leaves out the
+// code of others.
 const volatile __u32 maps = (1 << MAPS) - 1;
 
 // Whether payloads' times are of CLOCK_BOOTTIME.
@@ -101,11 +102,12 @@ struct slot {
 	__u64 noring; // ENOENT, or E2BIG: the map has no entry for this CPU
 	__u64 off;    // EOPNOTSUPP: the ring's perf event is off, since the CPU was
 	__u64 other;
+	__u64 shed;      // ECANCELED
 	__u64 discarded; // of those written
 	__u64 last;      // number of the latest that was written, and one
 	__s64 error;     // what the last output returned
 	__s64 strange;   // what the last of the others returned
-	struct { __u64 written, full; } to[8]; // by map
+	struct { __u64 written, full, shed; } to[8]; // by map
 	__u64 sources[SOURCES]; // attempted by each
 	__u64 words[PATTERN + (MAX_TRACED + 7) / 8]; // a fixed pattern, which user space sets
 };
@@ -191,6 +193,7 @@ static __always_inline void note(struct slot *s, __u32 to, __u64 seq, long ret)
 	case 0: s->written++; s->to[to].written++; s->last = seq + 1; break;
 	case -EAGAIN:
 	case -ENOSPC: s->full++; s->to[to].full++; break;
+	case -PERFBUF_ESHED: s->shed++; s->to[to].shed++; break;
 	case -EBUSY: s->busy++; break;
 	case -E2BIG:
 	case -ENOENT: s->noring++; break;
@@ -234,6 +237,12 @@ static __always_inline long to_array(void *ctx, void *array, void *w, __u64 size
 	return bpf_perf_event_output(ctx, array, BPF_F_CURRENT_CPU, w, size);
 }
 
+static __always_inline long to_lane(void *ctx, __u64 lane, void *w, __u64 size, __u64 most)
+{
+	CHECK(size, most);
+	return perfbuf_output(ctx, &events, &lanes, lane, w, size);
+}
+
 static __always_inline long to_ringbuf(void *ringbuf, void *lanes, void *w, __u64 size, __u64 most, __u64 flags)
 {
 	if (!ringbuf)
@@ -268,6 +277,8 @@ static __always_inline long send(void *ctx, __u32 to, void *w, __u64 size, __u64
 		return to_ringbuf(shard(), &shards_lanes, w, size, most, flags);
 	if (to == GROUPS && maps & 1 << GROUPS)
 		return to_ringbuf(group(), &shards_lanes, w, size, most, flags);
+	if ((to == LANE0 || to == LANE1) && maps & 1 << LANE0)
+		return to_lane(ctx, to - LANE0, w, size, most);
 	return -EINVAL;
 }
 
