@@ -29,6 +29,14 @@ func TestWays(t *testing.T) {
 			t.Run(way+"/"+s.Name, func(t *testing.T) { pass(t, s, "ringfold-"+way, dir) })
 		}
 	}
+	overload, err := suite.Select(all(t), "overload")
+	require.NoError(t, err)
+	// A ring's own stream does not tell of what was shed, and perfchan has no lanes.
+	for _, way := range []string{"events", "records", "batches", "fold", "exact", "slack"} {
+		for _, s := range overload {
+			t.Run(way+"/"+s.Name, func(t *testing.T) { pass(t, s, "ringfold-"+way, dir) })
+		}
+	}
 }
 
 func pass(t *testing.T, s suite.Scenario, reader, dir string) {

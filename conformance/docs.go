@@ -21,8 +21,8 @@ const intro = `# Conformance
 
 <!-- Written by make conformance-docs. -->
 
-What users of any reader of perf event arrays need, as scenarios on the real kernel: order, conservation, delivery and life. Each
-reader runs in a process of its own and is observed from outside, by the [adapter protocol](../conformance/PROTOCOL.md). *Cannot*
+What users of any reader of perf event arrays need, as scenarios on the real kernel: order, conservation, overload, delivery and life.
+Each reader runs in a process of its own and is observed from outside, by the [adapter protocol](../conformance/PROTOCOL.md). *Cannot*
 means that a library's API has no way to express the scenario. It is not a failure.
 
 Run it yourself, or against your own reader, with an adapter of about 100 lines:

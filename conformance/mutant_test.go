@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -40,6 +41,9 @@ func mutant(fault, path string) error {
 		return cmd.Run()
 	}
 	cmd.ExtraFiles = []*os.File{os.NewFile(3, "map")}
+	if slices.Contains(os.Args, "lanes=4") {
+		cmd.ExtraFiles = append(cmd.ExtraFiles, os.NewFile(4, "lanes"))
+	}
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		return err
@@ -64,7 +68,8 @@ func mutant(fault, path string) error {
 		}
 		at := f.Type == wire.Event && events == 50
 		switch {
-		case fault == "drop" && at, fault == "no-loss" && f.Type == wire.Lost, fault == "hang" && f.Type == wire.Done:
+		case fault == "drop" && at, fault == "no-loss" && f.Type == wire.Lost, fault == "hang" && f.Type == wire.Done,
+			fault == "no-shed" && f.Type == wire.Shed:
 			continue
 		case fault == "twice" && at:
 			out.Write(f)
@@ -72,6 +77,8 @@ func mutant(fault, path string) error {
 			f.Data[30] ^= 1
 		case fault == "short" && at:
 			f.Data = f.Data[:len(f.Data)-8]
+		case fault == "receipt" && f.Type == wire.Receipt:
+			f.Data[8] ^= 1
 		case fault == "cpu" && at:
 			f.CPU ^= 1
 		case fault == "crash" && at:
@@ -102,6 +109,8 @@ func TestMutants(t *testing.T) {
 		"swap":    {"order/alternating", "comes after"},
 		"cpu":     {"conservation/fits", "is said to be of CPU"},
 		"no-loss": {"conservation/overflow", "but 0 count as lost"},
+		"no-shed": {"overload/receipts", "and the reader told of 0"},
+		"receipt": {"overload/receipts", "the receipt says"},
 		"hang":    {"life/close-while-waiting", "hangs"},
 		"crash":   {"conservation/fits", "the adapter ended, with exit status 2"},
 	} {

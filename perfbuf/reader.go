@@ -121,7 +121,9 @@ func (r *Ring) in() *stream.Ring { return r.reader.in.Rings.At(r.index) }
 // holds the ring, and os.ErrClosed after [Reader.Close], which also ends the stream.
 //
 // Its [Stream.Wait] follows the Reader's wakeup policy ([Wakeup]). Its only source is fixed:
-// [Stream.Add], [Stream.Remove] and [Stream.Shutdown] return errors.
+// [Stream.Add], [Stream.Remove] and [Stream.Shutdown] return errors. What programs count, in lanes
+// ([KindShed]) or as losses of a ring buffer, arrives in streams of whole Readers only, and in
+// [Reader.Stats].
 func (r *Ring) Stream() (*Stream, error) {
 	s := &Stream{opts: StreamOptions{Order: Unordered()}}
 	var err error

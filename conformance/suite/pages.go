@@ -20,6 +20,7 @@ type entry struct {
 var groups = [][]entry{
 	orderScenarios, orderLoadScenarios,
 	conservationScenarios, sizeScenarios, damageScenarios, ringbufConservation,
+	overloadScenarios,
 	deliveryScenarios, ringbufDelivery,
 	lifeScenarios, ringbufLife,
 }

@@ -12,7 +12,8 @@ import (
 // Source is a map and the programs that output to it.
 type Source struct {
 	*workload.Programs
-	Kind string // "perf" or "ringbuf"
+	Kind  string // "perf" or "ringbuf"
+	Lanes bool   // programs may output to workload.Lane0 and Lane1
 }
 
 // Config says what map a Source is to have.
@@ -20,6 +21,7 @@ type Config struct {
 	Kind    string // "perf" or "ringbuf"
 	Entries int    // max_entries of a perf event array; 0: one for each possible CPU
 	Bytes   int    // size of a ring buffer
+	Lanes   bool   // of a perf event array
 }
 
 // syscallNumber is that of no system call: entering it runs the programs, and then it fails with
@@ -28,10 +30,10 @@ var syscallNumber = uint64(1<<20 + os.Getpid())
 
 // NewSource loads the programs and makes the map.
 func NewSource(c Config) (*Source, error) {
-	s := &Source{Kind: c.Kind}
+	s := &Source{Kind: c.Kind, Lanes: c.Lanes}
 	p, err := workload.Load(workload.Config{
 		Maps: []workload.Map{s.Map()}, Programs: []string{"on_syscall", "on_tick"},
-		Entries: c.Entries, Bytes: c.Bytes, Syscall: syscallNumber,
+		Entries: c.Entries, Bytes: c.Bytes, Syscall: syscallNumber, Lanes: c.Lanes,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("loading BPF programs, which takes root or CAP_BPF and CAP_PERFMON: %w", err)

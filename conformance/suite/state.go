@@ -15,7 +15,7 @@ type Item struct {
 	Source  int
 	CPU     int              // as the reader tells; -1 if it does not
 	Time    uint64           // as the reader tells; 0 if it does not
-	Lost    uint64           // of wire.Lost
+	Lost    uint64           // of wire.Lost and wire.Shed
 	Payload workload.Payload // of wire.Event
 	Data    []byte           // of wire.Event, if the scenario keeps payloads
 }
@@ -34,6 +34,8 @@ type State struct {
 	Errors   []string             // what the reader reports otherwise
 	Problems []string             // what no reader should deliver
 	Done     map[string]int
+	Shed     map[laneOf]uint64
+	Receipts map[laneOf]receipt
 	Number   uint64 // the latest
 	Ready    bool
 	Declined string // the latest frame cannot
@@ -41,8 +43,14 @@ type State struct {
 	Status   string // how the adapter ended
 }
 
+// laneOf is a lane of a CPU, of the first source.
+type laneOf struct{ cpu, lane int }
+
+// receipt is what became of a lane's outputs.
+type receipt struct{ attempted, delivered, shed, lost uint64 }
+
 func newState(sources []*Source) *State {
-	st := &State{Done: map[string]int{}}
+	st := &State{Done: map[string]int{}, Shed: map[laneOf]uint64{}, Receipts: map[laneOf]receipt{}}
 	for _, s := range sources {
 		st.kinds = append(st.kinds, s.Kind)
 		st.Of = append(st.Of, make([]workload.Account, s.CPUs))
@@ -67,7 +75,7 @@ func (st *State) add(f wire.Frame) {
 			st.event(&item, f)
 		}
 	case wire.Lost:
-		item.Lost = binary.LittleEndian.Uint64(f.Data)
+		item.Lost = word(f, 0)
 		st.Losses++
 		if f.CPU >= 0 && f.CPU < len(st.Of[f.Source]) {
 			st.Of[f.Source][f.CPU].Lose(item.Lost)
@@ -83,7 +91,13 @@ func (st *State) add(f wire.Frame) {
 	case wire.Error:
 		st.Errors = append(st.Errors, string(f.Data))
 	case wire.Number:
-		st.Number = binary.LittleEndian.Uint64(f.Data)
+		st.Number = word(f, 0)
+		return
+	case wire.Shed:
+		item.Lost = word(f, 0)
+		st.Shed[laneOf{f.CPU, int(word(f, 1))}] += item.Lost
+	case wire.Receipt:
+		st.Receipts[laneOf{f.CPU, int(word(f, 0))}] = receipt{word(f, 1), word(f, 2), word(f, 3), word(f, 4)}
 		return
 	case wire.Cannot:
 		st.Declined = string(f.Data)
@@ -93,6 +107,9 @@ func (st *State) add(f wire.Frame) {
 	}
 	st.Items = append(st.Items, item)
 }
+
+// word is number i of a frame.
+func word(f wire.Frame, i int) uint64 { return binary.LittleEndian.Uint64(f.Data[8*i:]) }
 
 // event checks an event by itself, and against those before it of its CPU.
 func (st *State) event(item *Item, f wire.Frame) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ringfold/ringfold/conformance/wire"
 	"github.com/ringfold/ringfold/internal/workload"
+	"golang.org/x/sys/unix"
 )
 
 // Subject is an adapter that runs.
@@ -40,6 +41,14 @@ func (t *T) Launch(sources []*Source, settings ...string) *Subject {
 		t.must(err)
 		defer file.Close()
 		files = append(files, file)
+	}
+	if sources[0].Lanes {
+		fd, err := unix.FcntlInt(uintptr(sources[0].LanesFD(workload.Events)), unix.F_DUPFD_CLOEXEC, 0)
+		t.must(err)
+		file := os.NewFile(uintptr(fd), "lanes")
+		defer file.Close()
+		files = append(files, file)
+		settings = append(settings, fmt.Sprintf("lanes=%d", 2+len(files)))
 	}
 	return t.launch(sources, files, settings...)
 }

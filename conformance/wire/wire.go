@@ -25,7 +25,12 @@ const (
 	Cannot
 	Damaged
 	Number
+	Shed
+	Receipt
 )
+
+// sizes are those of frames whose size is fixed.
+var sizes = map[Type]int{Lost: 8, Number: 8, Shed: 16, Receipt: 40}
 
 // MaxData is the most bytes that a frame may carry.
 const MaxData = 1 << 20
@@ -53,7 +58,8 @@ func Read(r *bufio.Reader, buffer *[]byte) (Frame, error) {
 		Time: le.Uint64(h[16:]),
 	}
 	size := int(le.Uint32(h[8:]))
-	if f.Type < Event || f.Type > Number || size > MaxData || ((f.Type == Lost || f.Type == Number) && size != 8) {
+	fixed, isFixed := sizes[f.Type]
+	if f.Type < Event || f.Type > Receipt || size > MaxData || isFixed && size != fixed {
 		return f, fmt.Errorf("the adapter sent what is no frame: % x", h)
 	}
 	if cap(*buffer) < size {
@@ -109,14 +115,31 @@ func (w *Writer) Text(t Type, text string) error {
 
 // Losses writes how many events were lost.
 func (w *Writer) Losses(source, cpu int, time, count uint64) error {
-	return w.Write(Frame{Type: Lost, Source: source, CPU: cpu, Time: time, Data: binary.LittleEndian.AppendUint64(nil, count)})
+	return w.Write(Frame{Type: Lost, Source: source, CPU: cpu, Time: time, Data: words(count)})
+}
+
+// Shed writes how many outputs in a lane programs shed.
+func (w *Writer) Shed(source, cpu, lane int, time, count uint64) error {
+	return w.Write(Frame{Type: Shed, Source: source, CPU: cpu, Time: time, Data: words(count, uint64(lane))})
+}
+
+// Receipt writes what became of a CPU's outputs in a lane.
+func (w *Writer) Receipt(source, cpu, lane int, attempted, delivered, shed, lost uint64) error {
+	return w.Write(Frame{Type: Receipt, Source: source, CPU: cpu, Data: words(uint64(lane), attempted, delivered, shed, lost)})
 }
 
 // Allocations writes how many allocations on Go's heap this process has made so far.
 func (w *Writer) Allocations() error {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return w.Write(Frame{Type: Number, CPU: -1, Data: binary.LittleEndian.AppendUint64(nil, m.Mallocs)})
+	return w.Write(Frame{Type: Number, CPU: -1, Data: words(m.Mallocs)})
+}
+
+func words(all ...uint64) (b []byte) {
+	for _, word := range all {
+		b = binary.LittleEndian.AppendUint64(b, word)
+	}
+	return b
 }
 
 // Flush hands on what was written.

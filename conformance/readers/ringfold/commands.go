@@ -40,6 +40,8 @@ func (r *readers) do(command string, n int) error {
 		return fmt.Errorf("no event came to be kept")
 	case "allocations":
 		return r.out.Allocations()
+	case "receipts":
+		r.receipts()
 	case "close":
 		return r.close(1)
 	case "close2":
@@ -121,6 +123,15 @@ func (r *readers) lastLosses(source int, reader *perfbuf.Reader) {
 		if n := ring.Lost - r.lost(source, ring.CPU, 0); n > 0 {
 			r.lost(source, ring.CPU, n)
 			r.out.Losses(source, ring.CPU, 0, n)
+		}
+	}
+}
+
+// receipts sends what programs have counted. A user finds it in Stats.
+func (r *readers) receipts() {
+	for i, reader := range r.all {
+		for _, c := range reader.Stats().Outputs.CPUs {
+			r.out.Receipt(i, c.CPU, c.Lane, c.Attempted, c.Written, c.Shed, c.Full)
 		}
 	}
 }

@@ -28,6 +28,16 @@ func (s settings) number(key string, otherwise int) int {
 	return otherwise
 }
 
+// shares returns those of the lanes.
+func (s settings) shares() (percent []int) {
+	for share := range strings.SplitSeq(s["shares"], ",") {
+		if n, err := strconv.Atoi(share); err == nil {
+			percent = append(percent, n)
+		}
+	}
+	return percent
+}
+
 // kinds returns the kind of each map.
 func (s settings) kinds(maps int) []string {
 	kinds := strings.Split(s["kind"], ",")

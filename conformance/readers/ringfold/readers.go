@@ -50,7 +50,7 @@ func (r *readers) open() error {
 		if err != nil {
 			return err
 		}
-		reader, err := r.openOne(fd, strconv.Itoa(i), kind)
+		reader, err := r.openOne(fd, i, kind)
 		if err != nil {
 			return err
 		}
@@ -64,7 +64,8 @@ func (r *readers) open() error {
 }
 
 // openOne opens a reader that is named by its index.
-func (r *readers) openOne(fd int, name, kind string) (*perfbuf.Reader, error) {
+func (r *readers) openOne(fd, index int, kind string) (*perfbuf.Reader, error) {
+	name := strconv.Itoa(index)
 	poll := time.Duration(r.settings.number("poll", 0)) * time.Millisecond
 	if kind == "ringbuf" {
 		o := perfbuf.RingBufOptions{Name: name, PollInterval: poll}
@@ -77,6 +78,9 @@ func (r *readers) openOne(fd int, name, kind string) (*perfbuf.Reader, error) {
 		return perfbuf.OpenRingBuf(fd, o)
 	}
 	o := perfbuf.Options{Name: name, RingBytes: r.settings.number("pages", 64) * os.Getpagesize()}
+	if index == 0 {
+		o.LanesFD, o.Lanes = r.settings.number("lanes", 0), r.settings.shares()
+	}
 	// An event per wakeup is what the default, the doorbell, gives while events are rare.
 	if n := r.settings.number("wakeup_events", 1); n > 1 {
 		o.Wakeup = perfbuf.Wakeup{Events: n, PollInterval: poll}
@@ -152,6 +156,8 @@ func (r *readers) deliver(ev perfbuf.Event) error {
 	case perfbuf.KindLost:
 		r.lost(source, ev.CPU(), ev.Lost())
 		r.out.Losses(source, ev.CPU(), ev.Time(), ev.Lost())
+	case perfbuf.KindShed:
+		r.out.Shed(source, ev.CPU(), ev.Lane(), ev.Time(), ev.Lost())
 	case perfbuf.KindCorrupt:
 		r.out.Write(wire.Frame{Type: wire.Damaged, Source: source, CPU: ev.CPU(), Data: []byte(ev.Err().Error())})
 	case perfbuf.KindFlushed:
@@ -188,6 +194,8 @@ func (r *readers) deliverRecord(record perfbuf.Record) {
 	case perfbuf.KindLost:
 		r.lost(source, record.CPU, record.Lost)
 		r.out.Losses(source, record.CPU, record.Time, record.Lost)
+	case perfbuf.KindShed:
+		r.out.Shed(source, record.CPU, record.Lane, record.Time, record.Lost)
 	case perfbuf.KindCorrupt:
 		r.out.Write(wire.Frame{Type: wire.Damaged, Source: source, CPU: record.CPU, Data: []byte(record.Err.Error())})
 	case perfbuf.KindFlushed:
