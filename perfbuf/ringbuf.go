@@ -37,7 +37,8 @@ type RingBufOptions struct {
 	// none.
 	LanesFD int
 	// Lanes are the lanes' shares of a ring buffer, in percent: see [Options]. CPUs share it, so
-	// lower lanes may take up to one event for each CPU of what is kept for others.
+	// lower lanes may take up to one event for each CPU of what is kept for others. Of several ring
+	// buffers, in an array, it is the one under the CPU's number; else shares are of the smallest.
 	Lanes []int
 }
 

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -44,13 +45,14 @@ const (
 // Lanes reads and steers what programs count in a map that is mapped: without system calls. nil has
 // no lanes.
 type Lanes struct {
-	limits []uint32 // of each lane, in words; 0: none
-	full   bool     // programs alone know when they found no room
-	since  uint64   // the time of OpenLanes
-	owner  uint32   // a random number
+	shares []int  // of each lane, in percent
+	full   bool   // programs alone know when they found no room
+	since  uint64 // the time of OpenLanes
+	owner  uint32 // a random number
 	cpus   []laneCPU
 
 	mu     sync.Mutex
+	bytes  int    // of rings whose CPU's size is not known
 	memory []byte // nil after Close
 	shed   int    // lanes below it are shed, whatever room there is
 	final  []kernel.CPUOutputs
@@ -60,6 +62,7 @@ type laneCPU struct {
 	cpu   int // -1: several
 	gauge *gauge
 	lanes []counted
+	bytes int  // of the CPU's own ring; 0: see Lanes
 	reads bool // the reader has a ring of the CPU, and its limits hold
 }
 
@@ -99,12 +102,8 @@ func OpenLanes(want kernel.Lanes, ringBytes int, full bool, now uint64) (*Lanes,
 	if last >= m.MaxEntries && !full {
 		return nil, m.Fail("it has %d entries, but there may be a CPU %d: define PERFBUF_CPUS as %d or more before the #include", m.MaxEntries, last, last+1)
 	}
-	l := &Lanes{full: full, since: now, limits: make([]uint32, n), owner: rand.Uint32()}
-	for i, percent := range want.Percent {
-		if percent < 100 {
-			l.limits[i] = max(uint32(uint64(ringBytes)/8*uint64(percent)/100), 1)
-		}
-	}
+	shares := append(slices.Clone(want.Percent), slices.Repeat([]int{100}, n-len(want.Percent))...)
+	l := &Lanes{full: full, since: now, shares: shares, owner: rand.Uint32(), bytes: ringBytes}
 	page := os.Getpagesize()
 	if l.memory, err = unix.Mmap(fd, 0, (m.MaxEntries*m.ValueSize+page-1)/page*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
 		return nil, RefusedMapping(fd, fmt.Errorf("mmap of map %q (id %d): %w", m.Name, m.ID, err))
@@ -196,12 +195,32 @@ func (l *Lanes) Count() int {
 	if l == nil {
 		return 0
 	}
-	return len(l.limits)
+	return len(l.shares)
+}
+
+// Resize sets how many bytes a CPU's ring has or, if cpu is below 0, the rings of CPUs whose size
+// is not known.
+func (l *Lanes) Resize(cpu, bytes int) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if cpu < 0 {
+		l.bytes = bytes
+	}
+	for i := range l.cpus {
+		c := &l.cpus[i]
+		if cpu >= 0 && c.cpu == cpu {
+			c.bytes = bytes
+		}
+		l.set(c)
+	}
 }
 
 // Shed sheds all outputs in lanes below this one. It returns false if there are not so many.
 func (l *Lanes) Shed(below int) bool {
-	if l == nil || below < 0 || below > len(l.limits) {
+	if l == nil || below < 0 || below > len(l.shares) {
 		return false
 	}
 	l.mu.Lock()
@@ -218,12 +237,15 @@ func (l *Lanes) set(c *laneCPU) {
 	if l.memory == nil || atomic.LoadUint32(&c.gauge.owner) != l.owner {
 		return
 	}
-	for i, limit := range l.limits {
+	words := uint64(cmp.Or(c.bytes, l.bytes)) / 8
+	for i, percent := range l.shares {
+		limit := uint32(0) // none
 		switch {
 		case !c.reads:
-			limit = 0
 		case i < l.shed:
 			limit = 1
+		case percent < 100:
+			limit = max(uint32(words*uint64(percent)/100), 1)
 		}
 		atomic.StoreUint32(&c.gauge.limits[i], limit)
 	}

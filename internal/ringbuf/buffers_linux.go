@@ -3,6 +3,7 @@ package ringbuf
 import (
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -51,9 +52,31 @@ func (b *Buffers) open(found []shard) (err error) {
 	if len(b.memory) == 0 {
 		return b.opts.info.Fail("it contains no maps yet: store at least one ring buffer first; the reader finds later ones itself")
 	}
-	b.lanes, err = host.OpenLanes(b.opts.Lanes, int(b.memory[0].Size()), true, b.clock.Now())
+	if b.lanes, err = host.OpenLanes(b.opts.Lanes, 0, true, b.clock.Now()); err != nil {
+		return err
+	}
+	b.sizeLanes()
 	b.lanes.Read(-1, true)
-	return err
+	return nil
+}
+
+// sizeLanes gives lanes their shares of the ring buffer under their CPU's number, or of the smallest
+// one if there is none: which CPUs output to the others is not known.
+func (b *Buffers) sizeLanes() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	smallest := uint64(math.MaxInt64)
+	for _, buf := range b.buffers {
+		if !buf.vacated {
+			smallest = min(smallest, buf.memory.Size())
+		}
+	}
+	b.lanes.Resize(-1, int(smallest))
+	for _, buf := range b.buffers { // the latest of a CPU last
+		if cpu := buf.memory.CPU(); cpu >= 0 {
+			b.lanes.Resize(cpu, int(buf.memory.Size()))
+		}
+	}
 }
 
 // add maps a ring buffer and appends it. The error wraps ENODEV if the map is gone.

@@ -176,9 +176,10 @@ func (s *Shards) Add(id int) (*raw.Ring, error) {
 		if f.id == id {
 			memory, err := s.add(f)
 			if err != nil {
-				err = s.opts.failed(err)
+				return nil, s.opts.failed(err)
 			}
-			return memory, err
+			s.sizeLanes()
+			return memory, nil
 		}
 	}
 	return nil, fmt.Errorf("map %d is no longer in map %q: %w", id, s.opts.info.Name, syscall.ENODEV)

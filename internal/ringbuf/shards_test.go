@@ -205,3 +205,38 @@ func TestKernelChanged(t *testing.T) {
 	require.False(t, h.Changed(0))
 	h.StopWatching()
 }
+
+// Each CPU's lanes have their share of its own ring buffer, also of one that comes later. CPUs
+// without one, and ring buffers that are not a CPU's, have that of the smallest.
+func TestKernelShardsOfSizes(t *testing.T) {
+	kerneltest.RequireCPUs(t, 2, "with ring buffers of their own")
+	cpus := kerneltest.OnlineCPUs(t)
+	small, large := cpus[0], cpus[1]
+	e := kerneltest.LoadRings(t, kerneltest.RingOptions{Shards: large + 1})
+	e.SetShard(small, kerneltest.NewRingBuf(t, 4096))
+	e.SetShard(large, kerneltest.NewRingBuf(t, 1<<15))
+	o := opener(e.ShardsFD())
+	o.Lanes = kernel.Lanes{MapFD: e.ShardLanesFD(), Percent: []int{50}}
+	k := open(t, o)
+	written := func(cpu int, to string) uint64 {
+		t.Helper()
+		before := k.(kernel.OutputCounter).Outputs().CPUs[cpu]
+		e.Emit(cpu, kerneltest.RingEmit{To: to, Count: 512, Size: 64})
+		after := k.(kernel.OutputCounter).Outputs().CPUs[cpu]
+		require.Equal(t, uint64(512), after.Written-before.Written+after.Shed-before.Shed)
+		return after.Written - before.Written
+	}
+	const record = 72 // header, 64 bytes
+	require.Equal(t, uint64(2048/record), written(small, "shard"))
+	require.Equal(t, uint64(1<<14/record), written(large, "shard"))
+	e.SetShard(small, kerneltest.NewRingBuf(t, 1<<14))
+	require.Len(t, replug(t, k.(kernel.Hotplug)), 1)
+	require.Equal(t, uint64(1<<13/record), written(small, "shard"))
+
+	e.SetGroup(small/2, kerneltest.NewRingBuf(t, 1<<14))
+	e.SetGroup(small/2+1, kerneltest.NewRingBuf(t, 4096))
+	o = opener(e.GroupsFD())
+	o.Lanes = kernel.Lanes{MapFD: e.ShardLanesFD(), Percent: []int{50}}
+	k = open(t, o)
+	require.Equal(t, uint64(2048/record), written(small, "group"))
+}
