@@ -17,6 +17,7 @@ type shedder struct {
 	mu      sync.Mutex
 	latest  uint64           // time of the latest event at the end of the previous pass
 	lanes   []kernel.Shedder // of the stream's readers, as of the latest pass
+	spare   []kernel.Shedder // the memory of those of the pass before
 	below   int              // lanes below are shed
 	changed time.Time
 	late    time.Time // the latest pass whose delay was over half of the limit
@@ -36,7 +37,7 @@ func (s *shedder) passed(latest, clock uint64, sources []*source) {
 	}
 	s.latest = latest
 	delay := time.Duration(clock - latest)
-	var lanes []kernel.Shedder
+	lanes := s.spare[:0]
 	for _, src := range sources {
 		if l := src.reader.Parts.Shedder; l != nil {
 			lanes = append(lanes, l)
@@ -47,7 +48,7 @@ func (s *shedder) passed(latest, clock uint64, sources []*source) {
 			l.Shed(0)
 		}
 	}
-	s.lanes = lanes
+	s.lanes, s.spare = lanes, s.lanes
 	now := s.now()
 	if delay > s.limit/2 {
 		s.late = now

@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"math/rand/v2"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ringfold/ringfold/internal/kernel"
@@ -74,8 +76,61 @@ func TestShedder(t *testing.T) {
 	pass(time.Second, 1, 1)
 	sources = sources[1:]
 	pass(time.Second, 0, 1) // its reader was removed
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		latest++
+		s.passed(latest, latest, sources)
+	}))
 	s.close()
 	require.Zero(t, two.below)
 	later(shedStep)
 	pass(time.Second, 0, 0)
+}
+
+// changing counts the changes.
+type changing struct {
+	laned
+	changes []time.Time
+}
+
+func (c *changing) Shed(below int) bool {
+	if below != c.below {
+		c.changes = append(c.changes, time.Now())
+	}
+	return c.laned.Shed(below)
+}
+
+// Whatever delays passes have, no second has more than 10 changes: with a user who is late as long as
+// fewer than some lanes are shed, and in time otherwise, and with one who is late at random.
+func TestShedderAtConstantOverload(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for _, late := range []func(below int) bool{
+		func(below int) bool { return below < 1 },
+		func(below int) bool { return below < 3 },
+		func(below int) bool { return true },
+		func(below int) bool { return rnd.IntN(2) == 0 },
+		func(below int) bool { return rnd.IntN(200) == 0 },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &shedder{limit: 50 * time.Millisecond, now: time.Now}
+			c := &changing{laned: laned{lanes: 5}}
+			sources := []*source{{reader: &Reader{Parts: kernel.Parts{Shedder: c}}}}
+			for latest := range uint64(60_000) {
+				delay := time.Duration(0)
+				s.mu.Lock() // the timer may be about to look
+				below := c.below
+				s.mu.Unlock()
+				if late(below) {
+					delay = time.Second
+				}
+				s.passed(1+latest, 1+latest+uint64(delay), sources)
+				time.Sleep(time.Duration(rnd.Int64N(int64(2 * time.Millisecond))))
+			}
+			s.close()
+			require.NotEmpty(t, c.changes)
+			for i := 10; i < len(c.changes)-1; i++ { // the last is close's
+				require.GreaterOrEqual(t, c.changes[i].Sub(c.changes[i-10]), time.Second)
+			}
+			t.Logf("%d changes in about a minute", len(c.changes))
+		})
+	}
 }
