@@ -99,8 +99,8 @@ func (c *changing) Shed(below int) bool {
 	return c.laned.Shed(below)
 }
 
-// Whatever delays passes have, no second has more than 10 changes: with a user who is late as long as
-// fewer than some lanes are shed, and in time otherwise, and with one who is late at random.
+// Whatever delays passes have, no second has more than 10 changes: with a user who is late as long
+// as fewer than some lanes are shed, and in time otherwise, and with one who is late at random.
 func TestShedderAtConstantOverload(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for _, late := range []func(below int) bool{

@@ -60,8 +60,8 @@ func (b *Buffers) open(found []shard) (err error) {
 	return nil
 }
 
-// sizeLanes gives lanes their shares of the ring buffer under their CPU's number, or of the smallest
-// one if there is none: which CPUs output to the others is not known.
+// sizeLanes gives lanes their shares of the ring buffer under their CPU's number, or of the
+// smallest one if there is none: which CPUs output to the others is not known.
 func (b *Buffers) sizeLanes() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
