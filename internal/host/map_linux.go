@@ -24,30 +24,39 @@ func Refuse32Bit() error {
 		"build for a 64-bit GOARCH, such as amd64 or arm64: %w", runtime.GOARCH, errors.ErrUnsupported)
 }
 
-// DupMap duplicates a map's descriptor, so that the map stays open, and returns the kernel's
-// description of it.
+// DupMap is DupObject of a map, and returns the kernel's description of it.
 func DupMap(mapFD int) (fd int, m Map, err error) {
-	if fd, err = unix.FcntlInt(uintptr(mapFD), unix.F_DUPFD_CLOEXEC, 0); err != nil {
+	fd, err = DupObject(mapFD, "map", func(fd int) error {
+		info, err := bpf.GetMapInfo(fd)
+		m = Map(info)
+		return err
+	})
+	return fd, m, err
+}
+
+// DupObject duplicates the descriptor of a BPF object of this kind, map or prog, so that the object
+// stays. ask asks the kernel about it.
+func DupObject(of int, kind string, ask func(fd int) error) (fd int, err error) {
+	if fd, err = unix.FcntlInt(uintptr(of), unix.F_DUPFD_CLOEXEC, 0); err != nil {
 		if !errors.Is(err, syscall.EBADF) {
-			return -1, m, fmt.Errorf("duplicating map fd %d: %w", mapFD, err)
+			return -1, fmt.Errorf("duplicating %s fd %d: %w", kind, of, err)
 		}
-		return -1, m, fmt.Errorf("map fd %d is not an open file descriptor: %w", mapFD, err)
+		return -1, fmt.Errorf("%s fd %d is not an open file descriptor: %w", kind, of, err)
 	}
-	info, err := bpf.GetMapInfo(fd)
-	name := LinkName(fd)
-	if errors.Is(err, syscall.EINVAL) || err == nil && name != "bpf-map" && strings.HasPrefix(name, "bpf-") {
-		// The kernel also answers for programs and links, in structs of their own.
-		err = fmt.Errorf("fd %d is %s, not a BPF map: pass the map's descriptor: %w", mapFD, name, syscall.EINVAL)
+	name := linkName(fd)
+	if err = ask(fd); errors.Is(err, syscall.EINVAL) || err == nil && name != "bpf-"+kind && strings.HasPrefix(name, "bpf-") {
+		// The kernel answers for every kind of BPF object, each with its own struct.
+		err = fmt.Errorf("fd %d is %s, not a BPF %s: pass the %[3]s's descriptor: %w", of, name, kind, syscall.EINVAL)
 	}
 	if err != nil {
 		unix.Close(fd)
-		return -1, m, err
+		return -1, err
 	}
-	return fd, Map(info), nil
+	return fd, nil
 }
 
-// LinkName returns the target of a descriptor's link in /proc.
-func LinkName(fd int) string {
+// linkName returns the target of a descriptor's link in /proc.
+func linkName(fd int) string {
 	name, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
 	if err != nil {
 		return "something else"

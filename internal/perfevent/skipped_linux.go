@@ -1,11 +1,8 @@
 package perfevent
 
 import (
-	"errors"
 	"fmt"
-	"strings"
 	"sync"
-	"syscall"
 
 	"github.com/ringfold/ringfold/internal/bpf"
 	"github.com/ringfold/ringfold/internal/host"
@@ -26,7 +23,10 @@ type skipped struct {
 // after an error too.
 func (s *skipped) open(progFDs []int) (err error) {
 	for _, fd := range progFDs {
-		dup, err := dupProgram(fd)
+		dup, err := host.DupObject(fd, "prog", func(fd int) error {
+			_, err := bpf.RecursionMisses(fd)
+			return err
+		})
 		if err != nil {
 			return fmt.Errorf("Options.ProgFDs: %w", err)
 		}
@@ -34,25 +34,6 @@ func (s *skipped) open(progFDs []int) (err error) {
 	}
 	s.begin, err = s.read()
 	return err
-}
-
-// dupProgram duplicates a program's descriptor.
-func dupProgram(fd int) (int, error) {
-	dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return -1, fmt.Errorf("fd %d is not an open file descriptor: %w", fd, err)
-	}
-	name := host.LinkName(dup)
-	_, err = bpf.RecursionMisses(dup)
-	if errors.Is(err, syscall.EINVAL) || err == nil && name != "bpf-prog" && strings.HasPrefix(name, "bpf-") {
-		// The kernel answers for every kind of BPF object, each with its own struct.
-		err = fmt.Errorf("fd %d is %s, not bpf-prog: %w", fd, name, syscall.EINVAL)
-	}
-	if err != nil {
-		unix.Close(dup)
-		return -1, err
-	}
-	return dup, nil
 }
 
 func (s *skipped) read() (sum uint64, err error) {
