@@ -54,13 +54,13 @@ static __always_inline __u64 thread(void)
 	return (__u32)bpf_get_current_pid_tgid() + 1ULL;
 }
 
-// What interrupts an output has counted its own when that returns.
+// An addition in one piece, as programs interrupt each other.
 static __always_inline void note(struct state *s, __u64 lane, long ret)
 {
 	__u64 error = -ret;
 
 	if (error < MAX_ERROR && lane < LANES)
-		s->results[lane][error]++;
+		__sync_fetch_and_add(&s->results[lane][error], 1);
 }
 
 struct args {
@@ -111,6 +111,23 @@ int flood(struct bpf_raw_tracepoint_args *ctx)
 		flood_once(ctx, size, n, important);
 	return 0;
 }
+
+// These output in lane 2, whoever forks, execs or exits.
+#define LIFE(name)                                                                          \
+	SEC("?raw_tp/sched_process_" #name)                                                 \
+	int on_##name(void *ctx)                                                            \
+	{                                                                                   \
+		struct state *s = state();                                                  \
+		__u64 event[3] = {};                                                        \
+                                                                                            \
+		if (s)                                                                      \
+			note(s, 2, perfbuf_output(ctx, &events, &lanes, 2, event, sizeof(event))); \
+		return 0;                                                                   \
+	}
+
+LIFE(fork)
+LIFE(exec)
+LIFE(exit)
 
 // Each of these outputs within an output, if it is not doing so already: the first within output's, the second within the first's
 // and output's, and so on.

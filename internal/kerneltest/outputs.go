@@ -5,6 +5,7 @@ package kerneltest
 import (
 	_ "embed"
 	"encoding/binary"
+	"sync"
 	"syscall"
 	"testing"
 	"unsafe"
@@ -26,6 +27,7 @@ type Counter struct {
 	module *libbpfgo.Module
 	output *libbpfgo.BPFProg
 	nests  []*libbpfgo.BPFProg
+	life   []*libbpfgo.BPFProg
 }
 
 // counterState is struct state of outputs.bpf.c, one per possible CPU.
@@ -40,6 +42,8 @@ type CounterOptions struct {
 	// Nest also loads programs that output within outputs. The test is skipped if the machine
 	// cannot run them.
 	Nest bool
+	// Life also loads the programs of AttachLife.
+	Life bool
 }
 
 // LoadCounter loads it, and unloads it when the test ends. See Load.
@@ -61,6 +65,9 @@ func LoadCounter(t testing.TB, opts CounterOptions) *Counter {
 			t.Fatal(err)
 		}
 	}
+	if opts.Life {
+		c.life = c.autoload("on_fork", "on_exec", "on_exit")
+	}
 	if opts.Nest {
 		c.loadNests()
 	} else if err := m.BPFLoadObject(); err != nil {
@@ -69,9 +76,9 @@ func LoadCounter(t testing.TB, opts CounterOptions) *Counter {
 	return c
 }
 
-func (c *Counter) loadNests() {
+func (c *Counter) autoload(names ...string) (progs []*libbpfgo.BPFProg) {
 	c.t.Helper()
-	for _, name := range []string{"nest0", "nest1", "nest2", "nest3"} {
+	for _, name := range names {
 		prog, err := c.module.GetProgram(name)
 		if err == nil {
 			err = prog.SetAutoload(true)
@@ -79,8 +86,14 @@ func (c *Counter) loadNests() {
 		if err != nil {
 			c.t.Fatalf("%s: %v", name, err)
 		}
-		c.nests = append(c.nests, prog)
+		progs = append(progs, prog)
 	}
+	return progs
+}
+
+func (c *Counter) loadNests() {
+	c.t.Helper()
+	c.nests = c.autoload("nest0", "nest1", "nest2", "nest3")
 	if err := c.module.BPFLoadObject(); err != nil {
 		c.t.Skipf("no programs on kernel functions here: %v", err)
 	}
@@ -145,6 +158,30 @@ func (c *Counter) Flood(cpu, size, count, important int) {
 	if err != nil {
 		c.t.Errorf("running flood on CPU %d: %v", cpu, err)
 	}
+}
+
+// LifeSize is the size of the payloads of AttachLife.
+const LifeSize = 24
+
+// AttachLife has each fork, exec and exit output in lane 2, until detach. Programs that are running
+// then go on to their end.
+func (c *Counter) AttachLife() (detach func()) {
+	c.t.Helper()
+	var links []*libbpfgo.BPFLink
+	for _, prog := range c.life {
+		link, err := prog.AttachGeneric()
+		if err != nil {
+			c.t.Fatalf("attaching %s: %v", prog.Name(), err)
+		}
+		links = append(links, link)
+	}
+	detach = sync.OnceFunc(func() {
+		for _, link := range links {
+			link.Destroy()
+		}
+	})
+	c.t.Cleanup(detach)
+	return detach
 }
 
 func (c *Counter) run(cpu, size, nesting, lane int) error {
