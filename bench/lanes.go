@@ -2,7 +2,11 @@ package main
 
 import (
 	"errors"
+	"flag"
 	"fmt"
+	"os"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,12 +15,26 @@ import (
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
+// Of the floods of lanes: a claim about a minute takes longer ones than a comparison of six readers.
+var (
+	floods       = flag.Int("floods", 10, "of lanes: how many floods each reader gets")
+	floodLasts   = flag.Duration("flood", 3*time.Second, "of lanes: how long a flood lasts")
+	floodReaders = flag.String("flooded", "", "of lanes: which readers, separated by commas (default all)")
+)
+
 // lanes measures what lanes cost the program that outputs, where nothing is shed: ns per output, beside the plain helper. Then all CPUs
 // output far more than readers handle, who are busy for 5 us with each event: one of 257 is important. Lost is the share of the important
 // ones that found no room. Readers without lanes lose what comes next.
 func lanes(r *run) error {
 	readers := built(ringfoldLanes, ringfold, libbpfC, cilium, libbpfgoReader, ayaReader)
-	rounds, lasts := 10, 3*time.Second
+	if *floodReaders != "" {
+		wanted := strings.Split(*floodReaders, ",")
+		readers = slices.DeleteFunc(readers, func(reader string) bool { return !slices.Contains(wanted, reader) })
+		if len(readers) < len(wanted) {
+			return fmt.Errorf("-flooded=%s: of these there are only %q", *floodReaders, readers)
+		}
+	}
+	rounds, lasts := *floods, *floodLasts
 	if r.quick {
 		rounds, lasts = 1, 100*time.Millisecond
 	}
@@ -113,15 +131,20 @@ func (r *opened) flooded(lasts time.Duration) (important, others float64, err er
 	if err := r.countLanes(&after); err != nil {
 		return 0, 0, err
 	}
-	return after[1].lost(before[1]), after[0].lost(before[0]), r.close()
+	for i := range after {
+		after[i].attempted, after[i].written = after[i].attempted-before[i].attempted, after[i].written-before[i].written
+	}
+	fmt.Fprintf(os.Stderr, "lanes: %s, a flood of %v: %d of %d important events lost, %d of %d others lost or shed\n",
+		r.name, lasts, after[1].lost(), after[1].attempted, after[0].lost(), after[0].attempted)
+	return after[1].share(), after[0].share(), r.close()
 }
 
 type laneCount struct{ attempted, written uint64 }
 
-// lost is the share of the outputs since before that were not written.
-func (c laneCount) lost(before laneCount) float64 {
-	return 1 - float64(c.written-before.written)/float64(c.attempted-before.attempted)
-}
+// lost is how many outputs were not written.
+func (c laneCount) lost() uint64 { return c.attempted - c.written }
+
+func (c laneCount) share() float64 { return float64(c.lost()) / float64(c.attempted) }
 
 func (r *opened) countLanes(lanes *[2]laneCount) (err error) {
 	for i := range lanes {
