@@ -19,6 +19,7 @@ import (
 var (
 	floods       = flag.Int("floods", 10, "of lanes: how many floods each reader gets")
 	floodLasts   = flag.Duration("flood", 3*time.Second, "of lanes: how long a flood lasts")
+	floodRing    = flag.Int("flood-ring", 256, "of lanes: KiB of each ring, whose part for important events must hold what comes while the reader does not run")
 	floodReaders = flag.String("flooded", "", "of lanes: which readers, separated by commas (default all)")
 )
 
@@ -38,7 +39,7 @@ func lanes(r *run) error {
 	if r.quick {
 		rounds, lasts = 1, 100*time.Millisecond
 	}
-	all, closeAll, err := loadAll(readers, options{ringBytes: 256 << 10, takes: 5 * time.Microsecond, lanes: true})
+	all, closeAll, err := loadAll(readers, options{ringBytes: *floodRing << 10, takes: 5 * time.Microsecond, lanes: true})
 	if err != nil {
 		return err
 	}
