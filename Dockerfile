@@ -1,7 +1,7 @@
 # The tool in an image that has nothing else:
 #
-#   docker buildx build -f Dockerfile.build -t ringfold .
-#   docker buildx build -f Dockerfile.build --platform linux/arm64 -t ringfold:arm64 .
+#   docker buildx build -t ringfold .
+#   docker buildx build --platform linux/arm64 -t ringfold:arm64 .
 #   docker run --rm ringfold demo --simulate
 #
 # Go builds for any architecture on this machine's: nothing is emulated.
