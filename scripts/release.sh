@@ -44,6 +44,14 @@ licenses() {
 	install -Dm644 "$(go env GOROOT)/LICENSE" "$2/go/LICENSE"
 }
 
+# Man pages and completions are written by a program that this machine runs.
+log=$(scripts/release/env.sh "$work/repository" "$work/modules" \
+	env GOBIN="$work/bin" CGO_ENABLED=0 go install -trimpath -ldflags=-w "$module/$tool@$version" 2>&1) || die "$log"
+"$work/bin/$name" man "$work/man"
+mkdir "$work/completion"
+for shell in bash zsh fish; do "$work/bin/$name" completion $shell >"$work/completion/$shell"; done
+
+archives=()
 for arch in $arches; do
 	archive=$name-$version-linux-$arch
 	echo "release: building $archive"
@@ -53,12 +61,15 @@ for arch in $arches; do
 	program=$(find "$work/$arch/bin" -type f) # in a directory of its own, if it is for another architecture than this machine's
 	mkdir "$work/$archive"
 	cp "$program" "$work/$archive/$name"
-	cp -r LICENSE LICENSES CHANGELOG.md SECURITY.md "$work/$archive/"
+	cp -r LICENSE LICENSES CHANGELOG.md SECURITY.md "$work"/{man,completion} "$work/$archive/"
 	licenses "$program" "$work/$archive/LICENSES/linked"
 	go run ./scripts/release/sbom "$program" >"$out/$archive.cdx.json"
 	chmod -R u=rwX,go=rX "$work/$archive"
 	tar -C "$work" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -c "$archive" | gzip -9n >"$out/$archive.tar.gz"
+	archives+=("$work/$archive")
 done
+echo "release: building packages and an image"
+go -C deploy run ./pack "$version" "$out" "${archives[@]}"
 (cd "$out" && sha256sum ./* >"$work/sums" && sed 's|\./||' "$work/sums" >SHA256SUMS)
 (cd "$out" && du -h -- *)
 

@@ -34,7 +34,7 @@ out=$work/one/build/release
 for arch in $arches; do
 	archive=ringfold-$version-linux-$arch
 	tar -C "$work" -xzf "$out/$archive.tar.gz"
-	for file in LICENSE LICENSES/{GPL-2.0-only.txt,linked/go/LICENSE,linked/github.com/spf13/cobra/LICENSE.txt} CHANGELOG.md; do
+	for file in LICENSE LICENSES/{GPL-2.0-only.txt,linked/go/LICENSE,linked/github.com/spf13/cobra/LICENSE.txt} CHANGELOG.md man/ringfold.1; do
 		[ -s "$work/$archive/$file" ] || die "$archive.tar.gz has no $file"
 	done
 	contents=$(go version -m "$work/$archive/ringfold")
@@ -47,12 +47,22 @@ for arch in $arches; do
 	for part in "ringfold@$version?" "ringfold@$version" github.com/spf13/cobra@ golang/std@; do
 		grep -qF "$part" "$out/$archive.cdx.json" || die "the SBOM of $archive has no $part"
 	done
+	# The packages. What is in an RPM, and in the image, is checked by tests of deploy/pack, too.
+	compgen -G "$out/ringfold-${version#v}-1.*.rpm" >/dev/null || die "there is no RPM package"
+	deb=$out/ringfold_${version#v}_$arch.deb
+	if command -v dpkg-deb >/dev/null; then
+		dpkg-deb -x "$deb" "$work/deb-$arch"
+		cmp "$work/$archive/ringfold" "$work/deb-$arch/usr/bin/ringfold" || die "$deb has another program"
+		[ "$(stat -c %a "$work/deb-$arch/etc/ringfold/record.env")" = 600 ] || die "$deb: everybody may read record.env"
+		[ -s "$work/deb-$arch/usr/lib/systemd/system/ringfold-record.service" ] || die "$deb has no unit"
+	fi
 done
 native=$work/ringfold-$version-linux-$(go env GOHOSTARCH)
 [ ! -d "$native" ] || "$native/ringfold" version | grep -F "$version" || die "ringfold version does not print $version"
 
 # The tags are those of a commit that can be tagged, here.
 while read -r commit; do git -C "$work/one" cat-file -e "$commit^{commit}"; done < <(grep -oP "^  git tag .* \K[0-9a-f]{40}$" "$work/log")
+tar -tf "$out/ringfold-$version.oci.tar" index.json >/dev/null || die "there is no image"
 [ -z "$(git -C "$work/one" tag)" ] || die "the script has made tags"
 
 # refuses VERSION MESSAGE fails unless the script does, and says so.
