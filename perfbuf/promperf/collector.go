@@ -8,9 +8,8 @@
 package promperf
 
 import (
-	"strconv"
-
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/ringfold/ringfold/internal/statmetrics"
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
@@ -25,36 +24,17 @@ type Options struct {
 	PerCPU bool
 }
 
-// family is a metric with the names and labels that Options give it.
-type family[T any] struct {
-	metric[T]
+// family is a metric with the name and labels that Options give it.
+type family struct {
 	desc *prometheus.Desc
-}
-
-// families describes metrics, in all too.
-func families[T any](metrics []metric[T], o Options, labels []string, all *[]*prometheus.Desc) (list []family[T]) {
-	for _, m := range metrics {
-		desc := prometheus.NewDesc(o.Namespace+"_"+m.name, m.help, labels, o.Labels)
-		list, *all = append(list, family[T]{m, desc}), append(*all, desc)
-	}
-	return list
-}
-
-func collect[T any](to chan<- prometheus.Metric, list []family[T], of T, labels ...string) {
-	for _, f := range list {
-		to <- prometheus.MustNewConstMetric(f.desc, f.kind, f.number(of), labels...)
-	}
+	kind prometheus.ValueType
+	own  bool // it has a label of its own
 }
 
 type collector struct {
-	stats  func() perfbuf.Stats
-	perCPU bool
-	descs  []*prometheus.Desc
-
-	reader    []family[*perfbuf.Stats]
-	rings     []family[perfbuf.RingStats]
-	refused   []family[uint64] // by reason
-	providers []family[string]
+	stats    func() perfbuf.Stats
+	perCPU   bool
+	families map[string]family // by the metric's name
 }
 
 // NewCollector returns a collector for the results of stats: the method Stats of a
@@ -63,58 +43,38 @@ func NewCollector(stats func() perfbuf.Stats, o Options) prometheus.Collector {
 	if o.Namespace == "" {
 		o.Namespace = "ringfold"
 	}
-	var cpu []string
-	if o.PerCPU {
-		cpu = []string{"cpu"}
+	c := &collector{stats: stats, perCPU: o.PerCPU, families: map[string]family{}}
+	for _, m := range statmetrics.All(o.PerCPU) {
+		var labels []string
+		if m.Label != "" {
+			labels = []string{m.Label}
+		}
+		kind := prometheus.GaugeValue
+		if m.Counter {
+			kind = prometheus.CounterValue
+		}
+		desc := prometheus.NewDesc(o.Namespace+"_"+m.Name, m.Help, labels, o.Labels)
+		c.families[m.Name] = family{desc, kind, m.Label != ""}
 	}
-	c := &collector{stats: stats, perCPU: o.PerCPU}
-	c.reader = families(readerMetrics, o, nil, &c.descs)
-	c.rings = families(ringMetrics, o, cpu, &c.descs)
-	c.refused = families(refusedMetrics, o, []string{"reason"}, &c.descs)
-	c.providers = families(providerMetrics, o, []string{"provider"}, &c.descs)
 	return c
 }
 
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(to chan<- *prometheus.Desc) {
-	for _, desc := range c.descs {
-		to <- desc
+	for _, f := range c.families {
+		to <- f.desc
 	}
 }
 
 // Collect implements prometheus.Collector.
 func (c *collector) Collect(to chan<- prometheus.Metric) {
 	s := c.stats()
-	collect(to, c.reader, &s)
-	if c.perCPU {
-		for _, ring := range s.Rings {
-			collect(to, c.rings, ring, strconv.Itoa(ring.CPU))
+	statmetrics.Each(&s, c.perCPU, func(name, label string, value float64) {
+		f := c.families[name]
+		if f.own {
+			to <- prometheus.MustNewConstMetric(f.desc, f.kind, value, label)
+		} else {
+			to <- prometheus.MustNewConstMetric(f.desc, f.kind, value)
 		}
-	} else if len(s.Rings) > 0 {
-		collect(to, c.rings, sum(s))
-	}
-	if len(s.Outputs.CPUs) > 0 {
-		out := s.Outputs.Total()
-		for reason, n := range map[string]uint64{
-			"shed": out.Shed, "full": out.Full, "no_ring": out.NoRing, "nested": out.Nested, "offline": out.Offline, "no_entry": out.NoEntry, "too_large": out.TooLarge, "other": out.Other,
-		} {
-			collect(to, c.refused, n, reason)
-		}
-	}
-	if s.Barrier.Provider != "" {
-		collect(to, c.providers, s.Barrier.Provider, s.Barrier.Provider)
-	}
-}
-
-// sum is all rings as one, except for the high-water mark, which is that of the fullest.
-func sum(s perfbuf.Stats) perfbuf.RingStats {
-	t := s.Total()
-	fullest := float64(t.HighWater) / float64(t.Size)
-	t.Size, t.Used = 0, 0
-	for _, ring := range s.Rings {
-		t.Size += ring.Size
-		t.Used += ring.Used
-	}
-	t.HighWater = int(fullest * float64(t.Size))
-	return t
+	})
 }

@@ -1,25 +1,24 @@
-package promperf
+package statmetrics
 
 import (
 	"math"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
-// metric turns one number of a T into a Prometheus metric.
-type metric[T any] struct {
+// row turns one number of a T into a metric.
+type row[T any] struct {
 	name, help string
-	kind       prometheus.ValueType
+	counter    bool
 	number     func(T) float64
 }
 
 const (
-	counter = prometheus.CounterValue
-	gauge   = prometheus.GaugeValue
+	counter = true
+	gauge   = false
 )
 
-var ringMetrics = []metric[perfbuf.RingStats]{
+var ringRows = []row[perfbuf.RingStats]{
 	{"samples_total", "Events delivered.", counter, func(r perfbuf.RingStats) float64 { return float64(r.Samples) }},
 	{"dropped_samples_total", "Events read but not delivered: late ones, with DropLate, and those left at the end.", counter, func(r perfbuf.RingStats) float64 { return float64(r.Dropped) }},
 	{"lost_samples_total", "Outputs that failed because the ring was full, as far as known.", counter, func(r perfbuf.RingStats) float64 { return float64(r.Lost) }},
@@ -36,15 +35,15 @@ var ringMetrics = []metric[perfbuf.RingStats]{
 	{"ring_used_bytes", "Bytes in the rings not yet given back to the kernel.", gauge, func(r perfbuf.RingStats) float64 { return float64(r.Used) }},
 }
 
-var refusedMetrics = []metric[uint64]{
+var refusedRows = []row[uint64]{
 	{"outputs_refused_total", "Outputs that got nowhere, by reason. Needs Options.LanesFD.", counter, func(n uint64) float64 { return float64(n) }},
 }
 
-var providerMetrics = []metric[string]{
+var providerRows = []row[string]{
 	{"barrier_provider", "The way barriers wait: 1 for the provider in use.", gauge, func(string) float64 { return 1 }},
 }
 
-var readerMetrics = []metric[*perfbuf.Stats]{
+var readerRows = []row[*perfbuf.Stats]{
 	{"rings", "Rings being read, one per CPU.", gauge, func(s *perfbuf.Stats) float64 { return float64(len(s.Rings)) }},
 	{"wakeups_total", "Wakeups of the reader by the kernel.", counter, func(s *perfbuf.Stats) float64 { return float64(s.Wakes) }},
 	{"spurious_wakeups_total", "Wakeups with nothing to read.", counter, func(s *perfbuf.Stats) float64 { return float64(s.SpuriousWakes) }},
