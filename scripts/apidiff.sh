@@ -30,7 +30,7 @@ GOBIN=$out go install "$apidiff" || die "cannot build $apidiff"
 # export_api TREE DIRECTORY writes the API of each package that users import.
 export_api() {
 	local module package packages
-	for module in . perfbuf/promperf; do
+	for module in . perfbuf/promperf perfbuf/otelperf; do
 		[ -e "$1/$module/go.mod" ] || continue
 		packages=$(go -C "$1/$module" list ./...) || die "cannot list the packages of $1/$module"
 		for package in $(grep -vE '/(internal|examples|scripts|cmd)(/|$)' <<<"$packages"); do

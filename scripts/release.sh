@@ -27,7 +27,7 @@ rm -rf "$out"
 mkdir -p "$out"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-tags=$(scripts/release/tag.sh "$version" "$work/repository" perfbuf/promperf "$tool")
+tags=$(scripts/release/tag.sh "$version" "$work/repository" perfbuf/promperf perfbuf/otelperf "$tool")
 scripts/release/check.sh "$version" "$work/repository" "$work/modules"
 
 # licenses PROGRAM DIRECTORY collects the licenses of all modules in a program.

@@ -46,13 +46,15 @@ var mayImport = map[string][]string{
 	"internal/version":      {},
 	"internal/quantile":     {},
 	"internal/zstd":         {},
+	"internal/statmetrics":  {module + "perfbuf"},
 	"internal/simulate":     {module + "perfbuf", module + "internal/grace", module + "internal/kernel", module + "internal/raw", module + "internal/ringtest", module + "internal/workload"},
 	"internal/workload":     {module + "cgo", module + "internal/bpf", "github.com/aquasecurity/libbpfgo", "golang.org/x/sys/unix"},
 	"internal/soak":         {module + "perfbuf", module + "internal/cpulist", module + "internal/kerneltest", module + "internal/quantile", module + "internal/workload", "golang.org/x/sys/unix"},
 	"perfbuf":               {module + "cgo", module + "internal/engine", module + "internal/grace", module + "internal/host", module + "internal/kernel", module + "internal/perfevent", module + "internal/raw", module + "internal/ringbuf", module + "internal/stream", module + "internal/version"},
 	"perfbuf/perfchan":      {module + "perfbuf"},
 	"perfbuf/flight":        {module + "perfbuf", module + "perfbuf/perfdata", module + "internal/engine", module + "internal/grace", module + "internal/kernel", module + "internal/perfevent", module + "internal/raw"},
-	"perfbuf/promperf":      {module + "perfbuf", "github.com/prometheus/client_golang/prometheus"},
+	"perfbuf/promperf":      {module + "perfbuf", module + "internal/statmetrics", "github.com/prometheus/client_golang/prometheus"},
+	"perfbuf/otelperf":      {module + "perfbuf", module + "internal/statmetrics", "go.opentelemetry.io/otel/attribute", "go.opentelemetry.io/otel/metric"},
 	"perfbuf/perfdata":      {module + "perfbuf", module + "internal/grace", module + "internal/kernel", module + "internal/newfile", module + "internal/raw"},
 	"perfbuf/perfbuftest":   {module + "perfbuf", module + "internal/kernel", module + "internal/ringtest"},
 	"internal/cilium/agent": {"github.com/cilium/ebpf", "github.com/cilium/ebpf/perf", "github.com/cilium/ebpf/ringbuf"},
@@ -160,7 +162,7 @@ func TestWithout(t *testing.T) {
 	}{
 		{".", module + "perfbuf/...", []string{"libbpfgo", "testify"}},
 		{".", module + "dropin/...", []string{"cilium", "libbpfgo", "testify"}},
-		{"cmd/ringfold", "./internal/demo/alone", []string{"bubbletea", "libbpfgo", "nats", "prometheus", "testify"}},
+		{"cmd/ringfold", "./internal/demo/alone", []string{"bubbletea", "libbpfgo", "nats", "opentelemetry", "prometheus", "testify"}},
 	} {
 		out, err := exec.Command("go", "-C", filepath.Join(root, c.module), "list", "-deps", c.packages).CombinedOutput()
 		require.NoErrorf(t, err, "%s", out)

@@ -13,7 +13,7 @@ trap 'rm -rf "$work"' EXIT
 die() { echo "release: $*" >&2; exit 1; }
 go_user() { scripts/env.sh scripts/release/env.sh "$repository" "$cache" go -C "$work" "$@"; }
 
-for package in $(go list ./perfbuf/... ./dropin/perf ./dropin/ringbuf) $(go -C perfbuf/promperf list ./...); do
+for package in $(go list ./perfbuf/... ./dropin/perf ./dropin/ringbuf) $(go -C perfbuf/promperf list ./...) $(go -C perfbuf/otelperf list ./...); do
 	rm -rf "${work:?}"/*
 	printf 'package main\n\nimport _ "%s"\n\nfunc main() {}\n' "$package" >"$work/main.go"
 	go_user mod init example.org/user 2>/dev/null
