@@ -18,6 +18,7 @@ import (
 	"github.com/cilium/ebpf/rlimit"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/broker"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/otlp/otlptest"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
@@ -65,7 +66,7 @@ func TestRunDocuments(t *testing.T) {
 	require.Greater(t, len(ran), 60)
 }
 
-// world is what command lines find: a directory, programs, maps and a NATS server.
+// world is what command lines find: a directory, programs, maps, a NATS server and a collector.
 type world struct {
 	dir     string
 	env     []string
@@ -76,6 +77,10 @@ func newWorld(t *testing.T) *world {
 	nats, err := broker.Start(t.TempDir())
 	require.NoError(t, err)
 	t.Cleanup(nats.Shutdown)
+
+	collector, err := otlptest.Start("127.0.0.1:0", nil)
+	require.NoError(t, err)
+	t.Cleanup(collector.Stop)
 
 	free, held := load(t), load(t)
 	events, rb := id(t, free.Maps["events"]), id(t, free.Maps["rb"])
@@ -88,7 +93,7 @@ func newWorld(t *testing.T) *world {
 		"--process execsnoop", "--process "+comm, "--process runqslower", "--process "+comm, "--process exec ", "--process "+comm+" ",
 		"ringfold stat  ", "ringfold stat "+events,
 		"ringfold metrics", "ringfold metrics --listen 127.0.0.1:0", "--listen :9435", "",
-		"nats://broker:4222", nats.URL(), " /tmp/", " ", " /var/", " var/",
+		"nats://broker:4222", nats.URL(), "otlp://collector:4317", collector.URL(), " /tmp/", " ", " /var/", " var/",
 	)}
 	w.write(t, "event.o", object)
 	require.NoError(t, os.MkdirAll(filepath.Join(w.dir, "var/tmp"), 0o755))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/otlp"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -34,15 +35,21 @@ func Command() *cobra.Command {
 	c := &config{}
 	cmd := &cobra.Command{
 		Use:   "record " + source.Usage,
-		Short: "Record events to a file, or keep the newest ones until a trigger",
+		Short: "Record events to a file or a collector, or keep the newest ones until a trigger",
 		Long: `Record the events of maps to a perf.data file, which ringfold tail, ringfold replay and perf script
 read. Given recordings, copy the events that match. Name maps as for "ringfold tail".
+
+With --write otlp://HOST:PORT, they go to an OpenTelemetry collector instead, as log records: with
+the fields of --type as the body, and losses as records of their own. otlps:// is with TLS;
+?service=NAME, ?header=NAME=VALUE and ?tlsca=FILE may follow. While the collector is away, record
+waits.
 
 With --flight, the kernel keeps the newest events of one map in memory, and nothing reads them. A
 trigger writes a snapshot: SIGUSR1, an event that matches --trigger, or the end. The first snapshot
 ends the command, unless --snapshot-dir is given.`,
 		Example: `  ringfold record name events -w events.data --timeout 10s
   ringfold record --process execsnoop --steal --type event --max-size 100MiB --max-files 5 -- make
+  ringfold record name events --steal --type event -w otlp://collector:4317 -n 3
   ringfold record name events --flight 10s --type event --trigger 'ret < 0' --snapshot-dir /var/tmp`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := c.Flags.Args(cmd, args); err != nil {
@@ -60,6 +67,9 @@ ends the command, unless --snapshot-dir is given.`,
 			if c.flight > 0 {
 				return c.fly(cmd)
 			}
+			if otlp.Is(c.write) {
+				return c.export(cmd)
+			}
 			return c.record(cmd)
 		},
 	}
@@ -75,7 +85,7 @@ ends the command, unless --snapshot-dir is given.`,
 		f.StringVar(&c.snapshotDir, "snapshot-dir", "", "write each snapshot to a file of its own in this `directory`, and go on")
 	})
 	cli.Group(f, "Output", func(f *pflag.FlagSet) {
-		f.StringVarP(&c.write, "write", "w", "ringfold.data", "record to this `file`; - is stdout, for perf script -i -")
+		f.StringVarP(&c.write, "write", "w", "ringfold.data", "record to this `file`, or otlp:// address; - is stdout, for perf script -i -")
 		f.Var(&c.maxSize, "max-size", "begin a new file, named as in ringfold.000001.data, before one exceeds this `size`")
 		f.DurationVar(&c.maxAge, "max-age", 0, "begin a new file when one is older than this `duration`")
 		f.IntVar(&c.maxFiles, "max-files", 0, "keep the newest `N` of these files, or of the snapshots")
@@ -92,6 +102,11 @@ func (c *config) rotates() bool { return c.maxSize > 0 || c.maxAge > 0 }
 // check looks for flags that contradict each other.
 func (c *config) check(given func(string) bool) error {
 	rotates := c.rotates()
+	if otlp.Is(c.write) {
+		if err := c.exports(); err != nil {
+			return err
+		}
+	}
 	switch {
 	case c.maxAge < 0 || c.maxFiles < 0 || c.flight < 0 || c.after < 0:
 		return errors.New("--max-age, --max-files, --flight and --after must not be negative")

@@ -19,9 +19,10 @@ type summary struct {
 	Events    uint64 `json:"events"` // samples
 	Lost      uint64 `json:"lost"`
 	Shed      uint64 `json:"shed"`
-	Corrupt   uint64 `json:"corrupt"`   // stretches of ring memory that could not be read
-	TooLarge  uint64 `json:"too_large"` // samples that a perf.data file has no room for
-	Filtered  uint64 `json:"filtered"`  // samples that did not match
+	Corrupt   uint64 `json:"corrupt"`            // stretches of ring memory that could not be read
+	TooLarge  uint64 `json:"too_large"`          // samples that a perf.data file has no room for
+	Filtered  uint64 `json:"filtered"`           // samples that did not match
+	Rejected  uint64 `json:"rejected,omitempty"` // records that a collector said it has not kept
 	Bytes     uint64 `json:"bytes"`
 	// Displaced counts entries that other readers have taken; nil: not known. Up to OwnedUntil, no event is missing for that.
 	Displaced  *int            `json:"displaced"`
@@ -71,7 +72,7 @@ func (s *summary) String() string {
 	for _, more := range []struct {
 		count uint64
 		what  string
-	}{{s.Shed, "shed"}, {s.Filtered, "did not match"}, {s.TooLarge, "too large for the file"}, {s.Corrupt, "stretches of ring memory corrupt"}} {
+	}{{s.Shed, "shed"}, {s.Filtered, "did not match"}, {s.TooLarge, "too large for the file"}, {s.Corrupt, "stretches of ring memory corrupt"}, {s.Rejected, "records rejected"}} {
 		if more.count > 0 {
 			text += fmt.Sprintf(", %d %s", more.count, more.what)
 		}

@@ -28,6 +28,23 @@ type (
 	values     []Value
 )
 
+// Plain returns v without the types of this package, for others that take values apart: an int64, a
+// uint64, a float64, a bool, a string, a []byte that is not text, a []Value, or Fields. An address is
+// a string of hexadecimal digits.
+func Plain(v Value) any {
+	switch v := v.(type) {
+	case raw:
+		return []byte(v)
+	case address:
+		return "0x" + strconv.FormatUint(uint64(v), 16)
+	case enumerator:
+		return string(v)
+	case values:
+		return []Value(v)
+	}
+	return v
+}
+
 // AppendText appends the fields of the outermost struct as text: name=value, with blanks between.
 func (f Fields) AppendText(b []byte) []byte { return asText.members(b, f) }
 
