@@ -59,7 +59,7 @@ func points[N int64 | float64](to map[string]float64, name string, all []metricd
 	for _, p := range all {
 		key := name
 		for _, kv := range p.Attributes.ToSlice() {
-			key += " " + string(kv.Key) + "=" + kv.Value.Emit()
+			key += " " + string(kv.Key) + "=" + kv.Value.String()
 		}
 		to[key] = float64(p.Value)
 	}
