@@ -50,9 +50,9 @@ func Parse(write string) (*Target, error) {
 	}
 	switch {
 	case u.Hostname() == "":
-		return nil, errors.New("which collector? An address is like otlp://localhost:4317")
+		return nil, errors.New("no host: an address is like otlp://localhost:4317")
 	case u.User != nil:
-		return nil, errors.New("an address has no user: send credentials as ?header=Authorization=...")
+		return nil, errors.New("an address has no user: send credentials as ?header=Authorization=VALUE")
 	case strings.Trim(u.Path, "/") != "" || u.Fragment != "":
 		return nil, fmt.Errorf("an address ends with the port, for gRPC has no paths: write %s://%s", u.Scheme, u.Host)
 	}

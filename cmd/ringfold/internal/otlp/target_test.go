@@ -29,8 +29,8 @@ func TestParseErrors(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "ca.pem")
 	require.NoError(t, os.WriteFile(empty, nil, 0o644))
 	for write, why := range map[string]string{
-		"otlp://":                         "which collector?",
-		"otlp://:4317":                    "which collector?",
+		"otlp://":                         "no host",
+		"otlp://:4317":                    "no host",
 		"otlp://a:b":                      "invalid port",
 		"otlp://user:pass@a":              "an address has no user",
 		"otlp://a/v1/logs":                "write otlp://a",
