@@ -19,7 +19,7 @@ func (s *Ordered) newPacing() pacing {
 	o := &s.opts
 	p := pacing{slack: uint64(o.Slack), least: uint64(min(o.Slack/2, mostPace))}
 	if o.barrier != nil {
-		p.exact, p.guard = true, o.barrier.Guard()
+		p.exact, p.guard, p.least = true, o.barrier.Guard(), 0 // barriers have a pace
 	}
 	p.pace = p.least
 	for _, src := range s.sources {
