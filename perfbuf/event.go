@@ -13,7 +13,8 @@ type Kind uint8
 const (
 	// KindSample is a payload that a BPF program output with bpf_perf_event_output.
 	KindSample Kind = iota + 1
-	// KindLost counts outputs on a CPU that failed because its ring was full: see [Event.Lost].
+	// KindLost counts outputs on a CPU that failed because its ring was full: see [Event.Lost]. In
+	// a recording it may also be what was lost on the way to it: see [Event.Reason].
 	KindLost
 	// KindCorrupt is ring memory that could not be read and was skipped: see [Event.Err].
 	KindCorrupt
@@ -111,6 +112,12 @@ func (e Event) LostAfter() uint64 { return e.ev.Odd().After }
 // as they do each [KindShed]. It then does not lie between the events of its CPU.
 func (e Event) Counted() bool { return e.ev.Odd().Counted }
 
+// Reason says why a [KindLost] of a recording is missing, if not because a ring was full; otherwise
+// it is empty. Then Lost may be 0, which is: nobody knows how many. See [perfdata.Gap].
+//
+// [perfdata.Gap]: https://pkg.go.dev/github.com/ringfold/ringfold/perfbuf/perfdata#Gap
+func (e Event) Reason() string { return e.ev.Odd().Why }
+
 // Err returns a [*CorruptError] for [KindCorrupt], otherwise nil. Reading goes on after such an
 // event.
 func (e Event) Err() error {
@@ -140,7 +147,9 @@ func (e Event) String() string {
 		s += fmt.Sprintf(" len=%d", e.ev.Len())
 	case KindLost, KindShed:
 		s += fmt.Sprintf(" %s=%d", e.Kind(), e.Lost())
-		if e.Counted() {
+		if e.Reason() != "" {
+			s += fmt.Sprintf(" reason=%q", e.Reason())
+		} else if e.Counted() {
 			s += fmt.Sprintf(" lane=%d", e.Lane())
 		}
 		if e.LostAfter() != 0 {
@@ -170,12 +179,13 @@ type Record struct {
 	Lost      uint64 // of KindLost and KindShed: how many outputs
 	LostAfter uint64 // of these: earliest time, in ns of CLOCK_MONOTONIC
 	Lane      int    // of these, if programs have counted them
+	Reason    string // of KindLost, in a recording: why, if not a full ring
 	Err       error  // of KindCorrupt: a *CorruptError
 }
 
 // Record returns a copy that you may keep. It allocates.
 func (e Event) Record() Record {
-	rec := Record{Kind: e.Kind(), CPU: e.CPU(), Source: e.Source(), Time: e.Time(), Late: e.Late(), Lost: e.Lost(), LostAfter: e.LostAfter(), Lane: e.Lane(), Err: e.Err()}
+	rec := Record{Kind: e.Kind(), CPU: e.CPU(), Source: e.Source(), Time: e.Time(), Late: e.Late(), Lost: e.Lost(), LostAfter: e.LostAfter(), Lane: e.Lane(), Reason: e.Reason(), Err: e.Err()}
 	if rec.Kind == KindSample {
 		rec.Data = append(make([]byte, 0, e.ev.Len()), e.Bytes()...)
 	}
@@ -183,8 +193,8 @@ func (e Event) Record() Record {
 }
 
 // LogValue implements [slog.LogValuer]. It returns a group: kind, cpu, time in ns; len for samples,
-// lost and after for losses and what was shed, and the lane of that; err for corrupt memory; late
-// if true. The payload's bytes stay out of the log.
+// lost and after for losses and what was shed, and its lane or the reason; err for corrupt memory;
+// late if true. The payload's bytes stay out of the log.
 func (r Record) LogValue() slog.Value {
 	attrs := []slog.Attr{slog.String("kind", r.Kind.String()), slog.Int("cpu", r.CPU), slog.Uint64("time", r.Time)}
 	switch r.Kind {
@@ -194,6 +204,9 @@ func (r Record) LogValue() slog.Value {
 		attrs = append(attrs, slog.Uint64("lost", r.Lost), slog.Uint64("after", r.LostAfter))
 		if r.Kind == KindShed {
 			attrs = append(attrs, slog.Int("lane", r.Lane))
+		}
+		if r.Reason != "" {
+			attrs = append(attrs, slog.String("reason", r.Reason))
 		}
 	case KindCorrupt:
 		attrs = append(attrs, slog.Any("err", r.Err))

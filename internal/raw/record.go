@@ -1,6 +1,9 @@
 package raw
 
-import "unsafe"
+import (
+	"bytes"
+	"unsafe"
+)
 
 // Record types of include/uapi/linux/perf_event.h.
 const (
@@ -126,7 +129,7 @@ func (r *Ring) Parse(off, head uint64, rec *Record) {
 			return
 		}
 		rec.Time = 0
-		if at == 16 {
+		if at >= 16 {
 			rec.Time = *(*uint64)(unsafe.Add(r.data, (off+8)&r.mask))
 		}
 		rec.Kind, rec.Len = Sample, n
@@ -136,7 +139,7 @@ func (r *Ring) Parse(off, head uint64, rec *Record) {
 			return
 		}
 		rec.Time = 0
-		if r.rawSize == 16 && size >= 32 { // sample_id_all appends the time
+		if r.rawSize >= 16 && size >= 32 { // sample_id_all appends the time
 			rec.Time = *(*uint64)(unsafe.Add(r.data, (off+24)&r.mask))
 		}
 		rec.Kind, rec.Len, rec.Lost = Lost, 0, *(*uint64)(unsafe.Add(r.data, (off+16)&r.mask))
@@ -145,8 +148,9 @@ func (r *Ring) Parse(off, head uint64, rec *Record) {
 	}
 }
 
-// SizeCounted is the size of a recording's record for what programs counted as lost or shed: time
-// after which it happened, number, time, CPU, lane. The kernel's records have 32 bytes at most.
+// SizeCounted is the size of a recording's record for what is lost elsewhere than in a ring, or
+// shed: time after which it happened, number, time, CPU, lane. A reason may follow, padded with
+// zeros. The kernel's records have 32 bytes at most.
 const SizeCounted = 40
 
 // CountedShed is set in the lane of such a record if it was shed.
@@ -154,7 +158,7 @@ const CountedShed = 1 << 31
 
 // Counted fills in o and returns true if rec is such a record.
 func (r *Ring) Counted(rec *Record, o *Odd) bool {
-	if rec.Size != SizeCounted {
+	if rec.Size < SizeCounted {
 		return false
 	}
 	// Invariant: as in Parse, the ring has 8 aligned bytes at off+8 and off+32, masked.
@@ -166,6 +170,11 @@ func (r *Ring) Counted(rec *Record, o *Odd) bool {
 		o.Kind = Shed
 	}
 	o.Lost, o.Time, o.Counted = rec.Lost, rec.Time, true
+	if n := rec.Size - SizeCounted; n > 0 {
+		why := make([]byte, n)
+		r.Copy(why, rec.Off+SizeCounted)
+		o.Why = string(bytes.TrimRight(why, "\x00"))
+	}
 	return true
 }
 

@@ -34,6 +34,9 @@ const (
 	// LayoutRawTime is PERF_SAMPLE_RAW | PERF_SAMPLE_TIME with sample_id_all: samples and losses
 	// have a time.
 	LayoutRawTime
+	// LayoutRawTimeCPU is PERF_SAMPLE_RAW | PERF_SAMPLE_TIME | PERF_SAMPLE_CPU: samples say their
+	// CPU. Rings of a recording that is still being made have it.
+	LayoutRawTimeCPU
 	// LayoutRingBuf is that of a BPF ring buffer: samples have a length and no time.
 	LayoutRingBuf
 )
@@ -44,7 +47,7 @@ type Ring struct {
 	head, tail *uint64        // shared with the kernel
 	data       unsafe.Pointer // the first data byte
 	mask       uint64         // data bytes - 1
-	rawSize    uint64         // where in a sample the u32 raw_size is: 8, or 16 after a time
+	rawSize    uint64         // where in a sample the u32 raw_size is: 8, 16 after a time, or 24 after time and CPU
 	layout     Layout
 	cpu        int32 // the views refer to it
 	timeAt     int   // see SetFields

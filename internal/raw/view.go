@@ -48,7 +48,10 @@ type Odd struct {
 	Size  uint64 // of Corrupt: how many bytes
 	Time  uint64
 
-	Counted bool // of Lost: programs have counted it, as they do each Shed; no place in a ring says where it was
+	// Of Lost: programs have counted it, as they do each Shed, or the recording has: no place in a
+	// ring says where it was.
+	Counted bool
+	Why     string // of such a loss: a recording's reason; empty: the ring was full
 }
 
 var (
@@ -65,6 +68,9 @@ func newView(base unsafe.Pointer, size uint64, layout Layout, of *Ring) View {
 	switch layout {
 	case LayoutRawTime:
 		v.length, v.body, v.times, v.timeAt, v.timeMask = 16, 16, base, 8, posBits
+	case LayoutRawTimeCPU:
+		v.length, v.body, v.times, v.timeAt, v.timeMask = 24, 24, base, 8, posBits
+		v.cpus, v.cpuAt, v.cpuMask = base, 16, posBits
 	case LayoutRingBuf:
 		v.bits, v.want, v.shift, v.round, v.sizes = ringBufBits, 0, ringBufShift, ringBufHeader+7, math.MaxUint32&^7
 		v.length, v.body = 0, ringBufHeader-4

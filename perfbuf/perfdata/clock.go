@@ -1,6 +1,7 @@
 package perfdata
 
 import (
+	"math"
 	"time"
 
 	"github.com/ringfold/ringfold/internal/grace"
@@ -23,10 +24,17 @@ const (
 	bored  = 8
 )
 
-// now reads the clock, after the rings were fed. next has the next event; nil: there is none.
-func (c *clock) now(s *session, next *replay) uint64 {
+// now reads the clock, after the rings were fed. next has the next event; nil: there is none, or
+// none yet. None before bound is still to come.
+func (c *clock) now(s *session, next *replay, bound uint64) uint64 {
 	now := s.fed + proven
 	switch {
+	case next == nil && s.live():
+		// All that was put is proven, and nothing at the time bound. The clock goes no further,
+		// even if nobody is waited for: whoever will be must not seem to have fallen behind.
+		if bound < math.MaxUint64 {
+			now = max(now, bound+proven-2)
+		}
 	case next == nil:
 		now = max(now+uint64(future), c.shown+proven) // it goes on, as rounds have a pace
 	case s.speed > 0 && next.next.time > c.paced(s.speed, next.next.time):
@@ -44,6 +52,9 @@ func (c *clock) now(s *session, next *replay) uint64 {
 	c.shown = max(c.shown, now)
 	return c.shown
 }
+
+// covered is a time up to which events may have been delivered.
+func (c *clock) covered() uint64 { return c.shown - min(c.shown, proven) }
 
 // paced is the recording's time at a multiple of its pace. The first call starts at first.
 func (c *clock) paced(speed float64, first uint64) uint64 {

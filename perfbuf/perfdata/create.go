@@ -42,9 +42,20 @@ func Create(path string, o Options) (*Recorder, error) {
 	return r.first()
 }
 
-// NewRecorder makes a recorder that writes the pipe format, for `perf script -i -`, to w. It writes
-// nothing twice, so w may be a pipe or a compressor. There is no rotation. Open reads such files
-// too.
+// RoundWriter is a writer that wants to know how far a recording is complete, such as one that
+// sends it in messages. Each Write has whole records.
+type RoundWriter interface {
+	io.Writer
+	// Round says that all events up to a time, in ns of CLOCK_MONOTONIC, have been written, if the
+	// recorded stream is an exact one: others may still write earlier events. It comes after each
+	// [Recorder.Flush] that has written, and after each marker
+	// ([perfbuf.StreamOptions].FlushEvery). An error ends the recording, as that of a Write does.
+	Round(through uint64) error
+}
+
+// NewRecorder makes a recorder that writes the pipe format, for `perf script -i -`, to w, which may
+// be a [RoundWriter]. It writes nothing twice, so w may be a pipe or a compressor. There is no
+// rotation. Open reads such files too.
 func NewRecorder(w io.Writer, o Options) (*Recorder, error) {
 	o, err := o.effective()
 	switch {

@@ -11,14 +11,17 @@ func Events(path string) ([]EventInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	var list []EventInfo
+	return r.events(), nil
+}
+
+func (r *recording) events() (list []EventInfo) {
 	for _, l := range r.layouts {
 		if l.mark() || l.lacks() != "" {
 			continue
 		}
 		list = append(list, EventInfo{Name: l.name, BTF: r.btfOf(l)})
 	}
-	return list, nil
+	return list
 }
 
 // Times returns the interval for which a recording says that it has every event, in ns of its

@@ -104,3 +104,22 @@ func Example_merge() {
 	})
 	log.Print(err)
 }
+
+// Another host's recording, whose head and records come over a network.
+func ExampleLive() {
+	feed := func(head, records []byte, through uint64, offset int64, clockError uint64) error {
+		host := perfdata.NewLive("web-1")
+		if err := host.Head(head); err != nil { // of Recorder.Head, or what a RoundWriter got first
+			return err
+		}
+		reader, err := host.Open("execs", perfbuf.Options{Name: "web-1"})
+		if err != nil {
+			return err
+		}
+		defer reader.Close()
+		err = host.Feed(records, perfdata.Round{Through: through, Offset: offset, Error: clockError})
+		return err
+	}
+	fmt.Println(feed([]byte("no head"), nil, 0, 0, 0))
+	// Output: perfdata: web-1: its head has no event that can be replayed
+}

@@ -41,7 +41,7 @@ func (r *Recorder) features() []feature {
 		{featClockID, native.AppendUint64(nil, 1)}, // resolution in ns
 		{featBTF, r.btf()},
 		{featCompressed, r.packer.feature(r.opts.BufferBytes)},
-		{featClockData, clockData()},
+		{featClockData, r.opts.clockData()},
 	}, func(f feature) bool { return f.body == nil })
 }
 
@@ -102,12 +102,15 @@ func (r *Recorder) btf() []byte {
 }
 
 // clockData is what two clocks show now, so that perf can print dates. nil: not known.
-func clockData() []byte {
-	now := perfbuf.Now()
+func (o Options) clockData() []byte {
+	now, wall := perfbuf.Now(), uint64(time.Now().UnixNano())
+	if o.WallClock {
+		now = wall
+	}
 	if now == 0 {
 		return nil
 	}
 	b := native.AppendUint32(nil, 1) // version
-	b = native.AppendUint32(b, clockMonotonic)
-	return native.AppendUint64(native.AppendUint64(b, uint64(time.Now().UnixNano())), now)
+	b = native.AppendUint32(b, o.clock())
+	return native.AppendUint64(native.AppendUint64(b, wall), now)
 }

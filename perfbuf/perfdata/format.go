@@ -92,7 +92,7 @@ const (
 var native = binary.NativeEndian
 
 // attr is struct perf_event_attr of an event that a Recorder writes.
-func attr(config uint64) []byte {
+func (o Options) attr(config uint64) []byte {
 	b := make([]byte, attrSize)
 	native.PutUint32(b[0:], perfTypeSoftware)
 	native.PutUint32(b[4:], attrSize)
@@ -100,8 +100,16 @@ func attr(config uint64) []byte {
 	native.PutUint64(b[16:], 1) // sample_period
 	native.PutUint64(b[24:], sampleOurs)
 	native.PutUint64(b[40:], sampleIDAll|useClockID)
-	native.PutUint32(b[92:], clockMonotonic)
+	native.PutUint32(b[92:], o.clock())
 	return b
+}
+
+// clock is that of the events' times: CLOCK_REALTIME or CLOCK_MONOTONIC.
+func (o Options) clock() uint32 {
+	if o.WallClock {
+		return 0
+	}
+	return clockMonotonic
 }
 
 // putHeader writes struct perf_event_header.

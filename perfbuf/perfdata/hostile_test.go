@@ -56,7 +56,7 @@ func TestManyIDs(t *testing.T) {
 	}
 	for i := range attrs {
 		rec := grow(typeHeaderAttr, 8+attrSize+8*each)
-		copy(rec[8:], attr(swBPFOutput))
+		copy(rec[8:], Options{}.attr(swBPFOutput))
 		for j := range each {
 			native.PutUint64(rec[8+attrSize+8*j:], uint64(1+i*each+j))
 		}

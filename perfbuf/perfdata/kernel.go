@@ -3,6 +3,7 @@ package perfdata
 import (
 	"io"
 	"maps"
+	"math"
 	"os"
 	"slices"
 
@@ -29,11 +30,20 @@ type replay struct {
 	next    entry
 	pending bool  // next is still to be put
 	err     error // why there is no more
+
+	// Of a live recording; the last three are under its mu.
+	live   *Live
+	queue  []queued
+	taken  bool           // the first of them is next, or was
+	latest map[int]uint64 // the time of each CPU's latest sample
 }
 
 // Online returns the CPUs of the recording, one if it is empty.
 func (k *replay) Online() ([]int, error) {
-	if len(k.cpus) == 0 {
+	switch {
+	case k.live != nil:
+		return []int{-1}, nil
+	case len(k.cpus) == 0:
 		return []int{0}, nil
 	}
 	return slices.Sorted(maps.Keys(k.cpus)), nil
@@ -42,15 +52,23 @@ func (k *replay) Online() ([]int, error) {
 // Open makes the rings.
 func (k *replay) Open(setup kernel.Setup) (kernel.Kernel, error) {
 	k.rings = map[int]*ring{}
+	all, layout := uint64(math.MaxUint64), raw.LayoutRawTimeCPU
+	if k.live != nil {
+		setup.RingBytes = 0
+	}
 	for _, cpu := range setup.CPUs {
-		r, err := newRing(cpu, setup.RingBytes, k.cpus[cpu])
+		if k.live == nil {
+			all, layout = k.cpus[cpu], raw.LayoutRawTime
+		}
+		r, err := newRing(cpu, setup.RingBytes, all, layout)
 		if err != nil {
 			return nil, err
 		}
 		k.rings[cpu] = r
 		k.memory = append(k.memory, r.raw)
 	}
-	s := &session{members: []*replay{k}, speed: k.o.Speed}
+	s := newSession(k.o.Speed)
+	s.members = []*replay{k}
 	k.session.Store(s)
 	k.rewind(k.last)
 	s.feed()
@@ -62,6 +80,9 @@ func (k *replay) Close() {}
 
 // read makes next the next record in time.
 func (k *replay) read() error {
+	if k.live != nil {
+		return k.readLive()
+	}
 	for {
 		if k.places != nil {
 			if k.index == len(k.places) {
@@ -93,6 +114,9 @@ func (k *replay) read() error {
 // ring is where the next record goes, nil if its CPU is left out. A counted loss may name a CPU
 // that no event names: events of a ring buffer need not say theirs.
 func (k *replay) ring() *ring {
+	if k.live != nil {
+		return k.rings[-1]
+	}
 	if _, ok := k.cpus[k.next.cpu]; !ok && k.next.counted {
 		return k.rings[k.home]
 	}
@@ -109,7 +133,8 @@ func (k *replay) Now() uint64 {
 	s := k.lock()
 	defer s.mu.Unlock()
 	s.looked = true
-	return s.clock.now(s, s.feed())
+	next, bound := s.feed()
+	return s.clock.now(s, next, bound)
 }
 
 // Rings returns the rings.
@@ -123,6 +148,9 @@ func (k *replay) Free() {
 	s := k.lock()
 	defer s.mu.Unlock()
 	k.err = os.ErrClosed
+	if k.live != nil {
+		k.live.drop(k)
+	}
 	if f, ok := k.blocks.f.(io.Closer); ok {
 		f.Close()
 	}

@@ -21,6 +21,10 @@ type Options struct {
 	// the file has those of the events. With Until, [Create] shows the file when it is complete.
 	Since, Until uint64
 
+	// WallClock says that the times of events, Since and Until are of CLOCK_REALTIME, as those of
+	// a [Live] and of [ReplayOptions].WallClock. By default they are of CLOCK_MONOTONIC.
+	WallClock bool
+
 	// BufferBytes is the size of a write. 0 is 1 MiB, the least is 64 KiB. A recorder takes no
 	// other memory.
 	BufferBytes int

@@ -15,6 +15,7 @@ type output interface {
 	begin() error    // a file
 	full(n int) bool // a new file is to begin before so many bytes more
 	write(records []byte) error
+	round(through uint64) error // all up to this time has been written
 	end() error
 }
 
@@ -115,6 +116,8 @@ func (w *file) write(records []byte) error {
 	return err
 }
 
+func (w *file) round(uint64) error { return nil }
+
 // end writes the features behind the records: first a section for each, {offset, size}, then what
 // these refer to. The bits that announce them come last.
 func (w *file) end() error {
@@ -156,11 +159,17 @@ type pipe struct {
 }
 
 func (p *pipe) begin() error {
-	b := native.AppendUint64([]byte(magic), pipeHeader)
-	for _, e := range p.recorder.events {
+	return p.write(append(native.AppendUint64([]byte(magic), pipeHeader), p.recorder.Head()...))
+}
+
+// Head returns records that describe the recording: its events, their BTF as far as a record has
+// room for that, the host and its clock. The pipe format begins with them, behind 16 bytes. One who
+// reads it from later on needs them too: see [Live.Head]. It may be called at any time.
+func (r *Recorder) Head() (b []byte) {
+	for _, e := range r.events {
 		b = appendRecord(b, typeHeaderAttr, native.AppendUint64(slices.Clone(e.attr), e.id))
 	}
-	return p.write(append(b, p.recorder.preamble()...))
+	return append(b, r.preamble()...)
 }
 
 func (p *pipe) full(int) bool { return false }
@@ -169,6 +178,13 @@ func (p *pipe) write(b []byte) error {
 	n, err := p.w.Write(b)
 	p.recorder.bytes.Add(uint64(n))
 	return err
+}
+
+func (p *pipe) round(through uint64) error {
+	if w, ok := p.w.(RoundWriter); ok {
+		return w.Round(through)
+	}
+	return nil
 }
 
 func (p *pipe) end() error { return p.close() }

@@ -27,6 +27,7 @@ type recording struct {
 	times   span    // HEADER_SAMPLE_TIME
 	host    string  // HEADER_HOSTNAME
 	behind  uint64  // by which its clock is behind CLOCK_REALTIME, of HEADER_CLOCK_DATA
+	dated   bool    // there is one
 	shift   uint64  // added to times
 	want    *layout // the event that is replayed
 }
@@ -174,8 +175,8 @@ func (r *recording) feature(bit int, b []byte) {
 			r.host, _, _ = strings.Cut(string(b[4:]), "\x00")
 		}
 	case featClockData: // version, clock, CLOCK_REALTIME's reading, and the clock's
-		if len(b) >= 24 && r.behind == 0 {
-			r.behind = native.Uint64(b[8:]) - native.Uint64(b[16:])
+		if len(b) >= 24 && !r.dated {
+			r.dated, r.behind = true, native.Uint64(b[8:])-native.Uint64(b[16:])
 		}
 	case featSampleTime:
 		if len(b) >= 16 {

@@ -42,12 +42,12 @@ type event struct {
 func newRecorder(o Options) *Recorder {
 	r := &Recorder{opts: o, buf: make([]byte, 0, o.BufferBytes)}
 	for i, e := range o.Events {
-		r.events = append(r.events, event{e.name(), uint64(i + 1), attr(swBPFOutput), e.BTF})
+		r.events = append(r.events, event{e.name(), uint64(i + 1), o.attr(swBPFOutput), e.BTF})
 	}
 	if o.Compress != nil {
 		r.packer = &packer{c: o.Compress}
 	}
-	r.events = append(r.events, event{"corrupt", uint64(len(r.events) + 1), attr(swDummy), nil})
+	r.events = append(r.events, event{"corrupt", uint64(len(r.events) + 1), o.attr(swDummy), nil})
 	r.id = 1
 	return r
 }
@@ -100,8 +100,9 @@ func (r *Recorder) Run(ctx context.Context, stream *perfbuf.Stream) error {
 	return err
 }
 
-// Record records one event, other than markers ([perfbuf.KindFlushed]). It copies to memory, and
-// writes when the buffer is full. After a failed write it only returns that error.
+// Record records one event. It copies to memory, and writes when the buffer is full. Of a marker
+// ([perfbuf.KindFlushed]) only the time counts, for a [RoundWriter]. After a failed write Record
+// only returns that error.
 func (r *Recorder) Record(ev perfbuf.Event) error {
 	switch ev.Kind() {
 	case perfbuf.KindSample:
@@ -120,6 +121,10 @@ func (r *Recorder) Record(ev perfbuf.Event) error {
 			r.shed.Add(ev.Lost())
 		}
 		return r.loss(ev, typeLost, 16, ev.Lost())
+	case perfbuf.KindFlushed:
+		if r.Flush() == nil {
+			r.failed(r.out.round(ev.Time()))
+		}
 	case perfbuf.KindCorrupt:
 		r.corrupt.Add(1)
 		var corrupt *perfbuf.CorruptError
@@ -140,7 +145,7 @@ func (r *Recorder) sample(ev perfbuf.Event, id uint64, payload []byte) bool {
 	putHeader(p, typeSample, len(p))
 	native.PutUint64(p[idAt:], id)
 	native.PutUint64(p[ipAt:], 0)
-	native.PutUint64(p[timeAt:], r.time(ev))
+	native.PutUint64(p[timeAt:], r.time(ev.Time()))
 	native.PutUint32(p[cpuAt:], uint32(ev.CPU()))
 	native.PutUint32(p[cpuAt+4:], 0)
 	native.PutUint32(p[rawAt:], uint32(len(payload)))
@@ -148,9 +153,8 @@ func (r *Recorder) sample(ev perfbuf.Event, id uint64, payload []byte) bool {
 	return true
 }
 
-// time is that of an event, noted for the file's features.
-func (r *Recorder) time(ev perfbuf.Event) uint64 {
-	time := ev.Time()
+// time notes that of an event, for the file's features.
+func (r *Recorder) time(time uint64) uint64 {
 	r.buffered.add(time, time)
 	return time
 }
@@ -181,36 +185,48 @@ func (r *Recorder) idOf(ev perfbuf.Event) uint64 {
 	return r.id
 }
 
-// loss writes a PERF_RECORD_LOST or LOST_SAMPLES, with the count at an offset. What programs have
-// counted as lost or shed does not lie between the events of its CPU. So its LostAfter time follows
-// the count, where perf reads nothing, and its lane.
+// loss writes the record of an event's loss, with the count at an offset.
 func (r *Recorder) loss(ev perfbuf.Event, typ uint32, at int, n uint64) error {
-	own := at + 8
-	counted := ev.Counted()
-	if counted {
-		own += 16
-	}
-	p := r.room(own + 24) // time, CPU and id are those of sample_id_all
-	if p == nil {
-		return r.err
-	}
-	putHeader(p, typ, len(p))
-	id := r.idOf(ev)
-	native.PutUint64(p[8:], id)
-	native.PutUint64(p[at:], n)
-	if counted {
-		native.PutUint64(p[countedAt:], ev.LostAfter())
-		lane := uint64(ev.Lane())
+	e := entry{cpu: ev.CPU(), time: ev.Time(), lost: n, counted: ev.Counted(), payload: []byte(ev.Reason())}
+	if e.counted {
+		e.after, e.lane = ev.LostAfter(), uint32(ev.Lane())
 		if ev.Kind() == perfbuf.KindShed {
-			lane |= raw.CountedShed
+			e.lane |= raw.CountedShed
 		}
-		native.PutUint64(p[countedAt+8:], lane)
 	}
-	native.PutUint64(p[own:], r.time(ev))
-	native.PutUint32(p[own+8:], uint32(ev.CPU()))
+	r.time(e.time)
+	if p := r.room(e.lostSize(at)); p != nil {
+		e.putLost(p, typ, at, r.idOf(ev))
+	}
+	return r.err
+}
+
+// lostSize is that of a record of a loss, with the count at an offset.
+func (e *entry) lostSize(at int) int {
+	size := at + 8 + 24
+	if e.counted {
+		size += 16 + (len(e.payload)+7)&^7
+	}
+	return size
+}
+
+// putLost writes a PERF_RECORD_LOST or LOST_SAMPLES of lostSize bytes. A counted loss does not lie
+// between the events of its CPU. So its LostAfter time, its lane and its reason follow the count,
+// where perf reads nothing.
+func (e *entry) putLost(p []byte, typ uint32, at int, id uint64) {
+	putHeader(p, typ, len(p))
+	own := len(p) - 24 // time, CPU and id are those of sample_id_all
+	native.PutUint64(p[8:], id)
+	native.PutUint64(p[at:], e.lost)
+	if e.counted {
+		native.PutUint64(p[countedAt:], e.after)
+		native.PutUint64(p[countedAt+8:], uint64(e.lane))
+		clear(p[copy(p[countedAt+16:own], e.payload)+countedAt+16 : own])
+	}
+	native.PutUint64(p[own:], e.time)
+	native.PutUint32(p[own+8:], uint32(e.cpu))
 	native.PutUint32(p[own+12:], 0)
 	native.PutUint64(p[own+16:], id)
-	return nil
 }
 
 // room is memory for a record of so many bytes, nil after an error.
@@ -236,6 +252,7 @@ func (r *Recorder) Flush() error {
 		r.samples.Store(r.count)
 		if r.buffered.last != 0 {
 			r.written.add(r.buffered.first, r.buffered.last)
+			r.failed(r.out.round(r.written.last))
 		}
 	}
 	r.buf, r.buffered = r.buf[:0], span{}

@@ -1,6 +1,7 @@
 package perfdata
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"maps"
@@ -26,7 +27,7 @@ type entry struct {
 	counted bool   // the loss, by programs
 	lane    uint32 // of that, with raw.CountedShed
 	after   uint64 // of such a loss
-	payload []byte // valid until the next record is read
+	payload []byte // of such a loss, its reason; valid until the next record is read
 }
 
 const (
@@ -129,8 +130,8 @@ func (r *recording) loss(b []byte, at int) (e entry, ok bool) {
 	}
 	e.kind, e.lost = lost, native.Uint64(b[at:])
 	e.time, e.cpu = r.when(id, f)
-	if e.counted = r.ours && own == countedAt && len(b) == own+16+f.size; e.counted {
-		e.lane = native.Uint32(b[own+8:])
+	if e.counted = r.ours && own == countedAt && len(b) >= own+16+f.size; e.counted {
+		e.lane, e.payload = native.Uint32(b[own+8:]), bytes.TrimRight(b[own+16:len(b)-f.size], "\x00")
 		if e.after = native.Uint64(b[own:]); e.after != 0 {
 			e.after += r.shift
 		}

@@ -110,19 +110,11 @@ func open(name string, f io.ReaderAt, size int64, o ReplayOptions) (_ *perfbuf.R
 	if err = rec.choose(o.Event); err != nil {
 		return nil, err
 	}
-	if o.Reader.Time != (perfbuf.TimeSource{}) {
-		return nil, errors.New("perfdata.ReplayOptions: Reader.Time is set: leave it unset, because events are replayed by the times of their records")
-	}
-	if !(o.Speed >= 0 && o.Speed <= maxSpeed) || o.Last < 0 {
-		return nil, fmt.Errorf("perfdata.ReplayOptions: Speed is %v and Last %v: must not be negative, and Speed at most %v", o.Speed, o.Last, maxSpeed)
-	}
-	o.Reader.Name, o.Reader.NoTime = cmp.Or(o.Reader.Name, rec.want.name), false
-	o.Reader.LanesFD, o.Reader.Lanes, o.Reader.ProgFDs = 0, nil, nil
-	if o.Reader.Wakeup == (perfbuf.Wakeup{}) {
-		o.Reader.Wakeup.Events = 1
+	if err = o.complete(rec); err != nil {
+		return nil, err
 	}
 	if o.WallClock {
-		if rec.behind == 0 {
+		if !rec.dated {
 			return nil, fmt.Errorf("perfdata: %s: ReplayOptions.WallClock: the file does not have the time of day: record with perf record -k CLOCK_MONOTONIC, or a perfdata.Recorder", name)
 		}
 		rec.shift = rec.behind
@@ -138,6 +130,22 @@ func open(name string, f io.ReaderAt, size int64, o ReplayOptions) (_ *perfbuf.R
 		return nil, err
 	}
 	return perfbuf.OpenSource(k, o.Reader)
+}
+
+// complete checks the options, and completes those of the reader.
+func (o *ReplayOptions) complete(rec *recording) error {
+	if o.Reader.Time != (perfbuf.TimeSource{}) {
+		return errors.New("perfdata.ReplayOptions: Reader.Time is set: leave it unset, because events are replayed by the times of their records")
+	}
+	if !(o.Speed >= 0 && o.Speed <= maxSpeed) || o.Last < 0 {
+		return fmt.Errorf("perfdata.ReplayOptions: Speed is %v and Last %v: must not be negative, and Speed at most %v", o.Speed, o.Last, maxSpeed)
+	}
+	o.Reader.Name, o.Reader.NoTime = cmp.Or(o.Reader.Name, rec.want.name), false
+	o.Reader.LanesFD, o.Reader.Lanes, o.Reader.ProgFDs = 0, nil, nil
+	if o.Reader.Wakeup == (perfbuf.Wakeup{}) {
+		o.Reader.Wakeup.Events = 1
+	}
+	return nil
 }
 
 // ended is the error at the end of the recording.

@@ -1,6 +1,7 @@
 package perfdata
 
 import (
+	"bytes"
 	"math/bits"
 	"sync/atomic"
 	"unsafe"
@@ -23,7 +24,7 @@ const (
 )
 
 // newRing makes a ring of a size that is wanted, or less if all that will be in it is less.
-func newRing(cpu, size int, all uint64) (*ring, error) {
+func newRing(cpu, size int, all uint64, layout raw.Layout) (*ring, error) {
 	size = max(size, 2*mostBytes)
 	if all < uint64(size) {
 		size = max(int(all)+8, leastRing)
@@ -36,20 +37,20 @@ func newRing(cpu, size int, all uint64) (*ring, error) {
 	var err error
 	// Invariant: meta is a page, data a power of two; both are aligned, and raw keeps them
 	// reachable.
-	if r.raw, err = raw.New(unsafe.Pointer(unsafe.SliceData(r.meta)), r.data, raw.LayoutRawTime); err == nil {
+	if r.raw, err = raw.New(unsafe.Pointer(unsafe.SliceData(r.meta)), r.data, layout); err == nil {
 		r.raw.SetCPU(cpu)
 	}
 	return r, err
 }
 
-// size is how many bytes an entry takes in a ring.
+// size is how many bytes an entry takes in a ring: 8 more of a sample that has to say its CPU.
 func (e *entry) size() uint64 {
 	switch e.kind {
 	case sample:
 		return uint64(20+len(e.payload)+7) &^ 7 // header, time, raw_size
 	case lost:
 		if e.counted {
-			return raw.SizeCounted
+			return raw.SizeCounted + uint64(len(e.payload)+7)&^7
 		}
 		return 32 // header, id, lost, time
 	default:
@@ -59,7 +60,10 @@ func (e *entry) size() uint64 {
 
 // put publishes an entry, if there is room.
 func (r *ring) put(e *entry) bool {
-	size := e.size()
+	size, cpu := e.size(), r.raw.Layout() == raw.LayoutRawTimeCPU && e.kind == sample
+	if cpu {
+		size += 8
+	}
 	used := r.head - r.raw.Tail()
 	if used+size >= uint64(len(r.data)) || r.bad && used > 0 {
 		return false
@@ -69,9 +73,14 @@ func (r *ring) put(e *entry) bool {
 	case sample:
 		putHeader(b[:], typeSample, int(size))
 		native.PutUint64(b[8:], e.time)
-		native.PutUint32(b[16:], uint32(len(e.payload)))
-		r.copy(r.head, b[:20])
-		r.copy(r.head+20, e.payload)
+		at := uint64(16)
+		if cpu {
+			native.PutUint32(b[16:], uint32(e.cpu))
+			at = 24
+		}
+		native.PutUint32(b[at:], uint32(len(e.payload)))
+		r.copy(r.head, b[:at+4])
+		r.copy(r.head+at+4, e.payload)
 	case lost:
 		putHeader(b[:], typeLost, int(size))
 		native.PutUint64(b[8:], e.after)
@@ -79,7 +88,12 @@ func (r *ring) put(e *entry) bool {
 		native.PutUint64(b[24:], e.time)
 		native.PutUint32(b[32:], uint32(e.cpu))
 		native.PutUint32(b[36:], e.lane)
-		r.copy(r.head, b[:size])
+		if !e.counted {
+			r.copy(r.head, b[:size])
+			break
+		}
+		r.copy(r.head, b[:])
+		r.copy(r.head+raw.SizeCounted, append(bytes.Clone(e.payload), make([]byte, -len(e.payload)&7)...))
 	case corrupt:
 		r.copy(r.head, b[:8]) // a header.size of 0
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"sync"
@@ -23,7 +24,11 @@ type session struct {
 	puts    uint64
 	clock   clock
 	looked  bool // somebody has waited, or read the clock, as streams do before they look at rings
+
+	more chan struct{} // of capacity 1: a live recording has changed
 }
+
+func newSession(speed float64) *session { return &session{speed: speed, more: make(chan struct{}, 1)} }
 
 // moving is held while a replay goes from one session to another.
 var moving sync.Mutex
@@ -75,6 +80,9 @@ func (s *session) fresh() bool {
 
 // rewind empties the rings and starts over. last is the time of the last event of all members.
 func (k *replay) rewind(last uint64) {
+	if k.live != nil { // nothing of it is put before somebody has looked
+		return
+	}
 	if k.o.Last > 0 {
 		k.since = last - min(last, uint64(k.o.Last))
 	}
@@ -87,33 +95,50 @@ func (k *replay) rewind(last uint64) {
 	}
 }
 
-// first returns the member with the next event, nil at the end. Callers of it, and of the methods
-// below, hold mu.
-func (s *session) first() (first *replay) {
+// first returns the member with the next event, nil at the end, or before live recordings have come
+// so far. No event before bound is still to come. Callers of it, and of the methods below, hold mu.
+func (s *session) first() (first *replay, bound uint64) {
+	bound = math.MaxUint64
 	for _, k := range s.members {
+		if k.live != nil && !s.looked {
+			return nil, 0
+		}
 		if k.err == nil && !k.pending {
 			k.err = k.read()
+		}
+		if k.err == errNotYet {
+			k.err = nil
+			bound = min(bound, k.live.holds(max(s.fed, s.clock.covered())))
+			continue
 		}
 		if k.err == nil && (first == nil || k.next.time < first.next.time) {
 			first = k
 		}
 	}
-	return first
+	if first != nil && first.next.time >= bound && bound < math.MaxUint64 {
+		return nil, bound
+	}
+	return first, bound
 }
 
-// feed fills the rings, and returns the member with the next event.
-func (s *session) feed() *replay {
+// feed fills the rings, and returns what first does.
+func (s *session) feed() (next *replay, bound uint64) {
 	for {
-		k := s.first()
+		k, bound := s.first()
 		if k == nil || s.speed > 0 && k.next.time > s.clock.paced(s.speed, k.next.time) {
-			return k
+			return k, bound
 		}
 		if r := k.ring(); r != nil && !r.put(&k.next) {
-			return k
+			return k, bound
 		}
 		s.fed, k.pending = max(s.fed, k.next.time), false
 		s.puts++
 	}
+}
+
+// live reports whether there may be more without anybody reading.
+func (s *session) live() bool {
+	return slices.ContainsFunc(s.members, func(k *replay) bool { return k.live != nil && k.err == nil })
 }
 
 // ended is the reason for the end once all is read, nil before.
@@ -157,9 +182,14 @@ func (p *poller) Wait(until time.Time, ready func(woken bool) bool) error {
 		s := p.lock()
 		s.looked = true
 		pause := look
-		if next := s.feed(); next != nil && s.speed > 0 {
+		next, _ := s.feed()
+		switch {
+		case next != nil && s.speed > 0:
 			pause = s.clock.pause(s.speed, next.next.time)
+		case next == nil && s.live():
+			pause = time.Hour // more tells of it
 		}
+		more := s.more
 		s.mu.Unlock()
 		if ready(woken) {
 			return nil
@@ -179,6 +209,8 @@ func (p *poller) Wait(until time.Time, ready func(woken bool) bool) error {
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
+		case <-more:
+			timer.Stop()
 		case <-p.interrupts:
 			timer.Stop()
 			return os.ErrDeadlineExceeded
@@ -203,7 +235,7 @@ type group struct{ poller }
 // Group is kernel.Kernel's.
 func (k *replay) Group() (kernel.Group, error) {
 	g := &group{poller{interrupts: make(chan struct{}, 1)}}
-	g.session.Store(&session{speed: k.o.Speed})
+	g.session.Store(newSession(k.o.Speed))
 	return g, g.Add(k)
 }
 
@@ -231,7 +263,8 @@ func (g *group) Add(k kernel.Kernel) error {
 // Remove makes a recording replay alone. It keeps its pace.
 func (g *group) Remove(k kernel.Kernel) {
 	s := g.lock()
-	alone := &session{speed: s.speed, clock: clock{begun: s.clock.begun, first: s.clock.first}}
+	alone := newSession(s.speed)
+	alone.clock = clock{begun: s.clock.begun, first: s.clock.first}
 	s.mu.Unlock()
 	alone.join(k.(*replay))
 }
