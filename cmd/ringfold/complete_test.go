@@ -62,8 +62,7 @@ func TestCompletion(t *testing.T) {
 		"record -w ":             files,
 		"record --snapshot-dir ": dirs,
 		"doctor ":                nothing,
-		"fleet ":                 "agent tail demo " + nothing,
-		"fleet agent --spool ":   files,
+		"fleet ":                 "demo " + nothing,
 	} {
 		var out bytes.Buffer
 		root := root()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,8 +19,8 @@ import (
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/clitest"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/broker"
-	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/wire"
 	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/ringfold/ringfold/perfbuf/perfdata"
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
@@ -133,7 +134,7 @@ func TestHostileText(t *testing.T) {
 	// The user types arguments, so a newline in them is the user's.
 	for _, args := range [][]string{{evilSubject}, {"--" + evilSubject}, {"tail", evilSubject}, {"tail", "name", evilSubject}, {"tail", "pinned", evilSubject}, {"tail", "id", evilSubject}, {"tail", evilSubject + ".data"},
 		{"stat", "--process", evilSubject}, {"list", "--process", evilSubject}, {"metrics", "pinned", evilSubject}, {"metrics", "--listen", evilSubject}, {"metrics", "--dashboard"},
-		{"fleet"}, {"fleet", evilSubject}, {"fleet", "agent", "--simulate", "--host", evilSubject}, {"fleet", "agent", "--simulate", "--creds", evilSubject}, {"fleet", "tail", "--url", "nats://" + evilSubject},
+		{"fleet"}, {"fleet", evilSubject}, {"record", "-w", "nats://broker/EVENTS?host=" + evilSubject}, {"record", "-w", "nats://broker/EVENTS?creds=" + evilSubject}, {"tail", "nats://" + evilSubject + "/EVENTS"}, {"tail", "nats://broker/" + evilSubject + "?x=" + evilSubject},
 		{"fleet", "demo", "--" + evilSubject}, {"demo", "--mode", evilSubject}, {"demo", "--simulate", "--all", "-n", "5"}, {"doctor"}, {"doctor", "--json"}, {"doctor", evilSubject}, {"version"}, {"version", evilSubject},
 		{"help", evilSubject}, {"completion", evilSubject}, {"__complete", "tail", one, "--type", ""}, {"__complete", "tail", two, "--event", ""}} {
 		_, out := h.run(t, args...)
@@ -231,24 +232,39 @@ func (h *tool) fleet(t *testing.T) {
 	require.NoError(t, err)
 	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "EVENTS", Subjects: []string{"EVENTS.>"}})
 	require.NoError(t, err)
-	publish := func(subject string, data []byte) {
-		_, err := js.Publish(t.Context(), subject, data)
+	publish := func(subject, header string, data []byte) {
+		_, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: subject, Header: nats.Header{"Ringfold": {header}}, Data: data})
 		require.NoError(t, err)
 	}
-	batch := &wire.Batch{Host: "a", BootId: "boot", LogId: "log", Sequence: 1, First: 1, Watermark: 10, WallOffset: time.Now().UnixNano(), End: true,
-		Events: []*wire.Event{{Kind: wire.Event_EXEC, Comm: "\x1b[2J\u202e\nFORG", Detail: strings.ToValidUTF8(evil, "")}}}
-	data, err := wire.Marshal(batch)
+	var sent bytes.Buffer
+	rec, err := perfdata.NewRecorder(&sent, perfdata.Options{Events: []perfdata.EventInfo{{Name: evil}}})
 	require.NoError(t, err)
-	publish(wire.Subject("EVENTS", "a"), data)
-	publish("EVENTS."+strings.ReplaceAll(evilSubject, ".", ""), []byte(evil))
-	publish("EVENTS."+strings.ReplaceAll(evilSubject, ".", "")+"2", data)
+	head := bytes.Clone(sent.Bytes())
+	file := filepath.Join(t.TempDir(), "one.data")
+	hostileRecording(t, file, evil)
+	r, err := perfdata.Open(file, perfdata.ReplayOptions{})
+	require.NoError(t, err)
+	defer r.Close()
+	stream, err := r.Stream(perfbuf.StreamOptions{})
+	require.NoError(t, err)
+	require.Equal(t, io.EOF, rec.Run(t.Context(), stream))
+	sent.Next(len(head))
+	records := perfdata.Gap{Reason: evil, Count: 1, Time: 1}.Append(sent.Bytes())
+	of := func(sequence int, more string) string {
+		return fmt.Sprintf(`{"host":"a","boot":"boot","log":"log","seq":%d,"first":1,%s}`, sequence, more)
+	}
+	publish("EVENTS.a.log.head", of(1, `"head":true`), head)
+	data := of(2, fmt.Sprintf(`"through":%d,"wall":%d,"end":true`, uint64(1)<<50, time.Now().UnixNano()-1<<50))
+	publish("EVENTS.a.log.data", data, records)
+	publish("EVENTS."+strings.ReplaceAll(evilSubject, ".", ""), cli.Printable(evil), []byte(evil))
+	publish("EVENTS."+strings.ReplaceAll(evilSubject, ".", "")+"2", data, records)
 	for _, format := range []string{"--output=text", "--output=compact", "--json"} {
-		status, out := h.run(t, "fleet", "tail", "--all", "--once", "--url", server.URL(), format)
+		status, out := h.run(t, "tail", server.URL()+"/EVENTS?since=all&once=true", format)
 		require.Equal(t, 3, status, out) // as not all can be read
 		require.Contains(t, out, `\u001b]0;title`)
 		require.Contains(t, out, `\u202e`)
 		if format == "--output=text" {
-			require.Contains(t, out, "MALFORMED")
+			require.Contains(t, out, "malformed")
 		}
 	}
 }

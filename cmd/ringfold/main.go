@@ -7,7 +7,7 @@ import (
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/demo"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/doctor"
-	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet"
+	fleetdemo "github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/demo"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/list"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/man"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/metrics"
@@ -33,7 +33,8 @@ func root() *cobra.Command {
 		trace.Command(),
 		stat.Command(),
 		metrics.Command(),
-		fleet.Command(),
+
+		fleetdemo.Command(),
 		demo.Command(),
 		doctor.Command(),
 		cli.Version(),

@@ -93,7 +93,7 @@ func newWorld(t *testing.T) *world {
 		"--process execsnoop", "--process "+comm, "--process runqslower", "--process "+comm, "--process exec ", "--process "+comm+" ",
 		"ringfold stat  ", "ringfold stat "+events,
 		"ringfold metrics", "ringfold metrics --listen 127.0.0.1:0", "--listen :9435", "",
-		"nats://broker:4222", nats.URL(), "otlp://collector:4317", collector.URL(), " /tmp/", " ", " /var/", " var/",
+		"record -w nats://broker:4222/EVENTS", "record -w '"+nats.URL()+"/EVENTS?spool=spool.db'", "nats://broker:4222", nats.URL(), "otlp://collector:4317", collector.URL(), " /tmp/", " ", " /var/", " var/",
 	)}
 	w.write(t, "event.o", object)
 	require.NoError(t, os.MkdirAll(filepath.Join(w.dir, "var/tmp"), 0o755))
@@ -102,8 +102,8 @@ func newWorld(t *testing.T) *world {
 	w.program(t, "make", "/bin/true; /bin/true")
 	w.env = append(os.Environ(), "PATH="+w.dir+"/bin:"+os.Getenv("PATH"), "NATS_URL="+nats.URL(), "RINGFOLD_TEST_PROGRAM=ended")
 	w.start(t, "while :; do /bin/true; sleep 0.01; done")
-	w.start(t, "RINGFOLD_TEST_PROGRAM=endless exec ringfold fleet agent --simulate --spool agent.db")
-	for w.bash("ringfold fleet tail --all --once").Run() != nil { // until it has made the stream
+	w.start(t, "RINGFOLD_TEST_PROGRAM=endless exec ringfold record -w 'nats://broker:4222/EVENTS?host=other&spool=other.db'")
+	for w.bash("ringfold tail 'nats://broker:4222/EVENTS?since=all&once=true'").Run() != nil { // until it has made the stream
 	}
 	return w
 }
@@ -166,7 +166,7 @@ func (w *world) run(t *testing.T, line string) {
 	cmd := w.bash(line)
 	out, err := cmd.CombinedOutput()
 	t.Logf("%s: %v", line, time.Since(start))
-	if strings.Contains(line, "fleet tail") && cmd.ProcessState.ExitCode() == 3 {
+	if strings.Contains(line, "nats://") && cmd.ProcessState.ExitCode() == 3 {
 		return // it ended before it knew all
 	}
 	require.NoErrorf(t, err, "%s\n%s", cmd, out)

@@ -27,8 +27,8 @@ enum kind { FORK = 1, EXEC, EXIT };
 
 // One struct for all kinds, without padding; "Event" in event.go is its twin. It carries no
 // time and no CPU number: the ring knows both.
-struct event {
-	__u32 kind;
+struct process {
+	enum kind kind;
 	__u32 pid, tid;             // the process and thread that ran
 	__u32 child_pid, child_tid; // fork
 	__s32 code;                 // exit: status, as wait(2) has it
@@ -36,7 +36,7 @@ struct event {
 	char file[128];             // exec
 };
 
-static __always_inline void start(struct event *e, enum kind kind)
+static __always_inline void start(struct process *e, enum kind kind)
 {
 	__u64 id = bpf_get_current_pid_tgid();
 
@@ -46,7 +46,8 @@ static __always_inline void start(struct event *e, enum kind kind)
 	bpf_get_current_comm(e->comm, sizeof(e->comm));
 }
 
-static __always_inline int send(void *ctx, struct event *e)
+// Not inlined: so the BTF has the struct, by which the tool decodes it.
+static __noinline int send(void *ctx, struct process *e)
 {
 	// When the ring is full this fails, and the kernel counts it. User space gets that count as an event.
 	bpf_perf_event_output(ctx, &events, BPF_F_CURRENT_CPU, e, sizeof(*e));
@@ -56,7 +57,7 @@ static __always_inline int send(void *ctx, struct event *e)
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 {
-	struct event e = {};
+	struct process e = {};
 
 	start(&e, FORK);
 	e.child_pid = child->tgid;
@@ -67,7 +68,7 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(on_exec, struct task_struct *task, int old_pid, struct linux_binprm *bprm)
 {
-	struct event e = {};
+	struct process e = {};
 
 	start(&e, EXEC);
 	bpf_probe_read_kernel_str(e.file, sizeof(e.file), bprm->filename);
@@ -77,7 +78,7 @@ int BPF_PROG(on_exec, struct task_struct *task, int old_pid, struct linux_binprm
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(on_exit, struct task_struct *task)
 {
-	struct event e = {};
+	struct process e = {};
 
 	start(&e, EXIT);
 	e.code = task->exit_code;

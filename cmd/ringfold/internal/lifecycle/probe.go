@@ -2,8 +2,10 @@
 package lifecycle
 
 import (
+	"bytes"
 	_ "embed"
 
+	"github.com/cilium/ebpf/btf"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/bpfload"
 	"github.com/ringfold/ringfold/perfbuf"
 )
@@ -28,6 +30,9 @@ func LoadObject(object []byte) (*Probe, error) {
 	}
 	return &Probe{Programs: programs}, nil
 }
+
+// Types has the type of an event, a struct process.
+func Types() (*btf.Spec, error) { return btf.LoadSpecFromReader(bytes.NewReader(object)) }
 
 // Open sets up rings for the events. Do it before Attach: events without a ring are gone without a trace.
 func (p *Probe) Open(o perfbuf.Options) (*perfbuf.Reader, error) {

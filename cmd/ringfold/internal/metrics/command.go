@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -90,12 +91,12 @@ func (c *config) run(ctx context.Context, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer set.Close()
+	registry, delays := c.registry(set)
 	in, err := set.Open(perfbuf.Options{})
 	if err != nil {
 		return err
 	}
 	set.Announce()
-	registry, delays := c.registry(set)
 	healthy, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	shutdown := serve(registry, listener, fail)
@@ -103,8 +104,10 @@ func (c *config) run(ctx context.Context, stdout, stderr io.Writer) error {
 	fmt.Fprintf(stderr, "ringfold metrics: serving http://%s/metrics\n", listener.Addr())
 
 	err = set.Run(healthy, in, func(ev source.Event) error {
-		if at := ev.Time(); at > 0 && ev.Kind() == perfbuf.KindSample {
-			delays[ev.From].Observe(float64(cli.Age(at)) / 1e9)
+		if ev.Time() > 0 && ev.Kind() == perfbuf.KindSample {
+			if delay, ok := delays.Load(ev.From); ok {
+				delay.(prometheus.Histogram).Observe(float64(ev.Age()) / 1e9)
+			}
 		}
 		return nil
 	}, func() error { return nil })
@@ -114,15 +117,21 @@ func (c *config) run(ctx context.Context, stdout, stderr io.Writer) error {
 	return set.Finish(err, func() error { return c.summary(stdout, set) })
 }
 
-// registry has the counts of all readers, and of this process. Events are counted in delays.
-func (c *config) registry(set *source.Set) (registry *prometheus.Registry, delays map[*source.Source]prometheus.Histogram) {
-	registry, delays = prometheus.NewRegistry(), map[*source.Source]prometheus.Histogram{}
+// registry has the counts of this process, and of all readers that are admitted. Events are counted
+// in delays, a prometheus.Histogram for each source.
+func (c *config) registry(set *source.Set) (registry *prometheus.Registry, delays *sync.Map) {
+	registry, delays = prometheus.NewRegistry(), &sync.Map{}
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	for _, from := range set.Sources {
+	set.Admitted = func(from *source.Source) {
 		labels := prometheus.Labels{"map": from.Called()}
-		delays[from] = prometheus.NewHistogram(prometheus.HistogramOpts{Name: "ringfold_event_delay_seconds", ConstLabels: labels,
+		if from.Live != nil {
+			labels = prometheus.Labels{"host": from.Host, "map": from.Name}
+		}
+		delay := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "ringfold_event_delay_seconds", ConstLabels: labels,
 			Help: "Time from an event to its being handled.", Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14)})
-		registry.MustRegister(delays[from], promperf.NewCollector(from.Reader.Stats, promperf.Options{Labels: labels, PerCPU: c.perCPU}))
+		delays.Store(from, delay)
+		// It fails for a second recording of a host's event, whose counts are left out.
+		_ = errors.Join(registry.Register(delay), registry.Register(promperf.NewCollector(from.Reader.Stats, promperf.Options{Labels: labels, PerCPU: c.perCPU})))
 	}
 	return registry, delays
 }
@@ -151,7 +160,7 @@ func serve(registry *prometheus.Registry, listener net.Listener, failed func(err
 // summary prints all that was counted, in a line.
 func (c *config) summary(out io.Writer, set *source.Set) error {
 	var events, lost, shed, late uint64
-	for _, from := range set.Sources {
+	for _, from := range set.All() {
 		s := from.Reader.Stats()
 		t := s.Total()
 		events, lost, shed, late = events+t.Samples, lost+t.Lost, shed+t.Shed, late+s.Late

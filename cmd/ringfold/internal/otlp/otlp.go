@@ -130,6 +130,9 @@ func (w *Writer) Write(ev source.Event) error {
 	attributes := make([]attribute.KeyValue, 0, 8)
 	attributes = append(attributes, attribute.String("ringfold.kind", kind.String()), attribute.String("ringfold.source", utf8Only(ev.From.Called())),
 		attribute.String("log.record.uid", w.run+"-"+strconv.FormatUint(w.records, 10)))
+	if ev.From.Host != "" {
+		attributes = append(attributes, attribute.String("host.name", utf8Only(ev.From.Host)))
+	}
 	if ev.CPU() >= 0 {
 		attributes = append(attributes, attribute.Int("cpu.logical_number", ev.CPU()))
 	}
@@ -148,6 +151,9 @@ func (w *Writer) Write(ev source.Event) error {
 			i.Lost, i.Shed, name = 0, ev.Lost(), "ringfold.shed"
 		}
 		attributes = append(attributes, attribute.Int64("ringfold.count", int64(ev.Lost())))
+		if ev.Reason() != "" {
+			attributes = append(attributes, attribute.String("ringfold.reason", utf8Only(ev.Reason())))
+		}
 		if ev.LostAfter() != 0 {
 			attributes = append(attributes, attribute.Int64("ringfold.after", w.day(ev.LostAfter()).UnixNano()))
 		}

@@ -6,9 +6,11 @@ package record
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/otlp"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
 	"github.com/spf13/cobra"
@@ -24,6 +26,7 @@ type config struct {
 	maxAge   time.Duration
 	maxFiles int
 	compress bool
+	sink     *fleet.Address // where to publish, instead of a file
 
 	flight      time.Duration
 	after       time.Duration
@@ -35,7 +38,7 @@ func Command() *cobra.Command {
 	c := &config{}
 	cmd := &cobra.Command{
 		Use:   "record " + source.Usage,
-		Short: "Record events to a file or a collector, or keep the newest ones until a trigger",
+		Short: "Record events to a file, a collector or a fleet's stream, or keep the newest ones until a trigger",
 		Long: `Record the events of maps to a perf.data file, which ringfold tail, ringfold replay and perf script
 read. Given recordings, copy the events that match. Name maps as for "ringfold tail".
 
@@ -44,12 +47,17 @@ the fields of --type as the body, and losses as records of their own. otlps:// i
 ?service=NAME, ?header=NAME=VALUE and ?tlsca=FILE may follow. While the collector is away, record
 waits.
 
+With --write nats://SERVER/STREAM, they are published over NATS JetStream as this host's recording,
+without a map process events: ?host=NAME, ?spool=FILE, ?spool-size=SIZE, ?max-age=DURATION and more
+may follow. "ringfold tail nats://SERVER/STREAM" shows those of all hosts.
+
 With --flight, the kernel keeps the newest events of one map in memory, and nothing reads them. A
 trigger writes a snapshot: SIGUSR1, an event that matches --trigger, or the end. The first snapshot
 ends the command, unless --snapshot-dir is given.`,
 		Example: `  ringfold record name events -w events.data --timeout 10s
   ringfold record --process execsnoop --steal --type event --max-size 100MiB --max-files 5 -- make
   ringfold record name events --steal --type event -w otlp://collector:4317 -n 3
+  ringfold record -w nats://broker:4222/EVENTS --timeout 2s
   ringfold record name events --flight 10s --type event --trigger 'ret < 0' --snapshot-dir /var/tmp`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := c.Flags.Args(cmd, args); err != nil {
@@ -64,10 +72,12 @@ ends the command, unless --snapshot-dir is given.`,
 			if c.write == "-" && cli.Terminal(cmd.OutOrStdout()) != nil {
 				return cli.Usagef("--write -: stdout is a terminal, which a recording is not for: pipe it, or name a file")
 			}
-			if c.flight > 0 {
+			switch {
+			case c.flight > 0:
 				return c.fly(cmd)
-			}
-			if otlp.Is(c.write) {
+			case c.sink != nil:
+				return c.publish(cmd)
+			case otlp.Is(c.write):
 				return c.export(cmd)
 			}
 			return c.record(cmd)
@@ -102,12 +112,21 @@ func (c *config) rotates() bool { return c.maxSize > 0 || c.maxAge > 0 }
 // check looks for flags that contradict each other.
 func (c *config) check(given func(string) bool) error {
 	rotates := c.rotates()
-	if otlp.Is(c.write) {
+	switch {
+	case fleet.Is(c.write):
+		a, err := fleet.Parse(c.write, true)
+		if err != nil {
+			return fmt.Errorf("--write: %w", err)
+		}
+		c.sink = &a
+	case otlp.Is(c.write):
 		if err := c.exports(); err != nil {
 			return err
 		}
 	}
 	switch {
+	case c.sink != nil && (rotates || c.compress || c.Mode == source.Slack || len(c.Files) > 0 || c.Fleet != nil):
+		return errors.New("--max-size, --max-age, --compress, --mode slack and recordings are not for a stream: its hosts publish what happens now, in exact order")
 	case c.maxAge < 0 || c.maxFiles < 0 || c.flight < 0 || c.after < 0:
 		return errors.New("--max-age, --max-files, --flight and --after must not be negative")
 	case c.maxSize > 0 && c.maxSize < 1<<20:

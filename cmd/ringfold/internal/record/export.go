@@ -51,7 +51,7 @@ func (c *config) export(cmd *cobra.Command) error {
 	sum := &summary{}
 	sum.exported(to.String(), out.Stats())
 	sum.end(set, time.Since(begin))
-	return errors.Join(end, c.print(cmd, map[string]any{"summary": sum}, sum.String()), set.Untimed())
+	return errors.Join(end, c.print(cmd, map[string]any{"summary": sum}, sum.String()), set.Untimed(), set.Unknown())
 }
 
 // exported counts what the collector has.

@@ -39,7 +39,10 @@ type recorder struct {
 // fly keeps the newest events, and writes snapshots.
 func (c *config) fly(cmd *cobra.Command) error {
 	c.Writes = []string{c.write}
-	if c.snapshotDir != "" {
+	switch {
+	case c.sink != nil:
+		c.Writes = nil
+	case c.snapshotDir != "":
 		c.Writes = []string{filepath.Join(c.snapshotDir, "ringfold.data")}
 	}
 	set, err := c.ChooseOne()

@@ -40,19 +40,20 @@ func (c *config) record(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	rec, err := c.create(c.write, cmd.OutOrStdout(), perfdata.Options{Events: events, MaxBytes: int64(c.maxSize), MaxAge: c.maxAge, MaxFiles: c.maxFiles})
+	if c.Fleet != nil { // hosts that come later are recorded as the first event, as gaps of no host are
+		set.Settle(cmd.Context())
+		if events, err = set.Events(); err != nil {
+			return err
+		}
+		events = append([]perfdata.EventInfo{{Name: "fleet"}}, events...)
+	}
+	rec, err := c.create(c.write, cmd.OutOrStdout(), perfdata.Options{Events: events, WallClock: c.WallClock || c.Fleet != nil, MaxBytes: int64(c.maxSize), MaxAge: c.maxAge, MaxFiles: c.maxFiles})
 	if err != nil {
 		return err
 	}
 	set.Announce()
-	begin, read := time.Now(), source.Stream(in)
-	if c.all() {
-		read = batches{in, rec}
-		for _, from := range set.Sources {
-			from.Decoder = nil // nobody wants fields
-		}
-	}
-	end := set.Run(cmd.Context(), read, func(ev source.Event) error { return rec.Record(ev.Event) }, rec.Flush)
+	begin := time.Now()
+	end := c.run(cmd, set, in, rec)
 	set.Close()
 	if err := rec.Close(); err != nil && end == nil {
 		end = err
@@ -63,7 +64,20 @@ func (c *config) record(cmd *cobra.Command) error {
 	sum := &summary{}
 	sum.recorded(c.write, rec.Stats())
 	sum.end(set, time.Since(begin))
-	return errors.Join(end, c.print(cmd, map[string]any{"summary": sum}, sum.String()), set.Untimed()) // what was read before an error is there
+	return errors.Join(end, c.print(cmd, map[string]any{"summary": sum}, sum.String()), set.Untimed(), set.Unknown()) // what was read before an error is there
+}
+
+// run records.
+func (c *config) run(cmd *cobra.Command, set *source.Set, in *perfbuf.Stream, rec *perfdata.Recorder) error {
+	read := source.Stream(in)
+	c.Marked = rec.Record
+	if c.all() {
+		read = batches{in, rec}
+		for _, from := range set.All() {
+			from.Decoder = nil // nobody wants fields
+		}
+	}
+	return set.Run(cmd.Context(), read, func(ev source.Event) error { return rec.Record(ev.Event) }, rec.Flush)
 }
 
 // all reports whether every event is recorded, whatever it has.

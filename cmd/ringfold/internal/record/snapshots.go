@@ -45,7 +45,7 @@ func (r *recorder) full() bool { return r.wanted() == 0 && len(r.held) == 0 }
 // wanted is how many more snapshots are to be taken.
 func (r *recorder) wanted() uint64 {
 	n := r.Count
-	if r.snapshotDir == "" {
+	if r.snapshotDir == "" && r.sink == nil {
 		n = 1
 	} else if n == 0 {
 		return mostHeld
@@ -127,16 +127,45 @@ func (r *recorder) save() error {
 
 // file writes one to its file.
 func (r *recorder) file(one *taken) (perfdata.Stats, error) {
-	rec, err := r.create(one.path, r.cmd.OutOrStdout(), perfdata.Options{Events: r.events, Since: one.CompleteSince(), Until: one.Until()})
+	o := perfdata.Options{Events: r.events, Since: one.CompleteSince(), Until: one.Until()}
+	if r.sink != nil {
+		return r.publish(one, o)
+	}
+	rec, err := r.create(one.path, r.cmd.OutOrStdout(), o)
 	if err != nil {
 		return perfdata.Stats{}, err
 	}
+	return r.copy(one, rec)
+}
+
+// publish publishes one, as all that is known of this host between its times.
+func (r *recorder) publish(one *taken, o perfdata.Options) (perfdata.Stats, error) {
+	a := *r.sink
+	a.Write.Note, a.Write.Since, a.Write.Wait = cli.Notes(r.cmd), o.Since, true
+	sink, err := a.OpenSink()
+	if err != nil {
+		return perfdata.Stats{}, err
+	}
+	var stats perfdata.Stats
+	rec, err := perfdata.NewRecorder(sink, o)
+	if err == nil {
+		stats, err = r.copy(one, rec)
+	}
+	if err == nil {
+		err = sink.Round(o.Until)
+	}
+	_, failed := sink.Close(err == nil)
+	return stats, errors.Join(err, failed)
+}
+
+// copy records a snapshot.
+func (r *recorder) copy(one *taken, rec *perfdata.Recorder) (perfdata.Stats, error) {
 	for ev := range one.Events() {
 		if r.set.Matches(ev) && rec.Record(ev) != nil {
 			break // Close has the error
 		}
 	}
-	err = rec.Close()
+	err := rec.Close()
 	return rec.Stats(), err
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
 	"github.com/ringfold/ringfold/perfbuf/perfdata"
 	"github.com/spf13/cobra"
@@ -25,10 +26,11 @@ type summary struct {
 	Rejected  uint64 `json:"rejected,omitempty"` // records that a collector said it has not kept
 	Bytes     uint64 `json:"bytes"`
 	// Displaced counts entries that other readers have taken; nil: not known. Up to OwnedUntil, no event is missing for that.
-	Displaced  *int            `json:"displaced"`
-	OwnedUntil uint64          `json:"owned_until_ns,omitempty"`
-	Seconds    float64         `json:"seconds"`
-	Command    *source.Command `json:"command,omitempty"`
+	Displaced  *int             `json:"displaced"`
+	OwnedUntil uint64           `json:"owned_until_ns,omitempty"`
+	Seconds    float64          `json:"seconds"`
+	Command    *source.Command  `json:"command,omitempty"`
+	Spool      *fleet.SinkStats `json:"spool,omitempty"` // of what was published
 }
 
 // snapshot is a file of a flight recorder.
@@ -79,6 +81,9 @@ func (s *summary) String() string {
 	}
 	if s.Files > 1 {
 		text += fmt.Sprintf("; %d files", s.Files)
+	}
+	if s.Spool != nil {
+		text += spoolText(s.Spool)
 	}
 	return text + ended(s.Command)
 }

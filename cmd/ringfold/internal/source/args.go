@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/bpfmaps"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet"
 )
 
 // selectors are the words before what names a map or a recording.
@@ -26,6 +27,17 @@ func (f *Flags) arguments(args []string) error {
 			args = args[2:]
 			continue
 		}
+		if fleet.Is(word) {
+			if f.Fleet != nil {
+				return errors.New("one stream of recordings is read at a time: name its hosts by hosts=")
+			}
+			a, err := fleet.Parse(word, false)
+			if err != nil {
+				return err
+			}
+			f.Fleet, args = &a, args[1:]
+			continue
+		}
 		if !strings.Contains(word, "/") && !strings.HasSuffix(word, ".data") {
 			return fmt.Errorf("%q: name a map by id N, name S or pinned PATH, or a recording by file PATH", word)
 		}
@@ -35,6 +47,8 @@ func (f *Flags) arguments(args []string) error {
 		args = args[1:]
 	}
 	switch {
+	case f.Fleet != nil && (len(f.Files) > 0 || len(f.Maps) > 0):
+		return errors.New("recordings of hosts, files and maps are read one after the other")
 	case len(f.Files) > 0 && len(f.Maps) > 0:
 		return errors.New("maps and recordings are of different times: read them one after the other")
 	case f.Process != "":

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/bpfmaps"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet"
 	"github.com/ringfold/ringfold/internal/cpulist"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/spf13/cobra"
@@ -41,9 +42,14 @@ type Flags struct {
 
 	// Files are the recordings that the arguments name, Maps the maps; neither: the only map that programs use.
 	Files   []string
+	Fleet   *fleet.Address // where recordings of hosts come from, instead
 	Maps    []bpfmaps.Selector
 	Command []string // to run
 	Writes  []string // files that the command will write; - is stdout
+
+	// FlushEvery is that of the stream, whose markers go to Marked.
+	FlushEvery time.Duration
+	Marked     func(perfbuf.Event) error
 
 	// Trigger is an expression like Filter, which Set.Triggers goes by.
 	Trigger string
@@ -57,7 +63,7 @@ type Flags struct {
 const Usage = MapsUsage + " [-- command]"
 
 // MapsUsage is that of a command that runs none.
-const MapsUsage = "[flags] [id N | name S | pinned PATH | FILE]..."
+const MapsUsage = "[flags] [id N | name S | pinned PATH | FILE]... | nats://SERVER/STREAM"
 
 // Which defines the flags that choose maps.
 func (f *Flags) Which(fs *pflag.FlagSet) {
@@ -161,6 +167,8 @@ func (f *Flags) check(given func(string) bool) error {
 		return errors.New("--slack is for --mode slack: exact mode does not guess")
 	case f.recorded() && (f.Steal || f.Process != "" || f.BTFProg != ""):
 		return errors.New("--steal, --process and --btf-prog are for maps, not for a recording")
+	case f.Fleet != nil && f.WallClock:
+		return errors.New("--wall-clock is for files: recordings of hosts are ordered so")
 	case f.recorded() && len(f.Command) > 0:
 		return errors.New("a recording has what happened already: a command to run is for maps")
 	case !f.recorded() && (given("event") || f.WallClock):
@@ -171,7 +179,7 @@ func (f *Flags) check(given func(string) bool) error {
 		return errors.New("--btf and --btf-prog say where to look for a --type: name it")
 	case f.BTFProg != "" && f.BTF != "":
 		return errors.New("--btf and --btf-prog each say where to look for the type: give one of them")
-	case given("pid") && !f.Decodes():
+	case given("pid") && !f.Decodes() && f.Fleet == nil:
 		return errors.New("--pid compares a field of the event: give its struct by --type")
 	}
 	if given("slack") && f.Mode == "" {
@@ -183,7 +191,7 @@ func (f *Flags) check(given func(string) bool) error {
 // Named reports whether the command line names maps or a recording.
 func (f *Flags) Named() bool { return f.recorded() || len(f.Maps) > 0 || f.Process != "" }
 
-func (f *Flags) recorded() bool { return len(f.Files) > 0 }
+func (f *Flags) recorded() bool { return len(f.Files) > 0 || f.Fleet != nil }
 
 // Filters reports whether events are left out by what they have: with --filter or --pid.
 func (f *Flags) Filters() bool { return f.filter.condition != nil || f.filter.parts != nil }
@@ -215,8 +223,9 @@ const (
 
 // order is the mode as the library has it.
 func (f *Flags) order() perfbuf.StreamOptions {
+	o := perfbuf.StreamOptions{FlushEvery: f.FlushEvery}
 	if f.Mode == Slack {
-		return perfbuf.StreamOptions{Order: perfbuf.Slack(f.Slack)}
+		o.Order = perfbuf.Slack(f.Slack)
 	}
-	return perfbuf.StreamOptions{}
+	return o
 }

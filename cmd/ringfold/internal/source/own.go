@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/bpfmaps"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/lifecycle"
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
@@ -34,6 +35,20 @@ func (f *Flags) Own(name string, r *perfbuf.Reader) *Set {
 	return &Set{Sources: []*Source{s}, flags: f, from: map[string]*Source{r.Options().Name: s}}
 }
 
+// Processes is such a set of process events, which are decoded, and its stream.
+func (f *Flags) Processes(r *perfbuf.Reader) (*Set, *perfbuf.Stream, error) {
+	set := f.Own("process", r)
+	spec, err := lifecycle.Types()
+	if err != nil {
+		return nil, nil, err
+	}
+	if set.Sources[0].Decoder, err = findType("process", "ringfold's own BTF", spec); err != nil {
+		return nil, nil, err
+	}
+	in, err := perfbuf.Merge(f.order(), r)
+	return set, in, err
+}
+
 // Matches counts an event, and reports whether it matches the flags.
 func (set *Set) Matches(ev perfbuf.Event) bool {
 	_, ok := set.take(ev)
@@ -42,7 +57,7 @@ func (set *Set) Matches(ev perfbuf.Event) bool {
 
 // Triggers reports whether an event is a sample that matches Trigger. It does not count.
 func (set *Set) Triggers(ev perfbuf.Event) bool {
-	from := set.from[ev.Source()]
+	from := set.source(ev.Source())
 	return ev.Kind() == perfbuf.KindSample && set.flags.trigger.match(Event{ev, from, set.decode(from.Decoder, ev)}, ev.Time())
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
@@ -17,6 +18,16 @@ type Event struct {
 	perfbuf.Event
 	From   *Source
 	Fields Fields // of a sample, if its type is known; else nil
+}
+
+// Age is how long ago the event was, by the clock that its time is of, in ns. It is that of a map's
+// event, or of a fleet's host.
+func (ev Event) Age() uint64 {
+	if ev.From.Live != nil {
+		now := uint64(time.Now().UnixNano())
+		return now - min(now, ev.Time())
+	}
+	return cli.Age(ev.Time())
 }
 
 // Stream is what is read: a perfbuf.Stream, or what a command has made of one.
@@ -52,9 +63,12 @@ func (set *Set) Run(ctx context.Context, in Stream, event func(Event) error, flu
 	defer func() { cancel(); watching.Wait() }()
 	stopped := false
 	each := func(ev perfbuf.Event) error {
-		if f.recorded() && ctx.Err() != nil { // of a map, what the rings hold is still delivered
+		if len(f.Files) > 0 && ctx.Err() != nil { // of a map, and of a fleet, what the rings hold is still delivered
 			stopped = true
 			return perfbuf.ErrStop
+		}
+		if ev.Kind() == perfbuf.KindFlushed {
+			return f.Marked(ev)
 		}
 		one, ok := set.take(ev)
 		if !ok {
@@ -108,8 +122,14 @@ func (set *Set) Run(ctx context.Context, in Stream, event func(Event) error, flu
 		cancel()
 		set.Command.wait()
 	}
-	if stopped || f.recorded() {
+	switch {
+	case stopped || len(f.Files) > 0:
 		return taken
+	case set.hosts != nil:
+		if err := set.hosts.end(read); !errors.Is(err, io.EOF) {
+			return err
+		}
+		return flush()
 	}
 	// The programs are others' and go on. Shutdown takes the rings out of the maps, so that the rest has an end.
 	// Not the context of before, which is done. Further signals end the program: see cli.Main.
@@ -125,11 +145,14 @@ func (set *Set) take(ev perfbuf.Event) (one Event, ok bool) {
 	if set.First == 0 {
 		set.First = ev.Time()
 	}
-	from := set.from[ev.Source()]
+	from := set.source(ev.Source())
+	if set.hosts != nil {
+		set.hosts.reader.Count(from.Host, ev)
+	}
 	one = Event{ev, from, set.decode(from.Decoder, ev)}
 	ok = set.flags.filter.match(one, set.First) && (set.flags.CPUs == nil || slices.Contains(set.flags.CPUs, ev.CPU()))
 	if ok {
-		set.last = max(set.last, ev.Time())
+		set.latest = max(set.latest, ev.Time())
 		if set.first == 0 {
 			set.first = ev.Time()
 		}

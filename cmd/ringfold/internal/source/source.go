@@ -25,6 +25,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/cilium/ebpf/btf"
@@ -37,10 +38,12 @@ import (
 
 // Source is a map or a recording that is read.
 type Source struct {
-	*bpfmaps.Target          // of a recording, it has a name only
-	File            string   // the recording; empty: a map
-	Label           string   // which one, if there are several; else empty
-	Decoder         *Decoder // nil without a type
+	*bpfmaps.Target                // of a recording, it has a name only
+	File            string         // the recording; empty: a map, or a host's
+	Host            string         // of a fleet
+	Live            *perfdata.Live // its recording
+	Label           string         // which one, if there are several; else empty
+	Decoder         *Decoder       // nil without a type
 	Reader          *perfbuf.Reader
 	Flight          *flight.Recorder // has the map instead of Reader
 	btf             []byte           // of the recording
@@ -48,7 +51,10 @@ type Source struct {
 
 // String is such as "events (id 12)", or "events.data (event events)".
 func (s *Source) String() string {
-	if s.File == "" {
+	switch {
+	case s.Live != nil:
+		return s.Label
+	case s.File == "":
 		return s.Target.String()
 	}
 	return fmt.Sprintf("%s (event %s)", s.File, cli.Printable(s.Name))
@@ -58,16 +64,21 @@ func (s *Source) String() string {
 func (s *Source) Stats() perfbuf.Stats {
 	stats := s.Reader.Stats()
 	for i := range stats.Rings {
-		if r := &stats.Rings[i]; s.File != "" {
+		if r := &stats.Rings[i]; s.Recorded() {
 			r.Size, r.Used, r.HighWater = 0, 0, 0
 		}
 	}
 	return stats
 }
 
+// Recorded reports whether it is a recording, of a file or of a host.
+func (s *Source) Recorded() bool { return s.File != "" || s.Live != nil }
+
 // Set is all that is read at a time.
 type Set struct {
-	Sources []*Source
+	Sources []*Source // of a fleet, only what All returns may be read before Close
+	// Admitted is called with each source, when it is open and before its first event. It may be nil.
+	Admitted func(*Source)
 	// First is the time of the first event that came, 0 before.
 	First uint64
 	// Samples have matched the filter, Filtered not; Run counts them.
@@ -75,11 +86,16 @@ type Set struct {
 	// Command is the one that was run, nil without one.
 	Command *Command
 
-	flags       *Flags
-	from        map[string]*Source // by the reader's name
-	told        bool               // that events are shorter than their type
-	began       time.Time
-	first, last uint64 // times of events that matched
+	flags         *Flags
+	from          map[string]*Source // by the reader's name
+	told          bool               // that events are shorter than their type
+	began         time.Time
+	first, latest uint64 // times of events that matched
+
+	hosts    *hosts     // of a fleet
+	mu       sync.Mutex // guards Sources and from, where those of a fleet come
+	last     *Source    // that an event was from, and the name of its reader
+	lastName string
 }
 
 // Choose finds what the command line names, and whatever may be wrong, before a map is taken over and
@@ -88,14 +104,17 @@ type Set struct {
 func (f *Flags) Choose() (*Set, error) {
 	set := &Set{flags: f, from: map[string]*Source{}}
 	find := set.findMaps
-	if f.recorded() {
+	switch {
+	case f.Fleet != nil:
+		find = func() error { return nil }
+	case f.recorded():
 		find = set.findFiles
 	}
 	err := f.Ready()
 	if err == nil {
 		err = find()
 	}
-	if err == nil {
+	if err == nil && f.Fleet == nil {
 		set.label()
 		err = set.checkFilters()
 	}
@@ -136,6 +155,9 @@ func (set *Set) findMaps() error {
 // TakeOver opens a reader of each map or recording. Of the options, it sets RingBytes and CPUs. It may
 // block for as long as a recording is read once.
 func (set *Set) TakeOver(o perfbuf.Options) (err error) {
+	if set.flags.Fleet != nil {
+		return errors.New("recordings of hosts have no rings to look at: read them by tail, stat, trace, metrics or record")
+	}
 	o.RingBytes, o.CPUs = int(set.flags.RingSize), set.flags.CPUs
 	for _, s := range set.Sources {
 		o.Name = s.Called()
@@ -148,6 +170,9 @@ func (set *Set) TakeOver(o perfbuf.Options) (err error) {
 			return err
 		}
 		set.from[s.Reader.Options().Name] = s
+		if set.Admitted != nil {
+			set.Admitted(s)
+		}
 	}
 	return nil
 }
@@ -155,6 +180,9 @@ func (set *Set) TakeOver(o perfbuf.Options) (err error) {
 // Open makes one stream of all, and takes the maps over for that, as TakeOver does. What has no time is
 // read as it comes, alone.
 func (set *Set) Open(o perfbuf.Options) (*perfbuf.Stream, error) {
+	if set.flags.Fleet != nil {
+		return set.openFleet(o)
+	}
 	if set.Mode() == Unordered && len(set.Sources) > 1 && set.Timed() {
 		return nil, errors.New("--mode unordered reads one map: choose one")
 	}
@@ -224,68 +252,21 @@ func (set *Set) Mode() Mode {
 	return Unordered
 }
 
-// Close ends reading, gives the maps back, and makes the readers' Stats final. Later calls do nothing. It waits for a Run in another
-// goroutine.
-func (set *Set) Close() {
-	for _, s := range set.Sources {
-		if s.Reader != nil {
-			s.Reader.Close()
-			<-s.Reader.Done()
-		}
-		if s.File == "" {
-			s.Target.Close()
-		}
-	}
-}
-
-// Recorded reports whether it is one of recordings.
-func (set *Set) Recorded() bool { return set.flags.recorded() }
-
-// Elapsed is the time since Run began, or, of recordings, from the first event that matched to the last.
-func (set *Set) Elapsed() time.Duration {
-	if set.Recorded() {
-		return time.Duration(set.last - set.first)
-	}
-	return time.Since(set.began)
-}
-
-// Finish closes the set, which makes its counts final, and lets summary show them, unless Run has returned
-// an error that says that some of what came is not there. It returns what failed.
-func (set *Set) Finish(end error, summary func() error) error {
-	if end != nil && !Incomplete(end) {
-		return end
-	}
-	set.Close()
-	return errors.Join(end, summary(), set.Untimed())
-}
-
-// Untimed returns an error if samples had no time where time= says. They are there, in an order that is
-// not by that time.
-func (set *Set) Untimed() (err error) {
-	for _, s := range set.Sources {
-		n := s.Reader.Stats().Untimed
-		if n == 0 {
-			continue
-		}
-		instead := "the kernel's time"
-		if s.RingBuf() {
-			instead = "that of the event before"
-		}
-		err = errors.Join(err, fmt.Errorf("%s: %d events have no time at time=%d, as they are shorter, or one of another clock: %s was used, so their order is not proven",
-			s, n, *s.TimeAt, instead))
-	}
-	return err
-}
-
 // Announce tells on stderr what is read, and who is silenced by that.
 func (set *Set) Announce() {
-	for _, s := range set.Sources {
+	if set.flags.Fleet != nil {
+		set.flags.note("reading the stream %s", set.flags.Fleet.Stream)
+	}
+	for _, s := range set.All() {
 		s.announce(set.flags.note)
 	}
 }
 
 func (s *Source) announce(note func(string, ...any)) {
-	if s.File != "" {
+	switch {
+	case s.Live != nil:
+		return
+	case s.File != "":
 		note("reading the recording %s", s)
 		return
 	}
@@ -313,15 +294,15 @@ func (s *Source) announce(note func(string, ...any)) {
 // that it is decoded by. Without a type, it is all BTF that the map's programs have, or the recording
 // that is copied: so one can be named later.
 func (set *Set) Events() (events []perfdata.EventInfo, err error) {
-	for _, s := range set.Sources {
+	for _, s := range set.All() {
 		e := perfdata.EventInfo{Name: s.Called()}
-		if s.File == "" && !s.Timed() {
+		if !s.Recorded() && !s.Timed() {
 			return nil, fmt.Errorf("events of a recording have a time: say where the ring buffer %s has it, as in name %s,time=0", s, s.Name)
 		}
 		switch {
 		case s.Decoder != nil:
 			e.BTF, err = encode([]btf.Type{s.Decoder.named})
-		case s.File != "":
+		case s.Recorded():
 			e.BTF = s.btf
 		default:
 			e.BTF, err = encode(typesOf(s.Programs))

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
 	"github.com/ringfold/ringfold/internal/quantile"
 	"github.com/ringfold/ringfold/perfbuf"
@@ -47,11 +46,20 @@ func delayOf(h *quantile.Histogram) *delay {
 
 type mapCounts struct {
 	Map         string      `json:"map"`
-	ID          uint32      `json:"id"` // 0 of a recording
+	Host        string      `json:"host,omitempty"` // of a fleet
+	ID          uint32      `json:"id"`             // 0 of a recording
 	Wakeups     uint64      `json:"wakeups"`
 	Late        uint64      `json:"late"`
 	MaxLateness float64     `json:"max_lateness_seconds"` // so far
 	CPUs        []cpuCounts `json:"cpus"`
+}
+
+// name is for people.
+func (m mapCounts) name() string {
+	if m.Host == "" {
+		return m.Map
+	}
+	return m.Host + "/" + m.Map
 }
 
 type cpuCounts struct {
@@ -94,19 +102,22 @@ func (n *counter) event(ev source.Event) error {
 		p := place{ev.From, ev.CPU()}
 		t := n.at[p]
 		n.at[p] = tally{events: t.events + 1, bytes: t.bytes + uint64(len(ev.Bytes()))}
-		n.delayed(ev.Time())
+		n.delayed(ev)
 	}
 	return nil
 }
 
 // delayed counts how long an event has taken to get here: from its time to the beginning of the pass over
 // the rings, or to now if it came in between.
-func (n *counter) delayed(at uint64) {
-	if at == 0 || n.set.Recorded() { // has no time, or one of another machine's clock
+func (n *counter) delayed(ev source.Event) {
+	at := ev.Time()
+	switch {
+	case at == 0 || ev.From.File != "": // has no time, or one of another machine's clock
 		return
-	}
-	if n.pass < at {
-		n.pass = at + cli.Age(at)
+	case ev.From.Live != nil && at < uint64(n.began.UnixNano()): // was stored before
+		return
+	case n.pass < at:
+		n.pass = at + ev.Age()
 	}
 	n.delays.Add(n.pass - at)
 	n.all.Add(n.pass - at)
@@ -134,7 +145,7 @@ func (n *counter) state() state {
 		s.tallies[p] = t
 	}
 	n.mu.Unlock()
-	for _, from := range n.set.Sources {
+	for _, from := range n.set.All() {
 		s.stats[from] = from.Stats()
 		for _, r := range s.stats[from].Rings {
 			p := place{from, r.CPU}
@@ -150,9 +161,9 @@ func (n *counter) state() state {
 func (n *counter) between(before, now state) *counts {
 	c := &counts{Time: now.at.UTC().Format(time.RFC3339Nano), Mode: n.set.Mode(),
 		Elapsed: now.at.Sub(n.began).Seconds(), Interval: now.at.Sub(before.at).Seconds()}
-	for _, from := range n.set.Sources {
+	for _, from := range n.set.All() {
 		s, old := now.stats[from], before.stats[from]
-		m := mapCounts{Map: from.Name, ID: from.ID, Wakeups: s.Wakes - old.Wakes, Late: s.Late - old.Late, MaxLateness: s.MaxLateness.Seconds()}
+		m := mapCounts{Map: from.Name, Host: from.Host, ID: from.ID, Wakeups: s.Wakes - old.Wakes, Late: s.Late - old.Late, MaxLateness: s.MaxLateness.Seconds()}
 		for p, t := range now.tallies {
 			if p.from != from {
 				continue

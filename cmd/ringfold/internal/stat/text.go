@@ -46,7 +46,7 @@ func printTable(out io.Writer, c *counts) error {
 			if one.CPU < 0 {
 				cpu = "-"
 			}
-			line(cpu, one.Events, one.Bytes, one.Lost, m.Map)
+			line(cpu, one.Events, one.Bytes, one.Lost, m.name())
 		}
 	}
 	line("all", c.Events, c.Bytes, c.Lost, "")
@@ -60,7 +60,7 @@ func printTable(out io.Writer, c *counts) error {
 // remarks are what the table does not say.
 func remarks(c *counts) (lines []string) {
 	for _, m := range c.Maps {
-		s := fmt.Sprintf("%s: %s wakeups, %s late", cli.Printable(m.Map), cli.Count(m.Wakeups), cli.Count(m.Late))
+		s := fmt.Sprintf("%s: %s wakeups, %s late", cli.Printable(m.name()), cli.Count(m.Wakeups), cli.Count(m.Late))
 		if m.Late > 0 {
 			s += fmt.Sprintf(" by up to %s ms", cli.Milliseconds(seconds(m.MaxLateness)))
 		}

@@ -8,16 +8,23 @@ import (
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
-// clock shows times of CLOCK_MONOTONIC.
+// clock shows times of CLOCK_MONOTONIC, or of the wall's clock, as those of hosts' recordings are.
 type clock struct {
-	set *source.Set // whose first event is second 0
-	utc int64       // what is added to a time to have that of day, in ns; 0: times are from the first event on
+	set  *source.Set    // whose first event is second 0
+	zone *time.Location // of the time of day; nil: times are from the first event on
+	add  int64          // what is added to a time to have that of day, in ns
 }
 
 func newClock(c *config, set *source.Set) clock {
 	k := clock{set: set}
-	if c.utc { // If the time of day is set meanwhile, events do not follow.
-		k.utc = time.Now().UnixNano() - int64(perfbuf.Now())
+	switch {
+	case c.Fleet != nil && !c.utc:
+		k.zone = time.Local
+	case c.utc:
+		k.zone = time.UTC
+	}
+	if c.utc && c.Fleet == nil { // If the time of day is set meanwhile, events do not follow.
+		k.add = time.Now().UnixNano() - int64(perfbuf.Now())
 	}
 	return k
 }
@@ -27,7 +34,7 @@ func (k clock) appendTime(b []byte, ns uint64) []byte {
 	if ns == 0 { // of a ring buffer
 		return append(b, '-')
 	}
-	if k.utc != 0 {
+	if k.zone != nil {
 		return k.day(ns).AppendFormat(b, "15:04:05.000000")
 	}
 	d, sign := int64(ns-k.set.First), ""
@@ -37,11 +44,11 @@ func (k clock) appendTime(b []byte, ns uint64) []byte {
 	return fmt.Appendf(b, "%s%d.%09d", sign, d/1e9, d%1e9)
 }
 
-func (k clock) day(ns uint64) time.Time { return time.Unix(0, int64(ns)+k.utc).UTC() }
+func (k clock) day(ns uint64) time.Time { return time.Unix(0, int64(ns)+k.add).In(k.zone) }
 
 // title is that of the column.
 func (k clock) title() string {
-	if k.utc != 0 {
+	if k.zone == time.UTC {
 		return "UTC"
 	}
 	return "TIME"

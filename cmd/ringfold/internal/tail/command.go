@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -22,6 +23,7 @@ type config struct {
 	fields []string // none: all
 	utc    bool
 	quiet  bool
+	each   func(source.Event) // nil: nobody wants them but the printer
 }
 
 // Command is "ringfold tail".
@@ -41,6 +43,9 @@ payloads have a time and a CPU. type=NAME is --type for this map. lanes=ID:PERCE
 lanes of programs that use bpf/perfbuf_lanes.h, and the lanes' shares of a ring. stamped is for ring
 buffers of programs that use bpf/perfbuf_ringbuf.h.
 
+nats://SERVER/STREAM is what the hosts of a fleet publish: ?since=10m, ?hosts=A,B and more may
+follow. The exit status is 3 if events of them may be missing.
+
 A perf event array has room for one reader. If a map may have one, tail refuses. With --steal it
 takes the map over, and the other reader receives nothing until it is restarted. Ctrl-C ends with a
 summary: BYTES is what the records took in the rings, FULL how full each ring was at most (- for a
@@ -48,9 +53,10 @@ recording, which has no rings).`,
 		Example: `  ringfold tail --process execsnoop --steal --type event
   ringfold tail name events,type=event name rb,type=record,time=0 --filter 'pid == 12 && ret < 0'
   ringfold tail events.*.data
+  ringfold tail 'nats://broker:4222/EVENTS?since=10m' --timeout 5s
   ringfold tail events.data -o json | jq -c '[.timestamp, .cpu]'`,
 		Args: c.Args,
-		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd.Context(), cmd) },
 	}
 	fs := cmd.Flags()
 	c.Which(fs)
@@ -79,7 +85,10 @@ root is needed. Ctrl-C ends with a summary.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			var files []string
 			for _, arg := range args {
-				if arg != "file" {
+				switch {
+				case fleet.Is(arg):
+					files = append(files, arg)
+				case arg != "file":
 					files = append(files, "file", arg)
 				}
 			}
@@ -90,7 +99,7 @@ root is needed. Ctrl-C ends with a summary.`,
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c.Speed = float64(speed)
-			return c.run(cmd)
+			return c.run(cmd.Context(), cmd)
 		},
 	}
 	fs := cmd.Flags()
@@ -119,9 +128,9 @@ func (c *config) show(fs *pflag.FlagSet) {
 // check looks for flags that contradict each other.
 func (c *config) check() error {
 	switch {
-	case len(c.Files) > 0 && c.utc:
+	case len(c.Files) > 0 && c.utc: // a fleet's is known
 		return cli.Usagef("--utc is for maps: the clock of a recording may be another machine's")
-	case len(c.fields) > 0 && !c.Decodes():
+	case len(c.fields) > 0 && !c.Decodes() && c.Fleet == nil:
 		return cli.Usagef("--fields chooses among decoded fields: say what events are by --type")
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	fleetclock "github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/clock"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
 	"github.com/ringfold/ringfold/perfbuf"
 )
@@ -19,7 +20,8 @@ import (
 // type is that of the perf record, index the entry of the map, timestamp in ns of CLOCK_MONOTONIC. bpftool
 // lacks "map", if several are read, "late", "utc", "fields" of samples, "timestamp" and "lost"."after" of
 // losses, "shed", "corrupt", and a last object with "summary". Of ring buffers, cpu is -1 and timestamp 0 if
-// payloads do not have them. There is no "lost"."id", which is a number of the kernel's for the perf event.
+// payloads do not have them. Of a fleet's hosts there are "host", "error_ns", by how much the time may be
+// wrong if that is known, and "lost"."reason" of what is missing for another reason than a full ring. There is no "lost"."id", which is a number of the kernel's for the perf event.
 type jsonLines struct{ clock }
 
 // Types of perf records: include/uapi/linux/perf_event.h.
@@ -34,7 +36,11 @@ func (j jsonLines) event(b []byte, ev source.Event) []byte {
 	b = append(b, '{')
 	switch ev.Kind() {
 	case perfbuf.KindLost:
-		b = fmt.Appendf(appendHead(b, ev, recordLost), `,"lost":{"count":%d,"after":%d}`, ev.Lost(), ev.LostAfter())
+		b = fmt.Appendf(appendHead(b, ev, recordLost), `,"lost":{"count":%d,"after":%d`, ev.Lost(), ev.LostAfter())
+		if ev.Reason() != "" {
+			b = append(append(b, `,"reason":`...), marshal(ev.Reason())...)
+		}
+		b = append(b, '}')
 	case perfbuf.KindShed:
 		b = fmt.Appendf(b, `"cpu":%d,"timestamp":%d,"shed":{"lane":%d,"count":%d,"after":%d}`, ev.CPU(), ev.Time(), ev.Lane(), ev.Lost(), ev.LostAfter())
 	case perfbuf.KindCorrupt:
@@ -59,8 +65,14 @@ func (j jsonLines) event(b []byte, ev source.Event) []byte {
 	if ev.From.Label != "" {
 		b = append(append(b, `,"map":`...), marshal(ev.From.Label)...)
 	}
-	if j.utc != 0 && ev.Time() != 0 {
-		b = append(j.day(ev.Time()).AppendFormat(append(b, `,"utc":"`...), time.RFC3339Nano), '"')
+	if ev.From.Live != nil {
+		b = append(append(b, `,"host":`...), marshal(ev.From.Host)...)
+		if wrong := ev.From.Live.Error(ev.Time()); ev.From.Host != "" && wrong < fleetclock.Unknown {
+			b = fmt.Appendf(b, `,"error_ns":%d`, wrong)
+		}
+	}
+	if j.zone != nil && ev.Time() != 0 {
+		b = append(j.day(ev.Time()).UTC().AppendFormat(append(b, `,"utc":"`...), time.RFC3339Nano), '"')
 	}
 	if ev.Late() {
 		b = append(b, `,"late":true`...)

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
 )
 
@@ -28,6 +29,9 @@ type summary struct {
 	RingBytes     int             `json:"ring_bytes"`
 	CPUs          []cpu           `json:"cpus"`
 	Command       *source.Command `json:"command,omitempty"`
+	Fleet         *fleet.Result   `json:"fleet,omitempty"`
+	DelayP50NS    int64           `json:"delay_p50_ns,omitempty"` // of a fleet, from event to print, of what happened meanwhile
+	DelayP99NS    int64           `json:"delay_p99_ns,omitempty"`
 }
 
 // mapOf is a map that was read.
@@ -61,7 +65,7 @@ func (c *config) summary(set *source.Set) *summary {
 	for _, from := range set.Sources {
 		names = append(names, from.String())
 		typ := from.Map.Type
-		if from.File != "" {
+		if from.Recorded() {
 			typ = "recording"
 		}
 		s.Maps = append(s.Maps, mapOf{from.ID, from.Name, typ})
@@ -71,7 +75,7 @@ func (c *config) summary(set *source.Set) *summary {
 		s.Replaced += stats.ReplacedEntries
 		total := stats.Total()
 		s.Lost, s.Shed, s.RingBytes = s.Lost+total.Lost, s.Shed+total.Shed, max(s.RingBytes, total.Size)
-		if from.File == "" { // the rest of a recording has not come
+		if !from.Recorded() { // the rest of a recording has not come
 			s.Unprinted += total.Dropped
 		}
 		for _, r := range stats.Rings {
@@ -79,6 +83,9 @@ func (c *config) summary(set *source.Set) *summary {
 		}
 	}
 	s.Displaced, s.OwnedUntil = set.Displaced()
+	s.Fleet = set.Fleet()
+	s.DelayP50NS, _ = set.FleetDelay(0.5)
+	s.DelayP99NS, _ = set.FleetDelay(0.99)
 	s.names = strings.Join(names, ", ")
 	return s
 }

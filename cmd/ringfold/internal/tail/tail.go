@@ -2,9 +2,11 @@ package tail
 
 import (
 	"bufio"
+	"context"
 	"io"
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/spf13/cobra"
@@ -18,7 +20,7 @@ type printer interface {
 }
 
 // run prints events until there were enough, and the summary.
-func (c *config) run(cmd *cobra.Command) error {
+func (c *config) run(ctx context.Context, cmd *cobra.Command) error {
 	if err := c.check(); err != nil {
 		return err
 	}
@@ -27,8 +29,10 @@ func (c *config) run(cmd *cobra.Command) error {
 		return err
 	}
 	defer set.Close()
-	if err := set.CheckFields(c.fields); err != nil {
-		return err
+	if c.Fleet == nil { // of which nobody knows the fields yet
+		if err := set.CheckFields(c.fields); err != nil {
+			return err
+		}
 	}
 	in, err := set.Open(perfbuf.Options{})
 	if err != nil {
@@ -45,7 +49,10 @@ func (c *config) run(cmd *cobra.Command) error {
 		return err
 	}
 	var line []byte
-	end := set.Run(cmd.Context(), in, func(ev source.Event) error {
+	end := set.Run(ctx, in, func(ev source.Event) error {
+		if c.each != nil {
+			c.each(ev)
+		}
 		if c.quiet {
 			return nil
 		}
@@ -60,6 +67,16 @@ func (c *config) run(cmd *cobra.Command) error {
 		out.Write(p.summary(nil, c.summary(set)))
 		return out.Flush()
 	})
+}
+
+// Fleet is the command tail of a stream of hosts' recordings. It calls each with every event.
+func Fleet(ctx context.Context, cmd *cobra.Command, a fleet.Address, o cli.Output, each func(source.Event)) error {
+	c := &config{Output: o, each: each}
+	c.Fleet = &a
+	if err := c.Args(cmd, nil); err != nil {
+		return err
+	}
+	return c.run(ctx, cmd)
 }
 
 func (c *config) printer(set *source.Set, stdout io.Writer) printer {

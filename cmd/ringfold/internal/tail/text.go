@@ -22,8 +22,11 @@ type text struct {
 // newText fits hexdumps into a terminal.
 func newText(c *config, set *source.Set, stdout io.Writer) *text {
 	t := &text{clock: newClock(c, set), row: 16}
-	for _, s := range set.Sources {
+	for _, s := range set.All() {
 		t.from = max(t.from, len(cli.Printable(s.Label)))
+	}
+	if c.Fleet != nil {
+		t.from = 16
 	}
 	if f := cli.Terminal(stdout); f != nil {
 		if size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil && size.Col > 0 {
@@ -64,13 +67,22 @@ func (t *text) dataAt() int {
 
 func (t *text) event(b []byte, ev source.Event) []byte {
 	b = fmt.Appendf(b, "%*s ", timeWidth, t.appendTime(nil, ev.Time()))
+	t.from = max(t.from, len(ev.From.Label)) // a fleet's hosts come in time
 	b = t.appendFrom(b, ev.From.Label)
 	b = append(appendCPU(b, ev.CPU()), ' ')
 	switch ev.Kind() {
 	case perfbuf.KindLost, perfbuf.KindShed:
-		b = fmt.Appendf(b, " %s  %s", strings.ToUpper(ev.Kind().String()), plural(ev.Lost(), "event"))
+		b = fmt.Appendf(b, " %s  ", strings.ToUpper(ev.Kind().String()))
+		if ev.Lost() > 0 || ev.Reason() == "" {
+			b = append(b, plural(ev.Lost(), "event")...)
+		}
 		if ev.Kind() == perfbuf.KindShed {
 			b = fmt.Appendf(b, " of lane %d", ev.Lane())
+		}
+		if why := cli.Printable(ev.Reason()); why != "" && ev.Lost() > 0 {
+			b = fmt.Appendf(b, ": %s", why)
+		} else {
+			b = append(b, why...)
 		}
 		if ev.LostAfter() != 0 {
 			b = t.appendInterval(b, ev)
@@ -129,7 +141,8 @@ func (t *text) summary(b []byte, s *summary) []byte {
 	if s.Untimed > 0 {
 		b = fmt.Appendf(b, "UNTIMED: %s had no time where time= says, and are not in order by it.\n", plural(s.Untimed, "event"))
 	}
-	if size := cli.Size(s.RingBytes); s.Lost > 0 && size == 0 {
+	if size := cli.Size(s.RingBytes); s.Fleet != nil {
+	} else if s.Lost > 0 && size == 0 {
 		b = append(b, "LOST: outputs found their ring full when this was recorded. A larger --ring-size of record holds more.\n"...)
 	} else if s.Lost > 0 {
 		b = fmt.Appendf(b, "LOST: outputs found their ring full. A larger --ring-size holds more (it was %v).\n", &size)
@@ -149,6 +162,9 @@ func (t *text) summary(b []byte, s *summary) []byte {
 	if s.OwnedUntil > 0 {
 		b = fmt.Appendf(b, "DISPLACED: another reader has taken the map (%s): events after %s may be missing.\n",
 			plural(uint64(*s.Displaced), "CPU"), t.appendTime(nil, s.OwnedUntil))
+	}
+	if s.Fleet != nil {
+		b = t.appendFleet(b, s.Fleet)
 	}
 	if s.Command != nil {
 		b = fmt.Appendf(b, "The command %s ended with %s.\n", strings.Join(s.Command.Args, " "), s.Command.Status)

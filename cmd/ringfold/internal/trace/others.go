@@ -23,12 +23,16 @@ func (c *config) others(ctx context.Context, stdout io.Writer) (sum summary, err
 		return sum, err
 	}
 	set.Announce()
-	r := &reading{config: c, set: set, stdout: stdout, live: len(c.Files) == 0, start: start, show: show}
+	r := &reading{config: c, set: set, stdout: stdout, live: !set.Recorded(), start: start, show: show}
 	return r.run(ctx, in)
 }
 
 // show marks an event of any program on the track of its CPU, with its fields.
 func show(l *timeline, ev source.Event) error {
+	cpu := ev.CPU()
+	if ev.From.Live != nil {
+		cpu = l.host(ev.From.Host, cpu) // has tracks of its own
+	}
 	if ev.From.File != "" && ev.From.Name == ownEvent {
 		return handle(l, ev.Event)
 	}
@@ -36,7 +40,7 @@ func show(l *timeline, ev source.Event) error {
 	name := ev.From.Called()
 	switch ev.Kind() {
 	case perfbuf.KindLost, perfbuf.KindShed:
-		l.lost(ev.CPU(), ev.LostAfter(), ev.Time(), ev.Lost(), ev.Kind())
+		l.lost(cpu, ev.LostAfter(), ev.Time(), ev.Lost(), ev.Kind())
 		return nil
 	case perfbuf.KindCorrupt:
 		name, args = "corrupt", map[string]any{"error": ev.Err().Error()}
@@ -54,8 +58,8 @@ func show(l *timeline, ev source.Event) error {
 			}
 		}
 	}
-	l.cpu(ev.CPU()) // has a track
-	l.write(ev.CPU(), ev.Time(), event{Phase: "i", Category: "event", Name: name, Scope: "t", Args: args})
+	l.cpu(cpu) // has a track
+	l.write(cpu, ev.Time(), event{Phase: "i", Category: "event", Name: name, Scope: "t", Args: args})
 	return nil
 }
 

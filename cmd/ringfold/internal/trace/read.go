@@ -3,7 +3,6 @@ package trace
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"time"
@@ -48,7 +47,7 @@ func (r *reading) run(ctx context.Context, in source.Stream) (sum summary, err e
 	}
 	if r.l == nil {
 		if err == nil {
-			err = fmt.Errorf("%s has no events that match", r.set.Sources[0])
+			err = errors.New("there are no events that match")
 		}
 		return sum, err
 	}
@@ -65,8 +64,10 @@ func (r *reading) run(ctx context.Context, in source.Stream) (sum summary, err e
 // begin begins the timeline.
 func (r *reading) begin(time uint64) (err error) {
 	var cpus []int
-	for _, s := range r.set.Sources {
-		cpus = append(cpus, s.Reader.Options().CPUs...)
+	for _, s := range r.set.All() {
+		if s.Live == nil {
+			cpus = append(cpus, s.Reader.Options().CPUs...)
+		}
 	}
 	slices.Sort(cpus)
 	if r.out, err = newOutput(r.write, r.stdout); err != nil {
@@ -99,7 +100,7 @@ func (r *reading) complete() error {
 	if r.live {
 		r.latest, r.sampling = min(r.l.end, perfbuf.Now()), true
 		r.counters()
-		for _, s := range r.set.Sources {
+		for _, s := range r.set.All() {
 			total := s.Reader.Stats().Total()
 			r.l.sum.HighWater = max(r.l.sum.HighWater, float64(total.HighWater)/float64(max(total.Size, 1)))
 		}
@@ -133,7 +134,7 @@ func (r *reading) counters() error {
 		return nil
 	}
 	r.sampled = perfbuf.Now()
-	for _, s := range r.set.Sources {
+	for _, s := range r.set.All() {
 		r.l.counters(s.Label, r.sampled, s.Reader.Stats().Rings)
 	}
 	return r.l.trace.err

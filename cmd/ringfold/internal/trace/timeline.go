@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 
 	"github.com/ringfold/ringfold/perfbuf"
 	"golang.org/x/sys/unix"
@@ -15,6 +16,7 @@ type timeline struct {
 	start uint64 // ns of CLOCK_MONOTONIC
 	end   uint64 // events after it are left out
 	cpus  map[int]*cpu
+	hosts []string // of a fleet, in the order in which they came
 	sum   summary
 
 	arrows   uint64            // so far
@@ -54,17 +56,35 @@ func (l *timeline) within(time uint64) bool { return l.start <= time && time <= 
 func (l *timeline) micros(time uint64) float64 { return float64(max(time, l.start)-l.start) / 1000 }
 
 // cpu finds a CPU's state. One that comes online meanwhile gets a track then.
-func (l *timeline) cpu(n int) *cpu {
+func (l *timeline) cpu(all int) *cpu {
+	n := all
 	if c := l.cpus[n]; c != nil {
 		return c
 	}
 	l.cpus[n] = &cpu{since: l.start}
-	name := fmt.Sprintf("CPU %d", n)
-	if n < 0 {
-		name = "CPU not known"
+	host := ""
+	if i := n / perHost; i > 0 {
+		host, n = l.hosts[i-1]+" ", n%perHost-1
 	}
-	l.trace.thread(processCPUs, track(n), name)
-	return l.cpus[n]
+	name := fmt.Sprintf("%sCPU %d", host, n)
+	if n < 0 {
+		name = host + "CPU not known"
+	}
+	l.trace.thread(processCPUs, track(all), name)
+	return l.cpus[all]
+}
+
+// perHost is more CPUs than a host has.
+const perHost = 1 << 16
+
+// host is the number that stands for a host's CPU.
+func (l *timeline) host(name string, cpu int) int {
+	i := slices.Index(l.hosts, name)
+	if i < 0 {
+		i = len(l.hosts)
+		l.hosts = append(l.hosts, name)
+	}
+	return (i+1)*perHost + cpu + 1
 }
 
 // track is the number of a CPU's thread: viewers take 0 for idle. An event of a ring buffer may have no CPU.

@@ -1,0 +1,205 @@
+package fleet
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Connection has the servers' addresses and our identity. Secrets are in files: every user sees
+// command lines.
+type Connection struct {
+	URL     []string // of servers; none: $NATS_URL, or the local one
+	Creds   string   // file with a user's JWT and seed
+	NKey    string   // file with the seed of a user's NKey
+	TLSCert string   // file with a client's certificate
+	TLSKey  string   // and with its key
+	TLSCA   string   // file with the certificates that a server's is checked against; empty: the system's
+
+	// Note gets each change of the connection and each failed try, from any goroutine.
+	Note func(text string)
+}
+
+// Connect connects. If no server answers, it notes that and returns a connection that goes on
+// trying, as it does when it breaks later. An error is one that trying again does not mend: of the
+// options, our identity, or the server's.
+func (o Connection) Connect(name string) (*nats.Conn, error) {
+	servers := o.servers()
+	opts, err := o.options(name)
+	if err != nil {
+		return nil, err
+	}
+	nc, err := nats.Connect(servers, opts...)
+	if err == nil {
+		return nc, nil
+	}
+	if err := o.explain(err); err != nil {
+		return nil, fmt.Errorf("connecting to %s: %w", redacted(servers), err)
+	}
+	o.note("no NATS server answers at %s (%v): trying on", redacted(servers), err)
+	return nats.Connect(servers, append(opts, nats.RetryOnFailedConnect(true), nats.ConnectHandler(func(nc *nats.Conn) {
+		o.note("connected to %s", nc.ConnectedAddr())
+	}))...)
+}
+
+// retry calls try until it succeeds, ctx ends, or final explains its error, which then is returned.
+// It calls try only while there is a connection, and notes errors.
+func retry(ctx context.Context, nc *nats.Conn, what string, note func(string), final func(error) error, try func(context.Context) error) error {
+	for {
+		err := error(nats.ErrDisconnected)
+		if nc.IsConnected() {
+			limited, cancel := context.WithTimeout(ctx, 5*time.Second)
+			err = try(limited)
+			cancel()
+			if err == nil {
+				return nil
+			}
+		}
+		if final := final(err); final != nil {
+			return final
+		}
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, nats.ErrConnectionClosed):
+			return fmt.Errorf("%s: %w", what, err)
+		case nc.IsConnected(): // without a connection, Connect's handlers have noted it
+			note(fmt.Sprintf("%s: %v: trying on", what, err))
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+func (o Connection) note(format string, args ...any) {
+	if o.Note != nil {
+		o.Note(fmt.Sprintf(format, args...))
+	}
+}
+
+// servers is where to connect to.
+func (o Connection) servers() string {
+	if len(o.URL) > 0 {
+		return strings.Join(o.URL, ",")
+	}
+	if env := os.Getenv("NATS_URL"); env != "" {
+		return env
+	}
+	return nats.DefaultURL
+}
+
+// redacted is what may be shown of servers: no user, no password, no token.
+func redacted(servers string) string {
+	list := strings.Split(servers, ",")
+	for i, one := range list {
+		list[i] = one[strings.LastIndex(one, "@")+1:]
+	}
+	return strings.Join(list, ",")
+}
+
+func (o Connection) options(name string) ([]nats.Option, error) {
+	opts := []nats.Option{
+		nats.Name(name),
+		nats.MaxReconnects(-1),
+		nats.IgnoreAuthErrorAbort(), // mending that must not take a restart of every agent
+		nats.ReconnectWait(500 * time.Millisecond),
+		nats.ReconnectHandler(func(nc *nats.Conn) {
+			o.note("connected to %s again", nc.ConnectedAddr())
+		}),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err != nil { // nil: by Close
+				o.note("the connection broke: %v: trying to connect again", err)
+			}
+		}),
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) {
+			o.note("cannot connect: %v: trying on", err)
+		}),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { o.note("NATS: %v", err) }),
+	}
+	if (o.TLSCert == "") != (o.TLSKey == "") {
+		return nil, errors.New("tlscert and tlskey need each other")
+	}
+	if o.Creds != "" && o.NKey != "" {
+		return nil, errors.New("creds and nkey exclude each other")
+	}
+	if o.Creds != "" {
+		if err := readable("creds", o.Creds); err != nil { // nats.go reads it when it connects, and then goes by the server's answer
+			return nil, err
+		}
+		opts = append(opts, nats.UserCredentials(o.Creds))
+	}
+	if o.NKey != "" {
+		opt, err := nats.NkeyOptionFromSeed(o.NKey)
+		if err != nil {
+			return nil, fmt.Errorf("nkey=%s: %w", o.NKey, err)
+		}
+		opts = append(opts, opt)
+	}
+	if o.TLSCert != "" {
+		opts = append(opts, nats.ClientCert(o.TLSCert, o.TLSKey))
+	}
+	if o.TLSCA != "" {
+		opts = append(opts, nats.RootCAs(o.TLSCA))
+	}
+	return opts, nil
+}
+
+func readable(parameter, file string) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return fmt.Errorf("%s=%w", parameter, err)
+	}
+	return f.Close()
+}
+
+// explain returns what is to be said of an error that trying again does not mend, and nil for
+// others.
+func (o Connection) explain(err error) error {
+	var (
+		file      *fs.PathError
+		address   *url.Error
+		verify    *tls.CertificateVerificationError
+		authority x509.UnknownAuthorityError
+		alert     tls.AlertError
+		slow      net.Error
+	)
+	switch {
+	case errors.As(err, &slow) && slow.Timeout():
+		return nil
+	case errors.As(err, &authority):
+		fix := "give its CA by tlsca"
+		if o.TLSCA != "" {
+			fix = o.TLSCA + " (tlsca) does not hold the CA that has signed it"
+		}
+		return fmt.Errorf("the server's certificate is not trusted: %s: %w", fix, err)
+	case errors.As(err, &verify):
+		return fmt.Errorf("the server's certificate is not valid for this: %w", err)
+	// An alert of the server's may come as an error of crypto/tls that has no type, or be lost when
+	// the server closes the connection.
+	case errors.As(err, &alert) || errors.Is(err, nats.ErrTLS) || strings.Contains(err.Error(), "remote error: tls"):
+		return fmt.Errorf("the server refuses us: give a certificate that it trusts by tlscert and tlskey: %w", err)
+	case errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, nats.ErrAuthRevoked):
+		return fmt.Errorf("the server does not know us: give credentials that it accepts by creds or nkey: %w", err)
+	case errors.Is(err, nats.ErrSecureConnWanted):
+		return fmt.Errorf("the server has no TLS: leave out tlsca, tlscert, tlskey, or configure it: %w", err)
+	case errors.As(err, &address):
+		return fmt.Errorf("this is no URL of a NATS server: %w", address.Err) // without the URL, which may hold a password
+	case errors.As(err, &file), errors.Is(err, nats.ErrNkeysNotSupported):
+		return err
+	case strings.Contains(err.Error(), "root certificate") || strings.Contains(err.Error(), "client certificate"):
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,296 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/clock"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/spool"
+	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/ringfold/ringfold/perfbuf/perfdata"
+)
+
+// SinkOptions are how a host publishes. All but those in the second part are parameters of an
+// Address.
+type SinkOptions struct {
+	Host       string
+	Spool      string // path
+	SpoolBytes int64  // of messages that the stream does not have yet, at most
+	// The stream's limits, if it is made.
+	MaxAge   time.Duration
+	MaxBytes int64
+	Replicas int
+
+	Boot    string               // default: the kernel's
+	Clock   func() clock.Reading // default: clock.Measure
+	EndWait time.Duration        // how long the server has in the end to take what is left (default 5 s)
+	AckWait time.Duration        // then a message is sent again (default 2 s, less than readers wait for a missing one)
+	Wait    bool                 // wait for the disk instead of losing events: of snapshots
+	Since   uint64               // from when on all events are in the recording, in ns of CLOCK_MONOTONIC (default: now)
+	// Note gets errors, as often as they happen, and recoveries, from any goroutine.
+	Note func(text string)
+}
+
+const (
+	mostBatch  = 128 << 10              // bytes of records in a message
+	mostCarry  = 32 << 10               // bytes of losses for which there was no room
+	batchDelay = 100 * time.Millisecond // a record waits in a message for no longer
+	// Heartbeat is at least how often a message is sent, even if nothing happens: the FlushEvery of
+	// the stream that is recorded.
+	Heartbeat = time.Second
+	headEvery = time.Minute // at most half of the least max-age
+	window    = 16          // messages that are sent before the first of them is acknowledged
+)
+
+// SinkStats are what a Sink has done.
+type SinkStats struct {
+	Messages     uint64 `json:"messages"`  // written to the spool, heartbeats and heads included
+	Published    uint64 `json:"published"` // sent, those of earlier runs included
+	Retried      uint64 `json:"retried"`   // sent once more
+	Acknowledged uint64 `json:"acknowledged"`
+	SpoolBytes   int64  `json:"spool_bytes"` // that are left, for the next run
+	SpoolFull    uint64 `json:"spool_full"`  // events that are lost for want of room in the spool
+}
+
+// Sink publishes a recording: a perfdata.RoundWriter. It never waits for the disk or the server:
+// what the spool has no room for is lost, and the next message says so.
+type Sink struct {
+	o    SinkOptions
+	conn *nats.Conn
+	own  bool // conn is closed with it
+
+	spool     *spool.Spool
+	queue     *queue
+	publisher *publisher
+	kill      context.CancelFunc // ends both
+	queued    chan error
+	published chan error
+	stop      context.CancelCauseFunc
+	making    sync.WaitGroup
+
+	mu       sync.Mutex
+	head     []byte
+	headAt   time.Time
+	since    uint64 // the Through of the last message that was taken
+	through  uint64
+	records  []byte // of the open message
+	carry    []byte // losses of messages that were not
+	timer    *time.Timer
+	sentAt   time.Time
+	clock    clock.Reading
+	measured time.Time
+	lost     uint64 // events, for want of room; and those of which no message says so yet
+	untold   uint64
+	lostAt   uint64 // the latest time of records that were given up
+	corrupt  uint64 // the id of samples that are none, but say that memory could not be read: the head's last
+	failure  error
+}
+
+// OpenSink opens the spool, connects, and makes the stream if there is none. It does not wait for
+// the server. An error is one that trying again does not mend.
+func (a Address) OpenSink() (*Sink, error) {
+	a.Note = a.Write.Note
+	if err := os.MkdirAll(filepath.Dir(a.Write.Spool), 0o700); err != nil {
+		return nil, fmt.Errorf("%w: spool=FILE says where else the spool may be", err)
+	}
+	conn, err := a.Connect("ringfold record " + a.Write.Host)
+	if err != nil {
+		return nil, err
+	}
+	s, err := newSink(conn, a.Stream, a.Write)
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	s.own = true
+	return s, nil
+}
+
+func newSink(conn *nats.Conn, stream string, o SinkOptions) (*Sink, error) {
+	if o.Boot == "" {
+		b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+		if err != nil {
+			return nil, fmt.Errorf("which boot this is: %w", err)
+		}
+		o.Boot = strings.TrimSpace(string(b))
+	}
+	if o.Clock == nil {
+		o.Clock = clock.Measure
+	}
+	if o.Note == nil {
+		o.Note = func(string) {}
+	}
+	if o.EndWait == 0 {
+		o.EndWait = 5 * time.Second
+	}
+	if o.AckWait == 0 {
+		o.AckWait = 2 * time.Second
+	}
+	sp, err := spool.Open(o.Spool)
+	if err != nil {
+		return nil, err
+	}
+	s := &Sink{o: o, conn: conn, spool: sp, since: o.Since, queue: newQueue(sp, o.SpoolBytes, o.Note), queued: make(chan error, 1), published: make(chan error, 1)}
+	if s.since == 0 {
+		s.since = perfbuf.Now()
+	}
+	s.through = s.since
+	s.publisher = newPublisher(conn, stream, o, sp, s.queue)
+	s.timer = time.AfterFunc(time.Hour, s.expired)
+	s.timer.Stop()
+	lifetime, kill := context.WithCancel(context.Background())
+	s.kill = kill
+	making, stop := context.WithCancelCause(context.Background())
+	s.stop = stop
+	// The host records and spools, whatever becomes of the stream.
+	s.making.Go(func() {
+		if err := ensure(making, conn, stream, o); err != nil && making.Err() == nil {
+			s.fail(err)
+		}
+	})
+	go func() { s.queued <- s.queue.run(lifetime) }()
+	go func() {
+		err := s.publisher.run(lifetime)
+		s.fail(err) // what cannot be published need not be read
+		s.published <- err
+	}()
+	return s, nil
+}
+
+func (s *Sink) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failure = errors.Join(s.failure, err)
+}
+
+// Begin sets since when all events are in the recording. Call it before the first Round.
+func (s *Sink) Begin(since uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.since, s.through = since, since
+}
+
+// Write takes whole records. The first are the recording's head.
+func (s *Sink) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.head == nil {
+		s.head = append([]byte{}, b...)
+		s.corrupt = lastID(b)
+		return len(b), s.failure
+	}
+	for rest := b; len(rest) > 0; {
+		n := whole(rest, mostBatch-len(s.records))
+		if n == 0 {
+			s.close(false)
+			continue
+		}
+		if len(s.records) == 0 {
+			s.timer.Reset(batchDelay)
+		}
+		s.records = append(s.records, rest[:n]...)
+		rest = rest[n:]
+	}
+	return len(b), s.failure
+}
+
+// Round says up to when the recording is complete.
+func (s *Sink) Round(through uint64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.through = max(s.through, through)
+	if len(s.records) == 0 && time.Since(s.sentAt) >= Heartbeat*9/10 {
+		s.close(false)
+	}
+	return s.failure
+}
+
+// expired closes a message that waits for more.
+func (s *Sink) expired() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.records) > 0 {
+		s.close(false)
+	}
+}
+
+// close makes a message of what there is. Without room for it in the spool its events are lost, and
+// the next one says so; its losses are not.
+func (s *Sink) close(end bool) {
+	s.timer.Stop()
+	now := time.Now()
+	if now.Sub(s.measured) >= 10*time.Second {
+		s.clock, s.measured = s.o.Clock(), now
+	}
+	if now.Sub(s.headAt) >= headEvery && s.head != nil {
+		// What the last message says can be read only with a head.
+		if s.queue.push(s.message(true).encode(), end && s.headAt.IsZero()) {
+			if s.headAt.IsZero() {
+				s.head = s.head[pipeHeader:] // only a log's first message begins a file
+			}
+			s.headAt = now
+		}
+	}
+	m := s.message(false)
+	m.data, m.End = s.carry[:len(s.carry):len(s.carry)], end
+	if s.untold > 0 {
+		m.data = perfdata.Gap{Reason: SpoolFull, Count: s.untold, After: s.since, Time: s.lostAt}.Append(m.data)
+	}
+	for s.o.Wait && s.queue.busy() {
+		time.Sleep(time.Millisecond)
+	}
+	m.data = append(m.data, s.records...)
+	if s.headAt.IsZero() && !end || !s.queue.push(m.encode(), end && len(s.records) == 0) {
+		s.lose()
+		if end {
+			s.close(end)
+		}
+		return
+	}
+	s.since, s.sentAt = s.through, now
+	s.records, s.carry, s.untold = s.records[:0], nil, 0
+}
+
+func (s *Sink) message(head bool) *message {
+	m := &message{Host: s.o.Host, Boot: s.o.Boot, Head: head}
+	if head {
+		m.data = s.head
+		return m
+	}
+	m.Since, m.Through, m.Offset, m.Error = s.since, s.through, s.clock.Offset, s.clock.Error
+	return m
+}
+
+// Close publishes what is left, and waits for the server for EndWait. What was not acknowledged
+// stays in the spool. complete says that nothing that was before through is missing in what was
+// written. An error is one of the spool's file, or that the stream cannot be.
+func (s *Sink) Close(complete bool) (SinkStats, error) {
+	s.mu.Lock()
+	s.close(complete)
+	s.mu.Unlock()
+	end := time.AfterFunc(s.o.EndWait, s.kill)
+	defer end.Stop()
+	s.queue.finish()
+	err := <-s.queued
+	s.publisher.finish()
+	err = errors.Join(err, <-s.published)
+	s.kill()
+	s.stop(nil)
+	s.making.Wait()
+	stats := SinkStats{
+		Messages: s.queue.appended.Load(), SpoolBytes: s.spool.Bytes(), SpoolFull: s.lost,
+		Published: s.publisher.published, Retried: s.publisher.retried, Acknowledged: s.publisher.acknowledged,
+	}
+	err = errors.Join(err, s.spool.Close())
+	if s.own {
+		s.conn.Close()
+	}
+	return stats, err
+}
