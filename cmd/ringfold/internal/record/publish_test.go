@@ -3,14 +3,18 @@ package record
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/clitest"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/broker"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/tail"
 	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/ringfold/ringfold/perfbuf/perfdata"
 	"github.com/stretchr/testify/require"
 )
 
@@ -102,8 +106,39 @@ func TestPublish(t *testing.T) {
 	events, _ = fleetTail(t, url, "--type", "hold_args", "-n", "2")
 	require.NotEmpty(t, events[1].Fields)
 
-	// The same as a file.
-	file := filepath.Join(t.TempDir(), "all.data")
-	s := summed(t, clitest.Start(t, "reading", Command, url+"?since=all&once=true", "--json", "-w", file))
-	require.EqualValues(t, 6*n, s.Events)
+	// The same in a file, and in a collector.
+	file, c := filepath.Join(t.TempDir(), "all.data"), collector(t, nil)
+	require.EqualValues(t, 6*n, exported(t, url+"?since=all&once=true", "-w", file).Events)
+	all, ended := sizes(t, perfdata.ReplayOptions{Event: "a/events"}, file)
+	require.Equal(t, io.EOF, ended)
+	require.Len(t, all, 3*n)
+	require.EqualValues(t, 6*n, exported(t, url+"?since=all&once=true", "-w", c.URL()).Events)
+	var hosts []string
+	for _, r := range c.Records() {
+		hosts = append(hosts, attributes(r.Attributes)["host.name"])
+	}
+	require.Equal(t, slices.Repeat([]string{"a", "b"}, 3*n), hosts)
+}
+
+// Snapshots of a flight recorder are a host's recording too.
+func TestPublishSnapshots(t *testing.T) {
+	kerneltest.RequireRoot(t)
+	server, err := broker.Start(t.TempDir())
+	require.NoError(t, err)
+	t.Cleanup(server.Close)
+	e := kerneltest.Load(t)
+	cpu := kerneltest.OnlineCPUs(t)[0]
+	to := server.URL() + "/EVENTS?host=a&spool=" + filepath.Join(t.TempDir(), "spool")
+	r := clitest.Spawn(t, "keeping the last", "record", "--steal", "id", id(t, e.MapFD()), "--flight", "1h", "-n", "2", "--json", "-w", to)
+	for _, events := range []string{"10", "20"} {
+		e.Emit(cpu, 10, 40)
+		r.Signal(t, syscall.SIGUSR1)
+		r.Out.Wait(t, `"snapshot".*"events":`+events)
+	}
+	r.Interrupt(t)
+	snapshots, s := lines(t, r)
+	require.Len(t, snapshots, 2)
+	require.EqualValues(t, 30, s.Events)
+	events, _ := fleetTail(t, server.URL()+"/EVENTS")
+	require.EqualValues(t, 30, events[len(events)-1].Summary.Events)
 }
