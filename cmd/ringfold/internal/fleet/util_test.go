@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/broker"
@@ -51,9 +52,9 @@ func poll(done func() bool) {
 	}
 }
 
-func start(t testing.TB) *broker.Server {
+func start(t testing.TB, change ...func(*server.Options)) *broker.Server {
 	t.Helper()
-	s, err := broker.Start(t.TempDir())
+	s, err := broker.Start(t.TempDir(), change...)
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
 	return s
