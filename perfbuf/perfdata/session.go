@@ -19,6 +19,7 @@ import (
 type session struct {
 	mu      sync.Mutex // guards what members read and put, too
 	members []*replay
+	queue   []turn  // a heap, while the rings are fed
 	speed   float64 // 0: not paced
 	fed     uint64  // the time of the latest that was put
 	puts    uint64
@@ -95,44 +96,83 @@ func (k *replay) rewind(last uint64) {
 	}
 }
 
-// first returns the member with the next event, nil at the end, or before live recordings have come
-// so far. No event before bound is still to come. Callers of it, and of the methods below, hold mu.
-func (s *session) first() (first *replay, bound uint64) {
+// feed fills the rings. It returns the member with the next event that is not in them, nil at the end,
+// or before live recordings have come so far. No event before bound is still to come. Callers of it,
+// and of the methods below, hold mu.
+func (s *session) feed() (next *replay, bound uint64) {
 	bound = math.MaxUint64
-	for _, k := range s.members {
+	s.queue = s.queue[:0]
+	for i, k := range s.members {
 		if k.live != nil && !s.looked {
 			return nil, 0
 		}
-		if k.err == nil && !k.pending {
-			k.err = k.read()
-		}
-		if k.err == errNotYet {
-			k.err = nil
-			bound = min(bound, k.live.holds(max(s.fed, s.clock.covered())))
-			continue
-		}
-		if k.err == nil && (first == nil || k.next.time < first.next.time) {
-			first = k
+		if held := s.ready(k); k.pending {
+			s.queue = append(s.queue, turn{k.next.time, i})
+		} else {
+			bound = min(bound, held)
 		}
 	}
-	if first != nil && first.next.time >= bound && bound < math.MaxUint64 {
-		return nil, bound
+	for i := len(s.queue)/2 - 1; i >= 0; i-- {
+		s.sift(i)
 	}
-	return first, bound
-}
-
-// feed fills the rings, and returns what first does.
-func (s *session) feed() (next *replay, bound uint64) {
-	for {
-		k, bound := s.first()
-		if k == nil || s.speed > 0 && k.next.time > s.clock.paced(s.speed, k.next.time) {
-			return k, bound
-		}
-		if r := k.ring(); r != nil && !r.put(&k.next) {
+	for len(s.queue) > 0 {
+		k := s.members[s.queue[0].member]
+		switch r := k.ring(); {
+		case k.next.time >= bound && bound < math.MaxUint64:
+			return nil, bound
+		case s.speed > 0 && k.next.time > s.clock.paced(s.speed, k.next.time), r != nil && !r.put(&k.next):
 			return k, bound
 		}
 		s.fed, k.pending = max(s.fed, k.next.time), false
 		s.puts++
+		if held := s.ready(k); k.pending {
+			s.queue[0].time = k.next.time
+		} else {
+			bound = min(bound, held)
+			last := len(s.queue) - 1
+			s.queue[0], s.queue = s.queue[last], s.queue[:last]
+		}
+		s.sift(0)
+	}
+	return nil, bound
+}
+
+// ready makes a member's next event pending. If there is none yet, it returns up to when others wait
+// for it.
+func (s *session) ready(k *replay) (bound uint64) {
+	if k.err == nil && !k.pending {
+		k.err = k.read()
+	}
+	if k.err != errNotYet {
+		return math.MaxUint64
+	}
+	k.err = nil
+	return k.live.holds(max(s.fed, s.clock.covered()))
+}
+
+// turn is a place in a heap: the time of a member's next event.
+type turn struct {
+	time   uint64
+	member int
+}
+
+func (a turn) before(b turn) bool { return a.time < b.time || a.time == b.time && a.member < b.member }
+
+// sift moves a place of the heap down to where it belongs.
+func (s *session) sift(i int) {
+	q := s.queue
+	for {
+		least := i
+		for c := 2*i + 1; c < min(2*i+3, len(q)); c++ {
+			if q[c].before(q[least]) {
+				least = c
+			}
+		}
+		if least == i {
+			return
+		}
+		q[i], q[least] = q[least], q[i]
+		i = least
 	}
 }
 
