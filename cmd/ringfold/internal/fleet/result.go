@@ -83,6 +83,7 @@ func localTime(t time.Time) string { return t.Local().Format(timeLayout) }
 
 // explain fills in Unknown. since is when the reader was asked to begin, zero if it was not.
 func (r *Result) explain(since time.Time) {
+	r.Unknown = []string{} // in JSON, too
 	var holes uint64
 	for reason, g := range r.Gaps {
 		if Missing(reason) {
