@@ -37,7 +37,7 @@ func sample(b []byte, t uint64, payload string) []byte {
 
 // head is that of a recording that has an event of a name.
 func head(event string) []byte {
-	rec, err := perfdata.NewRecorder(io.Discard, perfdata.Options{Events: []perfdata.EventInfo{{Name: event}}})
+	rec, err := perfdata.NewRecorder(io.Discard, perfdata.Options{Events: []perfdata.EventInfo{{Name: event}}, BufferBytes: 64 << 10})
 	if err != nil {
 		panic(err)
 	}
@@ -102,7 +102,8 @@ func newMerged(t testing.TB, o ReadOptions) *merged {
 		o.Buffer = DefaultBuffer
 	}
 	var err error
-	m.merger, err = newMerger(o, m.admit, func(*message) ([]byte, error) { return head("events"), nil })
+	same := head("events")
+	m.merger, err = newMerger(o, m.admit, func(*message) ([]byte, error) { return same, nil })
 	require.NoError(t, err)
 	t.Cleanup(func() { m.stream.Close() })
 	return m.idle(-2)
