@@ -96,9 +96,9 @@ func (k *replay) rewind(last uint64) {
 	}
 }
 
-// feed fills the rings. It returns the member with the next event that is not in them, nil at the end,
-// or before live recordings have come so far. No event before bound is still to come. Callers of it,
-// and of the methods below, hold mu.
+// feed fills the rings. It returns the member with the next event that is not in them, nil at the
+// end, or before live recordings have come so far. No event before bound is still to come. Callers
+// of it, and of the methods below, hold mu.
 func (s *session) feed() (next *replay, bound uint64) {
 	bound = math.MaxUint64
 	s.queue = s.queue[:0]
@@ -137,8 +137,8 @@ func (s *session) feed() (next *replay, bound uint64) {
 	return nil, bound
 }
 
-// ready makes a member's next event pending. If there is none yet, it returns up to when others wait
-// for it.
+// ready makes a member's next event pending. If there is none yet, it returns up to when others
+// wait for it.
 func (s *session) ready(k *replay) (bound uint64) {
 	if k.err == nil && !k.pending {
 		k.err = k.read()
