@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -224,8 +225,8 @@ func TestStreamDrops(t *testing.T) {
 	require.Contains(t, out, "a1.5")
 }
 
-// However slow the events are read, nothing is lost, and no host is silent because of that. While the
-// server is away it waits; what was missed comes then.
+// However slow the events are read, nothing is lost. While the server is away the reader waits; what
+// was missed comes then.
 func TestSlowReader(t *testing.T) {
 	s := start(t)
 	js := streamOf(t, connect(t, s.URL()))
@@ -238,7 +239,7 @@ func TestSlowReader(t *testing.T) {
 	for n := range 3000 {
 		m := msg("a", uint64(n+2), float64(n+1))
 		want = append(want, fmt.Sprint("a", n))
-		m.data = sample(nil, ns(float64(n)+0.5), want[n]+strings.Repeat("\x00", 3000)) // a ring has room for 43
+		m.data = sample(nil, ns(float64(n)+0.5), want[n]+strings.Repeat("\x00", 3000))
 		switch m.Since = uint64(n) * 1e9; n {
 		case looks - 1: // all that is there has been read
 			time.Sleep(3 * time.Second)
@@ -249,11 +250,17 @@ func TestSlowReader(t *testing.T) {
 		put(t, js, m)
 	}
 	close(r.slow)
-	r.has(1 + len(want))
+	poll(func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return slices.Contains(r.out, want[len(want)-1])
+	})
 	r.Stop()
 	res := r.result()
-	require.Contains(t, r.out[0], "events are held back: nobody is waited for until half of them are delivered")
-	require.Equal(t, want, r.out[1:1+len(want)])
+	// How much the rings and the stream hold themselves is not for this test to know. If that is
+	// enough, the pause above made the host silent.
+	events := slices.DeleteFunc(r.out, func(line string) bool { return strings.Contains(line, ": ") })
+	require.Equal(t, want, events)
 	require.Empty(t, res.Gaps[MissingMessages])
 }
 
