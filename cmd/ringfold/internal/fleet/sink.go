@@ -74,6 +74,7 @@ type Sink struct {
 	published chan error
 	stop      context.CancelCauseFunc
 	making    sync.WaitGroup
+	made      chan struct{}
 
 	mu       sync.Mutex
 	head     []byte
@@ -137,7 +138,7 @@ func newSink(conn *nats.Conn, stream string, o SinkOptions) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Sink{o: o, conn: conn, spool: sp, since: o.Since, queue: newQueue(sp, o.SpoolBytes, o.Note), queued: make(chan error, 1), published: make(chan error, 1)}
+	s := &Sink{o: o, conn: conn, spool: sp, since: o.Since, queue: newQueue(sp, o.SpoolBytes, o.Note), queued: make(chan error, 1), published: make(chan error, 1), made: make(chan struct{})}
 	if s.since == 0 {
 		s.since = perfbuf.Now()
 	}
@@ -151,6 +152,7 @@ func newSink(conn *nats.Conn, stream string, o SinkOptions) (*Sink, error) {
 	s.stop = stop
 	// The host records and spools, whatever becomes of the stream.
 	s.making.Go(func() {
+		defer close(s.made)
 		if err := ensure(making, conn, stream, o); err != nil && making.Err() == nil {
 			s.fail(err)
 		}
@@ -169,6 +171,9 @@ func (s *Sink) fail(err error) {
 	defer s.mu.Unlock()
 	s.failure = errors.Join(s.failure, err)
 }
+
+// Made is closed when there is the stream, or when that is given up.
+func (s *Sink) Made() <-chan struct{} { return s.made }
 
 // Begin sets since when all events are in the recording. Call it before the first Round.
 func (s *Sink) Begin(since uint64) {

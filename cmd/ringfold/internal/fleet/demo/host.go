@@ -71,6 +71,10 @@ func (d *demo) publish(ctx context.Context, h *host, begun func()) (err error) {
 	}
 	if err == nil {
 		sink.Begin(h.events.Since())
+		select { // whoever reads needs the stream
+		case <-sink.Made():
+		case <-ctx.Done():
+		}
 		begun()
 		if err = rec.Run(ctx, in); ctx.Err() != nil && err == context.Cause(ctx) {
 			err = nil
