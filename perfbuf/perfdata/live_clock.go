@@ -2,6 +2,7 @@ package perfdata
 
 import (
 	"math"
+	"slices"
 	"sort"
 	"time"
 )
@@ -54,10 +55,7 @@ func (l *Live) place(k *replay, e *entry, r Round) {
 	if wrong < r.Error {
 		wrong = math.MaxUint64
 	}
-	if n := len(l.errors); n == 0 || l.errors[n-1].wrong != wrong {
-		l.errors = append(l.errors, since{at, wrong})
-		l.errors = l.errors[max(0, len(l.errors)-mostErrors):]
-	}
+	l.erred(at, wrong)
 	e.time = at
 	switch {
 	case e.kind == sample:
@@ -78,6 +76,21 @@ func (l *Live) place(k *replay, e *entry, r Round) {
 		e.after = r.wall(e.after)
 	}
 	e.after = min(e.after, at)
+}
+
+// erred notes how wrong the time of an event may be. It holds up to the time of the next one that
+// is noted. One that is not later than others takes part in theirs, as they have the same place.
+func (l *Live) erred(at, wrong uint64) {
+	n := len(l.errors)
+	switch i := sort.Search(n, func(i int) bool { return l.errors[i].at > at }); {
+	case i == 0 && n > 0:
+		l.errors = slices.Insert(l.errors, 0, since{at, wrong})
+	case i > 0 && (i < n || l.errors[i-1].at == at):
+		l.errors[i-1].wrong = max(l.errors[i-1].wrong, wrong)
+	case n == 0 || l.errors[n-1].wrong != wrong:
+		l.errors = append(l.errors, since{at, wrong})
+	}
+	l.errors = l.errors[max(0, len(l.errors)-mostErrors):]
 }
 
 // Error returns by how much the wall-clock time of an event may be wrong, in ns, as its host has
