@@ -152,7 +152,7 @@ func (m *merger) release() {
 
 // limit lets nobody be waited for while more is held back than may be.
 func (m *merger) limit() {
-	full := m.held > m.o.Buffer && (m.blocked || !m.settled) || m.full && m.held > m.o.Buffer/2
+	full := m.held > m.o.Buffer && m.blocked || m.full && m.held > m.o.Buffer/2
 	if full == m.full {
 		return
 	}
