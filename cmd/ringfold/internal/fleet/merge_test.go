@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/ringfold/ringfold/perfbuf/perfdata"
 	"github.com/stretchr/testify/require"
 )
@@ -147,6 +148,11 @@ func TestLogs(t *testing.T) {
 				}
 			}
 			require.Equal(t, want, m.out(), name)
+			for _, r := range m.events {
+				if r.Kind == perfbuf.KindSample {
+					require.Equal(t, fmt.Sprint("a", time.Duration(int64(r.Time)-epoch.UnixNano()).Seconds()), text(r), "it is not moved")
+				}
+			}
 			require.Equal(t, gaps, m.known()["a"].Gaps, name)
 		})
 	}
@@ -249,6 +255,9 @@ func TestBuffer(t *testing.T) {
 		require.Equal(t, []string{"a1.2"}, m.feed(1.3, msg("b", 3, 1.3), msg("a", 3, 1.3, 1.2)).out())
 		require.Empty(t, m.feed(1.4, msg("a", 4, 1.4, 1.35)).out(), "b is waited for again")
 		require.Equal(t, map[string]Gaps{HostBehind: {Gaps: 1}}, m.result.Gaps)
+
+		m = newMerged(t, ReadOptions{Buffer: 3}).feed(1, msg("a", 1, 1, 0.5, 0.6, 0.7, 0.8, 0.9))
+		require.Equal(t, []any{5, false, false}, []any{m.held, m.blocked, m.full}, "it is the events' reader that is slow")
 	})
 }
 
