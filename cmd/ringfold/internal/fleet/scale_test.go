@@ -15,7 +15,7 @@ import (
 // out of order.
 func TestManyHosts(t *testing.T) {
 	s := start(t)
-	const hosts, each = 50, 1200
+	const hosts, each = 50, 300
 	var all []*run
 	for i := range hosts {
 		all = append(all, publish(t, connect(t, s.URL()), SinkOptions{Host: fmt.Sprint("h", i)}, newMade(400, each)))
