@@ -225,7 +225,7 @@ func (r *Reader) run(ctx context.Context) error {
 			}
 		case <-ticker.C:
 			if r.caught && from != nil && r.nc.IsConnected() {
-				r.now = r.now.Add(time.Since(waits))
+				r.now = r.now.Add(min(time.Since(waits), 2*look)) // longer, it was we who stood still
 			}
 			r.merger.advance(r.now)
 			r.merger.look()
