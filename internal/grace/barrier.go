@@ -33,6 +33,7 @@ type Barrier struct {
 	clock    func() uint64
 	guard    uint64
 	interval time.Duration
+	past     bool
 
 	watermark atomic.Uint64
 	pending   atomic.Bool   // a round is requested and has not begun
@@ -59,13 +60,18 @@ func New(p Provider, clock func() uint64, o BarrierOptions) *Barrier {
 	if more, ok := p.(interface{ Guard() uint64 }); ok { // nestLevels
 		o.Guard = max(o.Guard, more.Guard())
 	}
+	_, past := p.(interface{ Past() })
 	b := &Barrier{
-		provider: p, clock: clock, guard: o.Guard, interval: o.Interval,
+		provider: p, clock: clock, guard: o.Guard, interval: o.Interval, past: past,
 		wake: make(chan struct{}, 1), done: make(chan struct{}, 1), quit: make(chan struct{}),
 	}
 	b.base = time.Now()
 	return b
 }
+
+// Past reports whether programs ran long ago, and the clock is a recording's. It may stand still
+// while the reader waits for it.
+func (b *Barrier) Past() bool { return b.past }
 
 // Start starts the goroutine that serves requests. A wait blocks the goroutine's OS thread, but the
 // goroutine has no dedicated one. Passing a request and its end between threads took half of a rare

@@ -19,7 +19,10 @@ func (s *Ordered) newPacing() pacing {
 	o := &s.opts
 	p := pacing{slack: uint64(o.Slack), least: uint64(min(o.Slack/2, mostPace))}
 	if o.barrier != nil {
-		p.exact, p.guard, p.least = true, o.barrier.Guard(), 0 // barriers have a pace
+		p.exact, p.guard = true, o.barrier.Guard()
+		if o.barrier.Past() { // the clock may not go on before a late event is delivered
+			p.least = 0
+		}
 	}
 	p.pace = p.least
 	for _, src := range s.sources {

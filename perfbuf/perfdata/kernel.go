@@ -164,3 +164,4 @@ type ago struct{}
 func (ago) Name() string { return "recording" }
 func (ago) Wait() error  { return nil }
 func (ago) Close() error { return nil }
+func (ago) Past()        {}
