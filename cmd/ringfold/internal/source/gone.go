@@ -14,7 +14,7 @@ func (set *Set) watchPrograms(ctx context.Context) {
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
 	used := map[*Source]bool{}
-	for _, s := range set.Sources {
+	for _, s := range set.All() {
 		if s.File == "" && s.ID != 0 { // not the command's own
 			used[s] = len(s.Programs) > 0 // else Announce has said so
 		}

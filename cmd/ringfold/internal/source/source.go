@@ -238,7 +238,7 @@ func (s *Source) base() string {
 
 // Timed reports whether all have times, by which they can be ordered.
 func (set *Set) Timed() bool {
-	return !slices.ContainsFunc(set.Sources, func(s *Source) bool { return !s.Timed() })
+	return !slices.ContainsFunc(set.All(), func(s *Source) bool { return !s.Timed() })
 }
 
 // Mode is how events are ordered.
