@@ -115,25 +115,27 @@ func (l *Live) Open(event string, o perfbuf.Options) (*perfbuf.Reader, error) {
 	return r, err
 }
 
-// Feed takes whole records, and keeps them: b must not change afterwards. Those of events that no
-// reader is open for are dropped, and so is what [Open] would not replay. An error says which
-// record is damaged, and then nothing of b is taken. After a clock was set back, events are placed
-// where it was before until it gets there, and are so much more wrong.
+// Feed takes whole records, after the head, and keeps them: b must not change afterwards. Those of
+// events that no reader is open for are dropped, and so is what [Open] would not replay. An error
+// says which record is damaged, and then nothing of b is taken. After a clock was set back, events
+// are placed where it was before until it gets there, and are so much more wrong.
 func (l *Live) Feed(b []byte, r Round) error {
 	l.mu.Lock()
 	defer l.unlock()
+	if l.rec == nil {
+		return fmt.Errorf("perfdata: %s: records have come before the head", l.name)
+	}
 	came := make([][]queued, len(l.members))
 	for at := 0; at < len(b); {
-		left := b[at:]
-		size := 0
+		left, size := b[at:], 0
 		if len(left) >= 8 {
 			size = int(native.Uint16(left[6:]))
 		}
-		typ := native.Uint32(append(left[:min(4, len(left))], 0, 0, 0, 0)[:4])
-		switch {
-		case size < 8 || size%8 != 0 || size > len(left):
+		if size < 8 || size%8 != 0 || size > len(left) {
 			return fmt.Errorf("perfdata: %s: at offset %d is a record of %d bytes, of %d", l.name, at, size, len(left))
-		case typ == typeCompressed || typ == typeCompressed2:
+		}
+		typ := native.Uint32(left)
+		if typ == typeCompressed || typ == typeCompressed2 {
 			return fmt.Errorf("perfdata: %s: its records are compressed: record without compression", l.name)
 		}
 		for i, k := range l.members {

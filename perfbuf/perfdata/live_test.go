@@ -286,6 +286,8 @@ func TestLiveRefuses(t *testing.T) {
 	a.output(0, 100, 1)
 	require.NoError(t, a.rec.Flush())
 	good := bytes.Clone(a.sent.Bytes())
+	require.NoError(t, a.live.Feed(good, a.round))
+	require.Equal(t, a.sent.Bytes(), good, "it is only read")
 	for cut := 1; cut < len(good); cut++ {
 		require.ErrorContains(t, a.live.Feed(good[:len(good)-cut], a.round), "perfdata: a: at offset 0")
 	}
