@@ -3,7 +3,6 @@ package perfdata
 import (
 	"io"
 	"maps"
-	"math"
 	"os"
 	"slices"
 
@@ -40,10 +39,7 @@ type replay struct {
 
 // Online returns the CPUs of the recording, one if it is empty.
 func (k *replay) Online() ([]int, error) {
-	switch {
-	case k.live != nil:
-		return []int{-1}, nil
-	case len(k.cpus) == 0:
+	if len(k.cpus) == 0 {
 		return []int{0}, nil
 	}
 	return slices.Sorted(maps.Keys(k.cpus)), nil
@@ -52,15 +48,12 @@ func (k *replay) Online() ([]int, error) {
 // Open makes the rings.
 func (k *replay) Open(setup kernel.Setup) (kernel.Kernel, error) {
 	k.rings = map[int]*ring{}
-	all, layout := uint64(math.MaxUint64), raw.LayoutRawTimeCPU
-	if k.live != nil {
-		setup.RingBytes = 0
+	layout := raw.LayoutRawTime
+	if k.live != nil { // one ring for all CPUs
+		layout = raw.LayoutRawTimeCPU
 	}
 	for _, cpu := range setup.CPUs {
-		if k.live == nil {
-			all, layout = k.cpus[cpu], raw.LayoutRawTime
-		}
-		r, err := newRing(cpu, setup.RingBytes, all, layout)
+		r, err := newRing(cpu, setup.RingBytes, k.cpus[cpu], layout)
 		if err != nil {
 			return nil, err
 		}

@@ -104,8 +104,9 @@ func (l *Live) Open(event string, o perfbuf.Options) (*perfbuf.Reader, error) {
 	if err := ro.complete(&rec); err != nil {
 		return nil, err
 	}
-	ro.Reader.CPUs, ro.Reader.RingBytes, ro.Reader.Wakeup = nil, 0, perfbuf.Wakeup{Events: 1}
-	k := &replay{recording: &rec, o: ro, poller: poller{interrupts: make(chan struct{}, 1)}, live: l, latest: map[int]uint64{}}
+	ro.Reader.CPUs, ro.Reader.RingBytes, ro.Reader.Wakeup = nil, leastLive, perfbuf.Wakeup{Events: 1}
+	k := &replay{recording: &rec, o: ro, poller: poller{interrupts: make(chan struct{}, 1)}, live: l, latest: map[int]uint64{},
+		cpus: map[int]uint64{-1: math.MaxUint64}}
 	r, err := perfbuf.OpenSource(k, ro.Reader)
 	if err == nil {
 		l.mu.Lock()

@@ -20,12 +20,13 @@ type ring struct {
 
 const (
 	leastRing = 4096
+	leastLive = 2 * mostBytes  // of a ring whose events are not known beforehand
 	mostBytes = mostRecord + 8 // so that the largest record fits, and a ring is never full
 )
 
 // newRing makes a ring of a size that is wanted, or less if all that will be in it is less.
 func newRing(cpu, size int, all uint64, layout raw.Layout) (*ring, error) {
-	size = max(size, 2*mostBytes)
+	size = max(size, leastLive)
 	if all < uint64(size) {
 		size = max(int(all)+8, leastRing)
 	}

@@ -229,7 +229,6 @@ func (p *poller) Wait(until time.Time, ready func(woken bool) bool) error {
 		case next == nil && s.live():
 			pause = time.Hour // more tells of it
 		}
-		more := s.more
 		s.mu.Unlock()
 		if ready(woken) {
 			return nil
@@ -249,7 +248,7 @@ func (p *poller) Wait(until time.Time, ready func(woken bool) bool) error {
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
-		case <-more:
+		case <-s.more:
 			timer.Stop()
 		case <-p.interrupts:
 			timer.Stop()
