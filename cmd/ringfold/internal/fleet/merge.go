@@ -62,7 +62,7 @@ type merger struct {
 
 func newMerger(o ReadOptions, admit func(string, *perfdata.Live) error, heads func(*message) ([]byte, error)) (*merger, error) {
 	m := &merger{o: o, admit: admit, heads: heads, self: perfdata.NewLive("fleet"), hosts: map[string]*host{}, ready: make(chan struct{}), waits: 1}
-	m.result.Gaps = map[string]Gaps{}
+	m.result.Gaps = map[string]uint64{}
 	rec, err := perfdata.NewRecorder(io.Discard, perfdata.Options{Events: []perfdata.EventInfo{{Name: "fleet"}}})
 	if err == nil {
 		err = m.self.Head(rec.Head())
@@ -306,9 +306,7 @@ func (m *merger) reached() uint64 {
 }
 
 func (m *merger) count(host, reason string) {
-	g := m.result.Gaps[reason]
-	g.Gaps++
-	m.result.Gaps[reason] = g
+	m.result.Gaps[reason]++
 	if h := m.hosts[host]; h != nil && Missing(reason) {
 		h.gaps++
 	}

@@ -56,7 +56,7 @@ func TestSilent(t *testing.T) {
 		require.Equal(t, []string{"b7.05"}, m.feed(7.4, msg("a", 6, 7.1)).out())
 		require.Equal(t, []string{"b7.2"}, m.feed(8, msg("a", 7, 7.5)).out())
 		require.Empty(t, m.feed(8.1, msg("a", 8, 8, 7.4)).out(), "it is waited for again")
-		require.Equal(t, map[string]Gaps{HostSilent: {Gaps: 2}}, m.result.Gaps)
+		require.Equal(t, map[string]uint64{HostSilent: 2}, m.result.Gaps)
 		m.idle(20)
 		require.Contains(t, m.out(), "a: host silent: its events may come late, after 8")
 		m.idle(40)
@@ -193,9 +193,9 @@ func TestTwoAgents(t *testing.T) {
 				}
 			}
 			m.end()
-			require.Len(t, m.out(), events+int(m.result.Gaps[AgentDown].Gaps+m.result.Gaps[SpoolLost].Gaps)+1, name)
+			require.Len(t, m.out(), events+int(m.result.Gaps[AgentDown]+m.result.Gaps[SpoolLost])+1, name)
 			require.Zero(t, m.result.Duplicates, name)
-			require.Equal(t, Gaps{Gaps: 1}, m.result.Gaps[TwoAgents], name)
+			require.Equal(t, uint64(1), m.result.Gaps[TwoAgents], name)
 			require.Zero(t, m.result.Gaps[MissingMessages], name)
 		})
 	}
@@ -254,7 +254,7 @@ func TestBuffer(t *testing.T) {
 		require.Equal(t, []string{"b0.2 late", "b0.55 late"}, m.feed(1.2, msg("b", 2, 0.7, 0.2, 0.55)).out(), "b is far behind now")
 		require.Equal(t, []string{"a1.2"}, m.feed(1.3, msg("b", 3, 1.3), msg("a", 3, 1.3, 1.2)).out())
 		require.Empty(t, m.feed(1.4, msg("a", 4, 1.4, 1.35)).out(), "b is waited for again")
-		require.Equal(t, map[string]Gaps{HostBehind: {Gaps: 1}}, m.result.Gaps)
+		require.Equal(t, map[string]uint64{HostBehind: 1}, m.result.Gaps)
 
 		m = newMerged(t, ReadOptions{Buffer: 3}).feed(1, msg("a", 1, 1, 0.5, 0.6, 0.7, 0.8, 0.9))
 		require.Equal(t, []any{5, false, false}, []any{m.held, m.blocked, m.full}, "it is the events' reader that is slow")
@@ -310,7 +310,7 @@ func TestMalformed(t *testing.T) {
 		m.heads = func(*message) ([]byte, error) { return []byte("x"), nil }
 		m.feed(4, msg("y", 1, 6.5, 6.2))
 		require.Contains(t, m.out()[0], "fleet: malformed: y: message 1 of log log: perfdata: y: ")
-		require.Equal(t, []uint64{5, 6}, []uint64{m.result.Malformed, m.result.Gaps[Malformed].Gaps})
+		require.Equal(t, []uint64{5, 6}, []uint64{m.result.Malformed, m.result.Gaps[Malformed]})
 	})
 }
 
@@ -337,7 +337,7 @@ func TestBehind(t *testing.T) {
 			m.feed(s, msg("good", uint64(s-1), s, s-0.5), msg("still", uint64(s), 30))
 		}
 		require.Equal(t, []string{"fleet: host behind: still: its clock, or what it sends, is 11s behind; events have waited for it for 10s"}, m.out(), "it is so again")
-		require.Equal(t, Gaps{Gaps: 3}, m.result.Gaps[HostBehind])
+		require.Equal(t, uint64(3), m.result.Gaps[HostBehind])
 		m.end()
 		require.Equal(t, "still", m.result.Waiting.Host)
 	})
@@ -372,14 +372,14 @@ func TestUnknown(t *testing.T) {
 	for want, c := range map[string]struct {
 		since time.Time
 		host  Host
-		gaps  map[string]Gaps
+		gaps  map[string]uint64
 	}{
-		"":                            {host: known, gaps: map[string]Gaps{HostSilent: {Gaps: 1}, HostBehind: {Gaps: 1}}},
+		"":                            {host: known, gaps: map[string]uint64{HostSilent: 1, HostBehind: 1}},
 		"[a: nothing has come of it]": {},
 		"[a: unknown before " + localTime(from) + "]": {host: known, since: from.Add(-1)},
 		"[a: silent since " + localTime(to) + "]":     {host: Host{From: from, To: to, Silent: true}, since: from},
-		"[gaps of unknown hosts: 1]":                  {host: known, gaps: map[string]Gaps{Malformed: {Gaps: 1}}},
-		"[a: lost: 3 a: gaps: 2]":                     {host: Host{From: from, To: to, Gaps: 2, Lost: 3}, gaps: map[string]Gaps{AgentDown: {Gaps: 2}}},
+		"[gaps of unknown hosts: 1]":                  {host: known, gaps: map[string]uint64{Malformed: 1}},
+		"[a: lost: 3 a: gaps: 2]":                     {host: Host{From: from, To: to, Gaps: 2, Lost: 3}, gaps: map[string]uint64{AgentDown: 2}},
 	} {
 		r := Result{Hosts: map[string]Host{"a": c.host}, Gaps: c.gaps}
 		r.explain(c.since)

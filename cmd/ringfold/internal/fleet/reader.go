@@ -7,13 +7,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/ringfold/ringfold/internal/quantile"
-	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/ringfold/ringfold/perfbuf/perfdata"
 )
 
@@ -55,13 +52,8 @@ type Reader struct {
 	// more, it goes on while we wait. So a log that was written last week is merged as it was then,
 	// and being slow ourselves makes no host silent.
 	now    time.Time
-	began  time.Time
 	begun  bool // a message has come
 	caught bool // all that the stream had is read
-
-	mu    sync.Mutex
-	hosts map[string]Host    // what was delivered
-	delay quantile.Histogram // of those that have happened since we began, ns
 }
 
 // OpenReader connects, and calls admit with each recording that comes, at once with one of no host
@@ -74,7 +66,7 @@ func (a Address) OpenReader(admit func(host string, l *perfdata.Live) error) (*R
 		o.Note = func(string) {}
 	}
 	a.Note = o.Note
-	r := &Reader{o: o, stream: a.Stream, subjects: map[string]string{}, now: time.Now(), began: time.Now(), done: make(chan struct{}), hosts: map[string]Host{}}
+	r := &Reader{o: o, stream: a.Stream, subjects: map[string]string{}, now: time.Now(), done: make(chan struct{})}
 	r.stopped, r.stop = context.WithCancel(context.Background())
 	var err error
 	if r.nc, err = a.Connect("ringfold"); err != nil {
@@ -114,45 +106,18 @@ func (r *Reader) Stop() {
 	<-r.done
 }
 
-// Count notes that an event of a host is delivered.
-func (r *Reader) Count(name string, ev perfbuf.Event) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	h := r.hosts[name]
-	switch {
-	case ev.Kind() == perfbuf.KindLost:
-		h.Lost += ev.Lost()
-	case ev.Kind() == perfbuf.KindSample:
-		h.Events++
-		if at := ev.Time(); at >= uint64(r.began.UnixNano()) {
-			now := uint64(time.Now().UnixNano())
-			r.delay.Add(now - min(at, now))
-		}
-	}
-	r.hosts[name] = h
-}
+// Delivered is how many events of a host were delivered, and how many losses have counted.
+type Delivered struct{ Events, Lost uint64 }
 
-// Delay returns a quantile of the time from event to delivery, of those events that have happened
-// since the reader began. ok is false if there were none.
-func (r *Reader) Delay(q float64) (d time.Duration, ok bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return time.Duration(r.delay.Quantile(q)), r.delay.Len() > 0
-}
-
-// Result ends reading, if it has not ended, and returns what is known. The error is one that trying
-// again did not mend.
-func (r *Reader) Result() (Result, error) {
+// Result ends reading, if it has not ended, and returns what is known, with what was delivered of
+// each host. The error is one that trying again did not mend.
+func (r *Reader) Result(delivered map[string]Delivered) (Result, error) {
 	r.Stop()
 	res := r.merger.result
 	res.Hosts = r.merger.known()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for name, delivered := range r.hosts {
-		h, ok := res.Hosts[name]
-		if h.Events, h.Lost = delivered.Events, delivered.Lost; ok {
-			res.Hosts[name] = h
-		}
+	for name, h := range res.Hosts {
+		h.Events, h.Lost = delivered[name].Events, delivered[name].Lost
+		res.Hosts[name] = h
 	}
 	res.explain(r.o.Since)
 	return res, r.err
@@ -209,7 +174,7 @@ func (r *Reader) run(ctx context.Context) error {
 	for {
 		waits := time.Now()
 		from := come
-		if r.merger.held > r.o.Buffer && !r.merger.blocked && r.merger.settled {
+		if r.merger.held > r.o.Buffer && !r.merger.blocked {
 			from = nil // whoever reads the events is slow: messages wait at the server
 		}
 		select {

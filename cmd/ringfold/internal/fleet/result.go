@@ -23,11 +23,11 @@ func Missing(reason string) bool { return reason != HostSilent && reason != Host
 
 // Result is what a Reader has read.
 type Result struct {
-	Hosts      map[string]Host `json:"hosts"`             // each that was heard of, or is waited for
-	Gaps       map[string]Gaps `json:"gaps"`              // by reason
-	Duplicates uint64          `json:"duplicates"`        // messages
-	Malformed  uint64          `json:"malformed"`         // messages
-	Waiting    *Wait           `json:"waiting,omitempty"` // in the end
+	Hosts      map[string]Host   `json:"hosts"`             // each that was heard of, or is waited for
+	Gaps       map[string]uint64 `json:"gaps"`              // how many, by reason
+	Duplicates uint64            `json:"duplicates"`        // messages
+	Malformed  uint64            `json:"malformed"`         // messages
+	Waiting    *Wait             `json:"waiting,omitempty"` // in the end
 	// Unknown says why events may be missing, between the times that hosts have and before; empty: none
 	// is.
 	Unknown []string `json:"unknown"`
@@ -41,12 +41,6 @@ type Host struct {
 	To     time.Time `json:"to,omitzero"`
 	Gaps   uint64    `json:"gaps"`             // in which events may be missing
 	Silent bool      `json:"silent,omitempty"` // nothing has come for too long
-}
-
-// Gaps counts gaps of one reason.
-type Gaps struct {
-	Gaps   uint64 `json:"gaps"`
-	Events uint64 `json:"missing"` // as far as is known
 }
 
 // Wait is a host for which events wait longer than they should.
@@ -64,7 +58,7 @@ type wait struct {
 	since time.Time
 }
 
-// hosts says what is known of each.
+// known says what is known of each host.
 func (m *merger) known() map[string]Host {
 	all := map[string]Host{}
 	for name, h := range m.hosts {
@@ -85,9 +79,9 @@ func localTime(t time.Time) string { return t.Local().Format(timeLayout) }
 func (r *Result) explain(since time.Time) {
 	r.Unknown = []string{} // in JSON, too
 	var holes uint64
-	for reason, g := range r.Gaps {
+	for reason, n := range r.Gaps {
 		if Missing(reason) {
-			holes += g.Gaps
+			holes += n
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Hosts)) {

@@ -42,9 +42,6 @@ func TestManyHosts(t *testing.T) {
 	require.Len(t, res.Hosts, hosts)
 	require.Zero(t, r.late)
 	require.Empty(t, res.Unknown)
-	p50, _ := r.Delay(0.5)
-	p99, _ := r.Delay(0.99)
-	t.Logf("from event to delivery: p50 %v, p99 %v", p50, p99)
 }
 
 // load is messages of 100 events each, in turn of hosts, with the time that they are about.

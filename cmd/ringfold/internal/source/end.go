@@ -12,8 +12,9 @@ import (
 // Close ends reading, gives the maps back, and makes the readers' Stats final. Later calls do nothing. It waits for a Run in another
 // goroutine.
 func (set *Set) Close() {
-	if set.hosts != nil {
-		set.hosts.close()
+	if set.hosts != nil && set.hosts.reader != nil {
+		set.hosts.reader.Stop() // no source comes any more
+		defer set.hosts.conclude()
 	}
 	for _, s := range set.Sources {
 		if s.Reader != nil {

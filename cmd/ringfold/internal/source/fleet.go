@@ -44,50 +44,49 @@ func (set *Set) openFleet(o perfbuf.Options) (*perfbuf.Stream, error) {
 	return set.hosts.stream, err
 }
 
-// admit makes sources of a recording's events.
-func (h *hosts) admit(host string, l *perfdata.Live) error {
-	f := h.set.flags
-	for _, e := range l.Events() {
-		if host != "" && f.Event != "" && e.Name != f.Event {
-			continue
-		}
-		s := &Source{Host: host, Live: l, Target: &bpfmaps.Target{Map: bpfmaps.Map{Name: e.Name}}, Label: cli.Printable(host + "/" + e.Name), btf: e.BTF}
-		if host == "" {
-			s.Label = ""
-		} else if err := cmp.Or(s.findHostTypes(f, e), (&Set{Sources: []*Source{s}, flags: f}).checkFilters()); err != nil {
-			h.typed.Do(func() { f.note("%s: %v", s.Label, err) }) // others may have them
-		}
+// admit makes sources of a recording's events. That of no host is none: it has nothing but gaps.
+func (h *hosts) admit(host string, l *perfdata.Live) (err error) {
+	if host == "" {
+		s := &Source{Live: l, Target: &bpfmaps.Target{}}
 		o := h.o
-		h.set.mu.Lock()
-		for n := 2; h.set.from[s.Label] != nil; n++ { // its events have changed since
-			s.Label = fmt.Sprintf("%s#%d", cli.Printable(host+"/"+e.Name), n)
-		}
-		h.set.mu.Unlock()
-		if o.Name = s.Label; host == "" {
-			o.Name = "fleet"
-		}
-		var err error
-		if s.Reader, err = l.Open(e.Name, o); err != nil {
-			return err
-		}
-		h.set.mu.Lock()
-		if host != "" {
-			h.set.Sources = append(h.set.Sources, s)
-		}
+		o.Name = "fleet"
+		h.first, err = l.Open(o.Name, o)
 		h.set.from[o.Name] = s
-		h.set.mu.Unlock()
-		if host == "" {
-			h.first = s.Reader
-			continue
-		}
-		if h.set.Admitted != nil {
-			h.set.Admitted(s)
-		}
-		if err := h.stream.Add(s.Reader); err != nil {
-			return err
+		return err
+	}
+	for _, e := range l.Events() {
+		if f := h.set.flags; f.Event == "" || e.Name == f.Event {
+			if err := h.open(host, l, e); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// open makes a source of an event.
+func (h *hosts) open(host string, l *perfdata.Live, e perfdata.EventInfo) (err error) {
+	f, set := h.set.flags, h.set
+	label := cli.Printable(host + "/" + e.Name)
+	s := &Source{Host: host, Live: l, Target: &bpfmaps.Target{Map: bpfmaps.Map{Name: e.Name}}, Label: label, btf: e.BTF}
+	if err := cmp.Or(s.findHostTypes(f, e), (&Set{Sources: []*Source{s}, flags: f}).checkFilters()); err != nil {
+		h.typed.Do(func() { f.note("%s: %v", label, err) }) // others may have them
+	}
+	for n := 2; set.from[s.Label] != nil; n++ { // its events have changed since. Only this goroutine writes it
+		s.Label = fmt.Sprintf("%s#%d", label, n)
+	}
+	o := h.o
+	o.Name = s.Label
+	if s.Reader, err = l.Open(e.Name, o); err != nil {
+		return err
+	}
+	set.mu.Lock()
+	set.Sources, set.from[o.Name] = append(set.Sources, s), s
+	set.mu.Unlock()
+	if set.Admitted != nil {
+		set.Admitted(s)
+	}
+	return h.stream.Add(s.Reader)
 }
 
 // findHostTypes finds the type of a host's events: the one that is named or else, if its BTF has a
@@ -120,15 +119,20 @@ func (h *hosts) end(read func(*perfbuf.Batch) error) error {
 	return h.stream.RunBatches(context.Background(), read)
 }
 
-// close ends reading, and closes the readers.
-func (h *hosts) close() {
-	if h.reader == nil || h.result != nil {
+// conclude finds what is known of the hosts, whose readers are closed.
+func (h *hosts) conclude() {
+	if h.result != nil {
 		return
 	}
-	result, err := h.reader.Result()
-	h.result, h.err = &result, err
 	h.first.Close()
 	<-h.first.Done()
+	delivered := map[string]fleet.Delivered{}
+	for _, s := range h.set.Sources {
+		d, total := delivered[s.Host], s.Reader.Stats().Total()
+		delivered[s.Host] = fleet.Delivered{Events: d.Events + total.Samples, Lost: d.Lost + total.Lost}
+	}
+	result, err := h.reader.Result(delivered)
+	h.result, h.err = &result, err
 }
 
 // Fleet is what is known of a fleet's hosts, after Close; nil if none was read.
@@ -137,15 +141,6 @@ func (set *Set) Fleet() *fleet.Result {
 		return nil
 	}
 	return set.hosts.result
-}
-
-// FleetDelay is Reader.Delay of the fleet's.
-func (set *Set) FleetDelay(q float64) (ns int64, ok bool) {
-	if set.hosts == nil || set.hosts.reader == nil {
-		return 0, false
-	}
-	d, ok := set.hosts.reader.Delay(q)
-	return int64(d), ok
 }
 
 // All returns the sources: those of hosts come while they are read. It may be called from anywhere.

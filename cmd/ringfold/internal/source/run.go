@@ -146,9 +146,6 @@ func (set *Set) take(ev perfbuf.Event) (one Event, ok bool) {
 		set.First = ev.Time()
 	}
 	from := set.source(ev.Source())
-	if set.hosts != nil {
-		set.hosts.reader.Count(from.Host, ev)
-	}
 	one = Event{ev, from, set.decode(from.Decoder, ev)}
 	ok = set.flags.filter.match(one, set.First) && (set.flags.CPUs == nil || slices.Contains(set.flags.CPUs, ev.CPU()))
 	if ok {

@@ -12,6 +12,7 @@ import (
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
+	"github.com/ringfold/ringfold/internal/quantile"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -24,6 +25,7 @@ type config struct {
 	utc    bool
 	quiet  bool
 	each   func(source.Event) // nil: nobody wants them but the printer
+	delay  quantile.Histogram // of a fleet's events that have happened meanwhile, ns
 }
 
 // Command is "ringfold tail".

@@ -22,7 +22,7 @@ func (t *text) appendFleet(b []byte, r *fleet.Result) []byte {
 		b = fmt.Appendf(b, "%-*s %10d %8d %6d  %-*s  %s\n", max(t.from, 8), cli.Printable(name), h.Events, h.Lost, h.Gaps, len(layout), from, to)
 	}
 	for _, reason := range slices.Sorted(maps.Keys(r.Gaps)) {
-		b = fmt.Appendf(b, "Gaps: %s %d\n", reason, r.Gaps[reason].Gaps)
+		b = fmt.Appendf(b, "Gaps: %s %d\n", reason, r.Gaps[reason])
 	}
 	if r.Duplicates+r.Malformed > 0 {
 		b = fmt.Appendf(b, "Messages that came twice: %d; that could not be read: %d\n", r.Duplicates, r.Malformed)

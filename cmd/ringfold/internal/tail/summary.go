@@ -84,8 +84,7 @@ func (c *config) summary(set *source.Set) *summary {
 	}
 	s.Displaced, s.OwnedUntil = set.Displaced()
 	s.Fleet = set.Fleet()
-	s.DelayP50NS, _ = set.FleetDelay(0.5)
-	s.DelayP99NS, _ = set.FleetDelay(0.99)
+	s.DelayP50NS, s.DelayP99NS = int64(c.delay.Quantile(0.5)), int64(c.delay.Quantile(0.99))
 	s.names = strings.Join(names, ", ")
 	return s
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"io"
+	"time"
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet"
@@ -49,9 +50,13 @@ func (c *config) run(ctx context.Context, cmd *cobra.Command) error {
 		return err
 	}
 	var line []byte
+	began := uint64(time.Now().UnixNano())
 	end := set.Run(ctx, in, func(ev source.Event) error {
 		if c.each != nil {
 			c.each(ev)
+		}
+		if ev.From.Live != nil && ev.Kind() == perfbuf.KindSample && ev.Time() >= began {
+			c.delay.Add(ev.Age())
 		}
 		if c.quiet {
 			return nil
