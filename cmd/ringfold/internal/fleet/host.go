@@ -1,10 +1,8 @@
 package fleet
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -246,19 +244,4 @@ func (h *host) gap(reason, detail string, after uint64, before *message) {
 	}
 	h.placed = int64(g.Time)
 	_ = h.current.Gap(g, h.m.now) // its reader is open, or the command has ended
-}
-
-// firstTime is the time of the first sample in records, as a Recorder writes them.
-func firstTime(b []byte) uint64 {
-	for len(b) >= 32 {
-		size := int(binary.NativeEndian.Uint16(b[6:]))
-		if binary.NativeEndian.Uint32(b) == typeSample {
-			return binary.NativeEndian.Uint64(b[24:])
-		}
-		if size < 8 || size > len(b) {
-			break
-		}
-		b = b[size:]
-	}
-	return math.MaxUint64
 }

@@ -25,7 +25,7 @@ type log struct {
 	next    uint64 // the sequence number that is due
 	end     uint64 // that behind all that have come
 	missing string // what is missing before next, as it was given up
-	boot    string // of the last batch that was taken; empty: none was
+	boot    string // of the last message that was taken; empty: none was
 	mark    uint64 // its watermark
 	began   int64  // since when there are messages
 	twin    bool   // it was reported as one of two agents'

@@ -1,6 +1,9 @@
 package fleet
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"math"
+)
 
 // SpoolFull is the reason of a gap of what the spool had no room for.
 const SpoolFull = "spool full"
@@ -39,6 +42,21 @@ func lastID(head []byte) (id uint64) {
 		}
 	}
 	return id
+}
+
+// firstTime is the time of the first sample in records, which may be anybody's.
+func firstTime(b []byte) uint64 {
+	for len(b) >= 32 {
+		size := int(binary.NativeEndian.Uint16(b[6:]))
+		if binary.NativeEndian.Uint32(b) == typeSample {
+			return binary.NativeEndian.Uint64(b[24:])
+		}
+		if size < 8 || size > len(b) {
+			break
+		}
+		b = b[size:]
+	}
+	return math.MaxUint64
 }
 
 // lose gives up the open message's events, and keeps its losses.

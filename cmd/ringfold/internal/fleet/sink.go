@@ -33,7 +33,6 @@ type SinkOptions struct {
 	EndWait time.Duration        // how long the server has in the end to take what is left (default 5 s)
 	AckWait time.Duration        // then a message is sent again (default 2 s, less than readers wait for a missing one)
 	Wait    bool                 // wait for the disk instead of losing events: of snapshots
-	Since   uint64               // from when on all events are in the recording, in ns of CLOCK_MONOTONIC (default: now)
 	// Note gets errors, as often as they happen, and recoveries, from any goroutine.
 	Note func(text string)
 }
@@ -69,11 +68,9 @@ type Sink struct {
 	spool     *spool.Spool
 	queue     *queue
 	publisher *publisher
-	kill      context.CancelFunc // ends both
+	kill      context.CancelFunc // ends these, and the making of the stream
 	queued    chan error
 	published chan error
-	stop      context.CancelCauseFunc
-	making    sync.WaitGroup
 	made      chan struct{}
 
 	mu       sync.Mutex
@@ -138,25 +135,20 @@ func newSink(conn *nats.Conn, stream string, o SinkOptions) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Sink{o: o, conn: conn, spool: sp, since: o.Since, queue: newQueue(sp, o.SpoolBytes, o.Note), queued: make(chan error, 1), published: make(chan error, 1), made: make(chan struct{})}
-	if s.since == 0 {
-		s.since = perfbuf.Now()
-	}
-	s.through = s.since
+	s := &Sink{o: o, conn: conn, spool: sp, queue: newQueue(sp, o.SpoolBytes, o.Note), queued: make(chan error, 1), published: make(chan error, 1), made: make(chan struct{})}
+	s.Begin(perfbuf.Now())
 	s.publisher = newPublisher(conn, stream, o, sp, s.queue)
 	s.timer = time.AfterFunc(time.Hour, s.expired)
 	s.timer.Stop()
 	lifetime, kill := context.WithCancel(context.Background())
 	s.kill = kill
-	making, stop := context.WithCancelCause(context.Background())
-	s.stop = stop
 	// The host records and spools, whatever becomes of the stream.
-	s.making.Go(func() {
+	go func() {
 		defer close(s.made)
-		if err := ensure(making, conn, stream, o); err != nil && making.Err() == nil {
+		if err := ensure(lifetime, conn, stream, o); err != nil && lifetime.Err() == nil {
 			s.fail(err)
 		}
-	})
+	}()
 	go func() { s.queued <- s.queue.run(lifetime) }()
 	go func() {
 		err := s.publisher.run(lifetime)
@@ -175,7 +167,8 @@ func (s *Sink) fail(err error) {
 // Made is closed when there is the stream, or when that is given up.
 func (s *Sink) Made() <-chan struct{} { return s.made }
 
-// Begin sets since when all events are in the recording. Call it before the first Round.
+// Begin sets since when all events are in the recording, in ns of CLOCK_MONOTONIC: by default since
+// the sink was opened. Call it before the first Round.
 func (s *Sink) Begin(since uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -287,8 +280,7 @@ func (s *Sink) Close(complete bool) (SinkStats, error) {
 	s.publisher.finish()
 	err = errors.Join(err, <-s.published)
 	s.kill()
-	s.stop(nil)
-	s.making.Wait()
+	<-s.made
 	stats := SinkStats{
 		Messages: s.queue.appended.Load(), SpoolBytes: s.spool.Bytes(), SpoolFull: s.lost,
 		Published: s.publisher.published, Retried: s.publisher.retried, Acknowledged: s.publisher.acknowledged,

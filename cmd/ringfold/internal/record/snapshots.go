@@ -141,11 +141,12 @@ func (r *recorder) file(one *taken) (perfdata.Stats, error) {
 // publish publishes one, as all that is known of this host between its times.
 func (r *recorder) publish(one *taken, o perfdata.Options) (perfdata.Stats, error) {
 	a := *r.sink
-	a.Write.Note, a.Write.Since, a.Write.Wait = cli.Notes(r.cmd), o.Since, true
+	a.Write.Note, a.Write.Wait = cli.Notes(r.cmd), true
 	sink, err := a.OpenSink()
 	if err != nil {
 		return perfdata.Stats{}, err
 	}
+	sink.Begin(o.Since)
 	var stats perfdata.Stats
 	rec, err := perfdata.NewRecorder(sink, o)
 	if err == nil {
