@@ -195,11 +195,13 @@ func content(ev source.Event) (body attribute.Value, size int) {
 	switch {
 	case ev.Kind() != perfbuf.KindSample:
 		text := fmt.Sprintf("%d outputs failed, as the ring was full", ev.Lost())
-		switch ev.Kind() {
-		case perfbuf.KindShed:
+		switch {
+		case ev.Kind() == perfbuf.KindShed:
 			text = fmt.Sprintf("programs left out %d outputs, to keep room for other lanes", ev.Lost())
-		case perfbuf.KindCorrupt:
+		case ev.Kind() == perfbuf.KindCorrupt:
 			text = ev.Err().Error()
+		case ev.Reason() != "":
+			text = utf8Only(ev.Reason())
 		}
 		return attribute.StringValue(text), len(text)
 	case ev.Fields != nil:

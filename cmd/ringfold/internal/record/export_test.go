@@ -1,10 +1,12 @@
 package record
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -158,4 +160,17 @@ func TestExportMisuse(t *testing.T) {
 	status, _, stderr := run(t, "../../../../perfbuf/perfdata/testdata/golden.perf.data", "-w", "otlp://127.0.0.1:1")
 	require.Equal(t, 1, status)
 	require.Contains(t, stderr, "does not have the time of day")
+}
+
+// What is missing for another reason than a full ring says that.
+func TestExportGap(t *testing.T) {
+	var b bytes.Buffer
+	_, err := perfdata.NewRecorder(&b, perfdata.Options{})
+	require.NoError(t, err)
+	file, c := filepath.Join(t.TempDir(), "gap.data"), collector(t, nil)
+	require.NoError(t, os.WriteFile(file, perfdata.Gap{Reason: "agent down", Count: 3, Time: 5}.Append(b.Bytes()), 0o600))
+	require.EqualValues(t, 3, exported(t, file, "-w", c.URL()).Lost)
+	require.Len(t, c.Records(), 1)
+	require.Equal(t, "agent down", c.Records()[0].Body.GetStringValue())
+	require.Equal(t, "agent down", attributes(c.Records()[0].Attributes)["ringfold.reason"])
 }
