@@ -109,7 +109,8 @@ func (e Event) Lane() int { return e.ev.Odd().Lane }
 func (e Event) LostAfter() uint64 { return e.ev.Odd().After }
 
 // Counted reports whether programs have counted the loss (LanesFD of the options), not the kernel,
-// as they do each [KindShed]. It then does not lie between the events of its CPU.
+// as they do each [KindShed], or a recording has. It then does not lie between the events of its
+// CPU.
 func (e Event) Counted() bool { return e.ev.Odd().Counted }
 
 // Reason says why a [KindLost] of a recording is missing, if not because a ring was full; otherwise

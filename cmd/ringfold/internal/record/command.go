@@ -21,12 +21,13 @@ import (
 type config struct {
 	source.Flags
 	cli.Output
-	write    string
-	maxSize  cli.Size
-	maxAge   time.Duration
-	maxFiles int
-	compress bool
-	sink     *fleet.Address // where to publish, instead of a file
+	write     string
+	maxSize   cli.Size
+	maxAge    time.Duration
+	maxFiles  int
+	compress  bool
+	sink      *fleet.Address // where to publish, instead of a file
+	collector *otlp.Target   // where to send log records, instead
 
 	flight      time.Duration
 	after       time.Duration
@@ -77,7 +78,7 @@ ends the command, unless --snapshot-dir is given.`,
 				return c.fly(cmd)
 			case c.sink != nil:
 				return c.publish(cmd)
-			case otlp.Is(c.write):
+			case c.collector != nil:
 				return c.export(cmd)
 			}
 			return c.record(cmd)
@@ -125,8 +126,8 @@ func (c *config) check(given func(string) bool) error {
 		}
 	}
 	switch {
-	case c.sink != nil && (rotates || c.compress || c.Mode == source.Slack || len(c.Files) > 0 || c.Fleet != nil):
-		return errors.New("--max-size, --max-age, --compress, --mode slack and recordings are not for a stream: its hosts publish what happens now, in exact order")
+	case c.sink != nil && (rotates || c.compress || c.Mode != "" && c.Mode != source.Exact || len(c.Files) > 0 || c.Fleet != nil):
+		return errors.New("--max-size, --max-age, --compress, --mode slack, --mode unordered and recordings are not for a stream: its hosts publish what happens now, in exact order")
 	case c.maxAge < 0 || c.maxFiles < 0 || c.flight < 0 || c.after < 0:
 		return errors.New("--max-age, --max-files, --flight and --after must not be negative")
 	case c.maxSize > 0 && c.maxSize < 1<<20:

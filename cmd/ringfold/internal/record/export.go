@@ -2,38 +2,34 @@ package record
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
-	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/otlp"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/spf13/cobra"
 )
 
-// exports checks that the address is one, and that no flag is for files.
-func (c *config) exports() error {
+// exports reads the address, and checks that no flag is for files.
+func (c *config) exports() (err error) {
 	if c.rotates() || c.maxFiles > 0 || c.compress || c.flight > 0 {
 		return errors.New("--max-size, --max-age, --max-files, --compress and --flight are for files, not for a collector")
 	}
-	if _, err := otlp.Parse(c.write); err != nil {
-		return cli.Usagef("--write: %w", err)
+	if c.collector, err = otlp.Parse(c.write); err != nil {
+		err = fmt.Errorf("--write: %w", err)
 	}
-	return nil
+	return err
 }
 
 // export sends events to an OpenTelemetry collector, until there were enough.
 func (c *config) export(cmd *cobra.Command) error {
-	to, err := otlp.Parse(c.write)
-	if err != nil {
-		return err
-	}
 	c.WallClock = len(c.Files) > 0 // by its own: what this machine's clocks show says nothing about a recording
 	set, err := c.Choose()
 	if err != nil {
 		return err
 	}
 	defer set.Close()
-	out, err := otlp.New(cmd.Context(), to, otlp.Options{Monotonic: !set.Recorded(), Note: set.Note})
+	out, err := otlp.New(cmd.Context(), c.collector, otlp.Options{Monotonic: !set.Recorded(), Note: set.Note})
 	if err != nil {
 		return err
 	}
@@ -49,7 +45,7 @@ func (c *config) export(cmd *cobra.Command) error {
 		end = err
 	}
 	sum := &summary{}
-	sum.exported(to.String(), out.Stats())
+	sum.exported(c.collector.String(), out.Stats())
 	sum.end(set, time.Since(begin))
 	return errors.Join(end, c.print(cmd, map[string]any{"summary": sum}, sum.String()), set.Untimed(), set.Unknown())
 }
