@@ -46,7 +46,7 @@ const ( // as in trace.bpf.c
 func handle(l *timeline, ev perfbuf.Event) error {
 	switch ev.Kind() {
 	case perfbuf.KindLost, perfbuf.KindShed:
-		l.lost(ev.CPU(), ev.LostAfter(), ev.Time(), ev.Lost(), ev.Kind())
+		l.lost(ev.CPU(), ev.LostAfter(), ev.Time(), ev.Lost(), ev.Kind(), ev.Reason())
 		return nil
 	case perfbuf.KindCorrupt:
 		return ev.Err()

@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -30,8 +31,8 @@ func (c *config) others(ctx context.Context, stdout io.Writer) (sum summary, err
 // show marks an event of any program on the track of its CPU, with its fields.
 func show(l *timeline, ev source.Event) error {
 	cpu := ev.CPU()
-	if ev.From.Live != nil {
-		cpu = l.host(ev.From.Host, cpu) // has tracks of its own
+	if ev.From.Live != nil { // each host has tracks of its own, and so has what is of none
+		cpu = l.host(cmp.Or(ev.From.Host, "fleet"), cpu)
 	}
 	if ev.From.File != "" && ev.From.Name == ownEvent {
 		return handle(l, ev.Event)
@@ -40,7 +41,7 @@ func show(l *timeline, ev source.Event) error {
 	name := ev.From.Called()
 	switch ev.Kind() {
 	case perfbuf.KindLost, perfbuf.KindShed:
-		l.lost(cpu, ev.LostAfter(), ev.Time(), ev.Lost(), ev.Kind())
+		l.lost(cpu, ev.LostAfter(), ev.Time(), ev.Lost(), ev.Kind(), ev.Reason())
 		return nil
 	case perfbuf.KindCorrupt:
 		name, args = "corrupt", map[string]any{"error": ev.Err().Error()}

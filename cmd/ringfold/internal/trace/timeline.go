@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -56,22 +57,26 @@ func (l *timeline) within(time uint64) bool { return l.start <= time && time <= 
 func (l *timeline) micros(time uint64) float64 { return float64(max(time, l.start)-l.start) / 1000 }
 
 // cpu finds a CPU's state. One that comes online meanwhile gets a track then.
-func (l *timeline) cpu(all int) *cpu {
-	n := all
-	if c := l.cpus[n]; c != nil {
-		return c
+func (l *timeline) cpu(n int) *cpu {
+	c := l.cpus[n]
+	if c == nil {
+		c = &cpu{since: l.start}
+		l.cpus[n] = c
+		l.trace.thread(processCPUs, track(n), l.title(n))
 	}
-	l.cpus[n] = &cpu{since: l.start}
+	return c
+}
+
+// title is that of a CPU's track.
+func (l *timeline) title(n int) string {
 	host := ""
 	if i := n / perHost; i > 0 {
 		host, n = l.hosts[i-1]+" ", n%perHost-1
 	}
-	name := fmt.Sprintf("%sCPU %d", host, n)
 	if n < 0 {
-		name = host + "CPU not known"
+		return host + "CPU not known"
 	}
-	l.trace.thread(processCPUs, track(all), name)
-	return l.cpus[all]
+	return fmt.Sprintf("%sCPU %d", host, n)
 }
 
 // perHost is more CPUs than a host has.
@@ -149,18 +154,19 @@ func (l *timeline) stop(c *cpu, n int, time uint64, args any) {
 }
 
 // lost shows where events of a CPU are missing: it is not known what ran there meanwhile.
-func (l *timeline) lost(n int, after, before, count uint64, kind perfbuf.Kind) {
+func (l *timeline) lost(n int, after, before, count uint64, kind perfbuf.Kind, reason string) {
 	c := l.cpu(n)
 	if kind == perfbuf.KindShed {
 		l.sum.Shed += count
 	} else {
 		l.sum.Lost += count
 	}
-	clear(l.children) // they may have run
-	after = max(after, l.start)
+	clear(l.children)           // they may have run
+	after = max(after, c.since) // a fleet's gaps may overlap, slices may not
 	l.stop(c, n, after, unseen)
 	c.known, c.since = false, before
-	l.write(n, after, event{Phase: "B", Category: kind.String(), Name: fmt.Sprintf("%d %v", count, kind), Args: map[string]any{"events": count}})
+	name := cmp.Or(reason, fmt.Sprintf("%d %v", count, kind))
+	l.write(n, after, event{Phase: "B", Category: kind.String(), Name: name, Args: map[string]any{"events": count}})
 	l.write(n, before, event{Phase: "E"})
 }
 

@@ -54,11 +54,11 @@ func TestTrack(t *testing.T) {
 		}, []string{"a 1-2 [pid:10 tid:11] [end:not known]", "b\"\n 2-3 [pid:20 tid:20] [end:not known]"}, []string{"exec 2 in 20 [file:/bin/b pid:20 tid:20]"}, 2, 0},
 		"while events are lost nothing is said to run": {func(l *timeline) {
 			l.switched(0, 2000, idle, a, false)
-			l.lost(0, 3000, 5000, 7, perfbuf.KindLost)
+			l.lost(0, 3000, 5000, 7, perfbuf.KindLost, "")
 			l.switched(0, 5500, b, a, false)
-			l.lost(0, 6000, 7000, 1, perfbuf.KindLost)
+			l.lost(0, 6000, 7000, 1, perfbuf.KindLost, "")
 		}, []string{"a 1-2 [pid:10 tid:11] [end:not known]", "7 lost 2-4 [events:7] []", "b\"\n 4-4.5 [pid:20 tid:20] []", "a 4.5-5 [pid:10 tid:11] [end:not known]", "1 lost 5-6 [events:1] []"}, nil, 0, 8},
-		"lost before all else: not before the recording": {func(l *timeline) { l.lost(0, 0, 2000, 7, perfbuf.KindLost) }, []string{"7 lost 0-1 [events:7] []"}, nil, 0, 7},
+		"lost before all else: not before the recording": {func(l *timeline) { l.lost(0, 0, 2000, 7, perfbuf.KindLost, "") }, []string{"7 lost 0-1 [events:7] []"}, nil, 0, 7},
 		"marks": {func(l *timeline) {
 			l.exited(0, 2000, a, 3<<8)
 			l.exited(0, 2000, a, 9)
@@ -104,7 +104,7 @@ func TestArrows(t *testing.T) {
 // Where the child's first run may be what was not seen, no arrow claims to know it.
 func TestNoArrow(t *testing.T) {
 	for name, missed := range map[string]func(*timeline){
-		"lost":    func(l *timeline) { l.lost(1, 4000, 5000, 7, perfbuf.KindLost) },
+		"lost":    func(l *timeline) { l.lost(1, 4000, 5000, 7, perfbuf.KindLost, "") },
 		"unseen":  func(l *timeline) { l.executed(0, 5000, b, "/bin/b") },
 		"between": func(l *timeline) { l.switched(0, 5000, b, idle, false) },
 	} {
@@ -116,6 +116,26 @@ func TestNoArrow(t *testing.T) {
 		})
 		require.Empty(t, got.arrows, name)
 	}
+}
+
+// Each host of a fleet has tracks of its own. Gaps that overlap are one behind the other.
+func TestHosts(t *testing.T) {
+	got, sum := draw(t, nil, func(l *timeline) {
+		l.lost(l.host("web", 1), 2000, 3000, 7, perfbuf.KindLost, "")
+		l.lost(l.host("web", -1), 0, 4000, 0, perfbuf.KindLost, "agent down")
+		l.lost(l.host("web", -1), 3000, 5000, 3, perfbuf.KindLost, "spool full")
+		l.lost(l.host("db", 1), 4000, 6000, 1, perfbuf.KindLost, "")
+	})
+	slices := map[string]string{}
+	for name, track := range got.tracks {
+		for _, s := range track.slices {
+			slices[name] += fmt.Sprintf("%s %v-%v of %v;", s.name, s.begin, s.end, s.args["events"])
+		}
+	}
+	require.Equal(t, map[string]string{
+		"web CPU 1": "7 lost 1-2 of 7;", "web CPU not known": "agent down 0-3 of 0;spool full 3-4 of 3;", "db CPU 1": "1 lost 3-5 of 1;",
+	}, slices)
+	require.Equal(t, uint64(11), sum.Lost)
 }
 
 func TestCounters(t *testing.T) {
