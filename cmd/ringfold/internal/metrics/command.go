@@ -130,8 +130,10 @@ func (c *config) registry(set *source.Set) (registry *prometheus.Registry, delay
 		delay := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "ringfold_event_delay_seconds", ConstLabels: labels,
 			Help: "Time from an event to its being handled.", Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14)})
 		delays.Store(from, delay)
-		// It fails for a second recording of a host's event, whose counts are left out.
-		_ = errors.Join(registry.Register(delay), registry.Register(promperf.NewCollector(from.Reader.Stats, promperf.Options{Labels: labels, PerCPU: c.perCPU})))
+		for _, collector := range []prometheus.Collector{delay, promperf.NewCollector(from.Stats, promperf.Options{Labels: labels, PerCPU: c.perCPU})} {
+			registry.Unregister(collector) // a host's recording of before: its counts begin again, as where a program restarts
+			registry.MustRegister(collector)
+		}
 	}
 	return registry, delays
 }

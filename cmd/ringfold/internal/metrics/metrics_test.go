@@ -12,8 +12,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/bpfmaps"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/clitest"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/source"
 	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/ringfold/ringfold/perfbuf"
+	"github.com/ringfold/ringfold/perfbuf/perfbuftest"
+	"github.com/ringfold/ringfold/perfbuf/perfdata"
 	"github.com/stretchr/testify/require"
 )
 
@@ -118,4 +123,43 @@ func TestMisuse(t *testing.T) {
 		"a.data":       "ringfold stat counts a recording",
 		"id 1 -- true": "see ringfold stat",
 	})
+}
+
+// When a host's events have changed it has another recording, whose counts are served from then on.
+func TestHosts(t *testing.T) {
+	set := &source.Set{}
+	registry, delays := (&config{}).registry(set)
+	served := func() (samples float64, delayed uint64) {
+		families, err := registry.Gather()
+		require.NoError(t, err)
+		for _, f := range families {
+			switch m := f.GetMetric()[0]; f.GetName() {
+			case "ringfold_samples_total":
+				samples = m.GetCounter().GetValue()
+			case "ringfold_event_delay_seconds":
+				delayed = m.GetHistogram().GetSampleCount()
+			}
+		}
+		return samples, delayed
+	}
+	for _, n := range []int{5, 3} {
+		k := perfbuftest.New(perfbuftest.Options{CPUs: 1})
+		r, err := k.Open(perfbuf.Options{})
+		require.NoError(t, err)
+		t.Cleanup(func() { r.Close() })
+		stream, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
+		require.NoError(t, err)
+		host := &source.Source{Host: "web", Live: perfdata.NewLive("web"), Target: &bpfmaps.Target{Map: bpfmaps.Map{Name: "execs"}}, Reader: r}
+		set.Admitted(host)
+		for range n {
+			require.NoError(t, k.Output(0, []byte("event")))
+			delay, ok := delays.Load(host)
+			require.True(t, ok)
+			delay.(prometheus.Histogram).Observe(1)
+		}
+		require.NoError(t, stream.ForEach(func(perfbuf.Event) error { return nil }))
+		samples, delayed := served()
+		require.EqualValues(t, n, samples)
+		require.EqualValues(t, n, delayed)
+	}
 }
