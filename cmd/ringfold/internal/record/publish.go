@@ -84,7 +84,9 @@ func (c *config) publishTo(cmd *cobra.Command, sink *fleet.Sink, set *source.Set
 	begin := time.Now()
 	end := c.run(cmd, set, in, rec)
 	set.Close()
-	err = errors.Join(end, rec.Close())
+	if err = errors.Join(end, rec.Close()); err == nil {
+		err = sink.Round(in.Watermark())
+	}
 	sum := &summary{}
 	sum.recorded(c.sink.Stream, rec.Stats())
 	sum.end(set, time.Since(begin))

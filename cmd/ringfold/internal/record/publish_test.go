@@ -9,10 +9,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/clitest"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/broker"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/tail"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/trace"
 	"github.com/ringfold/ringfold/internal/kerneltest"
 	"github.com/ringfold/ringfold/perfbuf/perfdata"
 	"github.com/stretchr/testify/require"
@@ -33,7 +35,10 @@ type fleetEvent struct {
 		Delay  uint64 `json:"delay_p99_ns"`
 		Fleet  struct {
 			Unknown []string
-			Hosts   map[string]struct{ Events, Lost uint64 }
+			Hosts   map[string]struct {
+				Events, Lost uint64
+				To           time.Time
+			}
 		}
 	}
 }
@@ -83,6 +88,8 @@ func TestPublish(t *testing.T) {
 	emit()
 	require.NoError(t, server.Restart())
 	emit()
+	time.Sleep(100 * time.Millisecond)
+	before := time.Now().Add(-50 * time.Millisecond) // how far off the hosts' readings of the clock may be, at most
 	for _, r := range []*clitest.Running{a, b} {
 		r.Interrupt(t)
 		s := summed(t, r)
@@ -97,15 +104,24 @@ func TestPublish(t *testing.T) {
 	require.EqualValues(t, 6*n, end.Events)
 	require.Empty(t, end.Fleet.Unknown)
 	require.Zero(t, end.Late+end.Delay, "all happened before")
-	var before uint64
+	for host, known := range end.Fleet.Hosts {
+		require.False(t, known.To.Before(before), "%s: all is known until it ends", host)
+	}
+	var last uint64
 	for i, ev := range events[:len(events)-1] {
-		require.LessOrEqual(t, before, ev.Timestamp)
-		before = ev.Timestamp
+		require.LessOrEqual(t, last, ev.Timestamp)
+		last = ev.Timestamp
 		require.Equal(t, []string{"a", "b"}[i%2], ev.Host)
 		require.Equal(t, []string{"a/events", "b/shared"}[i%2], ev.Map)
 	}
 	events, _ = fleetTail(t, url, "--type", "hold_args", "-n", "2")
 	require.NotEmpty(t, events[1].Fields)
+
+	status, drawn, _ := clitest.Run(t, trace.Command, url+"?since=all&once=true", "-w", "-")
+	require.Zero(t, status)
+	for _, host := range []string{"a", "b"} {
+		require.Contains(t, drawn, fmt.Sprintf(`"%s CPU %d"`, host, cpu))
+	}
 
 	// The same in a file, and in a collector.
 	file, c := filepath.Join(t.TempDir(), "all.data"), collector(t, nil)

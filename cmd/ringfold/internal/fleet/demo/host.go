@@ -82,7 +82,9 @@ func (d *demo) publish(ctx context.Context, h *host, begun func()) (err error) {
 		err = errors.Join(err, h.events.Detach())
 		drain, cancel := context.WithTimeoutCause(context.Background(), patience, fmt.Errorf("programs still run %v after they were detached", patience))
 		defer cancel()
-		err = errors.Join(err, in.Drain(drain, rec.Record), rec.Close())
+		if err = errors.Join(err, in.Drain(drain, rec.Record), rec.Close()); err == nil {
+			err = sink.Round(in.Watermark())
+		}
 	}
 	h.recorded = rec.Stats()
 	var failed error
