@@ -110,7 +110,7 @@ func explain(path string, err error) error {
 	case errors.Is(err, berrors.ErrTimeout):
 		return fmt.Errorf("the spool %s is in use by another agent: end that one, or give this one another file", path)
 	case errors.Is(err, errForeign):
-		return fmt.Errorf("%s is %w, and no spool: name another file by --spool", path, err)
+		return fmt.Errorf("%s is %w, and no spool: name another file by spool=FILE", path, err)
 	case errors.As(err, &system):
 		return fmt.Errorf("opening the spool %s: %w", path, err)
 	default: // the database does not like what it finds

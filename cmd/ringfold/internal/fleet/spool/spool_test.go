@@ -153,7 +153,7 @@ func TestForeign(t *testing.T) {
 	before, err := os.ReadFile(path)
 	require.NoError(t, err)
 	_, err = Open(path)
-	require.EqualError(t, err, path+" is a database of another program, and no spool: name another file by --spool")
+	require.EqualError(t, err, path+" is a database of another program, and no spool: name another file by spool=FILE")
 	after, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.True(t, bytes.Equal(before, after))
