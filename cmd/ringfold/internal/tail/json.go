@@ -21,7 +21,8 @@ import (
 // lacks "map", if several are read, "late", "utc", "fields" of samples, "timestamp" and "lost"."after" of
 // losses, "shed", "corrupt", and a last object with "summary". Of ring buffers, cpu is -1 and timestamp 0 if
 // payloads do not have them. Of a fleet's hosts there are "host", "error_ns", by how much the time may be
-// wrong if that is known, and "lost"."reason" of what is missing for another reason than a full ring. There is no "lost"."id", which is a number of the kernel's for the perf event.
+// wrong if that is known, and "lost"."reason" of what is missing for another reason than a full ring.
+// There is no "lost"."id", which is a number of the kernel's for the perf event.
 type jsonLines struct{ clock }
 
 // Types of perf records: include/uapi/linux/perf_event.h.

@@ -73,16 +73,16 @@ func (t *text) event(b []byte, ev source.Event) []byte {
 	switch ev.Kind() {
 	case perfbuf.KindLost, perfbuf.KindShed:
 		b = fmt.Appendf(b, " %s  ", strings.ToUpper(ev.Kind().String()))
-		if ev.Lost() > 0 || ev.Reason() == "" {
+		switch why := cli.Printable(ev.Reason()); {
+		case why == "":
 			b = append(b, plural(ev.Lost(), "event")...)
+		case ev.Lost() == 0: // nobody has counted them
+			b = append(b, why...)
+		default:
+			b = fmt.Appendf(b, "%s: %s", plural(ev.Lost(), "event"), why)
 		}
 		if ev.Kind() == perfbuf.KindShed {
 			b = fmt.Appendf(b, " of lane %d", ev.Lane())
-		}
-		if why := cli.Printable(ev.Reason()); why != "" && ev.Lost() > 0 {
-			b = fmt.Appendf(b, ": %s", why)
-		} else {
-			b = append(b, why...)
 		}
 		if ev.LostAfter() != 0 {
 			b = t.appendInterval(b, ev)
@@ -141,10 +141,11 @@ func (t *text) summary(b []byte, s *summary) []byte {
 	if s.Untimed > 0 {
 		b = fmt.Appendf(b, "UNTIMED: %s had no time where time= says, and are not in order by it.\n", plural(s.Untimed, "event"))
 	}
-	if size := cli.Size(s.RingBytes); s.Fleet != nil {
-	} else if s.Lost > 0 && size == 0 {
+	switch size := cli.Size(s.RingBytes); {
+	case s.Lost == 0 || s.Fleet != nil: // a fleet's losses have their reasons
+	case size == 0:
 		b = append(b, "LOST: outputs found their ring full when this was recorded. A larger --ring-size of record holds more.\n"...)
-	} else if s.Lost > 0 {
+	default:
 		b = fmt.Appendf(b, "LOST: outputs found their ring full. A larger --ring-size holds more (it was %v).\n", &size)
 	}
 	if s.Shed > 0 {
