@@ -89,7 +89,7 @@ func TestManifests(t *testing.T) {
 }
 
 // agree checks what the API server would refuse: labels that the selector does not find, and mounts
-// and ports without a definition.
+// without a volume.
 func agree(t *testing.T, selector, labels map[string]string, pod core.PodSpec, volumes ...string) {
 	t.Helper()
 	require.Equal(t, selector, labels)
