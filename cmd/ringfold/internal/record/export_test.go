@@ -15,6 +15,7 @@ import (
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/clitest"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/otlp/otlptest"
 	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/ringfold/ringfold/internal/recordingtest"
 	"github.com/ringfold/ringfold/perfbuf/perfdata"
 	"github.com/stretchr/testify/require"
 	common "go.opentelemetry.io/proto/otlp/common/v1"
@@ -58,7 +59,7 @@ func exported(t *testing.T, args ...string) summary {
 // Every event of a recording arrives, in order, and the sums of records are those of the recording.
 func TestExport(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "events.data")
-	events, lost := clitest.LossyRecording(t, file, 2000)
+	events, lost := recordingtest.Lossy(t, file, 2000)
 	c := collector(t, nil)
 	s := exported(t, file, "-w", c.URL()+"?service=agent")
 	require.Equal(t, c.URL(), s.File)
@@ -119,7 +120,7 @@ func TestExportFields(t *testing.T) {
 // A collector that comes late gets everything, and a note says what is waited for.
 func TestExportWaits(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "events.data")
-	events, lost := clitest.LossyRecording(t, file, 2000)
+	events, lost := recordingtest.Lossy(t, file, 2000)
 	c := collector(t, nil)
 	c.Stop()
 	r := clitest.Start(t, "waiting for the collector at "+c.URL(), Command, file, "-w", c.URL(), "--json")

@@ -5,7 +5,6 @@ package collectortest
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"fmt"
 	"net"
 	"os"
@@ -16,9 +15,7 @@ import (
 	"time"
 
 	"github.com/open-telemetry/opentelemetry-collector-contrib/exporter/fileexporter"
-	"github.com/ringfold/ringfold/perfbuf"
-	"github.com/ringfold/ringfold/perfbuf/perfbuftest"
-	"github.com/ringfold/ringfold/perfbuf/perfdata"
+	"github.com/ringfold/ringfold/internal/recordingtest"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/confmap"
@@ -95,33 +92,6 @@ func tool(t *testing.T) string {
 	return path
 }
 
-// recording has events of a simulated kernel whose rings ran full. The last outputs find room, and so report all losses.
-func recording(t *testing.T, path string, outputs int) (events, lost uint64) {
-	t.Helper()
-	rec, err := perfdata.Create(path, perfdata.Options{})
-	require.NoError(t, err)
-	k := perfbuftest.New(perfbuftest.Options{CPUs: 2})
-	r, err := k.Open(perfbuf.Options{RingBytes: 4096})
-	require.NoError(t, err)
-	defer r.Close()
-	stream, err := r.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()})
-	require.NoError(t, err)
-	for i := range outputs {
-		k.Advance(time.Microsecond)
-		if k.Output(i%2, binary.LittleEndian.AppendUint32(nil, uint32(i))) != nil {
-			lost++
-		}
-		if i%600 == 599 {
-			require.NoError(t, stream.ForEach(rec.Record))
-		}
-	}
-	require.NoError(t, stream.Shutdown(t.Context(), rec.Record))
-	require.NoError(t, rec.Close())
-	require.NotZero(t, lost)
-	require.Equal(t, lost, rec.Stats().Lost)
-	return rec.Stats().Samples, lost
-}
-
 // sums are those of the records that a collector has written, each counted once.
 func sums(t *testing.T, file string) (events, lost uint64) {
 	t.Helper()
@@ -163,7 +133,7 @@ func sums(t *testing.T, file string) (events, lost uint64) {
 func TestRecording(t *testing.T) {
 	dir := t.TempDir()
 	to, out, data := address(t), filepath.Join(dir, "logs.json"), filepath.Join(dir, "events.data")
-	events, lost := recording(t, data, 5000)
+	events, lost := recordingtest.Lossy(t, data, 5000)
 	stop := run(t, to, out)
 	said, err := exec.Command(tool(t), "record", data, "-w", "otlp://"+to).CombinedOutput()
 	require.NoErrorf(t, err, "%s", said)
@@ -177,7 +147,7 @@ func TestRecording(t *testing.T) {
 func TestRestarted(t *testing.T) {
 	dir := t.TempDir()
 	to, out, data := address(t), filepath.Join(dir, "logs.json"), filepath.Join(dir, "events.data")
-	events, lost := recording(t, data, 300_200)
+	events, lost := recordingtest.Lossy(t, data, 300_200)
 	cmd := exec.Command(tool(t), "record", data, "-w", "otlp://"+to)
 	notes := filepath.Join(dir, "notes")
 	said, err := os.Create(notes)

@@ -1,4 +1,5 @@
-package clitest
+// Package recordingtest makes recordings for tests of several modules.
+package recordingtest
 
 import (
 	"encoding/binary"
@@ -11,9 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// LossyRecording writes a recording of a simulated kernel whose rings ran full, and returns how many events it has, and how
-// many outputs failed. Payloads are numbers of 4 bytes, which count outputs from 0.
-func LossyRecording(t testing.TB, path string, outputs int) (events, lost uint64) {
+// Lossy writes a recording of a simulated kernel whose rings ran full, and returns how many events
+// it has, and how many outputs failed. Payloads are numbers of 4 bytes, which count outputs from 0.
+func Lossy(t testing.TB, path string, outputs int) (events, lost uint64) {
 	t.Helper()
 	rec, err := perfdata.Create(path, perfdata.Options{})
 	require.NoError(t, err)
