@@ -19,13 +19,17 @@ import (
 var (
 	floods       = flag.Int("floods", 10, "of lanes: how many floods each reader gets")
 	floodLasts   = flag.Duration("flood", 3*time.Second, "of lanes: how long a flood lasts")
+	floodTimes   = flag.Float64("flood-times", 10, "of lanes: how many times what a reader can handle all CPUs output together")
 	floodRing    = flag.Int("flood-ring", 256, "of lanes: KiB of each ring, whose part for important events must hold what comes while the reader does not run")
 	floodReaders = flag.String("flooded", "", "of lanes: which readers, separated by commas (default all)")
 )
 
+// floodTakes is how long readers are busy with each event of a flood: so one cannot handle more than 200,000 a second.
+const floodTakes = 5 * time.Microsecond
+
 // lanes measures what lanes cost the program that outputs, where nothing is shed: ns per output, beside the plain helper. Then all CPUs
-// output far more than readers handle, who are busy for 5 us with each event: one of 257 is important. Lost is the share of the important
-// ones that found no room. Readers without lanes lose what comes next.
+// output ten times what a reader can handle; one event of 257 is important. Lost is the share of the important ones that found no room.
+// Readers without lanes lose what comes next.
 func lanes(r *run) error {
 	readers := built(ringfoldLanes, ringfold, libbpfC, cilium, libbpfgoReader, ayaReader)
 	if *floodReaders != "" {
@@ -39,7 +43,7 @@ func lanes(r *run) error {
 	if r.quick {
 		rounds, lasts = 1, 100*time.Millisecond
 	}
-	all, closeAll, err := loadAll(readers, options{ringBytes: *floodRing << 10, takes: 5 * time.Microsecond, lanes: true})
+	all, closeAll, err := loadAll(readers, options{ringBytes: *floodRing << 10, takes: floodTakes, lanes: true})
 	if err != nil {
 		return err
 	}
@@ -113,13 +117,17 @@ func (r *opened) flooded(lasts time.Duration) (important, others float64, err er
 	if err := r.countLanes(&before); err != nil {
 		return 0, 0, err
 	}
+	const each = 256 // others than the important one
+	pause := time.Duration(float64(len(cpus)*(1+each)*int(floodTakes)) / *floodTimes)
 	var floods sync.WaitGroup
 	var over atomic.Bool
 	errs := make([]error, len(cpus))
 	for i, cpu := range cpus {
 		floods.Go(func() {
-			for !over.Load() && errs[i] == nil {
-				_, errs[i] = r.c.Lane(cpu, 1, 256, false)
+			begun := time.Now()
+			for due := time.Duration(0); !over.Load() && errs[i] == nil; due += pause {
+				time.Sleep(due - time.Since(begun))
+				_, errs[i] = r.c.Lane(cpu, 1, each, false)
 			}
 		})
 	}

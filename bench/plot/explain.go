@@ -129,11 +129,11 @@ often leaves programs more time to output, so it may lose more *of more*. *cpu* 
 the scheduler gives the reader. ringfold's events are 8 bytes larger, for the time.`},
 
 	"lanes": {"Lanes under overload", `First what an output of 56 bytes costs the program that makes it, if nothing is shed:
-` + "`perfbuf_output`" + ` in one of two lanes, beside the plain helper. Then programs on all CPUs output as fast
-as they can; one event of 257 is important, and readers are busy for 5 µs with each event. *Lost* is
-the share of the important ones that did not get into a ring of 256 KiB: in the median of ten runs,
-and in the worst. *ringfold-lanes* gives the others half of each ring; the other readers have no
-lanes. Those that wake for each event slow the programs down by that.`},
+` + "`perfbuf_output`" + ` in one of two lanes, beside the plain helper. Then, for 3 s, programs on all CPUs output
+ten times what a reader can handle that is busy for 5 µs with each event; one event of 257 is
+important. *Lost* is the share of the important ones that did not get into a ring of 256 KiB: in the
+median of ten runs, and in the worst. *ringfold-lanes* gives the others half of each ring; the other
+readers have no lanes. Those that wake for each event slow the programs down by that.`},
 
 	"drop-in": {"One changed line", `libbpfgo and cilium/ebpf, and ringfold's drop-ins for them: *ringfold-channels* is
 ` + "`perfchan.InitPerfBuf`" + `, *ringfold-perf* is ` + "`dropin/perf`" + `. They deliver in exact order, so an event waits
