@@ -64,6 +64,9 @@ func (s *Subject) Settle() {
 	want := make([][]workload.Counts, len(s.sources))
 	for i, source := range s.sources {
 		want[i] = s.t.Total(source)
+		for cpu := range want[i] {
+			want[i][cpu].Written -= want[i][cpu].Discarded
+		}
 	}
 	why := s.wait(func(st *State) bool {
 		if len(st.Problems) > 0 && !s.lenient {
@@ -144,7 +147,7 @@ func (s *Subject) account(st *State, i int, kind string, total []workload.Counts
 	var lost uint64
 	for cpu, c := range total {
 		lost += c.Full
-		got := workload.Outcome{Delivered: st.Of[i][cpu].Samples, Lost: st.Of[i][cpu].Lost}
+		got := workload.Outcome{Delivered: st.Of[i][cpu].Samples, Dropped: c.Discarded, Lost: st.Of[i][cpu].Lost}
 		if kind != "perf" || st.LostAnon[i] > 0 {
 			got.Lost = c.Full // unknown
 		}

@@ -61,33 +61,24 @@ func lifeRingMemory(t *T) {
 // Check: the reader reports an error, and the process ends with status 0.
 func lifeWrongMap(t *T) {
 	source := t.Source(Config{Kind: "ringbuf", Bytes: 1 << 16})
+	file, err := source.File(source.Map())
+	t.must(err)
 	source.Kind = "perf"
-	defer func() { source.Kind = "ringbuf" }()
-	var said string
-	s := t.launchAs(source, "ringbuf")
-	s.lenient = true
-	s.Until("the reader refuses the map", func(st *State) bool {
-		if len(st.Errors) > 0 {
-			said = st.Errors[0]
-		}
-		if st.Ready {
-			t.Failf("a ring buffer is opened as a perf event array")
-		}
-		return said != ""
-	})
-	s.closed = true
-	t.Notef("%s", said)
+	t.refuses(source, file, "a ring buffer is opened as a perf event array")
 }
 
-// launchAs launches on a source that has another kind than it says.
-func (t *T) launchAs(source *Source, kind string) *Subject {
-	says := source.Kind
-	source.Kind = kind
-	file, err := source.File(source.Map())
-	source.Kind = says
-	t.must(err)
+// refuses launches on a file, of a map that the adapter is told to be the source's. It must say an error.
+func (t *T) refuses(source *Source, file *os.File, opened string) {
 	defer file.Close()
-	return t.launch([]*Source{source}, []*os.File{file}, "pages=16")
+	s := t.launch([]*Source{source}, []*os.File{file}, "pages=16")
+	s.lenient, s.closed = true, true
+	s.Until("the reader refuses the map", func(st *State) bool {
+		if st.Ready {
+			t.Failf("%s", opened)
+		}
+		return len(st.Errors) > 0
+	})
+	s.With(func(st *State) { t.Notef("%s", st.Errors[0]) })
 }
 
 // setOnline takes a CPU offline or back, if the suite was told that it may. At the scenario's end all are online as before.

@@ -37,9 +37,9 @@ type place struct {
 
 func (t *T) script() *script { return &script{t: t, next: map[[2]int]uint64{}} }
 
-// output outputs, after all that was output before.
-func (s *script) output(subject *Subject, source, cpu, count, size int) {
-	s.t.Output(subject.sources[source], cpu, count, size)
+// output outputs, after all that was output before. Flags are those of bpf_ringbuf_output.
+func (s *script) output(subject *Subject, source, cpu, count, size int, flags ...uint64) {
+	s.t.Output(subject.sources[source], cpu, count, size, flags...)
 	key := [2]int{source, cpu}
 	for range count {
 		s.want = append(s.want, place{source, cpu, s.next[key]})

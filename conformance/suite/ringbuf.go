@@ -10,10 +10,14 @@ var ringbufConservation = []entry{
 var ringbufDelivery = []entry{
 	{"delivery/ringbuf-first-event", "ringbufFirst", ringbufFirst},
 	{"delivery/ringbuf-idle-cpu", "ringbufIdle", ringbufIdle},
+	{"delivery/ringbuf-ping-pong", "ringbufPingPong", ringbufPingPong},
+	{"delivery/ringbuf-wakeup-flags", "ringbufFlags", ringbufFlags},
+	{"delivery/ringbuf-quiet-record", "ringbufQuiet", ringbufQuiet},
 }
 
 var ringbufLife = []entry{
 	{"life/ringbuf-close", "ringbufClose", ringbufClose},
+	{"life/ringbuf-overwrite", "ringbufOverwrite", ringbufOverwrite},
 }
 
 // ringbuf starts a subject on a BPF ring buffer.

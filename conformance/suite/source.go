@@ -31,8 +31,12 @@ var syscallNumber = uint64(1<<20 + os.Getpid())
 // NewSource loads the programs and makes the map.
 func NewSource(c Config) (*Source, error) {
 	s := &Source{Kind: c.Kind, Lanes: c.Lanes}
+	programs := []string{"on_syscall", "on_tick"}
+	if c.Kind == "ringbuf" {
+		programs = append(programs, "stamped")
+	}
 	p, err := workload.Load(workload.Config{
-		Maps: []workload.Map{s.Map()}, Programs: []string{"on_syscall", "on_tick"},
+		Maps: []workload.Map{s.Map()}, Programs: programs,
 		Entries: c.Entries, Bytes: c.Bytes, Syscall: syscallNumber, Lanes: c.Lanes,
 	})
 	if err != nil {
@@ -72,9 +76,13 @@ func (t *T) Source(c Config) *Source {
 // Perf makes a perf event array with an entry for each CPU.
 func (t *T) Perf() *Source { return t.Source(Config{Kind: "perf"}) }
 
-// Output has a source output, on one CPU.
-func (t *T) Output(s *Source, cpu, count, size int) {
-	t.must(s.Output(cpu, workload.Output{Count: count, Size: size, To: s.Map()}))
+// Output has a source output, on one CPU, with flags of bpf_ringbuf_output.
+func (t *T) Output(s *Source, cpu, count, size int, flags ...uint64) {
+	o := workload.Output{Count: count, Size: size, To: s.Map()}
+	for _, flag := range flags {
+		o.Flags |= flag
+	}
+	t.must(s.Output(cpu, o))
 }
 
 // OutputOnSome is Output on each of some CPUs.

@@ -273,9 +273,12 @@ func (p *Programs) File(m Map) (*os.File, error) {
 	return os.NewFile(uintptr(fd), m.String()), nil
 }
 
-// NewRingBuf creates a ring buffer. The caller closes it.
-func NewRingBuf(bytes int) (fd int, err error) {
-	m, err := libbpfgo.CreateMap(libbpfgo.MapTypeRingbuf, "shard", 0, 0, bytes, nil)
+// Overwrite is BPF_F_RB_OVERWRITE of include/uapi/linux/bpf.h: Linux 6.19.
+const Overwrite = 1 << 19
+
+// NewRingBuf creates a ring buffer, with the flags of a map. The caller closes it.
+func NewRingBuf(bytes int, flags uint32) (fd int, err error) {
+	m, err := libbpfgo.CreateMap(libbpfgo.MapTypeRingbuf, "shard", 0, 0, bytes, &libbpfgo.BPFMapCreateOpts{MapFlags: flags})
 	if err != nil {
 		return -1, err
 	}
@@ -296,7 +299,7 @@ func (p *Programs) SetShard(m Map, key, fd int) error {
 // FillShards stores a ring buffer of so many bytes for each possible CPU.
 func (p *Programs) FillShards(bytes int) error {
 	for cpu := range p.CPUs {
-		fd, err := NewRingBuf(bytes)
+		fd, err := NewRingBuf(bytes, 0)
 		if err != nil {
 			return fmt.Errorf("a ring buffer for CPU %d: %w", cpu, err)
 		}
