@@ -1,7 +1,9 @@
 package perfdata_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -243,4 +245,38 @@ func TestReplayEnds(t *testing.T) {
 	require.NoError(t, r.Close())
 	<-r.Done()
 	require.Equal(t, os.ErrClosed, s.Wait(t.Context()))
+}
+
+// A file of a newer perf is read: records of types that are not known yet are passed over, among
+// them PERF_RECORD_CALLCHAIN_DEFERRED (22), and so is the end of a longer perf_event_attr.
+func TestNewerPerf(t *testing.T) {
+	path := piped(t, perfdata.Options{}, func(rec *perfdata.Recorder) { mixed(t, rec) })
+	want, end := replayed(t, path, perfdata.ReplayOptions{}, &perfbuf.StreamOptions{})
+	require.Equal(t, io.EOF, end)
+	require.NotEmpty(t, want)
+	const header, attrSize, longer, headerAttr = 8, 112, 32, 64
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	out, put := b[:2*header:2*header], binary.NativeEndian
+	for rest := b[2*header:]; len(rest) > 0; {
+		size := put.Uint16(rest[6:])
+		typ, rec := put.Uint32(rest), slices.Clone(rest[:size])
+		if rest = rest[size:]; typ == headerAttr {
+			rec = slices.Insert(rec, header+attrSize, make([]byte, longer)...)
+			put.PutUint16(rec[6:], size+longer)
+			put.PutUint32(rec[header+4:], attrSize+longer)
+		}
+		out = append(out, rec...)
+		for _, unknown := range []uint32{22, 63, 84, 1000} {
+			if typ < headerAttr || unknown > headerAttr { // the kernel's come behind the header's
+				out = put.AppendUint16(put.AppendUint16(put.AppendUint32(out, unknown), 0), 48)
+				out = append(out, bytes.Repeat([]byte{0xff}, 40)...) // as a loss or a time that would be wrong
+			}
+		}
+	}
+	newer := filepath.Join(t.TempDir(), "newer.data")
+	require.NoError(t, os.WriteFile(newer, out, 0o600))
+	got, end := replayed(t, newer, perfdata.ReplayOptions{}, &perfbuf.StreamOptions{})
+	require.Equal(t, io.EOF, end)
+	require.Equal(t, want, got)
 }
