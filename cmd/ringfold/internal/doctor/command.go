@@ -48,7 +48,7 @@ It exits with 1 if something is bad.`,
 // examine looks at everything. It blocks for up to some seconds, and leaves nothing behind.
 func examine(ctx context.Context) *Report {
 	r := &Report{Version: perfbuf.Version()}
-	for _, check := range []func(){r.kernel, r.cpus, r.clock, r.btf, r.privileges, r.sandbox, r.paranoid, r.lockedMemory, r.openFiles} {
+	for _, check := range []func(){r.kernel, r.ringBuffers, r.cpus, r.clock, r.btf, r.privileges, r.sandbox, r.paranoid, r.lockedMemory, r.openFiles} {
 		check()
 	}
 	r.rings(ctx)

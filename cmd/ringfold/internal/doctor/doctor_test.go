@@ -69,7 +69,7 @@ func parsed(t *testing.T, out string) (r Report) {
 	return r
 }
 
-var all = []string{"kernel", "CPUs", "clock", "BTF", "CAP_BPF", "CAP_PERFMON", "CAP_SYS_ADMIN", "CAP_IPC_LOCK", "CAP_SYS_PTRACE", "sandbox",
+var all = []string{"kernel", "BPF ring buffers", "CPUs", "clock", "BTF", "CAP_BPF", "CAP_PERFMON", "CAP_SYS_ADMIN", "CAP_IPC_LOCK", "CAP_SYS_PTRACE", "sandbox",
 	"perf_event_paranoid", "locked memory", "open files", "rings", "exact order", "programs", "doorbell", "events"}
 
 // requireStatus requires that of some checks.
@@ -87,6 +87,11 @@ func TestPrivileged(t *testing.T) {
 	require.Empty(t, errs)
 	r := parsed(t, out)
 	require.Zero(t, r.BadChecks)
+	want := OK
+	if kerneltest.AtLeast(t, 6, 15) && !kerneltest.AtLeast(t, 6, 19) {
+		want = Warn
+	}
+	requireStatus(t, want, r, "BPF ring buffers")
 	requireStatus(t, OK, r, "kernel", "BTF", "rings", "programs", "doorbell", "events")
 
 	code, out, errs = clitest.Run(t, Command)

@@ -32,9 +32,25 @@ func (r *Report) kernel() {
 	case bpf.OlderThan(4, 18):
 		r.add(Bad, "kernel", found, "Linux 4.18 is the oldest that works.")
 	case bpf.OlderThan(5, 10):
-		r.add(Warn, "kernel", found, "Linux 5.10 is the oldest on which all tests run. Before 5.8 there are no BPF ring buffers.")
+		r.add(Warn, "kernel", found, "Linux 5.10 is the oldest on which all tests run.")
 	default:
 		r.add(OK, "kernel", found, "")
+	}
+}
+
+// ringBuffers warns of Linux 6.15 to 6.18. There, bpf_ringbuf_reserve takes an rqspinlock (kernel/bpf/ringbuf.c), which waits 250 ms for
+// one that the code it has interrupted holds, unless it notices; before, an NMI's program only tried. Since 6.19 it notices
+// (kernel/bpf/rqspinlock.c). Later releases of 6.17 and 6.18 have parts of that.
+func (r *Report) ringBuffers() {
+	const name = "BPF ring buffers"
+	switch {
+	case bpf.OlderThan(5, 8):
+		r.add(Warn, name, "none before Linux 5.8", "Use perf event arrays.")
+	case bpf.OlderThan(6, 15) || !bpf.OlderThan(6, 19):
+		r.add(OK, name, "there are", "")
+	default:
+		r.add(Warn, name, "a CPU may freeze for 250 ms when an NMI's program, such as a profiler's, outputs while the program that it interrupted does",
+			"Linux 6.19 mends it. Until then, let such programs output to maps of their own, or to perf event arrays.")
 	}
 }
 
