@@ -67,12 +67,11 @@ demo: setup ## show the same kernel events read ring by ring and in order, witho
 fleet-demo: tool ## show several hosts' events as one stream, over an embedded NATS server; ARGS='--outage --timeout 5s' is passed on
 	@$(AS_ROOT) build/ringfold fleet demo $(ARGS)
 
-test: setup ## run all tests: the library's plainly, with the race detector, and without libbpf, poisoning what must not be kept
+test: setup ## run all tests: the library's without libbpf, and with it, the race detector, and poisoning what must not be kept
 	@scripts/test.sh
 
 test-nocgo: setup ## run what tests run without cgo, and the conformance suite
 	@CGO_ENABLED=0 go test -count=1 -timeout $(or $(TIMEOUT),20m) ./internal/bpf ./internal/libbpftest ./internal/grace ./internal/perfevent ./perfbuf ./dropin/...
-	@CGO_ENABLED=0 GOARCH=arm64 go -C cmd/ringfold build -o /dev/null .
 	@READERS=ringfold-nocgo scripts/conformance.sh -short -out build/conformance-nocgo.json
 
 test-cgocheck: setup ## run the tests of the packages that call C with Go's thorough check of pointers
@@ -128,14 +127,15 @@ pictures: setup ## take the pictures in docs/ anew, of programs that run (root);
 	@scripts/setup.sh pictures
 	@scripts/pictures.sh $(PICTURES)
 
+# With -race, as most of `make test`: so dependencies are compiled once for both.
 lint: setup $(LINTERS) ## check format, go vet (also where there is no cgo, no Linux, or 32 bits), staticcheck, and the workflows
 	@bad=$$(gofmt -l $$($(FIND) -name '*.go' -print)) && [ -z "$$bad" ] || { echo "gofmt -w needed: $$bad"; exit 1; }
 	@for dir in . $(NESTED); do \
-		$(GO) -C $$dir vet ./... || exit 1; \
-		(cd $$dir && $(CURDIR)/$(firstword $(GO)) $(LINTERS)/staticcheck ./...) || exit 1; \
+		$(GO) -C $$dir vet -race ./... || exit 1; \
+		(cd $$dir && GOFLAGS=-race $(CURDIR)/$(firstword $(GO)) $(LINTERS)/staticcheck ./...) || exit 1; \
 	done
-	@$(GO) -C bench vet -tags aya .
-	@CGO_ENABLED=0 go vet ./cgo/... ./dropin/... ./internal/... ./perfbuf/...
+	@$(GO) -C bench vet -race -tags aya .
+	@CGO_ENABLED=0 go vet -trimpath ./cgo/... ./dropin/... ./internal/... ./perfbuf/...
 	@CGO_ENABLED=0 GOARCH=386 go vet ./cgo/... ./dropin/... ./internal/... ./perfbuf/...
 	@CGO_ENABLED=0 GOOS=darwin go vet ./cgo/... ./dropin/... ./internal/... ./perfbuf/...
 	@$(LINTERS)/actionlint -shellcheck= -pyflakes= .github/workflows/*.yml
