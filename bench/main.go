@@ -27,6 +27,7 @@ var benchmarks = []benchmark{
 	{"drain", drain},
 	{"ringbuf", ringBuf},
 	{"producer", producer},
+	{"producers", producers},
 	{"first-event", firstEvent},
 	{"delay", delay},
 	{"harm", harm},

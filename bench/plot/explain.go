@@ -57,6 +57,10 @@ some 30. The rest is the price of waking the reader.
   instead of every 5.
 - ringfold's variants are ` + "`Options.Wakeup`" + ` with one event, 64 events, or half a ring.`},
 
+	"producers": {"Many producers", `What an output of 56 bytes takes the program while those on other CPUs output, too: bursts that find
+room, and wake nobody. A ring buffer that all CPUs share has one lock, for which they wait. Perf event
+arrays have a ring per CPU, as have the ring buffers in a map of maps.`},
+
 	"first-event": {"Delay of a first event", `Nothing has happened for at least 100 ms; a program outputs one event, and a waiting reader gets it.
 The delay is the time from the program's read of the clock to one in the user's function: p50 and
 p99 of 100. ringfold and libbpfgo park a goroutine; libbpf, cilium/ebpf and *aya* block a thread in

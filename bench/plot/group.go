@@ -31,7 +31,7 @@ type figures struct {
 }
 
 // order is that of the document. What is not in it comes last.
-var order = []string{"drain", "ringbuf", "producer", "first-event", "delay", "harm", "cpu", "overload", "lanes", "drop-in", "ordered", "sources", "skew", "memory"}
+var order = []string{"drain", "ringbuf", "producer", "producers", "first-event", "delay", "harm", "cpu", "overload", "lanes", "drop-in", "ordered", "sources", "skew", "memory"}
 
 func group(results []result) (all []bench) {
 	for _, r := range results {

@@ -9,7 +9,7 @@ quoted=$(xargs -r printf ' %q' <<<"${2:-}") # for the guest's shell
 long='OversizeSmallRing|Trickle|KernelStreams|CloseUnderLoad|Alternating|Payloads|AllocationsOfWraps|CloseRaces|CancelRace|ReopenWhile|DoorbellStress'
 
 # What matters with many CPUs, which are slow under software emulation.
-order='Kernel(Exact|Order|Spill|Unreported|Loss)'
+order='Kernel(Wide|Exact|Order|Spill|Unreported|Loss)'
 
 # What CI has time for.
 few='Kernel(Exact|Order|Spill|Unreported|Wait|Pause|Shutdown|Loss|Hotplug|Replug|Older|Sleepable)'
@@ -51,7 +51,7 @@ for test in $tests; do
 		for by in bind-mount map-in-map membarrier; do echo "run soak-exact-$by /soak -quiet -mode exact -barriers $by $load$quoted"; done
 		for slack in 1ms 100ms; do echo "run soak-slack-$slack /soak -quiet -mode slack -slack $slack $load$quoted"; done
 		;;
-	harm | delay) echo "run bench-$test /bench -bench $test -out /tmp/bench.json$quoted" ;;
+	harm | delay | producers) echo "run bench-$test /bench -bench $test -out /tmp/bench.json$quoted" ;;
 	*)
 		echo "vm: TESTS: unknown $test" >&2
 		exit 1

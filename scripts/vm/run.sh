@@ -8,7 +8,7 @@
 # tests of these packages), short (kernel without the longest), wide (a few of those that take many CPUs), soak (soak-exact and
 # soak-slack, 15 s each), soak-sources (several sources that come and go, 15 s), conformance (all its scenarios, with CPUs that go offline), ci (a few of all), overcommit (both soaks for 60 s, at a rate at which the reader keeps up: with more
 # CPUs than the host has, for lateness), steady (soaks of 6 s at a rate that the reader follows: exact, by default and by each
-# way to wait that works on all kernels, and by slacks of 1 ms and 100 ms; for delays), harm and delay (these benchmarks of bench/, whose figures are in the log).
+# way to wait that works on all kernels, and by slacks of 1 ms and 100 ms; for delays), harm, delay and producers (these benchmarks of bench/, whose figures are in the log).
 # ARGS goes to each of these programs; with ARGS alone, TESTS is kernel: ARGS='-test.run Hotplug'. LIMIT is how long the
 # machine may run. LIBBPF=no builds the tests with perfbuf_nolibbpf. APPEND is for the kernel's command line: 'isolcpus=3 nohz_full=3 rcu_nocbs=3', for instance.
 #

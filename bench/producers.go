@@ -1,0 +1,108 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+
+	"github.com/ringfold/ringfold/internal/workload"
+	"github.com/ringfold/ringfold/perfbuf"
+)
+
+// transports are what programs of many CPUs output to.
+var transports = map[string]workload.Map{
+	"perf event array": workload.Events, "ring buffer": workload.Shared, "ring buffer per CPU": workload.Shards,
+}
+
+// producers measures what an output costs a program while those on other CPUs output, too. A ring
+// buffer has one lock, for which they wait; perf event arrays, and ring buffers of one CPU, do not
+// have that. The reader reads between bursts, and is woken only then.
+func producers(r *run) error {
+	rounds, bursts := 25, 16
+	if r.quick {
+		rounds, bursts = 1, 1
+	}
+	const each = 1 << 20 // bytes of the rings of one CPU, which hold a round's bursts
+	c, err := workload.Load(workload.Config{Maps: []workload.Map{workload.Events, workload.Shared, workload.Shards}, Bytes: each << bits.Len(uint(len(cpus)))})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := c.FillShards(each); err != nil {
+		return err
+	}
+	perf, err := perfbuf.Open(c.FD(workload.Events), perfbuf.Options{RingBytes: each, Wakeup: perfbuf.Wakeup{Bytes: each * 3 / 4}})
+	if err != nil {
+		return err
+	}
+	defer perf.Close()
+	streams := map[string]*perfbuf.Stream{}
+	for name, m := range transports {
+		reader := perf
+		if m.IsRingBuf() {
+			if reader, err = perfbuf.OpenRingBuf(c.FD(m), perfbuf.RingBufOptions{}); err != nil {
+				return err
+			}
+			defer reader.Close()
+		}
+		if streams[name], err = reader.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()}); err != nil {
+			return err
+		}
+	}
+	names := []string{"perf event array", "ring buffer", "ring buffer per CPU"}
+	for n := 1; n <= len(cpus); n *= 2 {
+		took := samples{}
+		for round := range rounds {
+			for _, name := range rotated(names, round) {
+				ns, err := together(c, transports[name], cpus[:n], bursts)
+				if err == nil {
+					err = streams[name].ForEach(func(perfbuf.Event) error { return nil })
+				}
+				if err != nil {
+					return fmt.Errorf("%s: %w", name, err)
+				}
+				took.add(name, ns)
+			}
+		}
+		r.add(fmt.Sprintf("CPUs: %d", n), "ns", took.medians(), names...)
+	}
+	return nil
+}
+
+// together has programs output bursts on CPUs at the same time, and returns what an output took.
+func together(c *workload.Programs, to workload.Map, on []int, bursts int) (ns float64, err error) {
+	before, err := (&collection{Programs: c}).outputs()
+	if err != nil {
+		return 0, err
+	}
+	var ready atomic.Int32
+	var all sync.WaitGroup
+	errs := make([]error, len(on))
+	for i, cpu := range on {
+		all.Go(func() {
+			unpin, err := pin(cpu)
+			if err != nil {
+				errs[i] = err
+				ready.Add(1)
+				return
+			}
+			defer unpin()
+			for ready.Add(1); int(ready.Load()) < len(on); {
+				workload.Nap(0)
+			}
+			errs[i] = c.Output(cpu, workload.Output{Count: bursts * workload.MaxCount, Size: 56, To: to, Flags: workload.NoWakeup})
+		})
+	}
+	all.Wait()
+	after, err := (&collection{Programs: c}).outputs()
+	if err = errors.Join(append(errs, err)...); err != nil {
+		return 0, err
+	}
+	d := after.since(before)
+	if d.failed > 0 {
+		return 0, fmt.Errorf("%d of %d outputs failed", d.failed, d.attempted)
+	}
+	return float64(d.ns) / float64(d.attempted), nil
+}
