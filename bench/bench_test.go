@@ -28,6 +28,8 @@ func TestQuick(t *testing.T) {
 				base = ringfoldChannels
 			case "lanes":
 				base = ringfoldLanes
+			case "producers":
+				base = perfArray
 			}
 			own, spread := map[string]bool{}, false
 			for _, res := range r.results {

@@ -12,13 +12,13 @@ import (
 // sample is of several drains, so what a drain costs beside its events is in it.
 func drain(r *run) error {
 	readers := built(ringfold, ringfoldForEach, libbpfC, cLoop, cilium, ciliumWatermark, libbpfgoReader, ringfoldChannels, ayaReader, ciliumRingbuf)
-	payloads, rounds := []int{16, 56, 256, 1024, 8192, mixed}, 31
+	payloads, rounds, rings := []int{16, 56, 256, 1024, 8192, mixed}, 31, []int{64 << 10, 4 << 20}
 	if r.quick {
-		payloads, rounds = []int{56, 8192, mixed}, 2
+		payloads, rounds, rings = []int{56, 8192, mixed}, 2, rings[:1]
 	}
 	// This goroutine stays free to move: for one that is locked to a thread, each turn with
 	// libbpfgo's goroutine would be a switch of threads.
-	for _, ringBytes := range []int{64 << 10, 4 << 20} {
+	for _, ringBytes := range rings {
 		if err := drainRings(r, readers, options{ringBytes: ringBytes}, payloads, rounds); err != nil {
 			return err
 		}

@@ -11,9 +11,11 @@ import (
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
+const perfArray = "perf event array"
+
 // transports are what programs of many CPUs output to.
 var transports = map[string]workload.Map{
-	"perf event array": workload.Events, "ring buffer": workload.Shared, "ring buffer per CPU": workload.Shards,
+	perfArray: workload.Events, "ring buffer": workload.Shared, "ring buffer per CPU": workload.Shards,
 }
 
 // producers measures what an output costs a program while those on other CPUs output, too. A ring
@@ -33,7 +35,7 @@ func producers(r *run) error {
 	if err := c.FillShards(each); err != nil {
 		return err
 	}
-	perf, err := perfbuf.Open(c.FD(workload.Events), perfbuf.Options{RingBytes: each, Wakeup: perfbuf.Wakeup{Bytes: each * 3 / 4}})
+	perf, err := perfbuf.Open(c.FD(workload.Events), perfbuf.Options{RingBytes: 2 * each, Wakeup: perfbuf.Wakeup{Bytes: each}})
 	if err != nil {
 		return err
 	}
@@ -51,7 +53,7 @@ func producers(r *run) error {
 			return err
 		}
 	}
-	names := []string{"perf event array", "ring buffer", "ring buffer per CPU"}
+	names := []string{perfArray, "ring buffer", "ring buffer per CPU"}
 	for n := 1; n <= len(cpus); n *= 2 {
 		took := samples{}
 		for round := range rounds {
