@@ -42,7 +42,7 @@ const (
 
 func openLibbpfgo(c *collection, o options) (peer, error) {
 	return openChannels(o, func(samples chan []byte, losses chan uint64) (channelBuffer, error) {
-		return c.Module.InitPerfBuf("events", samples, losses, o.pages())
+		return c.Module().InitPerfBuf("events", samples, losses, o.pages())
 	})
 }
 
@@ -52,7 +52,7 @@ func openDropIn(c *collection, o options) (peer, error) {
 		if o.timed {
 			order = perfbuf.Order{}
 		}
-		return perfchan.InitPerfBuf(c.Module, "events", samples, losses, o.pages(), order)
+		return perfchan.InitPerfBuf(c.Module(), "events", samples, losses, o.pages(), order)
 	})
 }
 

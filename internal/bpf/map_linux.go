@@ -41,9 +41,11 @@ func MapUpdate(mapFD int, key, value uint32) error {
 	return onElement(unix.BPF_MAP_UPDATE_ELEM, "BPF_MAP_UPDATE_ELEM", mapFD, unsafe.Pointer(&key), unsafe.Pointer(&value))
 }
 
-// MapSet calls BPF_MAP_UPDATE_ELEM on a map with 4-byte keys and 8-byte values.
-func MapSet(mapFD int, key uint32, value uint64) error {
-	return onElement(unix.BPF_MAP_UPDATE_ELEM, "BPF_MAP_UPDATE_ELEM", mapFD, unsafe.Pointer(&key), unsafe.Pointer(&value))
+// MapSet calls BPF_MAP_UPDATE_ELEM on a map with 4-byte keys and values of 8-byte words. There must
+// be all words of a value or, if the map is per CPU, of one per possible CPU: the kernel does not
+// know how many there are.
+func MapSet(mapFD int, key uint32, words ...uint64) error {
+	return onElement(unix.BPF_MAP_UPDATE_ELEM, "BPF_MAP_UPDATE_ELEM", mapFD, unsafe.Pointer(&key), unsafe.Pointer(unsafe.SliceData(words)))
 }
 
 // MapDelete calls BPF_MAP_DELETE_ELEM on a map with 4-byte keys.

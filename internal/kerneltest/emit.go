@@ -63,7 +63,7 @@ func (e *Emitter) must(err error) {
 }
 
 // Module is libbpfgo's; its perf event array is the map "events".
-func (e *Emitter) Module() *libbpfgo.Module { return e.Programs.Module }
+func (e *Emitter) Module() *libbpfgo.Module { return e.Programs.Module() }
 
 // MapFD is the map that Emit outputs to: the perf event array, or the shared ring buffer.
 func (e *Emitter) MapFD() int { return e.FD(e.on) }

@@ -83,7 +83,7 @@ func (e *RingEmitter) ShardLanesFD() int { return e.Programs.LanesFD(workload.Sh
 // NewRingBuf creates a ring buffer, which is closed when the test ends.
 func NewRingBuf(t testing.TB, bytes int) (fd int) {
 	t.Helper()
-	fd, err := workload.NewRingBuf(bytes, 0)
+	fd, err := workload.NewRingBuf(bytes)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,8 +6,8 @@ import (
 	"os"
 	"testing"
 	"time"
-	"unsafe"
 
+	"github.com/ringfold/ringfold/internal/bpf"
 	"github.com/stretchr/testify/require"
 )
 
@@ -56,10 +56,9 @@ func TestKernelLoadAll(t *testing.T) {
 // Outputs to lanes are counted by lane, with what a lane's limit sheds.
 func TestKernelLanes(t *testing.T) {
 	p := load(t, Config{Lanes: true})
-	limits := make([]byte, 64+2*128)
-	limits[4] = 1 // word of lane 0, in struct perfbuf_cpu of bpf/perfbuf_lanes.h
-	cpu := uint32(0)
-	require.NoError(t, p.maps["lanes"].Update(unsafe.Pointer(&cpu), unsafe.Pointer(&limits[0])))
+	limits := make([]uint64, (64+2*128)/8)
+	limits[0] = 1 << 32 // word of lane 0, in struct perfbuf_cpu of bpf/perfbuf_lanes.h
+	require.NoError(t, bpf.MapSet(p.MapFD("lanes"), 0, limits...))
 	require.NoError(t, p.Output(0, Output{Count: 3, Size: 64, To: Lane0}))
 	require.NoError(t, p.Output(0, Output{Count: 5, Size: 64, To: Lane1}))
 	seen, err := p.Counts()

@@ -1,12 +1,9 @@
-//go:build linux && cgo
-
 package workload
 
 import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
@@ -44,7 +41,7 @@ func (p *Programs) Aim(to Map, adopt bool) error {
 func (p *Programs) Attach(sources ...Source) error {
 	var missing error
 	for _, s := range sources {
-		link, err := p.programs["on_"+s.String()].AttachGeneric()
+		link, err := p.object.Attach("on_" + s.String())
 		if err != nil {
 			missing = errors.Join(missing, fmt.Errorf("attaching %s: %w", s, err))
 			continue
@@ -66,26 +63,10 @@ func (p *Programs) Attached() bool { return len(p.links) > 0 }
 // Detach detaches all. Programs that are running then go on to their end.
 func (p *Programs) Detach() (errs error) {
 	for _, link := range p.links {
-		errs = errors.Join(errs, link.Destroy())
+		errs = errors.Join(errs, link())
 	}
 	p.links = nil
 	return errs
-}
-
-// Misses counts the runs that the kernel refused as the program was running on that CPU. Before
-// Linux 5.12 it does not say.
-func (p *Programs) Misses() (sum uint64) {
-	for _, prog := range p.programs {
-		// A program that was not loaded has none.
-		info, _ := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", prog.FileDescriptor()))
-		for line := range strings.Lines(string(info)) {
-			var n uint64
-			if _, err := fmt.Sscanf(line, "recursion_misses: %d", &n); err == nil {
-				sum += n
-			}
-		}
-	}
-	return sum
 }
 
 // Tick has a timer's interrupt output on these CPUs, as often as each period of their time, until
