@@ -31,6 +31,8 @@ Run it yourself, or against your own reader, with an adapter of about 100 lines:
     make conformance READERS=./path/to/adapter
     build/conformance/suite -explain life/close-under-load   # what is expected, why, how it is checked, and known issues
 
+A release has the suite as an archive: ` + "`./conformance -readers ./path/to/adapter`" + ` runs it without a checkout.
+
 `
 
 func (r *results) document(all []suite.Scenario) string {

@@ -27,7 +27,7 @@ rm -rf "$out"
 mkdir -p "$out"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-tags=$(scripts/release/tag.sh "$version" "$work/repository" perfbuf/promperf perfbuf/otelperf "$tool")
+tags=$(scripts/release/tag.sh "$version" "$work/repository" perfbuf/promperf perfbuf/otelperf "$tool" conformance)
 scripts/release/check.sh "$version" "$work/repository" "$work/modules"
 
 # licenses PROGRAM DIRECTORY collects the licenses of all modules in a program.
@@ -51,22 +51,32 @@ log=$(scripts/release/env.sh "$work/repository" "$work/modules" \
 mkdir "$work/completion"
 for shell in bash zsh fish; do "$work/bin/$name" completion $shell >"$work/completion/$shell"; done
 
-archives=()
-for arch in $arches; do
-	archive=$name-$version-linux-$arch
+# archive NAME ARCH PACKAGE... makes one of programs that users may install, and of the licenses.
+archive() {
+	local archive=$1 arch=$2 program
+	shift 2
 	echo "release: building $archive"
+	mkdir "$work/$archive"
 	# -w: without DWARF.
 	log=$(scripts/release/env.sh "$work/repository" "$work/modules" \
-		env GOPATH="$work/$arch" CGO_ENABLED=0 GOOS=linux GOARCH="$arch" go install -trimpath -ldflags=-w "$module/$tool@$version" 2>&1) || die "$log"
-	program=$(find "$work/$arch/bin" -type f) # in a directory of its own, if it is for another architecture than this machine's
-	mkdir "$work/$archive"
-	cp "$program" "$work/$archive/$name"
-	cp -r LICENSE LICENSES CHANGELOG.md SECURITY.md "$work"/{man,completion} "$work/$archive/"
-	licenses "$program" "$work/$archive/LICENSES/linked"
-	go run ./scripts/release/sbom "$program" >"$out/$archive.cdx.json"
+		env GOPATH="$work/of/$archive" CGO_ENABLED=0 GOOS=linux GOARCH="$arch" go install -trimpath -ldflags=-w "${@/%/@$version}" 2>&1) || die "$log"
+	cp -r LICENSE LICENSES "${also[@]}" "$work/$archive/"
+	while read -r program; do # in a directory of its own, if it is for another architecture than this machine's
+		cp "$program" "$work/$archive/"
+		licenses "$program" "$work/$archive/LICENSES/linked"
+		go run ./scripts/release/sbom "$program" >"$out/$archive${2:+-${program##*/}}.cdx.json"
+	done < <(find "$work/of/$archive/bin" -type f)
 	chmod -R u=rwX,go=rX "$work/$archive"
 	tar -C "$work" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -c "$archive" | gzip -9n >"$out/$archive.tar.gz"
-	archives+=("$work/$archive")
+}
+
+archives=()
+for arch in $arches; do
+	also=(CHANGELOG.md SECURITY.md "$work"/{man,completion})
+	archive "$name-$version-linux-$arch" "$arch" "$module/$tool"
+	archives+=("$work/$name-$version-linux-$arch")
+	also=(conformance/PROTOCOL.md)
+	archive "conformance-$version-linux-$arch" "$arch" "$module"/conformance{,/readers/ringfold,/readers/cilium}
 done
 echo "release: building packages and an image"
 go -C deploy run ./pack "$version" "$out" "${archives[@]}"

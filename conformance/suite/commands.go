@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/ringfold/ringfold/internal/cpulist"
 	"github.com/ringfold/ringfold/internal/workload"
 )
 
@@ -165,7 +166,7 @@ func (s *Subject) account(st *State, i int, kind string, total []workload.Counts
 
 // CPUs returns those that are online.
 func (t *T) CPUs() []int {
-	cpus, err := onlineCPUs()
+	cpus, err := cpulist.Online(cpulist.Dir)
 	t.must(err)
 	return cpus
 }

@@ -1,7 +1,6 @@
 package suite
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/ringfold/ringfold/conformance/wire"
@@ -23,17 +22,6 @@ func monotonic() uint64 {
 	var ts unix.Timespec
 	unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
 	return uint64(ts.Nano())
-}
-
-// kernelBefore says whether the kernel is older than that version.
-func kernelBefore(major, minor int) bool {
-	var uts unix.Utsname
-	var a, b int
-	if unix.Uname(&uts) != nil {
-		return false
-	}
-	fmt.Sscanf(unix.ByteSliceToString(uts.Release[:]), "%d.%d", &a, &b)
-	return a < major || a == major && b < minor
 }
 
 // report outputs once more on each CPU that has lost something, as the kernel reports losses with the next record.

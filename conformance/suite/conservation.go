@@ -2,6 +2,8 @@ package suite
 
 import (
 	"time"
+
+	"github.com/ringfold/ringfold/internal/bpf"
 )
 
 var conservationScenarios = []entry{
@@ -154,7 +156,7 @@ func conservationLossCPU(t *T) {
 //
 // Check: after flush, drain and close, the reported losses are those that happened.
 func conservationLastLosses(t *T) {
-	if kernelBefore(6, 0) {
+	if bpf.OlderThan(6, 0) {
 		t.Cannotf("Linux before 6.0 has no PERF_FORMAT_LOST")
 	}
 	source, s := t.StartPerf("pages=1")

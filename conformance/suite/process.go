@@ -68,26 +68,3 @@ func statusNumber(path, name string) (n int64) {
 	}
 	return n
 }
-
-// onlineCPUs reads the kernel's list.
-func onlineCPUs() (cpus []int, err error) {
-	b, err := os.ReadFile("/sys/devices/system/cpu/online")
-	if err != nil {
-		return nil, err
-	}
-	for part := range strings.SplitSeq(strings.TrimSpace(string(b)), ",") {
-		from, to, isRange := strings.Cut(part, "-")
-		if !isRange {
-			to = from
-		}
-		first, err1 := strconv.Atoi(from)
-		last, err2 := strconv.Atoi(to)
-		if err1 != nil || err2 != nil {
-			return nil, fmt.Errorf("the list of CPUs online is %q", b)
-		}
-		for cpu := first; cpu <= last; cpu++ {
-			cpus = append(cpus, cpu)
-		}
-	}
-	return cpus, nil
-}

@@ -4,7 +4,10 @@ import (
 	"os"
 	"time"
 
+	"github.com/cilium/ebpf"
+	"github.com/ringfold/ringfold/internal/bpf"
 	"github.com/ringfold/ringfold/internal/workload"
+	"golang.org/x/sys/unix"
 )
 
 // ringbufPingPong: Thousands of single events of a BPF ring buffer come one at a time, and none waits for the next.
@@ -119,11 +122,15 @@ func ringbufQuiet(t *T) {
 //
 // Check: the reader reports an error when it opens the map, and the process ends with status 0.
 func ringbufOverwrite(t *T) {
-	fd, err := workload.NewRingBuf(1<<16, workload.Overwrite)
-	if err != nil && kernelBefore(6, 19) {
+	const overwrite = 1 << 19 // BPF_F_RB_OVERWRITE of include/uapi/linux/bpf.h
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.RingBuf, MaxEntries: 1 << 16, Flags: overwrite})
+	if err != nil && bpf.OlderThan(6, 19) {
 		t.Cannotf("this takes Linux 6.19")
 	}
 	t.must(err)
 	source := t.Source(Config{Kind: "ringbuf"})
-	t.refuses(source, os.NewFile(uintptr(fd), "overwritten"), "it is opened and read as if programs waited for the reader")
+	own, err := unix.Dup(m.FD())
+	m.Close()
+	t.must(err)
+	t.refuses(source, os.NewFile(uintptr(own), "overwritten"), "it is opened and read as if programs waited for the reader")
 }

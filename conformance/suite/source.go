@@ -31,19 +31,10 @@ var syscallNumber = uint64(1<<20 + os.Getpid())
 // NewSource loads the programs and makes the map.
 func NewSource(c Config) (*Source, error) {
 	s := &Source{Kind: c.Kind, Lanes: c.Lanes}
-	programs := []string{"on_syscall", "on_tick"}
-	if c.Kind == "ringbuf" {
-		programs = append(programs, "stamped")
-	}
-	p, err := workload.Load(workload.Config{
-		Maps: []workload.Map{s.Map()}, Programs: programs,
-		Entries: c.Entries, Bytes: c.Bytes, Syscall: syscallNumber, Lanes: c.Lanes,
-	})
-	if err != nil {
+	if err := s.load(c); err != nil {
 		return nil, fmt.Errorf("loading BPF programs, which takes root or CAP_BPF and CAP_PERFMON: %w", err)
 	}
-	s.Programs = p
-	return s, p.Aim(s.Map(), false)
+	return s, s.Aim(s.Map(), false)
 }
 
 // Map is the one that it outputs to.

@@ -47,6 +47,15 @@ for arch in $arches; do
 	for part in "ringfold@$version?" "ringfold@$version" github.com/spf13/cobra@ golang/std@; do
 		grep -qF "$part" "$out/$archive.cdx.json" || die "the SBOM of $archive has no $part"
 	done
+	# The conformance suite runs without a checkout.
+	suite=conformance-$version-linux-$arch
+	tar -C "$work" -xzf "$out/$suite.tar.gz"
+	[ -s "$work/$suite/PROTOCOL.md" ] || die "$suite.tar.gz has no PROTOCOL.md"
+	if [ "$arch" = "$(go env GOHOSTARCH)" ]; then
+		run=(-list)
+		[ "$(id -u)" != 0 ] || run=(-readers ./ringfold,./cilium -scenarios conservation/fits -out results.json)
+		(cd "$work/$suite" && ./conformance "${run[@]}") || die "the suite does not run"
+	fi
 	# The packages. What is in an RPM, and in the image, is checked by tests of deploy/pack, too.
 	compgen -G "$out/ringfold-${version#v}-1.*.rpm" >/dev/null || die "there is no RPM package"
 	deb=$out/ringfold_${version#v}_$arch.deb

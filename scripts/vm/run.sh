@@ -56,10 +56,7 @@ if grep -q ' /bench ' "$dir/add/plan"; then # not in each machine: it takes the 
 	scripts/env.sh go -C bench build -tags static_build -ldflags '-s -w -extldflags -Wl,--no-warnings' -o "$PWD/$dir/add/bench" .
 fi
 if grep -q ' /conformance ' "$dir/add/plan"; then
-	environment=scripts/env.sh
-	[ "$arch" = "$(go env GOHOSTARCH)" ] || environment="scripts/vm/cross.sh $arch"
-	$environment go -C conformance build -tags static_build -ldflags '-s -w -extldflags -Wl,--no-warnings' -o "$PWD/$dir/add/conformance" .
-	CGO_ENABLED=0 GOARCH=$arch go -C conformance build -ldflags '-s -w' -o "$PWD/$dir/add/ringfold" ./readers/ringfold
+	CGO_ENABLED=0 GOARCH=$arch go -C conformance build -ldflags '-s -w' -o "$PWD/$dir/add/" . ./readers/ringfold
 fi
 image=$(scripts/vm/kernel.sh "$kernel" "$arch")
 initramfs=$(scripts/vm/initramfs.sh "$arch")
