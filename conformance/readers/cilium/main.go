@@ -14,7 +14,7 @@ import (
 )
 
 func main() {
-	adapter.Main("cilium", "github.com/cilium/ebpf", func(s adapter.Settings, u *adapter.User) adapter.Reader {
+	adapter.Main("cilium", adapter.Version("github.com/cilium/ebpf"), func(s adapter.Settings, u *adapter.User) adapter.Reader {
 		return &reader{settings: s, user: u}
 	})
 }

@@ -20,7 +20,7 @@ func main() {
 			fmt.Fprint(os.Stderr, msg)
 		}
 	}})
-	adapter.Main("libbpfgo", "github.com/aquasecurity/libbpfgo", func(s adapter.Settings, u *adapter.User) adapter.Reader {
+	adapter.Main("libbpfgo", adapter.Version("github.com/aquasecurity/libbpfgo"), func(s adapter.Settings, u *adapter.User) adapter.Reader {
 		return &reader{settings: s, user: u}
 	})
 }

@@ -4,15 +4,13 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"strconv"
 	"time"
 
-	"github.com/ringfold/ringfold/conformance/wire"
+	"github.com/ringfold/ringfold/conformance/readers/internal/adapter"
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
-func (r *readers) do(command string, n int) error {
+func (r *readers) Do(command string, n int) error {
 	switch command {
 	case "flush":
 		return r.flush()
@@ -26,34 +24,18 @@ func (r *readers) do(command string, n int) error {
 		r.stop()
 	case "go":
 		r.start()
-	case "slow":
-		r.slow.Store(int64(n))
 	case "deadline":
 		return r.deadline(time.Duration(n) * time.Millisecond)
-	case "keep":
-		r.keep.Store(1)
-	case "kept":
-		if record := r.kept.Load(); record != nil {
-			source, _ := strconv.Atoi(record.Source)
-			return r.out.Write(wire.Frame{Type: wire.Event, Source: source, CPU: record.CPU, Time: record.Time, Data: record.Data})
-		}
-		return fmt.Errorf("no event came to be kept")
-	case "allocations":
-		return r.out.Allocations()
 	case "receipts":
 		r.receipts()
 	case "close":
 		return r.close(1)
 	case "close2":
 		return r.close(2)
-	case "closein":
-		r.closeIn.Store(1)
-		<-r.closed
-		return r.close(1)
 	case "reopen":
-		return r.open()
+		return r.Open()
 	default:
-		return cannot("unknown command")
+		return adapter.Cannot("unknown command")
 	}
 	return nil
 }
@@ -122,7 +104,7 @@ func (r *readers) lastLosses(source int, reader *perfbuf.Reader) {
 	for _, ring := range reader.Stats().Rings {
 		if n := ring.Lost - r.lost(source, ring.CPU, 0); n > 0 {
 			r.lost(source, ring.CPU, n)
-			r.out.Losses(source, ring.CPU, 0, n)
+			r.user.Out.Losses(source, ring.CPU, 0, n)
 		}
 	}
 }
@@ -131,7 +113,7 @@ func (r *readers) lastLosses(source int, reader *perfbuf.Reader) {
 func (r *readers) receipts() {
 	for i, reader := range r.all {
 		for _, c := range reader.Stats().Outputs.CPUs {
-			r.out.Receipt(i, c.CPU, c.Lane, c.Attempted, c.Written, c.Shed, c.Full)
+			r.user.Out.Receipt(i, c.CPU, c.Lane, c.Attempted, c.Written, c.Shed, c.Full)
 		}
 	}
 }

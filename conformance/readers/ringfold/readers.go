@@ -7,19 +7,18 @@ import (
 	"errors"
 	"os"
 	"strconv"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
+	"github.com/ringfold/ringfold/conformance/readers/internal/adapter"
 	"github.com/ringfold/ringfold/conformance/wire"
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
 // readers reads maps by package perfbuf.
 type readers struct {
-	settings settings
-	out      *wire.Writer
+	settings adapter.Settings
+	user     *adapter.User
 
 	all    []*perfbuf.Reader
 	stream *perfbuf.Stream // nil: each ring by itself
@@ -31,26 +30,13 @@ type readers struct {
 	cancel  context.CancelFunc // of the loops; nil if none run
 	loops   sync.WaitGroup
 	flushed chan struct{} // a marker came
-
-	slow, keep, closeIn atomic.Int64
-	kept                atomic.Pointer[perfbuf.Record]
-	closed              chan struct{} // closed by the callback
 }
 
-func newReaders(s settings, out *wire.Writer) *readers {
-	return &readers{settings: s, out: out, flushed: make(chan struct{}, 1), closed: make(chan struct{}, 1)}
-}
-
-func (r *readers) open() error {
-	fds := strings.Split(r.settings["maps"], ",")
+func (r *readers) Open() error {
 	r.all, r.stream, r.losses = nil, nil, map[[2]int]uint64{}
 	r.rings = map[*perfbuf.Ring]*perfbuf.Stream{}
-	for i, kind := range r.settings.kinds(len(fds)) {
-		fd, err := strconv.Atoi(fds[i])
-		if err != nil {
-			return err
-		}
-		reader, err := r.openOne(fd, i, kind)
+	for i, m := range r.settings.Maps {
+		reader, err := r.openOne(i, m)
 		if err != nil {
 			return err
 		}
@@ -64,35 +50,34 @@ func (r *readers) open() error {
 }
 
 // openOne opens a reader that is named by its index.
-func (r *readers) openOne(fd, index int, kind string) (*perfbuf.Reader, error) {
-	name := strconv.Itoa(index)
-	poll := time.Duration(r.settings.number("poll", 0)) * time.Millisecond
-	if kind == "ringbuf" {
-		o := perfbuf.RingBufOptions{Name: name, PollInterval: poll}
-		if at := r.settings.number("time", -1); at >= 0 {
-			o.Time = perfbuf.PayloadTime(at)
+func (r *readers) openOne(index int, m adapter.Map) (*perfbuf.Reader, error) {
+	s, name := r.settings, strconv.Itoa(index)
+	if m.RingBuf {
+		o := perfbuf.RingBufOptions{Name: name, PollInterval: s.Poll}
+		if s.TimeAt >= 0 {
+			o.Time = perfbuf.PayloadTime(s.TimeAt)
 		}
-		if at := r.settings.number("cpu", -1); at >= 0 {
-			o.CPU = perfbuf.PayloadCPU(at)
+		if s.CPUAt >= 0 {
+			o.CPU = perfbuf.PayloadCPU(s.CPUAt)
 		}
-		return perfbuf.OpenRingBuf(fd, o)
+		return perfbuf.OpenRingBuf(m.FD, o)
 	}
-	o := perfbuf.Options{Name: name, RingBytes: r.settings.number("pages", 64) * os.Getpagesize()}
+	o := perfbuf.Options{Name: name, RingBytes: s.Pages * os.Getpagesize()}
 	if index == 0 {
-		o.LanesFD, o.Lanes = r.settings.number("lanes", 0), r.settings.shares()
+		o.LanesFD, o.Lanes = s.Lanes, s.Shares
 	}
 	// An event per wakeup is what the default, the doorbell, gives while events are rare.
-	if n := r.settings.number("wakeup_events", 1); n > 1 {
-		o.Wakeup = perfbuf.Wakeup{Events: n, PollInterval: poll}
+	if s.WakeupEvents > 1 {
+		o.Wakeup = perfbuf.Wakeup{Events: s.WakeupEvents, PollInterval: s.Poll}
 	}
-	if n := r.settings.number("wakeup_bytes", 0); n > 0 {
-		o.Wakeup = perfbuf.Wakeup{Bytes: n, PollInterval: poll}
+	if s.WakeupBytes > 0 {
+		o.Wakeup = perfbuf.Wakeup{Bytes: s.WakeupBytes, PollInterval: s.Poll}
 	}
-	return perfbuf.Open(fd, o)
+	return perfbuf.Open(m.FD, o)
 }
 
 func (r *readers) openStream() (err error) {
-	way, order := r.settings["way"], r.settings["order"] == "time"
+	way, order := r.settings.Way, r.settings.Ordered
 	o := perfbuf.StreamOptions{Order: perfbuf.Unordered()}
 	switch {
 	case way == "slack":
@@ -100,7 +85,7 @@ func (r *readers) openStream() (err error) {
 	case way == "exact" || way == "" && order:
 		o.Order = perfbuf.Order{}
 	case order:
-		return cannot("this way reads ring by ring; Reader.Stream and Merge order")
+		return adapter.Cannot("this way reads ring by ring; Reader.Stream and Merge order")
 	case way == "rings":
 		return nil
 	}
@@ -125,7 +110,7 @@ func (r *readers) start() {
 
 func (r *readers) ended(ctx context.Context, err error) {
 	if err != nil && ctx.Err() == nil && !errors.Is(err, os.ErrClosed) {
-		r.out.Text(wire.Error, err.Error())
+		r.user.Error(err)
 	}
 }
 
@@ -143,23 +128,20 @@ func (r *readers) deliver(ev perfbuf.Event) error {
 	source, _ := strconv.Atoi(ev.Source()) // a marker has none
 	switch ev.Kind() {
 	case perfbuf.KindSample:
-		if r.keep.CompareAndSwap(1, 0) {
-			record := ev.Record()
-			r.kept.Store(&record)
+		f := wire.Frame{Type: wire.Event, Source: source, CPU: ev.CPU(), Time: ev.Time(), Data: ev.Bytes()}
+		if r.user.Keeps() {
+			kept := f
+			kept.Data = ev.Record().Data
+			r.user.Keep(kept)
 		}
-		r.out.Write(wire.Frame{Type: wire.Event, Source: source, CPU: ev.CPU(), Time: ev.Time(), Data: ev.Bytes()})
-		if r.closeIn.CompareAndSwap(1, 0) {
-			r.all[source].Close()
-			r.closed <- struct{}{}
-		}
-		spend(r.slow.Load())
+		r.deliverFrame(f)
 	case perfbuf.KindLost:
 		r.lost(source, ev.CPU(), ev.Lost())
-		r.out.Losses(source, ev.CPU(), ev.Time(), ev.Lost())
+		r.user.Out.Losses(source, ev.CPU(), ev.Time(), ev.Lost())
 	case perfbuf.KindShed:
-		r.out.Shed(source, ev.CPU(), ev.Lane(), ev.Time(), ev.Lost())
+		r.user.Out.Shed(source, ev.CPU(), ev.Lane(), ev.Time(), ev.Lost())
 	case perfbuf.KindCorrupt:
-		r.out.Write(wire.Frame{Type: wire.Damaged, Source: source, CPU: ev.CPU(), Data: []byte(ev.Err().Error())})
+		r.user.Out.Write(wire.Frame{Type: wire.Damaged, Source: source, CPU: ev.CPU(), Data: []byte(ev.Err().Error())})
 	case perfbuf.KindFlushed:
 		select {
 		case r.flushed <- struct{}{}:
@@ -167,6 +149,13 @@ func (r *readers) deliver(ev perfbuf.Event) error {
 		}
 	}
 	return nil
+}
+
+func (r *readers) deliverFrame(f wire.Frame) {
+	if r.user.Deliver(f) {
+		r.all[f.Source].Close()
+		r.user.Closed()
+	}
 }
 
 func (r *readers) deliverBatch(b *perfbuf.Batch) error {
@@ -182,22 +171,18 @@ func (r *readers) deliverRecord(record perfbuf.Record) {
 	source, _ := strconv.Atoi(record.Source)
 	switch record.Kind {
 	case perfbuf.KindSample:
-		if r.keep.CompareAndSwap(1, 0) {
-			r.kept.Store(&record)
+		f := wire.Frame{Type: wire.Event, Source: source, CPU: record.CPU, Time: record.Time, Data: record.Data}
+		if r.user.Keeps() {
+			r.user.Keep(f)
 		}
-		r.out.Write(wire.Frame{Type: wire.Event, Source: source, CPU: record.CPU, Time: record.Time, Data: record.Data})
-		if r.closeIn.CompareAndSwap(1, 0) {
-			r.all[source].Close()
-			r.closed <- struct{}{}
-		}
-		spend(r.slow.Load())
+		r.deliverFrame(f)
 	case perfbuf.KindLost:
 		r.lost(source, record.CPU, record.Lost)
-		r.out.Losses(source, record.CPU, record.Time, record.Lost)
+		r.user.Out.Losses(source, record.CPU, record.Time, record.Lost)
 	case perfbuf.KindShed:
-		r.out.Shed(source, record.CPU, record.Lane, record.Time, record.Lost)
+		r.user.Out.Shed(source, record.CPU, record.Lane, record.Time, record.Lost)
 	case perfbuf.KindCorrupt:
-		r.out.Write(wire.Frame{Type: wire.Damaged, Source: source, CPU: record.CPU, Data: []byte(record.Err.Error())})
+		r.user.Out.Write(wire.Frame{Type: wire.Damaged, Source: source, CPU: record.CPU, Data: []byte(record.Err.Error())})
 	case perfbuf.KindFlushed:
 		r.flushed <- struct{}{}
 	}

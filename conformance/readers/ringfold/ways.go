@@ -39,7 +39,7 @@ func (r *readers) streams() []*perfbuf.Stream {
 
 // read reads a stream.
 func (r *readers) read(ctx context.Context, stream *perfbuf.Stream) error {
-	switch r.settings["way"] {
+	switch r.settings.Way {
 	case "events":
 		for ev, err := range stream.Events(ctx) {
 			if err != nil {

@@ -26,6 +26,10 @@ type Settings struct {
 	Pages, WakeupEvents, WakeupBytes int
 	Ordered                          bool
 	Poll                             time.Duration
+	TimeAt, CPUAt                    int // -1: not told
+	Lanes                            int
+	Shares                           []int // of the lanes, in percent
+	Way                              string
 }
 
 // Cannot is an error that says why a library's API cannot express something.
@@ -41,10 +45,10 @@ type Reader interface {
 	Do(command string, n int) error
 }
 
-// Main is an adapter's main function, for a library that is the Go module of this path.
-func Main(name, module string, newReader func(Settings, *User) Reader) {
+// Main is an adapter's main function.
+func Main(name, version string, newReader func(Settings, *User) Reader) {
 	if len(os.Args) > 1 && os.Args[1] == "describe" {
-		fmt.Printf("reader=%s version=%s\n", name, version(module))
+		fmt.Printf("reader=%s version=%s\n", name, version)
 		return
 	}
 	u := newUser()
@@ -64,7 +68,10 @@ func Main(name, module string, newReader func(Settings, *User) Reader) {
 		}
 		n, _ := strconv.Atoi(argument) // 0 if there is none
 		err, own := u.do(command, n)
-		if !own {
+		switch {
+		case command == "closein": // by the callback; the rest waits for that to return
+			err = r.Do("close", 0)
+		case !own:
 			err = r.Do(command, n)
 		}
 		u.answer(err, wire.Done, command)
@@ -72,7 +79,8 @@ func Main(name, module string, newReader func(Settings, *User) Reader) {
 	r.Do("close", 0)
 }
 
-func version(module string) string {
+// Version is that of a library, by its Go module's path.
+func Version(module string) string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, dep := range info.Deps {
 			if dep.Path == module {
@@ -84,7 +92,7 @@ func version(module string) string {
 }
 
 func settings(args []string) (s Settings, err error) {
-	s.Pages = 64
+	s = Settings{Pages: 64, TimeAt: -1, CPUAt: -1}
 	var kinds []string
 	number := func(text string) int {
 		n, e := strconv.Atoi(text)
@@ -108,6 +116,18 @@ func settings(args []string) (s Settings, err error) {
 			s.WakeupBytes = number(value)
 		case "poll":
 			s.Poll = time.Duration(number(value)) * time.Millisecond
+		case "time":
+			s.TimeAt = number(value)
+		case "cpu":
+			s.CPUAt = number(value)
+		case "lanes":
+			s.Lanes = number(value)
+		case "shares":
+			for share := range strings.SplitSeq(value, ",") {
+				s.Shares = append(s.Shares, number(share))
+			}
+		case "way":
+			s.Way = value
 		case "order":
 			s.Ordered = value == "time"
 		}

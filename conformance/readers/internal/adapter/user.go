@@ -12,7 +12,7 @@ import (
 
 // User is who reads: what is done with events, with losses and with errors. Its methods may be called at the same time.
 type User struct {
-	out    *wire.Writer
+	Out    *wire.Writer
 	slow   atomic.Int64 // µs
 	keep   atomic.Bool
 	close  atomic.Bool
@@ -22,19 +22,31 @@ type User struct {
 	kept *wire.Frame
 }
 
-func newUser() *User { return &User{out: wire.NewWriter(os.Stdout), closed: make(chan struct{})} }
+func newUser() *User { return &User{Out: wire.NewWriter(os.Stdout), closed: make(chan struct{})} }
 
 // Event takes an event, whose payload is the user's to keep. If it returns true, the caller is to close the reader, and then to
 // call Closed.
 func (u *User) Event(source, cpu int, payload []byte) (closeNow bool) {
 	f := wire.Frame{Type: wire.Event, Source: source, CPU: cpu, Data: payload}
-	u.out.Write(f) // without the suite there is nobody to tell of errors
-	if u.keep.CompareAndSwap(true, false) {
-		kept := f // so that f need not be allocated
-		u.mu.Lock()
-		u.kept = &kept
-		u.mu.Unlock()
+	if u.Keeps() {
+		u.Keep(f)
 	}
+	return u.Deliver(f)
+}
+
+// Keeps says whether the next event is to be kept.
+func (u *User) Keeps() bool { return u.keep.CompareAndSwap(true, false) }
+
+// Keep keeps an event, whose payload is the user's.
+func (u *User) Keep(f wire.Frame) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.kept = &f
+}
+
+// Deliver is Event of one that need not be kept: its payload is a view, perhaps.
+func (u *User) Deliver(f wire.Frame) (closeNow bool) {
+	u.Out.Write(f) // without the suite there is nobody to tell of errors
 	if slow := u.slow.Load(); slow > 0 {
 		time.Sleep(time.Duration(slow) * time.Microsecond)
 	}
@@ -45,15 +57,15 @@ func (u *User) Event(source, cpu int, payload []byte) (closeNow bool) {
 func (u *User) Closed() { u.closed <- struct{}{} }
 
 // Lost takes a report of losses.
-func (u *User) Lost(source, cpu int, count uint64) { u.out.Losses(source, cpu, 0, count) }
+func (u *User) Lost(source, cpu int, count uint64) { u.Out.Losses(source, cpu, 0, count) }
 
 // Error takes what the library reports.
-func (u *User) Error(err error) { u.out.Text(wire.Error, err.Error()) }
+func (u *User) Error(err error) { u.Out.Text(wire.Error, err.Error()) }
 
 // Damaged takes a report that a ring makes no sense.
 func (u *User) Damaged(source int, err error) {
-	u.out.Write(wire.Frame{Type: wire.Damaged, Source: source, CPU: -1, Data: []byte(err.Error())})
-	u.out.Flush()
+	u.Out.Write(wire.Frame{Type: wire.Damaged, Source: source, CPU: -1, Data: []byte(err.Error())})
+	u.Out.Flush()
 }
 
 // do carries out the commands that are the same for all readers.
@@ -69,9 +81,9 @@ func (u *User) do(command string, n int) (err error, own bool) {
 		if u.kept == nil {
 			return errors.New("no event was kept"), true
 		}
-		return u.out.Write(*u.kept), true
+		return u.Out.Write(*u.kept), true
 	case "allocations":
-		return u.out.Allocations(), true
+		return u.Out.Allocations(), true
 	case "closein":
 		u.close.Store(true)
 		<-u.closed
@@ -86,11 +98,11 @@ func (u *User) answer(err error, good wire.Type, text string) (ok bool) {
 	var cannot Cannot
 	switch {
 	case err == nil:
-		u.out.Text(good, text)
+		u.Out.Text(good, text)
 	case errors.As(err, &cannot):
-		u.out.Text(wire.Cannot, string(cannot))
+		u.Out.Text(wire.Cannot, string(cannot))
 	default:
-		u.out.Text(wire.Error, err.Error())
+		u.Out.Text(wire.Error, err.Error())
 	}
 	return err == nil
 }
