@@ -39,14 +39,11 @@ func (r *Reader) displaced(cpus []int, since uint64) {
 var errShared = errors.New("another reader of a BPF ring buffer is noticed by chance at best: see RingStats.Shared")
 
 // Displaced says how other readers have changed the map's entries.
-func (r *Reader) Displaced() (d kernel.Displaced) {
-	switch {
-	case r.opts.RingBuf:
-		d.Err = errShared
-	case r.Parts.Displaceable != nil:
-		d = r.Parts.Displaceable.Displaced()
+func (r *Reader) Displaced() kernel.Displaced {
+	if r.opts.RingBuf {
+		return kernel.Displaced{Err: errShared}
 	}
-	return d
+	return r.Parts.Displaced()
 }
 
 // Pause takes the rings out of the map until Resume.

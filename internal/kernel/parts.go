@@ -100,6 +100,22 @@ type Displaceable interface {
 	Watch(found func(cpus []int, since uint64))
 }
 
+// Displaced calls Displaceable. Without one, no reader can take anything.
+func (p *Parts) Displaced() (d Displaced) {
+	if p.Displaceable != nil {
+		d = p.Displaceable.Displaced()
+	}
+	return d
+}
+
+// Replaced calls Entries. Without those there is nothing to replace.
+func (p *Parts) Replaced() int {
+	if p.Entries == nil {
+		return 0
+	}
+	return p.Entries.Replaced()
+}
+
 // LostCounter is implemented by a Kernel that counts the outputs it has no room for.
 type LostCounter interface {
 	// Lost returns how many outputs to a ring have failed for want of room (PERF_FORMAT_LOST). It

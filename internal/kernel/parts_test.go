@@ -40,6 +40,8 @@ func TestNoParts(t *testing.T) {
 	require.Zero(t, id)
 	require.Empty(t, name)
 	require.NoError(t, p.Set(0, Bell))
+	require.Zero(t, p.Displaced())
+	require.Zero(t, p.Replaced())
 	_, ok := p.Lost(0)
 	require.False(t, ok)
 	require.Zero(t, p.Outputs())

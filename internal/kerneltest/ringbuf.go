@@ -38,6 +38,9 @@ type RingOptions struct {
 	Hold bool
 	// Interrupt loads the program of Tick.
 	Interrupt bool
+	// Overwrite makes programs overwrite the oldest records. The test is skipped on older kernels.
+	Overwrite bool
+	Events    bool // a perf event array, too
 }
 
 // RingEmit says how many records to output, and where.
@@ -61,9 +64,14 @@ func LoadRings(t testing.TB, opts RingOptions) *RingEmitter {
 	if opts.Interrupt {
 		programs = append(programs, "on_tick")
 	}
-	e := load(t, workload.Config{
-		Maps: []workload.Map{workload.Shared, workload.Shards, workload.Groups}, Programs: programs, Bytes: opts.Bytes, Shards: opts.Shards,
-	})
+	if opts.Overwrite {
+		RequireLinux(t, 6, 19, "BPF_F_RB_OVERWRITE")
+	}
+	maps := []workload.Map{workload.Shared, workload.Shards, workload.Groups}
+	if opts.Events {
+		maps = append(maps, workload.Events)
+	}
+	e := load(t, workload.Config{Maps: maps, Programs: programs, Bytes: opts.Bytes, Shards: opts.Shards, Overwrite: opts.Overwrite})
 	e.on = workload.Shared
 	return &RingEmitter{e}
 }
@@ -81,9 +89,15 @@ func (e *RingEmitter) LanesFD() int { return e.Programs.LanesFD(workload.Shared)
 func (e *RingEmitter) ShardLanesFD() int { return e.Programs.LanesFD(workload.Shards) }
 
 // NewRingBuf creates a ring buffer, which is closed when the test ends.
-func NewRingBuf(t testing.TB, bytes int) (fd int) {
+func NewRingBuf(t testing.TB, bytes int) (fd int) { return newRingBuf(t, bytes, false) }
+
+// NewOverwritten creates a ring buffer of RingOptions.Overwrite, which is closed when the test
+// ends.
+func NewOverwritten(t testing.TB, bytes int) (fd int) { return newRingBuf(t, bytes, true) }
+
+func newRingBuf(t testing.TB, bytes int, overwrite bool) (fd int) {
 	t.Helper()
-	fd, err := workload.NewRingBuf(bytes)
+	fd, err := workload.NewRingBuf(bytes, overwrite)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,6 +57,8 @@ type Ring struct {
 	source     string
 	gauge      *Gauge // nil: programs need not know how full the ring is
 
+	overwritten, pending *uint64 // see SetOverwritten
+
 	Losses Losses
 }
 

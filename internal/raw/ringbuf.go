@@ -24,8 +24,8 @@ const maxRingBuf = 1 << 31
 
 // NewRingBuf describes a BPF ring buffer (BPF_MAP_TYPE_RINGBUF). consumer and producer point to its
 // position words. data is its data bytes, mapped twice in a row as the kernel does it: len(data) is
-// twice the size. All must stay mapped, or reachable, as long as the Ring is used. It does not
-// support BPF_F_RB_OVERWRITE, which has other rules.
+// twice the size. All must stay mapped, or reachable, as long as the Ring is used. If the map has
+// the flag BPF_F_RB_OVERWRITE, programs overwrite records: see SetOverwritten.
 //
 // Each record is contiguous. A record that is not committed yet is Busy.
 func NewRingBuf(consumer, producer *uint64, data []byte) (*Ring, error) {

@@ -85,7 +85,7 @@ func (b *Buffers) add(s shard) (*raw.Ring, error) {
 	if err != nil {
 		return nil, err
 	}
-	buf, err := mapBuffer(fd, m)
+	buf, err := mapBuffer(fd, m, b.opts.positions)
 	if err != nil {
 		unix.Close(fd)
 		return nil, err

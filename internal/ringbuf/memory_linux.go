@@ -1,10 +1,12 @@
 package ringbuf
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"unsafe"
 
+	"github.com/ringfold/ringfold/internal/bpf"
 	"github.com/ringfold/ringfold/internal/host"
 	"github.com/ringfold/ringfold/internal/raw"
 	"golang.org/x/sys/unix"
@@ -22,13 +24,35 @@ type buffer struct {
 	vacated bool // see vacate
 }
 
+// positions are where overwrite_pos and pending_pos are in the page that begins with producer_pos,
+// in bytes.
+type positions struct{ overwritten, pending int }
+
+// lookPositions asks the kernel, which has moved pending_pos once, in Linux 6.19. The positions of
+// that release stand in where it does not say.
+func lookPositions() (positions, error) {
+	const in = "bpf_ringbuf" // kernel/bpf/ringbuf.c
+	at, err := bpf.KernelMembers([2]string{in, "producer_pos"}, [2]string{in, "overwrite_pos"}, [2]string{in, "pending_pos"})
+	if err != nil {
+		return positions{8, 16}, nil
+	}
+	p := positions{at[1] - at[0], at[2] - at[0]}
+	if last := os.Getpagesize() - 8; min(p.overwritten, p.pending) < 8 || max(p.overwritten, p.pending) > last || (p.overwritten|p.pending)%8 != 0 {
+		return p, fmt.Errorf("this kernel has overwrite_pos at %d and pending_pos at %d, not in the page of producer_pos: %w", p.overwritten, p.pending, errors.ErrUnsupported)
+	}
+	return p, nil
+}
+
 // mapBuffer maps a ring buffer. On success the buffer owns the descriptor.
-func mapBuffer(fd int, m host.Map) (*buffer, error) {
-	page := os.Getpagesize()
+func mapBuffer(fd int, m host.Map, at positions) (*buffer, error) {
+	page, prot := os.Getpagesize(), unix.PROT_READ
+	if m.Flags&overwrites == 0 { // else there is no consumer
+		prot |= unix.PROT_WRITE
+	}
 	b := &buffer{id: m.ID, fd: fd}
 	var err error
 	// ringbuf_map_mmap_kern in kernel/bpf/ringbuf.c allows writing to the first page alone.
-	if b.consumer, err = unix.Mmap(fd, 0, page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
+	if b.consumer, err = unix.Mmap(fd, 0, page, prot, unix.MAP_SHARED); err != nil {
 		return nil, host.RefusedMapping(fd, fmt.Errorf("mmap of the consumer's page of map %q (id %d): %w", m.Name, m.ID, err))
 	}
 	if b.rest, err = unix.Mmap(fd, int64(page), page+2*m.MaxEntries, unix.PROT_READ, unix.MAP_SHARED); err != nil {
@@ -40,6 +64,10 @@ func mapBuffer(fd int, m host.Map) (*buffer, error) {
 	if err != nil {
 		b.unmap()
 		return nil, err
+	}
+	if m.Flags&overwrites != 0 {
+		// Invariant: lookPositions has found both in that page, aligned.
+		b.memory.SetOverwritten((*uint64)(unsafe.Pointer(&b.rest[at.overwritten])), (*uint64)(unsafe.Pointer(&b.rest[at.pending])))
 	}
 	return b, nil
 }

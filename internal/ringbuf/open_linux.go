@@ -15,11 +15,13 @@ type Opener struct {
 	FD            int  // the user's map; Opener duplicates it
 	TimeAt, CPUAt int  // byte offsets of the time and the CPU in payloads; below 0: none
 	BootTime      bool // those times are of CLOCK_BOOTTIME
+	Overwrite     bool // programs overwrite the oldest records: BPF_F_RB_OVERWRITE
 	Lanes         kernel.Lanes
 
-	fd     int
-	info   host.Map
-	opened bool // fd is open
+	fd        int
+	info      host.Map
+	opened    bool // fd is open
+	positions positions
 }
 
 // Online returns the ids of the current ring buffers.
@@ -75,10 +77,18 @@ func (o *Opener) failed(err error) error {
 	case errors.As(err, new(*host.MapError)):
 		return err
 	case errors.As(err, &permission): // already explained
-		permission.Err = fmt.Errorf("perfbuf.OpenRingBuf: %w", permission.Err)
+		permission.Err = fmt.Errorf("%s: %w", o.caller(), permission.Err)
 		return permission
 	}
-	return explain(fmt.Errorf("perfbuf.OpenRingBuf: %w", err))
+	return explain(fmt.Errorf("%s: %w", o.caller(), err))
+}
+
+// caller is the user's call, for errors.
+func (o *Opener) caller() string {
+	if o.Overwrite {
+		return "flight.Open"
+	}
+	return "perfbuf.OpenRingBuf"
 }
 
 // check duplicates the descriptor and makes sure that the map has a supported type.
@@ -87,31 +97,45 @@ func (o *Opener) check() (err error) {
 		return nil
 	}
 	if err = host.Refuse32Bit(); err != nil {
-		return fmt.Errorf("perfbuf.OpenRingBuf: %w", err)
+		return fmt.Errorf("%s: %w", o.caller(), err)
 	}
 	if o.fd, o.info, err = host.DupMap(o.FD); err != nil {
 		return o.failed(err)
 	}
 	if !o.sharded() {
-		if err := checkRingBuf(o.info); err != nil {
+		if err := o.checkRingBuf(o.info); err != nil {
 			unix.Close(o.fd)
 			return err
 		}
 	}
 	o.opened = true
+	if o.Overwrite {
+		if o.positions, err = lookPositions(); err != nil {
+			o.Close()
+			return o.failed(err)
+		}
+	}
 	return nil
 }
 
 // sharded reports whether the ring buffers are in a map of maps.
-func (o *Opener) sharded() bool {
-	return o.info.Type == bpf.MapTypeArrayOfMaps || o.info.Type == bpf.MapTypeHashOfMaps
+func (o *Opener) sharded() bool { return sharded(o.info.Type) }
+
+func sharded(mapType int) bool {
+	return mapType == bpf.MapTypeArrayOfMaps || mapType == bpf.MapTypeHashOfMaps
+}
+
+// Is reports whether a descriptor is that of a BPF ring buffer, or of a map of maps.
+func Is(mapFD int) bool {
+	m, err := bpf.GetMapInfo(mapFD)
+	return err == nil && (m.Type == bpf.MapTypeRingbuf || sharded(m.Type))
 }
 
 // overwrites is BPF_F_RB_OVERWRITE of include/uapi/linux/bpf.h.
 const overwrites = 1 << 19
 
-// checkRingBuf makes sure that a map is a ring buffer that this package can read.
-func checkRingBuf(m host.Map) error {
+// checkRingBuf makes sure that a map is a ring buffer of the kind to open.
+func (o *Opener) checkRingBuf(m host.Map) error {
 	const types = "only BPF_MAP_TYPE_RINGBUF (27), and arrays and hashes of such maps, are BPF ring buffers"
 	switch {
 	case m.Type == bpf.MapTypePerfEventArray:
@@ -120,8 +144,10 @@ func checkRingBuf(m host.Map) error {
 		return m.Fail("it is of type %s, which user space writes and programs read, but %s", m.TypeName(), types)
 	case m.Type != bpf.MapTypeRingbuf:
 		return m.Fail("it is of type %s, but %s", m.TypeName(), types)
-	case m.Flags&overwrites != 0:
-		return m.Fail("it has the flag BPF_F_RB_OVERWRITE: programs overwrite unread records, which this package does not support: create it without the flag")
+	case m.Flags&overwrites != 0 && !o.Overwrite:
+		return m.Fail("it has the flag BPF_F_RB_OVERWRITE: programs overwrite unread records: take snapshots of it with flight.Open, or create it without the flag")
+	case m.Flags&overwrites == 0 && o.Overwrite:
+		return m.Fail("it lacks the flag BPF_F_RB_OVERWRITE, so outputs fail once it is full: create it with the flag (Linux 6.19), or read it with perfbuf.OpenRingBuf")
 	}
 	return nil
 }

@@ -87,8 +87,11 @@ func TestKernelRefusals(t *testing.T) {
 		require.ErrorContains(t, failure(t, opener(over.FileDescriptor())), `map "over"`)
 		syscall.Close(over.FileDescriptor())
 	}
-	require.ErrorContains(t, checkRingBuf(host.Map{Name: "events", Type: 27, Flags: 1 << 19}), "BPF_F_RB_OVERWRITE")
-	require.ErrorContains(t, checkRingBuf(host.Map{Name: "events", Type: 31}), "user space writes")
+	var plain, flight Opener
+	flight.Overwrite = true
+	require.ErrorContains(t, plain.checkRingBuf(host.Map{Name: "events", Type: 27, Flags: 1 << 19}), "flight.Open")
+	require.ErrorContains(t, flight.checkRingBuf(host.Map{Name: "events", Type: 27}), "lacks the flag BPF_F_RB_OVERWRITE")
+	require.ErrorContains(t, plain.checkRingBuf(host.Map{Name: "events", Type: 31}), "user space writes")
 }
 
 // A map that may only be read, or is frozen, cannot be read: how far that has got is written to it.

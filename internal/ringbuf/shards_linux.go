@@ -104,7 +104,7 @@ func (o *Opener) mapOf(s shard) (fd int, m host.Map, err error) {
 	}
 	info, err := bpf.GetMapInfo(fd)
 	if m = host.Map(info); err == nil {
-		err = checkRingBuf(m)
+		err = o.checkRingBuf(m)
 	}
 	if err != nil {
 		unix.Close(fd)

@@ -13,17 +13,20 @@ import (
 // on any CPU write it, so its methods may be called from any goroutine, also while a reader runs.
 type RingBuf struct {
 	mu       sync.Mutex // rb->spinlock
-	words    []uint64   // consumer_pos, producer_pos
+	words    []uint64   // the positions
 	data     []byte     // two copies, as Go memory cannot be mapped twice
 	mask     uint64
 	failed   atomic.Uint64
 	poisoned uint64 // see Poison
+	stored   func() // see Overwrite; nil: programs overwrite nothing
 }
 
-// Where words has consumer_pos and producer_pos.
+// Where words has consumer_pos and so on.
 const (
 	consumer = iota
 	producer
+	overwritten
+	pending
 )
 
 // Flags in a record's length, and of its commit.
@@ -40,7 +43,7 @@ const (
 func NewRingBuf(size int, start uint64) *RingBuf {
 	words := make([]uint64, 2*size/8)
 	b := &RingBuf{
-		words:    []uint64{start, start},
+		words:    []uint64{start, start, start, start},
 		data:     unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), 2*size),
 		mask:     uint64(size - 1),
 		poisoned: start,
@@ -56,6 +59,9 @@ func (b *RingBuf) Raw() *raw.Ring {
 	r, err := raw.NewRingBuf(&b.words[consumer], &b.words[producer], b.data)
 	if err != nil {
 		panic(err)
+	}
+	if b.stored != nil {
+		r.SetOverwritten(&b.words[overwritten], &b.words[pending])
 	}
 	return r
 }
@@ -88,7 +94,7 @@ func (b *RingBuf) Reserve(n int) (Record, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	off, size := b.Head(), uint64(8+(n+7)&^7)
-	if off+size-b.Tail() > b.mask {
+	if b.stored != nil && !b.overwrite(off+size) || b.stored == nil && off+size-b.Tail() > b.mask {
 		b.failed.Add(1)
 		return Record{}, syscall.ENOSPC
 	}
@@ -96,6 +102,7 @@ func (b *RingBuf) Reserve(n int) (Record, error) {
 	b.store(off+4, uint32(off&b.mask>>12)+3) // pg_off
 	b.store(off, r.n|RingBufBusy)
 	b.SetHead(off + size)
+	b.happened()
 	return r, nil
 }
 
@@ -106,6 +113,7 @@ func (r Record) Write(at int, payload []byte) {
 		p := (r.Off + 8 + uint64(at+i)) & b.mask
 		b.data[p], b.data[p+b.mask+1] = c, c
 	}
+	r.ring.happened()
 }
 
 // Commit is bpf_ringbuf_submit. wake reports whether it wakes readers.
@@ -127,6 +135,7 @@ func (b *RingBuf) store(off uint64, v uint32) {
 	for _, p := range [...]uint64{off & b.mask, off&b.mask + b.mask + 1} {
 		atomic.StoreUint32((*uint32)(unsafe.Pointer(&b.data[p])), v) // off is a multiple of 4
 	}
+	b.happened()
 }
 
 // Output is bpf_ringbuf_output: all steps at once.

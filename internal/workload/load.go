@@ -3,6 +3,8 @@
 package workload
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -23,6 +25,9 @@ type Config struct {
 	Shards   int      // entries of Shards and of Groups; 0: 8
 	Lanes    bool     // Events has lanes: Lane0 and Lane1
 	BootTime bool     // payloads' times are of CLOCK_BOOTTIME
+	// Overwrite makes programs overwrite the oldest records of Shared, Shards and Groups (Linux
+	// 6.19).
+	Overwrite bool
 }
 
 // TracePrograms are those of Programs.Attach.
@@ -100,6 +105,13 @@ func (m *module) load(c Config, cpus int) error {
 	if err := m.chooseMaps(c, cpus); err != nil {
 		return err
 	}
+	if c.Overwrite {
+		fd, err := m.overwrite(c.Bytes)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd) // libbpf needs the template until it has loaded the object
+	}
 	for _, name := range append([]string{"run", "bare", "control"}, c.Programs...) {
 		if m.programs[name] == nil {
 			return fmt.Errorf("there is no program %q", name)
@@ -154,6 +166,14 @@ func (m *module) chooseMaps(c Config, cpus int) error {
 	return m.InitGlobalVariable("maps", mask)
 }
 
+// overwrite replaces the ring buffers of the object: libbpfgo cannot change a map's flags.
+func (m *module) overwrite(bytes int) (fd int, err error) {
+	if fd, err = NewRingBuf(cmp.Or(bytes, 1<<16), true); err != nil {
+		return -1, err
+	}
+	return fd, errors.Join(m.maps["shards"].SetInnerMap(fd), m.maps["groups"].SetInnerMap(fd), m.maps["shared"].ReuseFD(fd))
+}
+
 // quiet keeps libbpf's messages below warnings to itself.
 var quiet = sync.OnceFunc(func() { libbpfgo.SetLoggerCbs(libbpfgo.Callbacks{Log: PrintWarning}) })
 
@@ -164,9 +184,14 @@ func PrintWarning(level int, msg string) {
 	}
 }
 
-// NewRingBuf creates a ring buffer. The caller closes it.
-func NewRingBuf(bytes int) (fd int, err error) {
-	m, err := libbpfgo.CreateMap(libbpfgo.MapTypeRingbuf, "shard", 0, 0, bytes, nil)
+// NewRingBuf creates a ring buffer, whose oldest records programs may overwrite. The caller closes
+// it.
+func NewRingBuf(bytes int, overwrite bool) (fd int, err error) {
+	var opts libbpfgo.BPFMapCreateOpts
+	if overwrite {
+		opts.MapFlags = 1 << 19 // BPF_F_RB_OVERWRITE
+	}
+	m, err := libbpfgo.CreateMap(libbpfgo.MapTypeRingbuf, "shard", 0, 0, bytes, &opts)
 	if err != nil {
 		return -1, err
 	}
@@ -187,7 +212,7 @@ func (p *Programs) SetShard(m Map, key, fd int) error {
 // FillShards stores a ring buffer of so many bytes for each possible CPU.
 func (p *Programs) FillShards(bytes int) error {
 	for cpu := range p.CPUs {
-		fd, err := NewRingBuf(bytes)
+		fd, err := NewRingBuf(bytes, false)
 		if err != nil {
 			return fmt.Errorf("a ring buffer for CPU %d: %w", cpu, err)
 		}
