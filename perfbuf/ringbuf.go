@@ -52,6 +52,14 @@ type CPUSource struct {
 // it.
 func PayloadCPU(offset int) CPUSource { return CPUSource{payload: true, offset: offset} }
 
+// Offset returns where a payload holds the CPU number, or -1 for nowhere.
+func (c CPUSource) Offset() int {
+	if c.payload {
+		return c.offset
+	}
+	return -1
+}
+
 const defaultRingBufPoll = 100 * time.Millisecond
 
 // effective checks the options and fills in defaults.

@@ -30,10 +30,6 @@ import (
 // (CAP_SYS_ADMIN, for ring buffers within another map), and otherwise with an error that wraps the
 // errno. Linux 5.8 or newer.
 func OpenRingBuf(mapFD int, o RingBufOptions) (*Reader, error) {
-	cpuAt := -1
-	if o.CPU.payload {
-		cpuAt = o.CPU.offset
-	}
-	return o.open(&ringbuf.Opener{FD: mapFD, TimeAt: o.Time.Offset(), BootTime: o.Time.boot, CPUAt: cpuAt,
+	return o.open(&ringbuf.Opener{FD: mapFD, TimeAt: o.Time.Offset(), BootTime: o.Time.boot, CPUAt: o.CPU.Offset(),
 		Lanes: kernel.Lanes{MapFD: o.LanesFD, Percent: o.Lanes}})
 }

@@ -53,7 +53,7 @@ var mayImport = map[string][]string{
 	"internal/soak":          {module + "perfbuf", module + "internal/cpulist", module + "internal/kerneltest", module + "internal/quantile", module + "internal/workload", "golang.org/x/sys/unix"},
 	"perfbuf":                {module + "cgo", module + "internal/engine", module + "internal/grace", module + "internal/host", module + "internal/kernel", module + "internal/perfevent", module + "internal/raw", module + "internal/ringbuf", module + "internal/stream", module + "internal/version"},
 	"perfbuf/perfchan":       {module + "perfbuf"},
-	"perfbuf/flight":         {module + "perfbuf", module + "perfbuf/perfdata", module + "internal/engine", module + "internal/grace", module + "internal/kernel", module + "internal/perfevent", module + "internal/raw"},
+	"perfbuf/flight":         {module + "perfbuf", module + "perfbuf/perfdata", module + "internal/cpulist", module + "internal/engine", module + "internal/grace", module + "internal/kernel", module + "internal/perfevent", module + "internal/raw", module + "internal/ringbuf"},
 	"perfbuf/promperf":       {module + "perfbuf", module + "internal/statmetrics", "github.com/prometheus/client_golang/prometheus"},
 	"perfbuf/otelperf":       {module + "perfbuf", module + "internal/statmetrics", "go.opentelemetry.io/otel/attribute", "go.opentelemetry.io/otel/metric"},
 	"perfbuf/perfdata":       {module + "perfbuf", module + "internal/grace", module + "internal/kernel", module + "internal/newfile", module + "internal/raw"},

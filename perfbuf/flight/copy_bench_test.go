@@ -17,7 +17,7 @@ func BenchmarkRings(b *testing.B) {
 			for i := range uint64(20000) {
 				r.Output(i*uint64(n)+uint64(cpu), i, 4)
 			}
-			copies = append(copies, newCopy(r.Raw, -1))
+			copies = append(copies, newCopy(r.Raw, nested))
 		}
 		step := func(name string, f func()) {
 			b.Run(fmt.Sprintf("rings=%d/%s", n, name), func(b *testing.B) {

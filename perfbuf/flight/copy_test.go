@@ -46,7 +46,7 @@ func TestCheck(t *testing.T) {
 		for n := range uint64(20) {
 			r.Output(n, n, 0)
 		}
-		c := newCopy(r.Raw, -1)
+		c := newCopy(r.Raw, nested)
 		for range newer { // their bytes are there, and no head
 			r.Put(math.MaxUint64)
 		}
@@ -68,7 +68,7 @@ func TestSinceBegan(t *testing.T) {
 	for n := range uint64(20) {
 		r.Output(n, n, 0)
 	}
-	c := newCopy(r.Raw, -1)
+	c := newCopy(r.Raw, nested)
 	c.began = 15
 	c.take()
 	c.check()
@@ -195,7 +195,8 @@ func FuzzCopy(f *testing.F) {
 			timeAt = -1
 		}
 		r.SetHead(head)
-		c := newCopy(r.Raw, timeAt)
+		r.Raw.SetFields(timeAt, -1)
+		c := newCopy(r.Raw, nested)
 		c.take()
 		r.SetHead(head - newer)
 		c.check()

@@ -10,7 +10,7 @@ import (
 func lost(time, n uint64) []uint64 { return []uint64{2 | 32<<48, 0, n, time} }
 
 func take(r *ringtest.Overwritten, until uint64) *ringCopy {
-	c := newCopy(r.Raw, -1)
+	c := newCopy(r.Raw, nested)
 	c.take()
 	c.check()
 	c.index(until)

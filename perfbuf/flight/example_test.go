@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/ringfold/ringfold/perfbuf/flight"
 )
 
@@ -34,5 +35,33 @@ func Example() {
 			fmt.Println(event.Time(), event.CPU(), event.Bytes())
 		}
 		snapshot.Release()
+	}
+}
+
+// Print the newest events of a perf event array and of a BPF ring buffer, in one order.
+func ExampleMerge() {
+	var arrayFD int // of a BPF_MAP_TYPE_PERF_EVENT_ARRAY
+	var mapFD int   // of a BPF_MAP_TYPE_RINGBUF with BPF_F_RB_OVERWRITE: payloads have a time at 8
+	array, err := flight.Open(arrayFD, flight.Options{Name: "array"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer array.Close()
+	ring, err := flight.Open(mapFD, flight.Options{Name: "ring", Time: perfbuf.PayloadTime(8)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer ring.Close()
+
+	var snapshots []*flight.Snapshot
+	for _, recorder := range []*flight.Recorder{array, ring} {
+		snapshot, err := recorder.Snapshot(context.Background())
+		if err != nil {
+			log.Fatal(err)
+		}
+		snapshots = append(snapshots, snapshot)
+	}
+	for event := range flight.Merge(snapshots...).Events() {
+		fmt.Println(event.Source(), event.Time(), event.Bytes())
 	}
 }

@@ -11,26 +11,23 @@ import (
 // follow opens rings for CPUs that come online, and new events for CPUs that come back. It looks
 // regularly whether the map's entries are still the recorder's.
 func (r *Recorder) follow() {
-	parts := kernel.PartsOf(r.kernel)
-	r.hotplug.Init(engine.FollowerOptions{
-		Kernel: &parts, Gate: &r.gate, Len: func() int { return len(r.now()) }, Room: math.MaxInt, Add: r.add, Renew: r.renew,
-	})
+	r.connect(func(memory *raw.Ring) { r.add(memory, never) }, r.renew)
 	r.hotplug.Start()
-	r.kernel.Watch(nil)
+	r.parts.Displaceable.Watch(nil)
 }
 
-// add appends a ring, which is not in the map yet.
-func (r *Recorder) add(memory *raw.Ring) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.rings = append(r.rings, ring{memory, never})
+// connect gives the follower the functions that it calls.
+func (r *Recorder) connect(add func(*raw.Ring), renew func(int) error) {
+	r.hotplug.Init(engine.FollowerOptions{
+		Kernel: &r.parts, Gate: &r.gate, Len: func() int { return len(r.now()) }, Room: math.MaxInt, Add: add, Renew: renew,
+	})
 }
 
 // renew puts a ring's perf event into the map. The ring is complete once all outputs find it there,
 // and no sooner.
 func (r *Recorder) renew(i int) error {
 	r.begin(i, never)
-	if err := r.kernel.Set(i, kernel.Plain); err != nil {
+	if err := r.parts.Set(i, kernel.Plain); err != nil {
 		return err
 	}
 	if err := r.provider.Wait(); err != nil {

@@ -28,7 +28,7 @@ func TestKernelPlugged(t *testing.T) {
 	require.NoError(t, err)
 	provider, err := k.Grace(grace.Options{Programs: true})
 	require.NoError(t, err)
-	r := newRecorder(k.(rings), provider, Options{Partial: true})
+	r := newRecorder(k, provider, Options{Partial: true}, k.Now(), nested)
 	defer func() { require.NoError(t, r.Close()) }()
 	r.follow()
 	e.Emit(cpus[0], 3, 40)

@@ -1,6 +1,47 @@
 package flight
 
-import "github.com/ringfold/ringfold/internal/raw"
+import (
+	"math"
+	"slices"
+
+	"github.com/ringfold/ringfold/internal/raw"
+)
+
+// Merge returns one snapshot of what several recorders have recorded, such as perf event arrays and
+// BPF ring buffers, in one order of time. It has every event of all of them from the latest
+// CompleteSince to the earliest Until, so take the snapshots one right after the other. It takes
+// them over: they are empty afterwards, as after [Snapshot.Release]. It does not block.
+func Merge(snapshots ...*Snapshot) *Snapshot {
+	snapshots = slices.DeleteFunc(slices.Clone(snapshots), func(s *Snapshot) bool { return s.released.Swap(true) })
+	if len(snapshots) == 0 {
+		return &Snapshot{since: 1, release: func() {}}
+	}
+	m, latest := &Snapshot{until: math.MaxUint64}, uint64(math.MaxUint64)
+	for _, s := range snapshots {
+		m.copies, m.rings = append(m.copies, s.copies...), append(m.rings, s.rings...)
+		m.since, m.until = max(m.since, s.since), min(m.until, s.until)
+		for _, c := range s.copies {
+			latest = min(latest, c.until)
+		}
+	}
+	m.since = min(m.since, m.until+1)
+	rings := m.rings
+	for _, s := range snapshots {
+		for _, c := range s.copies {
+			c.until = latest
+			c.keep(s.from(m.since))
+			rings[0].Since, rings[0].Events = min(rings[0].Since, m.until+1), len(c.places)
+			m.events += len(c.places)
+			rings = rings[1:]
+		}
+	}
+	m.release = func() {
+		for _, s := range snapshots {
+			s.release()
+		}
+	}
+	return m
+}
 
 // inOrder iterates over the records of all copies in order of time, then in the order of the
 // copies. An event lives until the loop's body ends.

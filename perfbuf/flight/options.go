@@ -1,6 +1,7 @@
 package flight
 
 import (
+	"errors"
 	"fmt"
 	"math/bits"
 	"os"
@@ -13,10 +14,14 @@ import (
 
 // Options configures a [Recorder]. The zero value is good for most uses.
 type Options struct {
+	// Name is what [perfbuf.Event.Source] returns, to tell events in a [Merge] apart.
+	Name string
+
 	// MaxBytes is the size of all rings together, in bytes. Each online CPU gets the same share,
 	// rounded down to a power of two of pages. 0 is 512 KiB per CPU, the most that the kernel
 	// grants without CAP_IPC_LOCK (perf_event_mlock_kb). The limit is 1 GiB per CPU. It is locked
-	// memory. Snapshots take as much again.
+	// memory. Snapshots take as much again. BPF ring buffers have the size of their maps: leave it
+	// 0.
 	MaxBytes int
 
 	// MinAge is the time that a snapshot covers: it leaves out older events. 0 keeps all that the
@@ -24,13 +29,19 @@ type Options struct {
 	// Stats.Short.
 	MinAge time.Duration
 
-	// CPUs selects the CPUs to record. nil selects all that are online, now or later.
+	// CPUs selects the CPUs to record. nil selects all that are online, now or later. Leave it nil
+	// for BPF ring buffers.
 	CPUs []int
 
 	// Time selects the time that orders events: the kernel's time if it is zero, or a
 	// perfbuf.PayloadTime. The kernel's time replaces a payload time that is missing or later than
-	// the kernel's.
+	// the kernel's. BPF ring buffers have no kernel times, so they need a PayloadTime or
+	// StampedTime; an event too short for it has the time of its predecessor in the ring.
 	Time perfbuf.TimeSource
+
+	// CPU says where payloads in BPF ring buffers hold the CPU: see perfbuf.RingBufOptions. Perf
+	// events have it from their rings.
+	CPU perfbuf.CPUSource
 
 	// Partial keeps events before [Snapshot.CompleteSince], of CPUs whose rings reach further back.
 	Partial bool
@@ -38,7 +49,7 @@ type Options struct {
 	// Pause makes the kernel refuse outputs (PERF_EVENT_IOC_PAUSE_OUTPUT) while a snapshot copies
 	// the rings. They fail with ENOSPC, and a [perfbuf.KindLost] in the next snapshot counts them.
 	// In exchange, no event is overwritten during the copy. Use it for rings that programs fill
-	// faster than a snapshot copies them.
+	// faster than a snapshot copies them. BPF ring buffers cannot be paused.
 	Pause bool
 
 	// Barriers selects how to wait for outputs that are under way, as in perfbuf.StreamOptions. 0
@@ -64,34 +75,62 @@ func (o Options) effective(online []int) (_ Options, cpus []int, ringBytes int, 
 	if o.MaxBytes == 0 {
 		o.MaxBytes = n * max(defaultRingBytes, page)
 	}
-	at := o.Time.Offset()
 	switch {
 	case o.MaxBytes < n*page:
 		return bad("MaxBytes is %d: %d CPUs need at least a page of %d bytes each, %d in all", o.MaxBytes, n, page, n*page)
 	case o.MaxBytes/n > maxRingBytes:
 		return bad("MaxBytes is %d: use at most %d (1 GiB) per CPU, %d in all", o.MaxBytes, maxRingBytes, n*maxRingBytes)
-	case o.MinAge < 0:
-		return bad("MinAge is %v: must not be negative", o.MinAge)
-	case o.Time == perfbuf.StampedTime(at):
+	case o.Time == perfbuf.StampedTime(o.Time.Offset()):
 		return bad("Time is a StampedTime, which only BPF ring buffers have: use PayloadTime")
-	case o.Time == perfbuf.PayloadBootTime(at):
-		return bad("Time is a PayloadBootTime, which cannot be compared with the kernel's times of other records: use PayloadTime")
-	case at < 0 && o.Time != (perfbuf.TimeSource{}):
-		return bad("PayloadTime is at offset %d: must not be negative", at)
-	case o.Barriers == perfbuf.NestLevels:
-		return bad("Barriers is NestLevels alone, which waits for outputs, not for whole programs: allow another, too")
+	case o.CPU != perfbuf.CPUSource{}:
+		return bad("CPU is set, which only BPF ring buffers need: leave it out")
+	}
+	if err := o.check(); err != nil {
+		return bad("%w", err)
 	}
 	ringBytes = 1 << (bits.Len(uint(o.MaxBytes/n)) - 1)
 	o.MaxBytes = n * ringBytes
 	return o, cpus, ringBytes, nil
 }
 
+// effectiveRingBuf checks the options for BPF ring buffers.
+func (o Options) effectiveRingBuf() error {
+	err := o.check()
+	switch {
+	case err != nil:
+	case o.MaxBytes != 0 || o.CPUs != nil || o.Pause:
+		err = errors.New("MaxBytes, CPUs or Pause is set, which BPF ring buffers do not have: leave them out")
+	case o.Time == perfbuf.TimeSource{}:
+		err = errors.New("Time is zero, but the kernel takes no times in BPF ring buffers: put one into the payload and use PayloadTime")
+	}
+	if err != nil {
+		err = fmt.Errorf("flight.Options: %w", err)
+	}
+	return err
+}
+
+// check checks the options that do not depend on the type of the map.
+func (o Options) check() error {
+	at, cpuAt := o.Time.Offset(), o.CPU.Offset()
+	switch {
+	case o.MinAge < 0:
+		return fmt.Errorf("MinAge is %v: must not be negative", o.MinAge)
+	case o.Time == perfbuf.PayloadBootTime(at):
+		return errors.New("Time is a PayloadBootTime, which cannot be compared with the kernel's times: use PayloadTime")
+	case at < 0 && o.Time != (perfbuf.TimeSource{}) || cpuAt < 0 && o.CPU != (perfbuf.CPUSource{}):
+		return fmt.Errorf("PayloadTime is at offset %d and PayloadCPU at %d: must not be negative", at, cpuAt)
+	case o.Barriers == perfbuf.NestLevels:
+		return errors.New("Barriers is NestLevels alone, which waits for outputs, not for whole programs: allow another, too")
+	}
+	return nil
+}
+
 // Stats holds a recorder's counts.
 type Stats struct {
-	Rings   int    // one per CPU
-	Written uint64 // bytes of records that programs have output
+	Rings   int    // one per CPU, or the BPF ring buffers
+	Written uint64 // bytes of records that programs have output, to a BPF ring buffer since it exists
 	// Refused counts outputs that failed while rings were paused (see Options.Pause). It is 0
-	// before Linux 6.0, which does not count them.
+	// before Linux 6.0, which does not count them, and for BPF ring buffers: see [Open].
 	Refused   uint64
 	Snapshots uint64        // that were taken
 	Short     uint64        // of these, those with less than Options.MinAge
@@ -119,7 +158,7 @@ func (r *Recorder) Stats() Stats {
 	s.Rings = len(r.rings)
 	r.mu.Unlock()
 	s.Displaced, s.Err = r.Displaced(), r.hotplug.Err()
-	s.Barrier, s.ReplacedEntries = r.provider.Name(), r.kernel.Replaced()
+	s.Barrier, s.ReplacedEntries = r.provider.Name(), r.parts.Replaced()
 	engine.ErrorTexts(&s.Err)
 	return s
 }
@@ -130,7 +169,7 @@ func (r *Recorder) Stats() Stats {
 // recorder and open another. Displaced does not block, and takes about a microsecond per CPU. After
 // Close it returns the result of the last check.
 func (r *Recorder) Displaced() perfbuf.DisplacedStats {
-	d := perfbuf.DisplacedStats(r.kernel.Displaced())
+	d := perfbuf.DisplacedStats(r.parts.Displaced())
 	engine.ErrorTexts(&d.Err)
 	return d
 }

@@ -1,10 +1,11 @@
-// Package flight is a flight recorder: it keeps the newest events of a BPF perf event array in
-// memory, and returns those that happened before you ask, for example because an error occurred.
-// Until then nothing reads the rings, so an idle recorder only looks, every
-// 2 seconds, whether it still has the map.
+// Package flight is a flight recorder: it keeps the newest events of a BPF perf event array, or of
+// BPF ring buffers with the flag BPF_F_RB_OVERWRITE (Linux 6.19), in memory. It returns those that
+// happened before you ask, for example because an error occurred. Until then nothing reads the
+// rings, so an idle recorder only looks, every 2 seconds, whether it still has a perf event array.
 //
-// A [Recorder] opens one ring per CPU, in which the kernel overwrites the oldest events. An output
-// never fails for lack of room, wakes no reader, and costs what any output costs.
+// For a perf event array, a [Recorder] opens one ring per CPU, in which the kernel overwrites the
+// oldest events. An output never fails for lack of room, wakes no reader, and costs what any output
+// costs. What differs for BPF ring buffers: see [Open].
 // [Recorder.Snapshot] copies the rings while programs keep writing. A [Snapshot] has the events of
 // all CPUs in order of time. It is exact at both ends: it has every event from
 // [Snapshot.CompleteSince] to [Snapshot.Until].
@@ -17,10 +18,10 @@
 //	}
 //	snap.Release()
 //
-// [Snapshot.WriteTo] writes a perf.data file, for perf script and package perfdata. A map has one
-// reader: while a Recorder has it, no perfbuf.Reader receives its events. A reader that opens the
-// map later takes it from the Recorder: see [Recorder.Displaced]. The names are those of
-// [runtime/trace.FlightRecorder], which does this for Go's own events.
+// [Snapshot.WriteTo] writes a perf.data file, for perf script and package perfdata. A perf event
+// array has one reader: while a Recorder has it, no perfbuf.Reader receives its events. A reader
+// that opens the map later takes it from the Recorder: see [Recorder.Displaced]. The names are
+// those of [runtime/trace.FlightRecorder], which does this for Go's own events.
 package flight
 
 import (
@@ -41,10 +42,12 @@ import (
 // Recorder records into overwritable rings. Its methods may be called from any goroutine.
 type Recorder struct {
 	opts     Options
-	kernel   rings
+	kernel   kernel.Kernel
+	parts    kernel.Parts   // of it
 	provider grace.Provider // waits for outputs and programs that are under way
 	hotplug  engine.Follower
-	timeAt   int
+	nested   int  // bounds the outputs to a ring that run at once
+	look     bool // snapshots look for more ring buffers in the map
 
 	turn chan struct{} // full while a snapshot is taken
 	gate engine.Gate   // guards ring memory
@@ -65,24 +68,24 @@ type ring struct {
 // never is when a ring begins until all outputs find its perf event.
 const never = math.MaxUint64 - 1
 
-// rings is the part of perfevent.Events that a Recorder uses.
-type rings interface {
-	kernel.Kernel
-	kernel.Entries
-	kernel.Displaceable // Displaced looks at the map's entries now
-	kernel.LostCounter
-	Pause(on bool) error
-}
-
-// newRecorder takes over the rings. The provider has waited since they are in the map.
-func newRecorder(k rings, p grace.Provider, o Options) *Recorder {
-	r := &Recorder{opts: o, kernel: k, provider: p, timeAt: o.Time.Offset(), turn: make(chan struct{}, 1)}
+// newRecorder takes over the rings, which began at a time. The provider has waited since they are
+// in the map.
+func newRecorder(k kernel.Kernel, p grace.Provider, o Options, began uint64, nested int) *Recorder {
+	r := &Recorder{opts: o, kernel: k, parts: kernel.PartsOf(k), provider: p, nested: nested, turn: make(chan struct{}, 1)}
 	r.gate.Open(r.finish)
-	began := k.Now()
 	for _, memory := range k.Rings() {
-		r.rings = append(r.rings, ring{memory, began})
+		r.add(memory, began)
 	}
 	return r
+}
+
+// add appends a ring. Follower calls it, or Snapshot.
+func (r *Recorder) add(memory *raw.Ring, began uint64) {
+	memory.SetFields(r.opts.Time.Offset(), r.opts.CPU.Offset())
+	memory.SetSource(r.opts.Name)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rings = append(r.rings, ring{memory, began})
 }
 
 // now returns the rings that are open now.
@@ -126,13 +129,14 @@ func (r *Recorder) Snapshot(ctx context.Context) (*Snapshot, error) {
 		return nil, context.Cause(ctx)
 	}
 	began := time.Now()
-	s := &Snapshot{recorder: r, copies: r.room()}
-	t0, until, err := r.take(ctx, s.copies)
+	s := &Snapshot{copies: r.room(0)}
+	s.release = func() { r.release(s.copies) }
+	t0, until, err := r.take(ctx, s)
 	if err != nil {
 		s.Release()
 		return nil, err
 	}
-	s.index(t0, until)
+	s.index(t0, until, r.opts)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stats.Snapshots++
@@ -145,19 +149,20 @@ func (r *Recorder) Snapshot(ctx context.Context) (*Snapshot, error) {
 
 // take copies the rings once they hold all events with times up to t0, the time of the call. Events
 // after until may be missing, because the recorder may not have owned all entries.
-func (r *Recorder) take(ctx context.Context, copies []*ringCopy) (t0, until uint64, err error) {
+func (r *Recorder) take(ctx context.Context, s *Snapshot) (t0, until uint64, err error) {
 	began := time.Now()
 	// The wait does not cover a program that begins during it. So start the wait when all CPUs'
 	// clocks are past t0: events of such a program are later than t0.
 	for t0 = r.kernel.Now(); r.kernel.Now() <= t0+grace.DefaultGuard; {
 	}
 	if r.opts.Pause {
+		rings := r.kernel.(pausable)
 		defer func() {
-			if failed := r.kernel.Pause(false); err == nil {
+			if failed := rings.Pause(false); err == nil {
 				err = failed
 			}
 		}()
-		if err := r.kernel.Pause(true); err != nil {
+		if err := rings.Pause(true); err != nil {
 			return 0, 0, err
 		}
 	}
@@ -168,9 +173,19 @@ func (r *Recorder) take(ctx context.Context, copies []*ringCopy) (t0, until uint
 	// received all their outputs. An output that found another reader's entry has a time later than
 	// OwnedUntil, unless its CPU's clock is behind.
 	until = t0
-	if d := r.kernel.Displaced(); d.Entries > 0 {
+	if d := r.parts.Displaced(); d.Entries > 0 {
 		until = min(t0, d.OwnedUntil-grace.DefaultGuard)
 	}
+	if r.look { // the map has had all ring buffers that these programs output to
+		if err := r.hotplug.Replug(); err != nil {
+			return 0, 0, fmt.Errorf("flight.Recorder.Snapshot: %w", err)
+		}
+		if r.gate.Closed().Load() { // then it has not looked
+			return 0, 0, fmt.Errorf("flight.Recorder.Snapshot: %w", os.ErrClosed)
+		}
+		s.copies = append(s.copies, r.room(len(s.copies))...)
+	}
+	copies := s.copies
 	if r.opts.Pause { // no program can output now
 		for _, c := range copies {
 			c.take()
@@ -203,16 +218,19 @@ func (r *Recorder) take(ctx context.Context, copies []*ringCopy) (t0, until uint
 	return t0, until, nil
 }
 
-// room returns memory for copies of all rings.
-func (r *Recorder) room() (copies []*ringCopy) {
+// pausable is a kernel whose rings can refuse outputs.
+type pausable interface{ Pause(on bool) error }
+
+// room returns memory for copies of all rings but the first few.
+func (r *Recorder) room(but int) (copies []*ringCopy) {
 	r.mu.Lock()
 	spare := r.spare
 	r.spare = nil
 	r.mu.Unlock()
-	for _, ring := range r.now() {
+	for _, ring := range r.now()[but:] {
 		c := spare[ring.Ring]
 		if c == nil {
-			c = newCopy(ring.Ring, r.timeAt)
+			c = newCopy(ring.Ring, r.nested)
 		}
 		c.began = ring.began
 		copies = append(copies, c)
@@ -259,8 +277,13 @@ func (r *Recorder) finish() {
 func (r *Recorder) count() {
 	written, refused := uint64(0), uint64(0)
 	for i, ring := range r.now() {
-		n, _ := r.kernel.Lost(i)
-		written, refused = written-ring.Head(), refused+n // the head counts down from 0
+		n, _ := r.parts.Lost(i)
+		refused += n
+		if head := ring.Head(); ring.Layout() == raw.LayoutRingBuf {
+			written += head
+		} else {
+			written -= head // it counts down from 0
+		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -15,12 +15,12 @@ import (
 // underWay simulates a machine on which a program outputs in each grace period, at its end, an
 // event with a time before it.
 type underWay struct {
-	rings // the methods not called
-	ring  *ringtest.Overwritten
-	clock uint64
-	waits []uint64 // when they began
-	owned kernel.Displaced
-	looks []int // after how many waits
+	kernel.Kernel // the methods not called
+	ring          *ringtest.Overwritten
+	clock         uint64
+	waits         []uint64 // when they began
+	owned         kernel.Displaced
+	looks         []int // after how many waits
 
 	waiting func() // called in each wait
 }
@@ -32,14 +32,17 @@ func (k *underWay) Displaced() kernel.Displaced {
 
 func (k *underWay) Rings() []*raw.Ring { return []*raw.Ring{k.ring.Raw} }
 
+func (k *underWay) Watch(func([]int, uint64)) {}
+
 func (k *underWay) Set(int, kernel.Entry) error { return nil }
+
+func (k *underWay) Bells() error { return nil }
+
+func (k *underWay) Replaced() int { return 0 }
 
 // record returns a recorder whose ring began at time 0.
 func (k *underWay) record(o Options) *Recorder {
-	clock := k.clock
-	r := newRecorder(k, gracePeriods{k: k}, o)
-	r.rings[0].began, k.clock = 0, clock
-	return r
+	return newRecorder(k, gracePeriods{k: k}, o, 0, nested)
 }
 
 type gracePeriods struct {

@@ -13,19 +13,20 @@ import (
 // Snapshot is a copy of the rings as of one moment. It does not change, and several goroutines may
 // read it at the same time.
 type Snapshot struct {
-	recorder      *Recorder
-	copies        []*ringCopy
-	rings         []Ring
-	since, until  uint64
-	events, bytes int
-	released      atomic.Bool
+	release      func() // gives the copies back
+	copies       []*ringCopy
+	rings        []Ring
+	since, until uint64
+	events       int
+	partial      bool // Options.Partial
+	released     atomic.Bool
 }
 
-// Ring describes one CPU's part of a snapshot.
+// Ring describes one ring's part of a snapshot.
 type Ring struct {
-	CPU int
-	// Since is a time in ns of CLOCK_MONOTONIC. The ring had every event of this CPU from then up
-	// to Snapshot.Until.
+	CPU int // of a BPF ring buffer: its index in an array, or else -1
+	// Since is a time in ns of CLOCK_MONOTONIC. The ring had every event of this CPU, or output to
+	// this ring buffer, from then up to Snapshot.Until.
 	Since  uint64
 	Bytes  int // of records in its ring
 	Events int // in the snapshot
@@ -35,39 +36,42 @@ type Ring struct {
 }
 
 // index finds the events up to t0. Of these, the ones up to until are complete.
-func (s *Snapshot) index(t0, until uint64) {
+func (s *Snapshot) index(t0, until uint64, opts Options) {
 	s.until = until
 	for _, c := range s.copies {
 		c.index(t0)
 		s.since = max(s.since, c.since)
 	}
-	opts := &s.recorder.opts
 	s.since = min(s.since, until+1)
 	if opts.MinAge > 0 && uint64(opts.MinAge) <= until {
 		s.since = max(s.since, until+1-uint64(opts.MinAge))
 	}
-	from := s.since
-	if opts.Partial {
-		from = 0
-	}
+	s.partial = opts.Partial
 	for _, c := range s.copies {
-		ring := Ring{CPU: c.live.CPU(), Since: min(c.since, until+1), Bytes: int(c.bytes)}
+		ring := Ring{CPU: c.live.CPU(), Since: min(c.since, until+1), Bytes: int(c.bytes - c.skip)}
 		if c.fault != raw.FaultNone {
 			ring.Err = &perfbuf.CorruptError{CPU: ring.CPU, Offset: c.off, Skipped: c.bytes - c.off, Reason: c.fault.String()}
 		}
-		c.keep(from)
+		c.keep(s.from(s.since))
 		ring.Events = len(c.places)
 		s.events += len(c.places)
-		s.bytes += ring.Bytes
 		s.rings = append(s.rings, ring)
 	}
 }
 
+// from is the time of the first event to keep.
+func (s *Snapshot) from(since uint64) uint64 {
+	if s.partial {
+		return 0
+	}
+	return since
+}
+
 // CompleteSince is the time, in ns of CLOCK_MONOTONIC, from which the snapshot has every event of
 // every CPU, up to [Snapshot.Until]. It is the oldest time left in the fullest ring, or the start
-// of Options.MinAge, or of recording. It is Until plus 1 if there is no such time. With
-// Options.Partial there are earlier events too, and events of other CPUs may be missing among them:
-// compare [perfbuf.Event.Time].
+// of Options.MinAge, or of recording, which for BPF ring buffers is 0. It is Until plus 1 if there
+// is no such time. With Options.Partial there are earlier events too, and events of other CPUs may
+// be missing among them: compare [perfbuf.Event.Time].
 //
 // A [perfbuf.KindLost] counts missing outputs, which the kernel refused while the rings were
 // paused.
@@ -121,7 +125,7 @@ func (s *Snapshot) Records() iter.Seq[perfbuf.Record] {
 // garbage collector frees it. Further calls do nothing.
 func (s *Snapshot) Release() {
 	if !s.released.Swap(true) {
-		s.recorder.release(s.copies)
+		s.release()
 		s.copies = nil
 	}
 }
