@@ -21,9 +21,10 @@ type Map struct {
 	Type       string    `json:"type"` // as bpftool names it, such as "perf_event_array" or "ringbuf"
 	Name       string    `json:"name"`
 	MaxEntries uint32    `json:"max_entries"`
-	Programs   []Program `json:"programs"` // loaded programs that use the map, by id
-	Processes  Processes `json:"pids"`     // those that hold a descriptor of the map, by pid, this one too
-	Pins       []string  `json:"pinned"`   // paths, sorted
+	Overwrites bool      `json:"overwrites,omitempty"` // of ring buffers: programs overwrite the oldest events
+	Programs   []Program `json:"programs"`             // loaded programs that use the map, by id
+	Processes  Processes `json:"pids"`                 // those that hold a descriptor of the map, by pid, this one too
+	Pins       []string  `json:"pinned"`               // paths, sorted
 	// Unseen says why there may be processes that hold the map and are not among Processes; empty if
 	// there are none.
 	Unseen string `json:"unseen,omitempty"`

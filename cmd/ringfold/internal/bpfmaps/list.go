@@ -63,27 +63,31 @@ func mapOf(m *ebpf.Map) (Map, error) {
 		return Map{}, err
 	}
 	id, _ := info.ID()
-	return Map{ID: uint32(id), Type: readable(m), Name: info.Name, MaxEntries: m.MaxEntries(),
+	typ, overwrites := readable(m)
+	return Map{ID: uint32(id), Type: typ, Name: info.Name, MaxEntries: m.MaxEntries(), Overwrites: overwrites,
 		Programs: []Program{}, Processes: Processes{}, Pins: []string{}}, nil
 }
 
+// overwritten is BPF_F_RB_OVERWRITE of include/uapi/linux/bpf.h.
+const overwritten = 1 << 19
+
 // readable names the type of a map that can be read, and is empty for others.
-func readable(m *ebpf.Map) string {
+func readable(m *ebpf.Map) (typ string, overwrites bool) {
 	switch m.Type() {
 	case ebpf.PerfEventArray:
-		return perfEventArray
+		return perfEventArray, false
 	case ebpf.RingBuf:
-		return "ringbuf"
+		return "ringbuf", m.Flags()&overwritten != 0
 	case ebpf.ArrayOfMaps:
 		return of(m, "array_of_maps")
 	case ebpf.HashOfMaps:
 		return of(m, "hash_of_maps")
 	}
-	return ""
+	return "", false
 }
 
-// of is this type if the first map in a map of maps is a ring buffer. All in it are of one type.
-func of(m *ebpf.Map, typ string) string {
+// of is this type if the first map in a map of maps is a ring buffer. All in it are of one type, with the same flags.
+func of(m *ebpf.Map, typ string) (_ string, overwrites bool) {
 	key := make([]byte, m.KeySize())
 	for err := m.NextKey(nil, &key); err == nil; err = m.NextKey(key, &key) {
 		var id ebpf.MapID
@@ -92,15 +96,15 @@ func of(m *ebpf.Map, typ string) string {
 		}
 		inner, err := ebpf.NewMapFromID(id)
 		if err != nil {
-			return ""
+			return "", false
 		}
 		defer inner.Close()
 		if inner.Type() == ebpf.RingBuf {
-			return typ
+			return typ, inner.Flags()&overwritten != 0
 		}
-		return ""
+		return "", false
 	}
-	return ""
+	return "", false
 }
 
 // describe finds the processes, pins and programs of maps. Its only error is that it may not look at

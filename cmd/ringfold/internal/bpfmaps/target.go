@@ -55,7 +55,7 @@ func Open(selectors []Selector, process string, steal bool) (targets []*Target, 
 		if slices.ContainsFunc(targets[:len(targets)-1], func(other *Target) bool { return other.ID == t.ID }) {
 			return targets, fmt.Errorf("the map %s is chosen twice: choose it once", t)
 		}
-		if !steal {
+		if !steal && !t.Overwrites { // any number of recorders may have that
 			if err := t.free(); err != nil {
 				return targets, err
 			}
@@ -119,26 +119,36 @@ func (t *Target) Close() error { return errors.Join(t.m.Close(), t.lanes.Close()
 // Timed reports whether its events have times, by which they can be ordered.
 func (t *Target) Timed() bool { return !t.RingBuf() || t.TimeAt != nil }
 
-// Reader opens the map's rings. Of the options, ring buffers know the Name and the Schedule only.
-func (t *Target) Reader(o perfbuf.Options) (*perfbuf.Reader, error) {
-	var time perfbuf.TimeSource
+// Time is that of its events.
+func (t *Target) Time() (time perfbuf.TimeSource) {
 	switch {
 	case t.Stamped:
 		time = perfbuf.StampedTime(*t.TimeAt)
 	case t.TimeAt != nil:
 		time = perfbuf.PayloadTime(*t.TimeAt)
 	}
+	return time
+}
+
+// CPU is that of its events.
+func (t *Target) CPU() (cpu perfbuf.CPUSource) {
+	if t.CPUAt != nil {
+		cpu = perfbuf.PayloadCPU(*t.CPUAt)
+	}
+	return cpu
+}
+
+// Reader opens the map's rings. Of the options, ring buffers know the Name and the Schedule only.
+func (t *Target) Reader(o perfbuf.Options) (*perfbuf.Reader, error) {
 	lanesFD := 0
 	if t.lanes != nil {
 		lanesFD = t.lanes.FD()
 	}
 	if !t.RingBuf() {
-		o.Time, o.LanesFD, o.Lanes = time, lanesFD, t.Lanes
+		o.Time, o.LanesFD, o.Lanes = t.Time(), lanesFD, t.Lanes
 		return perfbuf.Open(t.FD(), o)
 	}
-	r := perfbuf.RingBufOptions{Name: o.Name, Time: time, Schedule: o.Schedule, LanesFD: lanesFD, Lanes: t.Lanes}
-	if t.CPUAt != nil {
-		r.CPU = perfbuf.PayloadCPU(*t.CPUAt)
-	}
-	return perfbuf.OpenRingBuf(t.FD(), r)
+	return perfbuf.OpenRingBuf(t.FD(), perfbuf.RingBufOptions{
+		Name: o.Name, Time: t.Time(), CPU: t.CPU(), Schedule: o.Schedule, LanesFD: lanesFD, Lanes: t.Lanes,
+	})
 }

@@ -70,7 +70,11 @@ func list(w io.Writer, maps []bpfmaps.Map, format cli.Format) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "ID\tTYPE\tNAME\tENTRIES\tPROGRAMS\tPROCESSES\tPINS")
 	for _, m := range maps {
-		fmt.Fprintf(t, "%d\t%s\t%s\t%d\t%s\t%s\t%s\n", m.ID, m.Type, dash(m.Name), m.MaxEntries,
+		typ := m.Type
+		if m.Overwrites {
+			typ += " (overwrite)"
+		}
+		fmt.Fprintf(t, "%d\t%s\t%s\t%d\t%s\t%s\t%s\n", m.ID, typ, dash(m.Name), m.MaxEntries,
 			words(m.Programs, func(p bpfmaps.Program) string { return fmt.Sprintf("%s (id %d)", dash(p.Name), p.ID) }),
 			words(m.Processes, func(p bpfmaps.Process) string { return process(m, p) }), words(m.Pins, func(s string) string { return s }))
 	}

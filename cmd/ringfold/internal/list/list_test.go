@@ -81,6 +81,7 @@ func TestEmpty(t *testing.T) {
 	require.NoError(t, list(&out, nil, cli.Text))
 	require.Contains(t, out.String(), "There is no perf event array or BPF ring buffer")
 	out.Reset()
-	require.NoError(t, list(&out, []bpfmaps.Map{{ID: 3, Type: "ringbuf", Unseen: "there is no /proc here"}}, cli.Text))
+	require.NoError(t, list(&out, []bpfmaps.Map{{ID: 3, Type: "ringbuf", Overwrites: true, Unseen: "there is no /proc here"}}, cli.Text))
 	require.Contains(t, out.String(), "There may be other processes: there is no /proc here.\n")
+	require.Contains(t, out.String(), "ringbuf (overwrite)")
 }

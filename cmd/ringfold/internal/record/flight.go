@@ -57,22 +57,23 @@ func (c *config) fly(cmd *cobra.Command) error {
 	if r.events, err = set.Events(); err != nil {
 		return err
 	}
-	o := flight.Options{MinAge: c.flight, CPUs: c.CPUs}
-	if o.MaxBytes, err = c.bytes(); err != nil {
-		return err
-	}
-	if at := set.Sources[0].TimeAt; at != nil && c.Trigger != "" {
-		return cli.Usagef("--trigger goes by the kernel's times, in which events come: leave time=%d out", *at)
-	} else if at != nil {
-		o.Time = perfbuf.PayloadTime(*at)
+	from := set.Sources[0]
+	o := flight.Options{MinAge: c.flight, Time: from.Time(), CPU: from.CPU()}
+	if !from.RingBuf() {
+		if o.CPUs = c.CPUs; c.Trigger != "" && from.TimeAt != nil {
+			return cli.Usagef("--trigger goes by the kernel's times, in which events come: leave time=%d out", *from.TimeAt)
+		}
+		if o.MaxBytes, err = c.bytes(); err != nil {
+			return err
+		}
 	}
 	signal.Notify(r.signals, syscall.SIGUSR1)
 	defer signal.Stop(r.signals)
-	if r.rec, err = flight.Open(set.Sources[0].FD(), o); err != nil {
+	if r.rec, err = flight.Open(from.FD(), o); err != nil {
 		return err
 	}
 	defer r.rec.Close()
-	set.Sources[0].Flight = r.rec
+	from.Flight = r.rec
 	set.Announce()
 	if r.rec.Stats().ReplacedEntries > 0 {
 		set.Note("taken over: its previous reader receives nothing until it is restarted")

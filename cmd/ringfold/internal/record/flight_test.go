@@ -1,6 +1,7 @@
 package record
 
 import (
+	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -239,6 +240,27 @@ func TestSnapshots(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, all, 2, "one of each run")
 	require.NotContains(t, r.Notes.String(), "--max-files:")
+}
+
+// A ring buffer that programs overwrite is recorded by its events' times, also while others have it.
+func TestFlightOfARingBuffer(t *testing.T) {
+	e := kerneltest.LoadRings(t, kerneltest.RingOptions{Overwrite: true})
+	for _, trigger := range [][]string{nil, {"--trigger", "size == 44"}} {
+		file := filepath.Join(t.TempDir(), "x.data")
+		args := []string{"id", fmt.Sprintf("%s,time=%d,cpu=%d", id(t, e.MapFD()), kerneltest.RingTimeAt, kerneltest.RingCPUAt), "--flight", "1h", "-w", file}
+		r := clitest.Start(t, "keeping the last", Command, append(args, trigger...)...)
+		for _, size := range []int{36, 60, 44} {
+			e.Emitter.Emit(1, 1, size)
+		}
+		if trigger == nil {
+			r.Signal(t, syscall.SIGUSR1)
+		}
+		r.Wait(t)
+		require.Equal(t, []int{36, 60, 44}, whole(t, file)[:3])
+	}
+	status, _, said := run(t, "--flight", "1s", "id", id(t, e.MapFD()))
+	require.NotZero(t, status)
+	require.Contains(t, said, "time=OFFSET")
 }
 
 func TestFlightRefuses(t *testing.T) {

@@ -75,9 +75,17 @@ func (r *recorder) take(ctx context.Context, why string) error {
 	}
 	r.held = append(r.held, &taken{snap, why, path, nil})
 	if snap.Age() < r.flight && time.Since(r.begin) > r.flight {
-		r.set.Note("the rings hold only the last %v: %s", snap.Age(), larger(r.RingSize, snap.Age(), r.flight))
+		r.set.Note("the rings hold only the last %v: %s", snap.Age(), r.larger(snap.Age(), r.flight))
 	}
 	return nil
+}
+
+// larger is what to do to have as much as is wanted.
+func (r *recorder) larger(age, wanted time.Duration) string {
+	if r.set.Sources[0].RingBuf() {
+		return "create the ring buffer with larger max_entries"
+	}
+	return larger(r.RingSize, age, wanted)
 }
 
 // larger says with which rings there would be as much as is wanted.

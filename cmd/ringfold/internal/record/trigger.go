@@ -32,7 +32,7 @@ func (r *recorder) look(ctx context.Context) (found bool, err error) {
 	defer snap.Release()
 	if r.looked > 0 && snap.CompleteSince() > r.looked+1 && !r.told {
 		r.told = true
-		r.set.Note("events are overwritten before --trigger sees them: %s", larger(r.RingSize, snap.Age(), time.Duration(snap.Until()-r.looked)))
+		r.set.Note("events are overwritten before --trigger sees them: %s", r.larger(snap.Age(), time.Duration(snap.Until()-r.looked)))
 	}
 	for ev := range snap.Events() {
 		if r.counts(ev.Time()) && r.set.Triggers(ev) {

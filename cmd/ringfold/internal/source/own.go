@@ -8,8 +8,8 @@ import (
 	"github.com/ringfold/ringfold/perfbuf"
 )
 
-// ChooseOne is Choose for a command that opens a perf event array itself, and looks for Trigger. An
-// error says that there are several maps, or that it is another kind.
+// ChooseOne is Choose for a command that opens a flight recorder's map itself, and looks for
+// Trigger. An error says that there are several maps, or that it is another kind.
 func (f *Flags) ChooseOne() (*Set, error) {
 	set, err := f.Choose()
 	if err != nil {
@@ -18,8 +18,10 @@ func (f *Flags) ChooseOne() (*Set, error) {
 	switch {
 	case len(set.Sources) > 1:
 		err = fmt.Errorf("%s and %s: choose one", set.Sources[0], set.Sources[1])
-	case set.Sources[0].RingBuf():
-		err = fmt.Errorf("%s is a ring buffer, which the kernel never overwrites: choose a perf event array", set.Sources[0])
+	case set.Sources[0].RingBuf() && !set.Sources[0].Overwrites:
+		err = fmt.Errorf("%s is a ring buffer without BPF_F_RB_OVERWRITE, which the kernel never overwrites: choose a perf event array", set.Sources[0])
+	case !set.Sources[0].Timed():
+		err = fmt.Errorf("%s is a ring buffer, whose events have no time but their own: say where, by time=OFFSET behind the map", set.Sources[0])
 	}
 	if err != nil {
 		set.Close()

@@ -99,8 +99,8 @@ type Set struct {
 }
 
 // Choose finds what the command line names, and whatever may be wrong, before a map is taken over and
-// its reader silenced for nothing. The maps' descriptors are open until Close. A set of a perf event
-// array that a command opens itself, and of a trigger, is one of ChooseOne.
+// its reader silenced for nothing. The maps' descriptors are open until Close. A set of a map that a
+// flight recorder opens itself, and of a trigger, is one of ChooseOne.
 func (f *Flags) Choose() (*Set, error) {
 	set := &Set{flags: f, from: map[string]*Source{}}
 	find := set.findMaps
