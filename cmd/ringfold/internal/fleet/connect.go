@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -50,37 +49,6 @@ func (o Connection) Connect(name string) (*nats.Conn, error) {
 	return nats.Connect(servers, append(opts, nats.RetryOnFailedConnect(true), nats.ConnectHandler(func(nc *nats.Conn) {
 		o.note("connected to %s", nc.ConnectedAddr())
 	}))...)
-}
-
-// retry calls try until it succeeds, ctx ends, or final explains its error, which then is returned.
-// It calls try only while there is a connection, and notes errors.
-func retry(ctx context.Context, nc *nats.Conn, what string, note func(string), final func(error) error, try func(context.Context) error) error {
-	for {
-		err := error(nats.ErrDisconnected)
-		if nc.IsConnected() {
-			limited, cancel := context.WithTimeout(ctx, 5*time.Second)
-			err = try(limited)
-			cancel()
-			if err == nil {
-				return nil
-			}
-		}
-		if final := final(err); final != nil {
-			return final
-		}
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case errors.Is(err, nats.ErrConnectionClosed):
-			return fmt.Errorf("%s: %w", what, err)
-		case nc.IsConnected(): // without a connection, Connect's handlers have noted it
-			note(fmt.Sprintf("%s: %v: trying on", what, err))
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
 }
 
 func (o Connection) note(format string, args ...any) {
@@ -135,8 +103,8 @@ func (o Connection) options(name string) ([]nats.Option, error) {
 		return nil, errors.New("creds and nkey exclude each other")
 	}
 	if o.Creds != "" {
-		if err := readable("creds", o.Creds); err != nil { // nats.go reads it when it connects, and then goes by the server's answer
-			return nil, err
+		if _, err := os.ReadFile(o.Creds); err != nil { // nats.go reads it when it connects, and then goes by the server's answer
+			return nil, fmt.Errorf("creds=%w", err)
 		}
 		opts = append(opts, nats.UserCredentials(o.Creds))
 	}
@@ -154,14 +122,6 @@ func (o Connection) options(name string) ([]nats.Option, error) {
 		opts = append(opts, nats.RootCAs(o.TLSCA))
 	}
 	return opts, nil
-}
-
-func readable(parameter, file string) error {
-	f, err := os.Open(file)
-	if err != nil {
-		return fmt.Errorf("%s=%w", parameter, err)
-	}
-	return f.Close()
 }
 
 // explain returns what is to be said of an error that trying again does not mend, and nil for

@@ -17,26 +17,23 @@ import (
 // streamOf makes the stream, and says how to ask for it.
 func streamOf(t testing.TB, nc *nats.Conn) jetstream.JetStream {
 	t.Helper()
-	require.NoError(t, ensure(t.Context(), nc, "EVENTS", SinkOptions{MaxAge: time.Hour, MaxBytes: 1 << 30, Replicas: 1, Note: func(string) {}}))
 	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(time.Hour))
 	require.NoError(t, err)
+	require.NoError(t, ensure(t.Context(), js, "EVENTS", SinkOptions{MaxAge: time.Hour, MaxBytes: 1 << 30, Replicas: 1, Note: func(string) {}}))
 	return js
-}
-
-// publisherOf makes a publisher for a spool.
-func publisherOf(nc *nats.Conn, sp *spool.Spool) *publisher {
-	o := SinkOptions{AckWait: time.Hour, Note: func(string) {}}
-	return newPublisher(nc, "EVENTS", o, sp, newQueue(sp, 1<<30, o.Note))
 }
 
 // publishAll publishes what a spool has, and closes it.
 func publishAll(t *testing.T, nc *nats.Conn, sp *spool.Spool) *publisher {
 	t.Helper()
-	p := publisherOf(nc, sp)
-	p.finish()
+	o := SinkOptions{AckWait: time.Hour, Note: func(string) {}}
+	js, err := newJetStream(nc, o)
+	require.NoError(t, err)
+	nothing := make(chan struct{})
+	close(nothing)
+	p := &publisher{SinkOptions: o, js: js, stream: "EVENTS", spool: sp, fresh: nothing}
 	require.NoError(t, p.run(t.Context()))
 	require.Zero(t, sp.Bytes())
-	require.Zero(t, p.queue.used.Load(), "room that is not given back")
 	require.NoError(t, sp.Close())
 	return p
 }
@@ -106,53 +103,4 @@ func TestCopyRuns(t *testing.T) {
 		require.Contains(t, out, fmt.Sprint("h", float64(i)-0.5))
 	}
 	require.Zero(t, res.Malformed)
-}
-
-// An answer counts for the log in which a message was sent. That the stream has had a message is no
-// news once it was sent twice.
-func TestAnswers(t *testing.T) {
-	nc := connect(t, start(t).URL())
-	sp, err := spool.Open(filepath.Join(t.TempDir(), "spool"))
-	require.NoError(t, err)
-	defer sp.Close()
-	p := publisherOf(nc, sp)
-	answer := func(attempt, position int, duplicate bool) {
-		p.answer(&nats.Msg{Subject: fmt.Sprint(p.inbox, ".", attempt, ".", position), Data: fmt.Appendf(nil, `{"stream":"EVENTS","duplicate":%v}`, duplicate)})
-	}
-	under := func() (positions []uint64) {
-		for _, s := range p.flight {
-			positions = append(positions, s.Position)
-		}
-		return positions
-	}
-	one := msg("h", 0, 1).encode()
-	require.NoError(t, sp.Append(one, one))
-	poll(nc.IsConnected)
-	require.NoError(t, p.fill())
-	p.again(t.Context())
-	require.NoError(t, sp.Append(one, one, one))
-	require.NoError(t, p.fill())
-	require.Equal(t, []uint64{1, 2, 3, 4, 5}, under())
-	first := p.flight[0].Log
-	answer(1, 1, true)
-	require.NoError(t, p.failure)
-	require.Equal(t, []uint64{2, 3, 4, 5}, under())
-
-	answer(2, 5, false)
-	answer(2, 4, true) // it was sent once
-	require.ErrorContains(t, p.failure, "message 4 of log "+first.ID+" was published by another agent")
-	second := p.flight[2].Log
-	require.Equal(t, spool.Log{ID: second.ID, First: 4, Prior: first.ID}, second)
-	require.Equal(t, []spool.Log{first, first, second, second}, []spool.Log{p.flight[0].Log, p.flight[1].Log, p.flight[2].Log, p.flight[3].Log})
-	answer(2, 2, false)
-	answer(2, 3, false)
-	answer(2, 4, false)
-	require.Equal(t, []uint64{4, 5}, under(), "they were of the first log")
-	p.again(t.Context())
-	answer(2, 4, false)
-	require.Equal(t, []uint64{4, 5}, under())
-	answer(3, 4, false)
-	require.Equal(t, []uint64{5}, under(), "of the second log it is not there")
-	answer(3, 5, false)
-	require.Empty(t, under())
 }

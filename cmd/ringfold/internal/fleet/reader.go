@@ -200,13 +200,17 @@ func (r *Reader) run(ctx context.Context) error {
 	}
 }
 
+func (r *Reader) retry(final func(error) error) retry {
+	return retry{what: "reading stream " + r.stream, note: r.o.Note, conn: r.nc, final: final}
+}
+
 // consumer waits for a server that has the stream.
 func (r *Reader) consumer(ctx context.Context) (consumer jetstream.Consumer, err error) {
 	js, err := jetstream.New(r.nc)
 	if err != nil {
 		return nil, err
 	}
-	err = retry(ctx, r.nc, "reading stream "+r.stream, r.o.Note, r.explain, func(ctx context.Context) error {
+	err = r.retry(r.explain).do(ctx, func() error {
 		stream, err := js.Stream(ctx, r.stream)
 		if err != nil {
 			return err
@@ -232,14 +236,14 @@ func (r *Reader) head(m *message) (data []byte, err error) {
 		}
 		return nil
 	}
-	err = retry(r.stopped, r.nc, "reading stream "+r.stream, r.o.Note, gone, func(ctx context.Context) error {
-		stream, err := js.Stream(ctx, r.stream)
+	err = r.retry(gone).do(r.stopped, func() error {
+		stream, err := js.Stream(r.stopped, r.stream)
 		if err != nil {
 			return err
 		}
-		raw, err := stream.GetLastMsgForSubject(ctx, subject(m.Log))
+		raw, err := stream.GetLastMsgForSubject(r.stopped, subject(m.Log))
 		if errors.Is(err, jetstream.ErrMsgNotFound) && m.Prior != "" { // spool.Renew begins logs in the middle of others
-			raw, err = stream.GetLastMsgForSubject(ctx, subject(m.Prior))
+			raw, err = stream.GetLastMsgForSubject(r.stopped, subject(m.Prior))
 		}
 		if err == nil {
 			data = raw.Data

@@ -283,7 +283,9 @@ func TestNoStream(t *testing.T) {
 		r.stream.Close()
 		r.first.Close()
 	}
-	err = ensure(t.Context(), connect(t, s.URL()), "a.b", SinkOptions{Note: func(note string) { t.Error(note) }})
+	js, err := jetstream.New(connect(t, s.URL()))
+	require.NoError(t, err)
+	err = ensure(t.Context(), js, "a.b", SinkOptions{Note: func(note string) { t.Error(note) }})
 	require.ErrorIs(t, err, jetstream.ErrInvalidStreamName)
 }
 
@@ -291,7 +293,6 @@ func TestNoStream(t *testing.T) {
 // read is there, and what nobody has read is a gap that says why.
 func TestFleet(t *testing.T) {
 	s := start(t)
-	nc := connect(t, s.URL())
 	path := filepath.Join(t.TempDir(), "spool")
 	var want uint64
 	var older []byte
@@ -304,7 +305,7 @@ func TestFleet(t *testing.T) {
 		case 3:
 			require.NoError(t, os.WriteFile(path, older, 0o600))
 		}
-		r := publish(t, nc, SinkOptions{Spool: path}, newMade(500, 200))
+		r := publish(t, connect(t, s.URL()), SinkOptions{Spool: path}, newMade(500, 200))
 		r.wait(200)
 		r.end()
 		want += 200

@@ -20,7 +20,7 @@ func TestManyHosts(t *testing.T) {
 	for i := range hosts {
 		all = append(all, publish(t, connect(t, s.URL()), SinkOptions{Host: fmt.Sprint("h", i)}, newMade(400, each)))
 	}
-	poll(func() bool { return all[0].sink.publisher.queue.appended.Load() > 0 })
+	poll(func() bool { return all[0].sink.queue.appended.Load() > 0 })
 	r := open(t, s.URL(), "since=all&dead=1h&buffer=100000000")
 	r.o.ToEnd = true
 	for i := range hosts {

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,7 +64,6 @@ type SinkStats struct {
 type Sink struct {
 	o    SinkOptions
 	conn *nats.Conn
-	own  bool // conn is closed with it
 
 	spool     *spool.Spool
 	queue     *queue
@@ -105,12 +105,11 @@ func (a Address) OpenSink() (*Sink, error) {
 	s, err := newSink(conn, a.Stream, a.Write)
 	if err != nil {
 		conn.Close()
-		return nil, err
 	}
-	s.own = true
-	return s, nil
+	return s, err
 }
 
+// newSink makes a Sink, which closes the connection in the end.
 func newSink(conn *nats.Conn, stream string, o SinkOptions) (*Sink, error) {
 	if o.Boot == "" {
 		b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
@@ -125,19 +124,18 @@ func newSink(conn *nats.Conn, stream string, o SinkOptions) (*Sink, error) {
 	if o.Note == nil {
 		o.Note = func(string) {}
 	}
-	if o.EndWait == 0 {
-		o.EndWait = 5 * time.Second
-	}
-	if o.AckWait == 0 {
-		o.AckWait = 2 * time.Second
+	o.EndWait, o.AckWait = cmp.Or(o.EndWait, 5*time.Second), cmp.Or(o.AckWait, 2*time.Second)
+	js, err := newJetStream(conn, o)
+	if err != nil {
+		return nil, err
 	}
 	sp, err := spool.Open(o.Spool)
 	if err != nil {
 		return nil, err
 	}
-	s := &Sink{o: o, conn: conn, spool: sp, queue: newQueue(sp, o.SpoolBytes, o.Note), queued: make(chan error, 1), published: make(chan error, 1), made: make(chan struct{})}
+	s := &Sink{o: o, conn: conn, spool: sp, queue: newQueue(sp, o), queued: make(chan error, 1), published: make(chan error, 1), made: make(chan struct{})}
+	s.publisher = &publisher{SinkOptions: o, js: js, stream: stream, spool: sp, fresh: s.queue.fresh}
 	s.Begin(perfbuf.Now())
-	s.publisher = newPublisher(conn, stream, o, sp, s.queue)
 	s.timer = time.AfterFunc(time.Hour, s.expired)
 	s.timer.Stop()
 	lifetime, kill := context.WithCancel(context.Background())
@@ -145,7 +143,7 @@ func newSink(conn *nats.Conn, stream string, o SinkOptions) (*Sink, error) {
 	// The host records and spools, whatever becomes of the stream.
 	go func() {
 		defer close(s.made)
-		if err := ensure(lifetime, conn, stream, o); err != nil && lifetime.Err() == nil {
+		if err := ensure(lifetime, js, stream, o); err != nil && lifetime.Err() == nil {
 			s.fail(err)
 		}
 	}()
@@ -227,22 +225,22 @@ func (s *Sink) close(end bool) {
 	if now.Sub(s.measured) >= 10*time.Second {
 		s.clock, s.measured = s.o.Clock(), now
 	}
+	m := message{Host: s.o.Host, Boot: s.o.Boot}
 	if now.Sub(s.headAt) >= headEvery && s.head != nil {
+		head := m
+		head.Head, head.data = true, s.head
 		// What the last message says can be read only with a head.
-		if s.queue.push(s.message(true).encode(), end && s.headAt.IsZero()) {
+		if s.queue.push(head.encode(), end && s.headAt.IsZero()) {
 			if s.headAt.IsZero() {
 				s.head = s.head[pipeHeader:] // only a log's first message begins a file
 			}
 			s.headAt = now
 		}
 	}
-	m := s.message(false)
-	m.data, m.End = s.carry[:len(s.carry):len(s.carry)], end
+	m.Since, m.Through, m.Offset, m.Error, m.End = s.since, s.through, s.clock.Offset, s.clock.Error, end
+	m.data = s.carry[:len(s.carry):len(s.carry)]
 	if s.untold > 0 {
 		m.data = perfdata.Gap{Reason: SpoolFull, Count: s.untold, After: s.since, Time: s.lostAt}.Append(m.data)
-	}
-	for s.o.Wait && s.queue.busy() {
-		time.Sleep(time.Millisecond)
 	}
 	m.data = append(m.data, s.records...)
 	if s.headAt.IsZero() && !end || !s.queue.push(m.encode(), end && len(s.records) == 0) {
@@ -256,16 +254,6 @@ func (s *Sink) close(end bool) {
 	s.records, s.carry, s.untold = s.records[:0], nil, 0
 }
 
-func (s *Sink) message(head bool) *message {
-	m := &message{Host: s.o.Host, Boot: s.o.Boot, Head: head}
-	if head {
-		m.data = s.head
-		return m
-	}
-	m.Since, m.Through, m.Offset, m.Error = s.since, s.through, s.clock.Offset, s.clock.Error
-	return m
-}
-
 // Close publishes what is left, and waits for the server for EndWait. What was not acknowledged
 // stays in the spool. complete says that nothing that was before through is missing in what was
 // written. An error is one of the spool's file, or that the stream cannot be.
@@ -276,18 +264,13 @@ func (s *Sink) Close(complete bool) (SinkStats, error) {
 	end := time.AfterFunc(s.o.EndWait, s.kill)
 	defer end.Stop()
 	s.queue.finish()
-	err := <-s.queued
-	s.publisher.finish()
-	err = errors.Join(err, <-s.published)
+	err := errors.Join(<-s.queued, <-s.published)
 	s.kill()
 	<-s.made
 	stats := SinkStats{
 		Messages: s.queue.appended.Load(), SpoolBytes: s.spool.Bytes(), SpoolFull: s.lost,
 		Published: s.publisher.published, Retried: s.publisher.retried, Acknowledged: s.publisher.acknowledged,
 	}
-	err = errors.Join(err, s.spool.Close())
-	if s.own {
-		s.conn.Close()
-	}
-	return stats, err
+	s.conn.Close()
+	return stats, errors.Join(err, s.spool.Close())
 }

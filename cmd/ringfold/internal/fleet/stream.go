@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -16,20 +15,15 @@ const duplicates = 2 * time.Minute
 
 // ensure makes the stream if there is none. It tries until that is so, ctx ends, or the server
 // refuses.
-func ensure(ctx context.Context, nc *nats.Conn, name string, o SinkOptions) error {
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return err
-	}
-	what := "making stream " + name
+func ensure(ctx context.Context, js jetstream.JetStream, name string, o SinkOptions) error {
 	refused := func(err error) error {
 		var api *jetstream.APIError
 		if errors.As(err, &api) && api.Code < 500 || errors.Is(err, jetstream.ErrInvalidStreamName) {
-			return fmt.Errorf("%s: %w", what, err)
+			return fmt.Errorf("making stream %s: %w", name, err)
 		}
 		return nil
 	}
-	return retry(ctx, nc, what, o.Note, refused, func(ctx context.Context) error {
+	return retry{what: "reaching stream " + name, note: o.Note, conn: js.Conn(), final: refused}.do(ctx, func() error {
 		if _, err := js.Stream(ctx, name); !errors.Is(err, jetstream.ErrStreamNotFound) {
 			return err
 		}

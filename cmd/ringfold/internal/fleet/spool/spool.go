@@ -24,7 +24,6 @@ import (
 // Spool is an open one. Its methods may be called from anywhere at any time, but Next and Renew by
 // one goroutine.
 type Spool struct {
-	path  string
 	db    *bolt.DB
 	logs  []Log  // of the batches that it has, and the present one, by First
 	fresh uint64 // what is appended has positions from here on
@@ -54,42 +53,31 @@ var (
 // Open opens an agent's spool, and makes it if there is none. Batches of before stay, to be
 // published, and a new log begins. It reads all that the file holds, and checks it.
 func Open(path string) (s *Spool, err error) {
-	db, err := openFile(path)
-	if err != nil {
-		return nil, explain(path, err)
-	}
-	s = &Spool{path: path, db: db}
-	if err := guard(func() error { return db.Update(s.begin) }); err != nil {
-		// A transaction that ended in a panic has unlocked what it held, and the file is to be
-		// closed all the same.
-		_ = guard(db.Close)
+	s = &Spool{}
+	if err := guard(func() error { return s.open(path) }); err != nil {
+		if s.db != nil {
+			// A transaction that ended in a panic has unlocked what it held, and the file is to be
+			// closed all the same.
+			_ = guard(s.db.Close)
+		}
 		return nil, explain(path, err)
 	}
 	return s, nil
 }
 
-func openFile(path string) (db *bolt.DB, err error) {
-	_, none := os.Stat(path)
-	err = guard(func() error {
-		db, err = bolt.Open(path, 0o600, &bolt.Options{Timeout: time.Millisecond}) // does not wait for a lock
+func (s *Spool) open(path string) (err error) {
+	if s.db, err = bolt.Open(path, 0o600, &bolt.Options{Timeout: time.Millisecond}); err != nil { // does not wait for a lock
 		return err
-	})
-	if err == nil && errors.Is(none, os.ErrNotExist) {
-		err = syncDirectory(filepath.Dir(path)) // or a power failure might take a new file with all that is in it
-		if err != nil {
-			db.Close()
-		}
 	}
-	return db, err
-}
-
-func syncDirectory(dir string) error {
-	d, err := os.Open(dir)
+	if err := s.db.Update(s.begin); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {
 		return err
 	}
-	defer d.Close()
-	return d.Sync()
+	defer dir.Close()
+	return dir.Sync() // or a power failure might take a new file with all that is in it
 }
 
 // guard calls f. What it finds in a damaged file can make the database panic, or read behind the
@@ -183,7 +171,7 @@ func (s *Spool) Renew(at uint64) (Log, error) {
 	before := s.logs
 	if err := s.db.Update(func(tx *bolt.Tx) error { return s.beginLog(tx, at) }); err != nil {
 		s.logs = before
-		return Log{}, fmt.Errorf("writing to the spool %s: %w", s.path, err)
+		return Log{}, err
 	}
 	return s.logs[len(s.logs)-1], nil
 }
@@ -210,11 +198,10 @@ func (s *Spool) Append(all ...[]byte) error {
 		}
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("writing to the spool %s: %w", s.path, err)
+	if err == nil {
+		s.bytes.Add(size)
 	}
-	s.bytes.Add(size)
-	return nil
+	return err
 }
 
 // Entry is a batch in the spool.
@@ -243,33 +230,26 @@ func (s *Spool) Next(after uint64) (e Entry, ok bool, err error) {
 		}
 		return err
 	})
-	if err != nil {
-		return Entry{}, false, fmt.Errorf("reading the spool %s: %w", s.path, err)
-	}
-	return e, ok, nil
+	return e, ok, err
 }
 
-// Delete removes all batches up to a position, and returns how many bytes they had.
-func (s *Spool) Delete(upTo uint64) (bytes int64, err error) {
-	err = s.db.Update(func(tx *bolt.Tx) error {
+// Delete removes all batches up to a position.
+func (s *Spool) Delete(upTo uint64) error {
+	size := int64(0)
+	err := s.db.Update(func(tx *bolt.Tx) error {
 		c := tx.Bucket(batchesBucket).Cursor()
 		for k, v := c.First(); k != nil && binary.BigEndian.Uint64(k) <= upTo; k, v = c.First() {
-			data, err := unseal(v)
-			if err != nil {
-				return err
-			}
-			bytes += int64(len(data))
+			size += int64(len(v) - checksumSize)
 			if err := c.Delete(); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	if err != nil {
-		return 0, fmt.Errorf("deleting from the spool %s: %w", s.path, err)
+	if err == nil {
+		s.bytes.Add(-size)
 	}
-	s.bytes.Add(-bytes)
-	return bytes, nil
+	return err
 }
 
 // Close closes the file, for others to open.
@@ -277,14 +257,16 @@ func (s *Spool) Close() error { return s.db.Close() }
 
 func key(position uint64) []byte { return binary.BigEndian.AppendUint64(nil, position) }
 
+const checksumSize = 4
+
 // seal adds a checksum, as the database has none for what it keeps.
 func seal(data []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, crc32.Checksum(data, checksums)), data...)
 }
 
 func unseal(v []byte) (data []byte, err error) {
-	if len(v) < 4 || crc32.Checksum(v[4:], checksums) != binary.BigEndian.Uint32(v) {
+	if len(v) < checksumSize || crc32.Checksum(v[checksumSize:], checksums) != binary.BigEndian.Uint32(v) {
 		return nil, errCorrupt
 	}
-	return v[4:], nil
+	return v[checksumSize:], nil
 }
