@@ -13,12 +13,10 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/spf13/pflag"
 )
 
 // Is reports whether a word of a command line is an address of a stream.
@@ -36,13 +34,6 @@ type Address struct {
 	Write  SinkOptions
 	Read   ReadOptions
 }
-
-// parameters of addresses: for both, to write, to read.
-var (
-	common  = []string{"creds", "nkey", "tlscert", "tlskey", "tlsca"}
-	writing = []string{"host", "spool", "spool-size", "max-age", "max-bytes", "replicas"}
-	reading = []string{"hosts", "wait", "since", "once", "dead", "buffer"}
-)
 
 // DefaultSpool is where a Sink's spool is.
 const DefaultSpool = "/var/lib/ringfold/ringfold-spool.db"
@@ -68,73 +59,50 @@ func Parse(address string, write bool) (a Address, err error) {
 	if err != nil {
 		return a, fmt.Errorf("the parameters %q: %w", query, err)
 	}
-	a.Write.defaults()
-	a.Read.defaults()
-	allowed := append(slices.Clone(common), reading...)
-	if write {
-		allowed = append(slices.Clone(common), writing...)
-	}
+	parameters := a.parameters(write)
 	for name, list := range values {
-		if !slices.Contains(allowed, name) {
-			return a, fmt.Errorf("there is no parameter %q here, but %s", name, strings.Join(allowed, ", "))
+		p, value := parameters.Lookup(name), list[len(list)-1]
+		if p == nil {
+			var known []string
+			parameters.VisitAll(func(p *pflag.Flag) { known = append(known, p.Name) })
+			return a, fmt.Errorf("there is no parameter %q here, but %s", name, strings.Join(known, ", "))
 		}
-		if err := a.set(name, list[len(list)-1]); err != nil {
-			return a, fmt.Errorf("%s=%s: %w", name, list[len(list)-1], err)
+		if err := p.Value.Set(value); err != nil {
+			return a, fmt.Errorf("%s=%s: %w", name, value, err)
 		}
 	}
-	if err == nil && write {
-		err = a.Write.check()
-	} else if err == nil {
-		err = a.Read.check()
+	if write {
+		return a, a.Write.check()
 	}
-	return a, err
+	return a, a.Read.check()
 }
 
-func (a *Address) set(name, value string) (err error) {
-	switch name {
-	case "creds":
-		a.Creds = value
-	case "nkey":
-		a.NKey = value
-	case "tlscert":
-		a.TLSCert = value
-	case "tlskey":
-		a.TLSKey = value
-	case "tlsca":
-		a.TLSCA = value
-	case "host":
-		a.Write.Host = value
-	case "spool":
-		a.Write.Spool = value
-	case "spool-size":
-		err = setSize(&a.Write.SpoolBytes, value)
-	case "max-age":
-		a.Write.MaxAge, err = time.ParseDuration(value)
-	case "max-bytes":
-		err = setSize(&a.Write.MaxBytes, value)
-	case "replicas":
-		a.Write.Replicas, err = strconv.Atoi(value)
-	case "hosts":
-		a.Read.Only, err = names(value)
-	case "wait":
-		a.Read.Hosts, err = names(value)
-	case "since":
-		a.Read.Since, a.Read.All, err = parseSince(value, time.Now())
-	case "once":
-		a.Read.Once, err = strconv.ParseBool(value)
-	case "dead":
-		a.Read.Dead, err = time.ParseDuration(value)
-	case "buffer":
-		a.Read.Buffer, err = strconv.Atoi(value)
+// parameters sets what an address to write to, or to read from, may say, with its defaults.
+func (a *Address) parameters(write bool) *pflag.FlagSet {
+	f := pflag.NewFlagSet("", pflag.ContinueOnError)
+	f.SortFlags = false
+	f.StringVar(&a.Creds, "creds", "", "")
+	f.StringVar(&a.NKey, "nkey", "", "")
+	f.StringVar(&a.TLSCert, "tlscert", "", "")
+	f.StringVar(&a.TLSKey, "tlskey", "", "")
+	f.StringVar(&a.TLSCA, "tlsca", "", "")
+	if write {
+		a.Write.SpoolBytes, a.Write.MaxBytes = 256<<20, 1<<30
+		f.StringVar(&a.Write.Host, "host", "", "")
+		f.StringVar(&a.Write.Spool, "spool", DefaultSpool, "")
+		f.Var(&a.Write.SpoolBytes, "spool-size", "")
+		f.DurationVar(&a.Write.MaxAge, "max-age", 24*time.Hour, "")
+		f.Var(&a.Write.MaxBytes, "max-bytes", "")
+		f.IntVar(&a.Write.Replicas, "replicas", 1, "")
+		return f
 	}
-	return err
-}
-
-func setSize(to *int64, value string) error {
-	var size cli.Size
-	err := size.Set(value)
-	*to = int64(size)
-	return err
+	f.Func("hosts", "", func(s string) (err error) { a.Read.Only, err = names(s); return err })
+	f.Func("wait", "", func(s string) (err error) { a.Read.Hosts, err = names(s); return err })
+	f.Func("since", "", func(s string) (err error) { a.Read.Since, a.Read.All, err = parseSince(s, time.Now()); return err })
+	f.BoolVar(&a.Read.Once, "once", false, "")
+	f.DurationVar(&a.Read.Dead, "dead", DefaultDead, "")
+	f.IntVar(&a.Read.Buffer, "buffer", DefaultBuffer, "")
+	return f
 }
 
 func names(list string) (all []string, err error) {
@@ -160,13 +128,8 @@ func parseSince(s string, now time.Time) (at time.Time, all bool, err error) {
 	return at, false, err
 }
 
-func (o *SinkOptions) defaults() {
-	o.Spool, o.SpoolBytes = DefaultSpool, 256<<20
-	o.MaxAge, o.MaxBytes, o.Replicas = 24*time.Hour, 1<<30, 1
-}
-
 func (o *SinkOptions) check() (err error) {
-	if o.MaxAge < duplicates || o.MaxBytes <= 0 || o.Replicas < 1 || o.SpoolBytes <= 0 {
+	if o.MaxAge < duplicates || o.MaxBytes == 0 || o.Replicas < 1 || o.SpoolBytes == 0 {
 		return fmt.Errorf("max-age must be %v at least, max-bytes, spool-size and replicas positive", duplicates)
 	}
 	if o.Host == "" {
@@ -176,8 +139,6 @@ func (o *SinkOptions) check() (err error) {
 	}
 	return checkName("host", o.Host)
 }
-
-func (o *ReadOptions) defaults() { o.Dead, o.Buffer = DefaultDead, DefaultBuffer }
 
 func (o *ReadOptions) check() error {
 	switch {

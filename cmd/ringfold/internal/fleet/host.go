@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -21,12 +22,10 @@ type host struct {
 	from    int64            // since when all is known but what gaps say
 	floor   int64            // up to which it has come, by the wall's clock
 	placed  int64            // the time of the latest gap
-	last    *message         // that was taken, without its data; nil: it has never been heard of
-	log     *log             // of that one
+	log     *log             // of the last message that was taken; nil: it has never been heard of
 	logs    map[string]*log
 	order   []string // of logs: the one that began last is last
 	gaps    uint64   // of what is missing
-	told    int      // merger.waits when it was last reported as the host that others wait for
 }
 
 // maxEvents is how many events a host's recordings may have, of all kinds that it has had: each takes a
@@ -45,29 +44,22 @@ const (
 // feed takes a message, when it is its turn.
 func (h *host) feed(m *message) {
 	l := h.logOf(m)
-	at, found := l.find(m.Sequence)
+	at, found := slices.BinarySearchFunc(l.held, m, func(a, b *message) int { return cmp.Compare(a.Sequence, b.Sequence) })
 	if m.Sequence < l.next || found {
 		h.m.result.Duplicates++
 		return
 	}
 	l.end = max(l.end, m.Sequence+1)
-	if m.Sequence > l.next {
-		// One that has to publish again may do so out of order.
-		l.held = slices.Insert(l.held, at, held{m, h.m.now})
-		h.become(live)
-		return
-	}
+	l.held = slices.Insert(l.held, at, m) // one that has to publish again may do so out of order
 	h.become(live)
-	h.take(l, m)
-	l.next++
 	h.takeHeld(l)
 }
 
 // takeHeld takes the held messages whose turn has come.
 func (h *host) takeHeld(l *log) {
-	for len(l.held) > 0 && l.held[0].m.Sequence == l.next {
-		m := l.held[0].m
-		l.held[0] = held{} // for the garbage collector
+	for len(l.held) > 0 && l.held[0].Sequence == l.next {
+		m := l.held[0]
+		l.held[0] = nil // for the garbage collector
 		l.held = l.held[1:]
 		h.take(l, m)
 		l.next++
@@ -85,21 +77,16 @@ func (h *host) become(s state) {
 // take has a message be part of the host's recording.
 func (h *host) take(l *log, m *message) {
 	if m.Head {
-		if h.head(l, m, m.data); l.headless == m.Log {
-			l.headless, h.current = "", l.live
-			h.become(h.state)
-			h.gap(Malformed, "what came before the head of log "+m.Log, uint64(l.blind), nil)
-		}
+		h.head(l, m, m.data, nil)
 		return
 	}
 	h.compare(l, m)
-	if l.headed != m.Log && l.headless != m.Log { // we come in where its head has passed
-		if data, err := h.m.heads(m); err != nil {
-			l.live, l.headless, l.blind = nil, m.Log, max(h.floor, m.wall(m.Since))
-			h.refuse(m, fmt.Errorf("the head of log %s: %w", m.Log, err))
-		} else {
-			h.head(l, m, data)
+	if l.headed != m.Log { // we come in where its head has passed
+		data, err := h.m.heads(m)
+		if err != nil {
+			err = fmt.Errorf("the head of log %s: %w", m.Log, err)
 		}
+		h.head(l, m, data, err)
 	}
 	r := m.round()
 	r.Latest, r.Received = uint64(h.m.now.Add(maxAhead).UnixNano()), h.m.now
@@ -110,13 +97,11 @@ func (h *host) take(l *log, m *message) {
 			_ = l.live.Feed(nil, r) // its watermark counts
 		}
 	}
-	h.last, h.log = m, l
-	m.data = nil
+	h.log, h.current = l, l.live
 	l.boot, l.mark, l.missing = m.Boot, m.Through, ""
 	if m.End {
 		h.state = ended
 	}
-	h.current = l.live
 	h.become(h.state)
 }
 
@@ -126,42 +111,56 @@ func (h *host) refuse(m *message, err error) {
 	h.gap(Malformed, fmt.Sprintf("message %d of log %s: %v", m.Sequence, m.Log, err), uint64(m.wall(m.Since)), nil)
 }
 
-// head has a log's records be read by a recording of the host that has such events, or by a new one.
-func (h *host) head(l *log, m *message, data []byte) {
-	l.headed = m.Log
+// head takes a log's head, or why it could not be had. Without one its records cannot be read.
+func (h *host) head(l *log, m *message, data []byte, err error) {
+	blind := l.headed == m.Log && l.live == nil
+	if l.headed != m.Log {
+		l.live, l.headed, l.blind = nil, m.Log, max(h.floor, m.wall(m.Since))
+	}
+	if err == nil {
+		err = h.open(l, data)
+	}
+	if err != nil {
+		h.refuse(m, err)
+	} else if blind {
+		h.current = l.live
+		h.become(h.state)
+		h.gap(Malformed, "what came before the head of log "+m.Log, uint64(l.blind), nil)
+	}
+}
+
+// open has a log's records be read by a recording of the host that has such events, or by a new one.
+func (h *host) open(l *log, head []byte) error {
 	for _, known := range h.lives {
-		err := known.Head(data)
-		if err == nil {
+		if err := known.Head(head); err == nil {
 			l.live = known
-			return
+			return nil
 		} else if !errors.Is(err, perfdata.ErrOtherEvents) {
-			h.refuse(m, err)
-			return
+			return err
 		}
 	}
 	fresh := perfdata.NewLive(h.name)
-	if err := fresh.Head(data); err != nil {
-		h.refuse(m, err)
-		return
+	if err := fresh.Head(head); err != nil {
+		return err
 	}
-	if h.events += len(fresh.Events()); h.events > maxEvents {
-		h.events -= len(fresh.Events())
-		h.refuse(m, fmt.Errorf("its recordings have more than %d events", maxEvents))
-		return
+	events := h.events + len(fresh.Events())
+	if events > maxEvents {
+		return fmt.Errorf("its recordings have more than %d events", maxEvents)
 	}
-	l.live, h.lives = fresh, append(h.lives, fresh)
+	l.live, h.lives, h.events = fresh, append(h.lives, fresh), events
 	if h.current == nil {
 		h.current = fresh
 	}
 	h.become(h.state)
 	h.m.err = errors.Join(h.m.err, h.m.admit(h.name, fresh))
+	return nil
 }
 
 // compare compares a message with what is known of the host: something may be missing between, or
 // two may say that they are the host.
 func (h *host) compare(l *log, m *message) {
 	began := m.wall(m.Since)
-	if h.last == nil {
+	if h.log == nil {
 		h.from, l.began = began, began
 		return
 	}
@@ -185,17 +184,12 @@ func (h *host) compare(l *log, m *message) {
 
 // check gives up waiting for what has not come for too long.
 func (h *host) check() {
-	overdue := func(since time.Time) bool { return h.m.now.Sub(since) >= h.m.o.Dead }
-	for _, key := range h.order {
-		for l := h.logs[key]; len(l.held) > 0 && overdue(l.held[0].since); {
-			h.skip(l)
-		}
-	}
-	if waits := h.state == live || h.state == awaited; !waits || !overdue(h.heard) {
+	h.giveUp(h.m.o.Dead)
+	if waits := h.state == live || h.state == awaited; !waits || h.m.now.Sub(h.heard) < h.m.o.Dead {
 		return
 	}
-	h.giveUp()
-	if h.last != nil { // before others go on
+	h.giveUp(0)
+	if h.log != nil { // before others go on
 		h.gap(HostSilent, "its events may come late", uint64(h.floor), nil)
 	} else {
 		h.m.tell(h.name, HostSilent, "nothing has come of it")
@@ -203,26 +197,20 @@ func (h *host) check() {
 	h.become(silent)
 }
 
-// giveUp gives up waiting for any message.
-func (h *host) giveUp() {
-	for _, key := range h.order {
-		h.skipAll(h.logs[key])
+// giveUp gives up waiting for messages before those that have waited for so long.
+func (h *host) giveUp(age time.Duration) {
+	for _, id := range h.order {
+		h.skip(h.logs[id], age)
 	}
 }
 
-func (h *host) skipAll(l *log) {
-	for len(l.held) > 0 {
-		h.skip(l)
+// skip takes messages that have been held for so long, though those before them are missing.
+func (h *host) skip(l *log, age time.Duration) {
+	for len(l.held) > 0 && h.m.now.Sub(l.held[0].received) >= age {
+		first := l.held[0].Sequence
+		l.missing, l.next = missing(l.next, first-1), first
+		h.takeHeld(l)
 	}
-}
-
-// skip takes the first message that is held, though those before it are missing, and those that
-// follow it.
-func (h *host) skip(l *log) {
-	first := l.held[0].m.Sequence
-	l.missing = missing(l.next, first-1)
-	l.next = first
-	h.takeHeld(l)
 }
 
 // justBehind is in ns: what is that far behind an event is not too late when that has been delivered.
@@ -230,7 +218,7 @@ const justBehind = 2
 
 // gap puts a gap before a message or, without one, where the host's events have got to.
 func (h *host) gap(reason, detail string, after uint64, before *message) {
-	if h.current == nil || h.last == nil && before == nil {
+	if h.current == nil || h.log == nil && before == nil {
 		h.m.tell(h.name, reason, detail)
 		return
 	}

@@ -1,10 +1,7 @@
 package fleet
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
-	"time"
 
 	"github.com/ringfold/ringfold/perfbuf/perfdata"
 )
@@ -20,22 +17,19 @@ const reordered = 64
 // log is the sequence of messages of a spool. A Sink that is opened again goes on with it under
 // another id.
 type log struct {
-	id      string // the latest
-	from    uint64 // with which that begins
-	next    uint64 // the sequence number that is due
-	end     uint64 // that behind all that have come
-	missing string // what is missing before next, as it was given up
-	boot    string // of the last message that was taken; empty: none was
-	mark    uint64 // its watermark
-	began   int64  // since when there are messages
-	twin    bool   // it was reported as one of two agents'
-	headed  string // the log whose head was read last, for live
-	live    *perfdata.Live
-	// The log whose head could not be had, if it is that one, and since when its messages cannot be read.
-	headless string
-	blind    int64
-
-	held []held // messages that have come too early, by sequence number
+	id      string         // the latest
+	from    uint64         // with which that begins
+	next    uint64         // the sequence number that is due
+	end     uint64         // that behind all that have come
+	missing string         // what is missing before next, as it was given up
+	boot    string         // of the last message that was taken; empty: none was
+	mark    uint64         // its watermark
+	began   int64          // since when there are messages
+	twin    bool           // it was reported as one of two agents'
+	headed  string         // the log whose head came last
+	live    *perfdata.Live // that reads it; nil: its head cannot be read or had
+	blind   int64          // since when, then, its messages cannot be read
+	held    []*message     // that have come too early, by sequence number
 }
 
 // logOf returns the log of a message. One that does not go on with another begins where we come in.
@@ -56,7 +50,7 @@ func (h *host) logOf(m *message) *log {
 		}
 	}
 	l = &log{id: m.Log, from: m.First, next: m.Sequence}
-	if h.last != nil && m.wall(m.Since) > h.floor && m.Sequence-m.First < reordered {
+	if h.log != nil && m.wall(m.Since) > h.floor && m.Sequence-m.First < reordered {
 		l.next = m.First
 	}
 	h.logs[m.Log] = l
@@ -69,21 +63,10 @@ func (h *host) logOf(m *message) *log {
 // forget forgets a host's log.
 func (h *host) forget(id string) {
 	if l := h.logs[id]; l.id == id { // else it is still there under its later id
-		h.skipAll(l)
+		h.skip(l, 0)
 	}
 	delete(h.logs, id)
 	h.order = h.order[1:]
-}
-
-// held is a message that waits for an earlier one.
-type held struct {
-	m     *message
-	since time.Time
-}
-
-// find returns where a sequence number belongs among the held messages, and whether it is there.
-func (l *log) find(sequence uint64) (at int, found bool) {
-	return slices.BinarySearchFunc(l.held, sequence, func(h held, sequence uint64) int { return cmp.Compare(h.m.Sequence, sequence) })
 }
 
 func missing(first, last uint64) string {

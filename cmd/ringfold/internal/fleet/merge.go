@@ -3,6 +3,7 @@ package fleet
 import (
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/ringfold/ringfold/perfbuf/perfdata"
@@ -50,18 +51,19 @@ type merger struct {
 	began   time.Time
 	checked time.Time // when all hosts were checked last
 	now     time.Time
-	turn    int      // messages since the last look
-	held    int      // events that were held back then
-	blocked bool     // and waited for a host
-	waits   int      // counts the looks at which nobody was waited for
-	untold  []string // gaps of self that are still to come
-	told    uint64   // the time of the latest
+	turn    int            // messages since the last look
+	held    int            // events that were held back then
+	blocked bool           // and waited for a host
+	behind  map[*host]bool // those were reported that events wait for, since nobody was last waited for
+	untold  []string       // gaps of self that are still to come
+	told    uint64         // the time of the latest
 	result  Result
 	err     error // of admit
 }
 
-func newMerger(o ReadOptions, admit func(string, *perfdata.Live) error, heads func(*message) ([]byte, error)) (*merger, error) {
-	m := &merger{o: o, admit: admit, heads: heads, self: perfdata.NewLive("fleet"), hosts: map[string]*host{}, ready: make(chan struct{}), waits: 1}
+func newMerger(o ReadOptions, began time.Time, admit func(string, *perfdata.Live) error, heads func(*message) ([]byte, error)) (*merger, error) {
+	m := &merger{o: o, admit: admit, heads: heads, self: perfdata.NewLive("fleet"), hosts: map[string]*host{}, ready: make(chan struct{}), behind: map[*host]bool{}}
+	m.resume(began)
 	m.result.Gaps = map[string]uint64{}
 	rec, err := perfdata.NewRecorder(io.Discard, perfdata.Options{Events: []perfdata.EventInfo{{Name: "fleet"}}})
 	if err == nil {
@@ -80,7 +82,7 @@ func newMerger(o ReadOptions, admit func(string, *perfdata.Live) error, heads fu
 func (m *merger) feed(msg *message, received time.Time) {
 	m.tick(received)
 	h := m.host(msg.Host)
-	h.heard = m.now
+	h.heard, msg.received = m.now, m.now
 	h.feed(msg)
 }
 
@@ -100,7 +102,7 @@ func (m *merger) malformed(name, why string, received time.Time) {
 // advance decides what can be decided now, when all that came before now has been fed.
 func (m *merger) advance(now time.Time) {
 	m.tick(now)
-	m.release()
+	m.release(false)
 	if m.turn++; m.turn >= looks || m.now.Sub(m.checked) >= look {
 		m.look()
 	}
@@ -113,41 +115,36 @@ func (m *merger) look() {
 		for _, h := range m.all {
 			h.check()
 		}
-		m.release()
 	}
-	m.held = m.backlog()
-	wait := m.waiting()
-	m.blocked = wait != nil || !m.settled
+	m.release(false)
+	b := m.backlog()
+	m.held, m.blocked = b.events, b.waits() || !m.settled
 	m.limit()
-	switch {
-	case wait == nil || m.now.Sub(wait.since) < patience*m.o.Dead:
-		m.waits++
-	case wait.of.told < m.waits: // not each time
-		wait.of.told = m.waits
+	switch waited := m.now.Sub(b.received); {
+	case !b.waits() || waited < patience*m.o.Dead:
+		clear(m.behind)
+	case !m.behind[b.host]: // not each time
+		m.behind[b.host] = true
 		detail := "nothing has come of it"
-		if wait.Behind != 0 {
-			detail = fmt.Sprintf("its clock, or what it sends, is %v behind", wait.Behind.Round(time.Second))
+		if b.host.log != nil {
+			detail = fmt.Sprintf("its clock, or what it sends, is %v behind", m.now.Sub(time.Unix(0, b.host.floor)).Round(time.Second))
 		}
-		detail += fmt.Sprintf("; events have waited for it for %v", m.now.Sub(wait.since).Round(time.Second))
-		m.tell(wait.Host, HostBehind, detail)
+		m.tell(b.host.name, HostBehind, fmt.Sprintf("%s; events have waited for it for %v", detail, waited.Round(time.Second)))
 	}
 }
 
-// release ends the wait at the start.
-func (m *merger) release() {
-	if m.settled {
+// release ends the wait at the start, when it is time or at once.
+func (m *merger) release(atOnce bool) {
+	early := func() bool {
+		return m.now.Sub(m.began) < settle || slices.ContainsFunc(m.all, func(h *host) bool { return h.state == awaited })
+	}
+	if m.settled || !atOnce && early() {
 		return
 	}
-	m.settled = m.now.Sub(m.began) >= settle
-	for _, h := range m.all {
-		m.settled = m.settled && h.state != awaited
-	}
-	m.settled = m.settled || m.full
-	if m.settled {
-		m.tellAll()
-		m.self.Hold(false)
-		close(m.ready)
-	}
+	m.settled = true
+	m.tellAll()
+	m.self.Hold(false)
+	close(m.ready)
 }
 
 // limit lets nobody be waited for while more is held back than may be.
@@ -158,60 +155,45 @@ func (m *merger) limit() {
 	}
 	if m.full = full; full {
 		m.tell("", HostBehind, fmt.Sprintf("%d events are held back: nobody is waited for until half of them are delivered", m.held))
-		m.release()
+		m.release(true)
 	}
 	for _, h := range m.all {
 		h.become(h.state)
 	}
 }
 
-// backlog is how many events are held back.
-func (m *merger) backlog() (n int) {
-	for _, h := range m.all {
-		for _, l := range h.lives {
-			queued, _, _ := l.Backlog()
-			n += queued
-		}
-		for _, l := range h.logs {
-			n += len(l.held)
-		}
-	}
-	return n
+// backlog is what is held back, and why.
+type backlog struct {
+	events   int
+	next     uint64    // the earliest time of an event that is next; 0: there is none
+	received time.Time // when that came
+	host     *host     // that is waited for and has come least far; nil: there is none
+	floor    uint64    // up to where it has come
 }
 
-// waiting returns the host that events wait for, nil if there is none.
-func (m *merger) waiting() *wait {
-	var first uint64
-	var w wait
+// waits reports whether events wait for a host.
+func (b backlog) waits() bool { return b.host != nil && b.floor < b.next }
+
+func (m *merger) backlog() (b backlog) {
 	for _, h := range m.all {
+		for _, l := range h.logs {
+			b.events += len(l.held)
+		}
 		for _, l := range h.lives {
-			if _, next, received := l.Backlog(); next != 0 && (first == 0 || next < first) {
-				first, w.since = next, received
+			queued, next, received := l.Backlog()
+			b.events += queued
+			if next != 0 && (b.next == 0 || next < b.next) {
+				b.next, b.received = next, received
+			}
+			if floor, hold := l.Through(); hold && (b.host == nil || floor < b.floor) {
+				b.host, b.floor = h, floor
 			}
 		}
-	}
-	if first == 0 || m.full {
-		return nil
-	}
-	floor := first
-	for _, h := range m.all {
-		switch {
-		case h.state == awaited && !m.settled:
-			w.of, floor = h, 0
-		case h.state == live && h.current != nil:
-			if at, hold := h.current.Through(); hold && at < floor {
-				w.of, floor = h, at
-			}
+		if h.state == awaited && !m.settled {
+			b.host, b.floor = h, 0
 		}
 	}
-	if w.of == nil {
-		return nil
-	}
-	w.Host, w.Since, w.Events = w.of.name, w.since.UTC(), m.held
-	if w.of.last != nil {
-		w.Behind = m.now.Sub(time.Unix(0, w.of.floor))
-	}
-	return &w
+	return b
 }
 
 // resume says that nothing could be heard until now, of anyone: hosts get their time to be heard
@@ -220,11 +202,8 @@ func (m *merger) resume(now time.Time) { m.began, m.checked, m.now = now, now, n
 
 // end says that nothing more comes: what is held back is delivered.
 func (m *merger) end() {
-	if w := m.waiting(); w != nil && m.now.Sub(w.since) >= patience*m.o.Dead {
-		m.result.Waiting = &w.Wait
-	}
 	for _, h := range m.all {
-		h.giveUp()
+		h.giveUp(0)
 		if h.state != silent {
 			h.become(ended)
 		}
@@ -232,26 +211,17 @@ func (m *merger) end() {
 			l.End()
 		}
 	}
-	m.settled = true
-	m.tellAll()
+	m.release(true)
 	m.self.End()
 }
 
 // ended says that hosts have been heard of, and all have ended in good order, also those that were
 // waited for from the start.
 func (m *merger) ended() bool {
-	for _, h := range m.hosts {
-		if h.state != ended {
-			return false
-		}
-	}
-	return len(m.hosts) > 0
+	return len(m.all) > 0 && !slices.ContainsFunc(m.all, func(h *host) bool { return h.state != ended })
 }
 
 func (m *merger) tick(now time.Time) {
-	if m.began.IsZero() {
-		m.began = now
-	}
 	if now.After(m.now) {
 		m.now = now
 	}
@@ -283,26 +253,17 @@ func (m *merger) tellAll() {
 		return // self has nothing but its watermark then, by which it holds up the others
 	}
 	for _, reason := range m.untold {
-		m.told = max(m.told, m.reached())
+		at, b := uint64(m.now.UnixNano()), m.backlog() // up to where nothing is held back
+		if b.next != 0 {
+			at = min(at, b.next)
+		}
+		if b.host != nil {
+			at = min(at, max(b.floor, 1)-1)
+		}
+		m.told = max(m.told, at)
 		_ = m.self.Gap(perfdata.Gap{Reason: reason, Time: m.told}, m.now) // its reader is open, or the command has ended
 	}
 	m.untold = nil
-}
-
-// reached is a time up to which nothing is held back.
-func (m *merger) reached() uint64 {
-	at := uint64(m.now.UnixNano())
-	for _, h := range m.all {
-		for _, l := range h.lives {
-			if _, next, _ := l.Backlog(); next != 0 {
-				at = min(at, next)
-			}
-			if floor, hold := l.Through(); hold {
-				at = min(at, max(floor, 1)-1)
-			}
-		}
-	}
-	return at
 }
 
 func (m *merger) count(host, reason string) {

@@ -23,7 +23,7 @@ func TestWatermarks(t *testing.T) {
 		require.Empty(t, m.feed(1.4, msg("b", 4, 1.05, 1)).out())
 		require.Equal(t, []string{"b1"}, m.feed(1.5, msg("a", 2, 1.05)).out())
 		require.Zero(t, m.idle(1.5).held)
-		require.Equal(t, map[string]Host{"a": {From: at(0), To: at(1.05)}, "b": {From: at(0), To: at(1.05)}}, m.known())
+		require.Equal(t, map[string]Host{"a": {From: at(0), To: at(1.05)}, "b": {From: at(0), To: at(1.05)}}, m.known(nil))
 		require.Empty(t, m.result.Gaps)
 	})
 }
@@ -50,7 +50,7 @@ func TestSilent(t *testing.T) {
 		require.Equal(t, []string{"b: host silent: its events may come late, after 0.7", "a0.9", "a3"}, m.feed(6, msg("a", 3, 6)).out())
 		require.Equal(t, []string{"b0.8 late", "b2.9 late"}, m.feed(7, msg("b", 2, 2.95, 0.8, 2.9)).out())
 		require.Equal(t, []string{"a6.2"}, m.feed(7.1, msg("a", 4, 7, 6.2)).out(), "a host that is far behind holds nobody up")
-		require.Nil(t, m.waiting())
+		require.False(t, m.backlog().waits())
 		m.feed(7.3, msg("b", 3, 7.1, 7.05), msg("b", 4, 7.3, 7.2), msg("a", 5, 7.04))
 		require.Empty(t, m.out())
 		require.Equal(t, []string{"b7.05"}, m.feed(7.4, msg("a", 6, 7.1)).out())
@@ -61,7 +61,7 @@ func TestSilent(t *testing.T) {
 		require.Contains(t, m.out(), "a: host silent: its events may come late, after 8")
 		m.idle(40)
 		require.Empty(t, m.out(), "once")
-		require.Equal(t, map[string]Host{"a": {From: at(0), To: at(8), Silent: true}, "b": {From: at(0), To: at(7.3), Silent: true}, "c": {Silent: true}}, m.known())
+		require.Equal(t, map[string]Host{"a": {From: at(0), To: at(8), Silent: true}, "b": {From: at(0), To: at(7.3), Silent: true}, "c": {Silent: true}}, m.known(nil))
 	})
 }
 
@@ -100,7 +100,7 @@ func TestMissing(t *testing.T) {
 		require.Equal(t, uint64(at(3.2).UnixNano()), m.events[0].Time)
 		require.Empty(t, m.feed(8.1, msg("a", 10, 7, 3.1)).out(), "too late: the gap has been told")
 		require.Equal(t, uint64(1), m.result.Duplicates)
-		require.Equal(t, uint64(2), m.known()["a"].Gaps)
+		require.Equal(t, uint64(2), m.known(nil)["a"].Gaps)
 	})
 }
 
@@ -153,7 +153,7 @@ func TestLogs(t *testing.T) {
 					require.Equal(t, fmt.Sprint("a", time.Duration(int64(r.Time)-epoch.UnixNano()).Seconds()), text(r), "it is not moved")
 				}
 			}
-			require.Equal(t, gaps, m.known()["a"].Gaps, name)
+			require.Equal(t, gaps, m.known(nil)["a"].Gaps, name)
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {
@@ -293,7 +293,7 @@ func TestMalformed(t *testing.T) {
 		m.malformed("a", "why", at(1.1))
 		m.malformed("x", "why", at(1.1))
 		require.Equal(t, []string{"fleet: malformed: x: why", "a0.5", "a: malformed: why"}, m.idle(1.1).out())
-		require.Equal(t, map[string]Host{"a": {From: at(0), To: at(1), Gaps: 1}}, m.known())
+		require.Equal(t, map[string]Host{"a": {From: at(0), To: at(1), Gaps: 1}}, m.known(nil))
 		bad := msg("a", 2, 2, 1.5)
 		bad.data = bad.data[:len(bad.data)-1]
 		m.feed(2, bad, msg("a", 3, 3, 2.5))
@@ -324,22 +324,19 @@ func TestBehind(t *testing.T) {
 		require.Len(t, m.out(), 10, "those of the slow one")
 		m.feed(11, msg("good", 11, 11), msg("still", 11, 1))
 		require.Equal(t, []string{"fleet: host behind: slow: its clock, or what it sends, is 1h0m1s behind; events have waited for it for 10s late"}, m.out())
-		w := m.waiting()
-		require.Equal(t, Wait{Host: "slow", Since: at(1), Events: 10, Behind: time.Hour + time.Second}, w.Wait)
+		require.Equal(t, 10, m.held)
 		require.Equal(t, []string{"good0.8"}, m.feed(12, msg("good", 12, 12), msg("still", 12, 1), ends(wrong(-3600, msg("slow", 11, 11)))).out())
 		require.Equal(t, []string{"fleet: host behind: still: its clock, or what it sends, is 11s behind; events have waited for it for 10s late"}, m.idle(12).out())
 		for s := 13.0; s < 30; s++ {
 			require.Empty(t, m.feed(s, msg("good", uint64(s), s), msg("still", uint64(s), 1)).out(), "it was told of")
 		}
 		require.Len(t, m.feed(30, msg("still", 30, 30)).out(), 9)
-		require.Nil(t, m.waiting())
+		require.False(t, m.backlog().waits())
 		for s := 31.0; s < 42; s++ {
 			m.feed(s, msg("good", uint64(s-1), s, s-0.5), msg("still", uint64(s), 30))
 		}
 		require.Equal(t, []string{"fleet: host behind: still: its clock, or what it sends, is 11s behind; events have waited for it for 10s"}, m.out(), "it is so again")
 		require.Equal(t, uint64(3), m.result.Gaps[HostBehind])
-		m.end()
-		require.Equal(t, "still", m.result.Waiting.Host)
 	})
 }
 

@@ -103,10 +103,10 @@ func newMerged(t testing.TB, o ReadOptions) *merged {
 	}
 	var err error
 	same := head("events")
-	m.merger, err = newMerger(o, m.admit, func(*message) ([]byte, error) { return same, nil })
+	m.merger, err = newMerger(o, at(-2), m.admit, func(*message) ([]byte, error) { return same, nil })
 	require.NoError(t, err)
 	t.Cleanup(func() { m.stream.Close() })
-	return m.idle(-2)
+	return m
 }
 
 // admit opens a reader of a recording. Its name is the host's, and a number if it is not the first.

@@ -1,13 +1,14 @@
 package fleet
 
 import (
+	"bytes"
 	"cmp"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -38,7 +39,8 @@ type message struct {
 	Head    bool   `json:"head,omitempty"`  // it is no piece, but what perfdata.Recorder.Head returns
 	End     bool   `json:"end,omitempty"`   // the host ends in good order: nothing follows in this log
 
-	data []byte
+	data     []byte
+	received time.Time // by a merger's clock
 }
 
 // place is where a message belongs. A Sink begins a log whenever it starts, with a random id. Its
@@ -83,21 +85,15 @@ func (m *message) header() string {
 	return string(b)
 }
 
-// encode is how a spool keeps a message that has no place yet.
-func (m *message) encode() []byte {
-	header := m.header()
-	return append(append(binary.AppendUvarint(nil, uint64(len(header))), header...), m.data...)
-}
+// encode is how a spool keeps a message that has no place yet: its data behind the header.
+func (m *message) encode() []byte { return append([]byte(m.header()), m.data...) }
 
 func decode(b []byte) (m message, err error) {
-	n, size := binary.Uvarint(b)
-	if size <= 0 || n > uint64(len(b)-size) {
-		return m, fmt.Errorf("%w: it is cut", ErrMalformed)
-	}
-	if err := json.Unmarshal(b[size:size+int(n)], &m); err != nil {
+	header := json.NewDecoder(bytes.NewReader(b))
+	if err := header.Decode(&m); err != nil {
 		return m, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
-	m.data = b[size+int(n):]
+	m.data = b[header.InputOffset():]
 	return m, nil
 }
 

@@ -31,7 +31,7 @@ type queue struct {
 }
 
 func newQueue(s *spool.Spool, o SinkOptions) *queue {
-	q := &queue{spool: s, limit: o.SpoolBytes, waits: o.Wait, note: o.Note, fresh: make(chan struct{}, 1)}
+	q := &queue{spool: s, limit: int64(o.SpoolBytes), waits: o.Wait, note: o.Note, fresh: make(chan struct{}, 1)}
 	q.changed.L = &q.mu
 	return q
 }

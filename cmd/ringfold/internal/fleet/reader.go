@@ -48,10 +48,9 @@ type Reader struct {
 	done     chan struct{}
 	err      error // of run
 
-	// The clock by which hosts are silent is that of the messages' time stamps. When there are no
-	// more, it goes on while we wait. So a log that was written last week is merged as it was then,
-	// and being slow ourselves makes no host silent.
-	now    time.Time
+	// The merger's clock is that of the messages' time stamps. When there are no more, it goes on
+	// while we wait. So a log that was written last week is merged as it was then, and being slow
+	// ourselves makes no host silent.
 	begun  bool // a message has come
 	caught bool // all that the stream had is read
 }
@@ -66,13 +65,13 @@ func (a Address) OpenReader(admit func(host string, l *perfdata.Live) error) (*R
 		o.Note = func(string) {}
 	}
 	a.Note = o.Note
-	r := &Reader{o: o, stream: a.Stream, subjects: map[string]string{}, now: time.Now(), done: make(chan struct{})}
+	r := &Reader{o: o, stream: a.Stream, subjects: map[string]string{}, done: make(chan struct{})}
 	r.stopped, r.stop = context.WithCancel(context.Background())
 	var err error
 	if r.nc, err = a.Connect("ringfold"); err != nil {
 		return nil, err
 	}
-	if r.merger, err = newMerger(o, admit, r.head); err != nil {
+	if r.merger, err = newMerger(o, time.Now(), admit, r.head); err != nil {
 		r.nc.Close()
 		return nil, err
 	}
@@ -94,11 +93,8 @@ func (r *Reader) Start() {
 }
 
 // Settled is closed when those hosts have been heard of that are alive, and awaited ones have come, or
-// are given up.
+// are given up, or reading has ended.
 func (r *Reader) Settled() <-chan struct{} { return r.merger.ready }
-
-// Done is closed when reading has ended.
-func (r *Reader) Done() <-chan struct{} { return r.done }
 
 // Stop ends reading: what has come is still delivered. It may be called more than once, after Start.
 func (r *Reader) Stop() {
@@ -106,19 +102,12 @@ func (r *Reader) Stop() {
 	<-r.done
 }
 
-// Delivered is how many events of a host were delivered, and how many losses have counted.
-type Delivered struct{ Events, Lost uint64 }
-
-// Result ends reading, if it has not ended, and returns what is known, with what was delivered of
-// each host. The error is one that trying again did not mend.
-func (r *Reader) Result(delivered map[string]Delivered) (Result, error) {
+// Result ends reading, if it has not ended, and returns what is known. Of each host, delivered has
+// the Events and Lost. The error is one that trying again did not mend.
+func (r *Reader) Result(delivered map[string]Host) (Result, error) {
 	r.Stop()
 	res := r.merger.result
-	res.Hosts = r.merger.known()
-	for name, h := range res.Hosts {
-		h.Events, h.Lost = delivered[name].Events, delivered[name].Lost
-		res.Hosts[name] = h
-	}
+	res.Hosts = r.merger.known(delivered)
 	res.explain(r.o.Since)
 	return res, r.err
 }
@@ -143,6 +132,7 @@ func (r *Reader) run(ctx context.Context) error {
 	var failed error
 	go func() {
 		defer close(come)
+		defer messages.Stop()
 		for {
 			msg, err := messages.Next(jetstream.NextContext(ctx))
 			if err != nil {
@@ -157,15 +147,10 @@ func (r *Reader) run(ctx context.Context) error {
 	}()
 	defer func() {
 		cancel()
-		stopped := make(chan struct{})
-		go func() {
-			messages.Stop()
-			for range come {
+		for r.nc.IsConnected() { // else it goes through its timeouts first
+			if _, more := <-come; !more {
+				return
 			}
-			close(stopped)
-		}()
-		if r.nc.IsConnected() { // else it goes through its timeouts first
-			<-stopped
 		}
 	}()
 
@@ -190,9 +175,8 @@ func (r *Reader) run(ctx context.Context) error {
 			}
 		case <-ticker.C:
 			if r.caught && from != nil && r.nc.IsConnected() {
-				r.now = r.now.Add(min(time.Since(waits), 2*look)) // longer, it was we who stood still
+				r.merger.tick(r.merger.now.Add(min(time.Since(waits), 2*look))) // longer, it was we who stood still
 			}
-			r.merger.advance(r.now)
 			r.merger.look()
 		case <-ctx.Done():
 			return ctx.Err()
@@ -296,24 +280,20 @@ func (r *Reader) message(msg jetstream.Msg) error {
 	if err != nil {
 		return fmt.Errorf("reading stream %s: %w", r.stream, err)
 	}
-	switch stored := meta.Timestamp; {
-	case !r.begun || stored.Sub(r.now) > r.o.Dead/2: // it is not one host that was silent, but the server
+	if !r.begun || meta.Timestamp.Sub(r.merger.now) > r.o.Dead/2 { // it is not one host that was silent, but the server
 		r.begun = true
-		r.now = stored
-		r.merger.resume(r.now)
-	case stored.After(r.now):
-		r.now = stored
+		r.merger.resume(meta.Timestamp)
 	}
 	r.caught = meta.NumPending == 0
 	m, err := parseMessage(r.stream, msg.Subject(), msg.Headers().Get(headerName), msg.Data())
 	subject, _, _ := strings.Cut(strings.TrimPrefix(msg.Subject(), r.stream+"."), ".")
 	if err != nil {
 		host := cmp.Or(r.subjects[subject], subject)
-		r.merger.malformed(host, fmt.Sprintf("message %d of the stream: %v", meta.Sequence.Stream, err), r.now)
+		r.merger.malformed(host, fmt.Sprintf("message %d of the stream: %v", meta.Sequence.Stream, err), meta.Timestamp)
 	} else if len(r.o.Only) == 0 || slices.Contains(r.o.Only, m.Host) { // subjects of hosts may be the same
 		r.subjects[subject] = m.Host
-		r.merger.feed(m, r.now)
+		r.merger.feed(m, meta.Timestamp)
 	}
-	r.merger.advance(r.now)
+	r.merger.advance(meta.Timestamp)
 	return r.merger.err
 }

@@ -33,7 +33,7 @@ type follower struct {
 	mu        sync.Mutex
 	out       []string
 	late      int
-	delivered map[string]Delivered
+	delivered map[string]Host
 	notes     []string
 }
 
@@ -42,7 +42,7 @@ func open(t testing.TB, url, parameters string) *follower {
 	t.Helper()
 	a, err := Parse(url+"/EVENTS?"+parameters, false)
 	require.NoError(t, err)
-	r := &follower{t: t, ended: make(chan struct{}), delivered: map[string]Delivered{}}
+	r := &follower{t: t, ended: make(chan struct{}), delivered: map[string]Host{}}
 	a.Read.Note = func(text string) {
 		r.mu.Lock()
 		defer r.mu.Unlock()

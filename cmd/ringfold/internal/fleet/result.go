@@ -23,11 +23,10 @@ func Missing(reason string) bool { return reason != HostSilent && reason != Host
 
 // Result is what a Reader has read.
 type Result struct {
-	Hosts      map[string]Host   `json:"hosts"`             // each that was heard of, or is waited for
-	Gaps       map[string]uint64 `json:"gaps"`              // how many, by reason
-	Duplicates uint64            `json:"duplicates"`        // messages
-	Malformed  uint64            `json:"malformed"`         // messages
-	Waiting    *Wait             `json:"waiting,omitempty"` // in the end
+	Hosts      map[string]Host   `json:"hosts"`      // each that was heard of, or is waited for
+	Gaps       map[string]uint64 `json:"gaps"`       // how many, by reason
+	Duplicates uint64            `json:"duplicates"` // messages
+	Malformed  uint64            `json:"malformed"`  // messages
 	// Unknown says why events may be missing, between the times that hosts have and before; empty: none
 	// is.
 	Unknown []string `json:"unknown"`
@@ -43,27 +42,13 @@ type Host struct {
 	Silent bool      `json:"silent,omitempty"` // nothing has come for too long
 }
 
-// Wait is a host for which events wait longer than they should.
-type Wait struct {
-	Host   string        `json:"host"`
-	Since  time.Time     `json:"since"`  // UTC
-	Events int           `json:"events"` // that are held back
-	Behind time.Duration `json:"-"`      // how far the host is behind the server's clock; 0: it was never heard of
-}
-
-// wait is one, and the host.
-type wait struct {
-	Wait
-	of    *host
-	since time.Time
-}
-
-// known says what is known of each host.
-func (m *merger) known() map[string]Host {
+// known adds to what was delivered of each host what is known of it.
+func (m *merger) known(delivered map[string]Host) map[string]Host {
 	all := map[string]Host{}
 	for name, h := range m.hosts {
-		one := Host{Gaps: h.gaps, Silent: h.state == silent}
-		if h.last != nil {
+		one := delivered[name]
+		one.Gaps, one.Silent = h.gaps, h.state == silent
+		if h.log != nil {
 			one.From, one.To = time.Unix(0, h.from).UTC(), time.Unix(0, h.floor).UTC()
 		}
 		all[name] = one

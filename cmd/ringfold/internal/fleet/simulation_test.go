@@ -240,7 +240,7 @@ func (f *simulated) run(t *testing.T) {
 	const wrong = int64(20 * time.Millisecond) // more than clocks are
 	for id, at := range f.truth {
 		host, _, _ := strings.Cut(id, "/")
-		h := m.known()[host]
+		h := m.known(nil)[host]
 		known := at >= h.From.UnixNano()+wrong && at < h.To.UnixNano()-wrong
 		require.True(t, seen[id] || !known || slices.ContainsFunc(holes[host], func(r perfbuf.Record) bool {
 			return at >= int64(r.LostAfter)-wrong && at <= int64(r.Time)+wrong

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/clock"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/spool"
 	"github.com/ringfold/ringfold/perfbuf"
@@ -22,11 +23,11 @@ import (
 // Address.
 type SinkOptions struct {
 	Host       string
-	Spool      string // path
-	SpoolBytes int64  // of messages that the stream does not have yet, at most
+	Spool      string   // path
+	SpoolBytes cli.Size // of messages that the stream does not have yet, at most
 	// The stream's limits, if it is made.
 	MaxAge   time.Duration
-	MaxBytes int64
+	MaxBytes cli.Size
 	Replicas int
 
 	Boot    string               // default: the kernel's

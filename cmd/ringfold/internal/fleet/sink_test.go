@@ -18,6 +18,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/broker"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/clock"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/spool"
@@ -156,13 +157,13 @@ func spooled(t *testing.T, path string) (all []*message) {
 
 // It ends while the spool is full: the last message has room all the same, and says what is missing.
 func TestEndsWithSpoolFull(t *testing.T) {
-	for _, room := range []int64{400 << 10, 1} {
+	for _, room := range []cli.Size{400 << 10, 1} {
 		path := filepath.Join(t.TempDir(), "spool")
 		const n = 8000
 		r := publish(t, connect(t, nowhere), SinkOptions{Spool: path, SpoolBytes: room, EndWait: time.Millisecond}, newMade(10_000, n))
 		r.wait(n)
 		stats := r.end()
-		require.LessOrEqual(t, stats.SpoolBytes, room+4<<10)
+		require.LessOrEqual(t, stats.SpoolBytes, int64(room+4<<10))
 		require.Positive(t, stats.SpoolFull)
 		all := spooled(t, path)
 		h := read(t, all)

@@ -29,7 +29,7 @@ func ensure(ctx context.Context, js jetstream.JetStream, name string, o SinkOpti
 		}
 		_, err := js.CreateStream(ctx, jetstream.StreamConfig{
 			Name: name, Description: "recordings of hosts, by ringfold", Subjects: []string{name + ".>"},
-			Storage: jetstream.FileStorage, MaxAge: o.MaxAge, MaxBytes: o.MaxBytes, Replicas: o.Replicas, Duplicates: duplicates,
+			Storage: jetstream.FileStorage, MaxAge: o.MaxAge, MaxBytes: int64(o.MaxBytes), Replicas: o.Replicas, Duplicates: duplicates,
 			Compression: jetstream.S2Compression, // payloads have many zeros
 		})
 		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {

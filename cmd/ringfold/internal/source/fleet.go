@@ -108,7 +108,6 @@ func (set *Set) Settle(ctx context.Context) {
 	}
 	select {
 	case <-set.hosts.reader.Settled():
-	case <-set.hosts.reader.Done():
 	case <-ctx.Done():
 	}
 }
@@ -126,10 +125,10 @@ func (h *hosts) conclude() {
 	}
 	h.first.Close()
 	<-h.first.Done()
-	delivered := map[string]fleet.Delivered{}
+	delivered := map[string]fleet.Host{}
 	for _, s := range h.set.Sources {
 		d, total := delivered[s.Host], s.Reader.Stats().Total()
-		delivered[s.Host] = fleet.Delivered{Events: d.Events + total.Samples, Lost: d.Lost + total.Lost}
+		delivered[s.Host] = fleet.Host{Events: d.Events + total.Samples, Lost: d.Lost + total.Lost}
 	}
 	result, err := h.reader.Result(delivered)
 	h.result, h.err = &result, err

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet"
@@ -26,9 +25,6 @@ func (t *text) appendFleet(b []byte, r *fleet.Result) []byte {
 	}
 	if r.Duplicates+r.Malformed > 0 {
 		b = fmt.Appendf(b, "Messages that came twice: %d; that could not be read: %d\n", r.Duplicates, r.Malformed)
-	}
-	if w := r.Waiting; w != nil {
-		b = fmt.Appendf(b, "Until the end, %s waited for %s since %s\n", plural(uint64(w.Events), "event"), cli.Printable(w.Host), w.Since.In(t.zone).Format(time.DateTime))
 	}
 	if len(r.Unknown) == 0 {
 		return append(b, "Complete: no event of these hosts is missing between these times. Before, after, and on other hosts: unknown\n"...)
