@@ -72,7 +72,7 @@ type Sink struct {
 	kill      context.CancelFunc // ends these, and the making of the stream
 	queued    chan error
 	published chan error
-	made      chan struct{}
+	making    sync.WaitGroup // of the stream
 
 	mu       sync.Mutex
 	head     []byte
@@ -134,7 +134,7 @@ func newSink(conn *nats.Conn, stream string, o SinkOptions) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Sink{o: o, conn: conn, spool: sp, queue: newQueue(sp, o), queued: make(chan error, 1), published: make(chan error, 1), made: make(chan struct{})}
+	s := &Sink{o: o, conn: conn, spool: sp, queue: newQueue(sp, o), queued: make(chan error, 1), published: make(chan error, 1)}
 	s.publisher = &publisher{SinkOptions: o, js: js, stream: stream, spool: sp, fresh: s.queue.fresh}
 	s.Begin(perfbuf.Now())
 	s.timer = time.AfterFunc(time.Hour, s.expired)
@@ -142,12 +142,11 @@ func newSink(conn *nats.Conn, stream string, o SinkOptions) (*Sink, error) {
 	lifetime, kill := context.WithCancel(context.Background())
 	s.kill = kill
 	// The host records and spools, whatever becomes of the stream.
-	go func() {
-		defer close(s.made)
+	s.making.Go(func() {
 		if err := ensure(lifetime, js, stream, o); err != nil && lifetime.Err() == nil {
 			s.fail(err)
 		}
-	}()
+	})
 	go func() { s.queued <- s.queue.run(lifetime) }()
 	go func() {
 		err := s.publisher.run(lifetime)
@@ -162,9 +161,6 @@ func (s *Sink) fail(err error) {
 	defer s.mu.Unlock()
 	s.failure = errors.Join(s.failure, err)
 }
-
-// Made is closed when there is the stream, or when that is given up.
-func (s *Sink) Made() <-chan struct{} { return s.made }
 
 // Begin sets since when all events are in the recording, in ns of CLOCK_MONOTONIC: by default since
 // the sink was opened. Call it before the first Round.
@@ -267,7 +263,7 @@ func (s *Sink) Close(complete bool) (SinkStats, error) {
 	s.queue.finish()
 	err := errors.Join(<-s.queued, <-s.published)
 	s.kill()
-	<-s.made
+	s.making.Wait()
 	stats := SinkStats{
 		Messages: s.queue.appended.Load(), SpoolBytes: s.spool.Bytes(), SpoolFull: s.lost,
 		Published: s.publisher.published, Retried: s.publisher.retried, Acknowledged: s.publisher.acknowledged,

@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -245,15 +247,26 @@ func (c *slowConn) Read(b []byte) (int, error) {
 // The leader of a stream of three servers goes: another one takes its place, and nothing is lost,
 // nothing is there twice.
 func TestClusterLosesLeader(t *testing.T) {
-	servers, err := broker.StartCluster(t.TempDir(), 3)
-	require.NoError(t, err)
-	var urls []string
-	for _, s := range servers {
-		defer s.Close()
-		urls = append(urls, s.URL())
+	// Each must know all others from the start, as the first leader counts them.
+	var routes []*url.URL
+	for range 3 {
+		kept := start(t)
+		kept.Stop()
+		routes = append(routes, &url.URL{Scheme: "nats", Host: fmt.Sprint("127.0.0.1:", kept.Port())})
 	}
-	url := strings.Join(urls, ",")
-	ship(t, connect(t, url), url, SinkOptions{Replicas: 3, AckWait: 500 * time.Millisecond}, 10_000, func(r *run) {
+	var servers []*broker.Server
+	var urls []string
+	for i, at := range routes {
+		port, err := strconv.Atoi(at.Port())
+		require.NoError(t, err)
+		s := start(t, func(o *server.Options) {
+			o.ServerName, o.Routes = fmt.Sprint("fleet-", i), routes
+			o.Cluster = server.ClusterOpts{Name: "fleet", Host: "127.0.0.1", Port: port}
+		})
+		servers, urls = append(servers, s), append(urls, s.URL())
+	}
+	all := strings.Join(urls, ",")
+	ship(t, connect(t, all), all, SinkOptions{Replicas: 3, AckWait: 500 * time.Millisecond}, 10_000, func(r *run) {
 		r.wait(5000)
 		leads := func(s *broker.Server) bool { return s.JetStreamIsStreamLeader(server.DEFAULT_GLOBAL_ACCOUNT, "EVENTS") }
 		leader := -1

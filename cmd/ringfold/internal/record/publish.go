@@ -2,6 +2,7 @@ package record
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -15,74 +16,101 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// Probe is where process events come from: a lifecycle.Probe or a lifecycle.Simulation.
+type Probe interface {
+	Open(perfbuf.Options) (*perfbuf.Reader, error)
+	Attach() error
+	Since() uint64
+	Close()
+}
+
+// Processes publishes a host's process events, as the command does without a map, until ctx is done.
+// It closes the probe, and returns how many events were read and how many the rings lost.
+func Processes(ctx context.Context, cmd *cobra.Command, probe Probe, a fleet.Address) (read, lost uint64, spool fleet.SinkStats, err error) {
+	c := &config{sink: &a}
+	if err := c.Args(cmd, nil); err != nil {
+		return 0, 0, spool, err
+	}
+	sum, err := c.publishFrom(ctx, probe)
+	if sum == nil {
+		return 0, 0, spool, err
+	}
+	return sum.Events, sum.Lost - sum.Spool.SpoolFull, *sum.Spool, err
+}
+
 // publish publishes what is recorded, as this host's recording.
-func (c *config) publish(cmd *cobra.Command) (err error) {
-	a := *c.sink
-	a.Write.Note = cli.Notes(cmd)
+func (c *config) publish(cmd *cobra.Command) error {
+	c.sink.Write.Note = cli.Notes(cmd)
+	var probe Probe
+	if !c.Named() { // found out before a spool is made, or servers are tried for ever
+		var err error
+		if probe, err = lifecycle.Load(); err != nil {
+			return err
+		}
+	}
+	sum, err := c.publishFrom(cmd.Context(), probe)
+	if sum == nil {
+		return err
+	}
+	return errors.Join(err, c.print(cmd, map[string]any{"summary": sum}, sum.String()))
+}
+
+// publishFrom publishes until there were enough events: of a probe, which it closes, or of maps
+// without one. There is no summary if it has not begun.
+func (c *config) publishFrom(ctx context.Context, probe Probe) (sum *summary, err error) {
 	c.FlushEvery = fleet.Heartbeat
 	var set *source.Set
 	var in *perfbuf.Stream
-	attach, detach := func() (uint64, error) { return perfbuf.Now(), nil }, func() {}
-	if c.Named() {
-		if set, err = c.Choose(); err != nil {
-			return err
-		}
-	} else { // found out before a spool is made, or servers are tried for ever
-		probe, err := lifecycle.Load()
-		if err != nil {
-			return err
-		}
-		detach = probe.Close
-		attach = func() (uint64, error) { err := probe.Attach(); return probe.Since(), err }
-		reader, err := probe.Open(perfbuf.Options{RingBytes: int(c.RingSize)})
-		if err == nil {
+	if probe == nil {
+		set, err = c.Choose()
+	} else {
+		defer probe.Close()
+		var reader *perfbuf.Reader
+		if reader, err = probe.Open(perfbuf.Options{RingBytes: int(c.RingSize)}); err == nil {
 			set, in, err = c.Processes(reader)
 		}
-		if err != nil {
-			detach()
-			return err
-		}
-	}
-	defer detach()
-	defer set.Close()
-	events, err := set.Events()
-	if err != nil {
-		return err
-	}
-	sink, err := a.OpenSink()
-	if err != nil {
-		return err
-	}
-	sum, err := c.publishTo(cmd, sink, set, in, events, attach)
-	stats, failed := sink.Close(err == nil)
-	if sum == nil {
-		return cmp.Or(err, failed)
-	}
-	sum.Spool, sum.Lost = &stats, sum.Lost+stats.SpoolFull
-	return errors.Join(err, failed, c.print(cmd, map[string]any{"summary": sum}, sum.String()), set.Untimed())
-}
-
-// publishTo records to a sink until there were enough events. There is no summary if it has not begun.
-func (c *config) publishTo(cmd *cobra.Command, sink *fleet.Sink, set *source.Set, in *perfbuf.Stream, events []perfdata.EventInfo,
-	attach func() (uint64, error)) (*summary, error) {
-	rec, err := perfdata.NewRecorder(sink, perfdata.Options{Events: events, BufferBytes: 64 << 10})
-	if err == nil && in == nil {
-		in, err = set.Open(perfbuf.Options{})
-	}
-	var since uint64
-	if err == nil {
-		since, err = attach()
 	}
 	if err != nil {
 		return nil, err
 	}
-	sink.Begin(since)
-	if c.Named() {
+	defer set.Close()
+	events, err := set.Events()
+	if err != nil {
+		return nil, err
+	}
+	sink, err := c.sink.OpenSink()
+	if err != nil {
+		return nil, err
+	}
+	sum, err = c.publishTo(ctx, sink, set, in, events, probe)
+	stats, failed := sink.Close(err == nil)
+	if sum == nil {
+		return nil, cmp.Or(err, failed)
+	}
+	sum.Spool, sum.Lost = &stats, sum.Lost+stats.SpoolFull
+	return sum, errors.Join(err, failed, set.Untimed())
+}
+
+func (c *config) publishTo(ctx context.Context, sink *fleet.Sink, set *source.Set, in *perfbuf.Stream, events []perfdata.EventInfo, probe Probe) (*summary, error) {
+	rec, err := perfdata.NewRecorder(sink, perfdata.Options{Events: events, BufferBytes: 64 << 10})
+	if err != nil {
+		return nil, err
+	}
+	if probe == nil {
+		if in, err = set.Open(perfbuf.Options{}); err != nil {
+			return nil, err
+		}
+		sink.Begin(perfbuf.Now())
 		set.Announce()
+	} else {
+		if err := probe.Attach(); err != nil {
+			return nil, err
+		}
+		sink.Begin(probe.Since())
 	}
 	set.Note("publishing to %s as host %s", c.sink.Stream, cli.Printable(c.sink.Write.Host))
 	begin := time.Now()
-	end := c.run(cmd, set, in, rec)
+	end := c.run(ctx, set, in, rec)
 	set.Close()
 	if err = errors.Join(end, rec.Close()); err == nil {
 		err = sink.Round(in.Watermark())

@@ -53,7 +53,7 @@ func (c *config) record(cmd *cobra.Command) error {
 	}
 	set.Announce()
 	begin := time.Now()
-	end := c.run(cmd, set, in, rec)
+	end := c.run(cmd.Context(), set, in, rec)
 	set.Close()
 	if err := rec.Close(); err != nil && end == nil {
 		end = err
@@ -68,7 +68,7 @@ func (c *config) record(cmd *cobra.Command) error {
 }
 
 // run records.
-func (c *config) run(cmd *cobra.Command, set *source.Set, in *perfbuf.Stream, rec *perfdata.Recorder) error {
+func (c *config) run(ctx context.Context, set *source.Set, in *perfbuf.Stream, rec *perfdata.Recorder) error {
 	read := source.Stream(in)
 	c.Marked = rec.Record
 	if c.all() {
@@ -77,7 +77,7 @@ func (c *config) run(cmd *cobra.Command, set *source.Set, in *perfbuf.Stream, re
 			from.Decoder = nil // nobody wants fields
 		}
 	}
-	return set.Run(cmd.Context(), read, func(ev source.Event) error { return rec.Record(ev.Event) }, rec.Flush)
+	return set.Run(ctx, read, func(ev source.Event) error { return rec.Record(ev.Event) }, rec.Flush)
 }
 
 // all reports whether every event is recorded, whatever it has.

@@ -5,19 +5,17 @@ package broker
 import (
 	"errors"
 	"fmt"
-	"net/url"
-	"path/filepath"
-	"strconv"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"golang.org/x/sys/unix"
 )
 
 // Server is a NATS server, which may be away in between.
 type Server struct {
 	*server.Server
 	options *server.Options
-	port    port
+	port    int // a socket that keeps it
 	url     string
 }
 
@@ -30,57 +28,49 @@ func Start(dir string, change ...func(o *server.Options)) (*Server, error) {
 	for _, f := range change {
 		f(o)
 	}
-	kept, err := reserve()
-	if err != nil {
-		return nil, fmt.Errorf("starting a NATS server: %w", err)
+	s := &Server{options: o}
+	var err error
+	if s.port, o.Port, err = reserve(); err == nil {
+		err = s.Restart()
 	}
-	o.Port = kept.number
-	s := &Server{options: o, port: kept}
-	if err := s.Restart(); err != nil {
-		kept.release()
-		return nil, err
+	if err != nil {
+		unix.Close(s.port)
+		return nil, fmt.Errorf("starting a NATS server: %w", err)
 	}
 	s.url = s.ClientURL()
 	return s, nil
 }
 
-// StartCluster starts n servers, which keep their streams together, below dir. A stream can be made
-// when they have found each other.
-func StartCluster(dir string, n int) (all []*Server, err error) {
-	// Each must know all others from the start, as the first leader counts them.
-	var routes []*url.URL
-	for range n {
-		p, err := reserve()
-		if err != nil {
-			return nil, err
-		}
-		defer p.release() // the servers have it then
-		routes = append(routes, &url.URL{Scheme: "nats", Host: fmt.Sprint("127.0.0.1:", p.number)})
+// reserve keeps a port of loopback by a socket that is bound to it and does not listen. So
+// connecting to it is refused while the server is away, nobody gets it as one that is free, and the
+// server may bind it too, as all listeners of Go's have SO_REUSEADDR.
+func reserve() (fd, port int, err error) {
+	if fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0); err != nil {
+		return fd, 0, err
 	}
-	for i, at := range routes {
-		port, _ := strconv.Atoi(at.Port())
-		s, err := Start(filepath.Join(dir, strconv.Itoa(i)), func(o *server.Options) {
-			o.ServerName, o.Routes = fmt.Sprint("fleet-", i), routes
-			o.Cluster = server.ClusterOpts{Name: "fleet", Host: "127.0.0.1", Port: port}
-		})
-		if err != nil {
-			return all, err
-		}
-		all = append(all, s)
+	if err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
+		return fd, 0, err
 	}
-	return all, nil
+	if err = unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		return fd, 0, err
+	}
+	at, err := unix.Getsockname(fd)
+	if err != nil {
+		return fd, 0, err
+	}
+	return fd, at.(*unix.SockaddrInet4).Port, nil
 }
 
 // Restart starts a server again that was stopped, at the same port and with what it has stored.
 func (s *Server) Restart() error {
 	again, err := server.NewServer(s.options.Clone())
 	if err != nil {
-		return fmt.Errorf("starting a NATS server: %w", err)
+		return err
 	}
 	go again.Start()
 	if !again.ReadyForConnections(time.Minute) {
 		again.Shutdown()
-		return errors.New("starting a NATS server: it does not get ready")
+		return errors.New("it does not get ready")
 	}
 	s.Server = again
 	return nil
@@ -90,7 +80,7 @@ func (s *Server) Restart() error {
 func (s *Server) URL() string { return s.url }
 
 // Port is the one it listens on.
-func (s *Server) Port() int { return s.port.number }
+func (s *Server) Port() int { return s.options.Port }
 
 // Stop returns when the server has ended. What it has stored stays, and its port is kept for it.
 func (s *Server) Stop() {
@@ -101,5 +91,5 @@ func (s *Server) Stop() {
 // Close is Stop for good.
 func (s *Server) Close() {
 	s.Stop()
-	s.port.release()
+	unix.Close(s.port)
 }

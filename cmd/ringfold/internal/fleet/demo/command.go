@@ -11,10 +11,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/broker"
-	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet/clock"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/lifecycle"
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/tail"
 	"github.com/spf13/cobra"
@@ -40,6 +41,9 @@ type demo struct {
 	dir    string
 	server *broker.Server
 	hosts  []*host
+
+	last     uint64 // the time of the latest event that was printed
+	disorder bool
 }
 
 // Command is "ringfold fleet".
@@ -104,46 +108,39 @@ func (d *demo) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer d.server.Close()
-	d.makeHosts()
-
-	working, end := context.WithCancel(ctx)
-	defer end()
-	var running sync.WaitGroup
-	var begun sync.WaitGroup
-	for _, h := range d.hosts {
-		begun.Add(1)
-		running.Go(func() {
-			if h.err = d.publish(working, h, sync.OnceFunc(begun.Done)); h.err != nil {
-				end()
-			}
-		})
+	if err := makeStream(ctx, d.server.URL()); err != nil {
+		return err
 	}
-	begun.Wait()
-	var last error
-	running.Go(func() {
-		defer end()
-		last = d.last(working)
-	})
-	check := &checker{hosts: map[string]*seen{}}
-	a, err := d.address()
+	a, err := fleet.Parse(d.server.URL()+"/"+stream, false)
 	if err != nil {
 		return err
 	}
 	a.Read.All, a.Read.ToEnd, a.Read.Dead = true, true, patience
-	for _, h := range d.hosts {
-		a.Read.Hosts = append(a.Read.Hosts, h.name)
-	}
+	working, end := context.WithCancel(ctx)
+	defer end()
 	reading, give := context.WithCancel(context.Background()) // beyond ctx: until the hosts have ended
 	defer give()
-	go func() {
-		running.Wait()
-		for _, h := range d.hosts {
-			if h.err != nil {
+	var running, starting sync.WaitGroup
+	d.makeHosts()
+	for _, h := range d.hosts {
+		a.Read.Hosts = append(a.Read.Hosts, h.name)
+		starting.Add(1)
+		h.began = sync.OnceFunc(starting.Done)
+		running.Go(func() {
+			defer h.began()
+			if h.err = d.publish(working, h); h.err != nil {
+				end()
 				give() // the stream does not say that this one has ended
 			}
-		}
-	}()
-	err = tail.Fleet(reading, d.cmd, a, d.output, check.event)
+		})
+	}
+	var broken error
+	running.Go(func() {
+		defer end()
+		starting.Wait()
+		broken = d.wait(working)
+	})
+	err = tail.Fleet(reading, d.cmd, a, d.output, d.event)
 	end()
 	running.Wait()
 	for _, h := range d.hosts {
@@ -151,23 +148,34 @@ func (d *demo) run(ctx context.Context) (err error) {
 			err = errors.Join(err, fmt.Errorf("host %s: %w", h.name, h.err))
 		}
 	}
-	if err = errors.Join(err, last); err != nil {
+	if err = errors.Join(err, broken); err != nil {
 		return err
 	}
-	return d.conclude(check)
+	return d.conclude()
 }
 
-func (d *demo) address() (fleet.Address, error) { return fleet.Parse(d.server.URL()+"/"+stream, false) }
+// makeStream makes the stream. Hosts would, but the reader does not wait for that.
+func makeStream(ctx context.Context, url string) error {
+	nc, err := nats.Connect(url)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err == nil {
+		_, err = js.CreateStream(ctx, jetstream.StreamConfig{Name: stream, Subjects: []string{stream + ".>"}})
+	}
+	return err
+}
 
 func (d *demo) makeHosts() {
 	for i := range d.made {
-		d.hosts = append(d.hosts, &host{name: fmt.Sprintf("web-%d", i+1), boot: fmt.Sprintf("boot-%d", i+1), clock: wrongBy(time.Duration(i%5-2) * 100 * time.Microsecond),
-			events: lifecycle.NewSimulation(lifecycle.SimulationOptions{Seed: uint64(i), Rate: d.rate})})
+		d.hosts = append(d.hosts, &host{name: fmt.Sprintf("web-%d", i+1), Probe: lifecycle.NewSimulation(lifecycle.SimulationOptions{Seed: uint64(i), Rate: d.rate})})
 	}
 	if d.noReal {
 		return
 	}
-	src, err := lifecycle.Load()
+	probe, err := lifecycle.Load()
 	if err != nil {
 		d.note(fmt.Sprintf("without this host: %v", err))
 		return
@@ -176,42 +184,27 @@ func (d *demo) makeHosts() {
 	if name == "" || strings.HasPrefix(name, "web-") { // those are made up
 		name = "localhost"
 	}
-	d.hosts = append(d.hosts, &host{name: name, clock: wrongBy(0), events: src})
+	d.hosts = append(d.hosts, &host{name: name, Probe: probe})
 }
 
-// wrongBy is the clock of a host that is wrong, and knows by how much. All are relative to this
-// machine's, so its own error does not matter for their order.
-func wrongBy(d time.Duration) func() clock.Reading {
-	return func() clock.Reading {
-		r := clock.Measure()
-		return clock.Reading{Offset: r.Offset + int64(d), Error: uint64(d.Abs() + 50*time.Microsecond)}
+// wait waits for the end, with an outage in the middle if that is wanted.
+func (d *demo) wait(ctx context.Context) error {
+	sleep := func(t time.Duration) {
+		select {
+		case <-ctx.Done():
+		case <-time.After(t):
+		}
 	}
-}
-
-// last waits for the end, with an outage in the middle if that is wanted.
-func (d *demo) last(ctx context.Context) error {
-	if !d.outage {
-		wait(ctx, d.duration)
-		return nil
-	}
-	if wait(ctx, d.duration/2) {
+	sleep(d.duration / 2)
+	if d.outage && ctx.Err() == nil {
 		d.note(fmt.Sprintf("stopping the server, for %v", outage))
 		d.server.Stop()
-		wait(ctx, outage)
+		sleep(outage)
 		if err := d.server.Restart(); err != nil {
 			return err
 		}
 		d.note("the server runs again")
-		wait(ctx, d.duration/2)
 	}
+	sleep(d.duration / 2)
 	return nil
-}
-
-// wait returns false if ctx ends first.
-func wait(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
-	return ctx.Err() == nil
 }
