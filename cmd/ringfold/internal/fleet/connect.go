@@ -24,17 +24,16 @@ type Connection struct {
 	TLSCert string   // file with a client's certificate
 	TLSKey  string   // and with its key
 	TLSCA   string   // file with the certificates that a server's is checked against; empty: the system's
-
-	// Note gets each change of the connection and each failed try, from any goroutine.
-	Note func(text string)
 }
 
 // Connect connects. If no server answers, it notes that and returns a connection that goes on
-// trying, as it does when it breaks later. An error is one that trying again does not mend: of the
-// options, our identity, or the server's.
-func (o Connection) Connect(name string) (*nats.Conn, error) {
+// trying, as it does when it breaks later. note gets each change of the connection and each failed
+// try, from any goroutine. An error is one that trying again does not mend: of the options, our
+// identity, or the server's.
+func (o Connection) Connect(name string, note func(text string)) (*nats.Conn, error) {
+	tell := func(format string, args ...any) { note(fmt.Sprintf(format, args...)) }
 	servers := o.servers()
-	opts, err := o.options(name)
+	opts, err := o.options(name, tell)
 	if err != nil {
 		return nil, err
 	}
@@ -45,16 +44,10 @@ func (o Connection) Connect(name string) (*nats.Conn, error) {
 	if err := o.explain(err); err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", redacted(servers), err)
 	}
-	o.note("no NATS server answers at %s (%v): trying on", redacted(servers), err)
+	tell("no NATS server answers at %s (%v): trying on", redacted(servers), err)
 	return nats.Connect(servers, append(opts, nats.RetryOnFailedConnect(true), nats.ConnectHandler(func(nc *nats.Conn) {
-		o.note("connected to %s", nc.ConnectedAddr())
+		tell("connected to %s", nc.ConnectedAddr())
 	}))...)
-}
-
-func (o Connection) note(format string, args ...any) {
-	if o.Note != nil {
-		o.Note(fmt.Sprintf(format, args...))
-	}
 }
 
 // servers is where to connect to.
@@ -77,24 +70,24 @@ func redacted(servers string) string {
 	return strings.Join(list, ",")
 }
 
-func (o Connection) options(name string) ([]nats.Option, error) {
+func (o Connection) options(name string, tell func(string, ...any)) ([]nats.Option, error) {
 	opts := []nats.Option{
 		nats.Name(name),
 		nats.MaxReconnects(-1),
 		nats.IgnoreAuthErrorAbort(), // mending that must not take a restart of every agent
 		nats.ReconnectWait(500 * time.Millisecond),
 		nats.ReconnectHandler(func(nc *nats.Conn) {
-			o.note("connected to %s again", nc.ConnectedAddr())
+			tell("connected to %s again", nc.ConnectedAddr())
 		}),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil { // nil: by Close
-				o.note("the connection broke: %v: trying to connect again", err)
+				tell("the connection broke: %v: trying to connect again", err)
 			}
 		}),
 		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) {
-			o.note("cannot connect: %v: trying on", err)
+			tell("cannot connect: %v: trying on", err)
 		}),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { o.note("NATS: %v", err) }),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { tell("NATS: %v", err) }),
 	}
 	if (o.TLSCert == "") != (o.TLSKey == "") {
 		return nil, errors.New("tlscert and tlskey need each other")

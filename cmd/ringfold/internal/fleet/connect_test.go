@@ -26,7 +26,7 @@ func TestNoServer(t *testing.T) {
 	s := start(t)
 	s.Stop()
 	notes := make(chan string, 100)
-	nc, err := Connection{URL: []string{s.URL()}, Note: func(text string) { notes <- text }}.Connect("test")
+	nc, err := Connection{URL: []string{s.URL()}}.Connect("test", func(text string) { notes <- text })
 	require.NoError(t, err)
 	defer nc.Close()
 	require.Contains(t, <-notes, "no NATS server answers at nats://127.0.0.1")
@@ -104,7 +104,7 @@ func TestErrors(t *testing.T) {
 		{URL: []string{picky.URL()}, TLSCA: cert, TLSCert: cert, TLSKey: key},
 		{URL: []string{keyed.URL()}, NKey: nkey},
 	} {
-		nc, err := good.Connect("test")
+		nc, err := good.Connect("test", func(string) {})
 		require.NoError(t, err)
 		for !nc.IsConnected() { // where this machine does not get on, it goes through its timeouts, and tries again
 			time.Sleep(time.Millisecond)
@@ -131,7 +131,7 @@ func TestErrors(t *testing.T) {
 		require.NotContains(t, err.Error(), "secret")
 	}
 	t.Setenv("NATS_URL", "nats://u:secret@host:x, nats://secret@b")
-	_, err = Connection{}.Connect("test")
+	_, err = Connection{}.Connect("test", func(string) {})
 	require.ErrorContains(t, err, "connecting to host:x,b")
 	require.NotContains(t, err.Error(), "secret")
 }
@@ -142,13 +142,12 @@ func fails(t *testing.T, o Connection) error {
 	t.Helper()
 	for {
 		said := make(chan string, 1)
-		o.Note = func(text string) {
+		nc, err := o.Connect("test", func(text string) {
 			select {
 			case said <- text:
 			default:
 			}
-		}
-		nc, err := o.Connect("test")
+		})
 		if err != nil {
 			require.Empty(t, said)
 			return err

@@ -41,6 +41,7 @@ type Reader struct {
 	o        ReadOptions
 	stream   string
 	nc       *nats.Conn
+	js       jetstream.JetStream
 	merger   *merger
 	subjects map[string]string // whose they are, as messages say
 	stopped  context.Context
@@ -61,17 +62,16 @@ type Reader struct {
 func (a Address) OpenReader(admit func(host string, l *perfdata.Live) error) (*Reader, error) {
 	o := a.Read
 	o.Hosts = append(slices.Clone(o.Hosts), o.Only...)
-	if o.Note == nil {
-		o.Note = func(string) {}
-	}
-	a.Note = o.Note
 	r := &Reader{o: o, stream: a.Stream, subjects: map[string]string{}, done: make(chan struct{})}
 	r.stopped, r.stop = context.WithCancel(context.Background())
 	var err error
-	if r.nc, err = a.Connect("ringfold"); err != nil {
+	if r.nc, err = a.Connect("ringfold", o.Note); err != nil {
 		return nil, err
 	}
-	if r.merger, err = newMerger(o, time.Now(), admit, r.head); err != nil {
+	if r.js, err = jetstream.New(r.nc); err == nil {
+		r.merger, err = newMerger(o, time.Now(), admit, r.head)
+	}
+	if err != nil {
 		r.nc.Close()
 		return nil, err
 	}
@@ -190,12 +190,8 @@ func (r *Reader) retry(final func(error) error) retry {
 
 // consumer waits for a server that has the stream.
 func (r *Reader) consumer(ctx context.Context) (consumer jetstream.Consumer, err error) {
-	js, err := jetstream.New(r.nc)
-	if err != nil {
-		return nil, err
-	}
 	err = r.retry(r.explain).do(ctx, func() error {
-		stream, err := js.Stream(ctx, r.stream)
+		stream, err := r.js.Stream(ctx, r.stream)
 		if err != nil {
 			return err
 		}
@@ -207,10 +203,6 @@ func (r *Reader) consumer(ctx context.Context) (consumer jetstream.Consumer, err
 
 // head gets the last head of a message's log, which is in the stream as long as the log goes on.
 func (r *Reader) head(m *message) (data []byte, err error) {
-	js, err := jetstream.New(r.nc)
-	if err != nil {
-		return nil, err
-	}
 	subject := func(log string) string {
 		return (&message{Host: m.Host, place: place{Log: log}, Head: true}).subject(r.stream)
 	}
@@ -221,7 +213,7 @@ func (r *Reader) head(m *message) (data []byte, err error) {
 		return nil
 	}
 	err = r.retry(gone).do(r.stopped, func() error {
-		stream, err := js.Stream(r.stopped, r.stream)
+		stream, err := r.js.Stream(r.stopped, r.stream)
 		if err != nil {
 			return err
 		}

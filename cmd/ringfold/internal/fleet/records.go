@@ -3,6 +3,8 @@ package fleet
 import (
 	"encoding/binary"
 	"math"
+
+	"github.com/ringfold/ringfold/perfbuf/perfdata"
 )
 
 // SpoolFull is the reason of a gap of what the spool had no room for.
@@ -13,35 +15,17 @@ const (
 	typeLost        = 2
 	typeSample      = 9
 	typeLostSamples = 13
-	typeHeaderAttr  = 64
 )
 
 // pipeHeader is struct perf_pipe_file_header.
 const pipeHeader = 16
 
-// whole returns how many bytes of whole records fit into so many. One alone always fits.
-func whole(b []byte, room int) (n int) {
-	for n < len(b) {
-		size := int(binary.NativeEndian.Uint16(b[n+6:]))
-		if size < 8 || n+size > len(b) {
-			return len(b) // no Recorder writes such
-		}
-		if n+size > room {
-			return n
-		}
-		n += size
-	}
-	return n
-}
-
-// lastID is the id of the last event that a head has: a Recorder's ids are 1, 2, ...
-func lastID(head []byte) (id uint64) {
-	for b := head[min(pipeHeader, len(head)):]; len(b) > 0; b = b[whole(b, int(binary.NativeEndian.Uint16(b[6:]))):] {
-		if binary.NativeEndian.Uint32(b) == typeHeaderAttr {
-			id++
-		}
-	}
-	return id
+// corruptID is the id of a Recorder's samples that are none, but say that ring memory could not be
+// read: its last.
+func corruptID(head []byte) uint64 {
+	l := perfdata.NewLive("")
+	_ = l.Head(head) // a Recorder's own
+	return uint64(len(l.Events())) + 1
 }
 
 // firstTime is the time of the first sample in records, which may be anybody's.
@@ -63,7 +47,7 @@ func firstTime(b []byte) uint64 {
 func (s *Sink) lose() {
 	word := binary.NativeEndian.Uint64
 	for b, n := s.records, 0; len(b) > 0; b = b[n:] {
-		n = whole(b, int(binary.NativeEndian.Uint16(b[6:])))
+		n = int(binary.NativeEndian.Uint16(b[6:]))
 		at, count := 24, uint64(0) // where its time is; how many are lost in it
 		event := false
 		switch typ := binary.NativeEndian.Uint32(b); {

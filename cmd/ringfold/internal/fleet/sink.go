@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -40,9 +41,11 @@ type SinkOptions struct {
 }
 
 const (
-	mostBatch  = 128 << 10              // bytes of records in a message
-	mostCarry  = 32 << 10               // bytes of losses for which there was no room
-	batchDelay = 100 * time.Millisecond // a record waits in a message for no longer
+	// BufferBytes is how much a Sink's Recorder may write at a time.
+	BufferBytes = 64 << 10
+	mostBatch   = 2 * BufferBytes        // bytes of records in a message
+	mostCarry   = 32 << 10               // bytes of losses for which there was no room
+	batchDelay  = 100 * time.Millisecond // a record waits in a message for no longer
 	// Heartbeat is at least how often a message is sent, even if nothing happens: the FlushEvery of
 	// the stream that is recorded.
 	Heartbeat = time.Second
@@ -95,11 +98,10 @@ type Sink struct {
 // OpenSink opens the spool, connects, and makes the stream if there is none. It does not wait for
 // the server. An error is one that trying again does not mend.
 func (a Address) OpenSink() (*Sink, error) {
-	a.Note = a.Write.Note
 	if err := os.MkdirAll(filepath.Dir(a.Write.Spool), 0o700); err != nil {
 		return nil, fmt.Errorf("%w: spool=FILE says where else the spool may be", err)
 	}
-	conn, err := a.Connect("ringfold record " + a.Write.Host)
+	conn, err := a.Connect("ringfold record "+a.Write.Host, a.Write.Note)
 	if err != nil {
 		return nil, err
 	}
@@ -121,9 +123,6 @@ func newSink(conn *nats.Conn, stream string, o SinkOptions) (*Sink, error) {
 	}
 	if o.Clock == nil {
 		o.Clock = clock.Measure
-	}
-	if o.Note == nil {
-		o.Note = func(string) {}
 	}
 	o.EndWait, o.AckWait = cmp.Or(o.EndWait, 5*time.Second), cmp.Or(o.AckWait, 2*time.Second)
 	js, err := newJetStream(conn, o)
@@ -170,27 +169,22 @@ func (s *Sink) Begin(since uint64) {
 	s.since, s.through = since, since
 }
 
-// Write takes whole records. The first are the recording's head.
+// Write takes whole records, of BufferBytes at most. The first are the recording's head.
 func (s *Sink) Write(b []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.head == nil {
-		s.head = append([]byte{}, b...)
-		s.corrupt = lastID(b)
+		s.head = bytes.Clone(b)
+		s.corrupt = corruptID(b)
 		return len(b), s.failure
 	}
-	for rest := b; len(rest) > 0; {
-		n := whole(rest, mostBatch-len(s.records))
-		if n == 0 {
-			s.close(false)
-			continue
-		}
-		if len(s.records) == 0 {
-			s.timer.Reset(batchDelay)
-		}
-		s.records = append(s.records, rest[:n]...)
-		rest = rest[n:]
+	if len(s.records)+len(b) > mostBatch {
+		s.close(false)
 	}
+	if len(s.records) == 0 {
+		s.timer.Reset(batchDelay)
+	}
+	s.records = append(s.records, b...)
 	return len(b), s.failure
 }
 

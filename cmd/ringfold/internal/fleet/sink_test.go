@@ -192,7 +192,7 @@ func TestLose(t *testing.T) {
 	corrupt := sample(nil, 30, "why")
 	corrupt[8] = 2
 	kept := slices.Concat(loss(typeLost, 48, 16, 1), loss(typeLostSamples, 40, 8, 1), corrupt, perfdata.Gap{Reason: "x", Count: 7, Time: 40}.Append(nil))
-	s := &Sink{corrupt: lastID(append(make([]byte, pipeHeader), head("events")...)), records: slices.Concat(events, kept)}
+	s := &Sink{corrupt: corruptID(head("events")), records: slices.Concat(events, kept)}
 	s.lose()
 	require.Equal(t, []uint64{2, 2, 50}, []uint64{s.lost, s.untold, s.lostAt})
 	require.True(t, bytes.Equal(kept, s.carry))
@@ -350,7 +350,7 @@ func TestRefused(t *testing.T) {
 
 	_, err = Address{Stream: "EVENTS", Write: SinkOptions{Spool: "/proc/none/spool"}}.OpenSink()
 	require.ErrorContains(t, err, "spool=FILE says where else the spool may be")
-	_, err = Address{Stream: "EVENTS", Connection: Connection{URL: []string{nowhere}}, Write: SinkOptions{Spool: filepath.Join(path, "x")}}.OpenSink()
+	_, err = Address{Stream: "EVENTS", Connection: Connection{URL: []string{nowhere}}, Write: SinkOptions{Spool: filepath.Join(path, "x"), Note: func(string) {}}}.OpenSink()
 	require.Error(t, err)
 }
 

@@ -97,7 +97,7 @@ func (m *made) record(ctx context.Context, a Address, sink *Sink, begun func(*Si
 			return err
 		}
 	}
-	m.rec, err = perfdata.NewRecorder(sink, perfdata.Options{Events: []perfdata.EventInfo{{Name: "events"}}, BufferBytes: 64 << 10})
+	m.rec, err = perfdata.NewRecorder(sink, perfdata.Options{Events: []perfdata.EventInfo{{Name: "events"}}, BufferBytes: BufferBytes})
 	if err != nil {
 		return err
 	}

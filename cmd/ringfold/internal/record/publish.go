@@ -92,7 +92,7 @@ func (c *config) publishFrom(ctx context.Context, probe Probe) (sum *summary, er
 }
 
 func (c *config) publishTo(ctx context.Context, sink *fleet.Sink, set *source.Set, in *perfbuf.Stream, events []perfdata.EventInfo, probe Probe) (*summary, error) {
-	rec, err := perfdata.NewRecorder(sink, perfdata.Options{Events: events, BufferBytes: 64 << 10})
+	rec, err := perfdata.NewRecorder(sink, perfdata.Options{Events: events, BufferBytes: fleet.BufferBytes})
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ringfold/ringfold/cmd/ringfold/internal/cli"
+	"github.com/ringfold/ringfold/cmd/ringfold/internal/fleet"
 	"github.com/ringfold/ringfold/internal/newfile"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/ringfold/ringfold/perfbuf/flight"
@@ -156,6 +157,7 @@ func (r *recorder) publish(one *taken, o perfdata.Options) (perfdata.Stats, erro
 	}
 	sink.Begin(o.Since)
 	var stats perfdata.Stats
+	o.BufferBytes = fleet.BufferBytes
 	rec, err := perfdata.NewRecorder(sink, o)
 	if err == nil {
 		stats, err = r.copy(one, rec)
