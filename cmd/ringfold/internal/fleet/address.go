@@ -5,7 +5,8 @@
 // wait in a spool on disk (queue.go, spool/) until the stream has them (publish.go, stream.go). A
 // Reader feeds each host's messages to a perfdata.Live: reader.go gets them, host.go and log.go find
 // what is missing, merge.go says which hosts the others wait for, result.go what is known in the
-// end. address.go and connect.go say where the stream is.
+// end. address.go and connect.go say where the stream is, retry.go tries again what may fail for a
+// while.
 package fleet
 
 import (

@@ -25,7 +25,7 @@ type ReadOptions struct {
 	Buffer int // how many events are held back at most
 
 	ToEnd bool              // end when all hosts have ended in good order
-	Note  func(text string) // gets errors, as often as they happen
+	Note  func(text string) // gets failures and recoveries, from any goroutine; not nil
 }
 
 // pulled is how many messages come here before they are asked for. What is more waits at the

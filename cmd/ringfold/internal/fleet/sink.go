@@ -36,7 +36,7 @@ type SinkOptions struct {
 	EndWait time.Duration        // how long the server has in the end to take what is left (default 5 s)
 	AckWait time.Duration        // then a message is sent again (default 2 s, less than readers wait for a missing one)
 	Wait    bool                 // wait for the disk instead of losing events: of snapshots
-	// Note gets errors, as often as they happen, and recoveries, from any goroutine.
+	// Note gets failures and recoveries, from any goroutine. It must not be nil.
 	Note func(text string)
 }
 
