@@ -71,6 +71,6 @@ func (s *Stream) Quiesce(ctx context.Context) (since uint64, err error) {
 		s.mu.Lock()
 		b := s.barrier
 		s.mu.Unlock()
-		return grace.ProgramsEnded(s.clock.kernel().Grace, s.opts.Barriers, b)
+		return grace.ProgramsEnded((*s.clock.of.Load()).Grace, s.opts.Barriers, b)
 	})
 }

@@ -243,6 +243,12 @@ func (s *Stream) settle() {
 // dismiss removes a source from the wanted ones. The caller holds mu.
 func (s *Stream) dismiss(src *source) {
 	s.wanted = slices.DeleteFunc(slices.Clone(s.wanted), func(other *source) bool { return other == src })
+	for _, other := range s.sources {
+		if slices.Contains(s.wanted, other) {
+			s.clock.set(other.reader.kernel) // before the group lets go of the one that it may be
+			break
+		}
+	}
 	if s.group != nil {
 		s.group.Remove(src.reader.kernel)
 	}

@@ -113,9 +113,18 @@ func (s *Stream) order(p *stream.Pass, o stream.Options) {
 // holds it, so it must not keep the stream or a reader alive.
 type clock struct{ of atomic.Pointer[kernel.Kernel] }
 
-func (c *clock) set(k kernel.Kernel)   { c.of.Store(&k) }
-func (c *clock) kernel() kernel.Kernel { return *c.of.Load() }
-func (c *clock) now() uint64           { return c.kernel().Now() }
+func (c *clock) set(k kernel.Kernel) { c.of.Store(&k) }
+
+// now asks again if the clock has changed meanwhile: that of a source that is taken out goes on
+// without the others' events.
+func (c *clock) now() uint64 {
+	for {
+		k := c.of.Load()
+		if now := (*k).Now(); k == c.of.Load() {
+			return now
+		}
+	}
+}
 
 // Close ends the stream and gives all sources back. It does not block: a current user gives them
 // back.
