@@ -27,7 +27,10 @@ func producers(r *run) error {
 		rounds, bursts = 1, 1
 	}
 	const each = 1 << 20 // bytes of the rings of one CPU, which hold a round's bursts
-	c, err := workload.Load(workload.Config{Maps: []workload.Map{workload.Events, workload.Shared, workload.Shards}, Bytes: each << bits.Len(uint(len(cpus)))})
+	c, err := workload.Load(workload.Config{
+		Maps: []workload.Map{workload.Events, workload.Shared, workload.Shards}, Bytes: each << bits.Len(uint(len(cpus))),
+		Shards: 1024, // as many CPUs as there may be
+	})
 	if err != nil {
 		return err
 	}
