@@ -184,7 +184,7 @@ func TestKernelOverwrittenErrors(t *testing.T) {
 		"MaxBytes, CPUs or Pause is set":         func(o *flight.Options) { o.MaxBytes = 1 << 20 },
 		"which BPF ring buffers do not have":     func(o *flight.Options) { o.CPUs = []int{0} },
 		"BPF ring buffers do not have":           func(o *flight.Options) { o.Pause = true },
-		"Barriers is NestLevels alone":           func(o *flight.Options) { o.Barriers = perfbuf.NestLevels },
+		"NestLevels alone":                       func(o *flight.Options) { o.Barriers = perfbuf.NestLevels },
 		"flight.Options: MinAge is -1ns: must n": func(o *flight.Options) { o.MinAge = -1 },
 	} {
 		o := ringOptions()

@@ -101,7 +101,7 @@ func (o Options) effectiveRingBuf() error {
 	case o.MaxBytes != 0 || o.CPUs != nil || o.Pause:
 		err = errors.New("MaxBytes, CPUs or Pause is set, which BPF ring buffers do not have: leave them out")
 	case o.Time == perfbuf.TimeSource{}:
-		err = errors.New("Time is zero, but the kernel takes no times in BPF ring buffers: put one into the payload and use PayloadTime")
+		err = errors.New("the Time is zero, but the kernel takes no times in BPF ring buffers: put one into the payload and use PayloadTime")
 	}
 	if err != nil {
 		err = fmt.Errorf("flight.Options: %w", err)
@@ -116,11 +116,11 @@ func (o Options) check() error {
 	case o.MinAge < 0:
 		return fmt.Errorf("MinAge is %v: must not be negative", o.MinAge)
 	case o.Time == perfbuf.PayloadBootTime(at):
-		return errors.New("Time is a PayloadBootTime, which cannot be compared with the kernel's times: use PayloadTime")
+		return errors.New("PayloadBootTime cannot be compared with the kernel's times: use PayloadTime")
 	case at < 0 && o.Time != (perfbuf.TimeSource{}) || cpuAt < 0 && o.CPU != (perfbuf.CPUSource{}):
 		return fmt.Errorf("PayloadTime is at offset %d and PayloadCPU at %d: must not be negative", at, cpuAt)
 	case o.Barriers == perfbuf.NestLevels:
-		return errors.New("Barriers is NestLevels alone, which waits for outputs, not for whole programs: allow another, too")
+		return errors.New("NestLevels alone as Barriers waits for outputs, not for whole programs: allow another, too")
 	}
 	return nil
 }

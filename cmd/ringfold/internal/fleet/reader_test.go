@@ -164,6 +164,11 @@ func TestReads(t *testing.T) {
 	live.has(5) // c's last waits for a.b
 	live.Stop()
 	res := live.result()
+	for i, s := range live.out {
+		if strings.HasPrefix(s, "fleet: ") { // it has no place of its own: while others go on, it may come behind them
+			live.out[i] = strings.TrimSuffix(s, " late")
+		}
+	}
 	for _, p := range []string{"all&once=true", "all&once=true&wait=c"} {
 		_, out, again := readAll(t, s.URL(), p)
 		require.ElementsMatch(t, live.out, out, p)
