@@ -81,6 +81,8 @@ func (q *queue) run(ctx context.Context) error {
 		if err := (retry{what: what, note: q.note}).do(ctx, func() error { return q.spool.Append(messages...) }); err != nil {
 			q.mu.Lock()
 			defer q.mu.Unlock()
+			q.waits, q.limit = false, -1 // nobody writes any more
+			q.changed.Broadcast()
 			return fmt.Errorf("%d messages are lost: %s: %w", len(messages)+len(q.waiting), what, err)
 		}
 		q.appended.Add(uint64(len(messages)))

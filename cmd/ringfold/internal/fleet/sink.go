@@ -245,15 +245,15 @@ func (s *Sink) close(end bool) {
 	s.records, s.carry, s.untold = s.records[:0], nil, 0
 }
 
-// Close publishes what is left, and waits for the server for EndWait. What was not acknowledged
+// Close publishes what is left, and waits for the disk and the server for EndWait. What was not acknowledged
 // stays in the spool. complete says that nothing that was before through is missing in what was
 // written. An error is one of the spool's file, or that the stream cannot be.
 func (s *Sink) Close(complete bool) (SinkStats, error) {
+	end := time.AfterFunc(s.o.EndWait, s.kill) // a Write that waits for the disk ends with it
+	defer end.Stop()
 	s.mu.Lock()
 	s.close(complete)
 	s.mu.Unlock()
-	end := time.AfterFunc(s.o.EndWait, s.kill)
-	defer end.Stop()
 	s.queue.finish()
 	err := errors.Join(<-s.queued, <-s.published)
 	s.kill()

@@ -378,6 +378,17 @@ func TestDiskFails(t *testing.T) {
 	}
 	require.False(t, q.push(nil, false) && q.push(make([]byte, 1), false))
 
+	// Whoever waits for the disk waits no longer once it is given up.
+	ctx, cancel = context.WithCancel(t.Context())
+	q = newQueue(sp, SinkOptions{SpoolBytes: 1 << 40, Wait: true, Note: func(string) { cancel() }})
+	for range mostQueued >> 20 {
+		require.True(t, q.push(make([]byte, 1<<20), false))
+	}
+	pushed := make(chan bool)
+	go func() { pushed <- q.push(make([]byte, 1), false) }()
+	require.Error(t, q.run(ctx))
+	require.False(t, <-pushed)
+
 	var notes []string
 	failures := 2
 	writing := retry{what: "writing", note: func(text string) { notes = append(notes, text) }}
