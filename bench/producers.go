@@ -13,9 +13,11 @@ import (
 
 const perfArray = "perf event array"
 
-// transports are what programs of many CPUs output to.
-var transports = map[string]workload.Map{
-	perfArray: workload.Events, "ring buffer": workload.Shared, "ring buffer per CPU": workload.Shards,
+// transport is what programs of many CPUs output to.
+type transport struct {
+	name   string
+	to     workload.Map
+	stream *perfbuf.Stream
 }
 
 // producers measures what an output costs a program while those on other CPUs output, too. A ring
@@ -38,37 +40,36 @@ func producers(r *run) error {
 	if err := c.FillShards(each); err != nil {
 		return err
 	}
-	perf, err := perfbuf.Open(c.FD(workload.Events), perfbuf.Options{RingBytes: 2 * each, Wakeup: perfbuf.Wakeup{Bytes: each}})
-	if err != nil {
-		return err
-	}
-	defer perf.Close()
-	streams := map[string]*perfbuf.Stream{}
-	for name, m := range transports {
-		reader := perf
-		if m.IsRingBuf() {
-			if reader, err = perfbuf.OpenRingBuf(c.FD(m), perfbuf.RingBufOptions{}); err != nil {
-				return err
-			}
-			defer reader.Close()
+	all := []transport{{name: perfArray, to: workload.Events}, {name: "ring buffer", to: workload.Shared}, {name: "ring buffer per CPU", to: workload.Shards}}
+	var names []string
+	for i, t := range all {
+		names = append(names, t.name)
+		var reader *perfbuf.Reader
+		if t.to.IsRingBuf() {
+			reader, err = perfbuf.OpenRingBuf(c.FD(t.to), perfbuf.RingBufOptions{})
+		} else {
+			reader, err = perfbuf.Open(c.FD(t.to), perfbuf.Options{RingBytes: 2 * each, Wakeup: perfbuf.Wakeup{Bytes: each}})
 		}
-		if streams[name], err = reader.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()}); err != nil {
+		if err != nil {
+			return err
+		}
+		defer reader.Close()
+		if all[i].stream, err = reader.Stream(perfbuf.StreamOptions{Order: perfbuf.Unordered()}); err != nil {
 			return err
 		}
 	}
-	names := []string{perfArray, "ring buffer", "ring buffer per CPU"}
 	for n := 1; n <= len(cpus); n *= 2 {
 		took := samples{}
 		for round := range rounds {
-			for _, name := range rotated(names, round) {
-				ns, err := together(c, transports[name], cpus[:n], bursts)
+			for _, t := range rotated(all, round) {
+				ns, err := together(c, t.to, cpus[:n], bursts)
 				if err == nil {
-					err = streams[name].ForEach(func(perfbuf.Event) error { return nil })
+					err = t.stream.ForEach(func(perfbuf.Event) error { return nil })
 				}
 				if err != nil {
-					return fmt.Errorf("%s: %w", name, err)
+					return fmt.Errorf("%s: %w", t.name, err)
 				}
-				took.add(name, ns)
+				took.add(t.name, ns)
 			}
 		}
 		r.add(fmt.Sprintf("CPUs: %d", n), "ns", took.medians(), names...)
