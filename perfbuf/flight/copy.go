@@ -1,6 +1,7 @@
 package flight
 
 import (
+	"cmp"
 	"os"
 	"slices"
 
@@ -81,15 +82,7 @@ func (c *ringCopy) index(until uint64) {
 		c.since = c.sinceFull()
 	}
 	if !sorted {
-		slices.SortStableFunc(c.places, func(a, b uint32) int {
-			if x, y := c.timeAt(a), c.timeAt(b); x != y {
-				if x < y {
-					return -1
-				}
-				return 1
-			}
-			return 0
-		})
+		slices.SortStableFunc(c.places, func(a, b uint32) int { return cmp.Compare(c.timeAt(a), c.timeAt(b)) })
 	}
 }
 
