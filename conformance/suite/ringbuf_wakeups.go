@@ -122,8 +122,7 @@ func ringbufQuiet(t *T) {
 //
 // Check: the reader reports an error when it opens the map, and the process ends with status 0.
 func ringbufOverwrite(t *T) {
-	const overwrite = 1 << 19 // BPF_F_RB_OVERWRITE of include/uapi/linux/bpf.h
-	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.RingBuf, MaxEntries: 1 << 16, Flags: overwrite})
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.RingBuf, MaxEntries: 1 << 16, Flags: bpf.FlagOverwrite})
 	if err != nil && bpf.OlderThan(6, 19) {
 		t.Cannotf("this takes Linux 6.19")
 	}

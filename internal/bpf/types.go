@@ -13,6 +13,9 @@ const (
 	MapTypeRingbuf        = 27
 )
 
+// FlagOverwrite is BPF_F_RB_OVERWRITE: programs overwrite the oldest records of a ring buffer.
+const FlagOverwrite = 1 << 19
+
 // Program types that ringfold loads: enum bpf_prog_type.
 const (
 	ProgTypeSocketFilter  = 1

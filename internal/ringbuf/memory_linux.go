@@ -46,7 +46,7 @@ func lookPositions() (positions, error) {
 // mapBuffer maps a ring buffer. On success the buffer owns the descriptor.
 func mapBuffer(fd int, m host.Map, at positions) (*buffer, error) {
 	page, prot := os.Getpagesize(), unix.PROT_READ
-	if m.Flags&overwrites == 0 { // else there is no consumer
+	if m.Flags&bpf.FlagOverwrite == 0 { // else there is no consumer
 		prot |= unix.PROT_WRITE
 	}
 	b := &buffer{id: m.ID, fd: fd}
@@ -65,7 +65,7 @@ func mapBuffer(fd int, m host.Map, at positions) (*buffer, error) {
 		b.unmap()
 		return nil, err
 	}
-	if m.Flags&overwrites != 0 {
+	if m.Flags&bpf.FlagOverwrite != 0 {
 		// Invariant: lookPositions has found both in that page, aligned.
 		b.memory.SetOverwritten((*uint64)(unsafe.Pointer(&b.rest[at.overwritten])), (*uint64)(unsafe.Pointer(&b.rest[at.pending])))
 	}

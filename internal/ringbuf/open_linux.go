@@ -131,9 +131,6 @@ func Is(mapFD int) bool {
 	return err == nil && (m.Type == bpf.MapTypeRingbuf || sharded(m.Type))
 }
 
-// overwrites is BPF_F_RB_OVERWRITE of include/uapi/linux/bpf.h.
-const overwrites = 1 << 19
-
 // checkRingBuf makes sure that a map is a ring buffer of the kind to open.
 func (o *Opener) checkRingBuf(m host.Map) error {
 	const types = "only BPF_MAP_TYPE_RINGBUF (27), and arrays and hashes of such maps, are BPF ring buffers"
@@ -144,9 +141,9 @@ func (o *Opener) checkRingBuf(m host.Map) error {
 		return m.Fail("it is of type %s, which user space writes and programs read, but %s", m.TypeName(), types)
 	case m.Type != bpf.MapTypeRingbuf:
 		return m.Fail("it is of type %s, but %s", m.TypeName(), types)
-	case m.Flags&overwrites != 0 && !o.Overwrite:
+	case m.Flags&bpf.FlagOverwrite != 0 && !o.Overwrite:
 		return m.Fail("it has the flag BPF_F_RB_OVERWRITE: programs overwrite unread records: take snapshots of it with flight.Open, or create it without the flag")
-	case m.Flags&overwrites == 0 && o.Overwrite:
+	case m.Flags&bpf.FlagOverwrite == 0 && o.Overwrite:
 		return m.Fail("it lacks the flag BPF_F_RB_OVERWRITE, so outputs fail once it is full: create it with the flag (Linux 6.19), or read it with perfbuf.OpenRingBuf")
 	}
 	return nil

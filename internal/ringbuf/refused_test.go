@@ -12,6 +12,7 @@ import (
 	"unsafe"
 
 	"github.com/aquasecurity/libbpfgo"
+	"github.com/ringfold/ringfold/internal/bpf"
 	"github.com/ringfold/ringfold/internal/host"
 	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/kerneltest"
@@ -81,7 +82,7 @@ func TestKernelRefusals(t *testing.T) {
 	o.Lanes.MapFD = unmappable.FileDescriptor()
 	require.ErrorContains(t, failure(t, o), "BPF_F_MMAPABLE (0x400)")
 	syscall.Close(o.Lanes.MapFD)
-	over, err := libbpfgo.CreateMap(libbpfgo.MapTypeRingbuf, "over", 0, 0, 4096, &libbpfgo.BPFMapCreateOpts{MapFlags: overwrites})
+	over, err := libbpfgo.CreateMap(libbpfgo.MapTypeRingbuf, "over", 0, 0, 4096, &libbpfgo.BPFMapCreateOpts{MapFlags: bpf.FlagOverwrite})
 	require.Equal(t, kerneltest.AtLeast(t, 6, 19), err == nil, "%v", err)
 	if err == nil {
 		require.ErrorContains(t, failure(t, opener(over.FileDescriptor())), `map "over"`)
@@ -89,7 +90,7 @@ func TestKernelRefusals(t *testing.T) {
 	}
 	var plain, flight Opener
 	flight.Overwrite = true
-	require.ErrorContains(t, plain.checkRingBuf(host.Map{Name: "events", Type: 27, Flags: 1 << 19}), "flight.Open")
+	require.ErrorContains(t, plain.checkRingBuf(host.Map{Name: "events", Type: 27, Flags: bpf.FlagOverwrite}), "flight.Open")
 	require.ErrorContains(t, flight.checkRingBuf(host.Map{Name: "events", Type: 27}), "lacks the flag BPF_F_RB_OVERWRITE")
 	require.ErrorContains(t, plain.checkRingBuf(host.Map{Name: "events", Type: 31}), "user space writes")
 }

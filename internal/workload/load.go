@@ -14,6 +14,7 @@ import (
 
 	"github.com/aquasecurity/libbpfgo"
 	_ "github.com/ringfold/ringfold/cgo" // links libbpf
+	"github.com/ringfold/ringfold/internal/bpf"
 	"golang.org/x/sys/unix"
 )
 
@@ -189,7 +190,7 @@ func PrintWarning(level int, msg string) {
 func NewRingBuf(bytes int, overwrite bool) (fd int, err error) {
 	var opts libbpfgo.BPFMapCreateOpts
 	if overwrite {
-		opts.MapFlags = 1 << 19 // BPF_F_RB_OVERWRITE
+		opts.MapFlags = bpf.FlagOverwrite
 	}
 	m, err := libbpfgo.CreateMap(libbpfgo.MapTypeRingbuf, "shard", 0, 0, bytes, &opts)
 	if err != nil {

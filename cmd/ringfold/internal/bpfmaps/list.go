@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/cilium/ebpf"
+	"github.com/ringfold/ringfold/internal/bpf"
 	"github.com/ringfold/ringfold/internal/host"
 	"github.com/ringfold/ringfold/internal/perfevent"
 )
@@ -68,16 +69,13 @@ func mapOf(m *ebpf.Map) (Map, error) {
 		Programs: []Program{}, Processes: Processes{}, Pins: []string{}}, nil
 }
 
-// overwritten is BPF_F_RB_OVERWRITE of include/uapi/linux/bpf.h.
-const overwritten = 1 << 19
-
 // readable names the type of a map that can be read, and is empty for others.
 func readable(m *ebpf.Map) (typ string, overwrites bool) {
 	switch m.Type() {
 	case ebpf.PerfEventArray:
 		return perfEventArray, false
 	case ebpf.RingBuf:
-		return "ringbuf", m.Flags()&overwritten != 0
+		return "ringbuf", m.Flags()&bpf.FlagOverwrite != 0
 	case ebpf.ArrayOfMaps:
 		return of(m, "array_of_maps")
 	case ebpf.HashOfMaps:
@@ -100,7 +98,7 @@ func of(m *ebpf.Map, typ string) (_ string, overwrites bool) {
 		}
 		defer inner.Close()
 		if inner.Type() == ebpf.RingBuf {
-			return typ, inner.Flags()&overwritten != 0
+			return typ, inner.Flags()&bpf.FlagOverwrite != 0
 		}
 		return "", false
 	}
