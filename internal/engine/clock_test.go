@@ -16,8 +16,8 @@ type alone struct {
 func (a alone) Remove(kernel.Kernel) { a.removed() }
 func (a alone) Interrupt()           {}
 
-// A recording that is taken out amid a pass goes on without the others' events. From then on it does
-// not say what time it is, not even to whoever has begun to ask it.
+// A recording that is taken out amid a pass goes on without the others' events. From then on it
+// does not say what time it is, not even to whoever has begun to ask it.
 func TestClockOfARemovedSource(t *testing.T) {
 	const ahead = 1000
 	for name, asks := range map[string]bool{"before it is asked": false, "while it is asked": true} {
