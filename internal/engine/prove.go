@@ -2,7 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"runtime"
 
 	"github.com/ringfold/ringfold/internal/grace"
 )
@@ -27,7 +26,7 @@ func (s *Stream) prove(r *Reader) (b *grace.Barrier, programs bool, err error) {
 	} else {
 		b.Start()
 	}
-	runtime.AddCleanup(s, func(b *grace.Barrier) { b.Close() }, b) // ends its goroutine
+	grace.CloseAfter(s, b)
 	return b, programs, nil
 }
 

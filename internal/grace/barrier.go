@@ -2,6 +2,7 @@ package grace
 
 import (
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -47,6 +48,8 @@ type Barrier struct {
 	inUse bool       // a round may use the provider
 	ended bool       // Close was called
 	next  time.Time  // the earliest start of the next round
+
+	forgotten runtime.Cleanup // see CloseAfter
 
 	durations
 }
@@ -136,6 +139,12 @@ func (b *Barrier) Round() error {
 	return err
 }
 
+// CloseAfter closes b, whose goroutine would not end by itself, once owner is garbage. Close
+// revokes that: until then, whatever b reaches stays in memory.
+func CloseAfter[T any](owner *T, b *Barrier) {
+	b.forgotten = runtime.AddCleanup(owner, (*Barrier).Close, b)
+}
+
 // Close ends the goroutine and closes the provider once no round uses it. It never blocks, and
 // repeated calls do nothing.
 func (b *Barrier) Close() {
@@ -145,6 +154,7 @@ func (b *Barrier) Close() {
 		return
 	}
 	b.ended = true
+	b.forgotten.Stop()
 	b.pending.Store(false)
 	close(b.quit)
 	if !b.inUse {

@@ -315,3 +315,32 @@ func TestAllocations(t *testing.T) {
 		}
 	}))
 }
+
+// A closed barrier keeps nothing in memory, not even an owner that it reaches. One that nobody
+// closes ends when its owner is garbage.
+func TestCloseAfter(t *testing.T) {
+	type owner struct{ now uint64 }
+	collect := func(gone <-chan struct{}) {
+		for {
+			runtime.GC()
+			select {
+			case <-gone:
+				return
+			case <-time.After(time.Millisecond):
+			}
+		}
+	}
+	collected := make(chan struct{})
+	func() {
+		o := &owner{}
+		runtime.AddCleanup(o, func(c chan struct{}) { close(c) }, collected)
+		b := New(waitFunc(func() error { return nil }), func() uint64 { return o.now }, BarrierOptions{})
+		CloseAfter(o, b)
+		b.Close()
+	}()
+	collect(collected)
+
+	b := New(waitFunc(func() error { return nil }), func() uint64 { return 1 }, BarrierOptions{})
+	CloseAfter(&owner{now: 1}, b)
+	collect(b.quit)
+}
