@@ -104,11 +104,16 @@ func (w *world) overslept() error {
 		return nil // the stream cannot see the records that woke it
 	}
 	for _, r := range w.truth.pending {
-		if src := r.to; src.bufs != nil && !src.out && r.step > w.waits.since && !w.truth.isBehind(r) {
+		if src := r.to; src.bufs != nil && !src.out && !w.leaving(src) && r.step > w.waits.since && !w.truth.isBehind(r) {
 			return fmt.Errorf("%w: %v: nobody is woken for a record of time %d: its ring has its tail at %#x, and it is at %#x", ErrDelayed, src, r.key, src.tail(r.ring), r.off)
 		}
 	}
 	return nil
+}
+
+// leaving reports whether a Remove of the source is under way. A wait goes on without it.
+func (w *world) leaving(src *source) bool {
+	return slices.ContainsFunc(w.changing, func(c *change) bool { return c.src == src && !c.in })
 }
 
 // isBehind reports whether a busy or undelivered record precedes r in its ring.

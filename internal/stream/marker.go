@@ -9,16 +9,11 @@ import (
 // that has completed the stream up to the time of a call or, with FlushEvery, up to flushAt.
 
 // passed reports whether a marker for a call at this time is due. No event before a marker is later
-// than the marker. A round begun with a waited time is the last to deliver events, so the events it
-// has delivered do not put the marker off.
-func (s *Ordered) passed(time uint64) bool {
-	if time > s.waited {
-		time = max(time, s.merger.last)
-		if time > s.Complete() {
-			return false
-		}
-	}
-	return s.Earliest() > time
+// than the marker, and none up to it is held. A round begun with a waited time is the last to
+// deliver events, so it need not be complete up to those it has delivered.
+func (s *Ordered) passed(call uint64) bool {
+	time := max(call, s.merger.last)
+	return (call <= s.waited || time <= s.Complete()) && s.Earliest() > time
 }
 
 // markerTime returns the time of a marker that is due: normally the time up to which the stream is
