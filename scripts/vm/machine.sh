@@ -20,8 +20,9 @@ kvm) machine+=(-accel kvm) ;;
 tcg) machine+=(-accel 'tcg,thread=multi') ;;
 esac
 machine+=(-cpu "$cpu" -smp "$cpus" -m "$((2 + cpus / 16))G" -nographic -no-reboot -nic none -kernel "$kernel" -initrd "$initramfs"
-	# Guests under software emulation die at boot less often if they need not doubt the time stamp counter and the timer.
-	-append "console=$console panic=-1 quiet loglevel=1 tsc=reliable no_timer_check ${APPEND:-}")
+	# Guests under software emulation die at boot less often if they need not doubt the time stamp counter and the timer. CPUs that
+	# come up together spin until the last one has: with 128 on two of the host's, that is never.
+	-append "console=$console panic=-1 quiet loglevel=1 tsc=reliable no_timer_check cpuhp.parallel=0 ${APPEND:-}")
 
 # end ends the machine, if need be once it has begun: timeout passes the signal on, and kills what does not heed it.
 end() {
