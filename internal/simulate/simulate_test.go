@@ -111,9 +111,10 @@ func runs(few int, f func(seed uint64)) {
 
 // Seeds that have shown faults, in the stream or in what the simulation demands of it.
 func TestSeeds(t *testing.T) {
-	for name, seed := range map[string]uint64{
-		"slack 50 us, mixed": 662, // a marker claimed more than the watermark, past an event that had just come
-		"mixed, changes":     287, // a source that was leaving had to wake the stream
+	for seed, name := range map[uint64]string{
+		662: "slack 50 us, mixed", // a marker claimed more than the watermark, past an event that had just come
+		287: "mixed, changes",     // a source that was leaving had to wake the stream
+		877: "mixed, changes",     // a marker had to come before the older events of a source just added
 	} {
 		s := setups()[name]
 		s.Steps = steps

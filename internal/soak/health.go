@@ -87,7 +87,7 @@ func (h *healthWatch) stop() resources {
 
 // judge compares the first fifth after a tenth for warming up with the last. What a mode needs
 // differs from what another does, so there is a bound to what counts as growth; a leak with each
-// reader is far beyond it. A limit below 0 says that load may grow, and leaves out memory.
+// reader is far beyond it. A limit below 0 says that load may grow, and looks at descriptors alone.
 func judge(samples []healthSample, limit int) resources {
 	r := resources{Samples: len(samples), LimitKiB: max(limit, 0) >> 10}
 	if len(samples) < fewest {
@@ -114,15 +114,15 @@ func judge(samples []healthSample, limit int) resources {
 		trend *trend
 		of    func(healthSample) uint64
 		spare uint64 // above a quarter more
-		load  bool   // more load takes more: spilled events, for one
+		load  bool   // more load takes more: for spilled events, and while barriers hang
 	}{
 		{"resident memory (KiB)", &r.RSS, func(s healthSample) uint64 { return s.rss }, 48 << 10, true},
 		{"live heap (KiB)", &r.Heap, func(s healthSample) uint64 { return s.heap }, 24 << 10, true},
 		{"memory of Go (KiB)", &r.Go, func(s healthSample) uint64 { return s.all }, 48 << 10, true},
 		// -mode sources has more descriptors for each CPU.
 		{"file descriptors", &r.FDs, func(s healthSample) uint64 { return s.fds }, 8 + 8*uint64(runtime.NumCPU()), false},
-		{"threads", &r.Threads, func(s healthSample) uint64 { return s.threads }, 8, false},
-		{"goroutines", &r.Goroutines, func(s healthSample) uint64 { return s.goroutines }, 8, false},
+		{"threads", &r.Threads, func(s healthSample) uint64 { return s.threads }, 8, true},
+		{"goroutines", &r.Goroutines, func(s healthSample) uint64 { return s.goroutines }, 8, true},
 	} {
 		*what.trend = trendOf(what.of)
 		if t := what.trend; t.Last > t.First+t.First/4+what.spare && !(what.load && limit < 0) {

@@ -55,19 +55,13 @@ func TestKernelOpenFaults(t *testing.T) {
 		}
 		return texts
 	}
-	again := func(text string) []string {
-		if kernelCounts(t) {
-			return []string{text}
-		}
-		return []string{text, text} // the kernel refuses the first perf event, and all begins anew
-	}
 	// Libbpf makes more calls, and has its own words.
 	event, mmap, poll := "perf_event_open for CPU %d", "mmap for CPU %d", "epoll_ctl for CPU %d"
 	var info, enable, set []string
 	epoll := []string{"epoll_create1"}
 	if libbpf.Available {
 		event, mmap, poll = "failed to open perf buffer event on cpu #%d", "failed to mmap perf buffer on cpu #%d", "failed to epoll_ctl cpu #%d"
-		info, epoll = again("failed to get map info"), again("failed to create epoll instance")
+		info, epoll = []string{"failed to get map info"}, []string{"failed to create epoll instance"}
 		enable, set = perCPU("failed to enable perf buffer event on cpu #%d"), perCPU("failed to set cpu #%d")
 	}
 	const without = "without: "                 // Open succeeds, and its Stats say so
@@ -81,8 +75,7 @@ func TestKernelOpenFaults(t *testing.T) {
 		{callInfo, syscall.EPERM, append([]string{"bpf(BPF_OBJ_GET_INFO_BY_FD)"}, info...)},
 		{callCreate, syscall.EPERM, []string{"a map of the reader's own: bpf(BPF_MAP_CREATE)"}},
 		{kerneltest.CallPerfEventOpen, syscall.EACCES, slices.Concat(
-			again(perCPU(event)[0]), perCPU(event)[1:],
-			perCPU(without+"perf_event_open of another perf event of CPU %d"))},
+			perCPU(event), perCPU(without+"perf_event_open of another perf event of CPU %d"))},
 		{kerneltest.CallMmapFile, syscall.EPERM, perCPU(mmap)},
 		{callEnable, syscall.EIO, enable},
 		{callSetOutput, syscall.EIO, perCPU(without + "PERF_EVENT_IOC_SET_OUTPUT on CPU %d")},
