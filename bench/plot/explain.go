@@ -86,9 +86,12 @@ the better. We tried to block ringfold's thread in epoll_wait too, after 20 ms w
 gained 2 to 7 % of the median and nothing at p99. It took about twice the CPU time at 20 events a
 second, because Go's sysmon polls while a thread blocks. So ringfold does not.
 
-How much of it is ringfold's own? In a trial, a bare goroutine parked on libbpf's epoll descriptor
-and then called ` + "`perf_buffer__consume`" + `. It took 0.85 times as long as ringfold; libbpf in C took
-0.43. libbpf's timeout of 100 ms, which keeps its thread's caches warmer, made no difference.
+How much of it is ringfold's own? In a trial, a bare goroutine blocked in epoll_wait on the perf
+events and read the record itself. It took 0.67 times as long as ringfold, which is what libbpf in C
+takes; through a second epoll descriptor 0.72; parked in Go's poller behind that 0.78, which is what
+cilium/ebpf takes (medians, two runs of 250). So some 15 of ringfold's 71 µs there were its own code
+between waking and the function, most of it in no cache; Go's poller and the second epoll cost 4
+each. libbpf's timeout of 100 ms, which keeps its thread's caches warmer, made no difference.
 
 All readers wake for the first event; cilium/ebpf with a watermark is left out, because it would
 wait forever.`},

@@ -13,7 +13,7 @@ import (
 )
 
 // All CPUs in exact order, half of which go and come back. How long each step takes is in the log:
-// docs/performance.md has it of 8 and 64 CPUs.
+// docs/performance.md has it of 8, 64 and 128 CPUs.
 func TestKernelWide(t *testing.T) {
 	online := kerneltest.OnlineCPUs(t)
 	if len(online) < 3 {
