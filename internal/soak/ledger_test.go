@@ -153,6 +153,9 @@ func TestMarkers(t *testing.T) {
 			l.record(perfbuf.Record{Kind: perfbuf.KindFlushed, CPU: -1, Time: at - 1})
 		}}, "", 0},
 		"of a CPU": {[]step{func(l *ledger) { l.record(perfbuf.Record{Kind: perfbuf.KindFlushed}) }}, "a marker has CPU 0", 0},
+		"before an older event, with a slack": {[]step{func(l *ledger) {
+			l.record(perfbuf.Record{Kind: perfbuf.KindFlushed, CPU: -1, Time: 20})
+		}, sampleStep(1, 0, 0, 10, false)}, "", 0},
 		"out of order": {[]step{sampleStep(1, 0, 0, 10, false), func(l *ledger) {
 			l.record(perfbuf.Record{Kind: perfbuf.KindFlushed, CPU: -1, Time: 9})
 		}}, "comes 1 ns before", 0},
