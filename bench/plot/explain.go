@@ -90,8 +90,8 @@ How much of it is ringfold's own? In a trial, a bare goroutine blocked in epoll_
 events and read the record itself. It took 0.67 times as long as ringfold, which is what libbpf in C
 takes; through a second epoll descriptor 0.72; parked in Go's poller behind that 0.78, which is what
 cilium/ebpf takes (medians, two runs of 250). So some 15 of ringfold's 71 µs there were its own code
-between waking and the function, most of it in no cache; Go's poller and the second epoll cost 4
-each. libbpf's timeout of 100 ms, which keeps its thread's caches warmer, made no difference.
+between waking and the function; Go's poller and the second epoll cost 4 each. libbpf's timeout of
+100 ms, which keeps its thread's caches warmer, made no difference.
 
 All readers wake for the first event; cilium/ebpf with a watermark is left out, because it would
 wait forever.`},
