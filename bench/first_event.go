@@ -3,9 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/ringfold/ringfold/internal/workload"
+	"golang.org/x/sys/unix"
 )
 
 // firstEvent measures how long an event takes to the user's function after the reader was idle: from
@@ -43,10 +45,12 @@ func firstEvents(r *run, name string, readers []string, o options) error {
 		}
 	}
 	took := samples{}
-	for round := range 1 + rounds { // the first warms up
-		for _, o := range rotated(all, round) {
-			workload.Nap(idle)
-			d, err := o.firstEvent(cpus[round%len(cpus)])
+	rnd := rand.New(rand.NewPCG(1, 2)) // who comes before whom matters
+	for round := range 1 + rounds {    // the first warms up
+		for i, at := range rnd.Perm(len(all)) {
+			o := all[at]
+			sleep(idle)
+			d, err := o.firstEvent(cpus[(round+i)%len(cpus)])
 			if err != nil {
 				return err
 			}
@@ -63,6 +67,17 @@ func firstEvents(r *run, name string, readers []string, o options) error {
 		}
 	}
 	return nil
+}
+
+// sleep blocks in a system call, which a signal of Go's scheduler ends early. Unlike workload.Nap,
+// it leaves the processor to the scheduler, so that all of the process is idle.
+func sleep(d time.Duration) {
+	for until := time.Now().Add(d); ; {
+		ts := unix.NsecToTimespec(int64(max(time.Until(until), 0)))
+		if unix.Nanosleep(&ts, nil) == nil {
+			return
+		}
+	}
 }
 
 // firstEvent outputs an event and returns how long it took.
